@@ -1,0 +1,91 @@
+# What every target of the project shares, and the three ways to make one:
+#   sluice_library(NAME SOURCES a.c ... LINK libs ...)
+#   sluice_program(NAME SOURCES main.c ... LINK libs ...)
+#   sluice_test(NAME SOURCES x_test.c ... LINK libs ... ARGS ...)
+# A module with its test is two lines.
+
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
+endif()
+set(SLUICE_SANITIZE "" CACHE STRING "sanitizers, as -fsanitize= takes them")
+
+find_package(PkgConfig REQUIRED)
+find_package(Threads REQUIRED)
+pkg_check_modules(ZMQ REQUIRED IMPORTED_TARGET libzmq)
+pkg_check_modules(CZMQ REQUIRED IMPORTED_TARGET libczmq)
+pkg_check_modules(PROTOBUF_C REQUIRED IMPORTED_TARGET libprotobuf-c)
+pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
+pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
+pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson)
+pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
+pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka)
+
+set(CMAKE_C_STANDARD 11)
+set(CMAKE_C_STANDARD_REQUIRED ON)
+set(CMAKE_C_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+
+# Assertions stay on in release, so no -DNDEBUG.
+set(CMAKE_C_FLAGS_RELEASE "-O2 -g")
+set(CMAKE_C_FLAGS_RELWITHDEBINFO "-O1 -g -fno-omit-frame-pointer")
+set(CMAKE_C_FLAGS_DEBUG "-O0 -g3")
+
+add_library(sluice_flags INTERFACE)
+target_include_directories(sluice_flags INTERFACE
+  ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR})
+target_compile_definitions(sluice_flags INTERFACE
+  _GNU_SOURCE SLUICE_VERSION="${PROJECT_VERSION}")
+# No contraction: a product and a sum round twice unless fma() is written.
+target_compile_options(sluice_flags INTERFACE -ffp-contract=off)
+target_link_libraries(sluice_flags INTERFACE Threads::Threads m)
+
+if(SLUICE_SANITIZE)
+  target_compile_options(sluice_flags INTERFACE
+    -fsanitize=${SLUICE_SANITIZE} -fno-sanitize-recover=all)
+  target_link_options(sluice_flags INTERFACE -fsanitize=${SLUICE_SANITIZE})
+elseif(CMAKE_BUILD_TYPE STREQUAL "Release")
+  target_compile_options(sluice_flags INTERFACE
+    -D_FORTIFY_SOURCE=2 -fstack-protector-strong -fcf-protection)
+  target_link_options(sluice_flags INTERFACE -Wl,-z,relro,-z,now)
+endif()
+
+# Warnings are errors in what we write; generated code is not ours.
+add_library(sluice_warnings INTERFACE)
+target_compile_options(sluice_warnings INTERFACE
+  -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wformat=2 -Wvla
+  -Wstrict-prototypes -Wmissing-prototypes -Werror)
+
+function(sluice_library name)
+  cmake_parse_arguments(A "" "" "SOURCES;LINK;DEFINE" ${ARGN})
+  add_library(${name} STATIC ${A_SOURCES})
+  target_compile_definitions(${name} PUBLIC ${A_DEFINE})
+  target_link_libraries(${name} PUBLIC sluice_flags ${A_LINK}
+    PRIVATE sluice_warnings)
+endfunction()
+
+function(sluice_program name)
+  cmake_parse_arguments(A "" "" "SOURCES;LINK;DEFINE" ${ARGN})
+  add_executable(${name} ${A_SOURCES})
+  target_compile_definitions(${name} PRIVATE ${A_DEFINE})
+  target_link_libraries(${name} PRIVATE sluice_flags sluice_warnings ${A_LINK})
+  set_target_properties(${name} PROPERTIES
+    RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
+endfunction()
+
+# A cmocka program that ctest runs from the root of the repository.
+function(sluice_test name)
+  cmake_parse_arguments(A "" "TIMEOUT" "SOURCES;LINK;DEFINE;ARGS" ${ARGN})
+  if(NOT A_TIMEOUT)
+    set(A_TIMEOUT 120)
+  endif()
+  add_executable(${name} ${A_SOURCES})
+  target_compile_definitions(${name} PRIVATE ${A_DEFINE})
+  target_link_libraries(${name} PRIVATE
+    sluice_flags sluice_warnings ${A_LINK} PkgConfig::CMOCKA)
+  set_target_properties(${name} PROPERTIES
+    RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+  add_test(NAME ${name} COMMAND ${name} ${A_ARGS}
+    WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${A_TIMEOUT})
+endfunction()
