@@ -1,0 +1,115 @@
+/* engine.h - the seam between the worker's core and what computes.
+ *
+ * The core owns all bookkeeping and hands over plans; the engine owns memory,
+ * weights and kernels, and decides nothing.  At most `depth` plans are in
+ * flight; they run, and their results come back, in the order of submission.
+ *
+ * Implementations: worker/engine_thread.c over kernels/ (its own thread), and
+ * tests/sim/ (a fake with known tokens and virtual time).
+ *
+ * Threading: submit, poll and progress are called by the core's thread and
+ * never block.  Memory: a plan is the core's; the engine borrows it from
+ * engine_submit() until engine_poll() returns its result.  Block and slot
+ * numbers index the pool's storage, which is the engine's. */
+#ifndef WORKER_ENGINE_H
+#define WORKER_ENGINE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/status.h"
+
+#define ENGINE_DEPTH_MAX 2
+#define PLAN_ROWS_MAX    512
+#define PLAN_TOKENS_MAX  8192
+#define TOKEN_NONE       UINT32_MAX
+#define SLOT_NONE        UINT32_MAX
+
+/* How a token is chosen; keyed by (seed, choice, index). */
+struct sampling {
+    float temperature; /* 0: greedy */
+    uint32_t top_k;    /* 0: all */
+    float top_p;       /* (0, 1] */
+    uint64_t seed;
+    uint32_t choice;
+};
+
+/* Prompt rows take the prefill kernels, generated rows the decode kernels,
+ * also when they are computed again: a row never mixes the two. */
+enum row_kind { ROW_PROMPT, ROW_GENERATED };
+
+/* Some consecutive tokens of one sequence. */
+struct plan_row {
+    uint64_t sequence; /* the core's number for it, for logs */
+    enum row_kind kind;
+    uint32_t position; /* of the first token */
+    uint32_t n_tokens; /* >= 1 */
+    uint32_t token;    /* tokens[token .. token + n_tokens) */
+    bool chained;      /* n_tokens = 1: the id is the one sampled for row
+                        * `chain_row` of the plan before */
+    uint32_t chain_row;
+    uint32_t block;    /* blocks[block .. block + n_blocks): its table */
+    uint32_t n_blocks; /* covers position + n_tokens */
+    uint32_t slot;     /* SLOT_NONE where the shard has no linear layer */
+    bool sample;       /* choose a token after the last one */
+    uint32_t index;    /* of the token chosen, from 0 */
+    struct sampling sampling;
+};
+
+struct plan_copy {
+    uint32_t from, to;
+};
+
+/* One step.  zero_slots are zeroed before any row runs. */
+struct plan {
+    uint64_t step;
+    uint32_t n_rows, n_tokens, n_blocks, n_zero;
+    struct plan_row *rows; /* [PLAN_ROWS_MAX] */
+    uint32_t *tokens;      /* [PLAN_TOKENS_MAX] */
+    uint32_t *blocks;      /* [as the core sized it] */
+    uint32_t *zero_slots;  /* [PLAN_ROWS_MAX] */
+};
+
+/* What came of it.  On an error no row has a token; what the rows wrote to
+ * their blocks and slots is undefined. */
+struct plan_result {
+    uint64_t step;
+    enum status status;
+    struct error error;
+    uint32_t n_rows;
+    uint32_t tokens[PLAN_ROWS_MAX]; /* TOKEN_NONE where none was asked for */
+    uint32_t device_us;
+};
+
+struct engine;
+
+struct engine_ops {
+    /* ST_RESOURCE_EXHAUSTED if `depth` plans are in flight. */
+    enum status (*submit)(struct engine *e, const struct plan *p);
+    /* The next finished plan's result; false if none is ready. */
+    bool (*poll)(struct engine *e, struct plan_result *out);
+    /* Ticks of work done, only ever growing; moves while a plan is in
+     * flight, per operator and per tile of a long product. */
+    uint64_t (*progress)(struct engine *e);
+};
+
+struct engine {
+    const struct engine_ops *ops;
+};
+
+static inline enum status engine_submit(struct engine *e, const struct plan *p)
+{
+    return e->ops->submit(e, p);
+}
+
+static inline bool engine_poll(struct engine *e, struct plan_result *out)
+{
+    return e->ops->poll(e, out);
+}
+
+static inline uint64_t engine_progress(struct engine *e)
+{
+    return e->ops->progress(e);
+}
+
+#endif
