@@ -1,0 +1,72 @@
+/* link.h - frames of one session, both ways: numbers, acknowledgement,
+ * resending.  Pure: told the time, asked for frames.
+ *
+ * Ordered traffic (calls, replies, ends, cancels, SubmitPart) is delivered
+ * once and in order: a sealed frame stays in a ring until acknowledged and is
+ * sent again after LINK_RESEND_US without progress (doubling up to
+ * LINK_RESEND_MAX_US), or at once when the peer reports a gap.  A frame that
+ * is ahead of the next number is dropped and answered with FRAME_GAP.  State
+ * traffic (LANE_STATE) is not resent: the newest of each method replaces one
+ * that still waits, and a late or doubled one is delivered as it comes (its
+ * body carries what tells old from new).
+ *
+ * The outbox: control before submit; at most LINK_SUBMIT_WINDOW bytes of
+ * submit envelopes are sealed and unacknowledged.  A frame takes all that is
+ * ready, up to LINK_SEAL_BYTES (one larger envelope goes alone).
+ *
+ * Threading: none.  Memory: grows to its limits and is kept. */
+#ifndef COMMON_LINK_H
+#define COMMON_LINK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/frame.h"
+#include "common/method.h"
+#include "common/status.h"
+
+#define LINK_RING_FRAMES   64
+#define LINK_OUTBOX_BYTES  (2u << 20) /* of one lane, waiting */
+#define LINK_SEAL_BYTES    (256u << 10)
+#define LINK_SUBMIT_WINDOW (64u << 10)
+#define LINK_STATE_METHODS 8
+#define LINK_RESEND_US     200000
+#define LINK_RESEND_MAX_US 2000000
+#define LINK_ACK_DELAY_US  10000 /* an ack with nothing to ride on waits */
+
+struct link;
+
+struct link *link_new(uint64_t session);
+void link_free(struct link **l);
+
+/* Queue one envelope; its body is copied.  ST_RESOURCE_EXHAUSTED if the lane
+ * is full; an ENVELOPE_END is always taken (calls are bounded). */
+MUST_CHECK enum status link_push(struct link *l, enum lane lane,
+                                 const struct envelope *e);
+
+/* Bytes that LANE_CONTROL or LANE_SUBMIT still takes. */
+size_t link_room(const struct link *l, enum lane lane);
+
+/* The next frame to send now, or NULL.  Call until NULL. */
+struct frame *link_pop(struct link *l, int64_t now_us);
+
+/* When link_pop() next has something without a push or a frame coming. */
+int64_t link_due(const struct link *l);
+
+typedef void link_deliver_fn(void *arg, const struct envelope *e, bool ordered);
+
+/* Take in a frame that frame_check() passed and whose session is this one;
+ * calls deliver for each envelope that is new, in order.  Returns false if
+ * the frame breaks a rule (an ack of what was never sent, an envelope cut
+ * short): a strike.  deliver may push, and must not free the link. */
+MUST_CHECK bool link_recv(struct link *l, const struct frame *f,
+                          const struct frame_header *h, int64_t now_us,
+                          link_deliver_fn *deliver, void *arg);
+
+struct link_counts {
+    uint64_t sealed, resent, duplicates, gaps;
+};
+
+const struct link_counts *link_counts(const struct link *l);
+
+#endif

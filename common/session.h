@@ -1,0 +1,78 @@
+/* session.h - the side that connects: one connection is one session.
+ *
+ *     CLOSED --open--> OPENING --opened--> GREETING --answer--> UP
+ *       ^                 |                   |                 |
+ *       +----- lost, refused, goodbye, no answer: back off -----+
+ *
+ * On any loss the connection is dropped and, after a back-off that doubles
+ * from SESSION_BACKOFF_US to SESSION_BACKOFF_MAX_US with jitter of half, a
+ * new one is opened and Hello said on it.  Hello is sent again every
+ * SESSION_HELLO_US with the same nonce, and given up after
+ * SESSION_HELLO_TRIES.
+ *
+ * Threading: the node's.  Memory: the caller's storage, and one peer. */
+#ifndef COMMON_SESSION_H
+#define COMMON_SESSION_H
+
+#include "common/peer.h"
+
+#define SESSION_BACKOFF_US     20000
+#define SESSION_BACKOFF_MAX_US 2000000
+#define SESSION_HELLO_US       200000
+#define SESSION_HELLO_TRIES    10
+
+enum session_state {
+    SESSION_CLOSED,
+    SESSION_OPENING,
+    SESSION_GREETING,
+    SESSION_UP
+};
+
+struct session_ops {
+    /* Fill in what Hello says (role, name, worker shard); nonce and versions
+     * are the session's.  The message borrows from the node until it is
+     * packed, before greet returns to the node. */
+    void (*hello)(void *node, ProtobufCMessage *hello_request);
+    void (*up)(void *node, struct peer *p);
+    /* Before the peer is freed: its calls end after this.  why is a sentence.
+     * refused: the router answered Hello with this status, else ST_OK. */
+    void (*down)(void *node, struct peer *p, enum status refused,
+                 const char *why);
+};
+
+struct session {
+    struct node_io *io;
+    const struct session_ops *ops;
+    const struct peer_ops *peer_ops;
+    void *node;
+    struct arena *arena;
+    uint8_t self; /* BY_WORKER, BY_CLIENT or BY_ADMIN */
+
+    enum session_state state;
+    struct peer_id id;
+    struct peer *peer; /* non-NULL in UP */
+    uint64_t nonce;
+    int64_t due_us, backoff_us;
+    uint32_t tries;
+};
+
+/* CLOSED, due at once. */
+void session_init(struct session *s, struct node_io *io,
+                  const struct session_ops *ops,
+                  const struct peer_ops *peer_ops, void *node,
+                  struct arena *arena, uint8_t self);
+/* Says Goodbye if UP, closes, ends calls (through the ops), frees. */
+void session_fini(struct session *s, const char *reason);
+
+/* The node_ops of the same names hand these on. */
+void session_opened(struct session *s, struct peer_id who);
+void session_recv(struct session *s, struct peer_id from, struct frame **f);
+void session_lost(struct session *s, struct peer_id who);
+
+/* Flush, retry, reconnect; returns when next. */
+int64_t session_tick(struct session *s, int64_t now_us);
+
+/* End the session (with Goodbye) and begin anew after the back-off. */
+void session_restart(struct session *s, const char *reason);
+
+#endif
