@@ -1,9 +1,9 @@
 /* method.h - every method of every service: who may call it, how large it
  * may be, which lane it takes.
  *
- * The messages are those of the schema in proto/; tests/wire compares these rows
- * with it.  Numbers travel; they are never used again for another
- * method. */
+ * The messages are those of the schema in proto/; tests/wire compares these
+ * rows with it.  Numbers travel; they are never used again for another method.
+ */
 #ifndef COMMON_METHOD_H
 #define COMMON_METHOD_H
 

@@ -1,0 +1,63 @@
+/* core.h - the client's side of the conversation: a session and its calls.
+ *
+ * A pure state machine like router and worker; client/client.h is the library
+ * with sockets around it, the simulator runs it bare.  Calls made while no
+ * session is up wait for one (bounded) until their deadline.  When a session
+ * ends, its calls end UNAVAILABLE: nothing is repeated behind the caller's
+ * back.
+ *
+ * Threading: one thread.  Memory: bounded by CLIENT_CALLS_MAX. */
+#ifndef CLIENT_CORE_H
+#define CLIENT_CORE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/method.h"
+#include "common/node_io.h"
+
+#define CLIENT_CALLS_MAX 1024
+
+struct client_core;
+
+struct client_options {
+    const char *name;
+    bool admin; /* Hello as admin: the Admin service too */
+};
+
+struct client_core *client_core_new(const struct client_options *o,
+                                    struct node_io *io);
+/* Says Goodbye; open calls end UNAVAILABLE. */
+void client_core_free(struct client_core **c);
+
+/* The node is the struct client_core. */
+extern const struct node_ops client_node_ops;
+
+struct client_call_ops {
+    /* One message of a stream; msg lives until it returns. */
+    void (*on_reply)(void *arg, const ProtobufCMessage *msg);
+    /* Exactly once.  reply: of a unary OK, else NULL.  e: NULL if OK. */
+    void (*on_end)(void *arg, enum status status, const ProtobufCMessage *reply,
+                   const struct error *e, uint32_t retry_after_ms);
+};
+
+/* Begin a call; *id names it for client_core_cancel().  deadline_ms = 0:
+ * none.  ST_RESOURCE_EXHAUSTED: too many open, no on_end follows. */
+MUST_CHECK enum status client_core_call(struct client_core *c, enum method m,
+                                        const ProtobufCMessage *request,
+                                        uint32_t deadline_ms,
+                                        const struct client_call_ops *ops,
+                                        void *arg, uint64_t *id);
+
+/* on_end follows with CANCELLED before this returns; a no-op if it ended. */
+void client_core_cancel(struct client_core *c, uint64_t id);
+
+bool client_core_up(const struct client_core *c);
+
+/* Why the last connection or Hello failed; "" if none did. */
+const char *client_core_trouble(const struct client_core *c);
+
+/* End the session as if the connection broke (tests, shutdown). */
+void client_core_drop(struct client_core *c, const char *reason);
+
+#endif

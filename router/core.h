@@ -1,0 +1,87 @@
+/* core.h - the router: peers, admission, requests.
+ *
+ * A pure state machine: told what came and what time it is (router_node_ops),
+ * it speaks through node_io and hands text work to a text seam.
+ *
+ * Threading: one thread.  Memory: bounded by the options and by what clients
+ * have admitted.  Limits: below. */
+#ifndef ROUTER_CORE_H
+#define ROUTER_CORE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/node_io.h"
+#include "router/text_seam.h"
+
+#define ROUTER_WORKERS_MAX  64
+#define ROUTER_MODELS_MAX   64
+#define GENERATE_MAX_TOKENS 256 /* when the client names none */
+#define SLOW_READER_MS      30000
+#define KEEP_MS_LIMIT       600000
+
+struct router_options {
+    const char *name;
+    uint32_t max_peers;     /* sessions of all kinds */
+    uint32_t max_requests;  /* open ones, waiting and running */
+    uint32_t max_waiting;   /* in the queue for room; one more is refused */
+    struct text_seam *text; /* borrowed; NULL: ids only */
+};
+
+struct router_core;
+
+struct router_core *router_new(const struct router_options *o,
+                               struct node_io *io);
+void router_free(struct router_core **r);
+
+/* The node is the struct router_core. */
+extern const struct node_ops router_node_ops;
+
+/* Goodbye to everybody, clients' calls end UNAVAILABLE; then tick answers
+ * NODE_STOP. */
+void router_stop(struct router_core *r);
+
+/* A request as the router sees it.
+ *
+ *   ENCODING --ids--> WAITING --grant--> SUBMITTED --accepted--> PREFILL
+ *                        ^                                          | token
+ *                        +-------- worker lost (to the head) --- DECODE
+ *
+ * Every state can go to ENDED; ENDING waits for a worker's receipt. */
+enum request_state {
+    REQUEST_ENCODING,
+    REQUEST_WAITING,
+    REQUEST_SUBMITTED,
+    REQUEST_PREFILL,
+    REQUEST_DECODE,
+    REQUEST_ENDING,
+    REQUEST_ENDED,
+    REQUEST_STATES
+};
+
+/* For auditors: the state of a request, REQUEST_ENDED if it is not known. */
+enum request_state router_request_state(const struct router_core *r,
+                                        const uint8_t request_id[16]);
+
+/* What the router believes of the i-th worker session that is up; false past
+ * the last.  granted: needs of grants above `grant`, not yet in a ledger. */
+struct router_worker_view {
+    struct peer_id id;
+    uint64_t session, snapshot, grant, last_grant;
+    uint32_t free_blocks, free_slots; /* of the newest ledger, with cached */
+    uint32_t granted_blocks, granted_slots;
+    uint32_t n_sequences; /* granted, not yet ended and acknowledged */
+};
+
+bool router_worker_view(const struct router_core *r, uint32_t i,
+                        struct router_worker_view *out);
+
+struct router_counts {
+    uint64_t requests, finished, cancelled, failed, refused, moved, tokens;
+    uint64_t strikes, ledger_violations;
+    uint32_t n_requests, n_waiting; /* now */
+};
+
+void router_counts(const struct router_core *r, struct router_counts *out);
+
+#endif

@@ -1,0 +1,91 @@
+/* core.h - the worker's control side: sequences, pool, ledger, batcher.
+ *
+ * A pure state machine: told what came and what time it is (worker_node_ops),
+ * it speaks through node_io and hands plans to an engine (worker/engine.h).
+ * It handles numbers of blocks and slots, never memory.
+ *
+ *     RECEIVING --parts--> QUEUED --in a plan--> PREFILL --first token-->
+ * DECODE |                  |                     |                        |
+ *         +------------------+----- cancel, remove, failure, stop, length --+
+ *                            v
+ *     (KEPT: keep_ms, memory held) --> RELEASING: plans that name it -->
+ * FINISHED
+ *
+ * Threading: one thread.  Memory: everything is sized from the options in
+ * worker_new(); the steady state does not allocate.  Limits: below. */
+#ifndef WORKER_CORE_H
+#define WORKER_CORE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/node_io.h"
+#include "worker/engine.h"
+
+#define WORKER_EOS_MAX       16
+#define WORKER_SEQUENCES_MAX 4096 /* live and unacknowledged, of a session */
+#define TOMBSTONES_MAX       1024
+#define KEEP_MS_MAX          600000
+#define STEP_ROWS_MAX        512
+#define STEP_TOKENS_MAX      8192
+#define STEP_ROW_TOKENS_MAX  256    /* the rest goes in the next output */
+#define REPORT_US            250000 /* at least this often */
+#define REPORT_CHANGE_US     10000  /* at most this often on change */
+
+struct worker_options {
+    const char *name, *model, *device;
+    uint8_t fingerprint[16];
+    uint8_t tokenizer[16];
+    bool has_tokenizer;
+    uint32_t layer_begin, layer_end, n_layers;
+    uint32_t block_tokens;
+    uint64_t block_bytes, slot_bytes, checkpoint_bytes;
+    uint32_t n_blocks, n_slots, n_checkpoints; /* the pool; 0: no such kind */
+    uint32_t pages_per_block, pages_per_slot, pages_per_checkpoint;
+    uint64_t weight_bytes, scratch_bytes, pool_bytes;
+    uint32_t context; /* longest sequence, prompt and generated */
+    uint32_t vocab;
+    uint32_t eos[WORKER_EOS_MAX];
+    uint32_t n_eos;
+    uint32_t max_rows;     /* sequences in a step, 1..PLAN_ROWS_MAX */
+    uint32_t step_tokens;  /* token budget of a step, 1..PLAN_TOKENS_MAX */
+    uint32_t chunk_tokens; /* longest prefill chunk of a row, >= 1 */
+    uint32_t engine_depth; /* plans in flight, 1..ENGINE_DEPTH_MAX */
+};
+
+struct worker_core;
+
+/* engine and io are borrowed and outlive the core. */
+struct worker_core *worker_new(const struct worker_options *o,
+                               struct node_io *io, struct engine *engine);
+void worker_free(struct worker_core **w);
+
+/* The node is the struct worker_core. */
+extern const struct node_ops worker_node_ops;
+
+/* Say Goodbye, let the plans in flight return, then tick answers NODE_STOP. */
+void worker_stop(struct worker_core *w);
+
+/* What an auditor asks; numbers as in proto/common.proto's ClassLedger. */
+struct class_account {
+    uint32_t total, free, held, cached, granted;
+};
+
+struct worker_account {
+    struct class_account blocks, slots, checkpoints;
+    uint64_t grant, snapshot, violations;
+    uint32_t n_sequences; /* not yet forgotten */
+};
+
+void worker_account(const struct worker_core *w, struct worker_account *out);
+
+/* Walk pool and sequences; the number of differences, 0 is whole.  The first
+ * ones are written to text, one a line. */
+uint32_t worker_audit(const struct worker_core *w, char *text, size_t cap);
+
+/* enum sequence_state of worker/cache/sequence.h as proto's SequenceState,
+ * for a request; SEQUENCE_UNKNOWN if there is none. */
+int worker_sequence_state(const struct worker_core *w,
+                          const uint8_t request_id[16], uint32_t choice);
+
+#endif
