@@ -1,0 +1,32 @@
+#include "common/limits.h"
+
+#include <inttypes.h>
+
+#include "common/frame.h"
+#include "common/link.h"
+#include "common/peer.h"
+#include "common/session.h"
+
+const struct limit_row common_limits[] = {
+    LIMIT_ROW(FRAME_BYTES_MAX, "bytes", "a frame without its tensor"),
+    LIMIT_ROW(FRAME_TENSOR_MAX, "bytes", "the tensor of a frame"),
+    LIMIT_ROW(FRAME_ENVELOPES_MAX, "", "envelopes in a frame"),
+    LIMIT_ROW(LINK_RING_FRAMES, "frames", "sent and not acknowledged"),
+    LIMIT_ROW(LINK_OUTBOX_BYTES, "bytes", "waiting in one lane to a peer"),
+    LIMIT_ROW(LINK_SUBMIT_WINDOW, "bytes", "of Submit not acknowledged"),
+    LIMIT_ROW(LINK_RESEND_US, "us", "until a frame is sent again"),
+    LIMIT_ROW(LINK_RESEND_MAX_US, "us", "the longest such wait"),
+    LIMIT_ROW(PEER_CALLS_MAX, "calls", "open each way with one peer"),
+    LIMIT_ROW(PEER_STRIKES, "frames", "that break a rule end a session"),
+    LIMIT_ROW(SESSION_BACKOFF_MAX_US, "us", "the longest wait to reconnect"),
+};
+
+const size_t common_limits_n = sizeof common_limits / sizeof common_limits[0];
+
+void limits_print(FILE *to, const struct limit_row *rows, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        fprintf(to, "  %-24s %12" PRIu64 " %-7s %s\n", rows[i].name,
+                rows[i].value, rows[i].unit, rows[i].what);
+    }
+}

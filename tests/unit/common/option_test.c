@@ -1,0 +1,139 @@
+#include "common/option.h"
+
+#include <string.h>
+
+#include "tests/unit/cmocka.h"
+
+#define TEST_OPTIONS(X)                                        \
+    X(model, STRING, "DIR", NULL, "a model", 0, 0)             \
+    X(max_rows, U32, "N", "64", "sequences in a step", 1, 512) \
+    X(tokens, U64, "N", "7", "tokens", 0, 0)                   \
+    X(top_p, F64, "P", "1", "nucleus", 0, 1)                   \
+    X(memory, BYTES, "BYTES", "1GiB", "the budget", 0, 0)      \
+    X(timeout, MS, "TIME", "30s", "how long", 0, 0)            \
+    X(name, LIST, "NAME", NULL, "one more name", 0, 0)         \
+    X(help, FLAG, NULL, NULL, "print this", 0, 0)
+
+OPTION_TABLE(test_options, TEST_OPTIONS);
+
+#define PARSE(...)                                                            \
+    do {                                                                      \
+        char *argv[] = {(char *)"test", __VA_ARGS__, NULL};                   \
+        st = option_parse(test_options_rows, OPTION_COUNT(test_options_rows), \
+                          &o, (int)(sizeof argv / sizeof argv[0]) - 1, argv,  \
+                          &n_words, &e);                                      \
+        first = n_words > 0 ? argv[1] : NULL;                                 \
+    } while (0)
+
+static struct test_options o;
+static struct error e;
+static enum status st;
+static int n_words;
+static const char *first;
+
+static void takes_what_is_given_and_falls_back(void **state)
+{
+    (void)state;
+    PARSE("--model", "m", "word", "--max-rows=512", "--top_p", "0.5", "--name",
+          "a", "--name=b", "--help");
+    assert_int_equal(st, ST_OK);
+    assert_string_equal(o.model, "m");
+    assert_int_equal(o.max_rows, 512);
+    assert_int_equal(o.tokens, 7);
+    assert_true(o.top_p == 0.5);
+    assert_int_equal(o.memory, 1u << 30);
+    assert_int_equal(o.timeout, 30000);
+    assert_int_equal(o.name.n, 2);
+    assert_string_equal(o.name.item[1], "b");
+    assert_true(o.help);
+    assert_int_equal(n_words, 1);
+    assert_string_equal(first, "word");
+}
+
+static void refuses_with_a_sentence(void **state)
+{
+    (void)state;
+    PARSE("--max-rows", "513");
+    assert_int_equal(st, ST_INVALID_ARGUMENT);
+    assert_string_equal(e.text, "--max-rows 513: must be from 1 to 512");
+    PARSE("--max-rows", "0");
+    assert_int_equal(st, ST_INVALID_ARGUMENT);
+    PARSE("--max-rows", "-1");
+    assert_string_equal(e.text, "--max-rows -1: a whole number is wanted");
+    PARSE("--max-rows", "4294967297");
+    assert_int_equal(st, ST_INVALID_ARGUMENT);
+    PARSE("--top-p", "nan");
+    assert_int_equal(st, ST_INVALID_ARGUMENT);
+    PARSE("--max-row", "3");
+    assert_string_equal(e.text, "--max-row: no such option; --max-rows is one");
+    PARSE("--zzz", "3");
+    assert_string_equal(e.text, "--zzz: no such option; --help lists them");
+    PARSE("--model");
+    assert_string_equal(e.text, "--model wants a value: DIR");
+    PARSE("--help=yes");
+    assert_string_equal(e.text, "--help takes no value");
+}
+
+static void stops_at_two_dashes(void **state)
+{
+    (void)state;
+    PARSE("--", "--model");
+    assert_int_equal(st, ST_OK);
+    assert_int_equal(n_words, 1);
+    assert_string_equal(first, "--model");
+    assert_null(o.model);
+}
+
+static void reads_sizes_and_times(void **state)
+{
+    uint64_t v;
+
+    (void)state;
+    assert_true(option_bytes("4096", &v) && v == 4096);
+    assert_true(option_bytes("1.5KiB", &v) && v == 1536);
+    assert_true(option_bytes("2GB", &v) && v == 2000000000u);
+    assert_false(option_bytes("2XB", &v));
+    assert_false(option_bytes("-1", &v));
+    assert_false(option_bytes("inf", &v));
+    assert_false(option_bytes("0x10", &v));
+    assert_false(option_bytes("9999999999TiB", &v));
+    assert_true(option_ms("250ms", &v) && v == 250);
+    assert_true(option_ms("2", &v) && v == 2000);
+    assert_true(option_ms("1.5m", &v) && v == 90000);
+    assert_false(option_ms("soon", &v));
+}
+
+static void bounds_a_list(void **state)
+{
+    char *argv[OPTION_LIST_MAX + 3];
+    int n = 0;
+
+    (void)state;
+    argv[n++] = (char *)"test";
+    for (int i = 0; i <= OPTION_LIST_MAX; i++) {
+        argv[n++] = (char *)"--name=x";
+    }
+    argv[n] = NULL;
+    assert_int_equal(option_parse(test_options_rows,
+                                  OPTION_COUNT(test_options_rows), &o, n - 1,
+                                  argv, &n_words, &e),
+                     ST_OK);
+    assert_int_equal(option_parse(test_options_rows,
+                                  OPTION_COUNT(test_options_rows), &o, n, argv,
+                                  &n_words, &e),
+                     ST_INVALID_ARGUMENT);
+    assert_non_null(strstr(e.text, "more than 64 times"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(takes_what_is_given_and_falls_back),
+        cmocka_unit_test(refuses_with_a_sentence),
+        cmocka_unit_test(stops_at_two_dashes),
+        cmocka_unit_test(reads_sizes_and_times),
+        cmocka_unit_test(bounds_a_list),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
