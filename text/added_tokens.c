@@ -1,0 +1,325 @@
+#include "text/added_tokens.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "text/json_read.h"
+#include "text/limits.h"
+#include "text/utf8.h"
+
+static enum status no_memory(struct error *e)
+{
+    return error_set(e, ST_RESOURCE_EXHAUSTED, "out of memory");
+}
+
+/* --- parsing ------------------------------------------------------------- */
+
+static enum status parse_flags(struct added_token *t, const json_t *v,
+                               struct error *e)
+{
+    const struct {
+        const char *name;
+        bool *flag;
+    } rows[] = {
+        {"special", &t->special},         {"normalized", &t->normalized},
+        {"single_word", &t->single_word}, {"lstrip", &t->lstrip},
+        {"rstrip", &t->rstrip},
+    };
+    enum status st = ST_OK;
+
+    for (size_t i = 0; st == ST_OK && i < sizeof rows / sizeof *rows; i++) {
+        st = json_read_bool(v, rows[i].name, rows[i].flag, e);
+    }
+    return st;
+}
+
+/* Enter the token, which the model's vocabulary may have already under the
+ * same id. */
+static enum status enter(const struct added_token *t, int64_t id,
+                         struct vocab *vocab, struct error *e)
+{
+    unsigned flags = t->special ? VOCAB_SPECIAL : 0;
+    uint32_t known;
+
+    if (!vocab_find(vocab, t->content, t->n, &known)) {
+        return vocab_add(vocab, t->content, t->n, id, flags, e);
+    }
+    if (known != id) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "id %lld, but the vocabulary has it as %u",
+                         (long long)id, known);
+    }
+    if (!(vocab_flags(vocab, known) & VOCAB_MODEL) ||
+        (vocab_flags(vocab, known) & VOCAB_ADDED)) {
+        return error_set(e, ST_INVALID_ARGUMENT, "the token is there twice");
+    }
+    vocab->entries[known].flags |= (uint8_t)(flags | VOCAB_ADDED);
+    return ST_OK;
+}
+
+static enum status parse_token(struct added_token *t, const json_t *v,
+                               struct vocab *vocab, struct error *e)
+{
+    const json_t *content, *id;
+    enum status st = json_read_field(v, "content", JSON_STRING, &content, e);
+
+    if (st == ST_OK) {
+        st = json_read_field(v, "id", JSON_INTEGER, &id, e);
+    }
+    if (st == ST_OK) {
+        st = parse_flags(t, v, e);
+    }
+    if (st != ST_OK) {
+        return st;
+    }
+    t->content = json_string_value(content);
+    t->n = json_string_length(content);
+    if (t->n > TEXT_ADDED_BYTES) {
+        return error_set(e, ST_OUT_OF_RANGE,
+                         "content: %zu bytes long, at most %d are allowed",
+                         t->n, TEXT_ADDED_BYTES);
+    }
+    st = enter(t, json_integer_value(id), vocab, e);
+    t->id = (uint32_t)json_integer_value(id);
+    return st;
+}
+
+/* A normalized token is looked for in normalised text: spell it alike. */
+static enum status respell(struct added_token *t, const struct normalizer *z,
+                           struct error *e)
+{
+    if (!t->normalized) {
+        return ST_OK;
+    }
+    return normalizer_run(z, t->content, t->n, &t->content, &t->n, &t->owned,
+                          e);
+}
+
+/* --- the tries ----------------------------------------------------------- */
+
+static uint32_t trie_step(const struct added_trie *t, uint32_t node,
+                          uint8_t byte)
+{
+    const struct pair_slot *s = pair_map_get(&t->edges, node, byte);
+
+    return s == NULL ? 0 : s->x;
+}
+
+static void trie_put(struct added_trie *t, uint32_t *nodes,
+                     const struct added_token *token, uint32_t index)
+{
+    uint32_t node = 0;
+
+    for (size_t i = 0; i < token->n; i++) {
+        uint8_t byte = (uint8_t)token->content[i];
+        uint32_t next = trie_step(t, node, byte);
+        if (next == 0) {
+            next = (*nodes)++;
+            (void)pair_map_put(&t->edges, node, byte, next, 0);
+        }
+        node = next;
+    }
+    if (node != 0) {
+        t->first[(uint8_t)token->content[0]] = true;
+        t->any = true;
+        if (t->token[node] == 0) {
+            t->token[node] = index + 1;
+        }
+    }
+}
+
+/* Special tokens go first: of two that are spelt alike the first counts. */
+static enum status trie_build(struct added_trie *t,
+                              const struct added_tokens *a, bool normalized,
+                              uint64_t seed, struct error *e)
+{
+    uint32_t nodes = 1;
+    size_t bytes = 0;
+
+    for (size_t i = 0; i < a->n; i++) {
+        bytes += a->tokens[i].normalized == normalized ? a->tokens[i].n : 0;
+    }
+    t->token = calloc(bytes + 1, sizeof *t->token);
+    if (t->token == NULL || !pair_map_init(&t->edges, bytes, seed)) {
+        return no_memory(e);
+    }
+    for (int special = 1; special >= 0; special--) {
+        for (uint32_t i = 0; i < a->n; i++) {
+            const struct added_token *token = &a->tokens[i];
+            if (token->normalized == normalized &&
+                token->special == (special == 1)) {
+                trie_put(t, &nodes, token, i);
+            }
+        }
+    }
+    return ST_OK;
+}
+
+static enum status parse_list(struct added_tokens *a, const json_t *list,
+                              struct vocab *vocab, const struct normalizer *z,
+                              struct error *e)
+{
+    enum status st = ST_OK;
+
+    for (size_t i = 0; st == ST_OK && i < a->n; i++) {
+        struct added_token *t = &a->tokens[i];
+        st = parse_token(t, json_array_get(list, i), vocab, e);
+        if (st == ST_OK) {
+            st = respell(t, z, e);
+        }
+        if (st != ST_OK) {
+            st = error_wrap(e, "added_tokens[%zu]", i);
+        }
+    }
+    return st;
+}
+
+/* The file's strings go with the file; only the tries are used from here. */
+static void forget_contents(struct added_tokens *a)
+{
+    for (size_t i = 0; i < a->n; i++) {
+        free(a->tokens[i].owned);
+        a->tokens[i].owned = NULL;
+        a->tokens[i].content = NULL;
+    }
+}
+
+enum status added_tokens_parse(struct added_tokens *a, const json_t *list,
+                               struct vocab *vocab, const struct normalizer *z,
+                               struct error *e)
+{
+    enum status st;
+
+    *a = (struct added_tokens){.n = json_array_size(list)};
+    if (a->n > TEXT_ADDED_TOKENS) {
+        st = error_set(e, ST_OUT_OF_RANGE,
+                       "added_tokens: %zu of them, at most %d are allowed",
+                       a->n, TEXT_ADDED_TOKENS);
+        a->n = 0;
+        return st;
+    }
+    a->tokens = calloc(a->n + 1, sizeof *a->tokens);
+    if (a->tokens == NULL) {
+        a->n = 0;
+        return no_memory(e);
+    }
+    st = parse_list(a, list, vocab, z, e);
+    if (st == ST_OK) {
+        st = trie_build(&a->raw, a, false, vocab->seed, e);
+    }
+    if (st == ST_OK) {
+        st = trie_build(&a->normalized, a, true, vocab->seed, e);
+    }
+    forget_contents(a);
+    return st;
+}
+
+void added_tokens_fini(struct added_tokens *a)
+{
+    pair_map_fini(&a->raw.edges);
+    pair_map_fini(&a->normalized.edges);
+    free(a->raw.token);
+    free(a->normalized.token);
+    free(a->tokens);
+    *a = (struct added_tokens){0};
+}
+
+/* --- searching ----------------------------------------------------------- */
+
+void added_search_init(struct added_search *s, const struct added_tokens *a,
+                       bool normalized, bool special, const char *text,
+                       size_t n)
+{
+    *s = (struct added_search){
+        .added = a,
+        .trie = normalized ? &a->normalized : &a->raw,
+        .text = text,
+        .n = n,
+        .special = special,
+    };
+}
+
+/* The longest token that starts at s->at, and its length. */
+static const struct added_token *longest(const struct added_search *s,
+                                         size_t *len)
+{
+    const struct added_token *best = NULL;
+    uint32_t node = 0;
+
+    for (size_t i = s->at; i < s->n; i++) {
+        node = trie_step(s->trie, node, (uint8_t)s->text[i]);
+        if (node == 0) {
+            break;
+        }
+        if (s->trie->token[node] != 0) {
+            best = &s->added->tokens[s->trie->token[node] - 1];
+            *len = i + 1 - s->at;
+        }
+    }
+    return best;
+}
+
+static bool counts(const struct added_search *s, const struct added_token *t,
+                   size_t start, size_t end)
+{
+    size_t len;
+
+    if (t->special && !s->special) {
+        return false;
+    }
+    if (!t->single_word) {
+        return true;
+    }
+    return !(start > 0 && utf8_is_word(utf8_before(s->text, start, &len))) &&
+           !(end < s->n && utf8_is_word(utf8_at(s->text, s->n, end, &len)));
+}
+
+static size_t strip_left(const struct added_search *s, size_t start)
+{
+    size_t len;
+
+    while (start > s->gap && utf8_is_space(utf8_before(s->text, start, &len))) {
+        start -= len;
+    }
+    return start;
+}
+
+/* Walked over space is not walked again: linear whatever the tokens are. */
+static size_t strip_right(struct added_search *s, size_t end)
+{
+    size_t len;
+
+    if (end < s->space_end) {
+        return s->space_end;
+    }
+    while (end < s->n && utf8_is_space(utf8_at(s->text, s->n, end, &len))) {
+        end += len;
+    }
+    s->space_end = end;
+    return end;
+}
+
+bool added_search_next(struct added_search *s, struct added_match *m)
+{
+    while (s->trie->any && s->at < s->n) {
+        const struct added_token *t;
+        size_t start = s->at, len = 0;
+
+        if (!s->trie->first[(uint8_t)s->text[s->at]]) {
+            s->at++;
+            continue;
+        }
+        t = longest(s, &len);
+        s->at += t == NULL ? 1 : len;
+        if (t == NULL || !counts(s, t, start, s->at)) {
+            continue;
+        }
+        m->gap = s->gap;
+        m->start = t->lstrip ? strip_left(s, start) : start;
+        m->end = t->rstrip ? strip_right(s, s->at) : s->at;
+        m->id = t->id;
+        s->gap = m->end;
+        return true;
+    }
+    return false;
+}

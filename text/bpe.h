@@ -1,0 +1,71 @@
+/* bpe.h - byte-pair encoding of one word.
+ *
+ *     word      = bytes b_0 .. b_{n-1}, each a token
+ *     repeat      of all neighbours (l, r) with a merge, join the pair whose
+ *                 merge has the lowest rank, the leftmost of equals
+ *
+ * by a heap of (rank, position) over a linked list: O(n log n).
+ *
+ * Threading: a bpe is read-only once filled; a bpe_work belongs to one call.
+ * Memory: bpe_work grows to 28 bytes per byte of the longest word and keeps
+ * that until bpe_work_fini(). */
+#ifndef TEXT_BPE_H
+#define TEXT_BPE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/status.h"
+#include "text/pair_map.h"
+#include "text/vocab.h"
+
+struct bpe {
+    const struct vocab *vocab; /* borrowed */
+    struct pair_map merges;    /* (left, right) -> (rank, id) */
+    uint32_t byte_id[256];
+    bool ignore_merges; /* a word that is a token is that token */
+};
+
+/* Where ids go: the caller's array. */
+struct id_sink {
+    uint32_t *ids; /* [cap] */
+    size_t cap, n;
+};
+
+/* ST_RESOURCE_EXHAUSTED if the array is full. */
+MUST_CHECK enum status id_sink_put(struct id_sink *out, uint32_t id,
+                                   struct error *e);
+
+struct bpe_symbol;
+
+struct bpe_work {
+    struct bpe_symbol *symbols;
+    uint64_t *heap;
+    size_t cap;     /* bytes of a word that both have room for */
+    uint64_t steps; /* levels that heap entries moved, over all words */
+};
+
+/* Zeroed storage is an empty bpe_work. */
+void bpe_work_fini(struct bpe_work *w);
+
+/* Find the 256 byte tokens in vocab and make room for n merges.
+ * ST_INVALID_ARGUMENT if a byte has no token, or only a special one: such a
+ * byte could not be told from a control token. */
+MUST_CHECK enum status bpe_init(struct bpe *b, const struct vocab *vocab,
+                                size_t n, uint64_t seed, struct error *e);
+void bpe_fini(struct bpe *b);
+
+/* Add the merge of two spellings.  ST_INVALID_ARGUMENT if a side or the
+ * result is no token of the model, or the pair is there already.  A merge
+ * that would make a special token is left out: text never spells one. */
+MUST_CHECK enum status bpe_add(struct bpe *b, uint32_t rank, const char *left,
+                               size_t n_left, const char *right, size_t n_right,
+                               struct error *e);
+
+/* Encode word[0..n), n < 2^31. */
+MUST_CHECK enum status bpe_word(const struct bpe *b, struct bpe_work *w,
+                                const uint8_t *word, size_t n,
+                                struct id_sink *out, struct error *e);
+
+#endif

@@ -1,0 +1,93 @@
+#include "text/json_read.h"
+
+#include <string.h>
+
+#include "text/utf8.h"
+
+enum status json_read(json_t **out, const char *text, size_t n, struct error *e)
+{
+    json_error_t at;
+
+    *out = json_loadb(text, n, JSON_REJECT_DUPLICATES, &at);
+    if (*out == NULL) {
+        return error_set(e, ST_INVALID_ARGUMENT, "line %d column %d: %s",
+                         at.line, at.column, quote(at.text, strlen(at.text)).s);
+    }
+    return ST_OK;
+}
+
+static const char *kind_name(json_type type)
+{
+    switch (type) {
+    case JSON_OBJECT:
+        return "an object";
+    case JSON_ARRAY:
+        return "an array";
+    case JSON_STRING:
+        return "a string";
+    case JSON_INTEGER:
+        return "an integer";
+    case JSON_REAL:
+        return "a fraction";
+    case JSON_TRUE:
+    case JSON_FALSE:
+        return "a boolean";
+    case JSON_NULL:
+        return "null";
+    }
+    return "nothing";
+}
+
+const char *json_read_kind(const json_t *v)
+{
+    return v == NULL ? "nothing" : kind_name(json_typeof(v));
+}
+
+enum status json_read_opt(const json_t *obj, const char *key, json_type type,
+                          const json_t **out, struct error *e)
+{
+    const json_t *v;
+
+    *out = NULL;
+    if (!json_is_object(obj)) {
+        return error_set(e, ST_INVALID_ARGUMENT, "want an object, found %s",
+                         json_read_kind(obj));
+    }
+    v = json_object_get(obj, key);
+    if (v == NULL || json_is_null(v)) {
+        return ST_OK;
+    }
+    if (json_typeof(v) != type) {
+        return error_set(e, ST_INVALID_ARGUMENT, "%s: want %s, found %s", key,
+                         kind_name(type), json_read_kind(v));
+    }
+    *out = v;
+    return ST_OK;
+}
+
+enum status json_read_field(const json_t *obj, const char *key, json_type type,
+                            const json_t **out, struct error *e)
+{
+    enum status st = json_read_opt(obj, key, type, out, e);
+
+    if (st == ST_OK && *out == NULL) {
+        return error_set(e, ST_INVALID_ARGUMENT, "%s: missing", key);
+    }
+    return st;
+}
+
+enum status json_read_bool(const json_t *obj, const char *key, bool *out,
+                           struct error *e)
+{
+    const json_t *v = json_object_get(obj, key);
+
+    if (v == NULL || json_is_null(v)) {
+        return ST_OK;
+    }
+    if (!json_is_boolean(v)) {
+        return error_set(e, ST_INVALID_ARGUMENT, "%s: want %s, found %s", key,
+                         kind_name(JSON_TRUE), json_read_kind(v));
+    }
+    *out = json_is_true(v);
+    return ST_OK;
+}

@@ -1,0 +1,281 @@
+#include "text/normalizer.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <utf8proc.h>
+
+#include "text/json_read.h"
+#include "text/utf8.h"
+
+/* --- parsing ------------------------------------------------------------- */
+
+static int form_named(const char *name)
+{
+    if (strcmp(name, "NFC") == 0) {
+        return UTF8PROC_STABLE | UTF8PROC_COMPOSE;
+    }
+    if (strcmp(name, "NFD") == 0) {
+        return UTF8PROC_STABLE | UTF8PROC_DECOMPOSE;
+    }
+    if (strcmp(name, "NFKC") == 0) {
+        return UTF8PROC_STABLE | UTF8PROC_COMPOSE | UTF8PROC_COMPAT;
+    }
+    if (strcmp(name, "NFKD") == 0) {
+        return UTF8PROC_STABLE | UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT;
+    }
+    return 0;
+}
+
+static enum status parse(struct normalizer *z, const json_t *v, int depth,
+                         struct error *e);
+
+static enum status parse_list(struct normalizer *z, const json_t *v, int depth,
+                              struct error *e)
+{
+    const json_t *list;
+    enum status st;
+
+    if (depth == TEXT_NESTING) {
+        return error_set(e, ST_OUT_OF_RANGE,
+                         "more than %d sequences inside each other",
+                         TEXT_NESTING);
+    }
+    st = json_read_field(v, "normalizers", JSON_ARRAY, &list, e);
+    for (size_t i = 0; st == ST_OK && i < json_array_size(list); i++) {
+        st = parse(z, json_array_get(list, i), depth + 1, e);
+        if (st != ST_OK) {
+            st = error_wrap(e, "normalizers[%zu]", i);
+        }
+    }
+    return st;
+}
+
+static enum status parse(struct normalizer *z, const json_t *v, int depth,
+                         struct error *e)
+{
+    const json_t *type;
+    enum status st = json_read_field(v, "type", JSON_STRING, &type, e);
+    const char *name;
+    int form;
+
+    if (st != ST_OK) {
+        return st;
+    }
+    name = json_string_value(type);
+    if (strcmp(name, "Sequence") == 0) {
+        return parse_list(z, v, depth, e);
+    }
+    form = form_named(name);
+    if (form == 0) {
+        return error_set(e, ST_UNIMPLEMENTED, "type: %s is not supported",
+                         quote(name, strlen(name)).s);
+    }
+    if (z->n == TEXT_STAGES) {
+        return error_set(e, ST_OUT_OF_RANGE, "more than %d steps", TEXT_STAGES);
+    }
+    z->forms[z->n++] = form;
+    return ST_OK;
+}
+
+enum status normalizer_parse(struct normalizer *z, const json_t *v,
+                             struct error *e)
+{
+    *z = (struct normalizer){0};
+    return v == NULL ? ST_OK : parse(z, v, 0, e);
+}
+
+/* --- running ------------------------------------------------------------- */
+
+/* Text that no form with these options changes: below U+0300 NFC does not,
+ * ASCII none does. */
+static bool plain(int form, const char *text, size_t n)
+{
+    bool nfc = (form & UTF8PROC_COMPOSE) && !(form & UTF8PROC_COMPAT);
+    uint8_t limit = nfc ? 0xCC : 0x80; /* 0xCC leads U+0300 */
+
+    for (size_t i = 0; i < n; i++) {
+        if ((uint8_t)text[i] >= limit) {
+            return false;
+        }
+    }
+    return true;
+}
+
+struct code_points {
+    utf8proc_int32_t *v; /* [cap] */
+    size_t n, cap;
+};
+
+static bool reserve(struct code_points *c, size_t n)
+{
+    size_t cap = c->cap < 64 ? 64 : c->cap;
+    utf8proc_int32_t *grown;
+
+    while (cap < n) {
+        cap *= 2;
+    }
+    if (cap == c->cap) {
+        return true;
+    }
+    grown = realloc(c->v, cap * sizeof *grown);
+    if (grown == NULL) {
+        return false;
+    }
+    c->v = grown;
+    c->cap = cap;
+    return true;
+}
+
+/* No character decomposes into more (U+FDFA: 18). */
+#define EXPANSION_MAX 32
+
+static bool decompose(struct code_points *c, int form, const char *text,
+                      size_t n)
+{
+    utf8proc_option_t options =
+        (utf8proc_option_t)(form & ~UTF8PROC_COMPOSE) | UTF8PROC_DECOMPOSE;
+    int boundary = 0;
+    size_t len;
+
+    for (size_t at = 0; at < n; at += len) {
+        utf8proc_int32_t ch = utf8_at(text, n, at, &len);
+        utf8proc_ssize_t got;
+
+        if (!reserve(c, c->n + EXPANSION_MAX)) {
+            return false;
+        }
+        got = utf8proc_decompose_char(ch, c->v + c->n, EXPANSION_MAX, options,
+                                      &boundary);
+        if (got < 0 || got > EXPANSION_MAX) {
+            return false;
+        }
+        c->n += (size_t)got;
+    }
+    return true;
+}
+
+static unsigned class_of(utf8proc_int32_t c)
+{
+    return c < 0x300 ? 0u : utf8proc_get_property(c)->combining_class & 0xFFu;
+}
+
+/* Short runs, which are all that real text has. */
+static void insertion_sort(utf8proc_int32_t *v, size_t n)
+{
+    for (size_t i = 1; i < n; i++) {
+        utf8proc_int32_t c = v[i];
+        size_t j = i;
+
+        for (; j > 0 && class_of(v[j - 1]) > class_of(c); j--) {
+            v[j] = v[j - 1];
+        }
+        v[j] = c;
+    }
+}
+
+static bool counting_sort(utf8proc_int32_t *v, size_t n)
+{
+    utf8proc_int32_t *sorted = malloc(n * sizeof *sorted);
+    size_t start[257] = {0};
+
+    if (sorted == NULL) {
+        return false;
+    }
+    for (size_t i = 0; i < n; i++) {
+        start[class_of(v[i]) + 1]++;
+    }
+    for (size_t k = 0; k < 256; k++) {
+        start[k + 1] += start[k];
+    }
+    for (size_t i = 0; i < n; i++) {
+        sorted[start[class_of(v[i])]++] = v[i];
+    }
+    memcpy(v, sorted, n * sizeof *sorted);
+    free(sorted);
+    return true;
+}
+
+/* Canonical ordering: each run of marks, stably, by combining class. */
+static bool order(struct code_points *c)
+{
+    for (size_t i = 0; i < c->n; i++) {
+        size_t start = i;
+
+        while (i < c->n && class_of(c->v[i]) != 0) {
+            i++;
+        }
+        if (i - start <= 32) {
+            insertion_sort(c->v + start, i - start);
+        } else if (!counting_sort(c->v + start, i - start)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static char *to_utf8(const struct code_points *c, size_t *out_n)
+{
+    char *out = malloc(c->n * 4 + 1);
+    size_t w = 0;
+
+    for (size_t i = 0; out != NULL && i < c->n; i++) {
+        w += (size_t)utf8proc_encode_char(c->v[i], (utf8proc_uint8_t *)out + w);
+    }
+    *out_n = w;
+    return out;
+}
+
+static char *apply(int form, const char *text, size_t n, size_t *out_n)
+{
+    struct code_points c = {0};
+    char *out = NULL;
+
+    if (reserve(&c, n / 2 + EXPANSION_MAX) && decompose(&c, form, text, n) &&
+        order(&c)) {
+        utf8proc_ssize_t left = (utf8proc_ssize_t)c.n;
+        if (form & UTF8PROC_COMPOSE) {
+            left = utf8proc_normalize_utf32(c.v, left, (utf8proc_option_t)form);
+        }
+        if (left >= 0) {
+            c.n = (size_t)left;
+            out = to_utf8(&c, out_n);
+        }
+    }
+    free(c.v);
+    return out;
+}
+
+enum status normalizer_run(const struct normalizer *z, const char *text,
+                           size_t n, const char **out, size_t *out_n,
+                           char **owned, struct error *e)
+{
+    *out = text;
+    *out_n = n;
+    *owned = NULL;
+    for (unsigned i = 0; i < z->n; i++) {
+        char *made;
+
+        if (plain(z->forms[i], *out, *out_n)) {
+            continue;
+        }
+        made = apply(z->forms[i], *out, *out_n, out_n);
+        free(*owned);
+        *owned = made;
+        *out = made;
+        if (made == NULL) {
+            return error_set(e, ST_RESOURCE_EXHAUSTED, "out of memory");
+        }
+        if (*out_n > TEXT_ENCODE_BYTES) {
+            free(made);
+            *owned = NULL;
+            return error_set(e, ST_OUT_OF_RANGE,
+                             "the text is %zu bytes long when normalised, at "
+                             "most %d are allowed",
+                             *out_n, TEXT_ENCODE_BYTES);
+        }
+    }
+    return ST_OK;
+}

@@ -1,0 +1,272 @@
+#include "text/pretokenizer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "text/json_read.h"
+#include "text/utf8.h"
+
+static const char gpt2[] = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+|"
+                           " ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
+
+/* --- parsing ------------------------------------------------------------- */
+
+static enum status add_stage(struct pretokenizer *p, struct stage **s,
+                             struct error *e)
+{
+    if (p->n == TEXT_STAGES) {
+        return error_set(e, ST_OUT_OF_RANGE, "more than %d steps", TEXT_STAGES);
+    }
+    *s = &p->stages[p->n++];
+    return ST_OK;
+}
+
+static enum status add_split(struct pretokenizer *p, const char *pattern,
+                             size_t n, bool literal, struct stage **s,
+                             struct error *e)
+{
+    enum status st = add_stage(p, s, e);
+
+    return st == ST_OK ? split_init(&(*s)->split, pattern, n, literal, e) : st;
+}
+
+/* {"Regex": "..."} or {"String": "..."} */
+static enum status parse_pattern(struct pretokenizer *p, const json_t *v,
+                                 struct stage **s, struct error *e)
+{
+    const json_t *pattern, *text;
+    enum status st = json_read_field(v, "pattern", JSON_OBJECT, &pattern, e);
+    bool literal;
+
+    if (st != ST_OK) {
+        return st;
+    }
+    literal = json_object_get(pattern, "Regex") == NULL;
+    st = json_read_field(pattern, literal ? "String" : "Regex", JSON_STRING,
+                         &text, e);
+    if (st == ST_OK) {
+        st = add_split(p, json_string_value(text), json_string_length(text),
+                       literal, s, e);
+    }
+    return st == ST_OK ? ST_OK : error_wrap(e, "pattern");
+}
+
+static enum status parse_split(struct pretokenizer *p, const json_t *v,
+                               struct error *e)
+{
+    struct stage *s = NULL;
+    const json_t *behaviour;
+    enum status st = parse_pattern(p, v, &s, e);
+
+    if (st == ST_OK) {
+        st = json_read_field(v, "behavior", JSON_STRING, &behaviour, e);
+    }
+    if (st != ST_OK) {
+        return st;
+    }
+    if (!split_behaviour_named(json_string_value(behaviour),
+                               &s->split.behaviour)) {
+        return error_set(
+            e, ST_UNIMPLEMENTED, "behavior: %s is not supported",
+            quote(json_string_value(behaviour), json_string_length(behaviour))
+                .s);
+    }
+    return json_read_bool(v, "invert", &s->split.invert, e);
+}
+
+static enum status parse_digits(struct pretokenizer *p, const json_t *v,
+                                struct error *e)
+{
+    bool individual = false;
+    struct stage *s = NULL;
+    enum status st = json_read_bool(v, "individual_digits", &individual, e);
+
+    if (st == ST_OK) {
+        st = add_split(p, "\\p{N}", 5, false, &s, e);
+    }
+    if (st == ST_OK) {
+        s->split.behaviour = individual ? SPLIT_ISOLATED : SPLIT_CONTIGUOUS;
+    }
+    return st;
+}
+
+static enum status parse_byte_level(struct pretokenizer *p, const json_t *v,
+                                    struct error *e)
+{
+    bool prefix = true, regex = true; /* what the reference takes if not said */
+    struct stage *s = NULL;
+    enum status st = json_read_bool(v, "add_prefix_space", &prefix, e);
+
+    if (st == ST_OK) {
+        st = json_read_bool(v, "use_regex", &regex, e);
+    }
+    if (st == ST_OK && prefix) {
+        st = add_stage(p, &s, e);
+        if (st == ST_OK) {
+            s->prefix_space = true;
+        }
+    }
+    if (st == ST_OK && regex) {
+        st = add_split(p, gpt2, sizeof gpt2 - 1, false, &s, e);
+    }
+    p->byte_level = true;
+    return st;
+}
+
+static enum status parse(struct pretokenizer *p, const json_t *v, int depth,
+                         struct error *e);
+
+static enum status parse_list(struct pretokenizer *p, const json_t *v,
+                              int depth, struct error *e)
+{
+    const json_t *list;
+    enum status st;
+
+    if (depth == TEXT_NESTING) {
+        return error_set(e, ST_OUT_OF_RANGE,
+                         "more than %d sequences inside each other",
+                         TEXT_NESTING);
+    }
+    st = json_read_field(v, "pretokenizers", JSON_ARRAY, &list, e);
+    for (size_t i = 0; st == ST_OK && i < json_array_size(list); i++) {
+        st = parse(p, json_array_get(list, i), depth + 1, e);
+        if (st != ST_OK) {
+            st = error_wrap(e, "pretokenizers[%zu]", i);
+        }
+    }
+    return st;
+}
+
+static enum status parse(struct pretokenizer *p, const json_t *v, int depth,
+                         struct error *e)
+{
+    const json_t *type;
+    enum status st = json_read_field(v, "type", JSON_STRING, &type, e);
+    const char *name;
+
+    if (st != ST_OK) {
+        return st;
+    }
+    name = json_string_value(type);
+    if (strcmp(name, "Sequence") == 0) {
+        return parse_list(p, v, depth, e);
+    }
+    if (p->byte_level) {
+        return error_set(e, ST_UNIMPLEMENTED,
+                         "type: %s behind ByteLevel is not supported",
+                         quote(name, strlen(name)).s);
+    }
+    if (strcmp(name, "Split") == 0) {
+        return parse_split(p, v, e);
+    }
+    if (strcmp(name, "Digits") == 0) {
+        return parse_digits(p, v, e);
+    }
+    if (strcmp(name, "ByteLevel") == 0) {
+        return parse_byte_level(p, v, e);
+    }
+    return error_set(e, ST_UNIMPLEMENTED, "type: %s is not supported",
+                     quote(name, strlen(name)).s);
+}
+
+enum status pretokenizer_parse(struct pretokenizer *p, const json_t *v,
+                               struct error *e)
+{
+    enum status st = ST_OK;
+
+    *p = (struct pretokenizer){0};
+    if (v != NULL) {
+        st = parse(p, v, 0, e);
+    }
+    if (st == ST_OK && !p->byte_level) {
+        return error_set(e, ST_UNIMPLEMENTED,
+                         "only byte-level vocabularies are supported, and "
+                         "there is no ByteLevel");
+    }
+    return st;
+}
+
+void pretokenizer_fini(struct pretokenizer *p)
+{
+    for (unsigned i = 0; i < p->n; i++) {
+        split_fini(&p->stages[i].split);
+    }
+    p->n = 0;
+}
+
+/* --- running ------------------------------------------------------------- */
+
+enum status pretokenizer_work_init(struct pretokenizer_work *w, struct error *e)
+{
+    *w = (struct pretokenizer_work){0};
+    return split_work_init(&w->split, e);
+}
+
+void pretokenizer_work_fini(struct pretokenizer_work *w)
+{
+    split_work_fini(&w->split);
+    free(w->spaced);
+    w->spaced = NULL;
+}
+
+/* Where in the chain a piece is. */
+struct walk {
+    const struct pretokenizer *p;
+    struct pretokenizer_work *w;
+    unsigned stage;
+    piece_fn fn;
+    void *ctx;
+};
+
+static enum status walk_piece(void *ctx, const char *s, size_t n,
+                              struct error *e);
+
+/* There is one such stage at most, so one buffer does. */
+static enum status with_space(const struct walk *k, struct walk *next,
+                              const char *s, size_t n, struct error *e)
+{
+    char *grown;
+
+    if (n == 0 || s[0] == ' ') {
+        return walk_piece(next, s, n, e);
+    }
+    if (k->w->spaced_cap < n + 1) {
+        grown = malloc(2 * (n + 1));
+        if (grown == NULL) {
+            return error_set(e, ST_RESOURCE_EXHAUSTED, "out of memory");
+        }
+        free(k->w->spaced);
+        k->w->spaced = grown;
+        k->w->spaced_cap = 2 * (n + 1);
+    }
+    k->w->spaced[0] = ' ';
+    memcpy(k->w->spaced + 1, s, n);
+    return walk_piece(next, k->w->spaced, n + 1, e);
+}
+
+static enum status walk_piece(void *ctx, const char *s, size_t n,
+                              struct error *e)
+{
+    const struct walk *k = ctx;
+    struct walk next = *k;
+    const struct stage *stage;
+
+    if (k->stage == k->p->n) {
+        return n == 0 ? ST_OK : k->fn(k->ctx, s, n, e);
+    }
+    stage = &k->p->stages[k->stage];
+    next.stage++;
+    if (stage->prefix_space) {
+        return with_space(k, &next, s, n, e);
+    }
+    return split_run(&stage->split, &k->w->split, s, n, walk_piece, &next, e);
+}
+
+enum status pretokenizer_run(const struct pretokenizer *p,
+                             struct pretokenizer_work *w, const char *text,
+                             size_t n, piece_fn fn, void *ctx, struct error *e)
+{
+    struct walk k = {.p = p, .w = w, .fn = fn, .ctx = ctx};
+
+    return walk_piece(&k, text, n, e);
+}

@@ -1,0 +1,60 @@
+/* pretokenizer.h - the pre-tokenizer of a tokenizer: cut text into words.
+ *
+ * A chain of stages, each applied to every piece that the one before made.
+ * The file's components become stages so:
+ *     Split       a split
+ *     Digits      a split by \p{N}
+ *     ByteLevel   [a space put in front of a piece that has none,]
+ *                 [a split by GPT-2's expression]; it must come last, and the
+ *                 bytes of what it leaves are the words
+ *     Sequence    its members
+ * Any other is refused by name, and so is a chain without ByteLevel.
+ *
+ * Threading: read-only once parsed; a pretokenizer_work belongs to one call.
+ * Limits: TEXT_STAGES, TEXT_NESTING, TEXT_PATTERN_BYTES. */
+#ifndef TEXT_PRETOKENIZER_H
+#define TEXT_PRETOKENIZER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include <jansson.h>
+
+#include "common/status.h"
+#include "text/limits.h"
+#include "text/split.h"
+
+struct stage {
+    bool prefix_space; /* else a split */
+    struct split split;
+};
+
+struct pretokenizer {
+    unsigned n;
+    bool byte_level; /* seen, so the chain is complete */
+    struct stage stages[TEXT_STAGES];
+};
+
+/* From the file's "pre_tokenizer".  p is zeroed first; pretokenizer_fini() is
+ * legal after a failure too. */
+MUST_CHECK enum status pretokenizer_parse(struct pretokenizer *p,
+                                          const json_t *v, struct error *e);
+void pretokenizer_fini(struct pretokenizer *p);
+
+struct pretokenizer_work {
+    struct split_work split;
+    char *spaced; /* a piece with a space in front */
+    size_t spaced_cap;
+};
+
+MUST_CHECK enum status pretokenizer_work_init(struct pretokenizer_work *w,
+                                              struct error *e);
+void pretokenizer_work_fini(struct pretokenizer_work *w);
+
+/* Cut up text[0..n), valid UTF-8; fn sees the words in order. */
+MUST_CHECK enum status pretokenizer_run(const struct pretokenizer *p,
+                                        struct pretokenizer_work *w,
+                                        const char *text, size_t n, piece_fn fn,
+                                        void *ctx, struct error *e);
+
+#endif

@@ -1,0 +1,321 @@
+#include <string.h>
+
+#include "text/json_read.h"
+#include "text/limits.h"
+#include "text/tokenizer_parts.h"
+#include "text/utf8.h"
+
+/* --- model --------------------------------------------------------------- */
+
+static enum status fill_vocab(struct tokenizer *t, const json_t *vocab,
+                              struct error *e)
+{
+    const char *spelling;
+    json_t *id;
+    size_t n;
+
+    /* Jansson's iteration macro wants an object that could be changed. */
+    json_object_keylen_foreach((json_t *)(uintptr_t)vocab, spelling, n, id)
+    {
+        enum status st =
+            json_is_integer(id)
+                ? vocab_add(&t->vocab, spelling, n, json_integer_value(id),
+                            VOCAB_MODEL, e)
+                : error_set(e, ST_INVALID_ARGUMENT, "want an integer, found %s",
+                            json_read_kind(id));
+        if (st != ST_OK) {
+            return error_wrap(e, "vocab[%s]", quote(spelling, n).s);
+        }
+    }
+    return ST_OK;
+}
+
+/* "left right" or ["left", "right"] */
+static enum status merge_sides(const json_t *v, const char *side[2],
+                               size_t n[2], struct error *e)
+{
+    if (json_is_string(v)) {
+        const char *s = json_string_value(v);
+        size_t len = json_string_length(v);
+        const char *space = memchr(s, ' ', len);
+
+        if (space == NULL ||
+            memchr(space + 1, ' ', len - (size_t)(space + 1 - s)) != NULL) {
+            return error_set(e, ST_INVALID_ARGUMENT,
+                             "want two tokens and a space between");
+        }
+        side[0] = s;
+        n[0] = (size_t)(space - s);
+        side[1] = space + 1;
+        n[1] = len - n[0] - 1;
+        return ST_OK;
+    }
+    if (!json_is_array(v) || json_array_size(v) != 2) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "want a string or a pair of strings");
+    }
+    for (size_t i = 0; i < 2; i++) {
+        const json_t *s = json_array_get(v, i);
+        if (!json_is_string(s)) {
+            return error_set(e, ST_INVALID_ARGUMENT, "want a string, found %s",
+                             json_read_kind(s));
+        }
+        side[i] = json_string_value(s);
+        n[i] = json_string_length(s);
+    }
+    return ST_OK;
+}
+
+static enum status fill_merges(struct tokenizer *t, const json_t *merges,
+                               uint64_t seed, struct error *e)
+{
+    size_t count = json_array_size(merges);
+    enum status st;
+
+    if (count > TEXT_MERGES) {
+        return error_set(e, ST_OUT_OF_RANGE,
+                         "merges: %zu of them, at most %d are allowed", count,
+                         TEXT_MERGES);
+    }
+    st = bpe_init(&t->bpe, &t->vocab, count, seed, e);
+    for (uint32_t i = 0; st == ST_OK && i < count; i++) {
+        const char *side[2];
+        size_t n[2];
+
+        st = merge_sides(json_array_get(merges, i), side, n, e);
+        if (st == ST_OK) {
+            st = bpe_add(&t->bpe, i, side[0], n[0], side[1], n[1], e);
+        }
+        if (st != ST_OK) {
+            st = error_wrap(e, "merges[%u]", i);
+        }
+    }
+    return st;
+}
+
+/* Fields that change what a model does and are not supported. */
+static enum status check_affixes(const json_t *model, struct error *e)
+{
+    static const char *const names[] = {"continuing_subword_prefix",
+                                        "end_of_word_suffix"};
+    enum status st = ST_OK;
+
+    for (size_t i = 0; st == ST_OK && i < 2; i++) {
+        const json_t *v;
+        st = json_read_opt(model, names[i], JSON_STRING, &v, e);
+        if (st == ST_OK && v != NULL && json_string_length(v) != 0) {
+            st =
+                error_set(e, ST_UNIMPLEMENTED, "%s is not supported", names[i]);
+        }
+    }
+    return st;
+}
+
+/* unk_token and fuse_unk may be anything: all 256 bytes have tokens, so
+ * nothing is ever unknown. */
+static enum status check_model(const json_t *model, bool *ignore_merges,
+                               struct error *e)
+{
+    const json_t *type, *dropout = json_object_get(model, "dropout");
+    bool fallback = false;
+    enum status st = json_read_opt(model, "type", JSON_STRING, &type, e);
+
+    if (st == ST_OK && type != NULL &&
+        strcmp(json_string_value(type), "BPE") != 0) {
+        return error_set(
+            e, ST_UNIMPLEMENTED, "type: %s is not supported",
+            quote(json_string_value(type), json_string_length(type)).s);
+    }
+    if (st == ST_OK) {
+        st = json_read_bool(model, "byte_fallback", &fallback, e);
+    }
+    if (st == ST_OK) {
+        st = json_read_bool(model, "ignore_merges", ignore_merges, e);
+    }
+    if (st == ST_OK) {
+        st = check_affixes(model, e);
+    }
+    if (st == ST_OK && fallback) {
+        st = error_set(e, ST_UNIMPLEMENTED, "byte_fallback is not supported");
+    }
+    if (st == ST_OK && dropout != NULL && !json_is_null(dropout) &&
+        !(json_is_number(dropout) && json_number_value(dropout) == 0)) {
+        st = error_set(e, ST_UNIMPLEMENTED, "dropout is not supported");
+    }
+    return st;
+}
+
+struct model_fields {
+    const json_t *vocab, *merges;
+    bool ignore_merges;
+};
+
+static enum status model_fields(const json_t *model, struct model_fields *m,
+                                struct error *e)
+{
+    enum status st = check_model(model, &m->ignore_merges, e);
+
+    if (st == ST_OK) {
+        st = json_read_field(model, "vocab", JSON_OBJECT, &m->vocab, e);
+    }
+    if (st == ST_OK) {
+        st = json_read_field(model, "merges", JSON_ARRAY, &m->merges, e);
+    }
+    return st;
+}
+
+/* --- decoder ------------------------------------------------------------- */
+
+/* ByteLevel once; Fuse may follow it, and then does nothing. */
+static enum status check_decoder(const json_t *v, bool *byte_level, int depth,
+                                 struct error *e)
+{
+    const json_t *type, *list;
+    enum status st = json_read_field(v, "type", JSON_STRING, &type, e);
+    const char *name;
+
+    if (st != ST_OK) {
+        return st;
+    }
+    name = json_string_value(type);
+    if (strcmp(name, "ByteLevel") == 0 && !*byte_level) {
+        *byte_level = true;
+        return ST_OK;
+    }
+    if (strcmp(name, "Fuse") == 0 && *byte_level) {
+        return ST_OK;
+    }
+    if (strcmp(name, "Sequence") != 0 || depth == TEXT_NESTING) {
+        return error_set(e, ST_UNIMPLEMENTED, "type: %s is not supported here",
+                         quote(name, strlen(name)).s);
+    }
+    st = json_read_field(v, "decoders", JSON_ARRAY, &list, e);
+    for (size_t i = 0; st == ST_OK && i < json_array_size(list); i++) {
+        st = check_decoder(json_array_get(list, i), byte_level, depth + 1, e);
+        if (st != ST_OK) {
+            st = error_wrap(e, "decoders[%zu]", i);
+        }
+    }
+    return st;
+}
+
+static enum status decoder(const json_t *root, struct error *e)
+{
+    bool byte_level = false;
+    const json_t *v;
+    enum status st = json_read_field(root, "decoder", JSON_OBJECT, &v, e);
+
+    if (st != ST_OK) {
+        return st;
+    }
+    st = check_decoder(v, &byte_level, 0, e);
+    if (st == ST_OK && !byte_level) {
+        st = error_set(e, ST_UNIMPLEMENTED, "there is no ByteLevel");
+    }
+    return st == ST_OK ? ST_OK : error_wrap(e, "decoder");
+}
+
+/* --- the file ------------------------------------------------------------ */
+
+static enum status component(const json_t *root, const char *name,
+                             const json_t **v, struct error *e)
+{
+    return json_read_opt(root, name, JSON_OBJECT, v, e);
+}
+
+static enum status fill_normalizer(struct tokenizer *t, const json_t *root,
+                                   struct error *e)
+{
+    const json_t *v;
+    enum status st = component(root, "normalizer", &v, e);
+
+    if (st != ST_OK) {
+        return st;
+    }
+    st = normalizer_parse(&t->normalizer, v, e);
+    return st == ST_OK ? ST_OK : error_wrap(e, "normalizer");
+}
+
+static enum status fill_pretokenizer(struct tokenizer *t, const json_t *root,
+                                     struct error *e)
+{
+    const json_t *v;
+    enum status st = component(root, "pre_tokenizer", &v, e);
+
+    if (st != ST_OK) {
+        return st;
+    }
+    st = pretokenizer_parse(&t->pretokenizer, v, e);
+    return st == ST_OK ? ST_OK : error_wrap(e, "pre_tokenizer");
+}
+
+static enum status fill_post_processor(struct tokenizer *t, const json_t *root,
+                                       struct error *e)
+{
+    const json_t *v;
+    enum status st = component(root, "post_processor", &v, e);
+
+    if (st != ST_OK) {
+        return st;
+    }
+    st = post_processor_parse(&t->post, v, &t->vocab, e);
+    return st == ST_OK ? ST_OK : error_wrap(e, "post_processor");
+}
+
+/* Added tokens come between vocabulary and merges: they say which tokens are
+ * special, and no merge may make one of those. */
+static enum status fill_tokens(struct tokenizer *t, const json_t *root,
+                               uint64_t seed, struct error *e)
+{
+    const json_t *model, *added;
+    struct model_fields m = {0};
+    enum status st = json_read_field(root, "model", JSON_OBJECT, &model, e);
+
+    if (st == ST_OK) {
+        st = json_read_opt(root, "added_tokens", JSON_ARRAY, &added, e);
+    }
+    if (st != ST_OK) {
+        return st;
+    }
+    st = model_fields(model, &m, e);
+    if (st != ST_OK) {
+        return error_wrap(e, "model");
+    }
+    st = vocab_init(
+        &t->vocab, json_object_size(m.vocab) + json_array_size(added), seed, e);
+    if (st == ST_OK) {
+        st = fill_vocab(t, m.vocab, e);
+        if (st != ST_OK) {
+            return error_wrap(e, "model");
+        }
+        st = added_tokens_parse(&t->added, added, &t->vocab, &t->normalizer, e);
+    }
+    if (st == ST_OK) {
+        st = fill_merges(t, m.merges, seed, e);
+        t->bpe.ignore_merges = m.ignore_merges;
+        if (st != ST_OK) {
+            return error_wrap(e, "model");
+        }
+    }
+    return st;
+}
+
+enum status tokenizer_fill(struct tokenizer *t, const json_t *root,
+                           uint64_t seed, struct error *e)
+{
+    enum status st = fill_normalizer(t, root, e);
+
+    if (st == ST_OK) {
+        st = fill_pretokenizer(t, root, e);
+    }
+    if (st == ST_OK) {
+        st = decoder(root, e);
+    }
+    if (st == ST_OK) {
+        st = fill_tokens(t, root, seed, e);
+    }
+    if (st == ST_OK) {
+        st = fill_post_processor(t, root, e);
+    }
+    return st;
+}
