@@ -1,0 +1,149 @@
+#include "fixture.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <setjmp.h>
+
+#include <cmocka.h>
+
+#include "text/byte_level.h"
+#include "text/file.h"
+#include "text/limits.h"
+
+struct tokenizer *fixture_load(const char *path)
+{
+    struct tokenizer *t;
+    struct error e;
+
+    if (tokenizer_load(&t, path, &e) != ST_OK) {
+        fail_msg("%s", e.text);
+    }
+    return t;
+}
+
+struct tokenizer *fixture_parse(const json_t *root)
+{
+    char *text = json_dumps(root, JSON_COMPACT);
+    struct tokenizer *t;
+    struct error e;
+
+    assert_non_null(text);
+    if (tokenizer_parse(&t, text, strlen(text), &e) != ST_OK) {
+        fail_msg("%s", e.text);
+    }
+    free(text);
+    return t;
+}
+
+enum status fixture_refused(const json_t *root, struct error *e)
+{
+    char *text = json_dumps(root, JSON_COMPACT);
+    struct tokenizer *t;
+    enum status st;
+
+    assert_non_null(text);
+    *e = (struct error){0};
+    st = tokenizer_parse(&t, text, strlen(text), e);
+    free(text);
+    if (st != ST_OK) {
+        assert_null(t);
+        assert_int_equal(e->code, st);
+    }
+    tokenizer_free(&t);
+    return st;
+}
+
+char *fixture_file(const char *path, size_t *n)
+{
+    struct error e;
+    char *data, *grown;
+
+    if (file_read(path, TEXT_FILE_BYTES, &data, n, &e) != ST_OK) {
+        fail_msg("%s: %s", path, e.text);
+    }
+    grown = realloc(data, *n + 1);
+    assert_non_null(grown);
+    grown[*n] = '\0';
+    return grown;
+}
+
+json_t *fixture_small(void)
+{
+    json_t *root = json_loads(
+        "{\"normalizer\":null,"
+        "\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false,"
+        "\"use_regex\":false},\"post_processor\":null,"
+        "\"decoder\":{\"type\":\"ByteLevel\"},\"added_tokens\":[],"
+        "\"model\":{\"type\":\"BPE\",\"vocab\":{},"
+        "\"merges\":[\"a b\",[\"ab\",\"c\"],\"\\u0120 a\"]}}",
+        0, NULL);
+    json_t *vocab = json_object_get(json_object_get(root, "model"), "vocab");
+
+    for (int i = 0; i < 256; i++) {
+        uint8_t byte = (uint8_t)i;
+        char letter[2];
+        size_t n = byte_level_spell(&byte, 1, letter);
+        json_object_setn_new(vocab, letter, n, json_integer(i));
+    }
+    json_object_set_new(vocab, "ab", json_integer(256));
+    json_object_set_new(vocab, "abc", json_integer(257));
+    json_object_set_new(vocab,
+                        "\xC4\xA0"
+                        "a",
+                        json_integer(258));
+    return root;
+}
+
+void fixture_set(json_t *root, const char *path, json_t *value)
+{
+    const char *dot = strchr(path, '.');
+    char name[64];
+
+    if (dot == NULL) {
+        assert_int_equal(json_object_set_new(root, path, value), 0);
+        return;
+    }
+    snprintf(name, sizeof name, "%.*s", (int)(dot - path), path);
+    fixture_set(json_object_get(root, name), dot + 1, value);
+}
+
+void fixture_add(json_t *root, int id, const char *content, const char *flags)
+{
+    json_t *t = json_pack("{s:i,s:s,s:b,s:b,s:b,s:b,s:b}", "id", id, "content",
+                          content, "special", strchr(flags, 's') != NULL,
+                          "normalized", strchr(flags, 'n') != NULL,
+                          "single_word", strchr(flags, 'w') != NULL, "lstrip",
+                          strchr(flags, 'l') != NULL, "rstrip",
+                          strchr(flags, 'r') != NULL);
+
+    assert_non_null(t);
+    json_array_append_new(json_object_get(root, "added_tokens"), t);
+}
+
+void fixture_expect(const struct tokenizer *t, const char *s, unsigned flags,
+                    ...)
+{
+    uint32_t ids[256];
+    struct error e;
+    va_list ap;
+    size_t n;
+
+    if (tokenizer_encode(t, s, strlen(s), flags, ids, 256, &n, &e) != ST_OK) {
+        fail_msg("%s: %s", s, e.text);
+    }
+    va_start(ap, flags);
+    for (size_t i = 0; i <= n; i++) {
+        int want = va_arg(ap, int);
+        int got = i < n ? (int)ids[i] : -1;
+        if (want != got) {
+            fail_msg("\"%s\": id %zu is %d, want %d", s, i, got, want);
+        }
+        if (want < 0) {
+            break;
+        }
+    }
+    va_end(ap);
+}
