@@ -42,6 +42,10 @@ struct node_io {
 
     /* Drop a connection, either side.  No `lost` follows. */
     void (*close)(struct node_io *io, struct peer_id who);
+
+    /* May be NULL: who may come in where this peer did, a set of BY_*
+     * (common/method.h).  A port for clients does not let workers in. */
+    uint8_t (*port)(struct node_io *io, struct peer_id who);
 };
 
 /* What a loop or a simulator calls, from one thread. */

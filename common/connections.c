@@ -1,0 +1,105 @@
+#include "common/connections.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MASK (CONNECTION_BUCKETS - 1u)
+
+/* libzmq counts routing ids up, so the low bits spread them already. */
+static uint32_t routing_bucket(const uint8_t routing[ROUTING_ID_BYTES])
+{
+    uint32_t v;
+
+    memcpy(&v, routing + 1, sizeof v);
+    return (v ^ v >> 24 ^ v >> 12) & MASK;
+}
+
+struct connection *connections_add(struct connections *cs, unsigned port,
+                                   const uint8_t routing[ROUTING_ID_BYTES],
+                                   int fd)
+{
+    struct connection *c = calloc(1, sizeof *c);
+    struct connection **slot;
+
+    assert(c != NULL);
+    memcpy(c->routing, routing, ROUTING_ID_BYTES);
+    c->port = (uint8_t)port;
+    c->fd = fd;
+    c->id = ++cs->last_id;
+    slot = &cs->by_routing[routing_bucket(routing)];
+    c->same_routing = *slot;
+    *slot = c;
+    slot = &cs->by_fd[(uint32_t)fd & MASK];
+    c->same_fd = *slot;
+    *slot = c;
+    slot = &cs->by_id[c->id & MASK];
+    c->same_id = *slot;
+    *slot = c;
+    cs->n++;
+    return c;
+}
+
+struct connection *
+connections_by_routing(const struct connections *cs, unsigned port,
+                       const uint8_t routing[ROUTING_ID_BYTES])
+{
+    struct connection *c = cs->by_routing[routing_bucket(routing)];
+
+    while (c != NULL && (c->port != port ||
+                         memcmp(c->routing, routing, ROUTING_ID_BYTES) != 0)) {
+        c = c->same_routing;
+    }
+    return c;
+}
+
+struct connection *connections_by_fd(const struct connections *cs, int fd)
+{
+    struct connection *c = cs->by_fd[(uint32_t)fd & MASK];
+
+    while (c != NULL && c->fd != fd) {
+        c = c->same_fd;
+    }
+    return c;
+}
+
+struct connection *connections_by_id(const struct connections *cs, uint32_t id)
+{
+    struct connection *c = cs->by_id[id & MASK];
+
+    while (c != NULL && c->id != id) {
+        c = c->same_id;
+    }
+    return c;
+}
+
+void connections_remove(struct connections *cs, struct connection *c)
+{
+    struct connection **at = &cs->by_routing[routing_bucket(c->routing)];
+
+    while (*at != c) {
+        at = &(*at)->same_routing;
+    }
+    *at = c->same_routing;
+    at = &cs->by_fd[(uint32_t)c->fd & MASK];
+    while (*at != c) {
+        at = &(*at)->same_fd;
+    }
+    *at = c->same_fd;
+    at = &cs->by_id[c->id & MASK];
+    while (*at != c) {
+        at = &(*at)->same_id;
+    }
+    *at = c->same_id;
+    cs->n--;
+    free(c);
+}
+
+void connections_fini(struct connections *cs)
+{
+    for (uint32_t i = 0; i < CONNECTION_BUCKETS; i++) {
+        while (cs->by_id[i] != NULL) {
+            connections_remove(cs, cs->by_id[i]);
+        }
+    }
+}

@@ -1,0 +1,48 @@
+/* connections.h - the connections of a listening transport, found by routing
+ * id (a message came), by file descriptor (the monitor said) and by peer id
+ * (the core sends).
+ *
+ * Threading: the transport's.  Memory: one allocation a connection; chains of
+ * intrusive links in tables of CONNECTION_BUCKETS. */
+#ifndef COMMON_CONNECTIONS_H
+#define COMMON_CONNECTIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define ROUTING_ID_BYTES   5 /* libzmq's own: a zero byte and a count */
+#define CONNECTION_BUCKETS 4096
+
+struct connection {
+    struct connection *same_routing, *same_fd, *same_id; /* chains */
+    uint8_t routing[ROUTING_ID_BYTES];
+    uint8_t port; /* index */
+    bool closed;  /* by the core: nothing passes any more, no `lost` */
+    int fd;
+    uint32_t id;
+};
+
+struct connections {
+    struct connection *by_routing[CONNECTION_BUCKETS];
+    struct connection *by_fd[CONNECTION_BUCKETS];
+    struct connection *by_id[CONNECTION_BUCKETS];
+    uint32_t last_id, n;
+};
+
+/* A new one, with the next id. */
+struct connection *connections_add(struct connections *cs, unsigned port,
+                                   const uint8_t routing[ROUTING_ID_BYTES],
+                                   int fd);
+
+/* NULL if there is none. */
+struct connection *
+connections_by_routing(const struct connections *cs, unsigned port,
+                       const uint8_t routing[ROUTING_ID_BYTES]);
+struct connection *connections_by_fd(const struct connections *cs, int fd);
+struct connection *connections_by_id(const struct connections *cs, uint32_t id);
+
+/* Take it out and free it. */
+void connections_remove(struct connections *cs, struct connection *c);
+void connections_fini(struct connections *cs);
+
+#endif

@@ -1,0 +1,689 @@
+#include "common/transport.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+
+#include "common/connections.h"
+#include "common/log.h"
+#include "common/loop.h"
+
+#define ENDPOINT_MAX 256
+
+struct port {
+    void *socket, *monitor;
+    uint8_t allowed;
+    char endpoint[ENDPOINT_MAX];
+};
+
+struct transport {
+    struct node_io io;
+    void *context;
+    struct port ports[TRANSPORT_LISTEN_MAX];
+    unsigned n_ports;
+    struct connections connections; /* listening */
+    struct transport_counts counts;
+    uint32_t n_monitors; /* ever made: their names differ */
+
+    bool connecting; /* ports[0] is the DEALER, NULL before open() */
+    uint32_t last_id;
+    bool shaken; /* the handshake of last_id is done */
+    bool gone;   /* last_id broke, or was closed */
+};
+
+static struct transport *of(struct node_io *io)
+{
+    return io->impl;
+}
+
+static int64_t transport_now_us(struct node_io *io)
+{
+    (void)io;
+    return loop_now_us();
+}
+
+static uint64_t transport_random(struct node_io *io)
+{
+    uint64_t v;
+
+    (void)io;
+    while (getrandom(&v, sizeof v, 0) != sizeof v) {
+    }
+    return v;
+}
+
+/* ---- sockets ---- */
+
+static void set_int(void *socket, int option, int value)
+{
+    int rc = zmq_setsockopt(socket, option, &value, sizeof value);
+
+    assert(rc == 0);
+    (void)rc;
+}
+
+static void set_common(void *socket)
+{
+    int64_t max = FRAME_BYTES_MAX;
+    int rc = zmq_setsockopt(socket, ZMQ_MAXMSGSIZE, &max, sizeof max);
+
+    assert(rc == 0);
+    (void)rc;
+    set_int(socket, ZMQ_SNDHWM, TRANSPORT_HWM);
+    set_int(socket, ZMQ_RCVHWM, TRANSPORT_HWM);
+    set_int(socket, ZMQ_LINGER, TRANSPORT_LINGER_MS);
+    set_int(socket, ZMQ_HANDSHAKE_IVL, TRANSPORT_HANDSHAKE_MS);
+    set_int(socket, ZMQ_IPV6, 1);
+    set_int(socket, ZMQ_HEARTBEAT_IVL, TRANSPORT_BEAT_MS);
+    set_int(socket, ZMQ_HEARTBEAT_TIMEOUT, TRANSPORT_BEAT_TIMEOUT_MS);
+    set_int(socket, ZMQ_HEARTBEAT_TTL, TRANSPORT_BEAT_TIMEOUT_MS);
+}
+
+/* The reading end stands before the socket binds or connects: zmq_bind waits
+ * for ever for a monitor that nobody reads. */
+static void *monitor_make(struct transport *t, void *socket)
+{
+    char name[64];
+    void *reader = zmq_socket(t->context, ZMQ_PAIR);
+    int rc;
+
+    snprintf(name, sizeof name, "inproc://monitor-%u", ++t->n_monitors);
+    rc = zmq_socket_monitor(socket, name, ZMQ_EVENT_ALL);
+    assert(rc == 0 && reader != NULL);
+    set_int(reader, ZMQ_LINGER, 0);
+    rc = zmq_connect(reader, name);
+    assert(rc == 0);
+    (void)rc;
+    return reader;
+}
+
+static void port_close(struct port *p)
+{
+    if (p->socket != NULL) {
+        zmq_socket_monitor(p->socket, NULL, 0);
+        zmq_close(p->socket);
+        zmq_close(p->monitor);
+        p->socket = p->monitor = NULL;
+    }
+}
+
+/* One event: its number, its value (a descriptor, mostly); false if none. */
+static bool monitor_next(void *monitor, uint16_t *event, int *value)
+{
+    zmq_msg_t msg;
+    uint32_t v = 0;
+    int n;
+
+    zmq_msg_init(&msg);
+    n = zmq_msg_recv(&msg, monitor, ZMQ_DONTWAIT);
+    if (n < 6) {
+        zmq_msg_close(&msg);
+        return false;
+    }
+    memcpy(event, zmq_msg_data(&msg), sizeof *event);
+    memcpy(&v, (const char *)zmq_msg_data(&msg) + 2, sizeof v);
+    *value = (int)v;
+    while (zmq_msg_more(&msg)) {
+        zmq_msg_recv(&msg, monitor, 0); /* the address */
+    }
+    zmq_msg_close(&msg);
+    return true;
+}
+
+/* ---- sending ---- */
+
+/* Takes *f. */
+static enum status send_body(void *socket, struct frame **f)
+{
+    int rc = zmq_send(socket, (*f)->data, (*f)->bytes, ZMQ_DONTWAIT);
+
+    frame_free(f);
+    return rc >= 0 ? ST_OK : ST_RESOURCE_EXHAUSTED;
+}
+
+static enum status send_routed(struct transport *t, struct connection *c,
+                               struct frame **f)
+{
+    void *socket = t->ports[c->port].socket;
+    int rc = zmq_send(socket, c->routing, ROUTING_ID_BYTES,
+                      ZMQ_DONTWAIT | ZMQ_SNDMORE);
+
+    if (rc < 0) {
+        frame_free(f);
+        if (errno == EAGAIN) {
+            t->counts.no_room++;
+            return ST_RESOURCE_EXHAUSTED;
+        }
+        t->counts.unreachable++;
+        return ST_UNAVAILABLE;
+    }
+    return send_body(socket, f);
+}
+
+static enum status transport_send(struct node_io *io, struct peer_id to,
+                                  struct frame **f)
+{
+    struct transport *t = of(io);
+    struct connection *c = NULL;
+    enum status st = ST_UNAVAILABLE;
+
+    if (!t->connecting) {
+        c = connections_by_id(&t->connections, to.v);
+    }
+    if (c != NULL && !c->closed) {
+        st = send_routed(t, c, f);
+    } else if (t->connecting && to.v == t->last_id && !t->gone) {
+        st = send_body(t->ports[0].socket, f);
+        t->counts.no_room += st != ST_OK;
+    } else {
+        frame_free(f);
+    }
+    t->counts.sent += st == ST_OK;
+    return st;
+}
+
+static struct peer_id transport_open(struct node_io *io)
+{
+    struct transport *t = of(io);
+    struct port *p = &t->ports[0];
+
+    assert(t->connecting);
+    port_close(p);
+    p->socket = zmq_socket(t->context, ZMQ_DEALER);
+    assert(p->socket != NULL);
+    set_common(p->socket);
+    set_int(p->socket, ZMQ_RECONNECT_IVL, -1);
+    set_int(p->socket, ZMQ_IMMEDIATE, 1);
+    p->monitor = monitor_make(t, p->socket);
+    t->last_id++;
+    t->shaken = false;
+    t->gone = zmq_connect(p->socket, p->endpoint) != 0;
+    return (struct peer_id){t->last_id};
+}
+
+static void transport_close(struct node_io *io, struct peer_id who)
+{
+    struct transport *t = of(io);
+    struct connection *c;
+
+    if (t->connecting) {
+        if (who.v == t->last_id) {
+            t->last_id++;
+            t->gone = false;
+            port_close(&t->ports[0]);
+        }
+        return;
+    }
+    c = connections_by_id(&t->connections, who.v);
+    if (c != NULL) {
+        c->closed = true;
+    }
+}
+
+static uint8_t transport_port(struct node_io *io, struct peer_id who)
+{
+    struct transport *t = of(io);
+    struct connection *c = connections_by_id(&t->connections, who.v);
+
+    return c != NULL ? t->ports[c->port].allowed : 0;
+}
+
+/* ---- what comes ---- */
+
+static void told_lost(struct transport *t, int fd, const struct node_ops *ops,
+                      void *node)
+{
+    struct connection *c = connections_by_fd(&t->connections, fd);
+    struct peer_id who;
+    bool closed;
+
+    if (c == NULL) {
+        return;
+    }
+    who = (struct peer_id){c->id};
+    closed = c->closed;
+    connections_remove(&t->connections, c);
+    if (!closed && ops != NULL) {
+        ops->lost(node, who);
+    }
+}
+
+static void drain_listening(struct transport *t, struct port *p,
+                            const struct node_ops *ops, void *node)
+{
+    uint16_t event;
+    int value;
+
+    while (monitor_next(p->monitor, &event, &value)) {
+        if (event == ZMQ_EVENT_DISCONNECTED) {
+            told_lost(t, value, ops, node);
+        }
+    }
+}
+
+static void drain_connecting(struct transport *t, const struct node_ops *ops,
+                             void *node)
+{
+    struct port *p = &t->ports[0];
+    struct peer_id who = {t->last_id};
+    uint16_t event;
+    int value;
+
+    while (p->monitor != NULL && monitor_next(p->monitor, &event, &value)) {
+        if (event == ZMQ_EVENT_HANDSHAKE_SUCCEEDED) {
+            t->shaken = true;
+            ops->opened(node, who);
+        } else if (event == ZMQ_EVENT_DISCONNECTED ||
+                   event == ZMQ_EVENT_CLOSED ||
+                   event == ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL ||
+                   event == ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL ||
+                   event == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH) {
+            port_close(p);
+            t->gone = true;
+        }
+        if (who.v != t->last_id) {
+            return; /* opened anew within the call */
+        }
+    }
+    if (t->gone && who.v != 0) {
+        port_close(p);
+        t->gone = false;
+        t->last_id++; /* told once; sends to the old id find nobody */
+        ops->lost(node, who);
+    }
+}
+
+/* The frame in msg, copied; NULL if it can be none. */
+static struct frame *take_frame(struct transport *t, zmq_msg_t *msg)
+{
+    size_t n = zmq_msg_size(msg);
+    struct frame *f;
+
+    if (n < FRAME_HEADER || n > FRAME_BYTES_MAX || zmq_msg_more(msg)) {
+        t->counts.malformed++;
+        return NULL;
+    }
+    f = frame_new((uint32_t)n);
+    memcpy(f->data, zmq_msg_data(msg), n);
+    return f;
+}
+
+static void skip_rest(void *socket, zmq_msg_t *msg)
+{
+    while (zmq_msg_more(msg) && zmq_msg_recv(msg, socket, ZMQ_DONTWAIT) >= 0) {
+    }
+}
+
+/* Who sent body, whose routing id is this.  An unknown one is a new
+ * connection: the monitor goes first, so that an older connection on the same
+ * descriptor has ended.  (The descriptor is the body's; the routing frame,
+ * which libzmq makes, has none.) */
+static struct connection *sender(struct transport *t, unsigned port,
+                                 const uint8_t *routing, zmq_msg_t *body,
+                                 const struct node_ops *ops, void *node)
+{
+    struct connection *c =
+        connections_by_routing(&t->connections, port, routing);
+
+    if (c == NULL) {
+        drain_listening(t, &t->ports[port], ops, node);
+        c = connections_add(&t->connections, port, routing,
+                            zmq_msg_get(body, ZMQ_SRCFD));
+    }
+    return c;
+}
+
+/* The routing id goes to routing, the rest to body; false if there is no
+ * message.  A routing id that libzmq did not make leaves routing[0] = 1. */
+static bool receive_routed(void *socket, uint8_t *routing, zmq_msg_t *body)
+{
+    zmq_msg_t id;
+    bool more;
+
+    zmq_msg_init(&id);
+    if (zmq_msg_recv(&id, socket, ZMQ_DONTWAIT) < 0) {
+        zmq_msg_close(&id);
+        return false;
+    }
+    routing[0] = 1;
+    if (zmq_msg_size(&id) == ROUTING_ID_BYTES) {
+        memcpy(routing, zmq_msg_data(&id), ROUTING_ID_BYTES);
+    }
+    more = zmq_msg_more(&id);
+    zmq_msg_close(&id);
+    if (more) {
+        zmq_msg_recv(body, socket, ZMQ_DONTWAIT);
+    }
+    return true;
+}
+
+/* One message of a listening port; false if there is none. */
+static bool take_routed(struct transport *t, unsigned port,
+                        const struct node_ops *ops, void *node)
+{
+    void *socket = t->ports[port].socket;
+    uint8_t routing[ROUTING_ID_BYTES];
+    struct connection *c;
+    struct frame *f;
+    zmq_msg_t body;
+
+    zmq_msg_init(&body);
+    if (!receive_routed(socket, routing, &body)) {
+        zmq_msg_close(&body);
+        return false;
+    }
+    f = take_frame(t, &body);
+    skip_rest(socket, &body);
+    if (f != NULL && routing[0] == 0) {
+        c = sender(t, port, routing, &body, ops, node);
+        if (!c->closed) {
+            t->counts.received++;
+            ops->recv(node, (struct peer_id){c->id}, &f);
+        }
+    }
+    zmq_msg_close(&body);
+    frame_free(&f);
+    return true;
+}
+
+/* One message of the DEALER; false if there is none. */
+static bool take_plain(struct transport *t, const struct node_ops *ops,
+                       void *node)
+{
+    void *socket = t->ports[0].socket;
+    struct frame *f;
+    zmq_msg_t body;
+
+    zmq_msg_init(&body);
+    if (socket == NULL || zmq_msg_recv(&body, socket, ZMQ_DONTWAIT) < 0) {
+        zmq_msg_close(&body);
+        return false;
+    }
+    f = take_frame(t, &body);
+    skip_rest(socket, &body);
+    zmq_msg_close(&body);
+    if (f != NULL) {
+        t->counts.received++;
+        ops->recv(node, (struct peer_id){t->last_id}, &f);
+    }
+    frame_free(&f);
+    return true;
+}
+
+int transport_items(const struct transport *t, zmq_pollitem_t *items)
+{
+    int n = 0;
+
+    for (unsigned i = 0; i < t->n_ports; i++) {
+        const struct port *p = &t->ports[i];
+
+        if (p->socket != NULL) {
+            items[n++] =
+                (zmq_pollitem_t){.socket = p->monitor, .events = ZMQ_POLLIN};
+            items[n++] =
+                (zmq_pollitem_t){.socket = p->socket, .events = ZMQ_POLLIN};
+        }
+    }
+    return n;
+}
+
+bool transport_turn(struct transport *t, const struct node_ops *ops, void *node)
+{
+    bool left_over = false;
+
+    if (t->connecting) {
+        int n = 0;
+
+        drain_connecting(t, ops, node);
+        while (n < TRANSPORT_BUDGET && take_plain(t, ops, node)) {
+            n++;
+        }
+        return n == TRANSPORT_BUDGET || t->gone;
+    }
+    for (unsigned i = 0; i < t->n_ports; i++) {
+        int n = 0;
+
+        drain_listening(t, &t->ports[i], ops, node);
+        while (n < TRANSPORT_BUDGET && take_routed(t, i, ops, node)) {
+            n++;
+        }
+        left_over |= n == TRANSPORT_BUDGET;
+    }
+    t->counts.peers = t->connections.n;
+    return left_over;
+}
+
+/* ---- making ---- */
+
+static struct transport *transport_make(void)
+{
+    struct transport *t = calloc(1, sizeof *t);
+
+    assert(t != NULL);
+    t->context = zmq_ctx_new();
+    assert(t->context != NULL);
+    t->io = (struct node_io){.impl = t,
+                             .now_us = transport_now_us,
+                             .random = transport_random,
+                             .send = transport_send,
+                             .open = transport_open,
+                             .close = transport_close,
+                             .port = transport_port};
+    return t;
+}
+
+void transport_free(struct transport **pt)
+{
+    struct transport *t = *pt;
+
+    if (t == NULL) {
+        return;
+    }
+    for (unsigned i = 0; i < t->n_ports; i++) {
+        port_close(&t->ports[i]);
+    }
+    zmq_ctx_term(t->context);
+    connections_fini(&t->connections);
+    free(t);
+    *pt = NULL;
+}
+
+static bool is_ipc(const char *endpoint)
+{
+    return strncmp(endpoint, "ipc://", 6) == 0;
+}
+
+static bool is_loopback(const char *endpoint)
+{
+    static const char *const hosts[] = {"tcp://127.",
+                                        "tcp://[::1]:", "tcp://localhost:"};
+
+    for (size_t i = 0; i < sizeof hosts / sizeof hosts[0]; i++) {
+        if (strncmp(endpoint, hosts[i], strlen(hosts[i])) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static enum status check_endpoint(const char *endpoint, struct error *e)
+{
+    if (strlen(endpoint) >= ENDPOINT_MAX ||
+        (!is_ipc(endpoint) && strncmp(endpoint, "tcp://", 6) != 0)) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "%.200s: an endpoint is tcp://HOST:PORT or "
+                         "ipc://PATH",
+                         endpoint);
+    }
+    return ST_OK;
+}
+
+/* Only the owner may connect to an ipc socket: its file is made 0600. */
+static int bind_private(void *socket, const char *endpoint)
+{
+    mode_t before = umask(is_ipc(endpoint) ? 0177 : 022);
+    int rc = zmq_bind(socket, endpoint);
+
+    umask(before);
+    return rc;
+}
+
+static enum status listen_one(struct transport *t,
+                              const struct transport_port *port,
+                              struct error *e)
+{
+    struct port *p = &t->ports[t->n_ports];
+    enum status st = check_endpoint(port->endpoint, e);
+    size_t size = sizeof p->endpoint;
+
+    if (st != ST_OK) {
+        return st;
+    }
+    if (!is_ipc(port->endpoint) && !is_loopback(port->endpoint)) {
+        return error_set(e, ST_FAILED_PRECONDITION,
+                         "listen on %s: refused, there are no keys yet, so "
+                         "only loopback (tcp://127.0.0.1:PORT) and ipc:// "
+                         "are open",
+                         port->endpoint);
+    }
+    p->socket = zmq_socket(t->context, ZMQ_ROUTER);
+    assert(p->socket != NULL);
+    t->n_ports++;
+    p->allowed = port->allowed;
+    set_common(p->socket);
+    set_int(p->socket, ZMQ_ROUTER_MANDATORY, 1);
+    set_int(p->socket, ZMQ_BACKLOG, TRANSPORT_BACKLOG);
+    p->monitor = monitor_make(t, p->socket);
+    if (bind_private(p->socket, port->endpoint) != 0) {
+        return error_set(
+            e, errno == EADDRINUSE ? ST_ALREADY_EXISTS : ST_INVALID_ARGUMENT,
+            "listen on %s: %s", port->endpoint,
+            errno == EADDRINUSE ? "the port is in use" : zmq_strerror(errno));
+    }
+    zmq_getsockopt(p->socket, ZMQ_LAST_ENDPOINT, p->endpoint, &size);
+    return ST_OK;
+}
+
+/* ---- the self-test: do the monitor and ZMQ_SRCFD speak of the same? ---- */
+
+struct self_test {
+    struct peer_id came, lost;
+};
+
+static void self_recv(void *node, struct peer_id from, struct frame **f)
+{
+    frame_free(f);
+    ((struct self_test *)node)->came = from;
+}
+
+static void self_lost(void *node, struct peer_id who)
+{
+    ((struct self_test *)node)->lost = who;
+}
+
+static int64_t self_tick(void *node, int64_t now_us)
+{
+    const struct self_test *s = node;
+
+    (void)now_us;
+    return s->lost.v != 0 ? NODE_STOP : NODE_IDLE;
+}
+
+/* One connection comes, says a frame, goes: all three must be the same. */
+static bool self_run(struct transport *t)
+{
+    static const struct node_ops ops = {
+        .recv = self_recv, .lost = self_lost, .tick = self_tick};
+    static const uint8_t hello[FRAME_HEADER];
+    struct self_test s = {{0}, {0}};
+    void *peer = zmq_socket(t->context, ZMQ_DEALER);
+    struct loop loop;
+    int64_t until = loop_now_us() + 5000000;
+
+    loop_init(&loop, t, &ops, &s);
+    zmq_connect(peer, t->ports[0].endpoint);
+    zmq_send(peer, hello, sizeof hello, 0);
+    while (s.came.v == 0 && loop_now_us() < until) {
+        loop_turn(&loop, 10000);
+    }
+    set_int(peer, ZMQ_LINGER, 0);
+    zmq_close(peer);
+    while (s.lost.v == 0 && loop_now_us() < until) {
+        loop_turn(&loop, 10000);
+    }
+    return s.came.v != 0 && s.came.v == s.lost.v;
+}
+
+static enum status self_test(struct error *e)
+{
+    static const struct transport_port port = {"tcp://127.0.0.1:*", 0};
+    struct transport *t = transport_make();
+    enum status st = listen_one(t, &port, e);
+
+    if (st == ST_OK && !self_run(t)) {
+        st = error_set(e, ST_INTERNAL,
+                       "this libzmq does not tell which connection a message "
+                       "came by (ZMQ_SRCFD against the socket monitor)");
+    }
+    transport_free(&t);
+    return st;
+}
+
+enum status transport_listen(struct transport **out,
+                             const struct transport_port *ports, unsigned n,
+                             struct error *e)
+{
+    struct transport *t;
+    enum status st = self_test(e);
+
+    assert(n > 0 && n <= TRANSPORT_LISTEN_MAX);
+    if (st != ST_OK) {
+        return st;
+    }
+    t = transport_make();
+    for (unsigned i = 0; st == ST_OK && i < n; i++) {
+        st = listen_one(t, &ports[i], e);
+    }
+    if (st != ST_OK) {
+        transport_free(&t);
+        return st;
+    }
+    *out = t;
+    return ST_OK;
+}
+
+enum status transport_connect(struct transport **out, const char *endpoint,
+                              struct error *e)
+{
+    enum status st = check_endpoint(endpoint, e);
+    struct transport *t;
+
+    if (st != ST_OK) {
+        return st;
+    }
+    t = transport_make();
+    t->connecting = true;
+    t->n_ports = 1;
+    snprintf(t->ports[0].endpoint, ENDPOINT_MAX, "%s", endpoint);
+    *out = t;
+    return ST_OK;
+}
+
+struct node_io *transport_io(struct transport *t)
+{
+    return &t->io;
+}
+
+const char *transport_endpoint(const struct transport *t, unsigned i)
+{
+    return t->ports[i].endpoint;
+}
+
+const struct transport_counts *transport_counts(const struct transport *t)
+{
+    return &t->counts;
+}

@@ -1,0 +1,81 @@
+/* transport.h - node_io over ZeroMQ.
+ *
+ * Listening (the router): one ROUTER socket an endpoint.  Connecting (worker,
+ * client): one DEALER, and a new one for every node_io open(): a connection
+ * that broke takes its queue with it, so nothing old reaches a new session.
+ *
+ * A peer is one connection.  The ROUTER knows it by a routing id that libzmq
+ * made; the monitor knows its file descriptor; ZMQ_SRCFD of what it sends
+ * joins the two, so a DISCONNECTED event ends the right peer at once
+ * (transport_listen() proves on a pair of its own that they agree).
+ *
+ * What a message may be: the routing id and one frame of at most
+ * FRAME_BYTES_MAX.  All else is counted and dropped.  Sends never block:
+ * mandatory routing, TRANSPORT_HWM frames a peer, EAGAIN is
+ * ST_RESOURCE_EXHAUSTED.
+ *
+ * Threading: everything by one thread, which runs the loop.  Memory: a frame
+ * is copied into and out of ZeroMQ's.  Limits: below. */
+#ifndef COMMON_TRANSPORT_H
+#define COMMON_TRANSPORT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <zmq.h>
+
+#include "common/node_io.h"
+
+#define TRANSPORT_LISTEN_MAX   4
+#define TRANSPORT_HWM          64
+#define TRANSPORT_LINGER_MS    1000
+#define TRANSPORT_HANDSHAKE_MS 2000
+#define TRANSPORT_BACKLOG      1024
+#define TRANSPORT_BUDGET       64 /* messages a socket, a turn */
+/* ZMTP heartbeats find dead hosts; a live host with a stuck program is the
+ * cores' matter. */
+#define TRANSPORT_BEAT_MS         1000
+#define TRANSPORT_BEAT_TIMEOUT_MS 3000
+
+struct transport;
+
+struct transport_port {
+    const char *endpoint; /* tcp://127.0.0.1:7070, tcp://[::1]:0, ipc://path */
+    uint8_t allowed;      /* set of BY_* */
+};
+
+/* Bind n <= TRANSPORT_LISTEN_MAX ports.  Only loopback and ipc (its file gets
+ * mode 0600): ST_FAILED_PRECONDITION otherwise, as there are no keys yet.
+ * ST_ALREADY_EXISTS: the port is in use. */
+MUST_CHECK enum status transport_listen(struct transport **out,
+                                        const struct transport_port *ports,
+                                        unsigned n, struct error *e);
+
+/* A connecting transport; open() makes the connections. */
+MUST_CHECK enum status transport_connect(struct transport **out,
+                                         const char *endpoint, struct error *e);
+
+/* Waits at most TRANSPORT_LINGER_MS for what is queued. */
+void transport_free(struct transport **t);
+
+struct node_io *transport_io(struct transport *t);
+
+/* Where port i really listens: the number in place of a wildcard. */
+const char *transport_endpoint(const struct transport *t, unsigned i);
+
+struct transport_counts {
+    uint64_t received, sent, no_room, unreachable;
+    uint64_t malformed; /* messages that are no frame of ours */
+    uint32_t peers;     /* now */
+};
+
+const struct transport_counts *transport_counts(const struct transport *t);
+
+/* For common/loop.c: what to poll, and one turn of handing over what came.
+ * At most 2 * TRANSPORT_LISTEN_MAX items. */
+int transport_items(const struct transport *t, zmq_pollitem_t *items);
+/* True if messages may be left over. */
+bool transport_turn(struct transport *t, const struct node_ops *ops,
+                    void *node);
+
+#endif
