@@ -66,7 +66,8 @@ static void set_int(void *socket, int option, int value)
     (void)rc;
 }
 
-static void set_common(void *socket)
+/* IPv6 only where it is asked for: it would change the name of a port. */
+static void set_common(void *socket, const char *endpoint)
 {
     int64_t max = FRAME_BYTES_MAX;
     int rc = zmq_setsockopt(socket, ZMQ_MAXMSGSIZE, &max, sizeof max);
@@ -77,7 +78,7 @@ static void set_common(void *socket)
     set_int(socket, ZMQ_RCVHWM, TRANSPORT_HWM);
     set_int(socket, ZMQ_LINGER, TRANSPORT_LINGER_MS);
     set_int(socket, ZMQ_HANDSHAKE_IVL, TRANSPORT_HANDSHAKE_MS);
-    set_int(socket, ZMQ_IPV6, 1);
+    set_int(socket, ZMQ_IPV6, strchr(endpoint, '[') != NULL);
     set_int(socket, ZMQ_HEARTBEAT_IVL, TRANSPORT_BEAT_MS);
     set_int(socket, ZMQ_HEARTBEAT_TIMEOUT, TRANSPORT_BEAT_TIMEOUT_MS);
     set_int(socket, ZMQ_HEARTBEAT_TTL, TRANSPORT_BEAT_TIMEOUT_MS);
@@ -195,7 +196,7 @@ static struct peer_id transport_open(struct node_io *io)
     port_close(p);
     p->socket = zmq_socket(t->context, ZMQ_DEALER);
     assert(p->socket != NULL);
-    set_common(p->socket);
+    set_common(p->socket, p->endpoint);
     set_int(p->socket, ZMQ_RECONNECT_IVL, -1);
     set_int(p->socket, ZMQ_IMMEDIATE, 1);
     p->monitor = monitor_make(t, p->socket);
@@ -554,7 +555,7 @@ static enum status listen_one(struct transport *t,
     assert(p->socket != NULL);
     t->n_ports++;
     p->allowed = port->allowed;
-    set_common(p->socket);
+    set_common(p->socket, port->endpoint);
     set_int(p->socket, ZMQ_ROUTER_MANDATORY, 1);
     set_int(p->socket, ZMQ_BACKLOG, TRANSPORT_BACKLOG);
     p->monitor = monitor_make(t, p->socket);
