@@ -1,0 +1,530 @@
+#include "worker/model/config.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "worker/model/document.h"
+#include "worker/model/field.h"
+#include "worker/model/quote.h"
+#include "worker/model/rope.h"
+
+#define FAMILIES "qwen3_5, qwen3_next, llama, mistral, qwen2 and qwen3"
+
+/* Defaults are those of the family's reference implementation. */
+struct family {
+    const char *type;         /* model_type */
+    const char *architecture; /* where model_type is absent */
+    bool hybrid;              /* Gated DeltaNet layers between attention */
+    bool qkv_bias;            /* always, whatever attention_bias says */
+    bool qk_norm;
+    enum norm_storage norms;
+    enum linear_storage linear;
+    uint32_t head_dim; /* 0: hidden / heads */
+    double partial;    /* part of a head that is rotated */
+    uint32_t context;
+};
+
+static const struct family families[] = {
+    {"qwen3_5_text", "Qwen3_5ForCausalLM", true, false, true,
+     NORM_GAMMA_MINUS_1, LINEAR_SPLIT, 256, 0.25, 32768},
+    {"qwen3_5", "Qwen3_5ForConditionalGeneration", true, false, true,
+     NORM_GAMMA_MINUS_1, LINEAR_SPLIT, 256, 0.25, 32768},
+    {"qwen3_next", "Qwen3NextForCausalLM", true, false, true,
+     NORM_GAMMA_MINUS_1, LINEAR_GROUPED, 256, 0.25, 32768},
+    {"llama", "LlamaForCausalLM", false, false, false, NORM_GAMMA, LINEAR_SPLIT,
+     0, 1, 2048},
+    {"mistral", "MistralForCausalLM", false, false, false, NORM_GAMMA,
+     LINEAR_SPLIT, 0, 1, 131072},
+    {"qwen2", "Qwen2ForCausalLM", false, true, false, NORM_GAMMA, LINEAR_SPLIT,
+     0, 1, 32768},
+    {"qwen3", "Qwen3ForCausalLM", false, false, true, NORM_GAMMA, LINEAR_SPLIT,
+     128, 1, 32768},
+};
+
+static const struct family *family_of(struct fields *f)
+{
+    const char *type = field_text(f, "model_type");
+    const char *architecture =
+        json_string_value(json_array_get(field_get(f, "architectures"), 0));
+
+    for (size_t i = 0; i < sizeof families / sizeof families[0]; i++) {
+        const char *want = type, *have = families[i].type;
+
+        if (want == NULL) {
+            want = architecture;
+            have = families[i].architecture;
+        }
+        if (want != NULL && strcmp(want, have) == 0) {
+            return &families[i];
+        }
+    }
+    field_fault(f, ST_UNIMPLEMENTED,
+                "models of type %s are not supported; " FAMILIES " (dense) are",
+                quote(type != NULL ? type : architecture).text);
+    return NULL;
+}
+
+static void refuse_experts(struct fields *f)
+{
+    static const char *const keys[] = {"num_experts", "num_local_experts",
+                                       "n_routed_experts"};
+
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        const json_t *v = field_get(f, keys[i]);
+
+        if (v != NULL && json_integer_value(v) != 0) {
+            field_fault(f, ST_UNIMPLEMENTED,
+                        "a mixture of experts (%s is %lld) is not supported; "
+                        "dense models are",
+                        keys[i], (long long)json_integer_value(v));
+        }
+    }
+}
+
+static void refuse_window(struct fields *f)
+{
+    const json_t *v = field_get(f, "sliding_window");
+
+    /* Qwen writes a window and a flag that says whether it counts. */
+    if (v != NULL && field_bool(f, "use_sliding_window", true)) {
+        field_fault(f, ST_UNIMPLEMENTED,
+                    "a sliding window (of %lld) is not supported; full "
+                    "attention is",
+                    (long long)json_integer_value(v));
+    }
+}
+
+static void refuse_quantised(struct fields *f)
+{
+    static const char *const keys[] = {"quantization_config", "quantization",
+                                       "compression_config"};
+
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        const json_t *v = field_get(f, keys[i]);
+
+        if (v != NULL) {
+            const char *how =
+                json_string_value(json_object_get(v, "quant_method"));
+
+            field_fault(f, ST_UNIMPLEMENTED,
+                        "quantised weights (%s %s) are not supported; "
+                        "float32, bfloat16 and float16 are",
+                        keys[i], how == NULL ? "" : quote(how).text);
+        }
+    }
+}
+
+static void refuse_activation(struct fields *f, const char *key)
+{
+    const char *v = field_text(f, key);
+
+    if (v != NULL && strcmp(v, "silu") != 0 && strcmp(v, "swish") != 0) {
+        field_fault(f, ST_UNIMPLEMENTED,
+                    "%s %s is not supported; silu (swish) is", key,
+                    quote(v).text);
+    }
+}
+
+static void refuse_unsupported(struct fields *f)
+{
+    refuse_experts(f);
+    refuse_window(f);
+    refuse_quantised(f);
+    refuse_activation(f, "hidden_act");
+    refuse_activation(f, "output_gate_type");
+    if (field_bool(f, "mlp_bias", false)) {
+        field_fault(f, ST_UNIMPLEMENTED,
+                    "mlp_bias is not supported; an MLP without bias is");
+    }
+}
+
+static enum dtype parse_dtype(struct fields *f)
+{
+    static const char *const names[] = {
+        [DTYPE_F32] = "float32",
+        [DTYPE_BF16] = "bfloat16",
+        [DTYPE_F16] = "float16",
+    };
+    const char *v = field_text(f, "dtype");
+
+    if (v == NULL) {
+        v = field_text(f, "torch_dtype");
+    }
+    if (v == NULL) {
+        return DTYPE_BF16;
+    }
+    if (strncmp(v, "torch.", 6) == 0) {
+        v += 6;
+    }
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        if (strcmp(v, names[i]) == 0) {
+            return (enum dtype)i;
+        }
+    }
+    field_fault(f, ST_UNIMPLEMENTED,
+                "dtype %s is not supported; float32, bfloat16 and float16 are",
+                quote(v).text);
+    return DTYPE_BF16;
+}
+
+static void listed_mixers(struct model_config *c, struct fields *f,
+                          const json_t *types)
+{
+    uint32_t n = c->shape.n_layers;
+
+    if (json_array_size(types) != n) {
+        field_fault(f, ST_INVALID_ARGUMENT,
+                    "layer_types is not a list of num_hidden_layers (%u) "
+                    "names",
+                    n);
+        return;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        const char *t = json_string_value(json_array_get(types, i));
+
+        if (t != NULL && strcmp(t, "full_attention") == 0) {
+            c->mixers[i] = MIXER_ATTENTION;
+        } else if (t != NULL && strcmp(t, "linear_attention") == 0) {
+            c->mixers[i] = MIXER_DELTANET;
+        } else {
+            field_fault(f, ST_UNIMPLEMENTED,
+                        "layer %u is %s, which is not supported; "
+                        "full_attention and linear_attention are",
+                        i, quote(t).text);
+            return;
+        }
+    }
+}
+
+static void parse_mixers(struct model_config *c, struct fields *f,
+                         const struct family *family)
+{
+    const json_t *types = field_get(f, "layer_types");
+    uint32_t every = 1;
+
+    if (family->hybrid) {
+        every = field_u32(f, "full_attention_interval", 4, 1, MODEL_LAYERS_MAX);
+    }
+    if (types != NULL) {
+        listed_mixers(c, f, types);
+    } else {
+        for (uint32_t i = 0; i < c->shape.n_layers; i++) {
+            c->mixers[i] =
+                (i + 1) % every == 0 ? MIXER_ATTENTION : MIXER_DELTANET;
+        }
+    }
+    if (!family->hybrid &&
+        config_count(c, MIXER_DELTANET, 0, c->shape.n_layers) > 0) {
+        field_fault(f, ST_UNIMPLEMENTED,
+                    "linear_attention layers in a %s model are not supported; "
+                    "in qwen3_5 and qwen3_next they are",
+                    family->type);
+    }
+}
+
+static uint32_t derived_head_dim(struct fields *f, const struct family *family,
+                                 uint32_t hidden, uint32_t heads)
+{
+    uint32_t dim = family->head_dim != 0 ? family->head_dim : hidden / heads;
+
+    if (field_get(f, "head_dim") != NULL) {
+        return field_u32(f, "head_dim", 0, 2, MODEL_HEAD_DIM_MAX);
+    }
+    if (family->head_dim == 0 &&
+        (hidden % heads != 0 || dim < 2 || dim > MODEL_HEAD_DIM_MAX)) {
+        field_fault(f, ST_INVALID_ARGUMENT,
+                    "head_dim is missing, and hidden_size %u over %u heads is "
+                    "none of 2 to %d",
+                    hidden, heads, MODEL_HEAD_DIM_MAX);
+    }
+    return dim;
+}
+
+static void parse_attention(struct model_config *c, struct fields *f,
+                            const struct family *family)
+{
+    struct model_shape *s = &c->shape;
+    bool bias = field_bool(f, "attention_bias", false);
+
+    s->n_heads =
+        field_u32(f, "num_attention_heads", FIELD_REQUIRED, 1, MODEL_HEADS_MAX);
+    s->n_kv_heads =
+        field_u32(f, "num_key_value_heads", s->n_heads, 1, MODEL_HEADS_MAX);
+    if (s->n_heads % s->n_kv_heads != 0) {
+        field_fault(f, ST_INVALID_ARGUMENT,
+                    "num_attention_heads %u is no multiple of "
+                    "num_key_value_heads %u",
+                    s->n_heads, s->n_kv_heads);
+    }
+    s->head_dim = derived_head_dim(f, family, s->hidden, s->n_heads);
+    s->attn_gated = family->hybrid && field_bool(f, "attn_output_gate", true);
+    c->qkv_bias = bias || family->qkv_bias;
+    c->o_bias = bias && !family->qkv_bias;
+    c->qk_norm = family->qk_norm;
+    rope_parse(&s->rope, f, s->head_dim, family->partial, s->context);
+}
+
+static void parse_linear(struct model_config *c, struct fields *f)
+{
+    struct model_shape *s = &c->shape;
+
+    s->n_k_heads = field_u32(f, "linear_num_key_heads", FIELD_REQUIRED, 1,
+                             MODEL_HEADS_MAX);
+    s->n_v_heads = field_u32(f, "linear_num_value_heads", FIELD_REQUIRED, 1,
+                             MODEL_HEADS_MAX);
+    s->k_dim = field_u32(f, "linear_key_head_dim", 128, 1, MODEL_KEY_DIM_MAX);
+    s->v_dim =
+        field_u32(f, "linear_value_head_dim", 128, 1, MODEL_VALUE_DIM_MAX);
+    s->conv = field_u32(f, "linear_conv_kernel_dim", 4, MODEL_CONV_MIN,
+                        MODEL_CONV_MAX);
+    if (s->n_v_heads % s->n_k_heads != 0) {
+        field_fault(f, ST_INVALID_ARGUMENT,
+                    "linear_num_value_heads %u is no multiple of "
+                    "linear_num_key_heads %u",
+                    s->n_v_heads, s->n_k_heads);
+    }
+}
+
+static void add_eos(struct model_config *c, struct fields *f, const json_t *v)
+{
+    json_int_t id = json_integer_value(v);
+
+    if (!json_is_integer(v) || id < 0 || id >= (json_int_t)c->shape.vocab) {
+        field_fault(f, ST_INVALID_ARGUMENT,
+                    "eos_token_id is no token of a vocabulary of %u",
+                    c->shape.vocab);
+        return;
+    }
+    for (uint32_t i = 0; i < c->n_eos; i++) {
+        if (c->eos[i] == (uint32_t)id) {
+            return;
+        }
+    }
+    if (c->n_eos == MODEL_EOS_MAX) {
+        field_fault(f, ST_INVALID_ARGUMENT,
+                    "more than %d end-of-sequence tokens", MODEL_EOS_MAX);
+        return;
+    }
+    c->eos[c->n_eos++] = (uint32_t)id;
+}
+
+/* One id, a list of ids, or nothing. */
+static void parse_eos(struct model_config *c, struct fields *f,
+                      const json_t *object)
+{
+    const json_t *v = json_object_get(object, "eos_token_id");
+
+    if (v == NULL || json_is_null(v)) {
+        return;
+    }
+    if (!json_is_array(v)) {
+        add_eos(c, f, v);
+        return;
+    }
+    for (size_t i = 0; i < json_array_size(v); i++) {
+        add_eos(c, f, json_array_get(v, i));
+    }
+}
+
+static void parse_tokens(struct model_config *c, struct fields *f)
+{
+    parse_eos(c, f, f->inner);
+    if (f->outer != f->inner) {
+        parse_eos(c, f, f->outer);
+    }
+    if (field_get(f, "bos_token_id") != NULL) {
+        c->has_bos = true;
+        c->bos = field_u32(f, "bos_token_id", 0, 0, c->shape.vocab - 1);
+    }
+}
+
+static void parse_sizes(struct model_shape *s, struct fields *f,
+                        const struct family *family)
+{
+    s->n_layers =
+        field_u32(f, "num_hidden_layers", FIELD_REQUIRED, 1, MODEL_LAYERS_MAX);
+    s->hidden =
+        field_u32(f, "hidden_size", FIELD_REQUIRED, 1, MODEL_HIDDEN_MAX);
+    s->intermediate = field_u32(f, "intermediate_size", FIELD_REQUIRED, 1,
+                                MODEL_INTERMEDIATE_MAX);
+    s->vocab = field_u32(f, "vocab_size", FIELD_REQUIRED, 1, MODEL_VOCAB_MAX);
+    s->context = field_u32(f, "max_position_embeddings", family->context, 1,
+                           MODEL_CONTEXT_MAX);
+    s->norm_eps =
+        (float)field_real(f, "rms_norm_eps", 1e-6, 1e-30, MODEL_EPS_MAX);
+    s->dtype = parse_dtype(f);
+}
+
+static uint32_t parse_mtp(struct fields *f)
+{
+    const char *key = "mtp_num_hidden_layers";
+
+    if (field_get(f, key) == NULL) {
+        key = "num_nextn_predict_layers";
+    }
+    return field_u32(f, key, 0, 0, MODEL_MTP_MAX);
+}
+
+static void parse_model(struct model_config *c, struct fields *f)
+{
+    const struct family *family = family_of(f);
+
+    if (family == NULL) {
+        return;
+    }
+    snprintf(c->family, sizeof c->family, "%s", family->type);
+    c->norms = family->norms;
+    c->linear = family->linear;
+    c->tied = field_bool(f, "tie_word_embeddings", false);
+    c->n_mtp = parse_mtp(f);
+    refuse_unsupported(f);
+    parse_sizes(&c->shape, f, family);
+    if (f->status == ST_OK) {
+        parse_mixers(c, f, family);
+    }
+    if (f->status == ST_OK &&
+        config_count(c, MIXER_ATTENTION, 0, c->shape.n_layers) > 0) {
+        parse_attention(c, f, family);
+    }
+    if (f->status == ST_OK &&
+        config_count(c, MIXER_DELTANET, 0, c->shape.n_layers) > 0) {
+        parse_linear(c, f);
+    }
+    parse_tokens(c, f);
+}
+
+enum status config_parse(struct model_config *c, const char *json, size_t len,
+                         struct error *e)
+{
+    struct fields f = {.error = e, .status = ST_OK};
+    const json_t *inner;
+    json_t *doc;
+    enum status st;
+
+    memset(c, 0, sizeof *c);
+    if (len > CONFIG_BYTES_MAX) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "%zu bytes, %d are allowed at most", len,
+                         CONFIG_BYTES_MAX);
+    }
+    st = document_parse(&doc, json, len, e);
+    if (st != ST_OK) {
+        return st;
+    }
+    inner = json_object_get(doc, "text_config");
+    f.outer = doc;
+    f.inner = inner == NULL || json_is_null(inner) ? doc : inner;
+    if (!json_is_object(f.inner)) {
+        field_fault(&f, ST_INVALID_ARGUMENT, "text_config is not an object");
+    } else {
+        parse_model(c, &f);
+    }
+    json_decref(doc);
+    return f.status;
+}
+
+enum status config_add_generation(struct model_config *c, const char *json,
+                                  size_t len, struct error *e)
+{
+    struct fields f = {.error = e, .status = ST_OK};
+    json_t *doc;
+    enum status st = document_parse(&doc, json, len, e);
+
+    if (st != ST_OK) {
+        return st;
+    }
+    parse_eos(c, &f, doc);
+    json_decref(doc);
+    return f.status;
+}
+
+enum status config_set_name(struct model_config *c, const char *name,
+                            struct error *e)
+{
+    size_t n = strlen(name);
+    json_t *utf8;
+
+    if (n == 0 || n > MODEL_NAME_MAX) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "a model's name of %zu bytes, 1 to %d are allowed", n,
+                         MODEL_NAME_MAX);
+    }
+    utf8 = json_string(name);
+    if (utf8 == NULL) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "the model's name %s is not UTF-8", quote(name).text);
+    }
+    json_decref(utf8);
+    memcpy(c->name, name, n + 1);
+    return ST_OK;
+}
+
+/* The last part of the path that dir really is, so that "." has a name. */
+static enum status name_after(struct model_config *c, const char *dir,
+                              struct error *e)
+{
+    char *path = realpath(dir, NULL);
+    const char *base = path == NULL ? NULL : strrchr(path, '/');
+    enum status st;
+
+    if (base == NULL || base[1] == '\0') {
+        st = error_set(e, ST_INVALID_ARGUMENT, "the directory has no name");
+    } else {
+        st = config_set_name(c, base + 1, e);
+    }
+    free(path);
+    return st;
+}
+
+static enum status load_generation(struct model_config *c, const char *dir,
+                                   struct error *e)
+{
+    const char *name = "generation_config.json";
+    char *text;
+    size_t len;
+    enum status st = document_read(&text, &len, dir, name, CONFIG_BYTES_MAX, e);
+
+    if (st == ST_NOT_FOUND) {
+        return ST_OK;
+    }
+    if (st == ST_OK) {
+        st = config_add_generation(c, text, len, e);
+        free(text);
+    }
+    return st == ST_OK ? st : error_wrap(e, "%s", name);
+}
+
+enum status config_load(struct model_config *c, const char *dir,
+                        struct error *e)
+{
+    struct error ignored;
+    const char *name = "config.json";
+    char *text;
+    size_t len;
+    enum status st;
+
+    e = e != NULL ? e : &ignored;
+    memset(c, 0, sizeof *c);
+    st = document_read(&text, &len, dir, name, CONFIG_BYTES_MAX, e);
+    if (st == ST_OK) {
+        st = config_parse(c, text, len, e);
+        free(text);
+    }
+    if (st != ST_OK) {
+        return error_wrap(e, "%s", name);
+    }
+    st = load_generation(c, dir, e);
+    return st != ST_OK ? st : name_after(c, dir, e);
+}
+
+uint32_t config_count(const struct model_config *c, enum mixer_kind kind,
+                      uint32_t begin, uint32_t end)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = begin; i < end; i++) {
+        n += c->mixers[i] == kind;
+    }
+    return n;
+}

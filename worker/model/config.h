@@ -1,0 +1,87 @@
+/* config.h - config.json of a model directory, read and checked.
+ *
+ * Three layouts are read: flat; nested in `text_config`; nested, with absent
+ * keys inherited from the top level.  Families, by model_type:
+ *
+ *     qwen3_5, qwen3_5_text    Gated DeltaNet and gated full attention, dense
+ *     qwen3_next               the same, without experts
+ *     llama, mistral, qwen2, qwen3    full attention, dense
+ *
+ * What sluice has no mathematics for is refused by name with
+ * ST_UNIMPLEMENTED: other families, experts, sliding windows, yarn and other
+ * rotary scalings, quantised weights, activations other than SiLU.  What is
+ * out of range or contradicts itself is ST_INVALID_ARGUMENT, with the key and
+ * the range in the message.
+ *
+ * Defaults, where a key is absent: those of the family's reference
+ * implementation, as the table in config.c and the calls in it say; the dtype
+ * is bfloat16.
+ *
+ * Threading: none.  Memory: a model_config owns nothing, copy it freely.
+ * Limits: worker/model/limits.h. */
+#ifndef WORKER_MODEL_CONFIG_H
+#define WORKER_MODEL_CONFIG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/status.h"
+#include "kernels/weights.h"
+#include "worker/model/limits.h"
+
+/* What a checkpoint stores for a norm's gamma.  Never for a Gated DeltaNet's
+ * own norm, which is stored plain by all. */
+enum norm_storage {
+    NORM_GAMMA,        /* gamma */
+    NORM_GAMMA_MINUS_1 /* gamma - 1, unless converted for MLX (shard.h) */
+};
+
+/* How a checkpoint stores the input projections of a Gated DeltaNet. */
+enum linear_storage {
+    LINEAR_SPLIT,  /* in_proj_qkv, in_proj_z, in_proj_b, in_proj_a */
+    LINEAR_GROUPED /* in_proj_qkvz, in_proj_ba, interleaved by key head */
+};
+
+struct model_config {
+    char name[MODEL_NAME_MAX + 1]; /* "" after config_parse() */
+    char family[16];               /* model_type */
+    struct model_shape shape;
+    enum mixer_kind mixers[MODEL_LAYERS_MAX]; /* [shape.n_layers] */
+
+    bool tied; /* the head is the embedding */
+    enum norm_storage norms;
+    enum linear_storage linear;
+    bool qkv_bias, o_bias; /* of attention; no MLP has one */
+    bool qk_norm;
+
+    uint32_t n_eos; /* of config and generation config, each once */
+    uint32_t eos[MODEL_EOS_MAX];
+    bool has_bos;
+    uint32_t bos;
+    uint32_t n_mtp; /* multi-token prediction layers; 0: none */
+};
+
+/* Read dir/config.json, and dir/generation_config.json if it is there; the
+ * name is dir's base name.  ST_NOT_FOUND if there is no config.json. */
+MUST_CHECK enum status config_load(struct model_config *c, const char *dir,
+                                   struct error *e);
+
+/* The same from the bytes of a config.json; c->name is "". */
+MUST_CHECK enum status config_parse(struct model_config *c, const char *json,
+                                    size_t len, struct error *e);
+
+/* Add the end tokens of a generation_config.json to a parsed c. */
+MUST_CHECK enum status config_add_generation(struct model_config *c,
+                                             const char *json, size_t len,
+                                             struct error *e);
+
+/* Give the model a name of 1 to MODEL_NAME_MAX bytes of UTF-8. */
+MUST_CHECK enum status config_set_name(struct model_config *c, const char *name,
+                                       struct error *e);
+
+/* Layers of a kind in [begin, end). */
+uint32_t config_count(const struct model_config *c, enum mixer_kind kind,
+                      uint32_t begin, uint32_t end);
+
+#endif

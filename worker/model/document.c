@@ -1,0 +1,205 @@
+#include "worker/model/document.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "worker/model/limits.h"
+#include "worker/model/quote.h"
+
+/* Past the closing quote of the string that begins at text[i]. */
+static size_t skip_string(const char *text, size_t len, size_t i)
+{
+    for (i++; i < len && text[i] != '"'; i++) {
+        if (text[i] == '\\') {
+            i++;
+        }
+    }
+    return i;
+}
+
+/* Every value but the first in its array or object follows a comma, and
+ * every first one a bracket: so commas and brackets bound the values. */
+static enum status bound(const char *text, size_t len, struct error *e)
+{
+    size_t depth = 0, values = 0;
+
+    for (size_t i = 0; i < len; i++) {
+        switch (text[i]) {
+        case '"':
+            i = skip_string(text, len, i);
+            break;
+        case '[':
+        case '{':
+            depth++;
+            values++;
+            break;
+        case ',':
+            values++;
+            break;
+        case ']':
+        case '}':
+            depth -= depth > 0;
+            break;
+        default:
+            break;
+        }
+        if (depth > DOCUMENT_DEPTH_MAX) {
+            return error_set(e, ST_INVALID_ARGUMENT,
+                             "JSON is nested more than %d deep at byte %zu",
+                             DOCUMENT_DEPTH_MAX, i);
+        }
+        if (values > DOCUMENT_VALUES_MAX) {
+            return error_set(e, ST_INVALID_ARGUMENT,
+                             "JSON has more than %d values",
+                             DOCUMENT_VALUES_MAX);
+        }
+    }
+    return ST_OK;
+}
+
+static enum status parse_error(const json_error_t *j, struct error *e)
+{
+    const char *what = "not JSON";
+
+    switch (json_error_code(j)) {
+    case json_error_invalid_utf8:
+        what = "not UTF-8";
+        break;
+    case json_error_duplicate_key:
+        what = "the same key twice";
+        break;
+    case json_error_premature_end_of_input:
+        what = "JSON ends too early";
+        break;
+    case json_error_end_of_input_expected:
+        what = "something follows the JSON value";
+        break;
+    case json_error_numeric_overflow:
+        what = "a number is too large";
+        break;
+    case json_error_null_character:
+    case json_error_null_byte_in_key:
+        what = "a NUL character in a string";
+        break;
+    case json_error_out_of_memory:
+        return error_set(e, ST_RESOURCE_EXHAUSTED, "no memory for the JSON");
+    default:
+        break;
+    }
+    return error_set(e, ST_INVALID_ARGUMENT, "%s, at byte %d: %s", what,
+                     j->position, quote(j->text).text);
+}
+
+enum status document_parse(json_t **out, const char *text, size_t len,
+                           struct error *e)
+{
+    json_error_t j;
+    enum status st = bound(text, len, e);
+
+    *out = NULL;
+    if (st != ST_OK) {
+        return st;
+    }
+    *out = json_loadb(text, len, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &j);
+    if (*out == NULL) {
+        return parse_error(&j, e);
+    }
+    if (!json_is_object(*out)) {
+        json_decref(*out);
+        *out = NULL;
+        return error_set(e, ST_INVALID_ARGUMENT, "JSON, but not an object");
+    }
+    return ST_OK;
+}
+
+enum status document_open(int *fd, uint64_t *bytes, const char *dir,
+                          const char *name, struct error *e)
+{
+    char path[PATH_MAX];
+    struct stat s;
+
+    *fd = -1;
+    if (snprintf(path, sizeof path, "%s/%s", dir, name) >= (int)sizeof path) {
+        return error_set(e, ST_INVALID_ARGUMENT, "its path is too long");
+    }
+    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (*fd < 0) {
+        return error_set(e, errno == ENOENT ? ST_NOT_FOUND : ST_UNAVAILABLE,
+                         "open: %s", strerror(errno));
+    }
+    if (fstat(*fd, &s) != 0 || !S_ISREG(s.st_mode)) {
+        close(*fd);
+        *fd = -1;
+        return error_set(e, ST_INVALID_ARGUMENT, "not a regular file");
+    }
+    *bytes = (uint64_t)s.st_size;
+    return ST_OK;
+}
+
+enum status document_pread(int fd, void *to, size_t len, uint64_t offset,
+                           struct error *e)
+{
+    char *at = to;
+
+    while (len > 0) {
+        ssize_t n = pread(fd, at, len, (off_t)offset);
+
+        if (n < 0 && errno == EINTR) {
+            continue;
+        }
+        if (n < 0) {
+            return error_set(e, ST_UNAVAILABLE, "read: %s", strerror(errno));
+        }
+        if (n == 0) {
+            return error_set(e, ST_DATA_LOSS,
+                             "the file ends %zu bytes too early", len);
+        }
+        at += n;
+        offset += (uint64_t)n;
+        len -= (size_t)n;
+    }
+    return ST_OK;
+}
+
+enum status document_read(char **bytes, size_t *len, const char *dir,
+                          const char *name, size_t max, struct error *e)
+{
+    uint64_t size = 0;
+    int fd;
+    enum status st = document_open(&fd, &size, dir, name, e);
+
+    *bytes = NULL;
+    *len = 0;
+    if (st != ST_OK) {
+        return st;
+    }
+    if (size > max) {
+        st = error_set(e, ST_INVALID_ARGUMENT,
+                       "%llu bytes, %zu are allowed at most",
+                       (unsigned long long)size, max);
+        goto out;
+    }
+    *bytes = malloc((size_t)size + 1);
+    if (*bytes == NULL) {
+        st = error_set(e, ST_RESOURCE_EXHAUSTED, "no memory for %llu bytes",
+                       (unsigned long long)size);
+        goto out;
+    }
+    st = document_pread(fd, *bytes, (size_t)size, 0, e);
+    if (st != ST_OK) {
+        free(*bytes);
+        *bytes = NULL;
+        goto out;
+    }
+    (*bytes)[size] = '\0';
+    *len = (size_t)size;
+out:
+    close(fd);
+    return st;
+}

@@ -1,0 +1,18 @@
+/* rope.h - the rotary positions of a config.json.
+ *
+ * `rope_parameters` wins over the flat rope_theta, rope_scaling and
+ * partial_rotary_factor; what it lacks is taken from them.
+ *
+ * Threading: none.  Memory: none. */
+#ifndef WORKER_MODEL_ROPE_H
+#define WORKER_MODEL_ROPE_H
+
+#include "kernels/weights.h"
+#include "worker/model/field.h"
+
+/* Fill r for heads of head_dim dimensions; partial is the part of a head that
+ * is rotated where the file does not say.  Faults go to f. */
+void rope_parse(struct rope_shape *r, struct fields *f, uint32_t head_dim,
+                double partial, uint32_t context);
+
+#endif
