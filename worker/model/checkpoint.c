@@ -1,0 +1,335 @@
+#include "worker/model/checkpoint.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "worker/model/document.h"
+#include "worker/model/quote.h"
+
+#define SINGLE "model.safetensors"
+#define INDEX  "model.safetensors.index.json"
+
+static bool starts(const char *s, const char *with)
+{
+    return strncmp(s, with, strlen(with)) == 0;
+}
+
+static bool set_aside(const char *key)
+{
+    static const char *const parts[] = {"mtp.", "visual.", "vision_tower.",
+                                        "vision_model.",
+                                        "multi_modal_projector."};
+    static const char tail[] = ".rotary_emb.inv_freq";
+    size_t n = strlen(key), m = sizeof tail - 1;
+
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        if (starts(key, parts[i])) {
+            return true;
+        }
+    }
+    return n > m && strcmp(key + n - m, tail) == 0;
+}
+
+const char *checkpoint_key(const char *name)
+{
+    static const char *const prefixes[] = {"model.language_model.",
+                                           "language_model.model.", "model.",
+                                           "language_model."};
+
+    for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++) {
+        if (starts(name, prefixes[i])) {
+            name += strlen(prefixes[i]);
+            break;
+        }
+    }
+    return set_aside(name) ? NULL : name;
+}
+
+static int64_t changed_ns(const struct stat *s)
+{
+    return (int64_t)s->st_mtim.tv_sec * 1000000000 + s->st_mtim.tv_nsec;
+}
+
+static enum status read_header(struct checkpoint_file *f, int fd,
+                               struct error *e)
+{
+    char first[SAFETENSORS_PREFIX] = {0};
+    uint64_t n = 0;
+    char *header;
+    enum status st;
+
+    st = document_pread(
+        fd, first, f->bytes < sizeof first ? (size_t)f->bytes : sizeof first, 0,
+        e);
+    if (st == ST_OK) {
+        st = safetensors_header_bytes(&n, first, f->bytes, e);
+    }
+    if (st != ST_OK) {
+        return st;
+    }
+    header = malloc((size_t)n);
+    if (header == NULL) {
+        return error_set(e, ST_RESOURCE_EXHAUSTED,
+                         "no memory for a header of %llu bytes",
+                         (unsigned long long)n);
+    }
+    st = document_pread(fd, header, (size_t)n, SAFETENSORS_PREFIX, e);
+    if (st == ST_OK) {
+        st = safetensors_parse(&f->header, header, n,
+                               f->bytes - SAFETENSORS_PREFIX - n, e);
+    }
+    free(header);
+    return st;
+}
+
+static enum status open_file(struct checkpoint *c, struct checkpoint_file *f,
+                             struct error *e)
+{
+    struct stat s;
+    int fd;
+    enum status st = document_open(&fd, &f->bytes, c->dir, f->name, e);
+
+    if (st == ST_OK && fstat(fd, &s) == 0) {
+        f->changed_ns = changed_ns(&s);
+        st = read_header(f, fd, e);
+    }
+    if (fd >= 0) {
+        close(fd);
+    }
+    return st == ST_OK ? st : error_wrap(e, "%s", quote(f->name).text);
+}
+
+static enum status no_memory(struct error *e)
+{
+    return error_set(e, ST_RESOURCE_EXHAUSTED,
+                     "no memory for a checkpoint's names");
+}
+
+/* Takes the index's names. */
+static enum status name_files(struct checkpoint *c, struct safetensors_index *x,
+                              struct error *e)
+{
+    c->files = calloc(x->n_files + 1, sizeof *c->files);
+    if (c->files == NULL) {
+        return no_memory(e);
+    }
+    c->n_files = x->n_files;
+    for (uint32_t i = 0; i < x->n_files; i++) {
+        c->files[i].name = x->files[i];
+        x->files[i] = NULL;
+    }
+    return ST_OK;
+}
+
+static enum status name_single(struct checkpoint *c, struct error *e)
+{
+    c->files = calloc(1, sizeof *c->files);
+    if (c->files == NULL) {
+        return no_memory(e);
+    }
+    c->n_files = 1;
+    c->files[0].name = strdup(SINGLE);
+    return c->files[0].name == NULL ? no_memory(e) : ST_OK;
+}
+
+/* One file if it is there, else what the index names. */
+static enum status list_files(struct checkpoint *c, struct error *e)
+{
+    struct safetensors_index x;
+    char *text;
+    size_t len;
+    uint64_t bytes;
+    int fd;
+    enum status st = document_open(&fd, &bytes, c->dir, SINGLE, e);
+
+    if (st == ST_OK) {
+        close(fd);
+        return name_single(c, e);
+    }
+    if (st != ST_NOT_FOUND) {
+        return error_wrap(e, SINGLE);
+    }
+    st = document_read(&text, &len, c->dir, INDEX, INDEX_BYTES_MAX, e);
+    if (st == ST_NOT_FOUND) {
+        return error_set(e, ST_NOT_FOUND,
+                         "no weights: neither " SINGLE " nor " INDEX);
+    }
+    if (st == ST_OK) {
+        st = safetensors_index_parse(&x, text, len, e);
+        free(text);
+    }
+    if (st != ST_OK) {
+        return error_wrap(e, INDEX);
+    }
+    st = name_files(c, &x, e);
+    safetensors_index_fini(&x);
+    return st;
+}
+
+static int by_key(const void *a, const void *b)
+{
+    const struct checkpoint_tensor *x = a, *y = b;
+
+    return strcmp(x->key, y->key);
+}
+
+static void add_tensor(struct checkpoint *c, uint32_t file,
+                       const struct safetensors_tensor *info)
+{
+    const char *key = checkpoint_key(info->name);
+    struct checkpoint_tensor *t = &c->tensors[c->n_tensors];
+
+    if (key == NULL) {
+        c->n_aside++;
+        return;
+    }
+    t->key = key;
+    t->info = info;
+    t->file = file;
+    t->offset = c->files[file].header.data + info->begin;
+    t->bytes = info->end - info->begin;
+    c->n_tensors++;
+}
+
+static enum status merge(struct checkpoint *c, struct error *e)
+{
+    size_t n = 0;
+
+    for (uint32_t i = 0; i < c->n_files; i++) {
+        n += c->files[i].header.n;
+    }
+    c->tensors = calloc(n + 1, sizeof *c->tensors);
+    if (c->tensors == NULL) {
+        return no_memory(e);
+    }
+    for (uint32_t i = 0; i < c->n_files; i++) {
+        for (uint32_t j = 0; j < c->files[i].header.n; j++) {
+            add_tensor(c, i, &c->files[i].header.tensors[j]);
+        }
+    }
+    qsort(c->tensors, c->n_tensors, sizeof *c->tensors, by_key);
+    for (uint32_t i = 1; i < c->n_tensors; i++) {
+        const struct checkpoint_tensor *t = &c->tensors[i];
+
+        if (strcmp(t[-1].key, t->key) == 0) {
+            return error_set(
+                e, ST_DATA_LOSS, "tensors %s and %s are the same one",
+                quote(t[-1].info->name).text, quote(t->info->name).text);
+        }
+    }
+    return ST_OK;
+}
+
+enum status checkpoint_open(struct checkpoint **out, const char *dir,
+                            struct error *e)
+{
+    struct error ignored;
+    struct checkpoint *c = calloc(1, sizeof *c);
+    enum status st;
+
+    e = e != NULL ? e : &ignored;
+    *out = NULL;
+    if (c == NULL || (c->dir = strdup(dir)) == NULL) {
+        free(c);
+        return no_memory(e);
+    }
+    st = list_files(c, e);
+    for (uint32_t i = 0; st == ST_OK && i < c->n_files; i++) {
+        st = open_file(c, &c->files[i], e);
+    }
+    if (st == ST_OK) {
+        st = merge(c, e);
+    }
+    if (st != ST_OK) {
+        checkpoint_close(&c);
+        return st;
+    }
+    *out = c;
+    return ST_OK;
+}
+
+void checkpoint_close(struct checkpoint **self)
+{
+    struct checkpoint *c = *self;
+
+    *self = NULL;
+    if (c == NULL) {
+        return;
+    }
+    for (uint32_t i = 0; i < c->n_files; i++) {
+        safetensors_fini(&c->files[i].header);
+        free(c->files[i].name);
+    }
+    free(c->files);
+    free(c->tensors);
+    free(c->dir);
+    free(c);
+}
+
+const struct checkpoint_tensor *checkpoint_find(const struct checkpoint *c,
+                                                const char *key)
+{
+    struct checkpoint_tensor k = {.key = key};
+
+    return bsearch(&k, c->tensors, c->n_tensors, sizeof k, by_key);
+}
+
+enum status checkpoint_unchanged(const struct checkpoint *c, const int *fds,
+                                 struct error *e)
+{
+    for (uint32_t i = 0; i < c->n_files; i++) {
+        const struct checkpoint_file *f = &c->files[i];
+        struct stat s;
+
+        if (fstat(fds[i], &s) != 0 || (uint64_t)s.st_size != f->bytes ||
+            changed_ns(&s) != f->changed_ns) {
+            return error_set(e, ST_ABORTED, "%s changed while it was read",
+                             quote(f->name).text);
+        }
+    }
+    return ST_OK;
+}
+
+enum status checkpoint_open_files(const struct checkpoint *c, int **fds,
+                                  struct error *e)
+{
+    enum status st = ST_OK;
+    uint64_t bytes;
+
+    *fds = malloc((c->n_files + 1) * sizeof **fds);
+    if (*fds == NULL) {
+        return no_memory(e);
+    }
+    for (uint32_t i = 0; i < c->n_files; i++) {
+        (*fds)[i] = -1;
+    }
+    for (uint32_t i = 0; st == ST_OK && i < c->n_files; i++) {
+        const char *name = c->files[i].name;
+
+        st = document_open(&(*fds)[i], &bytes, c->dir, name, e);
+        if (st != ST_OK) {
+            st = error_wrap(e, "%s", quote(name).text);
+        }
+    }
+    if (st == ST_OK) {
+        st = checkpoint_unchanged(c, *fds, e);
+    }
+    if (st != ST_OK) {
+        checkpoint_close_files(c, fds);
+    }
+    return st;
+}
+
+void checkpoint_close_files(const struct checkpoint *c, int **fds)
+{
+    for (uint32_t i = 0; *fds != NULL && i < c->n_files; i++) {
+        if ((*fds)[i] >= 0) {
+            close((*fds)[i]);
+        }
+    }
+    free(*fds);
+    *fds = NULL;
+}

@@ -1,0 +1,77 @@
+/* checkpoint.h - all tensors of a model directory, by one canonical name.
+ *
+ * A directory holds model.safetensors, or model.safetensors.index.json and
+ * the files it names.  Checkpoints of one model differ in prefixes; a
+ * tensor's key is its name without them:
+ *
+ *     model.language_model.layers.3.mlp.up_proj.weight    multimodal
+ *     language_model.model.layers.3.mlp.up_proj.weight    MLX
+ *     model.layers.3.mlp.up_proj.weight                   text only
+ *     layers.3.mlp.up_proj.weight                         the key
+ *     lm_head.weight, language_model.lm_head.weight       lm_head.weight
+ *
+ * Two names with one key are refused.  Tensors that sluice knows and does not
+ * use (vision, multi-token prediction, stored rotary frequencies) are set
+ * aside and have no key.
+ *
+ * Threading: read-only after checkpoint_open().  Memory: owns headers and
+ * names, not data: some hundreds of bytes a tensor.  Files are closed between
+ * their headers and checkpoint_open_files().
+ * Errors: ST_NOT_FOUND without weights, ST_DATA_LOSS for a broken file;
+ * messages name file and tensor. */
+#ifndef WORKER_MODEL_CHECKPOINT_H
+#define WORKER_MODEL_CHECKPOINT_H
+
+#include <stdint.h>
+
+#include "common/status.h"
+#include "worker/model/safetensors.h"
+
+struct checkpoint_file {
+    char *name;
+    uint64_t bytes;
+    int64_t changed_ns; /* mtime when its header was read */
+    struct safetensors header;
+};
+
+struct checkpoint_tensor {
+    const char *key;
+    const struct safetensors_tensor *info; /* name as stored, shape */
+    uint32_t file;
+    uint64_t offset, bytes; /* in the file */
+};
+
+struct checkpoint {
+    char *dir;
+    uint32_t n_files;
+    struct checkpoint_file *files;
+    uint32_t n_tensors;                /* without those set aside */
+    struct checkpoint_tensor *tensors; /* sorted by key */
+    uint32_t n_aside;
+};
+
+MUST_CHECK enum status checkpoint_open(struct checkpoint **out, const char *dir,
+                                       struct error *e);
+
+void checkpoint_close(struct checkpoint **c);
+
+/* NULL if there is none. */
+const struct checkpoint_tensor *checkpoint_find(const struct checkpoint *c,
+                                                const char *key);
+
+/* The key in a stored name, or NULL if the tensor is set aside. */
+const char *checkpoint_key(const char *name);
+
+/* Open all files for reading: *fds is [n_files], released with
+ * checkpoint_close_files().  ST_ABORTED if one is not the file whose header
+ * was read: another size or modification time. */
+MUST_CHECK enum status checkpoint_open_files(const struct checkpoint *c,
+                                             int **fds, struct error *e);
+
+/* ST_ABORTED if a file has changed since its header was read. */
+MUST_CHECK enum status checkpoint_unchanged(const struct checkpoint *c,
+                                            const int *fds, struct error *e);
+
+void checkpoint_close_files(const struct checkpoint *c, int **fds);
+
+#endif

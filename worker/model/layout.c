@@ -1,0 +1,517 @@
+#include "worker/model/layout.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "worker/model/quote.h"
+
+#define KEY_MAX 80
+
+/* What the makers below share.  The first fault is kept. */
+struct maker {
+    struct layout *layout;
+    const struct model_config *config;
+    const struct checkpoint *checkpoint;
+    bool *used;  /* [checkpoint->n_tensors] */
+    float shift; /* added to the norms that may be stored less one */
+    uint32_t layer;
+    struct error *error;
+    enum status status;
+};
+
+#define FAULT(m, code, ...)                                         \
+    do {                                                            \
+        if ((m)->status == ST_OK) {                                 \
+            (m)->status = error_set((m)->error, code, __VA_ARGS__); \
+        }                                                           \
+    } while (0)
+
+static void shape_fault(struct maker *m, const struct checkpoint_tensor *t,
+                        uint64_t rows, uint64_t cols)
+{
+    char have[SAFETENSORS_RANK_MAX * 21 + 1] = "";
+    char want[48];
+    size_t n = 0;
+
+    for (uint32_t i = 0; i < t->info->rank; i++) {
+        n += (size_t)snprintf(have + n, sizeof have - n, "%s%llu",
+                              i > 0 ? ", " : "",
+                              (unsigned long long)t->info->dims[i]);
+    }
+    if (cols == 0) {
+        snprintf(want, sizeof want, "[%llu]", (unsigned long long)rows);
+    } else {
+        snprintf(want, sizeof want, "[%llu, %llu]", (unsigned long long)rows,
+                 (unsigned long long)cols);
+    }
+    FAULT(m, ST_INVALID_ARGUMENT,
+          "%s: tensor %s is [%s], the configuration needs %s",
+          quote(m->checkpoint->files[t->file].name).text,
+          quote(t->info->name).text, have, want);
+}
+
+static bool dtype_of(struct maker *m, const struct checkpoint_tensor *t,
+                     enum dtype *out)
+{
+    switch ((int)t->info->dtype) {
+    case SAFETENSORS_F32:
+        *out = DTYPE_F32;
+        return true;
+    case SAFETENSORS_BF16:
+        *out = DTYPE_BF16;
+        return true;
+    case SAFETENSORS_F16:
+        *out = DTYPE_F16;
+        return true;
+    default:
+        FAULT(m, ST_INVALID_ARGUMENT,
+              "%s: tensor %s is %s; F32, BF16 and F16 are supported",
+              quote(m->checkpoint->files[t->file].name).text,
+              quote(t->info->name).text,
+              safetensors_dtype_name(t->info->dtype));
+        return false;
+    }
+}
+
+/* The tensor of a key, used from now on. */
+static const struct checkpoint_tensor *find(struct maker *m, const char *key)
+{
+    const struct checkpoint_tensor *t =
+        m->status == ST_OK ? checkpoint_find(m->checkpoint, key) : NULL;
+
+    if (t == NULL) {
+        FAULT(m, ST_NOT_FOUND, "tensor \"%s\" is missing", key);
+        return NULL;
+    }
+    m->used[t - m->checkpoint->tensors] = true;
+    m->layout->n_tensors++;
+    return t;
+}
+
+static const struct checkpoint_tensor *find_in_layer(struct maker *m,
+                                                     const char *name)
+{
+    char key[KEY_MAX];
+
+    snprintf(key, sizeof key, "layers.%u.%s", m->layer, name);
+    return find(m, key);
+}
+
+/* Room for bytes in the shard's memory. */
+static uint64_t reserve(struct maker *m, uint64_t bytes)
+{
+    uint64_t place = m->layout->bytes;
+
+    bytes += LAYOUT_ALIGN - 1;
+    m->layout->bytes += bytes - bytes % LAYOUT_ALIGN;
+    return place;
+}
+
+static void add_slice(struct maker *m, const struct slice *s)
+{
+    struct layout *l = m->layout;
+
+    if (m->status != ST_OK) {
+        return;
+    }
+    if (l->n == l->room) {
+        uint32_t room = l->room * 2 + 64;
+        struct slice *grown = realloc(l->slices, room * sizeof *grown);
+
+        if (grown == NULL) {
+            FAULT(m, ST_RESOURCE_EXHAUSTED, "no memory for a layout");
+            return;
+        }
+        l->slices = grown;
+        l->room = room;
+    }
+    l->slices[l->n++] = *s;
+    l->file_bytes += s->bytes;
+}
+
+static bool is_matrix(const struct checkpoint_tensor *t, uint32_t rows,
+                      uint32_t cols)
+{
+    return t->info->rank == 2 && t->info->dims[0] == rows &&
+           t->info->dims[1] == cols;
+}
+
+static void whole_matrix(struct maker *m, struct tensor *out,
+                         const struct checkpoint_tensor *t, uint32_t rows,
+                         uint32_t cols)
+{
+    struct slice s = {.source = t, .matrix = out};
+
+    if (t == NULL || !dtype_of(m, t, &s.dtype)) {
+        return;
+    }
+    if (!is_matrix(t, rows, cols)) {
+        shape_fault(m, t, rows, cols);
+        return;
+    }
+    s.bytes = t->bytes;
+    s.place = reserve(m, s.bytes);
+    *out = (struct tensor){.dtype = s.dtype, .rows = rows, .cols = cols};
+    add_slice(m, &s);
+}
+
+static void matrix(struct maker *m, struct tensor *out, const char *name,
+                   uint32_t rows, uint32_t cols)
+{
+    whole_matrix(m, out, find_in_layer(m, name), rows, cols);
+}
+
+static void whole_vector(struct maker *m, const float **out,
+                         const struct checkpoint_tensor *t, uint32_t n,
+                         float add)
+{
+    struct slice s = {.source = t, .widen = true, .add = add, .vector = out};
+
+    if (t == NULL || !dtype_of(m, t, &s.dtype)) {
+        return;
+    }
+    s.bytes = (uint64_t)n * dtype_bytes(s.dtype);
+    s.place = reserve(m, (uint64_t)n * sizeof **out);
+    add_slice(m, &s);
+}
+
+static void vector_of(struct maker *m, const float **out,
+                      const struct checkpoint_tensor *t, uint32_t n, float add)
+{
+    if (t != NULL && (t->info->rank != 1 || t->info->dims[0] != n)) {
+        shape_fault(m, t, n, 0);
+        return;
+    }
+    whole_vector(m, out, t, n, add);
+}
+
+static void vector(struct maker *m, const float **out, const char *name,
+                   uint32_t n)
+{
+    vector_of(m, out, find_in_layer(m, name), n, 0);
+}
+
+static void norm(struct maker *m, const float **out, const char *name,
+                 uint32_t n)
+{
+    vector_of(m, out, find_in_layer(m, name), n, m->shift);
+}
+
+/* Both layouts are the same bytes: a 1 moves. */
+static void convolution(struct maker *m, const float **out, uint32_t channels,
+                        uint32_t taps)
+{
+    const struct checkpoint_tensor *t =
+        find_in_layer(m, "linear_attn.conv1d.weight");
+    const uint64_t *d = t == NULL ? NULL : t->info->dims;
+    bool mlx = m->config->norms == NORM_GAMMA_MINUS_1 && m->shift == 0;
+
+    if (t == NULL) {
+        return;
+    }
+    if (t->info->rank != 3 || d[0] != channels || d[mlx ? 1 : 2] != taps ||
+        d[mlx ? 2 : 1] != 1) {
+        FAULT(m, ST_INVALID_ARGUMENT,
+              "%s: tensor %s is not [%u, %u, %u], as this configuration and "
+              "the other convolutions need",
+              quote(m->checkpoint->files[t->file].name).text,
+              quote(t->info->name).text, channels, mlx ? taps : 1,
+              mlx ? 1 : taps);
+        return;
+    }
+    whole_vector(m, out, t, channels * taps, 0);
+}
+
+static void attention(struct maker *m, struct attention_weights *a)
+{
+    const struct model_config *c = m->config;
+    const struct model_shape *s = &c->shape;
+    uint32_t q = s->n_heads * s->head_dim * (s->attn_gated ? 2 : 1);
+    uint32_t kv = s->n_kv_heads * s->head_dim;
+
+    matrix(m, &a->q, "self_attn.q_proj.weight", q, s->hidden);
+    matrix(m, &a->k, "self_attn.k_proj.weight", kv, s->hidden);
+    matrix(m, &a->v, "self_attn.v_proj.weight", kv, s->hidden);
+    matrix(m, &a->o, "self_attn.o_proj.weight", s->hidden,
+           s->n_heads * s->head_dim);
+    if (c->qkv_bias) {
+        vector(m, &a->q_bias, "self_attn.q_proj.bias", q);
+        vector(m, &a->k_bias, "self_attn.k_proj.bias", kv);
+        vector(m, &a->v_bias, "self_attn.v_proj.bias", kv);
+    }
+    if (c->o_bias) {
+        vector(m, &a->o_bias, "self_attn.o_proj.bias", s->hidden);
+    }
+    if (c->qk_norm) {
+        norm(m, &a->q_norm, "self_attn.q_norm.weight", s->head_dim);
+        norm(m, &a->k_norm, "self_attn.k_norm.weight", s->head_dim);
+    }
+}
+
+/* Rows of a grouped projection that go to one place of one matrix. */
+struct group_part {
+    struct tensor *out;
+    uint64_t place; /* of out's data */
+    uint32_t rows;  /* of a group */
+    uint32_t first; /* out's row for group 0 */
+};
+
+static void grouped(struct maker *m, const char *name,
+                    const struct group_part *parts, int n_parts)
+{
+    const struct model_shape *s = &m->config->shape;
+    const struct checkpoint_tensor *t = find_in_layer(m, name);
+    struct slice slice = {.source = t};
+    uint32_t rows = 0;
+    uint64_t row_bytes;
+
+    for (int i = 0; i < n_parts; i++) {
+        rows += parts[i].rows * s->n_k_heads;
+    }
+    if (t == NULL || !dtype_of(m, t, &slice.dtype)) {
+        return;
+    }
+    if (!is_matrix(t, rows, s->hidden)) {
+        shape_fault(m, t, rows, s->hidden);
+        return;
+    }
+    row_bytes = s->hidden * dtype_bytes(slice.dtype);
+    for (uint32_t g = 0; g < s->n_k_heads; g++) {
+        for (int i = 0; i < n_parts; i++) {
+            const struct group_part *p = &parts[i];
+
+            slice.bytes = p->rows * row_bytes;
+            slice.place =
+                p->place + (p->first + (uint64_t)g * p->rows) * row_bytes;
+            slice.matrix = g == 0 && p->first == 0 ? p->out : NULL;
+            p->out->dtype = slice.dtype;
+            add_slice(m, &slice);
+            slice.offset += slice.bytes;
+        }
+    }
+}
+
+/* The dtype of a grouped tensor, to size what it is taken apart into. */
+static uint64_t grouped_bytes(struct maker *m, const char *name)
+{
+    char key[KEY_MAX];
+    const struct checkpoint_tensor *t;
+    enum dtype dtype = DTYPE_F32;
+
+    snprintf(key, sizeof key, "layers.%u.%s", m->layer, name);
+    t = checkpoint_find(m->checkpoint, key);
+    if (t != NULL) {
+        (void)dtype_of(m, t, &dtype);
+    }
+    return dtype_bytes(dtype) * (uint64_t)m->config->shape.hidden;
+}
+
+static void set_rows(struct tensor *t, uint32_t rows, uint32_t cols)
+{
+    t->rows = rows;
+    t->cols = cols;
+}
+
+static void grouped_projections(struct maker *m, struct deltanet_weights *d)
+{
+    const char *qkvz = "linear_attn.in_proj_qkvz.weight";
+    const char *ba = "linear_attn.in_proj_ba.weight";
+    const struct model_shape *s = &m->config->shape;
+    uint32_t r = s->n_v_heads / s->n_k_heads;
+    uint32_t keys = s->n_k_heads * s->k_dim, values = s->n_v_heads * s->v_dim;
+    uint64_t row = grouped_bytes(m, qkvz), row_ba = grouped_bytes(m, ba);
+    uint64_t qkv_at = reserve(m, row * (2 * keys + values));
+    uint64_t z_at = reserve(m, row * values);
+    uint64_t b_at = reserve(m, row_ba * s->n_v_heads);
+    uint64_t a_at = reserve(m, row_ba * s->n_v_heads);
+    const struct group_part parts[] = {
+        {&d->qkv, qkv_at, s->k_dim, 0},
+        {&d->qkv, qkv_at, s->k_dim, keys},
+        {&d->qkv, qkv_at, r * s->v_dim, 2 * keys},
+        {&d->z, z_at, r * s->v_dim, 0},
+    };
+    const struct group_part parts_ba[] = {
+        {&d->b, b_at, r, 0},
+        {&d->a, a_at, r, 0},
+    };
+
+    grouped(m, qkvz, parts, 4);
+    grouped(m, ba, parts_ba, 2);
+    set_rows(&d->qkv, 2 * keys + values, s->hidden);
+    set_rows(&d->z, values, s->hidden);
+    set_rows(&d->b, s->n_v_heads, s->hidden);
+    set_rows(&d->a, s->n_v_heads, s->hidden);
+}
+
+static void deltanet(struct maker *m, struct deltanet_weights *d)
+{
+    const struct model_shape *s = &m->config->shape;
+    uint32_t values = s->n_v_heads * s->v_dim;
+    uint32_t channels = 2 * s->n_k_heads * s->k_dim + values;
+
+    if (m->config->linear == LINEAR_GROUPED) {
+        grouped_projections(m, d);
+    } else {
+        matrix(m, &d->qkv, "linear_attn.in_proj_qkv.weight", channels,
+               s->hidden);
+        matrix(m, &d->z, "linear_attn.in_proj_z.weight", values, s->hidden);
+        matrix(m, &d->b, "linear_attn.in_proj_b.weight", s->n_v_heads,
+               s->hidden);
+        matrix(m, &d->a, "linear_attn.in_proj_a.weight", s->n_v_heads,
+               s->hidden);
+    }
+    matrix(m, &d->out, "linear_attn.out_proj.weight", s->hidden, values);
+    convolution(m, &d->conv, channels, s->conv);
+    vector(m, &d->a_log, "linear_attn.A_log", s->n_v_heads);
+    vector(m, &d->dt_bias, "linear_attn.dt_bias", s->n_v_heads);
+    vector(m, &d->norm, "linear_attn.norm.weight", s->v_dim);
+}
+
+static void layer(struct maker *m, struct layer_weights *w)
+{
+    const struct model_shape *s = &m->config->shape;
+
+    w->kind = m->config->mixers[m->layer];
+    norm(m, &w->input_norm, "input_layernorm.weight", s->hidden);
+    if (w->kind == MIXER_ATTENTION) {
+        attention(m, &w->mixer.attention);
+    } else {
+        deltanet(m, &w->mixer.deltanet);
+    }
+    norm(m, &w->post_norm, "post_attention_layernorm.weight", s->hidden);
+    matrix(m, &w->mlp.gate, "mlp.gate_proj.weight", s->intermediate, s->hidden);
+    matrix(m, &w->mlp.up, "mlp.up_proj.weight", s->intermediate, s->hidden);
+    matrix(m, &w->mlp.down, "mlp.down_proj.weight", s->hidden, s->intermediate);
+}
+
+/* The embedding of a first stage; norm and head of a last one.  A last stage
+ * of a tied model that is not also the first reads the embedding as head. */
+static void ends(struct maker *m, struct shard_weights *w)
+{
+    const struct model_config *c = m->config;
+    const struct model_shape *s = &c->shape;
+
+    if (w->begin == 0) {
+        whole_matrix(m, &w->embed, find(m, "embed_tokens.weight"), s->vocab,
+                     s->hidden);
+    }
+    if (w->end < s->n_layers) {
+        return;
+    }
+    vector_of(m, &w->final_norm, find(m, "norm.weight"), s->hidden, m->shift);
+    if (!c->tied) {
+        whole_matrix(m, &w->head, find(m, "lm_head.weight"), s->vocab,
+                     s->hidden);
+    } else if (w->begin > 0) {
+        whole_matrix(m, &w->head, find(m, "embed_tokens.weight"), s->vocab,
+                     s->hidden);
+    }
+}
+
+/* Any convolution of the checkpoint decides, so that every range of layers
+ * decides alike. */
+static float norm_shift(const struct maker *m)
+{
+    const struct checkpoint *c = m->checkpoint;
+    static const char tail[] = "linear_attn.conv1d.weight";
+    size_t n = sizeof tail - 1;
+
+    if (m->config->norms == NORM_GAMMA) {
+        return 0;
+    }
+    for (uint32_t i = 0; i < c->n_tensors; i++) {
+        const struct checkpoint_tensor *t = &c->tensors[i];
+        size_t len = strlen(t->key);
+
+        if (len > n && strcmp(t->key + len - n, tail) == 0) {
+            return t->info->rank == 3 && t->info->dims[2] == 1 ? 0 : 1;
+        }
+    }
+    return 1;
+}
+
+/* Is an unused tensor somebody else's: of another range, or of an end? */
+static bool elsewhere(const struct shard_weights *w, const char *key)
+{
+    static const char *const ends_keys[] = {"embed_tokens.weight",
+                                            "norm.weight", "lm_head.weight"};
+    unsigned long n;
+    char *end;
+
+    for (int i = 0; i < 3; i++) {
+        if (strcmp(key, ends_keys[i]) == 0) {
+            return true;
+        }
+    }
+    if (strncmp(key, "layers.", 7) != 0) {
+        return false;
+    }
+    n = strtoul(key + 7, &end, 10);
+    return *end == '.' && n < w->shape.n_layers &&
+           (n < w->begin || n >= w->end);
+}
+
+static void count_unknown(struct maker *m, const struct shard_weights *w)
+{
+    const struct checkpoint *c = m->checkpoint;
+    struct layout *l = m->layout;
+
+    for (uint32_t i = 0; i < c->n_tensors; i++) {
+        if (!m->used[i] && !elsewhere(w, c->tensors[i].key)) {
+            l->unknown =
+                l->n_unknown++ > 0 ? l->unknown : c->tensors[i].info->name;
+        }
+    }
+}
+
+enum status layout_make(struct layout *l, struct shard_weights *w,
+                        struct layer_weights *layers,
+                        const struct model_config *config,
+                        const struct checkpoint *checkpoint, struct error *e)
+{
+    struct maker m = {.layout = l,
+                      .config = config,
+                      .checkpoint = checkpoint,
+                      .error = e,
+                      .status = ST_OK};
+
+    memset(l, 0, sizeof *l);
+    m.used = calloc(checkpoint->n_tensors + 1, sizeof *m.used);
+    if (m.used == NULL) {
+        return error_set(e, ST_RESOURCE_EXHAUSTED, "no memory for a layout");
+    }
+    m.shift = norm_shift(&m);
+    ends(&m, w);
+    for (m.layer = w->begin; m.status == ST_OK && m.layer < w->end; m.layer++) {
+        layer(&m, &layers[m.layer - w->begin]);
+    }
+    count_unknown(&m, w);
+    free(m.used);
+    return m.status;
+}
+
+void layout_place(const struct layout *l, struct shard_weights *w,
+                  const struct model_config *config, const void *memory)
+{
+    for (uint32_t i = 0; i < l->n; i++) {
+        const struct slice *s = &l->slices[i];
+        const char *at = (const char *)memory + s->place;
+
+        if (s->matrix != NULL) {
+            s->matrix->data = at;
+        }
+        if (s->vector != NULL) {
+            *s->vector = (const float *)(const void *)at;
+        }
+    }
+    if (config->tied && w->begin == 0 && w->end == w->shape.n_layers) {
+        w->head = w->embed;
+    }
+}
+
+void layout_fini(struct layout *l)
+{
+    free(l->slices);
+    memset(l, 0, sizeof *l);
+}

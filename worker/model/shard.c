@@ -1,0 +1,187 @@
+#include "worker/model/shard.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "worker/model/checkpoint.h"
+#include "worker/model/fingerprint.h"
+#include "worker/model/layout.h"
+#include "worker/model/load.h"
+
+#define HUGE_PAGE 2097152
+
+struct shard {
+    struct shard_weights weights;
+    struct layer_weights *layers; /* [end - begin] */
+    void *memory;                 /* [report.bytes] */
+    struct shard_report report;
+    uint8_t fingerprint[FINGERPRINT_BYTES];
+    uint8_t checksum[16];
+};
+
+/* Aligned for huge pages where it can fill one. */
+static enum status allocate(struct shard *s, uint64_t bytes, uint64_t max,
+                            struct error *e)
+{
+    size_t align = bytes >= HUGE_PAGE ? HUGE_PAGE : LAYOUT_ALIGN;
+
+    if (max != 0 && bytes > max) {
+        return error_set(e, ST_RESOURCE_EXHAUSTED,
+                         "the weights take %llu bytes, %llu are allowed",
+                         (unsigned long long)bytes, (unsigned long long)max);
+    }
+    if (posix_memalign(&s->memory, align, (size_t)bytes) != 0) {
+        s->memory = NULL;
+        return error_set(e, ST_RESOURCE_EXHAUSTED,
+                         "no memory for weights of %llu bytes",
+                         (unsigned long long)bytes);
+    }
+    if (align == HUGE_PAGE) {
+        /* Advice only: whether it is taken does not matter to us. */
+        (void)madvise(s->memory, (size_t)bytes, MADV_HUGEPAGE);
+    }
+    return ST_OK;
+}
+
+static void fill_report(struct shard *s, const struct layout *l,
+                        const struct checkpoint *c)
+{
+    s->report = (struct shard_report){
+        .bytes = l->bytes,
+        .file_bytes = l->file_bytes,
+        .n_tensors = l->n_tensors,
+        .n_aside = c->n_aside,
+        .n_unknown = l->n_unknown,
+        .unknown = quote(l->unknown),
+    };
+}
+
+static enum status read_all(struct shard *s, const struct layout *l,
+                            const struct model_config *config,
+                            const struct checkpoint *c,
+                            const struct shard_options *o, struct error *e)
+{
+    int *fds = NULL;
+    enum status st = checkpoint_open_files(c, &fds, e);
+
+    if (st != ST_OK) {
+        return st;
+    }
+    st = fingerprint_make(s->fingerprint, config, c, fds, e);
+    if (st == ST_OK) {
+        st = load_slices(l, fds, s->memory, o, s->checksum, e);
+    }
+    if (st == ST_OK) {
+        st = checkpoint_unchanged(c, fds, e);
+    }
+    checkpoint_close_files(c, &fds);
+    return st;
+}
+
+static enum status load(struct shard *s, const struct model_config *config,
+                        const struct checkpoint *c,
+                        const struct shard_options *o, struct error *e)
+{
+    struct layout l;
+    enum status st = layout_make(&l, &s->weights, s->layers, config, c, e);
+
+    if (st == ST_OK) {
+        st = allocate(s, l.bytes, o->max_bytes, e);
+    }
+    if (st == ST_OK) {
+        st = read_all(s, &l, config, c, o, e);
+    }
+    if (st == ST_OK) {
+        layout_place(&l, &s->weights, config, s->memory);
+        fill_report(s, &l, c);
+    }
+    layout_fini(&l);
+    return st;
+}
+
+static enum status create(struct shard **out, const struct model_config *c,
+                          uint32_t begin, uint32_t end, struct error *e)
+{
+    struct shard *s;
+
+    if (begin >= end || end > c->shape.n_layers) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "layers %u to %u of a model of %u", begin, end,
+                         c->shape.n_layers);
+    }
+    s = calloc(1, sizeof *s);
+    if (s != NULL) {
+        s->layers = calloc(end - begin, sizeof *s->layers);
+    }
+    if (s == NULL || s->layers == NULL) {
+        shard_free(&s);
+        return error_set(e, ST_RESOURCE_EXHAUSTED, "no memory for a shard");
+    }
+    s->weights.shape = c->shape;
+    s->weights.begin = begin;
+    s->weights.end = end;
+    s->weights.layers = s->layers;
+    *out = s;
+    return ST_OK;
+}
+
+enum status shard_load(struct shard **out, const struct model_config *c,
+                       const char *dir, uint32_t begin, uint32_t end,
+                       const struct shard_options *o, struct error *e)
+{
+    static const struct shard_options defaults;
+    struct error ignored;
+    struct checkpoint *files = NULL;
+    struct shard *s = NULL;
+    enum status st;
+
+    *out = NULL;
+    e = e != NULL ? e : &ignored;
+    st = create(&s, c, begin, end, e);
+    if (st == ST_OK) {
+        st = checkpoint_open(&files, dir, e);
+    }
+    if (st == ST_OK) {
+        st = load(s, c, files, o != NULL ? o : &defaults, e);
+    }
+    checkpoint_close(&files);
+    if (st != ST_OK) {
+        shard_free(&s);
+        return error_wrap(e, "load layers %u to %u", begin, end);
+    }
+    *out = s;
+    return ST_OK;
+}
+
+void shard_free(struct shard **self)
+{
+    struct shard *s = *self;
+
+    *self = NULL;
+    if (s != NULL) {
+        free(s->memory);
+        free(s->layers);
+        free(s);
+    }
+}
+
+const struct shard_weights *shard_weights(const struct shard *s)
+{
+    return &s->weights;
+}
+
+const struct shard_report *shard_report(const struct shard *s)
+{
+    return &s->report;
+}
+
+const uint8_t *shard_fingerprint(const struct shard *s)
+{
+    return s->fingerprint;
+}
+
+const uint8_t *shard_checksum(const struct shard *s)
+{
+    return s->checksum;
+}

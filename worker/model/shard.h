@@ -1,0 +1,75 @@
+/* shard.h - the weights of layers [begin, end), in memory of our own.
+ *
+ * Read, not mapped: a file that is replaced or cut while the worker runs
+ * cannot change a token or kill the process; one that changes while it is
+ * read is refused.
+ *
+ * What is read: the layers' tensors; the embedding if begin is 0; norm and
+ * head if end is the number of layers (a tied head is the embedding, which a
+ * last stage then reads too).  shard_weights() is as kernels/weights.h says:
+ * matrices F32, BF16 or F16 as stored, each 64-byte aligned; vectors float32;
+ * norms gamma itself.
+ *
+ * Threading: shard_load() starts threads of its own and joins them; a loaded
+ * shard is read-only.  Memory: one block, 2 MiB aligned and advised for huge
+ * pages; at most 1.1 times the bytes read plus 4 MiB and the headers, also
+ * while loading.  Errors: ST_NOT_FOUND (file or tensor, by name),
+ * ST_INVALID_ARGUMENT (shape, dtype, range), ST_DATA_LOSS (broken file),
+ * ST_ABORTED (changed while read), ST_RESOURCE_EXHAUSTED (no room). */
+#ifndef WORKER_MODEL_SHARD_H
+#define WORKER_MODEL_SHARD_H
+
+#include <stdint.h>
+
+#include "common/status.h"
+#include "kernels/weights.h"
+#include "worker/model/config.h"
+#include "worker/model/quote.h"
+
+struct shard;
+
+/* Called by the loading threads, one at a time, done never falling. */
+typedef void (*shard_progress_fn)(void *ctx, uint64_t done, uint64_t total);
+
+/* Zeroed means the defaults. */
+struct shard_options {
+    uint32_t n_threads;         /* that read; 0: 4, at most one per CPU */
+    uint64_t max_bytes;         /* of memory; 0: no limit but the machine's */
+    shard_progress_fn progress; /* or NULL */
+    void *ctx;
+};
+
+struct shard_report {
+    uint64_t bytes;        /* of memory */
+    uint64_t file_bytes;   /* read */
+    uint32_t n_tensors;    /* loaded */
+    uint32_t n_aside;      /* vision, multi-token prediction: known, unused */
+    uint32_t n_unknown;    /* of these layers, or of no layer: ignored */
+    struct quoted unknown; /* the first of them */
+};
+
+/* Load layers [begin, end) of the model in dir.  c is borrowed for the call,
+ * o may be NULL.  *out is released with shard_free(). */
+MUST_CHECK enum status shard_load(struct shard **out,
+                                  const struct model_config *c, const char *dir,
+                                  uint32_t begin, uint32_t end,
+                                  const struct shard_options *o,
+                                  struct error *e);
+
+void shard_free(struct shard **s);
+
+/* Borrowed until shard_free(). */
+const struct shard_weights *shard_weights(const struct shard *s);
+const struct shard_report *shard_report(const struct shard *s);
+
+/* Says which model this is: 16 bytes, equal for all shards of one model
+ * whatever their layers, and however its files are split or its names are
+ * prefixed; fingerprint.h defines it. */
+const uint8_t *shard_fingerprint(const struct shard *s);
+
+/* XXH3-128 of the bytes this shard read: over its slices in the order of
+ * layout.h, the canonical XXH3-128 of each piece of at most LOAD_PIECE
+ * bytes.  Two loads of one range agree if every byte does. */
+const uint8_t *shard_checksum(const struct shard *s);
+
+#endif
