@@ -2,6 +2,7 @@
  *
  *     header (64 bytes) | envelopes | padding to 64 | tensor bytes
  *
+ * The padding, zeros, is there only if a tensor follows.
  * All integers little-endian.  The header:
  *
  *      0  u32  magic            "SLUC"
@@ -77,11 +78,16 @@ struct envelope {
 /* bytes in use are undefined; aborts when memory is out. */
 struct frame *frame_new(uint32_t bytes);
 void frame_free(struct frame **f);
+struct frame *frame_copy(const struct frame *f);
 
 /* A whole frame of encoded envelopes (as envelope_write makes them), sealed
  * with its checksum. */
 struct frame *frame_make(const struct frame_header *h, const uint8_t *envelopes,
                          const void *tensor);
+
+/* As frame_make(), in place: the envelopes stand in f already, and there is
+ * no tensor. */
+void frame_seal(struct frame *f, const struct frame_header *h);
 
 /* Check everything that can be checked without a session: size, magic,
  * version, counts, zeros, lengths, checksum.  ST_DATA_LOSS: a damaged frame
@@ -101,5 +107,8 @@ bool envelope_next(const struct frame *f, const struct frame_header *h,
 
 /* ENVELOPE_HEADER + e->body_bytes bytes at out. */
 size_t envelope_write(uint8_t *out, const struct envelope *e);
+
+/* Only the header; returns where the body goes. */
+uint8_t *envelope_head(uint8_t *out, const struct envelope *e);
 
 #endif

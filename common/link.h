@@ -32,7 +32,11 @@
 #define LINK_STATE_METHODS 8
 #define LINK_RESEND_US     200000
 #define LINK_RESEND_MAX_US 2000000
-#define LINK_ACK_DELAY_US  10000 /* an ack with nothing to ride on waits */
+#define LINK_ACK_DELAY_US  10000 /* an ack with nothing to ride on waits, */
+#define LINK_ACK_FRAMES    16    /* unless so many frames wait for it */
+#define LINK_RING_BYTES    (2u << 20) /* unacknowledged: seal no more */
+#define LINK_GAP_US        50000      /* a gap is reported and heeded once in */
+#define LINK_HOLD_US       5000       /* after a frame that could not be sent */
 
 struct link;
 
@@ -44,11 +48,20 @@ void link_free(struct link **l);
 MUST_CHECK enum status link_push(struct link *l, enum lane lane,
                                  const struct envelope *e);
 
+/* As link_push(), but without e->body: returns where the caller writes the
+ * e->body_bytes bytes of it before the next call, NULL if the lane is full. */
+uint8_t *link_put(struct link *l, enum lane lane, const struct envelope *e);
+
 /* Bytes that LANE_CONTROL or LANE_SUBMIT still takes. */
 size_t link_room(const struct link *l, enum lane lane);
 
 /* The next frame to send now, or NULL.  Call until NULL. */
 struct frame *link_pop(struct link *l, int64_t now_us);
+
+/* The frame last popped could not be sent: the transport has no room.  What
+ * is ordered in it goes again after LINK_HOLD_US; so long nothing is popped,
+ * and the newest state goes on replacing the older. */
+void link_unsent(struct link *l, int64_t now_us);
 
 /* When link_pop() next has something without a push or a frame coming. */
 int64_t link_due(const struct link *l);

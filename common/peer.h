@@ -17,6 +17,13 @@
  * answered UNIMPLEMENTED here.  A deadline that passes ends the call at both
  * ends with DEADLINE_EXCEEDED (the server sees on_cancel).
  *
+ * What breaks a rule, a strike: a frame that the link refuses, a kind in the
+ * wrong lane, a method of another role or a body over its cap (such calls
+ * are answered all the same), a call number that is open already, a oneway
+ * that does not parse.  No strike: an unknown method or kind (a newer minor
+ * version has more), a call whose body does not parse (INVALID_ARGUMENT), an
+ * answer to a call that is closed (it crossed our Cancel).
+ *
  * Threading: the node's.  Memory: messages passed to the ops live until they
  * return.  Limits: PEER_CALLS_MAX open calls each way; PEER_STRIKES frames
  * that break a rule end the session. */
@@ -37,6 +44,8 @@
 
 struct peer;
 
+/* on_call, on_cancel, on_reply and on_dirty may be NULL: a node that serves
+ * nothing, calls no stream, flushes in every tick. */
 struct peer_ops {
     /* A call or a oneway (call = 0) came.  deadline_us is absolute, NODE_IDLE
      * if there is none.  Answer with peer_reply/peer_end, now or later. */
@@ -67,13 +76,15 @@ struct peer_config {
     uint8_t self, other; /* one of BY_* each */
     const struct peer_ops *ops;
     void *node;
-    struct arena *arena; /* the node's, shared by its peers */
+    struct arena *arena; /* the node's, shared by its peers; each on_* is
+                          * done with its message before the next is read */
 };
 
 struct peer *peer_new(const struct peer_config *c);
 
 /* Ends all open calls through the ops (ours UNAVAILABLE, theirs on_cancel),
- * then frees.  Says nothing to the peer. */
+ * then frees.  Says nothing to the peer.  Not from within peer_recv() or
+ * peer_flush(), that is, not from the ops that they call. */
 void peer_free(struct peer **p);
 
 struct peer_id peer_id(const struct peer *p);
@@ -81,6 +92,9 @@ uint64_t peer_session(const struct peer *p);
 uint8_t peer_role(const struct peer *p); /* BY_* of the other */
 void *peer_data(const struct peer *p);   /* the node's own, NULL at first */
 void peer_set_data(struct peer *p, void *data);
+
+/* Of PEER_GOODBYE: the reason that the peer gave, escaped, "" if none. */
+const char *peer_goodbye(const struct peer *p);
 
 enum peer_verdict {
     PEER_FINE,
@@ -101,8 +115,9 @@ void peer_flush(struct peer *p, int64_t now_us);
 int64_t peer_due(const struct peer *p);
 
 /* Call the peer.  tag comes back in on_reply and on_end.  deadline_ms = 0:
- * none.  ST_RESOURCE_EXHAUSTED: no room now, nothing was queued, no on_end
- * follows.  *call may be NULL. */
+ * none.  ST_RESOURCE_EXHAUSTED: no room now, ST_INVALID_ARGUMENT: over the
+ * method's cap, ST_UNAVAILABLE: within peer_free(); nothing was queued, no
+ * on_end follows.  *call may be NULL. */
 MUST_CHECK enum status peer_call(struct peer *p, enum method m,
                                  const ProtobufCMessage *request,
                                  uint32_t deadline_ms, uint64_t tag,
@@ -127,12 +142,31 @@ void peer_fail(struct peer *p, uint64_t call, const struct error *e,
 /* Bytes that a reply or a submit may still take. */
 size_t peer_room(const struct peer *p, enum lane lane);
 
+/* The version that Hello speaks of. */
+#define WIRE_VERSION_MAJOR 1
+#define WIRE_VERSION_MINOR 0
+
 /* Frames outside a session: a Hello call and its answer (session 0), and a
- * Goodbye for `session`. */
+ * Goodbye for `session`.  None of them is ordered traffic.  hello_answer()
+ * puts `session` into the reply; refused: the reply is not looked at. */
 struct frame *hello_make(const ProtobufCMessage *request);
 struct frame *hello_answer(uint64_t session, const ProtobufCMessage *reply,
                            const struct error *refused,
                            uint32_t retry_after_ms);
 struct frame *goodbye_make(uint64_t session, const char *reason);
+
+/* The one envelope of a checked frame that is such a frame: a Hello call, an
+ * End of Hello, or a Goodbye.  False: it is something else. */
+bool hello_is_call(const struct frame *f, const struct frame_header *h,
+                   struct envelope *out);
+bool hello_is_answer(const struct frame *f, const struct frame_header *h,
+                     struct envelope *out);
+bool hello_is_goodbye(const struct frame *f, const struct frame_header *h,
+                      struct envelope *out);
+
+/* The Failure in a body: sets *e to `status` and its sentence.  Always
+ * succeeds: what does not parse has the status' own text. */
+void failure_read(struct arena *a, const struct envelope *end, struct error *e,
+                  uint32_t *retry_after_ms);
 
 #endif

@@ -20,6 +20,7 @@
 #define SESSION_BACKOFF_MAX_US 2000000
 #define SESSION_HELLO_US       200000
 #define SESSION_HELLO_TRIES    10
+#define SESSION_OPEN_US        5000000 /* to wait for `opened` */
 
 enum session_state {
     SESSION_CLOSED,
@@ -35,7 +36,9 @@ struct session_ops {
     void (*hello)(void *node, ProtobufCMessage *hello_request);
     void (*up)(void *node, struct peer *p);
     /* Before the peer is freed: its calls end after this.  why is a sentence.
-     * refused: the router answered Hello with this status, else ST_OK. */
+     * refused: the router answered Hello with this status, else ST_OK.  p is
+     * NULL if the session was never up: refused, or no connection (told once
+     * for each attempt). */
     void (*down)(void *node, struct peer *p, enum status refused,
                  const char *why);
 };
@@ -54,6 +57,11 @@ struct session {
     uint64_t nonce;
     int64_t due_us, backoff_us;
     uint32_t tries;
+
+    int64_t up_us; /* since when */
+    bool busy;     /* within the peer: end the session afterwards */
+    bool ending;
+    char why[96];
 };
 
 /* CLOSED, due at once. */
@@ -72,7 +80,8 @@ void session_lost(struct session *s, struct peer_id who);
 /* Flush, retry, reconnect; returns when next. */
 int64_t session_tick(struct session *s, int64_t now_us);
 
-/* End the session (with Goodbye) and begin anew after the back-off. */
+/* End the session (with Goodbye) and begin anew after the back-off.  Legal
+ * within the ops too: then at the end of the entry that called them. */
 void session_restart(struct session *s, const char *reason);
 
 #endif

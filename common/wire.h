@@ -29,6 +29,7 @@ struct arena {
 
 void arena_init(struct arena *a);
 void arena_fini(struct arena *a);
+void arena_reset(struct arena *a);
 
 /* Resets the arena, unpacks, and refuses: what does not parse, what breaks
  * the budget, duplicates of a singular sub-message by the budget, unknown

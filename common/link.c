@@ -1,0 +1,620 @@
+#include "common/link.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/bytes.h"
+
+#define QUEUE_BYTES_MIN       1024u
+#define ENVELOPES_ORDERED_MAX (FRAME_ENVELOPES_MAX - LINK_STATE_METHODS)
+
+/* Encoded envelopes, back to back in data[head, tail). */
+struct queue {
+    uint8_t *data;
+    size_t head, tail, capacity;
+    uint32_t n;
+};
+
+/* The newest of one method that waits; bytes = 0: none does. */
+struct state_slot {
+    uint8_t *data;
+    size_t bytes, capacity;
+    uint16_t method;
+};
+
+/* An ordered frame that is not acknowledged, without its state part. */
+struct sealed {
+    struct frame *frame;
+    uint32_t submit_bytes;
+};
+
+struct link {
+    uint64_t session;
+    uint64_t next;     /* number of the next ordered frame */
+    uint64_t acked;    /* highest of ours that the peer has */
+    uint64_t received; /* highest of theirs without a gap */
+    uint64_t ack_sent; /* the last ack that left */
+
+    /* Going back: frames [resend_at, recover_end] are to be sent again, as
+     * many bytes at a time as resend_budget says; more when the peer
+     * acknowledges something.  recover_end = 0: all is well. */
+    uint64_t resend_at, recover_end;
+    size_t resend_budget;
+
+    uint64_t popped; /* number of the frame last popped, 0: not ordered */
+    uint64_t gap_reported, gap_heard; /* the frame missed, last time */
+    int64_t gap_reported_us, gap_heard_us;
+    int64_t resend_due_us, resend_delay_us;
+    int64_t ack_due_us;
+    int64_t hold_us; /* send nothing before */
+    size_t ring_bytes, submit_bytes, unacked_bytes;
+    bool report_gap;
+
+    struct queue lanes[2]; /* LANE_CONTROL, LANE_SUBMIT */
+    struct state_slot state[LINK_STATE_METHODS];
+    uint32_t n_waiting; /* of state */
+    struct sealed ring[LINK_RING_FRAMES];
+    struct link_counts counts;
+};
+
+struct link *link_new(uint64_t session)
+{
+    struct link *l = calloc(1, sizeof *l);
+
+    if (l == NULL) {
+        abort();
+    }
+    l->session = session;
+    l->next = 1;
+    l->resend_due_us = INT64_MAX;
+    l->resend_delay_us = LINK_RESEND_US;
+    l->ack_due_us = INT64_MAX;
+    l->hold_us = INT64_MIN;
+    return l;
+}
+
+void link_free(struct link **lp)
+{
+    struct link *l = *lp;
+
+    *lp = NULL;
+    if (l == NULL) {
+        return;
+    }
+    for (size_t i = 0; i < LINK_RING_FRAMES; i++) {
+        frame_free(&l->ring[i].frame);
+    }
+    for (size_t i = 0; i < LINK_STATE_METHODS; i++) {
+        free(l->state[i].data);
+    }
+    free(l->lanes[LANE_CONTROL].data);
+    free(l->lanes[LANE_SUBMIT].data);
+    free(l);
+}
+
+const struct link_counts *link_counts(const struct link *l)
+{
+    return &l->counts;
+}
+
+static size_t queue_bytes(const struct queue *q)
+{
+    return q->tail - q->head;
+}
+
+/* Move what waits to the front; double what is then too small. */
+static void queue_settle(struct queue *q, size_t bytes)
+{
+    size_t used = queue_bytes(q);
+
+    if (q->head > 0) {
+        memmove(q->data, q->data + q->head, used);
+        q->head = 0;
+        q->tail = used;
+    }
+    /* Half free at least, so that moving stays cheap. */
+    if (q->capacity / 2 < used + bytes) {
+        size_t capacity = q->capacity == 0 ? QUEUE_BYTES_MIN : q->capacity;
+
+        while (capacity / 2 < used + bytes) {
+            capacity *= 2;
+        }
+        q->data = realloc(q->data, capacity);
+        if (q->data == NULL) {
+            abort();
+        }
+        q->capacity = capacity;
+    }
+}
+
+static uint8_t *queue_reserve(struct queue *q, size_t bytes)
+{
+    uint8_t *at;
+
+    if (q->capacity - q->tail < bytes) {
+        queue_settle(q, bytes);
+    }
+    at = q->data + q->tail;
+    q->tail += bytes;
+    q->n++;
+    return at;
+}
+
+static void queue_take(struct queue *q, size_t bytes, uint32_t n)
+{
+    q->head += bytes;
+    q->n -= n;
+    if (q->head == q->tail) {
+        q->head = 0;
+        q->tail = 0;
+    }
+}
+
+/* A run of envelopes from the head of a queue. */
+struct cut {
+    size_t bytes;
+    uint32_t n;
+};
+
+/* What fits in `limit` bytes and n_max envelopes; if not even the first
+ * does, it alone with `alone`. */
+static struct cut queue_cut(const struct queue *q, size_t limit, uint32_t n_max,
+                            bool alone)
+{
+    struct cut c = {queue_bytes(q), q->n};
+
+    if (c.bytes <= limit && c.n <= n_max) {
+        return c;
+    }
+    c = (struct cut){0, 0};
+    while (c.n < q->n && c.n < n_max) {
+        const uint8_t *p = q->data + q->head + c.bytes;
+        size_t bytes = ENVELOPE_HEADER + (size_t)get_u32(p + 8);
+
+        if (c.bytes + bytes > limit && !(alone && c.n == 0)) {
+            break;
+        }
+        c.bytes += bytes;
+        c.n++;
+    }
+    return c;
+}
+
+static struct state_slot *slot_of(struct link *l, uint16_t method)
+{
+    for (size_t i = 0; i < LINK_STATE_METHODS; i++) {
+        struct state_slot *s = &l->state[i];
+
+        if (s->method == method || s->method == 0) {
+            s->method = method;
+            return s;
+        }
+    }
+    return NULL;
+}
+
+static uint8_t *state_reserve(struct link *l, uint16_t method, size_t bytes)
+{
+    struct state_slot *s = slot_of(l, method);
+
+    if (s == NULL) {
+        return NULL;
+    }
+    if (bytes > s->capacity) {
+        free(s->data);
+        s->capacity = 2 * bytes;
+        s->data = malloc(s->capacity);
+        if (s->data == NULL) {
+            abort();
+        }
+    }
+    l->n_waiting += s->bytes == 0;
+    s->bytes = bytes;
+    return s->data;
+}
+
+/* An END is bounded by the calls, a CANCEL too. */
+static bool always_taken(const struct envelope *e)
+{
+    return e->kind == ENVELOPE_END || e->kind == ENVELOPE_CANCEL;
+}
+
+uint8_t *link_put(struct link *l, enum lane lane, const struct envelope *e)
+{
+    size_t bytes = ENVELOPE_HEADER + (size_t)e->body_bytes;
+    uint8_t *at;
+
+    if (bytes > FRAME_BYTES_MAX - FRAME_HEADER) {
+        return NULL;
+    }
+    if (lane == LANE_STATE) {
+        at = state_reserve(l, e->method, bytes);
+    } else if (queue_bytes(&l->lanes[lane]) + bytes > LINK_OUTBOX_BYTES &&
+               !always_taken(e)) {
+        at = NULL;
+    } else {
+        at = queue_reserve(&l->lanes[lane], bytes);
+    }
+    return at == NULL ? NULL : envelope_head(at, e);
+}
+
+enum status link_push(struct link *l, enum lane lane, const struct envelope *e)
+{
+    uint8_t *body = link_put(l, lane, e);
+
+    if (body == NULL) {
+        return ST_RESOURCE_EXHAUSTED;
+    }
+    if (e->body_bytes > 0) {
+        memcpy(body, e->body, e->body_bytes);
+    }
+    return ST_OK;
+}
+
+size_t link_room(const struct link *l, enum lane lane)
+{
+    size_t used;
+
+    assert(lane != LANE_STATE);
+    used = queue_bytes(&l->lanes[lane]) + ENVELOPE_HEADER;
+    return used < LINK_OUTBOX_BYTES ? LINK_OUTBOX_BYTES - used : 0;
+}
+
+static struct sealed *ring_at(struct link *l, uint64_t number)
+{
+    return &l->ring[number % LINK_RING_FRAMES];
+}
+
+/* New frames wait for old ones that are being sent again: the peer would
+ * only drop them. */
+static bool ring_open(const struct link *l)
+{
+    return l->recover_end == 0 && l->next - l->acked <= LINK_RING_FRAMES &&
+           l->ring_bytes < LINK_RING_BYTES;
+}
+
+/* How much of submit may go now, beside control_bytes. */
+static struct cut cut_submit(const struct link *l, struct cut control)
+{
+    size_t window = LINK_SUBMIT_WINDOW - l->submit_bytes;
+    size_t limit = LINK_SEAL_BYTES - control.bytes;
+    bool alone = l->submit_bytes == 0 && limit >= 2 * LINK_SUBMIT_WINDOW;
+
+    if (control.bytes >= LINK_SEAL_BYTES ||
+        l->submit_bytes >= LINK_SUBMIT_WINDOW) {
+        return (struct cut){0, 0};
+    }
+    return queue_cut(&l->lanes[LANE_SUBMIT], window < limit ? window : limit,
+                     ENVELOPES_ORDERED_MAX - control.n, alone);
+}
+
+struct parts {
+    struct cut control, submit;
+};
+
+static struct parts cut_ordered(const struct link *l)
+{
+    struct parts p = {{0, 0}, {0, 0}};
+
+    if (ring_open(l)) {
+        if (l->lanes[LANE_CONTROL].n > 0) {
+            p.control = queue_cut(&l->lanes[LANE_CONTROL], LINK_SEAL_BYTES,
+                                  ENVELOPES_ORDERED_MAX, true);
+        }
+        if (l->lanes[LANE_SUBMIT].n > 0) {
+            p.submit = cut_submit(l, p.control);
+        }
+    }
+    return p;
+}
+
+/* The state that fits beside `bytes`, written to out unless NULL. */
+static struct cut take_state(struct link *l, size_t bytes, uint8_t *out)
+{
+    struct cut c = {0, 0};
+
+    for (size_t i = 0; i < LINK_STATE_METHODS && l->n_waiting > 0; i++) {
+        struct state_slot *s = &l->state[i];
+
+        if (s->bytes == 0 || (bytes + c.bytes > 0 &&
+                              bytes + c.bytes + s->bytes > LINK_SEAL_BYTES)) {
+            continue;
+        }
+        if (out != NULL) {
+            memcpy(out + c.bytes, s->data, s->bytes);
+            l->n_waiting--;
+        }
+        c.bytes += s->bytes;
+        c.n++;
+        if (out != NULL) {
+            s->bytes = 0;
+        }
+    }
+    return c;
+}
+
+static void take_lane(struct queue *q, struct cut c, uint8_t *out)
+{
+    if (c.n > 0) {
+        memcpy(out, q->data + q->head, c.bytes);
+        queue_take(q, c.bytes, c.n);
+    }
+}
+
+/* Keep the ordered part of f until it is acknowledged. */
+static void ring_keep(struct link *l, const struct frame *f,
+                      struct frame_header h, struct parts p, int64_t now_us)
+{
+    struct sealed *s = ring_at(l, h.number);
+    size_t ordered = p.control.bytes + p.submit.bytes;
+
+    assert(s->frame == NULL);
+    s->frame = frame_new((uint32_t)(FRAME_HEADER + ordered));
+    memcpy(s->frame->data, f->data, FRAME_HEADER + ordered);
+    if (h.n_state > 0) {
+        h.n_state = 0;
+        h.envelopes_bytes = (uint32_t)ordered;
+        frame_seal(s->frame, &h);
+    }
+    s->submit_bytes = (uint32_t)p.submit.bytes;
+    l->submit_bytes += p.submit.bytes;
+    l->ring_bytes += ordered;
+    if (l->resend_due_us == INT64_MAX) {
+        l->resend_due_us = now_us + l->resend_delay_us;
+    }
+}
+
+static uint16_t take_flags(struct link *l)
+{
+    uint16_t flags = l->report_gap ? FRAME_GAP : 0;
+
+    l->report_gap = false;
+    return flags;
+}
+
+static struct frame *seal(struct link *l, int64_t now_us)
+{
+    struct parts p = cut_ordered(l);
+    size_t ordered = p.control.bytes + p.submit.bytes;
+    struct cut state = take_state(l, ordered, NULL);
+    struct frame_header h = {
+        .session = l->session,
+        .ack = l->received,
+        .n_ordered = (uint16_t)(p.control.n + p.submit.n),
+        .n_state = (uint16_t)state.n,
+        .envelopes_bytes = (uint32_t)(ordered + state.bytes),
+    };
+    struct frame *f;
+    uint8_t *at;
+
+    if (h.envelopes_bytes == 0) {
+        return NULL;
+    }
+    h.flags = take_flags(l);
+    h.number = h.n_ordered > 0 ? l->next++ : 0;
+    f = frame_new(FRAME_HEADER + h.envelopes_bytes);
+    at = f->data + FRAME_HEADER;
+    take_lane(&l->lanes[LANE_CONTROL], p.control, at);
+    take_lane(&l->lanes[LANE_SUBMIT], p.submit, at + p.control.bytes);
+    take_state(l, ordered, at + ordered);
+    frame_seal(f, &h);
+    l->popped = h.number;
+    if (h.number != 0) {
+        ring_keep(l, f, h, p, now_us);
+    }
+    l->counts.sealed++;
+    return f;
+}
+
+/* Frames from `first` on are to be sent again. */
+static void go_back(struct link *l, uint64_t first)
+{
+    l->resend_at = first;
+    l->recover_end = l->next - 1;
+    l->resend_budget = LINK_SEAL_BYTES;
+}
+
+static bool resending(const struct link *l)
+{
+    return l->recover_end != 0 && l->resend_budget > 0;
+}
+
+static struct frame *resend(struct link *l)
+{
+    const struct frame *kept = ring_at(l, l->resend_at)->frame;
+    struct frame *f = frame_copy(kept);
+
+    frame_reseal(f, l->received, take_flags(l));
+    l->popped = l->resend_at++;
+    l->resend_budget -=
+        f->bytes < l->resend_budget ? f->bytes : l->resend_budget;
+    if (l->resend_at > l->recover_end) {
+        l->recover_end = 0;
+    }
+    l->counts.resent++;
+    return f;
+}
+
+static struct frame *bare_ack(struct link *l)
+{
+    struct frame_header h = {
+        .session = l->session, .ack = l->received, .flags = take_flags(l)};
+    struct frame *f = frame_new(FRAME_HEADER);
+
+    frame_seal(f, &h);
+    return f;
+}
+
+static void time_out(struct link *l, int64_t now_us)
+{
+    l->resend_delay_us *= 2;
+    if (l->resend_delay_us > LINK_RESEND_MAX_US) {
+        l->resend_delay_us = LINK_RESEND_MAX_US;
+    }
+    l->resend_due_us = now_us + l->resend_delay_us;
+    go_back(l, l->acked + 1);
+}
+
+struct frame *link_pop(struct link *l, int64_t now_us)
+{
+    struct frame *f;
+
+    l->popped = 0;
+    if (now_us < l->hold_us) {
+        return NULL;
+    }
+    if (now_us >= l->resend_due_us) {
+        time_out(l, now_us);
+    }
+    f = resending(l) ? resend(l) : seal(l, now_us);
+    if (f == NULL && now_us >= l->ack_due_us) {
+        f = bare_ack(l);
+    }
+    if (f != NULL) {
+        l->ack_sent = l->received;
+        l->unacked_bytes = 0;
+        l->ack_due_us = INT64_MAX;
+    }
+    return f;
+}
+
+void link_unsent(struct link *l, int64_t now_us)
+{
+    if (l->popped != 0 && l->popped > l->acked) {
+        go_back(l, l->popped);
+    }
+    l->ack_due_us = now_us;
+    l->hold_us = now_us + LINK_HOLD_US;
+}
+
+int64_t link_due(const struct link *l)
+{
+    struct parts p = cut_ordered(l);
+    int64_t due =
+        l->resend_due_us < l->ack_due_us ? l->resend_due_us : l->ack_due_us;
+
+    if (resending(l) || l->n_waiting > 0 || p.control.n + p.submit.n > 0) {
+        due = INT64_MIN;
+    }
+    return due > l->hold_us ? due : l->hold_us;
+}
+
+/* Every envelope is whole, their number is the header's. */
+static bool envelopes_whole(const struct frame *f, const struct frame_header *h)
+{
+    uint32_t at = 0, n = 0;
+    struct envelope e;
+
+    while (envelope_next(f, h, &at, &e)) {
+        n++;
+    }
+    return at == h->envelopes_bytes && n == (uint32_t)h->n_ordered + h->n_state;
+}
+
+static void take_ack(struct link *l, uint64_t ack, int64_t now_us)
+{
+    while (l->acked < ack) {
+        struct sealed *s = ring_at(l, ++l->acked);
+
+        l->ring_bytes -= s->frame->bytes - FRAME_HEADER;
+        l->submit_bytes -= s->submit_bytes;
+        frame_free(&s->frame);
+    }
+    l->resend_delay_us = LINK_RESEND_US;
+    l->resend_due_us =
+        l->acked + 1 < l->next ? now_us + l->resend_delay_us : INT64_MAX;
+    if (l->recover_end != 0) {
+        l->resend_budget = LINK_SEAL_BYTES;
+        if (l->resend_at <= ack) {
+            l->resend_at = ack + 1;
+        }
+        if (ack >= l->recover_end) {
+            l->recover_end = 0;
+        }
+    }
+}
+
+/* Each frame that follows a lost one may bring the same report: heed one. */
+static void hear_gap(struct link *l, uint64_t ack, int64_t now_us)
+{
+    if (ack != l->acked || ack + 1 >= l->next ||
+        (l->gap_heard == ack + 1 && now_us - l->gap_heard_us < LINK_GAP_US)) {
+        return;
+    }
+    l->gap_heard = ack + 1;
+    l->gap_heard_us = now_us;
+    l->resend_due_us = now_us + l->resend_delay_us;
+    go_back(l, ack + 1);
+}
+
+static void miss(struct link *l, int64_t now_us)
+{
+    uint64_t missed = l->received + 1;
+
+    l->counts.gaps++;
+    if (l->gap_reported != missed ||
+        now_us - l->gap_reported_us >= LINK_GAP_US) {
+        l->gap_reported = missed;
+        l->gap_reported_us = now_us;
+        l->report_gap = true;
+        l->ack_due_us = now_us;
+    }
+}
+
+/* True if the ordered part of this frame is the next. */
+static bool take_number(struct link *l, const struct frame_header *h,
+                        int64_t now_us)
+{
+    if (h->number == 0) {
+        return false;
+    }
+    if (h->number <= l->received) {
+        l->counts.duplicates++;
+        l->ack_due_us = now_us;
+        return false;
+    }
+    if (h->number != l->received + 1) {
+        miss(l, now_us);
+        return false;
+    }
+    l->received++;
+    l->unacked_bytes += h->envelopes_bytes;
+    if (l->received - l->ack_sent >= LINK_ACK_FRAMES ||
+        l->unacked_bytes >= LINK_SUBMIT_WINDOW / 2) {
+        l->ack_due_us = now_us;
+    } else if (l->ack_due_us > now_us + LINK_ACK_DELAY_US) {
+        l->ack_due_us = now_us + LINK_ACK_DELAY_US;
+    }
+    return true;
+}
+
+bool link_recv(struct link *l, const struct frame *f,
+               const struct frame_header *h, int64_t now_us,
+               link_deliver_fn *deliver, void *arg)
+{
+    struct envelope e;
+    uint32_t at = 0, n = 0;
+    bool next;
+
+    if (h->ack >= l->next || !envelopes_whole(f, h) ||
+        (h->number > l->received &&
+         h->number - l->received > LINK_RING_FRAMES)) {
+        return false;
+    }
+    if (h->ack > l->acked) {
+        take_ack(l, h->ack, now_us);
+    }
+    if (h->flags & FRAME_GAP) {
+        hear_gap(l, h->ack, now_us);
+    }
+    next = take_number(l, h, now_us);
+    while (envelope_next(f, h, &at, &e)) {
+        bool ordered = n++ < h->n_ordered;
+
+        if (next || !ordered) {
+            deliver(arg, &e, ordered);
+        }
+    }
+    return true;
+}

@@ -1,0 +1,496 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/bytes.h"
+#include "common/link.h"
+#include "tests/unit/cmocka.h"
+
+#define SESSION 77
+#define RUNS    2000
+
+/* xorshift: the seed is the run's number, so that a failure repeats. */
+static uint64_t random_next(uint64_t *s)
+{
+    *s ^= *s << 13;
+    *s ^= *s >> 7;
+    *s ^= *s << 17;
+    return *s;
+}
+
+struct sink {
+    uint64_t next[2]; /* the value expected next, control and submit */
+    uint64_t n_state, last_state;
+    bool bad;
+};
+
+/* A body is its number and then filler. */
+static void take(void *arg, const struct envelope *e, bool ordered)
+{
+    struct sink *k = arg;
+    uint64_t v = e->body_bytes >= 8 ? get_u64(e->body) : 0;
+
+    if (!ordered) {
+        k->n_state++;
+        k->last_state = v > k->last_state ? v : k->last_state;
+    } else if (e->method > 1 || v != k->next[e->method]++) {
+        k->bad = true;
+    }
+}
+
+static enum status put(struct link *l, enum lane lane, uint64_t value,
+                       uint32_t bytes)
+{
+    static uint8_t body[1u << 20];
+    struct envelope e = {.kind = ENVELOPE_CALL,
+                         .call = value + 1,
+                         .method = (uint16_t)lane,
+                         .body_bytes = bytes,
+                         .body = body};
+
+    put_u64(body, value);
+    if (lane == LANE_STATE) {
+        e.kind = ENVELOPE_ONEWAY;
+        e.call = 0;
+    }
+    return link_push(l, lane, &e);
+}
+
+static bool recv(struct link *l, const struct frame *f, int64_t now,
+                 struct sink *k)
+{
+    struct frame_header h;
+
+    assert_int_equal(frame_check(f->data, f->bytes, &h, NULL), ST_OK);
+    return link_recv(l, f, &h, now, take, k);
+}
+
+/* Move all that is ready; returns how many frames. */
+static int pump(struct link *from, struct link *to, int64_t now, struct sink *k)
+{
+    struct frame *f;
+    int n = 0;
+
+    while ((f = link_pop(from, now)) != NULL) {
+        assert_true(recv(to, f, now, k));
+        frame_free(&f);
+        n++;
+    }
+    return n;
+}
+
+struct net {
+    struct frame *flying[256];
+    int64_t at[256];
+    int n;
+};
+
+static void net_send(struct net *net, struct frame *f, int64_t now,
+                     uint64_t *seed)
+{
+    uint64_t r = random_next(seed) % 100;
+
+    if (r < 10 || net->n >= 254) {
+        frame_free(&f);
+        return;
+    }
+    if (r < 20) {
+        net->flying[net->n] = frame_copy(f);
+        net->at[net->n++] = now + (int64_t)(random_next(seed) % 60000);
+    }
+    net->flying[net->n] = f;
+    net->at[net->n++] =
+        now + (r < 40 ? (int64_t)(random_next(seed) % 30000) : 1000);
+}
+
+static void net_deliver(struct net *net, struct link *to, int64_t now,
+                        struct sink *k)
+{
+    for (int i = 0; i < net->n;) {
+        if (net->at[i] > now) {
+            i++;
+            continue;
+        }
+        assert_true(recv(to, net->flying[i], now, k));
+        frame_free(&net->flying[i]);
+        net->n--;
+        memmove(&net->flying[i], &net->flying[i + 1],
+                (size_t)(net->n - i) * sizeof net->flying[0]);
+        memmove(&net->at[i], &net->at[i + 1],
+                (size_t)(net->n - i) * sizeof net->at[0]);
+    }
+}
+
+static void net_clear(struct net *net)
+{
+    while (net->n > 0) {
+        frame_free(&net->flying[--net->n]);
+    }
+}
+
+/* One seeded life of a link over a network that loses a tenth, doubles a
+ * tenth and delays a fifth of all frames. */
+static void bad_network_run(uint64_t seed)
+{
+    struct link *a = link_new(SESSION), *b = link_new(SESSION);
+    struct net ab = {.n = 0}, ba = {.n = 0};
+    struct sink at_a = {.bad = false}, at_b = {.bad = false};
+    uint64_t sent[2] = {0, 0}, back = 0;
+    const uint64_t all = 60;
+    int64_t now = 0;
+
+    for (int turn = 0; turn < 100000; turn++, now += 1000) {
+        struct frame *f;
+
+        for (enum lane lane = LANE_CONTROL; lane <= LANE_SUBMIT; lane++) {
+            if (sent[lane] < all && random_next(&seed) % 3 == 0 &&
+                put(a, lane, sent[lane],
+                    8 + (uint32_t)(random_next(&seed) % 9000)) == ST_OK) {
+                sent[lane]++;
+            }
+        }
+        if (back < all && put(b, LANE_CONTROL, back, 100) == ST_OK) {
+            back++;
+        }
+        assert_int_equal(put(b, LANE_STATE, (uint64_t)turn, 50), ST_OK);
+        while ((f = link_pop(a, now)) != NULL) {
+            net_send(&ab, f, now, &seed);
+        }
+        while ((f = link_pop(b, now)) != NULL) {
+            net_send(&ba, f, now, &seed);
+        }
+        net_deliver(&ab, b, now, &at_b);
+        net_deliver(&ba, a, now, &at_a);
+        if (at_b.next[0] == all && at_b.next[1] == all && at_a.next[0] == all) {
+            break;
+        }
+    }
+    assert_false(at_a.bad);
+    assert_false(at_b.bad);
+    assert_int_equal(at_b.next[0], all);
+    assert_int_equal(at_b.next[1], all);
+    assert_int_equal(at_a.next[0], all);
+    assert_true(at_a.n_state > 0);
+    net_clear(&ab);
+    net_clear(&ba);
+    link_free(&a);
+    link_free(&b);
+}
+
+static void exactly_once_in_order(void **state)
+{
+    (void)state;
+    for (uint64_t run = 1; run <= RUNS; run++) {
+        bad_network_run(run * 0x9e3779b97f4a7c15);
+    }
+}
+
+static void quiet_link_acks_and_rests(void **state)
+{
+    struct link *a = link_new(SESSION), *b = link_new(SESSION);
+    struct sink k = {.bad = false};
+
+    (void)state;
+    assert_true(link_due(a) == INT64_MAX);
+    assert_int_equal(put(a, LANE_CONTROL, 0, 8), ST_OK);
+    assert_true(link_due(a) <= 0);
+    assert_int_equal(pump(a, b, 0, &k), 1);
+    assert_int_equal(link_due(a), LINK_RESEND_US);
+    assert_int_equal(link_due(b), LINK_ACK_DELAY_US);
+    assert_int_equal(pump(b, a, LINK_ACK_DELAY_US - 1, &k), 0);
+    assert_int_equal(pump(b, a, LINK_ACK_DELAY_US, &k), 1);
+    assert_true(link_due(a) == INT64_MAX);
+    assert_true(link_due(b) == INT64_MAX);
+    assert_int_equal(k.next[0], 1);
+    link_free(&a);
+    link_free(&b);
+}
+
+static void resends_with_doubling_delay(void **state)
+{
+    struct link *a = link_new(SESSION);
+    int64_t now = 0, delay = LINK_RESEND_US;
+    struct frame *f;
+
+    (void)state;
+    assert_int_equal(put(a, LANE_CONTROL, 0, 8), ST_OK);
+    f = link_pop(a, now);
+    assert_non_null(f);
+    frame_free(&f);
+    for (int i = 0; i < 8; i++) {
+        assert_int_equal(link_due(a), now + delay);
+        assert_null(link_pop(a, now + delay - 1));
+        now += delay;
+        f = link_pop(a, now);
+        assert_non_null(f);
+        frame_free(&f);
+        assert_null(link_pop(a, now));
+        delay = delay * 2 < LINK_RESEND_MAX_US ? delay * 2 : LINK_RESEND_MAX_US;
+    }
+    assert_int_equal(link_counts(a)->resent, 8);
+    link_free(&a);
+}
+
+static void gap_is_resent_at_once_and_once(void **state)
+{
+    struct link *a = link_new(SESSION), *b = link_new(SESSION);
+    struct sink k = {.bad = false};
+    struct frame *f[4], *report;
+
+    (void)state;
+    for (uint64_t i = 0; i < 4; i++) {
+        assert_int_equal(put(a, LANE_CONTROL, i, 8), ST_OK);
+        f[i] = link_pop(a, 0);
+        assert_non_null(f[i]);
+    }
+    for (int i = 1; i < 4; i++) {
+        assert_true(recv(b, f[i], 0, &k)); /* f[0] is lost */
+    }
+    report = link_pop(b, 0);
+    assert_non_null(report);
+    assert_null(link_pop(b, 0)); /* three frames ahead, one report */
+    assert_true(recv(a, report, 1, &k));
+    assert_true(recv(a, report, 1, &k));
+    assert_int_equal(pump(a, b, 1, &k), 4);
+    assert_true(recv(a, report, 2, &k)); /* late copies do not storm */
+    assert_int_equal(pump(a, b, 2, &k), 0);
+    assert_int_equal(link_counts(a)->resent, 4);
+    assert_int_equal(k.next[0], 4);
+    assert_false(k.bad);
+    for (int i = 0; i < 4; i++) {
+        frame_free(&f[i]);
+    }
+    frame_free(&report);
+    link_free(&a);
+    link_free(&b);
+}
+
+static void submit_window_holds(void **state)
+{
+    struct link *a = link_new(SESSION), *b = link_new(SESSION);
+    struct sink k = {.bad = false};
+    struct frame *f;
+
+    (void)state;
+    for (uint64_t i = 0; i < 8; i++) {
+        assert_int_equal(put(a, LANE_SUBMIT, i, 20000), ST_OK);
+    }
+    assert_int_equal(put(a, LANE_CONTROL, 0, 10), ST_OK);
+    f = link_pop(a, 0);
+    assert_non_null(f);
+    /* 3 of 20,024 bytes fit in 64 KiB; the control envelope goes first. */
+    assert_int_equal(f->bytes, FRAME_HEADER + 34 + 3 * 20024);
+    assert_int_equal(get_u16(f->data + 8), 4);
+    assert_null(link_pop(a, 0));
+    assert_int_equal(put(a, LANE_CONTROL, 1, 10), ST_OK);
+    assert_true(recv(b, f, 0, &k));
+    frame_free(&f);
+    f = link_pop(a, 0); /* control goes on while the window is closed */
+    assert_non_null(f);
+    assert_int_equal(f->bytes, FRAME_HEADER + 34);
+    assert_true(recv(b, f, 0, &k));
+    frame_free(&f);
+    for (int turn = 0; turn < 10; turn++) {
+        pump(b, a, turn * LINK_ACK_DELAY_US, &k);
+        pump(a, b, turn * LINK_ACK_DELAY_US, &k);
+    }
+    assert_int_equal(k.next[LANE_SUBMIT], 8);
+    assert_false(k.bad);
+    link_free(&a);
+    link_free(&b);
+}
+
+static void whole_window_envelope_goes_alone(void **state)
+{
+    struct link *a = link_new(SESSION);
+    struct frame *f;
+
+    (void)state;
+    assert_int_equal(put(a, LANE_SUBMIT, 0, 65536), ST_OK);
+    assert_int_equal(put(a, LANE_SUBMIT, 1, 8), ST_OK);
+    f = link_pop(a, 0);
+    assert_non_null(f);
+    assert_int_equal(f->bytes, FRAME_HEADER + ENVELOPE_HEADER + 65536);
+    frame_free(&f);
+    assert_null(link_pop(a, 0));
+    link_free(&a);
+}
+
+static void full_lane_is_refused_but_for_ends(void **state)
+{
+    struct link *a = link_new(SESSION);
+    struct envelope end = {.kind = ENVELOPE_END, .call = 1};
+    uint64_t n = 0;
+
+    (void)state;
+    assert_int_equal(link_room(a, LANE_CONTROL),
+                     LINK_OUTBOX_BYTES - ENVELOPE_HEADER);
+    while (put(a, LANE_CONTROL, n, 1000) == ST_OK) {
+        n++;
+    }
+    assert_int_equal(n, LINK_OUTBOX_BYTES / 1024);
+    assert_int_equal(link_room(a, LANE_CONTROL), 0);
+    assert_int_equal(put(a, LANE_CONTROL, n, 8), ST_RESOURCE_EXHAUSTED);
+    assert_int_equal(put(a, LANE_SUBMIT, 0, 8), ST_OK);
+    assert_int_equal(link_push(a, LANE_CONTROL, &end), ST_OK);
+    link_free(&a);
+}
+
+static void lane_takes_its_limit_and_no_more(void **state)
+{
+    struct link *a = link_new(SESSION);
+    uint32_t half = LINK_OUTBOX_BYTES / 2 - ENVELOPE_HEADER;
+
+    (void)state;
+    assert_int_equal(put(a, LANE_CONTROL, 0, half), ST_OK);
+    assert_int_equal(put(a, LANE_CONTROL, 1, half + 1), ST_RESOURCE_EXHAUSTED);
+    assert_int_equal(put(a, LANE_CONTROL, 1, half), ST_OK);
+    assert_int_equal(link_room(a, LANE_CONTROL), 0);
+    link_free(&a);
+}
+
+static void ring_stops_at_its_frames(void **state)
+{
+    struct link *a = link_new(SESSION), *b = link_new(SESSION);
+    struct frame *f[LINK_RING_FRAMES], *ack;
+    struct sink k = {.bad = false};
+
+    (void)state;
+    for (uint64_t i = 0; i < LINK_RING_FRAMES; i++) {
+        assert_int_equal(put(a, LANE_CONTROL, i, 8), ST_OK);
+        f[i] = link_pop(a, 0);
+        assert_non_null(f[i]);
+    }
+    assert_int_equal(put(a, LANE_CONTROL, LINK_RING_FRAMES, 8), ST_OK);
+    assert_null(link_pop(a, 0));
+    assert_int_equal(put(a, LANE_STATE, 1, 8), ST_OK); /* needs no ring */
+    ack = link_pop(a, 0);
+    assert_non_null(ack);
+    frame_free(&ack);
+    assert_true(recv(b, f[0], 0, &k));
+    ack = link_pop(b, LINK_ACK_DELAY_US);
+    assert_non_null(ack);
+    assert_true(recv(a, ack, LINK_ACK_DELAY_US, &k));
+    frame_free(&ack);
+    ack = link_pop(a, LINK_ACK_DELAY_US);
+    assert_non_null(ack); /* one place is free again */
+    frame_free(&ack);
+    assert_null(link_pop(a, LINK_ACK_DELAY_US));
+    for (int i = 0; i < LINK_RING_FRAMES; i++) {
+        frame_free(&f[i]);
+    }
+    link_free(&a);
+    link_free(&b);
+}
+
+static void newest_state_replaces_older(void **state)
+{
+    struct link *a = link_new(SESSION), *b = link_new(SESSION);
+    struct sink k = {.bad = false};
+
+    (void)state;
+    for (uint64_t i = 1; i <= 100; i++) {
+        assert_int_equal(put(a, LANE_STATE, i, 8 + (uint32_t)i), ST_OK);
+    }
+    assert_int_equal(pump(a, b, 0, &k), 1);
+    assert_int_equal(k.n_state, 1);
+    assert_int_equal(k.last_state, 100);
+    assert_int_equal(pump(a, b, LINK_RESEND_MAX_US, &k), 0); /* not resent */
+    link_free(&a);
+    link_free(&b);
+}
+
+static void too_many_state_methods_are_refused(void **state)
+{
+    struct link *a = link_new(SESSION);
+    struct envelope e = {.kind = ENVELOPE_ONEWAY};
+
+    (void)state;
+    for (e.method = 1; e.method <= LINK_STATE_METHODS; e.method++) {
+        assert_int_equal(link_push(a, LANE_STATE, &e), ST_OK);
+    }
+    assert_int_equal(link_push(a, LANE_STATE, &e), ST_RESOURCE_EXHAUSTED);
+    link_free(&a);
+}
+
+static void unsent_frame_goes_again_soon(void **state)
+{
+    struct link *a = link_new(SESSION), *b = link_new(SESSION);
+    struct sink k = {.bad = false};
+    struct frame *f;
+
+    (void)state;
+    assert_int_equal(put(a, LANE_CONTROL, 0, 8), ST_OK);
+    f = link_pop(a, 0);
+    frame_free(&f);
+    link_unsent(a, 0);
+    assert_null(link_pop(a, 0));
+    assert_int_equal(put(a, LANE_CONTROL, 1, 8), ST_OK);
+    assert_int_equal(link_due(a), LINK_HOLD_US);
+    assert_int_equal(pump(a, b, LINK_HOLD_US, &k), 2);
+    assert_int_equal(k.next[0], 2);
+    link_free(&a);
+    link_free(&b);
+}
+
+static void rule_breakers_are_refused(void **state)
+{
+    struct link *a = link_new(SESSION);
+    struct sink k = {.bad = false};
+    uint8_t body[2 * ENVELOPE_HEADER];
+    struct envelope e = {.kind = ENVELOPE_CALL, .call = 1};
+    struct frame_header h = {.session = SESSION};
+    struct frame *f;
+
+    (void)state;
+    h.ack = 1; /* of what was never sent */
+    f = frame_make(&h, body, NULL);
+    assert_false(recv(a, f, 0, &k));
+    frame_free(&f);
+
+    h = (struct frame_header){
+        .n_ordered = 1, .number = LINK_RING_FRAMES, .session = SESSION};
+    h.envelopes_bytes = (uint32_t)envelope_write(body, &e);
+    f = frame_make(&h, body, NULL);
+    assert_true(recv(a, f, 0, &k)); /* the farthest ahead there can be */
+    frame_free(&f);
+    h.number++;
+    f = frame_make(&h, body, NULL);
+    assert_false(recv(a, f, 0, &k));
+    frame_free(&f);
+
+    h.number = 1;
+    put_u32(body + 8, 1); /* a body that is not there */
+    f = frame_make(&h, body, NULL);
+    assert_false(recv(a, f, 0, &k));
+    frame_free(&f);
+
+    envelope_write(body, &e);
+    envelope_write(body + ENVELOPE_HEADER, &e);
+    h.envelopes_bytes = 2 * ENVELOPE_HEADER; /* two, one declared */
+    f = frame_make(&h, body, NULL);
+    assert_false(recv(a, f, 0, &k));
+    frame_free(&f);
+    assert_int_equal(k.next[0], 0);
+    link_free(&a);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(quiet_link_acks_and_rests),
+        cmocka_unit_test(resends_with_doubling_delay),
+        cmocka_unit_test(gap_is_resent_at_once_and_once),
+        cmocka_unit_test(submit_window_holds),
+        cmocka_unit_test(whole_window_envelope_goes_alone),
+        cmocka_unit_test(full_lane_is_refused_but_for_ends),
+        cmocka_unit_test(lane_takes_its_limit_and_no_more),
+        cmocka_unit_test(ring_stops_at_its_frames),
+        cmocka_unit_test(newest_state_replaces_older),
+        cmocka_unit_test(too_many_state_methods_are_refused),
+        cmocka_unit_test(unsent_frame_goes_again_soon),
+        cmocka_unit_test(rule_breakers_are_refused),
+        cmocka_unit_test(exactly_once_in_order),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
