@@ -1,0 +1,412 @@
+#include "common/transport.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/loop.h"
+#include "common/method.h"
+#include "tests/unit/cmocka.h"
+
+#define TURNS 2000 /* of at most 5 ms */
+
+/* A node that counts, and sends back what it gets if it is told to. */
+struct end {
+    struct transport *t;
+    struct loop loop;
+    bool echo;
+    struct peer_id last, lost, opened;
+    uint32_t n_recv, n_lost, n_opened;
+    uint8_t mark; /* the last byte of the last frame */
+};
+
+static void end_opened(void *node, struct peer_id who)
+{
+    struct end *x = node;
+
+    x->opened = who;
+    x->n_opened++;
+}
+
+static void end_recv(void *node, struct peer_id from, struct frame **f)
+{
+    struct end *x = node;
+
+    x->last = from;
+    x->n_recv++;
+    x->mark = (*f)->data[(*f)->bytes - 1];
+    if (x->echo) {
+        struct node_io *io = transport_io(x->t);
+
+        io->send(io, from, f);
+    } else {
+        frame_free(f);
+    }
+}
+
+static void end_lost(void *node, struct peer_id who)
+{
+    struct end *x = node;
+
+    x->lost = who;
+    x->n_lost++;
+}
+
+static int64_t end_tick(void *node, int64_t now_us)
+{
+    (void)node;
+    (void)now_us;
+    return NODE_IDLE;
+}
+
+static const struct node_ops end_ops = {end_opened, end_recv, end_lost,
+                                        end_tick};
+
+static void end_init(struct end *x, struct transport *t)
+{
+    memset(x, 0, sizeof *x);
+    x->t = t;
+    loop_init(&x->loop, t, &end_ops, x);
+}
+
+static void server_start(struct end *s, const char *endpoint)
+{
+    const struct transport_port ports[] = {{endpoint, BY_WORKER},
+                                           {"tcp://127.0.0.1:*", BY_CLIENT}};
+    struct transport *t = NULL;
+    struct error e;
+
+    if (transport_listen(&t, ports, 2, &e) != ST_OK) {
+        fail_msg("%s", e.text);
+    }
+    end_init(s, t);
+    s->echo = true;
+}
+
+static struct peer_id dial(struct end *c, const char *endpoint)
+{
+    struct transport *t = NULL;
+    struct error e;
+
+    if (transport_connect(&t, endpoint, &e) != ST_OK) {
+        fail_msg("%s", e.text);
+    }
+    end_init(c, t);
+    return transport_io(t)->open(transport_io(t));
+}
+
+static enum status say(struct end *x, struct peer_id to, uint8_t mark,
+                       uint32_t bytes)
+{
+    struct frame *f = frame_new(bytes);
+
+    memset(f->data, mark, bytes);
+    return transport_io(x->t)->send(transport_io(x->t), to, &f);
+}
+
+/* Turn all of them until *what reaches n. */
+#define UNTIL(what, n, ...)                                                \
+    do {                                                                   \
+        struct end *ends_[] = {__VA_ARGS__};                               \
+        int left_ = TURNS;                                                 \
+        while ((what) < (n) && left_-- > 0) {                              \
+            for (size_t i_ = 0; i_ < sizeof ends_ / sizeof *ends_; i_++) { \
+                loop_turn(&ends_[i_]->loop, 5000);                         \
+            }                                                              \
+        }                                                                  \
+        assert_true((what) >= (n));                                        \
+    } while (0)
+
+static void tells_two_connections_apart(void **state)
+{
+    struct end s, a, b;
+    struct peer_id at_s, id_a, id_b;
+
+    (void)state;
+    server_start(&s, "tcp://127.0.0.1:*");
+    id_a = dial(&a, transport_endpoint(s.t, 0));
+    id_b = dial(&b, transport_endpoint(s.t, 1));
+    UNTIL(a.n_opened + b.n_opened, 2, &s, &a, &b);
+    assert_int_equal(say(&a, id_a, 'a', 64), ST_OK);
+    UNTIL(a.n_recv, 1, &s, &a, &b);
+    at_s = s.last;
+    assert_int_equal(transport_io(s.t)->port(transport_io(s.t), at_s),
+                     BY_WORKER);
+    assert_int_equal(say(&b, id_b, 'b', 100), ST_OK);
+    UNTIL(b.n_recv, 1, &s, &a, &b);
+    assert_int_not_equal(at_s.v, s.last.v);
+    assert_int_equal(transport_io(s.t)->port(transport_io(s.t), s.last),
+                     BY_CLIENT);
+    assert_int_equal(a.mark, 'a');
+    assert_int_equal(b.mark, 'b');
+    assert_int_equal(a.n_recv, 1);
+    /* a goes: just a is lost. */
+    transport_free(&a.t);
+    UNTIL(s.n_lost, 1, &s, &b);
+    assert_int_equal(s.lost.v, at_s.v);
+    assert_int_equal(say(&b, id_b, 'c', 64), ST_OK);
+    UNTIL(b.n_recv, 2, &s, &b);
+    assert_int_equal(s.n_lost, 1);
+    assert_int_equal(say(&s, at_s, 'x', 64), ST_UNAVAILABLE);
+    transport_free(&b.t);
+    transport_free(&s.t);
+}
+
+static void opens_anew_after_a_restart(void **state)
+{
+    char endpoint[256];
+    struct peer_id first, second;
+    struct end s, c;
+
+    (void)state;
+    server_start(&s, "tcp://127.0.0.1:*");
+    snprintf(endpoint, sizeof endpoint, "%s", transport_endpoint(s.t, 0));
+    first = dial(&c, endpoint);
+    UNTIL(c.n_opened, 1, &s, &c);
+    transport_free(&s.t);
+    UNTIL(c.n_lost, 1, &c);
+    assert_int_equal(c.lost.v, first.v);
+    assert_int_equal(say(&c, first, 'x', 64), ST_UNAVAILABLE);
+    /* Nobody is there: lost again, told once. */
+    second = transport_io(c.t)->open(transport_io(c.t));
+    assert_int_not_equal(second.v, first.v);
+    UNTIL(c.n_lost, 2, &c);
+    assert_int_equal(c.lost.v, second.v);
+    server_start(&s, endpoint);
+    second = transport_io(c.t)->open(transport_io(c.t));
+    UNTIL(c.n_opened, 2, &s, &c);
+    assert_int_equal(say(&c, second, 'y', 64), ST_OK);
+    UNTIL(c.n_recv, 1, &s, &c);
+    assert_int_equal(s.n_recv, 1);
+    transport_free(&c.t);
+    transport_free(&s.t);
+}
+
+static void says_no_lost_after_close(void **state)
+{
+    struct end s, c;
+    struct peer_id id;
+
+    (void)state;
+    server_start(&s, "tcp://127.0.0.1:*");
+    id = dial(&c, transport_endpoint(s.t, 0));
+    UNTIL(c.n_opened, 1, &s, &c);
+    say(&c, id, 'a', 64);
+    UNTIL(c.n_recv, 1, &s, &c);
+    transport_io(s.t)->close(transport_io(s.t), s.last);
+    assert_int_equal(say(&s, s.last, 'x', 64), ST_UNAVAILABLE);
+    say(&c, id, 'b', 64); /* arrives, and goes nowhere */
+    transport_io(c.t)->close(transport_io(c.t), id);
+    for (int i = 0; i < 20; i++) {
+        loop_turn(&s.loop, 5000);
+        loop_turn(&c.loop, 5000);
+    }
+    assert_int_equal(s.n_recv, 1);
+    assert_int_equal(s.n_lost + c.n_lost, 0);
+    transport_free(&c.t);
+    transport_free(&s.t);
+}
+
+static void notices_a_killed_process(void **state)
+{
+    struct end s;
+    pid_t child;
+
+    (void)state;
+    server_start(&s, "tcp://127.0.0.1:*");
+    child = fork();
+    if (child == 0) {
+        struct end c;
+        struct peer_id id = dial(&c, transport_endpoint(s.t, 0));
+
+        while (c.n_opened == 0) {
+            loop_turn(&c.loop, 5000);
+        }
+        say(&c, id, 'k', 64);
+        for (;;) {
+            loop_turn(&c.loop, 5000);
+        }
+    }
+    UNTIL(s.n_recv, 1, &s);
+    kill(child, SIGKILL);
+    UNTIL(s.n_lost, 1, &s);
+    assert_int_equal(s.lost.v, s.last.v);
+    waitpid(child, NULL, 0);
+    transport_free(&s.t);
+}
+
+static void drops_what_is_no_frame(void **state)
+{
+    static uint8_t big[FRAME_BYTES_MAX + 1];
+    void *context = zmq_ctx_new(), *rogue = zmq_socket(context, ZMQ_DEALER);
+    void *named = zmq_socket(context, ZMQ_DEALER);
+    struct end s, c;
+    struct peer_id id;
+
+    (void)state;
+    server_start(&s, "tcp://127.0.0.1:*");
+    id = dial(&c, transport_endpoint(s.t, 0));
+    UNTIL(c.n_opened, 1, &s, &c);
+    zmq_connect(rogue, transport_endpoint(s.t, 0));
+    zmq_setsockopt(named, ZMQ_ROUTING_ID, "squat", 5);
+    zmq_connect(named, transport_endpoint(s.t, 0));
+    zmq_send(rogue, big, FRAME_HEADER - 1, 0);
+    zmq_send(rogue, big, FRAME_HEADER, ZMQ_SNDMORE);
+    zmq_send(rogue, big, 1, ZMQ_SNDMORE);
+    zmq_send(rogue, big, 1, 0);
+    zmq_send(named, big, FRAME_HEADER, 0);
+    UNTIL(transport_counts(s.t)->malformed, 2, &s, &c);
+    zmq_send(rogue, big, sizeof big, 0); /* libzmq drops the connection */
+    for (int i = 0; i < 20; i++) {
+        loop_turn(&s.loop, 5000);
+    }
+    assert_int_equal(s.n_recv, 0);
+    say(&c, id, 'a', FRAME_BYTES_MAX);
+    UNTIL(c.n_recv, 1, &s, &c);
+    assert_int_equal(s.n_recv, 1);
+    zmq_close(rogue);
+    zmq_close(named);
+    zmq_ctx_term(context);
+    transport_free(&c.t);
+    transport_free(&s.t);
+}
+
+static void never_blocks_on_a_slow_peer(void **state)
+{
+    enum status st = ST_OK;
+    struct end s, slow, good;
+    struct peer_id at_slow, id;
+    int sent = 0;
+
+    (void)state;
+    server_start(&s, "tcp://127.0.0.1:*");
+    id = dial(&slow, transport_endpoint(s.t, 0));
+    UNTIL(slow.n_opened, 1, &s, &slow);
+    say(&slow, id, 's', 64);
+    UNTIL(s.n_recv, 1, &s);
+    at_slow = s.last;
+    while (st == ST_OK && sent < 100000) {
+        st = say(&s, at_slow, 'z', 65536);
+        sent += st == ST_OK;
+    }
+    assert_int_equal(st, ST_RESOURCE_EXHAUSTED);
+    assert_true(transport_counts(s.t)->no_room > 0);
+    id = dial(&good, transport_endpoint(s.t, 0));
+    UNTIL(good.n_opened, 1, &s, &good);
+    say(&good, id, 'g', 64);
+    UNTIL(good.n_recv, 1, &s, &good);
+    /* All that was accepted arrives once the peer reads. */
+    UNTIL(slow.n_recv, (uint32_t)sent, &s, &slow);
+    transport_free(&slow.t);
+    transport_free(&good.t);
+    transport_free(&s.t);
+}
+
+static void carries_ten_thousand_each_way(void **state)
+{
+    uint32_t sent = 0;
+    struct end s, c;
+    struct peer_id id;
+
+    (void)state;
+    server_start(&s, "tcp://127.0.0.1:*");
+    id = dial(&c, transport_endpoint(s.t, 0));
+    UNTIL(c.n_opened, 1, &s, &c);
+    for (int turn = 0; c.n_recv < 10000 && turn < 200000; turn++) {
+        while (sent < 10000 && sent - c.n_recv < 32 &&
+               say(&c, id, 'm', 200) == ST_OK) {
+            sent++;
+        }
+        loop_turn(&s.loop, 100);
+        loop_turn(&c.loop, 100);
+    }
+    assert_int_equal(c.n_recv, 10000);
+    assert_int_equal(s.n_recv, 10000);
+    transport_free(&c.t);
+    transport_free(&s.t);
+}
+
+static void refuses_to_listen_in_the_open(void **state)
+{
+    static const char *const open[] = {"tcp://0.0.0.0:7070", "tcp://*:7070",
+                                       "tcp://192.0.2.1:7070",
+                                       "tcp://[::]:7070"};
+    struct transport *t = NULL;
+    struct error e;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof open / sizeof open[0]; i++) {
+        struct transport_port port = {open[i], BY_ALL};
+
+        assert_int_equal(transport_listen(&t, &port, 1, &e),
+                         ST_FAILED_PRECONDITION);
+        assert_non_null(strstr(e.text, "no keys"));
+        assert_null(t);
+    }
+}
+
+static void names_a_port_in_use(void **state)
+{
+    struct transport_port port;
+    struct transport *t = NULL;
+    struct error e;
+    struct end s;
+
+    (void)state;
+    server_start(&s, "tcp://127.0.0.1:*");
+    port = (struct transport_port){transport_endpoint(s.t, 0), BY_ALL};
+    assert_int_equal(transport_listen(&t, &port, 1, &e), ST_ALREADY_EXISTS);
+    assert_non_null(strstr(e.text, transport_endpoint(s.t, 0)));
+    assert_non_null(strstr(e.text, "in use"));
+    port.endpoint = "udp://127.0.0.1:1";
+    assert_int_equal(transport_listen(&t, &port, 1, &e), ST_INVALID_ARGUMENT);
+    assert_int_equal(transport_connect(&t, "nowhere", &e), ST_INVALID_ARGUMENT);
+    transport_free(&s.t);
+}
+
+static void keeps_an_ipc_socket_private(void **state)
+{
+    char dir[] = "/tmp/sluice-test-XXXXXX", path[64], endpoint[80];
+    struct peer_id id;
+    struct end s, c;
+    struct stat st;
+
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    snprintf(path, sizeof path, "%s/s", dir);
+    snprintf(endpoint, sizeof endpoint, "ipc://%s", path);
+    server_start(&s, endpoint);
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0600);
+    id = dial(&c, endpoint);
+    UNTIL(c.n_opened, 1, &s, &c);
+    say(&c, id, 'i', 64);
+    UNTIL(c.n_recv, 1, &s, &c);
+    transport_free(&c.t);
+    UNTIL(s.n_lost, 1, &s);
+    transport_free(&s.t);
+    unlink(path);
+    rmdir(dir);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tells_two_connections_apart),
+        cmocka_unit_test(opens_anew_after_a_restart),
+        cmocka_unit_test(says_no_lost_after_close),
+        cmocka_unit_test(notices_a_killed_process),
+        cmocka_unit_test(drops_what_is_no_frame),
+        cmocka_unit_test(never_blocks_on_a_slow_peer),
+        cmocka_unit_test(carries_ten_thousand_each_way),
+        cmocka_unit_test(refuses_to_listen_in_the_open),
+        cmocka_unit_test(names_a_port_in_use),
+        cmocka_unit_test(keeps_an_ipc_socket_private),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
