@@ -1,0 +1,258 @@
+/* sluice-router: options, tokenizers, ports, the loop. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/limits.h"
+#include "common/log.h"
+#include "common/loop.h"
+#include "common/method.h"
+#include "common/option.h"
+#include "router/core.h"
+#include "router/limits.h"
+#include "router/metrics.h"
+#include "router/text_threads.h"
+#include "text/tokenizer.h"
+
+#define EXIT_SETUP 2
+
+#define ROUTER_OPTIONS(X)                                                     \
+    X(workers, STRING, "ENDPOINT", "tcp://127.0.0.1:7070",                    \
+      "where workers connect", 0, 0)                                          \
+    X(clients, STRING, "ENDPOINT", "tcp://127.0.0.1:7071",                    \
+      "where clients connect", 0, 0)                                          \
+    X(model, LIST, "NAME=DIR", NULL,                                          \
+      "text of a model: DIR holds its tokenizer.json; repeatable", 0, 0)      \
+    X(name, STRING, "NAME", "router", "how it calls itself", 0, 0)            \
+    X(max_requests, U32, "N", "16384", "generations at once, in all", 1,      \
+      1048576)                                                                \
+    X(max_waiting, U32, "N", "4096", "of them waiting for room", 0, 1048576)  \
+    X(max_peers, U32, "N", "4096", "sessions of workers and clients", 1,      \
+      65536)                                                                  \
+    X(text_threads, U32, "N", "2", "threads that tokenise", 1,                \
+      TEXT_THREADS_MAX)                                                       \
+    X(log_level, STRING, "LEVEL", "warn", "debug, info, warn, error or off",  \
+      0, 0)                                                                   \
+    X(limits, FLAG, NULL, NULL, "print all limits and exit", 0, 0)            \
+    X(list_metrics, FLAG, NULL, NULL, "print what is counted and exit", 0, 0) \
+    X(version, FLAG, NULL, NULL, "print the version and exit", 0, 0)          \
+    X(help, FLAG, NULL, NULL, "print this and exit", 0, 0)
+
+OPTION_TABLE(router_args, ROUTER_OPTIONS);
+
+static const struct limit_row router_limits[] = {
+#define X(name, unit, what) LIMIT_ROW(name, unit, what),
+    ROUTER_LIMIT_MAP(X)
+#undef X
+};
+
+static const char usage[] =
+    "usage: sluice-router [options]\n\n"
+    "Takes requests from clients and gives them to workers that have room.\n\n";
+
+static const char examples[] =
+    "\nexamples:\n"
+    "  sluice-router --model tiny-hybrid=models/tiny-hybrid\n"
+    "  sluice-router --workers ipc:///run/sluice/workers "
+    "--clients tcp://127.0.0.1:7071\n\n"
+    "exit codes: 0 stopped by SIGTERM or SIGINT, 2 could not start\n";
+
+/* Everything the router is made of, in the order it is made. */
+struct program {
+    struct router_args args;
+    char names[ROUTER_MODELS_MAX][MODEL_NAME_MAX + 1];
+    struct tokenizer *tokenizers[ROUTER_MODELS_MAX];
+    struct text_model models[ROUTER_MODELS_MAX];
+    uint32_t n_models;
+    struct text_threads *text;
+    struct transport *transport;
+    struct router_core *core;
+    struct loop loop;
+    int signals;
+};
+
+/* "NAME=DIR": the tokenizer of DIR, if it has one, under NAME. */
+static enum status model_add(struct program *p, const char *spec,
+                             struct error *e)
+{
+    const char *equals = strchr(spec, '=');
+    size_t n = equals != NULL ? (size_t)(equals - spec) : 0;
+    char path[4096];
+    enum status st;
+
+    if (n == 0 || n > MODEL_NAME_MAX || equals[1] == '\0') {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "--model %s: NAME=DIR is wanted, NAME of 1 to %d "
+                         "bytes",
+                         spec, MODEL_NAME_MAX);
+    }
+    memcpy(p->names[p->n_models], spec, n);
+    for (uint32_t i = 0; i < p->n_models; i++) {
+        if (strcmp(p->names[i], p->names[p->n_models]) == 0) {
+            return error_set(e, ST_INVALID_ARGUMENT,
+                             "--model %s: the name is taken already", spec);
+        }
+    }
+    snprintf(path, sizeof path, "%s/tokenizer.json", equals + 1);
+    st = tokenizer_load(&p->tokenizers[p->n_models], path, e);
+    if (st != ST_OK) {
+        return error_wrap(e, "--model %s", spec);
+    }
+    p->models[p->n_models] =
+        (struct text_model){p->names[p->n_models], p->tokenizers[p->n_models]};
+    p->n_models++;
+    return ST_OK;
+}
+
+static enum status models_load(struct program *p, struct error *e)
+{
+    enum status st = ST_OK;
+
+    if (p->args.model.n > ROUTER_MODELS_MAX) {
+        return error_set(e, ST_INVALID_ARGUMENT, "--model: at most %d models",
+                         ROUTER_MODELS_MAX);
+    }
+    for (unsigned i = 0; st == ST_OK && i < p->args.model.n; i++) {
+        st = model_add(p, p->args.model.item[i], e);
+    }
+    return st;
+}
+
+static void on_text(void *arg, int fd)
+{
+    struct program *p = arg;
+
+    (void)fd;
+    text_threads_quiet(p->text); /* the tick that follows polls the jobs */
+}
+
+static void on_signal(void *arg, int fd)
+{
+    struct program *p = arg;
+
+    if (loop_signal_read(fd) != 0) {
+        log_info("stopping", "reason=signal");
+        router_stop(p->core);
+    }
+}
+
+static enum status assemble(struct program *p, struct error *e)
+{
+    const struct transport_port ports[] = {
+        {p->args.workers, BY_WORKER},
+        {p->args.clients, BY_CLIENT | BY_ADMIN},
+    };
+    struct router_options o = {.name = p->args.name,
+                               .max_peers = p->args.max_peers,
+                               .max_requests = p->args.max_requests,
+                               .max_waiting = p->args.max_waiting};
+    enum status st = models_load(p, e);
+
+    if (st == ST_OK) {
+        st = text_threads_new(&p->text, p->models, p->n_models,
+                              p->args.text_threads, e);
+    }
+    if (st == ST_OK) {
+        st = transport_listen(&p->transport, ports, 2, e);
+    }
+    if (st != ST_OK) {
+        return st;
+    }
+    o.text = text_threads_seam(p->text);
+    p->core = router_new(&o, transport_io(p->transport));
+    loop_init(&p->loop, p->transport, &router_node_ops, p->core);
+    loop_add(&p->loop, text_threads_fd(p->text), on_text, p);
+    loop_add(&p->loop, p->signals, on_signal, p);
+    return ST_OK;
+}
+
+static void dismantle(struct program *p)
+{
+    router_free(&p->core);
+    transport_free(&p->transport);
+    text_threads_free(&p->text);
+    for (uint32_t i = 0; i < p->n_models; i++) {
+        tokenizer_free(&p->tokenizers[i]);
+    }
+}
+
+static void say_ready(const struct program *p)
+{
+    printf("sluice-router %s ready: workers %s, clients %s, models with text:",
+           SLUICE_VERSION, transport_endpoint(p->transport, 0),
+           transport_endpoint(p->transport, 1));
+    for (uint32_t i = 0; i < p->n_models; i++) {
+        printf(" %s", p->names[i]);
+    }
+    printf("%s\n", p->n_models == 0 ? " none" : "");
+    fflush(stdout);
+}
+
+/* True if the options asked for a text and nothing else. */
+static bool printed(const struct router_args *a)
+{
+    if (a->help) {
+        fputs(usage, stdout);
+        option_print(stdout, router_args_rows, OPTION_COUNT(router_args_rows));
+        fputs(examples, stdout);
+    } else if (a->version) {
+        puts("sluice-router " SLUICE_VERSION);
+    } else if (a->limits) {
+        limits_print(stdout, common_limits, common_limits_n);
+        limits_print(stdout, router_limits,
+                     sizeof router_limits / sizeof router_limits[0]);
+    } else if (a->list_metrics) {
+        metric_list(stdout, "sluice_router", router_metrics_rows,
+                    METRIC_COUNT(router_metrics_rows));
+    } else {
+        return false;
+    }
+    return true;
+}
+
+static enum status configure(struct program *p, int argc, char **argv,
+                             struct error *e)
+{
+    enum log_level level;
+    int n_words;
+    enum status st =
+        option_parse(router_args_rows, OPTION_COUNT(router_args_rows), &p->args,
+                     argc, argv, &n_words, e);
+
+    if (st == ST_OK && n_words > 0) {
+        st = error_set(e, ST_INVALID_ARGUMENT, "%s: no such word; see --help",
+                       argv[1]);
+    }
+    if (st == ST_OK && !log_level_parse(p->args.log_level, &level)) {
+        st = error_set(e, ST_INVALID_ARGUMENT,
+                       "--log-level %s: debug, info, warn, error or off",
+                       p->args.log_level);
+    }
+    if (st == ST_OK) {
+        log_setup(level, NULL, NULL);
+    }
+    return st;
+}
+
+int main(int argc, char **argv)
+{
+    static struct program p;
+    struct error e;
+
+    if (configure(&p, argc, argv, &e) != ST_OK) {
+        fprintf(stderr, "sluice-router: %s\n", e.text);
+        return EXIT_SETUP;
+    }
+    if (printed(&p.args)) {
+        return EXIT_SUCCESS;
+    }
+    p.signals = loop_signals();
+    if (assemble(&p, &e) != ST_OK) {
+        fprintf(stderr, "sluice-router: %s\n", e.text);
+        dismantle(&p);
+        return EXIT_SETUP;
+    }
+    say_ready(&p);
+    loop_run(&p.loop);
+    dismantle(&p);
+    return EXIT_SUCCESS;
+}
