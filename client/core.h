@@ -6,7 +6,10 @@
  * ends, its calls end UNAVAILABLE: nothing is repeated behind the caller's
  * back.
  *
- * Threading: one thread.  Memory: bounded by CLIENT_CALLS_MAX. */
+ * Calls of an op may begin, cancel and drop; they must not free the core.
+ *
+ * Threading: one thread.  Memory: bounded by CLIENT_CALLS_MAX, and requests
+ * that wait for a session or for room by CLIENT_WAITING_BYTES. */
 #ifndef CLIENT_CORE_H
 #define CLIENT_CORE_H
 
@@ -16,7 +19,8 @@
 #include "common/method.h"
 #include "common/node_io.h"
 
-#define CLIENT_CALLS_MAX 1024
+#define CLIENT_CALLS_MAX     1024
+#define CLIENT_WAITING_BYTES (16u << 20)
 
 struct client_core;
 
@@ -41,8 +45,11 @@ struct client_call_ops {
                    const struct error *e, uint32_t retry_after_ms);
 };
 
-/* Begin a call; *id names it for client_core_cancel().  deadline_ms = 0:
- * none.  ST_RESOURCE_EXHAUSTED: too many open, no on_end follows. */
+/* Begin a call; *id names it for client_core_cancel() and may be NULL.
+ * deadline_ms = 0: none.  On an error nothing began and no on_end follows:
+ * ST_RESOURCE_EXHAUSTED: too many open; ST_INVALID_ARGUMENT: a request that
+ * is no `m`, or too large; ST_PERMISSION_DENIED: not a method of this role.
+ * Requests go out in the order of their calls. */
 MUST_CHECK enum status client_core_call(struct client_core *c, enum method m,
                                         const ProtobufCMessage *request,
                                         uint32_t deadline_ms,
@@ -57,7 +64,7 @@ bool client_core_up(const struct client_core *c);
 /* Why the last connection or Hello failed; "" if none did. */
 const char *client_core_trouble(const struct client_core *c);
 
-/* End the session as if the connection broke (tests, shutdown). */
+/* End the session as if the connection broke, at the next tick (tests). */
 void client_core_drop(struct client_core *c, const char *reason);
 
 #endif
