@@ -39,7 +39,8 @@ struct client_core {
     uint32_t first_free, first_waiting, last_waiting;
     uint64_t serial;
     size_t waiting_bytes;
-    bool drop;
+    bool drop; /* at the next tick, for this reason */
+    char drop_reason[ERROR_TEXT];
     char name[65];
     char trouble[ERROR_TEXT];
     uint8_t role; /* BY_CLIENT or BY_ADMIN */
@@ -428,11 +429,8 @@ const char *client_core_trouble(const struct client_core *c)
 /* Later, as an op may ask for it while its peer is reading a frame. */
 void client_core_drop(struct client_core *c, const char *reason)
 {
-    struct error e;
-
     c->drop = true;
-    (void)error_set(&e, ST_UNAVAILABLE, "%s", reason);
-    memcpy(c->trouble, e.text, sizeof(c->trouble));
+    (void)snprintf(c->drop_reason, sizeof(c->drop_reason), "%s", reason);
 }
 
 static void drop_now(struct client_core *c)
@@ -445,6 +443,7 @@ static void drop_now(struct client_core *c)
         c->io->close(c->io, id);
         session_lost(s, id);
     }
+    memcpy(c->trouble, c->drop_reason, sizeof(c->trouble));
 }
 
 static void node_opened(void *node, struct peer_id who)

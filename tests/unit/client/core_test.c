@@ -1,11 +1,5 @@
 /* The client core against a hand-made router: one peer, two queues. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "client/core.h"
 #include "common/peer.h"
@@ -13,6 +7,7 @@
 #include "proto/admin.pb-c.h"
 #include "proto/inference.pb-c.h"
 #include "proto/registry.pb-c.h"
+#include "tests/unit/cmocka.h"
 
 #define QUEUE 256
 
