@@ -1,0 +1,314 @@
+#include "worker/cache/sequence.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/log.h"
+#include "common/state_machine.h"
+
+static const struct sm_row state_rows[SEQUENCE_STATES] = {
+    [SEQUENCE_RECEIVING] = {"receiving",
+                            SM_TO(SEQUENCE_QUEUED) | SM_TO(SEQUENCE_RELEASING)},
+    [SEQUENCE_QUEUED] = {"queued",
+                         SM_TO(SEQUENCE_PREFILL) | SM_TO(SEQUENCE_RELEASING)},
+    [SEQUENCE_PREFILL] = {"prefill",
+                          SM_TO(SEQUENCE_DECODE) | SM_TO(SEQUENCE_RELEASING)},
+    [SEQUENCE_DECODE] = {"decode",
+                         SM_TO(SEQUENCE_KEPT) | SM_TO(SEQUENCE_RELEASING)},
+    [SEQUENCE_KEPT] = {"kept", SM_TO(SEQUENCE_RELEASING)},
+    [SEQUENCE_RELEASING] = {"releasing", SM_TO(SEQUENCE_FINISHED)},
+    [SEQUENCE_FINISHED] = {"finished", 0},
+};
+
+/* Numbers of proto's SequenceState. */
+static const int public_states[SEQUENCE_STATES] = {
+    [SEQUENCE_RECEIVING] = 1, [SEQUENCE_QUEUED] = 1, [SEQUENCE_PREFILL] = 2,
+    [SEQUENCE_DECODE] = 3,    [SEQUENCE_KEPT] = 4,   [SEQUENCE_RELEASING] = 5,
+    [SEQUENCE_FINISHED] = 5,
+};
+
+const char *sequence_state_name(enum sequence_state s)
+{
+    return state_rows[s].name;
+}
+
+int sequence_public_state(const struct sequence *s)
+{
+    return public_states[s->state];
+}
+
+const char *sequence_name(const struct sequence_key *key,
+                          char out[SEQUENCE_NAME])
+{
+    request_id_format(key->request_id, out);
+    snprintf(out + REQUEST_ID_TEXT - 1, SEQUENCE_NAME - REQUEST_ID_TEXT + 1,
+             "/%u", key->choice);
+    return out;
+}
+
+void sequence_move(struct sequence_table *t, struct sequence *s,
+                   enum sequence_state to)
+{
+    char name[SEQUENCE_NAME];
+
+    sm_check(state_rows, s->state, to, "request",
+             log_threshold <= LOG_DEBUG ? sequence_name(&s->key, name) : "");
+    t->in_state[s->state]--;
+    t->in_state[to]++;
+    s->state = to;
+}
+
+/* ---- the table ---- */
+
+bool sequence_table_init(struct sequence_table *t,
+                         const struct sequence_limits *l, struct pool *pool)
+{
+    uint32_t buckets = 16;
+
+    memset(t, 0, sizeof *t);
+    while (buckets < l->capacity) {
+        buckets *= 2;
+    }
+    t->capacity = l->capacity;
+    t->mask = buckets - 1;
+    t->hash_seed = l->hash_seed;
+    t->pool = pool;
+    t->all.link = LIST_ALL;
+    /* Entries are cleared when they are first used. */
+    t->memory = malloc(l->capacity * sizeof *t->memory);
+    t->keys = calloc(buckets, sizeof *t->keys);
+    t->grants = calloc(buckets, sizeof *t->grants);
+    if (t->memory == NULL || t->keys == NULL || t->grants == NULL ||
+        !slab_init(&t->slab, l->longest, l->values, 2 * l->capacity)) {
+        sequence_table_fini(t);
+        return false;
+    }
+    return true;
+}
+
+void sequence_table_fini(struct sequence_table *t)
+{
+    free(t->memory);
+    free(t->keys);
+    free(t->grants);
+    slab_fini(&t->slab);
+    memset(t, 0, sizeof *t);
+}
+
+struct sequence *sequence_new(struct sequence_table *t, uint32_t n_tokens,
+                              uint32_t n_blocks)
+{
+    struct sequence *s = t->free_list;
+    struct paged tokens, blocks;
+
+    if (s == NULL && t->n_fresh == t->capacity) {
+        return NULL;
+    }
+    if (!paged_make(&t->slab, &tokens, n_tokens)) {
+        return NULL;
+    }
+    if (!paged_make(&t->slab, &blocks, n_blocks)) {
+        paged_free(&t->slab, &tokens);
+        return NULL;
+    }
+    if (s != NULL) {
+        t->free_list = s->key_next;
+    } else {
+        s = &t->memory[t->n_fresh++];
+    }
+    memset(s, 0, sizeof *s);
+    s->number = ++t->next_number;
+    s->state = SEQUENCE_RECEIVING;
+    s->slot = SLOT_NONE;
+    s->tokens = tokens;
+    s->blocks = blocks;
+    t->in_state[SEQUENCE_RECEIVING]++;
+    t->n_live++;
+    list_push(&t->all, s);
+    return s;
+}
+
+void sequence_free(struct sequence_table *t, struct sequence **s)
+{
+    struct sequence *gone = *s;
+
+    *s = NULL;
+    sequence_clear_key(t, gone);
+    sequence_set_grant(t, gone, 0);
+    for (int i = 0; i < SEQUENCE_LISTS; i++) {
+        list_remove(gone, (enum sequence_in)i);
+    }
+    paged_free(&t->slab, &gone->tokens);
+    paged_free(&t->slab, &gone->blocks);
+    t->in_state[gone->state]--;
+    t->n_live--;
+    gone->key_next = t->free_list;
+    t->free_list = gone;
+}
+
+/* ---- names ---- */
+
+static struct sequence **key_bucket(const struct sequence_table *t,
+                                    const struct sequence_key *key)
+{
+    uint64_t h = request_id_hash(key->request_id, t->hash_seed + key->choice);
+
+    return &t->keys[h & t->mask];
+}
+
+static struct sequence **grant_bucket(const struct sequence_table *t,
+                                      uint64_t grant)
+{
+    return &t->grants[grant & t->mask];
+}
+
+static bool key_equal(const struct sequence_key *a,
+                      const struct sequence_key *b)
+{
+    return a->choice == b->choice &&
+           memcmp(a->request_id, b->request_id, sizeof a->request_id) == 0;
+}
+
+struct sequence *sequence_by_key(const struct sequence_table *t,
+                                 const struct sequence_key *key)
+{
+    struct sequence *s = *key_bucket(t, key);
+
+    while (s != NULL && !key_equal(&s->key, key)) {
+        s = s->key_next;
+    }
+    return s;
+}
+
+struct sequence *sequence_by_grant(const struct sequence_table *t,
+                                   uint64_t grant)
+{
+    struct sequence *s = *grant_bucket(t, grant);
+
+    while (s != NULL && s->grant != grant) {
+        s = s->grant_next;
+    }
+    return s;
+}
+
+void sequence_set_key(struct sequence_table *t, struct sequence *s,
+                      const struct sequence_key *key)
+{
+    struct sequence **bucket = key_bucket(t, key);
+
+    assert(!s->in_keys && sequence_by_key(t, key) == NULL);
+    s->key = *key;
+    s->in_keys = true;
+    s->key_next = *bucket;
+    *bucket = s;
+}
+
+void sequence_clear_key(struct sequence_table *t, struct sequence *s)
+{
+    struct sequence **at = key_bucket(t, &s->key);
+
+    if (!s->in_keys) {
+        return;
+    }
+    while (*at != s) {
+        at = &(*at)->key_next;
+    }
+    *at = s->key_next;
+    s->in_keys = false;
+}
+
+void sequence_set_grant(struct sequence_table *t, struct sequence *s,
+                        uint64_t grant)
+{
+    struct sequence **at = grant_bucket(t, s->grant);
+
+    if (s->in_grants) {
+        while (*at != s) {
+            at = &(*at)->grant_next;
+        }
+        *at = s->grant_next;
+        s->in_grants = false;
+    }
+    s->grant = grant;
+    if (grant != 0) {
+        assert(sequence_by_grant(t, grant) == NULL);
+        at = grant_bucket(t, grant);
+        s->grant_next = *at;
+        s->in_grants = true;
+        *at = s;
+    }
+}
+
+/* ---- memory ---- */
+
+void sequence_release(struct sequence_table *t, struct sequence *s)
+{
+    struct pool_need promised = s->need;
+
+    for (uint32_t i = 0; i < s->n_blocks; i++) {
+        pool_release(t->pool, POOL_BLOCKS, paged_get(&t->slab, &s->blocks, i));
+    }
+    promised.n[POOL_BLOCKS] -= s->n_blocks;
+    if (s->slot != SLOT_NONE) {
+        pool_release(t->pool, POOL_SLOTS, s->slot);
+        promised.n[POOL_SLOTS]--;
+    }
+    pool_ungrant(t->pool, &promised);
+    s->need = (struct pool_need){0};
+    s->n_blocks = 0;
+    s->slot = SLOT_NONE;
+    paged_free(&t->slab, &s->blocks);
+}
+
+/* ---- lists ---- */
+
+void list_push(struct sequence_list *l, struct sequence *s)
+{
+    struct sequence_node *n = &s->links[l->link];
+
+    if (n->list != NULL) {
+        list_remove(s, l->link);
+    }
+    *n = (struct sequence_node){.prev = l->tail, .list = l};
+    if (l->tail != NULL) {
+        l->tail->links[l->link].next = s;
+    } else {
+        l->head = s;
+    }
+    l->tail = s;
+    l->n++;
+}
+
+void list_remove(struct sequence *s, enum sequence_in link)
+{
+    struct sequence_node *n = &s->links[link];
+    struct sequence_list *l = n->list;
+
+    if (l == NULL) {
+        return;
+    }
+    if (n->prev != NULL) {
+        n->prev->links[link].next = n->next;
+    } else {
+        l->head = n->next;
+    }
+    if (n->next != NULL) {
+        n->next->links[link].prev = n->prev;
+    } else {
+        l->tail = n->prev;
+    }
+    l->n--;
+    *n = (struct sequence_node){0};
+}
+
+struct sequence *list_next(const struct sequence *s, enum sequence_in link)
+{
+    return s->links[link].next;
+}
+
+bool list_has(const struct sequence *s, enum sequence_in link)
+{
+    return s->links[link].list != NULL;
+}
