@@ -1,0 +1,293 @@
+#include "worker/batcher.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool batch_init(struct batch *t, const struct batcher_limits *l)
+{
+    struct plan *p = &t->plan;
+    /* No two sequences share a block, so one plan names each at most once. */
+    size_t n_blocks = l->n_blocks > 0 ? l->n_blocks : 1;
+
+    p->rows = malloc(l->max_rows * sizeof *p->rows);
+    p->tokens = malloc(l->step_tokens * sizeof *p->tokens);
+    p->blocks = malloc(n_blocks * sizeof *p->blocks);
+    p->zero_slots = malloc(l->max_rows * sizeof *p->zero_slots);
+    t->who = malloc(l->max_rows * sizeof *t->who);
+    return p->rows != NULL && p->tokens != NULL && p->blocks != NULL &&
+           p->zero_slots != NULL && t->who != NULL;
+}
+
+static void batch_fini(struct batch *t)
+{
+    free(t->plan.rows);
+    free(t->plan.tokens);
+    free(t->plan.blocks);
+    free(t->plan.zero_slots);
+    free(t->who);
+}
+
+static uint32_t least(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+bool batcher_init(struct batcher *b, const struct batcher_limits *l,
+                  struct sequence_table *table)
+{
+    bool ok = true;
+
+    memset(b, 0, sizeof *b);
+    b->limits = *l;
+    /* A smaller budget moves the cuts: a chunk must fit a step. */
+    b->cut = least(BATCHER_CUT, least(l->chunk_tokens, l->step_tokens));
+    b->table = table;
+    b->prefill.link = b->decode.link = LIST_PLAN;
+    for (uint32_t i = 0; i < l->depth; i++) {
+        ok = batch_init(&b->ring[i], l) && ok;
+    }
+    if (!ok) {
+        batcher_fini(b);
+    }
+    return ok;
+}
+
+void batcher_fini(struct batcher *b)
+{
+    for (int i = 0; i < ENGINE_DEPTH_MAX; i++) {
+        batch_fini(&b->ring[i]);
+    }
+    memset(b, 0, sizeof *b);
+}
+
+void batcher_add(struct batcher *b, struct sequence *s)
+{
+    list_push(&b->prefill, s);
+}
+
+void batcher_drop(struct sequence *s)
+{
+    list_remove(s, LIST_PLAN);
+}
+
+/* ---- rows ---- */
+
+/* Numbers for positions [0, end): granted to held. */
+static bool take_memory(struct batcher *b, struct plan *p, struct sequence *s,
+                        uint32_t end)
+{
+    struct pool *pool = b->table->pool;
+    uint32_t bt = b->limits.block_tokens;
+    uint32_t want = b->limits.n_blocks > 0 ? (end + bt - 1) / bt : 0;
+
+    while (s->n_blocks < want) {
+        uint32_t block;
+
+        if (s->n_blocks >= s->need.n[POOL_BLOCKS] ||
+            !pool_take(pool, POOL_BLOCKS, 1, &block)) {
+            return false;
+        }
+        paged_write(&b->table->slab, &s->blocks, s->n_blocks++, &block, 1);
+    }
+    if (b->limits.n_slots > 0 && s->slot == SLOT_NONE) {
+        if (!pool_take(pool, POOL_SLOTS, 1, &s->slot)) {
+            return false;
+        }
+        p->zero_slots[p->n_zero++] = s->slot;
+    }
+    return true;
+}
+
+static void fill_ids(struct batcher *b, struct plan *p, struct plan_row *row,
+                     const struct sequence *s)
+{
+    row->token = p->n_tokens;
+    p->n_tokens += row->n_tokens;
+    if (row->chained) {
+        row->chain_row = s->last_row;
+        p->tokens[row->token] = TOKEN_NONE;
+        return;
+    }
+    paged_read(&b->table->slab, &s->tokens, row->position,
+               &p->tokens[row->token], row->n_tokens);
+}
+
+static void fill_table(struct batcher *b, struct plan *p, struct plan_row *row,
+                       const struct sequence *s)
+{
+    row->block = p->n_blocks;
+    row->n_blocks = s->n_blocks;
+    row->slot = s->slot;
+    if (s->n_blocks > 0) {
+        paged_read(&b->table->slab, &s->blocks, 0, &p->blocks[p->n_blocks],
+                   s->n_blocks);
+        p->n_blocks += s->n_blocks;
+    }
+}
+
+/* Add a row of the next n positions of s. */
+static void add_row(struct batcher *b, struct batch *t, struct sequence *s,
+                    uint32_t n)
+{
+    struct plan *p = &t->plan;
+    uint32_t known = sequence_known(s);
+    struct plan_row *row = &p->rows[p->n_rows];
+
+    if (!take_memory(b, p, s, s->n_planned + n)) {
+        batcher_drop(s);
+        b->stuck = s;
+        return;
+    }
+    *row = (struct plan_row){
+        .sequence = s->number,
+        .kind = s->n_planned < s->n_prompt ? ROW_PROMPT : ROW_GENERATED,
+        .position = s->n_planned,
+        .n_tokens = n,
+        .chained = s->n_planned >= known,
+        .sample = s->n_planned + n >= known,
+        .index = s->n_generated + s->pending,
+        .sampling = s->sampling,
+    };
+    fill_ids(b, p, row, s);
+    fill_table(b, p, row, s);
+    if (row->kind == ROW_PROMPT) {
+        t->n_prompt_tokens += n;
+    }
+    s->n_planned += n;
+    s->pending += row->sample ? 1 : 0;
+    s->inflight++;
+    s->last_step = p->step;
+    s->last_row = p->n_rows;
+    t->who[p->n_rows++] = s;
+    if (s->state == SEQUENCE_QUEUED) {
+        sequence_move(b->table, s, SEQUENCE_PREFILL);
+    }
+    if (row->sample) {
+        list_push(&b->decode, s);
+    }
+}
+
+/* ---- decode ---- */
+
+/* Has it a next token to compute, known or on its way? */
+static bool decode_ready(const struct batcher *b, const struct sequence *s)
+{
+    if (s->n_planned < sequence_known(s)) {
+        return true;
+    }
+    return s->pending > 0 && s->last_step == b->step &&
+           s->n_generated + s->pending < s->max_tokens;
+}
+
+/* A share of the step that prefill may count on while it waits.  Where a
+ * step is too small to share, the two take turns. */
+static void decode_limits(const struct batcher *b, uint32_t *rows,
+                          uint32_t *tokens)
+{
+    bool small = b->limits.max_rows == 1 || b->limits.step_tokens <= b->cut;
+
+    *rows = b->limits.max_rows;
+    *tokens = b->limits.step_tokens;
+    if (b->prefill.head == NULL) {
+        return;
+    }
+    if (small) {
+        *rows = b->step % 2 == 0 ? 0 : *rows;
+        return;
+    }
+    *rows -= 1;
+    *tokens -= b->cut;
+}
+
+static void plan_decode(struct batcher *b, struct batch *t)
+{
+    uint32_t rows, tokens, left = b->decode.n;
+
+    decode_limits(b, &rows, &tokens);
+    /* Each once from the head; a planned one goes to the tail. */
+    for (struct sequence *s = b->decode.head, *next; left > 0;
+         left--, s = next) {
+        next = list_next(s, LIST_PLAN);
+        if (t->plan.n_rows == rows || t->plan.n_tokens == tokens) {
+            return;
+        }
+        if (decode_ready(b, s)) {
+            add_row(b, t, s, 1);
+        }
+    }
+}
+
+/* ---- prefill ---- */
+
+/* How many positions of s fit `room` tokens; 0: none now. */
+static uint32_t chunk(const struct batcher *b, const struct sequence *s,
+                      uint32_t room)
+{
+    uint32_t at = s->n_planned;
+    uint32_t n = least(room, b->limits.chunk_tokens);
+    uint32_t end;
+
+    if (at >= s->n_prompt) {
+        return least(n, sequence_known(s) - at);
+    }
+    if (n >= s->n_prompt - at) {
+        return s->n_prompt - at;
+    }
+    end = at + n;
+    end -= end % b->cut;
+    return end > at ? end - at : 0;
+}
+
+static void plan_prefill(struct batcher *b, struct batch *t)
+{
+    struct sequence *s = b->prefill.head, *next;
+
+    for (; s != NULL && t->plan.n_rows < b->limits.max_rows; s = next) {
+        uint32_t n = chunk(b, s, b->limits.step_tokens - t->plan.n_tokens);
+
+        /* Nobody overtakes: the next one waits with it. */
+        if (n == 0) {
+            return;
+        }
+        next = list_next(s, LIST_PLAN);
+        add_row(b, t, s, n);
+    }
+}
+
+/* ---- plans ---- */
+
+const struct plan *batcher_plan(struct batcher *b)
+{
+    struct batch *t;
+
+    b->stuck = NULL;
+    if (b->inflight == b->limits.depth) {
+        return NULL;
+    }
+    t = &b->ring[(b->oldest + b->inflight) % b->limits.depth];
+    t->n_prompt_tokens = 0;
+    t->plan.step = b->step + 1;
+    t->plan.n_rows = t->plan.n_tokens = 0;
+    t->plan.n_blocks = t->plan.n_zero = 0;
+    plan_decode(b, t);
+    plan_prefill(b, t);
+    if (t->plan.n_rows == 0) {
+        return NULL;
+    }
+    b->step++;
+    b->inflight++;
+    return &t->plan;
+}
+
+const struct batch *batcher_oldest(const struct batcher *b)
+{
+    return b->inflight > 0 ? &b->ring[b->oldest] : NULL;
+}
+
+void batcher_return(struct batcher *b)
+{
+    assert(b->inflight > 0);
+    b->oldest = (b->oldest + 1) % b->limits.depth;
+    b->inflight--;
+}

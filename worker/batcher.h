@@ -1,0 +1,82 @@
+/* batcher.h - chooses what the next step computes.
+ *
+ * A plan is a ragged batch: first the sequences that decode, one token each;
+ * then prefill, first come first served, in chunks.  A row is some
+ * consecutive tokens of one sequence, of one kind:
+ *
+ *   prompt     cut at absolute multiples of `cut` (64) or the prompt's end,
+ *              so that a chunk's arithmetic does not depend on the load
+ *   generated  one token in decode; many at once when a sequence that was
+ *              moved here is computed again
+ *
+ * The row that reaches the last known id samples the next one.  With two
+ * plans in flight the row after it is chained: its id is the one sampled by
+ * the plan before, which the engine knows first.
+ *
+ *   budget of a step: max_rows rows, step_tokens tokens, chunk_tokens a row
+ *
+ * While prefill waits, decode leaves it one row and one cut of tokens, and
+ * sequences that decode take turns if they are too many: a new sequence is
+ * in the next plan.
+ *
+ * Blocks and the slot go from granted to held as positions are reached.
+ *
+ * Threading: the core's.  Memory: batcher_init(); no other call allocates.
+ * A plan belongs to the engine from batcher_plan() to batcher_return(). */
+#ifndef WORKER_BATCHER_H
+#define WORKER_BATCHER_H
+
+#include "worker/cache/sequence.h"
+#include "worker/engine.h"
+
+#define BATCHER_CUT 64
+
+struct batcher_limits {
+    uint32_t max_rows;     /* 1..PLAN_ROWS_MAX */
+    uint32_t step_tokens;  /* 1..PLAN_TOKENS_MAX */
+    uint32_t chunk_tokens; /* >= 1 */
+    uint32_t depth;        /* 1..ENGINE_DEPTH_MAX */
+    uint32_t block_tokens; /* >= 1 */
+    uint32_t n_blocks;     /* of the pool; 0: the shard has no attention */
+    uint32_t n_slots;      /* 0: no recurrent layers */
+};
+
+/* A plan and whose rows they are. */
+struct batch {
+    struct plan plan;
+    struct sequence **who; /* [max_rows] */
+    uint32_t n_prompt_tokens;
+};
+
+struct batcher {
+    struct batcher_limits limits;
+    uint32_t cut;
+    struct sequence_table *table;
+    struct sequence_list prefill, decode;
+    struct batch ring[ENGINE_DEPTH_MAX];
+    uint32_t oldest, inflight;
+    uint64_t step;          /* of the newest plan */
+    struct sequence *stuck; /* whose memory could not be taken */
+};
+
+/* The table is borrowed.  False if memory is out. */
+MUST_CHECK bool batcher_init(struct batcher *b, const struct batcher_limits *l,
+                             struct sequence_table *table);
+void batcher_fini(struct batcher *b);
+
+/* A QUEUED sequence with all its ids joins the line. */
+void batcher_add(struct batcher *b, struct sequence *s);
+
+/* It gets no more rows; plans in flight may still name it. */
+void batcher_drop(struct sequence *s);
+
+/* Make the next plan, which counts as in flight from here.  NULL if `depth`
+ * are, or if there is nothing to do.  b->stuck is set to a sequence that
+ * broke the account and must be failed; it has left the line. */
+const struct plan *batcher_plan(struct batcher *b);
+
+/* The oldest plan in flight, NULL if there is none; and its end. */
+const struct batch *batcher_oldest(const struct batcher *b);
+void batcher_return(struct batcher *b);
+
+#endif
