@@ -1,0 +1,170 @@
+/* core_state.h - what the files of the worker's core share; nobody else
+ * includes it.  worker/core.h is the contract.
+ *
+ *   core.c      made and freed, session up and down, dispatch
+ *   recv_*.c    one message each
+ *   ending.c    how a sequence ends, and who is told
+ *   step.c      results of plans
+ *   report.c    Report and StepOutput
+ *   tick.c      the turn */
+#ifndef WORKER_CORE_STATE_H
+#define WORKER_CORE_STATE_H
+
+#include "common/session.h"
+#include "common/timer.h"
+#include "proto/health.pb-c.h"
+#include "proto/registry.pb-c.h"
+#include "proto/worker.pb-c.h"
+#include "worker/batcher.h"
+#include "worker/cache/ledger.h"
+#include "worker/cache/pool.h"
+#include "worker/cache/sequence.h"
+#include "worker/core.h"
+
+#define WAITERS_MAX    PEER_CALLS_MAX
+#define INDEX_FORGET   UINT32_MAX /* in Acknowledge */
+#define WORKER_STEP_US 10000      /* while stopping: look again */
+#define AUDIT_TEXT     4096
+
+/* A Cancel or RemoveSequence that waits for the memory to be free. */
+struct waiter {
+    struct waiter *next;
+    uint64_t call;
+    int64_t since_us;
+    int state; /* proto's, when it came */
+    struct pool_need freed;
+};
+
+/* Sequences that were cancelled before they came; the oldest goes. */
+struct tombstones {
+    struct sequence_key keys[TOMBSTONES_MAX];
+    uint32_t first, n;
+};
+
+/* Columns of StepOutput. */
+struct output {
+    uint64_t grant[STEP_ROWS_MAX];
+    uint32_t first_index[STEP_ROWS_MAX];
+    uint32_t count[STEP_ROWS_MAX];
+    uint32_t finish[STEP_ROWS_MAX];
+    uint32_t state[STEP_ROWS_MAX];
+    uint32_t tokens[STEP_TOKENS_MAX];
+    uint32_t n_rows, n_tokens;
+    bool failed; /* some row has FINISH_FAILED */
+};
+
+struct worker_core {
+    struct worker_options o; /* its strings are ours */
+    struct node_io *io;
+    struct engine *engine;
+    struct arena arena;
+    struct session session;
+    struct timers timers;
+
+    struct pool pool;
+    struct sequence_table table;
+    struct ledger ledger;
+    struct batcher batcher;
+    struct tombstones tombstones;
+    struct waiter waiters[WAITERS_MAX];
+    struct waiter *free_waiters;
+    uint32_t fresh_waiters;
+
+    struct sequence_list out; /* with something to say */
+    int64_t reported_us;      /* when the newest ledger went out */
+    bool changed;             /* since then */
+    bool stepped;             /* a result came in this turn */
+    uint64_t step;            /* of the newest result */
+    uint32_t device_us, n_prompt_tokens;
+    char failure[ERROR_TEXT]; /* of the newest failed plan */
+    struct output output;
+    struct plan_result result;
+
+    const char *broken; /* why the session must end: in the next tick */
+    bool stopping;
+    bool away;    /* said that the router is */
+    bool refused; /* said that it refused us */
+
+    struct ledger_message hello_ledger;
+    Sluice__V1__WorkerShard hello_shard;
+};
+
+/* ---- core.c ---- */
+
+/* The peer of the session; NULL when it is not up or about to end. */
+struct peer *worker_peer(struct worker_core *w);
+
+/* The session is beyond repair: Goodbye in the next tick.  why: a literal. */
+void worker_break(struct worker_core *w, const char *why);
+
+/* ---- recv_*.c: one message each.  p is the session's peer. ---- */
+
+void recv_submit(struct worker_core *w, struct peer *p, uint64_t call,
+                 const Sluice__V1__SubmitRequest *m);
+void recv_submit_part(struct worker_core *w, struct peer *p,
+                      const Sluice__V1__SubmitPartMessage *m);
+void recv_acknowledge(struct worker_core *w,
+                      const Sluice__V1__AcknowledgeMessage *m);
+void recv_cancel(struct worker_core *w, struct peer *p, uint64_t call,
+                 const Sluice__V1__CancelRequest *m);
+void recv_remove(struct worker_core *w, struct peer *p, uint64_t call,
+                 const Sluice__V1__RemoveRequest *m);
+void recv_audit(struct worker_core *w, struct peer *p, uint64_t call);
+
+/* ---- submit.c: shared by recv_submit and recv_submit_part ---- */
+
+/* Are all ids below the vocabulary?  e says which is not. */
+MUST_CHECK enum status submit_check_ids(const struct worker_core *w,
+                                        const uint32_t *ids, size_t n,
+                                        uint32_t offset, struct error *e);
+/* All ids are here: answer the Submit, join the line. */
+void submit_complete(struct worker_core *w, struct peer *p, struct sequence *s);
+
+/* ---- ending.c ---- */
+
+/* s ends.  Afterwards s may be gone: do not touch it. */
+void worker_end(struct worker_core *w, struct sequence *s,
+                enum sequence_finish finish);
+
+/* A plan that named s is back; if it was the last one that a release waited
+ * for, s is released and may be gone. */
+void worker_plan_back(struct worker_core *w, struct sequence *s);
+
+/* A KEPT sequence's memory goes.  Afterwards s may be gone. */
+void worker_let_go(struct worker_core *w, struct sequence *s);
+
+/* The router needs nothing more of s, which has ended: forget it as soon as
+ * it holds nothing.  Afterwards s may be gone. */
+void worker_forget(struct worker_core *w, struct sequence *s);
+
+/* Cancel or RemoveSequence of the whole sequence. */
+void worker_remove(struct worker_core *w, struct peer *p, uint64_t call,
+                   const struct sequence_key *key);
+
+/* The session is over: everything that came by it goes. */
+void worker_drop_all(struct worker_core *w);
+
+/* Keys from a SequenceRef; false with e set if it is none. */
+MUST_CHECK bool worker_key(const Sluice__V1__SequenceRef *ref,
+                           struct sequence_key *out, struct error *e);
+
+/* Take a tombstone away if there is one. */
+bool tombstone_take(struct tombstones *t, const struct sequence_key *key);
+void tombstone_add(struct tombstones *t, const struct sequence_key *key);
+
+/* ---- step.c ---- */
+
+/* Take in every result that is ready. */
+void step_results(struct worker_core *w);
+/* Hand the engine as many plans as it takes. */
+void step_plans(struct worker_core *w);
+/* Does a sequence with these ids need another token?  FINISH_NONE if so. */
+enum sequence_finish step_finish(const struct worker_core *w,
+                                 const struct sequence *s);
+
+/* ---- report.c ---- */
+
+/* Send what is due at now_us; returns when next. */
+int64_t report_send(struct worker_core *w, int64_t now_us);
+
+#endif

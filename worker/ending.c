@@ -1,0 +1,351 @@
+/* ending.c - how a sequence ends, whatever the reason, and who is told. */
+#include <string.h>
+
+#include "common/log.h"
+#include "worker/core_state.h"
+
+static int64_t now_us(struct worker_core *w)
+{
+    return w->io->now_us(w->io);
+}
+
+/* ---- receipts ---- */
+
+static void fill_receipt(Sluice__V1__Receipt *m, Sluice__V1__SequenceRef *ref,
+                         const struct sequence_key *key)
+{
+    sluice__v1__sequence_ref__init(ref);
+    ref->request_id.len = sizeof key->request_id;
+    ref->request_id.data = (uint8_t *)(uintptr_t)key->request_id;
+    ref->has_choice = true;
+    ref->choice = key->choice;
+    sluice__v1__receipt__init(m);
+    m->sequence = ref;
+}
+
+/* At once: nothing is freed by it. */
+static void receipt_empty(struct peer *p, uint64_t call,
+                          const struct sequence_key *key,
+                          const struct sequence *s)
+{
+    Sluice__V1__Receipt m;
+    Sluice__V1__SequenceRef ref;
+
+    fill_receipt(&m, &ref, key);
+    m.state = SLUICE__V1__SEQUENCE_STATE__SEQUENCE_UNKNOWN;
+    if (s != NULL) {
+        m.state = SLUICE__V1__SEQUENCE_STATE__SEQUENCE_FINISHED;
+        m.n_generated = s->n_generated;
+    }
+    peer_end(p, call, &m.base);
+}
+
+static void receipt_send(struct worker_core *w, const struct sequence *s,
+                         const struct waiter *r)
+{
+    struct peer *p = worker_peer(w);
+    Sluice__V1__Receipt m;
+    Sluice__V1__SequenceRef ref;
+
+    if (p == NULL) {
+        return;
+    }
+    fill_receipt(&m, &ref, &s->key);
+    m.state = (Sluice__V1__SequenceState)r->state;
+    m.n_generated = s->n_generated;
+    m.blocks = r->freed.n[POOL_BLOCKS];
+    m.slots = r->freed.n[POOL_SLOTS];
+    m.checkpoints = r->freed.n[POOL_CHECKPOINTS];
+    m.micros = (uint64_t)(now_us(w) - r->since_us);
+    m.snapshot = ledger_next_snapshot(&w->ledger);
+    peer_end(p, r->call, &m.base);
+}
+
+static struct waiter *waiter_new(struct worker_core *w)
+{
+    struct waiter *r = w->free_waiters;
+
+    if (r != NULL) {
+        w->free_waiters = r->next;
+    } else if (w->fresh_waiters < WAITERS_MAX) {
+        r = &w->waiters[w->fresh_waiters++];
+    }
+    return r;
+}
+
+/* Answer all that wait for s, in order, or drop them with the session. */
+static void waiters_end(struct worker_core *w, struct sequence *s, bool answer)
+{
+    while (s->waiters != NULL) {
+        struct waiter *r = s->waiters;
+
+        if (answer) {
+            receipt_send(w, s, r);
+        }
+        s->waiters = r->next;
+        r->next = w->free_waiters;
+        w->free_waiters = r;
+    }
+    s->last_waiter = NULL;
+}
+
+/* The first to come frees the memory; those after it free nothing. */
+static bool waiter_add(struct worker_core *w, struct sequence *s, uint64_t call)
+{
+    struct waiter *r = waiter_new(w);
+
+    if (r == NULL) {
+        return false;
+    }
+    memset(r, 0, sizeof *r);
+    r->call = call;
+    r->since_us = now_us(w);
+    r->state = sequence_public_state(s);
+    if (s->state != SEQUENCE_RELEASING) {
+        r->freed = s->need;
+    }
+    if (s->last_waiter != NULL) {
+        s->last_waiter->next = r;
+    } else {
+        s->waiters = r;
+    }
+    s->last_waiter = r;
+    return true;
+}
+
+/* ---- release ---- */
+
+static void forget_now(struct worker_core *w, struct sequence *s)
+{
+    timer_clear(&w->timers, &s->keep);
+    sequence_free(&w->table, &s);
+}
+
+/* No plan names it: its memory is free from here. */
+static void released(struct worker_core *w, struct sequence *s)
+{
+    sequence_release(&w->table, s);
+    sequence_move(&w->table, s, SEQUENCE_FINISHED);
+    w->changed = true;
+    waiters_end(w, s, true);
+    if (s->forgotten) {
+        forget_now(w, s);
+        return;
+    }
+    /* Only what the router has not got may still be asked for. */
+    paged_keep(&w->table.slab, &s->tokens, s->n_prompt + s->acked,
+               sequence_known(s));
+}
+
+void worker_let_go(struct worker_core *w, struct sequence *s)
+{
+    timer_clear(&w->timers, &s->keep);
+    sequence_move(&w->table, s, SEQUENCE_RELEASING);
+    w->changed = true;
+    if (s->inflight == 0) {
+        released(w, s);
+    }
+}
+
+void worker_plan_back(struct worker_core *w, struct sequence *s)
+{
+    s->inflight--;
+    if (s->state == SEQUENCE_RELEASING && s->inflight == 0) {
+        released(w, s);
+    }
+}
+
+void worker_forget(struct worker_core *w, struct sequence *s)
+{
+    s->forgotten = true;
+    list_remove(s, LIST_OUT);
+    if (s->state == SEQUENCE_FINISHED) {
+        forget_now(w, s);
+    }
+}
+
+static bool is_kept(const struct sequence *s, enum sequence_finish finish)
+{
+    return s->keep_ms > 0 && s->state == SEQUENCE_DECODE &&
+           (finish == FINISH_STOP || finish == FINISH_LENGTH);
+}
+
+void worker_end(struct worker_core *w, struct sequence *s,
+                enum sequence_finish finish)
+{
+    char name[SEQUENCE_NAME];
+
+    log_debug("sequence-end", "request=%s grant=%llu finish=%d generated=%u",
+              sequence_name(&s->key, name), (unsigned long long)s->grant,
+              (int)finish, s->n_generated);
+    batcher_drop(s);
+    s->finish = finish;
+    w->changed = true;
+    if (!s->forgotten) {
+        list_push(&w->out, s);
+    }
+    if (is_kept(s, finish)) {
+        sequence_move(&w->table, s, SEQUENCE_KEPT);
+        timer_set(&w->timers, &s->keep, now_us(w) + (int64_t)s->keep_ms * 1000);
+        return;
+    }
+    worker_let_go(w, s);
+}
+
+/* ---- cancel and remove ---- */
+
+/* A Submit whose parts are not all here was never accepted: it is refused,
+ * and no row will name its grant. */
+static void refuse_open_submit(struct peer *p, struct sequence *s)
+{
+    struct error e;
+
+    if (s->call == 0) {
+        return;
+    }
+    error_set(&e, ST_CANCELLED, "cancelled before all of its ids had come");
+    peer_fail(p, s->call, &e, 0);
+    s->call = 0;
+    s->forgotten = true;
+}
+
+void worker_remove(struct worker_core *w, struct peer *p, uint64_t call,
+                   const struct sequence_key *key)
+{
+    struct sequence *s = sequence_by_key(&w->table, key);
+    struct error e;
+
+    if (s == NULL) {
+        tombstone_add(&w->tombstones, key);
+    }
+    if (s == NULL || s->state == SEQUENCE_FINISHED) {
+        receipt_empty(p, call, key, s);
+        return;
+    }
+    if (!waiter_add(w, s, call)) {
+        error_set(&e, ST_RESOURCE_EXHAUSTED, "%u removals wait already",
+                  WAITERS_MAX);
+        peer_fail(p, call, &e, REPORT_CHANGE_US / 1000);
+        return;
+    }
+    if (s->state == SEQUENCE_RELEASING) {
+        return;
+    }
+    refuse_open_submit(p, s);
+    if (s->state == SEQUENCE_KEPT) {
+        worker_let_go(w, s);
+        return;
+    }
+    worker_end(w, s, FINISH_CANCELLED);
+}
+
+/* ---- the end of the session ---- */
+
+/* Out of every table at once, so that the next session starts clean; what a
+ * plan in flight names is freed when the plan returns. */
+static void drop(struct worker_core *w, struct sequence *s)
+{
+    waiters_end(w, s, false);
+    list_remove(s, LIST_OUT);
+    sequence_clear_key(&w->table, s);
+    sequence_set_grant(&w->table, s, 0);
+    s->call = 0;
+    s->forgotten = true;
+    switch (s->state) {
+    case SEQUENCE_FINISHED:
+        forget_now(w, s);
+        break;
+    case SEQUENCE_RELEASING:
+        break;
+    case SEQUENCE_KEPT:
+        worker_let_go(w, s);
+        break;
+    default:
+        worker_end(w, s, FINISH_CANCELLED);
+    }
+}
+
+void worker_drop_all(struct worker_core *w)
+{
+    struct sequence *s = w->table.all.head, *next;
+    uint32_t n = 0;
+
+    for (; s != NULL; s = next, n++) {
+        next = list_next(s, LIST_ALL);
+        drop(w, s);
+    }
+    w->tombstones.first = w->tombstones.n = 0;
+    w->changed = true;
+    if (n > 0) {
+        log_warn("session-dropped", "sequences=%u releasing=%u", n,
+                 w->table.n_live);
+    }
+}
+
+/* ---- names and tombstones ---- */
+
+bool worker_key(const Sluice__V1__SequenceRef *ref, struct sequence_key *out,
+                struct error *e)
+{
+    if (ref->request_id.len != REQUEST_ID_BYTES) {
+        error_set(e, ST_INVALID_ARGUMENT,
+                  "request_id has %zu bytes, it must have %d",
+                  ref->request_id.len, REQUEST_ID_BYTES);
+        return false;
+    }
+    if (request_id_is_zero(ref->request_id.data)) {
+        error_set(e, ST_INVALID_ARGUMENT,
+                  "request_id is all zero, it must be %d random bytes",
+                  REQUEST_ID_BYTES);
+        return false;
+    }
+    memcpy(out->request_id, ref->request_id.data, sizeof out->request_id);
+    out->choice = ref->choice;
+    return true;
+}
+
+static uint32_t tombstone_find(const struct tombstones *t,
+                               const struct sequence_key *key)
+{
+    uint32_t i = 0;
+
+    while (i < t->n) {
+        const struct sequence_key *k =
+            &t->keys[(t->first + i) % TOMBSTONES_MAX];
+
+        if (k->choice == key->choice &&
+            memcmp(k->request_id, key->request_id, sizeof k->request_id) == 0) {
+            break;
+        }
+        i++;
+    }
+    return i;
+}
+
+bool tombstone_take(struct tombstones *t, const struct sequence_key *key)
+{
+    uint32_t i = tombstone_find(t, key);
+
+    if (i == t->n) {
+        return false;
+    }
+    /* The later ones move down, so that age stays order. */
+    for (; i + 1 < t->n; i++) {
+        t->keys[(t->first + i) % TOMBSTONES_MAX] =
+            t->keys[(t->first + i + 1) % TOMBSTONES_MAX];
+    }
+    t->n--;
+    return true;
+}
+
+void tombstone_add(struct tombstones *t, const struct sequence_key *key)
+{
+    if (tombstone_find(t, key) < t->n) {
+        return;
+    }
+    if (t->n == TOMBSTONES_MAX) {
+        t->first = (t->first + 1) % TOMBSTONES_MAX;
+        t->n--;
+    }
+    t->keys[(t->first + t->n++) % TOMBSTONES_MAX] = *key;
+}

@@ -1,0 +1,344 @@
+/* Submit: one sequence, with the grant that the router took from our room.
+ *
+ *   1 the grant is the next one, or the session is broken
+ *   2 a tombstone: CANCELLED
+ *   3 every field is checked; the sentence names the field and the limit
+ *   4 it runs already: adopt it
+ *   5 the need fits the free room, or RESOURCE_EXHAUSTED
+ *   6 all ids here: OK; else the answer waits for SubmitPart
+ *
+ * Whatever the answer, the grant is used up. */
+#include <math.h>
+#include <string.h>
+
+#include "common/log.h"
+#include "worker/core_state.h"
+
+#define TEMPERATURE_MAX 100.0f
+/* A need may be a block over the context: the router adds room for drafts. */
+#define NEED_SPARE_BLOCKS 1u
+
+enum status submit_check_ids(const struct worker_core *w, const uint32_t *ids,
+                             size_t n, uint32_t offset, struct error *e)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (ids[i] >= w->o.vocab) {
+            return error_set(e, ST_INVALID_ARGUMENT,
+                             "id %u at position %zu is not below the "
+                             "vocabulary, %u",
+                             ids[i], offset + i, w->o.vocab);
+        }
+    }
+    return ST_OK;
+}
+
+static enum status check_lengths(const struct worker_core *w,
+                                 const Sluice__V1__SubmitRequest *m,
+                                 struct error *e)
+{
+    if (m->n_prompt == 0) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "n_prompt is 0, a prompt has at least 1 id");
+    }
+    if (m->max_tokens == 0) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "max_tokens is 0, it must be at least 1");
+    }
+    if ((uint64_t)m->n_prompt + m->max_tokens > w->o.context) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "n_prompt %u and max_tokens %u are over the context "
+                         "of %u",
+                         m->n_prompt, m->max_tokens, w->o.context);
+    }
+    if (m->n_generated > m->max_tokens) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "n_generated is %u, at most max_tokens, %u",
+                         m->n_generated, m->max_tokens);
+    }
+    if (m->n_tokens > m->n_prompt + m->n_generated) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "%zu ids came, n_prompt and n_generated announce %u",
+                         m->n_tokens, m->n_prompt + m->n_generated);
+    }
+    return ST_OK;
+}
+
+static enum status check_sampling(const struct worker_core *w,
+                                  const Sluice__V1__Sampling *m,
+                                  struct error *e)
+{
+    if (!isfinite(m->temperature) || m->temperature < 0.0f ||
+        m->temperature > TEMPERATURE_MAX) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "temperature is %g, it must be 0 to %g",
+                         (double)m->temperature, (double)TEMPERATURE_MAX);
+    }
+    if (m->top_k > w->o.vocab) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "top_k is %u, it must be 0 (all) to the vocabulary, "
+                         "%u",
+                         m->top_k, w->o.vocab);
+    }
+    if (!isfinite(m->top_p) || m->top_p <= 0.0f || m->top_p > 1.0f) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "top_p is %g, it must be above 0 and at most 1",
+                         (double)m->top_p);
+    }
+    if (!m->has_seed) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "seed is missing: the router draws one where the "
+                         "client names none");
+    }
+    return ST_OK;
+}
+
+static uint32_t blocks_for(const struct worker_core *w, uint32_t n_tokens)
+{
+    uint32_t bt = w->o.block_tokens;
+
+    return w->o.n_blocks == 0 ? 0 : n_tokens / bt + (n_tokens % bt != 0);
+}
+
+static enum status check_need(const struct worker_core *w,
+                              const Sluice__V1__SubmitRequest *m,
+                              struct error *e)
+{
+    uint32_t slots = w->o.n_slots > 0 ? 1 : 0;
+    uint32_t least = blocks_for(w, m->n_prompt + m->max_tokens);
+    uint32_t most = w->o.n_blocks == 0
+                        ? 0
+                        : blocks_for(w, w->o.context) + NEED_SPARE_BLOCKS;
+
+    if (m->need->blocks < least || m->need->blocks > most) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "need has %u blocks, %u ids need %u to %u blocks of "
+                         "%u ids",
+                         m->need->blocks, m->n_prompt + m->max_tokens, least,
+                         most, w->o.block_tokens);
+    }
+    if (m->need->slots != slots) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "need has %u slots, a sequence needs %u here",
+                         m->need->slots, slots);
+    }
+    if (m->need->checkpoints > w->o.n_checkpoints) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "need has %u checkpoints, this worker has %u",
+                         m->need->checkpoints, w->o.n_checkpoints);
+    }
+    return ST_OK;
+}
+
+static enum status check_submit(const struct worker_core *w,
+                                const Sluice__V1__SubmitRequest *m,
+                                struct error *e)
+{
+    if (m->continue_from != NULL) {
+        return error_set(e, ST_UNIMPLEMENTED,
+                         "continue_from is not built yet: submit the whole "
+                         "prompt");
+    }
+    if (m->has_keep_ms && m->keep_ms > KEEP_MS_MAX) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "keep_ms is %u, it must be at most %u", m->keep_ms,
+                         KEEP_MS_MAX);
+    }
+    if (check_lengths(w, m, e) != ST_OK ||
+        check_sampling(w, m->sampling, e) != ST_OK ||
+        check_need(w, m, e) != ST_OK) {
+        return e->code;
+    }
+    return submit_check_ids(w, m->tokens, m->n_tokens, 0, e);
+}
+
+/* ---- a sequence that is here already ---- */
+
+/* Can the ids that the router lacks still be told? */
+static bool can_adopt(const struct sequence *s,
+                      const Sluice__V1__SubmitRequest *m)
+{
+    bool ended = s->finish != FINISH_NONE;
+    bool complete = s->finish == FINISH_STOP || s->finish == FINISH_LENGTH;
+    uint32_t have = m->has_have_index ? m->have_index : m->n_generated;
+
+    if (s->n_prompt != m->n_prompt || s->max_tokens != m->max_tokens) {
+        return false;
+    }
+    return !ended || (complete && have >= s->acked);
+}
+
+/* The old grant is forgotten; what it holds is charged to the new one. */
+static void adopt(struct worker_core *w, struct sequence *s,
+                  const Sluice__V1__SubmitRequest *m)
+{
+    uint32_t have = m->has_have_index ? m->have_index : m->n_generated;
+    char name[SEQUENCE_NAME];
+
+    log_info("sequence-adopted", "request=%s grant=%llu old=%llu state=%s",
+             sequence_name(&s->key, name), (unsigned long long)m->grant,
+             (unsigned long long)s->grant, sequence_state_name(s->state));
+    sequence_set_grant(&w->table, s, m->grant);
+    s->acked = have < s->n_generated ? have : s->n_generated;
+    s->row_sent = s->told = s->forgotten = false;
+    s->sent_running = 0;
+    if (s->acked < s->n_generated || s->finish != FINISH_NONE) {
+        list_push(&w->out, s);
+    }
+    w->changed = true;
+}
+
+/* Make way for a new start, or say why not. */
+static enum status replace(struct worker_core *w, struct peer *p,
+                           struct sequence *s, struct error *e)
+{
+    switch (s->state) {
+    case SEQUENCE_FINISHED:
+        worker_forget(w, s);
+        return ST_OK;
+    case SEQUENCE_RECEIVING:
+        error_set(e, ST_ABORTED, "submitted again before all its ids came");
+        peer_fail(p, s->call, e, 0);
+        s->call = 0;
+        s->forgotten = true;
+        worker_end(w, s, FINISH_CANCELLED);
+        return ST_OK;
+    case SEQUENCE_KEPT:
+    case SEQUENCE_RELEASING:
+        return error_set(e, ST_ABORTED,
+                         "the sequence is %s: remove it, wait for the "
+                         "receipt, submit it again",
+                         sequence_state_name(s->state));
+    default:
+        return error_set(e, ST_ALREADY_EXISTS,
+                         "the sequence runs with %u prompt ids and max_tokens "
+                         "%u, not %u",
+                         s->n_prompt, s->max_tokens, s->max_tokens);
+    }
+}
+
+/* ---- a new one ---- */
+
+static struct sequence *
+make(struct worker_core *w, const Sluice__V1__SubmitRequest *m, struct error *e)
+{
+    struct pool_need need = {
+        {m->need->blocks, m->need->slots, m->need->checkpoints}};
+    struct sequence *s;
+
+    if (pool_grant(&w->pool, &need, e) != ST_OK) {
+        return NULL;
+    }
+    s = sequence_new(&w->table, m->n_prompt + m->max_tokens, m->need->blocks);
+    if (s == NULL) {
+        pool_ungrant(&w->pool, &need);
+        error_set(e, ST_RESOURCE_EXHAUSTED,
+                  "%u sequences are live or not yet acknowledged, at most %u",
+                  w->table.n_live, w->table.capacity);
+        return NULL;
+    }
+    s->need = need;
+    return s;
+}
+
+static void fill(struct worker_core *w, struct sequence *s,
+                 const Sluice__V1__SubmitRequest *m, uint64_t call)
+{
+    uint32_t have = m->has_have_index ? m->have_index : m->n_generated;
+
+    s->n_prompt = m->n_prompt;
+    s->max_tokens = m->max_tokens;
+    s->n_generated = m->n_generated;
+    s->n_announced = m->n_prompt + m->n_generated;
+    s->n_received = (uint32_t)m->n_tokens;
+    s->acked = have < m->n_generated ? have : m->n_generated;
+    s->keep_ms = m->keep_ms;
+    s->ignore_eos = m->sampling->ignore_eos;
+    s->sampling = (struct sampling){.temperature = m->sampling->temperature,
+                                    .top_k = m->sampling->top_k,
+                                    .top_p = m->sampling->top_p,
+                                    .seed = m->sampling->seed,
+                                    .choice = s->key.choice};
+    s->call = call;
+    paged_write(&w->table.slab, &s->tokens, 0, m->tokens, s->n_received);
+}
+
+void submit_complete(struct worker_core *w, struct peer *p, struct sequence *s)
+{
+    Sluice__V1__Nothing reply = SLUICE__V1__NOTHING__INIT;
+    enum sequence_finish finish;
+
+    peer_end(p, s->call, &reply.base);
+    s->call = 0;
+    w->changed = true;
+    if (s->acked < s->n_generated) {
+        list_push(&w->out, s);
+    }
+    sequence_move(&w->table, s, SEQUENCE_QUEUED);
+    /* Moved here after its last token: there is nothing left to do. */
+    finish = step_finish(w, s);
+    if (finish != FINISH_NONE) {
+        worker_end(w, s, finish);
+        return;
+    }
+    batcher_add(&w->batcher, s);
+}
+
+/* Everything after the grant; an error is the answer. */
+static enum status take_in(struct worker_core *w, struct peer *p, uint64_t call,
+                           const Sluice__V1__SubmitRequest *m, struct error *e)
+{
+    Sluice__V1__Nothing reply = SLUICE__V1__NOTHING__INIT;
+    struct sequence_key key;
+    struct sequence *s;
+
+    if (!worker_key(m->sequence, &key, e)) {
+        return e->code;
+    }
+    if (tombstone_take(&w->tombstones, &key)) {
+        return error_set(e, ST_CANCELLED, "cancelled before it came");
+    }
+    if (check_submit(w, m, e) != ST_OK) {
+        return e->code;
+    }
+    s = sequence_by_key(&w->table, &key);
+    if (s != NULL && s->state != SEQUENCE_RECEIVING && can_adopt(s, m)) {
+        adopt(w, s, m);
+        peer_end(p, call, &reply.base);
+        return ST_OK;
+    }
+    if (s != NULL && replace(w, p, s, e) != ST_OK) {
+        return e->code;
+    }
+    s = make(w, m, e);
+    if (s == NULL) {
+        return e->code;
+    }
+    sequence_set_key(&w->table, s, &key);
+    sequence_set_grant(&w->table, s, m->grant);
+    fill(w, s, m, call);
+    if (s->n_received == s->n_announced) {
+        submit_complete(w, p, s);
+    }
+    return ST_OK;
+}
+
+void recv_submit(struct worker_core *w, struct peer *p, uint64_t call,
+                 const Sluice__V1__SubmitRequest *m)
+{
+    struct error e;
+
+    if (m->grant != w->ledger.grant + 1) {
+        worker_break(w, m->grant <= w->ledger.grant
+                            ? "a grant number came twice"
+                            : "a grant number is missing");
+        return;
+    }
+    w->ledger.grant = m->grant;
+    w->changed = true;
+    if (take_in(w, p, call, m, &e) != ST_OK) {
+        log_info("submit-refused", "grant=%llu status=%s why=\"%s\"",
+                 (unsigned long long)m->grant, status_name(e.code), e.text);
+        peer_fail(p, call, &e,
+                  e.code == ST_RESOURCE_EXHAUSTED ? REPORT_US / 1000 : 0);
+    }
+}

@@ -1,0 +1,160 @@
+/* step.c - plans to the engine, results back into the sequences. */
+#include <stdio.h>
+#include <string.h>
+
+#include "common/log.h"
+#include "worker/core_state.h"
+
+static bool is_eos(const struct worker_core *w, uint32_t id)
+{
+    for (uint32_t i = 0; i < w->o.n_eos; i++) {
+        if (w->o.eos[i] == id) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Stop is asked before length: an end token that is also the last one
+ * allowed ends with FINISH_STOP. */
+enum sequence_finish step_finish(const struct worker_core *w,
+                                 const struct sequence *s)
+{
+    if (s->n_generated == 0) {
+        return FINISH_NONE;
+    }
+    if (!s->ignore_eos && is_eos(w, paged_get(&w->table.slab, &s->tokens,
+                                              sequence_known(s) - 1))) {
+        return FINISH_STOP;
+    }
+    return s->n_generated >= s->max_tokens ? FINISH_LENGTH : FINISH_NONE;
+}
+
+/* Ended while the plan ran: what it computed is nobody's. */
+static bool is_over(const struct sequence *s)
+{
+    return s->state != SEQUENCE_PREFILL && s->state != SEQUENCE_DECODE;
+}
+
+static void take_token(struct worker_core *w, struct sequence *s, uint32_t id)
+{
+    enum sequence_finish finish;
+
+    paged_write(&w->table.slab, &s->tokens, sequence_known(s), &id, 1);
+    s->n_generated++;
+    list_push(&w->out, s);
+    if (s->state == SEQUENCE_PREFILL) {
+        sequence_move(&w->table, s, SEQUENCE_DECODE);
+    }
+    finish = step_finish(w, s);
+    if (finish != FINISH_NONE) {
+        worker_end(w, s, finish);
+    }
+}
+
+static void row_back(struct worker_core *w, const struct plan *p, uint32_t i,
+                     struct sequence *s)
+{
+    const struct plan_result *r = &w->result;
+
+    s->pending -= p->rows[i].sample ? 1 : 0;
+    if (!is_over(s)) {
+        if (r->status != ST_OK) {
+            worker_end(w, s, FINISH_FAILED);
+        } else if (p->rows[i].sample) {
+            take_token(w, s, r->tokens[i]);
+        }
+    }
+    worker_plan_back(w, s);
+}
+
+/* The engine broke its contract: the plan has failed, whatever it says. */
+static void check_result(struct worker_core *w, const struct plan *p)
+{
+    struct plan_result *r = &w->result;
+
+    if (r->status != ST_OK) {
+        return;
+    }
+    if (r->step != p->step || r->n_rows != p->n_rows) {
+        r->status = error_set(&r->error, ST_INTERNAL,
+                              "the engine answered step %llu with %u rows for "
+                              "step %llu with %u",
+                              (unsigned long long)r->step, r->n_rows,
+                              (unsigned long long)p->step, p->n_rows);
+        return;
+    }
+    for (uint32_t i = 0; i < p->n_rows; i++) {
+        if (p->rows[i].sample && r->tokens[i] >= w->o.vocab) {
+            r->status = error_set(&r->error, ST_INTERNAL,
+                                  "the engine sampled id %u, the vocabulary "
+                                  "is %u",
+                                  r->tokens[i], w->o.vocab);
+            return;
+        }
+    }
+}
+
+/* w->result is of the oldest plan in flight. */
+static void result_back(struct worker_core *w)
+{
+    const struct batch *t = batcher_oldest(&w->batcher);
+
+    check_result(w, &t->plan);
+    if (w->result.status != ST_OK) {
+        log_error("step-failed", "step=%llu rows=%u status=%s origin=\"%s\"",
+                  (unsigned long long)t->plan.step, t->plan.n_rows,
+                  status_name(w->result.status), w->result.error.text);
+        memcpy(w->failure, w->result.error.text, sizeof w->failure);
+    }
+    w->step = t->plan.step;
+    w->device_us = w->result.device_us;
+    w->n_prompt_tokens = t->n_prompt_tokens;
+    w->stepped = true;
+    w->changed = true;
+    for (uint32_t i = 0; i < t->plan.n_rows; i++) {
+        row_back(w, &t->plan, i, t->who[i]);
+    }
+    batcher_return(&w->batcher);
+}
+
+void step_results(struct worker_core *w)
+{
+    while (batcher_oldest(&w->batcher) != NULL &&
+           engine_poll(w->engine, &w->result)) {
+        result_back(w);
+    }
+}
+
+/* Its account is broken, which pool_violation() has logged. */
+static void fail_stuck(struct worker_core *w)
+{
+    struct sequence *s = w->batcher.stuck;
+
+    if (s != NULL) {
+        snprintf(w->failure, sizeof w->failure,
+                 "the memory promised to the sequence was not there");
+        worker_end(w, s, FINISH_FAILED);
+    }
+}
+
+void step_plans(struct worker_core *w)
+{
+    bool again = true;
+
+    while (again) {
+        const struct plan *p = batcher_plan(&w->batcher);
+        bool stuck = w->batcher.stuck != NULL;
+
+        fail_stuck(w);
+        if (p != NULL && engine_submit(w->engine, p) != ST_OK) {
+            /* It has had fewer plans than its depth: it cannot go on. */
+            w->result = (struct plan_result){.step = p->step};
+            w->result.status = error_set(&w->result.error, ST_INTERNAL,
+                                         "the engine refused a plan");
+            result_back(w);
+            return;
+        }
+        again = p != NULL || stuck;
+    }
+}

@@ -1,0 +1,82 @@
+/* tick.c - the turn: results first, so that what they free can be used by
+ * the plans of the same turn; then plans; then what there is to say. */
+#include <stddef.h>
+
+#include "worker/core_state.h"
+
+static void node_opened(void *node, struct peer_id who)
+{
+    struct worker_core *w = node;
+
+    if (!w->stopping) {
+        session_opened(&w->session, who);
+    }
+}
+
+static void node_recv(void *node, struct peer_id from, struct frame **f)
+{
+    struct worker_core *w = node;
+
+    if (w->stopping) {
+        frame_free(f);
+        return;
+    }
+    session_recv(&w->session, from, f);
+}
+
+static void node_lost(void *node, struct peer_id who)
+{
+    struct worker_core *w = node;
+
+    if (!w->stopping) {
+        session_lost(&w->session, who);
+    }
+}
+
+/* Leases of KEPT sequences that have run out. */
+static void expire(struct worker_core *w, int64_t now_us)
+{
+    struct timer *t;
+
+    while ((t = timers_pop(&w->timers, now_us)) != NULL) {
+        char *at = (char *)t - offsetof(struct sequence, keep);
+
+        worker_let_go(w, (struct sequence *)(void *)at);
+    }
+}
+
+static int64_t tick_stopping(struct worker_core *w, int64_t now_us)
+{
+    step_results(w);
+    return w->batcher.inflight == 0 ? NODE_STOP : now_us + WORKER_STEP_US;
+}
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static int64_t node_tick(void *node, int64_t now_us)
+{
+    struct worker_core *w = node;
+    int64_t due;
+
+    if (w->stopping) {
+        return tick_stopping(w, now_us);
+    }
+    if (w->broken != NULL) {
+        session_restart(&w->session, w->broken);
+        w->broken = NULL;
+    }
+    step_results(w);
+    expire(w, now_us);
+    step_plans(w);
+    due = report_send(w, now_us);
+    due = least(due, timers_due(&w->timers));
+    return least(due, session_tick(&w->session, now_us));
+}
+
+const struct node_ops worker_node_ops = {.opened = node_opened,
+                                         .recv = node_recv,
+                                         .lost = node_lost,
+                                         .tick = node_tick};
