@@ -1,0 +1,149 @@
+/* rig.h - a worker core on a bench: a router's end of the wire on one side, a
+ * fake engine on the other, a clock that the test moves.
+ *
+ * The engine keeps what each block and slot was given and checks every row
+ * against it: a table that names the wrong block, a slot that was not zeroed
+ * or a position left out fails the test in rig_step().  What it samples is a
+ * function of the ids it finds, which rig_expect() computes apart. */
+#ifndef TESTS_UNIT_WORKER_RIG_H
+#define TESTS_UNIT_WORKER_RIG_H
+
+#include "common/peer.h"
+#include "proto/registry.pb-c.h"
+#include "proto/worker.pb-c.h"
+#include "worker/core.h"
+
+#define RIG_GRANTS  4096
+#define RIG_TAGS    8192
+#define RIG_FRAMES  4096
+#define RIG_VOCAB   1000u
+#define RIG_EOS     7u
+#define RIG_CONTEXT 512u
+
+/* How our call ended. */
+struct rig_end {
+    bool ended;
+    enum status status;
+    char text[ERROR_TEXT];
+    uint32_t retry_after_ms;
+    struct {
+        int state;
+        uint32_t n_generated, blocks, slots, checkpoints;
+        uint64_t micros, snapshot;
+    } receipt;
+    uint32_t differences; /* of an Audit */
+};
+
+/* What StepOutput said of a grant. */
+struct rig_heard {
+    uint32_t tokens[RIG_CONTEXT];
+    uint32_t n, rows, finish, state;
+    bool forgotten; /* answer with "forget it" */
+};
+
+struct rig_fake; /* the engine's memory */
+
+struct rig {
+    struct worker_options o;
+    struct node_io io;
+    struct worker_core *worker;
+    int64_t now_us, due_us;
+    uint64_t random;
+
+    /* The wire. */
+    struct frame *to_router[RIG_FRAMES], *to_worker[RIG_FRAMES];
+    uint32_t n_to_router, n_to_worker;
+    struct peer_id id;
+    bool opening, open, answer_hello;
+    uint64_t session;
+    struct peer *peer;
+    struct arena arena;
+
+    /* What was heard. */
+    struct rig_end ends[RIG_TAGS];
+    struct rig_heard heard[RIG_GRANTS];
+    Sluice__V1__Ledger ledger;
+    Sluice__V1__ClassLedger blocks, slots, pages;
+    uint32_t n_reports, n_outputs, n_hellos, n_goodbyes;
+    uint64_t last_step;
+    char failure[ERROR_TEXT];
+    bool acknowledge;
+    uint64_t grant, tag; /* the last used */
+
+    /* The engine. */
+    struct engine engine;
+    struct rig_fake *fake;
+    uint32_t eos_at;       /* sample RIG_EOS at this index, UINT32_MAX: never */
+    const char *fail_next; /* the next step fails with this */
+    bool refuse_plans;     /* submit fails */
+    uint32_t n_steps;
+    uint32_t last_rows, last_tokens; /* of the newest plan */
+};
+
+void rig_defaults(struct worker_options *o);
+
+/* With a session up.  o: NULL for the defaults. */
+struct rig *rig_new(const struct worker_options *o);
+/* Checks that the pool is whole. */
+void rig_free(struct rig **r);
+
+/* Deliver all that waits, tick; checks the account each time. */
+void rig_turn(struct rig *r);
+/* Let time pass, in turns of a millisecond. */
+void rig_advance(struct rig *r, int64_t us);
+/* Run the oldest plan and turn; false if none was in flight. */
+bool rig_step(struct rig *r);
+uint32_t rig_inflight(const struct rig *r);
+/* Steps until nothing is in flight. */
+void rig_run(struct rig *r);
+
+/* The plan in flight, 0 the oldest; NULL past the last. */
+const struct plan *rig_plan(const struct rig *r, uint32_t i);
+
+/* The connection breaks; a turn and some time later there is a new session.*/
+void rig_lose(struct rig *r);
+void rig_reconnect(struct rig *r);
+
+struct rig_submit {
+    uint32_t id, choice; /* request_id is made of id */
+    uint32_t n_prompt, max_tokens, n_generated;
+    uint32_t n_first; /* ids in the Submit itself; 0: all */
+    uint32_t keep_ms;
+    bool ignore_eos;
+    bool has_have;
+    uint32_t have;
+    const uint32_t *generated; /* [n_generated] */
+};
+
+/* Fill in a message, whose arrays live in buf. */
+struct rig_message {
+    Sluice__V1__SubmitRequest m;
+    Sluice__V1__SequenceRef ref;
+    Sluice__V1__Need need;
+    Sluice__V1__Sampling sampling;
+    uint8_t id[16];
+    uint32_t ids[RIG_CONTEXT];
+    uint32_t n_ids;
+};
+void rig_message(struct rig *r, const struct rig_submit *s,
+                 struct rig_message *out);
+
+/* All give the tag; grants are numbered on.  No turn is made. */
+uint64_t rig_send_submit(struct rig *r, const struct rig_message *m);
+uint64_t rig_submit(struct rig *r, const struct rig_submit *s);
+void rig_part(struct rig *r, uint64_t grant, const struct rig_message *m,
+              uint32_t offset, uint32_t n);
+uint64_t rig_cancel(struct rig *r, uint32_t id);
+uint64_t rig_remove(struct rig *r, uint32_t id);
+void rig_ack(struct rig *r, uint64_t grant, uint32_t index);
+
+int rig_state(const struct rig *r, uint32_t id);
+struct worker_account rig_account(const struct rig *r);
+/* Everything free again and nothing remembered. */
+void rig_check_empty(const struct rig *r);
+
+/* The i-th id of a prompt, and the tokens that follow it. */
+uint32_t rig_prompt_id(uint32_t id, uint32_t i);
+void rig_expect(uint32_t id, uint32_t n_prompt, uint32_t n, uint32_t *out);
+
+#endif
