@@ -9,14 +9,7 @@
 #include <string.h>
 
 #include "client/escape.h"
-
-void hex_write(char *out, const uint8_t *bytes, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        snprintf(out + 2 * i, 3, "%02x", bytes[i]);
-    }
-    out[2 * n] = '\0';
-}
+#include "common/request_id.h"
 
 json_t *json_text(const char *text, size_t n)
 {
@@ -35,11 +28,11 @@ json_t *json_text(const char *text, size_t n)
 
 static json_t *json_bytes(const char *name, const ProtobufCBinaryData *d)
 {
-    char hex[33];
+    char id[REQUEST_ID_TEXT];
 
-    if (strcmp(name, "request_id") == 0 && d->len == 16) {
-        hex_write(hex, d->data, 16);
-        return json_string(hex);
+    if (strcmp(name, "request_id") == 0 && d->len == REQUEST_ID_BYTES) {
+        request_id_format(d->data, id);
+        return json_string(id);
     }
     return json_text((const char *)d->data, d->len);
 }

@@ -19,7 +19,4 @@ json_t *json_message(const ProtobufCMessage *m);
 /* Text that may be no UTF-8: those bytes are shown as \xNN. */
 json_t *json_text(const char *text, size_t n);
 
-/* out is [2 * n + 1]. */
-void hex_write(char *out, const uint8_t *bytes, size_t n);
-
 #endif

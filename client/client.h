@@ -1,0 +1,168 @@
+/* client.h - the C library of sluice: a connection to a router, and calls.
+ *
+ *     struct client_config config = {.endpoint = "tcp://127.0.0.1:7071"};
+ *     struct client *c;
+ *     struct error e;
+ *
+ *     if (client_open(&c, &config, &e) != ST_OK) ...e.text...
+ *     struct client_request r = client_request_default();
+ *     r.text = "Once upon a time";
+ *     r.on_chunk = print;
+ *     client_generate(c, &r, &result, &e);
+ *     client_close(&c);
+ *
+ * Calls block: they turn the connection's loop until they end, and callbacks
+ * run inside them, on the caller's thread.  A callback must not call back
+ * into the same client, but client_interrupt() may.  Many calls at once go
+ * by client_begin() and client_turn().
+ *
+ * Nothing is repeated behind the caller's back: when the connection breaks,
+ * calls end ST_UNAVAILABLE; the next call opens a new one.
+ *
+ * Threading: a client belongs to one thread at a time; several clients may
+ * be used by several threads.  client_interrupt() may come from any thread
+ * and from a signal handler.  Memory: what callbacks see lives until they
+ * return; strings of a config or a request are borrowed for the call.
+ * Limits: CLIENT_CALLS_MAX open calls; client/core.h. */
+#ifndef CLIENT_CLIENT_H
+#define CLIENT_CLIENT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "client/core.h"
+#include "common/method.h"
+#include "common/status.h"
+
+#define CLIENT_TIMEOUT_MS 5000 /* of client_open() and unary calls */
+#define CLIENT_RECEIPT_MS                                 \
+    10000 /* a cancelled generation waits for its receipt \
+           */
+#define CLIENT_WORKER_NAME 65
+
+struct client;
+
+struct client_config {
+    const char *endpoint; /* of the router, for clients */
+    const char *name;     /* for people, NULL: the program and its pid */
+    bool admin;           /* may call the Admin service too */
+    uint32_t timeout_ms;  /* 0: CLIENT_TIMEOUT_MS */
+};
+
+/* Connect and say Hello.  ST_INVALID_ARGUMENT: the endpoint is none;
+ * ST_UNAVAILABLE: no router answered in time; any other: it refused us. */
+MUST_CHECK enum status client_open(struct client **out,
+                                   const struct client_config *config,
+                                   struct error *e);
+
+/* Says Goodbye: the router cancels what is still open. */
+void client_close(struct client **c);
+
+/* End the blocking call that is going on, soon: a generation is cancelled
+ * and returns with its receipt, a second interrupt returns at once; a unary
+ * call returns.  Both ST_CANCELLED.  Without a call going on, the next one
+ * is interrupted. */
+void client_interrupt(struct client *c);
+
+struct client_chunk {
+    uint32_t first_index;   /* of tokens[0]: 0, 1, 2, ... each once, in order */
+    const uint32_t *tokens; /* [n_tokens] */
+    size_t n_tokens;
+    const char *text; /* [n_text], valid UTF-8 */
+    size_t n_text;
+};
+
+/* false cancels the generation. */
+typedef bool client_chunk_fn(void *arg, const struct client_chunk *chunk);
+
+/* The prompt is text or ids; values are checked by the router. */
+struct client_request {
+    uint8_t request_id[16]; /* all 0: drawn, see client_result */
+    const char *model;      /* NULL: the only one there is */
+    const char *text;       /* UTF-8, [n_text], or NULL */
+    size_t n_text;
+    const uint32_t *ids; /* [n_ids] */
+    size_t n_ids;
+    uint32_t max_tokens; /* 0: the router's default */
+    float temperature;   /* 0 is greedy */
+    uint32_t top_k;      /* 0: all */
+    float top_p;
+    bool has_seed, ignore_eos, parse_special, no_text;
+    uint64_t seed;
+    uint32_t keep_ms;
+    uint32_t deadline_ms; /* 0: none */
+    client_chunk_fn *on_chunk;
+    void *arg;
+};
+
+/* Greedy is not the default: temperature 1, top_p 1. */
+struct client_request client_request_default(void);
+
+/* What a cancel or a removal gave back. */
+struct client_receipt {
+    uint8_t request_id[16];
+    int state; /* Sluice__V1__SequenceState it was in */
+    uint32_t n_generated, blocks, slots, checkpoints;
+    uint64_t micros;
+    char worker[CLIENT_WORKER_NAME];
+};
+
+struct client_result {
+    uint8_t request_id[16];
+    int finish; /* Sluice__V1__Finish; FINISH_RUNNING: it never ended well */
+    bool has_figures, has_receipt;
+    uint32_t n_prompt, n_generated, blocks, slots, n_moves;
+    uint64_t queued_us, first_token_us, total_us, seed; /* the router's */
+    int64_t first_chunk_us, end_us; /* from the call, as seen here; 0: none */
+    char worker[CLIENT_WORKER_NAME];
+    struct client_receipt receipt; /* of a generation that was cancelled */
+    uint32_t retry_after_ms;       /* with RESOURCE_EXHAUSTED, UNAVAILABLE */
+};
+
+/* Generate and block until the end.  ST_CANCELLED if on_chunk said false or
+ * client_interrupt() was called: then the receipt is in *out. */
+MUST_CHECK enum status client_generate(struct client *c,
+                                       const struct client_request *r,
+                                       struct client_result *out,
+                                       struct error *e);
+
+typedef void client_reply_fn(void *arg, const ProtobufCMessage *reply);
+
+/* Any call, unary or stream, blocking; on_reply sees the reply, or each
+ * message of the stream.  timeout_ms is its deadline; 0: the config's for a
+ * unary call, none for a stream. */
+MUST_CHECK enum status client_call(struct client *c, enum method m,
+                                   const ProtobufCMessage *request,
+                                   uint32_t timeout_ms,
+                                   client_reply_fn *on_reply, void *arg,
+                                   struct error *e);
+
+/* Cancel a generation, or remove it; answered when the memory is free.  Of
+ * an unknown one the state is unknown and nothing was freed.  An admin may
+ * name anybody's. */
+MUST_CHECK enum status client_cancel(struct client *c,
+                                     const uint8_t request_id[16],
+                                     struct client_receipt *out,
+                                     struct error *e);
+MUST_CHECK enum status client_remove(struct client *c,
+                                     const uint8_t request_id[16],
+                                     struct client_receipt *out,
+                                     struct error *e);
+
+/* Many calls at once.  Begin one: its ops run inside client_turn(). */
+MUST_CHECK enum status client_begin(struct client *c, enum method m,
+                                    const ProtobufCMessage *request,
+                                    uint32_t deadline_ms,
+                                    const struct client_call_ops *ops,
+                                    void *arg, uint64_t *id);
+/* Give a begun call up: on_end follows at once with CANCELLED. */
+void client_give_up(struct client *c, uint64_t id);
+
+/* Deliver what came, do what is due, wait at most wait_ms for more. */
+void client_turn(struct client *c, uint32_t wait_ms);
+
+/* Drop the connection without a word, as a crash would. */
+void client_drop(struct client *c);
+
+#endif

@@ -1,0 +1,28 @@
+/* client_impl.h - what the files of the client library share. */
+#ifndef CLIENT_CLIENT_IMPL_H
+#define CLIENT_CLIENT_IMPL_H
+
+#include "client/client.h"
+
+/* A signal that comes just before the wait is seen this late at most. */
+#define CLIENT_TURN_MS 50
+
+int64_t client_now_us(void); /* monotonic */
+
+/* 16 random bytes. */
+void client_draw_id(uint8_t out[16]);
+
+/* Whether client_interrupt() was called; it counts once. */
+bool client_take_interrupt(struct client *c);
+
+uint32_t client_timeout_ms(const struct client *c);
+bool client_is_admin(const struct client *c);
+
+/* Why client_begin() did not; returns status. */
+enum status client_not_begun(enum method m, enum status status,
+                             struct error *e);
+
+void client_take_receipt(struct client_receipt *out,
+                         const ProtobufCMessage *reply);
+
+#endif

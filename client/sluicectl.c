@@ -1,0 +1,260 @@
+/* sluicectl - talk to a sluice router from the shell: main, verbs, help. */
+#include "client/sluicectl.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/limits.h"
+
+typedef struct ctl_options option_this;
+
+static const struct option_row common_rows[] = {CTL_COMMON(OPTION_ROW)};
+static const struct option_row generate_rows[] = {
+    CTL_GENERATE(OPTION_ROW) CTL_MODEL(OPTION_ROW) CTL_TEXT(OPTION_ROW)};
+static const struct option_row tokenize_rows[] = {
+    CTL_DECODE(OPTION_ROW) CTL_MODEL(OPTION_ROW) CTL_TEXT(OPTION_ROW)};
+static const struct option_row detokenize_rows[] = {CTL_MODEL(OPTION_ROW)
+                                                        CTL_TEXT(OPTION_ROW)};
+static const struct option_row no_rows[1];
+
+#define ROWS_MAX                                               \
+    (OPTION_COUNT(common_rows) + OPTION_COUNT(generate_rows) + \
+     OPTION_COUNT(tokenize_rows))
+
+struct verb {
+    const char *name, *operands, *summary;
+    ctl_verb_fn *run;
+    const struct option_row *rows;
+    size_t n_rows;
+    const char *more; /* examples and notes */
+};
+
+#define ROWS(rows) rows, OPTION_COUNT(rows)
+#define NO_ROWS    no_rows, 0
+
+static const struct verb verbs[] = {
+    {"generate", "[PROMPT]", "complete a prompt, printed as it comes",
+     ctl_generate, ROWS(generate_rows),
+     "The prompt is the words given, else standard input.  Ctrl-C cancels\n"
+     "and prints what was given back.  With --json: one object a line,\n"
+     "{first_index, tokens, text} each, the last {request_id, finish,\n"
+     "figures, receipt}.\n\n"
+     "  sluicectl generate \"Once upon a time\" --max-tokens 64 --figures\n"
+     "  sluicectl generate --temperature 0 --seed 7 < prompt.txt\n"
+     "  sluicectl generate --ids 451 362 585\n"},
+    {"status", "", "the router at a glance", ctl_status, NO_ROWS,
+     "  sluicectl status\n  sluicectl status --json\n"},
+    {"workers", "", "the workers and their pools", ctl_workers, NO_ROWS,
+     "BLOCKS and SLOTS: held by or promised to sequences, of all.\n\n"
+     "  sluicectl workers\n"},
+    {"sequences", "", "the generations that wait or run", ctl_sequences,
+     NO_ROWS, "  sluicectl sequences\n"},
+    {"cancel", "ID", "cancel a generation; prints what was given back",
+     ctl_cancel, NO_ROWS,
+     "The first digits of the id do where they name one sequence.\n\n"
+     "  sluicectl cancel 3f9a\n"},
+    {"remove", "ID", "remove a sequence, a kept one too", ctl_remove, NO_ROWS,
+     "  sluicectl remove 3f9a\n"},
+    {"audit", "", "have every worker prove its ledger", ctl_audit, NO_ROWS,
+     "Exit code 1 if a worker finds a difference or does not answer.\n\n"
+     "  sluicectl audit\n"},
+    {"models", "", "the models that are served", ctl_models, NO_ROWS,
+     "  sluicectl models\n"},
+    {"tokenize", "[TEXT]", "text to ids", ctl_tokenize, ROWS(tokenize_rows),
+     "With --model DIR, a model directory, no cluster is needed.\n\n"
+     "  sluicectl tokenize \"Once upon a time\"\n"
+     "  sluicectl tokenize --model models/tiny-hybrid < text\n"
+     "  sluicectl tokenize --model models/tiny-hybrid --decode 451 362\n"},
+    {"detokenize", "[IDS]", "ids to text", ctl_detokenize,
+     ROWS(detokenize_rows), "  sluicectl detokenize 451 362 585\n"},
+    {"ping", "", "ask whether the router serves", ctl_ping, NO_ROWS,
+     "  sluicectl ping --timeout 200ms\n"},
+};
+
+#define N_VERBS (sizeof verbs / sizeof verbs[0])
+
+static const struct limit_row client_limits[] = {
+    LIMIT_ROW(CLIENT_CALLS_MAX, "", "open calls of one connection"),
+    LIMIT_ROW(CLIENT_TIMEOUT_MS, "ms", "to connect, where none is given"),
+    LIMIT_ROW(CLIENT_RECEIPT_MS, "ms", "to wait for a receipt"),
+    LIMIT_ROW(CTL_INPUT_BYTES_MAX, "bytes", "of standard input"),
+};
+
+static const char general_help[] =
+    "usage: sluicectl VERB [operands] [options]\n"
+    "\n"
+    "Talks to a sluice router.\n"
+    "\n";
+
+static const char exit_help[] =
+    "\n"
+    "exit codes\n"
+    "  0    done\n"
+    "  1    the call failed; the sentence names the status\n"
+    "  2    used wrongly\n"
+    "  3    no router answered\n"
+    "  4    refused for lack of room: try again later\n"
+    "  130  interrupted; a generation was cancelled\n"
+    "\n"
+    "sluicectl --help VERB shows a verb's options and examples.\n";
+
+static void print_help(void)
+{
+    fputs(general_help, stdout);
+    fputs("verbs\n", stdout);
+    for (size_t i = 0; i < N_VERBS; i++) {
+        char left[32];
+
+        snprintf(left, sizeof left, "%s %s", verbs[i].name, verbs[i].operands);
+        printf("  %-20s %s\n", left, verbs[i].summary);
+    }
+    fputs("\noptions of every verb\n", stdout);
+    option_print(stdout, common_rows, OPTION_COUNT(common_rows));
+    fputs(exit_help, stdout);
+}
+
+static void print_verb_help(const struct verb *v)
+{
+    printf("usage: sluicectl %s %s%s[options]\n\n%s\n\n", v->name, v->operands,
+           v->operands[0] == '\0' ? "" : " ", v->summary);
+    fputs(v->more, stdout);
+    if (v->n_rows > 0) {
+        fputs("\noptions\n", stdout);
+        option_print(stdout, v->rows, v->n_rows);
+    }
+    fputs("\noptions of every verb\n", stdout);
+    option_print(stdout, common_rows, OPTION_COUNT(common_rows));
+}
+
+static const struct verb *find_verb(const char *name)
+{
+    for (size_t i = 0; i < N_VERBS; i++) {
+        if (strcmp(verbs[i].name, name) == 0) {
+            return &verbs[i];
+        }
+    }
+    return NULL;
+}
+
+static size_t append(struct option_row *to, size_t at,
+                     const struct option_row *rows, size_t n)
+{
+    memcpy(to + at, rows, n * sizeof *rows);
+    return at + n;
+}
+
+/* Parse argv by the rows; its words stand from argv[1] on. */
+static int parse(struct ctl *c, const struct option_row *rows, size_t n,
+                 int argc, char **argv)
+{
+    struct error e = {0};
+
+    memset(&c->o, 0, sizeof c->o);
+    c->operands = argv + 1;
+    if (option_parse(rows, n, &c->o, argc, argv, &c->n_operands, &e) != ST_OK) {
+        return ctl_misuse(c, "%s", e.text);
+    }
+    return CTL_OK;
+}
+
+/* The verb is the first word; where it stands is only known once options
+ * with a value are told from those without, so all rows are tried first. */
+static int parse_verb(struct ctl *c, int argc, char **argv,
+                      const struct verb **verb)
+{
+    struct option_row rows[ROWS_MAX];
+    char **copy = malloc(((size_t)argc + 1) * sizeof *copy);
+    size_t n = append(rows, 0, common_rows, OPTION_COUNT(common_rows));
+    int rc;
+
+    if (copy == NULL) {
+        abort();
+    }
+    memcpy(copy, argv, ((size_t)argc + 1) * sizeof *copy);
+    n = append(rows, n, generate_rows, OPTION_COUNT(generate_rows));
+    n = append(rows, n, tokenize_rows, 1);
+    rc = parse(c, rows, n, argc, copy);
+    *verb = NULL;
+    if (rc == CTL_OK && c->n_operands > 0) {
+        *verb = find_verb(c->operands[0]);
+        if (*verb == NULL) {
+            rc = ctl_misuse(c, "\"%s\" is no verb; --help lists them",
+                            c->operands[0]);
+        }
+    }
+    free(copy);
+    return rc;
+}
+
+static int parse_options(struct ctl *c, const struct verb *v, int argc,
+                         char **argv)
+{
+    struct option_row rows[ROWS_MAX];
+    size_t n = append(rows, 0, common_rows, OPTION_COUNT(common_rows));
+    int rc;
+
+    n = append(rows, n, v->rows, v->n_rows);
+    rc = parse(c, rows, n, argc, argv);
+    c->operands++; /* past the verb */
+    c->n_operands--;
+    if (c->o.router == NULL) {
+        c->o.router = getenv("SLUICE_ROUTER");
+    }
+    if (c->o.router == NULL || c->o.router[0] == '\0') {
+        c->o.router = CTL_DEFAULT_ROUTER;
+    }
+    if (rc == CTL_OK && c->n_operands > 0 && v->operands[0] == '\0') {
+        rc = ctl_misuse(c, "%s takes no operand, \"%s\" is one", v->name,
+                        c->operands[0]);
+    }
+    return rc;
+}
+
+static void print_limits(void)
+{
+    limits_print(stdout, client_limits, OPTION_COUNT(client_limits));
+    limits_print(stdout, common_limits, common_limits_n);
+}
+
+/* What needs no verb; false if it was none of these. */
+static bool answer(const struct ctl *c, const struct verb *v)
+{
+    if (c->o.help) {
+        if (v == NULL) {
+            print_help();
+        } else {
+            print_verb_help(v);
+        }
+    } else if (c->o.version) {
+        puts(CTL_NAME " " SLUICE_VERSION);
+    } else if (c->o.limits) {
+        print_limits();
+    } else {
+        return false;
+    }
+    return true;
+}
+
+int main(int argc, char **argv)
+{
+    struct ctl c = {0};
+    const struct verb *v;
+    int rc = parse_verb(&c, argc, argv, &v);
+
+    if (rc != CTL_OK || answer(&c, v)) {
+        return rc;
+    }
+    if (v == NULL) {
+        fputs(general_help, stderr);
+        fputs("sluicectl --help lists the verbs\n", stderr);
+        return CTL_USAGE;
+    }
+    rc = parse_options(&c, v, argc, argv);
+    if (rc == CTL_OK) {
+        signal(SIGPIPE, SIG_IGN); /* a write says EPIPE instead */
+        rc = v->run(&c);
+    }
+    client_close(&c.client);
+    return fflush(stdout) != 0 && rc == CTL_OK ? CTL_FAILED : rc;
+}
