@@ -1,0 +1,180 @@
+# lib.sh - what the system tests share: a cluster of real daemons in a
+# temporary directory, and checks that say what they wanted.
+#
+# Each test is a script that sources this file; its daemons talk over ipc in
+# its own directory, so that tests run side by side without a port in common,
+# and whatever is left at the end is stopped by the trap.
+# shellcheck shell=bash
+set -euo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+bin=${SLUICE_BIN:-$root/build/release/bin}
+model=$root/models/tiny-hybrid
+dir=$(mktemp -d "${TMPDIR:-/tmp}/sluice.XXXXXX")
+workers_at=ipc://$dir/workers
+clients_at=ipc://$dir/clients
+export SLUICE_ROUTER=$clients_at
+# Sanitizers make everything slower.
+patience=${SLUICE_PATIENCE:-20}
+declare -A pid_of=()
+out='' err='' rc=0
+
+cleanup()
+{
+    local status=$? name
+
+    trap - EXIT
+    for name in "${!pid_of[@]}"; do
+        kill -KILL "${pid_of[$name]}" 2>/dev/null || true
+    done
+    wait 2>/dev/null || true
+    if [ "$status" -ne 0 ]; then
+        tail -n 30 "$dir"/*.log 2>/dev/null || true
+    fi
+    rm -rf "$dir"
+    exit "$status"
+}
+trap cleanup EXIT
+
+fail()
+{
+    local i=1
+
+    # The line of the test itself, not of a helper here.
+    while [[ ${BASH_SOURCE[$i]} == */lib.sh ]]; do i=$((i + 1)); done
+    echo "FAILED at ${BASH_SOURCE[$i]##*/}:${BASH_LINENO[$((i - 1))]}: $*" >&2
+    if [ -n "$out$err" ]; then
+        printf 'last stdout: %s\nlast stderr: %s\nlast exit code: %s\n' \
+            "$out" "$err" "$rc" >&2
+    fi
+    exit 1
+}
+
+equal()
+{
+    [ "$2" = "$3" ] || fail "$1: wanted \"$2\", got \"$3\""
+}
+
+# matches WHAT REGEX TEXT
+matches()
+{
+    [[ $3 =~ $2 ]] || fail "$1: \"$3\" does not match \"$2\""
+}
+
+# until_true SECONDS COMMAND...: poll until it succeeds.
+until_true()
+{
+    local end=$((SECONDS + $1))
+    shift
+
+    while ! "$@"; do
+        if [ "$SECONDS" -ge "$end" ]; then return 1; fi
+        sleep 0.05
+    done
+}
+
+# run COMMAND...: its stdout, stderr and exit code in out, err and rc.
+run()
+{
+    rc=0
+    "$@" >"$dir/out" 2>"$dir/err" </dev/null || rc=$?
+    out=$(tr -d '\0' <"$dir/out")
+    err=$(tr -d '\0' <"$dir/err")
+}
+
+ctl()
+{
+    run "$bin/sluicectl" "$@"
+}
+
+has_output()
+{
+    [ -s "$dir/$1.out" ] || ! kill -0 "${pid_of[$1]}" 2>/dev/null
+}
+
+# start NAME COMMAND...: in the background, until it prints its ready line.
+start()
+{
+    local name=$1
+    shift
+
+    "$@" >"$dir/$name.out" 2>"$dir/$name.log" </dev/null &
+    pid_of[$name]=$!
+    until_true "$patience" has_output "$name" ||
+        fail "$name did not get ready"
+    [ -s "$dir/$name.out" ] || fail "$name ended before it was ready"
+}
+
+start_router()
+{
+    start router "$bin/sluice-router" --workers "$workers_at" \
+        --clients "$clients_at" --model tiny-hybrid="$model" "$@"
+}
+
+is_up()
+{
+    "$bin/sluicectl" workers --json 2>/dev/null | grep -q "\"name\":\"$1\""
+}
+
+# start_worker NAME OPTIONS...
+start_worker()
+{
+    local name=$1
+    shift
+
+    start "$name" "$bin/sluice-worker" --model "$model" \
+        --router "$workers_at" --name "$name" "$@"
+    until_true "$patience" is_up "$name" || fail "$name did not join"
+}
+
+start_cluster()
+{
+    start_router
+    start_worker w1 "$@"
+}
+
+# stop NAME [SIGNAL]: its exit code in rc.
+stop()
+{
+    local name=$1
+
+    kill "-${2:-TERM}" "${pid_of[$name]}"
+    rc=0
+    wait "${pid_of[$name]}" 2>/dev/null || rc=$?
+    unset "pid_of[$name]"
+}
+
+# field PATH FILE-OR-JSON: jq is not everywhere, python3 is.
+field()
+{
+    python3 -c '
+import json, sys
+value = json.loads(sys.argv[2])
+for key in sys.argv[1].split("."):
+    value = value[int(key)] if isinstance(value, list) else value[key]
+print(json.dumps(value) if isinstance(value, (dict, list, bool)) else value)
+' "$1" "$2"
+}
+
+# Nothing is held or promised by any worker, and the audits agree.
+is_idle()
+{
+    "$bin/sluicectl" workers --json | python3 -c '
+import json, sys
+for w in json.load(sys.stdin)["workers"]:
+    for kind in ("blocks", "slots"):
+        ledger = w["ledger"][kind]
+        if ledger["held"] or ledger["granted"]:
+            sys.exit(1)
+'
+}
+
+nothing_is_held()
+{
+    until_true "$patience" is_idle || fail 'memory is still held'
+    ctl audit --json
+    equal 'exit code of audit' 0 "$rc"
+    equal 'differences' 0 "$(field n_differences "$out")"
+    ctl sequences --json
+    equal 'sequences' '[]' "$(field sequences "$out")"
+}

@@ -1,0 +1,194 @@
+/* requests - what a client may ask wrongly, over the wire, by the library.
+ *
+ *     requests ENDPOINT
+ *
+ * sluicectl refuses much of this before it is sent; another client may not.
+ * Each row: what is wrong, and the status it must end with.  Exit code 0 if
+ * all do, and the router serves a good request after each. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/client.h"
+#include "proto/admin.pb-c.h"
+
+#define CONTEXT 4096
+
+static uint32_t many_ids[CONTEXT + 1];
+static const uint32_t good_ids[] = {451, 362};
+static const uint32_t bad_id[] = {4096};
+static const uint32_t huge_id[] = {4294967295u};
+static int n_failed;
+
+static struct client_request good(void)
+{
+    struct client_request r = client_request_default();
+
+    r.ids = good_ids;
+    r.n_ids = 2;
+    r.max_tokens = 2;
+    r.ignore_eos = true;
+    return r;
+}
+
+struct row {
+    const char *name;
+    void (*spoil)(struct client_request *r);
+    enum status wanted;
+};
+
+#define SPOIL(name, statement)                         \
+    static void spoil_##name(struct client_request *r) \
+    {                                                  \
+        statement;                                     \
+    }
+
+SPOIL(nothing, (void)r)
+SPOIL(no_prompt, r->n_ids = 0)
+SPOIL(empty_text, (r->text = "", r->n_text = 0, r->n_ids = 0))
+SPOIL(both, (r->text = "x", r->n_text = 1))
+SPOIL(not_utf8, (r->text = "a\xff", r->n_text = 2, r->n_ids = 0))
+SPOIL(id_out_of_range, (r->ids = bad_id, r->n_ids = 1))
+SPOIL(id_huge, (r->ids = huge_id, r->n_ids = 1))
+SPOIL(prompt_too_long, (r->ids = many_ids, r->n_ids = CONTEXT + 1))
+SPOIL(prompt_fills_context, (r->ids = many_ids, r->n_ids = CONTEXT))
+SPOIL(too_many_tokens, r->max_tokens = CONTEXT)
+SPOIL(most_tokens, r->max_tokens = 4294967295u)
+SPOIL(temperature_nan, r->temperature = NAN)
+SPOIL(temperature_negative, r->temperature = -1)
+SPOIL(temperature_infinite, r->temperature = INFINITY)
+SPOIL(temperature_high, r->temperature = 100.5f)
+SPOIL(top_p_zero, r->top_p = 0)
+SPOIL(top_p_nan, r->top_p = NAN)
+SPOIL(top_p_high, r->top_p = 1.5f)
+SPOIL(unknown_model, r->model = "no-such-model")
+SPOIL(keep_too_long, r->keep_ms = 600001)
+
+static const struct row rows[] = {
+    {"nothing", spoil_nothing, ST_OK},
+    {"no prompt", spoil_no_prompt, ST_INVALID_ARGUMENT},
+    {"empty text", spoil_empty_text, ST_INVALID_ARGUMENT},
+    {"text and ids", spoil_both, ST_INVALID_ARGUMENT},
+    {"text that is no UTF-8", spoil_not_utf8, ST_INVALID_ARGUMENT},
+    {"an id past the vocabulary", spoil_id_out_of_range, ST_INVALID_ARGUMENT},
+    {"the highest id", spoil_id_huge, ST_INVALID_ARGUMENT},
+    {"a prompt past the context", spoil_prompt_too_long, ST_INVALID_ARGUMENT},
+    {"a prompt that fills the context", spoil_prompt_fills_context,
+     ST_INVALID_ARGUMENT},
+    {"max_tokens past the context", spoil_too_many_tokens, ST_INVALID_ARGUMENT},
+    {"the highest max_tokens", spoil_most_tokens, ST_INVALID_ARGUMENT},
+    {"temperature NaN", spoil_temperature_nan, ST_INVALID_ARGUMENT},
+    {"temperature -1", spoil_temperature_negative, ST_INVALID_ARGUMENT},
+    {"temperature infinite", spoil_temperature_infinite, ST_INVALID_ARGUMENT},
+    {"temperature 100.5", spoil_temperature_high, ST_INVALID_ARGUMENT},
+    {"top_p 0", spoil_top_p_zero, ST_INVALID_ARGUMENT},
+    {"top_p NaN", spoil_top_p_nan, ST_INVALID_ARGUMENT},
+    {"top_p 1.5", spoil_top_p_high, ST_INVALID_ARGUMENT},
+    {"an unknown model", spoil_unknown_model, ST_NOT_FOUND},
+    {"keep_ms past its limit", spoil_keep_too_long, ST_INVALID_ARGUMENT},
+};
+
+static void expect(const char *name, enum status wanted, enum status got,
+                   const char *text)
+{
+    if (got != wanted) {
+        printf("requests: FAILED: %s: wanted %s, got %s: %s\n", name,
+               status_name(wanted), status_name(got), text);
+        n_failed++;
+    } else {
+        printf("%-34s %s: %s\n", name, status_name(got), text);
+    }
+}
+
+static void try_row(struct client *c, const struct row *row)
+{
+    struct client_request r = good();
+    struct client_result result;
+    struct error e = {0};
+    enum status got;
+
+    row->spoil(&r);
+    got = client_generate(c, &r, &result, &e);
+    expect(row->name, row->wanted, got, e.text);
+    if (got != ST_OK && strlen(e.text) < 10) {
+        printf("requests: FAILED: %s: no sentence\n", row->name);
+        n_failed++;
+    }
+    r = good();
+    got = client_generate(c, &r, &result, &e);
+    if (got != ST_OK || result.n_generated != 2) {
+        expect("a good request after it", ST_OK, got, e.text);
+    }
+}
+
+/* An id that runs cannot be used again; one that ended can. */
+static bool again(void *arg, const struct client_chunk *chunk)
+{
+    (void)chunk;
+    (*(int *)arg)++;
+    return false; /* enough: cancel */
+}
+
+static void try_twice(const char *endpoint, struct client *c)
+{
+    struct client_config config = {.endpoint = endpoint};
+    struct client_request r = good();
+    struct client_result result;
+    struct client *other = NULL;
+    struct error e = {0};
+    int n = 0;
+
+    if (client_open(&other, &config, &e) != ST_OK) {
+        expect("a second connection", ST_OK, e.code, e.text);
+        return;
+    }
+    memset(r.request_id, 7, sizeof r.request_id);
+    r.max_tokens = 3000;
+    r.on_chunk = again;
+    r.arg = &n;
+    expect("cancelled by its callback", ST_CANCELLED,
+           client_generate(c, &r, &result, &e), e.text);
+    if (!result.has_receipt || result.receipt.slots != 1 || n == 0) {
+        printf("requests: FAILED: no whole receipt\n");
+        n_failed++;
+    }
+    r.max_tokens = 2;
+    r.on_chunk = NULL;
+    expect("an id that has ended", ST_OK,
+           client_generate(other, &r, &result, &e), e.text);
+    client_close(&other);
+}
+
+static void try_admin(struct client *c)
+{
+    Sluice__V1__Nothing nothing = SLUICE__V1__NOTHING__INIT;
+    struct error e = {0};
+
+    expect("the Admin service by a client", ST_PERMISSION_DENIED,
+           client_call(c, METHOD_ADMIN_STATUS, &nothing.base, 1000, NULL, NULL,
+                       &e),
+           e.text);
+}
+
+int main(int argc, char **argv)
+{
+    struct client_config config = {.endpoint = argc > 1 ? argv[1] : ""};
+    struct client *c = NULL;
+    struct error e = {0};
+
+    for (size_t i = 0; i <= CONTEXT; i++) {
+        many_ids[i] = 300 + (uint32_t)(i % 1000);
+    }
+    if (client_open(&c, &config, &e) != ST_OK) {
+        printf("requests: FAILED: %s\n", e.text);
+        return 1;
+    }
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        try_row(c, &rows[i]);
+    }
+    try_twice(config.endpoint, c);
+    try_admin(c);
+    client_close(&c);
+    return n_failed == 0 ? 0 : 1;
+}
