@@ -1,0 +1,77 @@
+/* mkmodel - write a model directory of random weights.
+ *
+ *     mkmodel CONFIG.json DIR [--seed N] [--dtype bf16|f16|f32] [--files N]
+ *             [--prefix text|multimodal|mlx]                               */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/bench/model_writer.h"
+
+static int usage(void)
+{
+    fprintf(stderr,
+            "usage: mkmodel CONFIG.json DIR [--seed N] "
+            "[--dtype bf16|f16|f32]\n"
+            "               [--files N] [--prefix text|multimodal|mlx]\n");
+    return 2;
+}
+
+/* The place of word in a list of n, -1 if it is not there. */
+static int place(const char *word, const char *const *list, int n)
+{
+    for (int i = 0; i < n; i++) {
+        if (strcmp(word, list[i]) == 0) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+static int parse(struct writer_options *o, const char *key, const char *value)
+{
+    static const char *const types[] = {"f32", "bf16", "f16"};
+    static const char *const names[] = {"text", "multimodal", "mlx"};
+    static const char *const keys[] = {"--seed", "--files", "--dtype",
+                                       "--prefix"};
+    int n;
+
+    switch (place(key, keys, 4)) {
+    case 0:
+        o->seed = strtoull(value, NULL, 10);
+        return 0;
+    case 1:
+        o->n_files = (uint32_t)strtoul(value, NULL, 10);
+        return 0;
+    case 2:
+        n = place(value, types, 3);
+        o->dtype = (enum dtype)n;
+        return n;
+    case 3:
+        n = place(value, names, 3);
+        o->prefix = (enum writer_prefix)n;
+        return n;
+    default:
+        return -1;
+    }
+}
+
+int main(int argc, char **argv)
+{
+    struct writer_options o = {.dtype = DTYPE_BF16};
+    struct error e;
+
+    if (argc < 3 || argc % 2 == 0) {
+        return usage();
+    }
+    for (int i = 3; i + 1 < argc; i += 2) {
+        if (parse(&o, argv[i], argv[i + 1]) < 0) {
+            return usage();
+        }
+    }
+    if (model_write(argv[1], argv[2], &o, &e) != ST_OK) {
+        fprintf(stderr, "mkmodel: %s\n", e.text);
+        return 1;
+    }
+    return 0;
+}

@@ -1,0 +1,39 @@
+/* model_writer.h - a model directory of random weights, for any config.json.
+ *
+ * Writes what worker/model/shard.h reads, so that tests and benchmarks need
+ * no download: config.json copied, model.safetensors or several files with an
+ * index.  The same seed gives the same values, whatever the files and
+ * prefixes; the numbers keep activations finite, and mean nothing.
+ *
+ * Threading: none.  Memory: a buffer; tensors are streamed. */
+#ifndef TESTS_BENCH_MODEL_WRITER_H
+#define TESTS_BENCH_MODEL_WRITER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/status.h"
+#include "kernels/weights.h"
+
+enum writer_prefix {
+    WRITER_TEXT,       /* model. */
+    WRITER_MULTIMODAL, /* model.language_model. */
+    WRITER_MLX         /* language_model.model., conv [C, K, 1], gamma whole */
+};
+
+/* Zeroed: float32, one file, text prefix. */
+struct writer_options {
+    uint64_t seed;
+    enum dtype dtype;
+    uint32_t n_files; /* 0: 1 */
+    enum writer_prefix prefix;
+    const char *without; /* leave out the tensor whose name ends so */
+    const char *extra;   /* add an F32 [1] tensor of this whole name */
+};
+
+/* Make dir if it is not there and fill it. */
+MUST_CHECK enum status model_write(const char *config_path, const char *dir,
+                                   const struct writer_options *o,
+                                   struct error *e);
+
+#endif
