@@ -1,0 +1,158 @@
+#include "worker/model/sizes.h"
+
+#include <assert.h>
+
+#include "worker/model/layout.h"
+
+/* Weights, tensor by tensor, as layout.c places them. */
+struct tally {
+    enum dtype dtype;
+    uint64_t parameters, bytes;
+};
+
+static void add(struct tally *t, uint64_t n, uint64_t element)
+{
+    uint64_t bytes = n * element + LAYOUT_ALIGN - 1;
+
+    t->parameters += n;
+    t->bytes += bytes - bytes % LAYOUT_ALIGN;
+}
+
+static void matrix(struct tally *t, uint64_t rows, uint64_t cols)
+{
+    add(t, rows * cols, dtype_bytes(t->dtype));
+}
+
+static void vector(struct tally *t, uint64_t n)
+{
+    add(t, n, sizeof(float));
+}
+
+static uint32_t channels_of(const struct model_shape *s)
+{
+    return 2 * s->n_k_heads * s->k_dim + s->n_v_heads * s->v_dim;
+}
+
+static void attention(struct tally *t, const struct model_config *c)
+{
+    const struct model_shape *s = &c->shape;
+    uint64_t q = (uint64_t)s->n_heads * s->head_dim;
+    uint64_t rows = s->attn_gated ? 2 * q : q;
+    uint64_t kv = (uint64_t)s->n_kv_heads * s->head_dim;
+
+    matrix(t, rows, s->hidden);
+    matrix(t, kv, s->hidden);
+    matrix(t, kv, s->hidden);
+    matrix(t, s->hidden, q);
+    if (c->qkv_bias) {
+        vector(t, rows);
+        vector(t, kv);
+        vector(t, kv);
+    }
+    if (c->o_bias) {
+        vector(t, s->hidden);
+    }
+    if (c->qk_norm) {
+        vector(t, s->head_dim);
+        vector(t, s->head_dim);
+    }
+}
+
+static void deltanet(struct tally *t, const struct model_shape *s)
+{
+    uint64_t values = (uint64_t)s->n_v_heads * s->v_dim;
+
+    matrix(t, channels_of(s), s->hidden);
+    matrix(t, values, s->hidden);
+    matrix(t, s->n_v_heads, s->hidden);
+    matrix(t, s->n_v_heads, s->hidden);
+    matrix(t, s->hidden, values);
+    vector(t, (uint64_t)channels_of(s) * s->conv);
+    vector(t, s->n_v_heads);
+    vector(t, s->n_v_heads);
+    vector(t, s->v_dim);
+}
+
+static struct tally weights(const struct model_config *c, uint32_t begin,
+                            uint32_t end)
+{
+    const struct model_shape *s = &c->shape;
+    struct tally t = {.dtype = s->dtype};
+
+    for (uint32_t i = begin; i < end; i++) {
+        if (c->mixers[i] == MIXER_ATTENTION) {
+            attention(&t, c);
+        } else {
+            deltanet(&t, s);
+        }
+        vector(&t, s->hidden);
+        vector(&t, s->hidden);
+        matrix(&t, s->intermediate, s->hidden);
+        matrix(&t, s->intermediate, s->hidden);
+        matrix(&t, s->hidden, s->intermediate);
+    }
+    if (begin == 0) {
+        matrix(&t, s->vocab, s->hidden);
+    }
+    if (end == s->n_layers) {
+        vector(&t, s->hidden);
+        if (!c->tied || begin > 0) {
+            matrix(&t, s->vocab, s->hidden);
+        }
+    }
+    return t;
+}
+
+uint64_t sizes_kv(uint32_t n_kv_heads, uint32_t head_dim, enum dtype kv)
+{
+    return 2 * (uint64_t)n_kv_heads * head_dim * dtype_bytes(kv);
+}
+
+uint64_t sizes_state(const struct model_shape *s, uint32_t channels,
+                     enum dtype kv)
+{
+    uint64_t state = (uint64_t)s->n_v_heads * s->k_dim * s->v_dim;
+    uint64_t tail = (uint64_t)(s->conv - 1) * channels;
+
+    return state * sizeof(float) + tail * dtype_bytes(kv);
+}
+
+static uint32_t pages(uint64_t bytes, uint64_t page)
+{
+    return (uint32_t)((bytes + page - 1) / page);
+}
+
+struct sizes sizes_of(const struct model_config *c, uint32_t begin,
+                      uint32_t end, uint32_t block_tokens, enum dtype kv)
+{
+    const struct model_shape *s = &c->shape;
+    struct tally t = weights(c, begin, end);
+    struct sizes z = {
+        .n_attention = config_count(c, MIXER_ATTENTION, begin, end),
+        .n_linear = config_count(c, MIXER_DELTANET, begin, end),
+        .parameters = t.parameters,
+        .weight_bytes = t.bytes,
+    };
+
+    assert(begin < end && end <= s->n_layers);
+    assert(block_tokens >= 1 && block_tokens <= SIZES_BLOCK_TOKENS_MAX);
+    z.token_bytes = z.n_attention * sizes_kv(s->n_kv_heads, s->head_dim, kv);
+    z.block_bytes = z.token_bytes * block_tokens;
+    if (z.n_linear > 0) {
+        z.slot_bytes = z.n_linear * sizes_state(s, channels_of(s), kv);
+    }
+    z.checkpoint_bytes = z.slot_bytes;
+    z.page_bytes = z.block_bytes > 0 ? z.block_bytes : z.slot_bytes;
+    z.pages_per_block = pages(z.block_bytes, z.page_bytes);
+    z.pages_per_slot = pages(z.slot_bytes, z.page_bytes);
+    z.pages_per_checkpoint = z.pages_per_slot;
+    return z;
+}
+
+uint64_t sizes_sequence(const struct sizes *s, uint32_t block_tokens,
+                        uint32_t n_tokens)
+{
+    uint64_t blocks = ((uint64_t)n_tokens + block_tokens - 1) / block_tokens;
+
+    return blocks * s->block_bytes + s->slot_bytes;
+}

@@ -1,0 +1,49 @@
+/* sizes.h - what a layer range weighs: weights, KV, state.
+ *
+ *     token       2 * nkv * hd values of the KV dtype, an attention layer
+ *     block       block_tokens of them, for all attention layers of the range
+ *     slot        for each linear layer the state, Hv * Dk * Dv float32, and
+ *                 the convolution's tail, (K-1) * C values of the KV dtype
+ *     checkpoint  a saved slot
+ *     page        a block; a slot where the range has no attention layer
+ *
+ * The KV dtype is the model's under `--kv-dtype auto`.  A kind that the range
+ * lacks has 0 bytes and 0 pages.
+ *
+ * Threading, memory: pure functions.  No sum overflows within limits.h and
+ * SIZES_BLOCK_TOKENS_MAX. */
+#ifndef WORKER_MODEL_SIZES_H
+#define WORKER_MODEL_SIZES_H
+
+#include <stdint.h>
+
+#include "worker/model/config.h"
+
+#define SIZES_BLOCK_TOKENS_MAX 65536
+
+struct sizes {
+    uint32_t n_attention, n_linear; /* layers of the range */
+    uint64_t parameters;
+    uint64_t weight_bytes; /* as a shard holds them, matrices in the model's
+                            * dtype (shard_report()'s bytes) */
+    uint64_t token_bytes;
+    uint64_t block_bytes, slot_bytes, checkpoint_bytes, page_bytes;
+    uint32_t pages_per_block, pages_per_slot, pages_per_checkpoint;
+};
+
+/* begin < end <= n_layers, 1 <= block_tokens <= SIZES_BLOCK_TOKENS_MAX. */
+struct sizes sizes_of(const struct model_config *c, uint32_t begin,
+                      uint32_t end, uint32_t block_tokens, enum dtype kv);
+
+/* One token's KV in one attention layer. */
+uint64_t sizes_kv(uint32_t n_kv_heads, uint32_t head_dim, enum dtype kv);
+
+/* One sequence's state and tail in one linear layer; channels is C. */
+uint64_t sizes_state(const struct model_shape *s, uint32_t channels,
+                     enum dtype kv);
+
+/* Memory that one sequence of n tokens holds: whole blocks and a slot. */
+uint64_t sizes_sequence(const struct sizes *s, uint32_t block_tokens,
+                        uint32_t n_tokens);
+
+#endif
