@@ -14,7 +14,6 @@ struct bpe_symbol {
     uint32_t id;
     uint32_t prev, next; /* NONE at the ends */
     uint32_t rank;       /* of the merge with next; NONE: none, or absorbed */
-    uint32_t merged;     /* what that merge makes */
 };
 
 enum status id_sink_put(struct id_sink *out, uint32_t id, struct error *e)
@@ -30,8 +29,9 @@ enum status id_sink_put(struct id_sink *out, uint32_t id, struct error *e)
 void bpe_work_fini(struct bpe_work *w)
 {
     free(w->symbols);
-    free(w->heap);
-    *w = (struct bpe_work){0};
+    w->symbols = NULL;
+    w->cap = 0;
+    merge_queue_fini(&w->queue);
 }
 
 static bool work_reserve(struct bpe_work *w, size_t n)
@@ -45,15 +45,9 @@ static bool work_reserve(struct bpe_work *w, size_t n)
         cap *= 2;
     }
     free(w->symbols);
-    free(w->heap);
-    w->cap = 0;
     w->symbols = malloc(cap * sizeof *w->symbols);
-    w->heap = malloc(cap * 2 * sizeof *w->heap);
-    if (w->symbols == NULL || w->heap == NULL) {
-        return false;
-    }
-    w->cap = cap;
-    return true;
+    w->cap = w->symbols == NULL ? 0 : cap;
+    return w->symbols != NULL;
 }
 
 enum status bpe_init(struct bpe *b, const struct vocab *vocab, size_t n,
@@ -79,7 +73,8 @@ enum status bpe_init(struct bpe *b, const struct vocab *vocab, size_t n,
         }
         b->byte_id[i] = id;
     }
-    return pair_map_init(&b->merges, n, seed)
+    b->made = malloc((n + 1) * sizeof *b->made);
+    return b->made != NULL && pair_map_init(&b->merges, n, seed)
                ? ST_OK
                : error_set(e, ST_RESOURCE_EXHAUSTED, "out of memory");
 }
@@ -87,6 +82,8 @@ enum status bpe_init(struct bpe *b, const struct vocab *vocab, size_t n,
 void bpe_fini(struct bpe *b)
 {
     pair_map_fini(&b->merges);
+    free(b->made);
+    b->made = NULL;
 }
 
 static enum status model_id(const struct bpe *b, const char *what,
@@ -99,6 +96,21 @@ static enum status model_id(const struct bpe *b, const char *what,
                          "the %s is not in the vocabulary", what);
     }
     return ST_OK;
+}
+
+/* The last byte of l may now be joined with the first of r. */
+static void note_join(struct bpe *b, uint32_t l, uint32_t r)
+{
+    size_t nl, nr;
+    const uint8_t *left = (const uint8_t *)vocab_bytes(b->vocab, l, &nl);
+    const uint8_t *right = (const uint8_t *)vocab_bytes(b->vocab, r, &nr);
+
+    b->joins[left[nl - 1]][right[0] >> 3] |= (uint8_t)(1u << (right[0] & 7));
+}
+
+static bool may_join(const struct bpe *b, uint8_t x, uint8_t y)
+{
+    return (b->joins[x][y >> 3] >> (y & 7) & 1) != 0;
 }
 
 enum status bpe_add(struct bpe *b, uint32_t rank, const char *left,
@@ -126,127 +138,64 @@ enum status bpe_add(struct bpe *b, uint32_t rank, const char *left,
     if (!pair_map_put(&b->merges, l, r, rank, id)) {
         return error_set(e, ST_INVALID_ARGUMENT, "the pair is there twice");
     }
+    b->made[rank] = id;
+    note_join(b, l, r);
     return ST_OK;
-}
-
-/* --- the heap: keys (rank << 32 | position), smallest on top ------------- */
-
-static void sift_down(struct bpe_work *w, size_t n, size_t i)
-{
-    uint64_t key = w->heap[i];
-
-    for (;;) {
-        size_t child = 2 * i + 1;
-
-        w->steps++;
-        if (child >= n) {
-            break;
-        }
-        if (child + 1 < n && w->heap[child + 1] < w->heap[child]) {
-            child++;
-        }
-        if (w->heap[child] >= key) {
-            break;
-        }
-        w->heap[i] = w->heap[child];
-        i = child;
-    }
-    w->heap[i] = key;
-}
-
-static void heap_push(struct bpe_work *w, size_t *n, uint64_t key)
-{
-    size_t i = (*n)++;
-
-    assert(*n <= 2 * w->cap);
-    while (i > 0 && w->heap[(i - 1) / 2] > key) {
-        w->heap[i] = w->heap[(i - 1) / 2];
-        i = (i - 1) / 2;
-        w->steps++;
-    }
-    w->heap[i] = key;
-}
-
-static uint64_t heap_pop(struct bpe_work *w, size_t *n)
-{
-    uint64_t top = w->heap[0];
-
-    w->heap[0] = w->heap[--*n];
-    if (*n > 0) {
-        sift_down(w, *n, 0);
-    }
-    return top;
 }
 
 /* --- one word ------------------------------------------------------------ */
 
-/* Look up the merge of symbol i with the one behind it. */
-static bool pair_up(const struct bpe *b, struct bpe_symbol *s, uint32_t i)
+/* Look up the merge of symbol i with the one behind it, and queue it. */
+static bool pair_up(const struct bpe *b, struct bpe_work *w, uint32_t i)
 {
+    struct bpe_symbol *s = w->symbols;
     const struct pair_slot *m;
 
     s[i].rank = NONE;
     if (s[i].next == NONE) {
-        return false;
+        return true;
     }
     m = pair_map_get(&b->merges, s[i].id, s[s[i].next].id);
     if (m == NULL) {
-        return false;
+        return true;
     }
     s[i].rank = m->x;
-    s[i].merged = m->y;
-    return true;
+    return merge_queue_push(&w->queue, m->x, i);
 }
 
-static uint64_t key_of(const struct bpe_symbol *s, uint32_t i)
+/* One symbol per byte, and a queue of all neighbours that merge. */
+static bool spread(const struct bpe *b, struct bpe_work *w, const uint8_t *word,
+                   uint32_t n)
 {
-    return (uint64_t)s[i].rank << 32 | i;
-}
+    struct bpe_symbol *s;
+    bool ok = work_reserve(w, n);
 
-/* One symbol per byte, and the heap of all neighbours that merge. */
-static size_t spread(const struct bpe *b, struct bpe_work *w,
-                     const uint8_t *word, uint32_t n)
-{
-    struct bpe_symbol *s = w->symbols;
-    size_t n_heap = 0;
-
-    for (uint32_t i = 0; i < n; i++) {
+    s = w->symbols;
+    merge_queue_reset(&w->queue);
+    for (uint32_t i = 0; ok && i < n; i++) {
         s[i].id = b->byte_id[word[i]];
         s[i].prev = i == 0 ? NONE : i - 1;
         s[i].next = i + 1 == n ? NONE : i + 1;
     }
-    for (uint32_t i = 0; i < n; i++) {
-        if (pair_up(b, s, i)) {
-            w->heap[n_heap++] = key_of(s, i);
-        }
+    for (uint32_t i = 0; ok && i < n; i++) {
+        ok = pair_up(b, w, i);
     }
-    for (size_t i = n_heap / 2; i-- > 0;) {
-        sift_down(w, n_heap, i);
-    }
-    return n_heap;
+    return ok;
 }
 
-/* Absorb the symbol behind i, and queue what i and its neighbours can do now.
- * A merge takes one key and adds two at most: n - 1 keys at first, n - 1
- * merges, so 2n is room enough. */
-static void join(const struct bpe *b, struct bpe_work *w, size_t *n_heap,
-                 uint32_t i)
+/* Absorb the symbol behind i; see what i and the one before it can do now. */
+static bool join(const struct bpe *b, struct bpe_work *w, uint32_t i)
 {
     struct bpe_symbol *s = w->symbols;
     uint32_t gone = s[i].next;
 
-    s[i].id = s[i].merged;
+    s[i].id = b->made[s[i].rank];
     s[i].next = s[gone].next;
     s[gone].rank = NONE;
     if (s[i].next != NONE) {
         s[s[i].next].prev = i;
     }
-    if (pair_up(b, s, i)) {
-        heap_push(w, n_heap, key_of(s, i));
-    }
-    if (s[i].prev != NONE && pair_up(b, s, s[i].prev)) {
-        heap_push(w, n_heap, key_of(s, s[i].prev));
-    }
+    return (s[i].prev == NONE || pair_up(b, w, s[i].prev)) && pair_up(b, w, i);
 }
 
 static bool whole_word(const struct bpe *b, const uint8_t *word, size_t n,
@@ -266,28 +215,29 @@ static bool whole_word(const struct bpe *b, const uint8_t *word, size_t n,
     return (flags & VOCAB_MODEL) && !(flags & VOCAB_SPECIAL);
 }
 
-static enum status merge_word(const struct bpe *b, struct bpe_work *w,
-                              const uint8_t *word, uint32_t n,
-                              struct id_sink *out, struct error *e)
+/* Encode a run of bytes that merges may join. */
+static enum status merge_run(const struct bpe *b, struct bpe_work *w,
+                             const uint8_t *word, uint32_t n,
+                             struct id_sink *out, struct error *e)
 {
     const struct bpe_symbol *s;
     enum status st = ST_OK;
-    size_t n_heap;
+    uint32_t rank, i;
+    bool ok;
 
-    if (!work_reserve(w, n)) {
+    if (n == 1) {
+        return id_sink_put(out, b->byte_id[word[0]], e);
+    }
+    ok = spread(b, w, word, n);
+    s = w->symbols;
+    while (ok && merge_queue_pop(&w->queue, &rank, &i)) {
+        /* Symbols only grow, so a pair is stale exactly if its rank is. */
+        ok = s[i].rank != rank || join(b, w, i);
+    }
+    if (!ok) {
         return error_set(e, ST_RESOURCE_EXHAUSTED, "out of memory");
     }
-    s = w->symbols;
-    n_heap = spread(b, w, word, n);
-    while (n_heap > 0) {
-        uint64_t key = heap_pop(w, &n_heap);
-        uint32_t i = (uint32_t)key;
-        /* Symbols only grow, so a key is stale exactly if its rank is. */
-        if (s[i].rank == key >> 32) {
-            join(b, w, &n_heap, i);
-        }
-    }
-    for (uint32_t i = 0; i != NONE && st == ST_OK; i = s[i].next) {
+    for (i = 0; i != NONE && st == ST_OK; i = s[i].next) {
         st = id_sink_put(out, s[i].id, e);
     }
     return st;
@@ -297,17 +247,21 @@ enum status bpe_word(const struct bpe *b, struct bpe_work *w,
                      const uint8_t *word, size_t n, struct id_sink *out,
                      struct error *e)
 {
+    enum status st = ST_OK;
     uint32_t id;
+    size_t end;
 
     assert(n < NONE / 2);
-    if (n == 0) {
-        return ST_OK;
-    }
-    if (n == 1) {
-        return id_sink_put(out, b->byte_id[word[0]], e);
-    }
     if (whole_word(b, word, n, &id)) {
         return id_sink_put(out, id, e);
     }
-    return merge_word(b, w, word, (uint32_t)n, out, e);
+    for (size_t at = 0; st == ST_OK && at < n; at = end) {
+        for (end = at + 1; end < n; end++) {
+            if (!may_join(b, word[end - 1], word[end])) {
+                break;
+            }
+        }
+        st = merge_run(b, w, word + at, (uint32_t)(end - at), out, e);
+    }
+    return st;
 }

@@ -4,11 +4,13 @@
  *     repeat      of all neighbours (l, r) with a merge, join the pair whose
  *                 merge has the lowest rank, the leftmost of equals
  *
- * by a heap of (rank, position) over a linked list: O(n log n).
+ * by a queue of (rank, position) over a linked list: O(n log n).  A word is
+ * first cut between bytes that no merge ever joins, which changes nothing but
+ * the memory needed.
  *
  * Threading: a bpe is read-only once filled; a bpe_work belongs to one call.
- * Memory: bpe_work grows to 28 bytes per byte of the longest word and keeps
- * that until bpe_work_fini(). */
+ * Memory: bpe_work grows to about 40 bytes per byte of the longest word (64 at
+ * worst) and keeps that until bpe_work_fini(). */
 #ifndef TEXT_BPE_H
 #define TEXT_BPE_H
 
@@ -17,14 +19,17 @@
 #include <stdint.h>
 
 #include "common/status.h"
+#include "text/merge_queue.h"
 #include "text/pair_map.h"
 #include "text/vocab.h"
 
 struct bpe {
     const struct vocab *vocab; /* borrowed */
     struct pair_map merges;    /* (left, right) -> (rank, id) */
+    uint32_t *made;            /* [merges]: id by rank */
     uint32_t byte_id[256];
-    bool ignore_merges; /* a word that is a token is that token */
+    uint8_t joins[256][32]; /* bit [x][y]: some merge joins .. x and y .. */
+    bool ignore_merges;     /* a word that is a token is that token */
 };
 
 /* Where ids go: the caller's array. */
@@ -40,10 +45,9 @@ MUST_CHECK enum status id_sink_put(struct id_sink *out, uint32_t id,
 struct bpe_symbol;
 
 struct bpe_work {
-    struct bpe_symbol *symbols;
-    uint64_t *heap;
-    size_t cap;     /* bytes of a word that both have room for */
-    uint64_t steps; /* levels that heap entries moved, over all words */
+    struct bpe_symbol *symbols; /* [cap] */
+    size_t cap;
+    struct merge_queue queue; /* its steps count over all words */
 };
 
 /* Zeroed storage is an empty bpe_work. */

@@ -27,7 +27,7 @@ MUST_CHECK enum status encoder_init(struct encoder *c,
                                     const struct tokenizer *t, struct error *e);
 void encoder_fini(struct encoder *c);
 
-/* As tokenizer_encode(), behind what is in out already.  c->bpe.steps and
+/* As tokenizer_encode(), behind what is in out already.  c->bpe.queue.steps and
  * c->words.split.matches count the work done. */
 MUST_CHECK enum status encoder_run(struct encoder *c, const char *text,
                                    size_t len, unsigned flags,

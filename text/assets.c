@@ -1,0 +1,305 @@
+#include "text/assets.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "text/file.h"
+#include "text/json_read.h"
+#include "text/limits.h"
+#include "text/utf8.h"
+
+struct text_assets {
+    struct tokenizer *tokenizer;
+    uint32_t eos[TEXT_EOS_IDS];
+    size_t n_eos;
+    char *chat;
+    size_t chat_len;
+};
+
+#define PATH_BYTES 4096
+
+static enum status path_of(char *path, const char *dir, const char *name,
+                           struct error *e)
+{
+    int n = snprintf(path, PATH_BYTES, "%s/%s", dir, name);
+
+    return n < 0 || n >= PATH_BYTES
+               ? error_set(e, ST_INVALID_ARGUMENT, "the path is too long")
+               : ST_OK;
+}
+
+/* A missing file is ST_OK and *data NULL. */
+static enum status read_opt(const char *dir, const char *name, size_t max,
+                            char **data, size_t *n, struct error *e)
+{
+    char path[PATH_BYTES];
+    enum status st = path_of(path, dir, name, e);
+
+    *data = NULL;
+    if (st == ST_OK) {
+        st = file_read(path, max, data, n, e);
+    }
+    return st == ST_NOT_FOUND ? ST_OK : st;
+}
+
+static enum status read_json_opt(const char *dir, const char *name,
+                                 json_t **out, struct error *e)
+{
+    char *data;
+    size_t n;
+    enum status st = read_opt(dir, name, TEXT_FILE_BYTES, &data, &n, e);
+
+    *out = NULL;
+    if (st == ST_OK && data != NULL) {
+        st = json_read(out, data, n, e);
+        free(data);
+    }
+    return st;
+}
+
+/* --- end of sequence ----------------------------------------------------- */
+
+static enum status add_eos(struct text_assets *a, const json_t *v,
+                           struct error *e)
+{
+    json_int_t id = json_integer_value(v);
+
+    if (!json_is_integer(v)) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "eos_token_id: want an integer, found %s",
+                         json_read_kind(v));
+    }
+    if (id < 0 || id >= TEXT_TOKEN_IDS) {
+        return error_set(e, ST_OUT_OF_RANGE,
+                         "eos_token_id: %lld is not in 0..%d", (long long)id,
+                         TEXT_TOKEN_IDS - 1);
+    }
+    for (size_t i = 0; i < a->n_eos; i++) {
+        if (a->eos[i] == id) {
+            return ST_OK;
+        }
+    }
+    if (a->n_eos == TEXT_EOS_IDS) {
+        return error_set(e, ST_OUT_OF_RANGE, "eos_token_id: more than %d ids",
+                         TEXT_EOS_IDS);
+    }
+    a->eos[a->n_eos++] = (uint32_t)id;
+    return ST_OK;
+}
+
+/* A number, a list of numbers, or null. */
+static enum status eos_of(struct text_assets *a, const json_t *config,
+                          struct error *e)
+{
+    const json_t *v = json_object_get(config, "eos_token_id");
+    enum status st = ST_OK;
+
+    if (v == NULL || json_is_null(v)) {
+        return ST_OK;
+    }
+    if (!json_is_array(v)) {
+        return add_eos(a, v, e);
+    }
+    for (size_t i = 0; st == ST_OK && i < json_array_size(v); i++) {
+        st = add_eos(a, json_array_get(v, i), e);
+    }
+    return st;
+}
+
+static enum status eos_file(struct text_assets *a, const char *dir,
+                            const char *name, struct error *e)
+{
+    const json_t *nested = NULL;
+    json_t *config;
+    enum status st = read_json_opt(dir, name, &config, e);
+
+    if (st == ST_OK && config != NULL) {
+        st = json_read_opt(config, "text_config", JSON_OBJECT, &nested, e);
+        if (st == ST_OK) {
+            st = eos_of(a, config, e);
+        }
+        if (st == ST_OK && a->n_eos == 0) {
+            st = eos_of(a, nested, e);
+        }
+    }
+    json_decref(config);
+    return st == ST_OK ? ST_OK : error_wrap(e, "%s", name);
+}
+
+/* --- chat template ------------------------------------------------------- */
+
+/* Older files have a list of {"name", "template"}: the default one counts. */
+static const json_t *default_template(const json_t *v)
+{
+    for (size_t i = 0; i < json_array_size(v); i++) {
+        const json_t *row = json_array_get(v, i);
+        const char *name = json_string_value(json_object_get(row, "name"));
+        if (name != NULL && strcmp(name, "default") == 0) {
+            return json_object_get(row, "template");
+        }
+    }
+    return json_is_array(v) ? NULL : v;
+}
+
+static enum status keep_chat(struct text_assets *a, const char *s, size_t n,
+                             struct error *e)
+{
+    size_t bad;
+
+    if (n > TEXT_CHAT_BYTES) {
+        return error_set(e, ST_OUT_OF_RANGE,
+                         "%zu bytes long, at most %d are allowed", n,
+                         TEXT_CHAT_BYTES);
+    }
+    if (!utf8_valid(s, n, &bad)) {
+        return error_set(e, ST_INVALID_ARGUMENT, "not UTF-8 at byte %zu", bad);
+    }
+    a->chat = malloc(n + 1);
+    if (a->chat == NULL) {
+        return error_set(e, ST_RESOURCE_EXHAUSTED, "out of memory");
+    }
+    memcpy(a->chat, s, n);
+    a->chat_len = n;
+    return ST_OK;
+}
+
+static enum status chat_of_config(struct text_assets *a, const char *dir,
+                                  struct error *e)
+{
+    static const char name[] = "tokenizer_config.json";
+    const json_t *v;
+    json_t *config;
+    enum status st = read_json_opt(dir, name, &config, e);
+
+    v = default_template(json_object_get(config, "chat_template"));
+    if (st == ST_OK && v != NULL && !json_is_null(v)) {
+        st = json_is_string(v)
+                 ? keep_chat(a, json_string_value(v), json_string_length(v), e)
+                 : error_set(e, ST_INVALID_ARGUMENT, "want a string, found %s",
+                             json_read_kind(v));
+        if (st != ST_OK) {
+            st = error_wrap(e, "chat_template");
+        }
+    }
+    json_decref(config);
+    return st == ST_OK ? ST_OK : error_wrap(e, "%s", name);
+}
+
+static enum status chat(struct text_assets *a, const char *dir, struct error *e)
+{
+    static const char name[] = "chat_template.jinja";
+    char *data;
+    size_t n;
+    enum status st = read_opt(dir, name, TEXT_CHAT_BYTES, &data, &n, e);
+
+    if (st == ST_OK && data == NULL) {
+        return chat_of_config(a, dir, e);
+    }
+    if (st == ST_OK) {
+        st = keep_chat(a, data, n, e);
+    }
+    free(data);
+    return st == ST_OK ? ST_OK : error_wrap(e, "%s", name);
+}
+
+/* --- all ----------------------------------------------------------------- */
+
+static enum status tokenizer(struct text_assets *a, const char *dir,
+                             struct error *e)
+{
+    static const char name[] = "tokenizer.json";
+    char *data;
+    size_t n;
+    enum status st = read_opt(dir, name, TEXT_FILE_BYTES, &data, &n, e);
+
+    if (st == ST_OK && data != NULL) {
+        st = tokenizer_parse(&a->tokenizer, data, n, e);
+        free(data);
+    }
+    return st == ST_OK ? ST_OK : error_wrap(e, "%s", name);
+}
+
+static enum status check_dir(const char *dir, struct error *e)
+{
+    struct stat s;
+
+    if (stat(dir, &s) != 0) {
+        return error_set(e, errno == ENOENT ? ST_NOT_FOUND : ST_UNAVAILABLE,
+                         "%s", strerror(errno));
+    }
+    return S_ISDIR(s.st_mode)
+               ? ST_OK
+               : error_set(e, ST_INVALID_ARGUMENT, "not a directory");
+}
+
+static enum status load(struct text_assets *a, const char *dir, struct error *e)
+{
+    enum status st = check_dir(dir, e);
+
+    if (st == ST_OK) {
+        st = tokenizer(a, dir, e);
+    }
+    if (st == ST_OK) {
+        st = eos_file(a, dir, "generation_config.json", e);
+    }
+    if (st == ST_OK && a->n_eos == 0) {
+        st = eos_file(a, dir, "config.json", e);
+    }
+    return st == ST_OK ? chat(a, dir, e) : st;
+}
+
+enum status text_assets_load(struct text_assets **out, const char *model_dir,
+                             struct error *e)
+{
+    struct error scratch;
+    enum status st;
+
+    e = e == NULL ? &scratch : e;
+    *out = calloc(1, sizeof **out);
+    if (*out == NULL) {
+        return error_set(e, ST_RESOURCE_EXHAUSTED, "out of memory");
+    }
+    st = load(*out, model_dir, e);
+    if (st != ST_OK) {
+        text_assets_free(out);
+        return error_wrap(e, "%s", model_dir);
+    }
+    return ST_OK;
+}
+
+void text_assets_free(struct text_assets **a)
+{
+    if (*a == NULL) {
+        return;
+    }
+    tokenizer_free(&(*a)->tokenizer);
+    free((*a)->chat);
+    free(*a);
+    *a = NULL;
+}
+
+const struct tokenizer *text_assets_tokenizer(const struct text_assets *a)
+{
+    return a->tokenizer;
+}
+
+const uint8_t *text_assets_hash(const struct text_assets *a)
+{
+    return a->tokenizer == NULL ? NULL : tokenizer_hash(a->tokenizer);
+}
+
+const uint32_t *text_assets_eos(const struct text_assets *a, size_t *n)
+{
+    *n = a->n_eos;
+    return a->eos;
+}
+
+const char *text_assets_chat_template(const struct text_assets *a, size_t *n)
+{
+    *n = a->chat_len;
+    return a->chat;
+}
