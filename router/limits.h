@@ -1,0 +1,83 @@
+/* limits.h - what the router takes from a peer, at most.
+ *
+ * Public limits are in router/core.h.  Everything a peer says is compared
+ * with one of these, or with the options, before it sizes or indexes
+ * anything. */
+#ifndef ROUTER_LIMITS_H
+#define ROUTER_LIMITS_H
+
+#define PEER_NAME_MAX          64
+#define MODEL_NAME_MAX         128
+#define SHARD_DEVICE_MAX       128
+#define SHARD_LAYERS_MAX       1024
+#define SHARD_BLOCK_TOKENS_MAX 64
+#define SHARD_CONTEXT_MAX      4194304
+#define SHARD_VOCAB_MAX        16777216
+#define SHARD_ROWS_MAX         512
+#define SHARD_PAGES_MAX        65536
+#define SHARD_CLASS_MAX        1073741824
+#define SHARD_BYTES_MAX        1125899906842624ull
+#define STEP_ROWS_MAX          512
+#define STEP_TOKENS_MAX        8192
+#define WORKER_LIVE_MAX        3072
+#define GRANTS_UNSETTLED_MAX   4096
+#define GAP_ROWS_MAX           64
+#define SUBMIT_IDS_MAX         12288
+#define CHUNK_TOKENS_MAX       4096
+#define CHUNK_TEXT_MAX         65536
+#define CLIENT_UNREAD_BYTES    65536
+#define RECEIPT_WAITERS_MAX    64
+#define REFUSALS_MAX           16
+#define IDLE_MOVES_MAX         16
+#define LIST_ROWS_MAX          64
+#define QUARANTINE_MAX         64
+#define WORKER_SILENT_US       1000000
+#define WORKER_LOST_US         3000000
+#define WORKER_QUARANTINE_US   10000000
+#define NAME_BUSY_US           300000
+#define TEXT_POLL_US           2000
+#define AUDIT_MS               2000
+#define WATCH_MS_MIN           100
+#define WATCH_MS_MAX           60000
+#define RETRY_MS_MIN           100
+#define RETRY_MS_MAX           60000
+
+/* name, unit, what it bounds: printed by sluice-router --limits */
+#define ROUTER_LIMIT_MAP(X)                                                   \
+    X(PEER_NAME_MAX, "bytes", "a peer's name")                                \
+    X(MODEL_NAME_MAX, "bytes", "a model's name")                              \
+    X(SHARD_DEVICE_MAX, "bytes", "a worker's device name")                    \
+    X(SHARD_LAYERS_MAX, "", "layers of a model")                              \
+    X(SHARD_BLOCK_TOKENS_MAX, "tokens", "tokens of a block, a divisor of it") \
+    X(SHARD_CONTEXT_MAX, "tokens", "tokens of a sequence")                    \
+    X(SHARD_VOCAB_MAX, "tokens", "tokens of a vocabulary")                    \
+    X(SHARD_ROWS_MAX, "", "sequences of a step")                              \
+    X(SHARD_PAGES_MAX, "", "pages of a block, slot or checkpoint")            \
+    X(SHARD_CLASS_MAX, "", "blocks, slots, checkpoints, pages")               \
+    X(SHARD_BYTES_MAX, "bytes", "anything of a shard")                        \
+    X(STEP_ROWS_MAX, "", "rows of a StepOutput")                              \
+    X(STEP_TOKENS_MAX, "tokens", "tokens of a StepOutput")                    \
+    X(WORKER_LIVE_MAX, "", "sequences granted to one worker")                 \
+    X(GRANTS_UNSETTLED_MAX, "", "grants that no ledger includes yet")         \
+    X(GAP_ROWS_MAX, "", "rows in a run that start past the next index")       \
+    X(SUBMIT_IDS_MAX, "tokens", "token ids of one Submit or SubmitPart")      \
+    X(CHUNK_TOKENS_MAX, "tokens", "tokens of one GenerateChunk")              \
+    X(CHUNK_TEXT_MAX, "bytes", "text after which a chunk is closed")          \
+    X(CLIENT_UNREAD_BYTES, "bytes", "wait in a client's outbox")              \
+    X(RECEIPT_WAITERS_MAX, "", "callers that wait for one receipt")           \
+    X(REFUSALS_MAX, "", "times a sequence is refused by workers")             \
+    X(IDLE_MOVES_MAX, "", "moves in a run that bring no token")               \
+    X(LIST_ROWS_MAX, "", "rows of one page of a listing")                     \
+    X(QUARANTINE_MAX, "", "names of workers that are kept out")               \
+    X(WORKER_SILENT_US, "us", "without a word: no new sequences")             \
+    X(WORKER_LOST_US, "us", "without a word: its session is over")            \
+    X(WORKER_QUARANTINE_US, "us", "a lying worker is kept out")               \
+    X(NAME_BUSY_US, "us", "silence before a name may be taken over")          \
+    X(TEXT_POLL_US, "us", "between looks for finished text jobs")             \
+    X(AUDIT_MS, "ms", "Audit waits for a worker")                             \
+    X(WATCH_MS_MIN, "ms", "between messages of Watch, at least")              \
+    X(WATCH_MS_MAX, "ms", "between messages of Watch, at most")               \
+    X(RETRY_MS_MIN, "ms", "retry_after_ms, at least")                         \
+    X(RETRY_MS_MAX, "ms", "retry_after_ms, at most")
+
+#endif

@@ -1,0 +1,160 @@
+#include "router/peers.h"
+
+#include <assert.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "router/recv.h"
+#include "router/router.h"
+#include "router/stream.h"
+
+void event_set(struct router_core *r, struct event *e, int64_t due_us)
+{
+    timer_set(&r->timers, &e->timer, due_us);
+}
+
+void event_clear(struct router_core *r, struct event *e)
+{
+    timer_clear(&r->timers, &e->timer);
+}
+
+struct router_peer *peers_find(struct router_core *r, struct peer_id id)
+{
+    struct table_node *n = table_find(&r->peers, id.v);
+
+    /* A marked entry may stand beside the one that follows it. */
+    while (n != NULL && LIST_OF(n, struct router_peer, by_id)->ended) {
+        n = table_next(n);
+    }
+    return n == NULL ? NULL : LIST_OF(n, struct router_peer, by_id);
+}
+
+static void flush_fire(struct router_core *r, struct event *e)
+{
+    peers_touch(r, EVENT_OF(e, struct router_peer, flush));
+}
+
+static void slow_fire(struct router_core *r, struct event *e)
+{
+    stream_slow(r, EVENT_OF(e, struct router_peer, slow));
+}
+
+static uint64_t new_session(struct router_core *r)
+{
+    uint64_t s = 0;
+
+    while (s == 0) {
+        s = r->io->random(r->io);
+    }
+    return s;
+}
+
+struct router_peer *peers_add(struct router_core *r, struct peer_id id,
+                              uint8_t role, uint64_t nonce)
+{
+    struct router_peer *p = calloc(1, sizeof *p);
+    struct peer_config c = {.io = r->io,
+                            .id = id,
+                            .self = BY_ROUTER,
+                            .other = role,
+                            .ops = &router_peer_ops,
+                            .node = r,
+                            .arena = &r->arena};
+
+    assert(p != NULL && r->n_peers < r->options.max_peers);
+    c.session = new_session(r);
+    p->id = id;
+    p->session = c.session;
+    p->nonce = nonce;
+    p->role = role;
+    p->heard_us = r->now_us;
+    p->flush.fire = flush_fire;
+    p->slow.fire = slow_fire;
+    list_init(&p->dirty);
+    list_init(&p->gone);
+    list_init(&p->calls);
+    list_init(&p->ready);
+    list_append(&r->all_peers, &p->all);
+    table_add(&r->peers, &p->by_id, id.v);
+    r->n_peers++;
+    p->peer = peer_new(&c);
+    peer_set_data(p->peer, p);
+    return p;
+}
+
+uint32_t peers_count(const struct router_core *r, uint8_t role)
+{
+    uint32_t n = 0;
+
+    for (struct list *at = r->all_peers.next; at != &r->all_peers;
+         at = at->next) {
+        const struct router_peer *p = LIST_OF(at, struct router_peer, all);
+        n += p->role == role && !p->ended;
+    }
+    return n;
+}
+
+static void mark(struct router_core *r, struct router_peer *p)
+{
+    p->ended = true;
+    list_append(&r->gone_peers, &p->gone);
+}
+
+void peers_end(struct router_core *r, struct router_peer *p, const char *fmt,
+               ...)
+{
+    struct frame *f;
+    va_list ap;
+
+    if (p->ended) {
+        return;
+    }
+    va_start(ap, fmt);
+    vsnprintf(p->why, sizeof p->why, fmt, ap);
+    va_end(ap);
+    /* What the peer is still owed, such as the End of a call, goes first. */
+    peer_flush(p->peer, r->now_us);
+    mark(r, p);
+    f = goodbye_make(p->session, p->why);
+    (void)r->io->send(r->io, p->id, &f);
+}
+
+void peers_lose(struct router_core *r, struct router_peer *p, const char *why)
+{
+    if (!p->ended) {
+        snprintf(p->why, sizeof p->why, "%s", why);
+        mark(r, p);
+    }
+}
+
+static void reap(struct router_core *r, struct router_peer *p)
+{
+    pending_drop_all(r, p);
+    worker_close(r, &p->worker, p->why);
+    event_clear(r, &p->flush);
+    event_clear(r, &p->slow);
+    list_remove(&p->dirty);
+    list_remove(&p->all);
+    table_remove(&r->peers, &p->by_id);
+    r->n_peers--;
+    peer_free(&p->peer);
+    free(p);
+}
+
+void peers_reap(struct router_core *r)
+{
+    struct list *node;
+
+    while ((node = list_take(&r->gone_peers)) != NULL) {
+        reap(r, LIST_OF(node, struct router_peer, gone));
+    }
+}
+
+void peers_touch(struct router_core *r, struct router_peer *p)
+{
+    if (!p->ended && !list_linked(&p->dirty)) {
+        list_append(&r->dirty_peers, &p->dirty);
+    }
+}

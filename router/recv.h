@@ -1,0 +1,59 @@
+/* recv.h - what comes in: one handler a message, one file a handler.
+ *
+ * A handler gets a message that its peer may send, decoded and within its
+ * size, but otherwise unchecked: every number in it is compared with a limit
+ * before it is used.  It answers the call now or opens a struct pending.
+ *
+ * Threading: the core's.  Memory: messages live until the handler returns. */
+#ifndef ROUTER_RECV_H
+#define ROUTER_RECV_H
+
+#include "router/pending.h"
+
+struct request;
+
+extern const struct peer_ops router_peer_ops;
+
+/* A call, as dispatch.c hands it on. */
+struct incoming {
+    struct router_peer *peer;
+    uint64_t call;
+    int64_t deadline_us;
+    const ProtobufCMessage *message;
+};
+
+/* A frame outside any session. */
+void recv_hello(struct router_core *r, struct peer_id from,
+                const struct frame *f, const struct frame_header *h);
+
+void recv_generate(struct router_core *r, const struct incoming *in);
+void recv_cancel(struct router_core *r, const struct incoming *in);
+void recv_remove(struct router_core *r, const struct incoming *in);
+
+void recv_report(struct router_core *r, const struct incoming *in);
+void recv_step_output(struct router_core *r, const struct incoming *in);
+
+/* Their caller gave up or is gone; the pending is closed already. */
+void generate_dropped(struct router_core *r, struct pending *c, bool gone);
+
+/* What a worker said cannot be: its session is over, its name is kept out
+ * for a while, and the reason is logged. */
+void worker_lied(struct router_core *r, struct worker *w,
+                 const struct error *e);
+
+/* A finished text job: the ids of a prompt. */
+struct text_job;
+void generate_encoded(struct router_core *r, struct request *q,
+                      struct text_job *j);
+
+/* Look for text jobs that are done. */
+void text_poll(struct router_core *r);
+
+/* Answer a call with a refusal. */
+void refuse(const struct incoming *in, enum status code, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* request_id: 16 bytes, not all zero.  False: refused. */
+bool check_request_id(const struct incoming *in, ProtobufCBinaryData id);
+
+#endif

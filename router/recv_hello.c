@@ -1,0 +1,307 @@
+#include <inttypes.h>
+#include <string.h>
+
+#include "common/log.h"
+#include "proto/registry.pb-c.h"
+#include "router/recv.h"
+#include "router/router.h"
+
+/* A Hello that is being judged. */
+struct hello {
+    struct peer_id from;
+    const Sluice__V1__HelloRequest *m;
+    uint8_t role; /* BY_* */
+    uint32_t retry_ms;
+    struct model *model; /* of a worker that is welcome */
+};
+
+static void answer(struct router_core *r, const struct router_peer *p)
+{
+    Sluice__V1__HelloReply reply = SLUICE__V1__HELLO_REPLY__INIT;
+    struct frame *f;
+
+    reply.session = p->session;
+    reply.version_major = WIRE_VERSION_MAJOR;
+    reply.version_minor = WIRE_VERSION_MINOR; /* the lowest there is */
+    reply.name = wire_text(r->name);
+    f = hello_answer(p->session, &reply.base, NULL, 0);
+    (void)r->io->send(r->io, p->id, &f);
+}
+
+static void refuse_hello(struct router_core *r, struct peer_id from,
+                         const struct error *e, uint32_t retry_ms)
+{
+    struct frame *f = hello_answer(0, NULL, e, retry_ms);
+
+    r->metrics.hellos_refused++;
+    log_warn("hello-refused", "peer=%" PRIu32 " status=%s why=\"%s\"", from.v,
+             status_name(e->code), e->text);
+    (void)r->io->send(r->io, from, &f);
+}
+
+static uint8_t role_of(Sluice__V1__Role role)
+{
+    switch ((int)role) {
+    case SLUICE__V1__ROLE__ROLE_WORKER:
+        return BY_WORKER;
+    case SLUICE__V1__ROLE__ROLE_CLIENT:
+        return BY_CLIENT;
+    case SLUICE__V1__ROLE__ROLE_ADMIN:
+        return BY_ADMIN;
+    default:
+        return 0;
+    }
+}
+
+static enum status check_who(struct hello *h, struct error *e)
+{
+    const Sluice__V1__HelloRequest *m = h->m;
+
+    if (m->version_major != WIRE_VERSION_MAJOR) {
+        return error_set(e, ST_FAILED_PRECONDITION,
+                         "you speak version %" PRIu32 ".%" PRIu32
+                         ", this router %d.%d",
+                         m->version_major, m->version_minor, WIRE_VERSION_MAJOR,
+                         WIRE_VERSION_MINOR);
+    }
+    h->role = role_of(m->role);
+    if (h->role == 0) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "role %d is none of worker, client, admin",
+                         (int)m->role);
+    }
+    if (!wire_text_ok(m->name, 1, PEER_NAME_MAX)) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "the name must be 1..%d bytes of UTF-8",
+                         PEER_NAME_MAX);
+    }
+    if ((m->worker != NULL) != (h->role == BY_WORKER)) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "a worker, and only a worker, says what its shard is");
+    }
+    return ST_OK;
+}
+
+/* The port for clients lets no worker in, and so on. */
+static enum status check_port(struct router_core *r, const struct hello *h,
+                              struct error *e)
+{
+    uint8_t allowed =
+        r->io->port == NULL ? BY_ALL : r->io->port(r->io, h->from);
+
+    if ((allowed & h->role) == 0) {
+        return error_set(e, ST_PERMISSION_DENIED,
+                         "a %s may not come in at this port",
+                         h->role == BY_WORKER   ? "worker"
+                         : h->role == BY_CLIENT ? "client"
+                                                : "administrator");
+    }
+    return ST_OK;
+}
+
+static enum status check_house(struct router_core *r, struct hello *h,
+                               struct error *e)
+{
+    h->retry_ms = 1000;
+    if (r->stopping) {
+        return error_set(e, ST_UNAVAILABLE, "the router is stopping");
+    }
+    if (r->n_peers >= r->options.max_peers) {
+        return error_set(e, ST_RESOURCE_EXHAUSTED,
+                         "%" PRIu32 " peers are connected, at most %" PRIu32
+                         " may be",
+                         r->n_peers, r->options.max_peers);
+    }
+    if (h->role == BY_WORKER && r->n_workers == ROUTER_WORKERS_MAX) {
+        return error_set(e, ST_RESOURCE_EXHAUSTED,
+                         "%d workers are connected, no more are possible",
+                         ROUTER_WORKERS_MAX);
+    }
+    h->retry_ms = 0;
+    return ST_OK;
+}
+
+static bool same_name(const char *name, ProtobufCBinaryData d)
+{
+    return strlen(name) == d.len && memcmp(name, d.data, d.len) == 0;
+}
+
+static enum status check_quarantine(struct router_core *r, struct hello *h,
+                                    struct error *e)
+{
+    for (uint32_t i = 0; i < r->n_quarantine; i++) {
+        const struct quarantine *k = &r->quarantine[i];
+        if (same_name(k->name, h->m->name) && k->until_us > r->now_us) {
+            h->retry_ms = (uint32_t)((k->until_us - r->now_us) / 1000) + 1;
+            return error_set(e, ST_UNAVAILABLE,
+                             "what worker %s said before could not be true; "
+                             "it may come back in %" PRIu32 " ms",
+                             k->name, h->retry_ms);
+        }
+    }
+    return ST_OK;
+}
+
+/* A worker whose old session nobody has missed yet may take it over; one
+ * that is heard all the time is another worker of the same name. */
+static enum status check_name(struct router_core *r, struct hello *h,
+                              struct error *e)
+{
+    for (uint32_t i = 0; i < r->n_workers; i++) {
+        struct router_peer *old = r->workers[i]->peer;
+        int64_t quiet = r->now_us - old->heard_us;
+
+        if (old->ended || !same_name(old->name, h->m->name)) {
+            continue;
+        }
+        if (quiet < NAME_BUSY_US) {
+            h->retry_ms = NAME_BUSY_US / 1000;
+            return error_set(e, ST_ALREADY_EXISTS,
+                             "a worker of the name %s is here, last heard "
+                             "%" PRId64 " ms ago",
+                             old->name, quiet / 1000);
+        }
+        peers_end(r, old, "%s came back on a new connection", old->name);
+        peers_reap(r);
+        return ST_OK;
+    }
+    return ST_OK;
+}
+
+static enum status check_tokenizer(struct router_core *r, const struct model *m,
+                                   const Sluice__V1__WorkerShard *s,
+                                   struct error *e)
+{
+    struct text_seam *t = r->options.text;
+    const uint8_t *hash = m->has_text ? t->ops->hash(t, m->text) : NULL;
+
+    if (hash != NULL &&
+        (s->tokenizer.len != 16 || memcmp(s->tokenizer.data, hash, 16) != 0)) {
+        return error_set(e, ST_FAILED_PRECONDITION,
+                         "model %s: your tokenizer.json is not the one this "
+                         "router has",
+                         m->name);
+    }
+    return ST_OK;
+}
+
+static enum status check_model(struct router_core *r, struct model *m,
+                               const Sluice__V1__WorkerShard *s,
+                               struct error *e)
+{
+    if (m->n_workers == 0) {
+        memcpy(m->fingerprint, s->fingerprint.data, 16);
+        m->vocab = s->vocab;
+    } else if (memcmp(m->fingerprint, s->fingerprint.data, 16) != 0) {
+        return error_set(e, ST_FAILED_PRECONDITION,
+                         "model %s: your weights are not those of the %" PRIu32
+                         " workers that are here",
+                         m->name, m->n_workers);
+    } else if (m->vocab != s->vocab) {
+        return error_set(e, ST_FAILED_PRECONDITION,
+                         "model %s: your vocabulary has %" PRIu32
+                         " tokens, that of the others %" PRIu32,
+                         m->name, s->vocab, m->vocab);
+    }
+    return check_tokenizer(r, m, s, e);
+}
+
+static enum status check_worker(struct router_core *r, struct hello *h,
+                                struct error *e)
+{
+    const Sluice__V1__WorkerShard *s = h->m->worker;
+    enum status st = shard_check(s, e);
+
+    if (st == ST_OK) {
+        st = check_quarantine(r, h, e);
+    }
+    if (st == ST_OK) {
+        st = check_name(r, h, e);
+    }
+    if (st != ST_OK) {
+        return st;
+    }
+    h->model = model_take(r, s->model.data, s->model.len);
+    if (h->model == NULL) {
+        return error_set(e, ST_RESOURCE_EXHAUSTED,
+                         "%d models are served, no more are possible",
+                         ROUTER_MODELS_MAX);
+    }
+    st = check_model(r, h->model, s, e);
+    if (st != ST_OK) {
+        model_release(r, &h->model);
+    }
+    return st;
+}
+
+static void welcome(struct router_core *r, const struct hello *h)
+{
+    struct router_peer *p = peers_add(r, h->from, h->role, h->m->nonce);
+
+    memcpy(p->name, h->m->name.data, h->m->name.len);
+    p->name[h->m->name.len] = '\0';
+    if (h->role == BY_WORKER) {
+        p->worker = worker_open(r, p, h->model, h->m->worker);
+        log_info(
+            "worker-up", "worker=%s model=%s blocks=%" PRIu32 " slots=%" PRIu32,
+            p->name, h->model->name, p->worker->ledger.classes[BLOCKS].total,
+            p->worker->ledger.classes[SLOTS].total);
+    }
+    answer(r, p);
+}
+
+static void judge(struct router_core *r, struct hello *h)
+{
+    struct router_peer *p = peers_find(r, h->from);
+    struct error e;
+    enum status st;
+
+    if (p != NULL && p->nonce == h->m->nonce) {
+        answer(r, p); /* the first answer was lost or is on its way */
+        return;
+    }
+    if (p != NULL) {
+        st = error_set(&e, ST_FAILED_PRECONDITION,
+                       "this connection has a session already; say Hello "
+                       "on a new one");
+    } else {
+        st = check_who(h, &e);
+        if (st == ST_OK) {
+            st = check_port(r, h, &e);
+        }
+        if (st == ST_OK) {
+            st = check_house(r, h, &e);
+        }
+        if (st == ST_OK && h->role == BY_WORKER) {
+            st = check_worker(r, h, &e);
+        }
+    }
+    if (st == ST_OK) {
+        welcome(r, h);
+    } else {
+        refuse_hello(r, h->from, &e, h->retry_ms);
+    }
+}
+
+void recv_hello(struct router_core *r, struct peer_id from,
+                const struct frame *f, const struct frame_header *header)
+{
+    const struct method_row *row = method_find(METHOD_REGISTRY_HELLO);
+    struct hello h = {.from = from};
+    ProtobufCMessage *m;
+    struct envelope v;
+    struct error e;
+
+    if (!hello_is_call(f, header, &v) || v.body_bytes > row->request_cap) {
+        r->metrics.strikes++;
+        return;
+    }
+    if (wire_unpack(&r->arena, row->request, v.body, v.body_bytes, &m, &e) !=
+        ST_OK) {
+        error_wrap(&e, "Hello");
+        refuse_hello(r, from, &e, 0);
+        return;
+    }
+    h.m = (const Sluice__V1__HelloRequest *)(const void *)m;
+    judge(r, &h);
+}

@@ -1,0 +1,313 @@
+/* recv_step_output.c - one step of a worker: tokens by index, endings, and
+ * the ledger.
+ *
+ * The whole message is judged before any of it is used, so a worker that
+ * lies in its last row has given no client a token in its first. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "common/log.h"
+#include "router/recv.h"
+#include "router/router.h"
+#include "router/stream.h"
+
+#define FORGET UINT32_MAX
+
+typedef Sluice__V1__StepOutputMessage step_message;
+
+/* One row, taken out of the columns. */
+struct row {
+    uint64_t grant;
+    uint32_t first, count, finish;
+    const uint32_t *tokens; /* [count] */
+};
+
+static struct row row_at(const step_message *m, size_t i, size_t token)
+{
+    return (struct row){m->grant[i], m->first_index[i], m->count[i],
+                        m->finish[i],
+                        m->count[i] == 0 ? NULL : m->tokens + token};
+}
+
+static enum status check_columns(const step_message *m, struct error *e)
+{
+    size_t n = m->n_grant;
+    uint64_t sum = 0;
+
+    if (n > STEP_ROWS_MAX || m->n_tokens > STEP_TOKENS_MAX) {
+        return error_set(e, ST_DATA_LOSS,
+                         "a step of %zu rows and %zu tokens, at most %d and "
+                         "%d are possible",
+                         n, m->n_tokens, STEP_ROWS_MAX, STEP_TOKENS_MAX);
+    }
+    if (m->n_first_index != n || m->n_count != n || m->n_finish != n ||
+        m->n_state != n) {
+        return error_set(e, ST_DATA_LOSS,
+                         "the columns of a step are not equally long");
+    }
+    for (size_t i = 0; i < n; i++) {
+        sum += m->count[i];
+    }
+    if (sum != m->n_tokens) {
+        return error_set(e, ST_DATA_LOSS,
+                         "the rows of a step count %" PRIu64
+                         " tokens, it has %zu",
+                         sum, m->n_tokens);
+    }
+    return ST_OK;
+}
+
+static enum status check_tokens(const struct worker *w, const step_message *m,
+                                struct error *e)
+{
+    for (size_t i = 0; i < m->n_tokens; i++) {
+        if (m->tokens[i] >= w->shard.vocab) {
+            return error_set(e, ST_DATA_LOSS,
+                             "token %" PRIu32
+                             " is not in the vocabulary of %" PRIu32,
+                             m->tokens[i], w->shard.vocab);
+        }
+    }
+    return ST_OK;
+}
+
+/* What it repeats must be what it said before. */
+static enum status check_repeated(const struct request *q,
+                                  const struct row *row, struct error *e)
+{
+    const uint32_t *known = q->ids + q->n_prompt + row->first;
+    uint32_t n;
+
+    if (row->first >= q->n_generated) {
+        return ST_OK;
+    }
+    n = q->n_generated - row->first;
+    n = n < row->count ? n : row->count;
+    if (n > 0 && memcmp(known, row->tokens, n * sizeof *known) != 0) {
+        return error_set(e, ST_DATA_LOSS,
+                         "grant %" PRIu64
+                         ": tokens that were given are not the same now",
+                         row->grant);
+    }
+    return ST_OK;
+}
+
+static enum status check_ending(const struct request *q, const struct row *row,
+                                struct error *e)
+{
+    uint64_t end = (uint64_t)row->first + row->count;
+    bool stop = row->finish == SLUICE__V1__FINISH__FINISH_STOP;
+    bool length = row->finish == SLUICE__V1__FINISH__FINISH_LENGTH;
+
+    if ((stop && end == 0) || (length && end != q->max_tokens) ||
+        ((stop || length) && end < q->n_generated)) {
+        return error_set(
+            e, ST_DATA_LOSS,
+            "grant %" PRIu64 ": finish %" PRIu32 " after %" PRIu64
+            " tokens of %" PRIu32 ", %" PRIu32 " were given before",
+            row->grant, row->finish, end, q->max_tokens, q->n_generated);
+    }
+    return ST_OK;
+}
+
+static enum status check_row(const struct worker *w, const struct row *row,
+                             struct error *e)
+{
+    const struct request *q = worker_sequence(w, row->grant);
+    enum status st;
+
+    if (row->grant == 0 || row->grant > w->last_grant) {
+        return error_set(e, ST_DATA_LOSS,
+                         "a row of grant %" PRIu64
+                         ", which was never given; the last is %" PRIu64,
+                         row->grant, w->last_grant);
+    }
+    if (row->finish > SLUICE__V1__FINISH__FINISH_FAILED) {
+        return error_set(e, ST_DATA_LOSS, "finish %" PRIu32 " is none",
+                         row->finish);
+    }
+    if (q == NULL) {
+        return ST_OK; /* it has ended: to be forgotten */
+    }
+    if ((uint64_t)row->first + row->count > q->max_tokens) {
+        return error_set(e, ST_DATA_LOSS,
+                         "grant %" PRIu64 ": tokens %" PRIu32 "..%" PRIu64
+                         ", at most %" PRIu32 " are allowed",
+                         row->grant, row->first,
+                         (uint64_t)row->first + row->count, q->max_tokens);
+    }
+    if (q->n_gaps >= GAP_ROWS_MAX && row->first > q->n_generated) {
+        return error_set(e, ST_DATA_LOSS,
+                         "grant %" PRIu64 ": tokens from %" PRIu32
+                         " again and again, wanted from %" PRIu32,
+                         row->grant, row->first, q->n_generated);
+    }
+    st = check_repeated(q, row, e);
+    return st == ST_OK ? check_ending(q, row, e) : st;
+}
+
+static enum status check_rows(const struct worker *w, const step_message *m,
+                              struct error *e)
+{
+    size_t token = 0;
+
+    for (size_t i = 0; i < m->n_grant; i++) {
+        struct row row = row_at(m, i, token);
+        if (check_row(w, &row, e) != ST_OK) {
+            return e->code;
+        }
+        token += row.count;
+    }
+    return ST_OK;
+}
+
+static void take_tokens(struct router_core *r, struct worker *w,
+                        struct request *q, const struct row *row)
+{
+    uint32_t skip = q->n_generated - row->first;
+    uint32_t n = row->count - skip;
+    uint32_t at = q->n_prompt + q->n_generated;
+
+    request_reserve(q, at + n);
+    memcpy(q->ids + at, row->tokens + skip, n * sizeof *q->ids);
+    if (q->first_us == 0) {
+        q->first_us = r->now_us;
+    }
+    q->n_generated += n;
+    q->n_idle_moves = 0;
+    w->n_tokens += n;
+    r->metrics.tokens += n;
+    if (q->state == REQUEST_SUBMITTED) {
+        request_move(q, REQUEST_PREFILL);
+    }
+    if (q->state == REQUEST_PREFILL) {
+        request_move(q, REQUEST_DECODE);
+    }
+}
+
+static void failed(struct router_core *r, struct request *q,
+                   const struct row *row, const step_message *m)
+{
+    struct error e;
+    bool said = m->has_failure && wire_text_ok(m->failure, 1, 300);
+
+    if (row->finish == SLUICE__V1__FINISH__FINISH_CANCELLED) {
+        error_set(&e, ST_ABORTED, "worker %s gave the sequence up",
+                  q->worker_name);
+    } else {
+        error_set(&e, ST_INTERNAL, "worker %s: %.*s", q->worker_name,
+                  said ? (int)m->failure.len : 19,
+                  said ? (const char *)m->failure.data : "the sequence failed");
+    }
+    request_ungrant(r, q);
+    request_fail(r, q, &e, 0);
+}
+
+static void finished(struct router_core *r, struct request *q,
+                     const struct row *row, const step_message *m)
+{
+    bool good = row->finish == SLUICE__V1__FINISH__FINISH_STOP ||
+                row->finish == SLUICE__V1__FINISH__FINISH_LENGTH;
+
+    if (q->state == REQUEST_ENDED) {
+        return; /* repeated by a worker that keeps it */
+    }
+    if (q->state == REQUEST_ENDING) {
+        if (good) { /* the cancel came too late: it ends so at the receipt */
+            q->finish = (Sluice__V1__Finish)row->finish;
+        }
+        return;
+    }
+    if (!good) {
+        failed(r, q, row, m);
+        return;
+    }
+    if (q->state == REQUEST_SUBMITTED) { /* all tokens were known before */
+        request_move(q, REQUEST_PREFILL);
+    }
+    if (q->keep_ms > 0) {
+        /* A second more than the worker keeps it, which began before. */
+        q->kept = true;
+        event_set(r, &q->lease,
+                  r->now_us + ((int64_t)q->keep_ms + 1000) * 1000);
+    } else {
+        request_ungrant(r, q);
+    }
+    request_finish(r, q, (Sluice__V1__Finish)row->finish);
+}
+
+/* Returns the index to acknowledge.  q may be freed. */
+static uint32_t take_row(struct router_core *r, struct worker *w,
+                         const struct row *row, const step_message *m)
+{
+    struct request *q = worker_sequence(w, row->grant);
+    uint32_t next;
+
+    if (q == NULL) {
+        r->metrics.rows_forgotten++;
+        return FORGET;
+    }
+    if (row->first > q->n_generated) {
+        r->metrics.rows_dropped++;
+        q->n_gaps++;
+        return q->n_generated;
+    }
+    if (row->first + row->count > q->n_generated && q->state != REQUEST_ENDED) {
+        take_tokens(r, w, q, row);
+        stream_ready(r, q);
+    }
+    q->n_gaps = 0;
+    next = q->n_generated;
+    if (row->finish != SLUICE__V1__FINISH__FINISH_RUNNING) {
+        finished(r, q, row, m);
+    }
+    return next;
+}
+
+static void take_rows(struct router_core *r, struct worker *w,
+                      const step_message *m)
+{
+    Sluice__V1__AcknowledgeMessage ack = SLUICE__V1__ACKNOWLEDGE_MESSAGE__INIT;
+    size_t token = 0;
+
+    for (size_t i = 0; i < m->n_grant; i++) {
+        struct row row = row_at(m, i, token);
+        token += row.count;
+        r->ack_grant[i] = row.grant;
+        r->ack_index[i] = take_row(r, w, &row, m);
+    }
+    if (m->n_grant > 0) {
+        ack.n_grant = ack.n_index = m->n_grant;
+        ack.grant = r->ack_grant;
+        ack.index = r->ack_index;
+        /* One that finds no room is lost; the rows come again. */
+        (void)!peer_oneway(w->peer->peer, METHOD_WORKER_ACKNOWLEDGE, &ack.base);
+    }
+}
+
+void recv_step_output(struct router_core *r, const struct incoming *in)
+{
+    const step_message *m = (const void *)in->message;
+    struct worker *w = in->peer->worker;
+    enum ledger_verdict verdict;
+    struct error e;
+
+    if (m->ledger->session != in->peer->session) {
+        r->metrics.ledgers_dropped++;
+        return;
+    }
+    verdict = worker_ledger_check(w, m->ledger, &e);
+    if (verdict == LEDGER_LIE || check_columns(m, &e) != ST_OK ||
+        check_tokens(w, m, &e) != ST_OK || check_rows(w, m, &e) != ST_OK) {
+        worker_lied(r, w, &e);
+        return;
+    }
+    r->metrics.steps++;
+    if (verdict == LEDGER_NEW) {
+        worker_ledger_take(r, w, m->ledger);
+        w->step_us = m->has_device_us ? m->device_us : 0;
+    } else {
+        r->metrics.ledgers_dropped++;
+    }
+    take_rows(r, w, m);
+}

@@ -1,0 +1,66 @@
+/* router.h - the state of the core, shared by its modules and nobody else. */
+#ifndef ROUTER_ROUTER_H
+#define ROUTER_ROUTER_H
+
+#include "common/wire.h"
+#include "router/core.h"
+#include "router/limits.h"
+#include "router/metrics.h"
+#include "router/removal.h"
+
+/* What a text job is for: the tag says it, table `jobs` whether it is still
+ * wanted. */
+enum job_use { JOB_PROMPT, JOB_CALL };
+#define JOB_TAG(number, use) ((number) << 1 | (use))
+
+struct quarantine {
+    char name[PEER_NAME_MAX + 1];
+    int64_t until_us;
+};
+
+struct router_core {
+    struct router_options options;
+    char name[PEER_NAME_MAX + 1];
+    struct node_io *io;
+    struct arena arena;
+    uint64_t seed; /* of the hash of request ids */
+    int64_t now_us, start_us;
+    struct timers timers;
+    bool stopping;
+    struct router_metrics metrics;
+
+    struct table peers; /* struct router_peer by peer_id */
+    struct list all_peers, dirty_peers, gone_peers;
+    uint32_t n_peers;
+    struct quarantine quarantine[QUARANTINE_MAX];
+    uint32_t n_quarantine;
+
+    struct model *models[ROUTER_MODELS_MAX];
+    uint32_t n_models;
+    struct list dirty_models;
+    struct worker *workers[ROUTER_WORKERS_MAX]; /* in order of arrival */
+    uint32_t n_workers;
+
+    struct table requests; /* struct request by hash of request_id */
+    struct list all_requests;
+    uint32_t n_requests, n_waiting;
+    uint64_t last_number;
+    struct table calls; /* struct pending by peer and id */
+
+    struct table jobs; /* what a text job is for, by tag */
+    uint32_t n_jobs;
+
+    /* Scratch of one message, so that none is on the heap. */
+    uint64_t ack_grant[STEP_ROWS_MAX];
+    uint32_t ack_index[STEP_ROWS_MAX];
+    char *text; /* [text_size] of one chunk */
+    size_t text_size;
+};
+
+/* One turn of the clock. */
+int64_t router_tick(struct router_core *r, int64_t now_us);
+
+void event_set(struct router_core *r, struct event *e, int64_t due_us);
+void event_clear(struct router_core *r, struct event *e);
+
+#endif

@@ -1,0 +1,46 @@
+#include "router/routing.h"
+
+#include "router/router.h"
+#include "router/submit.h"
+
+/* Pages are the one currency in which pools of another shape compare.  Where
+ * a worker publishes none, its blocks and slots are priced in them. */
+static uint64_t free_pages(const struct worker *w)
+{
+    const struct shard *s = &w->shard;
+
+    if (w->ledger.classes[PAGES].total > 0) {
+        return worker_room(w, PAGES);
+    }
+    return worker_room(w, BLOCKS) *
+               (s->pages_per_block == 0 ? 1 : s->pages_per_block) +
+           worker_room(w, SLOTS) *
+               (s->pages_per_slot == 0 ? 1 : s->pages_per_slot);
+}
+
+/* Most free pages first spreads load without any memory of past choices:
+ * each grant lowers the room of its worker at once, before any ledger tells,
+ * so a burst goes round instead of herding to whoever looked best.  Of equal
+ * ones the oldest session wins, so the same events give the same choice. */
+struct worker *routing_pick(struct router_core *r, struct model *m,
+                            uint64_t n_tokens)
+{
+    struct worker *best = NULL;
+    uint64_t most = 0;
+
+    for (uint32_t i = 0; i < r->n_workers; i++) {
+        struct worker *w = r->workers[i];
+        struct need need;
+
+        if (w->model != m || !submit_open(w)) {
+            continue;
+        }
+        need = worker_need(w, n_tokens);
+        if (n_tokens <= w->shard.context && worker_has_room(w, &need) &&
+            (best == NULL || free_pages(w) > most)) {
+            best = w;
+            most = free_pages(w);
+        }
+    }
+    return best;
+}

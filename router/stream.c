@@ -1,0 +1,211 @@
+#include "router/stream.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "common/log.h"
+#include "common/request_id.h"
+#include "router/router.h"
+#include "text/detokenizer.h"
+
+#define CHUNK_ROOM (160u << 10) /* the largest chunk and what is beside */
+
+/* Room enough for a chunk, and no more waiting than a reader has earned. */
+static bool has_room(const struct router_peer *p)
+{
+    size_t room = peer_room(p->peer, LANE_CONTROL);
+
+    return room >= CHUNK_ROOM &&
+           room + CLIENT_UNREAD_BYTES >= LINK_OUTBOX_BYTES;
+}
+
+static bool owes(const struct request *q)
+{
+    return pending_is_open(&q->call) &&
+           (q->n_sent < q->n_generated ||
+            (q->state == REQUEST_ENDED && !q->last_sent));
+}
+
+void stream_ready(struct router_core *r, struct request *q)
+{
+    if (owes(q) && !list_linked(&q->ready)) {
+        q->progress_us = r->now_us;
+        list_append(&q->call.peer->ready, &q->ready);
+        peers_touch(r, q->call.peer);
+    }
+}
+
+static uint64_t since(int64_t from_us, int64_t to_us)
+{
+    return to_us > from_us ? (uint64_t)(to_us - from_us) : 0;
+}
+
+static void figures(const struct request *q, Sluice__V1__GenerateFigures *f)
+{
+    int64_t left = q->granted_us != 0 ? q->granted_us : q->ended_us;
+
+    sluice__v1__generate_figures__init(f);
+    f->n_prompt = q->n_prompt;
+    f->n_generated = q->n_generated;
+    f->queued_us = since(q->arrived_us, left);
+    f->first_token_us =
+        q->first_us == 0 ? 0 : since(q->arrived_us, q->first_us);
+    f->total_us = since(q->arrived_us, q->ended_us);
+    f->blocks = (uint32_t)q->need.of[BLOCKS];
+    f->slots = (uint32_t)q->need.of[SLOTS];
+    f->seed = q->sampling.seed;
+    f->n_moves = q->n_moves;
+    f->has_worker = q->granted_us != 0;
+    f->worker = wire_text(q->worker_name);
+}
+
+void stream_text_begin(struct router_core *r, struct request *q)
+{
+    const struct tokenizer *t = NULL;
+    size_t size;
+
+    if (q->wants_text) {
+        t = r->options.text->ops->tokenizer(r->options.text, q->model->text);
+    }
+    if (t == NULL) {
+        return;
+    }
+    /* The push that passes the limit, and a finish after it. */
+    size = CHUNK_TEXT_MAX + 2 * detokenizer_max(t);
+    if (size > r->text_size) {
+        free(r->text);
+        r->text = malloc(size);
+        r->text_size = size;
+        assert(r->text != NULL);
+    }
+    q->detok = malloc(sizeof *q->detok);
+    assert(q->detok != NULL);
+    detokenizer_init(q->detok, t, DETOK_SKIP_SPECIAL);
+}
+
+/* The text of the next tokens, at most *n: fewer if they give too much. */
+static size_t chunk_text(struct router_core *r, struct request *q, uint32_t *n)
+{
+    bool ended = q->state == REQUEST_ENDED;
+    uint32_t stop = UINT32_MAX; /* the end token: it is no text */
+    size_t bytes = 0;
+    uint32_t i;
+
+    if (ended && q->finish == SLUICE__V1__FINISH__FINISH_STOP) {
+        stop = q->n_generated - 1;
+    }
+    for (i = 0; i < *n && bytes < CHUNK_TEXT_MAX; i++) {
+        if (q->n_sent + i != stop) {
+            bytes += detokenizer_push(
+                q->detok, q->ids[q->n_prompt + q->n_sent + i], r->text + bytes);
+        }
+    }
+    *n = i;
+    if (ended && q->n_sent + i == q->n_generated) {
+        bytes += detokenizer_finish(q->detok, r->text + bytes);
+    }
+    return bytes;
+}
+
+/* One chunk with all that is new, as far as one goes; false: no room. */
+static bool send_chunk(struct router_core *r, struct request *q)
+{
+    Sluice__V1__GenerateChunk c = SLUICE__V1__GENERATE_CHUNK__INIT;
+    Sluice__V1__GenerateFigures f;
+    uint32_t n = q->n_generated - q->n_sent;
+
+    n = n < CHUNK_TOKENS_MAX ? n : CHUNK_TOKENS_MAX;
+    if (q->detok != NULL) {
+        c.text.len = chunk_text(r, q, &n);
+        c.text.data = (uint8_t *)r->text;
+        c.has_text = c.text.len > 0;
+    }
+    c.first_index = q->n_sent;
+    c.tokens = q->ids + q->n_prompt + q->n_sent;
+    c.n_tokens = n;
+    if (q->state == REQUEST_ENDED && q->n_sent + n == q->n_generated) {
+        figures(q, &f);
+        c.has_finish = true;
+        c.finish = q->finish;
+        c.figures = &f;
+    }
+    if (peer_reply(q->call.peer->peer, q->call.id, &c.base) != ST_OK) {
+        return false;
+    }
+    q->n_sent += n;
+    q->last_sent = c.has_finish;
+    return true;
+}
+
+/* Chunks of one request; true: it owes nothing more now. */
+static bool serve(struct router_core *r, struct router_peer *p,
+                  struct request *q)
+{
+    if (!has_room(p) || !send_chunk(r, q)) {
+        return false;
+    }
+    q->progress_us = r->now_us;
+    list_remove(&q->ready);
+    if (q->last_sent) {
+        pending_end(r, &q->call, NULL);
+        request_settle(r, q);
+    } else if (owes(q)) {
+        list_append(&p->ready, &q->ready);
+    }
+    return true;
+}
+
+void stream_pump(struct router_core *r, struct router_peer *p)
+{
+    while (!list_empty(&p->ready)) {
+        if (!serve(r, p, LIST_OF(p->ready.next, struct request, ready))) {
+            break;
+        }
+    }
+    if (list_empty(&p->ready)) {
+        event_clear(r, &p->slow);
+    } else if (p->slow.timer.index == 0) {
+        event_set(r, &p->slow, r->now_us + SLOW_READER_MS * 1000);
+    }
+}
+
+static void give_up(struct router_core *r, struct request *q)
+{
+    char id[REQUEST_ID_TEXT];
+    struct error e;
+
+    request_id_format(q->id, id);
+    log_warn("slow-reader", "request=%s client=%s unread=%" PRIu32, id,
+             q->call.peer->name, q->n_generated - q->n_sent);
+    r->metrics.slow_readers++;
+    error_set(&e, ST_CANCELLED,
+              "nothing was read for %d s, %" PRIu32 " tokens waited",
+              SLOW_READER_MS / 1000, q->n_generated - q->n_sent);
+    list_remove(&q->ready);
+    pending_fail(r, &q->call, &e, 0);
+    if (q->state == REQUEST_ENDED) {
+        request_settle(r, q);
+    } else {
+        removal_wanted(r, q, SLUICE__V1__CANCEL_REASON__CANCEL_SLOW_READER);
+    }
+}
+
+void stream_slow(struct router_core *r, struct router_peer *p)
+{
+    struct list *at = p->ready.next;
+    int64_t next = NODE_IDLE;
+
+    while (at != &p->ready) {
+        struct request *q = LIST_OF(at, struct request, ready);
+        int64_t due = q->progress_us + SLOW_READER_MS * 1000;
+
+        at = at->next;
+        if (due <= r->now_us) {
+            give_up(r, q);
+        } else if (due < next) {
+            next = due;
+        }
+    }
+    event_set(r, &p->slow, next);
+}

@@ -1,0 +1,31 @@
+/* stream.h - what a generation owes its client, as the client reads it.
+ *
+ * Tokens wait in the request's own array, 4 bytes each.  A chunk is made when
+ * the client's link has room, and then holds all that is new; the last one
+ * carries finish and figures.  Of several streams of one client each gets a
+ * chunk in turn.  A stream of which nothing was taken for SLOW_READER_MS is
+ * cancelled; nothing else ever waits for a reader.
+ *
+ * Text is made when its chunk is: special tokens give none, nor does the
+ * token that ended the generation, and what was held back of a character is
+ * flushed with the last chunk.
+ *
+ * Threading: the core's. */
+#ifndef ROUTER_STREAM_H
+#define ROUTER_STREAM_H
+
+#include "router/requests.h"
+
+/* Make ready to give text, if q wants it and the model has a tokenizer. */
+void stream_text_begin(struct router_core *r, struct request *q);
+
+/* q has something new for its client. */
+void stream_ready(struct router_core *r, struct request *q);
+
+/* Send what there is room for. */
+void stream_pump(struct router_core *r, struct router_peer *p);
+
+/* p's timer: cancel what nobody reads. */
+void stream_slow(struct router_core *r, struct router_peer *p);
+
+#endif

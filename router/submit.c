@@ -1,0 +1,154 @@
+#include "router/submit.h"
+
+#include "proto/worker.pb-c.h"
+#include "router/router.h"
+
+#define PART_BYTES (56u << 10) /* of SUBMIT_IDS_MAX ids and what is beside */
+
+bool submit_open(const struct worker *w)
+{
+    return w->state == WORKER_UP && !w->peer->ended &&
+           w->n_running < WORKER_LIVE_MAX &&
+           w->last_grant - w->ledger.grant < GRANTS_UNSETTLED_MAX &&
+           w->closed_until <= w->ledger.grant &&
+           peer_room(w->peer->peer, LANE_SUBMIT) >= PART_BYTES;
+}
+
+static uint32_t part_of(const struct request *q)
+{
+    uint32_t left = q->n_ids - q->n_ids_sent;
+
+    return left < SUBMIT_IDS_MAX ? left : SUBMIT_IDS_MAX;
+}
+
+static enum status send_submit(struct worker *w, struct request *q,
+                               const struct need *need)
+{
+    Sluice__V1__SequenceRef ref = SLUICE__V1__SEQUENCE_REF__INIT;
+    Sluice__V1__Need n = SLUICE__V1__NEED__INIT;
+    Sluice__V1__SubmitRequest s = SLUICE__V1__SUBMIT_REQUEST__INIT;
+
+    ref.request_id = (ProtobufCBinaryData){16, q->id};
+    n.blocks = (uint32_t)need->of[BLOCKS];
+    n.slots = (uint32_t)need->of[SLOTS];
+    s.sequence = &ref;
+    s.grant = w->last_grant + 1;
+    s.need = &n;
+    s.n_prompt = q->n_prompt;
+    s.n_generated = q->n_generated;
+    s.tokens = q->ids;
+    s.n_tokens = part_of(q);
+    s.max_tokens = q->max_tokens;
+    s.sampling = &q->sampling;
+    s.has_have_index = true;
+    s.have_index = q->n_generated;
+    s.has_keep_ms = q->keep_ms > 0;
+    s.keep_ms = q->keep_ms;
+    return peer_call(w->peer->peer, METHOD_WORKER_SUBMIT, &s.base, 0, s.grant,
+                     NULL);
+}
+
+enum status submit_send(struct router_core *r, struct worker *w,
+                        struct request *q)
+{
+    struct need need = worker_need(w, request_tokens(q));
+    enum status st;
+
+    q->n_ids = q->n_prompt + q->n_generated;
+    q->n_ids_sent = 0;
+    st = send_submit(w, q, &need);
+    if (st != ST_OK) {
+        return st;
+    }
+    q->n_ids_sent = part_of(q);
+    request_granted(r, q, w, &need);
+    if (q->n_ids_sent < q->n_ids) {
+        list_append(&w->parts, &q->parts);
+    }
+    return ST_OK;
+}
+
+static bool send_part(struct worker *w, struct request *q)
+{
+    Sluice__V1__SubmitPartMessage m = SLUICE__V1__SUBMIT_PART_MESSAGE__INIT;
+
+    m.grant = q->grant;
+    m.offset = q->n_ids_sent;
+    m.tokens = q->ids + q->n_ids_sent;
+    m.n_tokens = part_of(q);
+    if (peer_room(w->peer->peer, LANE_SUBMIT) < PART_BYTES ||
+        peer_oneway(w->peer->peer, METHOD_WORKER_SUBMIT_PART, &m.base) !=
+            ST_OK) {
+        return false;
+    }
+    q->n_ids_sent += (uint32_t)m.n_tokens;
+    return true;
+}
+
+void submit_pump(struct router_core *r, struct worker *w)
+{
+    (void)r;
+    while (!list_empty(&w->parts)) {
+        struct request *q = LIST_OF(w->parts.next, struct request, parts);
+
+        if (!send_part(w, q)) {
+            return;
+        }
+        if (q->n_ids_sent == q->n_ids) {
+            list_remove(&q->parts);
+        }
+    }
+}
+
+/* A refusal for lack of room is the worker's right even if our account says
+ * that it fits: back to the head, and nothing more for it before a ledger
+ * shows what it saw. */
+static void bounced(struct router_core *r, struct worker *w, struct request *q,
+                    const struct error *e)
+{
+    w->closed_until = q->grant;
+    if (++q->n_refusals > REFUSALS_MAX) {
+        request_ungrant(r, q);
+        request_fail(r, q, e, model_retry_ms(q->model));
+    } else {
+        request_requeue(r, q);
+    }
+}
+
+static void refused(struct router_core *r, struct worker *w, struct request *q,
+                    enum status status, const struct error *e)
+{
+    struct error why = *e;
+
+    if (q->state == REQUEST_ENDING) {
+        return; /* its receipt tells the rest */
+    }
+    error_wrap(&why, "worker %s refused it", w->peer->name);
+    if (status == ST_RESOURCE_EXHAUSTED || status == ST_UNAVAILABLE) {
+        bounced(r, w, q, &why);
+    } else {
+        request_ungrant(r, q);
+        request_fail(r, q, &why, 0);
+    }
+}
+
+void submit_answered(struct router_core *r, struct worker *w, uint64_t grant,
+                     enum status status, const struct error *e)
+{
+    struct request *q = worker_sequence(w, grant);
+
+    if (q == NULL || q->state == REQUEST_ENDED) {
+        return; /* a receipt or a row was faster */
+    }
+    if (status == ST_OK) {
+        if (q->state == REQUEST_SUBMITTED) {
+            request_move(q, REQUEST_PREFILL);
+        }
+    } else if (q->state == REQUEST_SUBMITTED || q->state == REQUEST_ENDING) {
+        refused(r, w, q, status, e);
+    } else {
+        peers_end(r, w->peer,
+                  "it refused a sequence of which it had sent tokens");
+        r->metrics.lies++;
+    }
+}

@@ -1,0 +1,28 @@
+/* submit.h - a sequence on its way to a worker: Submit, then SubmitPart.
+ *
+ * The grant takes its number when the Submit is queued on the link, so that
+ * numbers have no gaps and arrive in order.  The ids that do not fit the
+ * first message follow as the submit lane has room; what is unsent is state,
+ * not a queue of copies.
+ *
+ * Threading: the core's. */
+#ifndef ROUTER_SUBMIT_H
+#define ROUTER_SUBMIT_H
+
+#include "router/requests.h"
+
+/* Does w take a Submit now (its state, its link, the limits)? */
+bool submit_open(const struct worker *w);
+
+/* Grant q its need at w.  Not OK: the link is full, nothing was done. */
+MUST_CHECK enum status submit_send(struct router_core *r, struct worker *w,
+                                   struct request *q);
+
+/* Send parts as far as there is room. */
+void submit_pump(struct router_core *r, struct worker *w);
+
+/* The worker's answer to a Submit. */
+void submit_answered(struct router_core *r, struct worker *w, uint64_t grant,
+                     enum status status, const struct error *e);
+
+#endif

@@ -1,0 +1,109 @@
+/* tick.c - all that happens because of the time, and all that is sent. */
+#include <inttypes.h>
+
+#include "common/log.h"
+#include "router/admission.h"
+#include "router/recv.h"
+#include "router/router.h"
+#include "router/stream.h"
+#include "router/submit.h"
+
+#define REAP_ROUNDS 8
+
+static void fire_timers(struct router_core *r)
+{
+    struct timer *t;
+
+    while ((t = timers_pop(&r->timers, r->now_us)) != NULL) {
+        struct event *e = LIST_OF(t, struct event, timer);
+        e->fire(r, e);
+    }
+}
+
+static void run_admission(struct router_core *r)
+{
+    struct list *node;
+
+    while ((node = list_take(&r->dirty_models)) != NULL) {
+        admission_run(r, LIST_OF(node, struct model, dirty));
+    }
+}
+
+static void serve_peer(struct router_core *r, struct router_peer *p)
+{
+    if (p->worker != NULL) {
+        removals_pump(r, p->worker);
+        submit_pump(r, p->worker);
+    }
+    stream_pump(r, p);
+    peer_flush(p->peer, r->now_us);
+    event_set(r, &p->flush, peer_due(p->peer));
+}
+
+static void serve_peers(struct router_core *r)
+{
+    struct list *node;
+    struct list now;
+
+    /* What is touched while it is served waits for the next turn: a peer that
+     * is always dirty must not hold the others up. */
+    list_init(&now);
+    while ((node = list_take(&r->dirty_peers)) != NULL) {
+        list_append(&now, node);
+    }
+    while ((node = list_take(&now)) != NULL) {
+        struct router_peer *p = LIST_OF(node, struct router_peer, dirty);
+        if (!p->ended) {
+            serve_peer(r, p);
+        }
+    }
+}
+
+static int64_t next_due(const struct router_core *r)
+{
+    int64_t due = timers_due(&r->timers);
+
+    if (!list_empty(&r->dirty_peers) || !list_empty(&r->dirty_models) ||
+        !list_empty(&r->gone_peers)) {
+        return r->now_us;
+    }
+    if (r->n_jobs > 0 && r->now_us + TEXT_POLL_US < due) {
+        return r->now_us + TEXT_POLL_US;
+    }
+    return due;
+}
+
+/* Calls end, everybody is told, nobody is left. */
+static void say_goodbye(struct router_core *r)
+{
+    struct error e;
+
+    error_set(&e, ST_UNAVAILABLE, "the router is stopping");
+    while (!list_empty(&r->all_requests)) {
+        struct request *q = LIST_OF(r->all_requests.next, struct request, all);
+        request_abandon(r, q, &e);
+    }
+    for (struct list *at = r->all_peers.next; at != &r->all_peers;
+         at = at->next) {
+        peers_end(r, LIST_OF(at, struct router_peer, all), "%s", e.text);
+    }
+    peers_reap(r);
+}
+
+int64_t router_tick(struct router_core *r, int64_t now_us)
+{
+    r->now_us = now_us;
+    if (r->stopping) {
+        say_goodbye(r);
+        return NODE_STOP;
+    }
+    fire_timers(r);
+    text_poll(r);
+    for (int i = 0; i < REAP_ROUNDS && !list_empty(&r->gone_peers); i++) {
+        peers_reap(r);
+    }
+    run_admission(r);
+    serve_peers(r);
+    peers_reap(r);
+    return next_due(r);
+}

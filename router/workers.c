@@ -1,0 +1,396 @@
+#include "router/workers.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/state_machine.h"
+#include "router/router.h"
+
+#define RING_START     16
+#define GRANTS_BUCKETS 256
+
+/* A worker in the router's eyes: the picture is in workers.h. */
+static const struct sm_row worker_rows[WORKER_STATES] = {
+    [WORKER_UP] = {"up", SM_TO(WORKER_SILENT) | SM_TO(WORKER_LOST)},
+    [WORKER_SILENT] = {"silent", SM_TO(WORKER_UP) | SM_TO(WORKER_LOST)},
+    [WORKER_LOST] = {"lost", 0},
+};
+
+static void worker_move(struct worker *w, enum worker_state to)
+{
+    sm_check(worker_rows, w->state, to, "worker", w->peer->name);
+    w->state = to;
+}
+
+const char *worker_state_name(const struct worker *w)
+{
+    return worker_rows[w->state].name;
+}
+
+static void copy_text(char *out, ProtobufCBinaryData d)
+{
+    if (d.len > 0) {
+        memcpy(out, d.data, d.len);
+    }
+    out[d.len] = '\0';
+}
+
+static void shard_take(struct shard *to, const Sluice__V1__WorkerShard *s)
+{
+    *to = (struct shard){
+        .layer_begin = s->layer_begin,
+        .layer_end = s->layer_end,
+        .n_layers = s->n_layers,
+        .block_tokens = s->block_tokens,
+        .context = s->context,
+        .vocab = s->vocab,
+        .max_rows = s->max_rows,
+        .pages_per_block = s->pages_per_block,
+        .pages_per_slot = s->pages_per_slot,
+        .pages_per_checkpoint = s->pages_per_checkpoint,
+        .block_bytes = s->block_bytes,
+        .slot_bytes = s->slot_bytes,
+        .checkpoint_bytes = s->checkpoint_bytes,
+        .weight_bytes = s->weight_bytes,
+        .scratch_bytes = s->scratch_bytes,
+        .pool_bytes = s->pool_bytes,
+    };
+    copy_text(to->device, s->device);
+}
+
+static void class_take(struct class_ledger *to,
+                       const Sluice__V1__ClassLedger *c)
+{
+    *to = (struct class_ledger){c->total, c->free, c->held, c->cached,
+                                c->granted};
+}
+
+static void ledger_copy(struct ledger *to, const Sluice__V1__Ledger *l)
+{
+    to->session = l->session;
+    to->snapshot = l->snapshot;
+    to->grant = l->grant;
+    to->violations = l->violations;
+    class_take(&to->classes[BLOCKS], l->blocks);
+    class_take(&to->classes[SLOTS], l->slots);
+    class_take(&to->classes[CHECKPOINTS], l->checkpoints);
+    class_take(&to->classes[PAGES], l->pages);
+    to->n_queued = l->n_queued;
+    to->n_prefill = l->n_prefill;
+    to->n_decode = l->n_decode;
+    to->n_kept = l->n_kept;
+}
+
+/* Somebody who is heard is not timed: the timer looks when the last word was,
+ * so that a message costs no walk of the heap. */
+static void silence_fire(struct router_core *r, struct event *e)
+{
+    struct worker *w = EVENT_OF(e, struct worker, silence);
+    int64_t quiet = r->now_us - w->peer->heard_us;
+
+    if (quiet >= WORKER_LOST_US) {
+        peers_end(r, w->peer, "nothing was heard for %" PRId64 " ms",
+                  quiet / 1000);
+    } else if (quiet >= WORKER_SILENT_US) {
+        if (w->state == WORKER_UP) {
+            worker_move(w, WORKER_SILENT);
+        }
+        event_set(r, e, w->peer->heard_us + WORKER_LOST_US);
+    } else {
+        event_set(r, e, w->peer->heard_us + WORKER_SILENT_US);
+    }
+}
+
+struct worker *worker_open(struct router_core *r, struct router_peer *p,
+                           struct model *m, const Sluice__V1__WorkerShard *s)
+{
+    struct worker *w = calloc(1, sizeof *w);
+
+    assert(w != NULL && r->n_workers < ROUTER_WORKERS_MAX);
+    w->peer = p;
+    w->model = m;
+    w->state = WORKER_UP;
+    shard_take(&w->shard, s);
+    ledger_copy(&w->ledger, s->ledger);
+    w->ledger.session = p->session;
+    w->ring_size = RING_START;
+    w->ring = calloc(w->ring_size, sizeof *w->ring);
+    assert(w->ring != NULL);
+    table_init(&w->grants, GRANTS_BUCKETS);
+    list_init(&w->running);
+    list_init(&w->parts);
+    list_init(&w->removals);
+    w->silence.fire = silence_fire;
+    event_set(r, &w->silence, r->now_us + WORKER_SILENT_US);
+    r->workers[r->n_workers++] = w;
+    m->n_workers++;
+    if (m->context < w->shard.context) {
+        m->context = w->shard.context;
+    }
+    model_touch(r, m);
+    return w;
+}
+
+static void workers_forget(struct router_core *r, struct worker *w)
+{
+    uint32_t i = 0;
+
+    while (r->workers[i] != w) {
+        i++;
+    }
+    r->n_workers--;
+    memmove(&r->workers[i], &r->workers[i + 1],
+            (r->n_workers - i) * sizeof *r->workers);
+    w->model->n_workers--;
+    w->model->context = 0;
+    for (i = 0; i < r->n_workers; i++) {
+        if (r->workers[i]->model == w->model &&
+            r->workers[i]->shard.context > w->model->context) {
+            w->model->context = r->workers[i]->shard.context;
+        }
+    }
+}
+
+void worker_close(struct router_core *r, struct worker **pw, const char *why)
+{
+    struct worker *w = *pw;
+
+    *pw = NULL;
+    if (w == NULL) {
+        return;
+    }
+    worker_move(w, WORKER_LOST);
+    r->metrics.workers_lost++;
+    workers_forget(r, w);
+    /* From the newest to the oldest: each goes before all that came after
+     * it, so the head of the queue is found at once. */
+    while (!list_empty(&w->running)) {
+        struct list *last = w->running.prev;
+        request_displaced(r, LIST_OF(last, struct request, running), why);
+    }
+    requests_recheck(r, w->model);
+    event_clear(r, &w->silence);
+    table_fini(&w->grants);
+    free(w->ring);
+    model_release(r, &w->model);
+    free(w);
+}
+
+void worker_heard(struct router_core *r, struct worker *w)
+{
+    if (w->state == WORKER_SILENT) {
+        worker_move(w, WORKER_UP);
+        event_set(r, &w->silence, r->now_us + WORKER_SILENT_US);
+        model_touch(r, w->model);
+    }
+}
+
+static bool class_lies(const char *name, const struct class_ledger *known,
+                       const Sluice__V1__ClassLedger *c, struct error *e)
+{
+    uint64_t sum = (uint64_t)c->free + c->held + c->cached + c->granted;
+
+    if (c->total != known->total) {
+        error_set(e, ST_DATA_LOSS,
+                  "its ledger has %" PRIu32 " %s in all, Hello said %" PRIu32,
+                  c->total, name, known->total);
+        return true;
+    }
+    if (sum != c->total) {
+        error_set(e, ST_DATA_LOSS,
+                  "its ledger's %s do not add up: total %" PRIu32
+                  ", sum %" PRIu64,
+                  name, c->total, sum);
+        return true;
+    }
+    return false;
+}
+
+static bool grant_lies(const struct worker *w, const Sluice__V1__Ledger *l,
+                       struct error *e)
+{
+    bool newer = l->snapshot > w->ledger.snapshot;
+
+    if (l->grant > w->last_grant) {
+        error_set(e, ST_DATA_LOSS,
+                  "its ledger settles grant %" PRIu64 ", the last is %" PRIu64,
+                  l->grant, w->last_grant);
+        return true;
+    }
+    if (newer ? l->grant < w->ledger.grant : l->grant > w->ledger.grant) {
+        error_set(e, ST_DATA_LOSS,
+                  "its ledger %" PRIu64 " settles grant %" PRIu64
+                  ", ledger %" PRIu64 " settled %" PRIu64,
+                  l->snapshot, l->grant, w->ledger.snapshot, w->ledger.grant);
+        return true;
+    }
+    return false;
+}
+
+enum ledger_verdict worker_ledger_check(const struct worker *w,
+                                        const Sluice__V1__Ledger *l,
+                                        struct error *e)
+{
+    const struct class_ledger *known = w->ledger.classes;
+
+    if (l->session != w->peer->session) {
+        return LEDGER_OLD;
+    }
+    if (class_lies("blocks", &known[BLOCKS], l->blocks, e) ||
+        class_lies("slots", &known[SLOTS], l->slots, e) ||
+        class_lies("checkpoints", &known[CHECKPOINTS], l->checkpoints, e) ||
+        class_lies("pages", &known[PAGES], l->pages, e) ||
+        grant_lies(w, l, e)) {
+        return LEDGER_LIE;
+    }
+    return l->snapshot > w->ledger.snapshot ? LEDGER_NEW : LEDGER_OLD;
+}
+
+static void settle(struct worker *w, uint64_t grant)
+{
+    for (uint64_t g = w->ledger.grant + 1; g <= grant; g++) {
+        const struct need *n = &w->ring[g & (w->ring_size - 1)];
+        for (int c = 0; c < POOL_CLASSES; c++) {
+            w->owed[c] -= n->of[c];
+        }
+    }
+}
+
+void worker_ledger_take(struct router_core *r, struct worker *w,
+                        const Sluice__V1__Ledger *l)
+{
+    uint64_t violations = w->ledger.violations;
+
+    settle(w, l->grant);
+    ledger_copy(&w->ledger, l);
+    if (l->violations > violations) {
+        r->metrics.ledger_violations += l->violations - violations;
+    }
+    for (int c = 0; c < POOL_CLASSES; c++) {
+        const struct class_ledger *k = &w->ledger.classes[c];
+        if (k->total > 0 && (uint64_t)k->free + k->cached < w->owed[c]) {
+            r->metrics.ledger_violations++;
+        }
+    }
+    model_touch(r, w->model);
+}
+
+static void class_message(const struct class_ledger *c,
+                          Sluice__V1__ClassLedger *out)
+{
+    sluice__v1__class_ledger__init(out);
+    out->total = c->total;
+    out->free = c->free;
+    out->held = c->held;
+    out->cached = c->cached;
+    out->granted = c->granted;
+}
+
+void ledger_message(const struct ledger *l, Sluice__V1__Ledger *out,
+                    Sluice__V1__ClassLedger classes[POOL_CLASSES])
+{
+    sluice__v1__ledger__init(out);
+    for (int c = 0; c < POOL_CLASSES; c++) {
+        class_message(&l->classes[c], &classes[c]);
+    }
+    out->session = l->session;
+    out->snapshot = l->snapshot;
+    out->grant = l->grant;
+    out->blocks = &classes[BLOCKS];
+    out->slots = &classes[SLOTS];
+    out->checkpoints = &classes[CHECKPOINTS];
+    out->pages = &classes[PAGES];
+    out->has_violations = true;
+    out->violations = l->violations;
+    out->has_n_queued = out->has_n_prefill = true;
+    out->n_queued = l->n_queued;
+    out->n_prefill = l->n_prefill;
+    out->has_n_decode = out->has_n_kept = true;
+    out->n_decode = l->n_decode;
+    out->n_kept = l->n_kept;
+}
+
+struct need worker_need(const struct worker *w, uint64_t n_tokens)
+{
+    const struct class_ledger *k = w->ledger.classes;
+    const struct shard *s = &w->shard;
+    struct need n = {{0}};
+
+    /* A kind that a shard lacks is neither needed nor counted. */
+    if (k[BLOCKS].total > 0) {
+        n.of[BLOCKS] = (n_tokens + s->block_tokens - 1) / s->block_tokens;
+    }
+    n.of[SLOTS] = k[SLOTS].total > 0;
+    if (k[PAGES].total > 0) {
+        n.of[PAGES] =
+            n.of[BLOCKS] * s->pages_per_block + n.of[SLOTS] * s->pages_per_slot;
+    }
+    return n;
+}
+
+bool worker_fits_ever(const struct worker *w, uint64_t n_tokens)
+{
+    struct need n = worker_need(w, n_tokens);
+
+    for (int c = 0; c < POOL_CLASSES; c++) {
+        if (n.of[c] > w->ledger.classes[c].total) {
+            return false;
+        }
+    }
+    return n_tokens <= w->shard.context;
+}
+
+uint64_t worker_room(const struct worker *w, enum pool_class c)
+{
+    const struct class_ledger *k = &w->ledger.classes[c];
+    uint64_t have = (uint64_t)k->free + k->cached;
+
+    return have > w->owed[c] ? have - w->owed[c] : 0;
+}
+
+bool worker_has_room(const struct worker *w, const struct need *need)
+{
+    for (int c = 0; c < POOL_CLASSES; c++) {
+        if (need->of[c] > worker_room(w, (enum pool_class)c)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void ring_grow(struct worker *w)
+{
+    uint32_t size = w->ring_size * 2;
+    struct need *ring = calloc(size, sizeof *ring);
+
+    assert(ring != NULL);
+    for (uint64_t g = w->ledger.grant + 1; g <= w->last_grant; g++) {
+        ring[g & (size - 1)] = w->ring[g & (w->ring_size - 1)];
+    }
+    free(w->ring);
+    w->ring = ring;
+    w->ring_size = size;
+}
+
+uint64_t worker_grant(struct worker *w, const struct need *need)
+{
+    assert(w->last_grant - w->ledger.grant < GRANTS_UNSETTLED_MAX);
+    if (w->last_grant - w->ledger.grant == w->ring_size) {
+        ring_grow(w);
+    }
+    w->last_grant++;
+    w->ring[w->last_grant & (w->ring_size - 1)] = *need;
+    for (int c = 0; c < POOL_CLASSES; c++) {
+        w->owed[c] += need->of[c];
+    }
+    return w->last_grant;
+}
+
+struct request *worker_sequence(const struct worker *w, uint64_t grant)
+{
+    struct table_node *n = table_find(&w->grants, grant);
+
+    return n == NULL ? NULL : LIST_OF(n, struct request, by_grant);
+}

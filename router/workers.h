@@ -1,0 +1,130 @@
+/* workers.h - a worker as the router sees it: its shard, its newest ledger,
+ * and what was granted to it that no ledger includes yet.
+ *
+ *     UP <--silence, a word--> SILENT (nothing new is granted)
+ *      |                         |
+ *      +-------> LOST <----------+   session over; grants go with it
+ *
+ * Room of a class = free + cached of the newest ledger - the needs of the
+ * grants above ledger.grant.  Only ledgers move room; a receipt never does.
+ * The sum of grants therefore never passes the pool, under any delay, loss,
+ * reordering or doubling of ledgers.
+ *
+ * Threading: the core's.  Memory: on the heap; the ring of needs doubles up
+ * to GRANTS_UNSETTLED_MAX. */
+#ifndef ROUTER_WORKERS_H
+#define ROUTER_WORKERS_H
+
+#include "proto/common.pb-c.h"
+#include "proto/registry.pb-c.h"
+#include "router/models.h"
+#include "router/peers.h"
+
+struct request;
+
+enum worker_state { WORKER_UP, WORKER_SILENT, WORKER_LOST, WORKER_STATES };
+
+enum pool_class { BLOCKS, SLOTS, CHECKPOINTS, PAGES, POOL_CLASSES };
+
+struct class_ledger {
+    uint32_t total, free, held, cached, granted;
+};
+
+struct ledger {
+    uint64_t session, snapshot, grant, violations;
+    struct class_ledger classes[POOL_CLASSES];
+    uint32_t n_queued, n_prefill, n_decode, n_kept;
+};
+
+/* Of one sequence, in every class. */
+struct need {
+    uint64_t of[POOL_CLASSES];
+};
+
+struct shard {
+    uint32_t layer_begin, layer_end, n_layers;
+    uint32_t block_tokens, context, vocab, max_rows;
+    uint32_t pages_per_block, pages_per_slot, pages_per_checkpoint;
+    uint64_t block_bytes, slot_bytes, checkpoint_bytes;
+    uint64_t weight_bytes, scratch_bytes, pool_bytes;
+    char device[SHARD_DEVICE_MAX + 1];
+};
+
+struct worker {
+    struct router_peer *peer;
+    struct model *model;
+    enum worker_state state;
+    struct shard shard;
+    struct ledger ledger; /* the newest */
+
+    uint64_t last_grant;
+    struct need *ring; /* [ring_size] of grant g at g & (ring_size - 1) */
+    uint32_t ring_size;
+    uint64_t owed[POOL_CLASSES]; /* sum of the needs above ledger.grant */
+
+    struct table grants;   /* struct request by grant number */
+    struct list running;   /* struct request, in order of grant */
+    struct list parts;     /* struct request: ids not yet sent */
+    struct list removals;  /* struct request: Cancel or Remove not yet sent */
+    uint32_t n_running;    /* granted, not yet ended and acknowledged */
+    uint64_t closed_until; /* it refused this grant for lack of room: nothing
+                            * new before a ledger includes it */
+    uint64_t n_tokens;
+    uint32_t step_us;
+    struct event silence;
+};
+
+/* Check the shard of a Hello field by field: a sentence on the first that is
+ * wrong. */
+MUST_CHECK enum status shard_check(const Sluice__V1__WorkerShard *s,
+                                   struct error *e);
+
+/* s is checked; m is taken over with its reference. */
+struct worker *worker_open(struct router_core *r, struct router_peer *p,
+                           struct model *m, const Sluice__V1__WorkerShard *s);
+
+/* The session is over: every grant of it is taken back.  Frees. */
+void worker_close(struct router_core *r, struct worker **w, const char *why);
+
+/* It was heard. */
+void worker_heard(struct router_core *r, struct worker *w);
+
+const char *worker_state_name(const struct worker *w);
+
+enum ledger_verdict {
+    LEDGER_NEW, /* taken */
+    LEDGER_OLD, /* older than what is known, or of another session: dropped */
+    LEDGER_LIE  /* cannot be: e says why */
+};
+
+/* Compare a ledger with what is known.  Changes nothing. */
+enum ledger_verdict worker_ledger_check(const struct worker *w,
+                                        const Sluice__V1__Ledger *l,
+                                        struct error *e);
+
+/* Take a ledger that was judged LEDGER_NEW. */
+void worker_ledger_take(struct router_core *r, struct worker *w,
+                        const Sluice__V1__Ledger *l);
+
+void ledger_message(const struct ledger *l, Sluice__V1__Ledger *out,
+                    Sluice__V1__ClassLedger classes[POOL_CLASSES]);
+
+/* What n_tokens tokens need here. */
+struct need worker_need(const struct worker *w, uint64_t n_tokens);
+
+/* Could a sequence of n_tokens ever run here, were the pool empty? */
+bool worker_fits_ever(const struct worker *w, uint64_t n_tokens);
+
+/* Does it fit now? */
+bool worker_has_room(const struct worker *w, const struct need *need);
+
+/* What is left of a class. */
+uint64_t worker_room(const struct worker *w, enum pool_class c);
+
+/* Charge a need: its grant number. */
+uint64_t worker_grant(struct worker *w, const struct need *need);
+
+/* The sequence of a grant, NULL if it is not known (any more). */
+struct request *worker_sequence(const struct worker *w, uint64_t grant);
+
+#endif

@@ -1,0 +1,188 @@
+/* rig.h - a router among fakes: workers, clients and administrators that
+ * speak real frames through common/peer.h from the other side.
+ *
+ * Nothing sleeps: time moves by rig_advance(), and rig_run() carries frames
+ * to and fro until nobody has anything to say.  A fake may be deaf (frames
+ * to it are lost) or mute (frames from it are lost).
+ *
+ * A fake worker is honest until a test makes it lie: it accepts Submits,
+ * charges them, answers removals, and repeats tokens until acknowledged. */
+#ifndef TESTS_UNIT_ROUTER_RIG_H
+#define TESTS_UNIT_ROUTER_RIG_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/peer.h"
+#include "proto/admin.pb-c.h"
+#include "proto/health.pb-c.h"
+#include "proto/inference.pb-c.h"
+#include "proto/registry.pb-c.h"
+#include "proto/worker.pb-c.h"
+#include "router/core.h"
+
+#define RIG_FAKES     80
+#define RIG_SEQUENCES 256
+#define RIG_RECORDS   512
+#define RIG_TOKENS    4096
+#define RIG_TEXT      16384
+#define RIG_VOCAB     1000
+#define RIG_CONTEXT   40000
+#define RIG_BLOCK     32
+
+struct rig;
+
+/* A sequence at a fake worker. */
+struct sequence {
+    bool used, cancelled, finished;
+    uint8_t id[16];
+    uint64_t grant, call;
+    uint32_t blocks, slots, n_prompt, n_given, max_tokens, have_index;
+    uint32_t n_ids, keep_ms; /* n_ids: that have come so far */
+    uint32_t *ids;
+    uint64_t seed;
+    uint32_t n_tokens; /* generated so far, those given before included */
+    uint32_t acked;
+    uint32_t finish;
+};
+
+/* What came of a call. */
+struct record {
+    bool used, ended;
+    uint64_t call;
+    uint32_t n_replies;
+    enum status status;
+    char error[ERROR_TEXT];
+    uint32_t retry_ms;
+    /* of Generate */
+    uint32_t n_tokens, tokens[RIG_TOKENS];
+    bool in_order;
+    size_t n_text;
+    char text[RIG_TEXT];
+    Sluice__V1__Finish finish;
+    Sluice__V1__GenerateFigures figures;
+    char worker[80];
+    /* of Cancel and RemoveSequence */
+    Sluice__V1__Receipt receipt;
+    /* the last message of any other call, unpacked; freed by rig_free */
+    ProtobufCMessage *reply;
+};
+
+struct fake {
+    struct rig *rig;
+    struct node_io io;
+    struct peer_id id;
+    uint8_t role;
+    char name[80];
+    uint64_t nonce;
+    struct peer *peer;
+    bool up, deaf, mute, gone; /* gone: it was told Goodbye */
+    char goodbye[256];
+    bool refused;
+    enum status refusal;
+    char why[ERROR_TEXT];
+    uint32_t retry_ms;
+    uint64_t session;
+
+    /* of a worker */
+    Sluice__V1__WorkerShard shard;
+    char model[128], device[32];
+    uint8_t fingerprint[16], tokenizer[16];
+    Sluice__V1__Ledger ledger;
+    Sluice__V1__ClassLedger classes[4];
+    struct sequence sequences[RIG_SEQUENCES];
+    uint32_t n_submits, n_cancels, n_removes, n_acks, n_parts;
+    uint64_t last_grant; /* seen: grants must come without a gap */
+    bool grants_in_order;
+    bool hold_submits;  /* do not answer them */
+    bool hold_receipts; /* do not answer removals */
+    enum status refuse_submits;
+    uint64_t step, held_call;
+    uint32_t last_ack_index;
+    uint64_t last_ack_grant;
+    Sluice__V1__CancelReason last_reason;
+    uint32_t audit_differences;
+    bool mute_audit;
+
+    /* of a client */
+    struct record *records[RIG_RECORDS];
+};
+
+struct rig {
+    struct node_io io;
+    struct router_core *router;
+    int64_t now;
+    uint64_t random;
+    struct fake *fakes[RIG_FAKES];
+    uint32_t n_fakes, last_id;
+    uint8_t port; /* what node_io.port says */
+    struct arena arena;
+    bool stopped;
+    uint64_t n_sent;
+    /* frames under way: to a fake, or (to == NULL) to the router */
+    struct flying {
+        struct fake *to, *from;
+        struct frame *frame;
+    } * flying;
+    uint32_t n_flying, flying_size;
+};
+
+struct rig_options {
+    uint32_t max_peers, max_requests, max_waiting;
+    struct text_seam *text;
+};
+
+struct rig *rig_new(const struct rig_options *o); /* NULL: plenty */
+void rig_free(struct rig **rig);
+
+void rig_run(struct rig *rig);
+void rig_advance(struct rig *rig, int64_t us);
+
+/* A fake that has not said Hello; change its fields, then fake_hello(). */
+struct fake *fake_new(struct rig *rig, uint8_t role, const char *name);
+struct fake *fake_worker_new(struct rig *rig, const char *name, uint32_t blocks,
+                             uint32_t slots);
+void fake_hello(struct fake *f);
+/* Its connection breaks: the router is told. */
+void fake_lost(struct fake *f);
+/* It comes back on a new connection. */
+void fake_reconnect(struct fake *f);
+
+/* New and up. */
+struct fake *rig_worker(struct rig *rig, const char *name, uint32_t blocks,
+                        uint32_t slots);
+struct fake *rig_client(struct rig *rig, const char *name);
+struct fake *rig_admin(struct rig *rig, const char *name);
+
+/* Workers. */
+uint32_t fake_token(const uint8_t id[16], uint32_t index);
+struct sequence *worker_sequence_of(struct fake *w, uint8_t id);
+void worker_report(struct fake *w);
+/* n more tokens for the sequence, then finish (0: none); not yet sent. */
+void worker_make(struct fake *w, struct sequence *s, uint32_t n,
+                 uint32_t finish);
+/* Send all that is not acknowledged, with the ledger. */
+void worker_step(struct fake *w);
+/* Any StepOutput: the ledger is filled in if it has none. */
+void worker_say(struct fake *w, Sluice__V1__StepOutputMessage *m);
+void worker_receipt(struct fake *w); /* the one that was held */
+/* Take back what the sequence held. */
+void worker_release(struct fake *w, struct sequence *s);
+
+/* Clients.  The request_id is `id` 16 times. */
+struct record *client_call(struct fake *c, enum method m,
+                           const ProtobufCMessage *request,
+                           uint32_t deadline_ms);
+struct record *client_generate(struct fake *c, uint8_t id, uint32_t n_prompt,
+                               uint32_t max_tokens);
+struct record *client_generate_with(struct fake *c, uint8_t id,
+                                    uint32_t n_prompt, uint32_t max_tokens,
+                                    Sluice__V1__GenerateRequest *m,
+                                    uint32_t deadline_ms);
+struct record *client_cancel(struct fake *c, uint8_t id);
+struct record *client_remove(struct fake *c, uint8_t id);
+void client_give_up(struct fake *c, struct record *x);
+
+enum request_state rig_state(const struct rig *rig, uint8_t id);
+
+#endif
