@@ -53,11 +53,12 @@ connections_by_routing(const struct connections *cs, unsigned port,
     return c;
 }
 
-struct connection *connections_by_fd(const struct connections *cs, int fd)
+struct connection *connections_by_fd(const struct connections *cs,
+                                     unsigned port, int fd)
 {
     struct connection *c = cs->by_fd[(uint32_t)fd & MASK];
 
-    while (c != NULL && c->fd != fd) {
+    while (c != NULL && (c->fd != fd || c->port != port)) {
         c = c->same_fd;
     }
     return c;

@@ -38,7 +38,10 @@ struct connection *connections_add(struct connections *cs, unsigned port,
 struct connection *
 connections_by_routing(const struct connections *cs, unsigned port,
                        const uint8_t routing[ROUTING_ID_BYTES]);
-struct connection *connections_by_fd(const struct connections *cs, int fd);
+/* Of one port: its monitor may tell late that a descriptor closed which has
+ * become another port's since. */
+struct connection *connections_by_fd(const struct connections *cs,
+                                     unsigned port, int fd);
 struct connection *connections_by_id(const struct connections *cs, uint32_t id);
 
 /* Take it out and free it. */

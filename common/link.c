@@ -70,7 +70,6 @@ struct link *link_new(uint64_t session)
     l->resend_due_us = INT64_MAX;
     l->resend_delay_us = LINK_RESEND_US;
     l->ack_due_us = INT64_MAX;
-    l->hold_us = INT64_MIN;
     return l;
 }
 
@@ -495,7 +494,7 @@ int64_t link_due(const struct link *l)
         l->resend_due_us < l->ack_due_us ? l->resend_due_us : l->ack_due_us;
 
     if (resending(l) || l->n_waiting > 0 || p.control.n + p.submit.n > 0) {
-        due = INT64_MIN;
+        due = 0; /* long past; INT64_MIN is NODE_STOP to a loop */
     }
     return due > l->hold_us ? due : l->hold_us;
 }

@@ -63,7 +63,8 @@ struct frame *link_pop(struct link *l, int64_t now_us);
  * and the newest state goes on replacing the older. */
 void link_unsent(struct link *l, int64_t now_us);
 
-/* When link_pop() next has something without a push or a frame coming. */
+/* When link_pop() next has something without a push or a frame coming: 0 if
+ * it has already, INT64_MAX if never. */
 int64_t link_due(const struct link *l);
 
 typedef void link_deliver_fn(void *arg, const struct envelope *e, bool ordered);

@@ -111,7 +111,7 @@ MUST_CHECK enum peer_verdict peer_recv(struct peer *p, const struct frame *f,
 /* Send what is ready, end calls past their deadline. */
 void peer_flush(struct peer *p, int64_t now_us);
 
-/* When peer_flush() is next needed: resends, acks, deadlines. */
+/* When peer_flush() is next needed: resends, acks, deadlines; 0: now. */
 int64_t peer_due(const struct peer *p);
 
 /* Call the peer.  tag comes back in on_reply and on_end.  deadline_ms = 0:

@@ -19,7 +19,7 @@ void session_init(struct session *s, struct node_io *io,
         .arena = arena,
         .self = self,
         .state = SESSION_CLOSED,
-        .due_us = INT64_MIN,
+        .due_us = 0,
         .backoff_us = SESSION_BACKOFF_US,
     };
 }

@@ -235,10 +235,10 @@ static uint8_t transport_port(struct node_io *io, struct peer_id who)
 
 /* ---- what comes ---- */
 
-static void told_lost(struct transport *t, int fd, const struct node_ops *ops,
-                      void *node)
+static void told_lost(struct transport *t, unsigned port, int fd,
+                      const struct node_ops *ops, void *node)
 {
-    struct connection *c = connections_by_fd(&t->connections, fd);
+    struct connection *c = connections_by_fd(&t->connections, port, fd);
     struct peer_id who;
     bool closed;
 
@@ -253,15 +253,15 @@ static void told_lost(struct transport *t, int fd, const struct node_ops *ops,
     }
 }
 
-static void drain_listening(struct transport *t, struct port *p,
+static void drain_listening(struct transport *t, unsigned port,
                             const struct node_ops *ops, void *node)
 {
     uint16_t event;
     int value;
 
-    while (monitor_next(p->monitor, &event, &value)) {
+    while (monitor_next(t->ports[port].monitor, &event, &value)) {
         if (event == ZMQ_EVENT_DISCONNECTED) {
-            told_lost(t, value, ops, node);
+            told_lost(t, port, value, ops, node);
         }
     }
 }
@@ -331,7 +331,7 @@ static struct connection *sender(struct transport *t, unsigned port,
         connections_by_routing(&t->connections, port, routing);
 
     if (c == NULL) {
-        drain_listening(t, &t->ports[port], ops, node);
+        drain_listening(t, port, ops, node);
         c = connections_add(&t->connections, port, routing,
                             zmq_msg_get(body, ZMQ_SRCFD));
     }
@@ -448,7 +448,7 @@ bool transport_turn(struct transport *t, const struct node_ops *ops, void *node)
     for (unsigned i = 0; i < t->n_ports; i++) {
         int n = 0;
 
-        drain_listening(t, &t->ports[i], ops, node);
+        drain_listening(t, i, ops, node);
         while (n < TRANSPORT_BUDGET && take_routed(t, i, ops, node)) {
             n++;
         }

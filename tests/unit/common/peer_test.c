@@ -707,6 +707,7 @@ static void dirty_is_told_once(void **state)
     assert_int_equal(report(&p->a, 1), ST_OK);
     assert_int_equal(report(&p->a, 2), ST_OK);
     assert_int_equal(p->a.n_dirty, 1);
+    assert_int_equal(peer_due(p->a.peer), 0); /* now, not NODE_STOP */
     peer_flush(p->a.peer, clock_us);
     assert_int_equal(report(&p->a, 3), ST_OK);
     assert_int_equal(p->a.n_dirty, 2);
