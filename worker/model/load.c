@@ -190,7 +190,7 @@ static void widen(const struct loader *l, const struct slice *s)
             memcpy(&half, from + 2 * i, sizeof half);
             f = s->dtype == DTYPE_BF16 ? bf16_value(half) : f16_value(half);
         }
-        f += s->add;
+        f = s->add != 0 ? f + s->add : f; /* a -0 stays one */
         memcpy(to + 4 * i, &f, sizeof f);
     }
 }

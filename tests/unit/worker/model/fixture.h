@@ -8,6 +8,7 @@
 
 #include "tests/bench/model_writer.h"
 #include "worker/model/config.h"
+#include "worker/model/shard.h"
 
 #define TINY_HYBRID "models/tiny-hybrid"
 #define CONFIGS     "tests/vectors/configs"
@@ -35,6 +36,22 @@ enum status fixture_parse(struct model_config *c, const json_t *j,
  * own; its path. */
 const char *fixture_model(const char *name, const json_t *config,
                           const struct writer_options *o);
+
+/* The model in directory `from` again in directory name of the test's own,
+ * as the official multimodal checkpoints are laid out: every tensor model.X
+ * as model.language_model.X, and config.json in a text_config. */
+const char *fixture_nest(const char *from, const char *name);
+
+/* These load and fail the test if they cannot. */
+struct model_config fixture_load_config(const char *dir);
+struct shard *fixture_shard(const char *dir, uint32_t begin, uint32_t end);
+struct shard *fixture_shard_all(const char *dir);
+
+/* Loading all of dir fails with code and says text. */
+void fixture_refused(const char *dir, enum status code, const char *text);
+
+/* A tensor's bytes as the file dir/name has them, to free(). */
+char *fixture_stored(const char *dir, const char *name, const char *tensor);
 
 /* Descriptors that the process has open. */
 int fixture_open_files(void);

@@ -1,24 +1,17 @@
 #include "worker/model/shard.h"
 
-#include <math.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "tests/unit/cmocka.h"
-
-#define TINY "models/tiny-hybrid"
-
-static struct shard *load(const char *dir, uint32_t begin, uint32_t end)
-{
-    struct model_config c;
-    struct shard *s;
-    struct error e = {.code = ST_OK};
-
-    if (config_load(&c, dir, &e) != ST_OK ||
-        shard_load(&s, &c, dir, begin, end, NULL, &e) != ST_OK) {
-        fail_msg("%s", e.text);
-    }
-    return s;
-}
+#include "tests/unit/worker/model/fixture.h"
+#include "worker/model/sizes.h"
 
 static void assert_tensor(const struct tensor *t, uint32_t rows, uint32_t cols)
 {
@@ -31,7 +24,7 @@ static void assert_tensor(const struct tensor *t, uint32_t rows, uint32_t cols)
 
 static void loads_tiny_hybrid(void **state)
 {
-    struct shard *s = load(TINY, 0, 8);
+    struct shard *s = fixture_shard_all(TINY_HYBRID);
     const struct shard_weights *w = shard_weights(s);
     const struct deltanet_weights *d = &w->layers[0].mixer.deltanet;
     const struct attention_weights *a = &w->layers[3].mixer.attention;
@@ -43,12 +36,15 @@ static void loads_tiny_hybrid(void **state)
     assert_int_equal(w->layers[3].kind, MIXER_ATTENTION);
     assert_tensor(&d->qkv, 1024, 256);
     assert_tensor(&d->z, 512, 256);
+    assert_tensor(&d->b, 4, 256);
     assert_tensor(&d->a, 4, 256);
     assert_tensor(&d->out, 256, 512);
     assert_tensor(&a->q, 1024, 256);
+    assert_tensor(&a->k, 256, 256);
     assert_tensor(&a->o, 256, 512);
     assert_null(a->q_bias);
     assert_non_null(a->q_norm);
+    assert_tensor(&w->layers[7].mlp.gate, 512, 256);
     assert_tensor(&w->layers[7].mlp.down, 256, 512);
     assert_int_equal(shard_report(s)->n_tensors, 6 * 14 + 2 * 11 + 2);
     assert_int_equal(shard_report(s)->n_unknown, 0);
@@ -57,11 +53,346 @@ static void loads_tiny_hybrid(void **state)
     assert_null(s);
 }
 
+/* Compare n elements with the stored bfloat16 ones plus add. */
+static void assert_widened(const float *v, const char *file, const char *tensor,
+                           uint32_t n, float add)
+{
+    char *raw = fixture_stored(TINY_HYBRID, file, tensor);
+
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t bits = (uint32_t)(unsigned char)raw[2 * i] << 16 |
+                        (uint32_t)(unsigned char)raw[2 * i + 1] << 24;
+        float f;
+
+        memcpy(&f, &bits, sizeof f);
+        assert_true(v[i] == f + add);
+    }
+    free(raw);
+}
+
+static void holds_the_stored_values(void **state)
+{
+    static const char one[] = "model-00001-of-00002.safetensors";
+    static const char two[] = "model-00002-of-00002.safetensors";
+    struct shard *s = fixture_shard_all(TINY_HYBRID);
+    const struct shard_weights *w = shard_weights(s);
+    const struct layer_weights *l = w->layers;
+    const struct deltanet_weights *d = &l[1].mixer.deltanet;
+    char *raw = fixture_stored(TINY_HYBRID, one,
+                               "model.layers.7.self_attn.q_proj."
+                               "weight");
+
+    (void)state;
+    assert_memory_equal(l[7].mixer.attention.q.data, raw, 1024 * 256 * 2);
+    free(raw);
+    assert_widened(l[2].input_norm, one,
+                   "model.layers.2.input_layernorm.weight", 256, 1);
+    assert_widened(l[2].post_norm, one,
+                   "model.layers.2.post_attention_layernorm.weight", 256, 1);
+    assert_widened(l[3].mixer.attention.k_norm, one,
+                   "model.layers.3.self_attn.k_norm.weight", 256, 1);
+    assert_widened(w->final_norm, two, "model.norm.weight", 256, 1);
+    assert_widened(d->norm, one, "model.layers.1.linear_attn.norm.weight", 128,
+                   0);
+    assert_widened(d->a_log, one, "model.layers.1.linear_attn.A_log", 4, 0);
+    assert_widened(d->dt_bias, one, "model.layers.1.linear_attn.dt_bias", 4, 0);
+    assert_widened(d->conv, one, "model.layers.1.linear_attn.conv1d.weight",
+                   4096, 0);
+    shard_free(&s);
+}
+
+static void loads_layer_ranges(void **state)
+{
+    struct shard *a = fixture_shard(TINY_HYBRID, 0, 3),
+                 *b = fixture_shard(TINY_HYBRID, 3, 8);
+    struct shard *all = fixture_shard_all(TINY_HYBRID);
+    const struct shard_weights *w = shard_weights(b);
+
+    (void)state;
+    assert_int_equal(shard_report(a)->n_tensors, 3 * 14 + 1);
+    assert_int_equal(shard_report(b)->n_tensors, 3 * 14 + 2 * 11 + 2);
+    assert_int_equal(shard_report(a)->n_unknown, 0);
+    assert_int_equal(shard_report(b)->n_unknown, 0);
+    assert_non_null(shard_weights(a)->embed.data);
+    assert_null(shard_weights(a)->final_norm);
+    assert_null(shard_weights(a)->head.data);
+    /* A tied head is read by the last stage as well. */
+    assert_null(w->embed.data);
+    assert_tensor(&w->head, 4096, 256);
+    assert_memory_equal(w->head.data, shard_weights(all)->embed.data, 2097152);
+    assert_non_null(w->final_norm);
+    assert_int_equal(w->layers[0].kind, MIXER_ATTENTION);
+    assert_memory_equal(w->layers[4].mlp.up.data,
+                        shard_weights(all)->layers[7].mlp.up.data, 262144);
+    assert_int_equal(shard_report(a)->file_bytes + shard_report(b)->file_bytes,
+                     shard_report(all)->file_bytes + 2097152);
+    /* One model, other bytes. */
+    assert_memory_equal(shard_fingerprint(a), shard_fingerprint(b), 16);
+    assert_memory_equal(shard_fingerprint(a), shard_fingerprint(all), 16);
+    assert_memory_not_equal(shard_checksum(a), shard_checksum(b), 16);
+    shard_free(&a);
+    shard_free(&b);
+    shard_free(&all);
+}
+
+static void assert_same_model(const char *a, const char *b)
+{
+    struct shard *x = fixture_shard_all(a), *y = fixture_shard_all(b);
+
+    assert_memory_equal(shard_fingerprint(x), shard_fingerprint(y), 16);
+    assert_memory_equal(shard_checksum(x), shard_checksum(y), 16);
+    assert_int_equal(shard_report(x)->n_tensors, shard_report(y)->n_tensors);
+    assert_int_equal(shard_report(x)->n_aside, shard_report(y)->n_aside);
+    shard_free(&x);
+    shard_free(&y);
+}
+
+static void loads_the_nested_layout(void **state)
+{
+    const char *dir = fixture_nest(TINY_HYBRID, "nested");
+
+    (void)state;
+    assert_same_model(TINY_HYBRID, dir);
+}
+
+static void does_not_mind_how_files_are_split(void **state)
+{
+    json_t *j = fixture_config("qwen3_5");
+    const char *one, *many, *other;
+    struct writer_options o = {.seed = 5, .dtype = DTYPE_BF16};
+    struct shard *x, *y;
+
+    (void)state;
+    one = fixture_model("one", j, &o);
+    o.n_files = 7;
+    many = fixture_model("many", j, &o);
+    assert_same_model(one, many);
+    o.prefix = WRITER_MULTIMODAL;
+    many = fixture_model("multimodal", j, &o);
+    assert_same_model(one, many);
+    o.seed = 6;
+    other = fixture_model("other", j, &o);
+    x = fixture_shard(one, 0, 2);
+    y = fixture_shard(other, 2, 4);
+    assert_memory_not_equal(shard_fingerprint(x), shard_fingerprint(y), 16);
+    shard_free(&x);
+    shard_free(&y);
+    json_decref(j);
+}
+
+/* Another number that computing depends on makes another model. */
+static void fingerprints_the_configuration(void **state)
+{
+    json_t *j = fixture_config("llama");
+    const char *dir = fixture_model("fp", j, &(struct writer_options){0});
+    struct model_config c = fixture_load_config(dir);
+    struct shard *a, *b;
+    struct error e;
+
+    (void)state;
+    assert_int_equal(shard_load(&a, &c, dir, 0, 4, NULL, &e), ST_OK);
+    c.shape.rope.theta *= 2;
+    assert_int_equal(shard_load(&b, &c, dir, 0, 4, NULL, &e), ST_OK);
+    assert_memory_not_equal(shard_fingerprint(a), shard_fingerprint(b), 16);
+    assert_memory_equal(shard_checksum(a), shard_checksum(b), 16);
+    shard_free(&a);
+    shard_free(&b);
+    json_decref(j);
+}
+
+static void refuses_what_is_not_there(void **state)
+{
+    json_t *j = fixture_config("llama");
+    struct writer_options o = {.n_files = 3};
+    const char *dir = fixture_model("gone", j, &o);
+    struct model_config c = fixture_load_config(dir);
+    struct shard *s;
+    struct error e;
+
+    (void)state;
+    assert_int_equal(unlink(fixture_path("gone/model-00002-of-00003."
+                                         "safetensors")),
+                     0);
+    fixture_refused(dir, ST_NOT_FOUND,
+                    "\"model-00002-of-00003.safetensors\": open");
+    assert_int_equal(unlink(fixture_path("gone/model.safetensors.index.json")),
+                     0);
+    fixture_refused(dir, ST_NOT_FOUND, "no weights");
+    /* A pipe would wait for ever. */
+    assert_int_equal(mkfifo(fixture_path("gone/model.safetensors"), 0600), 0);
+    fixture_refused(dir, ST_INVALID_ARGUMENT, "not a regular file");
+    assert_int_equal(shard_load(&s, &c, dir, 2, 2, NULL, &e),
+                     ST_INVALID_ARGUMENT);
+    assert_int_equal(shard_load(&s, &c, dir, 0, 5, NULL, NULL),
+                     ST_INVALID_ARGUMENT);
+    json_decref(j);
+}
+
+struct seen {
+    uint64_t done, total;
+    uint32_t calls;
+    const char *touch; /* a file to change at the first call */
+};
+
+static void watch(void *ctx, uint64_t done, uint64_t total)
+{
+    struct seen *s = ctx;
+
+    if (s->touch != NULL && s->calls == 0) {
+        const struct timespec t[2] = {{1, 0}, {1, 0}};
+
+        utimensat(AT_FDCWD, s->touch, t, 0);
+    }
+    /* Not an assertion: cmocka's jump must not leave another thread. */
+    s->calls += done >= s->done && done <= total ? 1 : 1000000;
+    s->done = done;
+    s->total = total;
+}
+
+static void reads_in_parallel(void **state)
+{
+    struct model_config c = fixture_load_config(TINY_HYBRID);
+    struct shard *one, *s;
+    struct error e;
+
+    (void)state;
+    one = fixture_shard_all(TINY_HYBRID);
+    for (uint32_t n = 1; n <= SHARD_THREADS_MAX + 1; n += 16) {
+        struct seen seen = {.done = 0};
+        struct shard_options o = {
+            .n_threads = n, .progress = watch, .ctx = &seen};
+
+        assert_int_equal(shard_load(&s, &c, TINY_HYBRID, 0, 8, &o, &e), ST_OK);
+        assert_int_equal(seen.done, shard_report(s)->file_bytes);
+        assert_int_equal(seen.total, seen.done);
+        assert_int_equal(seen.calls, shard_report(s)->n_tensors);
+        assert_memory_equal(shard_checksum(s), shard_checksum(one), 16);
+        shard_free(&s);
+    }
+    shard_free(&one);
+}
+
+static void notices_a_change_while_reading(void **state)
+{
+    json_t *j = fixture_config("llama");
+    const char *dir = fixture_model("change", j, &(struct writer_options){0});
+    struct model_config c = fixture_load_config(dir);
+    struct seen seen = {.touch = fixture_path("change/model.safetensors")};
+    struct shard_options o = {.progress = watch, .ctx = &seen};
+    struct shard *s;
+    struct error e;
+
+    (void)state;
+    assert_int_equal(shard_load(&s, &c, dir, 0, 4, &o, &e), ST_ABORTED);
+    assert_non_null(strstr(e.text, "\"model.safetensors\" changed"));
+    json_decref(j);
+}
+
+static void keeps_to_a_budget(void **state)
+{
+    struct model_config c = fixture_load_config(TINY_HYBRID);
+    uint64_t bytes = sizes_of(&c, 0, 8, 32, DTYPE_BF16).weight_bytes;
+    struct shard_options o = {.max_bytes = bytes};
+    struct shard *s;
+    struct error e;
+
+    (void)state;
+    assert_int_equal(shard_load(&s, &c, TINY_HYBRID, 0, 8, &o, &e), ST_OK);
+    shard_free(&s);
+    o.max_bytes = bytes - 1;
+    assert_int_equal(shard_load(&s, &c, TINY_HYBRID, 0, 8, &o, &e),
+                     ST_RESOURCE_EXHAUSTED);
+}
+
+static void weighs_what_sizes_says(void **state)
+{
+    static const char *const families[] = {"qwen3_5", "qwen3_next", "qwen2",
+                                           "qwen3"};
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        json_t *j = fixture_config(families[i]);
+        const char *dir =
+            fixture_model("weigh", j, &(struct writer_options){0});
+        struct model_config c = fixture_load_config(dir);
+
+        for (uint32_t b = 0; b < 4; b++) {
+            for (uint32_t e = b + 1; e <= 4; e++) {
+                struct shard *s = fixture_shard(dir, b, e);
+
+                assert_int_equal(sizes_of(&c, b, e, 32, DTYPE_F32).weight_bytes,
+                                 shard_report(s)->bytes);
+                shard_free(&s);
+            }
+        }
+        json_decref(j);
+    }
+}
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define PLAIN_MEMORY 0
+#elif defined(__has_feature)
+#define PLAIN_MEMORY \
+    (!__has_feature(address_sanitizer) && !__has_feature(thread_sanitizer))
+#else
+#define PLAIN_MEMORY 1
+#endif
+
+static long peak_kib(void)
+{
+    struct rusage u;
+
+    getrusage(RUSAGE_SELF, &u);
+    return u.ru_maxrss;
+}
+
+/* A process of its own loads 100 MB; its peak may grow by 1.1 times that. */
+static void takes_little_more_memory_than_bytes(void **state)
+{
+    json_t *j;
+    const char *dir;
+    long before, after, bytes;
+    struct shard *s;
+    pid_t child;
+    int status;
+
+    (void)state;
+    if (!PLAIN_MEMORY) {
+        skip();
+    }
+    j = fixture_config("llama");
+    json_object_set_new(j, "vocab_size", json_integer(400000));
+    dir = fixture_model("large", j, &(struct writer_options){0});
+    child = fork();
+    if (child == 0) {
+        before = peak_kib();
+        s = fixture_shard_all(dir);
+        after = peak_kib();
+        bytes = (long)(shard_report(s)->file_bytes / 1024);
+        shard_free(&s);
+        _exit((double)(after - before) > 1.1 * (double)bytes ||
+              after - before < bytes / 2);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    json_decref(j);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(loads_tiny_hybrid),
+        cmocka_unit_test(holds_the_stored_values),
+        cmocka_unit_test(loads_layer_ranges),
+        cmocka_unit_test(loads_the_nested_layout),
+        cmocka_unit_test(does_not_mind_how_files_are_split),
+        cmocka_unit_test(fingerprints_the_configuration),
+        cmocka_unit_test(refuses_what_is_not_there),
+        cmocka_unit_test(reads_in_parallel),
+        cmocka_unit_test(notices_a_change_while_reading),
+        cmocka_unit_test(keeps_to_a_budget),
+        cmocka_unit_test(weighs_what_sizes_says),
+        cmocka_unit_test(takes_little_more_memory_than_bytes),
     };
 
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, fixture_setup, fixture_teardown);
 }
