@@ -1,0 +1,451 @@
+/* sluice-worker: options, weights, engine, pool, the loop. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/limits.h"
+#include "common/log.h"
+#include "common/loop.h"
+#include "common/option.h"
+#include "text/tokenizer.h"
+#include "worker/budget.h"
+#include "worker/core.h"
+#include "worker/engine_thread.h"
+
+#include "worker/model/shard.h"
+#include "worker/model/sizes.h"
+
+#define EXIT_SETUP 2
+#define MIB        (1024.0 * 1024.0)
+
+#define WORKER_OPTIONS(X)                                                      \
+    X(model, STRING, "DIR", NULL,                                              \
+      "the model: config.json, *.safetensors, tokenizer.json", 0, 0)           \
+    X(router, STRING, "ENDPOINT", "tcp://127.0.0.1:7070",                      \
+      "the router's port for workers", 0, 0)                                   \
+    X(name, STRING, "NAME", NULL, "its own name (HOST-PID)", 0, 0)             \
+    X(model_name, STRING, "NAME", NULL,                                        \
+      "what clients call the model (DIR's last part)", 0, 0)                   \
+    X(device, STRING, "NAME", "cpu", "where it computes", 0, 0)                \
+    X(memory, STRING, "SIZE", NULL,                                            \
+      "weights, scratch and pool: 4GiB, or 0.5 of what is available", 0, 0)    \
+    X(context, U32, "N", "0", "longest sequence (what the model allows)", 0,   \
+      16777216)                                                                \
+    X(block_tokens, U32, "N", "32", "tokens of a KV block", 1, 64)             \
+    X(kv_dtype, STRING, "DTYPE", "auto", "of the KV cache: auto or f32", 0, 0) \
+    X(threads, U32, "N", "0", "that compute (the CPUs it may run on)", 0, 256) \
+    X(max_rows, U32, "N", "64", "sequences in a step", 1, PLAN_ROWS_MAX)       \
+    X(step_tokens, U32, "N", "512", "tokens in a step", 1, PLAN_TOKENS_MAX)    \
+    X(chunk_tokens, U32, "N", "256",                                           \
+      "prompt tokens of one sequence in a "                                    \
+      "step",                                                                  \
+      1, PLAN_TOKENS_MAX)                                                      \
+    X(engine_depth, U32, "N", "1", "plans in flight", 1, ENGINE_DEPTH_MAX)     \
+    X(layers, STRING, "A-B", NULL, "layers of the shard (all)", 0, 0)          \
+    X(check, STRING, "DIR", NULL,                                              \
+      "say whether and how a model would load, and exit", 0, 0)                \
+    X(log_level, STRING, "LEVEL", "warn", "debug, info, warn, error or off",   \
+      0, 0)                                                                    \
+    X(limits, FLAG, NULL, NULL, "print all limits and exit", 0, 0)             \
+    X(version, FLAG, NULL, NULL, "print the version and exit", 0, 0)           \
+    X(help, FLAG, NULL, NULL, "print this and exit", 0, 0)
+
+OPTION_TABLE(worker_args, WORKER_OPTIONS);
+
+static const struct limit_row worker_limits[] = {
+    LIMIT_ROW(PLAN_ROWS_MAX, "", "sequences in a step"),
+    LIMIT_ROW(PLAN_TOKENS_MAX, "tokens", "in a step"),
+    LIMIT_ROW(ENGINE_DEPTH_MAX, "", "plans in flight"),
+    LIMIT_ROW(WORKER_SEQUENCES_MAX, "", "sequences not yet forgotten"),
+    LIMIT_ROW(WORKER_EOS_MAX, "tokens", "that end a sequence"),
+    LIMIT_ROW(TOMBSTONES_MAX, "", "cancels that wait for their Submit"),
+    LIMIT_ROW(KEEP_MS_MAX, "ms", "that a finished sequence may be kept"),
+    LIMIT_ROW(STEP_TOKENS_MAX, "tokens", "in a StepOutput"),
+    LIMIT_ROW(STEP_ROW_TOKENS_MAX, "tokens", "of a row of a StepOutput"),
+};
+
+static const char usage[] =
+    "usage: sluice-worker --model DIR [options]\n"
+    "       sluice-worker --check DIR [--memory SIZE]\n\n"
+    "Owns a model and a cache pool, and serves a router.\n\n";
+
+static const char examples[] =
+    "\nexamples:\n"
+    "  sluice-worker --model models/tiny-hybrid\n"
+    "  sluice-worker --model models/tiny-hybrid --memory 256MiB --threads 2\n"
+    "  sluice-worker --check models/tiny-hybrid --memory 1GiB\n\n"
+    "exit codes: 0 stopped by SIGTERM or SIGINT, 2 could not start\n";
+
+/* Everything the worker is made of, in the order it is made. */
+struct program {
+    struct worker_args args;
+    enum dtype kv_dtype;
+    uint64_t available;
+    struct model_config config;
+    struct tokenizer *tokenizer;
+    struct shard *shard;
+    struct forward *forward;
+    struct engine_thread *engine;
+    struct budget_need need;
+    struct budget budget;
+    struct sizes sizes;
+    struct transport *transport;
+    struct worker_core *core;
+    struct loop loop;
+    int signals;
+    char name[128];
+    int percent; /* of the weights, as last shown */
+};
+
+static void on_progress(void *ctx, uint64_t done, uint64_t total)
+{
+    struct program *p = ctx;
+    int percent = total > 0 ? (int)(done * 100 / total) : 100;
+
+    if (isatty(STDERR_FILENO) && percent != p->percent) {
+        p->percent = percent;
+        fprintf(stderr, "\rreading weights: %d %% of %.1f MiB%s", percent,
+                (double)total / MIB, percent == 100 ? "\n" : "");
+    }
+}
+
+/* "0-24" with both ends checked; everything if text is NULL. */
+static enum status layers_parse(const char *text, uint32_t n, struct error *e)
+{
+    unsigned begin = 0, end = n;
+    char rest;
+
+    if (text == NULL) {
+        return ST_OK;
+    }
+    if (sscanf(text, "%u-%u%c", &begin, &end, &rest) != 2 || begin >= end ||
+        end > n) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "--layers %s: A-B with 0 <= A < B <= %u is wanted",
+                         text, n);
+    }
+    if (begin != 0 || end != n) {
+        return error_set(e, ST_UNIMPLEMENTED,
+                         "--layers %s: a worker serves whole models for now, "
+                         "0-%u",
+                         text, n);
+    }
+    return ST_OK;
+}
+
+static enum status config_read(struct program *p, struct error *e)
+{
+    const struct worker_args *a = &p->args;
+    enum status st = config_load(&p->config, a->model, e);
+
+    if (st == ST_OK && a->model_name != NULL) {
+        st = config_set_name(&p->config, a->model_name, e);
+    }
+    if (st == ST_OK) {
+        st = layers_parse(a->layers, p->config.shape.n_layers, e);
+    }
+    if (st == ST_OK && a->context > p->config.shape.context) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "--context %u: the model allows at most %u tokens",
+                         a->context, p->config.shape.context);
+    }
+    if (st == ST_OK && a->context > 0) {
+        p->config.shape.context = a->context;
+    }
+    return st;
+}
+
+/* A model without a tokenizer is served by ids. */
+static enum status tokenizer_read(struct program *p, struct error *e)
+{
+    char path[4096];
+
+    snprintf(path, sizeof path, "%s/tokenizer.json", p->args.model);
+    if (access(path, F_OK) != 0) {
+        return ST_OK;
+    }
+    return tokenizer_load(&p->tokenizer, path, e);
+}
+
+static enum status weights_read(struct program *p, struct error *e)
+{
+    struct shard_options o = {.progress = on_progress, .ctx = p};
+    const struct shard_report *r;
+    enum status st;
+
+    p->percent = -1;
+    st = shard_load(&p->shard, &p->config, p->args.model, 0,
+                    p->config.shape.n_layers, &o, e);
+    if (st != ST_OK) {
+        return st;
+    }
+    r = shard_report(p->shard);
+    if (r->n_unknown > 0) {
+        log_warn("tensors-ignored", "n=%u first=%s", r->n_unknown,
+                 r->unknown.text);
+    }
+    return ST_OK;
+}
+
+static enum status forward_make(struct program *p, struct error *e)
+{
+    const struct worker_args *a = &p->args;
+    struct kernels_options o = {.device = a->device,
+                                .kv_dtype = p->kv_dtype,
+                                .block_tokens = a->block_tokens,
+                                .max_tokens = a->step_tokens,
+                                .max_rows = a->max_rows,
+                                .n_threads = a->threads};
+
+    return forward_new(&p->forward, shard_weights(p->shard), &o, e);
+}
+
+static enum status pool_make(struct program *p, struct error *e)
+{
+    const struct worker_args *a = &p->args;
+    struct kernels_sizes k;
+    struct budget_need need;
+    enum status st;
+
+    forward_sizes(p->forward, &k);
+    p->sizes = sizes_of(&p->config, 0, p->config.shape.n_layers,
+                        a->block_tokens, p->kv_dtype);
+    need = (struct budget_need){.weight_bytes = shard_report(p->shard)->bytes,
+                                .scratch_bytes = k.scratch_bytes,
+                                .block_bytes = k.block_bytes,
+                                .slot_bytes = k.slot_bytes,
+                                .block_tokens = a->block_tokens,
+                                .context = p->config.shape.context,
+                                .max_rows = a->max_rows};
+    p->need = need;
+    st = budget_divide(&p->budget, a->memory, p->available, &need, e);
+    if (st == ST_OK) {
+        st = forward_alloc(p->forward, p->budget.n_blocks, p->budget.n_slots, 0,
+                           e);
+    }
+    if (st == ST_OK) {
+        st = engine_thread_new(&p->engine, p->forward, a->engine_depth, e);
+    }
+    return st;
+}
+
+static struct worker_options core_options(const struct program *p)
+{
+    const struct worker_args *a = &p->args;
+    const struct model_shape *s = &p->config.shape;
+    struct worker_options o = {
+        .name = p->name,
+        .model = p->config.name,
+        .device = a->device,
+        .has_tokenizer = p->tokenizer != NULL,
+        .layer_end = s->n_layers,
+        .n_layers = s->n_layers,
+        .block_tokens = a->block_tokens,
+        .block_bytes = p->need.block_bytes,
+        .slot_bytes = p->need.slot_bytes,
+        .checkpoint_bytes = p->need.slot_bytes,
+        .n_blocks = p->budget.n_blocks,
+        .n_slots = p->budget.n_slots,
+        .pages_per_block = p->sizes.pages_per_block,
+        .pages_per_slot = p->sizes.pages_per_slot,
+        .pages_per_checkpoint = p->sizes.pages_per_checkpoint,
+        .weight_bytes = p->need.weight_bytes,
+        .scratch_bytes = p->need.scratch_bytes,
+        .pool_bytes = p->budget.pool_bytes,
+        .context = s->context,
+        .vocab = s->vocab,
+        .n_eos = p->config.n_eos,
+        .max_rows = a->max_rows,
+        .step_tokens = a->step_tokens,
+        .chunk_tokens = a->chunk_tokens,
+        .engine_depth = a->engine_depth,
+    };
+
+    memcpy(o.fingerprint, shard_fingerprint(p->shard), sizeof o.fingerprint);
+    if (p->tokenizer != NULL) {
+        memcpy(o.tokenizer, tokenizer_hash(p->tokenizer), sizeof o.tokenizer);
+    }
+    memcpy(o.eos, p->config.eos, p->config.n_eos * sizeof o.eos[0]);
+    return o;
+}
+
+static void on_result(void *arg, int fd)
+{
+    struct program *p = arg;
+
+    (void)fd;
+    engine_thread_quiet(p->engine); /* the tick that follows polls it */
+}
+
+static void on_signal(void *arg, int fd)
+{
+    struct program *p = arg;
+
+    if (loop_signal_read(fd) != 0) {
+        log_info("stopping", "reason=signal");
+        worker_stop(p->core);
+    }
+}
+
+/* The cache has the model's dtype, if it is one that a cache may have. */
+static enum dtype kv_dtype(const struct program *p)
+{
+    return strcmp(p->args.kv_dtype, "auto") == 0 &&
+                   p->config.shape.dtype == DTYPE_BF16
+               ? DTYPE_BF16
+               : DTYPE_F32;
+}
+
+static enum status assemble(struct program *p, struct error *e)
+{
+    struct worker_options o;
+    enum status st = transport_connect(&p->transport, p->args.router, e);
+
+    p->available = budget_available();
+    st = st == ST_OK ? config_read(p, e) : st;
+    st = st == ST_OK ? tokenizer_read(p, e) : st;
+    st = st == ST_OK ? weights_read(p, e) : st;
+    if (st == ST_OK) {
+        p->kv_dtype = kv_dtype(p);
+        st = forward_make(p, e);
+    }
+    st = st == ST_OK ? pool_make(p, e) : st;
+    if (st != ST_OK) {
+        return error_wrap(e, "%s", p->args.model);
+    }
+    o = core_options(p);
+    p->core = worker_new(&o, transport_io(p->transport),
+                         engine_thread_engine(p->engine));
+    loop_init(&p->loop, p->transport, &worker_node_ops, p->core);
+    loop_add(&p->loop, engine_thread_fd(p->engine), on_result, p);
+    loop_add(&p->loop, p->signals, on_signal, p);
+    return ST_OK;
+}
+
+/* The core may have a plan in flight that the engine reads: it goes after. */
+static void dismantle(struct program *p)
+{
+    engine_thread_free(&p->engine);
+    worker_free(&p->core);
+    transport_free(&p->transport);
+    forward_free(&p->forward);
+    shard_free(&p->shard);
+    tokenizer_free(&p->tokenizer);
+}
+
+static void say_ready(const struct program *p)
+{
+    const struct budget_need *n = &p->need;
+
+    printf("sluice-worker %s ready: %s serves %s on %s for %s; weights %.1f "
+           "MiB, scratch %.1f MiB, pool %.1f MiB: %u blocks of %u tokens "
+           "(%.1f KiB each), %u slots (%.1f KiB each); sequences up to %u "
+           "tokens\n",
+           SLUICE_VERSION, p->name, p->config.name, p->args.device,
+           p->args.router, (double)n->weight_bytes / MIB,
+           (double)n->scratch_bytes / MIB, (double)p->budget.pool_bytes / MIB,
+           p->budget.n_blocks, n->block_tokens, (double)n->block_bytes / 1024,
+           p->budget.n_slots, (double)n->slot_bytes / 1024, n->context);
+    fflush(stdout);
+}
+
+/* True if the options asked for a text and nothing else. */
+static bool printed(const struct worker_args *a)
+{
+    if (a->help) {
+        fputs(usage, stdout);
+        option_print(stdout, worker_args_rows, OPTION_COUNT(worker_args_rows));
+        fputs(examples, stdout);
+    } else if (a->version) {
+        puts("sluice-worker " SLUICE_VERSION);
+    } else if (a->limits) {
+        limits_print(stdout, common_limits, common_limits_n);
+        limits_print(stdout, worker_limits,
+                     sizeof worker_limits / sizeof worker_limits[0]);
+        limits_print(stdout, model_limits, model_limits_n);
+    } else {
+        return false;
+    }
+    return true;
+}
+
+static enum status check_words(struct program *p, struct error *e)
+{
+    struct worker_args *a = &p->args;
+    enum log_level level;
+    char host[64] = "worker";
+
+    if (!log_level_parse(a->log_level, &level)) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "--log-level %s: debug, info, warn, error or off",
+                         a->log_level);
+    }
+    log_setup(level, NULL, NULL);
+    if (strcmp(a->kv_dtype, "auto") != 0 && strcmp(a->kv_dtype, "f32") != 0) {
+        return error_set(e, ST_INVALID_ARGUMENT, "--kv-dtype %s: auto or f32",
+                         a->kv_dtype);
+    }
+    if ((a->block_tokens & (a->block_tokens - 1)) != 0) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "--block-tokens %u: 1, 2, 4, 8, 16, 32 or 64",
+                         a->block_tokens);
+    }
+    if (a->model == NULL && a->check == NULL) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "--model DIR is needed; see --help");
+    }
+    gethostname(host, sizeof host - 1);
+    if (a->name != NULL) {
+        snprintf(p->name, sizeof p->name, "%s", a->name);
+    } else {
+        snprintf(p->name, sizeof p->name, "%.40s-%d", host, (int)getpid());
+    }
+    return ST_OK;
+}
+
+static enum status configure(struct program *p, int argc, char **argv,
+                             struct error *e)
+{
+    int n_words;
+    enum status st =
+        option_parse(worker_args_rows, OPTION_COUNT(worker_args_rows), &p->args,
+                     argc, argv, &n_words, e);
+
+    if (st == ST_OK && n_words > 0) {
+        return error_set(e, ST_INVALID_ARGUMENT, "%s: no such word; see --help",
+                         argv[1]);
+    }
+    return st;
+}
+
+static int fail(const struct error *e)
+{
+    fprintf(stderr, "sluice-worker: %s\n", e->text);
+    return EXIT_SETUP;
+}
+
+int main(int argc, char **argv)
+{
+    static struct program p;
+    struct error e;
+
+    if (configure(&p, argc, argv, &e) != ST_OK) {
+        return fail(&e);
+    }
+    if (printed(&p.args)) {
+        return EXIT_SUCCESS;
+    }
+    if (check_words(&p, &e) != ST_OK) {
+        return fail(&e);
+    }
+    p.signals = loop_signals();
+    if (assemble(&p, &e) != ST_OK) {
+        dismantle(&p);
+        return fail(&e);
+    }
+    say_ready(&p);
+    loop_run(&p.loop);
+    dismantle(&p);
+    return EXIT_SUCCESS;
+}
