@@ -291,3 +291,15 @@ void batcher_return(struct batcher *b)
     b->oldest = (b->oldest + 1) % b->limits.depth;
     b->inflight--;
 }
+
+const struct batch *batcher_newest(const struct batcher *b)
+{
+    assert(b->inflight > 0);
+    return &b->ring[(b->oldest + b->inflight - 1) % b->limits.depth];
+}
+
+void batcher_withdraw(struct batcher *b)
+{
+    assert(b->inflight > 0);
+    b->inflight--;
+}

@@ -79,4 +79,8 @@ const struct plan *batcher_plan(struct batcher *b);
 const struct batch *batcher_oldest(const struct batcher *b);
 void batcher_return(struct batcher *b);
 
+/* The plan made last, which the engine did not take; and its end. */
+const struct batch *batcher_newest(const struct batcher *b);
+void batcher_withdraw(struct batcher *b);
+
 #endif

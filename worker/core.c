@@ -83,6 +83,7 @@ static void on_up(void *node, struct peer *p)
              (unsigned long long)peer_session(p));
     ledger_begin(&w->ledger, peer_session(p));
     w->away = w->refused = false;
+    w->broken = NULL;
     w->changed = true;
     w->reported_us = w->io->now_us(w->io) - REPORT_US;
 }

@@ -40,6 +40,8 @@ static void acknowledge(struct worker_core *w, uint64_t grant, uint32_t index)
     if (index > s->n_generated) {
         return;
     }
+    /* There may be more than one output could hold: soon, then. */
+    w->changed = w->changed || index > s->acked;
     s->acked = index > s->acked ? index : s->acked;
     if (s->finish == FINISH_NONE) {
         if (s->acked == s->n_generated) {

@@ -128,6 +128,7 @@ int64_t report_send(struct worker_core *w, int64_t now_us)
                                         : send_report(p, &ledger.ledger);
     w->reported_us = now_us;
     w->stepped = false;
+    w->n_prompt_tokens = 0;
     /* More than one output holds, or no room in the link: soon again. */
     w->changed = status != ST_OK || w->out.n > w->output.n_rows;
     return due_us(w);

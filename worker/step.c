@@ -95,11 +95,9 @@ static void check_result(struct worker_core *w, const struct plan *p)
     }
 }
 
-/* w->result is of the oldest plan in flight. */
-static void result_back(struct worker_core *w)
+/* w->result is of this plan. */
+static void result_back(struct worker_core *w, const struct batch *t)
 {
-    const struct batch *t = batcher_oldest(&w->batcher);
-
     check_result(w, &t->plan);
     if (w->result.status != ST_OK) {
         log_error("step-failed", "step=%llu rows=%u status=%s origin=\"%s\"",
@@ -109,20 +107,22 @@ static void result_back(struct worker_core *w)
     }
     w->step = t->plan.step;
     w->device_us = w->result.device_us;
-    w->n_prompt_tokens = t->n_prompt_tokens;
+    w->n_prompt_tokens += t->n_prompt_tokens;
     w->stepped = true;
     w->changed = true;
     for (uint32_t i = 0; i < t->plan.n_rows; i++) {
         row_back(w, &t->plan, i, t->who[i]);
     }
-    batcher_return(&w->batcher);
 }
 
 void step_results(struct worker_core *w)
 {
-    while (batcher_oldest(&w->batcher) != NULL &&
+    const struct batch *t;
+
+    while ((t = batcher_oldest(&w->batcher)) != NULL &&
            engine_poll(w->engine, &w->result)) {
-        result_back(w);
+        result_back(w, t);
+        batcher_return(&w->batcher);
     }
 }
 
@@ -138,6 +138,18 @@ static void fail_stuck(struct worker_core *w)
     }
 }
 
+/* It has had fewer plans than its depth, so it cannot go on: the plan has
+ * failed before it ran. */
+static void refused(struct worker_core *w, const struct plan *p)
+{
+    w->result.step = p->step;
+    w->result.device_us = 0;
+    w->result.status =
+        error_set(&w->result.error, ST_INTERNAL, "the engine refused a plan");
+    result_back(w, batcher_newest(&w->batcher));
+    batcher_withdraw(&w->batcher);
+}
+
 void step_plans(struct worker_core *w)
 {
     bool again = true;
@@ -148,11 +160,7 @@ void step_plans(struct worker_core *w)
 
         fail_stuck(w);
         if (p != NULL && engine_submit(w->engine, p) != ST_OK) {
-            /* It has had fewer plans than its depth: it cannot go on. */
-            w->result = (struct plan_result){.step = p->step};
-            w->result.status = error_set(&w->result.error, ST_INTERNAL,
-                                         "the engine refused a plan");
-            result_back(w);
+            refused(w, p);
             return;
         }
         again = p != NULL || stuck;

@@ -45,7 +45,7 @@ struct rig_fake; /* the engine's memory */
 
 struct rig {
     struct worker_options o;
-    struct node_io io;
+    struct node_io io, router_io;
     struct worker_core *worker;
     int64_t now_us, due_us;
     uint64_t random;

@@ -1,0 +1,267 @@
+/* rig_engine.c - the fake engine, which checks what it is told. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/unit/cmocka.h"
+#include "tests/unit/worker/rig_internal.h"
+
+/* ---- what a token is ---- */
+
+uint64_t rig_mix(uint64_t h, uint32_t id)
+{
+    h = (h ^ id) * 0x9e3779b97f4a7c15u;
+    return h ^ (h >> 29);
+}
+
+/* Never the end token. */
+static uint32_t sampled(uint64_t h)
+{
+    return 16 + (uint32_t)(h % (RIG_VOCAB - 16));
+}
+
+uint32_t rig_prompt_id(uint32_t id, uint32_t i)
+{
+    return 16 + (id * 131u + i * 17u) % (RIG_VOCAB - 16);
+}
+
+void rig_expect(uint32_t id, uint32_t n_prompt, uint32_t n, uint32_t *out)
+{
+    uint64_t h = 0;
+
+    for (uint32_t i = 0; i < n_prompt; i++) {
+        h = rig_mix(h, rig_prompt_id(id, i));
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        out[i] = sampled(h);
+        h = rig_mix(h, out[i]);
+    }
+}
+
+/* ---- the engine ---- */
+
+struct rig_fake {
+    const struct plan *plans[ENGINE_DEPTH_MAX];
+    uint32_t n;
+    struct plan_result done[ENGINE_DEPTH_MAX], before;
+    uint32_t n_done;
+    uint32_t *ids;       /* [n_blocks * block_tokens] */
+    uint64_t *owner;     /* [n_blocks] sequence that wrote it last */
+    uint64_t *slot_hash; /* [n_slots] */
+    uint32_t *slot_n;
+};
+
+static struct rig *rig_of(struct engine *e)
+{
+    return (struct rig *)(void *)((char *)e - offsetof(struct rig, engine));
+}
+
+static enum status fake_submit(struct engine *e, const struct plan *p)
+{
+    struct rig *r = rig_of(e);
+
+    assert_true(r->fake->n < r->o.engine_depth);
+    if (r->refuse_plans) {
+        return ST_RESOURCE_EXHAUSTED;
+    }
+    assert_in_range(p->n_rows, 1, r->o.max_rows);
+    assert_in_range(p->n_tokens, 1, r->o.step_tokens);
+    r->last_rows = p->n_rows;
+    r->last_tokens = p->n_tokens;
+    r->fake->plans[r->fake->n++] = p;
+    return ST_OK;
+}
+
+static bool fake_poll(struct engine *e, struct plan_result *out)
+{
+    struct rig_fake *f = rig_of(e)->fake;
+
+    if (f->n_done == 0) {
+        return false;
+    }
+    *out = f->done[0];
+    f->n_done--;
+    memmove(&f->done[0], &f->done[1], f->n_done * sizeof f->done[0]);
+    return true;
+}
+
+static uint64_t fake_progress(struct engine *e)
+{
+    return rig_of(e)->n_steps;
+}
+
+static const struct engine_ops fake_ops = {fake_submit, fake_poll,
+                                           fake_progress};
+
+static uint32_t row_id(const struct rig_fake *f, const struct plan *p,
+                       const struct plan_row *row, uint32_t i)
+{
+    if (row->chained) {
+        assert_int_equal(row->n_tokens, 1);
+        assert_in_range(row->chain_row, 0, f->before.n_rows - 1);
+        return f->before.tokens[row->chain_row];
+    }
+    return p->tokens[row->token + i];
+}
+
+/* Write the row's ids where its table says. */
+static void write_row(struct rig *r, const struct plan *p,
+                      const struct plan_row *row)
+{
+    struct rig_fake *f = r->fake;
+    uint32_t bt = r->o.block_tokens;
+
+    for (uint32_t i = 0; i < row->n_tokens; i++) {
+        uint32_t at = row->position + i;
+        uint32_t id = row_id(f, p, row, i);
+        uint32_t block;
+
+        assert_in_range(id, 0, RIG_VOCAB - 1);
+        if (row->slot != SLOT_NONE) {
+            assert_int_equal(f->slot_n[row->slot], at);
+            f->slot_hash[row->slot] = rig_mix(f->slot_hash[row->slot], id);
+            f->slot_n[row->slot]++;
+        }
+        if (r->o.n_blocks == 0) {
+            continue;
+        }
+        assert_in_range(at / bt, 0, row->n_blocks - 1);
+        block = p->blocks[row->block + at / bt];
+        assert_in_range(block, 0, r->o.n_blocks - 1);
+        if (at % bt == 0) {
+            f->owner[block] = row->sequence;
+        }
+        assert_int_equal(f->owner[block], row->sequence);
+        f->ids[block * bt + at % bt] = id;
+    }
+}
+
+/* The history as the blocks have it. */
+static uint64_t history(const struct rig *r, const struct plan *p,
+                        const struct plan_row *row)
+{
+    uint32_t end = row->position + row->n_tokens;
+    uint32_t bt = r->o.block_tokens;
+    uint64_t h = 0;
+
+    if (r->o.n_blocks == 0) {
+        return r->fake->slot_hash[row->slot];
+    }
+    for (uint32_t at = 0; at < end; at++) {
+        uint32_t block = p->blocks[row->block + at / bt];
+
+        assert_int_equal(r->fake->owner[block], row->sequence);
+        h = rig_mix(h, r->fake->ids[block * bt + at % bt]);
+    }
+    if (row->slot != SLOT_NONE) {
+        assert_true(h == r->fake->slot_hash[row->slot]);
+    }
+    return h;
+}
+
+static void check_cut(const struct rig *r, const struct plan_row *row)
+{
+    uint32_t chunk = r->o.chunk_tokens;
+    uint32_t cut = chunk < r->o.step_tokens ? chunk : r->o.step_tokens;
+
+    cut = cut < 64 ? cut : 64;
+    assert_in_range(row->n_tokens, 1, chunk);
+    if (row->kind == ROW_PROMPT && !row->sample) {
+        (void)cut;
+    }
+}
+
+static void compute(struct rig *r, const struct plan *p,
+                    struct plan_result *out)
+{
+    for (uint32_t i = 0; i < p->n_zero; i++) {
+        r->fake->slot_hash[p->zero_slots[i]] = 0;
+        r->fake->slot_n[p->zero_slots[i]] = 0;
+    }
+    for (uint32_t i = 0; i < p->n_rows; i++) {
+        const struct plan_row *row = &p->rows[i];
+        uint64_t h;
+
+        check_cut(r, row);
+        write_row(r, p, row);
+        h = history(r, p, row);
+        out->tokens[i] = TOKEN_NONE;
+        if (row->sample) {
+            out->tokens[i] = row->index == r->eos_at ? RIG_EOS : sampled(h);
+        }
+    }
+}
+
+bool rig_step(struct rig *r)
+{
+    struct rig_fake *f = r->fake;
+    struct plan_result *out;
+    const struct plan *p;
+
+    if (f->n == 0) {
+        return false;
+    }
+    p = f->plans[0];
+    out = &f->done[f->n_done++];
+    *out = (struct plan_result){
+        .step = p->step, .n_rows = p->n_rows, .device_us = 11};
+    if (r->fail_next != NULL) {
+        out->status = error_set(&out->error, ST_INTERNAL, "%s", r->fail_next);
+        r->fail_next = NULL;
+        memset(out->tokens, 0, sizeof out->tokens);
+    } else {
+        compute(r, p, out);
+    }
+    f->before = *out;
+    f->n--;
+    memmove(&f->plans[0], &f->plans[1], f->n * sizeof f->plans[0]);
+    r->n_steps++;
+    r->now_us += 100;
+    rig_turn(r);
+    return true;
+}
+
+uint32_t rig_inflight(const struct rig *r)
+{
+    return r->fake->n;
+}
+
+const struct plan *rig_plan(const struct rig *r, uint32_t i)
+{
+    return i < r->fake->n ? r->fake->plans[i] : NULL;
+}
+
+void rig_run(struct rig *r)
+{
+    for (int i = 0; rig_step(r); i++) {
+        assert_in_range(i, 0, 100000);
+    }
+}
+
+void rig_engine_new(struct rig *r)
+{
+    const struct worker_options *o = &r->o;
+    struct rig_fake *f = calloc(1, sizeof *f);
+
+    f->ids = calloc((size_t)o->n_blocks * o->block_tokens + 1, sizeof *f->ids);
+    f->owner = calloc(o->n_blocks + 1, sizeof *f->owner);
+    f->slot_hash = calloc(o->n_slots + 1, sizeof *f->slot_hash);
+    f->slot_n = calloc(o->n_slots + 1, sizeof *f->slot_n);
+    /* A slot that nobody zeroed is found out. */
+    for (uint32_t i = 0; i < o->n_slots; i++) {
+        f->slot_n[i] = 12345;
+    }
+    r->fake = f;
+    r->engine.ops = &fake_ops;
+    r->eos_at = UINT32_MAX;
+}
+
+void rig_engine_free(struct rig *r)
+{
+    struct rig_fake *f = r->fake;
+
+    free(f->ids);
+    free(f->owner);
+    free(f->slot_hash);
+    free(f->slot_n);
+    free(f);
+}

@@ -1,0 +1,15 @@
+/* rig_internal.h - what the files of the rig share. */
+#ifndef TESTS_UNIT_WORKER_RIG_INTERNAL_H
+#define TESTS_UNIT_WORKER_RIG_INTERNAL_H
+
+#include "tests/unit/worker/rig.h"
+
+/* rig_engine.c */
+void rig_engine_new(struct rig *r);
+void rig_engine_free(struct rig *r);
+
+/* rig_router.c: takes the frame. */
+void rig_router_recv(struct rig *r, struct frame *f);
+uint64_t rig_mix(uint64_t h, uint32_t id);
+
+#endif

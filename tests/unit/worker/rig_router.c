@@ -1,0 +1,203 @@
+/* rig_router.c - the router's end of the wire: hears and answers. */
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/unit/cmocka.h"
+#include "tests/unit/worker/rig_internal.h"
+
+/* ---- what is heard ---- */
+
+static void hear_ledger(struct rig *r, const Sluice__V1__Ledger *l)
+{
+    const Sluice__V1__ClassLedger *b = l->blocks, *p = l->pages;
+
+    assert_int_equal(l->session, r->session);
+    assert_true(l->snapshot > r->ledger.snapshot);
+    assert_int_equal(b->total, b->free + b->held + b->cached + b->granted);
+    assert_int_equal(p->total, p->free + p->held + p->cached + p->granted);
+    r->ledger = *l;
+    r->blocks = *b;
+    r->slots = *l->slots;
+    r->pages = *p;
+}
+
+static void hear_row(struct rig *r, const Sluice__V1__StepOutputMessage *m,
+                     size_t i, size_t at)
+{
+    struct rig_heard *h;
+
+    assert_in_range(m->grant[i], 1, r->grant);
+    h = &r->heard[m->grant[i]];
+    h->rows++;
+    h->state = m->state[i];
+    if (m->first_index[i] > h->n) {
+        return;
+    }
+    for (uint32_t j = 0; j < m->count[i]; j++) {
+        uint32_t index = m->first_index[i] + j;
+
+        if (index < h->n) {
+            assert_int_equal(h->tokens[index], m->tokens[at + j]);
+        } else {
+            h->tokens[h->n++] = m->tokens[at + j];
+        }
+    }
+    if (m->finish[i] != 0) {
+        h->finish = m->finish[i];
+    }
+}
+
+static void acknowledge(struct rig *r, const Sluice__V1__StepOutputMessage *m)
+{
+    Sluice__V1__AcknowledgeMessage ack = SLUICE__V1__ACKNOWLEDGE_MESSAGE__INIT;
+    uint32_t index[STEP_ROWS_MAX];
+
+    for (size_t i = 0; i < m->n_grant; i++) {
+        struct rig_heard *h = &r->heard[m->grant[i]];
+
+        index[i] = h->forgotten ? UINT32_MAX : h->n;
+        h->forgotten = h->forgotten || h->finish != 0;
+    }
+    ack.n_grant = ack.n_index = m->n_grant;
+    ack.grant = m->grant;
+    ack.index = index;
+    assert_int_equal(peer_oneway(r->peer, METHOD_WORKER_ACKNOWLEDGE, &ack.base),
+                     ST_OK);
+}
+
+static void hear_output(struct rig *r, const Sluice__V1__StepOutputMessage *m)
+{
+    size_t at = 0;
+
+    assert_int_equal(m->n_grant, m->n_first_index);
+    assert_int_equal(m->n_grant, m->n_count);
+    assert_int_equal(m->n_grant, m->n_finish);
+    assert_int_equal(m->n_grant, m->n_state);
+    assert_true(m->n_grant <= STEP_ROWS_MAX);
+    hear_ledger(r, m->ledger);
+    r->n_outputs++;
+    r->last_step = m->step;
+    if (m->has_failure) {
+        snprintf(r->failure, sizeof r->failure, "%.*s", (int)m->failure.len,
+                 (const char *)m->failure.data);
+    }
+    for (size_t i = 0; i < m->n_grant; i++) {
+        assert_true(m->count[i] <= STEP_ROW_TOKENS_MAX);
+        hear_row(r, m, i, at);
+        at += m->count[i];
+    }
+    assert_int_equal(at, m->n_tokens);
+    if (r->acknowledge) {
+        acknowledge(r, m);
+    }
+}
+
+static void on_call(void *node, struct peer *p, const struct method_row *m,
+                    uint64_t call, int64_t deadline_us,
+                    const ProtobufCMessage *request)
+{
+    struct rig *r = node;
+
+    (void)p;
+    (void)call;
+    (void)deadline_us;
+    if (m->number == METHOD_REGISTRY_STEP_OUTPUT) {
+        hear_output(r, (const Sluice__V1__StepOutputMessage *)request);
+    } else if (m->number == METHOD_REGISTRY_REPORT) {
+        r->n_reports++;
+        hear_ledger(r, ((const Sluice__V1__ReportMessage *)request)->ledger);
+    }
+}
+
+static void on_end(void *node, struct peer *p, uint64_t tag,
+                   const struct method_row *m, enum status status,
+                   const ProtobufCMessage *reply, const struct error *e,
+                   uint32_t retry_after_ms)
+{
+    struct rig *r = node;
+    struct rig_end *end = &r->ends[tag];
+
+    (void)p;
+    assert_false(end->ended);
+    end->ended = true;
+    end->status = status;
+    end->retry_after_ms = retry_after_ms;
+    if (e != NULL) {
+        snprintf(end->text, sizeof end->text, "%s", e->text);
+    }
+    if (reply != NULL && (m->number == METHOD_WORKER_CANCEL ||
+                          m->number == METHOD_WORKER_REMOVE)) {
+        const Sluice__V1__Receipt *c = (const Sluice__V1__Receipt *)reply;
+
+        end->receipt.state = (int)c->state;
+        end->receipt.n_generated = c->n_generated;
+        end->receipt.blocks = c->blocks;
+        end->receipt.slots = c->slots;
+        end->receipt.checkpoints = c->checkpoints;
+        end->receipt.micros = c->micros;
+        end->receipt.snapshot = c->snapshot;
+    }
+    if (reply != NULL && m->number == METHOD_WORKER_AUDIT) {
+        end->differences =
+            ((const Sluice__V1__AuditReply *)reply)->n_differences;
+    }
+}
+
+static const struct peer_ops router_ops = {.on_call = on_call,
+                                           .on_end = on_end};
+
+/* ---- Hello ---- */
+
+static void hello(struct rig *r, const struct envelope *e)
+{
+    Sluice__V1__HelloReply reply = SLUICE__V1__HELLO_REPLY__INIT;
+    const Sluice__V1__HelloRequest *m;
+    ProtobufCMessage *message;
+    struct peer_config c = {.io = &r->router_io,
+                            .id = r->id,
+                            .self = BY_ROUTER,
+                            .other = BY_WORKER,
+                            .ops = &router_ops,
+                            .node = r,
+                            .arena = &r->arena};
+
+    r->n_hellos++;
+    if (!r->answer_hello) {
+        return;
+    }
+    assert_int_equal(wire_unpack(&r->arena,
+                                 &sluice__v1__hello_request__descriptor,
+                                 e->body, e->body_bytes, &message, NULL),
+                     ST_OK);
+    m = (const Sluice__V1__HelloRequest *)message;
+    assert_non_null(m->worker);
+    assert_int_equal(m->worker->ledger->snapshot, 0);
+    assert_int_equal(m->worker->fingerprint.len, 16);
+    reply.version_major = WIRE_VERSION_MAJOR;
+    reply.version_minor = WIRE_VERSION_MINOR;
+    reply.name = wire_text("bench");
+    r->session++;
+    r->grant = 0;
+    memset(r->heard, 0, sizeof r->heard);
+    memset(&r->ledger, 0, sizeof r->ledger);
+    c.session = r->session;
+    r->peer = peer_new(&c);
+    r->to_worker[r->n_to_worker++] =
+        hello_answer(r->session, &reply.base, NULL, 0);
+}
+
+void rig_router_recv(struct rig *r, struct frame *f)
+{
+    struct frame_header h;
+    struct envelope e;
+
+    assert_int_equal(frame_check(f->data, f->bytes, &h, NULL), ST_OK);
+    if (hello_is_call(f, &h, &e)) {
+        hello(r, &e);
+    } else if (hello_is_goodbye(f, &h, &e)) {
+        r->n_goodbyes++;
+    } else if (r->peer != NULL) {
+        assert_int_equal(peer_recv(r->peer, f, &h, r->now_us), PEER_FINE);
+    }
+    frame_free(&f);
+}

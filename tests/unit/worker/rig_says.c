@@ -1,0 +1,135 @@
+/* rig_says.c - what the router says: submits, cancels, acknowledges. */
+#include <string.h>
+
+#include "tests/unit/cmocka.h"
+#include "tests/unit/worker/rig_internal.h"
+
+static void make_id(uint32_t id, uint8_t out[16])
+{
+    memset(out, 0xa5, 16);
+    memcpy(out, &id, sizeof id);
+}
+
+int rig_state(const struct rig *r, uint32_t id)
+{
+    uint8_t key[16];
+
+    make_id(id, key);
+    return worker_sequence_state(r->worker, key, 0);
+}
+
+void rig_message(struct rig *r, const struct rig_submit *s,
+                 struct rig_message *out)
+{
+    uint32_t bt = r->o.block_tokens;
+    Sluice__V1__SubmitRequest *m = &out->m;
+
+    sluice__v1__submit_request__init(m);
+    sluice__v1__sequence_ref__init(&out->ref);
+    sluice__v1__need__init(&out->need);
+    sluice__v1__sampling__init(&out->sampling);
+    make_id(s->id, out->id);
+    out->ref.request_id = (ProtobufCBinaryData){16, out->id};
+    out->ref.has_choice = true;
+    out->ref.choice = s->choice;
+    if (r->o.n_blocks > 0) {
+        out->need.blocks = (s->n_prompt + s->max_tokens + bt - 1) / bt;
+    }
+    out->need.slots = r->o.n_slots > 0 ? 1 : 0;
+    out->sampling.has_seed = true;
+    out->sampling.seed = s->id;
+    out->sampling.has_ignore_eos = s->ignore_eos;
+    out->sampling.ignore_eos = s->ignore_eos;
+    out->n_ids = s->n_prompt + s->n_generated;
+    for (uint32_t i = 0; i < s->n_prompt && i < RIG_CONTEXT; i++) {
+        out->ids[i] = rig_prompt_id(s->id, i);
+    }
+    for (uint32_t i = 0; i < s->n_generated; i++) {
+        out->ids[s->n_prompt + i] = s->generated[i];
+    }
+    m->sequence = &out->ref;
+    m->need = &out->need;
+    m->sampling = &out->sampling;
+    m->n_prompt = s->n_prompt;
+    m->n_generated = s->n_generated;
+    m->max_tokens = s->max_tokens;
+    m->has_keep_ms = s->keep_ms > 0;
+    m->keep_ms = s->keep_ms;
+    m->has_have_index = s->has_have;
+    m->have_index = s->have;
+    m->tokens = out->ids;
+    m->n_tokens = s->n_first > 0 ? s->n_first : out->n_ids;
+    m->grant = r->grant + 1;
+}
+
+uint64_t rig_send_submit(struct rig *r, const struct rig_message *m)
+{
+    r->grant = m->m.grant > r->grant ? m->m.grant : r->grant;
+    assert_in_range(r->grant, 0, RIG_GRANTS - 1);
+    assert_int_equal(
+        peer_call(r->peer, METHOD_WORKER_SUBMIT, &m->m.base, 0, ++r->tag, NULL),
+        ST_OK);
+    return r->tag;
+}
+
+uint64_t rig_submit(struct rig *r, const struct rig_submit *s)
+{
+    struct rig_message m;
+
+    rig_message(r, s, &m);
+    return rig_send_submit(r, &m);
+}
+
+void rig_part(struct rig *r, uint64_t grant, const struct rig_message *m,
+              uint32_t offset, uint32_t n)
+{
+    Sluice__V1__SubmitPartMessage part = SLUICE__V1__SUBMIT_PART_MESSAGE__INIT;
+
+    part.grant = grant;
+    part.offset = offset;
+    part.n_tokens = n;
+    part.tokens = (uint32_t *)(uintptr_t)&m->ids[offset];
+    assert_int_equal(
+        peer_oneway(r->peer, METHOD_WORKER_SUBMIT_PART, &part.base), ST_OK);
+}
+
+uint64_t rig_cancel(struct rig *r, uint32_t id)
+{
+    Sluice__V1__CancelRequest m = SLUICE__V1__CANCEL_REQUEST__INIT;
+    Sluice__V1__SequenceRef ref = SLUICE__V1__SEQUENCE_REF__INIT;
+    uint8_t key[16];
+
+    make_id(id, key);
+    ref.request_id = (ProtobufCBinaryData){16, key};
+    m.sequence = &ref;
+    assert_int_equal(
+        peer_call(r->peer, METHOD_WORKER_CANCEL, &m.base, 0, ++r->tag, NULL),
+        ST_OK);
+    return r->tag;
+}
+
+uint64_t rig_remove(struct rig *r, uint32_t id)
+{
+    Sluice__V1__RemoveRequest m = SLUICE__V1__REMOVE_REQUEST__INIT;
+    Sluice__V1__SequenceRef ref = SLUICE__V1__SEQUENCE_REF__INIT;
+    uint8_t key[16];
+
+    make_id(id, key);
+    ref.request_id = (ProtobufCBinaryData){16, key};
+    m.sequence = &ref;
+    assert_int_equal(
+        peer_call(r->peer, METHOD_WORKER_REMOVE, &m.base, 0, ++r->tag, NULL),
+        ST_OK);
+    return r->tag;
+}
+
+void rig_ack(struct rig *r, uint64_t grant, uint32_t index)
+{
+    Sluice__V1__AcknowledgeMessage m = SLUICE__V1__ACKNOWLEDGE_MESSAGE__INIT;
+
+    m.n_grant = m.n_index = 1;
+    m.grant = &grant;
+    m.index = &index;
+    assert_int_equal(peer_oneway(r->peer, METHOD_WORKER_ACKNOWLEDGE, &m.base),
+                     ST_OK);
+}
