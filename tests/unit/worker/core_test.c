@@ -1,8 +1,22 @@
 /* A sequence's life from Submit to its acknowledged end. */
 #include <string.h>
 
+#include "common/log.h"
 #include "tests/unit/cmocka.h"
 #include "tests/unit/worker/rig.h"
+
+#define STOP   SLUICE__V1__FINISH__FINISH_STOP
+#define LENGTH SLUICE__V1__FINISH__FINISH_LENGTH
+#define FAILED SLUICE__V1__FINISH__FINISH_FAILED
+
+static struct rig *with_depth(uint32_t depth)
+{
+    struct worker_options o;
+
+    rig_defaults(&o);
+    o.engine_depth = depth;
+    return rig_new(&o);
+}
 
 static void check_tokens(const struct rig *r, uint64_t grant, uint32_t id,
                          uint32_t n_prompt, uint32_t n)
@@ -14,23 +28,616 @@ static void check_tokens(const struct rig *r, uint64_t grant, uint32_t id,
     assert_memory_equal(r->heard[grant].tokens, expect, n * sizeof *expect);
 }
 
+static void check_ok(const struct rig *r, uint64_t tag)
+{
+    if (!r->ends[tag].ended || r->ends[tag].status != ST_OK) {
+        fail_msg("call %llu: %s", (unsigned long long)tag, r->ends[tag].text);
+    }
+}
+
 static void generates_to_the_length(void **state)
 {
+    for (uint32_t depth = 1; depth <= 2; depth++) {
+        struct rig *r = with_depth(depth);
+        struct rig_submit s = {.id = 1, .n_prompt = 20, .max_tokens = 10};
+        uint64_t tag = rig_submit(r, &s);
+
+        rig_turn(r);
+        check_ok(r, tag);
+        assert_int_equal(rig_inflight(r), depth);
+        rig_run(r);
+        check_tokens(r, 1, 1, 20, 10);
+        assert_int_equal(r->heard[1].finish, LENGTH);
+        /* The first token comes from the prefill's own logits, and no step
+         * is made past the last one. */
+        assert_int_equal(r->n_steps, 10);
+        rig_advance(r, 20000);
+        rig_check_empty(r);
+        rig_free(&r);
+    }
+    (void)state;
+}
+
+static void stops_at_the_end_token_at_each_index(void **state)
+{
+    for (uint32_t at = 0; at < 12; at++) {
+        for (uint32_t depth = 1; depth <= 2; depth++) {
+            struct rig *r = with_depth(depth);
+            struct rig_submit s = {.id = 3, .n_prompt = 9, .max_tokens = 10};
+
+            r->eos_at = at;
+            rig_submit(r, &s);
+            rig_turn(r);
+            rig_run(r);
+            if (at < 10) {
+                assert_int_equal(r->heard[1].n, at + 1);
+                assert_int_equal(r->heard[1].tokens[at], RIG_EOS);
+                assert_int_equal(r->heard[1].finish, STOP);
+            } else {
+                assert_int_equal(r->heard[1].n, 10);
+                assert_int_equal(r->heard[1].finish, LENGTH);
+            }
+            rig_advance(r, 20000);
+            rig_check_empty(r);
+            rig_free(&r);
+        }
+    }
+    (void)state;
+}
+
+static void ignores_the_end_token_if_told(void **state)
+{
     struct rig *r = rig_new(NULL);
-    struct rig_submit s = {.id = 1, .n_prompt = 20, .max_tokens = 10};
-    uint64_t tag = rig_submit(r, &s);
+    struct rig_submit s = {
+        .id = 3, .n_prompt = 9, .max_tokens = 10, .ignore_eos = true};
 
     (void)state;
+    r->eos_at = 4;
+    rig_submit(r, &s);
     rig_turn(r);
-    assert_int_equal(r->ends[tag].status, ST_OK);
-    assert_true(r->ends[tag].ended);
     rig_run(r);
-    check_tokens(r, 1, 1, 20, 10);
-    assert_int_equal(r->heard[1].finish, SLUICE__V1__FINISH__FINISH_LENGTH);
-    /* The first token comes from the prefill's own logits. */
-    assert_int_equal(r->n_steps, 10);
+    assert_int_equal(r->heard[1].n, 10);
+    assert_int_equal(r->heard[1].tokens[4], RIG_EOS);
+    assert_int_equal(r->heard[1].finish, LENGTH);
+    rig_free(&r);
+}
+
+/* Tokens do not depend on chunks, company or depth. */
+static void says_the_same_whatever_the_batch(void **state)
+{
+    static const uint32_t chunks[] = {1, 7, 16, 64, 100, 128};
+
+    for (size_t c = 0; c < sizeof chunks / sizeof *chunks; c++) {
+        for (uint32_t depth = 1; depth <= 2; depth++) {
+            struct worker_options o;
+            struct rig *r;
+
+            rig_defaults(&o);
+            o.chunk_tokens = chunks[c];
+            o.engine_depth = depth;
+            r = rig_new(&o);
+            for (uint32_t i = 1; i <= 6; i++) {
+                struct rig_submit s = {
+                    .id = i, .n_prompt = 1 + 23 * i, .max_tokens = 5 + i};
+
+                rig_submit(r, &s);
+                rig_turn(r);
+                rig_step(r);
+            }
+            rig_run(r);
+            for (uint32_t i = 1; i <= 6; i++) {
+                check_tokens(r, i, i, 1 + 23 * i, 5 + i);
+            }
+            rig_advance(r, 20000);
+            rig_check_empty(r);
+            rig_free(&r);
+        }
+    }
+    (void)state;
+}
+
+static void serves_shards_of_one_kind(void **state)
+{
+    for (int kind = 0; kind < 2; kind++) {
+        struct worker_options o;
+        struct rig_submit s = {.id = 5, .n_prompt = 40, .max_tokens = 9};
+        struct rig *r;
+
+        rig_defaults(&o);
+        o.n_blocks = kind == 0 ? 0 : o.n_blocks;
+        o.n_slots = kind == 1 ? 0 : o.n_slots;
+        r = rig_new(&o);
+        rig_submit(r, &s);
+        rig_turn(r);
+        rig_run(r);
+        check_tokens(r, 1, 5, 40, 9);
+        rig_free(&r);
+    }
+    (void)state;
+}
+
+static void lets_a_new_sequence_join_the_next_step(void **state)
+{
+    for (uint32_t depth = 1; depth <= 2; depth++) {
+        struct rig *r = with_depth(depth);
+        struct rig_submit a = {.id = 1, .n_prompt = 20, .max_tokens = 100};
+        struct rig_submit b = {.id = 2, .n_prompt = 5, .max_tokens = 3};
+
+        rig_submit(r, &a);
+        rig_turn(r);
+        for (int i = 0; i < 5; i++) {
+            rig_step(r);
+        }
+        rig_submit(r, &b);
+        rig_turn(r);
+        /* What is in flight was made before it came; the next is not. */
+        rig_step(r);
+        assert_int_equal(rig_plan(r, depth - 1)->n_rows, 2);
+        for (uint32_t i = 0; i < depth; i++) {
+            rig_step(r);
+        }
+        assert_true(r->heard[2].n >= 1);
+        rig_run(r);
+        check_tokens(r, 1, 1, 20, 100);
+        check_tokens(r, 2, 2, 5, 3);
+        rig_free(&r);
+    }
+    (void)state;
+}
+
+static void takes_a_prompt_in_parts(void **state)
+{
+    struct rig *r = rig_new(NULL);
+    struct rig_submit s = {
+        .id = 9, .n_prompt = 300, .max_tokens = 4, .n_first = 100};
+    struct rig_message m;
+    uint64_t tag;
+
+    (void)state;
+    rig_message(r, &s, &m);
+    tag = rig_send_submit(r, &m);
+    rig_turn(r);
+    assert_false(r->ends[tag].ended);
+    /* The need is charged from its arrival. */
+    assert_int_equal(rig_account(r).blocks.granted, 38);
+    assert_int_equal(rig_account(r).grant, 1);
+    rig_part(r, 1, &m, 100, 150);
+    rig_turn(r);
+    assert_int_equal(rig_inflight(r), 0);
+    rig_part(r, 1, &m, 250, 50);
+    rig_turn(r);
+    check_ok(r, tag);
+    rig_run(r);
+    check_tokens(r, 1, 9, 300, 4);
+    rig_free(&r);
+}
+
+static void refuses_parts_that_do_not_fit(void **state)
+{
+    static const struct {
+        uint32_t offset, n;
+        const char *says;
+    } wrong[] = {{99, 10, "a part starts at 99, the next one starts at 100"},
+                 {101, 10, "a part starts at 101, the next one starts at 100"},
+                 {0, 10, "a part starts at 0, the next one starts at 100"},
+                 {100, 0, "a part has no ids, it must have at least 1"},
+                 {100, 101, "a part has 101 ids, 100 are missing"}};
+    struct rig *r = rig_new(NULL);
+
+    (void)state;
+    for (uint32_t i = 0; i < 5; i++) {
+        struct rig_submit s = {
+            .id = 20 + i, .n_prompt = 200, .max_tokens = 4, .n_first = 100};
+        struct rig_message m;
+        uint64_t tag;
+
+        rig_message(r, &s, &m);
+        tag = rig_send_submit(r, &m);
+        rig_part(r, r->grant, &m, wrong[i].offset, wrong[i].n);
+        rig_turn(r);
+        assert_int_equal(r->ends[tag].status, ST_INVALID_ARGUMENT);
+        assert_string_equal(r->ends[tag].text, wrong[i].says);
+        rig_check_empty(r);
+        /* The rest of it was on its way. */
+        rig_part(r, r->grant, &m, 100, 100);
+        rig_turn(r);
+        rig_check_empty(r);
+    }
+    assert_int_equal(r->n_goodbyes, 0);
+    rig_free(&r);
+}
+
+static void goes_on_with_what_was_generated_elsewhere(void **state)
+{
+    for (uint32_t k = 0; k <= 30; k += 5) {
+        for (uint32_t depth = 1; depth <= 2; depth++) {
+            struct rig *r = with_depth(depth);
+            uint32_t ids[30];
+            struct rig_submit s = {.id = 4,
+                                   .n_prompt = 70,
+                                   .max_tokens = 30,
+                                   .n_generated = k,
+                                   .generated = ids,
+                                   .has_have = true,
+                                   .have = 0};
+
+            rig_expect(4, 70, 30, ids);
+            rig_submit(r, &s);
+            rig_turn(r);
+            rig_run(r);
+            rig_advance(r, 20000);
+            check_tokens(r, 1, 4, 70, 30);
+            assert_int_equal(r->heard[1].finish, LENGTH);
+            rig_check_empty(r);
+            rig_free(&r);
+        }
+    }
+    (void)state;
+}
+
+static void sends_only_what_the_router_lacks(void **state)
+{
+    struct rig *r = rig_new(NULL);
+    uint32_t ids[12];
+    struct rig_submit s = {.id = 4,
+                           .n_prompt = 20,
+                           .max_tokens = 12,
+                           .n_generated = 8,
+                           .generated = ids};
+
+    (void)state;
+    rig_expect(4, 20, 12, ids);
+    rig_submit(r, &s);
+    r->heard[1].n = 8; /* without have_index it has all it sent */
+    memcpy(r->heard[1].tokens, ids, 8 * sizeof *ids);
+    rig_turn(r);
+    rig_run(r);
+    check_tokens(r, 1, 4, 20, 12);
+    rig_free(&r);
+}
+
+static void ends_at_once_what_had_ended_elsewhere(void **state)
+{
+    struct rig *r = rig_new(NULL);
+    uint32_t ids[3] = {20, 30, RIG_EOS};
+    struct rig_submit s = {.id = 4,
+                           .n_prompt = 20,
+                           .max_tokens = 12,
+                           .n_generated = 3,
+                           .generated = ids};
+
+    (void)state;
+    r->heard[1].n = 3;
+    rig_submit(r, &s);
     rig_advance(r, 20000);
+    assert_int_equal(r->heard[1].finish, STOP);
+    assert_int_equal(r->n_steps, 0);
+    rig_advance(r, 600000);
     rig_check_empty(r);
+    rig_free(&r);
+}
+
+static void adopts_one_that_runs(void **state)
+{
+    for (uint32_t depth = 1; depth <= 2; depth++) {
+        struct rig *r = with_depth(depth);
+        struct rig_submit s = {.id = 6, .n_prompt = 20, .max_tokens = 30};
+        uint64_t tag;
+
+        rig_submit(r, &s);
+        rig_turn(r);
+        for (int i = 0; i < 10; i++) {
+            rig_step(r);
+        }
+        s.has_have = true;
+        s.have = 4;
+        tag = rig_submit(r, &s);
+        r->heard[2].n = 4;
+        memcpy(r->heard[2].tokens, r->heard[1].tokens, 4 * sizeof(uint32_t));
+        rig_turn(r);
+        check_ok(r, tag);
+        assert_int_equal(
+            rig_account(r).blocks.held + rig_account(r).blocks.granted, 7);
+        rig_run(r);
+        check_tokens(r, 2, 6, 20, 30);
+        assert_int_equal(r->heard[1].finish, 0);
+        assert_int_equal(r->n_steps, 30);
+        rig_advance(r, 20000);
+        rig_check_empty(r);
+        rig_free(&r);
+    }
+    (void)state;
+}
+
+static void adopts_one_whose_end_is_not_acknowledged(void **state)
+{
+    struct rig *r = rig_new(NULL);
+    struct rig_submit s = {.id = 6, .n_prompt = 20, .max_tokens = 5};
+
+    (void)state;
+    r->acknowledge = false;
+    rig_submit(r, &s);
+    rig_turn(r);
+    rig_run(r);
+    assert_int_equal(rig_state(r, 6), 5);
+    s.has_have = true;
+    rig_submit(r, &s);
+    r->acknowledge = true;
+    rig_advance(r, 20000);
+    check_tokens(r, 2, 6, 20, 5);
+    assert_int_equal(r->n_steps, 5);
+    rig_check_empty(r);
+    rig_free(&r);
+}
+
+static void does_not_adopt_another_length(void **state)
+{
+    struct rig *r = rig_new(NULL);
+    struct rig_submit s = {.id = 6, .n_prompt = 20, .max_tokens = 5};
+    uint64_t tag;
+
+    (void)state;
+    rig_submit(r, &s);
+    rig_turn(r);
+    s.max_tokens = 6;
+    tag = rig_submit(r, &s);
+    rig_turn(r);
+    assert_int_equal(r->ends[tag].status, ST_ALREADY_EXISTS);
+    rig_run(r);
+    check_tokens(r, 1, 6, 20, 5);
+    rig_free(&r);
+}
+
+static void replaces_one_that_is_being_received(void **state)
+{
+    struct rig *r = rig_new(NULL);
+    struct rig_submit s = {
+        .id = 6, .n_prompt = 20, .max_tokens = 5, .n_first = 10};
+    uint64_t first, second;
+
+    (void)state;
+    first = rig_submit(r, &s);
+    rig_turn(r);
+    s.n_first = 0;
+    second = rig_submit(r, &s);
+    rig_turn(r);
+    assert_int_equal(r->ends[first].status, ST_ABORTED);
+    check_ok(r, second);
+    rig_run(r);
+    check_tokens(r, 2, 6, 20, 5);
+    rig_free(&r);
+}
+
+static void repeats_tokens_until_acknowledged(void **state)
+{
+    struct rig *r = rig_new(NULL);
+    struct rig_submit s = {.id = 6, .n_prompt = 20, .max_tokens = 5};
+    uint32_t outputs, rows;
+
+    (void)state;
+    r->acknowledge = false;
+    rig_submit(r, &s);
+    rig_turn(r);
+    rig_run(r);
+    rows = r->heard[1].rows;
+    outputs = r->n_outputs;
+    rig_advance(r, 1000000);
+    /* On the report timer, not more. */
+    assert_in_range(r->n_outputs - outputs, 3, 5);
+    assert_int_equal(r->heard[1].rows - rows, r->n_outputs - outputs);
+    rig_ack(r, 1, 3);
+    rig_turn(r);
+    assert_int_equal(rig_state(r, 6), 5);
+    rig_ack(r, 1, 9); /* more than there are */
+    rig_turn(r);
+    assert_int_equal(rig_state(r, 6), 5);
+    rig_ack(r, 1, 5);
+    rig_turn(r);
+    rig_check_empty(r);
+    rig_ack(r, 1, 5);
+    rig_ack(r, 0, 5);
+    rig_ack(r, 77, UINT32_MAX);
+    rig_turn(r);
+    rig_free(&r);
+}
+
+static void cancels_what_the_router_forgot(void **state)
+{
+    struct rig *r = rig_new(NULL);
+    struct rig_submit s = {.id = 6, .n_prompt = 20, .max_tokens = 50};
+
+    (void)state;
+    rig_submit(r, &s);
+    rig_turn(r);
+    rig_step(r);
+    rig_ack(r, 1, UINT32_MAX);
+    rig_turn(r);
+    rig_run(r);
+    rig_check_empty(r);
+    assert_in_range(r->n_steps, 1, 3);
+    rig_free(&r);
+}
+
+static void fails_the_sequences_of_a_failed_plan(void **state)
+{
+    for (uint32_t depth = 1; depth <= 2; depth++) {
+        struct rig *r = with_depth(depth);
+        struct rig_submit a = {.id = 1, .n_prompt = 20, .max_tokens = 40};
+        struct rig_submit b = {.id = 2, .n_prompt = 20, .max_tokens = 40};
+        struct rig_submit c = {.id = 3, .n_prompt = 20, .max_tokens = 4};
+
+        rig_submit(r, &a);
+        rig_submit(r, &b);
+        rig_turn(r);
+        rig_step(r);
+        rig_step(r);
+        r->fail_next = "kernel attention: no such luck";
+        rig_step(r);
+        rig_submit(r, &c);
+        rig_turn(r);
+        rig_run(r);
+        rig_advance(r, 20000);
+        assert_int_equal(r->heard[1].finish, FAILED);
+        assert_int_equal(r->heard[2].finish, FAILED);
+        assert_int_equal(r->heard[1].n, 2);
+        assert_string_equal(r->failure, "kernel attention: no such luck");
+        check_tokens(r, 3, 3, 20, 4);
+        rig_advance(r, 600000);
+        rig_check_empty(r);
+        rig_free(&r);
+    }
+    (void)state;
+}
+
+static void fails_what_the_engine_does_not_take(void **state)
+{
+    struct rig *r = rig_new(NULL);
+    struct rig_submit s = {.id = 1, .n_prompt = 20, .max_tokens = 40};
+
+    (void)state;
+    r->refuse_plans = true;
+    rig_submit(r, &s);
+    rig_advance(r, 20000);
+    assert_int_equal(r->heard[1].finish, FAILED);
+    assert_string_equal(r->failure, "the engine refused a plan");
+    r->refuse_plans = false;
+    s.id = 2;
+    rig_submit(r, &s);
+    rig_turn(r);
+    rig_run(r);
+    check_tokens(r, 2, 2, 20, 40);
+    rig_advance(r, 600000);
+    rig_check_empty(r);
+    rig_free(&r);
+}
+
+static void holds_the_memory_of_a_kept_one(void **state)
+{
+    for (uint32_t depth = 1; depth <= 2; depth++) {
+        struct rig *r = with_depth(depth);
+        struct rig_submit s = {
+            .id = 1, .n_prompt = 20, .max_tokens = 40, .keep_ms = 500};
+
+        r->eos_at = 3;
+        rig_submit(r, &s);
+        rig_turn(r);
+        rig_run(r);
+        rig_advance(r, 100000);
+        assert_int_equal(rig_state(r, 1), 4);
+        assert_int_equal(rig_account(r).slots.held, 1);
+        assert_int_equal(rig_account(r).blocks.free, 128 - 8);
+        assert_int_equal(r->ledger.n_kept, 1);
+        rig_advance(r, 410000);
+        rig_check_empty(r); /* the lease ended; its end was acknowledged */
+        rig_free(&r);
+    }
+    (void)state;
+}
+
+static void reports_often_enough_and_not_more(void **state)
+{
+    struct rig *r = rig_new(NULL);
+    struct rig_submit s = {
+        .id = 1, .n_prompt = 20, .max_tokens = 4, .n_first = 1};
+    uint32_t n;
+
+    (void)state;
+    rig_advance(r, 300000);
+    n = r->n_reports;
+    rig_advance(r, 1000000);
+    assert_in_range(r->n_reports - n, 4, 5);
+    n = r->n_reports;
+    for (int i = 0; i < 50; i++) {
+        s.id++;
+        rig_submit(r, &s); /* waits for its parts: charged */
+        rig_cancel(r, s.id);
+        rig_advance(r, 1000);
+    }
+    assert_in_range(r->n_reports - n, 4, 6);
+    rig_free(&r);
+}
+
+static void starts_anew_after_a_wrong_grant(void **state)
+{
+    static const uint64_t wrong[] = {0, 1, 3, UINT64_MAX};
+
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        struct rig *r = rig_new(NULL);
+        struct rig_submit s = {.id = 1, .n_prompt = 20, .max_tokens = 4};
+        struct rig_message m;
+        uint64_t session = r->session;
+
+        rig_submit(r, &s);
+        rig_turn(r);
+        s.id = 2;
+        rig_message(r, &s, &m);
+        m.m.grant = wrong[i];
+        peer_call(r->peer, METHOD_WORKER_SUBMIT, &m.m.base, 0, ++r->tag, NULL)
+            ? fail()
+            : (void)0;
+        rig_turn(r);
+        assert_int_equal(r->n_goodbyes, 1);
+        rig_reconnect(r);
+        assert_true(r->session > session);
+        assert_int_equal(rig_account(r).grant, 0);
+        rig_run(r);
+        rig_check_empty(r);
+        rig_submit(r, &s);
+        rig_turn(r);
+        rig_run(r);
+        check_tokens(r, 1, 2, 20, 4);
+        rig_free(&r);
+    }
+}
+
+static void starts_anew_after_a_part_without_submit(void **state)
+{
+    struct rig *r = rig_new(NULL);
+    struct rig_submit s = {.id = 1, .n_prompt = 20, .max_tokens = 4};
+    struct rig_message m;
+
+    (void)state;
+    rig_message(r, &s, &m);
+    rig_part(r, 1, &m, 0, 3);
+    rig_turn(r);
+    assert_int_equal(r->n_goodbyes, 1);
+    rig_reconnect(r);
+    rig_free(&r);
+}
+
+static void answers_health_and_audit(void **state)
+{
+    struct rig *r = rig_new(NULL);
+    Sluice__V1__Nothing m = SLUICE__V1__NOTHING__INIT;
+
+    (void)state;
+    assert_int_equal(
+        peer_call(r->peer, METHOD_HEALTH_CHECK, &m.base, 0, 1, NULL), ST_OK);
+    assert_int_equal(
+        peer_call(r->peer, METHOD_WORKER_AUDIT, &m.base, 0, 2, NULL), ST_OK);
+    assert_int_equal(
+        peer_call(r->peer, METHOD_WORKER_DRAIN, &m.base, 0, 3, NULL), ST_OK);
+    rig_turn(r);
+    assert_int_equal(r->ends[1].status, ST_OK);
+    assert_int_equal(r->ends[2].status, ST_OK);
+    assert_int_equal(r->ends[2].differences, 0);
+    assert_int_equal(r->ends[3].status, ST_UNIMPLEMENTED);
+    rig_free(&r);
+}
+
+static void says_hello_until_answered(void **state)
+{
+    struct rig *r = rig_new(NULL);
+    uint32_t hellos = r->n_hellos;
+
+    (void)state;
+    rig_lose(r);
+    r->answer_hello = false;
+    rig_advance(r, 10000000);
+    assert_in_range(r->n_hellos - hellos, 10, 60);
+    r->answer_hello = true;
+    rig_reconnect(r);
     rig_free(&r);
 }
 
@@ -38,7 +645,32 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(generates_to_the_length),
+        cmocka_unit_test(stops_at_the_end_token_at_each_index),
+        cmocka_unit_test(ignores_the_end_token_if_told),
+        cmocka_unit_test(says_the_same_whatever_the_batch),
+        cmocka_unit_test(serves_shards_of_one_kind),
+        cmocka_unit_test(lets_a_new_sequence_join_the_next_step),
+        cmocka_unit_test(takes_a_prompt_in_parts),
+        cmocka_unit_test(refuses_parts_that_do_not_fit),
+        cmocka_unit_test(goes_on_with_what_was_generated_elsewhere),
+        cmocka_unit_test(sends_only_what_the_router_lacks),
+        cmocka_unit_test(ends_at_once_what_had_ended_elsewhere),
+        cmocka_unit_test(adopts_one_that_runs),
+        cmocka_unit_test(adopts_one_whose_end_is_not_acknowledged),
+        cmocka_unit_test(does_not_adopt_another_length),
+        cmocka_unit_test(replaces_one_that_is_being_received),
+        cmocka_unit_test(repeats_tokens_until_acknowledged),
+        cmocka_unit_test(cancels_what_the_router_forgot),
+        cmocka_unit_test(fails_the_sequences_of_a_failed_plan),
+        cmocka_unit_test(fails_what_the_engine_does_not_take),
+        cmocka_unit_test(holds_the_memory_of_a_kept_one),
+        cmocka_unit_test(reports_often_enough_and_not_more),
+        cmocka_unit_test(starts_anew_after_a_wrong_grant),
+        cmocka_unit_test(starts_anew_after_a_part_without_submit),
+        cmocka_unit_test(answers_health_and_audit),
+        cmocka_unit_test(says_hello_until_answered),
     };
 
+    log_setup(LOG_OFF, NULL, NULL);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -44,6 +44,9 @@ struct rig_fake {
     uint32_t n;
     struct plan_result done[ENGINE_DEPTH_MAX], before;
     uint32_t n_done;
+    /* Of the newest failed plan: what they wrote is undefined. */
+    uint64_t failed[PLAN_ROWS_MAX];
+    uint32_t n_failed;
     uint32_t *ids;       /* [n_blocks * block_tokens] */
     uint64_t *owner;     /* [n_blocks] sequence that wrote it last */
     uint64_t *slot_hash; /* [n_slots] */
@@ -158,15 +161,27 @@ static uint64_t history(const struct rig *r, const struct plan *p,
     return h;
 }
 
-static void check_cut(const struct rig *r, const struct plan_row *row)
+static bool has_failed(const struct rig_fake *f, uint64_t sequence)
 {
-    uint32_t chunk = r->o.chunk_tokens;
-    uint32_t cut = chunk < r->o.step_tokens ? chunk : r->o.step_tokens;
+    for (uint32_t i = 0; i < f->n_failed; i++) {
+        if (f->failed[i] == sequence) {
+            return true;
+        }
+    }
+    return false;
+}
 
-    cut = cut < 64 ? cut : 64;
-    assert_in_range(row->n_tokens, 1, chunk);
-    if (row->kind == ROW_PROMPT && !row->sample) {
-        (void)cut;
+static void break_down(struct rig *r, const struct plan *p,
+                       struct plan_result *out)
+{
+    struct rig_fake *f = r->fake;
+
+    out->status = error_set(&out->error, ST_INTERNAL, "%s", r->fail_next);
+    r->fail_next = NULL;
+    memset(out->tokens, 0, sizeof out->tokens);
+    f->n_failed = p->n_rows;
+    for (uint32_t i = 0; i < p->n_rows; i++) {
+        f->failed[i] = p->rows[i].sequence;
     }
 }
 
@@ -181,10 +196,13 @@ static void compute(struct rig *r, const struct plan *p,
         const struct plan_row *row = &p->rows[i];
         uint64_t h;
 
-        check_cut(r, row);
+        out->tokens[i] = row->sample ? 16 : TOKEN_NONE;
+        if (has_failed(r->fake, row->sequence)) {
+            continue;
+        }
+        assert_in_range(row->n_tokens, 1, r->o.chunk_tokens);
         write_row(r, p, row);
         h = history(r, p, row);
-        out->tokens[i] = TOKEN_NONE;
         if (row->sample) {
             out->tokens[i] = row->index == r->eos_at ? RIG_EOS : sampled(h);
         }
@@ -205,9 +223,7 @@ bool rig_step(struct rig *r)
     *out = (struct plan_result){
         .step = p->step, .n_rows = p->n_rows, .device_us = 11};
     if (r->fail_next != NULL) {
-        out->status = error_set(&out->error, ST_INTERNAL, "%s", r->fail_next);
-        r->fail_next = NULL;
-        memset(out->tokens, 0, sizeof out->tokens);
+        break_down(r, p, out);
     } else {
         compute(r, p, out);
     }
