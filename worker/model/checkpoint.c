@@ -1,6 +1,8 @@
 #include "worker/model/checkpoint.h"
 
+#include <limits.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -167,6 +169,20 @@ static enum status list_files(struct checkpoint *c, struct error *e)
     st = name_files(c, &x, e);
     safetensors_index_fini(&x);
     return st;
+}
+
+bool checkpoint_present(const char *dir)
+{
+    static const char *const names[] = {SINGLE, INDEX};
+    char path[PATH_MAX];
+
+    for (int i = 0; i < 2; i++) {
+        snprintf(path, sizeof path, "%s/%s", dir, names[i]);
+        if (access(path, F_OK) == 0) {
+            return true;
+        }
+    }
+    return false;
 }
 
 static int by_key(const void *a, const void *b)

@@ -22,6 +22,7 @@
 #ifndef WORKER_MODEL_CHECKPOINT_H
 #define WORKER_MODEL_CHECKPOINT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "common/status.h"
@@ -54,6 +55,9 @@ MUST_CHECK enum status checkpoint_open(struct checkpoint **out, const char *dir,
                                        struct error *e);
 
 void checkpoint_close(struct checkpoint **c);
+
+/* Does dir hold weights or an index, whole or not? */
+bool checkpoint_present(const char *dir);
 
 /* NULL if there is none. */
 const struct checkpoint_tensor *checkpoint_find(const struct checkpoint *c,

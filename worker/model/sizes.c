@@ -73,6 +73,30 @@ static void deltanet(struct tally *t, const struct model_shape *s)
     vector(t, s->v_dim);
 }
 
+static void layer(struct tally *t, const struct model_config *c, uint32_t i)
+{
+    const struct model_shape *s = &c->shape;
+
+    if (c->mixers[i] == MIXER_ATTENTION) {
+        attention(t, c);
+    } else {
+        deltanet(t, s);
+    }
+    vector(t, s->hidden);
+    vector(t, s->hidden);
+    matrix(t, s->intermediate, s->hidden);
+    matrix(t, s->intermediate, s->hidden);
+    matrix(t, s->hidden, s->intermediate);
+}
+
+uint64_t sizes_layer(const struct model_config *c, uint32_t i)
+{
+    struct tally t = {.dtype = c->shape.dtype};
+
+    layer(&t, c, i);
+    return t.bytes;
+}
+
 static struct tally weights(const struct model_config *c, uint32_t begin,
                             uint32_t end)
 {
@@ -80,16 +104,7 @@ static struct tally weights(const struct model_config *c, uint32_t begin,
     struct tally t = {.dtype = s->dtype};
 
     for (uint32_t i = begin; i < end; i++) {
-        if (c->mixers[i] == MIXER_ATTENTION) {
-            attention(&t, c);
-        } else {
-            deltanet(&t, s);
-        }
-        vector(&t, s->hidden);
-        vector(&t, s->hidden);
-        matrix(&t, s->intermediate, s->hidden);
-        matrix(&t, s->intermediate, s->hidden);
-        matrix(&t, s->hidden, s->intermediate);
+        layer(&t, c, i);
     }
     if (begin == 0) {
         matrix(&t, s->vocab, s->hidden);

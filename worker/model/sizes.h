@@ -35,6 +35,9 @@ struct sizes {
 struct sizes sizes_of(const struct model_config *c, uint32_t begin,
                       uint32_t end, uint32_t block_tokens, enum dtype kv);
 
+/* Weights of one layer alone, as a shard holds them. */
+uint64_t sizes_layer(const struct model_config *c, uint32_t layer);
+
 /* One token's KV in one attention layer. */
 uint64_t sizes_kv(uint32_t n_kv_heads, uint32_t head_dim, enum dtype kv);
 

@@ -1,0 +1,131 @@
+#include "worker/model/check.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/unit/cmocka.h"
+#include "tests/unit/worker/model/fixture.h"
+
+/* Check dir, expect code and every text up to a NULL in what it prints. */
+static void expect(const char *dir, const struct check_options *o,
+                   enum status code, const char *const *texts)
+{
+    char *text = NULL;
+    size_t len;
+    FILE *out = open_memstream(&text, &len);
+    struct error e = {.text = ""};
+    enum status st;
+
+    assert_non_null(out);
+    st = model_check(out, dir, o, &e);
+    fclose(out);
+    for (; *texts != NULL; texts++) {
+        if (strstr(text, *texts) == NULL) {
+            fail_msg("no \"%s\" in:\n%s", *texts, text);
+        }
+    }
+    if (st != code) {
+        fail_msg("%s: %s", status_name(st), e.text);
+    }
+    free(text);
+}
+
+#define EXPECT(dir, o, code, ...) \
+    expect(dir, o, code, (const char *const[]){__VA_ARGS__, NULL})
+
+static void would_load_tiny_hybrid(void **state)
+{
+    struct check_options o = {.budget_bytes = 67108864};
+
+    (void)state;
+    EXPECT(TINY_HYBRID, &o, ST_OK, "family qwen3_5_text, bfloat16",
+           "[0, 8) of 8: 6 linear, 2 attention", "108 tensors in 2 files",
+           "15 tensors (vision, MTP)", "2048 bytes", "65536 bytes",
+           "1609728 bytes", "25 a slot", "of 4096 tokens",
+           "verdict      would load\n");
+}
+
+static void checks_a_range(void **state)
+{
+    struct check_options o = {.begin = 4, .end = 7, .block_tokens = 16};
+
+    (void)state;
+    EXPECT(TINY_HYBRID, &o, ST_OK, "[4, 7) of 8: 3 linear, 0 attention",
+           "0 a block of 16 tokens, 1 a slot", "42 tensors");
+    o = (struct check_options){.begin = 3, .end = 4, .kv_f32 = true};
+    EXPECT(TINY_HYBRID, &o, ST_OK, "token                   2048 bytes");
+    o.end = 9;
+    EXPECT(TINY_HYBRID, &o, ST_INVALID_ARGUMENT, "layers 3 to 9 of a model");
+    o = (struct check_options){.block_tokens = 65536};
+    EXPECT(TINY_HYBRID, &o, ST_OK, "would load");
+    o.block_tokens++;
+    EXPECT(TINY_HYBRID, &o, ST_INVALID_ARGUMENT, "blocks of 65537 tokens");
+}
+
+static const char *config_only(const char *name, const char *from)
+{
+    const char *dir = fixture_path(name);
+    char path[512], *text;
+    size_t len;
+
+    snprintf(path, sizeof path, CONFIGS "/%s", from);
+    text = fixture_read(path, &len);
+    assert_int_equal(mkdir(dir, 0777), 0);
+    snprintf(path, sizeof path, "%s/config.json", dir);
+    fixture_write(path, text, len);
+    free(text);
+    return dir;
+}
+
+static void sizes_a_config_alone(void **state)
+{
+    const char *dir = config_only("qwen", "qwen3.5-27b.json");
+    /* 27 B parameters in bfloat16 and one sequence of 262,144 tokens */
+    const uint64_t full = 17179869184u + 153944064u;
+    struct check_options o = {.budget_bytes = 1};
+
+    (void)state;
+    EXPECT(dir, NULL, ST_OK, "26895998464", "153944064 bytes", "65536 bytes",
+           "none here", "verdict      no weights to load");
+    EXPECT(dir, &o, ST_RESOURCE_EXHAUSTED, "more than the budget",
+           "verdict      would not load: ");
+    o.budget_bytes = 53799800000u + full;
+    EXPECT(dir, &o, ST_OK, "1 of 262144 tokens");
+    o.budget_bytes -= 30000000;
+    EXPECT(dir, &o, ST_RESOURCE_EXHAUSTED, "0 of 262144 tokens",
+           "no sequence of 262144 tokens fits");
+}
+
+static void says_why_not(void **state)
+{
+    json_t *j = fixture_config("qwen3_5");
+    struct writer_options o = {.without = "layers.1.linear_attn.dt_bias",
+                               .n_files = 2};
+    const char *dir = fixture_model("lacking", j, &o);
+
+    (void)state;
+    EXPECT(dir, NULL, ST_NOT_FOUND,
+           "would not load: tensor \"layers.1.linear_attn.dt_bias\" is "
+           "missing");
+    assert_int_equal(unlink(fixture_path("lacking/model-00001-of-00002."
+                                         "safetensors")),
+                     0);
+    EXPECT(dir, NULL, ST_NOT_FOUND, "would not load: \"model-00001-of-00002");
+    EXPECT("models", NULL, ST_NOT_FOUND, "would not load: config.json");
+    json_decref(j);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(would_load_tiny_hybrid),
+        cmocka_unit_test(checks_a_range),
+        cmocka_unit_test(sizes_a_config_alone),
+        cmocka_unit_test(says_why_not),
+    };
+
+    return cmocka_run_group_tests(tests, fixture_setup, fixture_teardown);
+}

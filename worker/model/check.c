@@ -1,0 +1,264 @@
+#include "worker/model/check.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "worker/model/checkpoint.h"
+#include "worker/model/config.h"
+#include "worker/model/layout.h"
+#include "worker/model/quote.h"
+#include "worker/model/sizes.h"
+
+#define MIB 1048576.0
+
+struct check {
+    FILE *out;
+    struct check_options options; /* with defaults filled in */
+    struct model_config config;
+    struct sizes sizes;
+};
+
+static const char *dtype_name(enum dtype t)
+{
+    static const char *const names[] = {
+        [DTYPE_F32] = "float32",
+        [DTYPE_BF16] = "bfloat16",
+        [DTYPE_F16] = "float16",
+    };
+
+    return names[t];
+}
+
+static void print_bytes(const struct check *c, const char *what, uint64_t n)
+{
+    fprintf(c->out, "%-12s %15" PRIu64 " bytes  (%.1f MiB)\n", what, n,
+            (double)n / MIB);
+}
+
+static void print_model(const struct check *c)
+{
+    const struct model_config *m = &c->config;
+    const struct model_shape *s = &m->shape;
+
+    fprintf(c->out, "model        %s, family %s, %s\n", quote(m->name).text,
+            m->family, dtype_name(s->dtype));
+    fprintf(c->out, "layers       [%u, %u) of %u: %u linear, %u attention\n",
+            c->options.begin, c->options.end, s->n_layers, c->sizes.n_linear,
+            c->sizes.n_attention);
+    fprintf(c->out,
+            "shape        hidden %u, intermediate %u, vocabulary %u%s, "
+            "context %u\n",
+            s->hidden, s->intermediate, s->vocab, m->tied ? " (tied)" : "",
+            s->context);
+    if (s->n_heads > 0) {
+        fprintf(c->out,
+                "attention    %u heads of %u, %u for keys and values, %u "
+                "dimensions rotated%s\n",
+                s->n_heads, s->head_dim, s->n_kv_heads, s->rope.dim,
+                s->attn_gated ? ", gated" : "");
+    }
+    if (s->n_k_heads > 0) {
+        fprintf(c->out,
+                "linear       %u key heads of %u, %u value heads of %u, "
+                "convolution of %u\n",
+                s->n_k_heads, s->k_dim, s->n_v_heads, s->v_dim, s->conv);
+    }
+}
+
+/* One line for each kind of layer: all of a kind weigh the same. */
+static void print_layers(const struct check *c)
+{
+    static const char *const names[] = {
+        [MIXER_ATTENTION] = "attention",
+        [MIXER_DELTANET] = "linear",
+    };
+
+    for (int kind = MIXER_ATTENTION; kind <= MIXER_DELTANET; kind++) {
+        for (uint32_t i = c->options.begin; i < c->options.end; i++) {
+            if ((int)c->config.mixers[i] == kind) {
+                fprintf(c->out,
+                        "layer        %15" PRIu64 " bytes  each of %u %s\n",
+                        sizes_layer(&c->config, i),
+                        kind == MIXER_ATTENTION ? c->sizes.n_attention
+                                                : c->sizes.n_linear,
+                        names[kind]);
+                break;
+            }
+        }
+    }
+}
+
+static void print_sizes(const struct check *c)
+{
+    const struct sizes *z = &c->sizes;
+
+    fprintf(c->out, "parameters   %15" PRIu64 "\n", z->parameters);
+    print_bytes(c, "weights", z->weight_bytes);
+    print_layers(c);
+    if (z->n_attention > 0) {
+        print_bytes(c, "token", z->token_bytes);
+        print_bytes(c, "block", z->block_bytes);
+    }
+    if (z->n_linear > 0) {
+        print_bytes(c, "slot", z->slot_bytes);
+        print_bytes(c, "checkpoint", z->checkpoint_bytes);
+    }
+    print_bytes(c, "page", z->page_bytes);
+    fprintf(c->out,
+            "pages        %u a block of %u tokens, %u a slot, %u a "
+            "checkpoint\n",
+            z->pages_per_block, c->options.block_tokens, z->pages_per_slot,
+            z->pages_per_checkpoint);
+}
+
+/* What is left for sequences, scratch not counted. */
+static enum status print_budget(const struct check *c, struct error *e)
+{
+    const struct sizes *z = &c->sizes;
+    uint32_t context = c->config.shape.context;
+    uint64_t budget = c->options.budget_bytes, pool;
+    uint64_t full = sizes_sequence(z, c->options.block_tokens, context);
+
+    if (budget == 0) {
+        return ST_OK;
+    }
+    print_bytes(c, "budget", budget);
+    if (z->weight_bytes > budget) {
+        return error_set(e, ST_RESOURCE_EXHAUSTED,
+                         "the weights are %" PRIu64
+                         " bytes more than the budget",
+                         z->weight_bytes - budget);
+    }
+    pool = budget - z->weight_bytes;
+    print_bytes(c, "pool", pool);
+    for (uint32_t n = 1024; n < context; n *= 4) {
+        fprintf(c->out, "sequences    %15" PRIu64 " of %u tokens\n",
+                pool / sizes_sequence(z, c->options.block_tokens, n), n);
+    }
+    fprintf(c->out, "sequences    %15" PRIu64 " of %u tokens\n", pool / full,
+            context);
+    if (pool < full) {
+        return error_set(e, ST_RESOURCE_EXHAUSTED,
+                         "no sequence of %u tokens fits: it takes %" PRIu64
+                         " bytes, %" PRIu64 " are left",
+                         context, full, pool);
+    }
+    return ST_OK;
+}
+
+static void print_layout(const struct check *c, const struct layout *l,
+                         const struct checkpoint *files)
+{
+    fprintf(c->out,
+            "files        %15" PRIu64 " bytes to read, %u tensors in %u "
+            "files\n",
+            l->file_bytes, l->n_tensors, files->n_files);
+    if (files->n_aside > 0) {
+        fprintf(c->out, "set aside    %u tensors (vision, MTP)\n",
+                files->n_aside);
+    }
+    if (l->n_unknown > 0) {
+        fprintf(c->out, "unknown      %u tensors, the first is %s\n",
+                l->n_unknown, quote(l->unknown).text);
+    }
+}
+
+static enum status try_layout(const struct check *c,
+                              const struct checkpoint *files, struct error *e)
+{
+    uint32_t begin = c->options.begin, end = c->options.end;
+    struct shard_weights w = {
+        .shape = c->config.shape, .begin = begin, .end = end};
+    struct layer_weights *layers = calloc(end - begin, sizeof *layers);
+    struct layout l;
+    enum status st;
+
+    if (layers == NULL) {
+        return error_set(e, ST_RESOURCE_EXHAUSTED, "no memory for a check");
+    }
+    st = layout_make(&l, &w, layers, &c->config, files, e);
+    if (st == ST_OK) {
+        print_layout(c, &l, files);
+    }
+    layout_fini(&l);
+    free(layers);
+    return st;
+}
+
+/* Config alone is fine; an index whose files are missing is not. */
+static enum status try_weights(const struct check *c, const char *dir,
+                               bool *found, struct error *e)
+{
+    struct checkpoint *files;
+    enum status st = checkpoint_open(&files, dir, e);
+
+    *found = true;
+    if (st == ST_NOT_FOUND && !checkpoint_present(dir)) {
+        *found = false;
+        fprintf(c->out, "files        none here: sizes follow from "
+                        "config.json\n");
+        return ST_OK;
+    }
+    if (st == ST_OK) {
+        st = try_layout(c, files, e);
+        checkpoint_close(&files);
+    }
+    return st;
+}
+
+static enum status prepare(struct check *c, const char *dir,
+                           const struct check_options *o, struct error *e)
+{
+    struct check_options *p = &c->options;
+    enum status st = config_load(&c->config, dir, e);
+    uint32_t n = c->config.shape.n_layers;
+
+    if (st != ST_OK) {
+        return st;
+    }
+    *p = o != NULL ? *o : (struct check_options){0};
+    p->end = p->end == 0 ? n : p->end;
+    p->block_tokens =
+        p->block_tokens == 0 ? CHECK_BLOCK_TOKENS : p->block_tokens;
+    if (p->begin >= p->end || p->end > n) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "layers %u to %u of a model of %u", p->begin, p->end,
+                         n);
+    }
+    if (p->block_tokens > SIZES_BLOCK_TOKENS_MAX) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "blocks of %u tokens, %d are allowed at most",
+                         p->block_tokens, SIZES_BLOCK_TOKENS_MAX);
+    }
+    c->sizes = sizes_of(&c->config, p->begin, p->end, p->block_tokens,
+                        p->kv_f32 ? DTYPE_F32 : c->config.shape.dtype);
+    return ST_OK;
+}
+
+enum status model_check(FILE *out, const char *dir,
+                        const struct check_options *o, struct error *e)
+{
+    struct check c = {.out = out};
+    struct error ignored;
+    bool found = false;
+    enum status st;
+
+    e = e != NULL ? e : &ignored;
+    st = prepare(&c, dir, o, e);
+    if (st == ST_OK) {
+        print_model(&c);
+        print_sizes(&c);
+        st = try_weights(&c, dir, &found, e);
+    }
+    if (st == ST_OK) {
+        st = print_budget(&c, e);
+    }
+    if (st != ST_OK) {
+        fprintf(out, "verdict      would not load: %s\n", e->text);
+    } else {
+        fprintf(out, "verdict      %s\n",
+                found ? "would load" : "no weights to load");
+    }
+    return st;
+}
