@@ -132,22 +132,27 @@ static void on_call(void *node, struct peer *p, const struct method_row *m,
     }
     switch (m->number) {
     case METHOD_WORKER_SUBMIT:
-        recv_submit(w, p, call, (const Sluice__V1__SubmitRequest *)request);
+        worker_recv_submit(w, p, call,
+                           (const Sluice__V1__SubmitRequest *)request);
         break;
     case METHOD_WORKER_SUBMIT_PART:
-        recv_submit_part(w, p, (const Sluice__V1__SubmitPartMessage *)request);
+        worker_recv_submit_part(w, p,
+                                (const Sluice__V1__SubmitPartMessage *)request);
         break;
     case METHOD_WORKER_ACKNOWLEDGE:
-        recv_acknowledge(w, (const Sluice__V1__AcknowledgeMessage *)request);
+        worker_recv_acknowledge(
+            w, (const Sluice__V1__AcknowledgeMessage *)request);
         break;
     case METHOD_WORKER_CANCEL:
-        recv_cancel(w, p, call, (const Sluice__V1__CancelRequest *)request);
+        worker_recv_cancel(w, p, call,
+                           (const Sluice__V1__CancelRequest *)request);
         break;
     case METHOD_WORKER_REMOVE:
-        recv_remove(w, p, call, (const Sluice__V1__RemoveRequest *)request);
+        worker_recv_remove(w, p, call,
+                           (const Sluice__V1__RemoveRequest *)request);
         break;
     case METHOD_WORKER_AUDIT:
-        recv_audit(w, p, call);
+        worker_recv_audit(w, p, call);
         break;
     case METHOD_HEALTH_CHECK:
         recv_health(p, call);

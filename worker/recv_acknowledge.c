@@ -52,8 +52,8 @@ static void acknowledge(struct worker_core *w, uint64_t grant, uint32_t index)
     }
 }
 
-void recv_acknowledge(struct worker_core *w,
-                      const Sluice__V1__AcknowledgeMessage *m)
+void worker_recv_acknowledge(struct worker_core *w,
+                             const Sluice__V1__AcknowledgeMessage *m)
 {
     if (m->n_grant != m->n_index) {
         worker_break(w, "Acknowledge has columns of different length");

@@ -2,7 +2,7 @@
 
 #include "worker/core_state.h"
 
-void recv_audit(struct worker_core *w, struct peer *p, uint64_t call)
+void worker_recv_audit(struct worker_core *w, struct peer *p, uint64_t call)
 {
     char text[AUDIT_TEXT];
     struct ledger_message ledger;

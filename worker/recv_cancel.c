@@ -1,7 +1,7 @@
 #include "worker/core_state.h"
 
-void recv_cancel(struct worker_core *w, struct peer *p, uint64_t call,
-                 const Sluice__V1__CancelRequest *m)
+void worker_recv_cancel(struct worker_core *w, struct peer *p, uint64_t call,
+                        const Sluice__V1__CancelRequest *m)
 {
     struct sequence_key key;
     struct error e;

@@ -1,7 +1,7 @@
 #include "worker/core_state.h"
 
-void recv_remove(struct worker_core *w, struct peer *p, uint64_t call,
-                 const Sluice__V1__RemoveRequest *m)
+void worker_recv_remove(struct worker_core *w, struct peer *p, uint64_t call,
+                        const Sluice__V1__RemoveRequest *m)
 {
     struct sequence_key key;
     struct error e;

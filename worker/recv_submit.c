@@ -322,8 +322,8 @@ static enum status take_in(struct worker_core *w, struct peer *p, uint64_t call,
     return ST_OK;
 }
 
-void recv_submit(struct worker_core *w, struct peer *p, uint64_t call,
-                 const Sluice__V1__SubmitRequest *m)
+void worker_recv_submit(struct worker_core *w, struct peer *p, uint64_t call,
+                        const Sluice__V1__SubmitRequest *m)
 {
     struct error e;
 

@@ -24,8 +24,8 @@ static enum status check_part(const struct worker_core *w,
     return submit_check_ids(w, m->tokens, m->n_tokens, m->offset, e);
 }
 
-void recv_submit_part(struct worker_core *w, struct peer *p,
-                      const Sluice__V1__SubmitPartMessage *m)
+void worker_recv_submit_part(struct worker_core *w, struct peer *p,
+                             const Sluice__V1__SubmitPartMessage *m)
 {
     struct sequence *s =
         m->grant == 0 ? NULL : sequence_by_grant(&w->table, m->grant);
