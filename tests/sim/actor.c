@@ -1,0 +1,360 @@
+#include "tests/sim/actor.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/sim/sim.h"
+
+#define OPEN_MAX 64 /* generations; more wait for others to end */
+
+/* How somebody wishes for the end of a generation. */
+enum wish {
+    WISH_CALL_CANCEL, /* of the Generate call */
+    WISH_CANCEL,
+    WISH_REMOVE,
+    WISH_OTHER_CANCEL, /* by another client */
+    WISH_OTHER_REMOVE,
+    WISH_ADMIN_CANCEL,
+    WISH_ADMIN_REMOVE,
+    WISHES
+};
+
+static uint32_t any_client(struct sim *s)
+{
+    return SIM_FIRST_CLIENT +
+           (uint32_t)rng_below(&s->will, s->options.n_clients);
+}
+
+static bool same_client(const struct sim *s, const struct generation *g)
+{
+    return s->nodes[g->client].core &&
+           s->nodes[g->client].life == g->client_life;
+}
+
+static void wish(struct sim *s, uint32_t number, uint64_t kind)
+{
+    static const enum method methods[WISHES] = {
+        [WISH_CANCEL] = METHOD_INFERENCE_CANCEL,
+        [WISH_REMOVE] = METHOD_INFERENCE_REMOVE,
+        [WISH_OTHER_CANCEL] = METHOD_INFERENCE_CANCEL,
+        [WISH_OTHER_REMOVE] = METHOD_INFERENCE_REMOVE,
+        [WISH_ADMIN_CANCEL] = METHOD_ADMIN_CANCEL,
+        [WISH_ADMIN_REMOVE] = METHOD_ADMIN_REMOVE};
+    struct generation *g = &s->generations[number];
+    uint32_t client = g->client;
+
+    if (kind == WISH_CALL_CANCEL) {
+        if (same_client(s, g) && g->n_ends == 0) {
+            g->end_asked = true;
+            client_core_cancel(s->nodes[client].core, g->call);
+            node_soon(s, client);
+        }
+        return;
+    }
+    if (kind == WISH_OTHER_CANCEL || kind == WISH_OTHER_REMOVE) {
+        client = any_client(s);
+    } else if (kind >= WISH_ADMIN_CANCEL) {
+        client = SIM_FIRST_CLIENT;
+    }
+    control_ask(s, client, methods[kind], number);
+}
+
+static void wish_later(struct sim *s, const struct generation *g, int64_t hi_us)
+{
+    uint64_t kind = rng_below(&s->will, WISHES);
+    int64_t at = sim_now(s) + rng_octave(&s->will, 1, hi_us);
+
+    clock_add(&s->clock, at, wish, g->number, kind);
+    if (rng_below(&s->will, 4) == 0) { /* twice, or each in its own way */
+        kind = rng_below(&s->will, 2) ? kind : rng_below(&s->will, WISHES);
+        clock_add(&s->clock, at + rng_octave(&s->will, 1, 20000), wish,
+                  g->number, kind);
+    }
+}
+
+static void *allocate(size_t n)
+{
+    void *p = malloc(n + 1);
+
+    if (!p) {
+        abort();
+    }
+    return p;
+}
+
+static void draw_id(struct sim *s, struct generation *g)
+{
+    uint64_t a = rng_u64(&s->will), b = rng_u64(&s->will);
+
+    memcpy(g->id, &a, 8);
+    memcpy(g->id + 8, &b, 8);
+}
+
+static void draw_sampling(struct sim *s, struct generation *g)
+{
+    static const float temperatures[] = {0.0f, 0.7f, 1.0f, 1.5f};
+    static const float top_ps[] = {0.5f, 0.95f, 1.0f};
+
+    g->sampling.temperature = temperatures[rng_below(&s->will, 4)];
+    g->sampling.top_k = rng_below(&s->will, 2) ? 0 : 40;
+    g->sampling.top_p = top_ps[rng_below(&s->will, 3)];
+    g->seed_given = g->seed_known = rng_below(&s->will, 2);
+    g->sampling.seed = g->seed_given ? rng_u64(&s->will) : 0;
+    g->ignore_eos = rng_below(&s->will, 3) == 0;
+}
+
+static void draw_prompt(struct sim *s, struct generation *g)
+{
+    const struct fake_model *m = &s->options.models[g->model];
+
+    g->prompt = allocate(g->n_prompt * sizeof(*g->prompt));
+    for (uint32_t i = 0; i < g->n_prompt; i++) {
+        g->prompt[i] = g->as_text ? 32 + (uint32_t)rng_below(&s->will, 90)
+                                  : (uint32_t)rng_below(&s->will, m->vocab);
+    }
+    if (g->defect == DEFECT_TOKEN) {
+        g->prompt[rng_below(&s->will, g->n_prompt)] = m->vocab;
+    }
+}
+
+/* How long prompt and answer are; together within the context, unless the
+ * defect is that they are not. */
+static void draw_lengths(struct sim *s, struct generation *g)
+{
+    const struct sim_options *o = &s->options;
+    uint32_t context = o->models[g->model].context, left;
+
+    g->max_tokens = (uint32_t)rng_octave(&s->will, 1, o->tokens_max);
+    g->max_tokens = g->max_tokens < context / 2 ? g->max_tokens : context / 2;
+    left = context - g->max_tokens;
+    g->n_prompt = (uint32_t)rng_octave(
+        &s->will, 1, o->prompt_max < left ? o->prompt_max : left);
+    if (g->defect == DEFECT_EMPTY) {
+        g->n_prompt = 0;
+    } else if (g->defect == DEFECT_CONTEXT) {
+        g->max_tokens = context - g->n_prompt + 1;
+    }
+}
+
+static void draw(struct sim *s, struct generation *g)
+{
+    const struct sim_options *o = &s->options;
+
+    g->model = (uint32_t)rng_below(&s->will, o->n_models);
+    if (rng_chance(&s->will, o->wrong_of)) {
+        g->defect = (enum defect)rng_range(&s->will, 1, DEFECTS - 1);
+    }
+    g->as_text = o->text[g->model] && g->defect != DEFECT_EMPTY &&
+                 g->defect != DEFECT_TOKEN && rng_chance(&s->will, o->text_of);
+    draw_lengths(s, g);
+    draw_id(s, g);
+    draw_sampling(s, g);
+    draw_prompt(s, g);
+    if (rng_chance(&s->will, o->keep_of)) {
+        g->keep_ms = (uint32_t)rng_octave(&s->will, 1, 2000);
+    }
+    if (rng_chance(&s->will, o->deadline_of)) {
+        g->deadline_ms = (uint32_t)rng_octave(&s->will, 1, 2000);
+    }
+    g->got = allocate(g->max_tokens * sizeof(*g->got));
+}
+
+static struct generation *new_generation(struct sim *s, uint32_t client)
+{
+    struct generation *g = &s->generations[s->n_generations];
+
+    memset(g, 0, sizeof(*g));
+    g->sim = s;
+    g->number = s->n_generations++;
+    g->client = client;
+    g->client_life = s->nodes[client].life;
+    return g;
+}
+
+static void ask(struct sim *s, struct generation *g)
+{
+    if (!generation_ask(s, g)) {
+        g->n_ends = 1; /* never went out */
+        return;
+    }
+    s->n_open++;
+    s->counts.requests++;
+    sim_log(s,
+            "%s asks request %u: model %u, %u prompt, %u tokens, keep %u ms, "
+            "deadline %u ms, defect %d%s",
+            s->nodes[g->client].name, g->number, g->model, g->n_prompt,
+            g->max_tokens, g->keep_ms, g->deadline_ms, (int)g->defect,
+            g->as_text ? ", text" : "");
+    node_soon(s, g->client);
+}
+
+static void one_more(struct sim *s)
+{
+    uint32_t client = any_client(s);
+    struct generation *g;
+
+    if (!s->nodes[client].core || s->n_generations == SIM_GENERATIONS_MAX) {
+        return;
+    }
+    g = new_generation(s, client);
+    draw(s, g);
+    if (rng_chance(&s->will, s->options.end_of)) {
+        if (rng_below(&s->will, 10) == 0) { /* before it exists */
+            wish(s, g->number, WISH_CANCEL + rng_below(&s->will, 2));
+        }
+        wish_later(s, g, 400000);
+    }
+    ask(s, g);
+}
+
+/* The same request once more, as a client does whose session broke. */
+static void again(struct sim *s, uint32_t number, uint64_t unused)
+{
+    const struct generation *old = &s->generations[number];
+    uint32_t client = any_client(s);
+    struct generation *g;
+
+    (void)unused;
+    if (!s->nodes[client].core || s->n_generations == SIM_GENERATIONS_MAX) {
+        return;
+    }
+    g = new_generation(s, client);
+    memcpy(g->id, old->id, sizeof(g->id));
+    g->again = true;
+    g->end_asked = old->end_asked; /* that may still arrive */
+    g->model = old->model;
+    g->as_text = old->as_text;
+    g->ignore_eos = old->ignore_eos;
+    g->seed_given = g->seed_known = old->seed_given;
+    g->sampling = old->sampling;
+    g->n_prompt = old->n_prompt;
+    g->max_tokens = old->max_tokens;
+    g->prompt = allocate(g->n_prompt * sizeof(*g->prompt));
+    memcpy(g->prompt, old->prompt, g->n_prompt * sizeof(*g->prompt));
+    g->got = allocate(g->max_tokens * sizeof(*g->got));
+    ask(s, g);
+}
+
+void actor_ended(struct sim *s, struct generation *g)
+{
+    if (g->defect == DEFECT_NONE && g->status == ST_UNAVAILABLE &&
+        !s->closing && rng_chance(&s->will, s->options.again_of * 10)) {
+        clock_add(&s->clock, sim_now(s) + rng_octave(&s->will, 100, 200000),
+                  again, g->number, 0);
+    } else if (g->keep_ms && rng_below(&s->will, 2)) {
+        wish_later(s, g, (int64_t)g->keep_ms * 1000);
+    } else if (s->options.end_of && rng_below(&s->will, 20) == 0) {
+        wish_later(s, g, 10000); /* after its end */
+    }
+}
+
+static void look_around(struct sim *s)
+{
+    static const enum method methods[] = {
+        METHOD_ADMIN_STATUS,          METHOD_ADMIN_LIST_WORKERS,
+        METHOD_ADMIN_LIST_SEQUENCES,  METHOD_ADMIN_AUDIT,
+        METHOD_INFERENCE_LIST_MODELS, METHOD_HEALTH_CHECK};
+
+    if (rng_chance(&s->will, s->options.admin_of)) {
+        control_ask(s, SIM_FIRST_CLIENT, methods[rng_below(&s->will, 6)],
+                    CONTROL_NO_TARGET);
+    }
+}
+
+static void come_back(struct sim *s, uint32_t client, uint64_t unused)
+{
+    (void)unused;
+    if (!s->nodes[client].core) {
+        node_start(s, client);
+    }
+}
+
+/* Politely, by a broken connection, or without a word. */
+static void leave(struct sim *s)
+{
+    uint32_t client = any_client(s);
+
+    if (!s->nodes[client].core) {
+        return;
+    }
+    for (uint32_t i = 0; i < s->n_generations; i++) {
+        if (s->generations[i].client == client) {
+            s->generations[i].end_asked = true;
+        }
+    }
+    if (rng_below(&s->will, 2)) {
+        client_core_drop(s->nodes[client].core, "the client hangs up");
+        node_soon(s, client);
+        return;
+    }
+    if (rng_below(&s->will, 2)) {
+        node_stop(s, client);
+    } else {
+        node_kill(s, client);
+    }
+    clock_add(&s->clock, sim_now(s) + rng_octave(&s->will, 1000, 500000),
+              come_back, client, 0);
+}
+
+/* Long enough to count as a reader who has gone, or not. */
+static void fall_asleep(struct sim *s)
+{
+    uint32_t client = any_client(s);
+
+    s->nodes[client].paused_us =
+        sim_now(s) + rng_octave(&s->will, 1000000, 40000000);
+    for (uint32_t i = 0; i < s->n_generations; i++) {
+        if (s->generations[i].client == client) {
+            s->generations[i].end_asked = true;
+        }
+    }
+    s->counts.pauses++;
+}
+
+static void arrive(struct sim *s, uint32_t a, uint64_t b)
+{
+    (void)a;
+    (void)b;
+    if (s->n_generations >= SIM_REQUESTS_MIN &&
+        s->counts.frames >= SIM_FRAMES_MIN) {
+        s->closing = true;
+        return;
+    }
+    if (s->n_generations == SIM_GENERATIONS_MAX) {
+        sim_fail(s, -1, "no more requests to make the frames with");
+        return;
+    }
+    if (rng_chance(&s->will, s->options.leave_of)) {
+        leave(s);
+    }
+    if (rng_chance(&s->will, s->options.sleep_of)) {
+        fall_asleep(s);
+    }
+    look_around(s);
+    if (s->n_open < OPEN_MAX) {
+        one_more(s);
+    }
+    clock_add(&s->clock,
+              sim_now(s) + rng_range(&s->will, 0, s->options.gap_us * 2),
+              arrive, 0, 0);
+}
+
+static void wait_for_workers(struct sim *s, uint32_t a, uint64_t b)
+{
+    struct router_worker_view view;
+    const void *router = s->nodes[SIM_ROUTER].core;
+
+    (void)a;
+    (void)b;
+    if (router && router_worker_view(router, s->options.n_workers - 1, &view)) {
+        faults_start(s);
+        arrive(s, 0, 0);
+    } else {
+        clock_add(&s->clock, sim_now(s) + 10000, wait_for_workers, 0, 0);
+    }
+}
+
+void actor_start(struct sim *s)
+{
+    wait_for_workers(s, 0, 0);
+}

@@ -1,0 +1,201 @@
+/* auditor.c - what must hold at every moment, and when all is quiet. */
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/sim/sim.h"
+
+#define WALK_EVERY 16 /* ticks of a worker; a walk costs its whole pool */
+
+static bool whole(const struct class_account *a)
+{
+    return a->total == a->free + a->held + a->cached + a->granted;
+}
+
+static void tick_worker(struct sim *s, uint32_t w)
+{
+    const struct sim_node *n = &s->nodes[SIM_FIRST_WORKER + w];
+    struct worker_account a;
+    char text[200];
+
+    worker_account(n->core, &a);
+    if (!whole(&a.blocks) || !whole(&a.slots) || !whole(&a.checkpoints)) {
+        sim_fail(s, -1, "%s: the identity is broken", n->name);
+    } else if (a.violations) {
+        sim_fail(s, -1, "%s: the ledger counts violations", n->name);
+    } else if (a.blocks.free + fake_engine_named_blocks(s->engines[w]) >
+               a.blocks.total) {
+        sim_fail(s, -1, "%s: a block is free while a plan names it", n->name);
+    } else if (a.slots.free + fake_engine_named_slots(s->engines[w]) >
+               a.slots.total) {
+        sim_fail(s, -1, "%s: a slot is free while a plan names it", n->name);
+    } else if (n->tick_number % WALK_EVERY == 0 &&
+               worker_audit(n->core, text, sizeof(text))) {
+        sim_fail(s, -1, "%s: the walk differs: %s", n->name, text);
+    }
+}
+
+static void tick_router(struct sim *s)
+{
+    const void *router = s->nodes[SIM_ROUTER].core;
+    struct router_worker_view v;
+    struct router_counts c;
+
+    for (uint32_t i = 0; router_worker_view(router, i, &v); i++) {
+        if (v.granted_blocks > v.free_blocks ||
+            v.granted_slots > v.free_slots) {
+            sim_fail(s, -1, "more granted than there is room (%u of %u)",
+                     v.granted_blocks, v.free_blocks);
+        }
+    }
+    router_counts(router, &c);
+    if (c.ledger_violations) {
+        sim_fail(s, -1, "the router counts ledger violations");
+    }
+    if (!s->options.faulty && c.strikes) {
+        sim_fail(s, -1, "strikes without a fault");
+    }
+}
+
+/* Is the router at a limit?  Then a refusal is right. */
+static void look_full(struct sim *s)
+{
+    const void *router = s->nodes[SIM_ROUTER].core;
+    struct router_counts c;
+
+    router_counts(router, &c);
+    if (c.n_waiting >= s->options.max_waiting ||
+        c.n_requests >= s->options.max_requests) {
+        s->full_us = sim_now(s);
+    }
+}
+
+void auditor_heard(struct sim *s, uint32_t number)
+{
+    if (number == SIM_ROUTER) {
+        look_full(s);
+    }
+}
+
+void auditor_tick(struct sim *s, uint32_t number)
+{
+    if (s->failed) {
+        return;
+    }
+    if (number == SIM_ROUTER) {
+        look_full(s);
+        tick_router(s);
+    } else if (node_is_worker(number)) {
+        tick_worker(s, number - SIM_FIRST_WORKER);
+    }
+}
+
+static bool view_of(const struct sim *s, uint32_t node,
+                    struct router_worker_view *out)
+{
+    for (uint32_t i = 0; router_worker_view(s->nodes[SIM_ROUTER].core, i, out);
+         i++) {
+        if (s->network.conns[out->id.v - 1].node == node) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool worker_quiet(const struct sim *s, uint32_t w, char *why, size_t cap)
+{
+    const struct sim_node *n = &s->nodes[SIM_FIRST_WORKER + w];
+    struct worker_account a;
+    struct router_worker_view v;
+
+    if (!n->core) {
+        (void)snprintf(why, cap, "%s is dead", n->name);
+        return false;
+    }
+    worker_account(n->core, &a);
+    if (a.n_sequences || a.blocks.held || a.blocks.granted || a.slots.held ||
+        a.slots.granted || a.checkpoints.held || a.checkpoints.granted) {
+        (void)snprintf(why, cap,
+                       "%s has %u sequences, %u + %u blocks, %u + %u slots",
+                       n->name, a.n_sequences, a.blocks.held, a.blocks.granted,
+                       a.slots.held, a.slots.granted);
+        return false;
+    }
+    if (!view_of(s, n->number, &v)) {
+        (void)snprintf(why, cap, "the router does not know %s", n->name);
+        return false;
+    }
+    if (v.grant != a.grant || v.last_grant != a.grant ||
+        v.snapshot != a.snapshot || v.n_sequences || v.granted_blocks ||
+        v.granted_slots || v.free_blocks != a.blocks.free + a.blocks.cached ||
+        v.free_slots != a.slots.free + a.slots.cached) {
+        (void)snprintf(
+            why, cap,
+            "the router sees %s otherwise: grant %llu/%llu of %llu, snapshot "
+            "%llu of %llu, %u sequences, %u granted, %u free of %u",
+            n->name, (unsigned long long)v.grant,
+            (unsigned long long)v.last_grant, (unsigned long long)a.grant,
+            (unsigned long long)v.snapshot, (unsigned long long)a.snapshot,
+            v.n_sequences, v.granted_blocks, v.free_blocks, a.blocks.free);
+        return false;
+    }
+    return true;
+}
+
+bool auditor_quiet(struct sim *s, char *why, size_t cap)
+{
+    struct router_counts c;
+
+    if (s->n_open || s->n_controls_open) {
+        (void)snprintf(why, cap, "%u requests and %u control calls are open",
+                       s->n_open, s->n_controls_open);
+        return false;
+    }
+    if (!s->nodes[SIM_ROUTER].core) {
+        (void)snprintf(why, cap, "the router is dead");
+        return false;
+    }
+    router_counts(s->nodes[SIM_ROUTER].core, &c);
+    if (c.n_requests || c.n_waiting) {
+        (void)snprintf(why, cap, "the router has %u requests, %u waiting",
+                       c.n_requests, c.n_waiting);
+        return false;
+    }
+    for (uint32_t w = 0; w < s->options.n_workers; w++) {
+        if (!worker_quiet(s, w, why, cap)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+void auditor_end(struct sim *s)
+{
+    struct router_counts c;
+    char text[200];
+
+    for (uint32_t w = 0; w < s->options.n_workers; w++) {
+        const struct sim_node *n = &s->nodes[SIM_FIRST_WORKER + w];
+        struct worker_account a;
+
+        worker_account(n->core, &a);
+        if (a.blocks.free + a.blocks.cached != a.blocks.total ||
+            a.slots.free + a.slots.cached != a.slots.total) {
+            sim_fail(s, -1, "%s: the pool is not whole", n->name);
+        } else if (worker_audit(n->core, text, sizeof(text))) {
+            sim_fail(s, -1, "%s: the last walk differs: %s", n->name, text);
+        }
+    }
+    for (uint32_t i = 0; i < s->n_generations && !s->failed; i++) {
+        if (s->generations[i].n_ends != 1) {
+            sim_fail(s, (int32_t)i, "not one end");
+        }
+    }
+    router_counts(s->nodes[SIM_ROUTER].core, &c);
+    if (c.requests != c.finished + c.cancelled + c.failed) {
+        sim_fail(s, -1,
+                 "the router counts %llu requests, but %llu + %llu + %llu",
+                 (unsigned long long)c.requests, (unsigned long long)c.finished,
+                 (unsigned long long)c.cancelled, (unsigned long long)c.failed);
+    }
+    s->counts.refused += c.refused;
+}

@@ -1,0 +1,149 @@
+#include "tests/sim/control.h"
+
+#include <string.h>
+
+#include "proto/admin.pb-c.h"
+#include "proto/inference.pb-c.h"
+#include "tests/sim/sim.h"
+
+static void check_receipt(struct control *c, const Sluice__V1__Receipt *r)
+{
+    const struct generation *g = &c->sim->generations[c->target];
+    bool over = r->state == SLUICE__V1__SEQUENCE_STATE__SEQUENCE_FINISHED ||
+                r->state == SLUICE__V1__SEQUENCE_STATE__SEQUENCE_UNKNOWN;
+
+    if (r->sequence->request_id.len != sizeof(g->id) ||
+        memcmp(r->sequence->request_id.data, g->id, sizeof(g->id)) != 0) {
+        sim_fail(c->sim, (int32_t)c->target, "a receipt of another sequence");
+    } else if (over && (r->blocks || r->slots || r->checkpoints)) {
+        sim_fail(c->sim, (int32_t)c->target, "a second receipt frees memory");
+    } else if (r->n_generated > g->max_tokens ||
+               r->blocks > generation_blocks(g, 1) || r->slots > 1) {
+        sim_fail(c->sim, (int32_t)c->target, "a receipt of too much");
+    }
+}
+
+static void check_audit(struct control *c, const Sluice__V1__AuditAllReply *r)
+{
+    for (size_t i = 0; i < r->n_workers; i++) {
+        if (r->workers[i]->ledger && r->workers[i]->n_differences) {
+            sim_fail(c->sim, -1, "Audit finds %u differences: %.*s",
+                     r->workers[i]->n_differences, (int)r->workers[i]->text.len,
+                     r->workers[i]->text.data);
+        }
+    }
+}
+
+static void check_listing(struct control *c,
+                          const Sluice__V1__ListSequencesReply *r)
+{
+    for (size_t i = 0; i < r->n_sequences; i++) {
+        if (r->sequences[i]->n_generated > r->sequences[i]->max_tokens) {
+            sim_fail(c->sim, -1, "a listed sequence has too many tokens");
+        }
+    }
+}
+
+static void check_answer(struct control *c, enum status status,
+                         const ProtobufCMessage *reply)
+{
+    const struct sim *s = c->sim;
+
+    if (status != ST_OK) {
+        if (!s->options.faulty && s->nodes[c->client].life == c->client_life &&
+            status != ST_UNAVAILABLE && status != ST_RESOURCE_EXHAUSTED) {
+            sim_fail(c->sim, (int32_t)c->target, "%s fails: %s",
+                     method_find((uint16_t)c->method)->name,
+                     status_name(status));
+        }
+    } else if (c->target != CONTROL_NO_TARGET) {
+        check_receipt(c, (const void *)reply);
+    } else if (c->method == METHOD_ADMIN_AUDIT) {
+        check_audit(c, (const void *)reply);
+    } else if (c->method == METHOD_ADMIN_LIST_SEQUENCES) {
+        check_listing(c, (const void *)reply);
+    }
+}
+
+static void on_end(void *arg, enum status status, const ProtobufCMessage *reply,
+                   const struct error *e, uint32_t retry_after_ms)
+{
+    struct control *c = arg;
+
+    (void)retry_after_ms;
+    sim_log(c->sim, "control %s of %d ends %s%s%s",
+            method_find((uint16_t)c->method)->method, (int)c->target,
+            status_name(status), e ? ": " : "", e ? e->text : "");
+    c->sim->n_controls_open -= c->n_ends == 0;
+    if (c->n_ends++) {
+        sim_fail(c->sim, (int32_t)c->target, "a control call ends twice");
+    } else {
+        check_answer(c, status, reply);
+    }
+}
+
+static const struct client_call_ops ops = {NULL, on_end};
+
+static enum status call(struct control *c, const ProtobufCMessage *request)
+{
+    return client_core_call(c->sim->nodes[c->client].core, c->method, request,
+                            0, &ops, c, NULL);
+}
+
+static enum status call_target(struct control *c)
+{
+    struct generation *g = &c->sim->generations[c->target];
+    Sluice__V1__SequenceRef ref = SLUICE__V1__SEQUENCE_REF__INIT;
+    Sluice__V1__CancelRequest cancel = SLUICE__V1__CANCEL_REQUEST__INIT;
+    Sluice__V1__RemoveRequest remove = SLUICE__V1__REMOVE_REQUEST__INIT;
+
+    ref.request_id = (ProtobufCBinaryData){sizeof(g->id), g->id};
+    cancel.sequence = remove.sequence = &ref;
+    g->end_asked = true;
+    return call(c, method_find((uint16_t)c->method)->request ==
+                           &sluice__v1__cancel_request__descriptor
+                       ? &cancel.base
+                       : &remove.base);
+}
+
+static enum status call_plain(struct control *c)
+{
+    Sluice__V1__Nothing nothing = SLUICE__V1__NOTHING__INIT;
+    Sluice__V1__ListRequest list = SLUICE__V1__LIST_REQUEST__INIT;
+    Sluice__V1__ListModelsRequest models =
+        SLUICE__V1__LIST_MODELS_REQUEST__INIT;
+
+    switch ((int)c->method) {
+    case METHOD_ADMIN_LIST_WORKERS:
+    case METHOD_ADMIN_LIST_SEQUENCES:
+        return call(c, &list.base);
+    case METHOD_INFERENCE_LIST_MODELS:
+        return call(c, &models.base);
+    default:
+        return call(c, &nothing.base);
+    }
+}
+
+void control_ask(struct sim *s, uint32_t client, enum method m, uint32_t target)
+{
+    struct control *c = &s->controls[s->n_controls];
+    enum status st;
+
+    if (!s->nodes[client].core || s->n_controls == SIM_CONTROLS_MAX) {
+        return;
+    }
+    *c = (struct control){.sim = s,
+                          .method = m,
+                          .target = target,
+                          .client = client,
+                          .client_life = s->nodes[client].life,
+                          .asked_us = sim_now(s)};
+    st = target == CONTROL_NO_TARGET ? call_plain(c) : call_target(c);
+    if (st == ST_OK) {
+        s->n_controls++;
+        s->n_controls_open++;
+        sim_log(s, "%s asks %s of %d", s->nodes[client].name,
+                method_find((uint16_t)m)->method, (int)target);
+    }
+    node_soon(s, client);
+}

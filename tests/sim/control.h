@@ -1,0 +1,29 @@
+/* control.h - what clients ask beside generations: Cancel, RemoveSequence,
+ * the same as admin, listings, Audit; and whether the answers can be. */
+#ifndef SIM_CONTROL_H
+#define SIM_CONTROL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "client/core.h"
+#include "common/method.h"
+
+struct sim;
+
+#define CONTROL_NO_TARGET UINT32_MAX
+
+struct control {
+    struct sim *sim;
+    enum method method;
+    uint32_t target; /* a generation's number, or CONTROL_NO_TARGET */
+    uint32_t client, client_life;
+    int64_t asked_us;
+    uint32_t n_ends;
+};
+
+/* Ask by a client's core; nothing happens if it is dead or has no place. */
+void control_ask(struct sim *s, uint32_t client, enum method m,
+                 uint32_t target);
+
+#endif

@@ -1,0 +1,538 @@
+#include "tests/sim/fake_engine.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <xxhash.h>
+
+#include "tests/sim/sim.h"
+
+#define TRACKED 4096 /* sequences of a worker's life, the last ones */
+
+struct cell {
+    uint32_t token, where; /* position << 1 | kind */
+};
+
+/* What one block or slot is to the plans in flight. */
+struct holder {
+    uint64_t sequence; /* that named it last */
+    uint32_t plans;    /* in flight that name it */
+    uint64_t row;      /* the newest that does, as e->rows counts */
+};
+
+struct slot_state {
+    uint64_t hash;
+    uint32_t n;
+};
+
+struct tracked {
+    uint64_t sequence;
+    uint32_t next; /* position: all before are written or in flight */
+    bool tainted;  /* named by a plan that failed: nothing is known */
+};
+
+struct flown {
+    const struct plan *plan;
+    uint64_t hash;
+    int64_t start_us;
+    bool done;
+};
+
+struct fake_engine {
+    struct engine seam;
+    struct sim *sim;
+    uint32_t w;
+    const struct worker_draw *draw;
+    const struct fake_model *model;
+    struct rng rng;
+    struct cell *cells;       /* [n_blocks, block_tokens] */
+    struct slot_state *slots; /* [n_slots] */
+    struct holder *block_of, *slot_of;
+    uint32_t named_blocks, named_slots;
+    struct tracked tracked[TRACKED];
+    struct flown flying[ENGINE_DEPTH_MAX]; /* oldest first */
+    uint32_t n_flying;
+    int64_t free_us;   /* when the newest plan will be done */
+    uint64_t finished; /* plans */
+    uint64_t rows;     /* checked */
+    struct plan_row last_rows[PLAN_ROWS_MAX]; /* of the newest submitted */
+    uint32_t n_last_rows;
+    struct plan_result ready[ENGINE_DEPTH_MAX]; /* beside flying */
+    struct plan_result before;                  /* of the newest executed */
+};
+
+static void *zeroed(size_t n, size_t size)
+{
+    void *p = calloc(n + 1, size);
+
+    if (!p) {
+        abort();
+    }
+    return p;
+}
+
+static void wrong(struct fake_engine *e, const struct plan_row *r,
+                  const char *what)
+{
+    sim_fail(e->sim, -1, "worker %u: plan: %s (sequence %llu, position %u)",
+             e->w, what, (unsigned long long)(r ? r->sequence : 0),
+             r ? r->position : 0);
+}
+
+static struct tracked *track(struct fake_engine *e, uint64_t sequence)
+{
+    struct tracked *t = &e->tracked[sequence % TRACKED];
+
+    if (t->sequence != sequence) {
+        *t = (struct tracked){.sequence = sequence};
+    }
+    return t;
+}
+
+static uint64_t plan_hash(const struct plan *p)
+{
+    uint64_t h = XXH3_64bits_withSeed(p->tokens, p->n_tokens * 4, p->step);
+
+    h = XXH3_64bits_withSeed(p->blocks, p->n_blocks * 4, h + p->n_rows);
+    for (uint32_t i = 0; i < p->n_rows; i++) {
+        const struct plan_row *r = &p->rows[i];
+
+        h = mix64(h ^ r->sequence) + r->position + r->n_tokens + r->slot +
+            r->block + r->index;
+    }
+    return h;
+}
+
+static void scribble(struct fake_engine *e, uint32_t block)
+{
+    for (uint32_t i = 0; i < e->draw->block_tokens; i++) {
+        e->cells[(size_t)block * e->draw->block_tokens + i] =
+            (struct cell){0x0badu, UINT32_MAX};
+    }
+}
+
+/* The row takes hold of table entry k. */
+static void name_block(struct fake_engine *e, const struct plan_row *r,
+                       uint32_t k, uint32_t block)
+{
+    struct holder *h = &e->block_of[block];
+
+    if (h->plans && h->sequence != r->sequence) {
+        wrong(e, r, "a block of another sequence in flight");
+    }
+    if (h->row == e->rows) {
+        wrong(e, r, "a block twice in a table");
+    }
+    h->row = e->rows;
+    if (h->sequence != r->sequence &&
+        r->position <= k * e->draw->block_tokens) {
+        scribble(e, block);
+    }
+    h->sequence = r->sequence;
+    e->named_blocks += h->plans++ == 0;
+}
+
+static bool zeroes(const struct plan *p, uint32_t slot)
+{
+    for (uint32_t i = 0; i < p->n_zero; i++) {
+        if (p->zero_slots[i] == slot) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void name_slot(struct fake_engine *e, const struct plan *p,
+                      const struct plan_row *r)
+{
+    struct holder *h = &e->slot_of[r->slot];
+
+    if (h->plans && h->sequence != r->sequence) {
+        wrong(e, r, "a slot of another sequence in flight");
+    }
+    if (h->sequence != r->sequence && !zeroes(p, r->slot)) {
+        wrong(e, r, "a slot that was not zeroed");
+    }
+    h->sequence = r->sequence;
+    e->named_slots += h->plans++ == 0;
+}
+
+static void check_chain(struct fake_engine *e, const struct plan_row *r)
+{
+    const struct plan_row *l;
+
+    if (r->n_tokens != 1 || r->kind != ROW_GENERATED) {
+        wrong(e, r, "a chained row that is not one generated token");
+    } else if (r->chain_row >= e->n_last_rows) {
+        wrong(e, r, "a chained row without a plan before");
+    } else {
+        l = &e->last_rows[r->chain_row];
+        if (!l->sample || l->sequence != r->sequence ||
+            l->position + l->n_tokens != r->position ||
+            (r->sample && l->index + 1 != r->index)) {
+            wrong(e, r, "a chained row that does not follow its forerunner");
+        }
+    }
+}
+
+static void check_tokens(struct fake_engine *e, const struct plan *p,
+                         const struct plan_row *r)
+{
+    if (r->token > p->n_tokens || r->n_tokens > p->n_tokens - r->token) {
+        wrong(e, r, "tokens out of range");
+        return;
+    }
+    for (uint32_t i = 0; i < r->n_tokens; i++) {
+        if (p->tokens[r->token + i] >= e->model->vocab) {
+            wrong(e, r, "a token past the vocabulary");
+        }
+    }
+}
+
+static void check_shape(struct fake_engine *e, const struct plan *p,
+                        const struct plan_row *r)
+{
+    const struct worker_draw *d = e->draw;
+    uint32_t end = r->position + r->n_tokens;
+
+    if (r->n_tokens == 0 || end > e->model->context) {
+        wrong(e, r, "an empty row, or one past the context");
+    } else if (r->n_tokens > d->chunk_tokens) {
+        wrong(e, r, "a chunk longer than the option");
+    } else if (r->block > p->n_blocks || r->n_blocks > p->n_blocks - r->block) {
+        wrong(e, r, "a table out of range");
+    } else if (e->model->attention &&
+               (uint64_t)r->n_blocks * d->block_tokens < end) {
+        wrong(e, r, "a table that does not cover");
+    } else if ((r->slot == SLOT_NONE) == e->model->linear ||
+               (r->slot != SLOT_NONE && r->slot >= d->n_slots)) {
+        wrong(e, r, "a wrong slot");
+    } else if (r->chained) {
+        check_chain(e, r);
+    } else {
+        check_tokens(e, p, r);
+    }
+}
+
+static void check_row(struct fake_engine *e, const struct plan *p, uint32_t i)
+{
+    const struct plan_row *r = &p->rows[i];
+    struct tracked *t = track(e, r->sequence);
+
+    e->rows++;
+    check_shape(e, p, r);
+    if (r->position != t->next) {
+        wrong(e, r, "a gap in the positions");
+    }
+    t->next = r->position + r->n_tokens;
+    for (uint32_t k = 0; k < r->n_blocks && !e->sim->failed; k++) {
+        uint32_t block = p->blocks[r->block + k];
+
+        if (block >= e->draw->n_blocks) {
+            wrong(e, r, "no such block");
+            return;
+        }
+        name_block(e, r, k, block);
+    }
+    if (r->slot != SLOT_NONE && !e->sim->failed) {
+        name_slot(e, p, r);
+    }
+}
+
+static void check_plan(struct fake_engine *e, const struct plan *p)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < p->n_rows; i++) {
+        n += p->rows[i].n_tokens;
+        for (uint32_t j = 0; j < i; j++) {
+            if (p->rows[i].sequence == p->rows[j].sequence) {
+                wrong(e, &p->rows[i], "a sequence with two rows");
+            }
+        }
+    }
+    if (p->n_rows == 0 || p->n_rows > e->draw->max_rows) {
+        wrong(e, NULL, "no rows, or too many");
+    }
+    if (n > e->draw->step_tokens) {
+        wrong(e, NULL, "more tokens than a step may have");
+    }
+    for (uint32_t i = 0; i < p->n_zero; i++) {
+        if (p->zero_slots[i] >= e->draw->n_slots ||
+            e->slot_of[p->zero_slots[i]].plans) {
+            wrong(e, NULL, "a slot to zero that is none, or in flight");
+            return;
+        }
+    }
+    for (uint32_t i = 0; i < p->n_rows && !e->sim->failed; i++) {
+        check_row(e, p, i);
+    }
+}
+
+static int64_t duration(struct fake_engine *e, const struct plan *p)
+{
+    const struct worker_draw *d = e->draw;
+    int64_t us = rng_range(&e->rng, d->step_us / 2 + 1, d->step_us * 2);
+
+    for (uint32_t i = 0; i < p->n_rows; i++) {
+        us += (int64_t)d->token_us * p->rows[i].n_tokens;
+    }
+    return rng_chance(&e->rng, d->slow_of) ? us * 30 : us;
+}
+
+static void write_cells(struct fake_engine *e, const struct plan *p,
+                        const struct plan_row *r, const uint32_t *tokens)
+{
+    uint32_t bt = e->draw->block_tokens;
+
+    for (uint32_t i = 0; i < r->n_tokens; i++) {
+        uint32_t at = r->position + i;
+        uint32_t block = p->blocks[r->block + at / bt];
+
+        e->cells[(size_t)block * bt + at % bt] =
+            (struct cell){tokens[i], at << 1 | r->kind};
+    }
+}
+
+/* The whole history, as the table reaches it. */
+static uint64_t attend(struct fake_engine *e, const struct plan *p,
+                       const struct plan_row *r)
+{
+    uint32_t bt = e->draw->block_tokens;
+    uint64_t a = 0;
+
+    for (uint32_t at = 0; at < r->position + r->n_tokens; at++) {
+        uint32_t block = p->blocks[r->block + at / bt];
+        const struct cell *c = &e->cells[(size_t)block * bt + at % bt];
+
+        if (c->where >> 1 != at && !track(e, r->sequence)->tainted) {
+            wrong(e, r, "a row reads a cell that is not its own");
+        }
+        a = oracle_attend(a, c->token, c->where >> 1, c->where & 1);
+    }
+    return a;
+}
+
+static uint64_t advance(struct fake_engine *e, const struct plan_row *r,
+                        const uint32_t *tokens)
+{
+    struct slot_state *s = &e->slots[r->slot];
+
+    if (s->n != r->position && !track(e, r->sequence)->tainted) {
+        wrong(e, r, "a row continues a state that is not its own");
+    }
+    for (uint32_t i = 0; i < r->n_tokens; i++) {
+        s->hash = oracle_advance(s->hash, tokens[i], r->kind);
+    }
+    s->n += r->n_tokens;
+    return s->hash;
+}
+
+static uint32_t run_row(struct fake_engine *e, const struct plan *p,
+                        const struct plan_row *r)
+{
+    uint32_t chained = r->chained ? e->before.tokens[r->chain_row] : 0;
+    const uint32_t *tokens = r->chained ? &chained : &p->tokens[r->token];
+    uint64_t a = 0, s = 0;
+
+    if (r->chained && e->before.status != ST_OK) {
+        track(e, r->sequence)->tainted = true;
+        chained = 1;
+    }
+    if (e->model->attention) {
+        write_cells(e, p, r, tokens);
+        a = r->sample ? attend(e, p, r) : 0;
+    }
+    if (e->model->linear) {
+        s = advance(e, r, tokens);
+    }
+    return r->sample ? oracle_choose(e->model, a, s, &r->sampling, r->index)
+                     : TOKEN_NONE;
+}
+
+static void break_rows(struct fake_engine *e, const struct plan *p)
+{
+    for (uint32_t i = 0; i < p->n_rows; i++) {
+        const struct plan_row *r = &p->rows[i];
+
+        track(e, r->sequence)->tainted = true;
+        for (uint32_t k = 0; k < r->n_blocks; k++) {
+            scribble(e, p->blocks[r->block + k]);
+        }
+        if (r->slot != SLOT_NONE) {
+            e->slots[r->slot] = (struct slot_state){0x0bad, UINT32_MAX / 2};
+        }
+    }
+}
+
+static void run_plan(struct fake_engine *e, const struct plan *p,
+                     struct plan_result *out)
+{
+    out->step = p->step;
+    out->status = ST_OK;
+    out->n_rows = p->n_rows;
+    out->device_us = 100;
+    for (uint32_t i = 0; i < p->n_zero; i++) {
+        e->slots[p->zero_slots[i]] = (struct slot_state){0};
+    }
+    if (!e->sim->calm && rng_chance(&e->rng, e->draw->fail_of)) {
+        e->sim->counts.failed_plans++;
+        break_rows(e, p);
+        (void)error_set(&out->error, ST_INTERNAL, "the fake device is broken");
+        out->status = ST_INTERNAL;
+        return;
+    }
+    for (uint32_t i = 0; i < p->n_rows; i++) {
+        out->tokens[i] = run_row(e, p, &p->rows[i]);
+    }
+}
+
+/* The oldest plan that is not done is. */
+static void finish(struct sim *s, uint32_t w, uint64_t life)
+{
+    struct fake_engine *e = s->engines[w];
+    uint32_t i = 0;
+
+    if (!e || s->nodes[SIM_FIRST_WORKER + w].life != life) {
+        return;
+    }
+    while (i < e->n_flying && e->flying[i].done) {
+        i++;
+    }
+    if (plan_hash(e->flying[i].plan) != e->flying[i].hash) {
+        wrong(e, NULL, "changed while in flight");
+        return;
+    }
+    run_plan(e, e->flying[i].plan, &e->ready[i]);
+    e->before = e->ready[i];
+    e->flying[i].done = true;
+    e->finished++;
+    s->counts.plans++;
+    node_soon(s, SIM_FIRST_WORKER + w);
+}
+
+static enum status fake_submit(struct engine *seam, const struct plan *p)
+{
+    struct fake_engine *e = (struct fake_engine *)seam;
+    struct sim *s = e->sim;
+    int64_t start = e->free_us > sim_now(s) ? e->free_us : sim_now(s);
+
+    if (e->n_flying >= e->draw->depth) {
+        return ST_RESOURCE_EXHAUSTED;
+    }
+    check_plan(e, p);
+    if (s->failed) {
+        return ST_RESOURCE_EXHAUSTED;
+    }
+    memcpy(e->last_rows, p->rows, p->n_rows * sizeof(*p->rows));
+    e->n_last_rows = p->n_rows;
+    e->free_us = start + duration(e, p);
+    e->flying[e->n_flying++] =
+        (struct flown){.plan = p, .hash = plan_hash(p), .start_us = start};
+    clock_add(&s->clock, e->free_us, finish, e->w,
+              s->nodes[SIM_FIRST_WORKER + e->w].life);
+    return ST_OK;
+}
+
+static void let_go(struct fake_engine *e, const struct plan *p)
+{
+    for (uint32_t i = 0; i < p->n_rows; i++) {
+        const struct plan_row *r = &p->rows[i];
+
+        for (uint32_t k = 0; k < r->n_blocks; k++) {
+            e->named_blocks -=
+                --e->block_of[p->blocks[r->block + k]].plans == 0;
+        }
+        if (r->slot != SLOT_NONE) {
+            e->named_slots -= --e->slot_of[r->slot].plans == 0;
+        }
+    }
+}
+
+static bool fake_poll(struct engine *seam, struct plan_result *out)
+{
+    struct fake_engine *e = (struct fake_engine *)seam;
+
+    if (e->n_flying == 0 || !e->flying[0].done) {
+        return false;
+    }
+    *out = e->ready[0];
+    let_go(e, e->flying[0].plan);
+    e->n_flying--;
+    e->flying[0] = e->flying[1];
+    e->ready[0] = e->ready[1];
+    return true;
+}
+
+static uint64_t fake_progress(struct engine *seam)
+{
+    struct fake_engine *e = (struct fake_engine *)seam;
+    uint64_t ticks = e->finished << 20;
+
+    for (uint32_t i = 0; i < e->n_flying; i++) {
+        int64_t ran = sim_now(e->sim) - e->flying[i].start_us;
+
+        if (!e->flying[i].done && ran > 0) {
+            ticks += (uint64_t)ran / 200;
+        }
+    }
+    return ticks;
+}
+
+static const struct engine_ops fake_ops = {
+    .submit = fake_submit, .poll = fake_poll, .progress = fake_progress};
+
+struct fake_engine *fake_engine_new(struct sim *s, uint32_t w)
+{
+    struct fake_engine *e = zeroed(1, sizeof(*e));
+    const struct worker_draw *d = &s->options.workers[w];
+
+    e->seam.ops = &fake_ops;
+    e->sim = s;
+    e->w = w;
+    e->draw = d;
+    e->model = &s->options.models[d->model];
+    rng_init(&e->rng, s->seed, 100 + s->nodes[SIM_FIRST_WORKER + w].life);
+    e->cells = zeroed((size_t)d->n_blocks * d->block_tokens, sizeof(*e->cells));
+    e->slots = zeroed(d->n_slots, sizeof(*e->slots));
+    e->block_of = zeroed(d->n_blocks, sizeof(*e->block_of));
+    e->slot_of = zeroed(d->n_slots, sizeof(*e->slot_of));
+    for (uint32_t i = 0; i < d->n_blocks; i++) {
+        scribble(e, i);
+        e->block_of[i].sequence = UINT64_MAX;
+    }
+    for (uint32_t i = 0; i < d->n_slots; i++) {
+        e->slots[i] = (struct slot_state){0x0bad, UINT32_MAX / 2};
+        e->slot_of[i].sequence = UINT64_MAX;
+    }
+    return e;
+}
+
+void fake_engine_free(struct fake_engine **ep)
+{
+    struct fake_engine *e = *ep;
+
+    *ep = NULL;
+    if (e) {
+        free(e->cells);
+        free(e->slots);
+        free(e->block_of);
+        free(e->slot_of);
+        free(e);
+    }
+}
+
+struct engine *fake_engine_seam(struct fake_engine *e)
+{
+    return &e->seam;
+}
+
+uint32_t fake_engine_named_blocks(const struct fake_engine *e)
+{
+    return e->named_blocks;
+}
+
+uint32_t fake_engine_named_slots(const struct fake_engine *e)
+{
+    return e->named_slots;
+}

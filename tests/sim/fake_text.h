@@ -1,0 +1,17 @@
+/* fake_text.h - router/text_seam.h in virtual time: a byte is an id.
+ *
+ * Jobs take drawn times and finish in any order; the queue is bounded.  A
+ * text of the model means the ids of its bytes. */
+#ifndef SIM_FAKE_TEXT_H
+#define SIM_FAKE_TEXT_H
+
+#include "router/text_seam.h"
+
+struct sim;
+struct fake_text;
+
+struct fake_text *fake_text_new(struct sim *s);
+void fake_text_free(struct fake_text **t);
+struct text_seam *fake_text_seam(struct fake_text *t);
+
+#endif

@@ -1,0 +1,142 @@
+/* faults.c - what befalls the cluster, at the intervals of the seed. */
+#include "tests/sim/sim.h"
+
+static uint32_t any_peer(struct sim *s)
+{
+    uint64_t n =
+        rng_below(&s->chance, s->options.n_workers + s->options.n_clients);
+
+    return n < s->options.n_workers
+               ? SIM_FIRST_WORKER + (uint32_t)n
+               : SIM_FIRST_CLIENT + (uint32_t)(n - s->options.n_workers);
+}
+
+/* The connection it uses now; 0: none. */
+static uint32_t newest_conn(struct sim *s, uint32_t node)
+{
+    for (uint32_t i = s->network.n_conns; i; i--) {
+        const struct conn *c = network_conn(&s->network, i);
+
+        if (c->node == node && c->open[END_PEER]) {
+            return i;
+        }
+    }
+    return 0;
+}
+
+static void cut(struct sim *s)
+{
+    uint32_t conn = newest_conn(s, any_peer(s));
+
+    if (conn) {
+        s->counts.cuts++;
+        network_cut(s, conn);
+    }
+}
+
+static void cut_one_way(struct sim *s)
+{
+    uint32_t conn = newest_conn(s, any_peer(s));
+    enum conn_end end = (enum conn_end)rng_below(&s->chance, ENDS);
+    int64_t until = sim_now(s) + rng_octave(&s->chance, 1000, 5000000);
+
+    if (conn) {
+        s->counts.one_ways++;
+        network_conn(&s->network, conn)->cut_us[end] = until;
+    }
+}
+
+static void come_back(struct sim *s, uint32_t node, uint64_t unused)
+{
+    if (s->nodes[node].core) { /* still stopping */
+        clock_add(&s->clock, sim_now(s) + 50000, come_back, node, unused);
+    } else {
+        node_start(s, node);
+    }
+}
+
+static void end_node(struct sim *s, uint32_t node)
+{
+    if (!s->nodes[node].core || s->nodes[node].ending) {
+        return;
+    }
+    s->nodes[node].ending = true;
+    if (rng_below(&s->chance, 4)) {
+        node_kill(s, node);
+    } else {
+        node_stop(s, node);
+    }
+    clock_add(&s->clock, sim_now(s) + rng_octave(&s->chance, 1000, 3000000),
+              come_back, node, 0);
+}
+
+static void pause_node(struct sim *s)
+{
+    uint32_t node = rng_below(&s->chance, 4) ? any_peer(s) : SIM_ROUTER;
+
+    s->counts.pauses++;
+    s->nodes[node].paused_us =
+        sim_now(s) + rng_octave(&s->chance, 1000, 6000000);
+}
+
+static void strike(struct sim *s, enum fault f)
+{
+    switch (f) {
+    case FAULT_CUT:
+        cut(s);
+        break;
+    case FAULT_ONE_WAY:
+        cut_one_way(s);
+        break;
+    case FAULT_WORKER:
+        s->counts.kills++;
+        end_node(s, SIM_FIRST_WORKER +
+                        (uint32_t)rng_below(&s->chance, s->options.n_workers));
+        break;
+    case FAULT_ROUTER:
+        s->counts.router_kills++;
+        end_node(s, SIM_ROUTER);
+        break;
+    default:
+        pause_node(s);
+    }
+}
+
+static void fault(struct sim *s, uint32_t kind, uint64_t first)
+{
+    int64_t every = s->options.every_us[kind];
+
+    if (s->calm) {
+        return;
+    }
+    if (!first) {
+        strike(s, (enum fault)kind);
+    }
+    clock_add(&s->clock,
+              sim_now(s) + rng_range(&s->chance, every / 2, every * 3 / 2),
+              fault, kind, 0);
+}
+
+void faults_start(struct sim *s)
+{
+    for (uint32_t i = 0; i < FAULTS; i++) {
+        if (s->options.every_us[i]) {
+            fault(s, i, 1);
+        }
+    }
+}
+
+void faults_stop(struct sim *s)
+{
+    s->calm = true;
+    s->calm_us = sim_now(s);
+    for (uint32_t i = 1; i <= s->network.n_conns; i++) {
+        struct conn *c = network_conn(&s->network, i);
+
+        for (int end = 0; end < ENDS; end++) {
+            if (c->cut_us[end] != INT64_MAX) {
+                c->cut_us[end] = 0;
+            }
+        }
+    }
+}

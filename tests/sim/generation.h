@@ -1,0 +1,71 @@
+/* generation.h - what a client of the simulator asked for, what it got, and
+ * whether that was right. */
+#ifndef SIM_GENERATION_H
+#define SIM_GENERATION_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "client/core.h"
+#include "tests/sim/oracle.h"
+
+struct sim;
+
+/* What is wrong with a request on purpose. */
+enum defect {
+    DEFECT_NONE,
+    DEFECT_EMPTY,   /* no prompt */
+    DEFECT_TOKEN,   /* an id past the vocabulary */
+    DEFECT_CONTEXT, /* longer than the model's context */
+    DEFECT_MODEL,   /* of a model that nobody has */
+    DEFECT_TOP_P,   /* a sampling value out of range */
+    DEFECTS
+};
+
+struct generation {
+    struct sim *sim;
+    uint32_t number;
+    uint8_t id[16];
+    uint32_t client, client_life; /* the node that asked */
+    uint64_t call;
+
+    uint32_t model;
+    enum defect defect;
+    bool as_text, ignore_eos, seed_given, again;
+    uint32_t *prompt; /* [n_prompt] owned */
+    uint32_t n_prompt, max_tokens, keep_ms, deadline_ms;
+    struct sampling sampling; /* seed is known if seed_known */
+    bool seed_known;
+
+    uint32_t *got; /* [n_got] of max_tokens; owned */
+    uint32_t n_got, n_checked;
+    struct oracle oracle; /* prompt and got[0..n_checked) */
+
+    int64_t asked_us, arrived_us, ended_us;
+    bool arrived;       /* at a router, in its latest life */
+    bool end_asked;     /* somebody has asked for its end */
+    bool left;          /* its client's session ended with it */
+    bool router_lost;   /* a router died with it */
+    uint64_t at_router; /* its call's number */
+    uint32_t conn;      /* that it went by */
+
+    uint32_t n_ends;
+    enum status status;
+    uint32_t finish; /* proto's Finish, of the last chunk */
+};
+
+/* Ask for it; false if the client has no place for the call. */
+bool generation_ask(struct sim *s, struct generation *g);
+
+/* The seed that the router drew: check what waited for it. */
+void generation_seed(struct generation *g, uint64_t seed);
+
+/* Blocks that a worker with blocks of this size must promise. */
+uint32_t generation_blocks(const struct generation *g, uint32_t block_tokens);
+
+/* Does any worker of the seed have a pool that can hold it? */
+bool generation_fits(const struct sim *s, const struct generation *g);
+
+void generation_fini(struct generation *g);
+
+#endif

@@ -1,0 +1,372 @@
+/* sluice-sim - many seeds, spread over processes; one line of verdict. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/log.h"
+#include "common/plant.h"
+#include "tests/sim/sim.h"
+
+#define JOBS_MAX  64
+#define SHOWN_MAX 20 /* failures printed */
+/* From this many seeds on, a cell that nobody hit is a failure. */
+#define CELLS_SEEDS 5000
+
+#ifdef SLUICE_PLANTS
+enum plant plant_active = PLANT_NONE;
+#endif
+
+struct job {
+    uint64_t next; /* seed under way, or the first of those left */
+    uint64_t n_failed, first_failed;
+    struct sim_counts counts;
+};
+
+struct task {
+    uint64_t from, to;
+    uint32_t jobs;
+    bool verbose, print_hash, first; /* first: stop at a failure */
+    const char *regressions;
+    struct job *job; /* [jobs], shared with the children */
+};
+
+static const struct sim *logging;
+
+static void log_line(void *arg, enum log_level level, const char *line)
+{
+    (void)arg;
+    (void)level;
+    if (logging) {
+        sim_log(logging, "  %s", line);
+    }
+}
+
+static void add(struct sim_counts *to, const struct sim_counts *from)
+{
+    uint64_t *a = (uint64_t *)to;
+    const uint64_t *b = (const uint64_t *)from;
+
+    _Static_assert(sizeof(*to) % sizeof(uint64_t) == 0, "only counters");
+    for (size_t i = 0; i < sizeof(*to) / sizeof(uint64_t); i++) {
+        a[i] += b[i];
+    }
+}
+
+static void report(const struct sim *s)
+{
+    printf("seed %" PRIu64 ": %s", s->seed, s->what);
+    if (s->failed_request >= 0) {
+        printf(" (request %d)", s->failed_request);
+    }
+    printf(", at %.6f s, options %016" PRIx64 "\n",
+           (double)(s->failed_us - SIM_START_US) / 1e6,
+           options_hash(&s->options));
+}
+
+static void run_seed(const struct task *t, struct job *j, struct sim *s)
+{
+    bool fine;
+
+    logging = t->verbose ? s : NULL;
+    fine = sim_run(s, j->next, t->verbose);
+    logging = NULL;
+    add(&j->counts, &s->counts);
+    if (t->print_hash) {
+        printf("%" PRIu64 " %016" PRIx64 "\n", s->seed, s->hash);
+    }
+    if (!fine) {
+        if (j->n_failed++ == 0) {
+            j->first_failed = s->seed;
+        }
+        if (j->n_failed <= SHOWN_MAX) {
+            report(s);
+        }
+    }
+    fflush(stdout);
+}
+
+static bool any_failed(const struct task *t)
+{
+    for (uint32_t i = 0; i < t->jobs; i++) {
+        if (t->job[i].n_failed) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void run_job(const struct task *t, struct job *j)
+{
+    struct sim *s = calloc(1, sizeof(*s));
+
+    if (!s) {
+        abort();
+    }
+    for (; j->next <= t->to; j->next += t->jobs) {
+        if (t->first && any_failed(t)) {
+            break;
+        }
+        run_seed(t, j, s);
+    }
+    free(s);
+}
+
+static pid_t start(const struct task *t, uint32_t i)
+{
+    pid_t pid;
+
+    fflush(stdout);
+    pid = fork();
+    if (pid == 0) {
+        run_job(t, &t->job[i]);
+        fflush(stdout);
+        _exit(0);
+    }
+    if (pid < 0) {
+        perror("sluice-sim: fork");
+        exit(2);
+    }
+    return pid;
+}
+
+/* A child that died took a seed with it: say which, and go on after it. */
+static bool crashed(const struct task *t, struct job *j, int status)
+{
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0) {
+        return false;
+    }
+    if (j->n_failed++ == 0) {
+        j->first_failed = j->next;
+    }
+    printf("seed %" PRIu64 ": crashed, %s %d\n", j->next,
+           WIFSIGNALED(status) ? "signal" : "exit",
+           WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+    j->next += t->jobs;
+    return j->next <= t->to && j->n_failed < SHOWN_MAX;
+}
+
+static void run_jobs(const struct task *t)
+{
+    pid_t pids[JOBS_MAX];
+    uint32_t running = t->jobs;
+    int status;
+
+    for (uint32_t i = 0; i < t->jobs; i++) {
+        t->job[i].next = t->from + i;
+        pids[i] = start(t, i);
+    }
+    while (running) {
+        pid_t pid = wait(&status);
+
+        for (uint32_t i = 0; i < t->jobs; i++) {
+            if (pids[i] != pid) {
+                continue;
+            }
+            if (crashed(t, &t->job[i], status)) {
+                pids[i] = start(t, i);
+            } else {
+                running--;
+            }
+        }
+    }
+}
+
+static uint32_t print_cells(const struct cells *c)
+{
+    uint32_t empty = 0;
+
+    for (int state = 0; state < CELL_STATES; state++) {
+        printf(" %s", cell_state_names[state]);
+        for (int event = 0; event < CELL_EVENTS; event++) {
+            printf("%c%" PRIu64, event ? '/' : '=', c->hits[state][event]);
+            empty +=
+                c->hits[state][event] == 0 &&
+                cell_exists((enum cell_state)state, (enum cell_event)event);
+        }
+    }
+    return empty;
+}
+
+static double now_s(void)
+{
+    struct timespec t;
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+static bool verdict(const struct task *t, double seconds)
+{
+    struct sim_counts c = {0};
+    uint64_t n_failed = 0, first = UINT64_MAX;
+    uint32_t empty;
+    bool fine;
+
+    for (uint32_t i = 0; i < t->jobs; i++) {
+        add(&c, &t->job[i].counts);
+        n_failed += t->job[i].n_failed;
+        if (t->job[i].n_failed && t->job[i].first_failed < first) {
+            first = t->job[i].first_failed;
+        }
+    }
+    printf("sim: %" PRIu64 " seeds, %" PRIu64 " failed, frames %" PRIu64
+           " lost %" PRIu64 " doubled %" PRIu64 " reordered %" PRIu64
+           " flipped %" PRIu64 " cuts %" PRIu64 "+%" PRIu64 " kills %" PRIu64
+           "+%" PRIu64 " pauses %" PRIu64 " requests %" PRIu64
+           " tokens %" PRIu64 " plans %" PRIu64 " failed-plans %" PRIu64
+           " moved %" PRIu64
+           "; cells cancel/remove/disconnect/worker-lost/router-lost",
+           c.seeds, n_failed, c.frames, c.lost, c.doubled, c.reordered,
+           c.flipped, c.cuts, c.one_ways, c.kills, c.router_kills, c.pauses,
+           c.requests, c.tokens, c.plans, c.failed_plans, c.moved);
+    empty = print_cells(&c.cells);
+    fine = n_failed == 0 && (c.seeds <= CELLS_SEEDS || empty == 0);
+    printf("; %.0f seeds/s, %.0f s of virtual time; %s",
+           (double)c.seeds / seconds, (double)c.virtual_ms / 1e3,
+           fine ? "ok" : "FAILED");
+    if (empty && c.seeds > CELLS_SEEDS) {
+        printf(", %u cells are empty", empty);
+    }
+    if (n_failed) {
+        printf(", first at seed %" PRIu64, first);
+    }
+    printf("\n");
+    return fine;
+}
+
+/* Lines of "seed options-hash sentence"; # begins a comment. */
+static bool run_regressions(struct task *t)
+{
+    FILE *f = fopen(t->regressions, "r");
+    char line[512];
+    double start_s = now_s();
+
+    if (!f) {
+        fprintf(stderr, "sluice-sim: %s: %s\n", t->regressions,
+                strerror(errno));
+        exit(2);
+    }
+    while (fgets(line, sizeof(line), f)) {
+        struct sim_options o;
+        uint64_t seed, hash;
+
+        if (sscanf(line, "%" SCNu64 " %" SCNx64, &seed, &hash) != 2) {
+            continue;
+        }
+        options_draw(&o, seed);
+        if (options_hash(&o) != hash) {
+            printf("stale: the seed draws other options now: %s", line);
+        }
+        t->job[0].next = t->from = t->to = seed;
+        run_job(t, &t->job[0]);
+    }
+    (void)fclose(f);
+    return verdict(t, now_s() - start_s);
+}
+
+static void usage(void)
+{
+    printf("usage: sluice-sim [--seeds A..B] [--jobs N] [--verbose] [--hash]\n"
+           "                  [--plant NAME | --list-plants] [--first]\n"
+           "                  [--regressions FILE]\n"
+           "  --seeds A..B  run these, or one seed A (default 1..1000)\n"
+           "  --verbose     log everything that happens, for one seed\n"
+           "  --hash        print a hash of all that was delivered, by seed\n"
+           "  --first       stop at the first failure\n");
+}
+
+static void list_plants(void)
+{
+#define X(name, text) printf("%s: %s\n", #name, text);
+    PLANT_MAP(X)
+#undef X
+}
+
+static bool set_plant(const char *name)
+{
+#ifdef SLUICE_PLANTS
+#define X(plant, text)                \
+    if (strcmp(name, #plant) == 0) {  \
+        plant_active = PLANT_##plant; \
+        return true;                  \
+    }
+    PLANT_MAP(X)
+#undef X
+#endif
+    fprintf(stderr, "sluice-sim: no plant %s in this build\n", name);
+    return false;
+}
+
+static bool parse_seeds(const char *text, struct task *t)
+{
+    char *end;
+
+    t->from = t->to = strtoull(text, &end, 10);
+    if (end[0] == '.' && end[1] == '.') {
+        t->to = strtoull(end + 2, &end, 10);
+    }
+    return *end == '\0' && t->to >= t->from;
+}
+
+static bool parse(int argc, char **argv, struct task *t)
+{
+    for (int i = 1; i < argc; i++) {
+        const char *a = argv[i], *value = i + 1 < argc ? argv[i + 1] : "";
+
+        if (strcmp(a, "--verbose") == 0) {
+            t->verbose = true;
+        } else if (strcmp(a, "--hash") == 0) {
+            t->print_hash = true;
+        } else if (strcmp(a, "--first") == 0) {
+            t->first = true;
+        } else if (strcmp(a, "--list-plants") == 0) {
+            list_plants();
+            exit(0);
+        } else if (strcmp(a, "--seeds") == 0 && parse_seeds(value, t)) {
+            i++;
+        } else if (strcmp(a, "--jobs") == 0) {
+            t->jobs = (uint32_t)strtoul(value, NULL, 10);
+            i++;
+        } else if (strcmp(a, "--regressions") == 0) {
+            t->regressions = value;
+            i++;
+        } else if (strcmp(a, "--plant") == 0 && set_plant(value)) {
+            i++;
+        } else {
+            return false;
+        }
+    }
+    if (t->verbose || t->print_hash || t->regressions) {
+        t->jobs = 1;
+    }
+    return t->jobs >= 1 && t->jobs <= JOBS_MAX;
+}
+
+int main(int argc, char **argv)
+{
+    struct task t = {.from = 1, .to = 1000, .jobs = 1};
+    double start_s = now_s();
+
+    if (!parse(argc, argv, &t)) {
+        usage();
+        return 2;
+    }
+    t.job = mmap(NULL, t.jobs * sizeof(*t.job), PROT_READ | PROT_WRITE,
+                 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (t.job == MAP_FAILED) {
+        perror("sluice-sim");
+        return 2;
+    }
+    log_setup(t.verbose ? LOG_DEBUG : LOG_OFF, log_line, NULL);
+    if (t.regressions) {
+        return run_regressions(&t) ? 0 : 1;
+    }
+    run_jobs(&t);
+    return verdict(&t, now_s() - start_s) ? 0 : 1;
+}

@@ -1,0 +1,320 @@
+#include "tests/sim/network.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <xxhash.h>
+
+#include "tests/sim/sim.h"
+
+#define NO_FLIGHT UINT32_MAX
+
+void network_init(struct network *n)
+{
+    *n = (struct network){.free_flight = NO_FLIGHT};
+}
+
+void network_fini(struct network *n)
+{
+    for (uint32_t i = 0; i < n->n_flights; i++) {
+        frame_free(&n->flights[i].frame);
+    }
+    free(n->flights);
+    free(n->conns);
+    *n = (struct network){0};
+}
+
+struct conn *network_conn(struct network *n, uint32_t number)
+{
+    return number && number <= n->n_conns ? &n->conns[number - 1] : NULL;
+}
+
+static void *grown(void *p, uint32_t *capacity, size_t size)
+{
+    *capacity = *capacity ? *capacity * 2 : 64;
+    p = realloc(p, *capacity * size);
+    if (!p) {
+        abort();
+    }
+    return p;
+}
+
+static uint32_t flight_take(struct network *n)
+{
+    uint32_t i = n->free_flight;
+
+    if (i != NO_FLIGHT) {
+        n->free_flight = n->flights[i].next;
+        return i;
+    }
+    if (n->n_flights == n->flights_capacity) {
+        n->flights =
+            grown(n->flights, &n->flights_capacity, sizeof(*n->flights));
+    }
+    return n->n_flights++;
+}
+
+static struct frame *flight_land(struct network *n, uint32_t i)
+{
+    struct frame *f = n->flights[i].frame;
+
+    n->flights[i].frame = NULL;
+    n->flights[i].next = n->free_flight;
+    n->free_flight = i;
+    return f;
+}
+
+static uint32_t node_at(const struct conn *c, enum conn_end end)
+{
+    return end == END_ROUTER ? SIM_ROUTER : c->node;
+}
+
+static int64_t delay(struct sim *s)
+{
+    return s->options.delay_us +
+           (int64_t)rng_below(&s->chance, s->options.jitter_us);
+}
+
+static bool chance(struct sim *s, uint32_t of)
+{
+    return !s->calm && rng_chance(&s->chance, of);
+}
+
+static void hear_frame(struct sim *s, uint32_t flight, uint64_t unused)
+{
+    struct flight *l = &s->network.flights[flight];
+    struct conn *c = network_conn(&s->network, l->conn);
+    struct sim_node *node = &s->nodes[node_at(c, l->to)];
+    uint32_t number = l->conn;
+    enum conn_end to = l->to;
+    struct frame *f;
+
+    (void)unused;
+    if (node->paused_us > sim_now(s) && c->open[to]) {
+        clock_add(&s->clock, node->paused_us, hear_frame, flight, 0);
+        return;
+    }
+    c->in_flight[to]--;
+    f = flight_land(&s->network, flight);
+    if (!c->open[to]) {
+        frame_free(&f);
+        return;
+    }
+    if (c->cut_us[to] > sim_now(s)) {
+        s->counts.lost++;
+        frame_free(&f);
+        return;
+    }
+    s->counts.frames++;
+    s->hash = XXH3_64bits_withSeed(f->data, f->bytes,
+                                   s->hash ^ (uint64_t)sim_now(s) ^ number);
+    sniff(s, number, to, f);
+    node->ops->recv(node->core, (struct peer_id){number}, &f);
+    auditor_heard(s, node->number);
+    node_soon(s, node->number);
+}
+
+/* One copy of a frame on its way; out of order if it is late. */
+static void fly(struct sim *s, uint32_t conn, enum conn_end to, struct frame *f,
+                int64_t late_us)
+{
+    struct conn *c = network_conn(&s->network, conn);
+    int64_t at = sim_now(s) + delay(s);
+    uint32_t i = flight_take(&s->network);
+
+    if (late_us) {
+        at += late_us;
+    } else {
+        at = at > c->last_us[to] ? at : c->last_us[to] + 1;
+        c->last_us[to] = at;
+    }
+    c->in_flight[to]++;
+    s->network.flights[i] = (struct flight){f, conn, NO_FLIGHT, to};
+    clock_add(&s->clock, at, hear_frame, i, 0);
+}
+
+static struct frame *copy(const struct frame *f)
+{
+    struct frame *g = frame_new(f->bytes);
+
+    memcpy(g->data, f->data, f->bytes);
+    return g;
+}
+
+static int64_t lateness(struct sim *s)
+{
+    return rng_octave(&s->chance, 10, 200000);
+}
+
+enum status network_send(struct sim *s, uint32_t node, struct peer_id to,
+                         struct frame **fp)
+{
+    struct conn *c = network_conn(&s->network, to.v);
+    enum conn_end from = node == SIM_ROUTER ? END_ROUTER : END_PEER;
+    enum conn_end there = from == END_ROUTER ? END_PEER : END_ROUTER;
+    struct frame *f = *fp;
+    int64_t late_us = 0;
+
+    *fp = NULL;
+    if (!c || !c->open[from]) {
+        frame_free(&f);
+        return ST_UNAVAILABLE;
+    }
+    if (c->in_flight[there] >= s->options.send_limit) {
+        s->counts.lost++;
+        frame_free(&f);
+        return ST_RESOURCE_EXHAUSTED;
+    }
+    if (!c->standing || !c->open[there] || chance(s, s->options.drop_of)) {
+        s->counts.lost++;
+        frame_free(&f);
+        return ST_OK;
+    }
+    if (chance(s, s->options.double_of)) {
+        s->counts.doubled++;
+        fly(s, to.v, there, copy(f), lateness(s));
+    }
+    if (chance(s, s->options.flip_of)) {
+        s->counts.flipped++;
+        f->data[rng_below(&s->chance, f->bytes)] ^=
+            (uint8_t)(1u << rng_below(&s->chance, 8));
+    }
+    if (chance(s, s->options.reorder_of)) {
+        s->counts.reordered++;
+        late_us = lateness(s);
+    }
+    fly(s, to.v, there, f, late_us);
+    return ST_OK;
+}
+
+static void hear_opened(struct sim *s, uint32_t number, uint64_t unused)
+{
+    struct conn *c = network_conn(&s->network, number);
+    struct sim_node *node = &s->nodes[c->node];
+
+    (void)unused;
+    if (!c->open[END_PEER] || c->told[END_PEER]) {
+        return;
+    }
+    if (node->paused_us > sim_now(s)) {
+        clock_add(&s->clock, node->paused_us, hear_opened, number, 0);
+        return;
+    }
+    c->standing = true;
+    node->ops->opened(node->core, (struct peer_id){number});
+    node_soon(s, c->node);
+}
+
+static void hear_lost(struct sim *s, uint32_t number, uint64_t end)
+{
+    struct conn *c = network_conn(&s->network, number);
+    struct sim_node *node = &s->nodes[node_at(c, (enum conn_end)end)];
+
+    if (!c->open[end]) {
+        return;
+    }
+    if (node->paused_us > sim_now(s)) {
+        clock_add(&s->clock, node->paused_us, hear_lost, number, end);
+        return;
+    }
+    if (end == END_ROUTER) {
+        cells_disconnect(s, c->node);
+    }
+    c->open[end] = false;
+    sim_log(s, "%s lost connection %u", node->name, number);
+    node->ops->lost(node->core, (struct peer_id){number});
+    node_soon(s, node->number);
+}
+
+static void tell_lost(struct sim *s, uint32_t number, enum conn_end end,
+                      int64_t at_us)
+{
+    struct conn *c = network_conn(&s->network, number);
+
+    if (c->open[end] && !c->told[end]) {
+        c->told[end] = true;
+        clock_add(&s->clock, at_us, hear_lost, number, end);
+    }
+}
+
+/* A connection reaches the router, or is refused, or nobody ever answers. */
+static void try_open(struct sim *s, uint32_t number, uint64_t unused)
+{
+    struct conn *c = network_conn(&s->network, number);
+
+    (void)unused;
+    if (!c->open[END_PEER]) {
+        return;
+    }
+    if (s->nodes[SIM_ROUTER].core && !chance(s, 100)) {
+        c->open[END_ROUTER] = true;
+        clock_add(&s->clock, sim_now(s) + delay(s), hear_opened, number, 0);
+    } else if (s->calm || rng_below(&s->chance, 4)) {
+        tell_lost(s, number, END_PEER, sim_now(s) + delay(s));
+    }
+}
+
+struct peer_id network_open(struct sim *s, uint32_t node)
+{
+    struct network *n = &s->network;
+    uint32_t number;
+
+    if (n->n_conns == n->conns_capacity) {
+        n->conns = grown(n->conns, &n->conns_capacity, sizeof(*n->conns));
+    }
+    number = ++n->n_conns;
+    n->conns[number - 1] = (struct conn){.node = node};
+    n->conns[number - 1].open[END_PEER] = true;
+    clock_add(&s->clock, sim_now(s) + delay(s), try_open, number, 0);
+    return (struct peer_id){number};
+}
+
+/* One end is gone; the other hears of it after what was sent before. */
+static void end_close(struct sim *s, uint32_t number, enum conn_end end,
+                      int64_t after_us)
+{
+    struct conn *c = network_conn(&s->network, number);
+    enum conn_end other = end == END_PEER ? END_ROUTER : END_PEER;
+    int64_t at = sim_now(s) + delay(s) + after_us;
+
+    c->open[end] = false;
+    tell_lost(s, number, other,
+              at > c->last_us[other] ? at : c->last_us[other] + 1);
+}
+
+void network_close(struct sim *s, uint32_t node, struct peer_id who)
+{
+    struct conn *c = network_conn(&s->network, who.v);
+    enum conn_end end = node == SIM_ROUTER ? END_ROUTER : END_PEER;
+
+    if (c && c->open[end]) {
+        end_close(s, who.v, end, 0);
+    }
+}
+
+void network_cut(struct sim *s, uint32_t number)
+{
+    struct conn *c = network_conn(&s->network, number);
+
+    for (int end = 0; end < ENDS; end++) {
+        c->cut_us[end] = INT64_MAX;
+        tell_lost(s, number, (enum conn_end)end,
+                  sim_now(s) + rng_octave(&s->chance, 10, 1000000));
+    }
+}
+
+void network_forget(struct sim *s, uint32_t node)
+{
+    struct network *n = &s->network;
+
+    for (uint32_t i = 1; i <= n->n_conns; i++) {
+        struct conn *c = network_conn(n, i);
+        enum conn_end end = node == SIM_ROUTER ? END_ROUTER : END_PEER;
+
+        if ((node == SIM_ROUTER || c->node == node) && c->open[end]) {
+            end_close(s, i, end,
+                      s->options.faulty ? rng_octave(&s->chance, 10, 1000000)
+                                        : 0);
+        }
+    }
+}

@@ -1,0 +1,62 @@
+/* network.h - connections of workers and clients to the router, as a seed
+ * wants them: slow, lossy, doubled, reordered, damaged, cut.
+ *
+ * Both ends name a connection by the same number.  Frames of one direction
+ * arrive in order unless a fault is drawn.  Whoever closes hears nothing; the
+ * other end hears `lost` after what was sent before. */
+#ifndef SIM_NETWORK_H
+#define SIM_NETWORK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/node_io.h"
+
+struct sim;
+
+/* Ends of a connection; the direction TO_x. */
+enum conn_end { END_PEER, END_ROUTER, ENDS };
+
+struct conn {
+    uint32_t node; /* that opened it */
+    bool standing; /* the peer has heard `opened` */
+    bool open[ENDS];
+    bool told[ENDS];       /* `lost` is on its way */
+    int64_t last_us[ENDS]; /* of the frames towards this end */
+    int64_t cut_us[ENDS];  /* frames towards this end vanish until then */
+    uint32_t in_flight[ENDS];
+    uint64_t number[ENDS]; /* ordered frames taken by this end */
+    uint64_t session;      /* as the frames towards the router say */
+};
+
+struct flight {
+    struct frame *frame; /* NULL: free */
+    uint32_t conn, next;
+    enum conn_end to;
+};
+
+struct network {
+    struct conn *conns; /* [n_conns] by number - 1 */
+    uint32_t n_conns, conns_capacity;
+    struct flight *flights; /* [n_flights] */
+    uint32_t n_flights, flights_capacity, free_flight;
+};
+
+void network_init(struct network *n);
+void network_fini(struct network *n);
+
+struct conn *network_conn(struct network *n, uint32_t number);
+
+/* What node_io asks of it. */
+enum status network_send(struct sim *s, uint32_t node, struct peer_id to,
+                         struct frame **f);
+struct peer_id network_open(struct sim *s, uint32_t node);
+void network_close(struct sim *s, uint32_t node, struct peer_id who);
+
+/* Both ends lose it, each in its own time, and what is in flight is gone. */
+void network_cut(struct sim *s, uint32_t number);
+
+/* The node is no more: its connections end without a word. */
+void network_forget(struct sim *s, uint32_t node);
+
+#endif

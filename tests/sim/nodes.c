@@ -1,0 +1,248 @@
+/* nodes.c - the cores of a cluster, and the io of each. */
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/sim/sim.h"
+
+#define SPIN_US    10000
+#define SPIN_TICKS 20000
+
+bool node_is_worker(uint32_t number)
+{
+    return number >= SIM_FIRST_WORKER && number < SIM_FIRST_CLIENT;
+}
+
+bool node_is_client(uint32_t number)
+{
+    return number >= SIM_FIRST_CLIENT;
+}
+
+static int64_t io_now(struct node_io *io)
+{
+    return sim_now(((struct sim_node *)io->impl)->sim);
+}
+
+static uint64_t io_random(struct node_io *io)
+{
+    return rng_u64(&((struct sim_node *)io->impl)->rng);
+}
+
+static enum status io_send(struct node_io *io, struct peer_id to,
+                           struct frame **f)
+{
+    struct sim_node *n = io->impl;
+
+    return network_send(n->sim, n->number, to, f);
+}
+
+static struct peer_id io_open(struct node_io *io)
+{
+    struct sim_node *n = io->impl;
+
+    return network_open(n->sim, n->number);
+}
+
+static void io_close(struct node_io *io, struct peer_id who)
+{
+    struct sim_node *n = io->impl;
+
+    network_close(n->sim, n->number, who);
+}
+
+static void free_core(struct sim *s, uint32_t number)
+{
+    struct sim_node *n = &s->nodes[number];
+
+    if (number == SIM_ROUTER) {
+        router_free((struct router_core **)&n->core);
+        fake_text_free(&s->text);
+    } else if (node_is_worker(number)) {
+        worker_free((struct worker_core **)&n->core);
+        fake_engine_free(&s->engines[number - SIM_FIRST_WORKER]);
+    } else {
+        client_core_free((struct client_core **)&n->core);
+    }
+    n->core = NULL;
+}
+
+static void gone(struct sim *s, uint32_t number)
+{
+    struct sim_node *n = &s->nodes[number];
+
+    network_forget(s, number);
+    free_core(s, number);
+    n->tick_us = NODE_IDLE;
+    n->tick_number++;
+}
+
+static void tick(struct sim *s, uint32_t number, uint64_t serial);
+
+static void tick_at(struct sim *s, uint32_t number, int64_t at_us)
+{
+    struct sim_node *n = &s->nodes[number];
+
+    if (n->core && at_us < n->tick_us) {
+        n->tick_us = at_us;
+        clock_add(&s->clock, at_us, tick, number, ++n->tick_number);
+    }
+}
+
+void node_soon(struct sim *s, uint32_t number)
+{
+    struct sim_node *n = &s->nodes[number];
+
+    tick_at(s, number, sim_now(s) + (int64_t)rng_below(&n->rng, 20));
+}
+
+static void check_spin(struct sim *s, struct sim_node *n)
+{
+    if (sim_now(s) - n->spin_us > SPIN_US) {
+        n->spin_us = sim_now(s);
+        n->spins = 0;
+    } else if (++n->spins > SPIN_TICKS) {
+        sim_fail(s, -1, "%s spins", n->name);
+    }
+}
+
+static void tick(struct sim *s, uint32_t number, uint64_t serial)
+{
+    struct sim_node *n = &s->nodes[number];
+    int64_t due, now = sim_now(s);
+
+    if (!n->core || serial != n->tick_number) {
+        return;
+    }
+    if (n->paused_us > now) {
+        clock_add(&s->clock, n->paused_us, tick, number, serial);
+        return;
+    }
+    n->tick_us = NODE_IDLE;
+    check_spin(s, n);
+    due = n->ops->tick(n->core, now);
+    if (due == NODE_STOP) {
+        sim_log(s, "%s has stopped", n->name);
+        gone(s, number);
+        return;
+    }
+    auditor_tick(s, number);
+    if (due != NODE_IDLE) {
+        due = due > now ? due : now + 1;
+        tick_at(s, number, due + (int64_t)rng_below(&n->rng, 100));
+    }
+}
+
+static void start_router(struct sim *s, struct sim_node *n)
+{
+    struct router_options o = {.name = "r",
+                               .max_peers = SIM_NODES * 4,
+                               .max_requests = s->options.max_requests,
+                               .max_waiting = s->options.max_waiting};
+
+    s->text = fake_text_new(s);
+    o.text = fake_text_seam(s->text);
+    n->core = router_new(&o, &n->io);
+    n->ops = &router_node_ops;
+}
+
+static void start_worker(struct sim *s, struct sim_node *n)
+{
+    uint32_t w = n->number - SIM_FIRST_WORKER;
+    const struct worker_draw *d = &s->options.workers[w];
+    const struct fake_model *m = &s->options.models[d->model];
+    char model[8];
+    struct worker_options o = {.name = n->name,
+                               .model = model,
+                               .device = "fake",
+                               .layer_end = 4,
+                               .n_layers = 4,
+                               .block_tokens = d->block_tokens,
+                               .block_bytes = m->attention ? 4096 : 0,
+                               .slot_bytes = m->linear ? 8192 : 0,
+                               .n_blocks = d->n_blocks,
+                               .n_slots = d->n_slots,
+                               .pages_per_block = m->attention ? 1 : 0,
+                               .pages_per_slot = !m->linear     ? 0
+                                                 : m->attention ? 2
+                                                                : 1,
+                               .weight_bytes = 1 << 20,
+                               .scratch_bytes = 1 << 16,
+                               .pool_bytes = (uint64_t)d->n_blocks * 4096 +
+                                             (uint64_t)d->n_slots * 8192,
+                               .context = m->context,
+                               .vocab = m->vocab,
+                               .n_eos = m->n_eos,
+                               .max_rows = d->max_rows,
+                               .step_tokens = d->step_tokens,
+                               .chunk_tokens = d->chunk_tokens,
+                               .engine_depth = d->depth};
+
+    (void)snprintf(model, sizeof(model), "m%u", d->model);
+    memcpy(o.eos, m->eos, sizeof(m->eos));
+    s->engines[w] = fake_engine_new(s, w);
+    n->core = worker_new(&o, &n->io, fake_engine_seam(s->engines[w]));
+    n->ops = &worker_node_ops;
+}
+
+static void start_client(struct sim_node *n)
+{
+    struct client_options o = {.name = n->name,
+                               .admin = n->number == SIM_FIRST_CLIENT};
+
+    n->core = client_core_new(&o, &n->io);
+    n->ops = &client_node_ops;
+}
+
+void node_start(struct sim *s, uint32_t number)
+{
+    struct sim_node *n = &s->nodes[number];
+    char kind = number == SIM_ROUTER ? 'r' : node_is_worker(number) ? 'w' : 'c';
+
+    n->sim = s;
+    n->number = number;
+    n->life++;
+    n->io = (struct node_io){.impl = n,
+                             .now_us = io_now,
+                             .random = io_random,
+                             .send = io_send,
+                             .open = io_open,
+                             .close = io_close};
+    n->tick_us = NODE_IDLE;
+    n->paused_us = 0;
+    n->ending = false;
+    rng_init(&n->rng, s->seed, 1000u + number * 1000u + n->life);
+    (void)snprintf(n->name, sizeof(n->name), "%c%u", kind, number);
+    sim_log(s, "%s starts, life %u", n->name, n->life);
+    if (number == SIM_ROUTER) {
+        start_router(s, n);
+    } else if (node_is_worker(number)) {
+        start_worker(s, n);
+    } else {
+        start_client(n);
+    }
+    node_soon(s, number);
+}
+
+void node_stop(struct sim *s, uint32_t number)
+{
+    struct sim_node *n = &s->nodes[number];
+
+    sim_log(s, "%s is asked to stop", n->name);
+    cells_killed(s, number);
+    if (number == SIM_ROUTER) {
+        router_stop(n->core);
+        node_soon(s, number);
+    } else if (node_is_worker(number)) {
+        worker_stop(n->core);
+        node_soon(s, number);
+    } else {
+        free_core(s, number); /* says Goodbye and closes */
+        gone(s, number);
+    }
+}
+
+void node_kill(struct sim *s, uint32_t number)
+{
+    sim_log(s, "%s is killed", s->nodes[number].name);
+    cells_killed(s, number);
+    gone(s, number);
+}

@@ -1,0 +1,131 @@
+#include "tests/sim/options.h"
+
+#include <string.h>
+
+#include <xxhash.h>
+
+#include "tests/sim/rng.h"
+
+static uint32_t octave(struct rng *r, uint32_t lo, uint32_t hi)
+{
+    return (uint32_t)rng_octave(r, lo, hi);
+}
+
+/* Two seeds of three have a rate, from rare to often. */
+static uint32_t rate(struct rng *r, uint32_t hi)
+{
+    return rng_below(r, 3) ? octave(r, 1, hi) : 0;
+}
+
+static void draw_model(struct fake_model *m, struct rng *r)
+{
+    unsigned kind = (unsigned)rng_below(r, 4);
+
+    m->salt = rng_u64(r);
+    m->attention = kind != 0;
+    m->linear = kind != 1;
+    m->vocab = octave(r, 256, 4096);
+    m->context = octave(r, 64, 512);
+    m->n_eos = (uint32_t)rng_below(r, ORACLE_EOS_MAX + 1);
+    for (uint32_t i = 0; i < m->n_eos; i++) {
+        /* neighbours: never one token twice */
+        m->eos[i] = m->vocab / 2 + i;
+    }
+    /* Often enough that sequences end by themselves. */
+    if (rng_below(r, 2)) {
+        m->vocab = 256;
+        for (uint32_t i = 0; i < m->n_eos; i++) {
+            m->eos[i] = 128 + i;
+        }
+    }
+}
+
+static void draw_worker(struct worker_draw *w, const struct sim_options *o,
+                        struct rng *r)
+{
+    const struct fake_model *m;
+    uint32_t least;
+
+    w->model = (uint32_t)rng_below(r, o->n_models);
+    m = &o->models[w->model];
+    w->block_tokens = 1u << rng_below(r, 7);
+    /* As few as one sequence of 64 tokens, or plenty. */
+    least = (64 + w->block_tokens - 1) / w->block_tokens;
+    w->n_blocks = m->attention ? octave(r, least, least * 64) : 0;
+    w->n_slots = m->linear ? octave(r, 1, 32) : 0;
+    w->max_rows = octave(r, 1, 32);
+    w->step_tokens = octave(r, 1, 256);
+    w->chunk_tokens = octave(r, 1, 128);
+    w->depth = 1 + (uint32_t)rng_below(r, ENGINE_DEPTH_MAX);
+    w->step_us = octave(r, 50, 4000);
+    w->token_us = (uint32_t)rng_below(r, 30);
+    w->fail_of = o->faulty && rng_below(r, 2) ? octave(r, 1, 100) : 0;
+    w->slow_of = rng_below(r, 3) ? 0 : octave(r, 1, 50);
+}
+
+static void draw_faults(struct sim_options *o, struct rng *r)
+{
+    static const uint32_t shortest_us[FAULTS] = {100000, 100000, 200000, 400000,
+                                                 100000};
+
+    o->drop_of = rate(r, 400);
+    o->double_of = rate(r, 400);
+    o->reorder_of = rate(r, 400);
+    o->flip_of = rate(r, 100);
+    for (int i = 0; i < FAULTS; i++) {
+        if (rng_below(r, 2)) {
+            o->every_us[i] = rng_octave(r, shortest_us[i], 4000000);
+        }
+    }
+}
+
+static void draw_load(struct sim_options *o, struct rng *r)
+{
+    o->gap_us = octave(r, 100, 30000);
+    o->prompt_max = octave(r, 2, 200);
+    o->tokens_max = octave(r, 2, 64);
+    o->text_of = rng_below(r, 2) ? 3000 : 0;
+    o->deadline_of = rng_below(r, 2) ? 500 : 0;
+    o->keep_of = rng_below(r, 2) ? 1500 : 0;
+    o->end_of = rng_below(r, 3) ? 4000 : 0;
+    o->wrong_of = 200;
+    o->again_of = rng_below(r, 2) ? 300 : 0;
+    o->admin_of = rng_below(r, 2) ? 1000 : 0;
+    o->leave_of = o->faulty || rng_below(r, 4) == 0 ? 200 : 0;
+    o->sleep_of = rng_below(r, 4) ? 0 : 20;
+}
+
+void options_draw(struct sim_options *o, uint64_t seed)
+{
+    struct rng r;
+
+    memset(o, 0, sizeof(*o)); /* padding too: it is hashed */
+    rng_init(&r, seed, 0);
+    o->faulty = seed % 5 != 0;
+    o->n_models = rng_below(&r, 3) ? 1 : 2 + (uint32_t)rng_below(&r, 2);
+    for (uint32_t i = 0; i < o->n_models; i++) {
+        draw_model(&o->models[i], &r);
+        o->text[i] = rng_below(&r, 4) != 0;
+    }
+    o->n_workers = 1 + (uint32_t)rng_below(&r, SIM_WORKERS);
+    for (uint32_t i = 0; i < o->n_workers; i++) {
+        draw_worker(&o->workers[i], o, &r);
+    }
+    o->n_clients = 2 + (uint32_t)rng_below(&r, SIM_CLIENTS - 1);
+    o->max_requests = octave(&r, 8, 512);
+    o->max_waiting = octave(&r, 2, 256);
+    o->text_us = octave(&r, 50, 10000);
+    o->text_queue = octave(&r, 1, 64);
+    o->delay_us = octave(&r, 50, 5000);
+    o->jitter_us = octave(&r, 1, o->delay_us);
+    o->send_limit = octave(&r, 16, 1024);
+    if (o->faulty) {
+        draw_faults(o, &r);
+    }
+    draw_load(o, &r);
+}
+
+uint64_t options_hash(const struct sim_options *o)
+{
+    return XXH3_64bits(o, sizeof(*o));
+}

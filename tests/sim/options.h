@@ -1,0 +1,54 @@
+/* options.h - what a seed draws before anything runs. */
+#ifndef SIM_OPTIONS_H
+#define SIM_OPTIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "tests/sim/oracle.h"
+
+#define SIM_MODELS  3
+#define SIM_WORKERS 4
+#define SIM_CLIENTS 6
+
+/* What comes over the cluster, each at an interval; 0: never. */
+enum fault {
+    FAULT_CUT,
+    FAULT_ONE_WAY,
+    FAULT_WORKER,
+    FAULT_ROUTER,
+    FAULT_PAUSE,
+    FAULTS
+};
+
+struct worker_draw {
+    uint32_t model, block_tokens, n_blocks, n_slots;
+    uint32_t max_rows, step_tokens, chunk_tokens, depth;
+    uint32_t step_us, token_us; /* of virtual time */
+    uint32_t fail_of, slow_of;  /* of 10,000 plans */
+};
+
+struct sim_options {
+    bool faulty;
+    uint32_t n_models, n_workers, n_clients;
+    struct fake_model models[SIM_MODELS];
+    bool text[SIM_MODELS];
+    struct worker_draw workers[SIM_WORKERS];
+
+    uint32_t max_requests, max_waiting;
+    uint32_t text_us, text_queue;
+
+    uint32_t delay_us, jitter_us, send_limit;
+    uint32_t drop_of, double_of, reorder_of, flip_of; /* of 10,000 frames */
+    int64_t every_us[FAULTS];
+
+    uint32_t gap_us; /* between requests */
+    uint32_t prompt_max, tokens_max;
+    uint32_t text_of, deadline_of, keep_of, end_of, wrong_of, again_of;
+    uint32_t admin_of, leave_of, sleep_of;
+};
+
+void options_draw(struct sim_options *o, uint64_t seed);
+uint64_t options_hash(const struct sim_options *o);
+
+#endif

@@ -1,0 +1,135 @@
+#include "tests/sim/sim.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static void stamp(const struct sim *s)
+{
+    printf("%12.6f ", (double)(sim_now(s) - SIM_START_US) / 1e6);
+}
+
+void sim_log(const struct sim *s, const char *fmt, ...)
+{
+    va_list ap;
+
+    if (!s->verbose) {
+        return;
+    }
+    stamp(s);
+    va_start(ap, fmt);
+    vprintf(fmt, ap);
+    va_end(ap);
+    putchar('\n');
+}
+
+void sim_fail(struct sim *s, int32_t request, const char *fmt, ...)
+{
+    va_list ap;
+
+    if (s->failed) {
+        return;
+    }
+    s->failed = true;
+    s->failed_request = request;
+    s->failed_us = sim_now(s);
+    va_start(ap, fmt);
+    (void)vsnprintf(s->what, sizeof(s->what), fmt, ap);
+    va_end(ap);
+    sim_log(s, "FAILED: %s", s->what);
+}
+
+static void calm_down(struct sim *s, uint32_t a, uint64_t b)
+{
+    (void)a;
+    (void)b;
+    sim_log(s, "faults stop");
+    faults_stop(s);
+}
+
+/* Look for the end, and for the lack of one. */
+static void watch(struct sim *s, uint32_t calming, uint64_t b)
+{
+    char why[200];
+
+    if (sim_now(s) > SIM_LONG_US) {
+        s->closing = true;
+    }
+    if (s->closing && !calming) {
+        calming = 1;
+        clock_add(&s->clock, sim_now(s) + rng_octave(&s->chance, 1000, 2000000),
+                  calm_down, 0, 0);
+    }
+    if (s->calm && auditor_quiet(s, why, sizeof(why))) {
+        auditor_end(s);
+        s->done = true;
+        return;
+    }
+    if (s->calm && sim_now(s) > s->calm_us + SIM_CALM_US) {
+        sim_fail(s, -1, "no quiet: %s", why);
+        return;
+    }
+    clock_add(&s->clock, sim_now(s) + SIM_WATCH_US, watch, calming, b);
+}
+
+static void begin(struct sim *s, uint64_t seed, bool verbose)
+{
+    memset(s, 0, offsetof(struct sim, generations));
+    s->seed = seed;
+    s->verbose = verbose;
+    options_draw(&s->options, seed);
+    clock_init(&s->clock, SIM_START_US);
+    network_init(&s->network);
+    rng_init(&s->chance, seed, 1);
+    rng_init(&s->will, seed, 2);
+    arena_init(&s->arena);
+    s->full_us = -1;
+    node_start(s, SIM_ROUTER);
+    for (uint32_t i = 0; i < s->options.n_workers; i++) {
+        node_start(s, SIM_FIRST_WORKER + i);
+    }
+    for (uint32_t i = 0; i < s->options.n_clients; i++) {
+        node_start(s, SIM_FIRST_CLIENT + i);
+    }
+    actor_start(s);
+    watch(s, 0, 0);
+}
+
+static void end(struct sim *s)
+{
+    for (uint32_t i = 0; i < SIM_NODES; i++) {
+        if (s->nodes[i].core) {
+            node_kill(s, i);
+        }
+    }
+    for (uint32_t i = 0; i < s->n_generations; i++) {
+        generation_fini(&s->generations[i]);
+    }
+    network_fini(&s->network);
+    clock_fini(&s->clock);
+    arena_fini(&s->arena);
+}
+
+bool sim_run(struct sim *s, uint64_t seed, bool verbose)
+{
+    struct event e;
+    struct sim_counts counts;
+    uint64_t hash;
+
+    begin(s, seed, verbose);
+    while (!s->done && !s->failed && clock_next(&s->clock, &e)) {
+        e.fn(s, e.a, e.b);
+    }
+    if (!s->done) {
+        sim_fail(s, -1, "nothing happens any more");
+    }
+    s->counts.seeds = 1;
+    s->counts.virtual_ms = (uint64_t)(sim_now(s) - SIM_START_US) / 1000;
+    counts = s->counts; /* the teardown is not part of the run */
+    hash = s->hash;
+    s->failed = !s->done || s->failed;
+    end(s);
+    s->counts = counts;
+    s->hash = hash;
+    return !s->failed;
+}

@@ -1,0 +1,141 @@
+/* sim.h - a whole cluster in one thread: virtual time, one seed.
+ *
+ * sim_run() draws the options of a seed, builds a router, workers and
+ * clients from the real cores, lets clients ask and faults happen, stops the
+ * faults, waits for quiet and audits.  The first thing found wrong ends the
+ * run. */
+#ifndef SIM_SIM_H
+#define SIM_SIM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "client/core.h"
+#include "common/node_io.h"
+#include "common/wire.h"
+#include "router/core.h"
+#include "tests/sim/actor.h"
+#include "tests/sim/cells.h"
+#include "tests/sim/clock.h"
+#include "tests/sim/control.h"
+#include "tests/sim/fake_engine.h"
+#include "tests/sim/fake_text.h"
+#include "tests/sim/generation.h"
+#include "tests/sim/network.h"
+#include "tests/sim/options.h"
+#include "tests/sim/rng.h"
+#include "worker/core.h"
+
+#define SIM_ROUTER       0
+#define SIM_FIRST_WORKER 1
+#define SIM_FIRST_CLIENT (SIM_FIRST_WORKER + SIM_WORKERS)
+#define SIM_NODES        (SIM_FIRST_CLIENT + SIM_CLIENTS)
+
+#define SIM_REQUESTS_MIN    40
+#define SIM_FRAMES_MIN      2000
+#define SIM_GENERATIONS_MAX 2000
+#define SIM_CONTROLS_MAX    4000
+#define SIM_PROMPT_MAX      512
+#define SIM_START_US        1000000
+#define SIM_CALM_US         200000000 /* all must end this long after faults */
+#define SIM_LONG_US         600000000 /* no new requests after this */
+#define SIM_WATCH_US        50000     /* between looks for the end */
+#define SIM_WHAT            400
+
+struct sim_node {
+    struct sim *sim;
+    uint32_t number, life;
+    const struct node_ops *ops;
+    void *core; /* NULL: dead */
+    struct node_io io;
+    struct rng rng;
+    int64_t paused_us; /* until then */
+    int64_t tick_us;   /* the earliest tick to come, NODE_IDLE: none */
+    uint64_t tick_number;
+    bool ending;     /* on its way out */
+    int64_t spin_us; /* ticks that saw the same time */
+    uint32_t spins;
+    char name[16];
+};
+
+/* Of a run; summed over seeds. */
+struct sim_counts {
+    uint64_t seeds, frames, lost, doubled, reordered, flipped, cuts, one_ways;
+    uint64_t kills, router_kills, pauses, requests, tokens, plans, failed_plans;
+    uint64_t moved, refused, virtual_ms;
+    struct cells cells;
+};
+
+struct sim {
+    uint64_t seed;
+    bool verbose;
+    struct sim_options options;
+    struct clock clock;
+    struct network network;
+    struct rng chance; /* of the network and the faults */
+    struct rng will;   /* of the clients */
+    struct sim_node nodes[SIM_NODES];
+    struct fake_engine *engines[SIM_WORKERS];
+    struct fake_text *text;
+    struct arena arena;
+    uint32_t n_generations, n_open; /* of them not ended */
+    uint32_t n_controls, n_controls_open;
+    int64_t full_us; /* when the router was last seen full */
+    bool closing;    /* no new requests any more */
+    bool calm;       /* no faults any more, since */
+    int64_t calm_us;
+    uint64_t hash; /* of everything delivered */
+    struct sim_counts counts;
+    bool done;
+    bool failed;
+    int64_t failed_us;
+    int32_t failed_request; /* -1: none */
+    char what[SIM_WHAT];
+
+    /* Last, as they are filled in when they come to be. */
+    struct generation generations[SIM_GENERATIONS_MAX];
+    struct control controls[SIM_CONTROLS_MAX];
+};
+
+/* One seed from beginning to end; false: failed, see what.  s is filled. */
+bool sim_run(struct sim *s, uint64_t seed, bool verbose);
+
+/* The first one counts; request -1: none in particular. */
+void sim_fail(struct sim *s, int32_t request, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+void sim_log(const struct sim *s, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static inline int64_t sim_now(const struct sim *s)
+{
+    return s->clock.now_us;
+}
+
+/* nodes.c: bring a node to life; end it politely, which takes a while, or
+ * without a word; let it tick soon. */
+void node_start(struct sim *s, uint32_t number);
+void node_stop(struct sim *s, uint32_t number);
+void node_kill(struct sim *s, uint32_t number);
+void node_soon(struct sim *s, uint32_t number);
+bool node_is_worker(uint32_t number);
+bool node_is_client(uint32_t number);
+
+/* faults.c */
+void faults_start(struct sim *s);
+void faults_stop(struct sim *s);
+
+/* sniff.c: what a frame says, before it is delivered. */
+void sniff(struct sim *s, uint32_t conn, enum conn_end to,
+           const struct frame *f);
+
+/* auditor.c: after each tick of a node; while waiting for quiet (why not is
+ * written to why); at the end. */
+/* ... and after each frame that a node took. */
+void auditor_heard(struct sim *s, uint32_t number);
+void auditor_tick(struct sim *s, uint32_t number);
+bool auditor_quiet(struct sim *s, char *why, size_t cap);
+void auditor_end(struct sim *s);
+
+#endif

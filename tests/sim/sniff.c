@@ -1,0 +1,261 @@
+/* sniff.c - what goes over the wire, read along as it is delivered. */
+#include <stdio.h>
+#include <string.h>
+
+#include "proto/admin.pb-c.h"
+#include "proto/inference.pb-c.h"
+#include "proto/registry.pb-c.h"
+#include "proto/worker.pb-c.h"
+#include "tests/sim/sim.h"
+
+#define NOBODY UINT32_MAX
+
+static const char *kind_name(uint8_t kind)
+{
+    static const char *const names[] = {"?",   "Call",   "Reply",
+                                        "End", "Cancel", "OneWay"};
+
+    return names[kind < 6 ? kind : 0];
+}
+
+static void log_frame(const struct sim *s, uint32_t conn, enum conn_end to,
+                      const struct frame *f, const struct frame_header *h)
+{
+    const char *peer = s->nodes[s->network.conns[conn - 1].node].name;
+    struct envelope e;
+    uint32_t at = 0;
+    char line[600];
+    int n = snprintf(line, sizeof(line), "%s %s/%u #%llu ack %llu%s",
+                     to == END_ROUTER ? "<-" : "->", peer, conn,
+                     (unsigned long long)h->number, (unsigned long long)h->ack,
+                     h->flags & FRAME_GAP ? " gap" : "");
+
+    while (n < (int)sizeof(line) - 80 && envelope_next(f, h, &at, &e)) {
+        const struct method_row *m = method_find(e.method);
+
+        n += snprintf(line + n, sizeof(line) - (size_t)n, "; %s %s %llu%s%s",
+                      kind_name(e.kind), m ? m->method : "-",
+                      (unsigned long long)e.call, e.status ? " " : "",
+                      e.status ? status_name((enum status)e.status) : "");
+    }
+    sim_log(s, "%s", line);
+}
+
+/* The newest with this id. */
+static uint32_t find(const struct sim *s, ProtobufCBinaryData id)
+{
+    for (uint32_t i = s->n_generations; i; i--) {
+        if (id.len == 16 &&
+            memcmp(s->generations[i - 1].id, id.data, id.len) == 0) {
+            return i - 1;
+        }
+    }
+    return NOBODY;
+}
+
+static const void *body(struct sim *s, const struct envelope *e,
+                        const ProtobufCMessageDescriptor *type)
+{
+    ProtobufCMessage *m;
+
+    return wire_unpack(&s->arena, type, e->body, e->body_bytes, &m, NULL) ==
+                   ST_OK
+               ? m
+               : NULL;
+}
+
+static void generate(struct sim *s, uint32_t conn, const struct envelope *e)
+{
+    const Sluice__V1__GenerateRequest *r =
+        body(s, e, &sluice__v1__generate_request__descriptor);
+    uint32_t i = r ? find(s, r->request_id) : NOBODY;
+
+    if (i != NOBODY) {
+        struct generation *g = &s->generations[i];
+
+        g->arrived = true;
+        g->arrived_us = sim_now(s);
+        g->conn = conn;
+        g->at_router = e->call;
+    }
+}
+
+static void named(struct sim *s, const struct envelope *e, bool remove)
+{
+    const Sluice__V1__CancelRequest *c =
+        remove ? NULL : body(s, e, &sluice__v1__cancel_request__descriptor);
+    const Sluice__V1__RemoveRequest *r =
+        remove ? body(s, e, &sluice__v1__remove_request__descriptor) : NULL;
+    const Sluice__V1__SequenceRef *ref = c   ? c->sequence
+                                         : r ? r->sequence
+                                             : NULL;
+    uint32_t i = ref ? find(s, ref->request_id) : NOBODY;
+
+    if (i != NOBODY) {
+        cells_hit(s, i, remove ? CELL_REMOVE : CELL_CANCEL);
+    }
+}
+
+static void call_cancelled(struct sim *s, uint32_t conn, uint64_t call)
+{
+    for (uint32_t i = s->n_generations; i; i--) {
+        const struct generation *g = &s->generations[i - 1];
+
+        if (g->arrived && g->conn == conn && g->at_router == call) {
+            cells_hit(s, i - 1, CELL_CANCEL);
+            return;
+        }
+    }
+}
+
+static void from_client(struct sim *s, uint32_t conn, const struct envelope *e)
+{
+    if (e->kind == ENVELOPE_CANCEL) {
+        call_cancelled(s, conn, e->call);
+    } else if (e->kind == ENVELOPE_CALL) {
+        switch (e->method) {
+        case METHOD_INFERENCE_GENERATE:
+            generate(s, conn, e);
+            break;
+        case METHOD_INFERENCE_CANCEL:
+        case METHOD_ADMIN_CANCEL:
+            named(s, e, false);
+            break;
+        case METHOD_INFERENCE_REMOVE:
+        case METHOD_ADMIN_REMOVE:
+            named(s, e, true);
+            break;
+        default:
+            break;
+        }
+    } else if (e->method == METHOD_REGISTRY_GOODBYE) {
+        cells_disconnect(s, network_conn(&s->network, conn)->node);
+    }
+}
+
+static void check_class(struct sim *s, const Sluice__V1__ClassLedger *c,
+                        const char *what)
+{
+    if (c->total != c->free + c->held + c->cached + c->granted) {
+        sim_fail(s, -1, "a ledger of %s breaks the identity", what);
+    }
+}
+
+static void check_ledger(struct sim *s, const Sluice__V1__Ledger *l)
+{
+    check_class(s, l->blocks, "blocks");
+    check_class(s, l->slots, "slots");
+    check_class(s, l->checkpoints, "checkpoints");
+    check_class(s, l->pages, "pages");
+    if (l->violations) {
+        sim_fail(s, -1, "a ledger with violations");
+    }
+}
+
+/* Room is granted before it is asked for, so no fault of a network and no
+ * death explains that a worker has none, or finds a Submit wrong. */
+static void check_refusal(struct sim *s, uint32_t conn,
+                          const struct envelope *e)
+{
+    if (e->status == ST_RESOURCE_EXHAUSTED ||
+        e->status == ST_INVALID_ARGUMENT || e->status == ST_OUT_OF_RANGE ||
+        e->status == ST_ALREADY_EXISTS || e->status == ST_INTERNAL) {
+        const Sluice__V1__Failure *f =
+            body(s, e, &sluice__v1__failure__descriptor);
+
+        sim_fail(s, -1, "%s refuses a call: %s: %.*s",
+                 s->nodes[network_conn(&s->network, conn)->node].name,
+                 status_name((enum status)e->status),
+                 f ? (int)f->message.len : 0, f ? f->message.data : NULL);
+    }
+}
+
+static void from_worker(struct sim *s, uint32_t conn, const struct envelope *e)
+{
+    if (e->method == METHOD_REGISTRY_REPORT) {
+        const Sluice__V1__ReportMessage *r =
+            body(s, e, &sluice__v1__report_message__descriptor);
+
+        if (r) {
+            check_ledger(s, r->ledger);
+        }
+    } else if (e->method == METHOD_REGISTRY_STEP_OUTPUT) {
+        const Sluice__V1__StepOutputMessage *r =
+            body(s, e, &sluice__v1__step_output_message__descriptor);
+
+        if (r) {
+            check_ledger(s, r->ledger);
+        }
+    } else if (e->kind == ENVELOPE_END && e->status != ST_OK) {
+        check_refusal(s, conn, e);
+    }
+}
+
+static void to_worker(struct sim *s, const struct envelope *e)
+{
+    const Sluice__V1__SubmitRequest *r;
+    uint32_t i;
+
+    if (e->kind != ENVELOPE_CALL || e->method != METHOD_WORKER_SUBMIT) {
+        return;
+    }
+    r = body(s, e, &sluice__v1__submit_request__descriptor);
+    i = r ? find(s, r->sequence->request_id) : NOBODY;
+    if (i != NOBODY) {
+        struct generation *g = &s->generations[i];
+
+        s->counts.moved += r->n_generated != 0;
+        if (r->n_prompt != g->n_prompt) {
+            sim_fail(s, (int32_t)i, "a Submit with another prompt");
+        } else if (g->seed_given && r->sampling->seed != g->sampling.seed) {
+            sim_fail(s, (int32_t)i, "a Submit with another seed");
+        } else if (!g->again && !g->router_lost) {
+            generation_seed(g, r->sampling->seed);
+        }
+    }
+}
+
+/* Does the link take the ordered part, or is it early, late or doubled? */
+static bool fresh(struct conn *c, enum conn_end to,
+                  const struct frame_header *h)
+{
+    if (to == END_ROUTER && h->session != c->session) {
+        c->session = h->session;
+        c->number[END_PEER] = c->number[END_ROUTER] = 0;
+    }
+    if (h->number == 0 || h->number != c->number[to] + 1) {
+        return false;
+    }
+    c->number[to]++;
+    return true;
+}
+
+void sniff(struct sim *s, uint32_t conn, enum conn_end to,
+           const struct frame *f)
+{
+    struct conn *c = network_conn(&s->network, conn);
+    struct frame_header h;
+    struct envelope e;
+    uint32_t at = 0;
+    bool ordered;
+
+    if (frame_check(f->data, f->bytes, &h, NULL) != ST_OK) {
+        return;
+    }
+    if (s->verbose) {
+        log_frame(s, conn, to, f, &h);
+    }
+    ordered = fresh(c, to, &h);
+    for (uint32_t i = 0; envelope_next(f, &h, &at, &e) && !s->failed; i++) {
+        if (i < h.n_ordered && !ordered) {
+            continue;
+        }
+        if (to == END_ROUTER && node_is_client(c->node)) {
+            from_client(s, conn, &e);
+        } else if (to == END_ROUTER) {
+            from_worker(s, conn, &e);
+        } else if (node_is_worker(c->node)) {
+            to_worker(s, &e);
+        }
+    }
+}
