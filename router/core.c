@@ -31,6 +31,7 @@ struct router_core *router_new(const struct router_options *o,
     list_init(&r->gone_peers);
     list_init(&r->dirty_models);
     list_init(&r->all_requests);
+    list_init(&r->audits);
     return r;
 }
 

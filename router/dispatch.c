@@ -95,6 +95,33 @@ static void on_call(void *node, struct peer *peer, const struct method_row *m,
     case METHOD_ADMIN_REMOVE:
         recv_remove(r, &in);
         break;
+    case METHOD_INFERENCE_TOKENIZE:
+        recv_tokenize(r, &in);
+        break;
+    case METHOD_INFERENCE_DETOKENIZE:
+        recv_detokenize(r, &in);
+        break;
+    case METHOD_INFERENCE_LIST_MODELS:
+        recv_list_models(r, &in);
+        break;
+    case METHOD_HEALTH_CHECK:
+        recv_health(r, &in);
+        break;
+    case METHOD_ADMIN_STATUS:
+        recv_admin_status(r, &in);
+        break;
+    case METHOD_ADMIN_WATCH:
+        recv_admin_watch(r, &in);
+        break;
+    case METHOD_ADMIN_LIST_WORKERS:
+        recv_admin_list_workers(r, &in);
+        break;
+    case METHOD_ADMIN_LIST_SEQUENCES:
+        recv_admin_list_sequences(r, &in);
+        break;
+    case METHOD_ADMIN_AUDIT:
+        recv_admin_audit(r, &in);
+        break;
     default:
         refuse(&in, ST_UNIMPLEMENTED, "%s is not built here", m->name);
     }
@@ -149,6 +176,9 @@ static void on_end(void *node, struct peer *peer, uint64_t tag,
     case METHOD_WORKER_CANCEL:
     case METHOD_WORKER_REMOVE:
         receipt_ended(r, p->worker, tag, status, reply, e);
+        break;
+    case METHOD_WORKER_AUDIT:
+        audit_answered(r, p->worker, tag, reply, e);
         break;
     default:
         break;

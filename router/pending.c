@@ -65,6 +65,15 @@ static void drop(struct router_core *r, struct pending *c, bool gone)
     case PENDING_RECEIPT:
         waiter_free(r, LIST_OF(c, struct waiter, call));
         break;
+    case PENDING_TEXT:
+        text_dropped(r, c);
+        break;
+    case PENDING_WATCH:
+        watch_dropped(r, c);
+        break;
+    case PENDING_AUDIT:
+        audit_dropped(r, c);
+        break;
     }
 }
 

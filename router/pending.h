@@ -13,6 +13,9 @@
 enum pending_kind {
     PENDING_GENERATE,
     PENDING_RECEIPT,
+    PENDING_TEXT,
+    PENDING_WATCH,
+    PENDING_AUDIT,
 };
 
 struct pending {

@@ -30,11 +30,32 @@ void recv_generate(struct router_core *r, const struct incoming *in);
 void recv_cancel(struct router_core *r, const struct incoming *in);
 void recv_remove(struct router_core *r, const struct incoming *in);
 
+void recv_tokenize(struct router_core *r, const struct incoming *in);
+void recv_detokenize(struct router_core *r, const struct incoming *in);
+void recv_list_models(struct router_core *r, const struct incoming *in);
+void recv_health(struct router_core *r, const struct incoming *in);
+
+void recv_admin_status(struct router_core *r, const struct incoming *in);
+void recv_admin_watch(struct router_core *r, const struct incoming *in);
+void recv_admin_list_workers(struct router_core *r, const struct incoming *in);
+void recv_admin_list_sequences(struct router_core *r,
+                               const struct incoming *in);
+void recv_admin_audit(struct router_core *r, const struct incoming *in);
+
 void recv_report(struct router_core *r, const struct incoming *in);
 void recv_step_output(struct router_core *r, const struct incoming *in);
 
 /* Their caller gave up or is gone; the pending is closed already. */
 void generate_dropped(struct router_core *r, struct pending *c, bool gone);
+void text_dropped(struct router_core *r, struct pending *c);
+void watch_dropped(struct router_core *r, struct pending *c);
+void audit_dropped(struct router_core *r, struct pending *c);
+
+/* A worker answered Audit, or did not: reply is NULL. */
+void audit_answered(struct router_core *r, struct worker *w, uint64_t tag,
+                    const ProtobufCMessage *reply, const struct error *e);
+/* Audits that ask it hear no more from it. */
+void audit_worker_lost(struct router_core *r, struct worker *w);
 
 /* What a worker said cannot be: its session is over, its name is kept out
  * for a while, and the reason is logged. */
@@ -45,6 +66,16 @@ void worker_lied(struct router_core *r, struct worker *w,
 struct text_job;
 void generate_encoded(struct router_core *r, struct request *q,
                       struct text_job *j);
+
+/* The model's number at the text seam: needs assets, not a worker.  False:
+ * refused. */
+bool find_text(struct router_core *r, const struct incoming *in,
+               ProtobufCBinaryData name, uint32_t *model);
+
+/* Hand a job to the text seam for a call of p: Tokenize, Detokenize.  Takes
+ * *j; refuses the call if there is no room. */
+void text_call(struct router_core *r, const struct incoming *in,
+               struct text_job **j);
 
 /* Look for text jobs that are done. */
 void text_poll(struct router_core *r);

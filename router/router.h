@@ -47,6 +47,8 @@ struct router_core {
     uint64_t last_number;
     struct table calls; /* struct pending by peer and id */
 
+    struct list audits; /* of recv_admin_audit.c */
+    uint32_t n_audits;
     struct table jobs; /* what a text job is for, by tag */
     uint32_t n_jobs;
 

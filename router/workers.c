@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/state_machine.h"
+#include "router/recv.h"
 #include "router/router.h"
 
 #define RING_START     16
@@ -162,6 +163,8 @@ void worker_close(struct router_core *r, struct worker **pw, const char *why)
         return;
     }
     worker_move(w, WORKER_LOST);
+    log_warn("worker-lost", "worker=%s sequences=%" PRIu32 " why=\"%s\"",
+             w->peer->name, w->n_running, why);
     r->metrics.workers_lost++;
     workers_forget(r, w);
     /* From the newest to the oldest: each goes before all that came after
@@ -171,6 +174,7 @@ void worker_close(struct router_core *r, struct worker **pw, const char *why)
         request_displaced(r, LIST_OF(last, struct request, running), why);
     }
     requests_recheck(r, w->model);
+    audit_worker_lost(r, w);
     event_clear(r, &w->silence);
     table_fini(&w->grants);
     free(w->ring);

@@ -1,0 +1,120 @@
+/* ListWorkers and ListSequences: pages in order of number, so that what
+ * comes or goes between two pages moves nothing else. */
+#include "proto/admin.pb-c.h"
+#include "router/recv.h"
+#include "router/router.h"
+
+static void worker_row(const struct router_core *r, const struct worker *w,
+                       Sluice__V1__WorkerRow *row)
+{
+    const struct shard *s = &w->shard;
+
+    sluice__v1__worker_row__init(row);
+    row->name = wire_text(w->peer->name);
+    row->id = w->peer->id.v;
+    row->model = wire_text(w->model->name);
+    row->layer_begin = s->layer_begin;
+    row->layer_end = s->layer_end;
+    row->n_layers = s->n_layers;
+    row->device = wire_text(s->device);
+    row->block_tokens = s->block_tokens;
+    row->block_bytes = s->block_bytes;
+    row->slot_bytes = s->slot_bytes;
+    row->weight_bytes = s->weight_bytes;
+    row->pool_bytes = s->pool_bytes;
+    row->n_sequences = w->n_running;
+    row->n_tokens = w->n_tokens;
+    row->silent_ms = (uint32_t)((r->now_us - w->peer->heard_us) / 1000);
+    row->state = wire_text(worker_state_name(w));
+    row->has_step_us = w->step_us > 0;
+    row->step_us = w->step_us;
+}
+
+/* The oldest worker past `after`; ids of peers only grow. */
+static const struct worker *worker_after(const struct router_core *r,
+                                         uint64_t after)
+{
+    const struct worker *first = NULL;
+
+    for (uint32_t i = 0; i < r->n_workers; i++) {
+        const struct worker *w = r->workers[i];
+        if (w->peer->id.v > after &&
+            (first == NULL || w->peer->id.v < first->peer->id.v)) {
+            first = w;
+        }
+    }
+    return first;
+}
+
+void recv_admin_list_workers(struct router_core *r, const struct incoming *in)
+{
+    const Sluice__V1__ListRequest *m = (const void *)in->message;
+    Sluice__V1__ListWorkersReply reply = SLUICE__V1__LIST_WORKERS_REPLY__INIT;
+    Sluice__V1__WorkerRow rows[LIST_ROWS_MAX], *list[LIST_ROWS_MAX];
+    Sluice__V1__Ledger ledgers[LIST_ROWS_MAX];
+    Sluice__V1__ClassLedger classes[LIST_ROWS_MAX][POOL_CLASSES];
+    const struct worker *w = worker_after(r, m->after);
+
+    for (; w != NULL && reply.n_workers < LIST_ROWS_MAX;
+         w = worker_after(r, w->peer->id.v)) {
+        size_t i = reply.n_workers++;
+        worker_row(r, w, &rows[i]);
+        ledger_message(&w->ledger, &ledgers[i], classes[i]);
+        rows[i].ledger = &ledgers[i];
+        list[i] = &rows[i];
+    }
+    reply.workers = list;
+    reply.has_next = w != NULL;
+    reply.next = w != NULL ? rows[LIST_ROWS_MAX - 1].id : 0;
+    peer_end(in->peer->peer, in->call, &reply.base);
+}
+
+static void sequence_row(const struct router_core *r, struct request *q,
+                         Sluice__V1__SequenceRow *row,
+                         Sluice__V1__SequenceRef *ref)
+{
+    sluice__v1__sequence_row__init(row);
+    sluice__v1__sequence_ref__init(ref);
+    ref->request_id = (ProtobufCBinaryData){16, q->id};
+    row->sequence = ref;
+    row->state = wire_text(q->kept ? "kept" : request_state_name(q->state));
+    row->model = wire_text(q->model->name);
+    row->has_worker = q->worker != NULL;
+    row->worker = wire_text(q->worker_name);
+    row->n_prompt = q->n_prompt;
+    row->n_generated = q->n_generated;
+    row->max_tokens = q->max_tokens;
+    row->age_ms = (uint64_t)(r->now_us - q->arrived_us) / 1000;
+    row->blocks = q->worker != NULL ? (uint32_t)q->need.of[BLOCKS] : 0;
+    row->slots = q->worker != NULL ? (uint32_t)q->need.of[SLOTS] : 0;
+}
+
+void recv_admin_list_sequences(struct router_core *r, const struct incoming *in)
+{
+    const Sluice__V1__ListRequest *m = (const void *)in->message;
+    Sluice__V1__ListSequencesReply reply =
+        SLUICE__V1__LIST_SEQUENCES_REPLY__INIT;
+    Sluice__V1__SequenceRow rows[LIST_ROWS_MAX], *list[LIST_ROWS_MAX];
+    Sluice__V1__SequenceRef refs[LIST_ROWS_MAX];
+    struct list *at = r->all_requests.next;
+    uint64_t last = 0;
+
+    for (; at != &r->all_requests; at = at->next) {
+        struct request *q = LIST_OF(at, struct request, all);
+        size_t i = reply.n_sequences;
+
+        if (q->number <= m->after) {
+            continue;
+        }
+        if (i == LIST_ROWS_MAX) {
+            reply.has_next = true;
+            reply.next = last;
+            break;
+        }
+        sequence_row(r, q, &rows[i], &refs[i]);
+        list[reply.n_sequences++] = &rows[i];
+        last = q->number;
+    }
+    reply.sequences = list;
+    peer_end(in->peer->peer, in->call, &reply.base);
+}
