@@ -45,6 +45,7 @@ void router_free(struct router_core **pr)
     if (r == NULL) {
         return;
     }
+    r->stopping = true;
     error_set(&e, ST_UNAVAILABLE, "the router is gone");
     while (!list_empty(&r->all_requests)) {
         request_abandon(r, LIST_OF(r->all_requests.next, struct request, all),

@@ -163,8 +163,10 @@ void worker_close(struct router_core *r, struct worker **pw, const char *why)
         return;
     }
     worker_move(w, WORKER_LOST);
-    log_warn("worker-lost", "worker=%s sequences=%" PRIu32 " why=\"%s\"",
-             w->peer->name, w->n_running, why);
+    if (!r->stopping) {
+        log_warn("worker-lost", "worker=%s sequences=%" PRIu32 " why=\"%s\"",
+                 w->peer->name, w->n_running, why);
+    }
     r->metrics.workers_lost++;
     workers_forget(r, w);
     /* From the newest to the oldest: each goes before all that came after

@@ -177,7 +177,9 @@ static void worker_on_submit(struct fake *w, uint64_t call,
                            .seed = m->sampling->seed};
     memcpy(s->id, m->sequence->request_id.data, 16);
     s->ids = calloc(m->n_prompt + m->n_generated, sizeof *s->ids);
-    memcpy(s->ids, m->tokens, m->n_tokens * sizeof *s->ids);
+    if (m->n_tokens > 0) {
+        memcpy(s->ids, m->tokens, m->n_tokens * sizeof *s->ids);
+    }
     s->n_ids = (uint32_t)m->n_tokens;
     w->ledger.grant = m->grant;
     if (w->refuse_submits != ST_OK) {
@@ -369,12 +371,17 @@ static void take_chunk(struct record *x, const Sluice__V1__GenerateChunk *c)
     x->in_order = x->in_order && c->first_index == x->n_tokens &&
                   x->finish == SLUICE__V1__FINISH__FINISH_RUNNING;
     assert_true(x->n_tokens + c->n_tokens <= RIG_TOKENS);
-    memcpy(x->tokens + x->n_tokens, c->tokens, c->n_tokens * sizeof *x->tokens);
+    if (c->n_tokens > 0) {
+        memcpy(x->tokens + x->n_tokens, c->tokens,
+               c->n_tokens * sizeof *x->tokens);
+    }
     x->n_tokens += (uint32_t)c->n_tokens;
     if (c->has_text) {
         assert_true(wire_text_ok(c->text, 0, c->text.len));
         assert_true(x->n_text + c->text.len <= RIG_TEXT);
-        memcpy(x->text + x->n_text, c->text.data, c->text.len);
+        if (c->text.len > 0) {
+            memcpy(x->text + x->n_text, c->text.data, c->text.len);
+        }
         x->n_text += c->text.len;
     }
     if (c->has_finish) {
@@ -831,6 +838,17 @@ struct record *client_generate(struct fake *c, uint8_t id, uint32_t n_prompt,
 
     m.model = wire_text("tiny");
     return client_generate_with(c, id, n_prompt, max_tokens, &m, 0);
+}
+
+struct record *client_generate_text(struct fake *c, uint8_t id,
+                                    const char *text, uint32_t max_tokens)
+{
+    Sluice__V1__GenerateRequest m = SLUICE__V1__GENERATE_REQUEST__INIT;
+
+    m.model = wire_text("tiny");
+    m.has_text = true;
+    m.text = wire_text(text);
+    return client_generate_with(c, id, 0, max_tokens, &m, 0);
 }
 
 struct record *client_cancel(struct fake *c, uint8_t id)

@@ -20,6 +20,7 @@
 #include "proto/registry.pb-c.h"
 #include "proto/worker.pb-c.h"
 #include "router/core.h"
+#include "text/tokenizer.h"
 
 #define RIG_FAKES     80
 #define RIG_SEQUENCES 256
@@ -127,6 +128,22 @@ struct rig {
     uint32_t n_flying, flying_size;
 };
 
+/* A text seam that a test holds: jobs are done when it says so.  With a
+ * tokenizer it encodes and streams by it; without, a byte is a token. */
+#define RIG_JOBS 16
+struct fake_text {
+    struct text_seam seam;
+    struct text_job *jobs[RIG_JOBS];
+    uint32_t n_jobs;
+    bool hold, full, no_model, fail;
+    const struct tokenizer *tokenizer;
+    const uint8_t *hash;
+};
+
+void fake_text_init(struct fake_text *t, const struct tokenizer *tokenizer);
+/* Forgets jobs that nobody polled. */
+void fake_text_fini(struct fake_text *t);
+
 struct rig_options {
     uint32_t max_peers, max_requests, max_waiting;
     struct text_seam *text;
@@ -181,6 +198,8 @@ struct record *client_generate_with(struct fake *c, uint8_t id,
                                     uint32_t deadline_ms);
 struct record *client_cancel(struct fake *c, uint8_t id);
 struct record *client_remove(struct fake *c, uint8_t id);
+struct record *client_generate_text(struct fake *c, uint8_t id,
+                                    const char *text, uint32_t max_tokens);
 void client_give_up(struct fake *c, struct record *x);
 
 enum request_state rig_state(const struct rig *rig, uint8_t id);
