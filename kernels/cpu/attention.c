@@ -1,0 +1,256 @@
+/* attention.c - the attention mixer; the formulas are in docs/model.md. */
+#include "kernels/cpu/cpu.h"
+
+#include <math.h>
+#include <string.h>
+
+struct attention_job {
+    struct cpu *c;
+    const struct attention_weights *w;
+    char *kv;            /* the layer's storage */
+    uint32_t group;      /* query heads of a kv head */
+    uint32_t span;       /* tokens of a row in a task */
+    uint32_t tasks_head; /* tasks of one kv head */
+};
+
+/* Pairs (i, i + R/2) of the first R dimensions are turned by the angle. */
+static void rotate(float *head, uint32_t half, const float *cosine,
+                   const float *sine)
+{
+    for (uint32_t i = 0; i < half; i++) {
+        float a = head[i], b = head[i + half];
+
+        head[i] = a * cosine[i] - b * sine[i];
+        head[i + half] = b * cosine[i] + a * sine[i];
+    }
+}
+
+/* One head of token t, normed where the model does, and rotated. */
+static void prepare_head(const struct attention_job *j, uint32_t t,
+                         const float *norm, float *head)
+{
+    const struct cpu *c = j->c;
+    const struct model_shape *s = &c->w->shape;
+    uint32_t half = s->rope.dim / 2;
+
+    if (norm) {
+        c->isa->rms_norm(head, head, norm, s->head_dim, s->norm_eps);
+    }
+    rotate(head, half, c->cosine + (size_t)t * half,
+           c->sine + (size_t)t * half);
+}
+
+static void prepare_queries(const struct attention_job *j, uint32_t t)
+{
+    const struct cpu *c = j->c;
+    const struct model_shape *s = &c->w->shape;
+    const struct cpu_attention_scratch *a = &c->of[CPU_ATTENTION].attention;
+    size_t hd = s->head_dim, bytes = hd * sizeof(float);
+    size_t step = s->attn_gated ? 2 * hd : hd;
+
+    for (uint32_t h = 0; h < s->n_heads; h++) {
+        size_t at = (size_t)t * s->n_heads + h;
+        float *query = a->query + at * hd;
+
+        memcpy(query, a->q + at * step, bytes);
+        if (s->attn_gated) {
+            memcpy(a->gate + at * hd, a->q + at * step + hd, bytes);
+        }
+        prepare_head(j, t, j->w->q_norm, query);
+    }
+}
+
+/* Keys lie across positions: one column of [hd, block_tokens]. */
+static void store_key(const struct cpu *c, char *k, uint32_t at,
+                      const float *head)
+{
+    uint32_t hd = c->w->shape.head_dim, size = c->block_tokens;
+    union {
+        float f[KERNELS_HEAD_DIM_MAX];
+        uint16_t h[KERNELS_HEAD_DIM_MAX];
+    } row;
+
+    c->isa->narrow(&row, head, c->kv_dtype, hd);
+    if (c->kv_dtype == DTYPE_F32) {
+        float *out = (float *)(void *)k + at;
+
+        for (uint32_t d = 0; d < hd; d++) {
+            out[(size_t)d * size] = row.f[d];
+        }
+    } else {
+        uint16_t *out = (uint16_t *)(void *)k + at;
+
+        for (uint32_t d = 0; d < hd; d++) {
+            out[(size_t)d * size] = row.h[d];
+        }
+    }
+}
+
+static void store_kv(const struct attention_job *j, uint32_t t)
+{
+    const struct cpu *c = j->c;
+    const struct model_shape *s = &c->w->shape;
+    const struct cpu_attention_scratch *a = &c->of[CPU_ATTENTION].attention;
+    const struct kernel_row *row = &c->step->rows[c->row_of[t]];
+    uint32_t p = row->position + t - row->first, size = c->block_tokens;
+    size_t hd = s->head_dim, item = dtype_bytes(c->kv_dtype);
+    size_t plane = hd * size * item; /* k or v of one head */
+    char *block = j->kv + row->blocks[p / size] * cpu_kv_bytes(c);
+
+    for (uint32_t h = 0; h < s->n_kv_heads; h++) {
+        size_t at = ((size_t)t * s->n_kv_heads + h) * hd;
+        char *v = block + (s->n_kv_heads + h) * plane;
+
+        prepare_head(j, t, j->w->k_norm, a->k + at);
+        store_key(c, block + h * plane, p % size, a->k + at);
+        c->isa->narrow(v + p % size * hd * item, a->v + at, c->kv_dtype, hd);
+    }
+}
+
+static void prepare_task(void *arg, uint32_t t, uint32_t thread)
+{
+    const struct attention_job *j = arg;
+
+    (void)thread;
+    prepare_queries(j, t);
+    store_kv(j, t);
+}
+
+/* The row and its first token that the task-th span of tokens covers. */
+static const struct kernel_row *find_span(const struct attention_job *j,
+                                          uint32_t task, uint32_t *first)
+{
+    const struct kernel_row *row = j->c->step->rows;
+
+    for (;; row++) {
+        uint32_t n = (row->n_tokens + j->span - 1) / j->span;
+
+        if (task < n) {
+            *first = task * j->span;
+            return row;
+        }
+        task -= n;
+    }
+}
+
+/* Queries of some tokens of a row, for the query heads of one kv head. */
+static void attend_span(const struct attention_job *j,
+                        const struct kernel_row *row, uint32_t first,
+                        uint32_t kv_head, const struct cpu_lane *lane)
+{
+    const struct cpu *c = j->c;
+    const struct model_shape *s = &c->w->shape;
+    const struct cpu_attention_scratch *a = &c->of[CPU_ATTENTION].attention;
+    size_t hd = s->head_dim, bytes = hd * sizeof(float);
+    size_t plane = hd * c->block_tokens * dtype_bytes(c->kv_dtype);
+    uint32_t left = row->n_tokens - first;
+    uint32_t n = (left < j->span ? left : j->span) * j->group;
+    struct attend_task t = {
+        .q = lane->q,
+        .y = lane->y,
+        .last = lane->last,
+        .blocks = row->blocks,
+        .k = j->kv + kv_head * plane,
+        .v = j->kv + (s->n_kv_heads + kv_head) * plane,
+        .stride = cpu_kv_bytes(c),
+        .dtype = c->kv_dtype,
+        .n_q = n,
+        .hd = s->head_dim,
+        .block_tokens = c->block_tokens,
+        .scale = 1.0f / sqrtf((float)s->head_dim),
+        .s = lane->s,
+    };
+
+    for (uint32_t i = 0; i < n; i++) {
+        size_t token = row->first + first + i / j->group;
+        size_t head = kv_head * j->group + i % j->group;
+
+        lane->last[i] = row->position + first + i / j->group;
+        memcpy(lane->q + i * hd, a->query + (token * s->n_heads + head) * hd,
+               bytes);
+    }
+    c->isa->attend(&t);
+    for (uint32_t i = 0; i < n; i++) {
+        size_t token = row->first + first + i / j->group;
+        size_t head = kv_head * j->group + i % j->group;
+
+        memcpy(a->y + (token * s->n_heads + head) * hd, lane->y + i * hd,
+               bytes);
+    }
+}
+
+static void attend_job(void *arg, uint32_t task, uint32_t thread)
+{
+    const struct attention_job *j = arg;
+    uint32_t first;
+    const struct kernel_row *row = find_span(j, task % j->tasks_head, &first);
+
+    attend_span(j, row, first, task / j->tasks_head, &j->c->lanes[thread]);
+    cpu_tick(j->c);
+}
+
+/* Multiply-adds of a step's attention, about. */
+static size_t attend_work(const struct cpu *c)
+{
+    size_t work = 0;
+
+    for (uint32_t i = 0; i < c->step->n_rows; i++) {
+        const struct kernel_row *r = &c->step->rows[i];
+
+        work += (size_t)r->n_tokens * (r->position + r->n_tokens);
+    }
+    return work * c->w->shape.n_heads * c->w->shape.head_dim * 2;
+}
+
+static void gate_task(void *arg, uint32_t t, uint32_t thread)
+{
+    const struct attention_job *j = arg;
+    const struct model_shape *s = &j->c->w->shape;
+    const struct cpu_attention_scratch *a = &j->c->of[CPU_ATTENTION].attention;
+    size_t width = (size_t)s->n_heads * s->head_dim;
+
+    (void)thread;
+    j->c->isa->sigmoid_mul(a->y + t * width, a->gate + t * width, width);
+}
+
+static void project(struct cpu *c, const struct attention_weights *w)
+{
+    const struct cpu_attention_scratch *a = &c->of[CPU_ATTENTION].attention;
+    const struct cpu_product in[] = {
+        {&w->q, w->q_bias, a->q, w->q.rows, false},
+        {&w->k, w->k_bias, a->k, w->k.rows, false},
+        {&w->v, w->v_bias, a->v, w->v.rows, false},
+    };
+
+    cpu_matmul(c, c->n, c->step->n_tokens, in, 3);
+}
+
+void cpu_attention(struct kernels *k, uint32_t layer)
+{
+    struct cpu *c = cpu_of(k);
+    const struct layer_weights *w = cpu_weights(c, layer);
+    const struct model_shape *s = &c->w->shape;
+    const struct cpu_attention_scratch *a = &c->of[CPU_ATTENTION].attention;
+    uint32_t n = c->step->n_tokens;
+    size_t width = (size_t)n * s->n_heads * s->head_dim;
+    struct attention_job j = {.c = c,
+                              .w = &w->mixer.attention,
+                              .kv = c->layers[layer].kv,
+                              .group = s->n_heads / s->n_kv_heads};
+    const struct cpu_product out = {&j.w->o, j.w->o_bias, c->x, s->hidden,
+                                    true};
+
+    j.span = ATTEND_QUERIES / j.group;
+    for (uint32_t i = 0; i < c->step->n_rows; i++) {
+        j.tasks_head += (c->step->rows[i].n_tokens + j.span - 1) / j.span;
+    }
+    cpu_norm(c, c->n, c->x, n, w->input_norm);
+    project(c, j.w);
+    cpu_run(c, prepare_task, &j, n, width * 8);
+    cpu_run(c, attend_job, &j, j.tasks_head * s->n_kv_heads, attend_work(c));
+    if (s->attn_gated) {
+        cpu_run(c, gate_task, &j, n, width * 8);
+    }
+    cpu_matmul(c, a->y, n, &out, 1);
+    cpu_tick(c);
+}

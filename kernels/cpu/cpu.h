@@ -1,0 +1,160 @@
+/* cpu.h - the cpu backend's own state, shared by its operators.
+ *
+ * Storage of the pool, per layer of the shard that has it:
+ *     attention  kv     [n_blocks] x { k [nkv, hd, block_tokens],
+ *                                      v [nkv, block_tokens, hd] } kv_dtype
+ *     linear     state  [n_slots + n_checkpoints, Hv, Dk, Dv] float32
+ *                tail   [n_slots + n_checkpoints, K-1, C] kv_dtype
+ * Keys lie across positions so that scores of sixteen of them fill a register.
+ *
+ * Threading: the caller of kernels.h, and the helpers of threads.h inside an
+ * operator.  Memory: cpu_new() and cpu_alloc() only. */
+#ifndef KERNELS_CPU_CPU_H
+#define KERNELS_CPU_CPU_H
+
+#include <stdatomic.h>
+
+#include "kernels/cpu/isa.h"
+#include "kernels/cpu/threads.h"
+#include "kernels/kernels.h"
+
+/* Work of less than this many multiply-adds stays on the caller's thread. */
+#define CPU_SMALL_WORK 32768
+
+struct cpu_layer {
+    char *kv;
+    float *state;
+    char *tail;
+    float *conv; /* [K, C] float32: the weights, transposed */
+};
+
+/* Intermediate tensors of a mixer or MLP; they share one area. */
+struct cpu_attention_scratch {
+    float *q;     /* [T, nh*hd or 2*nh*hd] as projected */
+    float *k;     /* [T, nkv*hd] */
+    float *v;     /* [T, nkv*hd] */
+    float *query; /* [T, nh, hd] normed and rotated */
+    float *y;     /* [T, nh, hd] */
+    float *gate;  /* [T, nh, hd], gated models */
+};
+
+struct cpu_delta_scratch {
+    float *qkv;   /* [T, C] as projected */
+    float *u;     /* [T, C] past the convolution */
+    float *z;     /* [T, Hv*Dv] */
+    float *b, *a; /* [T, Hv]: beta's and decay's logits, then they */
+    float *y;     /* [T, Hv*Dv] */
+};
+
+struct cpu_mlp_scratch {
+    float *gate, *up; /* [T, I] */
+};
+
+/* Of one thread. */
+struct cpu_lane {
+    float *q, *y;   /* [ATTEND_QUERIES, hd] */
+    float *s;       /* [ATTEND_QUERIES, ATTEND_SPAN] */
+    uint32_t *last; /* [ATTEND_QUERIES] */
+    float *p;       /* [V] of the sampler */
+    uint32_t *ids;  /* [V] of the sampler */
+};
+
+struct cpu {
+    struct kernels base;
+    const struct shard_weights *w;
+    struct kernels_sizes sizes;
+    enum dtype kv_dtype;
+    uint32_t block_tokens;
+    const struct cpu_isa *isa;
+    struct threads *threads;
+    atomic_uint_fast64_t ticks;
+
+    char *scratch;        /* one allocation, cut up below */
+    float *x;             /* [T, H] the residual stream */
+    float *n;             /* [T, H] normed */
+    float *freq;          /* [R/2] */
+    float *cosine, *sine; /* [T, R/2] of the step's positions */
+    float *logits;        /* [max_logits, V] */
+    union {
+        struct cpu_attention_scratch attention;
+        struct cpu_delta_scratch delta;
+        struct cpu_mlp_scratch mlp;
+    } of[3];                /* indexed by enum cpu_part */
+    struct cpu_lane *lanes; /* [n_threads] */
+
+    struct cpu_layer *layers; /* [end - begin] */
+    uint32_t n_blocks, n_slots, n_checkpoints;
+    const struct kernel_step *step;
+    uint32_t *row_of; /* [T] the row of each token */
+};
+
+enum cpu_part { CPU_ATTENTION, CPU_DELTA, CPU_MLP };
+
+static inline struct cpu *cpu_of(struct kernels *k)
+{
+    return (struct cpu *)(void *)k;
+}
+
+static inline void cpu_tick(struct cpu *c)
+{
+    atomic_fetch_add_explicit(&c->ticks, 1, memory_order_relaxed);
+}
+
+static inline const struct layer_weights *cpu_weights(const struct cpu *c,
+                                                      uint32_t layer)
+{
+    return &c->w->layers[layer];
+}
+
+/* Runs fn for each of n tasks, on the caller alone if work is small. */
+void cpu_run(struct cpu *c, threads_task_fn fn, void *arg, uint32_t n,
+             size_t work);
+
+/* One product of several that share x. */
+struct cpu_product {
+    const struct tensor *w; /* [rows, cols] */
+    const float *bias;      /* [rows] or NULL */
+    float *out;             /* [n_x, rows], rows ld apart */
+    size_t ld;
+    bool add;
+};
+
+/* out (+)= x W^T (+ bias) for each product; x [n_x, cols], rows cols apart.
+ * Rows of x share each read of the weights. */
+void cpu_matmul(struct cpu *c, const float *x, uint32_t n_x,
+                const struct cpu_product *p, uint32_t n);
+
+/* out[t] = norm(x[t]) * gamma; x, out [n, H]. */
+void cpu_norm(struct cpu *c, float *out, const float *x, uint32_t n,
+              const float *gamma);
+
+/* Bytes of k and v of one layer's block. */
+size_t cpu_kv_bytes(const struct cpu *c);
+size_t cpu_state_floats(const struct cpu *c); /* Hv*Dk*Dv */
+size_t cpu_tail_bytes(const struct cpu *c);   /* (K-1)*C of kv_dtype */
+
+MUST_CHECK enum status cpu_new(struct kernels **out,
+                               const struct shard_weights *w,
+                               const struct kernels_options *o,
+                               struct error *e);
+
+/* The calls of struct kernels_ops, one file each or some together. */
+enum status cpu_alloc(struct kernels *k, uint32_t n_blocks, uint32_t n_slots,
+                      uint32_t n_checkpoints, struct error *e);
+void cpu_release(struct cpu *c); /* the pool's storage */
+void cpu_zero_slot(struct kernels *k, uint32_t slot);
+void cpu_save_slot(struct kernels *k, uint32_t slot, uint32_t checkpoint);
+void cpu_load_slot(struct kernels *k, uint32_t checkpoint, uint32_t slot);
+void cpu_block_copy(struct kernels *k, uint32_t layer, uint32_t block, void *kv,
+                    bool write);
+void cpu_slot_copy(struct kernels *k, uint32_t layer, uint32_t slot,
+                   float *state, void *tail, bool write);
+void cpu_attention(struct kernels *k, uint32_t layer);
+void cpu_deltanet(struct kernels *k, uint32_t layer);
+void cpu_mlp(struct kernels *k, uint32_t layer);
+void cpu_embed(struct kernels *k, const uint32_t *tokens);
+void cpu_head(struct kernels *k, const uint32_t *tokens, uint32_t n);
+enum status cpu_sample(struct kernels *k, const struct sample_row *rows,
+                       uint32_t n, uint32_t *out, struct error *e);
+
+#endif

@@ -1,0 +1,113 @@
+/* isa.h - the inner loops of the cpu backend, one table per instruction set.
+ *
+ * The bodies are the isa_*.inc files, written once over simd_*.h and compiled
+ * by isa_generic.c, isa_avx2.c and isa_avx512.c with their own target flags.
+ * All three give the same bits: every sum has its order here, none depends on
+ * the width of a register or the shape of a tile.
+ *
+ * Threading: pure functions of what they are given. */
+#ifndef KERNELS_CPU_ISA_H
+#define KERNELS_CPU_ISA_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kernels/kernels.h"
+
+#define CONV_CHANNELS  256 /* of one task */
+#define STATE_COLUMNS  32  /* of one task */
+#define ATTEND_QUERIES 32  /* of one task */
+#define ATTEND_SPAN    64  /* positions per turn of the online softmax */
+
+/* out[m, n] (+)= sum_k x[m, k] w[n, k] (+ bias[n]).
+ * Lane j of sixteen sums k = j, j+16, ... in that order; then v16_sum. */
+struct matmul_block {
+    const float *x;    /* [n_x, k], rows ld_x apart */
+    const void *w;     /* [n_w, k] dtype, rows k apart */
+    const float *bias; /* [n_w] or NULL */
+    float *out;        /* [n_x, n_w], rows ld_out apart */
+    size_t ld_x, ld_out;
+    uint32_t n_x, n_w, k;
+    enum dtype dtype;
+    bool add; /* to what is in out */
+};
+
+/* Causal attention of n_q queries that share a table and a kv head, turn by
+ * turn over absolute spans of ATTEND_SPAN positions:
+ *   s_p = scale * sum_d q_d k_pd, in order of d
+ *   M' = max(M, max s), l = l e^(M-M') + sum e^(s-M'), y = y e^(M-M') +
+ *   sum_p e^(s_p-M') v_p in order of p; at the end y / l. */
+struct attend_task {
+    const float *q;       /* [n_q, hd] */
+    float *y;             /* [n_q, hd] */
+    const uint32_t *last; /* [n_q] each query's own position */
+    const uint32_t *blocks;
+    const char *k; /* block b at b * stride: [hd, block_tokens] dtype */
+    const char *v; /* block b at b * stride: [block_tokens, hd] dtype */
+    size_t stride;
+    enum dtype dtype;
+    uint32_t n_q, hd, block_tokens;
+    float scale;
+    float *s; /* [ATTEND_QUERIES, ATTEND_SPAN] scratch */
+};
+
+/* u[t, c] = silu(sum_j w[j, c] in[t-K+1+j, c]), j in order; what lies before
+ * t = 0 comes from the tail, and whatever is history is rounded to its dtype.
+ * The last K-1 rows become the tail. */
+struct conv_task {
+    const float *in; /* [n_tokens, n], rows ld apart */
+    float *out;      /* [n_tokens, n], rows ld apart */
+    const float *w;  /* [K, n], rows ld_w apart */
+    void *tail;      /* [K-1, n] dtype, rows ld_w apart */
+    size_t ld, ld_w;
+    uint32_t n_tokens, n, k;
+    enum dtype dtype;
+};
+
+/* The gated delta rule on n <= STATE_COLUMNS columns of one state, token by
+ * token:
+ *   S = g S; m_j = sum_i k_i S_ij; d_j = beta (v_j - m_j);
+ *   S_ij += k_i d_j; o_j = sum_i q_i S_ij
+ * Sums over i: four partial ones by i mod 4, then (0+1) + (2+3). */
+struct delta_task {
+    float *state;       /* [Dk, n], rows ld_state apart */
+    const float *q, *k; /* [n_tokens, Dk], rows ld_qk apart */
+    const float *v;     /* [n_tokens, n], rows ld_v apart */
+    const float *decay; /* [n_tokens], ld_gate apart: g */
+    const float *beta;  /* [n_tokens], ld_gate apart */
+    float *o;           /* [n_tokens, n], rows ld_o apart */
+    size_t ld_state, ld_qk, ld_v, ld_gate, ld_o;
+    uint32_t n_tokens, dk, n;
+};
+
+struct cpu_isa {
+    const char *name;
+    void (*matmul)(const struct matmul_block *b);
+    void (*attend)(const struct attend_task *t);
+    void (*conv)(const struct conv_task *t);
+    void (*delta)(const struct delta_task *t);
+    /* out[i] = in[i] / sqrt(mean(in^2) + eps) * gamma[i], n values. */
+    void (*rms_norm)(float *out, const float *in, const float *gamma,
+                     uint32_t n, float eps);
+    /* x[i] = x[i] / sqrt(sum(x^2) + eps) * scale. */
+    void (*l2_norm)(float *x, uint32_t n, float eps, float scale);
+    void (*silu_mul)(float *gate, const float *up, size_t n);
+    void (*sigmoid_mul)(float *y, const float *gate, size_t n);
+    /* p[i] = exp((l[i] - top) * factor). */
+    void (*weigh)(float *p, const float *l, float top, float factor, size_t n);
+    void (*widen)(float *out, const void *in, enum dtype t, size_t n);
+    void (*narrow)(void *out, const float *in, enum dtype t, size_t n);
+};
+
+extern const struct cpu_isa isa_generic;
+#ifdef SLUICE_X86
+extern const struct cpu_isa isa_avx2;
+extern const struct cpu_isa isa_avx512;
+#endif
+
+/* The table of that name, the best one for NULL; NULL if this processor lacks
+ * it or there is none. */
+const struct cpu_isa *isa_find(const char *name);
+
+#endif

@@ -1,0 +1,29 @@
+/* isa_avx2.c - the inner loops, for AVX2 with FMA and F16C. */
+#include "kernels/cpu/isa.h"
+
+#include "kernels/cpu/simd_avx2.h"
+
+#include "kernels/cpu/simd_math.h"
+
+#include "kernels/cpu/isa_matmul.inc"
+
+#include "kernels/cpu/isa_attend.inc"
+
+#include "kernels/cpu/isa_delta.inc"
+
+#include "kernels/cpu/isa_rows.inc"
+
+const struct cpu_isa isa_avx2 = {
+    .name = "avx2",
+    .matmul = matmul,
+    .attend = attend,
+    .conv = conv,
+    .delta = delta,
+    .rms_norm = rms_norm,
+    .l2_norm = l2_norm,
+    .silu_mul = silu_mul,
+    .sigmoid_mul = sigmoid_mul,
+    .weigh = weigh,
+    .widen = widen,
+    .narrow = narrow,
+};

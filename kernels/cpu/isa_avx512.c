@@ -1,0 +1,29 @@
+/* isa_avx512.c - the inner loops, for AVX-512F. */
+#include "kernels/cpu/isa.h"
+
+#include "kernels/cpu/simd_avx512.h"
+
+#include "kernels/cpu/simd_math.h"
+
+#include "kernels/cpu/isa_matmul.inc"
+
+#include "kernels/cpu/isa_attend.inc"
+
+#include "kernels/cpu/isa_delta.inc"
+
+#include "kernels/cpu/isa_rows.inc"
+
+const struct cpu_isa isa_avx512 = {
+    .name = "avx512",
+    .matmul = matmul,
+    .attend = attend,
+    .conv = conv,
+    .delta = delta,
+    .rms_norm = rms_norm,
+    .l2_norm = l2_norm,
+    .silu_mul = silu_mul,
+    .sigmoid_mul = sigmoid_mul,
+    .weigh = weigh,
+    .widen = widen,
+    .narrow = narrow,
+};

@@ -1,0 +1,29 @@
+/* isa_generic.c - the inner loops, for any processor. */
+#include "kernels/cpu/isa.h"
+
+#include "kernels/cpu/simd_generic.h"
+
+#include "kernels/cpu/simd_math.h"
+
+#include "kernels/cpu/isa_matmul.inc"
+
+#include "kernels/cpu/isa_attend.inc"
+
+#include "kernels/cpu/isa_delta.inc"
+
+#include "kernels/cpu/isa_rows.inc"
+
+const struct cpu_isa isa_generic = {
+    .name = "generic",
+    .matmul = matmul,
+    .attend = attend,
+    .conv = conv,
+    .delta = delta,
+    .rms_norm = rms_norm,
+    .l2_norm = l2_norm,
+    .silu_mul = silu_mul,
+    .sigmoid_mul = sigmoid_mul,
+    .weigh = weigh,
+    .widen = widen,
+    .narrow = narrow,
+};

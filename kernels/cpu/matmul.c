@@ -1,0 +1,78 @@
+#include "kernels/cpu/cpu.h"
+
+/* Weight bytes of a task: few enough to stay in a core's cache while strips
+ * of x pass by. */
+#define TASK_BYTES 262144
+#define TASK_ROWS  64
+#define TASK_ALIGN 4
+
+struct products {
+    struct cpu *c;
+    const float *x;
+    const struct cpu_product *p;
+    uint32_t n_x, n, rows; /* rows of W in a task */
+};
+
+static uint32_t tasks_of(const struct cpu_product *p, uint32_t rows)
+{
+    return (p->w->rows + rows - 1) / rows;
+}
+
+static void product_task(void *arg, uint32_t task, uint32_t thread)
+{
+    const struct products *s = arg;
+    const struct cpu_product *p = s->p;
+
+    (void)thread;
+    while (task >= tasks_of(p, s->rows)) {
+        task -= tasks_of(p, s->rows);
+        p++;
+    }
+    uint32_t first = task * s->rows;
+    uint32_t left = p->w->rows - first;
+    size_t skip = (size_t)first * p->w->cols * dtype_bytes(p->w->dtype);
+    struct matmul_block b = {
+        .x = s->x,
+        .w = (const char *)p->w->data + skip,
+        .bias = p->bias ? p->bias + first : NULL,
+        .out = p->out + first,
+        .ld_x = p->w->cols,
+        .ld_out = p->ld,
+        .n_x = s->n_x,
+        .n_w = left < s->rows ? left : s->rows,
+        .k = p->w->cols,
+        .dtype = p->w->dtype,
+        .add = p->add,
+    };
+    s->c->isa->matmul(&b);
+    cpu_tick(s->c);
+}
+
+/* Rows of W a task: as many as the cache holds, fewer if that would leave
+ * threads without work. */
+static uint32_t task_rows(const struct cpu *c, const struct cpu_product *p,
+                          uint32_t total)
+{
+    uint32_t fit = (uint32_t)(TASK_BYTES / (p->w->cols * 2u + 1));
+    uint32_t share = total / (c->sizes.n_threads * 4);
+    uint32_t rows = fit < TASK_ROWS ? fit : TASK_ROWS;
+
+    rows = share < rows ? share : rows;
+    return rows < TASK_ALIGN ? TASK_ALIGN : rows / TASK_ALIGN * TASK_ALIGN;
+}
+
+void cpu_matmul(struct cpu *c, const float *x, uint32_t n_x,
+                const struct cpu_product *p, uint32_t n)
+{
+    struct products s = {.c = c, .x = x, .p = p, .n_x = n_x, .n = n};
+    uint32_t total = 0, tasks = 0;
+
+    for (uint32_t i = 0; i < n; i++) {
+        total += p[i].w->rows;
+    }
+    s.rows = task_rows(c, p, total);
+    for (uint32_t i = 0; i < n; i++) {
+        tasks += tasks_of(&p[i], s.rows);
+    }
+    cpu_run(c, product_task, &s, tasks, (size_t)total * p->w->cols * n_x);
+}

@@ -1,0 +1,208 @@
+/* simd_generic.h - sixteen float32 lanes in plain C.
+ *
+ * The three simd_*.h give struct v16 and the same calls; each is bit for bit
+ * the same function, so the choice of instructions never shows in a result.
+ * v16_sum and v16_top fold lanes i and i+8, then +4, +2, +1.
+ * v16_max(a, b) is a > b ? a : b: a NaN in b, the second, is kept. */
+#ifndef KERNELS_CPU_SIMD_GENERIC_H
+#define KERNELS_CPU_SIMD_GENERIC_H
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+/* Rows of x and of W in a register tile. */
+#define TILE_X 4
+#define TILE_W 1
+
+struct v16 {
+    float f[16];
+};
+
+static inline float v16_from_bits(uint32_t bits)
+{
+    float f;
+
+    memcpy(&f, &bits, sizeof f);
+    return f;
+}
+
+static inline uint32_t v16_bits(float f)
+{
+    uint32_t bits;
+
+    memcpy(&bits, &f, sizeof bits);
+    return bits;
+}
+
+#define LANES(expr)                    \
+    do {                               \
+        struct v16 r;                  \
+        for (int i = 0; i < 16; i++) { \
+            r.f[i] = (expr);           \
+        }                              \
+        return r;                      \
+    } while (0)
+
+static inline struct v16 v16_set(float x)
+{
+    LANES(x);
+}
+
+static inline struct v16 v16_load(const float *p)
+{
+    LANES(p[i]);
+}
+
+static inline void v16_store(float *p, struct v16 a)
+{
+    memcpy(p, a.f, sizeof a.f);
+}
+
+static inline struct v16 v16_load_bf16(const uint16_t *p)
+{
+    LANES(v16_from_bits((uint32_t)p[i] << 16));
+}
+
+static inline float v16_from_f16(uint16_t h)
+{
+    uint32_t sign = (uint32_t)(h & 0x8000) << 16;
+    uint32_t exponent = h >> 10 & 31, fraction = h & 1023;
+
+    if (exponent == 31) {
+        fraction = fraction ? fraction << 13 | 0x400000 : 0;
+        return v16_from_bits(sign | 0x7f800000 | fraction);
+    }
+    if (exponent == 0) {
+        float small = (float)fraction * 0x1p-24f;
+        return v16_from_bits(sign | v16_bits(small));
+    }
+    return v16_from_bits(sign | (exponent + 112) << 23 | fraction << 13);
+}
+
+static inline struct v16 v16_load_f16(const uint16_t *p)
+{
+    LANES(v16_from_f16(p[i]));
+}
+
+static inline uint16_t v16_to_bf16(float f)
+{
+    uint32_t bits = v16_bits(f);
+
+    if (f != f) {
+        return (uint16_t)(bits >> 16 | 0x40);
+    }
+    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+static inline void v16_store_bf16(uint16_t *p, struct v16 a)
+{
+    for (int i = 0; i < 16; i++) {
+        p[i] = v16_to_bf16(a.f[i]);
+    }
+}
+
+static inline uint16_t v16_to_f16(float f)
+{
+    uint32_t bits = v16_bits(f), rest = bits & 0x7fffffff;
+    uint16_t sign = (uint16_t)(bits >> 16 & 0x8000);
+
+    if (rest > 0x7f800000) {
+        return (uint16_t)(sign | 0x7e00 | (rest >> 13 & 0x3ff));
+    }
+    if (rest >= 0x477ff000) { /* 65520 and more round to infinity */
+        return (uint16_t)(sign | 0x7c00);
+    }
+    if (rest < 0x38800000) { /* below 2^-14: multiples of 2^-24 */
+        float grid = v16_from_bits(rest) * 0x1p24f;
+        return (uint16_t)(sign | (uint16_t)rintf(grid));
+    }
+    rest += 0xfff + (rest >> 13 & 1);
+    return (uint16_t)(sign | (rest - 0x38000000) >> 13);
+}
+
+static inline void v16_store_f16(uint16_t *p, struct v16 a)
+{
+    for (int i = 0; i < 16; i++) {
+        p[i] = v16_to_f16(a.f[i]);
+    }
+}
+
+static inline struct v16 v16_add(struct v16 a, struct v16 b)
+{
+    LANES(a.f[i] + b.f[i]);
+}
+
+static inline struct v16 v16_sub(struct v16 a, struct v16 b)
+{
+    LANES(a.f[i] - b.f[i]);
+}
+
+static inline struct v16 v16_mul(struct v16 a, struct v16 b)
+{
+    LANES(a.f[i] * b.f[i]);
+}
+
+static inline struct v16 v16_div(struct v16 a, struct v16 b)
+{
+    LANES(a.f[i] / b.f[i]);
+}
+
+/* a * b + c, rounded once. */
+static inline struct v16 v16_fma(struct v16 a, struct v16 b, struct v16 c)
+{
+    LANES(fmaf(a.f[i], b.f[i], c.f[i]));
+}
+
+static inline struct v16 v16_max(struct v16 a, struct v16 b)
+{
+    LANES(a.f[i] > b.f[i] ? a.f[i] : b.f[i]);
+}
+
+static inline struct v16 v16_min(struct v16 a, struct v16 b)
+{
+    LANES(a.f[i] < b.f[i] ? a.f[i] : b.f[i]);
+}
+
+/* Lane by lane x < limit ? a : b. */
+static inline struct v16 v16_below(struct v16 x, struct v16 limit, struct v16 a,
+                                   struct v16 b)
+{
+    LANES(x.f[i] < limit.f[i] ? a.f[i] : b.f[i]);
+}
+
+/* The first n lanes of a, the rest of b. */
+static inline struct v16 v16_first(uint32_t n, struct v16 a, struct v16 b)
+{
+    LANES((uint32_t)i < n ? a.f[i] : b.f[i]);
+}
+
+/* 2^n where t = n + 1.5 * 2^23. */
+static inline struct v16 v16_pow2(struct v16 t)
+{
+    LANES(v16_from_bits((v16_bits(t.f[i]) - 0x4b400000u + 127u) << 23));
+}
+
+static inline float v16_sum(struct v16 a)
+{
+    for (int n = 8; n > 0; n /= 2) {
+        for (int i = 0; i < n; i++) {
+            a.f[i] += a.f[i + n];
+        }
+    }
+    return a.f[0];
+}
+
+static inline float v16_top(struct v16 a)
+{
+    for (int n = 8; n > 0; n /= 2) {
+        for (int i = 0; i < n; i++) {
+            a.f[i] = a.f[i] > a.f[i + n] ? a.f[i] : a.f[i + n];
+        }
+    }
+    return a.f[0];
+}
+
+#undef LANES
+
+#endif

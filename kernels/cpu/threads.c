@@ -1,0 +1,221 @@
+#include "kernels/cpu/threads.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+
+/* Looks at the job number before sleeping: some tens of microseconds, the
+ * distance of two operators in a step. */
+#define SPINS 4000
+
+struct job {
+    threads_task_fn fn;
+    void *arg;
+    uint32_t n_tasks;
+};
+
+struct threads {
+    uint32_t n, n_started;
+    pthread_t *helpers; /* [n - 1] */
+    pthread_mutex_t lock;
+    pthread_cond_t wake; /* a job, or stop */
+    pthread_cond_t done; /* n_busy fell to 0 */
+    struct job job;      /* under lock; open while it may be joined */
+    bool open, stop;
+    uint32_t n_busy, n_asleep;
+    atomic_uint number; /* of the newest job, or changed by stop */
+    atomic_uint next;   /* task */
+};
+
+struct helper {
+    struct threads *t;
+    uint32_t thread;
+};
+
+uint32_t threads_default(void)
+{
+    cpu_set_t set;
+
+    if (sched_getaffinity(0, sizeof set, &set) != 0) {
+        return 1;
+    }
+    return CPU_COUNT(&set) > 0 ? (uint32_t)CPU_COUNT(&set) : 1;
+}
+
+static void pause_cpu(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#endif
+}
+
+static void take_tasks(struct threads *t, const struct job *job,
+                       uint32_t thread)
+{
+    for (;;) {
+        uint32_t task =
+            atomic_fetch_add_explicit(&t->next, 1, memory_order_relaxed);
+
+        if (task >= job->n_tasks) {
+            return;
+        }
+        job->fn(job->arg, task, thread);
+    }
+}
+
+static void await_job(struct threads *t, uint32_t seen)
+{
+    for (int i = 0; i < SPINS; i++) {
+        if (atomic_load_explicit(&t->number, memory_order_relaxed) != seen) {
+            return;
+        }
+        pause_cpu();
+    }
+}
+
+/* Join the open job, if any; t->lock is held on entry and on return. */
+static void help(struct threads *t, uint32_t thread)
+{
+    struct job job = t->job;
+
+    if (!t->open) {
+        return;
+    }
+    t->n_busy++;
+    pthread_mutex_unlock(&t->lock);
+    take_tasks(t, &job, thread);
+    pthread_mutex_lock(&t->lock);
+    if (--t->n_busy == 0) {
+        pthread_cond_signal(&t->done);
+    }
+}
+
+static void *helper_main(void *arg)
+{
+    struct helper h = *(struct helper *)arg;
+    struct threads *t = h.t;
+    uint32_t seen = 0;
+
+    free(arg);
+    pthread_mutex_lock(&t->lock);
+    while (!t->stop) {
+        uint32_t number = atomic_load(&t->number);
+
+        if (number != seen) {
+            seen = number;
+            help(t, h.thread);
+            pthread_mutex_unlock(&t->lock);
+            await_job(t, seen);
+            pthread_mutex_lock(&t->lock);
+            continue;
+        }
+        t->n_asleep++;
+        pthread_cond_wait(&t->wake, &t->lock);
+        t->n_asleep--;
+    }
+    pthread_mutex_unlock(&t->lock);
+    return NULL;
+}
+
+static bool start_helper(struct threads *t)
+{
+    struct helper *h = malloc(sizeof *h);
+
+    if (h == NULL) {
+        return false;
+    }
+    *h = (struct helper){t, t->n_started + 1};
+    if (pthread_create(&t->helpers[t->n_started], NULL, helper_main, h)) {
+        free(h);
+        return false;
+    }
+    t->n_started++;
+    return true;
+}
+
+struct threads *threads_new(uint32_t n)
+{
+    struct threads *t = calloc(1, sizeof *t);
+
+    if (t == NULL) {
+        return NULL;
+    }
+    t->n = n;
+    pthread_mutex_init(&t->lock, NULL);
+    pthread_cond_init(&t->wake, NULL);
+    pthread_cond_init(&t->done, NULL);
+    t->helpers = calloc(n, sizeof *t->helpers);
+    while (t->helpers && t->n_started + 1 < n) {
+        if (!start_helper(t)) {
+            break;
+        }
+    }
+    if (t->helpers == NULL || t->n_started + 1 < n) {
+        threads_free(&t);
+    }
+    return t;
+}
+
+void threads_free(struct threads **self)
+{
+    struct threads *t = *self;
+
+    if (t == NULL) {
+        return;
+    }
+    pthread_mutex_lock(&t->lock);
+    t->stop = true;
+    atomic_fetch_add(&t->number, 1);
+    pthread_cond_broadcast(&t->wake);
+    pthread_mutex_unlock(&t->lock);
+    for (uint32_t i = 0; i < t->n_started; i++) {
+        pthread_join(t->helpers[i], NULL);
+    }
+    pthread_cond_destroy(&t->done);
+    pthread_cond_destroy(&t->wake);
+    pthread_mutex_destroy(&t->lock);
+    free(t->helpers);
+    free(t);
+    *self = NULL;
+}
+
+static void open_job(struct threads *t, const struct job *job)
+{
+    pthread_mutex_lock(&t->lock);
+    t->job = *job;
+    t->open = true;
+    atomic_store_explicit(&t->next, 0, memory_order_relaxed);
+    atomic_fetch_add(&t->number, 1);
+    if (t->n_asleep > 0) {
+        pthread_cond_broadcast(&t->wake);
+    }
+    pthread_mutex_unlock(&t->lock);
+}
+
+static void close_job(struct threads *t)
+{
+    pthread_mutex_lock(&t->lock);
+    t->open = false;
+    while (t->n_busy > 0) {
+        pthread_cond_wait(&t->done, &t->lock);
+    }
+    pthread_mutex_unlock(&t->lock);
+}
+
+void threads_run(struct threads *t, threads_task_fn fn, void *arg,
+                 uint32_t n_tasks)
+{
+    struct job job = {fn, arg, n_tasks};
+
+    if (t->n == 1 || n_tasks <= 1) {
+        for (uint32_t i = 0; i < n_tasks; i++) {
+            fn(arg, i, 0);
+        }
+        return;
+    }
+    open_job(t, &job);
+    take_tasks(t, &job, 0);
+    close_job(t);
+}
