@@ -1,0 +1,316 @@
+/* golden - compare a model's tokens, logits and layers with its reference.
+ *
+ *     golden [--device cpu] [--kv-dtype f32|auto] [--isa NAME] MODEL_DIR...
+ *
+ * For each prompt: the prompt in one row, then one row a token, greedy, not
+ * stopped at end tokens.  Each step is fed the reference's token, so that one
+ * difference does not hide the steps behind it.
+ *
+ *   f32    every token equals, logits within LOGIT_F32 of the reference's
+ *   auto   a step whose reference margin is under NEAR_TIE may choose
+ *          otherwise: such steps are printed and counted as excluded.  All
+ *          other tokens equal, logits are within LOGIT_AUTO
+ *
+ * Exit code: 0 if all prompts of all models pass. */
+#include <getopt.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/golden/golden_file.h"
+#include "tests/golden/runner.h"
+#include "worker/model/shard.h"
+
+#define LOGIT_F32    2e-4
+#define LOGIT_AUTO   0.1
+#define NEAR_TIE     0.02
+#define BLOCK_TOKENS 32
+#define LAYERS_SHOWN 64
+
+struct check {
+    const struct shard_weights *w;
+    struct runner runner;
+    bool exact; /* f32 */
+    float *logits;
+    float *hidden; /* [n_layers + 2, H] of the last token of a step */
+    uint32_t n_failed, n_excluded, n_steps;
+};
+
+/* What came of one prompt. */
+struct outcome {
+    uint32_t equal, excluded, wrong;
+    double logit;                /* largest difference */
+    double hidden[LAYERS_SHOWN]; /* largest difference by layer */
+    double margin;               /* smallest of the reference */
+};
+
+static void tap_layer(void *ctx, struct kernels *k, uint32_t done,
+                      uint32_t n_tokens)
+{
+    struct check *c = ctx;
+    size_t h = c->w->shape.hidden;
+
+    kernels_hidden_read(k, n_tokens - 1, 1, c->hidden + done * h);
+}
+
+/* The final norm of the last layer's output, as the head sees it. */
+static void final_norm(const struct check *c)
+{
+    uint32_t h = c->w->shape.hidden, n = c->w->shape.n_layers;
+    const float *x = c->hidden + (size_t)n * h;
+    float *out = c->hidden + (size_t)(n + 1) * h;
+    double sum = 0.0;
+
+    for (uint32_t i = 0; i < h; i++) {
+        sum += (double)x[i] * (double)x[i];
+    }
+    double scale = 1.0 / sqrt(sum / h + (double)c->w->shape.norm_eps);
+    for (uint32_t i = 0; i < h; i++) {
+        out[i] = (float)(x[i] * scale * (double)c->w->final_norm[i]);
+    }
+}
+
+static double largest(const float *a, const float *b, size_t n)
+{
+    double most = 0.0;
+
+    for (size_t i = 0; i < n; i++) {
+        double d = fabs((double)a[i] - (double)b[i]);
+
+        most = d > most || d != d ? d : most;
+    }
+    return most;
+}
+
+static void compare_hidden(const struct check *c, const struct golden_prompt *p,
+                           struct outcome *o)
+{
+    size_t h = c->w->shape.hidden;
+
+    final_norm(c);
+    for (uint32_t i = 0; p->hidden && i < p->n_hidden; i++) {
+        double d = largest(c->hidden + i * h, p->hidden + i * h, h);
+
+        o->hidden[i < LAYERS_SHOWN ? i : LAYERS_SHOWN - 1] = d;
+    }
+}
+
+/* The logits after the token at a position, against what is known of them. */
+static void compare_logits(const struct check *c, const struct golden_prompt *p,
+                           uint32_t position, struct outcome *o)
+{
+    size_t v = c->w->shape.vocab;
+    double d = 0.0;
+
+    if (p->last && position == p->n_ids - 1) {
+        d = largest(c->logits, p->last, v);
+    } else if (p->all && position < p->n_ids) {
+        d = largest(c->logits, p->all + position * v, v);
+    }
+    for (uint32_t i = 0; i < p->n_tops; i++) {
+        const struct golden_top *t = &p->tops[i];
+
+        for (uint32_t j = 0; t->position == position && j < t->n; j++) {
+            double x =
+                fabs((double)c->logits[t->ids[j]] - (double)t->logits[j]);
+            d = x > d || x != x ? x : d;
+        }
+    }
+    o->logit = d > o->logit || d != d ? d : o->logit;
+}
+
+static void judge(struct check *c, const struct golden_prompt *p, uint32_t step,
+                  uint32_t token, struct outcome *o)
+{
+    if (token == p->expect[step]) {
+        o->equal++;
+    } else if (!c->exact && p->margin[step] < NEAR_TIE) {
+        o->excluded++;
+        printf("      %s step %u: %u for %u, margin %.4f: near-tie\n", p->name,
+               step, token, p->expect[step], p->margin[step]);
+    } else {
+        o->wrong++;
+        printf("      %s step %u: %u for %u, margin %.4f: WRONG\n", p->name,
+               step, token, p->expect[step], p->margin[step]);
+    }
+    o->margin = p->margin[step] < o->margin ? p->margin[step] : o->margin;
+}
+
+/* The prompt one token a row, so that every position has logits. */
+static void check_positions(struct check *c, const struct golden_prompt *p,
+                            struct outcome *o)
+{
+    struct run_seq s;
+
+    runner_start(&c->runner, &s, p->ids, p->n_ids, 0);
+    for (uint32_t i = 0; i < p->n_ids; i++) {
+        runner_add(&c->runner, &s, 1, true, c->logits);
+        runner_step(&c->runner);
+        compare_logits(c, p, i, o);
+    }
+    runner_stop(&c->runner, &s);
+}
+
+static void check_steps(struct check *c, const struct golden_prompt *p,
+                        struct outcome *o)
+{
+    struct run_seq s;
+
+    runner_start(&c->runner, &s, p->ids, p->n_ids, p->steps);
+    for (uint32_t i = 0; i < p->steps; i++) {
+        uint32_t row =
+            runner_add(&c->runner, &s, s.n_ids - s.n_done, true, c->logits);
+
+        runner_step(&c->runner);
+        compare_logits(c, p, p->n_ids - 1 + i, o);
+        if (i == 0) {
+            compare_hidden(c, p, o);
+        }
+        judge(c, p, i, runner_token(&c->runner, row), o);
+        run_seq_push(&s, p->expect[i]);
+    }
+    runner_stop(&c->runner, &s);
+}
+
+static void print_outcome(const struct golden_prompt *p,
+                          const struct outcome *o, bool failed)
+{
+    printf("%-10s %6u %4u/%-4u %8u   %.2e   %.4f  %s\n", p->name, p->n_ids,
+           o->equal, p->steps, o->excluded, o->logit, o->margin,
+           failed ? "FAILED" : "ok");
+    if (p->hidden) {
+        printf("      hidden, by layer:");
+        for (uint32_t i = 0; i < p->n_hidden && i < LAYERS_SHOWN; i++) {
+            printf(" %.1e", o->hidden[i]);
+        }
+        printf("\n");
+    }
+}
+
+static void check_prompt(struct check *c, const struct golden_prompt *p)
+{
+    struct outcome o = {.margin = 1e9};
+    bool failed;
+
+    check_steps(c, p, &o);
+    if (p->all || p->n_tops > 0) {
+        check_positions(c, p, &o);
+    }
+    failed = o.wrong > 0 || !(o.logit <= (c->exact ? LOGIT_F32 : LOGIT_AUTO));
+    print_outcome(p, &o, failed);
+    c->n_failed += failed;
+    c->n_excluded += o.excluded;
+    c->n_steps += p->steps;
+}
+
+static void check_all(struct check *c, const struct golden *g,
+                      const struct kernels_options *o)
+{
+    struct forward_tap tap = {.ctx = c, .layer = tap_layer};
+    const struct model_shape *s = &c->w->shape;
+    uint32_t n_blocks = (s->context + BLOCK_TOKENS - 1) / BLOCK_TOKENS;
+    struct kernels_sizes sizes;
+
+    runner_open(&c->runner, c->w, o, n_blocks, 1, 0);
+    runner_tap(&c->runner, &tap);
+    forward_sizes(c->runner.forward, &sizes);
+    printf("%s kernels (%s, %u threads), kv %s\n", o->device, sizes.isa,
+           sizes.n_threads, o->kv_dtype == DTYPE_F32 ? "f32" : "16 bits");
+    printf("prompt     tokens  equal    near-ties  max |dl|   margin\n");
+    for (uint32_t i = 0; i < g->n; i++) {
+        check_prompt(c, &g->prompts[i]);
+    }
+    printf("%u prompts, %u failed; %u steps, %u excluded as near-ties under "
+           "%.2g\n",
+           g->n, c->n_failed, c->n_steps, c->n_excluded,
+           c->exact ? 0.0 : NEAR_TIE);
+    runner_close(&c->runner);
+}
+
+static enum status check_model(const char *dir, struct kernels_options *o,
+                               bool f32, uint32_t *n_failed, struct error *e)
+{
+    static struct golden g;
+    static struct model_config config;
+    struct shard *shard = NULL;
+    struct check c = {.exact = f32};
+    enum status st = golden_load(&g, dir, e);
+
+    if (st == ST_OK) {
+        st = config_load(&config, dir, e);
+    }
+    if (st == ST_OK) {
+        st =
+            shard_load(&shard, &config, dir, 0, config.shape.n_layers, NULL, e);
+    }
+    if (st != ST_OK) {
+        golden_free(&g);
+        return st;
+    }
+    c.w = shard_weights(shard);
+    c.exact = f32 || c.w->shape.dtype == DTYPE_F32;
+    o->kv_dtype = f32 ? DTYPE_F32 : c.w->shape.dtype;
+    c.logits = calloc(c.w->shape.vocab, sizeof *c.logits);
+    c.hidden = calloc((size_t)c.w->shape.hidden * (c.w->shape.n_layers + 2),
+                      sizeof *c.hidden);
+    if (c.logits && c.hidden) {
+        check_all(&c, &g, o);
+    }
+    *n_failed += c.n_failed + (c.n_steps == 0);
+    free(c.hidden);
+    free(c.logits);
+    shard_free(&shard);
+    golden_free(&g);
+    return ST_OK;
+}
+
+static int usage(void)
+{
+    fprintf(stderr, "usage: golden [--device cpu] [--kv-dtype f32|auto] "
+                    "[--isa NAME] MODEL_DIR...\n");
+    return 2;
+}
+
+int main(int argc, char **argv)
+{
+    static const struct option options[] = {
+        {"device", required_argument, NULL, 'd'},
+        {"kv-dtype", required_argument, NULL, 'k'},
+        {"isa", required_argument, NULL, 'i'},
+        {NULL, 0, NULL, 0},
+    };
+    struct kernels_options o = {.device = "cpu", .block_tokens = BLOCK_TOKENS};
+    const char *kv = "f32";
+    uint32_t n_failed = 0;
+    struct error e;
+
+    for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
+        switch (c) {
+        case 'd':
+            o.device = optarg;
+            break;
+        case 'k':
+            kv = optarg;
+            break;
+        case 'i':
+            o.isa = optarg;
+            break;
+        default:
+            return usage();
+        }
+    }
+    if (optind == argc || (strcmp(kv, "f32") && strcmp(kv, "auto"))) {
+        return usage();
+    }
+    for (int i = optind; i < argc; i++) {
+        printf("%s: ", argv[i]);
+        if (check_model(argv[i], &o, strcmp(kv, "f32") == 0, &n_failed, &e) !=
+            ST_OK) {
+            printf("\n");
+            fprintf(stderr, "golden: %s: %s\n", argv[i], e.text);
+            return 1;
+        }
+    }
+    return n_failed > 0;
+}

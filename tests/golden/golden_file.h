@@ -1,0 +1,50 @@
+/* golden_file.h - golden.json and golden.safetensors of a model directory.
+ *
+ * Memory: a golden owns what it points to; golden_free() releases it.  What a
+ * file does not say is NULL or 0. */
+#ifndef TESTS_GOLDEN_GOLDEN_FILE_H
+#define TESTS_GOLDEN_GOLDEN_FILE_H
+
+#include <stdint.h>
+
+#include "common/status.h"
+
+#define GOLDEN_PROMPTS_MAX 64
+#define GOLDEN_STEPS_MAX   256
+#define GOLDEN_TOPS_MAX    8
+#define GOLDEN_TOP         10
+
+/* The best logits after the token at a position of prompt + continuation. */
+struct golden_top {
+    uint32_t position, n;
+    uint32_t ids[GOLDEN_TOP];
+    float logits[GOLDEN_TOP];
+};
+
+struct golden_prompt {
+    char name[32];
+    uint32_t *ids, n_ids; /* [n_ids] the prompt */
+    uint32_t steps;       /* greedy ones */
+    uint32_t expect[GOLDEN_STEPS_MAX];
+    double margin[GOLDEN_STEPS_MAX]; /* best logit less the second */
+    struct golden_top tops[GOLDEN_TOPS_MAX];
+    uint32_t n_tops;
+    const float *last;   /* [V] logits after the prompt */
+    const float *all;    /* [n_ids, V] logits after each prompt token */
+    const float *hidden; /* [n_hidden, H] of the last prompt token: embedding,
+                          * after each layer, final norm */
+    uint32_t n_hidden;
+};
+
+struct golden {
+    struct golden_prompt prompts[GOLDEN_PROMPTS_MAX];
+    uint32_t n;
+    void *tensors; /* golden.safetensors, mapped as floats */
+};
+
+/* ST_NOT_FOUND if dir has no golden.json; ST_DATA_LOSS if it is broken. */
+MUST_CHECK enum status golden_load(struct golden *g, const char *dir,
+                                   struct error *e);
+void golden_free(struct golden *g);
+
+#endif
