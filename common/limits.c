@@ -12,12 +12,15 @@ const struct limit_row common_limits[] = {
     LIMIT_ROW(FRAME_TENSOR_MAX, "bytes", "the tensor of a frame"),
     LIMIT_ROW(FRAME_ENVELOPES_MAX, "", "envelopes in a frame"),
     LIMIT_ROW(LINK_RING_FRAMES, "frames", "sent and not acknowledged"),
+    LIMIT_ROW(LINK_RING_BYTES, "bytes", "sent and not acknowledged"),
     LIMIT_ROW(LINK_OUTBOX_BYTES, "bytes", "waiting in one lane to a peer"),
     LIMIT_ROW(LINK_SUBMIT_WINDOW, "bytes", "of Submit not acknowledged"),
     LIMIT_ROW(LINK_RESEND_US, "us", "until a frame is sent again"),
     LIMIT_ROW(LINK_RESEND_MAX_US, "us", "the longest such wait"),
     LIMIT_ROW(PEER_CALLS_MAX, "calls", "open each way with one peer"),
     LIMIT_ROW(PEER_STRIKES, "frames", "that break a rule end a session"),
+    LIMIT_ROW(ARENA_SLACK, "bytes", "of memory for a message, beside 4 a byte"),
+    LIMIT_ROW(SESSION_HELLO_TRIES, "", "of Hello on a connection"),
     LIMIT_ROW(SESSION_BACKOFF_MAX_US, "us", "the longest wait to reconnect"),
 };
 

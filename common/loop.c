@@ -43,11 +43,10 @@ static long wait_ms(const struct loop *l, int64_t max_wait_us)
     if (left > max_wait_us) {
         left = max_wait_us;
     }
-    if (left <= 0) {
-        return 0;
+    if (left > LOOP_WAIT_MS * 1000) {
+        return LOOP_WAIT_MS;
     }
-    left = (left + 999) / 1000;
-    return left < LOOP_WAIT_MS ? (long)left : LOOP_WAIT_MS;
+    return left <= 0 ? 0 : (long)((left + 999) / 1000);
 }
 
 bool loop_turn(struct loop *l, int64_t max_wait_us)
