@@ -159,7 +159,7 @@ static bool decompose(struct code_points *c, int form, const char *text,
 
 static unsigned class_of(utf8proc_int32_t c)
 {
-    return c < 0x300 ? 0u : utf8proc_get_property(c)->combining_class & 0xFFu;
+    return c < 0x300 ? 0u : (uint8_t)utf8proc_get_property(c)->combining_class;
 }
 
 /* Short runs, which are all that real text has. */

@@ -9,7 +9,6 @@
 
 #include <cmocka.h>
 
-#include "text/byte_level.h"
 #include "text/file.h"
 #include "text/limits.h"
 
@@ -70,44 +69,35 @@ char *fixture_file(const char *path, size_t *n)
     return grown;
 }
 
-json_t *fixture_small(void)
+/* The object that path ends in, and the last name of it. */
+static json_t *walk(json_t *root, const char *path, const char **last)
 {
-    json_t *root = json_loads(
-        "{\"normalizer\":null,"
-        "\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false,"
-        "\"use_regex\":false},\"post_processor\":null,"
-        "\"decoder\":{\"type\":\"ByteLevel\"},\"added_tokens\":[],"
-        "\"model\":{\"type\":\"BPE\",\"vocab\":{},"
-        "\"merges\":[\"a b\",[\"ab\",\"c\"],\"\\u0120 a\"]}}",
-        0, NULL);
-    json_t *vocab = json_object_get(json_object_get(root, "model"), "vocab");
+    const char *dot;
+    char name[64];
 
-    for (int i = 0; i < 256; i++) {
-        uint8_t byte = (uint8_t)i;
-        char letter[2];
-        size_t n = byte_level_spell(&byte, 1, letter);
-        json_object_setn_new(vocab, letter, n, json_integer(i));
+    while ((dot = strchr(path, '.')) != NULL) {
+        snprintf(name, sizeof name, "%.*s", (int)(dot - path), path);
+        root = json_object_get(root, name);
+        path = dot + 1;
     }
-    json_object_set_new(vocab, "ab", json_integer(256));
-    json_object_set_new(vocab, "abc", json_integer(257));
-    json_object_set_new(vocab,
-                        "\xC4\xA0"
-                        "a",
-                        json_integer(258));
+    *last = path;
     return root;
 }
 
 void fixture_set(json_t *root, const char *path, json_t *value)
 {
-    const char *dot = strchr(path, '.');
-    char name[64];
+    const char *last;
+    json_t *obj = walk(root, path, &last);
 
-    if (dot == NULL) {
-        assert_int_equal(json_object_set_new(root, path, value), 0);
-        return;
-    }
-    snprintf(name, sizeof name, "%.*s", (int)(dot - path), path);
-    fixture_set(json_object_get(root, name), dot + 1, value);
+    assert_int_equal(json_object_set_new(obj, last, value), 0);
+}
+
+void fixture_unset(json_t *root, const char *path)
+{
+    const char *last;
+    json_t *obj = walk(root, path, &last);
+
+    assert_int_equal(json_object_del(obj, last), 0);
 }
 
 void fixture_add(json_t *root, int id, const char *content, const char *flags)

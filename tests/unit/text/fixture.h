@@ -7,6 +7,7 @@
 
 #include <jansson.h>
 
+#include "small.h"
 #include "text/tokenizer.h"
 
 #define QWEN3       SLUICE_TOKENIZERS "/qwen3.json"
@@ -20,10 +21,8 @@ struct tokenizer *fixture_parse(const json_t *root);
 /* A file's bytes with a NUL behind, to free(). */
 char *fixture_file(const char *path, size_t *n);
 
-/* A small tokenizer.json: the 256 byte letters are ids 0..255 by byte, then
- * "ab" 256, "abc" 257, "Ġa" 258, and merges a b, ab c, Ġ a.  No added tokens,
- * no normalizer, ByteLevel without regex and space. */
-json_t *fixture_small(void);
+/* Remove root.path; it must be there. */
+void fixture_unset(json_t *root, const char *path);
 
 /* Set root.path to value (stolen), path like "model.vocab" */
 void fixture_set(json_t *root, const char *path, json_t *value);

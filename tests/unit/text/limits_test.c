@@ -1,0 +1,403 @@
+/* Each row of text/limits.h: at the limit, and one past it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "fixture.h"
+#include "text/file.h"
+#include "text/limits.h"
+#include "text/normalizer.h"
+#include "text/split.h"
+
+/* n letters and a NUL, to free() */
+static char *letters(size_t n, char c)
+{
+    char *s = malloc(n + 1);
+
+    assert_non_null(s);
+    memset(s, c, n);
+    s[n] = '\0';
+    return s;
+}
+
+static void refuse(const json_t *root, const char *place)
+{
+    struct error e;
+
+    assert_int_equal(fixture_refused(root, &e), ST_OUT_OF_RANGE);
+    if (strstr(e.text, place) == NULL) {
+        fail_msg("\"%s\", want \"%s\"", e.text, place);
+    }
+}
+
+static void accept(const json_t *root)
+{
+    struct tokenizer *t = fixture_parse(root);
+
+    tokenizer_free(&t);
+}
+
+static void file_bytes(void **state)
+{
+    const size_t n = TEXT_FILE_BYTES;
+    struct tokenizer *t;
+    struct error e;
+    char *text = letters(n + 1, ' ');
+    char *small;
+    json_t *root = fixture_small();
+
+    (void)state;
+    small = json_dumps(root, JSON_COMPACT);
+    memcpy(text, small, strlen(small));
+    assert_int_equal(tokenizer_parse(&t, text, n, &e), ST_OK);
+    tokenizer_free(&t);
+    assert_int_equal(tokenizer_parse(&t, text, n + 1, &e), ST_OUT_OF_RANGE);
+    free(small);
+    free(text);
+    json_decref(root);
+}
+
+static void file_length(void **state)
+{
+    char path[] = "/tmp/sluice-text-XXXXXX";
+    int fd = mkstemp(path);
+    struct error e;
+    char *data;
+    size_t n;
+
+    (void)state;
+    assert_true(fd >= 0);
+    assert_int_equal(ftruncate(fd, 100), 0);
+    assert_int_equal(file_read(path, 100, &data, &n, &e), ST_OK);
+    assert_int_equal(n, 100);
+    free(data);
+    assert_int_equal(file_read(path, 99, &data, &n, &e), ST_OUT_OF_RANGE);
+    assert_null(data);
+    close(fd);
+    unlink(path);
+}
+
+static void token_ids(void **state)
+{
+    json_t *root = fixture_small();
+
+    (void)state;
+    fixture_set(root, "model.vocab.last", json_integer(TEXT_TOKEN_IDS - 1));
+    accept(root);
+    fixture_set(root, "model.vocab.last", json_integer(TEXT_TOKEN_IDS));
+    refuse(root, "vocab[\"last\"]: id 1048576");
+    json_decref(root);
+}
+
+static void token_bytes(void **state)
+{
+    static const size_t past[] = {TEXT_TOKEN_BYTES + 1, 1 << 20};
+
+    (void)state;
+    for (size_t i = 0; i < 3; i++) {
+        json_t *root = fixture_small();
+        char *s = letters(i == 0 ? TEXT_TOKEN_BYTES : past[i - 1], 'z');
+
+        json_object_set_new(
+            json_object_get(json_object_get(root, "model"), "vocab"), s,
+            json_integer(300));
+        if (i == 0) {
+            struct tokenizer *t = fixture_parse(root);
+            assert_int_equal(tokenizer_longest(t), TEXT_TOKEN_BYTES);
+            tokenizer_free(&t);
+        } else {
+            refuse(root, "model: vocab[\"zzz");
+        }
+        free(s);
+        json_decref(root);
+    }
+}
+
+/* The list is counted before it is read, so the members may be anything. */
+static json_t *list_of(size_t n)
+{
+    json_t *list = json_array();
+
+    for (size_t i = 0; i < n; i++) {
+        json_array_append_new(list, json_null());
+    }
+    return list;
+}
+
+static void counts(void **state)
+{
+    json_t *root = fixture_small();
+    struct error e;
+
+    (void)state;
+    fixture_set(root, "model.merges", list_of(TEXT_MERGES));
+    assert_int_equal(fixture_refused(root, &e), ST_INVALID_ARGUMENT);
+    assert_non_null(strstr(e.text, "merges[0]"));
+    fixture_set(root, "model.merges", list_of(TEXT_MERGES + 1));
+    refuse(root, "merges: 1048577");
+    fixture_set(root, "added_tokens", list_of(TEXT_ADDED_TOKENS));
+    assert_int_equal(fixture_refused(root, &e), ST_INVALID_ARGUMENT);
+    assert_non_null(strstr(e.text, "added_tokens[0]"));
+    fixture_set(root, "added_tokens", list_of(TEXT_ADDED_TOKENS + 1));
+    refuse(root, "added_tokens: 65537");
+    json_decref(root);
+}
+
+static void added_bytes(void **state)
+{
+    (void)state;
+    for (size_t past = 0; past < 2; past++) {
+        json_t *root = fixture_small();
+        char *s = letters(TEXT_ADDED_BYTES + past, 'z');
+
+        fixture_add(root, 300, s, "");
+        if (past == 0) {
+            struct tokenizer *t = fixture_parse(root);
+            fixture_expect(t, s, 0, 300, -1);
+            tokenizer_free(&t);
+        } else {
+            refuse(root, "added_tokens[0]: content: 257 bytes");
+        }
+        free(s);
+        json_decref(root);
+    }
+}
+
+/* n members around or beside each other, and ByteLevel last. */
+static json_t *chain(const char *list, const json_t *member, size_t n,
+                     const json_t *last)
+{
+    json_t *members = json_array();
+
+    for (size_t i = 0; i < n; i++) {
+        json_array_append_new(members, json_deep_copy(member));
+    }
+    if (last != NULL) {
+        json_array_append_new(members, json_deep_copy(last));
+    }
+    return json_pack("{s:s,s:o}", "type", "Sequence", list, members);
+}
+
+static json_t *nest(const char *list, const json_t *inner, size_t depth)
+{
+    json_t *v = json_deep_copy(inner);
+
+    while (depth-- > 0) {
+        v = json_pack("{s:s,s:[o]}", "type", "Sequence", list, v);
+    }
+    return v;
+}
+
+static void stages(void **state)
+{
+    json_t *bytes = json_pack("{s:s,s:b,s:b}", "type", "ByteLevel",
+                              "add_prefix_space", 0, "use_regex", 0);
+    json_t *digits = json_pack("{s:s}", "type", "Digits");
+    json_t *nfc = json_pack("{s:s}", "type", "NFC");
+    json_t *root = fixture_small();
+
+    (void)state;
+    fixture_set(root, "pre_tokenizer",
+                chain("pretokenizers", digits, TEXT_STAGES, bytes));
+    accept(root);
+    fixture_set(root, "pre_tokenizer",
+                chain("pretokenizers", digits, TEXT_STAGES + 1, bytes));
+    refuse(root, "pre_tokenizer: pretokenizers[16]: more than 16 steps");
+    json_decref(root);
+    root = fixture_small();
+    fixture_set(root, "normalizer",
+                chain("normalizers", nfc, TEXT_STAGES, NULL));
+    accept(root);
+    fixture_set(root, "normalizer",
+                chain("normalizers", nfc, TEXT_STAGES + 1, NULL));
+    refuse(root, "normalizer: normalizers[16]: more than 16 steps");
+    json_decref(root);
+    json_decref(bytes);
+    json_decref(digits);
+    json_decref(nfc);
+}
+
+static void nesting(void **state)
+{
+    const struct {
+        const char *field, *list;
+        json_t *inner;
+    } rows[] = {
+        {"normalizer", "normalizers", json_pack("{s:s}", "type", "NFC")},
+        {"pre_tokenizer", "pretokenizers",
+         json_pack("{s:s}", "type", "ByteLevel")},
+        {"post_processor", "processors",
+         json_pack("{s:s}", "type", "ByteLevel")},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        json_t *root = fixture_small();
+
+        fixture_set(root, rows[i].field,
+                    nest(rows[i].list, rows[i].inner, TEXT_NESTING));
+        accept(root);
+        fixture_set(root, rows[i].field,
+                    nest(rows[i].list, rows[i].inner, TEXT_NESTING + 1));
+        refuse(root, "more than 8 sequences");
+        json_decref(root);
+        json_decref(rows[i].inner);
+    }
+}
+
+static void pattern_bytes(void **state)
+{
+    static const char *const kinds[] = {"Regex", "String"};
+
+    (void)state;
+    for (size_t i = 0; i < 4; i++) {
+        json_t *root = fixture_small();
+        char *s = letters(TEXT_PATTERN_BYTES + i / 2, 'z');
+
+        fixture_set(root, "pre_tokenizer",
+                    json_pack("{s:s,s:[{s:s,s:{s:s},s:s},{s:s}]}", "type",
+                              "Sequence", "pretokenizers", "type", "Split",
+                              "pattern", kinds[i % 2], s, "behavior",
+                              "Isolated", "type", "ByteLevel"));
+        if (i / 2 == 0) {
+            accept(root);
+        } else {
+            refuse(root, "pretokenizers[0]: pattern: 8193 bytes");
+        }
+        free(s);
+        json_decref(root);
+    }
+}
+
+static void template_ids(void **state)
+{
+    (void)state;
+    for (size_t past = 0; past < 2; past++) {
+        json_t *root = fixture_small();
+        json_t *ids = json_array();
+        struct error e;
+
+        for (size_t i = 0; i < TEXT_TEMPLATE_IDS + past; i++) {
+            json_array_append_new(ids, json_integer(65));
+        }
+        fixture_set(root, "post_processor",
+                    json_pack("{s:s,s:[{s:{s:s}},{s:{s:s}}],s:{s:{s:o}}}",
+                              "type", "TemplateProcessing", "single",
+                              "Sequence", "id", "A", "SpecialToken", "id",
+                              "</s>", "special_tokens", "</s>", "ids", ids));
+        assert_int_equal(fixture_refused(root, &e),
+                         past == 0 ? ST_OK : ST_OUT_OF_RANGE);
+        json_decref(root);
+    }
+}
+
+static void encode_bytes(void **state)
+{
+    const size_t n = TEXT_ENCODE_BYTES;
+    json_t *root = fixture_small();
+    struct tokenizer *t = fixture_parse(root);
+    char *text = letters(n + 1, 'z');
+    uint32_t *ids = malloc((n + 1) * sizeof *ids);
+    struct error e;
+    size_t n_ids;
+
+    (void)state;
+    assert_non_null(ids);
+    assert_int_equal(tokenizer_encode(t, text, n, 0, ids, n, &n_ids, &e),
+                     ST_OK);
+    assert_int_equal(n_ids, n);
+    assert_int_equal(
+        tokenizer_encode(t, text, n + 1, 0, ids, n + 1, &n_ids, &e),
+        ST_OUT_OF_RANGE);
+    free(ids);
+    free(text);
+    tokenizer_free(&t);
+    json_decref(root);
+}
+
+/* U+0958 becomes two characters: twice as many bytes. */
+static void encode_bytes_normalised(void **state)
+{
+    const size_t n = TEXT_ENCODE_BYTES / 2;
+    json_t *v = json_pack("{s:s}", "type", "NFC");
+    struct normalizer z;
+    struct error e;
+    const char *out;
+    char *text = letters(n + 3, ' '), *owned;
+    size_t n_out;
+
+    (void)state;
+    assert_int_equal(normalizer_parse(&z, v, &e), ST_OK);
+    for (size_t i = 0; i + 3 <= n; i += 3) {
+        memcpy(text + i, "\xE0\xA5\x98", 3);
+    }
+    assert_int_equal(normalizer_run(&z, text, n, &out, &n_out, &owned, &e),
+                     ST_OK);
+    assert_in_range(n_out, TEXT_ENCODE_BYTES - 3, TEXT_ENCODE_BYTES);
+    free(owned);
+    memcpy(text + n / 3 * 3, "\xE0\xA5\x98", 3);
+    assert_int_equal(
+        normalizer_run(&z, text, n / 3 * 3 + 3, &out, &n_out, &owned, &e),
+        ST_OUT_OF_RANGE);
+    assert_null(owned);
+    free(text);
+    json_decref(v);
+}
+
+static enum status ignore_piece(void *ctx, const char *s, size_t n,
+                                struct error *e)
+{
+    (void)ctx;
+    (void)s;
+    (void)n;
+    (void)e;
+    return ST_OK;
+}
+
+/* The steps of one match: they double with every letter or two. */
+static void split_steps(void **state)
+{
+    struct split_work w;
+    struct error e;
+    struct split s;
+
+    (void)state;
+    assert_int_equal(split_init(&s, "(?:a|aa)*[cd]", 13, false, &e), ST_OK);
+    assert_int_equal(split_work_init(&w, &e), ST_OK);
+    for (size_t n = 8; n <= 64; n += 56) {
+        char *text = letters(n, 'a');
+        enum status st = split_run(&s, &w, text, n, ignore_piece, NULL, &e);
+        assert_int_equal(st, n == 8 ? ST_OK : ST_RESOURCE_EXHAUSTED);
+        free(text);
+    }
+    split_work_fini(&w);
+    split_fini(&s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(file_bytes),
+        cmocka_unit_test(file_length),
+        cmocka_unit_test(token_ids),
+        cmocka_unit_test(token_bytes),
+        cmocka_unit_test(counts),
+        cmocka_unit_test(added_bytes),
+        cmocka_unit_test(stages),
+        cmocka_unit_test(nesting),
+        cmocka_unit_test(pattern_bytes),
+        cmocka_unit_test(template_ids),
+        cmocka_unit_test(encode_bytes),
+        cmocka_unit_test(encode_bytes_normalised),
+        cmocka_unit_test(split_steps),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,235 @@
+/* Split behaviours, and expressions as Oniguruma reads them. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "text/limits.h"
+#include "text/split.h"
+
+/* Pieces, each in brackets. */
+static enum status note(void *ctx, const char *s, size_t n, struct error *e)
+{
+    char *out = ctx;
+    size_t w = strlen(out);
+
+    (void)e;
+    snprintf(out + w, 400 - w, "[%.*s]", (int)n, s);
+    return ST_OK;
+}
+
+static void expect_as(const char *pattern, bool literal,
+                      enum split_behaviour behaviour, bool invert,
+                      const char *text, const char *want)
+{
+    char got[400] = "";
+    struct split_work w;
+    struct error e;
+    struct split s;
+
+    if (split_init(&s, pattern, strlen(pattern), literal, &e) != ST_OK) {
+        fail_msg("%s: %s", pattern, e.text);
+    }
+    s.behaviour = behaviour;
+    s.invert = invert;
+    assert_int_equal(split_work_init(&w, &e), ST_OK);
+    if (split_run(&s, &w, text, strlen(text), note, got, &e) != ST_OK) {
+        fail_msg("%s: %s", pattern, e.text);
+    }
+    assert_string_equal(got, want);
+    split_work_fini(&w);
+    split_fini(&s);
+}
+
+static void expect(const char *pattern, const char *text, const char *want)
+{
+    expect_as(pattern, false, SPLIT_ISOLATED, false, text, want);
+}
+
+static void behaviours(void **state)
+{
+    static const struct {
+        enum split_behaviour behaviour;
+        bool invert;
+        const char *want;
+    } rows[] = {
+        /* The reference's own example. */
+        {SPLIT_REMOVED, false, "[the][final][countdown]"},
+        {SPLIT_ISOLATED, false, "[the][-][final][-][-][countdown]"},
+        {SPLIT_MERGED_WITH_PREVIOUS, false, "[the-][final-][-][countdown]"},
+        {SPLIT_MERGED_WITH_NEXT, false, "[the][-final][-][-countdown]"},
+        {SPLIT_CONTIGUOUS, false, "[the][-][final][--][countdown]"},
+        {SPLIT_REMOVED, true, "[-][-][-]"},
+        {SPLIT_ISOLATED, true, "[the][-][final][-][-][countdown]"},
+        {SPLIT_MERGED_WITH_PREVIOUS, true, "[the][-final][-][-countdown]"},
+        {SPLIT_MERGED_WITH_NEXT, true, "[the-][final-][-][countdown]"},
+        {SPLIT_CONTIGUOUS, true, "[the][-][final][--][countdown]"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        expect_as("-", false, rows[i].behaviour, rows[i].invert,
+                  "the-final--countdown", rows[i].want);
+        expect_as("-", true, rows[i].behaviour, rows[i].invert,
+                  "the-final--countdown", rows[i].want);
+    }
+    expect_as("-", false, SPLIT_MERGED_WITH_NEXT, false, "-a-", "[-a][-]");
+    expect_as("-", false, SPLIT_MERGED_WITH_PREVIOUS, false, "-a-", "[-][a-]");
+    expect_as("-", false, SPLIT_REMOVED, false, "--", "");
+    expect_as("-", false, SPLIT_REMOVED, false, "", "");
+    expect_as(".*[", true, SPLIT_ISOLATED, false, "a.*[b", "[a][.*[][b]");
+}
+
+static void names(void **state)
+{
+    enum split_behaviour b;
+
+    (void)state;
+    assert_true(split_behaviour_named("MergedWithNext", &b));
+    assert_int_equal(b, SPLIT_MERGED_WITH_NEXT);
+    assert_true(split_behaviour_named("Contiguous", &b));
+    assert_int_equal(b, SPLIT_CONTIGUOUS);
+    assert_false(split_behaviour_named("isolated", &b));
+}
+
+static void empty_matches(void **state)
+{
+    (void)state;
+    expect("(?=b)", "abab", "[a][ba][b]");
+    expect("x*", "axxb", "[a][xx][b]");
+    expect("$", "a\nb", "[a][\nb]");
+    expect("^", "a\nb", "[a\n][b]");
+    expect("(?=\xC3\xA9)", "\xC3\xA9\xC3\xA9", "[\xC3\xA9][\xC3\xA9]");
+}
+
+/* What PCRE2 would read otherwise. */
+static void dialect(void **state)
+{
+    (void)state;
+    /* U+180E is no white space; U+0085, U+00A0 and U+3000 are */
+    expect("\\s",
+           "a\xE1\xA0\x8E"
+           "b",
+           "[a\xE1\xA0\x8E"
+           "b]");
+    expect("\\s+",
+           "a\xC2\x85\xC2\xA0\xE3\x80\x80"
+           "b",
+           "[a][\xC2\x85\xC2\xA0\xE3\x80\x80][b]");
+    expect("[\\s]+|[^\\s]", "a b", "[a][ ][b]");
+    expect("\\S", "a ", "[a][ ]");
+    /* marks and connectors are of words */
+    expect("\\w+", "-e\xCC\x81\xE2\x80\xBF-", "[-][e\xCC\x81\xE2\x80\xBF][-]");
+    expect("[\\w]+", "-e\xCC\x81-", "[-][e\xCC\x81][-]");
+    expect("\\W", "e\xCC\x81-", "[e\xCC\x81][-]");
+    /* U+30FC is of both kana by Script_Extensions, Common by Script */
+    expect("\\p{Hiragana}+", "\xE3\x81\x82\xE3\x83\xBC",
+           "[\xE3\x81\x82][\xE3\x83\xBC]");
+    expect("\\p{^L}", "a1", "[a][1]");
+    expect("\\P{L}", "a1", "[a][1]");
+    expect("[\\u3040-\\u309F]+", "a\xE3\x81\x82\xE3\x81\x82",
+           "[a][\xE3\x81\x82\xE3\x81\x82]");
+    /* U+017F is an s, U+212A a k, whatever the case */
+    expect("(?i:'s|'k)", "x'\xC5\xBFy'\xE2\x84\xAA'S",
+           "[x]['\xC5\xBF][y]['\xE2\x84\xAA]['S]");
+    expect("a(?i)b", "aBAB", "[aB][AB]");
+    expect("\\d+", "a1\xD9\xA1", "[a][1\xD9\xA1]");
+    expect(".", "\n\r", "[\n][\r]");
+}
+
+static void refused(void **state)
+{
+    static const char *const patterns[] = {
+        "[a[b]]",  "[a&&b]", "[[:alpha:]]",   "\\bx",    "\\h",   "(a)\\1",
+        "(?<n>a)", "(?R)",   "(*UTF)a",       "(?m:.)",  "(?s)a", "a{1,2}+",
+        "[\\W]",   "\\X",    "\\K",           "\\C",     "\\pL",  "[]a]",
+        "(?#x)",   "(?C1)",  "\\u12",         "\\uZZZZ", "\\p{L", "a\\",
+        "(",       "[a",     "\\p{Nonsense}", "a**+*",   "\\Qa",  "[^]a]",
+    };
+    struct error e;
+    struct split s;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++) {
+        enum status st =
+            split_init(&s, patterns[i], strlen(patterns[i]), false, &e);
+        if (st != ST_UNIMPLEMENTED && st != ST_INVALID_ARGUMENT) {
+            fail_msg("%s: %s", patterns[i], status_name(st));
+        }
+        assert_true(e.text[0] != '\0');
+        split_fini(&s);
+    }
+}
+
+/* Backtracking without end is an error, soon; so is a stack without end. */
+static void catastrophe(void **state)
+{
+    static const char *const patterns[] = {"(a+)+$", "(?:a|aa)*[cd]",
+                                           "(.+)+[xy]"};
+    size_t n = 1 << 16;
+    char *text = malloc(n);
+    char got[400] = "";
+    struct split_work w;
+    struct error e;
+    struct split s;
+
+    (void)state;
+    assert_non_null(text);
+    memset(text, 'a', n);
+    text[n - 1] = '!';
+    assert_int_equal(split_work_init(&w, &e), ST_OK);
+    /* none needs one certain letter, which PCRE2 would look for first */
+    for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++) {
+        assert_int_equal(
+            split_init(&s, patterns[i], strlen(patterns[i]), false, &e), ST_OK);
+        assert_int_equal(split_run(&s, &w, text, n, note, got, &e),
+                         ST_RESOURCE_EXHAUSTED);
+        assert_non_null(strstr(e.text, "too much work"));
+        split_fini(&s);
+    }
+    split_work_fini(&w);
+    free(text);
+}
+
+static enum status stop(void *ctx, const char *s, size_t n, struct error *e)
+{
+    (void)ctx;
+    (void)s;
+    (void)n;
+    return error_set(e, ST_CANCELLED, "enough");
+}
+
+static void callback_ends_it(void **state)
+{
+    struct split_work w;
+    struct error e;
+    struct split s;
+
+    (void)state;
+    assert_int_equal(split_init(&s, "a", 1, false, &e), ST_OK);
+    assert_int_equal(split_work_init(&w, &e), ST_OK);
+    for (int b = SPLIT_ISOLATED; b <= SPLIT_CONTIGUOUS; b++) {
+        s.behaviour = (enum split_behaviour)b;
+        assert_int_equal(split_run(&s, &w, "bab", 3, stop, NULL, &e),
+                         ST_CANCELLED);
+    }
+    split_work_fini(&w);
+    split_fini(&s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(behaviours),       cmocka_unit_test(names),
+        cmocka_unit_test(empty_matches),    cmocka_unit_test(dialect),
+        cmocka_unit_test(refused),          cmocka_unit_test(catastrophe),
+        cmocka_unit_test(callback_ends_it),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
