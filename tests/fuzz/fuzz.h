@@ -1,0 +1,26 @@
+/* fuzz.h - what a fuzz target defines, and how it says that it found
+ * something.
+ *
+ * A target is one file x_fuzz.c with LLVMFuzzerTestOneInput(), a line in
+ * CMakeLists.txt, and seeds in corpus/x_fuzz/.  What a fuzzer finds is added
+ * to those seeds. */
+#ifndef TESTS_FUZZ_FUZZ_H
+#define TESTS_FUZZ_FUZZ_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
+
+/* On whatever the assertions of the code under test are set to. */
+#define FUZZ_CHECK(x)                                               \
+    do {                                                            \
+        if (!(x)) {                                                 \
+            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #x); \
+            abort();                                                \
+        }                                                           \
+    } while (0)
+
+#endif
