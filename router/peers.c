@@ -105,20 +105,15 @@ static void mark(struct router_core *r, struct router_peer *p)
 void peers_end(struct router_core *r, struct router_peer *p, const char *fmt,
                ...)
 {
-    struct frame *f;
     va_list ap;
 
-    if (p->ended) {
-        return;
+    if (!p->ended) {
+        va_start(ap, fmt);
+        vsnprintf(p->why, sizeof p->why, fmt, ap);
+        va_end(ap);
+        p->goodbye = true;
+        mark(r, p);
     }
-    va_start(ap, fmt);
-    vsnprintf(p->why, sizeof p->why, fmt, ap);
-    va_end(ap);
-    /* What the peer is still owed, such as the End of a call, goes first. */
-    peer_flush(p->peer, r->now_us);
-    mark(r, p);
-    f = goodbye_make(p->session, p->why);
-    (void)r->io->send(r->io, p->id, &f);
 }
 
 void peers_lose(struct router_core *r, struct router_peer *p, const char *why)
@@ -129,8 +124,20 @@ void peers_lose(struct router_core *r, struct router_peer *p, const char *why)
     }
 }
 
+/* What the peer is still owed, such as the End of a call, goes first. */
+static void say_goodbye(struct router_core *r, struct router_peer *p)
+{
+    struct frame *f = goodbye_make(p->session, p->why);
+
+    peer_flush(p->peer, r->now_us);
+    (void)r->io->send(r->io, p->id, &f);
+}
+
 static void reap(struct router_core *r, struct router_peer *p)
 {
+    if (p->goodbye) {
+        say_goodbye(r, p);
+    }
     pending_drop_all(r, p);
     worker_close(r, &p->worker, p->why);
     event_clear(r, &p->flush);

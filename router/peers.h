@@ -2,8 +2,9 @@
  *
  *     (Hello) --> UP --goodbye, lost, strikes, a lie--> ended --> freed
  *
- * An entry is never freed inside a callback of its peer: peers_end() marks
- * it, peers_reap() lets it go.  From the mark on nothing of it is heard.
+ * An entry is never flushed or freed inside a callback of its peer:
+ * peers_end() marks it, peers_reap() says Goodbye and lets it go.  From the
+ * mark on nothing of it is heard.
  *
  * Threading: the core's.  Memory: an entry and its peer on the heap, owned by
  * the table.  Limits: options.max_peers. */
@@ -39,7 +40,8 @@ struct router_peer {
     int64_t heard_us;
     struct event flush; /* at peer_due() */
 
-    bool ended; /* marked: nothing more of it is heard */
+    bool goodbye; /* to be said when it is let go */
+    bool ended;   /* marked: nothing more of it is heard */
     char why[160];
 
     struct list calls;     /* struct pending: what it asked and waits for */
@@ -57,7 +59,7 @@ struct router_peer *peers_add(struct router_core *r, struct peer_id id,
 
 uint32_t peers_count(const struct router_core *r, uint8_t role);
 
-/* Mark it, say Goodbye and why.  Idempotent. */
+/* Mark it; it is told Goodbye and why.  Idempotent. */
 void peers_end(struct router_core *r, struct router_peer *p, const char *fmt,
                ...) __attribute__((format(printf, 3, 4)));
 

@@ -1,0 +1,466 @@
+/* Workers that say what cannot be: the session ends, no client sees it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/log.h"
+#include "router/limits.h"
+#include "tests/unit/router/rig.h"
+
+/* What is said: one row for grant 1, changed by a lie. */
+struct said {
+    uint64_t grant;
+    uint32_t first, count, finish, tokens[16];
+    size_t n_first, n_count, n_finish, n_state, n_tokens;
+};
+
+struct lie {
+    const char *name;
+    void (*tell)(struct fake *w, struct said *s);
+    const char *why; /* part of the reason that is logged */
+};
+
+static char logged[LOG_LINE];
+
+static void sink(void *arg, enum log_level level, const char *line)
+{
+    (void)arg, (void)level;
+    if (strstr(line, "worker-lied") != NULL) {
+        snprintf(logged, sizeof logged, "%s", line);
+    }
+}
+
+#define LIE(name) static void name(struct fake *w, struct said *s)
+
+LIE(token_past_vocab)
+{
+    (void)w;
+    s->tokens[1] = RIG_VOCAB;
+}
+LIE(token_max)
+{
+    (void)w;
+    s->tokens[0] = UINT32_MAX;
+}
+LIE(grant_never_given)
+{
+    (void)w;
+    s->grant = 3;
+}
+LIE(grant_zero)
+{
+    (void)w;
+    s->grant = 0;
+}
+LIE(more_than_max_tokens)
+{
+    (void)w;
+    s->count = 9;
+    s->n_tokens = 9;
+}
+LIE(index_overflow)
+{
+    (void)w;
+    s->first = UINT32_MAX;
+}
+LIE(other_tokens_than_before)
+{
+    (void)w;
+    s->first = 0;
+    s->tokens[0] ^= 1;
+}
+LIE(short_column)
+{
+    (void)w;
+    s->n_count = 0;
+}
+LIE(long_column)
+{
+    (void)w;
+    s->n_state = 2;
+}
+LIE(no_finish_column)
+{
+    (void)w;
+    s->n_finish = 0;
+}
+LIE(count_without_tokens)
+{
+    (void)w;
+    s->count = 3;
+}
+LIE(count_overflow)
+{
+    (void)w;
+    s->count = UINT32_MAX;
+}
+LIE(tokens_without_count)
+{
+    (void)w;
+    s->count = 1;
+}
+LIE(finish_unknown)
+{
+    (void)w;
+    s->finish = 5;
+}
+LIE(length_too_early)
+{
+    (void)w;
+    s->finish = SLUICE__V1__FINISH__FINISH_LENGTH;
+}
+LIE(stop_before_what_was_given)
+{
+    (void)w;
+    s->first = 1;
+    s->count = 0;
+    s->n_tokens = 0;
+    s->finish = SLUICE__V1__FINISH__FINISH_STOP;
+}
+LIE(blocks_broken)
+{
+    (void)s;
+    w->classes[0].free += 1;
+}
+LIE(blocks_beyond)
+{
+    (void)s;
+    w->classes[0].free = UINT32_MAX;
+}
+LIE(slots_negative)
+{
+    (void)s;
+    w->classes[1].free -= 100;
+}
+LIE(checkpoints_from_nowhere)
+{
+    (void)s;
+    w->classes[2].held = 1;
+}
+LIE(totals_grew)
+{
+    (void)s;
+    w->classes[0].free += 10;
+    w->classes[0].total += 10;
+}
+LIE(totals_shrank)
+{
+    (void)s;
+    w->classes[1].free -= 1;
+    w->classes[1].total -= 1;
+}
+LIE(pages_appeared)
+{
+    (void)s;
+    w->classes[3].free = w->classes[3].total = 5;
+}
+LIE(grant_not_yet_given)
+{
+    (void)s;
+    w->ledger.grant = 2;
+}
+LIE(grant_max)
+{
+    (void)s;
+    w->ledger.grant = UINT64_MAX;
+}
+LIE(grant_went_back)
+{
+    (void)s;
+    w->ledger.grant = 0;
+}
+LIE(old_snapshot_newer_grant)
+{
+    (void)s;
+    /* An older snapshot cannot include what a newer one did not: the first
+     * one seen said grant 1, so 2 would have to be given; use the reverse. */
+    w->ledger.snapshot = 0;
+    w->ledger.grant = UINT64_MAX / 2;
+}
+
+static const struct lie lies[] = {
+    {"token past vocab", token_past_vocab, "vocabulary"},
+    {"token max", token_max, "vocabulary"},
+    {"grant never given", grant_never_given, "never given"},
+    {"grant zero", grant_zero, "never given"},
+    {"more than max_tokens", more_than_max_tokens, "at most 10"},
+    {"index overflow", index_overflow, "at most 10"},
+    {"other tokens than before", other_tokens_than_before, "not the same"},
+    {"short column", short_column, "equally long"},
+    {"long column", long_column, "equally long"},
+    {"no finish column", no_finish_column, "equally long"},
+    {"count without tokens", count_without_tokens, "count 3 tokens"},
+    {"count overflow", count_overflow, "count 4294967295 tokens"},
+    {"tokens without count", tokens_without_count, "count 1 tokens"},
+    {"finish unknown", finish_unknown, "finish 5"},
+    {"length too early", length_too_early, "finish 2"},
+    {"stop too early", stop_before_what_was_given, "finish 1"},
+    {"blocks broken", blocks_broken, "blocks do not add up"},
+    {"blocks beyond", blocks_beyond, "blocks do not add up"},
+    {"slots negative", slots_negative, "slots do not add up"},
+    {"checkpoints from nowhere", checkpoints_from_nowhere, "checkpoints"},
+    {"totals grew", totals_grew, "blocks in all"},
+    {"totals shrank", totals_shrank, "slots in all"},
+    {"pages appeared", pages_appeared, "pages in all"},
+    {"grant not yet given", grant_not_yet_given, "settles grant 2"},
+    {"grant max", grant_max, "settles grant"},
+    {"grant went back", grant_went_back, "settled 1"},
+    {"old snapshot, newer grant", old_snapshot_newer_grant, "settles grant"},
+};
+
+static void say(struct fake *w, struct said *s)
+{
+    Sluice__V1__StepOutputMessage m = SLUICE__V1__STEP_OUTPUT_MESSAGE__INIT;
+    uint64_t grant[2] = {s->grant, s->grant};
+    uint32_t first[2] = {s->first, 0}, count[2] = {s->count, 0};
+    uint32_t finish[2] = {s->finish, 0}, st[2] = {3, 3};
+
+    m.grant = grant;
+    m.n_grant = 1;
+    m.first_index = first;
+    m.n_first_index = s->n_first;
+    m.count = count;
+    m.n_count = s->n_count;
+    m.finish = finish;
+    m.n_finish = s->n_finish;
+    m.state = st;
+    m.n_state = s->n_state;
+    m.tokens = s->tokens;
+    m.n_tokens = s->n_tokens;
+    worker_say(w, &m);
+}
+
+static void tell(const struct lie *lie)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *w = rig_worker(rig, "w1", 64, 8);
+    struct fake *c = rig_client(rig, "c1");
+    struct record *x = client_generate(c, 1, 40, 10);
+    struct said s = {.grant = 1,
+                     .first = 2,
+                     .count = 2,
+                     .n_first = 1,
+                     .n_count = 1,
+                     .n_finish = 1,
+                     .n_state = 1,
+                     .n_tokens = 2};
+
+    rig_run(rig);
+    worker_make(w, worker_sequence_of(w, 1), 2, 0);
+    worker_step(w);
+    rig_run(rig);
+    assert_int_equal(x->n_tokens, 2);
+    for (uint32_t i = 0; i < 2; i++) {
+        s.tokens[i] = fake_token(worker_sequence_of(w, 1)->id, i + 2);
+    }
+    logged[0] = '\0';
+    lie->tell(w, &s);
+    say(w, &s);
+    rig_run(rig);
+    if (!w->gone) {
+        fail_msg("\"%s\" was believed", lie->name);
+    }
+    if (strstr(logged, lie->why) == NULL || strstr(logged, "w1") == NULL) {
+        fail_msg("\"%s\" is logged as: %s", lie->name, logged);
+    }
+    /* The client saw two good tokens and then a status. */
+    assert_int_equal(x->n_tokens, 2);
+    assert_true(x->in_order && x->ended);
+    assert_int_equal(x->status, ST_UNAVAILABLE);
+    rig_free(&rig);
+}
+
+static void no_lie_is_believed(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
+        tell(&lies[i]);
+    }
+}
+
+/* The same message without a lie in it is taken. */
+static void the_truth_is_believed(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *w = rig_worker(rig, "w1", 64, 8);
+    struct fake *c = rig_client(rig, "c1");
+    struct record *x = client_generate(c, 1, 40, 10);
+    struct said s = {.grant = 1,
+                     .first = 0,
+                     .count = 2,
+                     .n_first = 1,
+                     .n_count = 1,
+                     .n_finish = 1,
+                     .n_state = 1,
+                     .n_tokens = 2};
+
+    (void)state;
+    rig_run(rig);
+    say(w, &s);
+    rig_run(rig);
+    assert_false(w->gone);
+    assert_int_equal(x->n_tokens, 2);
+    rig_free(&rig);
+}
+
+/* A gap is dropped and asked for again; only one that stays is a lie. */
+static void gaps(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *w = rig_worker(rig, "w1", 64, 8);
+    struct fake *c = rig_client(rig, "c1");
+    struct record *x = client_generate(c, 1, 40, 10);
+    struct said s = {.grant = 1,
+                     .first = 1,
+                     .count = 2,
+                     .n_first = 1,
+                     .n_count = 1,
+                     .n_finish = 1,
+                     .n_state = 1,
+                     .n_tokens = 2};
+
+    (void)state;
+    rig_run(rig);
+    for (int i = 0; i < GAP_ROWS_MAX; i++) {
+        say(w, &s);
+        rig_run(rig);
+        assert_int_equal(w->last_ack_grant, 1);
+        assert_int_equal(w->last_ack_index, 0);
+    }
+    assert_int_equal(x->n_tokens, 0);
+    assert_false(w->gone);
+    say(w, &s);
+    rig_run(rig);
+    assert_true(w->gone);
+    assert_int_equal(x->n_tokens, 0);
+    rig_free(&rig);
+}
+
+/* One bad row in a message costs the good ones before it too. */
+static void a_message_is_taken_whole_or_not(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *w = rig_worker(rig, "w1", 64, 8);
+    struct fake *c = rig_client(rig, "c1");
+    struct record *x = client_generate(c, 1, 40, 10);
+    struct record *y = client_generate(c, 2, 40, 10);
+    uint64_t grant[2] = {1, 2};
+    uint32_t zero[2] = {0, 0}, one[2] = {1, 1}, state3[2] = {3, 3};
+    uint32_t tokens[2] = {5, RIG_VOCAB};
+    Sluice__V1__StepOutputMessage m = SLUICE__V1__STEP_OUTPUT_MESSAGE__INIT;
+
+    (void)state;
+    rig_run(rig);
+    m.n_grant = m.n_first_index = m.n_count = m.n_finish = m.n_state = 2;
+    m.n_tokens = 2;
+    m.grant = grant;
+    m.first_index = m.finish = zero;
+    m.count = one;
+    m.state = state3;
+    m.tokens = tokens;
+    worker_say(w, &m);
+    rig_run(rig);
+    assert_true(w->gone);
+    assert_int_equal(x->n_tokens + y->n_tokens, 0);
+    rig_free(&rig);
+}
+
+/* It is kept out for a while, by name. */
+static void quarantine(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *w = rig_worker(rig, "w1", 64, 8);
+
+    (void)state;
+    blocks_broken(w, NULL);
+    worker_report(w);
+    rig_run(rig);
+    assert_true(w->gone);
+    w->classes[0].free -= 1;
+    fake_reconnect(w);
+    assert_false(w->up);
+    assert_int_equal(w->refusal, ST_UNAVAILABLE);
+    assert_int_equal(w->retry_ms, WORKER_QUARANTINE_US / 1000 + 1);
+    rig_advance(rig, WORKER_QUARANTINE_US);
+    fake_reconnect(w);
+    assert_true(w->up);
+    rig_free(&rig);
+}
+
+/* Rows of a sequence that has ended are no lie: they are to be forgotten. */
+static void ended_rows_are_forgotten(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *w = rig_worker(rig, "w1", 64, 8);
+    struct fake *c = rig_client(rig, "c1");
+    struct said s = {.grant = 1,
+                     .first = 0,
+                     .count = 2,
+                     .n_first = 1,
+                     .n_count = 1,
+                     .n_finish = 1,
+                     .n_state = 1,
+                     .n_tokens = 2};
+
+    (void)state;
+    client_generate(c, 1, 40, 10);
+    rig_run(rig);
+    client_cancel(c, 1);
+    rig_run(rig);
+    say(w, &s);
+    rig_run(rig);
+    assert_false(w->gone);
+    assert_int_equal(w->last_ack_grant, 1);
+    assert_int_equal(w->last_ack_index, UINT32_MAX);
+    rig_free(&rig);
+}
+
+/* A ledger of another session, an older one, a doubled one: dropped. */
+static void stale_ledgers_move_nothing(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *w = rig_worker(rig, "w1", 64, 8);
+    struct router_worker_view v;
+
+    (void)state;
+    w->ledger.snapshot = 9;
+    worker_report(w); /* 10 */
+    rig_run(rig);
+    w->classes[0].free -= 5;
+    w->classes[0].held += 5;
+    w->ledger.snapshot = 5;
+    worker_report(w);
+    rig_run(rig);
+    w->ledger.snapshot = 9;
+    worker_report(w);
+    rig_run(rig);
+    w->ledger.session ^= 1;
+    w->ledger.snapshot = 20;
+    worker_report(w);
+    rig_run(rig);
+    assert_true(router_worker_view(rig->router, 0, &v));
+    assert_int_equal(v.snapshot, 10);
+    assert_int_equal(v.free_blocks, 64);
+    assert_false(w->gone);
+    rig_free(&rig);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(no_lie_is_believed),
+        cmocka_unit_test(the_truth_is_believed),
+        cmocka_unit_test(gaps),
+        cmocka_unit_test(a_message_is_taken_whole_or_not),
+        cmocka_unit_test(quarantine),
+        cmocka_unit_test(ended_rows_are_forgotten),
+        cmocka_unit_test(stale_ledgers_move_nothing),
+    };
+
+    log_setup(LOG_WARN, sink, NULL);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
