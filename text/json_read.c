@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "common/quote.h"
 #include "text/utf8.h"
 
 enum status json_read(json_t **out, const char *text, size_t n, struct error *e)
@@ -11,7 +12,8 @@ enum status json_read(json_t **out, const char *text, size_t n, struct error *e)
     *out = json_loadb(text, n, JSON_REJECT_DUPLICATES, &at);
     if (*out == NULL) {
         return error_set(e, ST_INVALID_ARGUMENT, "line %d column %d: %s",
-                         at.line, at.column, quote(at.text, strlen(at.text)).s);
+                         at.line, at.column,
+                         quote_bytes(at.text, strlen(at.text)).text);
     }
     return ST_OK;
 }

@@ -7,6 +7,7 @@
 
 #include <utf8proc.h>
 
+#include "common/quote.h"
 #include "text/json_read.h"
 #include "text/utf8.h"
 
@@ -71,7 +72,7 @@ static enum status parse(struct normalizer *z, const json_t *v, int depth,
     form = form_named(name);
     if (form == 0) {
         return error_set(e, ST_UNIMPLEMENTED, "type: %s is not supported",
-                         quote(name, strlen(name)).s);
+                         quote_bytes(name, strlen(name)).text);
     }
     if (z->n == TEXT_STAGES) {
         return error_set(e, ST_OUT_OF_RANGE, "more than %d steps", TEXT_STAGES);

@@ -8,6 +8,7 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
+#include "common/quote.h"
 #include "text/utf8.h"
 
 #define WORD "\\p{L}\\p{M}\\p{Nd}\\p{Pc}"
@@ -52,7 +53,7 @@ static enum status refuse(const struct rewriter *r, const char *what,
 
     return error_set(e, ST_UNIMPLEMENTED,
                      "%s is not supported, at byte %zu: %s", what, r->at,
-                     quote(r->in + r->at, left < 8 ? left : 8).s);
+                     quote_bytes(r->in + r->at, left < 8 ? left : 8).text);
 }
 
 static enum status cut_off(const struct rewriter *r, struct error *e)

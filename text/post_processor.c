@@ -3,6 +3,7 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "common/quote.h"
 #include "text/json_read.h"
 #include "text/utf8.h"
 
@@ -188,7 +189,7 @@ static enum status parse(struct post_processor *p, const json_t *v,
         return ST_OK; /* it moves offsets about, and we give none */
     }
     return error_set(e, ST_UNIMPLEMENTED, "type: %s is not supported",
-                     quote(name, strlen(name)).s);
+                     quote_bytes(name, strlen(name)).text);
 }
 
 enum status post_processor_parse(struct post_processor *p, const json_t *v,

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/quote.h"
 #include "text/json_read.h"
 #include "text/utf8.h"
 
@@ -66,10 +67,10 @@ static enum status parse_split(struct pretokenizer *p, const json_t *v,
     }
     if (!split_behaviour_named(json_string_value(behaviour),
                                &s->split.behaviour)) {
-        return error_set(
-            e, ST_UNIMPLEMENTED, "behavior: %s is not supported",
-            quote(json_string_value(behaviour), json_string_length(behaviour))
-                .s);
+        return error_set(e, ST_UNIMPLEMENTED, "behavior: %s is not supported",
+                         quote_bytes(json_string_value(behaviour),
+                                     json_string_length(behaviour))
+                             .text);
     }
     return json_read_bool(v, "invert", &s->split.invert, e);
 }
@@ -154,7 +155,7 @@ static enum status parse(struct pretokenizer *p, const json_t *v, int depth,
     if (p->byte_level) {
         return error_set(e, ST_UNIMPLEMENTED,
                          "type: %s behind ByteLevel is not supported",
-                         quote(name, strlen(name)).s);
+                         quote_bytes(name, strlen(name)).text);
     }
     if (strcmp(name, "Split") == 0) {
         return parse_split(p, v, e);
@@ -166,7 +167,7 @@ static enum status parse(struct pretokenizer *p, const json_t *v, int depth,
         return parse_byte_level(p, v, e);
     }
     return error_set(e, ST_UNIMPLEMENTED, "type: %s is not supported",
-                     quote(name, strlen(name)).s);
+                     quote_bytes(name, strlen(name)).text);
 }
 
 enum status pretokenizer_parse(struct pretokenizer *p, const json_t *v,

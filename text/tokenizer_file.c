@@ -1,5 +1,6 @@
 #include <string.h>
 
+#include "common/quote.h"
 #include "text/json_read.h"
 #include "text/limits.h"
 #include "text/tokenizer_parts.h"
@@ -24,7 +25,7 @@ static enum status fill_vocab(struct tokenizer *t, const json_t *vocab,
                 : error_set(e, ST_INVALID_ARGUMENT, "want an integer, found %s",
                             json_read_kind(id));
         if (st != ST_OK) {
-            return error_wrap(e, "vocab[%s]", quote(spelling, n).s);
+            return error_wrap(e, "vocab[%s]", quote_bytes(spelling, n).text);
         }
     }
     return ST_OK;
@@ -124,7 +125,8 @@ static enum status check_model(const json_t *model, bool *ignore_merges,
         strcmp(json_string_value(type), "BPE") != 0) {
         return error_set(
             e, ST_UNIMPLEMENTED, "type: %s is not supported",
-            quote(json_string_value(type), json_string_length(type)).s);
+            quote_bytes(json_string_value(type), json_string_length(type))
+                .text);
     }
     if (st == ST_OK) {
         st = json_read_bool(model, "byte_fallback", &fallback, e);
@@ -187,7 +189,7 @@ static enum status check_decoder(const json_t *v, bool *byte_level, int depth,
     }
     if (strcmp(name, "Sequence") != 0 || depth == TEXT_NESTING) {
         return error_set(e, ST_UNIMPLEMENTED, "type: %s is not supported here",
-                         quote(name, strlen(name)).s);
+                         quote_bytes(name, strlen(name)).text);
     }
     st = json_read_field(v, "decoders", JSON_ARRAY, &list, e);
     for (size_t i = 0; st == ST_OK && i < json_array_size(list); i++) {

@@ -123,27 +123,3 @@ bool utf8_is_word(int32_t c)
         return c == 0x200C || c == 0x200D;
     }
 }
-
-struct quoted quote(const char *s, size_t n)
-{
-    struct quoted q;
-    size_t w = 0;
-
-    q.s[w++] = '"';
-    for (size_t i = 0; i < n; i++) {
-        uint8_t c = (uint8_t)s[i];
-        if (w > 60) {
-            memcpy(q.s + w, "...", 3);
-            w += 3;
-            break;
-        }
-        if (c >= 0x20 && c < 0x7F && c != '"' && c != '\\') {
-            q.s[w++] = (char)c;
-        } else {
-            w += (size_t)snprintf(q.s + w, sizeof q.s - w, "\\x%02X", c);
-        }
-    }
-    q.s[w++] = '"';
-    q.s[w] = '\0';
-    return q;
-}

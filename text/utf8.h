@@ -35,11 +35,4 @@ int32_t utf8_before(const char *s, size_t at, size_t *len);
 bool utf8_is_space(int32_t c);
 bool utf8_is_word(int32_t c);
 
-/* s[0..n) for a message: at most 60 bytes, others than printable ASCII as
- * \xNN, in quotes.  For what files and people said. */
-struct quoted {
-    char s[72];
-};
-struct quoted quote(const char *s, size_t n);
-
 #endif

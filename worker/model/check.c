@@ -7,7 +7,7 @@
 #include "worker/model/checkpoint.h"
 #include "worker/model/config.h"
 #include "worker/model/layout.h"
-#include "worker/model/quote.h"
+#include "common/quote.h"
 #include "worker/model/sizes.h"
 
 #define MIB 1048576.0

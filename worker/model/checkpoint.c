@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "worker/model/document.h"
-#include "worker/model/quote.h"
+#include "common/quote.h"
 
 #define SINGLE "model.safetensors"
 #define INDEX  "model.safetensors.index.json"

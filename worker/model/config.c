@@ -6,7 +6,7 @@
 
 #include "worker/model/document.h"
 #include "worker/model/field.h"
-#include "worker/model/quote.h"
+#include "common/quote.h"
 #include "worker/model/rope.h"
 
 #define FAMILIES "qwen3_5, qwen3_next, llama, mistral, qwen2 and qwen3"

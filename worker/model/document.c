@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "worker/model/limits.h"
-#include "worker/model/quote.h"
+#include "common/quote.h"
 
 /* Past the closing quote of the string that begins at text[i]. */
 static size_t skip_string(const char *text, size_t len, size_t i)

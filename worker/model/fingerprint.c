@@ -6,7 +6,7 @@
 #include <xxhash.h>
 
 #include "worker/model/document.h"
-#include "worker/model/quote.h"
+#include "common/quote.h"
 
 static void hash_u64(XXH3_state_t *h, uint64_t v)
 {

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "worker/model/quote.h"
+#include "common/quote.h"
 
 #define KEY_MAX 80
 

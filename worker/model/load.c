@@ -8,7 +8,7 @@
 #include <xxhash.h>
 
 #include "worker/model/document.h"
-#include "worker/model/quote.h"
+#include "common/quote.h"
 
 struct piece {
     uint32_t slice;

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "worker/model/limits.h"
-#include "worker/model/quote.h"
+#include "common/quote.h"
 
 static const struct {
     const char *name;

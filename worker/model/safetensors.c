@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "worker/model/document.h"
-#include "worker/model/quote.h"
+#include "common/quote.h"
 
 static const struct {
     const char *name;

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "worker/model/document.h"
-#include "worker/model/quote.h"
+#include "common/quote.h"
 #include "worker/model/safetensors.h"
 
 static bool plain_name(const char *name, size_t len)

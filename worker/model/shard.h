@@ -24,7 +24,7 @@
 #include "common/status.h"
 #include "kernels/weights.h"
 #include "worker/model/config.h"
-#include "worker/model/quote.h"
+#include "common/quote.h"
 
 struct shard;
 

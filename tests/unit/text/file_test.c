@@ -56,7 +56,7 @@ static const struct row {
     {"model", "3", ST_INVALID_ARGUMENT, "model: want an object"},
     {"model.type", "\"WordPiece\"", ST_UNIMPLEMENTED,
      "model: type: \"WordPiece\""},
-    {"model.type", "\"\\u001b[31m\"", ST_UNIMPLEMENTED, "\\x1B[31m"},
+    {"model.type", "\"\\u001b[31m\"", ST_UNIMPLEMENTED, "\\x1b[31m"},
     {"model.dropout", "0.1", ST_UNIMPLEMENTED, "model: dropout"},
     {"model.byte_fallback", "true", ST_UNIMPLEMENTED, "model: byte_fallback"},
     {"model.byte_fallback", "1", ST_INVALID_ARGUMENT, "want a boolean"},

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 #include <utf8proc.h>
 
+#include "common/quote.h"
 #include "text/normalizer.h"
 #include "text/utf8.h"
 
@@ -161,10 +162,10 @@ static void quoting(void **state)
 
     (void)state;
     memset(longer, '\x1b', sizeof longer);
-    assert_string_equal(quote("a\"\n\0", 4).s, "\"a\\x22\\x0A\\x00\"");
-    assert_true(strlen(quote(longer, sizeof longer).s) < 72);
+    assert_string_equal(quote_bytes("a\"\n\0", 4).text, "\"a\\\"\\x0a\\x00\"");
+    assert_true(strlen(quote_bytes(longer, sizeof longer).text) < QUOTE_TEXT);
     memset(longer, 'a', sizeof longer);
-    assert_true(strlen(quote(longer, sizeof longer).s) < 72);
+    assert_true(strlen(quote_bytes(longer, sizeof longer).text) < QUOTE_TEXT);
 }
 
 int main(void)

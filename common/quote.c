@@ -1,4 +1,4 @@
-#include "worker/model/quote.h"
+#include "common/quote.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -20,19 +20,22 @@ static size_t put(char *to, unsigned char c)
     return (size_t)snprintf(to, 5, "\\x%02x", c);
 }
 
-struct quoted quote(const char *s)
+struct quoted quote_bytes(const char *s, size_t n)
 {
     struct quoted q;
-    size_t n = 1;
+    size_t used = 1, i = 0;
 
-    if (s == NULL) {
-        snprintf(q.text, sizeof q.text, "(none)");
-        return q;
-    }
     q.text[0] = '"';
-    while (*s != '\0' && n < QUOTE_ROOM) {
-        n += put(q.text + n, (unsigned char)*s++);
+    while (i < n && used < QUOTE_ROOM) {
+        used += put(q.text + used, (unsigned char)s[i++]);
     }
-    snprintf(q.text + n, sizeof q.text - n, *s == '\0' ? "\"" : "...\"");
+    snprintf(q.text + used, sizeof q.text - used, i == n ? "\"" : "...\"");
     return q;
+}
+
+struct quoted quote(const char *s)
+{
+    struct quoted none = {"(none)"};
+
+    return s != NULL ? quote_bytes(s, strlen(s)) : none;
 }
