@@ -13,6 +13,7 @@
 #include "worker/core.h"
 #include "worker/engine_thread.h"
 
+#include "worker/model/check.h"
 #include "worker/model/shard.h"
 #include "worker/model/sizes.h"
 
@@ -419,6 +420,22 @@ static enum status configure(struct program *p, int argc, char **argv,
     return st;
 }
 
+/* --check DIR: --memory must then be bytes. */
+static enum status check(const struct program *p, struct error *e)
+{
+    const struct worker_args *a = &p->args;
+    struct check_options o = {.block_tokens = a->block_tokens,
+                              .kv_f32 = strcmp(a->kv_dtype, "f32") == 0};
+
+    if (a->memory != NULL && !option_bytes(a->memory, &o.budget_bytes)) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "--memory %s: with --check a size such as 4GiB is "
+                         "wanted",
+                         a->memory);
+    }
+    return model_check(stdout, a->check, &o, e);
+}
+
 static int fail(const struct error *e)
 {
     fprintf(stderr, "sluice-worker: %s\n", e->text);
@@ -438,6 +455,9 @@ int main(int argc, char **argv)
     }
     if (check_words(&p, &e) != ST_OK) {
         return fail(&e);
+    }
+    if (p.args.check != NULL) {
+        return check(&p, &e) == ST_OK ? EXIT_SUCCESS : fail(&e);
     }
     p.signals = loop_signals();
     if (assemble(&p, &e) != ST_OK) {

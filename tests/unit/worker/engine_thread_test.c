@@ -1,0 +1,205 @@
+/* The engine's thread over the embedded model: plans go in, results come out
+ * in order, and the descriptor says when. */
+#include "worker/engine_thread.h"
+
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/unit/cmocka.h"
+#include "worker/model/shard.h"
+
+#define BLOCKS 4
+
+struct rig {
+    struct model_config config;
+    struct shard *shard;
+    struct forward *forward;
+    struct engine_thread *thread;
+    struct engine *engine;
+};
+
+static struct rig rig;
+static uint32_t tokens[8] = {10, 11, 12, 13};
+static uint32_t blocks[BLOCKS] = {0, 1, 2, 3};
+static uint32_t zero[1] = {0};
+static struct plan_result result;
+
+static int load(void **state)
+{
+    struct kernels_options o = {.device = "cpu",
+                                .kv_dtype = DTYPE_BF16,
+                                .block_tokens = 32,
+                                .max_tokens = 64,
+                                .max_rows = 4};
+    struct error e;
+
+    (void)state;
+    if (config_load(&rig.config, "models/tiny-hybrid", &e) != ST_OK ||
+        shard_load(&rig.shard, &rig.config, "models/tiny-hybrid", 0,
+                   rig.config.shape.n_layers, NULL, &e) != ST_OK ||
+        forward_new(&rig.forward, shard_weights(rig.shard), &o, &e) != ST_OK ||
+        forward_alloc(rig.forward, BLOCKS, 1, 0, &e) != ST_OK) {
+        print_error("%s\n", e.text);
+        return -1;
+    }
+    return 0;
+}
+
+static int unload(void **state)
+{
+    (void)state;
+    forward_free(&rig.forward);
+    shard_free(&rig.shard);
+    return 0;
+}
+
+static void start(uint32_t depth)
+{
+    struct error e;
+
+    assert_int_equal(engine_thread_new(&rig.thread, rig.forward, depth, &e),
+                     ST_OK);
+    rig.engine = engine_thread_engine(rig.thread);
+}
+
+/* A greedy step of one sequence: n tokens from `position`. */
+static struct plan step(uint64_t number, struct plan_row *row, uint32_t n,
+                        uint32_t position)
+{
+    *row = (struct plan_row){.n_tokens = n,
+                             .position = position,
+                             .n_blocks = BLOCKS,
+                             .sample = true,
+                             .sampling = {.top_p = 1}};
+    return (struct plan){.step = number,
+                         .n_rows = 1,
+                         .n_tokens = n,
+                         .n_blocks = BLOCKS,
+                         .n_zero = position == 0,
+                         .rows = row,
+                         .tokens = tokens,
+                         .blocks = blocks,
+                         .zero_slots = zero};
+}
+
+static void wait_result(void)
+{
+    struct pollfd p = {.fd = engine_thread_fd(rig.thread), .events = POLLIN};
+
+    /* Readable may be of a result that was polled already. */
+    do {
+        assert_int_equal(poll(&p, 1, 60000), 1);
+        engine_thread_quiet(rig.thread);
+    } while (!engine_poll(rig.engine, &result));
+}
+
+static void runs_a_plan_and_says_so(void **state)
+{
+    struct pollfd p;
+    struct plan_row row;
+    struct plan plan = step(7, &row, 4, 0);
+    uint64_t before;
+
+    (void)state;
+    start(1);
+    p = (struct pollfd){.fd = engine_thread_fd(rig.thread), .events = POLLIN};
+    assert_int_equal(poll(&p, 1, 0), 0);
+    assert_false(engine_poll(rig.engine, &result));
+    before = engine_progress(rig.engine);
+    assert_int_equal(engine_submit(rig.engine, &plan), ST_OK);
+    wait_result();
+    assert_int_equal(result.step, 7);
+    assert_int_equal(result.status, ST_OK);
+    assert_int_equal(result.n_rows, 1);
+    assert_in_range(result.tokens[0], 0, rig.config.shape.vocab - 1);
+    assert_true(engine_progress(rig.engine) > before);
+    assert_false(engine_poll(rig.engine, &result));
+    engine_thread_free(&rig.thread);
+    assert_null(rig.thread);
+}
+
+static void submit_and_wait(const struct plan *p)
+{
+    assert_int_equal(engine_submit(rig.engine, p), ST_OK);
+    wait_result();
+    assert_int_equal(result.status, ST_OK);
+}
+
+static void takes_as_many_as_its_depth(void **state)
+{
+    struct plan_row rows[3];
+    struct plan a = step(1, &rows[0], 4, 0), b = step(2, &rows[1], 1, 4),
+                c = step(3, &rows[2], 1, 5);
+    uint32_t first, second;
+
+    (void)state;
+    rows[1].chained = true; /* the token that plan 1 chose */
+    start(2);
+    assert_int_equal(engine_submit(rig.engine, &a), ST_OK);
+    assert_int_equal(engine_submit(rig.engine, &b), ST_OK);
+    assert_int_equal(engine_submit(rig.engine, &c), ST_RESOURCE_EXHAUSTED);
+    wait_result();
+    assert_int_equal(result.step, 1);
+    first = result.tokens[0];
+    if (!engine_poll(rig.engine, &result)) {
+        wait_result();
+    }
+    assert_int_equal(result.step, 2);
+    assert_int_equal(result.status, ST_OK);
+    second = result.tokens[0];
+    /* The same steps, the token written down, choose the same. */
+    submit_and_wait(&a);
+    assert_int_equal(result.tokens[0], first);
+    tokens[4] = first;
+    rows[1].chained = false;
+    b.tokens = &tokens[4];
+    submit_and_wait(&b);
+    assert_int_equal(result.tokens[0], second);
+    engine_thread_free(&rig.thread);
+}
+
+static void tells_what_was_wrong_with_a_plan(void **state)
+{
+    struct plan_row row;
+    struct plan plan = step(9, &row, 4, 0);
+
+    (void)state;
+    start(1);
+    tokens[0] = UINT32_MAX;
+    assert_int_equal(engine_submit(rig.engine, &plan), ST_OK);
+    wait_result();
+    tokens[0] = 10;
+    assert_int_not_equal(result.status, ST_OK);
+    assert_true(strlen(result.error.text) > 0);
+    assert_int_equal(engine_submit(rig.engine, &plan), ST_OK);
+    wait_result();
+    assert_int_equal(result.status, ST_OK);
+    engine_thread_free(&rig.thread);
+}
+
+static void stops_with_plans_in_flight(void **state)
+{
+    struct plan_row rows[2];
+    struct plan a = step(1, &rows[0], 4, 0), b = step(2, &rows[1], 4, 0);
+
+    (void)state;
+    for (int i = 0; i < 20; i++) {
+        start(2);
+        assert_int_equal(engine_submit(rig.engine, &a), ST_OK);
+        assert_int_equal(engine_submit(rig.engine, &b), ST_OK);
+        engine_thread_free(&rig.thread);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(runs_a_plan_and_says_so),
+        cmocka_unit_test(takes_as_many_as_its_depth),
+        cmocka_unit_test(tells_what_was_wrong_with_a_plan),
+        cmocka_unit_test(stops_with_plans_in_flight),
+    };
+
+    return cmocka_run_group_tests(tests, load, unload);
+}
