@@ -152,7 +152,7 @@ static enum status escape(struct rewriter *r, struct error *e)
         break;
     default:
         /* Both read these alike, and punctuation as itself. */
-        if (isalnum((unsigned char)c) && strchr("dDnrtfvaexAzZ0", c) == NULL) {
+        if (isalnum((unsigned char)c) && strchr("dDnrtfaexAzZ0", c) == NULL) {
             return refuse(r, "this escape", e);
         }
         pass(r, 2);
@@ -222,10 +222,17 @@ static enum status item(struct rewriter *r, struct error *e)
         return class_open(r, e);
     case '(':
         return group_open(r, e);
+    case '{':
+        /* {,n} is an interval to Oniguruma, and text to PCRE2. */
+        if (ahead(r, "{,")) {
+            return refuse(r, "an interval without a minimum", e);
+        }
+        break;
     case '}':
-        /* {n}+ is possessive to PCRE2, and repeated to Oniguruma. */
-        if (ahead(r, "}+")) {
-            return refuse(r, "a possessive interval", e);
+        /* {n}+ is possessive to PCRE2, and repeated to Oniguruma; {n}? is
+         * reluctant to one, and optional to the other. */
+        if (ahead(r, "}+") || ahead(r, "}?")) {
+            return refuse(r, "an interval with a suffix", e);
         }
         break;
     default:

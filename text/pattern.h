@@ -8,7 +8,8 @@
  *     \p{Script}     \p{sc:Script}; PCRE2's own is Script_Extensions
  * and what neither is true of is refused by name with its place, never
  * guessed at: class intersections and nested classes, POSIX classes, \b, \h,
- * back-references, named groups, recursion, verbs, (?m), (?s), {n}+.
+ * \v, back-references, named groups, recursion, verbs, (?m), (?s), {,n}, {n}+,
+ * {n}?.
  *
  * Threading: no state. */
 #ifndef TEXT_PATTERN_H

@@ -381,9 +381,21 @@ static void split_steps(void **state)
     split_fini(&s);
 }
 
+/* What a program prints is what the code uses. */
+static void table(void **state)
+{
+    (void)state;
+    assert_int_equal(text_limits_n, 15);
+    assert_string_equal(text_limits[0].name, "TEXT_FILE_BYTES");
+    assert_int_equal(text_limits[0].value, TEXT_FILE_BYTES);
+    assert_string_equal(text_limits[14].name, "TEXT_CHAT_BYTES");
+    assert_int_equal(text_limits[14].value, TEXT_CHAT_BYTES);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(table),
         cmocka_unit_test(file_bytes),
         cmocka_unit_test(file_length),
         cmocka_unit_test(token_ids),

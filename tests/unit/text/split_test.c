@@ -149,7 +149,8 @@ static void refused(void **state)
         "(?<n>a)", "(?R)",   "(*UTF)a",       "(?m:.)",  "(?s)a", "a{1,2}+",
         "[\\W]",   "\\X",    "\\K",           "\\C",     "\\pL",  "[]a]",
         "(?#x)",   "(?C1)",  "\\u12",         "\\uZZZZ", "\\p{L", "a\\",
-        "(",       "[a",     "\\p{Nonsense}", "a**+*",   "\\Qa",  "[^]a]",
+        "(",       "[a",     "\\p{Nonsense}", "a**+*",   "\\Qa",  "\\v",
+        "a{,2}",   "a{2}?",  "a{1,2}?",       "[^]a]",
     };
     struct error e;
     struct split s;
