@@ -189,6 +189,9 @@ static void worker_on_submit(struct fake *w, uint64_t call,
         s->used = false;
         return;
     }
+    /* What the whole design is for: a grant always fits. */
+    assert_true(s->blocks <= w->classes[0].free);
+    assert_true(s->slots <= w->classes[1].free);
     w->classes[0].free -= s->blocks;
     w->classes[0].granted += s->blocks;
     w->classes[1].free -= s->slots;
@@ -755,6 +758,11 @@ void worker_say(struct fake *w, Sluice__V1__StepOutputMessage *m)
 
 void worker_step(struct fake *w)
 {
+    worker_step_with(w, NULL);
+}
+
+void worker_step_with(struct fake *w, Sluice__V1__Ledger *l)
+{
     static uint32_t tokens[8192];
     uint64_t grant[RIG_SEQUENCES];
     uint32_t first[RIG_SEQUENCES], count[RIG_SEQUENCES];
@@ -780,6 +788,7 @@ void worker_step(struct fake *w)
         }
         n++;
     }
+    m.ledger = l;
     m.grant = grant;
     m.first_index = first;
     m.count = count;

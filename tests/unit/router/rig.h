@@ -180,6 +180,8 @@ void worker_make(struct fake *w, struct sequence *s, uint32_t n,
                  uint32_t finish);
 /* Send all that is not acknowledged, with the ledger. */
 void worker_step(struct fake *w);
+/* The same with another ledger, of an earlier moment. */
+void worker_step_with(struct fake *w, Sluice__V1__Ledger *l);
 /* Any StepOutput: the ledger is filled in if it has none. */
 void worker_say(struct fake *w, Sluice__V1__StepOutputMessage *m);
 void worker_receipt(struct fake *w); /* the one that was held */
