@@ -161,8 +161,9 @@ static enum status check_name(struct router_core *r, struct hello *h,
                              "%" PRId64 " ms ago",
                              old->name, quiet / 1000);
         }
+        /* It is let go once the new session stands, so that its sequences
+         * have somewhere to go. */
         peers_end(r, old, "%s came back on a new connection", old->name);
-        peers_reap(r);
         return ST_OK;
     }
     return ST_OK;
@@ -185,18 +186,31 @@ static enum status check_tokenizer(struct router_core *r, const struct model *m,
     return ST_OK;
 }
 
+/* Workers of m whose session goes on. */
+static uint32_t n_staying(const struct router_core *r, const struct model *m)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < r->n_workers; i++) {
+        n += r->workers[i]->model == m && !r->workers[i]->peer->ended;
+    }
+    return n;
+}
+
 static enum status check_model(struct router_core *r, struct model *m,
                                const Sluice__V1__WorkerShard *s,
                                struct error *e)
 {
-    if (m->n_workers == 0) {
+    uint32_t n = n_staying(r, m);
+
+    if (n == 0) {
         memcpy(m->fingerprint, s->fingerprint.data, 16);
         m->vocab = s->vocab;
     } else if (memcmp(m->fingerprint, s->fingerprint.data, 16) != 0) {
         return error_set(e, ST_FAILED_PRECONDITION,
                          "model %s: your weights are not those of the %" PRIu32
                          " workers that are here",
-                         m->name, m->n_workers);
+                         m->name, n);
     } else if (m->vocab != s->vocab) {
         return error_set(e, ST_FAILED_PRECONDITION,
                          "model %s: your vocabulary has %" PRIu32

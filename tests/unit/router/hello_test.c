@@ -1,0 +1,561 @@
+/* Who comes in, who does not, and why. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/log.h"
+#include "router/limits.h"
+#include "tests/unit/router/rig.h"
+
+struct bad {
+    void (*spoil)(Sluice__V1__HelloRequest *m, struct fake *f);
+    enum status status;
+    const char *why;
+};
+
+#define BAD(name) static void name(Sluice__V1__HelloRequest *m, struct fake *f)
+#define UNUSED    (void)m, (void)f
+
+BAD(version)
+{
+    UNUSED;
+    m->version_major = 2;
+}
+BAD(no_role)
+{
+    UNUSED;
+    m->role = SLUICE__V1__ROLE__ROLE_NONE;
+}
+BAD(role_7)
+{
+    UNUSED;
+    m->role = (Sluice__V1__Role)7;
+}
+BAD(no_name)
+{
+    UNUSED;
+    m->name.len = 0;
+}
+BAD(long_name)
+{
+    static char name[PEER_NAME_MAX + 2];
+    UNUSED;
+    memset(name, 'x', PEER_NAME_MAX + 1);
+    m->name = wire_text(name);
+}
+BAD(nul_name)
+{
+    static uint8_t name[3] = {'a', 0, 'b'};
+    UNUSED;
+    m->name = (ProtobufCBinaryData){3, name};
+}
+BAD(bytes_name)
+{
+    static uint8_t name[2] = {'a', 0xff};
+    UNUSED;
+    m->name = (ProtobufCBinaryData){2, name};
+}
+BAD(no_shard)
+{
+    UNUSED;
+    m->worker = NULL;
+}
+BAD(client_with_shard)
+{
+    UNUSED;
+    m->role = SLUICE__V1__ROLE__ROLE_CLIENT;
+}
+BAD(no_model)
+{
+    UNUSED;
+    f->shard.model.len = 0;
+}
+BAD(long_model)
+{
+    static char name[MODEL_NAME_MAX + 2];
+    UNUSED;
+    memset(name, 'x', MODEL_NAME_MAX + 1);
+    f->shard.model = wire_text(name);
+}
+BAD(fingerprint_15)
+{
+    UNUSED;
+    f->shard.fingerprint.len = 15;
+}
+BAD(tokenizer_8)
+{
+    UNUSED;
+    f->shard.tokenizer.len = 8;
+}
+BAD(no_layers)
+{
+    UNUSED;
+    f->shard.n_layers = 0;
+}
+BAD(many_layers)
+{
+    UNUSED;
+    f->shard.n_layers = SHARD_LAYERS_MAX + 1;
+}
+BAD(layers_reversed)
+{
+    UNUSED;
+    f->shard.layer_begin = 3;
+    f->shard.layer_end = 2;
+}
+BAD(layers_past)
+{
+    UNUSED;
+    f->shard.layer_end = 5;
+}
+BAD(half_a_model)
+{
+    UNUSED;
+    f->shard.layer_end = 2;
+}
+BAD(second_half)
+{
+    UNUSED;
+    f->shard.layer_begin = 2;
+}
+BAD(block_tokens_0)
+{
+    UNUSED;
+    f->shard.block_tokens = 0;
+}
+BAD(block_tokens_24)
+{
+    UNUSED;
+    f->shard.block_tokens = 24;
+}
+BAD(block_tokens_128)
+{
+    UNUSED;
+    f->shard.block_tokens = 128;
+}
+BAD(huge_block)
+{
+    UNUSED;
+    f->shard.block_bytes = UINT64_MAX;
+}
+BAD(huge_slot)
+{
+    UNUSED;
+    f->shard.slot_bytes = SHARD_BYTES_MAX + 1;
+}
+BAD(huge_pool)
+{
+    UNUSED;
+    f->shard.pool_bytes = UINT64_MAX;
+}
+BAD(many_pages)
+{
+    UNUSED;
+    f->shard.pages_per_block = SHARD_PAGES_MAX + 1;
+}
+BAD(context_0)
+{
+    UNUSED;
+    f->shard.context = 0;
+}
+BAD(context_huge)
+{
+    UNUSED;
+    f->shard.context = SHARD_CONTEXT_MAX + 1;
+}
+BAD(vocab_0)
+{
+    UNUSED;
+    f->shard.vocab = 0;
+}
+BAD(vocab_huge)
+{
+    UNUSED;
+    f->shard.vocab = UINT32_MAX;
+}
+BAD(rows_0)
+{
+    UNUSED;
+    f->shard.max_rows = 0;
+}
+BAD(rows_huge)
+{
+    UNUSED;
+    f->shard.max_rows = SHARD_ROWS_MAX + 1;
+}
+BAD(ledger_broken)
+{
+    UNUSED;
+    f->classes[0].held = 1;
+}
+BAD(ledger_huge)
+{
+    UNUSED;
+    f->classes[1].total = f->classes[1].free = UINT32_MAX;
+}
+BAD(ledger_used)
+{
+    UNUSED;
+    f->ledger.grant = 1;
+}
+BAD(empty_pool)
+{
+    UNUSED;
+    f->classes[0].total = f->classes[0].free = 0;
+    f->classes[1].total = f->classes[1].free = 0;
+}
+BAD(long_device)
+{
+    static char name[SHARD_DEVICE_MAX + 2];
+    UNUSED;
+    memset(name, 'x', SHARD_DEVICE_MAX + 1);
+    f->shard.device = wire_text(name);
+}
+
+#define INVALID ST_INVALID_ARGUMENT
+
+static const struct bad table[] = {
+    {version, ST_FAILED_PRECONDITION, "you speak version 2.0, this router 1.0"},
+    {no_role, INVALID, "role 0"},
+    {role_7, INVALID, "role 7"},
+    {no_name, INVALID, "1..64 bytes of UTF-8"},
+    {long_name, INVALID, "1..64 bytes of UTF-8"},
+    {nul_name, INVALID, "1..64 bytes of UTF-8"},
+    {bytes_name, INVALID, "1..64 bytes of UTF-8"},
+    {no_shard, INVALID, "only a worker"},
+    {client_with_shard, INVALID, "only a worker"},
+    {no_model, INVALID, "model's name"},
+    {long_model, INVALID, "1..128 bytes"},
+    {fingerprint_15, INVALID, "15 bytes long, not 16"},
+    {tokenizer_8, INVALID, "8 bytes long, not 16 or 0"},
+    {no_layers, INVALID, "n_layers is 0, must be 1..1024"},
+    {many_layers, INVALID, "n_layers is 1025"},
+    {layers_reversed, INVALID, "layer_begin is 3, must be 0..1"},
+    {layers_past, INVALID, "layer_end is 5, must be 1..4"},
+    {half_a_model, ST_UNIMPLEMENTED, "layers 0-2 of 4"},
+    {second_half, ST_UNIMPLEMENTED, "layers 2-4 of 4"},
+    {block_tokens_0, INVALID, "block_tokens is 0, must be 1..64"},
+    {block_tokens_24, INVALID, "block_tokens is 24, must divide 64"},
+    {block_tokens_128, INVALID, "block_tokens is 128"},
+    {huge_block, INVALID, "block_bytes is"},
+    {huge_slot, INVALID, "slot_bytes is"},
+    {huge_pool, INVALID, "pool_bytes is"},
+    {many_pages, INVALID, "pages_per_block is 65537, must be 0..65536"},
+    {context_0, INVALID, "context is 0"},
+    {context_huge, INVALID, "context is 4194305"},
+    {vocab_0, INVALID, "vocab is 0"},
+    {vocab_huge, INVALID, "vocab is 4294967295"},
+    {rows_0, INVALID, "max_rows is 0"},
+    {rows_huge, INVALID, "max_rows is 513, must be 1..512"},
+    {ledger_broken, INVALID, "blocks do not add up: total 8, sum 9"},
+    {ledger_huge, INVALID, "4294967295 slots"},
+    {ledger_used, INVALID, "must have session, snapshot and grant 0"},
+    {empty_pool, INVALID, "neither blocks nor slots"},
+    {long_device, INVALID, "device"},
+};
+
+static void send(struct fake *f, const Sluice__V1__HelloRequest *m)
+{
+    struct frame *frame = hello_make(&m->base);
+
+    f->io.send(&f->io, (struct peer_id){1}, &frame);
+    rig_run(f->rig);
+}
+
+static void bad_hellos(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        struct rig *rig = rig_new(NULL);
+        struct fake *f = fake_worker_new(rig, "w1", 8, 2);
+        Sluice__V1__HelloRequest m = SLUICE__V1__HELLO_REQUEST__INIT;
+        struct router_worker_view v;
+
+        m.version_major = WIRE_VERSION_MAJOR;
+        m.role = SLUICE__V1__ROLE__ROLE_WORKER;
+        m.name = wire_text("w1");
+        m.worker = &f->shard;
+        table[i].spoil(&m, f);
+        send(f, &m);
+        if (f->up || !f->refused || f->refusal != table[i].status ||
+            strstr(f->why, table[i].why) == NULL) {
+            fail_msg("row %zu: up %d status %d \"%s\", wanted \"%s\"", i, f->up,
+                     (int)f->refusal, f->why, table[i].why);
+        }
+        assert_false(router_worker_view(rig->router, 0, &v));
+        rig_free(&rig);
+    }
+}
+
+static void a_repeated_hello_gets_the_same_session(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *w = rig_worker(rig, "w1", 8, 2);
+    uint64_t session = w->session;
+    struct router_worker_view v;
+
+    (void)state;
+    peer_free(&w->peer); /* as if the first answer had been lost */
+    w->up = false;
+    w->ledger.session = 0;
+    fake_hello(w);
+    assert_true(w->up);
+    assert_true(w->session == session);
+    assert_false(router_worker_view(rig->router, 1, &v));
+    peer_free(&w->peer);
+    w->up = false;
+    w->nonce++; /* another Hello on the same connection is refused */
+    fake_hello(w);
+    assert_false(w->up);
+    assert_int_equal(w->refusal, ST_FAILED_PRECONDITION);
+    rig_free(&rig);
+}
+
+static void ports_let_in_whom_they_are_for(void **state)
+{
+    const uint8_t roles[] = {BY_WORKER, BY_CLIENT, BY_ADMIN};
+
+    (void)state;
+    for (int port = 0; port < 16; port++) {
+        struct rig *rig = rig_new(NULL);
+        rig->port = (uint8_t)port;
+        for (int i = 0; i < 3; i++) {
+            struct fake *f = roles[i] == BY_WORKER
+                                 ? fake_worker_new(rig, "w1", 8, 2)
+                                 : fake_new(rig, roles[i], "c");
+            fake_hello(f);
+            assert_int_equal(f->up, (port & roles[i]) != 0);
+            if (!f->up) {
+                assert_int_equal(f->refusal, ST_PERMISSION_DENIED);
+            }
+        }
+        rig_free(&rig);
+    }
+}
+
+static void names_are_taken_over_not_shared(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *a = rig_worker(rig, "w1", 8, 2);
+    struct fake *b = fake_worker_new(rig, "w1", 8, 2);
+    struct fake *c = rig_client(rig, "c1");
+    struct router_worker_view v;
+
+    (void)state;
+    client_generate(c, 1, 40, 10);
+    rig_run(rig);
+    assert_non_null(worker_sequence_of(a, 1));
+    fake_hello(b); /* the first was heard just now: it is another one */
+    assert_false(b->up);
+    assert_int_equal(b->refusal, ST_ALREADY_EXISTS);
+    assert_int_equal(b->retry_ms, NAME_BUSY_US / 1000);
+    a->mute = true;
+    rig_advance(rig, NAME_BUSY_US);
+    fake_reconnect(b);
+    assert_true(b->up);
+    assert_true(a->gone); /* its old session ended first */
+    assert_true(router_worker_view(rig->router, 0, &v));
+    assert_false(router_worker_view(rig->router, 1, &v));
+    assert_non_null(worker_sequence_of(b, 1)); /* and its sequence moved */
+    rig_free(&rig);
+}
+
+static void workers_of_a_model_agree(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *a, *b, *d;
+
+    (void)state;
+    a = rig_worker(rig, "w1", 8, 2);
+    b = fake_worker_new(rig, "w2", 8, 2);
+    b->fingerprint[3] ^= 1;
+    fake_hello(b);
+    assert_int_equal(b->refusal, ST_FAILED_PRECONDITION);
+    assert_non_null(strstr(b->why, "weights"));
+    d = fake_worker_new(rig, "w3", 8, 2);
+    d->shard.vocab = 999;
+    fake_hello(d);
+    assert_int_equal(d->refusal, ST_FAILED_PRECONDITION);
+    assert_non_null(strstr(d->why, "999"));
+    /* When nobody is left the next one decides anew. */
+    fake_lost(a);
+    fake_reconnect(d);
+    assert_true(d->up);
+    rig_free(&rig);
+}
+
+static void tokenizers_agree(void **state)
+{
+    static const uint8_t hash[16] = {1, 2, 3};
+    struct fake_text text;
+    struct rig_options o = {16, 16, 16, &text.seam};
+    struct rig *rig;
+    struct fake *w;
+
+    (void)state;
+    fake_text_init(&text, NULL);
+    text.hash = hash;
+    rig = rig_new(&o);
+    w = fake_worker_new(rig, "w1", 8, 2);
+    fake_hello(w);
+    assert_int_equal(w->refusal, ST_FAILED_PRECONDITION);
+    assert_non_null(strstr(w->why, "tokenizer.json"));
+    w->shard.tokenizer.len = 16;
+    fake_reconnect(w);
+    assert_false(w->up);
+    memcpy(w->tokenizer, hash, 16);
+    fake_reconnect(w);
+    assert_true(w->up);
+    rig_free(&rig);
+}
+
+static void too_many_workers(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *w;
+    char name[16];
+
+    (void)state;
+    for (int i = 0; i < ROUTER_WORKERS_MAX; i++) {
+        snprintf(name, sizeof name, "w%d", i);
+        rig_worker(rig, name, 8, 2);
+    }
+    w = fake_worker_new(rig, "more", 8, 2);
+    fake_hello(w);
+    assert_int_equal(w->refusal, ST_RESOURCE_EXHAUSTED);
+    assert_non_null(strstr(w->why, "64 workers"));
+    rig_free(&rig);
+}
+
+/* Frames of a session that is not are answered Goodbye; a Goodbye is not. */
+static void foreign_frames(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *w = rig_worker(rig, "w1", 8, 2);
+    struct frame *f;
+    uint64_t before;
+
+    (void)state;
+    fake_lost(w);
+    w->deaf = w->mute = false;
+    worker_report(w);
+    rig_run(rig);
+    assert_true(w->gone);
+    assert_non_null(strstr(w->goodbye, "no such session"));
+    before = rig->n_sent;
+    f = goodbye_make(77, "bye");
+    w->io.send(&w->io, (struct peer_id){1}, &f);
+    rig_run(rig);
+    assert_int_equal(rig->n_sent, before);
+    rig_free(&rig);
+}
+
+static void rubbish(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *c = rig_client(rig, "c1");
+    struct router_counts k;
+
+    (void)state;
+    for (uint32_t n = 0; n < 300; n++) {
+        struct frame *f = frame_new(n);
+        memset(f->data, (int)n, n);
+        c->io.send(&c->io, (struct peer_id){1}, &f);
+    }
+    rig_run(rig);
+    router_counts(rig->router, &k);
+    assert_int_equal(k.strikes, 300);
+    client_generate(c, 1, 3, 3);
+    rig_run(rig); /* still served, if only to say that nobody serves */
+    assert_true(c->records[0]->ended);
+    rig_free(&rig);
+}
+
+/* Silence: nothing new, then the end; a word brings it back. */
+static void silence(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *w = rig_worker(rig, "w1", 8, 2);
+    struct fake *c = rig_client(rig, "c1");
+    struct router_worker_view v;
+
+    (void)state;
+    rig_advance(rig, WORKER_SILENT_US + 100000);
+    client_generate(c, 1, 10, 10);
+    rig_run(rig);
+    assert_int_equal(rig_state(rig, 1), REQUEST_WAITING);
+    worker_report(w);
+    rig_run(rig);
+    assert_int_equal(rig_state(rig, 1), REQUEST_PREFILL);
+    w->mute = true;
+    rig_advance(rig, WORKER_LOST_US - 100000);
+    assert_true(router_worker_view(rig->router, 0, &v));
+    rig_advance(rig, 200000);
+    assert_false(router_worker_view(rig->router, 0, &v));
+    assert_true(w->gone);
+    assert_int_equal(rig_state(rig, 1), REQUEST_ENDED);
+    rig_free(&rig);
+}
+
+static void goodbyes(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *w = rig_worker(rig, "w1", 8, 2);
+    struct fake *c = rig_client(rig, "c1");
+    struct record *x = client_generate(c, 1, 10, 10);
+    struct router_worker_view v;
+    struct frame *f;
+
+    (void)state;
+    rig_run(rig);
+    f = goodbye_make(w->session, "done");
+    w->io.send(&w->io, (struct peer_id){1}, &f);
+    rig_run(rig);
+    assert_false(router_worker_view(rig->router, 0, &v));
+    assert_int_equal(x->status, ST_UNAVAILABLE);
+    rig_free(&rig);
+}
+
+static void stopping(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *w = rig_worker(rig, "w1", 8, 2);
+    struct fake *c = rig_client(rig, "c1");
+    struct record *x = client_generate(c, 1, 10, 10);
+
+    (void)state;
+    rig_run(rig);
+    router_stop(rig->router);
+    rig_run(rig);
+    assert_true(rig->stopped);
+    assert_true(w->gone && c->gone);
+    assert_true(x->ended);
+    assert_int_equal(x->status, ST_UNAVAILABLE);
+    assert_string_equal(x->error, "the router is stopping");
+    rig_free(&rig);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bad_hellos),
+        cmocka_unit_test(a_repeated_hello_gets_the_same_session),
+        cmocka_unit_test(ports_let_in_whom_they_are_for),
+        cmocka_unit_test(names_are_taken_over_not_shared),
+        cmocka_unit_test(workers_of_a_model_agree),
+        cmocka_unit_test(tokenizers_agree),
+        cmocka_unit_test(too_many_workers),
+        cmocka_unit_test(foreign_frames),
+        cmocka_unit_test(rubbish),
+        cmocka_unit_test(silence),
+        cmocka_unit_test(goodbyes),
+        cmocka_unit_test(stopping),
+    };
+
+    log_setup(LOG_OFF, NULL, NULL);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
