@@ -5,7 +5,7 @@
 
 #include "tests/sim/sim.h"
 
-#define OPEN_MAX 64 /* generations; more wait for others to end */
+#define MANY 300
 
 /* How somebody wishes for the end of a generation. */
 enum wish {
@@ -45,7 +45,7 @@ static void wish(struct sim *s, uint32_t number, uint64_t kind)
 
     if (kind == WISH_CALL_CANCEL) {
         if (same_client(s, g) && g->n_ends == 0) {
-            g->end_asked = true;
+            generation_end_asked(s, g);
             client_core_cancel(s->nodes[client].core, g->call);
             node_soon(s, client);
         }
@@ -180,11 +180,12 @@ static void ask(struct sim *s, struct generation *g)
     s->n_open++;
     s->counts.requests++;
     sim_log(s,
-            "%s asks request %u: model %u, %u prompt, %u tokens, keep %u ms, "
+            "%s asks request %u (%02x%02x%02x%02x): model %u, %u prompt, %u "
+            "tokens, keep %u ms, "
             "deadline %u ms, defect %d%s",
-            s->nodes[g->client].name, g->number, g->model, g->n_prompt,
-            g->max_tokens, g->keep_ms, g->deadline_ms, (int)g->defect,
-            g->as_text ? ", text" : "");
+            s->nodes[g->client].name, g->number, g->id[0], g->id[1], g->id[2],
+            g->id[3], g->model, g->n_prompt, g->max_tokens, g->keep_ms,
+            g->deadline_ms, (int)g->defect, g->as_text ? ", text" : "");
     node_soon(s, g->client);
 }
 
@@ -284,6 +285,7 @@ static void leave(struct sim *s)
     }
     if (rng_below(&s->will, 2)) {
         client_core_drop(s->nodes[client].core, "the client hangs up");
+        s->nodes[client].dropped_us = sim_now(s);
         node_soon(s, client);
         return;
     }
@@ -313,6 +315,8 @@ static void fall_asleep(struct sim *s)
 
 static void arrive(struct sim *s, uint32_t a, uint64_t b)
 {
+    int64_t gap_us = s->options.gap_us;
+
     (void)a;
     (void)b;
     if (s->n_generations >= SIM_REQUESTS_MIN &&
@@ -331,11 +335,13 @@ static void arrive(struct sim *s, uint32_t a, uint64_t b)
         fall_asleep(s);
     }
     look_around(s);
-    if (s->n_open < OPEN_MAX) {
+    if (s->n_open < s->options.open_max) {
         one_more(s);
     }
-    clock_add(&s->clock,
-              sim_now(s) + rng_range(&s->will, 0, s->options.gap_us * 2),
+    if (s->n_generations > MANY) {
+        gap_us *= 10; /* all are refused at once: one a frame, then */
+    }
+    clock_add(&s->clock, sim_now(s) + rng_range(&s->will, 0, gap_us * 2),
               arrive, 0, 0);
 }
 

@@ -63,10 +63,12 @@ static void look_full(struct sim *s)
     struct router_counts c;
 
     router_counts(router, &c);
-    if (c.n_waiting >= s->options.max_waiting ||
-        c.n_requests >= s->options.max_requests) {
+    /* Those that a frame brought may be cancelled by the same frame. */
+    if (c.n_waiting + s->n_brought >= s->options.max_waiting ||
+        c.n_requests + s->n_brought >= s->options.max_requests) {
         s->full_us = sim_now(s);
     }
+    s->n_brought = 0;
 }
 
 void auditor_heard(struct sim *s, uint32_t number)
@@ -191,7 +193,7 @@ void auditor_end(struct sim *s)
         }
     }
     router_counts(s->nodes[SIM_ROUTER].core, &c);
-    if (c.requests != c.finished + c.cancelled + c.failed) {
+    if (c.requests != c.finished + c.cancelled + c.failed + c.refused) {
         sim_fail(s, -1,
                  "the router counts %llu requests, but %llu + %llu + %llu",
                  (unsigned long long)c.requests, (unsigned long long)c.finished,

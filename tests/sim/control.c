@@ -99,7 +99,7 @@ static enum status call_target(struct control *c)
 
     ref.request_id = (ProtobufCBinaryData){sizeof(g->id), g->id};
     cancel.sequence = remove.sequence = &ref;
-    g->end_asked = true;
+    generation_end_asked(c->sim, g);
     return call(c, method_find((uint16_t)c->method)->request ==
                            &sluice__v1__cancel_request__descriptor
                        ? &cancel.base

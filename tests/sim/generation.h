@@ -57,6 +57,9 @@ struct generation {
 /* Ask for it; false if the client has no place for the call. */
 bool generation_ask(struct sim *s, struct generation *g);
 
+/* Somebody asks for its end, or for that of another with its id. */
+void generation_end_asked(struct sim *s, const struct generation *g);
+
 /* The seed that the router drew: check what waited for it. */
 void generation_seed(struct generation *g, uint64_t seed);
 

@@ -82,6 +82,7 @@ static void draw_faults(struct sim_options *o, struct rng *r)
 static void draw_load(struct sim_options *o, struct rng *r)
 {
     o->gap_us = octave(r, 100, 30000);
+    o->open_max = octave(r, 4, 64);
     o->prompt_max = octave(r, 2, 200);
     o->tokens_max = octave(r, 2, 64);
     o->text_of = rng_below(r, 2) ? 3000 : 0;

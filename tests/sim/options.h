@@ -42,7 +42,8 @@ struct sim_options {
     uint32_t drop_of, double_of, reorder_of, flip_of; /* of 10,000 frames */
     int64_t every_us[FAULTS];
 
-    uint32_t gap_us; /* between requests */
+    uint32_t gap_us;   /* between requests */
+    uint32_t open_max; /* no more at once */
     uint32_t prompt_max, tokens_max;
     uint32_t text_of, deadline_of, keep_of, end_of, wrong_of, again_of;
     uint32_t admin_of, leave_of, sleep_of;

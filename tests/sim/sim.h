@@ -53,8 +53,9 @@ struct sim_node {
     int64_t paused_us; /* until then */
     int64_t tick_us;   /* the earliest tick to come, NODE_IDLE: none */
     uint64_t tick_number;
-    bool ending;     /* on its way out */
-    int64_t spin_us; /* ticks that saw the same time */
+    int64_t dropped_us; /* when its session was hung up */
+    bool ending;        /* on its way out */
+    int64_t spin_us;    /* ticks that saw the same time */
     uint32_t spins;
     char name[16];
 };
@@ -81,9 +82,10 @@ struct sim {
     struct arena arena;
     uint32_t n_generations, n_open; /* of them not ended */
     uint32_t n_controls, n_controls_open;
-    int64_t full_us; /* when the router was last seen full */
-    bool closing;    /* no new requests any more */
-    bool calm;       /* no faults any more, since */
+    uint32_t n_brought; /* Generates of the frame just delivered */
+    int64_t full_us;    /* when the router was last seen full */
+    bool closing;       /* no new requests any more */
+    bool calm;          /* no faults any more, since */
     int64_t calm_us;
     uint64_t hash; /* of everything delivered */
     struct sim_counts counts;

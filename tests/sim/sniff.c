@@ -74,6 +74,7 @@ static void generate(struct sim *s, uint32_t conn, const struct envelope *e)
         struct generation *g = &s->generations[i];
 
         g->arrived = true;
+        s->n_brought++;
         g->arrived_us = sim_now(s);
         g->conn = conn;
         g->at_router = e->call;
