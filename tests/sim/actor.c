@@ -275,7 +275,7 @@ static void leave(struct sim *s)
 {
     uint32_t client = any_client(s);
 
-    if (!s->nodes[client].core) {
+    if (!s->nodes[client].core || s->nodes[client].paused_us > sim_now(s)) {
         return;
     }
     for (uint32_t i = 0; i < s->n_generations; i++) {
@@ -303,14 +303,15 @@ static void fall_asleep(struct sim *s)
 {
     uint32_t client = any_client(s);
 
-    s->nodes[client].paused_us =
-        sim_now(s) + rng_octave(&s->will, 1000000, 40000000);
+    if (s->nodes[client].paused_us > sim_now(s)) {
+        return;
+    }
+    node_pause(s, client, rng_octave(&s->will, 1000000, 40000000));
     for (uint32_t i = 0; i < s->n_generations; i++) {
         if (s->generations[i].client == client) {
             s->generations[i].end_asked = true;
         }
     }
-    s->counts.pauses++;
 }
 
 static void arrive(struct sim *s, uint32_t a, uint64_t b)
@@ -322,6 +323,8 @@ static void arrive(struct sim *s, uint32_t a, uint64_t b)
     if (s->n_generations >= SIM_REQUESTS_MIN &&
         s->counts.frames >= SIM_FRAMES_MIN) {
         s->closing = true;
+    }
+    if (s->closing) {
         return;
     }
     if (s->n_generations == SIM_GENERATIONS_MAX) {

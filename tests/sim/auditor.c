@@ -147,6 +147,13 @@ bool auditor_quiet(struct sim *s, char *why, size_t cap)
 {
     struct router_counts c;
 
+    for (uint32_t i = SIM_FIRST_CLIENT; s->verbose && i < SIM_NODES; i++) {
+        if (s->nodes[i].core) {
+            sim_log(s, "%s: up %d, %s", s->nodes[i].name,
+                    client_core_up(s->nodes[i].core),
+                    client_core_trouble(s->nodes[i].core));
+        }
+    }
     if (s->n_open || s->n_controls_open) {
         (void)snprintf(why, cap, "%u requests and %u control calls are open",
                        s->n_open, s->n_controls_open);

@@ -26,7 +26,11 @@ static void check_receipt(struct control *c, const Sluice__V1__Receipt *r)
 static void check_audit(struct control *c, const Sluice__V1__AuditAllReply *r)
 {
     for (size_t i = 0; i < r->n_workers; i++) {
-        if (r->workers[i]->ledger && r->workers[i]->n_differences) {
+        ProtobufCBinaryData text = r->workers[i]->text;
+        bool broken = c->sim->options.faulty && text.len > 3 &&
+                      memcmp(text.data, "it", 2) == 0;
+
+        if (r->workers[i]->n_differences && !broken) {
             sim_fail(c->sim, -1, "Audit finds %u differences: %.*s",
                      r->workers[i]->n_differences, (int)r->workers[i]->text.len,
                      r->workers[i]->text.data);

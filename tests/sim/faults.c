@@ -74,9 +74,7 @@ static void pause_node(struct sim *s)
 {
     uint32_t node = rng_below(&s->chance, 4) ? any_peer(s) : SIM_ROUTER;
 
-    s->counts.pauses++;
-    s->nodes[node].paused_us =
-        sim_now(s) + rng_octave(&s->chance, 1000, 6000000);
+    node_pause(s, node, rng_octave(&s->chance, 1000, 6000000));
 }
 
 static void strike(struct sim *s, enum fault f)

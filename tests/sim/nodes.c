@@ -87,6 +87,17 @@ static void tick_at(struct sim *s, uint32_t number, int64_t at_us)
     }
 }
 
+/* Never shorter than before: what waits for its end keeps its order. */
+void node_pause(struct sim *s, uint32_t number, int64_t us)
+{
+    int64_t until = sim_now(s) + us;
+
+    if (s->nodes[number].paused_us < until) {
+        s->nodes[number].paused_us = until;
+    }
+    s->counts.pauses++;
+}
+
 void node_soon(struct sim *s, uint32_t number)
 {
     struct sim_node *n = &s->nodes[number];

@@ -120,6 +120,7 @@ static inline int64_t sim_now(const struct sim *s)
 void node_start(struct sim *s, uint32_t number);
 void node_stop(struct sim *s, uint32_t number);
 void node_kill(struct sim *s, uint32_t number);
+void node_pause(struct sim *s, uint32_t number, int64_t us);
 void node_soon(struct sim *s, uint32_t number);
 bool node_is_worker(uint32_t number);
 bool node_is_client(uint32_t number);
