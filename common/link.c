@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/bytes.h"
+#include "common/plant.h"
 
 #define QUEUE_BYTES_MIN       1024u
 #define ENVELOPES_ORDERED_MAX (FRAME_ENVELOPES_MAX - LINK_STATE_METHODS)
@@ -409,6 +410,9 @@ static struct frame *seal(struct link *l, int64_t now_us)
 /* Frames from `first` on are to be sent again. */
 static void go_back(struct link *l, uint64_t first)
 {
+    if (PLANT(NO_RESEND)) {
+        return;
+    }
     l->resend_at = first;
     l->recover_end = l->next - 1;
     l->resend_budget = LINK_SEAL_BYTES;
@@ -571,7 +575,7 @@ static bool take_number(struct link *l, const struct frame_header *h,
     if (h->number <= l->received) {
         l->counts.duplicates++;
         l->ack_due_us = now_us;
-        return false;
+        return PLANT(DUPLICATE_DELIVERED);
     }
     if (h->number != l->received + 1) {
         miss(l, now_us);

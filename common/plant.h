@@ -13,7 +13,26 @@
 #include <stdbool.h>
 
 /* name, what the planted code does wrong */
-#define PLANT_MAP(X) X(NONE, "nothing")
+#define PLANT_MAP(X)                                                          \
+    X(NONE, "nothing")                                                        \
+    X(LOST_RECEIPT, "a worker frees the memory and says nothing")             \
+    X(SESSION_SURVIVES, "a worker keeps what came by a session that is over") \
+    X(GRANT_TWICE, "a settled grant is taken off the account twice")          \
+    X(FREED_EARLY, "memory is freed while a plan names it")                   \
+    X(INDEX_REUSED, "a token is chosen by the index of the one before it")    \
+    X(OLD_SNAPSHOT, "a ledger older than the last is believed")               \
+    X(DUPLICATE_DELIVERED, "a frame that comes twice is delivered twice")     \
+    X(FORGOTTEN_EARLY, "a finished sequence is forgotten unacknowledged")     \
+    X(SLOT_NOT_ZEROED, "a slot is used as the last sequence left it")         \
+    X(NO_TOMBSTONE, "a Cancel leaves nothing for the Submit after it")        \
+    X(MOVED_AS_PROMPT, "a moved sequence's tokens are taken for its prompt")  \
+    X(CANCEL_LEAKS, "a cancelled sequence leaves a block behind")             \
+    X(DEADLINE_IGNORED, "calls go on past their deadline")                    \
+    X(CHAIN_ASTRAY, "a chained row follows the plan's first row")             \
+    X(KEEP_FOREVER, "the lease of a kept sequence does not end")              \
+    X(FAILED_STEP_USED, "the tokens of a failed step are used")               \
+    X(NO_RESEND, "what was lost is not sent again")                           \
+    X(REQUEUE_LOST, "a sequence of a lost worker is put in no queue")
 
 #ifdef SLUICE_PLANTS
 

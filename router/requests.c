@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/plant.h"
 #include "common/request_id.h"
 #include "common/state_machine.h"
 #include "router/admission.h"
@@ -192,7 +193,9 @@ void request_requeue(struct router_core *r, struct request *q)
            LIST_OF(at, struct request, queue)->number < q->number) {
         at = at->next;
     }
-    list_insert(at, &q->queue);
+    if (!PLANT(REQUEUE_LOST)) {
+        list_insert(at, &q->queue);
+    }
     q->model->n_waiting++;
     r->n_waiting++;
     model_touch(r, q->model);

@@ -1,5 +1,6 @@
 #include "router/submit.h"
 
+#include "common/plant.h"
 #include "proto/worker.pb-c.h"
 #include "router/router.h"
 
@@ -36,6 +37,10 @@ static enum status send_submit(struct worker *w, struct request *q,
     s.need = &n;
     s.n_prompt = q->n_prompt;
     s.n_generated = q->n_generated;
+    if (PLANT(MOVED_AS_PROMPT)) {
+        s.n_prompt += s.n_generated;
+        s.n_generated = 0;
+    }
     s.tokens = q->ids;
     s.n_tokens = part_of(q);
     s.max_tokens = q->max_tokens;

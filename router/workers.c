@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/plant.h"
 #include "common/state_machine.h"
 #include "router/recv.h"
 #include "router/router.h"
@@ -251,7 +252,8 @@ enum ledger_verdict worker_ledger_check(const struct worker *w,
         grant_lies(w, l, e)) {
         return LEDGER_LIE;
     }
-    return l->snapshot > w->ledger.snapshot ? LEDGER_NEW : LEDGER_OLD;
+    return l->snapshot > w->ledger.snapshot || PLANT(OLD_SNAPSHOT) ? LEDGER_NEW
+                                                                   : LEDGER_OLD;
 }
 
 static void settle(struct worker *w, uint64_t grant)
@@ -259,7 +261,7 @@ static void settle(struct worker *w, uint64_t grant)
     for (uint64_t g = w->ledger.grant + 1; g <= grant; g++) {
         const struct need *n = &w->ring[g & (w->ring_size - 1)];
         for (int c = 0; c < POOL_CLASSES; c++) {
-            w->owed[c] -= n->of[c];
+            w->owed[c] -= n->of[c] * (PLANT(GRANT_TWICE) ? 2 : 1);
         }
     }
 }

@@ -1,4 +1,5 @@
 #include "worker/batcher.h"
+#include "common/plant.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -94,7 +95,9 @@ static bool take_memory(struct batcher *b, struct plan *p, struct sequence *s,
         if (!pool_take(pool, POOL_SLOTS, 1, &s->slot)) {
             return false;
         }
-        p->zero_slots[p->n_zero++] = s->slot;
+        if (!PLANT(SLOT_NOT_ZEROED)) {
+            p->zero_slots[p->n_zero++] = s->slot;
+        }
     }
     return true;
 }
@@ -105,7 +108,7 @@ static void fill_ids(struct batcher *b, struct plan *p, struct plan_row *row,
     row->token = p->n_tokens;
     p->n_tokens += row->n_tokens;
     if (row->chained) {
-        row->chain_row = s->last_row;
+        row->chain_row = PLANT(CHAIN_ASTRAY) ? 0 : s->last_row;
         p->tokens[row->token] = TOKEN_NONE;
         return;
     }
@@ -146,7 +149,7 @@ static void add_row(struct batcher *b, struct batch *t, struct sequence *s,
         .n_tokens = n,
         .chained = s->n_planned >= known,
         .sample = s->n_planned + n >= known,
-        .index = s->n_generated + s->pending,
+        .index = s->n_generated + (PLANT(INDEX_REUSED) ? 0 : s->pending),
         .sampling = s->sampling,
     };
     fill_ids(b, p, row, s);

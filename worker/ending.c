@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "common/log.h"
+#include "common/plant.h"
 #include "worker/core_state.h"
 
 static int64_t now_us(struct worker_core *w)
@@ -79,7 +80,7 @@ static void waiters_end(struct worker_core *w, struct sequence *s, bool answer)
     while (s->waiters != NULL) {
         struct waiter *r = s->waiters;
 
-        if (answer) {
+        if (answer && !PLANT(LOST_RECEIPT)) {
             receipt_send(w, s, r);
         }
         s->waiters = r->next;
@@ -128,7 +129,7 @@ static void released(struct worker_core *w, struct sequence *s)
     sequence_move(&w->table, s, SEQUENCE_FINISHED);
     w->changed = true;
     waiters_end(w, s, true);
-    if (s->forgotten) {
+    if (s->forgotten || PLANT(FORGOTTEN_EARLY)) {
         forget_now(w, s);
         return;
     }
@@ -142,7 +143,7 @@ void worker_let_go(struct worker_core *w, struct sequence *s)
     timer_clear(&w->timers, &s->keep);
     sequence_move(&w->table, s, SEQUENCE_RELEASING);
     w->changed = true;
-    if (s->inflight == 0) {
+    if (s->inflight == 0 || PLANT(FREED_EARLY)) {
         released(w, s);
     }
 }
@@ -186,7 +187,10 @@ void worker_end(struct worker_core *w, struct sequence *s,
     }
     if (is_kept(s, finish)) {
         sequence_move(&w->table, s, SEQUENCE_KEPT);
-        timer_set(&w->timers, &s->keep, now_us(w) + (int64_t)s->keep_ms * 1000);
+        if (!PLANT(KEEP_FOREVER)) {
+            timer_set(&w->timers, &s->keep,
+                      now_us(w) + (int64_t)s->keep_ms * 1000);
+        }
         return;
     }
     worker_let_go(w, s);
@@ -215,7 +219,7 @@ void worker_remove(struct worker_core *w, struct peer *p, uint64_t call,
     struct sequence *s = sequence_by_key(&w->table, key);
     struct error e;
 
-    if (s == NULL) {
+    if (s == NULL && !PLANT(NO_TOMBSTONE)) {
         tombstone_add(&w->tombstones, key);
     }
     if (s == NULL || s->state == SEQUENCE_FINISHED) {
@@ -270,6 +274,9 @@ void worker_drop_all(struct worker_core *w)
     struct sequence *s = w->table.all.head, *next;
     uint32_t n = 0;
 
+    if (PLANT(SESSION_SURVIVES)) {
+        return;
+    }
     for (; s != NULL; s = next, n++) {
         next = list_next(s, LIST_ALL);
         drop(w, s);

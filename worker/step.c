@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "common/log.h"
+#include "common/plant.h"
 #include "worker/core_state.h"
 
 static bool is_eos(const struct worker_core *w, uint32_t id)
@@ -59,7 +60,7 @@ static void row_back(struct worker_core *w, const struct plan *p, uint32_t i,
 
     s->pending -= p->rows[i].sample ? 1 : 0;
     if (!is_over(s)) {
-        if (r->status != ST_OK) {
+        if (r->status != ST_OK && !PLANT(FAILED_STEP_USED)) {
             worker_end(w, s, FINISH_FAILED);
         } else if (p->rows[i].sample) {
             take_token(w, s, r->tokens[i]);

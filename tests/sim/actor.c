@@ -144,9 +144,10 @@ static void draw(struct sim *s, struct generation *g)
     if (rng_chance(&s->will, o->wrong_of)) {
         g->defect = (enum defect)rng_range(&s->will, 1, DEFECTS - 1);
     }
-    g->as_text = o->text[g->model] && g->defect != DEFECT_EMPTY &&
-                 g->defect != DEFECT_TOKEN && rng_chance(&s->will, o->text_of);
     draw_lengths(s, g);
+    g->as_text = o->text[g->model] && g->defect != DEFECT_EMPTY &&
+                 g->defect != DEFECT_TOKEN && g->n_prompt <= SIM_PROMPT_MAX &&
+                 rng_chance(&s->will, o->text_of);
     draw_id(s, g);
     draw_sampling(s, g);
     draw_prompt(s, g);

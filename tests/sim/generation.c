@@ -8,6 +8,7 @@
 #include "tests/sim/sim.h"
 
 #define DROP_US 1000
+#define LATE_US 10000
 
 static void wrong(struct generation *g, const char *what)
 {
@@ -153,10 +154,25 @@ static bool explained(const struct generation *g)
     }
 }
 
+/* The client's own clock ends a call, so no fault excuses a late end; only a
+ * sleeper notices later. */
+static void check_deadline(struct generation *g)
+{
+    const struct sim_node *n = &g->sim->nodes[g->client];
+    int64_t deadline = g->asked_us + (int64_t)g->deadline_ms * 1000;
+
+    if (g->deadline_ms && n->paused_us <= g->asked_us &&
+        sim_now(g->sim) > deadline + LATE_US) {
+        wrong(g, "an end long past the deadline");
+    }
+}
+
 static void check_end(struct generation *g)
 {
     const struct sim *s = g->sim;
     bool wrong_asked = g->defect != DEFECT_NONE || !generation_fits(s, g);
+
+    check_deadline(g);
 
     if (g->status == ST_OK) {
         switch (g->finish) {

@@ -6,6 +6,8 @@
 
 #include "tests/sim/rng.h"
 
+#define LONG_CONTEXT 32768
+
 static uint32_t octave(struct rng *r, uint32_t lo, uint32_t hi)
 {
     return (uint32_t)rng_octave(r, lo, hi);
@@ -81,10 +83,10 @@ static void draw_faults(struct sim_options *o, struct rng *r)
 
 static void draw_load(struct sim_options *o, struct rng *r)
 {
-    o->gap_us = octave(r, 100, 30000);
+    o->gap_us = octave(r, 300, 30000);
     o->open_max = octave(r, 4, 64);
     o->prompt_max = octave(r, 2, 200);
-    o->tokens_max = octave(r, 2, 64);
+    o->tokens_max = octave(r, 4, 96);
     o->text_of = rng_below(r, 2) ? 3000 : 0;
     o->deadline_of = rng_below(r, 2) ? 500 : 0;
     o->keep_of = rng_below(r, 2) ? 1500 : 0;
@@ -96,6 +98,29 @@ static void draw_load(struct sim_options *o, struct rng *r)
     o->sleep_of = rng_below(r, 4) ? 0 : 20;
 }
 
+/* Prompts that take several Submits, and more than the link lets go out
+ * before an acknowledgement: what comes after is overtaken by cancels. */
+static void draw_long(struct sim_options *o, struct rng *r)
+{
+    for (uint32_t i = 0; i < o->n_models; i++) {
+        o->models[i].vocab = octave(r, 65536, 262144);
+        o->models[i].context = LONG_CONTEXT;
+    }
+    for (uint32_t i = 0; i < o->n_workers; i++) {
+        struct worker_draw *w = &o->workers[i];
+
+        w->block_tokens = 64;
+        w->n_blocks = w->n_blocks
+                          ? octave(r, LONG_CONTEXT / 64, LONG_CONTEXT / 64 * 8)
+                          : 0;
+        w->step_tokens = octave(r, 1024, 8192);
+        w->chunk_tokens = octave(r, 1024, 8192);
+        w->token_us = 0;
+    }
+    o->prompt_max = LONG_CONTEXT - 100;
+    o->tokens_max = octave(r, 2, 16);
+}
+
 void options_draw(struct sim_options *o, uint64_t seed)
 {
     struct rng r;
@@ -103,12 +128,13 @@ void options_draw(struct sim_options *o, uint64_t seed)
     memset(o, 0, sizeof(*o)); /* padding too: it is hashed */
     rng_init(&r, seed, 0);
     o->faulty = seed % 5 != 0;
-    o->n_models = rng_below(&r, 3) ? 1 : 2 + (uint32_t)rng_below(&r, 2);
+    o->n_models = rng_below(&r, 4) ? 1 : 2 + (uint32_t)rng_below(&r, 2);
     for (uint32_t i = 0; i < o->n_models; i++) {
         draw_model(&o->models[i], &r);
         o->text[i] = rng_below(&r, 4) != 0;
     }
-    o->n_workers = 1 + (uint32_t)rng_below(&r, SIM_WORKERS);
+    o->n_workers =
+        rng_below(&r, 4) ? 2 + (uint32_t)rng_below(&r, SIM_WORKERS - 1) : 1;
     for (uint32_t i = 0; i < o->n_workers; i++) {
         draw_worker(&o->workers[i], o, &r);
     }
@@ -124,6 +150,9 @@ void options_draw(struct sim_options *o, uint64_t seed)
         draw_faults(o, &r);
     }
     draw_load(o, &r);
+    if (rng_below(&r, 20) == 0) {
+        draw_long(o, &r);
+    }
 }
 
 uint64_t options_hash(const struct sim_options *o)

@@ -81,7 +81,8 @@ static void generate(struct sim *s, uint32_t conn, const struct envelope *e)
     }
 }
 
-static void named(struct sim *s, const struct envelope *e, bool remove)
+/* The generation that a Cancel or RemoveSequence names. */
+static uint32_t target(struct sim *s, const struct envelope *e, bool remove)
 {
     const Sluice__V1__CancelRequest *c =
         remove ? NULL : body(s, e, &sluice__v1__cancel_request__descriptor);
@@ -90,7 +91,13 @@ static void named(struct sim *s, const struct envelope *e, bool remove)
     const Sluice__V1__SequenceRef *ref = c   ? c->sequence
                                          : r ? r->sequence
                                              : NULL;
-    uint32_t i = ref ? find(s, ref->request_id) : NOBODY;
+
+    return ref ? find(s, ref->request_id) : NOBODY;
+}
+
+static void named(struct sim *s, const struct envelope *e, bool remove)
+{
+    uint32_t i = target(s, e, remove);
 
     if (i != NOBODY) {
         cells_hit(s, i, remove ? CELL_REMOVE : CELL_CANCEL);
@@ -171,6 +178,18 @@ static void check_refusal(struct sim *s, uint32_t conn,
     }
 }
 
+/* Cancelled before it came: it must not run. */
+static void check_doomed(struct sim *s, uint32_t conn, uint64_t call)
+{
+    for (uint32_t i = s->n_generations; i; i--) {
+        const struct generation *g = &s->generations[i - 1];
+
+        if (g->submitted_conn == conn && g->doomed_call == call) {
+            sim_fail(s, (int32_t)i - 1, "a cancelled Submit is accepted");
+        }
+    }
+}
+
 static void from_worker(struct sim *s, uint32_t conn, const struct envelope *e)
 {
     if (e->method == METHOD_REGISTRY_REPORT) {
@@ -189,22 +208,23 @@ static void from_worker(struct sim *s, uint32_t conn, const struct envelope *e)
         }
     } else if (e->kind == ENVELOPE_END && e->status != ST_OK) {
         check_refusal(s, conn, e);
+    } else if (e->kind == ENVELOPE_END && e->method == METHOD_WORKER_SUBMIT) {
+        check_doomed(s, conn, e->call);
     }
 }
 
-static void to_worker(struct sim *s, const struct envelope *e)
+static void submit(struct sim *s, uint32_t conn, const struct envelope *e)
 {
-    const Sluice__V1__SubmitRequest *r;
-    uint32_t i;
+    const Sluice__V1__SubmitRequest *r =
+        body(s, e, &sluice__v1__submit_request__descriptor);
+    uint32_t i = r ? find(s, r->sequence->request_id) : NOBODY;
 
-    if (e->kind != ENVELOPE_CALL || e->method != METHOD_WORKER_SUBMIT) {
-        return;
-    }
-    r = body(s, e, &sluice__v1__submit_request__descriptor);
-    i = r ? find(s, r->sequence->request_id) : NOBODY;
     if (i != NOBODY) {
         struct generation *g = &s->generations[i];
 
+        g->doomed_call = g->doomed_conn == conn ? e->call : 0;
+        g->doomed_conn = 0;
+        g->submitted_conn = conn;
         s->counts.moved += r->n_generated != 0;
         if (r->n_prompt != g->n_prompt) {
             sim_fail(s, (int32_t)i, "a Submit with another prompt");
@@ -212,6 +232,26 @@ static void to_worker(struct sim *s, const struct envelope *e)
             sim_fail(s, (int32_t)i, "a Submit with another seed");
         } else if (!g->again && !g->router_lost) {
             generation_seed(g, r->sampling->seed);
+        }
+    }
+}
+
+static void to_worker(struct sim *s, uint32_t conn, const struct envelope *e)
+{
+    uint32_t i;
+
+    if (e->kind != ENVELOPE_CALL) {
+        return;
+    }
+    if (e->method == METHOD_WORKER_SUBMIT) {
+        submit(s, conn, e);
+    } else if (e->method == METHOD_WORKER_CANCEL ||
+               e->method == METHOD_WORKER_REMOVE) {
+        i = target(s, e, e->method == METHOD_WORKER_REMOVE);
+        /* One that is asked again has a forerunner of its name there. */
+        if (i != NOBODY && !s->generations[i].again &&
+            s->generations[i].submitted_conn != conn) {
+            s->generations[i].doomed_conn = conn;
         }
     }
 }
@@ -256,7 +296,7 @@ void sniff(struct sim *s, uint32_t conn, enum conn_end to,
         } else if (to == END_ROUTER) {
             from_worker(s, conn, &e);
         } else if (node_is_worker(c->node)) {
-            to_worker(s, &e);
+            to_worker(s, conn, &e);
         }
     }
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/log.h"
+#include "common/plant.h"
 #include "common/state_machine.h"
 
 static const struct sm_row state_rows[SEQUENCE_STATES] = {
@@ -246,8 +247,9 @@ void sequence_set_grant(struct sequence_table *t, struct sequence *s,
 void sequence_release(struct sequence_table *t, struct sequence *s)
 {
     struct pool_need promised = s->need;
+    bool leak = PLANT(CANCEL_LEAKS) && s->finish == FINISH_CANCELLED;
 
-    for (uint32_t i = 0; i < s->n_blocks; i++) {
+    for (uint32_t i = leak; i < s->n_blocks; i++) {
         pool_release(t->pool, POOL_BLOCKS, paged_get(&t->slab, &s->blocks, i));
     }
     promised.n[POOL_BLOCKS] -= s->n_blocks;
