@@ -87,11 +87,9 @@ static void parse_scaling(struct rope_shape *r, struct fields *f,
     }
 }
 
-/* A view of the rotary keys: those of `rope_parameters`, else of
- * `rope_scaling`, then the flat ones. */
-static struct fields rope_view(struct fields *f)
+/* Look into `rope_parameters`, else `rope_scaling`, if there is one. */
+static void enter(struct fields *f)
 {
-    struct fields view = *f;
     const char *key = "rope_parameters";
     const json_t *v = field_get(f, key);
 
@@ -102,42 +100,50 @@ static struct fields rope_view(struct fields *f)
     if (v != NULL && !json_is_object(v)) {
         field_fault(f, ST_INVALID_ARGUMENT, "%s is not an object", key);
     } else if (v != NULL) {
-        view.inner = v;
-        view.outer = NULL;
+        f->inner = v;
+        f->outer = NULL;
     }
-    view.status = f->status;
-    return view;
 }
 
-/* The first of the two places that has the key. */
-static double either(struct fields *view, struct fields *flat, const char *key,
-                     double fallback, double min, double max)
+static void look_into(struct fields *f, const struct fields *place)
 {
-    struct fields *f = field_get(view, key) != NULL ? view : flat;
+    f->inner = place->inner;
+    f->outer = place->outer;
+}
 
-    return field_real(f, key, fallback, min, max);
+/* From where f looks, or from the flat keys if it is not there. */
+static double either(struct fields *f, const struct fields *flat,
+                     const char *key, double fallback, double min, double max)
+{
+    const struct fields here = *f;
+    double x;
+
+    if (field_get(f, key) == NULL) {
+        look_into(f, flat);
+    }
+    x = field_real(f, key, fallback, min, max);
+    look_into(f, &here);
+    return x;
 }
 
 void rope_parse(struct rope_shape *r, struct fields *f, uint32_t head_dim,
                 double partial, uint32_t context)
 {
-    struct fields view = rope_view(f);
-    struct fields flat = *f;
+    const struct fields flat = *f;
 
     memset(r, 0, sizeof *r);
-    parse_scaling(r, &view, context);
-    r->theta = either(&view, &flat, "rope_theta", 10000, MODEL_THETA_MIN,
-                      MODEL_THETA_MAX);
-    partial = either(&view, &flat, "partial_rotary_factor", partial, 0, 1);
+    enter(f);
+    parse_scaling(r, f, context);
+    r->theta =
+        either(f, &flat, "rope_theta", 10000, MODEL_THETA_MIN, MODEL_THETA_MAX);
+    partial = either(f, &flat, "partial_rotary_factor", partial, 0, 1);
     r->dim = (uint32_t)((double)head_dim * partial);
     if (r->dim == 0 || r->dim % 2 != 0) {
-        field_fault(&view, ST_INVALID_ARGUMENT,
+        field_fault(f, ST_INVALID_ARGUMENT,
                     "%u of %u dimensions of a head are rotated, an even "
                     "number above 0 is needed",
                     r->dim, head_dim);
     }
-    check_sections(&view, r->dim);
-    if (f->status == ST_OK) {
-        f->status = view.status != ST_OK ? view.status : flat.status;
-    }
+    check_sections(f, r->dim);
+    look_into(f, &flat);
 }

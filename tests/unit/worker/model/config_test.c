@@ -443,6 +443,22 @@ static void refuses_rope(void **state)
             ST_INVALID_ARGUMENT, "mrope_section");
 }
 
+/* Of two faults in the two places of rotary keys, the first is told. */
+static void keeps_the_first_fault(void **state)
+{
+    json_t *j = fixture_config("qwen3_5");
+    struct model_config c;
+    struct error e;
+
+    (void)state;
+    json_object_set_new(j, "partial_rotary_factor", json_integer(7));
+    json_object_set_new(j, "rope_parameters",
+                        json_pack("{s:s}", "rope_type", "spiral"));
+    assert_int_equal(fixture_parse(&c, j, &e), ST_UNIMPLEMENTED);
+    assert_non_null(strstr(e.text, "\"spiral\""));
+    json_decref(j);
+}
+
 /* What Python writes for a NaN or an infinity is not JSON. */
 static void refuses_what_is_not_json(void **state)
 {
@@ -637,6 +653,7 @@ int main(void)
         cmocka_unit_test(reads_rope_scaling),
         cmocka_unit_test(reads_partial_rotary),
         cmocka_unit_test(refuses_rope),
+        cmocka_unit_test(keeps_the_first_fault),
         cmocka_unit_test(refuses_what_is_not_json),
         cmocka_unit_test(bounds_eos),
         cmocka_unit_test(adds_generation),
