@@ -13,12 +13,13 @@
 #include "proto/worker.pb-c.h"
 #include "worker/core.h"
 
-#define RIG_GRANTS  4096
-#define RIG_TAGS    8192
-#define RIG_FRAMES  4096
-#define RIG_VOCAB   1000u
-#define RIG_EOS     7u
-#define RIG_CONTEXT 512u
+#define RIG_GRANTS    4096
+#define RIG_TAGS      8192
+#define RIG_FRAMES    4096
+#define RIG_SNAPSHOTS 256
+#define RIG_VOCAB     1000u
+#define RIG_EOS       7u
+#define RIG_CONTEXT   512u
 
 /* How our call ended. */
 struct rig_end {
@@ -64,6 +65,7 @@ struct rig {
     struct rig_heard heard[RIG_GRANTS];
     Sluice__V1__Ledger ledger;
     Sluice__V1__ClassLedger blocks, slots, pages;
+    uint32_t free_blocks_at[RIG_SNAPSHOTS]; /* [snapshot % RIG_SNAPSHOTS] */
     uint32_t n_reports, n_outputs, n_hellos, n_goodbyes;
     uint64_t last_step;
     char failure[ERROR_TEXT];

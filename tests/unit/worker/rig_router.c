@@ -15,6 +15,7 @@ static void hear_ledger(struct rig *r, const Sluice__V1__Ledger *l)
     assert_true(l->snapshot > r->ledger.snapshot);
     assert_int_equal(b->total, b->free + b->held + b->cached + b->granted);
     assert_int_equal(p->total, p->free + p->held + p->cached + p->granted);
+    r->free_blocks_at[l->snapshot % RIG_SNAPSHOTS] = b->free;
     r->ledger = *l;
     r->blocks = *b;
     r->slots = *l->slots;

@@ -1,0 +1,25 @@
+/* The core links with common and proto alone: this program names its entries
+ * and links nothing that computes.  Beside it, includes.sh looks at what the
+ * core's files include. */
+#include "tests/unit/cmocka.h"
+#include "worker/core.h"
+
+static void links_without_kernels(void **state)
+{
+    struct worker_options o = {0};
+    struct worker_core *none = NULL;
+
+    (void)state;
+    assert_null(worker_new(&o, NULL, NULL)); /* options that say nothing */
+    worker_free(&none);
+    assert_non_null(worker_node_ops.tick);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(links_without_kernels),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

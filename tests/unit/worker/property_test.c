@@ -1,0 +1,351 @@
+/* Thousands of random operations against a model of what must be so.
+ *
+ * The model keeps of every accepted sequence its need and its ids.  After
+ * every turn the rig checks the identity and the audit; here, besides:
+ *   - a Submit is accepted if and only if its need fits the free room
+ *   - what is charged is what the live sequences need
+ *   - a receipt frees what the sequence was charged, the second one nothing
+ *   - tokens are those of the sequence, each index once, in order
+ *   - every accepted Submit ends, with all its tokens if nobody stopped it */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/log.h"
+#include "tests/unit/cmocka.h"
+#include "tests/unit/worker/rig.h"
+
+#define OPERATIONS 2000
+#define IDS        24
+
+struct model {
+    bool known;   /* submitted and accepted in this session */
+    bool stopped; /* cancelled, removed, failed: it may end early */
+    bool partial; /* waits for parts */
+    uint64_t grant, tag;
+    uint32_t n_prompt, max_tokens, have, blocks, sent;
+};
+
+struct walk {
+    struct rig *r;
+    uint64_t seed;
+    struct model m[IDS];
+    uint32_t accepted, refused, freed, lost, failed, ended;
+};
+
+static uint32_t below(struct walk *k, uint32_t n)
+{
+    k->seed = k->seed * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(k->seed >> 33) % n;
+}
+
+static bool is_live(const struct rig *r, uint32_t id)
+{
+    int state = rig_state(r, id);
+
+    return state >= 1 && state <= 4;
+}
+
+/* Charged is what the live ones need; while a plan runs, also what those
+ * need that it still names. */
+static void check_charge(struct walk *k)
+{
+    struct worker_account a = rig_account(k->r);
+    uint32_t blocks = 0, slots = 0;
+
+    for (uint32_t i = 0; i < IDS; i++) {
+        if (is_live(k->r, i + 1)) {
+            blocks += k->m[i].blocks;
+            slots++;
+        }
+    }
+    if (rig_inflight(k->r) == 0) {
+        assert_int_equal(a.blocks.total - a.blocks.free, blocks);
+        assert_int_equal(a.slots.total - a.slots.free, slots);
+    } else {
+        assert_true(a.blocks.total - a.blocks.free >= blocks);
+        assert_true(a.slots.total - a.slots.free >= slots);
+    }
+}
+
+static void check_tokens(struct walk *k, const struct model *m, uint32_t id)
+{
+    const struct rig_heard *h = &k->r->heard[m->grant];
+    uint32_t expect[RIG_CONTEXT];
+
+    if (!m->known) {
+        return;
+    }
+    rig_expect(id, m->n_prompt, m->max_tokens, expect);
+    assert_in_range(h->n, 0, m->max_tokens);
+    assert_memory_equal(h->tokens, expect, h->n * sizeof *expect);
+    if (h->finish == SLUICE__V1__FINISH__FINISH_LENGTH) {
+        assert_int_equal(h->n, m->max_tokens);
+    }
+    if (h->finish != 0 && !m->stopped) {
+        assert_int_equal(h->finish, SLUICE__V1__FINISH__FINISH_LENGTH);
+    }
+}
+
+static void submit(struct walk *k)
+{
+    uint32_t i = below(k, IDS), ids[RIG_CONTEXT];
+    struct worker_account a = rig_account(k->r);
+    struct model *m = &k->m[i];
+    struct rig_submit s = {.id = i + 1, .n_prompt = 1 + below(k, 200)};
+    struct rig_message message;
+    uint64_t tag;
+    bool fits;
+
+    /* One that lives or is not forgotten is left alone here. */
+    if (rig_state(k->r, s.id) != 0 || m->partial) {
+        return;
+    }
+    s.max_tokens = 1 + below(k, 40);
+    s.n_generated = below(k, 3) == 0 ? below(k, s.max_tokens) : 0;
+    s.keep_ms = below(k, 4) == 0 ? 1 + below(k, 100) : 0;
+    rig_expect(s.id, s.n_prompt, s.max_tokens, ids);
+    s.generated = ids;
+    s.n_first = below(k, 3) == 0 ? 1 + below(k, s.n_prompt) : 0;
+    rig_message(k->r, &s, &message);
+    fits = message.need.blocks <= a.blocks.free && a.slots.free > 0;
+    tag = rig_send_submit(k->r, &message);
+    k->r->heard[k->r->grant].n = s.n_generated;
+    memcpy(k->r->heard[k->r->grant].tokens, ids, s.n_generated * sizeof *ids);
+    rig_turn(k->r);
+    if (fits != (!k->r->ends[tag].ended || k->r->ends[tag].status == ST_OK)) {
+        fail_msg("fits %d: %s", fits, k->r->ends[tag].text);
+    }
+    if (!fits) {
+        assert_int_equal(k->r->ends[tag].status, ST_RESOURCE_EXHAUSTED);
+        k->refused++;
+        return;
+    }
+    k->accepted++;
+    *m = (struct model){.known = true,
+                        .partial = !k->r->ends[tag].ended,
+                        .grant = k->r->grant,
+                        .tag = tag,
+                        .n_prompt = s.n_prompt,
+                        .max_tokens = s.max_tokens,
+                        .sent = s.n_first,
+                        .blocks = message.need.blocks};
+    if (m->partial) {
+        m->have = s.n_generated;
+    }
+}
+
+static void part(struct walk *k)
+{
+    uint32_t i = below(k, IDS), ids[RIG_CONTEXT], n;
+    struct model *m = &k->m[i];
+    struct rig_submit s = {.id = i + 1, .generated = ids};
+    struct rig_message message;
+
+    if (!m->partial) {
+        return;
+    }
+    s.n_prompt = m->n_prompt;
+    s.max_tokens = m->max_tokens;
+    s.n_generated = m->have;
+    rig_expect(s.id, s.n_prompt, s.max_tokens, ids);
+    rig_message(k->r, &s, &message);
+    n = 1 + below(k, message.n_ids - m->sent);
+    rig_part(k->r, m->grant, &message, m->sent, n);
+    m->sent += n;
+    rig_turn(k->r);
+    if (m->sent == message.n_ids) {
+        assert_true(k->r->ends[m->tag].ended);
+        assert_int_equal(k->r->ends[m->tag].status, ST_OK);
+        m->partial = false;
+    }
+}
+
+static void take_away(struct walk *k)
+{
+    uint32_t i = below(k, IDS);
+    struct model *m = &k->m[i];
+    int before = rig_state(k->r, i + 1);
+    uint64_t tag;
+
+    /* A cancel of nothing leaves a tombstone, which the other test tries. */
+    if (before == 0) {
+        return;
+    }
+    tag = below(k, 2) ? rig_cancel(k->r, i + 1) : rig_remove(k->r, i + 1);
+    rig_turn(k->r);
+    for (int n = 0; !k->r->ends[tag].ended; n++) {
+        assert_in_range(n, 0, k->r->o.engine_depth);
+        assert_true(rig_step(k->r));
+    }
+    assert_int_equal(k->r->ends[tag].status, ST_OK);
+    assert_int_equal(k->r->ends[tag].receipt.state, before);
+    assert_int_equal(k->r->ends[tag].receipt.blocks,
+                     before <= 4 ? m->blocks : 0);
+    assert_false(is_live(k->r, i + 1));
+    m->stopped = m->stopped || before <= 4;
+    if (m->partial) {
+        assert_int_equal(k->r->ends[m->tag].status, ST_CANCELLED);
+        m->partial = m->known = false;
+    }
+    k->freed++;
+}
+
+static void adopt(struct walk *k)
+{
+    uint32_t i = below(k, IDS);
+    struct model *m = &k->m[i];
+    struct rig_submit s = {.id = i + 1, .has_have = true};
+    int before = rig_state(k->r, i + 1);
+    uint64_t tag;
+
+    if (before < 1 || before > 4 || m->partial) {
+        return;
+    }
+    s.n_prompt = m->n_prompt;
+    s.max_tokens = m->max_tokens;
+    s.have = before == 4 ? m->max_tokens : 0;
+    tag = rig_submit(k->r, &s);
+    if (before == 4) {
+        k->r->heard[k->r->grant] = k->r->heard[m->grant];
+    }
+    m->grant = k->r->grant;
+    rig_turn(k->r);
+    assert_int_equal(k->r->ends[tag].status, ST_OK);
+}
+
+static void lose(struct walk *k)
+{
+    rig_lose(k->r);
+    rig_reconnect(k->r);
+    memset(k->m, 0, sizeof k->m);
+    k->lost++;
+}
+
+static void break_step(struct walk *k)
+{
+    const struct plan *p = rig_plan(k->r, 0);
+
+    if (p == NULL) {
+        return;
+    }
+    for (uint32_t i = 0; i < IDS; i++) {
+        int state = rig_state(k->r, i + 1);
+
+        /* Whoever runs may be in it. */
+        k->m[i].stopped = k->m[i].stopped || state == 2 || state == 3;
+    }
+    k->r->fail_next = "a random failure";
+    rig_step(k->r);
+    k->failed++;
+}
+
+static void operate(struct walk *k)
+{
+    switch (below(k, 20)) {
+    case 0:
+    case 1:
+    case 2:
+        submit(k);
+        break;
+    case 3:
+    case 4:
+    case 5:
+        part(k);
+        break;
+    case 6:
+        take_away(k);
+        break;
+    case 7:
+        adopt(k);
+        break;
+    case 8:
+        rig_advance(k->r, 1000 * (int64_t)(1 + below(k, 30)));
+        break;
+    case 9:
+        k->r->acknowledge = below(k, 3) != 0;
+        break;
+    case 10:
+        if (below(k, 20) == 0) {
+            lose(k);
+        }
+        break;
+    case 11:
+        if (below(k, 6) == 0) {
+            break_step(k);
+        }
+        break;
+    default:
+        rig_step(k->r);
+    }
+}
+
+static void finish(struct walk *k)
+{
+    k->r->acknowledge = true;
+    for (uint32_t i = 0; i < IDS; i++) {
+        if (k->m[i].partial) {
+            rig_cancel(k->r, i + 1);
+            k->m[i].known = false;
+        }
+    }
+    rig_turn(k->r);
+    rig_run(k->r);
+    rig_advance(k->r, 800000);
+    for (uint32_t i = 0; i < IDS; i++) {
+        check_tokens(k, &k->m[i], i + 1);
+        if (k->m[i].known) {
+            assert_int_not_equal(k->r->heard[k->m[i].grant].finish, 0);
+            k->ended++;
+        }
+    }
+    rig_check_empty(k->r);
+}
+
+static void walk(uint64_t seed)
+{
+    struct worker_options o;
+    struct walk k = {.seed = seed};
+
+    rig_defaults(&o);
+    o.n_blocks = 64;
+    o.n_slots = 6;
+    o.engine_depth = 1 + (uint32_t)(seed % 2);
+    o.max_rows = 1 + below(&k, 8);
+    o.chunk_tokens = 1 + below(&k, 130);
+    o.step_tokens = 1 + below(&k, 300);
+    k.r = rig_new(&o);
+    for (int i = 0; i < OPERATIONS; i++) {
+        operate(&k);
+        check_charge(&k);
+        for (uint32_t j = 0; j < IDS; j++) {
+            check_tokens(&k, &k.m[j], j + 1);
+        }
+    }
+    finish(&k);
+    /* A walk that does nothing proves nothing. */
+    assert_true(k.accepted > 50 && k.refused > 5 && k.freed > 5);
+    assert_true(k.lost > 0 && k.failed > 0 && k.r->n_steps > 200);
+    rig_free(&k.r);
+}
+
+static void holds_under_random_operations(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 32; seed++) {
+        walk(seed * 7919);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(holds_under_random_operations),
+    };
+
+    log_setup(LOG_OFF, NULL, NULL);
+    if (argc > 1) { /* one seed, to look at */
+        walk(strtoull(argv[1], NULL, 10));
+        return 0;
+    }
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
