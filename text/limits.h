@@ -2,8 +2,7 @@
  *
  * A program prints the rows with --limits; each row has a test at the limit
  * and one past it (tests/unit/text/limits_test.c, assets_test.c).  A file past
- * one is
- * refused with ST_OUT_OF_RANGE and the place; a text past one likewise.
+ * one is refused with ST_OUT_OF_RANGE and the place; a text likewise.
  *
  * Threading: no state. */
 #ifndef TEXT_LIMITS_H
