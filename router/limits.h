@@ -30,6 +30,7 @@
 #define REFUSALS_MAX           16
 #define IDLE_MOVES_MAX         16
 #define LIST_ROWS_MAX          64
+#define LIST_WORKERS_MAX       32
 #define QUARANTINE_MAX         64
 #define WORKER_SILENT_US       1000000
 #define WORKER_LOST_US         3000000
@@ -68,6 +69,7 @@
     X(REFUSALS_MAX, "", "times a sequence is refused by workers")             \
     X(IDLE_MOVES_MAX, "", "moves in a run that bring no token")               \
     X(LIST_ROWS_MAX, "", "rows of one page of a listing")                     \
+    X(LIST_WORKERS_MAX, "", "rows of one page of workers")                    \
     X(QUARANTINE_MAX, "", "names of workers that are kept out")               \
     X(WORKER_SILENT_US, "us", "without a word: no new sequences")             \
     X(WORKER_LOST_US, "us", "without a word: its session is over")            \

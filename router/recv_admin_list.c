@@ -46,16 +46,18 @@ static const struct worker *worker_after(const struct router_core *r,
     return first;
 }
 
+/* Half a page: a row of 18 fields with a ledger takes 2 KiB to unpack, and
+ * 64 of them would pass the budget of their reader (common/wire.h). */
 void recv_admin_list_workers(struct router_core *r, const struct incoming *in)
 {
     const Sluice__V1__ListRequest *m = (const void *)in->message;
     Sluice__V1__ListWorkersReply reply = SLUICE__V1__LIST_WORKERS_REPLY__INIT;
-    Sluice__V1__WorkerRow rows[LIST_ROWS_MAX], *list[LIST_ROWS_MAX];
-    Sluice__V1__Ledger ledgers[LIST_ROWS_MAX];
-    Sluice__V1__ClassLedger classes[LIST_ROWS_MAX][POOL_CLASSES];
+    Sluice__V1__WorkerRow rows[LIST_WORKERS_MAX], *list[LIST_WORKERS_MAX];
+    Sluice__V1__Ledger ledgers[LIST_WORKERS_MAX];
+    Sluice__V1__ClassLedger classes[LIST_WORKERS_MAX][POOL_CLASSES];
     const struct worker *w = worker_after(r, m->after);
 
-    for (; w != NULL && reply.n_workers < LIST_ROWS_MAX;
+    for (; w != NULL && reply.n_workers < LIST_WORKERS_MAX;
          w = worker_after(r, w->peer->id.v)) {
         size_t i = reply.n_workers++;
         worker_row(r, w, &rows[i]);
@@ -65,7 +67,7 @@ void recv_admin_list_workers(struct router_core *r, const struct incoming *in)
     }
     reply.workers = list;
     reply.has_next = w != NULL;
-    reply.next = w != NULL ? rows[LIST_ROWS_MAX - 1].id : 0;
+    reply.next = w != NULL ? rows[LIST_WORKERS_MAX - 1].id : 0;
     peer_end(in->peer->peer, in->call, &reply.base);
 }
 

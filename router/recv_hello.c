@@ -204,6 +204,9 @@ static enum status check_model(struct router_core *r, struct model *m,
     uint32_t n = n_staying(r, m);
 
     if (n == 0) {
+        if (memcmp(m->fingerprint, s->fingerprint.data, 16) != 0) {
+            peers_reap(r); /* nothing goes on with other weights */
+        }
         memcpy(m->fingerprint, s->fingerprint.data, 16);
         m->vocab = s->vocab;
     } else if (memcmp(m->fingerprint, s->fingerprint.data, 16) != 0) {

@@ -1,0 +1,418 @@
+/* What operators ask: status, watch, listings, audit, health, texts. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/log.h"
+#include "router/limits.h"
+#include "tests/unit/router/rig.h"
+
+static struct record *ask(struct fake *a, enum method m)
+{
+    Sluice__V1__Nothing none = SLUICE__V1__NOTHING__INIT;
+    struct record *x = client_call(a, m, &none.base, 0);
+
+    rig_run(a->rig);
+    return x;
+}
+
+static void status(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *w = rig_worker(rig, "w1", 64, 2);
+    struct fake *c = rig_client(rig, "c1");
+    struct fake *a = rig_admin(rig, "a1");
+    const Sluice__V1__StatusReply *s;
+    struct record *x;
+
+    (void)state;
+    for (uint8_t i = 1; i <= 5; i++) {
+        client_generate(c, i, 10, 4);
+    }
+    client_generate(c, 1, 10, 4); /* refused */
+    rig_run(rig);
+    worker_make(w, worker_sequence_of(w, 1), 4,
+                SLUICE__V1__FINISH__FINISH_LENGTH);
+    worker_step(w);
+    rig_run(rig);
+    client_cancel(c, 2);
+    rig_advance(rig, 500000);
+    x = ask(a, METHOD_ADMIN_STATUS);
+    assert_true(x->ended);
+    s = (const void *)x->reply;
+    assert_int_equal(s->n_workers, 1);
+    assert_int_equal(s->n_clients, 1);
+    assert_int_equal(s->n_running, 1);
+    assert_int_equal(s->n_waiting, 2); /* no ledger after the cancel */
+    assert_int_equal(s->n_requests, 6);
+    assert_int_equal(s->n_finished, 1);
+    assert_int_equal(s->n_cancelled, 1);
+    assert_int_equal(s->n_refused, 1);
+    assert_int_equal(s->n_failed, 0);
+    assert_int_equal(s->n_tokens, 4);
+    assert_int_equal(s->uptime_ms, 500);
+    x = ask(c, METHOD_ADMIN_STATUS); /* a client is no administrator */
+    assert_true(!x->ended || x->status != ST_OK);
+    rig_free(&rig);
+}
+
+static void watch(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *a = rig_admin(rig, "a1");
+    Sluice__V1__WatchRequest m = SLUICE__V1__WATCH_REQUEST__INIT;
+    struct record *x, *fast, *slow;
+
+    (void)state;
+    m.has_period_ms = true;
+    m.period_ms = WATCH_MS_MIN - 1;
+    fast = client_call(a, METHOD_ADMIN_WATCH, &m.base, 0);
+    m.period_ms = WATCH_MS_MAX + 1;
+    slow = client_call(a, METHOD_ADMIN_WATCH, &m.base, 0);
+    m.period_ms = 200;
+    x = client_call(a, METHOD_ADMIN_WATCH, &m.base, 0);
+    rig_run(rig);
+    assert_int_equal(fast->status, ST_INVALID_ARGUMENT);
+    assert_int_equal(slow->status, ST_INVALID_ARGUMENT);
+    assert_int_equal(x->n_replies, 1);
+    rig_advance(rig, 1000000);
+    assert_int_equal(x->n_replies, 6);
+    client_give_up(a, x);
+    rig_advance(rig, 1000000);
+    assert_int_equal(x->n_replies, 6);
+    x = client_call(a, METHOD_ADMIN_WATCH, &m.base, 0);
+    rig_run(rig);
+    fake_lost(a); /* and its end frees what it watched */
+    rig_advance(rig, 1000000);
+    rig_free(&rig);
+}
+
+static void pages_of_sequences(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *w = rig_worker(rig, "w1", 4096, 200);
+    struct fake *c = rig_client(rig, "c1");
+    struct fake *a = rig_admin(rig, "a1");
+    Sluice__V1__ListRequest m = SLUICE__V1__LIST_REQUEST__INIT;
+    bool seen[256] = {false};
+    uint32_t n = 0, pages = 0;
+
+    (void)state;
+    for (uint32_t i = 1; i <= 2 * LIST_ROWS_MAX; i++) {
+        client_generate(c, (uint8_t)i, 40, 4);
+    }
+    rig_run(rig);
+    worker_make(w, worker_sequence_of(w, 7), 2, 0);
+    worker_step(w);
+    rig_run(rig);
+    for (;;) {
+        struct record *x =
+            client_call(a, METHOD_ADMIN_LIST_SEQUENCES, &m.base, 0);
+        const Sluice__V1__ListSequencesReply *l;
+
+        rig_run(rig);
+        l = (const void *)x->reply;
+        assert_int_equal(l->n_sequences, LIST_ROWS_MAX);
+        for (size_t i = 0; i < l->n_sequences; i++) {
+            const Sluice__V1__SequenceRow *row = l->sequences[i];
+            uint8_t id = row->sequence->request_id.data[0];
+
+            assert_false(seen[id]);
+            seen[id] = true;
+            n++;
+            assert_int_equal(row->n_prompt, 40);
+            assert_int_equal(row->max_tokens, 4);
+            assert_int_equal(row->n_generated, id == 7 ? 2 : 0);
+            assert_int_equal(row->blocks, 2);
+            assert_int_equal(row->slots, 1);
+            assert_memory_equal(row->worker.data, "w1", 2);
+            assert_memory_equal(row->state.data, id == 7 ? "decode" : "prefill",
+                                id == 7 ? 6 : 7);
+        }
+        pages++;
+        if (!l->has_next) {
+            break;
+        }
+        m.has_after = true;
+        m.after = l->next;
+        client_cancel(c, 1); /* what goes between pages moves nothing */
+    }
+    assert_int_equal(pages, 2);
+    assert_int_equal(n, 2 * LIST_ROWS_MAX);
+    rig_free(&rig);
+}
+
+static void list_of_workers(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *a = rig_admin(rig, "a1");
+    Sluice__V1__ListRequest m = SLUICE__V1__LIST_REQUEST__INIT;
+    const Sluice__V1__ListWorkersReply *l;
+    struct record *x;
+    char name[16];
+
+    (void)state;
+    for (int i = 0; i < ROUTER_WORKERS_MAX; i++) {
+        snprintf(name, sizeof name, "w%d", i);
+        rig_worker(rig, name, 8 + (uint32_t)i, 2);
+    }
+    rig_advance(rig, 250000);
+    x = client_call(a, METHOD_ADMIN_LIST_WORKERS, &m.base, 0);
+    rig_run(rig);
+    l = (const void *)x->reply;
+    assert_int_equal(l->n_workers, LIST_WORKERS_MAX);
+    assert_true(l->has_next);
+    assert_int_equal(l->workers[5]->ledger->blocks->total, 13);
+    assert_memory_equal(l->workers[5]->name.data, "w5", 2);
+    assert_int_equal(l->workers[5]->silent_ms, 250);
+    assert_memory_equal(l->workers[5]->state.data, "up", 2);
+    m.has_after = true;
+    m.after = l->next;
+    x = client_call(a, METHOD_ADMIN_LIST_WORKERS, &m.base, 0);
+    rig_run(rig);
+    l = (const void *)x->reply;
+    assert_int_equal(l->n_workers, ROUTER_WORKERS_MAX - LIST_WORKERS_MAX);
+    assert_false(l->has_next);
+    assert_memory_equal(l->workers[0]->name.data, "w32", 3);
+    rig_free(&rig);
+}
+
+static const Sluice__V1__AuditAllReply *audit(struct fake *a)
+{
+    struct record *x = ask(a, METHOD_ADMIN_AUDIT);
+
+    rig_advance(a->rig, 3000000);
+    assert_true(x->ended);
+    assert_int_equal(x->status, ST_OK);
+    return (const void *)x->reply;
+}
+
+static bool says(const Sluice__V1__WorkerAudit *w, const char *part)
+{
+    char text[4096];
+
+    snprintf(text, sizeof text, "%.*s", (int)w->text.len,
+             (const char *)w->text.data);
+    return strstr(text, part) != NULL;
+}
+
+static void audits(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *w = rig_worker(rig, "w1", 64, 8);
+    struct fake *c = rig_client(rig, "c1");
+    struct fake *a = rig_admin(rig, "a1");
+    const Sluice__V1__AuditAllReply *r;
+
+    (void)state;
+    r = (const void *)ask(a, METHOD_ADMIN_AUDIT)->reply;
+    assert_non_null(r); /* at once: all is well */
+    assert_int_equal(r->n_differences, 0);
+    assert_int_equal(r->n_workers, 1);
+    client_generate(c, 1, 40, 4);
+    client_generate(c, 2, 40, 4);
+    rig_run(rig);
+    r = (const void *)ask(a, METHOD_ADMIN_AUDIT)->reply;
+    assert_non_null(r);
+    assert_int_equal(r->n_differences, 0);
+    assert_int_equal(r->workers[0]->ledger->blocks->granted, 4);
+    /* What the worker finds itself is passed on. */
+    w->audit_differences = 3;
+    r = (const void *)ask(a, METHOD_ADMIN_AUDIT)->reply;
+    assert_int_equal(r->n_differences, 3);
+    w->audit_differences = 0;
+    /* A sequence that the worker has forgotten without a word. */
+    worker_sequence_of(w, 2)->used = false;
+    r = audit(a);
+    assert_int_equal(r->n_differences, 1);
+    assert_true(says(r->workers[0], "runs 1 sequences"));
+    assert_true(says(r->workers[0], "knows of 2"));
+    rig_free(&rig);
+}
+
+static void audits_of_the_silent(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *w1 = rig_worker(rig, "w1", 64, 8);
+    struct fake *w2 = rig_worker(rig, "w2", 64, 8);
+    struct fake *a = rig_admin(rig, "a1");
+    const Sluice__V1__AuditAllReply *r;
+    struct record *x, *y;
+
+    (void)state;
+    w1->mute_audit = true;
+    x = ask(a, METHOD_ADMIN_AUDIT);
+    assert_false(x->ended);
+    for (int i = 0; i < 21; i++) {
+        rig_advance(rig, 100000);
+        worker_report(w1);
+        worker_report(w2);
+    }
+    assert_true(x->ended);
+    r = (const void *)x->reply;
+    assert_int_equal(r->n_differences, 1);
+    assert_true(says(r->workers[0], "it did not answer"));
+    assert_null(r->workers[0]->ledger);
+    /* One that is lost meanwhile, and a caller that is. */
+    x = ask(a, METHOD_ADMIN_AUDIT);
+    y = ask(a, METHOD_ADMIN_AUDIT);
+    client_give_up(a, y);
+    rig_run(rig);
+    fake_lost(w1);
+    rig_run(rig);
+    assert_true(x->ended);
+    r = (const void *)x->reply;
+    assert_true(says(r->workers[0], "its session ended meanwhile"));
+    rig_free(&rig);
+}
+
+static void health(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *c = rig_client(rig, "c1");
+    const Sluice__V1__HealthReply *h;
+
+    (void)state;
+    h = (const void *)ask(c, METHOD_HEALTH_CHECK)->reply;
+    assert_false(h->serving);
+    rig_worker(rig, "w1", 64, 8);
+    h = (const void *)ask(c, METHOD_HEALTH_CHECK)->reply;
+    assert_true(h->serving);
+    rig_free(&rig);
+}
+
+static void texts(void **state)
+{
+    struct fake_text text;
+    struct rig_options o = {16, 16, 16, &text.seam};
+    Sluice__V1__TokenizeRequest t = SLUICE__V1__TOKENIZE_REQUEST__INIT;
+    Sluice__V1__DetokenizeRequest d = SLUICE__V1__DETOKENIZE_REQUEST__INIT;
+    uint32_t ids[] = {'h', 'i'};
+    struct record *a, *b, *gone, *bad, *unknown;
+    struct rig *rig;
+    struct fake *c;
+
+    (void)state;
+    fake_text_init(&text, NULL);
+    rig = rig_new(&o); /* without any worker */
+    c = rig_client(rig, "c1");
+    t.model = d.model = wire_text("tiny");
+    t.text = wire_text("abc");
+    d.tokens = ids;
+    d.n_tokens = 2;
+    text.hold = true;
+    gone = client_call(c, METHOD_INFERENCE_TOKENIZE, &t.base, 0);
+    a = client_call(c, METHOD_INFERENCE_TOKENIZE, &t.base, 0);
+    b = client_call(c, METHOD_INFERENCE_DETOKENIZE, &d.base, 0);
+    t.model = wire_text("other");
+    unknown = client_call(c, METHOD_INFERENCE_TOKENIZE, &t.base, 0);
+    ids[1] = UINT32_MAX;
+    bad = client_call(c, METHOD_INFERENCE_DETOKENIZE, &d.base, 0);
+    rig_run(rig);
+    client_give_up(c, gone);
+    rig_run(rig);
+    assert_false(a->ended || b->ended);
+    text.hold = false;
+    rig_advance(rig, 10000);
+    assert_int_equal(a->status, ST_OK);
+    assert_int_equal(
+        ((const Sluice__V1__TokenizeReply *)(const void *)a->reply)->n_tokens,
+        3);
+    assert_int_equal(b->status, ST_OK);
+    assert_memory_equal(
+        ((const Sluice__V1__DetokenizeReply *)(const void *)b->reply)
+            ->text.data,
+        "hi", 2);
+    assert_int_equal(unknown->status, ST_NOT_FOUND);
+    assert_int_equal(bad->status, ST_INVALID_ARGUMENT);
+    rig_free(&rig);
+    fake_text_fini(&text);
+}
+
+static void models(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *c = rig_client(rig, "c1");
+    Sluice__V1__ListModelsRequest m = SLUICE__V1__LIST_MODELS_REQUEST__INIT;
+    const Sluice__V1__ListModelsReply *l;
+    struct record *x;
+
+    (void)state;
+    rig_worker(rig, "w1", 64, 8);
+    rig_worker(rig, "w2", 64, 8);
+    x = client_call(c, METHOD_INFERENCE_LIST_MODELS, &m.base, 0);
+    rig_run(rig);
+    l = (const void *)x->reply;
+    assert_int_equal(l->n_models, 1);
+    assert_int_equal(l->models[0]->n_workers, 2);
+    assert_int_equal(l->models[0]->context, RIG_CONTEXT);
+    assert_int_equal(l->models[0]->vocab, RIG_VOCAB);
+    assert_false(l->models[0]->has_text);
+    rig_free(&rig);
+}
+
+static void not_built(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *a = rig_admin(rig, "a1");
+    Sluice__V1__WorkerRequest m = SLUICE__V1__WORKER_REQUEST__INIT;
+    struct record *x;
+
+    (void)state;
+    m.worker = wire_text("w1");
+    x = client_call(a, METHOD_ADMIN_DRAIN, &m.base, 0);
+    rig_run(rig);
+    assert_true(x->ended);
+    assert_int_equal(x->status, ST_UNIMPLEMENTED);
+    rig_free(&rig);
+}
+
+static void an_administrator_cancels(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *w = rig_worker(rig, "w1", 64, 8);
+    struct fake *c = rig_client(rig, "c1");
+    struct fake *a = rig_admin(rig, "a1");
+    Sluice__V1__CancelRequest m = SLUICE__V1__CANCEL_REQUEST__INIT;
+    Sluice__V1__SequenceRef ref = SLUICE__V1__SEQUENCE_REF__INIT;
+    struct record *x = client_generate(c, 1, 40, 4), *k;
+    uint8_t id[16];
+
+    (void)state;
+    rig_run(rig);
+    memset(id, 1, 16);
+    ref.request_id = (ProtobufCBinaryData){16, id};
+    m.sequence = &ref;
+    k = client_call(a, METHOD_ADMIN_CANCEL, &m.base, 0);
+    rig_run(rig);
+    assert_true(k->ended && x->ended);
+    assert_int_equal(k->receipt.blocks, 2);
+    assert_int_equal(w->last_reason,
+                     SLUICE__V1__CANCEL_REASON__CANCEL_BY_ADMIN);
+    rig_free(&rig);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(status),
+        cmocka_unit_test(watch),
+        cmocka_unit_test(pages_of_sequences),
+        cmocka_unit_test(list_of_workers),
+        cmocka_unit_test(audits),
+        cmocka_unit_test(audits_of_the_silent),
+        cmocka_unit_test(health),
+        cmocka_unit_test(texts),
+        cmocka_unit_test(models),
+        cmocka_unit_test(not_built),
+        cmocka_unit_test(an_administrator_cancels),
+    };
+
+    log_setup(LOG_OFF, NULL, NULL);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
