@@ -1,0 +1,340 @@
+/* The same sequence gives the same bits whatever runs beside it.
+ *
+ * The embedded hybrid model, and random models: some sequences run alone,
+ * token by token; then again in batches, with prefill in chunks, on other
+ * blocks and slots, while neighbours come and go, on other numbers of
+ * threads, and computed anew on another pool.  Every token and every bit of
+ * every generated token's logits must be the same. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/golden/runner.h"
+#include "tests/kernels/random_model.h"
+#include "tests/unit/cmocka.h"
+#include "worker/model/shard.h"
+
+#define MODEL_DIR "models/tiny-hybrid"
+#define SEQS      32
+#define STEPS     6
+#define WHOLE     4096 /* a chunk longer than any prompt */
+
+static const uint32_t lengths[SEQS] = {
+    1,   2,  3,  15, 16,  17, 31, 32, 33, 63, 64, 65, 100, 127, 128, 129,
+    500, 40, 20, 7,  600, 5,  70, 66, 1,  90, 48, 49, 50,  255, 256, 257};
+
+struct expected {
+    uint32_t prompt[640], n_prompt;
+    uint32_t tokens[STEPS];
+    float *logits; /* [STEPS, V] */
+};
+
+struct fixture {
+    const struct shard_weights *w;
+    enum dtype kv_dtype;
+    struct expected seqs[SEQS];
+};
+
+/* How a run differs from the first one. */
+struct variant {
+    uint32_t n_threads, block_tokens, order;
+    uint32_t chunk;      /* of prefill */
+    uint32_t max_tokens; /* of a pass */
+    const char *isa;
+    bool churn; /* neighbours stop and start on the way */
+};
+
+static struct kernels_options options(const struct fixture *f,
+                                      const struct variant *v)
+{
+    return (struct kernels_options){
+        .device = "cpu",
+        .kv_dtype = f->kv_dtype,
+        .block_tokens = v->block_tokens,
+        .max_tokens = v->max_tokens,
+        .max_logits = 5,
+        .n_threads = v->n_threads,
+        .isa = v->isa,
+    };
+}
+
+static void open_runner(struct runner *r, const struct fixture *f,
+                        const struct variant *v)
+{
+    struct kernels_options o = options(f, v);
+    uint32_t blocks = 0;
+
+    for (uint32_t i = 0; i < SEQS; i++) {
+        blocks += (lengths[i] + STEPS + v->block_tokens) / v->block_tokens;
+    }
+    runner_open(r, f->w, &o, blocks + 64, SEQS + 2, v->order);
+}
+
+/* Each alone: the prompt in one row, then token by token. */
+static void record(struct fixture *f, const struct variant *v)
+{
+    struct runner r;
+    size_t vocab = f->w->shape.vocab;
+
+    open_runner(&r, f, v);
+    for (uint32_t i = 0; i < SEQS; i++) {
+        struct expected *x = &f->seqs[i];
+        struct run_seq s;
+
+        runner_start(&r, &s, x->prompt, x->n_prompt, STEPS);
+        for (uint32_t j = 0; j < STEPS; j++) {
+            uint32_t row = runner_add(&r, &s, s.n_ids - s.n_done, true,
+                                      x->logits + j * vocab);
+
+            runner_step(&r);
+            x->tokens[j] = runner_token(&r, row);
+            run_seq_push(&s, x->tokens[j]);
+        }
+        runner_stop(&r, &s);
+    }
+    runner_close(&r);
+}
+
+/* One sequence in a batch. */
+struct member {
+    const struct expected *x;
+    struct run_seq s;
+    uint32_t step, row;
+    bool live, asked;
+    float *logits;
+};
+
+static void ask(struct runner *r, struct member *m, const struct variant *v)
+{
+    uint32_t left = m->s.n_ids - m->s.n_done;
+    uint32_t n = left < v->chunk ? left : v->chunk;
+
+    m->asked = n == left;
+    m->row = runner_add(r, &m->s, n, m->asked, m->asked ? m->logits : NULL);
+}
+
+static void compare(const struct runner *r, struct member *m, size_t vocab)
+{
+    const float *expect = m->x->logits + m->step * vocab;
+
+    if (!m->asked) {
+        return;
+    }
+    assert_memory_equal(m->logits, expect, vocab * sizeof *expect);
+    assert_int_equal(runner_token(r, m->row), m->x->tokens[m->step]);
+    run_seq_push(&m->s, m->x->tokens[m->step]);
+    m->step++;
+}
+
+static void begin(struct runner *r, struct member *m, const struct expected *x,
+                  size_t vocab)
+{
+    m->x = x;
+    m->step = 0;
+    m->live = true;
+    m->logits = realloc(m->logits, vocab * sizeof *m->logits);
+    assert_non_null(m->logits);
+    runner_start(r, &m->s, x->prompt, x->n_prompt, STEPS);
+}
+
+/* Sequences [first, first + n) together; joined by neighbours that are
+ * dropped in the middle, if the variant says so. */
+static void run_batch(const struct fixture *f, const struct variant *v,
+                      struct runner *r, uint32_t first, uint32_t n)
+{
+    struct member m[SEQS] = {{0}}, guest = {0};
+    size_t vocab = f->w->shape.vocab;
+    uint32_t n_live = n;
+
+    for (uint32_t i = 0; i < n; i++) {
+        begin(r, &m[i], &f->seqs[(first + i) % SEQS], vocab);
+    }
+    for (uint32_t turn = 0; n_live > 0; turn++) {
+        if (v->churn && turn % 3 == 1) {
+            begin(r, &guest, &f->seqs[turn % SEQS], vocab);
+            ask(r, &guest, v);
+        }
+        for (uint32_t i = 0; i < n; i++) {
+            if (m[i].live) {
+                ask(r, &m[i], v);
+            }
+        }
+        runner_step(r);
+        if (v->churn && turn % 3 == 1) {
+            runner_stop(r, &guest.s);
+        }
+        for (uint32_t i = 0; i < n; i++) {
+            if (!m[i].live) {
+                continue;
+            }
+            compare(r, &m[i], vocab);
+            if (m[i].step == STEPS) {
+                runner_stop(r, &m[i].s);
+                m[i].live = false;
+                n_live--;
+            }
+        }
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        free(m[i].logits);
+    }
+    free(guest.logits);
+}
+
+static void run_variant(const struct fixture *f, const struct variant *v,
+                        uint32_t batch)
+{
+    struct runner r;
+
+    open_runner(&r, f, v);
+    for (uint32_t i = 0; i < SEQS; i += batch) {
+        run_batch(f, v, &r, i, SEQS - i < batch ? SEQS - i : batch);
+    }
+    runner_close(&r);
+}
+
+/* Prompt and generated tokens once more, as after a move: the prompt in
+ * chunks, the generated ones in one row of their own kind; then go on. */
+static void recompute(const struct fixture *f, const struct variant *v)
+{
+    struct runner r;
+    size_t vocab = f->w->shape.vocab;
+    float *logits = malloc(vocab * sizeof *logits);
+
+    assert_non_null(logits);
+    open_runner(&r, f, v);
+    for (uint32_t i = 0; i < SEQS; i++) {
+        const struct expected *x = &f->seqs[i];
+        struct run_seq s;
+
+        runner_start(&r, &s, x->prompt, x->n_prompt, STEPS);
+        while (s.n_done < s.n_prompt) {
+            uint32_t left = s.n_prompt - s.n_done;
+
+            runner_add(&r, &s, left < v->chunk ? left : v->chunk, false, NULL);
+            runner_step(&r);
+        }
+        for (uint32_t j = 0; j + 1 < STEPS; j++) {
+            run_seq_push(&s, x->tokens[j]);
+        }
+        runner_add(&r, &s, STEPS - 1, true, logits);
+        runner_step(&r);
+        assert_memory_equal(logits, x->logits + (STEPS - 1) * vocab,
+                            vocab * sizeof *logits);
+        runner_stop(&r, &s);
+    }
+    runner_close(&r);
+    free(logits);
+}
+
+static void open_fixture(struct fixture *f, const struct shard_weights *w,
+                         enum dtype kv_dtype)
+{
+    struct dice d = {42};
+
+    f->w = w;
+    f->kv_dtype = kv_dtype;
+    for (uint32_t i = 0; i < SEQS; i++) {
+        struct expected *x = &f->seqs[i];
+
+        x->n_prompt = lengths[i] + STEPS < w->shape.context
+                          ? lengths[i]
+                          : w->shape.context - STEPS;
+        for (uint32_t j = 0; j < x->n_prompt; j++) {
+            x->prompt[j] = dice_below(&d, w->shape.vocab);
+        }
+        x->logits = calloc((size_t)STEPS * w->shape.vocab, sizeof(float));
+        assert_non_null(x->logits);
+    }
+}
+
+static void close_fixture(struct fixture *f)
+{
+    for (uint32_t i = 0; i < SEQS; i++) {
+        free(f->seqs[i].logits);
+    }
+}
+
+static void check_all(struct fixture *f)
+{
+    static const struct variant base = {1, 32, 0, WHOLE, 640, NULL, false};
+    static const struct {
+        struct variant v;
+        uint32_t batch;
+    } runs[] = {
+        {{2, 32, 1, WHOLE, 640, NULL, false}, 1},
+        {{2, 32, 2, 1, 640, NULL, false}, 32},
+        {{1, 16, 3, 16, 640, NULL, true}, 7},
+        {{2, 64, 4, 64, 640, NULL, true}, 32},
+        {{1, 8, 5, 500, 640, NULL, false}, 2},
+        {{2, 32, 6, WHOLE, 100, NULL, true}, 32},
+        {{2, 1, 7, 33, 7, NULL, true}, 7},
+        {{2, 32, 8, 64, 640, "avx2", true}, 32},
+    };
+
+    record(f, &base);
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
+        run_variant(f, &runs[i].v, runs[i].batch);
+    }
+    recompute(f, &runs[3].v);
+    recompute(f, &runs[4].v);
+}
+
+static void test_hybrid(enum dtype kv_dtype)
+{
+    static struct fixture f;
+    static struct model_config c;
+    struct shard *shard = NULL;
+    struct error e;
+
+    assert_int_equal(config_load(&c, MODEL_DIR, &e), ST_OK);
+    assert_int_equal(
+        shard_load(&shard, &c, MODEL_DIR, 0, c.shape.n_layers, NULL, &e),
+        ST_OK);
+    open_fixture(&f, shard_weights(shard), kv_dtype);
+    check_all(&f);
+    close_fixture(&f);
+    shard_free(&shard);
+}
+
+static void test_hybrid_f32(void **state)
+{
+    (void)state;
+    test_hybrid(DTYPE_F32);
+}
+
+static void test_hybrid_bf16(void **state)
+{
+    (void)state;
+    test_hybrid(DTYPE_BF16);
+}
+
+/* Odd sizes, every dtype. */
+static void test_random(void **state)
+{
+    static struct fixture f;
+
+    (void)state;
+    for (uint32_t i = 0; i < 6; i++) {
+        struct dice d = {900 + i};
+        struct random_shape r;
+        struct random_model m;
+
+        random_shape(&r, &d);
+        random_model_new(&m, &r, &d);
+        open_fixture(&f, &m.w, (enum dtype)(i % 3));
+        check_all(&f);
+        close_fixture(&f);
+        random_model_free(&m);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_hybrid_f32),
+        cmocka_unit_test(test_hybrid_bf16),
+        cmocka_unit_test(test_random),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

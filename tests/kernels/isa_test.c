@@ -1,0 +1,321 @@
+/* The instruction sets agree to the last bit, and the lanes' own arithmetic is
+ * as good as it says. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/cpu/isa.h"
+#include "tests/kernels/random_model.h"
+#include "tests/kernels/reference.h"
+#include "tests/unit/cmocka.h"
+
+#define N 4096
+
+static const char *const names[] = {"avx512", "avx2"};
+
+static void fill(struct dice *d, float *p, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        p[i] = dice_float(d, -3.0f, 3.0f);
+    }
+}
+
+static void store(void *out, const float *in, enum dtype t, size_t n)
+{
+    isa_find("generic")->narrow(out, in, t, n);
+}
+
+static void matmul_of(const struct cpu_isa *isa, uint32_t round, float *out)
+{
+    static const uint32_t ks[] = {1, 15, 16, 17, 64, 100};
+    struct dice d = {round};
+    static float x[N], w[N], bias[64];
+    struct matmul_block b = {
+        .x = x,
+        .w = w,
+        .bias = round % 2 ? bias : NULL,
+        .out = out,
+        .n_x = 1 + round % 14,
+        .n_w = 1 + round % 11,
+        .k = ks[round % 6],
+        .dtype = (enum dtype)(round % 3),
+        .add = round % 5 == 0,
+    };
+    static float plain[N];
+
+    b.ld_x = b.k;
+    b.ld_out = b.n_w + round % 3;
+    fill(&d, x, N);
+    fill(&d, plain, N);
+    fill(&d, bias, 64);
+    fill(&d, out, N);
+    store(w, plain, b.dtype, N);
+    isa->matmul(&b);
+}
+
+/* Against sums in double; what lies beyond the block is left alone. */
+static void test_matmul(void **state)
+{
+    static float out[N], before[N], x[N], plain[N], bias[64];
+    static const uint32_t ks[] = {1, 15, 16, 17, 64, 100};
+
+    (void)state;
+    for (uint32_t round = 0; round < 300; round++) {
+        struct dice d = {round};
+        uint32_t n_x = 1 + round % 14, n_w = 1 + round % 11;
+        uint32_t k = ks[round % 6], ld = n_w + round % 3;
+        enum dtype t = (enum dtype)(round % 3);
+
+        fill(&d, x, N);
+        fill(&d, plain, N);
+        fill(&d, bias, 64);
+        fill(&d, before, N);
+        matmul_of(isa_find(NULL), round, out);
+        for (uint32_t i = 0; i < n_x * ld; i++) {
+            double sum = round % 5 == 0 ? (double)before[i] : 0.0;
+
+            if (i % ld >= n_w) {
+                assert_true(out[i] == before[i]);
+                continue;
+            }
+            sum += round % 2 ? (double)bias[i % ld] : 0.0;
+            for (uint32_t j = 0; j < k; j++) {
+                sum += (double)x[i / ld * k + j] *
+                       reference_round((double)plain[i % ld * k + j], t);
+            }
+            assert_true(fabs((double)out[i] - sum) < 1e-4);
+        }
+    }
+}
+
+static void rows_of(const struct cpu_isa *isa, uint32_t round, float *out)
+{
+    struct dice d = {round};
+    static float a[N], b[N];
+    uint32_t n = 1 + dice_below(&d, 200);
+
+    memset(out, 0, N * sizeof *out);
+    fill(&d, a, N);
+    fill(&d, b, N);
+    isa->rms_norm(out, a, b, n, 1e-6f);
+    memcpy(out + 256, a, n * sizeof *a);
+    isa->l2_norm(out + 256, n, 1e-6f, 0.125f);
+    memcpy(out + 512, a, n * sizeof *a);
+    isa->silu_mul(out + 512, b, n);
+    memcpy(out + 768, a, n * sizeof *a);
+    isa->sigmoid_mul(out + 768, b, n);
+    isa->weigh(out + 1024, a, 3.0f, 40.0f / (1.0f + (float)round), n);
+    isa->narrow(out + 1280, a, DTYPE_BF16, n);
+    isa->narrow(out + 1536, a, DTYPE_F16, n);
+    isa->widen(out + 1792, out + 1280, DTYPE_BF16, n);
+    isa->widen(out + 2048, out + 1536, DTYPE_F16, n);
+}
+
+static void conv_of(const struct cpu_isa *isa, uint32_t round, float *out)
+{
+    struct dice d = {round};
+    static float in[N], w[N], tail[N];
+    struct conv_task t = {
+        .in = in,
+        .out = out,
+        .w = w,
+        .tail = out + 2048,
+        .n_tokens = 1 + round % 9,
+        .n = 1 + dice_below(&d, 100),
+        .k = 1 + round % KERNELS_CONV_MAX,
+        .dtype = (enum dtype)(round % 3),
+    };
+
+    t.ld = t.n + round % 4;
+    t.ld_w = t.n + round % 5;
+    fill(&d, in, N);
+    fill(&d, w, N);
+    fill(&d, tail, N);
+    memset(out, 0, N * sizeof *out);
+    store(out + 2048, tail, t.dtype, 1024);
+    isa->conv(&t);
+}
+
+static void delta_of(const struct cpu_isa *isa, uint32_t round, float *out)
+{
+    struct dice d = {round};
+    static float q[N], k[N], v[N], gate[N];
+    struct delta_task t = {
+        .state = out,
+        .q = q,
+        .k = k,
+        .v = v,
+        .decay = gate,
+        .beta = gate + 64,
+        .o = out + 2560,
+        .ld_state = 32,
+        .ld_qk = 80,
+        .ld_v = 40,
+        .ld_gate = 1,
+        .ld_o = 36,
+        .n_tokens = 1 + round % 20,
+        .dk = 1 + dice_below(&d, 80),
+        .n = 1 + round % STATE_COLUMNS,
+    };
+
+    fill(&d, out, N);
+    fill(&d, q, N);
+    fill(&d, k, N);
+    fill(&d, v, N);
+    isa->l2_norm(k, N, 1e-6f, 8.0f);
+    for (int i = 0; i < 128; i++) {
+        gate[i] = dice_float(&d, 0.0f, 1.0f);
+    }
+    isa->delta(&t);
+}
+
+static void attend_of(const struct cpu_isa *isa, uint32_t round, float *out)
+{
+    static const uint32_t sizes[] = {1, 4, 8, 16, 32, 64};
+    static const uint32_t heads[] = {8, 24, 64, 80, 96, 128};
+    struct dice d = {round};
+    static float kv[2 * 160 * 128], plain[2 * 160 * 128], q[N];
+    static float s[ATTEND_QUERIES * ATTEND_SPAN];
+    uint32_t last[ATTEND_QUERIES], blocks[160];
+    struct attend_task t = {
+        .q = q,
+        .y = out,
+        .last = last,
+        .blocks = blocks,
+        .k = (char *)kv,
+        .dtype = (enum dtype)(round % 3),
+        .n_q = 1 + round % ATTEND_QUERIES,
+        .hd = heads[round % 6],
+        .block_tokens = sizes[round / 6 % 6],
+        .scale = 0.1f,
+        .s = s,
+    };
+    size_t plane = t.hd * t.block_tokens * dtype_bytes(t.dtype);
+
+    t.v = t.k + plane;
+    t.stride = 2 * plane;
+    fill(&d, plain, sizeof plain / sizeof *plain);
+    fill(&d, q, N);
+    fill(&d, out, N);
+    store(kv, plain, t.dtype, sizeof plain / sizeof *plain);
+    for (uint32_t i = 0; i < 160; i++) {
+        blocks[i] = (i * 7 + 3) % (160 / t.block_tokens);
+    }
+    for (uint32_t i = 0; i < t.n_q; i++) {
+        last[i] = dice_below(&d, 150 / t.block_tokens * t.block_tokens + 1);
+        last[i] = last[i] > 127 ? 127 : last[i];
+    }
+    isa->attend(&t);
+}
+
+typedef void (*case_fn)(const struct cpu_isa *isa, uint32_t round, float *out);
+
+static void compare(case_fn run, uint32_t rounds)
+{
+    static float expect[N], out[N];
+
+    for (uint32_t round = 0; round < rounds; round++) {
+        run(isa_find("generic"), round, expect);
+        for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+            const struct cpu_isa *isa = isa_find(names[i]);
+
+            if (isa) {
+                run(isa, round, out);
+                assert_memory_equal(out, expect, sizeof out);
+            }
+        }
+    }
+}
+
+static void test_same_bits(void **state)
+{
+    (void)state;
+    compare(matmul_of, 300);
+    compare(rows_of, 300);
+    compare(conv_of, 300);
+    compare(delta_of, 200);
+    compare(attend_of, 216);
+}
+
+/* exp through weigh(): within 2 ulp, 1 at 0, 0 far below, NaN kept. */
+static void test_exp(void **state)
+{
+    const struct cpu_isa *isa = isa_find(NULL);
+    float in[16], out[16];
+
+    (void)state;
+    for (int i = 0; i < 40000; i++) {
+        double exact;
+
+        in[0] = -87.0f + 0.004375f * (float)i;
+        isa->weigh(out, in, 0.0f, 1.0f, 1);
+        exact = exp((double)in[0]);
+        assert_true(fabs((double)out[0] - exact) <= exact * 0x1p-22);
+    }
+    in[0] = 0.0f;
+    in[1] = -88.0f;
+    in[2] = -INFINITY;
+    in[3] = NAN;
+    isa->weigh(out, in, 0.0f, 1.0f, 4);
+    assert_true(out[0] == 1.0f && out[1] == 0.0f && out[2] == 0.0f);
+    assert_true(isnan(out[3]));
+}
+
+static void check_rounding(float f, enum dtype t)
+{
+    uint16_t stored;
+    float back;
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const struct cpu_isa *isa = isa_find(names[i]);
+
+        if (isa) {
+            isa->narrow(&stored, &f, t, 1);
+            isa->widen(&back, &stored, t, 1);
+            assert_true((double)back == reference_round((double)f, t));
+        }
+    }
+    isa_find("generic")->narrow(&stored, &f, t, 1);
+    isa_find("generic")->widen(&back, &stored, t, 1);
+    assert_true((double)back == reference_round((double)f, t));
+}
+
+/* Rounding to nearest even, every exponent, around halves, subnormals. */
+static void test_rounding(void **state)
+{
+    struct dice d = {5};
+
+    (void)state;
+    for (int i = 0; i < 60000; i++) {
+        uint32_t bits = dice_u32(&d);
+        float f;
+
+        if (i % 3 == 0) { /* half way between two bf16, and beside it */
+            bits = (bits & 0xffff0000u) + 0x8000u + (uint32_t)(i % 9 / 3) - 1;
+        } else if (i % 3 == 1) { /* the same for f16 */
+            bits = (bits & 0xffffe000u) + 0x1000u + (uint32_t)(i % 9 / 3) - 1;
+            bits = (bits & 0x87ffffffu) | 0x38000000u;
+        }
+        memcpy(&f, &bits, 4);
+        if (!isnan(f) && fabsf(f) < 1e38f) {
+            check_rounding(f, DTYPE_BF16);
+            check_rounding(f, DTYPE_F16);
+        }
+    }
+    check_rounding(6e-8f, DTYPE_F16);
+    check_rounding(3e-5f, DTYPE_F16);
+    check_rounding(65519.0f, DTYPE_F16);
+    check_rounding(65520.0f, DTYPE_F16);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_matmul),
+        cmocka_unit_test(test_same_bits),
+        cmocka_unit_test(test_exp),
+        cmocka_unit_test(test_rounding),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

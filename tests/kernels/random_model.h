@@ -1,0 +1,46 @@
+/* random_model.h - models of any shape, with random weights.
+ *
+ * Weights are drawn so that activations stay near one: matrices uniform with
+ * variance 1 / cols, gammas in [0.5, 1.5], decays from slow to fast.
+ *
+ * Memory: a random_model owns its weights; random_model_free() releases it. */
+#ifndef TESTS_KERNELS_RANDOM_MODEL_H
+#define TESTS_KERNELS_RANDOM_MODEL_H
+
+#include "kernels/weights.h"
+
+#define RANDOM_LAYERS_MAX 8
+#define RANDOM_TENSORS    256
+
+struct dice {
+    uint64_t state;
+};
+
+uint32_t dice_u32(struct dice *d);
+uint32_t dice_below(struct dice *d, uint32_t n);
+float dice_float(struct dice *d, float low, float high);
+/* One of the n values at `of`. */
+uint32_t dice_pick(struct dice *d, const uint32_t *of, uint32_t n);
+
+struct random_shape {
+    struct model_shape shape;
+    enum mixer_kind mixers[RANDOM_LAYERS_MAX];
+    bool tied, qkv_bias, o_bias, qk_norm;
+};
+
+struct random_model {
+    struct shard_weights w;
+    struct layer_weights layers[RANDOM_LAYERS_MAX];
+    void *owned[RANDOM_TENSORS];
+    uint32_t n_owned;
+};
+
+/* A shape that the kernels take, small enough to be quick. */
+void random_shape(struct random_shape *r, struct dice *d);
+
+/* Allocation failure ends the program: this is for tests. */
+void random_model_new(struct random_model *m, const struct random_shape *r,
+                      struct dice *d);
+void random_model_free(struct random_model *m);
+
+#endif
