@@ -130,6 +130,21 @@ static bool is_linear(const struct cpu *c, uint32_t layer)
     return cpu_weights(c, layer)->kind == MIXER_DELTANET;
 }
 
+/* A tail is no bytes at NULL where K is 1. */
+static void zero(char *p, size_t bytes)
+{
+    if (bytes > 0) {
+        memset(p, 0, bytes);
+    }
+}
+
+static void move(char *inside, char *outside, size_t bytes, bool write)
+{
+    if (bytes > 0) {
+        memcpy(write ? inside : outside, write ? outside : inside, bytes);
+    }
+}
+
 void cpu_zero_slot(struct kernels *k, uint32_t slot)
 {
     struct cpu *c = cpu_of(k);
@@ -137,9 +152,9 @@ void cpu_zero_slot(struct kernels *k, uint32_t slot)
     assert(slot < c->n_slots);
     for (uint32_t i = 0; i < n_layers(c); i++) {
         if (is_linear(c, i)) {
-            memset(state_at(c, i, slot), 0,
-                   cpu_state_floats(c) * sizeof(float));
-            memset(tail_at(c, i, slot), 0, cpu_tail_bytes(c));
+            zero((char *)state_at(c, i, slot),
+                 cpu_state_floats(c) * sizeof(float));
+            zero(tail_at(c, i, slot), cpu_tail_bytes(c));
         }
     }
     cpu_tick(c);
@@ -149,9 +164,10 @@ static void copy_state(struct cpu *c, size_t to, size_t from)
 {
     for (uint32_t i = 0; i < n_layers(c); i++) {
         if (is_linear(c, i)) {
-            memcpy(state_at(c, i, to), state_at(c, i, from),
-                   cpu_state_floats(c) * sizeof(float));
-            memcpy(tail_at(c, i, to), tail_at(c, i, from), cpu_tail_bytes(c));
+            move((char *)state_at(c, i, to), (char *)state_at(c, i, from),
+                 cpu_state_floats(c) * sizeof(float), true);
+            move(tail_at(c, i, to), tail_at(c, i, from), cpu_tail_bytes(c),
+                 true);
         }
     }
     cpu_tick(c);
@@ -171,11 +187,6 @@ void cpu_load_slot(struct kernels *k, uint32_t checkpoint, uint32_t slot)
 
     assert(slot < c->n_slots && checkpoint < c->n_checkpoints);
     copy_state(c, slot, (size_t)c->n_slots + checkpoint);
-}
-
-static void move(char *inside, char *outside, size_t bytes, bool write)
-{
-    memcpy(write ? inside : outside, write ? outside : inside, bytes);
 }
 
 /* Keys are turned from [hd, block_tokens] to [hd] a position, and back. */
