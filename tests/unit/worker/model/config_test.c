@@ -431,6 +431,10 @@ static void refuses_rope(void **state)
     refused("llama", "rope_scaling", llama3(MODEL_FACTOR_MAX + 1.0),
             ST_INVALID_ARGUMENT, "factor");
     accepted("llama", "rope_scaling", llama3(MODEL_FACTOR_MAX));
+    refused("llama", "rope_scaling",
+            json_pack("{s:s, s:i, s:i, s:i}", "rope_type", "llama3", "factor",
+                      8, "low_freq_factor", 4, "high_freq_factor", 4),
+            ST_INVALID_ARGUMENT, "is not above");
     refused("llama", "rope_theta", json_real(0.5), ST_INVALID_ARGUMENT,
             "rope_theta");
     refused("llama", "rope_theta", json_real(1.1e12), ST_INVALID_ARGUMENT,
