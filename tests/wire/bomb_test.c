@@ -227,6 +227,27 @@ static void unknown_fields_are_not_kept(void **state)
     arena_fini(&a);
 }
 
+/* 1.4.1 reads fields that it has not set. */
+static void memory_comes_zeroed(void **state)
+{
+    const uint8_t zeros[512] = {0};
+    ProtobufCMessage *m;
+    struct arena a;
+
+    (void)state;
+    arena_init(&a);
+    assert_int_equal(
+        wire_unpack(&a, &sluice__v1__nothing__descriptor, NULL, 0, &m, NULL),
+        ST_OK);
+    memset(a.memory, 0xa5, a.capacity);
+    arena_reset(&a);
+    assert_memory_equal(a.allocator.alloc(&a, sizeof zeros), zeros,
+                        sizeof zeros);
+    assert_null(a.allocator.alloc(&a, a.budget));
+    assert_true(a.exhausted);
+    arena_fini(&a);
+}
+
 static void failure_says_which(void **state)
 {
     const uint8_t bad[] = {0xff};
@@ -286,6 +307,7 @@ int main(void)
         cmocka_unit_test(cut_anywhere_never_reads_past_the_end),
         cmocka_unit_test(flipped_bits_never_crash),
         cmocka_unit_test(unknown_fields_are_not_kept),
+        cmocka_unit_test(memory_comes_zeroed),
         cmocka_unit_test(failure_says_which),
         cmocka_unit_test(text_is_checked),
     };

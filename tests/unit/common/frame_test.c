@@ -73,6 +73,9 @@ static void tensor_is_padded_for(void **state)
     assert_int_equal(frame_check(f->data, f->bytes, &h, NULL), ST_OK);
     assert_int_equal(h.tensor_bytes, 200);
     assert_int_equal(f->data[128], 1);
+    f->data[127] = 1; /* padding, under a right checksum */
+    frame_reseal(f, h.ack, 0);
+    assert_int_equal(check(f), ST_INVALID_ARGUMENT);
     frame_free(&f);
 }
 

@@ -234,7 +234,7 @@ static void gap_is_resent_at_once_and_once(void **state)
 {
     struct link *a = link_new(SESSION), *b = link_new(SESSION);
     struct sink k = {.bad = false};
-    struct frame *f[4], *report;
+    struct frame *f[4], *report, *next;
 
     (void)state;
     for (uint64_t i = 0; i < 4; i++) {
@@ -247,7 +247,12 @@ static void gap_is_resent_at_once_and_once(void **state)
     }
     report = link_pop(b, 0);
     assert_non_null(report);
+    assert_int_equal(get_u16(report->data + 6), FRAME_GAP);
     assert_null(link_pop(b, 0)); /* three frames ahead, one report */
+    assert_int_equal(put(b, LANE_STATE, 1, 8), ST_OK);
+    next = link_pop(b, 0);
+    assert_int_equal(get_u16(next->data + 6), 0);
+    frame_free(&next);
     assert_true(recv(a, report, 1, &k));
     assert_true(recv(a, report, 1, &k));
     assert_int_equal(pump(a, b, 1, &k), 4);
@@ -382,6 +387,80 @@ static void ring_stops_at_its_frames(void **state)
     link_free(&b);
 }
 
+static void ring_stops_at_its_bytes(void **state)
+{
+    struct link *a = link_new(SESSION);
+    struct frame *f;
+    uint32_t n = 0;
+
+    (void)state;
+    for (uint64_t i = 0; i < 64; i++) {
+        if (link_room(a, LANE_CONTROL) < 200000) {
+            break;
+        }
+        assert_int_equal(put(a, LANE_CONTROL, i, 200000), ST_OK);
+        if ((f = link_pop(a, 0)) != NULL) {
+            frame_free(&f);
+            n++;
+        }
+    }
+    /* The one that passes the limit is the last. */
+    assert_int_equal(n, LINK_RING_BYTES / 200024 + 1);
+    link_free(&a);
+}
+
+static void many_frames_are_acknowledged_at_once(void **state)
+{
+    struct link *a = link_new(SESSION), *b = link_new(SESSION);
+    struct sink k = {.bad = false};
+
+    (void)state;
+    for (uint64_t i = 0; i < LINK_ACK_FRAMES; i++) {
+        assert_int_equal(put(a, LANE_CONTROL, i, 8), ST_OK);
+        assert_int_equal(pump(a, b, 0, &k), 1);
+        assert_int_equal(pump(b, a, 0, &k), i == LINK_ACK_FRAMES - 1);
+    }
+    /* Few that are large, too: they may fill the window. */
+    assert_int_equal(put(a, LANE_SUBMIT, 0, LINK_SUBMIT_WINDOW / 2), ST_OK);
+    assert_int_equal(pump(a, b, 0, &k), 1);
+    assert_int_equal(pump(b, a, 0, &k), 1);
+    link_free(&a);
+    link_free(&b);
+}
+
+/* A peer that may be gone is sent a part of what it lacks, and nothing new,
+ * until it acknowledges something. */
+static void resends_a_part_until_it_hears(void **state)
+{
+    struct link *a = link_new(SESSION), *b = link_new(SESSION);
+    struct sink k = {.bad = false};
+    struct frame *f;
+
+    (void)state;
+    for (uint64_t i = 0; i < 4; i++) {
+        assert_int_equal(put(a, LANE_CONTROL, i, 200000), ST_OK);
+        f = link_pop(a, 0);
+        assert_non_null(f);
+        frame_free(&f); /* lost */
+    }
+    assert_int_equal(put(a, LANE_CONTROL, 4, 8), ST_OK);
+    f = link_pop(a, 0);
+    frame_free(&f);
+    assert_int_equal(pump(a, b, LINK_RESEND_US, &k), 2);
+    assert_int_equal(k.next[0], 2);
+    assert_int_equal(put(a, LANE_CONTROL, 5, 8), ST_OK);
+    assert_null(link_pop(a, LINK_RESEND_US));
+    assert_int_equal(pump(b, a, LINK_RESEND_US, &k), 1);
+    assert_int_equal(pump(a, b, LINK_RESEND_US, &k), 2);
+    assert_int_equal(k.next[0], 4);
+    assert_int_equal(pump(b, a, LINK_RESEND_US, &k), 1);
+    assert_int_equal(pump(a, b, LINK_RESEND_US, &k), 2);
+    assert_int_equal(k.next[0], 6);
+    assert_false(k.bad);
+    link_free(&a);
+    link_free(&b);
+}
+
 static void newest_state_replaces_older(void **state)
 {
     struct link *a = link_new(SESSION), *b = link_new(SESSION);
@@ -394,6 +473,7 @@ static void newest_state_replaces_older(void **state)
     assert_int_equal(pump(a, b, 0, &k), 1);
     assert_int_equal(k.n_state, 1);
     assert_int_equal(k.last_state, 100);
+    assert_true(link_due(a) == INT64_MAX);
     assert_int_equal(pump(a, b, LINK_RESEND_MAX_US, &k), 0); /* not resent */
     link_free(&a);
     link_free(&b);
@@ -485,6 +565,9 @@ int main(void)
         cmocka_unit_test(full_lane_is_refused_but_for_ends),
         cmocka_unit_test(lane_takes_its_limit_and_no_more),
         cmocka_unit_test(ring_stops_at_its_frames),
+        cmocka_unit_test(ring_stops_at_its_bytes),
+        cmocka_unit_test(many_frames_are_acknowledged_at_once),
+        cmocka_unit_test(resends_a_part_until_it_hears),
         cmocka_unit_test(newest_state_replaces_older),
         cmocka_unit_test(too_many_state_methods_are_refused),
         cmocka_unit_test(unsent_frame_goes_again_soon),

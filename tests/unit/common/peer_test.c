@@ -407,6 +407,7 @@ static void many_deadlines_pass_at_once(void **state)
     clock_us += 12000;
     settle(p);
     assert_int_equal(p->a.n_ends, PEER_CALLS_MAX / 7 * 3 + 2);
+    assert_true(peer_due(p->a.peer) > clock_us); /* not that of the past */
     clock_us += 10000;
     settle(p);
     assert_int_equal(p->a.n_ends, PEER_CALLS_MAX);
@@ -520,6 +521,104 @@ static void wrong_role_is_denied_and_struck(void **state)
                           .method = METHOD_WORKER_AUDIT}; /* not served here */
     assert_int_equal(forge(&p->b, &e, true), PEER_STRIKE);
     assert_int_equal(p->b.n_calls, 0);
+    /* One that the other may call, but not here. */
+    e.call = 1;
+    assert_int_equal(forge(&p->a, &e, true), PEER_STRIKE);
+    assert_int_equal(last_end(&p->b, text, sizeof text), ST_PERMISSION_DENIED);
+    assert_int_equal(p->a.n_calls, 0);
+    pair_free(p);
+}
+
+static void their_calls_are_bounded(void **state)
+{
+    struct pair *p = pair_new(BY_CLIENT, BY_ROUTER);
+    struct envelope e = {.kind = ENVELOPE_CALL, .method = METHOD_HEALTH_CHECK};
+    char text[ERROR_TEXT];
+
+    (void)state;
+    for (e.call = 1; e.call <= PEER_CALLS_MAX; e.call++) {
+        assert_int_equal(forge(&p->b, &e, true), PEER_FINE);
+    }
+    assert_int_equal(p->b.n_calls, PEER_CALLS_MAX);
+    assert_int_equal(forge(&p->b, &e, true), PEER_FINE);
+    assert_int_equal(p->b.n_calls, PEER_CALLS_MAX);
+    assert_int_equal(last_end(&p->a, text, sizeof text), ST_RESOURCE_EXHAUSTED);
+    assert_non_null(strstr(text, "too many open calls"));
+    pair_free(p);
+}
+
+/* What a server may not answer: our call ends, and it is a strike. */
+static void bad_answers_end_the_call(void **state)
+{
+    static uint8_t body[8192];
+    const struct {
+        bool stream; /* what was called */
+        struct envelope e;
+        enum peer_verdict verdict;
+        enum status status;
+    } cases[] = {
+        {false, {.kind = ENVELOPE_REPLY}, PEER_STRIKE, ST_INTERNAL},
+        {true,
+         {.kind = ENVELOPE_END, .body_bytes = 1},
+         PEER_STRIKE,
+         ST_INTERNAL},
+        {false,
+         {.kind = ENVELOPE_END, .body_bytes = 1025},
+         PEER_STRIKE,
+         ST_INTERNAL},
+        {false, {.kind = ENVELOPE_END}, PEER_FINE, ST_INTERNAL}, /* required */
+        {true,
+         {.kind = ENVELOPE_REPLY, .body_bytes = 1},
+         PEER_FINE,
+         ST_INTERNAL},
+        {false,
+         {.kind = ENVELOPE_END, .status = ST_ABORTED, .body_bytes = 4097},
+         PEER_STRIKE,
+         ST_UNKNOWN},
+        {false,
+         {.kind = ENVELOPE_END, .status = ST_ABORTED, .body_bytes = 1},
+         PEER_FINE,
+         ST_ABORTED},
+        {false, {.kind = ENVELOPE_END, .status = 99}, PEER_FINE, ST_UNKNOWN},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct pair *p = pair_new(BY_CLIENT, BY_ROUTER);
+        struct envelope e = cases[i].e;
+
+        assert_int_equal(cases[i].stream ? call_generate(&p->a, 0, 7, NULL)
+                                         : call_health(&p->a, 0, 7, NULL),
+                         ST_OK);
+        e.call = 1;
+        e.body = body; /* zeros: no field has number 0 */
+        assert_int_equal(forge(&p->a, &e, true), cases[i].verdict);
+        assert_int_equal(p->a.n_ends, 1);
+        assert_int_equal(p->a.n_replies, 0);
+        assert_int_equal(p->a.status, cases[i].status);
+        pair_free(p);
+    }
+}
+
+static void oversize_reply_is_struck(void **state)
+{
+    struct pair *p = pair_new(BY_CLIENT, BY_ROUTER);
+    uint8_t *body = calloc(1, 131073);
+    struct envelope e = {.kind = ENVELOPE_REPLY, .call = 1, .body = body};
+
+    (void)state;
+    assert_int_equal(call_generate(&p->a, 0, 7, NULL), ST_OK);
+    /* GenerateChunk{first_index: 0, text: ...}: at the cap, then past it. */
+    memcpy(body, "\x08\x00\x1a\xfa\xff\x07", 6);
+    e.body_bytes = 131072;
+    assert_int_equal(forge(&p->a, &e, true), PEER_FINE);
+    assert_int_equal(p->a.n_replies, 1);
+    body[3] = 0xfb;
+    e.body_bytes = 131073;
+    assert_int_equal(forge(&p->a, &e, true), PEER_STRIKE);
+    assert_int_equal(p->a.n_replies, 1);
+    assert_int_equal(p->a.status, ST_INTERNAL);
+    free(body);
     pair_free(p);
 }
 
@@ -807,6 +906,9 @@ int main(void)
         cmocka_unit_test(calls_are_bounded),
         cmocka_unit_test(unbuilt_method_is_unimplemented),
         cmocka_unit_test(wrong_role_is_denied_and_struck),
+        cmocka_unit_test(their_calls_are_bounded),
+        cmocka_unit_test(bad_answers_end_the_call),
+        cmocka_unit_test(oversize_reply_is_struck),
         cmocka_unit_test(oversize_body_is_refused),
         cmocka_unit_test(own_oversize_is_not_sent),
         cmocka_unit_test(undecodable_body_is_invalid_and_session_lives),
