@@ -153,7 +153,8 @@ static enum status check_submit(const struct worker_core *w,
 
 /* ---- a sequence that is here already ---- */
 
-/* Can the ids that the router lacks still be told? */
+/* Can the ids that the router lacks still be told?  Of a finished one those
+ * are gone that were acknowledged. */
 static bool can_adopt(const struct sequence *s,
                       const Sluice__V1__SubmitRequest *m)
 {
@@ -164,7 +165,8 @@ static bool can_adopt(const struct sequence *s,
     if (s->n_prompt != m->n_prompt || s->max_tokens != m->max_tokens) {
         return false;
     }
-    return !ended || (complete && have >= s->acked);
+    return !ended ||
+           (complete && (s->state != SEQUENCE_FINISHED || have >= s->acked));
 }
 
 /* The old grant is forgotten; what it holds is charged to the new one. */

@@ -370,6 +370,64 @@ static void adopts_one_whose_end_is_not_acknowledged(void **state)
     rig_free(&r);
 }
 
+/* Its end was acknowledged under the old grant: that counts no more. */
+static void adopts_one_that_is_kept(void **state)
+{
+    struct rig *r = rig_new(NULL);
+    struct rig_submit s = {
+        .id = 6, .n_prompt = 20, .max_tokens = 5, .keep_ms = 60000};
+    uint64_t tag;
+
+    (void)state;
+    rig_submit(r, &s);
+    rig_turn(r);
+    rig_run(r);
+    rig_advance(r, 300000);
+    r->acknowledge = false;
+    s.has_have = true;
+    s.have = 3;
+    tag = rig_submit(r, &s);
+    rig_turn(r);
+    check_ok(r, tag);
+    rig_remove(r, 6);
+    rig_turn(r);
+    /* The memory is free, the end still to be told. */
+    assert_int_equal(rig_account(r).blocks.free, 128);
+    assert_int_equal(rig_state(r, 6), 5);
+    memcpy(r->heard[2].tokens, r->heard[1].tokens, sizeof r->heard[1].tokens);
+    r->heard[2].n = 3;
+    r->acknowledge = true;
+    rig_advance(r, 20000);
+    check_tokens(r, 2, 6, 20, 5);
+    assert_int_equal(r->heard[2].finish, LENGTH);
+    rig_check_empty(r);
+    rig_free(&r);
+}
+
+/* What was acknowledged of it is gone: it is computed anew. */
+static void starts_a_finished_one_again(void **state)
+{
+    struct rig *r = rig_new(NULL);
+    struct rig_submit s = {.id = 6, .n_prompt = 20, .max_tokens = 5};
+
+    (void)state;
+    r->acknowledge = false;
+    rig_submit(r, &s);
+    rig_turn(r);
+    rig_run(r);
+    rig_ack(r, 1, 4);
+    rig_turn(r);
+    assert_int_equal(rig_state(r, 6), 5);
+    s.has_have = true; /* and it has none */
+    rig_submit(r, &s);
+    r->acknowledge = true;
+    rig_turn(r);
+    rig_run(r);
+    check_tokens(r, 2, 6, 20, 5);
+    assert_int_equal(r->n_steps, 10);
+    rig_free(&r);
+}
+
 static void does_not_adopt_another_length(void **state)
 {
     struct rig *r = rig_new(NULL);
@@ -657,6 +715,8 @@ int main(void)
         cmocka_unit_test(ends_at_once_what_had_ended_elsewhere),
         cmocka_unit_test(adopts_one_that_runs),
         cmocka_unit_test(adopts_one_whose_end_is_not_acknowledged),
+        cmocka_unit_test(adopts_one_that_is_kept),
+        cmocka_unit_test(starts_a_finished_one_again),
         cmocka_unit_test(does_not_adopt_another_length),
         cmocka_unit_test(replaces_one_that_is_being_received),
         cmocka_unit_test(repeats_tokens_until_acknowledged),

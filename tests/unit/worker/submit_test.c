@@ -261,6 +261,41 @@ static void tells_long_outputs_in_portions(void **state)
     rig_free(&r);
 }
 
+/* More rows than an output holds: the rest soon after, and in turns. */
+static void tells_many_sequences_in_turns(void **state)
+{
+    const uint32_t n = STEP_ROWS_MAX + 88;
+    struct worker_options o;
+    struct rig *r;
+
+    (void)state;
+    rig_defaults(&o);
+    o.n_slots = 0;
+    o.n_blocks = 1024;
+    o.max_rows = PLAN_ROWS_MAX;
+    o.step_tokens = 4096;
+    r = rig_new(&o);
+    r->acknowledge = false;
+    for (uint32_t i = 1; i <= n; i++) {
+        struct rig_submit s = {.id = i, .n_prompt = 1, .max_tokens = 1};
+
+        rig_submit(r, &s);
+        if (i % 50 == 0) {
+            rig_turn(r); /* the link's window, not ours */
+        }
+    }
+    rig_turn(r);
+    rig_run(r);
+    rig_advance(r, 25000);
+    for (uint32_t i = 1; i <= n; i++) {
+        assert_int_equal(r->heard[i].finish, SLUICE__V1__FINISH__FINISH_LENGTH);
+    }
+    r->acknowledge = true;
+    rig_advance(r, 300000);
+    rig_check_empty(r);
+    rig_free(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -269,6 +304,7 @@ int main(void)
         cmocka_unit_test(refuses_a_slot_too_many),
         cmocka_unit_test(remembers_a_bounded_number),
         cmocka_unit_test(tells_long_outputs_in_portions),
+        cmocka_unit_test(tells_many_sequences_in_turns),
     };
 
     log_setup(LOG_OFF, NULL, NULL);
