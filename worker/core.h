@@ -55,9 +55,11 @@ struct worker_options {
 
 struct worker_core;
 
-/* engine and io are borrowed and outlive the core. */
+/* engine and io are borrowed and outlive the core.  NULL if an option is out
+ * of its range, the pool has neither blocks nor slots, or memory is out. */
 struct worker_core *worker_new(const struct worker_options *o,
                                struct node_io *io, struct engine *engine);
+/* The engine must be at rest: a plan in flight is the core's memory. */
 void worker_free(struct worker_core **w);
 
 /* The node is the struct worker_core. */

@@ -318,6 +318,12 @@ static enum status assemble(struct program *p, struct error *e)
     o = core_options(p);
     p->core = worker_new(&o, transport_io(p->transport),
                          engine_thread_engine(p->engine));
+    if (p->core == NULL) {
+        return error_set(e, ST_INTERNAL,
+                         "no worker can be made of these options: pool of %u "
+                         "blocks and %u slots",
+                         o.n_blocks, o.n_slots);
+    }
     loop_init(&p->loop, p->transport, &worker_node_ops, p->core);
     loop_add(&p->loop, engine_thread_fd(p->engine), on_result, p);
     loop_add(&p->loop, p->signals, on_signal, p);
