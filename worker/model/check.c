@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/quote.h"
 #include "worker/model/checkpoint.h"
 #include "worker/model/config.h"
 #include "worker/model/layout.h"
-#include "common/quote.h"
 #include "worker/model/sizes.h"
 
 #define MIB 1048576.0

@@ -8,8 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "worker/model/document.h"
 #include "common/quote.h"
+#include "worker/model/document.h"
 
 #define SINGLE "model.safetensors"
 #define INDEX  "model.safetensors.index.json"

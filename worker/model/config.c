@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/quote.h"
 #include "worker/model/document.h"
 #include "worker/model/field.h"
-#include "common/quote.h"
 #include "worker/model/rope.h"
 
 #define FAMILIES "qwen3_5, qwen3_next, llama, mistral, qwen2 and qwen3"

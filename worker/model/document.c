@@ -9,8 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "worker/model/limits.h"
 #include "common/quote.h"
+#include "worker/model/limits.h"
 
 /* Past the closing quote of the string that begins at text[i]. */
 static size_t skip_string(const char *text, size_t len, size_t i)

@@ -5,8 +5,8 @@
 #include <string.h>
 #include <xxhash.h>
 
-#include "worker/model/document.h"
 #include "common/quote.h"
+#include "worker/model/document.h"
 
 static void hash_u64(XXH3_state_t *h, uint64_t v)
 {

@@ -7,8 +7,8 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-#include "worker/model/document.h"
 #include "common/quote.h"
+#include "worker/model/document.h"
 
 struct piece {
     uint32_t slice;

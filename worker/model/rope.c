@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-#include "worker/model/limits.h"
 #include "common/quote.h"
+#include "worker/model/limits.h"
 
 static const struct {
     const char *name;

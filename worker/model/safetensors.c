@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "worker/model/document.h"
 #include "common/quote.h"
+#include "worker/model/document.h"
 
 static const struct {
     const char *name;

@@ -2,8 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "worker/model/document.h"
 #include "common/quote.h"
+#include "worker/model/document.h"
 #include "worker/model/safetensors.h"
 
 static bool plain_name(const char *name, size_t len)

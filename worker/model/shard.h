@@ -21,10 +21,10 @@
 
 #include <stdint.h>
 
+#include "common/quote.h"
 #include "common/status.h"
 #include "kernels/weights.h"
 #include "worker/model/config.h"
-#include "common/quote.h"
 
 struct shard;
 
