@@ -1,3 +1,4 @@
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +26,7 @@ void recv_detokenize(struct router_core *r, const struct incoming *in)
     j = text_job_new(TEXT_DECODE, 0);
     j->model = model;
     j->ids = malloc((m->n_tokens + 1) * sizeof *j->ids);
+    assert(j->ids != NULL);
     if (m->n_tokens > 0) {
         memcpy(j->ids, m->tokens, m->n_tokens * sizeof *j->ids);
     }

@@ -1,3 +1,4 @@
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -170,6 +171,7 @@ static void encode(struct router_core *r, struct request *q,
     j->model = q->model->text;
     j->parse_special = m->parse_special;
     j->text = malloc(m->text.len);
+    assert(j->text != NULL);
     memcpy(j->text, m->text.data, m->text.len);
     j->n_text = m->text.len;
     if (t->ops->submit(t, &j) != ST_OK) {

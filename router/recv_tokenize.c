@@ -1,3 +1,4 @@
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -52,6 +53,7 @@ void recv_tokenize(struct router_core *r, const struct incoming *in)
     j->model = model;
     j->parse_special = m->parse_special;
     j->text = malloc(m->text.len + 1);
+    assert(j->text != NULL);
     if (m->text.len > 0) {
         memcpy(j->text, m->text.data, m->text.len);
     }

@@ -271,6 +271,34 @@ static void audits_of_the_silent(void **state)
     rig_free(&rig);
 }
 
+/* As many as there can be: the answer still fits its reader. */
+static void audits_of_many(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *a = rig_admin(rig, "a1");
+    const Sluice__V1__AuditAllReply *r;
+    struct record *x;
+    char name[80];
+
+    (void)state;
+    for (int i = 0; i < ROUTER_WORKERS_MAX; i++) {
+        struct fake *w;
+        memset(name, 'x', PEER_NAME_MAX);
+        snprintf(name + PEER_NAME_MAX - 4, 5, "%04d", i);
+        w = rig_worker(rig, name, 64, 8);
+        w->audit_differences = 1;
+    }
+    x = ask(a, METHOD_ADMIN_AUDIT);
+    assert_true(x->ended);
+    if (x->status != ST_OK) {
+        fail_msg("%s", x->error);
+    }
+    r = (const void *)x->reply;
+    assert_int_equal(r->n_workers, ROUTER_WORKERS_MAX);
+    assert_int_equal(r->n_differences, ROUTER_WORKERS_MAX);
+    rig_free(&rig);
+}
+
 static void health(void **state)
 {
     struct rig *rig = rig_new(NULL);
@@ -406,6 +434,7 @@ int main(void)
         cmocka_unit_test(list_of_workers),
         cmocka_unit_test(audits),
         cmocka_unit_test(audits_of_the_silent),
+        cmocka_unit_test(audits_of_many),
         cmocka_unit_test(health),
         cmocka_unit_test(texts),
         cmocka_unit_test(models),

@@ -120,6 +120,7 @@ struct rig {
     struct arena arena;
     bool stopped;
     uint64_t n_sent;
+    uint64_t router_ns; /* spent in the router, for the bench */
     /* frames under way: to a fake, or (to == NULL) to the router */
     struct flying {
         struct fake *to, *from;
@@ -203,6 +204,12 @@ struct record *client_remove(struct fake *c, uint8_t id);
 struct record *client_generate_text(struct fake *c, uint8_t id,
                                     const char *text, uint32_t max_tokens);
 void client_give_up(struct fake *c, struct record *x);
+
+/* Between the rig's own files. */
+void fake_worker_hears(struct fake *w, const struct method_row *m,
+                       uint64_t call, const ProtobufCMessage *request);
+void record_take(struct record *x, const struct method_row *m,
+                 const ProtobufCMessage *reply);
 
 enum request_state rig_state(const struct rig *rig, uint8_t id);
 

@@ -1,0 +1,312 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tests/unit/router/rig.h"
+
+static void worker_on_submit(struct fake *w, uint64_t call,
+                             const Sluice__V1__SubmitRequest *m)
+{
+    struct sequence *s = NULL;
+
+    w->n_submits++;
+    w->grants_in_order = w->grants_in_order && m->grant == w->last_grant + 1;
+    w->last_grant = m->grant;
+    for (int i = 0; i < RIG_SEQUENCES && s == NULL; i++) {
+        if (!w->sequences[i].used) {
+            s = &w->sequences[i];
+        }
+    }
+    assert_non_null(s);
+    free(s->ids);
+    *s = (struct sequence){.used = true,
+                           .grant = m->grant,
+                           .call = call,
+                           .blocks = m->need->blocks,
+                           .slots = m->need->slots,
+                           .n_prompt = m->n_prompt,
+                           .n_given = m->n_generated,
+                           .n_tokens = m->n_generated,
+                           .max_tokens = m->max_tokens,
+                           .have_index = m->have_index,
+                           .acked = m->have_index,
+                           .keep_ms = m->keep_ms,
+                           .seed = m->sampling->seed};
+    memcpy(s->id, m->sequence->request_id.data, 16);
+    s->ids = calloc(m->n_prompt + m->n_generated, sizeof *s->ids);
+    if (m->n_tokens > 0) {
+        memcpy(s->ids, m->tokens, m->n_tokens * sizeof *s->ids);
+    }
+    s->n_ids = (uint32_t)m->n_tokens;
+    w->ledger.grant = m->grant;
+    if (w->refuse_submits != ST_OK) {
+        struct error e;
+        error_set(&e, w->refuse_submits, "not now");
+        peer_fail(w->peer, call, &e, 0);
+        s->used = false;
+        return;
+    }
+    /* What the whole design is for: a grant always fits. */
+    assert_true(s->blocks <= w->classes[0].free);
+    assert_true(s->slots <= w->classes[1].free);
+    w->classes[0].free -= s->blocks;
+    w->classes[0].granted += s->blocks;
+    w->classes[1].free -= s->slots;
+    w->classes[1].granted += s->slots;
+    if (!w->hold_submits) {
+        Sluice__V1__Nothing none = SLUICE__V1__NOTHING__INIT;
+        peer_end(w->peer, call, &none.base);
+    }
+}
+
+static void worker_on_part(struct fake *w,
+                           const Sluice__V1__SubmitPartMessage *m)
+{
+    for (int i = 0; i < RIG_SEQUENCES; i++) {
+        struct sequence *s = &w->sequences[i];
+        if (s->used && s->grant == m->grant) {
+            assert_int_equal(m->offset, s->n_ids);
+            memcpy(s->ids + s->n_ids, m->tokens, m->n_tokens * sizeof *s->ids);
+            s->n_ids += (uint32_t)m->n_tokens;
+            w->n_parts++;
+        }
+    }
+}
+
+void worker_release(struct fake *w, struct sequence *s)
+{
+    w->classes[0].granted -= s->blocks;
+    w->classes[0].free += s->blocks;
+    w->classes[1].granted -= s->slots;
+    w->classes[1].free += s->slots;
+    s->blocks = s->slots = 0;
+}
+
+static void worker_on_ack(struct fake *w,
+                          const Sluice__V1__AcknowledgeMessage *m)
+{
+    w->n_acks++;
+    for (size_t k = 0; k < m->n_grant; k++) {
+        w->last_ack_grant = m->grant[k];
+        w->last_ack_index = m->index[k];
+        for (int i = 0; i < RIG_SEQUENCES; i++) {
+            struct sequence *s = &w->sequences[i];
+            if (!s->used || s->grant != m->grant[k]) {
+                continue;
+            }
+            if (m->index[k] == UINT32_MAX ||
+                (s->finish != 0 && m->index[k] >= s->n_tokens)) {
+                s->used = s->keep_ms > 0 && m->index[k] != UINT32_MAX;
+                s->finished = true;
+            } else if (m->index[k] > s->acked) {
+                s->acked = m->index[k];
+            }
+        }
+    }
+}
+
+static struct sequence *by_id(struct fake *w, const uint8_t *id)
+{
+    for (int i = 0; i < RIG_SEQUENCES; i++) {
+        struct sequence *s = &w->sequences[i];
+        if (s->used && memcmp(s->id, id, 16) == 0) {
+            return s;
+        }
+    }
+    return NULL;
+}
+
+static uint8_t held_id[16];
+
+static void answer_removal(struct fake *w, uint64_t call, const uint8_t *id)
+{
+    Sluice__V1__Receipt r = SLUICE__V1__RECEIPT__INIT;
+    Sluice__V1__SequenceRef ref = SLUICE__V1__SEQUENCE_REF__INIT;
+    struct sequence *s = by_id(w, id);
+    uint8_t copy[16];
+
+    memcpy(copy, id, 16);
+    ref.request_id = (ProtobufCBinaryData){16, copy};
+    r.sequence = &ref;
+    if (s != NULL) {
+        r.state = s->finish != 0 ? SLUICE__V1__SEQUENCE_STATE__SEQUENCE_KEPT
+                  : s->n_tokens == 0
+                      ? SLUICE__V1__SEQUENCE_STATE__SEQUENCE_QUEUED
+                      : SLUICE__V1__SEQUENCE_STATE__SEQUENCE_DECODE;
+        r.n_generated = s->n_tokens;
+        r.blocks = s->blocks;
+        r.slots = s->slots;
+        r.micros = 17;
+        r.snapshot = w->ledger.snapshot + 1;
+        worker_release(w, s);
+        s->used = false;
+        s->cancelled = true;
+    }
+    peer_end(w->peer, call, &r.base);
+}
+
+static void worker_on_removal(struct fake *w, uint64_t call,
+                              const Sluice__V1__SequenceRef *ref)
+{
+    if (w->hold_receipts) {
+        w->held_call = call;
+        memcpy(held_id, ref->request_id.data, 16);
+    } else {
+        answer_removal(w, call, ref->request_id.data);
+    }
+}
+
+void worker_receipt(struct fake *w)
+{
+    assert_true(w->held_call != 0);
+    answer_removal(w, w->held_call, held_id);
+    w->held_call = 0;
+}
+
+static void worker_on_audit(struct fake *w, uint64_t call)
+{
+    Sluice__V1__AuditReply a = SLUICE__V1__AUDIT_REPLY__INIT;
+    uint32_t live = 0;
+
+    if (w->mute_audit) {
+        return;
+    }
+    for (int i = 0; i < RIG_SEQUENCES; i++) {
+        live += w->sequences[i].used && w->sequences[i].finish == 0;
+    }
+    w->ledger.session = w->session;
+    w->ledger.snapshot++;
+    w->ledger.has_n_decode = true;
+    w->ledger.n_decode = live;
+    a.ledger = &w->ledger;
+    a.n_differences = w->audit_differences;
+    peer_end(w->peer, call, &a.base);
+}
+
+void fake_worker_hears(struct fake *w, const struct method_row *m,
+                       uint64_t call, const ProtobufCMessage *request)
+{
+    const Sluice__V1__CancelRequest *c = (const void *)request;
+
+    switch (m->number) {
+    case METHOD_WORKER_SUBMIT:
+        worker_on_submit(w, call, (const void *)request);
+        break;
+    case METHOD_WORKER_SUBMIT_PART:
+        worker_on_part(w, (const void *)request);
+        break;
+    case METHOD_WORKER_ACKNOWLEDGE:
+        worker_on_ack(w, (const void *)request);
+        break;
+    case METHOD_WORKER_CANCEL:
+        w->n_cancels++;
+        w->last_reason = c->reason;
+        worker_on_removal(w, call, c->sequence);
+        break;
+    case METHOD_WORKER_REMOVE:
+        w->n_removes++;
+        worker_on_removal(
+            w, call,
+            ((const Sluice__V1__RemoveRequest *)(const void *)request)
+                ->sequence);
+        break;
+    case METHOD_WORKER_AUDIT:
+        worker_on_audit(w, call);
+        break;
+    default:
+        fail_msg("the router called %s", m->name);
+    }
+}
+
+uint32_t fake_token(const uint8_t id[16], uint32_t index)
+{
+    return (id[0] * 131u + index * 7u + 1) % RIG_VOCAB;
+}
+
+struct sequence *worker_sequence_of(struct fake *w, uint8_t id)
+{
+    uint8_t full[16];
+
+    memset(full, id, 16);
+    return by_id(w, full);
+}
+
+void worker_report(struct fake *w)
+{
+    Sluice__V1__ReportMessage m = SLUICE__V1__REPORT_MESSAGE__INIT;
+
+    w->ledger.snapshot++;
+    m.ledger = &w->ledger;
+    assert_int_equal(peer_oneway(w->peer, METHOD_REGISTRY_REPORT, &m.base),
+                     ST_OK);
+}
+
+void worker_make(struct fake *w, struct sequence *s, uint32_t n,
+                 uint32_t finish)
+{
+    assert_non_null(s);
+    s->n_tokens += n;
+    s->finish = finish;
+    if (finish != 0 && s->keep_ms == 0) {
+        worker_release(w, s);
+    }
+}
+
+void worker_say(struct fake *w, Sluice__V1__StepOutputMessage *m)
+{
+    m->step = ++w->step;
+    if (m->ledger == NULL) {
+        w->ledger.snapshot++;
+        m->ledger = &w->ledger;
+    }
+    assert_int_equal(
+        peer_oneway(w->peer, METHOD_REGISTRY_STEP_OUTPUT, &m->base), ST_OK);
+}
+
+void worker_step(struct fake *w)
+{
+    worker_step_with(w, NULL);
+}
+
+void worker_step_with(struct fake *w, Sluice__V1__Ledger *l)
+{
+    static uint32_t tokens[8192];
+    uint64_t grant[RIG_SEQUENCES];
+    uint32_t first[RIG_SEQUENCES], count[RIG_SEQUENCES];
+    uint32_t finish[RIG_SEQUENCES], state[RIG_SEQUENCES];
+    Sluice__V1__StepOutputMessage m = SLUICE__V1__STEP_OUTPUT_MESSAGE__INIT;
+    size_t n = 0;
+
+    for (int i = 0; i < RIG_SEQUENCES; i++) {
+        const struct sequence *s = &w->sequences[i];
+        if (!s->used || s->finished) {
+            continue;
+        }
+        grant[n] = s->grant;
+        first[n] = s->acked;
+        count[n] = s->n_tokens - s->acked;
+        finish[n] = s->finish;
+        state[n] = s->n_tokens > 0
+                       ? SLUICE__V1__SEQUENCE_STATE__SEQUENCE_DECODE
+                       : SLUICE__V1__SEQUENCE_STATE__SEQUENCE_PREFILL;
+        for (uint32_t k = s->acked; k < s->n_tokens; k++) {
+            assert_true(m.n_tokens < 8192);
+            tokens[m.n_tokens++] = fake_token(s->id, k);
+        }
+        n++;
+    }
+    m.ledger = l;
+    m.grant = grant;
+    m.first_index = first;
+    m.count = count;
+    m.finish = finish;
+    m.state = state;
+    m.tokens = tokens;
+    m.n_grant = m.n_first_index = m.n_count = m.n_finish = m.n_state = n;
+    worker_say(w, &m);
+}
