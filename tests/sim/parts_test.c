@@ -1,0 +1,541 @@
+/* The simulator's own parts: events, chance, network, fake engine.  A
+ * simulator that cannot see a fault proves nothing. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/sim/sim.h"
+#include "tests/unit/cmocka.h"
+
+/* ---- events ---- */
+
+static void nothing(struct sim *s, uint32_t a, uint64_t b)
+{
+    (void)s;
+    (void)a;
+    (void)b;
+}
+
+static void test_events_in_order(void **state)
+{
+    struct clock c;
+    struct rng r;
+    struct event e;
+    int64_t last_us = 0;
+    uint64_t last_b = 0;
+    uint32_t n = 0;
+
+    (void)state;
+    clock_init(&c, 1000);
+    rng_init(&r, 1, 1);
+    for (uint64_t i = 0; i < 5000; i++) {
+        clock_add(&c, 1000 + (int64_t)rng_below(&r, 500), nothing, 0, i);
+    }
+    for (; clock_next(&c, &e); n++) {
+        assert_true(e.at_us >= last_us);
+        assert_true(e.at_us > last_us || e.b > last_b); /* ties: as added */
+        assert_int_equal(c.now_us, e.at_us);
+        last_us = e.at_us;
+        last_b = e.b;
+    }
+    assert_int_equal(n, 5000);
+    clock_add(&c, 0, nothing, 0, 0); /* the past means now */
+    assert_true(clock_next(&c, &e));
+    assert_int_equal(e.at_us, last_us);
+    clock_fini(&c);
+}
+
+static void test_chance_is_bounded_and_repeats(void **state)
+{
+    struct rng a, b, c;
+    uint32_t hits = 0, same = 0;
+
+    (void)state;
+    rng_init(&a, 7, 1);
+    rng_init(&b, 7, 1);
+    rng_init(&c, 7, 2);
+    for (int i = 0; i < 10000; i++) {
+        int64_t x = rng_range(&a, -3, 3), o = rng_octave(&a, 5, 1000);
+
+        assert_int_equal(x, rng_range(&b, -3, 3));
+        assert_int_equal(o, rng_octave(&b, 5, 1000));
+        assert_true(x >= -3 && x <= 3 && o >= 5 && o <= 1000);
+        same += rng_u64(&a) == rng_u64(&c);
+        (void)rng_u64(&b);
+        hits += rng_chance(&a, 2500);
+        (void)rng_u64(&b);
+    }
+    assert_int_equal(same, 0);
+    assert_true(hits > 2200 && hits < 2800);
+    assert_int_equal(rng_octave(&a, 9, 9), 9);
+    assert_false(rng_chance(&a, 0));
+    assert_true(rng_chance(&a, 10000));
+}
+
+/* ---- the network, from the router to one client that writes down ---- */
+
+#define CLIENT SIM_FIRST_CLIENT
+#define HEARD  256
+
+static struct {
+    uint64_t sessions[HEARD]; /* of whole frames */
+    int64_t at_us[HEARD];
+    uint32_t n, damaged, lost;
+    uint32_t n_at_lost;
+    struct sim *sim;
+} heard;
+
+static void take_opened(void *node, struct peer_id who)
+{
+    (void)node;
+    (void)who;
+}
+
+static void take_frame(void *node, struct peer_id from, struct frame **f)
+{
+    struct frame_header h;
+
+    (void)node;
+    (void)from;
+    if (frame_check((*f)->data, (*f)->bytes, &h, NULL) != ST_OK) {
+        heard.damaged++;
+    } else {
+        heard.at_us[heard.n] = sim_now(heard.sim);
+        heard.sessions[heard.n++] = h.session;
+    }
+    frame_free(f);
+}
+
+static void take_lost(void *node, struct peer_id who)
+{
+    (void)node;
+    (void)who;
+    heard.lost++;
+    heard.n_at_lost = heard.n;
+}
+
+static int64_t take_tick(void *node, int64_t now_us)
+{
+    (void)node;
+    (void)now_us;
+    return NODE_IDLE;
+}
+
+static const struct node_ops scribe = {take_opened, take_frame, take_lost,
+                                       take_tick};
+
+static void run(struct sim *s)
+{
+    struct event e;
+
+    while (clock_next(&s->clock, &e)) {
+        e.fn(s, e.a, e.b);
+    }
+}
+
+/* A connection that stands. */
+static uint32_t begin_network(struct sim *s)
+{
+    struct peer_id id;
+
+    memset(&heard, 0, sizeof(heard));
+    heard.sim = s;
+    clock_init(&s->clock, SIM_START_US);
+    network_init(&s->network);
+    rng_init(&s->chance, 1, 1);
+    s->options.delay_us = 100;
+    s->options.jitter_us = 50;
+    s->options.send_limit = HEARD;
+    for (uint32_t i = 0; i < SIM_NODES; i++) {
+        s->nodes[i] = (struct sim_node){.sim = s,
+                                        .number = i,
+                                        .ops = &scribe,
+                                        .core = &heard,
+                                        .tick_us = NODE_IDLE};
+    }
+    id = network_open(s, CLIENT);
+    run(s);
+    assert_true(network_conn(&s->network, id.v)->standing);
+    return id.v;
+}
+
+static void end_network(struct sim *s)
+{
+    run(s);
+    network_fini(&s->network);
+    clock_fini(&s->clock);
+    free(s);
+}
+
+static enum status send_one(struct sim *s, uint32_t conn, uint64_t session)
+{
+    struct frame_header h = {.session = session, .ack = 0};
+    struct frame *f = frame_make(&h, NULL, NULL);
+    enum status st;
+
+    st = network_send(s, SIM_ROUTER, (struct peer_id){conn}, &f);
+    assert_null(f);
+    return st;
+}
+
+static struct sim *new_sim(void)
+{
+    struct sim *s = calloc(1, sizeof(*s));
+
+    assert_non_null(s);
+    return s;
+}
+
+static void test_network_keeps_order(void **state)
+{
+    struct sim *s = new_sim();
+    uint32_t conn = begin_network(s);
+
+    (void)state;
+    for (uint64_t i = 1; i <= 100; i++) {
+        assert_int_equal(send_one(s, conn, i), ST_OK);
+    }
+    run(s);
+    assert_int_equal(heard.n, 100);
+    for (uint32_t i = 0; i < 100; i++) {
+        assert_int_equal(heard.sessions[i], i + 1);
+        assert_true(heard.at_us[i] >= SIM_START_US + 100);
+    }
+    end_network(s);
+}
+
+static void test_network_faults(void **state)
+{
+    struct sim *s = new_sim();
+    uint32_t conn = begin_network(s), late = 0;
+
+    (void)state;
+    s->options.drop_of = 10000;
+    assert_int_equal(send_one(s, conn, 1), ST_OK);
+    run(s);
+    assert_int_equal(heard.n, 0);
+    s->options.drop_of = 0;
+    s->options.double_of = 10000;
+    assert_int_equal(send_one(s, conn, 2), ST_OK);
+    run(s);
+    assert_int_equal(heard.n, 2);
+    s->options.double_of = 0;
+    s->options.flip_of = 10000;
+    assert_int_equal(send_one(s, conn, 3), ST_OK);
+    run(s);
+    assert_int_equal(heard.n, 2);
+    assert_int_equal(heard.damaged, 1);
+    s->options.flip_of = 0;
+    s->options.reorder_of = 5000;
+    for (uint64_t i = 1; i <= 100; i++) {
+        assert_int_equal(send_one(s, conn, i), ST_OK);
+    }
+    run(s);
+    assert_int_equal(heard.n, 102);
+    for (uint32_t i = 3; i < 102; i++) {
+        late += heard.sessions[i] < heard.sessions[i - 1];
+    }
+    assert_true(late > 0);
+    end_network(s);
+}
+
+static void test_network_calm_has_no_faults(void **state)
+{
+    struct sim *s = new_sim();
+    uint32_t conn = begin_network(s);
+
+    (void)state;
+    s->calm = true;
+    s->options.drop_of = s->options.flip_of = s->options.double_of = 10000;
+    assert_int_equal(send_one(s, conn, 1), ST_OK);
+    run(s);
+    assert_int_equal(heard.n, 1);
+    assert_int_equal(heard.damaged, 0);
+    end_network(s);
+}
+
+static void test_network_limit_and_cut(void **state)
+{
+    struct sim *s = new_sim();
+    uint32_t conn = begin_network(s);
+
+    (void)state;
+    s->options.send_limit = 2;
+    assert_int_equal(send_one(s, conn, 1), ST_OK);
+    assert_int_equal(send_one(s, conn, 2), ST_OK);
+    assert_int_equal(send_one(s, conn, 3), ST_RESOURCE_EXHAUSTED);
+    run(s);
+    assert_int_equal(heard.n, 2);
+    network_conn(&s->network, conn)->cut_us[END_PEER] = sim_now(s) + 1000000;
+    assert_int_equal(send_one(s, conn, 4), ST_OK);
+    run(s);
+    assert_int_equal(heard.n, 2);
+    end_network(s);
+}
+
+static void test_network_close(void **state)
+{
+    struct sim *s = new_sim();
+    uint32_t conn = begin_network(s);
+
+    (void)state;
+    assert_int_equal(send_one(s, conn, 1), ST_OK);
+    network_close(s, SIM_ROUTER, (struct peer_id){conn});
+    assert_int_equal(send_one(s, conn, 2), ST_UNAVAILABLE);
+    run(s);
+    assert_int_equal(heard.n, 1);
+    assert_int_equal(heard.lost, 1); /* after what was sent before it */
+    assert_int_equal(heard.n_at_lost, 1);
+    end_network(s);
+}
+
+static void test_network_pause(void **state)
+{
+    struct sim *s = new_sim();
+    uint32_t conn = begin_network(s);
+
+    (void)state;
+    node_pause(s, CLIENT, 1000000);
+    node_pause(s, CLIENT, 10); /* never shorter */
+    assert_int_equal(send_one(s, conn, 1), ST_OK);
+    assert_int_equal(send_one(s, conn, 2), ST_OK);
+    run(s);
+    assert_int_equal(heard.n, 2);
+    assert_int_equal(heard.sessions[0], 1);
+    assert_true(heard.at_us[0] >= SIM_START_US + 1000000);
+    end_network(s);
+}
+
+/* ---- the fake engine ---- */
+
+struct bench {
+    struct sim *sim;
+    struct fake_engine *engine;
+    struct engine *seam;
+    struct plan plan[2];
+    struct plan_row rows[2][4];
+    uint32_t tokens[2][16], blocks[2][8], zero[2][4];
+};
+
+static void begin_engine(struct bench *b)
+{
+    struct sim *s = new_sim();
+
+    memset(b, 0, sizeof(*b));
+    b->sim = s;
+    clock_init(&s->clock, SIM_START_US);
+    s->options.models[0] = (struct fake_model){.salt = 99,
+                                               .attention = true,
+                                               .linear = true,
+                                               .vocab = 1000,
+                                               .context = 64};
+    s->options.workers[0] = (struct worker_draw){.block_tokens = 4,
+                                                 .n_blocks = 8,
+                                                 .n_slots = 2,
+                                                 .max_rows = 4,
+                                                 .step_tokens = 16,
+                                                 .chunk_tokens = 8,
+                                                 .depth = 2,
+                                                 .step_us = 100};
+    b->engine = s->engines[0] = fake_engine_new(s, 0);
+    b->seam = fake_engine_seam(b->engine);
+    for (int i = 0; i < 2; i++) {
+        b->plan[i] = (struct plan){.step = (uint64_t)i + 1,
+                                   .rows = b->rows[i],
+                                   .tokens = b->tokens[i],
+                                   .blocks = b->blocks[i],
+                                   .zero_slots = b->zero[i]};
+    }
+}
+
+static void end_engine(struct bench *b)
+{
+    fake_engine_free(&b->engine);
+    clock_fini(&b->sim->clock);
+    free(b->sim);
+}
+
+/* A row of n prompt tokens 10, 11, ... from position 0, one block each 4. */
+static struct plan_row *add_prompt(struct plan *p, uint64_t sequence,
+                                   uint32_t block, uint32_t slot, uint32_t n)
+{
+    struct plan_row *r = &p->rows[p->n_rows++];
+
+    *r = (struct plan_row){
+        .sequence = sequence,
+        .n_tokens = n,
+        .token = p->n_tokens,
+        .block = p->n_blocks,
+        .n_blocks = (n + 3) / 4,
+        .slot = slot,
+        .sample = true,
+        .sampling = {.temperature = 1, .top_p = 1, .seed = 5}};
+    for (uint32_t i = 0; i < n; i++) {
+        p->tokens[p->n_tokens++] = 10 + i;
+    }
+    for (uint32_t i = 0; i < r->n_blocks; i++) {
+        p->blocks[p->n_blocks++] = block + i;
+    }
+    p->zero_slots[p->n_zero++] = slot;
+    return r;
+}
+
+static uint32_t right_token(const struct bench *b, uint32_t n)
+{
+    const struct fake_model *m = &b->sim->options.models[0];
+    struct sampling p = {.temperature = 1, .top_p = 1, .seed = 5};
+    struct oracle o = {0};
+
+    for (uint32_t i = 0; i < n; i++) {
+        oracle_feed(&o, m, 10 + i, ROW_PROMPT);
+    }
+    return oracle_next(&o, m, &p, 0);
+}
+
+static void test_engine_gives_the_right_token(void **state)
+{
+    struct bench b;
+    struct plan_result out;
+    struct plan_row *r;
+    struct oracle o = {0};
+
+    (void)state;
+    begin_engine(&b);
+    add_prompt(&b.plan[0], 1, 0, 0, 3);
+    assert_int_equal(engine_submit(b.seam, &b.plan[0]), ST_OK);
+    assert_int_equal(fake_engine_named_blocks(b.engine), 1);
+    r = add_prompt(&b.plan[1], 1, 0, 0, 1); /* chained on the first */
+    b.plan[1].n_zero = 0;
+    r->position = 3;
+    r->kind = ROW_GENERATED;
+    r->chained = true;
+    r->index = 1;
+    assert_int_equal(engine_submit(b.seam, &b.plan[1]), ST_OK);
+    assert_int_equal(engine_submit(b.seam, &b.plan[1]), ST_RESOURCE_EXHAUSTED);
+    assert_false(engine_poll(b.seam, &out));
+    run(b.sim);
+    assert_true(engine_poll(b.seam, &out));
+    assert_int_equal(out.status, ST_OK);
+    assert_int_equal(out.tokens[0], right_token(&b, 3));
+    for (uint32_t i = 0; i < 3; i++) {
+        oracle_feed(&o, &b.sim->options.models[0], 10 + i, ROW_PROMPT);
+    }
+    oracle_feed(&o, &b.sim->options.models[0], out.tokens[0], ROW_GENERATED);
+    assert_true(engine_poll(b.seam, &out));
+    assert_int_equal(out.tokens[0], oracle_next(&o, &b.sim->options.models[0],
+                                                &r->sampling, 1));
+    assert_int_equal(fake_engine_named_blocks(b.engine), 0);
+    assert_false(b.sim->failed);
+    end_engine(&b);
+}
+
+static void test_engine_scribbles_over_taken_blocks(void **state)
+{
+    struct bench b;
+    struct plan_result out;
+    struct plan_row *r;
+
+    (void)state;
+    begin_engine(&b);
+    add_prompt(&b.plan[0], 1, 0, 0, 3);
+    assert_int_equal(engine_submit(b.seam, &b.plan[0]), ST_OK);
+    run(b.sim);
+    assert_true(engine_poll(b.seam, &out));
+    b.plan[0].n_rows = b.plan[0].n_tokens = b.plan[0].n_blocks = 0;
+    b.plan[0].n_zero = 0;
+    add_prompt(&b.plan[0], 2, 0, 1, 2); /* its block, given to another */
+    assert_int_equal(engine_submit(b.seam, &b.plan[0]), ST_OK);
+    run(b.sim);
+    assert_true(engine_poll(b.seam, &out));
+    assert_false(b.sim->failed);
+    r = add_prompt(&b.plan[1], 1, 0, 0, 1); /* and used by the first again */
+    b.plan[1].n_zero = 0;
+    r->position = 3;
+    r->kind = ROW_GENERATED;
+    assert_int_equal(engine_submit(b.seam, &b.plan[1]), ST_OK);
+    run(b.sim);
+    assert_true(b.sim->failed);
+    assert_non_null(strstr(b.sim->what, "a cell that is not its own"));
+    end_engine(&b);
+}
+
+static void refuse(struct bench *b, const char *what)
+{
+    (void)!engine_submit(b->seam, &b->plan[0]);
+    assert_true(b->sim->failed);
+    assert_non_null(strstr(b->sim->what, what));
+    end_engine(b);
+}
+
+static void test_engine_refuses_wrong_plans(void **state)
+{
+    struct bench b;
+
+    (void)state;
+    begin_engine(&b);
+    add_prompt(&b.plan[0], 1, 0, 0, 3);
+    add_prompt(&b.plan[0], 2, 0, 1, 3);
+    refuse(&b, "a block of another sequence");
+    begin_engine(&b);
+    add_prompt(&b.plan[0], 1, 0, 0, 3);
+    add_prompt(&b.plan[0], 2, 1, 0, 3);
+    refuse(&b, "a slot of another sequence");
+    begin_engine(&b);
+    add_prompt(&b.plan[0], 1, 0, 0, 3);
+    b.plan[0].n_zero = 0;
+    refuse(&b, "not zeroed");
+    begin_engine(&b);
+    add_prompt(&b.plan[0], 1, 0, 0, 6)->n_blocks = 1;
+    refuse(&b, "does not cover");
+    begin_engine(&b);
+    add_prompt(&b.plan[0], 1, 0, 0, 3)->position = 1;
+    refuse(&b, "a gap");
+    begin_engine(&b);
+    add_prompt(&b.plan[0], 1, 0, 0, 6);
+    b.blocks[0][1] = b.blocks[0][0];
+    refuse(&b, "twice in a table");
+    begin_engine(&b);
+    add_prompt(&b.plan[0], 1, 0, 0, 1)->chained = true;
+    b.rows[0][0].kind = ROW_GENERATED;
+    refuse(&b, "without a plan before");
+    begin_engine(&b);
+    add_prompt(&b.plan[0], 1, 0, 0, 3);
+    b.tokens[0][1] = 1000;
+    refuse(&b, "past the vocabulary");
+    begin_engine(&b);
+    refuse(&b, "no rows");
+}
+
+static void test_engine_sees_a_plan_change(void **state)
+{
+    struct bench b;
+
+    (void)state;
+    begin_engine(&b);
+    add_prompt(&b.plan[0], 1, 0, 0, 3);
+    assert_int_equal(engine_submit(b.seam, &b.plan[0]), ST_OK);
+    b.tokens[0][0]++;
+    run(b.sim);
+    assert_true(b.sim->failed);
+    assert_non_null(strstr(b.sim->what, "changed while in flight"));
+    end_engine(&b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_events_in_order),
+        cmocka_unit_test(test_chance_is_bounded_and_repeats),
+        cmocka_unit_test(test_network_keeps_order),
+        cmocka_unit_test(test_network_faults),
+        cmocka_unit_test(test_network_calm_has_no_faults),
+        cmocka_unit_test(test_network_limit_and_cut),
+        cmocka_unit_test(test_network_close),
+        cmocka_unit_test(test_network_pause),
+        cmocka_unit_test(test_engine_gives_the_right_token),
+        cmocka_unit_test(test_engine_scribbles_over_taken_blocks),
+        cmocka_unit_test(test_engine_refuses_wrong_plans),
+        cmocka_unit_test(test_engine_sees_a_plan_change),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
