@@ -45,6 +45,8 @@ static bool send_removal(struct request *q)
 
     ref.request_id = (ProtobufCBinaryData){16, q->id};
     c.sequence = m.sequence = &ref;
+    c.has_grant = m.has_grant = true;
+    c.grant = m.grant = q->grant;
     c.has_reason = true;
     c.reason = q->reason;
     if (q->remove) {

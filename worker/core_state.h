@@ -139,7 +139,7 @@ void worker_forget(struct worker_core *w, struct sequence *s);
 
 /* Cancel or RemoveSequence of the whole sequence. */
 void worker_remove(struct worker_core *w, struct peer *p, uint64_t call,
-                   const struct sequence_key *key);
+                   const struct sequence_key *key, uint64_t grant);
 
 /* The session is over: everything that came by it goes. */
 void worker_drop_all(struct worker_core *w);

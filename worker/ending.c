@@ -213,13 +213,15 @@ static void refuse_open_submit(struct peer *p, struct sequence *s)
     s->forgotten = true;
 }
 
+/* A Submit whose grant was seen has come and gone: a tombstone would strike
+ * the next one of its name. */
 void worker_remove(struct worker_core *w, struct peer *p, uint64_t call,
-                   const struct sequence_key *key)
+                   const struct sequence_key *key, uint64_t grant)
 {
     struct sequence *s = sequence_by_key(&w->table, key);
     struct error e;
 
-    if (s == NULL && !PLANT(NO_TOMBSTONE)) {
+    if (s == NULL && grant > w->ledger.grant && !PLANT(NO_TOMBSTONE)) {
         tombstone_add(&w->tombstones, key);
     }
     if (s == NULL || s->state == SEQUENCE_FINISHED) {

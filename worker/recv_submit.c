@@ -153,6 +153,19 @@ static enum status check_submit(const struct worker_core *w,
 
 /* ---- a sequence that is here already ---- */
 
+/* Its tokens are those that this Submit would lead to.  One that a client
+ * asks for again without a seed is given another. */
+static bool same_choice(const struct sequence *s,
+                        const Sluice__V1__SubmitRequest *m)
+{
+    const Sluice__V1__Sampling *p = m->sampling;
+
+    return s->sampling.seed == p->seed &&
+           s->sampling.temperature == p->temperature &&
+           s->sampling.top_p == p->top_p && s->sampling.top_k == p->top_k &&
+           s->ignore_eos == p->ignore_eos;
+}
+
 /* Can the ids that the router lacks still be told?  Of a finished one those
  * are gone that were acknowledged. */
 static bool can_adopt(const struct sequence *s,
@@ -162,7 +175,8 @@ static bool can_adopt(const struct sequence *s,
     bool complete = s->finish == FINISH_STOP || s->finish == FINISH_LENGTH;
     uint32_t have = m->has_have_index ? m->have_index : m->n_generated;
 
-    if (s->n_prompt != m->n_prompt || s->max_tokens != m->max_tokens) {
+    if (s->n_prompt != m->n_prompt || s->max_tokens != m->max_tokens ||
+        !same_choice(s, m)) {
         return false;
     }
     return !ended ||
@@ -204,8 +218,10 @@ static enum status replace(struct worker_core *w, struct peer *p,
         s->forgotten = true;
         worker_end(w, s, FINISH_CANCELLED);
         return ST_OK;
+    case SEQUENCE_RELEASING: /* by itself, under its own grant */
+        sequence_clear_key(&w->table, s);
+        return ST_OK;
     case SEQUENCE_KEPT:
-    case SEQUENCE_RELEASING:
         return error_set(e, ST_ABORTED,
                          "the sequence is %s: remove it, wait for the "
                          "receipt, submit it again",
