@@ -190,6 +190,43 @@ static void ask(struct sim *s, struct generation *g)
     node_soon(s, g->client);
 }
 
+/* The same request once more, as a client does whose session broke, or one
+ * that has lost count. */
+static void again(struct sim *s, uint32_t number, uint64_t unused)
+{
+    struct generation *old = &s->generations[number];
+    uint32_t client = any_client(s);
+    struct generation *g;
+
+    (void)unused;
+    if (!s->nodes[client].core || s->n_generations == SIM_GENERATIONS_MAX) {
+        return;
+    }
+    g = new_generation(s, client);
+    memcpy(g->id, old->id, sizeof(g->id));
+    g->again = old->shared = true;
+    g->end_asked = old->end_asked; /* that may still arrive */
+    g->model = old->model;
+    g->as_text = old->as_text;
+    g->ignore_eos = old->ignore_eos;
+    g->seed_given = g->seed_known = old->seed_given;
+    g->sampling = old->sampling;
+    g->n_prompt = old->n_prompt;
+    g->max_tokens = old->max_tokens;
+    g->prompt = allocate(g->n_prompt * sizeof(*g->prompt));
+    memcpy(g->prompt, old->prompt, g->n_prompt * sizeof(*g->prompt));
+    g->got = allocate(g->max_tokens * sizeof(*g->got));
+    ask(s, g);
+}
+
+static void again_later(struct sim *s, const struct generation *g, uint32_t of)
+{
+    if (g->defect == DEFECT_NONE && !s->closing && rng_chance(&s->will, of)) {
+        clock_add(&s->clock, sim_now(s) + rng_octave(&s->will, 100, 200000),
+                  again, g->number, 0);
+    }
+}
+
 static void one_more(struct sim *s)
 {
     uint32_t client = any_client(s);
@@ -207,43 +244,14 @@ static void one_more(struct sim *s)
         wish_later(s, g, 400000);
     }
     ask(s, g);
-}
-
-/* The same request once more, as a client does whose session broke. */
-static void again(struct sim *s, uint32_t number, uint64_t unused)
-{
-    const struct generation *old = &s->generations[number];
-    uint32_t client = any_client(s);
-    struct generation *g;
-
-    (void)unused;
-    if (!s->nodes[client].core || s->n_generations == SIM_GENERATIONS_MAX) {
-        return;
-    }
-    g = new_generation(s, client);
-    memcpy(g->id, old->id, sizeof(g->id));
-    g->again = true;
-    g->end_asked = old->end_asked; /* that may still arrive */
-    g->model = old->model;
-    g->as_text = old->as_text;
-    g->ignore_eos = old->ignore_eos;
-    g->seed_given = g->seed_known = old->seed_given;
-    g->sampling = old->sampling;
-    g->n_prompt = old->n_prompt;
-    g->max_tokens = old->max_tokens;
-    g->prompt = allocate(g->n_prompt * sizeof(*g->prompt));
-    memcpy(g->prompt, old->prompt, g->n_prompt * sizeof(*g->prompt));
-    g->got = allocate(g->max_tokens * sizeof(*g->got));
-    ask(s, g);
+    again_later(s, g, s->options.again_of / 4); /* while the first runs */
 }
 
 void actor_ended(struct sim *s, struct generation *g)
 {
-    if (g->defect == DEFECT_NONE && g->status == ST_UNAVAILABLE &&
-        !s->closing && rng_chance(&s->will, s->options.again_of * 10)) {
-        clock_add(&s->clock, sim_now(s) + rng_octave(&s->will, 100, 200000),
-                  again, g->number, 0);
-    } else if (g->keep_ms && rng_below(&s->will, 2)) {
+    again_later(s, g,
+                s->options.again_of * (g->status == ST_UNAVAILABLE ? 10 : 1));
+    if (g->keep_ms && rng_below(&s->will, 2)) {
         wish_later(s, g, (int64_t)g->keep_ms * 1000);
     } else if (s->options.end_of && rng_below(&s->will, 20) == 0) {
         wish_later(s, g, 10000); /* after its end */
@@ -326,10 +334,6 @@ static void arrive(struct sim *s, uint32_t a, uint64_t b)
         s->closing = true;
     }
     if (s->closing) {
-        return;
-    }
-    if (s->n_generations == SIM_GENERATIONS_MAX) {
-        sim_fail(s, -1, "no more requests to make the frames with");
         return;
     }
     if (rng_chance(&s->will, s->options.leave_of)) {

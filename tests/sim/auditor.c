@@ -199,6 +199,11 @@ void auditor_end(struct sim *s)
             sim_fail(s, (int32_t)i, "not one end");
         }
     }
+    if (s->n_generations < SIM_REQUESTS_MIN ||
+        s->counts.frames < SIM_FRAMES_MIN) {
+        sim_fail(s, -1, "too little happened: %u requests, %llu frames",
+                 s->n_generations, (unsigned long long)s->counts.frames);
+    }
     router_counts(s->nodes[SIM_ROUTER].core, &c);
     if (c.requests != c.finished + c.cancelled + c.failed + c.refused) {
         sim_fail(s, -1,

@@ -144,7 +144,7 @@ static bool explained(const struct generation *g)
     case ST_UNAVAILABLE:
         return s->options.faulty || g->end_asked;
     case ST_ALREADY_EXISTS:
-        return g->again;
+        return g->again || g->shared;
     case ST_NOT_FOUND: /* a new router knows no model until a worker comes */
         return s->options.faulty;
     case ST_INTERNAL:

@@ -38,9 +38,9 @@
 #define SIM_CONTROLS_MAX    4000
 #define SIM_PROMPT_MAX      512
 #define SIM_START_US        1000000
-#define SIM_CALM_US         200000000 /* all must end this long after faults */
-#define SIM_LONG_US         600000000 /* no new requests after this */
-#define SIM_WATCH_US        50000     /* between looks for the end */
+#define SIM_CALM_US         200000000  /* all must end this long after faults */
+#define SIM_LONG_US         3600000000 /* no new requests after this */
+#define SIM_WATCH_US        50000      /* between looks for the end */
 #define SIM_WHAT            400
 
 struct sim_node {
