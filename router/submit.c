@@ -129,7 +129,10 @@ static void refused(struct router_core *r, struct worker *w, struct request *q,
         return; /* its receipt tells the rest */
     }
     error_wrap(&why, "worker %s refused it", w->peer->name);
-    if (status == ST_RESOURCE_EXHAUSTED || status == ST_UNAVAILABLE) {
+    /* CANCELLED: a tombstone of an earlier sequence of this id, used up now;
+     * nobody has cancelled this one, or it would be ENDING. */
+    if (status == ST_RESOURCE_EXHAUSTED || status == ST_UNAVAILABLE ||
+        status == ST_CANCELLED) {
         bounced(r, w, q, &why);
     } else {
         request_ungrant(r, q);

@@ -341,6 +341,26 @@ static void a_refused_submit_goes_back(void **state)
     rig_free(&rig);
 }
 
+/* A tombstone of an earlier request of this id costs one grant, no more. */
+static void an_old_tombstone(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *w = rig_worker(rig, "w1", 100, 0);
+    struct fake *c = rig_client(rig, "c1");
+    struct record *x = client_generate(c, 1, 40, 20);
+
+    (void)state;
+    w->refuse_submits = ST_CANCELLED;
+    rig_run(rig);
+    w->refuse_submits = ST_OK;
+    worker_report(w);
+    rig_run(rig);
+    assert_false(x->ended);
+    assert_int_equal(w->n_submits, 2);
+    assert_int_equal(rig_state(rig, 1), REQUEST_PREFILL);
+    rig_free(&rig);
+}
+
 static void a_worker_that_always_refuses(void **state)
 {
     struct rig *rig = rig_new(NULL);
@@ -377,6 +397,7 @@ int main(void)
         cmocka_unit_test(most_free_pages_first),
         cmocka_unit_test(a_longer_context_elsewhere),
         cmocka_unit_test(a_refused_submit_goes_back),
+        cmocka_unit_test(an_old_tombstone),
         cmocka_unit_test(a_worker_that_always_refuses),
     };
 
