@@ -284,7 +284,9 @@ static void audits_of_many(void **state)
     for (int i = 0; i < ROUTER_WORKERS_MAX; i++) {
         struct fake *w;
         memset(name, 'x', PEER_NAME_MAX);
-        snprintf(name + PEER_NAME_MAX - 4, 5, "%04d", i);
+        name[PEER_NAME_MAX] = '\0';
+        name[0] = (char)('A' + i / 8);
+        name[1] = (char)('0' + i % 8);
         w = rig_worker(rig, name, 64, 8);
         w->audit_differences = 1;
     }
