@@ -140,7 +140,9 @@ static void draw(struct sim *s, struct generation *g)
 {
     const struct sim_options *o = &s->options;
 
-    g->model = (uint32_t)rng_below(&s->will, o->n_models);
+    /* As the workers are spread. */
+    g->model =
+        rng_below(&s->will, 4) ? 0 : (uint32_t)rng_below(&s->will, o->n_models);
     if (rng_chance(&s->will, o->wrong_of)) {
         g->defect = (enum defect)rng_range(&s->will, 1, DEFECTS - 1);
     }

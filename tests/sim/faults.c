@@ -61,6 +61,8 @@ static void end_node(struct sim *s, uint32_t node)
         return;
     }
     s->nodes[node].ending = true;
+    s->counts.kills += node != SIM_ROUTER;
+    s->counts.router_kills += node == SIM_ROUTER;
     if (rng_below(&s->chance, 4)) {
         node_kill(s, node);
     } else {
@@ -87,12 +89,10 @@ static void strike(struct sim *s, enum fault f)
         cut_one_way(s);
         break;
     case FAULT_WORKER:
-        s->counts.kills++;
         end_node(s, SIM_FIRST_WORKER +
                         (uint32_t)rng_below(&s->chance, s->options.n_workers));
         break;
     case FAULT_ROUTER:
-        s->counts.router_kills++;
         end_node(s, SIM_ROUTER);
         break;
     default:

@@ -33,7 +33,7 @@ struct generation {
     enum defect defect;
     bool as_text, ignore_eos, seed_given;
     bool again, shared; /* its id was used before, or is used again */
-    uint32_t *prompt; /* [n_prompt] owned */
+    uint32_t *prompt;   /* [n_prompt] owned */
     uint32_t n_prompt, max_tokens, keep_ms, deadline_ms;
     struct sampling sampling; /* seed is known if seed_known */
     bool seed_known;

@@ -13,8 +13,9 @@
 #include "common/plant.h"
 #include "tests/sim/sim.h"
 
-#define JOBS_MAX  64
-#define SHOWN_MAX 20 /* failures printed */
+#define JOBS_MAX      64
+#define SEEDS_DEFAULT 3000 /* or as SLUICE_SIM_SEEDS says */
+#define SHOWN_MAX     20   /* failures printed */
 /* From this many seeds on, a cell that nobody hit is a failure. */
 #define CELLS_SEEDS 5000
 
@@ -220,11 +221,12 @@ static bool verdict(const struct task *t, double seconds)
            " flipped %" PRIu64 " cuts %" PRIu64 "+%" PRIu64 " kills %" PRIu64
            "+%" PRIu64 " pauses %" PRIu64 " requests %" PRIu64
            " tokens %" PRIu64 " plans %" PRIu64 " failed-plans %" PRIu64
-           " moved %" PRIu64
+           " moved %" PRIu64 " (%" PRIu64 " with tokens)"
            "; cells cancel/remove/disconnect/worker-lost/router-lost",
            c.seeds, n_failed, c.frames, c.lost, c.doubled, c.reordered,
            c.flipped, c.cuts, c.one_ways, c.kills, c.router_kills, c.pauses,
-           c.requests, c.tokens, c.plans, c.failed_plans, c.moved);
+           c.requests, c.tokens, c.plans, c.failed_plans, c.moved,
+           c.moved_tokens);
     empty = print_cells(&c.cells);
     fine = n_failed == 0 && (c.seeds <= CELLS_SEEDS || empty == 0);
     printf("; %.0f seeds/s, %.0f s of virtual time; %s",
@@ -275,7 +277,8 @@ static void usage(void)
     printf("usage: sluice-sim [--seeds A..B] [--jobs N] [--verbose] [--hash]\n"
            "                  [--plant NAME | --list-plants] [--first]\n"
            "                  [--regressions FILE]\n"
-           "  --seeds A..B  run these, or one seed A (default 1..1000)\n"
+           "  --seeds A..B  run these, or one seed A\n"
+           "                (default 1..$SLUICE_SIM_SEEDS, or 1..3000)\n"
            "  --verbose     log everything that happens, for one seed\n"
            "  --hash        print a hash of all that was delivered, by seed\n"
            "  --first       stop at the first failure\n");
@@ -350,10 +353,14 @@ static bool parse(int argc, char **argv, struct task *t)
 
 int main(int argc, char **argv)
 {
-    struct task t = {.from = 1, .to = 1000, .jobs = 1};
+    const char *seeds = getenv("SLUICE_SIM_SEEDS");
+    struct task t = {.from = 1, .to = SEEDS_DEFAULT, .jobs = 1};
     double start_s = now_s();
 
-    if (!parse(argc, argv, &t)) {
+    if (seeds) {
+        t.to = strtoull(seeds, NULL, 10);
+    }
+    if (t.to < 1 || !parse(argc, argv, &t)) {
         usage();
         return 2;
     }

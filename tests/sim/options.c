@@ -48,7 +48,8 @@ static void draw_worker(struct worker_draw *w, const struct sim_options *o,
     const struct fake_model *m;
     uint32_t least;
 
-    w->model = (uint32_t)rng_below(r, o->n_models);
+    /* Most models have more than one worker. */
+    w->model = rng_below(r, 4) ? 0 : (uint32_t)rng_below(r, o->n_models);
     m = &o->models[w->model];
     w->block_tokens = 1u << rng_below(r, 7);
     /* As few as one sequence of 64 tokens, or plenty. */
@@ -67,16 +68,25 @@ static void draw_worker(struct worker_draw *w, const struct sim_options *o,
 
 static void draw_faults(struct sim_options *o, struct rng *r)
 {
-    static const uint32_t shortest_us[FAULTS] = {100000, 100000, 200000, 400000,
-                                                 100000};
+    static const uint32_t shortest_us[FAULTS] = {[FAULT_CUT] = 50000,
+                                                 [FAULT_ONE_WAY] = 100000,
+                                                 [FAULT_WORKER] = 50000,
+                                                 [FAULT_ROUTER] = 400000,
+                                                 [FAULT_PAUSE] = 100000};
+    /* Of six seeds: worker loss is what moves sequences. */
+    static const uint32_t of_six[FAULTS] = {[FAULT_CUT] = 3,
+                                            [FAULT_ONE_WAY] = 3,
+                                            [FAULT_WORKER] = 5,
+                                            [FAULT_ROUTER] = 2,
+                                            [FAULT_PAUSE] = 3};
 
     o->drop_of = rate(r, 400);
     o->double_of = rate(r, 400);
     o->reorder_of = rate(r, 400);
     o->flip_of = rate(r, 100);
     for (int i = 0; i < FAULTS; i++) {
-        if (rng_below(r, 2)) {
-            o->every_us[i] = rng_octave(r, shortest_us[i], 4000000);
+        if (rng_below(r, 6) < of_six[i]) {
+            o->every_us[i] = rng_octave(r, shortest_us[i], 2000000);
         }
     }
 }
@@ -86,7 +96,7 @@ static void draw_load(struct sim_options *o, struct rng *r)
     o->gap_us = octave(r, 300, 30000);
     o->open_max = octave(r, 4, 64);
     o->prompt_max = octave(r, 2, 200);
-    o->tokens_max = octave(r, 4, 96);
+    o->tokens_max = octave(r, 8, 128);
     o->text_of = rng_below(r, 2) ? 3000 : 0;
     o->deadline_of = rng_below(r, 2) ? 500 : 0;
     o->keep_of = rng_below(r, 2) ? 1500 : 0;

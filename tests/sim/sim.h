@@ -64,7 +64,7 @@ struct sim_node {
 struct sim_counts {
     uint64_t seeds, frames, lost, doubled, reordered, flipped, cuts, one_ways;
     uint64_t kills, router_kills, pauses, requests, tokens, plans, failed_plans;
-    uint64_t moved, refused, virtual_ms;
+    uint64_t moved, moved_tokens, refused, virtual_ms;
     struct cells cells;
 };
 

@@ -224,8 +224,9 @@ static void submit(struct sim *s, uint32_t conn, const struct envelope *e)
 
         g->doomed_call = g->doomed_conn == conn ? e->call : 0;
         g->doomed_conn = 0;
+        s->counts.moved += g->submitted_conn && g->submitted_conn != conn;
+        s->counts.moved_tokens += r->n_generated != 0;
         g->submitted_conn = conn;
-        s->counts.moved += r->n_generated != 0;
         if (r->n_prompt != g->n_prompt) {
             sim_fail(s, (int32_t)i, "a Submit with another prompt");
         } else if (g->seed_given && r->sampling->seed != g->sampling.seed) {
