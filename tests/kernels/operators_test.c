@@ -15,7 +15,6 @@
 #define SEQS   3
 #define LENGTH 100 /* of a sequence, at most */
 #define BLOCKS (SEQS * LENGTH)
-#define WIDE   8192
 
 struct seq {
     struct reference ref;

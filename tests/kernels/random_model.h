@@ -9,8 +9,8 @@
 
 #include "kernels/weights.h"
 
-#define RANDOM_LAYERS_MAX 8
-#define RANDOM_TENSORS    256
+#define RANDOM_LAYERS_MAX 64
+#define RANDOM_TENSORS    2048
 
 struct dice {
     uint64_t state;

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define WIDE 8192 /* of any intermediate vector */
+#define WIDE 16384 /* of any intermediate vector */
 
 static double *zeros(size_t n)
 {

@@ -1,0 +1,286 @@
+/* kernels_bench - tokens a second of the forward pass.
+ *
+ *     kernels_bench [--threads N] [--isa NAME] [--prompt N] [--steps N]
+ *                   MODEL_DIR | qwen3.5-0.8b | qwen3-0.6b
+ *
+ * The two names are random weights in those models' exact shapes.  Decode is
+ * at batch 1 to 32 after a prompt of N tokens each; prefill is one prompt of
+ * N tokens and 512.  The machine's read bandwidth and float32 rate are
+ * measured in the same run: a decode step must read the weights once and each
+ * sequence's cache, a prompt's token must pass every weight.  Compare shares,
+ * not figures across runs. */
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/bench/machine.h"
+#include "tests/golden/runner.h"
+#include "tests/kernels/random_model.h"
+#include "worker/model/shard.h"
+
+#define BATCH_MAX 32
+
+struct bench {
+    const struct shard_weights *w;
+    struct runner runner;
+    uint32_t prompt, steps;
+    double bandwidth, peak;
+    double weight_bytes, weights; /* that every token passes */
+    struct kernels_sizes sizes;
+};
+
+static void add_tensor(struct bench *b, const struct tensor *t)
+{
+    double n = (double)t->rows * t->cols;
+
+    b->weights += n;
+    b->weight_bytes += n * (double)dtype_bytes(t->dtype);
+}
+
+static void add_mixer(struct bench *b, const struct layer_weights *l)
+{
+    if (l->kind == MIXER_ATTENTION) {
+        add_tensor(b, &l->mixer.attention.q);
+        add_tensor(b, &l->mixer.attention.k);
+        add_tensor(b, &l->mixer.attention.v);
+        add_tensor(b, &l->mixer.attention.o);
+    } else {
+        add_tensor(b, &l->mixer.deltanet.qkv);
+        add_tensor(b, &l->mixer.deltanet.z);
+        add_tensor(b, &l->mixer.deltanet.b);
+        add_tensor(b, &l->mixer.deltanet.a);
+        add_tensor(b, &l->mixer.deltanet.out);
+    }
+}
+
+/* Without the head: a prompt's token does not pass it. */
+static void count_weights(struct bench *b)
+{
+    for (uint32_t i = 0; i < b->w->end - b->w->begin; i++) {
+        const struct layer_weights *l = &b->w->layers[i];
+
+        add_mixer(b, l);
+        add_tensor(b, &l->mlp.gate);
+        add_tensor(b, &l->mlp.up);
+        add_tensor(b, &l->mlp.down);
+    }
+}
+
+static double head_bytes(const struct bench *b)
+{
+    return (double)b->w->head.rows * b->w->head.cols *
+           (double)dtype_bytes(b->w->head.dtype);
+}
+
+static void start(struct bench *b, struct run_seq *s, uint32_t n, uint32_t more)
+{
+    uint32_t *ids = calloc(n, sizeof *ids);
+
+    if (ids == NULL) {
+        abort();
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        ids[i] = (i * 2654435761u >> 8) % b->w->shape.vocab;
+    }
+    runner_start(&b->runner, s, ids, n, more);
+    free(ids);
+}
+
+static void bench_prefill(struct bench *b, uint32_t n)
+{
+    struct run_seq s;
+    double begin, took;
+
+    start(b, &s, n, 1);
+    begin = machine_now();
+    runner_add(&b->runner, &s, n, true, NULL);
+    runner_step(&b->runner);
+    took = machine_now() - begin;
+    runner_stop(&b->runner, &s);
+    printf("prefill %5u tokens  %9.1f tok/s  %5.1f GFLOP/s, %.2f of the f32 "
+           "rate\n",
+           n, n / took, 2e-9 * b->weights * n / took,
+           b->peak > 0.0 ? 2.0 * b->weights * n / took / b->peak : 0.0);
+}
+
+static void decode_once(struct bench *b, struct run_seq *s, uint32_t batch)
+{
+    uint32_t rows[BATCH_MAX];
+
+    for (uint32_t i = 0; i < batch; i++) {
+        rows[i] =
+            runner_add(&b->runner, &s[i], s[i].n_ids - s[i].n_done, true, NULL);
+    }
+    runner_step(&b->runner);
+    for (uint32_t i = 0; i < batch; i++) {
+        run_seq_push(&s[i], runner_token(&b->runner, rows[i]));
+    }
+}
+
+static void bench_decode(struct bench *b, uint32_t batch)
+{
+    struct run_seq s[BATCH_MAX];
+    double begin, took, bytes, blocks;
+
+    for (uint32_t i = 0; i < batch; i++) {
+        start(b, &s[i], b->prompt, b->steps + 1);
+    }
+    decode_once(b, s, batch); /* the prompts, and a first token */
+    begin = machine_now();
+    for (uint32_t i = 0; i < b->steps; i++) {
+        decode_once(b, s, batch);
+    }
+    took = (machine_now() - begin) / b->steps;
+    blocks = (double)(b->prompt + b->steps / 2) / b->runner.block_tokens;
+    bytes = b->weight_bytes + head_bytes(b) +
+            batch * (2.0 * (double)b->sizes.slot_bytes +
+                     blocks * (double)b->sizes.block_bytes);
+    printf("decode  batch %5u   %9.1f tok/s  %5.1f GB/s, %.2f of the read "
+           "bandwidth, %.2f of the f32 rate\n",
+           batch, batch / took, 1e-9 * bytes / took,
+           bytes / took / b->bandwidth,
+           b->peak > 0.0 ? 2.0 * b->weights * batch / took / b->peak : 0.0);
+    for (uint32_t i = 0; i < batch; i++) {
+        runner_stop(&b->runner, &s[i]);
+    }
+}
+
+static void run(struct bench *b, struct kernels_options *o)
+{
+    static const uint32_t batches[] = {1, 4, 8, 16, 32};
+    uint32_t longest = b->prompt > 512 ? b->prompt : 512;
+    uint32_t a_seq = (b->prompt + b->steps + 1) / o->block_tokens + 1;
+    uint32_t blocks = BATCH_MAX * a_seq + longest / o->block_tokens + 2;
+
+    count_weights(b);
+    runner_open(&b->runner, b->w, o, blocks, BATCH_MAX, 0);
+    forward_sizes(b->runner.forward, &b->sizes);
+    b->bandwidth = machine_read_bandwidth(b->sizes.n_threads);
+    b->peak = machine_f32_peak(b->sizes.n_threads);
+    printf("%s, %u threads; read bandwidth %.1f GB/s, f32 rate %.1f GFLOP/s\n",
+           b->sizes.isa, b->sizes.n_threads, 1e-9 * b->bandwidth,
+           1e-9 * b->peak);
+    printf("weights %.1f MB + head %.1f MB, scratch %.1f MB, block %.1f KB, "
+           "slot %.1f KB\n",
+           1e-6 * b->weight_bytes, 1e-6 * head_bytes(b),
+           1e-6 * (double)b->sizes.scratch_bytes,
+           1e-3 * (double)b->sizes.block_bytes,
+           1e-3 * (double)b->sizes.slot_bytes);
+    bench_prefill(b, b->prompt);
+    bench_prefill(b, b->prompt);
+    bench_prefill(b, 512);
+    for (size_t i = 0; i < sizeof batches / sizeof *batches; i++) {
+        bench_decode(b, batches[i]);
+    }
+    runner_close(&b->runner);
+}
+
+static bool named_shape(const char *name, struct random_shape *r)
+{
+    struct model_shape *s = &r->shape;
+
+    *r = (struct random_shape){.tied = true, .qk_norm = true};
+    *s = (struct model_shape){.hidden = 1024, .context = 32768};
+    s->norm_eps = 1e-6f;
+    s->dtype = DTYPE_BF16;
+    s->rope = (struct rope_shape){.theta = 1e7, .dim = 64};
+    if (strcmp(name, "qwen3.5-0.8b") == 0) {
+        s->n_layers = 24, s->intermediate = 3584, s->vocab = 248320;
+        s->n_heads = 8, s->n_kv_heads = 2, s->head_dim = 256;
+        s->attn_gated = true;
+        s->n_k_heads = 16, s->n_v_heads = 16, s->k_dim = 128, s->v_dim = 128;
+        s->conv = 4;
+    } else if (strcmp(name, "qwen3-0.6b") == 0) {
+        s->n_layers = 28, s->intermediate = 3072, s->vocab = 151936;
+        s->n_heads = 16, s->n_kv_heads = 8, s->head_dim = 128;
+        s->rope.dim = 128;
+    } else {
+        return false;
+    }
+    for (uint32_t i = 0; i < s->n_layers; i++) {
+        r->mixers[i] =
+            s->n_v_heads > 0 && i % 4 != 3 ? MIXER_DELTANET : MIXER_ATTENTION;
+    }
+    return true;
+}
+
+static int run_random(struct bench *b, struct kernels_options *o,
+                      const struct random_shape *r)
+{
+    static struct random_model m;
+    struct dice d = {1};
+
+    random_model_new(&m, r, &d);
+    b->w = &m.w;
+    o->kv_dtype = m.w.shape.dtype;
+    run(b, o);
+    random_model_free(&m);
+    return 0;
+}
+
+static int run_model(struct bench *b, struct kernels_options *o,
+                     const char *dir)
+{
+    static struct model_config c;
+    struct shard *shard = NULL;
+    struct error e;
+
+    if (config_load(&c, dir, &e) != ST_OK ||
+        shard_load(&shard, &c, dir, 0, c.shape.n_layers, NULL, &e) != ST_OK) {
+        fprintf(stderr, "kernels_bench: %s\n", e.text);
+        return 1;
+    }
+    b->w = shard_weights(shard);
+    o->kv_dtype = b->w->shape.dtype;
+    run(b, o);
+    shard_free(&shard);
+    return 0;
+}
+
+static uint32_t number(const char *text, uint32_t least, uint32_t most)
+{
+    unsigned long n = strtoul(text, NULL, 10);
+
+    return n < least ? least : n > most ? most : (uint32_t)n;
+}
+
+int main(int argc, char **argv)
+{
+    static const struct option options[] = {
+        {"threads", required_argument, NULL, 't'},
+        {"isa", required_argument, NULL, 'i'},
+        {"prompt", required_argument, NULL, 'p'},
+        {"steps", required_argument, NULL, 's'},
+        {NULL, 0, NULL, 0},
+    };
+    struct kernels_options o = {.device = "cpu", .block_tokens = 32};
+    struct bench b = {.prompt = 128, .steps = 16};
+    struct random_shape r;
+
+    for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
+        switch (c) {
+        case 't':
+            o.n_threads = number(optarg, 1, KERNELS_THREADS_MAX);
+            break;
+        case 'i':
+            o.isa = optarg;
+            break;
+        case 'p':
+            b.prompt = number(optarg, 1, PLAN_TOKENS_MAX / BATCH_MAX);
+            break;
+        case 's':
+            b.steps = number(optarg, 1, 1024);
+            break;
+        default:
+            return 2;
+        }
+    }
+    if (optind + 1 != argc) {
+        fprintf(stderr, "usage: kernels_bench [--threads N] [--isa NAME] "
+                        "[--prompt N] [--steps N] MODEL_DIR | NAME\n");
+        return 2;
+    }
+    return named_shape(argv[optind], &r) ? run_random(&b, &o, &r)
+                                         : run_model(&b, &o, argv[optind]);
+}
