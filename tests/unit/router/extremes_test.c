@@ -136,7 +136,7 @@ static int spoil(ProtobufCMessage *m, int which, uint64_t v, bool *fits)
             if (n == 0) {
                 continue;
             }
-            memcpy(&at, at, sizeof at); /* its first element */
+            at = *(char **)(void *)at; /* its first element */
         } else if (f->label == PROTOBUF_C_LABEL_OPTIONAL &&
                    f->type != PROTOBUF_C_TYPE_MESSAGE &&
                    f->quantifier_offset != 0) {
