@@ -11,6 +11,9 @@
 #include <stdint.h>
 #include <string.h>
 
+/* See simd_math.h. */
+#define SIMD_PLAIN
+
 /* Rows of x and of W in a register tile. */
 #define TILE_X 4
 #define TILE_W 1

@@ -9,12 +9,19 @@
 
 #include "kernels/weights.h"
 
+/* Registers must stay registers, so everything is one function and every
+ * loop over them is unrolled; but sixteen lanes in plain C are no registers,
+ * and there it would only keep the compiler busy for a minute. */
+#ifdef SIMD_PLAIN
+#define INLINE static inline
+#define UNROLL
+#else
 #define INLINE static inline __attribute__((always_inline))
-
 #ifdef __clang__
 #define UNROLL _Pragma("clang loop unroll(full)")
 #else
 #define UNROLL _Pragma("GCC unroll 16")
+#endif
 #endif
 
 /* Sixteen values in memory, of either size. */
