@@ -9,10 +9,9 @@
 #include <sys/stat.h>
 
 #include "common/connections.h"
+#include "common/endpoint.h"
 #include "common/log.h"
 #include "common/loop.h"
-
-#define ENDPOINT_MAX 256
 
 struct port {
     void *socket, *monitor;
@@ -493,42 +492,18 @@ void transport_free(struct transport **pt)
     *pt = NULL;
 }
 
-static bool is_ipc(const char *endpoint)
-{
-    return strncmp(endpoint, "ipc://", 6) == 0;
-}
-
-static bool is_loopback(const char *endpoint)
-{
-    static const char *const hosts[] = {"tcp://127.",
-                                        "tcp://[::1]:", "tcp://localhost:"};
-
-    for (size_t i = 0; i < sizeof hosts / sizeof hosts[0]; i++) {
-        if (strncmp(endpoint, hosts[i], strlen(hosts[i])) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static enum status check_endpoint(const char *endpoint, struct error *e)
-{
-    if (strlen(endpoint) >= ENDPOINT_MAX ||
-        (!is_ipc(endpoint) && strncmp(endpoint, "tcp://", 6) != 0)) {
-        return error_set(e, ST_INVALID_ARGUMENT,
-                         "%.200s: an endpoint is tcp://HOST:PORT or "
-                         "ipc://PATH",
-                         endpoint);
-    }
-    return ST_OK;
-}
-
 /* Only the owner may connect to an ipc socket: its file is made 0600. */
 static int bind_private(void *socket, const char *endpoint)
 {
-    mode_t before = umask(is_ipc(endpoint) ? 0177 : 022);
-    int rc = zmq_bind(socket, endpoint);
+    mode_t before;
+    int rc;
 
+    if (endpoint_taken(endpoint)) {
+        errno = EADDRINUSE;
+        return -1;
+    }
+    before = umask(endpoint_is_ipc(endpoint) ? 0177 : 022);
+    rc = zmq_bind(socket, endpoint);
     umask(before);
     return rc;
 }
@@ -538,13 +513,13 @@ static enum status listen_one(struct transport *t,
                               struct error *e)
 {
     struct port *p = &t->ports[t->n_ports];
-    enum status st = check_endpoint(port->endpoint, e);
+    enum status st = endpoint_check(port->endpoint, e);
     size_t size = sizeof p->endpoint;
 
     if (st != ST_OK) {
         return st;
     }
-    if (!is_ipc(port->endpoint) && !is_loopback(port->endpoint)) {
+    if (!endpoint_is_private(port->endpoint)) {
         return error_set(e, ST_FAILED_PRECONDITION,
                          "listen on %s: refused, there are no keys yet, so "
                          "only loopback (tcp://127.0.0.1:PORT) and ipc:// "
@@ -660,7 +635,7 @@ enum status transport_listen(struct transport **out,
 enum status transport_connect(struct transport **out, const char *endpoint,
                               struct error *e)
 {
-    enum status st = check_endpoint(endpoint, e);
+    enum status st = endpoint_check(endpoint, e);
     struct transport *t;
 
     if (st != ST_OK) {

@@ -11,6 +11,7 @@
 #include "router/limits.h"
 #include "router/metrics.h"
 #include "router/text_threads.h"
+#include "text/limits.h"
 #include "text/tokenizer.h"
 
 #define EXIT_SETUP 2
@@ -200,6 +201,7 @@ static bool printed(const struct router_args *a)
         limits_print(stdout, common_limits, common_limits_n);
         limits_print(stdout, router_limits,
                      sizeof router_limits / sizeof router_limits[0]);
+        limits_print(stdout, text_limits, text_limits_n);
     } else if (a->list_metrics) {
         metric_list(stdout, "sluice_router", router_metrics_rows,
                     METRIC_COUNT(router_metrics_rows));

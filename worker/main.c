@@ -17,8 +17,9 @@
 #include "worker/model/shard.h"
 #include "worker/model/sizes.h"
 
-#define EXIT_SETUP 2
-#define MIB        (1024.0 * 1024.0)
+#define EXIT_SETUP     2
+#define NAME_MAX_BYTES 64 /* as Hello allows */
+#define MIB            (1024.0 * 1024.0)
 
 #define WORKER_OPTIONS(X)                                                      \
     X(model, STRING, "DIR", NULL,                                              \
@@ -401,6 +402,11 @@ static enum status check_words(struct program *p, struct error *e)
     if (a->model == NULL && a->check == NULL) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "--model DIR is needed; see --help");
+    }
+    if (a->name != NULL &&
+        (a->name[0] == '\0' || strlen(a->name) > NAME_MAX_BYTES)) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "--name: 1 to %d bytes are wanted", NAME_MAX_BYTES);
     }
     gethostname(host, sizeof host - 1);
     if (a->name != NULL) {

@@ -371,7 +371,10 @@ static void names_a_port_in_use(void **state)
 static void keeps_an_ipc_socket_private(void **state)
 {
     char dir[] = "/tmp/sluice-test-XXXXXX", path[64], endpoint[80];
+    struct transport_port again = {endpoint, BY_ALL};
+    struct transport *t = NULL;
     struct peer_id id;
+    struct error e;
     struct end s, c;
     struct stat st;
 
@@ -382,6 +385,8 @@ static void keeps_an_ipc_socket_private(void **state)
     server_start(&s, endpoint);
     assert_int_equal(stat(path, &st), 0);
     assert_int_equal(st.st_mode & 0777, 0600);
+    assert_int_equal(transport_listen(&t, &again, 1, &e), ST_ALREADY_EXISTS);
+    assert_non_null(strstr(e.text, "in use"));
     id = dial(&c, endpoint);
     UNTIL(c.n_opened, 1, &s, &c);
     say(&c, id, 'i', 64);

@@ -1,0 +1,58 @@
+#include "common/endpoint.h"
+
+#include <stddef.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define IPC "ipc://"
+#define TCP "tcp://"
+
+static bool starts(const char *s, const char *with)
+{
+    return strncmp(s, with, strlen(with)) == 0;
+}
+
+enum status endpoint_check(const char *endpoint, struct error *e)
+{
+    if (strlen(endpoint) >= ENDPOINT_MAX ||
+        (!starts(endpoint, IPC) && !starts(endpoint, TCP))) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "%.200s: an endpoint is tcp://HOST:PORT or "
+                         "ipc://PATH",
+                         endpoint);
+    }
+    return ST_OK;
+}
+
+bool endpoint_is_ipc(const char *endpoint)
+{
+    return starts(endpoint, IPC);
+}
+
+bool endpoint_is_private(const char *endpoint)
+{
+    return starts(endpoint, IPC) || starts(endpoint, TCP "127.") ||
+           starts(endpoint, TCP "[::1]:") || starts(endpoint, TCP "localhost:");
+}
+
+bool endpoint_taken(const char *endpoint)
+{
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    const char *path = endpoint + strlen(IPC);
+    bool taken;
+    int fd;
+
+    if (!starts(endpoint, IPC) || *path == '\0' ||
+        strlen(path) >= sizeof at.sun_path) {
+        return false;
+    }
+    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    memcpy(at.sun_path, path, strlen(path));
+    taken = fd >= 0 && connect(fd, (struct sockaddr *)&at, sizeof at) == 0;
+    if (fd >= 0) {
+        close(fd);
+    }
+    return taken;
+}

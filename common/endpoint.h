@@ -1,0 +1,25 @@
+/* endpoint.h - names of ports: tcp://HOST:PORT and ipc://PATH.
+ *
+ * Threading: none.  Memory: none. */
+#ifndef COMMON_ENDPOINT_H
+#define COMMON_ENDPOINT_H
+
+#include <stdbool.h>
+
+#include "common/status.h"
+
+#define ENDPOINT_MAX 256 /* bytes, the NUL included */
+
+/* ST_INVALID_ARGUMENT: neither kind, or too long. */
+MUST_CHECK enum status endpoint_check(const char *endpoint, struct error *e);
+
+bool endpoint_is_ipc(const char *endpoint);
+
+/* Only this machine can reach it: loopback or ipc. */
+bool endpoint_is_private(const char *endpoint);
+
+/* An ipc name that somebody listens on.  libzmq would take it over; of tcp
+ * it says so itself, and this is false. */
+bool endpoint_taken(const char *endpoint);
+
+#endif
