@@ -32,7 +32,12 @@
     X(KEEP_FOREVER, "the lease of a kept sequence does not end")              \
     X(FAILED_STEP_USED, "the tokens of a failed step are used")               \
     X(NO_RESEND, "what was lost is not sent again")                           \
-    X(REQUEUE_LOST, "a sequence of a lost worker is put in no queue")
+    X(REQUEUE_LOST, "a sequence of a lost worker is put in no queue")         \
+    X(CLIENT_GONE_IGNORED, "sequences run on for a client that has gone")     \
+    X(KEPT_FREED, "what was to be kept is freed at its end")                  \
+    X(ACK_AHEAD, "one token more is acknowledged than has come")              \
+    X(STOP_MISSED, "an end token after the ninth token is overlooked")        \
+    X(LATE_TOMBSTONE, "a late Cancel strikes the next Submit of its name")
 
 #ifdef SLUICE_PLANTS
 

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/plant.h"
 #include "common/request_id.h"
 #include "router/admission.h"
 #include "router/recv.h"
@@ -244,6 +245,8 @@ void generate_dropped(struct router_core *r, struct pending *c, bool gone)
     list_remove(&q->ready);
     if (q->state == REQUEST_ENDED) {
         request_settle(r, q);
+    } else if (gone && PLANT(CLIENT_GONE_IGNORED)) {
+        return;
     } else if (gone) {
         removal_wanted(r, q, SLUICE__V1__CANCEL_REASON__CANCEL_CLIENT_GONE);
     } else if (r->now_us >= q->deadline_us) {

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/log.h"
+#include "common/plant.h"
 #include "router/recv.h"
 #include "router/router.h"
 #include "router/stream.h"
@@ -275,6 +276,9 @@ static void take_rows(struct router_core *r, struct worker *w,
         token += row.count;
         r->ack_grant[i] = row.grant;
         r->ack_index[i] = take_row(r, w, &row, m);
+        if (PLANT(ACK_AHEAD) && r->ack_index[i] != FORGET) {
+            r->ack_index[i]++;
+        }
     }
     if (m->n_grant > 0) {
         ack.n_grant = ack.n_index = m->n_grant;

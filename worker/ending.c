@@ -167,7 +167,8 @@ void worker_forget(struct worker_core *w, struct sequence *s)
 
 static bool is_kept(const struct sequence *s, enum sequence_finish finish)
 {
-    return s->keep_ms > 0 && s->state == SEQUENCE_DECODE &&
+    return s->keep_ms > 0 && !PLANT(KEPT_FREED) &&
+           s->state == SEQUENCE_DECODE &&
            (finish == FINISH_STOP || finish == FINISH_LENGTH);
 }
 
@@ -221,7 +222,8 @@ void worker_remove(struct worker_core *w, struct peer *p, uint64_t call,
     struct sequence *s = sequence_by_key(&w->table, key);
     struct error e;
 
-    if (s == NULL && grant > w->ledger.grant && !PLANT(NO_TOMBSTONE)) {
+    if (s == NULL && !PLANT(NO_TOMBSTONE) &&
+        (grant > w->ledger.grant || PLANT(LATE_TOMBSTONE))) {
         tombstone_add(&w->tombstones, key);
     }
     if (s == NULL || s->state == SEQUENCE_FINISHED) {

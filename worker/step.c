@@ -24,8 +24,9 @@ enum sequence_finish step_finish(const struct worker_core *w,
     if (s->n_generated == 0) {
         return FINISH_NONE;
     }
-    if (!s->ignore_eos && is_eos(w, paged_get(&w->table.slab, &s->tokens,
-                                              sequence_known(s) - 1))) {
+    if (!s->ignore_eos && !(PLANT(STOP_MISSED) && s->n_generated > 9) &&
+        is_eos(w,
+               paged_get(&w->table.slab, &s->tokens, sequence_known(s) - 1))) {
         return FINISH_STOP;
     }
     return s->n_generated >= s->max_tokens ? FINISH_LENGTH : FINISH_NONE;

@@ -221,11 +221,16 @@ static void again(struct sim *s, uint32_t number, uint64_t unused)
     ask(s, g);
 }
 
+/* At once, while its worker still holds what is left of it, or later. */
 static void again_later(struct sim *s, const struct generation *g, uint32_t of)
 {
-    if (g->defect == DEFECT_NONE && !s->closing && rng_chance(&s->will, of)) {
-        clock_add(&s->clock, sim_now(s) + rng_octave(&s->will, 100, 200000),
-                  again, g->number, 0);
+    if (g->defect == DEFECT_NONE && !s->closing &&
+        rng_chance(&s->will, of < 5000 ? of : 5000)) {
+        int64_t wait_us = rng_below(&s->will, 2)
+                              ? rng_range(&s->will, 0, 100)
+                              : rng_octave(&s->will, 100, 200000);
+
+        clock_add(&s->clock, sim_now(s) + wait_us, again, g->number, 0);
     }
 }
 

@@ -91,6 +91,21 @@ void auditor_tick(struct sim *s, uint32_t number)
     }
 }
 
+/* What a client asked for by a session that is over is on its way out. */
+void auditor_lost(struct sim *s, uint32_t conn)
+{
+    const void *router = s->nodes[SIM_ROUTER].core;
+
+    for (uint32_t i = 0; i < s->n_generations; i++) {
+        const struct generation *g = &s->generations[i];
+
+        if (g->conn == conn && g->arrived && !g->again && !g->shared &&
+            router_request_state(router, g->id) < REQUEST_ENDING) {
+            sim_fail(s, (int32_t)i, "it runs on after its client has gone");
+        }
+    }
+}
+
 static bool view_of(const struct sim *s, uint32_t node,
                     struct router_worker_view *out)
 {

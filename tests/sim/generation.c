@@ -7,8 +7,9 @@
 #include "proto/inference.pb-c.h"
 #include "tests/sim/sim.h"
 
-#define DROP_US 1000
-#define LATE_US 10000
+#define DROP_US      1000
+#define LATE_US      10000
+#define KEEP_SURE_MS 500
 
 static void wrong(struct generation *g, const char *what)
 {
@@ -99,6 +100,19 @@ static void on_chunk(void *arg, const ProtobufCMessage *msg)
     }
 }
 
+/* Its lease has just begun, and nothing here could have ended it. */
+static void check_kept(struct generation *g)
+{
+    const struct sim *s = g->sim;
+    bool awake = s->nodes[g->client].paused_us <= g->asked_us;
+
+    if (g->keep_ms >= KEEP_SURE_MS && !s->options.faulty && !g->end_asked &&
+        !g->again && !g->shared && awake &&
+        cells_state(s, g->number) != CELL_KEPT) {
+        wrong(g, "what was to be kept is gone");
+    }
+}
+
 /* Finished by itself: is this all, and the reason the right one? */
 static void check_whole(struct generation *g)
 {
@@ -114,6 +128,8 @@ static void check_whole(struct generation *g)
         wrong(g, "a wrong reason for the end");
     } else if (!stop && g->n_got != g->max_tokens) {
         wrong(g, "an end before the last token");
+    } else {
+        check_kept(g);
     }
 }
 

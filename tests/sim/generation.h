@@ -50,10 +50,7 @@ struct generation {
     uint64_t at_router; /* its call's number */
     uint32_t conn;      /* that it went by */
 
-    /* At a worker, by connection: submitted; cancelled before that; the call
-     * of the Submit that must therefore be refused. */
-    uint32_t submitted_conn, doomed_conn;
-    uint64_t doomed_call;
+    uint32_t submitted_conn; /* the last that took its Submit */
 
     uint32_t n_ends;
     enum status status;

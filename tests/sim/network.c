@@ -223,6 +223,9 @@ static void hear_lost(struct sim *s, uint32_t number, uint64_t end)
     c->open[end] = false;
     sim_log(s, "%s lost connection %u", node->name, number);
     node->ops->lost(node->core, (struct peer_id){number});
+    if (end == END_ROUTER) {
+        auditor_lost(s, number);
+    }
     node_soon(s, node->number);
 }
 

@@ -102,7 +102,8 @@ static void draw_load(struct sim_options *o, struct rng *r)
     o->keep_of = rng_below(r, 2) ? 1500 : 0;
     o->end_of = rng_below(r, 3) ? 4000 : 0;
     o->wrong_of = 200;
-    o->again_of = rng_below(r, 2) ? 300 : 0;
+    /* A few seeds use an id again and again. */
+    o->again_of = rng_below(r, 4) ? 0 : octave(r, 100, 3000);
     o->admin_of = rng_below(r, 2) ? 1000 : 0;
     o->leave_of = o->faulty || rng_below(r, 4) == 0 ? 200 : 0;
     o->sleep_of = rng_below(r, 4) ? 0 : 20;

@@ -22,6 +22,7 @@
 #include "tests/sim/fake_engine.h"
 #include "tests/sim/fake_text.h"
 #include "tests/sim/generation.h"
+#include "tests/sim/grants.h"
 #include "tests/sim/network.h"
 #include "tests/sim/options.h"
 #include "tests/sim/rng.h"
@@ -82,6 +83,7 @@ struct sim {
     struct arena arena;
     uint32_t n_generations, n_open; /* of them not ended */
     uint32_t n_controls, n_controls_open;
+    struct grants grants;
     uint32_t n_brought; /* Generates of the frame just delivered */
     int64_t full_us;    /* when the router was last seen full */
     bool closing;       /* no new requests any more */
@@ -138,6 +140,8 @@ void sniff(struct sim *s, uint32_t conn, enum conn_end to,
 /* ... and after each frame that a node took. */
 void auditor_heard(struct sim *s, uint32_t number);
 void auditor_tick(struct sim *s, uint32_t number);
+/* The router has heard that a connection is gone. */
+void auditor_lost(struct sim *s, uint32_t conn);
 bool auditor_quiet(struct sim *s, char *why, size_t cap);
 void auditor_end(struct sim *s);
 

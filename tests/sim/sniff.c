@@ -178,18 +178,6 @@ static void check_refusal(struct sim *s, uint32_t conn,
     }
 }
 
-/* Cancelled before it came: it must not run. */
-static void check_doomed(struct sim *s, uint32_t conn, uint64_t call)
-{
-    for (uint32_t i = s->n_generations; i; i--) {
-        const struct generation *g = &s->generations[i - 1];
-
-        if (g->submitted_conn == conn && g->doomed_call == call) {
-            sim_fail(s, (int32_t)i - 1, "a cancelled Submit is accepted");
-        }
-    }
-}
-
 static void from_worker(struct sim *s, uint32_t conn, const struct envelope *e)
 {
     if (e->method == METHOD_REGISTRY_REPORT) {
@@ -206,10 +194,11 @@ static void from_worker(struct sim *s, uint32_t conn, const struct envelope *e)
         if (r) {
             check_ledger(s, r->ledger);
         }
-    } else if (e->kind == ENVELOPE_END && e->status != ST_OK) {
+    } else if (e->kind == ENVELOPE_END) {
         check_refusal(s, conn, e);
-    } else if (e->kind == ENVELOPE_END && e->method == METHOD_WORKER_SUBMIT) {
-        check_doomed(s, conn, e->call);
+        if (e->method == METHOD_WORKER_SUBMIT) {
+            grants_answer(s, conn, e->call, (enum status)e->status);
+        }
     }
 }
 
@@ -219,11 +208,12 @@ static void submit(struct sim *s, uint32_t conn, const struct envelope *e)
         body(s, e, &sluice__v1__submit_request__descriptor);
     uint32_t i = r ? find(s, r->sequence->request_id) : NOBODY;
 
+    if (r) {
+        grants_submit(s, conn, r->grant, e->call);
+    }
     if (i != NOBODY) {
         struct generation *g = &s->generations[i];
 
-        g->doomed_call = g->doomed_conn == conn ? e->call : 0;
-        g->doomed_conn = 0;
         s->counts.moved += g->submitted_conn && g->submitted_conn != conn;
         s->counts.moved_tokens += r->n_generated != 0;
         g->submitted_conn = conn;
@@ -239,21 +229,20 @@ static void submit(struct sim *s, uint32_t conn, const struct envelope *e)
 
 static void to_worker(struct sim *s, uint32_t conn, const struct envelope *e)
 {
-    uint32_t i;
+    const Sluice__V1__CancelRequest *c;
+    const Sluice__V1__RemoveRequest *r;
 
     if (e->kind != ENVELOPE_CALL) {
         return;
     }
     if (e->method == METHOD_WORKER_SUBMIT) {
         submit(s, conn, e);
-    } else if (e->method == METHOD_WORKER_CANCEL ||
-               e->method == METHOD_WORKER_REMOVE) {
-        i = target(s, e, e->method == METHOD_WORKER_REMOVE);
-        /* One that is asked again has a forerunner of its name there. */
-        if (i != NOBODY && !s->generations[i].again &&
-            s->generations[i].submitted_conn != conn) {
-            s->generations[i].doomed_conn = conn;
-        }
+    } else if (e->method == METHOD_WORKER_CANCEL) {
+        c = body(s, e, &sluice__v1__cancel_request__descriptor);
+        grants_cancel(s, conn, c ? c->grant : 0);
+    } else if (e->method == METHOD_WORKER_REMOVE) {
+        r = body(s, e, &sluice__v1__remove_request__descriptor);
+        grants_cancel(s, conn, r ? r->grant : 0);
     }
 }
 

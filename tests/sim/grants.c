@@ -1,0 +1,51 @@
+#include "tests/sim/grants.h"
+
+#include "tests/sim/sim.h"
+
+static struct grant_seen *see(struct grants *g, uint32_t conn, uint64_t grant)
+{
+    struct grant_seen *e;
+
+    for (uint32_t i = 0; i < GRANTS_SEEN; i++) {
+        if (g->seen[i].conn == conn && g->seen[i].grant == grant) {
+            return &g->seen[i];
+        }
+    }
+    e = &g->seen[g->next++ % GRANTS_SEEN];
+    *e = (struct grant_seen){.conn = conn, .grant = grant};
+    return e;
+}
+
+void grants_submit(struct sim *s, uint32_t conn, uint64_t grant, uint64_t call)
+{
+    see(&s->grants, conn, grant)->call = call;
+}
+
+void grants_cancel(struct sim *s, uint32_t conn, uint64_t grant)
+{
+    struct grant_seen *e = see(&s->grants, conn, grant);
+
+    e->cancelled = true;
+    e->early = e->early || e->call == 0;
+}
+
+void grants_answer(struct sim *s, uint32_t conn, uint64_t call,
+                   enum status status)
+{
+    for (uint32_t i = 0; i < GRANTS_SEEN; i++) {
+        const struct grant_seen *e = &s->grants.seen[i];
+
+        if (e->conn != conn || e->call != call) {
+            continue;
+        }
+        if (status == ST_OK && e->early) {
+            sim_fail(s, -1, "a cancelled Submit is accepted, grant %llu",
+                     (unsigned long long)e->grant);
+        } else if (status == ST_CANCELLED && !e->cancelled) {
+            sim_fail(s, -1,
+                     "a Submit is struck that nobody cancelled, "
+                     "grant %llu",
+                     (unsigned long long)e->grant);
+        }
+    }
+}
