@@ -84,14 +84,14 @@ struct router_peer *peers_add(struct router_core *r, struct peer_id id,
     return p;
 }
 
-uint32_t peers_count(const struct router_core *r, uint8_t role)
+uint32_t peers_count(const struct router_core *r, uint8_t roles)
 {
     uint32_t n = 0;
 
     for (struct list *at = r->all_peers.next; at != &r->all_peers;
          at = at->next) {
         const struct router_peer *p = LIST_OF(at, struct router_peer, all);
-        n += p->role == role && !p->ended;
+        n += (p->role & roles) != 0 && !p->ended;
     }
     return n;
 }

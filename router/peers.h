@@ -57,7 +57,8 @@ struct router_peer *peers_find(struct router_core *r, struct peer_id id);
 struct router_peer *peers_add(struct router_core *r, struct peer_id id,
                               uint8_t role, uint64_t nonce);
 
-uint32_t peers_count(const struct router_core *r, uint8_t role);
+/* Sessions whose role is in the set of BY_*. */
+uint32_t peers_count(const struct router_core *r, uint8_t roles);
 
 /* Mark it; it is told Goodbye and why.  Idempotent. */
 void peers_end(struct router_core *r, struct router_peer *p, const char *fmt,

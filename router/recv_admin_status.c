@@ -22,7 +22,7 @@ static void status_fill(const struct router_core *r, Sluice__V1__StatusReply *m)
     m->version = wire_text(SLUICE_VERSION);
     m->uptime_ms = (uint64_t)(r->now_us - r->start_us) / 1000;
     m->n_workers = r->n_workers;
-    m->n_clients = peers_count(r, BY_CLIENT);
+    m->n_clients = peers_count(r, BY_CLIENT | BY_ADMIN);
     m->n_waiting = r->n_waiting;
     for (uint32_t i = 0; i < r->n_workers; i++) {
         m->n_running += r->workers[i]->n_running;

@@ -46,7 +46,7 @@ static void status(void **state)
     assert_true(x->ended);
     s = (const void *)x->reply;
     assert_int_equal(s->n_workers, 1);
-    assert_int_equal(s->n_clients, 1);
+    assert_int_equal(s->n_clients, 2); /* c, and a who asks */
     assert_int_equal(s->n_running, 1);
     assert_int_equal(s->n_waiting, 2); /* no ledger after the cancel */
     assert_int_equal(s->n_requests, 6);
