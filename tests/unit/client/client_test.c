@@ -1,0 +1,308 @@
+/* The C library against a router that follows a script. */
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "client/client.h"
+#include "fake_router.h"
+#include "proto/inference.pb-c.h"
+
+static char endpoint[64];
+
+struct seen {
+    char text[64];
+    uint32_t tokens[16];
+    size_t n_tokens, n_chunks;
+    size_t stop_after; /* chunks; 0: never */
+};
+
+static bool see(void *arg, const struct client_chunk *chunk)
+{
+    struct seen *s = arg;
+
+    assert_int_equal(chunk->first_index, s->n_tokens);
+    memcpy(s->tokens + s->n_tokens, chunk->tokens,
+           chunk->n_tokens * sizeof *chunk->tokens);
+    s->n_tokens += chunk->n_tokens;
+    strncat(s->text, chunk->text, chunk->n_text);
+    s->n_chunks++;
+    return s->n_chunks != s->stop_after;
+}
+
+struct fixture {
+    struct fake_router *router;
+    struct client *client;
+};
+
+static int setup(void **state)
+{
+    static struct fixture f;
+    struct client_config config = {.endpoint = endpoint, .timeout_ms = 2000};
+    struct error e = {0};
+
+    snprintf(endpoint, sizeof endpoint, "ipc:///tmp/sluice-client-test.%d",
+             (int)getpid());
+    f.router = fake_router_start(endpoint, 0);
+    *state = &f;
+    return client_open(&f.client, &config, &e) == ST_OK ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+    struct fixture *f = *state;
+
+    client_close(&f->client);
+    fake_router_stop(&f->router);
+    return 0;
+}
+
+static enum status generate(struct fixture *f, enum script script,
+                            struct seen *seen, struct client_result *result,
+                            struct error *e)
+{
+    struct client_request r = client_request_default();
+
+    r.text = "x";
+    r.n_text = 1;
+    r.max_tokens = script;
+    r.on_chunk = see;
+    r.arg = seen;
+    *e = (struct error){0};
+    return client_generate(f->client, &r, result, e);
+}
+
+static void a_generation_comes_in_order(void **state)
+{
+    struct seen seen = {0};
+    struct client_result r;
+    struct error e;
+
+    assert_int_equal(generate(*state, SCRIPT_THREE_CHUNKS, &seen, &r, &e),
+                     ST_OK);
+    assert_string_equal(seen.text, "one two three");
+    assert_int_equal(seen.n_tokens, 6);
+    assert_int_equal(seen.tokens[5], 15);
+    assert_int_equal(r.finish, SLUICE__V1__FINISH__FINISH_LENGTH);
+    assert_true(r.has_figures);
+    assert_false(r.has_receipt);
+    assert_int_equal(r.blocks, 3);
+    assert_string_equal(r.worker, "w1");
+    assert_true(r.first_chunk_us > 0 && r.end_us >= r.first_chunk_us);
+}
+
+static void a_gap_is_never_passed_on(void **state)
+{
+    struct seen seen = {0};
+    struct client_result r;
+    struct error e;
+
+    assert_int_equal(generate(*state, SCRIPT_GAP, &seen, &r, &e), ST_DATA_LOSS);
+    assert_int_equal(seen.n_tokens, 2);
+    assert_non_null(strstr(e.text, "index 5"));
+}
+
+static void a_stream_needs_its_finish(void **state)
+{
+    struct seen seen = {0};
+    struct client_result r;
+    struct error e;
+
+    assert_int_equal(generate(*state, SCRIPT_NO_FINISH, &seen, &r, &e),
+                     ST_DATA_LOSS);
+}
+
+static void a_callback_cancels(void **state)
+{
+    struct seen seen = {.stop_after = 1};
+    struct client_result r;
+    struct error e;
+
+    assert_int_equal(generate(*state, SCRIPT_ENDLESS, &seen, &r, &e),
+                     ST_CANCELLED);
+    assert_true(r.has_receipt);
+    assert_int_equal(r.receipt.blocks, 4);
+    assert_int_equal(r.receipt.slots, 1);
+    assert_memory_equal(r.receipt.request_id, r.request_id, 16);
+}
+
+struct interrupt {
+    struct client *client;
+    int times;
+};
+
+static void *interrupt(void *arg)
+{
+    const struct timespec pause = {.tv_nsec = 100000000};
+    struct interrupt *i = arg;
+
+    while (i->times-- > 0) {
+        nanosleep(&pause, NULL);
+        client_interrupt(i->client);
+    }
+    return NULL;
+}
+
+static enum status interrupted(struct fixture *f, enum script script, int times,
+                               struct client_result *r)
+{
+    struct interrupt i = {f->client, times};
+    struct seen seen = {0};
+    pthread_t thread;
+    struct error e;
+    enum status s;
+
+    assert_int_equal(pthread_create(&thread, NULL, interrupt, &i), 0);
+    s = generate(f, script, &seen, r, &e);
+    pthread_join(thread, NULL);
+    return s;
+}
+
+static void an_interrupt_cancels(void **state)
+{
+    struct client_result r;
+
+    assert_int_equal(interrupted(*state, SCRIPT_ENDLESS, 1, &r), ST_CANCELLED);
+    assert_true(r.has_receipt);
+    assert_int_equal(r.receipt.n_generated, 2);
+}
+
+static void a_second_interrupt_gives_up(void **state)
+{
+    struct client_result r;
+
+    assert_int_equal(interrupted(*state, SCRIPT_SILENT, 2, &r), ST_CANCELLED);
+    assert_false(r.has_receipt);
+}
+
+static void a_refusal_says_when_to_retry(void **state)
+{
+    struct seen seen = {0};
+    struct client_result r;
+    struct error e;
+
+    assert_int_equal(generate(*state, SCRIPT_REFUSE, &seen, &r, &e),
+                     ST_RESOURCE_EXHAUSTED);
+    assert_non_null(strstr(e.text, "the queue is full"));
+    assert_int_equal(r.retry_after_ms, 700);
+}
+
+static void an_ended_session_ends_calls_and_comes_back(void **state)
+{
+    struct seen seen = {0}, again = {0};
+    struct client_result r;
+    struct error e;
+
+    assert_int_equal(generate(*state, SCRIPT_BREAK, &seen, &r, &e),
+                     ST_UNAVAILABLE);
+    assert_int_equal(seen.n_tokens, 2);
+    assert_int_equal(generate(*state, SCRIPT_THREE_CHUNKS, &again, &r, &e),
+                     ST_OK);
+    assert_int_equal(again.n_tokens, 6);
+}
+
+static void a_dropped_client_comes_back(void **state)
+{
+    struct fixture *f = *state;
+    struct seen seen = {0};
+    struct client_result r;
+    struct error e;
+
+    client_drop(f->client);
+    assert_int_equal(generate(f, SCRIPT_THREE_CHUNKS, &seen, &r, &e), ST_OK);
+}
+
+static void unary_calls_have_a_deadline(void **state)
+{
+    struct fixture *f = *state;
+    Sluice__V1__ListModelsRequest m = SLUICE__V1__LIST_MODELS_REQUEST__INIT;
+    Sluice__V1__Nothing nothing = SLUICE__V1__NOTHING__INIT;
+    struct error e = {0};
+
+    assert_int_equal(client_call(f->client, METHOD_INFERENCE_LIST_MODELS,
+                                 &m.base, 100, NULL, NULL, &e),
+                     ST_DEADLINE_EXCEEDED);
+    assert_int_equal(client_call(f->client, METHOD_HEALTH_CHECK, &nothing.base,
+                                 1000, NULL, NULL, &e),
+                     ST_OK);
+}
+
+static void what_cannot_be_sent_says_why(void **state)
+{
+    struct fixture *f = *state;
+    struct client_request r = client_request_default();
+    Sluice__V1__Nothing nothing = SLUICE__V1__NOTHING__INIT;
+    struct client_result result;
+    struct error e = {0};
+    char *text = calloc(1, 2u << 20);
+
+    r.text = text;
+    r.n_text = 2u << 20;
+    assert_int_equal(client_generate(f->client, &r, &result, &e),
+                     ST_INVALID_ARGUMENT);
+    assert_non_null(strstr(e.text, "longer than 1048576 bytes"));
+    free(text);
+    assert_int_equal(client_call(f->client, METHOD_ADMIN_STATUS, &nothing.base,
+                                 100, NULL, NULL, &e),
+                     ST_PERMISSION_DENIED);
+}
+
+static void no_router_is_said_in_time(void **state)
+{
+    struct client_config config = {.endpoint = "ipc:///tmp/sluice-no-router",
+                                   .timeout_ms = 200};
+    struct client *c;
+    struct error e = {0};
+
+    (void)state;
+    assert_int_equal(client_open(&c, &config, &e), ST_UNAVAILABLE);
+    assert_null(c);
+    assert_non_null(strstr(e.text, "within 200 ms"));
+    config.endpoint = "nonsense";
+    assert_int_equal(client_open(&c, &config, &e), ST_INVALID_ARGUMENT);
+}
+
+static void a_refused_hello_is_passed_on(void **state)
+{
+    struct client_config config = {.endpoint = "ipc:///tmp/sluice-refusing",
+                                   .timeout_ms = 300};
+    struct fake_router *router = fake_router_start(config.endpoint, 1);
+    struct client *c;
+    struct error e = {0};
+
+    (void)state;
+    assert_int_not_equal(client_open(&c, &config, &e), ST_OK);
+    assert_non_null(strstr(e.text, "not today"));
+    fake_router_stop(&router);
+}
+
+#define WITH_ROUTER(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        WITH_ROUTER(a_generation_comes_in_order),
+        WITH_ROUTER(a_gap_is_never_passed_on),
+        WITH_ROUTER(a_stream_needs_its_finish),
+        WITH_ROUTER(a_callback_cancels),
+        WITH_ROUTER(an_interrupt_cancels),
+        WITH_ROUTER(a_second_interrupt_gives_up),
+        WITH_ROUTER(a_refusal_says_when_to_retry),
+        WITH_ROUTER(an_ended_session_ends_calls_and_comes_back),
+        WITH_ROUTER(a_dropped_client_comes_back),
+        WITH_ROUTER(unary_calls_have_a_deadline),
+        WITH_ROUTER(what_cannot_be_sent_says_why),
+        cmocka_unit_test(no_router_is_said_in_time),
+        cmocka_unit_test(a_refused_hello_is_passed_on),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,25 @@
+/* fake_router.h - a router that follows a script, over real sockets.
+ *
+ * It answers Hello and then does to each Generate what its max_tokens says,
+ * so that a test chooses by the request what will happen to it.
+ *
+ * Threading: it runs in a thread of its own from start to stop. */
+#ifndef TESTS_UNIT_CLIENT_FAKE_ROUTER_H
+#define TESTS_UNIT_CLIENT_FAKE_ROUTER_H
+
+enum script {
+    SCRIPT_THREE_CHUNKS = 1, /* tokens 0..5, text, figures, a good end */
+    SCRIPT_GAP,              /* tokens 0, 1, then 5 */
+    SCRIPT_ENDLESS,          /* one chunk; a Cancel gets a receipt */
+    SCRIPT_NO_FINISH,        /* End OK without a finish */
+    SCRIPT_REFUSE,           /* RESOURCE_EXHAUSTED, retry after 700 ms */
+    SCRIPT_BREAK,            /* one chunk, then Goodbye */
+    SCRIPT_SILENT            /* nothing at all; nor is a Cancel answered */
+};
+
+struct fake_router;
+
+struct fake_router *fake_router_start(const char *endpoint, int refuse_hello);
+void fake_router_stop(struct fake_router **r);
+
+#endif
