@@ -112,6 +112,7 @@ struct client_result {
     uint8_t request_id[16];
     int finish; /* Sluice__V1__Finish; FINISH_RUNNING: it never ended well */
     bool has_figures, has_receipt;
+    bool asked; /* to cancel, by this side */
     uint32_t n_prompt, n_generated, blocks, slots, n_moves;
     uint64_t queued_us, first_token_us, total_us, seed; /* the router's */
     int64_t first_chunk_us, end_us; /* from the call, as seen here; 0: none */
@@ -121,7 +122,8 @@ struct client_result {
 };
 
 /* Generate and block until the end.  ST_CANCELLED if on_chunk said false or
- * client_interrupt() was called: then the receipt is in *out. */
+ * client_interrupt() was called: then the receipt is in *out; also if
+ * somebody else cancelled it. */
 MUST_CHECK enum status client_generate(struct client *c,
                                        const struct client_request *r,
                                        struct client_result *out,

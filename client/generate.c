@@ -172,6 +172,24 @@ static void cancel(struct generation *g)
     }
 }
 
+/* Of a call that ended OK. */
+static enum status judge(const struct client_result *out, struct error *e)
+{
+    switch (out->finish) {
+    case SLUICE__V1__FINISH__FINISH_STOP:
+    case SLUICE__V1__FINISH__FINISH_LENGTH:
+        return ST_OK;
+    case SLUICE__V1__FINISH__FINISH_CANCELLED:
+        return error_set(e, ST_CANCELLED,
+                         "cancelled by somebody else after %u tokens",
+                         out->n_generated);
+    case SLUICE__V1__FINISH__FINISH_FAILED:
+        return error_set(e, ST_INTERNAL, "the worker failed the sequence");
+    default:
+        return error_set(e, ST_DATA_LOSS, "the stream ended without its end");
+    }
+}
+
 enum status client_generate(struct client *c, const struct client_request *r,
                             struct client_result *out, struct error *e)
 {
@@ -193,8 +211,5 @@ enum status client_generate(struct client *c, const struct client_request *r,
     if (!g.ended) {
         cancel(&g);
     }
-    if (g.status == ST_OK && out->finish == 0) {
-        return error_set(e, ST_DATA_LOSS, "the stream ended without its end");
-    }
-    return g.status;
+    return g.status == ST_OK ? judge(out, e) : g.status;
 }

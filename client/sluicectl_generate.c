@@ -239,7 +239,7 @@ static int finish(struct ctl *c, enum status s, const struct client_result *r,
     if (s != ST_OK && !(cancelled && r->has_receipt)) {
         int rc = ctl_fail(c, s, e->text, r->retry_after_ms);
 
-        return cancelled ? CTL_INTERRUPTED : rc;
+        return rc == CTL_INTERRUPTED && !r->asked ? CTL_FAILED : rc;
     }
     if (c->o.json) {
         print_json_end(r);
