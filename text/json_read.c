@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "common/quote.h"
+#include "text/limits.h"
 #include "text/utf8.h"
 
 enum status json_read(json_t **out, const char *text, size_t n, struct error *e)
@@ -92,4 +93,57 @@ enum status json_read_bool(const json_t *obj, const char *key, bool *out,
     }
     *out = json_is_true(v);
     return ST_OK;
+}
+
+struct parts {
+    const char *list;
+    json_part_fn *part;
+    void *arg;
+};
+
+static enum status read_part(const struct parts *p, const json_t *v, int depth,
+                             struct error *e);
+
+static enum status read_list(const struct parts *p, const json_t *v, int depth,
+                             struct error *e)
+{
+    const json_t *list;
+    enum status st;
+
+    if (depth == TEXT_NESTING) {
+        return error_set(e, ST_OUT_OF_RANGE,
+                         "more than %d sequences inside each other",
+                         TEXT_NESTING);
+    }
+    st = json_read_field(v, p->list, JSON_ARRAY, &list, e);
+    for (size_t i = 0; st == ST_OK && i < json_array_size(list); i++) {
+        st = read_part(p, json_array_get(list, i), depth + 1, e);
+        if (st != ST_OK) {
+            st = error_wrap(e, "%s[%zu]", p->list, i);
+        }
+    }
+    return st;
+}
+
+static enum status read_part(const struct parts *p, const json_t *v, int depth,
+                             struct error *e)
+{
+    const json_t *type;
+    enum status st = json_read_field(v, "type", JSON_STRING, &type, e);
+
+    if (st != ST_OK) {
+        return st;
+    }
+    if (strcmp(json_string_value(type), "Sequence") == 0) {
+        return read_list(p, v, depth, e);
+    }
+    return p->part(p->arg, v, json_string_value(type), e);
+}
+
+enum status json_read_parts(const json_t *v, const char *list,
+                            json_part_fn *part, void *arg, struct error *e)
+{
+    struct parts p = {list, part, arg};
+
+    return read_part(&p, v, 0, e);
 }

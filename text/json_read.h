@@ -39,4 +39,14 @@ MUST_CHECK enum status json_read_field(const json_t *obj, const char *key,
 MUST_CHECK enum status json_read_bool(const json_t *obj, const char *key,
                                       bool *out, struct error *e);
 
+/* One component of a pipeline: v, an object, and the name of its type. */
+typedef enum status json_part_fn(void *arg, const json_t *v, const char *type,
+                                 struct error *e);
+
+/* Hand v to part, or if its type is "Sequence" all of v[list], in order and
+ * however deep.  ST_OUT_OF_RANGE: more than TEXT_NESTING inside each other. */
+MUST_CHECK enum status json_read_parts(const json_t *v, const char *list,
+                                       json_part_fn *part, void *arg,
+                                       struct error *e);
+
 #endif

@@ -30,49 +30,17 @@ static int form_named(const char *name)
     return 0;
 }
 
-static enum status parse(struct normalizer *z, const json_t *v, int depth,
-                         struct error *e);
-
-static enum status parse_list(struct normalizer *z, const json_t *v, int depth,
-                              struct error *e)
-{
-    const json_t *list;
-    enum status st;
-
-    if (depth == TEXT_NESTING) {
-        return error_set(e, ST_OUT_OF_RANGE,
-                         "more than %d sequences inside each other",
-                         TEXT_NESTING);
-    }
-    st = json_read_field(v, "normalizers", JSON_ARRAY, &list, e);
-    for (size_t i = 0; st == ST_OK && i < json_array_size(list); i++) {
-        st = parse(z, json_array_get(list, i), depth + 1, e);
-        if (st != ST_OK) {
-            st = error_wrap(e, "normalizers[%zu]", i);
-        }
-    }
-    return st;
-}
-
-static enum status parse(struct normalizer *z, const json_t *v, int depth,
+static enum status parse(void *arg, const json_t *v, const char *type,
                          struct error *e)
 {
-    const json_t *type;
-    enum status st = json_read_field(v, "type", JSON_STRING, &type, e);
-    const char *name;
+    struct normalizer *z = arg;
     int form;
 
-    if (st != ST_OK) {
-        return st;
-    }
-    name = json_string_value(type);
-    if (strcmp(name, "Sequence") == 0) {
-        return parse_list(z, v, depth, e);
-    }
-    form = form_named(name);
+    (void)v;
+    form = form_named(type);
     if (form == 0) {
         return error_set(e, ST_UNIMPLEMENTED, "type: %s is not supported",
-                         quote_bytes(name, strlen(name)).text);
+                         quote(type).text);
     }
     if (z->n == TEXT_STAGES) {
         return error_set(e, ST_OUT_OF_RANGE, "more than %d steps", TEXT_STAGES);
@@ -85,7 +53,7 @@ enum status normalizer_parse(struct normalizer *z, const json_t *v,
                              struct error *e)
 {
     *z = (struct normalizer){0};
-    return v == NULL ? ST_OK : parse(z, v, 0, e);
+    return v == NULL ? ST_OK : json_read_parts(v, "normalizers", parse, z, e);
 }
 
 /* --- running ------------------------------------------------------------- */

@@ -143,58 +143,31 @@ static enum status parse_template(struct post_processor *p, const json_t *v,
     return st == ST_OK ? wrap(p, &a, e) : st;
 }
 
-static enum status parse(struct post_processor *p, const json_t *v,
-                         const struct vocab *vocab, int depth, struct error *e);
+struct reading {
+    struct post_processor *p;
+    const struct vocab *vocab;
+};
 
-static enum status parse_list(struct post_processor *p, const json_t *v,
-                              const struct vocab *vocab, int depth,
-                              struct error *e)
+static enum status parse(void *arg, const json_t *v, const char *type,
+                         struct error *e)
 {
-    const json_t *list;
-    enum status st;
+    const struct reading *r = arg;
 
-    if (depth == TEXT_NESTING) {
-        return error_set(e, ST_OUT_OF_RANGE,
-                         "more than %d sequences inside each other",
-                         TEXT_NESTING);
+    if (strcmp(type, "TemplateProcessing") == 0) {
+        return parse_template(r->p, v, r->vocab, e);
     }
-    st = json_read_field(v, "processors", JSON_ARRAY, &list, e);
-    for (size_t i = 0; st == ST_OK && i < json_array_size(list); i++) {
-        st = parse(p, json_array_get(list, i), vocab, depth + 1, e);
-        if (st != ST_OK) {
-            st = error_wrap(e, "processors[%zu]", i);
-        }
-    }
-    return st;
-}
-
-static enum status parse(struct post_processor *p, const json_t *v,
-                         const struct vocab *vocab, int depth, struct error *e)
-{
-    const json_t *type;
-    enum status st = json_read_field(v, "type", JSON_STRING, &type, e);
-    const char *name;
-
-    if (st != ST_OK) {
-        return st;
-    }
-    name = json_string_value(type);
-    if (strcmp(name, "Sequence") == 0) {
-        return parse_list(p, v, vocab, depth, e);
-    }
-    if (strcmp(name, "TemplateProcessing") == 0) {
-        return parse_template(p, v, vocab, e);
-    }
-    if (strcmp(name, "ByteLevel") == 0) {
+    if (strcmp(type, "ByteLevel") == 0) {
         return ST_OK; /* it moves offsets about, and we give none */
     }
     return error_set(e, ST_UNIMPLEMENTED, "type: %s is not supported",
-                     quote_bytes(name, strlen(name)).text);
+                     quote(type).text);
 }
 
 enum status post_processor_parse(struct post_processor *p, const json_t *v,
                                  const struct vocab *vocab, struct error *e)
 {
+    struct reading r = {p, vocab};
+
     *p = (struct post_processor){0};
-    return v == NULL ? ST_OK : parse(p, v, vocab, 0, e);
+    return v == NULL ? ST_OK : json_read_parts(v, "processors", parse, &r, e);
 }

@@ -114,60 +114,27 @@ static enum status parse_byte_level(struct pretokenizer *p, const json_t *v,
     return st;
 }
 
-static enum status parse(struct pretokenizer *p, const json_t *v, int depth,
-                         struct error *e);
-
-static enum status parse_list(struct pretokenizer *p, const json_t *v,
-                              int depth, struct error *e)
-{
-    const json_t *list;
-    enum status st;
-
-    if (depth == TEXT_NESTING) {
-        return error_set(e, ST_OUT_OF_RANGE,
-                         "more than %d sequences inside each other",
-                         TEXT_NESTING);
-    }
-    st = json_read_field(v, "pretokenizers", JSON_ARRAY, &list, e);
-    for (size_t i = 0; st == ST_OK && i < json_array_size(list); i++) {
-        st = parse(p, json_array_get(list, i), depth + 1, e);
-        if (st != ST_OK) {
-            st = error_wrap(e, "pretokenizers[%zu]", i);
-        }
-    }
-    return st;
-}
-
-static enum status parse(struct pretokenizer *p, const json_t *v, int depth,
+static enum status parse(void *arg, const json_t *v, const char *type,
                          struct error *e)
 {
-    const json_t *type;
-    enum status st = json_read_field(v, "type", JSON_STRING, &type, e);
-    const char *name;
+    struct pretokenizer *p = arg;
 
-    if (st != ST_OK) {
-        return st;
-    }
-    name = json_string_value(type);
-    if (strcmp(name, "Sequence") == 0) {
-        return parse_list(p, v, depth, e);
-    }
     if (p->byte_level) {
         return error_set(e, ST_UNIMPLEMENTED,
                          "type: %s behind ByteLevel is not supported",
-                         quote_bytes(name, strlen(name)).text);
+                         quote(type).text);
     }
-    if (strcmp(name, "Split") == 0) {
+    if (strcmp(type, "Split") == 0) {
         return parse_split(p, v, e);
     }
-    if (strcmp(name, "Digits") == 0) {
+    if (strcmp(type, "Digits") == 0) {
         return parse_digits(p, v, e);
     }
-    if (strcmp(name, "ByteLevel") == 0) {
+    if (strcmp(type, "ByteLevel") == 0) {
         return parse_byte_level(p, v, e);
     }
     return error_set(e, ST_UNIMPLEMENTED, "type: %s is not supported",
-                     quote_bytes(name, strlen(name)).text);
+                     quote(type).text);
 }
 
 enum status pretokenizer_parse(struct pretokenizer *p, const json_t *v,
@@ -177,7 +144,7 @@ enum status pretokenizer_parse(struct pretokenizer *p, const json_t *v,
 
     *p = (struct pretokenizer){0};
     if (v != NULL) {
-        st = parse(p, v, 0, e);
+        st = json_read_parts(v, "pretokenizers", parse, p, e);
     }
     if (st == ST_OK && !p->byte_level) {
         return error_set(e, ST_UNIMPLEMENTED,
