@@ -74,6 +74,33 @@ struct connection *connections_by_id(const struct connections *cs, uint32_t id)
     return c;
 }
 
+void connections_accepted(struct connections *cs, unsigned port, int fd)
+{
+    uint32_t at = (uint32_t)fd;
+
+    if (at >= cs->n_open) {
+        uint32_t n = 2 * (at + 1);
+
+        cs->open = realloc(cs->open, n);
+        assert(cs->open != NULL);
+        memset(cs->open + cs->n_open, 0, n - cs->n_open);
+        cs->n_open = n;
+    }
+    cs->open[at] = (uint8_t)(port + 1);
+}
+
+bool connections_open(const struct connections *cs, unsigned port, int fd)
+{
+    return fd >= 0 && (uint32_t)fd < cs->n_open && cs->open[fd] == port + 1;
+}
+
+void connections_disconnected(struct connections *cs, unsigned port, int fd)
+{
+    if (connections_open(cs, port, fd)) {
+        cs->open[fd] = 0;
+    }
+}
+
 void connections_remove(struct connections *cs, struct connection *c)
 {
     struct connection **at = &cs->by_routing[routing_bucket(c->routing)];
@@ -103,4 +130,5 @@ void connections_fini(struct connections *cs)
             connections_remove(cs, cs->by_id[i]);
         }
     }
+    free(cs->open);
 }

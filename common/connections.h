@@ -3,7 +3,7 @@
  * (the core sends).
  *
  * Threading: the transport's.  Memory: one allocation a connection; chains of
- * intrusive links in tables of CONNECTION_BUCKETS. */
+ * intrusive links in tables of CONNECTION_BUCKETS; a byte a descriptor. */
 #ifndef COMMON_CONNECTIONS_H
 #define COMMON_CONNECTIONS_H
 
@@ -27,6 +27,8 @@ struct connections {
     struct connection *by_fd[CONNECTION_BUCKETS];
     struct connection *by_id[CONNECTION_BUCKETS];
     uint32_t last_id, n;
+    uint8_t *open; /* [n_open] by descriptor: port + 1, 0: not open */
+    uint32_t n_open;
 };
 
 /* A new one, with the next id. */
@@ -43,6 +45,11 @@ connections_by_routing(const struct connections *cs, unsigned port,
 struct connection *connections_by_fd(const struct connections *cs,
                                      unsigned port, int fd);
 struct connection *connections_by_id(const struct connections *cs, uint32_t id);
+
+/* What the monitor says of descriptors: accepted, disconnected. */
+void connections_accepted(struct connections *cs, unsigned port, int fd);
+void connections_disconnected(struct connections *cs, unsigned port, int fd);
+bool connections_open(const struct connections *cs, unsigned port, int fd);
 
 /* Take it out and free it. */
 void connections_remove(struct connections *cs, struct connection *c);

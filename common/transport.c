@@ -259,7 +259,10 @@ static void drain_listening(struct transport *t, unsigned port,
     int value;
 
     while (monitor_next(t->ports[port].monitor, &event, &value)) {
-        if (event == ZMQ_EVENT_DISCONNECTED) {
+        if (event == ZMQ_EVENT_ACCEPTED) {
+            connections_accepted(&t->connections, port, value);
+        } else if (event == ZMQ_EVENT_DISCONNECTED) {
+            connections_disconnected(&t->connections, port, value);
             told_lost(t, port, value, ops, node);
         }
     }
@@ -320,7 +323,8 @@ static void skip_rest(void *socket, zmq_msg_t *msg)
 
 /* Who sent body, whose routing id is this.  An unknown one is a new
  * connection: the monitor goes first, so that an older connection on the same
- * descriptor has ended.  (The descriptor is the body's; the routing frame,
+ * descriptor has ended; NULL if this one has too, and its last words were
+ * still on the way.  (The descriptor is the body's; the routing frame,
  * which libzmq makes, has none.) */
 static struct connection *sender(struct transport *t, unsigned port,
                                  const uint8_t *routing, zmq_msg_t *body,
@@ -330,9 +334,12 @@ static struct connection *sender(struct transport *t, unsigned port,
         connections_by_routing(&t->connections, port, routing);
 
     if (c == NULL) {
+        int fd = zmq_msg_get(body, ZMQ_SRCFD);
+
         drain_listening(t, port, ops, node);
-        c = connections_add(&t->connections, port, routing,
-                            zmq_msg_get(body, ZMQ_SRCFD));
+        if (connections_open(&t->connections, port, fd)) {
+            c = connections_add(&t->connections, port, routing, fd);
+        }
     }
     return c;
 }
@@ -380,7 +387,7 @@ static bool take_routed(struct transport *t, unsigned port,
     skip_rest(socket, &body);
     if (f != NULL && routing[0] == 0) {
         c = sender(t, port, routing, &body, ops, node);
-        if (!c->closed) {
+        if (c != NULL && !c->closed) {
             t->counts.received++;
             ops->recv(node, (struct peer_id){c->id}, &f);
         }
