@@ -248,10 +248,10 @@ static void print_health(void *arg, const ProtobufCMessage *reply)
         ctl_print_json(json_message(reply));
         return;
     }
-    fputs(m->serving ? "serving" : "not serving", stdout);
     if (m->has_text && m->text.len > 0) {
-        fputs(": ", stdout);
         escape_print(stdout, (const char *)m->text.data, m->text.len, false);
+    } else {
+        fputs(m->serving ? "serving" : "not serving", stdout);
     }
     putchar('\n');
 }
