@@ -169,12 +169,17 @@ for w in json.load(sys.stdin)["workers"]:
 '
 }
 
+no_sequence()
+{
+    ctl sequences --json
+    [ "$rc" -eq 0 ] && [ "$(field sequences "$out")" = '[]' ]
+}
+
 nothing_is_held()
 {
     until_true "$patience" is_idle || fail 'memory is still held'
+    until_true "$patience" no_sequence || fail 'a sequence is still listed'
     ctl audit --json
     equal 'exit code of audit' 0 "$rc"
     equal 'differences' 0 "$(field n_differences "$out")"
-    ctl sequences --json
-    equal 'sequences' '[]' "$(field sequences "$out")"
 }
