@@ -4,7 +4,7 @@
  * of x pass by. */
 #define TASK_BYTES 262144
 #define TASK_ROWS  64
-#define TASK_ALIGN 4
+#define TASK_ALIGN 12 /* whole tiles of any height */
 
 struct products {
     struct cpu *c;

@@ -7,8 +7,13 @@
 #include <stdint.h>
 #include <string.h>
 
-#define TILE_X 3
-#define TILE_W 2
+/* Rows of x and of W in a register tile; another one up to TILE_FEW rows of
+ * x. */
+#define TILE_X     3
+#define TILE_W     2
+#define TILE_FEW_X 6
+#define TILE_FEW_W 1
+#define TILE_FEW   UINT32_MAX
 
 struct v16 {
     __m256 lo, hi;

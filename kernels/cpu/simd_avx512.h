@@ -7,8 +7,13 @@
 #include <stdint.h>
 #include <string.h>
 
-#define TILE_X 6
-#define TILE_W 4
+/* Rows of x and of W in a register tile; another one up to TILE_FEW rows of
+ * x. */
+#define TILE_X     6
+#define TILE_W     4
+#define TILE_FEW_X 8
+#define TILE_FEW_W 3
+#define TILE_FEW   32
 
 struct v16 {
     __m512 v;

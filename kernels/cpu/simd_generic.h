@@ -14,9 +14,13 @@
 /* See simd_math.h. */
 #define SIMD_PLAIN
 
-/* Rows of x and of W in a register tile. */
-#define TILE_X 4
-#define TILE_W 1
+/* Rows of x and of W in a register tile; another one up to TILE_FEW rows of
+ * x. */
+#define TILE_X     4
+#define TILE_W     1
+#define TILE_FEW_X 4
+#define TILE_FEW_W 1
+#define TILE_FEW   32
 
 struct v16 {
     float f[16];

@@ -121,7 +121,7 @@ static void decode_once(struct bench *b, struct run_seq *s, uint32_t batch)
 static void bench_decode(struct bench *b, uint32_t batch)
 {
     struct run_seq s[BATCH_MAX];
-    double begin, took, bytes, blocks;
+    double begin, took, bytes, blocks, flops;
 
     for (uint32_t i = 0; i < batch; i++) {
         start(b, &s[i], b->prompt, b->steps + 1);
@@ -136,11 +136,13 @@ static void bench_decode(struct bench *b, uint32_t batch)
     bytes = b->weight_bytes + head_bytes(b) +
             batch * (2.0 * (double)b->sizes.slot_bytes +
                      blocks * (double)b->sizes.block_bytes);
+    flops =
+        2.0 * batch * (b->weights + (double)b->w->head.rows * b->w->head.cols);
     printf("decode  batch %5u   %9.1f tok/s  %5.1f GB/s, %.2f of the read "
            "bandwidth, %.2f of the f32 rate\n",
            batch, batch / took, 1e-9 * bytes / took,
            bytes / took / b->bandwidth,
-           b->peak > 0.0 ? 2.0 * b->weights * batch / took / b->peak : 0.0);
+           b->peak > 0.0 ? flops / took / b->peak : 0.0);
     for (uint32_t i = 0; i < batch; i++) {
         runner_stop(&b->runner, &s[i]);
     }

@@ -35,7 +35,7 @@ static void matmul_of(const struct cpu_isa *isa, uint32_t round, float *out)
         .w = w,
         .bias = round % 2 ? bias : NULL,
         .out = out,
-        .n_x = 1 + round % 14,
+        .n_x = 1 + round % 40,
         .n_w = 1 + round % 11,
         .k = ks[round % 6],
         .dtype = (enum dtype)(round % 3),
@@ -62,7 +62,7 @@ static void test_matmul(void **state)
     (void)state;
     for (uint32_t round = 0; round < 300; round++) {
         struct dice d = {round};
-        uint32_t n_x = 1 + round % 14, n_w = 1 + round % 11;
+        uint32_t n_x = 1 + round % 40, n_w = 1 + round % 11;
         uint32_t k = ks[round % 6], ld = n_w + round % 3;
         enum dtype t = (enum dtype)(round % 3);
 
