@@ -26,7 +26,7 @@ struct text_threads {
 
     pthread_mutex_t lock; /* of all below */
     pthread_cond_t wake;
-    struct job_queue todo, done;
+    struct job_queue waiting, done;
     uint32_t n_open; /* submitted and not yet polled */
     bool stopping;
 };
@@ -127,7 +127,7 @@ static void *thread_main(void *arg)
 
     pthread_mutex_lock(&t->lock);
     while (!t->stopping) {
-        j = queue_take(&t->todo);
+        j = queue_take(&t->waiting);
         if (j == NULL) {
             pthread_cond_wait(&t->wake, &t->lock);
             continue;
@@ -154,7 +154,7 @@ static enum status seam_submit(struct text_seam *s, struct text_job **j)
     pthread_mutex_lock(&t->lock);
     if (t->n_open < TEXT_QUEUE_MAX) {
         t->n_open++;
-        queue_put(&t->todo, *j);
+        queue_put(&t->waiting, *j);
         *j = NULL;
         pthread_cond_signal(&t->wake);
         st = ST_OK;
@@ -260,7 +260,7 @@ void text_threads_free(struct text_threads **pt)
     for (unsigned i = 0; i < t->n_threads; i++) {
         pthread_join(t->threads[i], NULL);
     }
-    queue_drop(&t->todo);
+    queue_drop(&t->waiting);
     queue_drop(&t->done);
     if (t->fd >= 0) {
         close(t->fd);

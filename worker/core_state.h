@@ -100,18 +100,19 @@ void worker_break(struct worker_core *w, const char *why);
 /* ---- recv_*.c: one message each.  p is the session's peer. ---- */
 
 void worker_recv_submit(struct worker_core *w, struct peer *p, uint64_t call,
-                 const Sluice__V1__SubmitRequest *m);
+                        const Sluice__V1__SubmitRequest *m);
 void worker_recv_submit_part(struct worker_core *w, struct peer *p,
-                      const Sluice__V1__SubmitPartMessage *m);
+                             const Sluice__V1__SubmitPartMessage *m);
 void worker_recv_acknowledge(struct worker_core *w,
-                      const Sluice__V1__AcknowledgeMessage *m);
+                             const Sluice__V1__AcknowledgeMessage *m);
 void worker_recv_cancel(struct worker_core *w, struct peer *p, uint64_t call,
-                 const Sluice__V1__CancelRequest *m);
+                        const Sluice__V1__CancelRequest *m);
 void worker_recv_remove(struct worker_core *w, struct peer *p, uint64_t call,
-                 const Sluice__V1__RemoveRequest *m);
+                        const Sluice__V1__RemoveRequest *m);
 void worker_recv_audit(struct worker_core *w, struct peer *p, uint64_t call);
 
-/* ---- submit.c: shared by worker_recv_submit and worker_recv_submit_part ---- */
+/* ---- submit.c: shared by worker_recv_submit and worker_recv_submit_part ----
+ */
 
 /* Are all ids below the vocabulary?  e says which is not. */
 MUST_CHECK enum status submit_check_ids(const struct worker_core *w,

@@ -207,8 +207,7 @@ static enum status check_row(const struct forward *f, const struct plan *p,
     }
     if (st == ST_OK && has_kind(f->w, MIXER_DELTANET) &&
         r->slot >= f->pool.slots) {
-        st = error_set(e, ST_INTERNAL, "slot %u of %u", r->slot,
-                       f->pool.slots);
+        st = error_set(e, ST_INTERNAL, "slot %u of %u", r->slot, f->pool.slots);
     }
     return st;
 }
@@ -375,8 +374,7 @@ static enum status run_sampling(struct forward *f, const struct plan *p,
 static enum status run_pass(struct forward *f, const struct plan *p,
                             struct plan_result *out)
 {
-    struct kernel_step step = {f->pass.rows, f->pass.n_rows,
-                               f->pass.n_tokens};
+    struct kernel_step step = {f->pass.rows, f->pass.n_rows, f->pass.n_tokens};
     enum status st, end;
     struct error e;
 

@@ -129,7 +129,7 @@ static enum status layers_parse(const char *text, uint32_t n, struct error *e)
     }
     if (begin != 0 || end != n) {
         return error_set(e, ST_UNIMPLEMENTED,
-                         "--layers %s: a worker serves whole models for now, "
+                         "--layers %s: a worker serves whole models, "
                          "0-%u",
                          text, n);
     }
