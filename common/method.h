@@ -33,7 +33,7 @@ enum lane { LANE_CONTROL, LANE_SUBMIT, LANE_STATE };
     X(REGISTRY_REPORT, 0x0102, Registry, Report, report_message, nothing,      \
       ONEWAY, BY_WORKER, BY_ROUTER, 1024, 0, LANE_STATE, true)                 \
     X(REGISTRY_STEP_OUTPUT, 0x0103, Registry, StepOutput, step_output_message, \
-      nothing, ONEWAY, BY_WORKER, BY_ROUTER, 131072, 0, LANE_STATE, true)      \
+      nothing, ONEWAY, BY_WORKER, BY_ROUTER, 262144, 0, LANE_STATE, true)      \
     X(REGISTRY_GOODBYE, 0x0104, Registry, Goodbye, goodbye_message, nothing,   \
       ONEWAY, BY_ALL, BY_ALL, 1024, 0, LANE_STATE, true)                       \
     X(INFERENCE_GENERATE, 0x0201, Inference, Generate, generate_request,       \

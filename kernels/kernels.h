@@ -36,6 +36,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/sampling.h"
 #include "common/status.h"
 #include "kernels/weights.h"
 
@@ -78,20 +79,22 @@ struct kernel_step {
     uint32_t n_rows, n_tokens;
 };
 
-/* How a row's token is chosen from l [V] float32:
- *   temperature < KERNELS_TEMPERATURE_MIN: argmax l, the lower id of equals.
- *   Otherwise p_v = exp((l_v - max l) / temperature); keep the top_k best (0
- *   or more than V: all), then the shortest run of the best whose share of
- *   the kept mass is at least top_p; equals rank by lower id.  With u uniform
- *   in [0, 1) from Philox4x32-10, key = seed, counter = (index, choice, 0, 0),
- *   the token is the first id, in id order among the kept, at which the
- *   running sum of p exceeds u times the kept mass. */
+/* How a row's token is chosen from l [V] float32: common/sampling.h, steps 1
+ * to 8.  Equal logits rank by lower id.  With u uniform in [0, 1) from
+ * Philox4x32-10, key = seed, counter = (index, choice, 0, 0), the token is
+ * the first id, in id order among the kept, at which the running sum of p
+ * exceeds u times the kept mass. */
 struct sample_row {
-    float temperature; /* >= 0 */
-    uint32_t top_k;
-    float top_p; /* (0, 1] */
-    uint64_t seed;
+    const struct sampling *sampling; /* checked; ids below V */
     uint32_t choice, index;
+    const uint32_t *ids; /* [n_ids] prompt ++ generated, for penalties */
+    uint32_t n_ids, n_prompt;
+};
+
+struct sample_result {
+    uint32_t token;
+    float logprob; /* of it, if sampling->logprobs */
+    struct token_logprob top[TOP_LOGPROBS_MAX]; /* [n_top_logprobs] */
 };
 
 struct kernels_sizes {
@@ -123,7 +126,8 @@ struct kernels_ops {
     void (*mlp)(struct kernels *k, uint32_t layer);
     void (*head)(struct kernels *k, const uint32_t *tokens, uint32_t n);
     enum status (*sample)(struct kernels *k, const struct sample_row *rows,
-                          uint32_t n, uint32_t *out, struct error *e);
+                          uint32_t n, struct sample_result *out,
+                          struct error *e);
     void (*hidden_read)(struct kernels *k, uint32_t first, uint32_t n,
                         float *out);
     void (*hidden_write)(struct kernels *k, uint32_t first, uint32_t n,
@@ -232,12 +236,12 @@ static inline void kernels_head(struct kernels *k, const uint32_t *tokens,
     k->ops->head(k, tokens, n);
 }
 
-/* out[i] := the token chosen from logits[i]; out [n] u32.  Waits for it.  The
+/* out[i] := the token chosen from logits[i]; out [n].  Waits for it.  The
  * logits are used up.  ST_INTERNAL, with a sentence, if any is not finite:
  * then out is undefined. */
 MUST_CHECK static inline enum status
 kernels_sample(struct kernels *k, const struct sample_row *rows, uint32_t n,
-               uint32_t *out, struct error *e)
+               struct sample_result *out, struct error *e)
 {
     return k->ops->sample(k, rows, n, out, e);
 }

@@ -5,28 +5,12 @@
 
 #include "common/plant.h"
 #include "common/request_id.h"
+#include "common/sampling_message.h"
 #include "router/admission.h"
 #include "router/recv.h"
 #include "router/router.h"
 
 typedef Sluice__V1__GenerateRequest generate_message;
-
-static bool check_sampling(const struct incoming *in,
-                           const Sluice__V1__Sampling *s)
-{
-    /* Written so that what is not a number fails too. */
-    if (!(s->temperature >= 0 && s->temperature <= 100)) {
-        refuse(in, ST_INVALID_ARGUMENT, "temperature is %g, must be 0..100",
-               (double)s->temperature);
-        return false;
-    }
-    if (!(s->top_p > 0 && s->top_p <= 1)) {
-        refuse(in, ST_INVALID_ARGUMENT,
-               "top_p is %g, must be above 0 and at most 1", (double)s->top_p);
-        return false;
-    }
-    return true;
-}
 
 static bool check_prompt(const struct incoming *in, const generate_message *m)
 {
@@ -70,7 +54,7 @@ static bool check_fields(const struct incoming *in, const generate_message *m)
                KEEP_MS_LIMIT);
         return false;
     }
-    return m->sampling == NULL || check_sampling(in, m->sampling);
+    return true;
 }
 
 static bool check_open(struct router_core *r, const struct incoming *in,
@@ -139,7 +123,9 @@ static bool check_place(struct router_core *r, const struct incoming *in,
                   "this router has no tokenizer for model %s: set want_text "
                   "to false",
                   m->name);
-    } else if (admission_queue(r, m, &retry_ms, &e) == ST_OK) {
+    } else if ((g->sampling == NULL ||
+                sampling_check(g->sampling, m->vocab, &e) == ST_OK) &&
+               admission_queue(r, m, &retry_ms, &e) == ST_OK) {
         return true;
     }
     peer_fail(in->peer->peer, in->call, &e, retry_ms);
@@ -148,14 +134,11 @@ static bool check_place(struct router_core *r, const struct incoming *in,
 
 static void take_fields(struct request *q, const generate_message *m)
 {
-    if (m->sampling != NULL) {
-        q->sampling = *m->sampling;
-    } else {
-        sluice__v1__sampling__init(&q->sampling);
-    }
-    /* What a newer version may have added is not passed on. */
-    q->sampling.base.n_unknown_fields = 0;
-    q->sampling.base.unknown_fields = NULL;
+    sampling_read(&q->sampling, m->sampling);
+    q->has_seed = m->sampling != NULL && m->sampling->has_seed;
+    q->sampling_lists = malloc(sampling_bytes(&q->sampling) + 1);
+    assert(q->sampling_lists != NULL);
+    sampling_own(&q->sampling, q->sampling_lists);
     q->max_tokens = m->has_max_tokens ? m->max_tokens : 0;
     q->keep_ms = m->keep_ms;
     q->wants_text = m->want_text && q->model->has_text;

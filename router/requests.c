@@ -113,6 +113,7 @@ static void request_free(struct router_core *r, struct request *q)
     table_remove(&r->jobs, &q->by_tag);
     r->n_requests--;
     free(q->detok);
+    free(q->sampling_lists);
     model_release(r, &q->model);
     free(q->ids);
     free(q);
@@ -171,8 +172,8 @@ void request_enqueue(struct router_core *r, struct request *q)
         request_refuse(r, q, &e, retry_ms);
         return;
     }
-    if (!q->sampling.has_seed) {
-        q->sampling.has_seed = true;
+    if (!q->has_seed) {
+        q->has_seed = true;
         q->sampling.seed = r->io->random(r->io);
     }
     stream_text_begin(r, q);

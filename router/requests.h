@@ -10,6 +10,7 @@
 #ifndef ROUTER_REQUESTS_H
 #define ROUTER_REQUESTS_H
 
+#include "common/sampling.h"
 #include "proto/inference.pb-c.h"
 #include "router/pending.h"
 #include "router/workers.h"
@@ -32,7 +33,9 @@ struct request {
 
     uint32_t *ids; /* [ids_size] prompt, then generated */
     uint32_t ids_size, n_prompt, n_generated, n_sent, max_tokens;
-    Sluice__V1__Sampling sampling;
+    struct sampling sampling;
+    void *sampling_lists; /* what it borrows */
+    bool has_seed;
     uint32_t keep_ms;
     bool wants_text, parse_special, last_sent, kept;
     struct detokenizer *detok; /* NULL: no text is wanted, or made */

@@ -1,4 +1,5 @@
 #include "router/submit.h"
+#include "common/sampling_message.h"
 
 #include "common/plant.h"
 #include "proto/worker.pb-c.h"
@@ -28,6 +29,7 @@ static enum status send_submit(struct worker *w, struct request *q,
     Sluice__V1__SequenceRef ref = SLUICE__V1__SEQUENCE_REF__INIT;
     Sluice__V1__Need n = SLUICE__V1__NEED__INIT;
     Sluice__V1__SubmitRequest s = SLUICE__V1__SUBMIT_REQUEST__INIT;
+    Sluice__V1__Sampling sampling;
 
     ref.request_id = (ProtobufCBinaryData){16, q->id};
     n.blocks = (uint32_t)need->of[BLOCKS];
@@ -44,7 +46,8 @@ static enum status send_submit(struct worker *w, struct request *q,
     s.tokens = q->ids;
     s.n_tokens = part_of(q);
     s.max_tokens = q->max_tokens;
-    s.sampling = &q->sampling;
+    sampling_write(&q->sampling, &sampling);
+    s.sampling = &sampling;
     s.has_have_index = true;
     s.have_index = q->n_generated;
     s.has_keep_ms = q->keep_ms > 0;

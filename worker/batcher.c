@@ -150,7 +150,8 @@ static void add_row(struct batcher *b, struct batch *t, struct sequence *s,
         .chained = s->n_planned >= known,
         .sample = s->n_planned + n >= known,
         .index = s->n_generated + (PLANT(INDEX_REUSED) ? 0 : s->pending),
-        .sampling = s->sampling,
+        .choice = s->key.choice,
+        .sampling = &s->sampling,
     };
     fill_ids(b, p, row, s);
     fill_table(b, p, row, s);

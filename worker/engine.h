@@ -17,6 +17,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "common/sampling.h"
 #include "common/status.h"
 
 #define ENGINE_DEPTH_MAX 2
@@ -25,13 +26,19 @@
 #define TOKEN_NONE       UINT32_MAX
 #define SLOT_NONE        UINT32_MAX
 
-/* How a token is chosen; keyed by (seed, choice, index). */
-struct sampling {
-    float temperature; /* 0: greedy */
-    uint32_t top_k;    /* 0: all */
-    float top_p;       /* (0, 1] */
-    uint64_t seed;
-    uint32_t choice;
+/* The ids of a sequence where the core keeps them, in pages of 1 << shift:
+ * id i is memory[(memory[(root << shift) + (i >> shift)] << shift) + i % page].
+ * Ids of a plan in flight do not change and do not move. */
+struct id_pages {
+    const uint32_t *memory;
+    uint32_t root, shift;
+};
+
+/* What penalties look at: prompt ++ generated ids as far as the core knows
+ * them.  A chained row's own id comes after them. */
+struct plan_history {
+    struct id_pages pages;
+    uint32_t n, n_prompt; /* n = 0: the row's sampling has no penalties */
 };
 
 /* Prompt rows take the prefill kernels, generated rows the decode kernels,
@@ -52,8 +59,11 @@ struct plan_row {
     uint32_t n_blocks; /* covers position + n_tokens */
     uint32_t slot;     /* SLOT_NONE where the shard has no linear layer */
     bool sample;       /* choose a token after the last one */
-    uint32_t index;    /* of the token chosen, from 0 */
-    struct sampling sampling;
+    /* Of a row that samples: */
+    uint32_t index; /* of the token chosen, from 0 */
+    uint32_t choice;
+    const struct sampling *sampling; /* borrowed from the sequence */
+    struct plan_history history;
 };
 
 struct plan_copy {
@@ -79,6 +89,9 @@ struct plan_result {
     uint32_t n_rows;
     uint32_t tokens[PLAN_ROWS_MAX]; /* TOKEN_NONE where none was asked for */
     uint32_t device_us;
+    /* Of rows whose sampling asks for them, of a plan that went well: */
+    float logprobs[PLAN_ROWS_MAX]; /* of tokens[i] */
+    struct token_logprob top[PLAN_ROWS_MAX][TOP_LOGPROBS_MAX]; /* best first */
 };
 
 struct engine;

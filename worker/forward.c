@@ -18,10 +18,10 @@ struct pass {
 
 /* Rows of a pass that ask for a token, as many as one head call takes. */
 struct heads {
-    uint32_t *tokens;        /* [max_logits] in the pass */
-    uint32_t *plan_rows;     /* [max_logits] */
-    uint32_t *out;           /* [max_logits] ids chosen */
-    struct sample_row *rows; /* [max_logits] */
+    uint32_t *tokens;          /* [max_logits] in the pass */
+    uint32_t *plan_rows;       /* [max_logits] */
+    struct sample_result *out; /* [max_logits] */
+    struct sample_row *rows;   /* [max_logits] */
     uint32_t n;
 };
 
@@ -316,11 +316,8 @@ static void add_head(struct heads *h, const struct plan_row *r,
     h->tokens[h->n] = token;
     h->plan_rows[h->n] = plan_row;
     h->rows[h->n++] = (struct sample_row){
-        .temperature = r->sampling.temperature,
-        .top_k = r->sampling.top_k,
-        .top_p = r->sampling.top_p,
-        .seed = r->sampling.seed,
-        .choice = r->sampling.choice,
+        .sampling = r->sampling,
+        .choice = r->choice,
         .index = r->index,
     };
 }
@@ -342,7 +339,7 @@ static enum status run_heads(struct forward *f, const struct plan *p,
     st = kernels_sample(f->kernels, h->rows, h->n, h->out, &out->error);
     for (uint32_t i = 0; st == ST_OK && i < h->n; i++) {
         assert(h->plan_rows[i] < p->n_rows);
-        out->tokens[h->plan_rows[i]] = h->out[i];
+        out->tokens[h->plan_rows[i]] = h->out[i].token;
     }
     h->n = 0;
     return st;

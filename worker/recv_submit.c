@@ -8,13 +8,12 @@
  *   6 all ids here: OK; else the answer waits for SubmitPart
  *
  * Whatever the answer, the grant is used up. */
-#include <math.h>
 #include <string.h>
 
 #include "common/log.h"
+#include "common/sampling_message.h"
 #include "worker/core_state.h"
 
-#define TEMPERATURE_MAX 100.0f
 /* A need may be a block over the context: the router adds room for drafts. */
 #define NEED_SPARE_BLOCKS 1u
 
@@ -67,29 +66,12 @@ static enum status check_sampling(const struct worker_core *w,
                                   const Sluice__V1__Sampling *m,
                                   struct error *e)
 {
-    if (!isfinite(m->temperature) || m->temperature < 0.0f ||
-        m->temperature > TEMPERATURE_MAX) {
-        return error_set(e, ST_INVALID_ARGUMENT,
-                         "temperature is %g, it must be 0 to %g",
-                         (double)m->temperature, (double)TEMPERATURE_MAX);
-    }
-    if (m->top_k > w->o.vocab) {
-        return error_set(e, ST_INVALID_ARGUMENT,
-                         "top_k is %u, it must be 0 (all) to the vocabulary, "
-                         "%u",
-                         m->top_k, w->o.vocab);
-    }
-    if (!isfinite(m->top_p) || m->top_p <= 0.0f || m->top_p > 1.0f) {
-        return error_set(e, ST_INVALID_ARGUMENT,
-                         "top_p is %g, it must be above 0 and at most 1",
-                         (double)m->top_p);
-    }
     if (!m->has_seed) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "seed is missing: the router draws one where the "
                          "client names none");
     }
-    return ST_OK;
+    return sampling_check(m, w->o.vocab, e);
 }
 
 static uint32_t blocks_for(const struct worker_core *w, uint32_t n_tokens)
@@ -158,12 +140,10 @@ static enum status check_submit(const struct worker_core *w,
 static bool same_choice(const struct sequence *s,
                         const Sluice__V1__SubmitRequest *m)
 {
-    const Sluice__V1__Sampling *p = m->sampling;
+    struct sampling asked;
 
-    return s->sampling.seed == p->seed &&
-           s->sampling.temperature == p->temperature &&
-           s->sampling.top_p == p->top_p && s->sampling.top_k == p->top_k &&
-           s->ignore_eos == p->ignore_eos;
+    sampling_read(&asked, m->sampling);
+    return sampling_same(&s->sampling, &asked);
 }
 
 /* Can the ids that the router lacks still be told?  Of a finished one those
@@ -262,6 +242,7 @@ static void fill(struct worker_core *w, struct sequence *s,
                  const Sluice__V1__SubmitRequest *m, uint64_t call)
 {
     uint32_t have = m->has_have_index ? m->have_index : m->n_generated;
+    struct sampling sampling;
 
     s->n_prompt = m->n_prompt;
     s->max_tokens = m->max_tokens;
@@ -270,12 +251,8 @@ static void fill(struct worker_core *w, struct sequence *s,
     s->n_received = (uint32_t)m->n_tokens;
     s->acked = have < m->n_generated ? have : m->n_generated;
     s->keep_ms = m->keep_ms;
-    s->ignore_eos = m->sampling->ignore_eos;
-    s->sampling = (struct sampling){.temperature = m->sampling->temperature,
-                                    .top_k = m->sampling->top_k,
-                                    .top_p = m->sampling->top_p,
-                                    .seed = m->sampling->seed,
-                                    .choice = s->key.choice};
+    sampling_read(&sampling, m->sampling);
+    sequence_set_sampling(&w->table, s, &sampling);
     s->call = call;
     paged_write(&w->table.slab, &s->tokens, 0, m->tokens, s->n_received);
 }

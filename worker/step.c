@@ -24,7 +24,8 @@ enum sequence_finish step_finish(const struct worker_core *w,
     if (s->n_generated == 0) {
         return FINISH_NONE;
     }
-    if (!s->ignore_eos && !(PLANT(STOP_MISSED) && s->n_generated > 9) &&
+    if (!s->sampling.ignore_eos &&
+        !(PLANT(STOP_MISSED) && s->n_generated > 9) &&
         is_eos(w,
                paged_get(&w->table.slab, &s->tokens, sequence_known(s) - 1))) {
         return FINISH_STOP;

@@ -155,6 +155,6 @@ void cpu_mlp(struct kernels *k, uint32_t layer);
 void cpu_embed(struct kernels *k, const uint32_t *tokens);
 void cpu_head(struct kernels *k, const uint32_t *tokens, uint32_t n);
 enum status cpu_sample(struct kernels *k, const struct sample_row *rows,
-                       uint32_t n, uint32_t *out, struct error *e);
+                       uint32_t n, struct sample_result *out, struct error *e);
 
 #endif

@@ -8,8 +8,8 @@
 struct sample_job {
     struct cpu *c;
     const struct sample_row *rows;
-    uint32_t *out;      /* [n] */
-    atomic_uint broken; /* 1 + the row whose logits are not finite */
+    struct sample_result *out; /* [n] */
+    atomic_uint broken;        /* 1 + the row whose logits are not finite */
 };
 
 /* One row's choice in progress. */
@@ -134,7 +134,7 @@ static uint32_t last_kept(const struct draw *d)
     return last;
 }
 
-static void filter(struct draw *d, const struct sample_row *r)
+static void filter(struct draw *d, const struct sampling *r)
 {
     for (uint32_t i = 0; i < d->vocab; i++) {
         d->ids[i] = i;
@@ -177,7 +177,8 @@ static uint32_t pick(const struct draw *d, double u)
 static void sample_task(void *arg, uint32_t i, uint32_t thread)
 {
     struct sample_job *j = arg;
-    const struct sample_row *r = &j->rows[i];
+    const struct sample_row *row = &j->rows[i];
+    const struct sampling *r = row->sampling;
     const struct cpu_lane *lane = &j->c->lanes[thread];
     uint32_t vocab = j->c->w->shape.vocab;
     const float *l = j->c->logits + (size_t)i * vocab;
@@ -190,18 +191,19 @@ static void sample_task(void *arg, uint32_t i, uint32_t thread)
         return;
     }
     if (r->temperature < KERNELS_TEMPERATURE_MIN) {
-        j->out[i] = best;
+        j->out[i].token = best;
         return;
     }
     j->c->isa->weigh(d.p, l, l[best], 1.0f / r->temperature, vocab);
     if ((r->top_k > 0 && r->top_k < vocab) || r->top_p < 1.0f) {
         filter(&d, r);
     }
-    j->out[i] = pick(&d, philox_uniform(r->seed, r->choice, r->index));
+    j->out[i].token =
+        pick(&d, philox_uniform(r->seed, row->choice, row->index));
 }
 
 enum status cpu_sample(struct kernels *k, const struct sample_row *rows,
-                       uint32_t n, uint32_t *out, struct error *e)
+                       uint32_t n, struct sample_result *out, struct error *e)
 {
     struct cpu *c = cpu_of(k);
     struct sample_job j = {.c = c, .rows = rows, .out = out};

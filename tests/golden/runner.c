@@ -105,11 +105,12 @@ void runner_start(struct runner *r, struct run_seq *s, const uint32_t *ids,
 {
     uint32_t capacity = n_prompt + more;
 
-    *s = (struct run_seq){.n_ids = n_prompt,
-                          .n_prompt = n_prompt,
-                          .capacity = capacity,
-                          .fresh = true,
-                          .sampling = {.top_p = 1.0f}};
+    *s = (struct run_seq){
+        .n_ids = n_prompt,
+        .n_prompt = n_prompt,
+        .capacity = capacity,
+        .fresh = true,
+        .sampling = {.top_p = 1.0f, .repetition_penalty = 1.0f}};
     s->ids = must(calloc(capacity, sizeof *s->ids));
     memcpy(s->ids, ids, n_prompt * sizeof *ids);
     s->n_blocks = (capacity + r->block_tokens - 1) / r->block_tokens;
@@ -153,7 +154,7 @@ uint32_t runner_add(struct runner *r, struct run_seq *s, uint32_t n,
         .slot = s->slot,
         .sample = sample,
         .index = s->n_done + n - s->n_prompt,
-        .sampling = s->sampling,
+        .sampling = &s->sampling,
     };
     memcpy(p->tokens + p->n_tokens, s->ids + s->n_done, n * sizeof *s->ids);
     memcpy(p->blocks + p->n_blocks, s->blocks, table * sizeof *s->blocks);

@@ -48,7 +48,46 @@ static void close_bench(struct bench *b)
     free(b);
 }
 
-static void draw(struct bench *b, const struct sample_row *rows, uint32_t n,
+/* A row with its parameters beside it. */
+struct asked {
+    float temperature, top_p;
+    uint32_t top_k, choice, index;
+    uint64_t seed;
+};
+
+static struct sampling sampling_of(const struct asked *a)
+{
+    struct sampling s = sampling_default();
+
+    s.temperature = a->temperature;
+    s.top_k = a->top_k;
+    s.top_p = a->top_p;
+    s.seed = a->seed;
+    return s;
+}
+
+static enum status choose(struct bench *b, const struct asked *asked,
+                          uint32_t n, uint32_t *out, struct error *e)
+{
+    struct sampling sampling[ROWS];
+    struct sample_row rows[ROWS];
+    struct sample_result results[ROWS];
+    enum status st;
+
+    for (uint32_t i = 0; i < n; i++) {
+        sampling[i] = sampling_of(&asked[i]);
+        rows[i] = (struct sample_row){.sampling = &sampling[i],
+                                      .choice = asked[i].choice,
+                                      .index = asked[i].index};
+    }
+    st = kernels_sample(b->k, rows, n, results, e);
+    for (uint32_t i = 0; i < n; i++) {
+        out[i] = results[i].token;
+    }
+    return st;
+}
+
+static void draw(struct bench *b, const struct asked *rows, uint32_t n,
                  uint32_t *out)
 {
     struct error e;
@@ -56,10 +95,10 @@ static void draw(struct bench *b, const struct sample_row *rows, uint32_t n,
     for (uint32_t i = 0; i < n; i++) {
         kernels_logits_write(b->k, i, b->logits);
     }
-    assert_int_equal(kernels_sample(b->k, rows, n, out, &e), ST_OK);
+    assert_int_equal(choose(b, rows, n, out, &e), ST_OK);
 }
 
-static uint32_t draw_one(struct bench *b, struct sample_row row)
+static uint32_t draw_one(struct bench *b, struct asked row)
 {
     uint32_t token;
 
@@ -104,11 +143,11 @@ static void test_philox(void **state)
 
 /* Counts of n draws against the weights, by chi-square: its mean is the
  * number of kinds less one; the bound is six deviations above. */
-static void check_counts(struct bench *b, struct sample_row row,
+static void check_counts(struct bench *b, struct asked row,
                          const double *weight)
 {
     enum { DRAWS = 64 * 1000 };
-    struct sample_row rows[ROWS];
+    struct asked rows[ROWS];
     uint32_t out[ROWS], counts[VOCAB] = {0};
     double total = 0.0, chi = 0.0, kinds = -1.0;
 
@@ -185,10 +224,10 @@ static void test_distribution(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct sample_row row = {.temperature = cases[i].t,
-                                 .top_k = cases[i].k,
-                                 .top_p = cases[i].p,
-                                 .seed = 77 + i};
+        struct asked row = {.temperature = cases[i].t,
+                            .top_k = cases[i].k,
+                            .top_p = cases[i].p,
+                            .seed = 77 + i};
 
         weigh(b, (double)cases[i].t, cases[i].k ? cases[i].k : VOCAB,
               (double)cases[i].p, weight);
@@ -205,7 +244,7 @@ static void test_greedy(void **state)
 
     (void)state;
     for (uint32_t i = 0; i < 200; i++) {
-        struct sample_row r = {.top_p = 1.0f, .seed = i, .index = i};
+        struct asked r = {.top_p = 1.0f, .seed = i, .index = i};
 
         assert_int_equal(draw_one(b, r), best);
         r.temperature = 5.0f;
@@ -225,7 +264,7 @@ static void test_greedy(void **state)
 static void test_ties(void **state)
 {
     struct bench *b = open_bench();
-    struct sample_row r = {.top_p = 1.0f};
+    struct asked r = {.top_p = 1.0f};
     uint32_t seen = 0;
 
     (void)state;
@@ -258,20 +297,20 @@ static void test_ties(void **state)
 static void test_key(void **state)
 {
     struct bench *b = open_bench();
-    struct sample_row rows[ROWS];
+    struct asked rows[ROWS];
     uint32_t out[ROWS], alone, differ[3] = {0};
 
     (void)state;
     for (uint32_t i = 0; i < ROWS; i++) {
-        rows[i] = (struct sample_row){.temperature = 1.0f,
-                                      .top_p = 1.0f,
-                                      .seed = 1000 + i / 8,
-                                      .choice = i % 2,
-                                      .index = i % 8 / 2};
+        rows[i] = (struct asked){.temperature = 1.0f,
+                                 .top_p = 1.0f,
+                                 .seed = 1000 + i / 8,
+                                 .choice = i % 2,
+                                 .index = i % 8 / 2};
     }
     draw(b, rows, ROWS, out);
     for (uint32_t i = 0; i < ROWS; i++) {
-        struct sample_row other = rows[i];
+        struct asked other = rows[i];
 
         alone = draw_one(b, rows[i]);
         assert_int_equal(alone, out[i]);
@@ -297,7 +336,7 @@ static void test_not_finite(void **state)
 
     (void)state;
     for (int i = 0; i < 3; i++) {
-        struct sample_row rows[3] = {
+        struct asked rows[3] = {
             {.top_p = 1.0f}, {.top_p = 1.0f}, {.top_p = 1.0f}};
         uint32_t out[3];
         struct error e;
@@ -308,7 +347,7 @@ static void test_not_finite(void **state)
         b->logits[VOCAB - 1] = bad[i];
         kernels_logits_write(b->k, 1, b->logits);
         b->logits[VOCAB - 1] = kept;
-        assert_int_equal(kernels_sample(b->k, rows, 3, out, &e), ST_INTERNAL);
+        assert_int_equal(choose(b, rows, 3, out, &e), ST_INTERNAL);
         assert_non_null(strstr(e.text, "row 1"));
         assert_non_null(strstr(e.text, "not finite"));
     }

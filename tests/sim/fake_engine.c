@@ -346,7 +346,7 @@ static uint32_t run_row(struct fake_engine *e, const struct plan *p,
     if (e->model->linear) {
         s = advance(e, r, tokens);
     }
-    return r->sample ? oracle_choose(e->model, a, s, &r->sampling, r->index)
+    return r->sample ? oracle_choose(e->model, a, s, r->sampling, r->index)
                      : TOKEN_NONE;
 }
 

@@ -35,7 +35,7 @@ uint32_t oracle_choose(const struct fake_model *m, uint64_t a, uint64_t s,
     x = mix64(x + (m->linear ? s : 0));
     x = mix64(x ^ p->seed);
     x = mix64(x + bits(p->temperature) * 3 + bits(p->top_p) * 5 + p->top_k);
-    x = mix64(x ^ ((uint64_t)p->choice << 32 | index));
+    x = mix64(x ^ index);
     return (uint32_t)(x % m->vocab);
 }
 

@@ -354,21 +354,23 @@ static void end_engine(struct bench *b)
     free(b->sim);
 }
 
+static const struct sampling plain = {
+    .temperature = 1, .top_p = 1, .repetition_penalty = 1, .seed = 5};
+
 /* A row of n prompt tokens 10, 11, ... from position 0, one block each 4. */
 static struct plan_row *add_prompt(struct plan *p, uint64_t sequence,
                                    uint32_t block, uint32_t slot, uint32_t n)
 {
     struct plan_row *r = &p->rows[p->n_rows++];
 
-    *r = (struct plan_row){
-        .sequence = sequence,
-        .n_tokens = n,
-        .token = p->n_tokens,
-        .block = p->n_blocks,
-        .n_blocks = (n + 3) / 4,
-        .slot = slot,
-        .sample = true,
-        .sampling = {.temperature = 1, .top_p = 1, .seed = 5}};
+    *r = (struct plan_row){.sequence = sequence,
+                           .n_tokens = n,
+                           .token = p->n_tokens,
+                           .block = p->n_blocks,
+                           .n_blocks = (n + 3) / 4,
+                           .slot = slot,
+                           .sample = true,
+                           .sampling = &plain};
     for (uint32_t i = 0; i < n; i++) {
         p->tokens[p->n_tokens++] = 10 + i;
     }
@@ -382,13 +384,12 @@ static struct plan_row *add_prompt(struct plan *p, uint64_t sequence,
 static uint32_t right_token(const struct bench *b, uint32_t n)
 {
     const struct fake_model *m = &b->sim->options.models[0];
-    struct sampling p = {.temperature = 1, .top_p = 1, .seed = 5};
     struct oracle o = {0};
 
     for (uint32_t i = 0; i < n; i++) {
         oracle_feed(&o, m, 10 + i, ROW_PROMPT);
     }
-    return oracle_next(&o, m, &p, 0);
+    return oracle_next(&o, m, &plain, 0);
 }
 
 static void test_engine_gives_the_right_token(void **state)
@@ -422,7 +423,7 @@ static void test_engine_gives_the_right_token(void **state)
     oracle_feed(&o, &b.sim->options.models[0], out.tokens[0], ROW_GENERATED);
     assert_true(engine_poll(b.seam, &out));
     assert_int_equal(out.tokens[0], oracle_next(&o, &b.sim->options.models[0],
-                                                &r->sampling, 1));
+                                                r->sampling, 1));
     assert_int_equal(fake_engine_named_blocks(b.engine), 0);
     assert_false(b.sim->failed);
     end_engine(&b);

@@ -185,7 +185,8 @@ static unsigned depth_of(const ProtobufCMessageDescriptor *type, unsigned level)
             unsigned d = depth_of(f->descriptor, level + 1);
 
             deepest = d > deepest ? d : deepest;
-        } else if (f->label == PROTOBUF_C_LABEL_REPEATED) {
+        } else if (f->label == PROTOBUF_C_LABEL_REPEATED &&
+                   f->type != PROTOBUF_C_TYPE_BYTES) {
             assert_true(f->flags & PROTOBUF_C_FIELD_FLAG_PACKED);
         }
     }

@@ -81,7 +81,9 @@ bool sequence_table_init(struct sequence_table *t,
     t->memory = malloc(l->capacity * sizeof *t->memory);
     t->keys = calloc(buckets, sizeof *t->keys);
     t->grants = calloc(buckets, sizeof *t->grants);
+    t->lists = malloc(l->capacity * sizeof *t->lists * SAMPLING_LISTS);
     if (t->memory == NULL || t->keys == NULL || t->grants == NULL ||
+        t->lists == NULL ||
         !slab_init(&t->slab, l->longest, l->values, 2 * l->capacity)) {
         sequence_table_fini(t);
         return false;
@@ -94,6 +96,7 @@ void sequence_table_fini(struct sequence_table *t)
     free(t->memory);
     free(t->keys);
     free(t->grants);
+    free(t->lists);
     slab_fini(&t->slab);
     memset(t, 0, sizeof *t);
 }
@@ -240,6 +243,14 @@ void sequence_set_grant(struct sequence_table *t, struct sequence *s,
         s->in_grants = true;
         *at = s;
     }
+}
+
+void sequence_set_sampling(struct sequence_table *t, struct sequence *s,
+                           const struct sampling *sampling)
+{
+    s->sampling = *sampling;
+    sampling_own(&s->sampling,
+                 t->lists + (size_t)(s - t->memory) * SAMPLING_LISTS);
 }
 
 /* ---- memory ---- */

@@ -92,8 +92,7 @@ struct sequence {
 
     /* What was asked for. */
     uint32_t n_prompt, max_tokens, keep_ms;
-    bool ignore_eos;
-    struct sampling sampling;
+    struct sampling sampling; /* its lists point into the table's memory */
 
     /* What it holds: need is granted or taken, n_blocks and slot taken. */
     struct pool_need need;
@@ -138,6 +137,7 @@ struct sequence_table {
     uint32_t mask;                    /* buckets - 1 */
     uint64_t hash_seed;
     uint64_t next_number;
+    uint32_t *lists; /* [capacity, SAMPLING_LISTS] of each one's sampling */
     uint32_t in_state[SEQUENCE_STATES];
     struct slab slab; /* of tokens and block tables */
     struct sequence_list all;
@@ -179,6 +179,10 @@ struct sequence *sequence_by_key(const struct sequence_table *t,
                                  const struct sequence_key *key);
 struct sequence *sequence_by_grant(const struct sequence_table *t,
                                    uint64_t grant);
+
+/* What was asked for; the lists are copied into the table's memory. */
+void sequence_set_sampling(struct sequence_table *t, struct sequence *s,
+                           const struct sampling *sampling);
 
 const char *sequence_state_name(enum sequence_state s);
 

@@ -143,7 +143,9 @@ static void a_chunk_becomes_json(void **state)
               "\"finish\":\"length\",\"figures\":{\"n_prompt\":0,"
               "\"n_generated\":0,\"queued_us\":0,\"first_token_us\":0,"
               "\"total_us\":2147483648,\"blocks\":0,\"slots\":0,"
-              "\"seed\":\"18446744073709551615\",\"n_moves\":0}}");
+              "\"seed\":\"18446744073709551615\",\"n_moves\":0},\"choice\":0,"
+              "\"logprobs\":[],"
+              "\"top_tokens\":[],\"top_logprobs\":[]}");
     free(text);
     json_decref(j);
 }

@@ -11,6 +11,8 @@
 
 #define BLOCKS 4
 
+static const struct sampling greedy = {.top_p = 1, .repetition_penalty = 1};
+
 struct rig {
     struct model_config config;
     struct shard *shard;
@@ -71,7 +73,7 @@ static struct plan step(uint64_t number, struct plan_row *row, uint32_t n,
                              .position = position,
                              .n_blocks = BLOCKS,
                              .sample = true,
-                             .sampling = {.top_p = 1}};
+                             .sampling = &greedy};
     return (struct plan){.step = number,
                          .n_rows = 1,
                          .n_tokens = n,

@@ -11,6 +11,8 @@
 #define BLOCKS 8
 #define SLOTS  2
 
+static const struct sampling greedy = {.top_p = 1, .repetition_penalty = 1};
+
 struct rig {
     struct random_model model;
     struct forward *forward;
@@ -72,7 +74,7 @@ static struct plan_row *one_row(struct rig *g, uint32_t position, uint32_t n)
                                    .n_tokens = n,
                                    .n_blocks = g->plan.n_blocks,
                                    .sample = true,
-                                   .sampling = {.top_p = 1.0f}};
+                                   .sampling = &greedy};
     return &g->rows[0];
 }
 
