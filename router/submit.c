@@ -5,7 +5,8 @@
 #include "proto/worker.pb-c.h"
 #include "router/router.h"
 
-#define PART_BYTES (56u << 10) /* of SUBMIT_IDS_MAX ids and what is beside */
+/* Of SUBMIT_IDS_MAX ids, the lists of a sampling and what is beside. */
+#define PART_BYTES (60u << 10)
 
 bool submit_open(const struct worker *w)
 {
