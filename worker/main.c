@@ -290,15 +290,6 @@ static void on_signal(void *arg, int fd)
     }
 }
 
-/* The cache has the model's dtype, if it is one that a cache may have. */
-static enum dtype kv_dtype(const struct program *p)
-{
-    return strcmp(p->args.kv_dtype, "auto") == 0 &&
-                   p->config.shape.dtype == DTYPE_BF16
-               ? DTYPE_BF16
-               : DTYPE_F32;
-}
-
 static enum status assemble(struct program *p, struct error *e)
 {
     struct worker_options o;
@@ -309,7 +300,8 @@ static enum status assemble(struct program *p, struct error *e)
     st = st == ST_OK ? tokenizer_read(p, e) : st;
     st = st == ST_OK ? weights_read(p, e) : st;
     if (st == ST_OK) {
-        p->kv_dtype = kv_dtype(p);
+        p->kv_dtype =
+            sizes_kv_dtype(&p->config, strcmp(p->args.kv_dtype, "f32") == 0);
         st = forward_make(p, e);
     }
     st = st == ST_OK ? pool_make(p, e) : st;

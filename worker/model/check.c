@@ -164,6 +164,17 @@ static void print_layout(const struct check *c, const struct layout *l,
     }
 }
 
+/* A shard reads the whole model: fingerprint.h. */
+static enum status try_model(const struct check *c,
+                             const struct checkpoint *files, struct error *e)
+{
+    struct layout l;
+    enum status st = layout_of_model(&l, &c->config, files, e);
+
+    layout_fini(&l);
+    return st;
+}
+
 static enum status try_layout(const struct check *c,
                               const struct checkpoint *files, struct error *e)
 {
@@ -183,7 +194,7 @@ static enum status try_layout(const struct check *c,
     }
     layout_fini(&l);
     free(layers);
-    return st;
+    return st == ST_OK ? try_model(c, files, e) : st;
 }
 
 /* Config alone is fine; an index whose files are missing is not. */
@@ -232,7 +243,7 @@ static enum status prepare(struct check *c, const char *dir,
                          p->block_tokens, SIZES_BLOCK_TOKENS_MAX);
     }
     c->sizes = sizes_of(&c->config, p->begin, p->end, p->block_tokens,
-                        p->kv_f32 ? DTYPE_F32 : c->config.shape.dtype);
+                        sizes_kv_dtype(&c->config, p->kv_f32));
     return ST_OK;
 }
 

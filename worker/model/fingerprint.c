@@ -1,12 +1,7 @@
 #include "worker/model/fingerprint.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
-
-#include "common/quote.h"
-#include "worker/model/document.h"
 
 static void hash_u64(XXH3_state_t *h, uint64_t v)
 {
@@ -59,35 +54,10 @@ static void hash_config(XXH3_state_t *h, const struct model_config *c)
     }
 }
 
-static bool of_model(const struct model_config *c, const char *key)
-{
-    if (strncmp(key, "layers.", 7) == 0) {
-        return strtoul(key + 7, NULL, 10) < c->shape.n_layers;
-    }
-    return strcmp(key, "embed_tokens.weight") == 0 ||
-           strcmp(key, "norm.weight") == 0 ||
-           (!c->tied && strcmp(key, "lm_head.weight") == 0);
-}
-
-static enum status hash_bytes(XXH3_state_t *h, int fd, uint64_t offset,
-                              uint64_t bytes, struct error *e)
-{
-    char sample[3 * FINGERPRINT_SAMPLE];
-    enum status st = document_pread(fd, sample, (size_t)bytes, offset, e);
-
-    if (st == ST_OK) {
-        XXH3_128bits_update(h, sample, (size_t)bytes);
-    }
-    return st;
-}
-
-static enum status hash_tensor(XXH3_state_t *h,
-                               const struct checkpoint_tensor *t, int fd,
-                               struct error *e)
+static void hash_tensor(XXH3_state_t *h, const struct checkpoint_tensor *t,
+                        const struct load_digest *digest)
 {
     const char *dtype = safetensors_dtype_name(t->info->dtype);
-    const uint64_t n = FINGERPRINT_SAMPLE;
-    enum status st;
 
     XXH3_128bits_update(h, t->key, strlen(t->key) + 1);
     XXH3_128bits_update(h, dtype, strlen(dtype) + 1);
@@ -96,45 +66,29 @@ static enum status hash_tensor(XXH3_state_t *h,
         hash_u64(h, t->info->dims[i]);
     }
     hash_u64(h, t->bytes);
-    if (t->bytes <= 3 * n) {
-        return hash_bytes(h, fd, t->offset, t->bytes, e);
-    }
-    st = hash_bytes(h, fd, t->offset, n, e);
-    if (st == ST_OK) {
-        st = hash_bytes(h, fd, t->offset + t->bytes / 2, n, e);
-    }
-    if (st == ST_OK) {
-        st = hash_bytes(h, fd, t->offset + t->bytes - n, n, e);
-    }
-    return st;
+    XXH3_128bits_update(h, digest->bytes, sizeof digest->bytes);
 }
 
 enum status fingerprint_make(uint8_t out[FINGERPRINT_BYTES],
                              const struct model_config *c,
                              const struct checkpoint *checkpoint,
-                             const int *fds, struct error *e)
+                             const struct load_digest *digests, struct error *e)
 {
     XXH3_state_t *h = XXH3_createState();
     XXH128_canonical_t canonical;
-    enum status st = ST_OK;
 
     if (h == NULL) {
         return error_set(e, ST_RESOURCE_EXHAUSTED, "no memory for a hash");
     }
     XXH3_128bits_reset(h);
     hash_config(h, c);
-    for (uint32_t i = 0; st == ST_OK && i < checkpoint->n_tensors; i++) {
-        const struct checkpoint_tensor *t = &checkpoint->tensors[i];
-
-        if (of_model(c, t->key)) {
-            st = hash_tensor(h, t, fds[t->file], e);
-        }
-        if (st != ST_OK) {
-            (void)error_wrap(e, "tensor %s", quote(t->info->name).text);
+    for (uint32_t i = 0; i < checkpoint->n_tensors; i++) {
+        if (digests[i].known) {
+            hash_tensor(h, &checkpoint->tensors[i], &digests[i]);
         }
     }
     XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(h));
     memcpy(out, canonical.digest, FINGERPRINT_BYTES);
     XXH3_freeState(h);
-    return st;
+    return ST_OK;
 }

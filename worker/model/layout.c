@@ -491,6 +491,28 @@ enum status layout_make(struct layout *l, struct shard_weights *w,
     return m.status;
 }
 
+enum status layout_of_model(struct layout *l, const struct model_config *config,
+                            const struct checkpoint *checkpoint,
+                            struct error *e)
+{
+    struct shard_weights w = {.shape = config->shape,
+                              .end = config->shape.n_layers};
+    struct layer_weights *layers = calloc(w.end, sizeof *layers);
+    enum status st;
+
+    memset(l, 0, sizeof *l);
+    if (layers == NULL) {
+        return error_set(e, ST_RESOURCE_EXHAUSTED, "no memory for a layout");
+    }
+    st = layout_make(l, &w, layers, config, checkpoint, e);
+    for (uint32_t i = 0; i < l->n; i++) {
+        l->slices[i].matrix = NULL;
+        l->slices[i].vector = NULL;
+    }
+    free(layers);
+    return st;
+}
+
 void layout_place(const struct layout *l, struct shard_weights *w,
                   const struct model_config *config, const void *memory)
 {

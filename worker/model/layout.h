@@ -57,6 +57,12 @@ MUST_CHECK enum status layout_make(struct layout *l, struct shard_weights *w,
                                    const struct checkpoint *checkpoint,
                                    struct error *e);
 
+/* The whole model's layout, to look at: it cannot be placed. */
+MUST_CHECK enum status layout_of_model(struct layout *l,
+                                       const struct model_config *config,
+                                       const struct checkpoint *checkpoint,
+                                       struct error *e);
+
 /* Point w's tensors into memory, [layout.bytes]. */
 void layout_place(const struct layout *l, struct shard_weights *w,
                   const struct model_config *config, const void *memory);

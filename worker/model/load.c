@@ -11,19 +11,19 @@
 #include "worker/model/document.h"
 
 struct piece {
-    uint32_t slice;
-    uint32_t bytes;
+    const struct slice *slice;
     uint64_t offset; /* in the slice */
+    uint32_t bytes;
+    bool kept;
 };
 
 struct loader {
-    const struct layout *layout;
-    const int *fds;
-    char *memory;
+    const struct load_plan *plan;
     const struct shard_options *options;
     size_t n_pieces;
-    struct piece *pieces;     /* [n_pieces] */
+    struct piece *pieces;     /* [n_pieces], those of a tensor side by side */
     XXH128_canonical_t *sums; /* [n_pieces] */
+    uint64_t total;           /* bytes */
     atomic_size_t next;
     pthread_mutex_t lock; /* of what follows, and of progress calls */
     uint64_t done;
@@ -31,90 +31,139 @@ struct loader {
     struct error *error;
 };
 
+/* What a reading thread has for itself. */
+struct reader {
+    struct loader *loader;
+    XXH3_state_t *hash;
+    char *scratch; /* [LOAD_STEP], for what is not kept */
+};
+
 /* Where a slice's stored bytes are read to: what will be widened goes to the
  * end of its room, so that widening can run from the front in place. */
-static char *landing(const struct loader *l, const struct slice *s)
+static char *landing(const struct load_plan *p, const struct slice *s)
 {
     uint64_t n = s->bytes / dtype_bytes(s->dtype);
 
-    return l->memory + s->place + (s->widen ? n * sizeof(float) - s->bytes : 0);
+    return p->memory + s->place + (s->widen ? n * sizeof(float) - s->bytes : 0);
 }
 
-static bool finished(struct loader *l, const struct slice *s,
-                     const struct piece *p, enum status st,
-                     const struct error *why)
+/* The first fault is kept. */
+static void failed(struct loader *l, const struct slice *s, enum status st,
+                   const struct error *why)
 {
+    pthread_mutex_lock(&l->lock);
+    if (l->status == ST_OK) {
+        l->status = error_set(l->error, st, "tensor %s: %s",
+                              quote(s->source->info->name).text, why->text);
+    }
+    pthread_mutex_unlock(&l->lock);
+}
+
+/* False once anything has failed. */
+static bool finished(struct loader *l, const struct piece *p)
+{
+    const struct shard_options *o = l->options;
     bool go_on;
 
     pthread_mutex_lock(&l->lock);
     l->done += p->bytes;
-    if (st != ST_OK && l->status == ST_OK) {
-        l->status = error_set(l->error, st, "tensor %s: %s",
-                              quote(s->source->info->name).text, why->text);
-    }
     go_on = l->status == ST_OK;
-    if (go_on && l->options->progress != NULL) {
-        l->options->progress(l->options->ctx, l->done, l->layout->file_bytes);
+    if (go_on && o->progress != NULL) {
+        o->progress(o->ctx, l->done, l->total);
     }
     pthread_mutex_unlock(&l->lock);
     return go_on;
 }
 
-static bool read_piece(struct loader *l, size_t i)
+/* In steps that are hashed while they are still in the processor's cache. */
+static bool read_piece(struct reader *r, size_t i)
 {
+    struct loader *l = r->loader;
     const struct piece *p = &l->pieces[i];
-    const struct slice *s = &l->layout->slices[p->slice];
-    char *to = landing(l, s) + p->offset;
-    struct error why = {.code = ST_OK};
-    enum status st =
-        document_pread(l->fds[s->source->file], to, p->bytes,
-                       s->source->offset + s->offset + p->offset, &why);
+    const struct slice *s = p->slice;
+    int fd = l->plan->fds[s->source->file];
+    uint64_t from = s->source->offset + s->offset + p->offset;
+    char *to = p->kept ? landing(l->plan, s) + p->offset : r->scratch;
+    struct error why;
 
-    if (st == ST_OK) {
-        XXH128_canonicalFromHash(&l->sums[i], XXH3_128bits(to, p->bytes));
+    XXH3_128bits_reset(r->hash);
+    for (uint32_t at = 0, n; at < p->bytes; at += n) {
+        enum status st;
+
+        n = p->bytes - at < LOAD_STEP ? p->bytes - at : LOAD_STEP;
+        st = document_pread(fd, to, n, from + at, &why);
+        if (st != ST_OK) {
+            failed(l, s, st, &why);
+            return false;
+        }
+        XXH3_128bits_update(r->hash, to, n);
+        to += p->kept ? n : 0;
     }
-    return finished(l, s, p, st, &why);
+    XXH128_canonicalFromHash(&l->sums[i], XXH3_128bits_digest(r->hash));
+    return finished(l, p);
 }
 
 static void *read_pieces(void *arg)
 {
     struct loader *l = arg;
+    struct reader r = {
+        .loader = l, .hash = XXH3_createState(), .scratch = malloc(LOAD_STEP)};
     size_t i;
 
-    do {
-        i = atomic_fetch_add(&l->next, 1);
-    } while (i < l->n_pieces && read_piece(l, i));
+    if (r.hash != NULL && r.scratch != NULL) {
+        do {
+            i = atomic_fetch_add(&l->next, 1);
+        } while (i < l->n_pieces && read_piece(&r, i));
+    }
+    free(r.scratch);
+    XXH3_freeState(r.hash);
     return NULL;
 }
 
-static enum status cut(struct loader *l, struct error *e)
+static size_t count_pieces(const struct layout *y)
 {
-    const struct layout *y = l->layout;
     size_t n = 0;
 
     for (uint32_t i = 0; i < y->n; i++) {
         n += y->slices[i].bytes / LOAD_PIECE + 1;
     }
-    l->pieces = calloc(n + 1, sizeof *l->pieces);
-    l->sums = calloc(n + 1, sizeof *l->sums);
-    if (l->pieces == NULL || l->sums == NULL) {
-        return error_set(e, ST_RESOURCE_EXHAUSTED,
-                         "no memory for a list of %zu pieces", n);
+    return n;
+}
+
+static void cut_slice(struct loader *l, const struct slice *s, bool kept)
+{
+    for (uint64_t at = 0; at < s->bytes; at += LOAD_PIECE) {
+        uint64_t left = s->bytes - at;
+
+        l->pieces[l->n_pieces++] = (struct piece){
+            .slice = s,
+            .offset = at,
+            .bytes = (uint32_t)(left < LOAD_PIECE ? left : LOAD_PIECE),
+            .kept = kept,
+        };
     }
-    for (uint32_t i = 0; i < y->n; i++) {
-        uint64_t bytes = y->slices[i].bytes;
+    l->total += s->bytes;
+}
 
-        for (uint64_t at = 0; at < bytes; at += LOAD_PIECE) {
-            uint64_t left = bytes - at;
+/* The shard's own slices, and of the model's those of other tensors. */
+static void cut_all(struct loader *l, struct load_digest *digests)
+{
+    const struct load_plan *p = l->plan;
+    const struct checkpoint_tensor *first = p->checkpoint->tensors;
 
-            l->pieces[l->n_pieces++] = (struct piece){
-                .slice = i,
-                .offset = at,
-                .bytes = (uint32_t)(left < LOAD_PIECE ? left : LOAD_PIECE),
-            };
+    for (uint32_t i = 0; i < p->shard->n; i++) {
+        const struct slice *s = &p->shard->slices[i];
+
+        digests[s->source - first].known = true;
+        cut_slice(l, s, true);
+    }
+    for (uint32_t i = 0; i < p->model->n; i++) {
+        const struct slice *s = &p->model->slices[i];
+
+        if (!digests[s->source - first].known) {
+            cut_slice(l, s, false);
         }
     }
-    return ST_OK;
 }
 
 static uint32_t thread_count(const struct loader *l)
@@ -131,12 +180,14 @@ static uint32_t thread_count(const struct loader *l)
     return n > l->n_pieces ? (uint32_t)l->n_pieces : n;
 }
 
-/* The caller reads too, so a thread that cannot start costs only time. */
+/* The caller reads too, so a thread that cannot start, or has no memory, costs
+ * only time. */
 static void run(struct loader *l)
 {
     pthread_t threads[SHARD_THREADS_MAX];
     uint32_t n = thread_count(l), started = 0;
 
+    pthread_mutex_init(&l->lock, NULL);
     while (started + 1 < n &&
            pthread_create(&threads[started], NULL, read_pieces, l) == 0) {
         started++;
@@ -144,6 +195,11 @@ static void run(struct loader *l)
     read_pieces(l);
     while (started > 0) {
         pthread_join(threads[--started], NULL);
+    }
+    pthread_mutex_destroy(&l->lock);
+    if (l->status == ST_OK && l->done != l->total) {
+        l->status = error_set(l->error, ST_RESOURCE_EXHAUSTED,
+                              "no memory to read weights with");
     }
 }
 
@@ -174,11 +230,11 @@ static float f16_value(uint16_t v)
 
 /* In place: element i is written to bytes [4i, 4i + 4), which end at or
  * before 2n + 2i + 2, where the next one of two bytes is read. */
-static void widen(const struct loader *l, const struct slice *s)
+static void widen(const struct load_plan *p, const struct slice *s)
 {
     uint64_t n = s->bytes / dtype_bytes(s->dtype);
-    char *to = l->memory + s->place;
-    const char *from = landing(l, s);
+    char *to = p->memory + s->place;
+    const char *from = landing(p, s);
 
     for (uint64_t i = 0; i < n; i++) {
         uint16_t half;
@@ -195,35 +251,53 @@ static void widen(const struct loader *l, const struct slice *s)
     }
 }
 
-enum status load_slices(const struct layout *layout, const int *fds,
-                        void *memory, const struct shard_options *o,
-                        uint8_t checksum[16], struct error *e)
+/* A tensor's digest from its pieces'. */
+static void digest_tensors(const struct loader *l, struct load_digest *digests)
 {
-    struct loader l = {.layout = layout,
-                       .fds = fds,
-                       .memory = memory,
-                       .options = o,
-                       .error = e};
+    const struct checkpoint_tensor *first = l->plan->checkpoint->tensors;
     XXH128_canonical_t sum;
-    enum status st = cut(&l, e);
 
-    if (st == ST_OK) {
-        pthread_mutex_init(&l.lock, NULL);
-        run(&l);
-        pthread_mutex_destroy(&l.lock);
-        st = l.status;
-    }
-    if (st == ST_OK) {
-        for (uint32_t i = 0; i < layout->n; i++) {
-            if (layout->slices[i].widen) {
-                widen(&l, &layout->slices[i]);
+    for (size_t i = 0, n; i < l->n_pieces; i += n) {
+        const struct checkpoint_tensor *t = l->pieces[i].slice->source;
+
+        for (n = 1; i + n < l->n_pieces; n++) {
+            if (l->pieces[i + n].slice->source != t) {
+                break;
             }
         }
         XXH128_canonicalFromHash(
-            &sum, XXH3_128bits(l.sums, l.n_pieces * sizeof *l.sums));
-        memcpy(checksum, sum.digest, sizeof sum.digest);
+            &sum, XXH3_128bits(&l->sums[i], n * sizeof l->sums[0]));
+        memcpy(digests[t - first].bytes, sum.digest, sizeof sum.digest);
+        digests[t - first].known = true;
     }
+}
+
+enum status load_run(const struct load_plan *p, const struct shard_options *o,
+                     struct load_digest *digests, struct error *e)
+{
+    struct loader l = {.plan = p, .options = o, .error = e};
+    size_t n = count_pieces(p->shard) + count_pieces(p->model);
+
+    l.pieces = calloc(n + 1, sizeof *l.pieces);
+    l.sums = calloc(n + 1, sizeof *l.sums);
+    if (l.pieces == NULL || l.sums == NULL) {
+        l.status = error_set(e, ST_RESOURCE_EXHAUSTED,
+                             "no memory for a list of %zu pieces", n);
+        goto out;
+    }
+    cut_all(&l, digests);
+    run(&l);
+    if (l.status != ST_OK) {
+        goto out;
+    }
+    digest_tensors(&l, digests);
+    for (uint32_t i = 0; i < p->shard->n; i++) {
+        if (p->shard->slices[i].widen) {
+            widen(p, &p->shard->slices[i]);
+        }
+    }
+out:
     free(l.pieces);
     free(l.sums);
-    return st;
+    return l.status;
 }

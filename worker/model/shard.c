@@ -17,7 +17,6 @@ struct shard {
     void *memory;                 /* [report.bytes] */
     struct shard_report report;
     uint8_t fingerprint[FINGERPRINT_BYTES];
-    uint8_t checksum[16];
 };
 
 /* Aligned for huge pages where it can fill one. */
@@ -57,25 +56,49 @@ static void fill_report(struct shard *s, const struct layout *l,
     };
 }
 
+static enum status read_files(struct shard *s, const struct load_plan *p,
+                              const struct model_config *config,
+                              const struct shard_options *o, struct error *e)
+{
+    struct load_digest *digests =
+        calloc(p->checkpoint->n_tensors, sizeof *digests);
+    enum status st;
+
+    if (digests == NULL) {
+        return error_set(e, ST_RESOURCE_EXHAUSTED, "no memory for digests");
+    }
+    st = load_run(p, o, digests, e);
+    if (st == ST_OK) {
+        st = checkpoint_unchanged(p->checkpoint, p->fds, e);
+    }
+    if (st == ST_OK) {
+        st =
+            fingerprint_make(s->fingerprint, config, p->checkpoint, digests, e);
+    }
+    free(digests);
+    return st;
+}
+
 static enum status read_all(struct shard *s, const struct layout *l,
                             const struct model_config *config,
                             const struct checkpoint *c,
                             const struct shard_options *o, struct error *e)
 {
+    struct load_plan p = {.checkpoint = c, .shard = l, .memory = s->memory};
+    struct layout model;
     int *fds = NULL;
-    enum status st = checkpoint_open_files(c, &fds, e);
+    enum status st = layout_of_model(&model, config, c, e);
 
-    if (st != ST_OK) {
-        return st;
-    }
-    st = fingerprint_make(s->fingerprint, config, c, fds, e);
     if (st == ST_OK) {
-        st = load_slices(l, fds, s->memory, o, s->checksum, e);
+        st = checkpoint_open_files(c, &fds, e);
     }
     if (st == ST_OK) {
-        st = checkpoint_unchanged(c, fds, e);
+        p.model = &model;
+        p.fds = fds;
+        st = read_files(s, &p, config, o, e);
     }
     checkpoint_close_files(c, &fds);
+    layout_fini(&model);
     return st;
 }
 
@@ -179,9 +202,4 @@ const struct shard_report *shard_report(const struct shard *s)
 const uint8_t *shard_fingerprint(const struct shard *s)
 {
     return s->fingerprint;
-}
-
-const uint8_t *shard_checksum(const struct shard *s)
-{
-    return s->checksum;
 }

@@ -6,13 +6,14 @@
  *
  * What is read: the layers' tensors; the embedding if begin is 0; norm and
  * head if end is the number of layers (a tied head is the embedding, which a
- * last stage then reads too).  shard_weights() is as kernels/weights.h says:
+ * last stage then reads too).  Of the model's other tensors every byte is
+ * hashed and none is kept.  shard_weights() is as kernels/weights.h says:
  * matrices F32, BF16 or F16 as stored, each 64-byte aligned; vectors float32;
  * norms gamma itself.
  *
  * Threading: shard_load() starts threads of its own and joins them; a loaded
  * shard is read-only.  Memory: one block, 2 MiB aligned and advised for huge
- * pages; at most 1.1 times the bytes read plus 4 MiB and the headers, also
+ * pages; at most 1.1 times the bytes kept plus 4 MiB and the headers, also
  * while loading.  Errors: ST_NOT_FOUND (file or tensor, by name),
  * ST_INVALID_ARGUMENT (shape, dtype, range), ST_DATA_LOSS (broken file),
  * ST_ABORTED (changed while read), ST_RESOURCE_EXHAUSTED (no room). */
@@ -28,7 +29,8 @@
 
 struct shard;
 
-/* Called by the loading threads, one at a time, done never falling. */
+/* Called by the loading threads, one at a time, done never falling; total is
+ * all that is read, kept or not. */
 typedef void (*shard_progress_fn)(void *ctx, uint64_t done, uint64_t total);
 
 /* Zeroed means the defaults. */
@@ -41,7 +43,7 @@ struct shard_options {
 
 struct shard_report {
     uint64_t bytes;        /* of memory */
-    uint64_t file_bytes;   /* read */
+    uint64_t file_bytes;   /* of the tensors loaded */
     uint32_t n_tensors;    /* loaded */
     uint32_t n_aside;      /* vision, multi-token prediction: known, unused */
     uint32_t n_unknown;    /* of these layers, or of no layer: ignored */
@@ -62,14 +64,9 @@ void shard_free(struct shard **s);
 const struct shard_weights *shard_weights(const struct shard *s);
 const struct shard_report *shard_report(const struct shard *s);
 
-/* Says which model this is: 16 bytes, equal for all shards of one model
- * whatever their layers, and however its files are split or its names are
- * prefixed; fingerprint.h defines it. */
+/* Says which model this is: 16 bytes over every byte of its weights, equal
+ * for all shards of one model whatever their layers, and however its files
+ * are split or its names are prefixed; fingerprint.h defines it. */
 const uint8_t *shard_fingerprint(const struct shard *s);
-
-/* XXH3-128 of the bytes this shard read: over its slices in the order of
- * layout.h, the canonical XXH3-128 of each piece of at most LOAD_PIECE
- * bytes.  Two loads of one range agree if every byte does. */
-const uint8_t *shard_checksum(const struct shard *s);
 
 #endif

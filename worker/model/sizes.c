@@ -118,6 +118,11 @@ static struct tally weights(const struct model_config *c, uint32_t begin,
     return t;
 }
 
+enum dtype sizes_kv_dtype(const struct model_config *c, bool f32)
+{
+    return !f32 && c->shape.dtype == DTYPE_BF16 ? DTYPE_BF16 : DTYPE_F32;
+}
+
 uint64_t sizes_kv(uint32_t n_kv_heads, uint32_t head_dim, enum dtype kv)
 {
     return 2 * (uint64_t)n_kv_heads * head_dim * dtype_bytes(kv);

@@ -7,8 +7,7 @@
  *     checkpoint  a saved slot
  *     page        a block; a slot where the range has no attention layer
  *
- * The KV dtype is the model's under `--kv-dtype auto`.  A kind that the range
- * lacks has 0 bytes and 0 pages.
+ * A kind that the range lacks has 0 bytes and 0 pages.
  *
  * Threading, memory: pure functions.  No sum overflows within limits.h and
  * SIZES_BLOCK_TOKENS_MAX. */
@@ -30,6 +29,10 @@ struct sizes {
     uint64_t block_bytes, slot_bytes, checkpoint_bytes, page_bytes;
     uint32_t pages_per_block, pages_per_slot, pages_per_checkpoint;
 };
+
+/* The dtype of KV and convolution tails under `--kv-dtype auto`, or f32: a
+ * cache is BF16 or F32, and F32 for a model in any other dtype. */
+enum dtype sizes_kv_dtype(const struct model_config *c, bool f32);
 
 /* begin < end <= n_layers, 1 <= block_tokens <= SIZES_BLOCK_TOKENS_MAX. */
 struct sizes sizes_of(const struct model_config *c, uint32_t begin,

@@ -62,6 +62,20 @@ static void counts_state_in_float32(void **state)
     assert_int_equal(sizes_kv(8, 128, DTYPE_F16), 4096);
 }
 
+/* A cache has two dtypes; a model may have three. */
+static void gives_a_cache_its_dtype(void **state)
+{
+    struct model_config c = {.shape.dtype = DTYPE_BF16};
+
+    (void)state;
+    assert_int_equal(sizes_kv_dtype(&c, false), DTYPE_BF16);
+    assert_int_equal(sizes_kv_dtype(&c, true), DTYPE_F32);
+    c.shape.dtype = DTYPE_F16;
+    assert_int_equal(sizes_kv_dtype(&c, false), DTYPE_F32);
+    c.shape.dtype = DTYPE_F32;
+    assert_int_equal(sizes_kv_dtype(&c, false), DTYPE_F32);
+}
+
 static void counts_pages(void **state)
 {
     struct model_config c = config("qwen3.5-0.8b");
@@ -124,6 +138,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(agrees_with_others),
         cmocka_unit_test(counts_state_in_float32),
+        cmocka_unit_test(gives_a_cache_its_dtype),
         cmocka_unit_test(counts_pages),
         cmocka_unit_test(adds_up_over_ranges),
         cmocka_unit_test(prices_a_sequence),
