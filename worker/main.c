@@ -12,8 +12,8 @@
 #include "worker/budget.h"
 #include "worker/core.h"
 #include "worker/engine_thread.h"
-
 #include "worker/model/check.h"
+#include "worker/model/progress.h"
 #include "worker/model/shard.h"
 #include "worker/model/sizes.h"
 
@@ -97,19 +97,11 @@ struct program {
     struct loop loop;
     int signals;
     char name[128];
-    int percent; /* of the weights, as last shown */
 };
 
 static void on_progress(void *ctx, uint64_t done, uint64_t total)
 {
-    struct program *p = ctx;
-    int percent = total > 0 ? (int)(done * 100 / total) : 100;
-
-    if (isatty(STDERR_FILENO) && percent != p->percent) {
-        p->percent = percent;
-        fprintf(stderr, "\rreading weights: %d %% of %.1f MiB%s", percent,
-                (double)total / MIB, percent == 100 ? "\n" : "");
-    }
+    progress_tell(ctx, loop_now_us(), done, total);
 }
 
 /* "0-24" with both ends checked; everything if text is NULL. */
@@ -172,13 +164,15 @@ static enum status tokenizer_read(struct program *p, struct error *e)
 
 static enum status weights_read(struct program *p, struct error *e)
 {
-    struct shard_options o = {.progress = on_progress, .ctx = p};
+    struct progress progress;
+    struct shard_options o = {.progress = on_progress, .ctx = &progress};
     const struct shard_report *r;
     enum status st;
 
-    p->percent = -1;
+    progress_init(&progress, stderr, isatty(STDERR_FILENO), loop_now_us());
     st = shard_load(&p->shard, &p->config, p->args.model, 0,
                     p->config.shape.n_layers, &o, e);
+    progress_end(&progress);
     if (st != ST_OK) {
         return st;
     }
