@@ -28,10 +28,11 @@
 
 /* The ids of a sequence where the core keeps them, in pages of 1 << shift:
  * id i is memory[(memory[(root << shift) + (i >> shift)] << shift) + i % page].
- * Ids of a plan in flight do not change and do not move. */
+ * Ids of a plan in flight do not change and do not move; others may, in the
+ * same pages. */
 struct id_pages {
-    const uint32_t *memory;
-    uint32_t root, shift;
+    const uint32_t *memory; /* [n_pages << shift] */
+    uint32_t n_pages, root, shift;
 };
 
 /* What penalties look at: prompt ++ generated ids as far as the core knows

@@ -8,6 +8,12 @@
 #include <time.h>
 #include <unistd.h>
 
+/* The plan is borrowed until its result is polled. */
+struct finished {
+    const struct plan *plan;
+    struct plan_result result;
+};
+
 struct engine_thread {
     struct engine engine; /* first: the seam's handle is this */
     struct forward *forward;
@@ -19,7 +25,7 @@ struct engine_thread {
     pthread_mutex_t lock; /* of all below */
     pthread_cond_t wake;
     const struct plan *plans[ENGINE_DEPTH_MAX];
-    struct plan_result results[ENGINE_DEPTH_MAX];
+    struct finished results[ENGINE_DEPTH_MAX];
     uint32_t first_plan, n_plans, first_result, n_results;
     uint32_t n_open; /* submitted and not yet polled */
     bool stopping;
@@ -38,12 +44,30 @@ static int64_t now_us(void)
     return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
 }
 
+static void logprobs_copy(struct plan_result *to,
+                          const struct plan_result *from, const struct plan *p)
+{
+    for (uint32_t i = 0; i < from->n_rows; i++) {
+        const struct plan_row *r = &p->rows[i];
+
+        if (r->sample && r->sampling->logprobs) {
+            to->logprobs[i] = from->logprobs[i];
+            memcpy(to->top[i], from->top[i],
+                   r->sampling->n_top_logprobs * sizeof to->top[i][0]);
+        }
+    }
+}
+
 /* Only what is used of it: the arrays are large. */
-static void result_copy(struct plan_result *to, const struct plan_result *from)
+static void result_copy(struct plan_result *to, const struct plan_result *from,
+                        const struct plan *p)
 {
     memcpy(to, from, offsetof(struct plan_result, tokens));
     memcpy(to->tokens, from->tokens, from->n_rows * sizeof to->tokens[0]);
     to->device_us = from->device_us;
+    if (from->status == ST_OK) {
+        logprobs_copy(to, from, p);
+    }
 }
 
 static enum status thread_submit(struct engine *e, const struct plan *p)
@@ -70,7 +94,9 @@ static bool thread_poll(struct engine *e, struct plan_result *out)
     pthread_mutex_lock(&t->lock);
     found = t->n_results > 0;
     if (found) {
-        result_copy(out, &t->results[t->first_result]);
+        const struct finished *f = &t->results[t->first_result];
+
+        result_copy(out, &f->result, f->plan);
         t->first_result = (t->first_result + 1) % ENGINE_DEPTH_MAX;
         t->n_results--;
         t->n_open--;
@@ -130,7 +156,8 @@ static void *thread_main(void *arg)
         run(t, p);
         pthread_mutex_lock(&t->lock);
         at = (t->first_result + t->n_results++) % ENGINE_DEPTH_MAX;
-        result_copy(&t->results[at], &t->running);
+        t->results[at].plan = p;
+        result_copy(&t->results[at].result, &t->running, p);
         /* Fails only if the counter is full, and then it is readable. */
         if (write(t->fd, &one, sizeof one) != sizeof one) {
             continue;

@@ -23,6 +23,8 @@ struct heads {
     struct sample_result *out; /* [max_logits] */
     struct sample_row *rows;   /* [max_logits] */
     uint32_t n;
+    uint32_t *history; /* [history_room] of these rows, one after the other */
+    size_t history_room, n_history;
 };
 
 struct forward {
@@ -105,6 +107,7 @@ void forward_free(struct forward **self)
     if (f == NULL) {
         return;
     }
+    free(f->heads.history);
     free(f->heads.rows);
     free(f->heads.out);
     free(f->heads.plan_rows);
@@ -122,12 +125,37 @@ void forward_sizes(const struct forward *f, struct kernels_sizes *out)
     *out = f->sizes;
 }
 
+/* Rows of one head call have whole contexts at most; no two of them share a
+ * block or a slot. */
+static bool allocate_history(struct forward *f)
+{
+    size_t rows = f->sizes.max_logits, ids;
+    size_t in_blocks = (size_t)f->pool.blocks * f->block_tokens;
+
+    if (has_kind(f->w, MIXER_DELTANET) && f->pool.slots < rows) {
+        rows = f->pool.slots;
+    }
+    ids = rows * f->w->shape.context;
+    if (has_kind(f->w, MIXER_ATTENTION) && in_blocks < ids) {
+        ids = in_blocks;
+    }
+    free(f->heads.history);
+    f->heads.history = malloc((ids + 1) * sizeof *f->heads.history);
+    f->heads.history_room = ids;
+    return f->heads.history != NULL;
+}
+
 enum status forward_alloc(struct forward *f, uint32_t n_blocks,
                           uint32_t n_slots, uint32_t n_checkpoints,
                           struct error *e)
 {
     f->pool = (struct pool_size){n_blocks, n_slots};
     f->n_last = 0;
+    if (!allocate_history(f)) {
+        return error_set(e, ST_RESOURCE_EXHAUSTED,
+                         "no memory for histories of %zu ids",
+                         f->heads.history_room);
+    }
     return kernels_alloc(f->kernels, n_blocks, n_slots, n_checkpoints, e);
 }
 
@@ -197,6 +225,55 @@ static enum status check_tokens(const struct forward *f, const struct plan *p,
     return ST_OK;
 }
 
+static enum status check_pages(const struct id_pages *p, uint32_t n,
+                               struct error *e)
+{
+    uint32_t last = p->shift < 32 ? (n - 1) >> p->shift : 0;
+    const uint32_t *root;
+
+    if (p->memory == NULL || p->shift >= 32 || last >= 1u << p->shift ||
+        p->root >= p->n_pages) {
+        return error_set(e, ST_INTERNAL,
+                         "history of %u ids in pages of 2^%u, its root is "
+                         "page %u of %u",
+                         n, p->shift, p->root, p->n_pages);
+    }
+    root = p->memory + ((size_t)p->root << p->shift);
+    for (uint32_t i = 0; i <= last; i++) {
+        if (root[i] >= p->n_pages) {
+            return error_set(e, ST_INTERNAL, "history on page %u of %u",
+                             root[i], p->n_pages);
+        }
+    }
+    return ST_OK;
+}
+
+static enum status check_sampling(const struct plan_row *r, struct error *e)
+{
+    const struct plan_history *h = &r->history;
+    uint64_t end = (uint64_t)r->position + r->n_tokens;
+
+    if (!r->sample) {
+        return ST_OK;
+    }
+    if (r->sampling == NULL) {
+        return error_set(e, ST_INTERNAL,
+                         "a token is wanted, no sampling says "
+                         "how");
+    }
+    if (!sampling_penalises(r->sampling)) {
+        return ST_OK;
+    }
+    if (h->n_prompt == 0 || h->n_prompt > h->n ||
+        (uint64_t)h->n + r->chained != end) {
+        return error_set(e, ST_INTERNAL,
+                         "history of %u ids, %u of a prompt, for %llu "
+                         "positions",
+                         h->n, h->n_prompt, (unsigned long long)end);
+    }
+    return check_pages(&h->pages, h->n, e);
+}
+
 static enum status check_row(const struct forward *f, const struct plan *p,
                              const struct plan_row *r, struct error *e)
 {
@@ -204,6 +281,9 @@ static enum status check_row(const struct forward *f, const struct plan *p,
 
     if (st == ST_OK) {
         st = check_table(f, p, r, e);
+    }
+    if (st == ST_OK) {
+        st = check_sampling(r, e);
     }
     if (st == ST_OK && has_kind(f->w, MIXER_DELTANET) &&
         r->slot >= f->pool.slots) {
@@ -310,16 +390,81 @@ static void run_layers(struct forward *f)
     }
 }
 
-static void add_head(struct heads *h, const struct plan_row *r,
-                     uint32_t plan_row, uint32_t token)
+static void read_pages(const struct id_pages *p, uint32_t *out, uint32_t n)
 {
+    const uint32_t *root = p->memory + ((size_t)p->root << p->shift);
+    uint32_t page = 1u << p->shift;
+
+    for (uint32_t at = 0; at < n; at += page) {
+        uint32_t run = n - at < page ? n - at : page;
+
+        memcpy(out + at, p->memory + ((size_t)root[at >> p->shift] << p->shift),
+               run * sizeof *out);
+    }
+}
+
+/* What the row's penalties look at, flat, the chained id at its end. */
+static enum status add_history(struct forward *f, const struct plan_row *r,
+                               struct sample_row *out, struct error *e)
+{
+    struct heads *h = &f->heads;
+    uint32_t n = r->history.n + (r->chained ? 1 : 0);
+    uint32_t *ids = h->history + h->n_history;
+
+    if (!sampling_penalises(r->sampling)) {
+        return ST_OK;
+    }
+    if (n > h->history_room - h->n_history) {
+        return error_set(e, ST_INTERNAL, "histories of over %zu ids",
+                         h->history_room);
+    }
+    read_pages(&r->history.pages, ids, r->history.n);
+    if (r->chained) {
+        ids[n - 1] = f->last[r->chain_row];
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        if (ids[i] >= f->w->shape.vocab) {
+            return error_set(e, ST_INTERNAL, "history has token id %u of %u",
+                             ids[i], f->w->shape.vocab);
+        }
+    }
+    out->ids = ids;
+    out->n_ids = n;
+    out->n_prompt = r->history.n_prompt;
+    h->n_history += n;
+    return ST_OK;
+}
+
+static enum status add_head(struct forward *f, const struct plan *p,
+                            uint32_t plan_row, uint32_t token, struct error *e)
+{
+    const struct plan_row *r = &p->rows[plan_row];
+    struct heads *h = &f->heads;
+    struct sample_row *out = &h->rows[h->n];
+
     h->tokens[h->n] = token;
-    h->plan_rows[h->n] = plan_row;
-    h->rows[h->n++] = (struct sample_row){
+    h->plan_rows[h->n++] = plan_row;
+    *out = (struct sample_row){
         .sampling = r->sampling,
         .choice = r->choice,
         .index = r->index,
     };
+    if (add_history(f, r, out, e) != ST_OK) {
+        return error_wrap(e, "row %u, sequence %llu", plan_row,
+                          (unsigned long long)r->sequence);
+    }
+    return ST_OK;
+}
+
+static void take_result(const struct plan_row *r, uint32_t row,
+                        const struct sample_result *s, struct plan_result *out)
+{
+    out->tokens[row] = s->token;
+    if (r->sampling->logprobs) {
+        out->logprobs[row] = s->logprob;
+        memcpy(out->top[row], s->top,
+               r->sampling->n_top_logprobs * sizeof s->top[0]);
+    }
 }
 
 /* Choose tokens for the rows gathered in heads. */
@@ -338,10 +483,13 @@ static enum status run_heads(struct forward *f, const struct plan *p,
     }
     st = kernels_sample(f->kernels, h->rows, h->n, h->out, &out->error);
     for (uint32_t i = 0; st == ST_OK && i < h->n; i++) {
-        assert(h->plan_rows[i] < p->n_rows);
-        out->tokens[h->plan_rows[i]] = h->out[i].token;
+        uint32_t row = h->plan_rows[i];
+
+        assert(row < p->n_rows);
+        take_result(&p->rows[row], row, &h->out[i], out);
     }
     h->n = 0;
+    h->n_history = 0;
     return st;
 }
 
@@ -351,6 +499,7 @@ static enum status run_sampling(struct forward *f, const struct plan *p,
     enum status st = ST_OK;
 
     f->heads.n = 0;
+    f->heads.n_history = 0;
     for (uint32_t i = 0; i < f->pass.n_rows && st == ST_OK; i++) {
         const struct kernel_row *k = &f->pass.rows[i];
         const struct plan_row *r = &p->rows[f->pass.plan_rows[i]];
@@ -359,9 +508,9 @@ static enum status run_sampling(struct forward *f, const struct plan *p,
         if (!r->sample || !ends) {
             continue;
         }
-        add_head(&f->heads, r, f->pass.plan_rows[i],
-                 k->first + k->n_tokens - 1);
-        if (f->heads.n == f->sizes.max_logits) {
+        st = add_head(f, p, f->pass.plan_rows[i], k->first + k->n_tokens - 1,
+                      &out->error);
+        if (st == ST_OK && f->heads.n == f->sizes.max_logits) {
             st = run_heads(f, p, out);
         }
     }

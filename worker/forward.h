@@ -6,10 +6,14 @@
  *     embed -> { mixer, mlp } per layer -> head and sample, rows that ask
  *
  * The plan is checked before anything runs: token ids, tables and slots
- * against the pool, chained rows against the plan before.
+ * against the pool, chained rows against the plan before, histories against
+ * their pages and the row's position.  The ids of a history are checked when
+ * they are read, just before the head.
  *
  * Threading: one caller.  Memory: forward_new() allocates everything but the
- * pool, forward_alloc() the pool; forward_run() nothing.  The weights are
+ * pool, forward_alloc() the pool and, of 4 bytes for each position of it, room
+ * for histories, which the system backs when a penalty first needs it;
+ * forward_run() nothing.  The weights are
  * borrowed and outlive it. */
 #ifndef WORKER_FORWARD_H
 #define WORKER_FORWARD_H
