@@ -5,6 +5,7 @@
 #include "common/frame.h"
 #include "common/link.h"
 #include "common/peer.h"
+#include "common/sampling.h"
 #include "common/session.h"
 
 const struct limit_row common_limits[] = {
@@ -22,6 +23,16 @@ const struct limit_row common_limits[] = {
     LIMIT_ROW(ARENA_SLACK, "bytes", "of memory for a message, beside 4 a byte"),
     LIMIT_ROW(SESSION_HELLO_TRIES, "", "of Hello on a connection"),
     LIMIT_ROW(SESSION_BACKOFF_MAX_US, "us", "the longest wait to reconnect"),
+    LIMIT_ROW(TEMPERATURE_MAX, "", "temperature, from 0"),
+    LIMIT_ROW(REPETITION_PENALTY_MAX, "", "repetition_penalty, from 0.01"),
+    LIMIT_ROW(PENALTY_MAX, "", "presence_penalty, frequency_penalty, + or -"),
+    LIMIT_ROW(LOGIT_BIAS_MAX, "", "a logit bias, + or -"),
+    LIMIT_ROW(LOGIT_BIASES_MAX, "tokens", "with a bias in a request"),
+    LIMIT_ROW(STOP_TOKENS_MAX, "tokens", "that end a request, its own"),
+    LIMIT_ROW(TOP_LOGPROBS_MAX, "", "best tokens with each token"),
+    LIMIT_ROW(STOP_STRINGS_MAX, "", "texts that end a request"),
+    LIMIT_ROW(STOP_STRING_BYTES_MAX, "bytes", "of one of them"),
+    LIMIT_ROW(CHOICES_MAX, "", "choices of a request"),
 };
 
 const size_t common_limits_n = sizeof common_limits / sizeof common_limits[0];

@@ -21,7 +21,7 @@ struct limit_row {
 #name, (uint64_t)(name), unit, what \
     }
 
-/* Of frame, link, peer, session. */
+/* Of frame, link, peer, session, sampling. */
 extern const struct limit_row common_limits[];
 extern const size_t common_limits_n;
 
