@@ -129,6 +129,20 @@ static void fill_table(struct batcher *b, struct plan *p, struct plan_row *row,
     }
 }
 
+/* They stay where they are while the plan is in flight: a sequence's ids go
+ * only when no plan names it (ending.c). */
+static struct plan_history history_of(const struct batcher *b,
+                                      const struct sequence *s)
+{
+    if (!sampling_penalises(&s->sampling)) {
+        return (struct plan_history){.n = 0};
+    }
+    return (struct plan_history){.pages =
+                                     paged_pages(&b->table->slab, &s->tokens),
+                                 .n = sequence_known(s),
+                                 .n_prompt = s->n_prompt};
+}
+
 /* Add a row of the next n positions of s. */
 static void add_row(struct batcher *b, struct batch *t, struct sequence *s,
                     uint32_t n)
@@ -155,6 +169,9 @@ static void add_row(struct batcher *b, struct batch *t, struct sequence *s,
     };
     fill_ids(b, p, row, s);
     fill_table(b, p, row, s);
+    if (row->sample) {
+        row->history = history_of(b, s);
+    }
     if (row->kind == ROW_PROMPT) {
         t->n_prompt_tokens += n;
     }
@@ -177,6 +194,11 @@ static void add_row(struct batcher *b, struct batch *t, struct sequence *s,
 /* Has it a next token to compute, known or on its way? */
 static bool decode_ready(const struct batcher *b, const struct sequence *s)
 {
+    /* The router must have heard of some before there can be more. */
+    if (s->sampling.logprobs &&
+        !logprobs_room(&s->logprobs, s->acked, s->pending)) {
+        return false;
+    }
     if (s->n_planned < sequence_known(s)) {
         return true;
     }

@@ -19,6 +19,9 @@
  * sequences that decode take turns if they are too many: a new sequence is
  * in the next plan.
  *
+ * A sequence with logprobs is left out while those that the router has not
+ * acknowledged fill their window (cache/logprobs.h).
+ *
  * Blocks and the slot go from granted to held as positions are reached.
  *
  * Threading: the core's.  Memory: batcher_init(); no other call allocates.

@@ -210,7 +210,7 @@ static uint32_t most_live(const struct worker_options *o)
 
 /* The table has room for what has finished and is not acknowledged yet:
  * three times what can be live.  Arrays: ids of all live ones twice over,
- * and every block's number. */
+ * and every block's number.  Logprobs: as if all had asked for most. */
 static struct sequence_limits table_limits(const struct worker_options *o,
                                            uint64_t seed)
 {
@@ -228,6 +228,7 @@ static struct sequence_limits table_limits(const struct worker_options *o,
     return (struct sequence_limits){.capacity = (uint32_t)capacity,
                                     .longest = o->context + 1,
                                     .values = 2 * ids + o->n_blocks,
+                                    .n_rings = (uint32_t)capacity,
                                     .hash_seed = seed};
 }
 

@@ -29,6 +29,7 @@
 #define STEP_ROWS_MAX        512
 #define STEP_TOKENS_MAX      8192
 #define STEP_ROW_TOKENS_MAX  256    /* the rest goes in the next output */
+#define STEP_LOGPROBS_MAX    16384  /* values, of all rows together */
 #define REPORT_US            250000 /* at least this often */
 #define REPORT_CHANGE_US     10000  /* at most this often on change */
 

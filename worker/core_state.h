@@ -48,9 +48,13 @@ struct output {
     uint32_t count[STEP_ROWS_MAX];
     uint32_t finish[STEP_ROWS_MAX];
     uint32_t state[STEP_ROWS_MAX];
+    uint32_t width[STEP_ROWS_MAX];
     uint32_t tokens[STEP_TOKENS_MAX];
-    uint32_t n_rows, n_tokens;
-    bool failed; /* some row has FINISH_FAILED */
+    float logprobs[STEP_LOGPROBS_MAX];
+    uint32_t top_tokens[STEP_LOGPROBS_MAX];
+    uint32_t n_rows, n_tokens, n_logprobs, n_top_tokens;
+    bool has_width; /* of some row it is not 0 */
+    bool failed;    /* some row has FINISH_FAILED */
 };
 
 struct worker_core {

@@ -10,6 +10,7 @@
 #include "common/option.h"
 #include "text/tokenizer.h"
 #include "worker/budget.h"
+#include "worker/cache/logprobs.h"
 #include "worker/core.h"
 #include "worker/engine_thread.h"
 #include "worker/model/check.h"
@@ -65,6 +66,8 @@ static const struct limit_row worker_limits[] = {
     LIMIT_ROW(KEEP_MS_MAX, "ms", "that a finished sequence may be kept"),
     LIMIT_ROW(STEP_TOKENS_MAX, "tokens", "in a StepOutput"),
     LIMIT_ROW(STEP_ROW_TOKENS_MAX, "tokens", "of a row of a StepOutput"),
+    LIMIT_ROW(STEP_LOGPROBS_MAX, "values", "of logprobs in a StepOutput"),
+    LIMIT_ROW(LOGPROB_WINDOW, "tokens", "with logprobs not acknowledged"),
 };
 
 static const char usage[] =

@@ -62,16 +62,33 @@ static enum status check_lengths(const struct worker_core *w,
     return ST_OK;
 }
 
+static uint32_t have_of(const Sluice__V1__SubmitRequest *m)
+{
+    return m->has_have_index ? m->have_index : m->n_generated;
+}
+
 static enum status check_sampling(const struct worker_core *w,
-                                  const Sluice__V1__Sampling *m,
+                                  const Sluice__V1__SubmitRequest *m,
                                   struct error *e)
 {
-    if (!m->has_seed) {
+    const Sluice__V1__Sampling *s = m->sampling;
+
+    if (!s->has_seed) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "seed is missing: the router draws one where the "
                          "client names none");
     }
-    return sampling_check(m, w->o.vocab, e);
+    if (sampling_check(s, w->o.vocab, e) != ST_OK) {
+        return e->code;
+    }
+    /* Those of tokens made elsewhere are not here to be told. */
+    if ((s->logprobs || s->top_logprobs > 0) && have_of(m) < m->n_generated) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "have_index is %u, with logprobs it must be at least "
+                         "n_generated, %u",
+                         have_of(m), m->n_generated);
+    }
+    return ST_OK;
 }
 
 static uint32_t blocks_for(const struct worker_core *w, uint32_t n_tokens)
@@ -125,8 +142,7 @@ static enum status check_submit(const struct worker_core *w,
                          "keep_ms is %u, it must be at most %u", m->keep_ms,
                          KEEP_MS_MAX);
     }
-    if (check_lengths(w, m, e) != ST_OK ||
-        check_sampling(w, m->sampling, e) != ST_OK ||
+    if (check_lengths(w, m, e) != ST_OK || check_sampling(w, m, e) != ST_OK ||
         check_need(w, m, e) != ST_OK) {
         return e->code;
     }
@@ -137,26 +153,25 @@ static enum status check_submit(const struct worker_core *w,
 
 /* Its tokens are those that this Submit would lead to.  One that a client
  * asks for again without a seed is given another. */
-static bool same_choice(const struct sequence *s,
-                        const Sluice__V1__SubmitRequest *m)
+static bool is_same(const struct sequence *s,
+                    const Sluice__V1__SubmitRequest *m)
 {
     struct sampling asked;
 
     sampling_read(&asked, m->sampling);
-    return sampling_same(&s->sampling, &asked);
+    return s->n_prompt == m->n_prompt && s->max_tokens == m->max_tokens &&
+           sampling_same(&s->sampling, &asked);
 }
 
-/* Can the ids that the router lacks still be told?  Of a finished one those
- * are gone that were acknowledged. */
-static bool can_adopt(const struct sequence *s,
-                      const Sluice__V1__SubmitRequest *m)
+/* Can what the router lacks still be told?  Of a finished one the ids are
+ * gone that were acknowledged; logprobs go when their window moves on. */
+static bool can_tell(const struct sequence *s, uint32_t have)
 {
     bool ended = s->finish != FINISH_NONE;
     bool complete = s->finish == FINISH_STOP || s->finish == FINISH_LENGTH;
-    uint32_t have = m->has_have_index ? m->have_index : m->n_generated;
 
-    if (s->n_prompt != m->n_prompt || s->max_tokens != m->max_tokens ||
-        !same_choice(s, m)) {
+    if (s->sampling.logprobs &&
+        !logprobs_reach(&s->logprobs, have, s->pending)) {
         return false;
     }
     return !ended ||
@@ -167,7 +182,7 @@ static bool can_adopt(const struct sequence *s,
 static void adopt(struct worker_core *w, struct sequence *s,
                   const Sluice__V1__SubmitRequest *m)
 {
-    uint32_t have = m->has_have_index ? m->have_index : m->n_generated;
+    uint32_t have = have_of(m);
     char name[SEQUENCE_NAME];
 
     log_info("sequence-adopted", "request=%s grant=%llu old=%llu state=%s",
@@ -183,9 +198,24 @@ static void adopt(struct worker_core *w, struct sequence *s,
     w->changed = true;
 }
 
-/* Make way for a new start, or say why not. */
+/* It runs, but its way is not known to its end any more: the new one makes
+ * the same tokens again, and their logprobs. */
+static void supersede(struct worker_core *w, struct sequence *s)
+{
+    char name[SEQUENCE_NAME];
+
+    log_info("sequence-restarted", "request=%s grant=%llu generated=%u",
+             sequence_name(&s->key, name), (unsigned long long)s->grant,
+             s->n_generated);
+    sequence_clear_key(&w->table, s);
+    s->forgotten = true;
+    worker_end(w, s, FINISH_CANCELLED);
+}
+
+/* Make way for a new start, or say why not.  same: it is what the new one
+ * will be. */
 static enum status replace(struct worker_core *w, struct peer *p,
-                           struct sequence *s, struct error *e)
+                           struct sequence *s, bool same, struct error *e)
 {
     switch (s->state) {
     case SEQUENCE_FINISHED:
@@ -207,14 +237,38 @@ static enum status replace(struct worker_core *w, struct peer *p,
                          "receipt, submit it again",
                          sequence_state_name(s->state));
     default:
-        return error_set(e, ST_ALREADY_EXISTS,
-                         "the sequence runs with %u prompt ids and max_tokens "
-                         "%u, not %u",
-                         s->n_prompt, s->max_tokens, s->max_tokens);
+        if (!same) {
+            return error_set(e, ST_ALREADY_EXISTS,
+                             "the sequence runs with %u prompt ids, max_tokens "
+                             "%u, or other sampling parameters: cancel it or "
+                             "take another request_id",
+                             s->n_prompt, s->max_tokens);
+        }
+        supersede(w, s);
+        return ST_OK;
     }
 }
 
 /* ---- a new one ---- */
+
+/* What the Submit says of it; false if there is no room for its logprobs. */
+static bool fill(struct worker_core *w, struct sequence *s,
+                 const Sluice__V1__SubmitRequest *m)
+{
+    uint32_t have = have_of(m);
+    struct sampling sampling;
+
+    s->n_prompt = m->n_prompt;
+    s->max_tokens = m->max_tokens;
+    s->n_generated = m->n_generated;
+    s->n_announced = m->n_prompt + m->n_generated;
+    s->n_received = (uint32_t)m->n_tokens;
+    s->acked = have < m->n_generated ? have : m->n_generated;
+    s->keep_ms = m->keep_ms;
+    paged_write(&w->table.slab, &s->tokens, 0, m->tokens, s->n_received);
+    sampling_read(&sampling, m->sampling);
+    return sequence_set_sampling(&w->table, s, &sampling);
+}
 
 static struct sequence *
 make(struct worker_core *w, const Sluice__V1__SubmitRequest *m, struct error *e)
@@ -227,34 +281,19 @@ make(struct worker_core *w, const Sluice__V1__SubmitRequest *m, struct error *e)
         return NULL;
     }
     s = sequence_new(&w->table, m->n_prompt + m->max_tokens, m->need->blocks);
+    if (s != NULL && !fill(w, s, m)) {
+        sequence_free(&w->table, &s);
+    }
     if (s == NULL) {
         pool_ungrant(&w->pool, &need);
         error_set(e, ST_RESOURCE_EXHAUSTED,
-                  "%u sequences are live or not yet acknowledged, at most %u",
+                  "%u sequences are live or not yet acknowledged, at most %u, "
+                  "less where their ids and logprobs fill the memory",
                   w->table.n_live, w->table.capacity);
         return NULL;
     }
     s->need = need;
     return s;
-}
-
-static void fill(struct worker_core *w, struct sequence *s,
-                 const Sluice__V1__SubmitRequest *m, uint64_t call)
-{
-    uint32_t have = m->has_have_index ? m->have_index : m->n_generated;
-    struct sampling sampling;
-
-    s->n_prompt = m->n_prompt;
-    s->max_tokens = m->max_tokens;
-    s->n_generated = m->n_generated;
-    s->n_announced = m->n_prompt + m->n_generated;
-    s->n_received = (uint32_t)m->n_tokens;
-    s->acked = have < m->n_generated ? have : m->n_generated;
-    s->keep_ms = m->keep_ms;
-    sampling_read(&sampling, m->sampling);
-    sequence_set_sampling(&w->table, s, &sampling);
-    s->call = call;
-    paged_write(&w->table.slab, &s->tokens, 0, m->tokens, s->n_received);
 }
 
 void submit_complete(struct worker_core *w, struct peer *p, struct sequence *s)
@@ -285,6 +324,7 @@ static enum status take_in(struct worker_core *w, struct peer *p, uint64_t call,
     Sluice__V1__Nothing reply = SLUICE__V1__NOTHING__INIT;
     struct sequence_key key;
     struct sequence *s;
+    bool same;
 
     if (!worker_key(m->sequence, &key, e)) {
         return e->code;
@@ -296,12 +336,13 @@ static enum status take_in(struct worker_core *w, struct peer *p, uint64_t call,
         return e->code;
     }
     s = sequence_by_key(&w->table, &key);
-    if (s != NULL && s->state != SEQUENCE_RECEIVING && can_adopt(s, m)) {
+    same = s != NULL && is_same(s, m);
+    if (same && s->state != SEQUENCE_RECEIVING && can_tell(s, have_of(m))) {
         adopt(w, s, m);
         peer_end(p, call, &reply.base);
         return ST_OK;
     }
-    if (s != NULL && replace(w, p, s, e) != ST_OK) {
+    if (s != NULL && replace(w, p, s, same, e) != ST_OK) {
         return e->code;
     }
     s = make(w, m, e);
@@ -310,7 +351,7 @@ static enum status take_in(struct worker_core *w, struct peer *p, uint64_t call,
     }
     sequence_set_key(&w->table, s, &key);
     sequence_set_grant(&w->table, s, m->grant);
-    fill(w, s, m, call);
+    s->call = call;
     if (s->n_received == s->n_announced) {
         submit_complete(w, p, s);
     }

@@ -9,29 +9,58 @@
 
 /* ---- rows ---- */
 
+/* Values a token in the columns of logprobs; 0: none were asked for. */
+static uint32_t width_of(const struct sequence *s)
+{
+    return s->sampling.logprobs ? 1 + s->sampling.n_top_logprobs : 0;
+}
+
+static uint32_t least(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+/* How many of the tokens that s has to tell fit. */
+static uint32_t room_for(const struct output *o, const struct sequence *s)
+{
+    uint32_t room = least(STEP_TOKENS_MAX - o->n_tokens, STEP_ROW_TOKENS_MAX);
+    uint32_t width = width_of(s);
+
+    if (width > 0) {
+        room = least(room, (STEP_LOGPROBS_MAX - o->n_logprobs) / width);
+    }
+    return least(room, s->n_generated - s->acked);
+}
+
 static void add_tokens(struct worker_core *w, const struct sequence *s,
                        uint32_t count)
 {
     struct output *o = &w->output;
+    uint32_t width = width_of(s);
 
-    if (count > 0) {
-        paged_read(&w->table.slab, &s->tokens, s->n_prompt + s->acked,
-                   &o->tokens[o->n_tokens], count);
+    o->width[o->n_rows] = width;
+    o->has_width = o->has_width || width > 0;
+    if (count == 0) {
+        return;
     }
+    paged_read(&w->table.slab, &s->tokens, s->n_prompt + s->acked,
+               &o->tokens[o->n_tokens], count);
     o->n_tokens += count;
+    if (width > 0) {
+        logprobs_get(&w->table.rings, &s->logprobs, s->acked, count,
+                     &o->logprobs[o->n_logprobs],
+                     &o->top_tokens[o->n_top_tokens]);
+        o->n_logprobs += count * width;
+        o->n_top_tokens += count * (width - 1);
+    }
 }
 
 /* One row of what is unacknowledged; the ending goes with the last token. */
-static void add_row(struct worker_core *w, struct sequence *s)
+static void add_row(struct worker_core *w, struct sequence *s, uint32_t count)
 {
     struct output *o = &w->output;
-    uint32_t count = s->n_generated - s->acked;
-    uint32_t room = STEP_TOKENS_MAX - o->n_tokens;
-    bool whole;
+    bool whole = s->acked + count == s->n_generated;
 
-    count = count < STEP_ROW_TOKENS_MAX ? count : STEP_ROW_TOKENS_MAX;
-    count = count < room ? count : room;
-    whole = s->acked + count == s->n_generated;
     add_tokens(w, s, count);
     o->grant[o->n_rows] = s->grant;
     o->first_index[o->n_rows] = s->acked;
@@ -51,21 +80,25 @@ static void add_row(struct worker_core *w, struct sequence *s)
 }
 
 /* Each once, from the head; those that were heard go to the tail, so that
- * what did not fit comes first in the next output. */
+ * what did not fit comes first in the next output.  Where the logprobs of one
+ * find no room, another may have none. */
 static void add_rows(struct worker_core *w)
 {
     struct output *o = &w->output;
     uint32_t left = w->out.n;
 
-    o->n_rows = o->n_tokens = 0;
-    o->failed = false;
-    for (;
+    o->n_rows = o->n_tokens = o->n_logprobs = o->n_top_tokens = 0;
+    o->has_width = o->failed = false;
+    for (struct sequence *s = w->out.head, *next;
          left > 0 && o->n_rows < STEP_ROWS_MAX && o->n_tokens < STEP_TOKENS_MAX;
-         left--) {
-        struct sequence *s = w->out.head;
+         left--, s = next) {
+        uint32_t count = room_for(o, s);
 
-        add_row(w, s);
-        list_push(&w->out, s);
+        next = list_next(s, LIST_OUT);
+        if (count > 0 || s->acked == s->n_generated) {
+            add_row(w, s, count);
+            list_push(&w->out, s);
+        }
     }
 }
 
@@ -89,6 +122,12 @@ static enum status send_output(struct worker_core *w, struct peer *p,
     m.finish = o->finish;
     m.state = o->state;
     m.tokens = o->tokens;
+    m.n_width = o->has_width ? o->n_rows : 0;
+    m.n_logprobs = o->n_logprobs;
+    m.n_top_tokens = o->n_top_tokens;
+    m.width = o->width;
+    m.logprobs = o->logprobs;
+    m.top_tokens = o->top_tokens;
     m.has_device_us = m.has_n_prompt_tokens = w->stepped;
     m.device_us = w->device_us;
     m.n_prompt_tokens = w->n_prompt_tokens;

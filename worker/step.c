@@ -16,18 +16,25 @@ static bool is_eos(const struct worker_core *w, uint32_t id)
     return false;
 }
 
+static bool ends_it(const struct worker_core *w, const struct sequence *s,
+                    uint32_t id)
+{
+    return sampling_stops(&s->sampling, id) ||
+           (!s->sampling.ignore_eos && is_eos(w, id));
+}
+
 /* Stop is asked before length: an end token that is also the last one
  * allowed ends with FINISH_STOP. */
 enum sequence_finish step_finish(const struct worker_core *w,
                                  const struct sequence *s)
 {
+    uint32_t last;
+
     if (s->n_generated == 0) {
         return FINISH_NONE;
     }
-    if (!s->sampling.ignore_eos &&
-        !(PLANT(STOP_MISSED) && s->n_generated > 9) &&
-        is_eos(w,
-               paged_get(&w->table.slab, &s->tokens, sequence_known(s) - 1))) {
+    last = paged_get(&w->table.slab, &s->tokens, sequence_known(s) - 1);
+    if (ends_it(w, s, last) && !(PLANT(STOP_MISSED) && s->n_generated > 9)) {
         return FINISH_STOP;
     }
     return s->n_generated >= s->max_tokens ? FINISH_LENGTH : FINISH_NONE;
@@ -39,11 +46,17 @@ static bool is_over(const struct sequence *s)
     return s->state != SEQUENCE_PREFILL && s->state != SEQUENCE_DECODE;
 }
 
-static void take_token(struct worker_core *w, struct sequence *s, uint32_t id)
+/* The token that row i of the result chose for s. */
+static void take_token(struct worker_core *w, struct sequence *s, uint32_t i)
 {
+    const struct plan_result *r = &w->result;
     enum sequence_finish finish;
 
-    paged_write(&w->table.slab, &s->tokens, sequence_known(s), &id, 1);
+    paged_write(&w->table.slab, &s->tokens, sequence_known(s), &r->tokens[i],
+                1);
+    if (s->sampling.logprobs) {
+        logprobs_put(&w->table.rings, &s->logprobs, r->logprobs[i], r->top[i]);
+    }
     s->n_generated++;
     list_push(&w->out, s);
     if (s->state == SEQUENCE_PREFILL) {
@@ -65,10 +78,46 @@ static void row_back(struct worker_core *w, const struct plan *p, uint32_t i,
         if (r->status != ST_OK && !PLANT(FAILED_STEP_USED)) {
             worker_end(w, s, FINISH_FAILED);
         } else if (p->rows[i].sample) {
-            take_token(w, s, r->tokens[i]);
+            take_token(w, s, i);
         }
     }
     worker_plan_back(w, s);
+}
+
+static enum status check_id(struct plan_result *r, const char *what,
+                            uint32_t id, uint32_t vocab)
+{
+    return id < vocab ? ST_OK
+                      : error_set(&r->error, ST_INTERNAL,
+                                  "the engine %s id %u, the vocabulary is %u",
+                                  what, id, vocab);
+}
+
+/* Written so that what is not a number fails too. */
+static enum status check_logprob(struct plan_result *r, float logprob)
+{
+    return logprob <= 0
+               ? ST_OK
+               : error_set(&r->error, ST_INTERNAL,
+                           "the engine gave a logprob of %g", (double)logprob);
+}
+
+/* What row i chose, as s had asked. */
+static enum status check_choice(struct worker_core *w, const struct sampling *s,
+                                uint32_t i)
+{
+    struct plan_result *r = &w->result;
+    enum status st = check_id(r, "sampled", r->tokens[i], w->o.vocab);
+
+    if (st != ST_OK || !s->logprobs) {
+        return st;
+    }
+    st = check_logprob(r, r->logprobs[i]);
+    for (uint32_t j = 0; j < s->n_top_logprobs && st == ST_OK; j++) {
+        st = check_id(r, "ranked", r->top[i][j].token, w->o.vocab);
+        st = st == ST_OK ? check_logprob(r, r->top[i][j].logprob) : st;
+    }
+    return st;
 }
 
 /* The engine broke its contract: the plan has failed, whatever it says. */
@@ -87,13 +136,9 @@ static void check_result(struct worker_core *w, const struct plan *p)
                               (unsigned long long)p->step, p->n_rows);
         return;
     }
-    for (uint32_t i = 0; i < p->n_rows; i++) {
-        if (p->rows[i].sample && r->tokens[i] >= w->o.vocab) {
-            r->status = error_set(&r->error, ST_INTERNAL,
-                                  "the engine sampled id %u, the vocabulary "
-                                  "is %u",
-                                  r->tokens[i], w->o.vocab);
-            return;
+    for (uint32_t i = 0; i < p->n_rows && r->status == ST_OK; i++) {
+        if (p->rows[i].sample) {
+            r->status = check_choice(w, p->rows[i].sampling, i);
         }
     }
 }

@@ -173,3 +173,11 @@ uint32_t paged_get(const struct slab *s, const struct paged *a, uint32_t at)
     paged_read(s, a, at, &value, 1);
     return value;
 }
+
+struct id_pages paged_pages(const struct slab *s, const struct paged *a)
+{
+    return (struct id_pages){.memory = s->memory,
+                             .n_pages = s->n_pages,
+                             .root = a->root,
+                             .shift = s->shift};
+}

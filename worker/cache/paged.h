@@ -19,6 +19,7 @@
 #include <stdint.h>
 
 #include "common/status.h"
+#include "worker/engine.h"
 
 #define PAGE_NONE UINT32_MAX
 
@@ -60,5 +61,9 @@ void paged_write(struct slab *s, const struct paged *a, uint32_t at,
 void paged_read(const struct slab *s, const struct paged *a, uint32_t at,
                 uint32_t *out, uint32_t n);
 uint32_t paged_get(const struct slab *s, const struct paged *a, uint32_t at);
+
+/* Where the values are, for another thread that reads some of them: they stay
+ * there, as they are, until paged_free(), paged_keep() or a write to them. */
+struct id_pages paged_pages(const struct slab *s, const struct paged *a);
 
 #endif

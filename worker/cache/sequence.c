@@ -84,7 +84,8 @@ bool sequence_table_init(struct sequence_table *t,
     t->lists = malloc(l->capacity * sizeof *t->lists * SAMPLING_LISTS);
     if (t->memory == NULL || t->keys == NULL || t->grants == NULL ||
         t->lists == NULL ||
-        !slab_init(&t->slab, l->longest, l->values, 2 * l->capacity)) {
+        !slab_init(&t->slab, l->longest, l->values, 2 * l->capacity) ||
+        !logprobs_slab(&t->rings, l->n_rings)) {
         sequence_table_fini(t);
         return false;
     }
@@ -98,6 +99,7 @@ void sequence_table_fini(struct sequence_table *t)
     free(t->grants);
     free(t->lists);
     slab_fini(&t->slab);
+    slab_fini(&t->rings);
     memset(t, 0, sizeof *t);
 }
 
@@ -146,6 +148,7 @@ void sequence_free(struct sequence_table *t, struct sequence **s)
     }
     paged_free(&t->slab, &gone->tokens);
     paged_free(&t->slab, &gone->blocks);
+    logprobs_free(&t->rings, &gone->logprobs);
     t->in_state[gone->state]--;
     t->n_live--;
     gone->key_next = t->free_list;
@@ -245,12 +248,15 @@ void sequence_set_grant(struct sequence_table *t, struct sequence *s,
     }
 }
 
-void sequence_set_sampling(struct sequence_table *t, struct sequence *s,
+bool sequence_set_sampling(struct sequence_table *t, struct sequence *s,
                            const struct sampling *sampling)
 {
     s->sampling = *sampling;
     sampling_own(&s->sampling,
                  t->lists + (size_t)(s - t->memory) * SAMPLING_LISTS);
+    return !sampling->logprobs ||
+           logprobs_make(&t->rings, &s->logprobs, sampling->n_top_logprobs,
+                         s->n_generated, s->max_tokens);
 }
 
 /* ---- memory ---- */

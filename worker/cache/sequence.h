@@ -30,6 +30,7 @@
 #include "common/request_id.h"
 #include "common/status.h"
 #include "common/timer.h"
+#include "worker/cache/logprobs.h"
 #include "worker/cache/paged.h"
 #include "worker/cache/pool.h"
 #include "worker/engine.h"
@@ -105,6 +106,7 @@ struct sequence {
     uint32_t n_received; /* of what the Submit announced */
     uint32_t n_announced;
     uint32_t n_generated;
+    struct logprobs logprobs; /* of the newest, where asked for */
 
     /* Plans. */
     uint32_t n_planned; /* positions computed or in flight */
@@ -139,7 +141,8 @@ struct sequence_table {
     uint64_t next_number;
     uint32_t *lists; /* [capacity, SAMPLING_LISTS] of each one's sampling */
     uint32_t in_state[SEQUENCE_STATES];
-    struct slab slab; /* of tokens and block tables */
+    struct slab slab;  /* of tokens and block tables */
+    struct slab rings; /* of logprobs */
     struct sequence_list all;
     struct pool *pool; /* borrowed, for violations */
 };
@@ -148,6 +151,7 @@ struct sequence_limits {
     uint32_t capacity;  /* sequences, forgotten ones not counted */
     uint32_t longest;   /* values in one array */
     uint64_t values;    /* in all arrays together */
+    uint32_t n_rings;   /* sequences with logprobs */
     uint64_t hash_seed; /* so that no peer can choose collisions */
 };
 
@@ -180,9 +184,12 @@ struct sequence *sequence_by_key(const struct sequence_table *t,
 struct sequence *sequence_by_grant(const struct sequence_table *t,
                                    uint64_t grant);
 
-/* What was asked for; the lists are copied into the table's memory. */
-void sequence_set_sampling(struct sequence_table *t, struct sequence *s,
-                           const struct sampling *sampling);
+/* What was asked for; the lists are copied into the table's memory.  Of a
+ * sequence whose n_generated and max_tokens are known: it has logprobs from
+ * there on.  False if there is no room for those. */
+MUST_CHECK bool sequence_set_sampling(struct sequence_table *t,
+                                      struct sequence *s,
+                                      const struct sampling *sampling);
 
 const char *sequence_state_name(enum sequence_state s);
 

@@ -9,44 +9,18 @@
 #define LENGTH SLUICE__V1__FINISH__FINISH_LENGTH
 #define FAILED SLUICE__V1__FINISH__FINISH_FAILED
 
-static struct rig *with_depth(uint32_t depth)
-{
-    struct worker_options o;
-
-    rig_defaults(&o);
-    o.engine_depth = depth;
-    return rig_new(&o);
-}
-
-static void check_tokens(const struct rig *r, uint64_t grant, uint32_t id,
-                         uint32_t n_prompt, uint32_t n)
-{
-    uint32_t expect[RIG_CONTEXT];
-
-    rig_expect(id, n_prompt, n, expect);
-    assert_int_equal(r->heard[grant].n, n);
-    assert_memory_equal(r->heard[grant].tokens, expect, n * sizeof *expect);
-}
-
-static void check_ok(const struct rig *r, uint64_t tag)
-{
-    if (!r->ends[tag].ended || r->ends[tag].status != ST_OK) {
-        fail_msg("call %llu: %s", (unsigned long long)tag, r->ends[tag].text);
-    }
-}
-
 static void generates_to_the_length(void **state)
 {
     for (uint32_t depth = 1; depth <= 2; depth++) {
-        struct rig *r = with_depth(depth);
+        struct rig *r = rig_with_depth(depth);
         struct rig_submit s = {.id = 1, .n_prompt = 20, .max_tokens = 10};
         uint64_t tag = rig_submit(r, &s);
 
         rig_turn(r);
-        check_ok(r, tag);
+        rig_check_ok(r, tag);
         assert_int_equal(rig_inflight(r), depth);
         rig_run(r);
-        check_tokens(r, 1, 1, 20, 10);
+        rig_check_tokens(r, 1, 1, 20, 10);
         assert_int_equal(r->heard[1].finish, LENGTH);
         /* The first token comes from the prefill's own logits, and no step
          * is made past the last one. */
@@ -62,7 +36,7 @@ static void stops_at_the_end_token_at_each_index(void **state)
 {
     for (uint32_t at = 0; at < 12; at++) {
         for (uint32_t depth = 1; depth <= 2; depth++) {
-            struct rig *r = with_depth(depth);
+            struct rig *r = rig_with_depth(depth);
             struct rig_submit s = {.id = 3, .n_prompt = 9, .max_tokens = 10};
 
             r->eos_at = at;
@@ -126,7 +100,7 @@ static void says_the_same_whatever_the_batch(void **state)
             }
             rig_run(r);
             for (uint32_t i = 1; i <= 6; i++) {
-                check_tokens(r, i, i, 1 + 23 * i, 5 + i);
+                rig_check_tokens(r, i, i, 1 + 23 * i, 5 + i);
             }
             rig_advance(r, 20000);
             rig_check_empty(r);
@@ -150,7 +124,7 @@ static void serves_shards_of_one_kind(void **state)
         rig_submit(r, &s);
         rig_turn(r);
         rig_run(r);
-        check_tokens(r, 1, 5, 40, 9);
+        rig_check_tokens(r, 1, 5, 40, 9);
         rig_free(&r);
     }
     (void)state;
@@ -159,7 +133,7 @@ static void serves_shards_of_one_kind(void **state)
 static void lets_a_new_sequence_join_the_next_step(void **state)
 {
     for (uint32_t depth = 1; depth <= 2; depth++) {
-        struct rig *r = with_depth(depth);
+        struct rig *r = rig_with_depth(depth);
         struct rig_submit a = {.id = 1, .n_prompt = 20, .max_tokens = 100};
         struct rig_submit b = {.id = 2, .n_prompt = 5, .max_tokens = 3};
 
@@ -178,8 +152,8 @@ static void lets_a_new_sequence_join_the_next_step(void **state)
         }
         assert_true(r->heard[2].n >= 1);
         rig_run(r);
-        check_tokens(r, 1, 1, 20, 100);
-        check_tokens(r, 2, 2, 5, 3);
+        rig_check_tokens(r, 1, 1, 20, 100);
+        rig_check_tokens(r, 2, 2, 5, 3);
         rig_free(&r);
     }
     (void)state;
@@ -206,9 +180,9 @@ static void takes_a_prompt_in_parts(void **state)
     assert_int_equal(rig_inflight(r), 0);
     rig_part(r, 1, &m, 250, 50);
     rig_turn(r);
-    check_ok(r, tag);
+    rig_check_ok(r, tag);
     rig_run(r);
-    check_tokens(r, 1, 9, 300, 4);
+    rig_check_tokens(r, 1, 9, 300, 4);
     rig_free(&r);
 }
 
@@ -244,225 +218,6 @@ static void refuses_parts_that_do_not_fit(void **state)
         rig_check_empty(r);
     }
     assert_int_equal(r->n_goodbyes, 0);
-    rig_free(&r);
-}
-
-static void goes_on_with_what_was_generated_elsewhere(void **state)
-{
-    for (uint32_t k = 0; k <= 30; k += 5) {
-        for (uint32_t depth = 1; depth <= 2; depth++) {
-            struct rig *r = with_depth(depth);
-            uint32_t ids[30];
-            struct rig_submit s = {.id = 4,
-                                   .n_prompt = 70,
-                                   .max_tokens = 30,
-                                   .n_generated = k,
-                                   .generated = ids,
-                                   .has_have = true,
-                                   .have = 0};
-
-            rig_expect(4, 70, 30, ids);
-            rig_submit(r, &s);
-            rig_turn(r);
-            rig_run(r);
-            rig_advance(r, 20000);
-            check_tokens(r, 1, 4, 70, 30);
-            assert_int_equal(r->heard[1].finish, LENGTH);
-            rig_check_empty(r);
-            rig_free(&r);
-        }
-    }
-    (void)state;
-}
-
-static void sends_only_what_the_router_lacks(void **state)
-{
-    struct rig *r = rig_new(NULL);
-    uint32_t ids[12];
-    struct rig_submit s = {.id = 4,
-                           .n_prompt = 20,
-                           .max_tokens = 12,
-                           .n_generated = 8,
-                           .generated = ids};
-
-    (void)state;
-    rig_expect(4, 20, 12, ids);
-    rig_submit(r, &s);
-    r->heard[1].n = 8; /* without have_index it has all it sent */
-    memcpy(r->heard[1].tokens, ids, 8 * sizeof *ids);
-    rig_turn(r);
-    rig_run(r);
-    check_tokens(r, 1, 4, 20, 12);
-    rig_free(&r);
-}
-
-static void ends_at_once_what_had_ended_elsewhere(void **state)
-{
-    struct rig *r = rig_new(NULL);
-    uint32_t ids[3] = {20, 30, RIG_EOS};
-    struct rig_submit s = {.id = 4,
-                           .n_prompt = 20,
-                           .max_tokens = 12,
-                           .n_generated = 3,
-                           .generated = ids};
-
-    (void)state;
-    r->heard[1].n = 3;
-    rig_submit(r, &s);
-    rig_advance(r, 20000);
-    assert_int_equal(r->heard[1].finish, STOP);
-    assert_int_equal(r->n_steps, 0);
-    rig_advance(r, 600000);
-    rig_check_empty(r);
-    rig_free(&r);
-}
-
-static void adopts_one_that_runs(void **state)
-{
-    for (uint32_t depth = 1; depth <= 2; depth++) {
-        struct rig *r = with_depth(depth);
-        struct rig_submit s = {.id = 6, .n_prompt = 20, .max_tokens = 30};
-        uint64_t tag;
-
-        rig_submit(r, &s);
-        rig_turn(r);
-        for (int i = 0; i < 10; i++) {
-            rig_step(r);
-        }
-        s.has_have = true;
-        s.have = 4;
-        tag = rig_submit(r, &s);
-        r->heard[2].n = 4;
-        memcpy(r->heard[2].tokens, r->heard[1].tokens, 4 * sizeof(uint32_t));
-        rig_turn(r);
-        check_ok(r, tag);
-        assert_int_equal(
-            rig_account(r).blocks.held + rig_account(r).blocks.granted, 7);
-        rig_run(r);
-        check_tokens(r, 2, 6, 20, 30);
-        assert_int_equal(r->heard[1].finish, 0);
-        assert_int_equal(r->n_steps, 30);
-        rig_advance(r, 20000);
-        rig_check_empty(r);
-        rig_free(&r);
-    }
-    (void)state;
-}
-
-static void adopts_one_whose_end_is_not_acknowledged(void **state)
-{
-    struct rig *r = rig_new(NULL);
-    struct rig_submit s = {.id = 6, .n_prompt = 20, .max_tokens = 5};
-
-    (void)state;
-    r->acknowledge = false;
-    rig_submit(r, &s);
-    rig_turn(r);
-    rig_run(r);
-    assert_int_equal(rig_state(r, 6), 5);
-    s.has_have = true;
-    rig_submit(r, &s);
-    r->acknowledge = true;
-    rig_advance(r, 20000);
-    check_tokens(r, 2, 6, 20, 5);
-    assert_int_equal(r->n_steps, 5);
-    rig_check_empty(r);
-    rig_free(&r);
-}
-
-/* Its end was acknowledged under the old grant: that counts no more. */
-static void adopts_one_that_is_kept(void **state)
-{
-    struct rig *r = rig_new(NULL);
-    struct rig_submit s = {
-        .id = 6, .n_prompt = 20, .max_tokens = 5, .keep_ms = 60000};
-    uint64_t tag;
-
-    (void)state;
-    rig_submit(r, &s);
-    rig_turn(r);
-    rig_run(r);
-    rig_advance(r, 300000);
-    r->acknowledge = false;
-    s.has_have = true;
-    s.have = 3;
-    tag = rig_submit(r, &s);
-    rig_turn(r);
-    check_ok(r, tag);
-    rig_remove(r, 6);
-    rig_turn(r);
-    /* The memory is free, the end still to be told. */
-    assert_int_equal(rig_account(r).blocks.free, 128);
-    assert_int_equal(rig_state(r, 6), 5);
-    memcpy(r->heard[2].tokens, r->heard[1].tokens, sizeof r->heard[1].tokens);
-    r->heard[2].n = 3;
-    r->acknowledge = true;
-    rig_advance(r, 20000);
-    check_tokens(r, 2, 6, 20, 5);
-    assert_int_equal(r->heard[2].finish, LENGTH);
-    rig_check_empty(r);
-    rig_free(&r);
-}
-
-/* What was acknowledged of it is gone: it is computed anew. */
-static void starts_a_finished_one_again(void **state)
-{
-    struct rig *r = rig_new(NULL);
-    struct rig_submit s = {.id = 6, .n_prompt = 20, .max_tokens = 5};
-
-    (void)state;
-    r->acknowledge = false;
-    rig_submit(r, &s);
-    rig_turn(r);
-    rig_run(r);
-    rig_ack(r, 1, 4);
-    rig_turn(r);
-    assert_int_equal(rig_state(r, 6), 5);
-    s.has_have = true; /* and it has none */
-    rig_submit(r, &s);
-    r->acknowledge = true;
-    rig_turn(r);
-    rig_run(r);
-    check_tokens(r, 2, 6, 20, 5);
-    assert_int_equal(r->n_steps, 10);
-    rig_free(&r);
-}
-
-static void does_not_adopt_another_length(void **state)
-{
-    struct rig *r = rig_new(NULL);
-    struct rig_submit s = {.id = 6, .n_prompt = 20, .max_tokens = 5};
-    uint64_t tag;
-
-    (void)state;
-    rig_submit(r, &s);
-    rig_turn(r);
-    s.max_tokens = 6;
-    tag = rig_submit(r, &s);
-    rig_turn(r);
-    assert_int_equal(r->ends[tag].status, ST_ALREADY_EXISTS);
-    rig_run(r);
-    check_tokens(r, 1, 6, 20, 5);
-    rig_free(&r);
-}
-
-static void replaces_one_that_is_being_received(void **state)
-{
-    struct rig *r = rig_new(NULL);
-    struct rig_submit s = {
-        .id = 6, .n_prompt = 20, .max_tokens = 5, .n_first = 10};
-    uint64_t first, second;
-
-    (void)state;
-    first = rig_submit(r, &s);
-    rig_turn(r);
-    s.n_first = 0;
-    second = rig_submit(r, &s);
-    rig_turn(r);
-    assert_int_equal(r->ends[first].status, ST_ABORTED);
-    check_ok(r, second);
-    rig_run(r);
-    check_tokens(r, 2, 6, 20, 5);
     rig_free(&r);
 }
 
@@ -519,7 +274,7 @@ static void cancels_what_the_router_forgot(void **state)
 static void fails_the_sequences_of_a_failed_plan(void **state)
 {
     for (uint32_t depth = 1; depth <= 2; depth++) {
-        struct rig *r = with_depth(depth);
+        struct rig *r = rig_with_depth(depth);
         struct rig_submit a = {.id = 1, .n_prompt = 20, .max_tokens = 40};
         struct rig_submit b = {.id = 2, .n_prompt = 20, .max_tokens = 40};
         struct rig_submit c = {.id = 3, .n_prompt = 20, .max_tokens = 4};
@@ -539,7 +294,7 @@ static void fails_the_sequences_of_a_failed_plan(void **state)
         assert_int_equal(r->heard[2].finish, FAILED);
         assert_int_equal(r->heard[1].n, 2);
         assert_string_equal(r->failure, "kernel attention: no such luck");
-        check_tokens(r, 3, 3, 20, 4);
+        rig_check_tokens(r, 3, 3, 20, 4);
         rig_advance(r, 600000);
         rig_check_empty(r);
         rig_free(&r);
@@ -563,7 +318,7 @@ static void fails_what_the_engine_does_not_take(void **state)
     rig_submit(r, &s);
     rig_turn(r);
     rig_run(r);
-    check_tokens(r, 2, 2, 20, 40);
+    rig_check_tokens(r, 2, 2, 20, 40);
     rig_advance(r, 600000);
     rig_check_empty(r);
     rig_free(&r);
@@ -572,7 +327,7 @@ static void fails_what_the_engine_does_not_take(void **state)
 static void holds_the_memory_of_a_kept_one(void **state)
 {
     for (uint32_t depth = 1; depth <= 2; depth++) {
-        struct rig *r = with_depth(depth);
+        struct rig *r = rig_with_depth(depth);
         struct rig_submit s = {
             .id = 1, .n_prompt = 20, .max_tokens = 40, .keep_ms = 500};
 
@@ -644,7 +399,7 @@ static void starts_anew_after_a_wrong_grant(void **state)
         rig_submit(r, &s);
         rig_turn(r);
         rig_run(r);
-        check_tokens(r, 1, 2, 20, 4);
+        rig_check_tokens(r, 1, 2, 20, 4);
         rig_free(&r);
     }
 }
@@ -710,15 +465,6 @@ int main(void)
         cmocka_unit_test(lets_a_new_sequence_join_the_next_step),
         cmocka_unit_test(takes_a_prompt_in_parts),
         cmocka_unit_test(refuses_parts_that_do_not_fit),
-        cmocka_unit_test(goes_on_with_what_was_generated_elsewhere),
-        cmocka_unit_test(sends_only_what_the_router_lacks),
-        cmocka_unit_test(ends_at_once_what_had_ended_elsewhere),
-        cmocka_unit_test(adopts_one_that_runs),
-        cmocka_unit_test(adopts_one_whose_end_is_not_acknowledged),
-        cmocka_unit_test(adopts_one_that_is_kept),
-        cmocka_unit_test(starts_a_finished_one_again),
-        cmocka_unit_test(does_not_adopt_another_length),
-        cmocka_unit_test(replaces_one_that_is_being_received),
         cmocka_unit_test(repeats_tokens_until_acknowledged),
         cmocka_unit_test(cancels_what_the_router_forgot),
         cmocka_unit_test(fails_the_sequences_of_a_failed_plan),

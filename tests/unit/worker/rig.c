@@ -247,6 +247,32 @@ struct rig *rig_new(const struct worker_options *o)
     return r;
 }
 
+struct rig *rig_with_depth(uint32_t depth)
+{
+    struct worker_options o;
+
+    rig_defaults(&o);
+    o.engine_depth = depth;
+    return rig_new(&o);
+}
+
+void rig_check_tokens(const struct rig *r, uint64_t grant, uint32_t id,
+                      uint32_t n_prompt, uint32_t n)
+{
+    uint32_t expect[RIG_CONTEXT];
+
+    rig_expect(id, n_prompt, n, expect);
+    assert_int_equal(r->heard[grant].n, n);
+    assert_memory_equal(r->heard[grant].tokens, expect, n * sizeof *expect);
+}
+
+void rig_check_ok(const struct rig *r, uint64_t tag)
+{
+    if (!r->ends[tag].ended || r->ends[tag].status != ST_OK) {
+        fail_msg("call %llu: %s", (unsigned long long)tag, r->ends[tag].text);
+    }
+}
+
 void rig_free(struct rig **rp)
 {
     struct rig *r = *rp;

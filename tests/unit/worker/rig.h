@@ -4,7 +4,12 @@
  * The engine keeps what each block and slot was given and checks every row
  * against it: a table that names the wrong block, a slot that was not zeroed
  * or a position left out fails the test in rig_step().  What it samples is a
- * function of the ids it finds, which rig_expect() computes apart. */
+ * function of the ids it finds, which rig_expect() computes apart.
+ *
+ * It looks at a plan twice, when it comes and when it runs: sampling
+ * parameters and histories must be the same, and a history what the blocks
+ * hold.  Each logprob is a function of the token and its index, which the
+ * router's end checks bit for bit in every output. */
 #ifndef TESTS_UNIT_WORKER_RIG_H
 #define TESTS_UNIT_WORKER_RIG_H
 
@@ -39,6 +44,7 @@ struct rig_end {
 struct rig_heard {
     uint32_t tokens[RIG_CONTEXT];
     uint32_t n, rows, finish, state;
+    uint32_t width; /* values a token that its rows must have */
     bool forgotten; /* answer with "forget it" */
 };
 
@@ -68,6 +74,8 @@ struct rig {
     uint32_t free_blocks_at[RIG_SNAPSHOTS]; /* [snapshot % RIG_SNAPSHOTS] */
     uint32_t n_reports, n_outputs, n_hellos, n_goodbyes;
     uint64_t last_step;
+    uint32_t last_count[STEP_ROWS_MAX]; /* of the rows of the newest output */
+    uint32_t last_outs, last_logprobs;
     char failure[ERROR_TEXT];
     bool acknowledge;
     uint64_t grant, tag; /* the last used */
@@ -78,6 +86,7 @@ struct rig {
     uint32_t eos_at;       /* sample RIG_EOS at this index, UINT32_MAX: never */
     const char *fail_next; /* the next step fails with this */
     bool refuse_plans;     /* submit fails */
+    void (*lie)(struct plan_result *); /* told of the next step's result */
     uint32_t n_steps;
     uint32_t last_rows, last_tokens; /* of the newest plan */
 };
@@ -86,6 +95,7 @@ void rig_defaults(struct worker_options *o);
 
 /* With a session up.  o: NULL for the defaults. */
 struct rig *rig_new(const struct worker_options *o);
+struct rig *rig_with_depth(uint32_t depth);
 /* Checks that the pool is whole. */
 void rig_free(struct rig **r);
 
@@ -115,6 +125,8 @@ struct rig_submit {
     bool has_have;
     uint32_t have;
     const uint32_t *generated; /* [n_generated] */
+    bool logprobs, penalise;
+    uint32_t n_top;
 };
 
 /* Fill in a message, whose arrays live in buf. */
@@ -136,10 +148,12 @@ uint64_t rig_submit(struct rig *r, const struct rig_submit *s);
 void rig_part(struct rig *r, uint64_t grant, const struct rig_message *m,
               uint32_t offset, uint32_t n);
 uint64_t rig_cancel(struct rig *r, uint32_t id);
+uint64_t rig_cancel_choice(struct rig *r, uint32_t id, uint32_t choice);
 uint64_t rig_remove(struct rig *r, uint32_t id);
 void rig_ack(struct rig *r, uint64_t grant, uint32_t index);
 
 int rig_state(const struct rig *r, uint32_t id);
+int rig_choice_state(const struct rig *r, uint32_t id, uint32_t choice);
 struct worker_account rig_account(const struct rig *r);
 /* Everything free again and nothing remembered. */
 void rig_check_empty(const struct rig *r);
@@ -147,5 +161,15 @@ void rig_check_empty(const struct rig *r);
 /* The i-th id of a prompt, and the tokens that follow it. */
 uint32_t rig_prompt_id(uint32_t id, uint32_t i);
 void rig_expect(uint32_t id, uint32_t n_prompt, uint32_t n, uint32_t *out);
+void rig_expect_choice(uint32_t id, uint32_t choice, uint32_t n_prompt,
+                       uint32_t n, uint32_t *out);
+/* Is that what was heard of a grant? */
+void rig_check_tokens(const struct rig *r, uint64_t grant, uint32_t id,
+                      uint32_t n_prompt, uint32_t n);
+void rig_check_ok(const struct rig *r, uint64_t tag);
+
+/* Of a token at an index, and of the i-th best there. */
+float rig_logprob(uint32_t token, uint32_t index);
+struct token_logprob rig_top(uint32_t token, uint32_t index, uint32_t i);
 
 #endif

@@ -14,9 +14,21 @@ uint64_t rig_mix(uint64_t h, uint32_t id)
 }
 
 /* Never the end token. */
-static uint32_t sampled(uint64_t h)
+static uint32_t sampled(uint64_t h, uint32_t choice)
 {
+    h = choice > 0 ? rig_mix(h, ~choice) : h;
     return 16 + (uint32_t)(h % (RIG_VOCAB - 16));
+}
+
+float rig_logprob(uint32_t token, uint32_t index)
+{
+    return -(float)((token * 31 + index * 7) % 1009) / 64.0f;
+}
+
+struct token_logprob rig_top(uint32_t token, uint32_t index, uint32_t i)
+{
+    return (struct token_logprob){(token + 13 * i + index) % RIG_VOCAB,
+                                  -(float)(i + index % 5) / 16.0f};
 }
 
 uint32_t rig_prompt_id(uint32_t id, uint32_t i)
@@ -26,13 +38,19 @@ uint32_t rig_prompt_id(uint32_t id, uint32_t i)
 
 void rig_expect(uint32_t id, uint32_t n_prompt, uint32_t n, uint32_t *out)
 {
+    rig_expect_choice(id, 0, n_prompt, n, out);
+}
+
+void rig_expect_choice(uint32_t id, uint32_t choice, uint32_t n_prompt,
+                       uint32_t n, uint32_t *out)
+{
     uint64_t h = 0;
 
     for (uint32_t i = 0; i < n_prompt; i++) {
         h = rig_mix(h, rig_prompt_id(id, i));
     }
     for (uint32_t i = 0; i < n; i++) {
-        out[i] = sampled(h);
+        out[i] = sampled(h, choice);
         h = rig_mix(h, out[i]);
     }
 }
@@ -41,6 +59,7 @@ void rig_expect(uint32_t id, uint32_t n_prompt, uint32_t n, uint32_t *out)
 
 struct rig_fake {
     const struct plan *plans[ENGINE_DEPTH_MAX];
+    uint64_t looks[ENGINE_DEPTH_MAX][PLAN_ROWS_MAX];
     uint32_t n;
     struct plan_result done[ENGINE_DEPTH_MAX], before;
     uint32_t n_done;
@@ -52,6 +71,50 @@ struct rig_fake {
     uint64_t *slot_hash; /* [n_slots] */
     uint32_t *slot_n;
 };
+
+/* ---- what is borrowed for a row that samples ---- */
+
+static uint32_t history_id(const struct id_pages *p, uint32_t i)
+{
+    uint32_t page = 1u << p->shift, leaf;
+
+    assert_in_range(p->root, 0, p->n_pages - 1);
+    assert_in_range(i >> p->shift, 0, page - 1);
+    leaf = p->memory[((size_t)p->root << p->shift) + (i >> p->shift)];
+    assert_in_range(leaf, 0, p->n_pages - 1);
+    return p->memory[((size_t)leaf << p->shift) + i % page];
+}
+
+static uint64_t mix_bits(uint64_t h, const void *values, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t bits;
+
+        memcpy(&bits, (const char *)values + (size_t)i * sizeof bits,
+               sizeof bits);
+        h = rig_mix(h, bits);
+    }
+    return h;
+}
+
+/* Of everything that the core must leave as it is until the plan is back. */
+static uint64_t look(const struct plan_row *row)
+{
+    const struct sampling *s = row->sampling;
+    uint64_t h = 0;
+
+    if (!row->sample) {
+        return 0;
+    }
+    assert_int_equal(row->history.n > 0, sampling_penalises(s));
+    for (uint32_t i = 0; i < row->history.n; i++) {
+        h = rig_mix(h, history_id(&row->history.pages, i));
+    }
+    h = mix_bits(h, &s->temperature, 1) + s->seed;
+    h = mix_bits(h, s->bias_tokens, s->n_biases);
+    h = mix_bits(h, s->biases, s->n_biases);
+    return mix_bits(h, s->stop_tokens, s->n_stop_tokens);
+}
 
 static struct rig *rig_of(struct engine *e)
 {
@@ -70,6 +133,9 @@ static enum status fake_submit(struct engine *e, const struct plan *p)
     assert_in_range(p->n_tokens, 1, r->o.step_tokens);
     r->last_rows = p->n_rows;
     r->last_tokens = p->n_tokens;
+    for (uint32_t i = 0; i < p->n_rows; i++) {
+        r->fake->looks[r->fake->n][i] = look(&p->rows[i]);
+    }
     r->fake->plans[r->fake->n++] = p;
     return ST_OK;
 }
@@ -161,6 +227,43 @@ static uint64_t history(const struct rig *r, const struct plan *p,
     return h;
 }
 
+/* h: of the ids up to the row's last, which its history must be. */
+static void check_history(const struct rig_fake *f, const struct plan *p,
+                          const struct plan_row *row, uint64_t h)
+{
+    const struct plan_history *y = &row->history;
+    uint64_t seen = 0;
+
+    if (y->n == 0) {
+        return;
+    }
+    assert_in_range(y->n_prompt, 1, y->n);
+    for (uint32_t i = 0; i < y->n; i++) {
+        seen = rig_mix(seen, history_id(&y->pages, i));
+    }
+    if (row->chained) {
+        seen = rig_mix(seen, row_id(f, p, row, 0));
+    }
+    assert_true(seen == h);
+}
+
+static void choose(const struct rig *r, const struct plan_row *row, uint64_t h,
+                   uint32_t i, struct plan_result *out)
+{
+    const struct sampling *s = row->sampling;
+    uint32_t token =
+        row->index == r->eos_at ? RIG_EOS : sampled(h, row->choice);
+
+    out->tokens[i] = token;
+    if (!s->logprobs) {
+        return;
+    }
+    out->logprobs[i] = rig_logprob(token, row->index);
+    for (uint32_t j = 0; j < s->n_top_logprobs; j++) {
+        out->top[i][j] = rig_top(token, row->index, j);
+    }
+}
+
 static bool has_failed(const struct rig_fake *f, uint64_t sequence)
 {
     for (uint32_t i = 0; i < f->n_failed; i++) {
@@ -197,6 +300,8 @@ static void compute(struct rig *r, const struct plan *p,
         uint64_t h;
 
         out->tokens[i] = row->sample ? 16 : TOKEN_NONE;
+        out->logprobs[i] = 0;
+        assert_true(look(row) == r->fake->looks[0][i]);
         if (has_failed(r->fake, row->sequence)) {
             continue;
         }
@@ -204,7 +309,8 @@ static void compute(struct rig *r, const struct plan *p,
         write_row(r, p, row);
         h = history(r, p, row);
         if (row->sample) {
-            out->tokens[i] = row->index == r->eos_at ? RIG_EOS : sampled(h);
+            check_history(r->fake, p, row, h);
+            choose(r, row, h, i, out);
         }
     }
 }
@@ -220,16 +326,25 @@ bool rig_step(struct rig *r)
     }
     p = f->plans[0];
     out = &f->done[f->n_done++];
-    *out = (struct plan_result){
-        .step = p->step, .n_rows = p->n_rows, .device_us = 11};
+    /* What nobody asked for is not to be read. */
+    memset(out, 0xff, sizeof *out);
+    out->step = p->step;
+    out->status = ST_OK;
+    out->n_rows = p->n_rows;
+    out->device_us = 11;
     if (r->fail_next != NULL) {
         break_down(r, p, out);
     } else {
         compute(r, p, out);
     }
+    if (r->lie != NULL) {
+        r->lie(out);
+        r->lie = NULL;
+    }
     f->before = *out;
     f->n--;
     memmove(&f->plans[0], &f->plans[1], f->n * sizeof f->plans[0]);
+    memmove(&f->looks[0], &f->looks[1], f->n * sizeof f->looks[0]);
     r->n_steps++;
     r->now_us += 100;
     rig_turn(r);

@@ -22,6 +22,45 @@ static void hear_ledger(struct rig *r, const Sluice__V1__Ledger *l)
     r->pages = *p;
 }
 
+static void check_bits(float heard, float right)
+{
+    assert_memory_equal(&heard, &right, sizeof heard);
+}
+
+/* Where the next row's values start. */
+struct columns {
+    size_t token, logprob, top;
+};
+
+/* The logprobs of row i, of which there are as many as were asked for. */
+static void check_logprobs(const struct rig *r,
+                           const Sluice__V1__StepOutputMessage *m, size_t i,
+                           const struct columns *at)
+{
+    uint32_t width = m->n_width > 0 ? m->width[i] : 0;
+    const float *logprob = m->logprobs + at->logprob;
+    const uint32_t *top = m->top_tokens + at->top;
+
+    assert_int_equal(width, r->heard[m->grant[i]].width);
+    if (width == 0) {
+        return;
+    }
+    assert_true(at->logprob + (size_t)m->count[i] * width <= m->n_logprobs);
+    assert_true(at->top + (size_t)m->count[i] * (width - 1) <= m->n_top_tokens);
+    for (uint32_t j = 0; j < m->count[i]; j++) {
+        uint32_t index = m->first_index[i] + j;
+        uint32_t token = m->tokens[at->token + j];
+
+        check_bits(*logprob++, rig_logprob(token, index));
+        for (uint32_t k = 0; k + 1 < width; k++) {
+            struct token_logprob t = rig_top(token, index, k);
+
+            assert_int_equal(*top++, t.token);
+            check_bits(*logprob++, t.logprob);
+        }
+    }
+}
+
 static void hear_row(struct rig *r, const Sluice__V1__StepOutputMessage *m,
                      size_t i, size_t at)
 {
@@ -66,9 +105,36 @@ static void acknowledge(struct rig *r, const Sluice__V1__StepOutputMessage *m)
                      ST_OK);
 }
 
+/* All rows, each with its part of the columns. */
+static void hear_rows(struct rig *r, const Sluice__V1__StepOutputMessage *m)
+{
+    struct columns at = {0, 0, 0};
+    bool wide = false;
+
+    assert_true(m->n_width == 0 || m->n_width == m->n_grant);
+    for (size_t i = 0; i < m->n_grant; i++) {
+        uint32_t width = m->n_width > 0 ? m->width[i] : 0;
+
+        assert_true(m->count[i] <= STEP_ROW_TOKENS_MAX);
+        check_logprobs(r, m, i, &at);
+        hear_row(r, m, i, at.token);
+        r->last_count[i] = m->count[i];
+        at.token += m->count[i];
+        at.logprob += (size_t)m->count[i] * width;
+        at.top += width > 0 ? (size_t)m->count[i] * (width - 1) : 0;
+        wide = wide || width > 0;
+    }
+    assert_int_equal(at.token, m->n_tokens);
+    assert_int_equal(at.logprob, m->n_logprobs);
+    assert_int_equal(at.top, m->n_top_tokens);
+    assert_int_equal(wide, m->n_width > 0);
+    assert_true(m->n_logprobs <= STEP_LOGPROBS_MAX);
+    r->last_outs = (uint32_t)m->n_grant;
+    r->last_logprobs = (uint32_t)m->n_logprobs;
+}
+
 static void hear_output(struct rig *r, const Sluice__V1__StepOutputMessage *m)
 {
-    size_t at = 0;
 
     assert_int_equal(m->n_grant, m->n_first_index);
     assert_int_equal(m->n_grant, m->n_count);
@@ -82,12 +148,7 @@ static void hear_output(struct rig *r, const Sluice__V1__StepOutputMessage *m)
         snprintf(r->failure, sizeof r->failure, "%.*s", (int)m->failure.len,
                  (const char *)m->failure.data);
     }
-    for (size_t i = 0; i < m->n_grant; i++) {
-        assert_true(m->count[i] <= STEP_ROW_TOKENS_MAX);
-        hear_row(r, m, i, at);
-        at += m->count[i];
-    }
-    assert_int_equal(at, m->n_tokens);
+    hear_rows(r, m);
     if (r->acknowledge) {
         acknowledge(r, m);
     }

@@ -10,12 +10,17 @@ static void make_id(uint32_t id, uint8_t out[16])
     memcpy(out, &id, sizeof id);
 }
 
-int rig_state(const struct rig *r, uint32_t id)
+int rig_choice_state(const struct rig *r, uint32_t id, uint32_t choice)
 {
     uint8_t key[16];
 
     make_id(id, key);
-    return worker_sequence_state(r->worker, key, 0);
+    return worker_sequence_state(r->worker, key, choice);
+}
+
+int rig_state(const struct rig *r, uint32_t id)
+{
+    return rig_choice_state(r, id, 0);
 }
 
 void rig_message(struct rig *r, const struct rig_submit *s,
@@ -40,6 +45,13 @@ void rig_message(struct rig *r, const struct rig_submit *s,
     out->sampling.seed = s->id;
     out->sampling.has_ignore_eos = s->ignore_eos;
     out->sampling.ignore_eos = s->ignore_eos;
+    out->sampling.has_logprobs = out->sampling.logprobs = s->logprobs;
+    out->sampling.has_top_logprobs = s->n_top > 0;
+    out->sampling.top_logprobs = s->n_top;
+    if (s->penalise) {
+        out->sampling.has_frequency_penalty = true;
+        out->sampling.frequency_penalty = 0.5f;
+    }
     out->n_ids = s->n_prompt + s->n_generated;
     for (uint32_t i = 0; i < s->n_prompt && i < RIG_CONTEXT; i++) {
         out->ids[i] = rig_prompt_id(s->id, i);
@@ -62,10 +74,16 @@ void rig_message(struct rig *r, const struct rig_submit *s,
     m->grant = r->grant + 1;
 }
 
+static uint32_t width_of(const Sluice__V1__Sampling *s)
+{
+    return s->logprobs || s->top_logprobs > 0 ? 1 + s->top_logprobs : 0;
+}
+
 uint64_t rig_send_submit(struct rig *r, const struct rig_message *m)
 {
     r->grant = m->m.grant > r->grant ? m->m.grant : r->grant;
     assert_in_range(r->grant, 0, RIG_GRANTS - 1);
+    r->heard[m->m.grant].width = width_of(&m->sampling);
     assert_int_equal(
         peer_call(r->peer, METHOD_WORKER_SUBMIT, &m->m.base, 0, ++r->tag, NULL),
         ST_OK);
@@ -95,12 +113,19 @@ void rig_part(struct rig *r, uint64_t grant, const struct rig_message *m,
 
 uint64_t rig_cancel(struct rig *r, uint32_t id)
 {
+    return rig_cancel_choice(r, id, 0);
+}
+
+uint64_t rig_cancel_choice(struct rig *r, uint32_t id, uint32_t choice)
+{
     Sluice__V1__CancelRequest m = SLUICE__V1__CANCEL_REQUEST__INIT;
     Sluice__V1__SequenceRef ref = SLUICE__V1__SEQUENCE_REF__INIT;
     uint8_t key[16];
 
     make_id(id, key);
     ref.request_id = (ProtobufCBinaryData){16, key};
+    ref.has_choice = choice > 0;
+    ref.choice = choice;
     m.sequence = &ref;
     assert_int_equal(
         peer_call(r->peer, METHOD_WORKER_CANCEL, &m.base, 0, ++r->tag, NULL),
