@@ -23,7 +23,7 @@ struct router_core *router_new(const struct router_options *o,
     arena_init(&r->arena);
     timers_init(&r->timers);
     table_init(&r->peers, o->max_peers);
-    table_init(&r->requests, o->max_requests);
+    table_init(&r->generations, o->max_requests);
     table_init(&r->calls, o->max_requests);
     table_init(&r->jobs, o->max_waiting);
     list_init(&r->all_peers);
@@ -47,17 +47,14 @@ void router_free(struct router_core **pr)
     }
     r->stopping = true;
     error_set(&e, ST_UNAVAILABLE, "the router is gone");
-    while (!list_empty(&r->all_requests)) {
-        request_abandon(r, LIST_OF(r->all_requests.next, struct request, all),
-                        &e);
-    }
+    generations_abandon(r, &e);
     for (struct list *at = r->all_peers.next; at != &r->all_peers;
          at = at->next) {
         peers_lose(r, LIST_OF(at, struct router_peer, all), e.text);
     }
     peers_reap(r);
     table_fini(&r->peers);
-    table_fini(&r->requests);
+    table_fini(&r->generations);
     table_fini(&r->calls);
     table_fini(&r->jobs);
     timers_fini(&r->timers);
@@ -171,11 +168,13 @@ static int64_t tick(void *node, int64_t now_us)
 const struct node_ops router_node_ops = {opened, recv, lost, tick};
 
 enum request_state router_request_state(const struct router_core *r,
-                                        const uint8_t request_id[16])
+                                        const uint8_t request_id[16],
+                                        uint32_t choice)
 {
-    const struct request *q = request_find(r, request_id, 16);
+    const struct generation *g = generation_find(r, request_id, 16);
 
-    return q == NULL ? REQUEST_ENDED : q->state;
+    return g == NULL || choice >= g->n_choices ? REQUEST_ENDED
+                                               : g->choices[choice].state;
 }
 
 static uint32_t low(uint64_t v)

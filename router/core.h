@@ -23,7 +23,7 @@
 struct router_options {
     const char *name;
     uint32_t max_peers;     /* sessions of all kinds */
-    uint32_t max_requests;  /* open ones, waiting and running */
+    uint32_t max_requests;  /* open choices, waiting and running */
     uint32_t max_waiting;   /* in the queue for room; one more is refused */
     struct text_seam *text; /* borrowed; NULL: ids only */
 };
@@ -41,7 +41,7 @@ extern const struct node_ops router_node_ops;
  * NODE_STOP. */
 void router_stop(struct router_core *r);
 
-/* A request as the router sees it.
+/* A request as the router sees it: one choice of a Generate.
  *
  *   ENCODING --ids--> WAITING --grant--> SUBMITTED --accepted--> PREFILL
  *                        ^                                          | token
@@ -59,9 +59,10 @@ enum request_state {
     REQUEST_STATES
 };
 
-/* For auditors: the state of a request, REQUEST_ENDED if it is not known. */
+/* For auditors: the state of a choice, REQUEST_ENDED if it is not known. */
 enum request_state router_request_state(const struct router_core *r,
-                                        const uint8_t request_id[16]);
+                                        const uint8_t request_id[16],
+                                        uint32_t choice);
 
 /* What the router believes of the i-th worker session that is up; false past
  * the last.  granted: needs of grants above `grant`, not yet in a ledger. */
@@ -77,9 +78,10 @@ bool router_worker_view(const struct router_core *r, uint32_t i,
                         struct router_worker_view *out);
 
 struct router_counts {
-    uint64_t requests, finished, cancelled, failed, refused, moved, tokens;
+    uint64_t requests, refused;                          /* Generate calls */
+    uint64_t finished, cancelled, failed, moved, tokens; /* choices */
     uint64_t strikes, ledger_violations;
-    uint32_t n_requests, n_waiting; /* now */
+    uint32_t n_requests, n_waiting; /* choices, now */
 };
 
 void router_counts(const struct router_core *r, struct router_counts *out);

@@ -63,7 +63,7 @@ static void drop(struct router_core *r, struct pending *c, bool gone)
         generate_dropped(r, c, gone);
         break;
     case PENDING_RECEIPT:
-        waiter_free(r, LIST_OF(c, struct waiter, call));
+        waiter_dropped(r, c);
         break;
     case PENDING_TEXT:
         text_dropped(r, c);

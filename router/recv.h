@@ -10,7 +10,7 @@
 
 #include "router/pending.h"
 
-struct request;
+struct generation;
 
 extern const struct peer_ops router_peer_ops;
 
@@ -47,6 +47,7 @@ void recv_step_output(struct router_core *r, const struct incoming *in);
 
 /* Their caller gave up or is gone; the pending is closed already. */
 void generate_dropped(struct router_core *r, struct pending *c, bool gone);
+void waiter_dropped(struct router_core *r, struct pending *c);
 void text_dropped(struct router_core *r, struct pending *c);
 void watch_dropped(struct router_core *r, struct pending *c);
 void audit_dropped(struct router_core *r, struct pending *c);
@@ -64,7 +65,7 @@ void worker_lied(struct router_core *r, struct worker *w,
 
 /* A finished text job: the ids of a prompt. */
 struct text_job;
-void generate_encoded(struct router_core *r, struct request *q,
+void generate_encoded(struct router_core *r, struct generation *g,
                       struct text_job *j);
 
 /* The model's number at the text seam: needs assets, not a worker.  False:

@@ -77,16 +77,18 @@ static void sequence_row(const struct router_core *r, struct request *q,
 {
     sluice__v1__sequence_row__init(row);
     sluice__v1__sequence_ref__init(ref);
-    ref->request_id = (ProtobufCBinaryData){16, q->id};
+    ref->request_id = (ProtobufCBinaryData){16, q->generation->id};
+    ref->has_choice = true;
+    ref->choice = q->choice;
     row->sequence = ref;
     row->state = wire_text(q->kept ? "kept" : request_state_name(q->state));
-    row->model = wire_text(q->model->name);
+    row->model = wire_text(q->generation->model->name);
     row->has_worker = q->worker != NULL;
     row->worker = wire_text(q->worker_name);
-    row->n_prompt = q->n_prompt;
+    row->n_prompt = q->generation->n_prompt;
     row->n_generated = q->n_generated;
-    row->max_tokens = q->max_tokens;
-    row->age_ms = (uint64_t)(r->now_us - q->arrived_us) / 1000;
+    row->max_tokens = q->generation->max_tokens;
+    row->age_ms = (uint64_t)(r->now_us - q->generation->arrived_us) / 1000;
     row->blocks = q->worker != NULL ? (uint32_t)q->need.of[BLOCKS] : 0;
     row->slots = q->worker != NULL ? (uint32_t)q->need.of[SLOTS] : 0;
 }

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "common/plant.h"
-#include "common/request_id.h"
 #include "common/sampling_message.h"
 #include "router/admission.h"
 #include "router/recv.h"
@@ -48,6 +47,11 @@ static bool check_fields(const struct incoming *in, const generate_message *m)
                "needed");
         return false;
     }
+    if (m->n == 0 || m->n > CHOICES_MAX) {
+        refuse(in, ST_INVALID_ARGUMENT, "n is %" PRIu32 ", must be 1..%d", m->n,
+               CHOICES_MAX);
+        return false;
+    }
     if (m->keep_ms > KEEP_MS_LIMIT) {
         refuse(in, ST_INVALID_ARGUMENT,
                "keep_ms is %" PRIu32 ", at most %d is possible", m->keep_ms,
@@ -57,27 +61,42 @@ static bool check_fields(const struct incoming *in, const generate_message *m)
     return true;
 }
 
+/* Of its first choice that has not ended. */
+static const char *is_what(const struct generation *g)
+{
+    bool kept = false;
+
+    for (uint32_t c = 0; c < g->n_choices; c++) {
+        if (g->choices[c].state != REQUEST_ENDED) {
+            return request_state_name(g->choices[c].state);
+        }
+        kept = kept || g->choices[c].kept;
+    }
+    return kept ? "kept: remove it first" : request_state_name(REQUEST_ENDED);
+}
+
+/* Is the id free, and a place for every choice? */
 static bool check_open(struct router_core *r, const struct incoming *in,
                        const generate_message *m)
 {
-    const struct request *q =
-        request_find(r, m->request_id.data, m->request_id.len);
+    const struct generation *g =
+        generation_find(r, m->request_id.data, m->request_id.len);
+    uint32_t max = r->options.max_requests;
+    struct error e;
 
-    if (q != NULL) {
-        refuse(in, ST_ALREADY_EXISTS, "a request of this id is %s",
-               q->kept ? "kept: remove it first"
-                       : request_state_name(q->state));
+    if (g != NULL) {
+        refuse(in, ST_ALREADY_EXISTS, "a request of this id is %s", is_what(g));
         return false;
     }
-    if (r->n_requests >= r->options.max_requests) {
-        struct error e;
-        error_set(&e, ST_RESOURCE_EXHAUSTED,
-                  "%" PRIu32 " requests are open, at most %" PRIu32 " may be",
-                  r->n_requests, r->options.max_requests);
-        peer_fail(in->peer->peer, in->call, &e, RETRY_MS_MIN);
-        return false;
+    if (m->n <= max && r->n_requests <= max - m->n) {
+        return true;
     }
-    return true;
+    error_set(&e, ST_RESOURCE_EXHAUSTED,
+              "%" PRIu32 " sequences are open, at most %" PRIu32
+              " may be, and these would be %" PRIu32 " more",
+              r->n_requests, max, m->n);
+    peer_fail(in->peer->peer, in->call, &e, m->n <= max ? RETRY_MS_MIN : 0);
+    return false;
 }
 
 static struct model *find_model(struct router_core *r,
@@ -125,34 +144,42 @@ static bool check_place(struct router_core *r, const struct incoming *in,
                   m->name);
     } else if ((g->sampling == NULL ||
                 sampling_check(g->sampling, m->vocab, &e) == ST_OK) &&
-               admission_queue(r, m, &retry_ms, &e) == ST_OK) {
+               admission_queue(r, m, g->n, &retry_ms, &e) == ST_OK) {
         return true;
     }
     peer_fail(in->peer->peer, in->call, &e, retry_ms);
     return false;
 }
 
-static void take_fields(struct request *q, const generate_message *m)
+static void take_fields(struct generation *g, const generate_message *m)
 {
-    sampling_read(&q->sampling, m->sampling);
-    q->has_seed = m->sampling != NULL && m->sampling->has_seed;
-    q->sampling_lists = malloc(sampling_bytes(&q->sampling) + 1);
-    assert(q->sampling_lists != NULL);
-    sampling_own(&q->sampling, q->sampling_lists);
-    q->max_tokens = m->has_max_tokens ? m->max_tokens : 0;
-    q->keep_ms = m->keep_ms;
-    q->wants_text = m->want_text && q->model->has_text;
+    sampling_read(&g->sampling, m->sampling);
+    g->has_seed = m->sampling != NULL && m->sampling->has_seed;
+    g->sampling_lists = malloc(sampling_bytes(&g->sampling) + 1);
+    assert(g->sampling_lists != NULL);
+    sampling_own(&g->sampling, g->sampling_lists);
+    g->max_tokens = m->has_max_tokens ? m->max_tokens : 0;
+    g->keep_ms = m->keep_ms;
+    g->wants_text = m->want_text && g->model->has_text;
 }
 
-static void encode(struct router_core *r, struct request *q,
+static void take_ids(struct generation *g, const generate_message *m)
+{
+    g->prompt = malloc(m->n_tokens * sizeof *g->prompt);
+    assert(g->prompt != NULL);
+    memcpy(g->prompt, m->tokens, m->n_tokens * sizeof *g->prompt);
+    g->n_prompt = (uint32_t)m->n_tokens;
+}
+
+static void encode(struct router_core *r, struct generation *g,
                    const generate_message *m)
 {
     struct text_seam *t = r->options.text;
-    struct text_job *j =
-        text_job_new(TEXT_ENCODE, JOB_TAG(q->number, JOB_PROMPT));
+    uint64_t tag = JOB_TAG(g->choices[0].number, JOB_PROMPT);
+    struct text_job *j = text_job_new(TEXT_ENCODE, tag);
     struct error e;
 
-    j->model = q->model->text;
+    j->model = g->model->text;
     j->parse_special = m->parse_special;
     j->text = malloc(m->text.len);
     assert(j->text != NULL);
@@ -162,10 +189,10 @@ static void encode(struct router_core *r, struct request *q,
         text_job_free(&j);
         error_set(&e, ST_RESOURCE_EXHAUSTED,
                   "too many texts wait to be encoded");
-        request_refuse(r, q, &e, RETRY_MS_MIN);
+        generation_refuse(r, g, &e, RETRY_MS_MIN);
         return;
     }
-    table_add(&r->jobs, &q->by_tag, JOB_TAG(q->number, JOB_PROMPT));
+    table_add(&r->jobs, &g->by_tag, tag);
     r->n_jobs++;
 }
 
@@ -173,7 +200,7 @@ void recv_generate(struct router_core *r, const struct incoming *in)
 {
     const generate_message *m = (const void *)in->message;
     struct model *model = NULL;
-    struct request *q;
+    struct generation *g;
 
     r->metrics.requests++;
     if (!check_fields(in, m) || !check_open(r, in, m) ||
@@ -183,58 +210,62 @@ void recv_generate(struct router_core *r, const struct incoming *in)
         return;
     }
     model = model_take(r, (const uint8_t *)model->name, strlen(model->name));
-    q = request_new(r, m->request_id.data, model);
-    q->deadline_us = in->deadline_us;
-    pending_open(r, &q->call, PENDING_GENERATE, in->peer, in->call);
-    take_fields(q, m);
+    g = generation_new(r, m->request_id.data, model, m->n);
+    g->deadline_us = in->deadline_us;
+    pending_open(r, &g->call, PENDING_GENERATE, in->peer, in->call);
+    take_fields(g, m);
     if (m->has_text) {
-        encode(r, q, m);
-        return;
+        encode(r, g, m);
+    } else {
+        take_ids(g, m);
+        generation_enqueue(r, g);
     }
-    request_reserve(q, (uint32_t)m->n_tokens);
-    memcpy(q->ids, m->tokens, m->n_tokens * sizeof *q->ids);
-    q->n_prompt = (uint32_t)m->n_tokens;
-    request_enqueue(r, q);
 }
 
-void generate_encoded(struct router_core *r, struct request *q,
+void generate_encoded(struct router_core *r, struct generation *g,
                       struct text_job *j)
 {
     if (j->status != ST_OK) {
         error_wrap(&j->error, "prompt");
         j->error.code = j->status;
-        request_refuse(r, q, &j->error, 0);
+        generation_refuse(r, g, &j->error, 0);
         return;
     }
     if (j->n_ids > SHARD_CONTEXT_MAX) {
         error_set(&j->error, ST_INVALID_ARGUMENT,
                   "the prompt has %zu tokens, at most %d are possible",
                   j->n_ids, SHARD_CONTEXT_MAX);
-        request_refuse(r, q, &j->error, 0);
+        generation_refuse(r, g, &j->error, 0);
         return;
     }
-    free(q->ids);
-    q->ids = j->ids; /* taken over */
-    q->ids_size = q->n_prompt = (uint32_t)j->n_ids;
+    g->prompt = j->ids; /* taken over */
+    g->n_prompt = (uint32_t)j->n_ids;
     j->ids = NULL;
     j->n_ids = 0;
-    request_enqueue(r, q);
+    generation_enqueue(r, g);
+}
+
+static Sluice__V1__CancelReason
+why_dropped(const struct router_core *r, const struct generation *g, bool gone)
+{
+    if (gone) {
+        return SLUICE__V1__CANCEL_REASON__CANCEL_CLIENT_GONE;
+    }
+    return r->now_us >= g->deadline_us
+               ? SLUICE__V1__CANCEL_REASON__CANCEL_DEADLINE
+               : SLUICE__V1__CANCEL_REASON__CANCEL_BY_CLIENT;
 }
 
 void generate_dropped(struct router_core *r, struct pending *c, bool gone)
 {
-    struct request *q = LIST_OF(c, struct request, call);
+    struct generation *g = LIST_OF(c, struct generation, call);
 
-    list_remove(&q->ready);
-    if (q->state == REQUEST_ENDED) {
-        request_settle(r, q);
-    } else if (gone && PLANT(CLIENT_GONE_IGNORED)) {
+    if (gone && PLANT(CLIENT_GONE_IGNORED)) {
+        for (uint32_t i = 0; i < g->n_choices; i++) {
+            list_remove(&g->choices[i].ready);
+        }
+        generation_settle(r, g);
         return;
-    } else if (gone) {
-        removal_wanted(r, q, SLUICE__V1__CANCEL_REASON__CANCEL_CLIENT_GONE);
-    } else if (r->now_us >= q->deadline_us) {
-        removal_wanted(r, q, SLUICE__V1__CANCEL_REASON__CANCEL_DEADLINE);
-    } else {
-        removal_wanted(r, q, SLUICE__V1__CANCEL_REASON__CANCEL_BY_CLIENT);
     }
+    generation_cancel(r, g, why_dropped(r, g, gone));
 }

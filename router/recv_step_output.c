@@ -76,7 +76,6 @@ static enum status check_tokens(const struct worker *w, const step_message *m,
 static enum status check_repeated(const struct request *q,
                                   const struct row *row, struct error *e)
 {
-    const uint32_t *known = q->ids + q->n_prompt + row->first;
     uint32_t n;
 
     if (row->first >= q->n_generated) {
@@ -84,7 +83,8 @@ static enum status check_repeated(const struct request *q,
     }
     n = q->n_generated - row->first;
     n = n < row->count ? n : row->count;
-    if (n > 0 && memcmp(known, row->tokens, n * sizeof *known) != 0) {
+    if (n > 0 && memcmp(q->tokens + row->first, row->tokens,
+                        n * sizeof *q->tokens) != 0) {
         return error_set(e, ST_DATA_LOSS,
                          "grant %" PRIu64
                          ": tokens that were given are not the same now",
@@ -99,14 +99,15 @@ static enum status check_ending(const struct request *q, const struct row *row,
     uint64_t end = (uint64_t)row->first + row->count;
     bool stop = row->finish == SLUICE__V1__FINISH__FINISH_STOP;
     bool length = row->finish == SLUICE__V1__FINISH__FINISH_LENGTH;
+    uint32_t max_tokens = q->generation->max_tokens;
 
-    if ((stop && end == 0) || (length && end != q->max_tokens) ||
+    if ((stop && end == 0) || (length && end != max_tokens) ||
         ((stop || length) && end < q->n_generated)) {
         return error_set(
             e, ST_DATA_LOSS,
             "grant %" PRIu64 ": finish %" PRIu32 " after %" PRIu64
             " tokens of %" PRIu32 ", %" PRIu32 " were given before",
-            row->grant, row->finish, end, q->max_tokens, q->n_generated);
+            row->grant, row->finish, end, max_tokens, q->n_generated);
     }
     return ST_OK;
 }
@@ -130,12 +131,13 @@ static enum status check_row(const struct worker *w, const struct row *row,
     if (q == NULL) {
         return ST_OK; /* it has ended: to be forgotten */
     }
-    if ((uint64_t)row->first + row->count > q->max_tokens) {
+    if ((uint64_t)row->first + row->count > q->generation->max_tokens) {
         return error_set(e, ST_DATA_LOSS,
                          "grant %" PRIu64 ": tokens %" PRIu32 "..%" PRIu64
                          ", at most %" PRIu32 " are allowed",
                          row->grant, row->first,
-                         (uint64_t)row->first + row->count, q->max_tokens);
+                         (uint64_t)row->first + row->count,
+                         q->generation->max_tokens);
     }
     if (q->n_gaps >= GAP_ROWS_MAX && row->first > q->n_generated) {
         return error_set(e, ST_DATA_LOSS,
@@ -167,10 +169,10 @@ static void take_tokens(struct router_core *r, struct worker *w,
 {
     uint32_t skip = q->n_generated - row->first;
     uint32_t n = row->count - skip;
-    uint32_t at = q->n_prompt + q->n_generated;
 
-    request_reserve(q, at + n);
-    memcpy(q->ids + at, row->tokens + skip, n * sizeof *q->ids);
+    request_reserve(q, q->n_generated + n);
+    memcpy(q->tokens + q->n_generated, row->tokens + skip,
+           n * sizeof *q->tokens);
     if (q->first_us == 0) {
         q->first_us = r->now_us;
     }
@@ -226,11 +228,11 @@ static void finished(struct router_core *r, struct request *q,
     if (q->state == REQUEST_SUBMITTED) { /* all tokens were known before */
         request_move(q, REQUEST_PREFILL);
     }
-    if (q->keep_ms > 0) {
+    if (q->generation->keep_ms > 0) {
         /* A second more than the worker keeps it, which began before. */
         q->kept = true;
         event_set(r, &q->lease,
-                  r->now_us + ((int64_t)q->keep_ms + 1000) * 1000);
+                  r->now_us + ((int64_t)q->generation->keep_ms + 1000) * 1000);
     } else {
         request_ungrant(r, q);
     }

@@ -3,36 +3,162 @@
 #include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/log.h"
 #include "common/request_id.h"
+#include "router/recv.h"
 #include "router/router.h"
 
-static void zeros(Sluice__V1__Receipt *out, Sluice__V1__SequenceRef *ref,
-                  Sluice__V1__SequenceState state)
-{
-    sluice__v1__receipt__init(out);
-    out->sequence = ref;
-    out->state = state;
-}
+typedef Sluice__V1__SequenceState sequence_state;
 
-void waiter_free(struct router_core *r, struct waiter *x)
+_Static_assert(CHOICES_MAX <= 64, "a waiter has a bit for each choice");
+
+/* A caller, and what is to be told of the choices that are through. */
+struct waiter {
+    struct pending call;
+    struct list of_generation;
+    bool has_choice; /* it named one */
+    uint32_t choice;
+    uint64_t awaits; /* bit c: choice c is not through */
+    Sluice__V1__Receipt sum;
+    char worker_name[PEER_NAME_MAX + 1]; /* "": none yet */
+    bool several;                        /* workers held it */
+};
+
+static void waiter_free(struct router_core *r, struct waiter *x)
 {
     pending_close(r, &x->call);
-    list_remove(&x->of_request);
+    list_remove(&x->of_generation);
     free(x);
 }
 
-/* Everybody who waits gets the same receipt. */
-static void answer_waiters(struct router_core *r, struct request *q,
-                           const Sluice__V1__Receipt *receipt)
+void waiter_dropped(struct router_core *r, struct pending *c)
 {
-    struct list *node;
+    waiter_free(r, LIST_OF(c, struct waiter, call));
+}
 
-    while ((node = list_take(&q->waiters)) != NULL) {
-        struct waiter *x = LIST_OF(node, struct waiter, of_request);
-        pending_end(r, &x->call, &receipt->base);
+void waiters_fail(struct router_core *r, struct generation *g,
+                  const struct error *e)
+{
+    while (!list_empty(&g->waiters)) {
+        struct waiter *x =
+            LIST_OF(g->waiters.next, struct waiter, of_generation);
+        pending_fail(r, &x->call, e, RETRY_MS_MIN);
         waiter_free(r, x);
+    }
+}
+
+/* The more a sequence had, the more its state says. */
+static int rank(sequence_state state)
+{
+    switch (state) {
+    case SLUICE__V1__SEQUENCE_STATE__SEQUENCE_DECODE:
+        return 5;
+    case SLUICE__V1__SEQUENCE_STATE__SEQUENCE_PREFILL:
+        return 4;
+    case SLUICE__V1__SEQUENCE_STATE__SEQUENCE_QUEUED:
+        return 3;
+    case SLUICE__V1__SEQUENCE_STATE__SEQUENCE_KEPT:
+        return 2;
+    case SLUICE__V1__SEQUENCE_STATE__SEQUENCE_FINISHED:
+        return 1;
+    default:
+        return 0;
+    }
+}
+
+/* A worker may say any number. */
+static void add(uint32_t *sum, uint32_t n)
+{
+    *sum = n < UINT32_MAX - *sum ? *sum + n : UINT32_MAX;
+}
+
+static void add_receipt(struct waiter *x, const Sluice__V1__Receipt *part,
+                        const char *worker_name)
+{
+    Sluice__V1__Receipt *sum = &x->sum;
+
+    if (rank(part->state) > rank(sum->state)) {
+        sum->state = part->state;
+    }
+    add(&sum->n_generated, part->n_generated);
+    add(&sum->blocks, part->blocks);
+    add(&sum->slots, part->slots);
+    add(&sum->checkpoints, part->checkpoints);
+    sum->micros = part->micros > sum->micros ? part->micros : sum->micros;
+    if (worker_name == NULL) {
+        return;
+    }
+    x->several = x->several || (x->worker_name[0] != '\0' &&
+                                strcmp(x->worker_name, worker_name) != 0);
+    snprintf(x->worker_name, sizeof x->worker_name, "%s", worker_name);
+    if (part->snapshot > sum->snapshot) {
+        sum->snapshot = part->snapshot;
+    }
+}
+
+/* Choice q is through, for one that waits. */
+static void take(struct waiter *x, const struct request *q,
+                 const Sluice__V1__Receipt *part, const char *worker_name)
+{
+    uint64_t bit = (uint64_t)1 << q->choice;
+
+    if ((x->awaits & bit) != 0) {
+        x->awaits &= ~bit;
+        add_receipt(x, part, worker_name);
+    }
+}
+
+/* The same where nothing was held. */
+static void take_nothing(struct waiter *x, const struct request *q,
+                         sequence_state state)
+{
+    Sluice__V1__Receipt part = SLUICE__V1__RECEIPT__INIT;
+
+    part.state = state;
+    part.n_generated = q->n_generated;
+    take(x, q, &part, NULL);
+}
+
+/* Answer it if all that it named are through. */
+static void waiter_settle(struct router_core *r, const struct generation *g,
+                          struct waiter *x)
+{
+    Sluice__V1__SequenceRef ref = SLUICE__V1__SEQUENCE_REF__INIT;
+    uint8_t id[16];
+
+    if (x->awaits != 0) {
+        return;
+    }
+    memcpy(id, g->id, sizeof id);
+    ref.request_id = (ProtobufCBinaryData){sizeof id, id};
+    ref.has_choice = x->has_choice;
+    ref.choice = x->choice;
+    x->sum.sequence = &ref;
+    if (x->several) {
+        x->sum.snapshot = 0; /* each worker counts its own */
+    } else if (x->worker_name[0] != '\0') {
+        x->sum.has_worker = true;
+        x->sum.worker = wire_text(x->worker_name);
+    }
+    pending_end(r, &x->call, &x->sum.base);
+    waiter_free(r, x);
+}
+
+/* q is through: everybody who waits for it hears so. */
+static void tell_waiters(struct router_core *r, const struct request *q,
+                         const Sluice__V1__Receipt *part,
+                         const char *worker_name)
+{
+    struct generation *g = q->generation;
+    struct list *at = g->waiters.next;
+
+    while (at != &g->waiters) {
+        struct waiter *x = LIST_OF(at, struct waiter, of_generation);
+        at = at->next;
+        take(x, q, part, worker_name);
+        waiter_settle(r, g, x);
     }
 }
 
@@ -43,7 +169,9 @@ static bool send_removal(struct request *q)
     Sluice__V1__RemoveRequest m = SLUICE__V1__REMOVE_REQUEST__INIT;
     struct peer *p = q->worker->peer->peer;
 
-    ref.request_id = (ProtobufCBinaryData){16, q->id};
+    ref.request_id = (ProtobufCBinaryData){16, q->generation->id};
+    ref.has_choice = true;
+    ref.choice = q->choice;
     c.sequence = m.sequence = &ref;
     c.has_grant = m.has_grant = true;
     c.grant = m.grant = q->grant;
@@ -84,89 +212,84 @@ void removals_pump(struct router_core *r, struct worker *w)
     }
 }
 
-/* q is open and not yet ENDING.  True: a worker's receipt will come. */
-static bool begin(struct router_core *r, struct request *q, bool remove,
+/* q is open and not yet ENDING. */
+static void begin(struct router_core *r, struct request *q, bool remove,
                   Sluice__V1__CancelReason reason)
 {
     char id[REQUEST_ID_TEXT];
 
-    request_id_format(q->id, id);
-    log_debug("removal", "request=%s state=%s reason=%d", id,
-              request_state_name(q->state), (int)reason);
+    request_id_format(q->generation->id, id);
+    log_debug("removal", "request=%s choice=%" PRIu32 " state=%s reason=%d", id,
+              q->choice, request_state_name(q->state), (int)reason);
     q->reason = reason;
     if (q->state == REQUEST_ENCODING || q->state == REQUEST_WAITING) {
         request_finish(r, q, SLUICE__V1__FINISH__FINISH_CANCELLED);
-        return false;
+    } else {
+        request_move(q, REQUEST_ENDING);
+        tell_worker(q, remove);
     }
-    request_move(q, REQUEST_ENDING);
-    tell_worker(q, remove);
-    return true;
 }
 
 void removal_wanted(struct router_core *r, struct request *q,
                     Sluice__V1__CancelReason reason)
 {
     if (q->state < REQUEST_ENDING) {
-        (void)begin(r, q, false, reason);
+        begin(r, q, false, reason);
     }
 }
 
-static void wait_for_receipt(struct router_core *r, struct request *q,
-                             struct router_peer *p, uint64_t call)
+/* One of the choices that x named. */
+static void choice_called(struct router_core *r, struct waiter *x,
+                          struct request *q, bool remove,
+                          Sluice__V1__CancelReason reason)
 {
-    struct waiter *x = calloc(1, sizeof *x);
-
-    assert(x != NULL);
-    pending_init(&x->call);
-    pending_open(r, &x->call, PENDING_RECEIPT, p, call);
-    list_init(&x->of_request);
-    list_append(&q->waiters, &x->of_request);
-}
-
-static uint32_t n_waiters(const struct request *q)
-{
-    uint32_t n = 0;
-
-    for (struct list *at = q->waiters.next; at != &q->waiters; at = at->next) {
-        n++;
+    switch (q->state) {
+    case REQUEST_ENCODING:
+    case REQUEST_WAITING:
+        take_nothing(x, q, SLUICE__V1__SEQUENCE_STATE__SEQUENCE_QUEUED);
+        begin(r, q, remove, reason);
+        break;
+    case REQUEST_ENDING:
+        break;
+    case REQUEST_ENDED:
+        if (!q->kept || !remove) {
+            take_nothing(x, q, SLUICE__V1__SEQUENCE_STATE__SEQUENCE_FINISHED);
+        } else if (q->removal == REMOVAL_NONE) {
+            tell_worker(q, true);
+        }
+        break;
+    default:
+        begin(r, q, remove, reason);
+        break;
     }
-    return n;
 }
 
-static void answer(struct router_peer *p, uint64_t call,
-                   const Sluice__V1__SequenceRef *sequence,
-                   Sluice__V1__SequenceState state, uint32_t n_generated)
+static void answer_unknown(struct router_peer *p, uint64_t call,
+                           const Sluice__V1__SequenceRef *sequence)
 {
     Sluice__V1__SequenceRef ref = *sequence;
-    Sluice__V1__Receipt receipt;
+    Sluice__V1__Receipt receipt = SLUICE__V1__RECEIPT__INIT;
 
-    zeros(&receipt, &ref, state);
-    receipt.n_generated = n_generated;
+    receipt.sequence = &ref;
+    receipt.state = SLUICE__V1__SEQUENCE_STATE__SEQUENCE_UNKNOWN;
     peer_end(p->peer, call, &receipt.base);
 }
 
-/* It has ended; its memory may still be held at a worker. */
-static void ended_called(struct router_core *r, struct router_peer *p,
-                         uint64_t call, struct request *q, bool remove,
-                         const Sluice__V1__SequenceRef *sequence)
-{
-    if (!q->kept || !remove) {
-        answer(p, call, sequence, SLUICE__V1__SEQUENCE_STATE__SEQUENCE_FINISHED,
-               q->n_generated);
-        return;
-    }
-    wait_for_receipt(r, q, p, call);
-    if (q->removal == REMOVAL_NONE) {
-        tell_worker(q, true);
-    }
-}
-
+/* So many wait for the very same already? */
 static bool crowded(struct router_peer *p, uint64_t call,
-                    const struct request *q)
+                    const struct generation *g,
+                    const Sluice__V1__SequenceRef *sequence)
 {
+    const struct list *at = g->waiters.next;
+    uint32_t n = 0;
     struct error e;
 
-    if (n_waiters(q) < RECEIPT_WAITERS_MAX) {
+    for (; at != &g->waiters; at = at->next) {
+        const struct waiter *x = LIST_OF(at, struct waiter, of_generation);
+        n += x->has_choice == sequence->has_choice &&
+             x->choice == sequence->choice;
+    }
+    if (n < RECEIPT_WAITERS_MAX) {
         return false;
     }
     error_set(&e, ST_RESOURCE_EXHAUSTED,
@@ -176,33 +299,49 @@ static bool crowded(struct router_peer *p, uint64_t call,
     return true;
 }
 
+static struct waiter *waiter_new(struct router_core *r, struct generation *g,
+                                 struct router_peer *p, uint64_t call,
+                                 const Sluice__V1__SequenceRef *sequence)
+{
+    struct waiter *x = calloc(1, sizeof *x);
+
+    assert(x != NULL);
+    sluice__v1__receipt__init(&x->sum);
+    x->has_choice = sequence->has_choice;
+    x->choice = sequence->choice;
+    x->awaits = sequence->has_choice ? (uint64_t)1 << sequence->choice
+                                     : UINT64_MAX >> (64 - g->n_choices);
+    pending_init(&x->call);
+    pending_open(r, &x->call, PENDING_RECEIPT, p, call);
+    list_init(&x->of_generation);
+    list_append(&g->waiters, &x->of_generation);
+    return x;
+}
+
 void removal_called(struct router_core *r, struct router_peer *p, uint64_t call,
                     const Sluice__V1__SequenceRef *sequence, bool remove,
                     Sluice__V1__CancelReason reason)
 {
-    struct request *q = NULL;
+    struct generation *g =
+        generation_find(r, sequence->request_id.data, sequence->request_id.len);
+    struct waiter *x;
 
-    if (sequence->choice == 0) {
-        q = request_find(r, sequence->request_id.data,
-                         sequence->request_id.len);
-    }
-    if (q == NULL) {
-        answer(p, call, sequence, SLUICE__V1__SEQUENCE_STATE__SEQUENCE_UNKNOWN,
-               0);
-    } else if (crowded(p, call, q)) {
+    if (g == NULL ||
+        (sequence->has_choice && sequence->choice >= g->n_choices)) {
+        answer_unknown(p, call, sequence);
         return;
-    } else if (q->state == REQUEST_ENDED) {
-        ended_called(r, p, call, q, remove, sequence);
-    } else if (q->state == REQUEST_ENDING) {
-        wait_for_receipt(r, q, p, call);
-    } else if (q->state == REQUEST_ENCODING || q->state == REQUEST_WAITING) {
-        answer(p, call, sequence, SLUICE__V1__SEQUENCE_STATE__SEQUENCE_QUEUED,
-               q->n_generated);
-        (void)begin(r, q, remove, reason);
-    } else {
-        wait_for_receipt(r, q, p, call);
-        (void)begin(r, q, remove, reason);
     }
+    if (crowded(p, call, g, sequence)) {
+        return;
+    }
+    x = waiter_new(r, g, p, call, sequence); /* as long as it is, so is g */
+    for (uint32_t c = 0; c < g->n_choices; c++) {
+        if ((x->awaits >> c & 1) != 0) {
+            choice_called(r, x, &g->choices[c], remove, reason);
+        }
+    }
+    waiter_settle(r, g, x);
+    generation_settle(r, g);
 }
 
 /* The sequence is gone at the worker: what the client's stream ends with. */
@@ -223,25 +362,16 @@ static void conclude(struct router_core *r, struct request *q)
 void removal_answered(struct router_core *r, struct request *q,
                       const Sluice__V1__Receipt *receipt)
 {
-    Sluice__V1__Receipt own = *receipt;
-    Sluice__V1__SequenceRef ref = SLUICE__V1__SEQUENCE_REF__INIT;
-
-    ref.request_id = (ProtobufCBinaryData){16, q->id};
-    own.sequence = &ref;
-    own.has_worker = true;
-    own.worker = wire_text(q->worker_name);
-    answer_waiters(r, q, &own);
+    tell_waiters(r, q, receipt, q->worker_name);
     conclude(r, q);
 }
 
 void removal_answer_self(struct router_core *r, struct request *q)
 {
-    Sluice__V1__SequenceRef ref = SLUICE__V1__SEQUENCE_REF__INIT;
-    Sluice__V1__Receipt receipt;
+    Sluice__V1__Receipt part = SLUICE__V1__RECEIPT__INIT;
 
-    ref.request_id = (ProtobufCBinaryData){16, q->id};
-    zeros(&receipt, &ref, SLUICE__V1__SEQUENCE_STATE__SEQUENCE_UNKNOWN);
-    receipt.n_generated = q->n_generated;
-    answer_waiters(r, q, &receipt);
+    part.state = SLUICE__V1__SEQUENCE_STATE__SEQUENCE_UNKNOWN;
+    part.n_generated = q->n_generated;
+    tell_waiters(r, q, &part, NULL);
     conclude(r, q);
 }

@@ -1,26 +1,29 @@
-/* removal.h - Cancel and RemoveSequence, legal in every state.
+/* removal.h - Cancel and RemoveSequence, legal in every state, of one choice
+ * or of all.
  *
- *     ENCODING, WAITING   ended here, a receipt of zeros, QUEUED
- *     SUBMITTED..DECODE   ENDING: the worker is told, its receipt is passed on
- *     ENDING              one more waits for the same receipt
- *     ENDED, not known    a receipt of zeros, FINISHED or UNKNOWN
+ * What it means for a choice:
+ *
+ *     ENCODING, WAITING   ended here, QUEUED, nothing was held
+ *     SUBMITTED..DECODE   ENDING: the worker is told, its receipt is awaited
+ *     ENDING              the same receipt is awaited
+ *     ENDED, not known    FINISHED or UNKNOWN, nothing was held
  *     ENDED, kept         RemoveSequence goes to the worker that keeps it
+ *
+ * The caller is answered once, when all choices it named are through: tokens,
+ * blocks, slots and checkpoints summed, the longest time, the most advanced
+ * state (decode, prefill, queued, kept, finished, unknown), and the worker
+ * with its newest snapshot if all that was held was held by one.
  *
  * Any session of a client may name any request: request_id is 128 random
  * bits that its client made and nobody else is told, so whoever knows it may
  * end it (a user's second connection, a supervisor).
  *
  * Threading: the core's.  Memory: a waiter on the heap, at most
- * RECEIPT_WAITERS_MAX a request. */
+ * RECEIPT_WAITERS_MAX a choice and as many for the whole. */
 #ifndef ROUTER_REMOVAL_H
 #define ROUTER_REMOVAL_H
 
-#include "router/requests.h"
-
-struct waiter {
-    struct pending call;
-    struct list of_request;
-};
+#include "router/generation.h"
 
 /* A call of Cancel or RemoveSequence (remove) by p. */
 void removal_called(struct router_core *r, struct router_peer *p, uint64_t call,
@@ -42,6 +45,8 @@ void removal_answered(struct router_core *r, struct request *q,
  * memory went with its session, so the router writes the receipt, of zeros. */
 void removal_answer_self(struct router_core *r, struct request *q);
 
-void waiter_free(struct router_core *r, struct waiter *x);
+/* Whoever waits for receipts of g gets a status. */
+void waiters_fail(struct router_core *r, struct generation *g,
+                  const struct error *e);
 
 #endif

@@ -9,10 +9,11 @@
 #include "common/request_id.h"
 #include "common/state_machine.h"
 #include "router/admission.h"
+#include "router/generation.h"
 #include "router/router.h"
 #include "router/stream.h"
 
-#define IDS_START 64
+#define TOKENS_START 64
 
 /* A request as the router sees it: the picture is in core.h. */
 static const struct sm_row request_rows[REQUEST_STATES] = {
@@ -42,29 +43,9 @@ void request_move(struct request *q, enum request_state to)
 {
     char id[REQUEST_ID_TEXT];
 
-    request_id_format(q->id, id);
+    request_id_format(q->generation->id, id);
     sm_check(request_rows, q->state, to, "request", id);
     q->state = to;
-}
-
-static uint64_t id_key(const struct router_core *r, const uint8_t *id)
-{
-    return request_id_hash(id, r->seed);
-}
-
-struct request *request_find(const struct router_core *r, const uint8_t *id,
-                             size_t n)
-{
-    struct table_node *at =
-        n == 16 ? table_find(&r->requests, id_key(r, id)) : NULL;
-
-    for (; at != NULL; at = table_next(at)) {
-        struct request *q = LIST_OF(at, struct request, by_id);
-        if (memcmp(q->id, id, 16) == 0) {
-            return q;
-        }
-    }
-    return NULL;
 }
 
 static void lease_fire(struct router_core *r, struct event *e)
@@ -78,128 +59,112 @@ static void lease_fire(struct router_core *r, struct event *e)
     }
 }
 
-struct request *request_new(struct router_core *r, const uint8_t id[16],
-                            struct model *m)
+void request_init(struct router_core *r, struct request *q,
+                  struct generation *g, uint32_t c)
 {
-    struct request *q = calloc(1, sizeof *q);
-
-    assert(q != NULL);
-    memcpy(q->id, id, 16);
+    q->generation = g;
+    q->choice = c;
     q->number = ++r->last_number;
-    q->model = m;
-    q->arrived_us = r->now_us;
     q->lease.fire = lease_fire;
-    pending_init(&q->call);
     list_init(&q->queue);
     list_init(&q->ready);
-    list_init(&q->waiters);
     list_init(&q->running);
     list_init(&q->parts);
     list_init(&q->removals);
     list_append(&r->all_requests, &q->all);
-    table_add(&r->requests, &q->by_id, id_key(r, id));
-    r->n_requests++;
-    return q;
 }
 
-static void request_free(struct router_core *r, struct request *q)
+/* What only a request that owes something needs. */
+static void release(struct request *q)
 {
-    assert(q->worker == NULL && list_empty(&q->waiters));
-    pending_close(r, &q->call);
+    free(q->detok);
+    free(q->tokens);
+    q->detok = NULL;
+    q->tokens = NULL;
+    q->tokens_size = 0;
+}
+
+void request_fini(struct router_core *r, struct request *q)
+{
+    assert(q->worker == NULL);
     event_clear(r, &q->lease);
     list_remove(&q->ready);
     list_remove(&q->all);
-    table_remove(&r->requests, &q->by_id);
-    table_remove(&r->jobs, &q->by_tag);
-    r->n_requests--;
-    free(q->detok);
-    free(q->sampling_lists);
-    model_release(r, &q->model);
-    free(q->ids);
-    free(q);
+    release(q);
 }
 
 void request_settle(struct router_core *r, struct request *q)
 {
-    if (q->state == REQUEST_ENDED && !q->kept && !pending_is_open(&q->call) &&
-        list_empty(&q->waiters)) {
-        request_free(r, q);
+    struct generation *g = q->generation;
+
+    if (q->state == REQUEST_ENDED && !q->kept &&
+        (q->last_sent || !pending_is_open(&g->call))) {
+        release(q);
+        generation_settle(r, g);
     }
 }
 
 void request_reserve(struct request *q, uint32_t n)
 {
-    uint32_t size = q->ids_size == 0 ? IDS_START : q->ids_size;
-    uint32_t *ids;
+    uint32_t size = q->tokens_size == 0 ? TOKENS_START : q->tokens_size;
+    uint32_t *tokens;
 
-    if (n <= q->ids_size) {
+    if (n <= q->tokens_size) {
         return;
     }
     while (size < n) {
         size *= 2;
     }
-    ids = realloc(q->ids, size * sizeof *ids);
-    assert(ids != NULL);
-    q->ids = ids;
-    q->ids_size = size;
+    tokens = realloc(q->tokens, size * sizeof *tokens);
+    assert(tokens != NULL);
+    q->tokens = tokens;
+    q->tokens_size = size;
+}
+
+/* A place in its model's queue is counted. */
+static void waits(struct router_core *r, struct request *q)
+{
+    struct model *m = q->generation->model;
+
+    request_move(q, REQUEST_WAITING);
+    m->n_waiting++;
+    r->n_waiting++;
+    model_touch(r, m);
 }
 
 static void unqueue(struct router_core *r, struct request *q)
 {
+    struct model *m = q->generation->model;
+
     if (list_linked(&q->queue)) {
         list_remove(&q->queue);
-        q->model->n_waiting--;
+        m->n_waiting--;
         r->n_waiting--;
-        model_touch(r, q->model);
+        model_touch(r, m);
     }
-}
-
-void request_refuse(struct router_core *r, struct request *q,
-                    const struct error *e, uint32_t retry_after_ms)
-{
-    r->metrics.refused++;
-    pending_fail(r, &q->call, e, retry_after_ms);
-    request_move(q, REQUEST_ENDED);
-    request_settle(r, q);
 }
 
 void request_enqueue(struct router_core *r, struct request *q)
 {
-    struct error e;
-    uint32_t retry_ms = 0;
-
-    if (admission_check(r, q, &retry_ms, &e) != ST_OK) {
-        request_refuse(r, q, &e, retry_ms);
-        return;
-    }
-    if (!q->has_seed) {
-        q->has_seed = true;
-        q->sampling.seed = r->io->random(r->io);
-    }
     stream_text_begin(r, q);
-    request_move(q, REQUEST_WAITING);
-    list_append(&q->model->waiting, &q->queue);
-    q->model->n_waiting++;
-    r->n_waiting++;
-    model_touch(r, q->model);
+    list_append(&q->generation->model->waiting, &q->queue);
+    waits(r, q);
 }
 
 void request_requeue(struct router_core *r, struct request *q)
 {
-    struct list *at = q->model->waiting.next;
+    struct list *waiting = &q->generation->model->waiting;
+    struct list *at = waiting->next;
 
     request_ungrant(r, q);
-    request_move(q, REQUEST_WAITING);
-    while (at != &q->model->waiting &&
+    while (at != waiting &&
            LIST_OF(at, struct request, queue)->number < q->number) {
         at = at->next;
     }
     if (!PLANT(REQUEUE_LOST)) {
         list_insert(at, &q->queue);
     }
-    q->model->n_waiting++;
-    r->n_waiting++;
-    model_touch(r, q->model);
+    waits(r, q);
 }
 
 void request_granted(struct router_core *r, struct request *q, struct worker *w,
@@ -235,22 +200,33 @@ void request_ungrant(struct router_core *r, struct request *q)
     }
 }
 
+/* With the last choice that could want it the prompt's text job is unwanted. */
+static void end(struct router_core *r, struct request *q)
+{
+    struct generation *g = q->generation;
+
+    unqueue(r, q);
+    request_move(q, REQUEST_ENDED);
+    q->ended_us = r->now_us;
+    g->n_open--;
+    if (g->n_open == 0) {
+        table_remove(&r->jobs, &g->by_tag);
+    }
+}
+
 void request_finish(struct router_core *r, struct request *q,
                     Sluice__V1__Finish finish)
 {
-    unqueue(r, q);
-    table_remove(&r->jobs, &q->by_tag);
+    end(r, q);
     q->finish = finish;
-    q->ended_us = r->now_us;
     if (finish == SLUICE__V1__FINISH__FINISH_CANCELLED) {
         r->metrics.cancelled++;
     } else {
         r->metrics.finished++;
     }
     if (q->granted_us != 0) {
-        model_ended(r, q->model);
+        model_ended(r, q->generation->model);
     }
-    request_move(q, REQUEST_ENDED);
     stream_ready(r, q);
     request_settle(r, q);
 }
@@ -258,35 +234,31 @@ void request_finish(struct router_core *r, struct request *q,
 void request_fail(struct router_core *r, struct request *q,
                   const struct error *e, uint32_t retry_after_ms)
 {
-    unqueue(r, q);
+    struct generation *g = q->generation;
+
+    end(r, q);
     q->finish = SLUICE__V1__FINISH__FINISH_FAILED;
-    q->ended_us = r->now_us;
     r->metrics.failed++;
-    list_remove(&q->ready);
-    pending_fail(r, &q->call, e, retry_after_ms);
-    request_move(q, REQUEST_ENDED);
-    request_settle(r, q);
+    pending_fail(r, &g->call, e, retry_after_ms);
+    generation_cancel(r, g, SLUICE__V1__CANCEL_REASON__CANCEL_CHOICE_FAILED);
 }
 
-void request_abandon(struct router_core *r, struct request *q,
-                     const struct error *e)
+void request_refuse(struct router_core *r, struct request *q)
 {
-    struct list *node;
-
-    while ((node = list_take(&q->waiters)) != NULL) {
-        struct waiter *x = LIST_OF(node, struct waiter, of_request);
-        pending_fail(r, &x->call, e, RETRY_MS_MIN);
-        waiter_free(r, x);
+    list_remove(&q->ready);
+    if (q->state != REQUEST_ENDED) {
+        end(r, q);
     }
-    unqueue(r, q);
-    pending_fail(r, &q->call, e, RETRY_MS_MIN);
+}
+
+void request_abandon(struct router_core *r, struct request *q)
+{
     request_ungrant(r, q);
     q->kept = false;
     if (q->state != REQUEST_ENDED) {
         r->metrics.failed++;
-        request_move(q, REQUEST_ENDED);
+        end(r, q);
     }
-    request_free(r, q);
 }
 
 static void fail_lost(struct router_core *r, struct request *q,
@@ -301,7 +273,7 @@ static void fail_lost(struct router_core *r, struct request *q,
     } else {
         error_set(&e, ST_UNAVAILABLE,
                   "worker %s was lost (%s) and no other has model %s", worker,
-                  why, q->model->name);
+                  why, q->generation->model->name);
     }
     request_fail(r, q, &e, RETRY_MS_MIN);
 }
@@ -309,12 +281,14 @@ static void fail_lost(struct router_core *r, struct request *q,
 void request_displaced(struct router_core *r, struct request *q,
                        const char *why)
 {
+    const struct generation *g = q->generation;
+
     if (q->state == REQUEST_ENDED || q->state == REQUEST_ENDING) {
         removal_answer_self(r, q); /* kept, or to be removed: it is gone */
-    } else if (q->n_generated == q->max_tokens) {
+    } else if (q->n_generated == g->max_tokens) {
         request_ungrant(r, q);
         request_finish(r, q, SLUICE__V1__FINISH__FINISH_LENGTH);
-    } else if (q->model->n_workers == 0 || ++q->n_idle_moves > IDLE_MOVES_MAX) {
+    } else if (g->model->n_workers == 0 || ++q->n_idle_moves > IDLE_MOVES_MAX) {
         request_ungrant(r, q);
         fail_lost(r, q, q->worker_name, why);
     } else {
@@ -324,17 +298,27 @@ void request_displaced(struct router_core *r, struct request *q,
     }
 }
 
+/* In two walks: one that fails takes its other choices out of the queue. */
 void requests_recheck(struct router_core *r, struct model *m)
 {
     struct list *at = m->waiting.next;
+    struct list doomed;
+    struct error e;
 
+    list_init(&doomed);
     while (at != &m->waiting) {
         struct request *q = LIST_OF(at, struct request, queue);
-        struct error e;
 
         at = at->next;
-        if (admission_possible(r, q, &e) != ST_OK) {
-            request_fail(r, q, &e, 0);
+        if (admission_possible(r, q->generation, &e) != ST_OK) {
+            list_remove(&q->queue);
+            list_append(&doomed, &q->queue);
         }
+    }
+    while (!list_empty(&doomed)) {
+        struct request *q = LIST_OF(doomed.next, struct request, queue);
+
+        (void)!admission_possible(r, q->generation, &e);
+        request_fail(r, q, &e, 0);
     }
 }

@@ -1,43 +1,38 @@
-/* requests.h - a generation, from the call to its last token delivered.
+/* requests.h - a request as the router sees it: one sequence, which is one
+ * choice of a client's generation (router/generation.h).
  *
  * States: enum request_state in router/core.h; the table of successors is in
  * requests.c.  Beside the state a request may still owe its client tokens
  * (n_sent < n_generated, or the last chunk) after it ENDED, and may be kept
- * at its worker; it is freed when neither is so and nobody names it.
+ * at its worker.  It lives as long as its generation.
  *
- * Threading: the core's.  Memory: on the heap; ids grow by doubling up to
- * n_prompt + max_tokens.  Limits: options.max_requests. */
+ * Threading: the core's.  Memory: inside its generation; tokens grow by
+ * doubling up to max_tokens and are freed when it owes nothing more.
+ * Limits: options.max_requests. */
 #ifndef ROUTER_REQUESTS_H
 #define ROUTER_REQUESTS_H
 
-#include "common/sampling.h"
 #include "proto/inference.pb-c.h"
 #include "router/pending.h"
 #include "router/workers.h"
 
 struct detokenizer;
+struct generation;
 
 enum removal { REMOVAL_NONE, REMOVAL_UNSENT, REMOVAL_SENT };
 
 struct request {
-    struct table_node by_id, by_tag; /* by_tag: a text job is out */
-    struct list all;                 /* in order of number */
-    struct list queue;               /* of its model */
-    struct list ready;               /* of its client */
-    struct list waiters;             /* struct waiter: for the receipt */
-    uint8_t id[16];
-    uint64_t number; /* counts arrivals: the order of the queue */
+    struct generation *generation;
+    uint32_t choice;
     enum request_state state;
-    struct model *model;
-    struct pending call; /* the client's Generate */
+    uint64_t number;   /* counts arrivals, then choices: the queue's order */
+    struct list all;   /* in order of number */
+    struct list queue; /* of its model */
+    struct list ready; /* of its client */
 
-    uint32_t *ids; /* [ids_size] prompt, then generated */
-    uint32_t ids_size, n_prompt, n_generated, n_sent, max_tokens;
-    struct sampling sampling;
-    void *sampling_lists; /* what it borrows */
-    bool has_seed;
-    uint32_t keep_ms;
-    bool wants_text, parse_special, last_sent, kept;
+    uint32_t *tokens; /* [tokens_size] generated */
+    uint32_t tokens_size, n_generated, n_sent;
+    bool last_sent, kept;
     struct detokenizer *detok; /* NULL: no text is wanted, or made */
 
     /* Of the grant it has; worker is NULL if it has none. */
@@ -55,8 +50,8 @@ struct request {
 
     /* How it ended, and how it went. */
     Sluice__V1__Finish finish;
-    int64_t deadline_us; /* of the call, NODE_IDLE: none */
-    int64_t arrived_us, granted_us, first_us, ended_us, progress_us;
+    int64_t granted_us, first_us, ended_us;
+    int64_t ready_us; /* it has had something to give since */
     uint32_t n_moves, n_idle_moves, n_refusals;
     char worker_name[PEER_NAME_MAX + 1];
 };
@@ -66,19 +61,15 @@ const char *request_state_name(enum request_state s);
 /* The one way from a state to another. */
 void request_move(struct request *q, enum request_state to);
 
-/* By request_id; NULL: not open. */
-struct request *request_find(const struct router_core *r, const uint8_t *id,
-                             size_t n);
+/* Choice c of g, ENCODING, the last of all; and: free what it holds. */
+void request_init(struct router_core *r, struct request *q,
+                  struct generation *g, uint32_t c);
+void request_fini(struct router_core *r, struct request *q);
 
-/* A new one in ENCODING, in the table and nowhere else.  m is taken over. */
-struct request *request_new(struct router_core *r, const uint8_t id[16],
-                            struct model *m);
-
-/* Room for n ids in all. */
+/* Room for n generated tokens in all. */
 void request_reserve(struct request *q, uint32_t n);
 
-/* The ids of its prompt are there: check them, take its place in the queue.
- * If they are wrong or nothing can ever hold it, it ends at once. */
+/* Its generation's prompt is there and good: the last of the queue. */
 void request_enqueue(struct router_core *r, struct request *q);
 
 /* Put it back among the waiting by its number: before all that came later. */
@@ -91,19 +82,22 @@ void request_granted(struct router_core *r, struct request *q, struct worker *w,
 /* The worker knows no more of it: out of all its lists. */
 void request_ungrant(struct router_core *r, struct request *q);
 
-/* It ends with a last chunk, after what is unsent; or by a status and a
- * sentence, at once. */
+/* It ends with a last chunk, after what is unsent.  Its generation may be
+ * gone after it. */
 void request_finish(struct router_core *r, struct request *q,
                     Sluice__V1__Finish finish);
+
+/* It ends by a status and a sentence, at once; so do the call and, cancelled,
+ * the other choices.  Its generation may be gone after it. */
 void request_fail(struct router_core *r, struct request *q,
                   const struct error *e, uint32_t retry_after_ms);
 
-/* End it in whatever state it is, by a status, and forget it: the router
- * itself stops. */
-void request_abandon(struct router_core *r, struct request *q,
-                     const struct error *e);
+/* Its call is refused, or the router stops: it ends in whatever state it is,
+ * without a word.  Its generation stays. */
+void request_refuse(struct router_core *r, struct request *q);
+void request_abandon(struct router_core *r, struct request *q);
 
-/* Free it if it has ended and owes nothing. */
+/* Free what it no longer needs, and its generation if that was the last. */
 void request_settle(struct router_core *r, struct request *q);
 
 /* The worker of it is lost: to the head of the queue, or it ends. */
@@ -112,15 +106,5 @@ void request_displaced(struct router_core *r, struct request *q,
 
 /* A worker of m is gone: end what waits and can no longer run anywhere. */
 void requests_recheck(struct router_core *r, struct model *m);
-
-/* A call is refused: counted, and answered. */
-void request_refuse(struct router_core *r, struct request *q,
-                    const struct error *e, uint32_t retry_after_ms);
-
-/* Tokens of its whole length, generated ones included. */
-static inline uint64_t request_tokens(const struct request *q)
-{
-    return (uint64_t)q->n_prompt + q->max_tokens;
-}
 
 #endif

@@ -41,8 +41,8 @@ struct router_core {
     struct worker *workers[ROUTER_WORKERS_MAX]; /* in order of arrival */
     uint32_t n_workers;
 
-    struct table requests; /* struct request by hash of request_id */
-    struct list all_requests;
+    struct table generations; /* struct generation by hash of request_id */
+    struct list all_requests; /* struct request in order of number */
     uint32_t n_requests, n_waiting;
     uint64_t last_number;
     struct table calls; /* struct pending by peer and id */
@@ -55,6 +55,7 @@ struct router_core {
     /* Scratch of one message, so that none is on the heap. */
     uint64_t ack_grant[STEP_ROWS_MAX];
     uint32_t ack_index[STEP_ROWS_MAX];
+    uint32_t submit_ids[SUBMIT_IDS_MAX];
     char *text; /* [text_size] of one chunk */
     size_t text_size;
 };

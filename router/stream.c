@@ -22,17 +22,19 @@ static bool has_room(const struct router_peer *p)
 
 static bool owes(const struct request *q)
 {
-    return pending_is_open(&q->call) &&
+    return pending_is_open(&q->generation->call) &&
            (q->n_sent < q->n_generated ||
             (q->state == REQUEST_ENDED && !q->last_sent));
 }
 
 void stream_ready(struct router_core *r, struct request *q)
 {
+    struct router_peer *p = q->generation->call.peer;
+
     if (owes(q) && !list_linked(&q->ready)) {
-        q->progress_us = r->now_us;
-        list_append(&q->call.peer->ready, &q->ready);
-        peers_touch(r, q->call.peer);
+        q->ready_us = r->now_us;
+        list_append(&p->ready, &q->ready);
+        peers_touch(r, p);
     }
 }
 
@@ -43,18 +45,19 @@ static uint64_t since(int64_t from_us, int64_t to_us)
 
 static void figures(const struct request *q, Sluice__V1__GenerateFigures *f)
 {
+    const struct generation *g = q->generation;
     int64_t left = q->granted_us != 0 ? q->granted_us : q->ended_us;
 
     sluice__v1__generate_figures__init(f);
-    f->n_prompt = q->n_prompt;
+    f->n_prompt = g->n_prompt;
     f->n_generated = q->n_generated;
-    f->queued_us = since(q->arrived_us, left);
+    f->queued_us = since(g->arrived_us, left);
     f->first_token_us =
-        q->first_us == 0 ? 0 : since(q->arrived_us, q->first_us);
-    f->total_us = since(q->arrived_us, q->ended_us);
+        q->first_us == 0 ? 0 : since(g->arrived_us, q->first_us);
+    f->total_us = since(g->arrived_us, q->ended_us);
     f->blocks = (uint32_t)q->need.of[BLOCKS];
     f->slots = (uint32_t)q->need.of[SLOTS];
-    f->seed = q->sampling.seed;
+    f->seed = g->sampling.seed;
     f->n_moves = q->n_moves;
     f->has_worker = q->granted_us != 0;
     f->worker = wire_text(q->worker_name);
@@ -62,11 +65,12 @@ static void figures(const struct request *q, Sluice__V1__GenerateFigures *f)
 
 void stream_text_begin(struct router_core *r, struct request *q)
 {
+    const struct generation *g = q->generation;
     const struct tokenizer *t = NULL;
     size_t size;
 
-    if (q->wants_text) {
-        t = r->options.text->ops->tokenizer(r->options.text, q->model->text);
+    if (g->wants_text) {
+        t = r->options.text->ops->tokenizer(r->options.text, g->model->text);
     }
     if (t == NULL) {
         return;
@@ -97,8 +101,8 @@ static size_t chunk_text(struct router_core *r, struct request *q, uint32_t *n)
     }
     for (i = 0; i < *n && bytes < CHUNK_TEXT_MAX; i++) {
         if (q->n_sent + i != stop) {
-            bytes += detokenizer_push(
-                q->detok, q->ids[q->n_prompt + q->n_sent + i], r->text + bytes);
+            bytes += detokenizer_push(q->detok, q->tokens[q->n_sent + i],
+                                      r->text + bytes);
         }
     }
     *n = i;
@@ -113,6 +117,7 @@ static bool send_chunk(struct router_core *r, struct request *q)
 {
     Sluice__V1__GenerateChunk c = SLUICE__V1__GENERATE_CHUNK__INIT;
     Sluice__V1__GenerateFigures f;
+    struct generation *g = q->generation;
     uint32_t n = q->n_generated - q->n_sent;
 
     n = n < CHUNK_TOKENS_MAX ? n : CHUNK_TOKENS_MAX;
@@ -121,8 +126,10 @@ static bool send_chunk(struct router_core *r, struct request *q)
         c.text.data = (uint8_t *)r->text;
         c.has_text = c.text.len > 0;
     }
+    c.has_choice = g->n_choices > 1;
+    c.choice = q->choice;
     c.first_index = q->n_sent;
-    c.tokens = q->ids + q->n_prompt + q->n_sent;
+    c.tokens = n == 0 ? NULL : q->tokens + q->n_sent;
     c.n_tokens = n;
     if (q->state == REQUEST_ENDED && q->n_sent + n == q->n_generated) {
         figures(q, &f);
@@ -130,11 +137,13 @@ static bool send_chunk(struct router_core *r, struct request *q)
         c.finish = q->finish;
         c.figures = &f;
     }
-    if (peer_reply(q->call.peer->peer, q->call.id, &c.base) != ST_OK) {
+    if (peer_reply(g->call.peer->peer, g->call.id, &c.base) != ST_OK) {
         return false;
     }
     q->n_sent += n;
     q->last_sent = c.has_finish;
+    g->n_unsent -= q->last_sent;
+    q->ready_us = g->served_us = r->now_us;
     return true;
 }
 
@@ -145,10 +154,11 @@ static bool serve(struct router_core *r, struct router_peer *p,
     if (!has_room(p) || !send_chunk(r, q)) {
         return false;
     }
-    q->progress_us = r->now_us;
     list_remove(&q->ready);
     if (q->last_sent) {
-        pending_end(r, &q->call, NULL);
+        if (q->generation->n_unsent == 0) {
+            pending_end(r, &q->generation->call, NULL);
+        }
         request_settle(r, q);
     } else if (owes(q)) {
         list_append(&p->ready, &q->ready);
@@ -170,39 +180,49 @@ void stream_pump(struct router_core *r, struct router_peer *p)
     }
 }
 
-static void give_up(struct router_core *r, struct request *q)
+static void give_up(struct router_core *r, struct generation *g)
 {
     char id[REQUEST_ID_TEXT];
     struct error e;
+    uint64_t unread = 0;
 
-    request_id_format(q->id, id);
-    log_warn("slow-reader", "request=%s client=%s unread=%" PRIu32, id,
-             q->call.peer->name, q->n_generated - q->n_sent);
+    for (uint32_t c = 0; c < g->n_choices; c++) {
+        unread += g->choices[c].n_generated - g->choices[c].n_sent;
+    }
+    request_id_format(g->id, id);
+    log_warn("slow-reader", "request=%s client=%s unread=%" PRIu64, id,
+             g->call.peer->name, unread);
     r->metrics.slow_readers++;
     error_set(&e, ST_CANCELLED,
-              "nothing was read for %d s, %" PRIu32 " tokens waited",
-              SLOW_READER_MS / 1000, q->n_generated - q->n_sent);
-    list_remove(&q->ready);
-    pending_fail(r, &q->call, &e, 0);
-    if (q->state == REQUEST_ENDED) {
-        request_settle(r, q);
-    } else {
-        removal_wanted(r, q, SLUICE__V1__CANCEL_REASON__CANCEL_SLOW_READER);
-    }
+              "nothing was read for %d s, %" PRIu64 " tokens waited",
+              SLOW_READER_MS / 1000, unread);
+    pending_fail(r, &g->call, &e, 0);
+    generation_cancel(r, g, SLUICE__V1__CANCEL_REASON__CANCEL_SLOW_READER);
+}
+
+/* While q had something to give nothing of its call was taken, till when? */
+static int64_t slow_at(const struct request *q)
+{
+    int64_t served_us = q->generation->served_us;
+
+    return (q->ready_us > served_us ? q->ready_us : served_us) +
+           SLOW_READER_MS * 1000;
 }
 
 void stream_slow(struct router_core *r, struct router_peer *p)
 {
-    struct list *at = p->ready.next;
     int64_t next = NODE_IDLE;
+    struct list *at = p->ready.next;
 
     while (at != &p->ready) {
-        struct request *q = LIST_OF(at, struct request, ready);
-        int64_t due = q->progress_us + SLOW_READER_MS * 1000;
+        const struct request *q = LIST_OF(at, struct request, ready);
+        int64_t due = slow_at(q);
 
         at = at->next;
         if (due <= r->now_us) {
-            give_up(r, q);
+            give_up(r, q->generation);
+            at = p->ready.next; /* more than q went */
+            next = NODE_IDLE;
         } else if (due < next) {
             next = due;
         }

@@ -1,10 +1,12 @@
 /* stream.h - what a generation owes its client, as the client reads it.
  *
  * Tokens wait in the request's own array, 4 bytes each.  A chunk is made when
- * the client's link has room, and then holds all that is new; the last one
- * carries finish and figures.  Of several streams of one client each gets a
- * chunk in turn.  A stream of which nothing was taken for SLOW_READER_MS is
- * cancelled; nothing else ever waits for a reader.
+ * the client's link has room, and then holds all that is new; the last one of
+ * each choice carries finish and figures, and after the last of the last
+ * choice the call ends.  Of several choices of one client, be they of one call
+ * or of many, each gets a chunk in turn.  A call of which something is ready
+ * and nothing was taken for SLOW_READER_MS is cancelled; nothing else ever
+ * waits for a reader.
  *
  * Text is made when its chunk is: special tokens give none, nor does the
  * token that ended the generation, and what was held back of a character is
@@ -14,7 +16,7 @@
 #ifndef ROUTER_STREAM_H
 #define ROUTER_STREAM_H
 
-#include "router/requests.h"
+#include "router/generation.h"
 
 /* Make ready to give text, if q wants it and the model has a tokenizer. */
 void stream_text_begin(struct router_core *r, struct request *q);

@@ -1,7 +1,9 @@
 #include "router/submit.h"
-#include "common/sampling_message.h"
+
+#include <string.h>
 
 #include "common/plant.h"
+#include "common/sampling_message.h"
 #include "proto/worker.pb-c.h"
 #include "router/router.h"
 
@@ -24,35 +26,58 @@ static uint32_t part_of(const struct request *q)
     return left < SUBMIT_IDS_MAX ? left : SUBMIT_IDS_MAX;
 }
 
-static enum status send_submit(struct worker *w, struct request *q,
-                               const struct need *need)
+/* The next part of prompt ++ generated: where it lies, or, if it spans both,
+ * in the core's scratch. */
+static uint32_t *next_ids(struct router_core *r, const struct request *q)
 {
+    const struct generation *g = q->generation;
+    uint32_t at = q->n_ids_sent, n = part_of(q), n_prompt;
+
+    if (at >= g->n_prompt) {
+        return q->tokens + (at - g->n_prompt);
+    }
+    if (at + n <= g->n_prompt) {
+        return g->prompt + at;
+    }
+    n_prompt = g->n_prompt - at;
+    memcpy(r->submit_ids, g->prompt + at, n_prompt * sizeof *r->submit_ids);
+    memcpy(r->submit_ids + n_prompt, q->tokens,
+           (n - n_prompt) * sizeof *r->submit_ids);
+    return r->submit_ids;
+}
+
+static enum status send_submit(struct router_core *r, struct worker *w,
+                               struct request *q, const struct need *need)
+{
+    const struct generation *g = q->generation;
     Sluice__V1__SequenceRef ref = SLUICE__V1__SEQUENCE_REF__INIT;
     Sluice__V1__Need n = SLUICE__V1__NEED__INIT;
     Sluice__V1__SubmitRequest s = SLUICE__V1__SUBMIT_REQUEST__INIT;
     Sluice__V1__Sampling sampling;
 
-    ref.request_id = (ProtobufCBinaryData){16, q->id};
+    ref.request_id = (ProtobufCBinaryData){16, q->generation->id};
+    ref.has_choice = true;
+    ref.choice = q->choice;
     n.blocks = (uint32_t)need->of[BLOCKS];
     n.slots = (uint32_t)need->of[SLOTS];
     s.sequence = &ref;
     s.grant = w->last_grant + 1;
     s.need = &n;
-    s.n_prompt = q->n_prompt;
+    s.n_prompt = g->n_prompt;
     s.n_generated = q->n_generated;
     if (PLANT(MOVED_AS_PROMPT)) {
         s.n_prompt += s.n_generated;
         s.n_generated = 0;
     }
-    s.tokens = q->ids;
+    s.tokens = next_ids(r, q);
     s.n_tokens = part_of(q);
-    s.max_tokens = q->max_tokens;
-    sampling_write(&q->sampling, &sampling);
+    s.max_tokens = g->max_tokens;
+    sampling_write(&g->sampling, &sampling);
     s.sampling = &sampling;
     s.has_have_index = true;
     s.have_index = q->n_generated;
-    s.has_keep_ms = q->keep_ms > 0;
-    s.keep_ms = q->keep_ms;
+    s.has_keep_ms = g->keep_ms > 0;
+    s.keep_ms = g->keep_ms;
     return peer_call(w->peer->peer, METHOD_WORKER_SUBMIT, &s.base, 0, s.grant,
                      NULL);
 }
@@ -60,12 +85,12 @@ static enum status send_submit(struct worker *w, struct request *q,
 enum status submit_send(struct router_core *r, struct worker *w,
                         struct request *q)
 {
-    struct need need = worker_need(w, request_tokens(q));
+    struct need need = worker_need(w, generation_tokens(q->generation));
     enum status st;
 
-    q->n_ids = q->n_prompt + q->n_generated;
+    q->n_ids = q->generation->n_prompt + q->n_generated;
     q->n_ids_sent = 0;
-    st = send_submit(w, q, &need);
+    st = send_submit(r, w, q, &need);
     if (st != ST_OK) {
         return st;
     }
@@ -77,13 +102,14 @@ enum status submit_send(struct router_core *r, struct worker *w,
     return ST_OK;
 }
 
-static bool send_part(struct worker *w, struct request *q)
+static bool send_part(struct router_core *r, struct worker *w,
+                      struct request *q)
 {
     Sluice__V1__SubmitPartMessage m = SLUICE__V1__SUBMIT_PART_MESSAGE__INIT;
 
     m.grant = q->grant;
     m.offset = q->n_ids_sent;
-    m.tokens = q->ids + q->n_ids_sent;
+    m.tokens = next_ids(r, q);
     m.n_tokens = part_of(q);
     if (peer_room(w->peer->peer, LANE_SUBMIT) < PART_BYTES ||
         peer_oneway(w->peer->peer, METHOD_WORKER_SUBMIT_PART, &m.base) !=
@@ -96,11 +122,10 @@ static bool send_part(struct worker *w, struct request *q)
 
 void submit_pump(struct router_core *r, struct worker *w)
 {
-    (void)r;
     while (!list_empty(&w->parts)) {
         struct request *q = LIST_OF(w->parts.next, struct request, parts);
 
-        if (!send_part(w, q)) {
+        if (!send_part(r, w, q)) {
             return;
         }
         if (q->n_ids_sent == q->n_ids) {
@@ -118,7 +143,7 @@ static void bounced(struct router_core *r, struct worker *w, struct request *q,
     w->closed_until = q->grant;
     if (++q->n_refusals > REFUSALS_MAX) {
         request_ungrant(r, q);
-        request_fail(r, q, e, model_retry_ms(q->model));
+        request_fail(r, q, e, model_retry_ms(q->generation->model));
     } else {
         request_requeue(r, q);
     }

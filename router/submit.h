@@ -9,7 +9,7 @@
 #ifndef ROUTER_SUBMIT_H
 #define ROUTER_SUBMIT_H
 
-#include "router/requests.h"
+#include "router/generation.h"
 
 /* Does w take a Submit now (its state, its link, the limits)? */
 bool submit_open(const struct worker *w);

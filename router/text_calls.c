@@ -111,7 +111,7 @@ static void job_done(struct router_core *r, struct text_job *j)
         call_done(r, LIST_OF(n, struct text_wait, by_tag), j);
     } else {
         table_remove(&r->jobs, n);
-        generate_encoded(r, LIST_OF(n, struct request, by_tag), j);
+        generate_encoded(r, LIST_OF(n, struct generation, by_tag), j);
     }
 }
 

@@ -79,10 +79,7 @@ static void say_goodbye(struct router_core *r)
     struct error e;
 
     error_set(&e, ST_UNAVAILABLE, "the router is stopping");
-    while (!list_empty(&r->all_requests)) {
-        struct request *q = LIST_OF(r->all_requests.next, struct request, all);
-        request_abandon(r, q, &e);
-    }
+    generations_abandon(r, &e);
     for (struct list *at = r->all_peers.next; at != &r->all_peers;
          at = at->next) {
         peers_end(r, LIST_OF(at, struct router_peer, all), "%s", e.text);

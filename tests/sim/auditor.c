@@ -100,7 +100,7 @@ void auditor_lost(struct sim *s, uint32_t conn)
         const struct generation *g = &s->generations[i];
 
         if (g->conn == conn && g->arrived && !g->again && !g->shared &&
-            router_request_state(router, g->id) < REQUEST_ENDING) {
+            router_request_state(router, g->id, 0) < REQUEST_ENDING) {
             sim_fail(s, (int32_t)i, "it runs on after its client has gone");
         }
     }

@@ -45,7 +45,7 @@ enum cell_state cells_state(const struct sim *s, uint32_t generation)
     const struct generation *g = &s->generations[generation];
     const void *router = s->nodes[SIM_ROUTER].core;
     enum request_state at =
-        router ? router_request_state(router, g->id) : REQUEST_ENDED;
+        router ? router_request_state(router, g->id, 0) : REQUEST_ENDED;
     enum cell_state there;
 
     if (!g->arrived) {

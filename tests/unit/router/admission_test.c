@@ -119,7 +119,7 @@ static void the_queue(void **state)
     }
     assert_int_equal(rig_state(rig, 4), REQUEST_WAITING); /* the third */
     says(x[5], ST_RESOURCE_EXHAUSTED,
-         "3 requests wait for room, at most 3 may");
+         "3 sequences wait for room, at most 3 may");
     assert_int_equal(x[5]->retry_ms, 1000); /* nothing is measured yet */
     /* Two endings, 200 ms apart: the queue of 3 is through in 4 of those. */
     for (uint8_t i = 1; i <= 2; i++) {
@@ -151,7 +151,7 @@ static void requests(void **state)
     }
     rig_run(rig);
     assert_int_equal(w->n_submits, 3);
-    says(x[4], ST_RESOURCE_EXHAUSTED, "3 requests are open, at most 3 may be");
+    says(x[4], ST_RESOURCE_EXHAUSTED, "3 sequences are open, at most 3 may be");
     assert_true(x[4]->retry_ms > 0);
     client_cancel(c, 2);
     rig_run(rig);

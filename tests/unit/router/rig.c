@@ -462,5 +462,5 @@ enum request_state rig_state(const struct rig *rig, uint8_t id)
     uint8_t full[16];
 
     memset(full, id, 16);
-    return router_request_state(rig->router, full);
+    return router_request_state(rig->router, full, 0);
 }
