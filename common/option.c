@@ -37,9 +37,10 @@ static const struct unit time_units[] = {
 /* A plain decimal number: strtod would also take hex, inf and nan. */
 static bool decimal(const char *text, double *value, const char **end)
 {
+    const char *digits = text + (text[0] == '-');
     char *stop;
 
-    if (!isdigit((unsigned char)text[0]) && text[0] != '.') {
+    if (!isdigit((unsigned char)digits[0]) && digits[0] != '.') {
         return false;
     }
     errno = 0;
@@ -54,7 +55,7 @@ static bool with_unit(const char *text, const struct unit *units, uint64_t *out)
     const char *end;
     double value;
 
-    if (!decimal(text, &value, &end)) {
+    if (!decimal(text, &value, &end) || text[0] == '-') {
         return false;
     }
     for (; units->name != NULL; units++) {
@@ -169,11 +170,25 @@ static bool store_number(const struct option_row *row, void *field,
     return ok;
 }
 
+static enum status append(const struct option_row *row,
+                          struct option_list *list, const char *text,
+                          struct error *e)
+{
+    unsigned most = row->max > 0 ? (unsigned)row->max : OPTION_LIST_MAX;
+    char flag[64];
+
+    if (list->n == most) {
+        return error_set(e, ST_INVALID_ARGUMENT, "%s: given more than %u times",
+                         flag_name(row->name, flag, sizeof flag), most);
+    }
+    list->item[list->n++] = text;
+    return ST_OK;
+}
+
 static enum status store(const struct option_row *row, void *out,
                          const char *text, struct error *e)
 {
     void *field = (char *)out + row->offset;
-    struct option_list *list = field;
     char flag[64];
     double value = 0;
 
@@ -185,13 +200,7 @@ static enum status store(const struct option_row *row, void *out,
         *(const char **)field = text;
         return ST_OK;
     case OPTION_LIST:
-        if (list->n == OPTION_LIST_MAX) {
-            return error_set(
-                e, ST_INVALID_ARGUMENT, "%s: given more than %d times",
-                flag_name(row->name, flag, sizeof flag), OPTION_LIST_MAX);
-        }
-        list->item[list->n++] = text;
-        return ST_OK;
+        return append(row, field, text, e);
     default:
         break;
     }
@@ -351,6 +360,8 @@ void option_print(FILE *to, const struct option_row *rows, size_t n)
         fprintf(to, "  %-26s %s", head, rows[i].help);
         if (rows[i].fallback != NULL) {
             fprintf(to, " (%s)", rows[i].fallback);
+        } else if (rows[i].type == OPTION_LIST) {
+            fputs("; repeatable", to);
         }
         fputc('\n', to);
     }

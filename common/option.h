@@ -15,7 +15,8 @@
  *
  * Types: FLAG bool; STRING const char *; U32, U64; F64; BYTES (uint64_t:
  * 4096, 64KiB, 4GiB, 1GB); MS (uint64_t milliseconds: 250ms, 30s, 5m, a bare
- * number is seconds); LIST (repeatable strings).
+ * number is seconds); LIST (strings, the option may be repeated; max, where
+ * it is above 0, is how often at most).
  *
  * Threading: none.  Memory: strings point into argv.  Limits:
  * OPTION_LIST_MAX. */
@@ -62,7 +63,7 @@ struct option_row {
     const char *value;    /* what stands after it in --help; NULL of a flag */
     const char *fallback; /* parsed when the option is absent; NULL: 0 */
     const char *help;
-    double min, max; /* of numbers, where max > min */
+    double min, max; /* of numbers, where max > min; of a LIST, times */
     size_t offset;   /* of the field */
 };
 
@@ -90,7 +91,7 @@ MUST_CHECK enum status option_parse(const struct option_row *rows, size_t n,
                                     void *out, int argc, char **argv,
                                     int *n_words, struct error *e);
 
-/* The table for --help, with defaults. */
+/* The table for --help, with defaults and what may be repeated. */
 void option_print(FILE *to, const struct option_row *rows, size_t n);
 
 /* "4GiB" -> bytes; false if it is no size. */

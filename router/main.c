@@ -22,7 +22,7 @@
     X(clients, STRING, "ENDPOINT", "tcp://127.0.0.1:7071",                    \
       "where clients connect", 0, 0)                                          \
     X(model, LIST, "NAME=DIR", NULL,                                          \
-      "text of a model: DIR holds its tokenizer.json; repeatable", 0, 0)      \
+      "text of a model: DIR holds its tokenizer.json", 0, 0)                  \
     X(name, STRING, "NAME", "router", "how it calls itself", 0, 0)            \
     X(max_requests, U32, "N", "16384", "generations at once, in all", 1,      \
       1048576)                                                                \

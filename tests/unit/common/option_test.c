@@ -12,6 +12,8 @@
     X(memory, BYTES, "BYTES", "1GiB", "the budget", 0, 0)      \
     X(timeout, MS, "TIME", "30s", "how long", 0, 0)            \
     X(name, LIST, "NAME", NULL, "one more name", 0, 0)         \
+    X(pair, LIST, "PAIR", NULL, "one of two", 0, 2)            \
+    X(bias, F64, "B", "0", "of either sign", -2, 2)            \
     X(help, FLAG, NULL, NULL, "print this", 0, 0)
 
 OPTION_TABLE(test_options, TEST_OPTIONS);
@@ -103,6 +105,49 @@ static void reads_sizes_and_times(void **state)
     assert_false(option_ms("soon", &v));
 }
 
+static void takes_numbers_below_zero(void **state)
+{
+    (void)state;
+    PARSE("--bias", "-2");
+    assert_int_equal(st, ST_OK);
+    assert_true(o.bias == -2);
+    PARSE("--bias=-.5");
+    assert_true(st == ST_OK && o.bias == -0.5);
+    PARSE("--bias", "-2.01");
+    assert_string_equal(e.text, "--bias -2.01: must be from -2 to 2");
+    PARSE("--bias", "--5");
+    assert_string_equal(e.text, "--bias --5: a number is wanted");
+    PARSE("--bias", "-inf");
+    assert_int_equal(st, ST_INVALID_ARGUMENT);
+    PARSE("--timeout", "-1s");
+    assert_string_equal(
+        e.text, "--timeout -1s: a time such as 250ms, 30s or 5m is wanted");
+}
+
+static void bounds_a_list_by_its_row(void **state)
+{
+    (void)state;
+    PARSE("--pair", "a", "--pair=b");
+    assert_int_equal(st, ST_OK);
+    assert_int_equal(o.pair.n, 2);
+    assert_string_equal(o.pair.item[0], "a");
+    PARSE("--pair", "a", "--pair=b", "--pair", "c");
+    assert_string_equal(e.text, "--pair: given more than 2 times");
+}
+
+static void help_says_what_may_be_repeated(void **state)
+{
+    char text[4096] = {0};
+    FILE *f = fmemopen(text, sizeof text, "w");
+
+    (void)state;
+    option_print(f, test_options_rows, OPTION_COUNT(test_options_rows));
+    fclose(f);
+    assert_non_null(strstr(text, "one more name; repeatable\n"));
+    assert_non_null(strstr(text, "sequences in a step (64)\n"));
+    assert_non_null(strstr(text, "a model\n"));
+}
+
 static void bounds_a_list(void **state)
 {
     char *argv[OPTION_LIST_MAX + 3];
@@ -132,7 +177,10 @@ int main(void)
         cmocka_unit_test(refuses_with_a_sentence),
         cmocka_unit_test(stops_at_two_dashes),
         cmocka_unit_test(reads_sizes_and_times),
+        cmocka_unit_test(takes_numbers_below_zero),
         cmocka_unit_test(bounds_a_list),
+        cmocka_unit_test(bounds_a_list_by_its_row),
+        cmocka_unit_test(help_says_what_may_be_repeated),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
