@@ -64,6 +64,10 @@ static enum status wait_up(struct client *c, const char *endpoint,
     const char *why;
 
     while (!client_core_up(c->core)) {
+        if (client_core_refused(c->core) != ST_OK) {
+            return error_set(e, client_core_refused(c->core), "%s",
+                             client_core_trouble(c->core));
+        }
         if (client_take_interrupt(c)) {
             return error_set(e, ST_CANCELLED, "interrupted");
         }

@@ -43,7 +43,8 @@ struct client_core {
     char drop_reason[ERROR_TEXT];
     char name[65];
     char trouble[ERROR_TEXT];
-    uint8_t role; /* BY_CLIENT or BY_ADMIN */
+    enum status refused; /* the last Hello, for this reason, or ST_OK */
+    uint8_t role;        /* BY_CLIENT or BY_ADMIN */
 };
 
 static struct call *call_find(struct client_core *c, uint64_t id)
@@ -353,6 +354,21 @@ static void on_up(void *node, struct peer *p)
 
     c->peer = p;
     c->trouble[0] = '\0';
+    c->refused = ST_OK;
+}
+
+/* Those that wait now: an end may begin another call, which waits for the
+ * next Hello. */
+static void end_refused(struct client_core *c)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = c->first_waiting; i != CALL_NONE; i = c->calls[i].next) {
+        n++;
+    }
+    while (n-- > 0 && c->first_waiting != CALL_NONE) {
+        call_fail(c, &c->calls[c->first_waiting], c->refused, c->trouble);
+    }
 }
 
 static void on_down(void *node, struct peer *p, enum status refused,
@@ -363,13 +379,16 @@ static void on_down(void *node, struct peer *p, enum status refused,
 
     (void)p;
     c->peer = NULL; /* calls begun by the ends of others wait */
+    c->refused = refused;
     if (refused != ST_OK) {
-        (void)error_set(&e, refused, "refused (%s): %s", status_name(refused),
-                        why);
+        (void)error_set(&e, refused, "the router refused this client: %s", why);
     } else {
         (void)error_set(&e, ST_UNAVAILABLE, "%s", why);
     }
     memcpy(c->trouble, e.text, sizeof(c->trouble));
+    if (refused != ST_OK) {
+        end_refused(c);
+    }
 }
 
 static const struct session_ops session_ops = {
@@ -419,6 +438,11 @@ void client_core_free(struct client_core **cp)
 bool client_core_up(const struct client_core *c)
 {
     return c->peer != NULL;
+}
+
+enum status client_core_refused(const struct client_core *c)
+{
+    return c->refused;
 }
 
 const char *client_core_trouble(const struct client_core *c)

@@ -2,9 +2,10 @@
  *
  * A pure state machine like router and worker; client/client.h is the library
  * with sockets around it, the simulator runs it bare.  Calls made while no
- * session is up wait for one (bounded) until their deadline.  When a session
- * ends, its calls end UNAVAILABLE: nothing is repeated behind the caller's
- * back.
+ * session is up wait for one (bounded) until their deadline; when the router
+ * refuses the Hello, they end at once with its status and sentence.  When a
+ * session ends, its calls end UNAVAILABLE: nothing is repeated behind the
+ * caller's back.
  *
  * Calls of an op may begin, cancel and drop; they must not free the core.
  *
@@ -60,6 +61,9 @@ MUST_CHECK enum status client_core_call(struct client_core *c, enum method m,
 void client_core_cancel(struct client_core *c, uint64_t id);
 
 bool client_core_up(const struct client_core *c);
+
+/* The status of the router that refused the last Hello, else ST_OK. */
+enum status client_core_refused(const struct client_core *c);
 
 /* Why the last connection or Hello failed; "" if none did. */
 const char *client_core_trouble(const struct client_core *c);

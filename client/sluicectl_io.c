@@ -105,6 +105,7 @@ int ctl_open(struct ctl *c)
                                    .timeout_ms = (uint32_t)c->o.timeout};
     struct error e = {0};
     enum status s;
+    int rc;
 
     if (c->client != NULL) {
         return CTL_OK;
@@ -116,8 +117,8 @@ int ctl_open(struct ctl *c)
     if (s == ST_INVALID_ARGUMENT) {
         return ctl_misuse(c, "%s", e.text);
     }
-    (void)ctl_fail(c, s, e.text, 0);
-    return CTL_NO_ROUTER;
+    rc = ctl_fail(c, s, e.text, 0);
+    return s == ST_UNAVAILABLE ? CTL_NO_ROUTER : rc;
 }
 
 int ctl_call(struct ctl *c, enum method m, const ProtobufCMessage *request,

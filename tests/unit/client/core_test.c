@@ -25,7 +25,7 @@ struct wire {
     struct client_core *client;
     struct peer *peer; /* the router's */
     struct arena arena;
-    bool refuse;
+    bool refuse, silent; /* the answer to Hello */
     uint64_t calls[CLIENT_CALLS_MAX];
     unsigned n_calls, n_cancelled;
 };
@@ -154,7 +154,9 @@ static void router_takes(struct wire *w, struct frame *f)
     struct error e;
 
     assert_int_equal(frame_check(f->data, f->bytes, &h, &e), ST_OK);
-    if (h.session == 0) {
+    if (h.session == 0 && w->silent) {
+        /* no answer */
+    } else if (h.session == 0) {
         answer_hello(w);
     } else if (w->peer && h.session == peer_session(w->peer)) {
         assert_int_not_equal(peer_recv(w->peer, f, &h, w->now_us), PEER_OUT);
@@ -294,14 +296,40 @@ static void test_deadline_while_waiting(void **state)
 
     (void)state;
     setup(&w);
-    w.refuse = true;
+    w.silent = true;
     assert_int_equal(list(&w, 100, &o, NULL), ST_OK);
     run(&w, 90);
     assert_int_equal(o.n_ends, 0);
     run(&w, 50);
     assert_int_equal(o.n_ends, 1);
     assert_int_equal(o.status, ST_DEADLINE_EXCEEDED);
+    assert_int_equal(client_core_refused(w.client), ST_OK);
+    teardown(&w);
+}
+
+/* At once, and not those begun by the ends: the next Hello may be welcome. */
+static void test_refusal_ends_what_waits(void **state)
+{
+    struct wire w;
+    struct outcome o[2] = {{.again = true}, {0}};
+
+    (void)state;
+    setup(&w);
+    w.refuse = true;
+    assert_int_equal(list(&w, 0, &o[0], NULL), ST_OK);
+    assert_int_equal(list(&w, 60000, &o[1], NULL), ST_OK);
+    run(&w, 15); /* a round trip, and less than the back-off after it */
+    assert_int_equal(o[0].n_ends, 1);
+    assert_int_equal(o[0].status, ST_PERMISSION_DENIED);
+    assert_int_equal(o[1].n_ends, 1);
+    assert_int_equal(o[1].status, ST_PERMISSION_DENIED);
+    assert_int_equal(client_core_refused(w.client), ST_PERMISSION_DENIED);
     assert_non_null(strstr(client_core_trouble(w.client), "not today"));
+    w.refuse = false;
+    run(&w, 500);
+    assert_true(client_core_up(w.client));
+    assert_int_equal(client_core_refused(w.client), ST_OK);
+    assert_int_equal(w.n_calls, 1);
     teardown(&w);
 }
 
@@ -399,6 +427,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_waits_for_a_session),
         cmocka_unit_test(test_deadline_while_waiting),
+        cmocka_unit_test(test_refusal_ends_what_waits),
         cmocka_unit_test(test_one_call_too_many),
         cmocka_unit_test(test_drop_ends_open_calls),
         cmocka_unit_test(test_cancel_of_an_open_call),
