@@ -88,19 +88,23 @@ static void take_receipt(void *arg, const ProtobufCMessage *reply)
     client_take_receipt(arg, reply);
 }
 
-static Sluice__V1__SequenceRef ref_of(const uint8_t request_id[16])
+static Sluice__V1__SequenceRef ref_of(const uint8_t request_id[16],
+                                      uint32_t choice)
 {
     Sluice__V1__SequenceRef s = SLUICE__V1__SEQUENCE_REF__INIT;
 
+    s.has_choice = choice != CLIENT_ALL_CHOICES;
+    s.choice = choice == CLIENT_ALL_CHOICES ? 0 : choice;
     s.request_id = (ProtobufCBinaryData){16, (uint8_t *)(uintptr_t)request_id};
     return s;
 }
 
 /* An admin may name any sequence, a client its own. */
 enum status client_cancel(struct client *c, const uint8_t request_id[16],
-                          struct client_receipt *out, struct error *e)
+                          uint32_t choice, struct client_receipt *out,
+                          struct error *e)
 {
-    Sluice__V1__SequenceRef s = ref_of(request_id);
+    Sluice__V1__SequenceRef s = ref_of(request_id, choice);
     Sluice__V1__CancelRequest r = SLUICE__V1__CANCEL_REQUEST__INIT;
     bool admin = client_is_admin(c);
 
@@ -113,9 +117,10 @@ enum status client_cancel(struct client *c, const uint8_t request_id[16],
 }
 
 enum status client_remove(struct client *c, const uint8_t request_id[16],
-                          struct client_receipt *out, struct error *e)
+                          uint32_t choice, struct client_receipt *out,
+                          struct error *e)
 {
-    Sluice__V1__SequenceRef s = ref_of(request_id);
+    Sluice__V1__SequenceRef s = ref_of(request_id, choice);
     Sluice__V1__RemoveRequest r = SLUICE__V1__REMOVE_REQUEST__INIT;
 
     *out = (struct client_receipt){0};

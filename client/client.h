@@ -33,6 +33,7 @@
 
 #include "client/core.h"
 #include "common/method.h"
+#include "common/sampling.h"
 #include "common/status.h"
 
 #define CLIENT_TIMEOUT_MS 5000 /* of client_open() and unary calls */
@@ -51,7 +52,8 @@ struct client_config {
 };
 
 /* Connect and say Hello.  ST_INVALID_ARGUMENT: the endpoint is none;
- * ST_UNAVAILABLE: no router answered in time; any other: it refused us. */
+ * ST_UNAVAILABLE: no router answered in time; ST_CANCELLED: interrupted; any
+ * other, at once: it refused us. */
 MUST_CHECK enum status client_open(struct client **out,
                                    const struct client_config *config,
                                    struct error *e);
@@ -65,18 +67,42 @@ void client_close(struct client **c);
  * is interrupted. */
 void client_interrupt(struct client *c);
 
+/* One or more tokens of one choice, or its end, or both. */
 struct client_chunk {
-    uint32_t first_index;   /* of tokens[0]: 0, 1, 2, ... each once, in order */
+    uint32_t choice;        /* 0..n - 1 */
+    uint32_t first_index;   /* of tokens[0]: 0, 1, 2, ... each once, in order,
+                               for each choice */
     const uint32_t *tokens; /* [n_tokens] */
     size_t n_tokens;
     const char *text; /* [n_text], valid UTF-8 */
     size_t n_text;
+    /* If asked for, else NULL: natural logarithms, and of the n_top best of
+     * each token, best first. */
+    const float *logprobs;      /* [n_tokens] */
+    const uint32_t *top_tokens; /* [n_tokens, n_top] */
+    const float *top_logprobs;  /* [n_tokens, n_top] */
+    uint32_t n_top;
+    int finish;      /* Sluice__V1__Finish; not RUNNING: the choice's last */
+    int stop_string; /* which of the request's ended it, or -1 */
 };
 
-/* false cancels the generation. */
+/* false cancels the generation, all its choices. */
 typedef bool client_chunk_fn(void *arg, const struct client_chunk *chunk);
 
-/* The prompt is text or ids; values are checked by the router. */
+struct client_bias {
+    uint32_t token;
+    float bias;
+};
+
+struct client_stop {
+    const char *text; /* UTF-8, [n], 1..STOP_STRING_BYTES_MAX */
+    size_t n;
+};
+
+/* The prompt is text or ids.  common/sampling.h says how a token is chosen,
+ * and has the limits of values and lists.  A list that is too long or names a
+ * token twice is refused here, values by the router.  The lists need no
+ * order. */
 struct client_request {
     uint8_t request_id[16]; /* all 0: drawn, see client_result */
     const char *model;      /* NULL: the only one there is */
@@ -84,10 +110,21 @@ struct client_request {
     size_t n_text;
     const uint32_t *ids; /* [n_ids] */
     size_t n_ids;
-    uint32_t max_tokens; /* 0: the router's default */
-    float temperature;   /* 0 is greedy */
-    uint32_t top_k;      /* 0: all */
-    float top_p;
+    uint32_t max_tokens;                       /* 0: the router's default */
+    float temperature;                         /* 0 is greedy */
+    uint32_t top_k;                            /* 0: all */
+    float top_p, min_p;                        /* 1 and 0: all */
+    float repetition_penalty;                  /* 1: none */
+    float presence_penalty, frequency_penalty; /* 0: none */
+    const struct client_bias *biases;          /* [n_biases] */
+    size_t n_biases;
+    const uint32_t *stop_tokens; /* [n_stop_tokens] end it like the model's */
+    size_t n_stop_tokens;
+    const struct client_stop *stops; /* [n_stops] texts that end a choice */
+    size_t n_stops;
+    bool logprobs;           /* of each token chosen, */
+    uint32_t n_top_logprobs; /* and of the best so many; implies logprobs */
+    uint32_t n;              /* choices, 1..CHOICES_MAX; 0: 1 */
     bool has_seed, ignore_eos, parse_special, no_text;
     uint64_t seed;
     uint32_t keep_ms;
@@ -96,7 +133,7 @@ struct client_request {
     void *arg;
 };
 
-/* Greedy is not the default: temperature 1, top_p 1. */
+/* Greedy is not the default: temperature 1, and nothing else; one choice. */
 struct client_request client_request_default(void);
 
 /* What a cancel or a removal gave back. */
@@ -108,9 +145,26 @@ struct client_receipt {
     char worker[CLIENT_WORKER_NAME];
 };
 
+/* How a choice ended, and its figures; the router's but for the last two. */
+struct client_choice {
+    int finish;      /* Sluice__V1__Finish; FINISH_RUNNING: it never did */
+    int stop_string; /* which of the request's ended it, or -1 */
+    bool has_figures;
+    uint32_t n_generated, blocks, slots, n_moves;
+    uint64_t queued_us, first_token_us, total_us;
+    char worker[CLIENT_WORKER_NAME];
+    int64_t first_chunk_us, end_us; /* from the call, as seen here; 0: none */
+};
+
 struct client_result {
     uint8_t request_id[16];
-    int finish; /* Sluice__V1__Finish; FINISH_RUNNING: it never ended well */
+    uint32_t n_choices;
+    struct client_choice choices[CHOICES_MAX]; /* [n_choices] */
+    /* Of one choice: its own.  Of several: the sums of counts, the first
+     * token of any and the end of the last, the finish of the first choice
+     * that did not end well, else of choice 0, and its stop string and
+     * worker. */
+    int finish, stop_string;
     bool has_figures, has_receipt;
     bool asked; /* to cancel, by this side */
     uint32_t n_prompt, n_generated, blocks, slots, n_moves;
@@ -140,17 +194,17 @@ MUST_CHECK enum status client_call(struct client *c, enum method m,
                                    client_reply_fn *on_reply, void *arg,
                                    struct error *e);
 
-/* Cancel a generation, or remove it; answered when the memory is free.  Of
- * an unknown one the state is unknown and nothing was freed.  An admin may
- * name anybody's. */
-MUST_CHECK enum status client_cancel(struct client *c,
-                                     const uint8_t request_id[16],
-                                     struct client_receipt *out,
-                                     struct error *e);
-MUST_CHECK enum status client_remove(struct client *c,
-                                     const uint8_t request_id[16],
-                                     struct client_receipt *out,
-                                     struct error *e);
+/* Cancel one choice of a generation, or all of them, or remove them;
+ * answered when the memory is free.  Of an unknown one the state is unknown
+ * and nothing was freed.  An admin may name anybody's. */
+#define CLIENT_ALL_CHOICES UINT32_MAX
+
+MUST_CHECK enum status
+client_cancel(struct client *c, const uint8_t request_id[16], uint32_t choice,
+              struct client_receipt *out, struct error *e);
+MUST_CHECK enum status
+client_remove(struct client *c, const uint8_t request_id[16], uint32_t choice,
+              struct client_receipt *out, struct error *e);
 
 /* Many calls at once.  Begin one: its ops run inside client_turn(). */
 MUST_CHECK enum status client_begin(struct client *c, enum method m,

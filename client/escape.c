@@ -60,17 +60,27 @@ static size_t step(const char *text, size_t n, bool keep_lines, char *out,
     return (size_t)used;
 }
 
-size_t escape_text(const char *text, size_t n, char *out)
+static size_t escape(const char *text, size_t n, bool keep_lines, char *out)
 {
     size_t at = 0;
 
     for (size_t put; n > 0; at += put) {
-        size_t used = step(text, n, true, out + at, &put);
+        size_t used = step(text, n, keep_lines, out + at, &put);
 
         text += used;
         n -= used;
     }
     return at;
+}
+
+size_t escape_text(const char *text, size_t n, char *out)
+{
+    return escape(text, n, true, out);
+}
+
+size_t escape_line(const char *text, size_t n, char *out)
+{
+    return escape(text, n, false, out);
 }
 
 void escape_print(FILE *to, const char *text, size_t n, bool keep_lines)

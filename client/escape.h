@@ -18,7 +18,10 @@
  * bytes written.  Whole characters: a text is not cut inside one. */
 size_t escape_text(const char *text, size_t n, char *out);
 
-/* The same, to a stream.  keep_lines false shows newline and tab too. */
+/* The same, newline and tab shown too: it stays on its line. */
+size_t escape_line(const char *text, size_t n, char *out);
+
+/* To a stream.  keep_lines false shows newline and tab too. */
 void escape_print(FILE *to, const char *text, size_t n, bool keep_lines);
 
 #endif

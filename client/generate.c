@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "client/client_impl.h"
+#include "client/request.h"
 #include "common/request_id.h"
-#include "proto/inference.pb-c.h"
 
 struct generation {
     struct client *client;
@@ -15,14 +15,9 @@ struct generation {
     enum status status;
     uint64_t call;
     int64_t began_us;
-    uint32_t next_index;
+    uint32_t next_index[CHOICES_MAX];
     bool ended, wants_cancel;
 };
-
-struct client_request client_request_default(void)
-{
-    return (struct client_request){.temperature = 1, .top_p = 1};
-}
 
 static void take_name(char out[CLIENT_WORKER_NAME], bool has,
                       ProtobufCBinaryData name)
@@ -36,20 +31,20 @@ static void take_name(char out[CLIENT_WORKER_NAME], bool has,
     out[n] = '\0';
 }
 
-static void take_figures(struct client_result *out,
+static void take_figures(struct client_result *out, struct client_choice *k,
                          const Sluice__V1__GenerateFigures *f)
 {
-    out->has_figures = true;
+    k->has_figures = true;
+    k->n_generated = f->n_generated;
+    k->blocks = f->blocks;
+    k->slots = f->slots;
+    k->n_moves = f->n_moves;
+    k->queued_us = f->queued_us;
+    k->first_token_us = f->first_token_us;
+    k->total_us = f->total_us;
+    take_name(k->worker, f->has_worker, f->worker);
     out->n_prompt = f->n_prompt;
-    out->n_generated = f->n_generated;
-    out->queued_us = f->queued_us;
-    out->first_token_us = f->first_token_us;
-    out->total_us = f->total_us;
-    out->blocks = f->blocks;
-    out->slots = f->slots;
     out->seed = f->seed;
-    out->n_moves = f->n_moves;
-    take_name(out->worker, f->has_worker, f->worker);
 }
 
 void client_take_receipt(struct client_receipt *out,
@@ -70,35 +65,95 @@ void client_take_receipt(struct client_receipt *out,
     take_name(out->worker, r->has_worker, r->worker);
 }
 
+/* What a chunk says must follow from what came before and what was asked. */
+static enum status check_chunk(const struct generation *g,
+                               const Sluice__V1__GenerateChunk *m)
+{
+    const struct client_request *r = g->request;
+    bool wanted = r->logprobs || r->n_top_logprobs > 0;
+    size_t n_top = m->n_tokens * r->n_top_logprobs;
+
+    if (m->choice >= g->out->n_choices) {
+        return error_set(g->error, ST_DATA_LOSS,
+                         "tokens of choice %u came, %u were asked for",
+                         m->choice, g->out->n_choices);
+    }
+    if (g->out->choices[m->choice].finish !=
+        SLUICE__V1__FINISH__FINISH_RUNNING) {
+        return error_set(g->error, ST_DATA_LOSS,
+                         "tokens of choice %u came after its end", m->choice);
+    }
+    if (m->n_tokens > 0 && m->first_index != g->next_index[m->choice]) {
+        return error_set(g->error, ST_DATA_LOSS,
+                         "tokens from index %u came, %u was next",
+                         m->first_index, g->next_index[m->choice]);
+    }
+    if (wanted && (m->n_logprobs != m->n_tokens || m->n_top_tokens != n_top ||
+                   m->n_top_logprobs != n_top)) {
+        return error_set(g->error, ST_DATA_LOSS,
+                         "%zu tokens came with %zu logprobs, and %zu of "
+                         "alternatives",
+                         m->n_tokens, m->n_logprobs, m->n_top_logprobs);
+    }
+    if (m->has_stop_string && m->stop_string >= r->n_stops) {
+        return error_set(g->error, ST_DATA_LOSS,
+                         "stop string %u ended it, %zu were given",
+                         m->stop_string, r->n_stops);
+    }
+    return ST_OK;
+}
+
+static void count_chunk(struct generation *g,
+                        const Sluice__V1__GenerateChunk *m)
+{
+    struct client_choice *k = &g->out->choices[m->choice];
+
+    if (m->n_tokens > 0 && g->next_index[m->choice] == 0) {
+        k->first_chunk_us = client_now_us() - g->began_us;
+    }
+    g->next_index[m->choice] += (uint32_t)m->n_tokens;
+    k->n_generated = g->next_index[m->choice]; /* until its figures come */
+    k->finish = (int)m->finish;
+    k->stop_string = m->has_stop_string ? (int)m->stop_string : -1;
+    if (k->finish != SLUICE__V1__FINISH__FINISH_RUNNING) {
+        k->end_us = client_now_us() - g->began_us;
+    }
+    if (m->figures != NULL) {
+        take_figures(g->out, k, m->figures);
+    }
+}
+
 static void on_chunk(void *arg, const ProtobufCMessage *message)
 {
     struct generation *g = arg;
+    const struct client_request *r = g->request;
     const Sluice__V1__GenerateChunk *m =
         (const Sluice__V1__GenerateChunk *)message;
-    struct client_chunk chunk = {.first_index = m->first_index,
+    struct client_chunk chunk = {.choice = m->choice,
                                  .tokens = m->tokens,
                                  .n_tokens = m->n_tokens,
                                  .text = (const char *)m->text.data,
-                                 .n_text = m->has_text ? m->text.len : 0};
+                                 .n_text = m->has_text ? m->text.len : 0,
+                                 .finish = (int)m->finish};
 
-    if (m->n_tokens > 0 && m->first_index != g->next_index) {
-        g->status = error_set(g->error, ST_DATA_LOSS,
-                              "tokens from index %u came, %u was next",
-                              m->first_index, g->next_index);
+    if (g->wants_cancel) {
+        return;
+    }
+    g->status = check_chunk(g, m);
+    if (g->status != ST_OK) {
         g->wants_cancel = true;
         return;
     }
-    if (m->n_tokens > 0 && g->next_index == 0) {
-        g->out->first_chunk_us = client_now_us() - g->began_us;
+    chunk.first_index = g->next_index[m->choice];
+    if (r->logprobs || r->n_top_logprobs > 0) {
+        chunk.logprobs = m->logprobs;
+        chunk.n_top = r->n_top_logprobs;
+        chunk.top_tokens = chunk.n_top > 0 ? m->top_tokens : NULL;
+        chunk.top_logprobs = chunk.n_top > 0 ? m->top_logprobs : NULL;
     }
-    g->next_index += (uint32_t)m->n_tokens;
-    g->out->finish = (int)m->finish;
-    if (m->figures != NULL) {
-        take_figures(g->out, m->figures);
-    }
-    if ((chunk.n_tokens > 0 || chunk.n_text > 0) &&
-        g->request->on_chunk != NULL &&
-        !g->request->on_chunk(g->request->arg, &chunk)) {
+    count_chunk(g, m);
+    chunk.stop_string = g->out->choices[m->choice].stop_string;
+    if (r->on_chunk != NULL && !r->on_chunk(r->arg, &chunk)) {
         g->wants_cancel = true;
     }
 }
@@ -118,39 +173,21 @@ static void on_end(void *arg, enum status status, const ProtobufCMessage *reply,
     }
 }
 
-/* The message borrows everything from the request. */
 static enum status begin(struct generation *g)
 {
     static const struct client_call_ops ops = {on_chunk, on_end};
-    const struct client_request *r = g->request;
-    const char *model = r->model == NULL ? "" : r->model;
-    Sluice__V1__Sampling sampling = SLUICE__V1__SAMPLING__INIT;
-    Sluice__V1__GenerateRequest m = SLUICE__V1__GENERATE_REQUEST__INIT;
+    struct request_message m;
+    enum status s =
+        request_message(&m, g->request, g->out->request_id, g->error);
 
-    sampling.has_temperature = sampling.has_top_k = sampling.has_top_p = 1;
-    sampling.temperature = r->temperature;
-    sampling.top_k = r->top_k;
-    sampling.top_p = r->top_p;
-    sampling.has_seed = r->has_seed;
-    sampling.seed = r->seed;
-    sampling.has_ignore_eos = 1;
-    sampling.ignore_eos = r->ignore_eos;
-    m.sampling = &sampling;
-    m.request_id = (ProtobufCBinaryData){16, g->out->request_id};
-    m.model = (ProtobufCBinaryData){strlen(model), (uint8_t *)(uintptr_t)model};
-    m.has_text = r->text != NULL;
-    m.text = (ProtobufCBinaryData){r->n_text, (uint8_t *)(uintptr_t)r->text};
-    m.n_tokens = r->n_ids;
-    m.tokens = (uint32_t *)(uintptr_t)r->ids;
-    m.has_max_tokens = r->max_tokens != 0;
-    m.max_tokens = r->max_tokens;
-    m.has_keep_ms = r->keep_ms != 0;
-    m.keep_ms = r->keep_ms;
-    m.has_parse_special = m.has_want_text = 1;
-    m.parse_special = r->parse_special;
-    m.want_text = !r->no_text;
-    return client_begin(g->client, METHOD_INFERENCE_GENERATE, &m.base,
-                        r->deadline_ms, &ops, g, &g->call);
+    if (s != ST_OK) {
+        return s;
+    }
+    s = client_begin(g->client, METHOD_INFERENCE_GENERATE, &m.m.base,
+                     g->request->deadline_ms, &ops, g, &g->call);
+    return s == ST_OK
+               ? ST_OK
+               : client_not_begun(METHOD_INFERENCE_GENERATE, s, g->error);
 }
 
 /* Ask the router to cancel and wait for what it gave back; the call itself
@@ -158,9 +195,11 @@ static enum status begin(struct generation *g)
 static void cancel(struct generation *g)
 {
     struct error e;
-    enum status s =
-        client_cancel(g->client, g->out->request_id, &g->out->receipt, &e);
+    enum status s;
 
+    g->out->asked = true;
+    s = client_cancel(g->client, g->out->request_id, CLIENT_ALL_CHOICES,
+                      &g->out->receipt, &e);
     g->out->has_receipt = s == ST_OK;
     if (!g->ended) {
         client_give_up(g->client, g->call);
@@ -170,6 +209,50 @@ static void cancel(struct generation *g)
                               s == ST_OK ? "" : ", without a receipt: ",
                               s == ST_OK ? "" : e.text);
     }
+}
+
+static bool ended_well(const struct client_choice *k)
+{
+    return k->finish == SLUICE__V1__FINISH__FINISH_STOP ||
+           k->finish == SLUICE__V1__FINISH__FINISH_LENGTH;
+}
+
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* The smaller, where 0 is none. */
+static uint64_t earlier(uint64_t a, uint64_t b)
+{
+    return a == 0 || (b != 0 && b < a) ? b : a;
+}
+
+/* The choices as one; the first that did not end well speaks for all. */
+static void sum_up(struct client_result *out)
+{
+    const struct client_choice *k, *speaker = &out->choices[0];
+
+    out->has_figures = true;
+    for (uint32_t i = 0; i < out->n_choices; i++) {
+        k = &out->choices[i];
+        if (ended_well(speaker) && !ended_well(k)) {
+            speaker = k;
+        }
+        out->has_figures = out->has_figures && k->has_figures;
+        out->n_generated += k->n_generated;
+        out->blocks += k->blocks;
+        out->slots += k->slots;
+        out->n_moves += k->n_moves;
+        out->queued_us = larger(out->queued_us, k->queued_us);
+        out->total_us = larger(out->total_us, k->total_us);
+        out->first_token_us = earlier(out->first_token_us, k->first_token_us);
+        out->first_chunk_us = (int64_t)earlier((uint64_t)out->first_chunk_us,
+                                               (uint64_t)k->first_chunk_us);
+    }
+    out->finish = speaker->finish;
+    out->stop_string = speaker->stop_string;
+    memcpy(out->worker, speaker->worker, sizeof out->worker);
 }
 
 /* Of a call that ended OK. */
@@ -190,20 +273,31 @@ static enum status judge(const struct client_result *out, struct error *e)
     }
 }
 
+static void prepare(struct client_result *out, const struct client_request *r)
+{
+    *out = (struct client_result){.n_choices = r->n > 1 ? r->n : 1};
+    if (out->n_choices > CHOICES_MAX) {
+        out->n_choices = CHOICES_MAX; /* refused before it is used */
+    }
+    for (uint32_t i = 0; i < out->n_choices; i++) {
+        out->choices[i].stop_string = -1;
+    }
+    memcpy(out->request_id, r->request_id, sizeof out->request_id);
+    if (request_id_is_zero(r->request_id)) {
+        client_draw_id(out->request_id);
+    }
+}
+
 enum status client_generate(struct client *c, const struct client_request *r,
                             struct client_result *out, struct error *e)
 {
     struct generation g = {.client = c, .request = r, .out = out, .error = e};
 
-    *out = (struct client_result){0};
-    memcpy(out->request_id, r->request_id, sizeof out->request_id);
-    if (request_id_is_zero(r->request_id)) {
-        client_draw_id(out->request_id);
-    }
+    prepare(out, r);
     g.began_us = client_now_us();
     g.status = begin(&g);
     if (g.status != ST_OK) {
-        return client_not_begun(METHOD_INFERENCE_GENERATE, g.status, e);
+        return g.status;
     }
     while (!g.ended && !g.wants_cancel && !client_take_interrupt(c)) {
         client_turn(c, CLIENT_TURN_MS);
@@ -211,5 +305,6 @@ enum status client_generate(struct client *c, const struct client_request *r,
     if (!g.ended) {
         cancel(&g);
     }
+    sum_up(out);
     return g.status == ST_OK ? judge(out, e) : g.status;
 }

@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <ctype.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +11,11 @@
 
 #include "client/escape.h"
 #include "common/request_id.h"
+
+json_t *json_number(double v)
+{
+    return isfinite(v) ? json_real(v) : json_null();
+}
 
 json_t *json_text(const char *text, size_t n)
 {
@@ -76,7 +82,7 @@ static json_t *json_value(const ProtobufCFieldDescriptor *f, const void *at)
     case PROTOBUF_C_TYPE_FIXED64:
         return json_id64(*(const uint64_t *)at);
     case PROTOBUF_C_TYPE_FLOAT:
-        return json_real((double)*(const float *)at);
+        return json_number((double)*(const float *)at);
     case PROTOBUF_C_TYPE_BOOL:
         return json_boolean(*(const protobuf_c_boolean *)at);
     case PROTOBUF_C_TYPE_ENUM:

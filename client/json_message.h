@@ -16,6 +16,9 @@
 
 json_t *json_message(const ProtobufCMessage *m);
 
+/* null where v is no finite number, which JSON has none of. */
+json_t *json_number(double v);
+
 /* Text that may be no UTF-8: those bytes are shown as \xNN. */
 json_t *json_text(const char *text, size_t n);
 

@@ -11,7 +11,8 @@ typedef struct ctl_options option_this;
 
 static const struct option_row common_rows[] = {CTL_COMMON(OPTION_ROW)};
 static const struct option_row generate_rows[] = {
-    CTL_GENERATE(OPTION_ROW) CTL_MODEL(OPTION_ROW) CTL_TEXT(OPTION_ROW)};
+    CTL_GENERATE(OPTION_ROW) CTL_SAMPLING(OPTION_ROW) CTL_MODEL(OPTION_ROW)
+        CTL_TEXT(OPTION_ROW)};
 static const struct option_row tokenize_rows[] = {
     CTL_DECODE(OPTION_ROW) CTL_MODEL(OPTION_ROW) CTL_TEXT(OPTION_ROW)};
 static const struct option_row detokenize_rows[] = {CTL_MODEL(OPTION_ROW)
@@ -37,12 +38,15 @@ static const struct verb verbs[] = {
     {"generate", "[PROMPT]", "complete a prompt, printed as it comes",
      ctl_generate, ROWS(generate_rows),
      "The prompt is the words given, else standard input.  Ctrl-C cancels\n"
-     "and prints what was given back.  With --json: one object a line,\n"
-     "{first_index, tokens, text} each, the last {request_id, finish,\n"
-     "figures, receipt}.\n\n"
+     "and prints what was given back.  Of several choices (--n) the first is\n"
+     "printed as it comes, the others after it, each under a line that names\n"
+     "it.  With --json: one object a line, as the chunks come, each with its\n"
+     "choice; the last has the figures (docs/operating.md).\n\n"
      "  sluicectl generate \"Once upon a time\" --max-tokens 64 --figures\n"
      "  sluicectl generate --temperature 0 --seed 7 < prompt.txt\n"
-     "  sluicectl generate --ids 451 362 585\n"},
+     "  sluicectl generate --n 3 --stop '\\n' --stop 'The end' \"A riddle:\"\n"
+     "  sluicectl generate --temperature 0 --top-logprobs 3 \"One day\"\n"
+     "  sluicectl generate --logit-bias 585=-100 --ids 451 362 585\n"},
     {"status", "", "the router at a glance", ctl_status, NO_ROWS,
      "  sluicectl status\n  sluicectl status --json\n"},
     {"workers", "", "the workers and their pools", ctl_workers, NO_ROWS,
@@ -52,10 +56,12 @@ static const struct verb verbs[] = {
      NO_ROWS, "  sluicectl sequences\n"},
     {"cancel", "ID", "cancel a generation; prints what was given back",
      ctl_cancel, NO_ROWS,
-     "The first digits of the id do where they name one sequence.\n\n"
-     "  sluicectl cancel 3f9a\n"},
-    {"remove", "ID", "remove a sequence, a kept one too", ctl_remove, NO_ROWS,
-     "  sluicectl remove 3f9a\n"},
+     "ID is all its choices, ID/CHOICE one of them.  The first digits of the\n"
+     "id do where they name one generation.\n\n"
+     "  sluicectl cancel 3f9a\n  sluicectl cancel 3f9a/2\n"},
+    {"remove", "ID", "remove a generation, a kept one too", ctl_remove, NO_ROWS,
+     "ID is all its choices, ID/CHOICE one of them.\n\n"
+     "  sluicectl remove 3f9a\n  sluicectl remove 3f9a/2\n"},
     {"audit", "", "have every worker prove its ledger", ctl_audit, NO_ROWS,
      "Exit code 1 if a worker finds a difference or does not answer.\n\n"
      "  sluicectl audit\n"},

@@ -56,15 +56,48 @@ enum ctl_exit {
 #define CTL_DECODE(X) \
     X(decode, FLAG, NULL, NULL, "the other way: ids to text", 0, 0)
 
-#define CTL_GENERATE(X)                                                        \
-    X(max_tokens, U32, "N", NULL, "tokens to generate at most", 1,             \
-      4294967295.0)                                                            \
+#define CTL_SAMPLING(X)                                                        \
     X(temperature, F64, "T", "1", "0 is greedy", 0, 100)                       \
     X(top_k, U32, "K", "0", "choose among the K likeliest, 0: all", 0, 0)      \
     X(top_p, F64, "P", "1", "choose among the likeliest of this share", 0, 1)  \
+    X(min_p, F64, "P", "0",                                                    \
+      "choose among those with this share of the\n"                            \
+      "                             likeliest's probability, 0: all",          \
+      0, 1)                                                                    \
+    X(repetition_penalty, F64, "R", "1",                                       \
+      "tokens of prompt and text: logits are divided\n"                        \
+      "                             by R, those below 0 multiplied, 1: none",  \
+      0.01, 100)                                                               \
+    X(presence_penalty, F64, "P", "0",                                         \
+      "tokens of the text: logits less P; below 0:\n"                          \
+      "                             they come more often",                     \
+      -2, 2)                                                                   \
+    X(frequency_penalty, F64, "P", "0",                                        \
+      "the same, less P for each time it came", -2, 2)                         \
+    X(logit_bias, LIST, "ID=BIAS", NULL,                                       \
+      "added to a token's logit, -100..100;\n"                                 \
+      "                             ID=BIAS,ID=BIAS,... too",                  \
+      0, 0)                                                                    \
     X(seed, STRING, "N", NULL, "the same seed gives the same text (drawn)", 0, \
-      0)                                                                       \
+      0)
+
+#define CTL_GENERATE(X)                                                        \
+    X(max_tokens, U32, "N", NULL, "tokens to generate at most", 1,             \
+      4294967295.0)                                                            \
+    X(n, U32, "N", "1", "choices of one prompt", 1, CHOICES_MAX)               \
+    X(stop, LIST, "TEXT", NULL,                                                \
+      "end where this text comes, without it;\n"                               \
+      "                             \\n \\t \\r \\\\ are read as in C",        \
+      0, STOP_STRINGS_MAX)                                                     \
+    X(stop_token, LIST, "ID", NULL, "end with this token; ID,ID,... too", 0,   \
+      STOP_TOKENS_MAX)                                                         \
     X(ignore_eos, FLAG, NULL, NULL, "go on past the end token", 0, 0)          \
+    X(logprobs, FLAG, NULL, NULL,                                              \
+      "each token's log probability, as a table on\n"                          \
+      "                             stderr after the text",                    \
+      0, 0)                                                                    \
+    X(top_logprobs, U32, "K", "0", "and of the K likeliest", 0,                \
+      TOP_LOGPROBS_MAX)                                                        \
     X(ids, FLAG, NULL, NULL, "the prompt is ids, and ids are printed", 0, 0)   \
     X(deadline, MS, "TIME", NULL, "give up after this long", 1, 86400000)      \
     X(keep_ms, U32, "MS", "0", "hold the memory this long after the end", 0,   \
@@ -82,6 +115,7 @@ struct ctl_options {
     CTL_MODEL(OPTION_FIELD)
     CTL_TEXT(OPTION_FIELD)
     CTL_DECODE(OPTION_FIELD)
+    CTL_SAMPLING(OPTION_FIELD)
     CTL_GENERATE(OPTION_FIELD)
 };
 

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/argument.h"
 #include "client/escape.h"
 #include "client/sluicectl.h"
 #include "client/table.h"
@@ -74,8 +75,8 @@ json_t *ctl_json_receipt(const struct client_receipt *r)
 
 /* The beginning of an id is enough where only one sequence has it. */
 struct lookup {
-    const char *prefix;
-    size_t n_prefix, n_found;
+    const char *prefix;       /* [n_prefix] */
+    size_t n_prefix, n_found; /* ids, whatever their choices */
     uint64_t next;
     uint8_t id[16];
 };
@@ -94,7 +95,8 @@ static void match(void *arg, const ProtobufCMessage *reply)
             continue;
         }
         request_id_format(id.data, text);
-        if (strncasecmp(text, l->prefix, l->n_prefix) == 0) {
+        if (strncasecmp(text, l->prefix, l->n_prefix) == 0 &&
+            (l->n_found == 0 || memcmp(l->id, id.data, sizeof l->id) != 0)) {
             memcpy(l->id, id.data, sizeof l->id);
             l->n_found++;
         }
@@ -102,21 +104,24 @@ static void match(void *arg, const ProtobufCMessage *reply)
     l->next = m->has_next ? m->next : 0;
 }
 
-static int find_id(struct ctl *c, const char *text, uint8_t id[16])
+/* 16 bytes of the whole id text[0..n), or of the only one that begins so. */
+static int find_id(struct ctl *c, const char *text, size_t n, uint8_t id[16])
 {
     Sluice__V1__ListRequest r = SLUICE__V1__LIST_REQUEST__INIT;
-    struct lookup l = {.prefix = text, .n_prefix = strlen(text)};
+    struct lookup l = {.prefix = text, .n_prefix = n};
+    char whole[REQUEST_ID_TEXT];
     int rc;
 
-    if (request_id_parse(text, id)) {
-        return ctl_open(c);
-    }
-    if (l.n_prefix == 0 || l.n_prefix > ID_DIGITS ||
-        strspn(text, "0123456789abcdefABCDEF") != l.n_prefix) {
+    if (n == 0 || n > ID_DIGITS ||
+        strspn(text, "0123456789abcdefABCDEF") != n) {
         return ctl_misuse(c,
                           "\"%s\" is no request id (32 hex digits, or the "
-                          "first few)",
+                          "first few; /CHOICE after them for one choice)",
                           text);
+    }
+    snprintf(whole, sizeof whole, "%.*s", (int)n, text);
+    if (request_id_parse(whole, id)) {
+        return ctl_open(c);
     }
     do {
         r.has_after = l.next != 0;
@@ -134,8 +139,27 @@ static int find_id(struct ctl *c, const char *text, uint8_t id[16])
     return rc;
 }
 
+/* ID or ID/CHOICE. */
+static int find_sequence(struct ctl *c, const char *text, uint8_t id[16],
+                         uint32_t *choice)
+{
+    const char *slash = strchr(text, '/');
+    size_t n = slash == NULL ? strlen(text) : (size_t)(slash - text), one = 0;
+    struct error e;
+
+    *choice = CLIENT_ALL_CHOICES;
+    if (slash != NULL &&
+        (argument_ids(slash + 1, choice, 1, &one, &e) != ST_OK ||
+         *choice >= CHOICES_MAX)) {
+        return ctl_misuse(c, "\"%s\": a choice is a number from 0 to %d", text,
+                          CHOICES_MAX - 1);
+    }
+    return find_id(c, text, n, id);
+}
+
 typedef enum status receipt_fn(struct client *c, const uint8_t request_id[16],
-                               struct client_receipt *out, struct error *e);
+                               uint32_t choice, struct client_receipt *out,
+                               struct error *e);
 
 static int with_receipt(struct ctl *c, receipt_fn *act)
 {
@@ -143,17 +167,18 @@ static int with_receipt(struct ctl *c, receipt_fn *act)
     struct error e = {0};
     enum status s;
     uint8_t id[16];
+    uint32_t choice;
     int rc;
 
     if (c->n_operands != 1) {
         return ctl_misuse(c, "needs one request id; \"sluicectl sequences\" "
                              "lists them");
     }
-    rc = find_id(c, c->operands[0], id);
+    rc = find_sequence(c, c->operands[0], id, &choice);
     if (rc != CTL_OK) {
         return rc;
     }
-    s = act(c->client, id, &r, &e);
+    s = act(c->client, id, choice, &r, &e);
     if (s != ST_OK) {
         return ctl_fail(c, s, e.text, 0);
     }

@@ -230,6 +230,7 @@ static void add_sequence(struct table *t, const Sluice__V1__SequenceRow *s)
     }
     micros_write(age, s->age_ms * 1000);
     table_cell(t, "%s", id);
+    table_cell(t, "%u", s->sequence->choice);
     table_cell(t, "%s", ctl_name(s->state));
     table_cell(t, "%s", ctl_name(s->model));
     table_cell(t, "%s", s->has_worker ? ctl_name(s->worker) : "-");
@@ -265,8 +266,8 @@ int ctl_sequences(struct ctl *c)
     struct sequence_pages p = {.table = &t};
     int rc;
 
-    table_init(&t, "ID", "STATE", "MODEL", "WORKER", "PROMPT", "GENERATED",
-               "BLOCKS", "SLOTS", "AGE", NULL);
+    table_init(&t, "ID", "CHOICE", "STATE", "MODEL", "WORKER", "PROMPT",
+               "GENERATED", "BLOCKS", "SLOTS", "AGE", NULL);
     p.json = c->o.json ? json_array() : NULL;
     do {
         r.has_after = p.next != 0;

@@ -19,7 +19,7 @@
 #include <stdio.h>
 
 #define TABLE_COLUMNS_MAX 16
-#define TABLE_CELL_MAX    256
+#define TABLE_CELL_MAX    4096
 
 struct table {
     char **cells; /* [n_cells], the heads first, row by row */

@@ -99,6 +99,151 @@ static void a_generation_comes_in_order(void **state)
     assert_true(r.first_chunk_us > 0 && r.end_us >= r.first_chunk_us);
 }
 
+struct mixed {
+    char order[16]; /* "0 1* 0*": the choices as they came, * at an end */
+    uint32_t next[2];
+    int stop_string;
+};
+
+static bool see_mixed(void *arg, const struct client_chunk *chunk)
+{
+    struct mixed *m = arg;
+    size_t at = strlen(m->order);
+
+    assert_in_range(chunk->choice, 0, 1);
+    assert_int_equal(chunk->first_index, m->next[chunk->choice]);
+    assert_int_equal(chunk->n_tokens, 2);
+    assert_int_equal(chunk->tokens[1],
+                     100 * chunk->choice + chunk->first_index + 1);
+    assert_int_equal(chunk->n_top, 2);
+    assert_true(chunk->logprobs[1] == -1);
+    assert_int_equal(chunk->top_tokens[3], 23);
+    assert_true(chunk->top_logprobs[3] == -2);
+    m->next[chunk->choice] += 2;
+    m->order[at++] = (char)('0' + chunk->choice);
+    if (chunk->finish != SLUICE__V1__FINISH__FINISH_RUNNING) {
+        m->order[at++] = '*';
+    }
+    if (chunk->choice == 1) {
+        m->stop_string = chunk->stop_string;
+    } else {
+        assert_int_equal(chunk->stop_string, -1);
+    }
+    return true;
+}
+
+static enum status choices(struct fixture *f, enum script script,
+                           client_chunk_fn *fn, void *arg,
+                           struct client_result *result, struct error *e)
+{
+    static const struct client_stop stops[] = {{"x", 1}, {"y", 1}};
+    struct client_request r = client_request_default();
+
+    r.text = "x";
+    r.n_text = 1;
+    r.n = 2;
+    r.stops = stops;
+    r.n_stops = 2;
+    r.n_top_logprobs = 2;
+    r.max_tokens = script;
+    r.on_chunk = fn;
+    r.arg = arg;
+    *e = (struct error){0};
+    return client_generate(f->client, &r, result, e);
+}
+
+static void choices_come_mixed_each_in_order(void **state)
+{
+    struct mixed mixed = {.stop_string = -2};
+    struct client_result r;
+    struct error e;
+
+    assert_int_equal(choices(*state, SCRIPT_CHOICES, see_mixed, &mixed, &r, &e),
+                     ST_OK);
+    assert_string_equal(mixed.order, "01*0*");
+    assert_int_equal(mixed.stop_string, 1);
+    assert_int_equal(r.n_choices, 2);
+    assert_int_equal(r.choices[0].finish, SLUICE__V1__FINISH__FINISH_LENGTH);
+    assert_int_equal(r.choices[0].stop_string, -1);
+    assert_int_equal(r.choices[0].n_generated, 4);
+    assert_string_equal(r.choices[0].worker, "w1");
+    assert_int_equal(r.choices[1].finish, SLUICE__V1__FINISH__FINISH_STOP);
+    assert_int_equal(r.choices[1].stop_string, 1);
+    assert_int_equal(r.choices[1].n_generated, 2);
+    assert_string_equal(r.choices[1].worker, "w2");
+    assert_true(r.choices[1].end_us <= r.choices[0].end_us);
+}
+
+static void choices_are_summed_up(void **state)
+{
+    struct client_result r;
+    struct error e;
+
+    assert_int_equal(choices(*state, SCRIPT_CHOICES, NULL, NULL, &r, &e),
+                     ST_OK);
+    assert_true(r.has_figures);
+    assert_int_equal(r.finish, SLUICE__V1__FINISH__FINISH_LENGTH);
+    assert_int_equal(r.stop_string, -1);
+    assert_int_equal(r.n_prompt, 3);
+    assert_int_equal(r.n_generated, 6);
+    assert_int_equal(r.blocks, 4);
+    assert_int_equal(r.slots, 2);
+    assert_int_equal(r.n_moves, 1);
+    assert_int_equal(r.queued_us, 11);
+    assert_int_equal(r.first_token_us, 29);
+    assert_int_equal(r.total_us, 51);
+    assert_int_equal(r.seed, 9);
+    assert_string_equal(r.worker, "w1");
+}
+
+static void choices_that_make_no_sense_are_data_loss(void **state)
+{
+    static const struct {
+        enum script script;
+        const char *sentence;
+    } rows[] = {
+        {SCRIPT_CHOICE_BEYOND, "choice 2 came, 2 were asked for"},
+        {SCRIPT_AFTER_END, "choice 0 came after its end"},
+        {SCRIPT_HALF, "without its end"},
+        {SCRIPT_THREE_CHUNKS, "2 tokens came with 0 logprobs"},
+    };
+    struct client_result r;
+    struct error e;
+
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        assert_int_equal(choices(*state, rows[i].script, NULL, NULL, &r, &e),
+                         ST_DATA_LOSS);
+        assert_non_null(strstr(e.text, rows[i].sentence));
+    }
+}
+
+static void a_stop_string_that_was_not_given_is_data_loss(void **state)
+{
+    struct fixture *f = *state;
+    struct client_request r = client_request_default();
+    struct client_result result;
+    struct error e = {0};
+
+    r.text = "x";
+    r.n_text = 1;
+    r.n = 2;
+    r.max_tokens = SCRIPT_CHOICES;
+    assert_int_equal(client_generate(f->client, &r, &result, &e), ST_DATA_LOSS);
+    assert_non_null(strstr(e.text, "stop string 1 ended it, 0 were given"));
+}
+
+static void one_failed_choice_fails_the_call(void **state)
+{
+    struct client_result r;
+    struct error e;
+
+    assert_int_equal(choices(*state, SCRIPT_ONE_FAILED, NULL, NULL, &r, &e),
+                     ST_INTERNAL);
+    assert_int_equal(r.finish, SLUICE__V1__FINISH__FINISH_FAILED);
+    assert_int_equal(r.choices[0].finish, SLUICE__V1__FINISH__FINISH_LENGTH);
+    assert_int_equal(r.n_generated, 6);
+}
+
 static void a_gap_is_never_passed_on(void **state)
 {
     struct seen seen = {0};
@@ -171,7 +316,7 @@ static void an_interrupt_cancels(void **state)
     struct client_result r;
 
     assert_int_equal(interrupted(*state, SCRIPT_ENDLESS, 1, &r), ST_CANCELLED);
-    assert_true(r.has_receipt);
+    assert_true(r.asked && r.has_receipt);
     assert_int_equal(r.receipt.n_generated, 2);
 }
 
@@ -180,7 +325,7 @@ static void a_second_interrupt_gives_up(void **state)
     struct client_result r;
 
     assert_int_equal(interrupted(*state, SCRIPT_SILENT, 2, &r), ST_CANCELLED);
-    assert_false(r.has_receipt);
+    assert_true(r.asked && !r.has_receipt);
 }
 
 static void a_refusal_says_when_to_retry(void **state)
@@ -270,17 +415,19 @@ static void no_router_is_said_in_time(void **state)
     assert_int_equal(client_open(&c, &config, &e), ST_INVALID_ARGUMENT);
 }
 
-static void a_refused_hello_is_passed_on(void **state)
+/* With its status, not ST_UNAVAILABLE as after the ten minutes. */
+static void a_refused_hello_is_passed_on_at_once(void **state)
 {
     struct client_config config = {.endpoint = "ipc:///tmp/sluice-refusing",
-                                   .timeout_ms = 300};
+                                   .timeout_ms = 600000};
     struct fake_router *router = fake_router_start(config.endpoint, 1);
     struct client *c;
     struct error e = {0};
 
     (void)state;
-    assert_int_not_equal(client_open(&c, &config, &e), ST_OK);
-    assert_non_null(strstr(e.text, "not today"));
+    assert_int_equal(client_open(&c, &config, &e), ST_PERMISSION_DENIED);
+    assert_null(c);
+    assert_non_null(strstr(e.text, "refused this client: not today"));
     fake_router_stop(&router);
 }
 
@@ -290,6 +437,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         WITH_ROUTER(a_generation_comes_in_order),
+        WITH_ROUTER(choices_come_mixed_each_in_order),
+        WITH_ROUTER(choices_are_summed_up),
+        WITH_ROUTER(choices_that_make_no_sense_are_data_loss),
+        WITH_ROUTER(a_stop_string_that_was_not_given_is_data_loss),
+        WITH_ROUTER(one_failed_choice_fails_the_call),
         WITH_ROUTER(a_gap_is_never_passed_on),
         WITH_ROUTER(a_stream_needs_its_finish),
         WITH_ROUTER(a_callback_cancels),
@@ -301,7 +453,7 @@ int main(void)
         WITH_ROUTER(unary_calls_have_a_deadline),
         WITH_ROUTER(what_cannot_be_sent_says_why),
         cmocka_unit_test(no_router_is_said_in_time),
-        cmocka_unit_test(a_refused_hello_is_passed_on),
+        cmocka_unit_test(a_refused_hello_is_passed_on_at_once),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

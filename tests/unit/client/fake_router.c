@@ -60,6 +60,75 @@ static void chunk(struct fake_router *r, struct peer *p, uint32_t first,
     (void)s;
 }
 
+static const uint32_t best_tokens[] = {20, 21, 22, 23};
+static const float logprobs[] = {-0.5f, -1, -1.5f, -2};
+
+/* Two tokens of a choice, with their logprobs and the two best of each. */
+static void choice_chunk(struct fake_router *r, struct peer *p, uint32_t choice,
+                         uint32_t first, int finish, int stop_string)
+{
+    Sluice__V1__GenerateChunk m = SLUICE__V1__GENERATE_CHUNK__INIT;
+    Sluice__V1__GenerateFigures figures = SLUICE__V1__GENERATE_FIGURES__INIT;
+    uint32_t tokens[2] = {100 * choice + first, 100 * choice + first + 1};
+    enum status s;
+
+    m.has_choice = 1;
+    m.choice = choice;
+    m.first_index = first;
+    m.tokens = tokens;
+    m.n_tokens = m.n_logprobs = 2;
+    m.logprobs = (float *)(uintptr_t)logprobs;
+    m.n_top_tokens = m.n_top_logprobs = 4;
+    m.top_tokens = (uint32_t *)(uintptr_t)best_tokens;
+    m.top_logprobs = (float *)(uintptr_t)logprobs;
+    m.has_text = 1;
+    m.text = text(choice == 0 ? "a" : "b");
+    m.has_stop_string = stop_string >= 0;
+    m.stop_string = stop_string >= 0 ? (uint32_t)stop_string : 0;
+    if (finish != 0) {
+        m.has_finish = 1;
+        m.finish = (Sluice__V1__Finish)finish;
+        figures.n_prompt = 3;
+        figures.n_generated = first + 2;
+        figures.queued_us = 10 + choice;
+        figures.first_token_us = 30 - choice;
+        figures.total_us = 50 + choice;
+        figures.blocks = 2;
+        figures.slots = 1;
+        figures.seed = 9;
+        figures.n_moves = choice;
+        figures.has_worker = 1;
+        figures.worker = text(choice == 0 ? "w1" : "w2");
+        m.figures = &figures;
+    }
+    s = peer_reply(p, r->generate, &m.base);
+    assert(s == ST_OK);
+    (void)s;
+}
+
+static void on_generate_choices(struct fake_router *r, struct peer *p)
+{
+    const int stop = SLUICE__V1__FINISH__FINISH_STOP;
+    const int length = SLUICE__V1__FINISH__FINISH_LENGTH;
+
+    choice_chunk(r, p, 0, 0, r->script == SCRIPT_AFTER_END ? length : 0, -1);
+    if (r->script == SCRIPT_AFTER_END) {
+        choice_chunk(r, p, 0, 2, 0, -1);
+        return;
+    }
+    if (r->script == SCRIPT_CHOICE_BEYOND) {
+        choice_chunk(r, p, 2, 0, 0, -1);
+        return;
+    }
+    if (r->script == SCRIPT_CHOICES) {
+        choice_chunk(r, p, 1, 0, stop, 1);
+    } else if (r->script == SCRIPT_ONE_FAILED) {
+        choice_chunk(r, p, 1, 0, SLUICE__V1__FINISH__FINISH_FAILED, -1);
+    }
+    choice_chunk(r, p, 0, 2, length, -1);
+    peer_end(p, r->generate, NULL);
+}
+
 static void on_generate(struct fake_router *r, struct peer *p)
 {
     struct error full = {ST_RESOURCE_EXHAUSTED, "the queue is full"};
@@ -89,7 +158,10 @@ static void on_generate(struct fake_router *r, struct peer *p)
     case SCRIPT_ENDLESS:
         chunk(r, p, 0, 2, "one ", 0);
         break;
+    case SCRIPT_SILENT:
+        break;
     default:
+        on_generate_choices(r, p);
         break;
     }
 }

@@ -1,4 +1,5 @@
 /* What sluicectl shows: escaped text, aligned tables, messages as JSON. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -44,6 +45,30 @@ static void text_that_a_terminal_obeys_is_shown(void **state)
         out[n] = '\0';
         assert_string_equal(out, cases[i].out);
     }
+}
+
+static void a_line_stays_on_its_line(void **state)
+{
+    char out[64];
+
+    (void)state;
+    out[escape_line("a\n\tb\x1b", 5, out)] = '\0';
+    assert_string_equal(out, "a\\n\\tb\\x1b");
+}
+
+static void what_json_has_no_number_for_is_null(void **state)
+{
+    json_t *list = json_array();
+    char *text;
+
+    (void)state;
+    json_array_append_new(list, json_number(-0.5));
+    json_array_append_new(list, json_number(-INFINITY));
+    json_array_append_new(list, json_number(NAN));
+    text = json_dumps(list, JSON_COMPACT);
+    assert_string_equal(text, "[-0.5,null,null]");
+    free(text);
+    json_decref(list);
 }
 
 static void escaping_never_outgrows_its_bound(void **state)
@@ -181,6 +206,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(text_that_a_terminal_obeys_is_shown),
+        cmocka_unit_test(a_line_stays_on_its_line),
+        cmocka_unit_test(what_json_has_no_number_for_is_null),
         cmocka_unit_test(escaping_never_outgrows_its_bound),
         cmocka_unit_test(tables_are_aligned_and_escaped),
         cmocka_unit_test(bars_show_the_part_in_use),

@@ -1,0 +1,164 @@
+/* A struct client_request as it travels: its lists, and that the router will
+ * find them right. */
+#include "client/request.h"
+
+#include <string.h>
+
+#include "common/sampling_message.h"
+#include "tests/unit/cmocka.h"
+
+static const uint8_t id[16] = {1};
+static struct request_message out;
+static struct error e;
+
+static enum status message(const struct client_request *r)
+{
+    e = (struct error){0};
+    return request_message(&out, r, id, &e);
+}
+
+static void the_default_is_plain(void **state)
+{
+    struct client_request r = client_request_default();
+    struct sampling s, plain = sampling_default();
+
+    (void)state;
+    assert_int_equal(message(&r), ST_OK);
+    assert_int_equal(sampling_check(&out.sampling, 4096, &e), ST_OK);
+    sampling_read(&s, &out.sampling);
+    assert_true(sampling_same(&s, &plain));
+    assert_false(out.sampling.has_seed);
+    assert_int_equal(out.m.n, 1);
+    assert_int_equal(out.m.n_stop, 0);
+    assert_true(out.m.want_text);
+}
+
+static void all_of_it_travels(void **state)
+{
+    static const struct client_stop stops[] = {{"a", 1}, {"b\0c", 3}};
+    struct client_request r = client_request_default();
+
+    (void)state;
+    r.temperature = 0.5f;
+    r.top_k = 7;
+    r.top_p = 0.25f;
+    r.min_p = 0.125f;
+    r.repetition_penalty = 1.5f;
+    r.presence_penalty = -1;
+    r.frequency_penalty = 2;
+    r.has_seed = true;
+    r.seed = UINT64_MAX;
+    r.n_top_logprobs = 3;
+    r.stops = stops;
+    r.n_stops = 2;
+    r.n = CHOICES_MAX;
+    assert_int_equal(message(&r), ST_OK);
+    assert_int_equal(sampling_check(&out.sampling, 4096, &e), ST_OK);
+    assert_true(out.sampling.temperature == 0.5f);
+    assert_int_equal(out.sampling.top_k, 7);
+    assert_true(out.sampling.top_p == 0.25f);
+    assert_true(out.sampling.min_p == 0.125f);
+    assert_true(out.sampling.repetition_penalty == 1.5f);
+    assert_true(out.sampling.presence_penalty == -1);
+    assert_true(out.sampling.frequency_penalty == 2);
+    assert_true(out.sampling.has_seed && out.sampling.seed == UINT64_MAX);
+    assert_true(out.sampling.logprobs && out.sampling.top_logprobs == 3);
+    assert_int_equal(out.m.n_stop, 2);
+    assert_int_equal(out.m.stop[1].len, 3);
+    assert_memory_equal(out.m.stop[1].data, "b\0c", 3);
+    assert_true(out.m.has_n && out.m.n == CHOICES_MAX);
+}
+
+static void lists_are_sorted(void **state)
+{
+    static const struct client_bias biases[] = {
+        {4000, -100}, {7, 2.5f}, {300, 0}};
+    static const uint32_t stop_tokens[] = {9, 4095, 0};
+    struct client_request r = client_request_default();
+
+    (void)state;
+    r.biases = biases;
+    r.n_biases = 3;
+    r.stop_tokens = stop_tokens;
+    r.n_stop_tokens = 3;
+    assert_int_equal(message(&r), ST_OK);
+    assert_int_equal(sampling_check(&out.sampling, 4096, &e), ST_OK);
+    assert_int_equal(out.sampling.bias_tokens[0], 7);
+    assert_true(out.sampling.biases[0] == 2.5f);
+    assert_int_equal(out.sampling.bias_tokens[2], 4000);
+    assert_true(out.sampling.biases[2] == -100);
+    assert_int_equal(out.sampling.stop_tokens[0], 0);
+    assert_int_equal(out.sampling.stop_tokens[2], 4095);
+    assert_int_equal(biases[0].token, 4000); /* the caller's is as it was */
+}
+
+static void a_token_given_twice_is_refused(void **state)
+{
+    static const struct client_bias biases[] = {{7, 1}, {300, 0}, {7, 1}};
+    static const uint32_t stop_tokens[] = {9, 5, 9};
+    struct client_request r = client_request_default();
+
+    (void)state;
+    r.biases = biases;
+    r.n_biases = 3;
+    assert_int_equal(message(&r), ST_INVALID_ARGUMENT);
+    assert_string_equal(e.text, "token 7 has two logit biases");
+    r.n_biases = 0;
+    r.stop_tokens = stop_tokens;
+    r.n_stop_tokens = 3;
+    assert_int_equal(message(&r), ST_INVALID_ARGUMENT);
+    assert_string_equal(e.text, "stop token 9 is given twice");
+}
+
+static void lists_are_bounded(void **state)
+{
+    static struct client_bias biases[LOGIT_BIASES_MAX + 1];
+    static uint32_t stop_tokens[STOP_TOKENS_MAX + 1];
+    static struct client_stop stops[STOP_STRINGS_MAX + 1];
+    struct client_request r = client_request_default();
+
+    (void)state;
+    for (uint32_t i = 0; i <= LOGIT_BIASES_MAX; i++) {
+        biases[i].token = LOGIT_BIASES_MAX - i;
+    }
+    for (uint32_t i = 0; i <= STOP_TOKENS_MAX; i++) {
+        stop_tokens[i] = i;
+    }
+    r.biases = biases;
+    r.stop_tokens = stop_tokens;
+    r.stops = stops;
+    r.n_biases = LOGIT_BIASES_MAX;
+    r.n_stop_tokens = STOP_TOKENS_MAX;
+    r.n_stops = STOP_STRINGS_MAX;
+    assert_int_equal(message(&r), ST_OK);
+    assert_int_equal(sampling_check(&out.sampling, 4096, &e), ST_OK);
+    r.n_biases++;
+    assert_int_equal(message(&r), ST_INVALID_ARGUMENT);
+    assert_string_equal(e.text,
+                        "1025 logit biases are given, at most 1024 may be");
+    r.n_biases--;
+    r.n_stop_tokens++;
+    assert_int_equal(message(&r), ST_INVALID_ARGUMENT);
+    assert_string_equal(e.text, "65 stop tokens are given, at most 64 may be");
+    r.n_stop_tokens--;
+    r.n_stops++;
+    assert_int_equal(message(&r), ST_INVALID_ARGUMENT);
+    assert_string_equal(e.text, "17 stop strings are given, at most 16 may be");
+    r.n_stops--;
+    r.n = CHOICES_MAX + 1;
+    assert_int_equal(message(&r), ST_INVALID_ARGUMENT);
+    assert_string_equal(e.text, "65 choices are asked for, at most 64 may be");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_default_is_plain),
+        cmocka_unit_test(all_of_it_travels),
+        cmocka_unit_test(lists_are_sorted),
+        cmocka_unit_test(a_token_given_twice_is_refused),
+        cmocka_unit_test(lists_are_bounded),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
