@@ -202,12 +202,11 @@ static enum status match_failed(int rc, size_t at, struct error *e)
     }
 }
 
-static void set_limit(const struct split_work *w, size_t n)
+uint32_t split_steps(size_t n)
 {
     uint64_t steps = (uint64_t)TEXT_SPLIT_STEPS * n + TEXT_SPLIT_FLOOR;
 
-    pcre2_set_match_limit(w->context,
-                          steps > UINT32_MAX ? UINT32_MAX : (uint32_t)steps);
+    return steps > UINT32_MAX ? UINT32_MAX : (uint32_t)steps;
 }
 
 /* The next match at or after *at, as Oniguruma's iterator finds it: an empty
@@ -255,7 +254,7 @@ enum status split_run(const struct split *s, struct split_work *w,
     enum status st = ST_OK;
     bool found = n > 0;
 
-    set_limit(w, n);
+    pcre2_set_match_limit(w->context, split_steps(n));
     while (st == ST_OK && found) {
         st = next_match(s, w, text, n, &at, last_end, &found, e);
         if (st != ST_OK || !found) {
@@ -269,7 +268,7 @@ enum status split_run(const struct split *s, struct split_work *w,
         if (st == ST_OK) {
             st = segment(&r, start, end, true);
         }
-        set_limit(w, n);
+        pcre2_set_match_limit(w->context, split_steps(n));
         at = done = last_end = end;
     }
     if (st == ST_OK && done < n) {

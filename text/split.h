@@ -15,6 +15,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
@@ -43,6 +44,9 @@ void split_fini(struct split *s);
 
 /* "Isolated", "Removed", ...; false for another name. */
 bool split_behaviour_named(const char *name, enum split_behaviour *b);
+
+/* The steps that one match in a text of n bytes may take. */
+uint32_t split_steps(size_t n);
 
 struct split_work {
     pcre2_match_data *data;

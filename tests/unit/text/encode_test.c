@@ -354,12 +354,14 @@ static void linear_work(void **state)
         {"12", false},
         {"<|im_sta", false},
     };
-    static const char *const paths[] = {QWEN3, GPT2};
+    struct tokenizer *kinds[] = {fixture_load(QWEN3), fixture_load(GPT2),
+                                 fixture_resplit(LLAMA3_SPLIT, true)};
     const size_t n = 1 << 18;
 
     (void)state;
-    for (size_t p = 0; p < 2; p++) {
-        struct tokenizer *t = fixture_load(paths[p]);
+    for (size_t p = 0; p < 3; p++) {
+        struct tokenizer *t = kinds[p];
+
         for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
             uint64_t one = work(t, rows[i].unit, n, rows[i].tail);
             uint64_t two = work(t, rows[i].unit, 2 * n, rows[i].tail);

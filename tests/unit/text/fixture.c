@@ -37,6 +37,21 @@ struct tokenizer *fixture_parse(const json_t *root)
     return t;
 }
 
+struct tokenizer *fixture_resplit(const char *split, bool ignore_merges)
+{
+    json_t *root = json_load_file(QWEN3, 0, NULL);
+    json_t *steps = json_object_get(json_object_get(root, "pre_tokenizer"),
+                                    "pretokenizers");
+    struct tokenizer *t;
+
+    fixture_set(json_array_get(steps, 0), "pattern.Regex", json_string(split));
+    fixture_set(root, "normalizer", json_null());
+    fixture_set(root, "model.ignore_merges", json_boolean(ignore_merges));
+    t = fixture_parse(root);
+    json_decref(root);
+    return t;
+}
+
 enum status fixture_refused(const json_t *root, struct error *e)
 {
     char *text = json_dumps(root, JSON_COMPACT);

@@ -2,6 +2,7 @@
 #ifndef TESTS_UNIT_TEXT_FIXTURE_H
 #define TESTS_UNIT_TEXT_FIXTURE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -14,8 +15,22 @@
 #define GPT2        SLUICE_TOKENIZERS "/gpt2.json"
 #define TINY_HYBRID "models/tiny-hybrid/tokenizer.json"
 
+/* How Qwen3.5 and Llama 3 split a text; neither has a normalizer. */
+#define QWEN35_SPLIT                                                      \
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|" \
+    "\\p{N}| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|"          \
+    "\\s+(?!\\S)|\\s+"
+#define LLAMA3_SPLIT                                              \
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" \
+    "\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|"   \
+    "\\s+(?!\\S)|\\s+"
+
 /* Fails the test if it cannot. */
 struct tokenizer *fixture_load(const char *path);
+
+/* Qwen3's vocabulary behind another split and no normalizer; the same when a
+ * word that is a token is to be that token, as Llama 3 has it. */
+struct tokenizer *fixture_resplit(const char *split, bool ignore_merges);
 struct tokenizer *fixture_parse(const json_t *root);
 
 /* A file's bytes with a NUL behind, to free(). */
