@@ -16,6 +16,12 @@ struct bpe_symbol {
     uint32_t rank;       /* of the merge with next; NONE: none, or absorbed */
 };
 
+/* A token of a window's end. */
+struct bpe_token {
+    uint32_t id;
+    uint32_t begin, end; /* bytes, from the start of the window behind it */
+};
+
 enum status id_sink_put(struct id_sink *out, uint32_t id, struct error *e)
 {
     if (out->n == out->cap) {
@@ -31,6 +37,8 @@ void bpe_work_fini(struct bpe_work *w)
     free(w->symbols);
     w->symbols = NULL;
     w->cap = 0;
+    free(w->tail);
+    w->tail = NULL;
     merge_queue_fini(&w->queue);
 }
 
@@ -215,32 +223,135 @@ static bool whole_word(const struct bpe *b, const uint8_t *word, size_t n,
     return (flags & VOCAB_MODEL) && !(flags & VOCAB_SPECIAL);
 }
 
+/* Do all merges of word[0..n), n > 0: its tokens are the symbols from 0 on. */
+static bool merge(const struct bpe *b, struct bpe_work *w, const uint8_t *word,
+                  uint32_t n)
+{
+    bool ok = spread(b, w, word, n);
+    uint32_t rank, i;
+
+    while (ok && merge_queue_pop(&w->queue, &rank, &i)) {
+        /* Symbols only grow, so a pair is stale exactly if its rank is. */
+        ok = w->symbols[i].rank != rank || join(b, w, i);
+    }
+    return ok;
+}
+
+/* Put the symbols from i on that begin before end; the first that does not,
+ * or NONE. */
+static enum status put_symbols(const struct bpe_work *w, uint32_t *i,
+                               uint32_t end, struct id_sink *out,
+                               struct error *e)
+{
+    enum status st = ST_OK;
+
+    while (*i < end && st == ST_OK) {
+        st = id_sink_put(out, w->symbols[*i].id, e);
+        *i = w->symbols[*i].next;
+    }
+    return st;
+}
+
+/* --- a long word, in windows --------------------------------------------- */
+
+static uint32_t end_of(const struct bpe_work *w, uint32_t i, uint32_t n)
+{
+    return w->symbols[i].next == NONE ? n : w->symbols[i].next;
+}
+
+/* Keep the tokens of a window of n bytes from symbol first on, which is where
+ * the next window begins; how many there are. */
+static uint32_t keep_tail(struct bpe_work *w, uint32_t first, uint32_t n)
+{
+    uint32_t n_tail = 0;
+
+    for (uint32_t i = first; i != NONE; i = w->symbols[i].next) {
+        w->tail[n_tail++] = (struct bpe_token){w->symbols[i].id, i - first,
+                                               end_of(w, i, n) - first};
+    }
+    return n_tail;
+}
+
+/* Put the tail's tokens before the first that this window of n bytes has too,
+ * and tell which symbol that is; false if there is none. */
+static bool meet(const struct bpe_work *w, uint32_t n_tail, uint32_t n,
+                 uint32_t *at, struct id_sink *out)
+{
+    uint32_t i = 0;
+
+    for (uint32_t k = 0; k < n_tail; k++) {
+        const struct bpe_token *t = &w->tail[k];
+
+        while (i != NONE && i < t->begin) {
+            i = w->symbols[i].next;
+        }
+        if (i == NONE) {
+            return false;
+        }
+        if (i == t->begin && end_of(w, i, n) == t->end) {
+            *at = i;
+            return true;
+        }
+        if (id_sink_put(out, t->id, NULL) != ST_OK) {
+            return false;
+        }
+    }
+    return false;
+}
+
+/* False if the windows do not meet, memory is out, or out is full: then what
+ * is in out behind its first tokens is of no use. */
+static bool merge_windows(const struct bpe *b, struct bpe_work *w,
+                          const uint8_t *word, uint32_t n, uint32_t window,
+                          struct id_sink *out)
+{
+    const uint32_t overlap = window / 16;
+    uint32_t begin = 0, len = window, i = 0;
+    bool ok;
+
+    if (w->tail == NULL) {
+        w->tail = malloc(overlap * sizeof *w->tail);
+    }
+    ok = w->tail != NULL && merge(b, w, word, len);
+    while (ok && begin + len < n) {
+        uint32_t n_tail;
+
+        if (put_symbols(w, &i, len - overlap, out, NULL) != ST_OK ||
+            i == NONE) {
+            return false;
+        }
+        n_tail = keep_tail(w, i, len);
+        begin += i;
+        len = n - begin < window ? n - begin : window;
+        ok = merge(b, w, word + begin, len) && meet(w, n_tail, len, &i, out);
+        w->n_windows += ok;
+    }
+    return ok && put_symbols(w, &i, len, out, NULL) == ST_OK;
+}
+
 /* Encode a run of bytes that merges may join. */
 static enum status merge_run(const struct bpe *b, struct bpe_work *w,
                              const uint8_t *word, uint32_t n,
                              struct id_sink *out, struct error *e)
 {
-    const struct bpe_symbol *s;
-    enum status st = ST_OK;
-    uint32_t rank, i;
-    bool ok;
+    uint32_t window = w->window == 0 ? BPE_WINDOW : w->window;
+    size_t before = out->n;
+    uint32_t i = 0;
 
     if (n == 1) {
         return id_sink_put(out, b->byte_id[word[0]], e);
     }
-    ok = spread(b, w, word, n);
-    s = w->symbols;
-    while (ok && merge_queue_pop(&w->queue, &rank, &i)) {
-        /* Symbols only grow, so a pair is stale exactly if its rank is. */
-        ok = s[i].rank != rank || join(b, w, i);
+    if (n > window) {
+        if (merge_windows(b, w, word, n, window, out)) {
+            return ST_OK;
+        }
+        out->n = before;
+        w->n_whole++;
     }
-    if (!ok) {
+    if (!merge(b, w, word, n)) {
         return error_set(e, ST_RESOURCE_EXHAUSTED, "out of memory");
     }
-    for (i = 0; i != NONE && st == ST_OK; i = s[i].next) {
-        st = id_sink_put(out, s[i].id, e);
-    }
-    return st;
+    return put_symbols(w, &i, n, out, e);
 }
 
 enum status bpe_word(const struct bpe *b, struct bpe_work *w,

@@ -6,11 +6,24 @@
  *
  * by a queue of (rank, position) over a linked list: O(n log n).  A word is
  * first cut between bytes that no merge ever joins, which changes nothing but
- * the memory needed.
+ * the memory needed.  What is still longer than a window is done in windows,
+ * each begun at a token of the one before, a little before its end:
+ *
+ *     window A   .. | a | b | ? | ?
+ *     window B          | b | c | d | ..
+ *
+ * A token b that both have, at the same bytes, joins them: .. a b c d .. are
+ * the word's tokens.  For in A no merge crossed a border of a or b, so the
+ * bytes of a and b alone give a and b; so do all neighbours in A and in B.
+ * And where that holds for all neighbours of a word, no merge of the whole
+ * word crosses a border: the first that did would have been done, at the same
+ * turn, among the bytes of its two neighbours alone.  Where the windows have
+ * no token in common, the word is done again as a whole.
  *
  * Threading: a bpe is read-only once filled; a bpe_work belongs to one call.
- * Memory: bpe_work grows to about 40 bytes per byte of the longest word (64 at
- * worst) and keeps that until bpe_work_fini(). */
+ * Memory: bpe_work grows to about 40 bytes (64 at worst) per byte of the
+ * longest word, or of a window if the word is longer and its windows meet,
+ * and keeps that until bpe_work_fini(). */
 #ifndef TEXT_BPE_H
 #define TEXT_BPE_H
 
@@ -43,10 +56,17 @@ MUST_CHECK enum status id_sink_put(struct id_sink *out, uint32_t id,
                                    struct error *e);
 
 struct bpe_symbol;
+struct bpe_token;
+
+#define BPE_WINDOW 32768 /* bytes; some 800 KiB of work, within a cache */
 
 struct bpe_work {
     struct bpe_symbol *symbols; /* [cap] */
     size_t cap;
+    struct bpe_token *tail;   /* [window / 16]: the end of the window before */
+    uint32_t window;          /* bytes, 16 or more; 0: BPE_WINDOW */
+    uint64_t n_windows;       /* that met the one before, over all words */
+    uint64_t n_whole;         /* words whose windows did not meet */
     struct merge_queue queue; /* its steps count over all words */
 };
 
