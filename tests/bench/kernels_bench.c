@@ -1,14 +1,18 @@
 /* kernels_bench - tokens a second of the forward pass.
  *
  *     kernels_bench [--threads N] [--isa NAME] [--prompt N] [--steps N]
- *                   MODEL_DIR | qwen3.5-0.8b | qwen3-0.6b
+ *                   [--json] MODEL_DIR | qwen3.5-0.8b | qwen3-0.6b
  *
  * The two names are random weights in those models' exact shapes.  Decode is
  * at batch 1 to 32 after a prompt of N tokens each; prefill is one prompt of
  * N tokens and 512.  The machine's read bandwidth and float32 rate are
  * measured in the same run: a decode step must read the weights once and each
  * sequence's cache, a prompt's token must pass every weight.  Compare shares,
- * not figures across runs. */
+ * not figures across runs.
+ *
+ * --json prints one object instead, for tests/bench/run: rates in bytes,
+ * operations and tokens a second; `share` is of the read bandwidth (decode)
+ * or of the float32 rate (prefill). */
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,6 +29,7 @@ struct bench {
     const struct shard_weights *w;
     struct runner runner;
     uint32_t prompt, steps;
+    bool json;
     double bandwidth, peak;
     double weight_bytes, weights; /* that every token passes */
     struct kernels_sizes sizes;
@@ -87,7 +92,8 @@ static void start(struct bench *b, struct run_seq *s, uint32_t n, uint32_t more)
     free(ids);
 }
 
-static void bench_prefill(struct bench *b, uint32_t n)
+/* Seconds that a prompt of n takes. */
+static double prefill(struct bench *b, uint32_t n)
 {
     struct run_seq s;
     double begin, took;
@@ -98,10 +104,20 @@ static void bench_prefill(struct bench *b, uint32_t n)
     runner_step(&b->runner);
     took = machine_now() - begin;
     runner_stop(&b->runner, &s);
-    printf("prefill %5u tokens  %9.1f tok/s  %5.1f GFLOP/s, %.2f of the f32 "
-           "rate\n",
-           n, n / took, 2e-9 * b->weights * n / took,
-           b->peak > 0.0 ? 2.0 * b->weights * n / took / b->peak : 0.0);
+    return took;
+}
+
+static void bench_prefill(struct bench *b, uint32_t n)
+{
+    double took = prefill(b, n), share;
+
+    share = b->peak > 0.0 ? 2.0 * b->weights * n / took / b->peak : 0.0;
+    printf(b->json
+               ? "{\"tokens\": %u, \"tok_s\": %.2f, \"flops\": %.4g, "
+                 "\"share\": %.4f}"
+               : "prefill %5u tokens  %9.1f tok/s  %.3g FLOP/s, %.2f of the "
+                 "f32 rate\n",
+           n, n / took, 2.0 * b->weights * n / took, share);
 }
 
 static void decode_once(struct bench *b, struct run_seq *s, uint32_t batch)
@@ -138,19 +154,60 @@ static void bench_decode(struct bench *b, uint32_t batch)
                      blocks * (double)b->sizes.block_bytes);
     flops =
         2.0 * batch * (b->weights + (double)b->w->head.rows * b->w->head.cols);
-    printf("decode  batch %5u   %9.1f tok/s  %5.1f GB/s, %.2f of the read "
-           "bandwidth, %.2f of the f32 rate\n",
-           batch, batch / took, 1e-9 * bytes / took,
-           bytes / took / b->bandwidth,
+    printf(b->json ? "{\"batch\": %u, \"tok_s\": %.2f, \"bytes_s\": %.4g, "
+                     "\"share\": %.4f, \"flops_share\": %.4f}"
+                   : "decode  batch %5u   %9.1f tok/s  %.3g B/s, %.2f of the "
+                     "read bandwidth, %.2f of the f32 rate\n",
+           batch, batch / took, bytes / took, bytes / took / b->bandwidth,
            b->peak > 0.0 ? flops / took / b->peak : 0.0);
     for (uint32_t i = 0; i < batch; i++) {
         runner_stop(&b->runner, &s[i]);
     }
 }
 
-static void run(struct bench *b, struct kernels_options *o)
+static void print_head(const struct bench *b)
+{
+    const struct kernels_sizes *z = &b->sizes;
+
+    printf(b->json
+               ? "{\"isa\": \"%s\", \"threads\": %u, \"read_bandwidth\": %.4g, "
+                 "\"f32\": %.4g, \"weight_bytes\": %.0f, \"head_bytes\": "
+                 "%.0f, \"scratch_bytes\": %zu, \"block_bytes\": %zu, "
+                 "\"slot_bytes\": %zu"
+               : "%s, %u threads; read bandwidth %.3g B/s, f32 rate %.3g "
+                 "FLOP/s\nbytes: weights %.0f + head %.0f, scratch %zu, block "
+                 "%zu, slot %zu\n",
+           z->isa, z->n_threads, b->bandwidth, b->peak, b->weight_bytes,
+           head_bytes(b), z->scratch_bytes, z->block_bytes, z->slot_bytes);
+}
+
+static void print_json(const struct bench *b, const char *text)
+{
+    if (b->json) {
+        fputs(text, stdout);
+    }
+}
+
+static void measure(struct bench *b)
 {
     static const uint32_t batches[] = {1, 4, 8, 16, 32};
+
+    prefill(b, b->prompt); /* pages in, threads awake */
+    print_head(b);
+    print_json(b, ", \"prefill\": [");
+    bench_prefill(b, b->prompt);
+    print_json(b, ", ");
+    bench_prefill(b, 512);
+    print_json(b, "], \"decode\": [");
+    for (size_t i = 0; i < sizeof batches / sizeof *batches; i++) {
+        print_json(b, i > 0 ? ", " : "");
+        bench_decode(b, batches[i]);
+    }
+    print_json(b, "]}\n");
+}
+
+static void run(struct bench *b, struct kernels_options *o)
+{
     uint32_t longest = b->prompt > 512 ? b->prompt : 512;
     uint32_t a_seq = (b->prompt + b->steps + 1) / o->block_tokens + 1;
     uint32_t blocks = BATCH_MAX * a_seq + longest / o->block_tokens + 2;
@@ -160,21 +217,7 @@ static void run(struct bench *b, struct kernels_options *o)
     forward_sizes(b->runner.forward, &b->sizes);
     b->bandwidth = machine_read_bandwidth(b->sizes.n_threads);
     b->peak = machine_f32_peak(b->sizes.n_threads);
-    printf("%s, %u threads; read bandwidth %.1f GB/s, f32 rate %.1f GFLOP/s\n",
-           b->sizes.isa, b->sizes.n_threads, 1e-9 * b->bandwidth,
-           1e-9 * b->peak);
-    printf("weights %.1f MB + head %.1f MB, scratch %.1f MB, block %.1f KB, "
-           "slot %.1f KB\n",
-           1e-6 * b->weight_bytes, 1e-6 * head_bytes(b),
-           1e-6 * (double)b->sizes.scratch_bytes,
-           1e-3 * (double)b->sizes.block_bytes,
-           1e-3 * (double)b->sizes.slot_bytes);
-    bench_prefill(b, b->prompt);
-    bench_prefill(b, b->prompt);
-    bench_prefill(b, 512);
-    for (size_t i = 0; i < sizeof batches / sizeof *batches; i++) {
-        bench_decode(b, batches[i]);
-    }
+    measure(b);
     runner_close(&b->runner);
 }
 
@@ -254,6 +297,7 @@ int main(int argc, char **argv)
         {"isa", required_argument, NULL, 'i'},
         {"prompt", required_argument, NULL, 'p'},
         {"steps", required_argument, NULL, 's'},
+        {"json", no_argument, NULL, 'j'},
         {NULL, 0, NULL, 0},
     };
     struct kernels_options o = {.device = "cpu", .block_tokens = 32};
@@ -274,13 +318,16 @@ int main(int argc, char **argv)
         case 's':
             b.steps = number(optarg, 1, 1024);
             break;
+        case 'j':
+            b.json = true;
+            break;
         default:
             return 2;
         }
     }
     if (optind + 1 != argc) {
         fprintf(stderr, "usage: kernels_bench [--threads N] [--isa NAME] "
-                        "[--prompt N] [--steps N] MODEL_DIR | NAME\n");
+                        "[--prompt N] [--steps N] [--json] MODEL_DIR | NAME\n");
         return 2;
     }
     return named_shape(argv[optind], &r) ? run_random(&b, &o, &r)

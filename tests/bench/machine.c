@@ -11,7 +11,8 @@
 
 #define READ_BYTES  ((size_t)256 << 20) /* of a thread */
 #define READ_TURNS  4
-#define PEAK_TURNS  4000000
+#define PEAK_TURNS  16000000
+#define CHAINS      16 /* more than the latency of a multiply-add covers */
 #define THREADS_MAX 256
 
 double machine_now(void)
@@ -76,33 +77,36 @@ double machine_read_bandwidth(uint32_t n_threads)
            (machine_now() - begin);
 }
 
-#if defined(__x86_64__)
-/* Sixteen chains: more than the latency of a multiply-add covers. */
-__attribute__((target("avx512f"))) static float burn_avx512(void)
-{
-    __m512 a[16], x = _mm512_set1_ps(1.0001f), y = _mm512_set1_ps(1e-9f);
-    float out[16];
+/* A rate: operations of a turn on this processor (0: not known how to
+ * measure), and PEAK_TURNS turns of it. */
+struct burner {
+    double turn_ops;
+    int (*turns)(void);
+};
 
-    for (int i = 0; i < 16; i++) {
+#if defined(__x86_64__)
+__attribute__((target("avx512f"))) static int f32_avx512(void)
+{
+    __m512 a[CHAINS], x = _mm512_set1_ps(1.0001f), y = _mm512_set1_ps(1e-9f);
+
+    for (int i = 0; i < CHAINS; i++) {
         a[i] = _mm512_set1_ps((float)i);
     }
     for (int t = 0; t < PEAK_TURNS; t++) {
 #pragma GCC unroll 16
-        for (int i = 0; i < 16; i++) {
+        for (int i = 0; i < CHAINS; i++) {
             a[i] = _mm512_fmadd_ps(a[i], x, y);
         }
     }
-    for (int i = 1; i < 16; i++) {
+    for (int i = 1; i < CHAINS; i++) {
         a[0] = _mm512_add_ps(a[0], a[i]);
     }
-    _mm512_storeu_ps(out, a[0]);
-    return out[0];
+    return (int)_mm512_cvtss_f32(a[0]);
 }
 
-__attribute__((target("avx2,fma"))) static float burn_avx2(void)
+__attribute__((target("avx2,fma"))) static int f32_avx2(void)
 {
     __m256 a[12], x = _mm256_set1_ps(1.0001f), y = _mm256_set1_ps(1e-9f);
-    float out[8];
 
     for (int i = 0; i < 12; i++) {
         a[i] = _mm256_set1_ps((float)i);
@@ -116,53 +120,119 @@ __attribute__((target("avx2,fma"))) static float burn_avx2(void)
     for (int i = 1; i < 12; i++) {
         a[0] = _mm256_add_ps(a[0], a[i]);
     }
-    _mm256_storeu_ps(out, a[0]);
-    return out[0];
+    return (int)_mm256_cvtss_f32(a[0]);
 }
 
-static double turn_flops(void)
+__attribute__((target("avx512f,avx512bw,avx512vnni"))) static int
+int8_vnni(void)
+{
+    __m512i a[CHAINS], x = _mm512_set1_epi8(3), y = _mm512_set1_epi8(-2);
+
+    for (int i = 0; i < CHAINS; i++) {
+        a[i] = _mm512_set1_epi32(i);
+    }
+    for (int t = 0; t < PEAK_TURNS; t++) {
+#pragma GCC unroll 16
+        for (int i = 0; i < CHAINS; i++) {
+            a[i] = _mm512_dpbusd_epi32(a[i], x, y);
+        }
+    }
+    for (int i = 1; i < CHAINS; i++) {
+        a[0] = _mm512_add_epi32(a[0], a[i]);
+    }
+    return _mm512_cvtsi512_si32(a[0]);
+}
+
+/* Without VNNI: products of pairs in 16 bits, widened and added. */
+__attribute__((target("avx2"))) static int int8_avx2(void)
+{
+    __m256i a[8], x = _mm256_set1_epi8(3), y = _mm256_set1_epi8(-2);
+    const __m256i ones = _mm256_set1_epi16(1);
+
+    for (int i = 0; i < 8; i++) {
+        a[i] = _mm256_set1_epi32(i);
+    }
+    for (int t = 0; t < PEAK_TURNS; t++) {
+#pragma GCC unroll 8
+        for (int i = 0; i < 8; i++) {
+            /* x hangs on the sum before, so that nothing is hoisted. */
+            __m256i p = _mm256_maddubs_epi16(_mm256_xor_si256(x, a[i]), y);
+
+            a[i] = _mm256_add_epi32(a[i], _mm256_madd_epi16(p, ones));
+        }
+    }
+    for (int i = 1; i < 8; i++) {
+        a[0] = _mm256_add_epi32(a[0], a[i]);
+    }
+    return _mm256_extract_epi32(a[0], 0);
+}
+
+static struct burner f32_burner(void)
 {
     if (__builtin_cpu_supports("avx512f")) {
-        return 16.0 * 16.0 * 2.0;
+        return (struct burner){CHAINS * 16 * 2.0, f32_avx512};
     }
-    return __builtin_cpu_supports("fma") ? 12.0 * 8.0 * 2.0 : 0.0;
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+        return (struct burner){12 * 8 * 2.0, f32_avx2};
+    }
+    return (struct burner){0.0, NULL};
 }
 
-static void *burn(void *arg)
+static struct burner int8_burner(void)
 {
-    float *out = arg;
-
-    *out = __builtin_cpu_supports("avx512f") ? burn_avx512() : burn_avx2();
-    return NULL;
+    if (__builtin_cpu_supports("avx512vnni")) {
+        return (struct burner){CHAINS * 64 * 2.0, int8_vnni};
+    }
+    if (__builtin_cpu_supports("avx2")) {
+        return (struct burner){8 * 32 * 2.0, int8_avx2};
+    }
+    return (struct burner){0.0, NULL};
 }
 #else
-static double turn_flops(void)
+static struct burner f32_burner(void)
 {
-    return 0.0;
+    return (struct burner){0.0, NULL};
 }
 
-static void *burn(void *arg)
+static struct burner int8_burner(void)
 {
-    return arg;
+    return f32_burner();
 }
 #endif
 
-double machine_f32_peak(uint32_t n_threads)
+static void *burn(void *arg)
+{
+    const struct burner *b = arg;
+
+    return (void *)(intptr_t)b->turns(); /* so that the work is not left out */
+}
+
+static double peak(struct burner b, uint32_t n_threads)
 {
     pthread_t threads[THREADS_MAX];
-    float out[THREADS_MAX];
-    double begin = machine_now();
+    double begin;
 
-    if (turn_flops() == 0.0) {
+    if (b.turn_ops == 0.0) {
         return 0.0;
     }
+    begin = machine_now();
     for (uint32_t i = 0; i < n_threads; i++) {
-        if (pthread_create(&threads[i], NULL, burn, &out[i])) {
+        if (pthread_create(&threads[i], NULL, burn, &b)) {
             abort();
         }
     }
     for (uint32_t i = 0; i < n_threads; i++) {
         pthread_join(threads[i], NULL);
     }
-    return turn_flops() * PEAK_TURNS * n_threads / (machine_now() - begin);
+    return b.turn_ops * PEAK_TURNS * n_threads / (machine_now() - begin);
+}
+
+double machine_f32_peak(uint32_t n_threads)
+{
+    return peak(f32_burner(), n_threads);
+}
+
+double machine_int8_peak(uint32_t n_threads)
+{
+    return peak(int8_burner(), n_threads);
 }

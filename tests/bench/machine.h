@@ -17,4 +17,7 @@ double machine_read_bandwidth(uint32_t n_threads);
  * 0 where this is not known how to measure. */
 double machine_f32_peak(uint32_t n_threads);
 
+/* The same of 8-bit operands, summed in 32 bits. */
+double machine_int8_peak(uint32_t n_threads);
+
 #endif

@@ -1,0 +1,250 @@
+"""What tests/bench/run measures: each part runs programs of build/release and
+returns what they say, as docs/speed.md lists it."""
+import contextlib
+import datetime
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+
+FORMAT = 1
+ROOT = os.path.realpath(os.path.join(os.path.dirname(__file__), "..", ".."))
+BIN = os.path.join(ROOT, "build", "release", "bin")
+TINY = os.path.join(ROOT, "models", "tiny-hybrid")
+CONFIGS = os.path.join(ROOT, "tests", "vectors", "configs")
+PROGRAMS = ["machine_bench", "kernels_bench", "mkmodel", "fake_workers",
+            "stream_clients", "unary_bench", "serve_bench", "sluice-router",
+            "sluice-worker", "sluicectl"]
+LIMIT_S = 1800  # no program takes longer
+
+
+class Failed(Exception):
+    """A part could not be measured; the text says why."""
+
+
+def program(name, *words):
+    """Run a program of the build; its output, parsed as JSON."""
+    try:
+        p = subprocess.run([os.path.join(BIN, name), *map(str, words)],
+                           stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                           text=True, timeout=LIMIT_S, check=False)
+    except subprocess.TimeoutExpired as e:
+        raise Failed(f"{name} took over {LIMIT_S} s") from e
+    if p.returncode != 0:
+        raise Failed(f"{name}: exit code {p.returncode}: {p.stderr.strip()}")
+    if not p.stdout.lstrip().startswith("{"):
+        return {}
+    return json.loads(p.stdout)
+
+
+def build():
+    """Quiet unless it fails."""
+    log = os.path.join(ROOT, "build", "bench.log")
+    os.makedirs(os.path.dirname(log), exist_ok=True)
+    commands = [["cmake", "--preset", "release"],
+                ["cmake", "--build", "--preset", "release", "-j", "2",
+                 "--target", *PROGRAMS]]
+    with open(log, "w", encoding="utf-8") as f:
+        for c in commands:
+            if subprocess.run(c, cwd=ROOT, stdout=f, stderr=f,
+                              check=False).returncode != 0:
+                raise Failed(f"the build failed; all of it is in {log}")
+
+
+# ---- the machine and the forward pass ----
+
+def part_machine(_quick, _keep):
+    return program("machine_bench")
+
+
+def forward(model, quick):
+    words = ["--prompt", 32, "--steps", 4] if quick else []
+    return program("kernels_bench", "--json", *words, model)
+
+
+def part_tiny(quick, _keep):
+    return forward(TINY, quick)
+
+
+@contextlib.contextmanager
+def model_of(name, keep):
+    """A directory with random weights in the shape of a published model; it
+    goes with the run unless it is to be kept."""
+    config = os.path.join(CONFIGS, name + ".json")
+    where = keep or tempfile.mkdtemp(prefix="sluice-bench.")
+    path = os.path.join(where, name)
+    try:
+        if not os.path.exists(os.path.join(path, "model.safetensors")):
+            os.makedirs(where, exist_ok=True)
+            program("mkmodel", config, path, "--dtype", "bf16")
+        yield path
+    finally:
+        if not keep:
+            shutil.rmtree(where, ignore_errors=True)
+
+
+def of_shape(name):
+    def part(quick, keep):
+        with model_of(name, keep) as path:
+            return forward(path, quick)
+    return part
+
+
+# ---- daemons ----
+
+class Daemons:
+    """Programs that run beside; each is stopped at the end, and what it said
+    on stderr is shown if it did not stay."""
+
+    def __init__(self):
+        self.running = []
+        self.log = tempfile.TemporaryFile(mode="w+")
+
+    def start(self, name, *words, two_cores=False):
+        """Wait for its first line, if it is one that says it is ready."""
+        pipe = name.startswith("sluice-")
+        p = subprocess.Popen([os.path.join(BIN, name), *map(str, words)],
+                             stdout=subprocess.PIPE if pipe else None,
+                             stderr=self.log, text=True)
+        self.running.append((name, p))
+        if two_cores:
+            os.sched_setaffinity(p.pid, sorted(os.sched_getaffinity(0))[:2])
+        line = p.stdout.readline() if pipe else ""
+        if pipe and " ready" not in line:
+            raise Failed(f"{name} did not get ready: {self.said()}")
+        return p, line
+
+    def said(self):
+        self.log.seek(0)
+        return self.log.read()[-2000:]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *what):
+        for _name, p in reversed(self.running):
+            p.terminate()
+        for name, p in reversed(self.running):
+            try:
+                p.wait(timeout=20)
+            except subprocess.TimeoutExpired:
+                p.kill()
+                p.wait()
+                raise Failed(f"{name} did not stop") from None
+        self.log.close()
+
+
+def router(daemons):
+    """On loopback TCP, ports that are free; the process, and where it
+    listens for workers and for clients."""
+    p, line = daemons.start("sluice-router", "--workers", "tcp://127.0.0.1:0",
+                            "--clients", "tcp://127.0.0.1:0",
+                            "--log-level", "error", two_cores=True)
+    words = line.replace(",", "").split()
+    return p, words[words.index("workers") + 1], words[
+        words.index("clients") + 1]
+
+
+def await_workers(clients, n):
+    """Until n have said Hello."""
+    for _ in range(200):
+        p = subprocess.run([os.path.join(BIN, "sluicectl"), "workers",
+                            "--json", "--router", clients],
+                           stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                           text=True, check=False)
+        if p.returncode == 0 and len(json.loads(p.stdout)["workers"]) >= n:
+            return
+        time.sleep(0.1)
+    raise Failed(f"{n} workers did not join")
+
+
+def part_router(quick, _keep):
+    with Daemons() as d:
+        p, workers, clients = router(d)
+        d.start("fake_workers", workers, 8, 32, 4096)
+        await_workers(clients, 8)
+        figures = program("stream_clients", clients, 16, 256,
+                          2 if quick else 10, p.pid)
+    figures.update(workers=8, rows_a_step=32)
+    return figures
+
+
+def part_unary(quick, _keep):
+    with Daemons() as d:
+        _p, workers, clients = router(d)
+        d.start("fake_workers", workers, 1, 2, 64)
+        await_workers(clients, 1)
+        return program("unary_bench", clients, 7, 500 if quick else 20000)
+
+
+def part_serve(quick, _keep):
+    with Daemons() as d:
+        _p, workers, clients = router(d)
+        d.start("sluice-worker", "--model", TINY, "--router", workers)
+        await_workers(clients, 1)
+        raw = program("serve_bench", clients, 8, 40 if quick else 400)
+    figures = {"background": raw["background"], "probes": len(raw["join_us"])}
+    for key in ("join_us", "cancel_us", "free_us", "step_us"):
+        figures[key] = distribution(raw[key])
+    return figures
+
+
+def distribution(values):
+    """p50, p99, max, and a histogram: [upper bound, how many] with two bars a
+    doubling."""
+    values = sorted(values)
+    bars, at, bound = [], 0, 1.0
+    while at < len(values):
+        n = 0
+        while at < len(values) and values[at] <= bound:
+            at, n = at + 1, n + 1
+        if n or bars:
+            bars.append([round(bound), n])
+        bound *= 2 ** 0.5
+    return {"p50": values[len(values) // 2],
+            "p99": values[len(values) * 99 // 100],
+            "max": values[-1], "histogram": bars}
+
+
+PARTS = {"machine": part_machine, "tiny-hybrid": part_tiny,
+         "qwen3.5-0.8b": of_shape("qwen3.5-0.8b"),
+         "qwen3-0.6b": of_shape("qwen3-0.6b"),
+         "router": part_router, "unary": part_unary, "serve": part_serve}
+
+
+def cpu_name():
+    with open("/proc/cpuinfo", encoding="utf-8") as f:
+        for line in f:
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return "unknown"
+
+
+def commit():
+    p = subprocess.run(["git", "-C", ROOT, "describe", "--always", "--dirty"],
+                       stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                       text=True, check=False)
+    return p.stdout.strip() or "unknown"
+
+
+def run(parts, quick, keep):
+    """All figures, and what failed: {part: why}."""
+    failed = {}
+    figures = {"sluice_bench": FORMAT, "quick": quick, "commit": commit(),
+               "when": datetime.datetime.now(datetime.timezone.utc).isoformat(
+                   timespec="seconds"),
+               "cpu": cpu_name(), "threads": len(os.sched_getaffinity(0)),
+               "load_before": os.getloadavg()[0]}
+    try:
+        build()
+    except Failed as e:
+        return figures, {"build": str(e)}
+    for part in parts:
+        print(f"tests/bench/run: {part} ...", flush=True)
+        try:
+            figures[part] = PARTS[part](quick, keep)
+        except Failed as e:
+            failed[part] = str(e)
+    return figures, failed

@@ -1,0 +1,170 @@
+"""The table, the targets and the verdict of tests/bench/run."""
+
+MODELS = ("tiny-hybrid", "qwen3.5-0.8b", "qwen3-0.6b")
+BUSY = 0.5  # load average before the start above which figures mean little
+
+
+def at(figures, *path):
+    """figures[a][b]..., None where it is not there."""
+    for key in path:
+        try:
+            figures = figures[key]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return figures
+
+
+def decode(figures, model, batch, field):
+    for row in at(figures, model, "decode") or []:
+        if row["batch"] == batch:
+            return row[field]
+    return None
+
+
+def batching(figures, model):
+    one = decode(figures, model, 1, "tok_s")
+    many = decode(figures, model, 16, "tok_s")
+    return many / one if one and many else None
+
+
+# name, what it is a figure of, wanted, at least (+1) or at most (-1)
+TARGETS = (
+    ("decode at batch 1, qwen3.5-0.8b, share of the bandwidth",
+     lambda f: decode(f, "qwen3.5-0.8b", 1, "share"), 0.7, 1),
+    ("prefill of 512, qwen3.5-0.8b, share of the f32 rate",
+     lambda f: at(f, "qwen3.5-0.8b", "prefill", 1, "share"), 0.5, 1),
+    ("prefill of 512, qwen3-0.6b, share of the f32 rate",
+     lambda f: at(f, "qwen3-0.6b", "prefill", 1, "share"), 0.5, 1),
+    ("batch 16 over batch 1, qwen3.5-0.8b",
+     lambda f: batching(f, "qwen3.5-0.8b"), 5, 1),
+    ("router, token events a second",
+     lambda f: at(f, "router", "events_s"), 300000, 1),
+    ("unary call over the raw broker, p50",
+     lambda f: at(f, "unary", "p50_ratio"), 1.3, -1),
+)
+
+
+def targets(figures):
+    out = []
+    for name, figure, wanted, sign in TARGETS:
+        got = figure(figures)
+        if got is not None:
+            out.append({"name": name, "wanted": wanted,
+                        "at_least": sign > 0, "got": round(got, 4),
+                        "met": sign * got >= sign * wanted})
+    return out
+
+
+# ---- the table: (name, unit, path of the figure) ----
+
+def machine_rows():
+    for key, what in (("read_bandwidth", "read bandwidth"),
+                      ("f32", "f32 rate"), ("int8", "int8 rate")):
+        unit = "GB/s" if key == "read_bandwidth" else "GOP/s"
+        for i, threads in enumerate(("one thread", "all threads")):
+            yield (f"{what}, {threads}", unit,
+                   lambda f, k=key, i=i: giga(at(f, "machine", k, i)))
+
+
+def giga(v):
+    return None if v is None else v / 1e9
+
+
+def model_rows(model):
+    for i in range(2):
+        yield (f"{model}: prefill {'short' if i == 0 else '512'}", "tok/s",
+               lambda f, i=i: at(f, model, "prefill", i, "tok_s"))
+        yield ("  of the f32 rate", "",
+               lambda f, i=i: at(f, model, "prefill", i, "share"))
+    for batch in (1, 4, 8, 16, 32):
+        yield (f"{model}: decode, batch {batch}", "tok/s",
+               lambda f, b=batch: decode(f, model, b, "tok_s"))
+        yield ("  of the read bandwidth", "",
+               lambda f, b=batch: decode(f, model, b, "share"))
+
+
+def field(part, name):
+    return lambda f: at(f, part, *name.split("."))
+
+
+def other_rows():
+    yield "router: token events", "/s", field("router", "events_s")
+    yield ("  a second of its processor", "/s",
+           field("router", "events_a_cpu_s"))
+    for who in ("sluice", "raw"):
+        for p in ("p50", "p99"):
+            yield (f"unary: {who}, {p}", "us",
+                   field("unary", f"{who}.{p}_us"))
+    yield "  p50 over the raw broker's", "", field("unary", "p50_ratio")
+    yield "  p99 over the raw broker's", "", field("unary", "p99_ratio")
+    for key, what in (("join_us", "join to first token"),
+                      ("cancel_us", "cancel to receipt"),
+                      ("free_us", "cancel to free, at the worker"),
+                      ("step_us", "a step")):
+        for p in ("p50", "p99", "max"):
+            yield f"serve: {what}, {p}", "us", field("serve", f"{key}.{p}")
+
+
+def rows():
+    yield from machine_rows()
+    for model in MODELS:
+        yield from model_rows(model)
+    yield from other_rows()
+
+
+def number(v):
+    if v >= 1000:
+        return f"{v:,.0f}"
+    return f"{v:.1f}" if v >= 10 else f"{v:.3f}"
+
+
+def table(figures, earlier):
+    print(f"\n{figures['commit']}, {figures['when']}, {figures['cpu']}, "
+          f"{figures['threads']} threads, load {figures['load_before']:.2f} "
+          f"before{', quick' if figures['quick'] else ''}")
+    if earlier:
+        print(f"ratio: to {earlier['commit']}, {earlier['when']}, load "
+              f"{earlier['load_before']:.2f} before"
+              f"{', quick' if earlier['quick'] else ''}")
+    for name, unit, figure in rows():
+        now = figure(figures)
+        if now is None:
+            continue
+        then = figure(earlier) if earlier else None
+        ratio = f"  x {now / then:.3f}" if then else ""
+        print(f"{name:44s} {number(now):>12s} {unit:6s}{ratio}")
+    for part in ("join_us", "cancel_us", "free_us"):
+        histogram(part, at(figures, "serve", part, "histogram"))
+    print()
+    for t in figures["targets"]:
+        print(f"{'met   ' if t['met'] else 'MISSED'}  {t['name']}: "
+              f"{number(t['got'])}, wanted {'>=' if t['at_least'] else '<='} "
+              f"{number(t['wanted'])}")
+
+
+def histogram(name, bars):
+    if not bars:
+        return
+    most = max(n for _bound, n in bars)
+    print(f"\n{name}, up to:")
+    for bound, n in bars:
+        print(f"{bound:>12,.0f} {n:6d} {'#' * round(50 * n / most)}")
+
+
+def verdict(figures, failed):
+    met = [t for t in figures["targets"] if t["met"]]
+    missed = [t["name"] for t in figures["targets"] if not t["met"]]
+    notes = []
+    if figures["load_before"] > BUSY:
+        notes.append(f"load was {figures['load_before']:.2f} before: the "
+                     "figures mean little")
+    if figures["quick"]:
+        notes.append("quick: the figures are rough")
+    note = f" ({'; '.join(notes)})" if notes else ""
+    if failed:
+        what = "; ".join(f"{part}: {why}" for part, why in failed.items())
+        return f"bench: FAILED: {what}{note}"
+    of = f"{len(met)} of {len(figures['targets'])} targets met"
+    if missed:
+        return f"bench: {of}; missed: {'; '.join(missed)}{note}"
+    return f"bench: {of}{note}"
