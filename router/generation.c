@@ -92,10 +92,6 @@ void generation_enqueue(struct router_core *r, struct generation *g)
         generation_refuse(r, g, &e, retry_ms);
         return;
     }
-    if (!g->has_seed) {
-        g->has_seed = true;
-        g->sampling.seed = r->io->random(r->io);
-    }
     for (uint32_t c = 0; c < g->n_choices; c++) {
         if (g->choices[c].state == REQUEST_ENCODING) {
             request_enqueue(r, &g->choices[c]);

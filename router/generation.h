@@ -32,7 +32,6 @@ struct generation {
     uint32_t n_prompt, max_tokens;
     struct sampling sampling;
     void *sampling_lists; /* what it borrows */
-    bool has_seed;
     bool wants_text;
     bool held; /* its choices are walked: not to be freed */
     uint32_t keep_ms;

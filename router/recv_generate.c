@@ -151,10 +151,13 @@ static bool check_place(struct router_core *r, const struct incoming *in,
     return false;
 }
 
-static void take_fields(struct generation *g, const generate_message *m)
+static void take_fields(struct router_core *r, struct generation *g,
+                        const generate_message *m)
 {
     sampling_read(&g->sampling, m->sampling);
-    g->has_seed = m->sampling != NULL && m->sampling->has_seed;
+    if (m->sampling == NULL || !m->sampling->has_seed) {
+        g->sampling.seed = r->io->random(r->io);
+    }
     g->sampling_lists = malloc(sampling_bytes(&g->sampling) + 1);
     assert(g->sampling_lists != NULL);
     sampling_own(&g->sampling, g->sampling_lists);
@@ -213,7 +216,7 @@ void recv_generate(struct router_core *r, const struct incoming *in)
     g = generation_new(r, m->request_id.data, model, m->n);
     g->deadline_us = in->deadline_us;
     pending_open(r, &g->call, PENDING_GENERATE, in->peer, in->call);
-    take_fields(g, m);
+    take_fields(r, g, m);
     if (m->has_text) {
         encode(r, g, m);
     } else {

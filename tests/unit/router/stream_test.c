@@ -232,6 +232,26 @@ static void text_of_a_prompt_is_encoded(void **state)
     rig_free(&s.rig);
 }
 
+/* The seed is drawn when the request comes: a choice that ends while its
+ * prompt is encoded names the same one as those after it. */
+static void a_seed_before_the_prompt(void **state)
+{
+    struct stage s;
+    struct record *x;
+
+    (void)state;
+    set(&s);
+    s.text.hold = true;
+    x = client_generate_text(s.c, 1, sample, 4);
+    rig_run(s.rig);
+    client_cancel(s.c, 1);
+    rig_run(s.rig);
+    assert_true(x->ended);
+    assert_int_equal(x->figures.n_prompt, 0);
+    assert_true(x->figures.seed != 0);
+    rig_free(&s.rig);
+}
+
 /* A reader that takes nothing: 30 s after its room was gone it is cancelled;
  * one that reads beside it is not held up. */
 static void slow_readers(void **state)
@@ -400,6 +420,7 @@ int main(void)
         cmocka_unit_test(no_text_when_none_is_wanted),
         cmocka_unit_test(text_survives_a_move),
         cmocka_unit_test(text_of_a_prompt_is_encoded),
+        cmocka_unit_test(a_seed_before_the_prompt),
         cmocka_unit_test(slow_readers),
         cmocka_unit_test(a_pause_costs_nothing),
         cmocka_unit_test(figures),
