@@ -31,7 +31,8 @@ static bool same_client(const struct sim *s, const struct generation *g)
            s->nodes[g->client].life == g->client_life;
 }
 
-static void wish(struct sim *s, uint32_t number, uint64_t kind)
+/* kind: enum wish, of which choice above it. */
+static void wish(struct sim *s, uint32_t number, uint64_t what)
 {
     static const enum method methods[WISHES] = {
         [WISH_CANCEL] = METHOD_INFERENCE_CANCEL,
@@ -41,11 +42,12 @@ static void wish(struct sim *s, uint32_t number, uint64_t kind)
         [WISH_ADMIN_CANCEL] = METHOD_ADMIN_CANCEL,
         [WISH_ADMIN_REMOVE] = METHOD_ADMIN_REMOVE};
     struct generation *g = &s->generations[number];
-    uint32_t client = g->client;
+    uint32_t client = g->client, kind = (uint32_t)(what % WISHES);
+    uint32_t choice = (uint32_t)(what / WISHES);
 
     if (kind == WISH_CALL_CANCEL) {
         if (same_client(s, g) && g->n_ends == 0) {
-            generation_end_asked(s, g);
+            generation_end_asked(s, g, CHOICE_ALL);
             client_core_cancel(s->nodes[client].core, g->call);
             node_soon(s, client);
         }
@@ -56,7 +58,20 @@ static void wish(struct sim *s, uint32_t number, uint64_t kind)
     } else if (kind >= WISH_ADMIN_CANCEL) {
         client = SIM_FIRST_CLIENT;
     }
-    control_ask(s, client, methods[kind], number);
+    control_ask(s, client, methods[kind], number,
+                choice < g->n_choices ? choice : CHOICE_ALL);
+}
+
+/* Of one choice as often as of all. */
+static uint64_t draw_wish(struct sim *s, const struct generation *g,
+                          uint64_t kind)
+{
+    uint64_t choice = g->n_choices;
+
+    if (g->n_choices > 1 && rng_below(&s->will, 2)) {
+        choice = rng_below(&s->will, g->n_choices);
+    }
+    return kind + WISHES * choice;
 }
 
 static void wish_later(struct sim *s, const struct generation *g, int64_t hi_us)
@@ -64,11 +79,11 @@ static void wish_later(struct sim *s, const struct generation *g, int64_t hi_us)
     uint64_t kind = rng_below(&s->will, WISHES);
     int64_t at = sim_now(s) + rng_octave(&s->will, 1, hi_us);
 
-    clock_add(&s->clock, at, wish, g->number, kind);
+    clock_add(&s->clock, at, wish, g->number, draw_wish(s, g, kind));
     if (rng_below(&s->will, 4) == 0) { /* twice, or each in its own way */
         kind = rng_below(&s->will, 2) ? kind : rng_below(&s->will, WISHES);
         clock_add(&s->clock, at + rng_octave(&s->will, 1, 20000), wish,
-                  g->number, kind);
+                  g->number, draw_wish(s, g, kind));
     }
 }
 
@@ -90,17 +105,136 @@ static void draw_id(struct sim *s, struct generation *g)
     memcpy(g->id + 8, &b, 8);
 }
 
+static float pick(struct sim *s, const float *of, size_t n)
+{
+    return of[rng_below(&s->will, n)];
+}
+
+static void draw_penalties(struct sim *s, struct sampling *p)
+{
+    static const float repetitions[] = {1, 1.25f, REPETITION_PENALTY_MIN};
+    static const float others[] = {0, 0.5f, -PENALTY_MAX};
+
+    p->repetition_penalty = pick(s, repetitions, 3);
+    p->presence_penalty = pick(s, others, 3);
+    p->frequency_penalty = pick(s, others, 3);
+}
+
+/* n ids, ascending, none twice. */
+static void draw_ids(struct sim *s, uint32_t *ids, uint32_t n, uint32_t vocab)
+{
+    uint32_t step = vocab / n;
+
+    for (uint32_t i = 0; i < n; i++) {
+        ids[i] = i * step + (uint32_t)rng_below(&s->will, step);
+    }
+}
+
+static void draw_biases(struct sim *s, struct generation *g, uint32_t vocab)
+{
+    g->sampling.n_biases = (uint32_t)rng_range(&s->will, 1, GENERATION_BIASES);
+    draw_ids(s, g->bias_tokens, g->sampling.n_biases, vocab);
+    for (uint32_t i = 0; i < g->sampling.n_biases; i++) {
+        g->biases[i] = (float)rng_range(&s->will, -100, 100);
+    }
+}
+
+/* The lists are the generation's own. */
+static void own_lists(struct generation *g)
+{
+    g->sampling.bias_tokens = g->bias_tokens;
+    g->sampling.biases = g->biases;
+    g->sampling.stop_tokens = g->stop_tokens;
+}
+
 static void draw_sampling(struct sim *s, struct generation *g)
 {
     static const float temperatures[] = {0.0f, 0.7f, 1.0f, 1.5f};
     static const float top_ps[] = {0.5f, 0.95f, 1.0f};
+    static const float min_ps[] = {0.0f, 0.05f, 1.0f};
+    const struct sim_options *o = &s->options;
+    uint32_t vocab = o->models[g->model].vocab;
+    struct sampling *p = &g->sampling;
 
-    g->sampling.temperature = temperatures[rng_below(&s->will, 4)];
-    g->sampling.top_k = rng_below(&s->will, 2) ? 0 : 40;
-    g->sampling.top_p = top_ps[rng_below(&s->will, 3)];
+    *p = sampling_default();
+    p->temperature = pick(s, temperatures, 4);
+    p->top_k = rng_below(&s->will, 2) ? 0 : 40;
+    p->top_p = pick(s, top_ps, 3);
     g->seed_given = g->seed_known = rng_below(&s->will, 2);
-    g->sampling.seed = g->seed_given ? rng_u64(&s->will) : 0;
-    g->ignore_eos = rng_below(&s->will, 3) == 0;
+    p->seed = g->seed_given ? rng_u64(&s->will) : 0;
+    p->ignore_eos = rng_below(&s->will, 3) == 0;
+    own_lists(g);
+    if (rng_chance(&s->will, o->penalties_of)) {
+        draw_penalties(s, p);
+    }
+    if (rng_chance(&s->will, o->lists_of)) {
+        p->min_p = pick(s, min_ps, 3);
+        draw_biases(s, g, vocab);
+    }
+    if (rng_chance(&s->will, o->ends_of)) {
+        p->n_stop_tokens = (uint32_t)rng_range(&s->will, 1, GENERATION_ENDS);
+        draw_ids(s, g->stop_tokens, p->n_stop_tokens, vocab);
+    }
+    if (rng_chance(&s->will, o->logprobs_of)) {
+        p->logprobs = true;
+        p->n_top_logprobs =
+            rng_below(&s->will, 3)
+                ? (uint32_t)rng_below(&s->will, 4)
+                : (uint32_t)rng_range(&s->will, 4, TOP_LOGPROBS_MAX);
+    }
+}
+
+/* Such as tokens make, so that it comes soon, or later, or never. */
+static void draw_stop(struct sim *s, char out[GENERATION_STOP_BYTES])
+{
+    static const char *const characters[] = {"a",
+                                             "b",
+                                             "c",
+                                             "a",
+                                             "b",
+                                             "c",
+                                             "a",
+                                             "b",
+                                             "c",
+                                             "\xc3\xa9",
+                                             "\xe2\x82\xac",
+                                             "\xf0\x9f\x98\x80"};
+    uint32_t n = (uint32_t)rng_range(&s->will, 1, 8);
+
+    out[0] = '\0';
+    for (uint32_t i = 0; i < n; i++) {
+        (void)strcat(out, characters[rng_below(&s->will, 12)]);
+    }
+}
+
+static void draw_text(struct sim *s, struct generation *g)
+{
+    const struct sim_options *o = &s->options;
+
+    if (o->text[g->model]) {
+        g->want_text = rng_chance(&s->will, o->want_text_of);
+        if (rng_chance(&s->will, o->stop_of)) {
+            g->n_stops = (uint32_t)rng_range(&s->will, 1, GENERATION_STOPS);
+        }
+    }
+    if (g->defect == DEFECT_STOP) { /* where there is no tokenizer, none */
+        g->n_stops = 1;
+    }
+    for (uint32_t i = 0; i < g->n_stops; i++) {
+        draw_stop(s, g->stops[i]);
+    }
+    if (g->defect == DEFECT_STOP && o->text[g->model]) {
+        g->stops[0][0] = '\0';
+    }
+}
+
+static uint32_t draw_choices(struct sim *s)
+{
+    static const uint32_t numbers[] = {2, 2, 3, GENERATION_CHOICES};
+
+    return rng_chance(&s->will, s->options.choices_of)
+               ? numbers[rng_below(&s->will, 4)]
+               : 1;
 }
 
 static void draw_prompt(struct sim *s, struct generation *g)
@@ -144,7 +278,7 @@ static void draw(struct sim *s, struct generation *g)
     g->model =
         rng_below(&s->will, 4) ? 0 : (uint32_t)rng_below(&s->will, o->n_models);
     if (rng_chance(&s->will, o->wrong_of)) {
-        g->defect = (enum defect)rng_range(&s->will, 1, DEFECTS - 1);
+        g->defect = (enum defect)rng_range(&s->will, 1, DEFECTS - 2);
     }
     draw_lengths(s, g);
     g->as_text = o->text[g->model] && g->defect != DEFECT_EMPTY &&
@@ -159,7 +293,8 @@ static void draw(struct sim *s, struct generation *g)
     if (rng_chance(&s->will, o->deadline_of)) {
         g->deadline_ms = (uint32_t)rng_octave(&s->will, 1, 2000);
     }
-    g->got = allocate(g->max_tokens * sizeof(*g->got));
+    draw_text(s, g);
+    generation_open(g, draw_choices(s));
 }
 
 static struct generation *new_generation(struct sim *s, uint32_t client)
@@ -185,11 +320,25 @@ static void ask(struct sim *s, struct generation *g)
     sim_log(s,
             "%s asks request %u (%02x%02x%02x%02x): model %u, %u prompt, %u "
             "tokens, keep %u ms, "
-            "deadline %u ms, defect %d%s",
+            "deadline %u ms, defect %d%s, n %u, %u stops, logprobs %d",
             s->nodes[g->client].name, g->number, g->id[0], g->id[1], g->id[2],
             g->id[3], g->model, g->n_prompt, g->max_tokens, g->keep_ms,
-            g->deadline_ms, (int)g->defect, g->as_text ? ", text" : "");
+            g->deadline_ms, (int)g->defect, g->as_text ? ", text" : "",
+            g->n_choices, g->n_stops,
+            g->sampling.logprobs ? (int)g->sampling.n_top_logprobs : -1);
     node_soon(s, g->client);
+}
+
+static void again_the_same(struct generation *g, const struct generation *old)
+{
+    g->sampling = old->sampling;
+    memcpy(g->bias_tokens, old->bias_tokens, sizeof(g->bias_tokens));
+    memcpy(g->biases, old->biases, sizeof(g->biases));
+    memcpy(g->stop_tokens, old->stop_tokens, sizeof(g->stop_tokens));
+    own_lists(g);
+    g->want_text = old->want_text;
+    g->n_stops = old->n_stops;
+    memcpy(g->stops, old->stops, sizeof(g->stops));
 }
 
 /* The same request once more, as a client does whose session broke, or one
@@ -207,17 +356,19 @@ static void again(struct sim *s, uint32_t number, uint64_t unused)
     g = new_generation(s, client);
     memcpy(g->id, old->id, sizeof(g->id));
     g->again = old->shared = true;
-    g->end_asked = old->end_asked; /* that may still arrive */
     g->model = old->model;
     g->as_text = old->as_text;
-    g->ignore_eos = old->ignore_eos;
     g->seed_given = g->seed_known = old->seed_given;
-    g->sampling = old->sampling;
+    again_the_same(g, old);
     g->n_prompt = old->n_prompt;
     g->max_tokens = old->max_tokens;
     g->prompt = allocate(g->n_prompt * sizeof(*g->prompt));
     memcpy(g->prompt, old->prompt, g->n_prompt * sizeof(*g->prompt));
-    g->got = allocate(g->max_tokens * sizeof(*g->got));
+    generation_open(g, old->n_choices);
+    g->end_asked = old->end_asked; /* that may still arrive */
+    for (uint32_t i = 0; i < g->n_choices; i++) {
+        g->choices[i].end_asked = old->choices[i].end_asked;
+    }
     ask(s, g);
 }
 
@@ -246,7 +397,8 @@ static void one_more(struct sim *s)
     draw(s, g);
     if (rng_chance(&s->will, s->options.end_of)) {
         if (rng_below(&s->will, 10) == 0) { /* before it exists */
-            wish(s, g->number, WISH_CANCEL + rng_below(&s->will, 2));
+            wish(s, g->number,
+                 draw_wish(s, g, WISH_CANCEL + rng_below(&s->will, 2)));
         }
         wish_later(s, g, 400000);
     }
@@ -274,7 +426,7 @@ static void look_around(struct sim *s)
 
     if (rng_chance(&s->will, s->options.admin_of)) {
         control_ask(s, SIM_FIRST_CLIENT, methods[rng_below(&s->will, 6)],
-                    CONTROL_NO_TARGET);
+                    CONTROL_NO_TARGET, CHOICE_ALL);
     }
 }
 
@@ -296,7 +448,7 @@ static void leave(struct sim *s)
     }
     for (uint32_t i = 0; i < s->n_generations; i++) {
         if (s->generations[i].client == client) {
-            s->generations[i].end_asked = true;
+            generation_doomed(&s->generations[i]);
         }
     }
     if (rng_below(&s->will, 2)) {
@@ -325,7 +477,7 @@ static void fall_asleep(struct sim *s)
     node_pause(s, client, rng_octave(&s->will, 1000000, 40000000));
     for (uint32_t i = 0; i < s->n_generations; i++) {
         if (s->generations[i].client == client) {
-            s->generations[i].end_asked = true;
+            generation_doomed(&s->generations[i]);
         }
     }
 }

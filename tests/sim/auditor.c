@@ -56,19 +56,32 @@ static void tick_router(struct sim *s)
     }
 }
 
-/* Is the router at a limit?  Then a refusal is right. */
+static uint32_t less(uint32_t n, uint64_t taken)
+{
+    return taken < n ? n - (uint32_t)taken : 0;
+}
+
+/* How many choices could the router take?  Then a refusal of more is right. */
 static void look_full(struct sim *s)
 {
     const void *router = s->nodes[SIM_ROUTER].core;
     struct router_counts c;
+    uint32_t queue, places;
 
     router_counts(router, &c);
     /* Those that a frame brought may be cancelled by the same frame. */
-    if (c.n_waiting + s->n_brought >= s->options.max_waiting ||
-        c.n_requests + s->n_brought >= s->options.max_requests) {
-        s->full_us = sim_now(s);
-    }
+    queue = less(s->options.max_waiting, (uint64_t)c.n_waiting + s->n_brought);
+    places =
+        less(s->options.max_requests, (uint64_t)c.n_requests + s->n_brought);
+    auditor_full(s, queue < places ? queue : places);
     s->n_brought = 0;
+}
+
+void auditor_full(struct sim *s, uint32_t room)
+{
+    for (uint32_t n = room + 1; n <= GENERATION_CHOICES; n++) {
+        s->full_us[n] = sim_now(s);
+    }
 }
 
 void auditor_heard(struct sim *s, uint32_t number)
@@ -94,14 +107,14 @@ void auditor_tick(struct sim *s, uint32_t number)
 /* What a client asked for by a session that is over is on its way out. */
 void auditor_lost(struct sim *s, uint32_t conn)
 {
-    const void *router = s->nodes[SIM_ROUTER].core;
-
     for (uint32_t i = 0; i < s->n_generations; i++) {
         const struct generation *g = &s->generations[i];
 
-        if (g->conn == conn && g->arrived && !g->again && !g->shared &&
-            router_request_state(router, g->id, 0) < REQUEST_ENDING) {
-            sim_fail(s, (int32_t)i, "it runs on after its client has gone");
+        for (uint32_t k = 0; k < g->n_choices && g->conn == conn; k++) {
+            if (g->arrived && !g->again && !g->shared &&
+                cells_at_router(s, g, k) < REQUEST_ENDING) {
+                sim_fail(s, (int32_t)i, "it runs on after its client has gone");
+            }
         }
     }
 }
@@ -192,9 +205,28 @@ bool auditor_quiet(struct sim *s, char *why, size_t cap)
     return true;
 }
 
-void auditor_end(struct sim *s)
+/* A call is refused, or each of its choices ends in one way. */
+static void check_counts(struct sim *s)
 {
     struct router_counts c;
+    uint64_t ended, served,
+        most = s->options.choices_of ? GENERATION_CHOICES : 1;
+
+    router_counts(s->nodes[SIM_ROUTER].core, &c);
+    ended = c.finished + c.cancelled + c.failed;
+    served = c.requests - c.refused;
+    if (ended < served || ended > served * most) {
+        sim_fail(s, -1,
+                 "the router counts %llu requests, %llu refused, but %llu "
+                 "choices that ended",
+                 (unsigned long long)c.requests, (unsigned long long)c.refused,
+                 (unsigned long long)ended);
+    }
+    s->counts.refused += c.refused;
+}
+
+void auditor_end(struct sim *s)
+{
     char text[200];
 
     for (uint32_t w = 0; w < s->options.n_workers; w++) {
@@ -219,12 +251,5 @@ void auditor_end(struct sim *s)
         sim_fail(s, -1, "too little happened: %u requests, %llu frames",
                  s->n_generations, (unsigned long long)s->counts.frames);
     }
-    router_counts(s->nodes[SIM_ROUTER].core, &c);
-    if (c.requests != c.finished + c.cancelled + c.failed + c.refused) {
-        sim_fail(s, -1,
-                 "the router counts %llu requests, but %llu + %llu + %llu",
-                 (unsigned long long)c.requests, (unsigned long long)c.finished,
-                 (unsigned long long)c.cancelled, (unsigned long long)c.failed);
-    }
-    s->counts.refused += c.refused;
+    check_counts(s);
 }

@@ -11,8 +11,26 @@ const char *const cell_state_names[CELL_STATES] = {
 const char *const cell_event_names[CELL_EVENTS] = {
     "cancel", "remove", "disconnect", "worker-lost", "router-lost"};
 
+const char *const deed_names[DEEDS] = {
+    [DEED_STOP_BORDER] = "stop-border",
+    [DEED_STOP_ACROSS] = "stop-across",
+    [DEED_STOP_FIRST] = "stop-first",
+    [DEED_STOP_AT_LENGTH] = "stop-at-length",
+    [DEED_STOP_BEFORE_END] = "stop-before-end",
+    [DEED_STOP_MOVED] = "stop-moved",
+    [DEED_CHAINED_PENALTIES] = "chained-penalties",
+    [DEED_MOVED_PENALTIES] = "moved-penalties",
+    [DEED_MOVED_LOGPROBS] = "moved-logprobs",
+    [DEED_MOVED_TEXT] = "moved-text",
+    [DEED_ADOPTED_LOGPROBS] = "adopted-logprobs",
+    [DEED_WINDOW_FULL] = "window-full",
+    [DEED_STOP_TOKEN] = "stop-token",
+    [DEED_STOP_TOKEN_NO_EOS] = "stop-token-no-eos",
+    [DEED_CHOICES_APART] = "choices-apart",
+    [DEED_CHOICE_CANCELLED] = "choice-cancelled"};
+
 static enum cell_state at_worker(const struct sim *s, uint32_t node,
-                                 const struct generation *g)
+                                 const struct choice *c)
 {
     static const enum cell_state of[] = {
         [SLUICE__V1__SEQUENCE_STATE__SEQUENCE_UNKNOWN] = CELL_NONE,
@@ -23,29 +41,36 @@ static enum cell_state at_worker(const struct sim *s, uint32_t node,
         [SLUICE__V1__SEQUENCE_STATE__SEQUENCE_FINISHED] = CELL_FINISHED};
     const void *core = s->nodes[node].core;
 
-    return core ? of[worker_sequence_state(core, g->id, 0)] : CELL_NONE;
+    return core ? of[worker_sequence_state(core, c->g->id, c->number)]
+                : CELL_NONE;
 }
 
 /* The liveliest word of any worker. */
-static enum cell_state at_workers(const struct sim *s,
-                                  const struct generation *g)
+static enum cell_state at_workers(const struct sim *s, const struct choice *c)
 {
     enum cell_state best = CELL_NONE;
 
     for (uint32_t i = 0; i < s->options.n_workers; i++) {
-        enum cell_state c = at_worker(s, SIM_FIRST_WORKER + i, g);
+        enum cell_state state = at_worker(s, SIM_FIRST_WORKER + i, c);
 
-        best = c < best ? c : best;
+        best = state < best ? state : best;
     }
     return best;
 }
 
-enum cell_state cells_state(const struct sim *s, uint32_t generation)
+enum request_state cells_at_router(const struct sim *s,
+                                   const struct generation *g, uint32_t choice)
+{
+    const void *router = s->nodes[SIM_ROUTER].core;
+
+    return router ? router_request_state(router, g->id, choice) : REQUEST_ENDED;
+}
+
+enum cell_state cells_state(const struct sim *s, uint32_t generation,
+                            uint32_t choice)
 {
     const struct generation *g = &s->generations[generation];
-    const void *router = s->nodes[SIM_ROUTER].core;
-    enum request_state at =
-        router ? router_request_state(router, g->id, 0) : REQUEST_ENDED;
+    enum request_state at = cells_at_router(s, g, choice);
     enum cell_state there;
 
     if (!g->arrived) {
@@ -57,19 +82,45 @@ enum cell_state cells_state(const struct sim *s, uint32_t generation)
     if (at == REQUEST_WAITING) {
         return CELL_WAITING;
     }
-    there = at_workers(s, g);
+    there = at_workers(s, &g->choices[choice]);
     if (there != CELL_NONE) {
         return there;
     }
     return at == REQUEST_ENDED ? CELL_FINISHED : CELL_SUBMITTED;
 }
 
-void cells_hit(struct sim *s, uint32_t generation, enum cell_event what)
+static bool runs(enum cell_state state)
 {
-    enum cell_state state = cells_state(s, generation);
+    return state == CELL_PREFILL || state == CELL_DECODE;
+}
 
-    if (state != CELL_NONE) {
-        s->counts.cells.hits[state][what]++;
+/* One choice ends while another goes on. */
+static void one_of_many(struct sim *s, uint32_t generation, uint32_t choice)
+{
+    const struct generation *g = &s->generations[generation];
+
+    for (uint32_t i = 0; i < g->n_choices; i++) {
+        if (i != choice && runs(cells_state(s, generation, choice)) &&
+            runs(cells_state(s, generation, i))) {
+            s->counts.cells.deeds[DEED_CHOICE_CANCELLED]++;
+        }
+    }
+}
+
+void cells_hit(struct sim *s, uint32_t generation, uint32_t choice,
+               enum cell_event what)
+{
+    uint32_t n = s->generations[generation].n_choices;
+
+    if (choice != CHOICE_ALL && choice < n && n > 1) {
+        one_of_many(s, generation, choice);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        enum cell_state state = cells_state(s, generation, i);
+
+        if (state != CELL_NONE && (choice == CHOICE_ALL || choice == i)) {
+            s->counts.cells.hits[state][what]++;
+        }
     }
 }
 
@@ -79,46 +130,57 @@ void cells_disconnect(struct sim *s, uint32_t node)
         return;
     }
     for (uint32_t i = 0; i < s->n_generations; i++) {
-        const struct generation *g = &s->generations[i];
+        struct generation *g = &s->generations[i];
 
         if (g->client == node && g->arrived && !g->left) {
-            cells_hit(s, i, CELL_DISCONNECT);
-            s->generations[i].left = true;
+            cells_hit(s, i, CHOICE_ALL, CELL_DISCONNECT);
+            g->left = true;
         }
     }
 }
 
 /* What a dying worker has of a request, or of its model's queue. */
-static void worker_killed(struct sim *s, uint32_t node, uint32_t i)
+static void worker_killed(struct sim *s, uint32_t node, uint32_t i,
+                          uint32_t choice)
 {
     const struct generation *g = &s->generations[i];
     uint32_t w = node - SIM_FIRST_WORKER;
-    enum cell_state here = at_worker(s, node, g);
+    enum cell_state here = at_worker(s, node, &g->choices[choice]);
     enum cell_state all;
 
-    if (s->options.workers[w].model != g->model) {
-        return;
-    }
     if (here != CELL_NONE) {
         s->counts.cells.hits[here][CELL_WORKER_LOST]++;
         return;
     }
-    all = cells_state(s, i);
+    if (s->options.workers[w].model != g->model) {
+        return;
+    }
+    all = cells_state(s, i, choice);
     if (all <= CELL_SUBMITTED) {
         s->counts.cells.hits[all][CELL_WORKER_LOST]++;
+    }
+}
+
+static void router_killed(struct sim *s, uint32_t i)
+{
+    struct generation *g = &s->generations[i];
+
+    if (!g->router_lost) {
+        cells_hit(s, i, CHOICE_ALL, CELL_ROUTER_LOST);
+        g->router_lost = g->arrived;
     }
 }
 
 void cells_killed(struct sim *s, uint32_t node)
 {
     for (uint32_t i = 0; i < s->n_generations; i++) {
+        const struct generation *g = &s->generations[i];
+
         if (node == SIM_ROUTER) {
-            if (!s->generations[i].router_lost) {
-                cells_hit(s, i, CELL_ROUTER_LOST);
-                s->generations[i].router_lost = s->generations[i].arrived;
-            }
-        } else if (node_is_worker(node)) {
-            worker_killed(s, node, i);
+            router_killed(s, i);
+        }
+        for (uint32_t k = 0; k < g->n_choices && node_is_worker(node); k++) {
+            worker_killed(s, node, i, k);
         }
     }
 }

@@ -11,7 +11,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "router/core.h"
+
 struct sim;
+struct generation;
 
 enum cell_state {
     CELL_ENCODING,
@@ -35,17 +38,48 @@ enum cell_event {
     CELL_EVENTS
 };
 
+/* What has happened beside. */
+enum deed {
+    DEED_STOP_BORDER,       /* a stop string begins with a token */
+    DEED_STOP_ACROSS,       /* ... within or before one */
+    DEED_STOP_FIRST,        /* ... ends in the first token */
+    DEED_STOP_AT_LENGTH,    /* ... in the last that was allowed */
+    DEED_STOP_BEFORE_END,   /* an end token would have come next */
+    DEED_STOP_MOVED,        /* it had moved before */
+    DEED_CHAINED_PENALTIES, /* a token in flight is looked at */
+    DEED_MOVED_PENALTIES,
+    DEED_MOVED_LOGPROBS,
+    DEED_MOVED_TEXT,
+    DEED_ADOPTED_LOGPROBS,
+    DEED_WINDOW_FULL, /* a row waits until logprobs are acknowledged */
+    DEED_STOP_TOKEN,
+    DEED_STOP_TOKEN_NO_EOS, /* with ignore_eos */
+    DEED_CHOICES_APART,     /* at two workers at once */
+    DEED_CHOICE_CANCELLED,  /* while another runs */
+    DEEDS
+};
+
 struct cells {
     uint64_t hits[CELL_STATES][CELL_EVENTS];
+    uint64_t deeds[DEEDS];
 };
+
+extern const char *const deed_names[DEEDS];
 
 extern const char *const cell_state_names[CELL_STATES];
 extern const char *const cell_event_names[CELL_EVENTS];
 
-/* Where a generation stands now, as router and workers know it. */
-enum cell_state cells_state(const struct sim *s, uint32_t generation);
+/* Where a choice stands now, as router and workers know it. */
+enum cell_state cells_state(const struct sim *s, uint32_t generation,
+                            uint32_t choice);
 
-void cells_hit(struct sim *s, uint32_t generation, enum cell_event what);
+/* Its state at the router; REQUEST_ENDED where it is not known. */
+enum request_state cells_at_router(const struct sim *s,
+                                   const struct generation *g, uint32_t choice);
+
+/* Of a choice, or of CHOICE_ALL. */
+void cells_hit(struct sim *s, uint32_t generation, uint32_t choice,
+               enum cell_event what);
 
 /* The router hears that a connection of this node is over. */
 void cells_disconnect(struct sim *s, uint32_t node);

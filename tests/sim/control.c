@@ -6,9 +6,24 @@
 #include "proto/inference.pb-c.h"
 #include "tests/sim/sim.h"
 
+/* Whoever got a receipt may count on it: what it names has ended. */
+static void check_over(struct control *c)
+{
+    const struct generation *g = &c->sim->generations[c->target];
+
+    for (uint32_t i = 0; i < g->n_choices && !g->again && !g->shared; i++) {
+        if ((c->choice == CHOICE_ALL || c->choice == i) &&
+            cells_at_router(c->sim, g, i) < REQUEST_ENDING) {
+            sim_fail(c->sim, (int32_t)c->target,
+                     "a receipt, but choice %u runs on", i);
+        }
+    }
+}
+
 static void check_receipt(struct control *c, const Sluice__V1__Receipt *r)
 {
     const struct generation *g = &c->sim->generations[c->target];
+    uint32_t n = c->choice == CHOICE_ALL ? g->n_choices : 1;
     bool over = r->state == SLUICE__V1__SEQUENCE_STATE__SEQUENCE_FINISHED ||
                 r->state == SLUICE__V1__SEQUENCE_STATE__SEQUENCE_UNKNOWN;
 
@@ -17,9 +32,11 @@ static void check_receipt(struct control *c, const Sluice__V1__Receipt *r)
         sim_fail(c->sim, (int32_t)c->target, "a receipt of another sequence");
     } else if (over && (r->blocks || r->slots || r->checkpoints)) {
         sim_fail(c->sim, (int32_t)c->target, "a second receipt frees memory");
-    } else if (r->n_generated > g->max_tokens ||
-               r->blocks > generation_blocks(g, 1) || r->slots > 1) {
+    } else if (r->n_generated > g->max_tokens * n ||
+               r->blocks > generation_blocks(g, 1) * n || r->slots > n) {
         sim_fail(c->sim, (int32_t)c->target, "a receipt of too much");
+    } else if (r->state != SLUICE__V1__SEQUENCE_STATE__SEQUENCE_UNKNOWN) {
+        check_over(c);
     }
 }
 
@@ -102,8 +119,10 @@ static enum status call_target(struct control *c)
     Sluice__V1__RemoveRequest remove = SLUICE__V1__REMOVE_REQUEST__INIT;
 
     ref.request_id = (ProtobufCBinaryData){sizeof(g->id), g->id};
+    ref.has_choice = c->choice != CHOICE_ALL;
+    ref.choice = ref.has_choice ? c->choice : 0;
     cancel.sequence = remove.sequence = &ref;
-    generation_end_asked(c->sim, g);
+    generation_end_asked(c->sim, g, c->choice);
     return call(c, method_find((uint16_t)c->method)->request ==
                            &sluice__v1__cancel_request__descriptor
                        ? &cancel.base
@@ -128,7 +147,8 @@ static enum status call_plain(struct control *c)
     }
 }
 
-void control_ask(struct sim *s, uint32_t client, enum method m, uint32_t target)
+void control_ask(struct sim *s, uint32_t client, enum method m, uint32_t target,
+                 uint32_t choice)
 {
     struct control *c = &s->controls[s->n_controls];
     enum status st;
@@ -139,6 +159,7 @@ void control_ask(struct sim *s, uint32_t client, enum method m, uint32_t target)
     *c = (struct control){.sim = s,
                           .method = m,
                           .target = target,
+                          .choice = choice,
                           .client = client,
                           .client_life = s->nodes[client].life,
                           .asked_us = sim_now(s)};

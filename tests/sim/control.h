@@ -17,13 +17,14 @@ struct control {
     struct sim *sim;
     enum method method;
     uint32_t target; /* a generation's number, or CONTROL_NO_TARGET */
+    uint32_t choice; /* of it, or CHOICE_ALL */
     uint32_t client, client_life;
     int64_t asked_us;
     uint32_t n_ends;
 };
 
 /* Ask by a client's core; nothing happens if it is dead or has no place. */
-void control_ask(struct sim *s, uint32_t client, enum method m,
-                 uint32_t target);
+void control_ask(struct sim *s, uint32_t client, enum method m, uint32_t target,
+                 uint32_t choice);
 
 #endif

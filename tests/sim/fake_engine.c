@@ -27,8 +27,10 @@ struct slot_state {
 
 struct tracked {
     uint64_t sequence;
-    uint32_t next; /* position: all before are written or in flight */
-    bool tainted;  /* named by a plan that failed: nothing is known */
+    uint32_t next;        /* position: all before are written or in flight */
+    uint32_t n, n_prompt; /* ids that were run, */
+    uint64_t ids;         /* which, and where */
+    bool tainted;         /* named by a plan that failed: nothing is known */
 };
 
 struct flown {
@@ -58,7 +60,10 @@ struct fake_engine {
     struct plan_row last_rows[PLAN_ROWS_MAX]; /* of the newest submitted */
     uint32_t n_last_rows;
     struct plan_result ready[ENGINE_DEPTH_MAX]; /* beside flying */
-    struct plan_result before;                  /* of the newest executed */
+    struct {
+        enum status status;
+        uint32_t tokens[PLAN_ROWS_MAX];
+    } before; /* of the newest executed */
 };
 
 static void *zeroed(size_t n, size_t size)
@@ -99,6 +104,7 @@ static uint64_t plan_hash(const struct plan *p)
 
         h = mix64(h ^ r->sequence) + r->position + r->n_tokens + r->slot +
             r->block + r->index;
+        h += mix64(r->history.n + (uint64_t)r->history.pages.root * 3);
     }
     return h;
 }
@@ -328,26 +334,103 @@ static uint64_t advance(struct fake_engine *e, const struct plan_row *r,
     return s->hash;
 }
 
-static uint32_t run_row(struct fake_engine *e, const struct plan *p,
-                        const struct plan_row *r)
+static uint64_t place(uint32_t token, uint32_t position)
 {
+    return mix64((uint64_t)position << 32 | token);
+}
+
+/* These ids have been run: what its history must be from now on. */
+static void note_ids(struct tracked *t, const struct plan_row *r,
+                     const uint32_t *tokens)
+{
+    for (uint32_t i = 0; i < r->n_tokens; i++) {
+        t->ids += place(tokens[i], r->position + i);
+    }
+    t->n += r->n_tokens;
+    t->n_prompt += r->kind == ROW_PROMPT ? r->n_tokens : 0;
+}
+
+static uint32_t history_id(const struct id_pages *p, uint32_t i)
+{
+    uint32_t page = p->memory[(p->root << p->shift) + (i >> p->shift)];
+
+    return p->memory[(page << p->shift) + (i & ((1u << p->shift) - 1))];
+}
+
+/* What the penalties of a row look at, read as the plan has it; and is it the
+ * ids that were run? */
+static uint64_t remember(struct fake_engine *e, const struct plan_row *r,
+                         uint32_t chained)
+{
+    const struct plan_history *y = &r->history;
+    const struct tracked *t = track(e, r->sequence);
+    uint64_t h = 0, ids = 0;
+
+    for (uint32_t i = 0; i < y->n; i++) {
+        uint32_t id = history_id(&y->pages, i);
+
+        h = oracle_remember(h, id,
+                            i < y->n_prompt ? ROW_PROMPT : ROW_GENERATED);
+        ids += place(id, i);
+    }
+    if (r->chained) {
+        h = oracle_remember(h, chained, ROW_GENERATED);
+        ids += place(chained, y->n);
+        e->sim->counts.cells.deeds[DEED_CHAINED_PENALTIES]++;
+    }
+    if (t->tainted) {
+        return h;
+    }
+    if (y->n + r->chained != t->n || y->n_prompt != t->n_prompt) {
+        wrong(e, r, "a history of another length");
+    } else if (ids != t->ids) {
+        wrong(e, r, "a history of other ids");
+    }
+    return h;
+}
+
+static void choose(struct fake_engine *e, const struct plan_row *r,
+                   struct oracle *o, uint32_t chained, struct plan_result *out,
+                   uint32_t row)
+{
+    const struct sampling *p = r->sampling;
+
+    if (sampling_penalises(p)) {
+        o->h = remember(e, r, chained);
+    } else if (r->history.n) {
+        wrong(e, r, "a history without penalties");
+    }
+    out->tokens[row] = oracle_next(o, e->model, p, r->choice, r->index);
+    if (p->logprobs) {
+        out->logprobs[row] = oracle_logprobs(o, e->model, out->tokens[row],
+                                             p->n_top_logprobs, out->top[row]);
+    }
+}
+
+static void run_row(struct fake_engine *e, const struct plan *p, uint32_t row,
+                    struct plan_result *out)
+{
+    const struct plan_row *r = &p->rows[row];
     uint32_t chained = r->chained ? e->before.tokens[r->chain_row] : 0;
     const uint32_t *tokens = r->chained ? &chained : &p->tokens[r->token];
-    uint64_t a = 0, s = 0;
+    struct oracle o = {0};
 
     if (r->chained && e->before.status != ST_OK) {
         track(e, r->sequence)->tainted = true;
         chained = 1;
     }
+    note_ids(track(e, r->sequence), r, tokens);
     if (e->model->attention) {
         write_cells(e, p, r, tokens);
-        a = r->sample ? attend(e, p, r) : 0;
+        o.a = r->sample ? attend(e, p, r) : 0;
     }
     if (e->model->linear) {
-        s = advance(e, r, tokens);
+        o.s = advance(e, r, tokens);
     }
-    return r->sample ? oracle_choose(e->model, a, s, r->sampling, r->index)
-                     : TOKEN_NONE;
+    out->tokens[row] = TOKEN_NONE;
+    if (r->sample) {
+        choose(e, r, &o, chained, out, row);
+    }
 }
 
 static void break_rows(struct fake_engine *e, const struct plan *p)
@@ -383,7 +466,7 @@ static void run_plan(struct fake_engine *e, const struct plan *p,
         return;
     }
     for (uint32_t i = 0; i < p->n_rows; i++) {
-        out->tokens[i] = run_row(e, p, &p->rows[i]);
+        run_row(e, p, i, out);
     }
 }
 
@@ -404,7 +487,8 @@ static void finish(struct sim *s, uint32_t w, uint64_t life)
         return;
     }
     run_plan(e, e->flying[i].plan, &e->ready[i]);
-    e->before = e->ready[i];
+    e->before.status = e->ready[i].status;
+    memcpy(e->before.tokens, e->ready[i].tokens, sizeof(e->before.tokens));
     e->flying[i].done = true;
     e->finished++;
     s->counts.plans++;
@@ -449,6 +533,18 @@ static void let_go(struct fake_engine *e, const struct plan *p)
     }
 }
 
+/* A result is 100 KB, most of it of rows that are not there. */
+static void take_result(struct plan_result *to, const struct plan_result *from)
+{
+    size_t n = from->n_rows;
+
+    memcpy(to, from, offsetof(struct plan_result, tokens));
+    to->device_us = from->device_us;
+    memcpy(to->tokens, from->tokens, n * sizeof(*to->tokens));
+    memcpy(to->logprobs, from->logprobs, n * sizeof(*to->logprobs));
+    memcpy(to->top, from->top, n * sizeof(*to->top));
+}
+
 static bool fake_poll(struct engine *seam, struct plan_result *out)
 {
     struct fake_engine *e = (struct fake_engine *)seam;
@@ -456,11 +552,11 @@ static bool fake_poll(struct engine *seam, struct plan_result *out)
     if (e->n_flying == 0 || !e->flying[0].done) {
         return false;
     }
-    *out = e->ready[0];
+    take_result(out, &e->ready[0]);
     let_go(e, e->flying[0].plan);
     e->n_flying--;
     e->flying[0] = e->flying[1];
-    e->ready[0] = e->ready[1];
+    take_result(&e->ready[0], &e->ready[1]);
     return true;
 }
 

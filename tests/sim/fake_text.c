@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "tests/sim/sim.h"
+#include "tests/sim/vocabulary.h"
 
 #define JOBS 64
 
@@ -55,7 +56,7 @@ static enum status fake_submit(struct text_seam *seam, struct text_job **j)
     uint32_t i = 0;
 
     if (t->n >= s->options.text_queue) {
-        s->full_us = sim_now(s);
+        auditor_full(s, 0);
         return ST_RESOURCE_EXHAUSTED;
     }
     while (t->jobs[i].job) {
@@ -105,11 +106,11 @@ static bool fake_find(struct text_seam *seam, const char *name, size_t n,
     return false;
 }
 
-static const struct tokenizer *no_tokenizer(struct text_seam *s, uint32_t model)
+static const struct tokenizer *tokenizer_of(struct text_seam *s, uint32_t model)
 {
     (void)s;
     (void)model;
-    return NULL;
+    return vocabulary_tokenizer();
 }
 
 static const uint8_t *no_hash(struct text_seam *s, uint32_t model)
@@ -122,7 +123,7 @@ static const uint8_t *no_hash(struct text_seam *s, uint32_t model)
 static const struct text_seam_ops fake_ops = {.submit = fake_submit,
                                               .poll = fake_poll,
                                               .find = fake_find,
-                                              .tokenizer = no_tokenizer,
+                                              .tokenizer = tokenizer_of,
                                               .hash = no_hash};
 
 struct fake_text *fake_text_new(struct sim *s)

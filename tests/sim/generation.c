@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/sampling_message.h"
 #include "proto/inference.pb-c.h"
 #include "tests/sim/sim.h"
 
@@ -16,37 +17,6 @@ static void wrong(struct generation *g, const char *what)
     sim_fail(g->sim, (int32_t)g->number, "%s", what);
 }
 
-static const struct fake_model *model_of(const struct generation *g)
-{
-    return &g->sim->options.models[g->model];
-}
-
-/* Compare what came since the last time; the prompt is fed first. */
-static void check_tokens(struct generation *g)
-{
-    const struct fake_model *m = model_of(g);
-
-    if (!g->seed_known) {
-        return;
-    }
-    for (uint32_t i = g->oracle.n; i < g->n_prompt; i++) {
-        oracle_feed(&g->oracle, m, g->prompt[i], ROW_PROMPT);
-    }
-    for (; g->n_checked < g->n_got; g->n_checked++) {
-        uint32_t i = g->n_checked;
-
-        if (i && !g->ignore_eos && oracle_is_eos(m, g->got[i - 1])) {
-            wrong(g, "a token after the end token");
-            return;
-        }
-        if (g->got[i] != oracle_next(&g->oracle, m, &g->sampling, i)) {
-            sim_fail(g->sim, (int32_t)g->number, "token %u is wrong", i);
-            return;
-        }
-        oracle_feed(&g->oracle, m, g->got[i], ROW_GENERATED);
-    }
-}
-
 void generation_seed(struct generation *g, uint64_t seed)
 {
     if (g->seed_known && g->sampling.seed != seed) {
@@ -54,18 +24,20 @@ void generation_seed(struct generation *g, uint64_t seed)
     }
     g->sampling.seed = seed;
     g->seed_known = true;
-    check_tokens(g);
+    for (uint32_t i = 0; i < g->n_choices; i++) {
+        choice_check(&g->choices[i]);
+    }
 }
 
-static void check_figures(struct generation *g,
+static void check_figures(struct generation *g, const struct choice *c,
                           const Sluice__V1__GenerateFigures *f)
 {
     /* A text that was cancelled before it was encoded has no ids. */
-    bool no_ids = g->as_text && f->n_prompt == 0 && g->n_got == 0 &&
-                  g->finish == SLUICE__V1__FINISH__FINISH_CANCELLED;
+    bool no_ids = g->as_text && f->n_prompt == 0 && c->n_got == 0 &&
+                  c->finish == SLUICE__V1__FINISH__FINISH_CANCELLED;
 
     generation_seed(g, f->seed);
-    if ((f->n_prompt != g->n_prompt && !no_ids) || f->n_generated != g->n_got) {
+    if ((f->n_prompt != g->n_prompt && !no_ids) || f->n_generated != c->n_got) {
         wrong(g, "figures that do not tell what came");
     }
 }
@@ -73,63 +45,58 @@ static void check_figures(struct generation *g,
 static void on_chunk(void *arg, const ProtobufCMessage *msg)
 {
     struct generation *g = arg;
-    const Sluice__V1__GenerateChunk *c = (const void *)msg;
+    const Sluice__V1__GenerateChunk *m = (const void *)msg;
 
-    if (g->n_ends || g->finish) {
+    if (g->n_ends) {
         wrong(g, "a chunk after the end");
-        return;
-    }
-    if (c->n_tokens && c->first_index != g->n_got) {
-        sim_fail(g->sim, (int32_t)g->number, "chunk at %u, %u wanted",
-                 c->first_index, g->n_got);
-        return;
-    }
-    if (c->n_tokens > g->max_tokens - g->n_got) {
-        wrong(g, "more tokens than asked for");
-        return;
-    }
-    if (c->n_tokens) {
-        memcpy(&g->got[g->n_got], c->tokens, c->n_tokens * sizeof(*g->got));
-        g->n_got += (uint32_t)c->n_tokens;
-        g->sim->counts.tokens += c->n_tokens;
-    }
-    check_tokens(g);
-    g->finish = c->has_finish ? c->finish : 0;
-    if (c->figures && !g->sim->failed) {
-        check_figures(g, c->figures);
+    } else if (m->choice >= g->n_choices) {
+        wrong(g, "a chunk of no choice");
+    } else {
+        choice_chunk(&g->choices[m->choice], m);
+        if (m->figures && !g->sim->failed) {
+            check_figures(g, &g->choices[m->choice], m->figures);
+        }
     }
 }
 
 /* Its lease has just begun, and nothing here could have ended it. */
-static void check_kept(struct generation *g)
+static void check_kept(struct generation *g, const struct choice *c)
 {
     const struct sim *s = g->sim;
     bool awake = s->nodes[g->client].paused_us <= g->asked_us;
 
-    if (g->keep_ms >= KEEP_SURE_MS && !s->options.faulty && !g->end_asked &&
-        !g->again && !g->shared && awake &&
-        cells_state(s, g->number) != CELL_KEPT) {
+    /* Of several, the lease of the first may be over; what a stop string
+     * ended is cancelled at its worker. */
+    if (g->keep_ms >= KEEP_SURE_MS && !s->options.faulty && !c->end_asked &&
+        !g->again && !g->shared && awake && g->n_choices == 1 && !c->stopped &&
+        cells_state(s, g->number, c->number) != CELL_KEPT) {
         wrong(g, "what was to be kept is gone");
     }
 }
 
-/* Finished by itself: is this all, and the reason the right one? */
-static void check_whole(struct generation *g)
+static void check_choice(struct generation *g, struct choice *c)
 {
-    bool eos = g->n_got && !g->ignore_eos &&
-               oracle_is_eos(model_of(g), g->got[g->n_got - 1]);
-    bool stop = g->finish == SLUICE__V1__FINISH__FINISH_STOP;
-
-    if (g->defect != DEFECT_NONE) {
-        wrong(g, "a wrong request was served");
-    } else if (!g->seed_known) {
-        wrong(g, "an end without figures");
-    } else if (stop != eos) {
-        wrong(g, "a wrong reason for the end");
-    } else if (!stop && g->n_got != g->max_tokens) {
-        wrong(g, "an end before the last token");
-    } else {
-        check_kept(g);
+    switch (c->finish) {
+    case SLUICE__V1__FINISH__FINISH_STOP:
+    case SLUICE__V1__FINISH__FINISH_LENGTH:
+        if (g->defect != DEFECT_NONE) {
+            wrong(g, "a wrong request was served");
+        }
+        choice_check_whole(c);
+        check_kept(g, c);
+        break;
+    case SLUICE__V1__FINISH__FINISH_CANCELLED:
+        if (!c->end_asked) {
+            wrong(g, "cancelled, but nobody asked for it");
+        }
+        break;
+    case SLUICE__V1__FINISH__FINISH_FAILED:
+        if (!g->sim->options.faulty) {
+            wrong(g, "failed without a fault");
+        }
+        break;
+    default:
+        wrong(g, "OK without a last chunk");
     }
 }
 
@@ -142,7 +109,8 @@ static bool past_deadline(const struct generation *g)
 /* A refusal that the figures must explain. */
 static bool refused_rightly(const struct generation *g)
 {
-    return !generation_fits(g->sim, g) || g->sim->full_us >= g->asked_us;
+    return !generation_fits(g->sim, g) ||
+           g->sim->full_us[g->n_choices] >= g->asked_us;
 }
 
 /* Is this status an ending that this seed explains? */
@@ -191,27 +159,13 @@ static void check_end(struct generation *g)
     check_deadline(g);
 
     if (g->status == ST_OK) {
-        switch (g->finish) {
-        case SLUICE__V1__FINISH__FINISH_STOP:
-        case SLUICE__V1__FINISH__FINISH_LENGTH:
-            check_whole(g);
-            break;
-        case SLUICE__V1__FINISH__FINISH_CANCELLED:
-            if (!g->end_asked) {
-                wrong(g, "cancelled, but nobody asked for it");
-            }
-            break;
-        case SLUICE__V1__FINISH__FINISH_FAILED:
-            if (!s->options.faulty) {
-                wrong(g, "failed without a fault");
-            }
-            break;
-        default:
-            wrong(g, "OK without a last chunk");
+        for (uint32_t i = 0; i < g->n_choices && !s->failed; i++) {
+            check_choice(g, &g->choices[i]);
         }
     } else if (!explained(g) &&
                !(wrong_asked &&
                  (g->status == ST_INVALID_ARGUMENT ||
+                  g->status == ST_FAILED_PRECONDITION ||
                   g->status == ST_OUT_OF_RANGE || g->status == ST_NOT_FOUND ||
                   g->status == ST_UNAVAILABLE))) {
         sim_fail(g->sim, (int32_t)g->number, "an end without a reason: %s",
@@ -227,8 +181,8 @@ static void on_end(void *arg, enum status status, const ProtobufCMessage *reply,
     (void)reply;
     (void)retry_after_ms;
     sim_log(g->sim, "request %u ends %s, finish %u, %u tokens%s%s", g->number,
-            status_name(status), g->finish, g->n_got, e ? ": " : "",
-            e ? e->text : "");
+            status_name(status), g->choices[0].finish, g->choices[0].n_got,
+            e ? ": " : "", e ? e->text : "");
     g->sim->n_open -= g->n_ends == 0;
     g->ended_us = sim_now(g->sim);
     g->status = status;
@@ -247,20 +201,36 @@ static const struct client_call_ops ops = {on_chunk, on_end};
 
 static void fill_sampling(const struct generation *g, Sluice__V1__Sampling *p)
 {
-    sluice__v1__sampling__init(p);
-    p->has_temperature = p->has_top_k = p->has_top_p = true;
-    p->temperature = g->sampling.temperature;
-    p->top_k = g->sampling.top_k;
-    p->top_p = g->defect == DEFECT_TOP_P ? 2.0f : g->sampling.top_p;
+    sampling_write(&g->sampling, p);
     p->has_seed = g->seed_given;
-    p->seed = g->sampling.seed;
-    p->has_ignore_eos = p->ignore_eos = g->ignore_eos;
+    if (g->defect == DEFECT_TOP_P) {
+        p->top_p = 2;
+    }
+}
+
+static void fill_stops(struct generation *g, Sluice__V1__GenerateRequest *r,
+                       ProtobufCBinaryData stops[GENERATION_STOPS])
+{
+    for (uint32_t i = 0; i < g->n_stops; i++) {
+        stops[i] =
+            (ProtobufCBinaryData){strlen(g->stops[i]), (uint8_t *)g->stops[i]};
+    }
+    r->stop = stops;
+    r->n_stop = g->n_stops;
+    r->has_n = g->n_choices != 1 || g->defect == DEFECT_N;
+    r->n = g->n_choices;
+    if (g->defect == DEFECT_N) {
+        r->n = g->number % 2 ? CHOICES_MAX + 1 : 0;
+    }
+    r->has_want_text = true;
+    r->want_text = g->want_text;
 }
 
 bool generation_ask(struct sim *s, struct generation *g)
 {
     Sluice__V1__GenerateRequest r = SLUICE__V1__GENERATE_REQUEST__INIT;
     Sluice__V1__Sampling sampling;
+    ProtobufCBinaryData stops[GENERATION_STOPS];
     char name[8], text[SIM_PROMPT_MAX];
 
     (void)snprintf(name, sizeof(name), "m%u",
@@ -283,26 +253,56 @@ bool generation_ask(struct sim *s, struct generation *g)
     r.sampling = &sampling;
     r.has_keep_ms = g->keep_ms != 0;
     r.keep_ms = g->keep_ms;
-    r.has_want_text = true;
-    r.want_text = false;
+    fill_stops(g, &r, stops);
     g->asked_us = sim_now(s);
     if (s->nodes[g->client].dropped_us + DROP_US > sim_now(s)) {
-        g->end_asked = true; /* it goes with the session that is to end */
+        generation_doomed(g); /* it goes with the session that is to end */
     }
     return client_core_call(s->nodes[g->client].core, METHOD_INFERENCE_GENERATE,
                             &r.base, g->deadline_ms, &ops, g,
                             &g->call) == ST_OK;
 }
 
-void generation_end_asked(struct sim *s, const struct generation *g)
+void generation_doomed(struct generation *g)
+{
+    g->end_asked = true;
+    for (uint32_t i = 0; i < g->n_choices; i++) {
+        g->choices[i].end_asked = true;
+    }
+}
+
+void generation_end_asked(struct sim *s, const struct generation *g,
+                          uint32_t choice)
 {
     for (uint32_t i = 0; i < s->n_generations; i++) {
         struct generation *o = &s->generations[i];
 
-        if (memcmp(o->id, g->id, sizeof(g->id)) == 0) {
-            o->end_asked = true;
+        if (memcmp(o->id, g->id, sizeof(g->id)) != 0) {
+            continue;
+        }
+        if (choice == CHOICE_ALL) {
+            generation_doomed(o);
+        } else if (choice < o->n_choices) {
+            o->choices[choice].end_asked = true;
         }
     }
+}
+
+void generation_open(struct generation *g, uint32_t n_choices)
+{
+    g->n_choices = n_choices;
+    g->choices = calloc(n_choices, sizeof(*g->choices));
+    if (!g->choices) {
+        abort();
+    }
+    for (uint32_t i = 0; i < n_choices; i++) {
+        choice_init(&g->choices[i], g, i);
+    }
+}
+
+bool generation_has_text(const struct generation *g)
+{
+    return g->sim->options.text[g->model] && (g->want_text || g->n_stops);
 }
 
 uint32_t generation_blocks(const struct generation *g, uint32_t block_tokens)
@@ -328,6 +328,9 @@ bool generation_fits(const struct sim *s, const struct generation *g)
 
 void generation_fini(struct generation *g)
 {
+    for (uint32_t i = 0; i < g->n_choices; i++) {
+        choice_fini(&g->choices[i]);
+    }
+    free(g->choices);
     free(g->prompt);
-    free(g->got);
 }

@@ -7,9 +7,16 @@
 #include <stdint.h>
 
 #include "client/core.h"
+#include "tests/sim/choice.h"
 #include "tests/sim/oracle.h"
 
 struct sim;
+
+#define GENERATION_CHOICES    8
+#define GENERATION_BIASES     8
+#define GENERATION_ENDS       4 /* stop tokens */
+#define GENERATION_STOPS      4 /* stop strings */
+#define GENERATION_STOP_BYTES 40
 
 /* What is wrong with a request on purpose. */
 enum defect {
@@ -19,6 +26,8 @@ enum defect {
     DEFECT_CONTEXT, /* longer than the model's context */
     DEFECT_MODEL,   /* of a model that nobody has */
     DEFECT_TOP_P,   /* a sampling value out of range */
+    DEFECT_N,       /* no choice, or too many */
+    DEFECT_STOP,    /* an empty stop string */
     DEFECTS
 };
 
@@ -31,42 +40,55 @@ struct generation {
 
     uint32_t model;
     enum defect defect;
-    bool as_text, ignore_eos, seed_given;
+    bool as_text, seed_given;
     bool again, shared; /* its id was used before, or is used again */
     uint32_t *prompt;   /* [n_prompt] owned */
     uint32_t n_prompt, max_tokens, keep_ms, deadline_ms;
-    struct sampling sampling; /* seed is known if seed_known */
+    struct sampling sampling; /* seed is known if seed_known; lists below */
     bool seed_known;
+    uint32_t bias_tokens[GENERATION_BIASES];
+    float biases[GENERATION_BIASES];
+    uint32_t stop_tokens[GENERATION_ENDS];
+    bool want_text;
+    uint32_t n_stops;
+    char stops[GENERATION_STOPS][GENERATION_STOP_BYTES];
 
-    uint32_t *got; /* [n_got] of max_tokens; owned */
-    uint32_t n_got, n_checked;
-    struct oracle oracle; /* prompt and got[0..n_checked) */
+    uint32_t n_choices;
+    struct choice *choices; /* [n_choices] owned */
 
     int64_t asked_us, arrived_us, ended_us;
     bool arrived;       /* at a router, in its latest life */
-    bool end_asked;     /* somebody has asked for its end */
+    bool end_asked;     /* somebody has asked for the end of all of it */
     bool left;          /* its client's session ended with it */
     bool router_lost;   /* a router died with it */
     uint64_t at_router; /* its call's number */
     uint32_t conn;      /* that it went by */
 
-    uint32_t submitted_conn; /* the last that took its Submit */
-
     uint32_t n_ends;
     enum status status;
-    uint32_t finish; /* proto's Finish, of the last chunk */
 };
+
+/* After everything else is drawn: its choices. */
+void generation_open(struct generation *g, uint32_t n_choices);
+
+/* Has its model a tokenizer, and somebody a use for it? */
+bool generation_has_text(const struct generation *g);
 
 /* Ask for it; false if the client has no place for the call. */
 bool generation_ask(struct sim *s, struct generation *g);
 
-/* Somebody asks for its end, or for that of another with its id. */
-void generation_end_asked(struct sim *s, const struct generation *g);
+/* Its client goes, or may go: all of it may end. */
+void generation_doomed(struct generation *g);
+
+/* Somebody asks for the end of a choice, or of CHOICE_ALL: its own, and that
+ * of others with its id. */
+void generation_end_asked(struct sim *s, const struct generation *g,
+                          uint32_t choice);
 
 /* The seed that the router drew: check what waited for it. */
 void generation_seed(struct generation *g, uint64_t seed);
 
-/* Blocks that a worker with blocks of this size must promise. */
+/* Blocks that a worker with blocks of this size must promise for a choice. */
 uint32_t generation_blocks(const struct generation *g, uint32_t block_tokens);
 
 /* Does any worker of the seed have a pool that can hold it? */

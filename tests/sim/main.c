@@ -191,6 +191,11 @@ static uint32_t print_cells(const struct cells *c)
                 cell_exists((enum cell_state)state, (enum cell_event)event);
         }
     }
+    printf(";");
+    for (int deed = 0; deed < DEEDS; deed++) {
+        printf(" %s=%" PRIu64, deed_names[deed], c->deeds[deed]);
+        empty += c->deeds[deed] == 0;
+    }
     return empty;
 }
 

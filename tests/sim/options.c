@@ -91,6 +91,26 @@ static void draw_faults(struct sim_options *o, struct rng *r)
     }
 }
 
+/* What the cores can do; 0: not asked for. */
+#define DRAW_PENALTIES 1
+#define DRAW_LISTS     1
+#define DRAW_ENDS      1
+#define DRAW_LOGPROBS  0
+#define DRAW_TEXT      0
+#define DRAW_STOPS     0
+#define DRAW_CHOICES   1
+
+static void draw_asked(struct sim_options *o, struct rng *r)
+{
+    o->penalties_of = rng_below(r, 2) ? 3000 * DRAW_PENALTIES : 0;
+    o->lists_of = rng_below(r, 2) ? 2000 * DRAW_LISTS : 0;
+    o->ends_of = rng_below(r, 2) ? 2000 * DRAW_ENDS : 0;
+    o->logprobs_of = rng_below(r, 2) ? 3000 * DRAW_LOGPROBS : 0;
+    o->want_text_of = rng_below(r, 2) ? 5000 * DRAW_TEXT : 0;
+    o->stop_of = rng_below(r, 2) ? 4000 * DRAW_STOPS : 0;
+    o->choices_of = rng_below(r, 3) ? 0 : 2500 * DRAW_CHOICES;
+}
+
 static void draw_load(struct sim_options *o, struct rng *r)
 {
     o->gap_us = octave(r, 300, 30000);
@@ -107,6 +127,7 @@ static void draw_load(struct sim_options *o, struct rng *r)
     o->admin_of = rng_below(r, 2) ? 1000 : 0;
     o->leave_of = o->faulty || rng_below(r, 4) == 0 ? 200 : 0;
     o->sleep_of = rng_below(r, 4) ? 0 : 20;
+    draw_asked(o, r);
 }
 
 /* Prompts that take several Submits, and more than the link lets go out

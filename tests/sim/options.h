@@ -47,6 +47,8 @@ struct sim_options {
     uint32_t prompt_max, tokens_max;
     uint32_t text_of, deadline_of, keep_of, end_of, wrong_of, again_of;
     uint32_t admin_of, leave_of, sleep_of;
+    uint32_t penalties_of, lists_of, ends_of, logprobs_of; /* of sampling */
+    uint32_t want_text_of, stop_of, choices_of;
 };
 
 void options_draw(struct sim_options *o, uint64_t seed);

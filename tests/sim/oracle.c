@@ -27,16 +27,35 @@ static uint64_t bits(float f)
     return u;
 }
 
-uint32_t oracle_choose(const struct fake_model *m, uint64_t a, uint64_t s,
-                       const struct sampling *p, uint32_t index)
+uint64_t oracle_remember(uint64_t h, uint32_t token, enum row_kind kind)
 {
-    uint64_t x = mix64(m->salt ^ (m->attention ? a : 0));
+    return h + mix64(((uint64_t)token << 1 | kind) + 0x9e3779b97f4a7c15u);
+}
 
-    x = mix64(x + (m->linear ? s : 0));
-    x = mix64(x ^ p->seed);
-    x = mix64(x + bits(p->temperature) * 3 + bits(p->top_p) * 5 + p->top_k);
-    x = mix64(x ^ index);
-    return (uint32_t)(x % m->vocab);
+static uint64_t model_says(const struct oracle *o, const struct fake_model *m)
+{
+    uint64_t x = mix64(m->salt ^ (m->attention ? o->a : 0));
+
+    return mix64(x + (m->linear ? o->s : 0));
+}
+
+static uint64_t mix_lists(uint64_t x, const struct sampling *p)
+{
+    for (uint32_t i = 0; i < p->n_biases; i++) {
+        x = mix64(x ^ ((uint64_t)p->bias_tokens[i] << 32 | bits(p->biases[i])));
+    }
+    return x;
+}
+
+static uint64_t mix_penalties(uint64_t x, const struct oracle *o,
+                              const struct sampling *p)
+{
+    if (!sampling_penalises(p)) {
+        return x;
+    }
+    x = mix64(x + bits(p->repetition_penalty) * 3 +
+              bits(p->presence_penalty) * 5 + bits(p->frequency_penalty) * 7);
+    return mix64(x ^ o->h);
 }
 
 void oracle_feed(struct oracle *o, const struct fake_model *m, uint32_t token,
@@ -48,13 +67,42 @@ void oracle_feed(struct oracle *o, const struct fake_model *m, uint32_t token,
     if (m->linear) {
         o->s = oracle_advance(o->s, token, kind);
     }
+    o->h = oracle_remember(o->h, token, kind);
     o->n++;
 }
 
 uint32_t oracle_next(const struct oracle *o, const struct fake_model *m,
-                     const struct sampling *p, uint32_t index)
+                     const struct sampling *p, uint32_t choice, uint32_t index)
 {
-    return oracle_choose(m, o->a, o->s, p, index);
+    uint64_t x = mix64(model_says(o, m) ^ p->seed);
+
+    x = mix64(x + bits(p->temperature) * 3 + bits(p->top_p) * 5 +
+              bits(p->min_p) * 7 + p->top_k);
+    x = mix_penalties(mix_lists(x, p), o, p);
+    x = mix64(x ^ ((uint64_t)choice << 32 | index));
+    return (uint32_t)(x % m->vocab);
+}
+
+/* Steps down from the best, and from id to id: 20 of them are fewer than the
+ * vocabulary, so all are different. */
+float oracle_logprobs(const struct oracle *o, const struct fake_model *m,
+                      uint32_t token, uint32_t n_top,
+                      struct token_logprob top[TOP_LOGPROBS_MAX])
+{
+    uint64_t x = mix64(model_says(o, m) + 1);
+    uint32_t id = (uint32_t)(x >> 8) % m->vocab;
+    float value = -(float)(x & 255) / 64, own = 1;
+
+    for (uint32_t i = 0; i < TOP_LOGPROBS_MAX; i++) {
+        if (i < n_top) {
+            top[i] = (struct token_logprob){id, value};
+        }
+        own = id == token ? value : own;
+        x = mix64(x + i);
+        value -= (float)(x & 255) / 64;
+        id = (id + 1 + (uint32_t)(x >> 8) % 11) % m->vocab;
+    }
+    return own <= 0 ? own : value - (float)(mix64(x ^ token) & 1023) / 64;
 }
 
 bool oracle_is_eos(const struct fake_model *m, uint32_t token)
@@ -65,4 +113,11 @@ bool oracle_is_eos(const struct fake_model *m, uint32_t token)
         }
     }
     return false;
+}
+
+bool oracle_ends(const struct fake_model *m, const struct sampling *p,
+                 uint32_t token)
+{
+    return (!p->ignore_eos && oracle_is_eos(m, token)) ||
+           sampling_stops(p, token);
 }

@@ -2,12 +2,16 @@
  *
  *     attention  A(n+1) = mix(A(n), token n, position n, kind n)
  *     state      S(n+1) = mix'(S(n), token n, kind n)
- *     choose     token  = mix''(salt, A, S, sampling, index) mod vocab
+ *     history    H(n+1) = H(n) + mix"(token n, kind n)   a multiset of ids
+ *     choose     token  = mix'''(salt, A, S, H if there are penalties,
+ *                         sampling, lists, choice, index) mod vocab
+ *     logprobs   of salt, A and S alone, as they are the model's
  *
- * The fake engine reaches A through block tables and S through slots; the
- * auditor folds the same from the prompt.  A model without attention has
- * A = 0, one without linear layers S = 0.  kind (prompt or generated) is
- * part of it: a generated token that is computed again as prompt is a fault. */
+ * The fake engine reaches A through block tables, S through slots and H
+ * through the plan's history; the auditor folds the same from the prompt.  A
+ * model without attention has A = 0, one without linear layers S = 0.  kind
+ * (prompt or generated) is part of it: a generated token that is computed
+ * again as prompt is a fault. */
 #ifndef SIM_ORACLE_H
 #define SIM_ORACLE_H
 
@@ -21,7 +25,7 @@
 struct fake_model {
     uint64_t salt;
     bool attention, linear;
-    uint32_t vocab, context;
+    uint32_t vocab, context; /* vocab >= 256 */
     uint32_t eos[ORACLE_EOS_MAX];
     uint32_t n_eos;
 };
@@ -29,19 +33,30 @@ struct fake_model {
 uint64_t oracle_attend(uint64_t a, uint32_t token, uint32_t position,
                        enum row_kind kind);
 uint64_t oracle_advance(uint64_t s, uint32_t token, enum row_kind kind);
-uint32_t oracle_choose(const struct fake_model *m, uint64_t a, uint64_t s,
-                       const struct sampling *p, uint32_t index);
+uint64_t oracle_remember(uint64_t h, uint32_t token, enum row_kind kind);
 
 /* A sequence of the right tokens. */
 struct oracle {
-    uint64_t a, s;
+    uint64_t a, s, h;
     uint32_t n; /* tokens fed */
 };
 
 void oracle_feed(struct oracle *o, const struct fake_model *m, uint32_t token,
                  enum row_kind kind);
+
+/* The token of this choice and index. */
 uint32_t oracle_next(const struct oracle *o, const struct fake_model *m,
-                     const struct sampling *p, uint32_t index);
+                     const struct sampling *p, uint32_t choice, uint32_t index);
+
+/* How likely that token was, and the best n_top, best first. */
+float oracle_logprobs(const struct oracle *o, const struct fake_model *m,
+                      uint32_t token, uint32_t n_top,
+                      struct token_logprob top[TOP_LOGPROBS_MAX]);
+
 bool oracle_is_eos(const struct fake_model *m, uint32_t token);
+
+/* Does a sequence end after it? */
+bool oracle_ends(const struct fake_model *m, const struct sampling *p,
+                 uint32_t token);
 
 #endif

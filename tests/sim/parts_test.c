@@ -5,6 +5,7 @@
 
 #include "tests/sim/sim.h"
 #include "tests/unit/cmocka.h"
+#include "text/detokenizer.h"
 
 /* ---- events ---- */
 
@@ -305,6 +306,59 @@ static void test_network_pause(void **state)
     end_network(s);
 }
 
+/* ---- the tokens and their texts ---- */
+
+static void test_vocabulary_is_its_tokenizer(void **state)
+{
+    const struct tokenizer *t = vocabulary_tokenizer();
+    size_t n, own;
+
+    (void)state;
+    assert_true(tokenizer_vocab(t) > 256);
+    for (uint32_t id = 0; id < tokenizer_vocab(t) + 10; id++) {
+        const char *bytes = tokenizer_token(t, id, &n);
+        const uint8_t *ours = vocabulary_bytes(id, &own);
+
+        if (bytes == NULL || tokenizer_is_special(t, id)) {
+            assert_int_equal(own, 0);
+        } else {
+            assert_int_equal(own, n);
+            assert_memory_equal(ours, bytes, n);
+        }
+    }
+}
+
+/* Two opinions on the text of random tokens. */
+static void test_texts_are_the_detokenizers(void **state)
+{
+    const struct tokenizer *t = vocabulary_tokenizer();
+    size_t size = detokenizer_max(t), whole = 0, broken = 0;
+    char *theirs = malloc(size), ours[PLAIN_MAX];
+    struct detokenizer d;
+    struct plain_text p = {.n_held = 0};
+    struct rng r;
+
+    (void)state;
+    assert_non_null(theirs);
+    rng_init(&r, 1, 1);
+    detokenizer_init(&d, t, DETOK_SKIP_SPECIAL);
+    for (int i = 0; i < 100000; i++) {
+        uint32_t id = (uint32_t)rng_below(&r, i % 2 ? 256 : 600);
+        bool ends = rng_below(&r, 50) == 0;
+        size_t n = ends ? detokenizer_finish(&d, theirs)
+                        : detokenizer_push(&d, id, theirs);
+
+        assert_int_equal(
+            ends ? plain_finish(&p, ours) : plain_push(&p, id, ours), n);
+        assert_memory_equal(ours, theirs, n);
+        whole += n >= 2 && memcmp(theirs, "\xc3\xa9", 2) == 0;
+        broken += n >= 3 && memcmp(theirs, "\xef\xbf\xbd", 3) == 0;
+    }
+    free(theirs);
+    assert_true(whole > 1000);
+    assert_true(broken > 1000);
+}
+
 /* ---- the fake engine ---- */
 
 struct bench {
@@ -389,7 +443,7 @@ static uint32_t right_token(const struct bench *b, uint32_t n)
     for (uint32_t i = 0; i < n; i++) {
         oracle_feed(&o, m, 10 + i, ROW_PROMPT);
     }
-    return oracle_next(&o, m, &plain, 0);
+    return oracle_next(&o, m, &plain, 0, 0);
 }
 
 static void test_engine_gives_the_right_token(void **state)
@@ -423,7 +477,7 @@ static void test_engine_gives_the_right_token(void **state)
     oracle_feed(&o, &b.sim->options.models[0], out.tokens[0], ROW_GENERATED);
     assert_true(engine_poll(b.seam, &out));
     assert_int_equal(out.tokens[0], oracle_next(&o, &b.sim->options.models[0],
-                                                r->sampling, 1));
+                                                r->sampling, 0, 1));
     assert_int_equal(fake_engine_named_blocks(b.engine), 0);
     assert_false(b.sim->failed);
     end_engine(&b);
@@ -521,6 +575,134 @@ static void test_engine_sees_a_plan_change(void **state)
     end_engine(&b);
 }
 
+static const struct sampling penalty = {.temperature = 1,
+                                        .top_p = 1,
+                                        .repetition_penalty = 2,
+                                        .logprobs = true,
+                                        .n_top_logprobs = 3,
+                                        .seed = 5};
+
+/* One page of ids behind a page of pages. */
+static struct plan_history history(uint32_t memory[32], uint32_t n,
+                                   uint32_t n_prompt)
+{
+    memory[16] = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        memory[i] = 10 + i;
+    }
+    return (struct plan_history){
+        .pages = {.memory = memory, .n_pages = 2, .root = 1, .shift = 4},
+        .n = n,
+        .n_prompt = n_prompt};
+}
+
+/* Submit a prompt of three ids and whatever history; run it. */
+static void run_penalty(struct bench *b, const struct plan_history *h,
+                        struct plan_result *out)
+{
+    struct plan_row *r;
+
+    begin_engine(b);
+    r = add_prompt(&b->plan[0], 1, 0, 0, 3);
+    r->sampling = &penalty;
+    r->history = *h;
+    assert_int_equal(engine_submit(b->seam, &b->plan[0]), ST_OK);
+    run(b->sim);
+    (void)!engine_poll(b->seam, out);
+}
+
+static void test_engine_reads_the_history(void **state)
+{
+    struct bench b;
+    struct plan_result out;
+    struct token_logprob top[TOP_LOGPROBS_MAX];
+    struct oracle o = {0};
+    uint32_t memory[32];
+    struct plan_history h = history(memory, 3, 3);
+    float own;
+
+    (void)state;
+    run_penalty(&b, &h, &out);
+    assert_false(b.sim->failed);
+    for (uint32_t i = 0; i < 3; i++) {
+        oracle_feed(&o, &b.sim->options.models[0], 10 + i, ROW_PROMPT);
+    }
+    assert_int_equal(out.tokens[0], oracle_next(&o, &b.sim->options.models[0],
+                                                &penalty, 0, 0));
+    own = oracle_logprobs(&o, &b.sim->options.models[0], out.tokens[0], 3, top);
+    assert_memory_equal(&own, &out.logprobs[0], sizeof(own));
+    assert_memory_equal(top, out.top[0], 3 * sizeof(top[0]));
+    end_engine(&b);
+    o.h++; /* of another history, another token */
+    assert_int_not_equal(out.tokens[0],
+                         oracle_next(&o,
+                                     &(struct fake_model){.salt = 99,
+                                                          .attention = true,
+                                                          .linear = true,
+                                                          .vocab = 1000},
+                                     &penalty, 0, 0));
+}
+
+static void wrong_history(struct plan_history h, const char *what)
+{
+    struct bench b;
+    struct plan_result out;
+
+    run_penalty(&b, &h, &out);
+    assert_true(b.sim->failed);
+    assert_non_null(strstr(b.sim->what, what));
+    end_engine(&b);
+}
+
+static void test_engine_sees_a_wrong_history(void **state)
+{
+    uint32_t memory[32];
+
+    (void)state;
+    wrong_history(history(memory, 2, 2), "another length");
+    wrong_history(history(memory, 3, 2), "another length");
+    wrong_history(history(memory, 0, 0), "another length");
+    (void)history(memory, 3, 3);
+    memory[2]++;
+    wrong_history((struct plan_history){.pages = {memory, 2, 1, 4}, 3, 3},
+                  "other ids");
+    (void)history(memory, 3, 3);
+    memory[1] = memory[2]; /* the same ids, elsewhere */
+    memory[2] = 11;
+    wrong_history((struct plan_history){.pages = {memory, 2, 1, 4}, 3, 3},
+                  "other ids");
+}
+
+/* Logprobs as a model gives them: the best first, none above 0, no id twice,
+ * and the chosen one's own among them if it is there. */
+static void test_logprobs_are_in_order(void **state)
+{
+    struct token_logprob top[TOP_LOGPROBS_MAX];
+    const struct fake_model m = {.salt = 3, .attention = true, .vocab = 256};
+    uint32_t among = 0;
+
+    (void)state;
+    for (uint32_t i = 0; i < 2000; i++) {
+        struct oracle o = {.a = i};
+        uint32_t token = i % 256;
+        float own = oracle_logprobs(&o, &m, token, TOP_LOGPROBS_MAX, top);
+
+        assert_true(own <= 0 && top[0].logprob <= 0);
+        for (uint32_t k = 0; k < TOP_LOGPROBS_MAX; k++) {
+            assert_true(k == 0 || top[k].logprob <= top[k - 1].logprob);
+            for (uint32_t j = 0; j < k; j++) {
+                assert_int_not_equal(top[j].token, top[k].token);
+            }
+            if (top[k].token == token) {
+                assert_memory_equal(&own, &top[k].logprob, sizeof(own));
+                among++;
+            }
+        }
+        assert_true(own <= top[0].logprob);
+    }
+    assert_true(among > 50);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -532,10 +714,15 @@ int main(void)
         cmocka_unit_test(test_network_limit_and_cut),
         cmocka_unit_test(test_network_close),
         cmocka_unit_test(test_network_pause),
+        cmocka_unit_test(test_vocabulary_is_its_tokenizer),
+        cmocka_unit_test(test_texts_are_the_detokenizers),
         cmocka_unit_test(test_engine_gives_the_right_token),
         cmocka_unit_test(test_engine_scribbles_over_taken_blocks),
         cmocka_unit_test(test_engine_refuses_wrong_plans),
         cmocka_unit_test(test_engine_sees_a_plan_change),
+        cmocka_unit_test(test_engine_reads_the_history),
+        cmocka_unit_test(test_engine_sees_a_wrong_history),
+        cmocka_unit_test(test_logprobs_are_in_order),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -83,7 +83,7 @@ static void begin(struct sim *s, uint64_t seed, bool verbose)
     rng_init(&s->chance, seed, 1);
     rng_init(&s->will, seed, 2);
     arena_init(&s->arena);
-    s->full_us = -1;
+    memset(s->full_us, -1, sizeof(s->full_us));
     node_start(s, SIM_ROUTER);
     for (uint32_t i = 0; i < s->options.n_workers; i++) {
         node_start(s, SIM_FIRST_WORKER + i);

@@ -84,10 +84,11 @@ struct sim {
     uint32_t n_generations, n_open; /* of them not ended */
     uint32_t n_controls, n_controls_open;
     struct grants grants;
-    uint32_t n_brought; /* Generates of the frame just delivered */
-    int64_t full_us;    /* when the router was last seen full */
-    bool closing;       /* no new requests any more */
-    bool calm;          /* no faults any more, since */
+    uint32_t n_brought; /* choices that the frame just delivered asks for */
+    /* When the router was last seen without room for so many choices. */
+    int64_t full_us[GENERATION_CHOICES + 1];
+    bool closing; /* no new requests any more */
+    bool calm;    /* no faults any more, since */
     int64_t calm_us;
     uint64_t hash; /* of everything delivered */
     struct sim_counts counts;
@@ -142,6 +143,8 @@ void auditor_heard(struct sim *s, uint32_t number);
 void auditor_tick(struct sim *s, uint32_t number);
 /* The router has heard that a connection is gone. */
 void auditor_lost(struct sim *s, uint32_t conn);
+/* The router takes no more than so many choices now. */
+void auditor_full(struct sim *s, uint32_t room);
 bool auditor_quiet(struct sim *s, char *why, size_t cap);
 void auditor_end(struct sim *s);
 

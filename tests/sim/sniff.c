@@ -74,33 +74,33 @@ static void generate(struct sim *s, uint32_t conn, const struct envelope *e)
         struct generation *g = &s->generations[i];
 
         g->arrived = true;
-        s->n_brought++;
+        s->n_brought += g->n_choices;
         g->arrived_us = sim_now(s);
         g->conn = conn;
         g->at_router = e->call;
     }
 }
 
-/* The generation that a Cancel or RemoveSequence names. */
-static uint32_t target(struct sim *s, const struct envelope *e, bool remove)
+/* What a Cancel or RemoveSequence names; NULL: it is none. */
+static const Sluice__V1__SequenceRef *
+target(struct sim *s, const struct envelope *e, bool remove)
 {
     const Sluice__V1__CancelRequest *c =
         remove ? NULL : body(s, e, &sluice__v1__cancel_request__descriptor);
     const Sluice__V1__RemoveRequest *r =
         remove ? body(s, e, &sluice__v1__remove_request__descriptor) : NULL;
-    const Sluice__V1__SequenceRef *ref = c   ? c->sequence
-                                         : r ? r->sequence
-                                             : NULL;
 
-    return ref ? find(s, ref->request_id) : NOBODY;
+    return c ? c->sequence : r ? r->sequence : NULL;
 }
 
 static void named(struct sim *s, const struct envelope *e, bool remove)
 {
-    uint32_t i = target(s, e, remove);
+    const Sluice__V1__SequenceRef *ref = target(s, e, remove);
+    uint32_t i = ref ? find(s, ref->request_id) : NOBODY;
 
     if (i != NOBODY) {
-        cells_hit(s, i, remove ? CELL_REMOVE : CELL_CANCEL);
+        cells_hit(s, i, ref->has_choice ? ref->choice : CHOICE_ALL,
+                  remove ? CELL_REMOVE : CELL_CANCEL);
     }
 }
 
@@ -110,7 +110,7 @@ static void call_cancelled(struct sim *s, uint32_t conn, uint64_t call)
         const struct generation *g = &s->generations[i - 1];
 
         if (g->arrived && g->conn == conn && g->at_router == call) {
-            cells_hit(s, i - 1, CELL_CANCEL);
+            cells_hit(s, i - 1, CHOICE_ALL, CELL_CANCEL);
             return;
         }
     }
@@ -202,26 +202,61 @@ static void from_worker(struct sim *s, uint32_t conn, const struct envelope *e)
     }
 }
 
+static void submitted(struct sim *s, uint32_t conn, struct choice *c,
+                      const Sluice__V1__SubmitRequest *r)
+{
+    struct cells *cells = &s->counts.cells;
+    const struct generation *g = c->g;
+    bool moved = c->submitted_conn && c->submitted_conn != conn;
+
+    s->counts.moved += moved;
+    s->counts.moved_tokens += r->n_generated != 0;
+    c->submitted_conn = conn;
+    if (r->n_generated) {
+        c->n_moves++;
+        cells->deeds[DEED_MOVED_PENALTIES] += sampling_penalises(&g->sampling);
+        cells->deeds[DEED_MOVED_LOGPROBS] += g->sampling.logprobs;
+        cells->deeds[DEED_MOVED_TEXT] += c->text != NULL;
+    }
+    for (uint32_t i = 0; i < g->n_choices; i++) {
+        const struct choice *o = &g->choices[i];
+
+        if (o->submitted_conn && o->submitted_conn != conn && !o->finish) {
+            cells->deeds[DEED_CHOICES_APART]++;
+        }
+    }
+    if (g->sampling.logprobs &&
+        network_conn(&s->network, conn)->open[END_PEER] &&
+        worker_sequence_state(
+            s->nodes[network_conn(&s->network, conn)->node].core, g->id,
+            c->number) != SLUICE__V1__SEQUENCE_STATE__SEQUENCE_UNKNOWN) {
+        cells->deeds[DEED_ADOPTED_LOGPROBS]++;
+    }
+}
+
 static void submit(struct sim *s, uint32_t conn, const struct envelope *e)
 {
     const Sluice__V1__SubmitRequest *r =
         body(s, e, &sluice__v1__submit_request__descriptor);
     uint32_t i = r ? find(s, r->sequence->request_id) : NOBODY;
+    struct generation *g;
 
     if (r) {
         grants_submit(s, conn, r->grant, e->call);
     }
-    if (i != NOBODY) {
-        struct generation *g = &s->generations[i];
-
-        s->counts.moved += g->submitted_conn && g->submitted_conn != conn;
-        s->counts.moved_tokens += r->n_generated != 0;
-        g->submitted_conn = conn;
-        if (r->n_prompt != g->n_prompt) {
-            sim_fail(s, (int32_t)i, "a Submit with another prompt");
-        } else if (g->seed_given && r->sampling->seed != g->sampling.seed) {
-            sim_fail(s, (int32_t)i, "a Submit with another seed");
-        } else if (!g->again && !g->router_lost) {
+    if (i == NOBODY) {
+        return;
+    }
+    g = &s->generations[i];
+    if (r->n_prompt != g->n_prompt) {
+        sim_fail(s, (int32_t)i, "a Submit with another prompt");
+    } else if (g->seed_given && r->sampling->seed != g->sampling.seed) {
+        sim_fail(s, (int32_t)i, "a Submit with another seed");
+    } else if (r->sequence->choice >= g->n_choices) {
+        sim_fail(s, (int32_t)i, "a Submit of no choice");
+    } else {
+        submitted(s, conn, &g->choices[r->sequence->choice], r);
+        if (!g->again && !g->router_lost) {
             generation_seed(g, r->sampling->seed);
         }
     }

@@ -1,0 +1,320 @@
+#include "tests/sim/choice.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/utf8.h"
+#include "tests/sim/sim.h"
+
+static void wrong(struct choice *c, const char *what)
+{
+    sim_fail(c->g->sim, (int32_t)c->g->number, "choice %u: %s", c->number,
+             what);
+}
+
+static const struct fake_model *model_of(const struct choice *c)
+{
+    return &c->g->sim->options.models[c->g->model];
+}
+
+static void *allocate(size_t n, size_t size)
+{
+    void *p = malloc(n * size + 1);
+
+    if (!p) {
+        abort();
+    }
+    return p;
+}
+
+void choice_init(struct choice *c, struct generation *g, uint32_t number)
+{
+    size_t n = g->max_tokens, n_top = g->sampling.n_top_logprobs;
+
+    *c = (struct choice){.g = g, .number = number};
+    c->got = allocate(n, sizeof(*c->got));
+    if (g->sampling.logprobs) {
+        c->logprobs = allocate(n, sizeof(*c->logprobs));
+        c->top_tokens = allocate(n * n_top, sizeof(*c->top_tokens));
+        c->top_logprobs = allocate(n * n_top, sizeof(*c->top_logprobs));
+    }
+    if (generation_has_text(g)) {
+        c->text = allocate((n + 1) * VOCABULARY_BYTES + PLAIN_MAX, 3);
+        c->text_end = allocate(n, sizeof(*c->text_end));
+    }
+}
+
+void choice_fini(struct choice *c)
+{
+    free(c->got);
+    free(c->logprobs);
+    free(c->top_tokens);
+    free(c->top_logprobs);
+    free(c->text);
+    free(c->text_end);
+}
+
+/* ---- tokens and logprobs ---- */
+
+static void check_logprobs(struct choice *c, uint32_t i)
+{
+    uint32_t n_top = c->g->sampling.n_top_logprobs;
+    struct token_logprob top[TOP_LOGPROBS_MAX];
+    float own = oracle_logprobs(&c->oracle, model_of(c), c->got[i], n_top, top);
+    bool same = memcmp(&own, &c->logprobs[i], sizeof(own)) == 0;
+
+    for (uint32_t k = 0; k < n_top; k++) {
+        size_t at = (size_t)i * n_top + k;
+
+        same = same && top[k].token == c->top_tokens[at] &&
+               memcmp(&top[k].logprob, &c->top_logprobs[at], sizeof(own)) == 0;
+    }
+    if (!same) {
+        sim_fail(c->g->sim, (int32_t)c->g->number,
+                 "choice %u: logprobs of token %u are wrong", c->number, i);
+    }
+}
+
+static void check_token(struct choice *c, uint32_t i)
+{
+    const struct generation *g = c->g;
+    const struct fake_model *m = model_of(c);
+
+    if (i && oracle_ends(m, &g->sampling, c->got[i - 1])) {
+        wrong(c, "a token after the end token");
+    } else if (c->got[i] !=
+               oracle_next(&c->oracle, m, &g->sampling, c->number, i)) {
+        sim_fail(g->sim, (int32_t)g->number, "choice %u: token %u is wrong",
+                 c->number, i);
+    } else if (g->sampling.logprobs) {
+        check_logprobs(c, i);
+    }
+}
+
+void choice_check(struct choice *c)
+{
+    const struct generation *g = c->g;
+    const struct fake_model *m = model_of(c);
+
+    if (!g->seed_known) {
+        return;
+    }
+    for (uint32_t i = c->oracle.n; i < g->n_prompt; i++) {
+        oracle_feed(&c->oracle, m, g->prompt[i], ROW_PROMPT);
+    }
+    for (; c->n_checked < c->n_got && !g->sim->failed; c->n_checked++) {
+        check_token(c, c->n_checked);
+        oracle_feed(&c->oracle, m, c->got[c->n_checked], ROW_GENERATED);
+    }
+}
+
+/* ---- text ---- */
+
+/* The token that ends it is no text. */
+static void add_text(struct choice *c, uint32_t from)
+{
+    const struct generation *g = c->g;
+
+    for (uint32_t i = from; i < c->n_got; i++) {
+        if (!oracle_ends(model_of(c), &g->sampling, c->got[i])) {
+            c->n_text += plain_push(&c->plain, c->got[i], c->text + c->n_text);
+        }
+        c->text_end[i] = (uint32_t)c->n_text;
+    }
+}
+
+static void told(struct choice *c, const Sluice__V1__GenerateChunk *m)
+{
+    size_t n = m->text.len;
+
+    if (n == 0) {
+        return;
+    }
+    if (!c->g->want_text) {
+        wrong(c, "a text that nobody wants");
+    } else if (!utf8_ok(m->text.data, n)) {
+        wrong(c, "a text that is no UTF-8");
+    } else if (n > c->n_text - c->n_told ||
+               memcmp(c->text + c->n_told, m->text.data, n) != 0) {
+        wrong(c, "the text is not that of the tokens");
+    } else {
+        c->n_told += n;
+    }
+}
+
+struct match {
+    size_t begin, end;
+    uint32_t string;
+    bool found;
+};
+
+/* The first to end; of those the one that begins first; of equal ones the
+ * first given. */
+static struct match first_stop(const struct choice *c)
+{
+    const struct generation *g = c->g;
+    struct match m = {0};
+
+    for (size_t end = 1; end <= c->n_text && !m.found; end++) {
+        for (uint32_t k = 0; k < g->n_stops; k++) {
+            size_t n = strlen(g->stops[k]);
+
+            if (n <= end && memcmp(c->text + end - n, g->stops[k], n) == 0 &&
+                (!m.found || end - n < m.begin)) {
+                m = (struct match){end - n, end, k, true};
+            }
+        }
+    }
+    return m;
+}
+
+static void count_stop(struct choice *c, const struct match *m)
+{
+    struct cells *cells = &c->g->sim->counts.cells;
+    uint32_t last = c->n_got - 1;
+    size_t begin = last ? c->text_end[last - 1] : 0;
+
+    cells->deeds[DEED_STOP_BORDER] += m->begin == begin;
+    cells->deeds[DEED_STOP_ACROSS] += m->begin < begin;
+    cells->deeds[DEED_STOP_FIRST] += last == 0;
+    cells->deeds[DEED_STOP_MOVED] += c->n_moves != 0;
+    cells->deeds[DEED_STOP_AT_LENGTH] += c->n_got == c->g->max_tokens;
+    if (oracle_ends(model_of(c), &c->g->sampling,
+                    oracle_next(&c->oracle, model_of(c), &c->g->sampling,
+                                c->number, c->n_got))) {
+        cells->deeds[DEED_STOP_BEFORE_END]++;
+    }
+}
+
+/* All that was to be told was, up to the first stop string, and there is no
+ * token past the one that completed it. */
+static void last_text(struct choice *c, const Sluice__V1__GenerateChunk *m)
+{
+    struct match stop = first_stop(c);
+
+    if (c->stopped != stop.found ||
+        (stop.found && c->stop_string != stop.string)) {
+        sim_fail(c->g->sim, (int32_t)c->g->number,
+                 "choice %u: stop string %d, not %d", c->number,
+                 c->stopped ? (int)c->stop_string : -1,
+                 stop.found ? (int)stop.string : -1);
+    } else if (c->stopped && c->finish != SLUICE__V1__FINISH__FINISH_STOP) {
+        wrong(c, "a stop string that did not stop it");
+    } else if (stop.found && c->n_got > 1 &&
+               c->text_end[c->n_got - 2] >= stop.end) {
+        wrong(c, "a token past the stop string");
+    }
+    if (stop.found) {
+        count_stop(c, &stop);
+        c->n_text = stop.begin;
+    } else {
+        c->n_text += plain_finish(&c->plain, c->text + c->n_text);
+    }
+    told(c, m);
+    if (c->g->want_text && c->n_told != c->n_text) {
+        sim_fail(c->g->sim, (int32_t)c->g->number,
+                 "choice %u: %zu bytes of text, %zu were to come", c->number,
+                 c->n_told, c->n_text);
+    }
+}
+
+/* ---- chunks ---- */
+
+static bool columns_fit(const struct choice *c,
+                        const Sluice__V1__GenerateChunk *m)
+{
+    const struct sampling *p = &c->g->sampling;
+    size_t n = p->logprobs ? m->n_tokens : 0;
+
+    return m->n_logprobs == n && m->n_top_tokens == n * p->n_top_logprobs &&
+           m->n_top_logprobs == n * p->n_top_logprobs;
+}
+
+static void take_logprobs(struct choice *c, const Sluice__V1__GenerateChunk *m)
+{
+    size_t n_top = c->g->sampling.n_top_logprobs;
+
+    memcpy(&c->logprobs[c->n_got], m->logprobs,
+           m->n_logprobs * sizeof(*m->logprobs));
+    if (m->n_top_tokens) {
+        memcpy(&c->top_tokens[c->n_got * n_top], m->top_tokens,
+               m->n_top_tokens * sizeof(*m->top_tokens));
+        memcpy(&c->top_logprobs[c->n_got * n_top], m->top_logprobs,
+               m->n_top_logprobs * sizeof(*m->top_logprobs));
+    }
+}
+
+static void take_tokens(struct choice *c, const Sluice__V1__GenerateChunk *m)
+{
+    uint32_t from = c->n_got;
+
+    memcpy(&c->got[c->n_got], m->tokens, m->n_tokens * sizeof(*c->got));
+    if (c->logprobs) {
+        take_logprobs(c, m);
+    }
+    c->n_got += (uint32_t)m->n_tokens;
+    c->g->sim->counts.tokens += m->n_tokens;
+    if (c->text) {
+        add_text(c, from);
+    }
+}
+
+void choice_chunk(struct choice *c, const Sluice__V1__GenerateChunk *m)
+{
+    struct generation *g = c->g;
+
+    if (c->finish) {
+        wrong(c, "a chunk after the end");
+        return;
+    }
+    if (m->n_tokens && m->first_index != c->n_got) {
+        sim_fail(g->sim, (int32_t)g->number,
+                 "choice %u: chunk at %u, %u wanted", c->number, m->first_index,
+                 c->n_got);
+        return;
+    }
+    if (m->n_tokens > g->max_tokens - c->n_got) {
+        wrong(c, "more tokens than asked for");
+        return;
+    }
+    if (!columns_fit(c, m)) {
+        wrong(c, "logprobs that do not fit the tokens");
+        return;
+    }
+    if (m->n_tokens) {
+        take_tokens(c, m);
+    }
+    c->finish = m->has_finish ? m->finish : 0;
+    c->stopped = m->has_stop_string;
+    c->stop_string = m->stop_string;
+    choice_check(c);
+    if (c->text && !c->finish) {
+        told(c, m);
+    } else if (c->text) {
+        last_text(c, m);
+    } else if (m->has_text || c->stopped) {
+        wrong(c, "a text without a tokenizer");
+    }
+}
+
+void choice_check_whole(struct choice *c)
+{
+    const struct generation *g = c->g;
+    bool ends = c->n_got &&
+                oracle_ends(model_of(c), &g->sampling, c->got[c->n_got - 1]);
+    bool stop = c->finish == SLUICE__V1__FINISH__FINISH_STOP;
+
+    if (!g->seed_known) {
+        wrong(c, "an end without figures");
+    } else if (c->stopped) {
+        return;
+    } else if (stop != ends) {
+        wrong(c, "a wrong reason for the end");
+    } else if (!stop && c->n_got != g->max_tokens) {
+        wrong(c, "an end before the last token");
+    } else if (stop && sampling_stops(&g->sampling, c->got[c->n_got - 1])) {
+        g->sim->counts.cells.deeds[DEED_STOP_TOKEN]++;
+        g->sim->counts.cells.deeds[DEED_STOP_TOKEN_NO_EOS] +=
+            g->sampling.ignore_eos;
+    }
+}

@@ -1,0 +1,59 @@
+/* choice.h - what came of one choice of a generation, and whether that was
+ * right: every token once and in order, with the logprobs of the oracle, the
+ * text of those tokens, cut where the first stop string is. */
+#ifndef SIM_CHOICE_H
+#define SIM_CHOICE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/wire.h"
+#include "proto/inference.pb-c.h"
+#include "tests/sim/oracle.h"
+#include "tests/sim/vocabulary.h"
+
+#define CHOICE_ALL UINT32_MAX /* where one could be named */
+
+struct generation;
+
+struct choice {
+    struct generation *g;
+    uint32_t number;
+
+    uint32_t *got; /* [n_got] of max_tokens; owned */
+    uint32_t n_got, n_checked;
+    float *logprobs;      /* [n_got] */
+    uint32_t *top_tokens; /* [n_got * n_top] */
+    float *top_logprobs;  /* [n_got * n_top] */
+    struct oracle oracle; /* prompt and got[0..n_checked) */
+
+    /* Made of what it got by the simulator: the text that is certain after
+     * each token, and what came. */
+    struct plain_text plain;
+    char *text;         /* [n_text] */
+    uint32_t *text_end; /* [n_got] bytes of text after each token */
+    size_t n_text, n_told;
+
+    uint32_t finish; /* proto's Finish, of the last chunk */
+    bool stopped;    /* by a stop string */
+    uint32_t stop_string;
+
+    bool end_asked;          /* somebody has asked for its end */
+    uint32_t submitted_conn; /* the last that took its Submit */
+    uint32_t n_moves;
+};
+
+void choice_init(struct choice *c, struct generation *g, uint32_t number);
+void choice_fini(struct choice *c);
+
+/* A chunk of it came. */
+void choice_chunk(struct choice *c, const Sluice__V1__GenerateChunk *m);
+
+/* Compare what came since the last time, if the seed is known. */
+void choice_check(struct choice *c);
+
+/* It has ended by itself: is this all, and the reason the right one? */
+void choice_check_whole(struct choice *c);
+
+#endif
