@@ -112,7 +112,8 @@ static void print_sizes(const struct check *c)
             z->pages_per_checkpoint);
 }
 
-/* What is left for sequences, scratch not counted. */
+/* What is left for sequences; the scratch of a step is measured by a worker
+ * that runs. */
 static enum status print_budget(const struct check *c, struct error *e)
 {
     const struct sizes *z = &c->sizes;
@@ -131,7 +132,10 @@ static enum status print_budget(const struct check *c, struct error *e)
                          z->weight_bytes - budget);
     }
     pool = budget - z->weight_bytes;
-    print_bytes(c, "pool", pool);
+    fprintf(c->out,
+            "pool         %15" PRIu64 " bytes  (%.1f MiB), less the scratch "
+            "of a step\n",
+            pool, (double)pool / MIB);
     for (uint32_t n = 1024; n < context; n *= 4) {
         fprintf(c->out, "sequences    %15" PRIu64 " of %u tokens\n",
                 pool / sizes_sequence(z, c->options.block_tokens, n), n);

@@ -23,23 +23,24 @@ struct family {
     uint32_t head_dim; /* 0: hidden / heads */
     double partial;    /* part of a head that is rotated */
     uint32_t context;
+    bool windowed; /* sliding_window counts without use_sliding_window */
 };
 
 static const struct family families[] = {
     {"qwen3_5_text", "Qwen3_5ForCausalLM", true, false, true,
-     NORM_GAMMA_MINUS_1, LINEAR_SPLIT, 256, 0.25, 32768},
+     NORM_GAMMA_MINUS_1, LINEAR_SPLIT, 256, 0.25, 32768, false},
     {"qwen3_5", "Qwen3_5ForConditionalGeneration", true, false, true,
-     NORM_GAMMA_MINUS_1, LINEAR_SPLIT, 256, 0.25, 32768},
+     NORM_GAMMA_MINUS_1, LINEAR_SPLIT, 256, 0.25, 32768, false},
     {"qwen3_next", "Qwen3NextForCausalLM", true, false, true,
-     NORM_GAMMA_MINUS_1, LINEAR_GROUPED, 256, 0.25, 32768},
+     NORM_GAMMA_MINUS_1, LINEAR_GROUPED, 256, 0.25, 32768, false},
     {"llama", "LlamaForCausalLM", false, false, false, NORM_GAMMA, LINEAR_SPLIT,
-     0, 1, 2048},
+     0, 1, 2048, true},
     {"mistral", "MistralForCausalLM", false, false, false, NORM_GAMMA,
-     LINEAR_SPLIT, 0, 1, 131072},
+     LINEAR_SPLIT, 0, 1, 131072, true},
     {"qwen2", "Qwen2ForCausalLM", false, true, false, NORM_GAMMA, LINEAR_SPLIT,
-     0, 1, 32768},
+     0, 1, 32768, false},
     {"qwen3", "Qwen3ForCausalLM", false, false, true, NORM_GAMMA, LINEAR_SPLIT,
-     128, 1, 32768},
+     128, 1, 32768, false},
 };
 
 static const struct family *family_of(struct fields *f)
@@ -82,12 +83,11 @@ static void refuse_experts(struct fields *f)
     }
 }
 
-static void refuse_window(struct fields *f)
+static void refuse_window(struct fields *f, const struct family *family)
 {
     const json_t *v = field_get(f, "sliding_window");
 
-    /* Qwen writes a window and a flag that says whether it counts. */
-    if (v != NULL && field_bool(f, "use_sliding_window", true)) {
+    if (v != NULL && field_bool(f, "use_sliding_window", family->windowed)) {
         field_fault(f, ST_UNIMPLEMENTED,
                     "a sliding window (of %lld) is not supported; full "
                     "attention is",
@@ -126,10 +126,10 @@ static void refuse_activation(struct fields *f, const char *key)
     }
 }
 
-static void refuse_unsupported(struct fields *f)
+static void refuse_unsupported(struct fields *f, const struct family *family)
 {
     refuse_experts(f);
-    refuse_window(f);
+    refuse_window(f, family);
     refuse_quantised(f);
     refuse_activation(f, "hidden_act");
     refuse_activation(f, "output_gate_type");
@@ -146,11 +146,8 @@ static enum dtype parse_dtype(struct fields *f)
         [DTYPE_BF16] = "bfloat16",
         [DTYPE_F16] = "float16",
     };
-    const char *v = field_text(f, "dtype");
+    const char *v = field_text(f, field_named(f, "dtype", "torch_dtype"));
 
-    if (v == NULL) {
-        v = field_text(f, "torch_dtype");
-    }
     if (v == NULL) {
         return DTYPE_BF16;
     }
@@ -358,12 +355,9 @@ static void parse_sizes(struct model_shape *s, struct fields *f,
 
 static uint32_t parse_mtp(struct fields *f)
 {
-    const char *key = "mtp_num_hidden_layers";
-
-    if (field_get(f, key) == NULL) {
-        key = "num_nextn_predict_layers";
-    }
-    return field_u32(f, key, 0, 0, MODEL_MTP_MAX);
+    return field_u32(
+        f, field_named(f, "mtp_num_hidden_layers", "num_nextn_predict_layers"),
+        0, 0, MODEL_MTP_MAX);
 }
 
 static void parse_model(struct model_config *c, struct fields *f)
@@ -378,7 +372,7 @@ static void parse_model(struct model_config *c, struct fields *f)
     c->linear = family->linear;
     c->tied = field_bool(f, "tie_word_embeddings", false);
     c->n_mtp = parse_mtp(f);
-    refuse_unsupported(f);
+    refuse_unsupported(f, family);
     parse_sizes(&c->shape, f, family);
     if (f->status == ST_OK) {
         parse_mixers(c, f, family);

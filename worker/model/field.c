@@ -30,6 +30,29 @@ const json_t *field_get(const struct fields *f, const char *key)
     return json_is_null(v) ? NULL : v;
 }
 
+static bool present(const json_t *object, const char *key)
+{
+    const json_t *v = json_object_get(object, key);
+
+    return v != NULL && !json_is_null(v);
+}
+
+const char *field_named(const struct fields *f, const char *key,
+                        const char *older)
+{
+    const json_t *const places[] = {f->inner, f->outer};
+
+    for (int i = 0; i < 2; i++) {
+        if (present(places[i], key)) {
+            return key;
+        }
+        if (present(places[i], older)) {
+            return older;
+        }
+    }
+    return key;
+}
+
 uint32_t field_u32(struct fields *f, const char *key, uint32_t fallback,
                    uint32_t min, uint32_t max)
 {

@@ -26,6 +26,11 @@ struct fields {
 /* The value of key, NULL if absent or null. */
 const json_t *field_get(const struct fields *f, const char *key);
 
+/* key, or its older name where that is in a nearer place or alone: of two
+ * places the inner counts, of two names in one place the newer. */
+const char *field_named(const struct fields *f, const char *key,
+                        const char *older);
+
 /* A whole number in [min, max]; absent gives fallback, unless that is
  * FIELD_REQUIRED. */
 uint32_t field_u32(struct fields *f, const char *key, uint32_t fallback,

@@ -99,6 +99,29 @@ static void sizes_a_config_alone(void **state)
            "no sequence of 262144 tokens fits");
 }
 
+/* Published sizes, as they are printed. */
+static void sizes_the_family(void **state)
+{
+    static const struct {
+        const char *file, *slot, *token;
+    } rows[] = {
+        {"qwen3.5-0.8b.json", "slot                19537920 bytes",
+         "token                  12288 bytes"},
+        {"qwen3.5-4b.json", "slot                51511296 bytes",
+         "token                  32768 bytes"},
+        {"qwen3.5-9b.json", "slot                51511296 bytes",
+         "token                  32768 bytes"},
+        {"qwen3.5-27b.json", "slot               153944064 bytes",
+         "token                  65536 bytes"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        EXPECT(config_only(rows[i].file, rows[i].file), NULL, ST_OK,
+               rows[i].slot, rows[i].token);
+    }
+}
+
 static void says_why_not(void **state)
 {
     json_t *j = fixture_config("qwen3_5");
@@ -124,6 +147,7 @@ int main(void)
         cmocka_unit_test(would_load_tiny_hybrid),
         cmocka_unit_test(checks_a_range),
         cmocka_unit_test(sizes_a_config_alone),
+        cmocka_unit_test(sizes_the_family),
         cmocka_unit_test(says_why_not),
     };
 

@@ -278,11 +278,72 @@ static void window_counts_if_used(void **state)
     struct error e;
 
     (void)state;
+    /* Qwen has both, and without the flag there is no window. */
     json_object_set_new(j, "sliding_window", json_integer(64));
+    parsed(j);
     json_object_set_new(j, "use_sliding_window", json_false());
     parsed(j);
     json_object_set_new(j, "use_sliding_window", json_true());
     assert_int_equal(fixture_parse(&c, j, &e), ST_UNIMPLEMENTED);
+    json_decref(j);
+}
+
+/* An older name inside beats a newer one outside; in one place it does not. */
+static void knows_older_names(void **state)
+{
+    json_t *inner = fixture_config("qwen3_5_text");
+    json_t *j = json_pack("{s:O, s:s, s:i}", "text_config", inner, "dtype",
+                          "float32", "mtp_num_hidden_layers", 2);
+
+    (void)state;
+    json_object_del(inner, "dtype");
+    assert_int_equal(parsed(j).shape.dtype, DTYPE_F32);
+    assert_int_equal(parsed(j).n_mtp, 2);
+    json_object_set_new(inner, "torch_dtype", json_string("float16"));
+    json_object_set_new(inner, "num_nextn_predict_layers", json_integer(3));
+    assert_int_equal(parsed(j).shape.dtype, DTYPE_F16);
+    assert_int_equal(parsed(j).n_mtp, 3);
+    json_object_set_new(inner, "dtype", json_string("bfloat16"));
+    json_object_set_new(inner, "mtp_num_hidden_layers", json_integer(1));
+    assert_int_equal(parsed(j).shape.dtype, DTYPE_BF16);
+    assert_int_equal(parsed(j).n_mtp, 1);
+    json_object_set_new(inner, "dtype", json_null());
+    assert_int_equal(parsed(j).shape.dtype, DTYPE_F16);
+    json_decref(inner);
+    json_decref(j);
+}
+
+/* Everything that may be absent from a Qwen3.5, and what it then is. */
+static void fills_in_for_qwen35(void **state)
+{
+    json_t *j =
+        json_pack("{s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i}", "model_type",
+                  "qwen3_5_text", "num_hidden_layers", 8, "hidden_size", 64,
+                  "intermediate_size", 48, "vocab_size", 64,
+                  "num_attention_heads", 4, "num_key_value_heads", 2,
+                  "linear_num_key_heads", 2, "linear_num_value_heads", 4);
+    struct model_config c = parsed(j);
+    const struct model_shape *s = &c.shape;
+
+    (void)state;
+    for (uint32_t i = 0; i < 8; i++) {
+        assert_int_equal(c.mixers[i],
+                         i % 4 == 3 ? MIXER_ATTENTION : MIXER_DELTANET);
+    }
+    assert_int_equal(s->context, 32768);
+    assert_int_equal(s->head_dim, 256);
+    assert_int_equal(s->k_dim, 128);
+    assert_int_equal(s->v_dim, 128);
+    assert_int_equal(s->conv, 4);
+    assert_true(s->norm_eps == 1e-6f);
+    assert_true(s->attn_gated && c.qk_norm);
+    assert_false(c.qkv_bias || c.o_bias || c.tied || c.has_bos);
+    assert_int_equal(s->dtype, DTYPE_BF16);
+    assert_int_equal(s->rope.kind, ROPE_DEFAULT);
+    assert_int_equal(s->rope.dim, 64);
+    assert_true(s->rope.theta == 10000);
+    assert_int_equal(c.n_mtp, 0);
+    assert_int_equal(c.n_eos, 0);
     json_decref(j);
 }
 
@@ -651,6 +712,8 @@ int main(void)
         cmocka_unit_test(refuses_mixers),
         cmocka_unit_test(refuses_unsupported),
         cmocka_unit_test(window_counts_if_used),
+        cmocka_unit_test(knows_older_names),
+        cmocka_unit_test(fills_in_for_qwen35),
         cmocka_unit_test(bounds_every_number),
         cmocka_unit_test(refuses_contradictions),
         cmocka_unit_test(requires_sizes),

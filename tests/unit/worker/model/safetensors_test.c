@@ -74,6 +74,45 @@ static void does_what_the_manifest_says(void **state)
     json_decref(rows);
 }
 
+/* The rules of the format, a broken file for each, and its own words. */
+static void has_words_for_each_rule(void **state)
+{
+    static const struct {
+        const char *file, *text;
+    } rows[] = {
+        {"header_over_100MB", "100000000 are allowed at most"},
+        {"header_len_only", "but only 0 follow"},
+        {"array", "does not start with {"},
+        {"utf8_in_name", "not UTF-8"},
+        {"duplicate_key", "the same key twice"},
+        {"first_not_zero", "a hole of "},
+        {"hole", "a hole of "},
+        {"overlap", "overlap at byte"},
+        {"size_mismatch", "by its shape and dtype"},
+        {"shape_overflow2", "overflows"},
+        {"bytes_overflow", "overflows"},
+        {"truncated_data", "of the data, which has"},
+        {"extra_data", "follow the last tensor"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char path[256], *bytes;
+        struct error e;
+        size_t len;
+
+        snprintf(path, sizeof path, MALFORMED "/safetensors/bad_%s.safetensors",
+                 rows[i].file);
+        bytes = fixture_read(path, &len);
+        assert_int_equal(parse("", bytes, len, &e), ST_DATA_LOSS);
+        if (strstr(e.text, rows[i].text) == NULL) {
+            fail_msg("%s: \"%s\" has no \"%s\"", rows[i].file, e.text,
+                     rows[i].text);
+        }
+        free(bytes);
+    }
+}
+
 /* A file of this header and n bytes of data. */
 static enum status parse_text(const char *header, size_t n, struct error *e)
 {
@@ -291,6 +330,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(does_what_the_manifest_says),
+        cmocka_unit_test(has_words_for_each_rule),
         cmocka_unit_test(says_what_is_wrong),
         cmocka_unit_test(reads_what_is_right),
         cmocka_unit_test(bounds_header),
