@@ -6,8 +6,6 @@
 #ifndef ROUTER_LIMITS_H
 #define ROUTER_LIMITS_H
 
-#include "common/sampling.h"
-
 #define PEER_NAME_MAX          64
 #define MODEL_NAME_MAX         128
 #define SHARD_DEVICE_MAX       128
@@ -67,7 +65,6 @@
     X(CHUNK_TOKENS_MAX, "tokens", "tokens of one GenerateChunk")              \
     X(CHUNK_TEXT_MAX, "bytes", "text after which a chunk is closed")          \
     X(CLIENT_UNREAD_BYTES, "bytes", "wait in a client's outbox")              \
-    X(CHOICES_MAX, "", "choices of a request")                                \
     X(RECEIPT_WAITERS_MAX, "", "callers that wait for one receipt")           \
     X(REFUSALS_MAX, "", "times a sequence is refused by workers")             \
     X(IDLE_MOVES_MAX, "", "moves in a run that bring no token")               \

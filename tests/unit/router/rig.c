@@ -114,6 +114,20 @@ struct rig *rig_new(const struct rig_options *o)
     return rig;
 }
 
+static void record_free(struct record *x)
+{
+    if (x == NULL) {
+        return;
+    }
+    if (x->reply != NULL) {
+        protobuf_c_message_free_unpacked(x->reply, NULL);
+    }
+    for (int c = 0; c < CHOICES_MAX; c++) {
+        free(x->others[c]);
+    }
+    free(x);
+}
+
 static void fake_free(struct fake *f)
 {
     peer_free(&f->peer);
@@ -121,10 +135,7 @@ static void fake_free(struct fake *f)
         free(f->sequences[i].ids);
     }
     for (int i = 0; i < RIG_RECORDS; i++) {
-        if (f->records[i] != NULL && f->records[i]->reply != NULL) {
-            protobuf_c_message_free_unpacked(f->records[i]->reply, NULL);
-        }
-        free(f->records[i]);
+        record_free(f->records[i]);
     }
     free(f);
 }
@@ -220,6 +231,7 @@ static void fake_hears(struct fake *f, const struct frame *frame)
     struct envelope v;
     struct error e;
 
+    f->deaf = f->n_hears > 0 && --f->n_hears == 0;
     assert_int_equal(frame_check(frame->data, frame->bytes, &h, &e), ST_OK);
     if (hello_is_answer(frame, &h, &v)) {
         if (v.status != ST_OK) {
@@ -457,10 +469,16 @@ struct fake *rig_admin(struct rig *rig, const char *name)
     return up(fake_new(rig, BY_ADMIN, name));
 }
 
-enum request_state rig_state(const struct rig *rig, uint8_t id)
+enum request_state rig_choice_state(const struct rig *rig, uint8_t id,
+                                    uint32_t choice)
 {
     uint8_t full[16];
 
     memset(full, id, 16);
-    return router_request_state(rig->router, full, 0);
+    return router_request_state(rig->router, full, choice);
+}
+
+enum request_state rig_state(const struct rig *rig, uint8_t id)
+{
+    return rig_choice_state(rig, id, 0);
 }

@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "common/peer.h"
+#include "common/sampling.h"
 #include "proto/admin.pb-c.h"
 #include "proto/health.pb-c.h"
 #include "proto/inference.pb-c.h"
@@ -27,6 +28,8 @@
 #define RIG_RECORDS   512
 #define RIG_TOKENS    4096
 #define RIG_TEXT      16384
+#define RIG_CHUNKS    4096
+#define RIG_HELD      64
 #define RIG_VOCAB     1000
 #define RIG_CONTEXT   40000
 #define RIG_BLOCK     32
@@ -37,6 +40,7 @@ struct rig;
 struct sequence {
     bool used, cancelled, finished;
     uint8_t id[16];
+    uint32_t choice;
     uint64_t grant, call;
     uint32_t blocks, slots, n_prompt, n_given, max_tokens, have_index;
     uint32_t n_ids, keep_ms; /* n_ids: that have come so far */
@@ -47,7 +51,7 @@ struct sequence {
     uint32_t finish;
 };
 
-/* What came of a call. */
+/* What came of a call; of choice 0, where the call has several. */
 struct record {
     bool used, ended;
     uint64_t call;
@@ -63,8 +67,13 @@ struct record {
     Sluice__V1__Finish finish;
     Sluice__V1__GenerateFigures figures;
     char worker[80];
+    struct record *others[CHOICES_MAX]; /* [c]: of choice c > 0, as it came */
+    uint32_t n_chunks, chunks[RIG_CHUNKS]; /* the choice of each, in order */
+    bool named; /* a chunk said of which choice it is */
     /* of Cancel and RemoveSequence */
     Sluice__V1__Receipt receipt;
+    bool one; /* the receipt names a choice, which is in: */
+    uint32_t choice;
     /* the last message of any other call, unpacked; freed by rig_free */
     ProtobufCMessage *reply;
 };
@@ -79,6 +88,7 @@ struct fake {
     struct peer *peer;
     bool up, deaf, mute, gone; /* gone: it was told Goodbye */
     char goodbye[256];
+    uint32_t n_hears; /* if not 0: it is deaf after so many frames more */
     bool refused;
     enum status refusal;
     char why[ERROR_TEXT];
@@ -98,7 +108,14 @@ struct fake {
     bool hold_submits;  /* do not answer them */
     bool hold_receipts; /* do not answer removals */
     enum status refuse_submits;
-    uint64_t step, held_call;
+    uint64_t step;
+    struct held {
+        uint64_t call;
+        uint8_t id[16];
+        uint32_t choice;
+    } held[RIG_HELD];
+    uint32_t n_held;
+    uint32_t receipt_blocks; /* if not 0: what its receipts say */
     uint32_t last_ack_index;
     uint64_t last_ack_grant;
     Sluice__V1__CancelReason last_reason;
@@ -174,7 +191,9 @@ struct fake *rig_admin(struct rig *rig, const char *name);
 
 /* Workers. */
 uint32_t fake_token(const uint8_t id[16], uint32_t index);
+uint32_t choice_token(const uint8_t id[16], uint32_t choice, uint32_t index);
 struct sequence *worker_sequence_of(struct fake *w, uint8_t id);
+struct sequence *worker_choice_of(struct fake *w, uint8_t id, uint32_t choice);
 void worker_report(struct fake *w);
 /* n more tokens for the sequence, then finish (0: none); not yet sent. */
 void worker_make(struct fake *w, struct sequence *s, uint32_t n,
@@ -185,7 +204,7 @@ void worker_step(struct fake *w);
 void worker_step_with(struct fake *w, Sluice__V1__Ledger *l);
 /* Any StepOutput: the ledger is filled in if it has none. */
 void worker_say(struct fake *w, Sluice__V1__StepOutputMessage *m);
-void worker_receipt(struct fake *w); /* the one that was held */
+void worker_receipt(struct fake *w); /* the first that was held */
 /* Take back what the sequence held. */
 void worker_release(struct fake *w, struct sequence *s);
 
@@ -199,8 +218,17 @@ struct record *client_generate_with(struct fake *c, uint8_t id,
                                     uint32_t n_prompt, uint32_t max_tokens,
                                     Sluice__V1__GenerateRequest *m,
                                     uint32_t deadline_ms);
+struct record *client_generate_n(struct fake *c, uint8_t id, uint32_t n,
+                                 uint32_t n_prompt, uint32_t max_tokens);
 struct record *client_cancel(struct fake *c, uint8_t id);
 struct record *client_remove(struct fake *c, uint8_t id);
+/* Of one choice. */
+struct record *client_cancel_choice(struct fake *c, uint8_t id,
+                                    uint32_t choice);
+struct record *client_remove_choice(struct fake *c, uint8_t id,
+                                    uint32_t choice);
+/* What came of choice c of the call, an empty record if nothing has. */
+const struct record *record_choice(const struct record *x, uint32_t c);
 struct record *client_generate_text(struct fake *c, uint8_t id,
                                     const char *text, uint32_t max_tokens);
 void client_give_up(struct fake *c, struct record *x);
@@ -212,5 +240,7 @@ void record_take(struct record *x, const struct method_row *m,
                  const ProtobufCMessage *reply);
 
 enum request_state rig_state(const struct rig *rig, uint8_t id);
+enum request_state rig_choice_state(const struct rig *rig, uint8_t id,
+                                    uint32_t choice);
 
 #endif

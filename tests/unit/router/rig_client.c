@@ -9,8 +9,38 @@
 
 #include "tests/unit/router/rig.h"
 
+/* Where chunks of a choice go. */
+static struct record *of_choice(struct record *x, uint32_t choice)
+{
+    assert_true(choice < CHOICES_MAX);
+    if (choice == 0) {
+        return x;
+    }
+    if (x->others[choice] == NULL) {
+        x->others[choice] = calloc(1, sizeof *x);
+        assert_non_null(x->others[choice]);
+        x->others[choice]->in_order = true;
+    }
+    return x->others[choice];
+}
+
+const struct record *record_choice(const struct record *x, uint32_t c)
+{
+    static const struct record none = {.in_order = true};
+
+    if (c == 0) {
+        return x;
+    }
+    return x->others[c] != NULL ? x->others[c] : &none;
+}
+
 static void take_chunk(struct record *x, const Sluice__V1__GenerateChunk *c)
 {
+    if (x->n_chunks < RIG_CHUNKS) {
+        x->chunks[x->n_chunks++] = c->choice;
+    }
+    x->named = x->named || c->has_choice;
+    x = of_choice(x, c->choice);
     x->in_order = x->in_order && c->first_index == x->n_tokens &&
                   x->finish == SLUICE__V1__FINISH__FINISH_RUNNING;
     assert_true(x->n_tokens + c->n_tokens <= RIG_TOKENS);
@@ -59,6 +89,8 @@ void record_take(struct record *x, const struct method_row *m,
         take_chunk(x, (const void *)reply);
     } else if (m->reply == &sluice__v1__receipt__descriptor) {
         x->receipt = *(const Sluice__V1__Receipt *)(const void *)reply;
+        x->one = x->receipt.sequence->has_choice;
+        x->choice = x->receipt.sequence->choice;
         snprintf(x->worker, sizeof x->worker, "%.*s",
                  (int)x->receipt.worker.len,
                  (const char *)x->receipt.worker.data);
@@ -128,28 +160,53 @@ struct record *client_generate_text(struct fake *c, uint8_t id,
     return client_generate_with(c, id, 0, max_tokens, &m, 0);
 }
 
-struct record *client_cancel(struct fake *c, uint8_t id)
+struct record *client_generate_n(struct fake *c, uint8_t id, uint32_t n,
+                                 uint32_t n_prompt, uint32_t max_tokens)
+{
+    Sluice__V1__GenerateRequest m = SLUICE__V1__GENERATE_REQUEST__INIT;
+
+    m.model = wire_text("tiny");
+    m.has_n = true;
+    m.n = n;
+    return client_generate_with(c, id, n_prompt, max_tokens, &m, 0);
+}
+
+/* choice < 0: all. */
+static struct record *end_sequence(struct fake *c, uint8_t id, int choice,
+                                   bool remove)
 {
     Sluice__V1__CancelRequest m = SLUICE__V1__CANCEL_REQUEST__INIT;
+    Sluice__V1__RemoveRequest d = SLUICE__V1__REMOVE_REQUEST__INIT;
     Sluice__V1__SequenceRef ref = SLUICE__V1__SEQUENCE_REF__INIT;
     uint8_t full[16];
 
     memset(full, id, 16);
     ref.request_id = (ProtobufCBinaryData){16, full};
-    m.sequence = &ref;
-    return client_call(c, METHOD_INFERENCE_CANCEL, &m.base, 0);
+    ref.has_choice = choice >= 0;
+    ref.choice = choice >= 0 ? (uint32_t)choice : 0;
+    m.sequence = d.sequence = &ref;
+    return remove ? client_call(c, METHOD_INFERENCE_REMOVE, &d.base, 0)
+                  : client_call(c, METHOD_INFERENCE_CANCEL, &m.base, 0);
+}
+
+struct record *client_cancel(struct fake *c, uint8_t id)
+{
+    return end_sequence(c, id, -1, false);
 }
 
 struct record *client_remove(struct fake *c, uint8_t id)
 {
-    Sluice__V1__RemoveRequest m = SLUICE__V1__REMOVE_REQUEST__INIT;
-    Sluice__V1__SequenceRef ref = SLUICE__V1__SEQUENCE_REF__INIT;
-    uint8_t full[16];
+    return end_sequence(c, id, -1, true);
+}
 
-    memset(full, id, 16);
-    ref.request_id = (ProtobufCBinaryData){16, full};
-    m.sequence = &ref;
-    return client_call(c, METHOD_INFERENCE_REMOVE, &m.base, 0);
+struct record *client_cancel_choice(struct fake *c, uint8_t id, uint32_t choice)
+{
+    return end_sequence(c, id, (int)choice, false);
+}
+
+struct record *client_remove_choice(struct fake *c, uint8_t id, uint32_t choice)
+{
+    return end_sequence(c, id, (int)choice, true);
 }
 
 void client_give_up(struct fake *c, struct record *x)

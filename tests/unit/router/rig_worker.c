@@ -38,6 +38,8 @@ static void worker_on_submit(struct fake *w, uint64_t call,
                            .keep_ms = m->keep_ms,
                            .seed = m->sampling->seed};
     memcpy(s->id, m->sequence->request_id.data, 16);
+    assert_true(m->sequence->has_choice);
+    s->choice = m->sequence->choice;
     s->ids = calloc(m->n_prompt + m->n_generated, sizeof *s->ids);
     if (m->n_tokens > 0) {
         memcpy(s->ids, m->tokens, m->n_tokens * sizeof *s->ids);
@@ -110,28 +112,29 @@ static void worker_on_ack(struct fake *w,
     }
 }
 
-static struct sequence *by_id(struct fake *w, const uint8_t *id)
+static struct sequence *by_id(struct fake *w, const uint8_t *id,
+                              uint32_t choice)
 {
     for (int i = 0; i < RIG_SEQUENCES; i++) {
         struct sequence *s = &w->sequences[i];
-        if (s->used && memcmp(s->id, id, 16) == 0) {
+        if (s->used && memcmp(s->id, id, 16) == 0 && s->choice == choice) {
             return s;
         }
     }
     return NULL;
 }
 
-static uint8_t held_id[16];
-
-static void answer_removal(struct fake *w, uint64_t call, const uint8_t *id)
+static void answer_removal(struct fake *w, const struct held *h)
 {
     Sluice__V1__Receipt r = SLUICE__V1__RECEIPT__INIT;
     Sluice__V1__SequenceRef ref = SLUICE__V1__SEQUENCE_REF__INIT;
-    struct sequence *s = by_id(w, id);
+    struct sequence *s = by_id(w, h->id, h->choice);
     uint8_t copy[16];
 
-    memcpy(copy, id, 16);
+    memcpy(copy, h->id, 16);
     ref.request_id = (ProtobufCBinaryData){16, copy};
+    ref.has_choice = true;
+    ref.choice = h->choice;
     r.sequence = &ref;
     if (s != NULL) {
         r.state = s->finish != 0 ? SLUICE__V1__SEQUENCE_STATE__SEQUENCE_KEPT
@@ -139,33 +142,41 @@ static void answer_removal(struct fake *w, uint64_t call, const uint8_t *id)
                       ? SLUICE__V1__SEQUENCE_STATE__SEQUENCE_QUEUED
                       : SLUICE__V1__SEQUENCE_STATE__SEQUENCE_DECODE;
         r.n_generated = s->n_tokens;
-        r.blocks = s->blocks;
+        r.blocks = w->receipt_blocks != 0 ? w->receipt_blocks : s->blocks;
         r.slots = s->slots;
-        r.micros = 17;
+        r.micros = 17 + h->choice;
         r.snapshot = w->ledger.snapshot + 1;
         worker_release(w, s);
         s->used = false;
         s->cancelled = true;
     }
-    peer_end(w->peer, call, &r.base);
+    peer_end(w->peer, h->call, &r.base);
 }
 
 static void worker_on_removal(struct fake *w, uint64_t call,
                               const Sluice__V1__SequenceRef *ref)
 {
+    struct held *h = &w->held[w->n_held];
+
+    assert_true(w->n_held < RIG_HELD && ref->has_choice);
+    h->call = call;
+    memcpy(h->id, ref->request_id.data, 16);
+    h->choice = ref->choice;
     if (w->hold_receipts) {
-        w->held_call = call;
-        memcpy(held_id, ref->request_id.data, 16);
+        w->n_held++;
     } else {
-        answer_removal(w, call, ref->request_id.data);
+        answer_removal(w, h);
     }
 }
 
 void worker_receipt(struct fake *w)
 {
-    assert_true(w->held_call != 0);
-    answer_removal(w, w->held_call, held_id);
-    w->held_call = 0;
+    struct held h = w->held[0];
+
+    assert_true(w->n_held > 0);
+    w->n_held--;
+    memmove(w->held, w->held + 1, w->n_held * sizeof h);
+    answer_removal(w, &h);
 }
 
 static void worker_on_audit(struct fake *w, uint64_t call)
@@ -223,17 +234,27 @@ void fake_worker_hears(struct fake *w, const struct method_row *m,
     }
 }
 
-uint32_t fake_token(const uint8_t id[16], uint32_t index)
+uint32_t choice_token(const uint8_t id[16], uint32_t choice, uint32_t index)
 {
-    return (id[0] * 131u + index * 7u + 1) % RIG_VOCAB;
+    return (id[0] * 131u + choice * 17u + index * 7u + 1) % RIG_VOCAB;
 }
 
-struct sequence *worker_sequence_of(struct fake *w, uint8_t id)
+uint32_t fake_token(const uint8_t id[16], uint32_t index)
+{
+    return choice_token(id, 0, index);
+}
+
+struct sequence *worker_choice_of(struct fake *w, uint8_t id, uint32_t choice)
 {
     uint8_t full[16];
 
     memset(full, id, 16);
-    return by_id(w, full);
+    return by_id(w, full, choice);
+}
+
+struct sequence *worker_sequence_of(struct fake *w, uint8_t id)
+{
+    return worker_choice_of(w, id, 0);
 }
 
 void worker_report(struct fake *w)
@@ -296,7 +317,7 @@ void worker_step_with(struct fake *w, Sluice__V1__Ledger *l)
                        : SLUICE__V1__SEQUENCE_STATE__SEQUENCE_PREFILL;
         for (uint32_t k = s->acked; k < s->n_tokens; k++) {
             assert_true(m.n_tokens < 8192);
-            tokens[m.n_tokens++] = fake_token(s->id, k);
+            tokens[m.n_tokens++] = choice_token(s->id, s->choice, k);
         }
         n++;
     }
