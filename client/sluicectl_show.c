@@ -141,11 +141,12 @@ static void print_status(const Sluice__V1__StatusReply *m)
     printf("\nnow       %u workers, %u clients; %u sequences running, "
            "%u waiting\n",
            m->n_workers, m->n_clients, m->n_running, m->n_waiting);
-    printf("requests  %llu: %llu finished, %llu cancelled, %llu failed, "
-           "%llu refused; %llu moves\n",
-           (unsigned long long)m->n_requests, (unsigned long long)m->n_finished,
+    printf("requests  %llu, %llu refused\n", (unsigned long long)m->n_requests,
+           (unsigned long long)m->n_refused);
+    printf("choices   %llu finished, %llu cancelled, %llu failed; %llu moves\n",
+           (unsigned long long)m->n_finished,
            (unsigned long long)m->n_cancelled, (unsigned long long)m->n_failed,
-           (unsigned long long)m->n_refused, (unsigned long long)m->n_moved);
+           (unsigned long long)m->n_moved);
     printf("tokens    %llu generated\n", (unsigned long long)m->n_tokens);
     printf("faults    %llu ledger violations, %llu strikes\n",
            (unsigned long long)m->ledger_violations,

@@ -96,12 +96,29 @@ static int decode_by_router(struct ctl *c, uint32_t *ids, size_t n)
     return ctl_call(c, METHOD_INFERENCE_DETOKENIZE, &r.base, take_text, c);
 }
 
-/* A model that is a directory here needs no router. */
 static bool is_directory(const char *path)
 {
     struct stat st;
 
     return path != NULL && stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+/* A model that is a directory here needs no router.  A name may have a slash
+ * too, but hardly one whose beginning is a directory here: a slip. */
+static int find_model(const struct ctl *c, bool *here)
+{
+    const char *slash = c->o.model == NULL ? NULL : strrchr(c->o.model, '/');
+    char parent[PATH_MAX];
+
+    *here = is_directory(c->o.model);
+    if (*here || slash == NULL || slash - c->o.model >= PATH_MAX) {
+        return CTL_OK;
+    }
+    snprintf(parent, sizeof parent, "%.*s", (int)(slash - c->o.model),
+             c->o.model);
+    return slash > c->o.model && !is_directory(parent)
+               ? CTL_OK
+               : ctl_misuse(c, "--model %s: no such directory", c->o.model);
 }
 
 static int load(const struct ctl *c, struct tokenizer **t)
@@ -144,17 +161,13 @@ static int encode_here(struct ctl *c, const char *text, size_t n)
     return rc;
 }
 
-static int decode_here(struct ctl *c, const uint32_t *ids, size_t n)
+static void decode_ids(const struct ctl *c, const struct tokenizer *t,
+                       const uint32_t *ids, size_t n)
 {
-    struct tokenizer *t;
     struct detokenizer d;
     size_t at = 0, max;
     char *text;
-    int rc = load(c, &t);
 
-    if (rc != CTL_OK) {
-        return rc;
-    }
     max = detokenizer_max(t);
     text = malloc((n + 1) * max);
     assert(text != NULL);
@@ -165,6 +178,25 @@ static int decode_here(struct ctl *c, const uint32_t *ids, size_t n)
     at += detokenizer_finish(&d, text + at);
     print_text(c, text, at);
     free(text);
+}
+
+static int decode_here(struct ctl *c, const uint32_t *ids, size_t n)
+{
+    struct tokenizer *t;
+    int rc = load(c, &t);
+
+    if (rc != CTL_OK) {
+        return rc;
+    }
+    for (size_t i = 0; i < n && rc == CTL_OK; i++) {
+        if (ids[i] >= tokenizer_vocab(t)) {
+            rc = ctl_misuse(c, "ids[%zu] is %u, the vocabulary has %u tokens",
+                            i, ids[i], tokenizer_vocab(t));
+        }
+    }
+    if (rc == CTL_OK) {
+        decode_ids(c, t, ids, n);
+    }
     tokenizer_free(&t);
     return rc;
 }
@@ -173,13 +205,13 @@ static int decode(struct ctl *c)
 {
     uint32_t *ids;
     size_t n;
-    int rc;
+    bool here;
+    int rc = find_model(c, &here);
 
-    if (!ctl_ids(c, &ids, &n)) {
+    if (rc != CTL_OK || !ctl_ids(c, &ids, &n)) {
         return CTL_USAGE;
     }
-    rc = is_directory(c->o.model) ? decode_here(c, ids, n)
-                                  : decode_by_router(c, ids, n);
+    rc = here ? decode_here(c, ids, n) : decode_by_router(c, ids, n);
     free(ids);
     return rc;
 }
@@ -188,17 +220,18 @@ int ctl_tokenize(struct ctl *c)
 {
     char *text;
     size_t n;
+    bool here;
     int rc;
 
     if (c->o.decode) {
         return decode(c);
     }
-    text = ctl_text(c, &n);
+    rc = find_model(c, &here);
+    text = rc == CTL_OK ? ctl_text(c, &n) : NULL;
     if (text == NULL) {
         return CTL_USAGE;
     }
-    rc = is_directory(c->o.model) ? encode_here(c, text, n)
-                                  : encode_by_router(c, text, n);
+    rc = here ? encode_here(c, text, n) : encode_by_router(c, text, n);
     free(text);
     return rc;
 }
