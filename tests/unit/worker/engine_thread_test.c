@@ -161,6 +161,49 @@ static void takes_as_many_as_its_depth(void **state)
     engine_thread_free(&rig.thread);
 }
 
+/* Only what a row asked for crosses from thread to thread. */
+static void copies_the_logprobs_that_are_asked_for(void **state)
+{
+    struct sampling asks[3] = {greedy, greedy, greedy};
+    struct plan_row rows[3];
+    struct plan plan = step(1, &rows[0], 4, 0);
+    struct plan_result before;
+
+    (void)state;
+    asks[1].logprobs = asks[2].logprobs = true;
+    asks[2].n_top_logprobs = 2;
+    for (int i = 0; i < 3; i++) {
+        rows[i] = rows[0];
+        rows[i].sampling = &asks[i];
+    }
+    /* Three rows of one block each; the slot is one sequence's, and what it
+     * then holds is of no use here. */
+    rows[1].block = 1;
+    rows[2].block = 2;
+    for (int i = 0; i < 3; i++) {
+        rows[i].n_blocks = 1;
+        rows[i].token = 0;
+    }
+    plan.n_rows = 3;
+    plan.n_tokens = 12;
+    memset(&result, 0xa5, sizeof result);
+    before = result;
+    start(1);
+    submit_and_wait(&plan);
+    assert_int_equal(result.n_rows, 3);
+    assert_memory_equal(&result.logprobs[0], &before.logprobs[0], 4);
+    assert_memory_not_equal(&result.logprobs[1], &before.logprobs[1], 4);
+    assert_memory_not_equal(&result.logprobs[2], &before.logprobs[2], 4);
+    assert_memory_equal(&result.logprobs[3], &before.logprobs[3],
+                        sizeof result.logprobs - 12);
+    assert_memory_equal(result.top[0], before.top[0], 2 * sizeof result.top[0]);
+    assert_memory_not_equal(&result.top[2][0], &before.top[2][0], 8);
+    assert_memory_not_equal(&result.top[2][1], &before.top[2][1], 8);
+    assert_memory_equal(&result.top[2][2], &before.top[2][2],
+                        sizeof result.top - 2 * sizeof result.top[0] - 16);
+    engine_thread_free(&rig.thread);
+}
+
 static void tells_what_was_wrong_with_a_plan(void **state)
 {
     struct plan_row row;
@@ -199,6 +242,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(runs_a_plan_and_says_so),
         cmocka_unit_test(takes_as_many_as_its_depth),
+        cmocka_unit_test(copies_the_logprobs_that_are_asked_for),
         cmocka_unit_test(tells_what_was_wrong_with_a_plan),
         cmocka_unit_test(stops_with_plans_in_flight),
     };

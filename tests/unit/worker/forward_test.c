@@ -212,6 +212,261 @@ static void test_sizes(void **state)
     rig_free(g);
 }
 
+/* ---- histories ---- */
+
+#define SHIFT 3 /* pages of 8 ids: 64 in an array */
+#define PAGES 16
+
+static const struct sampling penalised = {
+    .top_p = 1, .repetition_penalty = 1, .frequency_penalty = 2};
+
+/* Arrays of ids in pages that are nowhere in order. */
+struct book {
+    uint32_t memory[PAGES << SHIFT];
+    uint32_t used;
+};
+
+static uint32_t page_of(struct book *b)
+{
+    assert_in_range(b->used, 0, PAGES - 1);
+    return b->used++ * 5 % PAGES;
+}
+
+static struct plan_history write_history(struct book *b, uint32_t first,
+                                         uint32_t n, uint32_t n_prompt)
+{
+    uint32_t root = page_of(b), leaf = 0;
+
+    for (uint32_t i = 0; i < n; i++) {
+        if (i % (1 << SHIFT) == 0) {
+            leaf = page_of(b);
+            b->memory[(root << SHIFT) + (i >> SHIFT)] = leaf;
+        }
+        b->memory[(leaf << SHIFT) + i % (1 << SHIFT)] = (first + 3 * i) % 100;
+    }
+    return (struct plan_history){.pages = {.memory = b->memory,
+                                           .n_pages = PAGES,
+                                           .root = root,
+                                           .shift = SHIFT},
+                                 .n = n,
+                                 .n_prompt = n_prompt};
+}
+
+/* Between the forward pass and its kernels: keeps what sample was given, and
+ * answers what no kernel would. */
+static struct {
+    struct kernels_ops ops;
+    struct sample_row rows[4];
+    uint32_t ids[4][64], n;
+} spy;
+
+static enum status spy_sample(struct kernels *k, const struct sample_row *rows,
+                              uint32_t n, struct sample_result *out,
+                              struct error *e)
+{
+    (void)k;
+    (void)e;
+    for (uint32_t i = 0; i < n; i++) {
+        struct sample_row *seen = &spy.rows[spy.n];
+
+        *seen = rows[i];
+        assert_in_range(seen->n_ids, 0, 64);
+        for (uint32_t j = 0; j < seen->n_ids; j++) {
+            spy.ids[spy.n][j] = rows[i].ids[j];
+        }
+        spy.n++;
+        out[i].token = 40 + rows[i].index;
+        out[i].logprob = -1.0f - (float)rows[i].index;
+        for (uint32_t j = 0; j < TOP_LOGPROBS_MAX; j++) {
+            out[i].top[j] =
+                (struct token_logprob){rows[i].index + j, -2.0f - (float)j};
+        }
+    }
+    return ST_OK;
+}
+
+static struct rig *rig_spied(void)
+{
+    struct rig *g = rig_new();
+    struct kernels *k = forward_kernels(g->forward);
+
+    spy.n = 0;
+    spy.ops = *k->ops;
+    spy.ops.sample = spy_sample;
+    k->ops = &spy.ops;
+    return g;
+}
+
+static void check_ids(uint32_t row, uint32_t first, uint32_t n,
+                      uint32_t n_prompt)
+{
+    assert_int_equal(spy.rows[row].n_ids, n);
+    assert_int_equal(spy.rows[row].n_prompt, n_prompt);
+    for (uint32_t i = 0; i < n; i++) {
+        assert_int_equal(spy.ids[row][i], (first + 3 * i) % 100);
+    }
+}
+
+/* A second row of the plan, on the blocks and the slot after the first's. */
+static struct plan_row *second_row(struct rig *g, uint32_t n)
+{
+    struct plan *p = &g->plan;
+
+    g->rows[1] = (struct plan_row){.kind = ROW_PROMPT,
+                                   .n_tokens = n,
+                                   .token = p->n_tokens,
+                                   .block = p->n_blocks,
+                                   .n_blocks = (n + 3) / 4,
+                                   .slot = 1,
+                                   .sample = true,
+                                   .index = 1,
+                                   .sampling = &greedy};
+    for (uint32_t i = 0; i < g->rows[1].n_blocks; i++) {
+        g->blocks[p->n_blocks] = p->n_blocks % BLOCKS;
+        p->n_blocks++;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        g->tokens[p->n_tokens++] = i;
+    }
+    g->zero[p->n_zero++] = 1;
+    p->n_rows = 2;
+    return &g->rows[1];
+}
+
+static void test_history(void **state)
+{
+    struct rig *g = rig_spied();
+    struct book b = {.used = 0};
+    struct plan_row *row;
+
+    (void)state;
+    row = one_row(g, 0, 17);
+    row->sampling = &penalised;
+    row->history = write_history(&b, 7, 17, 12);
+    row = second_row(g, 9);
+    run(g);
+    check_ids(0, 7, 17, 12);
+    assert_null(spy.rows[1].ids); /* no penalties: no history */
+    assert_int_equal(spy.rows[1].n_ids, 0);
+    /* The chained id, 40, comes last. */
+    row = one_row(g, 17, 1);
+    row->chained = true;
+    row->sampling = &penalised;
+    row->history = write_history(&b, 7, 17, 12);
+    run(g);
+    assert_int_equal(spy.rows[2].n_ids, 18);
+    assert_int_equal(spy.ids[2][17], 40);
+    spy.rows[2].n_ids = 17;
+    check_ids(2, 7, 17, 12);
+    rig_free(g);
+}
+
+/* Both histories fill the room, 8 blocks of 4; one id more is a lie. */
+static void test_history_room(void **state)
+{
+    struct rig *g = rig_spied();
+    struct book b = {.used = 0};
+
+    (void)state;
+    for (uint32_t over = 0; over < 2; over++) {
+        struct plan_row *row = one_row(g, 15, 1); /* of a pass with the other */
+
+        b.used = 0;
+        row->sampling = &penalised;
+        row->history = write_history(&b, 7, 16, 16);
+        row = second_row(g, 16 + over);
+        row->position = 15 + over;
+        row->n_tokens = 1;
+        row->sampling = &penalised;
+        row->history = write_history(&b, 9, 16 + over, 1);
+        forward_run(g->forward, &g->plan, &g->result);
+        assert_int_equal(g->result.status, over ? ST_INTERNAL : ST_OK);
+        if (over) {
+            assert_string_equal(g->result.error.text,
+                                "row 1, sequence 0: histories of over 32 ids");
+        }
+    }
+    check_ids(0, 7, 16, 16);
+    check_ids(1, 9, 16, 1);
+    rig_free(g);
+}
+
+static struct plan_row *with_history(struct rig *g, struct book *b)
+{
+    struct plan_row *row = one_row(g, 0, 17);
+
+    b->used = 0;
+    row->sampling = &penalised;
+    row->history = write_history(b, 7, 17, 12);
+    return row;
+}
+
+static void test_wrong_histories(void **state)
+{
+    struct rig *g = rig_spied();
+    struct book b;
+
+    (void)state;
+    with_history(g, &b)->sampling = NULL;
+    refused(g, ST_INTERNAL, "no sampling says how");
+    with_history(g, &b)->history = (struct plan_history){.n = 0};
+    refused(g, ST_INTERNAL, "history of 0 ids, 0 of a prompt, for 17");
+    with_history(g, &b)->history.n = 16;
+    refused(g, ST_INTERNAL, "history of 16 ids");
+    with_history(g, &b)->history.n = 18;
+    refused(g, ST_INTERNAL, "history of 18 ids");
+    with_history(g, &b)->history.n_prompt = 0;
+    refused(g, ST_INTERNAL, "17 ids, 0 of a prompt");
+    with_history(g, &b)->history.n_prompt = 18;
+    refused(g, ST_INTERNAL, "17 ids, 18 of a prompt");
+    with_history(g, &b)->history.pages.memory = NULL;
+    refused(g, ST_INTERNAL, "history of 17 ids in pages");
+    with_history(g, &b)->history.pages.shift = 32;
+    refused(g, ST_INTERNAL, "in pages of 2^32");
+    with_history(g, &b)->history.pages.shift = 2; /* 4 times 4 ids */
+    refused(g, ST_INTERNAL, "history of 17 ids in pages of 2^2");
+    with_history(g, &b)->history.pages.root = PAGES;
+    refused(g, ST_INTERNAL, "page 16 of 16");
+    with_history(g, &b);
+    b.memory[2] = PAGES; /* the root is page 0: its third leaf */
+    refused(g, ST_INTERNAL, "history on page 16 of 16");
+    with_history(g, &b);
+    b.memory[5 << SHIFT] = 100; /* page 5 is the first leaf */
+    refused(g, ST_INTERNAL, "history has token id 100 of 100");
+    with_history(g, &b);
+    b.memory[5 << SHIFT] = 99;
+    run(g);
+    assert_int_equal(spy.ids[0][0], 99);
+    rig_free(g);
+}
+
+/* Of rows that ask, as much as they ask for; the rest is not touched. */
+static void test_logprobs(void **state)
+{
+    struct sampling asks = greedy;
+    struct rig *g = rig_spied();
+
+    (void)state;
+    asks.logprobs = true;
+    asks.n_top_logprobs = 3;
+    one_row(g, 0, 10);
+    second_row(g, 5)->sampling = &asks;
+    g->result.logprobs[0] = 5;
+    g->result.top[1][3].logprob = 5;
+    g->result.top[0][0].logprob = 5;
+    run(g);
+    assert_int_equal(g->result.tokens[1], 41);
+    assert_true(g->result.logprobs[1] == -2.0f);
+    for (uint32_t j = 0; j < 3; j++) {
+        assert_int_equal(g->result.top[1][j].token, 1 + j);
+        assert_true(g->result.top[1][j].logprob == -2.0f - (float)j);
+    }
+    assert_true(g->result.logprobs[0] == 5);
+    assert_true(g->result.top[1][3].logprob == 5);
+    assert_true(g->result.top[0][0].logprob == 5);
+    rig_free(g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -220,6 +475,10 @@ int main(void)
         cmocka_unit_test(test_chained_to_nothing),
         cmocka_unit_test(test_not_finite),
         cmocka_unit_test(test_sizes),
+        cmocka_unit_test(test_history),
+        cmocka_unit_test(test_history_room),
+        cmocka_unit_test(test_wrong_histories),
+        cmocka_unit_test(test_logprobs),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

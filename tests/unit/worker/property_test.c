@@ -6,6 +6,7 @@
  *   - what is charged is what the live sequences need
  *   - a receipt frees what the sequence was charged, the second one nothing
  *   - tokens are those of the sequence, each index once, in order
+ *   - logprobs are those of the tokens, whatever was lost or said again
  *   - every accepted Submit ends, with all its tokens if nobody stopped it */
 #include <stdlib.h>
 #include <string.h>
@@ -23,14 +24,23 @@ struct model {
     bool partial; /* waits for parts */
     uint64_t grant, tag;
     uint32_t n_prompt, max_tokens, have, blocks, sent;
+    uint32_t n_elsewhere; /* tokens that it came with */
 };
 
 struct walk {
     struct rig *r;
     uint64_t seed;
     struct model m[IDS];
-    uint32_t accepted, refused, freed, lost, failed, ended;
+    uint32_t accepted, refused, freed, lost, failed, ended, restarted;
 };
+
+/* What the id-th sequence asks for beside its length. */
+static void ask(struct rig_submit *s)
+{
+    s->logprobs = s->id % 3 != 0;
+    s->n_top = s->logprobs ? s->id % (TOP_LOGPROBS_MAX + 1) : 0;
+    s->penalise = s->id % 2 == 0;
+}
 
 static uint32_t below(struct walk *k, uint32_t n)
 {
@@ -106,6 +116,7 @@ static void submit(struct walk *k)
     rig_expect(s.id, s.n_prompt, s.max_tokens, ids);
     s.generated = ids;
     s.n_first = below(k, 3) == 0 ? 1 + below(k, s.n_prompt) : 0;
+    ask(&s);
     rig_message(k->r, &s, &message);
     fits = message.need.blocks <= a.blocks.free && a.slots.free > 0;
     tag = rig_send_submit(k->r, &message);
@@ -128,6 +139,7 @@ static void submit(struct walk *k)
                         .n_prompt = s.n_prompt,
                         .max_tokens = s.max_tokens,
                         .sent = s.n_first,
+                        .n_elsewhere = s.n_generated,
                         .blocks = message.need.blocks};
     if (m->partial) {
         m->have = s.n_generated;
@@ -190,12 +202,15 @@ static void take_away(struct walk *k)
     k->freed++;
 }
 
+/* With logprobs it cannot be told from its first token if that was made
+ * elsewhere: it starts anew, if the room of the old one is free already. */
 static void adopt(struct walk *k)
 {
     uint32_t i = below(k, IDS);
     struct model *m = &k->m[i];
     struct rig_submit s = {.id = i + 1, .has_have = true};
     int before = rig_state(k->r, i + 1);
+    bool restarts;
     uint64_t tag;
 
     if (before < 1 || before > 4 || m->partial) {
@@ -204,13 +219,21 @@ static void adopt(struct walk *k)
     s.n_prompt = m->n_prompt;
     s.max_tokens = m->max_tokens;
     s.have = before == 4 ? m->max_tokens : 0;
+    ask(&s);
+    restarts = before != 4 && s.logprobs && m->n_elsewhere > 0;
     tag = rig_submit(k->r, &s);
     if (before == 4) {
         k->r->heard[k->r->grant] = k->r->heard[m->grant];
     }
     m->grant = k->r->grant;
     rig_turn(k->r);
+    if (restarts && k->r->ends[tag].status == ST_RESOURCE_EXHAUSTED) {
+        *m = (struct model){.known = false};
+        return;
+    }
     assert_int_equal(k->r->ends[tag].status, ST_OK);
+    m->n_elsewhere = restarts ? 0 : m->n_elsewhere;
+    k->restarted += restarts;
 }
 
 static void lose(struct walk *k)
@@ -303,7 +326,7 @@ static void finish(struct walk *k)
 
 /* Of all walks: one that does nothing proves nothing. */
 static struct {
-    uint32_t accepted, refused, freed, lost, failed, ended;
+    uint32_t accepted, refused, freed, lost, failed, ended, restarted;
 } all;
 
 static void walk(uint64_t seed)
@@ -333,6 +356,7 @@ static void walk(uint64_t seed)
     all.lost += k.lost;
     all.failed += k.failed;
     all.ended += k.ended;
+    all.restarted += k.restarted;
     rig_free(&k.r);
 }
 
@@ -350,7 +374,7 @@ static void holds_under_random_operations(void **state)
     }
     assert_true(all.accepted > 2000 && all.refused > 1000);
     assert_true(all.freed > 500 && all.ended > 100);
-    assert_true(all.lost > 30 && all.failed > 100);
+    assert_true(all.lost > 30 && all.failed > 100 && all.restarted > 5);
 }
 
 int main(int argc, char **argv)

@@ -16,6 +16,7 @@
 #include "common/peer.h"
 #include "proto/registry.pb-c.h"
 #include "proto/worker.pb-c.h"
+#include "worker/cache/logprobs.h"
 #include "worker/core.h"
 
 #define RIG_GRANTS    4096
@@ -87,6 +88,7 @@ struct rig {
     const char *fail_next; /* the next step fails with this */
     bool refuse_plans;     /* submit fails */
     void (*lie)(struct plan_result *); /* told of the next step's result */
+    bool hears_lies;                   /* logprobs are not compared */
     uint32_t n_steps;
     uint32_t last_rows, last_tokens; /* of the newest plan */
 };

@@ -42,7 +42,7 @@ static void check_logprobs(const struct rig *r,
     const uint32_t *top = m->top_tokens + at->top;
 
     assert_int_equal(width, r->heard[m->grant[i]].width);
-    if (width == 0) {
+    if (width == 0 || r->hears_lies) {
         return;
     }
     assert_true(at->logprob + (size_t)m->count[i] * width <= m->n_logprobs);

@@ -29,6 +29,33 @@ static void keeps_values_over_page_borders(void **state)
     slab_fini(&s);
 }
 
+/* As another thread finds them, which knows the pages and nothing else. */
+static void shows_where_values_are(void **state)
+{
+    struct slab s;
+    struct paged a, b;
+    struct id_pages p;
+
+    (void)state;
+    assert_true(slab_init(&s, 300, 600, 2));
+    assert_true(paged_make(&s, &b, 40));
+    assert_true(paged_make(&s, &a, 300));
+    for (uint32_t i = 0; i < 300; i++) {
+        paged_write(&s, &a, i, &i, 1);
+    }
+    paged_free(&s, &b);
+    p = paged_pages(&s, &a);
+    assert_in_range(p.root, 0, p.n_pages - 1);
+    for (uint32_t i = 0; i < 300; i++) {
+        uint32_t leaf = p.memory[(p.root << p.shift) + (i >> p.shift)];
+
+        assert_in_range(leaf, 0, p.n_pages - 1);
+        assert_int_equal(p.memory[(leaf << p.shift) + i % (1u << p.shift)], i);
+    }
+    paged_free(&s, &a);
+    slab_fini(&s);
+}
+
 static void takes_all_or_nothing(void **state)
 {
     struct slab s;
@@ -103,6 +130,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(keeps_values_over_page_borders),
+        cmocka_unit_test(shows_where_values_are),
         cmocka_unit_test(takes_all_or_nothing),
         cmocka_unit_test(gives_back_what_is_not_kept),
         cmocka_unit_test(uses_pages_again_without_end),
