@@ -1,12 +1,14 @@
 /* Any bytes as a text, and as ids.
  *
  * The tokenizer is tiny-hybrid's: an encode that is not refused decodes to the
- * text in normal form, and yields no control token unless asked to. */
+ * text in normal form, yields no control token unless asked to, and is the
+ * same in windows of a few bytes. */
 #include <stdbool.h>
 #include <string.h>
 
 #include "fuzz.h"
 #include "text/detokenizer.h"
+#include "text/encoder.h"
 #include "text/tokenizer_parts.h"
 #include "text/utf8.h"
 
@@ -44,6 +46,22 @@ static size_t decode(const struct tokenizer *t, const uint32_t *ids, size_t n,
     return w + detokenizer_finish(&d, out + w);
 }
 
+static void in_windows(const struct tokenizer *t, const char *text, size_t len,
+                       unsigned flags, const uint32_t *want, size_t n)
+{
+    uint32_t *ids = malloc((n + 1) * sizeof *ids);
+    struct id_sink out = {.ids = ids, .cap = n};
+    struct encoder c;
+    struct error e;
+
+    FUZZ_CHECK(ids != NULL && encoder_init(&c, t, &e) == ST_OK);
+    c.bpe.window = 16 + (uint32_t)len % 64;
+    FUZZ_CHECK(encoder_run(&c, text, len, flags, &out, &e) == ST_OK);
+    FUZZ_CHECK(out.n == n && memcmp(ids, want, n * sizeof *ids) == 0);
+    encoder_fini(&c);
+    free(ids);
+}
+
 static void round_trip(const struct tokenizer *t, const char *text, size_t len,
                        unsigned flags)
 {
@@ -66,6 +84,7 @@ static void round_trip(const struct tokenizer *t, const char *text, size_t len,
         FUZZ_CHECK((flags & TOKENIZE_PARSE_SPECIAL) ||
                    !tokenizer_is_special(t, ids[i]));
     }
+    in_windows(t, text, len, flags, ids, n);
     out_cap = 4 * 3 * len + 2 * detokenizer_max(t);
     out = malloc(out_cap);
     FUZZ_CHECK(out != NULL);
