@@ -122,7 +122,7 @@ static enum status eos_file(struct text_assets *a, const char *dir,
         if (st == ST_OK) {
             st = eos_of(a, config, e);
         }
-        if (st == ST_OK && a->n_eos == 0) {
+        if (st == ST_OK) {
             st = eos_of(a, nested, e);
         }
     }
@@ -246,7 +246,7 @@ static enum status load(struct text_assets *a, const char *dir, struct error *e)
     if (st == ST_OK) {
         st = eos_file(a, dir, "generation_config.json", e);
     }
-    if (st == ST_OK && a->n_eos == 0) {
+    if (st == ST_OK) {
         st = eos_file(a, dir, "config.json", e);
     }
     return st == ST_OK ? chat(a, dir, e) : st;

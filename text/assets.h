@@ -3,8 +3,10 @@
  *
  * From the files of a model directory:
  *     tokenizer.json                              the tokenizer, if there
- *     generation_config.json, else config.json    eos_token_id, there or in
- *                                                 text_config
+ *     generation_config.json, config.json         eos_token_id, all that are
+ *                                                 named there and in
+ *                                                 text_config, as a worker
+ *                                                 takes them
  *     chat_template.jinja, else the chat_template of tokenizer_config.json
  *                                                 the template's bytes
  * A directory without tokenizer.json has no tokenizer: the model is served by
@@ -40,7 +42,7 @@ const struct tokenizer *text_assets_tokenizer(const struct text_assets *a);
 /* The tokenizer's hash, [TOKENIZER_HASH_BYTES]; NULL without a tokenizer. */
 const uint8_t *text_assets_hash(const struct text_assets *a);
 
-/* The ids that end a sequence, without repetition, in the file's order; their
+/* The ids that end a sequence, without repetition, in the files' order; their
  * number, which may be 0, goes to *n. */
 const uint32_t *text_assets_eos(const struct text_assets *a, size_t *n);
 

@@ -132,12 +132,13 @@ static void eos_ids(void **state)
         size_t n;
         uint32_t first;
     } rows[] = {
-        {"{\"eos_token_id\":7}", "{\"eos_token_id\":8}", 1, 7},
+        {"{\"eos_token_id\":7}", "{\"eos_token_id\":8}", 2, 7},
+        {"{\"eos_token_id\":7}", "{\"eos_token_id\":7}", 1, 7},
         {"{\"eos_token_id\":[7,9,7]}", "{}", 2, 7},
         {"{}", "{\"eos_token_id\":8}", 1, 8},
         {"{\"eos_token_id\":null}", "{\"eos_token_id\":[]}", 0, 0},
         {"{}", "{\"text_config\":{\"eos_token_id\":[5,6]}}", 2, 5},
-        {"{}", "{\"eos_token_id\":4,\"text_config\":{\"eos_token_id\":5}}", 1,
+        {"{}", "{\"eos_token_id\":4,\"text_config\":{\"eos_token_id\":5}}", 2,
          4},
         {"{\"eos_token_id\":1048575}", "{}", 1, 1048575},
     };
