@@ -37,7 +37,13 @@
     X(KEPT_FREED, "what was to be kept is freed at its end")                  \
     X(ACK_AHEAD, "one token more is acknowledged than has come")              \
     X(STOP_MISSED, "an end token after the ninth token is overlooked")        \
-    X(LATE_TOMBSTONE, "a late Cancel strikes the next Submit of its name")
+    X(LATE_TOMBSTONE, "a late Cancel strikes the next Submit of its name")    \
+    X(HISTORY_STALE, "penalties do not look at the newest token")             \
+    X(HISTORY_SPLIT, "a moved sequence's tokens are penalised as its prompt") \
+    X(LISTS_BORROWED, "the lists of a sampling are left where they came")     \
+    X(CHOICE_MIXED, "a worker does not tell the choices of a request apart")  \
+    X(CANCEL_ALL_ONE, "a Cancel of all choices cancels the first")            \
+    X(RECEIPT_EARLY, "a receipt of all choices goes out with the first")
 
 #ifdef SLUICE_PLANTS
 

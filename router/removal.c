@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/log.h"
+#include "common/plant.h"
 #include "common/request_id.h"
 #include "router/recv.h"
 #include "router/router.h"
@@ -128,7 +129,7 @@ static void waiter_settle(struct router_core *r, const struct generation *g,
     Sluice__V1__SequenceRef ref = SLUICE__V1__SEQUENCE_REF__INIT;
     uint8_t id[16];
 
-    if (x->awaits != 0) {
+    if (x->awaits != 0 && !(PLANT(RECEIPT_EARLY) && x->sum.n_generated)) {
         return;
     }
     memcpy(id, g->id, sizeof id);
@@ -309,8 +310,9 @@ static struct waiter *waiter_new(struct router_core *r, struct generation *g,
     sluice__v1__receipt__init(&x->sum);
     x->has_choice = sequence->has_choice;
     x->choice = sequence->choice;
-    x->awaits = sequence->has_choice ? (uint64_t)1 << sequence->choice
-                                     : UINT64_MAX >> (64 - g->n_choices);
+    x->awaits = sequence->has_choice || PLANT(CANCEL_ALL_ONE)
+                    ? (uint64_t)1 << sequence->choice
+                    : UINT64_MAX >> (64 - g->n_choices);
     pending_init(&x->call);
     pending_open(r, &x->call, PENDING_RECEIPT, p, call);
     list_init(&x->of_generation);

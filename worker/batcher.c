@@ -137,10 +137,10 @@ static struct plan_history history_of(const struct batcher *b,
     if (!sampling_penalises(&s->sampling)) {
         return (struct plan_history){.n = 0};
     }
-    return (struct plan_history){.pages =
-                                     paged_pages(&b->table->slab, &s->tokens),
-                                 .n = sequence_known(s),
-                                 .n_prompt = s->n_prompt};
+    return (struct plan_history){
+        .pages = paged_pages(&b->table->slab, &s->tokens),
+        .n = sequence_known(s) - PLANT(HISTORY_STALE),
+        .n_prompt = PLANT(HISTORY_SPLIT) ? s->n_announced : s->n_prompt};
 }
 
 /* Add a row of the next n positions of s. */

@@ -311,7 +311,7 @@ bool worker_key(const Sluice__V1__SequenceRef *ref, struct sequence_key *out,
         return false;
     }
     memcpy(out->request_id, ref->request_id.data, sizeof out->request_id);
-    out->choice = ref->choice;
+    out->choice = PLANT(CHOICE_MIXED) ? 0 : ref->choice;
     return true;
 }
 

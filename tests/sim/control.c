@@ -13,7 +13,7 @@ static void check_over(struct control *c)
 
     for (uint32_t i = 0; i < g->n_choices && !g->again && !g->shared; i++) {
         if ((c->choice == CHOICE_ALL || c->choice == i) &&
-            cells_at_router(c->sim, g, i) < REQUEST_ENDING) {
+            cells_at_router(c->sim, g, i) != REQUEST_ENDED) {
             sim_fail(c->sim, (int32_t)c->target,
                      "a receipt, but choice %u runs on", i);
         }

@@ -252,8 +252,10 @@ bool sequence_set_sampling(struct sequence_table *t, struct sequence *s,
                            const struct sampling *sampling)
 {
     s->sampling = *sampling;
-    sampling_own(&s->sampling,
-                 t->lists + (size_t)(s - t->memory) * SAMPLING_LISTS);
+    if (!PLANT(LISTS_BORROWED)) {
+        sampling_own(&s->sampling,
+                     t->lists + (size_t)(s - t->memory) * SAMPLING_LISTS);
+    }
     return !sampling->logprobs ||
            logprobs_make(&t->rings, &s->logprobs, sampling->n_top_logprobs,
                          s->n_generated, s->max_tokens);
