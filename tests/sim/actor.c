@@ -408,8 +408,9 @@ static void one_more(struct sim *s)
 
 void actor_ended(struct sim *s, struct generation *g)
 {
-    again_later(s, g,
-                s->options.again_of * (g->status == ST_UNAVAILABLE ? 10 : 1));
+    uint32_t times = g->status == ST_UNAVAILABLE ? 10 : g->n_asked ? 5 : 1;
+
+    again_later(s, g, s->options.again_of * times);
     if (g->keep_ms && rng_below(&s->will, 2)) {
         wish_later(s, g, (int64_t)g->keep_ms * 1000);
     } else if (s->options.end_of && rng_below(&s->will, 20) == 0) {

@@ -42,6 +42,7 @@ struct choice {
     bool end_asked;          /* somebody has asked for its end */
     uint32_t submitted_conn; /* the last that took its Submit */
     uint32_t n_moves;
+    uint32_t freed_blocks, freed_slots; /* by receipts of its workers */
 };
 
 void choice_init(struct choice *c, struct generation *g, uint32_t number);

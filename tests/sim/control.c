@@ -20,6 +20,31 @@ static void check_over(struct control *c)
     }
 }
 
+/* What its workers said of it, summed: all of that if nobody else asked, some
+ * of it otherwise. */
+static void check_sum(struct control *c, const Sluice__V1__Receipt *r)
+{
+    const struct sim *s = c->sim;
+    const struct generation *g = &s->generations[c->target];
+    uint32_t blocks = 0, slots = 0;
+    bool all = !s->options.faulty && g->n_asked == 1 && g->n_stops == 0 &&
+               g->deadline_ms == 0 && !g->left;
+
+    for (uint32_t i = 0; i < g->n_choices; i++) {
+        if (c->choice == CHOICE_ALL || c->choice == i) {
+            blocks += g->choices[i].freed_blocks;
+            slots += g->choices[i].freed_slots;
+        }
+    }
+    if (r->blocks > blocks || r->slots > slots ||
+        (all && (r->blocks != blocks || r->slots != slots))) {
+        sim_fail(c->sim, (int32_t)c->target,
+                 "a receipt of %u blocks and %u slots, the workers freed %u "
+                 "and %u",
+                 r->blocks, r->slots, blocks, slots);
+    }
+}
+
 static void check_receipt(struct control *c, const Sluice__V1__Receipt *r)
 {
     const struct generation *g = &c->sim->generations[c->target];
@@ -37,6 +62,9 @@ static void check_receipt(struct control *c, const Sluice__V1__Receipt *r)
         sim_fail(c->sim, (int32_t)c->target, "a receipt of too much");
     } else if (r->state != SLUICE__V1__SEQUENCE_STATE__SEQUENCE_UNKNOWN) {
         check_over(c);
+    }
+    if (!g->again && !g->shared) {
+        check_sum(c, r);
     }
 }
 

@@ -280,6 +280,7 @@ void generation_end_asked(struct sim *s, const struct generation *g,
         if (memcmp(o->id, g->id, sizeof(g->id)) != 0) {
             continue;
         }
+        o->n_asked++;
         if (choice == CHOICE_ALL) {
             generation_doomed(o);
         } else if (choice < o->n_choices) {

@@ -59,6 +59,7 @@ struct generation {
     int64_t asked_us, arrived_us, ended_us;
     bool arrived;       /* at a router, in its latest life */
     bool end_asked;     /* somebody has asked for the end of all of it */
+    uint32_t n_asked;   /* how often, of all or some */
     bool left;          /* its client's session ended with it */
     bool router_lost;   /* a router died with it */
     uint64_t at_router; /* its call's number */

@@ -153,6 +153,23 @@ static void draw_long(struct sim_options *o, struct rng *r)
     o->tokens_max = octave(r, 2, 16);
 }
 
+/* Answers longer than what a worker remembers of logprobs. */
+static void draw_long_answers(struct sim_options *o, struct rng *r)
+{
+    for (uint32_t i = 0; i < o->n_models; i++) {
+        o->models[i].context = octave(r, 1024, 2048);
+        o->models[i].n_eos = 0;
+    }
+    for (uint32_t i = 0; i < o->n_workers; i++) {
+        o->workers[i].n_blocks =
+            o->workers[i].n_blocks ? 4096 / o->workers[i].block_tokens : 0;
+        o->workers[i].step_us = octave(r, 50, 400);
+    }
+    o->open_max = o->open_max < 16 ? o->open_max : 16;
+    o->tokens_max = 800;
+    o->logprobs_of = 6000 * DRAW_LOGPROBS;
+}
+
 void options_draw(struct sim_options *o, uint64_t seed)
 {
     struct rng r;
@@ -184,6 +201,8 @@ void options_draw(struct sim_options *o, uint64_t seed)
     draw_load(o, &r);
     if (rng_below(&r, 20) == 0) {
         draw_long(o, &r);
+    } else if (rng_below(&r, 20) == 0) {
+        draw_long_answers(o, &r);
     }
 }
 

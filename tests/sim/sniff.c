@@ -178,6 +178,19 @@ static void check_refusal(struct sim *s, uint32_t conn,
     }
 }
 
+static void receipt(struct sim *s, const struct envelope *e)
+{
+    const Sluice__V1__Receipt *r = body(s, e, &sluice__v1__receipt__descriptor);
+    uint32_t i = r ? find(s, r->sequence->request_id) : NOBODY;
+
+    if (i != NOBODY && r->sequence->choice < s->generations[i].n_choices) {
+        struct choice *c = &s->generations[i].choices[r->sequence->choice];
+
+        c->freed_blocks += r->blocks;
+        c->freed_slots += r->slots;
+    }
+}
+
 static void from_worker(struct sim *s, uint32_t conn, const struct envelope *e)
 {
     if (e->method == METHOD_REGISTRY_REPORT) {
@@ -198,6 +211,9 @@ static void from_worker(struct sim *s, uint32_t conn, const struct envelope *e)
         check_refusal(s, conn, e);
         if (e->method == METHOD_WORKER_SUBMIT) {
             grants_answer(s, conn, e->call, (enum status)e->status);
+        } else if (e->status == ST_OK && (e->method == METHOD_WORKER_CANCEL ||
+                                          e->method == METHOD_WORKER_REMOVE)) {
+            receipt(s, e);
         }
     }
 }
@@ -285,6 +301,9 @@ static void to_worker(struct sim *s, uint32_t conn, const struct envelope *e)
 static bool fresh(struct conn *c, enum conn_end to,
                   const struct frame_header *h)
 {
+    if (h->session == 0 && c->session) {
+        return false; /* a Hello once more, late */
+    }
     if (to == END_ROUTER && h->session != c->session) {
         c->session = h->session;
         c->number[END_PEER] = c->number[END_ROUTER] = 0;
