@@ -24,6 +24,7 @@ cleanup()
     local status=$? name
 
     trap - EXIT
+    if declare -F at_end >/dev/null; then at_end; fi # of the test itself
     for name in "${!pid_of[@]}"; do
         kill -KILL "${pid_of[$name]}" 2>/dev/null || true
     done
@@ -90,6 +91,13 @@ ctl()
 has_output()
 {
     [ -s "$dir/$1.out" ] || ! kill -0 "${pid_of[$1]}" 2>/dev/null
+}
+
+# python_test ARGUMENTS...: a test in Python, from standard input, with ctl.py.
+python_test()
+{
+    SLUICE_BIN=$bin PYTHONDONTWRITEBYTECODE=1 \
+        PYTHONPATH=$root/tests/system python3 - "$@"
 }
 
 # start NAME COMMAND...: in the background, until it prints its ready line.
