@@ -23,7 +23,8 @@
  * be used by several threads.  client_interrupt() may come from any thread
  * and from a signal handler.  Memory: what callbacks see lives until they
  * return; strings of a config or a request are borrowed for the call.
- * Limits: CLIENT_CALLS_MAX open calls; client/core.h. */
+ * Limits: CLIENT_CALLS_MAX open calls, client/core.h; of a generation's
+ * values and lists, common/sampling.h. */
 #ifndef CLIENT_CLIENT_H
 #define CLIENT_CLIENT_H
 

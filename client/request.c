@@ -34,10 +34,11 @@ static enum status take_biases(struct request_message *out,
                                const struct client_request *r, struct error *e)
 {
     struct client_bias sorted[LOGIT_BIASES_MAX];
+    enum status s =
+        check_length("logit biases", r->n_biases, LOGIT_BIASES_MAX, e);
 
-    if (check_length("logit biases", r->n_biases, LOGIT_BIASES_MAX, e) !=
-        ST_OK) {
-        return e->code;
+    if (s != ST_OK) {
+        return s;
     }
     if (r->n_biases > 0) {
         memcpy(sorted, r->biases, r->n_biases * sizeof *sorted);
@@ -66,10 +67,11 @@ static enum status take_stop_tokens(struct request_message *out,
                                     struct error *e)
 {
     uint32_t *sorted = out->stop_tokens;
+    enum status s =
+        check_length("stop tokens", r->n_stop_tokens, STOP_TOKENS_MAX, e);
 
-    if (check_length("stop tokens", r->n_stop_tokens, STOP_TOKENS_MAX, e) !=
-        ST_OK) {
-        return e->code;
+    if (s != ST_OK) {
+        return s;
     }
     if (r->n_stop_tokens > 0) {
         memcpy(sorted, r->stop_tokens, r->n_stop_tokens * sizeof *sorted);
@@ -87,15 +89,14 @@ static enum status take_stop_tokens(struct request_message *out,
 static enum status take_stops(struct request_message *out,
                               const struct client_request *r, struct error *e)
 {
-    if (check_length("stop strings", r->n_stops, STOP_STRINGS_MAX, e) !=
-        ST_OK) {
-        return e->code;
-    }
-    for (size_t i = 0; i < r->n_stops; i++) {
+    enum status s =
+        check_length("stop strings", r->n_stops, STOP_STRINGS_MAX, e);
+
+    for (size_t i = 0; s == ST_OK && i < r->n_stops; i++) {
         out->stop[i] = (ProtobufCBinaryData){
             r->stops[i].n, (uint8_t *)(uintptr_t)r->stops[i].text};
     }
-    return ST_OK;
+    return s;
 }
 
 /* ---- the message ---- */
@@ -157,17 +158,18 @@ enum status request_message(struct request_message *out,
                             const struct client_request *r,
                             const uint8_t request_id[16], struct error *e)
 {
-    if (take_biases(out, r, e) != ST_OK ||
-        take_stop_tokens(out, r, e) != ST_OK ||
-        take_stops(out, r, e) != ST_OK) {
-        return e->code;
+    enum status s = take_biases(out, r, e);
+
+    s = s == ST_OK ? take_stop_tokens(out, r, e) : s;
+    s = s == ST_OK ? take_stops(out, r, e) : s;
+    if (s == ST_OK && r->n > CHOICES_MAX) {
+        s = error_set(e, ST_INVALID_ARGUMENT,
+                      "%u choices are asked for, at most %d may be", r->n,
+                      CHOICES_MAX);
     }
-    if (r->n > CHOICES_MAX) {
-        return error_set(e, ST_INVALID_ARGUMENT,
-                         "%u choices are asked for, at most %d may be", r->n,
-                         CHOICES_MAX);
+    if (s == ST_OK) {
+        write_sampling(out, r);
+        write_rest(out, r, request_id);
     }
-    write_sampling(out, r);
-    write_rest(out, r, request_id);
-    return ST_OK;
+    return s;
 }
