@@ -87,14 +87,17 @@ struct kernel_step {
 struct sample_row {
     const struct sampling *sampling; /* checked; ids below V */
     uint32_t choice, index;
-    const uint32_t *ids; /* [n_ids] prompt ++ generated, for penalties */
+    const uint32_t *ids; /* [n_ids] prompt ++ generated, each below V; read
+                          * only if sampling_penalises() */
     uint32_t n_ids, n_prompt;
 };
 
 struct sample_result {
     uint32_t token;
     float logprob; /* of it, if sampling->logprobs */
-    struct token_logprob top[TOP_LOGPROBS_MAX]; /* [n_top_logprobs] */
+    /* [n_top_logprobs, at most V] of the best, if sampling->logprobs: best
+     * first, of equal logits the lower id; undefined past them. */
+    struct token_logprob top[TOP_LOGPROBS_MAX];
 };
 
 struct kernels_sizes {
@@ -237,8 +240,8 @@ static inline void kernels_head(struct kernels *k, const uint32_t *tokens,
 }
 
 /* out[i] := the token chosen from logits[i]; out [n].  Waits for it.  The
- * logits are used up.  ST_INTERNAL, with a sentence, if any is not finite:
- * then out is undefined. */
+ * logits are used up.  ST_INTERNAL, with a sentence, if any is not finite,
+ * as the model gave it or once adjusted: then out is undefined. */
 MUST_CHECK static inline enum status
 kernels_sample(struct kernels *k, const struct sample_row *rows, uint32_t n,
                struct sample_result *out, struct error *e)

@@ -99,8 +99,10 @@ static void cut_lane(struct cutter *k, struct cpu *c, struct cpu_lane *lane)
         .y = cut_floats(k, ATTEND_QUERIES, s->head_dim),
         .s = cut_floats(k, ATTEND_QUERIES, ATTEND_SPAN),
         .last = cut(k, ATTEND_QUERIES, sizeof(uint32_t)),
+        .l = cut_floats(k, 1, vocab),
         .p = cut_floats(k, 1, vocab),
         .ids = cut(k, vocab, sizeof(uint32_t)),
+        .bucket = cut(k, vocab > 0 ? CPU_BUCKETS : 0, sizeof(double)),
     };
 
     if (lane) {

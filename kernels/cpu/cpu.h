@@ -21,6 +21,10 @@
 /* Work of less than this many multiply-adds stays on the caller's thread. */
 #define CPU_SMALL_WORK 32768
 
+/* Of a row's logits, to find the best of them. */
+#define CPU_BUCKET_BITS 12
+#define CPU_BUCKETS     (1u << CPU_BUCKET_BITS)
+
 struct cpu_layer {
     char *kv;
     float *state;
@@ -55,8 +59,9 @@ struct cpu_lane {
     float *q, *y;   /* [ATTEND_QUERIES, hd] */
     float *s;       /* [ATTEND_QUERIES, ATTEND_SPAN] */
     uint32_t *last; /* [ATTEND_QUERIES] */
-    float *p;       /* [V] of the sampler */
-    uint32_t *ids;  /* [V] of the sampler */
+    float *l, *p;   /* [V] of the sampler: logits adjusted, weights */
+    uint32_t *ids;  /* [V] of the sampler: counts, then ids */
+    double *bucket; /* [CPU_BUCKETS] of the sampler */
 };
 
 struct cpu {

@@ -96,6 +96,13 @@ struct cpu_isa {
     void (*sigmoid_mul)(float *y, const float *gate, size_t n);
     /* p[i] = exp((l[i] - top) * factor). */
     void (*weigh)(float *p, const float *l, float top, float factor, size_t n);
+    /* The greatest of n >= 1 values; NaN if one is not finite. */
+    float (*highest)(const float *l, size_t n);
+    /* sum exp(l[i] - top) in turns of 256: lane j of sixteen sums j, j+16, ...
+     * of a turn; then v16_sum; turns in double, in order. */
+    double (*exp_sum)(const float *l, float top, size_t n);
+    /* The first i in [from, n) with l[i] > bar; n if there is none. */
+    size_t (*above)(const float *l, size_t from, size_t n, float bar);
     void (*widen)(float *out, const void *in, enum dtype t, size_t n);
     void (*narrow)(void *out, const float *in, enum dtype t, size_t n);
 };

@@ -24,6 +24,9 @@ const struct cpu_isa isa_avx2 = {
     .silu_mul = silu_mul,
     .sigmoid_mul = sigmoid_mul,
     .weigh = weigh,
+    .highest = highest,
+    .exp_sum = exp_sum,
+    .above = above,
     .widen = widen,
     .narrow = narrow,
 };

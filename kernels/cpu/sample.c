@@ -1,6 +1,10 @@
-/* sample.c - a token out of a row of logits; the rule is in kernels.h. */
+/* sample.c - a token out of a row of logits, and logprobs; the rule is in
+ * kernels.h and common/sampling.h. */
+#include <assert.h>
 #include <float.h>
+#include <math.h>
 #include <stdbool.h>
+#include <string.h>
 
 #include "kernels/cpu/cpu.h"
 #include "kernels/philox.h"
@@ -12,26 +16,123 @@ struct sample_job {
     atomic_uint broken;        /* 1 + the row whose logits are not finite */
 };
 
+/* ---- bias and penalties ---- */
+
+static bool adjusts(const struct sampling *s)
+{
+    return s->n_biases > 0 || sampling_penalises(s);
+}
+
+static float penalised(float l, uint32_t times, const struct sampling *s)
+{
+    l = l > 0.0f ? l / s->repetition_penalty : l * s->repetition_penalty;
+    if (times > 0) {
+        l -= s->frequency_penalty * (float)times;
+        l -= s->presence_penalty;
+    }
+    return l;
+}
+
+/* Each of the row's ids once.  times [V] holds anything before and after: only
+ * what the ids point at is used. */
+static void penalise(float *l, uint32_t *times, const struct sample_row *row,
+                     uint32_t vocab)
+{
+    const struct sampling *s = row->sampling;
+    uint32_t begin = s->repetition_penalty != 1.0f ? 0 : row->n_prompt;
+
+    assert(row->n_prompt <= row->n_ids);
+    for (uint32_t i = begin; i < row->n_ids; i++) {
+        assert(row->ids[i] < vocab);
+        times[row->ids[i]] = 0;
+    }
+    for (uint32_t i = row->n_prompt; i < row->n_ids; i++) {
+        times[row->ids[i]]++;
+    }
+    for (uint32_t i = begin; i < row->n_ids; i++) {
+        uint32_t id = row->ids[i];
+
+        if (times[id] != UINT32_MAX) {
+            l[id] = penalised(l[id], times[id], s);
+            times[id] = UINT32_MAX;
+        }
+    }
+}
+
+static void adjust(const struct cpu_lane *lane, const float *raw,
+                   const struct sample_row *row, uint32_t vocab)
+{
+    const struct sampling *s = row->sampling;
+
+    memcpy(lane->l, raw, vocab * sizeof *raw);
+    for (uint32_t i = 0; i < s->n_biases; i++) {
+        assert(s->bias_tokens[i] < vocab);
+        lane->l[s->bias_tokens[i]] += s->biases[i];
+    }
+    if (sampling_penalises(s)) {
+        penalise(lane->l, lane->ids, row, vocab);
+    }
+}
+
+/* ---- logprobs ---- */
+
+/* The k >= 1 best ids, the lower of equals first; how many there are. */
+static uint32_t best_ids(const struct cpu_isa *isa, const float *l,
+                         uint32_t vocab, uint32_t k, uint32_t *ids)
+{
+    uint32_t n = 0;
+    float bar = -INFINITY;
+
+    /* In order of id an equal of the last one never comes before it. */
+    for (size_t i = 0; (i = isa->above(l, i, vocab, bar)) < vocab; i++) {
+        uint32_t at = n < k ? n++ : k - 1;
+
+        for (; at > 0 && l[ids[at - 1]] < l[i]; at--) {
+            ids[at] = ids[at - 1];
+        }
+        ids[at] = (uint32_t)i;
+        bar = n < k ? bar : l[ids[k - 1]];
+    }
+    return n;
+}
+
+/* At most 0: the sum has the best one's 1. */
+static float logprob(float l, float top, double log_sum)
+{
+    double lp = (double)l - (double)top - log_sum;
+
+    return (float)(lp > (double)-FLT_MAX ? lp : (double)-FLT_MAX);
+}
+
+/* l [V] are the model's own. */
+static void add_logprobs(const struct cpu *c, const float *l,
+                         const struct sampling *s, struct sample_result *out)
+{
+    uint32_t vocab = c->w->shape.vocab, ids[TOP_LOGPROBS_MAX], n = 0;
+    float top = c->isa->highest(l, vocab);
+    double log_sum = log(c->isa->exp_sum(l, top, vocab));
+
+    assert(s->n_top_logprobs <= TOP_LOGPROBS_MAX);
+    out->logprob = logprob(l[out->token], top, log_sum);
+    if (s->n_top_logprobs > 0) {
+        n = best_ids(c->isa, l, vocab, s->n_top_logprobs, ids);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        out->top[i] =
+            (struct token_logprob){ids[i], logprob(l[ids[i]], top, log_sum)};
+    }
+}
+
+/* ---- the draw ---- */
+
 /* One row's choice in progress. */
 struct draw {
     const float *l; /* [V] logits */
     float *p;       /* [V] weights */
-    uint32_t *ids;  /* [V], the kept ones first */
-    uint32_t vocab, kept;
+    uint32_t *ids;  /* [V] some of them */
+    double *bucket; /* [CPU_BUCKETS] weight in each */
+    uint32_t vocab, best;
 };
-
-/* The best id, the lower of equals; V if a logit is not finite. */
-static uint32_t best_of(const float *l, uint32_t vocab)
-{
-    uint32_t best = 0;
-    bool finite = true;
-
-    for (uint32_t i = 0; i < vocab; i++) {
-        finite &= l[i] <= FLT_MAX && l[i] >= -FLT_MAX;
-        best = l[i] > l[best] ? i : best;
-    }
-    return finite ? best : vocab;
-}
 
 static bool better(const struct draw *d, uint32_t a, uint32_t b)
 {
@@ -74,132 +175,190 @@ static uint32_t split(const struct draw *d, uint32_t lo, uint32_t hi)
     return end;
 }
 
-/* The k best come first. */
-static void keep_count(struct draw *d, uint32_t k)
-{
-    uint32_t lo = 0, hi = d->kept;
-
-    while (hi - lo > 1) {
-        uint32_t mid = split(d, lo, hi);
-
-        if (mid > k) {
-            hi = mid;
-        } else if (mid < k) {
-            lo = mid;
-        } else {
-            break;
-        }
-    }
-    d->kept = k;
-}
-
-static double mass(const struct draw *d, uint32_t lo, uint32_t hi)
+static double total(const struct draw *d)
 {
     double sum = 0.0;
 
-    for (uint32_t i = lo; i < hi; i++) {
-        sum += (double)d->p[d->ids[i]];
+    for (uint32_t i = 0; i < d->vocab; i++) {
+        sum += (double)d->p[i];
     }
     return sum;
 }
 
-/* The shortest run of the best with that share of the mass comes first. */
-static void keep_share(struct draw *d, double share)
+/* Ids by how far they are behind the best, in order of rank: what is left of
+ * the upper bits of a float, so finer near the best. */
+static uint32_t bucket_of(const struct draw *d, uint32_t id)
 {
-    double need = share * mass(d, 0, d->kept), have = 0.0;
-    uint32_t lo = 0, hi = d->kept;
+    float behind = d->l[d->best] - d->l[id];
+    uint32_t bits;
+
+    memcpy(&bits, &behind, sizeof bits);
+    return bits << 1 >> (32 - CPU_BUCKET_BITS); /* zero has either sign */
+}
+
+/* In top_k each id weighs the same, in top_p what it weighs in the draw. */
+static double weight_of(const struct draw *d, uint32_t id, bool each)
+{
+    return each ? 1.0 : (double)d->p[id];
+}
+
+static double weight(const struct draw *d, uint32_t lo, uint32_t hi, bool each)
+{
+    double sum = 0.0;
+
+    for (uint32_t i = lo; i < hi; i++) {
+        sum += weight_of(d, d->ids[i], each);
+    }
+    return sum;
+}
+
+/* The bucket in which the run of the best reaches `need`, CPU_BUCKETS if none;
+ * what is still needed of it. */
+static uint32_t find_bucket(const struct draw *d, double *need, bool each)
+{
+    uint32_t at = 0;
+
+    memset(d->bucket, 0, CPU_BUCKETS * sizeof *d->bucket);
+    for (uint32_t i = 0; i < d->vocab; i++) {
+        d->bucket[bucket_of(d, i)] += weight_of(d, i, each);
+    }
+    for (; at < CPU_BUCKETS && d->bucket[at] < *need; at++) {
+        *need -= d->bucket[at];
+    }
+    return at;
+}
+
+static uint32_t gather(const struct draw *d, uint32_t bucket)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < d->vocab; i++) {
+        d->ids[n] = i;
+        n += bucket_of(d, i) == bucket;
+    }
+    return n;
+}
+
+/* The last of the shortest run of the best of ids[0 .. n) that weighs at least
+ * `need`; of all n if they weigh less. */
+static uint32_t last_of(const struct draw *d, uint32_t n, double need,
+                        bool each)
+{
+    uint32_t lo = 0, hi = n;
 
     while (hi - lo > 1) {
         uint32_t mid = split(d, lo, hi);
-        double part = mass(d, lo, mid);
+        double part = weight(d, lo, mid, each);
 
-        if (have + part >= need) {
+        if (part >= need) {
             hi = mid;
         } else {
-            have += part;
+            need -= part;
             lo = mid;
         }
     }
-    d->kept = hi;
+    return d->ids[lo];
 }
 
-/* The kept id that ranks last. */
-static uint32_t last_kept(const struct draw *d)
+/* The shortest run of the best that weighs at least `need` is kept: what is
+ * not weighs nothing from here on. */
+static void keep(const struct draw *d, double need, bool each)
 {
-    uint32_t last = d->ids[0];
+    uint32_t bucket = find_bucket(d, &need, each), last;
 
-    for (uint32_t i = 1; i < d->kept; i++) {
-        last = better(d, last, d->ids[i]) ? d->ids[i] : last;
+    if (bucket == CPU_BUCKETS) {
+        return;
     }
-    return last;
+    last = last_of(d, gather(d, bucket), need, each);
+    for (uint32_t i = 0; i < d->vocab; i++) {
+        d->p[i] = better(d, last, i) ? 0.0f : d->p[i];
+    }
 }
 
-static void filter(struct draw *d, const struct sampling *r)
+static void drop_below(const struct draw *d, float min_p)
 {
     for (uint32_t i = 0; i < d->vocab; i++) {
-        d->ids[i] = i;
-    }
-    if (r->top_k > 0 && r->top_k < d->kept) {
-        keep_count(d, r->top_k);
-    }
-    if (r->top_p < 1.0f) {
-        keep_share(d, (double)r->top_p);
-    }
-    uint32_t last = last_kept(d);
-
-    for (uint32_t i = 0; i < d->vocab; i++) {
-        if (better(d, last, i)) {
-            d->p[i] = 0.0f;
-        }
+        d->p[i] = d->p[i] < min_p ? 0.0f : d->p[i];
     }
 }
 
 static uint32_t pick(const struct draw *d, double u)
 {
-    double total = 0.0, sum = 0.0;
+    double reach = u * total(d), sum = 0.0;
     uint32_t token = 0;
 
-    for (uint32_t i = 0; i < d->vocab; i++) {
-        total += (double)d->p[i];
-    }
     for (uint32_t i = 0; i < d->vocab; i++) {
         sum += (double)d->p[i];
         if (d->p[i] > 0.0f) {
             token = i;
         }
-        if (sum > u * total) {
+        if (sum > reach) {
             break;
         }
     }
     return token;
 }
 
+static uint32_t draw(const struct cpu *c, const struct cpu_lane *lane,
+                     const float *l, uint32_t best,
+                     const struct sample_row *row)
+{
+    const struct sampling *s = row->sampling;
+    uint32_t vocab = c->w->shape.vocab;
+    struct draw d = {l, lane->p, lane->ids, lane->bucket, vocab, best};
+
+    c->isa->weigh(d.p, l, l[best], 1.0f / s->temperature, vocab);
+    if (s->top_k > 0 && s->top_k < vocab) {
+        keep(&d, s->top_k, true);
+    }
+    if (s->top_p < 1.0f) {
+        keep(&d, (double)s->top_p * total(&d), false);
+    }
+    if (s->min_p > 0.0f) {
+        drop_below(&d, s->min_p);
+    }
+    return pick(&d, philox_uniform(s->seed, row->choice, row->index));
+}
+
+/* ---- a row ---- */
+
+/* The best id, the lower of equals; V if a logit is not finite. */
+static uint32_t best_of(const struct cpu_isa *isa, const float *l,
+                        uint32_t vocab)
+{
+    float top = isa->highest(l, vocab);
+
+    return isnan(top)
+               ? vocab
+               : (uint32_t)isa->above(l, 0, vocab, nextafterf(top, -INFINITY));
+}
+
+/* What is not finite stays so, whatever bias and penalties add. */
 static void sample_task(void *arg, uint32_t i, uint32_t thread)
 {
     struct sample_job *j = arg;
     const struct sample_row *row = &j->rows[i];
-    const struct sampling *r = row->sampling;
+    const struct sampling *s = row->sampling;
     const struct cpu_lane *lane = &j->c->lanes[thread];
-    uint32_t vocab = j->c->w->shape.vocab;
-    const float *l = j->c->logits + (size_t)i * vocab;
-    struct draw d = {l, lane->p, lane->ids, vocab, vocab};
-    uint32_t best = best_of(l, vocab);
+    uint32_t vocab = j->c->w->shape.vocab, best;
+    const float *raw = j->c->logits + (size_t)i * vocab, *l = raw;
 
     cpu_tick(j->c);
+    if (adjusts(s)) {
+        adjust(lane, raw, row, vocab);
+        l = lane->l;
+    }
+    best = best_of(j->c->isa, l, vocab);
     if (best == vocab) {
         atomic_store(&j->broken, i + 1);
         return;
     }
-    if (r->temperature < KERNELS_TEMPERATURE_MIN) {
-        j->out[i].token = best;
-        return;
+    j->out[i].token = s->temperature < KERNELS_TEMPERATURE_MIN
+                          ? best
+                          : draw(j->c, lane, l, best, row);
+    if (s->logprobs) {
+        add_logprobs(j->c, raw, s, &j->out[i]);
     }
-    j->c->isa->weigh(d.p, l, l[best], 1.0f / r->temperature, vocab);
-    if ((r->top_k > 0 && r->top_k < vocab) || r->top_p < 1.0f) {
-        filter(&d, r);
-    }
-    j->out[i].token =
-        pick(&d, philox_uniform(r->seed, row->choice, row->index));
 }
 
 enum status cpu_sample(struct kernels *k, const struct sample_row *rows,

@@ -111,6 +111,62 @@ static void rows_of(const struct cpu_isa *isa, uint32_t round, float *out)
     isa->widen(out + 2048, out + 1536, DTYPE_F16, n);
 }
 
+static void logits_of(const struct cpu_isa *isa, uint32_t round, float *out)
+{
+    struct dice d = {round};
+    static float l[N];
+    uint32_t n = 1 + dice_below(&d, round % 2 ? 100 : N);
+    double sum;
+
+    memset(out, 0, N * sizeof *out);
+    fill(&d, l, N);
+    out[0] = isa->highest(l, n);
+    sum = isa->exp_sum(l, out[0], n);
+    memcpy(out + 2, &sum, sizeof sum);
+    for (uint32_t i = 0; i < 64; i++) {
+        float bar = dice_float(&d, -3.0f, 3.0f);
+
+        out[64 + i] = (float)isa->above(l, dice_below(&d, n + 1), n, bar);
+    }
+    l[dice_below(&d, n)] = round % 3 ? INFINITY : NAN;
+    out[4] = isnan(isa->highest(l, n)) ? 1.0f : 0.0f;
+}
+
+/* Against the plain loops. */
+static void test_logits(void **state)
+{
+    static float l[N], out[N];
+
+    (void)state;
+    for (uint32_t round = 0; round < 300; round++) {
+        struct dice d = {round};
+        uint32_t n = 1 + dice_below(&d, round % 2 ? 100 : N);
+        float top = -INFINITY;
+        double sum = 0.0, got;
+
+        fill(&d, l, N);
+        for (uint32_t i = 0; i < n; i++) {
+            top = l[i] > top ? l[i] : top;
+        }
+        for (uint32_t i = 0; i < n; i++) {
+            sum += exp((double)l[i] - (double)top);
+        }
+        logits_of(isa_find("generic"), round, out);
+        memcpy(&got, out + 2, sizeof got);
+        assert_true(out[0] == top && out[4] == 1.0f);
+        assert_true(fabs(got - sum) <= 2e-6 * sum);
+        for (uint32_t i = 0; i < 64; i++) {
+            float bar = dice_float(&d, -3.0f, 3.0f);
+            uint32_t at = dice_below(&d, n + 1);
+
+            while (at < n && l[at] <= bar) {
+                at++;
+            }
+            assert_true(out[64 + i] == (float)at);
+        }
+    }
+}
+
 static void conv_of(const struct cpu_isa *isa, uint32_t round, float *out)
 {
     struct dice d = {round};
@@ -232,6 +288,7 @@ static void test_same_bits(void **state)
     (void)state;
     compare(matmul_of, 300);
     compare(rows_of, 300);
+    compare(logits_of, 300);
     compare(conv_of, 300);
     compare(delta_of, 200);
     compare(attend_of, 216);
@@ -311,9 +368,8 @@ static void test_rounding(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_matmul),
-        cmocka_unit_test(test_same_bits),
-        cmocka_unit_test(test_exp),
+        cmocka_unit_test(test_matmul),   cmocka_unit_test(test_same_bits),
+        cmocka_unit_test(test_logits),   cmocka_unit_test(test_exp),
         cmocka_unit_test(test_rounding),
     };
 
