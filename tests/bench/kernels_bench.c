@@ -5,18 +5,21 @@
  *
  * The two names are random weights in those models' exact shapes.  Decode is
  * at batch 1 to 32 after a prompt of N tokens each; prefill is one prompt of
- * N tokens and 512.  The machine's read bandwidth and float32 rate are
- * measured in the same run: a decode step must read the weights once and each
- * sequence's cache, a prompt's token must pass every weight.  Compare shares,
- * not figures across runs.
+ * N tokens and 512.  The choice of a token is timed alone, one row on one
+ * thread; what 20 logprobs cost also as the processor time of decode steps at
+ * batch 1 over that of steps between them.  The machine's read bandwidth and
+ * float32 rate are measured in the same run: a decode step must read the
+ * weights once and each sequence's cache, a prompt's token must pass every
+ * weight.  Compare shares, not figures across runs.
  *
  * --json prints one object instead, for tests/bench/run: rates in bytes,
  * operations and tokens a second; `share` is of the read bandwidth (decode)
- * or of the float32 rate (prefill). */
+ * or of the float32 rate (prefill); of a choice, seconds of a row. */
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "tests/bench/machine.h"
 #include "tests/golden/runner.h"
@@ -24,6 +27,9 @@
 #include "worker/model/shard.h"
 
 #define BATCH_MAX 32
+#define STEPS_MAX 1024
+#define CHOICES   50   /* of a row alone */
+#define IDS       4096 /* that penalties of a row alone walk */
 
 struct bench {
     const struct shard_weights *w;
@@ -34,6 +40,9 @@ struct bench {
     double weight_bytes, weights; /* that every token passes */
     struct kernels_sizes sizes;
 };
+
+static const struct sampling greedy = {.top_p = 1.0f,
+                                       .repetition_penalty = 1.0f};
 
 static void add_tensor(struct bench *b, const struct tensor *t)
 {
@@ -188,7 +197,155 @@ static void print_json(const struct bench *b, const char *text)
     }
 }
 
-static void measure(struct bench *b)
+static double processor_seconds(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static double decode_as(struct bench *b, struct run_seq *s,
+                        const struct sampling *how)
+{
+    double begin;
+
+    s->sampling = *how;
+    begin = processor_seconds();
+    decode_once(b, s, 1);
+    return processor_seconds() - begin;
+}
+
+static int ascending(const void *a, const void *b)
+{
+    const double *x = a, *y = b;
+
+    return (*x > *y) - (*x < *y);
+}
+
+static double median(double *of, uint32_t n)
+{
+    qsort(of, n, sizeof *of, ascending);
+    return of[n / 2];
+}
+
+/* Decode steps with logprobs over greedy ones beside them. */
+static void bench_logprobs(struct bench *b)
+{
+    double plain[STEPS_MAX], asked[STEPS_MAX], ratio;
+    struct sampling how = greedy;
+    struct run_seq s;
+
+    how.logprobs = true;
+    how.n_top_logprobs = TOP_LOGPROBS_MAX;
+    start(b, &s, b->prompt, 2 * b->steps + 1);
+    decode_once(b, &s, 1); /* the prompt, and a first token */
+    for (uint32_t i = 0; i < b->steps; i++) {
+        if (i % 2 == 0) {
+            plain[i] = decode_as(b, &s, &greedy);
+        }
+        asked[i] = decode_as(b, &s, &how);
+        if (i % 2 == 1) {
+            plain[i] = decode_as(b, &s, &greedy);
+        }
+    }
+    runner_stop(&b->runner, &s);
+    ratio = median(asked, b->steps) / median(plain, b->steps);
+    printf(b->json ? "\"logprobs_step\": %.4f"
+                   : "choice  decode step with 20 logprobs %.4f of one "
+                     "without, in processor time\n",
+           ratio);
+}
+
+/* Seconds of one row's choice on the thread of `alone`. */
+static double choice_seconds(struct kernels *alone, const float *logits,
+                             struct sample_row row)
+{
+    struct sample_result result;
+    double took[CHOICES];
+    struct error e;
+
+    for (uint32_t i = 0; i < CHOICES; i++) {
+        row.index = i;
+        kernels_logits_write(alone, 0, logits);
+        took[i] = processor_seconds();
+        if (kernels_sample(alone, &row, 1, &result, &e) != ST_OK) {
+            abort();
+        }
+        took[i] = processor_seconds() - took[i];
+    }
+    return median(took, CHOICES);
+}
+
+static void bench_rows(struct bench *b, struct kernels *alone,
+                       const float *logits, const uint32_t *ids)
+{
+    static const struct {
+        const char *name;
+        struct sampling how;
+    } choices[] = {
+        {"greedy", {.top_p = 1, .repetition_penalty = 1}},
+        {"logprobs",
+         {.top_p = 1,
+          .repetition_penalty = 1,
+          .logprobs = true,
+          .n_top_logprobs = TOP_LOGPROBS_MAX}},
+        {"plain", {.temperature = 1, .top_p = 1, .repetition_penalty = 1}},
+        {"min_p",
+         {.temperature = 1,
+          .top_p = 1,
+          .min_p = 0.05f,
+          .repetition_penalty = 1}},
+        {"top_k",
+         {.temperature = 1, .top_k = 50, .top_p = 1, .repetition_penalty = 1}},
+        {"top_p", {.temperature = 1, .top_p = 0.9f, .repetition_penalty = 1}},
+        {"penalties",
+         {.temperature = 1,
+          .top_p = 1,
+          .repetition_penalty = 1.1f,
+          .frequency_penalty = 0.5f}},
+    };
+
+    for (size_t i = 0; i < sizeof choices / sizeof *choices; i++) {
+        struct sample_row row = {
+            .sampling = &choices[i].how, .ids = ids, .n_ids = IDS};
+
+        printf(b->json ? ", \"%s\": %.4g"
+                       : "choice  %-10s %.3g s a row on one thread\n",
+               choices[i].name, choice_seconds(alone, logits, row));
+    }
+}
+
+/* On the logits that the model itself gives after a prompt. */
+static void bench_choices(struct bench *b, const struct kernels_options *o)
+{
+    float *logits = calloc(b->w->shape.vocab, sizeof *logits);
+    uint32_t *ids = calloc(IDS, sizeof *ids);
+    struct kernels_options one = *o;
+    struct kernels *alone = NULL;
+    struct run_seq s;
+    struct error e;
+
+    one.n_threads = one.max_logits = 1;
+    if (logits == NULL || ids == NULL ||
+        kernels_new(&alone, b->w, &one, &e) != ST_OK) {
+        abort();
+    }
+    for (uint32_t i = 0; i < IDS; i++) {
+        ids[i] = (i * 2654435761u >> 8) % b->w->shape.vocab;
+    }
+    start(b, &s, b->prompt, 1);
+    runner_add(&b->runner, &s, b->prompt, true, logits);
+    runner_step(&b->runner);
+    runner_stop(&b->runner, &s);
+    bench_logprobs(b);
+    bench_rows(b, alone, logits, ids);
+    kernels_free(&alone);
+    free(ids);
+    free(logits);
+}
+
+static void measure(struct bench *b, const struct kernels_options *o)
 {
     static const uint32_t batches[] = {1, 4, 8, 16, 32};
 
@@ -203,13 +360,15 @@ static void measure(struct bench *b)
         print_json(b, i > 0 ? ", " : "");
         bench_decode(b, batches[i]);
     }
-    print_json(b, "]}\n");
+    print_json(b, "], \"choice\": {");
+    bench_choices(b, o);
+    print_json(b, "}}\n");
 }
 
 static void run(struct bench *b, struct kernels_options *o)
 {
     uint32_t longest = b->prompt > 512 ? b->prompt : 512;
-    uint32_t a_seq = (b->prompt + b->steps + 1) / o->block_tokens + 1;
+    uint32_t a_seq = (b->prompt + 2 * b->steps + 1) / o->block_tokens + 1;
     uint32_t blocks = BATCH_MAX * a_seq + longest / o->block_tokens + 2;
 
     count_weights(b);
@@ -217,7 +376,7 @@ static void run(struct bench *b, struct kernels_options *o)
     forward_sizes(b->runner.forward, &b->sizes);
     b->bandwidth = machine_read_bandwidth(b->sizes.n_threads);
     b->peak = machine_f32_peak(b->sizes.n_threads);
-    measure(b);
+    measure(b, o);
     runner_close(&b->runner);
 }
 
@@ -316,7 +475,7 @@ int main(int argc, char **argv)
             b.prompt = number(optarg, 1, PLAN_TOKENS_MAX / BATCH_MAX);
             break;
         case 's':
-            b.steps = number(optarg, 1, 1024);
+            b.steps = number(optarg, 1, STEPS_MAX);
             break;
         case 'j':
             b.json = true;
