@@ -24,7 +24,7 @@
     X(model, LIST, "NAME=DIR", NULL,                                          \
       "text of a model: DIR holds its tokenizer.json", 0, 0)                  \
     X(name, STRING, "NAME", "router", "how it calls itself", 0, 0)            \
-    X(max_requests, U32, "N", "16384", "generations at once, in all", 1,      \
+    X(max_requests, U32, "N", "16384", "choices open at once, in all", 1,     \
       1048576)                                                                \
     X(max_waiting, U32, "N", "4096", "of them waiting for room", 0, 1048576)  \
     X(max_peers, U32, "N", "4096", "sessions of workers and clients", 1,      \
