@@ -144,7 +144,7 @@ static void answer_removal(struct fake *w, const struct held *h)
         r.n_generated = s->n_tokens;
         r.blocks = w->receipt_blocks != 0 ? w->receipt_blocks : s->blocks;
         r.slots = s->slots;
-        r.micros = 17 + h->choice;
+        r.micros = h->choice == 1 ? 18 : 17;
         r.snapshot = w->ledger.snapshot + 1;
         worker_release(w, s);
         s->used = false;
