@@ -123,8 +123,9 @@ static void record_free(struct record *x)
         protobuf_c_message_free_unpacked(x->reply, NULL);
     }
     for (int c = 0; c < CHOICES_MAX; c++) {
-        free(x->others[c]);
+        record_free(x->others[c]);
     }
+    free(x->tokens);
     free(x);
 }
 

@@ -26,7 +26,7 @@
 #define RIG_FAKES     80
 #define RIG_SEQUENCES 256
 #define RIG_RECORDS   512
-#define RIG_TOKENS    16384
+#define RIG_TOKENS    16384 /* of a choice */
 #define RIG_TEXT      16384
 #define RIG_CHUNKS    4096
 #define RIG_HELD      64
@@ -60,7 +60,7 @@ struct record {
     char error[ERROR_TEXT];
     uint32_t retry_ms;
     /* of Generate */
-    uint32_t n_tokens, tokens[RIG_TOKENS];
+    uint32_t n_tokens, tokens_size, *tokens;
     bool in_order;
     size_t n_text;
     char text[RIG_TEXT];

@@ -44,6 +44,11 @@ static void take_chunk(struct record *x, const Sluice__V1__GenerateChunk *c)
     x->in_order = x->in_order && c->first_index == x->n_tokens &&
                   x->finish == SLUICE__V1__FINISH__FINISH_RUNNING;
     assert_true(x->n_tokens + c->n_tokens <= RIG_TOKENS);
+    if (x->n_tokens + c->n_tokens > x->tokens_size) {
+        x->tokens_size = 2 * (x->n_tokens + (uint32_t)c->n_tokens);
+        x->tokens = realloc(x->tokens, x->tokens_size * sizeof *x->tokens);
+        assert_non_null(x->tokens);
+    }
     if (c->n_tokens > 0) {
         memcpy(x->tokens + x->n_tokens, c->tokens,
                c->n_tokens * sizeof *x->tokens);
