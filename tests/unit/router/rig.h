@@ -26,7 +26,7 @@
 #define RIG_FAKES     80
 #define RIG_SEQUENCES 256
 #define RIG_RECORDS   512
-#define RIG_TOKENS    16384 /* of a choice */
+#define RIG_TOKENS    32768 /* of a choice */
 #define RIG_TEXT      16384
 #define RIG_CHUNKS    4096
 #define RIG_HELD      64
