@@ -434,6 +434,38 @@ static void a_worker_of_some_choices_is_lost(void **state)
     nothing_left(&rig);
 }
 
+/* Whatever is lost in whatever order, they wait as they came. */
+static void lost_choices_keep_their_order(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *w3 = rig_worker(rig, "w3", 8, 8);
+    struct fake *c = rig_client(rig, "c1");
+    struct fake *w1, *w2;
+
+    (void)state;
+    client_generate(c, 99, 200, 56); /* has all of w3 */
+    rig_run(rig);
+    w1 = rig_worker(rig, "w1", 64, 8);
+    w2 = rig_worker(rig, "w2", 64, 8);
+    client_generate_n(c, 1, 4, 40, 4);
+    rig_run(rig);
+    assert_non_null(worker_choice_of(w1, 1, 0));
+    assert_non_null(worker_choice_of(w2, 1, 1));
+    assert_non_null(worker_choice_of(w1, 1, 2));
+    assert_non_null(worker_choice_of(w2, 1, 3));
+    fake_lost(w2);
+    rig_run(rig);
+    fake_lost(w1);
+    rig_run(rig);
+    assert_int_equal(w3->n_submits, 1);
+    give(w3, 99, 0, 56, LENGTH);
+    assert_int_equal(w3->n_submits, 5);
+    for (uint32_t q = 0; q < 4; q++) {
+        assert_int_equal(worker_choice_of(w3, 1, q)->grant, 2 + q);
+    }
+    rig_free(&rig);
+}
+
 /* The last worker goes: the call ends once; so does what waits and fits no
  * other. */
 static void nobody_is_left_to_run_them(void **state)
@@ -750,6 +782,7 @@ int main(void)
         cmocka_unit_test(one_that_fails_fails_the_call),
         cmocka_unit_test(one_that_is_refused_fails_the_call),
         cmocka_unit_test(a_worker_of_some_choices_is_lost),
+        cmocka_unit_test(lost_choices_keep_their_order),
         cmocka_unit_test(nobody_is_left_to_run_them),
         cmocka_unit_test(what_waits_fits_nowhere_any_more),
         cmocka_unit_test(all_end_with_the_call),
