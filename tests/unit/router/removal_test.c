@@ -24,13 +24,6 @@ struct scene {
     enum request_state at;
 };
 
-static void give(struct fake *w, uint32_t choice, uint32_t n, uint32_t finish)
-{
-    worker_make(w, worker_choice_of(w, 1, choice), n, finish);
-    worker_step(w);
-    rig_run(w->rig);
-}
-
 static void bring(struct scene *s, enum request_state to, uint32_t keep_ms)
 {
     struct rig_options o = {32, 32, 32, &s->text.seam};
@@ -57,14 +50,14 @@ static void bring(struct scene *s, enum request_state to, uint32_t keep_ms)
     s->x = client_generate_with(s->c, 1, 0, 10, &m, 0);
     rig_run(s->rig);
     for (uint32_t q = 0; to >= REQUEST_DECODE && q < N; q++) {
-        give(s->w, q, 2, 0);
+        worker_give(s->w, 1, q, 2, 0);
     }
     if (to == REQUEST_ENDING) {
         s->w->hold_receipts = true;
         s->first = client_cancel(s->c, 1);
     }
     for (uint32_t q = 0; to == REQUEST_ENDED && q < N - 1; q++) {
-        give(s->w, q, 8, LENGTH);
+        worker_give(s->w, 1, q, 8, LENGTH);
     }
     rig_run(s->rig);
     for (uint32_t q = 0; q < N; q++) {
@@ -153,8 +146,8 @@ static void one(enum request_state at, bool remove)
         uint32_t n = at == REQUEST_DECODE ? 8 : 10;
 
         assert_int_equal(s.w->n_cancels + s.w->n_removes, 1);
-        give(s.w, 0, n, LENGTH);
-        give(s.w, 2, n, LENGTH);
+        worker_give(s.w, 1, 0, n, LENGTH);
+        worker_give(s.w, 1, 2, n, LENGTH);
         assert_true(s.x->ended);
         assert_int_equal(s.x->finish, LENGTH);
         assert_int_equal(s.x->n_tokens, 10);
@@ -281,8 +274,8 @@ static void all_of_many_states(void **state)
 
     (void)state;
     rig_run(rig);
-    give(w, 0, 4, LENGTH); /* and choice 3 gets its room */
-    give(w, 1, 2, 0);
+    worker_give(w, 1, 0, 4, LENGTH); /* and choice 3 gets its room */
+    worker_give(w, 1, 1, 2, 0);
     w->hold_receipts = true;
     one = client_cancel_choice(c, 1, 2);
     k = client_cancel(c, 1);
@@ -502,7 +495,7 @@ static void a_finish_before_the_receipt(void **state)
 
     (void)state;
     bring(&s, REQUEST_ENDING, 0);
-    give(s.w, 1, 8, LENGTH);
+    worker_give(s.w, 1, 1, 8, LENGTH);
     while (s.w->n_held > 0) {
         worker_receipt(s.w);
     }

@@ -158,6 +158,22 @@ void rig_free(struct rig **prig)
     free(rig);
 }
 
+void rig_end(struct rig **prig)
+{
+    struct rig *rig = *prig;
+    struct router_worker_view v;
+    struct router_counts k;
+
+    rig_advance(rig, 10000);
+    router_counts(rig->router, &k);
+    assert_int_equal(k.n_requests, 0);
+    assert_int_equal(k.n_waiting, 0);
+    for (uint32_t i = 0; router_worker_view(rig->router, i, &v); i++) {
+        assert_int_equal(v.n_sequences, 0);
+    }
+    rig_free(prig);
+}
+
 /* A fake hears. */
 
 static void fake_on_call(void *node, struct peer *p, const struct method_row *m,

@@ -170,6 +170,9 @@ struct rig_options {
 struct rig *rig_new(const struct rig_options *o); /* NULL: plenty */
 void rig_free(struct rig **rig);
 
+/* Nothing of anything is open, and no worker runs a thing; then free it. */
+void rig_end(struct rig **rig);
+
 void rig_run(struct rig *rig);
 void rig_advance(struct rig *rig, int64_t us);
 
@@ -202,6 +205,9 @@ void worker_make(struct fake *w, struct sequence *s, uint32_t n,
 void worker_step(struct fake *w);
 /* The same with another ledger, of an earlier moment. */
 void worker_step_with(struct fake *w, Sluice__V1__Ledger *l);
+/* Both, of one choice, and what comes of it. */
+void worker_give(struct fake *w, uint8_t id, uint32_t choice, uint32_t n,
+                 uint32_t finish);
 /* Any StepOutput: the ledger is filled in if it has none. */
 void worker_say(struct fake *w, Sluice__V1__StepOutputMessage *m);
 void worker_receipt(struct fake *w); /* the first that was held */
@@ -229,6 +235,8 @@ struct record *client_remove_choice(struct fake *c, uint8_t id,
                                     uint32_t choice);
 /* What came of choice c of the call, an empty record if nothing has. */
 const struct record *record_choice(const struct record *x, uint32_t c);
+/* The first n tokens of choice c, and no others, came in order. */
+void record_check(const struct record *x, uint8_t id, uint32_t c, uint32_t n);
 struct record *client_generate_text(struct fake *c, uint8_t id,
                                     const char *text, uint32_t max_tokens);
 void client_give_up(struct fake *c, struct record *x);

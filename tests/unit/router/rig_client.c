@@ -34,6 +34,19 @@ const struct record *record_choice(const struct record *x, uint32_t c)
     return x->others[c] != NULL ? x->others[c] : &none;
 }
 
+void record_check(const struct record *x, uint8_t id, uint32_t c, uint32_t n)
+{
+    const struct record *q = record_choice(x, c);
+    uint8_t full[16];
+
+    memset(full, id, 16);
+    assert_true(q->in_order);
+    assert_int_equal(q->n_tokens, n);
+    for (uint32_t i = 0; i < n; i++) {
+        assert_int_equal(q->tokens[i], choice_token(full, c, i));
+    }
+}
+
 static void take_chunk(struct record *x, const Sluice__V1__GenerateChunk *c)
 {
     if (x->n_chunks < RIG_CHUNKS) {

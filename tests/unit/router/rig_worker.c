@@ -331,3 +331,11 @@ void worker_step_with(struct fake *w, Sluice__V1__Ledger *l)
     m.n_grant = m.n_first_index = m.n_count = m.n_finish = m.n_state = n;
     worker_say(w, &m);
 }
+
+void worker_give(struct fake *w, uint8_t id, uint32_t choice, uint32_t n,
+                 uint32_t finish)
+{
+    worker_make(w, worker_choice_of(w, id, choice), n, finish);
+    worker_step(w);
+    rig_run(w->rig);
+}
