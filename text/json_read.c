@@ -2,14 +2,22 @@
 
 #include <string.h>
 
+#include "common/json_bound.h"
 #include "common/quote.h"
 #include "text/limits.h"
 #include "text/utf8.h"
 
 enum status json_read(json_t **out, const char *text, size_t n, struct error *e)
 {
+    static const struct json_bounds most = {TEXT_JSON_DEPTH, TEXT_JSON_VALUES,
+                                            TEXT_JSON_LISTS};
     json_error_t at;
+    enum status st = json_bound(text, n, &most, ST_OUT_OF_RANGE, e);
 
+    *out = NULL;
+    if (st != ST_OK) {
+        return st;
+    }
     *out = json_loadb(text, n, JSON_REJECT_DUPLICATES, &at);
     if (*out == NULL) {
         return error_set(e, ST_INVALID_ARGUMENT, "line %d column %d: %s",

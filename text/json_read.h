@@ -18,7 +18,8 @@
 #include "common/status.h"
 
 /* Parse text[0..n) as one JSON value without repeated keys.  *out is the
- * caller's, to json_decref(). */
+ * caller's, to json_decref().  ST_OUT_OF_RANGE past TEXT_JSON_*: a tree within
+ * them takes some 700 MB at worst. */
 MUST_CHECK enum status json_read(json_t **out, const char *text, size_t n,
                                  struct error *e);
 

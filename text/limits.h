@@ -15,6 +15,9 @@
 /* X(name, value, unit, what it bounds) */
 #define TEXT_LIMIT_MAP(X)                                                      \
     X(TEXT_FILE_BYTES, 64 << 20, "bytes", "a tokenizer or configuration file") \
+    X(TEXT_JSON_DEPTH, 64, "levels", "such a file's JSON")                     \
+    X(TEXT_JSON_VALUES, 5 << 20, "values", "such a file's JSON")               \
+    X(TEXT_JSON_LISTS, 5 << 18, "arrays and objects", "such a file's JSON")    \
     X(TEXT_TOKEN_IDS, 1 << 20, "ids", "token ids lie below")                   \
     X(TEXT_TOKEN_BYTES, 4096, "bytes", "a token's spelling")                   \
     X(TEXT_MERGES, 1 << 20, "merges", "a tokenizer")                           \

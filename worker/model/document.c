@@ -9,59 +9,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/json_bound.h"
 #include "common/quote.h"
 #include "worker/model/limits.h"
-
-/* Past the closing quote of the string that begins at text[i]. */
-static size_t skip_string(const char *text, size_t len, size_t i)
-{
-    for (i++; i < len && text[i] != '"'; i++) {
-        if (text[i] == '\\') {
-            i++;
-        }
-    }
-    return i;
-}
-
-/* Every value but the first in its array or object follows a comma, and
- * every first one a bracket: so commas and brackets bound the values. */
-static enum status bound(const char *text, size_t len, struct error *e)
-{
-    size_t depth = 0, values = 0;
-
-    for (size_t i = 0; i < len; i++) {
-        switch (text[i]) {
-        case '"':
-            i = skip_string(text, len, i);
-            break;
-        case '[':
-        case '{':
-            depth++;
-            values++;
-            break;
-        case ',':
-            values++;
-            break;
-        case ']':
-        case '}':
-            depth -= depth > 0;
-            break;
-        default:
-            break;
-        }
-        if (depth > DOCUMENT_DEPTH_MAX) {
-            return error_set(e, ST_INVALID_ARGUMENT,
-                             "JSON is nested more than %d deep at byte %zu",
-                             DOCUMENT_DEPTH_MAX, i);
-        }
-        if (values > DOCUMENT_VALUES_MAX) {
-            return error_set(e, ST_INVALID_ARGUMENT,
-                             "JSON has more than %d values",
-                             DOCUMENT_VALUES_MAX);
-        }
-    }
-    return ST_OK;
-}
 
 static enum status parse_error(const json_error_t *j, struct error *e)
 {
@@ -99,8 +49,10 @@ static enum status parse_error(const json_error_t *j, struct error *e)
 enum status document_parse(json_t **out, const char *text, size_t len,
                            struct error *e)
 {
+    static const struct json_bounds most = {
+        DOCUMENT_DEPTH_MAX, DOCUMENT_VALUES_MAX, DOCUMENT_VALUES_MAX};
     json_error_t j;
-    enum status st = bound(text, len, e);
+    enum status st = json_bound(text, len, &most, ST_INVALID_ARGUMENT, e);
 
     *out = NULL;
     if (st != ST_OK) {

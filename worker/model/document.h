@@ -1,9 +1,8 @@
 /* document.h - JSON from a file nobody vouches for.
  *
- * Before a parser sees the bytes, one pass without allocation bounds how deep
- * and how many its values are, so that neither its stack nor its heap is in a
- * stranger's hand: at most DOCUMENT_VALUES_MAX values cost some 200 MB, and a
- * real file of n bytes some 10 n.
+ * common/json_bound.h looks at it first, so that neither a parser's stack nor
+ * its heap is in a stranger's hand: at most DOCUMENT_VALUES_MAX values cost
+ * some 200 MB, and a real file of n bytes some 10 n.
  *
  * Threading: none.  Memory: a document is the caller's (json_decref).
  * Limits: DOCUMENT_DEPTH_MAX, DOCUMENT_VALUES_MAX. */

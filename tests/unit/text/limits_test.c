@@ -84,6 +84,49 @@ static void file_length(void **state)
     unlink(path);
 }
 
+/* {"x": [unit, unit, ..]}, and what reading it says: the file lacks all that
+ * comes after the JSON. */
+static void json_of(const char *unit, size_t n, enum status code,
+                    const char *text)
+{
+    size_t len = strlen(unit), at;
+    char *s = malloc(n * (len + 1) + 16);
+    struct tokenizer *t;
+    struct error e;
+
+    assert_non_null(s);
+    at = (size_t)sprintf(s, "{\"x\":[");
+    for (size_t i = 0; i < n; i++) {
+        memcpy(s + at, unit, len);
+        s[at + len] = ',';
+        at += len + 1;
+    }
+    memcpy(s + at - 1, "]}", 2);
+    assert_int_equal(tokenizer_parse(&t, s, at + 1, &e), code);
+    assert_non_null(strstr(e.text, text));
+    free(s);
+}
+
+static void json_tree(void **state)
+{
+    static const char deep[] = "[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[["
+                               "[[[[[[[[[[[[[[[["
+                               "]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]"
+                               "]]]]]]]]]]]]]]]]";
+
+    (void)state;
+    /* the object and the array are two of them */
+    json_of("1", TEXT_JSON_VALUES - 1, ST_UNIMPLEMENTED, "pre_tokenizer");
+    json_of("1", TEXT_JSON_VALUES, ST_OUT_OF_RANGE, "more than 5242880 values");
+    json_of("[]", TEXT_JSON_LISTS - 2, ST_UNIMPLEMENTED, "pre_tokenizer");
+    json_of("[]", TEXT_JSON_LISTS - 1, ST_OUT_OF_RANGE,
+            "more than 1310720 arrays");
+    assert_int_equal(strlen(deep), 2 * (TEXT_JSON_DEPTH - 2));
+    json_of(deep, 1, ST_UNIMPLEMENTED, "pre_tokenizer");
+    json_of("[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[",
+            1, ST_OUT_OF_RANGE, "nested more than 64 deep");
+}
+
 static void token_ids(void **state)
 {
     json_t *root = fixture_small();
@@ -436,11 +479,11 @@ static void split_steps_exactly(void **state)
 static void table(void **state)
 {
     (void)state;
-    assert_int_equal(text_limits_n, 15);
+    assert_int_equal(text_limits_n, 18);
     assert_string_equal(text_limits[0].name, "TEXT_FILE_BYTES");
     assert_int_equal(text_limits[0].value, TEXT_FILE_BYTES);
-    assert_string_equal(text_limits[14].name, "TEXT_CHAT_BYTES");
-    assert_int_equal(text_limits[14].value, TEXT_CHAT_BYTES);
+    assert_string_equal(text_limits[17].name, "TEXT_CHAT_BYTES");
+    assert_int_equal(text_limits[17].value, TEXT_CHAT_BYTES);
 }
 
 int main(void)
@@ -449,6 +492,7 @@ int main(void)
         cmocka_unit_test(table),
         cmocka_unit_test(file_bytes),
         cmocka_unit_test(file_length),
+        cmocka_unit_test(json_tree),
         cmocka_unit_test(token_ids),
         cmocka_unit_test(token_bytes),
         cmocka_unit_test(counts),
