@@ -8,6 +8,7 @@
 #include "router/admission.h"
 #include "router/router.h"
 #include "router/stream.h"
+#include "text/stop_strings.h"
 
 static uint64_t id_key(const struct router_core *r, const uint8_t *id)
 {
@@ -60,6 +61,7 @@ static void generation_free(struct router_core *r, struct generation *g)
     }
     r->n_requests -= g->n_choices;
     model_release(r, &g->model);
+    stop_strings_free(&g->stop_strings);
     free(g->sampling_lists);
     free(g->prompt);
     free(g);
@@ -71,7 +73,7 @@ static bool is_over(const struct generation *g)
                 list_empty(&g->waiters) && !g->held;
 
     for (uint32_t c = 0; over && c < g->n_choices; c++) {
-        over = !g->choices[c].kept;
+        over = g->choices[c].worker == NULL;
     }
     return over;
 }

@@ -9,17 +9,20 @@
  * All of them end with the call: if it is given up, its deadline passes, its
  * client goes or does not read, or one of them fails.
  *
- * It is freed, with its choices, when all have ENDED, none is kept, the call
- * is closed and nobody waits for a receipt.  Till then it counts n_choices
+ * It is freed, with its choices, when all have ENDED, no worker holds one, the
+ * call is closed and nobody waits for a receipt.  Till then it counts n_choices
  * against options.max_requests, and its request_id is taken.
  *
- * Threading: the core's.  Memory: one block on the heap, the prompt and the
- * lists of the sampling beside it.  Limits: CHOICES_MAX. */
+ * Threading: the core's.  Memory: one block on the heap, the prompt, the lists
+ * of the sampling and the stop strings' machine beside it.  Limits:
+ * CHOICES_MAX. */
 #ifndef ROUTER_GENERATION_H
 #define ROUTER_GENERATION_H
 
 #include "common/sampling.h"
 #include "router/requests.h"
+
+struct stop_strings;
 
 struct generation {
     struct table_node by_id, by_tag; /* by_tag: a text job is out */
@@ -31,7 +34,8 @@ struct generation {
     uint32_t *prompt; /* [n_prompt] */
     uint32_t n_prompt, max_tokens;
     struct sampling sampling;
-    void *sampling_lists; /* what it borrows */
+    void *sampling_lists;              /* what it borrows */
+    struct stop_strings *stop_strings; /* NULL: none */
     bool wants_text;
     bool held; /* its choices are walked: not to be freed */
     uint32_t keep_ms;

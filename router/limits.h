@@ -19,12 +19,14 @@
 #define SHARD_BYTES_MAX        1125899906842624ull
 #define STEP_ROWS_MAX          512
 #define STEP_TOKENS_MAX        8192
+#define STEP_LOGPROBS_MAX      16384
 #define WORKER_LIVE_MAX        3072
 #define GRANTS_UNSETTLED_MAX   4096
 #define GAP_ROWS_MAX           64
 #define SUBMIT_IDS_MAX         12288
 #define CHUNK_TOKENS_MAX       4096
 #define CHUNK_TEXT_MAX         65536
+#define CHUNK_LOGPROBS_MAX     4096
 #define CLIENT_UNREAD_BYTES    65536
 #define RECEIPT_WAITERS_MAX    64
 #define REFUSALS_MAX           16
@@ -58,12 +60,14 @@
     X(SHARD_BYTES_MAX, "bytes", "anything of a shard")                        \
     X(STEP_ROWS_MAX, "", "rows of a StepOutput")                              \
     X(STEP_TOKENS_MAX, "tokens", "tokens of a StepOutput")                    \
+    X(STEP_LOGPROBS_MAX, "values", "logprobs of a StepOutput")                \
     X(WORKER_LIVE_MAX, "", "sequences granted to one worker")                 \
     X(GRANTS_UNSETTLED_MAX, "", "grants that no ledger includes yet")         \
     X(GAP_ROWS_MAX, "", "rows in a run that start past the next index")       \
     X(SUBMIT_IDS_MAX, "tokens", "token ids of one Submit or SubmitPart")      \
     X(CHUNK_TOKENS_MAX, "tokens", "tokens of one GenerateChunk")              \
     X(CHUNK_TEXT_MAX, "bytes", "text after which a chunk is closed")          \
+    X(CHUNK_LOGPROBS_MAX, "values", "logprobs of one GenerateChunk")          \
     X(CLIENT_UNREAD_BYTES, "bytes", "wait in a client's outbox")              \
     X(RECEIPT_WAITERS_MAX, "", "callers that wait for one receipt")           \
     X(REFUSALS_MAX, "", "times a sequence is refused by workers")             \

@@ -11,6 +11,7 @@
 #define ROUTER_METRICS(X)                                               \
     X(requests, COUNTER, "Generate calls")                              \
     X(finished, COUNTER, "choices that ended by stop or length")        \
+    X(stop_strings, COUNTER, "choices that a stop string ended")        \
     X(cancelled, COUNTER, "choices that were cancelled or removed")     \
     X(failed, COUNTER, "choices that failed after they were taken in")  \
     X(refused, COUNTER, "Generate calls that were refused")             \

@@ -8,6 +8,7 @@
 #include "router/admission.h"
 #include "router/recv.h"
 #include "router/router.h"
+#include "text/stop_strings.h"
 
 typedef Sluice__V1__GenerateRequest generate_message;
 
@@ -151,6 +152,37 @@ static bool check_place(struct router_core *r, const struct incoming *in,
     return false;
 }
 
+/* Its stop strings as a machine; *out is NULL if it has none. */
+static bool check_stop(struct router_core *r, const struct incoming *in,
+                       const struct model *m, const generate_message *g,
+                       struct stop_strings **out)
+{
+    struct stop_string strings[STOP_STRINGS_MAX];
+    struct text_seam *t = r->options.text;
+    struct error e;
+
+    *out = NULL;
+    if (g->n_stop == 0) {
+        return true;
+    }
+    if (!m->has_text || t->ops->tokenizer(t, m->text) == NULL) {
+        refuse(in, ST_FAILED_PRECONDITION,
+               "this router has no tokenizer for model %s: it cannot look for "
+               "stop strings",
+               m->name);
+        return false;
+    }
+    for (size_t i = 0; i < g->n_stop && i < STOP_STRINGS_MAX; i++) {
+        strings[i] =
+            (struct stop_string){(const char *)g->stop[i].data, g->stop[i].len};
+    }
+    if (stop_strings_new(out, strings, g->n_stop, &e) != ST_OK) {
+        peer_fail(in->peer->peer, in->call, &e, 0);
+        return false;
+    }
+    return true;
+}
+
 static void take_fields(struct router_core *r, struct generation *g,
                         const generate_message *m)
 {
@@ -202,13 +234,14 @@ static void encode(struct router_core *r, struct generation *g,
 void recv_generate(struct router_core *r, const struct incoming *in)
 {
     const generate_message *m = (const void *)in->message;
+    struct stop_strings *stop = NULL;
     struct model *model = NULL;
     struct generation *g;
 
     r->metrics.requests++;
     if (!check_fields(in, m) || !check_open(r, in, m) ||
         (model = find_model(r, in, m->model)) == NULL ||
-        !check_place(r, in, model, m)) {
+        !check_place(r, in, model, m) || !check_stop(r, in, model, m, &stop)) {
         r->metrics.refused++;
         return;
     }
@@ -217,6 +250,7 @@ void recv_generate(struct router_core *r, const struct incoming *in)
     g->deadline_us = in->deadline_us;
     pending_open(r, &g->call, PENDING_GENERATE, in->peer, in->call);
     take_fields(r, g, m);
+    g->stop_strings = stop; /* taken over */
     if (m->has_text) {
         encode(r, g, m);
     } else {

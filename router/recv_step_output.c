@@ -8,8 +8,10 @@
 
 #include "common/log.h"
 #include "common/plant.h"
+#include "router/logprob_columns.h"
 #include "router/recv.h"
 #include "router/router.h"
+#include "router/stops.h"
 #include "router/stream.h"
 
 #define FORGET UINT32_MAX
@@ -19,15 +21,45 @@ typedef Sluice__V1__StepOutputMessage step_message;
 /* One row, taken out of the columns. */
 struct row {
     uint64_t grant;
-    uint32_t first, count, finish;
-    const uint32_t *tokens; /* [count] */
+    uint32_t first, count, finish, width;
+    const uint32_t *tokens;     /* [count] */
+    const float *logprobs;      /* [count, width] */
+    const uint32_t *top_tokens; /* [count, width - 1] */
 };
 
-static struct row row_at(const step_message *m, size_t i, size_t token)
+/* Of the rows before this one. */
+struct walk {
+    size_t n_rows, n_tokens, n_logprobs, n_top_tokens;
+};
+
+/* The columns are checked. */
+static bool next_row(const step_message *m, struct walk *at, struct row *row)
 {
-    return (struct row){m->grant[i], m->first_index[i], m->count[i],
-                        m->finish[i],
-                        m->count[i] == 0 ? NULL : m->tokens + token};
+    size_t i = at->n_rows;
+
+    if (i == m->n_grant) {
+        return false;
+    }
+    *row = (struct row){.grant = m->grant[i],
+                        .first = m->first_index[i],
+                        .count = m->count[i],
+                        .finish = m->finish[i],
+                        .width = logprob_columns_width(m, i)};
+    at->n_rows++;
+    if (row->count == 0) {
+        return true;
+    }
+    row->tokens = m->tokens + at->n_tokens;
+    at->n_tokens += row->count;
+    if (row->width > 0) {
+        row->logprobs = m->logprobs + at->n_logprobs;
+        at->n_logprobs += (size_t)row->count * row->width;
+    }
+    if (row->width > 1) {
+        row->top_tokens = m->top_tokens + at->n_top_tokens;
+        at->n_top_tokens += (size_t)row->count * (row->width - 1);
+    }
+    return true;
 }
 
 static enum status check_columns(const step_message *m, struct error *e)
@@ -68,6 +100,21 @@ static enum status check_tokens(const struct worker *w, const step_message *m,
                              " is not in the vocabulary of %" PRIu32,
                              m->tokens[i], w->shard.vocab);
         }
+    }
+    return ST_OK;
+}
+
+static enum status check_width(const struct request *q, const struct row *row,
+                               struct error *e)
+{
+    const struct sampling *s = &q->generation->sampling;
+    uint32_t asked = s->logprobs ? 1 + s->n_top_logprobs : 0;
+
+    if (row->count > 0 && row->width != asked) {
+        return error_set(e, ST_DATA_LOSS,
+                         "grant %" PRIu64 ": %" PRIu32
+                         " logprobs a token, %" PRIu32 " were asked for",
+                         row->grant, row->width, asked);
     }
     return ST_OK;
 }
@@ -128,7 +175,7 @@ static enum status check_row(const struct worker *w, const struct row *row,
         return error_set(e, ST_DATA_LOSS, "finish %" PRIu32 " is none",
                          row->finish);
     }
-    if (q == NULL) {
+    if (q == NULL || request_is_leaving(q)) {
         return ST_OK; /* it has ended: to be forgotten */
     }
     if ((uint64_t)row->first + row->count > q->generation->max_tokens) {
@@ -145,34 +192,55 @@ static enum status check_row(const struct worker *w, const struct row *row,
                          " again and again, wanted from %" PRIu32,
                          row->grant, row->first, q->n_generated);
     }
-    st = check_repeated(q, row, e);
-    return st == ST_OK ? check_ending(q, row, e) : st;
+    if ((st = check_width(q, row, e)) != ST_OK ||
+        (st = check_repeated(q, row, e)) != ST_OK) {
+        return st;
+    }
+    return check_ending(q, row, e);
 }
 
 static enum status check_rows(const struct worker *w, const step_message *m,
                               struct error *e)
 {
-    size_t token = 0;
+    struct walk at = {0};
+    struct row row;
 
-    for (size_t i = 0; i < m->n_grant; i++) {
-        struct row row = row_at(m, i, token);
+    while (next_row(m, &at, &row)) {
         if (check_row(w, &row, e) != ST_OK) {
             return e->code;
         }
-        token += row.count;
     }
     return ST_OK;
+}
+
+/* How many of the n tokens from tokens[skip] on are the client's: up to the
+ * end of a stop string.  The token that ended it is no text. */
+static uint32_t look(struct router_core *r, struct request *q,
+                     const struct row *row, uint32_t skip, uint32_t n)
+{
+    bool stop = row->finish == SLUICE__V1__FINISH__FINISH_STOP;
+    uint32_t taken;
+
+    if (q->stops == NULL) {
+        return n;
+    }
+    taken = stops_look(q->stops, row->tokens + skip, stop ? n - 1 : n, r->text);
+    return stops_found(q->stops) ? taken : n;
 }
 
 static void take_tokens(struct router_core *r, struct worker *w,
                         struct request *q, const struct row *row)
 {
     uint32_t skip = q->n_generated - row->first;
-    uint32_t n = row->count - skip;
+    uint32_t n = look(r, q, row, skip, row->count - skip);
 
     request_reserve(q, q->n_generated + n);
     memcpy(q->tokens + q->n_generated, row->tokens + skip,
            n * sizeof *q->tokens);
+    if (q->logprobs != NULL && pending_is_open(&q->generation->call)) {
+        logprob_columns_add(q->logprobs, row->logprobs, row->top_tokens, skip,
+                            n);
+    }
     if (q->first_us == 0) {
         q->first_us = r->now_us;
     }
@@ -246,7 +314,7 @@ static uint32_t take_row(struct router_core *r, struct worker *w,
     struct request *q = worker_sequence(w, row->grant);
     uint32_t next;
 
-    if (q == NULL) {
+    if (q == NULL || request_is_leaving(q)) {
         r->metrics.rows_forgotten++;
         return FORGET;
     }
@@ -257,6 +325,10 @@ static uint32_t take_row(struct router_core *r, struct worker *w,
     }
     if (row->first + row->count > q->n_generated && q->state != REQUEST_ENDED) {
         take_tokens(r, w, q, row);
+        if (stops_found(q->stops)) {
+            removal_stopped(r, q);
+            return FORGET;
+        }
         stream_ready(r, q);
     }
     q->n_gaps = 0;
@@ -271,11 +343,10 @@ static void take_rows(struct router_core *r, struct worker *w,
                       const step_message *m)
 {
     Sluice__V1__AcknowledgeMessage ack = SLUICE__V1__ACKNOWLEDGE_MESSAGE__INIT;
-    size_t token = 0;
+    struct walk at = {0};
+    struct row row;
 
-    for (size_t i = 0; i < m->n_grant; i++) {
-        struct row row = row_at(m, i, token);
-        token += row.count;
+    for (size_t i = 0; next_row(m, &at, &row); i++) {
         r->ack_grant[i] = row.grant;
         r->ack_index[i] = take_row(r, w, &row, m);
         if (PLANT(ACK_AHEAD) && r->ack_index[i] != FORGET) {
@@ -304,7 +375,9 @@ void recv_step_output(struct router_core *r, const struct incoming *in)
     }
     verdict = worker_ledger_check(w, m->ledger, &e);
     if (verdict == LEDGER_LIE || check_columns(m, &e) != ST_OK ||
-        check_tokens(w, m, &e) != ST_OK || check_rows(w, m, &e) != ST_OK) {
+        check_tokens(w, m, &e) != ST_OK ||
+        logprob_columns_check(m, w->shard.vocab, &e) != ST_OK ||
+        check_rows(w, m, &e) != ST_OK) {
         worker_lied(r, w, &e);
         return;
     }

@@ -239,6 +239,16 @@ void removal_wanted(struct router_core *r, struct request *q,
     }
 }
 
+/* One that is ENDING is told to go already. */
+void removal_stopped(struct router_core *r, struct request *q)
+{
+    if (q->state != REQUEST_ENDING) {
+        q->reason = SLUICE__V1__CANCEL_REASON__CANCEL_STOP_STRING;
+        tell_worker(q, false);
+    }
+    request_finish(r, q, SLUICE__V1__FINISH__FINISH_STOP);
+}
+
 /* One of the choices that x named. */
 static void choice_called(struct router_core *r, struct waiter *x,
                           struct request *q, bool remove,
@@ -253,7 +263,7 @@ static void choice_called(struct router_core *r, struct waiter *x,
     case REQUEST_ENDING:
         break;
     case REQUEST_ENDED:
-        if (!q->kept || !remove) {
+        if (q->worker == NULL || (q->kept && !remove)) {
             take_nothing(x, q, SLUICE__V1__SEQUENCE_STATE__SEQUENCE_FINISHED);
         } else if (q->removal == REMOVAL_NONE) {
             tell_worker(q, true);
@@ -350,7 +360,7 @@ void removal_called(struct router_core *r, struct router_peer *p, uint64_t call,
 static void conclude(struct router_core *r, struct request *q)
 {
     request_ungrant(r, q);
-    if (q->state == REQUEST_ENDED) { /* it was kept */
+    if (q->state == REQUEST_ENDED) { /* it was kept, or leaving */
         q->kept = false;
         request_settle(r, q);
     } else {

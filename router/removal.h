@@ -8,6 +8,7 @@
  *     ENDING              the same receipt is awaited
  *     ENDED, not known    FINISHED or UNKNOWN, nothing was held
  *     ENDED, kept         RemoveSequence goes to the worker that keeps it
+ *     ENDED, leaving      the receipt that its stop string asked for is awaited
  *
  * The caller is answered once, when all choices it named are through: tokens,
  * blocks, slots and checkpoints summed, the longest time, the most advanced
@@ -33,6 +34,10 @@ void removal_called(struct router_core *r, struct router_peer *p, uint64_t call,
 /* The router's own wish, nobody waits for a receipt. */
 void removal_wanted(struct router_core *r, struct request *q,
                     Sluice__V1__CancelReason reason);
+
+/* A stop string is found in q, which a worker runs: its client has its end at
+ * once, the worker is told. */
+void removal_stopped(struct router_core *r, struct request *q);
 
 /* Send what could not be sent before. */
 void removals_pump(struct router_core *r, struct worker *w);

@@ -10,7 +10,9 @@
 #include "common/state_machine.h"
 #include "router/admission.h"
 #include "router/generation.h"
+#include "router/logprob_columns.h"
 #include "router/router.h"
+#include "router/stops.h"
 #include "router/stream.h"
 
 #define TOKENS_START 64
@@ -79,6 +81,8 @@ static void release(struct request *q)
 {
     free(q->detok);
     free(q->tokens);
+    stops_free(&q->stops);
+    logprob_columns_free(&q->logprobs);
     q->detok = NULL;
     q->tokens = NULL;
     q->tokens_size = 0;
@@ -146,7 +150,7 @@ static void unqueue(struct router_core *r, struct request *q)
 
 void request_enqueue(struct router_core *r, struct request *q)
 {
-    stream_text_begin(r, q);
+    stream_begin(r, q);
     list_append(&q->generation->model->waiting, &q->queue);
     waits(r, q);
 }
@@ -217,6 +221,10 @@ static void end(struct router_core *r, struct request *q)
 void request_finish(struct router_core *r, struct request *q,
                     Sluice__V1__Finish finish)
 {
+    if (q->stops != NULL && stops_end(q->stops, r->text)) {
+        finish = SLUICE__V1__FINISH__FINISH_STOP;
+        r->metrics.stop_strings++;
+    }
     end(r, q);
     q->finish = finish;
     if (finish == SLUICE__V1__FINISH__FINISH_CANCELLED) {
@@ -284,7 +292,7 @@ void request_displaced(struct router_core *r, struct request *q,
     const struct generation *g = q->generation;
 
     if (q->state == REQUEST_ENDED || q->state == REQUEST_ENDING) {
-        removal_answer_self(r, q); /* kept, or to be removed: it is gone */
+        removal_answer_self(r, q); /* what its worker held is gone */
     } else if (q->n_generated == g->max_tokens) {
         request_ungrant(r, q);
         request_finish(r, q, SLUICE__V1__FINISH__FINISH_LENGTH);

@@ -3,12 +3,15 @@
  *
  * States: enum request_state in router/core.h; the table of successors is in
  * requests.c.  Beside the state a request may still owe its client tokens
- * (n_sent < n_generated, or the last chunk) after it ENDED, and may be kept
- * at its worker.  It lives as long as its generation.
+ * (n_sent < n_generated, or the last chunk) after it ENDED, and its worker may
+ * still hold it: because it is kept, or because a stop string was found in its
+ * tokens and the worker's receipt has not come.  It lives as long as its
+ * generation.
  *
  * Threading: the core's.  Memory: inside its generation; tokens grow by
- * doubling up to max_tokens and are freed when it owes nothing more.
- * Limits: options.max_requests. */
+ * doubling up to max_tokens and are freed when it owes nothing more, and so
+ * is what its text, stop strings and logprobs take (stops.h,
+ * logprob_columns.h).  Limits: options.max_requests. */
 #ifndef ROUTER_REQUESTS_H
 #define ROUTER_REQUESTS_H
 
@@ -18,6 +21,8 @@
 
 struct detokenizer;
 struct generation;
+struct logprob_columns;
+struct stops;
 
 enum removal { REMOVAL_NONE, REMOVAL_UNSENT, REMOVAL_SENT };
 
@@ -33,7 +38,9 @@ struct request {
     uint32_t *tokens; /* [tokens_size] generated */
     uint32_t tokens_size, n_generated, n_sent;
     bool last_sent, kept;
-    struct detokenizer *detok; /* NULL: no text is wanted, or made */
+    struct detokenizer *detok;        /* NULL: no text is wanted, or made */
+    struct stops *stops;              /* NULL: it has no stop strings */
+    struct logprob_columns *logprobs; /* NULL: not asked for */
 
     /* Of the grant it has; worker is NULL if it has none. */
     struct worker *worker;
@@ -106,5 +113,11 @@ void request_displaced(struct router_core *r, struct request *q,
 
 /* A worker of m is gone: end what waits and can no longer run anywhere. */
 void requests_recheck(struct router_core *r, struct model *m);
+
+/* A stop string ended it, and its worker has yet to let go of it. */
+static inline bool request_is_leaving(const struct request *q)
+{
+    return q->state == REQUEST_ENDED && q->worker != NULL && !q->kept;
+}
 
 #endif

@@ -6,10 +6,27 @@
 
 #include "common/log.h"
 #include "common/request_id.h"
+#include "router/logprob_columns.h"
 #include "router/router.h"
+#include "router/stops.h"
 #include "text/detokenizer.h"
+#include "text/limits.h"
 
-#define CHUNK_ROOM (160u << 10) /* the largest chunk and what is beside */
+#define CHUNK_ROOM  (160u << 10) /* the largest chunk and what is beside */
+#define CHUNK_BYTES (128u << 10) /* the method's cap on it */
+
+/* Ids are below SHARD_VOCAB_MAX: 4 bytes on the wire.  With w logprobs a token
+ * n tokens take 4 n + 4 n w + 4 n (w - 1) bytes, n w <= CHUNK_LOGPROBS_MAX. */
+#define CHUNK_PUSH_MAX    (3 * (TEXT_TOKEN_BYTES + DETOK_HELD_MAX))
+#define CHUNK_COLUMNS_MAX (8 * CHUNK_LOGPROBS_MAX)
+#define CHUNK_BESIDE_MAX  512 /* figures, tags and lengths */
+
+_Static_assert(SHARD_VOCAB_MAX <= 1 << 28, "an id takes 4 bytes");
+_Static_assert(CHUNK_TOKENS_MAX <= CHUNK_LOGPROBS_MAX, "4 n fits 8 n w");
+_Static_assert(CHUNK_TEXT_MAX + CHUNK_PUSH_MAX + CHUNK_COLUMNS_MAX +
+                       CHUNK_BESIDE_MAX <=
+                   CHUNK_BYTES,
+               "every chunk can be sent");
 
 /* Room enough for a chunk, and no more waiting than a reader has earned. */
 static bool has_room(const struct router_peer *p)
@@ -63,40 +80,54 @@ static void figures(const struct request *q, Sluice__V1__GenerateFigures *f)
     f->worker = wire_text(q->worker_name);
 }
 
-void stream_text_begin(struct router_core *r, struct request *q)
+static void reserve_text(struct router_core *r, const struct tokenizer *t)
 {
-    const struct generation *g = q->generation;
-    const struct tokenizer *t = NULL;
-    size_t size;
-
-    if (g->wants_text) {
-        t = r->options.text->ops->tokenizer(r->options.text, g->model->text);
-    }
-    if (t == NULL) {
-        return;
-    }
     /* The push that passes the limit, and a finish after it. */
-    size = CHUNK_TEXT_MAX + 2 * detokenizer_max(t);
+    size_t size = CHUNK_TEXT_MAX + 2 * detokenizer_max(t);
+
     if (size > r->text_size) {
         free(r->text);
         r->text = malloc(size);
         r->text_size = size;
         assert(r->text != NULL);
     }
-    q->detok = malloc(sizeof *q->detok);
-    assert(q->detok != NULL);
-    detokenizer_init(q->detok, t, DETOK_SKIP_SPECIAL);
+}
+
+void stream_begin(struct router_core *r, struct request *q)
+{
+    const struct generation *g = q->generation;
+    const struct tokenizer *t = NULL;
+
+    if (g->sampling.logprobs) {
+        q->logprobs = logprob_columns_new(g->sampling.n_top_logprobs);
+    }
+    if (g->wants_text || g->stop_strings != NULL) {
+        t = r->options.text->ops->tokenizer(r->options.text, g->model->text);
+    }
+    if (t == NULL) {
+        return;
+    }
+    reserve_text(r, t);
+    if (g->wants_text) {
+        q->detok = malloc(sizeof *q->detok);
+        assert(q->detok != NULL);
+        detokenizer_init(q->detok, t, DETOK_SKIP_SPECIAL);
+    }
+    if (g->stop_strings != NULL) {
+        q->stops = stops_new(g->stop_strings, t);
+    }
 }
 
 /* The text of the next tokens, at most *n: fewer if they give too much. */
 static size_t chunk_text(struct router_core *r, struct request *q, uint32_t *n)
 {
-    bool ended = q->state == REQUEST_ENDED;
+    bool ended = q->state == REQUEST_ENDED, last;
     uint32_t stop = UINT32_MAX; /* the end token: it is no text */
-    size_t bytes = 0;
+    size_t bytes = q->stops != NULL ? stops_resume(q->stops, r->text) : 0;
     uint32_t i;
 
-    if (ended && q->finish == SLUICE__V1__FINISH__FINISH_STOP) {
+    if (ended && q->finish == SLUICE__V1__FINISH__FINISH_STOP &&
+        !stops_found(q->stops)) {
         stop = q->n_generated - 1;
     }
     for (i = 0; i < *n && bytes < CHUNK_TEXT_MAX; i++) {
@@ -106,10 +137,35 @@ static size_t chunk_text(struct router_core *r, struct request *q, uint32_t *n)
         }
     }
     *n = i;
-    if (ended && q->n_sent + i == q->n_generated) {
+    last = ended && q->n_sent + i == q->n_generated;
+    if (last) {
         bytes += detokenizer_finish(q->detok, r->text + bytes);
     }
-    return bytes;
+    return q->stops != NULL ? stops_cut(q->stops, r->text, bytes, last) : bytes;
+}
+
+static uint32_t chunk_tokens(const struct request *q)
+{
+    uint32_t n = q->n_generated - q->n_sent, max = CHUNK_TOKENS_MAX;
+
+    if (q->logprobs != NULL) {
+        max = CHUNK_LOGPROBS_MAX / (1 + q->logprobs->n_top);
+    }
+    return n < max ? n : max;
+}
+
+/* What the last chunk has beside. */
+static void show_end(const struct request *q, Sluice__V1__GenerateChunk *c,
+                     Sluice__V1__GenerateFigures *f)
+{
+    figures(q, f);
+    c->has_finish = true;
+    c->finish = q->finish;
+    c->figures = f;
+    if (stops_found(q->stops)) {
+        c->has_stop_string = true;
+        c->stop_string = q->stops->scan.string;
+    }
 }
 
 /* One chunk with all that is new, as far as one goes; false: no room. */
@@ -118,9 +174,8 @@ static bool send_chunk(struct router_core *r, struct request *q)
     Sluice__V1__GenerateChunk c = SLUICE__V1__GENERATE_CHUNK__INIT;
     Sluice__V1__GenerateFigures f;
     struct generation *g = q->generation;
-    uint32_t n = q->n_generated - q->n_sent;
+    uint32_t n = chunk_tokens(q);
 
-    n = n < CHUNK_TOKENS_MAX ? n : CHUNK_TOKENS_MAX;
     if (q->detok != NULL) {
         c.text.len = chunk_text(r, q, &n);
         c.text.data = (uint8_t *)r->text;
@@ -131,14 +186,17 @@ static bool send_chunk(struct router_core *r, struct request *q)
     c.first_index = q->n_sent;
     c.tokens = n == 0 ? NULL : q->tokens + q->n_sent;
     c.n_tokens = n;
+    if (q->logprobs != NULL) {
+        logprob_columns_show(q->logprobs, n, &c);
+    }
     if (q->state == REQUEST_ENDED && q->n_sent + n == q->n_generated) {
-        figures(q, &f);
-        c.has_finish = true;
-        c.finish = q->finish;
-        c.figures = &f;
+        show_end(q, &c, &f);
     }
     if (peer_reply(g->call.peer->peer, g->call.id, &c.base) != ST_OK) {
         return false;
+    }
+    if (q->logprobs != NULL) {
+        logprob_columns_drop(q->logprobs, n);
     }
     q->n_sent += n;
     q->last_sent = c.has_finish;

@@ -1,6 +1,7 @@
 /* stream.h - what a generation owes its client, as the client reads it.
  *
- * Tokens wait in the request's own array, 4 bytes each.  A chunk is made when
+ * Tokens wait in the request's own array, 4 bytes each, their logprobs, if
+ * they were asked for, beside it (logprob_columns.h).  A chunk is made when
  * the client's link has room, and then holds all that is new; the last one of
  * each choice carries finish and figures, and after the last of the last
  * choice the call ends.  Of several choices of one client, be they of one call
@@ -10,7 +11,8 @@
  *
  * Text is made when its chunk is: special tokens give none, nor does the
  * token that ended the generation, and what was held back of a character is
- * flushed with the last chunk.
+ * flushed with the last chunk.  Of a choice with stop strings the text follows
+ * its tokens at a distance (stops.h), till the last chunk brings what is left.
  *
  * Threading: the core's. */
 #ifndef ROUTER_STREAM_H
@@ -18,8 +20,9 @@
 
 #include "router/generation.h"
 
-/* Make ready to give text, if q wants it and the model has a tokenizer. */
-void stream_text_begin(struct router_core *r, struct request *q);
+/* Make ready to give what q wants: text if the model has a tokenizer, its end
+ * at a stop string, logprobs. */
+void stream_begin(struct router_core *r, struct request *q);
 
 /* q has something new for its client. */
 void stream_ready(struct router_core *r, struct request *q);

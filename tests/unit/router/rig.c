@@ -193,8 +193,13 @@ static void fake_on_reply(void *node, struct peer *p, uint64_t tag,
                           const struct method_row *m,
                           const ProtobufCMessage *reply)
 {
+    struct fake *f = node;
+
     (void)p;
-    record_take(((struct fake *)node)->records[tag], m, reply);
+    if (f->on_chunk != NULL && m->number == METHOD_INFERENCE_GENERATE) {
+        f->on_chunk(f, (const void *)reply);
+    }
+    record_take(f->records[tag], m, reply);
 }
 
 static void fake_on_end(void *node, struct peer *p, uint64_t tag,

@@ -124,6 +124,8 @@ struct fake {
 
     /* of a client */
     struct record *records[RIG_RECORDS];
+    /* sees every chunk, too; NULL: nobody does */
+    void (*on_chunk)(struct fake *f, const Sluice__V1__GenerateChunk *c);
 };
 
 struct rig {

@@ -103,6 +103,9 @@ static void worker_on_ack(struct fake *w,
             }
             if (m->index[k] == UINT32_MAX ||
                 (s->finish != 0 && m->index[k] >= s->n_tokens)) {
+                if (m->index[k] == UINT32_MAX) {
+                    worker_release(w, s);
+                }
                 s->used = s->keep_ms > 0 && m->index[k] != UINT32_MAX;
                 s->finished = true;
             } else if (m->index[k] > s->acked) {

@@ -250,6 +250,7 @@ static void a_seed_before_the_prompt(void **state)
     assert_int_equal(x->figures.n_prompt, 0);
     assert_true(x->figures.seed != 0);
     rig_free(&s.rig);
+    fake_text_fini(&s.text); /* the job is held */
 }
 
 /* A reader that takes nothing: 30 s after its room was gone it is cancelled;

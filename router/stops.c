@@ -1,0 +1,67 @@
+#include "router/stops.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct stops *stops_new(const struct stop_strings *strings,
+                        const struct tokenizer *t)
+{
+    struct stops *s = calloc(1, sizeof *s);
+
+    assert(s != NULL);
+    s->strings = strings;
+    detokenizer_init(&s->detok, t, DETOK_SKIP_SPECIAL);
+    return s;
+}
+
+void stops_free(struct stops **s)
+{
+    free(*s);
+    *s = NULL;
+}
+
+uint32_t stops_look(struct stops *s, const uint32_t *tokens, uint32_t n,
+                    char *scratch)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        size_t bytes = detokenizer_push(&s->detok, tokens[i], scratch);
+
+        if (stop_scan_push(s->strings, &s->scan, scratch, bytes)) {
+            return i + 1;
+        }
+    }
+    return n;
+}
+
+bool stops_end(struct stops *s, char *scratch)
+{
+    size_t bytes = detokenizer_finish(&s->detok, scratch);
+
+    return stop_scan_push(s->strings, &s->scan, scratch, bytes);
+}
+
+size_t stops_resume(struct stops *s, char *text)
+{
+    size_t n = s->n_held;
+
+    memcpy(text, s->held, n);
+    s->n_held = 0;
+    return n;
+}
+
+size_t stops_cut(struct stops *s, const char *text, size_t n, bool last)
+{
+    uint64_t left = stop_scan_certain(s->strings, &s->scan) - s->n_given;
+    size_t fit = left < n ? (size_t)left : n;
+
+    if (last && !s->scan.found) {
+        fit = n;
+    } else if (!s->scan.found) {
+        assert(n - fit < STOP_STRING_BYTES_MAX);
+        s->n_held = (uint32_t)(n - fit);
+        memcpy(s->held, text + fit, s->n_held);
+    }
+    s->n_given += fit;
+    return fit;
+}

@@ -1,0 +1,478 @@
+/* Logprobs: each with its token, once, in chunks that can be sent; and
+ * workers that say what can be no logprob. */
+#include "router/logprob_columns.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/log.h"
+#include "common/method.h"
+#include "router/limits.h"
+#include "tests/unit/cmocka.h"
+#include "tests/unit/router/tiny_text.h"
+
+#define LENGTH SLUICE__V1__FINISH__FINISH_LENGTH
+
+static struct tokenizer *tokenizer;
+
+static int load(void **state)
+{
+    (void)state;
+    tokenizer = tiny_tokenizer();
+    return 0;
+}
+
+static int unload(void **state)
+{
+    (void)state;
+    tokenizer_free(&tokenizer);
+    return 0;
+}
+
+/* ---- what is said: each value tells its place ---- */
+
+static uint32_t token_at(uint32_t index)
+{
+    return 1 + (index * 7 + 3) % (TINY_VOCAB - 1); /* no NUL */
+}
+
+static float own_at(uint32_t index)
+{
+    return -(float)index - 0.5f;
+}
+
+static float best_at(uint32_t index, uint32_t k)
+{
+    return -(float)(index % 1000) - (float)k * 0.015625f;
+}
+
+static uint32_t best_token_at(uint32_t index, uint32_t k)
+{
+    return (index * 11 + k * 5) % TINY_VOCAB;
+}
+
+struct said {
+    Sluice__V1__StepOutputMessage m;
+    uint64_t grant;
+    uint32_t first, count, finish, state, width;
+    uint32_t tokens[STEP_TOKENS_MAX];
+    float logprobs[STEP_LOGPROBS_MAX + 64];
+    uint32_t top_tokens[STEP_LOGPROBS_MAX + 64];
+};
+
+static struct said said;
+
+/* A row of tokens [first, first + count) with n_top best each. */
+static void prepare(uint64_t grant, uint32_t first, uint32_t count,
+                    uint32_t n_top, uint32_t finish)
+{
+    Sluice__V1__StepOutputMessage *m = &said.m;
+
+    sluice__v1__step_output_message__init(m);
+    said.grant = grant;
+    said.first = first;
+    said.count = count;
+    said.finish = finish;
+    said.state = SLUICE__V1__SEQUENCE_STATE__SEQUENCE_DECODE;
+    said.width = 1 + n_top;
+    m->n_grant = m->n_first_index = m->n_count = m->n_finish = 1;
+    m->n_state = m->n_width = 1;
+    m->grant = &said.grant;
+    m->first_index = &said.first;
+    m->count = &said.count;
+    m->finish = &said.finish;
+    m->state = &said.state;
+    m->width = &said.width;
+    m->tokens = said.tokens;
+    m->logprobs = said.logprobs;
+    m->top_tokens = said.top_tokens;
+    for (uint32_t i = first; i < first + count; i++) {
+        m->tokens[m->n_tokens++] = token_at(i);
+        m->logprobs[m->n_logprobs++] = own_at(i);
+        for (uint32_t k = 0; k < n_top; k++) {
+            m->logprobs[m->n_logprobs++] = best_at(i, k);
+            m->top_tokens[m->n_top_tokens++] = best_token_at(i, k);
+        }
+    }
+}
+
+static void say(struct fake *w, uint32_t first, uint32_t count, uint32_t n_top,
+                uint32_t finish)
+{
+    prepare(w->last_grant, first, count, n_top, finish);
+    worker_say(w, &said.m);
+    rig_run(w->rig);
+}
+
+/* ---- what comes ---- */
+
+static uint32_t n_top_wanted, n_seen, largest;
+
+static void see(struct fake *f, const Sluice__V1__GenerateChunk *c)
+{
+    (void)f;
+    assert_int_equal(c->first_index, n_seen);
+    assert_int_equal(c->n_logprobs, c->n_tokens);
+    assert_int_equal(c->n_top_tokens, c->n_tokens * n_top_wanted);
+    assert_int_equal(c->n_top_logprobs, c->n_tokens * n_top_wanted);
+    for (uint32_t i = 0; i < c->n_tokens; i++, n_seen++) {
+        assert_int_equal(c->tokens[i], token_at(n_seen));
+        assert_true(c->logprobs[i] == own_at(n_seen));
+        for (uint32_t k = 0; k < n_top_wanted; k++) {
+            size_t at = (size_t)i * n_top_wanted + k;
+            assert_int_equal(c->top_tokens[at], best_token_at(n_seen, k));
+            assert_true(c->top_logprobs[at] == best_at(n_seen, k));
+        }
+    }
+    largest = c->n_tokens > largest ? (uint32_t)c->n_tokens : largest;
+    assert_true(protobuf_c_message_get_packed_size(&c->base) <=
+                method_find(METHOD_INFERENCE_GENERATE)->reply_cap);
+}
+
+static struct record *generate(struct tiny *s, uint32_t max_tokens,
+                               uint32_t n_top, const char *const *stop)
+{
+    Sluice__V1__GenerateRequest m = SLUICE__V1__GENERATE_REQUEST__INIT;
+    Sluice__V1__Sampling sampling = SLUICE__V1__SAMPLING__INIT;
+
+    sampling.has_logprobs = sampling.logprobs = n_top == 0;
+    sampling.has_top_logprobs = n_top > 0;
+    sampling.top_logprobs = n_top;
+    m.sampling = &sampling;
+    s->c->on_chunk = see;
+    n_top_wanted = n_top;
+    n_seen = largest = 0;
+    return tiny_generate(s, 1, max_tokens, stop, &m);
+}
+
+static void each_with_its_token(void **state)
+{
+    static const uint32_t tops[] = {0, 1, 5, TOP_LOGPROBS_MAX};
+
+    (void)state;
+    for (int t = 0; t < 4; t++) {
+        for (uint32_t step = 1; step <= 40; step += 13) {
+            struct record *x;
+            struct tiny s;
+            uint32_t at = 0, n = 100;
+
+            tiny_set(&s, tokenizer);
+            x = generate(&s, n, tops[t], NULL);
+            while (at < n) { /* each row but the first repeats some */
+                uint32_t back = at < 3 ? 0 : at - 3;
+                uint32_t end = at + step < n ? at + step : n;
+                s.c->deaf = step == 14 && at % 4 != 0;
+                say(s.w, back, end - back, tops[t], end == n ? LENGTH : 0);
+                at = end;
+            }
+            tiny_let_read(&s);
+            assert_true(x->ended);
+            assert_int_equal(n_seen, n);
+            tiny_end(&s);
+        }
+    }
+}
+
+/* A reader that comes back finds all of it, in chunks of as many values as
+ * one may have. */
+static void a_slow_readers_chunks(void **state)
+{
+    static const uint32_t tops[] = {0, 1, TOP_LOGPROBS_MAX};
+
+    (void)state;
+    for (int t = 0; t < 3; t++) {
+        uint32_t n = t == 0 ? 4096 : 4000, at = 0;
+        uint32_t row = STEP_LOGPROBS_MAX / (1 + tops[t]);
+        struct record *x;
+        struct tiny s;
+
+        tiny_set(&s, tokenizer);
+        x = generate(&s, n, tops[t], NULL);
+        s.c->deaf = true;
+        /* so that the 64 frames that may be unacknowledged are under way */
+        for (; at < 70; at++) {
+            say(s.w, at, 1, tops[t], 0);
+        }
+        row = row < n - at ? row : n - at;
+        for (; at < n; at += row) {
+            row = row < n - at ? row : n - at;
+            say(s.w, at, row, tops[t], at + row == n ? LENGTH : 0);
+        }
+        tiny_let_read(&s);
+        assert_true(x->ended);
+        assert_int_equal(n_seen, n);
+        assert_true(largest <= CHUNK_LOGPROBS_MAX / (1 + tops[t]));
+        assert_true(largest >= CHUNK_LOGPROBS_MAX / (1 + tops[t]) / 2);
+        tiny_end(&s);
+    }
+}
+
+static void they_go_on_elsewhere(void **state)
+{
+    struct record *x;
+    struct fake *w2;
+    struct tiny s;
+
+    (void)state;
+    tiny_set(&s, tokenizer);
+    x = generate(&s, 20, 3, NULL);
+    say(s.w, 0, 7, 3, 0);
+    w2 = tiny_worker(&s, "w2");
+    fake_lost(s.w);
+    rig_run(s.rig);
+    assert_int_equal(w2->n_submits, 1);
+    say(w2, 5, 15, 3, LENGTH);
+    assert_true(x->ended);
+    assert_int_equal(n_seen, 20);
+    tiny_end(&s);
+}
+
+/* A stop string cuts the row, and its logprobs with it. */
+static void a_stop_string_cuts_them(void **state)
+{
+    char text[] = {(char)token_at(12), '\0'};
+    const char *stop[] = {text, NULL};
+    struct record *x;
+    struct tiny s;
+
+    (void)state;
+    tiny_set(&s, tokenizer);
+    x = generate(&s, 40, 2, stop);
+    say(s.w, 0, 5, 2, 0);
+    say(s.w, 3, 20, 2, 0);
+    assert_true(x->ended);
+    assert_int_equal(n_seen, 13);
+    tiny_end(&s);
+}
+
+/* The values of a step: as many as there may be, and one more. */
+static void values_of_a_step(void **state)
+{
+    struct record *x;
+    struct tiny s;
+
+    (void)state;
+    tiny_set(&s, tokenizer);
+    x = generate(&s, 4096, 3, NULL);
+    say(s.w, 0, STEP_LOGPROBS_MAX / 4, 3, LENGTH);
+    assert_true(x->ended);
+    assert_int_equal(n_seen, 4096);
+    assert_false(s.w->gone);
+    tiny_end(&s);
+    tiny_set(&s, tokenizer);
+    (void)generate(&s, 4096, 4, NULL);
+    say(s.w, 0, STEP_LOGPROBS_MAX / 5 + 1, 4, 0); /* 5 divides one more */
+    assert_true(s.w->gone);
+    assert_int_equal(n_seen, 0);
+    tiny_end(&s);
+}
+
+/* ---- lies ---- */
+
+static char logged[LOG_LINE];
+
+static void sink(void *arg, enum log_level level, const char *line)
+{
+    (void)arg, (void)level;
+    if (strstr(line, "worker-lied") != NULL) {
+        snprintf(logged, sizeof logged, "%s", line);
+    }
+}
+
+#define LIE(name) static void name(Sluice__V1__StepOutputMessage *m)
+
+LIE(the_truth)
+{
+    m->logprobs[0] = 0;
+    m->logprobs[3] = -INFINITY; /* of the second token: own, and best 0, 1 */
+    m->logprobs[4] = m->logprobs[5];
+    m->top_tokens[3] = TINY_VOCAB - 1;
+}
+LIE(no_columns)
+{
+    m->n_width = m->n_logprobs = m->n_top_tokens = 0;
+}
+LIE(width_short)
+{
+    m->n_width = 0;
+}
+LIE(width_long)
+{
+    static uint32_t widths[2] = {3, 0};
+    m->width = widths;
+    m->n_width = 2;
+}
+LIE(width_less)
+{
+    m->width[0] = 2;
+    m->n_logprobs = 4;
+    m->n_top_tokens = 2;
+}
+LIE(width_none)
+{
+    m->width[0] = 0;
+    m->n_logprobs = m->n_top_tokens = 0;
+}
+LIE(width_past_the_limit)
+{
+    m->width[0] = 2 + TOP_LOGPROBS_MAX;
+}
+LIE(width_max)
+{
+    m->width[0] = UINT32_MAX;
+}
+LIE(a_value_too_few)
+{
+    m->n_logprobs--;
+}
+LIE(a_value_too_many)
+{
+    m->n_logprobs++;
+}
+LIE(a_best_token_too_few)
+{
+    m->n_top_tokens--;
+}
+LIE(a_best_token_too_many)
+{
+    m->n_top_tokens++;
+}
+LIE(not_a_number)
+{
+    m->logprobs[3] = NAN;
+}
+LIE(best_not_a_number)
+{
+    m->logprobs[4] = NAN;
+}
+LIE(above_zero)
+{
+    m->logprobs[0] = 1e-30f;
+}
+LIE(infinite)
+{
+    m->logprobs[4] = INFINITY;
+}
+LIE(not_in_order)
+{
+    m->logprobs[4] = m->logprobs[5] - 0.25f;
+}
+LIE(best_past_vocab)
+{
+    m->top_tokens[3] = TINY_VOCAB;
+}
+LIE(best_max)
+{
+    m->top_tokens[0] = UINT32_MAX;
+}
+
+static const struct lie {
+    void (*tell)(Sluice__V1__StepOutputMessage *m);
+    const char *why;
+} lies[] = {
+    {no_columns, "0 logprobs a token, 3 were asked for"},
+    {width_short, "count 0 logprobs and 0 best tokens, it has 6 and 4"},
+    {width_long, "not equally long"},
+    {width_less, "2 logprobs a token, 3 were asked for"},
+    {width_none, "0 logprobs a token, 3 were asked for"},
+    {width_past_the_limit, "22 logprobs a token, at most 21"},
+    {width_max, "4294967295 logprobs a token"},
+    {a_value_too_few, "count 6 logprobs and 4 best tokens, it has 5 and 4"},
+    {a_value_too_many, "it has 7 and 4"},
+    {a_best_token_too_few, "it has 6 and 3"},
+    {a_best_token_too_many, "it has 6 and 5"},
+    {not_a_number, "a logprob is"},
+    {best_not_a_number, "a logprob is"},
+    {above_zero, "a logprob is 1e-30"},
+    {infinite, "a logprob is inf"},
+    {not_in_order, "comes after"},
+    {best_past_vocab, "best token 262 is not in the vocabulary of 262"},
+    {best_max, "best token 4294967295"},
+};
+
+/* Two tokens with the two best each, one row. */
+static void no_lie_is_believed(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
+        struct tiny s;
+
+        tiny_set(&s, tokenizer);
+        (void)generate(&s, 10, 2, NULL);
+        prepare(1, 0, 2, 2, 0);
+        lies[i].tell(&said.m);
+        logged[0] = '\0';
+        worker_say(s.w, &said.m);
+        rig_run(s.rig);
+        if (!s.w->gone || strstr(logged, lies[i].why) == NULL) {
+            fail_msg("lie %zu (%s) is logged as: %s", i, lies[i].why, logged);
+        }
+        assert_int_equal(n_seen, 0);
+        tiny_end(&s);
+    }
+}
+
+static void see_nothing(struct fake *f, const Sluice__V1__GenerateChunk *c)
+{
+    (void)f;
+    n_seen += (uint32_t)c->n_tokens;
+    assert_int_equal(c->n_logprobs + c->n_top_logprobs + c->n_top_tokens, 0);
+}
+
+static void the_truth_is_believed(void **state)
+{
+    struct tiny s;
+
+    (void)state;
+    tiny_set(&s, tokenizer);
+    (void)generate(&s, 10, 2, NULL);
+    prepare(1, 0, 2, 2, 0);
+    the_truth(&said.m);
+    s.c->on_chunk = NULL;
+    worker_say(s.w, &said.m);
+    rig_run(s.rig);
+    assert_false(s.w->gone);
+    tiny_end(&s);
+}
+
+/* Of a sequence that asked for none there are none; a row without tokens
+ * needs none, and the columns may be there all the same. */
+static void none_were_asked_for(void **state)
+{
+    (void)state;
+    for (int lie = 0; lie < 2; lie++) {
+        struct tiny s;
+
+        tiny_set(&s, tokenizer);
+        (void)tiny_generate(&s, 1, 10, NULL, NULL);
+        s.c->on_chunk = see_nothing;
+        n_seen = 0;
+        prepare(1, 0, 2, 0, 0);
+        said.width = lie == 0 ? 0 : 1;
+        said.m.n_logprobs = lie == 0 ? 0 : 2;
+        worker_say(s.w, &said.m);
+        rig_run(s.rig);
+        assert_int_equal(s.w->gone, lie != 0);
+        assert_int_equal(n_seen, lie == 0 ? 2 : 0);
+        tiny_end(&s);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_with_its_token),
+        cmocka_unit_test(a_slow_readers_chunks),
+        cmocka_unit_test(they_go_on_elsewhere),
+        cmocka_unit_test(a_stop_string_cuts_them),
+        cmocka_unit_test(values_of_a_step),
+        cmocka_unit_test(no_lie_is_believed),
+        cmocka_unit_test(the_truth_is_believed),
+        cmocka_unit_test(none_were_asked_for),
+    };
+
+    log_setup(LOG_WARN, sink, NULL);
+    return cmocka_run_group_tests(tests, load, unload);
+}
