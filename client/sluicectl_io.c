@@ -11,11 +11,12 @@
 
 #include "client/escape.h"
 
-#define NAMES 8
+#define NAMES        8
+#define FLOAT_DIGITS 9 /* all reals come from floats: these bring them back */
 
 void ctl_print_json(json_t *j)
 {
-    json_dumpf(j, stdout, JSON_COMPACT);
+    json_dumpf(j, stdout, JSON_COMPACT | JSON_REAL_PRECISION(FLOAT_DIGITS));
     putchar('\n');
     fflush(stdout);
     json_decref(j);

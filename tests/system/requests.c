@@ -19,6 +19,16 @@ static uint32_t many_ids[CONTEXT + 1];
 static const uint32_t good_ids[] = {451, 362};
 static const uint32_t bad_id[] = {4096};
 static const uint32_t huge_id[] = {4294967295u};
+static const struct client_bias bad_bias_id[] = {{4096, 1}};
+static const struct client_bias high_bias[] = {{7, 100.5f}};
+static const struct client_bias nan_bias[] = {{7, NAN}};
+static const struct client_bias twice[] = {{7, 1}, {7, 1}};
+static const struct client_stop empty_stop[] = {{"", 0}};
+static const struct client_stop not_utf8_stop[] = {{"a\xff", 2}};
+static const char long_text[STOP_STRING_BYTES_MAX + 1] = {'x'}; /* and NULs */
+static const struct client_stop long_stop[] = {{long_text, sizeof long_text}};
+static const struct client_stop whole_stop[] = {
+    {long_text, STOP_STRING_BYTES_MAX}};
 static int n_failed;
 
 static struct client_request good(void)
@@ -65,6 +75,30 @@ SPOIL(top_p_high, r->top_p = 1.5f)
 SPOIL(unknown_model, r->model = "no-such-model")
 SPOIL(keep_too_long, r->keep_ms = 600001)
 
+SPOIL(min_p_nan, r->min_p = NAN)
+SPOIL(min_p_high, r->min_p = 1.5f)
+SPOIL(top_k_high, r->top_k = 4097)
+SPOIL(repetition_zero, r->repetition_penalty = 0)
+SPOIL(repetition_high, r->repetition_penalty = 100.5f)
+SPOIL(presence_low, r->presence_penalty = -2.5f)
+SPOIL(presence_nan, r->presence_penalty = NAN)
+SPOIL(frequency_high, r->frequency_penalty = 2.5f)
+SPOIL(bias_id, (r->biases = bad_bias_id, r->n_biases = 1))
+SPOIL(bias_high, (r->biases = high_bias, r->n_biases = 1))
+SPOIL(bias_nan, (r->biases = nan_bias, r->n_biases = 1))
+SPOIL(bias_twice, (r->biases = twice, r->n_biases = 2))
+SPOIL(stop_token_id, (r->stop_tokens = bad_id, r->n_stop_tokens = 1))
+SPOIL(top_logprobs_high, r->n_top_logprobs = TOP_LOGPROBS_MAX + 1)
+SPOIL(stop_empty, (r->stops = empty_stop, r->n_stops = 1))
+SPOIL(stop_not_utf8, (r->stops = not_utf8_stop, r->n_stops = 1))
+SPOIL(stop_long, (r->stops = long_stop, r->n_stops = 1))
+SPOIL(stop_whole, (r->stops = whole_stop, r->n_stops = 1))
+SPOIL(choices_high, r->n = CHOICES_MAX + 1)
+SPOIL(choices_most, r->n = CHOICES_MAX)
+SPOIL(all_values,
+      (r->min_p = 1, r->repetition_penalty = 100, r->presence_penalty = -2,
+       r->frequency_penalty = 2, r->n_top_logprobs = TOP_LOGPROBS_MAX))
+
 static const struct row rows[] = {
     {"nothing", spoil_nothing, ST_OK},
     {"no prompt", spoil_no_prompt, ST_INVALID_ARGUMENT},
@@ -86,6 +120,27 @@ static const struct row rows[] = {
     {"top_p NaN", spoil_top_p_nan, ST_INVALID_ARGUMENT},
     {"top_p 1.5", spoil_top_p_high, ST_INVALID_ARGUMENT},
     {"an unknown model", spoil_unknown_model, ST_NOT_FOUND},
+    {"min_p NaN", spoil_min_p_nan, ST_INVALID_ARGUMENT},
+    {"min_p 1.5", spoil_min_p_high, ST_INVALID_ARGUMENT},
+    {"top_k past the vocabulary", spoil_top_k_high, ST_INVALID_ARGUMENT},
+    {"repetition penalty 0", spoil_repetition_zero, ST_INVALID_ARGUMENT},
+    {"repetition penalty 100.5", spoil_repetition_high, ST_INVALID_ARGUMENT},
+    {"presence penalty -2.5", spoil_presence_low, ST_INVALID_ARGUMENT},
+    {"presence penalty NaN", spoil_presence_nan, ST_INVALID_ARGUMENT},
+    {"frequency penalty 2.5", spoil_frequency_high, ST_INVALID_ARGUMENT},
+    {"a bias of no token", spoil_bias_id, ST_INVALID_ARGUMENT},
+    {"a bias of 100.5", spoil_bias_high, ST_INVALID_ARGUMENT},
+    {"a bias NaN", spoil_bias_nan, ST_INVALID_ARGUMENT},
+    {"two biases of a token", spoil_bias_twice, ST_INVALID_ARGUMENT},
+    {"a stop token that is none", spoil_stop_token_id, ST_INVALID_ARGUMENT},
+    {"top_logprobs 21", spoil_top_logprobs_high, ST_INVALID_ARGUMENT},
+    {"an empty stop string", spoil_stop_empty, ST_INVALID_ARGUMENT},
+    {"a stop string, no UTF-8", spoil_stop_not_utf8, ST_INVALID_ARGUMENT},
+    {"a stop string of 257 bytes", spoil_stop_long, ST_INVALID_ARGUMENT},
+    {"a stop string of 256 bytes", spoil_stop_whole, ST_OK},
+    {"65 choices", spoil_choices_high, ST_INVALID_ARGUMENT},
+    {"64 choices", spoil_choices_most, ST_OK},
+    {"every value at its limit", spoil_all_values, ST_OK},
     {"keep_ms past its limit", spoil_keep_too_long, ST_INVALID_ARGUMENT},
 };
 

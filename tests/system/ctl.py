@@ -1,0 +1,59 @@
+"""What the system tests in Python share: sluicectl, by its JSON."""
+import json
+import os
+import subprocess
+
+PROGRAM = os.path.join(os.environ["SLUICE_BIN"], "sluicectl")
+
+
+def call(*args, rc=0):
+    """The objects that it prints, a line each."""
+    p = subprocess.run([PROGRAM, *args, "--json"], stdin=subprocess.DEVNULL,
+                       capture_output=True, text=True)
+    assert p.returncode == rc, (args, p.returncode, p.stdout, p.stderr)
+    assert p.stderr == "", (args, p.stderr)
+    return [json.loads(line) for line in p.stdout.splitlines()]
+
+
+class Choice:
+    """What came of one choice, its chunks put together."""
+
+    def __init__(self):
+        self.tokens, self.text, self.logprobs, self.top = [], "", [], []
+        self.finish = self.stop_string = None
+
+    def add(self, chunk):
+        assert self.finish is None, "a chunk after the end"
+        assert chunk["first_index"] == len(self.tokens), chunk
+        self.tokens += chunk["tokens"]
+        self.text += chunk.get("text", "")
+        self.logprobs += chunk.get("logprobs", [])
+        self.top += [[(one["token"], one["logprob"]) for one in best]
+                     for best in chunk.get("top_logprobs", [])]
+        self.finish = chunk.get("finish")
+        self.stop_string = chunk.get("stop_string")
+
+    def same(self, other):
+        return vars(self) == vars(other)
+
+
+def together(lines, n):
+    """The choices of all lines of a generation, and the last line."""
+    *chunks, end = lines
+    choices = [Choice() for _ in range(n)]
+    for chunk in chunks:
+        choices[chunk["choice"]].add(chunk)
+    assert [c["finish"] for c in end["choices"]] == \
+        [c.finish for c in choices], end
+    return choices, end
+
+
+def generate(*args, n=1):
+    if n > 1:
+        args = ("--n", str(n), *args)
+    return together(call("generate", *args), n)
+
+
+def one(*args):
+    """The only choice."""
+    return generate(*args)[0][0]
