@@ -10,6 +10,7 @@
 #include "worker/model/shard.h"
 
 #define BLOCKS 4
+#define SLOTS  3
 
 static const struct sampling greedy = {.top_p = 1, .repetition_penalty = 1};
 
@@ -24,7 +25,7 @@ struct rig {
 static struct rig rig;
 static uint32_t tokens[8] = {10, 11, 12, 13};
 static uint32_t blocks[BLOCKS] = {0, 1, 2, 3};
-static uint32_t zero[1] = {0};
+static uint32_t zero[SLOTS] = {0, 1, 2};
 static struct plan_result result;
 
 static int load(void **state)
@@ -41,7 +42,7 @@ static int load(void **state)
         shard_load(&rig.shard, &rig.config, "models/tiny-hybrid", 0,
                    rig.config.shape.n_layers, NULL, &e) != ST_OK ||
         forward_new(&rig.forward, shard_weights(rig.shard), &o, &e) != ST_OK ||
-        forward_alloc(rig.forward, BLOCKS, 1, 0, &e) != ST_OK) {
+        forward_alloc(rig.forward, BLOCKS, SLOTS, 0, &e) != ST_OK) {
         print_error("%s\n", e.text);
         return -1;
     }
@@ -161,6 +162,35 @@ static void takes_as_many_as_its_depth(void **state)
     engine_thread_free(&rig.thread);
 }
 
+/* The next id of a sequence comes in, on the page that the engine reads. */
+static void reads_a_history_while_more_is_written(void **state)
+{
+    static const struct sampling penalised = {
+        .top_p = 1, .repetition_penalty = 1, .frequency_penalty = 2};
+    static uint32_t pages[4 << 4]; /* 4 pages of 16: a root, a leaf */
+    struct plan_row row;
+    struct plan plan = step(1, &row, 4, 0);
+    uint32_t alone;
+
+    (void)state;
+    pages[1 << 4] = 3;
+    memcpy(&pages[3 << 4], tokens, 4 * sizeof tokens[0]);
+    row.sampling = &penalised;
+    row.history = (struct plan_history){
+        .pages = {.memory = pages, .n_pages = 4, .root = 1, .shift = 4},
+        .n = 4,
+        .n_prompt = 2};
+    start(1);
+    submit_and_wait(&plan);
+    alone = result.tokens[0];
+    assert_int_equal(engine_submit(rig.engine, &plan), ST_OK);
+    pages[(3 << 4) + 4] = 10;
+    wait_result();
+    assert_int_equal(result.status, ST_OK);
+    assert_int_equal(result.tokens[0], alone);
+    engine_thread_free(&rig.thread);
+}
+
 /* Only what a row asked for crosses from thread to thread. */
 static void copies_the_logprobs_that_are_asked_for(void **state)
 {
@@ -172,20 +202,13 @@ static void copies_the_logprobs_that_are_asked_for(void **state)
     (void)state;
     asks[1].logprobs = asks[2].logprobs = true;
     asks[2].n_top_logprobs = 2;
-    for (int i = 0; i < 3; i++) {
+    for (uint32_t i = 0; i < 3; i++) {
         rows[i] = rows[0];
         rows[i].sampling = &asks[i];
-    }
-    /* Three rows of one block each; the slot is one sequence's, and what it
-     * then holds is of no use here. */
-    rows[1].block = 1;
-    rows[2].block = 2;
-    for (int i = 0; i < 3; i++) {
+        rows[i].block = rows[i].slot = i;
         rows[i].n_blocks = 1;
-        rows[i].token = 0;
     }
-    plan.n_rows = 3;
-    plan.n_tokens = 12;
+    plan.n_rows = plan.n_zero = 3;
     memset(&result, 0xa5, sizeof result);
     before = result;
     start(1);
@@ -242,6 +265,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(runs_a_plan_and_says_so),
         cmocka_unit_test(takes_as_many_as_its_depth),
+        cmocka_unit_test(reads_a_history_while_more_is_written),
         cmocka_unit_test(copies_the_logprobs_that_are_asked_for),
         cmocka_unit_test(tells_what_was_wrong_with_a_plan),
         cmocka_unit_test(stops_with_plans_in_flight),

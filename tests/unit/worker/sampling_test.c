@@ -464,7 +464,7 @@ static void leaves_alone_what_a_plan_looks_at(void **state)
             }
         }
         assert_int_equal(rig_inflight(r), 2);
-        end_it(r, how);
+        end_it(r, (enum ending)how);
         n = rig_inflight(r);
         assert_in_range(n, 1, 2);
         for (s.id = 2; s.id < 6; s.id++) {
