@@ -105,16 +105,18 @@ static enum status check_biases(const Sluice__V1__Sampling *m, uint32_t vocab,
 enum status sampling_check(const Sluice__V1__Sampling *m, uint32_t vocab,
                            struct error *e)
 {
+    uint32_t most = vocab < TOP_LOGPROBS_MAX ? vocab : TOP_LOGPROBS_MAX;
+
     if (check_shape(m, vocab, e) != ST_OK || check_penalties(m, e) != ST_OK ||
         check_biases(m, vocab, e) != ST_OK ||
         check_ids("stop_tokens", m->stop_tokens, m->n_stop_tokens,
                   STOP_TOKENS_MAX, vocab, e) != ST_OK) {
         return e->code;
     }
-    if (m->top_logprobs > TOP_LOGPROBS_MAX) {
+    if (m->top_logprobs > most) {
         return error_set(e, ST_INVALID_ARGUMENT,
-                         "top_logprobs is %u, it must be 0 to %d",
-                         m->top_logprobs, TOP_LOGPROBS_MAX);
+                         "top_logprobs is %u, it must be 0 to %u",
+                         m->top_logprobs, most);
     }
     return ST_OK;
 }

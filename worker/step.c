@@ -1,4 +1,5 @@
 /* step.c - plans to the engine, results back into the sequences. */
+#include <float.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -96,7 +97,7 @@ static enum status check_id(struct plan_result *r, const char *what,
 /* Written so that what is not a number fails too. */
 static enum status check_logprob(struct plan_result *r, float logprob)
 {
-    return logprob <= 0
+    return logprob <= 0 && logprob >= -FLT_MAX
                ? ST_OK
                : error_set(&r->error, ST_INTERNAL,
                            "the engine gave a logprob of %g", (double)logprob);

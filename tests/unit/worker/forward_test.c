@@ -2,6 +2,7 @@
  * logits that are not finite. */
 #include "worker/forward.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -232,8 +233,8 @@ static uint32_t page_of(struct book *b)
     return b->used++ * 5 % PAGES;
 }
 
-static struct plan_history write_history(struct book *b, uint32_t first,
-                                         uint32_t n, uint32_t n_prompt)
+static struct plan_history write_ids(struct book *b, const uint32_t *ids,
+                                     uint32_t n, uint32_t n_prompt)
 {
     uint32_t root = page_of(b), leaf = 0;
 
@@ -242,7 +243,7 @@ static struct plan_history write_history(struct book *b, uint32_t first,
             leaf = page_of(b);
             b->memory[(root << SHIFT) + (i >> SHIFT)] = leaf;
         }
-        b->memory[(leaf << SHIFT) + i % (1 << SHIFT)] = (first + 3 * i) % 100;
+        b->memory[(leaf << SHIFT) + i % (1 << SHIFT)] = ids[i];
     }
     return (struct plan_history){.pages = {.memory = b->memory,
                                            .n_pages = PAGES,
@@ -250,6 +251,17 @@ static struct plan_history write_history(struct book *b, uint32_t first,
                                            .shift = SHIFT},
                                  .n = n,
                                  .n_prompt = n_prompt};
+}
+
+static struct plan_history write_history(struct book *b, uint32_t first,
+                                         uint32_t n, uint32_t n_prompt)
+{
+    uint32_t ids[64];
+
+    for (uint32_t i = 0; i < n; i++) {
+        ids[i] = (first + 3 * i) % 100;
+    }
+    return write_ids(b, ids, n, n_prompt);
 }
 
 /* Between the forward pass and its kernels: keeps what sample was given, and
@@ -467,6 +479,105 @@ static void test_logprobs(void **state)
     rig_free(g);
 }
 
+/* ---- with the real sampler ---- */
+
+static float logits[100]; /* of the newest row that sampled */
+
+static void keep_logits(void *ctx, struct kernels *k, uint32_t row, uint32_t i)
+{
+    (void)ctx;
+    assert_int_equal(row, 0);
+    kernels_logits_read(k, i, logits);
+}
+
+/* The best after penalties, as common/sampling.h states them, in double. */
+static uint32_t best_penalised(const struct sampling *s, const uint32_t *ids,
+                               uint32_t n, uint32_t n_prompt)
+{
+    uint32_t best = 0;
+    double most = -INFINITY;
+
+    for (uint32_t t = 0; t < 100; t++) {
+        uint32_t in_prompt = 0, made = 0;
+        double l = logits[t];
+
+        for (uint32_t i = 0; i < n; i++) {
+            in_prompt += i < n_prompt && ids[i] == t;
+            made += i >= n_prompt && ids[i] == t;
+        }
+        if (in_prompt + made > 0) {
+            l = l > 0 ? l / s->repetition_penalty : l * s->repetition_penalty;
+        }
+        l -= (double)s->frequency_penalty * made;
+        l -= made > 0 ? s->presence_penalty : 0;
+        if (l > most) {
+            most = l;
+            best = t;
+        }
+    }
+    return best;
+}
+
+static double log_share(uint32_t token)
+{
+    double sum = 0;
+
+    for (uint32_t t = 0; t < 100; t++) {
+        sum += exp((double)logits[t] - logits[token]);
+    }
+    return -log(sum);
+}
+
+/* Twenty tokens of one sequence, each chained to the one before; without
+ * penalties it would say other things. */
+static uint32_t generate(struct rig *g, const struct sampling *s,
+                         uint32_t ids[30])
+{
+    uint32_t plain = 0;
+    struct book b;
+
+    for (uint32_t n = 10; n < 30; n++) {
+        struct plan_row *row = one_row(g, n > 10 ? n - 1 : 0, n > 10 ? 1 : 10);
+        uint32_t known = n > 10 ? n - 1 : n;
+
+        b.used = 0;
+        memcpy(ids, g->tokens, n > 10 ? 0 : 10 * sizeof *ids);
+        row->kind = n > 10 ? ROW_GENERATED : ROW_PROMPT;
+        row->chained = n > 10;
+        row->index = n - 10;
+        row->sampling = s;
+        row->history = write_ids(&b, ids, known, 10);
+        ids[n] = run(g);
+        assert_int_equal(ids[n], best_penalised(s, ids, n, 10));
+        plain += ids[n] == best_penalised(&greedy, ids, n, 10);
+        assert_true(fabs(g->result.logprobs[0] - log_share(ids[n])) < 1e-4);
+        assert_true(fabs(g->result.top[0][1].logprob -
+                         log_share(g->result.top[0][1].token)) < 1e-4);
+    }
+    return plain;
+}
+
+static void test_penalties(void **state)
+{
+    struct sampling s[3] = {greedy, greedy, greedy};
+    struct forward_tap tap = {.logits = keep_logits};
+    uint32_t ids[30];
+
+    (void)state;
+    s[0].repetition_penalty = 20;
+    s[1].presence_penalty = 2;
+    s[2].frequency_penalty = 0.3f;
+    for (int i = 0; i < 3; i++) {
+        struct rig *g = rig_new();
+
+        s[i].logprobs = true;
+        s[i].n_top_logprobs = 2;
+        forward_set_tap(g->forward, &tap);
+        assert_in_range(generate(g, &s[i], ids), 0, 19);
+        rig_free(g);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -479,6 +590,7 @@ int main(void)
         cmocka_unit_test(test_history_room),
         cmocka_unit_test(test_wrong_histories),
         cmocka_unit_test(test_logprobs),
+        cmocka_unit_test(test_penalties),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

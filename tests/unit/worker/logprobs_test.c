@@ -441,6 +441,11 @@ static void lie_above(struct plan_result *out)
     out->logprobs[0] = nextafterf(0.0f, 1.0f);
 }
 
+static void lie_below(struct plan_result *out)
+{
+    out->logprobs[0] = -INFINITY;
+}
+
 static void lie_top_id(struct plan_result *out)
 {
     out->top[0][1].token = RIG_VOCAB;
@@ -463,6 +468,7 @@ static void fails_a_plan_whose_logprobs_are_none(void **state)
         const char *says;
     } lies[] = {{lie_nan, "the engine gave a logprob of "},
                 {lie_above, "the engine gave a logprob of 1.4013e-45"},
+                {lie_below, "the engine gave a logprob of -inf"},
                 {lie_top_id, "the engine ranked id 1000, the vocabulary is"},
                 {lie_top_nan, "the engine gave a logprob of "},
                 {lie_top_above, "the engine gave a logprob of 0.5"}};
@@ -476,7 +482,7 @@ static void fails_a_plan_whose_logprobs_are_none(void **state)
                                    .logprobs = true,
                                    .n_top = n_top};
             /* Only what was asked for is looked at. */
-            bool seen = i < 2 || n_top == 2;
+            bool seen = i < 3 || n_top == 2;
 
             rig_submit(r, &s);
             rig_turn(r);

@@ -165,6 +165,27 @@ static void refuses_what_is_over_a_limit(void **state)
     rig_free(&r);
 }
 
+/* There are no more best tokens than tokens. */
+static void bounds_top_logprobs_by_the_vocabulary(void **state)
+{
+    struct rig *r = with_vocab(10);
+
+    (void)state;
+    for (uint32_t n_top = 10; n_top <= 11; n_top++) {
+        struct rig_submit s = {
+            .id = n_top, .n_prompt = 1, .max_tokens = 3, .n_top = n_top};
+        const struct rig_end *end = &r->ends[rig_submit(r, &s)];
+
+        rig_turn(r);
+        assert_int_equal(end->status, ST_INVALID_ARGUMENT);
+        assert_non_null(strstr(end->text, n_top == 11
+                                              ? "top_logprobs is 11, it must "
+                                                "be 0 to 10"
+                                              : "at position 0 is not below"));
+    }
+    rig_free(&r);
+}
+
 /* As many ids as the router puts into a Submit, the largest there are, and
  * lists as long as they may be: one message, which is taken. */
 static void takes_a_submit_at_its_largest(void **state)
@@ -565,6 +586,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(refuses_what_is_over_a_limit),
+        cmocka_unit_test(bounds_top_logprobs_by_the_vocabulary),
         cmocka_unit_test(takes_a_submit_at_its_largest),
         cmocka_unit_test(owns_the_lists_of_its_sequences),
         cmocka_unit_test(stops_at_a_token_of_its_own),
