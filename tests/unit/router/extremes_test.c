@@ -55,7 +55,7 @@ static void all_is_well(struct world *d)
     for (slot = 0; d->c->records[slot] != x; slot++) {
     }
     d->c->records[slot] = NULL; /* so that the rig does not fill up */
-    free(x);
+    record_free(x);
 }
 
 static void begin(struct world *d)
@@ -77,13 +77,7 @@ static struct fake *villain(struct world *d, uint8_t role)
         fake_lost(f);
         snprintf(f->name, sizeof f->name, "evil%u", ++d->n_villains);
         fake_reconnect(f); /* its open calls end here */
-        for (int i = 0; i < RIG_RECORDS; i++) {
-            if (f->records[i] != NULL && f->records[i]->reply != NULL) {
-                protobuf_c_message_free_unpacked(f->records[i]->reply, NULL);
-            }
-            free(f->records[i]);
-            f->records[i] = NULL;
-        }
+        fake_forget(f);
         return f;
     }
     snprintf(name, sizeof name, "evil%u", ++d->n_villains);
@@ -334,10 +328,7 @@ static void send(struct world *d, const struct attack *a, int which,
     }
     fake_lost(f);
     rig_run(d->rig);
-    for (int i = 0; i < RIG_RECORDS; i++) {
-        free(d->c->records[i]);
-        d->c->records[i] = NULL;
-    }
+    fake_forget(d->c);
     all_is_well(d);
 }
 

@@ -114,7 +114,7 @@ struct rig *rig_new(const struct rig_options *o)
     return rig;
 }
 
-static void record_free(struct record *x)
+void record_free(struct record *x)
 {
     if (x == NULL) {
         return;
@@ -129,15 +129,21 @@ static void record_free(struct record *x)
     free(x);
 }
 
+void fake_forget(struct fake *f)
+{
+    for (int i = 0; i < RIG_RECORDS; i++) {
+        record_free(f->records[i]);
+        f->records[i] = NULL;
+    }
+}
+
 static void fake_free(struct fake *f)
 {
     peer_free(&f->peer);
     for (int i = 0; i < RIG_SEQUENCES; i++) {
         free(f->sequences[i].ids);
     }
-    for (int i = 0; i < RIG_RECORDS; i++) {
-        record_free(f->records[i]);
-    }
+    fake_forget(f);
     free(f);
 }
 

@@ -243,6 +243,10 @@ struct record *client_generate_text(struct fake *c, uint8_t id,
                                     const char *text, uint32_t max_tokens);
 void client_give_up(struct fake *c, struct record *x);
 
+/* What came of a call is forgotten, or of every call; else rig_free does. */
+void record_free(struct record *x);
+void fake_forget(struct fake *f);
+
 /* Between the rig's own files. */
 void fake_worker_hears(struct fake *w, const struct method_row *m,
                        uint64_t call, const ProtobufCMessage *request);
