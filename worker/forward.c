@@ -258,8 +258,7 @@ static enum status check_sampling(const struct plan_row *r, struct error *e)
     }
     if (r->sampling == NULL) {
         return error_set(e, ST_INTERNAL,
-                         "a token is wanted, no sampling says "
-                         "how");
+                         "no sampling says how to choose a token");
     }
     if (!sampling_penalises(r->sampling)) {
         return ST_OK;

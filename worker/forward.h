@@ -11,10 +11,9 @@
  * they are read, just before the head.
  *
  * Threading: one caller.  Memory: forward_new() allocates everything but the
- * pool, forward_alloc() the pool and, of 4 bytes for each position of it, room
- * for histories, which the system backs when a penalty first needs it;
- * forward_run() nothing.  The weights are
- * borrowed and outlive it. */
+ * pool, forward_alloc() the pool and room for histories (4 bytes a position
+ * of it, which the system backs when a penalty first needs them),
+ * forward_run() nothing.  The weights are borrowed and outlive it. */
 #ifndef WORKER_FORWARD_H
 #define WORKER_FORWARD_H
 

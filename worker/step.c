@@ -94,7 +94,7 @@ static enum status check_id(struct plan_result *r, const char *what,
                                   what, id, vocab);
 }
 
-/* Written so that what is not a number fails too. */
+/* Finite, and written so that what is not a number fails too. */
 static enum status check_logprob(struct plan_result *r, float logprob)
 {
     return logprob <= 0 && logprob >= -FLT_MAX

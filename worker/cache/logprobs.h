@@ -7,8 +7,8 @@
  * tokens, so a sequence may run only so far ahead of its acknowledgements.
  * What was made before the sequence came here is not in it.
  *
- *   0          first              acked           end        first + window
- *   |- gone ---|- told, still here -|- to be told --|- room ----|
+ *   0          first               acked           end      acked + window
+ *   |- gone ---|- told, still here -|- to be told --|- room --|
  *
  * Threading: the core's.  Memory: pages of the slab; no call allocates.
  * Limits: LOGPROB_WINDOW tokens of TOP_LOGPROBS_MAX each: 42 KiB. */

@@ -197,6 +197,43 @@ static void cuts_what_one_output_does_not_hold(void **state)
     rig_free(&r);
 }
 
+/* 4 rows of 256 tokens with 15 others each are all that there may be. */
+static void fills_an_output_to_the_last_value(void **state)
+{
+    struct worker_options o;
+    struct rig *r;
+    bool full = false;
+
+    (void)state;
+    rig_defaults(&o);
+    o.n_blocks = 512;
+    r = rig_new(&o);
+    r->acknowledge = false;
+    for (uint32_t i = 1; i <= 5; i++) {
+        struct rig_submit s = {
+            .id = i, .n_prompt = 4, .max_tokens = 300, .n_top = 15};
+
+        rig_submit(r, &s);
+    }
+    rig_turn(r);
+    rig_run(r);
+    for (int turns = 0; turns < 10; turns++) {
+        rig_advance(r, 11000);
+        full = full ||
+               (r->last_outs == 4 && r->last_logprobs == STEP_LOGPROBS_MAX);
+    }
+    assert_true(full);
+    r->acknowledge = true;
+    rig_advance(r, 300000);
+    rig_run(r);
+    rig_advance(r, 300000);
+    for (uint32_t i = 1; i <= 5; i++) {
+        rig_check_tokens(r, i, i, 4, 300);
+    }
+    rig_check_empty(r);
+    rig_free(&r);
+}
+
 /* An output with all columns as long as they may be fits its message. */
 static void fits_the_message_at_its_largest(void **state)
 {
@@ -537,6 +574,7 @@ int main(void)
         cmocka_unit_test(goes_on_as_far_as_is_acknowledged),
         cmocka_unit_test(disturbs_nobody_while_it_waits),
         cmocka_unit_test(cuts_what_one_output_does_not_hold),
+        cmocka_unit_test(fills_an_output_to_the_last_value),
         cmocka_unit_test(gives_back_their_memory),
         cmocka_unit_test(fits_the_message_at_its_largest),
         cmocka_unit_test(adopts_one_whose_window_reaches_back),
