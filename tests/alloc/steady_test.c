@@ -1,0 +1,456 @@
+/* steady_test - the steady state does not allocate.
+ *
+ * Router, worker and client cores in one thread, frames handed over by the
+ * test; the worker's engine is the real one over the embedded model.  Once
+ * all streams run, 1,000 steps are counted:
+ *
+ *     engine, kernels, text   nothing
+ *     router, worker, client  a few frames a step, which are given away, and
+ *                             now and then an array that doubles: the ids of
+ *                             a stream, the outbox of a link
+ *
+ * Why these: docs/design.md. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "client/core.h"
+#include "common/link.h"
+#include "common/method.h"
+#include "common/wire.h"
+#include "proto/inference.pb-c.h"
+#include "router/core.h"
+#include "router/text_threads.h"
+#include "tests/alloc/count.h"
+#include "tests/unit/cmocka.h"
+#include "text/tokenizer.h"
+#include "worker/core.h"
+#include "worker/engine_thread.h"
+#include "worker/model/shard.h"
+
+#define MODEL            "models/tiny-hybrid"
+#define STREAMS          4
+#define WARM_STEPS       200
+#define STEPS            1000
+#define MAX_TOKENS       (WARM_STEPS + STEPS + 500)
+#define BLOCKS           (STREAMS * 64)
+#define FLYING           256
+#define IDS_DOUBLINGS    4  /* of a stream in STEPS: 256 to 2048 */
+#define OUTBOX_DOUBLINGS 12 /* of a link: 1 KiB to twice LINK_OUTBOX_BYTES */
+
+enum node_number { ROUTER, WORKER, CLIENT, NODES };
+
+struct node {
+    struct node_io io;
+    enum alloc_owner owner;
+    const struct node_ops *ops;
+    void *core;
+};
+
+static struct {
+    struct node nodes[NODES];
+    struct flying {
+        enum node_number to;
+        struct peer_id who;
+        struct frame *frame; /* NULL: it has been opened */
+    } flying[FLYING];
+    unsigned n_flying;
+    uint32_t last_id;
+    enum node_number owner_of[8]; /* of a connection */
+    uint64_t random;
+
+    struct model_config config;
+    struct shard *shard;
+    struct forward *forward;
+    struct engine_thread *engine;
+    struct tokenizer *tokenizer;
+    struct text_model model;
+    struct text_threads *text;
+    uint32_t n_tokens[STREAMS], n_ended, text_bytes;
+} the;
+
+/* ---- what is told apart ---- */
+
+struct request; /* the router's own */
+struct frame *__real_frame_new(uint32_t bytes);
+struct frame *__wrap_frame_new(uint32_t bytes);
+struct frame *__real_frame_copy(const struct frame *f);
+struct frame *__wrap_frame_copy(const struct frame *f);
+uint8_t *__real_link_put(struct link *l, enum lane lane,
+                         const struct envelope *e);
+uint8_t *__wrap_link_put(struct link *l, enum lane lane,
+                         const struct envelope *e);
+void __real_request_reserve(struct request *q, uint32_t n);
+void __wrap_request_reserve(struct request *q, uint32_t n);
+
+struct frame *__wrap_frame_new(uint32_t bytes)
+{
+    enum alloc_purpose before = alloc_for(ALLOC_FRAME);
+    struct frame *f = __real_frame_new(bytes);
+
+    alloc_for(before);
+    return f;
+}
+
+struct frame *__wrap_frame_copy(const struct frame *f)
+{
+    enum alloc_purpose before = alloc_for(ALLOC_FRAME);
+    struct frame *copy = __real_frame_copy(f);
+
+    alloc_for(before);
+    return copy;
+}
+
+uint8_t *__wrap_link_put(struct link *l, enum lane lane,
+                         const struct envelope *e)
+{
+    enum alloc_purpose before = alloc_for(ALLOC_GROWTH);
+    uint8_t *at = __real_link_put(l, lane, e);
+
+    alloc_for(before);
+    return at;
+}
+
+void __wrap_request_reserve(struct request *q, uint32_t n)
+{
+    enum alloc_purpose before = alloc_for(ALLOC_GROWTH);
+
+    __real_request_reserve(q, n);
+    alloc_for(before);
+}
+
+/* ---- node_io ---- */
+
+static int64_t now_us(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
+}
+
+static int64_t io_now(struct node_io *io)
+{
+    (void)io;
+    return now_us();
+}
+
+static uint64_t io_random(struct node_io *io)
+{
+    (void)io;
+    the.random = the.random * 6364136223846793005u + 1442695040888963407u;
+    return the.random;
+}
+
+static void fly(enum node_number to, struct peer_id who, struct frame *f)
+{
+    assert_true(the.n_flying < FLYING);
+    the.flying[the.n_flying++] = (struct flying){to, who, f};
+}
+
+static enum status io_send(struct node_io *io, struct peer_id to,
+                           struct frame **f)
+{
+    const struct node *n = io->impl;
+
+    fly(n == &the.nodes[ROUTER] ? the.owner_of[to.v] : ROUTER, to, *f);
+    *f = NULL;
+    return ST_OK;
+}
+
+static struct peer_id io_open(struct node_io *io)
+{
+    struct peer_id id = {++the.last_id};
+
+    assert_true(id.v < 8);
+    the.owner_of[id.v] =
+        (enum node_number)((struct node *)io->impl - the.nodes);
+    fly(the.owner_of[id.v], id, NULL);
+    return id;
+}
+
+static void io_close(struct node_io *io, struct peer_id who)
+{
+    (void)io, (void)who;
+}
+
+static uint8_t io_port(struct node_io *io, struct peer_id who)
+{
+    (void)io, (void)who;
+    return BY_ALL;
+}
+
+static void node_init(enum node_number number, enum alloc_owner owner,
+                      const struct node_ops *ops)
+{
+    struct node *n = &the.nodes[number];
+
+    *n = (struct node){.owner = owner, .ops = ops};
+    n->io = (struct node_io){.impl = n,
+                             .now_us = io_now,
+                             .random = io_random,
+                             .send = io_send,
+                             .open = io_open,
+                             .close = io_close,
+                             .port = io_port};
+}
+
+/* ---- turns ---- */
+
+static void deliver(void)
+{
+    static struct flying now[FLYING];
+    unsigned n = the.n_flying;
+
+    memcpy(now, the.flying, n * sizeof *now);
+    the.n_flying = 0;
+    for (unsigned i = 0; i < n; i++) {
+        struct node *to = &the.nodes[now[i].to];
+
+        alloc_as(to->owner);
+        if (now[i].frame == NULL) {
+            to->ops->opened(to->core, now[i].who);
+        } else {
+            to->ops->recv(to->core, now[i].who, &now[i].frame);
+        }
+        alloc_as(ALLOC_TEST);
+    }
+}
+
+static void turn(void)
+{
+    for (int i = 0; i < NODES; i++) {
+        struct node *n = &the.nodes[i];
+
+        alloc_as(n->owner);
+        (void)n->ops->tick(n->core, now_us());
+        alloc_as(ALLOC_TEST);
+    }
+    deliver();
+}
+
+/* ---- streams ---- */
+
+static void on_chunk(void *arg, const ProtobufCMessage *message)
+{
+    const Sluice__V1__GenerateChunk *m = (const void *)message;
+
+    *(uint32_t *)arg += (uint32_t)m->n_tokens;
+    the.text_bytes += m->has_text ? (uint32_t)m->text.len : 0;
+}
+
+static void on_end(void *arg, enum status status, const ProtobufCMessage *reply,
+                   const struct error *e, uint32_t retry_after_ms)
+{
+    (void)arg, (void)reply, (void)retry_after_ms;
+    if (status != ST_OK && e != NULL) {
+        print_message("ended: %s\n", e->text);
+    }
+    the.n_ended++;
+}
+
+static void begin(uint32_t number)
+{
+    static const struct client_call_ops ops = {on_chunk, on_end};
+    Sluice__V1__GenerateRequest m = SLUICE__V1__GENERATE_REQUEST__INIT;
+    Sluice__V1__Sampling sampling = SLUICE__V1__SAMPLING__INIT;
+    uint8_t id[16] = {1, (uint8_t)number};
+    uint32_t prompt[] = {300 + number, 400, 500};
+
+    m.request_id = (ProtobufCBinaryData){sizeof id, id};
+    m.model = wire_text(the.config.name);
+    m.n_tokens = 3;
+    m.tokens = prompt;
+    m.has_max_tokens = 1;
+    m.max_tokens = MAX_TOKENS;
+    sampling.has_ignore_eos = sampling.ignore_eos = 1;
+    m.sampling = &sampling;
+    assert_int_equal(client_core_call(the.nodes[CLIENT].core,
+                                      METHOD_INFERENCE_GENERATE, &m.base, 0,
+                                      &ops, &the.n_tokens[number], NULL),
+                     ST_OK);
+}
+
+/* Until the slowest stream has so many tokens. */
+static void run_to(uint32_t n_tokens)
+{
+    uint32_t least = 0;
+
+    while (least < n_tokens) {
+        turn();
+        least = UINT32_MAX;
+        for (int i = 0; i < STREAMS; i++) {
+            least = the.n_tokens[i] < least ? the.n_tokens[i] : least;
+        }
+        assert_int_equal(the.n_ended, 0);
+    }
+}
+
+static void print_counts(void)
+{
+    static const char *const owners[] = {"threads", "test", "router", "worker",
+                                         "client"};
+
+    for (int i = 0; i < ALLOC_OWNERS; i++) {
+        print_message("%-8s %8" PRIu64 " frames %6" PRIu64 " growth %6" PRIu64
+                      " other\n",
+                      owners[i], alloc_count((enum alloc_owner)i, ALLOC_FRAME),
+                      alloc_count((enum alloc_owner)i, ALLOC_GROWTH),
+                      alloc_count((enum alloc_owner)i, ALLOC_OTHER));
+    }
+}
+
+static void check(enum alloc_owner owner, uint64_t frames, uint64_t growth)
+{
+    assert_int_equal(alloc_count(owner, ALLOC_OTHER), 0);
+    assert_in_range(alloc_count(owner, ALLOC_FRAME), 0, frames);
+    assert_in_range(alloc_count(owner, ALLOC_GROWTH), 0, growth);
+}
+
+static void a_thousand_steps(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < STREAMS; i++) {
+        begin(i);
+    }
+    run_to(WARM_STEPS);
+    alloc_reset();
+    run_to(WARM_STEPS + STEPS);
+    print_counts();
+    assert_true(the.text_bytes > 0);
+    check(ALLOC_THREADS, 0, 0);
+    /* A step's output, now and then a report or a bare acknowledgement. */
+    check(ALLOC_WORKER, 2 * STEPS, OUTBOX_DOUBLINGS);
+    /* The output's acknowledgement; chunks, and the copy of them that is
+     * kept until they are acknowledged. */
+    check(ALLOC_ROUTER, 4 * STEPS,
+          STREAMS * IDS_DOUBLINGS + 2 * OUTBOX_DOUBLINGS);
+    check(ALLOC_CLIENT, 2 * STEPS, OUTBOX_DOUBLINGS);
+}
+
+/* What counts must count. */
+static void counts(void **state)
+{
+    void *volatile p;
+
+    (void)state;
+    alloc_reset();
+    alloc_as(ALLOC_WORKER);
+    p = malloc(1);
+    p = realloc(p, 100000);
+    free(p);
+    p = calloc(1, 1);
+    free(p);
+    p = aligned_alloc(64, 64);
+    free(p);
+    p = strdup("by libc");
+    free(p);
+    alloc_as(ALLOC_TEST);
+    assert_int_equal(alloc_count(ALLOC_WORKER, ALLOC_OTHER), 5);
+}
+
+/* ---- made and freed ---- */
+
+static void engine_make(void)
+{
+    struct kernels_options o = {.device = "cpu",
+                                .kv_dtype = DTYPE_BF16,
+                                .block_tokens = 32,
+                                .max_tokens = 64,
+                                .max_rows = STREAMS,
+                                .n_threads = 2};
+    struct error e;
+
+    if (config_load(&the.config, MODEL, &e) != ST_OK ||
+        shard_load(&the.shard, &the.config, MODEL, 0, the.config.shape.n_layers,
+                   NULL, &e) != ST_OK ||
+        tokenizer_load(&the.tokenizer, MODEL "/tokenizer.json", &e) != ST_OK ||
+        forward_new(&the.forward, shard_weights(the.shard), &o, &e) != ST_OK ||
+        forward_alloc(the.forward, BLOCKS, STREAMS, 0, &e) != ST_OK ||
+        engine_thread_new(&the.engine, the.forward, 1, &e) != ST_OK) {
+        fail_msg("%s", e.text);
+    }
+    the.model = (struct text_model){the.config.name, the.tokenizer};
+    assert_int_equal(text_threads_new(&the.text, &the.model, 1, 1, &e), ST_OK);
+}
+
+static struct worker_options worker_of(void)
+{
+    struct worker_options o = {.name = "w",
+                               .model = the.config.name,
+                               .device = "cpu",
+                               .has_tokenizer = true,
+                               .layer_end = the.config.shape.n_layers,
+                               .n_layers = the.config.shape.n_layers,
+                               .block_tokens = 32,
+                               .block_bytes = 1024,
+                               .slot_bytes = 1024,
+                               .n_blocks = BLOCKS,
+                               .n_slots = STREAMS,
+                               .pages_per_block = 1,
+                               .pages_per_slot = 1,
+                               .context = 2048,
+                               .vocab = the.config.shape.vocab,
+                               .max_rows = STREAMS,
+                               .step_tokens = 64,
+                               .chunk_tokens = 64,
+                               .engine_depth = 1};
+
+    memcpy(o.tokenizer, tokenizer_hash(the.tokenizer), sizeof o.tokenizer);
+    memcpy(o.fingerprint, shard_fingerprint(the.shard), sizeof o.fingerprint);
+    return o;
+}
+
+static int make(void **state)
+{
+    struct router_options ro = {
+        .name = "r", .max_peers = 8, .max_requests = 16, .max_waiting = 16};
+    struct client_options co = {.name = "c"};
+    struct worker_options wo;
+
+    (void)state;
+    alloc_as(ALLOC_TEST);
+    engine_make();
+    wo = worker_of();
+    ro.text = text_threads_seam(the.text);
+    node_init(ROUTER, ALLOC_ROUTER, &router_node_ops);
+    node_init(WORKER, ALLOC_WORKER, &worker_node_ops);
+    node_init(CLIENT, ALLOC_CLIENT, &client_node_ops);
+    the.nodes[ROUTER].core = router_new(&ro, &the.nodes[ROUTER].io);
+    the.nodes[WORKER].core = worker_new(&wo, &the.nodes[WORKER].io,
+                                        engine_thread_engine(the.engine));
+    the.nodes[CLIENT].core = client_core_new(&co, &the.nodes[CLIENT].io);
+    return the.nodes[WORKER].core == NULL ? -1 : 0;
+}
+
+static int unmake(void **state)
+{
+    struct client_core *c = the.nodes[CLIENT].core;
+    struct router_core *r = the.nodes[ROUTER].core;
+    struct worker_core *w = the.nodes[WORKER].core;
+
+    (void)state;
+    client_core_free(&c);
+    router_free(&r);
+    engine_thread_free(&the.engine);
+    worker_free(&w);
+    for (unsigned i = 0; i < the.n_flying; i++) {
+        frame_free(&the.flying[i].frame);
+    }
+    text_threads_free(&the.text);
+    forward_free(&the.forward);
+    tokenizer_free(&the.tokenizer);
+    shard_free(&the.shard);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(counts),
+        cmocka_unit_test_setup_teardown(a_thousand_steps, make, unmake),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
