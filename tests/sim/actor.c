@@ -203,7 +203,7 @@ static void draw_stop(struct sim *s, char out[GENERATION_STOP_BYTES])
 
     out[0] = '\0';
     for (uint32_t i = 0; i < n; i++) {
-        (void)strcat(out, characters[rng_below(&s->will, 12)]);
+        (void)strcat(out, characters[rng_below(&s->will, 13)]);
     }
 }
 

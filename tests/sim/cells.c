@@ -17,6 +17,7 @@ const char *const deed_names[DEEDS] = {
     [DEED_STOP_FIRST] = "stop-first",
     [DEED_STOP_AT_LENGTH] = "stop-at-length",
     [DEED_STOP_BEFORE_END] = "stop-before-end",
+    [DEED_STOP_BROKEN] = "stop-broken",
     [DEED_STOP_MOVED] = "stop-moved",
     [DEED_CHAINED_PENALTIES] = "chained-penalties",
     [DEED_MOVED_PENALTIES] = "moved-penalties",

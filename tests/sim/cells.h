@@ -45,6 +45,7 @@ enum deed {
     DEED_STOP_FIRST,        /* ... ends in the first token */
     DEED_STOP_AT_LENGTH,    /* ... in the last that was allowed */
     DEED_STOP_BEFORE_END,   /* an end token would have come next */
+    DEED_STOP_BROKEN,       /* it ends with half a character, the last */
     DEED_STOP_MOVED,        /* it had moved before */
     DEED_CHAINED_PENALTIES, /* a token in flight is looked at */
     DEED_MOVED_PENALTIES,

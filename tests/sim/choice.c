@@ -179,18 +179,73 @@ static void count_stop(struct choice *c, const struct match *m)
     cells->deeds[DEED_STOP_FIRST] += last == 0;
     cells->deeds[DEED_STOP_MOVED] += c->n_moves != 0;
     cells->deeds[DEED_STOP_AT_LENGTH] += c->n_got == c->g->max_tokens;
-    if (oracle_ends(model_of(c), &c->g->sampling,
+    cells->deeds[DEED_STOP_BROKEN] += m->end > c->text_end[last];
+    if (c->n_checked == c->n_got &&
+        oracle_ends(model_of(c), &c->g->sampling,
                     oracle_next(&c->oracle, model_of(c), &c->g->sampling,
                                 c->number, c->n_got))) {
         cells->deeds[DEED_STOP_BEFORE_END]++;
     }
 }
 
+/* What a stop string ended holds nothing at a worker soon after its client
+ * heard so: a way to the worker, and the plans that named it. */
+static int64_t gone_us(const struct sim *s)
+{
+    int64_t us = 0;
+
+    for (uint32_t i = 0; i < s->options.n_workers; i++) {
+        const struct worker_draw *d = &s->options.workers[i];
+        int64_t step_us =
+            (d->step_us * 2 + (int64_t)d->token_us * d->step_tokens) *
+            (d->slow_of ? 30 : 1) * d->depth;
+
+        us = us > step_us ? us : step_us;
+    }
+    return 10 * (s->options.delay_us + s->options.jitter_us) + 2 * us;
+}
+
+static void check_gone(struct sim *s, uint32_t generation, uint64_t choice)
+{
+    const struct generation *g = &s->generations[generation];
+    enum cell_state state = cells_state(s, generation, (uint32_t)choice);
+
+    if (state < CELL_KEPT && !g->shared && !g->again) {
+        sim_fail(s, (int32_t)generation,
+                 "choice %u: a stop string ended it, but it is %s",
+                 (uint32_t)choice, cell_state_names[state]);
+    }
+}
+
+static void stopped(struct choice *c, const struct match *stop)
+{
+    struct sim *s = c->g->sim;
+
+    count_stop(c, stop);
+    if (!s->options.faulty) {
+        clock_add(&s->clock, sim_now(s) + gone_us(s), check_gone, c->g->number,
+                  c->number);
+    }
+}
+
+/* The end: a character that never was completed is text too, and may be the
+ * end of a stop string. */
+static struct match end_text(struct choice *c)
+{
+    struct match stop = first_stop(c);
+
+    if (!stop.found) {
+        c->n_text += plain_finish(&c->plain, c->text + c->n_text);
+        stop = first_stop(c);
+    }
+    return stop;
+}
+
 /* All that was to be told was, up to the first stop string, and there is no
  * token past the one that completed it. */
 static void last_text(struct choice *c, const Sluice__V1__GenerateChunk *m)
 {
-    struct match stop = first_stop(c);
+    struct match stop = end_text(c);
 
     if (c->stopped != stop.found ||
         (stop.found && c->stop_string != stop.string)) {
@@ -205,10 +260,8 @@ static void last_text(struct choice *c, const Sluice__V1__GenerateChunk *m)
         wrong(c, "a token past the stop string");
     }
     if (stop.found) {
-        count_stop(c, &stop);
         c->n_text = stop.begin;
-    } else {
-        c->n_text += plain_finish(&c->plain, c->text + c->n_text);
+        stopped(c, &stop);
     }
     told(c, m);
     if (c->g->want_text && c->n_told != c->n_text) {
