@@ -23,7 +23,8 @@
 
 #define WAITERS_MAX    PEER_CALLS_MAX
 #define INDEX_FORGET   UINT32_MAX /* in Acknowledge */
-#define WORKER_STEP_US 10000      /* while stopping: look again */
+#define GRANT_ANY      UINT64_MAX
+#define WORKER_STEP_US 10000 /* while stopping: look again */
 #define AUDIT_TEXT     4096
 
 /* A Cancel or RemoveSequence that waits for the memory to be free. */
@@ -35,9 +36,15 @@ struct waiter {
     struct pool_need freed;
 };
 
-/* Sequences that were cancelled before they came; the oldest goes. */
+/* Sequences that were cancelled before they came; the oldest goes.  Several of
+ * one name may be on their way: each has its grant. */
+struct tombstone {
+    struct sequence_key key;
+    uint64_t grant; /* GRANT_ANY: the Cancel named none */
+};
+
 struct tombstones {
-    struct sequence_key keys[TOMBSTONES_MAX];
+    struct tombstone of[TOMBSTONES_MAX];
     uint32_t first, n;
 };
 
@@ -142,7 +149,8 @@ void worker_let_go(struct worker_core *w, struct sequence *s);
  * it holds nothing.  Afterwards s may be gone. */
 void worker_forget(struct worker_core *w, struct sequence *s);
 
-/* Cancel or RemoveSequence of the whole sequence. */
+/* Cancel or RemoveSequence of the whole sequence; grant: of the Submit that
+ * is meant, or GRANT_ANY. */
 void worker_remove(struct worker_core *w, struct peer *p, uint64_t call,
                    const struct sequence_key *key, uint64_t grant);
 
@@ -153,9 +161,11 @@ void worker_drop_all(struct worker_core *w);
 MUST_CHECK bool worker_key(const Sluice__V1__SequenceRef *ref,
                            struct sequence_key *out, struct error *e);
 
-/* Take a tombstone away if there is one. */
-bool tombstone_take(struct tombstones *t, const struct sequence_key *key);
-void tombstone_add(struct tombstones *t, const struct sequence_key *key);
+/* Take the tombstone of this Submit away, if there is one. */
+bool tombstone_take(struct tombstones *t, const struct sequence_key *key,
+                    uint64_t grant);
+void tombstone_add(struct tombstones *t, const struct sequence_key *key,
+                   uint64_t grant);
 
 /* ---- step.c ---- */
 

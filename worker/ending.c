@@ -222,9 +222,12 @@ void worker_remove(struct worker_core *w, struct peer *p, uint64_t call,
     struct sequence *s = sequence_by_key(&w->table, key);
     struct error e;
 
+    if (s != NULL && grant != GRANT_ANY && s->grant != grant) {
+        s = NULL; /* one of its name that came before */
+    }
     if (s == NULL && !PLANT(NO_TOMBSTONE) &&
         (grant > w->ledger.grant || PLANT(LATE_TOMBSTONE))) {
-        tombstone_add(&w->tombstones, key);
+        tombstone_add(&w->tombstones, key, grant);
     }
     if (s == NULL || s->state == SEQUENCE_FINISHED) {
         receipt_empty(p, call, key, s);
@@ -315,48 +318,55 @@ bool worker_key(const Sluice__V1__SequenceRef *ref, struct sequence_key *out,
     return true;
 }
 
-static uint32_t tombstone_find(const struct tombstones *t,
-                               const struct sequence_key *key)
+static struct tombstone *tombstone_at(struct tombstones *t, uint32_t i)
+{
+    return &t->of[(t->first + i) % TOMBSTONES_MAX];
+}
+
+static bool names(const struct tombstone *t, const struct sequence_key *key)
+{
+    return t->key.choice == key->choice &&
+           memcmp(t->key.request_id, key->request_id, sizeof key->request_id) ==
+               0;
+}
+
+bool tombstone_take(struct tombstones *t, const struct sequence_key *key,
+                    uint64_t grant)
 {
     uint32_t i = 0;
 
-    while (i < t->n) {
-        const struct sequence_key *k =
-            &t->keys[(t->first + i) % TOMBSTONES_MAX];
+    for (; i < t->n; i++) {
+        const struct tombstone *x = tombstone_at(t, i);
 
-        if (k->choice == key->choice &&
-            memcmp(k->request_id, key->request_id, sizeof k->request_id) == 0) {
+        if (names(x, key) && (x->grant == grant || x->grant == GRANT_ANY ||
+                              PLANT(LATE_TOMBSTONE))) {
             break;
         }
-        i++;
     }
-    return i;
-}
-
-bool tombstone_take(struct tombstones *t, const struct sequence_key *key)
-{
-    uint32_t i = tombstone_find(t, key);
-
     if (i == t->n) {
         return false;
     }
     /* The later ones move down, so that age stays order. */
     for (; i + 1 < t->n; i++) {
-        t->keys[(t->first + i) % TOMBSTONES_MAX] =
-            t->keys[(t->first + i + 1) % TOMBSTONES_MAX];
+        *tombstone_at(t, i) = *tombstone_at(t, i + 1);
     }
     t->n--;
     return true;
 }
 
-void tombstone_add(struct tombstones *t, const struct sequence_key *key)
+void tombstone_add(struct tombstones *t, const struct sequence_key *key,
+                   uint64_t grant)
 {
-    if (tombstone_find(t, key) < t->n) {
-        return;
+    for (uint32_t i = 0; i < t->n; i++) {
+        const struct tombstone *x = tombstone_at(t, i);
+
+        if (names(x, key) && x->grant == grant) {
+            return;
+        }
     }
     if (t->n == TOMBSTONES_MAX) {
         t->first = (t->first + 1) % TOMBSTONES_MAX;
         t->n--;
     }
-    t->keys[(t->first + t->n++) % TOMBSTONES_MAX] = *key;
+    *tombstone_at(t, t->n++) = (struct tombstone){*key, grant};
 }

@@ -10,5 +10,5 @@ void worker_recv_cancel(struct worker_core *w, struct peer *p, uint64_t call,
         peer_fail(p, call, &e, 0);
         return;
     }
-    worker_remove(w, p, call, &key, m->has_grant ? m->grant : UINT64_MAX);
+    worker_remove(w, p, call, &key, m->has_grant ? m->grant : GRANT_ANY);
 }

@@ -329,7 +329,7 @@ static enum status take_in(struct worker_core *w, struct peer *p, uint64_t call,
     if (!worker_key(m->sequence, &key, e)) {
         return e->code;
     }
-    if (tombstone_take(&w->tombstones, &key)) {
+    if (tombstone_take(&w->tombstones, &key, m->grant)) {
         return error_set(e, ST_CANCELLED, "cancelled before it came");
     }
     if (check_submit(w, m, e) != ST_OK) {

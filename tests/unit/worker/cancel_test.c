@@ -252,6 +252,53 @@ static void leaves_a_tombstone(void **state)
     finish(r);
 }
 
+/* Two of one name on their way, both cancelled before they come. */
+static void strikes_each_of_a_name(void **state)
+{
+    struct rig *r = with_depth(1);
+    struct rig_submit s = {.id = 1, .n_prompt = 10, .max_tokens = 4};
+    uint64_t tags[3];
+
+    (void)state;
+    rig_cancel_grant(r, 1, 1);
+    rig_cancel_grant(r, 1, 3);
+    rig_turn(r);
+    for (int i = 0; i < 3; i++) {
+        tags[i] = rig_submit(r, &s);
+        rig_turn(r);
+        rig_run(r);
+    }
+    assert_int_equal(r->ends[tags[0]].status, ST_CANCELLED);
+    assert_int_equal(r->ends[tags[1]].status, ST_OK);
+    assert_int_equal(r->ends[tags[2]].status, ST_CANCELLED);
+    finish(r);
+}
+
+/* The one that is here is not the one that is meant, which is yet to come. */
+static void strikes_behind_one_of_its_name(void **state)
+{
+    struct rig *r = with_depth(1);
+    struct rig_submit s = {.id = 1, .n_prompt = 10, .max_tokens = 4};
+    uint64_t cancel, second;
+
+    (void)state;
+    r->acknowledge = false;
+    rig_submit(r, &s);
+    rig_turn(r);
+    rig_run(r); /* it has finished, and is not acknowledged */
+    assert_int_equal(rig_state(r, 1), STATE(FINISHED));
+    cancel = rig_cancel_grant(r, 1, 2);
+    rig_turn(r);
+    assert_int_equal(r->ends[cancel].receipt.state, STATE(UNKNOWN));
+    second = rig_submit(r, &s);
+    rig_turn(r);
+    assert_int_equal(r->ends[second].status, ST_CANCELLED);
+    r->acknowledge = true;
+    rig_ack(r, 1, UINT32_MAX);
+    rig_turn(r);
+    finish(r);
+}
+
 static void drops_the_oldest_tombstone(void **state)
 {
     struct rig *r = with_depth(1);
@@ -417,6 +464,8 @@ int main(void)
         cmocka_unit_test(frees_all_when_the_session_is_lost),
         cmocka_unit_test(starts_while_an_old_plan_runs),
         cmocka_unit_test(leaves_a_tombstone),
+        cmocka_unit_test(strikes_each_of_a_name),
+        cmocka_unit_test(strikes_behind_one_of_its_name),
         cmocka_unit_test(drops_the_oldest_tombstone),
         cmocka_unit_test(answers_all_that_wait_for_one),
         cmocka_unit_test(does_not_disturb_the_others),

@@ -151,6 +151,7 @@ void rig_part(struct rig *r, uint64_t grant, const struct rig_message *m,
               uint32_t offset, uint32_t n);
 uint64_t rig_cancel(struct rig *r, uint32_t id);
 uint64_t rig_cancel_choice(struct rig *r, uint32_t id, uint32_t choice);
+uint64_t rig_cancel_grant(struct rig *r, uint32_t id, uint64_t grant);
 uint64_t rig_remove(struct rig *r, uint32_t id);
 void rig_ack(struct rig *r, uint64_t grant, uint32_t index);
 

@@ -111,12 +111,8 @@ void rig_part(struct rig *r, uint64_t grant, const struct rig_message *m,
         peer_oneway(r->peer, METHOD_WORKER_SUBMIT_PART, &part.base), ST_OK);
 }
 
-uint64_t rig_cancel(struct rig *r, uint32_t id)
-{
-    return rig_cancel_choice(r, id, 0);
-}
-
-uint64_t rig_cancel_choice(struct rig *r, uint32_t id, uint32_t choice)
+static uint64_t cancel(struct rig *r, uint32_t id, uint32_t choice,
+                       uint64_t grant)
 {
     Sluice__V1__CancelRequest m = SLUICE__V1__CANCEL_REQUEST__INIT;
     Sluice__V1__SequenceRef ref = SLUICE__V1__SEQUENCE_REF__INIT;
@@ -127,10 +123,27 @@ uint64_t rig_cancel_choice(struct rig *r, uint32_t id, uint32_t choice)
     ref.has_choice = choice > 0;
     ref.choice = choice;
     m.sequence = &ref;
+    m.has_grant = grant > 0;
+    m.grant = grant;
     assert_int_equal(
         peer_call(r->peer, METHOD_WORKER_CANCEL, &m.base, 0, ++r->tag, NULL),
         ST_OK);
     return r->tag;
+}
+
+uint64_t rig_cancel(struct rig *r, uint32_t id)
+{
+    return cancel(r, id, 0, 0);
+}
+
+uint64_t rig_cancel_choice(struct rig *r, uint32_t id, uint32_t choice)
+{
+    return cancel(r, id, choice, 0);
+}
+
+uint64_t rig_cancel_grant(struct rig *r, uint32_t id, uint64_t grant)
+{
+    return cancel(r, id, 0, grant);
 }
 
 uint64_t rig_remove(struct rig *r, uint32_t id)
