@@ -121,12 +121,13 @@ void stream_begin(struct router_core *r, struct request *q)
 /* The text of the next tokens, at most *n: fewer if they give too much. */
 static size_t chunk_text(struct router_core *r, struct request *q, uint32_t *n)
 {
-    bool ended = q->state == REQUEST_ENDED, last;
     uint32_t stop = UINT32_MAX; /* the end token: it is no text */
     size_t bytes = q->stops != NULL ? stops_resume(q->stops, r->text) : 0;
     uint32_t i;
+    bool last;
 
-    if (ended && q->finish == SLUICE__V1__FINISH__FINISH_STOP &&
+    /* Known before it has ENDED, if it was cancelled too late. */
+    if (q->finish == SLUICE__V1__FINISH__FINISH_STOP &&
         !stops_found(q->stops)) {
         stop = q->n_generated - 1;
     }
@@ -137,7 +138,7 @@ static size_t chunk_text(struct router_core *r, struct request *q, uint32_t *n)
         }
     }
     *n = i;
-    last = ended && q->n_sent + i == q->n_generated;
+    last = q->state == REQUEST_ENDED && q->n_sent + i == q->n_generated;
     if (last) {
         bytes += detokenizer_finish(q->detok, r->text + bytes);
     }

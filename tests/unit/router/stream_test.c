@@ -160,6 +160,37 @@ static void the_last_chunk_flushes(void **state)
     rig_free(&s.rig);
 }
 
+/* Nor does it where a cancel came too late to keep it away. */
+static void the_end_token_of_a_late_cancel(void **state)
+{
+    struct stage s;
+    struct record *x;
+    uint32_t ids[64];
+    char want[256];
+    struct error e;
+    size_t n, bytes;
+
+    (void)state;
+    assert_int_equal(
+        tokenizer_encode(tokenizer, "some text", 9, 0, ids, 60, &n, &e), ST_OK);
+    bytes = whole_text(ids, n - 1, want);
+    set(&s);
+    x = client_generate_text(s.c, 1, "a prompt", 60);
+    rig_advance(s.rig, 10000);
+    s.w->hold_receipts = true;
+    client_cancel(s.c, 1);
+    rig_run(s.rig);
+    give(s.w, ids, 0, (uint32_t)n, STOP);
+    worker_receipt(s.w);
+    rig_run(s.rig);
+    assert_true(x->ended);
+    assert_int_equal(x->finish, STOP);
+    assert_int_equal(x->n_tokens, n);
+    assert_int_equal(x->n_text, bytes);
+    assert_memory_equal(x->text, want, bytes);
+    rig_free(&s.rig);
+}
+
 static void no_text_when_none_is_wanted(void **state)
 {
     Sluice__V1__GenerateRequest m = SLUICE__V1__GENERATE_REQUEST__INIT;
@@ -418,6 +449,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(chunks_add_up_to_the_text),
         cmocka_unit_test(the_last_chunk_flushes),
+        cmocka_unit_test(the_end_token_of_a_late_cancel),
         cmocka_unit_test(no_text_when_none_is_wanted),
         cmocka_unit_test(text_survives_a_move),
         cmocka_unit_test(text_of_a_prompt_is_encoded),
