@@ -187,23 +187,17 @@ static void draw_sampling(struct sim *s, struct generation *g)
 /* Such as tokens make, so that it comes soon, or later, or never. */
 static void draw_stop(struct sim *s, char out[GENERATION_STOP_BYTES])
 {
-    static const char *const characters[] = {"a",
-                                             "b",
-                                             "c",
-                                             "a",
-                                             "b",
-                                             "c",
-                                             "a",
-                                             "b",
-                                             "c",
-                                             "\xc3\xa9",
-                                             "\xe2\x82\xac",
-                                             "\xf0\x9f\x98\x80"};
+    static const char letters[] = "abc";
+    static const char *const others[] = {"\xc3\xa9", "\xe2\x82\xac",
+                                         "\xf0\x9f\x98\x80", "\xef\xbf\xbd"};
     uint32_t n = (uint32_t)rng_range(&s->will, 1, 8);
 
     out[0] = '\0';
     for (uint32_t i = 0; i < n; i++) {
-        (void)strcat(out, characters[rng_below(&s->will, 13)]);
+        uint64_t which = rng_below(&s->will, 12);
+
+        (void)strncat(out, which < 4 ? others[which] : &letters[which % 3],
+                      which < 4 ? 4 : 1);
     }
 }
 
@@ -278,7 +272,7 @@ static void draw(struct sim *s, struct generation *g)
     g->model =
         rng_below(&s->will, 4) ? 0 : (uint32_t)rng_below(&s->will, o->n_models);
     if (rng_chance(&s->will, o->wrong_of)) {
-        g->defect = (enum defect)rng_range(&s->will, 1, DEFECTS - 2);
+        g->defect = (enum defect)rng_range(&s->will, 1, DEFECTS - 1);
     }
     draw_lengths(s, g);
     g->as_text = o->text[g->model] && g->defect != DEFECT_EMPTY &&

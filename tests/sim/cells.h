@@ -51,8 +51,8 @@ enum deed {
     DEED_MOVED_PENALTIES,
     DEED_MOVED_LOGPROBS,
     DEED_MOVED_TEXT,
-    DEED_ADOPTED_LOGPROBS,
-    DEED_WINDOW_FULL, /* a row waits until logprobs are acknowledged */
+    DEED_FOUND_LOGPROBS, /* a Submit of what the worker has already */
+    DEED_WINDOW_FULL,    /* a row waits until logprobs are acknowledged */
     DEED_STOP_TOKEN,
     DEED_STOP_TOKEN_NO_EOS, /* with ignore_eos */
     DEED_CHOICES_APART,     /* at two workers at once */

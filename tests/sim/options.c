@@ -95,9 +95,9 @@ static void draw_faults(struct sim_options *o, struct rng *r)
 #define DRAW_PENALTIES 1
 #define DRAW_LISTS     1
 #define DRAW_ENDS      1
-#define DRAW_LOGPROBS  0
-#define DRAW_TEXT      0
-#define DRAW_STOPS     0
+#define DRAW_LOGPROBS  1
+#define DRAW_TEXT      1
+#define DRAW_STOPS     1
 #define DRAW_CHOICES   1
 
 static void draw_asked(struct sim_options *o, struct rng *r)

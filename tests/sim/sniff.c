@@ -7,6 +7,7 @@
 #include "proto/registry.pb-c.h"
 #include "proto/worker.pb-c.h"
 #include "tests/sim/sim.h"
+#include "worker/cache/logprobs.h"
 
 #define NOBODY UINT32_MAX
 
@@ -191,6 +192,15 @@ static void receipt(struct sim *s, const struct envelope *e)
     }
 }
 
+/* Does a sequence wait until the router has heard of its logprobs? */
+static void look_windows(struct sim *s, const Sluice__V1__StepOutputMessage *r)
+{
+    for (size_t i = 0; i < r->n_width; i++) {
+        s->counts.cells.deeds[DEED_WINDOW_FULL] +=
+            r->width[i] && r->count[i] == LOGPROB_WINDOW && !r->finish[i];
+    }
+}
+
 static void from_worker(struct sim *s, uint32_t conn, const struct envelope *e)
 {
     if (e->method == METHOD_REGISTRY_REPORT) {
@@ -206,6 +216,7 @@ static void from_worker(struct sim *s, uint32_t conn, const struct envelope *e)
 
         if (r) {
             check_ledger(s, r->ledger);
+            look_windows(s, r);
         }
     } else if (e->kind == ENVELOPE_END) {
         check_refusal(s, conn, e);
@@ -246,7 +257,7 @@ static void submitted(struct sim *s, uint32_t conn, struct choice *c,
         worker_sequence_state(
             s->nodes[network_conn(&s->network, conn)->node].core, g->id,
             c->number) != SLUICE__V1__SEQUENCE_STATE__SEQUENCE_UNKNOWN) {
-        cells->deeds[DEED_ADOPTED_LOGPROBS]++;
+        cells->deeds[DEED_FOUND_LOGPROBS]++;
     }
 }
 
@@ -301,10 +312,10 @@ static void to_worker(struct sim *s, uint32_t conn, const struct envelope *e)
 static bool fresh(struct conn *c, enum conn_end to,
                   const struct frame_header *h)
 {
-    if (h->session == 0 && c->session) {
-        return false; /* a Hello once more, late */
+    if (h->session == 0) {
+        return false; /* a Hello, maybe once more and late */
     }
-    if (to == END_ROUTER && h->session != c->session) {
+    if (h->session != c->session) {
         c->session = h->session;
         c->number[END_PEER] = c->number[END_ROUTER] = 0;
     }
