@@ -143,19 +143,19 @@ static void to_front(void *column, const struct logprob_columns *l,
             4 * (size_t)l->n * entries);
 }
 
-/* What is kept is moved only when at least half of the size gets free by it,
- * so a token is moved once on average. */
+/* What is kept is moved to the front only when that frees half of the size,
+ * or it doubles: a token is moved less than twice on average. */
 static void reserve(struct logprob_columns *l, uint32_t n)
 {
-    uint32_t size = l->size == 0 ? 16 : l->size;
+    uint32_t size = l->size == 0 ? 8 : l->size;
 
     if (l->begin + l->n + n <= l->size) {
         return;
     }
-    while (size < 2 * (l->n + n)) {
-        size *= 2;
-    }
-    if (size > l->size) {
+    if (l->begin < size / 2 || l->n + n > size) {
+        do {
+            size *= 2;
+        } while (size < l->n + n);
         l->size = size;
         l->own = resized(l->own, size, sizeof *l->own);
         l->top = resized(l->top, size, sizeof *l->top * l->n_top);

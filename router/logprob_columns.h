@@ -14,9 +14,10 @@
  *     top_tokens  [n, n_top]
  *
  * Threading: the core's.  Memory: on the heap, 4 + 8 * n_top bytes an unsent
- * token, 164 at most; the columns double, at most half of them is not used
- * for long, and none of a choice that owes nothing is larger than
- * LOGPROBS_IDLE tokens.  Limits: TOP_LOGPROBS_MAX, STEP_LOGPROBS_MAX. */
+ * token, 164 at most, in columns that double; larger than LOGPROBS_IDLE tokens
+ * only while something is unsent.  A reader that takes nothing costs what its
+ * choices make until it is cancelled (SLOW_READER_MS).
+ * Limits: TOP_LOGPROBS_MAX, STEP_LOGPROBS_MAX. */
 #ifndef ROUTER_LOGPROB_COLUMNS_H
 #define ROUTER_LOGPROB_COLUMNS_H
 

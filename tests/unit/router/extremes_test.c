@@ -106,6 +106,7 @@ static bool set(void *at, const ProtobufCFieldDescriptor *f, uint64_t v)
     switch (f->type) {
     case PROTOBUF_C_TYPE_UINT32:
     case PROTOBUF_C_TYPE_ENUM:
+    case PROTOBUF_C_TYPE_FLOAT: /* the bits: not a number, -0, the least */
         memcpy(at, &low, sizeof low);
         return v <= UINT32_MAX;
     case PROTOBUF_C_TYPE_UINT64:
@@ -147,6 +148,7 @@ static int spoil(ProtobufCMessage *m, int which, uint64_t v, bool *fits)
             }
         } else if (f->type == PROTOBUF_C_TYPE_UINT32 ||
                    f->type == PROTOBUF_C_TYPE_ENUM ||
+                   f->type == PROTOBUF_C_TYPE_FLOAT ||
                    f->type == PROTOBUF_C_TYPE_UINT64 ||
                    f->type == PROTOBUF_C_TYPE_FIXED64) {
             if (which-- == 0) {
@@ -162,6 +164,8 @@ static Sluice__V1__SequenceRef ref;
 static Sluice__V1__Sampling sampling;
 static uint32_t tokens[3], first[1], count[1], finish[1], st[1];
 static uint64_t grant[1];
+static uint32_t width[1], top_tokens[1], bias_tokens[1], stop_tokens[1];
+static float logprobs[2], biases[1];
 static Sluice__V1__ClassLedger classes[4];
 static Sluice__V1__Ledger ledger;
 
@@ -189,6 +193,12 @@ static ProtobufCMessage *make_generate(struct fake *f)
     m.tokens = tokens;
     m.n_tokens = 3;
     m.sampling = &sampling;
+    sampling.n_bias_tokens = sampling.n_biases = sampling.n_stop_tokens = 1;
+    sampling.bias_tokens = bias_tokens;
+    sampling.biases = biases;
+    sampling.stop_tokens = stop_tokens;
+    bias_tokens[0] = stop_tokens[0] = 7;
+    biases[0] = 1;
     tokens[0] = 1;
     return &m.base;
 }
@@ -278,6 +288,14 @@ static ProtobufCMessage *make_step(struct fake *f)
     m.state = st;
     m.tokens = tokens;
     tokens[0] = 1;
+    m.n_width = m.n_top_tokens = 1;
+    m.n_logprobs = 2;
+    m.width = width;
+    m.logprobs = logprobs;
+    m.top_tokens = top_tokens;
+    width[0] = 2;
+    logprobs[0] = logprobs[1] = -1;
+    top_tokens[0] = 3;
     return &m.base;
 }
 
@@ -297,9 +315,13 @@ static const struct attack attacks[] = {
 static void give_it_work(struct world *d, struct fake *f)
 {
     Sluice__V1__GenerateRequest m = SLUICE__V1__GENERATE_REQUEST__INIT;
+    Sluice__V1__Sampling s = SLUICE__V1__SAMPLING__INIT;
     struct record *x;
 
     m.model = wire_text("evil");
+    m.sampling = &s;
+    s.has_top_logprobs = true;
+    s.top_logprobs = 1;
     x = client_generate_with(d->c, 255, 10, 5, &m, 0);
     rig_run(d->rig);
     assert_int_equal(f->last_grant, 1);
