@@ -239,6 +239,8 @@ static void the_end_waits_for_nobody(void **state)
     assert_int_equal(rig_state(s.rig, 1), REQUEST_ENDED);
     tiny_say(s.w, ids, 3, 3, 0);
     assert_int_equal(s.w->last_ack_index, FORGET);
+    tiny_say(s.w, ids, 1, 5, 0); /* also of what the client has */
+    assert_int_equal(s.w->last_ack_index, FORGET);
     assert_int_equal(s.w->n_cancels, 1);
     assert_int_equal(tiny_generate(&s, 1, 60, NULL, NULL)->status,
                      ST_ALREADY_EXISTS);
