@@ -3,8 +3,10 @@
  *     cycles ENDPOINT N [SEED]
  *
  * A few connections keep up to STREAMS generations open.  Each has a fate
- * drawn at its start: run to its end, be cancelled or removed once some
- * tokens have come, have its call given up, or go down with its connection.
+ * drawn at its start: run to its end, be cancelled or removed (all of it, or
+ * one choice) once some tokens have come, have its call given up, or go down
+ * with its connection.  Some ask for several choices, penalties, logprobs, or
+ * an end by token or text, which most then find.
  * At the end nothing may be held: every block and slot of every worker is
  * free or cached, no audit finds a difference, the router lists no sequence.
  * Prints how long cancels took until their receipt.  Exit code 0 if all of
@@ -23,6 +25,7 @@
 #define STREAMS        8 /* of a connection */
 #define PROMPT_MAX     40
 #define MAX_TOKENS_MAX 20
+#define N_MAX          3 /* choices */
 #define VOCAB          4000
 #define QUIET_S        60 /* without an ending: something hangs */
 #define SETTLE_TRIES   400
@@ -35,7 +38,8 @@ struct stream {
     uint8_t id[16];
     uint64_t call;
     enum fate fate;
-    uint32_t next_index, after; /* the fate comes after so many tokens */
+    uint32_t n, next_index[N_MAX]; /* of each choice */
+    uint32_t after; /* the fate comes after so many tokens of choice 0 */
     int64_t asked_us;
     uint32_t expects; /* endings: of the call, of the cancel */
 };
@@ -125,6 +129,8 @@ static void ask(struct stream *s)
     enum status st;
 
     ref.request_id = (ProtobufCBinaryData){sizeof s->id, s->id};
+    ref.has_choice = s->n > 1 && draw(2) == 0;
+    ref.choice = ref.has_choice ? (uint32_t)draw(s->n) : 0;
     cancel.sequence = removal.sequence = &ref;
     s->asked_us = now_us();
     s->expects++;
@@ -144,10 +150,13 @@ static void on_chunk(void *arg, const ProtobufCMessage *message)
     const Sluice__V1__GenerateChunk *m =
         (const Sluice__V1__GenerateChunk *)message;
 
-    if (m->n_tokens > 0 && m->first_index != s->next_index) {
+    if (m->choice >= s->n) {
+        die("a stream has a choice too many", "");
+    }
+    if (m->n_tokens > 0 && m->first_index != s->next_index[m->choice]) {
         die("a stream has a gap", "");
     }
-    s->next_index += (uint32_t)m->n_tokens;
+    s->next_index[m->choice] += (uint32_t)m->n_tokens;
     soak.tokens += m->n_tokens;
 }
 
@@ -167,6 +176,36 @@ static void on_end(void *arg, enum status status, const ProtobufCMessage *reply,
     }
     s->asked = true; /* whatever its fate was */
     settle(s);
+}
+
+/* Now and then, what keeps more than ids and a seed. */
+static void draw_options(Sluice__V1__GenerateRequest *m, struct stream *s)
+{
+    static ProtobufCBinaryData stop[] = {{1, (uint8_t *)"e"},
+                                         {2, (uint8_t *)"qz"}};
+    static uint32_t stop_tokens[] = {11, 258, 261, 313};
+
+    s->n = draw(4) == 0 ? 2 + (uint32_t)draw(N_MAX - 1) : 1;
+    m->has_n = 1;
+    m->n = s->n;
+    if (draw(4) == 0) {
+        m->n_stop = 2;
+        m->stop = stop;
+    }
+    if (draw(4) == 0) {
+        m->sampling->n_stop_tokens = 4;
+        m->sampling->stop_tokens = stop_tokens;
+    }
+    if (draw(4) == 0) {
+        m->sampling->has_top_logprobs = 1;
+        m->sampling->top_logprobs = 1 + (uint32_t)draw(TOP_LOGPROBS_MAX);
+    }
+    if (draw(4) == 0) {
+        m->sampling->has_repetition_penalty = 1;
+        m->sampling->repetition_penalty = 1.25f;
+        m->sampling->has_frequency_penalty = 1;
+        m->sampling->frequency_penalty = 0.5f;
+    }
 }
 
 static void begin(struct connection *k, struct stream *s)
@@ -196,6 +235,7 @@ static void begin(struct connection *k, struct stream *s)
     sampling.has_ignore_eos = 1;
     sampling.ignore_eos = 1;
     m.sampling = &sampling;
+    draw_options(&m, s);
     s->fate = (enum fate)odds[draw(sizeof odds / sizeof odds[0])];
     if (draw(200) == 0) {
         s->fate = DROP;
@@ -237,7 +277,7 @@ static void run_connection(struct connection *k)
         if (!s->open && soak.begun < soak.wanted) {
             begin(k, s);
         }
-        if (s->open && !s->asked && s->next_index >= s->after) {
+        if (s->open && !s->asked && s->next_index[0] >= s->after) {
             meet_fate(s);
         }
     }
