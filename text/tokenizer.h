@@ -11,7 +11,8 @@
  * Memory: a tokenizer of 150,000 tokens takes about 20 MB, and 100 MB while
  * it is read.  An encode takes what its text needs (at most 60 bytes per byte
  * of it) and gives it back before it returns.
- * Time: O(n log n) in the longest word, linear in the text besides.
+ * Time: linear in the text; O(n log n) in a word whose windows do not meet
+ * (bpe.h).
  * Limits: text/limits.h.  No file and no text may crash it. */
 #ifndef TEXT_TOKENIZER_H
 #define TEXT_TOKENIZER_H

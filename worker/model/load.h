@@ -5,7 +5,7 @@
  * exists at any time.  Every byte is hashed as it comes, and so are the
  * model's tensors that the shard does not keep: fingerprint.h says why.
  *
- * Threading: starts and joins its own.  Memory: 48 bytes a piece, LOAD_STEP a
+ * Threading: starts and joins its own.  Memory: 40 bytes a piece, LOAD_STEP a
  * thread. */
 #ifndef WORKER_MODEL_LOAD_H
 #define WORKER_MODEL_LOAD_H
