@@ -95,8 +95,8 @@ struct sample_row {
 struct sample_result {
     uint32_t token;
     float logprob; /* of it, if sampling->logprobs */
-    /* [n_top_logprobs, at most V] of the best, if sampling->logprobs: best
-     * first, of equal logits the lower id; undefined past them. */
+    /* [n_top_logprobs] if sampling->logprobs: the best first, of equal logits
+     * the lower id; past V of them token 0 at -FLT_MAX. */
     struct token_logprob top[TOP_LOGPROBS_MAX];
 };
 
@@ -241,7 +241,8 @@ static inline void kernels_head(struct kernels *k, const uint32_t *tokens,
 
 /* out[i] := the token chosen from logits[i]; out [n].  Waits for it.  The
  * logits are used up.  ST_INTERNAL, with a sentence, if any is not finite,
- * as the model gave it or once adjusted: then out is undefined. */
+ * as the model gave it or once adjusted; it names the first such row, and out
+ * is undefined. */
 MUST_CHECK static inline enum status
 kernels_sample(struct kernels *k, const struct sample_row *rows, uint32_t n,
                struct sample_result *out, struct error *e)

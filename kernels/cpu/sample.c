@@ -12,8 +12,7 @@
 struct sample_job {
     struct cpu *c;
     const struct sample_row *rows;
-    struct sample_result *out; /* [n] */
-    atomic_uint broken;        /* 1 + the row whose logits are not finite */
+    struct sample_result *out; /* [n]; token V: the logits are not finite */
 };
 
 /* ---- bias and penalties ---- */
@@ -120,6 +119,9 @@ static void add_logprobs(const struct cpu *c, const float *l,
     for (uint32_t i = 0; i < n; i++) {
         out->top[i] =
             (struct token_logprob){ids[i], logprob(l[ids[i]], top, log_sum)};
+    }
+    for (uint32_t i = n; i < s->n_top_logprobs; i++) {
+        out->top[i] = (struct token_logprob){0, -FLT_MAX};
     }
 }
 
@@ -349,14 +351,11 @@ static void sample_task(void *arg, uint32_t i, uint32_t thread)
         l = lane->l;
     }
     best = best_of(j->c->isa, l, vocab);
-    if (best == vocab) {
-        atomic_store(&j->broken, i + 1);
-        return;
+    if (best < vocab && s->temperature >= KERNELS_TEMPERATURE_MIN) {
+        best = draw(j->c, lane, l, best, row);
     }
-    j->out[i].token = s->temperature < KERNELS_TEMPERATURE_MIN
-                          ? best
-                          : draw(j->c, lane, l, best, row);
-    if (s->logprobs) {
+    j->out[i].token = best;
+    if (best < vocab && s->logprobs) {
         add_logprobs(j->c, raw, s, &j->out[i]);
     }
 }
@@ -366,16 +365,16 @@ enum status cpu_sample(struct kernels *k, const struct sample_row *rows,
 {
     struct cpu *c = cpu_of(k);
     struct sample_job j = {.c = c, .rows = rows, .out = out};
-    uint32_t broken;
+    uint32_t vocab = c->w->shape.vocab;
 
-    atomic_init(&j.broken, 0);
-    cpu_run(c, sample_task, &j, n, (size_t)n * c->w->shape.vocab * 8);
-    broken = atomic_load(&j.broken);
-    if (broken > 0) {
-        return error_set(e, ST_INTERNAL,
-                         "logits of row %u are not finite: the weights or "
-                         "the row's cache are damaged",
-                         broken - 1);
+    cpu_run(c, sample_task, &j, n, (size_t)n * vocab * 8);
+    for (uint32_t i = 0; i < n; i++) {
+        if (out[i].token == vocab) {
+            return error_set(e, ST_INTERNAL,
+                             "logits of row %u are not finite: the weights or "
+                             "the row's cache are damaged",
+                             i);
+        }
     }
     return ST_OK;
 }

@@ -52,6 +52,10 @@ static void check_answer(const struct sampler *s, uint32_t n_top,
         check_value(r->top[i].logprob, expect[id]);
         assert_true(id != r->token || r->top[i].logprob == r->logprob);
     }
+    for (uint32_t i = n; i < n_top; i++) {
+        assert_int_equal(r->top[i].token, 0);
+        assert_true(r->top[i].logprob == -FLT_MAX);
+    }
 }
 
 static void check_all(struct sampler *s)

@@ -516,21 +516,24 @@ static void test_not_finite(void **state)
     static const uint32_t places[] = {0, 15, 16, 47, 48, VOCAB - 1};
     struct sampler *s = open_small();
     struct sampling how = greedy();
-    struct sample_row rows[3] = {
-        {.sampling = &how}, {.sampling = &how}, {.sampling = &how}};
+    struct sample_row rows[4] = {{.sampling = &how},
+                                 {.sampling = &how},
+                                 {.sampling = &how},
+                                 {.sampling = &how}};
 
     (void)state;
     for (uint32_t i = 0; i < 18; i++) {
         float *place = &s->logits[places[i / 3]], kept = *place;
 
         kernels_logits_write(s->k, 0, s->logits);
-        kernels_logits_write(s->k, 2, s->logits);
+        kernels_logits_write(s->k, 3, s->logits);
         *place = bad[i % 3];
         kernels_logits_write(s->k, 1, s->logits);
+        kernels_logits_write(s->k, 2, s->logits);
         *place = kept;
         how.logprobs = i % 2;
         how.presence_penalty = i % 5 == 0;
-        check_broken(s, rows, 3, "row 1");
+        check_broken(s, rows, 4, "row 1");
     }
     sampler_close(s);
 }
