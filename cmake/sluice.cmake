@@ -9,6 +9,7 @@ if(NOT CMAKE_BUILD_TYPE)
 endif()
 set(SLUICE_SANITIZE "" CACHE STRING "sanitizers, as -fsanitize= takes them")
 option(SLUICE_TESTS "build the tests; they need cmocka" ON)
+option(SLUICE_COVERAGE "count the lines and branches of the cores (gcc)" OFF)
 
 find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)
@@ -52,6 +53,14 @@ elseif(CMAKE_BUILD_TYPE STREQUAL "Release")
   target_link_options(sluice_flags INTERFACE -Wl,-z,relro,-z,now)
 endif()
 
+# What tests/coverage reports; everything else stays as fast as it was.
+set(SLUICE_COVERED sluice_common sluice_transport sluice_router_core
+  sluice_router_text sluice_worker_core sluice_worker_budget sluice_engine
+  sluice_model)
+if(SLUICE_COVERAGE)
+  target_link_options(sluice_flags INTERFACE --coverage)
+endif()
+
 # Warnings are errors in what we write; generated code is not ours.
 add_library(sluice_warnings INTERFACE)
 target_compile_options(sluice_warnings INTERFACE
@@ -64,6 +73,10 @@ function(sluice_library name)
   target_compile_definitions(${name} PUBLIC ${A_DEFINE})
   target_link_libraries(${name} PUBLIC sluice_flags ${A_LINK}
     PRIVATE sluice_warnings)
+  if(SLUICE_COVERAGE AND name IN_LIST SLUICE_COVERED)
+    target_compile_options(${name} PRIVATE
+      -O0 --coverage -fprofile-update=atomic)
+  endif()
 endfunction()
 
 function(sluice_program name)
