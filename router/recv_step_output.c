@@ -296,6 +296,10 @@ static void finished(struct router_core *r, struct request *q,
     if (q->state == REQUEST_SUBMITTED) { /* all tokens were known before */
         request_move(q, REQUEST_PREFILL);
     }
+    if (q->stops != NULL && stops_end(q->stops, r->text)) {
+        removal_stopped(r, q); /* the worker may keep it */
+        return;
+    }
     if (q->generation->keep_ms > 0) {
         /* A second more than the worker keeps it, which began before. */
         q->kept = true;

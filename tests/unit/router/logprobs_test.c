@@ -203,8 +203,9 @@ static void a_slow_readers_chunks(void **state)
         tiny_let_read(&s);
         assert_true(x->ended);
         assert_int_equal(n_seen, n);
-        assert_true(largest <= CHUNK_LOGPROBS_MAX / (1 + tops[t]));
-        assert_true(largest >= CHUNK_LOGPROBS_MAX / (1 + tops[t]) / 2);
+        if (t > 0) { /* of width 1 there are not so many */
+            assert_int_equal(largest, CHUNK_LOGPROBS_MAX / (1 + tops[t]));
+        }
         tiny_end(&s);
     }
 }

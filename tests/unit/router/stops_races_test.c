@@ -189,11 +189,17 @@ static void the_client_gives_up(void **state)
 }
 
 /* It was to be kept: a stop string frees it, also when the worker has ended
- * it in the same row and keeps it. */
+ * it in the same row and keeps it, and when the string comes of what is left
+ * of a character at the end. */
 static void nothing_is_kept(void **state)
 {
+    static const char *const stop[] = {"abcab", "b\xEF\xBF\xBD", NULL};
+    static const uint32_t rows[][4] = {
+        {'x', 257, 256, 'c'}, {'x', 257, 256, 'c'}, {'x', 'a', 'b', 0xE2}};
+    static const uint32_t n_tokens[] = {3, 3, 4};
+
     (void)state;
-    for (int same = 0; same < 2; same++) {
+    for (int i = 0; i < 3; i++) {
         Sluice__V1__GenerateRequest m = SLUICE__V1__GENERATE_REQUEST__INIT;
         struct router_counts counts;
         struct record *x;
@@ -202,9 +208,9 @@ static void nothing_is_kept(void **state)
         tiny_set(&s, tokenizer);
         m.keep_ms = 60000;
         m.has_keep_ms = true;
-        x = tiny_generate(&s, 1, 4, abcab, &m);
-        tiny_say(s.w, match, 0, 4, same != 0 ? LENGTH : 0);
-        tiny_check_stopped(x, 0, 3, "x");
+        x = tiny_generate(&s, 1, 4, stop, &m);
+        tiny_say(s.w, rows[i], 0, 4, i > 0 ? LENGTH : 0);
+        tiny_check_stopped(x, i < 2 ? 0 : 1, n_tokens[i], i < 2 ? "x" : "xa");
         assert_int_equal(s.w->n_cancels, 1);
         assert_int_equal(s.w->classes[0].granted, 0);
         router_counts(s.rig->router, &counts);
