@@ -82,6 +82,7 @@ static const struct verb verbs[] = {
 
 static const struct limit_row client_limits[] = {
     LIMIT_ROW(CLIENT_CALLS_MAX, "", "open calls of one connection"),
+    LIMIT_ROW(CLIENT_WAITING_BYTES, "bytes", "of requests not yet sent"),
     LIMIT_ROW(CLIENT_TIMEOUT_MS, "ms", "to connect, where none is given"),
     LIMIT_ROW(CLIENT_RECEIPT_MS, "ms", "to wait for a receipt"),
     LIMIT_ROW(CTL_INPUT_BYTES_MAX, "bytes", "of standard input"),

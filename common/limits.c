@@ -2,8 +2,10 @@
 
 #include <inttypes.h>
 
+#include "common/endpoint.h"
 #include "common/frame.h"
 #include "common/link.h"
+#include "common/option.h"
 #include "common/peer.h"
 #include "common/sampling.h"
 #include "common/session.h"
@@ -32,6 +34,8 @@ const struct limit_row common_limits[] = {
     LIMIT_ROW(TOP_LOGPROBS_MAX, "", "best tokens with each token"),
     LIMIT_ROW(STOP_STRINGS_MAX, "", "texts that end a request"),
     LIMIT_ROW(STOP_STRING_BYTES_MAX, "bytes", "of one of them"),
+    LIMIT_ROW(ENDPOINT_MAX, "bytes", "an endpoint, its NUL included"),
+    LIMIT_ROW(OPTION_LIST_MAX, "", "times an option may be repeated"),
     LIMIT_ROW(CHOICES_MAX, "", "choices of a request"),
 };
 

@@ -41,9 +41,16 @@
 OPTION_TABLE(router_args, ROUTER_OPTIONS);
 
 static const struct limit_row router_limits[] = {
-#define X(name, unit, what) LIMIT_ROW(name, unit, what),
+/* Not by LIMIT_ROW: its argument would be a number by then, not a name. */
+#define X(name, unit, what) {#name, (uint64_t)(name), unit, what},
     ROUTER_LIMIT_MAP(X)
 #undef X
+        LIMIT_ROW(ROUTER_WORKERS_MAX, "", "workers at once"),
+    LIMIT_ROW(ROUTER_MODELS_MAX, "", "models with text"),
+    LIMIT_ROW(SLOW_READER_MS, "ms", "that nobody reads a generation"),
+    LIMIT_ROW(KEEP_MS_LIMIT, "ms", "that a finished sequence may be kept"),
+    LIMIT_ROW(TEXT_THREADS_MAX, "", "threads that tokenise"),
+    LIMIT_ROW(TEXT_QUEUE_MAX, "", "texts waiting for them"),
 };
 
 static const char usage[] =

@@ -68,6 +68,13 @@ static const struct limit_row worker_limits[] = {
     LIMIT_ROW(STEP_ROW_TOKENS_MAX, "tokens", "of a row of a StepOutput"),
     LIMIT_ROW(STEP_LOGPROBS_MAX, "values", "of logprobs in a StepOutput"),
     LIMIT_ROW(LOGPROB_WINDOW, "tokens", "with logprobs not acknowledged"),
+    LIMIT_ROW(KERNELS_STEP_TOKENS_MAX, "tokens", "in a pass of the kernels"),
+    LIMIT_ROW(KERNELS_BLOCK_MAX, "tokens", "of a KV block"),
+    LIMIT_ROW(KERNELS_HEAD_DIM_MAX, "", "dimensions of a head they compute"),
+    LIMIT_ROW(KERNELS_STATE_DIM_MAX, "", "key and value dimensions of a state"),
+    LIMIT_ROW(KERNELS_GROUP_MAX, "", "query heads of a key/value head"),
+    LIMIT_ROW(KERNELS_CONV_MAX, "taps", "a convolution they compute"),
+    LIMIT_ROW(KERNELS_THREADS_MAX, "", "threads that compute"),
 };
 
 static const char usage[] =
