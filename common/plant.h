@@ -43,7 +43,12 @@
     X(LISTS_BORROWED, "the lists of a sampling are left where they came")     \
     X(CHOICE_MIXED, "a worker does not tell the choices of a request apart")  \
     X(CANCEL_ALL_ONE, "a Cancel of all choices cancels the first")            \
-    X(RECEIPT_EARLY, "a receipt of all choices goes out with the first")
+    X(RECEIPT_EARLY, "a receipt of all choices goes out with the first")      \
+    X(STOP_LATE, "what a stop string ends goes on at its worker")             \
+    X(STOP_TEXT, "text held back for a stop string is lost")                  \
+    X(STOP_ACROSS, "a stop string that comes in two steps is overlooked")     \
+    X(LOGPROB_SHIFT, "logprobs of a repeated token go to the next one")       \
+    X(WINDOW_IGNORED, "a sequence outruns the window of its logprobs")
 
 #ifdef SLUICE_PLANTS
 

@@ -238,8 +238,8 @@ static void take_tokens(struct router_core *r, struct worker *w,
     memcpy(q->tokens + q->n_generated, row->tokens + skip,
            n * sizeof *q->tokens);
     if (q->logprobs != NULL && pending_is_open(&q->generation->call)) {
-        logprob_columns_add(q->logprobs, row->logprobs, row->top_tokens, skip,
-                            n);
+        logprob_columns_add(q->logprobs, row->logprobs, row->top_tokens,
+                            PLANT(LOGPROB_SHIFT) ? 0 : skip, n);
     }
     if (q->first_us == 0) {
         q->first_us = r->now_us;

@@ -243,7 +243,7 @@ void removal_wanted(struct router_core *r, struct request *q,
 /* One that is ENDING is told to go already. */
 void removal_stopped(struct router_core *r, struct request *q)
 {
-    if (q->state != REQUEST_ENDING) {
+    if (q->state != REQUEST_ENDING && !PLANT(STOP_LATE)) {
         q->reason = SLUICE__V1__CANCEL_REASON__CANCEL_STOP_STRING;
         tell_worker(q, false);
     }

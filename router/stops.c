@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/plant.h"
+
 struct stops *stops_new(const struct stop_strings *strings,
                         const struct tokenizer *t)
 {
@@ -24,6 +26,9 @@ void stops_free(struct stops **s)
 uint32_t stops_look(struct stops *s, const uint32_t *tokens, uint32_t n,
                     char *scratch)
 {
+    if (PLANT(STOP_ACROSS)) {
+        s->scan.at = 0;
+    }
     for (uint32_t i = 0; i < n; i++) {
         size_t bytes = detokenizer_push(&s->detok, tokens[i], scratch);
 
@@ -43,7 +48,7 @@ bool stops_end(struct stops *s, char *scratch)
 
 size_t stops_resume(struct stops *s, char *text)
 {
-    size_t n = s->n_held;
+    size_t n = PLANT(STOP_TEXT) ? 0 : s->n_held;
 
     memcpy(text, s->held, n);
     s->n_held = 0;

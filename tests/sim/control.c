@@ -83,12 +83,42 @@ static void check_audit(struct control *c, const Sluice__V1__AuditAllReply *r)
     }
 }
 
+static bool same_sequence(const Sluice__V1__SequenceRef *a,
+                          const Sluice__V1__SequenceRef *b)
+{
+    return a->choice == b->choice &&
+           memcmp(a->request_id.data, b->request_id.data, 16) == 0;
+}
+
+/* Some client asked for it, and for as much. */
+static void check_listed(struct sim *s, const Sluice__V1__SequenceRow *row)
+{
+    bool asked = false;
+
+    for (uint32_t i = 0; i < s->n_generations && !asked; i++) {
+        const struct generation *g = &s->generations[i];
+
+        asked = row->sequence->request_id.len == 16 &&
+                memcmp(g->id, row->sequence->request_id.data, 16) == 0 &&
+                row->sequence->choice < g->n_choices &&
+                row->max_tokens == g->max_tokens &&
+                (row->n_prompt == g->n_prompt || row->n_prompt == 0);
+    }
+    if (!asked || row->n_generated > row->max_tokens) {
+        sim_fail(s, -1, "a sequence is listed that nobody asked for");
+    }
+}
+
 static void check_listing(struct control *c,
                           const Sluice__V1__ListSequencesReply *r)
 {
     for (size_t i = 0; i < r->n_sequences; i++) {
-        if (r->sequences[i]->n_generated > r->sequences[i]->max_tokens) {
-            sim_fail(c->sim, -1, "a listed sequence has too many tokens");
+        check_listed(c->sim, r->sequences[i]);
+        for (size_t k = 0; k < i; k++) {
+            if (same_sequence(r->sequences[i]->sequence,
+                              r->sequences[k]->sequence)) {
+                sim_fail(c->sim, -1, "a sequence is listed twice");
+            }
         }
     }
 }
