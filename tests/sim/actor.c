@@ -252,7 +252,8 @@ static void draw_lengths(struct sim *s, struct generation *g)
     const struct sim_options *o = &s->options;
     uint32_t context = o->models[g->model].context, left;
 
-    g->max_tokens = (uint32_t)rng_octave(&s->will, 1, o->tokens_max);
+    g->max_tokens =
+        (uint32_t)rng_octave(&s->will, o->tokens_min, o->tokens_max);
     g->max_tokens = g->max_tokens < context / 2 ? g->max_tokens : context / 2;
     left = context - g->max_tokens;
     g->n_prompt = (uint32_t)rng_octave(
@@ -402,7 +403,7 @@ static void one_more(struct sim *s)
 
 void actor_ended(struct sim *s, struct generation *g)
 {
-    uint32_t times = g->status == ST_UNAVAILABLE ? 10 : g->n_asked ? 5 : 1;
+    uint32_t times = g->status == ST_UNAVAILABLE || g->n_asked ? 10 : 1;
 
     again_later(s, g, s->options.again_of * times);
     if (g->keep_ms && rng_below(&s->will, 2)) {

@@ -91,24 +91,15 @@ static void draw_faults(struct sim_options *o, struct rng *r)
     }
 }
 
-/* What the cores can do; 0: not asked for. */
-#define DRAW_PENALTIES 1
-#define DRAW_LISTS     1
-#define DRAW_ENDS      1
-#define DRAW_LOGPROBS  1
-#define DRAW_TEXT      1
-#define DRAW_STOPS     1
-#define DRAW_CHOICES   1
-
 static void draw_asked(struct sim_options *o, struct rng *r)
 {
-    o->penalties_of = rng_below(r, 2) ? 3000 * DRAW_PENALTIES : 0;
-    o->lists_of = rng_below(r, 2) ? 2000 * DRAW_LISTS : 0;
-    o->ends_of = rng_below(r, 2) ? 2000 * DRAW_ENDS : 0;
-    o->logprobs_of = rng_below(r, 2) ? 3000 * DRAW_LOGPROBS : 0;
-    o->want_text_of = rng_below(r, 2) ? 5000 * DRAW_TEXT : 0;
-    o->stop_of = rng_below(r, 2) ? 4000 * DRAW_STOPS : 0;
-    o->choices_of = rng_below(r, 3) ? 0 : 2500 * DRAW_CHOICES;
+    o->penalties_of = rng_below(r, 2) ? 3000 : 0;
+    o->lists_of = rng_below(r, 2) ? 2000 : 0;
+    o->ends_of = rng_below(r, 2) ? 2000 : 0;
+    o->logprobs_of = rng_below(r, 2) ? 3000 : 0;
+    o->want_text_of = rng_below(r, 2) ? 5000 : 0;
+    o->stop_of = rng_below(r, 2) ? 4000 : 0;
+    o->choices_of = rng_below(r, 3) ? 0 : 2500;
 }
 
 static void draw_load(struct sim_options *o, struct rng *r)
@@ -116,6 +107,7 @@ static void draw_load(struct sim_options *o, struct rng *r)
     o->gap_us = octave(r, 300, 30000);
     o->open_max = octave(r, 4, 64);
     o->prompt_max = octave(r, 2, 200);
+    o->tokens_min = 1;
     o->tokens_max = octave(r, 8, 128);
     o->text_of = rng_below(r, 2) ? 3000 : 0;
     o->deadline_of = rng_below(r, 2) ? 500 : 0;
@@ -166,8 +158,12 @@ static void draw_long_answers(struct sim_options *o, struct rng *r)
         o->workers[i].step_us = octave(r, 50, 400);
     }
     o->open_max = o->open_max < 16 ? o->open_max : 16;
+    o->tokens_min = 200;
     o->tokens_max = 800;
-    o->logprobs_of = 6000 * DRAW_LOGPROBS;
+    o->logprobs_of = 6000;
+    if (o->faulty) { /* acknowledgements do not arrive for a while */
+        o->every_us[FAULT_ONE_WAY] = rng_octave(r, 100000, 400000);
+    }
 }
 
 void options_draw(struct sim_options *o, uint64_t seed)

@@ -44,7 +44,7 @@ struct sim_options {
 
     uint32_t gap_us;   /* between requests */
     uint32_t open_max; /* no more at once */
-    uint32_t prompt_max, tokens_max;
+    uint32_t prompt_max, tokens_min, tokens_max;
     uint32_t text_of, deadline_of, keep_of, end_of, wrong_of, again_of;
     uint32_t admin_of, leave_of, sleep_of;
     uint32_t penalties_of, lists_of, ends_of, logprobs_of; /* of sampling */
