@@ -252,7 +252,7 @@ static void answered(struct router_core *r, struct audit *a,
     }
     if (m->n_differences > 0) {
         bool said = m->has_text && wire_text_ok(m->text, 1, AUDIT_TEXT / 2);
-        difference(row, "%.*s", said ? (int)m->text.len : 30,
+        difference(row, "%.*s", said ? (int)m->text.len : -1,
                    said ? (const char *)m->text.data
                         : "it found differences of its own");
         row->n_differences += m->n_differences - 1;

@@ -271,6 +271,66 @@ static void audits_of_the_silent(void **state)
     rig_free(&rig);
 }
 
+/* What a worker says of itself is compared, and passed on if it is text. */
+static void audits_of_the_odd(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *w = rig_worker(rig, "w1", 64, 8);
+    struct fake *a = rig_admin(rig, "a1");
+    const Sluice__V1__AuditAllReply *r;
+
+    (void)state;
+    w->audit_session = w->session + 1;
+    r = (const void *)ask(a, METHOD_ADMIN_AUDIT)->reply;
+    assert_int_equal(r->n_differences, 1);
+    assert_true(says(r->workers[0], "its ledger is of session"));
+    assert_null(r->workers[0]->ledger);
+    w->audit_session = 0;
+    w->broken_audit = true;
+    r = (const void *)ask(a, METHOD_ADMIN_AUDIT)->reply;
+    assert_int_equal(r->n_differences, 1);
+    assert_true(says(r->workers[0], "blocks"));
+    /* The router's own difference and two of the worker's, one a line. */
+    w->audit_differences = 2;
+    w->audit_text = "block 7 is nobody's";
+    r = (const void *)ask(a, METHOD_ADMIN_AUDIT)->reply;
+    assert_int_equal(r->n_differences, 3);
+    assert_true(says(r->workers[0], "\nblock 7 is nobody's"));
+    w->broken_audit = false;
+    w->audit_text = "no \xff text";
+    r = (const void *)ask(a, METHOD_ADMIN_AUDIT)->reply;
+    assert_int_equal(r->n_differences, 2);
+    assert_true(says(r->workers[0], "differences of its own"));
+    w->audit_differences = 0;
+    assert_int_equal(audit(a)->n_differences, 0);
+    rig_free(&rig);
+}
+
+static void audits_at_once(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *w = rig_worker(rig, "w1", 64, 8);
+    struct fake *a = rig_admin(rig, "a1");
+    struct record *x[5];
+
+    (void)state;
+    w->mute_audit = true;
+    for (int i = 0; i < 5; i++) {
+        x[i] = ask(a, METHOD_ADMIN_AUDIT);
+        assert_int_equal(x[i]->ended, i == 4);
+    }
+    assert_int_equal(x[4]->status, ST_RESOURCE_EXHAUSTED);
+    client_give_up(a, x[0]);
+    rig_run(rig);
+    assert_false(ask(a, METHOD_ADMIN_AUDIT)->ended);
+    fake_lost(w);
+    rig_run(rig);
+    for (int i = 1; i < 4; i++) {
+        assert_true(x[i]->ended && x[i]->status == ST_OK);
+    }
+    rig_free(&rig);
+}
+
 /* As many as there can be: the answer still fits its reader. */
 static void audits_of_many(void **state)
 {
@@ -436,6 +496,8 @@ int main(void)
         cmocka_unit_test(list_of_workers),
         cmocka_unit_test(audits),
         cmocka_unit_test(audits_of_the_silent),
+        cmocka_unit_test(audits_of_the_odd),
+        cmocka_unit_test(audits_at_once),
         cmocka_unit_test(audits_of_many),
         cmocka_unit_test(health),
         cmocka_unit_test(texts),

@@ -120,7 +120,9 @@ struct fake {
     uint64_t last_ack_grant;
     Sluice__V1__CancelReason last_reason;
     uint32_t audit_differences;
-    bool mute_audit;
+    bool mute_audit, broken_audit; /* a ledger whose identity is broken */
+    uint64_t audit_session;        /* 0: its own */
+    const char *audit_text;        /* with differences, NULL: none */
 
     /* of a client */
     struct record *records[RIG_RECORDS];

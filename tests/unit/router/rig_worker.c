@@ -197,9 +197,19 @@ static void worker_on_audit(struct fake *w, uint64_t call)
     w->ledger.snapshot++;
     w->ledger.has_n_decode = true;
     w->ledger.n_decode = live;
+    if (w->audit_session != 0) {
+        w->ledger.session = w->audit_session;
+    }
+    w->classes[0].free += w->broken_audit;
     a.ledger = &w->ledger;
     a.n_differences = w->audit_differences;
+    a.has_text = w->audit_text != NULL;
+    if (a.has_text) {
+        a.text = wire_text(w->audit_text);
+    }
     peer_end(w->peer, call, &a.base);
+    w->classes[0].free -= w->broken_audit;
+    w->ledger.session = w->session;
 }
 
 void fake_worker_hears(struct fake *w, const struct method_row *m,
