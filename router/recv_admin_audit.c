@@ -40,7 +40,7 @@ struct audit {
     int64_t end_us;
     struct event again;
     uint32_t n_rows, n_open;
-    struct audit_row rows[ROUTER_WORKERS_MAX];
+    struct audit_row rows[]; /* [n_workers at its start] */
 };
 
 #define TAG(number, row) ((number) << 8 | (row))
@@ -152,7 +152,7 @@ void recv_admin_audit(struct router_core *r, const struct incoming *in)
                AUDITS_MAX);
         return;
     }
-    a = calloc(1, sizeof *a);
+    a = calloc(1, sizeof *a + r->n_workers * sizeof a->rows[0]);
     assert(a != NULL);
     a->number = ++r->last_number;
     a->end_us = r->now_us + (int64_t)AUDIT_MS * 1000;
