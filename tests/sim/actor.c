@@ -130,11 +130,19 @@ static void draw_ids(struct sim *s, uint32_t *ids, uint32_t n, uint32_t vocab)
     }
 }
 
+/* A few, or as many as there may be. */
 static void draw_biases(struct sim *s, struct generation *g, uint32_t vocab)
 {
-    g->sampling.n_biases = (uint32_t)rng_range(&s->will, 1, GENERATION_BIASES);
-    draw_ids(s, g->bias_tokens, g->sampling.n_biases, vocab);
-    for (uint32_t i = 0; i < g->sampling.n_biases; i++) {
+    uint32_t n = (uint32_t)rng_range(&s->will, 1, 8);
+
+    if (rng_below(&s->will, 8) == 0) {
+        n = vocab < LOGIT_BIASES_MAX ? vocab : LOGIT_BIASES_MAX;
+    }
+    g->sampling.n_biases = n;
+    g->bias_tokens = allocate(n * sizeof(*g->bias_tokens));
+    g->biases = allocate(n * sizeof(*g->biases));
+    draw_ids(s, g->bias_tokens, n, vocab);
+    for (uint32_t i = 0; i < n; i++) {
         g->biases[i] = (float)rng_range(&s->will, -100, 100);
     }
 }
@@ -163,7 +171,6 @@ static void draw_sampling(struct sim *s, struct generation *g)
     g->seed_given = g->seed_known = rng_below(&s->will, 2);
     p->seed = g->seed_given ? rng_u64(&s->will) : 0;
     p->ignore_eos = rng_below(&s->will, 3) == 0;
-    own_lists(g);
     if (rng_chance(&s->will, o->penalties_of)) {
         draw_penalties(s, p);
     }
@@ -182,6 +189,7 @@ static void draw_sampling(struct sim *s, struct generation *g)
                 ? (uint32_t)rng_below(&s->will, 4)
                 : (uint32_t)rng_range(&s->will, 4, TOP_LOGPROBS_MAX);
     }
+    own_lists(g);
 }
 
 /* Such as tokens make, so that it comes soon, or later, or never. */
@@ -327,8 +335,14 @@ static void ask(struct sim *s, struct generation *g)
 static void again_the_same(struct generation *g, const struct generation *old)
 {
     g->sampling = old->sampling;
-    memcpy(g->bias_tokens, old->bias_tokens, sizeof(g->bias_tokens));
-    memcpy(g->biases, old->biases, sizeof(g->biases));
+    if (old->bias_tokens) {
+        size_t bytes = g->sampling.n_biases * sizeof(*g->biases);
+
+        g->bias_tokens = allocate(bytes);
+        g->biases = allocate(bytes);
+        memcpy(g->bias_tokens, old->bias_tokens, bytes);
+        memcpy(g->biases, old->biases, bytes);
+    }
     memcpy(g->stop_tokens, old->stop_tokens, sizeof(g->stop_tokens));
     own_lists(g);
     g->want_text = old->want_text;

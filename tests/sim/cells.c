@@ -19,6 +19,7 @@ const char *const deed_names[DEEDS] = {
     [DEED_STOP_BEFORE_END] = "stop-before-end",
     [DEED_STOP_BROKEN] = "stop-broken",
     [DEED_STOP_MOVED] = "stop-moved",
+    [DEED_STOP_LOST] = "stop-lost",
     [DEED_CHAINED_PENALTIES] = "chained-penalties",
     [DEED_MOVED_PENALTIES] = "moved-penalties",
     [DEED_MOVED_LOGPROBS] = "moved-logprobs",
@@ -151,6 +152,8 @@ static void worker_killed(struct sim *s, uint32_t node, uint32_t i,
 
     if (here != CELL_NONE) {
         s->counts.cells.hits[here][CELL_WORKER_LOST]++;
+        s->counts.cells.deeds[DEED_STOP_LOST] +=
+            here < CELL_KEPT && g->choices[choice].stopped;
         return;
     }
     if (s->options.workers[w].model != g->model) {

@@ -47,6 +47,7 @@ enum deed {
     DEED_STOP_BEFORE_END,   /* an end token would have come next */
     DEED_STOP_BROKEN,       /* it ends with half a character, the last */
     DEED_STOP_MOVED,        /* it had moved before */
+    DEED_STOP_LOST,         /* its worker is lost before it has let go */
     DEED_CHAINED_PENALTIES, /* a token in flight is looked at */
     DEED_MOVED_PENALTIES,
     DEED_MOVED_LOGPROBS,

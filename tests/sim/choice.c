@@ -222,6 +222,10 @@ static void stopped(struct choice *c, const struct match *stop)
     struct sim *s = c->g->sim;
 
     count_stop(c, stop);
+    if (c->submitted_conn &&
+        !network_conn(&s->network, c->submitted_conn)->open[END_PEER]) {
+        s->counts.cells.deeds[DEED_STOP_LOST]++;
+    }
     if (!s->options.faulty) {
         clock_add(&s->clock, sim_now(s) + gone_us(s), check_gone, c->g->number,
                   c->number);

@@ -334,4 +334,6 @@ void generation_fini(struct generation *g)
     }
     free(g->choices);
     free(g->prompt);
+    free(g->bias_tokens);
+    free(g->biases);
 }

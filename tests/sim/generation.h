@@ -13,7 +13,6 @@
 struct sim;
 
 #define GENERATION_CHOICES    8
-#define GENERATION_BIASES     8
 #define GENERATION_ENDS       4 /* stop tokens */
 #define GENERATION_STOPS      4 /* stop strings */
 #define GENERATION_STOP_BYTES 40
@@ -46,8 +45,8 @@ struct generation {
     uint32_t n_prompt, max_tokens, keep_ms, deadline_ms;
     struct sampling sampling; /* seed is known if seed_known; lists below */
     bool seed_known;
-    uint32_t bias_tokens[GENERATION_BIASES];
-    float biases[GENERATION_BIASES];
+    uint32_t *bias_tokens; /* [n_biases] owned */
+    float *biases;         /* [n_biases] owned */
     uint32_t stop_tokens[GENERATION_ENDS];
     bool want_text;
     uint32_t n_stops;
