@@ -1,0 +1,190 @@
+/* What seldom happens: more liars than are remembered, texts at their edges,
+ * a client that breaks rules, a worker that cannot cancel. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "router/limits.h"
+#include "tests/unit/router/rig.h"
+
+static void lie(struct fake *w)
+{
+    w->classes[0].free++;
+    worker_report(w);
+    rig_run(w->rig);
+    assert_true(w->gone);
+    w->classes[0].free--;
+}
+
+/* One more than there is room for: the oldest is let in again. */
+static void forgets_the_oldest_liar(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *w[QUARANTINE_MAX + 1];
+    char name[16];
+
+    (void)state;
+    for (int i = 0; i <= QUARANTINE_MAX; i++) {
+        snprintf(name, sizeof name, "w%d", i);
+        w[i] = rig_worker(rig, name, 64, 8);
+        lie(w[i]);
+        rig_advance(rig, 1000);
+    }
+    fake_reconnect(w[0]);
+    assert_true(w[0]->up);
+    for (int i = 1; i <= QUARANTINE_MAX; i += 21) {
+        fake_reconnect(w[i]);
+        assert_false(w[i]->up);
+        assert_int_equal(w[i]->refusal, ST_UNAVAILABLE);
+    }
+    rig_free(&rig);
+}
+
+/* A second lie counts from its own time. */
+static void a_liar_lies_again(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *w = rig_worker(rig, "w1", 64, 8);
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        lie(w);
+        rig_advance(rig, WORKER_QUARANTINE_US / 2);
+        fake_reconnect(w);
+        assert_false(w->up);
+        rig_advance(rig, WORKER_QUARANTINE_US / 2);
+        fake_reconnect(w);
+        assert_true(w->up);
+    }
+    rig_free(&rig);
+}
+
+static struct record *tokenize(struct fake *c, ProtobufCBinaryData model,
+                               ProtobufCBinaryData text)
+{
+    Sluice__V1__TokenizeRequest m = SLUICE__V1__TOKENIZE_REQUEST__INIT;
+    struct record *x;
+
+    m.model = model;
+    m.text = text;
+    x = client_call(c, METHOD_INFERENCE_TOKENIZE, &m.base, 0);
+    rig_run(c->rig);
+    rig_advance(c->rig, 10000);
+    assert_true(x->ended);
+    return x;
+}
+
+static size_t n_ids(const struct record *x)
+{
+    assert_int_equal(x->status, ST_OK);
+    return ((const Sluice__V1__TokenizeReply *)(const void *)x->reply)
+        ->n_tokens;
+}
+
+static void texts_at_their_edges(void **state)
+{
+    static uint8_t large[1048576 / 4];
+    struct fake_text text;
+    struct rig_options o = {16, 16, 16, &text.seam};
+    ProtobufCBinaryData none = {0, NULL}, tiny = wire_text("tiny");
+    ProtobufCBinaryData nul = {2, (uint8_t *)(uintptr_t) "a"};
+    char name[MODEL_NAME_MAX + 2];
+    struct rig *rig;
+    struct fake *c;
+
+    (void)state;
+    fake_text_init(&text, NULL);
+    rig = rig_new(&o);
+    c = rig_client(rig, "c1");
+    assert_int_equal(n_ids(tokenize(c, tiny, none)), 0);
+    assert_int_equal(tokenize(c, tiny, nul)->status, ST_INVALID_ARGUMENT);
+    /* No name: the only model there is, if there is one. */
+    assert_int_equal(tokenize(c, none, tiny)->status, ST_INVALID_ARGUMENT);
+    rig_worker(rig, "w1", 64, 8);
+    assert_int_equal(n_ids(tokenize(c, none, tiny)), 4);
+    memset(name, 'x', sizeof name);
+    name[MODEL_NAME_MAX + 1] = '\0';
+    assert_int_equal(tokenize(c, wire_text(name), tiny)->status,
+                     ST_INVALID_ARGUMENT);
+    name[MODEL_NAME_MAX] = '\0';
+    assert_int_equal(tokenize(c, wire_text(name), tiny)->status, ST_NOT_FOUND);
+    /* An answer that would pass its cap, and the largest that does not. */
+    memset(large, 'x', sizeof large);
+    assert_int_equal(
+        tokenize(c, tiny, (ProtobufCBinaryData){sizeof large, large})->status,
+        ST_OUT_OF_RANGE);
+    assert_int_equal(
+        n_ids(
+            tokenize(c, tiny, (ProtobufCBinaryData){sizeof large - 4, large})),
+        sizeof large - 4);
+    text.full = true;
+    assert_int_equal(tokenize(c, tiny, tiny)->status, ST_RESOURCE_EXHAUSTED);
+    rig_free(&rig);
+    fake_text_fini(&text);
+}
+
+/* Calls of the Admin service by a client, one below the limit and at it. */
+static void a_client_that_breaks_rules_is_put_out(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *c = rig_client(rig, "c1"), *other = rig_client(rig, "c2");
+    Sluice__V1__Nothing nothing = SLUICE__V1__NOTHING__INIT;
+    struct router_counts k;
+
+    (void)state;
+    for (int i = 0; i < PEER_STRIKES; i++) {
+        struct record *x;
+
+        assert_false(c->gone);
+        x = client_call(c, METHOD_ADMIN_STATUS, &nothing.base, 0);
+        rig_run(rig);
+        assert_true(i == PEER_STRIKES - 1 || x->status == ST_PERMISSION_DENIED);
+    }
+    assert_true(c->gone && !other->gone);
+    router_counts(rig->router, &k);
+    assert_int_equal(k.strikes, PEER_STRIKES);
+    rig_free(&rig);
+}
+
+/* The generation ends all the same, and its caller hears so. */
+static void a_worker_that_fails_a_cancel(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *w = rig_worker(rig, "w1", 64, 8);
+    struct fake *c = rig_client(rig, "c1");
+    struct record *x = client_generate(c, 1, 40, 10), *cancel;
+    struct error e;
+
+    (void)state;
+    rig_run(rig);
+    w->hold_receipts = true;
+    cancel = client_cancel(c, 1);
+    rig_run(rig);
+    assert_false(cancel->ended);
+    error_set(&e, ST_INTERNAL, "not today");
+    peer_fail(w->peer, w->held[0].call, &e, 0);
+    rig_run(rig);
+    assert_true(cancel->ended && x->ended);
+    assert_int_equal(cancel->status, ST_OK);
+    assert_int_equal(cancel->receipt.blocks, 0);
+    assert_int_equal(rig_state(rig, 1), REQUEST_ENDED);
+    rig_free(&rig);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(forgets_the_oldest_liar),
+        cmocka_unit_test(a_liar_lies_again),
+        cmocka_unit_test(texts_at_their_edges),
+        cmocka_unit_test(a_client_that_breaks_rules_is_put_out),
+        cmocka_unit_test(a_worker_that_fails_a_cancel),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
