@@ -176,6 +176,58 @@ static void a_worker_that_fails_a_cancel(void **state)
     rig_free(&rig);
 }
 
+/* By a client: a range, and ids that are none. */
+static void removals_that_cannot_be(void **state)
+{
+    static const uint8_t id[16] = {1};
+    struct rig *rig = rig_new(NULL);
+    struct fake *c = rig_client(rig, "c1");
+    Sluice__V1__RemoveRequest m = SLUICE__V1__REMOVE_REQUEST__INIT;
+    Sluice__V1__SequenceRef ref = SLUICE__V1__SEQUENCE_REF__INIT;
+    struct record *x;
+
+    (void)state;
+    m.sequence = &ref;
+    ref.request_id = (ProtobufCBinaryData){16, (uint8_t *)(uintptr_t)id};
+    m.has_begin = true;
+    x = client_call(c, METHOD_INFERENCE_REMOVE, &m.base, 0);
+    rig_run(rig);
+    assert_int_equal(x->status, ST_UNIMPLEMENTED);
+    m.has_begin = false;
+    m.has_end = true;
+    x = client_call(c, METHOD_INFERENCE_REMOVE, &m.base, 0);
+    rig_run(rig);
+    assert_int_equal(x->status, ST_UNIMPLEMENTED);
+    m.has_end = false;
+    ref.request_id.len = 15;
+    x = client_call(c, METHOD_INFERENCE_REMOVE, &m.base, 0);
+    rig_run(rig);
+    assert_int_equal(x->status, ST_INVALID_ARGUMENT);
+    rig_free(&rig);
+}
+
+/* A report that another has overtaken moves nothing, and is no lie. */
+static void an_old_report(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *w = rig_worker(rig, "w1", 64, 8);
+    struct router_worker_view before, after;
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        worker_report(w);
+        rig_run(rig);
+    }
+    assert_true(router_worker_view(rig->router, 0, &before));
+    w->ledger.snapshot -= 2;
+    worker_report(w);
+    rig_run(rig);
+    assert_true(router_worker_view(rig->router, 0, &after));
+    assert_false(w->gone);
+    assert_int_equal(after.snapshot, before.snapshot);
+    rig_free(&rig);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -184,6 +236,8 @@ int main(void)
         cmocka_unit_test(texts_at_their_edges),
         cmocka_unit_test(a_client_that_breaks_rules_is_put_out),
         cmocka_unit_test(a_worker_that_fails_a_cancel),
+        cmocka_unit_test(removals_that_cannot_be),
+        cmocka_unit_test(an_old_report),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
