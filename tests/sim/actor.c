@@ -74,16 +74,22 @@ static uint64_t draw_wish(struct sim *s, const struct generation *g,
     return kind + WISHES * choice;
 }
 
+static void wish_at(struct sim *s, const struct generation *g, uint64_t kind,
+                    int64_t at_us)
+{
+    clock_add(&s->clock, at_us, wish, g->number, draw_wish(s, g, kind));
+}
+
 static void wish_later(struct sim *s, const struct generation *g, int64_t hi_us)
 {
     uint64_t kind = rng_below(&s->will, WISHES);
-    int64_t at = sim_now(s) + rng_octave(&s->will, 1, hi_us);
+    int64_t at_us = sim_now(s) + rng_octave(&s->will, 1, hi_us);
 
-    clock_add(&s->clock, at, wish, g->number, draw_wish(s, g, kind));
+    wish_at(s, g, kind, at_us);
     if (rng_below(&s->will, 4) == 0) { /* twice, or each in its own way */
         kind = rng_below(&s->will, 2) ? kind : rng_below(&s->will, WISHES);
-        clock_add(&s->clock, at + rng_octave(&s->will, 1, 20000), wish,
-                  g->number, draw_wish(s, g, kind));
+        at_us += rng_octave(&s->will, 1, 20000);
+        wish_at(s, g, kind, at_us);
     }
 }
 
