@@ -143,6 +143,10 @@ static void draw_long(struct sim_options *o, struct rng *r)
     }
     o->prompt_max = LONG_CONTEXT - 100;
     o->tokens_max = octave(r, 2, 16);
+    if (rng_below(r, 2)) { /* ... and the next of their name is behind them */
+        o->again_of = 3000;
+        o->end_of = 6000;
+    }
 }
 
 /* Answers longer than what a worker remembers of logprobs. */
