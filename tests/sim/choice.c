@@ -134,7 +134,7 @@ static void told(struct choice *c, const Sluice__V1__GenerateChunk *m)
         wrong(c, "a text that nobody wants");
     } else if (!utf8_ok(m->text.data, n)) {
         wrong(c, "a text that is no UTF-8");
-    } else if (n > c->n_text - c->n_told ||
+    } else if (c->n_told > c->n_text || n > c->n_text - c->n_told ||
                memcmp(c->text + c->n_told, m->text.data, n) != 0) {
         wrong(c, "the text is not that of the tokens");
     } else {
