@@ -374,8 +374,8 @@ static void run(struct bench *b, struct kernels_options *o)
     count_weights(b);
     runner_open(&b->runner, b->w, o, blocks, BATCH_MAX, 0);
     forward_sizes(b->runner.forward, &b->sizes);
-    b->bandwidth = machine_read_bandwidth(b->sizes.n_threads);
-    b->peak = machine_f32_peak(b->sizes.n_threads);
+    b->bandwidth = machine_best(machine_read_bandwidth, b->sizes.n_threads);
+    b->peak = machine_best(machine_f32_peak, b->sizes.n_threads);
     measure(b, o);
     runner_close(&b->runner);
 }

@@ -20,4 +20,7 @@ double machine_f32_peak(uint32_t n_threads);
 /* The same of 8-bit operands, summed in 32 bits. */
 double machine_int8_peak(uint32_t n_threads);
 
+/* The best of three of any of these: a limit is what nothing disturbed. */
+double machine_best(double (*measure)(uint32_t n_threads), uint32_t n_threads);
+
 #endif

@@ -3,32 +3,18 @@
  *     machine_bench
  *
  * {"threads": N, "read_bandwidth": [1 thread, N], "f32": [..], "int8": [..]}:
- * bytes, or operations (a multiply-add is two), a second.  The best of three
- * each: a limit is what nothing else disturbed. */
+ * bytes, or operations (a multiply-add is two), a second.  Each is
+ * machine_best(). */
 #include <stdio.h>
 
 #include "kernels/cpu/threads.h"
 #include "tests/bench/machine.h"
 
-#define TRIES 3
-
-static double best(double (*measure)(uint32_t n_threads), uint32_t n_threads)
-{
-    double most = 0.0;
-
-    for (int i = 0; i < TRIES; i++) {
-        double rate = measure(n_threads);
-
-        most = rate > most ? rate : most;
-    }
-    return most;
-}
-
 static void print(const char *name, double (*measure)(uint32_t n_threads),
                   uint32_t n_threads)
 {
-    printf(", \"%s\": [%.0f, %.0f]", name, best(measure, 1),
-           best(measure, n_threads));
+    printf(", \"%s\": [%.0f, %.0f]", name, machine_best(measure, 1),
+           machine_best(measure, n_threads));
 }
 
 int main(void)
