@@ -109,6 +109,25 @@ enum status fixture_parse(struct model_config *c, const json_t *j,
     return st;
 }
 
+struct model_config fixture_parsed(const json_t *j)
+{
+    struct model_config c;
+    struct error e;
+
+    if (fixture_parse(&c, j, &e) != ST_OK) {
+        fail_msg("%s", e.text);
+    }
+    return c;
+}
+
+json_t *fixture_llama3(double factor)
+{
+    return json_pack("{s:s, s:f, s:f, s:f, s:i}", "rope_type", "llama3",
+                     "factor", factor, "low_freq_factor", 1.0,
+                     "high_freq_factor", 4.0,
+                     "original_max_position_embeddings", 128);
+}
+
 const char *fixture_model(const char *name, const json_t *config,
                           const struct writer_options *o)
 {

@@ -32,6 +32,13 @@ json_t *fixture_config(const char *model_type);
 enum status fixture_parse(struct model_config *c, const json_t *j,
                           struct error *e);
 
+/* The same of a config that must parse, or the test fails. */
+struct model_config fixture_parsed(const json_t *j);
+
+/* A rope_scaling of kind llama3: frequency factors 1 and 4, 128 original
+ * positions.  To json_decref(). */
+json_t *fixture_llama3(double factor);
+
 /* Write a config and a random model for it to directory name of the test's
  * own; its path. */
 const char *fixture_model(const char *name, const json_t *config,
