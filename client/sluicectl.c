@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/limits.h"
+#include "text/limits.h"
 
 typedef struct ctl_options option_this;
 
@@ -222,6 +223,7 @@ static void print_limits(void)
 {
     limits_print(stdout, client_limits, OPTION_COUNT(client_limits));
     limits_print(stdout, common_limits, common_limits_n);
+    limits_print(stdout, text_limits, text_limits_n);
 }
 
 /* What needs no verb; false if it was none of these. */

@@ -1,5 +1,7 @@
 #include "common/endpoint.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <stddef.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -31,10 +33,27 @@ bool endpoint_is_ipc(const char *endpoint)
     return starts(endpoint, IPC);
 }
 
+/* Of 127.0.0.0/8, in figures: a name may begin with them too. */
+static bool is_loopback(const char *host)
+{
+    char text[INET_ADDRSTRLEN];
+    size_t n = strcspn(host, ":");
+    struct in_addr at;
+
+    if (n >= sizeof text) {
+        return false;
+    }
+    memcpy(text, host, n);
+    text[n] = '\0';
+    return inet_pton(AF_INET, text, &at) == 1 &&
+           ntohl(at.s_addr) >> 24 == IN_LOOPBACKNET;
+}
+
 bool endpoint_is_private(const char *endpoint)
 {
-    return starts(endpoint, IPC) || starts(endpoint, TCP "127.") ||
-           starts(endpoint, TCP "[::1]:") || starts(endpoint, TCP "localhost:");
+    return starts(endpoint, IPC) || starts(endpoint, TCP "[::1]:") ||
+           starts(endpoint, TCP "localhost:") ||
+           (starts(endpoint, TCP) && is_loopback(endpoint + strlen(TCP)));
 }
 
 bool endpoint_taken(const char *endpoint)

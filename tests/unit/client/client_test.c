@@ -62,6 +62,7 @@ static int teardown(void **state)
 
     client_close(&f->client);
     fake_router_stop(&f->router);
+    unlink(endpoint + strlen("ipc://"));
     return 0;
 }
 

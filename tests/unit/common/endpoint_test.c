@@ -34,8 +34,14 @@ static void who_can_reach_it(void **state)
     assert_true(endpoint_is_private("ipc:///run/x"));
     assert_true(endpoint_is_private("tcp://127.0.0.1:1"));
     assert_true(endpoint_is_private("tcp://127.1.2.3:1"));
+    assert_true(endpoint_is_private("tcp://127.255.255.255:1"));
     assert_true(endpoint_is_private("tcp://[::1]:1"));
     assert_true(endpoint_is_private("tcp://localhost:1"));
+    assert_false(endpoint_is_private("tcp://127.example.org:1"));
+    assert_false(endpoint_is_private("tcp://127.0.0.1.example.org:1"));
+    assert_false(endpoint_is_private("tcp://127.0.0.1234567890123:1"));
+    assert_false(endpoint_is_private("tcp://126.255.255.255:1"));
+    assert_false(endpoint_is_private("tcp://128.0.0.1:1"));
     assert_false(endpoint_is_private("tcp://*:1"));
     assert_false(endpoint_is_private("tcp://0.0.0.0:1"));
     assert_false(endpoint_is_private("tcp://[::]:1"));
