@@ -7,6 +7,7 @@
 #include <xxhash.h>
 
 #include "common/bytes.h"
+#include "common/frame_spare.h"
 
 /* Offsets in the header. */
 enum {
@@ -30,18 +31,19 @@ enum {
 
 struct frame *frame_new(uint32_t bytes)
 {
-    struct frame *f = malloc(sizeof *f + bytes);
+    size_t room;
+    struct frame *f = spare_take(sizeof *f + bytes, &room);
 
-    if (f == NULL) {
-        abort();
-    }
+    f->room = room;
     f->bytes = bytes;
     return f;
 }
 
 void frame_free(struct frame **f)
 {
-    free(*f);
+    if (*f != NULL) {
+        spare_give(*f, (*f)->room);
+    }
     *f = NULL;
 }
 

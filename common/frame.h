@@ -45,6 +45,7 @@
 #define FRAME_GAP 1u /* what follows `ack` was lost: send it again now */
 
 struct frame {
+    size_t room; /* of its memory: frame_free() gives it back */
     uint32_t bytes;
     uint8_t data[];
 };

@@ -4,6 +4,7 @@
 
 #include "common/endpoint.h"
 #include "common/frame.h"
+#include "common/frame_spare.h"
 #include "common/link.h"
 #include "common/option.h"
 #include "common/peer.h"
@@ -14,6 +15,9 @@ const struct limit_row common_limits[] = {
     LIMIT_ROW(FRAME_BYTES_MAX, "bytes", "a frame without its tensor"),
     LIMIT_ROW(FRAME_TENSOR_MAX, "bytes", "the tensor of a frame"),
     LIMIT_ROW(FRAME_ENVELOPES_MAX, "", "envelopes in a frame"),
+    LIMIT_ROW(FRAME_SPARE_BYTES, "bytes", "of freed frames kept, of one size"),
+    LIMIT_ROW(FRAME_SPARE_MAX, "frames",
+              "that are freed and kept, of one size"),
     LIMIT_ROW(LINK_RING_FRAMES, "frames", "sent and not acknowledged"),
     LIMIT_ROW(LINK_RING_BYTES, "bytes", "sent and not acknowledged"),
     LIMIT_ROW(LINK_OUTBOX_BYTES, "bytes", "waiting in one lane to a peer"),

@@ -15,7 +15,8 @@
 #include "router/stops.h"
 #include "router/stream.h"
 
-#define TOKENS_START 64
+#define TOKENS_AT_GRANT 4096 /* room for so many of max_tokens */
+#define TOKENS_START    64
 
 /* A request as the router sees it: the picture is in core.h. */
 static const struct sm_row request_rows[REQUEST_STATES] = {
@@ -185,6 +186,10 @@ void request_granted(struct router_core *r, struct request *q, struct worker *w,
         q->granted_us = r->now_us;
     }
     memcpy(q->worker_name, w->peer->name, sizeof q->worker_name);
+    /* Now rather than by doubling while it streams. */
+    request_reserve(q, q->generation->max_tokens < TOKENS_AT_GRANT
+                           ? q->generation->max_tokens
+                           : TOKENS_AT_GRANT);
     table_add(&w->grants, &q->by_grant, q->grant);
     list_append(&w->running, &q->running);
     w->n_running++;

@@ -4,40 +4,29 @@
 #include <stdatomic.h>
 #include <stddef.h>
 
-static atomic_uint_fast64_t counts[ALLOC_OWNERS][ALLOC_PURPOSES];
+static atomic_uint_fast64_t counts[ALLOC_OWNERS];
 static _Thread_local enum alloc_owner owner_now;
-static _Thread_local enum alloc_purpose purpose_now;
 
 void alloc_as(enum alloc_owner owner)
 {
     owner_now = owner;
 }
 
-enum alloc_purpose alloc_for(enum alloc_purpose purpose)
+uint64_t alloc_count(enum alloc_owner owner)
 {
-    enum alloc_purpose before = purpose_now;
-
-    purpose_now = purpose;
-    return before;
-}
-
-uint64_t alloc_count(enum alloc_owner owner, enum alloc_purpose purpose)
-{
-    return atomic_load(&counts[owner][purpose]);
+    return atomic_load(&counts[owner]);
 }
 
 void alloc_reset(void)
 {
     for (int i = 0; i < ALLOC_OWNERS; i++) {
-        for (int j = 0; j < ALLOC_PURPOSES; j++) {
-            atomic_store(&counts[i][j], 0);
-        }
+        atomic_store(&counts[i], 0);
     }
 }
 
 static void count(void)
 {
-    atomic_fetch_add(&counts[owner_now][purpose_now], 1);
+    atomic_fetch_add(&counts[owner_now], 1);
 }
 
 /* ---- in place of libc's, over what libc calls its own ---- */

@@ -21,16 +21,11 @@ enum alloc_owner {
     ALLOC_OWNERS
 };
 
-/* What for: a frame, or an array that doubles and is kept. */
-enum alloc_purpose { ALLOC_OTHER, ALLOC_FRAME, ALLOC_GROWTH, ALLOC_PURPOSES };
-
 /* Of this thread from here on. */
 void alloc_as(enum alloc_owner owner);
-/* Returns what it was. */
-enum alloc_purpose alloc_for(enum alloc_purpose purpose);
 
 /* Since the last reset. */
-uint64_t alloc_count(enum alloc_owner owner, enum alloc_purpose purpose);
+uint64_t alloc_count(enum alloc_owner owner);
 void alloc_reset(void);
 
 #endif
