@@ -6,8 +6,8 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-/* Looks at the job number before sleeping: some tens of microseconds, the
- * distance of two operators in a step. */
+/* Looks at what is waited for before sleeping: some tens of microseconds, the
+ * distance of two operators in a step, or of two threads' last tasks. */
 #define SPINS 4000
 
 struct job {
@@ -24,7 +24,8 @@ struct threads {
     pthread_cond_t done; /* n_busy fell to 0 */
     struct job job;      /* under lock; open while it may be joined */
     bool open, stop;
-    uint32_t n_busy, n_asleep;
+    uint32_t n_asleep;
+    atomic_uint n_busy; /* written under lock */
     atomic_uint number; /* of the newest job, or changed by stop */
     atomic_uint next;   /* task */
 };
@@ -83,11 +84,11 @@ static void help(struct threads *t, uint32_t thread)
     if (!t->open) {
         return;
     }
-    t->n_busy++;
+    atomic_fetch_add(&t->n_busy, 1);
     pthread_mutex_unlock(&t->lock);
     take_tasks(t, &job, thread);
     pthread_mutex_lock(&t->lock);
-    if (--t->n_busy == 0) {
+    if (atomic_fetch_sub(&t->n_busy, 1) == 1) {
         pthread_cond_signal(&t->done);
     }
 }
@@ -197,8 +198,16 @@ static void open_job(struct threads *t, const struct job *job)
 static void close_job(struct threads *t)
 {
     pthread_mutex_lock(&t->lock);
-    t->open = false;
-    while (t->n_busy > 0) {
+    t->open = false; /* nobody joins any more */
+    pthread_mutex_unlock(&t->lock);
+    for (int i = 0; i < SPINS && atomic_load(&t->n_busy) > 0; i++) {
+        pause_cpu();
+    }
+    if (atomic_load(&t->n_busy) == 0) {
+        return;
+    }
+    pthread_mutex_lock(&t->lock);
+    while (atomic_load(&t->n_busy) > 0) {
         pthread_cond_wait(&t->done, &t->lock);
     }
     pthread_mutex_unlock(&t->lock);
