@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define FRAME_SPARE_LEAST 128
+#define FRAME_SPARE_LEAST 128u
 #define FRAME_SPARE_MOST  (256u << 10)
 #define FRAME_SPARE_BYTES (512u << 10)
 #define FRAME_SPARE_MAX   256
