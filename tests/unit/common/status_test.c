@@ -66,14 +66,14 @@ static void long_texts_are_cut(void **state)
     struct error e;
 
     (void)state;
-    memset(longer, 'x', sizeof longer);
+    memset(longer, 'y', sizeof longer);
     longer[sizeof longer - 1] = '\0';
     assert_int_equal(error_set(&e, ST_INTERNAL, "%s", longer), ST_INTERNAL);
     assert_int_equal(strlen(e.text), ERROR_TEXT - 1);
     assert_int_equal(error_wrap(&e, "%s", longer), ST_INTERNAL);
     assert_int_equal(strlen(e.text), ERROR_TEXT - 1);
     assert_int_equal(error_wrap(&e, "why"), ST_INTERNAL);
-    assert_memory_equal(e.text, "why: xxx", 8);
+    assert_memory_equal(e.text, "why: yyy", 8);
     assert_int_equal(strlen(e.text), ERROR_TEXT - 1);
 }
 

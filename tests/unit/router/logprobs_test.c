@@ -15,22 +15,6 @@
 
 #define LENGTH SLUICE__V1__FINISH__FINISH_LENGTH
 
-static struct tokenizer *tokenizer;
-
-static int load(void **state)
-{
-    (void)state;
-    tokenizer = tiny_tokenizer();
-    return 0;
-}
-
-static int unload(void **state)
-{
-    (void)state;
-    tokenizer_free(&tokenizer);
-    return 0;
-}
-
 /* ---- what is said: each value tells its place ---- */
 
 static uint32_t token_at(uint32_t index)
@@ -158,7 +142,7 @@ static void each_with_its_token(void **state)
             struct tiny s;
             uint32_t at = 0, n = 100;
 
-            tiny_set(&s, tokenizer);
+            tiny_set(&s, tiny_tokenizer);
             x = generate(&s, n, tops[t], NULL);
             while (at < n) { /* each row but the first repeats some */
                 uint32_t back = at < 3 ? 0 : at - 3;
@@ -188,7 +172,7 @@ static void a_slow_readers_chunks(void **state)
         struct record *x;
         struct tiny s;
 
-        tiny_set(&s, tokenizer);
+        tiny_set(&s, tiny_tokenizer);
         x = generate(&s, n, tops[t], NULL);
         s.c->deaf = true;
         /* so that the 64 frames that may be unacknowledged are under way */
@@ -217,7 +201,7 @@ static void they_go_on_elsewhere(void **state)
     struct tiny s;
 
     (void)state;
-    tiny_set(&s, tokenizer);
+    tiny_set(&s, tiny_tokenizer);
     x = generate(&s, 20, 3, NULL);
     say(s.w, 0, 7, 3, 0);
     w2 = tiny_worker(&s, "w2");
@@ -239,7 +223,7 @@ static void a_stop_string_cuts_them(void **state)
     struct tiny s;
 
     (void)state;
-    tiny_set(&s, tokenizer);
+    tiny_set(&s, tiny_tokenizer);
     x = generate(&s, 40, 2, stop);
     say(s.w, 0, 5, 2, 0);
     say(s.w, 3, 20, 2, 0);
@@ -255,14 +239,14 @@ static void values_of_a_step(void **state)
     struct tiny s;
 
     (void)state;
-    tiny_set(&s, tokenizer);
+    tiny_set(&s, tiny_tokenizer);
     x = generate(&s, 4096, 3, NULL);
     say(s.w, 0, STEP_LOGPROBS_MAX / 4, 3, LENGTH);
     assert_true(x->ended);
     assert_int_equal(n_seen, 4096);
     assert_false(s.w->gone);
     tiny_end(&s);
-    tiny_set(&s, tokenizer);
+    tiny_set(&s, tiny_tokenizer);
     (void)generate(&s, 4096, 4, NULL);
     say(s.w, 0, STEP_LOGPROBS_MAX / 5 + 1, 4, 0); /* 5 divides one more */
     assert_true(s.w->gone);
@@ -400,7 +384,7 @@ static void no_lie_is_believed(void **state)
     for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
         struct tiny s;
 
-        tiny_set(&s, tokenizer);
+        tiny_set(&s, tiny_tokenizer);
         (void)generate(&s, 10, 2, NULL);
         prepare(1, 0, 2, 2, 0);
         lies[i].tell(&said.m);
@@ -427,7 +411,7 @@ static void the_truth_is_believed(void **state)
     struct tiny s;
 
     (void)state;
-    tiny_set(&s, tokenizer);
+    tiny_set(&s, tiny_tokenizer);
     (void)generate(&s, 10, 2, NULL);
     prepare(1, 0, 2, 2, 0);
     the_truth(&said.m);
@@ -446,7 +430,7 @@ static void none_were_asked_for(void **state)
     for (int lie = 0; lie < 2; lie++) {
         struct tiny s;
 
-        tiny_set(&s, tokenizer);
+        tiny_set(&s, tiny_tokenizer);
         (void)tiny_generate(&s, 1, 10, NULL, NULL);
         s.c->on_chunk = see_nothing;
         n_seen = 0;
@@ -475,5 +459,5 @@ int main(void)
     };
 
     log_setup(LOG_WARN, sink, NULL);
-    return cmocka_run_group_tests(tests, load, unload);
+    return cmocka_run_group_tests(tests, tiny_load, tiny_unload);
 }

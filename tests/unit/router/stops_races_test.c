@@ -12,22 +12,6 @@
 #define CANCELLED SLUICE__V1__FINISH__FINISH_CANCELLED
 #define FORGET    UINT32_MAX
 
-static struct tokenizer *tokenizer;
-
-static int load(void **state)
-{
-    (void)state;
-    tokenizer = tiny_tokenizer();
-    return 0;
-}
-
-static int unload(void **state)
-{
-    (void)state;
-    tokenizer_free(&tokenizer);
-    return 0;
-}
-
 static const char *const abcab[] = {"abcab", NULL};
 static const uint32_t match[] = {'x', 257, 256, 'c'};
 
@@ -41,7 +25,7 @@ static void the_worker_ends_in_the_same_row(void **state)
         struct record *x;
         struct tiny s;
 
-        tiny_set(&s, tokenizer);
+        tiny_set(&s, tiny_tokenizer);
         x = tiny_generate(&s, 1, 4, abcab, NULL);
         tiny_say(s.w, match, 0, 1, 0);
         tiny_say(s.w, match, 1, 3, finishes[i]);
@@ -62,7 +46,7 @@ static void the_worker_ends_before_it_hears(void **state)
         struct record *x;
         struct tiny s;
 
-        tiny_set(&s, tokenizer);
+        tiny_set(&s, tiny_tokenizer);
         s.w->hold_receipts = true;
         x = tiny_generate(&s, 1, 4, abcab, NULL);
         tiny_say(s.w, match, 0, 3, 0);
@@ -89,7 +73,7 @@ static void the_worker_is_lost(void **state)
     struct tiny s;
 
     (void)state;
-    tiny_set(&s, tokenizer);
+    tiny_set(&s, tiny_tokenizer);
     w2 = tiny_worker(&s, "w2");
     s.w->hold_receipts = true;
     x = tiny_generate(&s, 1, 60, abcab, NULL);
@@ -117,7 +101,7 @@ static void removals_wait_for_the_receipt(void **state)
     struct tiny s;
 
     (void)state;
-    tiny_set(&s, tokenizer);
+    tiny_set(&s, tiny_tokenizer);
     s.w->hold_receipts = true;
     x = tiny_generate(&s, 1, 60, abcab, NULL);
     tiny_say(s.w, match, 0, 3, 0);
@@ -146,7 +130,7 @@ static void a_cancel_came_first(void **state)
     struct tiny s;
 
     (void)state;
-    tiny_set(&s, tokenizer);
+    tiny_set(&s, tiny_tokenizer);
     s.w->hold_receipts = true;
     x = tiny_generate(&s, 1, 60, abcab, NULL);
     tiny_say(s.w, match, 0, 2, 0);
@@ -172,7 +156,7 @@ static void the_client_gives_up(void **state)
     struct tiny s;
 
     (void)state;
-    tiny_set(&s, tokenizer);
+    tiny_set(&s, tiny_tokenizer);
     s.w->hold_receipts = true;
     x = tiny_generate(&s, 1, 60, abcab, NULL);
     s.c->deaf = true;
@@ -205,7 +189,7 @@ static void nothing_is_kept(void **state)
         struct record *x;
         struct tiny s;
 
-        tiny_set(&s, tokenizer);
+        tiny_set(&s, tiny_tokenizer);
         m.keep_ms = 60000;
         m.has_keep_ms = true;
         x = tiny_generate(&s, 1, 4, stop, &m);
@@ -230,7 +214,7 @@ static void it_goes_on_elsewhere(void **state)
     struct tiny s;
 
     (void)state;
-    tiny_set(&s, tokenizer);
+    tiny_set(&s, tiny_tokenizer);
     x = tiny_generate(&s, 1, 60, stop, NULL);
     tiny_say(s.w, ids, 0, 3, 0);
     tiny_say(s.w, ids, 1, 2, 0); /* "ab" again is no "abab" */
@@ -258,7 +242,7 @@ static void each_choice_ends_by_itself(void **state)
     struct tiny s;
 
     (void)state;
-    tiny_set(&s, tokenizer);
+    tiny_set(&s, tiny_tokenizer);
     m.has_n = true;
     m.n = 3;
     x = tiny_generate(&s, 1, 60, abcab, &m);
@@ -301,5 +285,5 @@ int main(void)
     };
 
     log_setup(LOG_OFF, NULL, NULL);
-    return cmocka_run_group_tests(tests, load, unload);
+    return cmocka_run_group_tests(tests, tiny_load, tiny_unload);
 }

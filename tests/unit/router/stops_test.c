@@ -13,22 +13,6 @@
 #define STOP   SLUICE__V1__FINISH__FINISH_STOP
 #define FORGET UINT32_MAX
 
-static struct tokenizer *tokenizer;
-
-static int load(void **state)
-{
-    (void)state;
-    tokenizer = tiny_tokenizer();
-    return 0;
-}
-
-static int unload(void **state)
-{
-    (void)state;
-    tokenizer_free(&tokenizer);
-    return 0;
-}
-
 /* ---- against a plain search ---- */
 
 static uint64_t seed;
@@ -70,7 +54,7 @@ static void expect(struct want *w, const uint32_t *ids, uint32_t n,
     struct detokenizer d;
 
     *w = (struct want){.string = NO_STRING};
-    detokenizer_init(&d, tokenizer, DETOK_SKIP_SPECIAL);
+    detokenizer_init(&d, tiny_tokenizer, DETOK_SKIP_SPECIAL);
     for (uint32_t i = 0; i <= n; i++) {
         size_t old = w->n_text, begin;
         uint32_t string;
@@ -141,7 +125,7 @@ static void any_tokens_in_any_rows(void **state)
         }
         random_ids(ids, n);
         expect(&want, ids, n, stop);
-        tiny_set(&s, tokenizer);
+        tiny_set(&s, tiny_tokenizer);
         x = tiny_generate(&s, 1, n, stop, NULL);
         say_in_rows(&s, x, ids, n);
         assert_true(x->ended);
@@ -172,7 +156,7 @@ static void a_beginning_is_held_back(void **state)
     struct tiny s;
 
     (void)state;
-    tiny_set(&s, tokenizer);
+    tiny_set(&s, tiny_tokenizer);
     x = tiny_generate(&s, 1, 6, abcab, NULL);
     for (uint32_t i = 0; i < 6; i++) {
         tiny_say(s.w, ids, i, 1, i == 5 ? LENGTH : 0);
@@ -203,7 +187,7 @@ static void the_longest_is_held_back(void **state)
         }
         ids[0] = 'y';
         ids[n - 1] = end == 0 ? 'x' : 'z';
-        tiny_set(&s, tokenizer);
+        tiny_set(&s, tiny_tokenizer);
         x = tiny_generate(&s, 1, n, stop, NULL);
         tiny_say(s.w, ids, 0, n - 1, 0);
         assert_int_equal(x->n_tokens, n - 1);
@@ -225,7 +209,7 @@ static void the_end_waits_for_nobody(void **state)
     struct tiny s;
 
     (void)state;
-    tiny_set(&s, tokenizer);
+    tiny_set(&s, tiny_tokenizer);
     s.w->hold_receipts = true;
     x = tiny_generate(&s, 1, 60, abcab, NULL);
     tiny_say(s.w, ids, 0, 4, 0); /* one token past the string */
@@ -260,7 +244,7 @@ static void a_slow_reader_does_not_delay_it(void **state)
     struct tiny s;
 
     (void)state;
-    tiny_set(&s, tokenizer);
+    tiny_set(&s, tiny_tokenizer);
     x = tiny_generate(&s, 1, 60, abcab, NULL);
     s.c->deaf = true;
     for (uint32_t i = 0; i < 3; i++) {
@@ -282,7 +266,7 @@ static void ids_alone_stop_too(void **state)
     struct tiny s;
 
     (void)state;
-    tiny_set(&s, tokenizer);
+    tiny_set(&s, tiny_tokenizer);
     m.has_want_text = true;
     m.want_text = false;
     x = tiny_generate(&s, 1, 60, abcab, &m);
@@ -300,7 +284,7 @@ static void the_end_token_is_not_looked_at(void **state)
     struct tiny s;
 
     (void)state;
-    tiny_set(&s, tokenizer);
+    tiny_set(&s, tiny_tokenizer);
     x = tiny_generate(&s, 1, 60, abcab, NULL);
     tiny_say(s.w, ids, 0, 3, 0);
     tiny_say(s.w, ids, 3, 2, STOP);
@@ -322,7 +306,7 @@ static void the_last_character_is_looked_at(void **state)
         struct record *x;
         struct tiny s;
 
-        tiny_set(&s, tokenizer);
+        tiny_set(&s, tiny_tokenizer);
         x = tiny_generate(&s, 1, 2, stop, NULL);
         tiny_say(s.w, ids, 0, 1, 0);
         if (end == 0) {
@@ -350,7 +334,7 @@ static void strings_across_characters(void **state)
     struct tiny s;
 
     (void)state;
-    tiny_set(&s, tokenizer);
+    tiny_set(&s, tiny_tokenizer);
     x = tiny_generate(&s, 1, 60, stop, NULL);
     for (uint32_t i = 0; i < 5; i++) {
         tiny_say(s.w, ids, i, 1, 0);
@@ -380,7 +364,7 @@ static void refuse(size_t n, const char *text, size_t bytes, const char *why)
     struct record *x;
     struct tiny s;
 
-    tiny_set(&s, tokenizer);
+    tiny_set(&s, tiny_tokenizer);
     x = generate_n(&s, n, text, bytes);
     if (why == NULL) {
         assert_false(x->ended);
@@ -451,5 +435,5 @@ int main(void)
     };
 
     log_setup(LOG_OFF, NULL, NULL);
-    return cmocka_run_group_tests(tests, load, unload);
+    return cmocka_run_group_tests(tests, tiny_load, tiny_unload);
 }

@@ -20,13 +20,15 @@ static void add_token(json_t *root, const char *bytes, int id)
     json_object_setn_new(vocab, spelling, n, json_integer(id));
 }
 
-struct tokenizer *tiny_tokenizer(void)
+struct tokenizer *tiny_tokenizer;
+
+int tiny_load(void **state)
 {
     json_t *root = fixture_small();
-    struct tokenizer *t;
     struct error e;
     char *text;
 
+    (void)state;
     add_token(root, "bca", TINY_BCA);
     add_token(root, "c\xE2\x82", TINY_C_EURO);
     json_array_append_new(json_object_get(root, "added_tokens"),
@@ -37,12 +39,19 @@ struct tokenizer *tiny_tokenizer(void)
     text = json_dumps(root, JSON_COMPACT);
     json_decref(root);
     assert_non_null(text);
-    if (tokenizer_parse(&t, text, strlen(text), &e) != ST_OK) {
+    if (tokenizer_parse(&tiny_tokenizer, text, strlen(text), &e) != ST_OK) {
         fail_msg("%s", e.text);
     }
     free(text);
-    assert_int_equal(tokenizer_vocab(t), TINY_VOCAB);
-    return t;
+    assert_int_equal(tokenizer_vocab(tiny_tokenizer), TINY_VOCAB);
+    return 0;
+}
+
+int tiny_unload(void **state)
+{
+    (void)state;
+    tokenizer_free(&tiny_tokenizer);
+    return 0;
 }
 
 struct fake *tiny_worker(struct tiny *s, const char *name)

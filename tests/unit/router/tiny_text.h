@@ -14,7 +14,10 @@
 #define TINY_SPECIAL 261
 #define TINY_VOCAB   262
 
-struct tokenizer *tiny_tokenizer(void);
+/* Made before the tests of a group and freed after them. */
+extern struct tokenizer *tiny_tokenizer;
+int tiny_load(void **state);
+int tiny_unload(void **state);
 
 #define NO_STRING UINT32_MAX
 
