@@ -36,6 +36,10 @@ enum lane { LANE_CONTROL, LANE_SUBMIT, LANE_STATE };
       nothing, ONEWAY, BY_WORKER, BY_ROUTER, 262144, 0, LANE_STATE, true)      \
     X(REGISTRY_GOODBYE, 0x0104, Registry, Goodbye, goodbye_message, nothing,   \
       ONEWAY, BY_ALL, BY_ALL, 1024, 0, LANE_STATE, true)                       \
+    X(REGISTRY_LIVE, 0x0105, Registry, Live, live_message, nothing, ONEWAY,    \
+      BY_WORKER, BY_ROUTER, 65536, 0, LANE_CONTROL, false)                     \
+    X(REGISTRY_LEAVE, 0x0106, Registry, Leave, leave_request, drain_reply,     \
+      UNARY, BY_WORKER, BY_ROUTER, 64, 64, LANE_CONTROL, false)                \
     X(INFERENCE_GENERATE, 0x0201, Inference, Generate, generate_request,       \
       generate_chunk, STREAM, BY_CLIENT | BY_ADMIN, BY_ROUTER, 1048576,        \
       131072, LANE_CONTROL, true)                                              \
@@ -67,8 +71,8 @@ enum lane { LANE_CONTROL, LANE_SUBMIT, LANE_STATE };
       UNARY, BY_ADMIN, BY_ROUTER, 256, 1024, LANE_CONTROL, true)               \
     X(ADMIN_REMOVE, 0x0306, Admin, RemoveSequence, remove_request, receipt,    \
       UNARY, BY_ADMIN, BY_ROUTER, 256, 1024, LANE_CONTROL, true)               \
-    X(ADMIN_DRAIN, 0x0307, Admin, Drain, worker_request, nothing, UNARY,       \
-      BY_ADMIN, BY_ROUTER, 256, 16, LANE_CONTROL, false)                       \
+    X(ADMIN_DRAIN, 0x0307, Admin, Drain, drain_request, drain_reply, UNARY,    \
+      BY_ADMIN, BY_ROUTER, 256, 64, LANE_CONTROL, false)                       \
     X(ADMIN_UNDRAIN, 0x0308, Admin, Undrain, worker_request, nothing, UNARY,   \
       BY_ADMIN, BY_ROUTER, 256, 16, LANE_CONTROL, false)                       \
     X(ADMIN_AUDIT, 0x0309, Admin, Audit, nothing, audit_all_reply, UNARY,      \
@@ -91,6 +95,8 @@ enum lane { LANE_CONTROL, LANE_SUBMIT, LANE_STATE };
       BY_WORKER, 16, 16, LANE_CONTROL, false)                                  \
     X(WORKER_AUDIT, 0x0408, Worker, Audit, nothing, audit_reply, UNARY,        \
       BY_ROUTER, BY_WORKER, 16, 8192, LANE_CONTROL, true)                      \
+    X(WORKER_DISOWN, 0x0409, Worker, Disown, disown_message, nothing, ONEWAY,  \
+      BY_ROUTER, BY_WORKER, 65536, 0, LANE_CONTROL, false)                     \
     X(STAGE_OPEN, 0x0501, Stage, Open, stage_open, nothing, UNARY, BY_WORKER,  \
       BY_WORKER, 65536, 16, LANE_CONTROL, false)                               \
     X(STAGE_FORWARD, 0x0502, Stage, Forward, stage_forward, nothing, ONEWAY,   \
