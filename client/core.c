@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/failpoint.h"
 #include "common/peer.h"
 #include "common/session.h"
 #include "common/timer.h"
@@ -306,6 +307,7 @@ static void on_reply(void *node, struct peer *p, uint64_t tag,
 
     (void)p;
     (void)m;
+    FP(CLIENT_CHUNK);
     if (k && k->ops->on_reply) {
         k->ops->on_reply(k->arg, reply);
     }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/failpoint.h"
 #include "common/limits.h"
 #include "text/limits.h"
 
@@ -249,8 +250,10 @@ int main(int argc, char **argv)
 {
     struct ctl c = {0};
     const struct verb *v;
-    int rc = parse_verb(&c, argc, argv, &v);
+    int rc;
 
+    FAILPOINT_START(argc, argv);
+    rc = parse_verb(&c, argc, argv, &v);
     if (rc != CTL_OK || answer(&c, v)) {
         return rc;
     }

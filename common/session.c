@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/failpoint.h"
 #include "proto/registry.pb-c.h"
 
 void session_init(struct session *s, struct node_io *io,
@@ -120,6 +121,7 @@ static void greet(struct session *s, int64_t now_us)
     hello.nonce = s->nonce;
     f = hello_make(&hello.base);
     s->io->send(s->io, s->id, &f);
+    FP(SESSION_HELLO);
     s->tries++;
     s->due_us = now_us + SESSION_HELLO_US;
 }

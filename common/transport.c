@@ -10,6 +10,7 @@
 
 #include "common/connections.h"
 #include "common/endpoint.h"
+#include "common/failpoint.h"
 #include "common/log.h"
 #include "common/loop.h"
 
@@ -171,6 +172,10 @@ static enum status transport_send(struct node_io *io, struct peer_id to,
     struct connection *c = NULL;
     enum status st = ST_UNAVAILABLE;
 
+    if (FP_FAILS(TRANSPORT_SEND)) {
+        frame_free(f);
+        return ST_RESOURCE_EXHAUSTED;
+    }
     if (!t->connecting) {
         c = connections_by_id(&t->connections, to.v);
     }
@@ -308,6 +313,9 @@ static struct frame *take_frame(struct transport *t, zmq_msg_t *msg)
 
     if (n < FRAME_HEADER || n > FRAME_BYTES_MAX || zmq_msg_more(msg)) {
         t->counts.malformed++;
+        return NULL;
+    }
+    if (FP_FAILS(TRANSPORT_RECV)) {
         return NULL;
     }
     f = frame_new((uint32_t)n);

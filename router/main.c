@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/failpoint.h"
 #include "common/limits.h"
 #include "common/log.h"
 #include "common/loop.h"
@@ -247,6 +248,7 @@ int main(int argc, char **argv)
     static struct program p;
     struct error e;
 
+    FAILPOINT_START(argc, argv);
     if (configure(&p, argc, argv, &e) != ST_OK) {
         fprintf(stderr, "sluice-router: %s\n", e.text);
         return EXIT_SETUP;

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/failpoint.h"
 #include "common/plant.h"
 #include "common/sampling_message.h"
 #include "router/admission.h"
@@ -239,6 +240,7 @@ void recv_generate(struct router_core *r, const struct incoming *in)
     struct generation *g;
 
     r->metrics.requests++;
+    FP(ROUTER_GENERATE);
     if (!check_fields(in, m) || !check_open(r, in, m) ||
         (model = find_model(r, in, m->model)) == NULL ||
         !check_place(r, in, model, m) || !check_stop(r, in, model, m, &stop)) {

@@ -1,6 +1,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "common/failpoint.h"
 #include "common/log.h"
 #include "proto/registry.pb-c.h"
 #include "router/recv.h"
@@ -26,6 +27,7 @@ static void answer(struct router_core *r, const struct router_peer *p)
     reply.name = wire_text(r->name);
     f = hello_answer(p->session, &reply.base, NULL, 0);
     (void)r->io->send(r->io, p->id, &f);
+    FP(ROUTER_HELLO);
 }
 
 static void refuse_hello(struct router_core *r, struct peer_id from,

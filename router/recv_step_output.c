@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "common/failpoint.h"
 #include "common/log.h"
 #include "common/plant.h"
 #include "router/logprob_columns.h"
@@ -357,12 +358,14 @@ static void take_rows(struct router_core *r, struct worker *w,
             r->ack_index[i]++;
         }
     }
+    FP(ROUTER_STEP);
     if (m->n_grant > 0) {
         ack.n_grant = ack.n_index = m->n_grant;
         ack.grant = r->ack_grant;
         ack.index = r->ack_index;
         /* One that finds no room is lost; the rows come again. */
         (void)!peer_oneway(w->peer->peer, METHOD_WORKER_ACKNOWLEDGE, &ack.base);
+        FP(ROUTER_ACKNOWLEDGE);
     }
 }
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/failpoint.h"
 #include "common/log.h"
 #include "common/plant.h"
 #include "common/request_id.h"
@@ -193,6 +194,7 @@ static void tell_worker(struct request *q, bool remove)
     q->remove = remove;
     list_remove(&q->parts);
     if (send_removal(q)) {
+        FP(ROUTER_CANCEL);
         q->removal = REMOVAL_SENT;
     } else {
         q->removal = REMOVAL_UNSENT;

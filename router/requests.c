@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/failpoint.h"
 #include "common/plant.h"
 #include "common/request_id.h"
 #include "common/state_machine.h"
@@ -161,6 +162,7 @@ void request_requeue(struct router_core *r, struct request *q)
     struct list *waiting = &q->generation->model->waiting;
     struct list *at = waiting->next;
 
+    FP(ROUTER_REQUEUE);
     request_ungrant(r, q);
     while (at != waiting &&
            LIST_OF(at, struct request, queue)->number < q->number) {

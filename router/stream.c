@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "common/failpoint.h"
 #include "common/log.h"
 #include "common/request_id.h"
 #include "router/logprob_columns.h"
@@ -193,9 +194,11 @@ static bool send_chunk(struct router_core *r, struct request *q)
     if (q->state == REQUEST_ENDED && q->n_sent + n == q->n_generated) {
         show_end(q, &c, &f);
     }
+    FP(ROUTER_CHUNK);
     if (peer_reply(g->call.peer->peer, g->call.id, &c.base) != ST_OK) {
         return false;
     }
+    FP(ROUTER_CHUNK_SENT);
     if (q->logprobs != NULL) {
         logprob_columns_drop(q->logprobs, n);
     }
@@ -216,6 +219,7 @@ static bool serve(struct router_core *r, struct router_peer *p,
     list_remove(&q->ready);
     if (q->last_sent) {
         if (q->generation->n_unsent == 0) {
+            FP(ROUTER_END);
             pending_end(r, &q->generation->call, NULL);
         }
         request_settle(r, q);

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "common/failpoint.h"
 #include "common/plant.h"
 #include "common/sampling_message.h"
 #include "proto/worker.pb-c.h"
@@ -90,6 +91,7 @@ enum status submit_send(struct router_core *r, struct worker *w,
 
     q->n_ids = q->generation->n_prompt + q->n_generated;
     q->n_ids_sent = 0;
+    FP(ROUTER_SUBMIT);
     st = send_submit(r, w, q, &need);
     if (st != ST_OK) {
         return st;
@@ -99,6 +101,7 @@ enum status submit_send(struct router_core *r, struct worker *w,
     if (q->n_ids_sent < q->n_ids) {
         list_append(&w->parts, &q->parts);
     }
+    FP(ROUTER_SUBMIT_SENT);
     return ST_OK;
 }
 

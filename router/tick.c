@@ -1,6 +1,7 @@
 /* tick.c - all that happens because of the time, and all that is sent. */
 #include <inttypes.h>
 
+#include "common/failpoint.h"
 #include "common/log.h"
 #include "router/admission.h"
 #include "router/recv.h"
@@ -37,6 +38,7 @@ static void serve_peer(struct router_core *r, struct router_peer *p)
     }
     stream_pump(r, p);
     peer_flush(p->peer, r->now_us);
+    FP(ROUTER_FLUSHED);
     event_set(r, &p->flush, peer_due(p->peer));
 }
 

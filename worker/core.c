@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/failpoint.h"
 #include "common/log.h"
 #include "worker/core_state.h"
 
@@ -86,6 +87,7 @@ static void on_up(void *node, struct peer *p)
     w->broken = NULL;
     w->changed = true;
     w->reported_us = w->io->now_us(w->io) - REPORT_US;
+    FP(WORKER_UP);
 }
 
 /* Said once for each absence, however many attempts it takes. */

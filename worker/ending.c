@@ -1,6 +1,7 @@
 /* ending.c - how a sequence ends, whatever the reason, and who is told. */
 #include <string.h>
 
+#include "common/failpoint.h"
 #include "common/log.h"
 #include "common/plant.h"
 #include "worker/core_state.h"
@@ -59,6 +60,7 @@ static void receipt_send(struct worker_core *w, const struct sequence *s,
     m.checkpoints = r->freed.n[POOL_CHECKPOINTS];
     m.micros = (uint64_t)(now_us(w) - r->since_us);
     m.snapshot = ledger_next_snapshot(&w->ledger);
+    FP(WORKER_RECEIPT);
     peer_end(p, r->call, &m.base);
 }
 
@@ -242,6 +244,7 @@ void worker_remove(struct worker_core *w, struct peer *p, uint64_t call,
     if (s->state == SEQUENCE_RELEASING) {
         return;
     }
+    FP(WORKER_RELEASE);
     refuse_open_submit(p, s);
     if (s->state == SEQUENCE_KEPT) {
         worker_let_go(w, s);

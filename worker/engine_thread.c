@@ -8,6 +8,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "common/failpoint.h"
+
 /* The plan is borrowed until its result is polled. */
 struct finished {
     const struct plan *plan;
@@ -137,7 +139,9 @@ static void run(struct engine_thread *t, const struct plan *p)
 {
     int64_t start = now_us(), took;
 
+    FP(ENGINE_BEFORE);
     forward_run(t->forward, p, &t->running);
+    FP(ENGINE_AFTER);
     took = now_us() - start;
     t->running.device_us = took < UINT32_MAX ? (uint32_t)took : UINT32_MAX;
 }

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/failpoint.h"
+
 struct pool_size {
     uint32_t blocks, slots;
 };
@@ -386,6 +388,10 @@ static void run_layers(struct forward *f)
         }
         kernels_mlp(f->kernels, i);
         tap_layer(f, i + 1);
+        FP(ENGINE_LAYER);
+        if (f->pass.n_tokens > f->pass.n_rows) {
+            FP(ENGINE_PREFILL_LAYER);
+        }
     }
 }
 
@@ -527,6 +533,9 @@ static enum status run_pass(struct forward *f, const struct plan *p,
     run_layers(f);
     st = run_sampling(f, p, out);
     end = kernels_end(f->kernels, &e);
+    if (FP_FAILS(ENGINE_STEP)) {
+        end = error_set(&e, ST_INTERNAL, "a failpoint failed the step");
+    }
     if (end != ST_OK) {
         out->error = e;
         return end;

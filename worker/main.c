@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/failpoint.h"
 #include "common/limits.h"
 #include "common/log.h"
 #include "common/loop.h"
@@ -455,6 +456,7 @@ int main(int argc, char **argv)
     static struct program p;
     struct error e;
 
+    FAILPOINT_START(argc, argv);
     if (configure(&p, argc, argv, &e) != ST_OK) {
         return fail(&e);
     }

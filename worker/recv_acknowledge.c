@@ -5,6 +5,7 @@
  * ending: it was cancelled, or failed) therefore proves nothing about the
  * ending; the row is repeated until the router, which has forgotten the
  * grant, answers INDEX_FORGET. */
+#include "common/failpoint.h"
 #include "worker/core_state.h"
 
 static bool end_is_known(const struct sequence *s, uint32_t index)
@@ -55,6 +56,9 @@ static void acknowledge(struct worker_core *w, uint64_t grant, uint32_t index)
 void worker_recv_acknowledge(struct worker_core *w,
                              const Sluice__V1__AcknowledgeMessage *m)
 {
+    if (FP_FAILS(WORKER_ACKNOWLEDGE)) {
+        return;
+    }
     if (m->n_grant != m->n_index) {
         worker_break(w, "Acknowledge has columns of different length");
         return;

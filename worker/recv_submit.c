@@ -10,6 +10,7 @@
  * Whatever the answer, the grant is used up. */
 #include <string.h>
 
+#include "common/failpoint.h"
 #include "common/log.h"
 #include "common/sampling_message.h"
 #include "worker/core_state.h"
@@ -315,6 +316,7 @@ void submit_complete(struct worker_core *w, struct peer *p, struct sequence *s)
         return;
     }
     batcher_add(&w->batcher, s);
+    FP(WORKER_SUBMIT);
 }
 
 /* Everything after the grant; an error is the answer. */

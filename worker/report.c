@@ -5,6 +5,7 @@
  * again on the timer; a change (a cancel, an ending) goes out soon. */
 #include <string.h>
 
+#include "common/failpoint.h"
 #include "worker/core_state.h"
 
 /* ---- rows ---- */
@@ -133,6 +134,9 @@ static enum status send_output(struct worker_core *w, struct peer *p,
     m.n_prompt_tokens = w->n_prompt_tokens;
     m.has_failure = o->failed && w->failure[0] != '\0';
     m.failure = wire_text(w->failure);
+    if (FP_FAILS(WORKER_OUTPUT)) {
+        return ST_RESOURCE_EXHAUSTED;
+    }
     return peer_oneway(p, METHOD_REGISTRY_STEP_OUTPUT, &m.base);
 }
 

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/failpoint.h"
 #include "common/log.h"
 #include "common/plant.h"
 #include "worker/core_state.h"
@@ -170,6 +171,7 @@ void step_results(struct worker_core *w)
 
     while ((t = batcher_oldest(&w->batcher)) != NULL &&
            engine_poll(w->engine, &w->result)) {
+        FP(WORKER_RESULT);
         result_back(w, t);
         batcher_return(&w->batcher);
     }
@@ -208,9 +210,13 @@ void step_plans(struct worker_core *w)
         bool stuck = w->batcher.stuck != NULL;
 
         fail_stuck(w);
-        if (p != NULL && engine_submit(w->engine, p) != ST_OK) {
+        if (p != NULL &&
+            (FP_FAILS(WORKER_PLAN) || engine_submit(w->engine, p) != ST_OK)) {
             refused(w, p);
             return;
+        }
+        if (p != NULL) {
+            FP(WORKER_PLANNED);
         }
         again = p != NULL || stuck;
     }

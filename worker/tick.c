@@ -2,6 +2,7 @@
  * the plans of the same turn; then plans; then what there is to say. */
 #include <stddef.h>
 
+#include "common/failpoint.h"
 #include "worker/core_state.h"
 
 static void node_opened(void *node, struct peer_id who)
@@ -73,7 +74,11 @@ static int64_t node_tick(void *node, int64_t now_us)
     step_plans(w);
     due = report_send(w, now_us);
     due = least(due, timers_due(&w->timers));
-    return least(due, session_tick(&w->session, now_us));
+    due = least(due, session_tick(&w->session, now_us));
+    if (w->reported_us == now_us) {
+        FP(WORKER_REPORT_SENT);
+    }
+    return due;
 }
 
 const struct node_ops worker_node_ops = {.opened = node_opened,
