@@ -1,0 +1,56 @@
+/* reference.h - the streams of the catalogue, as an undisturbed cluster made
+ * them, and what another cluster's streams differ in.
+ *
+ * A file of lines: "sluice-streams 1 LONGEST", then for each choice of each
+ * entry its numbers, ids, a hash of the logprobs of each token, and its text
+ * in hex.
+ *
+ * Threading: streams_read() and streams_write() one at a time; afterwards
+ * constant, a struct reading belongs to one thread.  Memory: the tables are
+ * the caller's, what stands in them is on the heap until streams_free(). */
+#ifndef TESTS_FAULTS_REFERENCE_H
+#define TESTS_FAULTS_REFERENCE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "client/client.h"
+#include "tests/faults/catalogue.h"
+
+struct stream_of_choice {
+    int finish, stop_string;
+    uint32_t *tokens;   /* [n_tokens] */
+    uint64_t *logprobs; /* [n_tokens], hashes; 0 without */
+    size_t n_tokens, tokens_room;
+    char *text; /* [n_text] */
+    size_t n_text, text_room;
+};
+
+struct streams {
+    struct stream_of_choice of[CATALOGUE][CATALOGUE_CHOICES];
+};
+
+MUST_CHECK enum status streams_read(struct streams *s, const char *path,
+                                    uint32_t longest, struct error *e);
+MUST_CHECK enum status streams_write(const struct streams *s,
+                                     const struct entry *entries,
+                                     const char *path, uint32_t longest,
+                                     struct error *e);
+void streams_free(struct streams *s);
+
+/* Put a chunk at the end of a stream that is being recorded. */
+void stream_append(struct stream_of_choice *to, const struct client_chunk *c);
+
+/* How far a stream that is being checked has come, and what was wrong. */
+struct reading {
+    size_t n_tokens, n_text;
+    uint64_t lost, doubled, wrong; /* tokens; wrong: texts and ends too */
+};
+
+void reading_chunk(struct reading *r, const struct stream_of_choice *wanted,
+                   const struct client_chunk *c);
+/* Of one that ended well: nothing may be missing. */
+void reading_end(struct reading *r, const struct stream_of_choice *wanted,
+                 int finish, int stop_string);
+
+#endif
