@@ -34,6 +34,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "proto/common.pb-c.h"
 #include "tests/faults/catalogue.h"
 #include "tests/faults/reference.h"
 #include "tests/faults/tally.h"
@@ -131,7 +132,8 @@ static bool on_chunk(void *arg, const struct client_chunk *c)
         note_gap(s, c->choice, r->n_tokens == 0);
     }
     reading_chunk(r, wanted, c);
-    if (c->finish != 0) {
+    if (c->finish != SLUICE__V1__FINISH__FINISH_RUNNING &&
+        c->finish != SLUICE__V1__FINISH__FINISH_CANCELLED) {
         reading_end(r, wanted, c->finish, c->stop_string);
     }
     return s->fate != CANCEL_AT_TOKEN || r->n_tokens < s->after;
