@@ -8,20 +8,21 @@
  * of its own, begun anew as they end, and compares every token, text, logprob
  * and ending with FILE, until a line "stop" comes on standard input: then
  * what is open runs to its end.  At the end of standard input it goes at
- * once.
+ * once.  A line "mark" says that something has happened: the first gap of each
+ * stream that began before is printed.
  *
  *     --streams N   32
  *     --seed S      of the order of requests and of cancels
  *     --longest N   tokens of a stream at most
  *     --cancel N    of 1000 requests so many are cancelled: some at a token,
  *                   some at a moment, some at once
- *     --gap-ms N    print gaps longer than this
+ *     --gap-ms N    20: gaps from there on count as such
  *     --patience S  after "stop", until what is open counts as unended
  *     --all         print a line for every request that ended
  *
  * Prints lines of JSON: {"end":...} for a request that failed or differed,
  * {"gap":...} for a stream that stood still (times are CLOCK_MONOTONIC, in
- * microseconds), {"progress":...} five times a second, {"summary":...} at the
+ * microseconds), {"progress":...} 20 times a second, {"summary":...} at the
  * end.  Exit code 0 if nothing failed, was lost, doubled, wrong or unended. */
 #include <assert.h>
 #include <inttypes.h>
@@ -40,7 +41,7 @@
 #include "tests/faults/tally.h"
 
 #define STREAMS_MAX      256
-#define PROGRESS_MS      200
+#define PROGRESS_MS      50
 #define CANCEL_WITHIN_US 60000 /* of those at a moment */
 #define AGAIN_MS         20    /* after a failure */
 #define OPEN_TRIES       400
@@ -57,6 +58,7 @@ struct stream {
     uint32_t after;            /* tokens, then it is cancelled */
     atomic_llong cancel_at_us; /* 0: not by the clock */
     int64_t last_us[CATALOGUE_CHOICES];
+    int64_t mark_us; /* the newest that it has passed */
     struct tally_end end;
     atomic_bool done;
 };
@@ -76,6 +78,7 @@ static struct entry catalogue[CATALOGUE];
 static struct streams reference;
 static struct stream streams[STREAMS_MAX];
 static atomic_bool stopping;
+static atomic_llong mark_us;
 static atomic_uint next_entry; /* to record */
 
 static void die(const char *what, const char *why)
@@ -112,14 +115,19 @@ static struct client *open_client(uint32_t number)
     return NULL;
 }
 
+/* A stream that stood still when something happened, and goes on. */
 static void note_gap(struct stream *s, uint32_t choice, bool first)
 {
-    int64_t now_us = tally_now_us();
+    int64_t now_us = tally_now_us(), last_us = s->last_us[choice];
+    int64_t at_us = atomic_load(&mark_us);
 
-    if (now_us - s->last_us[choice] > (int64_t)options.gap_ms * 1000) {
-        tally_gap(s->number, s->last_us[choice], now_us, first);
-    }
     s->last_us[choice] = now_us;
+    if (now_us - last_us <= (int64_t)options.gap_ms * 1000) {
+        return;
+    }
+    tally_gap(s->number, last_us, now_us, first,
+              last_us < at_us && s->mark_us != at_us);
+    s->mark_us = at_us;
 }
 
 static bool on_chunk(void *arg, const struct client_chunk *c)
@@ -262,23 +270,32 @@ static uint32_t n_open(void)
     return n;
 }
 
-/* Until the line, or the end of input: then nobody waits for the rest. */
+/* Lines, as far as they have come; false at "stop". */
+static bool read_lines(void)
+{
+    char text[256];
+    ssize_t n = read(STDIN_FILENO, text, sizeof text);
+
+    if (n <= 0) {
+        _exit(3); /* nobody waits for the rest */
+    }
+    if (memchr(text, 'm', (size_t)n) != NULL) {
+        atomic_store(&mark_us, tally_now_us());
+    }
+    return memchr(text, 's', (size_t)n) == NULL;
+}
+
 static void await_stop(void)
 {
     struct pollfd in = {.fd = STDIN_FILENO, .events = POLLIN};
-    char line[64];
-    ssize_t n;
+    int64_t said_us = 0;
 
     for (;;) {
-        tally_progress();
-        if (poll(&in, 1, PROGRESS_MS) <= 0) {
-            continue;
+        if (tally_now_us() - said_us >= PROGRESS_MS * 1000) {
+            said_us = tally_now_us();
+            tally_progress();
         }
-        n = read(STDIN_FILENO, line, sizeof line);
-        if (n <= 0) {
-            _exit(3);
-        }
-        if (memchr(line, 's', (size_t)n) != NULL) {
+        if (poll(&in, 1, PROGRESS_MS) > 0 && !read_lines()) {
             return;
         }
     }

@@ -137,11 +137,16 @@ void tally_ended(const struct tally_end *t, bool always)
     pthread_mutex_unlock(&tally.lock);
 }
 
-void tally_gap(uint32_t stream, int64_t from_us, int64_t to_us, bool first)
+void tally_gap(uint32_t stream, int64_t from_us, int64_t to_us, bool first,
+               bool print)
 {
     pthread_mutex_lock(&tally.lock);
     if (!first && to_us - from_us > tally.longest_gap_us) {
         tally.longest_gap_us = to_us - from_us;
+    }
+    if (!print) {
+        pthread_mutex_unlock(&tally.lock);
+        return;
     }
     printf("{\"gap\":%u,\"from_us\":%" PRId64 ",\"to_us\":%" PRId64
            ",\"first\":%s}\n",

@@ -1,5 +1,5 @@
 /* tally.h - what the streams of the load have seen, in all, and the lines of
- * JSON that say it: docs in load.c.
+ * JSON that say it: load.c says which.
  *
  * Threading: every function may be called by every thread.  Memory: the
  * samples of cancels, 8 bytes each. */
@@ -27,9 +27,10 @@ struct tally_end {
  * `always`. */
 void tally_ended(const struct tally_end *t, bool always);
 
-/* A stream had no token between two moments; printed.  first: it had none
- * before, from_us is the call's beginning. */
-void tally_gap(uint32_t stream, int64_t from_us, int64_t to_us, bool first);
+/* A stream had no token between two moments.  first: it had none before,
+ * from_us is the call's beginning. */
+void tally_gap(uint32_t stream, int64_t from_us, int64_t to_us, bool first,
+               bool print);
 
 void tally_progress(void); /* a line */
 /* unended: requests that were still open. */

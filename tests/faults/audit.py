@@ -1,0 +1,93 @@
+"""After every fault the same questions: is all memory back, is nothing open,
+is no process larger than it was."""
+import time
+
+from daemons import Failed, await_true
+
+# What a process may have grown by since the warm-up round.
+RSS_SHARE, RSS_KB = 0.02, 4096
+QUIET_S = 30
+
+
+def held(cluster):
+    """Blocks, slots and checkpoints that the workers do not have free, by
+    their own ledgers as the router shows them."""
+    n = 0
+    for w in cluster.ctl("workers")["workers"]:
+        for kind in ("blocks", "slots", "checkpoints"):
+            n += w["ledger"][kind]["total"] - w["ledger"][kind]["free"] - \
+                w["ledger"][kind]["cached"]
+    return n
+
+
+def is_quiet(cluster):
+    return cluster.ctl("sequences")["sequences"] == [] and held(cluster) == 0
+
+
+def settle(cluster):
+    """Nothing is open and nothing held, or what is left is told by audit()."""
+    try:
+        await_true("quiet", lambda: is_quiet(cluster), QUIET_S)
+    except Failed:
+        pass
+
+
+def measure(daemon):
+    return {"fds": daemon.files(), "threads": daemon.status("Threads"),
+            "rss": daemon.status("VmRSS")}
+
+
+def baseline(cluster):
+    """Of the router and of the largest worker: any worker is held to it."""
+    workers = [measure(w) for w in cluster.workers.values()]
+    return {"router": measure(cluster.router),
+            "worker": {k: max(w[k] for w in workers) for k in workers[0]}}
+
+
+def grown(daemon, base):
+    """What is more than it was, in words."""
+    end = time.monotonic() + 5  # sockets of clients that left go one by one
+    while True:
+        now = measure(daemon)
+        bad = [f"{daemon.name}: {now[k]} {k}, {base[k]} before"
+               for k in ("fds", "threads") if now[k] > base[k]]
+        if now["rss"] > base["rss"] + max(base["rss"] * RSS_SHARE, RSS_KB):
+            bad.append(f"{daemon.name}: {now['rss']} kB, {base['rss']} before")
+        if not bad or time.monotonic() > end:
+            return bad
+        time.sleep(0.05)
+
+
+def audit(cluster, base, strikes=False):
+    """(blocks leaked, what is wrong in words).  strikes: the fault was one
+    that breaks frames."""
+    settle(cluster)
+    bad = []
+    leaked = held(cluster)
+    left = len(cluster.ctl("sequences")["sequences"])
+    if leaked or left:
+        bad.append(f"{leaked} blocks and slots are held, {left} sequences open")
+    whole = cluster.ctl("audit", rc=(0, 1))
+    if whole["n_differences"] != 0:
+        bad.append(f"audit: {whole}")
+    if len(whole["workers"]) != len(cluster.workers):
+        bad.append(f"{len(whole['workers'])} workers are audited, there are "
+                   f"{len(cluster.workers)}")
+    status = cluster.ctl("status")
+    if status["ledger_violations"] != 0:
+        bad.append(f"{status['ledger_violations']} ledger violations")
+    if status["n_strikes"] != 0 and not strikes:
+        bad.append(f"{status['n_strikes']} strikes")
+    if status["n_waiting"] + status["n_running"] != 0:
+        bad.append(f"{status['n_waiting']} wait and {status['n_running']} run "
+                   "in the router's figures")
+    bad += grown(cluster.router, base["router"])
+    for w in cluster.workers.values():
+        bad += grown(w, base["worker"])
+    return leaked, bad
+
+
+def strange(daemons):
+    """What no log line is: a sanitizer's report, an assertion."""
+    return [f"{d.name} said: {line}" for d in daemons
+            for line in d.log.strange[:3] if line.strip()]

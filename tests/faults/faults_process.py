@@ -1,0 +1,282 @@
+"""Faults of processes: killed, stopped, told to go, in a crash loop."""
+import signal
+import time
+
+import streams
+from campaign import Fault
+from daemons import Failed, await_true
+
+LOST = ("worker-lost",)
+
+
+def kill(run, name):
+    """Killed, seen, back again."""
+    log, worker = run.cluster.router.log, run.cluster.workers[name]
+    mark = log.mark()
+    at = run.hurt(lambda: worker.signal(signal.SIGKILL))
+    run.detect(at, mark, LOST, worker=name)
+    run.cluster.worker_gone(name)
+
+
+class Kill(Fault):
+    """kill -9 a worker at a random moment, start it again"""
+    name, number = "kill", "1"
+    must = "nothing failed, its sequences go on at the other"
+    times, quick = 1000, 4
+    memory = "128MiB"  # one has room for all
+    detect_s = 0.050
+
+    def round(self, run):
+        run.pause(0, 0.12)
+        name = run.victim()
+        kill(run, name)
+        run.cluster.start_worker(name)
+        run.load.await_tokens(100)
+
+
+class KillOnly(Fault):
+    """kill -9 the only worker, start it again within 2 s"""
+    name, number = "kill_only", "2"
+    must = "requests wait for it, nothing failed"
+    times, quick, workers = 50, 1, 1
+    detect_s = 0.050
+
+    def round(self, run):
+        run.pause(0, 0.2)
+        kill(run, "w0")
+        run.pause(0, 0.3 if run.quick else 2)
+        run.cluster.start_worker("w0")
+        run.load.await_tokens(100)
+
+
+class KillAll(Fault):
+    """kill -9 every worker at once, start them again"""
+    name, number = "kill_all", "2"
+    must = "requests wait for them, nothing failed"
+    times, quick = 50, 1
+
+    def round(self, run):
+        run.pause(0, 0.2)
+        mark, names = run.cluster.router.log.mark(), sorted(run.cluster.workers)
+        at = run.hurt(lambda: [run.cluster.workers[n].signal(signal.SIGKILL)
+                               for n in names])
+        for name in names:
+            run.detect(at, mark, LOST, worker=name)
+            run.cluster.worker_gone(name)
+        for name in names:
+            run.cluster.start_worker(name)
+        run.load.await_tokens(100)
+
+
+class Zombie(Fault):
+    """SIGSTOP a worker for 0.1 to 10 s, then SIGCONT"""
+    name, number = "zombie", "4"
+    must = "seen within 2 s, its late tokens are dropped, it comes back"
+    times, quick = 100, 2
+    detect_s = 2.0
+    toggle = 0
+
+    def round(self, run):
+        self.toggle += 1
+        long = self.toggle % 2 == 0
+        if run.quick:
+            d = 2.5 if long else 0.2
+        else:
+            d = run.rng.uniform(2.2, 10) if long else run.rng.uniform(0.1, 1)
+        name = run.victim()
+        worker, log = run.cluster.workers[name], run.cluster.router.log
+        mark = log.mark()
+        at = run.hurt(lambda: worker.signal(signal.SIGSTOP))
+        try:
+            if long:
+                run.detect(at, mark, LOST, worker=name, seconds=max(d, 5))
+            time.sleep(max(0, at + d - time.time()))
+        finally:
+            worker.signal(signal.SIGCONT)
+        if long:
+            run.cluster.await_up(name, mark)
+        elif log.find(mark, LOST, worker=name):
+            raise Failed(f"{name} was given up after {d:.1f} s")
+        run.load.await_tokens(50)
+
+
+class Stutter(Fault):
+    """SIGSTOP and SIGCONT a worker every few ms: a straggler, signals"""
+    name, number = "stutter", "36, 42"
+    must = "it is slow, and nothing else"
+    times, quick = 50, 1
+
+    def round(self, run):
+        worker = run.cluster.workers[run.victim()]
+        mark = run.cluster.router.log.mark()
+        run.hurt()
+        for _ in range(20):
+            worker.signal(signal.SIGSTOP)
+            run.pause(0.005, 0.03)
+            worker.signal(signal.SIGCONT)
+            run.pause(0, 0.005)
+        if run.cluster.router.log.find(mark, LOST):
+            raise Failed("a slow worker was given up")
+
+
+class Rolling(Fault):
+    """SIGTERM each worker in turn, start it again when it has gone"""
+    name, number = "rolling", "6"
+    must = "each ends with 0, nothing failed"
+    times, quick = 200, 1
+
+    def round(self, run):
+        for name in sorted(run.cluster.workers):
+            run.pause(0, 0.05)
+            worker = run.cluster.workers[name]
+            run.hurt(lambda w=worker: w.signal(signal.SIGTERM))
+            rc = worker.wait(60)
+            if rc != 0:
+                raise Failed(f"{name} ended with {rc} after SIGTERM")
+            run.cluster.worker_gone(name)
+            run.cluster.start_worker(name)
+
+
+class Drain(Fault):
+    """sluicectl drain a worker, then undrain it"""
+    name, number = "drain", "6"
+    must = "it has nothing left when drain answers, nothing failed"
+    times, quick = 50, 1
+
+    def round(self, run):
+        run.pause(0, 0.1)
+        name = run.victim()
+        run.hurt()
+        run.cluster.ctl("drain", name, "--grace",
+                        "0s" if run.rng.random() < 0.5 else "1s",
+                        "--timeout", "60s")
+        row = next(w for w in run.cluster.ctl("workers")["workers"]
+                   if w["name"] == name)
+        if row["n_sequences"] or row["ledger"]["slots"]["held"]:
+            raise Failed(f"{name} is drained and has {row['n_sequences']} "
+                         "sequences")
+        run.cluster.ctl("undrain", name)
+
+
+class CrashLoop(Fault):
+    """a third worker dies at its first sequences, eight times over"""
+    name, number = "crash_loop", "7"
+    must = "nothing failed; it gets work later each time"
+    times, quick, warm = 10, 1, 1
+    may_log = "failpoint"
+
+    def round(self, run):
+        for _ in range(3 if run.quick else 8):
+            mark = run.cluster.router.log.mark()
+            run.cluster.workers["loop"] = run.cluster.spawn_worker(
+                "loop", failpoints="worker.submit.accepted=kill@1")
+            worker = run.cluster.workers["loop"]
+            run.cluster.await_up("loop", mark)
+            try:
+                worker.wait(1.5)
+            except Failed:
+                run.note("loop was kept from work for longer than 1.5 s")
+            at = run.hurt(lambda w=worker: w.signal(signal.SIGKILL))
+            run.cluster.worker_gone("loop")
+            await_true("the end of loop is seen", lambda: run.cluster.router.
+                       log.find(mark, LOST, worker="loop"), 10)
+            del at
+
+
+class RouterKill(Fault):
+    """kill -9 the router, start it again at the same ports"""
+    name, number = "router_kill", "8"
+    must = "clients resume, workers go on; nothing failed"
+    times, quick, streams = 200, 2, 64
+    receipts = False
+
+    def round(self, run):
+        run.pause(0, 0.3)
+        run.hurt(lambda: run.cluster.router.signal(signal.SIGKILL))
+        run.cluster.router_gone()
+        run.pause(0, 0.1)
+        run.cluster.start_router()
+        for name in run.cluster.workers:
+            run.cluster.await_up(name, 0)
+        run.load.await_tokens(200)
+
+
+class RouterStop(Fault):
+    """SIGSTOP the router for 0.2 to 5 s, then SIGCONT"""
+    name, number = "router_stop", "9"
+    must = "nothing failed, nothing grows"
+    times, quick = 20, 1
+
+    def round(self, run):
+        d = 0.3 if run.quick else run.rng.choice((0.2, 1, 2, 5))
+        run.hurt(lambda: run.cluster.router.signal(signal.SIGSTOP))
+        time.sleep(d)
+        run.cluster.router.signal(signal.SIGCONT)
+        run.load.await_tokens(100)
+
+
+class Herd(Fault):
+    """kill -9 a router with 12 workers and 128 clients"""
+    name, number = "herd", "11"
+    must = "all are back, nothing failed"
+    times, quick, workers, streams = 20, 1, 12, 128
+    memory, receipts = "40MiB", False
+
+    def round(self, run):
+        run.hurt(lambda: run.cluster.router.signal(signal.SIGKILL))
+        run.cluster.router_gone()
+        began = time.monotonic()
+        run.cluster.start_router()
+        for name in run.cluster.workers:
+            run.cluster.await_up(name, 0)
+        run.note(f"all workers back within "
+                 f"{time.monotonic() - began:.1f} s")
+        run.load.await_tokens(300)
+
+
+class ClientKill(Fault):
+    """kill -9 a program with 16 streams in the middle of them"""
+    name, number = "client_kill", "21"
+    must = "its sequences are gone, the others' streams go on"
+    times, quick = 200, 2
+
+    def round(self, run):
+        clients = run.cluster.ctl("status")["n_clients"]
+        other = streams.Streams(
+            run.cluster, run.settings.reference(self.longest), 16,
+            run.rng.randrange(1 << 31), run.settings.longest(self))
+        try:
+            other.await_tokens(50)
+            run.pause(0, 0.1)
+        finally:
+            other.kill()
+        run.hurt()
+        await_true("its sessions end", lambda: run.cluster.ctl("status")[
+            "n_clients"] <= clients)
+
+
+class Cancels(Fault):
+    """cancel at random moments, in every phase; 1,000 a time"""
+    name, number = "cancels", "22, 23"
+    must = "a receipt for each, nothing held"
+    times, quick, cancel = 100, 1, 950
+
+    def round(self, run):
+        wanted = 100 if run.quick else 1000
+        at = run.load.read().progress.get("cancelled", 0)
+        await_true("cancels", lambda: run.load.read().progress["cancelled"]
+                   >= at + wanted, 300)
+
+
+class CancelsAndKills(Fault):
+    """cancel at random moments while workers are killed"""
+    name, number = "cancels_kills", "22"
+    must = "one ending each, nothing held"
+    times, quick, cancel, receipts = 100, 2, 500, False
+
+    def round(self, run):
+        Kill.round(self, run)
+
+
+FAULTS = [Kill, KillOnly, KillAll, Zombie, Stutter, Rolling, Drain, CrashLoop,
+          RouterKill, RouterStop, Herd, ClientKill, Cancels, CancelsAndKills]

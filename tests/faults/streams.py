@@ -1,0 +1,98 @@
+"""The load: fault_load, which knows what each stream must be."""
+import json
+import os
+import signal
+import subprocess
+
+from daemons import Failed, await_true, on_start
+
+BAD = ("failed", "lost", "doubled", "wrong", "unended", "foreign_receipts")
+
+
+class Streams:
+    """Runs until stop(); what it says is read as it comes."""
+
+    count = 0
+
+    def __init__(self, cluster, reference, streams=32, seed=1, longest=400,
+                 cancel=0, patience=60):
+        Streams.count += 1
+        self.path = os.path.join(cluster.folder, f"load.{Streams.count}")
+        with open(self.path, "wb") as out:
+            self.process = subprocess.Popen(
+                [cluster.program("fault_load", True), cluster.clients_at,
+                 "--check", reference, "--streams", str(streams), "--seed",
+                 str(seed), "--longest", str(longest), "--cancel", str(cancel),
+                 "--patience", str(patience)],
+                stdin=subprocess.PIPE, stdout=out, preexec_fn=on_start(()))
+        self.file, self.part = open(self.path, "rb"), b""
+        self.gaps, self.ends, self.progress, self.summary = [], [], {}, None
+        self.patience = patience
+
+    def read(self):
+        *lines, self.part = (self.part + self.file.read()).split(b"\n")
+        for line in lines:
+            what = json.loads(line)
+            if "gap" in what:
+                self.gaps.append(what)
+            elif "end" in what:
+                self.ends.append(what)
+            elif "progress" in what:
+                self.progress = what
+            else:
+                self.summary = what
+        return self
+
+    def say(self, line):
+        try:
+            self.process.stdin.write(line + b"\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            raise Failed("the load has ended by itself") from None
+
+    def mark(self):
+        self.say(b"mark")
+
+    def running(self):
+        return self.read().progress.get("tokens", 0) > 0
+
+    def await_tokens(self, more=1):
+        at = self.read().progress.get("tokens", 0)
+        await_true("tokens come", lambda: self.read().progress.get(
+            "tokens", 0) >= at + more or self.process.poll() is not None, 60)
+        if self.process.poll() is not None:
+            raise Failed("the load has ended by itself")
+
+    def stop(self):
+        """What is open runs to its end; what it says of it all."""
+        self.say(b"stop")
+        try:
+            self.process.wait(self.patience + 30)
+        except subprocess.TimeoutExpired:
+            raise Failed("the load did not stop") from None
+        self.read().close()
+        if self.summary is None:
+            raise Failed(f"the load died: {self.process.returncode}")
+        return self.summary
+
+    def close(self):
+        self.process.stdin.close()
+        self.file.close()
+
+    def kill(self):
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGKILL)
+            self.process.wait()
+        if not self.file.closed:
+            self.close()
+
+
+def record(cluster, path, longest):
+    """The streams of an undisturbed cluster."""
+    p = subprocess.run([cluster.program("fault_load", True),
+                        cluster.clients_at, "--record", path, "--streams", "8",
+                        "--longest", str(longest)],
+                       stdin=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                       text=True, check=False, preexec_fn=on_start(()))
+    if p.returncode != 0:
+        raise Failed(f"the streams could not be recorded: {p.stderr}")
