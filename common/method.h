@@ -2,8 +2,8 @@
  * may be, which lane it takes.
  *
  * The messages are those of the schema in proto/; tests/wire compares these
- * rows with it.  Numbers travel; they are never used again for another method.
- */
+ * rows with it.  Numbers travel; they are never used again for another method
+ * (0x0407 was one). */
 #ifndef COMMON_METHOD_H
 #define COMMON_METHOD_H
 
@@ -39,7 +39,7 @@ enum lane { LANE_CONTROL, LANE_SUBMIT, LANE_STATE };
     X(REGISTRY_LIVE, 0x0105, Registry, Live, live_message, nothing, ONEWAY,    \
       BY_WORKER, BY_ROUTER, 65536, 0, LANE_CONTROL, false)                     \
     X(REGISTRY_LEAVE, 0x0106, Registry, Leave, leave_request, drain_reply,     \
-      UNARY, BY_WORKER, BY_ROUTER, 64, 64, LANE_CONTROL, false)                \
+      UNARY, BY_WORKER, BY_ROUTER, 64, 64, LANE_CONTROL, true)                 \
     X(INFERENCE_GENERATE, 0x0201, Inference, Generate, generate_request,       \
       generate_chunk, STREAM, BY_CLIENT | BY_ADMIN, BY_ROUTER, 1048576,        \
       131072, LANE_CONTROL, true)                                              \
@@ -72,9 +72,9 @@ enum lane { LANE_CONTROL, LANE_SUBMIT, LANE_STATE };
     X(ADMIN_REMOVE, 0x0306, Admin, RemoveSequence, remove_request, receipt,    \
       UNARY, BY_ADMIN, BY_ROUTER, 256, 1024, LANE_CONTROL, true)               \
     X(ADMIN_DRAIN, 0x0307, Admin, Drain, drain_request, drain_reply, UNARY,    \
-      BY_ADMIN, BY_ROUTER, 256, 64, LANE_CONTROL, false)                       \
+      BY_ADMIN, BY_ROUTER, 256, 64, LANE_CONTROL, true)                        \
     X(ADMIN_UNDRAIN, 0x0308, Admin, Undrain, worker_request, nothing, UNARY,   \
-      BY_ADMIN, BY_ROUTER, 256, 16, LANE_CONTROL, false)                       \
+      BY_ADMIN, BY_ROUTER, 256, 16, LANE_CONTROL, true)                        \
     X(ADMIN_AUDIT, 0x0309, Admin, Audit, nothing, audit_all_reply, UNARY,      \
       BY_ADMIN, BY_ROUTER, 16, 262144, LANE_CONTROL, true)                     \
     X(ADMIN_EXPLAIN, 0x030a, Admin, Explain, cancel_request, nothing, UNARY,   \
@@ -91,8 +91,6 @@ enum lane { LANE_CONTROL, LANE_SUBMIT, LANE_STATE };
       BY_ROUTER, BY_WORKER, 256, 1024, LANE_CONTROL, true)                     \
     X(WORKER_REMOVE, 0x0406, Worker, RemoveSequence, remove_request, receipt,  \
       UNARY, BY_ROUTER, BY_WORKER, 256, 1024, LANE_CONTROL, true)              \
-    X(WORKER_DRAIN, 0x0407, Worker, Drain, nothing, nothing, UNARY, BY_ROUTER, \
-      BY_WORKER, 16, 16, LANE_CONTROL, false)                                  \
     X(WORKER_AUDIT, 0x0408, Worker, Audit, nothing, audit_reply, UNARY,        \
       BY_ROUTER, BY_WORKER, 16, 8192, LANE_CONTROL, true)                      \
     X(WORKER_DISOWN, 0x0409, Worker, Disown, disown_message, nothing, ONEWAY,  \

@@ -48,7 +48,8 @@
     X(STOP_TEXT, "text held back for a stop string is lost")                  \
     X(STOP_ACROSS, "a stop string that comes in two steps is overlooked")     \
     X(LOGPROB_SHIFT, "logprobs of a repeated token go to the next one")       \
-    X(WINDOW_IGNORED, "a sequence outruns the window of its logprobs")
+    X(WINDOW_IGNORED, "a sequence outruns the window of its logprobs")        \
+    X(DRAIN_GRANTS, "a worker that drains is granted to")
 
 #ifdef SLUICE_PLANTS
 

@@ -86,29 +86,83 @@ static enum status no_fit(const struct generation *g, const struct worker *best,
         n.of[SLOTS], g->model->name, k[BLOCKS].total, k[SLOTS].total);
 }
 
-enum status admission_possible(struct router_core *r,
-                               const struct generation *g, struct error *e)
+/* What the workers of a model could hold of a sequence, were they empty. */
+struct prospects {
+    const struct worker *best; /* the largest pool, NULL: no worker is up */
+    uint32_t n_open;           /* workers that do not drain */
+    bool open, drained;        /* one of these, of those, could hold it */
+};
+
+static struct prospects look(const struct router_core *r,
+                             const struct generation *g)
 {
-    const struct worker *best = NULL;
+    struct prospects x = {.best = NULL};
 
     for (uint32_t i = 0; i < r->n_workers; i++) {
         const struct worker *w = r->workers[i];
+        bool fits;
+
         if (w->model != g->model) {
             continue;
         }
-        if (worker_fits_ever(w, generation_tokens(g))) {
-            return ST_OK;
-        }
-        if (best == NULL || w->ledger.classes[BLOCKS].total >
-                                best->ledger.classes[BLOCKS].total) {
-            best = w;
+        fits = worker_fits_ever(w, generation_tokens(g));
+        x.n_open += !w->drain.on;
+        x.open = x.open || (fits && !w->drain.on);
+        x.drained = x.drained || (fits && w->drain.on);
+        if (x.best == NULL || w->ledger.classes[BLOCKS].total >
+                                  x.best->ledger.classes[BLOCKS].total) {
+            x.best = w;
         }
     }
-    if (best == NULL) {
-        return error_set(e, ST_UNAVAILABLE, "no worker of model %s is up",
-                         g->model->name);
+    return x;
+}
+
+enum status admission_absent(const struct model *m, struct error *e)
+{
+    return m->n_workers > 0
+               ? error_set(e, ST_UNAVAILABLE,
+                           "every worker of model %s is drained", m->name)
+               : error_set(e, ST_UNAVAILABLE, "no worker of model %s is up",
+                           m->name);
+}
+
+enum status admission_possible(struct router_core *r,
+                               const struct generation *g, struct error *e)
+{
+    struct prospects x = look(r, g);
+
+    if (x.open) {
+        return ST_OK;
     }
-    return no_fit(g, best, e);
+    if (x.best != NULL && !x.drained) {
+        return no_fit(g, x.best, e);
+    }
+    if (x.n_open > 0) {
+        return error_set(e, ST_UNAVAILABLE,
+                         "only workers of model %s that are drained could hold "
+                         "%" PRIu64 " tokens",
+                         g->model->name, generation_tokens(g));
+    }
+    return model_waits(g->model) ? ST_OK : admission_absent(g->model, e);
+}
+
+bool admission_elsewhere(const struct router_core *r,
+                         const struct generation *g, const struct worker *w)
+{
+    for (uint32_t i = 0; i < r->n_workers; i++) {
+        const struct worker *u = r->workers[i];
+
+        if (u != w && u->model == g->model && !u->drain.on && !u->peer->ended &&
+            worker_fits_ever(u, generation_tokens(g))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+uint32_t admission_retry_ms(const struct error *e)
+{
+    return e->code == ST_UNAVAILABLE ? RETRY_MS_ABSENT : 0;
 }
 
 enum status admission_check(struct router_core *r, struct generation *g,
@@ -116,10 +170,9 @@ enum status admission_check(struct router_core *r, struct generation *g,
 {
     enum status st = ST_OK;
 
-    if (g->model->n_workers == 0) {
-        *retry_after_ms = RETRY_MS_MIN;
-        return error_set(e, ST_UNAVAILABLE, "no worker of model %s is up",
-                         g->model->name);
+    if (!model_waits(g->model)) {
+        *retry_after_ms = RETRY_MS_ABSENT;
+        return admission_absent(g->model, e);
     }
     st = check_length(g, e);
     if (st == ST_OK) {
@@ -127,6 +180,7 @@ enum status admission_check(struct router_core *r, struct generation *g,
     }
     if (st == ST_OK) {
         st = admission_possible(r, g, e);
+        *retry_after_ms = st == ST_OK ? 0 : admission_retry_ms(e);
     }
     if (st == ST_OK) {
         st = admission_queue(r, g->model, g->n_open, retry_after_ms, e);

@@ -20,10 +20,22 @@ MUST_CHECK enum status admission_check(struct router_core *r,
                                        uint32_t *retry_after_ms,
                                        struct error *e);
 
-/* Is there a worker that could ever run a choice of it? */
+/* Is there a worker that could ever run a choice of it, and does not drain?
+ * Of a model that has none at all this is not known: then it may wait, for as
+ * long as the model is absent (models.h). */
 MUST_CHECK enum status admission_possible(struct router_core *r,
                                           const struct generation *g,
                                           struct error *e);
+
+/* ... one other than w? */
+bool admission_elsewhere(const struct router_core *r,
+                         const struct generation *g, const struct worker *w);
+
+/* No worker of m takes work, or will: UNAVAILABLE, and why. */
+enum status admission_absent(const struct model *m, struct error *e);
+
+/* When to try again after such a refusal; 0: that would not help. */
+uint32_t admission_retry_ms(const struct error *e);
 
 /* Are there n places in the queue? */
 MUST_CHECK enum status admission_queue(struct router_core *r,

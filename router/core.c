@@ -53,6 +53,7 @@ void router_free(struct router_core **pr)
         peers_lose(r, LIST_OF(at, struct router_peer, all), e.text);
     }
     peers_reap(r);
+    models_fini(r);
     table_fini(&r->peers);
     table_fini(&r->generations);
     table_fini(&r->calls);

@@ -25,6 +25,8 @@ struct router_options {
     uint32_t max_peers;     /* sessions of all kinds */
     uint32_t max_requests;  /* open choices, waiting and running */
     uint32_t max_waiting;   /* in the queue for room; one more is refused */
+    int64_t worker_wait_us; /* for the next worker of a model, after the last
+                             * has gone; 0: what it had fails at once */
     struct text_seam *text; /* borrowed; NULL: ids only */
 };
 

@@ -81,6 +81,9 @@ static void on_call(void *node, struct peer *peer, const struct method_row *m,
     case METHOD_REGISTRY_REPORT:
         recv_report(r, &in);
         break;
+    case METHOD_REGISTRY_LEAVE:
+        recv_leave(r, &in);
+        break;
     case METHOD_REGISTRY_STEP_OUTPUT:
         recv_step_output(r, &in);
         break;
@@ -121,6 +124,12 @@ static void on_call(void *node, struct peer *peer, const struct method_row *m,
         break;
     case METHOD_ADMIN_AUDIT:
         recv_admin_audit(r, &in);
+        break;
+    case METHOD_ADMIN_DRAIN:
+        recv_admin_drain(r, &in);
+        break;
+    case METHOD_ADMIN_UNDRAIN:
+        recv_admin_undrain(r, &in);
         break;
     default:
         refuse(&in, ST_UNIMPLEMENTED, "%s is not built here", m->name);

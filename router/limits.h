@@ -34,6 +34,8 @@
 #define LIST_ROWS_MAX          64
 #define LIST_WORKERS_MAX       32
 #define QUARANTINE_MAX         64
+#define DRAIN_CALLS_MAX        64
+#define GRACE_MS_MAX           3600000
 #define WORKER_SILENT_US       1000000
 #define WORKER_LOST_US         3000000
 #define WORKER_QUARANTINE_US   10000000
@@ -43,6 +45,7 @@
 #define WATCH_MS_MIN           100
 #define WATCH_MS_MAX           60000
 #define RETRY_MS_MIN           100
+#define RETRY_MS_ABSENT        1000
 #define RETRY_MS_MAX           60000
 
 /* name, unit, what it bounds: printed by sluice-router --limits */
@@ -75,6 +78,8 @@
     X(LIST_ROWS_MAX, "", "rows of one page of a listing")                     \
     X(LIST_WORKERS_MAX, "", "rows of one page of workers")                    \
     X(QUARANTINE_MAX, "", "names of workers that are kept out")               \
+    X(DRAIN_CALLS_MAX, "", "callers that wait for one worker to drain")       \
+    X(GRACE_MS_MAX, "ms", "of a Drain or Leave, at most")                     \
     X(WORKER_SILENT_US, "us", "without a word: no new sequences")             \
     X(WORKER_LOST_US, "us", "without a word: its session is over")            \
     X(WORKER_QUARANTINE_US, "us", "a lying worker is kept out")               \
@@ -83,6 +88,7 @@
     X(AUDIT_MS, "ms", "Audit waits for a worker")                             \
     X(WATCH_MS_MIN, "ms", "between messages of Watch, at least")              \
     X(WATCH_MS_MAX, "ms", "between messages of Watch, at most")               \
+    X(RETRY_MS_ABSENT, "ms", "retry_after_ms where no worker is up")          \
     X(RETRY_MS_MIN, "ms", "retry_after_ms, at least")                         \
     X(RETRY_MS_MAX, "ms", "retry_after_ms, at most")
 

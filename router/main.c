@@ -30,6 +30,9 @@
     X(max_waiting, U32, "N", "4096", "of them waiting for room", 0, 1048576)  \
     X(max_peers, U32, "N", "4096", "sessions of workers and clients", 1,      \
       65536)                                                                  \
+    X(worker_wait, MS, "SECONDS", "10",                                       \
+      "that a model's requests wait for a worker when its last has gone", 0,  \
+      3600000)                                                                \
     X(text_threads, U32, "N", "2", "threads that tokenise", 1,                \
       TEXT_THREADS_MAX)                                                       \
     X(log_level, STRING, "LEVEL", "warn", "debug, info, warn, error or off",  \
@@ -153,7 +156,9 @@ static enum status assemble(struct program *p, struct error *e)
     struct router_options o = {.name = p->args.name,
                                .max_peers = p->args.max_peers,
                                .max_requests = p->args.max_requests,
-                               .max_waiting = p->args.max_waiting};
+                               .max_waiting = p->args.max_waiting,
+                               .worker_wait_us =
+                                   (int64_t)p->args.worker_wait * 1000};
     enum status st = models_load(p, e);
 
     if (st == ST_OK) {

@@ -1,27 +1,34 @@
 #include "router/models.h"
 
 #include <assert.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/log.h"
 #include "router/router.h"
 
 #define RETRY_MS_UNKNOWN 1000 /* nothing has been measured yet */
 #define INTERVAL_SHIFT   3    /* the newest interval weighs an eighth */
 
+/* The only one with a worker, or else the only one that is absent. */
 static struct model *only_one(struct router_core *r)
 {
-    struct model *found = NULL;
+    struct model *up = NULL, *absent = NULL;
+    uint32_t n_up = 0, n_absent = 0;
 
     for (uint32_t i = 0; i < r->n_models; i++) {
-        if (r->models[i]->n_workers > 0) {
-            if (found != NULL) {
-                return NULL;
-            }
-            found = r->models[i];
+        struct model *m = r->models[i];
+
+        if (m->n_workers > 0) {
+            up = m;
+            n_up++;
+        } else if (m->presence == MODEL_ABSENT) {
+            absent = m;
+            n_absent++;
         }
     }
-    return found;
+    return n_up == 1 ? up : n_up == 0 && n_absent == 1 ? absent : NULL;
 }
 
 struct model *model_find(struct router_core *r, const uint8_t *name, size_t n)
@@ -38,6 +45,57 @@ struct model *model_find(struct router_core *r, const uint8_t *name, size_t n)
     return NULL;
 }
 
+/* What waited for it ends. */
+static void gone(struct router_core *r, struct model *m)
+{
+    if (m->n_waiting > 0) {
+        log_warn("model-gone", "model=%s waiting=%" PRIu32, m->name,
+                 m->n_waiting);
+    }
+    m->presence = MODEL_GONE;
+    requests_recheck(r, m);
+}
+
+static void absence_fire(struct router_core *r, struct event *e)
+{
+    struct model *m = EVENT_OF(e, struct model, absence);
+
+    gone(r, m);
+    model_release(r, &m);
+}
+
+static void absence_end(struct router_core *r, struct model *m)
+{
+    if (m->presence == MODEL_ABSENT) {
+        event_clear(r, &m->absence);
+        m->presence = MODEL_PRESENT;
+        model_release(r, &m);
+    }
+}
+
+void model_look(struct router_core *r, struct model *m)
+{
+    if (drain_model_present(r, m)) {
+        absence_end(r, m);
+        m->presence = MODEL_PRESENT;
+    } else if (m->presence != MODEL_PRESENT || r->stopping) {
+        return;
+    } else if (r->options.worker_wait_us == 0) {
+        gone(r, m);
+    } else {
+        m->presence = MODEL_ABSENT;
+        m->references++;
+        event_set(r, &m->absence, r->now_us + r->options.worker_wait_us);
+    }
+}
+
+void models_fini(struct router_core *r)
+{
+    for (uint32_t i = r->n_models; i > 0; i--) {
+        absence_end(r, r->models[i - 1]);
+    }
+}
+
 static struct model *model_new(struct router_core *r, const uint8_t *name,
                                size_t n)
 {
@@ -47,6 +105,7 @@ static struct model *model_new(struct router_core *r, const uint8_t *name,
     assert(m != NULL && n <= MODEL_NAME_MAX);
     memcpy(m->name, name, n);
     m->has_text = t != NULL && t->ops->find(t, m->name, n, &m->text);
+    m->absence.fire = absence_fire;
     list_init(&m->waiting);
     list_init(&m->dirty);
     r->models[r->n_models++] = m;

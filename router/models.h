@@ -1,6 +1,13 @@
 /* models.h - a model as the router serves it: who has it, who waits for it.
  *
- * An entry exists while a worker of the model is up or a request names it.
+ * An entry exists while a worker of the model is up or a request names it,
+ * and for a while after the last worker went: till then the model is absent,
+ * and what was asked of it waits.
+ *
+ *     PRESENT --no worker, or all drained--> ABSENT --worker_wait--> GONE
+ *        ^                                      |                     |
+ *        +------------ a worker, Undrain -------+---------------------+
+ *
  * The first worker decides fingerprint, vocabulary and tokenizer; another
  * that differs is refused.
  *
@@ -11,12 +18,16 @@
 
 #include "router/core.h"
 #include "router/limits.h"
-#include "router/list.h"
+#include "router/peers.h"
+
+enum model_presence { MODEL_PRESENT, MODEL_ABSENT, MODEL_GONE };
 
 struct model {
     char name[MODEL_NAME_MAX + 1];
     uint32_t references; /* workers and requests */
     uint32_t n_workers;  /* that are up */
+    enum model_presence presence;
+    struct event absence; /* its end; holds a reference */
     uint8_t fingerprint[16];
     uint32_t vocab, context; /* context: the longest of its workers */
     bool has_text;
@@ -29,12 +40,25 @@ struct model {
     int64_t end_interval_us; /* between two ends, smoothed */
 };
 
-/* By name; n = 0: the only one that has a worker.  NULL: none. */
+/* May requests wait for it? */
+static inline bool model_waits(const struct model *m)
+{
+    return m->presence != MODEL_GONE;
+}
+
+/* Its workers have changed: is it there?  The last reference may go. */
+void model_look(struct router_core *r, struct model *m);
+
+/* By name; n = 0: the only one that has a worker, or, if none has, the only
+ * one that is absent.  NULL: none. */
 struct model *model_find(struct router_core *r, const uint8_t *name, size_t n);
 
 /* Find or make, and take a reference.  NULL: there are ROUTER_MODELS_MAX. */
 struct model *model_take(struct router_core *r, const uint8_t *name, size_t n);
 void model_release(struct router_core *r, struct model **m);
+
+/* The router goes: nobody waits for a worker any more. */
+void models_fini(struct router_core *r);
 
 /* Try its queue again before this tick returns. */
 void model_touch(struct router_core *r, struct model *m);

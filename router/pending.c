@@ -74,6 +74,9 @@ static void drop(struct router_core *r, struct pending *c, bool gone)
     case PENDING_AUDIT:
         audit_dropped(r, c);
         break;
+    case PENDING_DRAIN:
+        drain_dropped(r, c);
+        break;
     }
 }
 

@@ -16,6 +16,7 @@ enum pending_kind {
     PENDING_TEXT,
     PENDING_WATCH,
     PENDING_AUDIT,
+    PENDING_DRAIN,
 };
 
 struct pending {

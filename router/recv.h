@@ -41,7 +41,10 @@ void recv_admin_list_workers(struct router_core *r, const struct incoming *in);
 void recv_admin_list_sequences(struct router_core *r,
                                const struct incoming *in);
 void recv_admin_audit(struct router_core *r, const struct incoming *in);
+void recv_admin_drain(struct router_core *r, const struct incoming *in);
+void recv_admin_undrain(struct router_core *r, const struct incoming *in);
 
+void recv_leave(struct router_core *r, const struct incoming *in);
 void recv_report(struct router_core *r, const struct incoming *in);
 void recv_step_output(struct router_core *r, const struct incoming *in);
 
@@ -51,6 +54,7 @@ void waiter_dropped(struct router_core *r, struct pending *c);
 void text_dropped(struct router_core *r, struct pending *c);
 void watch_dropped(struct router_core *r, struct pending *c);
 void audit_dropped(struct router_core *r, struct pending *c);
+void drain_dropped(struct router_core *r, struct pending *c);
 
 /* A worker answered Audit, or did not: reply is NULL. */
 void audit_answered(struct router_core *r, struct worker *w, uint64_t tag,

@@ -108,16 +108,20 @@ static struct model *find_model(struct router_core *r,
     struct text_seam *t = r->options.text;
     struct model *m = model_find(r, name.data, name.len);
     uint32_t unused;
+    struct error e;
 
-    if (m != NULL && m->n_workers > 0) {
+    if (m != NULL && model_waits(m)) {
         return m;
     }
-    if (name.len == 0) {
+    if (m != NULL) {
+        admission_absent(m, &e);
+        peer_fail(in->peer->peer, in->call, &e, RETRY_MS_ABSENT);
+    } else if (name.len == 0) {
         refuse(in, r->n_workers == 0 ? ST_UNAVAILABLE : ST_INVALID_ARGUMENT,
                r->n_workers == 0 ? "no worker is up"
                                  : "several models are served, name one");
-    } else if (m != NULL || (t != NULL && t->ops->find(t, (char *)name.data,
-                                                       name.len, &unused))) {
+    } else if (t != NULL &&
+               t->ops->find(t, (char *)name.data, name.len, &unused)) {
         refuse(in, ST_UNAVAILABLE, "no worker of model %.*s is up",
                (int)name.len, (const char *)name.data);
     } else {

@@ -208,6 +208,7 @@ static enum status check_model(struct router_core *r, struct model *m,
     if (n == 0) {
         if (memcmp(m->fingerprint, s->fingerprint.data, 16) != 0) {
             peers_reap(r); /* nothing goes on with other weights */
+            requests_estranged(r, m, m->vocab != s->vocab);
         }
         memcpy(m->fingerprint, s->fingerprint.data, 16);
         m->vocab = s->vocab;

@@ -188,9 +188,13 @@ static bool send_removal(struct request *q)
            ST_OK;
 }
 
-/* The worker is to let go of it, by Cancel or Remove. */
+/* The worker is to let go of it, by Cancel or Remove.  One that moves is told
+ * already: the receipt of that serves. */
 static void tell_worker(struct request *q, bool remove)
 {
+    if (q->moving) {
+        return;
+    }
     q->remove = remove;
     list_remove(&q->parts);
     if (send_removal(q)) {
@@ -250,6 +254,14 @@ void removal_stopped(struct router_core *r, struct request *q)
         tell_worker(q, false);
     }
     request_finish(r, q, SLUICE__V1__FINISH__FINISH_STOP);
+}
+
+void removal_moving(struct request *q)
+{
+    assert(q->removal == REMOVAL_NONE && q->worker != NULL);
+    q->reason = SLUICE__V1__CANCEL_REASON__CANCEL_MOVED;
+    tell_worker(q, q->state == REQUEST_ENDED);
+    q->moving = true;
 }
 
 /* One of the choices that x named. */
@@ -374,9 +386,18 @@ static void conclude(struct router_core *r, struct request *q)
     }
 }
 
+static bool goes_on(const struct request *q)
+{
+    return q->moving && q->state < REQUEST_ENDING;
+}
+
 void removal_answered(struct router_core *r, struct request *q,
                       const Sluice__V1__Receipt *receipt)
 {
+    if (goes_on(q)) {
+        request_moved(r, q);
+        return;
+    }
     tell_waiters(r, q, receipt, q->worker_name);
     conclude(r, q);
 }
@@ -385,6 +406,10 @@ void removal_answer_self(struct router_core *r, struct request *q)
 {
     Sluice__V1__Receipt part = SLUICE__V1__RECEIPT__INIT;
 
+    if (goes_on(q)) {
+        request_moved(r, q);
+        return;
+    }
     part.state = SLUICE__V1__SEQUENCE_STATE__SEQUENCE_UNKNOWN;
     part.n_generated = q->n_generated;
     tell_waiters(r, q, &part, NULL);

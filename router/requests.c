@@ -205,7 +205,9 @@ void request_ungrant(struct router_core *r, struct request *q)
         list_remove(&q->running);
         list_remove(&q->parts);
         list_remove(&q->removals);
+        q->moving = false;
         q->worker->n_running--;
+        drain_less(r, q->worker);
         q->worker = NULL;
         event_clear(r, &q->lease);
     }
@@ -293,6 +295,14 @@ static void fail_lost(struct router_core *r, struct request *q,
     request_fail(r, q, &e, RETRY_MS_MIN);
 }
 
+static void moves(struct router_core *r, struct request *q)
+{
+    q->n_moves++;
+    q->worker->n_moved++;
+    r->metrics.moved++;
+    request_requeue(r, q);
+}
+
 void request_displaced(struct router_core *r, struct request *q,
                        const char *why)
 {
@@ -303,17 +313,53 @@ void request_displaced(struct router_core *r, struct request *q,
     } else if (q->n_generated == g->max_tokens) {
         request_ungrant(r, q);
         request_finish(r, q, SLUICE__V1__FINISH__FINISH_LENGTH);
-    } else if (g->model->n_workers == 0 || ++q->n_idle_moves > IDLE_MOVES_MAX) {
+    } else if (!model_waits(g->model) || ++q->n_idle_moves > IDLE_MOVES_MAX) {
         request_ungrant(r, q);
         fail_lost(r, q, q->worker_name, why);
     } else {
-        q->n_moves++;
-        r->metrics.moved++;
-        request_requeue(r, q);
+        moves(r, q);
+    }
+}
+
+void request_moved(struct router_core *r, struct request *q)
+{
+    const struct generation *g = q->generation;
+    struct error e;
+
+    if (q->n_generated == g->max_tokens) {
+        request_ungrant(r, q);
+        request_finish(r, q, SLUICE__V1__FINISH__FINISH_LENGTH);
+    } else if (admission_possible(r, g, &e) != ST_OK) {
+        request_ungrant(r, q);
+        error_wrap(&e, "worker %s let go of it", q->worker_name);
+        request_fail(r, q, &e, admission_retry_ms(&e));
+    } else {
+        moves(r, q);
     }
 }
 
 /* In two walks: one that fails takes its other choices out of the queue. */
+static void fail_waiting(struct router_core *r, struct list *doomed,
+                         enum status (*why)(struct router_core *r,
+                                            const struct generation *g,
+                                            struct error *e))
+{
+    struct error e;
+
+    while (!list_empty(doomed)) {
+        struct request *q = LIST_OF(doomed->next, struct request, queue);
+
+        (void)!why(r, q->generation, &e);
+        request_fail(r, q, &e, admission_retry_ms(&e));
+    }
+}
+
+static void doom(struct request *q, struct list *doomed)
+{
+    list_remove(&q->queue);
+    list_append(doomed, &q->queue);
+}
+
 void requests_recheck(struct router_core *r, struct model *m)
 {
     struct list *at = m->waiting.next;
@@ -326,14 +372,33 @@ void requests_recheck(struct router_core *r, struct model *m)
 
         at = at->next;
         if (admission_possible(r, q->generation, &e) != ST_OK) {
-            list_remove(&q->queue);
-            list_append(&doomed, &q->queue);
+            doom(q, &doomed);
         }
     }
-    while (!list_empty(&doomed)) {
-        struct request *q = LIST_OF(doomed.next, struct request, queue);
+    fail_waiting(r, &doomed, admission_possible);
+}
 
-        (void)!admission_possible(r, q->generation, &e);
-        request_fail(r, q, &e, 0);
+static enum status estranged(struct router_core *r, const struct generation *g,
+                             struct error *e)
+{
+    (void)r;
+    return error_set(e, ST_ABORTED, "model %s came back with other weights",
+                     g->model->name);
+}
+
+void requests_estranged(struct router_core *r, struct model *m, bool all)
+{
+    struct list *at = m->waiting.next;
+    struct list doomed;
+
+    list_init(&doomed);
+    while (at != &m->waiting) {
+        struct request *q = LIST_OF(at, struct request, queue);
+
+        at = at->next;
+        if (all || q->n_generated > 0) {
+            doom(q, &doomed);
+        }
     }
+    fail_waiting(r, &doomed, estranged);
 }

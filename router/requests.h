@@ -52,6 +52,7 @@ struct request {
     uint32_t n_gaps;            /* rows in a run that could not be used */
     enum removal removal;
     bool remove; /* by RemoveSequence, not Cancel */
+    bool moving; /* and goes on elsewhere, if it is still open then */
     Sluice__V1__CancelReason reason;
     struct event lease; /* of a kept sequence */
 
@@ -111,8 +112,17 @@ void request_settle(struct router_core *r, struct request *q);
 void request_displaced(struct router_core *r, struct request *q,
                        const char *why);
 
-/* A worker of m is gone: end what waits and can no longer run anywhere. */
+/* The worker of it has let go of it, as it was told: the same, and nobody is
+ * to blame. */
+void request_moved(struct router_core *r, struct request *q);
+
+/* Workers of m came, went or drain: end what waits and can no longer run
+ * anywhere. */
 void requests_recheck(struct router_core *r, struct model *m);
+
+/* m comes back with other weights: end what has tokens of the old ones, or
+ * all, if the ids themselves may mean something else. */
+void requests_estranged(struct router_core *r, struct model *m, bool all);
 
 /* A stop string ended it, and its worker has yet to let go of it. */
 static inline bool request_is_leaving(const struct request *q)

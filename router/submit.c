@@ -14,6 +14,7 @@
 bool submit_open(const struct worker *w)
 {
     return w->state == WORKER_UP && !w->peer->ended &&
+           (!w->drain.on || PLANT(DRAIN_GRANTS)) &&
            w->n_running < WORKER_LIVE_MAX &&
            w->last_grant - w->ledger.grant < GRANTS_UNSETTLED_MAX &&
            w->closed_until <= w->ledger.grant &&
@@ -159,6 +160,10 @@ static void refused(struct router_core *r, struct worker *w, struct request *q,
 
     if (q->state == REQUEST_ENDING) {
         return; /* its receipt tells the rest */
+    }
+    if (q->moving) {
+        request_moved(r, q);
+        return;
     }
     error_wrap(&why, "worker %s refused it", w->peer->name);
     /* CANCELLED: a tombstone of an earlier sequence of this id, used up now;

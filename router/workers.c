@@ -28,7 +28,7 @@ static void worker_move(struct worker *w, enum worker_state to)
 
 const char *worker_state_name(const struct worker *w)
 {
-    return worker_rows[w->state].name;
+    return w->drain.on ? drain_name(w) : worker_rows[w->state].name;
 }
 
 static void copy_text(char *out, ProtobufCBinaryData d)
@@ -124,13 +124,16 @@ struct worker *worker_open(struct router_core *r, struct router_peer *p,
     list_init(&w->running);
     list_init(&w->parts);
     list_init(&w->removals);
+    drain_init(&w->drain);
     w->silence.fire = silence_fire;
     event_set(r, &w->silence, r->now_us + WORKER_SILENT_US);
     r->workers[r->n_workers++] = w;
-    m->n_workers++;
-    if (m->context < w->shard.context) {
+    if (m->n_workers++ == 0 || m->context < w->shard.context) {
         m->context = w->shard.context;
     }
+    model_look(r, m);
+    requests_recheck(r, m); /* it may have been absent */
+    drains_look(r, m);
     model_touch(r, m);
     return w;
 }
@@ -145,8 +148,9 @@ static void workers_forget(struct router_core *r, struct worker *w)
     r->n_workers--;
     memmove(&r->workers[i], &r->workers[i + 1],
             (r->n_workers - i) * sizeof *r->workers);
-    w->model->n_workers--;
-    w->model->context = 0;
+    if (--w->model->n_workers > 0) { /* else the last one known counts */
+        w->model->context = 0;
+    }
     for (i = 0; i < r->n_workers; i++) {
         if (r->workers[i]->model == w->model &&
             r->workers[i]->shard.context > w->model->context) {
@@ -164,12 +168,15 @@ void worker_close(struct router_core *r, struct worker **pw, const char *why)
         return;
     }
     worker_move(w, WORKER_LOST);
-    if (!r->stopping) {
+    if (!r->stopping && w->drain.leaving && w->n_running == 0) {
+        log_info("worker-left", "worker=%s", w->peer->name);
+    } else if (!r->stopping) {
         log_warn("worker-lost", "worker=%s sequences=%" PRIu32 " why=\"%s\"",
                  w->peer->name, w->n_running, why);
     }
     r->metrics.workers_lost++;
     workers_forget(r, w);
+    model_look(r, w->model);
     /* From the newest to the oldest: each goes before all that came after
      * it, so the head of the queue is found at once. */
     while (!list_empty(&w->running)) {
@@ -177,6 +184,7 @@ void worker_close(struct router_core *r, struct worker **pw, const char *why)
         request_displaced(r, LIST_OF(last, struct request, running), why);
     }
     requests_recheck(r, w->model);
+    drain_close(r, w);
     audit_worker_lost(r, w);
     event_clear(r, &w->silence);
     table_fini(&w->grants);

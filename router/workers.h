@@ -5,6 +5,8 @@
  *      |                         |
  *      +-------> LOST <----------+   session over; grants go with it
  *
+ * Beside that it may be drained (drain.h), in any of these states.
+ *
  * Room of a class = free + cached of the newest ledger - the needs of the
  * grants above ledger.grant.  Only ledgers move room; a receipt never does.
  * The sum of grants therefore never passes the pool, under any delay, loss,
@@ -17,6 +19,7 @@
 
 #include "proto/common.pb-c.h"
 #include "proto/registry.pb-c.h"
+#include "router/drain.h"
 #include "router/models.h"
 #include "router/peers.h"
 
@@ -69,6 +72,8 @@ struct worker {
     uint32_t n_running;    /* granted, not yet ended and acknowledged */
     uint64_t closed_until; /* it refused this grant for lack of room: nothing
                             * new before a ledger includes it */
+    uint64_t n_moved;      /* of those granted, how many went elsewhere */
+    struct drain drain;
     uint64_t n_tokens;
     uint32_t step_us;
     struct event silence;

@@ -379,7 +379,10 @@ static void health(void **state)
 static void texts(void **state)
 {
     struct fake_text text;
-    struct rig_options o = {16, 16, 16, &text.seam};
+    struct rig_options o = {.max_peers = 16,
+                            .max_requests = 16,
+                            .max_waiting = 16,
+                            .text = &text.seam};
     Sluice__V1__TokenizeRequest t = SLUICE__V1__TOKENIZE_REQUEST__INIT;
     Sluice__V1__DetokenizeRequest d = SLUICE__V1__DETOKENIZE_REQUEST__INIT;
     uint32_t ids[] = {'h', 'i'};
@@ -450,12 +453,15 @@ static void not_built(void **state)
 {
     struct rig *rig = rig_new(NULL);
     struct fake *a = rig_admin(rig, "a1");
-    Sluice__V1__WorkerRequest m = SLUICE__V1__WORKER_REQUEST__INIT;
+    Sluice__V1__CancelRequest m = SLUICE__V1__CANCEL_REQUEST__INIT;
+    Sluice__V1__SequenceRef ref = SLUICE__V1__SEQUENCE_REF__INIT;
+    uint8_t id[16] = {1};
     struct record *x;
 
     (void)state;
-    m.worker = wire_text("w1");
-    x = client_call(a, METHOD_ADMIN_DRAIN, &m.base, 0);
+    ref.request_id = (ProtobufCBinaryData){sizeof id, id};
+    m.sequence = &ref;
+    x = client_call(a, METHOD_ADMIN_EXPLAIN, &m.base, 0);
     rig_run(rig);
     assert_true(x->ended);
     assert_int_equal(x->status, ST_UNIMPLEMENTED);

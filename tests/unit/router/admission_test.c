@@ -106,7 +106,8 @@ static void pages(void **state)
 
 static void the_queue(void **state)
 {
-    const struct rig_options o = {8, 100, 3, NULL};
+    const struct rig_options o = {
+        .max_peers = 8, .max_requests = 100, .max_waiting = 3};
     struct rig *rig = rig_new(&o);
     struct fake *w = rig_worker(rig, "w1", 2, 0);
     struct fake *c = rig_client(rig, "c1");
@@ -139,7 +140,8 @@ static void the_queue(void **state)
 
 static void requests(void **state)
 {
-    const struct rig_options o = {8, 3, 100, NULL};
+    const struct rig_options o = {
+        .max_peers = 8, .max_requests = 3, .max_waiting = 100};
     struct rig *rig = rig_new(&o);
     struct fake *w = rig_worker(rig, "w1", 100, 0);
     struct fake *c = rig_client(rig, "c1");
@@ -163,7 +165,8 @@ static void requests(void **state)
 
 static void peers(void **state)
 {
-    const struct rig_options o = {3, 8, 8, NULL};
+    const struct rig_options o = {
+        .max_peers = 3, .max_requests = 8, .max_waiting = 8};
     struct rig *rig = rig_new(&o);
     struct fake *a, *b, *d;
 

@@ -128,7 +128,10 @@ static void every_choice_gets_the_whole_prompt(void **state)
 static void a_text_is_encoded_once(void **state)
 {
     struct fake_text text;
-    struct rig_options o = {32, 32, 32, &text.seam};
+    struct rig_options o = {.max_peers = 32,
+                            .max_requests = 32,
+                            .max_waiting = 32,
+                            .text = &text.seam};
     Sluice__V1__GenerateRequest m = SLUICE__V1__GENERATE_REQUEST__INIT;
     struct fake *w, *c;
     struct record *x;
@@ -169,7 +172,10 @@ static void a_text_that_comes_to_nothing(void **state)
 {
     for (int late = 0; late < 2; late++) {
         struct fake_text text;
-        struct rig_options o = {32, 32, 32, &text.seam};
+        struct rig_options o = {.max_peers = 32,
+                                .max_requests = 32,
+                                .max_waiting = 32,
+                                .text = &text.seam};
         Sluice__V1__GenerateRequest m = SLUICE__V1__GENERATE_REQUEST__INIT;
         struct fake *w, *c;
         struct record *x;
@@ -243,8 +249,10 @@ static void choices_wait_their_turn(void **state)
 /* All of a call or nothing, in the queue and among the open. */
 static void places_are_counted_by_choices(void **state)
 {
-    const struct rig_options queue = {32, 32, 4, NULL};
-    const struct rig_options open = {32, 5, 32, NULL};
+    const struct rig_options queue = {
+        .max_peers = 32, .max_requests = 32, .max_waiting = 4};
+    const struct rig_options open = {
+        .max_peers = 32, .max_requests = 5, .max_waiting = 32};
     struct rig *rig = rig_new(&queue);
     struct fake *c = rig_client(rig, "c1");
     struct record *x, *y;

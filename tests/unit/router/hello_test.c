@@ -392,7 +392,10 @@ static void tokenizers_agree(void **state)
 {
     static const uint8_t hash[16] = {1, 2, 3};
     struct fake_text text;
-    struct rig_options o = {16, 16, 16, &text.seam};
+    struct rig_options o = {.max_peers = 16,
+                            .max_requests = 16,
+                            .max_waiting = 16,
+                            .text = &text.seam};
     struct rig *rig;
     struct fake *w;
 

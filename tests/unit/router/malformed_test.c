@@ -278,7 +278,10 @@ static void models_by_no_name(void **state)
 static void text_refused(void **state)
 {
     struct fake_text text;
-    struct rig_options o = {16, 16, 16, &text.seam};
+    struct rig_options o = {.max_peers = 16,
+                            .max_requests = 16,
+                            .max_waiting = 16,
+                            .text = &text.seam};
     struct rig *rig;
     struct fake *c;
     struct record *x;

@@ -90,7 +90,10 @@ static void texts_at_their_edges(void **state)
 {
     static uint8_t large[1048576 / 4];
     struct fake_text text;
-    struct rig_options o = {16, 16, 16, &text.seam};
+    struct rig_options o = {.max_peers = 16,
+                            .max_requests = 16,
+                            .max_waiting = 16,
+                            .text = &text.seam};
     ProtobufCBinaryData none = {0, NULL}, tiny = wire_text("tiny");
     ProtobufCBinaryData nul = {2, (uint8_t *)(uintptr_t) "a"};
     char name[MODEL_NAME_MAX + 2];

@@ -26,7 +26,10 @@ struct scene {
 
 static void bring(struct scene *s, enum request_state to, uint32_t keep_ms)
 {
-    struct rig_options o = {32, 32, 32, &s->text.seam};
+    struct rig_options o = {.max_peers = 32,
+                            .max_requests = 32,
+                            .max_waiting = 32,
+                            .text = &s->text.seam};
     Sluice__V1__GenerateRequest m = SLUICE__V1__GENERATE_REQUEST__INIT;
 
     memset(s, 0, sizeof *s);

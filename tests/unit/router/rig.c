@@ -92,7 +92,8 @@ static uint8_t io_port(struct node_io *io, struct peer_id who)
 
 struct rig *rig_new(const struct rig_options *o)
 {
-    static const struct rig_options plenty = {128, 4096, 4096, NULL};
+    static const struct rig_options plenty = {
+        .max_peers = 128, .max_requests = 4096, .max_waiting = 4096};
     struct rig *rig = calloc(1, sizeof *rig);
     struct router_options ro = {.name = "r"};
 
@@ -110,6 +111,7 @@ struct rig *rig_new(const struct rig_options *o)
     ro.max_requests = o->max_requests;
     ro.max_waiting = o->max_waiting;
     ro.text = o->text;
+    ro.worker_wait_us = o->worker_wait_us;
     rig->router = router_new(&ro, &rig->io);
     return rig;
 }

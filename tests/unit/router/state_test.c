@@ -21,7 +21,10 @@ struct scene {
 
 static void bring(struct scene *s, enum request_state to)
 {
-    struct rig_options o = {32, 32, 32, &s->text.seam};
+    struct rig_options o = {.max_peers = 32,
+                            .max_requests = 32,
+                            .max_waiting = 32,
+                            .text = &s->text.seam};
 
     memset(s, 0, sizeof *s);
     fake_text_init(&s->text, NULL);

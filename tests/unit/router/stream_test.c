@@ -63,7 +63,10 @@ struct stage {
 
 static void set(struct stage *s)
 {
-    struct rig_options o = {16, 300, 300, &s->text.seam};
+    struct rig_options o = {.max_peers = 16,
+                            .max_requests = 300,
+                            .max_waiting = 300,
+                            .text = &s->text.seam};
 
     memset(s, 0, sizeof *s);
     fake_text_init(&s->text, tokenizer);

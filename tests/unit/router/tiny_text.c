@@ -78,7 +78,10 @@ static void see(struct fake *f, const Sluice__V1__GenerateChunk *c)
 
 void tiny_set(struct tiny *s, const struct tokenizer *t)
 {
-    struct rig_options o = {16, 300, 300, &s->text.seam};
+    struct rig_options o = {.max_peers = 16,
+                            .max_requests = 300,
+                            .max_waiting = 300,
+                            .text = &s->text.seam};
 
     memset(s, 0, sizeof *s);
     fake_text_init(&s->text, t);

@@ -423,6 +423,7 @@ static void answers_health_and_audit(void **state)
 {
     struct rig *r = rig_new(NULL);
     Sluice__V1__Nothing m = SLUICE__V1__NOTHING__INIT;
+    Sluice__V1__AssembleRequest assemble = SLUICE__V1__ASSEMBLE_REQUEST__INIT;
 
     (void)state;
     assert_int_equal(
@@ -430,7 +431,8 @@ static void answers_health_and_audit(void **state)
     assert_int_equal(
         peer_call(r->peer, METHOD_WORKER_AUDIT, &m.base, 0, 2, NULL), ST_OK);
     assert_int_equal(
-        peer_call(r->peer, METHOD_WORKER_DRAIN, &m.base, 0, 3, NULL), ST_OK);
+        peer_call(r->peer, METHOD_WORKER_ASSEMBLE, &assemble.base, 0, 3, NULL),
+        ST_OK);
     rig_turn(r);
     assert_int_equal(r->ends[1].status, ST_OK);
     assert_int_equal(r->ends[2].status, ST_OK);
