@@ -302,7 +302,8 @@ enum status client_generate(struct client *c, const struct client_request *r,
     while (!g.ended && !g.wants_cancel && !client_take_interrupt(c)) {
         client_turn(c, CLIENT_TURN_MS);
     }
-    if (!g.ended) {
+    /* Its End may have come with the chunk at which on_chunk said no. */
+    if (!g.ended || (g.wants_cancel && g.status == ST_OK)) {
         cancel(&g);
     }
     sum_up(out);

@@ -280,6 +280,18 @@ static void a_callback_cancels(void **state)
     assert_memory_equal(r.receipt.request_id, r.request_id, 16);
 }
 
+/* The rest of it, and its End, come in the same frame. */
+static void a_callback_cancels_what_ends(void **state)
+{
+    struct seen seen = {.stop_after = 1};
+    struct client_result r;
+    struct error e;
+
+    assert_int_equal(generate(*state, SCRIPT_THREE_CHUNKS, &seen, &r, &e),
+                     ST_CANCELLED);
+    assert_true(r.asked && r.has_receipt);
+}
+
 struct interrupt {
     struct client *client;
     int times;
@@ -446,6 +458,7 @@ int main(void)
         WITH_ROUTER(a_gap_is_never_passed_on),
         WITH_ROUTER(a_stream_needs_its_finish),
         WITH_ROUTER(a_callback_cancels),
+        WITH_ROUTER(a_callback_cancels_what_ends),
         WITH_ROUTER(an_interrupt_cancels),
         WITH_ROUTER(a_second_interrupt_gives_up),
         WITH_ROUTER(a_refusal_says_when_to_retry),
