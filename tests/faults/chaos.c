@@ -1,0 +1,112 @@
+/* chaos - a TCP proxy on loopback that an orchestrator steers: delay, rate,
+ * loss, one-way loss, resets, flipped bits, doubled and swapped messages.
+ *
+ *     chaos --seed 7 w1=0:7070 c1=7171:7071 raw=0:9000,plain
+ *     ready seed=7 w1=40123 c1=7171 raw=40124
+ *
+ * Then chaos_command.h: lines on standard input, a line of answer each.  It
+ * ends when its standard input does. */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "tests/faults/chaos_command.h"
+
+#define EXIT_SETUP 2
+
+static int usage(const char *why)
+{
+    fprintf(stderr,
+            "chaos: %s\n"
+            "usage: chaos --seed N NAME=LISTEN:TARGET[,plain]...\n",
+            why);
+    return EXIT_SETUP;
+}
+
+/* A connection has two sockets. */
+static void allow_descriptors(void)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+        limit.rlim_cur = limit.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
+/* Commands of what has been read so far; what is left of a line stays. */
+static size_t answer_lines(struct chaos_proxy *p, char *text, size_t n)
+{
+    char answer[CHAOS_ANSWER], *end;
+
+    while ((end = memchr(text, '\n', n)) != NULL) {
+        size_t line = (size_t)(end - text) + 1;
+
+        *end = '\0';
+        chaos_command(p, text, answer);
+        puts(answer);
+        n -= line;
+        memmove(text, end + 1, n);
+    }
+    fflush(stdout);
+    return n;
+}
+
+static void run(struct chaos_proxy *p)
+{
+    char text[4096];
+    size_t n = 0;
+
+    for (;;) {
+        ssize_t more;
+
+        if (!chaos_proxy_turn(p, STDIN_FILENO)) {
+            continue;
+        }
+        more = read(STDIN_FILENO, text + n, sizeof text - n);
+        if (more <= 0) {
+            return;
+        }
+        n = answer_lines(p, text, n + (size_t)more);
+        if (n == sizeof text) {
+            return; /* no command is so long */
+        }
+    }
+}
+
+static void say_ready(const struct chaos_proxy *p, const char *seed)
+{
+    printf("ready seed=%s", seed);
+    for (unsigned i = 0; i < chaos_proxy_routes(p); i++) {
+        printf(" %s=%u", chaos_proxy_name(p, i), chaos_proxy_listen(p, i));
+    }
+    putchar('\n');
+    fflush(stdout);
+}
+
+int main(int argc, char **argv)
+{
+    struct chaos_proxy *p;
+    struct error e;
+    char *end = NULL;
+    uint64_t seed = argc > 2 ? strtoull(argv[2], &end, 10) : 0;
+
+    if (argc < 3 || strcmp(argv[1], "--seed") != 0 || *end != '\0') {
+        return usage("--seed N is needed first");
+    }
+    allow_descriptors();
+    p = chaos_proxy_new(seed);
+    for (int i = 3; i < argc; i++) {
+        if (chaos_route(p, argv[i], &e) != ST_OK) {
+            chaos_proxy_free(&p);
+            return usage(e.text);
+        }
+    }
+    say_ready(p, argv[2]);
+    run(p);
+    chaos_proxy_free(&p);
+    return EXIT_SUCCESS;
+}
