@@ -2,10 +2,17 @@
 
 #include <string.h>
 
+#include <xxhash.h>
+
 struct sampling sampling_default(void)
 {
     return (struct sampling){
         .temperature = 1, .top_p = 1, .repetition_penalty = 1};
+}
+
+uint64_t sampling_seed(const uint8_t request_id[16])
+{
+    return XXH3_64bits_withSeed(request_id, 16, SAMPLING_SEED);
 }
 
 /* ---- lists ---- */

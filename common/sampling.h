@@ -77,6 +77,15 @@ struct sampling sampling_default(void);
 size_t sampling_bytes(const struct sampling *s);
 void sampling_own(struct sampling *s, void *memory);
 
+/* The seed of a request that names none.  Every router draws the same, so a
+ * generation that goes on after the death of its router goes on with the very
+ * tokens:
+ *
+ *     XXH3_64(request_id, seed SAMPLING_SEED)   of its 16 bytes */
+#define SAMPLING_SEED 0x736c756963650001u /* "sluice", 1 */
+
+uint64_t sampling_seed(const uint8_t request_id[16]);
+
 /* Would both lead to the same tokens and the same logprobs? */
 bool sampling_same(const struct sampling *a, const struct sampling *b);
 

@@ -224,6 +224,8 @@ void router_counts(const struct router_core *r, struct router_counts *out)
         .cancelled = m->cancelled,
         .failed = m->failed,
         .refused = m->refused,
+        .resumed = m->resumed,
+        .had_ended = m->had_ended,
         .moved = m->moved,
         .tokens = m->tokens,
         .strikes = m->strikes,

@@ -80,8 +80,9 @@ bool router_worker_view(const struct router_core *r, uint32_t i,
                         struct router_worker_view *out);
 
 struct router_counts {
-    uint64_t requests, refused;                          /* Generate calls */
+    uint64_t requests, refused, resumed;                 /* Generate calls */
     uint64_t finished, cancelled, failed, moved, tokens; /* choices */
+    uint64_t had_ended; /* choices that a resumed call had the end of */
     uint64_t strikes, ledger_violations;
     uint32_t n_requests, n_waiting; /* choices, now */
 };

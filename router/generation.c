@@ -6,6 +6,7 @@
 
 #include "common/request_id.h"
 #include "router/admission.h"
+#include "router/resume.h"
 #include "router/router.h"
 #include "router/stream.h"
 #include "text/stop_strings.h"
@@ -90,8 +91,10 @@ void generation_enqueue(struct router_core *r, struct generation *g)
     struct error e;
     uint32_t retry_ms = 0;
 
-    if (admission_check(r, g, &retry_ms, &e) != ST_OK) {
-        generation_refuse(r, g, &e, retry_ms);
+    if (admission_check(r, g, &retry_ms, &e) != ST_OK ||
+        resume_check_length(g, &e) != ST_OK) {
+        generation_refuse(r, g, &e,
+                          retry_ms != 0 ? retry_ms : resume_retry_ms(g, &e));
         return;
     }
     for (uint32_t c = 0; c < g->n_choices; c++) {
@@ -127,11 +130,22 @@ void generation_cancel(struct router_core *r, struct generation *g,
     generation_settle(r, g);
 }
 
+void generation_release(struct router_core *r, struct generation *g)
+{
+    assert(!g->held);
+    g->held = true;
+    for (uint32_t c = 0; c < g->n_choices; c++) {
+        removal_release(r, &g->choices[c]);
+    }
+    g->held = false;
+    generation_settle(r, g);
+}
+
 static void abandon(struct router_core *r, struct generation *g,
                     const struct error *e)
 {
     waiters_fail(r, g, e);
-    pending_fail(r, &g->call, e, RETRY_MS_MIN);
+    pending_close(r, &g->call); /* the end of the session ends it */
     for (uint32_t c = 0; c < g->n_choices; c++) {
         request_abandon(r, &g->choices[c]);
     }

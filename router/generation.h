@@ -38,6 +38,7 @@ struct generation {
     struct stop_strings *stop_strings; /* NULL: none */
     bool wants_text;
     bool held; /* its choices are walked: not to be freed */
+    bool resumed;
     uint32_t keep_ms;
     int64_t deadline_us; /* of the call, NODE_IDLE: none */
     int64_t arrived_us;
@@ -72,7 +73,13 @@ void generation_refuse(struct router_core *r, struct generation *g,
 void generation_cancel(struct router_core *r, struct generation *g,
                        Sluice__V1__CancelReason reason);
 
-/* The router itself stops: end every one by a status, and free it. */
+/* The call is closed and another of its id wants to begin: remove what is
+ * kept.  g may be gone after it. */
+void generation_release(struct router_core *r, struct generation *g);
+
+/* The router itself stops: free every one.  Receipts that somebody waits for
+ * end by a status, the calls with their sessions: a client that can resume
+ * sees that it is not the generation that failed. */
 void generations_abandon(struct router_core *r, const struct error *e);
 
 /* Free it if nothing of it is left to do. */

@@ -36,6 +36,8 @@ static void status_fill(const struct router_core *r, Sluice__V1__StatusReply *m)
     m->n_tokens = k->tokens;
     m->ledger_violations = k->ledger_violations;
     m->n_strikes = k->strikes;
+    m->has_n_resumed = true;
+    m->n_resumed = k->resumed;
 }
 
 void recv_admin_status(struct router_core *r, const struct incoming *in)

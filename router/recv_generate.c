@@ -8,6 +8,7 @@
 #include "common/sampling_message.h"
 #include "router/admission.h"
 #include "router/recv.h"
+#include "router/resume.h"
 #include "router/router.h"
 #include "text/stop_strings.h"
 
@@ -77,19 +78,35 @@ static const char *is_what(const struct generation *g)
     return kept ? "kept: remove it first" : request_state_name(REQUEST_ENDED);
 }
 
-/* Is the id free, and a place for every choice? */
+/* Is the id free, or becomes so for one that is resumed? */
+static bool check_id(struct router_core *r, const struct incoming *in,
+                     const generate_message *m)
+{
+    struct generation *g =
+        generation_find(r, m->request_id.data, m->request_id.len);
+    const char *state;
+    uint32_t retry_ms = 0;
+    struct error e;
+
+    if (g == NULL) {
+        return true;
+    }
+    state = is_what(g);
+    if (resume_asked(m) && resume_make_way(r, g, in, &retry_ms)) {
+        return true;
+    }
+    error_set(&e, ST_ALREADY_EXISTS, "a request of this id is %s", state);
+    peer_fail(in->peer->peer, in->call, &e, retry_ms);
+    return false;
+}
+
+/* Is there a place for every choice? */
 static bool check_open(struct router_core *r, const struct incoming *in,
                        const generate_message *m)
 {
-    const struct generation *g =
-        generation_find(r, m->request_id.data, m->request_id.len);
     uint32_t max = r->options.max_requests;
     struct error e;
 
-    if (g != NULL) {
-        refuse(in, ST_ALREADY_EXISTS, "a request of this id is %s", is_what(g));
-        return false;
-    }
     if (m->n <= max && r->n_requests <= max - m->n) {
         return true;
     }
@@ -103,8 +120,9 @@ static bool check_open(struct router_core *r, const struct incoming *in,
 
 static struct model *find_model(struct router_core *r,
                                 const struct incoming *in,
-                                ProtobufCBinaryData name)
+                                const generate_message *g)
 {
+    ProtobufCBinaryData name = g->model;
     struct text_seam *t = r->options.text;
     struct model *m = model_find(r, name.data, name.len);
     uint32_t unused;
@@ -116,6 +134,10 @@ static struct model *find_model(struct router_core *r,
     if (m != NULL) {
         admission_absent(m, &e);
         peer_fail(in->peer->peer, in->call, &e, RETRY_MS_ABSENT);
+    } else if (resume_asked(g) && (name.len > 0 || r->n_workers == 0)) {
+        error_set(&e, ST_UNAVAILABLE, "no worker of model %.*s is up yet",
+                  (int)name.len, (const char *)name.data);
+        peer_fail(in->peer->peer, in->call, &e, RETRY_MS_MIN);
     } else if (name.len == 0) {
         refuse(in, r->n_workers == 0 ? ST_UNAVAILABLE : ST_INVALID_ARGUMENT,
                r->n_workers == 0 ? "no worker is up"
@@ -150,6 +172,7 @@ static bool check_place(struct router_core *r, const struct incoming *in,
                   m->name);
     } else if ((g->sampling == NULL ||
                 sampling_check(g->sampling, m->vocab, &e) == ST_OK) &&
+               resume_check(g, m->vocab, &e) == ST_OK &&
                admission_queue(r, m, g->n, &retry_ms, &e) == ST_OK) {
         return true;
     }
@@ -193,7 +216,9 @@ static void take_fields(struct router_core *r, struct generation *g,
 {
     sampling_read(&g->sampling, m->sampling);
     if (m->sampling == NULL || !m->sampling->has_seed) {
-        g->sampling.seed = r->io->random(r->io);
+        g->sampling.seed = PLANT(SEED_FORGOTTEN) && resume_asked(m)
+                               ? r->io->random(r->io)
+                               : sampling_seed(g->id);
     }
     g->sampling_lists = malloc(sampling_bytes(&g->sampling) + 1);
     assert(g->sampling_lists != NULL);
@@ -245,8 +270,8 @@ void recv_generate(struct router_core *r, const struct incoming *in)
 
     r->metrics.requests++;
     FP(ROUTER_GENERATE);
-    if (!check_fields(in, m) || !check_open(r, in, m) ||
-        (model = find_model(r, in, m->model)) == NULL ||
+    if (!check_fields(in, m) || !check_id(r, in, m) || !check_open(r, in, m) ||
+        (model = find_model(r, in, m)) == NULL ||
         !check_place(r, in, model, m) || !check_stop(r, in, model, m, &stop)) {
         r->metrics.refused++;
         return;
@@ -257,6 +282,9 @@ void recv_generate(struct router_core *r, const struct incoming *in)
     pending_open(r, &g->call, PENDING_GENERATE, in->peer, in->call);
     take_fields(r, g, m);
     g->stop_strings = stop; /* taken over */
+    if (!resume_take(r, g, m)) {
+        return;
+    }
     if (m->has_text) {
         encode(r, g, m);
     } else {

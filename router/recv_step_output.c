@@ -214,30 +214,34 @@ static enum status check_rows(const struct worker *w, const step_message *m,
     return ST_OK;
 }
 
-/* How many of the n tokens from tokens[skip] on are the client's: up to the
+/* How many of the n tokens behind those generated are the client's: up to the
  * end of a stop string.  The token that ended it is no text. */
 static uint32_t look(struct router_core *r, struct request *q,
-                     const struct row *row, uint32_t skip, uint32_t n)
+                     const struct row *row, uint32_t n)
 {
-    bool stop = row->finish == SLUICE__V1__FINISH__FINISH_STOP;
-    uint32_t taken;
+    uint32_t end = q->n_generated + n;
 
-    if (q->stops == NULL) {
+    if (row->finish == SLUICE__V1__FINISH__FINISH_STOP) {
+        end--;
+    }
+    if (q->stops == NULL || !stops_look(q->stops, q->tokens, end, r->text)) {
         return n;
     }
-    taken = stops_look(q->stops, row->tokens + skip, stop ? n - 1 : n, r->text);
-    return stops_found(q->stops) ? taken : n;
+    return q->stops->n_tokens > q->n_generated
+               ? q->stops->n_tokens - q->n_generated
+               : 0; /* in the last that its client came with */
 }
 
 static void take_tokens(struct router_core *r, struct worker *w,
                         struct request *q, const struct row *row)
 {
     uint32_t skip = q->n_generated - row->first;
-    uint32_t n = look(r, q, row, skip, row->count - skip);
+    uint32_t n = row->count - skip;
 
     request_reserve(q, q->n_generated + n);
     memcpy(q->tokens + q->n_generated, row->tokens + skip,
            n * sizeof *q->tokens);
+    n = look(r, q, row, n);
     if (q->logprobs != NULL && pending_is_open(&q->generation->call)) {
         logprob_columns_add(q->logprobs, row->logprobs, row->top_tokens,
                             PLANT(LOGPROB_SHIFT) ? 0 : skip, n);
@@ -328,8 +332,12 @@ static uint32_t take_row(struct router_core *r, struct worker *w,
         q->n_gaps++;
         return q->n_generated;
     }
-    if (row->first + row->count > q->n_generated && q->state != REQUEST_ENDED) {
-        take_tokens(r, w, q, row);
+    if (q->state != REQUEST_ENDED) {
+        if (row->first + row->count > q->n_generated) {
+            take_tokens(r, w, q, row);
+        } else if (row->finish != SLUICE__V1__FINISH__FINISH_RUNNING) {
+            (void)look(r, q, row, 0);
+        }
         if (stops_found(q->stops)) {
             removal_stopped(r, q);
             return FORGET;

@@ -246,6 +246,14 @@ void removal_wanted(struct router_core *r, struct request *q,
     }
 }
 
+void removal_release(struct router_core *r, struct request *q)
+{
+    (void)r;
+    if (q->kept && q->removal == REMOVAL_NONE) {
+        tell_worker(q, true);
+    }
+}
+
 /* One that is ENDING is told to go already. */
 void removal_stopped(struct router_core *r, struct request *q)
 {

@@ -35,6 +35,9 @@ void removal_called(struct router_core *r, struct router_peer *p, uint64_t call,
 void removal_wanted(struct router_core *r, struct request *q,
                     Sluice__V1__CancelReason reason);
 
+/* The same of one that is kept, if it is. */
+void removal_release(struct router_core *r, struct request *q);
+
 /* A stop string is found in q, which a worker runs: its client has its end at
  * once, the worker is told. */
 void removal_stopped(struct router_core *r, struct request *q);

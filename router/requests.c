@@ -12,6 +12,7 @@
 #include "router/admission.h"
 #include "router/generation.h"
 #include "router/logprob_columns.h"
+#include "router/resume.h"
 #include "router/router.h"
 #include "router/stops.h"
 #include "router/stream.h"
@@ -153,6 +154,10 @@ static void unqueue(struct router_core *r, struct request *q)
 void request_enqueue(struct router_core *r, struct request *q)
 {
     stream_begin(r, q);
+    if (stops_found(q->stops)) { /* in what its client came with */
+        request_finish(r, q, SLUICE__V1__FINISH__FINISH_STOP);
+        return;
+    }
     list_append(&q->generation->model->waiting, &q->queue);
     waits(r, q);
 }
@@ -248,6 +253,14 @@ void request_finish(struct router_core *r, struct request *q,
     request_settle(r, q);
 }
 
+void request_had(struct router_core *r, struct request *q)
+{
+    end(r, q);
+    q->last_sent = true;
+    q->generation->n_unsent--;
+    r->metrics.had_ended++;
+}
+
 void request_fail(struct router_core *r, struct request *q,
                   const struct error *e, uint32_t retry_after_ms)
 {
@@ -310,7 +323,7 @@ void request_displaced(struct router_core *r, struct request *q,
 
     if (q->state == REQUEST_ENDED || q->state == REQUEST_ENDING) {
         removal_answer_self(r, q); /* what its worker held is gone */
-    } else if (q->n_generated == g->max_tokens) {
+    } else if (q->n_generated == g->max_tokens && q->n_generated > q->n_had) {
         request_ungrant(r, q);
         request_finish(r, q, SLUICE__V1__FINISH__FINISH_LENGTH);
     } else if (!model_waits(g->model) || ++q->n_idle_moves > IDLE_MOVES_MAX) {
@@ -326,7 +339,7 @@ void request_moved(struct router_core *r, struct request *q)
     const struct generation *g = q->generation;
     struct error e;
 
-    if (q->n_generated == g->max_tokens) {
+    if (q->n_generated == g->max_tokens && q->n_generated > q->n_had) {
         request_ungrant(r, q);
         request_finish(r, q, SLUICE__V1__FINISH__FINISH_LENGTH);
     } else if (admission_possible(r, g, &e) != ST_OK) {
@@ -350,7 +363,7 @@ static void fail_waiting(struct router_core *r, struct list *doomed,
         struct request *q = LIST_OF(doomed->next, struct request, queue);
 
         (void)!why(r, q->generation, &e);
-        request_fail(r, q, &e, admission_retry_ms(&e));
+        request_fail(r, q, &e, resume_retry_ms(q->generation, &e));
     }
 }
 

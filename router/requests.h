@@ -37,6 +37,9 @@ struct request {
 
     uint32_t *tokens; /* [tokens_size] generated */
     uint32_t tokens_size, n_generated, n_sent;
+    uint32_t n_had;  /* of n_generated: its client came with them (resume.h) */
+    uint32_t n_told; /* tokens of which text was made */
+    uint32_t n_skip; /* bytes of text, from the first on, that it has too */
     bool last_sent, kept;
     struct detokenizer *detok;        /* NULL: no text is wanted, or made */
     struct stops *stops;              /* NULL: it has no stop strings */
@@ -76,6 +79,9 @@ void request_fini(struct router_core *r, struct request *q);
 
 /* Room for n generated tokens in all. */
 void request_reserve(struct request *q, uint32_t n);
+
+/* Its client has its last chunk already: it ends in silence. */
+void request_had(struct router_core *r, struct request *q);
 
 /* Its generation's prompt is there and good: the last of the queue. */
 void request_enqueue(struct router_core *r, struct request *q);

@@ -23,20 +23,19 @@ void stops_free(struct stops **s)
     *s = NULL;
 }
 
-uint32_t stops_look(struct stops *s, const uint32_t *tokens, uint32_t n,
-                    char *scratch)
+bool stops_look(struct stops *s, const uint32_t *tokens, uint32_t n,
+                char *scratch)
 {
     if (PLANT(STOP_ACROSS)) {
         s->scan.at = 0;
     }
-    for (uint32_t i = 0; i < n; i++) {
-        size_t bytes = detokenizer_push(&s->detok, tokens[i], scratch);
+    while (s->n_tokens < n && !s->scan.found) {
+        size_t bytes =
+            detokenizer_push(&s->detok, tokens[s->n_tokens++], scratch);
 
-        if (stop_scan_push(s->strings, &s->scan, scratch, bytes)) {
-            return i + 1;
-        }
+        (void)stop_scan_push(s->strings, &s->scan, scratch, bytes);
     }
-    return n;
+    return s->scan.found;
 }
 
 bool stops_end(struct stops *s, char *scratch)

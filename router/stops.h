@@ -23,7 +23,8 @@
 
 struct stops {
     const struct stop_strings *strings;
-    struct detokenizer detok; /* of the tokens looked at */
+    uint32_t n_tokens;        /* looked at */
+    struct detokenizer detok; /* of these */
     struct stop_scan scan;
     uint64_t n_given; /* bytes of text that went into chunks */
     uint32_t n_held;
@@ -39,11 +40,11 @@ static inline bool stops_found(const struct stops *s)
     return s != NULL && s->scan.found;
 }
 
-/* Look at the next tokens: how many there are up to the one in which the
- * first string ends, itself included; all if none does.  scratch:
- * [detokenizer_max()]. */
-uint32_t stops_look(struct stops *s, const uint32_t *tokens, uint32_t n,
-                    char *scratch);
+/* Look at tokens[0, n) from the first on that was not looked at, up to the
+ * one in which the first string ends: n_tokens says how far.  True: it is
+ * found, now or before.  scratch: [detokenizer_max()]. */
+bool stops_look(struct stops *s, const uint32_t *tokens, uint32_t n,
+                char *scratch);
 
 /* There are no more tokens: look at what was held back of a character.  True:
  * a string is found, now or before. */

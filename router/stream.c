@@ -116,15 +116,17 @@ void stream_begin(struct router_core *r, struct request *q)
     }
     if (g->stop_strings != NULL) {
         q->stops = stops_new(g->stop_strings, t);
+        if (q->n_had > 1) { /* the last one may be the token that ended it */
+            (void)stops_look(q->stops, q->tokens, q->n_had - 1, r->text);
+        }
     }
 }
 
-/* The text of the next tokens, at most *n: fewer if they give too much. */
-static size_t chunk_text(struct router_core *r, struct request *q, uint32_t *n)
+/* The text of the next tokens up to the end-th: fewer if they give too much. */
+static size_t make_text(struct router_core *r, struct request *q, uint32_t end)
 {
     uint32_t stop = UINT32_MAX; /* the end token: it is no text */
     size_t bytes = q->stops != NULL ? stops_resume(q->stops, r->text) : 0;
-    uint32_t i;
     bool last;
 
     /* Known before it has ENDED, if it was cancelled too late. */
@@ -132,18 +134,36 @@ static size_t chunk_text(struct router_core *r, struct request *q, uint32_t *n)
         !stops_found(q->stops)) {
         stop = q->n_generated - 1;
     }
-    for (i = 0; i < *n && bytes < CHUNK_TEXT_MAX; i++) {
-        if (q->n_sent + i != stop) {
-            bytes += detokenizer_push(q->detok, q->tokens[q->n_sent + i],
+    for (; q->n_told < end && bytes < CHUNK_TEXT_MAX; q->n_told++) {
+        if (q->n_told != stop) {
+            bytes += detokenizer_push(q->detok, q->tokens[q->n_told],
                                       r->text + bytes);
         }
     }
-    *n = i;
-    last = q->state == REQUEST_ENDED && q->n_sent + i == q->n_generated;
+    last = q->state == REQUEST_ENDED && q->n_told == q->n_generated;
     if (last) {
         bytes += detokenizer_finish(q->detok, r->text + bytes);
     }
     return q->stops != NULL ? stops_cut(q->stops, r->text, bytes, last) : bytes;
+}
+
+/* The text of a chunk with the next *n tokens, and how many they are then:
+ * fewer if they give too much.  A choice that is resumed begins with the text
+ * of the tokens it came with, which its client has up to a place. */
+static void chunk_text(struct router_core *r, struct request *q, uint32_t *n,
+                       ProtobufCBinaryData *text)
+{
+    uint32_t end = q->n_sent + *n;
+    size_t bytes, had;
+
+    do {
+        bytes = make_text(r, q, end);
+        had = q->n_skip < bytes ? q->n_skip : bytes;
+        q->n_skip -= (uint32_t)had;
+    } while (had == bytes && q->n_told < end);
+    *n = q->n_told > q->n_sent ? q->n_told - q->n_sent : 0;
+    text->data = (uint8_t *)r->text + had;
+    text->len = bytes - had;
 }
 
 static uint32_t chunk_tokens(const struct request *q)
@@ -179,9 +199,10 @@ static bool send_chunk(struct router_core *r, struct request *q)
     uint32_t n = chunk_tokens(q);
 
     if (q->detok != NULL) {
-        c.text.len = chunk_text(r, q, &n);
-        c.text.data = (uint8_t *)r->text;
+        chunk_text(r, q, &n, &c.text);
         c.has_text = c.text.len > 0;
+    } else {
+        q->n_told = q->n_sent + n;
     }
     c.has_choice = g->n_choices > 1;
     c.choice = q->choice;
@@ -191,7 +212,7 @@ static bool send_chunk(struct router_core *r, struct request *q)
     if (q->logprobs != NULL) {
         logprob_columns_show(q->logprobs, n, &c);
     }
-    if (q->state == REQUEST_ENDED && q->n_sent + n == q->n_generated) {
+    if (q->state == REQUEST_ENDED && q->n_told == q->n_generated) {
         show_end(q, &c, &f);
     }
     FP(ROUTER_CHUNK);

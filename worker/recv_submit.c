@@ -152,8 +152,7 @@ static enum status check_submit(const struct worker_core *w,
 
 /* ---- a sequence that is here already ---- */
 
-/* Its tokens are those that this Submit would lead to.  One that a client
- * asks for again without a seed is given another. */
+/* Its tokens are those that this Submit would lead to. */
 static bool is_same(const struct sequence *s,
                     const Sluice__V1__SubmitRequest *m)
 {

@@ -1,0 +1,188 @@
+#include "router/resume.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "common/log.h"
+#include "common/plant.h"
+#include "common/request_id.h"
+#include "router/admission.h"
+#include "router/removal.h"
+#include "router/router.h"
+
+typedef Sluice__V1__GenerateRequest generate_message;
+
+/* ---- what is said ---- */
+
+static enum status check_columns(const generate_message *m, struct error *e)
+{
+    uint64_t sum = 0;
+
+    if (m->n_have_count != m->n || m->n_have_text != m->n ||
+        m->n_have_ended != m->n) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "have_count, have_text and have_ended have %zu, %zu "
+                         "and %zu entries, all must have one for each of the "
+                         "%" PRIu32 " choices",
+                         m->n_have_count, m->n_have_text, m->n_have_ended,
+                         m->n);
+    }
+    for (uint32_t c = 0; c < m->n; c++) {
+        sum += m->have_count[c];
+    }
+    if (sum != m->n_have_tokens) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "have_count adds up to %" PRIu64
+                         ", have_tokens has %zu",
+                         sum, m->n_have_tokens);
+    }
+    return ST_OK;
+}
+
+static enum status too_many(uint32_t choice, uint32_t count, uint32_t max,
+                            struct error *e)
+{
+    return error_set(e, ST_INVALID_ARGUMENT,
+                     "choice %" PRIu32 ": have_count is %" PRIu32
+                     ", at most max_tokens, %" PRIu32,
+                     choice, count, max);
+}
+
+static enum status check_choices(const generate_message *m, struct error *e)
+{
+    for (uint32_t c = 0; c < m->n; c++) {
+        if (m->has_max_tokens && m->have_count[c] > m->max_tokens) {
+            return too_many(c, m->have_count[c], m->max_tokens, e);
+        }
+        if (m->have_count[c] == 0 && m->have_text[c] > 0) {
+            return error_set(e, ST_INVALID_ARGUMENT,
+                             "choice %" PRIu32 ": have_text is %" PRIu32
+                             " bytes of no token",
+                             c, m->have_text[c]);
+        }
+    }
+    return ST_OK;
+}
+
+static enum status check_ids(const generate_message *m, uint32_t vocab,
+                             struct error *e)
+{
+    for (size_t i = 0; i < m->n_have_tokens; i++) {
+        if (m->have_tokens[i] >= vocab) {
+            return error_set(e, ST_INVALID_ARGUMENT,
+                             "have_tokens: token %zu is %" PRIu32
+                             ", the vocabulary has %" PRIu32,
+                             i, m->have_tokens[i], vocab);
+        }
+    }
+    return ST_OK;
+}
+
+enum status resume_check(const generate_message *m, uint32_t vocab,
+                         struct error *e)
+{
+    enum status st = ST_OK;
+
+    if (resume_asked(m)) {
+        st = check_columns(m, e);
+        st = st == ST_OK ? check_choices(m, e) : st;
+        st = st == ST_OK ? check_ids(m, vocab, e) : st;
+    }
+    return st;
+}
+
+enum status resume_check_length(const struct generation *g, struct error *e)
+{
+    for (uint32_t c = 0; c < g->n_choices; c++) {
+        if (g->choices[c].n_had > g->max_tokens) {
+            return too_many(c, g->choices[c].n_had, g->max_tokens, e);
+        }
+    }
+    return ST_OK;
+}
+
+/* ---- the old one ---- */
+
+static void end_call(struct router_core *r, struct generation *old)
+{
+    struct error e;
+
+    error_set(&e, ST_ALREADY_EXISTS,
+              "the request was resumed in another session");
+    pending_fail(r, &old->call, &e, RESUME_RETRY_MS);
+    generation_cancel(r, old, SLUICE__V1__CANCEL_REASON__CANCEL_CLIENT_GONE);
+}
+
+bool resume_make_way(struct router_core *r, struct generation *old,
+                     const struct incoming *in, uint32_t *retry_ms)
+{
+    uint8_t id[REQUEST_ID_BYTES];
+
+    memcpy(id, old->id, sizeof id);
+    *retry_ms = RESUME_RETRY_MS;
+    if (pending_is_open(&old->call) && old->call.peer == in->peer) {
+        *retry_ms = 0;
+    } else if (pending_is_open(&old->call)) {
+        end_call(r, old);
+    } else {
+        generation_release(r, old);
+    }
+    return generation_find(r, id, sizeof id) == NULL;
+}
+
+/* ---- the new one ---- */
+
+static void take_choice(struct request *q, const uint32_t *tokens, uint32_t n,
+                        uint32_t text, bool ended)
+{
+    q->n_generated = q->n_sent = q->n_had = n;
+    q->n_skip = text;
+    if (!ended && n > 0) {
+        request_reserve(q, n);
+        memcpy(q->tokens, tokens, n * sizeof *tokens);
+    }
+    if (PLANT(RESUME_TEXT)) {
+        q->n_told = n;
+        q->n_skip = 0;
+    }
+    if (PLANT(RESUME_TWICE) && n > 0) {
+        q->n_sent--;
+    }
+}
+
+bool resume_take(struct router_core *r, struct generation *g,
+                 const generate_message *m)
+{
+    char id[REQUEST_ID_TEXT];
+    size_t at = 0;
+
+    if (!resume_asked(m)) {
+        return true;
+    }
+    request_id_format(g->id, id);
+    log_info("resumed", "request=%s choices=%" PRIu32 " tokens=%zu", id, m->n,
+             m->n_have_tokens);
+    g->resumed = true;
+    r->metrics.resumed++;
+    for (uint32_t c = 0; c < g->n_choices; c++) {
+        take_choice(&g->choices[c], m->have_tokens + at, m->have_count[c],
+                    m->have_text[c], m->have_ended[c]);
+        at += m->have_count[c];
+        if (m->have_ended[c]) {
+            request_had(r, &g->choices[c]);
+        }
+    }
+    if (g->n_unsent > 0) {
+        return true;
+    }
+    pending_end(r, &g->call, NULL);
+    generation_settle(r, g);
+    return false;
+}
+
+uint32_t resume_retry_ms(const struct generation *g, const struct error *e)
+{
+    return g->resumed && e->code == ST_RESOURCE_EXHAUSTED
+               ? RETRY_MS_MIN
+               : admission_retry_ms(e);
+}
