@@ -19,11 +19,12 @@ static const struct option_row tokenize_rows[] = {
     CTL_DECODE(OPTION_ROW) CTL_MODEL(OPTION_ROW) CTL_TEXT(OPTION_ROW)};
 static const struct option_row detokenize_rows[] = {CTL_MODEL(OPTION_ROW)
                                                         CTL_TEXT(OPTION_ROW)};
+static const struct option_row drain_rows[] = {CTL_DRAIN(OPTION_ROW)};
 static const struct option_row no_rows[1];
 
 #define ROWS_MAX                                               \
     (OPTION_COUNT(common_rows) + OPTION_COUNT(generate_rows) + \
-     OPTION_COUNT(tokenize_rows))
+     OPTION_COUNT(tokenize_rows) + OPTION_COUNT(drain_rows))
 
 struct verb {
     const char *name, *operands, *summary;
@@ -64,6 +65,17 @@ static const struct verb verbs[] = {
     {"remove", "ID", "remove a generation, a kept one too", ctl_remove, NO_ROWS,
      "ID is all its choices, ID/CHOICE one of them.\n\n"
      "  sluicectl remove 3f9a\n  sluicectl remove 3f9a/2\n"},
+    {"drain", "WORKER", "give a worker nothing more, and empty it", ctl_drain,
+     ROWS(drain_rows),
+     "What runs there may end within the grace and is moved then; nothing is\n"
+     "lost.  Waits until the worker has nothing left; Ctrl-C ends the "
+     "waiting,\n"
+     "not the draining.  What no other worker could hold is not moved.  A\n"
+     "drained worker stays so until undrain, or until it is started again.\n\n"
+     "  sluicectl drain w1\n  sluicectl drain w1 --grace 5m\n"
+     "  sluicectl drain w1 --now\n"},
+    {"undrain", "WORKER", "let a drained worker take sequences again",
+     ctl_undrain, NO_ROWS, "  sluicectl undrain w1\n"},
     {"audit", "", "have every worker prove its ledger", ctl_audit, NO_ROWS,
      "Exit code 1 if a worker finds a difference or does not answer.\n\n"
      "  sluicectl audit\n"},
@@ -183,6 +195,7 @@ static int parse_verb(struct ctl *c, int argc, char **argv,
     memcpy(copy, argv, ((size_t)argc + 1) * sizeof *copy);
     n = append(rows, n, generate_rows, OPTION_COUNT(generate_rows));
     n = append(rows, n, tokenize_rows, 1);
+    n = append(rows, n, drain_rows, OPTION_COUNT(drain_rows));
     rc = parse(c, rows, n, argc, copy);
     *verb = NULL;
     if (rc == CTL_OK && c->n_operands > 0) {

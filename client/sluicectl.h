@@ -56,6 +56,11 @@ enum ctl_exit {
 #define CTL_DECODE(X) \
     X(decode, FLAG, NULL, NULL, "the other way: ids to text", 0, 0)
 
+#define CTL_DRAIN(X)                                                          \
+    X(grace, MS, "SECONDS", "30", "what runs longer moves to another worker", \
+      0, 3600000)                                                             \
+    X(now, FLAG, NULL, NULL, "all that runs moves at once: --grace 0", 0, 0)
+
 #define CTL_SAMPLING(X)                                                        \
     X(temperature, F64, "T", "1", "0 is greedy", 0, 100)                       \
     X(top_k, U32, "K", "0", "choose among the K likeliest, 0: all", 0, 0)      \
@@ -115,6 +120,7 @@ struct ctl_options {
     CTL_MODEL(OPTION_FIELD)
     CTL_TEXT(OPTION_FIELD)
     CTL_DECODE(OPTION_FIELD)
+    CTL_DRAIN(OPTION_FIELD)
     CTL_SAMPLING(OPTION_FIELD)
     CTL_GENERATE(OPTION_FIELD)
 };
@@ -136,6 +142,8 @@ int ctl_models(struct ctl *c);
 int ctl_cancel(struct ctl *c);
 int ctl_remove(struct ctl *c);
 int ctl_audit(struct ctl *c);
+int ctl_drain(struct ctl *c);
+int ctl_undrain(struct ctl *c);
 int ctl_ping(struct ctl *c);
 int ctl_tokenize(struct ctl *c);
 int ctl_detokenize(struct ctl *c);

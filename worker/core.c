@@ -182,10 +182,21 @@ static void on_cancel(void *node, struct peer *p, uint64_t call)
     }
 }
 
-/* The worker calls nobody, and every turn ends in session_tick(), which
+static void on_end(void *node, struct peer *p, uint64_t tag,
+                   const struct method_row *m, enum status status,
+                   const ProtobufCMessage *reply, const struct error *e,
+                   uint32_t retry_after_ms)
+{
+    (void)p, (void)tag, (void)retry_after_ms;
+    if (m->number == METHOD_REGISTRY_LEAVE) {
+        leave_answered(node, status, (const Sluice__V1__DrainReply *)reply, e);
+    }
+}
+
+/* The worker calls no stream, and every turn ends in session_tick(), which
  * flushes: nothing else is asked for. */
-static const struct peer_ops peer_table = {.on_call = on_call,
-                                           .on_cancel = on_cancel};
+static const struct peer_ops peer_table = {
+    .on_call = on_call, .on_cancel = on_cancel, .on_end = on_end};
 
 /* ---- made and freed ---- */
 

@@ -4,6 +4,7 @@
  *   core.c      made and freed, session up and down, dispatch
  *   recv_*.c    one message each
  *   ending.c    how a sequence ends, and who is told
+ *   leave.c     how the worker goes
  *   step.c      results of plans
  *   report.c    Report and StepOutput
  *   tick.c      the turn */
@@ -64,6 +65,13 @@ struct output {
     bool failed;    /* some row has FINISH_FAILED */
 };
 
+/* A worker that is about to go. */
+struct leave {
+    bool wanted, asked, answered;
+    uint32_t grace_ms;
+    int64_t end_us; /* it goes then, answered or not */
+};
+
 struct worker_core {
     struct worker_options o; /* its strings are ours */
     struct node_io *io;
@@ -92,6 +100,7 @@ struct worker_core {
     struct plan_result result;
 
     const char *broken; /* why the session must end: in the next tick */
+    struct leave leave;
     bool stopping;
     bool away;    /* said that the router is */
     bool refused; /* said that it refused us */
@@ -166,6 +175,17 @@ bool tombstone_take(struct tombstones *t, const struct sequence_key *key,
                     uint64_t grant);
 void tombstone_add(struct tombstones *t, const struct sequence_key *key,
                    uint64_t grant);
+
+/* ---- leave.c ---- */
+
+/* Is it time to go?  Then worker_stop() was called. */
+bool leave_tick(struct worker_core *w, int64_t now_us);
+/* Tell the router, once, if the worker leaves. */
+void leave_ask(struct worker_core *w);
+/* What it said.  reply: NULL if it was no. */
+void leave_answered(struct worker_core *w, enum status status,
+                    const Sluice__V1__DrainReply *reply, const struct error *e);
+int64_t leave_due(const struct worker_core *w);
 
 /* ---- step.c ---- */
 

@@ -47,6 +47,9 @@
       1, PLAN_TOKENS_MAX)                                                      \
     X(engine_depth, U32, "N", "1", "plans in flight", 1, ENGINE_DEPTH_MAX)     \
     X(layers, STRING, "A-B", NULL, "layers of the shard (all)", 0, 0)          \
+    X(grace, MS, "SECONDS", "30",                                              \
+      "on SIGTERM: what runs longer moves to another worker", 0,               \
+      LEAVE_GRACE_MS_MAX)                                                      \
     X(check, STRING, "DIR", NULL,                                              \
       "say whether and how a model would load, and exit", 0, 0)                \
     X(log_level, STRING, "LEVEL", "warn", "debug, info, warn, error or off",   \
@@ -65,6 +68,8 @@ static const struct limit_row worker_limits[] = {
     LIMIT_ROW(WORKER_EOS_MAX, "tokens", "that end a sequence"),
     LIMIT_ROW(TOMBSTONES_MAX, "", "cancels that wait for their Submit"),
     LIMIT_ROW(KEEP_MS_MAX, "ms", "that a finished sequence may be kept"),
+    LIMIT_ROW(LEAVE_GRACE_MS_MAX, "ms", "of --grace"),
+    LIMIT_ROW(LEAVE_US, "us", "past --grace, for the router's answer"),
     LIMIT_ROW(STEP_TOKENS_MAX, "tokens", "in a StepOutput"),
     LIMIT_ROW(STEP_ROW_TOKENS_MAX, "tokens", "of a row of a StepOutput"),
     LIMIT_ROW(STEP_LOGPROBS_MAX, "values", "of logprobs in a StepOutput"),
@@ -88,6 +93,8 @@ static const char examples[] =
     "  sluice-worker --model models/tiny-hybrid\n"
     "  sluice-worker --model models/tiny-hybrid --memory 256MiB --threads 2\n"
     "  sluice-worker --check models/tiny-hybrid --memory 1GiB\n\n"
+    "On SIGTERM or SIGINT it takes nothing new, and ends when what runs has\n"
+    "ended or moved; on a second one at once.\n\n"
     "exit codes: 0 stopped by SIGTERM or SIGINT, 2 could not start\n";
 
 /* Everything the worker is made of, in the order it is made. */
@@ -285,13 +292,13 @@ static void on_result(void *arg, int fd)
     engine_thread_quiet(p->engine); /* the tick that follows polls it */
 }
 
+/* The first asks, the second does not. */
 static void on_signal(void *arg, int fd)
 {
     struct program *p = arg;
 
     if (loop_signal_read(fd) != 0) {
-        log_info("stopping", "reason=signal");
-        worker_stop(p->core);
+        worker_leave(p->core, (uint32_t)p->args.grace);
     }
 }
 

@@ -62,7 +62,7 @@ static int64_t node_tick(void *node, int64_t now_us)
     struct worker_core *w = node;
     int64_t due;
 
-    if (w->stopping) {
+    if (w->stopping || leave_tick(w, now_us)) {
         return tick_stopping(w, now_us);
     }
     if (w->broken != NULL) {
@@ -72,8 +72,10 @@ static int64_t node_tick(void *node, int64_t now_us)
     step_results(w);
     expire(w, now_us);
     step_plans(w);
+    leave_ask(w);
     due = report_send(w, now_us);
     due = least(due, timers_due(&w->timers));
+    due = least(due, leave_due(w));
     due = least(due, session_tick(&w->session, now_us));
     if (w->reported_us == now_us) {
         FP(WORKER_REPORT_SENT);

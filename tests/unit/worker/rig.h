@@ -80,6 +80,8 @@ struct rig {
     char failure[ERROR_TEXT];
     bool acknowledge;
     uint64_t grant, tag; /* the last used */
+    uint64_t leave_call; /* a Leave that is open, 0: none */
+    uint32_t n_leaves, leave_grace_ms;
 
     /* The engine. */
     struct engine engine;

@@ -161,13 +161,17 @@ static void on_call(void *node, struct peer *p, const struct method_row *m,
     struct rig *r = node;
 
     (void)p;
-    (void)call;
     (void)deadline_us;
     if (m->number == METHOD_REGISTRY_STEP_OUTPUT) {
         hear_output(r, (const Sluice__V1__StepOutputMessage *)request);
     } else if (m->number == METHOD_REGISTRY_REPORT) {
         r->n_reports++;
         hear_ledger(r, ((const Sluice__V1__ReportMessage *)request)->ledger);
+    } else if (m->number == METHOD_REGISTRY_LEAVE) {
+        r->n_leaves++;
+        r->leave_call = call;
+        r->leave_grace_ms =
+            ((const Sluice__V1__LeaveRequest *)request)->grace_ms;
     }
 }
 
