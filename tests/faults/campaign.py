@@ -53,7 +53,8 @@ class Run:
         self.cluster = daemons.Cluster(
             settings.build, self.folder, self.rng, fault.router_args,
             ("--memory", fault.memory, *fault.worker_args))
-        self.load = None
+        self.load, self.load_at = None, None
+        self.helpers = []  # processes of a fault, killed at the end
         self.hurt_at = []  # (wall clock, monotonic), in seconds
         self.detected, self.recovered = [], []  # seconds
         self.rounds = 0
@@ -103,7 +104,8 @@ class Run:
             self.cluster, self.settings.reference(self.fault.longest),
             self.settings.streams or self.fault.streams,
             self.rng.randrange(1 << 31), self.settings.longest(self.fault),
-            self.fault.cancel, patience=20 if self.quick else 60)
+            self.fault.cancel, patience=20 if self.quick else 60,
+            at=self.load_at)
         self.load.await_tokens(WARM_TOKENS)
 
     def stop_load(self):
@@ -125,14 +127,13 @@ class Run:
                 continue
             if may and re.search(may, end["end"] + " " + end["why"]):
                 allowed += 1
-            elif len(self.bad) < 8:
-                self.bad.append(f"a request ended {end['end']}: {end['why']}"
-                                f" ({end})")
+            elif len(self.bad) < 3:
+                self.bad.append(f"a request ended {end}")
         self.totals["failed"] = self.totals.get("failed", 0) - allowed
         self.totals["allowed"] = self.totals.get("allowed", 0) + allowed
         for end in self.load.ends:
             if end["lost"] + end["doubled"] + end["wrong"] and \
-                    len(self.bad) < 8:
+                    len(self.bad) < 6:
                 self.bad.append(f"a stream differs: {end}")
 
     def take_gaps(self):
@@ -223,6 +224,8 @@ class Run:
     def clean_up(self):
         if self.load:
             self.load.kill()
+        for helper in self.helpers:
+            helper.kill()
         self.cluster.kill()
         gone = self.cluster.ended + self.cluster.all()
         self.bad += [line for line in audit.strange(gone)

@@ -222,9 +222,10 @@ class Cluster:
 
     def await_up(self, name, mark):
         worker = self.workers[name]
-        await_true(f"{name} is up", lambda: self.router.log.find(
-            mark, ("worker-up",), worker=name) or not worker.alive())
-        if not worker.alive():
+        up = await_true(f"{name} is up", lambda: self.router.log.find(
+            mark, ("worker-up",), worker=name) or
+            (None if worker.alive() else "dead"))
+        if up == "dead":
             raise Failed(f"{name} did not start: {tail(worker)}")
 
     def worker_gone(self, name):

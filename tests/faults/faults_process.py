@@ -176,11 +176,10 @@ class CrashLoop(Fault):
                 worker.wait(1.5)
             except Failed:
                 run.note("loop was kept from work for longer than 1.5 s")
-            at = run.hurt(lambda w=worker: w.signal(signal.SIGKILL))
+            run.hurt()
             run.cluster.worker_gone("loop")
             await_true("the end of loop is seen", lambda: run.cluster.router.
                        log.find(mark, LOST, worker="loop"), 10)
-            del at
 
 
 class RouterKill(Fault):

@@ -15,12 +15,12 @@ class Streams:
     count = 0
 
     def __init__(self, cluster, reference, streams=32, seed=1, longest=400,
-                 cancel=0, patience=60):
+                 cancel=0, patience=60, at=None):
         Streams.count += 1
         self.path = os.path.join(cluster.folder, f"load.{Streams.count}")
         with open(self.path, "wb") as out:
             self.process = subprocess.Popen(
-                [cluster.program("fault_load", True), cluster.clients_at,
+                [cluster.program("fault_load", True), at or cluster.clients_at,
                  "--check", reference, "--streams", str(streams), "--seed",
                  str(seed), "--longest", str(longest), "--cancel", str(cancel),
                  "--patience", str(patience)],

@@ -1,0 +1,232 @@
+"""Faults of the wire: every worker reaches the router through tests/faults'
+proxy, and so does the load where a fault asks for it."""
+import subprocess
+import time
+
+from campaign import Fault
+from daemons import Failed, await_true, on_start
+from faults_process import LOST
+
+
+class Chaos:
+    """The proxy; a route for each worker, and one for clients."""
+
+    def __init__(self, cluster, names, seed):
+        port = cluster.workers_at.rsplit(":", 1)[1]
+        clients = cluster.clients_at.rsplit(":", 1)[1]
+        self.process = subprocess.Popen(
+            [cluster.program("chaos", True), "--seed", str(seed),
+             *(f"{n}=0:{port}" for n in names), f"clients=0:{clients}"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            preexec_fn=on_start(()))
+        ready = self.process.stdout.readline().split()
+        if not ready or ready[0] != "ready":
+            raise Failed("the proxy did not start")
+        self.at = {k: f"tcp://127.0.0.1:{v}" for k, v in
+                   (word.split("=") for word in ready[2:])}
+
+    def __call__(self, *words):
+        self.process.stdin.write(" ".join(map(str, words)) + "\n")
+        self.process.stdin.flush()
+        answer = self.process.stdout.readline().strip()
+        if not answer.startswith("ok"):
+            raise Failed(f"the proxy says to {words}: {answer}")
+        return answer
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+        self.process.stdin.close()
+        self.process.stdout.close()
+
+
+class Link(Fault):
+    via_clients = False
+
+    def start(self, run):
+        c = run.cluster
+        c.start_router()
+        names = [f"w{i}" for i in range(self.workers)]
+        run.chaos = Chaos(c, names, run.rng.randrange(1 << 30))
+        run.helpers.append(run.chaos)
+        if self.via_clients:
+            run.load_at = run.chaos.at["clients"]
+        mark = c.router.log.mark()
+        for name in names:
+            c.workers[name] = c.spawn_worker(name, router=run.chaos.at[name])
+        for name in names:
+            c.await_up(name, mark)
+
+    def finish(self, run):
+        run.chaos("*", "heal")
+
+    def back(self, run, name, mark):
+        """It was given up, or not; in the end it is there."""
+        lost = run.cluster.router.log.find(mark, LOST, worker=name)
+        if lost:
+            run.cluster.await_up(name, mark)
+        run.load.await_tokens(100)
+
+
+class Cut(Link):
+    """nothing passes a worker's cable any more, no connection ends"""
+    name, number = "cut", "12"
+    must = "seen within 2 s, nothing failed; it comes back"
+    times, quick = 50, 1
+    detect_s = 2.0
+
+    def round(self, run):
+        run.pause(0, 0.2)
+        name, mark = run.victim(), run.cluster.router.log.mark()
+        at = run.hurt(lambda: run.chaos(name, "drop both"))
+        run.detect(at, mark, LOST, worker=name, seconds=10)
+        run.pause(0, 1)
+        run.chaos(name, "reset")
+        run.chaos(name, "heal")
+        run.cluster.await_up(name, mark)
+
+
+class Partition(Link):
+    """a worker's link stands still for 0.2 to 60 s, then goes on"""
+    name, number = "partition", "13"
+    must = "below 1 s nothing is seen; longer, it goes on elsewhere"
+    times, quick = 40, 2
+    toggle = 0
+
+    def round(self, run):
+        self.toggle += 1
+        long = self.toggle % 2 == 0
+        if run.quick:
+            d = 2.5 if long else 0.3
+        else:
+            d = run.rng.choice((2.2, 3, 5, 60)) if long else \
+                run.rng.uniform(0.2, 0.9)
+        name, mark = run.victim(), run.cluster.router.log.mark()
+        at = run.hurt(lambda: run.chaos(name, "freeze both"))
+        if long:
+            run.detect(at, mark, LOST, worker=name, seconds=10)
+        time.sleep(max(0, at + d - time.time()))
+        run.chaos(name, "heal")
+        if not long and run.cluster.router.log.find(mark, LOST, worker=name):
+            raise Failed(f"{name} was given up after {d:.1f} s")
+        self.back(run, name, mark)
+
+
+class OneWay(Link):
+    """what a worker says, or what it is told, is lost for 0.1 to 3 s"""
+    name, number = "one_way", "14, 19"
+    must = "nothing failed"
+    times, quick = 50, 2
+
+    def round(self, run):
+        name, mark = run.victim(), run.cluster.router.log.mark()
+        way = run.rng.choice(("up", "down"))
+        run.hurt(lambda: run.chaos(name, "drop", way))
+        run.pause(0.1, 0.4 if run.quick else 3)
+        run.chaos(name, "heal")
+        self.back(run, name, mark)
+
+
+class Shaken(Link):
+    """For some seconds: settings of the proxy, on a worker's link."""
+    settings = ()
+    seconds = 3
+
+    def round(self, run):
+        name, mark = run.victim(), run.cluster.router.log.mark()
+        if self.via_clients:
+            name = "clients"
+        run.hurt()
+        for words in self.settings:
+            run.chaos(name, words)
+        time.sleep(0.5 if run.quick else self.seconds)
+        run.chaos(name, "heal")
+        self.back(run, name, mark)
+
+
+class SlowLink(Shaken):
+    """a link of 50 ms with jitter, and of 128 KiB/s"""
+    name, number = "slow_link", "15"
+    must = "it is slow, and nothing else"
+    times, quick = 30, 1
+    settings = ("delay 50 jitter 30", "rate 131072")
+
+
+class Lost(Shaken):
+    """one message in 20 is lost"""
+    name, number = "lost", "19"
+    must = "the link repairs it, nothing failed"
+    times, quick = 30, 1
+    settings = ("lose 1/20",)
+
+
+class Flips(Shaken):
+    """one bit in 5,000 bytes of messages is turned"""
+    name, number = "flips", "16"
+    must = "every one is found, no wrong token, nothing failed"
+    times, quick, strikes = 50, 2, True
+    settings = ("flip_body 1/5000",)
+
+
+class FlipsOfAll(Shaken):
+    """one bit in 20,000 bytes is turned, ZeroMQ's own among them"""
+    name, number = "flips_of_all", "16"
+    must = "no wrong token, nothing failed"
+    times, quick, strikes = 30, 1, True
+    settings = ("flip 1/20000",)
+
+
+class Doubled(Shaken):
+    """one message in 5 comes twice, one in 5 after the next"""
+    name, number = "doubled", "17, 18"
+    must = "nothing is seen of it"
+    times, quick = 30, 1
+    settings = ("dup 1/5", "reorder 1/5")
+
+
+class Reset(Link):
+    """a worker's connection is reset"""
+    name, number = "reset", "13"
+    must = "seen at once, nothing failed, it comes back"
+    times, quick = 300, 2
+    detect_s = 0.050
+
+    def round(self, run):
+        run.pause(0, 0.2)
+        name, mark = run.victim(), run.cluster.router.log.mark()
+        at = run.hurt(lambda: run.chaos(name, "reset"))
+        run.detect(at, mark, LOST, worker=name, seconds=10)
+        run.cluster.await_up(name, mark)
+        run.load.await_tokens(100)
+
+
+class ClientReset(Link):
+    """the connections of all clients are reset"""
+    name, number = "client_reset", "21"
+    must = "clients resume, nothing failed"
+    times, quick, via_clients, receipts = 100, 1, True, False
+
+    def round(self, run):
+        run.pause(0, 0.2)
+        run.hurt(lambda: run.chaos("clients", "reset"))
+        run.load.await_tokens(200)
+
+
+class ClientFlips(Shaken):
+    """one bit in 5,000 bytes between clients and router is turned"""
+    name, number = "client_flips", "16"
+    must = "no wrong token, nothing failed"
+    times, quick, strikes, via_clients = 30, 1, True, True
+    settings = ("flip_body 1/5000",)
+
+
+class ClientDoubled(Shaken):
+    """one message in 5 of clients comes twice, one in 5 late, one in 20 not"""
+    name, number = "client_doubled", "17, 18, 19"
+    must = "nothing is seen of it"
+    times, quick, via_clients = 30, 1, True
+    settings = ("dup 1/5", "reorder 1/5", "lose 1/20")
+
+
+FAULTS = [Cut, Partition, OneWay, SlowLink, Lost, Flips, FlipsOfAll, Doubled,
+          Reset, ClientReset, ClientFlips, ClientDoubled]
