@@ -94,7 +94,7 @@ class Run:
         return self.rng.choice(sorted(self.cluster.workers))
 
     def note(self, text):
-        if text not in self.notes:
+        if text not in self.notes and len(self.notes) < 20:
             self.notes.append(text)
 
     # ---- the load ----

@@ -130,6 +130,7 @@ class OneWay(Link):
 class Shaken(Link):
     """For some seconds: settings of the proxy, on a worker's link."""
     settings = ()
+    counted = ()  # of the proxy's figures, that must not be 0 in the end
     seconds = 3
 
     def round(self, run):
@@ -142,6 +143,16 @@ class Shaken(Link):
         time.sleep(0.5 if run.quick else self.seconds)
         run.chaos(name, "heal")
         self.back(run, name, mark)
+
+    def finish(self, run):
+        super().finish(run)
+        stats = dict(word.split("=") for word in
+                     run.chaos("*", "stats").split()[1:])
+        for word in self.counted:
+            if stats[word] == "0":
+                raise Failed(f"the proxy did nothing: {stats}")
+        if self.counted:
+            run.note(", ".join(f"{stats[w]} {w}" for w in self.counted))
 
 
 class SlowLink(Shaken):
@@ -158,6 +169,7 @@ class Lost(Shaken):
     must = "the link repairs it, nothing failed"
     times, quick = 30, 1
     settings = ("lose 1/20",)
+    counted = ("losses",)
 
 
 class Flips(Shaken):
@@ -166,6 +178,7 @@ class Flips(Shaken):
     must = "every one is found, no wrong token, nothing failed"
     times, quick, strikes = 50, 2, True
     settings = ("flip_body 1/5000",)
+    counted = ("flips",)
 
 
 class FlipsOfAll(Shaken):
@@ -174,6 +187,7 @@ class FlipsOfAll(Shaken):
     must = "no wrong token, nothing failed"
     times, quick, strikes = 30, 1, True
     settings = ("flip 1/20000",)
+    counted = ("flips",)
 
 
 class Doubled(Shaken):
@@ -182,6 +196,7 @@ class Doubled(Shaken):
     must = "nothing is seen of it"
     times, quick = 30, 1
     settings = ("dup 1/5", "reorder 1/5")
+    counted = ("dups", "reorders")
 
 
 class Reset(Link):
@@ -218,6 +233,7 @@ class ClientFlips(Shaken):
     must = "no wrong token, nothing failed"
     times, quick, strikes, via_clients = 30, 1, True, True
     settings = ("flip_body 1/5000",)
+    counted = ("flips",)
 
 
 class ClientDoubled(Shaken):
@@ -226,6 +242,7 @@ class ClientDoubled(Shaken):
     must = "nothing is seen of it"
     times, quick, via_clients = 30, 1, True
     settings = ("dup 1/5", "reorder 1/5", "lose 1/20")
+    counted = ("dups", "reorders", "losses")
 
 
 FAULTS = [Cut, Partition, OneWay, SlowLink, Lost, Flips, FlipsOfAll, Doubled,

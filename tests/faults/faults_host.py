@@ -1,0 +1,319 @@
+"""Faults of the host and of people: clocks, disks, descriptors, files,
+names, ports, strangers."""
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+
+from campaign import Fault
+from daemons import MODEL, Failed, await_true, tail
+from faults_process import LOST
+
+
+def model_copy(run, name):
+    """A model of its own, to be broken: what is changed is copied, the rest
+    linked."""
+    path = os.path.join(run.folder, name)
+    os.makedirs(path, exist_ok=True)
+    for f in os.listdir(MODEL):
+        there = os.path.join(path, f)
+        if os.path.lexists(there):
+            os.unlink(there)
+        if f.endswith((".safetensors", ".json")):
+            shutil.copy(os.path.join(MODEL, f), there)
+        else:
+            os.symlink(os.path.join(MODEL, f), there)
+    return path
+
+
+def refused(run, daemon, words):
+    """It ends by itself with 2 and a sentence that has the words."""
+    rc = daemon.wait()
+    if rc != 2 or not any(w in tail(daemon) for w in words):
+        raise Failed(f"{daemon.name}: exit code {rc}, 2 is wanted: "
+                     f"{tail(daemon)}")
+    daemon.log.read().strange.clear()
+    daemon.kill()
+    run.load.await_tokens(30)
+
+
+class ClockJumps(Fault):
+    """the wall clocks of router and workers jump by up to a day, back too"""
+    name, number = "clock_jumps", "26"
+    must = "nothing is seen of it"
+    times, quick = 50, 3
+
+    def start(self, run):
+        run.clock = os.path.join(run.folder, "clock")
+        self.jump(run, 0)
+        shim = os.path.join(run.cluster.build, "tests", "clock_shim.so")
+        env = {"LD_PRELOAD": shim, "CLOCK_SHIM": run.clock}
+        c = run.cluster
+        c.start_router(env=env)
+        for i in range(self.workers):
+            c.start_worker(f"w{i}", env=env)
+
+    def jump(self, run, seconds):
+        with open(run.clock + ".new", "w", encoding="ascii") as f:
+            f.write(str(seconds))
+        os.rename(run.clock + ".new", run.clock)
+
+    def round(self, run):
+        mark = run.cluster.router.log.mark()
+        run.hurt()
+        self.jump(run, run.rng.choice((-86400, -3600, -60, 5, 3600, 86400)))
+        run.pause(0.1, 0.4)
+        run.load.await_tokens(50)
+        if run.cluster.router.log.find(mark, LOST):
+            raise Failed("a worker was given up as the clock jumped")
+
+
+class DiskFull(Fault):
+    """a worker and then a router whose logs have no room, and much to say"""
+    name, number = "disk_full", "33"
+    must = "they serve all the same and end with 0"
+    times, quick, receipts = 20, 1, False
+
+    def round(self, run):
+        mark = run.cluster.router.log.mark()
+        with open("/dev/full", "wb") as full:
+            x = run.cluster.workers["x"] = run.cluster.spawn_worker(
+                "x", stderr=full, args=("--log-level", "debug"))
+        run.cluster.await_up("x", mark)
+        run.hurt()
+        run.load.await_tokens(200)
+        x.signal(signal.SIGTERM)
+        rc = x.wait(60)
+        if rc != 0:
+            raise Failed(f"a worker with a full disk ended with {rc}")
+        run.cluster.worker_gone("x")
+
+
+class Descriptors(Fault):
+    """2,000 strangers connect to a router that may have 200 descriptors"""
+    name, number = "descriptors", "44"
+    must = "streams go on; it takes newcomers again when they have gone"
+    times, quick = 10, 1
+
+    def start(self, run):
+        import resource
+        run.cluster.start_router(
+            limits=((resource.RLIMIT_NOFILE, (200, 200)),))
+        for i in range(self.workers):
+            run.cluster.start_worker(f"w{i}")
+
+    def round(self, run):
+        port = int(run.cluster.clients_at.rsplit(":", 1)[1])
+        strangers = []
+        run.hurt()
+        for _ in range(300 if run.quick else 2000):
+            s = socket.socket()
+            s.setblocking(False)
+            s.connect_ex(("127.0.0.1", port))
+            strangers.append(s)
+        time.sleep(0.5 if run.quick else 3)
+        run.load.await_tokens(30)
+        for s in strangers:
+            s.close()
+        await_true("a newcomer is served", lambda: run.cluster.ctl(
+            "status", "--timeout", "1s", rc=(0, 1, 3)).get("router"), 20)
+
+
+class Mismatch(Fault):
+    """a worker with another tokenizer, one of a name that is taken"""
+    name, number = "mismatch", "38"
+    must = "they are refused with a sentence, nothing else is seen"
+    times, quick = 20, 1
+
+    def round(self, run):
+        other = model_copy(run, "other")
+        path = os.path.join(other, "tokenizer.json")
+        with open(path, "ab") as f:
+            f.write(b"\n")
+        run.hurt()
+        for name, options in (("other", {"model": other}),
+                              (run.victim(), {})):
+            mark = run.cluster.router.log.mark()
+            x = run.cluster.spawn_worker(name, **options)
+            run.cluster.others.append(x)
+            await_true(f"{name} is refused", lambda m=mark:
+                       run.cluster.router.log.find(m, ("hello-refused",)))
+            x.signal(signal.SIGTERM)
+            rc = x.wait()
+            x.kill()
+            run.cluster.others.remove(x)
+            run.cluster.ended.append(x)
+            if rc != 0:
+                raise Failed(f"a refused worker ended with {rc}")
+            if run.cluster.router.log.find(mark, LOST):
+                raise Failed("a refused worker cost another one its session")
+
+
+class DoubleStart(Fault):
+    """a second router at the same ports"""
+    name, number = "double_start", "43"
+    must = "it ends with 2 and a sentence, nothing else is seen"
+    times, quick = 20, 1
+
+    def round(self, run):
+        c = run.cluster
+        run.hurt()
+        refused(run, c.daemon("second", [
+            c.program("sluice-router"), "--workers", c.workers_at, "--clients",
+            c.clients_at]), ("in use",))
+
+
+class BrokenFiles(Fault):
+    """workers of models that are cut short, altered, or not there"""
+    name, number = "broken_files", "34"
+    must = "each ends with 2 and a sentence, nothing else is seen"
+    times, quick = 20, 1
+
+    def round(self, run):
+        weights = "model-00002-of-00002.safetensors"
+        for harm in (self.cut, self.header, self.gone, self.config):
+            path = model_copy(run, "broken")
+            harm(run, path, os.path.join(path, weights))
+            run.hurt()
+            refused(run, run.cluster.spawn_worker("broken", model=path),
+                    ("broken",))
+
+    @staticmethod
+    def cut(run, _path, weights):
+        os.truncate(weights, run.rng.randrange(os.path.getsize(weights)))
+
+    @staticmethod
+    def header(run, _path, weights):
+        with open(weights, "r+b") as f:
+            f.seek(run.rng.randrange(8))
+            f.write(b"\xff")
+
+    @staticmethod
+    def gone(_run, _path, weights):
+        os.unlink(weights)
+
+    @staticmethod
+    def config(_run, path, _weights):
+        with open(os.path.join(path, "config.json"), "w",
+                  encoding="ascii") as f:
+            f.write('{"architectures": ["Nothing"]}')
+
+
+class FilesGo(Fault):
+    """a model's files are removed, then cut to nothing, under its workers"""
+    name, number = "files_go", "34"
+    must = "no wrong token; a worker that dies of it is replaced"
+    times, quick = 20, 1
+
+    def round(self, run):
+        path = model_copy(run, "going")
+        mark = run.cluster.router.log.mark()
+        x = run.cluster.workers["x"] = run.cluster.spawn_worker(
+            "x", model=path)
+        run.cluster.await_up("x", mark)
+        run.load.await_tokens(50)
+        run.hurt()
+        held = [os.open(os.path.join(path, f), os.O_RDWR)
+                for f in os.listdir(path) if f.endswith(".safetensors")]
+        for f in os.listdir(path):
+            os.unlink(os.path.join(path, f))
+        run.load.await_tokens(100)
+        if not x.alive():
+            raise Failed("a worker died as its files were unlinked")
+        for fd in held:
+            os.ftruncate(fd, 0)
+            os.close(fd)
+        run.load.await_tokens(100)
+        run.note("a worker whose weights are cut to nothing "
+                 + ("lives" if x.alive() else f"dies ({x.wait()})"))
+        run.cluster.worker_gone("x")
+        await_true("the end of x is seen", lambda: run.cluster.router.log.
+                   find(mark, LOST, worker="x"))
+
+
+class Garbage(Fault):
+    """strangers at both ports: noise, half greetings, silence"""
+    name, number = "garbage", "24, 25"
+    must = "nothing is seen of it"
+    times, quick = 100, 2
+    strikes = True
+
+    def round(self, run):
+        ports = [int(at.rsplit(":", 1)[1]) for at in
+                 (run.cluster.workers_at, run.cluster.clients_at)]
+        mark = run.cluster.router.log.mark()
+        run.hurt()
+        strangers = []
+        for i in range(40):
+            s = socket.create_connection(("127.0.0.1", ports[i % 2]))
+            strangers.append(s)
+            s.settimeout(1)
+            try:
+                s.sendall(self.words(run, i % 5))
+            except OSError:
+                pass  # it was shown out while it spoke
+        run.pause(0, 0.2)
+        for s in strangers:
+            s.close()
+        run.load.await_tokens(30)
+        if run.cluster.router.log.find(mark, LOST):
+            raise Failed("strangers cost a worker its session")
+
+    @staticmethod
+    def words(run, kind):
+        greeting = b"\xff" + bytes(8) + b"\x7f\x03\x00NULL" + bytes(16 + 32)
+        noise = run.rng.randbytes(run.rng.randrange(1, 5000))
+        return (b"", noise, greeting[:run.rng.randrange(64)],
+                greeting + noise, b"GET / HTTP/1.1\r\n\r\n" + noise)[kind]
+
+
+class Poison(Fault):
+    """every worker that takes in a certain request dies of it"""
+    name, number = "poison", "39"
+    must = "it ends ABORTED after few deaths, nothing else failed"
+    times, quick, workers, memory = 20, 1, 3, "128MiB"
+    most = 5  # deaths by one request
+
+    def round(self, run):
+        name = bytes(run.rng.randrange(256) for _ in range(16)).hex()
+        p = subprocess.Popen(
+            [run.cluster.program("sluicectl"), "generate", "--router",
+             run.cluster.clients_at, "--request-id", name, "--ids",
+             "--ignore-eos", "--max-tokens", "64",
+             " ".join(str(run.rng.randrange(4000)) for _ in range(3500))],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE, text=True)
+        run.helpers.append(p)
+        deaths = 0
+        while p.poll() is None and deaths <= self.most:
+            on = self.where(run, name)
+            if on not in run.cluster.workers:
+                continue
+            mark = run.cluster.router.log.mark()
+            run.hurt(lambda n=on: run.cluster.workers[n].signal(
+                signal.SIGKILL))
+            deaths += 1
+            run.cluster.worker_gone(on)
+            await_true("its end is seen", lambda m=mark, n=on: run.cluster.
+                       router.log.find(m, LOST, worker=n))
+            run.cluster.start_worker(on)
+        run.helpers.remove(p)
+        p.kill() if deaths > self.most else None
+        said = p.communicate()[1]
+        if deaths > self.most or "ABORTED" not in said:
+            raise Failed(f"after {deaths} deaths it ended: {said.strip()}")
+        run.note(f"ABORTED after {deaths} deaths")
+        run.load.await_tokens(50)
+
+    @staticmethod
+    def where(run, name):
+        for s in run.cluster.ctl("sequences")["sequences"]:
+            if s["sequence"]["request_id"] == name:
+                return s.get("worker")
+        return None
+
+
+FAULTS = [ClockJumps, DiskFull, Descriptors, Mismatch, DoubleStart,
+          BrokenFiles, FilesGo, Garbage, Poison]
