@@ -146,6 +146,8 @@ class Shaken(Link):
 
     def finish(self, run):
         super().finish(run)
+        if run.rounds == 0:
+            return
         stats = dict(word.split("=") for word in
                      run.chaos("*", "stats").split()[1:])
         for word in self.counted:
@@ -173,20 +175,20 @@ class Lost(Shaken):
 
 
 class Flips(Shaken):
-    """one bit in 5,000 bytes of messages is turned"""
+    """one bit in 500 bytes of messages is turned"""
     name, number = "flips", "16"
     must = "every one is found, no wrong token, nothing failed"
     times, quick, strikes = 50, 2, True
-    settings = ("flip_body 1/5000",)
+    settings = ("flip_body 1/500",)
     counted = ("flips",)
 
 
 class FlipsOfAll(Shaken):
-    """one bit in 20,000 bytes is turned, ZeroMQ's own among them"""
+    """one bit in 3,000 bytes is turned, ZeroMQ's own among them"""
     name, number = "flips_of_all", "16"
     must = "no wrong token, nothing failed"
     times, quick, strikes = 30, 1, True
-    settings = ("flip 1/20000",)
+    settings = ("flip 1/3000",)
     counted = ("flips",)
 
 
@@ -228,11 +230,11 @@ class ClientReset(Link):
 
 
 class ClientFlips(Shaken):
-    """one bit in 5,000 bytes between clients and router is turned"""
+    """one bit in 500 bytes between clients and router is turned"""
     name, number = "client_flips", "16"
     must = "no wrong token, nothing failed"
     times, quick, strikes, via_clients = 30, 1, True, True
-    settings = ("flip_body 1/5000",)
+    settings = ("flip_body 1/500",)
     counted = ("flips",)
 
 
