@@ -294,6 +294,9 @@ static void finished(struct router_core *r, struct request *q,
         }
         return;
     }
+    if (q->moving && row->finish == SLUICE__V1__FINISH__FINISH_CANCELLED) {
+        return; /* as it was told: the receipt follows */
+    }
     if (!good) {
         failed(r, q, row, m);
         return;

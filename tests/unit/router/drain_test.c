@@ -206,6 +206,26 @@ static void moves_after_the_grace(void **state)
     rig_end(&s.rig);
 }
 
+/* The worker's row says that it let the sequence go before its receipt does. */
+static void let_go_before_the_receipt(void **state)
+{
+    struct scene s;
+    struct record *d;
+
+    (void)state;
+    bring(&s);
+    s.w1->hold_receipts = true;
+    d = drain(s.a, "w1", 0);
+    worker_give(s.w1, 1, 0, 1, SLUICE__V1__FINISH__FINISH_CANCELLED);
+    record_check(s.x, 1, 0, 3);
+    assert_false(s.x->ended || d->ended);
+    worker_receipt(s.w1);
+    rig_run(s.rig);
+    told(d, 1, 0, 1);
+    goes_on(&s, s.w2, 3);
+    rig_end(&s.rig);
+}
+
 /* Rows of the old grant come late: they are forgotten, and give nothing. */
 static void late_rows(void **state)
 {
@@ -700,6 +720,7 @@ int main(void)
         cmocka_unit_test(nothing_is_there),
         cmocka_unit_test(ends_within_the_grace),
         cmocka_unit_test(moves_after_the_grace),
+        cmocka_unit_test(let_go_before_the_receipt),
         cmocka_unit_test(late_rows),
         cmocka_unit_test(in_every_state),
         cmocka_unit_test(refused_while_it_moves),
