@@ -117,6 +117,16 @@ size_t peer_room(const struct peer *p, enum lane lane)
     return link_room(p->link, lane);
 }
 
+uint64_t peer_queued(const struct peer *p, enum lane lane)
+{
+    return link_queued(p->link, lane);
+}
+
+uint64_t peer_taken(const struct peer *p, enum lane lane)
+{
+    return link_taken(p->link, lane);
+}
+
 static void touch(struct peer *p)
 {
     if (!p->dirty && !p->dying) {

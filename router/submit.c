@@ -14,7 +14,7 @@
 bool submit_open(const struct worker *w)
 {
     return w->state == WORKER_UP && !w->peer->ended &&
-           (!w->drain.on || PLANT(DRAIN_GRANTS)) &&
+           (!w->drain.on || PLANT(DRAIN_GRANTS)) && lineage_open(w) &&
            w->n_running < WORKER_LIVE_MAX &&
            w->last_grant - w->ledger.grant < GRANTS_UNSETTLED_MAX &&
            w->closed_until <= w->ledger.grant &&
@@ -98,12 +98,19 @@ enum status submit_send(struct router_core *r, struct worker *w,
         return st;
     }
     q->n_ids_sent = part_of(q);
+    q->n_before = peer_queued(w->peer->peer, LANE_SUBMIT);
     request_granted(r, q, w, &need);
     if (q->n_ids_sent < q->n_ids) {
         list_append(&w->parts, &q->parts);
     }
     FP(ROUTER_SUBMIT_SENT);
     return ST_OK;
+}
+
+bool submit_may_have_run(const struct request *q)
+{
+    return q->n_ids_sent == q->n_ids &&
+           peer_taken(q->worker->peer->peer, LANE_SUBMIT) >= q->n_before;
 }
 
 static bool send_part(struct router_core *r, struct worker *w,
@@ -121,6 +128,7 @@ static bool send_part(struct router_core *r, struct worker *w,
         return false;
     }
     q->n_ids_sent += (uint32_t)m.n_tokens;
+    q->n_before = peer_queued(w->peer->peer, LANE_SUBMIT);
     return true;
 }
 

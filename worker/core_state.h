@@ -75,6 +75,7 @@ struct leave {
 struct worker_core {
     struct worker_options o; /* its strings are ours */
     struct node_io *io;
+    uint64_t life; /* says that a new session is no new life */
     struct engine *engine;
     struct arena arena;
     struct session session;
