@@ -1,5 +1,6 @@
 #include "worker/core.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -299,10 +300,12 @@ struct worker_core *worker_new(const struct worker_options *o,
     if (!options_ok(o)) {
         return NULL;
     }
-    w = calloc(1, sizeof *w);
+    w = malloc(sizeof *w);
     if (w == NULL) {
         return NULL;
     }
+    memset(w, 0, offsetof(struct worker_core, output));
+    w->output.n_rows = 0;
     w->o = *o;
     w->io = io;
     w->life = io->random(io);

@@ -97,8 +97,6 @@ struct worker_core {
     uint64_t step;            /* of the newest result */
     uint32_t device_us, n_prompt_tokens;
     char failure[ERROR_TEXT]; /* of the newest failed plan */
-    struct output output;
-    struct plan_result result;
 
     const char *broken; /* why the session must end: in the next tick */
     struct leave leave;
@@ -108,6 +106,10 @@ struct worker_core {
 
     struct ledger_message hello_ledger;
     Sluice__V1__WorkerShard hello_shard;
+
+    /* Last: large, and filled before they are read. */
+    struct output output;
+    struct plan_result result;
 };
 
 /* ---- core.c ---- */
