@@ -143,10 +143,11 @@ static void print_status(const Sluice__V1__StatusReply *m)
            m->n_workers, m->n_clients, m->n_running, m->n_waiting);
     printf("requests  %llu, %llu refused\n", (unsigned long long)m->n_requests,
            (unsigned long long)m->n_refused);
-    printf("choices   %llu finished, %llu cancelled, %llu failed; %llu moves\n",
+    printf("choices   %llu finished, %llu cancelled, %llu failed; %llu moves, "
+           "%llu adopted\n",
            (unsigned long long)m->n_finished,
            (unsigned long long)m->n_cancelled, (unsigned long long)m->n_failed,
-           (unsigned long long)m->n_moved);
+           (unsigned long long)m->n_moved, (unsigned long long)m->n_adopted);
     printf("tokens    %llu generated\n", (unsigned long long)m->n_tokens);
     printf("faults    %llu ledger violations, %llu strikes\n",
            (unsigned long long)m->ledger_violations,

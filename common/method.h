@@ -37,7 +37,7 @@ enum lane { LANE_CONTROL, LANE_SUBMIT, LANE_STATE };
     X(REGISTRY_GOODBYE, 0x0104, Registry, Goodbye, goodbye_message, nothing,   \
       ONEWAY, BY_ALL, BY_ALL, 1024, 0, LANE_STATE, true)                       \
     X(REGISTRY_LIVE, 0x0105, Registry, Live, live_message, nothing, ONEWAY,    \
-      BY_WORKER, BY_ROUTER, 65536, 0, LANE_CONTROL, false)                     \
+      BY_WORKER, BY_ROUTER, 65536, 0, LANE_CONTROL, true)                      \
     X(REGISTRY_LEAVE, 0x0106, Registry, Leave, leave_request, drain_reply,     \
       UNARY, BY_WORKER, BY_ROUTER, 64, 64, LANE_CONTROL, true)                 \
     X(INFERENCE_GENERATE, 0x0201, Inference, Generate, generate_request,       \
@@ -94,7 +94,7 @@ enum lane { LANE_CONTROL, LANE_SUBMIT, LANE_STATE };
     X(WORKER_AUDIT, 0x0408, Worker, Audit, nothing, audit_reply, UNARY,        \
       BY_ROUTER, BY_WORKER, 16, 8192, LANE_CONTROL, true)                      \
     X(WORKER_DISOWN, 0x0409, Worker, Disown, disown_message, nothing, ONEWAY,  \
-      BY_ROUTER, BY_WORKER, 65536, 0, LANE_CONTROL, false)                     \
+      BY_ROUTER, BY_WORKER, 65536, 0, LANE_CONTROL, true)                      \
     X(STAGE_OPEN, 0x0501, Stage, Open, stage_open, nothing, UNARY, BY_WORKER,  \
       BY_WORKER, 65536, 16, LANE_CONTROL, false)                               \
     X(STAGE_FORWARD, 0x0502, Stage, Forward, stage_forward, nothing, ONEWAY,   \

@@ -16,7 +16,7 @@
 #define PLANT_MAP(X)                                                          \
     X(NONE, "nothing")                                                        \
     X(LOST_RECEIPT, "a worker frees the memory and says nothing")             \
-    X(SESSION_SURVIVES, "a worker keeps what came by a session that is over") \
+    X(ORPHAN_GRANT, "an orphan keeps the grant of the session that is over")  \
     X(GRANT_TWICE, "a settled grant is taken off the account twice")          \
     X(FREED_EARLY, "memory is freed while a plan names it")                   \
     X(INDEX_REUSED, "a token is chosen by the index of the one before it")    \
@@ -53,7 +53,12 @@
     X(LEAVE_EARLY, "a worker that leaves does not wait for the answer")       \
     X(RESUME_TWICE, "the last token that a client has is sent to it again")   \
     X(RESUME_TEXT, "text held back when the client went is not sent later")   \
-    X(SEED_FORGOTTEN, "a request that is resumed draws another seed")
+    X(SEED_FORGOTTEN, "a request that is resumed draws another seed")         \
+    X(ORPHAN_FOREVER, "an orphan that nobody adopts is never dropped")        \
+    X(ADOPT_CHARGED, "what is adopted is charged to the room once more")      \
+    X(ADOPT_FREE, "what was promised to an orphan is free once adopted")      \
+    X(ADOPT_STALE, "what is adopted is not told from where the router is")    \
+    X(LIVE_UNDISOWNED, "an orphan that runs elsewhere is not disowned")
 
 #ifdef SLUICE_PLANTS
 

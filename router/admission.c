@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 
+#include "router/adoption.h"
 #include "router/router.h"
 #include "router/routing.h"
 #include "router/submit.h"
@@ -190,17 +191,12 @@ enum status admission_check(struct router_core *r, struct generation *g,
 
 void admission_run(struct router_core *r, struct model *m)
 {
-    struct list *at = m->waiting.next;
-    uint32_t n_aside = 0;
+    adoption_run(r, m);
+    while (!list_empty(&m->waiting)) {
+        struct request *q = LIST_OF(m->waiting.next, struct request, queue);
+        struct worker *w = routing_pick(r, m, generation_tokens(q->generation));
 
-    while (at != &m->waiting) {
-        struct request *q = LIST_OF(at, struct request, queue);
-        struct worker *w = routing_pick(r, q);
-
-        at = at->next;
-        if (w == NULL && n_aside < TRIALS_ASIDE_MAX && trial_waits(r, q)) {
-            n_aside++;
-        } else if (w == NULL || submit_send(r, w, q) != ST_OK) {
+        if (w == NULL || submit_send(r, w, q) != ST_OK) {
             return;
         }
     }

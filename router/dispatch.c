@@ -87,6 +87,9 @@ static void on_call(void *node, struct peer *peer, const struct method_row *m,
     case METHOD_REGISTRY_STEP_OUTPUT:
         recv_step_output(r, &in);
         break;
+    case METHOD_REGISTRY_LIVE:
+        recv_live(r, &in);
+        break;
     case METHOD_INFERENCE_GENERATE:
         recv_generate(r, &in);
         break;

@@ -21,6 +21,9 @@
 #define STEP_TOKENS_MAX        8192
 #define STEP_LOGPROBS_MAX      16384
 #define WORKER_LIVE_MAX        3072
+#define WORKER_ORPHANS_MAX     4096
+#define LIVE_ROWS_MAX          2048
+#define LIVE_MS_MAX            60000
 #define GRANTS_UNSETTLED_MAX   4096
 #define GAP_ROWS_MAX           64
 #define SUBMIT_IDS_MAX         12288
@@ -31,13 +34,6 @@
 #define RECEIPT_WAITERS_MAX    64
 #define REFUSALS_MAX           16
 #define IDLE_MOVES_MAX         16
-#define TRIAL_TOKENS           2
-#define TRIAL_DEATHS           2
-#define TRIALS_ASIDE_MAX       64
-#define LIFE_TOKENS            64
-#define LINEAGES_MAX           128
-#define LINEAGE_QUIET_US       600000000
-#define READMIT_US_MAX         60000000
 #define LIST_ROWS_MAX          64
 #define LIST_WORKERS_MAX       32
 #define QUARANTINE_MAX         64
@@ -72,6 +68,9 @@
     X(STEP_TOKENS_MAX, "tokens", "tokens of a StepOutput")                    \
     X(STEP_LOGPROBS_MAX, "values", "logprobs of a StepOutput")                \
     X(WORKER_LIVE_MAX, "", "sequences granted to one worker")                 \
+    X(WORKER_ORPHANS_MAX, "", "sequences that outlive a worker's session")    \
+    X(LIVE_ROWS_MAX, "", "sequences of one Live, of one Disown")              \
+    X(LIVE_MS_MAX, "ms", "that they are waited for at most")                  \
     X(GRANTS_UNSETTLED_MAX, "", "grants that no ledger includes yet")         \
     X(GAP_ROWS_MAX, "", "rows in a run that start past the next index")       \
     X(SUBMIT_IDS_MAX, "tokens", "token ids of one Submit or SubmitPart")      \
@@ -82,13 +81,6 @@
     X(RECEIPT_WAITERS_MAX, "", "callers that wait for one receipt")           \
     X(REFUSALS_MAX, "", "times a sequence is refused by workers")             \
     X(IDLE_MOVES_MAX, "", "moves in a run that bring no token")               \
-    X(TRIAL_TOKENS, "tokens", "of a worker, that clear a suspect")            \
-    X(TRIAL_DEATHS, "", "of workers while it was on trial: not tried again")  \
-    X(TRIALS_ASIDE_MAX, "", "suspects that are overtaken at a time")          \
-    X(LIFE_TOKENS, "tokens", "after which a worker's life is not barren")     \
-    X(LINEAGES_MAX, "", "lineages of workers that died lately")               \
-    X(LINEAGE_QUIET_US, "us", "without a death: a lineage is forgotten")      \
-    X(READMIT_US_MAX, "us", "until a worker's first sequence")                \
     X(LIST_ROWS_MAX, "", "rows of one page of a listing")                     \
     X(LIST_WORKERS_MAX, "", "rows of one page of workers")                    \
     X(QUARANTINE_MAX, "", "names of workers that are kept out")               \

@@ -33,13 +33,13 @@ static void status_fill(const struct router_core *r, Sluice__V1__StatusReply *m)
     m->n_failed = k->failed;
     m->n_refused = k->refused;
     m->n_moved = k->moved;
+    m->has_n_adopted = true;
+    m->n_adopted = k->adopted;
     m->n_tokens = k->tokens;
     m->ledger_violations = k->ledger_violations;
     m->n_strikes = k->strikes;
     m->has_n_resumed = true;
     m->n_resumed = k->resumed;
-    m->has_n_indicted = true;
-    m->n_indicted = k->indicted;
 }
 
 void recv_admin_status(struct router_core *r, const struct incoming *in)

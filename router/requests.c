@@ -10,6 +10,7 @@
 #include "common/request_id.h"
 #include "common/state_machine.h"
 #include "router/admission.h"
+#include "router/adoption.h"
 #include "router/generation.h"
 #include "router/logprob_columns.h"
 #include "router/resume.h"
@@ -136,6 +137,7 @@ static void waits(struct router_core *r, struct request *q)
     request_move(q, REQUEST_WAITING);
     m->n_waiting++;
     r->n_waiting++;
+    adoption_wanted(r, q);
     model_touch(r, m);
 }
 
@@ -183,10 +185,11 @@ void request_granted(struct router_core *r, struct request *q, struct worker *w,
                      const struct need *need)
 {
     unqueue(r, q);
+    adoption_decided(r, q);
+    q->adopting = false;
     request_move(q, REQUEST_SUBMITTED);
     q->worker = w;
     q->grant = worker_grant(w, need);
-    trial_granted(w, q);
     q->need = *need;
     q->n_gaps = 0;
     q->removal = REMOVAL_NONE;
@@ -207,7 +210,6 @@ void request_granted(struct router_core *r, struct request *q, struct worker *w,
 void request_ungrant(struct router_core *r, struct request *q)
 {
     if (q->worker != NULL) {
-        trial_left(r, q);
         table_remove(&q->worker->grants, &q->by_grant);
         list_remove(&q->running);
         list_remove(&q->parts);
@@ -226,9 +228,9 @@ static void end(struct router_core *r, struct request *q)
     struct generation *g = q->generation;
 
     unqueue(r, q);
+    adoption_decided(r, q);
     request_move(q, REQUEST_ENDED);
     q->ended_us = r->now_us;
-    trial_ended(r, q);
     g->n_open--;
     if (g->n_open == 0) {
         table_remove(&r->jobs, &g->by_tag);
@@ -329,8 +331,6 @@ void request_displaced(struct router_core *r, struct request *q,
     } else if (q->n_generated == g->max_tokens && q->n_generated > q->n_had) {
         request_ungrant(r, q);
         request_finish(r, q, SLUICE__V1__FINISH__FINISH_LENGTH);
-    } else if (trial_indicted(q)) {
-        trial_indict(r, q, why);
     } else if (!model_waits(g->model) || ++q->n_idle_moves > IDLE_MOVES_MAX) {
         request_ungrant(r, q);
         fail_lost(r, q, q->worker_name, why);

@@ -17,7 +17,6 @@
 
 #include "proto/inference.pb-c.h"
 #include "router/pending.h"
-#include "router/trial.h"
 #include "router/workers.h"
 
 struct detokenizer;
@@ -53,11 +52,11 @@ struct request {
     uint64_t grant;
     struct need need;
     uint32_t n_ids, n_ids_sent; /* of its Submit and parts */
-    uint64_t n_before;          /* envelopes of the lane, the last part's too */
     uint32_t n_gaps;            /* rows in a run that could not be used */
     enum removal removal;
-    bool remove; /* by RemoveSequence, not Cancel */
-    bool moving; /* and goes on elsewhere, if it is still open then */
+    bool remove;   /* by RemoveSequence, not Cancel */
+    bool moving;   /* and goes on elsewhere, if it is still open then */
+    bool adopting; /* its Submit asks for what lives there */
     Sluice__V1__CancelReason reason;
     struct event lease; /* of a kept sequence */
 
@@ -66,7 +65,6 @@ struct request {
     int64_t granted_us, first_us, ended_us;
     int64_t ready_us; /* it has had something to give since */
     uint32_t n_moves, n_idle_moves, n_refusals;
-    struct trial trial;
     char worker_name[PEER_NAME_MAX + 1];
 };
 

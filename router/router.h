@@ -5,7 +5,6 @@
 #include "common/wire.h"
 #include "router/core.h"
 #include "router/limits.h"
-#include "router/lineage.h"
 #include "router/metrics.h"
 #include "router/removal.h"
 
@@ -36,8 +35,6 @@ struct router_core {
     struct quarantine quarantine[QUARANTINE_MAX];
     uint32_t n_quarantine;
 
-    struct lineages lineages;
-
     struct model *models[ROUTER_MODELS_MAX];
     uint32_t n_models;
     struct list dirty_models;
@@ -59,6 +56,8 @@ struct router_core {
     uint64_t ack_grant[STEP_ROWS_MAX];
     uint32_t ack_index[STEP_ROWS_MAX];
     uint32_t submit_ids[SUBMIT_IDS_MAX];
+    uint8_t disown_ids[LIVE_ROWS_MAX * 16];
+    uint32_t disown_choice[LIVE_ROWS_MAX];
     char *text; /* [text_size] of one chunk */
     size_t text_size;
 };

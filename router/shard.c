@@ -62,11 +62,6 @@ static enum status check_texts(const Sluice__V1__WorkerShard *s,
                          "shard: the device must be at most %d bytes of UTF-8",
                          SHARD_DEVICE_MAX);
     }
-    if (s->has_lineage && !wire_text_ok(s->lineage, 1, PEER_NAME_MAX)) {
-        return error_set(e, ST_INVALID_ARGUMENT,
-                         "shard: the lineage must be 1..%d bytes of UTF-8",
-                         PEER_NAME_MAX);
-    }
     if (s->fingerprint.len != 16) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "shard: the fingerprint is %zu bytes long, not 16",
@@ -139,6 +134,12 @@ enum status shard_check(const Sluice__V1__WorkerShard *s, struct error *e)
         st = error_set(e, ST_INVALID_ARGUMENT,
                        "shard: block_tokens is %" PRIu32 ", must divide %d",
                        s->block_tokens, SHARD_BLOCK_TOKENS_MAX);
+    }
+    if (st == ST_OK && s->n_live > WORKER_ORPHANS_MAX) {
+        st = error_set(e, ST_INVALID_ARGUMENT,
+                       "shard: %" PRIu32 " sequences live there, at most %d "
+                       "are possible",
+                       s->n_live, WORKER_ORPHANS_MAX);
     }
     if (st == ST_OK) {
         st = check_ledger(s, e);

@@ -1,11 +1,16 @@
 #include "router/submit.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 #include "common/failpoint.h"
+#include "common/ids_hash.h"
+#include "common/log.h"
 #include "common/plant.h"
+#include "common/request_id.h"
 #include "common/sampling_message.h"
 #include "proto/worker.pb-c.h"
+#include "router/adoption.h"
 #include "router/router.h"
 
 /* Of SUBMIT_IDS_MAX ids, the lists of a sampling and what is beside. */
@@ -13,8 +18,8 @@
 
 bool submit_open(const struct worker *w)
 {
-    return w->state == WORKER_UP && !w->peer->ended &&
-           (!w->drain.on || PLANT(DRAIN_GRANTS)) && lineage_open(w) &&
+    return w->state == WORKER_UP && !w->peer->ended && adoptions_known(w) &&
+           (!w->drain.on || PLANT(DRAIN_GRANTS)) &&
            w->n_running < WORKER_LIVE_MAX &&
            w->last_grant - w->ledger.grant < GRANTS_UNSETTLED_MAX &&
            w->closed_until <= w->ledger.grant &&
@@ -48,8 +53,21 @@ static uint32_t *next_ids(struct router_core *r, const struct request *q)
     return r->submit_ids;
 }
 
+/* No ids, but what they are. */
+static void fill_adopt(const struct request *q, Sluice__V1__SubmitRequest *s)
+{
+    const struct generation *g = q->generation;
+    uint64_t h = ids_hash(IDS_HASH_START, g->prompt, g->n_prompt);
+
+    s->has_adopt = s->adopt = true;
+    s->has_ids_hash = true;
+    s->ids_hash = ids_hash(h, q->tokens, q->n_generated);
+    s->n_tokens = s->n_generated = 0;
+}
+
 static enum status send_submit(struct router_core *r, struct worker *w,
-                               struct request *q, const struct need *need)
+                               struct request *q, const struct need *need,
+                               bool adopt)
 {
     const struct generation *g = q->generation;
     Sluice__V1__SequenceRef ref = SLUICE__V1__SEQUENCE_REF__INIT;
@@ -80,6 +98,9 @@ static enum status send_submit(struct router_core *r, struct worker *w,
     s.have_index = q->n_generated;
     s.has_keep_ms = g->keep_ms > 0;
     s.keep_ms = g->keep_ms;
+    if (adopt) {
+        fill_adopt(q, &s);
+    }
     return peer_call(w->peer->peer, METHOD_WORKER_SUBMIT, &s.base, 0, s.grant,
                      NULL);
 }
@@ -93,12 +114,11 @@ enum status submit_send(struct router_core *r, struct worker *w,
     q->n_ids = q->generation->n_prompt + q->n_generated;
     q->n_ids_sent = 0;
     FP(ROUTER_SUBMIT);
-    st = send_submit(r, w, q, &need);
+    st = send_submit(r, w, q, &need, false);
     if (st != ST_OK) {
         return st;
     }
     q->n_ids_sent = part_of(q);
-    q->n_before = peer_queued(w->peer->peer, LANE_SUBMIT);
     request_granted(r, q, w, &need);
     if (q->n_ids_sent < q->n_ids) {
         list_append(&w->parts, &q->parts);
@@ -107,10 +127,31 @@ enum status submit_send(struct router_core *r, struct worker *w,
     return ST_OK;
 }
 
-bool submit_may_have_run(const struct request *q)
+enum status submit_adopt(struct router_core *r, struct worker *w,
+                         struct request *q)
 {
-    return q->n_ids_sent == q->n_ids &&
-           peer_taken(q->worker->peer->peer, LANE_SUBMIT) >= q->n_before;
+    struct need need = worker_need(w, generation_tokens(q->generation));
+    struct need none = {{0}};
+    enum status st;
+
+    q->n_ids = q->n_ids_sent = 0;
+    st = send_submit(r, w, q, &none, true);
+    if (st == ST_OK) {
+        request_granted(r, q, w, PLANT(ADOPT_CHARGED) ? &need : &none);
+        q->need = need; /* which it has */
+        q->adopting = true;
+    }
+    return st;
+}
+
+/* How an adoption went, once it is known. */
+static void log_adoption(const struct request *q, const char *what)
+{
+    char id[REQUEST_ID_TEXT];
+
+    request_id_format(q->generation->id, id);
+    log_info(what, "request=%s choice=%" PRIu32 " worker=%s tokens=%" PRIu32,
+             id, q->choice, q->worker_name, q->n_generated);
 }
 
 static bool send_part(struct router_core *r, struct worker *w,
@@ -128,7 +169,6 @@ static bool send_part(struct router_core *r, struct worker *w,
         return false;
     }
     q->n_ids_sent += (uint32_t)m.n_tokens;
-    q->n_before = peer_queued(w->peer->peer, LANE_SUBMIT);
     return true;
 }
 
@@ -173,6 +213,12 @@ static void refused(struct router_core *r, struct worker *w, struct request *q,
         request_moved(r, q);
         return;
     }
+    if (q->adopting && status == ST_NOT_FOUND) {
+        r->metrics.adoptions_lost++;
+        log_adoption(q, "adoption-lost");
+        request_requeue(r, q);
+        return;
+    }
     error_wrap(&why, "worker %s refused it", w->peer->name);
     /* CANCELLED: a tombstone of an earlier sequence of this id, used up now;
      * nobody has cancelled this one, or it would be ENDING. */
@@ -194,6 +240,12 @@ void submit_answered(struct router_core *r, struct worker *w, uint64_t grant,
         return; /* a receipt or a row was faster */
     }
     if (status == ST_OK) {
+        if (q->adopting) {
+            q->adopting = false;
+            q->n_idle_moves = 0; /* it was not its worker's end */
+            r->metrics.adopted++;
+            log_adoption(q, "adopted");
+        }
         if (q->state == REQUEST_SUBMITTED) {
             request_move(q, REQUEST_PREFILL);
         }

@@ -4,6 +4,7 @@
 #include "common/failpoint.h"
 #include "common/log.h"
 #include "router/admission.h"
+#include "router/adoption.h"
 #include "router/recv.h"
 #include "router/router.h"
 #include "router/stream.h"
@@ -34,6 +35,7 @@ static void serve_peer(struct router_core *r, struct router_peer *p)
 {
     if (p->worker != NULL) {
         removals_pump(r, p->worker);
+        adoption_pump(r, p->worker);
         submit_pump(r, p->worker);
     }
     stream_pump(r, p);

@@ -20,17 +20,12 @@
 #include "proto/common.pb-c.h"
 #include "proto/registry.pb-c.h"
 #include "router/drain.h"
-#include "router/lineage.h"
 #include "router/models.h"
 #include "router/peers.h"
 
 struct request;
 
 enum worker_state { WORKER_UP, WORKER_SILENT, WORKER_LOST, WORKER_STATES };
-
-/* How its session ends: not by a death (a Goodbye, a lie, a drain), or it was
- * lost or silent, which may turn out to be none, or its engine stood still. */
-enum worker_death { DEATH_NONE, DEATH_LOST, DEATH_HUNG };
 
 enum pool_class { BLOCKS, SLOTS, CHECKPOINTS, PAGES, POOL_CLASSES };
 
@@ -58,6 +53,14 @@ struct shard {
     char device[SHARD_DEVICE_MAX + 1];
 };
 
+/* What lives there from sessions that are over: router/adoption.h. */
+struct adoptions {
+    struct table by_name;               /* struct orphan */
+    struct list idle, wanted, unwanted; /* of struct orphan */
+    uint32_t n_announced, n_told;       /* by Hello, by Live */
+    struct event expiry;
+};
+
 struct worker {
     struct router_peer *peer;
     struct model *model;
@@ -82,11 +85,7 @@ struct worker {
     uint64_t n_tokens;
     uint32_t step_us;
     struct event silence;
-
-    enum worker_death death;
-    bool mourned;
-    struct request *on_trial; /* the suspect that it runs; NULL: none */
-    struct life life;
+    struct adoptions adoptions;
 };
 
 /* Check the shard of a Hello field by field: a sentence on the first that is
@@ -97,13 +96,6 @@ MUST_CHECK enum status shard_check(const Sluice__V1__WorkerShard *s,
 /* s is checked; m is taken over with its reference. */
 struct worker *worker_open(struct router_core *r, struct router_peer *p,
                            struct model *m, const Sluice__V1__WorkerShard *s);
-
-/* Its session is about to be ended by this death; one that has been marked
- * already ended otherwise. */
-void worker_died(struct worker *w, enum worker_death how);
-
-/* Say who is to blame, if it died: the first time, for good. */
-void worker_mourn(struct router_core *r, struct worker *w);
 
 /* The session is over: every grant of it is taken back.  Frees. */
 void worker_close(struct router_core *r, struct worker **w, const char *why);

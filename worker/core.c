@@ -1,12 +1,11 @@
 #include "worker/core.h"
 
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/failpoint.h"
 #include "common/log.h"
-#include "worker/core_state.h"
+#include "worker/orphans.h"
 
 /* Versions of the wire are the session's business; ours is the shard. */
 
@@ -60,13 +59,12 @@ static void fill_shard(struct worker_core *w, Sluice__V1__WorkerShard *m)
     m->scratch_bytes = o->scratch_bytes;
     m->pool_bytes = o->pool_bytes;
     m->device = wire_text(o->device);
-    m->has_lineage = m->has_life = true;
-    m->lineage = wire_text(o->lineage);
-    m->life = w->life;
     /* Of no session: what a plan of the last one still holds is in it. */
     ledger_begin(&w->ledger, 0);
     ledger_fill(&w->ledger, &w->pool, &w->table, &w->hello_ledger);
     m->ledger = &w->hello_ledger.ledger;
+    m->n_live = orphans_count(w);
+    m->has_n_live = m->n_live > 0;
 }
 
 static void on_hello(void *node, ProtobufCMessage *message)
@@ -91,6 +89,7 @@ static void on_up(void *node, struct peer *p)
     w->broken = NULL;
     w->changed = true;
     w->reported_us = w->io->now_us(w->io) - REPORT_US;
+    orphans_tell(w, p);
     FP(WORKER_UP);
 }
 
@@ -108,8 +107,8 @@ static void on_down(void *node, struct peer *p, enum status refused,
         log_warn("router-away", "why=\"%s\"", why);
         w->away = true;
     }
-    if (p != NULL) {
-        worker_drop_all(w);
+    if (p != NULL && !w->stopping) {
+        orphans_begin(w);
     }
 }
 
@@ -156,6 +155,9 @@ static void on_call(void *node, struct peer *p, const struct method_row *m,
     case METHOD_WORKER_REMOVE:
         worker_recv_remove(w, p, call,
                            (const Sluice__V1__RemoveRequest *)request);
+        break;
+    case METHOD_WORKER_DISOWN:
+        worker_recv_disown(w, (const Sluice__V1__DisownMessage *)request);
         break;
     case METHOD_WORKER_AUDIT:
         worker_recv_audit(w, p, call);
@@ -251,12 +253,10 @@ static struct sequence_limits table_limits(const struct worker_options *o,
 
 static bool copy_names(struct worker_options *o)
 {
-    o->lineage = strdup(o->lineage != NULL ? o->lineage : o->name);
     o->name = strdup(o->name);
     o->model = strdup(o->model);
     o->device = strdup(o->device);
-    return o->lineage != NULL && o->name != NULL && o->model != NULL &&
-           o->device != NULL;
+    return o->name != NULL && o->model != NULL && o->device != NULL;
 }
 
 static bool make_parts(struct worker_core *w)
@@ -286,7 +286,6 @@ static void free_parts(struct worker_core *w)
     ledger_fini(&w->ledger);
     sequence_table_fini(&w->table);
     pool_fini(&w->pool);
-    free((char *)(uintptr_t)w->o.lineage);
     free((char *)(uintptr_t)w->o.name);
     free((char *)(uintptr_t)w->o.model);
     free((char *)(uintptr_t)w->o.device);
@@ -300,15 +299,12 @@ struct worker_core *worker_new(const struct worker_options *o,
     if (!options_ok(o)) {
         return NULL;
     }
-    w = malloc(sizeof *w);
+    w = calloc(1, sizeof *w);
     if (w == NULL) {
         return NULL;
     }
-    memset(w, 0, offsetof(struct worker_core, output));
-    w->output.n_rows = 0;
     w->o = *o;
     w->io = io;
-    w->life = io->random(io);
     w->engine = engine;
     w->out.link = LIST_OUT;
     if (!copy_names(&w->o) || !make_parts(w)) {
@@ -373,6 +369,9 @@ void worker_account(const struct worker_core *w, struct worker_account *out)
     out->snapshot = w->ledger.snapshot;
     out->violations = w->pool.violations;
     out->n_sequences = w->table.n_live;
+    out->n_orphans = orphans_count(w);
+    out->orphans_expired = w->orphans_expired;
+    out->orphans_disowned = w->orphans_disowned;
 }
 
 uint32_t worker_audit(const struct worker_core *w, char *text, size_t cap)

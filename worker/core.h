@@ -11,6 +11,8 @@
  *     (KEPT: keep_ms, memory held) --> RELEASING: plans that name it -->
  * FINISHED
  *
+ * What runs when its session ends goes on for a while: worker/orphans.h.
+ *
  * Threading: one thread.  Memory: everything is sized from the options in
  * worker_new(); the steady state does not allocate.  Limits: below. */
 #ifndef WORKER_CORE_H
@@ -30,6 +32,8 @@
 #define STEP_TOKENS_MAX      8192
 #define STEP_ROW_TOKENS_MAX  256     /* the rest goes in the next output */
 #define STEP_LOGPROBS_MAX    16384   /* values, of all rows together */
+#define LIVE_ROWS_MAX        2048    /* of a Live, of a Disown */
+#define ORPHAN_US            3000000 /* orphans.h */
 #define REPORT_US            250000  /* at least this often */
 #define REPORT_CHANGE_US     10000   /* at most this often on change */
 #define LEAVE_US             3000000 /* past the grace, for the answer */
@@ -37,7 +41,6 @@
 
 struct worker_options {
     const char *name, *model, *device;
-    const char *lineage; /* what stays when it is started again; NULL: name */
     uint8_t fingerprint[16];
     uint8_t tokenizer[16];
     bool has_tokenizer;
@@ -87,7 +90,9 @@ struct class_account {
 struct worker_account {
     struct class_account blocks, slots, checkpoints;
     uint64_t grant, snapshot, violations;
-    uint32_t n_sequences; /* not yet forgotten */
+    uint32_t n_sequences;                       /* not yet forgotten */
+    uint32_t n_orphans;                         /* of them, worker/orphans.h */
+    uint64_t orphans_expired, orphans_disowned; /* in this life */
 };
 
 void worker_account(const struct worker_core *w, struct worker_account *out);

@@ -5,6 +5,7 @@
  *   recv_*.c    one message each
  *   ending.c    how a sequence ends, and who is told
  *   leave.c     how the worker goes
+ *   orphans.c   what outlives its session
  *   step.c      results of plans
  *   report.c    Report and StepOutput
  *   tick.c      the turn */
@@ -72,10 +73,17 @@ struct leave {
     int64_t end_us; /* it goes then, answered or not */
 };
 
+/* Columns of Live. */
+struct live {
+    uint8_t ids[LIVE_ROWS_MAX * REQUEST_ID_BYTES];
+    uint32_t choice[LIVE_ROWS_MAX];
+    uint32_t n_generated[LIVE_ROWS_MAX];
+    uint32_t n;
+};
+
 struct worker_core {
     struct worker_options o; /* its strings are ours */
     struct node_io *io;
-    uint64_t life; /* says that a new session is no new life */
     struct engine *engine;
     struct arena arena;
     struct session session;
@@ -97,6 +105,10 @@ struct worker_core {
     uint64_t step;            /* of the newest result */
     uint32_t device_us, n_prompt_tokens;
     char failure[ERROR_TEXT]; /* of the newest failed plan */
+    struct output output;
+    struct live live;
+    struct plan_result result;
+    uint64_t orphans_expired, orphans_disowned; /* for auditors */
 
     const char *broken; /* why the session must end: in the next tick */
     struct leave leave;
@@ -106,10 +118,6 @@ struct worker_core {
 
     struct ledger_message hello_ledger;
     Sluice__V1__WorkerShard hello_shard;
-
-    /* Last: large, and filled before they are read. */
-    struct output output;
-    struct plan_result result;
 };
 
 /* ---- core.c ---- */
@@ -132,10 +140,11 @@ void worker_recv_cancel(struct worker_core *w, struct peer *p, uint64_t call,
                         const Sluice__V1__CancelRequest *m);
 void worker_recv_remove(struct worker_core *w, struct peer *p, uint64_t call,
                         const Sluice__V1__RemoveRequest *m);
+void worker_recv_disown(struct worker_core *w,
+                        const Sluice__V1__DisownMessage *m);
 void worker_recv_audit(struct worker_core *w, struct peer *p, uint64_t call);
 
-/* ---- submit.c: shared by worker_recv_submit and worker_recv_submit_part ----
- */
+/* ---- recv_submit.c: shared with recv_submit_part.c and orphans.c ---- */
 
 /* Are all ids below the vocabulary?  e says which is not. */
 MUST_CHECK enum status submit_check_ids(const struct worker_core *w,
@@ -143,6 +152,14 @@ MUST_CHECK enum status submit_check_ids(const struct worker_core *w,
                                         uint32_t offset, struct error *e);
 /* All ids are here: answer the Submit, join the line. */
 void submit_complete(struct worker_core *w, struct peer *p, struct sequence *s);
+/* Are lengths and sampling of s those of the Submit?  Ids are not looked at. */
+bool submit_is_same(const struct sequence *s,
+                    const Sluice__V1__SubmitRequest *m);
+/* Can what the router lacks of s, from index `have` on, still be told? */
+bool submit_can_tell(const struct sequence *s, uint32_t have);
+/* s goes on under the grant of the Submit, told from its have_index on. */
+void submit_regrant(struct worker_core *w, struct sequence *s,
+                    const Sluice__V1__SubmitRequest *m);
 
 /* ---- ending.c ---- */
 
@@ -166,7 +183,16 @@ void worker_forget(struct worker_core *w, struct sequence *s);
 void worker_remove(struct worker_core *w, struct peer *p, uint64_t call,
                    const struct sequence_key *key, uint64_t grant);
 
-/* The session is over: everything that came by it goes. */
+/* It has something to say in StepOutput, if it has a grant to say it under. */
+void worker_tell(struct worker_core *w, struct sequence *s);
+
+/* s goes with its session.  Out of every table at once, so that the next one
+ * starts clean; what a plan in flight names is freed when the plan returns.
+ * Afterwards s may be gone. */
+void worker_drop(struct worker_core *w, struct sequence *s);
+void worker_drop_tombstones(struct worker_core *w);
+
+/* The worker stops: all of them go. */
 void worker_drop_all(struct worker_core *w);
 
 /* Keys from a SequenceRef; false with e set if it is none. */

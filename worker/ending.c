@@ -4,7 +4,7 @@
 #include "common/failpoint.h"
 #include "common/log.h"
 #include "common/plant.h"
-#include "worker/core_state.h"
+#include "worker/orphans.h"
 
 static int64_t now_us(struct worker_core *w)
 {
@@ -136,13 +136,16 @@ static void released(struct worker_core *w, struct sequence *s)
         return;
     }
     /* Only what the router has not got may still be asked for. */
+    orphan_remember(w, s);
     paged_keep(&w->table.slab, &s->tokens, s->n_prompt + s->acked,
                sequence_known(s));
 }
 
 void worker_let_go(struct worker_core *w, struct sequence *s)
 {
-    timer_clear(&w->timers, &s->keep);
+    if (!s->orphan) {
+        timer_clear(&w->timers, &s->keep);
+    }
     sequence_move(&w->table, s, SEQUENCE_RELEASING);
     w->changed = true;
     if (s->inflight == 0 || PLANT(FREED_EARLY)) {
@@ -167,11 +170,22 @@ void worker_forget(struct worker_core *w, struct sequence *s)
     }
 }
 
+static bool is_good(enum sequence_finish finish)
+{
+    return finish == FINISH_STOP || finish == FINISH_LENGTH;
+}
+
 static bool is_kept(const struct sequence *s, enum sequence_finish finish)
 {
     return s->keep_ms > 0 && !PLANT(KEPT_FREED) &&
-           s->state == SEQUENCE_DECODE &&
-           (finish == FINISH_STOP || finish == FINISH_LENGTH);
+           s->state == SEQUENCE_DECODE && !s->orphan && is_good(finish);
+}
+
+void worker_tell(struct worker_core *w, struct sequence *s)
+{
+    if (s->grant != 0 && !s->forgotten) {
+        list_push(&w->out, s);
+    }
 }
 
 void worker_end(struct worker_core *w, struct sequence *s,
@@ -182,12 +196,13 @@ void worker_end(struct worker_core *w, struct sequence *s,
     log_debug("sequence-end", "request=%s grant=%llu finish=%d generated=%u",
               sequence_name(&s->key, name), (unsigned long long)s->grant,
               (int)finish, s->n_generated);
+    if (s->orphan && !is_good(finish)) {
+        orphan_disclaim(w, s);
+    }
     batcher_drop(s);
     s->finish = finish;
     w->changed = true;
-    if (!s->forgotten) {
-        list_push(&w->out, s);
-    }
+    worker_tell(w, s);
     if (is_kept(s, finish)) {
         sequence_move(&w->table, s, SEQUENCE_KEPT);
         if (!PLANT(KEEP_FOREVER)) {
@@ -216,6 +231,14 @@ static void refuse_open_submit(struct peer *p, struct sequence *s)
     s->forgotten = true;
 }
 
+/* An orphan has no grant: whichever one is named, that of a Submit that would
+ * adopt it or one that could not, it is not wanted.  Its waiter is told when
+ * its memory is free. */
+static bool is_meant(const struct sequence *s, uint64_t grant)
+{
+    return grant == GRANT_ANY || s->grant == grant || s->orphan;
+}
+
 /* A Submit whose grant was seen has come and gone: a tombstone would strike
  * the next one of its name. */
 void worker_remove(struct worker_core *w, struct peer *p, uint64_t call,
@@ -223,22 +246,30 @@ void worker_remove(struct worker_core *w, struct peer *p, uint64_t call,
 {
     struct sequence *s = sequence_by_key(&w->table, key);
     struct error e;
+    bool is_ahead = grant > w->ledger.grant || PLANT(LATE_TOMBSTONE);
 
-    if (s != NULL && grant != GRANT_ANY && s->grant != grant) {
+    if (s != NULL && !is_meant(s, grant)) {
         s = NULL; /* one of its name that came before */
     }
-    if (s == NULL && !PLANT(NO_TOMBSTONE) &&
-        (grant > w->ledger.grant || PLANT(LATE_TOMBSTONE))) {
+    if (is_ahead && !PLANT(NO_TOMBSTONE) &&
+        (s == NULL || (s->orphan && grant != GRANT_ANY))) {
         tombstone_add(&w->tombstones, key, grant);
     }
     if (s == NULL || s->state == SEQUENCE_FINISHED) {
         receipt_empty(p, call, key, s);
+        if (s != NULL && s->orphan) {
+            orphan_end(w, s);
+        }
         return;
     }
     if (!waiter_add(w, s, call)) {
         error_set(&e, ST_RESOURCE_EXHAUSTED, "%u removals wait already",
                   WAITERS_MAX);
         peer_fail(p, call, &e, REPORT_CHANGE_US / 1000);
+        return;
+    }
+    if (s->orphan) {
+        orphan_end(w, s);
         return;
     }
     if (s->state == SEQUENCE_RELEASING) {
@@ -255,10 +286,10 @@ void worker_remove(struct worker_core *w, struct peer *p, uint64_t call,
 
 /* ---- the end of the session ---- */
 
-/* Out of every table at once, so that the next session starts clean; what a
- * plan in flight names is freed when the plan returns. */
-static void drop(struct worker_core *w, struct sequence *s)
+void worker_drop(struct worker_core *w, struct sequence *s)
 {
+    s->orphan = false;
+    timer_clear(&w->timers, &s->keep);
     waiters_end(w, s, false);
     list_remove(s, LIST_OUT);
     sequence_clear_key(&w->table, s);
@@ -279,24 +310,20 @@ static void drop(struct worker_core *w, struct sequence *s)
     }
 }
 
+void worker_drop_tombstones(struct worker_core *w)
+{
+    w->tombstones.first = w->tombstones.n = 0;
+}
+
 void worker_drop_all(struct worker_core *w)
 {
     struct sequence *s = w->table.all.head, *next;
-    uint32_t n = 0;
 
-    if (PLANT(SESSION_SURVIVES)) {
-        return;
-    }
-    for (; s != NULL; s = next, n++) {
+    for (; s != NULL; s = next) {
         next = list_next(s, LIST_ALL);
-        drop(w, s);
+        worker_drop(w, s);
     }
-    w->tombstones.first = w->tombstones.n = 0;
-    w->changed = true;
-    if (n > 0) {
-        log_warn("session-dropped", "sequences=%u releasing=%u", n,
-                 w->table.n_live);
-    }
+    worker_drop_tombstones(w);
 }
 
 /* ---- names and tombstones ---- */

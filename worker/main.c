@@ -67,6 +67,8 @@ static const struct limit_row worker_limits[] = {
     LIMIT_ROW(WORKER_SEQUENCES_MAX, "", "sequences not yet forgotten"),
     LIMIT_ROW(WORKER_EOS_MAX, "tokens", "that end a sequence"),
     LIMIT_ROW(TOMBSTONES_MAX, "", "cancels that wait for their Submit"),
+    LIMIT_ROW(LIVE_ROWS_MAX, "", "rows of a Live, of a Disown"),
+    LIMIT_ROW(ORPHAN_US, "us", "a sequence outlives its session, twice"),
     LIMIT_ROW(KEEP_MS_MAX, "ms", "that a finished sequence may be kept"),
     LIMIT_ROW(LEAVE_GRACE_MS_MAX, "ms", "of --grace"),
     LIMIT_ROW(LEAVE_US, "us", "past --grace, for the router's answer"),
@@ -114,7 +116,7 @@ struct program {
     struct worker_core *core;
     struct loop loop;
     int signals;
-    char name[128], lineage[128];
+    char name[128];
 };
 
 static void on_progress(void *ctx, uint64_t done, uint64_t total)
@@ -250,7 +252,6 @@ static struct worker_options core_options(const struct program *p)
     const struct model_shape *s = &p->config.shape;
     struct worker_options o = {
         .name = p->name,
-        .lineage = p->lineage,
         .model = p->config.name,
         .device = a->device,
         .has_tokenizer = p->tokenizer != NULL,
@@ -416,10 +417,8 @@ static enum status check_words(struct program *p, struct error *e)
     gethostname(host, sizeof host - 1);
     if (a->name != NULL) {
         snprintf(p->name, sizeof p->name, "%s", a->name);
-        snprintf(p->lineage, sizeof p->lineage, "%s", a->name);
     } else {
         snprintf(p->name, sizeof p->name, "%.40s-%d", host, (int)getpid());
-        snprintf(p->lineage, sizeof p->lineage, "%.40s-%.20s", host, a->device);
     }
     return ST_OK;
 }

@@ -2,18 +2,21 @@
  *
  *   1 the grant is the next one, or the session is broken
  *   2 a tombstone: CANCELLED
- *   3 every field is checked; the sentence names the field and the limit
- *   4 it runs already: adopt it
- *   5 the need fits the free room, or RESOURCE_EXHAUSTED
- *   6 all ids here: OK; else the answer waits for SubmitPart
+ *   3 adopt: an orphan (orphans.h), or NOT_FOUND
+ *   4 every field is checked; the sentence names the field and the limit
+ *   5 an orphan has its name: that ends
+ *   6 it runs already: adopt it
+ *   7 the need fits the free room, or RESOURCE_EXHAUSTED
+ *   8 all ids here: OK; else the answer waits for SubmitPart
  *
  * Whatever the answer, the grant is used up. */
 #include <string.h>
 
 #include "common/failpoint.h"
 #include "common/log.h"
+#include "common/plant.h"
 #include "common/sampling_message.h"
-#include "worker/core_state.h"
+#include "worker/orphans.h"
 
 /* A need may be a block over the context: the router adds room for drafts. */
 #define NEED_SPARE_BLOCKS 1u
@@ -153,7 +156,7 @@ static enum status check_submit(const struct worker_core *w,
 /* ---- a sequence that is here already ---- */
 
 /* Its tokens are those that this Submit would lead to. */
-static bool is_same(const struct sequence *s,
+bool submit_is_same(const struct sequence *s,
                     const Sluice__V1__SubmitRequest *m)
 {
     struct sampling asked;
@@ -165,7 +168,7 @@ static bool is_same(const struct sequence *s,
 
 /* Can what the router lacks still be told?  Of a finished one the ids are
  * gone that were acknowledged; logprobs go when their window moves on. */
-static bool can_tell(const struct sequence *s, uint32_t have)
+bool submit_can_tell(const struct sequence *s, uint32_t have)
 {
     bool ended = s->finish != FINISH_NONE;
     bool complete = s->finish == FINISH_STOP || s->finish == FINISH_LENGTH;
@@ -179,10 +182,10 @@ static bool can_tell(const struct sequence *s, uint32_t have)
 }
 
 /* The old grant is forgotten; what it holds is charged to the new one. */
-static void adopt(struct worker_core *w, struct sequence *s,
-                  const Sluice__V1__SubmitRequest *m)
+void submit_regrant(struct worker_core *w, struct sequence *s,
+                    const Sluice__V1__SubmitRequest *m)
 {
-    uint32_t have = have_of(m);
+    uint32_t have = PLANT(ADOPT_STALE) ? s->n_generated : have_of(m);
     char name[SEQUENCE_NAME];
 
     log_info("sequence-adopted", "request=%s grant=%llu old=%llu state=%s",
@@ -280,7 +283,10 @@ make(struct worker_core *w, const Sluice__V1__SubmitRequest *m, struct error *e)
     if (pool_grant(&w->pool, &need, e) != ST_OK) {
         return NULL;
     }
-    s = sequence_new(&w->table, m->n_prompt + m->max_tokens, m->need->blocks);
+    do {
+        s = sequence_new(&w->table, m->n_prompt + m->max_tokens,
+                         m->need->blocks);
+    } while (s == NULL && orphans_make_room(w));
     if (s != NULL && !fill(w, s, m)) {
         sequence_free(&w->table, &s);
     }
@@ -333,13 +339,25 @@ static enum status take_in(struct worker_core *w, struct peer *p, uint64_t call,
     if (tombstone_take(&w->tombstones, &key, m->grant)) {
         return error_set(e, ST_CANCELLED, "cancelled before it came");
     }
+    if (m->adopt) {
+        if (orphan_adopt(w, &key, m, e) != ST_OK) {
+            return e->code;
+        }
+        peer_end(p, call, &reply.base);
+        return ST_OK;
+    }
     if (check_submit(w, m, e) != ST_OK) {
         return e->code;
     }
     s = sequence_by_key(&w->table, &key);
-    same = s != NULL && is_same(s, m);
-    if (same && s->state != SEQUENCE_RECEIVING && can_tell(s, have_of(m))) {
-        adopt(w, s, m);
+    if (s != NULL && s->orphan) {
+        orphan_end(w, s); /* are its ids the same?  They have not all come */
+        s = NULL;
+    }
+    same = s != NULL && submit_is_same(s, m);
+    if (same && s->state != SEQUENCE_RECEIVING &&
+        submit_can_tell(s, have_of(m))) {
+        submit_regrant(w, s, m);
         peer_end(p, call, &reply.base);
         return ST_OK;
     }

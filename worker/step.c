@@ -60,7 +60,7 @@ static void take_token(struct worker_core *w, struct sequence *s, uint32_t i)
         logprobs_put(&w->table.rings, &s->logprobs, r->logprobs[i], r->top[i]);
     }
     s->n_generated++;
-    list_push(&w->out, s);
+    worker_tell(w, s);
     if (s->state == SEQUENCE_PREFILL) {
         sequence_move(&w->table, s, SEQUENCE_DECODE);
     }

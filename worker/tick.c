@@ -3,7 +3,7 @@
 #include <stddef.h>
 
 #include "common/failpoint.h"
-#include "worker/core_state.h"
+#include "worker/orphans.h"
 
 static void node_opened(void *node, struct peer_id who)
 {
@@ -34,15 +34,20 @@ static void node_lost(void *node, struct peer_id who)
     }
 }
 
-/* Leases of KEPT sequences that have run out. */
+/* Leases of KEPT sequences that have run out, and the time of orphans. */
 static void expire(struct worker_core *w, int64_t now_us)
 {
     struct timer *t;
 
     while ((t = timers_pop(&w->timers, now_us)) != NULL) {
         char *at = (char *)t - offsetof(struct sequence, keep);
+        struct sequence *s = (struct sequence *)(void *)at;
 
-        worker_let_go(w, (struct sequence *)(void *)at);
+        if (s->orphan) {
+            orphan_expire(w, s);
+        } else {
+            worker_let_go(w, s);
+        }
     }
 }
 

@@ -84,10 +84,10 @@ class Log:
         self.file.close()
 
 
-def on_start(limits, when_we_go=signal.SIGKILL):
+def on_start(limits):
     """In the child: it goes when we go, however that is."""
     def run():
-        LIBC.prctl(PR_SET_PDEATHSIG, when_we_go)
+        LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         os.setsid()
         for limit, value in limits:
             import resource

@@ -51,6 +51,9 @@ static void tick_router(struct sim *s)
     if (c.ledger_violations) {
         sim_fail(s, -1, "the router counts ledger violations");
     }
+    if (c.lies) {
+        sim_fail(s, -1, "the router takes a worker for a liar");
+    }
     if (!s->options.faulty && c.strikes) {
         sim_fail(s, -1, "strikes without a fault");
     }
@@ -84,28 +87,10 @@ void auditor_full(struct sim *s, uint32_t room)
     }
 }
 
-/* Has the router let a worker go? */
-static void look_sessions(struct sim *s)
-{
-    const void *router = s->nodes[SIM_ROUTER].core;
-    uint64_t now[SIM_WORKERS] = {0};
-    struct router_worker_view v;
-
-    for (uint32_t i = 0; router_worker_view(router, i, &v); i++) {
-        now[s->network.conns[v.id.v - 1].node - SIM_FIRST_WORKER] = v.session;
-    }
-    for (uint32_t w = 0; w < s->options.n_workers; w++) {
-        s->n_ended[s->options.workers[w].model] +=
-            s->sessions[w] != 0 && s->sessions[w] != now[w];
-        s->sessions[w] = now[w];
-    }
-}
-
 void auditor_heard(struct sim *s, uint32_t number)
 {
     if (number == SIM_ROUTER) {
         look_full(s);
-        look_sessions(s);
     }
 }
 
@@ -116,10 +101,10 @@ void auditor_tick(struct sim *s, uint32_t number)
     }
     if (number == SIM_ROUTER) {
         look_full(s);
-        look_sessions(s);
         tick_router(s);
     } else if (node_is_worker(number)) {
         tick_worker(s, number - SIM_FIRST_WORKER);
+        adoptions_count(s, number - SIM_FIRST_WORKER);
     }
 }
 
@@ -271,4 +256,5 @@ void auditor_end(struct sim *s)
                  s->n_generations, (unsigned long long)s->counts.frames);
     }
     check_counts(s);
+    adoptions_end(s);
 }

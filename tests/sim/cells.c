@@ -29,7 +29,14 @@ const char *const deed_names[DEEDS] = {
     [DEED_STOP_TOKEN] = "stop-token",
     [DEED_STOP_TOKEN_NO_EOS] = "stop-token-no-eos",
     [DEED_CHOICES_APART] = "choices-apart",
-    [DEED_CHOICE_CANCELLED] = "choice-cancelled"};
+    [DEED_CHOICE_CANCELLED] = "choice-cancelled",
+    [DEED_ADOPTED_RUNNING] = "adopted-running",
+    [DEED_ADOPTED_FINISHED] = "adopted-finished",
+    [DEED_ADOPTED_LOGPROBS] = "adopted-logprobs",
+    [DEED_ADOPTED_PENALTIES] = "adopted-penalties",
+    [DEED_ADOPTION_LOST] = "adoption-lost",
+    [DEED_DISOWNED] = "disowned",
+    [DEED_ORPHAN_EXPIRED] = "orphan-expired"};
 
 static enum cell_state at_worker(const struct sim *s, uint32_t node,
                                  const struct choice *c)

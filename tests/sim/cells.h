@@ -58,6 +58,13 @@ enum deed {
     DEED_STOP_TOKEN_NO_EOS, /* with ignore_eos */
     DEED_CHOICES_APART,     /* at two workers at once */
     DEED_CHOICE_CANCELLED,  /* while another runs */
+    DEED_ADOPTED_RUNNING,   /* by the next session */
+    DEED_ADOPTED_FINISHED,  /* it had ended by then */
+    DEED_ADOPTED_LOGPROBS,
+    DEED_ADOPTED_PENALTIES,
+    DEED_ADOPTION_LOST, /* it lived there no more */
+    DEED_DISOWNED,
+    DEED_ORPHAN_EXPIRED,
     DEEDS
 };
 

@@ -170,6 +170,27 @@ static void draw_long_answers(struct sim_options *o, struct rng *r)
     }
 }
 
+/* Sessions come and go while sequences run for long: what outlives them goes
+ * on where it is.  Most have nowhere else to go. */
+static void draw_flaps(struct sim_options *o, struct rng *r)
+{
+    if (rng_below(r, 3) && o->workers[0].model == 0) {
+        o->n_workers = 1;
+        o->n_models = 1;
+    }
+    for (uint32_t i = 0; i < o->n_workers; i++) {
+        o->workers[i].step_us = octave(r, 4000, 40000);
+    }
+    o->tokens_min = 8;
+    o->tokens_max = 128;
+    o->open_max = o->open_max < 16 ? o->open_max : 16;
+    o->every_us[FAULT_WORKER] = 0;
+    o->every_us[FAULT_CUT] = rng_octave(r, 200000, 2000000);
+    if (rng_below(r, 2)) {
+        o->every_us[FAULT_ROUTER] = rng_octave(r, 1000000, 4000000);
+    }
+}
+
 void options_draw(struct sim_options *o, uint64_t seed)
 {
     struct rng r;
@@ -203,6 +224,8 @@ void options_draw(struct sim_options *o, uint64_t seed)
         draw_long(o, &r);
     } else if (rng_below(&r, 20) == 0) {
         draw_long_answers(o, &r);
+    } else if (o->faulty && rng_below(&r, 12) == 0) {
+        draw_flaps(o, &r);
     }
 }
 

@@ -16,6 +16,7 @@
 #include "common/wire.h"
 #include "router/core.h"
 #include "tests/sim/actor.h"
+#include "tests/sim/adoptions.h"
 #include "tests/sim/cells.h"
 #include "tests/sim/clock.h"
 #include "tests/sim/control.h"
@@ -84,13 +85,11 @@ struct sim {
     uint32_t n_generations, n_open; /* of them not ended */
     uint32_t n_controls, n_controls_open;
     struct grants grants;
+    struct adoptions adoptions;
+    struct orphans_seen orphans[SIM_WORKERS];
     uint32_t n_brought; /* choices that the frame just delivered asks for */
     /* When the router was last seen without room for so many choices. */
     int64_t full_us[GENERATION_CHOICES + 1];
-    /* Of each worker, as the router has it, 0: none; and how many of a model
-     * have ended. */
-    uint64_t sessions[SIM_WORKERS];
-    uint32_t n_ended[SIM_MODELS];
     bool closing; /* no new requests any more */
     bool calm;    /* no faults any more, since */
     int64_t calm_us;

@@ -218,10 +218,18 @@ static void from_worker(struct sim *s, uint32_t conn, const struct envelope *e)
             check_ledger(s, r->ledger);
             look_windows(s, r);
         }
+    } else if (e->method == METHOD_REGISTRY_LIVE) {
+        const Sluice__V1__LiveMessage *r =
+            body(s, e, &sluice__v1__live_message__descriptor);
+
+        if (r) {
+            adoptions_live(s, conn, r);
+        }
     } else if (e->kind == ENVELOPE_END) {
         check_refusal(s, conn, e);
         if (e->method == METHOD_WORKER_SUBMIT) {
             grants_answer(s, conn, e->call, (enum status)e->status);
+            adoptions_answer(s, conn, e->call, (enum status)e->status);
         } else if (e->status == ST_OK && (e->method == METHOD_WORKER_CANCEL ||
                                           e->method == METHOD_WORKER_REMOVE)) {
             receipt(s, e);
@@ -270,6 +278,7 @@ static void submit(struct sim *s, uint32_t conn, const struct envelope *e)
 
     if (r) {
         grants_submit(s, conn, r->grant, e->call);
+        adoptions_submit(s, conn, e->call, r);
     }
     if (i == NOBODY) {
         return;
@@ -294,6 +303,14 @@ static void to_worker(struct sim *s, uint32_t conn, const struct envelope *e)
     const Sluice__V1__CancelRequest *c;
     const Sluice__V1__RemoveRequest *r;
 
+    if (e->method == METHOD_WORKER_DISOWN) {
+        const Sluice__V1__DisownMessage *d =
+            body(s, e, &sluice__v1__disown_message__descriptor);
+
+        if (d) {
+            adoptions_disown(s, conn, d);
+        }
+    }
     if (e->kind != ENVELOPE_CALL) {
         return;
     }

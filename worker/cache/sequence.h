@@ -123,7 +123,12 @@ struct sequence {
     bool forgotten;        /* its end is acknowledged */
     uint64_t call;         /* the Submit still open, 0: none */
 
-    struct timer keep; /* of KEPT */
+    /* Its session is over, and it lives on (worker/orphans.h). */
+    bool orphan, orphan_told;
+    uint64_t ids_hash; /* of the first n_hashed ids, when those may be gone */
+    uint32_t n_hashed;
+
+    struct timer keep; /* of KEPT, or of an orphan */
     struct waiter *waiters, *last_waiter;
 
     struct sequence *key_next, *grant_next; /* in their hash chains */

@@ -429,8 +429,6 @@ struct fake *fake_worker_new(struct rig *rig, const char *name, uint32_t blocks,
     s->context = RIG_CONTEXT;
     s->vocab = RIG_VOCAB;
     s->max_rows = 64;
-    s->has_life = true; /* a connection that breaks is no death */
-    s->life = f->id.v;
     s->ledger = &f->ledger;
     return f;
 }
@@ -467,19 +465,19 @@ void fake_reconnect(struct fake *f)
     f->nonce = draw(f->rig);
     f->ledger.session = f->ledger.snapshot = f->ledger.grant = 0;
     f->last_grant = 0;
+    f->shard.n_live = 0;
     for (int i = 0; i < RIG_SEQUENCES; i++) {
-        if (f->sequences[i].used) {
+        if (f->sequences[i].used && f->survives) {
+            f->sequences[i].orphan = true;
+            f->sequences[i].grant = 0;
+            f->shard.has_n_live = true;
+            f->shard.n_live++;
+        } else if (f->sequences[i].used) {
             worker_release(f, &f->sequences[i]);
             f->sequences[i].used = false;
         }
     }
     fake_hello(f);
-}
-
-void fake_restart(struct fake *f)
-{
-    f->shard.life += 1000;
-    fake_reconnect(f);
 }
 
 static struct fake *up(struct fake *f)

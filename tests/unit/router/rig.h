@@ -39,6 +39,7 @@ struct rig;
 /* A sequence at a fake worker. */
 struct sequence {
     bool used, cancelled, finished;
+    bool orphan; /* its session is over */
     uint8_t id[16];
     uint32_t choice;
     uint64_t grant, call;
@@ -103,6 +104,10 @@ struct fake {
     Sluice__V1__ClassLedger classes[4];
     struct sequence sequences[RIG_SEQUENCES];
     uint32_t n_submits, n_cancels, n_removes, n_acks, n_parts;
+    bool survives;      /* what runs outlives the session */
+    bool loses_orphans; /* and is not found */
+    uint32_t n_adopts, n_disowned;
+    uint32_t live_ms;    /* expires_ms of the rows it tells of */
     uint64_t last_grant; /* seen: grants must come without a gap */
     bool grants_in_order;
     bool hold_submits;  /* do not answer them */
@@ -190,8 +195,6 @@ void fake_hello(struct fake *f);
 void fake_lost(struct fake *f);
 /* It comes back on a new connection. */
 void fake_reconnect(struct fake *f);
-/* It was started again. */
-void fake_restart(struct fake *f);
 
 /* New and up. */
 struct fake *rig_worker(struct rig *rig, const char *name, uint32_t blocks,
@@ -205,6 +208,11 @@ uint32_t choice_token(const uint8_t id[16], uint32_t choice, uint32_t index);
 struct sequence *worker_sequence_of(struct fake *w, uint8_t id);
 struct sequence *worker_choice_of(struct fake *w, uint8_t id, uint32_t choice);
 void worker_report(struct fake *w);
+/* Tell of all that lives there from a session before. */
+void worker_live(struct fake *w, uint32_t expires_ms);
+void worker_live_rows(struct fake *w, size_t bytes, size_t n_choice,
+                      size_t n_generated, const uint8_t *ids,
+                      const uint32_t *choice, const uint32_t *generated);
 /* n more tokens for the sequence, then finish (0: none); not yet sent. */
 void worker_make(struct fake *w, struct sequence *s, uint32_t n,
                  uint32_t finish);

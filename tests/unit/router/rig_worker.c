@@ -7,16 +7,90 @@
 
 #include <cmocka.h>
 
+#include "common/ids_hash.h"
 #include "tests/unit/router/rig.h"
+
+static struct sequence *by_id(struct fake *w, const uint8_t *id,
+                              uint32_t choice)
+{
+    for (int i = 0; i < RIG_SEQUENCES; i++) {
+        struct sequence *s = &w->sequences[i];
+        if (s->used && memcmp(s->id, id, 16) == 0 && s->choice == choice) {
+            return s;
+        }
+    }
+    return NULL;
+}
+
+/* Nothing comes with it but where the router is, and what it has. */
+static void check_adopt(const struct sequence *s,
+                        const Sluice__V1__SubmitRequest *m)
+{
+    uint64_t h = ids_hash(IDS_HASH_START, s->ids, s->n_prompt);
+
+    for (uint32_t i = 0; i < m->have_index; i++) {
+        uint32_t token = choice_token(s->id, s->choice, i);
+        h = ids_hash(h, &token, 1);
+    }
+    assert_true(m->has_ids_hash && m->ids_hash == h);
+    assert_int_equal(m->n_tokens + m->n_generated, 0);
+    assert_int_equal(m->need->blocks + m->need->slots, 0);
+    assert_true(m->has_have_index);
+}
+
+static void worker_on_adopt(struct fake *w, uint64_t call,
+                            const Sluice__V1__SubmitRequest *m)
+{
+    struct sequence *s =
+        by_id(w, m->sequence->request_id.data, m->sequence->choice);
+    Sluice__V1__Nothing none = SLUICE__V1__NOTHING__INIT;
+    struct error e;
+
+    w->n_adopts++;
+    w->ledger.grant = m->grant;
+    if (s == NULL || !s->orphan || w->loses_orphans) {
+        error_set(&e, ST_NOT_FOUND, "it lives here no more");
+        peer_fail(w->peer, call, &e, 0);
+        return;
+    }
+    check_adopt(s, m);
+    s->orphan = false;
+    s->grant = m->grant;
+    s->call = call;
+    s->acked = s->have_index = m->have_index;
+    if (!w->hold_submits) {
+        peer_end(w->peer, call, &none.base);
+    }
+}
+
+static void worker_on_disown(struct fake *w, const Sluice__V1__DisownMessage *m)
+{
+    assert_int_equal(m->request_ids.len, 16 * m->n_choice);
+    assert_in_range(m->n_choice, 1, 2048);
+    w->n_disowned += (uint32_t)m->n_choice;
+    for (size_t i = 0; i < m->n_choice; i++) {
+        struct sequence *s =
+            by_id(w, m->request_ids.data + 16 * i, m->choice[i]);
+
+        if (s != NULL && s->orphan) {
+            worker_release(w, s);
+            s->used = false;
+        }
+    }
+}
 
 static void worker_on_submit(struct fake *w, uint64_t call,
                              const Sluice__V1__SubmitRequest *m)
 {
     struct sequence *s = NULL;
 
-    w->n_submits++;
     w->grants_in_order = w->grants_in_order && m->grant == w->last_grant + 1;
     w->last_grant = m->grant;
+    if (m->adopt) {
+        worker_on_adopt(w, call, m);
+        return;
+    }
+    w->n_submits++;
     for (int i = 0; i < RIG_SEQUENCES && s == NULL; i++) {
         if (!w->sequences[i].used) {
             s = &w->sequences[i];
@@ -113,18 +187,6 @@ static void worker_on_ack(struct fake *w,
             }
         }
     }
-}
-
-static struct sequence *by_id(struct fake *w, const uint8_t *id,
-                              uint32_t choice)
-{
-    for (int i = 0; i < RIG_SEQUENCES; i++) {
-        struct sequence *s = &w->sequences[i];
-        if (s->used && memcmp(s->id, id, 16) == 0 && s->choice == choice) {
-            return s;
-        }
-    }
-    return NULL;
 }
 
 static void answer_removal(struct fake *w, const struct held *h)
@@ -227,6 +289,9 @@ void fake_worker_hears(struct fake *w, const struct method_row *m,
     case METHOD_WORKER_ACKNOWLEDGE:
         worker_on_ack(w, (const void *)request);
         break;
+    case METHOD_WORKER_DISOWN:
+        worker_on_disown(w, (const void *)request);
+        break;
     case METHOD_WORKER_CANCEL:
         w->n_cancels++;
         w->last_reason = c->reason;
@@ -280,6 +345,40 @@ void worker_report(struct fake *w)
                      ST_OK);
 }
 
+void worker_live_rows(struct fake *w, size_t bytes, size_t n_choice,
+                      size_t n_generated, const uint8_t *ids,
+                      const uint32_t *choice, const uint32_t *generated)
+{
+    Sluice__V1__LiveMessage m = SLUICE__V1__LIVE_MESSAGE__INIT;
+
+    m.request_ids = (ProtobufCBinaryData){bytes, (uint8_t *)(uintptr_t)ids};
+    m.n_choice = n_choice;
+    m.n_n_generated = n_generated;
+    m.choice = (uint32_t *)(uintptr_t)choice;
+    m.n_generated = (uint32_t *)(uintptr_t)generated;
+    m.expires_ms = w->live_ms;
+    assert_int_equal(peer_oneway(w->peer, METHOD_REGISTRY_LIVE, &m.base),
+                     ST_OK);
+}
+
+void worker_live(struct fake *w, uint32_t expires_ms)
+{
+    uint8_t ids[RIG_SEQUENCES * 16];
+    uint32_t choice[RIG_SEQUENCES], generated[RIG_SEQUENCES];
+    size_t n = 0;
+
+    for (int i = 0; i < RIG_SEQUENCES; i++) {
+        const struct sequence *s = &w->sequences[i];
+        if (s->used && s->orphan) {
+            memcpy(ids + 16 * n, s->id, 16);
+            choice[n] = s->choice;
+            generated[n++] = s->n_tokens;
+        }
+    }
+    w->live_ms = expires_ms;
+    worker_live_rows(w, 16 * n, n, n, ids, choice, generated);
+}
+
 void worker_make(struct fake *w, struct sequence *s, uint32_t n,
                  uint32_t finish)
 {
@@ -318,7 +417,7 @@ void worker_step_with(struct fake *w, Sluice__V1__Ledger *l)
 
     for (int i = 0; i < RIG_SEQUENCES; i++) {
         const struct sequence *s = &w->sequences[i];
-        if (!s->used || s->finished) {
+        if (!s->used || s->finished || s->orphan) {
             continue;
         }
         grant[n] = s->grant;

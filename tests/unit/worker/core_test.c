@@ -395,6 +395,8 @@ static void starts_anew_after_a_wrong_grant(void **state)
         assert_true(r->session > session);
         assert_int_equal(rig_account(r).grant, 0);
         rig_run(r);
+        rig_disown(r, 1, 0); /* it lived on, to its end */
+        rig_turn(r);
         rig_check_empty(r);
         rig_submit(r, &s);
         rig_turn(r);

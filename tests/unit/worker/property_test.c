@@ -7,7 +7,8 @@
  *   - a receipt frees what the sequence was charged, the second one nothing
  *   - tokens are those of the sequence, each index once, in order
  *   - logprobs are those of the tokens, whatever was lost or said again
- *   - every accepted Submit ends, with all its tokens if nobody stopped it */
+ *   - every accepted Submit ends, with all its tokens if nobody stopped it
+ *   - what outlives its session is adopted from wherever the router is */
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,9 +23,11 @@ struct model {
     bool known;   /* submitted and accepted in this session */
     bool stopped; /* cancelled, removed, failed: it may end early */
     bool partial; /* waits for parts */
+    bool orphan;  /* its session is over */
     uint64_t grant, tag;
     uint32_t n_prompt, max_tokens, have, blocks, sent;
     uint32_t n_elsewhere; /* tokens that it came with */
+    uint32_t heard;       /* of an orphan */
 };
 
 struct walk {
@@ -32,6 +35,7 @@ struct walk {
     uint64_t seed;
     struct model m[IDS];
     uint32_t accepted, refused, freed, lost, failed, ended, restarted;
+    uint32_t adopted, disowned;
 };
 
 /* What the id-th sequence asks for beside its length. */
@@ -202,6 +206,38 @@ static void take_away(struct walk *k)
     k->freed++;
 }
 
+/* From where the router was, or less: all that is asked of it is there. */
+static void adopt_orphan(struct walk *k, uint32_t i)
+{
+    struct model *m = &k->m[i];
+    struct rig_submit s = {.id = i + 1,
+                           .n_prompt = m->n_prompt,
+                           .max_tokens = m->max_tokens,
+                           .has_have = true,
+                           .have = m->heard};
+    uint64_t tag;
+
+    if (below(k, 4) == 0) {
+        rig_disown(k->r, i + 1, 0);
+        rig_turn(k->r);
+        assert_int_equal(rig_state(k->r, i + 1), 0);
+        *m = (struct model){.known = false};
+        k->disowned++;
+        return;
+    }
+    ask(&s);
+    if (rig_state(k->r, i + 1) < 4 && m->heard > m->n_elsewhere) {
+        s.have -= below(k, m->heard - m->n_elsewhere + 1);
+    }
+    tag = rig_adopt(k->r, &s);
+    m->grant = k->r->grant;
+    m->known = true;
+    m->orphan = false;
+    rig_turn(k->r);
+    assert_int_equal(k->r->ends[tag].status, ST_OK);
+    k->adopted++;
+}
+
 /* With logprobs it cannot be told from its first token if that was made
  * elsewhere: it starts anew, if the room of the old one is free already. */
 static void adopt(struct walk *k)
@@ -213,6 +249,12 @@ static void adopt(struct walk *k)
     bool restarts;
     uint64_t tag;
 
+    if (m->orphan) {
+        if (before != 0) {
+            adopt_orphan(k, i);
+        }
+        return;
+    }
     if (before < 1 || before > 4 || m->partial) {
         return;
     }
@@ -238,9 +280,22 @@ static void adopt(struct walk *k)
 
 static void lose(struct walk *k)
 {
+    for (uint32_t i = 0; i < IDS; i++) {
+        struct model *m = &k->m[i];
+
+        if (m->known && !m->partial) {
+            m->heard = k->r->heard[m->grant].n;
+            m->orphan = true;
+        }
+        m->known = m->partial = false;
+    }
     rig_lose(k->r);
     rig_reconnect(k->r);
-    memset(k->m, 0, sizeof k->m);
+    for (uint32_t i = 0; i < IDS; i++) {
+        if (!k->m[i].orphan || rig_state(k->r, i + 1) == 0) {
+            k->m[i] = (struct model){.known = false};
+        }
+    }
     k->lost++;
 }
 
@@ -313,7 +368,7 @@ static void finish(struct walk *k)
     }
     rig_turn(k->r);
     rig_run(k->r);
-    rig_advance(k->r, 800000);
+    rig_advance(k->r, ORPHAN_US + 800000);
     for (uint32_t i = 0; i < IDS; i++) {
         check_tokens(k, &k->m[i], i + 1);
         if (k->m[i].known) {
@@ -327,6 +382,7 @@ static void finish(struct walk *k)
 /* Of all walks: one that does nothing proves nothing. */
 static struct {
     uint32_t accepted, refused, freed, lost, failed, ended, restarted;
+    uint32_t adopted, disowned;
 } all;
 
 static void walk(uint64_t seed)
@@ -357,6 +413,8 @@ static void walk(uint64_t seed)
     all.failed += k.failed;
     all.ended += k.ended;
     all.restarted += k.restarted;
+    all.adopted += k.adopted;
+    all.disowned += k.disowned;
     rig_free(&k.r);
 }
 
@@ -375,6 +433,7 @@ static void holds_under_random_operations(void **state)
     assert_true(all.accepted > 2000 && all.refused > 1000);
     assert_true(all.freed > 500 && all.ended > 100);
     assert_true(all.lost > 30 && all.failed > 100 && all.restarted > 5);
+    assert_true(all.adopted > 20 && all.disowned > 10);
 }
 
 int main(int argc, char **argv)

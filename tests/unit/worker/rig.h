@@ -23,6 +23,7 @@
 #define RIG_TAGS      8192
 #define RIG_FRAMES    4096
 #define RIG_SNAPSHOTS 256
+#define RIG_LIVE      WORKER_SEQUENCES_MAX
 #define RIG_VOCAB     1000u
 #define RIG_EOS       7u
 #define RIG_CONTEXT   512u
@@ -47,6 +48,11 @@ struct rig_heard {
     uint32_t n, rows, finish, state;
     uint32_t width; /* values a token that its rows must have */
     bool forgotten; /* answer with "forget it" */
+};
+
+/* A row of Live. */
+struct rig_live {
+    uint32_t id, choice, n_generated, expires_ms;
 };
 
 struct rig_fake; /* the engine's memory */
@@ -82,6 +88,9 @@ struct rig {
     uint64_t grant, tag; /* the last used */
     uint64_t leave_call; /* a Leave that is open, 0: none */
     uint32_t n_leaves, leave_grace_ms;
+    struct rig_live live[RIG_LIVE]; /* of this session */
+    uint32_t n_live, n_lives;       /* rows, messages */
+    uint32_t hello_live;            /* rows that Hello announced */
 
     /* The engine. */
     struct engine engine;
@@ -156,6 +165,12 @@ uint64_t rig_cancel_choice(struct rig *r, uint32_t id, uint32_t choice);
 uint64_t rig_cancel_grant(struct rig *r, uint32_t id, uint64_t grant);
 uint64_t rig_remove(struct rig *r, uint32_t id);
 void rig_ack(struct rig *r, uint64_t grant, uint32_t index);
+/* Submit{adopt} of the choice that s describes; the router has s->have tokens
+ * of it, and they are the right ones. */
+uint64_t rig_adopt(struct rig *r, const struct rig_submit *s);
+void rig_adopt_message(struct rig *r, const struct rig_submit *s,
+                       struct rig_message *out);
+void rig_disown(struct rig *r, uint32_t id, uint32_t choice);
 
 int rig_state(const struct rig *r, uint32_t id);
 int rig_choice_state(const struct rig *r, uint32_t id, uint32_t choice);

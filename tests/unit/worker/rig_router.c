@@ -154,6 +154,25 @@ static void hear_output(struct rig *r, const Sluice__V1__StepOutputMessage *m)
     }
 }
 
+/* Before any ledger of the session. */
+static void hear_live(struct rig *r, const Sluice__V1__LiveMessage *m)
+{
+    assert_int_equal(r->ledger.snapshot, 0);
+    assert_in_range(m->n_choice, 1, LIVE_ROWS_MAX);
+    assert_int_equal(m->n_n_generated, m->n_choice);
+    assert_int_equal(m->request_ids.len, 16 * m->n_choice);
+    r->n_lives++;
+    for (size_t i = 0; i < m->n_choice; i++) {
+        struct rig_live *l = &r->live[r->n_live++];
+
+        assert_true(r->n_live <= RIG_LIVE);
+        memcpy(&l->id, m->request_ids.data + 16 * i, sizeof l->id);
+        l->choice = m->choice[i];
+        l->n_generated = m->n_generated[i];
+        l->expires_ms = m->expires_ms;
+    }
+}
+
 static void on_call(void *node, struct peer *p, const struct method_row *m,
                     uint64_t call, int64_t deadline_us,
                     const ProtobufCMessage *request)
@@ -172,6 +191,8 @@ static void on_call(void *node, struct peer *p, const struct method_row *m,
         r->leave_call = call;
         r->leave_grace_ms =
             ((const Sluice__V1__LeaveRequest *)request)->grace_ms;
+    } else if (m->number == METHOD_REGISTRY_LIVE) {
+        hear_live(r, (const Sluice__V1__LiveMessage *)request);
     }
 }
 
@@ -244,6 +265,8 @@ static void hello(struct rig *r, const struct envelope *e)
     reply.name = wire_text("bench");
     r->session++;
     r->grant = 0;
+    r->n_live = r->n_lives = 0;
+    r->hello_live = m->worker->n_live;
     memset(r->heard, 0, sizeof r->heard);
     memset(&r->ledger, 0, sizeof r->ledger);
     c.session = r->session;

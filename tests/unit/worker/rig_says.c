@@ -1,6 +1,7 @@
 /* rig_says.c - what the router says: submits, cancels, acknowledges. */
 #include <string.h>
 
+#include "common/ids_hash.h"
 #include "tests/unit/cmocka.h"
 #include "tests/unit/worker/rig_internal.h"
 
@@ -159,6 +160,46 @@ uint64_t rig_remove(struct rig *r, uint32_t id)
         peer_call(r->peer, METHOD_WORKER_REMOVE, &m.base, 0, ++r->tag, NULL),
         ST_OK);
     return r->tag;
+}
+
+void rig_adopt_message(struct rig *r, const struct rig_submit *s,
+                       struct rig_message *out)
+{
+    uint32_t tokens[RIG_CONTEXT];
+
+    rig_message(r, s, out);
+    rig_expect_choice(s->id, s->choice, s->n_prompt, s->have, tokens);
+    out->m.has_adopt = out->m.adopt = true;
+    out->m.has_have_index = true;
+    out->m.has_ids_hash = true;
+    out->m.ids_hash = ids_hash(IDS_HASH_START, out->ids, s->n_prompt);
+    out->m.ids_hash = ids_hash(out->m.ids_hash, tokens, s->have);
+    out->m.n_tokens = 0;
+    out->need.blocks = out->need.slots = 0;
+}
+
+uint64_t rig_adopt(struct rig *r, const struct rig_submit *s)
+{
+    struct rig_message m;
+    struct rig_heard *h = &r->heard[r->grant + 1];
+
+    rig_adopt_message(r, s, &m);
+    h->n = s->have;
+    rig_expect_choice(s->id, s->choice, s->n_prompt, s->have, h->tokens);
+    return rig_send_submit(r, &m);
+}
+
+void rig_disown(struct rig *r, uint32_t id, uint32_t choice)
+{
+    Sluice__V1__DisownMessage m = SLUICE__V1__DISOWN_MESSAGE__INIT;
+    uint8_t key[16];
+
+    make_id(id, key);
+    m.request_ids = (ProtobufCBinaryData){16, key};
+    m.n_choice = 1;
+    m.choice = &choice;
+    assert_int_equal(peer_oneway(r->peer, METHOD_WORKER_DISOWN, &m.base),
+                     ST_OK);
 }
 
 void rig_ack(struct rig *r, uint64_t grant, uint32_t index)

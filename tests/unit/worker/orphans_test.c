@@ -1,0 +1,783 @@
+/* What outlives its session: who does, for how long, who is told, and how it
+ * goes on. */
+#include <string.h>
+
+#include "common/ids_hash.h"
+#include "common/log.h"
+#include "tests/unit/cmocka.h"
+#include "tests/unit/worker/rig.h"
+
+#define STATE(s) SLUICE__V1__SEQUENCE_STATE__SEQUENCE_##s
+#define LENGTH   SLUICE__V1__FINISH__FINISH_LENGTH
+
+/* 20 ids and 30 tokens: 7 blocks of 8. */
+static const struct rig_submit usual = {
+    .id = 6, .n_prompt = 20, .max_tokens = 30};
+#define NEED 7u
+
+/* `usual` with n tokens made and heard; then the session is lost. */
+static struct rig *lost_after(uint32_t n, uint32_t depth)
+{
+    struct rig *r = rig_with_depth(depth);
+
+    rig_submit(r, &usual);
+    rig_turn(r);
+    while (r->heard[1].n < n) {
+        rig_step(r);
+    }
+    rig_lose(r);
+    return r;
+}
+
+static struct rig_submit having(uint32_t have)
+{
+    struct rig_submit s = usual;
+
+    s.has_have = true;
+    s.have = have;
+    return s;
+}
+
+static enum status adopt(struct rig *r, const struct rig_submit *s)
+{
+    uint64_t tag = rig_adopt(r, s);
+
+    rig_turn(r);
+    assert_true(r->ends[tag].ended);
+    return r->ends[tag].status;
+}
+
+static enum status adopt_message(struct rig *r, const struct rig_message *m)
+{
+    uint64_t tag = rig_send_submit(r, m);
+
+    rig_turn(r);
+    assert_true(r->ends[tag].ended);
+    return r->ends[tag].status;
+}
+
+/* ---- who lives on ---- */
+
+static void goes_on_from_wherever_it_was(void **state)
+{
+    (void)state;
+    for (uint32_t n = 0; n < 30; n += 3) {
+        for (uint32_t depth = 1; depth <= 2; depth++) {
+            struct rig *r = lost_after(n, depth);
+            struct rig_submit s = having(n);
+
+            rig_step(r); /* while nobody listens */
+            rig_reconnect(r);
+            assert_int_equal(r->hello_live, 1);
+            assert_int_equal(r->n_live, 1);
+            assert_int_equal(r->live[0].id, 6);
+            assert_in_range(r->live[0].n_generated, n, 30);
+            assert_int_equal(rig_account(r).blocks.free, 128 - NEED);
+            assert_int_equal(adopt(r, &s), ST_OK);
+            rig_run(r);
+            rig_advance(r, 20000);
+            rig_check_tokens(r, 1, 6, 20, 30);
+            assert_int_equal(r->heard[1].finish, LENGTH);
+            assert_int_equal(r->n_steps, 30); /* nothing was made twice */
+            rig_check_empty(r);
+            rig_free(&r);
+        }
+    }
+}
+
+/* The router may have less than the worker was told. */
+static void tells_from_where_the_router_is(void **state)
+{
+    (void)state;
+    for (uint32_t have = 0; have <= 10; have += 5) {
+        struct rig *r = lost_after(10, 1);
+        struct rig_submit s = having(have);
+
+        rig_reconnect(r);
+        assert_int_equal(adopt(r, &s), ST_OK);
+        rig_advance(r, 20000);
+        assert_in_range(r->heard[1].n, 10, 30);
+        rig_run(r);
+        rig_check_tokens(r, 1, 6, 20, 30);
+        rig_free(&r);
+    }
+}
+
+static void keeps_the_tokens_of_one_that_ended(void **state)
+{
+    (void)state;
+    for (uint32_t acked = 0; acked <= 12; acked += 4) {
+        struct rig *r = lost_after(acked, 1);
+        struct rig_submit s = having(acked);
+
+        rig_run(r);
+        assert_int_equal(rig_state(r, 6), STATE(FINISHED));
+        assert_int_equal(rig_account(r).blocks.free, 128);
+        rig_reconnect(r);
+        assert_int_equal(r->live[0].n_generated, 30);
+        assert_int_equal(adopt(r, &s), ST_OK);
+        rig_advance(r, 20000);
+        rig_check_tokens(r, 1, 6, 20, 30);
+        assert_int_equal(r->n_steps, 30);
+        rig_check_empty(r);
+        rig_free(&r);
+    }
+}
+
+/* What was acknowledged of it is gone with its end. */
+static void does_not_find_what_is_gone(void **state)
+{
+    struct rig *r = lost_after(8, 1);
+    struct rig_submit s = having(7);
+
+    (void)state;
+    rig_run(r);
+    rig_reconnect(r);
+    assert_int_equal(adopt(r, &s), ST_NOT_FOUND);
+    s.have = 8;
+    assert_int_equal(adopt(r, &s), ST_OK);
+    rig_advance(r, 20000);
+    rig_check_tokens(r, 2, 6, 20, 30);
+    rig_free(&r);
+}
+
+static void goes_on_where_it_waits_for_its_first_row(void **state)
+{
+    struct rig *r;
+    struct rig_submit s = {.id = 1, .n_prompt = 30, .max_tokens = 4};
+    struct worker_options o;
+
+    (void)state;
+    rig_defaults(&o);
+    o.max_rows = 1;
+    r = rig_new(&o);
+    rig_submit(r, &s);
+    s.id = 2;
+    rig_submit(r, &s);
+    rig_turn(r);
+    assert_int_equal(rig_state(r, 2), STATE(QUEUED));
+    rig_lose(r);
+    assert_int_equal(rig_state(r, 2), STATE(QUEUED));
+    rig_reconnect(r);
+    assert_int_equal(r->n_live, 2);
+    assert_int_equal(adopt(r, &s), ST_OK);
+    rig_run(r);
+    rig_check_tokens(r, 1, 2, 30, 4);
+    rig_free(&r);
+}
+
+static void drops_the_others(void **state)
+{
+    struct rig *r = rig_new(NULL);
+    struct rig_submit part = {
+        .id = 1, .n_prompt = 20, .max_tokens = 5, .n_first = 10};
+    struct rig_submit kept = {
+        .id = 2, .n_prompt = 20, .max_tokens = 2, .keep_ms = 60000};
+    struct rig_submit gone = {.id = 3, .n_prompt = 20, .max_tokens = 50};
+
+    (void)state;
+    rig_submit(r, &kept);
+    rig_turn(r);
+    rig_run(r);
+    rig_advance(r, 300000);
+    assert_int_equal(rig_state(r, 2), STATE(KEPT));
+    rig_submit(r, &part);
+    rig_submit(r, &gone);
+    rig_turn(r);
+    rig_cancel(r, 3); /* a plan names it */
+    rig_cancel(r, 4); /* a tombstone */
+    rig_turn(r);
+    rig_lose(r);
+    assert_int_equal(rig_account(r).n_orphans, 0);
+    rig_reconnect(r);
+    assert_int_equal(r->n_lives, 0);
+    assert_int_equal(r->hello_live, 0);
+    rig_run(r);
+    rig_check_empty(r);
+    gone.id = 4;
+    rig_submit(r, &gone);
+    rig_turn(r);
+    rig_check_ok(r, r->tag);
+    rig_free(&r);
+}
+
+/* The end of what is kept may not be known: its lease goes, not its tokens. */
+static void ends_the_lease_of_what_is_kept(void **state)
+{
+    struct rig *r = rig_new(NULL);
+    struct rig_submit s = usual;
+
+    (void)state;
+    s.keep_ms = 60000;
+    r->acknowledge = false;
+    rig_submit(r, &s);
+    rig_turn(r);
+    rig_run(r);
+    assert_int_equal(rig_state(r, 6), STATE(KEPT));
+    rig_lose(r);
+    assert_int_equal(rig_account(r).blocks.free, 128);
+    rig_reconnect(r);
+    r->acknowledge = true;
+    s.has_have = true;
+    /* It is to be kept, and cannot be any more. */
+    assert_int_equal(adopt(r, &s), ST_NOT_FOUND);
+    s.keep_ms = 0;
+    assert_int_equal(adopt(r, &s), ST_OK);
+    rig_advance(r, 20000);
+    rig_check_tokens(r, 2, 6, 20, 30);
+    rig_check_empty(r);
+    rig_free(&r);
+}
+
+static void keeps_it_if_its_end_comes_after_the_adoption(void **state)
+{
+    struct rig *r = lost_after(10, 1);
+    struct rig_submit s = having(10);
+
+    (void)state;
+    s.keep_ms = 60000;
+    rig_reconnect(r);
+    assert_int_equal(adopt(r, &s), ST_OK);
+    rig_run(r);
+    assert_int_equal(rig_state(r, 6), STATE(KEPT));
+    rig_free(&r);
+}
+
+static void ends_without_a_word_if_its_step_fails(void **state)
+{
+    struct rig *r = lost_after(5, 1);
+    struct rig_submit s = having(5);
+
+    (void)state;
+    r->fail_next = "a broken device";
+    rig_step(r);
+    rig_check_empty(r);
+    rig_reconnect(r);
+    assert_int_equal(r->n_lives, 0);
+    assert_int_equal(adopt(r, &s), ST_NOT_FOUND);
+    rig_free(&r);
+}
+
+static void goes_with_the_worker(void **state)
+{
+    struct rig *r = lost_after(5, 2);
+
+    (void)state;
+    rig_free(&r); /* which stops it, and checks that the pool is whole */
+}
+
+/* ---- logprobs ---- */
+
+static void waits_at_the_window_of_logprobs(void **state)
+{
+    struct worker_options o;
+    struct rig_submit s = {.id = 3,
+                           .n_prompt = 20,
+                           .max_tokens = 400,
+                           .logprobs = true,
+                           .n_top = 3,
+                           .has_have = true};
+    struct rig *r;
+
+    (void)state;
+    rig_defaults(&o);
+    r = rig_new(&o);
+    rig_submit(r, &s);
+    rig_turn(r);
+    while (r->heard[1].n < 10) {
+        rig_step(r);
+    }
+    rig_lose(r);
+    r->answer_hello = false;
+    rig_run(r); /* as far as it goes */
+    r->answer_hello = true;
+    rig_reconnect(r);
+    assert_in_range(r->live[0].n_generated, LOGPROB_WINDOW,
+                    LOGPROB_WINDOW + 10);
+    s.have = 10;
+    assert_int_equal(adopt(r, &s), ST_OK);
+    rig_run(r);
+    rig_advance(r, 20000);
+    rig_run(r);
+    rig_check_tokens(r, 1, 3, 20, 400); /* and each logprob, by the rig */
+    rig_check_empty(r);
+    rig_free(&r);
+}
+
+/* ---- how long ---- */
+
+static void ends_when_its_time_is_over(void **state)
+{
+    struct rig *r = lost_after(5, 1);
+
+    (void)state;
+    r->answer_hello = false;
+    rig_advance(r, ORPHAN_US - 1000);
+    assert_int_equal(rig_account(r).n_orphans, 1);
+    rig_advance(r, 1000);
+    assert_int_equal(rig_account(r).n_orphans, 0);
+    assert_int_equal(rig_account(r).orphans_expired, 1);
+    rig_run(r);
+    rig_check_empty(r);
+    r->answer_hello = true;
+    rig_reconnect(r);
+    assert_int_equal(r->n_lives, 0);
+    rig_free(&r);
+}
+
+static void ends_if_the_next_session_does_not_want_it(void **state)
+{
+    struct rig *r = lost_after(5, 1);
+    int64_t up_us;
+
+    (void)state;
+    rig_advance(r, 1000);
+    rig_reconnect(r);
+    up_us = r->now_us;
+    assert_in_range(r->live[0].expires_ms, ORPHAN_US / 1000 - 2,
+                    ORPHAN_US / 1000);
+    rig_advance(r, ORPHAN_US - 5000);
+    assert_int_equal(rig_account(r).n_orphans, 1);
+    rig_advance(r, 5000);
+    assert_int_equal(rig_account(r).n_orphans, 0);
+    assert_true(r->now_us - up_us <= ORPHAN_US);
+    rig_run(r);
+    rig_check_empty(r);
+    rig_free(&r);
+}
+
+/* Sessions that come and go do not keep it for ever. */
+static void does_not_live_by_flaps(void **state)
+{
+    struct rig *r = lost_after(5, 1);
+    int64_t lost_us = r->now_us;
+    uint32_t told = 0;
+
+    (void)state;
+    while (rig_account(r).n_orphans > 0) {
+        rig_reconnect(r);
+        told += r->n_live;
+        rig_lose(r);
+        assert_true(r->now_us - lost_us <= 2 * ORPHAN_US + 1000);
+        rig_advance(r, 1000);
+    }
+    assert_true(told > 1);
+    rig_reconnect(r);
+    rig_run(r);
+    rig_check_empty(r);
+    rig_free(&r);
+}
+
+static void lives_through_several_sessions(void **state)
+{
+    struct rig *r = lost_after(3, 2);
+
+    (void)state;
+    for (uint32_t n = 6; n <= 24; n += 3) {
+        struct rig_submit s;
+        uint32_t have = n - 3;
+
+        rig_reconnect(r);
+        s = having(have);
+        assert_int_equal(adopt(r, &s), ST_OK);
+        while (r->heard[1].n < n) {
+            rig_step(r);
+        }
+        rig_lose(r);
+    }
+    rig_reconnect(r);
+    assert_int_equal(adopt(r, &(struct rig_submit){.id = 6,
+                                                   .n_prompt = 20,
+                                                   .max_tokens = 30,
+                                                   .has_have = true,
+                                                   .have = 24}),
+                     ST_OK);
+    rig_run(r);
+    rig_check_tokens(r, 1, 6, 20, 30);
+    assert_int_equal(r->n_steps, 30);
+    rig_free(&r);
+}
+
+/* ---- what is the same ---- */
+
+static void finds_only_the_same(void **state)
+{
+    struct rig *r = lost_after(10, 1);
+    struct worker_account before, after;
+    struct rig_submit s = having(10);
+    struct rig_message m;
+
+    (void)state;
+    rig_reconnect(r);
+    before = rig_account(r);
+    s.max_tokens = 31;
+    assert_int_equal(adopt(r, &s), ST_NOT_FOUND);
+    s.max_tokens = 30;
+    s.n_prompt = 21;
+    assert_int_equal(adopt(r, &s), ST_NOT_FOUND);
+    s.n_prompt = 20;
+    s.choice = 1;
+    assert_int_equal(adopt(r, &s), ST_NOT_FOUND);
+    s.choice = 0;
+    rig_adopt_message(r, &s, &m);
+    m.sampling.seed++;
+    assert_int_equal(adopt_message(r, &m), ST_NOT_FOUND);
+    rig_adopt_message(r, &s, &m); /* another prompt, or other tokens */
+    m.m.ids_hash++;
+    assert_int_equal(adopt_message(r, &m), ST_NOT_FOUND);
+    rig_adopt_message(r, &s, &m); /* ahead: there is nothing to compare */
+    m.m.have_index = 12;
+    assert_int_equal(adopt_message(r, &m), ST_NOT_FOUND);
+    after = rig_account(r);
+    assert_int_equal(after.grant, 6);
+    assert_memory_equal(&before.blocks, &after.blocks, sizeof before.blocks);
+    assert_memory_equal(&before.slots, &after.slots, sizeof before.slots);
+    assert_int_equal(after.n_orphans, 1);
+    assert_int_equal(adopt(r, &s), ST_OK);
+    rig_run(r);
+    rig_check_tokens(r, 7, 6, 20, 30);
+    rig_free(&r);
+}
+
+static void refuses_what_is_no_adoption(void **state)
+{
+    struct rig *r = lost_after(10, 1);
+    struct rig_submit s = having(10);
+    struct rig_message m[8];
+
+    (void)state;
+    rig_reconnect(r);
+    for (int i = 0; i < 8; i++) {
+        rig_adopt_message(r, &s, &m[i]);
+        m[i].m.grant = (uint64_t)i + 1;
+    }
+    m[0].m.has_ids_hash = false;
+    m[1].m.has_have_index = false;
+    m[2].m.n_tokens = 1;
+    m[3].m.n_generated = 1;
+    m[4].need.blocks = 1;
+    m[5].m.has_keep_ms = true;
+    m[5].m.keep_ms = KEEP_MS_MAX + 1;
+    m[6].sampling.has_top_p = true;
+    m[6].sampling.top_p = 2;
+    m[7].id[0] = 0;
+    memset(m[7].id, 0, sizeof m[7].id);
+    for (int i = 0; i < 8; i++) {
+        m[i].m.sequence = &m[i].ref;
+        assert_int_equal(adopt_message(r, &m[i]), ST_INVALID_ARGUMENT);
+    }
+    s.keep_ms = KEEP_MS_MAX;
+    assert_int_equal(adopt(r, &s), ST_OK);
+    rig_free(&r);
+}
+
+/* What runs under a grant of this session is not adopted by it. */
+static void finds_no_orphan_twice(void **state)
+{
+    struct rig *r = lost_after(10, 1);
+    struct rig_submit s = having(10);
+
+    (void)state;
+    rig_reconnect(r);
+    assert_int_equal(adopt(r, &s), ST_OK);
+    assert_int_equal(adopt(r, &s), ST_NOT_FOUND);
+    rig_run(r);
+    rig_check_tokens(r, 1, 6, 20, 30);
+    rig_free(&r);
+}
+
+/* ---- how it ends otherwise ---- */
+
+/* The ids of a plain Submit have not all come: it may be another prompt. */
+static void makes_way_for_a_plain_submit(void **state)
+{
+    (void)state;
+    for (uint32_t depth = 1; depth <= 2; depth++) {
+        struct rig *r = lost_after(10, depth);
+        struct rig_submit s = usual;
+        struct rig_message m;
+        uint64_t tag;
+
+        rig_reconnect(r);
+        s.n_first = 5;
+        rig_message(r, &s, &m);
+        tag = rig_send_submit(r, &m);
+        rig_turn(r);
+        assert_int_equal(rig_account(r).n_orphans, 0);
+        rig_part(r, 1, &m, 5, 15);
+        rig_turn(r);
+        rig_check_ok(r, tag);
+        rig_run(r);
+        rig_check_tokens(r, 1, 6, 20, 30);
+        rig_advance(r, 20000);
+        rig_check_empty(r);
+        rig_free(&r);
+    }
+}
+
+static void makes_way_after_its_end_too(void **state)
+{
+    struct rig *r = lost_after(10, 1);
+    struct rig_submit s = usual;
+
+    (void)state;
+    rig_run(r);
+    rig_reconnect(r);
+    s.max_tokens = 12; /* another request of this name */
+    rig_submit(r, &s);
+    rig_turn(r);
+    rig_check_ok(r, r->tag);
+    rig_run(r);
+    rig_check_tokens(r, 1, 6, 20, 12);
+    rig_free(&r);
+}
+
+static void ends_when_disowned(void **state)
+{
+    (void)state;
+    for (uint32_t depth = 1; depth <= 2; depth++) {
+        for (int ended = 0; ended < 2; ended++) {
+            struct rig *r = lost_after(10, depth);
+
+            if (ended) {
+                rig_run(r);
+            }
+            rig_reconnect(r);
+            rig_disown(r, 6, 1);
+            rig_disown(r, 7, 0);
+            rig_turn(r);
+            assert_int_equal(rig_account(r).n_orphans, 1);
+            rig_disown(r, 6, 0);
+            rig_turn(r);
+            rig_disown(r, 6, 0);
+            rig_turn(r);
+            assert_int_equal(rig_account(r).n_orphans, 0);
+            assert_int_equal(rig_account(r).orphans_disowned, 1);
+            rig_run(r);
+            rig_check_empty(r);
+            rig_free(&r);
+        }
+    }
+}
+
+static void is_not_disowned_once_adopted(void **state)
+{
+    struct rig *r = lost_after(10, 1);
+    struct rig_submit s = having(10);
+
+    (void)state;
+    rig_reconnect(r);
+    assert_int_equal(adopt(r, &s), ST_OK);
+    rig_disown(r, 6, 0);
+    rig_turn(r);
+    rig_run(r);
+    rig_check_tokens(r, 1, 6, 20, 30);
+    rig_free(&r);
+}
+
+static void disown_rows(struct rig *r, size_t bytes, size_t n)
+{
+    static uint8_t ids[(LIVE_ROWS_MAX + 1) * 16];
+    static uint32_t choice[LIVE_ROWS_MAX + 1];
+    Sluice__V1__DisownMessage m = SLUICE__V1__DISOWN_MESSAGE__INIT;
+
+    m.request_ids = (ProtobufCBinaryData){bytes, ids};
+    m.n_choice = n;
+    m.choice = choice;
+    assert_int_equal(peer_oneway(r->peer, METHOD_WORKER_DISOWN, &m.base),
+                     ST_OK);
+    rig_turn(r);
+}
+
+static void breaks_with_who_disowns_nonsense(void **state)
+{
+    static const size_t bad[][2] = {
+        {16 * (size_t)(LIVE_ROWS_MAX + 1), LIVE_ROWS_MAX + 1},
+        {16, 2},
+        {17, 1},
+        {16, 0}};
+    struct rig *r = rig_new(NULL);
+
+    (void)state;
+    disown_rows(r, 16 * (size_t)LIVE_ROWS_MAX, LIVE_ROWS_MAX);
+    disown_rows(r, 0, 0);
+    assert_int_equal(r->n_goodbyes, 0);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        disown_rows(r, bad[i][0], bad[i][1]);
+        assert_int_equal(r->n_goodbyes, i + 1);
+        rig_reconnect(r);
+    }
+    rig_free(&r);
+}
+
+/* A Cancel overtakes the Submit that would adopt it: both are about it. */
+static void is_cancelled_before_its_adoption_comes(void **state)
+{
+    (void)state;
+    for (int ended = 0; ended < 2; ended++) {
+        struct rig *r = lost_after(10, 1);
+        struct rig_submit s = having(10);
+        uint64_t tag;
+
+        if (ended) {
+            rig_run(r);
+        }
+        rig_reconnect(r);
+        tag = rig_cancel_grant(r, 6, 1);
+        rig_turn(r);
+        rig_run(r);
+        assert_true(r->ends[tag].ended);
+        assert_int_equal(r->ends[tag].receipt.state,
+                         ended ? STATE(FINISHED) : STATE(DECODE));
+        assert_int_equal(r->ends[tag].receipt.blocks, ended ? 0 : NEED);
+        rig_check_empty(r);
+        assert_int_equal(adopt(r, &s), ST_CANCELLED);
+        assert_int_equal(adopt(r, &s), ST_NOT_FOUND);
+        rig_free(&r);
+    }
+}
+
+static void is_removed_by_name(void **state)
+{
+    struct rig *r = lost_after(10, 2);
+    uint64_t tag;
+
+    (void)state;
+    rig_reconnect(r);
+    tag = rig_remove(r, 6);
+    rig_turn(r);
+    rig_run(r);
+    assert_int_equal(r->ends[tag].receipt.blocks, NEED);
+    rig_check_empty(r);
+    rig_submit(r, &usual); /* no tombstone */
+    rig_turn(r);
+    rig_check_ok(r, r->tag);
+    rig_free(&r);
+}
+
+/* ---- many ---- */
+
+/* What has finished and was never told fills the table: a new one is worth
+ * more than the oldest of them. */
+static void makes_room_in_the_table(void **state)
+{
+    struct worker_options o;
+    struct rig *r;
+    struct rig_submit s = {.n_prompt = 4, .max_tokens = 1};
+    uint32_t n;
+
+    (void)state;
+    rig_defaults(&o);
+    o.n_slots = 1;
+    r = rig_new(&o);
+    r->acknowledge = false;
+    for (s.id = 1; s.id <= 20; s.id++) {
+        rig_submit(r, &s);
+        rig_turn(r);
+        rig_run(r);
+    }
+    n = rig_account(r).n_sequences;
+    rig_submit(r, &s);
+    rig_turn(r);
+    assert_int_equal(r->ends[r->tag].status, ST_RESOURCE_EXHAUSTED);
+    assert_int_equal(n, 20);
+    rig_lose(r);
+    rig_reconnect(r);
+    assert_int_equal(r->n_live, 20);
+    r->acknowledge = true;
+    rig_submit(r, &s);
+    rig_turn(r);
+    rig_check_ok(r, r->tag);
+    assert_int_equal(rig_account(r).n_orphans, 19);
+    assert_int_equal(rig_state(r, 1), STATE(UNKNOWN));
+    rig_run(r);
+    rig_check_tokens(r, 1, 21, 4, 1);
+    rig_free(&r);
+}
+
+static void tell_of(uint32_t n, uint32_t messages)
+{
+    struct worker_options o;
+    struct rig *r;
+    struct rig_submit s = {.n_prompt = 1, .max_tokens = 1};
+
+    rig_defaults(&o);
+    o.n_blocks = o.n_slots = LIVE_ROWS_MAX + 1;
+    o.max_rows = 1;
+    r = rig_new(&o);
+    for (s.id = 1; s.id <= n; s.id++) {
+        rig_submit(r, &s);
+        if (s.id % 500 == 0) { /* so many calls may be open */
+            rig_turn(r);
+        }
+    }
+    rig_turn(r);
+    rig_lose(r);
+    rig_reconnect(r);
+    assert_int_equal(r->n_lives, messages);
+    assert_int_equal(r->n_live, n);
+    assert_int_equal(r->hello_live, n);
+    for (uint32_t i = 0; i < n; i++) {
+        assert_int_equal(r->live[i].id, i + 1);
+    }
+    rig_free(&r);
+}
+
+static void tells_of_many_in_several_messages(void **state)
+{
+    (void)state;
+    tell_of(LIVE_ROWS_MAX, 1);
+    tell_of(LIVE_ROWS_MAX + 1, 2);
+}
+
+/* ---- the hash ---- */
+
+/* A number of the wire: another end computes the same. */
+static void hashes_ids(void **state)
+{
+    static const uint32_t ids[3] = {0, 7, 4000000000u};
+    uint64_t h = ids_hash(IDS_HASH_START, ids, 3);
+
+    (void)state;
+    assert_true(ids_hash(IDS_HASH_START, ids, 0) == IDS_HASH_START);
+    assert_true(ids_hash(ids_hash(IDS_HASH_START, ids, 2), ids + 2, 1) == h);
+    assert_true(ids_hash(IDS_HASH_START, ids, 2) != h);
+    assert_true(ids_hash(IDS_HASH_START, ids + 1, 2) != h);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(goes_on_from_wherever_it_was),
+        cmocka_unit_test(tells_from_where_the_router_is),
+        cmocka_unit_test(keeps_the_tokens_of_one_that_ended),
+        cmocka_unit_test(does_not_find_what_is_gone),
+        cmocka_unit_test(goes_on_where_it_waits_for_its_first_row),
+        cmocka_unit_test(drops_the_others),
+        cmocka_unit_test(ends_the_lease_of_what_is_kept),
+        cmocka_unit_test(keeps_it_if_its_end_comes_after_the_adoption),
+        cmocka_unit_test(ends_without_a_word_if_its_step_fails),
+        cmocka_unit_test(goes_with_the_worker),
+        cmocka_unit_test(waits_at_the_window_of_logprobs),
+        cmocka_unit_test(ends_when_its_time_is_over),
+        cmocka_unit_test(ends_if_the_next_session_does_not_want_it),
+        cmocka_unit_test(does_not_live_by_flaps),
+        cmocka_unit_test(lives_through_several_sessions),
+        cmocka_unit_test(finds_only_the_same),
+        cmocka_unit_test(refuses_what_is_no_adoption),
+        cmocka_unit_test(finds_no_orphan_twice),
+        cmocka_unit_test(makes_way_for_a_plain_submit),
+        cmocka_unit_test(makes_way_after_its_end_too),
+        cmocka_unit_test(ends_when_disowned),
+        cmocka_unit_test(is_not_disowned_once_adopted),
+        cmocka_unit_test(breaks_with_who_disowns_nonsense),
+        cmocka_unit_test(is_cancelled_before_its_adoption_comes),
+        cmocka_unit_test(is_removed_by_name),
+        cmocka_unit_test(makes_room_in_the_table),
+        cmocka_unit_test(tells_of_many_in_several_messages),
+        cmocka_unit_test(hashes_ids),
+    };
+
+    log_setup(LOG_OFF, NULL, NULL);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
