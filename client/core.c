@@ -147,7 +147,7 @@ static enum status check(const struct client_core *c,
     if (!(row->callers & c->role)) {
         return ST_PERMISSION_DENIED;
     }
-    *bytes = protobuf_c_message_get_packed_size(request);
+    *bytes = wire_size(request);
     return *bytes > row->request_cap ? ST_INVALID_ARGUMENT : ST_OK;
 }
 
@@ -161,7 +161,7 @@ static enum status hold(struct client_core *c, struct call *k,
     if (!k->request) {
         return ST_RESOURCE_EXHAUSTED;
     }
-    (void)protobuf_c_message_pack(request, k->request);
+    (void)wire_pack(request, k->request);
     waiting_append(c, k);
     if (deadline_ms) {
         timer_set(&c->deadlines, &k->deadline,

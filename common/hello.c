@@ -15,13 +15,12 @@ static struct frame *lone_frame(uint64_t session, struct envelope *e,
     struct frame_header h = {.session = session, .n_state = 1};
     struct frame *f;
 
-    e->body_bytes =
-        body == NULL ? 0 : (uint32_t)protobuf_c_message_get_packed_size(body);
+    e->body_bytes = body == NULL ? 0 : (uint32_t)wire_size(body);
     h.envelopes_bytes = ENVELOPE_HEADER + e->body_bytes;
     f = frame_new(FRAME_HEADER + h.envelopes_bytes);
     envelope_head(f->data + FRAME_HEADER, e);
     if (body != NULL) {
-        protobuf_c_message_pack(body, f->data + FRAME_HEADER + ENVELOPE_HEADER);
+        wire_pack(body, f->data + FRAME_HEADER + ENVELOPE_HEADER);
     }
     frame_seal(f, &h);
     return f;

@@ -15,6 +15,7 @@ struct queue {
     uint8_t *data;
     size_t head, tail, capacity;
     uint32_t n;
+    uint64_t n_taken; /* since the beginning */
 };
 
 /* The newest of one method that waits; bytes = 0: none does. */
@@ -145,6 +146,7 @@ static void queue_take(struct queue *q, size_t bytes, uint32_t n)
 {
     q->head += bytes;
     q->n -= n;
+    q->n_taken += n;
     if (q->head == q->tail) {
         q->head = 0;
         q->tail = 0;
@@ -259,6 +261,16 @@ size_t link_room(const struct link *l, enum lane lane)
     assert(lane != LANE_STATE);
     used = queue_bytes(&l->lanes[lane]) + ENVELOPE_HEADER;
     return used < LINK_OUTBOX_BYTES ? LINK_OUTBOX_BYTES - used : 0;
+}
+
+uint64_t link_queued(const struct link *l, enum lane lane)
+{
+    return l->lanes[lane].n_taken + l->lanes[lane].n;
+}
+
+uint64_t link_taken(const struct link *l, enum lane lane)
+{
+    return l->lanes[lane].n_taken;
 }
 
 static struct sealed *ring_at(struct link *l, uint64_t number)

@@ -55,6 +55,11 @@ uint8_t *link_put(struct link *l, enum lane lane, const struct envelope *e);
 /* Bytes that LANE_CONTROL or LANE_SUBMIT still takes. */
 size_t link_room(const struct link *l, enum lane lane);
 
+/* Envelopes that LANE_CONTROL or LANE_SUBMIT was ever given; and how many of
+ * them, the first ones, have gone into a frame: the others never left. */
+uint64_t link_queued(const struct link *l, enum lane lane);
+uint64_t link_taken(const struct link *l, enum lane lane);
+
 /* The next frame to send now, or NULL.  Call until NULL. */
 struct frame *link_pop(struct link *l, int64_t now_us);
 

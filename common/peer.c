@@ -117,6 +117,16 @@ size_t peer_room(const struct peer *p, enum lane lane)
     return link_room(p->link, lane);
 }
 
+uint64_t peer_queued(const struct peer *p, enum lane lane)
+{
+    return link_queued(p->link, lane);
+}
+
+uint64_t peer_taken(const struct peer *p, enum lane lane)
+{
+    return link_taken(p->link, lane);
+}
+
 static void touch(struct peer *p)
 {
     if (!p->dirty && !p->dying) {
@@ -131,30 +141,28 @@ static void touch(struct peer *p)
 
 /* Pack the body, if there is one, straight into the lane. */
 static enum status push(struct peer *p, enum lane lane, struct envelope *e,
-                        const ProtobufCMessage *body)
+                        const ProtobufCMessage *body, uint32_t cap)
 {
+    size_t bytes;
     uint8_t *at;
 
     if (p->dying) {
         return ST_UNAVAILABLE;
     }
-    e->body_bytes =
-        body == NULL ? 0 : (uint32_t)protobuf_c_message_get_packed_size(body);
+    bytes = body == NULL ? 0 : wire_size(body);
+    if (bytes > cap) {
+        return ST_INVALID_ARGUMENT;
+    }
+    e->body_bytes = (uint32_t)bytes;
     at = link_put(p->link, lane, e);
     if (at == NULL) {
         return ST_RESOURCE_EXHAUSTED;
     }
     if (body != NULL) {
-        protobuf_c_message_pack(body, at);
+        wire_pack(body, at);
     }
     touch(p);
     return ST_OK;
-}
-
-static enum status check_cap(const ProtobufCMessage *m, uint32_t cap)
-{
-    return protobuf_c_message_get_packed_size(m) <= cap ? ST_OK
-                                                        : ST_INVALID_ARGUMENT;
 }
 
 enum status peer_call(struct peer *p, enum method m,
@@ -173,10 +181,7 @@ enum status peer_call(struct peer *p, enum method m,
     if (p->ours.n >= PEER_CALLS_MAX) {
         return ST_RESOURCE_EXHAUSTED;
     }
-    st = check_cap(request, row->request_cap);
-    if (st == ST_OK) {
-        st = push(p, row->lane, &e, request);
-    }
+    st = push(p, row->lane, &e, request, row->request_cap);
     if (st != ST_OK) {
         return st;
     }
@@ -195,7 +200,7 @@ enum status peer_call(struct peer *p, enum method m,
 static void push_cancel(struct peer *p, const struct call *c)
 {
     struct envelope e = {.call = c->number, .kind = ENVELOPE_CANCEL};
-    enum status st = push(p, c->row->lane, &e, NULL);
+    enum status st = push(p, c->row->lane, &e, NULL, 0);
 
     assert(st == ST_OK || p->dying);
     (void)st;
@@ -217,10 +222,9 @@ enum status peer_oneway(struct peer *p, enum method m,
 {
     const struct method_row *row = method_find((uint16_t)m);
     struct envelope e = {.method = row->number, .kind = ENVELOPE_ONEWAY};
-    enum status st = check_cap(message, row->request_cap);
 
     assert(row->kind == ONEWAY && message->descriptor == row->request);
-    return st == ST_OK ? push(p, row->lane, &e, message) : st;
+    return push(p, row->lane, &e, message, row->request_cap);
 }
 
 enum status peer_reply(struct peer *p, uint64_t call,
@@ -228,28 +232,28 @@ enum status peer_reply(struct peer *p, uint64_t call,
 {
     const struct call *c = calls_find(&p->theirs, call);
     struct envelope e = {.call = call, .kind = ENVELOPE_REPLY};
-    enum status st;
 
     if (c == NULL || p->dying) {
         return ST_NOT_FOUND;
     }
     assert(c->row->kind == STREAM && reply->descriptor == c->row->reply);
     e.method = c->row->number;
-    st = check_cap(reply, c->row->reply_cap);
-    return st == ST_OK ? push(p, LANE_CONTROL, &e, reply) : st;
+    return push(p, LANE_CONTROL, &e, reply, c->row->reply_cap);
 }
 
-static void push_end(struct peer *p, uint64_t call, uint16_t method,
-                     enum status status, const ProtobufCMessage *body)
+/* False: the body is larger than the cap. */
+static bool push_end(struct peer *p, uint64_t call, uint16_t method,
+                     enum status status, const ProtobufCMessage *body,
+                     uint32_t cap)
 {
     struct envelope e = {.call = call,
                          .method = method,
                          .kind = ENVELOPE_END,
                          .status = (uint8_t)status};
-    enum status st = push(p, LANE_CONTROL, &e, body);
+    enum status st = push(p, LANE_CONTROL, &e, body, cap);
 
-    assert(st == ST_OK || p->dying);
-    (void)st;
+    assert(st == ST_OK || st == ST_INVALID_ARGUMENT || p->dying);
+    return st != ST_INVALID_ARGUMENT;
 }
 
 static void push_failure(struct peer *p, uint64_t call, uint16_t method,
@@ -261,8 +265,8 @@ static void push_failure(struct peer *p, uint64_t call, uint16_t method,
     failure.message = wire_text(e->text);
     failure.has_retry_after_ms = retry_after_ms > 0;
     failure.retry_after_ms = retry_after_ms;
-    push_end(p, call, method, e->code == ST_OK ? ST_INTERNAL : e->code,
-             &failure.base);
+    (void)push_end(p, call, method, e->code == ST_OK ? ST_INTERNAL : e->code,
+                   &failure.base, UINT32_MAX);
 }
 
 void peer_end(struct peer *p, uint64_t call, const ProtobufCMessage *reply)
@@ -273,14 +277,12 @@ void peer_end(struct peer *p, uint64_t call, const ProtobufCMessage *reply)
     if (p->dying || !calls_take(&p->theirs, call, &c)) {
         return;
     }
-    if (reply != NULL && check_cap(reply, c.row->reply_cap) != ST_OK) {
+    assert((reply != NULL) == (c.row->kind == UNARY));
+    if (!push_end(p, call, c.row->number, ST_OK, reply, c.row->reply_cap)) {
         error_set(&e, ST_INTERNAL, "%s: the reply is larger than %u bytes",
                   c.row->name, c.row->reply_cap);
         push_failure(p, call, c.row->number, &e, 0);
-        return;
     }
-    assert((reply != NULL) == (c.row->kind == UNARY));
-    push_end(p, call, c.row->number, ST_OK, reply);
 }
 
 void peer_fail(struct peer *p, uint64_t call, const struct error *e,

@@ -142,6 +142,10 @@ void peer_fail(struct peer *p, uint64_t call, const struct error *e,
 /* Bytes that a reply or a submit may still take. */
 size_t peer_room(const struct peer *p, enum lane lane);
 
+/* As link_queued() and link_taken(). */
+uint64_t peer_queued(const struct peer *p, enum lane lane);
+uint64_t peer_taken(const struct peer *p, enum lane lane);
+
 /* The version that Hello speaks of. */
 #define WIRE_VERSION_MAJOR 1
 #define WIRE_VERSION_MINOR 0

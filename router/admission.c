@@ -191,12 +191,20 @@ enum status admission_check(struct router_core *r, struct generation *g,
 
 void admission_run(struct router_core *r, struct model *m)
 {
-    adoption_run(r, m);
-    while (!list_empty(&m->waiting)) {
-        struct request *q = LIST_OF(m->waiting.next, struct request, queue);
-        struct worker *w = routing_pick(r, m, generation_tokens(q->generation));
+    struct list *at;
+    uint32_t n_aside = 0;
 
-        if (w == NULL || submit_send(r, w, q) != ST_OK) {
+    adoption_run(r, m);
+    at = m->waiting.next;
+
+    while (at != &m->waiting) {
+        struct request *q = LIST_OF(at, struct request, queue);
+        struct worker *w = routing_pick(r, q);
+
+        at = at->next;
+        if (w == NULL && n_aside < TRIALS_ASIDE_MAX && trial_waits(r, q)) {
+            n_aside++;
+        } else if (w == NULL || submit_send(r, w, q) != ST_OK) {
             return;
         }
     }

@@ -1,11 +1,13 @@
 /* admission.h - what may wait, what may run, in which order.
  *
  * One queue a model, first come first served, strictly: nobody overtakes the
- * head.  A request (one choice) needs ceil((prompt + max_tokens) /
- * block_tokens) blocks and, where the shard has linear layers, one slot; it
- * gets all of it before prefill or waits, whatever becomes of the choices
- * beside it.  What can never fit is refused at once, with figures.  What lives
- * at a worker already takes no room and waits for none.
+ * head, except suspects that wait for their trial (router/trial.h), which keep
+ * their place and are overtaken, TRIALS_ASIDE_MAX at a time.  A request (one
+ * choice) needs ceil((prompt + max_tokens) / block_tokens) blocks and, where
+ * the shard has linear layers, one slot; it gets all of it before prefill or
+ * waits, whatever becomes of the choices beside it.  What can never fit is
+ * refused at once, with figures.  What lives at a worker already takes no room
+ * and waits for none.
  *
  * Threading: the core's. */
 #ifndef ROUTER_ADMISSION_H

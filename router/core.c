@@ -156,6 +156,9 @@ static void lost(void *node, struct peer_id who)
 
     r->now_us = r->io->now_us(r->io);
     if (p != NULL) {
+        if (p->worker != NULL) {
+            worker_died(p->worker, DEATH_LOST);
+        }
         peers_lose(r, p, "the connection broke");
         peers_reap(r);
     }
@@ -190,6 +193,17 @@ static uint32_t have(const struct worker *w, enum pool_class c)
     return k->free + k->cached;
 }
 
+static uint32_t suspects(const struct worker *w)
+{
+    uint32_t n = 0;
+
+    for (const struct list *at = w->running.next; at != &w->running;
+         at = at->next) {
+        n += LIST_OF(at, struct request, running)->trial.suspect;
+    }
+    return n;
+}
+
 bool router_worker_view(const struct router_core *r, uint32_t i,
                         struct router_worker_view *out)
 {
@@ -210,6 +224,10 @@ bool router_worker_view(const struct router_core *r, uint32_t i,
         .granted_blocks = low(w->owed[BLOCKS]),
         .granted_slots = low(w->owed[SLOTS]),
         .n_sequences = w->n_running,
+        .n_suspects = suspects(w),
+        .n_barren = w->life.n_barren,
+        .readmit_ms = lineage_readmit_ms(r, w),
+        .probation = w->life.probation,
     };
     return true;
 }
@@ -227,6 +245,7 @@ void router_counts(const struct router_core *r, struct router_counts *out)
         .resumed = m->resumed,
         .had_ended = m->had_ended,
         .moved = m->moved,
+        .indicted = m->indicted,
         .tokens = m->tokens,
         .strikes = m->strikes,
         .ledger_violations = m->ledger_violations,

@@ -74,6 +74,10 @@ struct router_worker_view {
     uint32_t free_blocks, free_slots; /* of the newest ledger, with cached */
     uint32_t granted_blocks, granted_slots;
     uint32_t n_sequences; /* granted, not yet ended and acknowledged */
+    uint32_t n_suspects;  /* of them */
+    uint32_t n_barren;    /* lives in a row of its lineage */
+    uint32_t readmit_ms;  /* nothing is granted before then */
+    bool probation;       /* one sequence at a time */
 };
 
 bool router_worker_view(const struct router_core *r, uint32_t i,
@@ -83,7 +87,7 @@ struct router_counts {
     uint64_t requests, refused, resumed;                 /* Generate calls */
     uint64_t finished, cancelled, failed, moved, tokens; /* choices */
     uint64_t had_ended; /* choices that a resumed call had the end of */
-    uint64_t strikes, ledger_violations, lies;
+    uint64_t strikes, ledger_violations, lies, indicted;
     uint64_t adopted, adoptions_lost, disowned;
     uint32_t n_requests, n_waiting; /* choices, now */
 };

@@ -34,6 +34,13 @@
 #define RECEIPT_WAITERS_MAX    64
 #define REFUSALS_MAX           16
 #define IDLE_MOVES_MAX         16
+#define TRIAL_TOKENS           2
+#define TRIAL_DEATHS           2
+#define TRIALS_ASIDE_MAX       64
+#define LIFE_TOKENS            64
+#define LINEAGES_MAX           128
+#define LINEAGE_QUIET_US       600000000
+#define READMIT_US_MAX         60000000
 #define LIST_ROWS_MAX          64
 #define LIST_WORKERS_MAX       32
 #define QUARANTINE_MAX         64
@@ -81,6 +88,13 @@
     X(RECEIPT_WAITERS_MAX, "", "callers that wait for one receipt")           \
     X(REFUSALS_MAX, "", "times a sequence is refused by workers")             \
     X(IDLE_MOVES_MAX, "", "moves in a run that bring no token")               \
+    X(TRIAL_TOKENS, "tokens", "of a worker, that clear a suspect")            \
+    X(TRIAL_DEATHS, "", "of workers while it was on trial: not tried again")  \
+    X(TRIALS_ASIDE_MAX, "", "suspects that are overtaken at a time")          \
+    X(LIFE_TOKENS, "tokens", "after which a worker's life is not barren")     \
+    X(LINEAGES_MAX, "", "lineages of workers that died lately")               \
+    X(LINEAGE_QUIET_US, "us", "without a death: a lineage is forgotten")      \
+    X(READMIT_US_MAX, "us", "until a worker's first sequence")                \
     X(LIST_ROWS_MAX, "", "rows of one page of a listing")                     \
     X(LIST_WORKERS_MAX, "", "rows of one page of workers")                    \
     X(QUARANTINE_MAX, "", "names of workers that are kept out")               \

@@ -31,6 +31,9 @@
       "ledger identities broken, here or at a worker")                   \
     X(slow_readers, COUNTER,                                             \
       "Generate calls cancelled because nobody read them")               \
+    X(suspects, COUNTER, "sequences a worker may have died of")          \
+    X(indicted, COUNTER, "choices that workers died of")                 \
+    X(barren_lives, COUNTER, "workers that died with nothing done")      \
     X(workers_lost, COUNTER, "worker sessions that ended")               \
     X(lies, COUNTER, "worker sessions ended because of what they said")  \
     X(strikes, COUNTER, "frames that broke a rule")                      \

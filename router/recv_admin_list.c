@@ -28,6 +28,11 @@ static void worker_row(const struct router_core *r, const struct worker *w,
     row->state = wire_text(worker_state_name(w));
     row->has_step_us = w->step_us > 0;
     row->step_us = w->step_us;
+    row->has_lineage = true;
+    row->lineage = wire_text(w->life.lineage);
+    row->has_n_barren = row->has_readmit_ms = true;
+    row->n_barren = w->life.n_barren;
+    row->readmit_ms = lineage_readmit_ms(r, w);
 }
 
 /* The oldest worker past `after`; ids of peers only grow. */

@@ -40,6 +40,8 @@ static void status_fill(const struct router_core *r, Sluice__V1__StatusReply *m)
     m->n_strikes = k->strikes;
     m->has_n_resumed = true;
     m->n_resumed = k->resumed;
+    m->has_n_indicted = true;
+    m->n_indicted = k->indicted;
 }
 
 void recv_admin_status(struct router_core *r, const struct incoming *in)

@@ -163,9 +163,14 @@ static enum status check_name(struct router_core *r, struct hello *h,
                              "%" PRId64 " ms ago",
                              old->name, quiet / 1000);
         }
+        if (h->m->worker->life != r->workers[i]->life.number ||
+            !h->m->worker->has_life) {
+            worker_died(r->workers[i], DEATH_LOST);
+        }
         /* It is let go once the new session stands, so that its sequences
          * have somewhere to go. */
         peers_end(r, old, "%s came back on a new connection", old->name);
+        worker_mourn(r, r->workers[i]);
         return ST_OK;
     }
     return ST_OK;

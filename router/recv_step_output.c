@@ -251,7 +251,9 @@ static void take_tokens(struct router_core *r, struct worker *w,
     }
     q->n_generated += n;
     q->n_idle_moves = 0;
+    trial_made(r, q);
     w->n_tokens += n;
+    lineage_made(r, w);
     r->metrics.tokens += n;
     if (q->state == REQUEST_SUBMITTED) {
         request_move(q, REQUEST_PREFILL);
@@ -301,6 +303,7 @@ static void finished(struct router_core *r, struct request *q,
         failed(r, q, row, m);
         return;
     }
+    lineage_ended_well(r, q->worker);
     if (q->state == REQUEST_SUBMITTED) { /* all tokens were known before */
         request_move(q, REQUEST_PREFILL);
     }
@@ -342,6 +345,7 @@ static uint32_t take_row(struct router_core *r, struct worker *w,
             (void)look(r, q, row, 0);
         }
         if (stops_found(q->stops)) {
+            lineage_ended_well(r, w);
             removal_stopped(r, q);
             return FORGET;
         }

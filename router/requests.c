@@ -190,6 +190,7 @@ void request_granted(struct router_core *r, struct request *q, struct worker *w,
     request_move(q, REQUEST_SUBMITTED);
     q->worker = w;
     q->grant = worker_grant(w, need);
+    trial_granted(w, q);
     q->need = *need;
     q->n_gaps = 0;
     q->removal = REMOVAL_NONE;
@@ -210,6 +211,7 @@ void request_granted(struct router_core *r, struct request *q, struct worker *w,
 void request_ungrant(struct router_core *r, struct request *q)
 {
     if (q->worker != NULL) {
+        trial_left(r, q);
         table_remove(&q->worker->grants, &q->by_grant);
         list_remove(&q->running);
         list_remove(&q->parts);
@@ -231,6 +233,7 @@ static void end(struct router_core *r, struct request *q)
     adoption_decided(r, q);
     request_move(q, REQUEST_ENDED);
     q->ended_us = r->now_us;
+    trial_ended(r, q);
     g->n_open--;
     if (g->n_open == 0) {
         table_remove(&r->jobs, &g->by_tag);
@@ -331,6 +334,8 @@ void request_displaced(struct router_core *r, struct request *q,
     } else if (q->n_generated == g->max_tokens && q->n_generated > q->n_had) {
         request_ungrant(r, q);
         request_finish(r, q, SLUICE__V1__FINISH__FINISH_LENGTH);
+    } else if (trial_indicted(q)) {
+        trial_indict(r, q, why);
     } else if (!model_waits(g->model) || ++q->n_idle_moves > IDLE_MOVES_MAX) {
         request_ungrant(r, q);
         fail_lost(r, q, q->worker_name, why);

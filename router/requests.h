@@ -17,6 +17,7 @@
 
 #include "proto/inference.pb-c.h"
 #include "router/pending.h"
+#include "router/trial.h"
 #include "router/workers.h"
 
 struct detokenizer;
@@ -52,6 +53,7 @@ struct request {
     uint64_t grant;
     struct need need;
     uint32_t n_ids, n_ids_sent; /* of its Submit and parts */
+    uint64_t n_before;          /* envelopes of the lane, the last part's too */
     uint32_t n_gaps;            /* rows in a run that could not be used */
     enum removal removal;
     bool remove;   /* by RemoveSequence, not Cancel */
@@ -65,6 +67,7 @@ struct request {
     int64_t granted_us, first_us, ended_us;
     int64_t ready_us; /* it has had something to give since */
     uint32_t n_moves, n_idle_moves, n_refusals;
+    struct trial trial;
     char worker_name[PEER_NAME_MAX + 1];
 };
 

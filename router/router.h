@@ -5,6 +5,7 @@
 #include "common/wire.h"
 #include "router/core.h"
 #include "router/limits.h"
+#include "router/lineage.h"
 #include "router/metrics.h"
 #include "router/removal.h"
 
@@ -34,6 +35,8 @@ struct router_core {
     uint32_t n_peers;
     struct quarantine quarantine[QUARANTINE_MAX];
     uint32_t n_quarantine;
+
+    struct lineages lineages;
 
     struct model *models[ROUTER_MODELS_MAX];
     uint32_t n_models;

@@ -1,5 +1,6 @@
 #include "router/routing.h"
 
+#include "router/generation.h"
 #include "router/router.h"
 #include "router/submit.h"
 
@@ -22,9 +23,9 @@ static uint64_t free_pages(const struct worker *w)
  * each grant lowers the room of its worker at once, before any ledger tells,
  * so a burst goes round instead of herding to whoever looked best.  Of equal
  * ones the oldest session wins, so the same events give the same choice. */
-struct worker *routing_pick(struct router_core *r, struct model *m,
-                            uint64_t n_tokens)
+struct worker *routing_pick(struct router_core *r, const struct request *q)
 {
+    uint64_t n_tokens = generation_tokens(q->generation);
     struct worker *best = NULL;
     uint64_t most = 0;
 
@@ -32,7 +33,8 @@ struct worker *routing_pick(struct router_core *r, struct model *m,
         struct worker *w = r->workers[i];
         struct need need;
 
-        if (w->model != m || !submit_open(w)) {
+        if (w->model != q->generation->model || !submit_open(w) ||
+            !lineage_open(w) || !trial_allows(r, w, q)) {
             continue;
         }
         need = worker_need(w, n_tokens);

@@ -4,9 +4,8 @@
 
 #include "router/workers.h"
 
-/* Among the workers of m that are up and have room for n_tokens now: the one
- * with the most free pages.  NULL: none. */
-struct worker *routing_pick(struct router_core *r, struct model *m,
-                            uint64_t n_tokens);
+/* Among the workers of its model that are up, have room for q now and may try
+ * it: the one with the most free pages.  NULL: none. */
+struct worker *routing_pick(struct router_core *r, const struct request *q);
 
 #endif

@@ -62,6 +62,11 @@ static enum status check_texts(const Sluice__V1__WorkerShard *s,
                          "shard: the device must be at most %d bytes of UTF-8",
                          SHARD_DEVICE_MAX);
     }
+    if (s->has_lineage && !wire_text_ok(s->lineage, 1, PEER_NAME_MAX)) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "shard: the lineage must be 1..%d bytes of UTF-8",
+                         PEER_NAME_MAX);
+    }
     if (s->fingerprint.len != 16) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "shard: the fingerprint is %zu bytes long, not 16",

@@ -119,12 +119,19 @@ enum status submit_send(struct router_core *r, struct worker *w,
         return st;
     }
     q->n_ids_sent = part_of(q);
+    q->n_before = peer_queued(w->peer->peer, LANE_SUBMIT);
     request_granted(r, q, w, &need);
     if (q->n_ids_sent < q->n_ids) {
         list_append(&w->parts, &q->parts);
     }
     FP(ROUTER_SUBMIT_SENT);
     return ST_OK;
+}
+
+bool submit_may_have_run(const struct request *q)
+{
+    return q->n_ids_sent == q->n_ids &&
+           peer_taken(q->worker->peer->peer, LANE_SUBMIT) >= q->n_before;
 }
 
 enum status submit_adopt(struct router_core *r, struct worker *w,
@@ -137,6 +144,8 @@ enum status submit_adopt(struct router_core *r, struct worker *w,
     q->n_ids = q->n_ids_sent = 0;
     st = send_submit(r, w, q, &none, true);
     if (st == ST_OK) {
+        q->n_before = peer_queued(w->peer->peer, LANE_SUBMIT);
+        trial_found(q); /* it lives: nobody has died of it */
         request_granted(r, q, w, PLANT(ADOPT_CHARGED) ? &need : &none);
         q->need = need; /* which it has */
         q->adopting = true;
@@ -169,6 +178,7 @@ static bool send_part(struct router_core *r, struct worker *w,
         return false;
     }
     q->n_ids_sent += (uint32_t)m.n_tokens;
+    q->n_before = peer_queued(w->peer->peer, LANE_SUBMIT);
     return true;
 }
 

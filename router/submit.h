@@ -18,6 +18,9 @@ bool submit_open(const struct worker *w);
 MUST_CHECK enum status submit_send(struct router_core *r, struct worker *w,
                                    struct request *q);
 
+/* Have all ids of q, which has a worker, left for it? */
+bool submit_may_have_run(const struct request *q);
+
 /* Grant q what it has at w already; nothing is charged.  As submit_send(). */
 MUST_CHECK enum status submit_adopt(struct router_core *r, struct worker *w,
                                     struct request *q);

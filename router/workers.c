@@ -29,7 +29,10 @@ static void worker_move(struct worker *w, enum worker_state to)
 
 const char *worker_state_name(const struct worker *w)
 {
-    return w->drain.on ? drain_name(w) : worker_rows[w->state].name;
+    return w->drain.on ? drain_name(w)
+           : w->state == WORKER_UP && w->life.probation
+               ? "probation"
+               : worker_rows[w->state].name;
 }
 
 static void copy_text(char *out, ProtobufCBinaryData d)
@@ -94,6 +97,7 @@ static void silence_fire(struct router_core *r, struct event *e)
     int64_t quiet = r->now_us - w->peer->heard_us;
 
     if (quiet >= WORKER_LOST_US) {
+        worker_died(w, DEATH_LOST);
         peers_end(r, w->peer, "nothing was heard for %" PRId64 " ms",
                   quiet / 1000);
     } else if (quiet >= WORKER_SILENT_US) {
@@ -129,6 +133,7 @@ struct worker *worker_open(struct router_core *r, struct router_peer *p,
     adoptions_open(w, s->n_live);
     w->silence.fire = silence_fire;
     event_set(r, &w->silence, r->now_us + WORKER_SILENT_US);
+    lineage_begin(r, w, s);
     r->workers[r->n_workers++] = w;
     if (m->n_workers++ == 0 || m->context < w->shard.context) {
         m->context = w->shard.context;
@@ -161,6 +166,21 @@ static void workers_forget(struct router_core *r, struct worker *w)
     }
 }
 
+void worker_died(struct worker *w, enum worker_death how)
+{
+    if (!w->peer->ended) {
+        w->death = how;
+    }
+}
+
+void worker_mourn(struct router_core *r, struct worker *w)
+{
+    if (!w->mourned) {
+        w->mourned = true;
+        lineage_end(r, w, w->death != DEATH_NONE && trial_death(r, w));
+    }
+}
+
 void worker_close(struct router_core *r, struct worker **pw, const char *why)
 {
     struct worker *w = *pw;
@@ -179,6 +199,7 @@ void worker_close(struct router_core *r, struct worker **pw, const char *why)
     r->metrics.workers_lost++;
     workers_forget(r, w);
     model_look(r, w->model);
+    worker_mourn(r, w);
     /* From the newest to the oldest: each goes before all that came after
      * it, so the head of the queue is found at once. */
     while (!list_empty(&w->running)) {

@@ -20,12 +20,17 @@
 #include "proto/common.pb-c.h"
 #include "proto/registry.pb-c.h"
 #include "router/drain.h"
+#include "router/lineage.h"
 #include "router/models.h"
 #include "router/peers.h"
 
 struct request;
 
 enum worker_state { WORKER_UP, WORKER_SILENT, WORKER_LOST, WORKER_STATES };
+
+/* How its session ends: not by a death (a Goodbye, a lie, a drain), or it was
+ * lost or silent, which may turn out to be none, or its engine stood still. */
+enum worker_death { DEATH_NONE, DEATH_LOST, DEATH_HUNG };
 
 enum pool_class { BLOCKS, SLOTS, CHECKPOINTS, PAGES, POOL_CLASSES };
 
@@ -86,6 +91,11 @@ struct worker {
     uint32_t step_us;
     struct event silence;
     struct adoptions adoptions;
+
+    enum worker_death death;
+    bool mourned;
+    struct request *on_trial; /* the suspect that it runs; NULL: none */
+    struct life life;
 };
 
 /* Check the shard of a Hello field by field: a sentence on the first that is
@@ -96,6 +106,13 @@ MUST_CHECK enum status shard_check(const Sluice__V1__WorkerShard *s,
 /* s is checked; m is taken over with its reference. */
 struct worker *worker_open(struct router_core *r, struct router_peer *p,
                            struct model *m, const Sluice__V1__WorkerShard *s);
+
+/* Its session is about to be ended by this death; one that has been marked
+ * already ended otherwise. */
+void worker_died(struct worker *w, enum worker_death how);
+
+/* Say who is to blame, if it died: the first time, for good. */
+void worker_mourn(struct router_core *r, struct worker *w);
 
 /* The session is over: every grant of it is taken back.  Frees. */
 void worker_close(struct router_core *r, struct worker **w, const char *why);

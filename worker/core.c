@@ -1,5 +1,6 @@
 #include "worker/core.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -59,6 +60,9 @@ static void fill_shard(struct worker_core *w, Sluice__V1__WorkerShard *m)
     m->scratch_bytes = o->scratch_bytes;
     m->pool_bytes = o->pool_bytes;
     m->device = wire_text(o->device);
+    m->has_lineage = m->has_life = true;
+    m->lineage = wire_text(o->lineage);
+    m->life = w->life;
     /* Of no session: what a plan of the last one still holds is in it. */
     ledger_begin(&w->ledger, 0);
     ledger_fill(&w->ledger, &w->pool, &w->table, &w->hello_ledger);
@@ -253,10 +257,12 @@ static struct sequence_limits table_limits(const struct worker_options *o,
 
 static bool copy_names(struct worker_options *o)
 {
+    o->lineage = strdup(o->lineage != NULL ? o->lineage : o->name);
     o->name = strdup(o->name);
     o->model = strdup(o->model);
     o->device = strdup(o->device);
-    return o->name != NULL && o->model != NULL && o->device != NULL;
+    return o->lineage != NULL && o->name != NULL && o->model != NULL &&
+           o->device != NULL;
 }
 
 static bool make_parts(struct worker_core *w)
@@ -286,6 +292,7 @@ static void free_parts(struct worker_core *w)
     ledger_fini(&w->ledger);
     sequence_table_fini(&w->table);
     pool_fini(&w->pool);
+    free((char *)(uintptr_t)w->o.lineage);
     free((char *)(uintptr_t)w->o.name);
     free((char *)(uintptr_t)w->o.model);
     free((char *)(uintptr_t)w->o.device);
@@ -299,12 +306,15 @@ struct worker_core *worker_new(const struct worker_options *o,
     if (!options_ok(o)) {
         return NULL;
     }
-    w = calloc(1, sizeof *w);
+    w = malloc(sizeof *w);
     if (w == NULL) {
         return NULL;
     }
+    memset(w, 0, offsetof(struct worker_core, output));
+    w->output.n_rows = 0;
     w->o = *o;
     w->io = io;
+    w->life = io->random(io);
     w->engine = engine;
     w->out.link = LIST_OUT;
     if (!copy_names(&w->o) || !make_parts(w)) {

@@ -41,6 +41,7 @@
 
 struct worker_options {
     const char *name, *model, *device;
+    const char *lineage; /* what stays when it is started again; NULL: name */
     uint8_t fingerprint[16];
     uint8_t tokenizer[16];
     bool has_tokenizer;

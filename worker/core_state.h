@@ -84,6 +84,7 @@ struct live {
 struct worker_core {
     struct worker_options o; /* its strings are ours */
     struct node_io *io;
+    uint64_t life; /* says that a new session is no new life */
     struct engine *engine;
     struct arena arena;
     struct session session;
@@ -105,9 +106,7 @@ struct worker_core {
     uint64_t step;            /* of the newest result */
     uint32_t device_us, n_prompt_tokens;
     char failure[ERROR_TEXT]; /* of the newest failed plan */
-    struct output output;
     struct live live;
-    struct plan_result result;
     uint64_t orphans_expired, orphans_disowned; /* for auditors */
 
     const char *broken; /* why the session must end: in the next tick */
@@ -118,6 +117,10 @@ struct worker_core {
 
     struct ledger_message hello_ledger;
     Sluice__V1__WorkerShard hello_shard;
+
+    /* Last: large, and filled before they are read. */
+    struct output output;
+    struct plan_result result;
 };
 
 /* ---- core.c ---- */

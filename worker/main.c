@@ -116,7 +116,7 @@ struct program {
     struct worker_core *core;
     struct loop loop;
     int signals;
-    char name[128];
+    char name[128], lineage[128];
 };
 
 static void on_progress(void *ctx, uint64_t done, uint64_t total)
@@ -252,6 +252,7 @@ static struct worker_options core_options(const struct program *p)
     const struct model_shape *s = &p->config.shape;
     struct worker_options o = {
         .name = p->name,
+        .lineage = p->lineage,
         .model = p->config.name,
         .device = a->device,
         .has_tokenizer = p->tokenizer != NULL,
@@ -417,8 +418,10 @@ static enum status check_words(struct program *p, struct error *e)
     gethostname(host, sizeof host - 1);
     if (a->name != NULL) {
         snprintf(p->name, sizeof p->name, "%s", a->name);
+        snprintf(p->lineage, sizeof p->lineage, "%s", a->name);
     } else {
         snprintf(p->name, sizeof p->name, "%.40s-%d", host, (int)getpid());
+        snprintf(p->lineage, sizeof p->lineage, "%.40s-%.20s", host, a->device);
     }
     return ST_OK;
 }

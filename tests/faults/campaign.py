@@ -22,7 +22,7 @@ class Fault:
     number = ""        # in the table of faults
     must = ""          # what must hold, beside what the auditor asks
     times, quick = 20, 1
-    workers, streams, longest, cancel = 2, 32, 400, 0
+    workers, streams, cancel = 2, 32, 0
     warm = 1           # rounds before the baseline
     memory = "64MiB"
     router_args = worker_args = ()
@@ -101,9 +101,9 @@ class Run:
 
     def start_load(self):
         self.load = streams.Streams(
-            self.cluster, self.settings.reference(self.fault.longest),
+            self.cluster, self.settings.reference(),
             self.settings.streams or self.fault.streams,
-            self.rng.randrange(1 << 31), self.settings.longest(self.fault),
+            self.rng.randrange(1 << 31), self.settings.longest(),
             self.fault.cancel, patience=20 if self.quick else 60,
             at=self.load_at)
         self.load.await_tokens(WARM_TOKENS)
@@ -177,12 +177,15 @@ class Run:
     def go(self, times):
         """Never raises but on Ctrl-C; self.bad says what was wrong."""
         try:
+            self.settings.reference()
             self.fault.start(self)
             base = self.warm_up()
             self.start_load()
             self.rounds_of(times)
             self.stop_load()
             self.fault.finish(self)
+            if not self.settings.rss:
+                base["router"]["rss"] = base["worker"]["rss"] = 1 << 40
             self.leaked, wrong = audit.audit(self.cluster, base,
                                              self.fault.strikes)
             self.bad += wrong

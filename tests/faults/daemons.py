@@ -84,10 +84,10 @@ class Log:
         self.file.close()
 
 
-def on_start(limits):
+def on_start(limits, when_we_go=signal.SIGKILL):
     """In the child: it goes when we go, however that is."""
     def run():
-        LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        LIBC.prctl(PR_SET_PDEATHSIG, when_we_go)
         os.setsid()
         for limit, value in limits:
             import resource

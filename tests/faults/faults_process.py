@@ -242,8 +242,8 @@ class ClientKill(Fault):
     def round(self, run):
         clients = run.cluster.ctl("status")["n_clients"]
         other = streams.Streams(
-            run.cluster, run.settings.reference(self.longest), 16,
-            run.rng.randrange(1 << 31), run.settings.longest(self))
+            run.cluster, run.settings.reference(), 16,
+            run.rng.randrange(1 << 31), run.settings.longest())
         try:
             other.await_tokens(50)
             run.pause(0, 0.1)

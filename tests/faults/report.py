@@ -1,25 +1,24 @@
-"""The table, and the verdict."""
+"""The table, and the verdict, of what figures() says of each run."""
 from campaign import percentile
 
 COLUMNS = ("fault", "times", "detected p50", "p99", "recovered p50", "p99",
            "ended", "failed", "lost", "doubled", "wrong", "leaked", "verdict")
 
 
-def seconds(values, p):
-    if not values:
-        return "-"
-    s = percentile(values, p)
-    return f"{s * 1e3:.0f} ms" if s < 10 else f"{s:.1f} s"
-
-
 def figures(run):
-    """For --json."""
+    """What --json writes of a fault."""
     return {"fault": run.fault.name, "number": run.fault.number,
             "times": run.rounds,
             "detected_s": distribution(run.detected),
             "recovered_s": distribution(run.recovered),
-            "leaked": run.leaked, "bad": run.bad, "notes": run.notes,
-            **run.totals}
+            "leaked": run.leaked, "bad": run.bad,
+            "notes": run.notes + cancels(run), **run.totals}
+
+
+def nothing(name, why):
+    """Of a run that said nothing."""
+    return {"fault": name, "times": 0, "detected_s": None, "recovered_s": None,
+            "leaked": 0, "bad": [why], "notes": []}
 
 
 def distribution(values):
@@ -29,18 +28,24 @@ def distribution(values):
             "p99": percentile(values, 99), "max": max(values)}
 
 
-def row(run):
-    t = run.totals
-    return (run.fault.name, str(run.rounds), seconds(run.detected, 50),
-            seconds(run.detected, 99), seconds(run.recovered, 50),
-            seconds(run.recovered, 99), str(t.get("ended", 0)),
-            str(t.get("failed", 0)), str(t.get("lost", 0)),
-            str(t.get("doubled", 0)), str(t.get("wrong", 0)),
-            str(run.leaked), "FAILED" if run.bad else "holds")
+def seconds(values, p):
+    if not values:
+        return "-"
+    s = values[p]
+    return f"{s * 1e3:.0f} ms" if s < 10 else f"{s:.1f} s"
 
 
-def table(runs):
-    rows = [COLUMNS] + [row(run) for run in runs]
+def row(f):
+    return (f["fault"], str(f["times"]),
+            *(seconds(f[k], p) for k in ("detected_s", "recovered_s")
+              for p in ("p50", "p99")),
+            *(str(f.get(k, 0)) for k in ("ended", "failed", "lost", "doubled",
+                                         "wrong", "leaked")),
+            "FAILED" if f["bad"] else "holds")
+
+
+def table(faults):
+    rows = [COLUMNS] + [row(f) for f in faults]
     widths = [max(len(r[i]) for r in rows) for i in range(len(COLUMNS))]
     return "\n".join("  ".join(
         cell.ljust(w) if i in (0, len(COLUMNS) - 1) else cell.rjust(w)
@@ -55,18 +60,19 @@ def cancels(run):
         return []
     states = ", ".join(f"{n} {s}" for s, n in run.totals["states"].items()
                        if n)
-    return [f"{run.fault.name}: {run.totals['cancelled']} cancels ({states}), "
-            f"memory free after p50 {freed['p50'] / 1e3:.1f} ms, p99 "
-            f"{freed['p99'] / 1e3:.1f} ms, max {freed['max'] / 1e3:.1f} ms"]
+    return [f"{run.totals['cancelled']} cancels ({states}), memory free after "
+            f"p50 {freed['p50'] / 1e3:.1f} ms, p99 {freed['p99'] / 1e3:.1f} "
+            f"ms, max {freed['max'] / 1e3:.1f} ms"]
 
 
-def verdict(runs, seed):
-    failed = [run.fault.name for run in runs if run.bad]
-    total = {k: sum(run.totals.get(k, 0) for run in runs)
-             for k in ("ended", "failed", "lost", "doubled", "wrong")}
-    said = (f"tests/faults/run: {len(runs)} faults, "
-            f"{sum(run.rounds for run in runs)} times, {total['ended']} "
-            f"requests: {total['failed']} failed, {total['lost']} tokens lost, "
-            f"{total['doubled']} doubled, {total['wrong']} wrong, "
-            f"{sum(run.leaked for run in runs)} blocks leaked; seed {seed}: ")
-    return said + ("FAILED: " + " ".join(failed) if failed else "all holds")
+def verdict(faults, seed):
+    failed = [f["fault"] for f in faults if f["bad"]]
+    total = {k: sum(f.get(k, 0) for f in faults)
+             for k in ("times", "ended", "failed", "lost", "doubled", "wrong",
+                       "leaked")}
+    return (f"tests/faults/run: {len(faults)} faults, {total['times']} times, "
+            f"{total['ended']} requests: {total['failed']} failed, "
+            f"{total['lost']} tokens lost, {total['doubled']} doubled, "
+            f"{total['wrong']} wrong, {total['leaked']} blocks leaked; "
+            f"seed {seed}: "
+            + ("FAILED: " + " ".join(failed) if failed else "all holds"))

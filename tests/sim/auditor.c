@@ -87,10 +87,28 @@ void auditor_full(struct sim *s, uint32_t room)
     }
 }
 
+/* Has the router let a worker go? */
+static void look_sessions(struct sim *s)
+{
+    const void *router = s->nodes[SIM_ROUTER].core;
+    uint64_t now[SIM_WORKERS] = {0};
+    struct router_worker_view v;
+
+    for (uint32_t i = 0; router_worker_view(router, i, &v); i++) {
+        now[s->network.conns[v.id.v - 1].node - SIM_FIRST_WORKER] = v.session;
+    }
+    for (uint32_t w = 0; w < s->options.n_workers; w++) {
+        s->n_ended[s->options.workers[w].model] +=
+            s->sessions[w] != 0 && s->sessions[w] != now[w];
+        s->sessions[w] = now[w];
+    }
+}
+
 void auditor_heard(struct sim *s, uint32_t number)
 {
     if (number == SIM_ROUTER) {
         look_full(s);
+        look_sessions(s);
     }
 }
 
@@ -101,6 +119,7 @@ void auditor_tick(struct sim *s, uint32_t number)
     }
     if (number == SIM_ROUTER) {
         look_full(s);
+        look_sessions(s);
         tick_router(s);
     } else if (node_is_worker(number)) {
         tick_worker(s, number - SIM_FIRST_WORKER);

@@ -9,6 +9,9 @@ void clock_init(struct clock *c, int64_t now_us)
     if (!c->heap) {
         abort();
     }
+    for (uint32_t i = 0; i < CLOCK_ALARMS; i++) {
+        c->alarms[i].at_us = INT64_MAX;
+    }
 }
 
 void clock_fini(struct clock *c)
@@ -32,14 +35,20 @@ static void grow(struct clock *c)
     }
 }
 
+static struct event make(struct clock *c, int64_t at_us, event_fn *fn,
+                         uint32_t a, uint64_t b)
+{
+    return (struct event){.at_us = at_us > c->now_us ? at_us : c->now_us,
+                          .serial = c->serial++,
+                          .fn = fn,
+                          .a = a,
+                          .b = b};
+}
+
 void clock_add(struct clock *c, int64_t at_us, event_fn *fn, uint32_t a,
                uint64_t b)
 {
-    struct event e = {.at_us = at_us > c->now_us ? at_us : c->now_us,
-                      .serial = c->serial++,
-                      .fn = fn,
-                      .a = a,
-                      .b = b};
+    struct event e = make(c, at_us, fn, a, b);
     uint32_t i;
 
     if (c->n + 2 > c->capacity) {
@@ -68,17 +77,50 @@ static void sink(struct clock *c, const struct event *e)
     c->heap[i] = *e;
 }
 
-bool clock_next(struct clock *c, struct event *out)
+static void find_soonest(struct clock *c)
 {
-    struct event last;
+    uint32_t best = 0;
 
-    if (c->n == 0) {
-        return false;
+    for (uint32_t i = 1; i < CLOCK_ALARMS; i++) {
+        best = before(&c->alarms[i], &c->alarms[best]) ? i : best;
     }
-    *out = c->heap[1];
-    last = c->heap[c->n--];
+    c->soonest = best;
+}
+
+void clock_alarm(struct clock *c, int64_t at_us, event_fn *fn, uint32_t a,
+                 uint64_t b)
+{
+    c->alarms[a] = make(c, at_us, fn, a, b);
+    find_soonest(c);
+}
+
+void clock_alarm_off(struct clock *c, uint32_t a)
+{
+    c->alarms[a].at_us = INT64_MAX;
+    find_soonest(c);
+}
+
+static void take_first(struct clock *c)
+{
+    struct event last = c->heap[c->n--];
+
     if (c->n) {
         sink(c, &last);
+    }
+}
+
+bool clock_next(struct clock *c, struct event *out)
+{
+    const struct event *alarm = &c->alarms[c->soonest];
+
+    if (c->n && before(&c->heap[1], alarm)) {
+        *out = c->heap[1];
+        take_first(c);
+    } else if (alarm->at_us != INT64_MAX) {
+        *out = *alarm;
+        clock_alarm_off(c, c->soonest);
+    } else {
+        return false;
     }
     c->now_us = out->at_us;
     return true;

@@ -1,5 +1,6 @@
 #include "tests/sim/fake_engine.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -57,8 +58,10 @@ struct fake_engine {
     int64_t free_us;   /* when the newest plan will be done */
     uint64_t finished; /* plans */
     uint64_t rows;     /* checked */
-    struct plan_row last_rows[PLAN_ROWS_MAX]; /* of the newest submitted */
     uint32_t n_last_rows;
+
+    /* Last, as they are filled in when they come to be. */
+    struct plan_row last_rows[PLAN_ROWS_MAX];   /* of the newest submitted */
     struct plan_result ready[ENGINE_DEPTH_MAX]; /* beside flying */
     struct {
         enum status status;
@@ -488,7 +491,8 @@ static void finish(struct sim *s, uint32_t w, uint64_t life)
     }
     run_plan(e, e->flying[i].plan, &e->ready[i]);
     e->before.status = e->ready[i].status;
-    memcpy(e->before.tokens, e->ready[i].tokens, sizeof(e->before.tokens));
+    memcpy(e->before.tokens, e->ready[i].tokens,
+           e->ready[i].n_rows * sizeof(*e->before.tokens));
     e->flying[i].done = true;
     e->finished++;
     s->counts.plans++;
@@ -556,7 +560,9 @@ static bool fake_poll(struct engine *seam, struct plan_result *out)
     let_go(e, e->flying[0].plan);
     e->n_flying--;
     e->flying[0] = e->flying[1];
-    take_result(&e->ready[0], &e->ready[1]);
+    if (e->n_flying && e->flying[0].done) {
+        take_result(&e->ready[0], &e->ready[1]);
+    }
     return true;
 }
 
@@ -580,9 +586,14 @@ static const struct engine_ops fake_ops = {
 
 struct fake_engine *fake_engine_new(struct sim *s, uint32_t w)
 {
-    struct fake_engine *e = zeroed(1, sizeof(*e));
+    struct fake_engine *e = malloc(sizeof(*e));
     const struct worker_draw *d = &s->options.workers[w];
 
+    if (!e) {
+        abort();
+    }
+    memset(e, 0, offsetof(struct fake_engine, last_rows));
+    e->before.status = ST_OK;
     e->seam.ops = &fake_ops;
     e->sim = s;
     e->w = w;

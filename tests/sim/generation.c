@@ -9,6 +9,7 @@
 #include "tests/sim/sim.h"
 
 #define DROP_US      1000
+#define TRIAL_DEATHS 2 /* of the router */
 #define LATE_US      10000
 #define KEEP_SURE_MS 500
 
@@ -131,6 +132,8 @@ static bool explained(const struct generation *g)
         return g->again || g->shared;
     case ST_NOT_FOUND: /* a new router knows no model until a worker comes */
         return s->options.faulty;
+    case ST_ABORTED: /* so many workers ended with it */
+        return s->n_ended[g->model] - g->n_ended > TRIAL_DEATHS;
     case ST_INTERNAL:
         return s->options.faulty && g->defect == DEFECT_NONE;
     default:
@@ -255,6 +258,7 @@ bool generation_ask(struct sim *s, struct generation *g)
     r.keep_ms = g->keep_ms;
     fill_stops(g, &r, stops);
     g->asked_us = sim_now(s);
+    g->n_ended = s->n_ended[g->model];
     if (s->nodes[g->client].dropped_us + DROP_US > sim_now(s)) {
         generation_doomed(g); /* it goes with the session that is to end */
     }

@@ -56,6 +56,7 @@ struct generation {
     struct choice *choices; /* [n_choices] owned */
 
     int64_t asked_us, arrived_us, ended_us;
+    uint32_t n_ended;   /* sessions of its model's workers, when it was asked */
     bool arrived;       /* at a router, in its latest life */
     bool end_asked;     /* somebody has asked for the end of all of it */
     uint32_t n_asked;   /* how often, of all or some */

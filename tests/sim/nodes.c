@@ -73,6 +73,7 @@ static void gone(struct sim *s, uint32_t number)
     free_core(s, number);
     n->tick_us = NODE_IDLE;
     n->tick_number++;
+    clock_alarm_off(&s->clock, number);
 }
 
 static void tick(struct sim *s, uint32_t number, uint64_t serial);
@@ -83,7 +84,7 @@ static void tick_at(struct sim *s, uint32_t number, int64_t at_us)
 
     if (n->core && at_us < n->tick_us) {
         n->tick_us = at_us;
-        clock_add(&s->clock, at_us, tick, number, ++n->tick_number);
+        clock_alarm(&s->clock, at_us, tick, number, ++n->tick_number);
     }
 }
 
@@ -124,7 +125,7 @@ static void tick(struct sim *s, uint32_t number, uint64_t serial)
         return;
     }
     if (n->paused_us > now) {
-        clock_add(&s->clock, n->paused_us, tick, number, serial);
+        clock_alarm(&s->clock, n->paused_us, tick, number, serial);
         return;
     }
     n->tick_us = NODE_IDLE;

@@ -45,6 +45,31 @@ static void test_events_in_order(void **state)
     clock_fini(&c);
 }
 
+/* An alarm is one event, whenever it was set; ties are as they were set. */
+static void test_alarms_are_moved(void **state)
+{
+    struct clock c;
+    struct event e;
+
+    (void)state;
+    clock_init(&c, 1000);
+    clock_alarm(&c, 1500, nothing, 3, 1);
+    clock_alarm(&c, 1200, nothing, CLOCK_ALARMS - 1, 2);
+    clock_add(&c, 1200, nothing, 0, 3);
+    clock_alarm(&c, 1200, nothing, 3, 4); /* moved, behind the others */
+    for (uint64_t b = 2; b <= 4; b++) {
+        assert_true(clock_next(&c, &e));
+        assert_int_equal(e.b, b);
+        assert_int_equal(c.now_us, 1200);
+    }
+    clock_alarm(&c, 2000, nothing, 0, 5);
+    clock_alarm_off(&c, 0);
+    clock_alarm_off(&c, 1);
+    assert_false(clock_next(&c, &e));
+    assert_int_equal(c.now_us, 1200);
+    clock_fini(&c);
+}
+
 static void test_chance_is_bounded_and_repeats(void **state)
 {
     struct rng a, b, c;
@@ -362,6 +387,7 @@ static void test_texts_are_the_detokenizers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_alarms_are_moved),
         cmocka_unit_test(test_events_in_order),
         cmocka_unit_test(test_chance_is_bounded_and_repeats),
         cmocka_unit_test(test_network_keeps_order),

@@ -90,6 +90,10 @@ struct sim {
     uint32_t n_brought; /* choices that the frame just delivered asks for */
     /* When the router was last seen without room for so many choices. */
     int64_t full_us[GENERATION_CHOICES + 1];
+    /* Of each worker, as the router has it, 0: none; and how many of a model
+     * have ended. */
+    uint64_t sessions[SIM_WORKERS];
+    uint32_t n_ended[SIM_MODELS];
     bool closing; /* no new requests any more */
     bool calm;    /* no faults any more, since */
     int64_t calm_us;

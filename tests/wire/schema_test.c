@@ -6,6 +6,7 @@
 
 #include "common/frame.h"
 #include "common/method.h"
+#include "common/wire_type.h"
 #include "tests/unit/cmocka.h"
 
 static const char *const files[] = {"common",   "registry", "inference",
@@ -169,6 +170,19 @@ static void rows_make_sense(void **state)
     }
 }
 
+/* Only what wire_pack() and wire_unpack() know. */
+static void check_field(const ProtobufCFieldDescriptor *f)
+{
+    assert_int_not_equal(f->type, PROTOBUF_C_TYPE_STRING); /* bytes */
+    assert_int_not_equal(wire_type_of(f->type), WIRE_UNUSED);
+    assert_int_not_equal(f->label, PROTOBUF_C_LABEL_NONE); /* proto3's */
+    assert_int_equal(f->flags & ~(uint32_t)PROTOBUF_C_FIELD_FLAG_PACKED, 0);
+    if (f->flags & PROTOBUF_C_FIELD_FLAG_PACKED) {
+        assert_true(wire_type_of(f->type) == WIRE_VARINT ||
+                    wire_type_of(f->type) == WIRE_4_BYTES);
+    }
+}
+
 /* No message contains itself: the decoder's depth is the schema's. */
 static unsigned depth_of(const ProtobufCMessageDescriptor *type, unsigned level)
 {
@@ -177,10 +191,11 @@ static unsigned depth_of(const ProtobufCMessageDescriptor *type, unsigned level)
     if (level > 8) {
         fail_msg("%s is recursive or nests too deep", type->name);
     }
+    assert_true(type->n_fields <= WIRE_FIELDS_MAX);
     for (unsigned i = 0; i < type->n_fields; i++) {
         const ProtobufCFieldDescriptor *f = &type->fields[i];
 
-        assert_int_not_equal(f->type, PROTOBUF_C_TYPE_STRING); /* bytes */
+        check_field(f);
         if (f->type == PROTOBUF_C_TYPE_MESSAGE) {
             unsigned d = depth_of(f->descriptor, level + 1);
 

@@ -108,14 +108,19 @@ static void lost_choices_keep_their_order(void **state)
     rig_run(rig);
     w1 = rig_worker(rig, "w1", 64, 8);
     w2 = rig_worker(rig, "w2", 64, 8);
-    client_generate_n(c, 1, 4, 40, 4);
+    client_generate_n(c, 1, 4, 40, 10);
     rig_run(rig);
     assert_non_null(worker_choice_of(w1, 1, 0));
     assert_non_null(worker_choice_of(w2, 1, 1));
     assert_non_null(worker_choice_of(w1, 1, 2));
     assert_non_null(worker_choice_of(w2, 1, 3));
+    for (uint32_t q = 0; q < 4; q++) { /* none is a suspect */
+        worker_give(q % 2 ? w2 : w1, 1, q, 2, 0);
+    }
     fake_lost(w2);
     rig_run(rig);
+    worker_give(w1, 1, 1, 2, 0);
+    worker_give(w1, 1, 3, 2, 0);
     fake_lost(w1);
     rig_run(rig);
     assert_int_equal(w3->n_submits, 1);

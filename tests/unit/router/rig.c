@@ -429,6 +429,8 @@ struct fake *fake_worker_new(struct rig *rig, const char *name, uint32_t blocks,
     s->context = RIG_CONTEXT;
     s->vocab = RIG_VOCAB;
     s->max_rows = 64;
+    s->has_life = true; /* a connection that breaks is no death */
+    s->life = f->id.v;
     s->ledger = &f->ledger;
     return f;
 }
@@ -478,6 +480,12 @@ void fake_reconnect(struct fake *f)
         }
     }
     fake_hello(f);
+}
+
+void fake_restart(struct fake *f)
+{
+    f->shard.life += 1000;
+    fake_reconnect(f);
 }
 
 static struct fake *up(struct fake *f)

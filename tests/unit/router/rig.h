@@ -195,6 +195,8 @@ void fake_hello(struct fake *f);
 void fake_lost(struct fake *f);
 /* It comes back on a new connection. */
 void fake_reconnect(struct fake *f);
+/* It was started again. */
+void fake_restart(struct fake *f);
 
 /* New and up. */
 struct fake *rig_worker(struct rig *rig, const char *name, uint32_t blocks,

@@ -1,0 +1,188 @@
+#include "router/trial.h"
+
+#include <inttypes.h>
+
+#include "common/log.h"
+#include "common/request_id.h"
+#include "router/generation.h"
+#include "router/router.h"
+#include "router/submit.h"
+
+static bool doubtful(const struct worker *w, const struct request *q)
+{
+    return w->life.probation || w->life.hash == q->trial.lineage;
+}
+
+static bool could_hold(const struct worker *w, const struct request *q)
+{
+    const struct generation *g = q->generation;
+
+    return w->model == g->model && !w->peer->ended &&
+           worker_fits_ever(w, generation_tokens(g));
+}
+
+/* Is there a worker without a doubt that could hold it one day? */
+static bool elsewhere(const struct router_core *r, const struct request *q)
+{
+    for (uint32_t i = 0; i < r->n_workers; i++) {
+        const struct worker *w = r->workers[i];
+        if (could_hold(w, q) && w->state == WORKER_UP && !w->drain.on &&
+            !doubtful(w, q)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool trial_allows(const struct router_core *r, const struct worker *w,
+                  const struct request *q)
+{
+    if (!q->trial.suspect) {
+        return true;
+    }
+    return w->on_trial == NULL && (!doubtful(w, q) || !elsewhere(r, q));
+}
+
+bool trial_waits(const struct router_core *r, const struct request *q)
+{
+    if (!q->trial.suspect) {
+        return false;
+    }
+    for (uint32_t i = 0; i < r->n_workers; i++) {
+        const struct worker *w = r->workers[i];
+        if (could_hold(w, q) && submit_open(w) && lineage_open(w) &&
+            trial_allows(r, w, q)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+void trial_granted(struct worker *w, struct request *q)
+{
+    q->trial.n_at_grant = q->n_generated;
+    if (q->trial.suspect) {
+        w->on_trial = q;
+    }
+}
+
+/* Its worker may try the next one. */
+static void step_down(struct router_core *r, struct request *q)
+{
+    if (q->worker != NULL && q->worker->on_trial == q) {
+        q->worker->on_trial = NULL;
+        model_touch(r, q->generation->model);
+    }
+}
+
+static void clear(struct router_core *r, struct request *q)
+{
+    uint32_t n = q->trial.n_at_grant;
+
+    q->trial = (struct trial){.n_at_grant = n};
+    step_down(r, q);
+}
+
+static bool proven(const struct request *q)
+{
+    return q->n_generated - q->trial.n_at_grant >= TRIAL_TOKENS;
+}
+
+void trial_made(struct router_core *r, struct request *q)
+{
+    if (q->trial.suspect && proven(q)) {
+        clear(r, q);
+    }
+}
+
+void trial_ended(struct router_core *r, struct request *q)
+{
+    clear(r, q);
+}
+
+void trial_left(struct router_core *r, struct request *q)
+{
+    step_down(r, q);
+}
+
+bool trial_death(struct router_core *r, struct worker *w)
+{
+    struct list *at = w->running.next;
+    bool charged = false;
+
+    for (; at != &w->running; at = at->next) {
+        struct request *q = LIST_OF(at, struct request, running);
+        bool tried = q == w->on_trial;
+
+        if (!submit_may_have_run(q) || proven(q)) {
+            continue;
+        }
+        charged = charged || tried;
+        if (q->state == REQUEST_ENDING || q->state == REQUEST_ENDED) {
+            continue; /* nobody will run it again */
+        }
+        r->metrics.suspects += !q->trial.suspect;
+        q->trial.suspect = true;
+        q->trial.charged = tried;
+        q->trial.n_deaths += tried;
+        q->trial.lineage = w->life.hash;
+        q->trial.life = w->life.number;
+    }
+    return charged;
+}
+
+bool trial_indicted(const struct request *q)
+{
+    return q->trial.n_deaths >= TRIAL_DEATHS;
+}
+
+void trial_indict(struct router_core *r, struct request *q, const char *why)
+{
+    uint32_t n = q->trial.n_deaths + 1;
+    char id[REQUEST_ID_TEXT];
+    struct error e;
+
+    request_id_format(q->generation->id, id);
+    log_error("request-indicted",
+              "request=%s choice=%" PRIu32 " deaths=%" PRIu32
+              " worker=%s why=\"%s\"",
+              id, q->choice, n, q->worker_name, why);
+    error_set(&e, ST_ABORTED,
+              "%" PRIu32 " workers died while they ran it, the last was %s "
+              "(%s): it is not tried again",
+              n, q->worker_name, why);
+    r->metrics.indicted++;
+    request_ungrant(r, q);
+    request_fail(r, q, &e, 0);
+}
+
+void trial_found(struct request *q)
+{
+    q->trial = (struct trial){.suspect = false};
+}
+
+/* It is no suspect of the newest death. */
+static void absolve(struct router_core *r, struct request *q)
+{
+    struct trial *t = &q->trial;
+
+    if (t->charged) {
+        t->n_deaths--;
+        t->charged = false;
+        t->lineage = t->life = 0;
+    } else {
+        clear(r, q);
+    }
+}
+
+void trial_alive(struct router_core *r, uint64_t life)
+{
+    struct list *at = r->all_requests.next;
+
+    for (; at != &r->all_requests; at = at->next) {
+        struct request *q = LIST_OF(at, struct request, all);
+        if (q->trial.suspect && q->trial.life == life) {
+            absolve(r, q);
+        }
+    }
+}

@@ -1,0 +1,79 @@
+/* trial.h - which sequence a worker died of.
+ *
+ *             a death, fewer than TRIAL_TOKENS tokens from there
+ *     free  -----------------------------------------------------> suspect
+ *      ^                                                        |       ^
+ *      |                      granted, the only one of its kind |       |
+ * death, |                                                        v       |
+ * charged
+ *      +---- TRIAL_TOKENS tokens, or its end ------------------ on trial
+ *                                                               |
+ *                             TRIAL_DEATHS of them: ABORTED <---+
+ *
+ * The tokens that count are those since it was granted there: a sequence that
+ * dies at one position makes none at its second worker, however many it has.
+ * One whose ids have not all left cannot have run and is no suspect.
+ *
+ * Free sequences run beside the one on trial; if the worker dies, that one is
+ * charged and those beside it become suspects as after any death.  One death
+ * on trial may be chance and does not indict.
+ *
+ * A suspect does not go where there is doubt already, to a lineage that died
+ * with it last or one on probation (router/lineage.h), as long as another
+ * worker that could hold it is up: a worker that dies of itself would have an
+ * innocent one indicted.
+ *
+ * A death that was none (the worker comes back as the life that it was) is
+ * taken back, with what it made of sequences that still are suspects.
+ *
+ * Threading: the core's.  Memory: inside requests and workers.  Limits:
+ * below. */
+#ifndef ROUTER_TRIAL_H
+#define ROUTER_TRIAL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct model;
+struct request;
+struct router_core;
+struct worker;
+
+/* Of a sequence. */
+struct trial {
+    uint32_t n_at_grant;    /* generated before, where it is now */
+    uint32_t n_deaths;      /* while on trial */
+    bool suspect, charged;  /* charged: by the newest death */
+    uint64_t lineage, life; /* of the worker of the newest death; 0: none */
+};
+
+/* May w be granted q, as far as trials go? */
+bool trial_allows(const struct router_core *r, const struct worker *w,
+                  const struct request *q);
+
+/* Does q wait for its trial, and not for room?  It steps aside then: what is
+ * behind it in the queue may go first. */
+bool trial_waits(const struct router_core *r, const struct request *q);
+
+/* It got a place; it made tokens; it has ended; it has left its place. */
+void trial_granted(struct worker *w, struct request *q);
+void trial_made(struct router_core *r, struct request *q);
+void trial_ended(struct router_core *r, struct request *q);
+void trial_left(struct router_core *r, struct request *q);
+
+/* w has died: sort its sequences into free ones and suspects.  Before they
+ * are displaced.  True: one was on trial and is charged. */
+bool trial_death(struct router_core *r, struct worker *w);
+
+/* Is it to end, with how many deaths; and: end it so.  Its generation may be
+ * gone after it. */
+bool trial_indicted(const struct request *q);
+void trial_indict(struct router_core *r, struct request *q, const char *why);
+
+/* It waits, and was found alive: no suspect. */
+void trial_found(struct request *q);
+
+/* The worker of this life has not died: absolve whom its death charged. */
+void trial_alive(struct router_core *r, uint64_t life);
+
+#endif

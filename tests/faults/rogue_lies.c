@@ -1,0 +1,331 @@
+/* Workers that say what cannot be. */
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/faults/rogue.h"
+#include "tests/faults/rogue_node.h"
+
+/* One row of grant 1 that would be true: tokens 2 and 3 after 0 and 1. */
+struct said {
+    uint64_t grant;
+    uint32_t first, count, finish, tokens[16];
+    size_t n_first, n_count, n_finish, n_state, n_tokens;
+};
+
+typedef void lie_fn(struct rogue_node *w, struct said *s);
+
+struct pair {
+    struct rogue_node *node[2]; /* the worker, its only client */
+    uint8_t id[16];
+};
+
+#define WORKER 0
+#define CLIENT 1
+
+static bool has_submit(const void *arg)
+{
+    return ((const struct pair *)arg)->node[WORKER]->n_submits > 0;
+}
+
+static bool has_two(const void *arg)
+{
+    return ((const struct pair *)arg)->node[CLIENT]->n_tokens >= 2;
+}
+
+static bool is_kept_out(const void *arg)
+{
+    return ((const struct pair *)arg)->node[WORKER]->n_refused > 0;
+}
+
+static void say(struct rogue_node *w, struct said *s)
+{
+    Sluice__V1__StepOutputMessage m = SLUICE__V1__STEP_OUTPUT_MESSAGE__INIT;
+    uint32_t first[2] = {s->first}, count[2] = {s->count};
+    uint32_t finish[2] = {s->finish}, state[2] = {3, 3};
+
+    m.grant = &s->grant;
+    m.n_grant = 1;
+    m.first_index = first;
+    m.n_first_index = s->n_first;
+    m.count = count;
+    m.n_count = s->n_count;
+    m.finish = finish;
+    m.n_finish = s->n_finish;
+    m.state = state;
+    m.n_state = s->n_state;
+    m.tokens = s->tokens;
+    m.n_tokens = s->n_tokens;
+    rogue_step(w, &m);
+}
+
+static struct said truth(uint64_t grant, uint32_t first)
+{
+    return (struct said){.grant = grant,
+                         .first = first,
+                         .count = 2,
+                         .tokens = {100 + first, 101 + first},
+                         .n_first = 1,
+                         .n_count = 1,
+                         .n_finish = 1,
+                         .n_state = 1,
+                         .n_tokens = 2};
+}
+
+/* A worker and a client of its model, which has had two tokens. */
+static bool begin(struct rogue_at *at, struct pair *p)
+{
+    const char *name = rogue_name("liar");
+    struct said s;
+
+    p->node[WORKER] = rogue_node_new(at->workers, BY_WORKER, name);
+    p->node[CLIENT] = rogue_node_new(at->clients, BY_CLIENT, "victim");
+    rogue_id(p->id);
+    if (!rogue_run_up(p->node[WORKER]) || !rogue_run_up(p->node[CLIENT]) ||
+        rogue_generate(p->node[CLIENT], name, p->id, 10) != ST_OK ||
+        !rogue_run(p->node, 2, has_submit, p)) {
+        return rogue_saw(at, false, "no Submit came: %s %s",
+                         p->node[WORKER]->why, p->node[CLIENT]->text);
+    }
+    s = truth(p->node[WORKER]->grant, 0);
+    say(p->node[WORKER], &s);
+    if (!rogue_run(p->node, 2, has_two, p)) {
+        return rogue_saw(at, false, "the truth was not believed: %s",
+                         p->node[WORKER]->why);
+    }
+    return true;
+}
+
+static void end(struct pair *p)
+{
+    rogue_node_free(&p->node[CLIENT]);
+    rogue_node_free(&p->node[WORKER]);
+}
+
+static bool no_bad_token(const struct rogue_node *c, uint32_t n)
+{
+    for (uint32_t i = 0; i < c->n_tokens; i++) {
+        if (c->tokens[i] != 100 + i) {
+            return false;
+        }
+    }
+    return c->n_tokens == n;
+}
+
+/* Told once: the session ends, the name is kept out, the client sees none of
+ * it. */
+static bool run_lie(struct rogue_at *at, const struct rogue_case *c)
+{
+    struct pair p;
+    struct said s;
+    lie_fn *const *lie = c->arg;
+    bool well = begin(at, &p);
+
+    if (well) {
+        struct rogue_node *w = p.node[WORKER];
+
+        s = truth(w->grant, 2);
+        (*lie)(w, &s);
+        w->mute = true;
+        say(w, &s);
+        well = rogue_run(p.node, 2, is_kept_out, &p) &&
+               w->refused == ST_UNAVAILABLE && w->n_up == 1 &&
+               no_bad_token(p.node[CLIENT], 2);
+        rogue_saw(at, well,
+                  "session ended %u times, back in: %s, \"%s\", "
+                  "client had %u tokens",
+                  w->n_down, status_name(w->refused), w->why,
+                  p.node[CLIENT]->n_tokens);
+    }
+    end(&p);
+    return well;
+}
+
+#define LIE(name)                                                 \
+    static void lie_##name(struct rogue_node *w, struct said *s); \
+    static lie_fn *const name = lie_##name;                       \
+    static void lie_##name(struct rogue_node *w, struct said *s)
+#define CLASS(i) (w->shard.classes[i])
+
+/* clang-format off */
+LIE(token_past_vocab)   { (void)w; s->tokens[1] = ROGUE_VOCAB; }
+LIE(token_max)          { (void)w; s->tokens[0] = UINT32_MAX; }
+LIE(grant_never_given)  { (void)w; s->grant += 2; }
+LIE(grant_zero)         { (void)w; s->grant = 0; }
+LIE(past_max_tokens)    { (void)w; s->count = 9; s->n_tokens = 9; }
+LIE(index_overflow)     { (void)w; s->first = UINT32_MAX; }
+LIE(history_rewritten)  { (void)w; s->first = 0; s->tokens[0] = 99; }
+LIE(column_short)       { (void)w; s->n_count = 0; }
+LIE(column_long)        { (void)w; s->n_state = 2; }
+LIE(count_overflow)     { (void)w; s->count = UINT32_MAX; }
+LIE(tokens_left_over)   { (void)w; s->count = 1; }
+LIE(finish_unknown)     { (void)w; s->finish = 5; }
+LIE(length_too_early)   { (void)w; s->finish = 2; }
+LIE(sum_wrong)          { (void)s; CLASS(0).free += 1; }
+LIE(free_beyond_total)  { (void)s; CLASS(0).free = UINT32_MAX; }
+LIE(slots_negative)     { (void)s; CLASS(1).free -= 100; }
+LIE(held_from_nowhere)  { (void)s; CLASS(2).held = 1; }
+LIE(total_grew)         { (void)s; CLASS(0).free += 10; CLASS(0).total += 10; }
+LIE(total_shrank)       { (void)s; CLASS(1).free -= 1; CLASS(1).total -= 1; }
+LIE(settles_future)     { (void)s; w->shard.ledger.grant += 1; }
+LIE(settles_max)        { (void)s; w->shard.ledger.grant = UINT64_MAX; }
+LIE(settles_back)       { (void)s; w->shard.ledger.grant = 0; }
+/* clang-format on */
+
+/* ---- what is no lie: dropped, and the session goes on ---- */
+
+static bool has_ack(const void *arg)
+{
+    return ((const struct pair *)arg)->node[WORKER]->n_acks > 1;
+}
+
+static bool has_all(const void *arg)
+{
+    return ((const struct pair *)arg)->node[CLIENT]->n_ends > 0;
+}
+
+/* The last eight of ten tokens, and the client's end. */
+static bool finish(struct pair *p)
+{
+    struct rogue_node *w = p->node[WORKER];
+    struct said s = truth(w->grant, 2);
+
+    s.count = 8;
+    s.n_tokens = 8;
+    s.finish = 2; /* FINISH_LENGTH */
+    for (uint32_t i = 0; i < 8; i++) {
+        s.tokens[i] = 102 + i;
+    }
+    for (int i = 0; i < 2; i++) {
+        CLASS(i).free += w->need[i];
+        CLASS(i).granted -= w->need[i];
+    }
+    say(w, &s);
+    return rogue_run(p->node, 2, has_all, p) &&
+           p->node[CLIENT]->status == ST_OK &&
+           no_bad_token(p->node[CLIENT], 10) && w->n_down == 0;
+}
+
+static bool run_dropped(struct rogue_at *at, const struct rogue_case *c)
+{
+    struct pair p;
+    lie_fn *const *odd = c->arg;
+    bool well = begin(at, &p);
+
+    if (well) {
+        struct rogue_node *w = p.node[WORKER];
+        struct rogue_shard kept = w->shard;
+        struct said s = truth(w->grant, 2);
+
+        (*odd)(w, &s);
+        w->mute = true;
+        say(w, &s);
+        well = rogue_run(p.node, 2, has_ack, &p);
+        w->shard.ledger.grant = kept.ledger.grant;
+        w->shard.ledger.snapshot = kept.ledger.snapshot + 1;
+        w->shard.ledger.session = kept.ledger.session;
+        memcpy(w->shard.classes, kept.classes, sizeof kept.classes);
+        well = well && finish(&p);
+        rogue_saw(at, well,
+                  "session ended %u times (%s), last index wanted %u, client "
+                  "had %u of 10 tokens, %s",
+                  w->n_down, w->why, w->ack_index, p.node[CLIENT]->n_tokens,
+                  status_name(p.node[CLIENT]->status));
+    }
+    end(&p);
+    return well;
+}
+
+/* An old ledger says that all is free: its rows count, its room does not. */
+LIE(snapshot_back)
+{
+    w->shard.ledger.snapshot = UINT64_MAX; /* 0, when it is said */
+    for (int i = 0; i < 2; i++) {
+        CLASS(i).free += CLASS(i).granted;
+        CLASS(i).granted = 0;
+    }
+    s->count = 0;
+    s->n_tokens = 0;
+}
+LIE(index_gap)
+{
+    (void)w;
+    s->first = 3;
+}
+LIE(repeated_row)
+{
+    (void)w;
+    s->first = 0;
+    s->tokens[0] = 100;
+    s->tokens[1] = 101;
+}
+
+static bool is_acked(const void *arg)
+{
+    return ((const struct pair *)arg)->node[WORKER]->ack_index == 10;
+}
+
+/* A row of a sequence that has ended is to be forgotten, not believed. */
+static bool run_finished_grant(struct rogue_at *at, const struct rogue_case *c)
+{
+    struct pair p;
+    bool well =
+        begin(at, &p) && finish(&p) && rogue_run(p.node, 2, is_acked, &p);
+
+    (void)c;
+    if (well) {
+        struct rogue_node *w = p.node[WORKER];
+        struct said s = truth(w->grant, 2);
+
+        w->n_acks = 1; /* wait for one more */
+        say(w, &s);
+        well = rogue_run(p.node, 2, has_ack, &p) &&
+               w->ack_index == UINT32_MAX && w->n_down == 0 &&
+               p.node[CLIENT]->n_tokens == 10;
+        rogue_saw(at, well, "answered with index %u, session ended %u times",
+                  w->ack_index, w->n_down);
+    }
+    end(&p);
+    return well;
+}
+
+#define A_LIE "the session ends, the name is kept out, no client sees it"
+#define LIED(lie, text)                                 \
+    {                                                   \
+        "lie-" text, ROGUE_ROUTER, A_LIE, run_lie, &lie \
+    }
+#define ODD(lie, text, rule)                        \
+    {                                               \
+        text, ROGUE_ROUTER, rule, run_dropped, &lie \
+    }
+
+static const struct rogue_case cases[] = {
+    LIED(token_past_vocab, "token-past-vocab"),
+    LIED(token_max, "token-max"),
+    LIED(grant_never_given, "grant-never-given"),
+    LIED(grant_zero, "grant-zero"),
+    LIED(past_max_tokens, "past-max-tokens"),
+    LIED(index_overflow, "index-overflow"),
+    LIED(history_rewritten, "history-rewritten"),
+    LIED(column_short, "column-short"),
+    LIED(column_long, "column-long"),
+    LIED(count_overflow, "count-overflow"),
+    LIED(tokens_left_over, "tokens-left-over"),
+    LIED(finish_unknown, "finish-unknown"),
+    LIED(length_too_early, "length-too-early"),
+    LIED(sum_wrong, "sum-wrong"),
+    LIED(free_beyond_total, "free-beyond-total"),
+    LIED(slots_negative, "slots-negative"),
+    LIED(held_from_nowhere, "held-from-nowhere"),
+    LIED(total_grew, "total-grew"),
+    LIED(total_shrank, "total-shrank"),
+    LIED(settles_future, "settles-future-grant"),
+    LIED(settles_max, "settles-max-grant"),
+    LIED(settles_back, "settles-back"),
+    ODD(snapshot_back, "snapshot-back", "an older ledger is dropped"),
+    ODD(index_gap, "index-gap", "the row is dropped and asked for again"),
+    ODD(repeated_row, "repeated-row", "what the router has is dropped"),
+    {"finished-grant", ROGUE_ROUTER, "the worker is told to forget it",
+     run_finished_grant, NULL},
+};
+
+const struct rogue_table rogue_lies = {cases, sizeof cases / sizeof cases[0]};

@@ -1,0 +1,518 @@
+/* Which sequence a worker died of: suspects, trials, verdicts. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/log.h"
+#include "router/limits.h"
+#include "tests/unit/router/rig.h"
+
+#define LENGTH SLUICE__V1__FINISH__FINISH_LENGTH
+
+static struct router_worker_view view(const struct rig *rig,
+                                      const struct fake *w)
+{
+    struct router_worker_view v;
+
+    for (uint32_t i = 0; router_worker_view(rig->router, i, &v); i++) {
+        if (v.id.v == w->id.v) {
+            return v;
+        }
+    }
+    fail_msg("%s is not known", w->name);
+    return v;
+}
+
+static uint64_t indicted(const struct rig *rig)
+{
+    struct router_counts k;
+
+    router_counts(rig->router, &k);
+    return k.indicted;
+}
+
+static bool has(struct fake *w, uint8_t id)
+{
+    return worker_sequence_of(w, id) != NULL;
+}
+
+static void dies(struct fake *w)
+{
+    fake_lost(w);
+    w->shard.life += 1000;
+    rig_run(w->rig);
+}
+
+/* It is started again, and good: an end that nobody sees but its lineage. */
+static void comes(struct fake *w)
+{
+    fake_reconnect(w);
+    assert_true(w->up);
+    rig_run(w->rig);
+}
+
+/* Two workers, both with room for all, and a client. */
+struct scene {
+    struct rig *rig;
+    struct fake *w1, *w2, *c;
+};
+
+static void set(struct scene *s)
+{
+    s->rig = rig_new(NULL);
+    s->w1 = rig_worker(s->rig, "w1", 64, 16);
+    s->c = rig_client(s->rig, "c1");
+    s->w2 = NULL;
+}
+
+static void second(struct scene *s)
+{
+    s->w2 = rig_worker(s->rig, "w2", 64, 16);
+}
+
+/* n sequences 1..n at w1, with so many tokens each; then it dies. */
+static void die_with(struct scene *s, uint8_t n, uint32_t n_tokens)
+{
+    for (uint8_t id = 1; id <= n; id++) {
+        client_generate(s->c, id, 40, 20);
+    }
+    rig_run(s->rig);
+    for (uint8_t id = 1; id <= n; id++) {
+        assert_true(has(s->w1, id));
+        if (n_tokens > 0) {
+            worker_give(s->w1, id, 0, n_tokens, 0);
+        }
+    }
+    second(s);
+    dies(s->w1);
+}
+
+static void at_the_limit_of_tokens(void **state)
+{
+    struct scene s;
+
+    (void)state;
+    set(&s);
+    die_with(&s, 3, TRIAL_TOKENS); /* free: all at once */
+    assert_true(has(s.w2, 1) && has(s.w2, 2) && has(s.w2, 3));
+    assert_int_equal(view(s.rig, s.w2).n_suspects, 0);
+    rig_free(&s.rig);
+}
+
+static void one_token_less(void **state)
+{
+    struct scene s;
+
+    (void)state;
+    set(&s);
+    die_with(&s, 3, TRIAL_TOKENS - 1); /* suspects: one at a time */
+    assert_true(has(s.w2, 1));
+    assert_false(has(s.w2, 2) || has(s.w2, 3));
+    assert_int_equal(view(s.rig, s.w2).n_suspects, 1);
+    worker_give(s.w2, 1, 0, TRIAL_TOKENS - 1, 0);
+    rig_advance(s.rig, 100000);
+    assert_false(has(s.w2, 2));
+    worker_give(s.w2, 1, 0, 1, 0); /* cleared: the next */
+    assert_true(has(s.w2, 2));
+    assert_false(has(s.w2, 3));
+    worker_give(s.w2, 2, 0, 19, LENGTH); /* its end clears it too */
+    assert_true(has(s.w2, 3));
+    rig_free(&s.rig);
+}
+
+/* What counts is what this worker gave, not what the sequence has. */
+static void tokens_of_another_worker(void **state)
+{
+    struct scene s;
+
+    (void)state;
+    set(&s);
+    die_with(&s, 2, 5);
+    assert_true(has(s.w2, 1) && has(s.w2, 2));
+    comes(s.w1);
+    dies(s.w2);
+    assert_true(has(s.w1, 1));
+    assert_false(has(s.w1, 2));
+    rig_free(&s.rig);
+}
+
+static void others_overtake_and_run_beside(void **state)
+{
+    struct scene s;
+
+    (void)state;
+    set(&s);
+    die_with(&s, 2, 0);
+    assert_true(has(s.w2, 1));
+    client_generate(s.c, 9, 40, 20);
+    rig_run(s.rig);
+    assert_true(has(s.w2, 9));
+    assert_false(has(s.w2, 2));
+    assert_int_equal(view(s.rig, s.w2).n_suspects, 1);
+    rig_free(&s.rig);
+}
+
+/* It waits for room, not for a trial: nobody overtakes it. */
+static void one_that_waits_for_room_is_not_overtaken(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *w1 = rig_worker(rig, "w1", 8, 8), *w2;
+    struct fake *c = rig_client(rig, "c1");
+
+    (void)state;
+    client_generate(c, 1, 200, 56); /* 8 blocks */
+    rig_run(rig);
+    w2 = rig_worker(rig, "w2", 8, 8);
+    client_generate(c, 2, 40, 20); /* 2 of 8 blocks of w2 */
+    rig_run(rig);
+    assert_true(has(w2, 2));
+    worker_give(w2, 2, 0, 3, 0);
+    dies(w1);
+    client_generate(c, 3, 40, 20);
+    rig_run(rig);
+    assert_false(has(w2, 1) || has(w2, 3));
+    worker_give(w2, 2, 0, 17, LENGTH);
+    assert_true(has(w2, 1));
+    assert_false(has(w2, 3));
+    rig_free(&rig);
+}
+
+/* TRIALS_ASIDE_MAX suspects are overtaken, not one more. */
+static void overtake(uint32_t n_suspects, bool passes)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *w1 = rig_worker(rig, "w1", 400, 200), *w2;
+    struct fake *c = rig_client(rig, "c1");
+
+    for (uint32_t id = 1; id <= n_suspects + 1; id++) {
+        client_generate(c, (uint8_t)id, 40, 20);
+    }
+    rig_run(rig);
+    w2 = rig_worker(rig, "w2", 400, 200);
+    dies(w1);
+    client_generate(c, 200, 40, 20);
+    rig_run(rig);
+    assert_true(has(w2, 1)); /* on trial; n_suspects wait for theirs */
+    assert_false(has(w2, 2));
+    assert_int_equal(has(w2, 200), passes);
+    rig_free(&rig);
+}
+
+static void as_many_as_may_step_aside(void **state)
+{
+    (void)state;
+    overtake(TRIALS_ASIDE_MAX, true);
+}
+
+static void one_more_than_may_step_aside(void **state)
+{
+    (void)state;
+    overtake(TRIALS_ASIDE_MAX + 1, false);
+}
+
+/* Who has it now. */
+static struct fake *holder(struct rig *rig, uint8_t id, uint32_t choice)
+{
+    for (uint32_t i = 0; i < rig->n_fakes; i++) {
+        struct fake *w = rig->fakes[i];
+        if (w->role == BY_WORKER && w->up && !w->deaf &&
+            worker_choice_of(w, id, choice) != NULL) {
+            return w;
+        }
+    }
+    fail_msg("nobody has %d", id);
+    return NULL;
+}
+
+/* A poison request: three workers, and a sentence. */
+static void indicted_after_two_trials(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *c, *innocent, *w;
+    struct record *x;
+
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        rig_worker(rig, (const char *[]){"w1", "w2", "w3", "w4"}[i], 64, 16);
+    }
+    c = rig_client(rig, "c1");
+    x = client_generate_n(c, 1, 2, 40, 20); /* choice 0 is the poison */
+    rig_run(rig);
+    innocent = holder(rig, 1, 1);
+    worker_give(innocent, 1, 1, 3, 0);
+    for (uint32_t i = 0; i <= TRIAL_DEATHS; i++) {
+        assert_false(x->ended);
+        assert_int_equal(indicted(rig), 0);
+        w = holder(rig, 1, 0);
+        assert_ptr_not_equal(w, innocent);
+        assert_int_equal(view(rig, w).n_suspects, i > 0);
+        dies(w);
+    }
+    assert_true(x->ended);
+    assert_int_equal(x->status, ST_ABORTED);
+    assert_non_null(strstr(x->error, "3 workers died while they ran it, the "
+                                     "last was w"));
+    assert_non_null(strstr(x->error, " (the connection broke): it is not tried "
+                                     "again"));
+    assert_int_equal(indicted(rig), 1);
+    rig_advance(rig, 100000); /* its other choice goes with it */
+    assert_null(worker_choice_of(innocent, 1, 1));
+    assert_int_equal(view(rig, innocent).n_sequences, 0);
+    rig_free(&rig);
+}
+
+/* The one on trial is charged; those beside become suspects, not more. */
+static void the_one_on_trial_is_charged(void **state)
+{
+    struct scene s;
+    struct fake *w3;
+    struct record *beside;
+
+    (void)state;
+    set(&s);
+    die_with(&s, 1, 0);
+    assert_true(has(s.w2, 1));
+    beside = client_generate(s.c, 9, 40, 20);
+    rig_run(s.rig);
+    assert_true(has(s.w2, 9));
+    w3 = rig_worker(s.rig, "w3", 64, 16);
+    dies(s.w2);
+    assert_true(has(w3, 1));  /* one death on trial */
+    assert_false(has(w3, 9)); /* a suspect */
+    s.w2 = rig_worker(s.rig, "w4", 64, 16);
+    rig_run(s.rig);
+    assert_true(has(s.w2, 9));
+    dies(w3);
+    assert_int_equal(indicted(s.rig), 1); /* 1, with its second */
+    assert_false(beside->ended);
+    worker_give(s.w2, 9, 0, 20, LENGTH);
+    assert_int_equal(beside->status, ST_OK);
+    rig_free(&s.rig);
+}
+
+static void a_goodbye_is_no_death(void **state)
+{
+    struct scene s;
+    Sluice__V1__GoodbyeMessage m = SLUICE__V1__GOODBYE_MESSAGE__INIT;
+
+    (void)state;
+    set(&s);
+    for (uint8_t id = 1; id <= 3; id++) {
+        client_generate(s.c, id, 40, 20);
+    }
+    rig_run(s.rig);
+    second(&s);
+    (void)!peer_oneway(s.w1->peer, METHOD_REGISTRY_GOODBYE, &m.base);
+    peer_flush(s.w1->peer, s.rig->now);
+    rig_run(s.rig);
+    assert_true(has(s.w2, 1) && has(s.w2, 2) && has(s.w2, 3));
+    rig_free(&s.rig);
+}
+
+static void silence_is_a_death(void **state)
+{
+    struct scene s;
+
+    (void)state;
+    set(&s);
+    for (uint8_t id = 1; id <= 2; id++) {
+        client_generate(s.c, id, 40, 20);
+    }
+    rig_run(s.rig);
+    second(&s);
+    s.w1->mute = s.w1->deaf = true;
+    for (int i = 0; i < 40; i++) {
+        worker_report(s.w2);
+        rig_advance(s.rig, 100000);
+    }
+    assert_true(has(s.w2, 1));
+    assert_false(has(s.w2, 2));
+    rig_free(&s.rig);
+}
+
+/* Ids that have not all left cannot have killed anybody: of the ids of 1,
+ * as many as the link lets out; of the others none. */
+static void ids_that_never_left(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *w1 = rig_worker(rig, "w1", 4000, 16), *w2;
+    struct fake *c = rig_client(rig, "c1");
+
+    (void)state;
+    w1->deaf = true; /* nothing is acknowledged */
+    for (uint8_t id = 1; id <= 3; id++) {
+        client_generate(c, id, 39000, 20);
+    }
+    rig_run(rig);
+    assert_int_equal(view(rig, w1).n_sequences, 3);
+    w2 = rig_worker(rig, "w2", 4000, 16);
+    dies(w1);
+    assert_true(has(w2, 1) && has(w2, 2) && has(w2, 3));
+    assert_int_equal(view(rig, w2).n_suspects, 0);
+    rig_free(&rig);
+}
+
+/* ... but all have, of the first of them. */
+static void ids_that_just_left(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *w1 = rig_worker(rig, "w1", 4000, 16), *w2;
+    struct fake *c = rig_client(rig, "c1");
+
+    (void)state;
+    w1->deaf = true;
+    client_generate(c, 1, 12000, 20);
+    rig_run(rig);
+    w2 = rig_worker(rig, "w2", 4000, 16);
+    dies(w1);
+    assert_true(has(w2, 1));
+    assert_int_equal(view(rig, w2).n_suspects, 1);
+    rig_free(&rig);
+}
+
+/* The same life comes back: nobody has died. */
+static void a_death_that_was_none(void **state)
+{
+    struct scene s;
+
+    (void)state;
+    set(&s);
+    for (uint8_t id = 1; id <= 3; id++) {
+        client_generate(s.c, id, 40, 20);
+    }
+    rig_run(s.rig);
+    second(&s);
+    fake_lost(s.w1);
+    rig_run(s.rig);
+    assert_true(has(s.w2, 1));
+    assert_false(has(s.w2, 2));
+    comes(s.w1);
+    rig_run(s.rig);
+    assert_int_equal(view(s.rig, s.w2).n_suspects, 0);
+    assert_int_equal(view(s.rig, s.w1).n_suspects, 0);
+    assert_true(has(s.w1, 2) || has(s.w2, 2));
+    assert_true(has(s.w1, 3) || has(s.w2, 3));
+    rig_free(&s.rig);
+}
+
+/* ... and takes back the charge, each time. */
+static void a_charge_that_is_taken_back(void **state)
+{
+    struct scene s;
+
+    (void)state;
+    set(&s);
+    die_with(&s, 1, 0);
+    comes(s.w1);
+    for (int i = 0; i < 3 * TRIAL_DEATHS; i++) {
+        struct fake *w = holder(s.rig, 1, 0);
+
+        assert_int_equal(view(s.rig, w).n_suspects, 1);
+        fake_lost(w);
+        rig_run(s.rig);
+        fake_reconnect(w);
+        rig_run(s.rig);
+    }
+    assert_int_equal(indicted(s.rig), 0);
+    dies(holder(s.rig, 1, 0)); /* no less than it was charged with */
+    dies(holder(s.rig, 1, 0));
+    assert_int_equal(indicted(s.rig), 1);
+    rig_free(&s.rig);
+}
+
+static void a_cancel_while_on_trial(void **state)
+{
+    struct scene s;
+    struct record *k;
+
+    (void)state;
+    set(&s);
+    die_with(&s, 2, 0);
+    k = client_cancel(s.c, 1);
+    rig_run(s.rig);
+    assert_true(k->ended);
+    assert_int_equal(k->status, ST_OK);
+    assert_true(has(s.w2, 2)); /* it has left its place to the next */
+    k = client_cancel(s.c, 2);
+    rig_run(s.rig);
+    assert_true(k->ended);
+    assert_int_equal(view(s.rig, s.w2).n_suspects, 0);
+    rig_end(&s.rig);
+}
+
+/* Whoever waits for its trial ends like anybody who waits. */
+static void a_cancel_before_the_trial(void **state)
+{
+    struct scene s;
+    struct record *k;
+
+    (void)state;
+    set(&s);
+    die_with(&s, 3, 0);
+    k = client_cancel(s.c, 2);
+    rig_run(s.rig);
+    assert_int_equal(k->receipt.state,
+                     SLUICE__V1__SEQUENCE_STATE__SEQUENCE_QUEUED);
+    worker_give(s.w2, 1, 0, 20, LENGTH);
+    assert_true(has(s.w2, 3));
+    rig_free(&s.rig);
+}
+
+/* Not where it was when the worker died, if there is another. */
+static void another_worker_is_preferred(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *w1 = rig_worker(rig, "w1", 640, 16), *w2;
+    struct fake *c = rig_client(rig, "c1");
+
+    (void)state;
+    client_generate(c, 1, 200, 50); /* 8 blocks */
+    rig_run(rig);
+    w2 = rig_worker(rig, "w2", 9, 16);
+    client_generate(c, 2, 40, 20);
+    rig_run(rig);
+    assert_true(has(w1, 1) && has(w1, 2));
+    w2->refuse_submits = ST_RESOURCE_EXHAUSTED; /* full, to the router */
+    worker_give(w1, 2, 0, 20, LENGTH);
+    dies(w1);
+    comes(w1); /* most room, but it died with it */
+    assert_false(has(w1, 1));
+    w2->refuse_submits = ST_OK;
+    for (int i = 0; i < 5; i++) {
+        worker_report(w2);
+        rig_advance(rig, 100000);
+    }
+    assert_true(has(w2, 1));
+    rig_free(&rig);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(at_the_limit_of_tokens),
+        cmocka_unit_test(one_token_less),
+        cmocka_unit_test(tokens_of_another_worker),
+        cmocka_unit_test(others_overtake_and_run_beside),
+        cmocka_unit_test(one_that_waits_for_room_is_not_overtaken),
+        cmocka_unit_test(as_many_as_may_step_aside),
+        cmocka_unit_test(one_more_than_may_step_aside),
+        cmocka_unit_test(indicted_after_two_trials),
+        cmocka_unit_test(the_one_on_trial_is_charged),
+        cmocka_unit_test(a_goodbye_is_no_death),
+        cmocka_unit_test(silence_is_a_death),
+        cmocka_unit_test(ids_that_never_left),
+        cmocka_unit_test(ids_that_just_left),
+        cmocka_unit_test(a_death_that_was_none),
+        cmocka_unit_test(a_charge_that_is_taken_back),
+        cmocka_unit_test(a_cancel_while_on_trial),
+        cmocka_unit_test(a_cancel_before_the_trial),
+        cmocka_unit_test(another_worker_is_preferred),
+    };
+
+    log_setup(LOG_OFF, NULL, NULL);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
