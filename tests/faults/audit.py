@@ -7,6 +7,7 @@ from daemons import Failed, await_true
 
 # What a process may have grown by since the warm-up round.
 RSS_SHARE, RSS_KB = 0.02, 4096
+LARGE_KB = 2048  # a mapping
 QUIET_S = 30
 # What daemons print besides their log.
 BENIGN = re.compile(r"\s*$|reading weights: ")
@@ -35,9 +36,29 @@ def settle(cluster):
         pass
 
 
+def mappings(pid):
+    """(size, resident, anonymous), in kB."""
+    out, size, anonymous = [], 0, False
+    with open(f"/proc/{pid}/smaps", encoding="utf-8") as f:
+        for line in f:
+            words = line.split()
+            if words[0] == "Size:":
+                size = int(words[1])
+            elif words[0] == "Rss:":
+                out.append((size, int(words[1]), anonymous))
+            elif not words[0].endswith(":"):
+                anonymous = len(words) < 6
+    return out
+
+
 def measure(daemon):
+    """rss is without large: a worker's pool and scratch, which are touched
+    little by little, and must not grow as such."""
+    maps = mappings(daemon.pid)
+    large = [m for m in maps if m[2] and m[0] >= LARGE_KB]
     return {"fds": daemon.files(), "threads": daemon.status("Threads"),
-            "rss": daemon.status("VmRSS")}
+            "rss": sum(m[1] for m in maps) - sum(m[1] for m in large),
+            "large": sum(m[0] for m in large)}
 
 
 def baseline(cluster):
@@ -54,8 +75,9 @@ def grown(daemon, base):
         now = measure(daemon)
         bad = [f"{daemon.name}: {now[k]} {k}, {base[k]} before"
                for k in ("fds", "threads") if now[k] > base[k]]
-        if now["rss"] > base["rss"] + max(base["rss"] * RSS_SHARE, RSS_KB):
-            bad.append(f"{daemon.name}: {now['rss']} kB, {base['rss']} before")
+        bad += [f"{daemon.name}: {k} {now[k]} kB, {base[k]} before"
+                for k in ("rss", "large")
+                if now[k] > base[k] + max(base[k] * RSS_SHARE, RSS_KB)]
         if not bad or time.monotonic() > end:
             return bad
         time.sleep(0.05)

@@ -185,7 +185,8 @@ class Run:
             self.stop_load()
             self.fault.finish(self)
             if not self.settings.rss:
-                base["router"]["rss"] = base["worker"]["rss"] = 1 << 40
+                for one in base.values():
+                    one["rss"] = one["large"] = 1 << 40
             self.leaked, wrong = audit.audit(self.cluster, base,
                                              self.fault.strikes)
             self.bad += wrong

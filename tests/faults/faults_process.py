@@ -31,7 +31,7 @@ class Kill(Fault):
         name = run.victim()
         kill(run, name)
         run.cluster.start_worker(name)
-        run.load.await_tokens(100)
+        run.load.await_all()
 
 
 class KillOnly(Fault):

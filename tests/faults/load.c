@@ -58,7 +58,8 @@ struct stream {
     uint32_t after;            /* tokens, then it is cancelled */
     atomic_llong cancel_at_us; /* 0: not by the clock */
     int64_t last_us[CATALOGUE_CHOICES];
-    int64_t mark_us; /* the newest that it has passed */
+    int64_t mark_us;       /* the newest that it has passed */
+    atomic_llong moved_us; /* its newest token, or end */
     struct tally_end end;
     atomic_bool done;
 };
@@ -79,6 +80,7 @@ static struct streams reference;
 static struct stream streams[STREAMS_MAX];
 static atomic_bool stopping;
 static atomic_llong mark_us;
+static uint32_t n_marks;       /* of the main thread */
 static atomic_uint next_entry; /* to record */
 
 static void die(const char *what, const char *why)
@@ -122,6 +124,7 @@ static void note_gap(struct stream *s, uint32_t choice, bool first)
     int64_t at_us = atomic_load(&mark_us);
 
     s->last_us[choice] = now_us;
+    atomic_store(&s->moved_us, now_us);
     if (now_us - last_us <= (int64_t)options.gap_ms * 1000) {
         return;
     }
@@ -202,6 +205,7 @@ static void check_one(struct stream *s)
     draw_fate(s);
     s->end.status = generate(s, on_chunk, &result, &e);
     atomic_store(&s->cancel_at_us, 0);
+    atomic_store(&s->moved_us, tally_now_us());
     s->end.why = s->end.status == ST_OK ? "" : e.text;
     tally_ended(&s->end, options.all);
     if (s->end.status != ST_OK && !result.asked) {
@@ -281,8 +285,19 @@ static bool read_lines(void)
     }
     if (memchr(text, 'm', (size_t)n) != NULL) {
         atomic_store(&mark_us, tally_now_us());
+        n_marks++;
     }
     return memchr(text, 's', (size_t)n) == NULL;
+}
+
+static uint32_t n_behind(void)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < options.n_streams; i++) {
+        n += atomic_load(&streams[i].moved_us) < atomic_load(&mark_us);
+    }
+    return n;
 }
 
 static void await_stop(void)
@@ -293,7 +308,7 @@ static void await_stop(void)
     for (;;) {
         if (tally_now_us() - said_us >= PROGRESS_MS * 1000) {
             said_us = tally_now_us();
-            tally_progress();
+            tally_progress(n_marks, n_behind());
         }
         if (poll(&in, 1, PROGRESS_MS) > 0 && !read_lines()) {
             return;

@@ -27,7 +27,7 @@ class Streams:
                 stdin=subprocess.PIPE, stdout=out, preexec_fn=on_start(()))
         self.file, self.part = open(self.path, "rb"), b""
         self.gaps, self.ends, self.progress, self.summary = [], [], {}, None
-        self.patience = patience
+        self.patience, self.marks = patience, 0
 
     def read(self):
         *lines, self.part = (self.part + self.file.read()).split(b"\n")
@@ -51,10 +51,8 @@ class Streams:
             raise Failed("the load has ended by itself") from None
 
     def mark(self):
+        self.marks += 1
         self.say(b"mark")
-
-    def running(self):
-        return self.read().progress.get("tokens", 0) > 0
 
     def await_tokens(self, more=1):
         at = self.read().progress.get("tokens", 0)
@@ -62,6 +60,13 @@ class Streams:
             "tokens", 0) >= at + more or self.process.poll() is not None, 60)
         if self.process.poll() is not None:
             raise Failed("the load has ended by itself")
+
+    def await_all(self):
+        """Each stream has had a token since the mark, or has ended."""
+        marked = self.marks
+        await_true("all streams go on", lambda: self.process.poll() is not None
+                   or (self.read().progress.get("marks") == marked and
+                       self.progress["behind"] == 0), 60)
 
     def stop(self):
         """What is open runs to its end; what it says of it all."""

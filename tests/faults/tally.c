@@ -154,12 +154,14 @@ void tally_gap(uint32_t stream, int64_t from_us, int64_t to_us, bool first,
     pthread_mutex_unlock(&tally.lock);
 }
 
-void tally_progress(void)
+void tally_progress(uint32_t marks, uint32_t behind)
 {
     pthread_mutex_lock(&tally.lock);
     printf("{\"progress\":%" PRIu64 ",\"tokens\":%" PRIu64
-           ",\"cancelled\":%" PRIu64 ",\"failed\":%" PRIu64 "}\n",
-           tally.ended, tally.tokens, tally.cancelled, tally.failed);
+           ",\"cancelled\":%" PRIu64 ",\"failed\":%" PRIu64
+           ",\"marks\":%u,\"behind\":%u}\n",
+           tally.ended, tally.tokens, tally.cancelled, tally.failed, marks,
+           behind);
     pthread_mutex_unlock(&tally.lock);
 }
 

@@ -32,7 +32,9 @@ void tally_ended(const struct tally_end *t, bool always);
 void tally_gap(uint32_t stream, int64_t from_us, int64_t to_us, bool first,
                bool print);
 
-void tally_progress(void); /* a line */
+/* A line.  marks: how many there were; behind: streams that stand still since
+ * the newest. */
+void tally_progress(uint32_t marks, uint32_t behind);
 /* unended: requests that were still open. */
 void tally_summary(uint32_t unended);
 
