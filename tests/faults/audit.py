@@ -37,7 +37,7 @@ def settle(cluster):
 
 
 def mappings(pid):
-    """(size, resident, anonymous), in kB."""
+    """(size, resident, anonymous and writable), in kB."""
     out, size, anonymous = [], 0, False
     with open(f"/proc/{pid}/smaps", encoding="utf-8") as f:
         for line in f:
@@ -47,7 +47,8 @@ def mappings(pid):
             elif words[0] == "Rss:":
                 out.append((size, int(words[1]), anonymous))
             elif not words[0].endswith(":"):
-                anonymous = len(words) < 6
+                # What is only reserved is no memory.
+                anonymous = len(words) < 6 and words[1].startswith("rw")
     return out
 
 
