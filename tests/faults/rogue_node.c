@@ -196,7 +196,10 @@ static void on_end(void *node, struct peer *p, uint64_t tag,
     n->status = status;
     snprintf(n->text, sizeof n->text, "%s", e != NULL ? e->text : "");
     if (reply != NULL && m->reply == &sluice__v1__receipt__descriptor) {
-        n->receipt = ((const Sluice__V1__Receipt *)(const void *)reply)->state;
+        const Sluice__V1__Receipt *r = (const void *)reply;
+
+        n->n_unknown +=
+            r->state == SLUICE__V1__SEQUENCE_STATE__SEQUENCE_UNKNOWN;
     }
 }
 
@@ -369,9 +372,12 @@ enum status rogue_generate(struct rogue_node *n, const char *model,
                            const uint8_t id[16], uint32_t max_tokens)
 {
     Sluice__V1__GenerateRequest m = SLUICE__V1__GENERATE_REQUEST__INIT;
+    Sluice__V1__Sampling sampling = SLUICE__V1__SAMPLING__INIT;
     uint32_t ids[3] = {1, 2, 3};
     uint8_t copy[16];
 
+    sampling.has_ignore_eos = sampling.ignore_eos = true;
+    m.sampling = &sampling;
     memcpy(copy, id, sizeof copy);
     m.request_id = (ProtobufCBinaryData){sizeof copy, copy};
     m.model = wire_text(model);

@@ -17,7 +17,7 @@
 #include "proto/registry.pb-c.h"
 #include "proto/worker.pb-c.h"
 
-#define ROGUE_PATIENCE_US 20000000
+#define ROGUE_PATIENCE_US 60000000 /* of a machine that is busy */
 #define ROGUE_CONTEXT     4096
 #define ROGUE_VOCAB       1000
 #define ROGUE_BLOCKS      64
@@ -56,11 +56,11 @@ struct rogue_node {
     unsigned n_submits, n_removals, n_acks;
     uint64_t grant; /* of the last Submit */
     uint32_t need[2], n_tokens, n_chunks, n_ends;
-    uint32_t tokens[ROGUE_TOKENS];     /* of chunks, as a client */
-    uint32_t ack_index;                /* the last one */
-    enum status status;                /* of the last End */
-    char text[ERROR_TEXT];             /* its sentence */
-    Sluice__V1__SequenceState receipt; /* of the last Receipt */
+    uint32_t tokens[ROGUE_TOKENS]; /* of chunks, as a client */
+    uint32_t ack_index;            /* the last one */
+    enum status status;            /* of the last End */
+    char text[ERROR_TEXT];         /* its sentence */
+    unsigned n_unknown;            /* Receipts that say so */
 };
 
 /* Begins to connect; a worker serves a model named as itself. */
@@ -83,7 +83,7 @@ void rogue_run_for(struct rogue_node *const *nodes, unsigned n, int64_t for_us);
 void rogue_report(struct rogue_node *n);
 void rogue_step(struct rogue_node *n, Sluice__V1__StepOutputMessage *m);
 
-/* As a client: a Generate of three ids. */
+/* As a client: a Generate of three ids, which only max_tokens ends. */
 enum status rogue_generate(struct rogue_node *n, const char *model,
                            const uint8_t id[16], uint32_t max_tokens);
 

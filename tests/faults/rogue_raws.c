@@ -112,13 +112,15 @@ static bool run_bytes(struct rogue_at *at, const struct rogue_case *c)
     const struct bytes *b = c->arg;
     const char *ports[] = {at->workers, at->clients};
     unsigned closed = 0;
+    int fds[2];
     bool well;
 
     for (int i = 0; i < 2; i++) {
-        int fd = say(ports[i], b->shaken, b->at, b->n);
-
-        closed += fd >= 0 && is_closed(fd);
-        close(fd);
+        fds[i] = say(ports[i], b->shaken, b->at, b->n);
+    }
+    for (int i = 0; i < 2; i++) {
+        closed += fds[i] >= 0 && is_closed(fds[i]);
+        close(fds[i]);
     }
     well = closed == 2 && others_come_in(at);
     return rogue_saw(at, well, "%u of 2 connections closed, others: %s", closed,
