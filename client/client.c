@@ -34,6 +34,21 @@ void client_draw_id(uint8_t out[16])
     (void)n;
 }
 
+struct client_core *client_core_of(struct client *c)
+{
+    return c->core;
+}
+
+struct node_io *client_io(struct client *c)
+{
+    return transport_io(c->transport);
+}
+
+void client_soon(struct client *c)
+{
+    c->loop.due_us = 0;
+}
+
 uint32_t client_timeout_ms(const struct client *c)
 {
     return c->timeout_ms;
@@ -145,12 +160,12 @@ enum status client_begin(struct client *c, enum method m,
                          const struct client_call_ops *ops, void *arg,
                          uint64_t *id)
 {
-    c->loop.due_us = 0; /* the next turn sends before it waits */
+    client_soon(c);
     return client_core_call(c->core, m, request, deadline_ms, ops, arg, id);
 }
 
 void client_give_up(struct client *c, uint64_t id)
 {
-    c->loop.due_us = 0;
+    client_soon(c);
     client_core_cancel(c->core, id);
 }

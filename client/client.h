@@ -16,8 +16,11 @@
  * into the same client, but client_interrupt() may.  Many calls at once go
  * by client_begin() and client_turn().
  *
- * Nothing is repeated behind the caller's back: when the connection breaks,
- * calls end ST_UNAVAILABLE; the next call opens a new one.
+ * A generation outlasts its connection: when that breaks, or the router dies
+ * or stops, it goes on at the next router from the tokens it has, and its
+ * caller sees a pause (client/resumable.h; client_request.no_resume turns it
+ * off).  Nothing else is repeated behind the caller's back: other calls end
+ * ST_UNAVAILABLE, and the next call opens a new connection.
  *
  * Threading: a client belongs to one thread at a time; several clients may
  * be used by several threads.  client_interrupt() may come from any thread
@@ -41,6 +44,7 @@
 #define CLIENT_RECEIPT_MS                                 \
     10000 /* a cancelled generation waits for its receipt \
            */
+#define CLIENT_RESUME_MS   30000 /* without a router that takes it up */
 #define CLIENT_WORKER_NAME 65
 
 struct client;
@@ -90,6 +94,9 @@ struct client_chunk {
 /* false cancels the generation, all its choices. */
 typedef bool client_chunk_fn(void *arg, const struct client_chunk *chunk);
 
+/* The connection of a generation is lost, why, and it is about to resume. */
+typedef void client_resume_fn(void *arg, const char *why);
+
 struct client_bias {
     uint32_t token;
     float bias;
@@ -129,7 +136,11 @@ struct client_request {
     bool has_seed, ignore_eos, parse_special, no_text;
     uint64_t seed;
     uint32_t keep_ms;
-    uint32_t deadline_ms; /* 0: none */
+    uint32_t deadline_ms;        /* 0: none */
+    bool no_resume;              /* it ends with its connection */
+    uint32_t resume_ms;          /* how long it looks for a router; 0:
+                                    CLIENT_RESUME_MS */
+    client_resume_fn *on_resume; /* may be NULL */
     client_chunk_fn *on_chunk;
     void *arg;
 };
@@ -167,7 +178,9 @@ struct client_result {
      * worker. */
     int finish, stop_string;
     bool has_figures, has_receipt;
-    bool asked; /* to cancel, by this side */
+    bool asked;         /* to cancel, by this side */
+    uint32_t n_resumes; /* times it went on after a loss of the connection */
+    int64_t gap_us;     /* from the losses to the next chunks, in all */
     uint32_t n_prompt, n_generated, blocks, slots, n_moves;
     uint64_t queued_us, first_token_us, total_us, seed; /* the router's */
     int64_t first_chunk_us, end_us; /* from the call, as seen here; 0: none */

@@ -15,6 +15,12 @@ void client_draw_id(uint8_t out[16]);
 /* Whether client_interrupt() was called; it counts once. */
 bool client_take_interrupt(struct client *c);
 
+/* Its core and io, for client/resumable.h; and: the next turn sends before it
+ * waits. */
+struct client_core *client_core_of(struct client *c);
+struct node_io *client_io(struct client *c);
+void client_soon(struct client *c);
+
 uint32_t client_timeout_ms(const struct client *c);
 bool client_is_admin(const struct client *c);
 

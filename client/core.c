@@ -35,7 +35,7 @@ struct client_core {
     struct session session;
     struct peer *peer; /* of the session that is up, else NULL */
     struct arena arena;
-    struct timers deadlines;
+    struct timers deadlines, waits;
     struct call calls[CLIENT_CALLS_MAX];
     uint32_t first_free, first_waiting, last_waiting;
     uint64_t serial;
@@ -46,6 +46,7 @@ struct client_core {
     char trouble[ERROR_TEXT];
     enum status refused; /* the last Hello, for this reason, or ST_OK */
     uint8_t role;        /* BY_CLIENT or BY_ADMIN */
+    bool ending;
 };
 
 static struct call *call_find(struct client_core *c, uint64_t id)
@@ -414,9 +415,37 @@ struct client_core *client_core_new(const struct client_options *o,
     c->first_waiting = c->last_waiting = CALL_NONE;
     arena_init(&c->arena);
     timers_init(&c->deadlines);
+    timers_init(&c->waits);
     session_init(&c->session, io, &session_ops, &peer_ops, c, &c->arena,
                  c->role);
     return c;
+}
+
+void client_core_wait(struct client_core *c, struct client_wait *w,
+                      int64_t due_us)
+{
+    timer_set(&c->waits, &w->timer, due_us);
+}
+
+void client_core_unwait(struct client_core *c, struct client_wait *w)
+{
+    timer_clear(&c->waits, &w->timer);
+}
+
+bool client_core_ending(const struct client_core *c)
+{
+    return c->ending;
+}
+
+static void end_waits(struct client_core *c, int64_t now_us)
+{
+    struct timer *t;
+
+    while ((t = timers_pop(&c->waits, now_us))) {
+        struct client_wait *w = (struct client_wait *)t;
+
+        w->fire(w);
+    }
 }
 
 void client_core_free(struct client_core **cp)
@@ -427,12 +456,15 @@ void client_core_free(struct client_core **cp)
     if (!c) {
         return;
     }
+    c->ending = true;
     session_fini(&c->session, "the client is done");
     while (c->first_waiting != CALL_NONE) {
         call_fail(c, &c->calls[c->first_waiting], ST_UNAVAILABLE,
                   "the client is done");
     }
+    end_waits(c, INT64_MAX);
     timers_fini(&c->deadlines);
+    timers_fini(&c->waits);
     arena_fini(&c->arena);
     free(c);
 }
@@ -490,18 +522,21 @@ static void node_lost(void *node, struct peer_id who)
 static int64_t node_tick(void *node, int64_t now_us)
 {
     struct client_core *c = node;
-    int64_t due, deadline;
+    int64_t due, deadline, wait;
 
     if (c->drop) {
         drop_now(c);
     }
     end_late(c, now_us);
+    end_waits(c, now_us);
     while (c->peer && c->first_waiting != CALL_NONE &&
            send_waiting(c, now_us)) {
     }
     due = session_tick(&c->session, now_us);
     deadline = timers_due(&c->deadlines);
-    return due < deadline ? due : deadline;
+    wait = timers_due(&c->waits);
+    due = due < deadline ? due : deadline;
+    return due < wait ? due : wait;
 }
 
 const struct node_ops client_node_ops = {.opened = node_opened,

@@ -4,8 +4,8 @@
  * with sockets around it, the simulator runs it bare.  Calls made while no
  * session is up wait for one (bounded) until their deadline; when the router
  * refuses the Hello, they end at once with its status and sentence.  When a
- * session ends, its calls end UNAVAILABLE: nothing is repeated behind the
- * caller's back.
+ * session ends, its calls end UNAVAILABLE: nothing is repeated here, what is
+ * resumed is by client/resumable.h.
  *
  * Calls of an op may begin, cancel and drop; they must not free the core.
  *
@@ -19,6 +19,7 @@
 
 #include "common/method.h"
 #include "common/node_io.h"
+#include "common/timer.h"
 
 #define CLIENT_CALLS_MAX     1024
 #define CLIENT_WAITING_BYTES (16u << 20)
@@ -67,6 +68,21 @@ enum status client_core_refused(const struct client_core *c);
 
 /* Why the last connection or Hello failed; "" if none did. */
 const char *client_core_trouble(const struct client_core *c);
+
+/* A moment that somebody waits for: fire runs in a tick at or after it, once,
+ * or when the core is freed: then client_core_ending() is true.  The storage
+ * is the caller's; setting it again moves it. */
+struct client_wait {
+    struct timer timer; /* first: a timer is its wait */
+    void (*fire)(struct client_wait *w);
+};
+
+void client_core_wait(struct client_core *c, struct client_wait *w,
+                      int64_t due_us);
+void client_core_unwait(struct client_core *c, struct client_wait *w);
+
+/* It is being freed. */
+bool client_core_ending(const struct client_core *c);
 
 /* End the session as if the connection broke, at the next tick (tests). */
 void client_core_drop(struct client_core *c, const char *reason);

@@ -1,10 +1,11 @@
-/* client_generate(): one streaming call, and the cancel that may end it. */
+/* client_generate(): a stream, and the cancel that may end it. */
 #include <assert.h>
 #include <stdatomic.h>
 #include <string.h>
 
 #include "client/client_impl.h"
 #include "client/request.h"
+#include "client/resumable.h"
 #include "common/request_id.h"
 
 struct generation {
@@ -13,10 +14,10 @@ struct generation {
     struct client_result *out;
     struct error *error;
     enum status status;
-    uint64_t call;
     int64_t began_us;
-    uint32_t next_index[CHOICES_MAX];
     bool ended, wants_cancel;
+    struct resumable stream;
+    struct request_message message;
 };
 
 static void take_name(char out[CLIENT_WORKER_NAME], bool has,
@@ -65,7 +66,8 @@ void client_take_receipt(struct client_receipt *out,
     take_name(out->worker, r->has_worker, r->worker);
 }
 
-/* What a chunk says must follow from what came before and what was asked. */
+/* What a chunk says must follow from what was asked; that it follows from what
+ * came before is the stream's to check. */
 static enum status check_chunk(const struct generation *g,
                                const Sluice__V1__GenerateChunk *m)
 {
@@ -73,21 +75,6 @@ static enum status check_chunk(const struct generation *g,
     bool wanted = r->logprobs || r->n_top_logprobs > 0;
     size_t n_top = m->n_tokens * r->n_top_logprobs;
 
-    if (m->choice >= g->out->n_choices) {
-        return error_set(g->error, ST_DATA_LOSS,
-                         "tokens of choice %u came, %u were asked for",
-                         m->choice, g->out->n_choices);
-    }
-    if (g->out->choices[m->choice].finish !=
-        SLUICE__V1__FINISH__FINISH_RUNNING) {
-        return error_set(g->error, ST_DATA_LOSS,
-                         "tokens of choice %u came after its end", m->choice);
-    }
-    if (m->n_tokens > 0 && m->first_index != g->next_index[m->choice]) {
-        return error_set(g->error, ST_DATA_LOSS,
-                         "tokens from index %u came, %u was next",
-                         m->first_index, g->next_index[m->choice]);
-    }
     if (wanted && (m->n_logprobs != m->n_tokens || m->n_top_tokens != n_top ||
                    m->n_top_logprobs != n_top)) {
         return error_set(g->error, ST_DATA_LOSS,
@@ -108,11 +95,10 @@ static void count_chunk(struct generation *g,
 {
     struct client_choice *k = &g->out->choices[m->choice];
 
-    if (m->n_tokens > 0 && g->next_index[m->choice] == 0) {
+    if (m->n_tokens > 0 && k->n_generated == 0) {
         k->first_chunk_us = client_now_us() - g->began_us;
     }
-    g->next_index[m->choice] += (uint32_t)m->n_tokens;
-    k->n_generated = g->next_index[m->choice]; /* until its figures come */
+    k->n_generated += (uint32_t)m->n_tokens; /* until its figures come */
     k->finish = (int)m->finish;
     k->stop_string = m->has_stop_string ? (int)m->stop_string : -1;
     if (k->finish != SLUICE__V1__FINISH__FINISH_RUNNING) {
@@ -123,12 +109,10 @@ static void count_chunk(struct generation *g,
     }
 }
 
-static void on_chunk(void *arg, const ProtobufCMessage *message)
+static void on_chunk(void *arg, const Sluice__V1__GenerateChunk *m)
 {
     struct generation *g = arg;
     const struct client_request *r = g->request;
-    const Sluice__V1__GenerateChunk *m =
-        (const Sluice__V1__GenerateChunk *)message;
     struct client_chunk chunk = {.choice = m->choice,
                                  .tokens = m->tokens,
                                  .n_tokens = m->n_tokens,
@@ -144,7 +128,7 @@ static void on_chunk(void *arg, const ProtobufCMessage *message)
         g->wants_cancel = true;
         return;
     }
-    chunk.first_index = g->next_index[m->choice];
+    chunk.first_index = g->out->choices[m->choice].n_generated;
     if (r->logprobs || r->n_top_logprobs > 0) {
         chunk.logprobs = m->logprobs;
         chunk.n_top = r->n_top_logprobs;
@@ -158,12 +142,20 @@ static void on_chunk(void *arg, const ProtobufCMessage *message)
     }
 }
 
-static void on_end(void *arg, enum status status, const ProtobufCMessage *reply,
-                   const struct error *e, uint32_t retry_after_ms)
+static void on_lost(void *arg, const char *why)
 {
     struct generation *g = arg;
 
-    (void)reply;
+    if (g->request->on_resume != NULL) {
+        g->request->on_resume(g->request->arg, why);
+    }
+}
+
+static void on_end(void *arg, enum status status, const struct error *e,
+                   uint32_t retry_after_ms)
+{
+    struct generation *g = arg;
+
     g->ended = true;
     g->out->end_us = client_now_us() - g->began_us;
     g->out->retry_after_ms = retry_after_ms;
@@ -175,35 +167,51 @@ static void on_end(void *arg, enum status status, const ProtobufCMessage *reply,
 
 static enum status begin(struct generation *g)
 {
-    static const struct client_call_ops ops = {on_chunk, on_end};
-    struct request_message m;
+    static const struct resumable_ops ops = {on_chunk, on_lost, on_end};
+    const struct client_request *r = g->request;
+    struct resumable_options o = {.io = client_io(g->client),
+                                  .ops = &ops,
+                                  .arg = g,
+                                  .deadline_ms = r->deadline_ms,
+                                  .resume_ms = r->resume_ms};
     enum status s =
-        request_message(&m, g->request, g->out->request_id, g->error);
+        request_message(&g->message, r, g->out->request_id, g->error);
 
     if (s != ST_OK) {
         return s;
     }
-    s = client_begin(g->client, METHOD_INFERENCE_GENERATE, &m.m.base,
-                     g->request->deadline_ms, &ops, g, &g->call);
+    if (o.resume_ms == 0) {
+        o.resume_ms = CLIENT_RESUME_MS;
+    }
+    if (r->no_resume) {
+        o.resume_ms = 0;
+    }
+    client_soon(g->client);
+    s = resumable_begin(&g->stream, client_core_of(g->client), &g->message.m,
+                        &o);
     return s == ST_OK
                ? ST_OK
                : client_not_begun(METHOD_INFERENCE_GENERATE, s, g->error);
 }
 
 /* Ask the router to cancel and wait for what it gave back; the call itself
- * ends meanwhile.  Interrupted again, or without an answer: give up. */
+ * ends meanwhile.  Interrupted again, or without an answer: give up.  Without
+ * a router nobody is asked: what it ran for us ends by itself. */
 static void cancel(struct generation *g)
 {
     struct error e;
     enum status s;
 
     g->out->asked = true;
-    s = client_cancel(g->client, g->out->request_id, CLIENT_ALL_CHOICES,
-                      &g->out->receipt, &e);
-    g->out->has_receipt = s == ST_OK;
-    if (!g->ended) {
-        client_give_up(g->client, g->call);
+    if (resumable_is_lost(&g->stream)) {
+        s = error_set(&e, ST_UNAVAILABLE, "the connection was lost");
+    } else {
+        s = client_cancel(g->client, g->out->request_id, CLIENT_ALL_CHOICES,
+                          &g->out->receipt, &e);
     }
+    g->out->has_receipt = s == ST_OK;
+    client_soon(g->client);
+    resumable_cancel(&g->stream);
     if (g->status == ST_OK || g->status == ST_CANCELLED) {
         g->status = error_set(g->error, ST_CANCELLED, "cancelled%s%s",
                               s == ST_OK ? "" : ", without a receipt: ",
@@ -306,6 +314,9 @@ enum status client_generate(struct client *c, const struct client_request *r,
     if (!g.ended || (g.wants_cancel && g.status == ST_OK)) {
         cancel(&g);
     }
+    resumable_fini(&g.stream);
+    out->n_resumes = g.stream.n_resumes;
+    out->gap_us = g.stream.gap_us;
     sum_up(out);
     return g.status == ST_OK ? judge(out, e) : g.status;
 }

@@ -35,6 +35,9 @@ static void back_off(struct session *s, int64_t now_us, uint32_t retry_after_ms)
     if (asked > SESSION_BACKOFF_MAX_US) {
         asked = SESSION_BACKOFF_MAX_US;
     }
+    if (asked > 0) { /* all those it refuses are asked for the same */
+        asked += (int64_t)(s->io->random(s->io) % (uint64_t)(asked / 2 + 1));
+    }
     s->due_us = now_us + (wait > asked ? wait : asked);
     s->backoff_us *= 2;
     if (s->backoff_us > SESSION_BACKOFF_MAX_US) {

@@ -23,7 +23,15 @@ struct seen {
     uint32_t tokens[16];
     size_t n_tokens, n_chunks;
     size_t stop_after; /* chunks; 0: never */
+    size_t n_lost;
+    bool no_resume;
 };
+
+static void see_loss(void *arg, const char *why)
+{
+    assert_string_equal(why, "the router ended the session: the end");
+    ((struct seen *)arg)->n_lost++;
+}
 
 static bool see(void *arg, const struct client_chunk *chunk)
 {
@@ -76,6 +84,8 @@ static enum status generate(struct fixture *f, enum script script,
     r.n_text = 1;
     r.max_tokens = script;
     r.on_chunk = see;
+    r.on_resume = see_loss;
+    r.no_resume = seen->no_resume;
     r.arg = seen;
     *e = (struct error){0};
     return client_generate(f->client, &r, result, e);
@@ -353,9 +363,35 @@ static void a_refusal_says_when_to_retry(void **state)
     assert_int_equal(r.retry_after_ms, 700);
 }
 
+static void a_generation_outlasts_its_session(void **state)
+{
+    struct seen seen = {0};
+    struct client_result r;
+    struct error e;
+
+    assert_int_equal(generate(*state, SCRIPT_BREAK, &seen, &r, &e), ST_OK);
+    assert_string_equal(seen.text, "one two three");
+    assert_int_equal(seen.n_tokens, 6);
+    assert_int_equal(seen.n_lost, 1);
+    assert_int_equal(r.n_resumes, 1);
+    assert_true(r.gap_us > 0 && r.gap_us < r.end_us);
+    assert_int_equal(r.n_generated, 6);
+}
+
+/* Without a router there is nobody to wait for. */
+static void an_interrupt_ends_what_is_lost(void **state)
+{
+    struct client_result r;
+
+    assert_int_equal(interrupted(*state, SCRIPT_VANISH, 1, &r), ST_CANCELLED);
+    assert_true(r.asked && !r.has_receipt);
+    assert_int_equal(r.n_resumes, 0);
+    assert_int_equal(r.n_generated, 2);
+}
+
 static void an_ended_session_ends_calls_and_comes_back(void **state)
 {
-    struct seen seen = {0}, again = {0};
+    struct seen seen = {.no_resume = true}, again = {0};
     struct client_result r;
     struct error e;
 
@@ -462,6 +498,8 @@ int main(void)
         WITH_ROUTER(an_interrupt_cancels),
         WITH_ROUTER(a_second_interrupt_gives_up),
         WITH_ROUTER(a_refusal_says_when_to_retry),
+        WITH_ROUTER(a_generation_outlasts_its_session),
+        WITH_ROUTER(an_interrupt_ends_what_is_lost),
         WITH_ROUTER(an_ended_session_ends_calls_and_comes_back),
         WITH_ROUTER(a_dropped_client_comes_back),
         WITH_ROUTER(unary_calls_have_a_deadline),

@@ -21,6 +21,8 @@ struct fake_router {
     uint64_t sessions, generate;
     uint32_t script;
     bool breaks; /* at the next tick */
+    bool vanished;
+    bool resumed; /* the Generate says that it has the first chunk */
     int refuse_hello;
     atomic_bool stop;
     pthread_t thread;
@@ -152,8 +154,16 @@ static void on_generate(struct fake_router *r, struct peer *p)
         peer_fail(p, r->generate, &full, 700);
         break;
     case SCRIPT_BREAK:
+    case SCRIPT_VANISH:
+        if (r->resumed) {
+            chunk(r, p, 2, 2, "two ", 0);
+            chunk(r, p, 4, 2, "three", SLUICE__V1__FINISH__FINISH_LENGTH);
+            peer_end(p, r->generate, NULL);
+            break;
+        }
         chunk(r, p, 0, 2, "one ", 0);
         r->breaks = true;
+        r->vanished = r->script == SCRIPT_VANISH;
         break;
     case SCRIPT_ENDLESS:
         chunk(r, p, 0, 2, "one ", 0);
@@ -187,6 +197,14 @@ static void on_cancel_request(struct fake_router *r, struct peer *p,
     peer_end(p, call, &receipt.base);
 }
 
+static bool has_one(const Sluice__V1__GenerateRequest *m)
+{
+    return m->n_have_count == 1 && m->have_count[0] == 2 &&
+           m->n_have_tokens == 2 && m->have_tokens[0] == 10 &&
+           m->have_tokens[1] == 11 && m->n_have_text == 1 &&
+           m->have_text[0] == 4 && m->n_have_ended == 1 && !m->have_ended[0];
+}
+
 static void on_call(void *node, struct peer *p, const struct method_row *m,
                     uint64_t call, int64_t deadline_us,
                     const ProtobufCMessage *request)
@@ -198,6 +216,7 @@ static void on_call(void *node, struct peer *p, const struct method_row *m,
     if (m->number == METHOD_INFERENCE_GENERATE) {
         r->generate = call;
         r->script = ((const Sluice__V1__GenerateRequest *)request)->max_tokens;
+        r->resumed = has_one((const Sluice__V1__GenerateRequest *)request);
         on_generate(r, p);
     } else if (m->number == METHOD_INFERENCE_CANCEL) {
         on_cancel_request(r, p, call, request);
@@ -255,7 +274,7 @@ static void node_recv(void *node, struct peer_id from, struct frame **f)
     struct frame_header h;
 
     if (frame_check((*f)->data, (*f)->bytes, &h, NULL) == ST_OK) {
-        if (h.session == 0) {
+        if (h.session == 0 && !r->vanished) {
             greet(r, from);
         } else if (r->peer != NULL && h.session == peer_session(r->peer)) {
             (void)!peer_recv(r->peer, *f, &h, loop_now_us());

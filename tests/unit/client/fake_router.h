@@ -13,13 +13,15 @@ enum script {
     SCRIPT_ENDLESS,          /* one chunk; a Cancel gets a receipt */
     SCRIPT_NO_FINISH,        /* End OK without a finish */
     SCRIPT_REFUSE,           /* RESOURCE_EXHAUSTED, retry after 700 ms */
-    SCRIPT_BREAK,            /* one chunk, then Goodbye */
+    SCRIPT_BREAK,            /* one chunk, then Goodbye; what is resumed gets
+                                the other two */
     SCRIPT_SILENT,           /* nothing at all; nor is a Cancel answered */
     SCRIPT_CHOICES,          /* two, mixed, the second ended by stop string 1 */
     SCRIPT_CHOICE_BEYOND,    /* a chunk of choice 2 */
     SCRIPT_AFTER_END,        /* a choice goes on after its finish */
     SCRIPT_HALF,             /* of two choices the first ends; End OK */
-    SCRIPT_ONE_FAILED        /* of two choices the second fails; End OK */
+    SCRIPT_ONE_FAILED,       /* of two choices the second fails; End OK */
+    SCRIPT_VANISH            /* one chunk, then Goodbye, and nothing ever */
 };
 
 struct fake_router;

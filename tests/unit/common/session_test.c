@@ -309,7 +309,8 @@ static void refusal_is_told_and_waited_for(void **state)
     assert_int_equal(n.refused, ST_FAILED_PRECONDITION);
     assert_string_equal(n.why, "the tokenizer is another");
     assert_false(n.was_up);
-    assert_int_equal(session_tick(&n.s, clock_us), clock_us + 700000);
+    /* Half as much again is chance: many are refused at once. */
+    assert_in_range(session_tick(&n.s, clock_us) - clock_us, 700000, 1050000);
     teardown(&n);
 }
 
