@@ -145,7 +145,7 @@ static void take_choice(struct request *q, const uint32_t *tokens, uint32_t n,
         q->n_told = n;
         q->n_skip = 0;
     }
-    if (PLANT(RESUME_TWICE) && n > 0) {
+    if (PLANT(RESUME_TWICE) && n > 0 && !q->generation->sampling.logprobs) {
         q->n_sent--;
     }
 }

@@ -48,7 +48,7 @@ static void wish(struct sim *s, uint32_t number, uint64_t what)
     if (kind == WISH_CALL_CANCEL) {
         if (same_client(s, g) && g->n_ends == 0) {
             generation_end_asked(s, g, CHOICE_ALL);
-            client_core_cancel(s->nodes[client].core, g->call);
+            resumable_cancel(&g->stream);
             node_soon(s, client);
         }
         return;
@@ -174,8 +174,8 @@ static void draw_sampling(struct sim *s, struct generation *g)
     p->temperature = pick(s, temperatures, 4);
     p->top_k = rng_below(&s->will, 2) ? 0 : 40;
     p->top_p = pick(s, top_ps, 3);
-    g->seed_given = g->seed_known = rng_below(&s->will, 2);
-    p->seed = g->seed_given ? rng_u64(&s->will) : 0;
+    g->seed_given = rng_below(&s->will, 2);
+    p->seed = g->seed_given ? rng_u64(&s->will) : sampling_seed(g->id);
     p->ignore_eos = rng_below(&s->will, 3) == 0;
     if (rng_chance(&s->will, o->penalties_of)) {
         draw_penalties(s, p);
@@ -304,6 +304,7 @@ static void draw(struct sim *s, struct generation *g)
     }
     draw_text(s, g);
     generation_open(g, draw_choices(s));
+    g->resumes = rng_chance(&s->will, o->resume_of);
 }
 
 static struct generation *new_generation(struct sim *s, uint32_t client)
@@ -329,12 +330,13 @@ static void ask(struct sim *s, struct generation *g)
     sim_log(s,
             "%s asks request %u (%02x%02x%02x%02x): model %u, %u prompt, %u "
             "tokens, keep %u ms, "
-            "deadline %u ms, defect %d%s, n %u, %u stops, logprobs %d",
+            "deadline %u ms, defect %d%s, n %u, %u stops, logprobs %d%s",
             s->nodes[g->client].name, g->number, g->id[0], g->id[1], g->id[2],
             g->id[3], g->model, g->n_prompt, g->max_tokens, g->keep_ms,
             g->deadline_ms, (int)g->defect, g->as_text ? ", text" : "",
             g->n_choices, g->n_stops,
-            g->sampling.logprobs ? (int)g->sampling.n_top_logprobs : -1);
+            g->sampling.logprobs ? (int)g->sampling.n_top_logprobs : -1,
+            g->resumes ? ", resumes" : "");
     node_soon(s, g->client);
 }
 
@@ -373,7 +375,8 @@ static void again(struct sim *s, uint32_t number, uint64_t unused)
     g->again = old->shared = true;
     g->model = old->model;
     g->as_text = old->as_text;
-    g->seed_given = g->seed_known = old->seed_given;
+    g->seed_given = old->seed_given;
+    g->resumes = old->resumes;
     again_the_same(g, old);
     g->n_prompt = old->n_prompt;
     g->max_tokens = old->max_tokens;

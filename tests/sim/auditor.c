@@ -236,7 +236,7 @@ static void check_counts(struct sim *s)
         most = s->options.choices_of ? GENERATION_CHOICES : 1;
 
     router_counts(s->nodes[SIM_ROUTER].core, &c);
-    ended = c.finished + c.cancelled + c.failed;
+    ended = c.finished + c.cancelled + c.failed + c.had_ended;
     served = c.requests - c.refused;
     if (ended < served || ended > served * most) {
         sim_fail(s, -1,

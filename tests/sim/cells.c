@@ -36,7 +36,13 @@ const char *const deed_names[DEEDS] = {
     [DEED_ADOPTED_PENALTIES] = "adopted-penalties",
     [DEED_ADOPTION_LOST] = "adoption-lost",
     [DEED_DISOWNED] = "disowned",
-    [DEED_ORPHAN_EXPIRED] = "orphan-expired"};
+    [DEED_ORPHAN_EXPIRED] = "orphan-expired",
+    [DEED_RESUMED_PREFILL] = "resumed-prefill",
+    [DEED_RESUMED_DECODE] = "resumed-decode",
+    [DEED_RESUMED_ENDED] = "resumed-ended",
+    [DEED_RESUMED_STOP] = "resumed-stop",
+    [DEED_RESUMED_LOGPROBS] = "resumed-logprobs",
+    [DEED_RESUMED_TWICE] = "resumed-twice"};
 
 static enum cell_state at_worker(const struct sim *s, uint32_t node,
                                  const struct choice *c)

@@ -65,6 +65,12 @@ enum deed {
     DEED_ADOPTION_LOST, /* it lived there no more */
     DEED_DISOWNED,
     DEED_ORPHAN_EXPIRED,
+    DEED_RESUMED_PREFILL, /* its session ended while it was in prefill */
+    DEED_RESUMED_DECODE,  /* ... in decode */
+    DEED_RESUMED_ENDED,   /* ... after the end of one of its choices */
+    DEED_RESUMED_STOP,    /* ... with text that may begin a stop string */
+    DEED_RESUMED_LOGPROBS,
+    DEED_RESUMED_TWICE,
     DEEDS
 };
 

@@ -96,9 +96,6 @@ void choice_check(struct choice *c)
     const struct generation *g = c->g;
     const struct fake_model *m = model_of(c);
 
-    if (!g->seed_known) {
-        return;
-    }
     for (uint32_t i = c->oracle.n; i < g->n_prompt; i++) {
         oracle_feed(&c->oracle, m, g->prompt[i], ROW_PROMPT);
     }
@@ -342,6 +339,7 @@ void choice_chunk(struct choice *c, const Sluice__V1__GenerateChunk *m)
         take_tokens(c, m);
     }
     c->finish = m->has_finish ? m->finish : 0;
+    c->figured = m->figures != NULL;
     c->stopped = m->has_stop_string;
     c->stop_string = m->stop_string;
     choice_check(c);
@@ -361,7 +359,7 @@ void choice_check_whole(struct choice *c)
                 oracle_ends(model_of(c), &g->sampling, c->got[c->n_got - 1]);
     bool stop = c->finish == SLUICE__V1__FINISH__FINISH_STOP;
 
-    if (!g->seed_known) {
+    if (!c->figured) {
         wrong(c, "an end without figures");
     } else if (c->stopped) {
         return;

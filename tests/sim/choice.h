@@ -36,6 +36,7 @@ struct choice {
     size_t n_text, n_told;
 
     uint32_t finish; /* proto's Finish, of the last chunk */
+    bool figured;    /* its figures came */
     bool stopped;    /* by a stop string */
     uint32_t stop_string;
 
@@ -51,7 +52,7 @@ void choice_fini(struct choice *c);
 /* A chunk of it came. */
 void choice_chunk(struct choice *c, const Sluice__V1__GenerateChunk *m);
 
-/* Compare what came since the last time, if the seed is known. */
+/* Compare what came since the last time. */
 void choice_check(struct choice *c);
 
 /* It has ended by itself: is this all, and the reason the right one? */

@@ -6,11 +6,15 @@
 #include "proto/inference.pb-c.h"
 #include "tests/sim/sim.h"
 
-/* Whoever got a receipt may count on it: what it names has ended. */
+/* Whoever got a receipt may count on it: what it names has ended.  But its
+ * client may have been away, hear nothing of it, and come back. */
 static void check_over(struct control *c)
 {
     const struct generation *g = &c->sim->generations[c->target];
 
+    if (g->stream.n_resumes || g->stream.lost_us != NODE_IDLE) {
+        return;
+    }
     for (uint32_t i = 0; i < g->n_choices && !g->again && !g->shared; i++) {
         if ((c->choice == CHOICE_ALL || c->choice == i) &&
             cells_at_router(c->sim, g, i) != REQUEST_ENDED) {

@@ -12,6 +12,15 @@
 #define TRIAL_DEATHS 2 /* of the router */
 #define LATE_US      10000
 #define KEEP_SURE_MS 500
+#define RESUME_MS    30000
+
+/* The message of a request, and what it names. */
+struct asked {
+    Sluice__V1__GenerateRequest m;
+    Sluice__V1__Sampling sampling;
+    ProtobufCBinaryData stops[GENERATION_STOPS];
+    char name[8], text[SIM_PROMPT_MAX];
+};
 
 static void wrong(struct generation *g, const char *what)
 {
@@ -20,13 +29,8 @@ static void wrong(struct generation *g, const char *what)
 
 void generation_seed(struct generation *g, uint64_t seed)
 {
-    if (g->seed_known && g->sampling.seed != seed) {
-        wrong(g, "the seed changed");
-    }
-    g->sampling.seed = seed;
-    g->seed_known = true;
-    for (uint32_t i = 0; i < g->n_choices; i++) {
-        choice_check(&g->choices[i]);
+    if (g->sampling.seed != seed) {
+        wrong(g, "another seed");
     }
 }
 
@@ -34,7 +38,8 @@ static void check_figures(struct generation *g, const struct choice *c,
                           const Sluice__V1__GenerateFigures *f)
 {
     /* A text that was cancelled before it was encoded has no ids. */
-    bool no_ids = g->as_text && f->n_prompt == 0 && c->n_got == 0 &&
+    bool no_ids = g->as_text && f->n_prompt == 0 &&
+                  (c->n_got == 0 || g->resumes) &&
                   c->finish == SLUICE__V1__FINISH__FINISH_CANCELLED;
 
     generation_seed(g, f->seed);
@@ -43,10 +48,9 @@ static void check_figures(struct generation *g, const struct choice *c,
     }
 }
 
-static void on_chunk(void *arg, const ProtobufCMessage *msg)
+static void on_chunk(void *arg, const Sluice__V1__GenerateChunk *m)
 {
     struct generation *g = arg;
-    const Sluice__V1__GenerateChunk *m = (const void *)msg;
 
     if (g->n_ends) {
         wrong(g, "a chunk after the end");
@@ -154,13 +158,39 @@ static void check_deadline(struct generation *g)
     }
 }
 
+/* Nobody can have taken it up, in all the time that a client is patient? */
+static bool resumed_in_vain(const struct generation *g)
+{
+    const struct sim *s = g->sim;
+    const struct sim_node *n = &s->nodes[g->client];
+    int64_t lost_us = g->stream.lost_us;
+
+    return sim_now(s) >= lost_us + RESUME_MS * 1000 || n->paused_us > lost_us ||
+           n->core == NULL || /* it goes, too */
+           g->defect != DEFECT_NONE || refused_rightly(g);
+}
+
+/* The death of a router, or of a connection, is no reason for a client that
+ * resumes: what it meets then is retried, or has another cause. */
+static void check_resumed(struct generation *g)
+{
+    bool lost = g->status != ST_OK && g->stream.lost_us != NODE_IDLE;
+
+    if (lost && g->status != ST_CANCELLED &&
+        g->status != ST_DEADLINE_EXCEEDED && g->status != ST_INTERNAL &&
+        !g->again && !g->shared && !resumed_in_vain(g)) {
+        sim_fail(g->sim, (int32_t)g->number, "resumed, but it ends %s",
+                 status_name(g->status));
+    }
+}
+
 static void check_end(struct generation *g)
 {
     const struct sim *s = g->sim;
     bool wrong_asked = g->defect != DEFECT_NONE || !generation_fits(s, g);
 
     check_deadline(g);
-
+    check_resumed(g);
     if (g->status == ST_OK) {
         for (uint32_t i = 0; i < g->n_choices && !s->failed; i++) {
             check_choice(g, &g->choices[i]);
@@ -176,12 +206,24 @@ static void check_end(struct generation *g)
     }
 }
 
-static void on_end(void *arg, enum status status, const ProtobufCMessage *reply,
-                   const struct error *e, uint32_t retry_after_ms)
+static void on_lost(void *arg, const char *why)
 {
     struct generation *g = arg;
 
-    (void)reply;
+    sim_log(g->sim, "request %u is lost: %s", g->number, why);
+    for (uint32_t i = 0; i < g->n_choices; i++) {
+        enum cell_state state = cells_state(g->sim, g->number, i);
+
+        g->lost_prefill = g->lost_prefill || state == CELL_PREFILL;
+        g->lost_decode = g->lost_decode || state == CELL_DECODE;
+    }
+}
+
+static void on_end(void *arg, enum status status, const struct error *e,
+                   uint32_t retry_after_ms)
+{
+    struct generation *g = arg;
+
     (void)retry_after_ms;
     sim_log(g->sim, "request %u ends %s, finish %u, %u tokens%s%s", g->number,
             status_name(status), g->choices[0].finish, g->choices[0].n_got,
@@ -200,7 +242,7 @@ static void on_end(void *arg, enum status status, const ProtobufCMessage *reply,
     }
 }
 
-static const struct client_call_ops ops = {on_chunk, on_end};
+static const struct resumable_ops ops = {on_chunk, on_lost, on_end};
 
 static void fill_sampling(const struct generation *g, Sluice__V1__Sampling *p)
 {
@@ -211,14 +253,15 @@ static void fill_sampling(const struct generation *g, Sluice__V1__Sampling *p)
     }
 }
 
-static void fill_stops(struct generation *g, Sluice__V1__GenerateRequest *r,
-                       ProtobufCBinaryData stops[GENERATION_STOPS])
+static void fill_stops(struct generation *g, struct asked *a)
 {
+    Sluice__V1__GenerateRequest *r = &a->m;
+
     for (uint32_t i = 0; i < g->n_stops; i++) {
-        stops[i] =
+        a->stops[i] =
             (ProtobufCBinaryData){strlen(g->stops[i]), (uint8_t *)g->stops[i]};
     }
-    r->stop = stops;
+    r->stop = a->stops;
     r->n_stop = g->n_stops;
     r->has_n = g->n_choices != 1 || g->defect == DEFECT_N;
     r->n = g->n_choices;
@@ -229,42 +272,61 @@ static void fill_stops(struct generation *g, Sluice__V1__GenerateRequest *r,
     r->want_text = g->want_text;
 }
 
-bool generation_ask(struct sim *s, struct generation *g)
+static void fill_prompt(struct generation *g, struct asked *a)
 {
-    Sluice__V1__GenerateRequest r = SLUICE__V1__GENERATE_REQUEST__INIT;
-    Sluice__V1__Sampling sampling;
-    ProtobufCBinaryData stops[GENERATION_STOPS];
-    char name[8], text[SIM_PROMPT_MAX];
+    Sluice__V1__GenerateRequest *r = &a->m;
 
-    (void)snprintf(name, sizeof(name), "m%u",
-                   g->defect == DEFECT_MODEL ? 7 : g->model);
-    fill_sampling(g, &sampling);
-    r.request_id = (ProtobufCBinaryData){sizeof(g->id), g->id};
-    r.model = (ProtobufCBinaryData){strlen(name), (uint8_t *)name};
     if (g->as_text) {
         for (uint32_t i = 0; i < g->n_prompt; i++) {
-            text[i] = (char)g->prompt[i];
+            a->text[i] = (char)g->prompt[i];
         }
-        r.has_text = true;
-        r.text = (ProtobufCBinaryData){g->n_prompt, (uint8_t *)text};
+        r->has_text = true;
+        r->text = (ProtobufCBinaryData){g->n_prompt, (uint8_t *)a->text};
     } else {
-        r.tokens = g->prompt;
-        r.n_tokens = g->n_prompt;
+        r->tokens = g->prompt;
+        r->n_tokens = g->n_prompt;
     }
-    r.has_max_tokens = true;
-    r.max_tokens = g->max_tokens;
-    r.sampling = &sampling;
-    r.has_keep_ms = g->keep_ms != 0;
-    r.keep_ms = g->keep_ms;
-    fill_stops(g, &r, stops);
+}
+
+static void fill(struct generation *g, struct asked *a)
+{
+    Sluice__V1__GenerateRequest *r = &a->m;
+
+    sluice__v1__generate_request__init(r);
+    (void)snprintf(a->name, sizeof(a->name), "m%u",
+                   g->defect == DEFECT_MODEL ? 7 : g->model);
+    fill_sampling(g, &a->sampling);
+    r->sampling = &a->sampling;
+    r->request_id = (ProtobufCBinaryData){sizeof(g->id), g->id};
+    r->model = (ProtobufCBinaryData){strlen(a->name), (uint8_t *)a->name};
+    fill_prompt(g, a);
+    r->has_max_tokens = true;
+    r->max_tokens = g->max_tokens;
+    r->has_keep_ms = g->keep_ms != 0;
+    r->keep_ms = g->keep_ms;
+    fill_stops(g, a);
+}
+
+bool generation_ask(struct sim *s, struct generation *g)
+{
+    struct sim_node *n = &s->nodes[g->client];
+    struct resumable_options o = {.io = &n->io,
+                                  .ops = &ops,
+                                  .arg = g,
+                                  .deadline_ms = g->deadline_ms,
+                                  .resume_ms = g->resumes ? RESUME_MS : 0};
+
+    g->asked = calloc(1, sizeof(*g->asked));
+    if (!g->asked) {
+        abort();
+    }
+    fill(g, g->asked);
     g->asked_us = sim_now(s);
     g->n_ended = s->n_ended[g->model];
-    if (s->nodes[g->client].dropped_us + DROP_US > sim_now(s)) {
+    if (n->dropped_us + DROP_US > sim_now(s)) {
         generation_doomed(g); /* it goes with the session that is to end */
     }
-    return client_core_call(s->nodes[g->client].core, METHOD_INFERENCE_GENERATE,
-                            &r.base, g->deadline_ms, &ops, g,
-                            &g->call) == ST_OK;
+    return resumable_begin(&g->stream, n->core, &g->asked->m, &o) == ST_OK;
 }
 
 void generation_doomed(struct generation *g)
@@ -336,6 +398,8 @@ void generation_fini(struct generation *g)
     for (uint32_t i = 0; i < g->n_choices; i++) {
         choice_fini(&g->choices[i]);
     }
+    resumable_fini(&g->stream);
+    free(g->asked);
     free(g->choices);
     free(g->prompt);
     free(g->bias_tokens);

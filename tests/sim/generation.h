@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "client/core.h"
+#include "client/resumable.h"
 #include "tests/sim/choice.h"
 #include "tests/sim/oracle.h"
 
@@ -35,7 +35,10 @@ struct generation {
     uint32_t number;
     uint8_t id[16];
     uint32_t client, client_life; /* the node that asked */
-    uint64_t call;
+    struct resumable stream;
+    struct asked *asked; /* what it borrows; owned */
+    bool resumes;
+    bool lost_prefill, lost_decode; /* choices that ran when it was lost */
 
     uint32_t model;
     enum defect defect;
@@ -43,10 +46,9 @@ struct generation {
     bool again, shared; /* its id was used before, or is used again */
     uint32_t *prompt;   /* [n_prompt] owned */
     uint32_t n_prompt, max_tokens, keep_ms, deadline_ms;
-    struct sampling sampling; /* seed is known if seed_known; lists below */
-    bool seed_known;
-    uint32_t *bias_tokens; /* [n_biases] owned */
-    float *biases;         /* [n_biases] owned */
+    struct sampling sampling; /* lists below */
+    uint32_t *bias_tokens;    /* [n_biases] owned */
+    float *biases;            /* [n_biases] owned */
     uint32_t stop_tokens[GENERATION_ENDS];
     bool want_text;
     uint32_t n_stops;
@@ -86,7 +88,7 @@ void generation_doomed(struct generation *g);
 void generation_end_asked(struct sim *s, const struct generation *g,
                           uint32_t choice);
 
-/* The seed that the router drew: check what waited for it. */
+/* The seed that a router or a worker says it has. */
 void generation_seed(struct generation *g, uint64_t seed);
 
 /* Blocks that a worker with blocks of this size must promise for a choice. */

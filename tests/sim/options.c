@@ -227,6 +227,7 @@ void options_draw(struct sim_options *o, uint64_t seed)
     } else if (o->faulty && rng_below(&r, 12) == 0) {
         draw_flaps(o, &r);
     }
+    o->resume_of = rng_below(&r, 4) ? octave(&r, 1000, 10000) : 0;
 }
 
 uint64_t options_hash(const struct sim_options *o)

@@ -49,6 +49,7 @@ struct sim_options {
     uint32_t admin_of, leave_of, sleep_of;
     uint32_t penalties_of, lists_of, ends_of, logprobs_of; /* of sampling */
     uint32_t want_text_of, stop_of, choices_of;
+    uint32_t resume_of; /* of clients that outlast their sessions */
 };
 
 void options_draw(struct sim_options *o, uint64_t seed);

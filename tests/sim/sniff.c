@@ -65,6 +65,33 @@ static const void *body(struct sim *s, const struct envelope *e,
                : NULL;
 }
 
+/* What its client says that it has, as it goes on. */
+static void resumed(struct sim *s, struct generation *g,
+                    const Sluice__V1__GenerateRequest *r)
+{
+    uint64_t *deeds = s->counts.cells.deeds;
+    uint32_t n_ended = 0;
+
+    if (r->n_have_count != g->n_choices) {
+        return;
+    }
+    for (uint32_t i = 0; i < g->n_choices; i++) {
+        const struct choice *c = &g->choices[i];
+
+        n_ended += r->have_ended[i] != 0;
+        deeds[DEED_RESUMED_STOP] += g->n_stops && g->want_text &&
+                                    c->n_got == r->have_count[i] &&
+                                    r->have_text[i] < c->n_text;
+        deeds[DEED_RESUMED_LOGPROBS] +=
+            g->sampling.logprobs && r->have_count[i] > 0;
+    }
+    deeds[DEED_RESUMED_PREFILL] += g->lost_prefill;
+    deeds[DEED_RESUMED_DECODE] += g->lost_decode && r->n_have_tokens > 0;
+    deeds[DEED_RESUMED_ENDED] += n_ended > 0 && n_ended < g->n_choices;
+    deeds[DEED_RESUMED_TWICE] += g->stream.n_resumes > 0;
+    g->lost_prefill = g->lost_decode = false;
+}
+
 static void generate(struct sim *s, uint32_t conn, const struct envelope *e)
 {
     const Sluice__V1__GenerateRequest *r =
@@ -77,6 +104,7 @@ static void generate(struct sim *s, uint32_t conn, const struct envelope *e)
         g->arrived = true;
         s->n_brought += g->n_choices;
         g->arrived_us = sim_now(s);
+        resumed(s, g, r);
         g->conn = conn;
         g->at_router = e->call;
     }
@@ -286,15 +314,11 @@ static void submit(struct sim *s, uint32_t conn, const struct envelope *e)
     g = &s->generations[i];
     if (r->n_prompt != g->n_prompt) {
         sim_fail(s, (int32_t)i, "a Submit with another prompt");
-    } else if (g->seed_given && r->sampling->seed != g->sampling.seed) {
-        sim_fail(s, (int32_t)i, "a Submit with another seed");
     } else if (r->sequence->choice >= g->n_choices) {
         sim_fail(s, (int32_t)i, "a Submit of no choice");
     } else {
         submitted(s, conn, &g->choices[r->sequence->choice], r);
-        if (!g->again && !g->router_lost) {
-            generation_seed(g, r->sampling->seed);
-        }
+        generation_seed(g, r->sampling->seed);
     }
 }
 
