@@ -107,6 +107,9 @@ enum ctl_exit {
     X(deadline, MS, "TIME", NULL, "give up after this long", 1, 86400000)      \
     X(keep_ms, U32, "MS", "0", "hold the memory this long after the end", 0,   \
       600000)                                                                  \
+    X(no_resume, FLAG, NULL, NULL, "end when the connection breaks", 0, 0)     \
+    X(resume_seconds, U32, "N", "30",                                          \
+      "else look for the next router this long", 1, 86400)                     \
     X(request_id, STRING, "ID", NULL, "its name, 32 hex digits (drawn)", 0, 0) \
     X(figures, FLAG, NULL, NULL,                                               \
       "time to first token, tokens per second, blocks\n"                       \

@@ -100,6 +100,8 @@ void ctl_print_json_end(const struct client_result *r)
                               json_choice(i, &r->choices[i], r->has_receipt));
     }
     json_object_set_new(j, "choices", choices);
+    set_count(j, "n_resumes", r->n_resumes);
+    set_count(j, "gap_us", (uint64_t)r->gap_us);
     if (r->has_figures) {
         json_object_set_new(j, "figures", json_figures(r));
     }
@@ -251,6 +253,11 @@ void ctl_print_figures(const struct ctl *c, const struct client_request *r,
     if (result->n_moves > 0) {
         fprintf(stderr, "  moved                %u times to another worker\n",
                 result->n_moves);
+    }
+    if (result->n_resumes > 0) {
+        micros_write(total, (uint64_t)result->gap_us);
+        fprintf(stderr, "  resumed              %u times, after %s in all\n",
+                result->n_resumes, total);
     }
     print_pools(c, result);
 }

@@ -149,6 +149,8 @@ static void take_values(const struct ctl_options *o, struct client_request *r)
     r->parse_special = o->parse_special;
     r->keep_ms = o->keep_ms;
     r->deadline_ms = (uint32_t)o->deadline;
+    r->no_resume = o->no_resume;
+    r->resume_ms = o->resume_seconds * 1000;
     r->no_text = o->ids;
 }
 
@@ -181,6 +183,7 @@ static int run(struct ctl *c, struct client_request *r)
     }
     ctl_stream_init(&stream, c, r);
     r->on_chunk = ctl_stream_chunk;
+    r->on_resume = ctl_stream_lost;
     r->arg = &stream;
     ctl_catch_interrupt(c->client);
     s = client_generate(c->client, r, &result, &e);

@@ -27,6 +27,9 @@ void ctl_stream_fini(struct ctl_stream *s);
 /* A client_chunk_fn, arg is the stream. */
 bool ctl_stream_chunk(void *arg, const struct client_chunk *chunk);
 
+/* A client_resume_fn: says so on standard error, but for --quiet. */
+void ctl_stream_lost(void *arg, const char *why);
+
 /* No more comes: show what was held back, end the line. */
 void ctl_stream_finish(struct ctl_stream *s);
 

@@ -154,6 +154,19 @@ bool ctl_stream_chunk(void *arg, const struct client_chunk *chunk)
     return !s->broken;
 }
 
+void ctl_stream_lost(void *arg, const char *why)
+{
+    const struct ctl_stream *s = arg;
+    bool glued = s->last != '\0' && s->last != '\n' && isatty(STDOUT_FILENO) &&
+                 isatty(STDERR_FILENO);
+
+    if (!s->ctl->o.quiet) {
+        fprintf(stderr, "%s" CTL_NAME ": connection lost (", glued ? "\n" : "");
+        escape_print(stderr, why, strlen(why), false);
+        fputs("), resuming...\n", stderr);
+    }
+}
+
 void ctl_stream_init(struct ctl_stream *s, const struct ctl *c,
                      const struct client_request *r)
 {
