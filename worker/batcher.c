@@ -306,6 +306,20 @@ const struct plan *batcher_plan(struct batcher *b)
     return &t->plan;
 }
 
+void batcher_sent(struct batcher *b, int64_t now_us)
+{
+    assert(b->inflight > 0);
+    b->ring[(b->oldest + b->inflight - 1) % b->limits.depth].sent_us = now_us;
+}
+
+uint64_t batcher_age_us(const struct batcher *b, int64_t now_us)
+{
+    const struct batch *t = batcher_oldest(b);
+
+    return t != NULL && now_us > t->sent_us ? (uint64_t)(now_us - t->sent_us)
+                                            : 0;
+}
+
 const struct batch *batcher_oldest(const struct batcher *b)
 {
     return b->inflight > 0 ? &b->ring[b->oldest] : NULL;

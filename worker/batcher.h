@@ -49,6 +49,7 @@ struct batch {
     struct plan plan;
     struct sequence **who; /* [max_rows] */
     uint32_t n_prompt_tokens;
+    int64_t sent_us; /* when the engine took it */
 };
 
 struct batcher {
@@ -77,6 +78,12 @@ void batcher_drop(struct sequence *s);
  * are, or if there is nothing to do.  b->stuck is set to a sequence that
  * broke the account and must be failed; it has left the line. */
 const struct plan *batcher_plan(struct batcher *b);
+
+/* The engine has taken the plan made last. */
+void batcher_sent(struct batcher *b, int64_t now_us);
+
+/* Since when the oldest plan in flight is with the engine; 0: there is none. */
+uint64_t batcher_age_us(const struct batcher *b, int64_t now_us);
 
 /* The oldest plan in flight, NULL if there is none; and its end. */
 const struct batch *batcher_oldest(const struct batcher *b);

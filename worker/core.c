@@ -356,6 +356,11 @@ void worker_stop(struct worker_core *w)
     worker_drop_all(w);
 }
 
+bool worker_failed(const struct worker_core *w)
+{
+    return w->failed;
+}
+
 /* ---- what an auditor asks ---- */
 
 static struct class_account account_of(const struct worker_core *w,

@@ -83,6 +83,11 @@ void worker_stop(struct worker_core *w);
  * as by worker_stop().  A second call stops it at once. */
 void worker_leave(struct worker_core *w, uint32_t grace_ms);
 
+/* After NODE_STOP: was it because the engine is dead (worker/watch.h)?  Then
+ * it still has plans that it will not give back, and worker_free() may be
+ * called only when nothing of it runs any more. */
+bool worker_failed(const struct worker_core *w);
+
 /* What an auditor asks; numbers as in proto/common.proto's ClassLedger. */
 struct class_account {
     uint32_t total, free, held, cached, granted;

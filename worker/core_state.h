@@ -22,6 +22,7 @@
 #include "worker/cache/pool.h"
 #include "worker/cache/sequence.h"
 #include "worker/core.h"
+#include "worker/watch.h"
 
 #define WAITERS_MAX    PEER_CALLS_MAX
 #define INDEX_FORGET   UINT32_MAX /* in Acknowledge */
@@ -94,6 +95,7 @@ struct worker_core {
     struct sequence_table table;
     struct ledger ledger;
     struct batcher batcher;
+    struct watch watch;
     struct tombstones tombstones;
     struct waiter waiters[WAITERS_MAX];
     struct waiter *free_waiters;
@@ -105,6 +107,7 @@ struct worker_core {
     bool stepped;             /* a result came in this turn */
     uint64_t step;            /* of the newest result */
     uint32_t device_us, n_prompt_tokens;
+    uint64_t n_results;       /* of all plans */
     char failure[ERROR_TEXT]; /* of the newest failed plan */
     struct live live;
     uint64_t orphans_expired, orphans_disowned; /* for auditors */
@@ -112,6 +115,7 @@ struct worker_core {
     const char *broken; /* why the session must end: in the next tick */
     struct leave leave;
     bool stopping;
+    bool failed;  /* the engine is dead */
     bool away;    /* said that the router is */
     bool refused; /* said that it refused us */
 
@@ -225,6 +229,9 @@ int64_t leave_due(const struct worker_core *w);
 void step_results(struct worker_core *w);
 /* Hand the engine as many plans as it takes. */
 void step_plans(struct worker_core *w);
+/* Work done so far: the engine's ticks, and one for each result, as a plan
+ * that fails at once has no tick. */
+uint64_t step_ticks(const struct worker_core *w);
 /* Does a sequence with these ids need another token?  FINISH_NONE if so. */
 enum sequence_finish step_finish(const struct worker_core *w,
                                  const struct sequence *s);

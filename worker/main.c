@@ -18,8 +18,10 @@
 #include "worker/model/progress.h"
 #include "worker/model/shard.h"
 #include "worker/model/sizes.h"
+#include "worker/watch.h"
 
 #define EXIT_SETUP     2
+#define EXIT_ENGINE    5
 #define NAME_MAX_BYTES 64 /* as Hello allows */
 #define MIB            (1024.0 * 1024.0)
 
@@ -76,6 +78,9 @@ static const struct limit_row worker_limits[] = {
     LIMIT_ROW(STEP_ROW_TOKENS_MAX, "tokens", "of a row of a StepOutput"),
     LIMIT_ROW(STEP_LOGPROBS_MAX, "values", "of logprobs in a StepOutput"),
     LIMIT_ROW(LOGPROB_WINDOW, "tokens", "with logprobs not acknowledged"),
+    LIMIT_ROW(REPORT_US, "us", "between two reports, at most"),
+    LIMIT_ROW(ENGINE_STILL_US, "us", "without a tick: no new session"),
+    LIMIT_ROW(ENGINE_DEAD_US, "us", "without a tick: exit code 5"),
     LIMIT_ROW(KERNELS_STEP_TOKENS_MAX, "tokens", "in a pass of the kernels"),
     LIMIT_ROW(KERNELS_BLOCK_MAX, "tokens", "of a KV block"),
     LIMIT_ROW(KERNELS_HEAD_DIM_MAX, "", "dimensions of a head they compute"),
@@ -97,7 +102,8 @@ static const char examples[] =
     "  sluice-worker --check models/tiny-hybrid --memory 1GiB\n\n"
     "On SIGTERM or SIGINT it takes nothing new, and ends when what runs has\n"
     "ended or moved; on a second one at once.\n\n"
-    "exit codes: 0 stopped by SIGTERM or SIGINT, 2 could not start\n";
+    "exit codes: 0 stopped by SIGTERM or SIGINT, 2 could not start,\n"
+    "            5 its engine stood still for 10 s: start it again\n";
 
 /* Everything the worker is made of, in the order it is made. */
 struct program {
@@ -488,6 +494,10 @@ int main(int argc, char **argv)
     }
     say_ready(&p);
     loop_run(&p.loop);
+    if (worker_failed(p.core)) {
+        transport_free(&p.transport); /* its Goodbye goes out */
+        _exit(EXIT_ENGINE);           /* nobody waits for the engine's thread */
+    }
     dismantle(&p);
     return EXIT_SUCCESS;
 }

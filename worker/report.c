@@ -105,8 +105,19 @@ static void add_rows(struct worker_core *w)
 
 /* ---- messages ---- */
 
+/* Ticks are those of this very moment. */
+static void fill_engine(const struct worker_core *w, int64_t now_us,
+                        Sluice__V1__EngineState *out)
+{
+    sluice__v1__engine_state__init(out);
+    out->ticks = step_ticks(w);
+    out->n_planned = w->batcher.inflight;
+    out->plan_age_us = batcher_age_us(&w->batcher, now_us);
+}
+
 static enum status send_output(struct worker_core *w, struct peer *p,
-                               Sluice__V1__Ledger *ledger)
+                               Sluice__V1__Ledger *ledger,
+                               Sluice__V1__EngineState *engine)
 {
     struct output *o = &w->output;
     Sluice__V1__StepOutputMessage m = SLUICE__V1__STEP_OUTPUT_MESSAGE__INIT;
@@ -114,6 +125,7 @@ static enum status send_output(struct worker_core *w, struct peer *p,
     add_rows(w);
     m.step = w->step;
     m.ledger = ledger;
+    m.engine = engine;
     m.n_grant = m.n_first_index = m.n_count = o->n_rows;
     m.n_finish = m.n_state = o->n_rows;
     m.n_tokens = o->n_tokens;
@@ -140,11 +152,13 @@ static enum status send_output(struct worker_core *w, struct peer *p,
     return peer_oneway(p, METHOD_REGISTRY_STEP_OUTPUT, &m.base);
 }
 
-static enum status send_report(struct peer *p, Sluice__V1__Ledger *ledger)
+static enum status send_report(struct peer *p, Sluice__V1__Ledger *ledger,
+                               Sluice__V1__EngineState *engine)
 {
     Sluice__V1__ReportMessage m = SLUICE__V1__REPORT_MESSAGE__INIT;
 
     m.ledger = ledger;
+    m.engine = engine;
     return peer_oneway(p, METHOD_REGISTRY_REPORT, &m.base);
 }
 
@@ -157,6 +171,7 @@ int64_t report_send(struct worker_core *w, int64_t now_us)
 {
     struct peer *p = worker_peer(w);
     struct ledger_message ledger;
+    Sluice__V1__EngineState engine;
     enum status status;
 
     if (p == NULL) {
@@ -167,8 +182,10 @@ int64_t report_send(struct worker_core *w, int64_t now_us)
         return due_us(w);
     }
     ledger_fill(&w->ledger, &w->pool, &w->table, &ledger);
-    status = w->stepped || w->out.n > 0 ? send_output(w, p, &ledger.ledger)
-                                        : send_report(p, &ledger.ledger);
+    fill_engine(w, now_us, &engine);
+    status = w->stepped || w->out.n > 0
+                 ? send_output(w, p, &ledger.ledger, &engine)
+                 : send_report(p, &ledger.ledger, &engine);
     w->reported_us = now_us;
     w->stepped = false;
     w->n_prompt_tokens = 0;

@@ -158,6 +158,7 @@ static void result_back(struct worker_core *w, const struct batch *t)
     w->step = t->plan.step;
     w->device_us = w->result.device_us;
     w->n_prompt_tokens += t->n_prompt_tokens;
+    w->n_results++;
     w->stepped = true;
     w->changed = true;
     for (uint32_t i = 0; i < t->plan.n_rows; i++) {
@@ -175,6 +176,11 @@ void step_results(struct worker_core *w)
         result_back(w, t);
         batcher_return(&w->batcher);
     }
+}
+
+uint64_t step_ticks(const struct worker_core *w)
+{
+    return engine_progress(w->engine) + w->n_results;
 }
 
 /* Its account is broken, which pool_violation() has logged. */
@@ -216,6 +222,7 @@ void step_plans(struct worker_core *w)
             return;
         }
         if (p != NULL) {
+            batcher_sent(&w->batcher, w->io->now_us(w->io));
             FP(WORKER_PLANNED);
         }
         again = p != NULL || stuck;

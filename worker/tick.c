@@ -1,8 +1,10 @@
 /* tick.c - the turn: results first, so that what they free can be used by
  * the plans of the same turn; then plans; then what there is to say. */
+#include <inttypes.h>
 #include <stddef.h>
 
 #include "common/failpoint.h"
+#include "common/log.h"
 #include "worker/orphans.h"
 
 static void node_opened(void *node, struct peer_id who)
@@ -51,15 +53,45 @@ static void expire(struct worker_core *w, int64_t now_us)
     }
 }
 
+/* An engine that is dead takes the worker with it: what it had is tried
+ * elsewhere, and whoever supervises it starts it anew. */
+static bool engine_is_dead(struct worker_core *w, int64_t now_us)
+{
+    watch_look(&w->watch, step_ticks(w), w->batcher.inflight > 0, now_us);
+    if (!watch_is_dead(&w->watch)) {
+        return false;
+    }
+    log_error("engine-dead",
+              "worker=%s still_ms=%" PRId64 " plans=%" PRIu32 " step=%" PRIu64
+              " plan_age_ms=%" PRIu64,
+              w->o.name, w->watch.still_us / 1000, w->batcher.inflight,
+              batcher_oldest(&w->batcher)->plan.step,
+              batcher_age_us(&w->batcher, now_us) / 1000);
+    w->failed = true;
+    return true;
+}
+
 static int64_t tick_stopping(struct worker_core *w, int64_t now_us)
 {
     step_results(w);
-    return w->batcher.inflight == 0 ? NODE_STOP : now_us + WORKER_STEP_US;
+    return w->batcher.inflight == 0 || engine_is_dead(w, now_us)
+               ? NODE_STOP
+               : now_us + WORKER_STEP_US;
 }
 
 static int64_t least(int64_t a, int64_t b)
 {
     return a < b ? a : b;
+}
+
+/* No new session while the engine stands: what it would be given would stand
+ * with it. */
+static int64_t tick_session(struct worker_core *w, int64_t now_us)
+{
+    if (w->session.state == SESSION_CLOSED && watch_stands(&w->watch)) {
+        return NODE_IDLE;
+    }
+    return session_tick(&w->session, now_us);
 }
 
 static int64_t node_tick(void *node, int64_t now_us)
@@ -77,11 +109,16 @@ static int64_t node_tick(void *node, int64_t now_us)
     step_results(w);
     expire(w, now_us);
     step_plans(w);
+    if (engine_is_dead(w, now_us)) {
+        worker_stop(w);
+        return NODE_STOP;
+    }
     leave_ask(w);
     due = report_send(w, now_us);
     due = least(due, timers_due(&w->timers));
     due = least(due, leave_due(w));
-    due = least(due, session_tick(&w->session, now_us));
+    due = least(due, watch_due(&w->watch));
+    due = least(due, tick_session(w, now_us));
     if (w->reported_us == now_us) {
         FP(WORKER_REPORT_SENT);
     }
