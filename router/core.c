@@ -85,7 +85,7 @@ static void of_session(struct router_core *r, struct router_peer *p,
 {
     p->heard_us = r->now_us;
     if (p->worker != NULL) {
-        worker_heard(r, p->worker);
+        liveness_heard(r, p->worker);
     }
     switch (peer_recv(p->peer, f, h, r->now_us)) {
     case PEER_FINE:

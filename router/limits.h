@@ -47,7 +47,14 @@
 #define DRAIN_CALLS_MAX        64
 #define GRACE_MS_MAX           3600000
 #define WORKER_SILENT_US       1000000
-#define WORKER_LOST_US         3000000
+#define WORKER_LOST_US         1500000
+#define WORKER_HUNG_US         1500000
+#define HUNG_GAP_US            500000
+#define LISTEN_US              100000
+#define SLOW_FACTOR            5
+#define SLOW_MIN_US            250000
+#define SLOW_STEPS             128
+#define SLOW_STEPS_MIN         32
 #define WORKER_QUARANTINE_US   10000000
 #define NAME_BUSY_US           300000
 #define TEXT_POLL_US           2000
@@ -102,6 +109,13 @@
     X(GRACE_MS_MAX, "ms", "of a Drain or Leave, at most")                     \
     X(WORKER_SILENT_US, "us", "without a word: no new sequences")             \
     X(WORKER_LOST_US, "us", "without a word: its session is over")            \
+    X(WORKER_HUNG_US, "us", "plans and no tick: its session is over")         \
+    X(HUNG_GAP_US, "us", "between two reports count as standing, at most")    \
+    X(LISTEN_US, "us", "that a timer is late excuse a silence, once")         \
+    X(SLOW_FACTOR, "", "times the p99 of its steps: a worker is slow")        \
+    X(SLOW_MIN_US, "us", "a plan is not slow before that")                    \
+    X(SLOW_STEPS, "steps", "of a worker whose times are remembered")          \
+    X(SLOW_STEPS_MIN, "steps", "before a worker can be slow")                 \
     X(WORKER_QUARANTINE_US, "us", "a lying worker is kept out")               \
     X(NAME_BUSY_US, "us", "silence before a name may be taken over")          \
     X(TEXT_POLL_US, "us", "between looks for finished text jobs")             \

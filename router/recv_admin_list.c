@@ -28,6 +28,8 @@ static void worker_row(const struct router_core *r, const struct worker *w,
     row->state = wire_text(worker_state_name(w));
     row->has_step_us = w->step_us > 0;
     row->step_us = w->step_us;
+    row->has_plan_age_us = w->live.reports;
+    row->plan_age_us = w->live.plan_age_us;
     row->has_lineage = true;
     row->lineage = wire_text(w->life.lineage);
     row->has_n_barren = row->has_readmit_ms = true;

@@ -42,6 +42,8 @@ static void status_fill(const struct router_core *r, Sluice__V1__StatusReply *m)
     m->n_resumed = k->resumed;
     m->has_n_indicted = true;
     m->n_indicted = k->indicted;
+    m->has_n_hung = true;
+    m->n_hung = k->hung;
 }
 
 void recv_admin_status(struct router_core *r, const struct incoming *in)

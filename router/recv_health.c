@@ -9,7 +9,7 @@ void recv_health(struct router_core *r, const struct incoming *in)
     bool up = false;
 
     for (uint32_t i = 0; i < r->n_workers; i++) {
-        up = up || r->workers[i]->state == WORKER_UP;
+        up = up || r->workers[i]->state <= WORKER_SLOW;
     }
     m.serving = up && !r->stopping;
     m.has_text = true;

@@ -7,9 +7,10 @@ void recv_report(struct router_core *r, const struct incoming *in)
     struct worker *w = in->peer->worker;
     struct error e;
 
-    switch (worker_ledger_check(w, m->ledger, &e)) {
+    switch (worker_report_check(w, m->ledger, m->engine, &e)) {
     case LEDGER_NEW:
         worker_ledger_take(r, w, m->ledger);
+        liveness_take(r, w, m->engine);
         break;
     case LEDGER_OLD:
         r->metrics.ledgers_dropped++;

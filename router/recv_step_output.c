@@ -395,7 +395,7 @@ void recv_step_output(struct router_core *r, const struct incoming *in)
         r->metrics.ledgers_dropped++;
         return;
     }
-    verdict = worker_ledger_check(w, m->ledger, &e);
+    verdict = worker_report_check(w, m->ledger, m->engine, &e);
     if (verdict == LEDGER_LIE || check_columns(m, &e) != ST_OK ||
         check_tokens(w, m, &e) != ST_OK ||
         logprob_columns_check(m, w->shard.vocab, &e) != ST_OK ||
@@ -407,6 +407,10 @@ void recv_step_output(struct router_core *r, const struct incoming *in)
     if (verdict == LEDGER_NEW) {
         worker_ledger_take(r, w, m->ledger);
         w->step_us = m->has_device_us ? m->device_us : 0;
+        if (m->has_device_us) {
+            liveness_step(w, m->device_us);
+        }
+        liveness_take(r, w, m->engine);
     } else {
         r->metrics.ledgers_dropped++;
     }

@@ -16,12 +16,15 @@
 
 /* A worker in the router's eyes: the picture is in workers.h. */
 static const struct sm_row worker_rows[WORKER_STATES] = {
-    [WORKER_UP] = {"up", SM_TO(WORKER_SILENT) | SM_TO(WORKER_LOST)},
+    [WORKER_UP] = {"up", SM_TO(WORKER_SLOW) | SM_TO(WORKER_SILENT) |
+                             SM_TO(WORKER_LOST)},
+    [WORKER_SLOW] = {"slow", SM_TO(WORKER_UP) | SM_TO(WORKER_SILENT) |
+                                 SM_TO(WORKER_LOST)},
     [WORKER_SILENT] = {"silent", SM_TO(WORKER_UP) | SM_TO(WORKER_LOST)},
     [WORKER_LOST] = {"lost", 0},
 };
 
-static void worker_move(struct worker *w, enum worker_state to)
+void worker_move(struct worker *w, enum worker_state to)
 {
     sm_check(worker_rows, w->state, to, "worker", w->peer->name);
     w->state = to;
@@ -89,27 +92,6 @@ static void ledger_copy(struct ledger *to, const Sluice__V1__Ledger *l)
     to->n_kept = l->n_kept;
 }
 
-/* Somebody who is heard is not timed: the timer looks when the last word was,
- * so that a message costs no walk of the heap. */
-static void silence_fire(struct router_core *r, struct event *e)
-{
-    struct worker *w = EVENT_OF(e, struct worker, silence);
-    int64_t quiet = r->now_us - w->peer->heard_us;
-
-    if (quiet >= WORKER_LOST_US) {
-        worker_died(w, DEATH_LOST);
-        peers_end(r, w->peer, "nothing was heard for %" PRId64 " ms",
-                  quiet / 1000);
-    } else if (quiet >= WORKER_SILENT_US) {
-        if (w->state == WORKER_UP) {
-            worker_move(w, WORKER_SILENT);
-        }
-        event_set(r, e, w->peer->heard_us + WORKER_LOST_US);
-    } else {
-        event_set(r, e, w->peer->heard_us + WORKER_SILENT_US);
-    }
-}
-
 struct worker *worker_open(struct router_core *r, struct router_peer *p,
                            struct model *m, const Sluice__V1__WorkerShard *s)
 {
@@ -131,8 +113,7 @@ struct worker *worker_open(struct router_core *r, struct router_peer *p,
     list_init(&w->removals);
     drain_init(&w->drain);
     adoptions_open(w, s->n_live);
-    w->silence.fire = silence_fire;
-    event_set(r, &w->silence, r->now_us + WORKER_SILENT_US);
+    liveness_open(r, w);
     lineage_begin(r, w, s);
     r->workers[r->n_workers++] = w;
     if (m->n_workers++ == 0 || m->context < w->shard.context) {
@@ -193,8 +174,11 @@ void worker_close(struct router_core *r, struct worker **pw, const char *why)
     if (!r->stopping && w->drain.leaving && w->n_running == 0) {
         log_info("worker-left", "worker=%s", w->peer->name);
     } else if (!r->stopping) {
-        log_warn("worker-lost", "worker=%s sequences=%" PRIu32 " why=\"%s\"",
-                 w->peer->name, w->n_running, why);
+        log_warn("worker-lost",
+                 "worker=%s sequences=%" PRIu32 " silent_ms=%" PRId64
+                 " why=\"%s\"",
+                 w->peer->name, w->n_running,
+                 (r->now_us - w->peer->heard_us) / 1000, why);
     }
     r->metrics.workers_lost++;
     workers_forget(r, w);
@@ -210,20 +194,11 @@ void worker_close(struct router_core *r, struct worker **pw, const char *why)
     drain_close(r, w);
     audit_worker_lost(r, w);
     adoptions_close(r, w);
-    event_clear(r, &w->silence);
+    liveness_close(r, w);
     table_fini(&w->grants);
     free(w->ring);
     model_release(r, &w->model);
     free(w);
-}
-
-void worker_heard(struct router_core *r, struct worker *w)
-{
-    if (w->state == WORKER_SILENT) {
-        worker_move(w, WORKER_UP);
-        event_set(r, &w->silence, r->now_us + WORKER_SILENT_US);
-        model_touch(r, w->model);
-    }
 }
 
 static bool class_lies(const char *name, const struct class_ledger *known,
@@ -286,6 +261,21 @@ enum ledger_verdict worker_ledger_check(const struct worker *w,
     }
     return l->snapshot > w->ledger.snapshot || PLANT(OLD_SNAPSHOT) ? LEDGER_NEW
                                                                    : LEDGER_OLD;
+}
+
+enum ledger_verdict worker_report_check(const struct worker *w,
+                                        const Sluice__V1__Ledger *l,
+                                        const Sluice__V1__EngineState *engine,
+                                        struct error *e)
+{
+    enum ledger_verdict verdict = worker_ledger_check(w, l, e);
+
+    /* What an older report says of the engine is older, too. */
+    if (verdict == LEDGER_NEW && l->snapshot > w->ledger.snapshot &&
+        liveness_check(w, engine, e) != ST_OK) {
+        return LEDGER_LIE;
+    }
+    return verdict;
 }
 
 static void settle(struct worker *w, uint64_t grant)

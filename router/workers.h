@@ -1,9 +1,14 @@
 /* workers.h - a worker as the router sees it: its shard, its newest ledger,
  * and what was granted to it that no ledger includes yet.
  *
- *     UP <--silence, a word--> SILENT (nothing new is granted)
- *      |                         |
- *      +-------> LOST <----------+   session over; grants go with it
+ *     SLOW <--a plan is out for long, is back--> UP
+ *      |  |                                    ^  |
+ *      |  +--silence--> SILENT --a word--------+  |
+ *      |                  |  ^------silence-------+
+ *      +----> LOST <------+-----------------------+
+ *
+ * Only UP is granted to; LOST: the session is over, and the grants with it.
+ * liveness.h says when.
  *
  * Beside that it may be drained (drain.h), in any of these states.
  *
@@ -21,12 +26,19 @@
 #include "proto/registry.pb-c.h"
 #include "router/drain.h"
 #include "router/lineage.h"
+#include "router/liveness.h"
 #include "router/models.h"
 #include "router/peers.h"
 
 struct request;
 
-enum worker_state { WORKER_UP, WORKER_SILENT, WORKER_LOST, WORKER_STATES };
+enum worker_state {
+    WORKER_UP,
+    WORKER_SLOW,
+    WORKER_SILENT,
+    WORKER_LOST,
+    WORKER_STATES
+};
 
 /* How its session ends: not by a death (a Goodbye, a lie, a drain), or it was
  * lost or silent, which may turn out to be none, or its engine stood still. */
@@ -89,7 +101,7 @@ struct worker {
     struct drain drain;
     uint64_t n_tokens;
     uint32_t step_us;
-    struct event silence;
+    struct liveness live;
     struct adoptions adoptions;
 
     enum worker_death death;
@@ -117,8 +129,8 @@ void worker_mourn(struct router_core *r, struct worker *w);
 /* The session is over: every grant of it is taken back.  Frees. */
 void worker_close(struct router_core *r, struct worker **w, const char *why);
 
-/* It was heard. */
-void worker_heard(struct router_core *r, struct worker *w);
+/* To another state; only those of the picture. */
+void worker_move(struct worker *w, enum worker_state to);
 
 const char *worker_state_name(const struct worker *w);
 
@@ -131,6 +143,12 @@ enum ledger_verdict {
 /* Compare a ledger with what is known.  Changes nothing. */
 enum ledger_verdict worker_ledger_check(const struct worker *w,
                                         const Sluice__V1__Ledger *l,
+                                        struct error *e);
+
+/* The same of a ledger and what came with it of the engine, or NULL. */
+enum ledger_verdict worker_report_check(const struct worker *w,
+                                        const Sluice__V1__Ledger *l,
+                                        const Sluice__V1__EngineState *engine,
                                         struct error *e);
 
 /* Take a ledger that was judged LEDGER_NEW. */
