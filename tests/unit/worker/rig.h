@@ -78,6 +78,8 @@ struct rig {
     struct rig_heard heard[RIG_GRANTS];
     Sluice__V1__Ledger ledger;
     Sluice__V1__ClassLedger blocks, slots, pages;
+    Sluice__V1__EngineState heard_engine;
+    bool has_engine; /* some report spoke of it */
     uint32_t free_blocks_at[RIG_SNAPSHOTS]; /* [snapshot % RIG_SNAPSHOTS] */
     uint32_t n_reports, n_outputs, n_hellos, n_goodbyes;
     uint64_t last_step;

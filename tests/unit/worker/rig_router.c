@@ -173,6 +173,16 @@ static void hear_live(struct rig *r, const Sluice__V1__LiveMessage *m)
     }
 }
 
+/* The core always says, and nothing goes back. */
+static void hear_engine(struct rig *r, const Sluice__V1__EngineState *e)
+{
+    assert_non_null(e);
+    assert_true(e->ticks >= r->heard_engine.ticks);
+    assert_int_equal(e->n_planned, rig_inflight(r));
+    r->heard_engine = *e;
+    r->has_engine = true;
+}
+
 static void on_call(void *node, struct peer *p, const struct method_row *m,
                     uint64_t call, int64_t deadline_us,
                     const ProtobufCMessage *request)
@@ -182,10 +192,18 @@ static void on_call(void *node, struct peer *p, const struct method_row *m,
     (void)p;
     (void)deadline_us;
     if (m->number == METHOD_REGISTRY_STEP_OUTPUT) {
-        hear_output(r, (const Sluice__V1__StepOutputMessage *)request);
+        const Sluice__V1__StepOutputMessage *o =
+            (const Sluice__V1__StepOutputMessage *)request;
+
+        hear_engine(r, o->engine);
+        hear_output(r, o);
     } else if (m->number == METHOD_REGISTRY_REPORT) {
+        const Sluice__V1__ReportMessage *o =
+            (const Sluice__V1__ReportMessage *)request;
+
         r->n_reports++;
-        hear_ledger(r, ((const Sluice__V1__ReportMessage *)request)->ledger);
+        hear_engine(r, o->engine);
+        hear_ledger(r, o->ledger);
     } else if (m->number == METHOD_REGISTRY_LEAVE) {
         r->n_leaves++;
         r->leave_call = call;

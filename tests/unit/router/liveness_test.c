@@ -1,0 +1,461 @@
+/* Who is silent, hung or slow: at each limit, and one past it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/log.h"
+#include "router/workers.h"
+#include "tests/unit/router/rig.h"
+
+#define MS     1000
+#define PERIOD (250 * MS) /* of a worker's reports */
+
+static char hung[LOG_LINE], lost[LOG_LINE], lied[LOG_LINE];
+
+static void sink(void *arg, enum log_level level, const char *line)
+{
+    (void)arg, (void)level;
+    if (strstr(line, "worker-hung") != NULL) {
+        snprintf(hung, sizeof hung, "%s", line);
+    } else if (strstr(line, "worker-lost") != NULL) {
+        snprintf(lost, sizeof lost, "%s", line);
+    } else if (strstr(line, "worker-lied") != NULL) {
+        snprintf(lied, sizeof lied, "%s", line);
+    }
+}
+
+static int listen_in(void **state)
+{
+    (void)state;
+    hung[0] = lost[0] = lied[0] = '\0';
+    log_setup(LOG_INFO, sink, NULL);
+    return 0;
+}
+
+static int listen_no_more(void **state)
+{
+    (void)state;
+    log_setup(LOG_OFF, NULL, NULL);
+    return 0;
+}
+
+static bool here(const struct rig *rig)
+{
+    struct router_worker_view v;
+
+    return router_worker_view(rig->router, 0, &v);
+}
+
+static void queue_says(struct fake *w, uint64_t ticks, uint32_t n_planned,
+                       uint64_t age_us)
+{
+    Sluice__V1__ReportMessage m = SLUICE__V1__REPORT_MESSAGE__INIT;
+    Sluice__V1__EngineState e = SLUICE__V1__ENGINE_STATE__INIT;
+
+    e.ticks = ticks;
+    e.n_planned = n_planned;
+    e.plan_age_us = age_us;
+    m.ledger = &w->ledger;
+    m.engine = &e;
+    w->ledger.snapshot++;
+    assert_int_equal(peer_oneway(w->peer, METHOD_REGISTRY_REPORT, &m.base),
+                     ST_OK);
+}
+
+static void says(struct fake *w, uint64_t ticks, uint32_t n_planned,
+                 uint64_t age_us)
+{
+    queue_says(w, ticks, n_planned, age_us);
+    rig_run(w->rig);
+}
+
+/* A step of no sequence that took so long, and the engine after it. */
+static void step(struct fake *w, uint32_t device_us, uint64_t age_us)
+{
+    Sluice__V1__StepOutputMessage m = SLUICE__V1__STEP_OUTPUT_MESSAGE__INIT;
+    Sluice__V1__EngineState e = SLUICE__V1__ENGINE_STATE__INIT;
+
+    e.ticks = 1000 + w->step;
+    e.n_planned = age_us > 0;
+    e.plan_age_us = age_us;
+    m.engine = &e;
+    m.has_device_us = true;
+    m.device_us = device_us;
+    worker_say(w, &m);
+    rig_run(w->rig);
+}
+
+/* ---- silence ---- */
+
+static void silence_at_the_limit(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *w = rig_worker(rig, "w1", 8, 4);
+    struct fake *c = rig_client(rig, "c1");
+
+    (void)state;
+    worker_report(w);
+    rig_run(rig);
+    w->mute = true;
+    rig_advance(rig, WORKER_SILENT_US - 1);
+    client_generate(c, 1, 10, 10);
+    rig_run(rig);
+    assert_int_equal(rig_state(rig, 1), REQUEST_SUBMITTED);
+    rig_advance(rig, 1);
+    client_generate(c, 2, 10, 10);
+    rig_run(rig);
+    assert_int_equal(rig_state(rig, 2), REQUEST_WAITING);
+    rig_advance(rig, WORKER_LOST_US - WORKER_SILENT_US - 1);
+    assert_true(here(rig));
+    rig_advance(rig, 1);
+    assert_false(here(rig));
+    assert_non_null(strstr(lost, "silent_ms=1500 "));
+    rig_free(&rig);
+}
+
+/* A router that was away reads first what came meanwhile. */
+static void its_own_absence_is_no_silence(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *w = rig_worker(rig, "w1", 8, 4);
+
+    (void)state;
+    worker_report(w);
+    rig_run(rig);
+    rig->now += 5000 * MS; /* it was stopped */
+    rig_run(rig);
+    assert_true(here(rig));
+    rig_advance(rig, LISTEN_US - 1);
+    worker_report(w);
+    rig_run(rig);
+    rig_advance(rig, WORKER_LOST_US - 1);
+    assert_true(here(rig));
+    rig_advance(rig, 1);
+    assert_false(here(rig));
+    rig_free(&rig);
+}
+
+static void an_absence_excuses_once(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+
+    (void)state;
+    rig_worker(rig, "w1", 8, 4);
+    rig->now += 5000 * MS;
+    rig_run(rig);
+    rig_advance(rig, LISTEN_US - 1);
+    assert_true(here(rig));
+    rig->now += 5000 * MS; /* however late it is now */
+    rig_run(rig);
+    assert_false(here(rig));
+    rig_free(&rig);
+}
+
+/* A timer that is late by no more than LISTEN_US is on time. */
+static void a_little_late_is_no_absence(void **state)
+{
+    for (int64_t more = 0; more <= 1; more++) {
+        struct rig *rig = rig_new(NULL);
+        struct fake *w = rig_worker(rig, "w1", 8, 4);
+
+        (void)state;
+        worker_report(w);
+        rig_run(rig);
+        rig_advance(rig, WORKER_SILENT_US);
+        rig->now += WORKER_LOST_US - WORKER_SILENT_US + LISTEN_US + more;
+        rig_run(rig);
+        assert_int_equal(here(rig), more);
+        rig_free(&rig);
+    }
+}
+
+/* ---- hung ---- */
+
+static void stands_until_the_limit(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *w = rig_worker(rig, "w1", 8, 4);
+
+    (void)state;
+    says(w, 100, 1, 10 * MS);
+    for (uint32_t i = 1; i <= 5; i++) {
+        rig_advance(rig, PERIOD);
+        says(w, 100, 1, 10 * MS + i * PERIOD);
+    }
+    rig_advance(rig, PERIOD - 1);
+    assert_true(here(rig));
+    rig_advance(rig, 1);
+    assert_false(here(rig));
+    assert_true(w->gone);
+    assert_non_null(strstr(w->goodbye, "stood still for 1500 ms"));
+    assert_non_null(strstr(hung, "worker=w1 hung_ms=1500 plans=1 "));
+    rig_free(&rig);
+}
+
+static void recovers_one_report_before_the_limit(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *w = rig_worker(rig, "w1", 8, 4);
+
+    (void)state;
+    says(w, 100, 1, 10 * MS);
+    for (uint32_t again = 0; again < 4; again++) {
+        for (uint32_t i = 1; i <= 5; i++) {
+            rig_advance(rig, PERIOD);
+            says(w, 100 + again, 1, i * PERIOD);
+        }
+        rig_advance(rig, PERIOD - 1);
+        says(w, 101 + again, 1, 6 * PERIOD);
+    }
+    assert_true(here(rig));
+    assert_string_equal(hung, "");
+    rig_free(&rig);
+}
+
+/* Every report between must speak of plans. */
+static void idle_in_between_is_not_hung(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *w = rig_worker(rig, "w1", 8, 4);
+
+    (void)state;
+    for (uint32_t i = 0; i < 40; i++) {
+        says(w, 100, i % 6 != 5, 0);
+        rig_advance(rig, PERIOD);
+    }
+    for (uint32_t i = 0; i < 40; i++) {
+        says(w, 100, 0, 0);
+        rig_advance(rig, PERIOD);
+    }
+    assert_true(here(rig));
+    rig_free(&rig);
+}
+
+/* Ten minutes, a tick at a time. */
+static void a_step_that_ticks_is_never_fenced(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *w = rig_worker(rig, "w1", 8, 4);
+
+    (void)state;
+    for (uint32_t i = 0; i < 2400; i++) {
+        says(w, 100 + i / 5, 1, (uint64_t)i * PERIOD);
+        rig_advance(rig, PERIOD);
+    }
+    assert_true(here(rig));
+    rig_free(&rig);
+}
+
+/* Reports that were held up come all at once: what the router did not hear
+ * counts for HUNG_GAP_US at most. */
+static void late_reports_condemn_nobody(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *w = rig_worker(rig, "w1", 8, 4);
+
+    (void)state;
+    says(w, 100, 1, 10 * MS);
+    for (uint32_t i = 0; i < 2; i++) {
+        rig_advance(rig, 900 * MS);
+        says(w, 100, 1, 910 * MS);
+        says(w, 100, 1, 920 * MS);
+    }
+    rig_advance(rig, WORKER_HUNG_US - 2 * HUNG_GAP_US - 1);
+    assert_true(here(rig));
+    rig_advance(rig, 1);
+    assert_false(here(rig));
+    rig_free(&rig);
+}
+
+/* The timer was late: whatever came meanwhile is read first. */
+static void its_own_absence_hangs_nobody(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *w = rig_worker(rig, "w1", 8, 4);
+
+    (void)state;
+    for (uint32_t i = 0; i <= 4; i++) {
+        says(w, 100, 1, i * PERIOD);
+        rig_advance(rig, PERIOD);
+    }
+    says(w, 100, 1, 5 * PERIOD); /* 1.25 s */
+    rig->now += 900 * MS;
+    rig_run(rig);
+    assert_true(here(rig));
+    says(w, 101, 1, 6 * PERIOD);
+    rig_advance(rig, 600 * MS);
+    assert_true(here(rig));
+    rig_free(&rig);
+}
+
+static void without_an_engine_silence_alone_counts(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *w = rig_worker(rig, "w1", 8, 4);
+
+    (void)state;
+    says(w, 100, 1, 10 * MS);
+    for (uint32_t i = 0; i < 40; i++) {
+        rig_advance(rig, PERIOD);
+        worker_report(w);
+    }
+    rig_run(rig);
+    assert_true(here(rig));
+    says(w, 5, 1, 0); /* nothing to compare with */
+    assert_true(here(rig));
+    rig_free(&rig);
+}
+
+static void ticks_that_go_back_are_a_lie(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *w = rig_worker(rig, "w1", 8, 4);
+
+    (void)state;
+    says(w, 100, 0, 0);
+    says(w, 100, 0, 0);
+    w->ledger.snapshot -= 2; /* an older report that comes late */
+    says(w, 99, 0, 0);
+    assert_true(here(rig));
+    w->ledger.snapshot++;
+    says(w, 99, 0, 0);
+    assert_false(here(rig));
+    assert_non_null(strstr(lied, "had ticked 100 times, now it is 99"));
+    rig_free(&rig);
+}
+
+/* ---- slow ---- */
+
+static void p99_of_the_last_steps(void **state)
+{
+    struct worker w = {0};
+
+    (void)state;
+    liveness_step(&w, 9000);
+    for (uint32_t i = 1; i < SLOW_STEPS_MIN - 1; i++) {
+        liveness_step(&w, 1000);
+    }
+    assert_int_equal(liveness_p99_us(&w), 0);
+    liveness_step(&w, 1000);
+    assert_int_equal(liveness_p99_us(&w), 9000); /* of 32 the longest */
+    while (w.live.n_steps < 99) {
+        liveness_step(&w, 1000);
+    }
+    assert_int_equal(liveness_p99_us(&w), 9000);
+    liveness_step(&w, 1000);
+    assert_int_equal(liveness_p99_us(&w), 1000); /* of 100 the second */
+    liveness_step(&w, 8000);
+    assert_int_equal(liveness_p99_us(&w), 8000);
+    while (w.live.n_steps <= SLOW_STEPS) {
+        liveness_step(&w, 1000);
+    }
+    assert_int_equal(liveness_p99_us(&w), 1000); /* the first has gone */
+}
+
+/* Is a worker with steps of so long slow when a plan is that old? */
+static bool slow_at(uint32_t n, uint32_t step_us, uint64_t age_us)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *w = rig_worker(rig, "w1", 8, 4);
+    struct fake *c = rig_client(rig, "c1");
+    enum request_state at;
+
+    for (uint32_t i = 0; i < n; i++) {
+        step(w, step_us, 0);
+    }
+    says(w, 1000 + w->step, 1, age_us);
+    client_generate(c, 1, 10, 10);
+    rig_run(rig);
+    at = rig_state(rig, 1);
+    step(w, step_us, 0); /* the plan is back */
+    assert_int_equal(rig_state(rig, 1), REQUEST_PREFILL);
+    rig_free(&rig);
+    assert_true(at == REQUEST_WAITING || at == REQUEST_PREFILL);
+    return at == REQUEST_WAITING;
+}
+
+static void slow_at_the_limit(void **state)
+{
+    uint32_t least = SLOW_MIN_US / SLOW_FACTOR;
+
+    (void)state;
+    assert_false(slow_at(SLOW_STEPS_MIN, 1000, SLOW_MIN_US));
+    assert_true(slow_at(SLOW_STEPS_MIN, 1000, SLOW_MIN_US + 1));
+    assert_false(slow_at(SLOW_STEPS_MIN - 1, 1000, SLOW_MIN_US + 1));
+    assert_false(slow_at(200, least * 2, SLOW_MIN_US * 2));
+    assert_true(slow_at(200, least * 2, SLOW_MIN_US * 2 + 1));
+}
+
+static const Sluice__V1__WorkerRow *row_of(struct fake *a)
+{
+    Sluice__V1__ListRequest m = SLUICE__V1__LIST_REQUEST__INIT;
+    struct record *x = client_call(a, METHOD_ADMIN_LIST_WORKERS, &m.base, 0);
+    const Sluice__V1__ListWorkersReply *reply;
+
+    rig_run(a->rig);
+    reply = (const void *)x->reply;
+    assert_int_equal(reply->n_workers, 1);
+    return reply->workers[0];
+}
+
+static void is_listed(const Sluice__V1__WorkerRow *row, const char *state,
+                      uint64_t age_us)
+{
+    assert_int_equal(row->state.len, strlen(state));
+    assert_memory_equal(row->state.data, state, row->state.len);
+    assert_true(row->has_plan_age_us);
+    assert_int_equal(row->plan_age_us, age_us);
+}
+
+/* Slow, silent, slow again, well: each as operators see it. */
+static void the_list_says_so(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *w = rig_worker(rig, "w1", 8, 4);
+    struct fake *a = rig_admin(rig, "a1");
+
+    (void)state;
+    assert_false(row_of(a)->has_plan_age_us);
+    for (uint32_t i = 0; i < SLOW_STEPS_MIN; i++) {
+        step(w, 1000, 0);
+    }
+    is_listed(row_of(a), "up", 0);
+    says(w, 1000 + w->step, 1, 300 * MS);
+    is_listed(row_of(a), "slow", 300 * MS);
+    rig_advance(rig, WORKER_SILENT_US);
+    is_listed(row_of(a), "silent", 300 * MS);
+    says(w, 1000 + w->step, 1, 1300 * MS);
+    is_listed(row_of(a), "slow", 1300 * MS);
+    step(w, 1400 * MS, 5);
+    is_listed(row_of(a), "up", 5);
+    rig_free(&rig);
+}
+
+int main(void)
+{
+#define TEST(name) \
+    cmocka_unit_test_setup_teardown(name, listen_in, listen_no_more)
+    const struct CMUnitTest tests[] = {
+        TEST(silence_at_the_limit),
+        TEST(its_own_absence_is_no_silence),
+        TEST(an_absence_excuses_once),
+        TEST(a_little_late_is_no_absence),
+        TEST(stands_until_the_limit),
+        TEST(recovers_one_report_before_the_limit),
+        TEST(idle_in_between_is_not_hung),
+        TEST(a_step_that_ticks_is_never_fenced),
+        TEST(late_reports_condemn_nobody),
+        TEST(its_own_absence_hangs_nobody),
+        TEST(without_an_engine_silence_alone_counts),
+        TEST(ticks_that_go_back_are_a_lie),
+        TEST(p99_of_the_last_steps),
+        TEST(slow_at_the_limit),
+        TEST(the_list_says_so),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
