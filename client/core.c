@@ -38,6 +38,7 @@ struct client_core {
     struct timers deadlines, waits;
     struct call calls[CLIENT_CALLS_MAX];
     uint32_t first_free, first_waiting, last_waiting;
+    uint32_t n_calls; /* not free */
     uint64_t serial;
     size_t waiting_bytes;
     bool drop; /* at the next tick, for this reason */
@@ -64,6 +65,7 @@ static struct call *call_take(struct client_core *c)
         return NULL;
     }
     c->first_free = c->calls[i].next;
+    c->n_calls++;
     c->calls[i].id = ++c->serial * CLIENT_CALLS_MAX + i;
     return &c->calls[i];
 }
@@ -78,6 +80,7 @@ static void call_give(struct client_core *c, struct call *k)
     k->state = CALL_FREE;
     k->next = c->first_free;
     c->first_free = call_index(c, k);
+    c->n_calls--;
 }
 
 static void waiting_append(struct client_core *c, struct call *k)
@@ -394,8 +397,16 @@ static void on_down(void *node, struct peer *p, enum status refused,
     }
 }
 
+/* An idle client asks nobody anything. */
+static bool listens(void *node)
+{
+    const struct client_core *c = node;
+
+    return c->n_calls > 0;
+}
+
 static const struct session_ops session_ops = {
-    .hello = on_hello, .up = on_up, .down = on_down};
+    .hello = on_hello, .up = on_up, .down = on_down, .listens = listens};
 
 struct client_core *client_core_new(const struct client_options *o,
                                     struct node_io *io)

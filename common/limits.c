@@ -28,6 +28,8 @@ const struct limit_row common_limits[] = {
     LIMIT_ROW(PEER_STRIKES, "frames", "that break a rule end a session"),
     LIMIT_ROW(ARENA_SLACK, "bytes", "of memory for a message, beside 4 a byte"),
     LIMIT_ROW(SESSION_HELLO_TRIES, "", "of Hello on a connection"),
+    LIMIT_ROW(SESSION_QUIET_US, "us", "without a frame: is the router there?"),
+    LIMIT_ROW(SESSION_SILENT_US, "us", "without a frame: the session is over"),
     LIMIT_ROW(SESSION_BACKOFF_MAX_US, "us", "the longest wait to reconnect"),
     LIMIT_ROW(TEMPERATURE_MAX, "", "temperature, from 0"),
     LIMIT_ROW(REPETITION_PENALTY_MAX, "", "repetition_penalty, from 0.01"),

@@ -20,6 +20,7 @@ struct peer {
     struct link *link;
     struct calls ours, theirs;
     uint64_t last_call; /* number of the call we made last */
+    uint64_t ping;      /* of the newest peer_ping(), which no op is told of */
     void *data;
     int64_t now_us; /* in peer_recv() */
     int64_t due_us; /* as the node knows it since peer_flush() */
@@ -43,13 +44,24 @@ struct peer *peer_new(const struct peer_config *c)
     return p;
 }
 
+/* The node's, or our own ping? */
+static void tell_end(struct peer *p, const struct call *c, enum status status,
+                     const ProtobufCMessage *reply, const struct error *e,
+                     uint32_t retry_after_ms)
+{
+    if (c->number != p->ping) {
+        p->c.ops->on_end(p->c.node, p, c->tag, c->row, status, reply, e,
+                         retry_after_ms);
+    }
+}
+
 static void end_ours(struct peer *p, const struct call *c, enum status code,
                      const char *text)
 {
     struct error e;
 
     error_set(&e, code, "%s", text);
-    p->c.ops->on_end(p->c.node, p, c->tag, c->row, code, NULL, &e, 0);
+    tell_end(p, c, code, NULL, &e, 0);
 }
 
 static void cancel_theirs(struct peer *p, const struct call *c)
@@ -194,6 +206,15 @@ enum status peer_call(struct peer *p, enum method m,
         *call = c.number;
     }
     return ST_OK;
+}
+
+bool peer_ping(struct peer *p)
+{
+    Sluice__V1__Nothing nothing = SLUICE__V1__NOTHING__INIT;
+
+    return (p->ping == 0 || calls_find(&p->ours, p->ping) == NULL) &&
+           peer_call(p, METHOD_HEALTH_CHECK, &nothing.base, 0, 0, &p->ping) ==
+               ST_OK;
 }
 
 /* In the lane of the call, so that it comes after it; always taken. */
@@ -430,8 +451,7 @@ static void recv_failure(struct peer *p, const struct envelope *e,
         return;
     }
     failure_read(p->c.arena, e, &why, &retry_after_ms);
-    p->c.ops->on_end(p->c.node, p, c->tag, c->row, why.code, NULL, &why,
-                     retry_after_ms);
+    tell_end(p, c, why.code, NULL, &why, retry_after_ms);
 }
 
 static void recv_end(struct peer *p, const struct envelope *e)
@@ -454,7 +474,7 @@ static void recv_end(struct peer *p, const struct envelope *e)
                            &why) != ST_OK) {
         end_ours(p, &c, ST_INTERNAL, why.text);
     } else {
-        p->c.ops->on_end(p->c.node, p, c.tag, c.row, ST_OK, m, NULL, 0);
+        tell_end(p, &c, ST_OK, m, NULL, 0);
     }
 }
 

@@ -123,6 +123,11 @@ MUST_CHECK enum status peer_call(struct peer *p, enum method m,
                                  uint32_t deadline_ms, uint64_t tag,
                                  uint64_t *call);
 
+/* Ask whether the peer is there (Health/Check): it answers whatever it is
+ * busy with, and nobody is told, as what counts is that something came.
+ * False: an older one is open yet, or there is no room. */
+bool peer_ping(struct peer *p);
+
 /* Give up our call: on_end follows at once with CANCELLED. */
 void peer_cancel(struct peer *p, uint64_t call);
 

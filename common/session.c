@@ -1,6 +1,7 @@
 #include "common/session.h"
 
 #include <assert.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -170,6 +171,7 @@ static void come_up(struct session *s, uint64_t session)
     s->peer = peer_new(&c);
     s->state = SESSION_UP;
     s->up_us = s->io->now_us(s->io);
+    s->listening = false;
     s->busy = true;
     s->ops->up(s->node, s->peer);
     leave_peer(s);
@@ -199,6 +201,12 @@ static void recv_answer(struct session *s, const struct envelope *e)
         return;
     }
     come_up(s, reply->session);
+}
+
+static void heard(struct session *s)
+{
+    s->heard_us = s->io->now_us(s->io);
+    s->asked_us = 0;
 }
 
 static void recv_up(struct session *s, const struct frame *f,
@@ -232,6 +240,7 @@ void session_recv(struct session *s, struct peer_id from, struct frame **fp)
     if (is_current(s, from) &&
         frame_check(f->data, f->bytes, &h, NULL) == ST_OK) {
         if (s->state == SESSION_UP && h.session == peer_session(s->peer)) {
+            heard(s);
             recv_up(s, f, &h);
         } else if (s->state == SESSION_GREETING && hello_is_answer(f, &h, &e)) {
             recv_answer(s, &e);
@@ -249,11 +258,52 @@ static void tick_greeting(struct session *s, int64_t now_us)
     }
 }
 
+/* Is the router silent for good?  Asks, if it is time to. */
+static bool is_silent(struct session *s, int64_t now_us)
+{
+    bool listens = s->ops->listens == NULL || s->ops->listens(s->node);
+
+    if (!listens || !s->listening) {
+        s->listening = listens;
+        s->heard_us = now_us;
+        s->asked_us = 0;
+    } else if (s->asked_us != 0) {
+        return now_us - s->asked_us >= SESSION_SILENT_US - SESSION_QUIET_US;
+    } else if (now_us - s->heard_us >= SESSION_QUIET_US) {
+        (void)peer_ping(s->peer); /* an older one may be open: as good */
+        s->asked_us = now_us;
+    }
+    return false;
+}
+
+static int64_t silence_due(const struct session *s)
+{
+    if (!s->listening) {
+        return NODE_IDLE;
+    }
+    return s->asked_us != 0 ? s->asked_us + SESSION_SILENT_US - SESSION_QUIET_US
+                            : s->heard_us + SESSION_QUIET_US;
+}
+
 static void tick_up(struct session *s, int64_t now_us)
 {
+    char why[96];
+
+    if (is_silent(s, now_us)) {
+        snprintf(why, sizeof why,
+                 "nothing was heard from the router for %" PRId64 " ms",
+                 (now_us - s->heard_us) / 1000);
+        end(s, ST_OK, 0, why, true);
+        return;
+    }
     s->busy = true;
     peer_flush(s->peer, now_us);
     leave_peer(s);
+}
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
 }
 
 int64_t session_tick(struct session *s, int64_t now_us)
@@ -271,5 +321,6 @@ int64_t session_tick(struct session *s, int64_t now_us)
             tick_greeting(s, now_us);
         }
     }
-    return s->state == SESSION_UP ? peer_due(s->peer) : s->due_us;
+    return s->state == SESSION_UP ? least(peer_due(s->peer), silence_due(s))
+                                  : s->due_us;
 }

@@ -10,6 +10,13 @@
  * SESSION_HELLO_US with the same nonce, and given up after
  * SESSION_HELLO_TRIES.
  *
+ * A connection that is open at one end only is noticed: a node that listens
+ * and has had no frame for SESSION_QUIET_US asks the router whether it is
+ * there (peer_ping); with no frame for SESSION_SILENT_US the session ends as
+ * if the connection had broken.  Only a silence in which the question was
+ * open for the rest of the time counts, so a node that was itself stopped
+ * hears first what has come meanwhile.
+ *
  * Threading: the node's.  Memory: the caller's storage, and one peer. */
 #ifndef COMMON_SESSION_H
 #define COMMON_SESSION_H
@@ -21,6 +28,8 @@
 #define SESSION_HELLO_US       200000
 #define SESSION_HELLO_TRIES    10
 #define SESSION_OPEN_US        5000000 /* to wait for `opened` */
+#define SESSION_QUIET_US       500000
+#define SESSION_SILENT_US      1500000
 
 enum session_state {
     SESSION_CLOSED,
@@ -41,6 +50,9 @@ struct session_ops {
      * for each attempt). */
     void (*down)(void *node, struct peer *p, enum status refused,
                  const char *why);
+    /* May be NULL: always.  Does the node wait for anything, so that a silent
+     * router must be noticed?  One that does not costs nothing. */
+    bool (*listens)(void *node);
 };
 
 struct session {
@@ -58,8 +70,11 @@ struct session {
     int64_t due_us, backoff_us;
     uint32_t tries;
 
-    int64_t up_us; /* since when */
-    bool busy;     /* within the peer: end the session afterwards */
+    int64_t up_us;    /* since when */
+    bool listening;   /* as the last tick found it */
+    int64_t heard_us; /* the last frame, or when it began to listen */
+    int64_t asked_us; /* since then; 0: not yet */
+    bool busy;        /* within the peer: end the session afterwards */
     bool ending;
     char why[96];
 };

@@ -87,7 +87,8 @@ static void on_down(void *node, struct peer *p, enum status refused,
     }
 }
 
-static const struct session_ops session_table = {on_hello, on_up, on_down};
+static const struct session_ops session_table = {
+    .hello = on_hello, .up = on_up, .down = on_down};
 
 /* ---- what it is asked: as a worker that has room ---- */
 

@@ -241,8 +241,8 @@ static void worker_end(void *node, struct peer *p, uint64_t tag,
     }
 }
 
-static const struct session_ops worker_session_ops = {worker_hello, worker_up,
-                                                      worker_down};
+static const struct session_ops worker_session_ops = {
+    .hello = worker_hello, .up = worker_up, .down = worker_down};
 static const struct peer_ops worker_peer_ops = {.on_call = worker_call,
                                                 .on_end = worker_end};
 

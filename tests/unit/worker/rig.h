@@ -79,7 +79,7 @@ struct rig {
     Sluice__V1__Ledger ledger;
     Sluice__V1__ClassLedger blocks, slots, pages;
     Sluice__V1__EngineState heard_engine;
-    bool has_engine; /* some report spoke of it */
+    bool has_engine;                        /* some report spoke of it */
     uint32_t free_blocks_at[RIG_SNAPSHOTS]; /* [snapshot % RIG_SNAPSHOTS] */
     uint32_t n_reports, n_outputs, n_hellos, n_goodbyes;
     uint64_t last_step;
@@ -100,6 +100,7 @@ struct rig {
     uint32_t eos_at;       /* sample RIG_EOS at this index, UINT32_MAX: never */
     const char *fail_next; /* the next step fails with this */
     bool refuse_plans;     /* submit fails */
+    bool ticks;            /* all the time, not only with each step */
     void (*lie)(struct plan_result *); /* told of the next step's result */
     bool hears_lies;                   /* logprobs are not compared */
     uint32_t n_steps;

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "proto/health.pb-c.h"
 #include "tests/unit/cmocka.h"
 #include "tests/unit/worker/rig_internal.h"
 
@@ -189,7 +190,6 @@ static void on_call(void *node, struct peer *p, const struct method_row *m,
 {
     struct rig *r = node;
 
-    (void)p;
     (void)deadline_us;
     if (m->number == METHOD_REGISTRY_STEP_OUTPUT) {
         const Sluice__V1__StepOutputMessage *o =
@@ -204,6 +204,11 @@ static void on_call(void *node, struct peer *p, const struct method_row *m,
         r->n_reports++;
         hear_engine(r, o->engine);
         hear_ledger(r, o->ledger);
+    } else if (m->number == METHOD_HEALTH_CHECK) {
+        Sluice__V1__HealthReply health = SLUICE__V1__HEALTH_REPLY__INIT;
+
+        health.serving = true;
+        peer_end(p, call, &health.base);
     } else if (m->number == METHOD_REGISTRY_LEAVE) {
         r->n_leaves++;
         r->leave_call = call;
