@@ -2,12 +2,13 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/signalfd.h>
 #include <time.h>
 #include <unistd.h>
 
-#define ITEMS (2 * TRANSPORT_LISTEN_MAX + LOOP_SOURCES)
+#define ITEMS (TRANSPORT_ITEMS_MAX + LOOP_SOURCES)
 
 int64_t loop_now_us(void)
 {
@@ -32,39 +33,36 @@ void loop_add(struct loop *l, int fd, void (*ready)(void *arg, int fd),
 }
 
 /* Rounded up: to wake a little late, never to spin. */
-static long wait_ms(const struct loop *l, int64_t max_wait_us)
+static int wait_ms(const struct loop *l, int64_t max_wait_us)
 {
-    int64_t left;
+    int64_t left =
+        l->due_us == NODE_IDLE ? max_wait_us : l->due_us - loop_now_us();
 
-    if (l->left_over) {
-        return 0;
-    }
-    left = l->due_us == NODE_IDLE ? max_wait_us : l->due_us - loop_now_us();
     if (left > max_wait_us) {
         left = max_wait_us;
     }
-    if (left > LOOP_WAIT_MS * 1000) {
-        return LOOP_WAIT_MS;
+    if (left <= 0 || transport_look(l->transport)) {
+        return 0;
     }
-    return left <= 0 ? 0 : (long)((left + 999) / 1000);
+    return left > LOOP_WAIT_MS * 1000 ? LOOP_WAIT_MS
+                                      : (int)((left + 999) / 1000);
 }
 
 bool loop_turn(struct loop *l, int64_t max_wait_us)
 {
-    zmq_pollitem_t items[ITEMS];
+    struct pollfd items[ITEMS];
     int n = transport_items(l->transport, items);
     int first = n, ready;
 
     for (unsigned i = 0; i < l->n_sources; i++) {
-        items[n++] =
-            (zmq_pollitem_t){.fd = l->sources[i].fd, .events = ZMQ_POLLIN};
+        items[n++] = (struct pollfd){.fd = l->sources[i].fd, .events = POLLIN};
     }
-    ready = zmq_poll(items, n, wait_ms(l, max_wait_us));
+    ready = poll(items, (nfds_t)n, wait_ms(l, max_wait_us));
     assert(ready >= 0 || errno == EINTR);
-    l->left_over = transport_turn(l->transport, l->ops, l->node);
-    for (int i = first; ready > 0 && i < n; i++) {
+    transport_turn(l->transport, items, l->ops, l->node);
+    for (int i = first; i < n; i++) {
         if (items[i].revents != 0) {
-            struct loop_source *s = &l->sources[i - first];
+            const struct loop_source *s = &l->sources[i - first];
 
             s->ready(s->arg, s->fd);
         }

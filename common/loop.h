@@ -28,7 +28,6 @@ struct loop {
     struct loop_source sources[LOOP_SOURCES];
     unsigned n_sources;
     int64_t due_us;
-    bool left_over;
 };
 
 void loop_init(struct loop *l, struct transport *t, const struct node_ops *ops,

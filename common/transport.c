@@ -13,12 +13,7 @@
 #include "common/failpoint.h"
 #include "common/log.h"
 #include "common/loop.h"
-
-struct port {
-    void *socket, *monitor;
-    uint8_t allowed;
-    char endpoint[ENDPOINT_MAX];
-};
+#include "common/port.h"
 
 struct transport {
     struct node_io io;
@@ -27,7 +22,7 @@ struct transport {
     unsigned n_ports;
     struct connections connections; /* listening */
     struct transport_counts counts;
-    uint32_t n_monitors; /* ever made: their names differ */
+    uint32_t n_opened; /* ports, ever */
 
     bool connecting; /* ports[0] is the DEALER, NULL before open() */
     uint32_t last_id;
@@ -56,91 +51,12 @@ static uint64_t transport_random(struct node_io *io)
     return v;
 }
 
-/* ---- sockets ---- */
-
-static void set_int(void *socket, int option, int value)
-{
-    int rc = zmq_setsockopt(socket, option, &value, sizeof value);
-
-    assert(rc == 0);
-    (void)rc;
-}
-
-/* IPv6 only where it is asked for: it would change the name of a port. */
-static void set_common(void *socket, const char *endpoint)
-{
-    int64_t max = FRAME_BYTES_MAX;
-    int rc = zmq_setsockopt(socket, ZMQ_MAXMSGSIZE, &max, sizeof max);
-
-    assert(rc == 0);
-    (void)rc;
-    set_int(socket, ZMQ_SNDHWM, TRANSPORT_HWM);
-    set_int(socket, ZMQ_RCVHWM, TRANSPORT_HWM);
-    set_int(socket, ZMQ_LINGER, TRANSPORT_LINGER_MS);
-    set_int(socket, ZMQ_HANDSHAKE_IVL, TRANSPORT_HANDSHAKE_MS);
-    set_int(socket, ZMQ_IPV6, strchr(endpoint, '[') != NULL);
-    set_int(socket, ZMQ_HEARTBEAT_IVL, TRANSPORT_BEAT_MS);
-    set_int(socket, ZMQ_HEARTBEAT_TIMEOUT, TRANSPORT_BEAT_TIMEOUT_MS);
-    set_int(socket, ZMQ_HEARTBEAT_TTL, TRANSPORT_BEAT_TIMEOUT_MS);
-}
-
-/* The reading end stands before the socket binds or connects: zmq_bind waits
- * for ever for a monitor that nobody reads. */
-static void *monitor_make(struct transport *t, void *socket)
-{
-    char name[64];
-    void *reader = zmq_socket(t->context, ZMQ_PAIR);
-    int rc;
-
-    snprintf(name, sizeof name, "inproc://monitor-%u", ++t->n_monitors);
-    rc = zmq_socket_monitor(socket, name, ZMQ_EVENT_ALL);
-    assert(rc == 0 && reader != NULL);
-    set_int(reader, ZMQ_LINGER, 0);
-    rc = zmq_connect(reader, name);
-    assert(rc == 0);
-    (void)rc;
-    return reader;
-}
-
-static void port_close(struct port *p)
-{
-    if (p->socket != NULL) {
-        zmq_socket_monitor(p->socket, NULL, 0);
-        zmq_close(p->socket);
-        zmq_close(p->monitor);
-        p->socket = p->monitor = NULL;
-    }
-}
-
-/* One event: its number, its value (a descriptor, mostly); false if none. */
-static bool monitor_next(void *monitor, uint16_t *event, int *value)
-{
-    zmq_msg_t msg;
-    uint32_t v = 0;
-    int n;
-
-    zmq_msg_init(&msg);
-    n = zmq_msg_recv(&msg, monitor, ZMQ_DONTWAIT);
-    if (n < 6) {
-        zmq_msg_close(&msg);
-        return false;
-    }
-    memcpy(event, zmq_msg_data(&msg), sizeof *event);
-    memcpy(&v, (const char *)zmq_msg_data(&msg) + 2, sizeof v);
-    *value = (int)v;
-    while (zmq_msg_more(&msg)) {
-        zmq_msg_recv(&msg, monitor, 0); /* the address */
-    }
-    zmq_msg_close(&msg);
-    return true;
-}
-
 /* ---- sending ---- */
 
 /* Takes *f. */
-static enum status send_body(void *socket, struct frame **f)
+static enum status send_body(struct port *p, struct frame **f)
 {
-    int rc = zmq_send(socket, (*f)->data, (*f)->bytes, ZMQ_DONTWAIT);
+    int rc = port_send(p, (*f)->data, (*f)->bytes, 0);
 
     frame_free(f);
     return rc >= 0 ? ST_OK : ST_RESOURCE_EXHAUSTED;
@@ -149,9 +65,8 @@ static enum status send_body(void *socket, struct frame **f)
 static enum status send_routed(struct transport *t, struct connection *c,
                                struct frame **f)
 {
-    void *socket = t->ports[c->port].socket;
-    int rc = zmq_send(socket, c->routing, ROUTING_ID_BYTES,
-                      ZMQ_DONTWAIT | ZMQ_SNDMORE);
+    struct port *p = &t->ports[c->port];
+    int rc = port_send(p, c->routing, ROUTING_ID_BYTES, ZMQ_SNDMORE);
 
     if (rc < 0) {
         frame_free(f);
@@ -162,7 +77,7 @@ static enum status send_routed(struct transport *t, struct connection *c,
         t->counts.unreachable++;
         return ST_UNAVAILABLE;
     }
-    return send_body(socket, f);
+    return send_body(p, f);
 }
 
 static enum status transport_send(struct node_io *io, struct peer_id to,
@@ -182,7 +97,7 @@ static enum status transport_send(struct node_io *io, struct peer_id to,
     if (c != NULL && !c->closed) {
         st = send_routed(t, c, f);
     } else if (t->connecting && to.v == t->last_id && !t->gone) {
-        st = send_body(t->ports[0].socket, f);
+        st = send_body(&t->ports[0], f);
         t->counts.no_room += st != ST_OK;
     } else {
         frame_free(f);
@@ -198,12 +113,9 @@ static struct peer_id transport_open(struct node_io *io)
 
     assert(t->connecting);
     port_close(p);
-    p->socket = zmq_socket(t->context, ZMQ_DEALER);
-    assert(p->socket != NULL);
-    set_common(p->socket, p->endpoint);
-    set_int(p->socket, ZMQ_RECONNECT_IVL, -1);
-    set_int(p->socket, ZMQ_IMMEDIATE, 1);
-    p->monitor = monitor_make(t, p->socket);
+    port_open(p, t->context, ZMQ_DEALER, p->endpoint, ++t->n_opened);
+    port_set(p->socket, ZMQ_RECONNECT_IVL, -1);
+    port_set(p->socket, ZMQ_IMMEDIATE, 1);
     t->last_id++;
     t->shaken = false;
     t->gone = zmq_connect(p->socket, p->endpoint) != 0;
@@ -263,7 +175,8 @@ static void drain_listening(struct transport *t, unsigned port,
     uint16_t event;
     int value;
 
-    while (monitor_next(t->ports[port].monitor, &event, &value)) {
+    t->ports[port].monitor_unread = false;
+    while (port_event(&t->ports[port], &event, &value)) {
         if (event == ZMQ_EVENT_ACCEPTED) {
             connections_accepted(&t->connections, port, value);
         } else if (event == ZMQ_EVENT_DISCONNECTED) {
@@ -281,7 +194,8 @@ static void drain_connecting(struct transport *t, const struct node_ops *ops,
     uint16_t event;
     int value;
 
-    while (p->monitor != NULL && monitor_next(p->monitor, &event, &value)) {
+    p->monitor_unread = false;
+    while (port_event(p, &event, &value)) {
         if (event == ZMQ_EVENT_HANDSHAKE_SUCCEEDED) {
             t->shaken = true;
             ops->opened(node, who);
@@ -323,9 +237,9 @@ static struct frame *take_frame(struct transport *t, zmq_msg_t *msg)
     return f;
 }
 
-static void skip_rest(void *socket, zmq_msg_t *msg)
+static void skip_rest(struct port *p, zmq_msg_t *msg)
 {
-    while (zmq_msg_more(msg) && zmq_msg_recv(msg, socket, ZMQ_DONTWAIT) >= 0) {
+    while (zmq_msg_more(msg) && port_recv(p, msg)) {
     }
 }
 
@@ -354,13 +268,13 @@ static struct connection *sender(struct transport *t, unsigned port,
 
 /* The routing id goes to routing, the rest to body; false if there is no
  * message.  A routing id that libzmq did not make leaves routing[0] = 1. */
-static bool receive_routed(void *socket, uint8_t *routing, zmq_msg_t *body)
+static bool receive_routed(struct port *p, uint8_t *routing, zmq_msg_t *body)
 {
     zmq_msg_t id;
     bool more;
 
     zmq_msg_init(&id);
-    if (zmq_msg_recv(&id, socket, ZMQ_DONTWAIT) < 0) {
+    if (!port_recv(p, &id)) {
         zmq_msg_close(&id);
         return false;
     }
@@ -370,29 +284,26 @@ static bool receive_routed(void *socket, uint8_t *routing, zmq_msg_t *body)
     }
     more = zmq_msg_more(&id);
     zmq_msg_close(&id);
-    if (more) {
-        zmq_msg_recv(body, socket, ZMQ_DONTWAIT);
-    }
-    return true;
+    return !more || port_recv(p, body);
 }
 
 /* One message of a listening port; false if there is none. */
 static bool take_routed(struct transport *t, unsigned port,
                         const struct node_ops *ops, void *node)
 {
-    void *socket = t->ports[port].socket;
+    struct port *p = &t->ports[port];
     uint8_t routing[ROUTING_ID_BYTES];
     struct connection *c;
     struct frame *f;
     zmq_msg_t body;
 
     zmq_msg_init(&body);
-    if (!receive_routed(socket, routing, &body)) {
+    if (!receive_routed(p, routing, &body)) {
         zmq_msg_close(&body);
         return false;
     }
     f = take_frame(t, &body);
-    skip_rest(socket, &body);
+    skip_rest(p, &body);
     if (f != NULL && routing[0] == 0) {
         c = sender(t, port, routing, &body, ops, node);
         if (c != NULL && !c->closed) {
@@ -409,17 +320,17 @@ static bool take_routed(struct transport *t, unsigned port,
 static bool take_plain(struct transport *t, const struct node_ops *ops,
                        void *node)
 {
-    void *socket = t->ports[0].socket;
+    struct port *p = &t->ports[0];
     struct frame *f;
     zmq_msg_t body;
 
     zmq_msg_init(&body);
-    if (socket == NULL || zmq_msg_recv(&body, socket, ZMQ_DONTWAIT) < 0) {
+    if (!port_recv(p, &body)) {
         zmq_msg_close(&body);
         return false;
     }
     f = take_frame(t, &body);
-    skip_rest(socket, &body);
+    skip_rest(p, &body);
     zmq_msg_close(&body);
     if (f != NULL) {
         t->counts.received++;
@@ -429,47 +340,66 @@ static bool take_plain(struct transport *t, const struct node_ops *ops,
     return true;
 }
 
-int transport_items(const struct transport *t, zmq_pollitem_t *items)
+int transport_items(const struct transport *t, struct pollfd *items)
 {
     int n = 0;
 
     for (unsigned i = 0; i < t->n_ports; i++) {
         const struct port *p = &t->ports[i];
+        bool open = p->socket != NULL; /* poll() passes over -1 */
 
-        if (p->socket != NULL) {
-            items[n++] =
-                (zmq_pollitem_t){.socket = p->monitor, .events = ZMQ_POLLIN};
-            items[n++] =
-                (zmq_pollitem_t){.socket = p->socket, .events = ZMQ_POLLIN};
-        }
+        items[n++] =
+            (struct pollfd){.fd = open ? p->monitor_fd : -1, .events = POLLIN};
+        items[n++] = (struct pollfd){.fd = open ? p->fd : -1, .events = POLLIN};
     }
     return n;
 }
 
-bool transport_turn(struct transport *t, const struct node_ops *ops, void *node)
+/* Of what a socket has, at most TRANSPORT_BUDGET messages. */
+static void read_port(struct transport *t, unsigned i,
+                      const struct node_ops *ops, void *node)
 {
-    bool left_over = false;
+    bool more = true;
 
-    if (t->connecting) {
-        int n = 0;
-
-        drain_connecting(t, ops, node);
-        while (n < TRANSPORT_BUDGET && take_plain(t, ops, node)) {
-            n++;
-        }
-        return n == TRANSPORT_BUDGET || t->gone;
+    for (int n = 0; more && n < TRANSPORT_BUDGET; n++) {
+        more = t->connecting ? take_plain(t, ops, node)
+                             : take_routed(t, i, ops, node);
     }
-    for (unsigned i = 0; i < t->n_ports; i++) {
-        int n = 0;
+    t->ports[i].unread = more;
+}
 
-        drain_listening(t, i, ops, node);
-        while (n < TRANSPORT_BUDGET && take_routed(t, i, ops, node)) {
-            n++;
+void transport_turn(struct transport *t, const struct pollfd *items,
+                    const struct node_ops *ops, void *node)
+{
+    for (unsigned i = 0; i < t->n_ports; i++, items += 2) {
+        const struct port *p = &t->ports[i];
+
+        if (items[0].revents != 0 || p->monitor_unread || t->gone) {
+            if (t->connecting) {
+                drain_connecting(t, ops, node);
+            } else {
+                drain_listening(t, i, ops, node);
+            }
         }
-        left_over |= n == TRANSPORT_BUDGET;
+        if (items[1].revents != 0 || p->unread) {
+            read_port(t, i, ops, node);
+        }
     }
     t->counts.peers = t->connections.n;
-    return left_over;
+}
+
+bool transport_look(struct transport *t)
+{
+    bool found = t->gone;
+
+    for (unsigned i = 0; i < t->n_ports; i++) {
+        struct port *p = &t->ports[i];
+
+        if (p->socket != NULL) {
+            found |= port_look(p) || p->monitor_unread;
+        }
+    }
+    return found;
 }
 
 /* ---- making ---- */
@@ -541,14 +471,11 @@ static enum status listen_one(struct transport *t,
                          "are open",
                          port->endpoint);
     }
-    p->socket = zmq_socket(t->context, ZMQ_ROUTER);
-    assert(p->socket != NULL);
+    port_open(p, t->context, ZMQ_ROUTER, port->endpoint, ++t->n_opened);
     t->n_ports++;
     p->allowed = port->allowed;
-    set_common(p->socket, port->endpoint);
-    set_int(p->socket, ZMQ_ROUTER_MANDATORY, 1);
-    set_int(p->socket, ZMQ_BACKLOG, TRANSPORT_BACKLOG);
-    p->monitor = monitor_make(t, p->socket);
+    port_set(p->socket, ZMQ_ROUTER_MANDATORY, 1);
+    port_set(p->socket, ZMQ_BACKLOG, TRANSPORT_BACKLOG);
     if (bind_private(p->socket, port->endpoint) != 0) {
         return error_set(
             e, errno == EADDRINUSE ? ST_ALREADY_EXISTS : ST_INVALID_ARGUMENT,
@@ -601,7 +528,7 @@ static bool self_run(struct transport *t)
     while (s.came.v == 0 && loop_now_us() < until) {
         loop_turn(&loop, 10000);
     }
-    set_int(peer, ZMQ_LINGER, 0);
+    port_set(peer, ZMQ_LINGER, 0);
     zmq_close(peer);
     while (s.lost.v == 0 && loop_now_us() < until) {
         loop_turn(&loop, 10000);

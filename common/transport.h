@@ -19,14 +19,14 @@
 #ifndef COMMON_TRANSPORT_H
 #define COMMON_TRANSPORT_H
 
+#include <poll.h>
 #include <stdbool.h>
 #include <stdint.h>
-
-#include <zmq.h>
 
 #include "common/node_io.h"
 
 #define TRANSPORT_LISTEN_MAX   4
+#define TRANSPORT_ITEMS_MAX    (2 * TRANSPORT_LISTEN_MAX)
 #define TRANSPORT_HWM          64
 #define TRANSPORT_LINGER_MS    1000
 #define TRANSPORT_HANDSHAKE_MS 2000
@@ -71,11 +71,18 @@ struct transport_counts {
 
 const struct transport_counts *transport_counts(const struct transport *t);
 
-/* For common/loop.c: what to poll, and one turn of handing over what came.
- * At most 2 * TRANSPORT_LISTEN_MAX items. */
-int transport_items(const struct transport *t, zmq_pollitem_t *items);
-/* True if messages may be left over. */
-bool transport_turn(struct transport *t, const struct node_ops *ops,
-                    void *node);
+/* For common/loop.c.  A ZeroMQ socket's descriptor tells of news once: what
+ * the socket has been asked since may have taken the signal.  So a turn reads
+ * a socket until it has nothing, and before the next wait transport_look()
+ * looks into those that were used after that.
+ *
+ * What to poll() now, at most TRANSPORT_ITEMS_MAX. */
+int transport_items(const struct transport *t, struct pollfd *items);
+/* One turn of handing over what came; items as poll() left them. */
+void transport_turn(struct transport *t, const struct pollfd *items,
+                    const struct node_ops *ops, void *node);
+/* True if the next turn has something to do whatever poll() says: it must
+ * not wait. */
+bool transport_look(struct transport *t);
 
 #endif

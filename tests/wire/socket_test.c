@@ -12,6 +12,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <zmq.h>
+
 #include "common/loop.h"
 #include "common/session.h"
 #include "proto/common.pb-c.h"

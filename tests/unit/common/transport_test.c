@@ -4,15 +4,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include <zmq.h>
 
 #include "common/loop.h"
 #include "common/method.h"
 #include "tests/unit/cmocka.h"
 
-#define TURNS 2000 /* of at most 5 ms */
+#define TURNS       2000     /* of at most 5 ms */
+#define PATIENCE_US 20000000 /* only a failure waits so long */
 
 /* A node that counts, and sends back what it gets if it is told to. */
 struct end {
@@ -23,6 +27,14 @@ struct end {
     uint32_t n_recv, n_lost, n_opened;
     uint8_t mark; /* the last byte of the last frame */
 };
+
+static void busy(int64_t us)
+{
+    int64_t until = loop_now_us() + us;
+
+    while (loop_now_us() < until) {
+    }
+}
 
 static void end_opened(void *node, struct peer_id who)
 {
@@ -330,6 +342,161 @@ static void carries_ten_thousand_each_way(void **state)
     transport_free(&s.t);
 }
 
+/* More has come than a turn reads, and nobody says a word afterwards. */
+static void reads_on_after_a_full_turn(void **state)
+{
+    uint32_t each = TRANSPORT_BUDGET - 4;
+    struct end s, a, b;
+    struct peer_id id_a, id_b;
+
+    (void)state;
+    server_start(&s, "tcp://127.0.0.1:*");
+    s.echo = false;
+    id_a = dial(&a, transport_endpoint(s.t, 0));
+    id_b = dial(&b, transport_endpoint(s.t, 0));
+    UNTIL(a.n_opened + b.n_opened, 2, &s, &a, &b);
+    for (uint32_t i = 0; i < each; i++) {
+        assert_int_equal(say(&a, id_a, 'a', 64), ST_OK);
+        assert_int_equal(say(&b, id_b, 'b', 64), ST_OK);
+    }
+    busy(100000);
+    UNTIL(s.n_recv, 2 * each, &s);
+    transport_free(&a.t);
+    transport_free(&b.t);
+    transport_free(&s.t);
+}
+
+/* ---- a ball between two processes, one of which talks too much ----
+ *
+ * The talker throws the ball back, is busy until it has come again, and only
+ * then says something else.  That send takes the signal of the ball, so a
+ * loop that trusts the descriptor alone waits for ever. */
+
+struct player {
+    struct transport *t;
+    struct loop loop;
+    struct peer_id other;
+    bool talks, opened, holds;
+    uint32_t n_caught;
+};
+
+#define BALL    'b'
+#define TALK    't'
+#define BUSY_US 2000 /* past the time in which libzmq looks once (1 ms) */
+
+static void player_say(struct player *x, uint8_t what)
+{
+    struct frame *f = frame_new(FRAME_HEADER);
+
+    memset(f->data, what, FRAME_HEADER);
+    transport_io(x->t)->send(transport_io(x->t), x->other, &f);
+}
+
+static void player_opened(void *node, struct peer_id who)
+{
+    (void)who;
+    ((struct player *)node)->opened = true;
+}
+
+static void player_recv(void *node, struct peer_id from, struct frame **f)
+{
+    struct player *x = node;
+
+    if ((*f)->data[0] == BALL) {
+        x->other = from;
+        x->holds = true;
+        x->n_caught++;
+    }
+    frame_free(f);
+}
+
+static void player_lost(void *node, struct peer_id who)
+{
+    (void)node, (void)who;
+}
+
+static int64_t player_tick(void *node, int64_t now_us)
+{
+    struct player *x = node;
+
+    (void)now_us;
+    if (x->holds) {
+        x->holds = false;
+        player_say(x, BALL);
+        if (x->talks) {
+            busy(BUSY_US);
+            player_say(x, TALK);
+        }
+    }
+    return NODE_IDLE;
+}
+
+static const struct node_ops player_ops = {player_opened, player_recv,
+                                           player_lost, player_tick};
+
+static struct player *player_new(struct transport *t, bool talks)
+{
+    struct player *x = calloc(1, sizeof *x);
+
+    assert_non_null(x);
+    x->t = t;
+    x->talks = talks;
+    loop_init(&x->loop, t, &player_ops, x);
+    return x;
+}
+
+/* Both ends of n rounds: the server is a process of its own. */
+static void play(uint32_t n, bool server_talks, bool client_talks)
+{
+    struct transport_port port = {"tcp://127.0.0.1:*", BY_CLIENT};
+    struct transport *t = NULL, *mine = NULL;
+    int64_t until = loop_now_us() + PATIENCE_US;
+    struct player *x;
+    struct error e;
+    pid_t child;
+    int ends[2];
+    char endpoint[64];
+
+    assert_int_equal(pipe(ends), 0);
+    child = fork();
+    if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* a failed test leaves none */
+        if (transport_listen(&t, &port, 1, &e) != ST_OK ||
+            write(ends[1], transport_endpoint(t, 0), 64) != 64) {
+            _exit(1);
+        }
+        loop_run(&player_new(t, server_talks)->loop);
+    }
+    assert_int_equal(read(ends[0], endpoint, 64), 64);
+    assert_int_equal(transport_connect(&mine, endpoint, &e), ST_OK);
+    x = player_new(mine, client_talks);
+    x->other = transport_io(mine)->open(transport_io(mine));
+    while (!x->opened && loop_now_us() < until) {
+        loop_turn(&x->loop, 1000000);
+    }
+    x->holds = true;
+    x->loop.due_us = 0;
+    while (x->n_caught < n && loop_now_us() < until) {
+        loop_turn(&x->loop, 1000000);
+    }
+    assert_int_equal(x->n_caught, n);
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+    close(ends[0]);
+    close(ends[1]);
+    transport_free(&mine);
+    free(x);
+}
+
+static void no_message_waits_for_the_next(void **state)
+{
+    (void)state;
+    play(3000, false, false);
+    play(200, false, true);
+    play(200, true, false);
+    play(200, true, true);
+}
+
 static void refuses_to_listen_in_the_open(void **state)
 {
     static const char *const open[] = {"tcp://0.0.0.0:7070", "tcp://*:7070",
@@ -408,6 +575,8 @@ int main(void)
         cmocka_unit_test(drops_what_is_no_frame),
         cmocka_unit_test(never_blocks_on_a_slow_peer),
         cmocka_unit_test(carries_ten_thousand_each_way),
+        cmocka_unit_test(reads_on_after_a_full_turn),
+        cmocka_unit_test(no_message_waits_for_the_next),
         cmocka_unit_test(refuses_to_listen_in_the_open),
         cmocka_unit_test(names_a_port_in_use),
         cmocka_unit_test(keeps_an_ipc_socket_private),

@@ -1,0 +1,146 @@
+#include "common/port.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/frame.h"
+#include "common/transport.h"
+
+void port_set(void *socket, int option, int value)
+{
+    int rc = zmq_setsockopt(socket, option, &value, sizeof value);
+
+    assert(rc == 0);
+    (void)rc;
+}
+
+/* IPv6 only where it is asked for: it would change the name of a port. */
+static void set_common(void *socket, const char *endpoint)
+{
+    int64_t max = FRAME_BYTES_MAX;
+    int rc = zmq_setsockopt(socket, ZMQ_MAXMSGSIZE, &max, sizeof max);
+
+    assert(rc == 0);
+    (void)rc;
+    port_set(socket, ZMQ_SNDHWM, TRANSPORT_HWM);
+    port_set(socket, ZMQ_RCVHWM, TRANSPORT_HWM);
+    port_set(socket, ZMQ_LINGER, TRANSPORT_LINGER_MS);
+    port_set(socket, ZMQ_HANDSHAKE_IVL, TRANSPORT_HANDSHAKE_MS);
+    port_set(socket, ZMQ_IPV6, strchr(endpoint, '[') != NULL);
+    port_set(socket, ZMQ_HEARTBEAT_IVL, TRANSPORT_BEAT_MS);
+    port_set(socket, ZMQ_HEARTBEAT_TIMEOUT, TRANSPORT_BEAT_TIMEOUT_MS);
+    port_set(socket, ZMQ_HEARTBEAT_TTL, TRANSPORT_BEAT_TIMEOUT_MS);
+}
+
+/* The reading end stands before the socket binds or connects: zmq_bind waits
+ * for ever for a monitor that nobody reads. */
+static void *monitor_make(void *context, void *socket, uint32_t number)
+{
+    char name[64];
+    void *reader = zmq_socket(context, ZMQ_PAIR);
+    int rc;
+
+    snprintf(name, sizeof name, "inproc://monitor-%u", number);
+    rc = zmq_socket_monitor(socket, name, ZMQ_EVENT_ALL);
+    assert(rc == 0 && reader != NULL);
+    port_set(reader, ZMQ_LINGER, 0);
+    rc = zmq_connect(reader, name);
+    assert(rc == 0);
+    (void)rc;
+    return reader;
+}
+
+static int descriptor(void *socket)
+{
+    int fd = -1;
+    size_t size = sizeof fd;
+    int rc = zmq_getsockopt(socket, ZMQ_FD, &fd, &size);
+
+    assert(rc == 0 && fd >= 0);
+    (void)rc;
+    return fd;
+}
+
+void port_open(struct port *p, void *context, int type, const char *endpoint,
+               uint32_t number)
+{
+    p->socket = zmq_socket(context, type);
+    assert(p->socket != NULL);
+    set_common(p->socket, endpoint);
+    p->monitor = monitor_make(context, p->socket, number);
+    p->fd = descriptor(p->socket);
+    p->monitor_fd = descriptor(p->monitor);
+    p->unread = p->monitor_unread = true;
+}
+
+void port_close(struct port *p)
+{
+    if (p->socket != NULL) {
+        zmq_socket_monitor(p->socket, NULL, 0);
+        zmq_close(p->socket);
+        zmq_close(p->monitor);
+        p->socket = p->monitor = NULL;
+    }
+}
+
+int port_send(struct port *p, const void *data, size_t bytes, int flags)
+{
+    int rc;
+
+    p->unread = true;
+    do {
+        rc = zmq_send(p->socket, data, bytes, ZMQ_DONTWAIT | flags);
+    } while (rc < 0 && errno == EINTR);
+    return rc;
+}
+
+static int receive(void *socket, zmq_msg_t *msg)
+{
+    int n;
+
+    do {
+        n = zmq_msg_recv(msg, socket, ZMQ_DONTWAIT);
+    } while (n < 0 && errno == EINTR);
+    return n;
+}
+
+bool port_recv(struct port *p, zmq_msg_t *msg)
+{
+    return p->socket != NULL && receive(p->socket, msg) >= 0;
+}
+
+bool port_look(struct port *p)
+{
+    int events = 0, rc;
+    size_t size = sizeof events;
+
+    if (p->unread) {
+        do {
+            rc = zmq_getsockopt(p->socket, ZMQ_EVENTS, &events, &size);
+        } while (rc < 0 && errno == EINTR);
+        p->unread = (events & ZMQ_POLLIN) != 0;
+    }
+    return p->unread;
+}
+
+bool port_event(struct port *p, uint16_t *event, int *value)
+{
+    zmq_msg_t msg;
+    uint32_t v = 0;
+    bool found;
+
+    zmq_msg_init(&msg);
+    found = p->monitor != NULL && receive(p->monitor, &msg) >= 6;
+    if (found) {
+        memcpy(event, zmq_msg_data(&msg), sizeof *event);
+        memcpy(&v, (const char *)zmq_msg_data(&msg) + 2, sizeof v);
+        *value = (int)v;
+    }
+    while (zmq_msg_more(&msg) && receive(p->monitor, &msg) >= 0) {
+        /* the address */
+    }
+    zmq_msg_close(&msg);
+    return found;
+}

@@ -1,0 +1,54 @@
+/* port.h - one ZeroMQ socket of a transport, and its monitor.
+ *
+ * Its descriptors (ZMQ_FD) tell of news once: any call may take the signal
+ * and leave the news.  So whoever waits for them by poll() keeps to this:
+ * read a socket until it has nothing; and look, before the next wait, into
+ * what was used after that.  `unread` says that this is still to be done,
+ * because the socket is new, was not read to its end, or has been sent by.
+ * The monitor is only ever read, to its end.
+ *
+ * A signal (EINTR) ends nothing here: to stop at one would be to leave what
+ * no descriptor tells of.
+ *
+ * Threading: the transport's.  Memory: ZeroMQ's. */
+#ifndef COMMON_PORT_H
+#define COMMON_PORT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <zmq.h>
+
+#include "common/endpoint.h"
+
+struct port {
+    void *socket, *monitor; /* NULL: closed */
+    int fd, monitor_fd;
+    bool unread, monitor_unread;
+    uint8_t allowed;
+    char endpoint[ENDPOINT_MAX];
+};
+
+/* Make the socket, with all options but those of its type; number is one that
+ * no other port of the context ever had. */
+void port_open(struct port *p, void *context, int type, const char *endpoint,
+               uint32_t number);
+void port_close(struct port *p);
+
+void port_set(void *socket, int option, int value);
+
+/* Never blocks; as zmq_send(). */
+int port_send(struct port *p, const void *data, size_t bytes, int flags);
+
+/* Never blocks; false if there is nothing. */
+bool port_recv(struct port *p, zmq_msg_t *msg);
+
+/* True if there is something to read; unread says so from then on. */
+bool port_look(struct port *p);
+
+/* One event of the monitor: its number, its value (a descriptor, mostly);
+ * false if there is none. */
+bool port_event(struct port *p, uint16_t *event, int *value);
+
+#endif
