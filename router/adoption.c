@@ -134,15 +134,15 @@ bool adoptions_known(const struct worker *w)
 static enum status check_live(const struct worker *w,
                               const Sluice__V1__LiveMessage *m, struct error *e)
 {
+    const struct adoptions *a = &w->adoptions;
     size_t n = m->n_choice;
 
-    if (n > LIVE_ROWS_MAX || n > WORKER_ORPHANS_MAX - w->adoptions.n_told) {
+    if (n > LIVE_ROWS_MAX || n > a->n_announced - a->n_told) {
         return error_set(e, ST_DATA_LOSS,
                          "%zu sequences live there, after %" PRIu32
-                         " told before; at most %d a message and %d in all "
-                         "are possible",
-                         n, w->adoptions.n_told, LIVE_ROWS_MAX,
-                         WORKER_ORPHANS_MAX);
+                         " told before; Hello announced %" PRIu32
+                         ", a message has %d at most",
+                         n, a->n_told, a->n_announced, LIVE_ROWS_MAX);
     }
     if (m->request_ids.len != n * REQUEST_ID_BYTES || m->n_n_generated != n) {
         return error_set(e, ST_DATA_LOSS,

@@ -170,15 +170,10 @@ void worker_forget(struct worker_core *w, struct sequence *s)
     }
 }
 
-static bool is_good(enum sequence_finish finish)
-{
-    return finish == FINISH_STOP || finish == FINISH_LENGTH;
-}
-
 static bool is_kept(const struct sequence *s, enum sequence_finish finish)
 {
     return s->keep_ms > 0 && !PLANT(KEPT_FREED) &&
-           s->state == SEQUENCE_DECODE && !s->orphan && is_good(finish);
+           s->state == SEQUENCE_DECODE && !s->orphan && finish_is_whole(finish);
 }
 
 void worker_tell(struct worker_core *w, struct sequence *s)
@@ -196,7 +191,7 @@ void worker_end(struct worker_core *w, struct sequence *s,
     log_debug("sequence-end", "request=%s grant=%llu finish=%d generated=%u",
               sequence_name(&s->key, name), (unsigned long long)s->grant,
               (int)finish, s->n_generated);
-    if (s->orphan && !is_good(finish)) {
+    if (s->orphan && !finish_is_whole(finish)) {
         orphan_disclaim(w, s);
     }
     batcher_drop(s);

@@ -9,11 +9,6 @@
 
 #define HASH_STEP 256 /* ids read at once */
 
-static bool came_to_its_end(enum sequence_finish finish)
-{
-    return finish == FINISH_STOP || finish == FINISH_LENGTH;
-}
-
 /* ---- the end of a session ---- */
 
 static bool lives_on(const struct sequence *s)
@@ -29,7 +24,7 @@ static bool lives_on(const struct sequence *s)
     case SEQUENCE_KEPT:
     case SEQUENCE_RELEASING:
     case SEQUENCE_FINISHED:
-        return came_to_its_end(s->finish);
+        return finish_is_whole(s->finish);
     default:
         return false;
     }
@@ -222,7 +217,7 @@ static uint64_t hash_to(const struct worker_core *w, const struct sequence *s,
 
 void orphan_remember(struct worker_core *w, struct sequence *s)
 {
-    if (came_to_its_end(s->finish)) {
+    if (finish_is_whole(s->finish)) {
         s->ids_hash = hash_to(w, s, s->n_prompt + s->acked);
         s->n_hashed = s->n_prompt + s->acked;
     }

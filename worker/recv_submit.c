@@ -171,7 +171,7 @@ bool submit_is_same(const struct sequence *s,
 bool submit_can_tell(const struct sequence *s, uint32_t have)
 {
     bool ended = s->finish != FINISH_NONE;
-    bool complete = s->finish == FINISH_STOP || s->finish == FINISH_LENGTH;
+    bool complete = finish_is_whole(s->finish);
 
     if (s->sampling.logprobs &&
         !logprobs_reach(&s->logprobs, have, s->pending)) {

@@ -55,6 +55,12 @@ enum sequence_finish {
     FINISH_FAILED
 };
 
+/* It came to its end by itself, with all its tokens. */
+static inline bool finish_is_whole(enum sequence_finish f)
+{
+    return f == FINISH_STOP || f == FINISH_LENGTH;
+}
+
 /* (request_id, choice): what the router calls it. */
 struct sequence_key {
     uint8_t request_id[REQUEST_ID_BYTES];

@@ -38,6 +38,19 @@ static struct scene begin(uint32_t blocks)
     return s;
 }
 
+/* A worker that has announced so many, and has told of none. */
+static struct scene announced(uint32_t n_live)
+{
+    struct scene s = begin(2);
+
+    s.w = fake_worker_new(s.rig, "w2", 64, 8);
+    s.w->shard.has_n_live = true;
+    s.w->shard.n_live = n_live;
+    fake_hello(s.w);
+    assert_true(s.w->up);
+    return s;
+}
+
 /* Request 1 with 3 tokens at w, whose session is lost then. */
 static struct record *lose_one(struct scene *s)
 {
@@ -381,24 +394,29 @@ static void disowns_what_no_request_has(void **state)
     struct fake *w2 = fake_worker_new(s.rig, "w2", 4, 8);
     struct record *x = lose_one(&s);
     uint8_t id[16];
-    uint32_t choice = 1, generated = 3;
+    uint32_t choice = 0, generated = 3;
 
     (void)state;
     memset(id, 1, sizeof id);
     strcpy(w2->model, "other");
-    w2->shard.model = (ProtobufCBinaryData){5, (uint8_t *)w2->model};
+    w2->shard.model = wire_text(w2->model);
+    w2->shard.has_n_live = true;
+    w2->shard.n_live = 1;
+    w2->live_ms = 3000;
     fake_hello(w2);
-    assert_true(w2->up);
-    s.w->live_ms = w2->live_ms = 3000;
-    come_back(&s);
-    worker_live_rows(s.w, 16, 1, 1, id, &choice, &generated);
-    choice = 0;
     worker_live_rows(w2, 16, 1, 1, id, &choice, &generated);
     rig_run(s.rig);
-    assert_int_equal(s.w->n_disowned, 1); /* it has one choice */
-    assert_int_equal(w2->n_disowned, 1);  /* of another model */
+    assert_int_equal(w2->n_disowned, 1); /* of another model */
+    /* A choice that the request has not. */
+    s.w->sequences[1] = s.w->sequences[0];
+    s.w->sequences[1].choice = 1;
+    s.w->sequences[1].blocks = s.w->sequences[1].slots = 0;
+    s.w->sequences[1].ids = NULL;
+    come_back(&s);
     worker_live(s.w, 3000);
     rig_run(s.rig);
+    assert_int_equal(s.w->n_disowned, 1);
+    assert_null(worker_choice_of(s.w, 1, 1));
     assert_int_equal(s.w->n_adopts, 1);
     finish(&s, x);
     rig_end(&s.rig);
@@ -535,7 +553,7 @@ static void tell(struct scene *s, const struct told *t, size_t from, size_t n)
 
 static void as_many_as_there_may_be(void **state)
 {
-    struct scene s = begin(64);
+    struct scene s = announced(WORKER_ORPHANS_MAX);
     const struct told *t = honest();
 
     (void)state;
@@ -552,7 +570,7 @@ static void as_many_as_there_may_be(void **state)
 
 static void too_many_at_once(void **state)
 {
-    struct scene s = begin(64);
+    struct scene s = announced(WORKER_ORPHANS_MAX);
 
     (void)state;
     tell(&s, honest(), 0, LIVE_ROWS_MAX + 1);
@@ -560,12 +578,25 @@ static void too_many_at_once(void **state)
     rig_free(&s.rig);
 }
 
+/* Fewer is honest: some have ended since Hello. */
+static void more_than_announced(void **state)
+{
+    (void)state;
+    for (uint32_t n = 0; n <= 4; n++) {
+        struct scene s = announced(3);
+
+        tell(&s, honest(), 0, n);
+        assert_int_equal(s.w->gone, n > 3);
+        rig_free(&s.rig);
+    }
+}
+
 static void limits_of_a_row(void **state)
 {
     (void)state;
     for (int what = 0; what < 5; what++) {
         for (int past = 0; past < 2; past++) {
-            struct scene s = begin(64);
+            struct scene s = announced(8);
             struct told *t = honest();
 
             switch (what) {
@@ -604,7 +635,7 @@ static void columns_of_other_length(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof of / sizeof of[0]; i++) {
-        struct scene s = begin(64);
+        struct scene s = announced(8);
         const struct told *t = honest();
 
         worker_live_rows(s.w, of[i][0], of[i][1], of[i][2], t->ids, t->choice,
@@ -660,6 +691,7 @@ int main(void)
         cmocka_unit_test(forgets_with_the_session),
         cmocka_unit_test(as_many_as_there_may_be),
         cmocka_unit_test(too_many_at_once),
+        cmocka_unit_test(more_than_announced),
         cmocka_unit_test(limits_of_a_row),
         cmocka_unit_test(columns_of_other_length),
         cmocka_unit_test(status_counts_them),
