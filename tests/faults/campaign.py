@@ -11,7 +11,8 @@ import daemons
 import streams
 from daemons import Failed, await_true
 
-WARM_TOKENS = 200
+WARM_TOKENS = 100
+QUICK_STREAMS = 16
 PROGRESS_S = 10
 
 
@@ -102,11 +103,17 @@ class Run:
     def start_load(self):
         self.load = streams.Streams(
             self.cluster, self.settings.reference(),
-            self.settings.streams or self.fault.streams,
+            self.n_streams(),
             self.rng.randrange(1 << 31), self.settings.longest(),
             self.fault.cancel, patience=20 if self.quick else 60,
             at=self.load_at)
         self.load.await_tokens(WARM_TOKENS)
+
+    def n_streams(self):
+        if self.settings.streams:
+            return self.settings.streams
+        return min(self.fault.streams, QUICK_STREAMS) if self.quick else \
+            self.fault.streams
 
     def stop_load(self):
         summary = self.load.stop()

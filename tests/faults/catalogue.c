@@ -3,7 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define VOCAB 4000 /* of models/tiny-hybrid, without its special tokens */
+#define VOCAB        4000 /* of models/tiny-hybrid, without its special tokens */
+#define PROMPT_SHARE 12   /* ids, for each token of the longest stream */
 
 uint64_t catalogue_draw(uint64_t *state, uint64_t below)
 {
@@ -14,7 +15,8 @@ uint64_t catalogue_draw(uint64_t *state, uint64_t below)
     return (z ^ (z >> 31)) % below;
 }
 
-static void make_prompt(struct entry *e, uint32_t k, uint64_t *rng)
+static void make_prompt(struct entry *e, uint32_t k, uint32_t longest,
+                        uint64_t *rng)
 {
     bool is_long = k % 8 == 7; /* several chunks of prefill */
 
@@ -27,6 +29,9 @@ static void make_prompt(struct entry *e, uint32_t k, uint64_t *rng)
     e->request.n_ids =
         is_long ? CATALOGUE_PROMPT - catalogue_draw(rng, CATALOGUE_PROMPT / 2)
                 : 1 + catalogue_draw(rng, 60);
+    if (e->request.n_ids > PROMPT_SHARE * longest) {
+        e->request.n_ids = PROMPT_SHARE * longest;
+    }
     for (size_t i = 0; i < e->request.n_ids; i++) {
         e->ids[i] = (uint32_t)catalogue_draw(rng, VOCAB);
     }
@@ -83,7 +88,7 @@ void catalogue_make(struct entry entries[CATALOGUE], uint32_t longest)
         uint32_t n;
 
         e->request = client_request_default();
-        make_prompt(e, k, &rng);
+        make_prompt(e, k, longest, &rng);
         make_sampling(&e->request, k);
         make_stops(e, k);
         n = least[k % 4] +

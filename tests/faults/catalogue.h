@@ -29,7 +29,8 @@ struct entry {
 /* splitmix64 */
 uint64_t catalogue_draw(uint64_t *state, uint64_t below);
 
-/* No stream gets more than `longest` tokens, 1..CATALOGUE_LONGEST. */
+/* No stream gets more than `longest` tokens, 1..CATALOGUE_LONGEST; where that
+ * is few, prompts are shorter too. */
 void catalogue_make(struct entry entries[CATALOGUE], uint32_t longest);
 
 #endif

@@ -71,9 +71,9 @@ class ClockJumps(Fault):
 
 
 class DiskFull(Fault):
-    """a worker and then a router whose logs have no room, and much to say"""
+    """a worker whose log has no room, and that has much to say"""
     name, number = "disk_full", "33"
-    must = "they serve all the same and end with 0"
+    must = "it serves all the same and ends with 0"
     times, quick, receipts = 20, 1, False
 
     def round(self, run):

@@ -166,11 +166,11 @@ class SlowLink(Shaken):
 
 
 class Lost(Shaken):
-    """one message in 20 is lost"""
+    """one message in 10 is lost"""
     name, number = "lost", "19"
     must = "the link repairs it, nothing failed"
     times, quick = 30, 1
-    settings = ("lose 1/20",)
+    settings = ("lose 1/10",)
     counted = ("losses",)
 
 
@@ -184,11 +184,11 @@ class Flips(Shaken):
 
 
 class FlipsOfAll(Shaken):
-    """one bit in 3,000 bytes is turned, ZeroMQ's own among them"""
+    """one bit in 1,000 bytes is turned, ZeroMQ's own among them"""
     name, number = "flips_of_all", "16"
     must = "no wrong token, nothing failed"
     times, quick, strikes = 30, 1, True
-    settings = ("flip 1/3000",)
+    settings = ("flip 1/1000",)
     counted = ("flips",)
 
 

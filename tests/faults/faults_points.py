@@ -122,13 +122,12 @@ class SlowStep(Points):
 
 
 class Lossy(Points):
-    """frames lost, links full, plans refused, acknowledgements overlooked"""
+    """frames lost, links full, acknowledgements overlooked"""
     name, number = "lossy", "19"
     must = "nothing is seen of it"
     times, quick, warm, cancel = 30, 1, 1, 100
     rules = ("transport.send=error%1/20#{0}", "transport.recv=error%1/20#{0}",
              "worker.output.before_send=error%1/5#{0}",
-             "worker.plan.before_submit=error%1/10#{0}",
              "worker.acknowledge.came=error%1/3#{0}")
 
     def round(self, run):
@@ -144,15 +143,16 @@ class Lossy(Points):
 
 
 class FailedStep(Points):
-    """a step of a worker fails"""
+    """a step of a worker fails, or its engine refuses one"""
     name, number = "failed_step", "30"
     must = "only what was in it fails, with a sentence"
     times, quick, cancel = 50, 1, 0
-    may_fail = "failpoint"
+    may_fail = "failpoint|the engine refused"
 
     def round(self, run):
-        x, mark = start_x(run, "worker.engine.step=error@"
-                               f"{run.rng.randint(1, 30)}")
+        point = run.rng.choice(("worker.engine.step",
+                                "worker.plan.before_submit"))
+        x, mark = start_x(run, f"{point}=error@{run.rng.randint(1, 30)}")
         run.cluster.await_up("x", mark)
         await_true("a step fails", lambda: acted(x), 60)
         run.hurt()

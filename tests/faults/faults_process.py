@@ -218,7 +218,7 @@ class Herd(Fault):
     """kill -9 a router with 12 workers and 128 clients"""
     name, number = "herd", "11"
     must = "all are back, nothing failed"
-    times, quick, workers, streams = 20, 1, 12, 128
+    times, quick, workers, streams = 20, 0, 12, 128
     memory, receipts = "40MiB", False
 
     def round(self, run):
@@ -234,7 +234,7 @@ class Herd(Fault):
 
 
 class ClientKill(Fault):
-    """kill -9 a program with 16 streams in the middle of them"""
+    """kill -9 a program with 8 streams in the middle of them"""
     name, number = "client_kill", "21"
     must = "its sequences are gone, the others' streams go on"
     times, quick = 200, 2
@@ -242,7 +242,7 @@ class ClientKill(Fault):
     def round(self, run):
         clients = run.cluster.ctl("status")["n_clients"]
         other = streams.Streams(
-            run.cluster, run.settings.reference(), 16,
+            run.cluster, run.settings.reference(), 8,
             run.rng.randrange(1 << 31), run.settings.longest())
         try:
             other.await_tokens(50)
