@@ -53,10 +53,11 @@ def mappings(pid):
 
 
 def measure(daemon):
-    """rss is without large: a worker's pool and scratch, which are touched
-    little by little, and must not grow as such."""
+    """Of a worker rss is without large: its pool and scratch, which are
+    touched little by little, and must not grow as such."""
     maps = mappings(daemon.pid)
-    large = [m for m in maps if m[2] and m[0] >= LARGE_KB]
+    large = [m for m in maps if m[2] and m[0] >= LARGE_KB
+             and daemon.name != "router"]
     return {"fds": daemon.files(), "threads": daemon.status("Threads"),
             "rss": sum(m[1] for m in maps) - sum(m[1] for m in large),
             "large": sum(m[0] for m in large)}

@@ -88,6 +88,7 @@ void catalogue_make(struct entry entries[CATALOGUE], uint32_t longest)
         uint32_t n;
 
         e->request = client_request_default();
+        e->request.model = "tiny-hybrid";
         make_prompt(e, k, longest, &rng);
         make_sampling(&e->request, k);
         make_stops(e, k);

@@ -8,7 +8,7 @@ import subprocess
 import time
 
 from campaign import Fault
-from daemons import MODEL, Failed, await_true, tail
+from daemons import MODEL, Failed, await_true, on_start, tail
 from faults_process import LOST
 
 
@@ -315,5 +315,32 @@ class Poison(Fault):
         return None
 
 
+class Rogues(Fault):
+    """peers that break the rules, cases of tests/faults/rogue by chance"""
+    name, number = "rogues", "24, 25, 40"
+    must = "each is refused as its case says, nothing else is seen"
+    times, quick, strikes = 50, 1, True
+
+    def round(self, run):
+        rogue = run.cluster.program("rogue", True)
+        cases = [line.split() for line in subprocess.run(
+            [rogue, "--list"], capture_output=True, text=True,
+            check=True).stdout.splitlines()]
+        mine = run.rng.sample([c[0] for c in cases if c[1] == "router"], 6)
+        run.hurt()
+        p = subprocess.run(
+            [rogue, *mine, "--workers", run.cluster.workers_at, "--clients",
+             run.cluster.clients_at], capture_output=True, text=True,
+            check=False, timeout=120, preexec_fn=on_start(()))
+        if p.returncode != 0:
+            raise Failed(f"{' '.join(mine)}: {p.stdout[-300:]}{p.stderr}")
+        run.load.await_tokens(30)
+
+    def finish(self, run):
+        """Some ask to be kept for long, as they may."""
+        for s in run.cluster.ctl("sequences")["sequences"]:
+            run.cluster.ctl("remove", s["sequence"]["request_id"])
+
+
 FAULTS = [ClockJumps, DiskFull, Descriptors, Mismatch, DoubleStart,
-          BrokenFiles, FilesGo, Garbage, Poison]
+          BrokenFiles, FilesGo, Garbage, Rogues, Poison]

@@ -9,3 +9,14 @@ set_target_properties(fault_load PROPERTIES
 add_library(clock_shim SHARED clock_shim.c)
 set_target_properties(clock_shim PROPERTIES PREFIX ""
   LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+
+# Every fault a few times; a sanitizer's build does some of them.
+set(faults_quick --quick --build ${PROJECT_BINARY_DIR})
+if(SLUICE_SANITIZE)
+  list(APPEND faults_quick --no-rss --jobs 2 --fault kill --fault rolling
+    --fault cancels)
+endif()
+add_test(NAME faults_quick
+  COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/run ${faults_quick})
+set_tests_properties(faults_quick PROPERTIES TIMEOUT 900 LABELS system
+  PROCESSORS 2 COST 90)
