@@ -12,7 +12,7 @@ import streams
 from daemons import Failed, await_true
 
 WARM_TOKENS = 100
-QUICK_STREAMS = 16
+QUICK_STREAMS = 12
 PROGRESS_S = 10
 
 

@@ -186,7 +186,7 @@ class RouterKill(Fault):
     """kill -9 the router, start it again at the same ports"""
     name, number = "router_kill", "8"
     must = "clients resume, workers go on; nothing failed"
-    times, quick, streams = 200, 2, 64
+    times, quick, streams = 200, 0, 64
     receipts = False
 
     def round(self, run):
