@@ -221,12 +221,12 @@ class ClientReset(Link):
     """the connections of all clients are reset"""
     name, number = "client_reset", "21"
     must = "clients resume, nothing failed"
-    times, quick, via_clients, receipts = 100, 0, True, False
+    times, quick, via_clients, receipts = 100, 1, True, False
 
     def round(self, run):
         run.pause(0, 0.2)
         run.hurt(lambda: run.chaos("clients", "reset"))
-        run.load.await_tokens(200)
+        run.load.await_all()
 
 
 class ClientFlips(Shaken):

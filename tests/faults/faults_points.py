@@ -191,7 +191,7 @@ class RouterKillAt(Points):
         run.cluster.start_router()
         for name in run.cluster.workers:
             run.cluster.await_up(name, 0)
-        run.load.await_tokens(200)
+        run.load.await_all()
 
 
 FAULTS = [KillAt, Wedge, SlowStep, Lossy, FailedStep, RouterKillAt]

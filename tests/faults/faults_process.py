@@ -187,7 +187,7 @@ class RouterKill(Fault):
     name, number = "router_kill", "8"
     must = "clients resume, workers go on; nothing failed"
     times, quick, streams = 200, 0, 64
-    receipts = False
+    memory, receipts = "192MiB", False  # room for all
 
     def round(self, run):
         run.pause(0, 0.3)
@@ -197,7 +197,7 @@ class RouterKill(Fault):
         run.cluster.start_router()
         for name in run.cluster.workers:
             run.cluster.await_up(name, 0)
-        run.load.await_tokens(200)
+        run.load.await_all()
 
 
 class RouterStop(Fault):
