@@ -58,7 +58,11 @@
     X(ADOPT_CHARGED, "what is adopted is charged to the room once more")      \
     X(ADOPT_FREE, "what was promised to an orphan is free once adopted")      \
     X(ADOPT_STALE, "what is adopted is not told from where the router is")    \
-    X(LIVE_UNDISOWNED, "an orphan that runs elsewhere is not disowned")
+    X(LIVE_UNDISOWNED, "an orphan that runs elsewhere is not disowned")       \
+    X(HUNG_IGNORED, "nothing is done about an engine that stands still")      \
+    X(TICKS_IGNORED, "a long step is fenced although it ticks")               \
+    X(QUIET_IGNORED, "a connection that is silent is never given up")         \
+    X(DEAD_IGNORED, "a worker goes on without an engine that ticks")
 
 #ifdef SLUICE_PLANTS
 

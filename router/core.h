@@ -74,6 +74,7 @@ struct router_worker_view {
     uint32_t free_blocks, free_slots; /* of the newest ledger, with cached */
     uint32_t granted_blocks, granted_slots;
     uint32_t n_sequences; /* granted, not yet ended and acknowledged */
+    bool slow;            /* its oldest plan is out for long */
     uint32_t n_suspects;  /* of them */
     uint32_t n_barren;    /* lives in a row of its lineage */
     uint32_t readmit_ms;  /* nothing is granted before then */
@@ -89,6 +90,7 @@ struct router_counts {
     uint64_t had_ended; /* choices that a resumed call had the end of */
     uint64_t strikes, ledger_violations, lies, indicted;
     uint64_t adopted, adoptions_lost, disowned;
+    uint64_t hung;                  /* workers that were fenced */
     uint32_t n_requests, n_waiting; /* choices, now */
 };
 

@@ -108,6 +108,7 @@ void auditor_heard(struct sim *s, uint32_t number)
 {
     if (number == SIM_ROUTER) {
         look_full(s);
+        liveness_router(s);
         look_sessions(s);
     }
 }
@@ -119,10 +120,12 @@ void auditor_tick(struct sim *s, uint32_t number)
     }
     if (number == SIM_ROUTER) {
         look_full(s);
+        liveness_router(s);
         look_sessions(s);
         tick_router(s);
     } else if (node_is_worker(number)) {
         tick_worker(s, number - SIM_FIRST_WORKER);
+        liveness_worker(s, number - SIM_FIRST_WORKER);
         adoptions_count(s, number - SIM_FIRST_WORKER);
     }
 }

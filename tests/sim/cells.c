@@ -42,7 +42,13 @@ const char *const deed_names[DEEDS] = {
     [DEED_RESUMED_ENDED] = "resumed-ended",
     [DEED_RESUMED_STOP] = "resumed-stop",
     [DEED_RESUMED_LOGPROBS] = "resumed-logprobs",
-    [DEED_RESUMED_TWICE] = "resumed-twice"};
+    [DEED_RESUMED_TWICE] = "resumed-twice",
+    [DEED_LONG_STEP] = "long-step",
+    [DEED_SLOW] = "slow",
+    [DEED_STOOD] = "stood",
+    [DEED_FENCED] = "fenced",
+    [DEED_ENGINE_DEAD] = "engine-dead",
+    [DEED_HALF_OPEN] = "half-open"};
 
 static enum cell_state at_worker(const struct sim *s, uint32_t node,
                                  const struct choice *c)

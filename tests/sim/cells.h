@@ -71,6 +71,12 @@ enum deed {
     DEED_RESUMED_STOP,    /* ... with text that may begin a stop string */
     DEED_RESUMED_LOGPROBS,
     DEED_RESUMED_TWICE,
+    DEED_LONG_STEP,   /* a step of seconds, to its end */
+    DEED_SLOW,        /* a worker gets nothing new as its plan is old */
+    DEED_STOOD,       /* an engine stands, and goes on in time */
+    DEED_FENCED,      /* ... for too long */
+    DEED_ENGINE_DEAD, /* ... so long that its worker ends */
+    DEED_HALF_OPEN,   /* a silent connection is given up by its peer */
     DEEDS
 };
 

@@ -8,6 +8,7 @@
 
 #include "tests/sim/sim.h"
 
+#define LONG_US (5 * 1000000)
 #define TRACKED 4096 /* sequences of a worker's life, the last ones */
 
 struct cell {
@@ -37,7 +38,8 @@ struct tracked {
 struct flown {
     const struct plan *plan;
     uint64_t hash;
-    int64_t start_us;
+    int64_t start_us, took_us;
+    int64_t stand_us, stood_us; /* from then on, so long nothing ticks */
     bool done;
 };
 
@@ -55,9 +57,10 @@ struct fake_engine {
     struct tracked tracked[TRACKED];
     struct flown flying[ENGINE_DEPTH_MAX]; /* oldest first */
     uint32_t n_flying;
-    int64_t free_us;   /* when the newest plan will be done */
-    uint64_t finished; /* plans */
-    uint64_t rows;     /* checked */
+    int64_t free_us;            /* when the newest plan will be done */
+    int64_t stand_us, stood_us; /* of the newest plan that stands still */
+    uint64_t finished;          /* plans */
+    uint64_t rows;              /* checked */
     uint32_t n_last_rows;
 
     /* Last, as they are filled in when they come to be. */
@@ -286,7 +289,33 @@ static int64_t duration(struct fake_engine *e, const struct plan *p)
     for (uint32_t i = 0; i < p->n_rows; i++) {
         us += (int64_t)d->token_us * p->rows[i].n_tokens;
     }
-    return rng_chance(&e->rng, d->slow_of) ? us * 30 : us;
+    us = rng_chance(&e->rng, d->slow_of) ? us * 30 : us;
+    return d->long_of && rng_chance(&e->rng, d->long_of)
+               ? rng_octave(&e->rng, LONG_US, 3 * LONG_US)
+               : us;
+}
+
+/* The plan may stand still for a while in its middle, mostly for too long. */
+static void draw_stand(struct fake_engine *e, struct flown *f)
+{
+    uint32_t of = e->draw->stand_of;
+
+    if (of && !e->sim->calm && sim_now(e->sim) > e->stand_us + e->stood_us &&
+        rng_chance(&e->rng, of)) {
+        f->stand_us = e->stand_us = f->start_us + f->took_us / 2;
+        f->stood_us = e->stood_us = rng_octave(&e->rng, 200000, 30000000);
+        f->took_us += f->stood_us;
+        sim_log(e->sim, "engine %u is about to stand still for %lld us", e->w,
+                (long long)f->stood_us);
+    }
+}
+
+int64_t fake_engine_stood_us(const struct fake_engine *e, int64_t *ago_us)
+{
+    int64_t now = sim_now(e->sim), until = e->stand_us + e->stood_us;
+
+    *ago_us = now > until ? now - until : 0;
+    return (now < until ? now : until) - e->stand_us;
 }
 
 static void write_cells(struct fake_engine *e, const struct plan *p,
@@ -457,7 +486,6 @@ static void run_plan(struct fake_engine *e, const struct plan *p,
     out->step = p->step;
     out->status = ST_OK;
     out->n_rows = p->n_rows;
-    out->device_us = 100;
     for (uint32_t i = 0; i < p->n_zero; i++) {
         e->slots[p->zero_slots[i]] = (struct slot_state){0};
     }
@@ -471,6 +499,14 @@ static void run_plan(struct fake_engine *e, const struct plan *p,
     for (uint32_t i = 0; i < p->n_rows; i++) {
         run_row(e, p, i, out);
     }
+}
+
+static void note_pace(struct sim *s, const struct flown *f)
+{
+    s->counts.cells.deeds[DEED_LONG_STEP] +=
+        f->took_us >= LONG_US && !f->stood_us;
+    s->counts.cells.deeds[DEED_STOOD] +=
+        f->stood_us > 500000 && f->stood_us < 1000000;
 }
 
 /* The oldest plan that is not done is. */
@@ -490,6 +526,8 @@ static void finish(struct sim *s, uint32_t w, uint64_t life)
         return;
     }
     run_plan(e, e->flying[i].plan, &e->ready[i]);
+    e->ready[i].device_us = (uint32_t)e->flying[i].took_us;
+    note_pace(s, &e->flying[i]);
     e->before.status = e->ready[i].status;
     memcpy(e->before.tokens, e->ready[i].tokens,
            e->ready[i].n_rows * sizeof(*e->before.tokens));
@@ -503,7 +541,9 @@ static enum status fake_submit(struct engine *seam, const struct plan *p)
 {
     struct fake_engine *e = (struct fake_engine *)seam;
     struct sim *s = e->sim;
-    int64_t start = e->free_us > sim_now(s) ? e->free_us : sim_now(s);
+    struct flown f = {.plan = p,
+                      .start_us =
+                          e->free_us > sim_now(s) ? e->free_us : sim_now(s)};
 
     if (e->n_flying >= e->draw->depth) {
         return ST_RESOURCE_EXHAUSTED;
@@ -514,9 +554,11 @@ static enum status fake_submit(struct engine *seam, const struct plan *p)
     }
     memcpy(e->last_rows, p->rows, p->n_rows * sizeof(*p->rows));
     e->n_last_rows = p->n_rows;
-    e->free_us = start + duration(e, p);
-    e->flying[e->n_flying++] =
-        (struct flown){.plan = p, .hash = plan_hash(p), .start_us = start};
+    f.hash = plan_hash(p);
+    f.took_us = duration(e, p);
+    draw_stand(e, &f);
+    e->free_us = f.start_us + f.took_us;
+    e->flying[e->n_flying++] = f;
     clock_add(&s->clock, e->free_us, finish, e->w,
               s->nodes[SIM_FIRST_WORKER + e->w].life);
     return ST_OK;
@@ -572,9 +614,15 @@ static uint64_t fake_progress(struct engine *seam)
     uint64_t ticks = e->finished << 20;
 
     for (uint32_t i = 0; i < e->n_flying; i++) {
-        int64_t ran = sim_now(e->sim) - e->flying[i].start_us;
+        const struct flown *f = &e->flying[i];
+        int64_t now = sim_now(e->sim), ran = now - f->start_us;
 
-        if (!e->flying[i].done && ran > 0) {
+        if (f->stood_us && now > f->stand_us) {
+            int64_t stood = now - f->stand_us;
+
+            ran -= stood < f->stood_us ? stood : f->stood_us;
+        }
+        if (!f->done && ran > 0) {
             ticks += (uint64_t)ran / 200;
         }
     }

@@ -9,6 +9,9 @@
  * write from its beginning, is scribbled over first: whoever still counts on
  * what was there reads nonsense.
  *
+ * Some plans take seconds, and tick; in some the engine stands still for a
+ * while, or for good.
+ *
  * What can be seen of a plan before it runs is checked on submission and
  * fails the run: a block in two tables, a slot of two rows, a table that does
  * not cover, a chained row without its forerunner, a gap in positions, a
@@ -32,5 +35,9 @@ struct engine *fake_engine_seam(struct fake_engine *e);
 /* Different blocks, slots named by plans that have not been polled. */
 uint32_t fake_engine_named_blocks(const struct fake_engine *e);
 uint32_t fake_engine_named_slots(const struct fake_engine *e);
+
+/* How long nothing has ticked, or did when it last stood still, and how long
+ * ago that ended: 0, it stands. */
+int64_t fake_engine_stood_us(const struct fake_engine *e, int64_t *ago_us);
 
 #endif

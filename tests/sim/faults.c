@@ -30,8 +30,26 @@ static void cut(struct sim *s)
 
     if (conn) {
         s->counts.cuts++;
-        network_cut(s, conn);
+        network_cut(s, conn, rng_octave(&s->chance, 10, 1000000));
     }
+}
+
+/* Nobody is told before a heartbeat of the transport has failed. */
+static void break_cable(struct sim *s, uint32_t first, uint64_t unused)
+{
+    uint32_t conn = first ? 0 : newest_conn(s, any_peer(s));
+    int64_t every = s->options.cable_us;
+
+    if (s->calm) {
+        return;
+    }
+    if (conn) {
+        s->counts.cuts++;
+        network_cut(s, conn, rng_range(&s->chance, 3000000, 5000000));
+    }
+    clock_add(&s->clock,
+              sim_now(s) + rng_range(&s->chance, every / 2, every * 3 / 2),
+              break_cable, 0, unused);
 }
 
 static void cut_one_way(struct sim *s)
@@ -55,12 +73,18 @@ static void come_back(struct sim *s, uint32_t node, uint64_t unused)
     }
 }
 
+void faults_restart(struct sim *s, uint32_t node)
+{
+    s->nodes[node].ending = true;
+    clock_add(&s->clock, sim_now(s) + rng_octave(&s->chance, 1000, 3000000),
+              come_back, node, 0);
+}
+
 static void end_node(struct sim *s, uint32_t node)
 {
     if (!s->nodes[node].core || s->nodes[node].ending) {
         return;
     }
-    s->nodes[node].ending = true;
     s->counts.kills += node != SIM_ROUTER;
     s->counts.router_kills += node == SIM_ROUTER;
     if (rng_below(&s->chance, 4)) {
@@ -68,8 +92,7 @@ static void end_node(struct sim *s, uint32_t node)
     } else {
         node_stop(s, node);
     }
-    clock_add(&s->clock, sim_now(s) + rng_octave(&s->chance, 1000, 3000000),
-              come_back, node, 0);
+    faults_restart(s, node);
 }
 
 static void pause_node(struct sim *s)
@@ -121,6 +144,9 @@ void faults_start(struct sim *s)
         if (s->options.every_us[i]) {
             fault(s, i, 1);
         }
+    }
+    if (s->options.cable_us) {
+        break_cable(s, 1, 0);
     }
 }
 

@@ -291,18 +291,20 @@ void network_close(struct sim *s, uint32_t node, struct peer_id who)
     enum conn_end end = node == SIM_ROUTER ? END_ROUTER : END_PEER;
 
     if (c && c->open[end]) {
+        s->counts.cells.deeds[DEED_HALF_OPEN] +=
+            end == END_PEER && c->session && c->cut_us[end] > sim_now(s);
         end_close(s, who.v, end, 0);
     }
 }
 
-void network_cut(struct sim *s, uint32_t number)
+void network_cut(struct sim *s, uint32_t number, int64_t told_us)
 {
     struct conn *c = network_conn(&s->network, number);
 
     for (int end = 0; end < ENDS; end++) {
         c->cut_us[end] = INT64_MAX;
         tell_lost(s, number, (enum conn_end)end,
-                  sim_now(s) + rng_octave(&s->chance, 10, 1000000));
+                  sim_now(s) + told_us + rng_octave(&s->chance, 10, 100000));
     }
 }
 

@@ -53,8 +53,9 @@ enum status network_send(struct sim *s, uint32_t node, struct peer_id to,
 struct peer_id network_open(struct sim *s, uint32_t node);
 void network_close(struct sim *s, uint32_t node, struct peer_id who);
 
-/* Both ends lose it, each in its own time, and what is in flight is gone. */
-void network_cut(struct sim *s, uint32_t number);
+/* Both ends lose it, and hear of that about told_us later, each in its own
+ * time; what is in flight is gone. */
+void network_cut(struct sim *s, uint32_t number, int64_t told_us);
 
 /* The node is no more: its connections end without a word. */
 void network_forget(struct sim *s, uint32_t node);

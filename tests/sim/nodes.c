@@ -116,6 +116,16 @@ static void check_spin(struct sim *s, struct sim_node *n)
     }
 }
 
+/* Its supervisor starts it again, if nobody else is about to. */
+static void engine_died(struct sim *s, struct sim_node *n)
+{
+    liveness_died(s, n->number - SIM_FIRST_WORKER);
+    if (!n->ending) {
+        cells_killed(s, n->number);
+        faults_restart(s, n->number);
+    }
+}
+
 static void tick(struct sim *s, uint32_t number, uint64_t serial)
 {
     struct sim_node *n = &s->nodes[number];
@@ -133,6 +143,9 @@ static void tick(struct sim *s, uint32_t number, uint64_t serial)
     due = n->ops->tick(n->core, now);
     if (due == NODE_STOP) {
         sim_log(s, "%s has stopped", n->name);
+        if (node_is_worker(number) && worker_failed(n->core)) {
+            engine_died(s, n);
+        }
         gone(s, number);
         return;
     }

@@ -191,6 +191,19 @@ static void draw_flaps(struct sim_options *o, struct rng *r)
     }
 }
 
+/* Steps that take seconds and tick, engines that stand still, cables. */
+static void draw_stands(struct sim_options *o, struct rng *r)
+{
+    for (uint32_t i = 0; i < o->n_workers; i++) {
+        struct worker_draw *w = &o->workers[i];
+
+        w->long_of = rng_below(r, 8) ? 0 : octave(r, 1, 20);
+        w->stand_of = !o->faulty || rng_below(r, 4) ? 0 : octave(r, 1, 20);
+    }
+    o->cable_us =
+        !o->faulty || rng_below(r, 4) ? 0 : rng_octave(r, 500000, 8000000);
+}
+
 void options_draw(struct sim_options *o, uint64_t seed)
 {
     struct rng r;
@@ -228,6 +241,7 @@ void options_draw(struct sim_options *o, uint64_t seed)
         draw_flaps(o, &r);
     }
     o->resume_of = rng_below(&r, 4) ? octave(&r, 1000, 10000) : 0;
+    draw_stands(o, &r);
 }
 
 uint64_t options_hash(const struct sim_options *o)

@@ -26,6 +26,7 @@ struct worker_draw {
     uint32_t max_rows, step_tokens, chunk_tokens, depth;
     uint32_t step_us, token_us; /* of virtual time */
     uint32_t fail_of, slow_of;  /* of 10,000 plans */
+    uint32_t long_of, stand_of; /* the same: take seconds, stand still */
 };
 
 struct sim_options {
@@ -41,6 +42,7 @@ struct sim_options {
     uint32_t delay_us, jitter_us, send_limit;
     uint32_t drop_of, double_of, reorder_of, flip_of; /* of 10,000 frames */
     int64_t every_us[FAULTS];
+    int64_t cable_us; /* between cables that break; 0: none does */
 
     uint32_t gap_us;   /* between requests */
     uint32_t open_max; /* no more at once */

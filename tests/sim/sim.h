@@ -24,6 +24,7 @@
 #include "tests/sim/fake_text.h"
 #include "tests/sim/generation.h"
 #include "tests/sim/grants.h"
+#include "tests/sim/liveness.h"
 #include "tests/sim/network.h"
 #include "tests/sim/options.h"
 #include "tests/sim/rng.h"
@@ -87,6 +88,7 @@ struct sim {
     struct grants grants;
     struct adoptions adoptions;
     struct orphans_seen orphans[SIM_WORKERS];
+    struct liveness_seen alive;
     uint32_t n_brought; /* choices that the frame just delivered asks for */
     /* When the router was last seen without room for so many choices. */
     int64_t full_us[GENERATION_CHOICES + 1];
@@ -138,6 +140,8 @@ bool node_is_client(uint32_t number);
 /* faults.c */
 void faults_start(struct sim *s);
 void faults_stop(struct sim *s);
+/* The node is on its way out, and comes back some time later. */
+void faults_restart(struct sim *s, uint32_t node);
 
 /* sniff.c: what a frame says, before it is delivered. */
 void sniff(struct sim *s, uint32_t conn, enum conn_end to,

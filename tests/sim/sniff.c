@@ -237,6 +237,7 @@ static void from_worker(struct sim *s, uint32_t conn, const struct envelope *e)
 
         if (r) {
             check_ledger(s, r->ledger);
+            liveness_report(s, conn, r->ledger, r->engine);
         }
     } else if (e->method == METHOD_REGISTRY_STEP_OUTPUT) {
         const Sluice__V1__StepOutputMessage *r =
@@ -244,6 +245,7 @@ static void from_worker(struct sim *s, uint32_t conn, const struct envelope *e)
 
         if (r) {
             check_ledger(s, r->ledger);
+            liveness_report(s, conn, r->ledger, r->engine);
             look_windows(s, r);
         }
     } else if (e->method == METHOD_REGISTRY_LIVE) {
@@ -383,6 +385,9 @@ void sniff(struct sim *s, uint32_t conn, enum conn_end to,
         log_frame(s, conn, to, f, &h);
     }
     ordered = fresh(c, to, &h);
+    if (to == END_PEER && h.session != 0) {
+        liveness_word(s, c->node);
+    }
     for (uint32_t i = 0; envelope_next(f, &h, &at, &e) && !s->failed; i++) {
         if (i < h.n_ordered && !ordered) {
             continue;

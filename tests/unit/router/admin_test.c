@@ -235,6 +235,35 @@ static void audits(void **state)
     rig_free(&rig);
 }
 
+/* One that is cancelled may have ended at the worker, while its memory waits
+ * for a long plan: not one more may be missing. */
+static void audits_of_the_leaving(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *w = rig_worker(rig, "w1", 64, 8);
+    struct fake *c = rig_client(rig, "c1");
+    struct fake *a = rig_admin(rig, "a1");
+
+    (void)state;
+    client_generate(c, 1, 40, 4);
+    client_generate(c, 2, 40, 4);
+    rig_run(rig);
+    w->hold_receipts = true;
+    client_cancel(c, 1);
+    rig_run(rig);
+    assert_int_equal(rig_state(rig, 1), REQUEST_ENDING);
+    assert_true(ask(a, METHOD_ADMIN_AUDIT)->ended);
+    worker_sequence_of(w, 1)->finish = SLUICE__V1__FINISH__FINISH_CANCELLED;
+    assert_true(ask(a, METHOD_ADMIN_AUDIT)->ended);
+    worker_sequence_of(w, 2)->finish = SLUICE__V1__FINISH__FINISH_CANCELLED;
+    assert_false(ask(a, METHOD_ADMIN_AUDIT)->ended); /* it is asked again */
+    worker_sequence_of(w, 2)->finish = 0;
+    rig_advance(rig, 200000);
+    worker_receipt(w);
+    rig_run(rig);
+    rig_free(&rig);
+}
+
 static void audits_of_the_silent(void **state)
 {
     struct rig *rig = rig_new(NULL);
@@ -501,6 +530,7 @@ int main(void)
         cmocka_unit_test(pages_of_sequences),
         cmocka_unit_test(list_of_workers),
         cmocka_unit_test(audits),
+        cmocka_unit_test(audits_of_the_leaving),
         cmocka_unit_test(audits_of_the_silent),
         cmocka_unit_test(audits_of_the_odd),
         cmocka_unit_test(audits_at_once),

@@ -1,0 +1,157 @@
+#include "tests/sim/liveness.h"
+
+#include "tests/sim/sim.h"
+
+#define HUNG_US   1500000 /* as the router's and the workers' limits */
+#define GAP_US    250000  /* between two looks, at most so much counts */
+#define SILENT_US 2500000
+#define DEAD_US   10000000
+/* The least that an engine has stood of which reports, late and early, said
+ * that it did for HUNG_US; and how old the news may be. */
+#define STOOD_US 500000
+#define NEWS_US  10000000
+
+static int64_t gap(int64_t since_us, int64_t now_us)
+{
+    return now_us - since_us < GAP_US ? now_us - since_us : GAP_US;
+}
+
+/* ---- hung ---- */
+
+void liveness_report(struct sim *s, uint32_t conn, const Sluice__V1__Ledger *l,
+                     const Sluice__V1__EngineState *e)
+{
+    uint32_t w = network_conn(&s->network, conn)->node - SIM_FIRST_WORKER;
+    struct reported *r = &s->alive.reported[w];
+
+    if (r->session != l->session) {
+        *r = (struct reported){.session = l->session};
+    }
+    if (s->sessions[w] != l->session || l->snapshot <= r->snapshot) {
+        return;
+    }
+    if (r->still_us >= HUNG_US) {
+        sim_fail(s, -1, "worker %u is hung, and its session goes on", w);
+    }
+    r->still_us = e->ticks == r->ticks && e->n_planned && r->n_planned
+                      ? r->still_us + gap(r->heard_us, sim_now(s))
+                      : 0;
+    r->snapshot = l->snapshot;
+    r->ticks = e->ticks;
+    r->n_planned = e->n_planned;
+    r->heard_us = sim_now(s);
+}
+
+/* Did it stand still, and not too long ago?  Of one that has ended since,
+ * nothing is known. */
+static bool stood(const struct sim *s, uint32_t w)
+{
+    int64_t ago_us;
+
+    return !s->engines[w] ||
+           (fake_engine_stood_us(s->engines[w], &ago_us) >= STOOD_US &&
+            ago_us < NEWS_US);
+}
+
+/* Those whose session has just ended, and who stood still. */
+static uint32_t fenced(const struct sim *s)
+{
+    const void *router = s->nodes[SIM_ROUTER].core;
+    bool here[SIM_WORKERS] = {false};
+    struct router_worker_view v;
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; router_worker_view(router, i, &v); i++) {
+        here[s->network.conns[v.id.v - 1].node - SIM_FIRST_WORKER] = true;
+    }
+    for (uint32_t w = 0; w < s->options.n_workers; w++) {
+        n += s->sessions[w] && !here[w] && stood(s, w);
+    }
+    return n;
+}
+
+void liveness_router(struct sim *s)
+{
+    const void *router = s->nodes[SIM_ROUTER].core;
+    struct liveness_seen *a = &s->alive;
+    struct router_worker_view v;
+    struct router_counts c;
+
+    router_counts(router, &c);
+    if (c.hung > a->hung) {
+        s->counts.cells.deeds[DEED_FENCED] += c.hung - a->hung;
+        if (fenced(s) < c.hung - a->hung) {
+            sim_fail(s, -1, "a worker is fenced although its engine ticks");
+        }
+    }
+    a->hung = c.hung;
+    for (uint32_t i = 0; router_worker_view(router, i, &v); i++) {
+        s->counts.cells.deeds[DEED_SLOW] += v.slow;
+    }
+}
+
+/* ---- silent ---- */
+
+void liveness_word(struct sim *s, uint32_t node)
+{
+    if (node_is_worker(node)) {
+        s->alive.ears[node - SIM_FIRST_WORKER].silent_us = 0;
+    }
+}
+
+/* The connection that has a session now; 0: none. */
+static uint32_t conn_of(struct sim *s, uint32_t node)
+{
+    for (uint32_t i = s->network.n_conns; i; i--) {
+        const struct conn *c = network_conn(&s->network, i);
+
+        if (c->node == node) {
+            return c->open[END_PEER] && c->session ? i : 0;
+        }
+    }
+    return 0;
+}
+
+static void look_engine(struct sim *s, uint32_t w, struct ear *e)
+{
+    int64_t ago_us, us = fake_engine_stood_us(s->engines[w], &ago_us);
+
+    if (us == 0 || ago_us > 0) {
+        e->stood_us = 0;
+    } else {
+        e->stood_us += gap(e->looked_us, sim_now(s));
+    }
+    if (e->stood_us > DEAD_US + 2 * GAP_US) {
+        sim_fail(s, -1, "worker %u goes on, and its engine is dead", w);
+    }
+}
+
+void liveness_worker(struct sim *s, uint32_t w)
+{
+    struct ear *e = &s->alive.ears[w];
+    uint32_t conn = conn_of(s, SIM_FIRST_WORKER + w);
+
+    look_engine(s, w, e);
+    if (conn == 0 || conn != e->conn) {
+        e->silent_us = 0;
+    } else {
+        e->silent_us += gap(e->looked_us, sim_now(s));
+    }
+    if (e->silent_us > SILENT_US) {
+        sim_fail(s, -1, "worker %u hears nothing, and its session goes on", w);
+    }
+    e->conn = conn;
+    e->looked_us = sim_now(s);
+}
+
+/* ---- dead ---- */
+
+void liveness_died(struct sim *s, uint32_t w)
+{
+    int64_t ago_us;
+
+    s->counts.cells.deeds[DEED_ENGINE_DEAD]++;
+    if (fake_engine_stood_us(s->engines[w], &ago_us) < DEAD_US || ago_us > 0) {
+        sim_fail(s, -1, "worker %u ends itself although its engine ticks", w);
+    }
+}
