@@ -32,8 +32,7 @@ void loop_add(struct loop *l, int fd, void (*ready)(void *arg, int fd),
         (struct loop_source){.fd = fd, .ready = ready, .arg = arg};
 }
 
-/* Rounded up: to wake a little late, never to spin. */
-static int wait_ms(const struct loop *l, int64_t max_wait_us)
+static int64_t wait_us(const struct loop *l, int64_t max_wait_us)
 {
     int64_t left =
         l->due_us == NODE_IDLE ? max_wait_us : l->due_us - loop_now_us();
@@ -44,20 +43,21 @@ static int wait_ms(const struct loop *l, int64_t max_wait_us)
     if (left <= 0 || transport_look(l->transport)) {
         return 0;
     }
-    return left > LOOP_WAIT_MS * 1000 ? LOOP_WAIT_MS
-                                      : (int)((left + 999) / 1000);
+    return left < LOOP_WAIT_US ? left : LOOP_WAIT_US;
 }
 
 bool loop_turn(struct loop *l, int64_t max_wait_us)
 {
     struct pollfd items[ITEMS];
     int n = transport_items(l->transport, items);
+    int64_t us = wait_us(l, max_wait_us);
+    struct timespec wait = {us / 1000000, us % 1000000 * 1000};
     int first = n, ready;
 
     for (unsigned i = 0; i < l->n_sources; i++) {
         items[n++] = (struct pollfd){.fd = l->sources[i].fd, .events = POLLIN};
     }
-    ready = poll(items, (nfds_t)n, wait_ms(l, max_wait_us));
+    ready = ppoll(items, (nfds_t)n, &wait, NULL);
     assert(ready >= 0 || errno == EINTR);
     transport_turn(l->transport, items, l->ops, l->node);
     for (int i = first; i < n; i++) {

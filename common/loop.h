@@ -13,7 +13,7 @@
 #include "common/transport.h"
 
 #define LOOP_SOURCES 4
-#define LOOP_WAIT_MS 1000 /* at most: a clock that jumps does no harm */
+#define LOOP_WAIT_US 1000000 /* at most: a clock that jumps does no harm */
 
 struct loop_source {
     int fd;

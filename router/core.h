@@ -27,6 +27,7 @@ struct router_options {
     uint32_t max_waiting;   /* in the queue for room; one more is refused */
     int64_t worker_wait_us; /* for the next worker of a model, after the last
                              * has gone; 0: what it had fails at once */
+    int64_t gather_us;      /* stream.h; 0: chunks never wait */
     struct text_seam *text; /* borrowed; NULL: ids only */
 };
 

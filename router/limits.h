@@ -46,6 +46,7 @@
 #define QUARANTINE_MAX         64
 #define DRAIN_CALLS_MAX        64
 #define GRACE_MS_MAX           3600000
+#define GATHER_MS_MAX          100
 #define WORKER_SILENT_US       1000000
 #define WORKER_LOST_US         1500000
 #define WORKER_HUNG_US         1500000
@@ -107,6 +108,7 @@
     X(QUARANTINE_MAX, "", "names of workers that are kept out")               \
     X(DRAIN_CALLS_MAX, "", "callers that wait for one worker to drain")       \
     X(GRACE_MS_MAX, "ms", "of a Drain or Leave, at most")                     \
+    X(GATHER_MS_MAX, "ms", "of --gather")                                     \
     X(WORKER_SILENT_US, "us", "without a word: no new sequences")             \
     X(WORKER_LOST_US, "us", "without a word: its session is over")            \
     X(WORKER_HUNG_US, "us", "plans and no tick: its session is over")         \

@@ -33,6 +33,9 @@
     X(worker_wait, MS, "SECONDS", "10",                                       \
       "that a model's requests wait for a worker when its last has gone", 0,  \
       3600000)                                                                \
+    X(gather, MS, "SECONDS", "0.001",                                         \
+      "from chunks to a client to the next: those of this time go together",  \
+      0, GATHER_MS_MAX)                                                       \
     X(text_threads, U32, "N", "2", "threads that tokenise", 1,                \
       TEXT_THREADS_MAX)                                                       \
     X(log_level, STRING, "LEVEL", "warn", "debug, info, warn, error or off",  \
@@ -157,6 +160,7 @@ static enum status assemble(struct program *p, struct error *e)
                                .max_peers = p->args.max_peers,
                                .max_requests = p->args.max_requests,
                                .max_waiting = p->args.max_waiting,
+                               .gather_us = (int64_t)p->args.gather * 1000,
                                .worker_wait_us =
                                    (int64_t)p->args.worker_wait * 1000};
     enum status st = models_load(p, e);

@@ -72,6 +72,8 @@ struct router_peer *peers_add(struct router_core *r, struct peer_id id,
     p->heard_us = r->now_us;
     p->flush.fire = flush_fire;
     p->slow.fire = slow_fire;
+    p->streamed_us = r->now_us - r->options.gather_us;
+    p->stream_due_us = NODE_IDLE;
     list_init(&p->dirty);
     list_init(&p->gone);
     list_init(&p->calls);

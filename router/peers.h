@@ -46,6 +46,8 @@ struct router_peer {
 
     struct list calls;     /* struct pending: what it asked and waits for */
     struct list ready;     /* struct request: something to send it */
+    int64_t streamed_us;   /* when chunks last left */
+    int64_t stream_due_us; /* when those that gather leave, or NODE_IDLE */
     struct event slow;     /* something has waited long */
     struct worker *worker; /* of a worker */
 };

@@ -274,6 +274,7 @@ void request_fail(struct router_core *r, struct request *q,
 {
     struct generation *g = q->generation;
 
+    stream_rest(r, g);
     end(r, q);
     q->finish = SLUICE__V1__FINISH__FINISH_FAILED;
     r->metrics.failed++;

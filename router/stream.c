@@ -230,6 +230,18 @@ static bool send_chunk(struct router_core *r, struct request *q)
     return true;
 }
 
+void stream_rest(struct router_core *r, struct generation *g)
+{
+    for (uint32_t c = 0; c < g->n_choices; c++) {
+        struct request *q = &g->choices[c];
+
+        if (pending_is_open(&g->call) && q->n_sent < q->n_generated &&
+            has_room(g->call.peer)) {
+            (void)send_chunk(r, q);
+        }
+    }
+}
+
 /* Chunks of one request; true: it owes nothing more now. */
 static bool serve(struct router_core *r, struct router_peer *p,
                   struct request *q)
@@ -250,8 +262,28 @@ static bool serve(struct router_core *r, struct router_peer *p,
     return true;
 }
 
+/* True if what is ready waits for more. */
+static bool gather(struct router_core *r, struct router_peer *p)
+{
+    int64_t due = p->streamed_us + r->options.gather_us;
+
+    p->stream_due_us = NODE_IDLE;
+    if (list_empty(&p->ready)) {
+        return false;
+    }
+    if (r->now_us < due) {
+        p->stream_due_us = due;
+        return true;
+    }
+    p->streamed_us = r->now_us;
+    return false;
+}
+
 void stream_pump(struct router_core *r, struct router_peer *p)
 {
+    if (gather(r, p)) {
+        return;
+    }
     while (!list_empty(&p->ready)) {
         if (!serve(r, p, LIST_OF(p->ready.next, struct request, ready))) {
             break;

@@ -30,6 +30,9 @@ void stream_ready(struct router_core *r, struct request *q);
 /* Send what there is room for. */
 void stream_pump(struct router_core *r, struct router_peer *p);
 
+/* Send now what g has gathered, a chunk a choice: its call is about to fail. */
+void stream_rest(struct router_core *r, struct generation *g);
+
 /* p's timer: cancel what nobody reads. */
 void stream_slow(struct router_core *r, struct router_peer *p);
 

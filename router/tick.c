@@ -33,6 +33,8 @@ static void run_admission(struct router_core *r)
 
 static void serve_peer(struct router_core *r, struct router_peer *p)
 {
+    int64_t due;
+
     if (p->worker != NULL) {
         removals_pump(r, p->worker);
         adoption_pump(r, p->worker);
@@ -41,7 +43,8 @@ static void serve_peer(struct router_core *r, struct router_peer *p)
     stream_pump(r, p);
     peer_flush(p->peer, r->now_us);
     FP(ROUTER_FLUSHED);
-    event_set(r, &p->flush, peer_due(p->peer));
+    due = peer_due(p->peer);
+    event_set(r, &p->flush, p->stream_due_us < due ? p->stream_due_us : due);
 }
 
 static void serve_peers(struct router_core *r)

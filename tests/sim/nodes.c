@@ -161,7 +161,8 @@ static void start_router(struct sim *s, struct sim_node *n)
     struct router_options o = {.name = "r",
                                .max_peers = SIM_NODES * 4,
                                .max_requests = s->options.max_requests,
-                               .max_waiting = s->options.max_waiting};
+                               .max_waiting = s->options.max_waiting,
+                               .gather_us = s->seed % 3 == 0 ? 1000 : 0};
 
     s->text = fake_text_new(s);
     o.text = fake_text_seam(s->text);

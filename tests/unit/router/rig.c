@@ -112,6 +112,7 @@ struct rig *rig_new(const struct rig_options *o)
     ro.max_waiting = o->max_waiting;
     ro.text = o->text;
     ro.worker_wait_us = o->worker_wait_us;
+    ro.gather_us = o->gather_us;
     rig->router = router_new(&ro, &rig->io);
     return rig;
 }

@@ -174,7 +174,7 @@ void fake_text_fini(struct fake_text *t);
 struct rig_options {
     uint32_t max_peers, max_requests, max_waiting;
     struct text_seam *text;
-    int64_t worker_wait_us;
+    int64_t worker_wait_us, gather_us;
 };
 
 struct rig *rig_new(const struct rig_options *o); /* NULL: plenty */

@@ -447,6 +447,94 @@ static void a_failed_sequence(void **state)
     rig_free(&rig);
 }
 
+/* ---- chunks that gather ---- */
+
+#define GATHER 1000
+
+static struct rig *gathering(struct fake **w, struct record **a,
+                             struct record **b)
+{
+    struct rig_options o = {.max_peers = 16,
+                            .max_requests = 16,
+                            .max_waiting = 16,
+                            .gather_us = GATHER};
+    struct rig *rig = rig_new(&o);
+    struct fake *c;
+
+    *w = rig_worker(rig, "w1", 64, 8);
+    c = rig_client(rig, "c1");
+    *a = client_generate(c, 1, 40, 100);
+    *b = client_generate(c, 2, 40, 100);
+    rig_run(rig);
+    return rig;
+}
+
+/* The first goes at once; what follows within the time goes at its end, the
+ * tokens of several steps in one chunk; then all is as it was. */
+static void chunks_of_a_while_go_together(void **state)
+{
+    struct record *a, *b;
+    struct fake *w;
+    struct rig *rig = gathering(&w, &a, &b);
+
+    (void)state;
+    worker_give(w, 1, 0, 1, 0);
+    assert_int_equal(a->n_tokens, 1);
+    worker_give(w, 2, 0, 1, 0);
+    worker_give(w, 1, 0, 2, 0);
+    worker_give(w, 1, 0, 1, 0);
+    rig_advance(rig, GATHER - 1);
+    assert_int_equal(a->n_tokens, 1);
+    assert_int_equal(b->n_tokens, 0);
+    rig_advance(rig, 1);
+    assert_int_equal(a->n_tokens, 4);
+    assert_int_equal(a->n_chunks, 2);
+    assert_int_equal(b->n_tokens, 1);
+    rig_advance(rig, GATHER);
+    worker_give(w, 2, 0, 1, 0);
+    assert_int_equal(b->n_tokens, 2);
+    rig_free(&rig);
+}
+
+/* An end is a chunk like any other, a receipt is none. */
+static void a_receipt_does_not_gather(void **state)
+{
+    struct record *a, *b, *x;
+    struct fake *w;
+    struct rig *rig = gathering(&w, &a, &b);
+
+    (void)state;
+    worker_give(w, 1, 0, 1, 0);
+    worker_give(w, 1, 0, 1, STOP);
+    assert_false(a->ended);
+    x = client_cancel(rig->fakes[1], 2);
+    rig_run(rig);
+    assert_true(x->ended);
+    rig_advance(rig, GATHER);
+    assert_true(a->ended && b->ended);
+    assert_int_equal(a->n_tokens, 2);
+    assert_int_equal(a->figures.n_generated, 2);
+    rig_end(&rig);
+}
+
+/* A call that fails has given what there was. */
+static void what_gathered_goes_before_a_failure(void **state)
+{
+    struct record *a, *b;
+    struct fake *w;
+    struct rig *rig = gathering(&w, &a, &b);
+
+    (void)state;
+    worker_give(w, 1, 0, 1, 0);
+    worker_give(w, 1, 0, 3, 0);
+    assert_int_equal(a->n_tokens, 1);
+    worker_give(w, 1, 0, 0, SLUICE__V1__FINISH__FINISH_FAILED);
+    assert_true(a->ended);
+    assert_int_equal(a->status, ST_INTERNAL);
+    assert_int_equal(a->n_tokens, 4);
+    rig_free(&rig);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -461,6 +549,9 @@ int main(void)
         cmocka_unit_test(a_pause_costs_nothing),
         cmocka_unit_test(figures),
         cmocka_unit_test(a_failed_sequence),
+        cmocka_unit_test(chunks_of_a_while_go_together),
+        cmocka_unit_test(a_receipt_does_not_gather),
+        cmocka_unit_test(what_gathered_goes_before_a_failure),
     };
 
     log_setup(LOG_OFF, NULL, NULL);
