@@ -8,7 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define ITEMS (TRANSPORT_ITEMS_MAX + LOOP_SOURCES)
+#define ITEMS (TRANSPORT_ITEMS + LOOP_SOURCES)
 
 int64_t loop_now_us(void)
 {

@@ -26,7 +26,7 @@
 #include "common/node_io.h"
 
 #define TRANSPORT_LISTEN_MAX   4
-#define TRANSPORT_ITEMS_MAX    (2 * TRANSPORT_LISTEN_MAX)
+#define TRANSPORT_ITEMS        (2 * TRANSPORT_LISTEN_MAX)
 #define TRANSPORT_HWM          64
 #define TRANSPORT_LINGER_MS    1000
 #define TRANSPORT_HANDSHAKE_MS 2000
@@ -76,7 +76,7 @@ const struct transport_counts *transport_counts(const struct transport *t);
  * a socket until it has nothing, and before the next wait transport_look()
  * looks into those that were used after that.
  *
- * What to poll() now, at most TRANSPORT_ITEMS_MAX. */
+ * What to poll() now, at most TRANSPORT_ITEMS. */
 int transport_items(const struct transport *t, struct pollfd *items);
 /* One turn of handing over what came; items as poll() left them. */
 void transport_turn(struct transport *t, const struct pollfd *items,
