@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/resumable.h"
 #include "common/failpoint.h"
 #include "common/limits.h"
 #include "text/limits.h"
@@ -99,6 +100,9 @@ static const struct limit_row client_limits[] = {
     LIMIT_ROW(CLIENT_WAITING_BYTES, "bytes", "of requests not yet sent"),
     LIMIT_ROW(CLIENT_TIMEOUT_MS, "ms", "to connect, where none is given"),
     LIMIT_ROW(CLIENT_RECEIPT_MS, "ms", "to wait for a receipt"),
+    LIMIT_ROW(CLIENT_RESUME_MS, "ms", "without a router, then it ends"),
+    LIMIT_ROW(RESUMABLE_BACKOFF_MAX_US, "us", "before it is resumed again"),
+    LIMIT_ROW(RESUMABLE_RETRY_MAX_US, "us", "of what a router asks for"),
     LIMIT_ROW(CTL_INPUT_BYTES_MAX, "bytes", "of standard input"),
 };
 

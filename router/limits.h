@@ -63,6 +63,7 @@
 #define WATCH_MS_MIN           100
 #define WATCH_MS_MAX           60000
 #define RETRY_MS_MIN           100
+#define RESUME_RETRY_MS        50
 #define RETRY_MS_ABSENT        1000
 #define RETRY_MS_MAX           60000
 
@@ -126,6 +127,7 @@
     X(WATCH_MS_MAX, "ms", "between messages of Watch, at most")               \
     X(RETRY_MS_ABSENT, "ms", "retry_after_ms where no worker is up")          \
     X(RETRY_MS_MIN, "ms", "retry_after_ms, at least")                         \
+    X(RESUME_RETRY_MS, "ms", "retry_after_ms while an old call is ended")     \
     X(RETRY_MS_MAX, "ms", "retry_after_ms, at most")
 
 #endif

@@ -27,9 +27,8 @@
 
 #include "proto/inference.pb-c.h"
 #include "router/generation.h"
+#include "router/limits.h"
 #include "router/recv.h"
-
-#define RESUME_RETRY_MS 50 /* the old call is being ended */
 
 /* Does it say what its client has? */
 static inline bool resume_asked(const Sluice__V1__GenerateRequest *m)

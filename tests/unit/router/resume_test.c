@@ -399,7 +399,9 @@ static void note(struct fake *f, const Sluice__V1__GenerateChunk *c)
     struct part *last = &now.parts[now.n_parts];
 
     (void)f;
-    memcpy(now.text + now.n_text, c->text.data, c->text.len);
+    if (c->text.len > 0) {
+        memcpy(now.text + now.n_text, c->text.data, c->text.len);
+    }
     now.n_text += (uint32_t)c->text.len;
     now.n_tokens += (uint32_t)c->n_tokens;
     now.string = c->has_stop_string ? c->stop_string : NO_STRING;
