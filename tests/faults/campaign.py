@@ -32,7 +32,6 @@ class Fault:
     strikes = False    # frames are broken by it
     receipts = True    # every cancel must have one
     detect_s = None    # p99 of detection, of a full run
-    failpoints = False
 
     def start(self, run):
         run.cluster.start(self.workers)
@@ -203,7 +202,8 @@ class Run:
             self.bad.append(str(e))
             self.salvage()
         except (OSError, ValueError, KeyError) as e:
-            self.bad.append(f"{e!r} at {traceback.extract_tb(e.__traceback__)[-1]}")
+            at = traceback.extract_tb(e.__traceback__)[-1]
+            self.bad.append(f"{e!r} at {at}")
         finally:
             self.clean_up()
 

@@ -16,7 +16,8 @@ PR_SET_PDEATHSIG = 1
 POLL_S = 0.002
 PATIENCE_S = 30  # for what takes a moment on a quiet machine
 
-LINE = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.(\d{3})Z (\w+) (\S+) ?(.*)")
+LINE = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.(\d{3})Z "
+                  r"(\w+) (\S+) ?(.*)")
 FIELD = re.compile(r'(\w+)=("[^"]*"|\S+)')
 
 

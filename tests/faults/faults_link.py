@@ -4,7 +4,7 @@ import subprocess
 import time
 
 from campaign import Fault
-from daemons import Failed, await_true, on_start
+from daemons import Failed, on_start
 from faults_process import LOST
 
 

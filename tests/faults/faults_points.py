@@ -36,7 +36,6 @@ def acted(daemon):
 
 
 class Points(Fault):
-    failpoints = True
     may_log = "failpoint"
 
     def finish(self, run):

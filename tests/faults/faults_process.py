@@ -3,7 +3,7 @@ import signal
 import time
 
 import streams
-from campaign import Fault
+from campaign import Fault, percentile
 from daemons import Failed, await_true
 
 LOST = ("worker-lost",)
@@ -259,12 +259,24 @@ class Cancels(Fault):
     name, number = "cancels", "22, 23"
     must = "a receipt for each, nothing held"
     times, quick, cancel = 100, 1, 950
+    memory = "80MiB"  # some wait, most run
+
+    def __init__(self):
+        self.steps_us = []
 
     def round(self, run):
         wanted = 100 if run.quick else 1000
         at = run.load.read().progress.get("cancelled", 0)
         await_true("cancels", lambda: run.load.read().progress["cancelled"]
                    >= at + wanted, 300)
+        self.steps_us += [w["step_us"] for w in run.cluster.ctl("workers")[
+            "workers"] if "step_us" in w]
+
+    def finish(self, run):
+        """What the time to free is to be held against."""
+        if run.rounds > 0:
+            run.note(f"steps of p50 {percentile(self.steps_us, 50) / 1e3:.1f}"
+                     f" ms, p99 {percentile(self.steps_us, 99) / 1e3:.1f} ms")
 
 
 class CancelsAndKills(Fault):

@@ -6,8 +6,6 @@ import subprocess
 
 from daemons import Failed, await_true, on_start
 
-BAD = ("failed", "lost", "doubled", "wrong", "unended", "foreign_receipts")
-
 
 class Streams:
     """Runs until stop(); what it says is read as it comes."""
