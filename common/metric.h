@@ -45,6 +45,10 @@ struct metric_row {
 void metric_list(FILE *to, const char *prefix, const struct metric_row *rows,
                  size_t n);
 
+/* name=value of those that are not 0, on one line, cut after cap - 1 bytes. */
+void metric_text(char *out, size_t cap, const struct metric_row *rows, size_t n,
+                 const void *values);
+
 /* The values: a struct of METRIC_TABLE. */
 void metric_print(FILE *to, const char *prefix, const struct metric_row *rows,
                   size_t n, const void *values);

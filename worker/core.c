@@ -88,6 +88,7 @@ static void on_up(void *node, struct peer *p)
 
     log_info("session-up", "session=%016llx",
              (unsigned long long)peer_session(p));
+    w->metrics.sessions++;
     ledger_begin(&w->ledger, peer_session(p));
     w->away = w->refused = false;
     w->broken = NULL;
@@ -385,8 +386,14 @@ void worker_account(const struct worker_core *w, struct worker_account *out)
     out->violations = w->pool.violations;
     out->n_sequences = w->table.n_live;
     out->n_orphans = orphans_count(w);
-    out->orphans_expired = w->orphans_expired;
-    out->orphans_disowned = w->orphans_disowned;
+    out->orphans_expired = w->metrics.orphans_expired;
+    out->orphans_disowned = w->metrics.orphans_disowned;
+}
+
+void worker_counts(const struct worker_core *w, struct worker_metrics *out)
+{
+    *out = w->metrics;
+    out->ledger_violations = w->pool.violations;
 }
 
 uint32_t worker_audit(const struct worker_core *w, char *text, size_t cap)

@@ -103,6 +103,9 @@ struct worker_account {
 
 void worker_account(const struct worker_core *w, struct worker_account *out);
 
+struct worker_metrics; /* worker/metrics.h */
+void worker_counts(const struct worker_core *w, struct worker_metrics *out);
+
 /* Walk pool and sequences; the number of differences, 0 is whole.  The first
  * ones are written to text, one a line. */
 uint32_t worker_audit(const struct worker_core *w, char *text, size_t cap);

@@ -22,6 +22,7 @@
 #include "worker/cache/pool.h"
 #include "worker/cache/sequence.h"
 #include "worker/core.h"
+#include "worker/metrics.h"
 #include "worker/watch.h"
 
 #define WAITERS_MAX    PEER_CALLS_MAX
@@ -110,7 +111,7 @@ struct worker_core {
     uint64_t n_results;       /* of all plans */
     char failure[ERROR_TEXT]; /* of the newest failed plan */
     struct live live;
-    uint64_t orphans_expired, orphans_disowned; /* for auditors */
+    struct worker_metrics metrics; /* but the pool's violations */
 
     const char *broken; /* why the session must end: in the next tick */
     struct leave leave;

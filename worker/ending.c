@@ -183,6 +183,14 @@ void worker_tell(struct worker_core *w, struct sequence *s)
     }
 }
 
+static void count(struct worker_metrics *m, enum sequence_finish finish)
+{
+    m->stopped += finish == FINISH_STOP;
+    m->full += finish == FINISH_LENGTH;
+    m->cancelled += finish == FINISH_CANCELLED;
+    m->failed += finish == FINISH_FAILED;
+}
+
 void worker_end(struct worker_core *w, struct sequence *s,
                 enum sequence_finish finish)
 {
@@ -195,6 +203,7 @@ void worker_end(struct worker_core *w, struct sequence *s,
         orphan_disclaim(w, s);
     }
     batcher_drop(s);
+    count(&w->metrics, finish);
     s->finish = finish;
     w->changed = true;
     worker_tell(w, s);
@@ -283,6 +292,7 @@ void worker_remove(struct worker_core *w, struct peer *p, uint64_t call,
 
 void worker_drop(struct worker_core *w, struct sequence *s)
 {
+    w->metrics.dropped += s->finish == FINISH_NONE;
     s->orphan = false;
     timer_clear(&w->timers, &s->keep);
     waiters_end(w, s, false);

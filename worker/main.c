@@ -14,6 +14,7 @@
 #include "worker/cache/logprobs.h"
 #include "worker/core.h"
 #include "worker/engine_thread.h"
+#include "worker/metrics.h"
 #include "worker/model/check.h"
 #include "worker/model/progress.h"
 #include "worker/model/shard.h"
@@ -57,6 +58,7 @@
     X(log_level, STRING, "LEVEL", "warn", "debug, info, warn, error or off",   \
       0, 0)                                                                    \
     X(limits, FLAG, NULL, NULL, "print all limits and exit", 0, 0)             \
+    X(list_metrics, FLAG, NULL, NULL, "print what is counted and exit", 0, 0)  \
     X(version, FLAG, NULL, NULL, "print the version and exit", 0, 0)           \
     X(help, FLAG, NULL, NULL, "print this and exit", 0, 0)
 
@@ -371,6 +373,17 @@ static void say_ready(const struct program *p)
     fflush(stdout);
 }
 
+static void say_counts(const struct worker_core *core)
+{
+    char text[LOG_LINE / 2];
+    struct worker_metrics m;
+
+    worker_counts(core, &m);
+    metric_text(text, sizeof text, worker_metrics_rows,
+                METRIC_COUNT(worker_metrics_rows), &m);
+    log_info("counted", "%s", text);
+}
+
 /* True if the options asked for a text and nothing else. */
 static bool printed(const struct worker_args *a)
 {
@@ -385,6 +398,9 @@ static bool printed(const struct worker_args *a)
         limits_print(stdout, worker_limits,
                      sizeof worker_limits / sizeof worker_limits[0]);
         limits_print(stdout, model_limits, model_limits_n);
+    } else if (a->list_metrics) {
+        metric_list(stdout, "sluice_worker", worker_metrics_rows,
+                    METRIC_COUNT(worker_metrics_rows));
     } else {
         return false;
     }
@@ -494,6 +510,7 @@ int main(int argc, char **argv)
     }
     say_ready(&p);
     loop_run(&p.loop);
+    say_counts(p.core);
     if (worker_failed(p.core)) {
         transport_free(&p.transport); /* its Goodbye goes out */
         _exit(EXIT_ENGINE);           /* nobody waits for the engine's thread */

@@ -62,6 +62,7 @@ void orphans_begin(struct worker_core *w)
             n_orphans++;
         } else if (lives_on(s)) {
             become_orphan(w, s);
+            w->metrics.orphans++;
             n_orphans++;
         } else {
             worker_drop(w, s);
@@ -178,7 +179,7 @@ void orphan_expire(struct worker_core *w, struct sequence *s)
     log_info("orphan-expired", "request=%s state=%s generated=%u",
              sequence_name(&s->key, name), sequence_state_name(s->state),
              s->n_generated);
-    w->orphans_expired++;
+    w->metrics.orphans_expired++;
     orphan_end(w, s);
 }
 

@@ -9,7 +9,7 @@ static void disown(struct worker_core *w, const struct sequence_key *key)
     struct sequence *s = sequence_by_key(&w->table, key);
 
     if (s != NULL && s->orphan) {
-        w->orphans_disowned++;
+        w->metrics.orphans_disowned++;
         orphan_end(w, s);
     }
 }

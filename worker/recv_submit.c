@@ -191,6 +191,7 @@ void submit_regrant(struct worker_core *w, struct sequence *s,
     log_info("sequence-adopted", "request=%s grant=%llu old=%llu state=%s",
              sequence_name(&s->key, name), (unsigned long long)m->grant,
              (unsigned long long)s->grant, sequence_state_name(s->state));
+    w->metrics.adopted++;
     sequence_set_grant(&w->table, s, m->grant);
     s->acked = have < s->n_generated ? have : s->n_generated;
     s->row_sent = s->told = s->forgotten = false;
@@ -390,7 +391,9 @@ void worker_recv_submit(struct worker_core *w, struct peer *p, uint64_t call,
     }
     w->ledger.grant = m->grant;
     w->changed = true;
+    w->metrics.submits++;
     if (take_in(w, p, call, m, &e) != ST_OK) {
+        w->metrics.refused++;
         log_info("submit-refused", "grant=%llu status=%s why=\"%s\"",
                  (unsigned long long)m->grant, status_name(e.code), e.text);
         peer_fail(p, call, &e,

@@ -60,6 +60,7 @@ static void take_token(struct worker_core *w, struct sequence *s, uint32_t i)
         logprobs_put(&w->table.rings, &s->logprobs, r->logprobs[i], r->top[i]);
     }
     s->n_generated++;
+    w->metrics.tokens++;
     worker_tell(w, s);
     if (s->state == SEQUENCE_PREFILL) {
         sequence_move(&w->table, s, SEQUENCE_DECODE);
@@ -154,7 +155,10 @@ static void result_back(struct worker_core *w, const struct batch *t)
                   (unsigned long long)t->plan.step, t->plan.n_rows,
                   status_name(w->result.status), w->result.error.text);
         memcpy(w->failure, w->result.error.text, sizeof w->failure);
+        w->metrics.steps_failed++;
     }
+    w->metrics.steps++;
+    w->metrics.prompt_tokens += t->n_prompt_tokens;
     w->step = t->plan.step;
     w->device_us = w->result.device_us;
     w->n_prompt_tokens += t->n_prompt_tokens;

@@ -32,6 +32,26 @@ static void prints_name_kind_and_value(void **state)
     free(text);
 }
 
+/* What is 0 is left out; what finds no room is cut, and ended. */
+static void says_what_is_not_zero(void **state)
+{
+    struct test_metrics m = {.requests = 3, .waiting = 0};
+    char text[32];
+
+    (void)state;
+    metric_text(text, sizeof text, test_metrics_rows,
+                METRIC_COUNT(test_metrics_rows), &m);
+    assert_string_equal(text, "requests=3");
+    m.waiting = UINT64_MAX;
+    metric_text(text, sizeof text, test_metrics_rows,
+                METRIC_COUNT(test_metrics_rows), &m);
+    assert_string_equal(text, "requests=3 waiting=184467440737");
+    m = (struct test_metrics){0};
+    metric_text(text, sizeof text, test_metrics_rows,
+                METRIC_COUNT(test_metrics_rows), &m);
+    assert_string_equal(text, "");
+}
+
 static void prints_limits(void **state)
 {
     char *text = NULL;
@@ -50,6 +70,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(prints_name_kind_and_value),
+        cmocka_unit_test(says_what_is_not_zero),
         cmocka_unit_test(prints_limits),
     };
 

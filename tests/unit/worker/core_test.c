@@ -4,6 +4,7 @@
 #include "common/log.h"
 #include "tests/unit/cmocka.h"
 #include "tests/unit/worker/rig.h"
+#include "worker/metrics.h"
 
 #define STOP   SLUICE__V1__FINISH__FINISH_STOP
 #define LENGTH SLUICE__V1__FINISH__FINISH_LENGTH
@@ -30,6 +31,40 @@ static void generates_to_the_length(void **state)
         rig_free(&r);
     }
     (void)state;
+}
+
+static void counts_what_it_does(void **state)
+{
+    struct rig *r = rig_new(NULL);
+    struct rig_submit s = {.id = 1, .n_prompt = 20, .max_tokens = 10};
+    struct worker_metrics m;
+
+    (void)state;
+    rig_submit(r, &s);
+    rig_turn(r);
+    rig_run(r);
+    s.n_prompt = 0; /* refused */
+    s.id = 2;
+    rig_submit(r, &s);
+    rig_turn(r);
+    s.n_prompt = 5;
+    s.id = 3;
+    rig_submit(r, &s);
+    rig_turn(r);
+    rig_cancel(r, 3);
+    rig_run(r);
+    worker_counts(r->worker, &m);
+    assert_int_equal(m.sessions, 1);
+    assert_int_equal(m.submits, 3);
+    assert_int_equal(m.refused, 1);
+    assert_in_range(m.steps, 10, 12);
+    assert_in_range(m.tokens, 10, 12);
+    assert_int_equal(m.prompt_tokens, 25);
+    assert_int_equal(m.full, 1);
+    assert_int_equal(m.cancelled, 1);
+    assert_int_equal(m.stopped + m.failed + m.dropped + m.orphans, 0);
+    assert_int_equal(m.steps_failed + m.ledger_violations, 0);
+    rig_free(&r);
 }
 
 static void stops_at_the_end_token_at_each_index(void **state)
@@ -462,6 +497,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(generates_to_the_length),
+        cmocka_unit_test(counts_what_it_does),
         cmocka_unit_test(stops_at_the_end_token_at_each_index),
         cmocka_unit_test(ignores_the_end_token_if_told),
         cmocka_unit_test(says_the_same_whatever_the_batch),
