@@ -321,6 +321,24 @@ static void refusal_is_told_and_waited_for(void **state)
     teardown(&n);
 }
 
+/* However long it asks for: SESSION_BACKOFF_MAX_US, and half as much. */
+static void refusal_asks_for_too_long(void **state)
+{
+    struct error e;
+    struct node n;
+
+    (void)state;
+    setup(&n);
+    tick(&n);
+    session_opened(&n.s, n.s.id);
+    error_set(&e, ST_RESOURCE_EXHAUSTED, "it is full");
+    give(&n, hello_answer(0, NULL, &e, SESSION_BACKOFF_MAX_US / 1000 + 1));
+    assert_in_range(session_tick(&n.s, clock_us),
+                    clock_us + SESSION_BACKOFF_MAX_US,
+                    clock_us + SESSION_BACKOFF_MAX_US / 2 * 3);
+    teardown(&n);
+}
+
 static void bad_answers_do_not_bring_it_up(void **state)
 {
     Sluice__V1__HelloReply r = SLUICE__V1__HELLO_REPLY__INIT;
@@ -666,6 +684,7 @@ int main(void)
         cmocka_unit_test(backs_off_with_jitter),
         cmocka_unit_test(long_session_resets_the_back_off),
         cmocka_unit_test(refusal_is_told_and_waited_for),
+        cmocka_unit_test(refusal_asks_for_too_long),
         cmocka_unit_test(bad_answers_do_not_bring_it_up),
         cmocka_unit_test(goodbye_ends_and_reconnects),
         cmocka_unit_test(stale_events_change_nothing),
