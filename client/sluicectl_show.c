@@ -44,7 +44,11 @@ static void add_worker(struct table *t, const Sluice__V1__WorkerRow *w)
 
     bytes_write(pool, w->pool_bytes);
     table_cell(t, "%s", ctl_name(w->name));
-    table_cell(t, "%s", ctl_name(w->state));
+    if (w->readmit_ms > 0) {
+        table_cell(t, "%s, %u ms", ctl_name(w->state), w->readmit_ms);
+    } else {
+        table_cell(t, "%s", ctl_name(w->state));
+    }
     table_cell(t, "%s", ctl_name(w->model));
     table_cell(t, "%u-%u of %u", w->layer_begin, w->layer_end, w->n_layers);
     table_cell(t, "%u", w->n_sequences);
@@ -149,9 +153,9 @@ static void print_status(const Sluice__V1__StatusReply *m)
            (unsigned long long)m->n_cancelled, (unsigned long long)m->n_failed,
            (unsigned long long)m->n_moved, (unsigned long long)m->n_adopted);
     printf("tokens    %llu generated\n", (unsigned long long)m->n_tokens);
-    printf("faults    %llu ledger violations, %llu strikes\n",
+    printf("faults    %llu ledger violations, %llu strikes, %llu indicted\n",
            (unsigned long long)m->ledger_violations,
-           (unsigned long long)m->n_strikes);
+           (unsigned long long)m->n_strikes, (unsigned long long)m->n_indicted);
 }
 
 struct status_copy {

@@ -62,7 +62,12 @@
     X(HUNG_IGNORED, "nothing is done about an engine that stands still")      \
     X(TICKS_IGNORED, "a long step is fenced although it ticks")               \
     X(QUIET_IGNORED, "a connection that is silent is never given up")         \
-    X(DEAD_IGNORED, "a worker goes on without an engine that ticks")
+    X(DEAD_IGNORED, "a worker goes on without an engine that ticks")          \
+    X(TRIAL_CROWD, "suspects are tried several at a time")                    \
+    X(TRIAL_FORGOTTEN, "deaths on trial are not counted")                     \
+    X(INNOCENT_CHARGED, "the newest sequence is charged with a death")        \
+    X(PROBATION_IGNORED, "a worker that dies again and again waits for "      \
+                         "nothing")
 
 #ifdef SLUICE_PLANTS
 

@@ -15,7 +15,8 @@
  *     n < 2   the next one is let in as if nothing had been
  *     n >= 2  PROBATION: no sequence before min(2^(n-2) s, READMIT_US_MAX)
  *             and up to an eighth more have gone by since its Hello; then one
- *             at a time until it has given TRIAL_TOKENS tokens
+ *             at a time until it has given TRIAL_TOKENS tokens, or one of
+ *             them has ended well
  *
  * So a worker that dies of itself costs at most one sequence a window.  If
  * all workers of a model are on probation its queue waits; a call ends by its

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 
 #include "common/log.h"
+#include "common/plant.h"
 #include "common/request_id.h"
 #include "router/generation.h"
 #include "router/router.h"
@@ -37,7 +38,7 @@ static bool elsewhere(const struct router_core *r, const struct request *q)
 bool trial_allows(const struct router_core *r, const struct worker *w,
                   const struct request *q)
 {
-    if (!q->trial.suspect) {
+    if (!q->trial.suspect || PLANT(TRIAL_CROWD)) {
         return true;
     }
     return w->on_trial == NULL && (!doubtful(w, q) || !elsewhere(r, q));
@@ -114,6 +115,9 @@ bool trial_death(struct router_core *r, struct worker *w)
         struct request *q = LIST_OF(at, struct request, running);
         bool tried = q == w->on_trial;
 
+        if (PLANT(INNOCENT_CHARGED)) {
+            tried = w->on_trial != NULL && at->next == &w->running;
+        }
         if (!submit_may_have_run(q) || proven(q)) {
             continue;
         }
@@ -133,7 +137,7 @@ bool trial_death(struct router_core *r, struct worker *w)
 
 bool trial_indicted(const struct request *q)
 {
-    return q->trial.n_deaths >= TRIAL_DEATHS;
+    return q->trial.n_deaths >= TRIAL_DEATHS && !PLANT(TRIAL_FORGOTTEN);
 }
 
 void trial_indict(struct router_core *r, struct request *q, const char *why)

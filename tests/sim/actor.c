@@ -305,6 +305,9 @@ static void draw(struct sim *s, struct generation *g)
     draw_text(s, g);
     generation_open(g, draw_choices(s));
     g->resumes = rng_chance(&s->will, o->resume_of);
+    if (o->poison_of && rng_chance(&s->will, o->poison_of)) {
+        generation_envenom(g, (uint32_t)rng_below(&s->will, g->max_tokens));
+    }
 }
 
 static struct generation *new_generation(struct sim *s, uint32_t client)

@@ -34,6 +34,61 @@ static void tick_worker(struct sim *s, uint32_t w)
     }
 }
 
+static bool view_of(const struct sim *s, uint32_t node,
+                    struct router_worker_view *out)
+{
+    for (uint32_t i = 0; router_worker_view(s->nodes[SIM_ROUTER].core, i, out);
+         i++) {
+        if (s->network.conns[out->id.v - 1].node == node) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* One suspect at a time; on probation nothing before its time, and one
+ * sequence at a time. */
+static void check_deaths(struct sim *s, const struct router_worker_view *v)
+{
+    uint64_t *deeds = s->counts.cells.deeds;
+    uint32_t w = s->network.conns[v->id.v - 1].node - SIM_FIRST_WORKER;
+
+    deeds[DEED_ON_TRIAL] += v->n_suspects != 0;
+    deeds[DEED_PROBATION] += v->probation;
+    if (v->n_suspects > 1) {
+        sim_fail(s, -1, "%u suspects are tried at one worker", v->n_suspects);
+    } else if (s->n_sessions[w] > 1) {
+        return; /* it may have what it had: that is adopted at once */
+    } else if (v->readmit_ms && v->last_grant) {
+        sim_fail(s, -1, "a grant to a worker that is kept waiting");
+    } else if (v->probation && v->n_sequences > 1) {
+        sim_fail(s, -1, "%u sequences at a worker on probation",
+                 v->n_sequences);
+    }
+}
+
+void auditor_poisoned(struct sim *s, uint32_t number, struct choice *c)
+{
+    const struct generation *g = c->g;
+    struct router_worker_view v;
+
+    s->counts.cells.deeds[DEED_POISONED]++;
+    sim_log(s, "%s is killed by request %u", s->nodes[number].name, g->number);
+    if (!s->nodes[SIM_ROUTER].core || g->again || g->shared || g->router_lost ||
+        !view_of(s, number, &v) || v.id.v != c->submitted_conn) {
+        return; /* nobody tells the router of what */
+    }
+    if (c->n_killed == 0 ||
+        c->n_given - c->n_given_killed >= SIM_TRIAL_TOKENS) {
+        c->n_killed = 0; /* what the last one died of looked like chance */
+    }
+    c->n_given_killed = c->n_given;
+    if (++c->n_killed > SIM_TRIAL_DEATHS + 1) {
+        sim_fail(s, (int32_t)g->number, "%u workers die of choice %u",
+                 c->n_killed, c->number);
+    }
+}
+
 static void tick_router(struct sim *s)
 {
     const void *router = s->nodes[SIM_ROUTER].core;
@@ -46,6 +101,7 @@ static void tick_router(struct sim *s)
             sim_fail(s, -1, "more granted than there is room (%u of %u)",
                      v.granted_blocks, v.free_blocks);
         }
+        check_deaths(s, &v);
     }
     router_counts(router, &c);
     if (c.ledger_violations) {
@@ -100,6 +156,7 @@ static void look_sessions(struct sim *s)
     for (uint32_t w = 0; w < s->options.n_workers; w++) {
         s->n_ended[s->options.workers[w].model] +=
             s->sessions[w] != 0 && s->sessions[w] != now[w];
+        s->n_sessions[w] += now[w] != 0 && s->sessions[w] != now[w];
         s->sessions[w] = now[w];
     }
 }
@@ -143,18 +200,6 @@ void auditor_lost(struct sim *s, uint32_t conn)
             }
         }
     }
-}
-
-static bool view_of(const struct sim *s, uint32_t node,
-                    struct router_worker_view *out)
-{
-    for (uint32_t i = 0; router_worker_view(s->nodes[SIM_ROUTER].core, i, out);
-         i++) {
-        if (s->network.conns[out->id.v - 1].node == node) {
-            return true;
-        }
-    }
-    return false;
 }
 
 static bool worker_quiet(const struct sim *s, uint32_t w, char *why, size_t cap)

@@ -48,7 +48,13 @@ const char *const deed_names[DEEDS] = {
     [DEED_STOOD] = "stood",
     [DEED_FENCED] = "fenced",
     [DEED_ENGINE_DEAD] = "engine-dead",
-    [DEED_HALF_OPEN] = "half-open"};
+    [DEED_HALF_OPEN] = "half-open",
+    [DEED_POISONED] = "poisoned",
+    [DEED_CRASHED] = "crashed",
+    [DEED_ON_TRIAL] = "on-trial",
+    [DEED_INDICTED] = "indicted",
+    [DEED_UNLUCKY] = "unlucky",
+    [DEED_PROBATION] = "probation"};
 
 static enum cell_state at_worker(const struct sim *s, uint32_t node,
                                  const struct choice *c)

@@ -77,6 +77,12 @@ enum deed {
     DEED_FENCED,      /* ... for too long */
     DEED_ENGINE_DEAD, /* ... so long that its worker ends */
     DEED_HALF_OPEN,   /* a silent connection is given up by its peer */
+    DEED_POISONED,    /* a worker is killed by what it runs */
+    DEED_CRASHED,     /* ... dies by itself, as its life before */
+    DEED_ON_TRIAL,
+    DEED_INDICTED,  /* poison that is not tried again */
+    DEED_UNLUCKY,   /* the same, for no fault of its own */
+    DEED_PROBATION, /* of a worker that the router knows */
     DEEDS
 };
 

@@ -43,6 +43,10 @@ struct choice {
     bool end_asked;          /* somebody has asked for its end */
     uint32_t submitted_conn; /* the last that took its Submit */
     uint32_t n_moves;
+    uint32_t n_given; /* tokens that the last Submit brought */
+    /* Workers that it killed in a row without TRIAL_TOKENS tokens between
+     * two, and what the Submit to the last of them brought. */
+    uint32_t n_killed, n_given_killed;
     uint32_t freed_blocks, freed_slots; /* by receipts of its workers */
 };
 

@@ -501,6 +501,29 @@ static void run_plan(struct fake_engine *e, const struct plan *p,
     }
 }
 
+/* What it runs kills its worker, or it dies by itself. */
+static bool dies(struct fake_engine *e, const struct plan *p)
+{
+    uint32_t node = SIM_FIRST_WORKER + e->w;
+
+    for (uint32_t i = 0; i < p->n_rows; i++) {
+        const struct plan_row *r = &p->rows[i];
+        struct generation *g = generation_poison(e->sim, r->sampling->seed);
+
+        if (g && g->poison &&
+            (g->poison_at == 0 || (r->sample && r->index == g->poison_at))) {
+            auditor_poisoned(e->sim, node, &g->choices[r->choice]);
+            return true;
+        }
+    }
+    if (e->sim->options.crash[e->w] == CRASH_STEP &&
+        node_crashes(e->sim, node)) {
+        e->sim->counts.cells.deeds[DEED_CRASHED]++;
+        return true;
+    }
+    return false;
+}
+
 static void note_pace(struct sim *s, const struct flown *f)
 {
     s->counts.cells.deeds[DEED_LONG_STEP] +=
@@ -523,6 +546,10 @@ static void finish(struct sim *s, uint32_t w, uint64_t life)
     }
     if (plan_hash(e->flying[i].plan) != e->flying[i].hash) {
         wrong(e, NULL, "changed while in flight");
+        return;
+    }
+    if (dies(e, e->flying[i].plan)) {
+        faults_crash(s, SIM_FIRST_WORKER + w);
         return;
     }
     run_plan(e, e->flying[i].plan, &e->ready[i]);

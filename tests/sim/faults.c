@@ -95,6 +95,21 @@ static void end_node(struct sim *s, uint32_t node)
     faults_restart(s, node);
 }
 
+void faults_crash(struct sim *s, uint32_t node)
+{
+    bool ending = s->nodes[node].ending; /* somebody brings it back already */
+
+    node_kill(s, node);
+    if (!ending) {
+        s->nodes[node].ending = true;
+        clock_add(&s->clock, sim_now(s) + rng_octave(&s->chance, 1000, 3000000),
+                  come_back, node, 0);
+    }
+    if (s->calm) {
+        s->calm_us = sim_now(s); /* it is not, quite */
+    }
+}
+
 static void pause_node(struct sim *s)
 {
     uint32_t node = rng_below(&s->chance, 4) ? any_peer(s) : SIM_ROUTER;

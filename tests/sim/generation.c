@@ -9,7 +9,6 @@
 #include "tests/sim/sim.h"
 
 #define DROP_US      1000
-#define TRIAL_DEATHS 2 /* of the router */
 #define LATE_US      10000
 #define KEEP_SURE_MS 500
 #define RESUME_MS    30000
@@ -21,6 +20,8 @@ struct asked {
     ProtobufCBinaryData stops[GENERATION_STOPS];
     char name[8], text[SIM_PROMPT_MAX];
 };
+
+#define POISON 0xdeadull /* the upper half of the seed of poison */
 
 static void wrong(struct generation *g, const char *what)
 {
@@ -137,7 +138,7 @@ static bool explained(const struct generation *g)
     case ST_NOT_FOUND: /* a new router knows no model until a worker comes */
         return s->options.faulty;
     case ST_ABORTED: /* so many workers ended with it */
-        return s->n_ended[g->model] - g->n_ended > TRIAL_DEATHS;
+        return s->n_ended[g->model] - g->n_ended > SIM_TRIAL_DEATHS;
     case ST_INTERNAL:
         return s->options.faulty && g->defect == DEFECT_NONE;
     default:
@@ -178,7 +179,8 @@ static void check_resumed(struct generation *g)
 
     if (lost && g->status != ST_CANCELLED &&
         g->status != ST_DEADLINE_EXCEEDED && g->status != ST_INTERNAL &&
-        !g->again && !g->shared && !resumed_in_vain(g)) {
+        g->status != ST_ABORTED && !g->again && !g->shared &&
+        !resumed_in_vain(g)) {
         sim_fail(g->sim, (int32_t)g->number, "resumed, but it ends %s",
                  status_name(g->status));
     }
@@ -186,10 +188,13 @@ static void check_resumed(struct generation *g)
 
 static void check_end(struct generation *g)
 {
-    const struct sim *s = g->sim;
+    struct sim *s = g->sim;
     bool wrong_asked = g->defect != DEFECT_NONE || !generation_fits(s, g);
 
     check_deadline(g);
+    if (g->status == ST_ABORTED) {
+        s->counts.cells.deeds[g->poison ? DEED_INDICTED : DEED_UNLUCKY]++;
+    }
     check_resumed(g);
     if (g->status == ST_OK) {
         for (uint32_t i = 0; i < g->n_choices && !s->failed; i++) {
@@ -391,6 +396,22 @@ bool generation_fits(const struct sim *s, const struct generation *g)
         }
     }
     return false;
+}
+
+struct generation *generation_poison(struct sim *s, uint64_t seed)
+{
+    uint32_t number = (uint32_t)seed;
+
+    return seed >> 32 == POISON && number < s->n_generations
+               ? &s->generations[number]
+               : NULL;
+}
+
+void generation_envenom(struct generation *g, uint32_t at)
+{
+    g->poison = g->seed_given = true;
+    g->sampling.seed = POISON << 32 | g->number;
+    g->poison_at = at;
 }
 
 void generation_fini(struct generation *g)

@@ -57,6 +57,8 @@ struct generation {
     uint32_t n_choices;
     struct choice *choices; /* [n_choices] owned */
 
+    bool poison;        /* it kills the worker that */
+    uint32_t poison_at; /* samples this token of it; 0: that runs any of it */
     int64_t asked_us, arrived_us, ended_us;
     uint32_t n_ended;   /* sessions of its model's workers, when it was asked */
     bool arrived;       /* at a router, in its latest life */
@@ -96,6 +98,12 @@ uint32_t generation_blocks(const struct generation *g, uint32_t block_tokens);
 
 /* Does any worker of the seed have a pool that can hold it? */
 bool generation_fits(const struct sim *s, const struct generation *g);
+
+/* It is poison, at that token. */
+void generation_envenom(struct generation *g, uint32_t at);
+
+/* The poison that says by its seed that it is one; NULL: it is none. */
+struct generation *generation_poison(struct sim *s, uint64_t seed);
 
 void generation_fini(struct generation *g);
 

@@ -170,6 +170,24 @@ static void start_router(struct sim *s, struct sim_node *n)
     n->ops = &router_node_ops;
 }
 
+bool node_crashes(const struct sim *s, uint32_t number)
+{
+    uint32_t w = number - SIM_FIRST_WORKER;
+
+    return !s->calm && s->options.crash[w] != CRASH_NEVER &&
+           s->nodes[number].life <= s->options.crash_lives[w];
+}
+
+static void crash(struct sim *s, uint32_t number, uint64_t life)
+{
+    const struct sim_node *n = &s->nodes[number];
+
+    if (n->core && n->life == life && node_crashes(s, number)) {
+        s->counts.cells.deeds[DEED_CRASHED]++;
+        faults_crash(s, number);
+    }
+}
+
 static void start_worker(struct sim *s, struct sim_node *n)
 {
     uint32_t w = n->number - SIM_FIRST_WORKER;
@@ -204,6 +222,11 @@ static void start_worker(struct sim *s, struct sim_node *n)
 
     (void)snprintf(model, sizeof(model), "m%u", d->model);
     memcpy(o.eos, m->eos, sizeof(m->eos));
+    if (s->options.crash[w] == CRASH_START && node_crashes(s, n->number)) {
+        clock_add(&s->clock, sim_now(s) + rng_octave(&n->rng, 100, 200000),
+                  crash, n->number, n->life);
+    }
+    s->n_sessions[w] = 0;
     s->engines[w] = fake_engine_new(s, w);
     n->core = worker_new(&o, &n->io, fake_engine_seam(s->engines[w]));
     n->ops = &worker_node_ops;

@@ -204,6 +204,18 @@ static void draw_stands(struct sim_options *o, struct rng *r)
         !o->faulty || rng_below(r, 4) ? 0 : rng_octave(r, 500000, 8000000);
 }
 
+/* What workers die of, beside chance. */
+static void draw_deaths(struct sim_options *o, struct rng *r)
+{
+    o->poison_of = rng_below(r, 3) ? 0 : octave(r, 30, 600);
+    for (uint32_t i = 0; i < o->n_workers; i++) {
+        if (rng_below(r, 8) == 0) {
+            o->crash[i] = rng_below(r, 2) ? CRASH_START : CRASH_STEP;
+            o->crash_lives[i] = (uint32_t)rng_range(r, 1, 5);
+        }
+    }
+}
+
 void options_draw(struct sim_options *o, uint64_t seed)
 {
     struct rng r;
@@ -242,6 +254,9 @@ void options_draw(struct sim_options *o, uint64_t seed)
     }
     o->resume_of = rng_below(&r, 4) ? octave(&r, 1000, 10000) : 0;
     draw_stands(o, &r);
+    if (o->faulty) {
+        draw_deaths(o, &r);
+    }
 }
 
 uint64_t options_hash(const struct sim_options *o)

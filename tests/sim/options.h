@@ -21,6 +21,9 @@ enum fault {
     FAULTS
 };
 
+/* When every life of a worker up to some number ends. */
+enum crash { CRASH_NEVER, CRASH_START, CRASH_STEP };
+
 struct worker_draw {
     uint32_t model, block_tokens, n_blocks, n_slots;
     uint32_t max_rows, step_tokens, chunk_tokens, depth;
@@ -52,6 +55,10 @@ struct sim_options {
     uint32_t penalties_of, lists_of, ends_of, logprobs_of; /* of sampling */
     uint32_t want_text_of, stop_of, choices_of;
     uint32_t resume_of; /* of clients that outlast their sessions */
+
+    uint32_t poison_of; /* requests that kill whoever runs them */
+    enum crash crash[SIM_WORKERS];
+    uint32_t crash_lives[SIM_WORKERS]; /* the first so many */
 };
 
 void options_draw(struct sim_options *o, uint64_t seed);

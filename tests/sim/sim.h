@@ -45,6 +45,8 @@
 #define SIM_LONG_US         3600000000 /* no new requests after this */
 #define SIM_WATCH_US        50000      /* between looks for the end */
 #define SIM_WHAT            400
+#define SIM_TRIAL_DEATHS    2 /* of the router, and */
+#define SIM_TRIAL_TOKENS    2
 
 struct sim_node {
     struct sim *sim;
@@ -95,6 +97,7 @@ struct sim {
     /* Of each worker, as the router has it, 0: none; and how many of a model
      * have ended. */
     uint64_t sessions[SIM_WORKERS];
+    uint32_t n_sessions[SIM_WORKERS]; /* of this life */
     uint32_t n_ended[SIM_MODELS];
     bool closing; /* no new requests any more */
     bool calm;    /* no faults any more, since */
@@ -134,10 +137,13 @@ void node_stop(struct sim *s, uint32_t number);
 void node_kill(struct sim *s, uint32_t number);
 void node_pause(struct sim *s, uint32_t number, int64_t us);
 void node_soon(struct sim *s, uint32_t number);
+/* Is this one of the lives of a worker that end by themselves? */
+bool node_crashes(const struct sim *s, uint32_t number);
 bool node_is_worker(uint32_t number);
 bool node_is_client(uint32_t number);
 
-/* faults.c */
+/* faults.c; a worker dies by what it runs, and comes back. */
+void faults_crash(struct sim *s, uint32_t number);
 void faults_start(struct sim *s);
 void faults_stop(struct sim *s);
 /* The node is on its way out, and comes back some time later. */
@@ -156,6 +162,8 @@ void auditor_tick(struct sim *s, uint32_t number);
 void auditor_lost(struct sim *s, uint32_t conn);
 /* The router takes no more than so many choices now. */
 void auditor_full(struct sim *s, uint32_t room);
+/* A choice kills the worker that runs it, which lives still. */
+void auditor_poisoned(struct sim *s, uint32_t number, struct choice *c);
 bool auditor_quiet(struct sim *s, char *why, size_t cap);
 void auditor_end(struct sim *s);
 

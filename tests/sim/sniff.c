@@ -102,6 +102,9 @@ static void generate(struct sim *s, uint32_t conn, const struct envelope *e)
         struct generation *g = &s->generations[i];
 
         g->arrived = true;
+        for (uint32_t k = 0; k < g->n_choices; k++) {
+            g->choices[k].n_killed = 0; /* nobody counts on from before */
+        }
         s->n_brought += g->n_choices;
         g->arrived_us = sim_now(s);
         resumed(s, g, r);
@@ -277,6 +280,7 @@ static void submitted(struct sim *s, uint32_t conn, struct choice *c,
     s->counts.moved += moved;
     s->counts.moved_tokens += r->n_generated != 0;
     c->submitted_conn = conn;
+    c->n_given = r->n_generated;
     if (r->n_generated) {
         c->n_moves++;
         cells->deeds[DEED_MOVED_PENALTIES] += sampling_penalises(&g->sampling);

@@ -349,14 +349,36 @@ static void no_trial_on_probation(void **state)
     pass(rig, 1200);                  /* w1 has room for all */
     assert_true(view(rig, w1).probation);
     assert_int_equal(view(rig, w1).readmit_ms, 0);
-    client_generate(c, 2, 40, 1);
+    client_generate(c, 2, 40, 20);
     rig_run(rig);
     assert_non_null(worker_sequence_of(w1, 2)); /* it has most */
-    worker_give(w1, 2, 0, 1, LENGTH);
+    client_cancel(c, 2);
+    rig_run(rig);
     assert_true(view(rig, w1).probation);
+    assert_int_equal(view(rig, w1).n_sequences, 0);
     fake_lost(w3);
     rig_run(rig);
     assert_non_null(worker_sequence_of(w2, 1));
+    rig_free(&rig);
+}
+
+static void one_that_ends_well_opens_it(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *w = rig_worker(rig, "w1", 64, 8);
+    struct fake *c = rig_client(rig, "c1");
+
+    (void)state;
+    restarts(w, 2);
+    pass(rig, 1200);
+    for (uint8_t id = 1; id <= 3; id++) {
+        client_generate(c, id, 40, 1);
+    }
+    rig_run(rig);
+    assert_int_equal(w->n_submits, 1);
+    worker_give(w, 1, 0, 1, LENGTH);
+    assert_false(view(rig, w).probation);
+    assert_int_equal(w->n_submits, 3);
     rig_free(&rig);
 }
 
@@ -398,6 +420,7 @@ int main(void)
         cmocka_unit_test(a_death_on_trial_is_not_the_workers),
         cmocka_unit_test(the_queue_waits),
         cmocka_unit_test(no_trial_on_probation),
+        cmocka_unit_test(one_that_ends_well_opens_it),
         cmocka_unit_test(what_is_listed),
     };
 
