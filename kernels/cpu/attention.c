@@ -4,6 +4,8 @@
 #include <math.h>
 #include <string.h>
 
+#define TICK_QUERIES 4 /* from tick to tick, as many as share a read */
+
 struct attention_job {
     struct cpu *c;
     const struct attention_weights *w;
@@ -133,6 +135,23 @@ static const struct kernel_row *find_span(const struct attention_job *j,
     }
 }
 
+/* A few queries at a time, as the kernel takes them anyway: over a long
+ * context even these are much work. */
+static void run_groups(struct cpu *c, struct attend_task *t)
+{
+    uint32_t left = t->n_q;
+
+    while (left > 0) {
+        t->n_q = left < TICK_QUERIES ? left : TICK_QUERIES;
+        c->isa->attend(t);
+        cpu_tick(c);
+        t->q += (size_t)t->n_q * t->hd;
+        t->y += (size_t)t->n_q * t->hd;
+        t->last += t->n_q;
+        left -= t->n_q;
+    }
+}
+
 /* Queries of some tokens of a row, for the query heads of one kv head. */
 static void attend_span(const struct attention_job *j,
                         const struct kernel_row *row, uint32_t first,
@@ -169,7 +188,7 @@ static void attend_span(const struct attention_job *j,
         memcpy(lane->q + i * hd, a->query + (token * s->n_heads + head) * hd,
                bytes);
     }
-    c->isa->attend(&t);
+    run_groups(j->c, &t);
     for (uint32_t i = 0; i < n; i++) {
         size_t token = row->first + first + i / j->group;
         size_t head = kv_head * j->group + i % j->group;
@@ -186,7 +205,6 @@ static void attend_job(void *arg, uint32_t task, uint32_t thread)
     const struct kernel_row *row = find_span(j, task % j->tasks_head, &first);
 
     attend_span(j, row, first, task / j->tasks_head, &j->c->lanes[thread]);
-    cpu_tick(j->c);
 }
 
 /* Multiply-adds of a step's attention, about. */

@@ -202,11 +202,12 @@ void cpu_run(struct cpu *c, threads_task_fn fn, void *arg, uint32_t n,
 {
     if (work >= CPU_SMALL_WORK) {
         threads_run(c->threads, fn, arg, n);
-        return;
+    } else {
+        for (uint32_t i = 0; i < n; i++) {
+            fn(arg, i, 0);
+        }
     }
-    for (uint32_t i = 0; i < n; i++) {
-        fn(arg, i, 0);
-    }
+    cpu_tick(c);
 }
 
 static void cpu_begin(struct kernels *k, const struct kernel_step *step)

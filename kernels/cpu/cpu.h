@@ -111,7 +111,10 @@ static inline const struct layer_weights *cpu_weights(const struct cpu *c,
     return &c->w->layers[layer];
 }
 
-/* Runs fn for each of n tasks, on the caller alone if work is small. */
+/* Runs fn for each of n tasks, on the caller alone if work is small, and
+ * ticks.  A task of more than some 100 million multiply-adds ticks itself on
+ * the way: on a slow core that is a tenth of a second, and a worker whose
+ * ticks stand for 1.5 s is given up. */
 void cpu_run(struct cpu *c, threads_task_fn fn, void *arg, uint32_t n,
              size_t work);
 

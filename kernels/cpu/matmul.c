@@ -4,7 +4,8 @@
  * of x pass by. */
 #define TASK_BYTES 262144
 #define TASK_ROWS  64
-#define TASK_ALIGN 12 /* whole tiles of any height */
+#define TASK_ALIGN 12  /* whole tiles of any height */
+#define TICK_X     512 /* rows of x, at most, from tick to tick */
 
 struct products {
     struct cpu *c;
@@ -16,6 +17,21 @@ struct products {
 static uint32_t tasks_of(const struct cpu_product *p, uint32_t rows)
 {
     return (p->w->rows + rows - 1) / rows;
+}
+
+/* The rows of x in parts as even as they can be, with a tick after each. */
+static void run_parts(struct cpu *c, struct matmul_block *b)
+{
+    uint32_t parts = (b->n_x + TICK_X - 1) / TICK_X, left = b->n_x;
+
+    for (; parts > 0; parts--) {
+        b->n_x = (left + parts - 1) / parts;
+        c->isa->matmul(b);
+        cpu_tick(c);
+        b->x += b->n_x * b->ld_x;
+        b->out += b->n_x * b->ld_out;
+        left -= b->n_x;
+    }
 }
 
 static void product_task(void *arg, uint32_t task, uint32_t thread)
@@ -44,8 +60,7 @@ static void product_task(void *arg, uint32_t task, uint32_t thread)
         .dtype = p->w->dtype,
         .add = p->add,
     };
-    s->c->isa->matmul(&b);
-    cpu_tick(s->c);
+    run_parts(s->c, &b);
 }
 
 /* Rows of W a task: as many as the cache holds, fewer if that would leave
