@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "proto/health.pb-c.h"
 #include "tests/faults/rogue.h"
 #include "tests/faults/rogue_node.h"
 
@@ -70,16 +71,21 @@ static void on_call(void *node, struct peer *p, const struct method_row *m,
                     uint64_t call, int64_t deadline_us,
                     const ProtobufCMessage *request)
 {
-    Sluice__V1__Nothing none = SLUICE__V1__NOTHING__INIT;
+    Sluice__V1__HealthReply health = SLUICE__V1__HEALTH_REPLY__INIT;
     const Sluice__V1__ReportMessage *report = (const void *)request;
+    struct error e;
 
     (void)deadline_us;
     if (m->number == METHOD_REGISTRY_REPORT) {
         take_ledger(node, report->ledger);
     } else if (m->number == METHOD_REGISTRY_STEP_OUTPUT) {
         take_rows(node, p, (const void *)request);
+    } else if (m->number == METHOD_HEALTH_CHECK) {
+        health.serving = true;
+        peer_end(p, call, &health.base);
     } else if (call != 0) {
-        peer_end(p, call, m->reply == none.base.descriptor ? &none.base : NULL);
+        error_set(&e, ST_UNIMPLEMENTED, "not by this router");
+        peer_fail(p, call, &e, 0);
     }
 }
 
