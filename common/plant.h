@@ -51,6 +51,8 @@
     X(WINDOW_IGNORED, "a sequence outruns the window of its logprobs")        \
     X(DRAIN_GRANTS, "a worker that drains is granted to")                     \
     X(LEAVE_EARLY, "a worker that leaves does not wait for the answer")       \
+    X(MOVED_TWICE, "a sequence moves before its worker has let go of it")     \
+    X(NO_HEADROOM, "room that is to stay free is granted")                    \
     X(RESUME_TWICE, "the last token that a client has is sent to it again")   \
     X(RESUME_TEXT, "text held back when the client went is not sent later")   \
     X(SEED_FORGOTTEN, "a request that is resumed draws another seed")         \

@@ -28,6 +28,7 @@ struct router_options {
     int64_t worker_wait_us; /* for the next worker of a model, after the last
                              * has gone; 0: what it had fails at once */
     int64_t gather_us;      /* stream.h; 0: chunks never wait */
+    bool headroom;          /* what any one worker has fits the others */
     struct text_seam *text; /* borrowed; NULL: ids only */
 };
 
@@ -80,6 +81,7 @@ struct router_worker_view {
     uint32_t n_barren;    /* lives in a row of its lineage */
     uint32_t readmit_ms;  /* nothing is granted before then */
     bool probation;       /* one sequence at a time */
+    bool draining;        /* nothing is granted to it */
 };
 
 bool router_worker_view(const struct router_core *r, uint32_t i,

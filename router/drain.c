@@ -91,7 +91,7 @@ static void move_all(struct router_core *r, struct worker *w)
             continue; /* on its way out already */
         }
         if (may_move(r, w, q)) {
-            removal_moving(q);
+            removal_moving(r, q);
         } else {
             n_stuck++;
         }

@@ -66,8 +66,8 @@ void drains_look(struct router_core *r, const struct model *m);
 /* What ListWorkers calls it. */
 const char *drain_name(const struct worker *w);
 
-/* Does m have a worker that takes work, will, once it has drained and was
- * started again, or at least runs some of m?  False: m is absent. */
+/* Is any worker of m open, about to leave, or does it still have something?
+ * False: m is absent (models.h). */
 bool drain_model_present(const struct router_core *r, const struct model *m);
 
 #endif

@@ -38,6 +38,8 @@
       0, GATHER_MS_MAX)                                                       \
     X(text_threads, U32, "N", "2", "threads that tokenise", 1,                \
       TEXT_THREADS_MAX)                                                       \
+    X(headroom, FLAG, NULL, NULL,                                             \
+      "keep room free for all that any one worker has", 0, 0)                 \
     X(log_level, STRING, "LEVEL", "warn", "debug, info, warn, error or off",  \
       0, 0)                                                                   \
     X(limits, FLAG, NULL, NULL, "print all limits and exit", 0, 0)            \
@@ -161,6 +163,7 @@ static enum status assemble(struct program *p, struct error *e)
                                .max_requests = p->args.max_requests,
                                .max_waiting = p->args.max_waiting,
                                .gather_us = (int64_t)p->args.gather * 1000,
+                               .headroom = p->args.headroom,
                                .worker_wait_us =
                                    (int64_t)p->args.worker_wait * 1000};
     enum status st = models_load(p, e);

@@ -28,6 +28,7 @@ struct model {
     uint32_t n_workers;  /* that are up */
     enum model_presence presence;
     struct event absence; /* its end; holds a reference */
+    bool headroom_off;    /* said that it has no effect */
     uint8_t fingerprint[16];
     uint32_t vocab, context; /* context: the longest of its workers */
     bool has_text;

@@ -9,7 +9,8 @@ void recv_health(struct router_core *r, const struct incoming *in)
     bool up = false;
 
     for (uint32_t i = 0; i < r->n_workers; i++) {
-        up = up || r->workers[i]->state <= WORKER_SLOW;
+        const struct worker *w = r->workers[i];
+        up = up || (w->state <= WORKER_SLOW && !w->drain.on);
     }
     m.serving = up && !r->stopping;
     m.has_text = true;

@@ -264,12 +264,16 @@ void removal_stopped(struct router_core *r, struct request *q)
     request_finish(r, q, SLUICE__V1__FINISH__FINISH_STOP);
 }
 
-void removal_moving(struct request *q)
+void removal_moving(struct router_core *r, struct request *q)
 {
+    (void)r;
     assert(q->removal == REMOVAL_NONE && q->worker != NULL);
     q->reason = SLUICE__V1__CANCEL_REASON__CANCEL_MOVED;
     tell_worker(q, q->state == REQUEST_ENDED);
     q->moving = true;
+    if (PLANT(MOVED_TWICE) && q->state < REQUEST_ENDING) {
+        request_moved(r, q);
+    }
 }
 
 /* One of the choices that x named. */

@@ -44,7 +44,7 @@ void removal_stopped(struct router_core *r, struct request *q);
 
 /* The worker of q, which nobody removes yet, is to let go of it, for it to go
  * on elsewhere; where it is kept, for good. */
-void removal_moving(struct request *q);
+void removal_moving(struct router_core *r, struct request *q);
 
 /* Send what could not be sent before. */
 void removals_pump(struct router_core *r, struct worker *w);

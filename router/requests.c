@@ -12,6 +12,7 @@
 #include "router/admission.h"
 #include "router/adoption.h"
 #include "router/generation.h"
+#include "router/headroom.h"
 #include "router/logprob_columns.h"
 #include "router/resume.h"
 #include "router/router.h"
@@ -217,6 +218,7 @@ void request_ungrant(struct router_core *r, struct request *q)
         list_remove(&q->parts);
         list_remove(&q->removals);
         q->moving = false;
+        headroom_release(q);
         q->worker->n_running--;
         drain_less(r, q->worker);
         q->worker = NULL;
@@ -231,6 +233,7 @@ static void end(struct router_core *r, struct request *q)
 
     unqueue(r, q);
     adoption_decided(r, q);
+    headroom_release(q); /* what is kept would not move */
     request_move(q, REQUEST_ENDED);
     q->ended_us = r->now_us;
     trial_ended(r, q);

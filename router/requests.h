@@ -52,6 +52,7 @@ struct request {
     struct list running, parts, removals;
     uint64_t grant;
     struct need need;
+    bool counted;               /* in the load of its worker, headroom.h */
     uint32_t n_ids, n_ids_sent; /* of its Submit and parts */
     uint64_t n_before;          /* envelopes of the lane, the last part's too */
     uint32_t n_gaps;            /* rows in a run that could not be used */

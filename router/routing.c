@@ -1,6 +1,7 @@
 #include "router/routing.h"
 
 #include "router/generation.h"
+#include "router/headroom.h"
 #include "router/router.h"
 #include "router/submit.h"
 
@@ -39,7 +40,8 @@ struct worker *routing_pick(struct router_core *r, const struct request *q)
         }
         need = worker_need(w, n_tokens);
         if (n_tokens <= w->shard.context && worker_has_room(w, &need) &&
-            (best == NULL || free_pages(w) > most)) {
+            (best == NULL || free_pages(w) > most) &&
+            headroom_allows(r, w, &need, q)) {
             best = w;
             most = free_pages(w);
         }

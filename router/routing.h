@@ -4,8 +4,9 @@
 
 #include "router/workers.h"
 
-/* Among the workers of its model that are up, have room for q now and may try
- * it: the one with the most free pages.  NULL: none. */
+/* Among the workers of its model that are up, have room for q now, with what
+ * must stay free (headroom.h), and may try it: the one with the most free
+ * pages.  NULL: none. */
 struct worker *routing_pick(struct router_core *r, const struct request *q);
 
 #endif

@@ -11,6 +11,7 @@
 #include "common/sampling_message.h"
 #include "proto/worker.pb-c.h"
 #include "router/adoption.h"
+#include "router/headroom.h"
 #include "router/router.h"
 
 /* Of SUBMIT_IDS_MAX ids, the lists of a sampling and what is beside. */
@@ -121,6 +122,7 @@ enum status submit_send(struct router_core *r, struct worker *w,
     q->n_ids_sent = part_of(q);
     q->n_before = peer_queued(w->peer->peer, LANE_SUBMIT);
     request_granted(r, q, w, &need);
+    headroom_charge(r, q);
     if (q->n_ids_sent < q->n_ids) {
         list_append(&w->parts, &q->parts);
     }
@@ -148,6 +150,7 @@ enum status submit_adopt(struct router_core *r, struct worker *w,
         trial_found(q); /* it lives: nobody has died of it */
         request_granted(r, q, w, PLANT(ADOPT_CHARGED) ? &need : &none);
         q->need = need; /* which it has */
+        headroom_charge(r, q);
         q->adopting = true;
     }
     return st;

@@ -99,6 +99,8 @@ struct worker {
                             * new before a ledger includes it */
     uint64_t n_moved;      /* of those granted, how many went elsewhere */
     struct drain drain;
+    uint64_t load[POOL_CLASSES]; /* BLOCKS and SLOTS of n_load sequences: */
+    uint32_t n_load;             /* of headroom.h */
     uint64_t n_tokens;
     uint32_t step_us;
     struct liveness live;

@@ -78,6 +78,17 @@ static void told(const struct record *x, uint32_t running, uint32_t finished,
     assert_int_equal(m->n_moved, moved);
 }
 
+static void serves(struct fake *a, bool yes)
+{
+    Sluice__V1__Nothing m = SLUICE__V1__NOTHING__INIT;
+    struct record *x = client_call(a, METHOD_HEALTH_CHECK, &m.base, 0);
+
+    rig_run(a->rig);
+    assert_int_equal(
+        ((const Sluice__V1__HealthReply *)(const void *)x->reply)->serving,
+        yes);
+}
+
 static void state_is(struct fake *a, uint32_t i, const char *state)
 {
     Sluice__V1__ListRequest m = SLUICE__V1__LIST_REQUEST__INIT;
@@ -663,7 +674,9 @@ static void all_are_drained(void **state)
 
     (void)state;
     bring_alone(&s, 1000 * MS);
+    serves(s.a, true);
     d = drain(s.a, "w1", 0);
+    serves(s.a, false);
     y = client_generate(s.c, 2, 40, 4);
     for (int i = 0; i < 4; i++) { /* while it has something, all wait */
         rig_advance(s.rig, 500 * MS);

@@ -113,6 +113,7 @@ struct rig *rig_new(const struct rig_options *o)
     ro.text = o->text;
     ro.worker_wait_us = o->worker_wait_us;
     ro.gather_us = o->gather_us;
+    ro.headroom = o->headroom;
     rig->router = router_new(&ro, &rig->io);
     return rig;
 }

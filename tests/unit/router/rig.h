@@ -175,6 +175,7 @@ struct rig_options {
     uint32_t max_peers, max_requests, max_waiting;
     struct text_seam *text;
     int64_t worker_wait_us, gather_us;
+    bool headroom;
 };
 
 struct rig *rig_new(const struct rig_options *o); /* NULL: plenty */
