@@ -167,6 +167,7 @@ void auditor_heard(struct sim *s, uint32_t number)
         look_full(s);
         liveness_router(s);
         look_sessions(s);
+        drains_watch(s);
     }
 }
 
@@ -179,6 +180,8 @@ void auditor_tick(struct sim *s, uint32_t number)
         look_full(s);
         liveness_router(s);
         look_sessions(s);
+        drains_watch(s);
+        spare_watch(s);
         tick_router(s);
     } else if (node_is_worker(number)) {
         tick_worker(s, number - SIM_FIRST_WORKER);
@@ -190,6 +193,8 @@ void auditor_tick(struct sim *s, uint32_t number)
 /* What a client asked for by a session that is over is on its way out. */
 void auditor_lost(struct sim *s, uint32_t conn)
 {
+    spare_lost(s, conn);
+    drains_watch(s);
     for (uint32_t i = 0; i < s->n_generations; i++) {
         const struct generation *g = &s->generations[i];
 

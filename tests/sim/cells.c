@@ -54,7 +54,13 @@ const char *const deed_names[DEEDS] = {
     [DEED_ON_TRIAL] = "on-trial",
     [DEED_INDICTED] = "indicted",
     [DEED_UNLUCKY] = "unlucky",
-    [DEED_PROBATION] = "probation"};
+    [DEED_PROBATION] = "probation",
+    [DEED_DRAIN_ENDED] = "drain-ended",
+    [DEED_DRAIN_MOVED] = "drain-moved",
+    [DEED_UNDRAINED] = "undrained",
+    [DEED_LEFT] = "left",
+    [DEED_SPARE_LOSS] = "spare-loss",
+    [DEED_ABSENT_SERVED] = "absent-served"};
 
 static enum cell_state at_worker(const struct sim *s, uint32_t node,
                                  const struct choice *c)

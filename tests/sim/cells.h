@@ -80,9 +80,15 @@ enum deed {
     DEED_POISONED,    /* a worker is killed by what it runs */
     DEED_CRASHED,     /* ... dies by itself, as its life before */
     DEED_ON_TRIAL,
-    DEED_INDICTED,  /* poison that is not tried again */
-    DEED_UNLUCKY,   /* the same, for no fault of its own */
-    DEED_PROBATION, /* of a worker that the router knows */
+    DEED_INDICTED,      /* poison that is not tried again */
+    DEED_UNLUCKY,       /* the same, for no fault of its own */
+    DEED_PROBATION,     /* of a worker that the router knows */
+    DEED_DRAIN_ENDED,   /* a sequence ended at the worker it drains */
+    DEED_DRAIN_MOVED,   /* ... or moved */
+    DEED_UNDRAINED,     /* while it drained */
+    DEED_LEFT,          /* a worker has gone, and left nothing */
+    DEED_SPARE_LOSS,    /* a worker is lost, the other keeps room for it */
+    DEED_ABSENT_SERVED, /* no worker was open for it, then one was */
     DEEDS
 };
 

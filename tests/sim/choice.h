@@ -42,6 +42,7 @@ struct choice {
 
     bool end_asked;          /* somebody has asked for its end */
     uint32_t submitted_conn; /* the last that took its Submit */
+    bool adopting;           /* of what lives there */
     uint32_t n_moves;
     uint32_t n_given; /* tokens that the last Submit brought */
     /* Workers that it killed in a row without TRIAL_TOKENS tokens between

@@ -32,7 +32,7 @@ static void check_sum(struct control *c, const Sluice__V1__Receipt *r)
     const struct generation *g = &s->generations[c->target];
     uint32_t blocks = 0, slots = 0;
     bool all = !s->options.faulty && g->n_asked == 1 && g->n_stops == 0 &&
-               g->deadline_ms == 0 && !g->left;
+               g->deadline_ms == 0 && !g->left && !drains_drawn(&s->options);
 
     for (uint32_t i = 0; i < g->n_choices; i++) {
         if (c->choice == CHOICE_ALL || c->choice == i) {
@@ -76,8 +76,9 @@ static void check_audit(struct control *c, const Sluice__V1__AuditAllReply *r)
 {
     for (size_t i = 0; i < r->n_workers; i++) {
         ProtobufCBinaryData text = r->workers[i]->text;
-        bool broken = c->sim->options.faulty && text.len > 3 &&
-                      memcmp(text.data, "it", 2) == 0;
+        bool broken =
+            (c->sim->options.faulty || drains_drawn(&c->sim->options)) &&
+            text.len > 3 && memcmp(text.data, "it", 2) == 0;
 
         if (r->workers[i]->n_differences && !broken) {
             sim_fail(c->sim, -1, "Audit finds %u differences: %.*s",
@@ -127,6 +128,34 @@ static void check_listing(struct control *c,
     }
 }
 
+static bool of_worker(const struct control *c)
+{
+    return c->method == METHOD_ADMIN_DRAIN || c->method == METHOD_ADMIN_UNDRAIN;
+}
+
+static void check_drained(struct control *c, const Sluice__V1__DrainReply *r)
+{
+    uint64_t *deeds = c->sim->counts.cells.deeds;
+
+    if (r->n_running != r->n_finished + r->n_moved) {
+        sim_fail(c->sim, -1, "drained: %u are not %u finished and %u moved",
+                 r->n_running, r->n_finished, r->n_moved);
+    }
+    deeds[DEED_DRAIN_ENDED] += r->n_finished != 0;
+    deeds[DEED_DRAIN_MOVED] += r->n_moved != 0;
+}
+
+/* There may be no such worker now, it may leave by itself, or be undrained
+ * while it drains. */
+static bool drain_explained(const struct control *c, enum status status)
+{
+    c->sim->counts.cells.deeds[DEED_UNDRAINED] +=
+        c->method == METHOD_ADMIN_DRAIN && status == ST_ABORTED;
+    return of_worker(c) && (status == ST_NOT_FOUND || status == ST_ABORTED ||
+                            (status == ST_FAILED_PRECONDITION &&
+                             c->method == METHOD_ADMIN_UNDRAIN));
+}
+
 static void check_answer(struct control *c, enum status status,
                          const ProtobufCMessage *reply)
 {
@@ -134,13 +163,16 @@ static void check_answer(struct control *c, enum status status,
 
     if (status != ST_OK) {
         if (!s->options.faulty && s->nodes[c->client].life == c->client_life &&
-            status != ST_UNAVAILABLE && status != ST_RESOURCE_EXHAUSTED) {
+            status != ST_UNAVAILABLE && status != ST_RESOURCE_EXHAUSTED &&
+            !drain_explained(c, status)) {
             sim_fail(c->sim, (int32_t)c->target, "%s fails: %s",
                      method_find((uint16_t)c->method)->name,
                      status_name(status));
         }
     } else if (c->target != CONTROL_NO_TARGET) {
         check_receipt(c, (const void *)reply);
+    } else if (c->method == METHOD_ADMIN_DRAIN) {
+        check_drained(c, (const void *)reply);
     } else if (c->method == METHOD_ADMIN_AUDIT) {
         check_audit(c, (const void *)reply);
     } else if (c->method == METHOD_ADMIN_LIST_SEQUENCES) {
@@ -209,28 +241,62 @@ static enum status call_plain(struct control *c)
     }
 }
 
-void control_ask(struct sim *s, uint32_t client, enum method m, uint32_t target,
-                 uint32_t choice)
+static enum status call_worker(struct control *c)
+{
+    const char *name = c->sim->nodes[SIM_FIRST_WORKER + c->worker].name;
+    Sluice__V1__DrainRequest drain = SLUICE__V1__DRAIN_REQUEST__INIT;
+    Sluice__V1__WorkerRequest undrain = SLUICE__V1__WORKER_REQUEST__INIT;
+
+    drain.worker = undrain.worker = wire_text(name);
+    drain.has_grace_ms = true;
+    drain.grace_ms = c->grace_ms;
+    return call(c,
+                c->method == METHOD_ADMIN_DRAIN ? &drain.base : &undrain.base);
+}
+
+static void ask(struct sim *s, const struct control *what)
 {
     struct control *c = &s->controls[s->n_controls];
     enum status st;
 
-    if (!s->nodes[client].core || s->n_controls == SIM_CONTROLS_MAX) {
+    if (!s->nodes[what->client].core || s->n_controls == SIM_CONTROLS_MAX) {
         return;
     }
-    *c = (struct control){.sim = s,
-                          .method = m,
-                          .target = target,
-                          .choice = choice,
-                          .client = client,
-                          .client_life = s->nodes[client].life,
-                          .asked_us = sim_now(s)};
-    st = target == CONTROL_NO_TARGET ? call_plain(c) : call_target(c);
+    *c = *what;
+    c->sim = s;
+    c->client_life = s->nodes[c->client].life;
+    c->asked_us = sim_now(s);
+    st = of_worker(c)                     ? call_worker(c)
+         : c->target == CONTROL_NO_TARGET ? call_plain(c)
+                                          : call_target(c);
     if (st == ST_OK) {
         s->n_controls++;
         s->n_controls_open++;
-        sim_log(s, "%s asks %s of %d", s->nodes[client].name,
-                method_find((uint16_t)m)->method, (int)target);
+        sim_log(s, "%s asks %s of %d", s->nodes[c->client].name,
+                method_find((uint16_t)c->method)->method,
+                of_worker(c) ? (int)c->worker : (int)c->target);
     }
-    node_soon(s, client);
+    node_soon(s, c->client);
+}
+
+void control_ask_worker(struct sim *s, uint32_t client, enum method m,
+                        uint32_t worker, uint32_t grace_ms)
+{
+    const struct control c = {.method = m,
+                              .target = CONTROL_NO_TARGET,
+                              .choice = CHOICE_ALL,
+                              .worker = worker,
+                              .grace_ms = grace_ms,
+                              .client = client};
+
+    ask(s, &c);
+}
+
+void control_ask(struct sim *s, uint32_t client, enum method m, uint32_t target,
+                 uint32_t choice)
+{
+    const struct control c = {
+        .method = m, .target = target, .choice = choice, .client = client};
+
+    ask(s, &c);
 }

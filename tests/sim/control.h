@@ -16,12 +16,17 @@ struct sim;
 struct control {
     struct sim *sim;
     enum method method;
-    uint32_t target; /* a generation's number, or CONTROL_NO_TARGET */
-    uint32_t choice; /* of it, or CHOICE_ALL */
+    uint32_t target;           /* a generation's number, or CONTROL_NO_TARGET */
+    uint32_t choice;           /* of it, or CHOICE_ALL */
+    uint32_t worker, grace_ms; /* of Drain and Undrain */
     uint32_t client, client_life;
     int64_t asked_us;
     uint32_t n_ends;
 };
+
+/* Drain or Undrain a worker. */
+void control_ask_worker(struct sim *s, uint32_t client, enum method m,
+                        uint32_t worker, uint32_t grace_ms);
 
 /* Ask by a client's core; nothing happens if it is dead or has no place. */
 void control_ask(struct sim *s, uint32_t client, enum method m, uint32_t target,

@@ -73,11 +73,15 @@ static void come_back(struct sim *s, uint32_t node, uint64_t unused)
     }
 }
 
+void node_comes_back(struct sim *s, uint32_t number, int64_t us)
+{
+    clock_add(&s->clock, sim_now(s) + us, come_back, number, 0);
+}
+
 void faults_restart(struct sim *s, uint32_t node)
 {
     s->nodes[node].ending = true;
-    clock_add(&s->clock, sim_now(s) + rng_octave(&s->chance, 1000, 3000000),
-              come_back, node, 0);
+    node_comes_back(s, node, rng_octave(&s->chance, 1000, 3000000));
 }
 
 static void end_node(struct sim *s, uint32_t node)
@@ -163,6 +167,7 @@ void faults_start(struct sim *s)
     if (s->options.cable_us) {
         break_cable(s, 1, 0);
     }
+    drains_start(s);
 }
 
 void faults_stop(struct sim *s)

@@ -75,6 +75,7 @@ static void check_kept(struct generation *g, const struct choice *c)
      * ended is cancelled at its worker. */
     if (g->keep_ms >= KEEP_SURE_MS && !s->options.faulty && !c->end_asked &&
         !g->again && !g->shared && awake && g->n_choices == 1 && !c->stopped &&
+        !drains_drawn(&s->options) &&
         cells_state(s, g->number, c->number) != CELL_KEPT) {
         wrong(g, "what was to be kept is gone");
     }
@@ -130,13 +131,13 @@ static bool explained(const struct generation *g)
     case ST_DEADLINE_EXCEEDED:
         return past_deadline(g);
     case ST_RESOURCE_EXHAUSTED:
-        return s->options.faulty || refused_rightly(g);
+        return s->options.faulty || refused_rightly(g) || drains_bereft(s, g);
     case ST_UNAVAILABLE:
-        return s->options.faulty || g->end_asked;
+        return s->options.faulty || g->end_asked || drains_bereft(s, g);
     case ST_ALREADY_EXISTS:
         return g->again || g->shared;
     case ST_NOT_FOUND: /* a new router knows no model until a worker comes */
-        return s->options.faulty;
+        return s->options.faulty || drains_bereft(s, g);
     case ST_ABORTED: /* so many workers ended with it */
         return s->n_ended[g->model] - g->n_ended > SIM_TRIAL_DEATHS;
     case ST_INTERNAL:
@@ -177,7 +178,7 @@ static void check_resumed(struct generation *g)
 {
     bool lost = g->status != ST_OK && g->stream.lost_us != NODE_IDLE;
 
-    if (lost && g->status != ST_CANCELLED &&
+    if (lost && g->status != ST_CANCELLED && g->status != ST_ABORTED &&
         g->status != ST_DEADLINE_EXCEEDED && g->status != ST_INTERNAL &&
         g->status != ST_ABORTED && !g->again && !g->shared &&
         !resumed_in_vain(g)) {
@@ -382,16 +383,20 @@ uint32_t generation_blocks(const struct generation *g, uint32_t block_tokens)
     return (g->n_prompt + g->max_tokens + block_tokens - 1) / block_tokens;
 }
 
+bool generation_fits_at(const struct sim *s, const struct generation *g,
+                        uint32_t w)
+{
+    const struct worker_draw *d = &s->options.workers[w];
+
+    return d->model == g->model &&
+           (!s->options.models[g->model].attention ||
+            generation_blocks(g, d->block_tokens) <= d->n_blocks);
+}
+
 bool generation_fits(const struct sim *s, const struct generation *g)
 {
-    const struct fake_model *m = &s->options.models[g->model];
-
     for (uint32_t i = 0; i < s->options.n_workers; i++) {
-        const struct worker_draw *w = &s->options.workers[i];
-
-        if (w->model == g->model &&
-            (!m->attention ||
-             generation_blocks(g, w->block_tokens) <= w->n_blocks)) {
+        if (generation_fits_at(s, g, i)) {
             return true;
         }
     }

@@ -66,6 +66,7 @@ struct generation {
     uint32_t n_asked;   /* how often, of all or some */
     bool left;          /* its client's session ended with it */
     bool router_lost;   /* a router died with it */
+    bool bereft;        /* no open worker could hold it, for a time */
     uint64_t at_router; /* its call's number */
     uint32_t conn;      /* that it went by */
 
@@ -98,6 +99,10 @@ uint32_t generation_blocks(const struct generation *g, uint32_t block_tokens);
 
 /* Does any worker of the seed have a pool that can hold it? */
 bool generation_fits(const struct sim *s, const struct generation *g);
+
+/* Worker w of them? */
+bool generation_fits_at(const struct sim *s, const struct generation *g,
+                        uint32_t w);
 
 /* It is poison, at that token. */
 void generation_envenom(struct generation *g, uint32_t at);

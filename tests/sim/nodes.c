@@ -162,7 +162,10 @@ static void start_router(struct sim *s, struct sim_node *n)
                                .max_peers = SIM_NODES * 4,
                                .max_requests = s->options.max_requests,
                                .max_waiting = s->options.max_waiting,
-                               .gather_us = s->seed % 3 == 0 ? 1000 : 0};
+                               .gather_us = s->seed % 3 == 0 ? 1000 : 0,
+                               .headroom = s->options.headroom,
+                               .worker_wait_us =
+                                   (int64_t)s->options.worker_wait_ms * 1000};
 
     s->text = fake_text_new(s);
     o.text = fake_text_seam(s->text);
@@ -258,6 +261,8 @@ void node_start(struct sim *s, uint32_t number)
     n->tick_us = NODE_IDLE;
     n->paused_us = 0;
     n->ending = false;
+    n->leave_end_us = 0;
+    n->first_conn = s->network.n_conns + 1;
     rng_init(&n->rng, s->seed, 1000u + number * 1000u + n->life);
     (void)snprintf(n->name, sizeof(n->name), "%c%u", kind, number);
     sim_log(s, "%s starts, life %u", n->name, n->life);

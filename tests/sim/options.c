@@ -216,6 +216,14 @@ static void draw_deaths(struct sim_options *o, struct rng *r)
     }
 }
 
+static void draw_drains(struct sim_options *o, struct rng *r)
+{
+    o->drain_every_us = rng_below(r, 3) ? 0 : rng_octave(r, 50000, 2000000);
+    o->leave_every_us = rng_below(r, 3) ? 0 : rng_octave(r, 50000, 2000000);
+    o->worker_wait_ms = rng_below(r, 3) ? octave(r, 1, 20000) : 0;
+    o->headroom = rng_below(r, 4) == 0;
+}
+
 void options_draw(struct sim_options *o, uint64_t seed)
 {
     struct rng r;
@@ -257,6 +265,7 @@ void options_draw(struct sim_options *o, uint64_t seed)
     if (o->faulty) {
         draw_deaths(o, &r);
     }
+    draw_drains(o, &r);
 }
 
 uint64_t options_hash(const struct sim_options *o)

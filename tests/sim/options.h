@@ -58,7 +58,10 @@ struct sim_options {
 
     uint32_t poison_of; /* requests that kill whoever runs them */
     enum crash crash[SIM_WORKERS];
-    uint32_t crash_lives[SIM_WORKERS]; /* the first so many */
+    uint32_t crash_lives[SIM_WORKERS];      /* the first so many */
+    int64_t drain_every_us, leave_every_us; /* of some worker, 0: never */
+    uint32_t worker_wait_ms;                /* of the router */
+    bool headroom;
 };
 
 void options_draw(struct sim_options *o, uint64_t seed);

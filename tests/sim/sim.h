@@ -20,6 +20,7 @@
 #include "tests/sim/cells.h"
 #include "tests/sim/clock.h"
 #include "tests/sim/control.h"
+#include "tests/sim/drains.h"
 #include "tests/sim/fake_engine.h"
 #include "tests/sim/fake_text.h"
 #include "tests/sim/generation.h"
@@ -28,6 +29,7 @@
 #include "tests/sim/network.h"
 #include "tests/sim/options.h"
 #include "tests/sim/rng.h"
+#include "tests/sim/spare.h"
 #include "worker/core.h"
 
 #define SIM_ROUTER       0
@@ -58,9 +60,11 @@ struct sim_node {
     int64_t paused_us; /* until then */
     int64_t tick_us;   /* the earliest tick to come, NODE_IDLE: none */
     uint64_t tick_number;
-    int64_t dropped_us; /* when its session was hung up */
-    bool ending;        /* on its way out */
-    int64_t spin_us;    /* ticks that saw the same time */
+    int64_t dropped_us;   /* when its session was hung up */
+    bool ending;          /* on its way out */
+    uint32_t first_conn;  /* of this life */
+    int64_t leave_end_us; /* of a worker that leaves: it waits till then */
+    int64_t spin_us;      /* ticks that saw the same time */
     uint32_t spins;
     char name[16];
 };
@@ -91,6 +95,8 @@ struct sim {
     struct adoptions adoptions;
     struct orphans_seen orphans[SIM_WORKERS];
     struct liveness_seen alive;
+    struct drains drains;
+    struct spare spare[SIM_MODELS];
     uint32_t n_brought; /* choices that the frame just delivered asks for */
     /* When the router was last seen without room for so many choices. */
     int64_t full_us[GENERATION_CHOICES + 1];
@@ -148,6 +154,8 @@ void faults_start(struct sim *s);
 void faults_stop(struct sim *s);
 /* The node is on its way out, and comes back some time later. */
 void faults_restart(struct sim *s, uint32_t node);
+/* It starts again after so long, or once it has stopped. */
+void node_comes_back(struct sim *s, uint32_t number, int64_t us);
 
 /* sniff.c: what a frame says, before it is delivered. */
 void sniff(struct sim *s, uint32_t conn, enum conn_end to,

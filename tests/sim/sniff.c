@@ -110,6 +110,7 @@ static void generate(struct sim *s, uint32_t conn, const struct envelope *e)
         resumed(s, g, r);
         g->conn = conn;
         g->at_router = e->call;
+        g->bereft = g->bereft || drains_bereft(s, g);
     }
 }
 
@@ -148,6 +149,16 @@ static void call_cancelled(struct sim *s, uint32_t conn, uint64_t call)
     }
 }
 
+static void drain(struct sim *s, const struct envelope *e)
+{
+    const Sluice__V1__DrainRequest *r =
+        body(s, e, &sluice__v1__drain_request__descriptor);
+
+    if (r) {
+        drains_asked(s, r->worker.data, r->worker.len);
+    }
+}
+
 static void from_client(struct sim *s, uint32_t conn, const struct envelope *e)
 {
     if (e->kind == ENVELOPE_CANCEL) {
@@ -156,6 +167,9 @@ static void from_client(struct sim *s, uint32_t conn, const struct envelope *e)
         switch (e->method) {
         case METHOD_INFERENCE_GENERATE:
             generate(s, conn, e);
+            break;
+        case METHOD_ADMIN_DRAIN:
+            drain(s, e);
             break;
         case METHOD_INFERENCE_CANCEL:
         case METHOD_ADMIN_CANCEL:
@@ -234,6 +248,9 @@ static void look_windows(struct sim *s, const Sluice__V1__StepOutputMessage *r)
 
 static void from_worker(struct sim *s, uint32_t conn, const struct envelope *e)
 {
+    if (e->method == METHOD_REGISTRY_GOODBYE) {
+        drains_goodbye(s, network_conn(&s->network, conn)->node, conn);
+    }
     if (e->method == METHOD_REGISTRY_REPORT) {
         const Sluice__V1__ReportMessage *r =
             body(s, e, &sluice__v1__report_message__descriptor);
@@ -270,6 +287,43 @@ static void from_worker(struct sim *s, uint32_t conn, const struct envelope *e)
     }
 }
 
+/* Does the router know this connection (still)? */
+static bool is_worker_of_router(const struct sim *s, uint32_t conn)
+{
+    const void *router = s->nodes[SIM_ROUTER].core;
+    struct router_worker_view v;
+
+    for (uint32_t i = 0; router && router_worker_view(router, i, &v); i++) {
+        if (v.id.v == conn) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* It goes to a worker: the one before has let go of it, unless the router
+ * has lost one of them, or what lives there was not what it asked for. */
+static void check_alone(const struct choice *c, uint32_t conn)
+{
+    struct sim *s = c->g->sim;
+    uint32_t old = c->submitted_conn;
+    const struct sim_node *n;
+    int state;
+
+    if (!old || old == conn || c->adopting || !is_worker_of_router(s, old) ||
+        !is_worker_of_router(s, conn)) {
+        return;
+    }
+    n = &s->nodes[network_conn(&s->network, old)->node];
+    state = n->core ? worker_sequence_state(n->core, c->g->id, c->number)
+                    : SLUICE__V1__SEQUENCE_STATE__SEQUENCE_UNKNOWN;
+    if (state == SLUICE__V1__SEQUENCE_STATE__SEQUENCE_PREFILL ||
+        state == SLUICE__V1__SEQUENCE_STATE__SEQUENCE_DECODE) {
+        sim_fail(s, (int32_t)c->g->number, "choice %u: it runs at %s too",
+                 c->number, n->name);
+    }
+}
+
 static void submitted(struct sim *s, uint32_t conn, struct choice *c,
                       const Sluice__V1__SubmitRequest *r)
 {
@@ -277,10 +331,14 @@ static void submitted(struct sim *s, uint32_t conn, struct choice *c,
     const struct generation *g = c->g;
     bool moved = c->submitted_conn && c->submitted_conn != conn;
 
+    check_alone(c, conn);
+    spare_submitted(c, r->n_generated);
+    cells->deeds[DEED_ABSENT_SERVED] += g->bereft;
     s->counts.moved += moved;
     s->counts.moved_tokens += r->n_generated != 0;
     c->submitted_conn = conn;
     c->n_given = r->n_generated;
+    c->adopting = r->adopt;
     if (r->n_generated) {
         c->n_moves++;
         cells->deeds[DEED_MOVED_PENALTIES] += sampling_penalises(&g->sampling);

@@ -1,0 +1,30 @@
+/* spare.h - does the router's head-room keep what it promises?
+ *
+ * Of a model with two workers, in a seed with --headroom: all that both have
+ * fits each of them alone, so whichever is lost, nothing waits for room.  That
+ * holds from when both were empty until something is granted that the rule
+ * does not hold back: what moves or is resumed, what only one could hold; or
+ * one of them goes, or drains. */
+#ifndef SIM_SPARE_H
+#define SIM_SPARE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct sim;
+struct choice;
+
+/* Of a model. */
+struct spare {
+    bool promised;
+    uint64_t session[2]; /* of its two workers, 0: not up */
+};
+
+/* After a tick of the router. */
+void spare_watch(struct sim *s);
+/* A Submit of c arrives, with so many generated ids. */
+void spare_submitted(const struct choice *c, uint32_t n_generated);
+/* The router has lost this connection: the promise is kept, and is over. */
+void spare_lost(struct sim *s, uint32_t conn);
+
+#endif
