@@ -120,6 +120,12 @@ static bool refused_rightly(const struct generation *g)
            g->sim->full_us[g->n_choices] >= g->asked_us;
 }
 
+/* Its client has slept since it asked: its session may have been given up. */
+static bool slept(const struct generation *g)
+{
+    return g->sim->nodes[g->client].paused_us > g->asked_us;
+}
+
 /* Is this status an ending that this seed explains? */
 static bool explained(const struct generation *g)
 {
@@ -133,7 +139,8 @@ static bool explained(const struct generation *g)
     case ST_RESOURCE_EXHAUSTED:
         return s->options.faulty || refused_rightly(g) || drains_bereft(s, g);
     case ST_UNAVAILABLE:
-        return s->options.faulty || g->end_asked || drains_bereft(s, g);
+        return s->options.faulty || g->end_asked || drains_bereft(s, g) ||
+               slept(g);
     case ST_ALREADY_EXISTS:
         return g->again || g->shared;
     case ST_NOT_FOUND: /* a new router knows no model until a worker comes */
