@@ -42,13 +42,13 @@ void liveness_report(struct sim *s, uint32_t conn, const Sluice__V1__Ledger *l,
     r->heard_us = sim_now(s);
 }
 
-/* Did it stand still, and not too long ago?  Of one that has ended since,
- * nothing is known. */
+/* Did it stand still, and not too long ago?  Of one that has ended since, and
+ * of the life before one that has no session yet, nothing is known. */
 static bool stood(const struct sim *s, uint32_t w)
 {
     int64_t ago_us;
 
-    return !s->engines[w] ||
+    return !s->engines[w] || s->n_sessions[w] == 0 ||
            (fake_engine_stood_us(s->engines[w], &ago_us) >= STOOD_US &&
             ago_us < NEWS_US);
 }
