@@ -32,8 +32,11 @@
 #define TRANSPORT_HANDSHAKE_MS 2000
 #define TRANSPORT_BACKLOG      1024
 #define TRANSPORT_BUDGET       64 /* messages a socket, a turn */
-/* ZMTP heartbeats find dead hosts; a live host with a stuck program is the
- * cores' matter. */
+/* ZMTP heartbeats find dead hosts where no core listens, such as an idle
+ * client's; a live host with a stuck program is the cores' matter, and whoever
+ * waits for something knows sooner (common/session.h).  ZMQ_TCP_MAXRT would add
+ * nothing: what waits for a dead host is bounded, and gone with the socket
+ * TRANSPORT_LINGER_MS after the core has given it up. */
 #define TRANSPORT_BEAT_MS         1000
 #define TRANSPORT_BEAT_TIMEOUT_MS 3000
 

@@ -126,10 +126,16 @@ static bool deliver(struct rig *r)
     memcpy(worker, r->to_worker, n_worker * sizeof *worker);
     r->n_to_router = r->n_to_worker = 0;
     for (uint32_t i = 0; i < n_router; i++) {
-        rig_router_recv(r, router[i]);
+        if (r->broken) {
+            r->n_eaten++;
+            r->eaten_bytes += router[i]->bytes;
+            frame_free(&router[i]);
+        } else {
+            rig_router_recv(r, router[i]);
+        }
     }
     for (uint32_t i = 0; i < n_worker; i++) {
-        if (r->open) {
+        if (r->open && !r->broken) {
             worker_node_ops.recv(r->worker, r->id, &worker[i]);
         } else {
             frame_free(&worker[i]);

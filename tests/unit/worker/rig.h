@@ -69,6 +69,9 @@ struct rig {
     uint32_t n_to_router, n_to_worker;
     struct peer_id id;
     bool opening, open, answer_hello;
+    bool broken;      /* the cable: frames vanish, nobody is told */
+    uint32_t n_eaten; /* so */
+    size_t eaten_bytes;
     uint64_t session;
     struct peer *peer;
     struct arena arena;

@@ -293,6 +293,7 @@ static void hello(struct rig *r, const struct envelope *e)
     memset(r->heard, 0, sizeof r->heard);
     memset(&r->ledger, 0, sizeof r->ledger);
     c.session = r->session;
+    peer_free(&r->peer); /* of one that it gave up */
     r->peer = peer_new(&c);
     r->to_worker[r->n_to_worker++] =
         hello_answer(r->session, &reply.base, NULL, 0);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/log.h"
+#include "common/session.h"
 #include "tests/unit/cmocka.h"
 #include "tests/unit/worker/rig.h"
 
@@ -225,6 +226,44 @@ static void no_session_while_the_engine_stands(void **state)
     rig_free(&r);
 }
 
+/* A broken cable, and a worker that makes tokens all the time: each output
+ * takes the place of the one before, nothing piles up, and after the limit
+ * the connection is given up. */
+static void a_broken_cable_costs_nothing(void **state)
+{
+    struct rig *r = rig_new(NULL);
+    struct rig_submit s = {
+        .id = 1, .n_prompt = 20, .max_tokens = 400, .ignore_eos = true};
+    struct peer_id id;
+    uint32_t n_steps;
+
+    (void)state;
+    rig_submit(r, &s);
+    rig_turn(r);
+    rig_step(r);
+    rig_turn(r);
+    id = r->id;
+    r->broken = true;
+    n_steps = r->n_steps;
+    for (int64_t t = 0; t < SESSION_SILENT_US - 20000; t += 10000) {
+        rig_advance(r, 10000);
+        rig_step(r);
+    }
+    assert_true(r->open && r->id.v == id.v);
+    n_steps = r->n_steps - n_steps;
+    assert_in_range(n_steps, 100, 200);
+    /* An output a step with the tokens since the last acknowledgement, a
+     * question, and what the link resends of it. */
+    assert_in_range(r->n_eaten, n_steps, n_steps + 10);
+    assert_in_range(r->eaten_bytes, 1, (size_t)r->n_eaten * 1024);
+    rig_advance(r, 40000);
+    assert_true(!r->open || r->id.v != id.v);
+    r->broken = false;
+    rig_advance(r, 3000000);
+    rig_run(r);
+    rig_free(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -238,6 +277,7 @@ int main(void)
         cmocka_unit_test(it_lives_if_the_step_comes_back),
         cmocka_unit_test(it_does_not_wait_for_ever_to_stop),
         cmocka_unit_test(no_session_while_the_engine_stands),
+        cmocka_unit_test(a_broken_cable_costs_nothing),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
