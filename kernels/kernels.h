@@ -60,6 +60,8 @@ struct kernels_options {
     uint32_t max_rows;     /* of a step; 0: the default */
     uint32_t max_logits;   /* rows of one head call; 0: the default */
     uint32_t n_threads;    /* 0: the cpus the process may run on */
+    bool pin;              /* a thread a cpu: n_threads is as many as it may
+                            * run on; see kernels/cpu/threads.h */
     const char *isa;       /* "avx512", "avx2", "generic"; NULL: the best */
 };
 

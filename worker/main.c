@@ -42,6 +42,8 @@
     X(block_tokens, U32, "N", "32", "tokens of a KV block", 1, 64)             \
     X(kv_dtype, STRING, "DTYPE", "auto", "of the KV cache: auto or f32", 0, 0) \
     X(threads, U32, "N", "0", "that compute (the CPUs it may run on)", 0, 256) \
+    X(pin, FLAG, NULL, NULL,                                                   \
+      "each of them to a CPU of its own, which nobody else computes on", 0, 0) \
     X(max_rows, U32, "N", "64", "sequences in a step", 1, PLAN_ROWS_MAX)       \
     X(step_tokens, U32, "N", "512", "tokens in a step", 1, PLAN_TOKENS_MAX)    \
     X(chunk_tokens, U32, "N", "256",                                           \
@@ -220,7 +222,8 @@ static enum status forward_make(struct program *p, struct error *e)
                                 .block_tokens = a->block_tokens,
                                 .max_tokens = a->step_tokens,
                                 .max_rows = a->max_rows,
-                                .n_threads = a->threads};
+                                .n_threads = a->threads,
+                                .pin = a->pin};
 
     return forward_new(&p->forward, shard_weights(p->shard), &o, e);
 }

@@ -299,7 +299,7 @@ static const struct kernels_ops cpu_ops = {
 };
 
 /* Scratch is touched here, so that a step meets no page fault. */
-static bool set_up(struct cpu *c)
+static bool set_up(struct cpu *c, bool pin)
 {
     struct cutter count = {NULL, 0};
 
@@ -314,7 +314,7 @@ static bool set_up(struct cpu *c)
     turn_conv(c);
     count_pool(c);
     rope_frequencies(&c->w->shape.rope, c->freq);
-    c->threads = threads_new(c->sizes.n_threads);
+    c->threads = threads_new(c->sizes.n_threads, pin);
     return c->threads != NULL;
 }
 
@@ -334,6 +334,12 @@ enum status cpu_new(struct kernels **out, const struct shard_weights *w,
         return error_set(e, ST_UNIMPLEMENTED,
                          "this processor or build has no %s kernels", o->isa);
     }
+    if (o->pin && o->n_threads > 0 && o->n_threads != threads_default()) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "%u threads cannot be pinned: the process may run on "
+                         "%u cpus, and a thread needs one of its own",
+                         o->n_threads, threads_default());
+    }
     c = calloc(1, sizeof *c);
     if (c == NULL) {
         return error_set(e, ST_RESOURCE_EXHAUSTED, "no memory");
@@ -348,7 +354,7 @@ enum status cpu_new(struct kernels **out, const struct shard_weights *w,
     c->sizes.max_logits = or_default(o->max_logits, KERNELS_LOGIT_ROWS);
     c->sizes.n_threads = or_default(o->n_threads, threads_default());
     c->sizes.isa = isa->name;
-    if (!set_up(c)) {
+    if (!set_up(c, o->pin)) {
         cpu_free(&c->base);
         return error_set(e, ST_RESOURCE_EXHAUSTED,
                          "no memory for scratch, or threads refused");

@@ -28,6 +28,10 @@ struct threads {
     atomic_uint n_busy; /* written under lock */
     atomic_uint number; /* of the newest job, or changed by stop */
     atomic_uint next;   /* task */
+
+    cpu_set_t cpus; /* one a thread, if pinned */
+    bool pinned, has_caller;
+    pthread_t caller; /* that was pinned */
 };
 
 struct helper {
@@ -43,6 +47,31 @@ uint32_t threads_default(void)
         return 1;
     }
     return CPU_COUNT(&set) > 0 ? (uint32_t)CPU_COUNT(&set) : 1;
+}
+
+/* The calling thread to the number-th cpu of the set. */
+static void pin_to(const cpu_set_t *cpus, uint32_t number)
+{
+    cpu_set_t one;
+
+    CPU_ZERO(&one);
+    for (size_t cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+        if (CPU_ISSET(cpu, cpus) && number-- == 0) {
+            CPU_SET(cpu, &one);
+            (void)sched_setaffinity(0, sizeof one, &one);
+            return;
+        }
+    }
+}
+
+static void pin_caller(struct threads *t)
+{
+    if (t->pinned &&
+        !(t->has_caller && pthread_equal(t->caller, pthread_self()))) {
+        pin_to(&t->cpus, 0);
+        t->caller = pthread_self();
+        t->has_caller = true;
+    }
 }
 
 static void pause_cpu(void)
@@ -100,6 +129,9 @@ static void *helper_main(void *arg)
     uint32_t seen = 0;
 
     free(arg);
+    if (t->pinned) {
+        pin_to(&t->cpus, h.thread);
+    }
     pthread_mutex_lock(&t->lock);
     while (!t->stop) {
         uint32_t number = atomic_load(&t->number);
@@ -136,7 +168,7 @@ static bool start_helper(struct threads *t)
     return true;
 }
 
-struct threads *threads_new(uint32_t n)
+struct threads *threads_new(uint32_t n, bool pin)
 {
     struct threads *t = calloc(1, sizeof *t);
 
@@ -144,6 +176,7 @@ struct threads *threads_new(uint32_t n)
         return NULL;
     }
     t->n = n;
+    t->pinned = pin && sched_getaffinity(0, sizeof t->cpus, &t->cpus) == 0;
     pthread_mutex_init(&t->lock, NULL);
     pthread_cond_init(&t->wake, NULL);
     pthread_cond_init(&t->done, NULL);
@@ -218,6 +251,7 @@ void threads_run(struct threads *t, threads_task_fn fn, void *arg,
 {
     struct job job = {fn, arg, n_tasks};
 
+    pin_caller(t);
     if (t->n == 1 || n_tasks <= 1) {
         for (uint32_t i = 0; i < n_tasks; i++) {
             fn(arg, i, 0);

@@ -9,6 +9,7 @@
 #ifndef KERNELS_CPU_THREADS_H
 #define KERNELS_CPU_THREADS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "common/status.h"
@@ -18,8 +19,11 @@ struct threads;
 /* Task number and thread number, the caller being thread 0. */
 typedef void (*threads_task_fn)(void *arg, uint32_t task, uint32_t thread);
 
-/* NULL if memory or threads are refused. */
-struct threads *threads_new(uint32_t n);
+/* NULL if memory or threads are refused.  pin: each thread to a cpu of its
+ * own, the caller at its first job and for good; n must be threads_default(),
+ * so that none is left and none is taken twice.  What the system refuses of
+ * it, it does not get. */
+struct threads *threads_new(uint32_t n, bool pin);
 void threads_free(struct threads **t);
 
 /* Runs task 0 .. n_tasks - 1, each once; returns when all are done. */

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/cpu/threads.h"
 #include "tests/kernels/random_model.h"
 #include "tests/kernels/reference.h"
 #include "tests/unit/cmocka.h"
@@ -370,6 +371,11 @@ static void test_limits(void **state)
     o.isa = "mmx";
     expect_refused(&r, &o, ST_UNIMPLEMENTED);
     o.isa = NULL;
+    o.pin = true; /* a thread more than there are cpus */
+    o.n_threads = threads_default() + 1;
+    expect_refused(&r, &o, ST_INVALID_ARGUMENT);
+    o.pin = false;
+    o.n_threads = 0;
     r.shape.k_dim = KERNELS_STATE_DIM_MAX + 1;
     expect_refused(&r, &o, ST_INVALID_ARGUMENT);
 }

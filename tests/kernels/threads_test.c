@@ -1,4 +1,6 @@
 /* The fork-join pool: every task once, however many threads and jobs. */
+#include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <time.h>
 
@@ -28,7 +30,7 @@ static void task(void *arg, uint32_t i, uint32_t thread)
 static void check(uint32_t n_threads, uint32_t jobs)
 {
     static struct tally t;
-    struct threads *pool = threads_new(n_threads);
+    struct threads *pool = threads_new(n_threads, false);
     const struct timespec nap = {0, 3000000};
 
     assert_non_null(pool);
@@ -75,11 +77,100 @@ static void test_start_and_stop(void **state)
     assert_true(threads_default() >= 1);
 }
 
+/* ---- pinning ---- */
+
+#define CPUS_MAX 16
+
+struct places {
+    cpu_set_t of[CPUS_MAX]; /* of each thread */
+    atomic_uint seen;       /* of them */
+    atomic_bool was[CPUS_MAX];
+};
+
+/* Long enough for every thread to come. */
+static void look(void *arg, uint32_t i, uint32_t thread)
+{
+    struct places *p = arg;
+    const struct timespec nap = {0, 2000000};
+
+    (void)i;
+    if (!atomic_exchange(&p->was[thread], true)) {
+        sched_getaffinity(0, sizeof p->of[thread], &p->of[thread]);
+        atomic_fetch_add(&p->seen, 1);
+    }
+    nanosleep(&nap, NULL);
+}
+
+struct pinning {
+    uint32_t n;
+    bool pin;
+    struct places places;
+};
+
+/* In a thread of its own: a caller that is pinned stays it. */
+static void *run_pinned(void *arg)
+{
+    struct pinning *p = arg;
+    struct threads *pool = threads_new(p->n, p->pin);
+
+    for (int tries = 0; tries < 1000 && atomic_load(&p->places.seen) < p->n;
+         tries++) {
+        threads_run(pool, look, &p->places, 4 * p->n);
+    }
+    threads_free(&pool);
+    return NULL;
+}
+
+static void run_pool(struct pinning *p)
+{
+    pthread_t thread;
+
+    assert_int_equal(pthread_create(&thread, NULL, run_pinned, p), 0);
+    pthread_join(thread, NULL);
+    assert_int_equal(atomic_load(&p->places.seen), p->n);
+}
+
+/* A cpu a thread, all of them allowed and no two the same. */
+static void test_pins_a_thread_a_cpu(void **state)
+{
+    struct pinning p = {.n = threads_default(), .pin = true};
+    cpu_set_t allowed, taken;
+
+    (void)state;
+    if (p.n > CPUS_MAX) {
+        skip();
+    }
+    sched_getaffinity(0, sizeof allowed, &allowed);
+    run_pool(&p);
+    CPU_ZERO(&taken);
+    for (uint32_t i = 0; i < p.n; i++) {
+        assert_int_equal(CPU_COUNT(&p.places.of[i]), 1);
+        CPU_OR(&taken, &taken, &p.places.of[i]);
+    }
+    assert_true(CPU_EQUAL(&taken, &allowed));
+    assert_int_equal(threads_default(), p.n); /* we are where we were */
+}
+
+static void test_leaves_threads_alone(void **state)
+{
+    struct pinning p = {.n = 3};
+    cpu_set_t allowed;
+
+    (void)state;
+    sched_getaffinity(0, sizeof allowed, &allowed);
+    run_pool(&p);
+    for (uint32_t i = 0; i < p.n; i++) {
+        assert_true(CPU_EQUAL(&p.places.of[i], &allowed));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_task_once),
         cmocka_unit_test(test_start_and_stop),
+        cmocka_unit_test(test_pins_a_thread_a_cpu),
+        cmocka_unit_test(test_leaves_threads_alone),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
