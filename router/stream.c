@@ -49,9 +49,16 @@ void stream_ready(struct router_core *r, struct request *q)
 {
     struct router_peer *p = q->generation->call.peer;
 
-    if (owes(q) && !list_linked(&q->ready)) {
+    if (!owes(q)) {
+        return;
+    }
+    if (!list_linked(&q->ready)) {
         q->ready_us = r->now_us;
         list_append(&p->ready, &q->ready);
+        peers_touch(r, p);
+    }
+    if (q->state == REQUEST_ENDED) {
+        p->streamed_us = r->now_us - r->options.gather_us;
         peers_touch(r, p);
     }
 }

@@ -5,9 +5,16 @@
  * the client's link has room, and then holds all that is new; the last one of
  * each choice carries finish and figures, and after the last of the last
  * choice the call ends.  Of several choices of one client, be they of one call
- * or of many, each gets a chunk in turn.  A call of which something is ready
- * and nothing was taken for SLOW_READER_MS is cancelled; nothing else ever
- * waits for a reader.
+ * or of many, each gets a chunk in turn.
+ *
+ * Chunks leave for a client at once, unless the last ones left less than
+ * options.gather_us ago: then all that comes until that time is over leaves
+ * together, or with the last chunk of a choice, which never waits.  So a
+ * client has one frame of chunks in that time, however many workers work for
+ * it, and a frame costs a client more than a token.
+ *
+ * A call of which something is ready and nothing was taken for SLOW_READER_MS
+ * is cancelled; nothing else ever waits for a reader.
  *
  * Text is made when its chunk is: special tokens give none, nor does the
  * token that ended the generation, and what was held back of a character is
