@@ -6,6 +6,7 @@
 #define GAP_US    250000  /* between two looks, at most so much counts */
 #define SILENT_US 2500000
 #define DEAD_US   10000000
+#define TICK_US   200 /* of the fake engine: what it did since the last */
 /* The least that an engine has stood of which reports, late and early, said
  * that it did for HUNG_US; and how old the news may be. */
 #define STOOD_US 500000
@@ -151,7 +152,8 @@ void liveness_died(struct sim *s, uint32_t w)
     int64_t ago_us;
 
     s->counts.cells.deeds[DEED_ENGINE_DEAD]++;
-    if (fake_engine_stood_us(s->engines[w], &ago_us) < DEAD_US || ago_us > 0) {
+    if (fake_engine_stood_us(s->engines[w], &ago_us) < DEAD_US - TICK_US ||
+        ago_us > 0) {
         sim_fail(s, -1, "worker %u ends itself although its engine ticks", w);
     }
 }
