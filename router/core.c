@@ -32,6 +32,7 @@ struct router_core *router_new(const struct router_options *o,
     list_init(&r->dirty_models);
     list_init(&r->all_requests);
     list_init(&r->audits);
+    early_init(r);
     return r;
 }
 
@@ -54,6 +55,7 @@ void router_free(struct router_core **pr)
     }
     peers_reap(r);
     models_fini(r);
+    early_fini(r);
     table_fini(&r->peers);
     table_fini(&r->generations);
     table_fini(&r->calls);
@@ -258,5 +260,7 @@ void router_counts(const struct router_core *r, struct router_counts *out)
         .disowned = m->disowned,
         .n_requests = r->n_requests,
         .n_waiting = r->n_waiting,
+        .n_early = r->early.n_choices,
+        .early_bytes = r->early.bytes,
     };
 }

@@ -26,7 +26,8 @@ struct router_options {
     uint32_t max_requests;  /* open choices, waiting and running */
     uint32_t max_waiting;   /* in the queue for room; one more is refused */
     int64_t worker_wait_us; /* for the next worker of a model, after the last
-                             * has gone; 0: what it had fails at once */
+                             * has gone, and for the first after the start;
+                             * 0: what it had, and comes, fails at once */
     int64_t gather_us;      /* stream.h; 0: chunks never wait */
     bool headroom;          /* what any one worker has fits the others */
     struct text_seam *text; /* borrowed; NULL: ids only */
@@ -95,6 +96,8 @@ struct router_counts {
     uint64_t adopted, adoptions_lost, disowned;
     uint64_t hung;                  /* workers that were fenced */
     uint32_t n_requests, n_waiting; /* choices, now */
+    uint32_t n_early;               /* held for a first worker */
+    size_t early_bytes;
 };
 
 void router_counts(const struct router_core *r, struct router_counts *out);

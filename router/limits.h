@@ -45,6 +45,7 @@
 #define LIST_WORKERS_MAX       32
 #define QUARANTINE_MAX         64
 #define DRAIN_CALLS_MAX        64
+#define EARLY_BYTES_MAX        16777216
 #define GRACE_MS_MAX           3600000
 #define GATHER_MS_MAX          100
 #define WORKER_SILENT_US       1000000
@@ -108,6 +109,7 @@
     X(LIST_WORKERS_MAX, "", "rows of one page of workers")                    \
     X(QUARANTINE_MAX, "", "names of workers that are kept out")               \
     X(DRAIN_CALLS_MAX, "", "callers that wait for one worker to drain")       \
+    X(EARLY_BYTES_MAX, "bytes", "of calls held for a first worker")           \
     X(GRACE_MS_MAX, "ms", "of a Drain or Leave, at most")                     \
     X(GATHER_MS_MAX, "ms", "of --gather")                                     \
     X(WORKER_SILENT_US, "us", "without a word: no new sequences")             \

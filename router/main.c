@@ -31,8 +31,9 @@
     X(max_peers, U32, "N", "4096", "sessions of workers and clients", 1,      \
       65536)                                                                  \
     X(worker_wait, MS, "SECONDS", "10",                                       \
-      "that a model's requests wait for a worker when its last has gone", 0,  \
-      3600000)                                                                \
+      "that requests wait for a worker: when the model's last has gone, and " \
+      "from the start",                                                       \
+      0, 3600000)                                                             \
     X(gather, MS, "SECONDS", "0.001",                                         \
       "from chunks to a client to the next: those of this time go together",  \
       0, GATHER_MS_MAX)                                                       \

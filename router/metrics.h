@@ -15,6 +15,7 @@
     X(cancelled, COUNTER, "choices that were cancelled or removed")      \
     X(failed, COUNTER, "choices that failed after they were taken in")   \
     X(refused, COUNTER, "Generate calls that were refused")              \
+    X(held_early, COUNTER, "Generate calls held for a first worker")     \
     X(resumed, COUNTER, "Generate calls that were resumed")              \
     X(had_ended, COUNTER, "choices of these that had ended before")      \
     X(moved, COUNTER, "times a sequence went on at another worker")      \

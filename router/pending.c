@@ -77,6 +77,9 @@ static void drop(struct router_core *r, struct pending *c, bool gone)
     case PENDING_DRAIN:
         drain_dropped(r, c);
         break;
+    case PENDING_EARLY:
+        early_dropped(r, c);
+        break;
     }
 }
 

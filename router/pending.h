@@ -1,8 +1,9 @@
 /* pending.h - calls of a peer that are answered later.
  *
  * A call lives inside what it belongs to: a generation, a wait for a
- * receipt, a text job, a watch, an audit.  It is open from pending_open() until
- * it is answered, the caller gives up, or the caller is gone.
+ * receipt, a text job, a watch, an audit, a place among the early.  It is open
+ * from pending_open() until it is answered, the caller gives up, or the caller
+ * is gone.
  *
  * Threading: the core's.  Memory: the owner's. */
 #ifndef ROUTER_PENDING_H
@@ -17,6 +18,7 @@ enum pending_kind {
     PENDING_WATCH,
     PENDING_AUDIT,
     PENDING_DRAIN,
+    PENDING_EARLY,
 };
 
 struct pending {

@@ -27,6 +27,8 @@ void recv_hello(struct router_core *r, struct peer_id from,
                 const struct frame *f, const struct frame_header *h);
 
 void recv_generate(struct router_core *r, const struct incoming *in);
+/* The same of one that is counted already. */
+void generate_judge(struct router_core *r, const struct incoming *in);
 void recv_cancel(struct router_core *r, const struct incoming *in);
 void recv_remove(struct router_core *r, const struct incoming *in);
 
@@ -56,6 +58,7 @@ void text_dropped(struct router_core *r, struct pending *c);
 void watch_dropped(struct router_core *r, struct pending *c);
 void audit_dropped(struct router_core *r, struct pending *c);
 void drain_dropped(struct router_core *r, struct pending *c);
+void early_dropped(struct router_core *r, struct pending *c);
 
 /* A worker answered Audit, or did not: reply is NULL. */
 void audit_answered(struct router_core *r, struct worker *w, uint64_t tag,

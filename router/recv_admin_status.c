@@ -23,7 +23,7 @@ static void status_fill(const struct router_core *r, Sluice__V1__StatusReply *m)
     m->uptime_ms = (uint64_t)(r->now_us - r->start_us) / 1000;
     m->n_workers = r->n_workers;
     m->n_clients = peers_count(r, BY_CLIENT | BY_ADMIN);
-    m->n_waiting = r->n_waiting;
+    m->n_waiting = r->n_waiting + r->early.n_choices;
     for (uint32_t i = 0; i < r->n_workers; i++) {
         m->n_running += r->workers[i]->n_running;
     }

@@ -89,7 +89,7 @@ static bool check_id(struct router_core *r, const struct incoming *in,
     struct error e;
 
     if (g == NULL) {
-        return true;
+        return early_check_id(r, in, m);
     }
     state = is_what(g);
     if (resume_asked(m) && resume_make_way(r, g, in, &retry_ms)) {
@@ -261,21 +261,13 @@ static void encode(struct router_core *r, struct generation *g,
     r->n_jobs++;
 }
 
-void recv_generate(struct router_core *r, const struct incoming *in)
+/* Its model is there. */
+static void take(struct router_core *r, const struct incoming *in,
+                 const generate_message *m, struct model *model,
+                 struct stop_strings *stop)
 {
-    const generate_message *m = (const void *)in->message;
-    struct stop_strings *stop = NULL;
-    struct model *model = NULL;
     struct generation *g;
 
-    r->metrics.requests++;
-    FP(ROUTER_GENERATE);
-    if (!check_fields(in, m) || !check_id(r, in, m) || !check_open(r, in, m) ||
-        (model = find_model(r, in, m)) == NULL ||
-        !check_place(r, in, model, m) || !check_stop(r, in, model, m, &stop)) {
-        r->metrics.refused++;
-        return;
-    }
     model = model_take(r, (const uint8_t *)model->name, strlen(model->name));
     g = generation_new(r, m->request_id.data, model, m->n);
     g->deadline_us = in->deadline_us;
@@ -291,6 +283,32 @@ void recv_generate(struct router_core *r, const struct incoming *in)
         take_ids(g, m);
         generation_enqueue(r, g);
     }
+}
+
+void generate_judge(struct router_core *r, const struct incoming *in)
+{
+    const generate_message *m = (const void *)in->message;
+    struct stop_strings *stop = NULL;
+    struct model *model;
+
+    if (!check_fields(in, m) || !check_id(r, in, m) || !check_open(r, in, m)) {
+        r->metrics.refused++;
+    } else if (early_waits(r, m->model)) {
+        r->metrics.refused += !early_hold(r, in, m);
+    } else if ((model = find_model(r, in, m)) != NULL &&
+               check_place(r, in, model, m) &&
+               check_stop(r, in, model, m, &stop)) {
+        take(r, in, m, model, stop);
+    } else {
+        r->metrics.refused++;
+    }
+}
+
+void recv_generate(struct router_core *r, const struct incoming *in)
+{
+    r->metrics.requests++;
+    FP(ROUTER_GENERATE);
+    generate_judge(r, in);
 }
 
 void generate_encoded(struct router_core *r, struct generation *g,

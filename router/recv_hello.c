@@ -273,6 +273,9 @@ static void welcome(struct router_core *r, const struct hello *h)
             p->worker->ledger.classes[SLOTS].total);
     }
     answer(r, p);
+    if (h->role == BY_WORKER) {
+        early_run(r);
+    }
 }
 
 static void judge(struct router_core *r, struct hello *h)

@@ -365,6 +365,9 @@ void removal_called(struct router_core *r, struct router_peer *p, uint64_t call,
         generation_find(r, sequence->request_id.data, sequence->request_id.len);
     struct waiter *x;
 
+    if (g == NULL && early_removed(r, p, call, sequence)) {
+        return;
+    }
     if (g == NULL ||
         (sequence->has_choice && sequence->choice >= g->n_choices)) {
         answer_unknown(p, call, sequence);

@@ -103,12 +103,17 @@ enum status resume_check_length(const struct generation *g, struct error *e)
 
 /* ---- the old one ---- */
 
+void resume_superseded(struct error *e)
+{
+    error_set(e, ST_ALREADY_EXISTS,
+              "the request was resumed in another session");
+}
+
 static void end_call(struct router_core *r, struct generation *old)
 {
     struct error e;
 
-    error_set(&e, ST_ALREADY_EXISTS,
-              "the request was resumed in another session");
+    resume_superseded(&e);
     pending_fail(r, &old->call, &e, RESUME_RETRY_MS);
     generation_cancel(r, old, SLUICE__V1__CANCEL_REASON__CANCEL_CLIENT_GONE);
 }

@@ -46,6 +46,9 @@ MUST_CHECK enum status resume_check(const Sluice__V1__GenerateRequest *m,
 MUST_CHECK enum status resume_check_length(const struct generation *g,
                                            struct error *e);
 
+/* What the call of the old one ends with then. */
+void resume_superseded(struct error *e);
+
 /* The old one of this id makes way for its successor: a call of it in another
  * session ends, what is kept is removed.  False: not yet; retry_ms is 0 if
  * that will not help, because the call is open in this very session. */

@@ -4,6 +4,7 @@
 
 #include "common/wire.h"
 #include "router/core.h"
+#include "router/early.h"
 #include "router/limits.h"
 #include "router/lineage.h"
 #include "router/metrics.h"
@@ -49,6 +50,7 @@ struct router_core {
     uint32_t n_requests, n_waiting;
     uint64_t last_number;
     struct table calls; /* struct pending by peer and id */
+    struct early early;
 
     struct list audits; /* of recv_admin_audit.c */
     uint32_t n_audits;

@@ -268,9 +268,10 @@ bool auditor_quiet(struct sim *s, char *why, size_t cap)
         return false;
     }
     router_counts(s->nodes[SIM_ROUTER].core, &c);
-    if (c.n_requests || c.n_waiting) {
-        (void)snprintf(why, cap, "the router has %u requests, %u waiting",
-                       c.n_requests, c.n_waiting);
+    if (c.n_requests || c.n_waiting || c.n_early) {
+        (void)snprintf(why, cap,
+                       "the router has %u requests, %u waiting, %u early",
+                       c.n_requests, c.n_waiting, c.n_early);
         return false;
     }
     for (uint32_t w = 0; w < s->options.n_workers; w++) {

@@ -178,6 +178,7 @@ void rig_end(struct rig **prig)
     router_counts(rig->router, &k);
     assert_int_equal(k.n_requests, 0);
     assert_int_equal(k.n_waiting, 0);
+    assert_int_equal(k.n_early, 0);
     for (uint32_t i = 0; router_worker_view(rig->router, i, &v); i++) {
         assert_int_equal(v.n_sequences, 0);
     }
