@@ -122,7 +122,7 @@ static void give_up(struct resumable *s, enum status code)
 
 static int64_t patience_us(const struct resumable *s)
 {
-    return s->lost_us + (int64_t)s->options.resume_ms * 1000;
+    return s->waits_us + (int64_t)s->options.resume_ms * 1000;
 }
 
 static int64_t jitter(struct resumable *s, int64_t us)
@@ -193,13 +193,21 @@ static bool is_loss(const struct resumable *s, enum status status,
 
 static void lost(struct resumable *s, const struct error *e)
 {
-    if (s->lost_us == NODE_IDLE) {
-        s->lost_us = s->options.io->now_us(s->options.io);
+    int64_t now_us = s->options.io->now_us(s->options.io);
+    bool first = s->lost_us == NODE_IDLE;
+
+    /* A call that waits for a session outlives it: this one was in one, which
+     * had not refused it. */
+    if (first || e->code == ST_UNAVAILABLE) {
+        s->waits_us = now_us;
         s->why = *e;
         if (!client_core_up(s->core)) { /* which knows more of it */
             (void)error_set(&s->why, ST_UNAVAILABLE, "%s",
                             client_core_trouble(s->core));
         }
+    }
+    if (first) {
+        s->lost_us = now_us;
         if (s->options.ops->on_lost != NULL) {
             s->options.ops->on_lost(s->options.arg, s->why.text);
         }

@@ -14,8 +14,9 @@
  * may pass is asked again after: UNAVAILABLE, ALREADY_EXISTS and
  * RESOURCE_EXHAUSTED with a retry_after_ms.  It gives up at its deadline, or
  * when resume_ms have passed and no router has taken it up: UNAVAILABLE, with
- * the reason.  A refusal of the first call, and the failure of a generation
- * whose router lives, end it as they are.
+ * the reason.  A router that has it in its queue has taken it up; if that
+ * session is lost, too, resume_ms begin anew.  A refusal of the first call, and
+ * the failure of a generation whose router lives, end it as they are.
  *
  * Whoever reads sees chunks of each choice in order, index 0, 1, 2, ... once
  * each, text that goes on byte for byte, and one end.
@@ -69,6 +70,7 @@ struct resumable {
     uint64_t call;                /* while OPEN */
     struct client_wait wait;      /* back-off, or the end of patience */
     int64_t deadline_us, lost_us; /* NODE_IDLE: none */
+    int64_t waits_us;             /* its patience runs since then */
     int64_t backoff_us;
     struct error why;   /* it was lost, or refused since */
     uint32_t n_resumes; /* that were taken up */

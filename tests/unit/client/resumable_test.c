@@ -498,6 +498,40 @@ static void patience_is_with_refusals_not_with_queues(void **state)
     end();
 }
 
+/* A router that had it in its queue is lost: that is a new beginning. */
+static void its_patience_begins_anew(void **state)
+{
+    int64_t lost_us;
+
+    (void)state;
+    assert_int_equal(begin(1, 0, 30000), ST_OK);
+    lose();
+    for (int again = 0; again < 2; again++) {
+        wait_fires();
+        p.up = true; /* it waits there, and longer than resume_ms */
+        wait_fires();
+        p.now_us += 5000 * MS;
+        lose();
+        assert_int_equal(p.n_ends, 0);
+    }
+    lost_us = p.now_us;
+    assert_int_equal(p.n_lost, 1);
+    wait_fires();
+    assert_int_equal(p.n_calls, 4);
+    assert_int_equal(p.wait_us, lost_us + 30000 * MS);
+    p.up = true;
+    p.now_us = lost_us + 20000 * MS;
+    call_ends(ST_UNAVAILABLE, "no worker is up", 1000); /* a refusal is not */
+    while (p.n_ends == 0) {
+        wait_fires();
+        if (p.ops != NULL) {
+            call_ends(ST_UNAVAILABLE, "no worker is up", 1000);
+        }
+    }
+    assert_int_equal(p.now_us, lost_us + 30000 * MS);
+    end();
+}
+
 static void its_deadline_goes_on(void **state)
 {
     (void)state;
@@ -602,6 +636,7 @@ int main(void)
         cmocka_unit_test(it_comes_back_when_it_is_superseded),
         cmocka_unit_test(its_patience_ends),
         cmocka_unit_test(patience_is_with_refusals_not_with_queues),
+        cmocka_unit_test(its_patience_begins_anew),
         cmocka_unit_test(its_deadline_goes_on),
         cmocka_unit_test(the_client_is_done),
         cmocka_unit_test(too_long_to_be_resumed),
