@@ -16,9 +16,12 @@ static struct grant_seen *see(struct grants *g, uint32_t conn, uint64_t grant)
     return e;
 }
 
-void grants_submit(struct sim *s, uint32_t conn, uint64_t grant, uint64_t call)
+bool grants_submit(struct sim *s, uint32_t conn, uint64_t grant, uint64_t call)
 {
-    see(&s->grants, conn, grant)->call = call;
+    struct grant_seen *e = see(&s->grants, conn, grant);
+
+    e->call = call;
+    return !e->early;
 }
 
 void grants_cancel(struct sim *s, uint32_t conn, uint64_t grant)

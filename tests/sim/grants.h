@@ -27,7 +27,8 @@ struct grants {
     uint32_t next;
 };
 
-void grants_submit(struct sim *s, uint32_t conn, uint64_t grant, uint64_t call);
+/* False: its Cancel has come before it. */
+bool grants_submit(struct sim *s, uint32_t conn, uint64_t grant, uint64_t call);
 void grants_cancel(struct sim *s, uint32_t conn, uint64_t grant);
 void grants_answer(struct sim *s, uint32_t conn, uint64_t call,
                    enum status status);

@@ -367,12 +367,13 @@ static void submit(struct sim *s, uint32_t conn, const struct envelope *e)
         body(s, e, &sluice__v1__submit_request__descriptor);
     uint32_t i = r ? find(s, r->sequence->request_id) : NOBODY;
     struct generation *g;
+    bool wanted = false;
 
     if (r) {
-        grants_submit(s, conn, r->grant, e->call);
+        wanted = grants_submit(s, conn, r->grant, e->call);
         adoptions_submit(s, conn, e->call, r);
     }
-    if (i == NOBODY) {
+    if (i == NOBODY || !wanted) {
         return;
     }
     g = &s->generations[i];
