@@ -166,7 +166,7 @@ class RouterKillAt(Points):
     """the router dies at each of its failpoints in turn"""
     name, number = "router_kill_at", "8"
     must = "clients resume, nothing failed"
-    times, quick, receipts, cancel = 100, 0, False, 100
+    times, quick, receipts, cancel = 100, 3, False, 100
     turn = 0
 
     def round(self, run):

@@ -186,7 +186,7 @@ class RouterKill(Fault):
     """kill -9 the router, start it again at the same ports"""
     name, number = "router_kill", "8"
     must = "clients resume, workers go on; nothing failed"
-    times, quick, streams = 200, 0, 64
+    times, quick, streams = 200, 2, 64
     memory, receipts = "192MiB", False  # room for all
 
     def round(self, run):
@@ -218,7 +218,7 @@ class Herd(Fault):
     """kill -9 a router with 12 workers and 128 clients"""
     name, number = "herd", "11"
     must = "all are back, nothing failed"
-    times, quick, workers, streams = 20, 0, 12, 128
+    times, quick, workers, streams = 20, 1, 12, 128
     memory, receipts = "40MiB", False
 
     def round(self, run):
