@@ -23,7 +23,8 @@
  *
  * Threading: the core's.  Memory: the request as it is packed, on the heap.
  * Limits: options.max_waiting choices and EARLY_BYTES_MAX; past them a call
- * is refused, UNAVAILABLE with a retry_after_ms. */
+ * is refused, UNAVAILABLE with a retry_after_ms; of more choices than may
+ * ever wait, RESOURCE_EXHAUSTED without. */
 #ifndef ROUTER_EARLY_H
 #define ROUTER_EARLY_H
 
