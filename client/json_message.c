@@ -11,6 +11,7 @@
 
 #include "client/escape.h"
 #include "common/request_id.h"
+#include "common/wire_type.h"
 
 json_t *json_number(double v)
 {
@@ -96,27 +97,10 @@ static json_t *json_value(const ProtobufCFieldDescriptor *f, const void *at)
     }
 }
 
-static size_t size_of(ProtobufCType type)
-{
-    switch (type) {
-    case PROTOBUF_C_TYPE_UINT64:
-    case PROTOBUF_C_TYPE_FIXED64:
-        return 8;
-    case PROTOBUF_C_TYPE_BYTES:
-        return sizeof(ProtobufCBinaryData);
-    case PROTOBUF_C_TYPE_MESSAGE:
-        return sizeof(void *);
-    case PROTOBUF_C_TYPE_BOOL:
-        return sizeof(protobuf_c_boolean);
-    default:
-        return 4;
-    }
-}
-
 static json_t *json_repeated(const ProtobufCFieldDescriptor *f,
                              const uint8_t *message)
 {
-    size_t n, size = size_of(f->type);
+    size_t n, size = wire_value_bytes(f->type);
     const uint8_t *items;
     json_t *list = json_array();
 
