@@ -180,19 +180,21 @@ void recv_admin_audit(struct router_core *r, const struct incoming *in)
 }
 
 /* Of the sequences it runs: those the ledger includes, kept ones apart.  Those
- * on their way out may have ended there, and their memory waits for a plan. */
+ * that it is told to let go of, whatever they are here, may have ended there,
+ * and their memory waits for a plan. */
 static uint32_t included(const struct worker *w, uint64_t grant,
                          uint32_t *leaving)
 {
     uint32_t n = 0;
 
     *leaving = 0;
-
     for (const struct list *at = w->running.next; at != &w->running;
          at = at->next) {
         const struct request *q = LIST_OF(at, struct request, running);
-        n += q->grant <= grant && !q->kept;
-        *leaving += q->grant <= grant && !q->kept && q->state == REQUEST_ENDING;
+        bool counts = q->grant <= grant && !q->kept;
+
+        n += counts;
+        *leaving += counts && q->removal != REMOVAL_NONE;
     }
     return n;
 }

@@ -264,6 +264,37 @@ static void audits_of_the_leaving(void **state)
     rig_free(&rig);
 }
 
+/* The same of one that is to go on elsewhere. */
+static void audits_of_the_moving(void **state)
+{
+    Sluice__V1__DrainRequest m = SLUICE__V1__DRAIN_REQUEST__INIT;
+    struct rig *rig = rig_new(NULL);
+    struct fake *w = rig_worker(rig, "w1", 64, 8);
+    struct fake *w2 = rig_worker(rig, "w2", 32, 8);
+    struct fake *a = rig_admin(rig, "a1");
+    struct record *x;
+
+    (void)state;
+    client_generate(rig_client(rig, "c1"), 1, 40, 4);
+    rig_run(rig);
+    w->hold_receipts = true;
+    m.worker = wire_text("w1");
+    m.has_grace_ms = true;
+    m.grace_ms = 0;
+    client_call(a, METHOD_ADMIN_DRAIN, &m.base, 0);
+    rig_run(rig);
+    assert_int_equal(rig_state(rig, 1), REQUEST_PREFILL);
+    worker_sequence_of(w, 1)->finish = SLUICE__V1__FINISH__FINISH_CANCELLED;
+    x = ask(a, METHOD_ADMIN_AUDIT);
+    assert_true(x->ended);
+    assert_int_equal(
+        ((const Sluice__V1__AuditAllReply *)x->reply)->n_differences, 0);
+    worker_receipt(w);
+    rig_run(rig);
+    assert_int_equal(w2->n_submits, 1);
+    rig_free(&rig);
+}
+
 static void audits_of_the_silent(void **state)
 {
     struct rig *rig = rig_new(NULL);
@@ -531,6 +562,7 @@ int main(void)
         cmocka_unit_test(list_of_workers),
         cmocka_unit_test(audits),
         cmocka_unit_test(audits_of_the_leaving),
+        cmocka_unit_test(audits_of_the_moving),
         cmocka_unit_test(audits_of_the_silent),
         cmocka_unit_test(audits_of_the_odd),
         cmocka_unit_test(audits_at_once),

@@ -122,6 +122,33 @@ static void removals_wait_for_the_receipt(void **state)
     tiny_end(&s);
 }
 
+/* It has ended at its worker, whose memory waits for a plan: the audit misses
+ * nothing. */
+static void an_audit_before_the_receipt(void **state)
+{
+    Sluice__V1__Nothing none = SLUICE__V1__NOTHING__INIT;
+    struct record *x, *audit;
+    struct tiny s;
+
+    (void)state;
+    tiny_set(&s, tiny_tokenizer);
+    s.w->hold_receipts = true;
+    x = tiny_generate(&s, 1, 60, abcab, NULL);
+    tiny_say(s.w, match, 0, 3, 0);
+    assert_true(x->ended);
+    assert_int_equal(tiny_held(&s), 1);
+    assert_null(worker_sequence_of(s.w, 1));
+    audit =
+        client_call(rig_admin(s.rig, "a1"), METHOD_ADMIN_AUDIT, &none.base, 0);
+    rig_run(s.rig);
+    assert_true(audit->ended); /* it need not be asked again */
+    assert_int_equal(
+        ((const Sluice__V1__AuditAllReply *)audit->reply)->n_differences, 0);
+    worker_receipt(s.w);
+    rig_run(s.rig);
+    tiny_end(&s);
+}
+
 /* The string comes while a cancel is on its way: it ends there, at once; the
  * canceller has the receipt when it comes. */
 static void a_cancel_came_first(void **state)
@@ -277,6 +304,7 @@ int main(void)
         cmocka_unit_test(the_worker_ends_before_it_hears),
         cmocka_unit_test(the_worker_is_lost),
         cmocka_unit_test(removals_wait_for_the_receipt),
+        cmocka_unit_test(an_audit_before_the_receipt),
         cmocka_unit_test(a_cancel_came_first),
         cmocka_unit_test(the_client_gives_up),
         cmocka_unit_test(nothing_is_kept),
