@@ -62,8 +62,8 @@ const char *const deed_names[DEEDS] = {
     [DEED_SPARE_LOSS] = "spare-loss",
     [DEED_ABSENT_SERVED] = "absent-served"};
 
-static enum cell_state at_worker(const struct sim *s, uint32_t node,
-                                 const struct choice *c)
+enum cell_state cells_at_worker(const struct sim *s, uint32_t node,
+                                const struct choice *c)
 {
     static const enum cell_state of[] = {
         [SLUICE__V1__SEQUENCE_STATE__SEQUENCE_UNKNOWN] = CELL_NONE,
@@ -84,7 +84,7 @@ static enum cell_state at_workers(const struct sim *s, const struct choice *c)
     enum cell_state best = CELL_NONE;
 
     for (uint32_t i = 0; i < s->options.n_workers; i++) {
-        enum cell_state state = at_worker(s, SIM_FIRST_WORKER + i, c);
+        enum cell_state state = cells_at_worker(s, SIM_FIRST_WORKER + i, c);
 
         best = state < best ? state : best;
     }
@@ -178,7 +178,7 @@ static void worker_killed(struct sim *s, uint32_t node, uint32_t i,
 {
     const struct generation *g = &s->generations[i];
     uint32_t w = node - SIM_FIRST_WORKER;
-    enum cell_state here = at_worker(s, node, &g->choices[choice]);
+    enum cell_state here = cells_at_worker(s, node, &g->choices[choice]);
     enum cell_state all;
 
     if (here != CELL_NONE) {

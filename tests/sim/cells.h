@@ -15,6 +15,7 @@
 
 struct sim;
 struct generation;
+struct choice;
 
 enum cell_state {
     CELL_ENCODING,
@@ -105,6 +106,10 @@ extern const char *const cell_event_names[CELL_EVENTS];
 /* Where a choice stands now, as router and workers know it. */
 enum cell_state cells_state(const struct sim *s, uint32_t generation,
                             uint32_t choice);
+
+/* Where it stands at this worker; CELL_NONE: not there. */
+enum cell_state cells_at_worker(const struct sim *s, uint32_t node,
+                                const struct choice *c);
 
 /* Its state at the router; REQUEST_ENDED where it is not known. */
 enum request_state cells_at_router(const struct sim *s,

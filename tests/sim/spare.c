@@ -16,42 +16,73 @@ static bool two_of(const struct sim *s, uint32_t model, uint32_t two[2])
     return n == 2;
 }
 
-/* What the open sequences at either take at worker w. */
-static void check_fits(struct sim *s, uint32_t model, uint32_t w,
-                       const uint32_t conns[2])
+struct amount {
+    uint64_t blocks, slots;
+};
+
+/* Open at the router, by a Submit that this connection took. */
+static bool is_open(const struct sim *s, const struct generation *g, uint32_t k,
+                    uint32_t conn)
+{
+    enum request_state at = cells_at_router(s, g, k);
+
+    return g->choices[k].submitted_conn == conn && at >= REQUEST_SUBMITTED &&
+           at < REQUEST_ENDING;
+}
+
+/* What the open sequences of a worker, or of the other one, take at it.  Its
+ * own that has ended there takes nothing: the row that says so is late or
+ * lost, a ledger may have come before. */
+static struct amount taken(const struct sim *s, uint32_t w,
+                           const struct generation *g, uint32_t own,
+                           uint32_t other)
+{
+    uint32_t blocks = generation_blocks(g, s->options.workers[w].block_tokens);
+    struct amount sum = {0, 0};
+
+    for (uint32_t k = 0; k < g->n_choices; k++) {
+        bool here = is_open(s, g, k, own) &&
+                    cells_at_worker(s, SIM_FIRST_WORKER + w, &g->choices[k]) !=
+                        CELL_FINISHED;
+
+        if (here || is_open(s, g, k, other)) {
+            sum.blocks += blocks;
+            sum.slots++;
+        }
+    }
+    return sum;
+}
+
+/* Would worker w hold what the other has, beside its own? */
+static void check_fits(struct sim *s, uint32_t model, uint32_t w, uint32_t own,
+                       uint32_t other)
 {
     const struct worker_draw *d = &s->options.workers[w];
     const struct fake_model *m = &s->options.models[model];
-    uint64_t blocks = 0, slots = 0;
+    struct amount sum = {0, 0};
 
+    if (!network_conn(&s->network, own)->open[END_PEER]) {
+        return; /* the router has yet to hear that it is gone */
+    }
     for (uint32_t i = 0; i < s->n_generations; i++) {
         const struct generation *g = &s->generations[i];
+        struct amount a;
 
         if (g->model != model || g->n_ends || g->shared ||
             g->stream.lost_us != NODE_IDLE) {
             continue; /* the router's word may be of the next of its id */
         }
-        for (uint32_t k = 0; k < g->n_choices; k++) {
-            const struct choice *c = &g->choices[k];
-            enum request_state at;
-
-            if (!c->submitted_conn || (c->submitted_conn != conns[0] &&
-                                       c->submitted_conn != conns[1])) {
-                continue;
-            }
-            at = cells_at_router(s, g, k);
-            if (at >= REQUEST_SUBMITTED && at < REQUEST_ENDING) {
-                blocks += generation_blocks(g, d->block_tokens);
-                slots++;
-            }
-        }
+        a = taken(s, w, g, own, other);
+        sum.blocks += a.blocks;
+        sum.slots += a.slots;
     }
-    if ((m->attention && blocks > d->n_blocks) ||
-        (m->linear && slots > d->n_slots)) {
+    if ((m->attention && sum.blocks > d->n_blocks) ||
+        (m->linear && sum.slots > d->n_slots)) {
         sim_fail(s, -1,
                  "no head-room: model %u has %llu blocks and %llu slots, %s "
                  "%u and %u",
-                 model, (unsigned long long)blocks, (unsigned long long)slots,
+                 model, (unsigned long long)sum.blocks,
+                 (unsigned long long)sum.slots,
                  s->nodes[SIM_FIRST_WORKER + w].name, d->n_blocks, d->n_slots);
     }
 }
@@ -87,10 +118,10 @@ static void watch(struct sim *s, uint32_t model, const uint32_t two[2])
         p->promised = true;
     }
     if (p->promised) {
-        const uint32_t conns[2] = {v[0].id.v, v[1].id.v};
+        uint32_t a = (uint32_t)v[0].id.v, b = (uint32_t)v[1].id.v;
 
-        check_fits(s, model, two[0], conns);
-        check_fits(s, model, two[1], conns);
+        check_fits(s, model, two[0], a, b);
+        check_fits(s, model, two[1], b, a);
     }
 }
 

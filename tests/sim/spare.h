@@ -1,10 +1,14 @@
 /* spare.h - does the router's head-room keep what it promises?
  *
- * Of a model with two workers, in a seed with --headroom: all that both have
- * fits each of them alone, so whichever is lost, nothing waits for room.  That
- * holds from when both were empty until something is granted that the rule
- * does not hold back: what moves or is resumed, what only one could hold; or
- * one of them goes, or drains. */
+ * Of a model with two workers, in a seed with --headroom: what one has fits
+ * the other beside that one's own, so whichever is lost, nothing waits for
+ * room.  What has ended at its worker takes no room there any more, but the
+ * router may not know: if it is lost first, the sequence runs its last steps
+ * at the other, and so counts there.
+ *
+ * That holds from when both were empty until something is granted that the
+ * rule does not hold back: what moves or is resumed, what only one could hold;
+ * or one of them goes, or drains. */
 #ifndef SIM_SPARE_H
 #define SIM_SPARE_H
 
