@@ -1,0 +1,113 @@
+/* opencl_try.h - tries single kernels of kernels/opencl on a device: are they
+ * right, and how near do they come to what the machine can do?
+ *
+ *     opencl_try [-d DEVICE] [-k DIRECTORY] [-q] [-v] [CASE...]
+ *
+ * A case is a function in a table: it builds kernels with its own defines,
+ * fills buffers on the device, launches, compares with plain C, times, prints
+ * a line for each shape.  Cases are named by prefix; without a name all run.
+ * -q checks only and times nothing; -v shows what the compiler says.
+ *
+ * Data.  Element i of a random buffer is try_value(seed, i, scale), uniform in
+ * [-scale, scale), rounded to the buffer's type: the host can say any element
+ * without reading any.
+ *
+ * Times.  try_alone(): median of a launch by its events, everything pushed out
+ * of the caches before.  try_chain(): launches one after the other without
+ * waiting, by the clock, as a step does it; the case gives each launch other
+ * weights, so that no cache holds them.
+ *
+ * Threading: none.  Memory: buffers and kernels live until the case is over.
+ * Limits: TRY_OBJECTS_MAX a case.  Errors: a failed call of OpenCL ends the
+ * program with its name; a wrong result is printed, counted, and makes the
+ * program's exit status 1. */
+#ifndef TESTS_KERNELS_OPENCL_TRY_H
+#define TESTS_KERNELS_OPENCL_TRY_H
+
+#define CL_TARGET_OPENCL_VERSION 120
+#include <CL/cl.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define TRY_OBJECTS_MAX 256
+
+enum try_type { TRY_F32, TRY_BF16, TRY_I32 };
+
+struct
+try {
+    cl_device_id device;
+    cl_context context;
+    cl_command_queue queue; /* in order, with profiling */
+    cl_command_queue quick; /* in order, without */
+    const char *directory;  /* of the .cl files */
+    uint32_t units;         /* compute units */
+    uint32_t nvidia;        /* 10 * major + minor; 0: another maker's */
+    bool quiet, verbose;
+    double read_gbs;  /* what a plain kernel reads from memory */
+    double cache_gbs; /* and from the last cache */
+    double launch_us; /* an empty kernel in a chain */
+    uint32_t n_wrong;
+    cl_kernel fill, flush_kernel;
+    cl_mem flush;
+    cl_mem mems[TRY_OBJECTS_MAX];
+    cl_kernel kernels[TRY_OBJECTS_MAX];
+    uint32_t n_mems, n_kernels;
+};
+
+struct try_case {
+    const char *name;
+    void (*run)(struct try *t);
+};
+
+/* Tables, each ended by a row without a name. */
+extern const struct try_case try_products[];
+
+/* Ends the program unless code is CL_SUCCESS. */
+void try_must(cl_int code, const char *what);
+
+/* The kernel `name` of the files (NULL ends them, in order: preludes first).
+ * options as printf.  NULL: the compiler refused it; said and counted. */
+cl_kernel try_kernel(struct try *t, const char *const *files, const char *name,
+                     const char *options, ...)
+    __attribute__((format(printf, 4, 5)));
+
+size_t try_size(enum try_type type);
+float try_value(uint32_t seed, uint64_t i, float scale, enum try_type type);
+float try_bf16(float v); /* rounded to nearest even, widened again */
+cl_mem try_random(struct try *t, enum try_type type, size_t n, uint32_t seed,
+                  float scale);
+/* All bytes 0xff: NaN in every float type. */
+cl_mem try_poison(struct try *t, size_t bytes);
+cl_mem try_data(struct try *t, const void *data, size_t bytes);
+/* Refills what try_random made. */
+void try_refill(struct try *t, cl_mem m, enum try_type type, size_t n,
+                uint32_t seed, float scale);
+void try_repoison(struct try *t, cl_mem m, size_t bytes);
+void try_read(struct try *t, cl_mem m, size_t at, size_t bytes, void *out);
+void try_free(struct try *t); /* buffers and kernels of the case */
+
+/* Arguments by letter: m cl_mem, u uint32_t, U uint64_t (ulong), f double
+ * (float), l size_t (local bytes). */
+void try_args(cl_kernel k, const char *letters, ...);
+
+struct try_launch {
+    cl_kernel kernel;
+    uint32_t dims;
+    size_t groups[3], local[3]; /* work-groups, and work-items of one */
+};
+
+void try_run(struct try *t, const struct try_launch *l);
+double try_alone(struct try *t, const struct try_launch *l); /* us */
+/* set(arg, i) sets the arguments of the i-th launch; us for each. */
+double try_chain(struct try *t, const struct try_launch *l,
+                 void (*set)(void *arg, uint32_t i), void *arg);
+
+/* ||got - want|| / ||want||; counted as wrong above `most` or if not finite.
+ * Prints only what is wrong. */
+void try_near(struct try *t, const char *what, const float *got,
+              const double *want, size_t n, double most);
+void try_same(struct try *t, const char *what, const void *got,
+              const void *want, size_t bytes);
+
+#endif
