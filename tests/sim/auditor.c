@@ -83,9 +83,31 @@ void auditor_poisoned(struct sim *s, uint32_t number, struct choice *c)
         c->n_killed = 0; /* what the last one died of looked like chance */
     }
     c->n_given_killed = c->n_given;
+    c->killed_conn = c->submitted_conn;
     if (++c->n_killed > SIM_TRIAL_DEATHS + 1) {
         sim_fail(s, (int32_t)g->number, "%u workers die of choice %u",
                  c->n_killed, c->number);
+    }
+}
+
+void auditor_goodbye(struct sim *s, uint32_t conn)
+{
+    struct router_worker_view v;
+
+    if (!s->nodes[SIM_ROUTER].core ||
+        !view_of(s, network_conn(&s->network, conn)->node, &v) ||
+        v.id.v != conn) {
+        return; /* it is too late, the session is over */
+    }
+    for (uint32_t i = 0; i < s->n_generations; i++) {
+        for (uint32_t k = 0; k < s->generations[i].n_choices; k++) {
+            struct choice *c = &s->generations[i].choices[k];
+
+            if (c->killed_conn == conn && c->n_killed) {
+                c->n_killed--;
+                c->killed_conn = 0;
+            }
+        }
     }
 }
 

@@ -46,8 +46,8 @@ struct choice {
     uint32_t n_moves;
     uint32_t n_given; /* tokens that the last Submit brought */
     /* Workers that it killed in a row without TRIAL_TOKENS tokens between
-     * two, and what the Submit to the last of them brought. */
-    uint32_t n_killed, n_given_killed;
+     * two, and what the Submit to the last of them brought, by which way. */
+    uint32_t n_killed, n_given_killed, killed_conn;
     uint32_t freed_blocks, freed_slots; /* by receipts of its workers */
 };
 

@@ -172,6 +172,9 @@ void auditor_lost(struct sim *s, uint32_t conn);
 void auditor_full(struct sim *s, uint32_t room);
 /* A choice kills the worker that runs it, which lives still. */
 void auditor_poisoned(struct sim *s, uint32_t number, struct choice *c);
+/* The router is about to hear a worker's Goodbye: if that has died since of
+ * what it let go of, the router cannot know, and it counts for no death. */
+void auditor_goodbye(struct sim *s, uint32_t conn);
 bool auditor_quiet(struct sim *s, char *why, size_t cap);
 void auditor_end(struct sim *s);
 

@@ -250,6 +250,7 @@ static void from_worker(struct sim *s, uint32_t conn, const struct envelope *e)
 {
     if (e->method == METHOD_REGISTRY_GOODBYE) {
         drains_goodbye(s, network_conn(&s->network, conn)->node, conn);
+        auditor_goodbye(s, conn);
     }
     if (e->method == METHOD_REGISTRY_REPORT) {
         const Sluice__V1__ReportMessage *r =
