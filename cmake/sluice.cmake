@@ -57,7 +57,7 @@ endif()
 # What tests/coverage reports; everything else stays as fast as it was.
 set(SLUICE_COVERED sluice_common sluice_transport sluice_router_core
   sluice_router_text sluice_worker_core sluice_worker_budget sluice_engine
-  sluice_model)
+  sluice_model_files sluice_model)
 if(SLUICE_COVERAGE)
   target_link_options(sluice_flags INTERFACE --coverage)
 endif()

@@ -36,9 +36,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/model/weights.h"
 #include "common/sampling.h"
 #include "common/status.h"
-#include "kernels/weights.h"
 
 #define KERNELS_HEAD_DIM_MAX    512
 #define KERNELS_STATE_DIM_MAX   256   /* Dk and Dv */

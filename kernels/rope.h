@@ -10,7 +10,7 @@
 #ifndef KERNELS_ROPE_H
 #define KERNELS_ROPE_H
 
-#include "kernels/weights.h"
+#include "common/model/weights.h"
 
 /* freq [R/2] float32. */
 void rope_frequencies(const struct rope_shape *r, float *freq);

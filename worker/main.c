@@ -8,6 +8,7 @@
 #include "common/limits.h"
 #include "common/log.h"
 #include "common/loop.h"
+#include "common/model/sizes.h"
 #include "common/option.h"
 #include "text/tokenizer.h"
 #include "worker/budget.h"
@@ -18,7 +19,6 @@
 #include "worker/model/check.h"
 #include "worker/model/progress.h"
 #include "worker/model/shard.h"
-#include "worker/model/sizes.h"
 #include "worker/watch.h"
 
 #define EXIT_SETUP     2

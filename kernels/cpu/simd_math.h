@@ -7,7 +7,7 @@
 
 #include <math.h>
 
-#include "kernels/weights.h"
+#include "common/model/weights.h"
 
 /* Registers must stay registers, so everything is one function and every
  * loop over them is unrolled; but sixteen lanes in plain C are no registers,

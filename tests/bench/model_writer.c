@@ -8,8 +8,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "worker/model/config.h"
-#include "worker/model/document.h"
+#include "common/model/config.h"
+#include "common/model/document.h"
 
 #define SPECS_PER_LAYER 16
 #define BUFFER          65536

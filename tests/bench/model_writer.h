@@ -12,8 +12,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "common/model/weights.h"
 #include "common/status.h"
-#include "kernels/weights.h"
 
 enum writer_prefix {
     WRITER_TEXT,       /* model. */

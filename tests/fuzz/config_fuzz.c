@@ -1,7 +1,7 @@
 /* Any bytes as a config.json; what is accepted must keep every promise that
  * sizes and layouts are computed on. */
+#include "common/model/sizes.h"
 #include "fuzz.h"
-#include "worker/model/sizes.h"
 
 static void check_attention(const struct model_shape *s)
 {

@@ -2,9 +2,9 @@
  * data to follow) and as an index; what is accepted must be covered. */
 #include <string.h>
 
+#include "common/model/checkpoint.h"
+#include "common/model/safetensors.h"
 #include "fuzz.h"
-#include "worker/model/checkpoint.h"
-#include "worker/model/safetensors.h"
 
 static void check(const struct safetensors *s, uint64_t data_bytes)
 {

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "worker/model/safetensors.h"
+#include "common/model/safetensors.h"
 
 static uint32_t read_ids(const json_t *list, uint32_t *out, uint32_t most)
 {

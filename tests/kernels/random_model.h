@@ -7,7 +7,7 @@
 #ifndef TESTS_KERNELS_RANDOM_MODEL_H
 #define TESTS_KERNELS_RANDOM_MODEL_H
 
-#include "kernels/weights.h"
+#include "common/model/weights.h"
 
 #define RANDOM_LAYERS_MAX 64
 #define RANDOM_TENSORS    2048

@@ -4,11 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/model/checkpoint.h"
+#include "common/model/config.h"
+#include "common/model/layout.h"
+#include "common/model/sizes.h"
 #include "common/quote.h"
-#include "worker/model/checkpoint.h"
-#include "worker/model/config.h"
-#include "worker/model/layout.h"
-#include "worker/model/sizes.h"
 
 #define MIB 1048576.0
 

@@ -27,8 +27,8 @@
 
 #include <stdint.h>
 
-#include "worker/model/checkpoint.h"
-#include "worker/model/config.h"
+#include "common/model/checkpoint.h"
+#include "common/model/config.h"
 #include "worker/model/load.h"
 
 #define FINGERPRINT_BYTES 16

@@ -8,8 +8,8 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "common/model/document.h"
 #include "common/quote.h"
-#include "worker/model/document.h"
 
 struct piece {
     const struct slice *slice;

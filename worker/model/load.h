@@ -10,7 +10,7 @@
 #ifndef WORKER_MODEL_LOAD_H
 #define WORKER_MODEL_LOAD_H
 
-#include "worker/model/layout.h"
+#include "common/model/layout.h"
 #include "worker/model/shard.h"
 
 #define LOAD_PIECE   8388608

@@ -4,9 +4,9 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "worker/model/checkpoint.h"
+#include "common/model/checkpoint.h"
+#include "common/model/layout.h"
 #include "worker/model/fingerprint.h"
-#include "worker/model/layout.h"
 #include "worker/model/load.h"
 
 #define HUGE_PAGE 2097152

@@ -7,7 +7,7 @@
  * What is read: the layers' tensors; the embedding if begin is 0; norm and
  * head if end is the number of layers (a tied head is the embedding, which a
  * last stage then reads too).  Of the model's other tensors every byte is
- * hashed and none is kept.  shard_weights() is as kernels/weights.h says:
+ * hashed and none is kept.  shard_weights() is as common/model/weights.h says:
  * matrices F32, BF16 or F16 as stored, each 64-byte aligned; vectors float32;
  * norms gamma itself.
  *
@@ -22,10 +22,10 @@
 
 #include <stdint.h>
 
+#include "common/model/config.h"
+#include "common/model/weights.h"
 #include "common/quote.h"
 #include "common/status.h"
-#include "kernels/weights.h"
-#include "worker/model/config.h"
 
 struct shard;
 

@@ -10,8 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/model/safetensors.h"
 #include "tests/unit/cmocka.h"
-#include "worker/model/safetensors.h"
 
 static char root[] = "/tmp/sluice-model-XXXXXX";
 

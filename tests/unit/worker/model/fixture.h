@@ -6,8 +6,8 @@
 
 #include <jansson.h>
 
+#include "common/model/config.h"
 #include "tests/bench/model_writer.h"
-#include "worker/model/config.h"
 #include "worker/model/shard.h"
 
 #define TINY_HYBRID "models/tiny-hybrid"

@@ -9,10 +9,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/model/sizes.h"
 #include "tests/unit/cmocka.h"
 #include "tests/unit/worker/model/fixture.h"
 #include "worker/model/load.h"
-#include "worker/model/sizes.h"
 
 static void assert_tensor(const struct tensor *t, uint32_t rows, uint32_t cols)
 {

@@ -6,8 +6,8 @@
  * reader is a straight list of fields with one check at its end.
  *
  * Threading: none.  Memory: borrows the document and the error. */
-#ifndef WORKER_MODEL_FIELD_H
-#define WORKER_MODEL_FIELD_H
+#ifndef COMMON_MODEL_FIELD_H
+#define COMMON_MODEL_FIELD_H
 
 #include <jansson.h>
 #include <stdbool.h>

@@ -1,4 +1,4 @@
-#include "worker/model/layout.h"
+#include "common/model/layout.h"
 
 #include <stdio.h>
 #include <stdlib.h>

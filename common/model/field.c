@@ -1,4 +1,4 @@
-#include "worker/model/field.h"
+#include "common/model/field.h"
 
 #include <math.h>
 #include <stdarg.h>

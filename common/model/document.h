@@ -6,8 +6,8 @@
  *
  * Threading: none.  Memory: a document is the caller's (json_decref).
  * Limits: DOCUMENT_DEPTH_MAX, DOCUMENT_VALUES_MAX. */
-#ifndef WORKER_MODEL_DOCUMENT_H
-#define WORKER_MODEL_DOCUMENT_H
+#ifndef COMMON_MODEL_DOCUMENT_H
+#define COMMON_MODEL_DOCUMENT_H
 
 #include <jansson.h>
 #include <stddef.h>

@@ -4,11 +4,11 @@
  * partial_rotary_factor; what it lacks is taken from them.
  *
  * Threading: none.  Memory: none. */
-#ifndef WORKER_MODEL_ROPE_H
-#define WORKER_MODEL_ROPE_H
+#ifndef COMMON_MODEL_ROPE_H
+#define COMMON_MODEL_ROPE_H
 
-#include "kernels/weights.h"
-#include "worker/model/field.h"
+#include "common/model/field.h"
+#include "common/model/weights.h"
 
 /* Fill r for heads of head_dim dimensions; partial is the part of a head that
  * is rotated where the file does not say.  Faults go to f. */

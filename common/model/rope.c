@@ -1,9 +1,9 @@
-#include "worker/model/rope.h"
+#include "common/model/rope.h"
 
 #include <string.h>
 
+#include "common/model/limits.h"
 #include "common/quote.h"
-#include "worker/model/limits.h"
 
 static const struct {
     const char *name;

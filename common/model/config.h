@@ -18,17 +18,17 @@
  * is bfloat16.
  *
  * Threading: none.  Memory: a model_config owns nothing, copy it freely.
- * Limits: worker/model/limits.h. */
-#ifndef WORKER_MODEL_CONFIG_H
-#define WORKER_MODEL_CONFIG_H
+ * Limits: common/model/limits.h. */
+#ifndef COMMON_MODEL_CONFIG_H
+#define COMMON_MODEL_CONFIG_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/model/limits.h"
+#include "common/model/weights.h"
 #include "common/status.h"
-#include "kernels/weights.h"
-#include "worker/model/limits.h"
 
 /* What a checkpoint stores for a norm's gamma.  Never for a Gated DeltaNet's
  * own norm, which is stored plain by all. */

@@ -1,13 +1,13 @@
-#include "worker/model/config.h"
+#include "common/model/config.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/model/document.h"
+#include "common/model/field.h"
+#include "common/model/rope.h"
 #include "common/quote.h"
-#include "worker/model/document.h"
-#include "worker/model/field.h"
-#include "worker/model/rope.h"
 
 #define FAMILIES "qwen3_5, qwen3_next, llama, mistral, qwen2 and qwen3"
 

@@ -1,12 +1,12 @@
-#include "worker/model/layout.h"
+#include "common/model/layout.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/model/safetensors.h"
 #include "tests/unit/cmocka.h"
 #include "tests/unit/worker/model/fixture.h"
-#include "worker/model/safetensors.h"
 #include "worker/model/shard.h"
 
 /* An MLX conversion stores gamma, the original gamma - 1. */

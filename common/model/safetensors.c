@@ -1,11 +1,11 @@
-#include "worker/model/safetensors.h"
+#include "common/model/safetensors.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/model/document.h"
 #include "common/quote.h"
-#include "worker/model/document.h"
 
 static const struct {
     const char *name;

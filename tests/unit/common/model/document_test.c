@@ -1,5 +1,5 @@
 /* A JSON file nobody vouches for: each fault has its word, and the place. */
-#include "worker/model/document.h"
+#include "common/model/document.h"
 
 #include <limits.h>
 #include <stdio.h>

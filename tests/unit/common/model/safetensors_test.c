@@ -1,4 +1,4 @@
-#include "worker/model/safetensors.h"
+#include "common/model/safetensors.h"
 
 #include <stdio.h>
 #include <stdlib.h>

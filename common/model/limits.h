@@ -4,8 +4,8 @@
  * message; each row has a test at the limit and one past it.
  *
  * Threading: constant data. */
-#ifndef WORKER_MODEL_LIMITS_H
-#define WORKER_MODEL_LIMITS_H
+#ifndef COMMON_MODEL_LIMITS_H
+#define COMMON_MODEL_LIMITS_H
 
 #include "common/limits.h"
 

@@ -1,4 +1,4 @@
-#include "worker/model/document.h"
+#include "common/model/document.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 #include "common/json_bound.h"
+#include "common/model/limits.h"
 #include "common/quote.h"
-#include "worker/model/limits.h"
 
 static enum status parse_error(const json_error_t *j, struct error *e)
 {

@@ -1,4 +1,4 @@
-#include "worker/model/limits.h"
+#include "common/model/limits.h"
 
 const struct limit_row model_limits[] = {
 #define X(name, value, unit, what) LIMIT_ROW(name, unit, what),

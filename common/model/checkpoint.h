@@ -19,14 +19,14 @@
  * their headers and checkpoint_open_files().
  * Errors: ST_NOT_FOUND without weights, ST_DATA_LOSS for a broken file;
  * messages name file and tensor. */
-#ifndef WORKER_MODEL_CHECKPOINT_H
-#define WORKER_MODEL_CHECKPOINT_H
+#ifndef COMMON_MODEL_CHECKPOINT_H
+#define COMMON_MODEL_CHECKPOINT_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "common/model/safetensors.h"
 #include "common/status.h"
-#include "worker/model/safetensors.h"
 
 struct checkpoint_file {
     char *name;

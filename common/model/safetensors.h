@@ -14,14 +14,14 @@
  * parsing costs some 15 times the header's bytes, most of it for a moment.
  * Limits: SAFETENSORS_*, DOCUMENT_*.  Errors: ST_DATA_LOSS for a broken file,
  * ST_RESOURCE_EXHAUSTED for want of memory. */
-#ifndef WORKER_MODEL_SAFETENSORS_H
-#define WORKER_MODEL_SAFETENSORS_H
+#ifndef COMMON_MODEL_SAFETENSORS_H
+#define COMMON_MODEL_SAFETENSORS_H
 
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/model/limits.h"
 #include "common/status.h"
-#include "worker/model/limits.h"
 
 /* name, bits of an element */
 #define SAFETENSORS_DTYPES(X) \

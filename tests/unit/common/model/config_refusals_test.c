@@ -1,6 +1,6 @@
 /* What is refused in a config.json, with its words, and every limit at its
  * edge. */
-#include "worker/model/config.h"
+#include "common/model/config.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "worker/model/checkpoint.h"
+#include "common/model/checkpoint.h"
 
 #include <limits.h>
 #include <stdbool.h>
@@ -8,8 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/model/document.h"
 #include "common/quote.h"
-#include "worker/model/document.h"
 
 #define SINGLE "model.safetensors"
 #define INDEX  "model.safetensors.index.json"

@@ -1,8 +1,8 @@
-#include "worker/model/sizes.h"
+#include "common/model/sizes.h"
 
 #include <assert.h>
 
-#include "worker/model/layout.h"
+#include "common/model/layout.h"
 
 /* Weights, tensor by tensor, as layout.c places them. */
 struct tally {

@@ -1,4 +1,4 @@
-#include "worker/model/sizes.h"
+#include "common/model/sizes.h"
 
 #include <stdio.h>
 #include <stdlib.h>

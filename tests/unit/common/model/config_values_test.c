@@ -1,6 +1,6 @@
 /* What is read from a config.json: layouts, families, defaults, older names,
  * rotary keys. */
-#include "worker/model/config.h"
+#include "common/model/config.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -6,8 +6,8 @@
  * K convolution kernel, C = 2*Hk*Dk + Hv*Dv convolution channels.
  *
  * Memory: everything here borrows; worker/model/shard.h owns it. */
-#ifndef KERNELS_WEIGHTS_H
-#define KERNELS_WEIGHTS_H
+#ifndef COMMON_MODEL_WEIGHTS_H
+#define COMMON_MODEL_WEIGHTS_H
 
 #include <stdbool.h>
 #include <stddef.h>

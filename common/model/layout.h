@@ -15,15 +15,15 @@
  * Threading: none.  Memory: borrows config, checkpoint and weights; owns its
  * slices.  Errors: ST_NOT_FOUND names a missing tensor, ST_INVALID_ARGUMENT
  * one of another shape or dtype. */
-#ifndef WORKER_MODEL_LAYOUT_H
-#define WORKER_MODEL_LAYOUT_H
+#ifndef COMMON_MODEL_LAYOUT_H
+#define COMMON_MODEL_LAYOUT_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "kernels/weights.h"
-#include "worker/model/checkpoint.h"
-#include "worker/model/config.h"
+#include "common/model/checkpoint.h"
+#include "common/model/config.h"
+#include "common/model/weights.h"
 
 #define LAYOUT_ALIGN 64 /* of every tensor in the shard's memory */
 

@@ -11,12 +11,12 @@
  *
  * Threading, memory: pure functions.  No sum overflows within limits.h and
  * SIZES_BLOCK_TOKENS_MAX. */
-#ifndef WORKER_MODEL_SIZES_H
-#define WORKER_MODEL_SIZES_H
+#ifndef COMMON_MODEL_SIZES_H
+#define COMMON_MODEL_SIZES_H
 
 #include <stdint.h>
 
-#include "worker/model/config.h"
+#include "common/model/config.h"
 
 #define SIZES_BLOCK_TOKENS_MAX 65536
 
