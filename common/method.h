@@ -40,6 +40,8 @@ enum lane { LANE_CONTROL, LANE_SUBMIT, LANE_STATE };
       BY_WORKER, BY_ROUTER, 65536, 0, LANE_CONTROL, true)                      \
     X(REGISTRY_LEAVE, 0x0106, Registry, Leave, leave_request, drain_reply,     \
       UNARY, BY_WORKER, BY_ROUTER, 64, 64, LANE_CONTROL, true)                 \
+    X(REGISTRY_BROKEN, 0x0107, Registry, Broken, broken_message, nothing,      \
+      ONEWAY, BY_WORKER, BY_ROUTER, 1024, 0, LANE_CONTROL, false)              \
     X(INFERENCE_GENERATE, 0x0201, Inference, Generate, generate_request,       \
       generate_chunk, STREAM, BY_CLIENT | BY_ADMIN, BY_ROUTER, 1048576,        \
       131072, LANE_CONTROL, true)                                              \
@@ -95,14 +97,18 @@ enum lane { LANE_CONTROL, LANE_SUBMIT, LANE_STATE };
       BY_ROUTER, BY_WORKER, 16, 8192, LANE_CONTROL, true)                      \
     X(WORKER_DISOWN, 0x0409, Worker, Disown, disown_message, nothing, ONEWAY,  \
       BY_ROUTER, BY_WORKER, 65536, 0, LANE_CONTROL, true)                      \
-    X(STAGE_OPEN, 0x0501, Stage, Open, stage_open, nothing, UNARY, BY_WORKER,  \
-      BY_WORKER, 65536, 16, LANE_CONTROL, false)                               \
+    X(WORKER_ASSIGN, 0x040a, Worker, Assign, assign_request, nothing, UNARY,   \
+      BY_ROUTER, BY_WORKER, 64, 16, LANE_CONTROL, false)                       \
+    X(STAGE_OPEN, 0x0501, Stage, Open, stage_open, nothing, ONEWAY, BY_WORKER, \
+      BY_WORKER, 65536, 0, LANE_CONTROL, false)                                \
     X(STAGE_FORWARD, 0x0502, Stage, Forward, stage_forward, nothing, ONEWAY,   \
       BY_WORKER, BY_WORKER, 65536, 0, LANE_CONTROL, false)                     \
     X(STAGE_RESULT, 0x0503, Stage, Result, stage_result, nothing, ONEWAY,      \
       BY_WORKER, BY_WORKER, 65536, 0, LANE_CONTROL, false)                     \
     X(STAGE_REMOVE, 0x0504, Stage, Remove, stage_remove, nothing, ONEWAY,      \
       BY_WORKER, BY_WORKER, 65536, 0, LANE_CONTROL, false)                     \
+    X(STAGE_OPEN_PART, 0x0505, Stage, OpenPart, stage_open_part, nothing,      \
+      ONEWAY, BY_WORKER, BY_WORKER, 65536, 0, LANE_CONTROL, false)             \
     X(TRANSFER_OPEN, 0x0601, Transfer, Open, transfer_open, nothing, UNARY,    \
       BY_WORKER, BY_WORKER, 1024, 16, LANE_CONTROL, false)                     \
     X(TRANSFER_CHUNK, 0x0602, Transfer, Chunk, transfer_chunk, nothing, UNARY, \
