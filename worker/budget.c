@@ -15,19 +15,6 @@ static uint64_t least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-static uint64_t blocks_of(const struct budget_need *n, uint32_t tokens)
-{
-    return n->block_bytes == 0
-               ? 0
-               : ((uint64_t)tokens + n->block_tokens - 1) / n->block_tokens;
-}
-
-/* Memory of one sequence of so many tokens. */
-static uint64_t sequence_bytes(const struct budget_need *n, uint32_t tokens)
-{
-    return n->slot_bytes + blocks_of(n, tokens) * n->block_bytes;
-}
-
 /* "0.9": a share; anything else must be a size. */
 static bool wanted(const char *text, uint64_t available, uint64_t *bytes)
 {
@@ -44,7 +31,7 @@ static bool wanted(const char *text, uint64_t available, uint64_t *bytes)
 static enum status too_small(const struct budget_need *n, uint64_t bytes,
                              struct error *e)
 {
-    uint64_t one = sequence_bytes(n, n->context);
+    uint64_t one = pool_sequence_bytes(&n->pool, n->pool.context);
 
     return error_set(
         e, ST_RESOURCE_EXHAUSTED,
@@ -52,22 +39,8 @@ static enum status too_small(const struct budget_need *n, uint64_t bytes,
         "scratch %.1f MiB, one sequence of %u tokens %.1f MiB; at least "
         "%.1f MiB are needed (--memory), or a shorter --context",
         (double)bytes / MIB, (double)n->weight_bytes / MIB,
-        (double)n->scratch_bytes / MIB, n->context, (double)one / MIB,
+        (double)n->scratch_bytes / MIB, n->pool.context, (double)one / MIB,
         (double)(n->weight_bytes + n->scratch_bytes + one) / MIB);
-}
-
-static uint32_t slots_for(const struct budget_need *n, uint64_t pool)
-{
-    uint64_t whole = pool / sequence_bytes(n, n->context);
-    uint64_t quarter = pool / sequence_bytes(n, (n->context + 3) / 4);
-
-    /* Never so many that the blocks of one whole sequence do not fit. */
-    if (n->slot_bytes > 0) {
-        uint64_t blocks = blocks_of(n, n->context) * n->block_bytes;
-
-        quarter = least(quarter, (pool - blocks) / n->slot_bytes);
-    }
-    return (uint32_t)least(n->max_rows, quarter > whole ? quarter : whole);
 }
 
 enum status budget_divide(struct budget *out, const char *text,
@@ -75,9 +48,8 @@ enum status budget_divide(struct budget *out, const char *text,
                           struct error *e)
 {
     uint64_t fixed = need->weight_bytes + need->scratch_bytes;
-    uint64_t bytes =
-        fixed + BUDGET_SEQUENCES * sequence_bytes(need, need->context);
-    uint64_t pool, rows;
+    uint64_t one = pool_sequence_bytes(&need->pool, need->pool.context);
+    uint64_t bytes = fixed + BUDGET_SEQUENCES * one;
 
     if (text == NULL) {
         bytes = least(bytes, (uint64_t)(BUDGET_SHARE * (double)available));
@@ -87,21 +59,11 @@ enum status budget_divide(struct budget *out, const char *text,
                          "as 0.5 of what is available, is wanted",
                          text);
     }
-    if (bytes < fixed + sequence_bytes(need, need->context)) {
+    if (bytes < fixed + one) {
         return too_small(need, bytes, e);
     }
-    pool = bytes - fixed;
-    rows = slots_for(need, pool);
-    out->n_slots = need->slot_bytes > 0 ? (uint32_t)rows : 0;
-    out->n_blocks = 0;
-    if (need->block_bytes > 0) {
-        out->n_blocks = (uint32_t)least(
-            (pool - out->n_slots * need->slot_bytes) / need->block_bytes,
-            need->max_rows * blocks_of(need, need->context));
-    }
-    out->pool_bytes =
-        out->n_slots * need->slot_bytes + out->n_blocks * need->block_bytes;
-    out->bytes = fixed + out->pool_bytes;
+    out->pool = pool_split(&need->pool, bytes - fixed);
+    out->bytes = fixed + out->pool.bytes;
     return ST_OK;
 }
 

@@ -1,13 +1,10 @@
 /* budget.h - how much memory a worker takes, and what it makes of it.
  *
  *     budget = weights + scratch + pool
- *     pool   = n_slots * slot_bytes + n_blocks * block_bytes
  *
- * Weights and scratch are measured before this is asked.  The border between
- * slots and blocks is fixed: slots for as many sequences of a quarter of the
- * context as the pool holds (at most max_rows, which is all that can run),
- * the rest blocks (at most what so many sequences of the whole context
- * need).  At least one sequence of the whole context must fit.
+ * Weights and scratch are measured before this is asked; what the pool is
+ * divided into is common/pool_split.h's to say.  At least one sequence of the
+ * whole context must fit.
  *
  * Threading: none.  Memory: none. */
 #ifndef WORKER_BUDGET_H
@@ -15,6 +12,7 @@
 
 #include <stdint.h>
 
+#include "common/pool_split.h"
 #include "common/status.h"
 
 #define BUDGET_SEQUENCES 64   /* of the whole context, by default */
@@ -22,14 +20,12 @@
 
 struct budget_need {
     uint64_t weight_bytes, scratch_bytes;
-    uint64_t block_bytes, slot_bytes; /* 0: no such kind */
-    uint32_t block_tokens, context, max_rows;
+    struct pool_need pool;
 };
 
 struct budget {
     uint64_t bytes; /* weights, scratch and pool, as used */
-    uint64_t pool_bytes;
-    uint32_t n_blocks, n_slots;
+    struct pool_split pool;
 };
 
 /* text: NULL for the default; "0.9" is a share of available, "4GiB" is bytes.

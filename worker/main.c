@@ -240,16 +240,16 @@ static enum status pool_make(struct program *p, struct error *e)
                         a->block_tokens, p->kv_dtype);
     need = (struct budget_need){.weight_bytes = shard_report(p->shard)->bytes,
                                 .scratch_bytes = k.scratch_bytes,
-                                .block_bytes = k.block_bytes,
-                                .slot_bytes = k.slot_bytes,
-                                .block_tokens = a->block_tokens,
-                                .context = p->config.shape.context,
-                                .max_rows = a->max_rows};
+                                .pool = {.block_bytes = k.block_bytes,
+                                         .slot_bytes = k.slot_bytes,
+                                         .block_tokens = a->block_tokens,
+                                         .context = p->config.shape.context,
+                                         .max_rows = a->max_rows}};
     p->need = need;
     st = budget_divide(&p->budget, a->memory, p->available, &need, e);
     if (st == ST_OK) {
-        st = forward_alloc(p->forward, p->budget.n_blocks, p->budget.n_slots, 0,
-                           e);
+        st = forward_alloc(p->forward, p->budget.pool.n_blocks,
+                           p->budget.pool.n_slots, 0, e);
     }
     if (st == ST_OK) {
         st = engine_thread_new(&p->engine, p->forward, a->engine_depth, e);
@@ -270,17 +270,17 @@ static struct worker_options core_options(const struct program *p)
         .layer_end = s->n_layers,
         .n_layers = s->n_layers,
         .block_tokens = a->block_tokens,
-        .block_bytes = p->need.block_bytes,
-        .slot_bytes = p->need.slot_bytes,
-        .checkpoint_bytes = p->need.slot_bytes,
-        .n_blocks = p->budget.n_blocks,
-        .n_slots = p->budget.n_slots,
+        .block_bytes = p->need.pool.block_bytes,
+        .slot_bytes = p->need.pool.slot_bytes,
+        .checkpoint_bytes = p->need.pool.slot_bytes,
+        .n_blocks = p->budget.pool.n_blocks,
+        .n_slots = p->budget.pool.n_slots,
         .pages_per_block = p->sizes.pages_per_block,
         .pages_per_slot = p->sizes.pages_per_slot,
         .pages_per_checkpoint = p->sizes.pages_per_checkpoint,
         .weight_bytes = p->need.weight_bytes,
         .scratch_bytes = p->need.scratch_bytes,
-        .pool_bytes = p->budget.pool_bytes,
+        .pool_bytes = p->budget.pool.bytes,
         .context = s->context,
         .vocab = s->vocab,
         .n_eos = p->config.n_eos,
@@ -370,9 +370,10 @@ static void say_ready(const struct program *p)
            "tokens\n",
            SLUICE_VERSION, p->name, p->config.name, p->args.device,
            p->args.router, (double)n->weight_bytes / MIB,
-           (double)n->scratch_bytes / MIB, (double)p->budget.pool_bytes / MIB,
-           p->budget.n_blocks, n->block_tokens, (double)n->block_bytes / 1024,
-           p->budget.n_slots, (double)n->slot_bytes / 1024, n->context);
+           (double)n->scratch_bytes / MIB, (double)p->budget.pool.bytes / MIB,
+           p->budget.pool.n_blocks, n->pool.block_tokens,
+           (double)n->pool.block_bytes / 1024, p->budget.pool.n_slots,
+           (double)n->pool.slot_bytes / 1024, n->pool.context);
     fflush(stdout);
 }
 

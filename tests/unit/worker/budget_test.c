@@ -11,11 +11,11 @@
  * 4 MiB. */
 static const struct budget_need hybrid = {.weight_bytes = 100 * MIB,
                                           .scratch_bytes = 10 * MIB,
-                                          .block_bytes = MIB,
-                                          .slot_bytes = 4 * MIB,
-                                          .block_tokens = 32,
-                                          .context = 1024,
-                                          .max_rows = 64};
+                                          .pool = {.block_bytes = MIB,
+                                                   .slot_bytes = 4 * MIB,
+                                                   .block_tokens = 32,
+                                                   .context = 1024,
+                                                   .max_rows = 64}};
 
 static struct budget b;
 static struct error e;
@@ -24,8 +24,8 @@ static void takes_64_sequences_of_the_context(void **state)
 {
     (void)state;
     assert_int_equal(budget_divide(&b, NULL, 100 * GIB, &hybrid, &e), ST_OK);
-    assert_int_equal(b.n_slots, 64);
-    assert_int_equal(b.n_blocks, 64 * 32);
+    assert_int_equal(b.pool.n_slots, 64);
+    assert_int_equal(b.pool.n_blocks, 64 * 32);
     assert_int_equal(b.bytes, (110 + 64 * 36) * MIB);
 }
 
@@ -35,16 +35,16 @@ static void takes_at_most_a_quarter(void **state)
     assert_int_equal(budget_divide(&b, NULL, 4 * GIB, &hybrid, &e), ST_OK);
     assert_true(b.bytes <= GIB);
     assert_true(b.bytes > GIB - 4 * MIB);
-    assert_int_equal(b.n_slots, 64); /* 914 MiB / (4 + 8) is more */
-    assert_int_equal(b.n_blocks, 914 - 64 * 4);
+    assert_int_equal(b.pool.n_slots, 64); /* 914 MiB / (4 + 8) is more */
+    assert_int_equal(b.pool.n_blocks, 914 - 64 * 4);
 }
 
 static void fits_one_sequence_and_no_less(void **state)
 {
     (void)state;
     assert_int_equal(budget_divide(&b, "146MiB", 0, &hybrid, &e), ST_OK);
-    assert_int_equal(b.n_slots, 1);
-    assert_int_equal(b.n_blocks, 32);
+    assert_int_equal(b.pool.n_slots, 1);
+    assert_int_equal(b.pool.n_blocks, 32);
     assert_int_equal(budget_divide(&b, "145MiB", 0, &hybrid, &e),
                      ST_RESOURCE_EXHAUSTED);
     assert_non_null(strstr(e.text, "budget of 145.0 MiB"));
@@ -55,8 +55,8 @@ static void gives_slots_for_shorter_sequences(void **state)
 {
     (void)state;
     assert_int_equal(budget_divide(&b, "182MiB", 0, &hybrid, &e), ST_OK);
-    assert_int_equal(b.n_slots, 6); /* 72 MiB / (4 + 8) */
-    assert_int_equal(b.n_blocks, 48);
+    assert_int_equal(b.pool.n_slots, 6); /* 72 MiB / (4 + 8) */
+    assert_int_equal(b.pool.n_blocks, 48);
 }
 
 static void knows_shards_of_one_kind(void **state)
@@ -64,15 +64,15 @@ static void knows_shards_of_one_kind(void **state)
     struct budget_need n = hybrid;
 
     (void)state;
-    n.slot_bytes = 0;
+    n.pool.slot_bytes = 0;
     assert_int_equal(budget_divide(&b, "174MiB", 0, &n, &e), ST_OK);
-    assert_int_equal(b.n_slots, 0);
-    assert_int_equal(b.n_blocks, 64);
+    assert_int_equal(b.pool.n_slots, 0);
+    assert_int_equal(b.pool.n_blocks, 64);
     n = hybrid;
-    n.block_bytes = 0;
+    n.pool.block_bytes = 0;
     assert_int_equal(budget_divide(&b, "118MiB", 0, &n, &e), ST_OK);
-    assert_int_equal(b.n_slots, 2);
-    assert_int_equal(b.n_blocks, 0);
+    assert_int_equal(b.pool.n_slots, 2);
+    assert_int_equal(b.pool.n_blocks, 0);
 }
 
 static void reads_sizes_and_shares(void **state)
