@@ -62,6 +62,8 @@ struct try_case {
 
 /* Tables, each ended by a row without a name. */
 extern const struct try_case try_products[];
+extern const struct try_case try_attention[];
+extern const struct try_case try_deltanet[];
 
 /* Ends the program unless code is CL_SUCCESS. */
 void try_must(cl_int code, const char *what);

@@ -1,0 +1,479 @@
+/* nv_attention_decode.cl
+ *
+ * Attention of generated tokens over the paged cache, split over the context.
+ *
+ *     s_j = query . k_j / sqrt(HD)              j = 0 .. p, the token's position
+ *     y   = sum_j softmax(s)_j v_j * sigmoid(gate)            the gate if GATED
+ *
+ *   y        [T, NH, HD]        operand dtype
+ *   part     [n_tokens, NH, n_splits, HD] f32, then [.., n_splits, 2]: what a
+ *            split gives: sum of w v, max of s, sum of w; scratch
+ *   tickets  [n_tokens, NKV, CHUNKS] u32; 0 before and after
+ *   query    [T, NH, HD]        f32: normed and rotated
+ *   in       [T, IN_LD]         f32: of it the gates
+ *   kv       [blocks][2][NKV, BLOCK_TOKENS, HD]  bf16
+ *   n_splits at least (longest position + SPLIT) / SPLIT
+ *
+ * A work-group takes the positions [s SPLIT, (s + 1) SPLIT) of one token for
+ * up to 8 query heads of one kv head; its WARPS warps take turns of 16
+ * positions.  Both products are the tensor cores' with the heads as columns:
+ * s = K query^T, y^T = V^T w^T.  Keys and values go from memory straight into
+ * the registers of the fragments, 16 bytes a load: the order of HD in the
+ * first product is ours to choose, if query has the same, and of V the rows
+ * of a fragment are.  The last group of a token to arrive adds the splits up,
+ * in order.
+ *
+ * Launch    WG = 128; groups (n_splits, NKV * CHUNKS, n_tokens),
+ *           CHUNKS = (NH / NKV + 7) / 8
+ * Defines   HD 64, 128 or 256; SPLIT a multiple of 64
+ * Needs     sm_80; KV_DTYPE 1; kv 16-byte aligned
+ * Numerics  query and w are rounded to bf16, sums are f32.  Splits and turns
+ *           lie at absolute positions, so a token's bits depend on nothing but
+ *           its own sequence.  What lies past p is never used: where a turn
+ *           reaches past p, position p is read instead, with weight 0. */
+#define GROUP  (NH / NKV)
+#define CHUNKS ((GROUP + 7) / 8)
+#define GROUP_MOST (GROUP < 8 ? GROUP : 8)
+#ifndef SPLIT
+#define SPLIT 256
+#endif
+#define WARPS 4
+#define LANES (32 * WARPS)
+#define TURNS (SPLIT / (16 * WARPS)) /* of a warp */
+#define IN_LD ((GATED ? 2 : 1) * NH * HD + 2 * NKV * HD)
+#define PLANE (NKV * BLOCK_TOKENS * HD) /* k or v of a block */
+#define PIECE (HD < 128 ? HD : 128)     /* of HD, loaded at a time */
+#define PIECES (HD / PIECE)
+#define TABLE (SPLIT / BLOCK_TOKENS) /* blocks of a split */
+
+/* Position j of this split, or the last there is. */
+static inline ulong kv_row(__local const int *table, const uint j,
+                           const uint last)
+{
+    const uint at = min(j, last);
+
+    return (ulong)table[at / BLOCK_TOKENS] * (2 * PLANE) +
+           at % BLOCK_TOKENS * HD;
+}
+
+/* 16 positions of PIECE dimensions: lane g, c has 8 of each 32 dimensions of
+ * positions g and g + 8. */
+static inline void load_keys(uint4 *to, __global const ushort *row0,
+                             __global const ushort *row1, const uint c)
+{
+#pragma unroll
+    for (uint i = 0; i < PIECE / 32; i++) {
+        to[2 * i] = *(__global const uint4 *)(row0 + i * 32 + c * 8);
+        to[2 * i + 1] = *(__global const uint4 *)(row1 + i * 32 + c * 8);
+    }
+}
+
+/* Lane g, c has dimensions 8g.. of each 64 of positions 2c, 2c + 1, 2c + 8,
+ * 2c + 9. */
+static inline void load_values(uint4 *to, __global const ushort *base,
+                               const ulong *row, const uint g)
+{
+#pragma unroll
+    for (uint i = 0; i < PIECE / 64; i++) {
+#pragma unroll
+        for (uint j = 0; j < 4; j++) {
+            to[4 * i + j] =
+                *(__global const uint4 *)(base + row[j] + i * 64 + g * 8);
+        }
+    }
+}
+
+/* acc [PIECE / 64][4][4] += V^T w^T. */
+static inline void add_values(float *acc, const uint4 *v, const uint w0,
+                              const uint w1)
+{
+#pragma unroll
+    for (uint i = 0; i < PIECE / 64; i++) {
+        const uint4 a = v[4 * i], b = v[4 * i + 1];
+        const uint4 d = v[4 * i + 2], e = v[4 * i + 3];
+
+#define VALUE_STEP(j, x)                                                       \
+    mma_bf16(acc + (i * 4 + j) * 4, byte_perm(a.x, b.x, 0x5410),               \
+             byte_perm(a.x, b.x, 0x7632), byte_perm(d.x, e.x, 0x5410),         \
+             byte_perm(d.x, e.x, 0x7632), w0, w1)
+        VALUE_STEP(0, s0);
+        VALUE_STEP(1, s1);
+        VALUE_STEP(2, s2);
+        VALUE_STEP(3, s3);
+#undef VALUE_STEP
+    }
+}
+
+/* The query as fragments: lane g, c has 8 of each 32 dimensions of head g. */
+static inline void load_query(uint4 *to, __global const float *head,
+                              const bool there, const uint c)
+{
+#pragma unroll
+    for (uint i = 0; i < HD / 32; i++) {
+        float4 a = 0.0f, b = 0.0f;
+
+        if (there) {
+            a = *(__global const float4 *)(head + i * 32 + c * 8);
+            b = *(__global const float4 *)(head + i * 32 + c * 8 + 4);
+        }
+        to[i] = (uint4)(pack_bf16(a.s0, a.s1), pack_bf16(a.s2, a.s3),
+                        pack_bf16(b.s0, b.s1), pack_bf16(b.s2, b.s3));
+    }
+}
+
+/* s [TURNS][4] of this warp's turns: s[i] of positions g, g, g + 8, g + 8 and
+ * heads 2c, 2c + 1, 2c, 2c + 1, in units of a power of 2. */
+static inline void scores(float (*s)[4], const uint4 *query,
+                          __global const ushort *keys,
+                          __local const int *table, const uint last,
+                          const uint warp, const uint lane)
+{
+    const uint g = lane / 4, c = lane % 4;
+    const float scale = 1.4426950408889634f / sqrt((float)HD);
+    uint4 ahead[2][PIECE / 16];
+    ulong row0 = kv_row(table, warp * 16 + g, last);
+    ulong row1 = kv_row(table, warp * 16 + g + 8, last);
+
+    load_keys(ahead[0], keys + row0, keys + row1, c);
+#pragma unroll
+    for (uint n = 0; n < TURNS * PIECES; n++) {
+        const uint turn = n / PIECES, piece = n % PIECES;
+        const uint at = (turn * WARPS + warp) * 16 + g;
+        const uint4 *k = ahead[n % 2];
+
+        if (n + 1 < TURNS * PIECES) {
+            const uint next = ((n + 1) / PIECES * WARPS + warp) * 16 + g;
+            const uint from = (n + 1) % PIECES * PIECE;
+
+            if (from == 0) {
+                row0 = kv_row(table, next, last);
+                row1 = kv_row(table, next + 8, last);
+            }
+            load_keys(ahead[(n + 1) % 2], keys + row0 + from,
+                      keys + row1 + from, c);
+        }
+        if (piece == 0) {
+            s[turn][0] = s[turn][1] = s[turn][2] = s[turn][3] = 0.0f;
+        }
+#pragma unroll
+        for (uint i = 0; i < PIECE / 32; i++) {
+            const uint4 q = query[piece * (PIECE / 32) + i];
+            const uint4 a = k[2 * i], b = k[2 * i + 1];
+
+            mma_bf16(s[turn], a.s0, b.s0, a.s1, b.s1, q.s0, q.s1);
+            mma_bf16(s[turn], a.s2, b.s2, a.s3, b.s3, q.s2, q.s3);
+        }
+        if (piece + 1 == PIECES) {
+            s[turn][0] = at <= last ? s[turn][0] * scale : -INFINITY;
+            s[turn][1] = at <= last ? s[turn][1] * scale : -INFINITY;
+            s[turn][2] = at + 8 <= last ? s[turn][2] * scale : -INFINITY;
+            s[turn][3] = at + 8 <= last ? s[turn][3] * scale : -INFINITY;
+        }
+    }
+}
+
+/* s becomes the weights, as fragments in w; m and sum [2]: of heads 2c and
+ * 2c + 1, over this warp's positions. */
+static inline void weigh(uint (*w)[2], float *m, float *sum, float (*s)[4])
+{
+#pragma unroll
+    for (uint h = 0; h < 2; h++) {
+        float top = -INFINITY, total = 0.0f, base;
+
+#pragma unroll
+        for (uint i = 0; i < TURNS; i++) {
+            top = fmax(top, fmax(s[i][h], s[i][h + 2]));
+        }
+        top = fmax(top, shfl_xor(top, 4));
+        top = fmax(top, shfl_xor(top, 8));
+        top = fmax(top, shfl_xor(top, 16));
+        base = top == -INFINITY ? 0.0f : top;
+#pragma unroll
+        for (uint i = 0; i < TURNS; i++) {
+            s[i][h] = exp2_fast(s[i][h] - base);
+            s[i][h + 2] = exp2_fast(s[i][h + 2] - base);
+            total += s[i][h] + s[i][h + 2];
+        }
+        total += shfl_xor(total, 4);
+        total += shfl_xor(total, 8);
+        total += shfl_xor(total, 16);
+        m[h] = top;
+        sum[h] = total;
+    }
+#pragma unroll
+    for (uint i = 0; i < TURNS; i++) {
+        w[i][0] = movmatrix(pack_bf16(s[i][0], s[i][1]));
+        w[i][1] = movmatrix(pack_bf16(s[i][2], s[i][3]));
+    }
+}
+
+static inline void value_rows(ulong *row, __local const int *table,
+                              const uint turn, const uint warp, const uint c,
+                              const uint last)
+{
+    const uint at = (turn * WARPS + warp) * 16 + 2 * c;
+
+    row[0] = kv_row(table, at, last);
+    row[1] = kv_row(table, at + 1, last);
+    row[2] = kv_row(table, at + 8, last);
+    row[3] = kv_row(table, at + 9, last);
+}
+
+/* acc [HD / 64][4][4]: lane g, c has of each 64 dimensions 8g + 2j (+ 1 in
+ * the upper half) of heads 2c and 2c + 1. */
+static inline void values(float *acc, uint (*w)[2],
+                          __global const ushort *base,
+                          __local const int *table, const uint last,
+                          const uint warp, const uint lane)
+{
+    const uint g = lane / 4, c = lane % 4;
+    uint4 ahead[2][PIECE / 16];
+    ulong row[4];
+
+#pragma unroll
+    for (uint i = 0; i < HD / 4; i++) {
+        acc[i] = 0.0f;
+    }
+    value_rows(row, table, 0, warp, c, last);
+    load_values(ahead[0], base, row, g);
+#pragma unroll
+    for (uint n = 0; n < TURNS * PIECES; n++) {
+        if (n + 1 < TURNS * PIECES) {
+            const uint from = (n + 1) % PIECES * PIECE;
+
+            if (from == 0) {
+                value_rows(row, table, (n + 1) / PIECES, warp, c, last);
+            }
+            load_values(ahead[(n + 1) % 2], base + from, row, g);
+        }
+        add_values(acc + n % PIECES * (PIECE / 4), ahead[n % 2],
+                   w[n / PIECES][0], w[n / PIECES][1]);
+    }
+}
+
+/* The gate of a token's head and dimension. */
+static inline float gate_of(__global const float *in, const uint head,
+                            const uint d)
+{
+#if GATED
+    return sigmoid_of(in[head * 2 * HD + HD + d]);
+#else
+    return 1.0f;
+#endif
+}
+
+/* Of a head's splits, by one warp: the greatest maximum, and the sum of all
+ * weights against it. */
+static inline void whole_of(__local float *whole, __global const float *ml,
+                            const uint splits, const uint lane)
+{
+    float top = -INFINITY, total = 0.0f;
+
+    for (uint s = lane; s < splits; s += 32) {
+        top = fmax(top, ml[2 * s]);
+    }
+    for (uint m = 16; m > 0; m /= 2) {
+        top = fmax(top, shfl_xor(top, m));
+    }
+    for (uint s = lane; s < splits; s += 32) {
+        total = fma(exp2_fast(ml[2 * s] - top), ml[2 * s + 1], total);
+    }
+    for (uint m = 16; m > 0; m /= 2) {
+        total += shfl_xor(total, m);
+    }
+    if (lane == 0) {
+        whole[0] = top;
+        whole[1] = total;
+    }
+}
+
+/* Adds up the splits of a token for `heads` heads from `head`: y [heads, HD].
+ * part [heads, n_splits, HD] and ml [heads, n_splits, 2] are theirs; space:
+ * 8 * LANES + 16 floats. */
+static inline void combine(__global operand_t *y, __global const float *in,
+                           __global const float *part,
+                           __global const float *ml, __local float *space,
+                           const uint head, const uint heads,
+                           const uint splits, const uint n_splits)
+{
+    const uint lane = get_local_id(0);
+    __local float *weight = space, *whole = space + 8 * LANES;
+    float acc[HD * 8 / LANES];
+
+    for (uint h = lane / 32; h < heads; h += WARPS) {
+        whole_of(whole + 2 * h, ml + h * n_splits * 2, splits, lane % 32);
+    }
+#pragma unroll
+    for (uint i = 0; i < HD * 8 / LANES; i++) {
+        acc[i] = 0.0f;
+    }
+    for (uint from = 0; from < splits; from += LANES) {
+        const uint n = min(splits - from, (uint)LANES);
+
+        barrier(CLK_LOCAL_MEM_FENCE);
+        for (uint h = 0; h < heads && lane < n; h++) {
+            weight[h * LANES + lane] = exp2_fast(
+                ml[(h * n_splits + from + lane) * 2] - whole[2 * h]);
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+#pragma unroll
+        for (uint i = 0; i < HD * 8 / LANES; i++) {
+            const uint at = i * LANES + lane, h = at / HD;
+            __global const float *p =
+                part + ((ulong)h * n_splits + from) * HD + at % HD;
+
+            for (uint s = 0; h < heads && s < n; s++) {
+                acc[i] = fma(weight[h * LANES + s], p[s * HD], acc[i]);
+            }
+        }
+    }
+#pragma unroll
+    for (uint i = 0; i < HD * 8 / LANES; i++) {
+        const uint at = i * LANES + lane, h = at / HD;
+
+        if (h < heads) {
+            y[at] = operand_of(acc[i] / whole[2 * h + 1] *
+                               gate_of(in, head + h, at % HD));
+        }
+    }
+}
+
+/* What the warps leave for each other; a head's row is one longer than HD,
+ * for the banks. */
+#define SUM_LD (HD + 1)
+#define SUMS                                                                   \
+    (WARPS * GROUP_MOST * SUM_LD > 8 * LANES + 16                              \
+         ? WARPS * GROUP_MOST * SUM_LD                                         \
+         : 8 * LANES + 16)
+
+static inline void leave(__local float *sums, __local float *tops,
+                         const float *acc, const float *m, const float *sum,
+                         const uint heads, const uint warp, const uint lane)
+{
+    const uint g = lane / 4, c = lane % 4;
+
+#pragma unroll
+    for (uint h = 0; h < 2; h++) {
+        const uint head = 2 * c + h;
+
+        if (g == 0) {
+            tops[(warp * 8 + head) * 2] = m[h];
+            tops[(warp * 8 + head) * 2 + 1] = sum[h];
+        }
+        if (head < heads) {
+            __local float *to = sums + (warp * GROUP_MOST + head) * SUM_LD;
+
+#pragma unroll
+            for (uint i = 0; i < HD / 16; i++) {
+                const uint d = i / 4 * 64 + g * 8 + i % 4 * 2;
+
+                to[d] = acc[i * 4 + h];
+                to[d + 1] = acc[i * 4 + h + 2];
+            }
+        }
+    }
+}
+
+__kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void
+attention_decode(__global operand_t *y, const ulong y_at,
+                 __global float *part, const ulong part_at,
+                 __global uint *tickets, const ulong tickets_at,
+                 __global const float *query, const ulong query_at,
+                 __global const float *in, const ulong in_at,
+                 __global const ushort *kv, const ulong kv_at,
+                 __global const int *meta, const uint first_token,
+                 const uint n_tokens, const uint n_splits)
+{
+    __local float sums[SUMS];
+    __local float tops[WARPS * 8 * 2];
+    __local int table[TABLE];
+    __local uint turn;
+    const uint lane = get_local_id(0), warp = lane / 32;
+    const uint split = get_group_id(0), index = get_group_id(2);
+    const uint kv_head = get_group_id(1) / CHUNKS;
+    const uint chunk = get_group_id(1) % CHUNKS;
+    const uint token = first_token + index;
+    const uint p = (uint)TOKEN(meta, token)[TOKEN_POSITION];
+    const uint head = kv_head * GROUP + chunk * 8;
+    const uint heads = min((uint)GROUP - chunk * 8, 8u);
+    const uint splits = p / SPLIT + 1;
+
+    if (split >= splits) {
+        return;
+    }
+
+    const uint last = min(p - split * SPLIT, (uint)SPLIT - 1);
+    __global const int *blocks =
+        meta + META_BLOCKS +
+        ROW(meta, TOKEN(meta, token)[TOKEN_ROW])[ROW_BLOCKS] + split * TABLE;
+    __global const ushort *keys =
+        kv + kv_at + (ulong)kv_head * BLOCK_TOKENS * HD;
+    const ulong at = (ulong)index * NH + head;
+    __global float *sum_out = part + part_at + (at * n_splits + split) * HD;
+    __global float *ml = part + part_at +
+                         (ulong)n_tokens * NH * n_splits * HD +
+                         at * n_splits * 2;
+
+    for (uint i = lane; i <= last / BLOCK_TOKENS; i += LANES) {
+        table[i] = blocks[i];
+    }
+    y += y_at + ((ulong)token * NH + head) * HD;
+    in += in_at + (ulong)token * IN_LD;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    {
+        uint4 q[HD / 32];
+        float s[TURNS][4], acc[HD / 4], m[2], sum[2];
+        uint w[TURNS][2];
+        const uint g = lane % 32 / 4;
+
+        load_query(q, query + query_at + ((ulong)token * NH + head + g) * HD,
+                   g < heads, lane % 4);
+        scores(s, q, keys, table, last, warp, lane % 32);
+        weigh(w, m, sum, s);
+        values(acc, w, keys + PLANE, table, last, warp, lane % 32);
+        leave(sums, tops, acc, m, sum, heads, warp, lane % 32);
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+
+    for (uint i = lane; i < heads * HD; i += LANES) {
+        const uint h = i / HD, d = i % HD;
+        float top = -INFINITY, acc = 0.0f, total = 0.0f;
+
+        for (uint w = 0; w < WARPS; w++) {
+            top = fmax(top, tops[(w * 8 + h) * 2]);
+        }
+        for (uint w = 0; w < WARPS; w++) {
+            const float f = exp2_fast(tops[(w * 8 + h) * 2] - top);
+
+            acc = fma(f, sums[(w * GROUP_MOST + h) * SUM_LD + d], acc);
+            total = fma(f, tops[(w * 8 + h) * 2 + 1], total);
+        }
+        if (splits == 1) {
+            y[i] = operand_of(acc / total * gate_of(in, head + h, d));
+        } else {
+            sum_out[(ulong)h * n_splits * HD + d] = acc;
+            if (d == 0) {
+                ml[(h * n_splits + split) * 2] = top;
+                ml[(h * n_splits + split) * 2 + 1] = total;
+            }
+        }
+    }
+    if (splits == 1) {
+        return;
+    }
+
+    barrier(CLK_GLOBAL_MEM_FENCE | CLK_LOCAL_MEM_FENCE);
+    if (lane == 0) {
+        tickets += tickets_at + (ulong)index * NKV * CHUNKS + get_group_id(1);
+        turn = ticket_take(tickets);
+        if (turn + 1 == splits) {
+            *tickets = 0;
+        }
+    }
+    barrier(CLK_GLOBAL_MEM_FENCE | CLK_LOCAL_MEM_FENCE);
+    if (turn + 1 == splits) {
+        fence_device();
+        combine(y, in, sum_out - (ulong)split * HD, ml, sums, head, heads,
+                splits, n_splits);
+    }
+}

@@ -1,0 +1,425 @@
+/* try_attention.c - the attention mixers; see opencl_try.h.
+ *
+ * Reference in double, from the values that the kernels are said to use: the
+ * cache as rounded, the query rounded to bf16.  Allowed: what the rounding of
+ * weights and of the output to bf16 gives, 2^-9 each.  Every position that a
+ * row must not read is NaN. */
+#include "tests/kernels/opencl_try.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SPLIT       256
+#define ROWS_MAX    64
+#define META_TOKENS (ROWS_MAX * 8)
+#define ALLOWED     4e-3
+
+struct shape {
+    const char *name;
+    uint32_t nh, nkv, hd, rotary;
+    bool gated;
+    uint32_t block_tokens;
+};
+
+static const struct shape shapes[] = {
+    {"9b", 16, 4, 256, 64, true, 32},      {"0.8b", 8, 2, 256, 64, true, 16},
+    {"qwen3", 16, 8, 128, 128, false, 32}, {"llama", 32, 8, 64, 64, false, 64},
+    {"odd", 7, 1, 64, 32, true, 8},        {"wide", 20, 1, 128, 128, false, 2},
+};
+#define N_SHAPES (sizeof(shapes) / sizeof(shapes[0]))
+
+/* A row of a step: tokens at positions [position, position + n). */
+struct row {
+    uint32_t position, n;
+};
+
+/* A step on the device. */
+struct world {
+    const struct shape *s;
+    uint32_t n_rows, n_tokens, longest;
+    uint32_t first[ROWS_MAX];
+    const struct row *rows;
+    uint32_t per_block; /* elements */
+    uint32_t *blocks;   /* of row r from r * table_ld */
+    uint32_t table_ld;
+    uint16_t *host_kv; /* NULL: random, everywhere */
+    cl_mem meta, kv, y, part, tickets, query, in;
+};
+
+static uint32_t in_ld(const struct shape *s)
+{
+    return (s->gated ? 2 : 1) * s->nh * s->hd + 2 * s->nkv * s->hd;
+}
+
+static uint16_t half_of(float v)
+{
+    uint32_t b;
+    v = try_bf16(v);
+    memcpy(&b, &v, 4);
+    return (uint16_t)(b >> 16);
+}
+
+static float of_half(uint16_t h)
+{
+    uint32_t b = (uint32_t)h << 16;
+    float v;
+    memcpy(&v, &b, 4);
+    return v;
+}
+
+static void *take(size_t n, size_t item)
+{
+    void *p = calloc(n ? n : 1, item);
+    try_must(p ? CL_SUCCESS : CL_OUT_OF_HOST_MEMORY, "calloc");
+    return p;
+}
+
+/* Element of k (or v) of a sequence, whatever block it is in. */
+static size_t place(const struct world *w, uint32_t row, uint32_t position,
+                    uint32_t kv_head, bool value)
+{
+    const struct shape *s = w->s;
+    uint32_t block = w->blocks[row * w->table_ld + position / s->block_tokens];
+    size_t at = (size_t)block * w->per_block;
+    at += (value ? (size_t)w->per_block / 2 : 0);
+    at += ((size_t)kv_head * s->block_tokens + position % s->block_tokens) *
+          s->hd;
+    return at;
+}
+
+static float cached(uint32_t seed, const struct shape *s, uint32_t position,
+                    uint32_t kv_head, uint32_t d, bool value)
+{
+    uint64_t i = (((uint64_t)position * s->nkv + kv_head) * 2 + value) * s->hd;
+    return try_value(seed, i + d, value ? 1.0f : 1.5f, TRY_BF16);
+}
+
+/* k and v of the positions before `until`; sequence r's data is seed r's. */
+static void fill_cache(struct world *w, uint32_t row, uint32_t seed,
+                       uint32_t until)
+{
+    const struct shape *s = w->s;
+    for (uint32_t p = 0; p < until; p++) {
+        for (uint32_t h = 0; h < s->nkv; h++) {
+            uint16_t *k = w->host_kv + place(w, row, p, h, false);
+            uint16_t *v = w->host_kv + place(w, row, p, h, true);
+            for (uint32_t d = 0; d < s->hd; d++) {
+                k[d] = half_of(cached(seed, s, p, h, d, false));
+                v[d] = half_of(cached(seed, s, p, h, d, true));
+            }
+        }
+    }
+}
+
+/* Blocks are handed out in an order that `shuffle` decides. */
+static void make_meta(struct try *t, struct world *w, uint32_t shuffle)
+{
+    uint32_t n_blocks = w->n_rows * w->table_ld;
+    size_t words = META_TOKENS + 2 * (size_t)w->n_tokens + n_blocks;
+    int32_t *meta = take(words, 4);
+    w->blocks = take(n_blocks, 4);
+    for (uint32_t i = 0; i < n_blocks; i++) {
+        w->blocks[i] = shuffle ? (i * 7 + shuffle) % n_blocks : i;
+        while (shuffle && n_blocks % 7 == 0) {
+            w->blocks[i] = n_blocks - 1 - i;
+            break;
+        }
+        meta[META_TOKENS + 2 * w->n_tokens + i] = (int32_t)w->blocks[i];
+    }
+    for (uint32_t r = 0; r < w->n_rows; r++) {
+        int32_t *m = meta + r * 8;
+        m[0] = (int32_t)w->first[r];
+        m[1] = (int32_t)w->rows[r].n;
+        m[2] = (int32_t)w->rows[r].position;
+        m[4] = (int32_t)(r * w->table_ld);
+        for (uint32_t i = 0; i < w->rows[r].n; i++) {
+            int32_t *token = meta + META_TOKENS + 2 * (w->first[r] + i);
+            token[0] = (int32_t)r;
+            token[1] = (int32_t)(w->rows[r].position + i);
+        }
+    }
+    w->meta = try_data(t, meta, words * 4);
+    free(meta);
+}
+
+static uint32_t n_splits(const struct world *w)
+{
+    return (w->longest + SPLIT - 1) / SPLIT;
+}
+
+static void make_world(struct try *t, struct world *w, const struct shape *s,
+                       const struct row *rows, uint32_t n, uint32_t shuffle,
+                       bool checked)
+{
+    *w = (struct world){.s = s, .rows = rows, .n_rows = n};
+    for (uint32_t r = 0; r < n; r++) {
+        uint32_t end = rows[r].position + rows[r].n;
+        w->first[r] = w->n_tokens;
+        w->n_tokens += rows[r].n;
+        w->longest = end > w->longest ? end : w->longest;
+    }
+    w->table_ld = (w->longest + s->block_tokens - 1) / s->block_tokens;
+    w->per_block = 2 * s->nkv * s->block_tokens * s->hd;
+    make_meta(t, w, shuffle);
+    size_t elements = (size_t)n * w->table_ld * w->per_block;
+    if (checked) {
+        w->host_kv = take(elements, 2);
+        memset(w->host_kv, 0xff, elements * 2);
+        for (uint32_t r = 0; r < n; r++) {
+            fill_cache(w, r, r + 1, rows[r].position + rows[r].n);
+        }
+        w->kv = try_data(t, w->host_kv, elements * 2);
+    } else {
+        w->kv = try_random(t, TRY_BF16, elements, 5, 1.0f);
+    }
+    size_t heads = (size_t)w->n_tokens * s->nh;
+    uint32_t *zeros = take(heads, 4);
+    w->y = try_poison(t, heads * s->hd * 2);
+    w->part = try_poison(t, heads * n_splits(w) * (s->hd + 2) * 4);
+    w->tickets = try_data(t, zeros, heads * 4);
+    free(zeros);
+}
+
+/* Query and `in` of the tokens [from, from + n_tokens) of a longer step. */
+static void give_inputs(struct try *t, struct world *w, uint32_t from)
+{
+    const struct shape *s = w->s;
+    size_t nq = (size_t)s->nh * s->hd, ni = in_ld(s);
+    float *q = take(w->n_tokens * nq, 4), *in = take(w->n_tokens * ni, 4);
+    for (size_t i = 0; i < w->n_tokens * nq; i++) {
+        q[i] = try_value(77, from * nq + i, 1.0f, TRY_F32);
+    }
+    for (size_t i = 0; i < w->n_tokens * ni; i++) {
+        in[i] = try_value(78, from * ni + i, 2.0f, TRY_F32);
+    }
+    w->query = try_data(t, q, w->n_tokens * nq * 4);
+    w->in = try_data(t, in, w->n_tokens * ni * 4);
+    free(q);
+    free(in);
+}
+
+static void drop_world(struct world *w)
+{
+    free(w->blocks);
+    free(w->host_kv);
+}
+
+static cl_kernel attention_kernel(struct try *t, const struct world *w,
+                                  const char *file, const char *name,
+                                  const char *more)
+{
+    const char *const files[] = {"common.cl", "nv.cl", file, NULL};
+    const struct shape *s = w->s;
+    return try_kernel(
+        t, files, name,
+        "-DH=1024 -DNH=%u -DNKV=%u -DHD=%u -DR=%u -DGATED=%d -DEPS=1e-6f "
+        "-DBLOCK_TOKENS=%u -DKV_DTYPE=1 -DOPERAND_DTYPE=1 -DMETA_ROWS=0 "
+        "-DMETA_TOKENS=%d -DMETA_BLOCKS=%u -DSPLIT=%d -DNVIDIA=%u %s",
+        (unsigned)s->nh, (unsigned)s->nkv, (unsigned)s->hd, (unsigned)s->rotary,
+        s->gated, (unsigned)s->block_tokens, META_TOKENS,
+        (unsigned)(META_TOKENS + 2 * w->n_tokens), SPLIT, (unsigned)t->nvidia,
+        more);
+}
+
+static void attend_args(cl_kernel k, const struct world *w, uint32_t first,
+                        uint32_t n)
+{
+    try_args(k, "mUmUmUmUmUmUmuuu", w->y, (uint64_t)0, w->part, (uint64_t)0,
+             w->tickets, (uint64_t)0, w->query, (uint64_t)0, w->in, (uint64_t)0,
+             w->kv, (uint64_t)0, w->meta, first, n, n_splits(w));
+}
+
+/* ---- the reference ---- */
+
+/* y [nh, hd] of a token of sequence `seed` at position p, the token-th of the
+ * inputs. */
+static void attend_plainly(const struct shape *s, uint32_t seed, uint32_t p,
+                           uint32_t token, double *y)
+{
+    double *weight = take(p + 1, sizeof(double));
+    size_t nq = (size_t)s->nh * s->hd;
+    for (uint32_t h = 0; h < s->nh; h++) {
+        uint32_t kv_head = h / (s->nh / s->nkv);
+        double top = -INFINITY, sum = 0;
+        for (uint32_t j = 0; j <= p; j++) {
+            weight[j] = 0;
+            for (uint32_t d = 0; d < s->hd; d++) {
+                weight[j] +=
+                    (double)try_value(77, token * nq + (size_t)h * s->hd + d,
+                                      1.0f, TRY_BF16) *
+                    (double)cached(seed, s, j, kv_head, d, false);
+            }
+            weight[j] /= sqrt((double)s->hd);
+            top = fmax(top, weight[j]);
+        }
+        for (uint32_t j = 0; j <= p; j++) {
+            weight[j] = exp(weight[j] - top);
+            sum += weight[j];
+        }
+        for (uint32_t d = 0; d < s->hd; d++) {
+            double acc = 0;
+            for (uint32_t j = 0; j <= p; j++) {
+                acc += weight[j] * (double)cached(seed, s, j, kv_head, d, true);
+            }
+            y[h * s->hd + d] = acc / sum;
+            if (s->gated) {
+                size_t at = (size_t)token * in_ld(s) + (size_t)h * 2 * s->hd +
+                            s->hd + d;
+                double gate = (double)try_value(78, at, 2.0f, TRY_F32);
+                y[h * s->hd + d] /= 1 + exp(-gate);
+            }
+        }
+    }
+    free(weight);
+}
+
+static void check_y(struct try *t, const struct world *w, const char *what,
+                    const uint16_t *got, uint32_t step)
+{
+    const struct shape *s = w->s;
+    size_t width = (size_t)s->nh * s->hd;
+    double *want = take(width, sizeof(double));
+    float *as_float = take(width, sizeof(float));
+    for (uint32_t r = 0; r < w->n_rows; r++) {
+        for (uint32_t i = 0; i < w->rows[r].n;
+             i += (i + step < w->rows[r].n || i + 1 == w->rows[r].n)
+                      ? step
+                      : w->rows[r].n - 1 - i) {
+            uint32_t token = w->first[r] + i, p = w->rows[r].position + i;
+            char name[96];
+            attend_plainly(s, r + 1, p, token, want);
+            for (size_t j = 0; j < width; j++) {
+                as_float[j] = of_half(got[token * width + j]);
+            }
+            snprintf(name, sizeof(name), "%s %s position %u", what, s->name,
+                     (unsigned)p);
+            try_near(t, name, as_float, want, width, ALLOWED);
+        }
+    }
+    free(want);
+    free(as_float);
+}
+
+/* ---- decode ---- */
+
+static struct try_launch decode_launch(cl_kernel k, const struct world *w)
+{
+    const struct shape *s = w->s;
+    size_t chunks = (s->nh / s->nkv + 7) / 8;
+    return (struct try_launch){
+        k, 3, {n_splits(w), s->nkv * chunks, w->n_tokens}, {128, 1, 1}};
+}
+
+static void run_decode(struct try *t, struct world *w, uint16_t *y)
+{
+    cl_kernel k = attention_kernel(t, w, "nv_attention_decode.cl",
+                                   "attention_decode", "");
+    if (!k) {
+        return;
+    }
+    struct try_launch l = decode_launch(k, w);
+    for (uint32_t twice = 0; twice < 2; twice++) { /* tickets are left at 0 */
+        try_repoison(t, w->y, (size_t)w->n_tokens * w->s->nh * w->s->hd * 2);
+        attend_args(k, w, 0, w->n_tokens);
+        try_run(t, &l);
+    }
+    try_read(t, w->y, 0, (size_t)w->n_tokens * w->s->nh * w->s->hd * 2, y);
+}
+
+/* Each row alone, in other blocks, gives the same bits. */
+static void decode_alone(struct try *t, const struct world *all,
+                         const uint16_t *y)
+{
+    const struct shape *s = all->s;
+    size_t width = (size_t)s->nh * s->hd;
+    uint16_t *one = take(width, 2);
+    for (uint32_t r = 0; r < all->n_rows; r += 3) {
+        struct world w;
+        char name[96];
+        make_world(t, &w, s, all->rows + r, 1, 3, true);
+        memset(w.host_kv, 0xff,
+               (size_t)w.table_ld * w.per_block * sizeof(uint16_t));
+        fill_cache(&w, 0, r + 1, all->rows[r].position + 1);
+        w.kv = try_data(t, w.host_kv, (size_t)w.table_ld * w.per_block * 2);
+        give_inputs(t, &w, r);
+        run_decode(t, &w, one);
+        snprintf(name, sizeof(name), "attention_decode %s row %u alone",
+                 s->name, (unsigned)r);
+        try_same(t, name, one, y + r * width, width * 2);
+        drop_world(&w);
+    }
+    free(one);
+}
+
+static void check_decode(struct try *t, const struct shape *s,
+                         const struct row *rows, uint32_t n)
+{
+    struct world w;
+    uint16_t *y = take((size_t)n * s->nh * s->hd, 2);
+    make_world(t, &w, s, rows, n, 1, true);
+    give_inputs(t, &w, 0);
+    run_decode(t, &w, y);
+    check_y(t, &w, "attention_decode", y, 1);
+    decode_alone(t, &w, y);
+    drop_world(&w);
+    free(y);
+    try_free(t);
+}
+
+static void time_decode(struct try *t, const struct shape *s, uint32_t batch,
+                        uint32_t context)
+{
+    struct row rows[ROWS_MAX];
+    struct world w;
+    for (uint32_t r = 0; r < batch; r++) {
+        rows[r] = (struct row){context - 1, 1};
+    }
+    make_world(t, &w, s, rows, batch, 1, false);
+    give_inputs(t, &w, 0);
+    cl_kernel k = attention_kernel(t, &w, "nv_attention_decode.cl",
+                                   "attention_decode", "");
+    if (k) {
+        struct try_launch l = decode_launch(k, &w);
+        attend_args(k, &w, 0, batch);
+        double us = try_alone(t, &l);
+        double bytes = (double)batch * context * s->nkv * s->hd * 4;
+        printf("attention_decode %-5s batch %2u context %5u: %8.1f us "
+               "%6.0f GB/s %3.0f %%\n",
+               s->name, (unsigned)batch, (unsigned)context, us,
+               bytes / us / 1e3, bytes / us / 10 / t->read_gbs);
+    }
+    drop_world(&w);
+    try_free(t);
+}
+
+static void decode_case(struct try *t)
+{
+    static const struct row rows[] = {{0, 1},   {1, 1},   {15, 1},  {16, 1},
+                                      {62, 1},  {63, 1},  {64, 1},  {255, 1},
+                                      {256, 1}, {300, 1}, {511, 1}, {600, 1}};
+    static const struct row far[] = {{40000, 1}, {100, 1}};
+    if (t->nvidia < 80) {
+        printf("attention_decode: not an NVIDIA device, left out\n");
+        return;
+    }
+    for (uint32_t i = 0; i < N_SHAPES; i++) {
+        check_decode(t, &shapes[i], rows, sizeof(rows) / sizeof(rows[0]));
+    }
+    if (t->units > 16) { /* more splits than combine takes at once */
+        check_decode(t, &shapes[1], far, 2);
+    }
+    if (!t->quiet) {
+        for (uint32_t i = 0; i < 3; i++) {
+            time_decode(t, &shapes[i], 1, 1024);
+            time_decode(t, &shapes[i], 1, 16384);
+            time_decode(t, &shapes[i], 8, 1024);
+            time_decode(t, &shapes[i], 32, 1024);
+            time_decode(t, &shapes[i], 32, 16384);
+        }
+    }
+}
+
+const struct try_case try_attention[] = {{"attention_decode", decode_case},
+                                         {0}};

@@ -1,0 +1,470 @@
+/* try_deltanet.c - the Gated DeltaNet mixers; see opencl_try.h.
+ *
+ * Reference: the recurrence token by token, in double, from the same float32
+ * inputs.  What is not a row's (other slots, tokens past the end) is NaN. */
+#include "tests/kernels/opencl_try.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ROWS_MAX    64
+#define META_TOKENS (ROWS_MAX * 8)
+#define DIM         128 /* Dk and Dv */
+#define TAPS        4
+#define Y_ALLOWED   2.5e-3 /* the rounding of y to bf16 gives 1.7e-3 */
+
+struct shape {
+    const char *name;
+    uint32_t hk, hv;
+};
+
+static const struct shape shapes[] = {
+    {"9b", 16, 32}, {"0.8b", 16, 16}, {"27b", 16, 48}, {"tiny", 2, 4}};
+
+struct row {
+    uint32_t position, n;
+};
+
+struct world {
+    const struct shape *s;
+    const struct row *rows;
+    uint32_t n_rows, n_tokens, n_slots, seed;
+    uint32_t first[ROWS_MAX], slot[ROWS_MAX];
+    cl_mem meta, y, o, tickets, state, tail, in, conv, a_log, dt_bias, norm;
+    float *in_host; /* [T, in_ld] */
+    float *state_host;
+    uint16_t *tail_host;
+};
+
+/* What a step leaves behind. */
+struct result {
+    uint16_t *y;  /* [T, Hv, DIM] */
+    float *state; /* [rows, Hv, DIM, DIM] */
+    uint16_t *tail;
+};
+
+static uint32_t channels(const struct shape *s)
+{
+    return (2 * s->hk + s->hv) * DIM;
+}
+
+static uint32_t in_ld(const struct shape *s)
+{
+    return channels(s) + s->hv * DIM + 2 * s->hv;
+}
+
+static size_t state_size(const struct shape *s)
+{
+    return (size_t)s->hv * DIM * DIM;
+}
+
+static size_t tail_size(const struct shape *s)
+{
+    return (size_t)(TAPS - 1) * channels(s);
+}
+
+static uint16_t half_of(float v)
+{
+    uint32_t b;
+    v = try_bf16(v);
+    memcpy(&b, &v, 4);
+    return (uint16_t)(b >> 16);
+}
+
+static float of_half(uint16_t h)
+{
+    uint32_t b = (uint32_t)h << 16;
+    float v;
+    memcpy(&v, &b, 4);
+    return v;
+}
+
+static void *take(size_t n, size_t item)
+{
+    void *p = calloc(n ? n : 1, item);
+    try_must(p ? CL_SUCCESS : CL_OUT_OF_HOST_MEMORY, "calloc");
+    return p;
+}
+
+/* ---- the reference ---- */
+
+/* Inputs of sequence `seed` at position p; weights have seeds below 10. */
+static float input(uint32_t seed, const struct shape *s, uint32_t p, uint32_t i)
+{
+    float scale = i < channels(s) + s->hv * DIM ? 1.0f : 3.0f;
+    return try_value(seed, (uint64_t)p * in_ld(s) + i, scale, TRY_F32);
+}
+
+static double weight(uint32_t seed, uint32_t i, float scale)
+{
+    return (double)try_value(seed, i, scale, TRY_F32);
+}
+
+/* c [C] of token i; history before the row is in tail. */
+static void convolve(const struct shape *s, uint32_t seed, uint32_t p,
+                     uint32_t i, const uint16_t *tail, double *c)
+{
+    for (uint32_t ch = 0; ch < channels(s); ch++) {
+        double sum = 0;
+        for (uint32_t j = 0; j < TAPS; j++) {
+            int32_t back = (int32_t)(TAPS - 1 - j), at = (int32_t)i - back;
+            double x;
+            if (at < 0) {
+                x = (double)of_half(
+                    tail[(uint32_t)(at + TAPS - 1) * channels(s) + ch]);
+            } else {
+                float v = input(seed, s, p + (uint32_t)at, ch);
+                x = (double)(back ? try_bf16(v) : v);
+            }
+            sum += weight(2, ch * TAPS + j, 0.7f) * x;
+        }
+        c[ch] = sum / (1 + exp(-sum));
+    }
+}
+
+static void unit(double *x, double scale)
+{
+    double sum = 1e-6;
+    for (uint32_t i = 0; i < DIM; i++) {
+        sum += x[i] * x[i];
+    }
+    for (uint32_t i = 0; i < DIM; i++) {
+        x[i] *= scale / sqrt(sum);
+    }
+}
+
+static void head_step(double *state, const double *q, const double *k,
+                      const double *v, double beta, double decay, double *o)
+{
+    for (uint32_t j = 0; j < DIM; j++) {
+        double m = 0;
+        o[j] = 0;
+        for (uint32_t i = 0; i < DIM; i++) {
+            state[i * DIM + j] *= decay;
+            m += k[i] * state[i * DIM + j];
+        }
+        double d = beta * (v[j] - m);
+        for (uint32_t i = 0; i < DIM; i++) {
+            state[i * DIM + j] += k[i] * d;
+            o[j] += q[i] * state[i * DIM + j];
+        }
+    }
+}
+
+/* y [Hv, DIM] of one token; state moves on. */
+static void token_step(const struct shape *s, uint32_t seed, uint32_t p,
+                       double *c, double *state, double *y)
+{
+    for (uint32_t h = 0; h < 2 * s->hk; h++) {
+        unit(c + h * DIM, h < s->hk ? 1 / sqrt(DIM) : 1);
+    }
+    for (uint32_t h = 0; h < s->hv; h++) {
+        uint32_t key = h / (s->hv / s->hk), z = channels(s) + h * DIM;
+        uint32_t b = channels(s) + s->hv * DIM + h;
+        double x = (double)input(seed, s, p, b + s->hv) + weight(4, h, 1.0f);
+        double g = exp(-exp(weight(3, h, 2.0f)) * log1p(exp(x)));
+        double beta = 1 / (1 + exp(-(double)input(seed, s, p, b)));
+        double *o = y + h * DIM, square = 0;
+        head_step(state + h * (size_t)DIM * DIM, c + key * DIM,
+                  c + (s->hk + key) * DIM, c + (2 * s->hk + h) * DIM, beta, g,
+                  o);
+        for (uint32_t j = 0; j < DIM; j++) {
+            square += o[j] * o[j];
+        }
+        for (uint32_t j = 0; j < DIM; j++) {
+            double gate = (double)input(seed, s, p, z + j);
+            o[j] *= weight(5, j, 1.0f) / sqrt(square / DIM + 1e-6);
+            o[j] *= gate / (1 + exp(-gate));
+        }
+    }
+}
+
+static void check_row(struct try *t, const struct world *w, uint32_t r,
+                      const struct result *got, const char *what,
+                      double allowed)
+{
+    const struct shape *s = w->s;
+    size_t n_state = state_size(s), width = (size_t)s->hv * DIM;
+    uint32_t n = w->rows[r].n, p = w->rows[r].position;
+    const uint16_t *tail = w->tail_host + w->slot[r] * tail_size(s);
+    double *state = take(n_state, 8), *y = take(n * width, 8);
+    double *c = take(channels(s), 8);
+    float *y_got = take(n * width, 4);
+    char name[128];
+    for (size_t i = 0; i < n_state; i++) {
+        state[i] = (double)w->state_host[w->slot[r] * n_state + i];
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        convolve(s, w->seed + r, p, i, tail, c);
+        token_step(s, w->seed + r, p + i, c, state, y + i * width);
+    }
+    for (size_t i = 0; i < n * width; i++) {
+        y_got[i] = of_half(got->y[w->first[r] * width + i]);
+    }
+    snprintf(name, sizeof(name), "%s %s row %u (%u tokens from %u)", what,
+             s->name, (unsigned)r, (unsigned)n, (unsigned)p);
+    try_near(t, name, y_got, y, n * width, Y_ALLOWED);
+    strcat(name, " state");
+    try_near(t, name, got->state + r * n_state, state, n_state, allowed);
+    for (uint32_t j = 0; j < TAPS - 1; j++) {
+        for (uint32_t ch = 0; ch < channels(s); ch++) {
+            uint32_t at = n + j; /* row of the old tail ++ the tokens */
+            uint16_t want =
+                at < TAPS - 1
+                    ? tail[at * channels(s) + ch]
+                    : half_of(input(w->seed + r, s, p + at - (TAPS - 1), ch));
+            if (want != got->tail[r * tail_size(s) + j * channels(s) + ch]) {
+                try_same(t, what, &want,
+                         got->tail + r * tail_size(s) + j * channels(s) + ch,
+                         2);
+                ch = channels(s);
+            }
+        }
+    }
+    free(state);
+    free(y);
+    free(c);
+    free(y_got);
+}
+
+/* ---- the device ---- */
+
+static void make_meta(struct try *t, struct world *w)
+{
+    int32_t *meta = take(META_TOKENS + 2 * (size_t)w->n_tokens, 4);
+    for (uint32_t r = 0; r < w->n_rows; r++) {
+        int32_t *m = meta + r * 8;
+        m[0] = (int32_t)w->first[r];
+        m[1] = (int32_t)w->rows[r].n;
+        m[2] = (int32_t)w->rows[r].position;
+        m[3] = (int32_t)w->slot[r];
+        for (uint32_t i = 0; i < w->rows[r].n; i++) {
+            int32_t *token = meta + META_TOKENS + 2 * (w->first[r] + i);
+            token[0] = (int32_t)r;
+            token[1] = (int32_t)(w->rows[r].position + i);
+        }
+    }
+    w->meta = try_data(t, meta, (META_TOKENS + 2 * (size_t)w->n_tokens) * 4);
+    free(meta);
+}
+
+static void make_host(struct try *t, struct world *w)
+{
+    const struct shape *s = w->s;
+    w->in_host = take((size_t)w->n_tokens * in_ld(s), 4);
+    w->state_host = take(w->n_slots * state_size(s), 4);
+    w->tail_host = take(w->n_slots * tail_size(s), 2);
+    memset(w->state_host, 0xff, w->n_slots * state_size(s) * 4);
+    memset(w->tail_host, 0xff, w->n_slots * tail_size(s) * 2);
+    for (uint32_t r = 0; r < w->n_rows; r++) {
+        float *state = w->state_host + w->slot[r] * state_size(s);
+        uint16_t *tail = w->tail_host + w->slot[r] * tail_size(s);
+        for (size_t i = 0; i < state_size(s); i++) {
+            state[i] = try_value(1000 + w->seed + r, i, 0.5f, TRY_F32);
+        }
+        for (size_t i = 0; i < tail_size(s); i++) {
+            tail[i] = half_of(try_value(2000 + w->seed + r, i, 1.0f, TRY_F32));
+        }
+        for (uint32_t i = 0; i < w->rows[r].n; i++) {
+            for (uint32_t j = 0; j < in_ld(s); j++) {
+                w->in_host[(size_t)(w->first[r] + i) * in_ld(s) + j] =
+                    input(w->seed + r, s, w->rows[r].position + i, j);
+            }
+        }
+    }
+    w->in = try_data(t, w->in_host, (size_t)w->n_tokens * in_ld(s) * 4);
+    w->state = try_data(t, w->state_host, w->n_slots * state_size(s) * 4);
+    w->tail = try_data(t, w->tail_host, w->n_slots * tail_size(s) * 2);
+}
+
+/* Row r is sequence seed + r; the slots go backwards. */
+static void make_world(struct try *t, struct world *w, const struct shape *s,
+                       const struct row *rows, uint32_t n, uint32_t seed,
+                       bool checked)
+{
+    *w = (struct world){
+        .s = s, .rows = rows, .n_rows = n, .n_slots = n + 1, .seed = seed};
+    for (uint32_t r = 0; r < n; r++) {
+        w->first[r] = w->n_tokens;
+        w->n_tokens += rows[r].n;
+        w->slot[r] = n - r;
+    }
+    make_meta(t, w);
+    if (checked) {
+        make_host(t, w);
+    } else {
+        w->in = try_random(t, TRY_F32, (size_t)w->n_tokens * in_ld(s), 50, 1);
+        w->state = try_random(t, TRY_F32, w->n_slots * state_size(s), 51, 0.5f);
+        w->tail = try_random(t, TRY_BF16, w->n_slots * tail_size(s), 52, 1);
+    }
+    uint32_t *zeros = take((size_t)n * s->hv, 4);
+    w->tickets = try_data(t, zeros, (size_t)n * s->hv * 4);
+    free(zeros);
+    w->y = try_poison(t, (size_t)w->n_tokens * s->hv * DIM * 2);
+    w->o = try_poison(t, (size_t)w->n_tokens * s->hv * DIM * 4);
+    w->conv = try_random(t, TRY_F32, channels(s) * TAPS, 2, 0.7f);
+    w->a_log = try_random(t, TRY_F32, s->hv, 3, 2.0f);
+    w->dt_bias = try_random(t, TRY_F32, s->hv, 4, 1.0f);
+    w->norm = try_random(t, TRY_F32, DIM, 5, 1.0f);
+}
+
+static void drop_world(struct world *w)
+{
+    free(w->in_host);
+    free(w->state_host);
+    free(w->tail_host);
+}
+
+static struct result make_result(const struct world *w)
+{
+    const struct shape *s = w->s;
+    return (struct result){take((size_t)w->n_tokens * s->hv * DIM, 2),
+                           take(w->n_rows * state_size(s), 4),
+                           take(w->n_rows * tail_size(s), 2)};
+}
+
+static void drop_result(struct result *r)
+{
+    free(r->y);
+    free(r->state);
+    free(r->tail);
+}
+
+static void read_result(struct try *t, const struct world *w, struct result *r)
+{
+    const struct shape *s = w->s;
+    size_t n_state = state_size(s) * 4, n_tail = tail_size(s) * 2;
+    try_read(t, w->y, 0, (size_t)w->n_tokens * s->hv * DIM * 2, r->y);
+    for (uint32_t i = 0; i < w->n_rows; i++) {
+        try_read(t, w->state, w->slot[i] * n_state, n_state,
+                 (char *)r->state + i * n_state);
+        try_read(t, w->tail, w->slot[i] * n_tail, n_tail,
+                 (char *)r->tail + i * n_tail);
+    }
+}
+
+static cl_kernel delta_kernel(struct try *t, const struct shape *s,
+                              const char *file, const char *name,
+                              const char *more)
+{
+    const char *const files[] = {"common.cl", "nv.cl", file, NULL};
+    return try_kernel(
+        t, files, name,
+        "-DH=1024 -DHK=%u -DHV=%u -DDK=128 -DDV=128 -DC=%u -DCONV=4 "
+        "-DEPS=1e-6f -DKV_DTYPE=1 -DOPERAND_DTYPE=1 -DMETA_ROWS=0 "
+        "-DMETA_TOKENS=%d -DNVIDIA=%u %s",
+        (unsigned)s->hk, (unsigned)s->hv, (unsigned)channels(s), META_TOKENS,
+        (unsigned)t->nvidia, more);
+}
+
+static void delta_args(cl_kernel k, const struct world *w, cl_mem o,
+                       uint32_t first, uint32_t n)
+{
+    try_args(k, "mUmUmUmUmUmUmUmUmUmUmuu", w->y, (uint64_t)0, o, (uint64_t)0,
+             w->tickets, (uint64_t)0, w->state, (uint64_t)0, w->tail,
+             (uint64_t)0, w->in, (uint64_t)0, w->conv, (uint64_t)0, w->a_log,
+             (uint64_t)0, w->dt_bias, (uint64_t)0, w->norm, (uint64_t)0,
+             w->meta, first, n);
+}
+
+/* ---- decode ---- */
+
+static cl_kernel decode_kernel(struct try *t, const struct world *w,
+                               uint32_t slices, struct try_launch *l)
+{
+    char more[64];
+    snprintf(more, sizeof(more), "-DSLICES=%u", (unsigned)slices);
+    cl_kernel k =
+        delta_kernel(t, w->s, "nv_deltanet_decode.cl", "deltanet_decode", more);
+    *l = (struct try_launch){
+        k, 2, {w->s->hv * slices, w->n_rows}, {512 / slices, 1}};
+    return k;
+}
+
+static void run_decode(struct try *t, const struct shape *s,
+                       const struct row *rows, uint32_t n, uint32_t seed,
+                       uint32_t slices, bool checked, struct result *r)
+{
+    struct world w;
+    struct try_launch l;
+    make_world(t, &w, s, rows, n, seed, true);
+    *r = make_result(&w);
+    cl_kernel k = decode_kernel(t, &w, slices, &l);
+    if (k) {
+        delta_args(k, &w, w.o, 0, n);
+        try_run(t, &l);
+        read_result(t, &w, r);
+        for (uint32_t i = 0; checked && i < n; i++) {
+            check_row(t, &w, i, r, "deltanet_decode", 2e-6);
+        }
+    }
+    drop_world(&w);
+    try_free(t);
+}
+
+static void check_decode(struct try *t, const struct shape *s)
+{
+    static const struct row rows[] = {{5, 1}, {9, 2}, {100, 1}, {7, 5}};
+    struct result all, other;
+    size_t width = (size_t)s->hv * DIM;
+    run_decode(t, s, rows, 4, 20, 2, true, &all);
+    for (uint32_t slices = 1; slices <= 4; slices *= 4) {
+        run_decode(t, s, rows, 4, 20, slices, false, &other);
+        try_same(t, "deltanet_decode y in other slices", other.y, all.y,
+                 9 * width * 2);
+        try_same(t, "deltanet_decode state in other slices", other.state,
+                 all.state, 4 * state_size(s) * 4);
+        drop_result(&other);
+    }
+    run_decode(t, s, rows + 3, 1, 23, 4, false, &other);
+    try_same(t, "deltanet_decode alone", other.y, all.y + 4 * width,
+             5 * width * 2);
+    drop_result(&other);
+    drop_result(&all);
+}
+
+static void time_decode(struct try *t, const struct shape *s, uint32_t batch,
+                        uint32_t slices)
+{
+    struct row rows[ROWS_MAX];
+    struct world w;
+    struct try_launch l;
+    for (uint32_t r = 0; r < batch; r++) {
+        rows[r] = (struct row){100, 1};
+    }
+    make_world(t, &w, s, rows, batch, 20, false);
+    cl_kernel k = decode_kernel(t, &w, slices, &l);
+    if (k) {
+        delta_args(k, &w, w.o, 0, batch);
+        double us = try_alone(t, &l);
+        double bytes = (double)batch * (double)state_size(s) * 8;
+        printf("deltanet_decode %-5s batch %2u slices %u: %8.1f us %6.0f GB/s "
+               "%3.0f %%\n",
+               s->name, (unsigned)batch, (unsigned)slices, us, bytes / us / 1e3,
+               bytes / us / 10 / t->read_gbs);
+    }
+    drop_world(&w);
+    try_free(t);
+}
+
+static void decode_case(struct try *t)
+{
+    if (t->nvidia < 80) {
+        printf("deltanet_decode: not an NVIDIA device, left out\n");
+        return;
+    }
+    for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
+        check_decode(t, &shapes[i]);
+    }
+    for (uint32_t i = 0; !t->quiet && i < 2; i++) {
+        for (uint32_t slices = 1; slices <= 4; slices *= 2) {
+            time_decode(t, &shapes[i], 1, slices);
+            time_decode(t, &shapes[i], 8, slices);
+            time_decode(t, &shapes[i], 32, slices);
+        }
+    }
+}
+
+const struct try_case try_deltanet[] = {{"deltanet_decode", decode_case}, {0}};
