@@ -147,7 +147,7 @@ enum status submit_adopt(struct router_core *r, struct worker *w,
     st = send_submit(r, w, q, &none, true);
     if (st == ST_OK) {
         q->n_before = peer_queued(w->peer->peer, LANE_SUBMIT);
-        trial_found(q); /* it lives: nobody has died of it */
+        trial_found(r, w, q);
         request_granted(r, q, w, PLANT(ADOPT_CHARGED) ? &need : &none);
         q->need = need; /* which it has */
         headroom_charge(r, q);

@@ -106,6 +106,18 @@ void trial_left(struct router_core *r, struct request *q)
     step_down(r, q);
 }
 
+/* It has died with w.  One that was a suspect and not on trial there has its
+ * newest death replaced, not one more. */
+static void count(struct trial *t, const struct worker *w, bool tried)
+{
+    if (tried && t->n_deaths < TRIAL_DEATHS) {
+        t->n_deaths++;
+    }
+    t->suspect = true;
+    t->lives[t->n_deaths] = w->life.number;
+    t->lineage = w->life.hash;
+}
+
 bool trial_death(struct router_core *r, struct worker *w)
 {
     struct list *at = w->running.next;
@@ -126,11 +138,7 @@ bool trial_death(struct router_core *r, struct worker *w)
             continue; /* nobody will run it again */
         }
         r->metrics.suspects += !q->trial.suspect;
-        q->trial.suspect = true;
-        q->trial.charged = tried;
-        q->trial.n_deaths += tried;
-        q->trial.lineage = w->life.hash;
-        q->trial.life = w->life.number;
+        count(&q->trial, w, tried);
     }
     return charged;
 }
@@ -160,21 +168,35 @@ void trial_indict(struct router_core *r, struct request *q, const char *why)
     request_fail(r, q, &e, 0);
 }
 
-void trial_found(struct request *q)
-{
-    q->trial = (struct trial){.suspect = false};
-}
-
-/* It is no suspect of the newest death. */
-static void absolve(struct router_core *r, struct request *q)
+/* The worker of this life has not died: what it made of q. */
+static void absolve(struct router_core *r, struct request *q, uint64_t life)
 {
     struct trial *t = &q->trial;
+    uint32_t n = 0;
 
-    if (t->charged) {
-        t->n_deaths--;
-        t->charged = false;
-        t->lineage = t->life = 0;
+    if (!t->suspect) {
+        return;
+    }
+    if (t->lives[t->n_deaths] == life) {
+        t->lineage = 0;
+    }
+    for (uint32_t i = 0; i <= t->n_deaths; i++) {
+        if (t->lives[i] != life) {
+            t->lives[n++] = t->lives[i];
+        }
+    }
+    if (n == 0) {
+        clear(r, q);
     } else {
+        t->n_deaths = n - 1;
+    }
+}
+
+void trial_found(struct router_core *r, const struct worker *w,
+                 struct request *q)
+{
+    absolve(r, q, w->life.number);
+    if (w->on_trial != NULL) {
         clear(r, q);
     }
 }
@@ -184,9 +206,6 @@ void trial_alive(struct router_core *r, uint64_t life)
     struct list *at = r->all_requests.next;
 
     for (; at != &r->all_requests; at = at->next) {
-        struct request *q = LIST_OF(at, struct request, all);
-        if (q->trial.suspect && q->trial.life == life) {
-            absolve(r, q);
-        }
+        absolve(r, LIST_OF(at, struct request, all), life);
     }
 }

@@ -24,7 +24,9 @@
  * innocent one indicted.
  *
  * A death that was none (the worker comes back as the life that it was) is
- * taken back, with what it made of sequences that still are suspects.
+ * taken back, with what it made of sequences that still are suspects.  The
+ * deaths of other workers since still count: one that is then found alive
+ * where it was stays a suspect, and is on trial there.
  *
  * Threading: the core's.  Memory: inside requests and workers.  Limits:
  * below. */
@@ -34,6 +36,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "router/limits.h"
+
 struct model;
 struct request;
 struct router_core;
@@ -41,10 +45,12 @@ struct worker;
 
 /* Of a sequence. */
 struct trial {
-    uint32_t n_at_grant;    /* generated before, where it is now */
-    uint32_t n_deaths;      /* while on trial */
-    bool suspect, charged;  /* charged: by the newest death */
-    uint64_t lineage, life; /* of the worker of the newest death; 0: none */
+    uint32_t n_at_grant; /* generated before, where it is now */
+    uint32_t n_deaths;   /* while on trial */
+    bool suspect;
+    /* Of the workers of the death that made it one, and of n_deaths; and the
+     * lineage of the newest, 0: none. */
+    uint64_t lives[TRIAL_DEATHS + 1], lineage;
 };
 
 /* May w be granted q, as far as trials go? */
@@ -70,8 +76,10 @@ bool trial_death(struct router_core *r, struct worker *w);
 bool trial_indicted(const struct request *q);
 void trial_indict(struct router_core *r, struct request *q, const char *why);
 
-/* It waits, and was found alive: no suspect. */
-void trial_found(struct request *q);
+/* It waits, and is found alive at w, which is to have it: the death of w was
+ * none.  Nor is it a suspect where another is on trial: two cannot be. */
+void trial_found(struct router_core *r, const struct worker *w,
+                 struct request *q);
 
 /* The worker of this life has not died: absolve whom its death charged. */
 void trial_alive(struct router_core *r, uint64_t life);

@@ -424,6 +424,42 @@ static void a_charge_that_is_taken_back(void **state)
     rig_free(&s.rig);
 }
 
+/* Its first worker was only away, and has it still: that one's death was none,
+ * the next worker's counts. */
+static void found_alive_after_another_died(void **state)
+{
+    struct rig_options o = {.max_peers = 8,
+                            .max_requests = 8,
+                            .max_waiting = 8,
+                            .worker_wait_us = 10000000};
+    struct scene s = {.rig = rig_new(&o)};
+
+    (void)state;
+    s.w1 = rig_worker(s.rig, "w1", 64, 16);
+    s.w1->survives = true;
+    s.c = rig_client(s.rig, "c1");
+    client_generate(s.c, 1, 40, 20);
+    rig_run(s.rig);
+    second(&s);
+    fake_lost(s.w1);
+    rig_run(s.rig);
+    assert_true(has(s.w2, 1));
+    dies(s.w2); /* one */
+    comes(s.w1);
+    worker_live(s.w1, 3000);
+    rig_run(s.rig);
+    assert_int_equal(s.w1->n_adopts, 1);
+    assert_int_equal(view(s.rig, s.w1).n_suspects, 1);
+    s.w1->survives = false;
+    dies(s.w1); /* two */
+    assert_int_equal(indicted(s.rig), 0);
+    comes(s.w2);
+    assert_true(has(s.w2, 1));
+    dies(s.w2); /* three */
+    assert_int_equal(indicted(s.rig), 1);
+    rig_free(&s.rig);
+}
+
 static void a_cancel_while_on_trial(void **state)
 {
     struct scene s;
@@ -508,6 +544,7 @@ int main(void)
         cmocka_unit_test(ids_that_just_left),
         cmocka_unit_test(a_death_that_was_none),
         cmocka_unit_test(a_charge_that_is_taken_back),
+        cmocka_unit_test(found_alive_after_another_died),
         cmocka_unit_test(a_cancel_while_on_trial),
         cmocka_unit_test(a_cancel_before_the_trial),
         cmocka_unit_test(another_worker_is_preferred),
