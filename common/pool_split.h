@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 /* Of the two kinds a shard has one at least. */
-struct pool_need {
+struct pool_split_need {
     uint64_t block_bytes, slot_bytes;         /* 0: no such kind */
     uint32_t block_tokens, context, max_rows; /* each at least 1 */
 };
@@ -26,12 +26,13 @@ struct pool_split {
 };
 
 /* Blocks of one sequence of so many tokens; 0 where there are no blocks. */
-uint64_t pool_blocks(const struct pool_need *n, uint32_t tokens);
+uint64_t pool_split_blocks(const struct pool_split_need *n, uint32_t tokens);
 
 /* Memory of one sequence of so many tokens: its blocks and its slot. */
-uint64_t pool_sequence_bytes(const struct pool_need *n, uint32_t tokens);
+uint64_t pool_split_sequence(const struct pool_split_need *n, uint32_t tokens);
 
-/* bytes: pool_sequence_bytes(n, n->context) or more. */
-struct pool_split pool_split(const struct pool_need *n, uint64_t bytes);
+/* bytes: pool_split_sequence(n, n->context) or more. */
+struct pool_split pool_split_make(const struct pool_split_need *n,
+                                  uint64_t bytes);
 
 #endif

@@ -31,7 +31,7 @@ static bool wanted(const char *text, uint64_t available, uint64_t *bytes)
 static enum status too_small(const struct budget_need *n, uint64_t bytes,
                              struct error *e)
 {
-    uint64_t one = pool_sequence_bytes(&n->pool, n->pool.context);
+    uint64_t one = pool_split_sequence(&n->pool, n->pool.context);
 
     return error_set(
         e, ST_RESOURCE_EXHAUSTED,
@@ -48,7 +48,7 @@ enum status budget_divide(struct budget *out, const char *text,
                           struct error *e)
 {
     uint64_t fixed = need->weight_bytes + need->scratch_bytes;
-    uint64_t one = pool_sequence_bytes(&need->pool, need->pool.context);
+    uint64_t one = pool_split_sequence(&need->pool, need->pool.context);
     uint64_t bytes = fixed + BUDGET_SEQUENCES * one;
 
     if (text == NULL) {
@@ -62,7 +62,7 @@ enum status budget_divide(struct budget *out, const char *text,
     if (bytes < fixed + one) {
         return too_small(need, bytes, e);
     }
-    out->pool = pool_split(&need->pool, bytes - fixed);
+    out->pool = pool_split_make(&need->pool, bytes - fixed);
     out->bytes = fixed + out->pool.bytes;
     return ST_OK;
 }

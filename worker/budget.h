@@ -20,7 +20,7 @@
 
 struct budget_need {
     uint64_t weight_bytes, scratch_bytes;
-    struct pool_need pool;
+    struct pool_split_need pool;
 };
 
 struct budget {
