@@ -27,7 +27,8 @@
  *
  * Threading: one caller at a time; progress may be read by any thread.
  * Memory: kernels_new() allocates all scratch, alloc() the pool; no operator
- * allocates.  The weights are borrowed and outlive the kernels.
+ * allocates.  The weights are borrowed and outlive the kernels; of a backend
+ * with a copy of its own (weight_bytes) only their description must.
  * Limits: below.  Dimension letters: docs/model.md. */
 #ifndef KERNELS_KERNELS_H
 #define KERNELS_KERNELS_H
@@ -35,6 +36,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "common/model/weights.h"
 #include "common/sampling.h"
@@ -53,7 +55,7 @@
 #define KERNELS_THREADS_MAX     256
 
 struct kernels_options {
-    const char *device;    /* "cpu" */
+    const char *device;    /* "cpu", or a wish of kernels/opencl/device.h */
     enum dtype kv_dtype;   /* of KV and tails */
     uint32_t block_tokens; /* a power of two, 1..KERNELS_BLOCK_MAX */
     uint32_t max_tokens;   /* of a step; 0: the default */
@@ -63,6 +65,11 @@ struct kernels_options {
     bool pin;              /* a thread a cpu: n_threads is as many as it may
                             * run on; see kernels/cpu/threads.h */
     const char *isa;       /* "avx512", "avx2", "generic"; NULL: the best */
+    /* Of opencl: */
+    const char *kernel_cache; /* folder of built programs; NULL: the user's,
+                               * "": none; see kernels/opencl/program.h */
+    bool portable;            /* no kernels made for one maker's devices */
+    bool profile;             /* times every kernel, which costs some */
 };
 
 struct kernel_row {
@@ -107,8 +114,11 @@ struct kernels_sizes {
     size_t block_bytes;      /* 0: no attention layer in the shard */
     size_t slot_bytes;       /* 0: no linear layer in the shard */
     size_t checkpoint_bytes; /* as a slot */
+    uint64_t weight_bytes;   /* of a copy of its own; 0: it has none */
+    uint64_t device_bytes;   /* of a device with memory of its own, all of
+                              * it; 0: it uses the host's */
     uint32_t max_tokens, max_rows, max_logits, n_threads;
-    const char *isa;
+    const char *isa; /* or the device's name */
 };
 
 struct kernels;
@@ -144,6 +154,8 @@ struct kernels_ops {
     void (*slot_copy)(struct kernels *k, uint32_t layer, uint32_t slot,
                       float *state, void *tail, bool write);
     uint64_t (*progress)(const struct kernels *k);
+    bool (*lost)(const struct kernels *k);         /* may be NULL */
+    void (*profile)(struct kernels *k, FILE *out); /* may be NULL */
 };
 
 struct kernels {
@@ -153,7 +165,9 @@ struct kernels {
 /* Checks the shape against the limits above and allocates all scratch.
  * ST_INVALID_ARGUMENT: a shape or an option that no backend computes, an
  * unknown device; ST_UNIMPLEMENTED: an isa that this processor lacks;
- * ST_RESOURCE_EXHAUSTED: no memory.  Freed by kernels_free(). */
+ * ST_NOT_FOUND: no such device; ST_RESOURCE_EXHAUSTED: no memory;
+ * ST_UNAVAILABLE: the device fails; ST_INTERNAL: it refuses a kernel.  Freed
+ * by kernels_free(). */
 MUST_CHECK enum status kernels_new(struct kernels **out,
                                    const struct shard_weights *w,
                                    const struct kernels_options *o,
@@ -252,7 +266,9 @@ kernels_sample(struct kernels *k, const struct sample_row *rows, uint32_t n,
     return k->ops->sample(k, rows, n, out, e);
 }
 
-/* x[first .. first + n) to and from out, in [n, H] float32.  They wait. */
+/* x[first .. first + n) to and from out, in [n, H] float32, of the step's
+ * tokens as the caller numbers them: written between begin and end, read until
+ * the next begin.  They wait. */
 static inline void kernels_hidden_read(struct kernels *k, uint32_t first,
                                        uint32_t n, float *out)
 {
@@ -295,7 +311,24 @@ static inline void kernels_slot_copy(struct kernels *k, uint32_t layer,
     k->ops->slot_copy(k, layer, slot, state, tail, write);
 }
 
-/* Ticks of work done: per operator, and per tile of a long one. */
+/* Has the device failed, so that it computes no more?  Then end, sample and
+ * alloc have said how.  By the caller. */
+static inline bool kernels_lost(const struct kernels *k)
+{
+    return k->ops->lost != NULL && k->ops->lost(k);
+}
+
+/* Time, bytes and rate of every kernel so far, if the options asked for it.
+ * By the caller. */
+static inline void kernels_profile(struct kernels *k, FILE *out)
+{
+    if (k->ops->profile != NULL) {
+        k->ops->profile(k, out);
+    }
+}
+
+/* Ticks of work done: per operator, and per tile of a long one.  On a device
+ * what it has finished, not what it was asked for. */
 static inline uint64_t kernels_progress(const struct kernels *k)
 {
     return k->ops->progress(k);

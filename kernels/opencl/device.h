@@ -44,11 +44,7 @@ MUST_CHECK enum status opencl_device_find(struct opencl_device *out,
 /* All of them, at most `most`; how many. */
 uint32_t opencl_devices(struct opencl_device *out, uint32_t most);
 
-/* Bytes of the device that are not taken, by anybody; its whole memory where
- * the driver does not say. */
-uint64_t opencl_device_free(const struct opencl_device *d);
-
-/* A table for people. */
+/* A table for people; a sentence if there is none. */
 void opencl_devices_print(FILE *out);
 
 /* "CL_OUT_OF_RESOURCES (-5)"; text is used for what has no name. */

@@ -4,8 +4,9 @@
  * compute it, the best first; the last is portable and fits everything:
  *
  *     static const struct opencl_variant decode[] = {
- *         {"nv_matmul_decode", "nv_matmul_decode", fits_mma, 128, 16, 64, 0},
- *         {"matmul_decode", "matmul_decode", NULL, 64, 8, 64, 0},
+ *         {"nv_matmul_decode", "nv_matmul_decode", fits_mma, 128, 16, 64, 0,
+ * true, 4},
+ *         {"matmul_decode", "matmul_decode", NULL, 64, 8, 64, 0, false, 0},
  *     };
  *     st = opencl_choose(c, &m->decode[i], decode, 2, &shape, "-DN=..", e);
  *
@@ -21,7 +22,8 @@
  * none; GATED 0 or 1; EPS (a float literal); BLOCK_TOKENS; KV_DTYPE 0 f32,
  * 1 bf16, 2 f16; META_ROWS META_TOKENS META_IDS META_HEADS META_BLOCKS;
  * NVIDIA 0 or 10 * major + minor; and of the variant WG, TILE_ROWS,
- * TILE_COLS; then those of the caller.  common.cl comes before each file.
+ * TILE_COLS; then those of the caller.  common.cl comes before each file, and
+ * nv.cl too before a file named nv_*.
  *
  * Threading: as opencl.h.  Memory: the backend owns kernels; a call is the
  * caller's.  Limits: OPENCL_KERNELS_MAX. */
@@ -46,15 +48,22 @@ struct opencl_variant {
     uint32_t wg;                   /* work-items of a work-group */
     uint32_t tile_rows, tile_cols; /* of the output, by one work-group */
     size_t local_bytes;            /* for opencl_arg_local(), or 0 */
+    bool shaped;     /* built for each shape, with -DN=rows -DK=cols */
+    uint32_t groups; /* work-groups a compute unit; 0: one a tile */
 };
 
 struct opencl_kernel {
     cl_kernel id;
+    cl_program program; /* borrowed */
     const struct opencl_variant *variant;
+    struct opencl_shape shape;
+    uint64_t calls, bytes, ns; /* of the profile */
 };
 
-/* *out is the backend's.  defines may be NULL.  ST_INTERNAL: the compiler
- * refused it, with the beginning of what it said. */
+/* *out is the backend's, the same for the same variant, defines and, where
+ * it is shaped, shape.  defines may be NULL, and so may shape.  A variant
+ * that fits but that the compiler refuses is logged and passed over;
+ * ST_INTERNAL: it was the last, with the beginning of what was said. */
 MUST_CHECK enum status opencl_choose(struct opencl *c,
                                      struct opencl_kernel **out,
                                      const struct opencl_variant *table,
@@ -76,6 +85,7 @@ void opencl_arg_tensor(struct opencl_call *a, const struct opencl_tensor *t);
 /* One: the meta buffer. */
 void opencl_arg_meta(struct opencl_call *a);
 void opencl_arg_u32(struct opencl_call *a, uint32_t v);
+void opencl_arg_u64(struct opencl_call *a, uint64_t v);
 void opencl_arg_f32(struct opencl_call *a, float v);
 void opencl_arg_local(struct opencl_call *a, size_t bytes);
 

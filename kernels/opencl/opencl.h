@@ -1,7 +1,9 @@
 /* opencl.h - the opencl backend's own state, shared by its operators.
  *
- *     device.h    which device            memory.h   arenas, uploads
- *     program.h   .cl files to kernels    launch.h   arguments and launches
+ *     device.h    which device            memory.h   arenas, transfers
+ *     program.h   .cl files to programs   launch.h   arguments and launches
+ *     upload.h    weights to the device   queue.h    waiting, ticks, profile
+ *     pool.h      blocks and slots        step.h     begin, end, rows to meta
  *
  *     rows.h (embed, mlp, head)  matmul.h  attention.h  deltanet.h  sample.h:
  *     the operators; each has a _setup, which asks for its kernels and
@@ -97,6 +99,7 @@ struct opencl_step {
     const uint32_t *place; /* [n_tokens] where the caller's token t is */
 };
 
+struct opencl_arena;
 struct opencl_kernel;
 struct opencl_memory;
 struct opencl_programs;
@@ -117,13 +120,15 @@ struct opencl {
     bool portable;   /* kernels of one maker are not to be used */
     bool has_logits; /* the shard ends in the head */
     cl_context context;
+    double read_rate; /* of the device in GB/s, where the profile is on */
     atomic_uint_fast64_t ticks;
     struct error failed; /* code ST_OK: nothing has */
     bool lost;           /* and the device can compute no more */
+    uint32_t unwatched;  /* launches since one had an event */
 
     struct opencl_memory *memory;     /* memory.h */
     struct opencl_programs *programs; /* program.h */
-    struct opencl_queue *queue;       /* launch.h */
+    struct opencl_queue *queue;       /* queue.h */
 
     struct opencl_layer *layers; /* [end - begin] */
     struct opencl_tensor embed;  /* [V, H]; absent past the first stage */
@@ -134,11 +139,18 @@ struct opencl {
     struct opencl_tensor logits; /* [max_logits, V] f32 */
     struct opencl_tensor meta;   /* int32 */
     uint32_t n_blocks, n_slots, n_checkpoints;
+    struct opencl_arena *weights, *pool;
+    char *block; /* [a layer's block] of the host, to turn one */
 
+    struct opencl_kernel *fill, *fill16; /* fill.cl */
     struct opencl_step step;
-    int32_t *meta_host; /* what begin wrote, in pinned memory; embed and head
-                         * write their parts */
-    uint32_t meta_ids, meta_heads; /* META_IDS, META_HEADS */
+    struct kernel_row *rows_of_step; /* [max_rows] step.rows */
+    uint32_t *place;                 /* [max_tokens] step.place */
+    int32_t *meta_host; /* what begin wrote, in pinned memory; embed writes
+                         * its ids; uploaded before the next launch */
+    uint32_t meta_tokens, meta_ids, meta_heads; /* META_TOKENS, .. */
+    uint32_t meta_blocks, meta_ints;            /* META_BLOCKS, size */
+    uint32_t meta_used; /* of this step; 0: it is uploaded */
 
     /* The operators' own. */
     struct opencl_rows *rows;

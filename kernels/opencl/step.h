@@ -1,0 +1,27 @@
+/* step.h - a step's rows, permuted and written to meta; x and logits to and
+ * from the host.
+ *
+ * Threading: as opencl.h.  Memory: none. */
+#ifndef KERNELS_OPENCL_STEP_H
+#define KERNELS_OPENCL_STEP_H
+
+#include "kernels/opencl/opencl.h"
+
+/* Places in meta, from c->sizes; c->meta_ints is its size.  False: it would be
+ * too large. */
+bool opencl_step_layout(struct opencl *c);
+
+/* Meta to the device, if the step in hand's is not there yet. */
+void opencl_step_upload(struct opencl *c);
+
+/* As kernels.h says of the calls of the same names. */
+void opencl_begin(struct kernels *k, const struct kernel_step *step);
+enum status opencl_end(struct kernels *k, struct error *e);
+void opencl_hidden_read(struct kernels *k, uint32_t first, uint32_t n,
+                        float *out);
+void opencl_hidden_write(struct kernels *k, uint32_t first, uint32_t n,
+                         const float *in);
+void opencl_logits_read(struct kernels *k, uint32_t i, float *out);
+void opencl_logits_write(struct kernels *k, uint32_t i, const float *in);
+
+#endif

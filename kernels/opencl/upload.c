@@ -1,0 +1,242 @@
+#include "kernels/opencl/upload.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/cpu/isa.h"
+#include "kernels/opencl/queue.h"
+#include "kernels/rope.h"
+
+#define PARTS_MAX   4
+#define WIDEN_ITEMS 16384 /* of a matrix, at a time */
+
+/* Rows of several matrices, one after the other. */
+struct fused {
+    const struct tensor *part[PARTS_MAX];
+    uint32_t n;
+};
+
+/* Runs twice over the same weights: to ask for room, then to fill it. */
+struct walk {
+    struct opencl *c;
+    struct opencl_arena *arena;
+    bool fill;
+};
+
+static enum dtype dtype_of(const struct fused *f)
+{
+    for (uint32_t i = 1; i < f->n; i++) {
+        if (f->part[i]->dtype != f->part[0]->dtype) {
+            return DTYPE_F32;
+        }
+    }
+    return f->part[0]->dtype;
+}
+
+/* Another dtype than float32 to float32. */
+static void widen(struct walk *w, const struct opencl_tensor *to, size_t at,
+                  const struct tensor *from)
+{
+    static float wide[WIDEN_ITEMS];
+    const struct cpu_isa *isa = isa_find(NULL);
+    size_t n = (size_t)from->rows * from->cols, item = dtype_bytes(from->dtype);
+
+    for (size_t i = 0; i < n; i += WIDEN_ITEMS) {
+        size_t run = n - i < WIDEN_ITEMS ? n - i : WIDEN_ITEMS;
+
+        isa->widen(wide, (const char *)from->data + i * item, from->dtype,
+                   (uint32_t)run);
+        opencl_upload(w->c, to, at + i * sizeof *wide, wide,
+                      run * sizeof *wide);
+    }
+}
+
+static void fuse(struct walk *w, struct opencl_tensor *out,
+                 const struct fused *f)
+{
+    enum dtype dtype = dtype_of(f);
+    size_t item = dtype_bytes(dtype), at = 0;
+    uint32_t rows = 0;
+
+    for (uint32_t i = 0; i < f->n; i++) {
+        rows += f->part[i]->rows;
+    }
+    if (!w->fill) {
+        opencl_arena_add(w->arena, out, rows, f->part[0]->cols, item);
+        out->dtype = dtype;
+        return;
+    }
+    for (uint32_t i = 0; i < f->n; i++) {
+        const struct tensor *t = f->part[i];
+        size_t bytes = (size_t)t->rows * t->cols * item;
+
+        if (t->dtype == dtype) {
+            opencl_upload(w->c, out, at, t->data, bytes);
+        } else {
+            widen(w, out, at, t);
+        }
+        at += bytes;
+    }
+}
+
+static void matrix(struct walk *w, struct opencl_tensor *out,
+                   const struct tensor *t)
+{
+    fuse(w, out, &(struct fused){{t}, 1});
+}
+
+/* [rows, cols] float32; absent if from is NULL. */
+static void floats(struct walk *w, struct opencl_tensor *out, const float *from,
+                   uint32_t rows, uint32_t cols)
+{
+    if (from == NULL) {
+        return;
+    }
+    if (w->fill) {
+        opencl_upload(w->c, out, 0, from, (size_t)rows * cols * sizeof *from);
+    } else {
+        opencl_arena_add(w->arena, out, rows, cols, sizeof *from);
+    }
+}
+
+/* Zeros where a part has none. */
+static void bias(struct walk *w, struct opencl_tensor *out,
+                 const struct attention_weights *a)
+{
+    const float *from[] = {a->q_bias, a->k_bias, a->v_bias};
+    uint32_t rows[] = {a->q.rows, a->k.rows, a->v.rows};
+    size_t at = 0;
+
+    if (!from[0] && !from[1] && !from[2]) {
+        return;
+    }
+    if (!w->fill) {
+        opencl_arena_add(w->arena, out, 1, rows[0] + rows[1] + rows[2],
+                         sizeof(float));
+        return;
+    }
+    opencl_zero(w->c, out, 0, out->cols * sizeof(float));
+    for (int i = 0; i < 3; i++) {
+        if (from[i] != NULL) {
+            opencl_upload(w->c, out, at, from[i], rows[i] * sizeof(float));
+        }
+        at += rows[i] * sizeof(float);
+    }
+}
+
+static void attention(struct walk *w, struct opencl_attention_weights *out,
+                      const struct attention_weights *a)
+{
+    const struct model_shape *s = &w->c->w->shape;
+
+    fuse(w, &out->in, &(struct fused){{&a->q, &a->k, &a->v}, 3});
+    bias(w, &out->in_bias, a);
+    matrix(w, &out->o, &a->o);
+    floats(w, &out->o_bias, a->o_bias, 1, s->hidden);
+    floats(w, &out->q_norm, a->q_norm, 1, s->head_dim);
+    floats(w, &out->k_norm, a->k_norm, 1, s->head_dim);
+}
+
+static void deltanet(struct walk *w, struct opencl_deltanet_weights *out,
+                     const struct deltanet_weights *d)
+{
+    const struct model_shape *s = &w->c->w->shape;
+
+    fuse(w, &out->in, &(struct fused){{&d->qkv, &d->z, &d->b, &d->a}, 4});
+    matrix(w, &out->out, &d->out);
+    floats(w, &out->conv, d->conv, d->qkv.rows, s->conv);
+    floats(w, &out->a_log, d->a_log, 1, s->n_v_heads);
+    floats(w, &out->dt_bias, d->dt_bias, 1, s->n_v_heads);
+    floats(w, &out->norm, d->norm, 1, s->v_dim);
+}
+
+static void layer(struct walk *w, struct opencl_layer *out,
+                  const struct layer_weights *l)
+{
+    uint32_t h = w->c->w->shape.hidden;
+
+    out->kind = l->kind;
+    floats(w, &out->input_norm, l->input_norm, 1, h);
+    floats(w, &out->post_norm, l->post_norm, 1, h);
+    if (l->kind == MIXER_ATTENTION) {
+        attention(w, &out->attention, &l->mixer.attention);
+    } else {
+        deltanet(w, &out->deltanet, &l->mixer.deltanet);
+    }
+    fuse(w, &out->gate_up, &(struct fused){{&l->mlp.gate, &l->mlp.up}, 2});
+    matrix(w, &out->down, &l->mlp.down);
+}
+
+/* [context, R/2, 2] */
+static void rope(struct walk *w)
+{
+    struct opencl *c = w->c;
+    const struct model_shape *s = &c->w->shape;
+    uint32_t half = s->n_heads > 0 ? s->rope.dim / 2 : 0;
+    float freq[KERNELS_HEAD_DIM_MAX / 2], cosine[KERNELS_HEAD_DIM_MAX / 2];
+    float sine[KERNELS_HEAD_DIM_MAX / 2], row[KERNELS_HEAD_DIM_MAX];
+    size_t bytes = 2 * half * sizeof *row;
+
+    if (!w->fill) {
+        opencl_arena_add(w->arena, &c->rope, s->context, 2 * half, sizeof *row);
+        return;
+    }
+    rope_frequencies(&s->rope, freq);
+    for (uint32_t p = 0; half > 0 && p < s->context; p++) {
+        rope_angles(freq, half, p, cosine, sine);
+        for (uint32_t i = 0; i < half; i++) {
+            row[2 * i] = cosine[i];
+            row[2 * i + 1] = sine[i];
+        }
+        opencl_upload(c, &c->rope, p * bytes, row, bytes);
+    }
+}
+
+static bool is_tied(const struct shard_weights *s)
+{
+    return s->head.data != NULL && s->head.data == s->embed.data;
+}
+
+static void walk_shard(struct walk *w)
+{
+    struct opencl *c = w->c;
+    const struct shard_weights *s = c->w;
+
+    if (s->embed.data != NULL) {
+        matrix(w, &c->embed, &s->embed);
+    }
+    if (s->head.data != NULL && !is_tied(s)) {
+        matrix(w, &c->head, &s->head);
+    }
+    floats(w, &c->final_norm, s->final_norm, 1, s->shape.hidden);
+    for (uint32_t i = 0; i < s->end - s->begin; i++) {
+        layer(w, &c->layers[i], &s->layers[i]);
+    }
+    rope(w);
+}
+
+enum status opencl_weights_new(struct opencl *c, struct opencl_arena **out,
+                               struct error *e)
+{
+    struct walk w = {.c = c};
+    enum status st;
+
+    *out = w.arena = opencl_arena_new("weights");
+    c->layers = calloc(c->w->end - c->w->begin, sizeof *c->layers);
+    if (w.arena == NULL || c->layers == NULL) {
+        return error_set(e, ST_RESOURCE_EXHAUSTED, "no memory");
+    }
+    walk_shard(&w);
+    st = opencl_arena_make(c, w.arena, e);
+    if (st != ST_OK) {
+        return st;
+    }
+    w.fill = true;
+    walk_shard(&w);
+    opencl_settle(c);
+    if (is_tied(c->w)) {
+        c->head = c->embed;
+    }
+    *e = c->failed;
+    return e->code == ST_OK ? ST_OK : error_wrap(e, "upload the weights");
+}
