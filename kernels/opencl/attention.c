@@ -1,0 +1,169 @@
+#include "kernels/opencl/attention.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "kernels/opencl/launch.h"
+#include "kernels/opencl/memory.h"
+#include "kernels/opencl/rows.h"
+
+#define WG 64
+
+struct opencl_attention {
+    struct opencl_kernel *prepare, *decode, *prefill;
+    struct opencl_tensor in;    /* [T, in.rows] f32: q, k, v as projected */
+    struct opencl_tensor query; /* [T, nh*hd] f32 normed and rotated */
+    struct opencl_tensor y;     /* [T, nh*hd] operand dtype */
+    struct opencl_tensor part, tickets; /* of kernels that split a context */
+};
+
+static const struct opencl_variant prepare[] = {
+    {.file = "attention",
+     .kernel = "attention_prepare",
+     .wg = WG,
+     .tile_rows = 4},
+};
+static const struct opencl_variant decode[] = {
+    {.file = "attention", .kernel = "attention", .wg = WG, .tile_rows = 1},
+};
+static const struct opencl_variant prefill[] = {
+    {.file = "attention", .kernel = "attention", .wg = WG, .tile_rows = 4},
+};
+
+static const struct opencl_layer *first_of(const struct opencl *c)
+{
+    for (uint32_t i = 0; i < c->w->end - c->w->begin; i++) {
+        if (c->layers[i].kind == MIXER_ATTENTION) {
+            return &c->layers[i];
+        }
+    }
+    return NULL;
+}
+
+static void scratch(struct opencl *c, const struct opencl_layer *l)
+{
+    struct opencl_attention *a = c->attention;
+    const struct model_shape *s = &c->w->shape;
+    const size_t n = c->sizes.max_tokens;
+    const size_t wide = (size_t)s->n_heads * s->head_dim;
+
+    opencl_scratch(c, OPENCL_IN_ATTENTION, &a->in, n, l->attention.in.rows,
+                   sizeof(float));
+    opencl_scratch(c, OPENCL_IN_ATTENTION, &a->query, n, wide, sizeof(float));
+    opencl_scratch(c, OPENCL_IN_ATTENTION, &a->y, n, wide,
+                   dtype_bytes(c->matmul->operand));
+}
+
+enum status opencl_attention_setup(struct opencl *c, struct error *e)
+{
+    const struct opencl_layer *l = first_of(c);
+    struct opencl_attention *a = calloc(1, sizeof *a);
+    char defines[64];
+    enum status st;
+
+    c->attention = a;
+    if (!a) {
+        return error_set(e, ST_RESOURCE_EXHAUSTED, "no memory for kernels");
+    }
+    if (!l) {
+        return ST_OK;
+    }
+    const struct opencl_shape shape = {l->attention.in.rows,
+                                       l->attention.in.cols, c->kv_dtype};
+
+    (void)snprintf(defines, sizeof defines, "-DOPERAND_DTYPE=%d",
+                   (int)c->matmul->operand);
+    scratch(c, l);
+    st = opencl_choose(c, &a->prepare, prepare, 1, &shape, defines, e);
+    if (st == ST_OK) {
+        st = opencl_choose(c, &a->decode, decode, 1, &shape, defines, e);
+    }
+    if (st == ST_OK) {
+        st = opencl_choose(c, &a->prefill, prefill, 1, &shape, defines, e);
+    }
+    return st;
+}
+
+void opencl_attention_free(struct opencl *c)
+{
+    free(c->attention);
+    c->attention = NULL;
+}
+
+/* Queries of all tokens; their keys and values to the cache. */
+static void run_prepare(struct opencl *c, const struct opencl_layer *l)
+{
+    const struct opencl_attention *at = c->attention;
+    const struct model_shape *s = &c->w->shape;
+    struct opencl_call a = opencl_call(c, at->prepare);
+    const uint32_t n = c->step.n_tokens;
+    const size_t local[2] = {at->prepare->variant->wg, 1};
+    const size_t global[2] = {(s->n_heads + s->n_kv_heads) * local[0], n};
+
+    opencl_arg_tensor(&a, &at->query);
+    opencl_arg_tensor(&a, &l->kv);
+    opencl_arg_tensor(&a, &at->in);
+    opencl_arg_tensor(&a, &l->attention.q_norm);
+    opencl_arg_tensor(&a, &l->attention.k_norm);
+    opencl_arg_tensor(&a, &c->rope);
+    opencl_arg_meta(&a);
+    opencl_arg_u32(&a, n);
+    opencl_launch(&a, 2, global, local,
+                  (uint64_t)n * at->in.cols * sizeof(float) * 2);
+}
+
+/* Bytes of keys and values that rows [first, end) read at least. */
+static uint64_t context_bytes(const struct opencl *c, uint32_t first,
+                              uint32_t end)
+{
+    const struct model_shape *s = &c->w->shape;
+    uint64_t n = 0;
+
+    for (uint32_t i = first; i < end; i++) {
+        n += c->step.rows[i].position + c->step.rows[i].n_tokens;
+    }
+    return n * 2 * s->n_kv_heads * s->head_dim * dtype_bytes(c->kv_dtype);
+}
+
+static void run_attend(struct opencl *c, const struct opencl_layer *l,
+                       struct opencl_kernel *kernel, uint32_t first, uint32_t n,
+                       uint64_t bytes)
+{
+    const struct opencl_attention *at = c->attention;
+    struct opencl_call a = opencl_call(c, kernel);
+    const size_t tile = kernel->variant->tile_rows;
+    const size_t local[2] = {kernel->variant->wg, 1};
+    const size_t global[2] = {(n + tile - 1) / tile * local[0],
+                              c->w->shape.n_heads};
+
+    opencl_arg_tensor(&a, &at->y);
+    opencl_arg_tensor(&a, &at->part);
+    opencl_arg_tensor(&a, &at->tickets);
+    opencl_arg_tensor(&a, &at->query);
+    opencl_arg_tensor(&a, &at->in);
+    opencl_arg_tensor(&a, &l->kv);
+    opencl_arg_meta(&a);
+    opencl_arg_u32(&a, first);
+    opencl_arg_u32(&a, n);
+    opencl_arg_u32(&a, 1);
+    opencl_launch(&a, 2, global, local, bytes);
+}
+
+void opencl_attention(struct kernels *k, uint32_t layer)
+{
+    struct opencl *c = opencl_of(k);
+    const struct opencl_attention *at = c->attention;
+    const struct opencl_layer *l = &c->layers[layer];
+    const struct opencl_step *s = &c->step;
+
+    opencl_rows_ready(c, &l->input_norm);
+    opencl_project(c, &l->attention.in, &l->attention.in_bias, &at->in);
+    run_prepare(c, l);
+    run_attend(c, l, at->decode, 0, s->n_gen,
+               context_bytes(c, 0, s->n_gen_rows));
+    run_attend(c, l, at->prefill, s->n_gen, s->n_tokens - s->n_gen,
+               context_bytes(c, s->n_gen_rows, s->n_rows));
+    opencl_rows_add(c, &at->y, &l->attention.o, &l->attention.o_bias,
+                    &l->post_norm);
+    opencl_operator_end(c);
+}

@@ -1,0 +1,298 @@
+/* attention.cl - what an attention layer does between its two products.
+ *
+ *   attention_prepare, for each token at position p:
+ *     query[t, h] = rotate(norm(q[t, h], q_norm), p)
+ *     k, v of p's place in the cache = kv(rotate(norm(k[t, h], k_norm), p)),
+ *                                      kv(v[t, h])
+ *   attention, for each token at position p and query head h:
+ *     s_j = query . k_j / sqrt(HD), j = 0 .. p;  w = softmax(s)
+ *     y[t, h] = operand(sum_j w_j v_j (* sigmoid(gate[t, h])))
+ *
+ *   in     [T, IN_LD]  f32: q, each head followed by its gate if GATED; k; v
+ *   query  [T, NH, HD] f32
+ *   y      [T, NH, HD] operand dtype
+ *   kv     of the layer: block b is [2, NKV, BLOCK_TOKENS, HD] KV_DTYPE
+ *   q_norm, k_norm [HD] f32 or absent
+ *   rope   [context, R/2, 2] f32: cosine, sine
+ *   part, tickets: not used here; for kernels that split the context
+ *
+ * Launch    prepare: a group of WG per (head of NH + NKV, token);
+ *           attention: one per (TILE_ROWS tokens, query head)
+ * Defines   WG 64, TILE_ROWS 1..4, OPERAND_DTYPE
+ * Needs     HD a multiple of 2; (2 TILE_ROWS HD + 66 TILE_ROWS) * 4 bytes of
+ *           local memory
+ * Numerics  float32; scores: lane j of 16 sums dimensions j, j + 16, .. by
+ *           fma, then fold16; softmax and y in turns of 64 absolute positions,
+ *           y in order of position: a token's bits depend on no other's */
+#define SPAN  64 /* positions of a turn */
+#define GROUP (NH / NKV)
+#define Q_LD  (GATED ? 2 * HD : HD)
+#define K_AT  (NH * Q_LD)
+#define V_AT  (K_AT + NKV * HD)
+#define IN_LD (V_AT + NKV * HD)
+#define PLANE ((ulong)BLOCK_TOKENS * HD) /* k or v of a head in a block */
+
+/* Where k of position p and kv head h lies; v is V_PLANES further. */
+#define V_PLANES (NKV * PLANE)
+
+static ulong kv_place(__global const int *table, uint p, uint h)
+{
+    const ulong block = table[p / BLOCK_TOKENS];
+
+    return (block * 2 * NKV + h) * PLANE + (ulong)(p % BLOCK_TOKENS) * HD;
+}
+
+/* Every item's x, in order. */
+static float sum_of(__local float *part, float x)
+{
+    float sum = 0.0f;
+
+    barrier(CLK_LOCAL_MEM_FENCE);
+    part[get_local_id(0)] = x;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (uint i = 0; i < WG; i++) {
+        sum += part[i];
+    }
+    return sum;
+}
+
+/* head [HD] := rotate(norm(from)). */
+static void prepare_head(__local float *head, __local float *part,
+                         __global const float *from,
+                         __global const float *gamma, ulong gamma_at,
+                         __global const float *turn)
+{
+    const uint lane = get_local_id(0);
+    float square = 0.0f;
+
+    for (uint d = lane; d < HD; d += WG) {
+        head[d] = from[d];
+        square = fma(from[d], from[d], square);
+    }
+    if (gamma_at != ABSENT) {
+        float mean = sum_of(part, square) / (float)HD;
+        float scale = 1.0f / sqrt(mean + EPS);
+
+        for (uint d = lane; d < HD; d += WG) {
+            head[d] = head[d] * scale * gamma[gamma_at + d];
+        }
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (uint i = lane; i < R / 2; i += WG) {
+        float a = head[i], b = head[i + R / 2];
+        float cosine = turn[2 * i], sine = turn[2 * i + 1];
+
+        head[i] = a * cosine - b * sine;
+        head[i + R / 2] = b * cosine + a * sine;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+}
+
+__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
+attention_prepare(__global float *query, ulong query_at, __global kv_t *kv,
+                  ulong kv_at, __global const float *in, ulong in_at,
+                  __global const float *q_norm, ulong q_norm_at,
+                  __global const float *k_norm, ulong k_norm_at,
+                  __global const float *rope, ulong rope_at,
+                  __global const int *meta, uint n_tokens)
+{
+    __local float head[HD], part[WG];
+    const uint lane = get_local_id(0), h = get_group_id(0);
+    const uint t = get_group_id(1);
+    const uint p = TOKEN(meta, t)[TOKEN_POSITION];
+    __global const float *from = in + in_at + (ulong)t * IN_LD;
+    __global const float *turn = rope + rope_at + (ulong)p * R;
+
+    if (h < NH) {
+        prepare_head(head, part, from + h * Q_LD, q_norm, q_norm_at, turn);
+        for (uint d = lane; d < HD; d += WG) {
+            query[query_at + ((ulong)t * NH + h) * HD + d] = head[d];
+        }
+    } else {
+        const uint kh = h - NH;
+        __global const int *row = ROW(meta, TOKEN(meta, t)[TOKEN_ROW]);
+        __global const int *table = meta + META_BLOCKS + row[ROW_BLOCKS];
+        const ulong at = kv_at + kv_place(table, p, kh);
+
+        prepare_head(head, part, from + K_AT + kh * HD, k_norm, k_norm_at,
+                     turn);
+        for (uint d = lane; d < HD; d += WG) {
+            kv[at + d] = kv_of(head[d]);
+            kv[at + V_PLANES + d] = kv_of(from[V_AT + kh * HD + d]);
+        }
+    }
+}
+
+/* ---- one turn ---- */
+
+/* n <= 16 values from element i of the cache, and zeros. */
+static float16 kv_rest(__global const kv_t *kv, ulong i, uint n)
+{
+    float part[16];
+
+    for (uint j = 0; j < 16; j++) {
+        part[j] = j < n ? kv_get(kv, i + j) : 0.0f;
+    }
+    return vload16(0, part);
+}
+
+static float16 local_rest(__local const float *x, uint n)
+{
+    float part[16];
+
+    for (uint j = 0; j < 16; j++) {
+        part[j] = j < n ? x[j] : 0.0f;
+    }
+    return vload16(0, part);
+}
+
+/* s[i, lane] = q[i] . k at this item's position, for n queries. */
+static void scores(__local float *s, __local const float *q, uint n,
+                   __global const kv_t *kv, ulong at)
+{
+    const uint lane = get_local_id(0);
+    const float scale = 1.0f / sqrt((float)HD);
+    float16 acc[TILE_ROWS];
+
+    for (uint i = 0; i < TILE_ROWS; i++) {
+        acc[i] = 0.0f;
+    }
+    for (uint d = 0; d + 16 <= HD; d += 16) {
+        float16 k = kv_get16(kv, at + d);
+
+        for (uint i = 0; i < TILE_ROWS; i++) {
+            acc[i] = fma(vload16(0, q + i * HD + d), k, acc[i]);
+        }
+    }
+    if (HD % 16 != 0) {
+        const uint d = HD / 16 * 16;
+        float16 k = kv_rest(kv, at + d, HD % 16);
+
+        for (uint i = 0; i < TILE_ROWS; i++) {
+            acc[i] = fma(local_rest(q + i * HD + d, HD % 16), k, acc[i]);
+        }
+    }
+    for (uint i = 0; i < n; i++) {
+        s[i * SPAN + lane] = fold16(acc[i]) * scale;
+    }
+}
+
+/* y[i, d .. d + 16) := y * factor + sum over `valid` positions of s v. */
+static void values(__local float *y, __local const float *s, float factor,
+                   uint valid, uint begin, uint d, __global const kv_t *kv,
+                   ulong kv_at, __global const int *table, uint kh)
+{
+    const uint n = min(HD - d, 16u);
+    float16 acc = n == 16 ? vload16(0, y + d) : local_rest(y + d, n);
+
+    acc *= factor;
+    for (uint j = 0; j < valid; j++) {
+        const ulong at = kv_at + kv_place(table, begin + j, kh) + V_PLANES + d;
+        float16 v = n == 16 ? kv_get16(kv, at) : kv_rest(kv, at, n);
+
+        acc = fma((float16)s[j], v, acc);
+    }
+    if (n == 16) {
+        vstore16(acc, 0, y + d);
+    } else {
+        float part[16];
+
+        vstore16(acc, 0, part);
+        for (uint j = 0; j < n; j++) {
+            y[d + j] = part[j];
+        }
+    }
+}
+
+/* Query i's weights of the turn; its top and total go on. */
+static void weigh(__local float *s, uint valid, __local float *top,
+                  __local float *total, __local float *factor)
+{
+    float high = *top, before = *top, sum = 0.0f;
+
+    for (uint j = 0; j < valid; j++) {
+        high = fmax(high, s[j]);
+    }
+    for (uint j = 0; j < valid; j++) {
+        s[j] = exp_of(s[j] - high);
+        sum += s[j];
+    }
+    *factor = valid > 0 ? exp_of(before - high) : 1.0f;
+    *total = *total * *factor + sum;
+    *top = high;
+}
+
+/* ---- a run of n tokens of one row from token t ---- */
+
+__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
+attention(__global operand_t *y, ulong y_at, __global float *part,
+          ulong part_at, __global uint *tickets, ulong tickets_at,
+          __global const float *query, ulong query_at, __global const float *in,
+          ulong in_at, __global const kv_t *kv, ulong kv_at,
+          __global const int *meta, uint first_token, uint n_tokens,
+          uint n_splits)
+{
+    __local float q[TILE_ROWS * HD], acc[TILE_ROWS * HD];
+    __local float s[TILE_ROWS * SPAN];
+    __local float top[TILE_ROWS], total[TILE_ROWS], factor[TILE_ROWS];
+    const uint lane = get_local_id(0), h = get_group_id(1), kh = h / GROUP;
+    const uint chunks = (HD + 15) / 16;
+    const uint end = first_token + n_tokens;
+    uint t = first_token + get_group_id(0) * TILE_ROWS;
+    const uint stop = min(t + TILE_ROWS, end);
+
+    while (t < stop) {
+        const uint r = TOKEN(meta, t)[TOKEN_ROW];
+        const uint p = TOKEN(meta, t)[TOKEN_POSITION];
+        __global const int *row = ROW(meta, r);
+        __global const int *table = meta + META_BLOCKS + row[ROW_BLOCKS];
+        const uint row_end = row[ROW_FIRST] + row[ROW_TOKENS];
+        const uint n = min(stop, row_end) - t;
+
+        for (uint d = lane; d < TILE_ROWS * HD; d += WG) {
+            const uint i = min(d / HD, n - 1);
+
+            q[d] = query[query_at + ((ulong)(t + i) * NH + h) * HD + d % HD];
+            acc[d] = 0.0f;
+        }
+        if (lane < TILE_ROWS) {
+            top[lane] = -INFINITY;
+            total[lane] = 0.0f;
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+        for (uint begin = 0; begin < p + n; begin += SPAN) {
+            if (begin + lane < p + n) {
+                scores(s, q, n, kv, kv_at + kv_place(table, begin + lane, kh));
+            }
+            barrier(CLK_LOCAL_MEM_FENCE);
+            if (lane < n) {
+                const uint seen = p + lane + 1;
+                const uint valid = seen > begin ? min(seen - begin, 64u) : 0;
+
+                weigh(s + lane * SPAN, valid, top + lane, total + lane,
+                      factor + lane);
+            }
+            barrier(CLK_LOCAL_MEM_FENCE);
+            for (uint task = lane; task < n * chunks; task += WG) {
+                const uint i = task / chunks, seen = p + i + 1;
+                const uint valid = seen > begin ? min(seen - begin, 64u) : 0;
+
+                values(acc + i * HD, s + i * SPAN, factor[i], valid, begin,
+                       task % chunks * 16, kv, kv_at, table, kh);
+            }
+            barrier(CLK_LOCAL_MEM_FENCE);
+        }
+        for (uint d = lane; d < n * HD; d += WG) {
+            const uint i = d / HD;
+            float v = acc[d] / total[i];
+
+            if (GATED) {
+                v *= sigmoid_of(in[in_at + (ulong)(t + i) * IN_LD + h * Q_LD +
+                                   HD + d % HD]);
+            }
+            y[y_at + ((ulong)(t + i) * NH + h) * HD + d % HD] = operand_of(v);
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+        t += n;
+    }
+}

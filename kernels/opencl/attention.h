@@ -1,0 +1,14 @@
+/* attention.h - the attention mixer.  Threading, memory: as opencl.h. */
+#ifndef KERNELS_OPENCL_ATTENTION_H
+#define KERNELS_OPENCL_ATTENTION_H
+
+#include "kernels/opencl/opencl.h"
+
+MUST_CHECK enum status opencl_attention_setup(struct opencl *c,
+                                              struct error *e);
+void opencl_attention_free(struct opencl *c);
+
+/* As struct kernels_ops. */
+void opencl_attention(struct kernels *k, uint32_t layer);
+
+#endif

@@ -1,0 +1,248 @@
+/* common.cl - what comes before every kernel: dtypes, the step, arithmetic.
+ *
+ * Defines   those of launch.h; of a program that reads matrices or writes
+ *           their operands: W_DTYPE 0 f32, 1 bf16, 2 f16, OPERAND_DTYPE 0 f32,
+ *           1 bf16
+ * Numerics  nothing is contracted: a product and a sum are rounded once only
+ *           where fma() says so, so a value's bits depend on no vectorising,
+ *           and on no compiler that keeps to OpenCL 1.2
+ *
+ * A tensor is two arguments, a pointer and the offset of its element 0; one
+ * that is absent has the offset ABSENT. */
+#pragma OPENCL FP_CONTRACT OFF
+
+#define ABSENT ULONG_MAX
+
+/* The step, see opencl.h. */
+#define ROW_INTS        8
+#define ROW(meta, r)    ((meta) + META_ROWS + (r) * ROW_INTS)
+#define ROW_FIRST       0
+#define ROW_TOKENS      1
+#define ROW_POSITION    2
+#define ROW_SLOT        3
+#define ROW_BLOCKS      4
+#define TOKEN(meta, t)  ((meta) + META_TOKENS + (t) * 2)
+#define TOKEN_ROW       0
+#define TOKEN_POSITION  1
+
+/* ---- dtypes ---- */
+
+#if KV_DTYPE == 0
+typedef float kv_t;
+#else
+typedef ushort kv_t;
+#endif
+
+#if !defined(W_DTYPE) || W_DTYPE == 0
+typedef float weight_t;
+#else
+typedef ushort weight_t;
+#endif
+
+#if !defined(OPERAND_DTYPE) || OPERAND_DTYPE == 0
+typedef float operand_t;
+#else
+typedef ushort operand_t;
+#endif
+
+static float from_bf16(ushort h)
+{
+    return as_float((uint)h << 16);
+}
+
+static float16 from_bf16x16(ushort16 h)
+{
+    return as_float16(convert_uint16(h) << 16);
+}
+
+/* To nearest, ties to even; a NaN stays one. */
+static ushort to_bf16(float f)
+{
+    uint bits = as_uint(f);
+
+    return isnan(f) ? (ushort)(bits >> 16 | 0x40)
+                    : (ushort)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+static float from_f16(ushort h)
+{
+    return vload_half(0, (const __private half *)&h);
+}
+
+static ushort to_f16(float f)
+{
+    ushort h;
+
+    vstore_half_rte(f, 0, (__private half *)&h);
+    return h;
+}
+
+static float kv_get(__global const kv_t *p, ulong i)
+{
+#if KV_DTYPE == 0
+    return p[i];
+#elif KV_DTYPE == 1
+    return from_bf16(p[i]);
+#else
+    return from_f16(p[i]);
+#endif
+}
+
+static float16 kv_get16(__global const kv_t *p, ulong i)
+{
+#if KV_DTYPE == 0
+    return vload16(0, p + i);
+#elif KV_DTYPE == 1
+    return from_bf16x16(vload16(0, p + i));
+#else
+    return vload_half16(0, (__global const half *)p + i);
+#endif
+}
+
+static kv_t kv_of(float f)
+{
+#if KV_DTYPE == 0
+    return f;
+#elif KV_DTYPE == 1
+    return to_bf16(f);
+#else
+    return to_f16(f);
+#endif
+}
+
+/* f as it will be read back. */
+static float kv_rounded(float f)
+{
+#if KV_DTYPE == 0
+    return f;
+#elif KV_DTYPE == 1
+    return from_bf16(to_bf16(f));
+#else
+    return from_f16(to_f16(f));
+#endif
+}
+
+static float weight_get(__global const weight_t *p, ulong i)
+{
+#if !defined(W_DTYPE) || W_DTYPE == 0
+    return p[i];
+#elif W_DTYPE == 1
+    return from_bf16(p[i]);
+#else
+    return from_f16(p[i]);
+#endif
+}
+
+static float16 weight_get16(__global const weight_t *p, ulong i)
+{
+#if !defined(W_DTYPE) || W_DTYPE == 0
+    return vload16(0, p + i);
+#elif W_DTYPE == 1
+    return from_bf16x16(vload16(0, p + i));
+#else
+    return vload_half16(0, (__global const half *)p + i);
+#endif
+}
+
+static float operand_get(__global const operand_t *p, ulong i)
+{
+#if !defined(OPERAND_DTYPE) || OPERAND_DTYPE == 0
+    return p[i];
+#else
+    return from_bf16(p[i]);
+#endif
+}
+
+static float16 operand_get16(__global const operand_t *p, ulong i)
+{
+#if !defined(OPERAND_DTYPE) || OPERAND_DTYPE == 0
+    return vload16(0, p + i);
+#else
+    return from_bf16x16(vload16(0, p + i));
+#endif
+}
+
+static operand_t operand_of(float f)
+{
+#if !defined(OPERAND_DTYPE) || OPERAND_DTYPE == 0
+    return f;
+#else
+    return to_bf16(f);
+#endif
+}
+
+/* ---- arithmetic ---- */
+
+/* exp(x) within 2 ulp, bit for bit that of kernels/cpu/simd_math.h: 0 below
+ * -87.3, saturates above 88.3, NaN stays NaN. */
+static float exp_of(float in)
+{
+    float x = in < 88.3f ? in : in > 88.3f ? 88.3f : in;
+    float t, n, r, y;
+
+    x = x < -87.3f ? -87.3f : x;
+    t = fma(x, 1.44269504f, 12582912.0f);
+    n = t - 12582912.0f;
+    r = fma(n, -0.693359375f, x);
+    r = fma(n, 2.12194440e-4f, r);
+    y = fma(1.9875691500e-4f, r, 1.3981999507e-3f);
+    y = fma(y, r, 8.3334519073e-3f);
+    y = fma(y, r, 4.1665795894e-2f);
+    y = fma(y, r, 1.6666665459e-1f);
+    y = fma(y, r, 5.0000001201e-1f);
+    y = fma(y, r * r, r);
+    y = (y + 1.0f) * as_float((as_uint(t) - 0x4b400000u + 127u) << 23);
+    return in < -87.3f ? 0.0f : y;
+}
+
+static float sigmoid_of(float x)
+{
+    return 1.0f / (1.0f + exp_of(-x));
+}
+
+static float silu_of(float x)
+{
+    return x * sigmoid_of(x);
+}
+
+/* Lanes fold i and i+8, then +4, +2, +1. */
+static float fold8(float8 a)
+{
+    float4 b = a.lo + a.hi;
+    float2 c = b.lo + b.hi;
+
+    return c.lo + c.hi;
+}
+
+static float fold16(float16 a)
+{
+    return fold8(a.lo + a.hi);
+}
+
+/* ---- what a norm leaves to the product behind it ---- */
+
+/* x [H] of a token becomes its operand for the next norm, in two parts:
+ *
+ *     next[c] = operand(x[c] gamma[c])            [T, H]
+ *     ss[c / 8] = sum of x[c]^2 over 8 columns    [T, SS_LD]
+ *
+ * and whoever multiplies with next scales its finished sums by norm_scale().
+ * A bf16 has float32's range, so rounding before the scale costs nothing. */
+#define NORM_PART 8
+#define SS_LD     ((H + NORM_PART - 1) / NORM_PART)
+
+/* 1 / sqrt(mean(x^2) + eps) of a token, from its ss [SS_LD]. */
+static float norm_scale(__global const float *ss)
+{
+    float16 lanes = 0.0f;
+    float rest = 0.0f;
+    uint i = 0;
+
+    for (; i + 16 <= SS_LD; i += 16) {
+        lanes += vload16(0, ss + i);
+    }
+    for (; i < SS_LD; i++) {
+        rest += ss[i];
+    }
+    return 1.0f / sqrt((fold16(lanes) + rest) / (float)H + EPS);
+}

@@ -1,0 +1,13 @@
+/* deltanet.h - the Gated DeltaNet mixer.  Threading, memory: as opencl.h. */
+#ifndef KERNELS_OPENCL_DELTANET_H
+#define KERNELS_OPENCL_DELTANET_H
+
+#include "kernels/opencl/opencl.h"
+
+MUST_CHECK enum status opencl_deltanet_setup(struct opencl *c, struct error *e);
+void opencl_deltanet_free(struct opencl *c);
+
+/* As struct kernels_ops. */
+void opencl_deltanet(struct kernels *k, uint32_t layer);
+
+#endif

@@ -1,0 +1,291 @@
+#include "kernels/opencl/matmul.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "kernels/opencl/launch.h"
+#include "kernels/opencl/memory.h"
+
+enum matmul_op { MATMUL_STORE, MATMUL_SILU, MATMUL_ADD, MATMUL_OPS };
+
+enum matmul_kind { MATMUL_DECODE, MATMUL_PREFILL, MATMUL_KINDS };
+
+/* The kernels of one matrix shape. */
+struct matmul_choice {
+    enum matmul_op op;
+    uint32_t rows, cols;
+    enum dtype dtype;
+    struct opencl_kernel *kernel[MATMUL_KINDS];
+};
+
+/* ---- which kernel ---- */
+
+static const struct opencl_variant store[] = {
+    {.file = "matmul",
+     .kernel = "matmul_store",
+     .wg = 8,
+     .tile_rows = 32,
+     .tile_cols = 64},
+};
+static const struct opencl_variant silu[] = {
+    {.file = "matmul",
+     .kernel = "matmul_silu",
+     .wg = 8,
+     .tile_rows = 32,
+     .tile_cols = 64},
+};
+static const struct opencl_variant add[] = {
+    {.file = "matmul",
+     .kernel = "matmul_add",
+     .wg = 8,
+     .tile_rows = 32,
+     .tile_cols = 64},
+};
+
+struct table {
+    const struct opencl_variant *variants;
+    uint32_t n;
+};
+
+#define TABLE(of)                              \
+    {                                          \
+        of, (uint32_t)(sizeof of / sizeof *of) \
+    }
+
+static const struct table tables[MATMUL_OPS][MATMUL_KINDS] = {
+    [MATMUL_STORE] = {TABLE(store), TABLE(store)},
+    [MATMUL_SILU] = {TABLE(silu), TABLE(silu)},
+    [MATMUL_ADD] = {TABLE(add), TABLE(add)},
+};
+
+static struct matmul_choice *find(const struct opencl_matmul *m,
+                                  enum matmul_op op,
+                                  const struct opencl_tensor *w)
+{
+    for (uint32_t i = 0; i < m->n_choices; i++) {
+        struct matmul_choice *of = &m->choices[i];
+
+        if (of->op == op && of->rows == w->rows && of->cols == w->cols &&
+            of->dtype == w->dtype) {
+            return of;
+        }
+    }
+    return NULL;
+}
+
+/* The kernels for op with a matrix of w's shape, once. */
+static enum status choose(struct opencl *c, enum matmul_op op,
+                          const struct opencl_tensor *w, struct error *e)
+{
+    struct opencl_matmul *m = c->matmul;
+    const struct opencl_shape shape = {w->rows, w->cols, w->dtype};
+    struct matmul_choice of = {op, w->rows, w->cols, w->dtype, {NULL}};
+    char defines[64];
+    enum status st = ST_OK;
+
+    if (!w->mem || find(m, op, w)) {
+        return ST_OK;
+    }
+    assert(m->n_choices < MATMUL_CHOICES);
+    (void)snprintf(defines, sizeof defines, "-DW_DTYPE=%d -DOPERAND_DTYPE=%d",
+                   (int)w->dtype, (int)m->operand);
+    for (int kind = 0; kind < MATMUL_KINDS && st == ST_OK; kind++) {
+        const struct table *t = &tables[op][kind];
+
+        st = opencl_choose(c, &of.kernel[kind], t->variants, t->n, &shape,
+                           defines, e);
+    }
+    if (st == ST_OK) {
+        m->choices[m->n_choices++] = of;
+    }
+    return st;
+}
+
+static enum status choose_all(struct opencl *c, struct error *e)
+{
+    enum status st = ST_OK;
+
+    for (uint32_t i = 0; i < c->w->end - c->w->begin && st == ST_OK; i++) {
+        const struct opencl_layer *l = &c->layers[i];
+        const struct {
+            enum matmul_op op;
+            const struct opencl_tensor *w;
+        } of[] = {
+            {MATMUL_STORE, &l->attention.in}, {MATMUL_ADD, &l->attention.o},
+            {MATMUL_STORE, &l->deltanet.in},  {MATMUL_ADD, &l->deltanet.out},
+            {MATMUL_SILU, &l->gate_up},       {MATMUL_ADD, &l->down},
+        };
+
+        for (size_t j = 0; j < sizeof of / sizeof *of && st == ST_OK; j++) {
+            st = choose(c, of[j].op, of[j].w, e);
+        }
+    }
+    return st == ST_OK ? choose(c, MATMUL_STORE, &c->head, e) : st;
+}
+
+/* ---- operands ---- */
+
+static bool all_bf16(const struct opencl *c)
+{
+    bool all = !c->head.mem || c->head.dtype == DTYPE_BF16;
+
+    for (uint32_t i = 0; i < c->w->end - c->w->begin; i++) {
+        const struct opencl_layer *l = &c->layers[i];
+        const struct opencl_tensor *in =
+            l->kind == MIXER_ATTENTION ? &l->attention.in : &l->deltanet.in;
+        const struct opencl_tensor *out =
+            l->kind == MIXER_ATTENTION ? &l->attention.o : &l->deltanet.out;
+
+        all = all && in->dtype == DTYPE_BF16 && out->dtype == DTYPE_BF16 &&
+              l->gate_up.dtype == DTYPE_BF16 && l->down.dtype == DTYPE_BF16;
+    }
+    return all;
+}
+
+void opencl_operand_scratch(struct opencl *c, struct opencl_operand *out,
+                            size_t rows)
+{
+    const size_t h = c->w->shape.hidden;
+    const enum opencl_part part =
+        out == &c->matmul->norm ? OPENCL_KEEP : OPENCL_IN_HEAD;
+
+    opencl_scratch(c, part, &out->next, rows, h,
+                   dtype_bytes(c->matmul->operand));
+    opencl_scratch(c, part, &out->ss, rows, (h + NORM_PART - 1) / NORM_PART,
+                   sizeof(float));
+}
+
+enum status opencl_matmul_setup(struct opencl *c, struct error *e)
+{
+    struct opencl_matmul *m = calloc(1, sizeof *m);
+
+    c->matmul = m;
+    if (m) {
+        m->choices = calloc(MATMUL_CHOICES, sizeof *m->choices);
+    }
+    if (!m || !m->choices) {
+        return error_set(e, ST_RESOURCE_EXHAUSTED, "no memory for kernels");
+    }
+    m->operand = all_bf16(c) ? DTYPE_BF16 : DTYPE_F32;
+    opencl_operand_scratch(c, &m->norm, c->sizes.max_tokens);
+    return choose_all(c, e);
+}
+
+void opencl_matmul_free(struct opencl *c)
+{
+    if (c->matmul) {
+        free(c->matmul->choices);
+        free(c->matmul);
+        c->matmul = NULL;
+    }
+}
+
+/* ---- launches ---- */
+
+/* Rows of a launch. */
+struct range {
+    uint32_t first, n;
+};
+
+static struct range range_of(const struct opencl *c, int kind)
+{
+    const struct opencl_step *s = &c->step;
+
+    return kind == MATMUL_DECODE
+               ? (struct range){0, s->n_gen}
+               : (struct range){s->n_gen, s->n_tokens - s->n_gen};
+}
+
+/* first, n_rows, n, k; and the grid: a tile's columns are rows of w. */
+static void run(struct opencl_call *a, struct range r,
+                const struct opencl_tensor *w, uint32_t n, uint32_t ld_out)
+{
+    const struct opencl_variant *v = a->kernel->variant;
+    const size_t local[2] = {v->wg, 1};
+    const size_t global[2] = {(size_t)(w->rows + v->tile_cols - 1) /
+                                  v->tile_cols * v->wg,
+                              (r.n + v->tile_rows - 1) / v->tile_rows};
+
+    opencl_arg_u32(a, r.first);
+    opencl_arg_u32(a, r.n);
+    opencl_arg_u32(a, n);
+    opencl_arg_u32(a, w->cols);
+    if (ld_out > 0) {
+        opencl_arg_u32(a, ld_out);
+    }
+    opencl_launch(a, 2, global, local,
+                  (uint64_t)w->rows * w->cols * dtype_bytes(w->dtype));
+}
+
+static void project_range(struct opencl *c, int kind, struct range r,
+                          const struct opencl_operand *norm,
+                          const struct opencl_tensor *w,
+                          const struct opencl_tensor *bias,
+                          const struct opencl_tensor *out)
+{
+    struct opencl_call a =
+        opencl_call(c, find(c->matmul, MATMUL_STORE, w)->kernel[kind]);
+
+    opencl_arg_tensor(&a, out);
+    opencl_arg_tensor(&a, &norm->next);
+    opencl_arg_tensor(&a, &norm->ss);
+    opencl_arg_tensor(&a, w);
+    opencl_arg_tensor(&a, bias);
+    run(&a, r, w, w->rows, out->cols);
+}
+
+void opencl_project(struct opencl *c, const struct opencl_tensor *w,
+                    const struct opencl_tensor *bias,
+                    const struct opencl_tensor *out)
+{
+    for (int kind = 0; kind < MATMUL_KINDS; kind++) {
+        project_range(c, kind, range_of(c, kind), &c->matmul->norm, w, bias,
+                      out);
+    }
+}
+
+void opencl_project_rows(struct opencl *c, const struct opencl_operand *norm,
+                         uint32_t n, const struct opencl_tensor *w,
+                         const struct opencl_tensor *out)
+{
+    const struct opencl_tensor absent = {0};
+
+    project_range(c, MATMUL_DECODE, (struct range){0, n}, norm, w, &absent,
+                  out);
+}
+
+void opencl_project_silu(struct opencl *c, const struct opencl_tensor *w,
+                         const struct opencl_tensor *out)
+{
+    for (int kind = 0; kind < MATMUL_KINDS; kind++) {
+        struct opencl_call a =
+            opencl_call(c, find(c->matmul, MATMUL_SILU, w)->kernel[kind]);
+
+        opencl_arg_tensor(&a, out);
+        opencl_arg_tensor(&a, &c->matmul->norm.next);
+        opencl_arg_tensor(&a, &c->matmul->norm.ss);
+        opencl_arg_tensor(&a, w);
+        run(&a, range_of(c, kind), w, w->rows / 2, 0);
+    }
+}
+
+void opencl_project_add(struct opencl *c, const struct opencl_tensor *in,
+                        const struct opencl_tensor *w,
+                        const struct opencl_tensor *bias,
+                        const struct opencl_tensor *gamma)
+{
+    for (int kind = 0; kind < MATMUL_KINDS; kind++) {
+        struct opencl_call a =
+            opencl_call(c, find(c->matmul, MATMUL_ADD, w)->kernel[kind]);
+
+        opencl_arg_tensor(&a, &c->x);
+        opencl_arg_tensor(&a, &c->matmul->norm.next);
+        opencl_arg_tensor(&a, &c->matmul->norm.ss);
+        opencl_arg_tensor(&a, in);
+        opencl_arg_tensor(&a, w);
+        opencl_arg_tensor(&a, bias);
+        opencl_arg_tensor(&a, gamma);
+        run(&a, range_of(c, kind), w, w->rows, 0);
+    }
+}

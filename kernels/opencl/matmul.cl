@@ -1,0 +1,222 @@
+/* matmul.cl - products of operands and a stored matrix, with what follows.
+ *
+ *     store  out[t, j] = s_t sum_k in[t, k] w[j, k] (+ bias[j])
+ *     silu   out[t, j] = operand(silu(s_t g) (s_t u)),
+ *                        g, u = sum_k in[t, k] w[j, k] and w[n + j, k]
+ *     add    x[t, j] += sum_k in[t, k] w[j, k] (+ bias[j]),
+ *            then next and ss of x for the norm behind it (common.cl)
+ *
+ *   s_t    norm_scale() of ss[t]: the norm before the product
+ *   in     [T, k]           operand dtype
+ *   w      [n, k], silu [2 n, k]  W_DTYPE
+ *   out    [T, ld_out] f32; silu: [T, n] operand dtype
+ *   x      [T, n = H] f32;  next [T, H] operand dtype;  ss [T, SS_LD] f32
+ *
+ * Tokens first .. first + n_rows of each.
+ *
+ * Launch    global = (rows of w / 8, n_rows / TILE_ROWS), each rounded up.  Any
+ *           local size: an item is 8 rows of w through TILE_ROWS tokens
+ * Defines   W_DTYPE, OPERAND_DTYPE, TILE_ROWS
+ * Needs     nothing of n and k
+ * Numerics  float32: lane j of 16 sums k = j, j + 16, .. by fma, then fold16,
+ *           as the cpu; one arithmetic whatever the tile and the other rows */
+#define COLS 8 /* rows of w of an item */
+#define PAIR 2 /* tokens that share a read of them */
+
+static float16 weight_rest(__global const weight_t *w, ulong i, uint n)
+{
+    float part[16];
+
+    for (uint j = 0; j < 16; j++) {
+        part[j] = j < n ? weight_get(w, i + j) : 0.0f;
+    }
+    return vload16(0, part);
+}
+
+static float16 operand_rest(__global const operand_t *x, ulong i, uint n)
+{
+    float part[16];
+
+    for (uint j = 0; j < 16; j++) {
+        part[j] = j < n ? operand_get(x, i + j) : 0.0f;
+    }
+    return vload16(0, part);
+}
+
+/* sum[r][c] = in row r times w row c; row[c], of[r] are where they begin. */
+static void products(float sum[PAIR][COLS], __global const operand_t *in,
+                     const ulong *of, __global const weight_t *w,
+                     const ulong *row, uint k)
+{
+    float16 acc[PAIR][COLS];
+    uint i = 0;
+
+    #pragma unroll
+    for (uint c = 0; c < COLS; c++) {
+        #pragma unroll
+        for (uint r = 0; r < PAIR; r++) {
+            acc[r][c] = 0.0f;
+        }
+    }
+    for (; i + 16 <= k; i += 16) {
+        float16 a = operand_get16(in, of[0] + i);
+        float16 b = operand_get16(in, of[1] + i);
+
+        #pragma unroll
+        for (uint c = 0; c < COLS; c++) {
+            float16 v = weight_get16(w, row[c] + i);
+
+            acc[0][c] = fma(a, v, acc[0][c]);
+            acc[1][c] = fma(b, v, acc[1][c]);
+        }
+    }
+    if (i < k) {
+        float16 a = operand_rest(in, of[0] + i, k - i);
+        float16 b = operand_rest(in, of[1] + i, k - i);
+
+        #pragma unroll
+        for (uint c = 0; c < COLS; c++) {
+            float16 v = weight_rest(w, row[c] + i, k - i);
+
+            acc[0][c] = fma(a, v, acc[0][c]);
+            acc[1][c] = fma(b, v, acc[1][c]);
+        }
+    }
+    #pragma unroll
+    for (uint c = 0; c < COLS; c++) {
+        #pragma unroll
+        for (uint r = 0; r < PAIR; r++) {
+            sum[r][c] = fold16(acc[r][c]);
+        }
+    }
+}
+
+/* Where the operands of tokens t and t + 1 begin; past the end, the last. */
+static void find_rows(ulong *of, ulong in_at, uint t, uint end, uint k)
+{
+    for (uint r = 0; r < PAIR; r++) {
+        of[r] = in_at + (ulong)min(t + r, end - 1) * k;
+    }
+}
+
+__kernel void matmul_store(__global float *out, ulong out_at,
+                           __global const operand_t *in, ulong in_at,
+                           __global const float *ss, ulong ss_at,
+                           __global const weight_t *w, ulong w_at,
+                           __global const float *bias, ulong bias_at,
+                           uint first, uint n_rows, uint n, uint k, uint ld_out)
+{
+    const uint j = get_global_id(0) * COLS;
+    const uint end = first + n_rows;
+    const uint from = first + get_global_id(1) * TILE_ROWS;
+    const uint to = min(from + TILE_ROWS, end);
+    ulong row[COLS], of[PAIR];
+    float sum[PAIR][COLS];
+
+    if (j >= n) {
+        return;
+    }
+    for (uint c = 0; c < COLS; c++) {
+        row[c] = w_at + (ulong)min(j + c, n - 1) * k;
+    }
+    for (uint t = from; t < to; t += PAIR) {
+        find_rows(of, in_at, t, to, k);
+        products(sum, in, of, w, row, k);
+        for (uint r = 0; r < PAIR && t + r < to; r++) {
+            float s = norm_scale(ss + ss_at + (ulong)(t + r) * SS_LD);
+            __global float *o = out + out_at + (ulong)(t + r) * ld_out;
+
+            for (uint c = 0; c < COLS && j + c < n; c++) {
+                float v = s * sum[r][c];
+
+                o[j + c] = bias_at == ABSENT ? v : v + bias[bias_at + j + c];
+            }
+        }
+    }
+}
+
+__kernel void matmul_silu(__global operand_t *out, ulong out_at,
+                          __global const operand_t *in, ulong in_at,
+                          __global const float *ss, ulong ss_at,
+                          __global const weight_t *w, ulong w_at, uint first,
+                          uint n_rows, uint n, uint k)
+{
+    const uint half_cols = COLS / 2, j = get_global_id(0) * half_cols;
+    const uint end = first + n_rows;
+    const uint from = first + get_global_id(1) * TILE_ROWS;
+    const uint to = min(from + TILE_ROWS, end);
+    ulong row[COLS], of[PAIR];
+    float sum[PAIR][COLS];
+
+    if (j >= n) {
+        return;
+    }
+    for (uint c = 0; c < half_cols; c++) {
+        uint col = min(j + c, n - 1);
+
+        row[c] = w_at + (ulong)col * k;
+        row[c + half_cols] = w_at + ((ulong)n + col) * k;
+    }
+    for (uint t = from; t < to; t += PAIR) {
+        find_rows(of, in_at, t, to, k);
+        products(sum, in, of, w, row, k);
+        for (uint r = 0; r < PAIR && t + r < to; r++) {
+            float s = norm_scale(ss + ss_at + (ulong)(t + r) * SS_LD);
+            __global operand_t *o = out + out_at + (ulong)(t + r) * n;
+
+            for (uint c = 0; c < half_cols && j + c < n; c++) {
+                float gate = s * sum[r][c], up = s * sum[r][c + half_cols];
+
+                o[j + c] = operand_of(silu_of(gate) * up);
+            }
+        }
+    }
+}
+
+__kernel void matmul_add(__global float *x, ulong x_at,
+                         __global operand_t *next, ulong next_at,
+                         __global float *ss, ulong ss_at,
+                         __global const operand_t *in, ulong in_at,
+                         __global const weight_t *w, ulong w_at,
+                         __global const float *bias, ulong bias_at,
+                         __global const float *gamma, ulong gamma_at,
+                         uint first, uint n_rows, uint n, uint k)
+{
+    const uint j = get_global_id(0) * COLS;
+    const uint end = first + n_rows;
+    const uint from = first + get_global_id(1) * TILE_ROWS;
+    const uint to = min(from + TILE_ROWS, end);
+    ulong row[COLS], of[PAIR];
+    float sum[PAIR][COLS];
+
+    if (j >= n) {
+        return;
+    }
+    for (uint c = 0; c < COLS; c++) {
+        row[c] = w_at + (ulong)min(j + c, n - 1) * k;
+    }
+    for (uint t = from; t < to; t += PAIR) {
+        find_rows(of, in_at, t, to, k);
+        products(sum, in, of, w, row, k);
+        for (uint r = 0; r < PAIR && t + r < to; r++) {
+            const ulong at = (ulong)(t + r) * n + j;
+            float square[COLS];
+
+            for (uint c = 0; c < COLS; c++) {
+                square[c] = 0.0f;
+                if (j + c < n) {
+                    float v = sum[r][c];
+
+                    v = bias_at == ABSENT ? v : v + bias[bias_at + j + c];
+                    v += x[x_at + at + c];
+                    x[x_at + at + c] = v;
+                    next[next_at + at + c] =
+                        operand_of(v * gamma[gamma_at + j + c]);
+                    square[c] = v * v;
+                }
+            }
+            ss[ss_at + (ulong)(t + r) * SS_LD + j / NORM_PART] =
+                fold8(vload8(0, square));
+        }
+    }
+}

@@ -1,0 +1,66 @@
+/* matmul.h - the products, and what each has behind it.
+ *
+ * A norm has no kernel of its own: who writes x also leaves the operand of the
+ * norm that comes next (common.cl), in `next` and `ss`; the product behind the
+ * norm scales its sums.  So a layer is
+ *
+ *     project (in)  ..mixer..  project_add (o, out)
+ *     project_silu (gate_up)   project_add (down)
+ *
+ * Tokens of the generated kind go through the decode kernels, prompt tokens
+ * through the prefill kernels.
+ *
+ * Threading, memory: as opencl.h. */
+#ifndef KERNELS_OPENCL_MATMUL_H
+#define KERNELS_OPENCL_MATMUL_H
+
+#include "kernels/opencl/opencl.h"
+
+#define MATMUL_CHOICES 64 /* (operation, shape, dtype) of a shard, at most */
+#define NORM_PART      8  /* columns that share a sum of squares */
+
+struct matmul_choice;
+
+/* What a norm leaves for the product behind it. */
+struct opencl_operand {
+    struct opencl_tensor next; /* [T, H] operand dtype: x gamma, not scaled */
+    struct opencl_tensor ss;   /* [T, H / NORM_PART] f32: sums of x^2 */
+};
+
+struct opencl_matmul {
+    enum dtype operand;            /* bf16 if all matrices are, else float32 */
+    struct opencl_operand norm;    /* of the step's tokens */
+    struct matmul_choice *choices; /* [MATMUL_CHOICES] */
+    uint32_t n_choices;
+};
+
+MUST_CHECK enum status opencl_matmul_setup(struct opencl *c, struct error *e);
+void opencl_matmul_free(struct opencl *c);
+
+/* out [T, ld] f32 = norm(x) w^T + bias, for the step's tokens; bias may be
+ * absent. */
+void opencl_project(struct opencl *c, const struct opencl_tensor *w,
+                    const struct opencl_tensor *bias,
+                    const struct opencl_tensor *out);
+
+/* out [T, I] operand dtype = silu(g) u, (g, u) = norm(x) w^T, w [2*I, H]. */
+void opencl_project_silu(struct opencl *c, const struct opencl_tensor *w,
+                         const struct opencl_tensor *out);
+
+/* x += in w^T + bias; in [T, w.cols] operand dtype.  gamma [H] is the norm
+ * that comes next. */
+void opencl_project_add(struct opencl *c, const struct opencl_tensor *in,
+                        const struct opencl_tensor *w,
+                        const struct opencl_tensor *bias,
+                        const struct opencl_tensor *gamma);
+
+/* out [n, w.rows] f32 = norm w^T of n rows, by the decode kernels. */
+void opencl_project_rows(struct opencl *c, const struct opencl_operand *norm,
+                         uint32_t n, const struct opencl_tensor *w,
+                         const struct opencl_tensor *out);
+
+/* Scratch for an operand of `rows` tokens. */
+void opencl_operand_scratch(struct opencl *c, struct opencl_operand *out,
+                            size_t rows);
+
+#endif

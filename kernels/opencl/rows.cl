@@ -1,0 +1,73 @@
+/* rows.cl - token by token: the embedding, and a norm's first part.
+ *
+ *     embed  x[t] = E[ids[t]]                            and next, ss of x
+ *     norm   next[i], ss[i] of x[t], t = ids[i] or i     (common.cl)
+ *
+ *   x      [T, H]      f32
+ *   next   [T, H]      operand dtype
+ *   ss     [T, SS_LD]  f32
+ *   e      [V, H]      W_DTYPE
+ *   gamma  [H]         f32, of the norm that comes next
+ *
+ * Launch    global = (SS_LD, n), any local size: an item is 8 columns of a row
+ * Defines   W_DTYPE of e, OPERAND_DTYPE
+ * Needs     nothing of H
+ * Numerics  exact but for next (rounded once) and ss (8 squares, each rounded,
+ *           folded +4, +2, +1) */
+
+/* next and ss of 8 columns from c; x0, next0 [H], ss0 [SS_LD] of the row. */
+static void part_out(__global operand_t *next0, __global float *ss0,
+                     __global const float *x0, __global const float *gamma,
+                     uint c)
+{
+    float square[NORM_PART];
+
+    for (uint i = 0; i < NORM_PART; i++) {
+        square[i] = 0.0f;
+        if (c + i < H) {
+            float x = x0[c + i];
+
+            next0[c + i] = operand_of(x * gamma[c + i]);
+            square[i] = x * x;
+        }
+    }
+    ss0[c / NORM_PART] = fold8(vload8(0, square));
+}
+
+__kernel void embed(__global float *x, ulong x_at, __global operand_t *next,
+                    ulong next_at, __global float *ss, ulong ss_at,
+                    __global const weight_t *e, ulong e_at,
+                    __global const float *gamma, ulong gamma_at,
+                    __global const int *meta, uint n)
+{
+    const uint part = get_global_id(0), t = get_global_id(1);
+    const uint c = part * NORM_PART;
+
+    if (part >= SS_LD || t >= n) {
+        return;
+    }
+    __global const weight_t *from = e + e_at + (ulong)meta[META_IDS + t] * H;
+    __global float *x0 = x + x_at + (ulong)t * H;
+
+    for (uint i = c; i < c + NORM_PART && i < H; i++) {
+        x0[i] = weight_get(from, i);
+    }
+    part_out(next + next_at + (ulong)t * H, ss + ss_at + (ulong)t * SS_LD, x0,
+             gamma + gamma_at, c);
+}
+
+__kernel void norm(__global operand_t *next, ulong next_at, __global float *ss,
+                   ulong ss_at, __global const float *x, ulong x_at,
+                   __global const float *gamma, ulong gamma_at,
+                   __global const int *meta, uint n, uint ids)
+{
+    const uint part = get_global_id(0), i = get_global_id(1);
+
+    if (part >= SS_LD || i >= n) {
+        return;
+    }
+    const uint t = ids == UINT_MAX ? i : (uint)meta[ids + i];
+
+    part_out(next + next_at + (ulong)i * H, ss + ss_at + (ulong)i * SS_LD,
+             x + x_at + (ulong)t * H, gamma + gamma_at, part * NORM_PART);
+}
