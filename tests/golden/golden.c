@@ -1,10 +1,12 @@
 /* golden - compare a model's tokens, logits and layers with its reference.
  *
- *     golden [--device cpu] [--kv-dtype f32|auto] [--isa NAME] MODEL_DIR...
+ *     golden [--device cpu] [--kv-dtype f32|auto] [--isa NAME] [--steps N]
+ *            MODEL_DIR...
  *
  * For each prompt: the prompt in one row, then one row a token, greedy, not
- * stopped at end tokens.  Each step is fed the reference's token, so that one
- * difference does not hide the steps behind it.
+ * stopped at end tokens, as far as the reference goes or N of them.  Each step
+ * is fed the reference's token, so that one difference does not hide the steps
+ * behind it.
  *
  *   f32    every token equals, logits within LOGIT_F32 of the reference's
  *   auto   a step whose reference margin is under NEAR_TIE may choose
@@ -228,8 +230,18 @@ static void check_all(struct check *c, const struct golden *g,
     runner_close(&c->runner);
 }
 
+static void shorten(struct golden *g, uint32_t max_steps)
+{
+    for (uint32_t i = 0; i < g->n; i++) {
+        if (g->prompts[i].steps > max_steps) {
+            g->prompts[i].steps = max_steps;
+        }
+    }
+}
+
 static enum status check_model(const char *dir, struct kernels_options *o,
-                               bool f32, uint32_t *n_failed, struct error *e)
+                               bool f32, uint32_t max_steps, uint32_t *n_failed,
+                               struct error *e)
 {
     static struct golden g;
     static struct model_config config;
@@ -248,6 +260,7 @@ static enum status check_model(const char *dir, struct kernels_options *o,
         golden_free(&g);
         return st;
     }
+    shorten(&g, max_steps);
     c.w = shard_weights(shard);
     c.exact = f32 || c.w->shape.dtype == DTYPE_F32;
     o->kv_dtype = f32 ? DTYPE_F32 : c.w->shape.dtype;
@@ -268,7 +281,8 @@ static enum status check_model(const char *dir, struct kernels_options *o,
 static int usage(void)
 {
     fprintf(stderr, "usage: golden [--device cpu] [--kv-dtype f32|auto] "
-                    "[--isa NAME] MODEL_DIR...\n");
+                    "[--isa NAME] [--steps N]\n"
+                    "              MODEL_DIR...\n");
     return 2;
 }
 
@@ -278,11 +292,12 @@ int main(int argc, char **argv)
         {"device", required_argument, NULL, 'd'},
         {"kv-dtype", required_argument, NULL, 'k'},
         {"isa", required_argument, NULL, 'i'},
+        {"steps", required_argument, NULL, 's'},
         {NULL, 0, NULL, 0},
     };
     struct kernels_options o = {.device = "cpu", .block_tokens = BLOCK_TOKENS};
     const char *kv = "f32";
-    uint32_t n_failed = 0;
+    uint32_t n_failed = 0, max_steps = UINT32_MAX;
     struct error e;
 
     for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
@@ -296,6 +311,9 @@ int main(int argc, char **argv)
         case 'i':
             o.isa = optarg;
             break;
+        case 's':
+            max_steps = (uint32_t)strtoul(optarg, NULL, 10);
+            break;
         default:
             return usage();
         }
@@ -305,8 +323,8 @@ int main(int argc, char **argv)
     }
     for (int i = optind; i < argc; i++) {
         printf("%s: ", argv[i]);
-        if (check_model(argv[i], &o, strcmp(kv, "f32") == 0, &n_failed, &e) !=
-            ST_OK) {
+        if (check_model(argv[i], &o, strcmp(kv, "f32") == 0, max_steps,
+                        &n_failed, &e) != ST_OK) {
             printf("\n");
             fprintf(stderr, "golden: %s: %s\n", argv[i], e.text);
             return 1;

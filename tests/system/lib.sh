@@ -16,6 +16,8 @@ clients_at=ipc://$dir/clients
 export SLUICE_ROUTER=$clients_at
 # Sanitizers make everything slower.
 patience=${SLUICE_PATIENCE:-20}
+# By what tests that make many tokens divide them, for the same reason.
+shorter=${SLUICE_SHORTER:-1}
 declare -A pid_of=()
 out='' err='' rc=0
 

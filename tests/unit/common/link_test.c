@@ -6,7 +6,11 @@
 #include "tests/unit/cmocka.h"
 
 #define SESSION 77
-#define RUNS    2000
+#ifdef __SANITIZE_ADDRESS__
+#define RUNS 500
+#else
+#define RUNS 2000
+#endif
 
 /* xorshift: the seed is the run's number, so that a failure repeats. */
 static uint64_t random_next(uint64_t *s)
