@@ -10,6 +10,7 @@
 #include "common/peer.h"
 #include "common/sampling.h"
 #include "common/session.h"
+#include "common/split.h"
 
 const struct limit_row common_limits[] = {
     LIMIT_ROW(FRAME_BYTES_MAX, "bytes", "a frame without its tensor"),
@@ -42,6 +43,9 @@ const struct limit_row common_limits[] = {
     LIMIT_ROW(STOP_STRING_BYTES_MAX, "bytes", "of one of them"),
     LIMIT_ROW(ENDPOINT_MAX, "bytes", "an endpoint, its NUL included"),
     LIMIT_ROW(OPTION_LIST_MAX, "", "times an option may be repeated"),
+    LIMIT_ROW(SPLIT_STAGES_MAX, "stages", "a model is split into"),
+    LIMIT_ROW(SPLIT_LAYERS_MAX, "layers", "of a model that is split"),
+    LIMIT_ROW(SPLIT_BYTES_MAX, "bytes", "of a layer, of a worker's budget"),
     LIMIT_ROW(CHOICES_MAX, "", "choices of a request"),
 };
 

@@ -1,0 +1,546 @@
+/* The planner of splits: against all ways there are, and by hand. */
+#include "common/split.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/unit/cmocka.h"
+
+#define GIB (UINT64_C(1) << 30)
+
+static struct split_table table;
+static struct split_model model;
+static struct split_worker workers[SPLIT_STAGES_MAX + 1];
+static struct split_terms terms;
+static struct split got;
+static struct error e;
+
+/* n layers of 100 bytes: every fourth attention (1 byte a token), the others
+ * linear (20 bytes a sequence); contexts of 64 tokens, blocks of 4. */
+static void layers(uint32_t n)
+{
+    memset(&model, 0, sizeof model);
+    model.n_layers = n;
+    for (uint32_t i = 0; i < n; i++) {
+        model.layers[i].weight_bytes = 100;
+        model.layers[i].token_bytes = i % 4 == 3;
+        model.layers[i].slot_bytes = i % 4 == 3 ? 0 : 20;
+    }
+    terms = (struct split_terms){
+        .block_tokens = 4, .context = 64, .max_rows = 8, .length = 64};
+}
+
+static void give(uint32_t n, uint64_t budget)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        workers[i] = (struct split_worker){
+            .name = "w", .budget_bytes = budget, .speed = 1};
+    }
+}
+
+static enum status find(uint32_t n)
+{
+    return split_find(&got, &table, &model, workers, n, &terms, &e);
+}
+
+static void boundaries(uint32_t n, const uint32_t *ends)
+{
+    assert_int_equal(got.n_stages, n);
+    for (uint32_t i = 0; i < n; i++) {
+        assert_int_equal(got.stages[i].begin, i == 0 ? 0 : ends[i - 1]);
+        assert_int_equal(got.stages[i].end, ends[i]);
+    }
+}
+
+/* ---- all ways ---- */
+
+struct best {
+    bool fits;
+    double time, even;
+    uint64_t sequences;
+    uint64_t lacks; /* where none fits */
+};
+
+struct way {
+    uint32_t n, used; /* stages; a bit a worker */
+    double time, even;
+    uint64_t sequences, lacks;
+};
+
+static uint64_t sequences_of(const struct pool_split *p, uint64_t token,
+                             uint64_t slot)
+{
+    uint64_t blocks =
+        (terms.length + terms.block_tokens - 1) / terms.block_tokens;
+    uint64_t n = slot > 0 ? p->n_slots : UINT64_MAX;
+
+    return token > 0 && p->n_blocks / blocks < n ? p->n_blocks / blocks : n;
+}
+
+/* One stage more on a way. */
+static struct way longer(const struct way *w, uint32_t worker, uint32_t begin,
+                         uint32_t end)
+{
+    const struct split_worker *at = &workers[worker];
+    struct way next = *w;
+    uint64_t weights = 0, token = 0, slot = 0, step, need, one;
+    double time;
+
+    for (uint32_t i = begin; i < end; i++) {
+        weights += model.layers[i].weight_bytes;
+        token += model.layers[i].token_bytes;
+        slot += model.layers[i].slot_bytes;
+    }
+    step = weights + (end == model.n_layers ? model.head_bytes : 0);
+    weights = step + (begin == 0 ? model.embed_bytes : 0);
+    if (begin == 0 && end == model.n_layers) {
+        weights -= model.shared_bytes;
+    }
+    weights += at->scratch_bytes;
+    weights += end == model.n_layers ? model.head_scratch_bytes : 0;
+    one = slot + (terms.context + terms.block_tokens - 1) / terms.block_tokens *
+                     terms.block_tokens * token;
+    need = weights + one;
+    next.n++;
+    next.used |= 1u << worker;
+    time = (double)step / at->speed;
+    next.time = fmax(next.time, time);
+    next.even += time * time;
+    if (need > at->budget_bytes) {
+        uint64_t lacks = need - at->budget_bytes;
+
+        next.lacks = lacks > next.lacks ? lacks : next.lacks;
+    } else {
+        struct pool_split_need n = {.block_bytes = token * terms.block_tokens,
+                                    .slot_bytes = slot,
+                                    .block_tokens = terms.block_tokens,
+                                    .context = terms.context,
+                                    .max_rows = terms.max_rows};
+        struct pool_split p = pool_split_make(&n, at->budget_bytes - weights);
+        uint64_t fit = sequences_of(&p, token, slot);
+
+        next.sequences = fit < next.sequences ? fit : next.sequences;
+    }
+    return next;
+}
+
+static void compare(struct best *b, const struct way *w)
+{
+    if (w->lacks > 0) {
+        b->lacks = w->lacks < b->lacks ? w->lacks : b->lacks;
+        return;
+    }
+    if (!b->fits || w->time < b->time ||
+        (w->time <= b->time &&
+         (w->sequences > b->sequences ||
+          (w->sequences == b->sequences && w->even < b->even)))) {
+        *b = (struct best){.fits = true,
+                           .time = w->time,
+                           .even = w->even,
+                           .sequences = w->sequences};
+    }
+}
+
+static void every_way(struct best *b, const struct way *w, uint32_t begin,
+                      uint32_t n_workers, uint32_t n_stages)
+{
+    for (uint32_t k = 0; k < n_workers; k++) {
+        if ((w->used >> k & 1) != 0 || (terms.in_order && k != w->n)) {
+            continue;
+        }
+        for (uint32_t end = begin + 1; end <= model.n_layers; end++) {
+            struct way next = longer(w, k, begin, end);
+
+            if (next.n == n_stages && end == model.n_layers) {
+                compare(b, &next);
+            } else if (next.n < n_stages && end < model.n_layers) {
+                every_way(b, &next, end, n_workers, n_stages);
+            }
+        }
+    }
+}
+
+/* ---- random instances ---- */
+
+static uint64_t dice = 1;
+
+static uint32_t roll(uint32_t below)
+{
+    dice = dice * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(dice >> 33) % below;
+}
+
+static void random_instance(uint32_t n_workers)
+{
+    uint32_t kinds = 1 + roll(3); /* linear, attention, both */
+
+    layers(n_workers + roll(7 - n_workers));
+    terms.block_tokens = 1 + roll(5);
+    terms.context = 1 + roll(40);
+    terms.max_rows = 1 + roll(6);
+    terms.length = 1 + roll(terms.context);
+    terms.in_order = roll(4) == 0;
+    terms.n_stages = roll(3) == 0 ? 1 + roll(n_workers) : 0;
+    for (uint32_t i = 0; i < model.n_layers; i++) {
+        bool attention = kinds == 2 || (kinds == 3 && roll(2) == 0);
+
+        model.layers[i] = (struct split_layer){
+            .weight_bytes = 20 + roll(3) * roll(20),
+            .token_bytes = attention ? 1 + roll(2) : 0,
+            .slot_bytes = attention ? 0 : 5 + roll(10),
+        };
+    }
+    model.embed_bytes = roll(60);
+    model.head_bytes = roll(60);
+    model.shared_bytes = model.embed_bytes < model.head_bytes && roll(2) == 0
+                             ? model.embed_bytes
+                             : 0;
+    model.head_scratch_bytes = roll(10);
+    for (uint32_t i = 0; i < n_workers; i++) {
+        workers[i] = i > 0 && roll(3) == 0
+                         ? workers[roll(i)]
+                         : (struct split_worker){
+                               .name = "w",
+                               .budget_bytes = 60 + roll(350),
+                               .scratch_bytes = roll(10),
+                               .speed = roll(2) == 0 ? 1 : 1 + roll(3)};
+    }
+}
+
+/* What a split claims of itself, added up anew. */
+static void agrees(const struct best *b, uint32_t n_workers)
+{
+    struct way w = {.sequences = UINT64_MAX};
+    double shares = 0;
+    uint32_t stage, begin = 0;
+
+    for (uint32_t i = 0; i < got.n_stages; i++) {
+        const struct split_stage *g = &got.stages[i];
+
+        assert_true(g->worker < n_workers && (w.used >> g->worker & 1) == 0);
+        assert_true(g->begin == begin && g->end > begin);
+        w = longer(&w, g->worker, g->begin, g->end);
+        begin = g->end;
+        shares += g->step_share;
+        assert_true(g->weight_bytes + g->scratch_bytes + g->pool.bytes <=
+                    workers[g->worker].budget_bytes);
+    }
+    assert_int_equal(begin, model.n_layers);
+    assert_true(w.lacks == 0 && fabs(shares - 1) < 1e-9);
+    assert_true(w.time <= b->time && w.time >= b->time);
+    assert_int_equal(w.sequences, b->sequences);
+    assert_int_equal(split_sequences(&got, terms.length, &stage), b->sequences);
+    assert_true(fabs(w.even - b->even) < 1e-9 * b->even);
+}
+
+static void finds_the_best_of_all_ways(void **state)
+{
+    unsigned fits = 0, lacks = 0;
+
+    (void)state;
+    for (int round = 0; round < 3000; round++) {
+        uint32_t n = 1 + roll(4);
+        struct best b = {.lacks = UINT64_MAX};
+        struct way none = {.sequences = UINT64_MAX};
+        enum status st;
+
+        random_instance(n);
+        st = find(n);
+        every_way(&b, &none, 0, n, terms.n_stages > 0 ? terms.n_stages : n);
+        if (b.fits) {
+            assert_int_equal(st, ST_OK);
+            agrees(&b, n);
+            fits++;
+        } else {
+            char missing[64];
+
+            snprintf(missing, sizeof missing, ": %llu bytes are missing",
+                     (unsigned long long)b.lacks);
+            assert_int_equal(st, ST_RESOURCE_EXHAUSTED);
+            assert_non_null(strstr(e.text, missing));
+            lacks++;
+        }
+    }
+    assert_true(fits > 500 && lacks > 500);
+}
+
+/* ---- by hand ---- */
+
+static void shares_equal_layers_evenly(void **state)
+{
+    (void)state;
+    layers(12);
+    give(3, 10000);
+    assert_int_equal(find(3), ST_OK);
+    boundaries(3, (uint32_t[]){4, 8, 12});
+    for (uint32_t i = 0; i < 3; i++) {
+        assert_int_equal(got.stages[i].worker, i);
+        assert_true(fabs(got.stages[i].step_share - 1.0 / 3) < 1e-12);
+    }
+    layers(3);
+    assert_int_equal(find(3), ST_OK);
+    boundaries(3, (uint32_t[]){1, 2, 3}); /* one layer a stage */
+}
+
+/* A head of 300 bytes is three layers' worth of time; an embedding is none. */
+static void counts_the_head_and_not_the_embedding(void **state)
+{
+    (void)state;
+    layers(9);
+    model.embed_bytes = 300;
+    model.head_bytes = 310;
+    give(2, 10000);
+    assert_int_equal(find(2), ST_OK);
+    boundaries(2, (uint32_t[]){6, 9});
+    assert_int_equal(got.stages[0].weight_bytes, 900);
+    assert_int_equal(got.stages[0].step_bytes, 600);
+    assert_int_equal(got.stages[1].weight_bytes, 610);
+    assert_int_equal(got.stages[1].step_bytes, 610);
+}
+
+static void holds_a_tied_head_once_on_one_stage(void **state)
+{
+    (void)state;
+    layers(4);
+    model.embed_bytes = 300;
+    model.head_bytes = 310;
+    model.shared_bytes = 300;
+    give(2, 10000);
+    assert_int_equal(find(1), ST_OK);
+    assert_int_equal(got.stages[0].weight_bytes, 400 + 310);
+    assert_int_equal(got.stages[0].step_bytes, 400 + 310);
+    assert_int_equal(find(2), ST_OK);
+    assert_int_equal(got.stages[0].weight_bytes + got.stages[1].weight_bytes,
+                     400 + 610);
+}
+
+/* The large worker is the third; in the given order it has too few layers
+ * before it. */
+static void orders_unlike_workers(void **state)
+{
+    (void)state;
+    layers(8);
+    model.embed_bytes = 500;
+    give(3, 600);
+    workers[2].budget_bytes = 1100;
+    assert_int_equal(find(3), ST_OK);
+    assert_true(got.every_order);
+    assert_int_equal(got.stages[0].worker, 2);
+    assert_int_equal(got.stages[1].worker, 0);
+    assert_int_equal(got.stages[2].worker, 1);
+    terms.in_order = true;
+    assert_int_equal(find(3), ST_RESOURCE_EXHAUSTED);
+}
+
+static void gives_the_fast_worker_more(void **state)
+{
+    (void)state;
+    layers(8);
+    give(2, 10000);
+    workers[0].speed = 3;
+    assert_int_equal(find(2), ST_OK);
+    boundaries(2, (uint32_t[]){6, 8});
+    assert_true(fabs(got.stages[0].step_share - 0.5) < 1e-12);
+}
+
+static void takes_the_best_workers_of_more(void **state)
+{
+    (void)state;
+    layers(4);
+    give(4, 100);
+    workers[1].budget_bytes = workers[3].budget_bytes = 1000;
+    terms.n_stages = 2;
+    assert_int_equal(find(4), ST_OK);
+    assert_int_equal(got.stages[0].worker, 1);
+    assert_int_equal(got.stages[1].worker, 3);
+}
+
+/* Layers 0-2 are linear, 3 is attention: a stage of each kind. */
+static void knows_stages_of_one_kind(void **state)
+{
+    uint32_t stage;
+
+    (void)state;
+    layers(4);
+    give(2, 10000);
+    workers[0].speed = 3;
+    terms.in_order = true;
+    assert_int_equal(find(2), ST_OK);
+    boundaries(2, (uint32_t[]){3, 4});
+    assert_int_equal(got.stages[0].pool.n_slots, 8);
+    assert_int_equal(got.stages[0].pool.n_blocks, 0);
+    assert_int_equal(split_pages_per_slot(&got.stages[0]), 1);
+    assert_int_equal(split_pages(&got.stages[0]), 8);
+    assert_int_equal(got.stages[1].pool.n_slots, 0);
+    assert_int_equal(got.stages[1].pool.n_blocks, 8 * 16);
+    assert_int_equal(split_pages_per_slot(&got.stages[1]), 0);
+    assert_int_equal(split_pages(&got.stages[1]), 8 * 16);
+    assert_int_equal(split_sequences(&got, 64, &stage), 8);
+    assert_int_equal(stage, 0);
+    assert_int_equal(split_sequences(&got, 1, &stage), 8);
+    assert_int_equal(split_stage_sequences(&got.stages[1], 1), 128);
+}
+
+/* A slot of 60 bytes is 15 blocks of 4. */
+static void counts_pages_of_both_kinds(void **state)
+{
+    (void)state;
+    layers(4);
+    give(1, 10000);
+    assert_int_equal(find(1), ST_OK);
+    assert_int_equal(split_pages_per_slot(&got.stages[0]), 15);
+    assert_int_equal(split_pages(&got.stages[0]), 8 * 16 + 8 * 15);
+    model.layers[0].slot_bytes = 21;
+    assert_int_equal(find(1), ST_OK);
+    assert_int_equal(split_pages_per_slot(&got.stages[0]), 16);
+}
+
+/* 4 layers of 100, scratch 7, slots 60 and 16 blocks of 4. */
+static void says_what_is_missing_where(void **state)
+{
+    (void)state;
+    layers(4);
+    give(1, 400 + 7 + 60 + 64);
+    workers[0].name = "b\n";
+    workers[0].scratch_bytes = 7;
+    assert_int_equal(find(1), ST_OK);
+    assert_int_equal(got.stages[0].pool.n_slots, 1);
+    assert_int_equal(got.stages[0].pool.n_blocks, 16);
+    workers[0].budget_bytes--;
+    assert_int_equal(find(1), ST_RESOURCE_EXHAUSTED);
+    assert_non_null(strstr(e.text, "layers 0-4 need 0.00 MiB"));
+    assert_non_null(strstr(e.text, "worker \"b\\x0a\" has"));
+    assert_non_null(strstr(e.text, ": 1 bytes are missing"));
+    layers(4);
+    model.layers[2].weight_bytes = 5 * GIB + GIB / 2;
+    give(2, 4 * GIB);
+    assert_int_equal(find(2), ST_RESOURCE_EXHAUSTED);
+    assert_non_null(strstr(e.text, "layers 2-4 need 5.50 GiB"));
+    assert_non_null(strstr(e.text, "has 4.00 GiB"));
+}
+
+static void refuses_more_stages_than_there_can_be(void **state)
+{
+    (void)state;
+    layers(3);
+    give(4, 10000);
+    assert_int_equal(find(4), ST_INVALID_ARGUMENT);
+    assert_string_equal(e.text,
+                        "4 stages of a model of 3 layers: each needs one at "
+                        "least");
+    terms.n_stages = 3;
+    assert_int_equal(find(4), ST_OK);
+    assert_int_equal(find(2), ST_INVALID_ARGUMENT);
+    assert_string_equal(e.text, "3 stages, and 2 workers for them");
+}
+
+static void stays_within_its_limits(void **state)
+{
+    (void)state;
+    layers(SPLIT_LAYERS_MAX);
+    give(SPLIT_STAGES_MAX + 1, GIB);
+    assert_int_equal(find(SPLIT_STAGES_MAX), ST_OK);
+    assert_int_equal(got.stages[15].end, SPLIT_LAYERS_MAX);
+    assert_int_equal(got.stages[15].begin, SPLIT_LAYERS_MAX - 32);
+    assert_int_equal(find(SPLIT_STAGES_MAX + 1), ST_INVALID_ARGUMENT);
+    assert_int_equal(find(0), ST_INVALID_ARGUMENT);
+    model.n_layers++;
+    assert_int_equal(find(1), ST_INVALID_ARGUMENT);
+    model.n_layers = 0;
+    assert_int_equal(find(1), ST_INVALID_ARGUMENT);
+}
+
+/* 8 workers that all differ have 256 states, 9 have 512. */
+static void says_when_it_keeps_the_order(void **state)
+{
+    (void)state;
+    layers(16);
+    give(9, 10000);
+    for (uint32_t i = 0; i < 9; i++) {
+        workers[i].budget_bytes += i;
+    }
+    assert_int_equal(find(8), ST_OK);
+    assert_true(got.every_order);
+    assert_int_equal(find(9), ST_OK);
+    assert_false(got.every_order);
+    for (uint32_t i = 0; i < 9; i++) {
+        assert_int_equal(got.stages[i].worker, i);
+    }
+    give(9, 10000);
+    terms.in_order = true;
+    assert_int_equal(find(9), ST_OK);
+    assert_true(got.every_order); /* there is but one */
+}
+
+/* Each number at its limit and one past it. */
+static void trusts_no_number(void **state)
+{
+    const struct {
+        uint64_t *number, limit;
+        enum status at_it;
+    } rows[] = {
+        {&model.layers[1].weight_bytes, SPLIT_BYTES_MAX, ST_RESOURCE_EXHAUSTED},
+        {&model.layers[1].slot_bytes, SPLIT_BYTES_MAX, ST_RESOURCE_EXHAUSTED},
+        {&model.layers[3].token_bytes, SPLIT_BYTES_MAX / 68,
+         ST_RESOURCE_EXHAUSTED},
+        {&model.embed_bytes, SPLIT_BYTES_MAX, ST_RESOURCE_EXHAUSTED},
+        {&model.head_bytes, SPLIT_BYTES_MAX, ST_RESOURCE_EXHAUSTED},
+        {&model.head_scratch_bytes, SPLIT_BYTES_MAX, ST_RESOURCE_EXHAUSTED},
+        {&model.shared_bytes, 0, ST_OK},
+        {&workers[0].scratch_bytes, SPLIT_BYTES_MAX, ST_RESOURCE_EXHAUSTED},
+        {&workers[0].budget_bytes, SPLIT_BYTES_MAX, ST_OK},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        layers(4);
+        give(1, 10000);
+        *rows[i].number = rows[i].limit;
+        assert_int_equal(find(1), rows[i].at_it);
+        *rows[i].number = rows[i].limit + 1;
+        assert_int_equal(find(1), ST_INVALID_ARGUMENT);
+    }
+    for (int i = 0; i < 6; i++) {
+        static const double speeds[] = {0, -1, 1e-7, 1e19, INFINITY, NAN};
+
+        layers(4);
+        give(1, 10000);
+        workers[0].speed = speeds[i];
+        assert_int_equal(find(1), ST_INVALID_ARGUMENT);
+    }
+    for (int i = 0; i < 4; i++) {
+        uint32_t *const numbers[] = {&terms.block_tokens, &terms.context,
+                                     &terms.max_rows, &terms.length};
+
+        layers(4);
+        *numbers[i] = 0;
+        give(1, 10000);
+        assert_int_equal(find(1), ST_INVALID_ARGUMENT);
+    }
+    layers(4);
+    model.layers[2] = (struct split_layer){.weight_bytes = 1};
+    assert_int_equal(find(1), ST_INVALID_ARGUMENT);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(finds_the_best_of_all_ways),
+        cmocka_unit_test(shares_equal_layers_evenly),
+        cmocka_unit_test(counts_the_head_and_not_the_embedding),
+        cmocka_unit_test(holds_a_tied_head_once_on_one_stage),
+        cmocka_unit_test(orders_unlike_workers),
+        cmocka_unit_test(gives_the_fast_worker_more),
+        cmocka_unit_test(takes_the_best_workers_of_more),
+        cmocka_unit_test(knows_stages_of_one_kind),
+        cmocka_unit_test(counts_pages_of_both_kinds),
+        cmocka_unit_test(says_what_is_missing_where),
+        cmocka_unit_test(refuses_more_stages_than_there_can_be),
+        cmocka_unit_test(stays_within_its_limits),
+        cmocka_unit_test(says_when_it_keeps_the_order),
+        cmocka_unit_test(trusts_no_number),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
