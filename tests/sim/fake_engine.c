@@ -1,4 +1,4 @@
-#include "tests/sim/fake_engine.h"
+#include "tests/sim/fake_engine_internal.h"
 
 #include <stddef.h>
 #include <stdlib.h>
@@ -6,71 +6,7 @@
 
 #include <xxhash.h>
 
-#include "tests/sim/sim.h"
-
 #define LONG_US (5 * 1000000)
-#define TRACKED 4096 /* sequences of a worker's life, the last ones */
-
-struct cell {
-    uint32_t token, where; /* position << 1 | kind */
-};
-
-/* What one block or slot is to the plans in flight. */
-struct holder {
-    uint64_t sequence; /* that named it last */
-    uint32_t plans;    /* in flight that name it */
-    uint64_t row;      /* the newest that does, as e->rows counts */
-};
-
-struct slot_state {
-    uint64_t hash;
-    uint32_t n;
-};
-
-struct tracked {
-    uint64_t sequence;
-    uint32_t next;        /* position: all before are written or in flight */
-    uint32_t n, n_prompt; /* ids that were run, */
-    uint64_t ids;         /* which, and where */
-    bool tainted;         /* named by a plan that failed: nothing is known */
-};
-
-struct flown {
-    const struct plan *plan;
-    uint64_t hash;
-    int64_t start_us, took_us;
-    int64_t stand_us, stood_us; /* from then on, so long nothing ticks */
-    bool done;
-};
-
-struct fake_engine {
-    struct engine seam;
-    struct sim *sim;
-    uint32_t w;
-    const struct worker_draw *draw;
-    const struct fake_model *model;
-    struct rng rng;
-    struct cell *cells;       /* [n_blocks, block_tokens] */
-    struct slot_state *slots; /* [n_slots] */
-    struct holder *block_of, *slot_of;
-    uint32_t named_blocks, named_slots;
-    struct tracked tracked[TRACKED];
-    struct flown flying[ENGINE_DEPTH_MAX]; /* oldest first */
-    uint32_t n_flying;
-    int64_t free_us;            /* when the newest plan will be done */
-    int64_t stand_us, stood_us; /* of the newest plan that stands still */
-    uint64_t finished;          /* plans */
-    uint64_t rows;              /* checked */
-    uint32_t n_last_rows;
-
-    /* Last, as they are filled in when they come to be. */
-    struct plan_row last_rows[PLAN_ROWS_MAX];   /* of the newest submitted */
-    struct plan_result ready[ENGINE_DEPTH_MAX]; /* beside flying */
-    struct {
-        enum status status;
-        uint32_t tokens[PLAN_ROWS_MAX];
-    } before; /* of the newest executed */
-};
 
 static void *zeroed(size_t n, size_t size)
 {
@@ -80,24 +16,6 @@ static void *zeroed(size_t n, size_t size)
         abort();
     }
     return p;
-}
-
-static void wrong(struct fake_engine *e, const struct plan_row *r,
-                  const char *what)
-{
-    sim_fail(e->sim, -1, "worker %u: plan: %s (sequence %llu, position %u)",
-             e->w, what, (unsigned long long)(r ? r->sequence : 0),
-             r ? r->position : 0);
-}
-
-static struct tracked *track(struct fake_engine *e, uint64_t sequence)
-{
-    struct tracked *t = &e->tracked[sequence % TRACKED];
-
-    if (t->sequence != sequence) {
-        *t = (struct tracked){.sequence = sequence};
-    }
-    return t;
 }
 
 static uint64_t plan_hash(const struct plan *p)
@@ -113,172 +31,6 @@ static uint64_t plan_hash(const struct plan *p)
         h += mix64(r->history.n + (uint64_t)r->history.pages.root * 3);
     }
     return h;
-}
-
-static void scribble(struct fake_engine *e, uint32_t block)
-{
-    for (uint32_t i = 0; i < e->draw->block_tokens; i++) {
-        e->cells[(size_t)block * e->draw->block_tokens + i] =
-            (struct cell){0x0badu, UINT32_MAX};
-    }
-}
-
-/* The row takes hold of table entry k. */
-static void name_block(struct fake_engine *e, const struct plan_row *r,
-                       uint32_t k, uint32_t block)
-{
-    struct holder *h = &e->block_of[block];
-
-    if (h->plans && h->sequence != r->sequence) {
-        wrong(e, r, "a block of another sequence in flight");
-    }
-    if (h->row == e->rows) {
-        wrong(e, r, "a block twice in a table");
-    }
-    h->row = e->rows;
-    if (h->sequence != r->sequence &&
-        r->position <= k * e->draw->block_tokens) {
-        scribble(e, block);
-    }
-    h->sequence = r->sequence;
-    e->named_blocks += h->plans++ == 0;
-}
-
-static bool zeroes(const struct plan *p, uint32_t slot)
-{
-    for (uint32_t i = 0; i < p->n_zero; i++) {
-        if (p->zero_slots[i] == slot) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static void name_slot(struct fake_engine *e, const struct plan *p,
-                      const struct plan_row *r)
-{
-    struct holder *h = &e->slot_of[r->slot];
-
-    if (h->plans && h->sequence != r->sequence) {
-        wrong(e, r, "a slot of another sequence in flight");
-    }
-    if (h->sequence != r->sequence && !zeroes(p, r->slot)) {
-        wrong(e, r, "a slot that was not zeroed");
-    }
-    h->sequence = r->sequence;
-    e->named_slots += h->plans++ == 0;
-}
-
-static void check_chain(struct fake_engine *e, const struct plan_row *r)
-{
-    const struct plan_row *l;
-
-    if (r->n_tokens != 1 || r->kind != ROW_GENERATED) {
-        wrong(e, r, "a chained row that is not one generated token");
-    } else if (r->chain_row >= e->n_last_rows) {
-        wrong(e, r, "a chained row without a plan before");
-    } else {
-        l = &e->last_rows[r->chain_row];
-        if (!l->sample || l->sequence != r->sequence ||
-            l->position + l->n_tokens != r->position ||
-            (r->sample && l->index + 1 != r->index)) {
-            wrong(e, r, "a chained row that does not follow its forerunner");
-        }
-    }
-}
-
-static void check_tokens(struct fake_engine *e, const struct plan *p,
-                         const struct plan_row *r)
-{
-    if (r->token > p->n_tokens || r->n_tokens > p->n_tokens - r->token) {
-        wrong(e, r, "tokens out of range");
-        return;
-    }
-    for (uint32_t i = 0; i < r->n_tokens; i++) {
-        if (p->tokens[r->token + i] >= e->model->vocab) {
-            wrong(e, r, "a token past the vocabulary");
-        }
-    }
-}
-
-static void check_shape(struct fake_engine *e, const struct plan *p,
-                        const struct plan_row *r)
-{
-    const struct worker_draw *d = e->draw;
-    uint32_t end = r->position + r->n_tokens;
-
-    if (r->n_tokens == 0 || end > e->model->context) {
-        wrong(e, r, "an empty row, or one past the context");
-    } else if (r->n_tokens > d->chunk_tokens) {
-        wrong(e, r, "a chunk longer than the option");
-    } else if (r->block > p->n_blocks || r->n_blocks > p->n_blocks - r->block) {
-        wrong(e, r, "a table out of range");
-    } else if (e->model->attention &&
-               (uint64_t)r->n_blocks * d->block_tokens < end) {
-        wrong(e, r, "a table that does not cover");
-    } else if ((r->slot == SLOT_NONE) == e->model->linear ||
-               (r->slot != SLOT_NONE && r->slot >= d->n_slots)) {
-        wrong(e, r, "a wrong slot");
-    } else if (r->chained) {
-        check_chain(e, r);
-    } else {
-        check_tokens(e, p, r);
-    }
-}
-
-static void check_row(struct fake_engine *e, const struct plan *p, uint32_t i)
-{
-    const struct plan_row *r = &p->rows[i];
-    struct tracked *t = track(e, r->sequence);
-
-    e->rows++;
-    check_shape(e, p, r);
-    if (r->position != t->next) {
-        wrong(e, r, "a gap in the positions");
-    }
-    t->next = r->position + r->n_tokens;
-    for (uint32_t k = 0; k < r->n_blocks && !e->sim->failed; k++) {
-        uint32_t block = p->blocks[r->block + k];
-
-        if (block >= e->draw->n_blocks) {
-            wrong(e, r, "no such block");
-            return;
-        }
-        name_block(e, r, k, block);
-    }
-    if (r->slot != SLOT_NONE && !e->sim->failed) {
-        name_slot(e, p, r);
-    }
-}
-
-static void check_plan(struct fake_engine *e, const struct plan *p)
-{
-    uint32_t n = 0;
-
-    for (uint32_t i = 0; i < p->n_rows; i++) {
-        n += p->rows[i].n_tokens;
-        for (uint32_t j = 0; j < i; j++) {
-            if (p->rows[i].sequence == p->rows[j].sequence) {
-                wrong(e, &p->rows[i], "a sequence with two rows");
-            }
-        }
-    }
-    if (p->n_rows == 0 || p->n_rows > e->draw->max_rows) {
-        wrong(e, NULL, "no rows, or too many");
-    }
-    if (n > e->draw->step_tokens) {
-        wrong(e, NULL, "more tokens than a step may have");
-    }
-    for (uint32_t i = 0; i < p->n_zero; i++) {
-        if (p->zero_slots[i] >= e->draw->n_slots ||
-            e->slot_of[p->zero_slots[i]].plans) {
-            wrong(e, NULL, "a slot to zero that is none, or in flight");
-            return;
-        }
-    }
-    for (uint32_t i = 0; i < p->n_rows && !e->sim->failed; i++) {
-        check_row(e, p, i);
-    }
 }
 
 static int64_t duration(struct fake_engine *e, const struct plan *p)
@@ -343,8 +95,9 @@ static uint64_t attend(struct fake_engine *e, const struct plan *p,
         uint32_t block = p->blocks[r->block + at / bt];
         const struct cell *c = &e->cells[(size_t)block * bt + at % bt];
 
-        if (c->where >> 1 != at && !track(e, r->sequence)->tainted) {
-            wrong(e, r, "a row reads a cell that is not its own");
+        if (c->where >> 1 != at &&
+            !fake_engine_track(e, r->sequence)->tainted) {
+            fake_engine_wrong(e, r, "a row reads a cell that is not its own");
         }
         a = oracle_attend(a, c->token, c->where >> 1, c->where & 1);
     }
@@ -356,8 +109,8 @@ static uint64_t advance(struct fake_engine *e, const struct plan_row *r,
 {
     struct slot_state *s = &e->slots[r->slot];
 
-    if (s->n != r->position && !track(e, r->sequence)->tainted) {
-        wrong(e, r, "a row continues a state that is not its own");
+    if (s->n != r->position && !fake_engine_track(e, r->sequence)->tainted) {
+        fake_engine_wrong(e, r, "a row continues a state that is not its own");
     }
     for (uint32_t i = 0; i < r->n_tokens; i++) {
         s->hash = oracle_advance(s->hash, tokens[i], r->kind);
@@ -395,7 +148,7 @@ static uint64_t remember(struct fake_engine *e, const struct plan_row *r,
                          uint32_t chained)
 {
     const struct plan_history *y = &r->history;
-    const struct tracked *t = track(e, r->sequence);
+    const struct tracked *t = fake_engine_track(e, r->sequence);
     uint64_t h = 0, ids = 0;
 
     for (uint32_t i = 0; i < y->n; i++) {
@@ -414,9 +167,9 @@ static uint64_t remember(struct fake_engine *e, const struct plan_row *r,
         return h;
     }
     if (y->n + r->chained != t->n || y->n_prompt != t->n_prompt) {
-        wrong(e, r, "a history of another length");
+        fake_engine_wrong(e, r, "a history of another length");
     } else if (ids != t->ids) {
-        wrong(e, r, "a history of other ids");
+        fake_engine_wrong(e, r, "a history of other ids");
     }
     return h;
 }
@@ -430,7 +183,7 @@ static void choose(struct fake_engine *e, const struct plan_row *r,
     if (sampling_penalises(p)) {
         o->h = remember(e, r, chained);
     } else if (r->history.n) {
-        wrong(e, r, "a history without penalties");
+        fake_engine_wrong(e, r, "a history without penalties");
     }
     out->tokens[row] = oracle_next(o, e->model, p, r->choice, r->index);
     if (p->logprobs) {
@@ -448,10 +201,10 @@ static void run_row(struct fake_engine *e, const struct plan *p, uint32_t row,
     struct oracle o = {0};
 
     if (r->chained && e->before.status != ST_OK) {
-        track(e, r->sequence)->tainted = true;
+        fake_engine_track(e, r->sequence)->tainted = true;
         chained = 1;
     }
-    note_ids(track(e, r->sequence), r, tokens);
+    note_ids(fake_engine_track(e, r->sequence), r, tokens);
     if (e->model->attention) {
         write_cells(e, p, r, tokens);
         o.a = r->sample ? attend(e, p, r) : 0;
@@ -470,9 +223,9 @@ static void break_rows(struct fake_engine *e, const struct plan *p)
     for (uint32_t i = 0; i < p->n_rows; i++) {
         const struct plan_row *r = &p->rows[i];
 
-        track(e, r->sequence)->tainted = true;
+        fake_engine_track(e, r->sequence)->tainted = true;
         for (uint32_t k = 0; k < r->n_blocks; k++) {
-            scribble(e, p->blocks[r->block + k]);
+            fake_engine_scribble(e, p->blocks[r->block + k]);
         }
         if (r->slot != SLOT_NONE) {
             e->slots[r->slot] = (struct slot_state){0x0bad, UINT32_MAX / 2};
@@ -545,7 +298,7 @@ static void finish(struct sim *s, uint32_t w, uint64_t life)
         i++;
     }
     if (plan_hash(e->flying[i].plan) != e->flying[i].hash) {
-        wrong(e, NULL, "changed while in flight");
+        fake_engine_wrong(e, NULL, "changed while in flight");
         return;
     }
     if (dies(e, e->flying[i].plan)) {
@@ -575,7 +328,7 @@ static enum status fake_submit(struct engine *seam, const struct plan *p)
     if (e->n_flying >= e->draw->depth) {
         return ST_RESOURCE_EXHAUSTED;
     }
-    check_plan(e, p);
+    fake_engine_check(e, p);
     if (s->failed) {
         return ST_RESOURCE_EXHAUSTED;
     }
@@ -680,7 +433,7 @@ struct fake_engine *fake_engine_new(struct sim *s, uint32_t w)
     e->block_of = zeroed(d->n_blocks, sizeof(*e->block_of));
     e->slot_of = zeroed(d->n_slots, sizeof(*e->slot_of));
     for (uint32_t i = 0; i < d->n_blocks; i++) {
-        scribble(e, i);
+        fake_engine_scribble(e, i);
         e->block_of[i].sequence = UINT64_MAX;
     }
     for (uint32_t i = 0; i < d->n_slots; i++) {

@@ -1,0 +1,188 @@
+#include "tests/sim/fake_engine_internal.h"
+
+void fake_engine_wrong(struct fake_engine *e, const struct plan_row *r,
+                       const char *what)
+{
+    sim_fail(e->sim, -1, "worker %u: plan: %s (sequence %llu, position %u)",
+             e->w, what, (unsigned long long)(r ? r->sequence : 0),
+             r ? r->position : 0);
+}
+
+struct tracked *fake_engine_track(struct fake_engine *e, uint64_t sequence)
+{
+    struct tracked *t = &e->tracked[sequence % TRACKED];
+
+    if (t->sequence != sequence) {
+        *t = (struct tracked){.sequence = sequence};
+    }
+    return t;
+}
+
+void fake_engine_scribble(struct fake_engine *e, uint32_t block)
+{
+    for (uint32_t i = 0; i < e->draw->block_tokens; i++) {
+        e->cells[(size_t)block * e->draw->block_tokens + i] =
+            (struct cell){0x0badu, UINT32_MAX};
+    }
+}
+
+/* The row takes hold of table entry k. */
+static void name_block(struct fake_engine *e, const struct plan_row *r,
+                       uint32_t k, uint32_t block)
+{
+    struct holder *h = &e->block_of[block];
+
+    if (h->plans && h->sequence != r->sequence) {
+        fake_engine_wrong(e, r, "a block of another sequence in flight");
+    }
+    if (h->row == e->rows) {
+        fake_engine_wrong(e, r, "a block twice in a table");
+    }
+    h->row = e->rows;
+    if (h->sequence != r->sequence &&
+        r->position <= k * e->draw->block_tokens) {
+        fake_engine_scribble(e, block);
+    }
+    h->sequence = r->sequence;
+    e->named_blocks += h->plans++ == 0;
+}
+
+static bool zeroes(const struct plan *p, uint32_t slot)
+{
+    for (uint32_t i = 0; i < p->n_zero; i++) {
+        if (p->zero_slots[i] == slot) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void name_slot(struct fake_engine *e, const struct plan *p,
+                      const struct plan_row *r)
+{
+    struct holder *h = &e->slot_of[r->slot];
+
+    if (h->plans && h->sequence != r->sequence) {
+        fake_engine_wrong(e, r, "a slot of another sequence in flight");
+    }
+    if (h->sequence != r->sequence && !zeroes(p, r->slot)) {
+        fake_engine_wrong(e, r, "a slot that was not zeroed");
+    }
+    h->sequence = r->sequence;
+    e->named_slots += h->plans++ == 0;
+}
+
+static void check_chain(struct fake_engine *e, const struct plan_row *r)
+{
+    const struct plan_row *l;
+
+    if (r->n_tokens != 1 || r->kind != ROW_GENERATED) {
+        fake_engine_wrong(e, r,
+                          "a chained row that is not one generated token");
+    } else if (r->chain_row >= e->n_last_rows) {
+        fake_engine_wrong(e, r, "a chained row without a plan before");
+    } else {
+        l = &e->last_rows[r->chain_row];
+        if (!l->sample || l->sequence != r->sequence ||
+            l->position + l->n_tokens != r->position ||
+            (r->sample && l->index + 1 != r->index)) {
+            fake_engine_wrong(
+                e, r, "a chained row that does not follow its forerunner");
+        }
+    }
+}
+
+static void check_tokens(struct fake_engine *e, const struct plan *p,
+                         const struct plan_row *r)
+{
+    if (r->token > p->n_tokens || r->n_tokens > p->n_tokens - r->token) {
+        fake_engine_wrong(e, r, "tokens out of range");
+        return;
+    }
+    for (uint32_t i = 0; i < r->n_tokens; i++) {
+        if (p->tokens[r->token + i] >= e->model->vocab) {
+            fake_engine_wrong(e, r, "a token past the vocabulary");
+        }
+    }
+}
+
+static void check_shape(struct fake_engine *e, const struct plan *p,
+                        const struct plan_row *r)
+{
+    const struct worker_draw *d = e->draw;
+    uint32_t end = r->position + r->n_tokens;
+
+    if (r->n_tokens == 0 || end > e->model->context) {
+        fake_engine_wrong(e, r, "an empty row, or one past the context");
+    } else if (r->n_tokens > d->chunk_tokens) {
+        fake_engine_wrong(e, r, "a chunk longer than the option");
+    } else if (r->block > p->n_blocks || r->n_blocks > p->n_blocks - r->block) {
+        fake_engine_wrong(e, r, "a table out of range");
+    } else if (e->model->attention &&
+               (uint64_t)r->n_blocks * d->block_tokens < end) {
+        fake_engine_wrong(e, r, "a table that does not cover");
+    } else if ((r->slot == SLOT_NONE) == e->model->linear ||
+               (r->slot != SLOT_NONE && r->slot >= d->n_slots)) {
+        fake_engine_wrong(e, r, "a wrong slot");
+    } else if (r->chained) {
+        check_chain(e, r);
+    } else {
+        check_tokens(e, p, r);
+    }
+}
+
+static void check_row(struct fake_engine *e, const struct plan *p, uint32_t i)
+{
+    const struct plan_row *r = &p->rows[i];
+    struct tracked *t = fake_engine_track(e, r->sequence);
+
+    e->rows++;
+    check_shape(e, p, r);
+    if (r->position != t->next) {
+        fake_engine_wrong(e, r, "a gap in the positions");
+    }
+    t->next = r->position + r->n_tokens;
+    for (uint32_t k = 0; k < r->n_blocks && !e->sim->failed; k++) {
+        uint32_t block = p->blocks[r->block + k];
+
+        if (block >= e->draw->n_blocks) {
+            fake_engine_wrong(e, r, "no such block");
+            return;
+        }
+        name_block(e, r, k, block);
+    }
+    if (r->slot != SLOT_NONE && !e->sim->failed) {
+        name_slot(e, p, r);
+    }
+}
+
+void fake_engine_check(struct fake_engine *e, const struct plan *p)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < p->n_rows; i++) {
+        n += p->rows[i].n_tokens;
+        for (uint32_t j = 0; j < i; j++) {
+            if (p->rows[i].sequence == p->rows[j].sequence) {
+                fake_engine_wrong(e, &p->rows[i], "a sequence with two rows");
+            }
+        }
+    }
+    if (p->n_rows == 0 || p->n_rows > e->draw->max_rows) {
+        fake_engine_wrong(e, NULL, "no rows, or too many");
+    }
+    if (n > e->draw->step_tokens) {
+        fake_engine_wrong(e, NULL, "more tokens than a step may have");
+    }
+    for (uint32_t i = 0; i < p->n_zero; i++) {
+        if (p->zero_slots[i] >= e->draw->n_slots ||
+            e->slot_of[p->zero_slots[i]].plans) {
+            fake_engine_wrong(e, NULL,
+                              "a slot to zero that is none, or in flight");
+            return;
+        }
+    }
+    for (uint32_t i = 0; i < p->n_rows && !e->sim->failed; i++) {
+        check_row(e, p, i);
+    }
+}
