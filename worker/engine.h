@@ -4,13 +4,30 @@
  * weights and kernels, and decides nothing.  At most `depth` plans are in
  * flight; they run, and their results come back, in the order of submission.
  *
+ * An engine owns layers [a, b) of a model of n.  One that lacks layers is a
+ * stage: what it does not compute comes in, and goes out, as hidden states
+ * (H is the model's hidden size):
+ *
+ *     plan      a = 0  tokens are embedded, hidden is NULL
+ *               a > 0  hidden is the residual stream after layer a - 1, tokens
+ *                      are not read
+ *     result    b = n  tokens and logprobs, hidden is NULL
+ *               b < n  hidden is the residual stream after layer b - 1, no row
+ *                      has a token
+ *
+ * Only the last stage reads `sample` and what follows it in a row.  A stage
+ * takes no chained rows: the token is not there.  In a stage's plan the tokens
+ * of the rows tile [0, n_tokens) in the order of the rows.
+ *
  * Implementations: worker/engine_thread.c over kernels/ (its own thread), and
  * tests/sim/ (a fake with known tokens and virtual time).
  *
  * Threading: submit, poll and progress are called by the core's thread and
- * never block.  Memory: a plan is the core's; the engine borrows it from
- * engine_submit() until engine_poll() returns its result.  Block and slot
- * numbers index the pool's storage, which is the engine's. */
+ * never block.  Memory: a plan is the core's, its hidden states too; the
+ * engine borrows it from engine_submit() until engine_poll() returns its
+ * result.  A result's hidden states are the engine's, and stay until the next
+ * engine_poll() that returns true.  Block and slot numbers index the pool's
+ * storage, which is the engine's. */
 #ifndef WORKER_ENGINE_H
 #define WORKER_ENGINE_H
 
@@ -57,7 +74,8 @@ struct plan_row {
                         * `chain_row` of the plan before */
     uint32_t chain_row;
     uint32_t block;    /* blocks[block .. block + n_blocks): its table */
-    uint32_t n_blocks; /* covers position + n_tokens */
+    uint32_t n_blocks; /* covers position + n_tokens; not read where the shard
+                        * has no attention layer */
     uint32_t slot;     /* SLOT_NONE where the shard has no linear layer */
     bool sample;       /* choose a token after the last one */
     /* Of a row that samples: */
@@ -79,15 +97,17 @@ struct plan {
     uint32_t *tokens;      /* [PLAN_TOKENS_MAX] */
     uint32_t *blocks;      /* [as the core sized it] */
     uint32_t *zero_slots;  /* [PLAN_ROWS_MAX] */
+    const float *hidden;   /* [n_tokens, H], as tokens, or NULL: see above */
 };
 
-/* What came of it.  On an error no row has a token; what the rows wrote to
- * their blocks and slots is undefined. */
+/* What came of it.  On an error no row has a token and hidden is NULL; what
+ * the rows wrote to their blocks and slots is undefined. */
 struct plan_result {
     uint64_t step;
     enum status status;
     struct error error;
     uint32_t n_rows;
+    const float *hidden; /* [n_tokens, H], as the plan's tokens, or NULL */
     uint32_t tokens[PLAN_ROWS_MAX]; /* TOKEN_NONE where none was asked for */
     uint32_t device_us;
     /* Of rows whose sampling asks for them, of a plan that went well: */

@@ -52,7 +52,7 @@ static void logprobs_copy(struct plan_result *to,
     for (uint32_t i = 0; i < from->n_rows; i++) {
         const struct plan_row *r = &p->rows[i];
 
-        if (r->sample && r->sampling->logprobs) {
+        if (from->tokens[i] != TOKEN_NONE && r->sampling->logprobs) {
             to->logprobs[i] = from->logprobs[i];
             memcpy(to->top[i], from->top[i],
                    r->sampling->n_top_logprobs * sizeof to->top[i][0]);
@@ -178,6 +178,7 @@ enum status engine_thread_new(struct engine_thread **out,
     struct engine_thread *t = calloc(1, sizeof *t);
 
     assert(t != NULL && depth >= 1 && depth <= ENGINE_DEPTH_MAX);
+    assert(forward_hidden_plans(forward) > depth);
     t->engine.ops = &thread_ops;
     t->forward = forward;
     t->depth = depth;

@@ -16,7 +16,9 @@
 
 struct engine_thread;
 
-/* depth is 1..ENGINE_DEPTH_MAX; the forward pass has its pool. */
+/* depth is 1..ENGINE_DEPTH_MAX; the forward pass has its pool and, where it
+ * gives hidden states, room for those of depth + 1 plans: the one that was
+ * polled last, and all in flight. */
 MUST_CHECK enum status engine_thread_new(struct engine_thread **out,
                                          struct forward *forward,
                                          uint32_t depth, struct error *e);

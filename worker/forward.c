@@ -5,10 +5,7 @@
 #include <string.h>
 
 #include "common/failpoint.h"
-
-struct pool_size {
-    uint32_t blocks, slots;
-};
+#include "worker/plan_check.h"
 
 /* One pass over the layers: a part of the plan. */
 struct pass {
@@ -16,6 +13,14 @@ struct pass {
     uint32_t *plan_rows;     /* [max_rows] where each comes from */
     uint32_t *tokens;        /* [max_tokens] ids */
     uint32_t n_rows, n_tokens;
+    size_t first; /* tokens of the plan in the passes before */
+};
+
+/* What a shard without the last layer gives away, run after run. */
+struct hidden {
+    float *rows; /* [n_plans, n_tokens, H] */
+    uint32_t n_plans, n_tokens;
+    uint32_t next; /* plan whose turn it is */
 };
 
 /* Rows of a pass that ask for a token, as many as one head call takes. */
@@ -33,14 +38,12 @@ struct forward {
     const struct shard_weights *w;
     struct kernels *kernels;
     struct kernels_sizes sizes;
-    uint32_t block_tokens;
-    struct pool_size pool;
+    struct plan_bounds bounds;
     struct forward_tap tap;
     struct pass pass;
     struct heads heads;
+    struct hidden hidden;
     uint32_t last[PLAN_ROWS_MAX]; /* tokens of the plan before */
-    uint32_t n_last;
-    bool last_failed;
 };
 
 static bool has_kind(const struct shard_weights *w, enum mixer_kind kind)
@@ -76,18 +79,20 @@ enum status forward_new(struct forward **out, const struct shard_weights *w,
     enum status st;
 
     *out = NULL;
-    if (w->begin != 0 || w->end != w->shape.n_layers) {
-        return error_set(e, ST_UNIMPLEMENTED,
-                         "layers %u-%u of %u: an engine runs all layers of "
-                         "its model",
-                         w->begin, w->end, w->shape.n_layers);
-    }
     f = calloc(1, sizeof *f);
     if (f == NULL) {
         return error_set(e, ST_RESOURCE_EXHAUSTED, "no memory");
     }
     f->w = w;
-    f->block_tokens = o->block_tokens;
+    f->bounds = (struct plan_bounds){
+        .shape = &w->shape,
+        .begin = w->begin,
+        .end = w->end,
+        .has_attention = has_kind(w, MIXER_ATTENTION),
+        .has_deltanet = has_kind(w, MIXER_DELTANET),
+        .block_tokens = o->block_tokens,
+        .last = f->last,
+    };
     st = kernels_new(&f->kernels, w, o, e);
     if (st != ST_OK) {
         forward_free(&f);
@@ -109,6 +114,7 @@ void forward_free(struct forward **self)
     if (f == NULL) {
         return;
     }
+    free(f->hidden.rows);
     free(f->heads.history);
     free(f->heads.rows);
     free(f->heads.out);
@@ -127,18 +133,50 @@ void forward_sizes(const struct forward *f, struct kernels_sizes *out)
     *out = f->sizes;
 }
 
+/* Touched here, so that a step meets no page fault. */
+enum status forward_alloc_hidden(struct forward *f, uint32_t n_plans,
+                                 uint32_t n_tokens, struct error *e)
+{
+    size_t bytes = (size_t)n_plans * n_tokens * f->w->shape.hidden *
+                   sizeof *f->hidden.rows;
+
+    assert(f->hidden.rows == NULL && n_plans > 0 && n_tokens > 0);
+    if (!plan_gives_hidden(&f->bounds)) {
+        return ST_OK;
+    }
+    f->hidden.rows = malloc(bytes);
+    if (f->hidden.rows == NULL) {
+        return error_set(e, ST_RESOURCE_EXHAUSTED,
+                         "no memory for the hidden states of %u plans of %u "
+                         "tokens: %zu bytes",
+                         n_plans, n_tokens, bytes);
+    }
+    memset(f->hidden.rows, 0, bytes);
+    f->hidden.n_plans = n_plans;
+    f->hidden.n_tokens = n_tokens;
+    f->bounds.hidden_tokens = n_tokens;
+    f->sizes.scratch_bytes += bytes;
+    return ST_OK;
+}
+
+uint32_t forward_hidden_plans(const struct forward *f)
+{
+    return plan_gives_hidden(&f->bounds) ? f->hidden.n_plans : UINT32_MAX;
+}
+
 /* Rows of one head call have whole contexts at most; no two of them share a
- * block or a slot. */
+ * block or a slot.  A shard without the head reads none. */
 static bool allocate_history(struct forward *f)
 {
+    const struct plan_bounds *b = &f->bounds;
     size_t rows = f->sizes.max_logits, ids;
-    size_t in_blocks = (size_t)f->pool.blocks * f->block_tokens;
+    size_t in_blocks = (size_t)b->n_blocks * b->block_tokens;
 
-    if (has_kind(f->w, MIXER_DELTANET) && f->pool.slots < rows) {
-        rows = f->pool.slots;
+    if (b->has_deltanet && b->n_slots < rows) {
+        rows = b->n_slots;
     }
-    ids = rows * f->w->shape.context;
-    if (has_kind(f->w, MIXER_ATTENTION) && in_blocks < ids) {
+    ids = plan_gives_hidden(b) ? 0 : rows * f->w->shape.context;
+    if (b->has_attention && in_blocks < ids) {
         ids = in_blocks;
     }
     free(f->heads.history);
@@ -151,8 +189,9 @@ enum status forward_alloc(struct forward *f, uint32_t n_blocks,
                           uint32_t n_slots, uint32_t n_checkpoints,
                           struct error *e)
 {
-    f->pool = (struct pool_size){n_blocks, n_slots};
-    f->n_last = 0;
+    f->bounds.n_blocks = f->bounds.has_attention ? n_blocks : 0;
+    f->bounds.n_slots = f->bounds.has_deltanet ? n_slots : 0;
+    f->bounds.n_last = 0;
     if (!allocate_history(f)) {
         return error_set(e, ST_RESOURCE_EXHAUSTED,
                          "no memory for histories of %zu ids",
@@ -176,144 +215,6 @@ struct kernels *forward_kernels(struct forward *f)
     return f->kernels;
 }
 
-static enum status check_table(const struct forward *f, const struct plan *p,
-                               const struct plan_row *r, struct error *e)
-{
-    uint64_t end = (uint64_t)r->position + r->n_tokens;
-
-    if (!has_kind(f->w, MIXER_ATTENTION)) {
-        return ST_OK;
-    }
-    if ((uint64_t)r->block + r->n_blocks > p->n_blocks ||
-        (uint64_t)r->n_blocks * f->block_tokens < end) {
-        return error_set(e, ST_INTERNAL,
-                         "table of %u blocks for %llu positions", r->n_blocks,
-                         (unsigned long long)end);
-    }
-    for (uint32_t i = 0; i < r->n_blocks; i++) {
-        if (p->blocks[r->block + i] >= f->pool.blocks) {
-            return error_set(e, ST_INTERNAL, "block %u of %u",
-                             p->blocks[r->block + i], f->pool.blocks);
-        }
-    }
-    return ST_OK;
-}
-
-static enum status check_tokens(const struct forward *f, const struct plan *p,
-                                const struct plan_row *r, struct error *e)
-{
-    if (r->n_tokens == 0 || (uint64_t)r->token + r->n_tokens > p->n_tokens) {
-        return error_set(e, ST_INTERNAL, "%u tokens at %u of %u", r->n_tokens,
-                         r->token, p->n_tokens);
-    }
-    if (r->chained) {
-        if (f->last_failed) {
-            return error_set(e, ST_ABORTED, "the step before failed");
-        }
-        if (r->n_tokens != 1 || r->chain_row >= f->n_last ||
-            f->last[r->chain_row] == TOKEN_NONE) {
-            return error_set(e, ST_INTERNAL,
-                             "chained to row %u, which chose no token",
-                             r->chain_row);
-        }
-        return ST_OK;
-    }
-    for (uint32_t i = 0; i < r->n_tokens; i++) {
-        if (p->tokens[r->token + i] >= f->w->shape.vocab) {
-            return error_set(e, ST_INTERNAL, "token id %u of %u",
-                             p->tokens[r->token + i], f->w->shape.vocab);
-        }
-    }
-    return ST_OK;
-}
-
-static enum status check_pages(const struct id_pages *p, uint32_t n,
-                               struct error *e)
-{
-    uint32_t last = p->shift < 32 ? (n - 1) >> p->shift : 0;
-    const uint32_t *root;
-
-    if (p->memory == NULL || p->shift >= 32 || last >= 1u << p->shift ||
-        p->root >= p->n_pages) {
-        return error_set(e, ST_INTERNAL,
-                         "history of %u ids in pages of 2^%u, its root is "
-                         "page %u of %u",
-                         n, p->shift, p->root, p->n_pages);
-    }
-    root = p->memory + ((size_t)p->root << p->shift);
-    for (uint32_t i = 0; i <= last; i++) {
-        if (root[i] >= p->n_pages) {
-            return error_set(e, ST_INTERNAL, "history on page %u of %u",
-                             root[i], p->n_pages);
-        }
-    }
-    return ST_OK;
-}
-
-static enum status check_sampling(const struct plan_row *r, struct error *e)
-{
-    const struct plan_history *h = &r->history;
-    uint64_t end = (uint64_t)r->position + r->n_tokens;
-
-    if (!r->sample) {
-        return ST_OK;
-    }
-    if (r->sampling == NULL) {
-        return error_set(e, ST_INTERNAL,
-                         "no sampling says how to choose a token");
-    }
-    if (!sampling_penalises(r->sampling)) {
-        return ST_OK;
-    }
-    if (h->n_prompt == 0 || h->n_prompt > h->n ||
-        (uint64_t)h->n + r->chained != end) {
-        return error_set(e, ST_INTERNAL,
-                         "history of %u ids, %u of a prompt, for %llu "
-                         "positions",
-                         h->n, h->n_prompt, (unsigned long long)end);
-    }
-    return check_pages(&h->pages, h->n, e);
-}
-
-static enum status check_row(const struct forward *f, const struct plan *p,
-                             const struct plan_row *r, struct error *e)
-{
-    enum status st = check_tokens(f, p, r, e);
-
-    if (st == ST_OK) {
-        st = check_table(f, p, r, e);
-    }
-    if (st == ST_OK) {
-        st = check_sampling(r, e);
-    }
-    if (st == ST_OK && has_kind(f->w, MIXER_DELTANET) &&
-        r->slot >= f->pool.slots) {
-        st = error_set(e, ST_INTERNAL, "slot %u of %u", r->slot, f->pool.slots);
-    }
-    return st;
-}
-
-static enum status check_plan(const struct forward *f, const struct plan *p,
-                              struct error *e)
-{
-    if (p->n_rows > PLAN_ROWS_MAX) {
-        return error_set(e, ST_INTERNAL, "%u rows", p->n_rows);
-    }
-    for (uint32_t i = 0; i < p->n_rows; i++) {
-        if (check_row(f, p, &p->rows[i], e) != ST_OK) {
-            return error_wrap(e, "row %u, sequence %llu", i,
-                              (unsigned long long)p->rows[i].sequence);
-        }
-    }
-    for (uint32_t i = 0; i < p->n_zero; i++) {
-        if (p->zero_slots[i] >= f->pool.slots) {
-            return error_set(e, ST_INTERNAL, "slot %u of %u to zero",
-                             p->zero_slots[i], f->pool.slots);
-        }
-    }
-    return ST_OK;
-}
-
 /* Tokens of a row, of which `left` remain from position `at`, that go into a
  * pass with this room: all, or as many as end at a multiple of FORWARD_CUT. */
 static uint32_t fit(uint32_t at, uint32_t left, uint32_t room, bool empty)
@@ -329,6 +230,20 @@ static uint32_t fit(uint32_t at, uint32_t left, uint32_t room, bool empty)
     return empty ? room : 0;
 }
 
+/* n ids of a row, `done` of them being in passes before; none where hidden
+ * states stand for them. */
+static void gather_ids(struct forward *f, const struct plan *p,
+                       const struct plan_row *r, uint32_t done, uint32_t n)
+{
+    uint32_t *to = f->pass.tokens + f->pass.n_tokens;
+
+    if (r->chained) {
+        *to = f->last[r->chain_row];
+    } else if (!plan_takes_hidden(&f->bounds)) {
+        memcpy(to, p->tokens + r->token + done, n * sizeof *to);
+    }
+}
+
 /* Fill a pass from *row, *done tokens of it being in passes before; moves
  * both on. */
 static void gather(struct forward *f, const struct plan *p, uint32_t *row,
@@ -336,6 +251,7 @@ static void gather(struct forward *f, const struct plan *p, uint32_t *row,
 {
     struct pass *s = &f->pass;
 
+    s->first += s->n_tokens;
     s->n_rows = 0;
     s->n_tokens = 0;
     while (*row < p->n_rows && s->n_rows < f->sizes.max_rows) {
@@ -346,17 +262,13 @@ static void gather(struct forward *f, const struct plan *p, uint32_t *row,
         if (n == 0) {
             return;
         }
-        for (uint32_t i = 0; i < n; i++) {
-            s->tokens[s->n_tokens + i] = r->chained
-                                             ? f->last[r->chain_row]
-                                             : p->tokens[r->token + *done + i];
-        }
+        gather_ids(f, p, r, *done, n);
         s->plan_rows[s->n_rows] = *row;
         s->rows[s->n_rows++] = (struct kernel_row){
             .first = s->n_tokens,
             .n_tokens = n,
             .position = r->position + *done,
-            .blocks = p->blocks + r->block,
+            .blocks = f->bounds.has_attention ? p->blocks + r->block : NULL,
             .slot = r->slot,
             .generated = r->kind == ROW_GENERATED,
         };
@@ -376,10 +288,20 @@ static void tap_layer(struct forward *f, uint32_t done)
     }
 }
 
+/* The residual stream before the first layer: [n_tokens, H]. */
+static void run_input(struct forward *f, const struct plan *p)
+{
+    if (plan_takes_hidden(&f->bounds)) {
+        kernels_hidden_write(f->kernels, 0, f->pass.n_tokens,
+                             p->hidden + f->pass.first * f->w->shape.hidden);
+    } else {
+        kernels_embed(f->kernels, f->pass.tokens);
+    }
+    tap_layer(f, 0);
+}
+
 static void run_layers(struct forward *f)
 {
-    kernels_embed(f->kernels, f->pass.tokens);
-    tap_layer(f, 0);
     for (uint32_t i = 0; i < f->w->end - f->w->begin; i++) {
         if (f->w->layers[i].kind == MIXER_ATTENTION) {
             kernels_attention(f->kernels, i);
@@ -522,6 +444,25 @@ static enum status run_sampling(struct forward *f, const struct plan *p,
     return st == ST_OK ? run_heads(f, p, out) : st;
 }
 
+/* The room of the plan that runs: [n_tokens, H]. */
+static float *hidden_room(const struct forward *f)
+{
+    const struct hidden *h = &f->hidden;
+
+    return h->rows + (size_t)h->next * h->n_tokens * f->w->shape.hidden;
+}
+
+static enum status run_output(struct forward *f, const struct plan *p,
+                              struct plan_result *out)
+{
+    if (!plan_gives_hidden(&f->bounds)) {
+        return run_sampling(f, p, out);
+    }
+    kernels_hidden_read(f->kernels, 0, f->pass.n_tokens,
+                        hidden_room(f) + f->pass.first * f->w->shape.hidden);
+    return ST_OK;
+}
+
 static enum status run_pass(struct forward *f, const struct plan *p,
                             struct plan_result *out)
 {
@@ -530,8 +471,9 @@ static enum status run_pass(struct forward *f, const struct plan *p,
     struct error e;
 
     kernels_begin(f->kernels, &step);
+    run_input(f, p);
     run_layers(f);
-    st = run_sampling(f, p, out);
+    st = run_output(f, p, out);
     end = kernels_end(f->kernels, &e);
     if (FP_FAILS(ENGINE_STEP)) {
         end = error_set(&e, ST_INTERNAL, "a failpoint failed the step");
@@ -546,9 +488,11 @@ static enum status run_pass(struct forward *f, const struct plan *p,
 static enum status run_plan(struct forward *f, const struct plan *p,
                             struct plan_result *out)
 {
-    enum status st = check_plan(f, p, &out->error);
+    enum status st = plan_check(&f->bounds, p, &out->error);
     uint32_t row = 0, done = 0;
 
+    f->pass.first = 0;
+    f->pass.n_tokens = 0;
     for (uint32_t i = 0; i < p->n_zero && st == ST_OK; i++) {
         kernels_zero_slot(f->kernels, p->zero_slots[i]);
     }
@@ -559,12 +503,24 @@ static enum status run_plan(struct forward *f, const struct plan *p,
     return st;
 }
 
+/* A room's turn comes again when those of all other plans have passed. */
+static const float *give_hidden(struct forward *f)
+{
+    const float *given = hidden_room(f);
+
+    f->hidden.next = (f->hidden.next + 1) % f->hidden.n_plans;
+    return given;
+}
+
 void forward_run(struct forward *f, const struct plan *p,
                  struct plan_result *out)
 {
+    struct plan_bounds *b = &f->bounds;
+
     out->step = p->step;
     out->n_rows = p->n_rows <= PLAN_ROWS_MAX ? p->n_rows : 0;
     out->error = (struct error){ST_OK, ""};
+    out->hidden = NULL;
     for (uint32_t i = 0; i < out->n_rows; i++) {
         out->tokens[i] = TOKEN_NONE;
     }
@@ -572,7 +528,10 @@ void forward_run(struct forward *f, const struct plan *p,
     for (uint32_t i = 0; out->status != ST_OK && i < out->n_rows; i++) {
         out->tokens[i] = TOKEN_NONE;
     }
+    if (out->status == ST_OK && plan_gives_hidden(b) && p->n_tokens > 0) {
+        out->hidden = give_hidden(f);
+    }
     memcpy(f->last, out->tokens, out->n_rows * sizeof *f->last);
-    f->n_last = out->n_rows;
-    f->last_failed = out->status != ST_OK;
+    b->n_last = out->n_rows;
+    b->last_failed = out->status != ST_OK;
 }

@@ -60,6 +60,16 @@ void runner_tap(struct runner *r, const struct forward_tap *tap)
     r->tap = *tap;
 }
 
+static bool has_kind(const struct shard_weights *w, enum mixer_kind kind)
+{
+    for (uint32_t i = 0; i < w->end - w->begin; i++) {
+        if (w->layers[i].kind == kind) {
+            return true;
+        }
+    }
+    return false;
+}
+
 void runner_open(struct runner *r, const struct shard_weights *w,
                  const struct kernels_options *o, uint32_t n_blocks,
                  uint32_t n_slots, uint32_t order)
@@ -70,8 +80,12 @@ void runner_open(struct runner *r, const struct shard_weights *w,
 
     memset(r, 0, sizeof *r);
     r->w = w;
+    r->attention = has_kind(w, MIXER_ATTENTION);
+    r->linear = has_kind(w, MIXER_DELTANET);
     r->block_tokens = o->block_tokens;
     if (forward_new(&r->forward, w, o, &e) != ST_OK ||
+        forward_alloc_hidden(r->forward, ENGINE_DEPTH_MAX + 1,
+                             RUNNER_STAGE_TOKENS, &e) != ST_OK ||
         forward_alloc(r->forward, n_blocks, n_slots, 1, &e) != ST_OK) {
         die(e.text);
     }
@@ -135,14 +149,39 @@ void runner_stop(struct runner *r, struct run_seq *s)
     memset(s, 0, sizeof *s);
 }
 
-uint32_t runner_add(struct runner *r, struct run_seq *s, uint32_t n,
-                    bool sample, float *logits)
+/* Ids, or what must not be read where hidden states stand for them. */
+static void add_ids(struct runner *r, const struct run_seq *s, uint32_t n)
+{
+    uint32_t *to = r->plan.tokens + r->plan.n_tokens;
+
+    for (uint32_t i = 0; i < n; i++) {
+        to[i] = r->w->begin == 0 ? s->ids[s->n_done + i] : TOKEN_NONE;
+    }
+    r->plan.n_tokens += n;
+}
+
+/* A shard without attention has no table. */
+static uint32_t add_table(struct runner *r, const struct run_seq *s, uint32_t n)
 {
     struct plan *p = &r->plan;
     uint32_t table = (s->n_done + n + r->block_tokens - 1) / r->block_tokens;
 
-    if (s->n_done + n > s->n_ids) {
-        die("a row past the ids");
+    if (!r->attention) {
+        return 0;
+    }
+    memcpy(p->blocks + p->n_blocks, s->blocks, table * sizeof *s->blocks);
+    p->n_blocks += table;
+    return table;
+}
+
+uint32_t runner_add(struct runner *r, struct run_seq *s, uint32_t n,
+                    bool sample, float *logits)
+{
+    struct plan *p = &r->plan;
+    bool last = r->w->end == r->w->shape.n_layers;
+
+    if (s->n_done + n > s->n_ids || p->n_tokens + n > PLAN_TOKENS_MAX) {
+        die("a row past the ids, or past a plan");
     }
     p->rows[p->n_rows] = (struct plan_row){
         .kind = s->n_done < s->n_prompt ? ROW_PROMPT : ROW_GENERATED,
@@ -150,20 +189,17 @@ uint32_t runner_add(struct runner *r, struct run_seq *s, uint32_t n,
         .n_tokens = n,
         .token = p->n_tokens,
         .block = p->n_blocks,
-        .n_blocks = table,
-        .slot = s->slot,
+        .slot = r->linear ? s->slot : SLOT_NONE,
         .sample = sample,
         .index = s->n_done + n - s->n_prompt,
-        .sampling = &s->sampling,
+        .sampling = last ? &s->sampling : NULL,
     };
-    memcpy(p->tokens + p->n_tokens, s->ids + s->n_done, n * sizeof *s->ids);
-    memcpy(p->blocks + p->n_blocks, s->blocks, table * sizeof *s->blocks);
-    if (s->fresh) {
+    p->rows[p->n_rows].n_blocks = add_table(r, s, n);
+    add_ids(r, s, n);
+    if (s->fresh && r->linear) {
         p->zero_slots[p->n_zero++] = s->slot;
-        s->fresh = false;
     }
-    p->n_tokens += n;
-    p->n_blocks += table;
+    s->fresh = false;
     s->n_done += n;
     r->logits[p->n_rows] = logits;
     return p->n_rows++;
@@ -172,6 +208,11 @@ uint32_t runner_add(struct runner *r, struct run_seq *s, uint32_t n,
 void runner_step(struct runner *r)
 {
     forward_run(r->forward, &r->plan, &r->result);
+    runner_done(r);
+}
+
+void runner_done(struct runner *r)
+{
     if (r->result.status != ST_OK) {
         die(r->result.error.text);
     }

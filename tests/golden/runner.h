@@ -9,8 +9,11 @@
 
 #include "worker/forward.h"
 
+#define RUNNER_STAGE_TOKENS 1024 /* of a plan of a shard that lacks layers */
+
 struct runner {
     const struct shard_weights *w;
+    bool attention, linear; /* layers of these kinds */
     struct forward *forward;
     struct plan plan;
     struct plan_result result;
@@ -52,6 +55,10 @@ uint32_t runner_add(struct runner *r, struct run_seq *s, uint32_t n,
 
 /* Run the plan and begin an empty one. */
 void runner_step(struct runner *r);
+
+/* The second half of it, for who ran the plan otherwise: judges the result and
+ * begins an empty plan. */
+void runner_done(struct runner *r);
 
 /* The token chosen for a row of the last plan. */
 uint32_t runner_token(const struct runner *r, uint32_t row);

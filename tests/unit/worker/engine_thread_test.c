@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tests/unit/cmocka.h"
 #include "worker/model/shard.h"
@@ -246,6 +247,78 @@ static void tells_what_was_wrong_with_a_plan(void **state)
     engine_thread_free(&rig.thread);
 }
 
+/* Waits for n more results, polled or not. */
+static void wait_finished(uint64_t n)
+{
+    struct pollfd p = {.fd = engine_thread_fd(rig.thread), .events = POLLIN};
+    uint64_t some;
+
+    for (; n > 0; n -= some) {
+        assert_int_equal(poll(&p, 1, 60000), 1);
+        assert_int_equal(read(p.fd, &some, sizeof some), sizeof some);
+        assert_in_range(some, 1, n);
+    }
+}
+
+#define HIDDEN 4 /* tokens of the plans below */
+
+static struct shard *stage_load(struct forward **out)
+{
+    struct kernels_options o = {.device = "cpu", .block_tokens = 32};
+    struct shard *shard;
+    struct error e;
+
+    assert_int_equal(
+        shard_load(&shard, &rig.config, "models/tiny-hybrid", 0, 3, NULL, &e),
+        ST_OK);
+    assert_int_equal(forward_new(out, shard_weights(shard), &o, &e), ST_OK);
+    assert_int_equal(forward_alloc_hidden(*out, 3, HIDDEN, &e), ST_OK);
+    assert_int_equal(forward_alloc(*out, 0, SLOTS, 0, &e), ST_OK);
+    return shard;
+}
+
+/* What layers 0-3 give for the next stage stays while two more plans run:
+ * until the next result is polled. */
+static void keeps_hidden_states_until_the_next_poll(void **state)
+{
+    struct forward *whole = rig.forward;
+    struct shard *shard = stage_load(&rig.forward);
+    size_t n = (size_t)HIDDEN * rig.config.shape.hidden;
+    float *expect = calloc(3 * n, sizeof *expect);
+    const float *first;
+    struct plan_row rows[3];
+    struct plan plans[3];
+
+    (void)state;
+    assert_non_null(expect);
+    start(2);
+    for (uint32_t i = 0; i < 3; i++) {
+        plans[i] = step(i + 1, &rows[i], HIDDEN, 0);
+        plans[i].tokens = &tokens[i];
+        submit_and_wait(&plans[i]);
+        assert_int_equal(result.tokens[0], TOKEN_NONE);
+        memcpy(expect + i * n, result.hidden, n * sizeof *expect);
+    }
+    assert_int_equal(engine_submit(rig.engine, &plans[0]), ST_OK);
+    assert_int_equal(engine_submit(rig.engine, &plans[1]), ST_OK);
+    wait_finished(2);
+    assert_true(engine_poll(rig.engine, &result));
+    first = result.hidden;
+    assert_int_equal(engine_submit(rig.engine, &plans[2]), ST_OK);
+    wait_finished(1);
+    assert_memory_equal(first, expect, n * sizeof *expect);
+    for (uint32_t i = 1; i < 3; i++) {
+        assert_true(engine_poll(rig.engine, &result));
+        assert_int_equal(result.step, i + 1);
+        assert_memory_equal(result.hidden, expect + i * n, n * sizeof *expect);
+    }
+    engine_thread_free(&rig.thread);
+    forward_free(&rig.forward);
+    shard_free(&shard);
+    free(expect);
+    rig.forward = whole;
+}
+
 static void stops_with_plans_in_flight(void **state)
 {
     struct plan_row rows[2];
@@ -268,6 +341,7 @@ int main(void)
         cmocka_unit_test(reads_a_history_while_more_is_written),
         cmocka_unit_test(copies_the_logprobs_that_are_asked_for),
         cmocka_unit_test(tells_what_was_wrong_with_a_plan),
+        cmocka_unit_test(keeps_hidden_states_until_the_next_poll),
         cmocka_unit_test(stops_with_plans_in_flight),
     };
 

@@ -333,6 +333,7 @@ bool rig_step(struct rig *r)
     out->step = p->step;
     out->status = ST_OK;
     out->n_rows = p->n_rows;
+    out->hidden = NULL;
     out->device_us = 11;
     if (r->fail_next != NULL) {
         break_down(r, p, out);

@@ -1,0 +1,295 @@
+/* golden_stages - models split over 2, 3 and 4 engines.
+ *
+ *     golden_stages [--random N] [--prompts N] [--steps N] [MODEL_DIR...]
+ *
+ * Of each directory some prompts of golden.json with a cache of float32 over
+ * the splits below, and with one of the model's dtype over those of four
+ * stages; each shard is loaded on its own.  Then N models of random shape,
+ * split at random.  Tokens and bits of logits must be the whole shard's
+ * (stages.h), and in float32 the whole's tokens those of golden.json.
+ *
+ * Exit code: 0 if all are. */
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/golden/golden_file.h"
+#include "tests/golden/stages.h"
+#include "worker/model/shard.h"
+
+#define PROMPTS       6 /* by default */
+#define STEPS         8
+#define RANDOM_PROMPT 40
+#define RANDOM_STEPS  3
+
+/* Where the stages after the first begin, by the model's layers.  The eight
+ * are linear but for the layers 3 and 7: stages without attention (0-3, 4-7),
+ * without linear layers (3-4, 7-8), and of both kinds. */
+static const struct split {
+    uint32_t n_layers, n_cuts, cuts[CHAIN_MAX - 1];
+} splits[] = {
+    {8, 1, {4}},       {8, 1, {7}}, {8, 2, {3, 4}}, {8, 3, {3, 4, 7}},
+    {8, 3, {1, 2, 6}}, {5, 1, {2}}, {5, 2, {1, 4}}, {5, 3, {1, 2, 3}},
+};
+
+struct trial {
+    const char *dir;
+    uint32_t prompts, steps;
+    struct golden golden;
+    struct model_config config;
+    struct kernels_options o;
+    struct dice dice;
+    uint32_t n_wrong, n_splits;
+};
+
+/* Passes smaller than plans, in tokens and in rows; heads in several calls. */
+static struct kernels_options small_passes(enum dtype kv)
+{
+    return (struct kernels_options){.device = "cpu",
+                                    .kv_dtype = kv,
+                                    .block_tokens = 16,
+                                    .max_tokens = 100,
+                                    .max_rows = 4,
+                                    .max_logits = 2,
+                                    .n_threads = 2};
+}
+
+/* Of different lengths: the first one, and every so many. */
+static const struct golden_prompt *prompt(const struct trial *t, uint32_t i)
+{
+    return &t->golden.prompts[i * (t->golden.n - 1) / t->prompts];
+}
+
+static void pick(struct script *s, const struct trial *t)
+{
+    for (s->n = 0; s->n < t->prompts; s->n++) {
+        const struct golden_prompt *p = prompt(t, s->n);
+
+        s->lines[s->n] = (struct script_line){
+            .ids = p->ids, .n_ids = p->n_ids, .steps = t->steps};
+    }
+}
+
+/* Is the whole shard's choice the reference's? */
+static uint32_t compare(const struct script *s, const struct trial *t)
+{
+    uint32_t n_wrong = 0;
+
+    for (uint32_t i = 0; i < s->n; i++) {
+        const struct golden_prompt *p = prompt(t, i);
+
+        if (memcmp(s->lines[i].tokens, p->expect,
+                   t->steps * sizeof p->expect[0]) != 0) {
+            printf("%s: %s: the whole chose other tokens\n", t->dir, p->name);
+            n_wrong++;
+        }
+    }
+    return n_wrong;
+}
+
+static void load(struct shard **out, const struct trial *t, uint32_t begin,
+                 uint32_t end)
+{
+    struct error e;
+
+    if (shard_load(out, &t->config, t->dir, begin, end, NULL, &e) != ST_OK) {
+        fprintf(stderr, "golden_stages: %s: %s\n", t->dir, e.text);
+        exit(1);
+    }
+}
+
+static void run_split(struct trial *t, const struct script *s,
+                      const struct split *p)
+{
+    const struct shard_weights *weights[CHAIN_MAX];
+    struct shard *shards[CHAIN_MAX];
+    uint32_t n = p->n_cuts + 1, n_wrong;
+
+    for (uint32_t i = 0; i < n; i++) {
+        load(&shards[i], t, i > 0 ? p->cuts[i - 1] : 0,
+             i < p->n_cuts ? p->cuts[i] : p->n_layers);
+        weights[i] = shard_weights(shards[i]);
+    }
+    n_wrong = script_chain(s, weights, n, &t->o, &t->dice);
+    printf("%s:", t->dir);
+    for (uint32_t i = 0; i < n; i++) {
+        printf(" %u-%u", weights[i]->begin, weights[i]->end);
+        shard_free(&shards[i]);
+    }
+    printf(", kv %s: %u of %u steps differ\n",
+           t->o.kv_dtype == DTYPE_F32 ? "f32" : "16 bits", n_wrong,
+           s->n * t->steps);
+    t->n_wrong += n_wrong;
+    t->n_splits++;
+}
+
+static void run_model(struct trial *t, enum dtype kv)
+{
+    struct script s = {.n = 0};
+    struct shard *whole;
+
+    t->o = small_passes(kv);
+    pick(&s, t);
+    load(&whole, t, 0, t->config.shape.n_layers);
+    script_whole(&s, shard_weights(whole), &t->o);
+    shard_free(&whole);
+    if (kv == DTYPE_F32) {
+        t->n_wrong += compare(&s, t);
+    }
+    for (size_t i = 0; i < sizeof splits / sizeof *splits; i++) {
+        const struct split *p = &splits[i];
+
+        if (p->n_layers == t->config.shape.n_layers &&
+            (kv == DTYPE_F32 || p->n_cuts + 1 == CHAIN_MAX)) {
+            run_split(t, &s, p);
+        }
+    }
+    script_free(&s);
+}
+
+static bool check_dir(const char *dir, uint32_t prompts, uint32_t steps)
+{
+    static struct trial t;
+    struct error e;
+
+    memset(&t, 0, sizeof t);
+    t.dir = dir;
+    t.prompts = prompts;
+    t.steps = steps;
+    t.dice.state = 7;
+    if (golden_load(&t.golden, dir, &e) != ST_OK ||
+        config_load(&t.config, dir, &e) != ST_OK) {
+        fprintf(stderr, "golden_stages: %s: %s\n", dir, e.text);
+        return false;
+    }
+    run_model(&t, DTYPE_F32);
+    if (t.config.shape.dtype != DTYPE_F32) {
+        run_model(&t, t.config.shape.dtype);
+    }
+    golden_free(&t.golden);
+    return t.n_wrong == 0 && t.n_splits > 0;
+}
+
+/* ---- models of random shape ---- */
+
+/* Layers [begin, end) of the whole, as a shard of its own would have them. */
+static struct shard_weights part_of(const struct shard_weights *whole,
+                                    uint32_t begin, uint32_t end)
+{
+    struct shard_weights w = *whole;
+
+    w.begin = begin;
+    w.end = end;
+    w.layers += begin;
+    if (begin > 0) {
+        w.embed = (struct tensor){.data = NULL};
+    }
+    if (end < w.shape.n_layers) {
+        w.head = (struct tensor){.data = NULL};
+        w.final_norm = NULL;
+    }
+    return w;
+}
+
+/* Where each layer but the first begins a stage or not, by chance. */
+static uint32_t cut(struct shard_weights parts[CHAIN_MAX],
+                    const struct shard_weights *whole, struct dice *d)
+{
+    uint32_t begin = 0, n = 0, layers = whole->shape.n_layers;
+
+    for (uint32_t i = 1; i <= layers; i++) {
+        if (i == layers || (n + 1 < CHAIN_MAX && dice_below(d, 2) == 0)) {
+            parts[n++] = part_of(whole, begin, i);
+            begin = i;
+        }
+    }
+    return n;
+}
+
+static void draw_lines(struct script *s, uint32_t ids[2][RANDOM_PROMPT],
+                       uint32_t vocab, struct dice *d)
+{
+    for (s->n = 0; s->n < 2; s->n++) {
+        struct script_line *l = &s->lines[s->n];
+
+        *l = (struct script_line){.ids = ids[s->n],
+                                  .n_ids = 1 + dice_below(d, RANDOM_PROMPT),
+                                  .steps = RANDOM_STEPS};
+        for (uint32_t i = 0; i < l->n_ids; i++) {
+            ids[s->n][i] = dice_below(d, vocab);
+        }
+    }
+}
+
+static bool check_random(uint32_t number)
+{
+    struct dice d = {number};
+    struct random_shape shape;
+    struct random_model model;
+    struct shard_weights parts[CHAIN_MAX];
+    const struct shard_weights *shards[CHAIN_MAX];
+    uint32_t ids[2][RANDOM_PROMPT], n, n_wrong;
+    struct kernels_options o = small_passes((enum dtype)dice_below(&d, 3));
+    struct script s = {.n = 0};
+
+    o.block_tokens = 1u << dice_below(&d, 7);
+    o.max_tokens = 1 + dice_below(&d, 50);
+    random_shape(&shape, &d);
+    random_model_new(&model, &shape, &d);
+    draw_lines(&s, ids, model.w.shape.vocab, &d);
+    n = cut(parts, &model.w, &d);
+    for (uint32_t i = 0; i < n; i++) {
+        shards[i] = &parts[i];
+    }
+    script_whole(&s, &model.w, &o);
+    n_wrong = script_chain(&s, shards, n, &o, &d);
+    if (n_wrong > 0) {
+        printf("configuration %u, %u stages of %u layers: %u of %u steps "
+               "differ\n",
+               number, n, model.w.shape.n_layers, n_wrong, 2 * RANDOM_STEPS);
+    }
+    script_free(&s);
+    random_model_free(&model);
+    return n_wrong == 0;
+}
+
+static int usage(void)
+{
+    fprintf(stderr,
+            "usage: golden_stages [--random N] [--prompts 1..%d] [--steps "
+            "2..%d] [MODEL_DIR...]\n",
+            SCRIPT_LINES_MAX, GOLDEN_STEPS_MAX);
+    return 2;
+}
+
+int main(int argc, char **argv)
+{
+    static const struct option options[] = {
+        {"random", required_argument, NULL, 0},
+        {"prompts", required_argument, NULL, 1},
+        {"steps", required_argument, NULL, 2},
+        {NULL, 0, NULL, 0},
+    };
+    uint32_t n[3] = {0, PROMPTS, STEPS}, n_failed = 0;
+
+    for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
+        if (c == '?') {
+            return usage();
+        }
+        n[c] = (uint32_t)strtoul(optarg, NULL, 10);
+    }
+    if (n[1] < 1 || n[1] > SCRIPT_LINES_MAX || n[2] < 2 ||
+        n[2] > GOLDEN_STEPS_MAX) {
+        return usage();
+    }
+    for (int i = optind; i < argc; i++) {
+        n_failed += !check_dir(argv[i], n[1], n[2]);
+    }
+    for (uint32_t i = 0; i < n[0]; i++) {
+        n_failed += !check_random(i);
+    }
+    printf("%d directories, %u random models: %u failed\n", argc - optind, n[0],
+           n_failed);
+    return n_failed > 0;
+}
