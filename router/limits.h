@@ -36,6 +36,8 @@
 #define IDLE_MOVES_MAX         16
 #define TRIAL_TOKENS           2
 #define TRIAL_DEATHS           2
+#define TRIAL_MERCY_MAX        6
+#define TRIAL_WINDOW_US        30000000
 #define TRIALS_ASIDE_MAX       64
 #define LIFE_TOKENS            64
 #define LINEAGES_MAX           128
@@ -100,6 +102,8 @@
     X(IDLE_MOVES_MAX, "", "moves in a run that bring no token")               \
     X(TRIAL_TOKENS, "tokens", "of a worker, that clear a suspect")            \
     X(TRIAL_DEATHS, "", "of workers while it was on trial: not tried again")  \
+    X(TRIAL_MERCY_MAX, "", "more, as workers die without it beside")          \
+    X(TRIAL_WINDOW_US, "us", "that those deaths count")                       \
     X(TRIALS_ASIDE_MAX, "", "suspects that are overtaken at a time")          \
     X(LIFE_TOKENS, "tokens", "after which a worker's life is not barren")     \
     X(LINEAGES_MAX, "", "lineages of workers that died lately")               \

@@ -106,6 +106,7 @@ static struct model *model_new(struct router_core *r, const uint8_t *name,
     memcpy(m->name, name, n);
     m->has_text = t != NULL && t->ops->find(t, m->name, n, &m->text);
     m->absence.fire = absence_fire;
+    deaths_init(&m->deaths);
     list_init(&m->waiting);
     list_init(&m->dirty);
     r->models[r->n_models++] = m;

@@ -19,6 +19,7 @@
 #include "router/core.h"
 #include "router/limits.h"
 #include "router/peers.h"
+#include "router/trial.h"
 
 enum model_presence { MODEL_PRESENT, MODEL_ABSENT, MODEL_GONE };
 
@@ -39,6 +40,7 @@ struct model {
     struct list dirty;       /* room or queue changed: look again */
     int64_t last_end_us;     /* of a sequence, 0: none yet */
     int64_t end_interval_us; /* between two ends, smoothed */
+    struct deaths deaths;    /* of its workers, for trial.h */
 };
 
 /* May requests wait for it? */

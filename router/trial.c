@@ -78,9 +78,8 @@ static void step_down(struct router_core *r, struct request *q)
 
 static void clear(struct router_core *r, struct request *q)
 {
-    uint32_t n = q->trial.n_at_grant;
-
-    q->trial = (struct trial){.n_at_grant = n};
+    q->trial = (struct trial){.n_at_grant = q->trial.n_at_grant,
+                              .aboard = q->trial.aboard};
     step_down(r, q);
 }
 
@@ -106,14 +105,56 @@ void trial_left(struct router_core *r, struct request *q)
     step_down(r, q);
 }
 
+_Static_assert(TRIAL_RING > TRIAL_DEATHS_MAX + TRIAL_MERCY_MAX,
+               "its own deaths would drive out those of others");
+
+void deaths_init(struct deaths *d)
+{
+    for (uint32_t i = 0; i < TRIAL_RING; i++) {
+        d->at_us[i] = INT64_MIN;
+    }
+}
+
+/* One more in the ring of its model; which one. */
+static uint32_t remember(struct router_core *r, struct worker *w)
+{
+    struct deaths *d = &w->model->deaths;
+    uint32_t slot = (uint32_t)(d->n++ % TRIAL_RING);
+
+    d->at_us[slot] = r->now_us;
+    d->life[slot] = w->life.number;
+    for (struct list *at = r->all_requests.next; at != &r->all_requests;
+         at = at->next) {
+        LIST_OF(at, struct request, all)->trial.aboard &= ~(1u << slot);
+    }
+    return slot;
+}
+
+/* Deaths that it had no part in. */
+static uint32_t mercy(const struct router_core *r, const struct request *q)
+{
+    const struct deaths *d = &q->generation->model->deaths;
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < TRIAL_RING; i++) {
+        n += d->at_us[i] > r->now_us - TRIAL_WINDOW_US &&
+             (q->trial.aboard >> i & 1) == 0;
+    }
+    return n < TRIAL_MERCY_MAX ? n : TRIAL_MERCY_MAX;
+}
+
 /* It has died with w.  One that was a suspect and not on trial there has its
  * newest death replaced, not one more. */
-static void count(struct trial *t, const struct worker *w, bool tried)
+static void count(const struct router_core *r, const struct worker *w,
+                  struct request *q, bool tried)
 {
-    if (tried && t->n_deaths < TRIAL_DEATHS) {
+    struct trial *t = &q->trial;
+
+    if (tried && t->n_deaths < TRIAL_DEATHS_MAX) {
         t->n_deaths++;
     }
     t->suspect = true;
+    t->indicted = tried && t->n_deaths >= TRIAL_DEATHS + mercy(r, q);
     t->lives[t->n_deaths] = w->life.number;
     t->lineage = w->life.hash;
 }
@@ -121,6 +162,7 @@ static void count(struct trial *t, const struct worker *w, bool tried)
 bool trial_death(struct router_core *r, struct worker *w)
 {
     struct list *at = w->running.next;
+    uint32_t slot = remember(r, w);
     bool charged = false;
 
     for (; at != &w->running; at = at->next) {
@@ -130,7 +172,11 @@ bool trial_death(struct router_core *r, struct worker *w)
         if (PLANT(INNOCENT_CHARGED)) {
             tried = w->on_trial != NULL && at->next == &w->running;
         }
-        if (!submit_may_have_run(q) || proven(q)) {
+        if (!submit_may_have_run(q)) {
+            continue;
+        }
+        q->trial.aboard |= 1u << slot;
+        if (proven(q)) {
             continue;
         }
         charged = charged || tried;
@@ -138,14 +184,14 @@ bool trial_death(struct router_core *r, struct worker *w)
             continue; /* nobody will run it again */
         }
         r->metrics.suspects += !q->trial.suspect;
-        count(&q->trial, w, tried);
+        count(r, w, q, tried);
     }
     return charged;
 }
 
 bool trial_indicted(const struct request *q)
 {
-    return q->trial.n_deaths >= TRIAL_DEATHS && !PLANT(TRIAL_FORGOTTEN);
+    return q->trial.indicted && !PLANT(TRIAL_FORGOTTEN);
 }
 
 void trial_indict(struct router_core *r, struct request *q, const char *why)
@@ -177,6 +223,7 @@ static void absolve(struct router_core *r, struct request *q, uint64_t life)
     if (!t->suspect) {
         return;
     }
+    t->indicted = false;
     if (t->lives[t->n_deaths] == life) {
         t->lineage = 0;
     }
@@ -201,10 +248,23 @@ void trial_found(struct router_core *r, const struct worker *w,
     }
 }
 
+/* It was no death. */
+static void forget(struct deaths *d, uint64_t life)
+{
+    for (uint32_t i = 0; i < TRIAL_RING; i++) {
+        if (d->life[i] == life) {
+            d->at_us[i] = INT64_MIN;
+        }
+    }
+}
+
 void trial_alive(struct router_core *r, uint64_t life)
 {
     struct list *at = r->all_requests.next;
 
+    for (uint32_t i = 0; i < r->n_models; i++) {
+        forget(&r->models[i]->deaths, life);
+    }
     for (; at != &r->all_requests; at = at->next) {
         absolve(r, LIST_OF(at, struct request, all), life);
     }

@@ -8,7 +8,7 @@
  * charged
  *      +---- TRIAL_TOKENS tokens, or its end ------------------ on trial
  *                                                               |
- *                             TRIAL_DEATHS of them: ABORTED <---+
+ *            TRIAL_DEATHS of them, and mercy: ABORTED <---------+
  *
  * The tokens that count are those since it was granted there: a sequence that
  * dies at one position makes none at its second worker, however many it has.
@@ -17,6 +17,10 @@
  * Free sequences run beside the one on trial; if the worker dies, that one is
  * charged and those beside it become suspects as after any death.  One death
  * on trial may be chance and does not indict.
+ *
+ * Mercy.  Where workers die of something else, a death says little of the one
+ * on trial: each death of its model's workers in the last TRIAL_WINDOW_US that
+ * it had no part in takes one more to indict it, TRIAL_MERCY_MAX at most.
  *
  * A suspect does not go where there is doubt already, to a lineage that died
  * with it last or one on probation (router/lineage.h), as long as another
@@ -43,15 +47,31 @@ struct request;
 struct router_core;
 struct worker;
 
+#define TRIAL_DEATHS_MAX (TRIAL_DEATHS + TRIAL_MERCY_MAX)
+/* Deaths remembered: those of one on trial, as many as it may get, and as many
+ * more as there is mercy. */
+#define TRIAL_RING 16
+
+/* The newest deaths of a model's workers. */
+struct deaths {
+    int64_t at_us[TRIAL_RING]; /* INT64_MIN: none, or taken back */
+    uint64_t life[TRIAL_RING];
+    uint64_t n; /* the next one is at n % TRIAL_RING */
+};
+
 /* Of a sequence. */
 struct trial {
     uint32_t n_at_grant; /* generated before, where it is now */
     uint32_t n_deaths;   /* while on trial */
+    uint32_t aboard;     /* bit i: it ran where death i of the ring was */
     bool suspect;
+    bool indicted; /* the newest death was one too many */
     /* Of the workers of the death that made it one, and of n_deaths; and the
      * lineage of the newest, 0: none. */
-    uint64_t lives[TRIAL_DEATHS + 1], lineage;
+    uint64_t lives[TRIAL_DEATHS_MAX + 1], lineage;
 };
+
+void deaths_init(struct deaths *d);
 
 /* May w be granted q, as far as trials go? */
 bool trial_allows(const struct router_core *r, const struct worker *w,

@@ -67,10 +67,20 @@ static void check_deaths(struct sim *s, const struct router_worker_view *v)
     }
 }
 
+/* How many more workers may die of c, as others die of something else. */
+static uint32_t mercy(const struct sim *s, const struct choice *c)
+{
+    uint32_t n = s->n_ended[c->g->model];
+
+    n = n > c->n_killed ? n - c->n_killed : 0;
+    return n < SIM_TRIAL_MERCY ? n : SIM_TRIAL_MERCY;
+}
+
 void auditor_poisoned(struct sim *s, uint32_t number, struct choice *c)
 {
     const struct generation *g = c->g;
     struct router_worker_view v;
+    uint32_t most;
 
     s->counts.cells.deeds[DEED_POISONED]++;
     sim_log(s, "%s is killed by request %u", s->nodes[number].name, g->number);
@@ -84,7 +94,8 @@ void auditor_poisoned(struct sim *s, uint32_t number, struct choice *c)
     }
     c->n_given_killed = c->n_given;
     c->killed_conn = c->submitted_conn;
-    if (++c->n_killed > SIM_TRIAL_DEATHS + 1) {
+    most = SIM_TRIAL_DEATHS + 1 + mercy(s, c);
+    if (++c->n_killed > most) {
         sim_fail(s, (int32_t)g->number, "%u workers die of choice %u",
                  c->n_killed, c->number);
     }

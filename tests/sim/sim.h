@@ -49,6 +49,7 @@
 #define SIM_WHAT            400
 #define SIM_TRIAL_DEATHS    2 /* of the router, and */
 #define SIM_TRIAL_TOKENS    2
+#define SIM_TRIAL_MERCY     6
 
 struct sim_node {
     struct sim *sim;

@@ -265,6 +265,60 @@ static void indicted_after_two_trials(void **state)
     rig_free(&rig);
 }
 
+/* n workers of its model die that never ran anything. */
+static void others_die(struct rig *rig, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        struct fake *w = rig_worker(rig, "other", 64, 16);
+
+        fake_lost(w);
+        rig_run(rig);
+    }
+}
+
+/* How many workers request 1 takes with it until it is indicted, if before
+ * that others die, and wait_us passes. */
+static uint32_t cost(uint32_t n_others, int64_t wait_us)
+{
+    struct scene s;
+    uint32_t n = 1;
+    char name[8];
+
+    set(&s);
+    die_with(&s, 1, 0);
+    others_die(s.rig, n_others);
+    for (int64_t t = 0; t < wait_us; t += 100000) {
+        worker_report(s.w2);
+        rig_advance(s.rig, 100000);
+    }
+    for (; indicted(s.rig) == 0; n++) {
+        snprintf(name, sizeof name, "n%u", n);
+        rig_worker(s.rig, name, 64, 16);
+        dies(holder(s.rig, 1, 0));
+    }
+    rig_free(&s.rig);
+    return n;
+}
+
+/* It is blamed less where workers die without it. */
+static void mercy(void **state)
+{
+    (void)state;
+    assert_int_equal(cost(0, 0), TRIAL_DEATHS + 1);
+    assert_int_equal(cost(1, 0), TRIAL_DEATHS + 2);
+    assert_int_equal(cost(TRIAL_MERCY_MAX, 0),
+                     TRIAL_DEATHS + 1 + TRIAL_MERCY_MAX);
+    assert_int_equal(cost(TRIAL_MERCY_MAX + 1, 0),
+                     TRIAL_DEATHS + 1 + TRIAL_MERCY_MAX);
+}
+
+static void mercy_ends(void **state)
+{
+    (void)state;
+    assert_int_equal(cost(2, TRIAL_WINDOW_US - 1000000), TRIAL_DEATHS + 3);
+    assert_int_equal(cost(2, TRIAL_WINDOW_US + 1000000), TRIAL_DEATHS + 1);
+}
+
 /* The one on trial is charged; those beside become suspects, not more. */
 static void the_one_on_trial_is_charged(void **state)
 {
@@ -537,6 +591,8 @@ int main(void)
         cmocka_unit_test(as_many_as_may_step_aside),
         cmocka_unit_test(one_more_than_may_step_aside),
         cmocka_unit_test(indicted_after_two_trials),
+        cmocka_unit_test(mercy),
+        cmocka_unit_test(mercy_ends),
         cmocka_unit_test(the_one_on_trial_is_charged),
         cmocka_unit_test(a_goodbye_is_no_death),
         cmocka_unit_test(silence_is_a_death),
