@@ -34,6 +34,51 @@ class Kill(Fault):
         run.load.await_all()
 
 
+class FullHouse(Fault):
+    """kill -9 a worker of a cluster that is as full as --headroom lets it be"""
+    name, number = "full_house", "1, 2"
+    must = "what it ran goes on at once, before it or anybody else is gone"
+    times, quick = 100, 2
+    router_args, memory = ("--headroom",), "48MiB"
+
+    @staticmethod
+    def rows(run):
+        """{sequence: row} of what the router has."""
+        return {(r["sequence"]["request_id"], r["sequence"]["choice"]): r
+                for r in run.cluster.ctl("sequences")["sequences"]}
+
+    def full(self, run):
+        """Some wait, and each worker runs what is no suspect (2 tokens)."""
+        rows = self.rows(run)
+        at = {r["worker"] for r in rows.values()
+              if "worker" in r and r["n_generated"] >= 2}
+        waits = any("worker" not in r for r in rows.values())
+        return rows if waits and at == set(run.cluster.workers) else None
+
+    def settled(self, run, movers, others):
+        """All of movers go on or have ended; that none of others, which run
+        at the other worker, had to end for it."""
+        rows = self.rows(run)
+        waiting = [k for k in movers if k in rows and "worker" not in rows[k]]
+        if waiting and any(k not in rows for k in others):
+            raise Failed(f"{len(waiting)} of {len(movers)} wait for the end "
+                         "of what runs at the other worker")
+        return not waiting
+
+    def round(self, run):
+        rows = await_true("the cluster is full", lambda: self.full(run))
+        name = run.victim()
+        movers = [k for k, r in rows.items() if r.get("worker") == name
+                  and r["n_generated"] >= 2]
+        kill(run, name)
+        others = [k for k, r in self.rows(run).items() if "worker" in r
+                  and k in rows and k not in movers]
+        await_true("what it ran goes on",
+                   lambda: self.settled(run, movers, others))
+        run.cluster.start_worker(name)
+        run.load.await_all()
+
+
 class KillOnly(Fault):
     """kill -9 the only worker, start it again within 2 s"""
     name, number = "kill_only", "2"
@@ -289,5 +334,5 @@ class CancelsAndKills(Fault):
         Kill.round(self, run)
 
 
-FAULTS = [Kill, KillOnly, KillAll, Zombie, Stutter, Rolling, Drain, CrashLoop,
-          RouterKill, RouterStop, Herd, ClientKill, Cancels, CancelsAndKills]
+FAULTS = [Kill, FullHouse, KillOnly, KillAll, Zombie, Stutter, Rolling, Drain,
+          CrashLoop, RouterKill, RouterStop, Herd, ClientKill, Cancels, CancelsAndKills]
