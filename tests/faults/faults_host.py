@@ -70,6 +70,40 @@ class ClockJumps(Fault):
             raise Failed("a worker was given up as the clock jumped")
 
 
+class SignalStorm(Fault):
+    """1,000 handled signals a second to each thread of router and workers"""
+    name, number = "signal_storm", "42"
+    must = "nothing is seen of it"
+    times, quick = 100, 2
+
+    def start(self, run):
+        run.storm = os.path.join(run.folder, "storm")
+        shim = os.path.join(run.cluster.build, "tests", "storm_shim.so")
+        env = {"LD_PRELOAD": shim, "STORM_SHIM": run.storm}
+        c = run.cluster
+        c.start_router(env=env)
+        for i in range(self.workers):
+            c.start_worker(f"w{i}", env=env)
+
+    def arrived(self, run):
+        """{daemon: signals so far}"""
+        counts = {}
+        for d in run.cluster.all():
+            with open(f"{run.storm}.{d.process.pid}", encoding="ascii") as f:
+                counts[d.name] = int(f.read() or 0)
+        return counts
+
+    def round(self, run):
+        mark, before = run.cluster.router.log.mark(), self.arrived(run)
+        run.hurt()
+        run.load.await_tokens(100)
+        await_true("signals come everywhere", lambda: all(
+            n >= before[name] + 100
+            for name, n in self.arrived(run).items()))
+        if run.cluster.router.log.find(mark, LOST):
+            raise Failed("a worker was given up")
+
+
 class DiskFull(Fault):
     """a worker whose log has no room, and that has much to say"""
     name, number = "disk_full", "33"
@@ -342,5 +376,5 @@ class Rogues(Fault):
             run.cluster.ctl("remove", s["sequence"]["request_id"])
 
 
-FAULTS = [ClockJumps, DiskFull, Descriptors, Mismatch, DoubleStart,
-          BrokenFiles, FilesGo, Garbage, Rogues, Poison]
+FAULTS = [ClockJumps, SignalStorm, DiskFull, Descriptors, Mismatch,
+          DoubleStart, BrokenFiles, FilesGo, Garbage, Rogues, Poison]

@@ -5,10 +5,13 @@ target_link_libraries(fault_load PRIVATE
 set_target_properties(fault_load PROPERTIES
   RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
 
-# A wall clock that jumps, to be preloaded.
-add_library(clock_shim SHARED clock_shim.c)
-set_target_properties(clock_shim PROPERTIES PREFIX ""
-  LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+# A wall clock that jumps, and a storm of signals, to be preloaded.
+foreach(shim clock_shim storm_shim)
+  add_library(${shim} SHARED ${shim}.c)
+  set_target_properties(${shim} PROPERTIES PREFIX ""
+    LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+endforeach()
+target_link_libraries(storm_shim PRIVATE Threads::Threads)
 
 # Every fault a few times; a sanitizer's build does some of them.
 set(faults_quick --quick --build ${PROJECT_BINARY_DIR})
