@@ -51,7 +51,8 @@
       "step",                                                                  \
       1, PLAN_TOKENS_MAX)                                                      \
     X(engine_depth, U32, "N", "1", "plans in flight", 1, ENGINE_DEPTH_MAX)     \
-    X(layers, STRING, "A-B", NULL, "layers of the shard (all)", 0, 0)          \
+    X(layers, STRING, "A-B", NULL,                                             \
+      "the shard: layers A to B - 1, counted from 0 (all)", 0, 0)              \
     X(grace, MS, "SECONDS", "30",                                              \
       "on SIGTERM: what runs longer moves to another worker", 0,               \
       LEAVE_GRACE_MS_MAX)                                                      \
@@ -96,14 +97,16 @@ static const struct limit_row worker_limits[] = {
 
 static const char usage[] =
     "usage: sluice-worker --model DIR [options]\n"
-    "       sluice-worker --check DIR [--memory SIZE]\n\n"
-    "Owns a model and a cache pool, and serves a router.\n\n";
+    "       sluice-worker --check DIR [--memory SIZE] [--layers A-B]\n\n"
+    "Owns a model, or some of its layers, and a cache pool; serves a "
+    "router.\n\n";
 
 static const char examples[] =
     "\nexamples:\n"
     "  sluice-worker --model models/tiny-hybrid\n"
     "  sluice-worker --model models/tiny-hybrid --memory 256MiB --threads 2\n"
-    "  sluice-worker --check models/tiny-hybrid --memory 1GiB\n\n"
+    "  sluice-worker --check models/tiny-hybrid --memory 1GiB\n"
+    "  sluice-worker --check models/tiny-hybrid --layers 0-4\n\n"
     "On SIGTERM or SIGINT it takes nothing new, and ends when what runs has\n"
     "ended or moved; on a second one at once.\n\n"
     "exit codes: 0 stopped by SIGTERM or SIGINT, 2 could not start,\n"
@@ -115,6 +118,7 @@ struct program {
     enum dtype kv_dtype;
     uint64_t available;
     struct model_config config;
+    uint32_t begin, end; /* layers of the shard */
     struct tokenizer *tokenizer;
     struct shard *shard;
     struct forward *forward;
@@ -134,28 +138,49 @@ static void on_progress(void *ctx, uint64_t done, uint64_t total)
     progress_tell(ctx, loop_now_us(), done, total);
 }
 
-/* "0-24" with both ends checked; everything if text is NULL. */
-static enum status layers_parse(const char *text, uint32_t n, struct error *e)
+/* "0-12": layers 0 to 11. */
+static enum status layers_parse(const char *text, uint32_t *begin,
+                                uint32_t *end, struct error *e)
 {
-    unsigned begin = 0, end = n;
-    char rest;
+    char *at = "";
+    unsigned long long a = 0, b = 0;
 
+    if (text[0] >= '0' && text[0] <= '9') {
+        a = strtoull(text, &at, 10);
+    }
+    if (at[0] == '-' && at[1] >= '0' && at[1] <= '9') {
+        b = strtoull(at + 1, &at, 10);
+    }
+    if (at[0] != '\0' || a >= b || b > UINT32_MAX) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "--layers %s: A-B with A < B is wanted; 0-12 are "
+                         "layers 0 to 11",
+                         text);
+    }
+    *begin = (uint32_t)a;
+    *end = (uint32_t)b;
+    return ST_OK;
+}
+
+/* --layers, or all there are. */
+static enum status layers_read(struct program *p, struct error *e)
+{
+    const char *text = p->args.layers;
+    uint32_t n = p->config.shape.n_layers;
+
+    p->begin = 0;
+    p->end = n;
     if (text == NULL) {
         return ST_OK;
     }
-    if (sscanf(text, "%u-%u%c", &begin, &end, &rest) != 2 || begin >= end ||
-        end > n) {
-        return error_set(e, ST_INVALID_ARGUMENT,
-                         "--layers %s: A-B with 0 <= A < B <= %u is wanted",
-                         text, n);
+    if (layers_parse(text, &p->begin, &p->end, e) != ST_OK) {
+        return e->code;
     }
-    if (begin != 0 || end != n) {
-        return error_set(e, ST_UNIMPLEMENTED,
-                         "--layers %s: a worker serves whole models, "
-                         "0-%u",
-                         text, n);
-    }
-    return ST_OK;
+    return p->end <= n ? ST_OK
+                       : error_set(e, ST_INVALID_ARGUMENT,
+                                   "--layers %s: the model has %u layers, so "
+                                   "B is at most %u",
+                                   text, n, n);
 }
 
 static enum status config_read(struct program *p, struct error *e)
@@ -167,7 +192,7 @@ static enum status config_read(struct program *p, struct error *e)
         st = config_set_name(&p->config, a->model_name, e);
     }
     if (st == ST_OK) {
-        st = layers_parse(a->layers, p->config.shape.n_layers, e);
+        st = layers_read(p, e);
     }
     if (st == ST_OK && a->context > p->config.shape.context) {
         return error_set(e, ST_INVALID_ARGUMENT,
@@ -200,8 +225,8 @@ static enum status weights_read(struct program *p, struct error *e)
     enum status st;
 
     progress_init(&progress, stderr, isatty(STDERR_FILENO), loop_now_us());
-    st = shard_load(&p->shard, &p->config, p->args.model, 0,
-                    p->config.shape.n_layers, &o, e);
+    st = shard_load(&p->shard, &p->config, p->args.model, p->begin, p->end, &o,
+                    e);
     progress_end(&progress);
     if (st != ST_OK) {
         return st;
@@ -224,8 +249,11 @@ static enum status forward_make(struct program *p, struct error *e)
                                 .max_rows = a->max_rows,
                                 .n_threads = a->threads,
                                 .pin = a->pin};
+    enum status st = forward_new(&p->forward, shard_weights(p->shard), &o, e);
 
-    return forward_new(&p->forward, shard_weights(p->shard), &o, e);
+    return st == ST_OK ? forward_alloc_hidden(p->forward, a->engine_depth + 1,
+                                              a->step_tokens, e)
+                       : st;
 }
 
 static enum status pool_make(struct program *p, struct error *e)
@@ -236,8 +264,8 @@ static enum status pool_make(struct program *p, struct error *e)
     enum status st;
 
     forward_sizes(p->forward, &k);
-    p->sizes = sizes_of(&p->config, 0, p->config.shape.n_layers,
-                        a->block_tokens, p->kv_dtype);
+    p->sizes =
+        sizes_of(&p->config, p->begin, p->end, a->block_tokens, p->kv_dtype);
     need = (struct budget_need){.weight_bytes = shard_report(p->shard)->bytes,
                                 .scratch_bytes = k.scratch_bytes,
                                 .pool = {.block_bytes = k.block_bytes,
@@ -267,7 +295,8 @@ static struct worker_options core_options(const struct program *p)
         .model = p->config.name,
         .device = a->device,
         .has_tokenizer = p->tokenizer != NULL,
-        .layer_end = s->n_layers,
+        .layer_begin = p->begin,
+        .layer_end = p->end,
         .n_layers = s->n_layers,
         .block_tokens = a->block_tokens,
         .block_bytes = p->need.pool.block_bytes,
@@ -363,12 +392,18 @@ static void dismantle(struct program *p)
 static void say_ready(const struct program *p)
 {
     const struct budget_need *n = &p->need;
+    uint32_t n_layers = p->config.shape.n_layers;
+    char layers[64] = "";
 
-    printf("sluice-worker %s ready: %s serves %s on %s for %s; weights %.1f "
+    if (p->end - p->begin < n_layers) {
+        snprintf(layers, sizeof layers, "layers %u-%u of %u of ", p->begin,
+                 p->end, n_layers);
+    }
+    printf("sluice-worker %s ready: %s serves %s%s on %s for %s; weights %.1f "
            "MiB, scratch %.1f MiB, pool %.1f MiB: %u blocks of %u tokens "
            "(%.1f KiB each), %u slots (%.1f KiB each); sequences up to %u "
            "tokens\n",
-           SLUICE_VERSION, p->name, p->config.name, p->args.device,
+           SLUICE_VERSION, p->name, layers, p->config.name, p->args.device,
            p->args.router, (double)n->weight_bytes / MIB,
            (double)n->scratch_bytes / MIB, (double)p->budget.pool.bytes / MIB,
            p->budget.pool.n_blocks, n->pool.block_tokens,
@@ -479,6 +514,10 @@ static enum status check(const struct program *p, struct error *e)
                          "--memory %s: with --check a size such as 4GiB is "
                          "wanted",
                          a->memory);
+    }
+    if (a->layers != NULL &&
+        layers_parse(a->layers, &o.begin, &o.end, e) != ST_OK) {
+        return e->code;
     }
     return model_check(stdout, a->check, &o, e);
 }

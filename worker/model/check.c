@@ -16,7 +16,7 @@ struct check {
     FILE *out;
     struct check_options options; /* with defaults filled in */
     struct model_config config;
-    struct sizes sizes;
+    struct sizes sizes, whole; /* of the layers asked for, of all */
 };
 
 static const char *dtype_name(enum dtype t)
@@ -110,6 +110,26 @@ static void print_sizes(const struct check *c)
             "checkpoint\n",
             z->pages_per_block, c->options.block_tokens, z->pages_per_slot,
             z->pages_per_checkpoint);
+}
+
+/* Beside a part, what all layers together weigh. */
+static void print_whole(const struct check *c)
+{
+    const struct sizes *z = &c->whole;
+    uint32_t n = c->config.shape.n_layers;
+
+    if (c->options.end - c->options.begin == n) {
+        return;
+    }
+    fprintf(c->out, "whole        [0, %u): %u linear, %u attention\n", n,
+            z->n_linear, z->n_attention);
+    print_bytes(c, "  weights", z->weight_bytes);
+    if (z->n_attention > 0) {
+        print_bytes(c, "  block", z->block_bytes);
+    }
+    if (z->n_linear > 0) {
+        print_bytes(c, "  slot", z->slot_bytes);
+    }
 }
 
 /* What is left for sequences; the scratch of a step is measured by a worker
@@ -238,8 +258,7 @@ static enum status prepare(struct check *c, const char *dir,
         p->block_tokens == 0 ? CHECK_BLOCK_TOKENS : p->block_tokens;
     if (p->begin >= p->end || p->end > n) {
         return error_set(e, ST_INVALID_ARGUMENT,
-                         "layers %u to %u of a model of %u", p->begin, p->end,
-                         n);
+                         "layers %u-%u of a model of %u", p->begin, p->end, n);
     }
     if (p->block_tokens > SIZES_BLOCK_TOKENS_MAX) {
         return error_set(e, ST_INVALID_ARGUMENT,
@@ -247,6 +266,8 @@ static enum status prepare(struct check *c, const char *dir,
                          p->block_tokens, SIZES_BLOCK_TOKENS_MAX);
     }
     c->sizes = sizes_of(&c->config, p->begin, p->end, p->block_tokens,
+                        sizes_kv_dtype(&c->config, p->kv_f32));
+    c->whole = sizes_of(&c->config, 0, n, p->block_tokens,
                         sizes_kv_dtype(&c->config, p->kv_f32));
     return ST_OK;
 }
@@ -264,6 +285,7 @@ enum status model_check(FILE *out, const char *dir,
     if (st == ST_OK) {
         print_model(&c);
         print_sizes(&c);
+        print_whole(&c);
         st = try_weights(&c, dir, &found, e);
     }
     if (st == ST_OK) {

@@ -2,9 +2,10 @@
  *
  * Reads the configuration and the headers of the weight files, lays the
  * layers out as shard_load() would (every name, shape and dtype is checked;
- * no weight is read), and prints what it found: the model, its sizes per
- * layer, token, block, slot and page, what a budget holds, and a last line
- * with the verdict.  A directory with a config.json alone gets its sizes too.
+ * no weight is read), and prints what it found: the model, the sizes of the
+ * layers asked for, per layer, token, block, slot and page, beside a part those
+ * of the whole, what a budget holds, and a last line with the verdict.  A
+ * directory with a config.json alone gets its sizes too.
  *
  * Threading: none.  Memory: headers, for the call. */
 #ifndef WORKER_MODEL_CHECK_H

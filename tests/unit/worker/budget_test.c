@@ -59,20 +59,52 @@ static void gives_slots_for_shorter_sequences(void **state)
     assert_int_equal(b.pool.n_blocks, 48);
 }
 
-static void knows_shards_of_one_kind(void **state)
+static void divides(const struct budget_need *n, const char *text,
+                    uint32_t n_blocks, uint32_t n_slots)
+{
+    assert_int_equal(budget_divide(&b, text, 100 * GIB, n, &e), ST_OK);
+    assert_int_equal(b.pool.n_blocks, n_blocks);
+    assert_int_equal(b.pool.n_slots, n_slots);
+    assert_int_equal(b.bytes, n->weight_bytes + n->scratch_bytes +
+                                  n_blocks * n->pool.block_bytes +
+                                  n_slots * n->pool.slot_bytes);
+}
+
+/* A stage without linear layers: from the blocks of one whole sequence to
+ * those of all that can run. */
+static void knows_shards_without_slots(void **state)
 {
     struct budget_need n = hybrid;
 
     (void)state;
     n.pool.slot_bytes = 0;
-    assert_int_equal(budget_divide(&b, "174MiB", 0, &n, &e), ST_OK);
-    assert_int_equal(b.pool.n_slots, 0);
-    assert_int_equal(b.pool.n_blocks, 64);
-    n = hybrid;
+    divides(&n, "142MiB", 32, 0);
+    divides(&n, "174MiB", 64, 0);
+    divides(&n, "2158MiB", 64 * 32, 0);
+    divides(&n, "4GiB", 64 * 32, 0);
+    divides(&n, NULL, 64 * 32, 0);
+    assert_int_equal(budget_divide(&b, "141MiB", 0, &n, &e),
+                     ST_RESOURCE_EXHAUSTED);
+    assert_non_null(strstr(e.text, "one sequence of 1024 tokens 32.0 MiB"));
+}
+
+/* One without attention: a sequence is a slot, whatever its length. */
+static void knows_shards_without_blocks(void **state)
+{
+    struct budget_need n = hybrid;
+
+    (void)state;
     n.pool.block_bytes = 0;
-    assert_int_equal(budget_divide(&b, "118MiB", 0, &n, &e), ST_OK);
-    assert_int_equal(b.pool.n_slots, 2);
-    assert_int_equal(b.pool.n_blocks, 0);
+    divides(&n, "114MiB", 0, 1);
+    divides(&n, "117MiB", 0, 1);
+    divides(&n, "118MiB", 0, 2);
+    divides(&n, "365MiB", 0, 63);
+    divides(&n, "366MiB", 0, 64);
+    divides(&n, "4GiB", 0, 64);
+    divides(&n, NULL, 0, 64);
+    assert_int_equal(budget_divide(&b, "113MiB", 0, &n, &e),
+                     ST_RESOURCE_EXHAUSTED);
+    assert_non_null(strstr(e.text, "one sequence of 1024 tokens 4.0 MiB"));
 }
 
 static void reads_sizes_and_shares(void **state)
@@ -96,7 +128,8 @@ int main(void)
         cmocka_unit_test(takes_at_most_a_quarter),
         cmocka_unit_test(fits_one_sequence_and_no_less),
         cmocka_unit_test(gives_slots_for_shorter_sequences),
-        cmocka_unit_test(knows_shards_of_one_kind),
+        cmocka_unit_test(knows_shards_without_slots),
+        cmocka_unit_test(knows_shards_without_blocks),
         cmocka_unit_test(reads_sizes_and_shares),
     };
 

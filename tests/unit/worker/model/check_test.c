@@ -54,11 +54,15 @@ static void checks_a_range(void **state)
 
     (void)state;
     EXPECT(TINY_HYBRID, &o, ST_OK, "[4, 7) of 8: 3 linear, 0 attention",
-           "0 a block of 16 tokens, 1 a slot", "42 tensors");
+           "0 a block of 16 tokens, 1 a slot", "42 tensors",
+           "whole        [0, 8): 6 linear, 2 attention",
+           "  weights           16925440 bytes",
+           "  block                32768 bytes",
+           "  slot               1609728 bytes");
     o = (struct check_options){.begin = 3, .end = 4, .kv_f32 = true};
     EXPECT(TINY_HYBRID, &o, ST_OK, "token                   2048 bytes");
     o.end = 9;
-    EXPECT(TINY_HYBRID, &o, ST_INVALID_ARGUMENT, "layers 3 to 9 of a model");
+    EXPECT(TINY_HYBRID, &o, ST_INVALID_ARGUMENT, "layers 3-9 of a model of 8");
     o = (struct check_options){.block_tokens = 65536};
     EXPECT(TINY_HYBRID, &o, ST_OK, "would load");
     o.block_tokens++;
