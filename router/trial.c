@@ -105,7 +105,7 @@ void trial_left(struct router_core *r, struct request *q)
     step_down(r, q);
 }
 
-_Static_assert(TRIAL_RING > TRIAL_DEATHS_MAX + TRIAL_MERCY_MAX,
+_Static_assert(TRIAL_RING > TRIAL_DEATHS_ALL + TRIAL_MERCY_MAX,
                "its own deaths would drive out those of others");
 
 void deaths_init(struct deaths *d)
@@ -150,7 +150,7 @@ static void count(const struct router_core *r, const struct worker *w,
 {
     struct trial *t = &q->trial;
 
-    if (tried && t->n_deaths < TRIAL_DEATHS_MAX) {
+    if (tried && t->n_deaths < TRIAL_DEATHS_ALL) {
         t->n_deaths++;
     }
     t->suspect = true;

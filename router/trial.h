@@ -47,7 +47,7 @@ struct request;
 struct router_core;
 struct worker;
 
-#define TRIAL_DEATHS_MAX (TRIAL_DEATHS + TRIAL_MERCY_MAX)
+#define TRIAL_DEATHS_ALL (TRIAL_DEATHS + TRIAL_MERCY_MAX)
 /* Deaths remembered: those of one on trial, as many as it may get, and as many
  * more as there is mercy. */
 #define TRIAL_RING 16
@@ -68,7 +68,7 @@ struct trial {
     bool indicted; /* the newest death was one too many */
     /* Of the workers of the death that made it one, and of n_deaths; and the
      * lineage of the newest, 0: none. */
-    uint64_t lives[TRIAL_DEATHS_MAX + 1], lineage;
+    uint64_t lives[TRIAL_DEATHS_ALL + 1], lineage;
 };
 
 void deaths_init(struct deaths *d);
