@@ -256,7 +256,7 @@ static enum status too_large(struct search *s, struct split *out,
     const struct split_stage *worst = &out->stages[0];
     const struct split_worker *w;
     char need[AMOUNT], weights[AMOUNT], scratch[AMOUNT], one[AMOUNT],
-        has[AMOUNT];
+        has[AMOUNT], others[64];
 
     (void)pass(s, LEAST_LACKING);
     read_back(s, out);
@@ -266,18 +266,18 @@ static enum status too_large(struct search *s, struct split *out,
         }
     }
     w = &s->workers[worst->worker];
+    snprintf(others, sizeof others, "; no split over %u stages lacks less",
+             s->n_stages);
     return error_set(
         e, ST_RESOURCE_EXHAUSTED,
         "layers %u-%u need %s (weights %s, scratch %s, one sequence of %u "
-        "tokens %s), worker %s has %s: %" PRIu64
-        " bytes are missing, and no other split of %u layers over %u "
-        "stages lacks less",
+        "tokens %s), worker %s has %s: %" PRIu64 " bytes are missing%s",
         worst->begin, worst->end, amount(need, least_bytes(worst)),
         amount(weights, worst->weight_bytes),
         amount(scratch, worst->scratch_bytes), s->terms->context,
         amount(one, pool_split_sequence(&worst->need, s->terms->context)),
         quote(w->name).text, amount(has, w->budget_bytes), lacking(s, worst),
-        s->model->n_layers, s->n_stages);
+        s->n_stages > 1 ? others : "");
 }
 
 static bool alike(const struct split_worker *a, const struct split_worker *b)

@@ -97,6 +97,22 @@ uint64_t sizes_layer(const struct model_config *c, uint32_t i)
     return t.bytes;
 }
 
+uint64_t sizes_embedding(const struct model_config *c)
+{
+    struct tally t = {.dtype = c->shape.dtype};
+
+    matrix(&t, c->shape.vocab, c->shape.hidden);
+    return t.bytes;
+}
+
+uint64_t sizes_last_norm(const struct model_config *c)
+{
+    struct tally t = {.dtype = c->shape.dtype};
+
+    vector(&t, c->shape.hidden);
+    return t.bytes;
+}
+
 static struct tally weights(const struct model_config *c, uint32_t begin,
                             uint32_t end)
 {

@@ -41,6 +41,11 @@ struct sizes sizes_of(const struct model_config *c, uint32_t begin,
 /* Weights of one layer alone, as a shard holds them. */
 uint64_t sizes_layer(const struct model_config *c, uint32_t layer);
 
+/* The embedding, as a shard holds it; a head that is not tied weighs the
+ * same.  And the norm before the head. */
+uint64_t sizes_embedding(const struct model_config *c);
+uint64_t sizes_last_norm(const struct model_config *c);
+
 /* One token's KV in one attention layer. */
 uint64_t sizes_kv(uint32_t n_kv_heads, uint32_t head_dim, enum dtype kv);
 

@@ -1,0 +1,94 @@
+#include "common/model/costs.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "common/model/layout.h"
+#include "common/model/sizes.h"
+
+static_assert(SPLIT_LAYERS_MAX >= MODEL_LAYERS_MAX, "any model can be split");
+
+static void set_ends(struct split_model *m, const struct model_config *c,
+                     uint64_t embed, uint64_t head, uint64_t norm)
+{
+    m->embed_bytes = embed;
+    m->head_bytes = head + norm;
+    m->shared_bytes = c->tied ? embed : 0;
+}
+
+void costs_of_shapes(struct split_model *m, const struct model_config *c,
+                     enum dtype kv)
+{
+    uint64_t embed = sizes_embedding(c);
+
+    memset(m, 0, sizeof *m);
+    m->n_layers = c->shape.n_layers;
+    for (uint32_t i = 0; i < m->n_layers; i++) {
+        struct sizes z = sizes_of(c, i, i + 1, 1, kv);
+
+        m->layers[i] = (struct split_layer){.weight_bytes = sizes_layer(c, i),
+                                            .token_bytes = z.token_bytes,
+                                            .slot_bytes = z.slot_bytes};
+    }
+    set_ends(m, c, embed, embed, sizes_last_norm(c));
+}
+
+static uint64_t placed(const struct tensor *t)
+{
+    uint64_t bytes = (uint64_t)t->rows * t->cols * dtype_bytes(t->dtype);
+
+    return (bytes + LAYOUT_ALIGN - 1) / LAYOUT_ALIGN * LAYOUT_ALIGN;
+}
+
+enum status costs_of_files(struct split_model *m, const struct model_config *c,
+                           const struct checkpoint *files, struct error *e)
+{
+    uint64_t embed = 0, head = 0, norm = sizes_last_norm(c);
+    enum status st = ST_OK;
+
+    for (uint32_t i = 0; i < m->n_layers && st == ST_OK; i++) {
+        struct shard_weights w = {.shape = c->shape, .begin = i, .end = i + 1};
+        struct layer_weights layer = {0};
+        struct layout l;
+
+        st = layout_make(&l, &w, &layer, c, files, e);
+        embed = i == 0 ? placed(&w.embed) : embed;
+        head = placed(&w.head); /* of the last one; nothing before it */
+        m->layers[i].weight_bytes = l.bytes - head - (i == 0 ? embed : 0) -
+                                    (i + 1 == m->n_layers ? norm : 0);
+        layout_fini(&l);
+    }
+    set_ends(m, c, embed, c->tied ? embed : head, norm);
+    return st;
+}
+
+static uint64_t most(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Float32 all: x and its norm, and the widest of what attention, a Gated
+ * DeltaNet and an MLP make of them. */
+uint64_t costs_scratch(const struct model_config *c,
+                       const struct costs_step *step)
+{
+    const struct model_shape *s = &c->shape;
+    uint64_t q = (uint64_t)s->n_heads * s->head_dim;
+    uint64_t kv = (uint64_t)s->n_kv_heads * s->head_dim;
+    uint64_t values = (uint64_t)s->n_v_heads * s->v_dim;
+    uint64_t channels = 2 * (uint64_t)s->n_k_heads * s->k_dim + values;
+    uint64_t attention = q * (s->attn_gated ? 5 : 3) + 2 * kv;
+    uint64_t linear = 2 * channels + 2 * values + 2 * (uint64_t)s->n_v_heads;
+    uint64_t mlp = 2 * (uint64_t)s->intermediate;
+
+    return (2 * (uint64_t)s->hidden + most(mlp, most(attention, linear))) *
+           step->tokens * sizeof(float);
+}
+
+/* Logits, and of each thread a row's logits, probabilities and order. */
+uint64_t costs_head_scratch(const struct model_config *c,
+                            const struct costs_step *step)
+{
+    return ((uint64_t)step->logits + 3 * (uint64_t)step->threads) *
+           c->shape.vocab * sizeof(float);
+}

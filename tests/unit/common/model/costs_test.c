@@ -1,0 +1,165 @@
+#include "common/model/costs.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "common/model/sizes.h"
+#include "kernels/kernels.h"
+#include "tests/unit/cmocka.h"
+#include "tests/unit/worker/model/fixture.h"
+
+static struct split_model model;
+static struct error e;
+
+static uint64_t weights_of(uint32_t begin, uint32_t end)
+{
+    bool first = begin == 0, last = end == model.n_layers;
+    uint64_t bytes = first ? model.embed_bytes : 0;
+
+    for (uint32_t i = begin; i < end; i++) {
+        bytes += model.layers[i].weight_bytes;
+    }
+    bytes += last ? model.head_bytes : 0;
+    return first && last ? bytes - model.shared_bytes : bytes;
+}
+
+static void agrees(const struct model_config *c, uint32_t begin, uint32_t end)
+{
+    struct sizes z = sizes_of(c, begin, end, 16, DTYPE_BF16);
+    uint64_t token = 0, slot = 0;
+
+    for (uint32_t i = begin; i < end; i++) {
+        token += model.layers[i].token_bytes;
+        slot += model.layers[i].slot_bytes;
+    }
+    assert_int_equal(weights_of(begin, end), z.weight_bytes);
+    assert_int_equal(token * 16, z.block_bytes);
+    assert_int_equal(slot, z.slot_bytes);
+}
+
+static void agrees_with_sizes(void **state)
+{
+    static const char *const names[] = {"qwen3.5-0.8b", "qwen3.5-27b",
+                                        "llama-3.2-1b", "qwen2.5-0.5b"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        struct model_config c;
+        char path[128], *text;
+        size_t len;
+
+        snprintf(path, sizeof path, CONFIGS "/%s.json", names[i]);
+        text = fixture_read(path, &len);
+        assert_int_equal(config_parse(&c, text, len, &e), ST_OK);
+        free(text);
+        costs_of_shapes(&model, &c, DTYPE_BF16);
+        assert_int_equal(model.n_layers, c.shape.n_layers);
+        for (uint32_t at = 1; at < c.shape.n_layers; at++) {
+            agrees(&c, 0, at);
+            agrees(&c, at, c.shape.n_layers);
+        }
+        agrees(&c, 0, c.shape.n_layers);
+    }
+}
+
+/* Every range as a shard holds it: bfloat16 in the files, though the
+ * configuration says float32. */
+static void agrees_with_shards(const char *dir)
+{
+    struct model_config c = fixture_load_config(dir);
+    struct checkpoint *files;
+
+    costs_of_shapes(&model, &c, DTYPE_F32);
+    assert_int_equal(checkpoint_open(&files, dir, &e), ST_OK);
+    assert_int_equal(costs_of_files(&model, &c, files, &e), ST_OK);
+    checkpoint_close(&files);
+    for (uint32_t begin = 0; begin < model.n_layers; begin++) {
+        for (uint32_t end = begin + 1; end <= model.n_layers; end++) {
+            struct shard *s = fixture_shard(dir, begin, end);
+
+            assert_int_equal(weights_of(begin, end), shard_report(s)->bytes);
+            shard_free(&s);
+        }
+    }
+}
+
+static void reads_the_files_dtypes(void **state)
+{
+    static const char *const families[] = {"llama", "qwen2", "qwen3_5",
+                                           "qwen3_next"};
+    struct writer_options o = {.dtype = DTYPE_BF16};
+
+    (void)state;
+    for (int i = 0; i < 8; i++) {
+        json_t *j = fixture_config(families[i % 4]);
+        char name[16];
+
+        snprintf(name, sizeof name, "costs-%d", i);
+        json_object_set_new(j, "tie_word_embeddings", json_boolean(i < 4));
+        json_object_set_new(j, "num_hidden_layers", json_integer(1 + i % 4));
+        agrees_with_shards(fixture_model(name, j, &o));
+        json_decref(j);
+    }
+    agrees_with_shards(TINY_HYBRID);
+}
+
+static void says_which_tensor_is_missing(void **state)
+{
+    json_t *j = fixture_config("llama");
+    struct writer_options o = {.without = "layers.2.mlp.up_proj.weight"};
+    const char *dir = fixture_model("without", j, &o);
+    struct model_config c = fixture_load_config(dir);
+    struct checkpoint *files;
+
+    (void)state;
+    costs_of_shapes(&model, &c, DTYPE_F32);
+    assert_int_equal(checkpoint_open(&files, dir, &e), ST_OK);
+    assert_int_equal(costs_of_files(&model, &c, files, &e), ST_NOT_FOUND);
+    checkpoint_close(&files);
+    json_decref(j);
+}
+
+/* Against what the CPU has and allocates. */
+static void agrees_with_the_cpu(void **state)
+{
+    struct model_config c = fixture_load_config(TINY_HYBRID);
+    struct costs_step step = {.tokens = 512, .threads = 3, .logits = 64};
+
+    (void)state;
+    for (uint32_t end = 4; end <= 8; end += 4) {
+        struct shard *s = fixture_shard(TINY_HYBRID, 0, end);
+        struct kernels_options o = {.device = "cpu",
+                                    .kv_dtype = sizes_kv_dtype(&c, false),
+                                    .block_tokens = 32,
+                                    .max_tokens = step.tokens,
+                                    .max_rows = 64,
+                                    .n_threads = step.threads};
+        struct kernels_sizes sizes;
+        struct sizes z;
+        struct kernels *k;
+        double estimate = (double)costs_scratch(&c, &step);
+
+        estimate += end == 8 ? (double)costs_head_scratch(&c, &step) : 0;
+        assert_int_equal(kernels_new(&k, shard_weights(s), &o, &e), ST_OK);
+        kernels_sizes(k, &sizes);
+        z = sizes_of(&c, 0, end, 32, o.kv_dtype);
+        assert_int_equal(sizes.block_bytes, z.block_bytes);
+        assert_int_equal(sizes.slot_bytes, z.slot_bytes);
+        assert_true(fabs(estimate / (double)sizes.scratch_bytes - 1) < 0.1);
+        kernels_free(&k);
+        shard_free(&s);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(agrees_with_sizes),
+        cmocka_unit_test(reads_the_files_dtypes),
+        cmocka_unit_test(says_which_tensor_is_missing),
+        cmocka_unit_test(agrees_with_the_cpu),
+    };
+
+    return cmocka_run_group_tests(tests, fixture_setup, fixture_teardown);
+}
