@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/argument.h"
 #include "client/resumable.h"
 #include "common/failpoint.h"
 #include "common/limits.h"
@@ -21,11 +22,13 @@ static const struct option_row tokenize_rows[] = {
 static const struct option_row detokenize_rows[] = {CTL_MODEL(OPTION_ROW)
                                                         CTL_TEXT(OPTION_ROW)};
 static const struct option_row drain_rows[] = {CTL_DRAIN(OPTION_ROW)};
+static const struct option_row plan_rows[] = {CTL_PLAN(OPTION_ROW)};
 static const struct option_row no_rows[1];
 
 #define ROWS_MAX                                               \
     (OPTION_COUNT(common_rows) + OPTION_COUNT(generate_rows) + \
-     OPTION_COUNT(tokenize_rows) + OPTION_COUNT(drain_rows))
+     OPTION_COUNT(tokenize_rows) + OPTION_COUNT(drain_rows) +  \
+     OPTION_COUNT(plan_rows))
 
 struct verb {
     const char *name, *operands, *summary;
@@ -82,6 +85,15 @@ static const struct verb verbs[] = {
      "  sluicectl audit\n"},
     {"models", "", "the models that are served", ctl_models, NO_ROWS,
      "  sluicectl models\n"},
+    {"plan", "MODEL_DIR", "which worker would get which layers of a model",
+     ctl_plan, ROWS(plan_rows),
+     "Needs no router, and of the model only config.json; with weights\n"
+     "beside it their bytes are exact.  The slowest stage is made as fast as\n"
+     "can be, then room for the most sequences.  SPEED is what a worker reads\n"
+     "of its memory in a second, in any unit.\n\n"
+     "  sluicectl plan models/tiny-hybrid --workers a=40MiB,b=80MiB\n"
+     "  sluicectl plan Qwen3.5-27B --workers a=24GiB,b=24GiB,c=24GiB \\\n"
+     "      --context 32768 --lengths 4096,32768\n"},
     {"tokenize", "[TEXT]", "text to ids", ctl_tokenize, ROWS(tokenize_rows),
      "With --model DIR, a model directory, no cluster is needed.\n\n"
      "  sluicectl tokenize \"Once upon a time\"\n"
@@ -103,6 +115,8 @@ static const struct limit_row client_limits[] = {
     LIMIT_ROW(CLIENT_RESUME_MS, "ms", "without a router, then it ends"),
     LIMIT_ROW(RESUMABLE_BACKOFF_MAX_US, "us", "before it is resumed again"),
     LIMIT_ROW(RESUMABLE_RETRY_MAX_US, "us", "of what a router asks for"),
+    LIMIT_ROW(ARGUMENT_NAME_MAX, "bytes", "a worker's name in a plan"),
+    LIMIT_ROW(PLAN_LENGTHS_MAX, "", "lengths that a plan counts for"),
     LIMIT_ROW(CTL_INPUT_BYTES_MAX, "bytes", "of standard input"),
 };
 
@@ -200,6 +214,7 @@ static int parse_verb(struct ctl *c, int argc, char **argv,
     n = append(rows, n, generate_rows, OPTION_COUNT(generate_rows));
     n = append(rows, n, tokenize_rows, 1);
     n = append(rows, n, drain_rows, OPTION_COUNT(drain_rows));
+    n = append(rows, n, plan_rows, OPTION_COUNT(plan_rows));
     rc = parse(c, rows, n, argc, copy);
     *verb = NULL;
     if (rc == CTL_OK && c->n_operands > 0) {
@@ -242,6 +257,7 @@ static void print_limits(void)
     limits_print(stdout, client_limits, OPTION_COUNT(client_limits));
     limits_print(stdout, common_limits, common_limits_n);
     limits_print(stdout, text_limits, text_limits_n);
+    limits_print(stdout, model_limits, model_limits_n);
 }
 
 /* What needs no verb; false if it was none of these. */

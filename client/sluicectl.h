@@ -14,11 +14,14 @@
 
 #include "client/client.h"
 #include "client/json_message.h"
+#include "common/model/limits.h"
 #include "common/option.h"
+#include "common/split.h"
 
 #define CTL_NAME            "sluicectl"
 #define CTL_DEFAULT_ROUTER  "tcp://127.0.0.1:7071"
 #define CTL_INPUT_BYTES_MAX (8u << 20) /* read from standard input */
+#define PLAN_LENGTHS_MAX    16
 
 enum ctl_exit {
     CTL_OK = 0,
@@ -117,6 +120,26 @@ enum ctl_exit {
       0, 0)                                                                    \
     X(quiet, FLAG, NULL, NULL, "no receipt on standard error", 0, 0)
 
+#define CTL_PLAN(X)                                                            \
+    X(workers, LIST, "NAME=SIZE", NULL,                                        \
+      "a worker and its memory; NAME=SIZE@SPEED where\n"                       \
+      "                             some are faster; ...,NAME=SIZE too",       \
+      0, 0)                                                                    \
+    X(stages, U32, "N", NULL, "of these workers, the N best (all)", 1,         \
+      SPLIT_STAGES_MAX)                                                        \
+    X(in_order, FLAG, NULL, NULL, "workers stand in the order given", 0, 0)    \
+    X(lengths, LIST, "N", NULL,                                                \
+      "count sequences of N tokens; N,N,... too\n"                             \
+      "                             (1024, 4096, ... and the context)",        \
+      0, 0)                                                                    \
+    X(context, U32, "N", NULL, "longest sequence (what the model allows)", 1,  \
+      MODEL_CONTEXT_MAX)                                                       \
+    X(block_tokens, U32, "N", "32", "tokens of a KV block", 1, 64)             \
+    X(kv_dtype, STRING, "DTYPE", "auto", "of the KV cache: auto or f32", 0, 0) \
+    X(max_rows, U32, "N", "64", "sequences in a step", 1, 512)                 \
+    X(scratch, BYTES, "SIZE", NULL,                                            \
+      "of the largest step, at each worker (estimated)", 0, 0)
+
 /* Of all verbs; each verb's rows say which of them it takes. */
 struct ctl_options {
     CTL_COMMON(OPTION_FIELD)
@@ -126,6 +149,7 @@ struct ctl_options {
     CTL_DRAIN(OPTION_FIELD)
     CTL_SAMPLING(OPTION_FIELD)
     CTL_GENERATE(OPTION_FIELD)
+    CTL_PLAN(OPTION_FIELD)
 };
 
 struct ctl {
@@ -148,6 +172,7 @@ int ctl_audit(struct ctl *c);
 int ctl_drain(struct ctl *c);
 int ctl_undrain(struct ctl *c);
 int ctl_ping(struct ctl *c);
+int ctl_plan(struct ctl *c);
 int ctl_tokenize(struct ctl *c);
 int ctl_detokenize(struct ctl *c);
 

@@ -1,6 +1,7 @@
 /* Values of options that are lists or escaped text. */
 #include "client/argument.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "tests/unit/cmocka.h"
@@ -95,6 +96,58 @@ static void escapes_are_read(void **state)
     assert_int_equal(argument_text("end\\", out, &n, &e), ST_INVALID_ARGUMENT);
 }
 
+static struct argument_worker given[MOST];
+
+static void workers_are_appended(void **state)
+{
+    char text[80];
+    size_t n = 0;
+
+    (void)state;
+    assert_int_equal(argument_workers("a=1GiB", given, MOST, &n, &e), ST_OK);
+    assert_int_equal(
+        argument_workers("b c=64KiB@2.5,d=7@1e3", given, MOST, &n, &e), ST_OK);
+    assert_int_equal(n, 3);
+    assert_string_equal(given[0].name, "a");
+    assert_int_equal(given[0].bytes, 1 << 30);
+    assert_true(given[0].speed == 1);
+    assert_string_equal(given[1].name, "b c");
+    assert_int_equal(given[1].bytes, 65536);
+    assert_true(given[1].speed == 2.5);
+    assert_int_equal(given[2].bytes, 7);
+    assert_true(given[2].speed == 1000);
+    assert_int_equal(argument_workers("d=1", given, MOST, &n, &e),
+                     ST_INVALID_ARGUMENT);
+    assert_string_equal(e.text, "two workers are called \"d\"");
+    snprintf(text, sizeof text, "%0*d=1", ARGUMENT_NAME_MAX, 0);
+    assert_int_equal(argument_workers(text, given, MOST, &n, &e), ST_OK);
+    assert_int_equal(argument_workers("e=1", given, MOST, &n, &e),
+                     ST_INVALID_ARGUMENT);
+    assert_string_equal(e.text, "more than 4 are given");
+    n = 0;
+    snprintf(text, sizeof text, "%0*d=1", ARGUMENT_NAME_MAX + 1, 0);
+    assert_int_equal(argument_workers(text, given, MOST, &n, &e),
+                     ST_INVALID_ARGUMENT);
+}
+
+static void what_is_no_worker_is_quoted(void **state)
+{
+    static const char *const wrong[] = {
+        "",        "a",       "=1",    "a=",       "a=1,",    ",a=1",
+        "a=x",     "a=-1",    "a=1@",  "a=1@0",    "a=1@-1",  "a=1@x",
+        "a=1@0x1", "a=1@2@3", "a@1=2", "a=1,,b=1", "a=1@inf", "a=1@nan"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        size_t n = 0;
+
+        assert_int_equal(argument_workers(wrong[i], given, MOST, &n, &e),
+                         ST_INVALID_ARGUMENT);
+        assert_non_null(strstr(e.text, "NAME=SIZE@SPEED,... is wanted"));
+        assert_non_null(strstr(e.text, wrong[i]));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -103,6 +156,8 @@ int main(void)
         cmocka_unit_test(biases_are_appended),
         cmocka_unit_test(what_is_no_bias_is_quoted),
         cmocka_unit_test(escapes_are_read),
+        cmocka_unit_test(workers_are_appended),
+        cmocka_unit_test(what_is_no_worker_is_quoted),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
