@@ -13,11 +13,13 @@
  *     d0 (g, 2c)     d1 (g, 2c + 1)     d2 (g + 8, 2c)     d3 (g + 8, 2c + 1)
  *
  * Needs     sm_80, PTX 7.8 */
+#define INLINE static inline __attribute__((always_inline))
+
 #ifndef NV_EMULATED
 
 #define NV_LOCAL(p) ((uint)(size_t)(p))
 
-static inline void mma_bf16(float *d, const uint a0, const uint a1,
+INLINE void mma_bf16(float *d, const uint a0, const uint a1,
                             const uint a2, const uint a3, const uint b0,
                             const uint b1)
 {
@@ -29,7 +31,7 @@ static inline void mma_bf16(float *d, const uint a0, const uint a1,
 
 /* Four 8x8 matrices of 16-bit elements; lane i gives the address of row i % 8
  * of matrix i / 8, 16 bytes aligned.  r[m]: of matrix m row g, columns 2c.. */
-static inline void ldmatrix(uint *r, __local const void *row)
+INLINE void ldmatrix(uint *r, __local const void *row)
 {
     __asm__ volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 "
                      "{%0,%1,%2,%3}, [%4];"
@@ -39,7 +41,7 @@ static inline void ldmatrix(uint *r, __local const void *row)
 }
 
 /* r[m]: of matrix m column g, rows 2c.. */
-static inline void ldmatrix_trans(uint *r, __local const void *row)
+INLINE void ldmatrix_trans(uint *r, __local const void *row)
 {
     __asm__ volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 "
                      "{%0,%1,%2,%3}, [%4];"
@@ -49,7 +51,7 @@ static inline void ldmatrix_trans(uint *r, __local const void *row)
 }
 
 /* An 8x8 matrix of 16-bit elements, row g, columns 2c.., turned over. */
-static inline uint movmatrix(const uint a)
+INLINE uint movmatrix(const uint a)
 {
     uint r;
 
@@ -59,7 +61,7 @@ static inline uint movmatrix(const uint a)
     return r;
 }
 
-static inline float shfl_xor(const float v, const uint mask)
+INLINE float shfl_xor(const float v, const uint mask)
 {
     float r;
 
@@ -69,13 +71,13 @@ static inline float shfl_xor(const float v, const uint mask)
     return r;
 }
 
-static inline void warp_sync(void)
+INLINE void warp_sync(void)
 {
     __asm__ volatile("bar.warp.sync 0xffffffff;" ::: "memory");
 }
 
 /* Two floats to bf16, to nearest even. */
-static inline uint pack_bf16(const float low, const float high)
+INLINE uint pack_bf16(const float low, const float high)
 {
     uint r;
 
@@ -84,7 +86,7 @@ static inline uint pack_bf16(const float low, const float high)
 }
 
 /* Bytes of a and b picked by a selector. */
-static inline uint byte_perm(const uint a, const uint b, const uint selector)
+INLINE uint byte_perm(const uint a, const uint b, const uint selector)
 {
     uint r;
 
@@ -94,8 +96,16 @@ static inline uint byte_perm(const uint a, const uint b, const uint selector)
     return r;
 }
 
+/* x, of which the compiler knows nothing: what is computed from it in a loop
+ * is not kept in registers from before the loop. */
+INLINE uint opaque(uint x)
+{
+    __asm__ volatile("" : "+r"(x));
+    return x;
+}
+
 /* 2 to the x, within 2 ulp; 0 for -INFINITY. */
-static inline float exp2_fast(const float x)
+INLINE float exp2_fast(const float x)
 {
     float r;
 
@@ -104,7 +114,7 @@ static inline float exp2_fast(const float x)
 }
 
 /* 16 bytes to local memory, past level 1; zeros if n is 0 rather than 16. */
-static inline void copy_async(__local void *to, __global const void *from,
+INLINE void copy_async(__local void *to, __global const void *from,
                               const uint n)
 {
     __asm__ volatile("{ .reg .u64 g; cvta.to.global.u64 g, %1; "
@@ -114,7 +124,7 @@ static inline void copy_async(__local void *to, __global const void *from,
                      : "memory");
 }
 
-static inline void copy_commit(void)
+INLINE void copy_commit(void)
 {
     __asm__ volatile("cp.async.commit_group;" ::: "memory");
 }
@@ -124,7 +134,7 @@ static inline void copy_commit(void)
 
 /* Adds 1; what was written before it in this work-group (with a barrier
  * between) is seen by whoever gets a higher number. */
-static inline uint ticket_take(volatile __global uint *ticket)
+INLINE uint ticket_take(volatile __global uint *ticket)
 {
     uint r;
 
@@ -137,26 +147,26 @@ static inline uint ticket_take(volatile __global uint *ticket)
     return r;
 }
 
-static inline void fence_device(void)
+INLINE void fence_device(void)
 {
     __asm__ volatile("fence.acq_rel.gpu;" ::: "memory");
 }
 
 #endif
 
-static inline float bf16_low(const uint pair)
+INLINE float bf16_low(const uint pair)
 {
     return as_float(pair << 16);
 }
 
-static inline float bf16_high(const uint pair)
+INLINE float bf16_high(const uint pair)
 {
     return as_float(pair & 0xffff0000u);
 }
 
 /* x as the sum of two bf16, to about 16 bits: what it is rounded to, and
  * what that leaves. */
-static inline uint pack_rest(const uint rounded, const float low,
+INLINE uint pack_rest(const uint rounded, const float low,
                              const float high)
 {
     return pack_bf16(low - bf16_low(rounded), high - bf16_high(rounded));

@@ -47,7 +47,7 @@
 #define TABLE (SPLIT / BLOCK_TOKENS) /* blocks of a split */
 
 /* Position j of this split, or the last there is. */
-static inline ulong kv_row(__local const int *table, const uint j,
+INLINE ulong kv_row(__local const int *table, const uint j,
                            const uint last)
 {
     const uint at = min(j, last);
@@ -58,7 +58,7 @@ static inline ulong kv_row(__local const int *table, const uint j,
 
 /* 16 positions of PIECE dimensions: lane g, c has 8 of each 32 dimensions of
  * positions g and g + 8. */
-static inline void load_keys(uint4 *to, __global const ushort *row0,
+INLINE void load_keys(uint4 *to, __global const ushort *row0,
                              __global const ushort *row1, const uint c)
 {
 #pragma unroll
@@ -70,7 +70,7 @@ static inline void load_keys(uint4 *to, __global const ushort *row0,
 
 /* Lane g, c has dimensions 8g.. of each 64 of positions 2c, 2c + 1, 2c + 8,
  * 2c + 9. */
-static inline void load_values(uint4 *to, __global const ushort *base,
+INLINE void load_values(uint4 *to, __global const ushort *base,
                                const ulong *row, const uint g)
 {
 #pragma unroll
@@ -84,7 +84,7 @@ static inline void load_values(uint4 *to, __global const ushort *base,
 }
 
 /* acc [PIECE / 64][4][4] += V^T w^T. */
-static inline void add_values(float *acc, const uint4 *v, const uint w0,
+INLINE void add_values(float *acc, const uint4 *v, const uint w0,
                               const uint w1)
 {
 #pragma unroll
@@ -105,7 +105,7 @@ static inline void add_values(float *acc, const uint4 *v, const uint w0,
 }
 
 /* The query as fragments: lane g, c has 8 of each 32 dimensions of head g. */
-static inline void load_query(uint4 *to, __global const float *head,
+INLINE void load_query(uint4 *to, __global const float *head,
                               const bool there, const uint c)
 {
 #pragma unroll
@@ -123,7 +123,7 @@ static inline void load_query(uint4 *to, __global const float *head,
 
 /* s [TURNS][4] of this warp's turns: s[i] of positions g, g, g + 8, g + 8 and
  * heads 2c, 2c + 1, 2c, 2c + 1, in units of a power of 2. */
-static inline void scores(float (*s)[4], const uint4 *query,
+INLINE void scores(float (*s)[4], const uint4 *query,
                           __global const ushort *keys,
                           __local const int *table, const uint last,
                           const uint warp, const uint lane)
@@ -174,7 +174,7 @@ static inline void scores(float (*s)[4], const uint4 *query,
 
 /* s becomes the weights, as fragments in w; m and sum [2]: of heads 2c and
  * 2c + 1, over this warp's positions. */
-static inline void weigh(uint (*w)[2], float *m, float *sum, float (*s)[4])
+INLINE void weigh(uint (*w)[2], float *m, float *sum, float (*s)[4])
 {
 #pragma unroll
     for (uint h = 0; h < 2; h++) {
@@ -207,7 +207,7 @@ static inline void weigh(uint (*w)[2], float *m, float *sum, float (*s)[4])
     }
 }
 
-static inline void value_rows(ulong *row, __local const int *table,
+INLINE void value_rows(ulong *row, __local const int *table,
                               const uint turn, const uint warp, const uint c,
                               const uint last)
 {
@@ -220,14 +220,12 @@ static inline void value_rows(ulong *row, __local const int *table,
 }
 
 /* acc [HD / 64][4][4]: lane g, c has of each 64 dimensions 8g + 2j (+ 1 in
- * the upper half) of heads 2c and 2c + 1. */
-static inline void values(float *acc, uint (*w)[2],
-                          __global const ushort *base,
-                          __local const int *table, const uint last,
-                          const uint warp, const uint lane)
+ * the upper half) of heads 2c and 2c + 1.  ahead[0] is loaded. */
+INLINE void values(float *acc, uint (*w)[2], uint4 (*ahead)[PIECE / 16],
+                   __global const ushort *base, __local const int *table,
+                   const uint last, const uint warp, const uint lane)
 {
     const uint g = lane / 4, c = lane % 4;
-    uint4 ahead[2][PIECE / 16];
     ulong row[4];
 
 #pragma unroll
@@ -235,7 +233,6 @@ static inline void values(float *acc, uint (*w)[2],
         acc[i] = 0.0f;
     }
     value_rows(row, table, 0, warp, c, last);
-    load_values(ahead[0], base, row, g);
 #pragma unroll
     for (uint n = 0; n < TURNS * PIECES; n++) {
         if (n + 1 < TURNS * PIECES) {
@@ -252,7 +249,7 @@ static inline void values(float *acc, uint (*w)[2],
 }
 
 /* The gate of a token's head and dimension. */
-static inline float gate_of(__global const float *in, const uint head,
+INLINE float gate_of(__global const float *in, const uint head,
                             const uint d)
 {
 #if GATED
@@ -264,7 +261,7 @@ static inline float gate_of(__global const float *in, const uint head,
 
 /* Of a head's splits, by one warp: the greatest maximum, and the sum of all
  * weights against it. */
-static inline void whole_of(__local float *whole, __global const float *ml,
+INLINE void whole_of(__local float *whole, __global const float *ml,
                             const uint splits, const uint lane)
 {
     float top = -INFINITY, total = 0.0f;
@@ -290,7 +287,7 @@ static inline void whole_of(__local float *whole, __global const float *ml,
 /* Adds up the splits of a token for `heads` heads from `head`: y [heads, HD].
  * part [heads, n_splits, HD] and ml [heads, n_splits, 2] are theirs; space:
  * 8 * LANES + 16 floats. */
-static inline void combine(__global operand_t *y, __global const float *in,
+INLINE void combine(__global operand_t *y, __global const float *in,
                            __global const float *part,
                            __global const float *ml, __local float *space,
                            const uint head, const uint heads,
@@ -346,7 +343,7 @@ static inline void combine(__global operand_t *y, __global const float *in,
          ? WARPS * GROUP_MOST * SUM_LD                                         \
          : 8 * LANES + 16)
 
-static inline void leave(__local float *sums, __local float *tops,
+INLINE void leave(__local float *sums, __local float *tops,
                          const float *acc, const float *m, const float *sum,
                          const uint heads, const uint warp, const uint lane)
 {
@@ -425,12 +422,17 @@ attention_decode(__global operand_t *y, const ulong y_at,
         float s[TURNS][4], acc[HD / 4], m[2], sum[2];
         uint w[TURNS][2];
         const uint g = lane % 32 / 4;
+        uint4 ahead[2][PIECE / 16];
+        ulong row[4];
 
+        /* Under way while the keys are at work. */
+        value_rows(row, table, 0, warp, lane % 4, last);
+        load_values(ahead[0], keys + PLANE, row, g);
         load_query(q, query + query_at + ((ulong)token * NH + head + g) * HD,
                    g < heads, lane % 4);
         scores(s, q, keys, table, last, warp, lane % 32);
         weigh(w, m, sum, s);
-        values(acc, w, keys + PLANE, table, last, warp, lane % 32);
+        values(acc, w, ahead, keys + PLANE, table, last, warp, lane % 32);
         leave(sums, tops, acc, m, sum, heads, warp, lane % 32);
     }
     barrier(CLK_LOCAL_MEM_FENCE);

@@ -11,9 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SPLIT       256
 #define ROWS_MAX    64
+#define TOKENS_MAX  8192
 #define META_TOKENS (ROWS_MAX * 8)
+#define META_BLOCKS (META_TOKENS + 2 * TOKENS_MAX)
 #define ALLOWED     4e-3
 
 struct shape {
@@ -38,7 +39,7 @@ struct row {
 /* A step on the device. */
 struct world {
     const struct shape *s;
-    uint32_t n_rows, n_tokens, longest;
+    uint32_t n_rows, n_tokens, longest, split;
     uint32_t first[ROWS_MAX];
     const struct row *rows;
     uint32_t per_block; /* elements */
@@ -47,6 +48,8 @@ struct world {
     uint16_t *host_kv; /* NULL: random, everywhere */
     cl_mem meta, kv, y, part, tickets, query, in;
 };
+
+static uint32_t split_of_decode = 128; /* what is tried now */
 
 static uint32_t in_ld(const struct shape *s)
 {
@@ -117,7 +120,7 @@ static void fill_cache(struct world *w, uint32_t row, uint32_t seed,
 static void make_meta(struct try *t, struct world *w, uint32_t shuffle)
 {
     uint32_t n_blocks = w->n_rows * w->table_ld;
-    size_t words = META_TOKENS + 2 * (size_t)w->n_tokens + n_blocks;
+    size_t words = META_BLOCKS + n_blocks;
     int32_t *meta = take(words, 4);
     w->blocks = take(n_blocks, 4);
     for (uint32_t i = 0; i < n_blocks; i++) {
@@ -126,7 +129,7 @@ static void make_meta(struct try *t, struct world *w, uint32_t shuffle)
             w->blocks[i] = n_blocks - 1 - i;
             break;
         }
-        meta[META_TOKENS + 2 * w->n_tokens + i] = (int32_t)w->blocks[i];
+        meta[META_BLOCKS + i] = (int32_t)w->blocks[i];
     }
     for (uint32_t r = 0; r < w->n_rows; r++) {
         int32_t *m = meta + r * 8;
@@ -146,14 +149,15 @@ static void make_meta(struct try *t, struct world *w, uint32_t shuffle)
 
 static uint32_t n_splits(const struct world *w)
 {
-    return (w->longest + SPLIT - 1) / SPLIT;
+    return (w->longest + w->split - 1) / w->split;
 }
 
 static void make_world(struct try *t, struct world *w, const struct shape *s,
                        const struct row *rows, uint32_t n, uint32_t shuffle,
                        bool checked)
 {
-    *w = (struct world){.s = s, .rows = rows, .n_rows = n};
+    *w = (struct world){
+        .s = s, .rows = rows, .n_rows = n, .split = split_of_decode};
     for (uint32_t r = 0; r < n; r++) {
         uint32_t end = rows[r].position + rows[r].n;
         w->first[r] = w->n_tokens;
@@ -216,19 +220,25 @@ static cl_kernel attention_kernel(struct try *t, const struct world *w,
         t, files, name,
         "-DH=1024 -DNH=%u -DNKV=%u -DHD=%u -DR=%u -DGATED=%d -DEPS=1e-6f "
         "-DBLOCK_TOKENS=%u -DKV_DTYPE=1 -DOPERAND_DTYPE=1 -DMETA_ROWS=0 "
-        "-DMETA_TOKENS=%d -DMETA_BLOCKS=%u -DSPLIT=%d -DNVIDIA=%u %s",
+        "-DMETA_TOKENS=%d -DMETA_BLOCKS=%d -DSPLIT=%u -DNVIDIA=%u %s",
         (unsigned)s->nh, (unsigned)s->nkv, (unsigned)s->hd, (unsigned)s->rotary,
-        s->gated, (unsigned)s->block_tokens, META_TOKENS,
-        (unsigned)(META_TOKENS + 2 * w->n_tokens), SPLIT, (unsigned)t->nvidia,
-        more);
+        s->gated, (unsigned)s->block_tokens, META_TOKENS, META_BLOCKS,
+        (unsigned)w->split, (unsigned)t->nvidia, more);
+}
+
+/* kv_at: where the layer's cache begins in w->kv. */
+static void layer_args(cl_kernel k, const struct world *w, uint64_t kv_at,
+                       uint32_t first, uint32_t n)
+{
+    try_args(k, "mUmUmUmUmUmUmuuu", w->y, (uint64_t)0, w->part, (uint64_t)0,
+             w->tickets, (uint64_t)0, w->query, (uint64_t)0, w->in, (uint64_t)0,
+             w->kv, kv_at, w->meta, first, n, n_splits(w));
 }
 
 static void attend_args(cl_kernel k, const struct world *w, uint32_t first,
                         uint32_t n)
 {
-    try_args(k, "mUmUmUmUmUmUmuuu", w->y, (uint64_t)0, w->part, (uint64_t)0,
-             w->tickets, (uint64_t)0, w->query, (uint64_t)0, w->in, (uint64_t)0,
-             w->kv, (uint64_t)0, w->meta, first, n, n_splits(w));
+    layer_args(k, w, 0, first, n);
 }
 
 /* ---- the reference ---- */
@@ -368,6 +378,20 @@ static void check_decode(struct try *t, const struct shape *s,
     try_free(t);
 }
 
+/* Launches of a chain take other layers' caches in turn. */
+struct chain {
+    const struct world *w;
+    cl_kernel k;
+    uint32_t n_layers;
+};
+
+static void next_layer(void *arg, uint32_t i)
+{
+    const struct chain *c = arg;
+    uint64_t layer = (uint64_t)c->w->n_rows * c->w->table_ld * c->w->per_block;
+    layer_args(c->k, c->w, layer * (i % c->n_layers), 0, c->w->n_rows);
+}
+
 static void time_decode(struct try *t, const struct shape *s, uint32_t batch,
                         uint32_t context)
 {
@@ -377,18 +401,22 @@ static void time_decode(struct try *t, const struct shape *s, uint32_t batch,
         rows[r] = (struct row){context - 1, 1};
     }
     make_world(t, &w, s, rows, batch, 1, false);
+    size_t layer = (size_t)batch * w.table_ld * w.per_block;
+    uint32_t layers = (uint32_t)(((size_t)256 << 20) / layer + 1);
+    w.kv = try_random(t, TRY_BF16, layer * layers, 5, 1.0f);
     give_inputs(t, &w, 0);
     cl_kernel k = attention_kernel(t, &w, "nv_attention_decode.cl",
                                    "attention_decode", "");
     if (k) {
         struct try_launch l = decode_launch(k, &w);
-        attend_args(k, &w, 0, batch);
-        double us = try_alone(t, &l);
+        struct chain chain = {&w, k, layers};
+        double us = try_chain(t, &l, next_layer, &chain);
         double bytes = (double)batch * context * s->nkv * s->hd * 4;
-        printf("attention_decode %-5s batch %2u context %5u: %8.1f us "
-               "%6.0f GB/s %3.0f %%\n",
-               s->name, (unsigned)batch, (unsigned)context, us,
-               bytes / us / 1e3, bytes / us / 10 / t->read_gbs);
+        printf(
+            "attention_decode %-5s split %3u batch %2u context %5u: %8.1f us "
+            "%6.0f GB/s %3.0f %%\n",
+            s->name, (unsigned)w.split, (unsigned)batch, (unsigned)context, us,
+            bytes / us / 1e3, bytes / us / 10 / t->read_gbs);
     }
     drop_world(&w);
     try_free(t);
@@ -404,14 +432,15 @@ static void decode_case(struct try *t)
         printf("attention_decode: not an NVIDIA device, left out\n");
         return;
     }
-    for (uint32_t i = 0; i < N_SHAPES; i++) {
-        check_decode(t, &shapes[i], rows, sizeof(rows) / sizeof(rows[0]));
-    }
-    if (t->units > 16) { /* more splits than combine takes at once */
-        check_decode(t, &shapes[1], far, 2);
-    }
-    if (!t->quiet) {
-        for (uint32_t i = 0; i < 3; i++) {
+    for (uint32_t split = 64; split <= 256; split *= 2) {
+        split_of_decode = split;
+        for (uint32_t i = 0; i < N_SHAPES; i++) {
+            check_decode(t, &shapes[i], rows, sizeof(rows) / sizeof(rows[0]));
+        }
+        if (t->units > 16) { /* more splits than combine takes at once */
+            check_decode(t, &shapes[1], far, 2);
+        }
+        for (uint32_t i = 0; !t->quiet && i < 3; i++) {
             time_decode(t, &shapes[i], 1, 1024);
             time_decode(t, &shapes[i], 1, 16384);
             time_decode(t, &shapes[i], 8, 1024);
@@ -421,5 +450,122 @@ static void decode_case(struct try *t)
     }
 }
 
+/* ---- prefill ---- */
+
+static cl_kernel prefill_kernel(struct try *t, const struct world *w,
+                                uint32_t warps, struct try_launch *l)
+{
+    const struct shape *s = w->s;
+    uint32_t tile = 16 * warps / (s->nh / s->nkv);
+    char more[64];
+    snprintf(more, sizeof(more), "-DWARPS=%u", (unsigned)warps);
+    cl_kernel k = attention_kernel(t, w, "nv_attention_prefill.cl",
+                                   "attention_prefill", more);
+    *l = (struct try_launch){
+        k, 2, {(w->n_tokens + tile - 1) / tile, s->nkv}, {32 * warps, 1}};
+    return k;
+}
+
+static void run_prefill(struct try *t, struct world *w, uint32_t warps,
+                        uint16_t *y)
+{
+    struct try_launch l;
+    cl_kernel k = prefill_kernel(t, w, warps, &l);
+    if (k) {
+        attend_args(k, w, 0, w->n_tokens);
+        try_run(t, &l);
+    }
+    try_read(t, w->y, 0, (size_t)w->n_tokens * w->s->nh * w->s->hd * 2, y);
+}
+
+/* The tokens from `at` on of the only row, alone: the same bits. */
+static void prefill_chunk(struct try *t, const struct shape *s,
+                          const struct row *row, uint32_t at, uint32_t n,
+                          const uint16_t *whole)
+{
+    struct row part = {row->position + at, n};
+    size_t width = (size_t)s->nh * s->hd;
+    uint16_t *y = take(n * width, 2);
+    struct world w;
+    char name[96];
+    make_world(t, &w, s, &part, 1, 3, true);
+    give_inputs(t, &w, at);
+    run_prefill(t, &w, 4, y);
+    snprintf(name, sizeof(name), "attention_prefill %s chunk of %u", s->name,
+             (unsigned)n);
+    try_same(t, name, y, whole + at * width, n * width * 2);
+    drop_world(&w);
+    free(y);
+}
+
+static void check_prefill(struct try *t, const struct shape *s)
+{
+    static const struct row rows[] = {{0, 1},   {0, 65},   {64, 40},
+                                      {131, 3}, {130, 70}, {3, 30}};
+    static const struct row longer[] = {{0, 200}};
+    struct world w;
+    uint32_t n = 209;
+    uint16_t *y = take((size_t)n * s->nh * s->hd, 2);
+    uint16_t *other = take((size_t)n * s->nh * s->hd, 2);
+    make_world(t, &w, s, rows, 6, 1, true);
+    give_inputs(t, &w, 0);
+    run_prefill(t, &w, 4, y);
+    check_y(t, &w, "attention_prefill", y, 9);
+    run_prefill(t, &w, 8, other);
+    try_same(t, "attention_prefill by 8 warps", other, y,
+             (size_t)w.n_tokens * s->nh * s->hd * 2);
+    drop_world(&w);
+    make_world(t, &w, s, longer, 1, 1, true);
+    give_inputs(t, &w, 0);
+    run_prefill(t, &w, 4, y);
+    prefill_chunk(t, s, longer, 0, 64, y);
+    prefill_chunk(t, s, longer, 64, 136, y);
+    prefill_chunk(t, s, longer, 192, 1, y);
+    drop_world(&w);
+    free(y);
+    free(other);
+    try_free(t);
+}
+
+static void time_prefill(struct try *t, const struct shape *s, uint32_t n,
+                         uint32_t position, uint32_t warps)
+{
+    struct row row = {position, n};
+    struct world w;
+    struct try_launch l;
+    make_world(t, &w, s, &row, 1, 1, false);
+    give_inputs(t, &w, 0);
+    cl_kernel k = prefill_kernel(t, &w, warps, &l);
+    if (k) {
+        attend_args(k, &w, 0, n);
+        double us = try_alone(t, &l);
+        double pairs = (double)n * position + (double)n * (n + 1) / 2;
+        printf("attention_prefill %-5s %u warps %4u tokens at %5u: %8.1f us "
+               "%4.0f TFLOP/s\n",
+               s->name, (unsigned)warps, (unsigned)n, (unsigned)position, us,
+               pairs * 4 * s->nh * s->hd / us / 1e6);
+    }
+    drop_world(&w);
+    try_free(t);
+}
+
+static void prefill_case(struct try *t)
+{
+    if (t->nvidia < 80) {
+        printf("attention_prefill: not an NVIDIA device, left out\n");
+        return;
+    }
+    for (uint32_t i = 0; i < N_SHAPES; i++) {
+        check_prefill(t, &shapes[i]);
+    }
+    for (uint32_t i = 0; !t->quiet && i < 4; i++) {
+        for (uint32_t warps = 4; warps <= 8; warps *= 2) {
+            time_prefill(t, &shapes[i], 4096, 0, warps);
+            time_prefill(t, &shapes[i], 512, 3584, warps);
+        }
+    }
+}
+
 const struct try_case try_attention[] = {{"attention_decode", decode_case},
+                                         {"attention_prefill", prefill_case},
                                          {0}};

@@ -360,40 +360,37 @@ static cl_kernel delta_kernel(struct try *t, const struct shape *s,
 }
 
 static void delta_args(cl_kernel k, const struct world *w, cl_mem o,
-                       uint32_t first, uint32_t n)
+                       uint64_t state_at, uint32_t first, uint32_t n)
 {
     try_args(k, "mUmUmUmUmUmUmUmUmUmUmuu", w->y, (uint64_t)0, o, (uint64_t)0,
-             w->tickets, (uint64_t)0, w->state, (uint64_t)0, w->tail,
-             (uint64_t)0, w->in, (uint64_t)0, w->conv, (uint64_t)0, w->a_log,
-             (uint64_t)0, w->dt_bias, (uint64_t)0, w->norm, (uint64_t)0,
-             w->meta, first, n);
+             w->tickets, (uint64_t)0, w->state, state_at, w->tail, (uint64_t)0,
+             w->in, (uint64_t)0, w->conv, (uint64_t)0, w->a_log, (uint64_t)0,
+             w->dt_bias, (uint64_t)0, w->norm, (uint64_t)0, w->meta, first, n);
 }
 
 /* ---- decode ---- */
 
 static cl_kernel decode_kernel(struct try *t, const struct world *w,
-                               uint32_t slices, struct try_launch *l)
+                               const char *more, struct try_launch *l)
 {
-    char more[64];
-    snprintf(more, sizeof(more), "-DSLICES=%u", (unsigned)slices);
     cl_kernel k =
         delta_kernel(t, w->s, "nv_deltanet_decode.cl", "deltanet_decode", more);
-    *l = (struct try_launch){
-        k, 2, {w->s->hv * slices, w->n_rows}, {512 / slices, 1}};
+    uint32_t wg = strstr(more, "ROWS=8") ? 512 : 256;
+    *l = (struct try_launch){k, 2, {w->s->hv, w->n_rows}, {wg, 1}};
     return k;
 }
 
 static void run_decode(struct try *t, const struct shape *s,
                        const struct row *rows, uint32_t n, uint32_t seed,
-                       uint32_t slices, bool checked, struct result *r)
+                       const char *more, bool checked, struct result *r)
 {
     struct world w;
     struct try_launch l;
     make_world(t, &w, s, rows, n, seed, true);
     *r = make_result(&w);
-    cl_kernel k = decode_kernel(t, &w, slices, &l);
+    cl_kernel k = decode_kernel(t, &w, more, &l);
     if (k) {
-        delta_args(k, &w, w.o, 0, n);
+        delta_args(k, &w, w.o, 0, 0, n);
         try_run(t, &l);
         read_result(t, &w, r);
         for (uint32_t i = 0; checked && i < n; i++) {
@@ -404,29 +401,35 @@ static void run_decode(struct try *t, const struct shape *s,
     try_free(t);
 }
 
-static void check_decode(struct try *t, const struct shape *s)
+static void check_decode(struct try *t, const struct shape *s, const char *more)
 {
     static const struct row rows[] = {{5, 1}, {9, 2}, {100, 1}, {7, 5}};
     struct result all, other;
     size_t width = (size_t)s->hv * DIM;
-    run_decode(t, s, rows, 4, 20, 2, true, &all);
-    for (uint32_t slices = 1; slices <= 4; slices *= 4) {
-        run_decode(t, s, rows, 4, 20, slices, false, &other);
-        try_same(t, "deltanet_decode y in other slices", other.y, all.y,
-                 9 * width * 2);
-        try_same(t, "deltanet_decode state in other slices", other.state,
-                 all.state, 4 * state_size(s) * 4);
-        drop_result(&other);
-    }
-    run_decode(t, s, rows + 3, 1, 23, 4, false, &other);
+    run_decode(t, s, rows, 4, 20, more, true, &all);
+    run_decode(t, s, rows + 3, 1, 23, more, false, &other);
     try_same(t, "deltanet_decode alone", other.y, all.y + 4 * width,
              5 * width * 2);
     drop_result(&other);
     drop_result(&all);
 }
 
+/* Launches of a chain take other layers' states in turn. */
+struct chain {
+    const struct world *w;
+    cl_kernel k;
+    uint32_t n_layers;
+};
+
+static void next_layer(void *arg, uint32_t i)
+{
+    const struct chain *c = arg;
+    uint64_t layer = c->w->n_slots * state_size(c->w->s);
+    delta_args(c->k, c->w, c->w->o, layer * (i % c->n_layers), 0, c->w->n_rows);
+}
+
 static void time_decode(struct try *t, const struct shape *s, uint32_t batch,
-                        uint32_t slices)
+                        const char *more)
 {
     struct row rows[ROWS_MAX];
     struct world w;
@@ -435,14 +438,17 @@ static void time_decode(struct try *t, const struct shape *s, uint32_t batch,
         rows[r] = (struct row){100, 1};
     }
     make_world(t, &w, s, rows, batch, 20, false);
-    cl_kernel k = decode_kernel(t, &w, slices, &l);
+    size_t layer = w.n_slots * state_size(s);
+    uint32_t layers = (uint32_t)(((size_t)512 << 20) / (layer * 4) + 1);
+    w.state = try_random(t, TRY_F32, layer * layers, 51, 0.5f);
+    cl_kernel k = decode_kernel(t, &w, more, &l);
     if (k) {
-        delta_args(k, &w, w.o, 0, batch);
-        double us = try_alone(t, &l);
+        struct chain chain = {&w, k, layers};
+        double us = try_chain(t, &l, next_layer, &chain);
         double bytes = (double)batch * (double)state_size(s) * 8;
-        printf("deltanet_decode %-5s batch %2u slices %u: %8.1f us %6.0f GB/s "
+        printf("deltanet_decode %-5s batch %2u %s: %8.1f us %6.0f GB/s "
                "%3.0f %%\n",
-               s->name, (unsigned)batch, (unsigned)slices, us, bytes / us / 1e3,
+               s->name, (unsigned)batch, more, us, bytes / us / 1e3,
                bytes / us / 10 / t->read_gbs);
     }
     drop_world(&w);
@@ -451,18 +457,21 @@ static void time_decode(struct try *t, const struct shape *s, uint32_t batch,
 
 static void decode_case(struct try *t)
 {
+    static const char *const ways[] = {
+        "-DROWS=16 -cl-nv-maxrregcount=128", "-DROWS=16",
+        "-DROWS=8 -cl-nv-maxrregcount=64", "-DROWS=8 -cl-nv-maxrregcount=96"};
     if (t->nvidia < 80) {
         printf("deltanet_decode: not an NVIDIA device, left out\n");
         return;
     }
-    for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
-        check_decode(t, &shapes[i]);
-    }
-    for (uint32_t i = 0; !t->quiet && i < 2; i++) {
-        for (uint32_t slices = 1; slices <= 4; slices *= 2) {
-            time_decode(t, &shapes[i], 1, slices);
-            time_decode(t, &shapes[i], 8, slices);
-            time_decode(t, &shapes[i], 32, slices);
+    for (uint32_t j = 0; j < 4; j++) {
+        for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
+            check_decode(t, &shapes[i], ways[j]);
+        }
+        for (uint32_t i = 0; !t->quiet && i < 2; i++) {
+            time_decode(t, &shapes[i], 1, ways[j]);
+            time_decode(t, &shapes[i], 8, ways[j]);
+            time_decode(t, &shapes[i], 32, ways[j]);
         }
     }
 }

@@ -1,0 +1,313 @@
+/* nv_attention_prefill.cl
+ *
+ * Causal attention of prompt tokens over the paged cache, the tokens' own
+ * keys and values included.
+ *
+ *     s_j = query . k_j / sqrt(HD)              j = 0 .. p, the token's position
+ *     y   = sum_j softmax(s)_j v_j * sigmoid(gate)            the gate if GATED
+ *
+ *   y        [T, NH, HD]        operand dtype
+ *   part, tickets               not used
+ *   query    [T, NH, HD]        f32: normed and rotated
+ *   in       [T, IN_LD]         f32: of it the gates
+ *   kv       [blocks][2][NKV, BLOCK_TOKENS, HD]  bf16
+ *
+ * A work-group has TILE tokens with the GROUP query heads of one kv head: M
+ * rows, 16 of them a warp, one after the other in (token, head).  Its warps
+ * walk the context together in turns of 64 positions: S = Q K^T, the running
+ * softmax, Y += W V, on the tensor cores.  Keys of the next turn come in
+ * while W V is computed, values while Q K^T is.  Where tokens of several rows
+ * of the step meet in a group, it walks once for each.
+ *
+ * Launch    WG = 32 * WARPS; groups ((n_tokens + TILE - 1) / TILE, NKV),
+ *           TILE = 16 * WARPS / GROUP
+ * Defines   HD 64, 128 or 256; WARPS 4 or 8; NH / NKV <= 32
+ * Needs     sm_80; KV_DTYPE 1; kv 16-byte aligned; local memory
+ *           (M + 128) * HD * 2 bytes, 128 KiB at most
+ * Numerics  query and w are rounded to bf16, sums are f32.  Turns lie at
+ *           absolute multiples of 64 and the rows of a fragment do not meet,
+ *           so a token's bits depend on nothing but its own sequence.  What
+ *           lies past a group's last position is never used: that position
+ *           is read instead, with weight 0. */
+#define GROUP (NH / NKV)
+#ifndef WARPS
+#define WARPS 4
+#endif
+#define LANES (32 * WARPS)
+#define M     (16 * WARPS)
+#define TILE  (M / GROUP)
+#define TURN  64
+#define IN_LD ((GATED ? 2 : 1) * NH * HD + 2 * NKV * HD)
+#define PLANE (NKV * BLOCK_TOKENS * HD) /* k or v of a block */
+#define WIDE  (HD / 8)                  /* 16-byte pieces of a row */
+
+/* Rows of HD bf16 in local memory: piece i of row r, turned over so that
+ * eight rows of one piece lie in different banks. */
+INLINE uint piece_at(const uint r, const uint i)
+{
+    return r * WIDE + (i ^ (r & 7));
+}
+
+/* Where a lane's rows of matrices lie: of pieces 2 j and 2 j + 1; the others
+ * are whole rows, or 8 pieces, further. */
+struct places {
+    uint rows[4]; /* of 16 rows: for a (Q), and turned for b (V) */
+    uint keys[4]; /* of 16 positions, for b */
+};
+
+INLINE void refresh(struct places *at)
+{
+#pragma unroll
+    for (uint j = 0; j < 4; j++) {
+        at->rows[j] = opaque(at->rows[j]);
+        at->keys[j] = opaque(at->keys[j]);
+    }
+}
+
+/* Positions [from, from + TURN) of one kv head; base: of block 0's k or v. */
+INLINE void load_turn(__local uint4 *to, __global const ushort *base,
+                             __global const int *blocks, const uint from,
+                             const uint last)
+{
+    const uint lane = opaque(get_local_id(0));
+
+#pragma unroll
+    for (uint n = 0; n < TURN * WIDE / LANES; n++) {
+        const uint r = (n * LANES + lane) / WIDE;
+        const uint i = (n * LANES + lane) % WIDE;
+        const uint p = min(from + r, last);
+        __global const ushort *row = base +
+                                     (ulong)blocks[p / BLOCK_TOKENS] *
+                                         (2 * PLANE) +
+                                     p % BLOCK_TOKENS * HD;
+
+        copy_async(to + piece_at(r, i), row + i * 8, 16);
+    }
+    copy_commit();
+}
+
+/* s [TURN / 8][4] = Q K^T of this warp's rows, q the first of them. */
+INLINE void scores(float (*s)[4], __local const uint4 *q,
+                   __local const uint4 *k, const struct places *at)
+{
+#pragma unroll
+    for (uint n = 0; n < TURN / 8; n++) {
+        s[n][0] = s[n][1] = s[n][2] = s[n][3] = 0.0f;
+    }
+#pragma unroll
+    for (uint d = 0; d < HD / 16; d++) {
+        uint a[4];
+
+        ldmatrix(a, q + at->rows[d % 4] + d / 4 * 8);
+#pragma unroll
+        for (uint n = 0; n < TURN / 16; n++) {
+            uint b[4];
+
+            ldmatrix(b, k + at->keys[d % 4] + d / 4 * 8 + n * 16 * WIDE);
+            mma_bf16(s[2 * n], a[0], a[1], a[2], a[3], b[0], b[1]);
+            mma_bf16(s[2 * n + 1], a[0], a[1], a[2], a[3], b[2], b[3]);
+        }
+    }
+}
+
+/* Of row g or g + 8 of the warp's (h): s becomes weights against the new
+ * maximum; what was summed before shrinks by the factor returned. */
+INLINE float weigh(float (*s)[4], float *top, float *sum, const uint h)
+{
+    const float scale = 1.4426950408889634f / sqrt((float)HD);
+    float now = *top, total = 0.0f, shrink;
+
+#pragma unroll
+    for (uint n = 0; n < TURN / 8; n++) {
+        now = fmax(now, fmax(s[n][2 * h], s[n][2 * h + 1]));
+    }
+    now = fmax(now, shfl_xor(now, 1));
+    now = fmax(now, shfl_xor(now, 2));
+    shrink = exp2_fast((*top - now) * scale);
+#pragma unroll
+    for (uint n = 0; n < TURN / 8; n++) {
+#pragma unroll
+        for (uint i = 2 * h; i < 2 * h + 2; i++) {
+            s[n][i] = exp2_fast(fma(s[n][i], scale, -now * scale));
+            total += s[n][i];
+        }
+    }
+    total += shfl_xor(total, 1);
+    total += shfl_xor(total, 2);
+    *sum = fma(*sum, shrink, total);
+    *top = now;
+    return shrink;
+}
+
+/* acc [HD / 8][4] += W V. */
+INLINE void add_values(float (*acc)[4], float (*s)[4],
+                              __local const uint4 *v, const struct places *at)
+{
+#pragma unroll
+    for (uint n = 0; n < TURN / 16; n++) {
+        const uint a0 = pack_bf16(s[2 * n][0], s[2 * n][1]);
+        const uint a1 = pack_bf16(s[2 * n][2], s[2 * n][3]);
+        const uint a2 = pack_bf16(s[2 * n + 1][0], s[2 * n + 1][1]);
+        const uint a3 = pack_bf16(s[2 * n + 1][2], s[2 * n + 1][3]);
+
+#pragma unroll
+        for (uint d = 0; d < HD / 16; d++) {
+            uint b[4];
+
+            ldmatrix_trans(b,
+                           v + at->rows[d % 4] + d / 4 * 8 + n * 16 * WIDE);
+            mma_bf16(acc[2 * d], a0, a1, a2, a3, b[0], b[1]);
+            mma_bf16(acc[2 * d + 1], a0, a1, a2, a3, b[2], b[3]);
+        }
+    }
+}
+
+/* Takes out what lies behind the rows' positions p0 and p1. */
+INLINE void mask(float (*s)[4], const uint from, const uint p0, const uint p1,
+                 const uint c)
+{
+#pragma unroll
+    for (uint n = 0; n < TURN / 8; n++) {
+#pragma unroll
+        for (uint i = 0; i < 2; i++) {
+            const uint at = from + n * 8 + 2 * c + i;
+
+            s[n][i] = at <= p0 ? s[n][i] : -INFINITY;
+            s[n][i + 2] = at <= p1 ? s[n][i + 2] : -INFINITY;
+        }
+    }
+}
+
+/* Row g or g + 8 of the warp's (h): y [HD] of a head. */
+INLINE void store(__global operand_t *y, __global const float *in,
+                         float (*acc)[4], const float sum, const uint head,
+                         const uint h, const uint c)
+{
+    const float scale = 1.0f / sum;
+
+#pragma unroll
+    for (uint n = 0; n < HD / 8; n++) {
+#pragma unroll
+        for (uint i = 0; i < 2; i++) {
+            const uint d = n * 8 + 2 * c + i;
+            float v = acc[n][2 * h + i] * scale;
+
+#if GATED
+            v *= sigmoid_of(in[head * 2 * HD + HD + d]);
+#endif
+            y[head * HD + d] = operand_of(v);
+        }
+    }
+}
+
+/* The queries of tokens [token0, token0 + TILE), past the end the last. */
+INLINE void load_queries(__local uint4 *to,
+                                __global const float *query, const uint token0,
+                                const uint end, const uint kv_head)
+{
+    for (uint n = get_local_id(0); n < M * WIDE; n += LANES) {
+        const uint r = n / WIDE, i = n % WIDE;
+        const uint token = min(token0 + r / GROUP, end - 1);
+        __global const float *from =
+            query + ((ulong)token * NH + kv_head * GROUP + r % GROUP) * HD +
+            i * 8;
+        const float4 a = *(__global const float4 *)from;
+        const float4 b = *(__global const float4 *)(from + 4);
+
+        to[piece_at(r, i)] =
+            (uint4)(pack_bf16(a.s0, a.s1), pack_bf16(a.s2, a.s3),
+                    pack_bf16(b.s0, b.s1), pack_bf16(b.s2, b.s3));
+    }
+}
+
+__kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void
+attention_prefill(__global operand_t *y, const ulong y_at,
+                  __global float *part, const ulong part_at,
+                  __global uint *tickets, const ulong tickets_at,
+                  __global const float *query, const ulong query_at,
+                  __global const float *in, const ulong in_at,
+                  __global const ushort *kv, const ulong kv_at,
+                  __global const int *meta, const uint first_token,
+                  const uint n_tokens, const uint n_splits)
+{
+    __local uint4 q[M * WIDE], k[TURN * WIDE], v[TURN * WIDE];
+    const uint lane = get_local_id(0) % 32, warp = get_local_id(0) / 32;
+    const uint g = lane / 4, c = lane % 4, kv_head = get_group_id(1);
+    const uint tile = get_num_groups(0) - 1 - get_group_id(0);
+    const uint token0 = first_token + tile * TILE;
+    const uint end = min(token0 + TILE, first_token + n_tokens);
+    const uint r0 = warp * 16 + g, r1 = r0 + 8; /* this lane's rows */
+    __global const ushort *keys =
+        kv + kv_at + (ulong)kv_head * BLOCK_TOKENS * HD;
+    uint from = token0;
+    struct places at;
+
+#pragma unroll
+    for (uint j = 0; j < 4; j++) {
+        at.rows[j] = piece_at(lane % 16, 2 * j + lane / 16);
+        at.keys[j] = piece_at(lane % 8 + lane / 16 * 8, 2 * j + lane / 8 % 2);
+    }
+    load_queries(q, query + query_at, token0, end, kv_head);
+    while (from < end) { /* the tokens of one row of the step */
+        __global const int *row =
+            ROW(meta, TOKEN(meta, from)[TOKEN_ROW]);
+        __global const int *blocks = meta + META_BLOCKS + row[ROW_BLOCKS];
+        const uint until =
+            min(end, (uint)row[ROW_FIRST] + (uint)row[ROW_TOKENS]);
+        const uint p = (uint)TOKEN(meta, from)[TOKEN_POSITION];
+        const uint last = p + until - 1 - from;
+        const uint t0 = token0 + r0 / GROUP, t1 = token0 + r1 / GROUP;
+        const bool has0 = r0 < TILE * GROUP && t0 >= from && t0 < until;
+        const bool has1 = r1 < TILE * GROUP && t1 >= from && t1 < until;
+        const uint p0 = has0 ? p + t0 - from : last;
+        const uint p1 = has1 ? p + t1 - from : last;
+        float acc[HD / 8][4], s[TURN / 8][4];
+        float top[2] = {-INFINITY, -INFINITY}, sum[2] = {0.0f, 0.0f};
+
+#pragma unroll
+        for (uint n = 0; n < HD / 8; n++) {
+            acc[n][0] = acc[n][1] = acc[n][2] = acc[n][3] = 0.0f;
+        }
+        load_turn(k, keys, blocks, 0, last);
+        for (uint turn = 0; turn <= last; turn += TURN) {
+            float shrink0, shrink1;
+
+            refresh(&at);
+            load_turn(v, keys + PLANE, blocks, turn, last);
+            copy_wait(1);
+            barrier(CLK_LOCAL_MEM_FENCE);
+            scores(s, q + warp * 16 * WIDE, k, &at);
+            barrier(CLK_LOCAL_MEM_FENCE);
+            load_turn(k, keys, blocks, turn + TURN, last);
+            if (turn + TURN > p) {
+                mask(s, turn, p0, p1, opaque(c));
+            }
+            shrink0 = weigh(s, &top[0], &sum[0], 0);
+            shrink1 = weigh(s, &top[1], &sum[1], 1);
+#pragma unroll
+            for (uint n = 0; n < HD / 8; n++) {
+                acc[n][0] *= shrink0;
+                acc[n][1] *= shrink0;
+                acc[n][2] *= shrink1;
+                acc[n][3] *= shrink1;
+            }
+            copy_wait(1);
+            barrier(CLK_LOCAL_MEM_FENCE);
+            add_values(acc, s, v, &at);
+            barrier(CLK_LOCAL_MEM_FENCE);
+        }
+        copy_wait(0);
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (has0) {
+            store(y + y_at + (ulong)t0 * NH * HD,
+                  in + in_at + (ulong)t0 * IN_LD, acc, sum[0],
+                  kv_head * GROUP + r0 % GROUP, 0, opaque(c));
+        }
+        if (has1) {
+            store(y + y_at + (ulong)t1 * NH * HD,
+                  in + in_at + (ulong)t1 * IN_LD, acc, sum[1],
+                  kv_head * GROUP + r1 % GROUP, 1, opaque(c));
+        }
+        from = until;
+    }
+}
