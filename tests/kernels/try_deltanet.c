@@ -457,14 +457,12 @@ static void time_decode(struct try *t, const struct shape *s, uint32_t batch,
 
 static void decode_case(struct try *t)
 {
-    static const char *const ways[] = {
-        "-DROWS=16 -cl-nv-maxrregcount=128", "-DROWS=16",
-        "-DROWS=8 -cl-nv-maxrregcount=64", "-DROWS=8 -cl-nv-maxrregcount=96"};
+    static const char *const ways[] = {"-DROWS=16", "-DROWS=8"};
     if (t->nvidia < 80) {
         printf("deltanet_decode: not an NVIDIA device, left out\n");
         return;
     }
-    for (uint32_t j = 0; j < 4; j++) {
+    for (uint32_t j = 0; j < 2; j++) {
         for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
             check_decode(t, &shapes[i], ways[j]);
         }
@@ -476,4 +474,160 @@ static void decode_case(struct try *t)
     }
 }
 
-const struct try_case try_deltanet[] = {{"deltanet_decode", decode_case}, {0}};
+/* ---- prefill ---- */
+
+/* The three kernels of a prompt, and what lies between them. */
+struct prefill {
+    struct try_launch chunks, scan, norm;
+    cl_mem kq, v, tp, gates;
+};
+
+static bool make_prefill(struct try *t, const struct world *w,
+                         struct prefill *p)
+{
+    const struct shape *s = w->s;
+    size_t tokens = w->n_tokens, most = 0;
+    for (uint32_t r = 0; r < w->n_rows; r++) {
+        size_t n = (w->rows[r].position % 64 + w->rows[r].n + 63) / 64;
+        most = n > most ? n : most;
+    }
+    p->kq = try_poison(t, tokens * s->hk * 4 * DIM * 2);
+    p->v = try_poison(t, tokens * s->hv * DIM * 4);
+    p->tp = try_poison(t, tokens * s->hv * 4 * 64 * 2);
+    p->gates = try_poison(t, tokens * s->hv * 4 * 4);
+    p->chunks = (struct try_launch){
+        delta_kernel(t, s, "nv_deltanet_chunks.cl", "deltanet_chunks", ""),
+        3,
+        {s->hk, most, w->n_rows},
+        {256, 1, 1}};
+    p->scan = (struct try_launch){
+        delta_kernel(t, s, "nv_deltanet_scan.cl", "deltanet_scan", ""),
+        2,
+        {s->hv * 4, w->n_rows},
+        {256, 1}};
+    p->norm = (struct try_launch){
+        delta_kernel(t, s, "nv_deltanet_norm.cl", "deltanet_norm", ""),
+        2,
+        {(s->hv + 7) / 8, tokens},
+        {256, 1}};
+    if (!p->chunks.kernel || !p->scan.kernel || !p->norm.kernel) {
+        return false;
+    }
+    const uint64_t o = 0;
+    try_args(p->chunks.kernel, "mUmUmUmUmUmUmUmUmUmu", p->kq, o, p->v, o, p->tp,
+             o, p->gates, o, w->in, o, w->tail, o, w->conv, o, w->a_log, o,
+             w->dt_bias, o, w->meta, 0u);
+    try_args(p->scan.kernel, "mUmUmUmUmUmUmUmu", p->v, o, w->state, o, w->tail,
+             o, p->kq, o, p->tp, o, p->gates, o, w->in, o, w->meta, 0u);
+    try_args(p->norm.kernel, "mUmUmUmUuu", w->y, o, p->v, o, w->in, o, w->norm,
+             o, 0u, w->n_tokens);
+    return true;
+}
+
+static void run_prefill(struct try *t, const struct world *w, struct result *r)
+{
+    struct prefill p;
+    if (make_prefill(t, w, &p)) {
+        try_run(t, &p.chunks);
+        try_run(t, &p.scan);
+        try_run(t, &p.norm);
+    }
+    read_result(t, w, r);
+}
+
+/* The only row again, from `at` on, from what the row until there left. */
+static void prefill_rest(struct try *t, const struct world *all,
+                         const struct result *whole, uint32_t at)
+{
+    const struct shape *s = all->s;
+    struct row head = {all->rows[0].position, at};
+    struct row rest = {all->rows[0].position + at, all->rows[0].n - at};
+    size_t width = (size_t)s->hv * DIM;
+    struct world w;
+    struct result a, b;
+    make_world(t, &w, s, &head, 1, all->seed, true);
+    a = make_result(&w);
+    run_prefill(t, &w, &a);
+    try_same(t, "deltanet_prefill the first chunk", a.y, whole->y,
+             at * width * 2);
+    drop_world(&w);
+    make_world(t, &w, s, &rest, 1, all->seed, true);
+    w.state = try_poison(t, w.n_slots * state_size(s) * 4);
+    try_must(clEnqueueWriteBuffer(t->queue, w.state, CL_TRUE,
+                                  w.slot[0] * state_size(s) * 4,
+                                  state_size(s) * 4, a.state, 0, NULL, NULL),
+             "clEnqueueWriteBuffer");
+    try_must(clEnqueueWriteBuffer(t->queue, w.tail, CL_TRUE,
+                                  w.slot[0] * tail_size(s) * 2,
+                                  tail_size(s) * 2, a.tail, 0, NULL, NULL),
+             "clEnqueueWriteBuffer");
+    b = make_result(&w);
+    run_prefill(t, &w, &b);
+    try_same(t, "deltanet_prefill the other chunks", b.y, whole->y + at * width,
+             rest.n * width * 2);
+    try_same(t, "deltanet_prefill their state", b.state, whole->state,
+             state_size(s) * 4);
+    drop_world(&w);
+    drop_result(&a);
+    drop_result(&b);
+}
+
+static void check_prefill(struct try *t, const struct shape *s)
+{
+    static const struct row rows[] = {{0, 64}, {100, 70}, {63, 2}, {128, 1}};
+    static const struct row longer[] = {{0, 200}};
+    struct world w;
+    struct result r;
+    make_world(t, &w, s, rows, 4, 30, true);
+    r = make_result(&w);
+    run_prefill(t, &w, &r);
+    for (uint32_t i = 0; i < w.n_rows; i++) {
+        check_row(t, &w, i, &r, "deltanet_prefill", 1e-4);
+    }
+    drop_world(&w);
+    drop_result(&r);
+    try_free(t);
+    make_world(t, &w, s, longer, 1, 40, true);
+    r = make_result(&w);
+    run_prefill(t, &w, &r);
+    check_row(t, &w, 0, &r, "deltanet_prefill", 1e-4);
+    prefill_rest(t, &w, &r, 64);
+    drop_world(&w);
+    drop_result(&r);
+    try_free(t);
+}
+
+static void time_prefill(struct try *t, const struct shape *s, uint32_t n)
+{
+    struct row row = {0, n};
+    struct world w;
+    struct prefill p;
+    make_world(t, &w, s, &row, 1, 20, false);
+    if (make_prefill(t, &w, &p)) {
+        double chunks = try_alone(t, &p.chunks), scan = try_alone(t, &p.scan);
+        double norm = try_alone(t, &p.norm);
+        printf("deltanet_prefill %-5s %4u tokens: chunks %.1f us, scan %.1f us "
+               "(%.2f a chunk), norm %.1f us\n",
+               s->name, (unsigned)n, chunks, scan, scan / (n / 64.0), norm);
+    }
+    drop_world(&w);
+    try_free(t);
+}
+
+static void prefill_case(struct try *t)
+{
+    if (t->nvidia < 80) {
+        printf("deltanet_prefill: not an NVIDIA device, left out\n");
+        return;
+    }
+    for (size_t i = sizeof(shapes) / sizeof(shapes[0]); i-- > 0;) {
+        check_prefill(t, &shapes[i]);
+    }
+    for (uint32_t i = 0; !t->quiet && i < 2; i++) {
+        time_prefill(t, &shapes[i], 512);
+        time_prefill(t, &shapes[i], 4096);
+    }
+}
+
+const struct try_case try_deltanet[] = {
+    {"deltanet_decode", decode_case}, {"deltanet_prefill", prefill_case}, {0}};
