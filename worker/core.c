@@ -357,6 +357,11 @@ void worker_stop(struct worker_core *w)
     worker_drop_all(w);
 }
 
+bool worker_lost(const struct worker_core *w)
+{
+    return w->lost;
+}
+
 bool worker_failed(const struct worker_core *w)
 {
     return w->failed;

@@ -88,6 +88,9 @@ void worker_leave(struct worker_core *w, uint32_t grace_ms);
  * called only when nothing of it runs any more. */
 bool worker_failed(const struct worker_core *w);
 
+/* And is it dead because its device failed (struct plan_result, lost)? */
+bool worker_lost(const struct worker_core *w);
+
 /* What an auditor asks; numbers as in proto/common.proto's ClassLedger. */
 struct class_account {
     uint32_t total, free, held, cached, granted;

@@ -117,6 +117,7 @@ struct worker_core {
     struct leave leave;
     bool stopping;
     bool failed;  /* the engine is dead */
+    bool lost;    /* because its device is */
     bool away;    /* said that the router is */
     bool refused; /* said that it refused us */
 

@@ -106,6 +106,8 @@ struct plan_result {
     uint64_t step;
     enum status status;
     struct error error;
+    bool lost; /* the device failed, and computes no more: nothing else of the
+                * result counts, and no other will come */
     uint32_t n_rows;
     const float *hidden; /* [n_tokens, H], as the plan's tokens, or NULL */
     uint32_t tokens[PLAN_ROWS_MAX]; /* TOKEN_NONE where none was asked for */

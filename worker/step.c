@@ -170,6 +170,19 @@ static void result_back(struct worker_core *w, const struct batch *t)
     }
 }
 
+/* All sequences are dropped before the result is looked at: no token of it is
+ * taken, and nothing is said of them.  They go on elsewhere, as after the
+ * death that this is. */
+static void device_lost(struct worker_core *w, const struct plan *p)
+{
+    log_error("device-lost", "worker=%s step=%llu rows=%u text=\"%s\"",
+              w->o.name, (unsigned long long)p->step, p->n_rows,
+              w->result.error.text);
+    w->lost = true;
+    w->failed = true;
+    worker_stop(w);
+}
+
 void step_results(struct worker_core *w)
 {
     const struct batch *t;
@@ -177,6 +190,9 @@ void step_results(struct worker_core *w)
     while ((t = batcher_oldest(&w->batcher)) != NULL &&
            engine_poll(w->engine, &w->result)) {
         FP(WORKER_RESULT);
+        if (w->result.lost && !w->lost) {
+            device_lost(w, &t->plan);
+        }
         result_back(w, t);
         batcher_return(&w->batcher);
     }

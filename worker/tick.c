@@ -54,11 +54,14 @@ static void expire(struct worker_core *w, int64_t now_us)
     }
 }
 
-/* An engine that is dead takes the worker with it: what it had is tried
- * elsewhere, and whoever supervises it starts it anew. */
+/* An engine that is dead, or has lost its device, takes the worker with it:
+ * what it had is tried elsewhere, and whoever supervises it starts it anew. */
 static bool engine_is_dead(struct worker_core *w, int64_t now_us)
 {
     watch_look(&w->watch, step_ticks(w), w->batcher.inflight > 0, now_us);
+    if (w->lost) {
+        return true;
+    }
     if (!watch_is_dead(&w->watch) || PLANT(DEAD_IGNORED)) {
         return false;
     }
@@ -108,6 +111,9 @@ static int64_t node_tick(void *node, int64_t now_us)
         w->broken = NULL;
     }
     step_results(w);
+    if (w->lost) {
+        return NODE_STOP;
+    }
     expire(w, now_us);
     step_plans(w);
     if (engine_is_dead(w, now_us)) {

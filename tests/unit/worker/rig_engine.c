@@ -332,6 +332,7 @@ bool rig_step(struct rig *r)
     memset(out, 0xff, sizeof *out);
     out->step = p->step;
     out->status = ST_OK;
+    out->lost = false;
     out->n_rows = p->n_rows;
     out->hidden = NULL;
     out->device_us = 11;

@@ -136,7 +136,8 @@ static char logged[LOG_LINE];
 static void sink(void *arg, enum log_level level, const char *line)
 {
     (void)arg, (void)level;
-    if (strstr(line, "engine-dead") != NULL) {
+    if (strstr(line, "engine-dead") != NULL ||
+        strstr(line, "device-lost") != NULL) {
         strcpy(logged, line);
     }
 }
@@ -169,6 +170,56 @@ static void a_dead_engine_ends_the_worker(void **state)
     assert_true(worker_failed(r->worker));
     assert_int_equal(r->n_goodbyes, 1);
     assert_non_null(strstr(logged, "worker=w still_ms=10000 plans=1 step=1 "));
+    log_setup(LOG_OFF, NULL, NULL);
+    rig_free(&r);
+}
+
+static void lose_the_device(struct plan_result *out)
+{
+    out->status =
+        error_set(&out->error, ST_UNAVAILABLE, "the device fell off the bus");
+    out->lost = true;
+}
+
+static void keep_status(struct plan_result *out)
+{
+    out->lost = true;
+}
+
+/* At once, with a Goodbye and without a word on its sequences, whatever else
+ * the result says: they are tried elsewhere. */
+static void a_lost_device_ends_the_worker(void **state)
+{
+    for (int kept = 0; kept <= 1; kept++) {
+        struct rig *r = wedged();
+
+        (void)state;
+        assert_false(worker_lost(r->worker));
+        r->lie = kept ? keep_status : lose_the_device;
+        rig_step(r);
+        assert_true(r->due_us == NODE_STOP);
+        assert_true(worker_failed(r->worker));
+        assert_true(worker_lost(r->worker));
+        assert_int_equal(r->n_goodbyes, 1);
+        assert_int_equal(r->heard[1].n, 0);
+        assert_int_equal(r->heard[1].finish, 0);
+        assert_non_null(strstr(logged, "device-lost worker=w step=1 rows=1"));
+        log_setup(LOG_OFF, NULL, NULL);
+        rig_free(&r);
+    }
+}
+
+/* Also of one that was told to stop, and waits for the plan. */
+static void a_lost_device_ends_a_stop(void **state)
+{
+    struct rig *r = wedged();
+
+    (void)state;
+    worker_stop(r->worker);
+    r->lie = lose_the_device;
+    rig_step(r);
+    assert_true(r->due_us == NODE_STOP);
+    assert_true(worker_lost(r->worker));
     log_setup(LOG_OFF, NULL, NULL);
     rig_free(&r);
 }
@@ -274,6 +325,8 @@ int main(void)
         cmocka_unit_test(reports_say_where_the_engine_stands),
         cmocka_unit_test(ticks_grow_with_every_result),
         cmocka_unit_test(a_dead_engine_ends_the_worker),
+        cmocka_unit_test(a_lost_device_ends_the_worker),
+        cmocka_unit_test(a_lost_device_ends_a_stop),
         cmocka_unit_test(it_lives_if_the_step_comes_back),
         cmocka_unit_test(it_does_not_wait_for_ever_to_stop),
         cmocka_unit_test(no_session_while_the_engine_stands),
