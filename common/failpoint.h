@@ -49,6 +49,8 @@
       "after a layer of a step that takes in a prompt")                      \
     X(ENGINE_STEP, "worker.engine.step", true,                               \
       "all layers are through; error: the step has failed")                  \
+    X(ENGINE_LOST, "worker.engine.lost", true,                               \
+      "all of a plan is through; error: the device is lost")                 \
     X(ENGINE_AFTER, "worker.engine.after_forward", false,                    \
       "after a step, before its result can be polled")                       \
     X(WORKER_RESULT, "worker.step.before_result", false,                     \

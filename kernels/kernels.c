@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "kernels/cpu/cpu.h"
+#include "kernels/opencl/opencl.h"
 
 struct limit {
     const char *name;
@@ -109,11 +110,8 @@ enum status kernels_new(struct kernels **out, const struct shard_weights *w,
     if (st != ST_OK) {
         return st;
     }
-    if (strcmp(o->device, "cpu") != 0) {
-        return error_set(e, ST_INVALID_ARGUMENT,
-                         "unknown device %s: this build has cpu", o->device);
-    }
-    return cpu_new(out, w, o, e);
+    return strcmp(o->device, "cpu") == 0 ? cpu_new(out, w, o, e)
+                                         : opencl_new(out, w, o, e);
 }
 
 void kernels_free(struct kernels **k)

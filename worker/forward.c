@@ -521,10 +521,17 @@ void forward_run(struct forward *f, const struct plan *p,
     out->n_rows = p->n_rows <= PLAN_ROWS_MAX ? p->n_rows : 0;
     out->error = (struct error){ST_OK, ""};
     out->hidden = NULL;
+    out->lost = false;
     for (uint32_t i = 0; i < out->n_rows; i++) {
         out->tokens[i] = TOKEN_NONE;
     }
     out->status = run_plan(f, p, out);
+    if (FP_FAILS(ENGINE_LOST)) {
+        out->status = error_set(&out->error, ST_UNAVAILABLE,
+                                "a failpoint took the device");
+        out->lost = true;
+    }
+    out->lost = out->lost || kernels_lost(f->kernels);
     for (uint32_t i = 0; out->status != ST_OK && i < out->n_rows; i++) {
         out->tokens[i] = TOKEN_NONE;
     }

@@ -10,6 +10,8 @@
 #include "common/loop.h"
 #include "common/model/sizes.h"
 #include "common/option.h"
+#include "kernels/canary.h"
+#include "kernels/opencl/device.h"
 #include "text/tokenizer.h"
 #include "worker/budget.h"
 #include "worker/cache/logprobs.h"
@@ -23,7 +25,9 @@
 
 #define EXIT_SETUP     2
 #define EXIT_ENGINE    5
-#define NAME_MAX_BYTES 64 /* as Hello allows */
+#define EXIT_DEVICE    6
+#define DEVICE_SHARE   "0.9" /* of a GPU's memory, by default */
+#define NAME_MAX_BYTES 64    /* as Hello allows */
 #define MIB            (1024.0 * 1024.0)
 
 #define WORKER_OPTIONS(X)                                                      \
@@ -34,9 +38,14 @@
     X(name, STRING, "NAME", NULL, "its own name (HOST-PID)", 0, 0)             \
     X(model_name, STRING, "NAME", NULL,                                        \
       "what clients call the model (DIR's last part)", 0, 0)                   \
-    X(device, STRING, "NAME", "cpu", "where it computes", 0, 0)                \
+    X(device, STRING, "NAME", "cpu",                                           \
+      "where it computes: cpu, opencl (the first GPU), or an OpenCL device "   \
+      "by number or part of its name; list prints them",                       \
+      0, 0)                                                                    \
     X(memory, STRING, "SIZE", NULL,                                            \
-      "weights, scratch and pool: 4GiB, or 0.5 of what is available", 0, 0)    \
+      "weights, scratch and pool: 4GiB, or 0.5 of what is available (a GPU: "  \
+      "0.9 of it)",                                                            \
+      0, 0)                                                                    \
     X(context, U32, "N", "0", "longest sequence (what the model allows)", 0,   \
       16777216)                                                                \
     X(block_tokens, U32, "N", "32", "tokens of a KV block", 1, 64)             \
@@ -44,6 +53,12 @@
     X(threads, U32, "N", "0", "that compute (the CPUs it may run on)", 0, 256) \
     X(pin, FLAG, NULL, NULL,                                                   \
       "each of them to a CPU of its own, which nobody else computes on", 0, 0) \
+    X(kernel_cache, STRING, "DIR", NULL,                                       \
+      "built OpenCL programs; \"\" keeps none (the user's cache)", 0, 0)       \
+    X(portable, FLAG, NULL, NULL,                                              \
+      "no OpenCL kernels made for one maker's devices", 0, 0)                  \
+    X(profile, FLAG, NULL, NULL,                                               \
+      "at the end, print where an OpenCL device's time went", 0, 0)            \
     X(max_rows, U32, "N", "64", "sequences in a step", 1, PLAN_ROWS_MAX)       \
     X(step_tokens, U32, "N", "512", "tokens in a step", 1, PLAN_TOKENS_MAX)    \
     X(chunk_tokens, U32, "N", "256",                                           \
@@ -110,12 +125,14 @@ static const char examples[] =
     "On SIGTERM or SIGINT it takes nothing new, and ends when what runs has\n"
     "ended or moved; on a second one at once.\n\n"
     "exit codes: 0 stopped by SIGTERM or SIGINT, 2 could not start,\n"
-    "            5 its engine stood still for 10 s: start it again\n";
+    "            5 its engine stood still for 10 s: start it again\n"
+    "            6 its device failed: start it again\n";
 
 /* Everything the worker is made of, in the order it is made. */
 struct program {
     struct worker_args args;
     enum dtype kv_dtype;
+    struct kernels_options kernels;
     uint64_t available;
     struct model_config config;
     uint32_t begin, end; /* layers of the shard */
@@ -248,12 +265,52 @@ static enum status forward_make(struct program *p, struct error *e)
                                 .max_tokens = a->step_tokens,
                                 .max_rows = a->max_rows,
                                 .n_threads = a->threads,
-                                .pin = a->pin};
-    enum status st = forward_new(&p->forward, shard_weights(p->shard), &o, e);
+                                .pin = a->pin,
+                                .kernel_cache = a->kernel_cache,
+                                .portable = a->portable,
+                                .profile = a->profile};
 
+    enum status st;
+
+    p->kernels = o;
+    st = forward_new(&p->forward, shard_weights(p->shard), &p->kernels, e);
     return st == ST_OK ? forward_alloc_hidden(p->forward, a->engine_depth + 1,
                                               a->step_tokens, e)
                        : st;
+}
+
+/* Before a plan runs on it.  Then the host's copy of the weights has had its
+ * use. */
+static enum status device_try(struct program *p,
+                              const struct kernels_sizes *sizes,
+                              struct error *e)
+{
+    enum status st;
+
+    if (sizes->weight_bytes == 0) {
+        return ST_OK;
+    }
+    st = canary_run(forward_kernels(p->forward), shard_weights(p->shard),
+                    &p->kernels, e);
+    if (st == ST_OK) {
+        shard_forget(p->shard);
+    }
+    return st;
+}
+
+/* A device's memory is its own; without one it is the host's. */
+static enum status budget_make(struct program *p,
+                               const struct kernels_sizes *sizes,
+                               struct error *e)
+{
+    const char *memory = p->args.memory;
+    uint64_t available = p->available;
+
+    if (sizes->device_bytes > 0) {
+        memory = memory ? memory : DEVICE_SHARE;
+        available = sizes->device_bytes;
+    }
+    return budget_divide(&p->budget, memory, available, &p->need, e);
 }
 
 static enum status pool_make(struct program *p, struct error *e)
@@ -266,19 +323,22 @@ static enum status pool_make(struct program *p, struct error *e)
     forward_sizes(p->forward, &k);
     p->sizes =
         sizes_of(&p->config, p->begin, p->end, a->block_tokens, p->kv_dtype);
-    need = (struct budget_need){.weight_bytes = shard_report(p->shard)->bytes,
-                                .scratch_bytes = k.scratch_bytes,
-                                .pool = {.block_bytes = k.block_bytes,
-                                         .slot_bytes = k.slot_bytes,
-                                         .block_tokens = a->block_tokens,
-                                         .context = p->config.shape.context,
-                                         .max_rows = a->max_rows}};
+    need = (struct budget_need){
+        .weight_bytes =
+            k.weight_bytes > 0 ? k.weight_bytes : shard_report(p->shard)->bytes,
+        .scratch_bytes = k.scratch_bytes,
+        .pool = {.block_bytes = k.block_bytes,
+                 .slot_bytes = k.slot_bytes,
+                 .block_tokens = a->block_tokens,
+                 .context = p->config.shape.context,
+                 .max_rows = a->max_rows}};
     p->need = need;
-    st = budget_divide(&p->budget, a->memory, p->available, &need, e);
+    st = budget_make(p, &k, e);
     if (st == ST_OK) {
         st = forward_alloc(p->forward, p->budget.pool.n_blocks,
                            p->budget.pool.n_slots, 0, e);
     }
+    st = st == ST_OK ? device_try(p, &k, e) : st;
     if (st == ST_OK) {
         st = engine_thread_new(&p->engine, p->forward, a->engine_depth, e);
     }
@@ -382,6 +442,9 @@ static enum status assemble(struct program *p, struct error *e)
 static void dismantle(struct program *p)
 {
     engine_thread_free(&p->engine);
+    if (p->forward != NULL) {
+        kernels_profile(forward_kernels(p->forward), stderr);
+    }
     worker_free(&p->core);
     transport_free(&p->transport);
     forward_free(&p->forward);
@@ -430,6 +493,8 @@ static bool printed(const struct worker_args *a)
         fputs(usage, stdout);
         option_print(stdout, worker_args_rows, OPTION_COUNT(worker_args_rows));
         fputs(examples, stdout);
+    } else if (strcmp(a->device, "list") == 0) {
+        opencl_devices_print(stdout);
     } else if (a->version) {
         puts("sluice-worker " SLUICE_VERSION);
     } else if (a->limits) {
@@ -556,7 +621,8 @@ int main(int argc, char **argv)
     say_counts(p.core);
     if (worker_failed(p.core)) {
         transport_free(&p.transport); /* its Goodbye goes out */
-        _exit(EXIT_ENGINE);           /* nobody waits for the engine's thread */
+        /* Nobody waits for the engine's thread. */
+        _exit(worker_lost(p.core) ? EXIT_DEVICE : EXIT_ENGINE);
     }
     dismantle(&p);
     return EXIT_SUCCESS;

@@ -97,7 +97,7 @@ uint32_t opencl_devices(struct opencl_device *out, uint32_t most)
 
 static bool has_part(const char *text, const char *part)
 {
-    for (; *text != '\0'; text++) {
+    for (; *text != '\0' && *part != '\0'; text++) {
         if (strncasecmp(text, part, strlen(part)) == 0) {
             return true;
         }

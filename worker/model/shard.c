@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "common/model/checkpoint.h"
 #include "common/model/layout.h"
@@ -175,6 +176,19 @@ enum status shard_load(struct shard **out, const struct model_config *c,
     }
     *out = s;
     return ST_OK;
+}
+
+/* The addresses stay, as those who ask whether there is a tensor want; what is
+ * there are zeros. */
+void shard_forget(struct shard *s)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uintptr_t begin = ((uintptr_t)s->memory + page - 1) / page * page;
+    uintptr_t end = ((uintptr_t)s->memory + s->report.bytes) / page * page;
+
+    if (begin < end) {
+        (void)madvise((void *)begin, end - begin, MADV_DONTNEED);
+    }
 }
 
 void shard_free(struct shard **self)

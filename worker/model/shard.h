@@ -60,6 +60,10 @@ MUST_CHECK enum status shard_load(struct shard **out,
 
 void shard_free(struct shard **s);
 
+/* Gives the memory of all tensors back to the system, for whoever has copied
+ * them: their data may not be read any more, all else stays. */
+void shard_forget(struct shard *s);
+
 /* Borrowed until shard_free(). */
 const struct shard_weights *shard_weights(const struct shard *s);
 const struct shard_report *shard_report(const struct shard *s);

@@ -1,0 +1,264 @@
+/* backend.c - the opencl backend put together and taken apart. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/opencl/attention.h"
+#include "kernels/opencl/deltanet.h"
+#include "kernels/opencl/launch.h"
+#include "kernels/opencl/matmul.h"
+#include "kernels/opencl/pool.h"
+#include "kernels/opencl/profile.h"
+#include "kernels/opencl/program.h"
+#include "kernels/opencl/queue.h"
+#include "kernels/opencl/rows.h"
+#include "kernels/opencl/sample.h"
+#include "kernels/opencl/step.h"
+#include "kernels/opencl/upload.h"
+
+#define OPTIONS_MAX 1024
+
+extern const struct embedded opencl_files[];
+
+struct operator
+{
+    enum status (*setup)(struct opencl * c, struct error * e);
+    void (*free)(struct opencl * c);
+};
+
+/* In the order in which they are set up. */
+static const struct operator operators[] = {
+    {opencl_matmul_setup, opencl_matmul_free},
+    {opencl_rows_setup, opencl_rows_free},
+    {opencl_attention_setup, opencl_attention_free},
+    {opencl_deltanet_setup, opencl_deltanet_free},
+    {opencl_sample_setup, opencl_sample_free},
+};
+
+#define OPERATORS (sizeof operators / sizeof operators[0])
+
+static void backend_free(struct kernels *k)
+{
+    struct opencl *c = opencl_of(k);
+
+    if (c->queue != NULL && c->memory != NULL) {
+        opencl_settle(c);
+    }
+    for (size_t i = OPERATORS; i-- > 0;) {
+        operators[i].free(c);
+    }
+    opencl_arena_free(&c->pool);
+    opencl_arena_free(&c->weights);
+    opencl_memory_free(c);
+    opencl_queue_free(c);
+    opencl_programs_free(&c->programs);
+    if (c->context != NULL) {
+        clReleaseContext(c->context);
+    }
+    free(c->rows_of_step);
+    free(c->place);
+    free(c->block);
+    free(c->layers);
+    free(c);
+}
+
+static void backend_sizes(const struct kernels *k, struct kernels_sizes *out)
+{
+    *out = ((const struct opencl *)(const void *)k)->sizes;
+}
+
+static uint64_t backend_progress(const struct kernels *k)
+{
+    const struct opencl *c = (const struct opencl *)(const void *)k;
+
+    return atomic_load_explicit(&c->ticks, memory_order_relaxed);
+}
+
+static bool backend_lost(const struct kernels *k)
+{
+    return ((const struct opencl *)(const void *)k)->lost;
+}
+
+static void backend_profile(struct kernels *k, FILE *out)
+{
+    opencl_profile_print(opencl_of(k), out);
+}
+
+static const struct kernels_ops backend_ops = {
+    .name = "opencl",
+    .free = backend_free,
+    .sizes = backend_sizes,
+    .alloc = opencl_alloc,
+    .zero_slot = opencl_zero_slot,
+    .save_slot = opencl_save_slot,
+    .load_slot = opencl_load_slot,
+    .begin = opencl_begin,
+    .end = opencl_end,
+    .embed = opencl_embed,
+    .attention = opencl_attention,
+    .deltanet = opencl_deltanet,
+    .mlp = opencl_mlp,
+    .head = opencl_head,
+    .sample = opencl_sample_rows,
+    .hidden_read = opencl_hidden_read,
+    .hidden_write = opencl_hidden_write,
+    .logits_read = opencl_logits_read,
+    .logits_write = opencl_logits_write,
+    .block_copy = opencl_block_copy,
+    .slot_copy = opencl_slot_copy,
+    .progress = backend_progress,
+    .lost = backend_lost,
+    .profile = backend_profile,
+};
+
+static enum status open_context(struct opencl *c, struct error *e)
+{
+    cl_context_properties of[] = {CL_CONTEXT_PLATFORM,
+                                  (cl_context_properties)c->device.platform, 0};
+    char name[64];
+    cl_int code;
+
+    c->context = clCreateContext(of, 1, &c->device.id, NULL, NULL, &code);
+    return c->context != NULL
+               ? ST_OK
+               : error_set(e, ST_UNAVAILABLE, "device %u (%s): %s",
+                           c->device.index, c->device.name,
+                           opencl_error_name(code, name, sizeof name));
+}
+
+static uint32_t or_default(uint32_t value, uint32_t other)
+{
+    return value > 0 ? value : other;
+}
+
+static enum status count_sizes(struct opencl *c,
+                               const struct kernels_options *o, struct error *e)
+{
+    struct kernels_sizes *s = &c->sizes;
+
+    s->max_tokens = or_default(o->max_tokens, KERNELS_STEP_TOKENS);
+    s->max_rows = or_default(o->max_rows, KERNELS_STEP_ROWS);
+    s->max_logits = or_default(o->max_logits, KERNELS_LOGIT_ROWS);
+    s->isa = c->device.name;
+    s->device_bytes = c->device.host_memory ? 0 : c->device.memory;
+    for (uint32_t i = 0; i < c->w->end - c->w->begin; i++) {
+        if (c->w->layers[i].kind == MIXER_ATTENTION) {
+            s->block_bytes += opencl_kv_bytes(c);
+        } else {
+            s->slot_bytes += opencl_state_bytes(c) + opencl_tail_bytes(c);
+        }
+    }
+    s->checkpoint_bytes = s->slot_bytes;
+    if (!opencl_step_layout(c)) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "block tables of %u rows of %u tokens in blocks of "
+                         "%u: too many for a step",
+                         s->max_rows, c->w->shape.context, c->block_tokens);
+    }
+    return ST_OK;
+}
+
+static void options_write(const struct opencl *c, char out[OPTIONS_MAX])
+{
+    const struct model_shape *s = &c->w->shape;
+    uint32_t channels = 2 * s->n_k_heads * s->k_dim + s->n_v_heads * s->v_dim;
+
+    snprintf(out, OPTIONS_MAX,
+             "-cl-std=CL1.2 -DH=%u -DI=%u -DV=%u -DNH=%u -DNKV=%u -DHD=%u "
+             "-DR=%u -DHK=%u -DHV=%u -DDK=%u -DDV=%u -DC=%u -DCONV=%u "
+             "-DGATED=%d -DEPS=%.8ef -DBLOCK_TOKENS=%u -DKV_DTYPE=%d "
+             "-DMETA_ROWS=0 -DMETA_TOKENS=%u -DMETA_IDS=%u -DMETA_HEADS=%u "
+             "-DMETA_BLOCKS=%u -DNVIDIA=%u",
+             s->hidden, s->intermediate, s->vocab, s->n_heads, s->n_kv_heads,
+             s->head_dim, s->n_heads > 0 ? s->rope.dim : 0, s->n_k_heads,
+             s->n_v_heads, s->k_dim, s->v_dim, channels, s->conv,
+             s->attn_gated ? 1 : 0, (double)s->norm_eps, c->block_tokens,
+             (int)c->kv_dtype, c->meta_tokens, c->meta_ids, c->meta_heads,
+             c->meta_blocks, c->device.nvidia);
+}
+
+static enum status allocate_host(struct opencl *c, struct error *e)
+{
+    c->rows_of_step = calloc(c->sizes.max_rows, sizeof *c->rows_of_step);
+    c->place = calloc(c->sizes.max_tokens, sizeof *c->place);
+    c->block = malloc(opencl_kv_bytes(c) + 1);
+    return c->rows_of_step && c->place && c->block
+               ? ST_OK
+               : error_set(e, ST_RESOURCE_EXHAUSTED, "no memory");
+}
+
+/* Scratch that belongs to no operator. */
+static void ask_scratch(struct opencl *c)
+{
+    const struct model_shape *s = &c->w->shape;
+
+    c->has_logits = c->w->head.data != NULL;
+    opencl_scratch(c, OPENCL_KEEP, &c->meta, 1, c->meta_ints, sizeof(int32_t));
+    opencl_scratch(c, OPENCL_KEEP, &c->x, c->sizes.max_tokens, s->hidden,
+                   sizeof(float));
+    opencl_scratch(c, OPENCL_KEEP, &c->logits,
+                   c->has_logits ? c->sizes.max_logits : 0, s->vocab,
+                   sizeof(float));
+}
+
+static enum status set_up_operators(struct opencl *c, struct error *e)
+{
+    enum status st = ST_OK;
+
+    ask_scratch(c);
+    for (size_t i = 0; i < OPERATORS && st == ST_OK; i++) {
+        st = operators[i].setup(c, e);
+    }
+    return st == ST_OK ? opencl_scratch_make(c, e) : st;
+}
+
+static enum status set_up(struct opencl *c, const struct kernels_options *o,
+                          struct error *e)
+{
+    char options[OPTIONS_MAX];
+    enum status st = open_context(c, e);
+
+    st = st == ST_OK ? count_sizes(c, o, e) : st;
+    st = st == ST_OK ? allocate_host(c, e) : st;
+    st = st == ST_OK ? opencl_queue_new(c, o->profile, e) : st;
+    if (st == ST_OK) {
+        options_write(c, options);
+        st = opencl_programs_new(&c->programs, c->context, &c->device,
+                                 opencl_files, options, o->kernel_cache, e);
+    }
+    st = st == ST_OK ? opencl_memory_new(c, e) : st;
+    st = st == ST_OK && o->profile ? opencl_profile_new(c, e) : st;
+    st = st == ST_OK ? opencl_weights_new(c, &c->weights, e) : st;
+    st = st == ST_OK ? set_up_operators(c, e) : st;
+    if (st == ST_OK) {
+        c->sizes.weight_bytes = opencl_arena_bytes(c->weights);
+        c->sizes.scratch_bytes = opencl_scratch_bytes(c);
+    }
+    return st;
+}
+
+enum status opencl_new(struct kernels **out, const struct shard_weights *w,
+                       const struct kernels_options *o, struct error *e)
+{
+    struct opencl *c = calloc(1, sizeof *c);
+    struct error unseen;
+    enum status st;
+
+    *out = NULL;
+    e = e ? e : &unseen;
+    if (c == NULL) {
+        return error_set(e, ST_RESOURCE_EXHAUSTED, "no memory");
+    }
+    c->base.ops = &backend_ops;
+    c->w = w;
+    c->kv_dtype = o->kv_dtype;
+    c->block_tokens = o->block_tokens;
+    c->portable = o->portable;
+    st = opencl_device_find(&c->device, o->device, e);
+    st = st == ST_OK ? set_up(c, o, e) : st;
+    if (st != ST_OK) {
+        backend_free(&c->base);
+        return st;
+    }
+    *out = &c->base;
+    return ST_OK;
+}

@@ -1,0 +1,192 @@
+#include "kernels/opencl/step.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "kernels/opencl/memory.h"
+#include "kernels/opencl/rows.h"
+
+/* Of a step with block tables for whole contexts: 1 GiB. */
+#define META_INTS_MAX ((uint64_t)1 << 28)
+
+static uint32_t blocks_of(const struct opencl *c, uint32_t tokens)
+{
+    return c->sizes.block_bytes == 0
+               ? 0
+               : (tokens + c->block_tokens - 1) / c->block_tokens;
+}
+
+bool opencl_step_layout(struct opencl *c)
+{
+    const struct kernels_sizes *s = &c->sizes;
+    uint64_t tables;
+
+    c->meta_tokens = s->max_rows * OPENCL_ROW_INTS;
+    c->meta_ids = c->meta_tokens + s->max_tokens * OPENCL_TOKEN_INTS;
+    c->meta_heads = c->meta_ids + s->max_tokens;
+    c->meta_blocks = c->meta_heads + s->max_logits;
+    tables = (uint64_t)s->max_rows * blocks_of(c, c->w->shape.context);
+    c->meta_ints = c->meta_blocks + (uint32_t)tables;
+    return c->meta_blocks + tables <= META_INTS_MAX;
+}
+
+/* ---- begin ---- */
+
+static void write_row(struct opencl *c, uint32_t at, const struct kernel_row *r,
+                      uint32_t first_block)
+{
+    int32_t *out = c->meta_host + (size_t)at * OPENCL_ROW_INTS;
+
+    out[0] = (int32_t)r->first;
+    out[1] = (int32_t)r->n_tokens;
+    out[2] = (int32_t)r->position;
+    out[3] = (int32_t)r->slot;
+    out[4] = (int32_t)first_block;
+    out[5] = r->generated;
+    out[6] = 0;
+    out[7] = 0;
+}
+
+static void write_tokens(struct opencl *c, uint32_t row,
+                         const struct kernel_row *r)
+{
+    int32_t *out =
+        c->meta_host + c->meta_tokens + (size_t)r->first * OPENCL_TOKEN_INTS;
+
+    for (uint32_t i = 0; i < r->n_tokens; i++) {
+        *out++ = (int32_t)row;
+        *out++ = (int32_t)(r->position + i);
+    }
+}
+
+/* The caller's row r becomes the step's next one. */
+static void add_row(struct opencl *c, const struct kernel_row *r,
+                    uint32_t *n_blocks)
+{
+    struct opencl_step *s = &c->step;
+    uint32_t end = r->position + r->n_tokens, blocks = blocks_of(c, end);
+    struct kernel_row *to = &c->rows_of_step[s->n_rows];
+
+    assert(end <= c->w->shape.context);
+    *to = *r;
+    to->first = s->n_tokens;
+    write_row(c, s->n_rows, to, *n_blocks);
+    write_tokens(c, s->n_rows, to);
+    if (blocks > 0) {
+        memcpy(c->meta_host + c->meta_blocks + *n_blocks, r->blocks,
+               blocks * sizeof *r->blocks);
+    }
+    for (uint32_t i = 0; i < r->n_tokens; i++) {
+        c->place[r->first + i] = to->first + i;
+    }
+    *n_blocks += blocks;
+    s->n_rows++;
+    s->n_tokens += r->n_tokens;
+    if (r->generated) {
+        s->n_gen_rows++;
+        s->n_gen += r->n_tokens;
+        s->longest = end > s->longest ? end : s->longest;
+    } else {
+        s->longest_prompt = end > s->longest_prompt ? end : s->longest_prompt;
+    }
+}
+
+/* Of the step before nothing may be in flight: end has waited. */
+void opencl_begin(struct kernels *k, const struct kernel_step *step)
+{
+    struct opencl *c = opencl_of(k);
+    uint32_t n_blocks = 0;
+
+    assert(step->n_tokens <= c->sizes.max_tokens);
+    assert(step->n_rows <= c->sizes.max_rows);
+    c->step = (struct opencl_step){.rows = c->rows_of_step, .place = c->place};
+    for (int generated = 1; generated >= 0; generated--) {
+        for (uint32_t i = 0; i < step->n_rows; i++) {
+            if (step->rows[i].generated == (generated == 1)) {
+                add_row(c, &step->rows[i], &n_blocks);
+            }
+        }
+    }
+    c->meta_used = c->meta_blocks + n_blocks;
+    opencl_rows_stale(c);
+}
+
+void opencl_step_upload(struct opencl *c)
+{
+    if (c->meta_used > 0) {
+        opencl_upload_meta(c, c->meta_used);
+        c->meta_used = 0;
+    }
+}
+
+enum status opencl_end(struct kernels *k, struct error *e)
+{
+    struct opencl *c = opencl_of(k);
+
+    opencl_settle(c);
+    c->meta_used = 0;
+    if (c->failed.code != ST_OK && e != NULL) {
+        *e = c->failed;
+    }
+    return c->failed.code;
+}
+
+/* ---- x and logits ---- */
+
+/* Tokens from the caller's t on, at most n, that lie one behind the other. */
+static uint32_t run_of(const struct opencl *c, uint32_t t, uint32_t n)
+{
+    uint32_t run = 1;
+
+    while (run < n && c->place[t + run] == c->place[t] + run) {
+        run++;
+    }
+    return run;
+}
+
+void opencl_hidden_read(struct kernels *k, uint32_t first, uint32_t n,
+                        float *out)
+{
+    struct opencl *c = opencl_of(k);
+    size_t h = c->w->shape.hidden, bytes = h * sizeof *out;
+
+    assert(first + n <= c->step.n_tokens);
+    for (uint32_t t = first, run; t < first + n; t += run) {
+        run = run_of(c, t, first + n - t);
+        opencl_download(c, &c->x, c->place[t] * bytes, out + (t - first) * h,
+                        run * bytes);
+    }
+}
+
+void opencl_hidden_write(struct kernels *k, uint32_t first, uint32_t n,
+                         const float *in)
+{
+    struct opencl *c = opencl_of(k);
+    size_t h = c->w->shape.hidden, bytes = h * sizeof *in;
+
+    assert(first + n <= c->step.n_tokens);
+    for (uint32_t t = first, run; t < first + n; t += run) {
+        run = run_of(c, t, first + n - t);
+        opencl_upload(c, &c->x, c->place[t] * bytes, in + (t - first) * h,
+                      run * bytes);
+    }
+    opencl_rows_stale(c);
+}
+
+void opencl_logits_read(struct kernels *k, uint32_t i, float *out)
+{
+    struct opencl *c = opencl_of(k);
+    size_t bytes = c->w->shape.vocab * sizeof *out;
+
+    assert(i < c->sizes.max_logits);
+    opencl_download(c, &c->logits, i * bytes, out, bytes);
+}
+
+void opencl_logits_write(struct kernels *k, uint32_t i, const float *in)
+{
+    struct opencl *c = opencl_of(k);
+    size_t bytes = c->w->shape.vocab * sizeof *in;
+
+    assert(i < c->sizes.max_logits);
+    opencl_upload(c, &c->logits, i * bytes, in, bytes);
+}

@@ -1,0 +1,618 @@
+/* The host side of the opencl backend: memory, transfers, the order of tokens,
+ * ticks, and what happens when the driver fails.
+ *
+ * The linker puts the functions __wrap_cl... below in front of the driver's
+ * (-Wl,--wrap), so that a test can make the n-th call fail, or hold kernels
+ * back. */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "kernels/kernels.h"
+#include "kernels/opencl/memory.h"
+#include "kernels/opencl/opencl.h"
+#include "kernels/opencl/queue.h"
+#include "tests/kernels/random_model.h"
+#include "tests/kernels/test_device.h"
+#include "tests/unit/cmocka.h"
+
+#define TOKENS 96
+#define ROWS   8
+#define BLOCKS 24
+#define SLOTS  ROWS
+
+/* ---- the driver, as it may be ---- */
+
+enum call { CREATE_BUFFER, LAUNCH, READ, WRITE, FINISH, WAIT, BUILD, CALLS };
+
+static struct {
+    uint32_t nth; /* 0: never; counted down to the call that fails */
+    cl_int code;
+} faults[CALLS];
+
+static cl_event gate; /* kernels wait for it, unless NULL */
+
+static cl_int failing(enum call call)
+{
+    return faults[call].nth > 0 && --faults[call].nth == 0 ? faults[call].code
+                                                           : CL_SUCCESS;
+}
+
+static void fail_at(enum call call, uint32_t nth, cl_int code)
+{
+    faults[call].nth = nth;
+    faults[call].code = code;
+}
+
+static bool has_failed(enum call call)
+{
+    return faults[call].nth == 0;
+}
+
+#define REAL(type, name, ...)        \
+    type __real_##name(__VA_ARGS__); \
+    type __wrap_##name(__VA_ARGS__); \
+    type __wrap_##name(__VA_ARGS__)
+
+REAL(cl_mem, clCreateBuffer, cl_context c, cl_mem_flags flags, size_t n,
+     void *host, cl_int *code)
+{
+    cl_int fault = failing(CREATE_BUFFER);
+
+    if (fault != CL_SUCCESS) {
+        *code = fault;
+        return NULL;
+    }
+    return __real_clCreateBuffer(c, flags, n, host, code);
+}
+
+REAL(cl_int, clEnqueueNDRangeKernel, cl_command_queue q, cl_kernel k,
+     cl_uint dims, const size_t *offset, const size_t *global,
+     const size_t *local, cl_uint n, const cl_event *waits, cl_event *event)
+{
+    cl_int fault = failing(LAUNCH);
+
+    if (fault != CL_SUCCESS) {
+        return fault;
+    }
+    if (gate != NULL) {
+        return __real_clEnqueueNDRangeKernel(q, k, dims, offset, global, local,
+                                             1, &gate, event);
+    }
+    return __real_clEnqueueNDRangeKernel(q, k, dims, offset, global, local, n,
+                                         waits, event);
+}
+
+REAL(cl_int, clEnqueueReadBuffer, cl_command_queue q, cl_mem m, cl_bool block,
+     size_t at, size_t size, void *to, cl_uint n, const cl_event *waits,
+     cl_event *event)
+{
+    cl_int fault = failing(READ);
+
+    return fault != CL_SUCCESS
+               ? fault
+               : __real_clEnqueueReadBuffer(q, m, block, at, size, to, n, waits,
+                                            event);
+}
+
+REAL(cl_int, clEnqueueWriteBuffer, cl_command_queue q, cl_mem m, cl_bool block,
+     size_t at, size_t size, const void *from, cl_uint n, const cl_event *waits,
+     cl_event *event)
+{
+    cl_int fault = failing(WRITE);
+
+    return fault != CL_SUCCESS
+               ? fault
+               : __real_clEnqueueWriteBuffer(q, m, block, at, size, from, n,
+                                             waits, event);
+}
+
+REAL(cl_int, clFinish, cl_command_queue q)
+{
+    cl_int code = __real_clFinish(q), fault = failing(FINISH);
+
+    return fault != CL_SUCCESS ? fault : code;
+}
+
+REAL(cl_int, clWaitForEvents, cl_uint n, const cl_event *events)
+{
+    cl_int code = __real_clWaitForEvents(n, events), fault = failing(WAIT);
+
+    return fault != CL_SUCCESS ? fault : code;
+}
+
+REAL(cl_int, clBuildProgram, cl_program p, cl_uint n, const cl_device_id *ids,
+     const char *options, void(CL_CALLBACK *done)(cl_program, void *),
+     void *ctx)
+{
+    cl_int fault = failing(BUILD);
+
+    return fault != CL_SUCCESS
+               ? fault
+               : __real_clBuildProgram(p, n, ids, options, done, ctx);
+}
+
+/* ---- a model ---- */
+
+struct fixture {
+    struct random_model model;
+    struct kernels_options o;
+    char cache[64];
+    struct kernels *k;
+    uint32_t tables[ROWS][TOKENS];
+};
+
+/* Two layers, one of each kind. */
+static void make_model(struct random_model *m)
+{
+    struct dice d = {11};
+    struct random_shape r = {
+        .shape = {.n_layers = 2,
+                  .hidden = 64,
+                  .intermediate = 96,
+                  .vocab = 257,
+                  .context = 256,
+                  .norm_eps = 1e-6f,
+                  .dtype = DTYPE_BF16,
+                  .n_heads = 4,
+                  .n_kv_heads = 2,
+                  .head_dim = 64,
+                  .attn_gated = true,
+                  .rope = {.theta = 10000.0, .dim = 32},
+                  .n_k_heads = 2,
+                  .n_v_heads = 4,
+                  .k_dim = 32,
+                  .v_dim = 32,
+                  .conv = 4},
+        .mixers = {MIXER_DELTANET, MIXER_ATTENTION},
+        .qkv_bias = true,
+        .qk_norm = true,
+    };
+
+    random_model_new(m, &r, &d);
+}
+
+static enum status open_kernels(struct fixture *f, struct error *e)
+{
+    enum status st = kernels_new(&f->k, &f->model.w, &f->o, e);
+
+    if (st == ST_OK) {
+        st = kernels_alloc(f->k, BLOCKS, SLOTS, 1, e);
+    }
+    return st;
+}
+
+static int set_up_all(void **state)
+{
+    static struct fixture f;
+    struct error e;
+
+    make_model(&f.model);
+    snprintf(f.cache, sizeof f.cache, "/tmp/sluice-host-XXXXXX");
+    assert_non_null(mkdtemp(f.cache));
+    f.o = (struct kernels_options){
+        .device = test_device_or("0"),
+        .kv_dtype = DTYPE_BF16,
+        .block_tokens = 16,
+        .max_tokens = TOKENS,
+        .max_rows = ROWS,
+        .max_logits = 4,
+        .kernel_cache = f.cache,
+    };
+    for (uint32_t i = 0; i < ROWS; i++) {
+        for (uint32_t j = 0; j < TOKENS; j++) {
+            f.tables[i][j] = (i + j * ROWS) % BLOCKS;
+        }
+    }
+    if (open_kernels(&f, &e) != ST_OK) {
+        fail_msg("%s", e.text);
+    }
+    *state = &f;
+    return 0;
+}
+
+static int tear_down_all(void **state)
+{
+    struct fixture *f = *state;
+    char command[128];
+
+    kernels_free(&f->k);
+    random_model_free(&f->model);
+    snprintf(command, sizeof command, "rm -rf '%s'", f->cache);
+    return system(command);
+}
+
+/* A new device for what breaks it. */
+static void reopen(struct fixture *f)
+{
+    struct error e;
+
+    memset(faults, 0, sizeof faults);
+    kernels_free(&f->k);
+    if (open_kernels(f, &e) != ST_OK) {
+        fail_msg("%s", e.text);
+    }
+}
+
+/* Prompt rows and generated rows by turns, so that begin has to sort. */
+static void make_step(struct fixture *f, struct kernel_row *rows,
+                      struct kernel_step *step)
+{
+    *step = (struct kernel_step){rows, 6, 0};
+    for (uint32_t i = 0; i < step->n_rows; i++) {
+        rows[i] = (struct kernel_row){
+            .first = step->n_tokens,
+            .n_tokens = i % 2 == 0 ? 1 + 3 * i : 1,
+            .position = 0,
+            .blocks = f->tables[i],
+            .slot = i,
+            .generated = i % 2 == 1,
+        };
+        step->n_tokens += rows[i].n_tokens;
+    }
+}
+
+static enum status run_step(struct fixture *f, uint32_t *token, struct error *e)
+{
+    struct kernel_row rows[ROWS];
+    struct kernel_step step;
+    uint32_t ids[TOKENS], last;
+    struct sampling greedy = sampling_default();
+    struct sample_row row = {.sampling = &greedy};
+    struct sample_result out;
+    enum status st, end;
+
+    greedy.temperature = 0.0f;
+    make_step(f, rows, &step);
+    for (uint32_t i = 0; i < step.n_tokens; i++) {
+        ids[i] = i * 7 % 257;
+    }
+    for (uint32_t i = 0; i < SLOTS; i++) {
+        kernels_zero_slot(f->k, i);
+    }
+    kernels_begin(f->k, &step);
+    kernels_embed(f->k, ids);
+    kernels_deltanet(f->k, 0);
+    kernels_mlp(f->k, 0);
+    kernels_attention(f->k, 1);
+    kernels_mlp(f->k, 1);
+    last = step.n_tokens - 1;
+    kernels_head(f->k, &last, 1);
+    st = kernels_sample(f->k, &row, 1, &out, e);
+    *token = out.token;
+    end = kernels_end(f->k, st == ST_OK ? e : NULL);
+    return st != ST_OK ? st : end;
+}
+
+/* ---- memory ---- */
+
+static void test_sizes(void **state)
+{
+    struct fixture *f = *state;
+    const struct model_shape *s = &f->model.w.shape;
+    struct kernels_sizes k;
+
+    kernels_sizes(f->k, &k);
+    assert_int_equal(k.block_bytes, 2 * s->n_kv_heads * s->head_dim * 16 * 2);
+    assert_int_equal(k.slot_bytes, s->n_v_heads * s->k_dim * s->v_dim * 4 +
+                                       3 * (2 * 2 * 32 + 4 * 32) * 2);
+    assert_int_equal(k.checkpoint_bytes, k.slot_bytes);
+    assert_true(k.scratch_bytes > 0 && k.weight_bytes > 0);
+    assert_int_equal(k.max_tokens, TOKENS);
+}
+
+/* Bytes of an arena lie in as few allocations as allowed, none across two. */
+static void test_split(void **state)
+{
+    struct fixture *f = *state;
+    struct opencl *c = opencl_of(f->k);
+    uint64_t largest = c->device.largest;
+    struct opencl_arena *a = opencl_arena_new("tensors");
+    struct opencl_tensor t[5];
+    struct error e;
+
+    c->device.largest = 4096;
+    opencl_arena_add(a, &t[0], 1, 1000, 2); /* 2000 -> 2048 */
+    opencl_arena_add(a, &t[1], 1, 2048, 1); /* to the limit */
+    opencl_arena_add(a, &t[2], 4, 4, 4);
+    opencl_arena_add(a, &t[3], 1, 4096, 1); /* alone */
+    opencl_arena_add(a, &t[4], 0, 7, 4);    /* nothing */
+    assert_int_equal(opencl_arena_make(c, a, &e), ST_OK);
+    assert_ptr_equal(t[0].mem, t[1].mem);
+    assert_int_equal(t[1].at, 2048);
+    assert_ptr_not_equal(t[1].mem, t[2].mem);
+    assert_ptr_not_equal(t[2].mem, t[3].mem);
+    assert_int_equal(t[3].at, 0);
+    assert_null(t[4].mem);
+    assert_int_equal(opencl_arena_bytes(a), 4096 + 256 + 4096);
+    opencl_arena_free(&a);
+    assert_null(t[0].mem);
+    a = opencl_arena_new("tensors");
+    opencl_arena_add(a, &t[0], 1, 4097, 1);
+    assert_int_equal(opencl_arena_make(c, a, &e), ST_RESOURCE_EXHAUSTED);
+    assert_non_null(strstr(e.text, "at once"));
+    opencl_arena_free(&a);
+    c->device.largest = largest;
+}
+
+/* More than both halves of pinned memory, at odd places. */
+static void test_transfers(void **state)
+{
+    struct fixture *f = *state;
+    struct opencl *c = opencl_of(f->k);
+    struct opencl_arena *a = opencl_arena_new("bytes");
+    size_t n = ((size_t)21 << 20) + 13;
+    unsigned char *from = malloc(n), *to = calloc(1, n);
+    struct opencl_tensor t;
+    struct error e;
+
+    assert_true(from != NULL && to != NULL);
+    for (size_t i = 0; i < n; i++) {
+        from[i] = (unsigned char)(i * 2654435761u >> 24);
+    }
+    opencl_arena_add(a, &t, 1, n, 1);
+    assert_int_equal(opencl_arena_make(c, a, &e), ST_OK);
+    opencl_upload(c, &t, 0, from, 5);
+    opencl_upload(c, &t, 5, from + 5, n - 5);
+    opencl_download(c, &t, 0, to, n);
+    assert_memory_equal(from, to, n);
+    opencl_zero(c, &t, 32, 64);
+    opencl_zero(c, &t, 98, 4);
+    opencl_move(c, &t, 200, 1000, 100);
+    opencl_download(c, &t, 0, to, 400);
+    memset(from + 32, 0, 64);
+    memset(from + 98, 0, 4);
+    memcpy(from + 200, from + 1000, 100);
+    assert_memory_equal(from, to, 400);
+    assert_int_equal(c->failed.code, ST_OK);
+    opencl_arena_free(&a);
+    free(from);
+    free(to);
+}
+
+/* x comes back as it was written, however begin sorted the rows. */
+static void test_order(void **state)
+{
+    struct fixture *f = *state;
+    struct opencl *c = opencl_of(f->k);
+    uint32_t h = f->model.w.shape.hidden;
+    struct kernel_row rows[ROWS];
+    struct kernel_step step;
+    float *in, *out;
+
+    make_step(f, rows, &step);
+    in = calloc((size_t)step.n_tokens * h, sizeof *in);
+    out = calloc((size_t)step.n_tokens * h, sizeof *out);
+    assert_true(in != NULL && out != NULL);
+    for (uint32_t i = 0; i < step.n_tokens * h; i++) {
+        in[i] = (float)i;
+    }
+    kernels_begin(f->k, &step);
+    assert_int_equal(c->step.n_gen, 3);
+    assert_int_equal(c->step.n_gen_rows, 3);
+    assert_int_equal(c->place[rows[1].first], 0);
+    assert_int_equal(c->place[rows[0].first], 3);
+    kernels_hidden_write(f->k, 0, step.n_tokens, in);
+    kernels_hidden_read(f->k, 0, step.n_tokens, out);
+    assert_memory_equal(in, out, step.n_tokens * h * sizeof *in);
+    kernels_hidden_read(f->k, 2, 5, out);
+    assert_memory_equal(in + 2 * h, out, 5 * h * sizeof *in);
+    assert_int_equal(kernels_end(f->k, NULL), ST_OK);
+    free(in);
+    free(out);
+}
+
+/* Canonical blocks and slots come back; their neighbours stay. */
+static void test_pool_copies(void **state)
+{
+    struct fixture *f = *state;
+    unsigned char in[8192], out[8192], other[8192], tail[4096], tail_out[4096];
+    static float s[4096], s_out[4096];
+
+    memset(other, 0x11, sizeof other);
+    kernels_block_copy(f->k, 1, 4, other, true);
+    kernels_block_copy(f->k, 1, 6, other, true);
+    for (size_t i = 0; i < sizeof in; i++) {
+        in[i] = (unsigned char)(i * 31 >> 3);
+    }
+    kernels_block_copy(f->k, 1, 5, in, true);
+    kernels_block_copy(f->k, 1, 5, out, false);
+    assert_memory_equal(in, out, sizeof in);
+    kernels_block_copy(f->k, 1, 4, out, false);
+    assert_memory_equal(other, out, sizeof other);
+    kernels_block_copy(f->k, 1, 6, out, false);
+    assert_memory_equal(other, out, sizeof other);
+    for (size_t i = 0; i < 4096; i++) {
+        s[i] = (float)i;
+        tail[i] = (unsigned char)i;
+    }
+    kernels_slot_copy(f->k, 0, 2, s, tail, true);
+    kernels_save_slot(f->k, 2, 0);
+    kernels_zero_slot(f->k, 2);
+    kernels_slot_copy(f->k, 0, 2, s_out, tail_out, false);
+    assert_true(s_out[1] == 0.0f && s_out[4095] == 0.0f && tail_out[3] == 0);
+    kernels_load_slot(f->k, 0, 3);
+    kernels_slot_copy(f->k, 0, 3, s_out, tail_out, false);
+    assert_memory_equal(s, s_out, sizeof s);
+    assert_memory_equal(tail, tail_out, 3 * 256 * 2);
+}
+
+/* ---- ticks ---- */
+
+/* Asking is no progress: while kernels are held back the ticks stand. */
+static void test_ticks(void **state)
+{
+    struct fixture *f = *state;
+    struct opencl *c = opencl_of(f->k);
+    struct kernel_row rows[ROWS];
+    struct kernel_step step;
+    uint32_t ids[TOKENS] = {0};
+    uint64_t before;
+    struct error e;
+
+    make_step(f, rows, &step);
+    assert_int_equal(kernels_end(f->k, &e), ST_OK);
+    gate = clCreateUserEvent(c->context, NULL);
+    before = kernels_progress(f->k);
+    kernels_begin(f->k, &step);
+    kernels_embed(f->k, ids);
+    for (uint32_t i = 0; i < 8; i++) {
+        kernels_attention(f->k, 1);
+        kernels_mlp(f->k, 1);
+    }
+    assert_int_equal(kernels_progress(f->k), before);
+    clSetUserEventStatus(gate, CL_COMPLETE);
+    assert_int_equal(kernels_end(f->k, &e), ST_OK);
+    assert_true(kernels_progress(f->k) >= before + 8);
+    clReleaseEvent(gate);
+    gate = NULL;
+}
+
+/* ---- faults ---- */
+
+/* Whatever fails while it is set up, it says so, and lets go of everything. */
+static void test_set_up_fails(void **state)
+{
+    static const struct {
+        enum call call;
+        cl_int code;
+        enum status status;
+    } of[] = {
+        {CREATE_BUFFER, CL_MEM_OBJECT_ALLOCATION_FAILURE,
+         ST_RESOURCE_EXHAUSTED},
+        {LAUNCH, CL_OUT_OF_RESOURCES, ST_UNAVAILABLE},
+        {WRITE, CL_OUT_OF_HOST_MEMORY, ST_UNAVAILABLE},
+        {FINISH, CL_OUT_OF_RESOURCES, ST_UNAVAILABLE},
+    };
+    struct fixture *f = *state;
+    struct error e;
+
+    for (size_t i = 0; i < sizeof of / sizeof of[0]; i++) {
+        uint32_t nth = 1;
+
+        for (;; nth++) {
+            enum status st;
+
+            kernels_free(&f->k);
+            fail_at(of[i].call, nth, of[i].code);
+            st = open_kernels(f, &e);
+            if (!has_failed(of[i].call)) {
+                assert_int_equal(st, ST_OK);
+                break;
+            }
+            assert_int_equal(st, of[i].status);
+            assert_true(strlen(e.text) > 20);
+        }
+        assert_true(nth > 2);
+        faults[of[i].call].nth = 0;
+    }
+}
+
+/* A driver that refuses a program: the last variant's sentence comes out. */
+static void test_build_fails(void **state)
+{
+    struct fixture *f = *state;
+    struct error e;
+
+    kernels_free(&f->k);
+    f->o.kernel_cache = "";
+    fail_at(BUILD, 1, CL_OUT_OF_HOST_MEMORY);
+    assert_int_equal(open_kernels(f, &e), ST_INTERNAL);
+    assert_non_null(strstr(e.text, "kernels/opencl/"));
+    assert_non_null(strstr(e.text, "CL_OUT_OF_HOST_MEMORY"));
+    f->o.kernel_cache = f->cache;
+    reopen(f);
+}
+
+/* The n-th call of a step fails: end or sample say so, the device is lost, and
+ * nothing reaches the driver any more. */
+static void test_step_fails(void **state)
+{
+    static const enum call calls[] = {LAUNCH, READ, WRITE, FINISH, WAIT};
+    struct fixture *f = *state;
+    uint32_t token, launches;
+    struct error e;
+
+    for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
+        uint32_t nth = 1;
+
+        for (;; nth += calls[i] == LAUNCH ? 5 : 1) {
+            enum status st;
+
+            reopen(f);
+            fail_at(calls[i], nth, CL_OUT_OF_RESOURCES);
+            st = run_step(f, &token, &e);
+            if (!has_failed(calls[i])) {
+                assert_int_equal(st, ST_OK);
+                assert_false(kernels_lost(f->k));
+                break;
+            }
+            assert_int_equal(st, ST_UNAVAILABLE);
+            assert_true(kernels_lost(f->k));
+            assert_non_null(strstr(e.text, "CL_OUT_OF_RESOURCES"));
+            fail_at(LAUNCH, UINT32_MAX, CL_SUCCESS);
+            assert_int_equal(run_step(f, &token, &e), ST_UNAVAILABLE);
+            launches = UINT32_MAX - faults[LAUNCH].nth;
+            assert_int_equal(launches, 0);
+        }
+        assert_true(nth > 1);
+    }
+    reopen(f);
+}
+
+/* The same step gives the same token on a device that was opened anew. */
+static void test_again(void **state)
+{
+    struct fixture *f = *state;
+    uint32_t first, second;
+    struct error e;
+
+    assert_int_equal(run_step(f, &first, &e), ST_OK);
+    assert_int_equal(run_step(f, &second, &e), ST_OK);
+    assert_int_equal(first, second);
+    reopen(f);
+    assert_int_equal(run_step(f, &second, &e), ST_OK);
+    assert_int_equal(first, second);
+}
+
+/* A table with a line for each kernel that ran. */
+static void test_profile(void **state)
+{
+    struct fixture *f = *state;
+    char *text = NULL;
+    size_t n = 0;
+    FILE *out = open_memstream(&text, &n);
+    uint32_t token;
+    struct error e;
+
+    assert_non_null(out);
+    kernels_profile(f->k, out); /* off: nothing */
+    fflush(out);
+    assert_int_equal(n, 0);
+    f->o.profile = true;
+    reopen(f);
+    assert_int_equal(run_step(f, &token, &e), ST_OK);
+    kernels_profile(f->k, out);
+    fclose(out);
+    assert_non_null(strstr(text, "GB/s"));
+    assert_non_null(strstr(text, "embed"));
+    assert_non_null(strstr(text, "matmul_add"));
+    free(text);
+    f->o.profile = false;
+    reopen(f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_sizes),        cmocka_unit_test(test_split),
+        cmocka_unit_test(test_transfers),    cmocka_unit_test(test_order),
+        cmocka_unit_test(test_pool_copies),  cmocka_unit_test(test_again),
+        cmocka_unit_test(test_ticks),        cmocka_unit_test(test_profile),
+        cmocka_unit_test(test_set_up_fails), cmocka_unit_test(test_build_fails),
+        cmocka_unit_test(test_step_fails),
+    };
+
+    test_device_or("0");
+    return cmocka_run_group_tests(tests, set_up_all, tear_down_all);
+}

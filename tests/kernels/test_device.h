@@ -1,0 +1,41 @@
+/* test_device.h - on what device a test of kernels runs.
+ *
+ * SLUICE_TEST_DEVICE names it as --device does; unset it is "cpu", or the
+ * first OpenCL device for a test of that backend alone.  A test that asks for
+ * a device that is not there is skipped: exit code 77. */
+#ifndef TESTS_KERNELS_TEST_DEVICE_H
+#define TESTS_KERNELS_TEST_DEVICE_H
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/opencl/device.h"
+
+#define TEST_SKIPPED 77
+
+static inline const char *test_device_or(const char *other)
+{
+    const char *name = getenv("SLUICE_TEST_DEVICE");
+    struct opencl_device d;
+    struct error e;
+
+    name = name != NULL && name[0] != '\0' ? name : other;
+    if (strcmp(name, "cpu") != 0 && opencl_device_find(&d, name, &e) != ST_OK) {
+        printf("skipped: %s\n", e.text);
+        exit(TEST_SKIPPED);
+    }
+    return name;
+}
+
+static inline const char *test_device(void)
+{
+    return test_device_or("cpu");
+}
+
+static inline bool test_device_is_cpu(void)
+{
+    return strcmp(test_device(), "cpu") == 0;
+}
+
+#endif
