@@ -31,6 +31,7 @@ struct search {
     struct kind kinds[SPLIT_STAGES_MAX];
     enum goal goal;
     double slowest;  /* no stage may take longer */
+    double lacking;  /* or lack more, where all lack */
     uint64_t fewest; /* and, for EVENEST, hold fewer sequences */
     uint32_t end;    /* the state of the best way */
 };
@@ -117,7 +118,7 @@ static enum verdict judge(const struct search *s, struct split_stage *g,
 
     if (s->goal == LEAST_LACKING) {
         *value = (double)lacking(s, g);
-        return FITS;
+        return *value > s->lacking ? TOO_MUCH : FITS;
     }
     if (lacking(s, g) > 0 || time > s->slowest) {
         return TOO_MUCH;
@@ -310,6 +311,25 @@ static void sort_kinds(struct search *s, bool one)
     }
 }
 
+/* A bound for what the whole search would find, from the order given: it is
+ * had in no time, and most of what is worse need not be looked at. */
+static double quickly(struct search *s, enum goal goal)
+{
+    sort_kinds(s, true);
+    return pass(s, goal);
+}
+
+/* True if every order is among the ways. */
+static bool choose_kinds(struct search *s)
+{
+    sort_kinds(s, false);
+    if (s->n_kinds > 1 && (s->terms->in_order || s->n_states > SPLIT_STATES)) {
+        sort_kinds(s, true);
+        return false;
+    }
+    return true;
+}
+
 static enum status check_numbers(const struct search *s, struct error *e)
 {
     const struct split_terms *t = s->terms;
@@ -399,6 +419,7 @@ enum status split_find(struct split *out, struct split_table *table,
         .n_workers = n_workers,
         .n_stages = terms->n_stages > 0 ? terms->n_stages : n_workers,
         .slowest = INFINITY,
+        .lacking = INFINITY,
     };
     enum status st = check_numbers(&s, e);
 
@@ -407,16 +428,13 @@ enum status split_find(struct split *out, struct split_table *table,
     if (st != ST_OK) {
         return st;
     }
-    sort_kinds(&s, false);
-    out->every_order = s.n_kinds == 1;
-    if (terms->in_order || s.n_states > SPLIT_STATES) {
-        sort_kinds(&s, true);
-    } else {
-        out->every_order = true;
-    }
     sum_up(table, model);
+    s.slowest = quickly(&s, FASTEST);
+    out->every_order = choose_kinds(&s);
     s.slowest = pass(&s, FASTEST);
     if (isinf(s.slowest)) {
+        s.lacking = quickly(&s, LEAST_LACKING);
+        (void)choose_kinds(&s);
         return too_large(&s, out, e);
     }
     s.fewest = (uint64_t)-pass(&s, WIDEST);
