@@ -12,20 +12,22 @@
  *   query    [T, NH, HD]        f32: normed and rotated
  *   in       [T, IN_LD]         f32: of it the gates
  *   kv       [blocks][2][NKV, BLOCK_TOKENS, HD]  bf16
- *   n_splits at least (longest position + SPLIT) / SPLIT
+ *   n_splits at least min(SPLITS, (longest context + SPLIT - 1) / SPLIT)
  *
- * A work-group takes the positions [s SPLIT, (s + 1) SPLIT) of one token for
- * up to 8 query heads of one kv head; its WARPS warps take turns of 16
- * positions.  Both products are the tensor cores' with the heads as columns:
+ * The context of a token at p is cut at multiples of L, the least power of two
+ * times SPLIT with L * SPLITS > p.  A work-group takes one such part for up to
+ * 8 query heads of a kv head, STEP positions at a time; its WARPS warps take
+ * turns of 16.  Both products are the tensor cores' with the heads as columns:
  * s = K query^T, y^T = V^T w^T.  Keys and values go from memory straight into
  * the registers of the fragments, 16 bytes a load: the order of HD in the
  * first product is ours to choose, if query has the same, and of V the rows
- * of a fragment are.  The last group of a token to arrive adds the splits up,
+ * of a fragment are.  The last group of a token to arrive adds the parts up,
  * in order.
  *
  * Launch    WG = 128; groups (n_splits, NKV * CHUNKS, n_tokens),
  *           CHUNKS = (NH / NKV + 7) / 8
- * Defines   HD 64, 128 or 256; SPLIT a multiple of 64
+ * Defines   HD 64, 128 or 256; STEP a multiple of 64, at most 256; SPLIT a
+ *           multiple of STEP
  * Needs     sm_80; KV_DTYPE 1; kv 16-byte aligned
  * Numerics  query and w are rounded to bf16, sums are f32.  Splits and turns
  *           lie at absolute positions, so a token's bits depend on nothing but
@@ -35,25 +37,28 @@
 #define CHUNKS ((GROUP + 7) / 8)
 #define GROUP_MOST (GROUP < 8 ? GROUP : 8)
 #ifndef SPLIT
-#define SPLIT 256
+#define SPLIT 128
+#endif
+#define SPLITS 32
+#ifndef STEP
+#define STEP 64
 #endif
 #define WARPS 4
 #define LANES (32 * WARPS)
-#define TURNS (SPLIT / (16 * WARPS)) /* of a warp */
+#define TURNS (STEP / (16 * WARPS)) /* of a warp, in a step */
 #define IN_LD ((GATED ? 2 : 1) * NH * HD + 2 * NKV * HD)
 #define PLANE (NKV * BLOCK_TOKENS * HD) /* k or v of a block */
 #define PIECE (HD < 128 ? HD : 128)     /* of HD, loaded at a time */
 #define PIECES (HD / PIECE)
-#define TABLE (SPLIT / BLOCK_TOKENS) /* blocks of a split */
 
-/* Position j of this split, or the last there is. */
-INLINE ulong kv_row(__local const int *table, const uint j,
-                           const uint last)
+/* Of the STEP positions from `from`, the j-th or the last there is. */
+INLINE ulong kv_row(__global const int *blocks, const uint from, const uint j,
+                    const uint last)
 {
-    const uint at = min(j, last);
+    const uint p = from + min(j, last);
 
-    return (ulong)table[at / BLOCK_TOKENS] * (2 * PLANE) +
-           at % BLOCK_TOKENS * HD;
+    return (ulong)blocks[p / BLOCK_TOKENS] * (2 * PLANE) +
+           p % BLOCK_TOKENS * HD;
 }
 
 /* 16 positions of PIECE dimensions: lane g, c has 8 of each 32 dimensions of
@@ -104,17 +109,18 @@ INLINE void add_values(float *acc, const uint4 *v, const uint w0,
     }
 }
 
-/* The query as fragments: lane g, c has 8 of each 32 dimensions of head g. */
-INLINE void load_query(uint4 *to, __global const float *head,
-                              const bool there, const uint c)
+/* The query as fragments, to [HD / 32][32]: lane g, c has 8 of each 32
+ * dimensions of head g. */
+INLINE void load_query(__local uint4 *to, __global const float *query,
+                       const uint heads)
 {
-#pragma unroll
-    for (uint i = 0; i < HD / 32; i++) {
+    for (uint i = get_local_id(0); i < HD; i += LANES) {
+        const uint g = i % 32 / 4, d = i / 32 * 32 + i % 4 * 8;
         float4 a = 0.0f, b = 0.0f;
 
-        if (there) {
-            a = *(__global const float4 *)(head + i * 32 + c * 8);
-            b = *(__global const float4 *)(head + i * 32 + c * 8 + 4);
+        if (g < heads) {
+            a = *(__global const float4 *)(query + g * HD + d);
+            b = *(__global const float4 *)(query + g * HD + d + 4);
         }
         to[i] = (uint4)(pack_bf16(a.s0, a.s1), pack_bf16(a.s2, a.s3),
                         pack_bf16(b.s0, b.s1), pack_bf16(b.s2, b.s3));
@@ -123,16 +129,16 @@ INLINE void load_query(uint4 *to, __global const float *head,
 
 /* s [TURNS][4] of this warp's turns: s[i] of positions g, g, g + 8, g + 8 and
  * heads 2c, 2c + 1, 2c, 2c + 1, in units of a power of 2. */
-INLINE void scores(float (*s)[4], const uint4 *query,
-                          __global const ushort *keys,
-                          __local const int *table, const uint last,
-                          const uint warp, const uint lane)
+INLINE void scores(float (*s)[4], __local const uint4 *query,
+                   __global const ushort *keys, __global const int *blocks,
+                   const uint from, const uint last, const uint warp,
+                   const uint lane)
 {
     const uint g = lane / 4, c = lane % 4;
     const float scale = 1.4426950408889634f / sqrt((float)HD);
     uint4 ahead[2][PIECE / 16];
-    ulong row0 = kv_row(table, warp * 16 + g, last);
-    ulong row1 = kv_row(table, warp * 16 + g + 8, last);
+    ulong row0 = kv_row(blocks, from, warp * 16 + g, last);
+    ulong row1 = kv_row(blocks, from, warp * 16 + g + 8, last);
 
     load_keys(ahead[0], keys + row0, keys + row1, c);
 #pragma unroll
@@ -143,21 +149,21 @@ INLINE void scores(float (*s)[4], const uint4 *query,
 
         if (n + 1 < TURNS * PIECES) {
             const uint next = ((n + 1) / PIECES * WARPS + warp) * 16 + g;
-            const uint from = (n + 1) % PIECES * PIECE;
+            const uint part = (n + 1) % PIECES * PIECE;
 
-            if (from == 0) {
-                row0 = kv_row(table, next, last);
-                row1 = kv_row(table, next + 8, last);
+            if (part == 0) {
+                row0 = kv_row(blocks, from, next, last);
+                row1 = kv_row(blocks, from, next + 8, last);
             }
-            load_keys(ahead[(n + 1) % 2], keys + row0 + from,
-                      keys + row1 + from, c);
+            load_keys(ahead[(n + 1) % 2], keys + row0 + part,
+                      keys + row1 + part, c);
         }
         if (piece == 0) {
             s[turn][0] = s[turn][1] = s[turn][2] = s[turn][3] = 0.0f;
         }
 #pragma unroll
         for (uint i = 0; i < PIECE / 32; i++) {
-            const uint4 q = query[piece * (PIECE / 32) + i];
+            const uint4 q = query[(piece * (PIECE / 32) + i) * 32 + lane];
             const uint4 a = k[2 * i], b = k[2 * i + 1];
 
             mma_bf16(s[turn], a.s0, b.s0, a.s1, b.s1, q.s0, q.s1);
@@ -172,13 +178,15 @@ INLINE void scores(float (*s)[4], const uint4 *query,
     }
 }
 
-/* s becomes the weights, as fragments in w; m and sum [2]: of heads 2c and
- * 2c + 1, over this warp's positions. */
-INLINE void weigh(uint (*w)[2], float *m, float *sum, float (*s)[4])
+/* s becomes the weights, as fragments in w; m and sum [2] go on: of heads 2c
+ * and 2c + 1, over this warp's positions.  acc, what was summed so far,
+ * shrinks to the new maxima. */
+INLINE void weigh(uint (*w)[2], float *m, float *sum, float *acc,
+                  float (*s)[4], const bool first)
 {
 #pragma unroll
     for (uint h = 0; h < 2; h++) {
-        float top = -INFINITY, total = 0.0f, base;
+        float top = m[h], total = 0.0f, base;
 
 #pragma unroll
         for (uint i = 0; i < TURNS; i++) {
@@ -197,6 +205,16 @@ INLINE void weigh(uint (*w)[2], float *m, float *sum, float (*s)[4])
         total += shfl_xor(total, 4);
         total += shfl_xor(total, 8);
         total += shfl_xor(total, 16);
+        if (!first) {
+            const float shrink = exp2_fast(m[h] - base);
+
+            total = fma(sum[h], shrink, total);
+#pragma unroll
+            for (uint i = 0; i < HD / 16; i++) {
+                acc[i * 4 + h] *= shrink;
+                acc[i * 4 + h + 2] *= shrink;
+            }
+        }
         m[h] = top;
         sum[h] = total;
     }
@@ -207,41 +225,37 @@ INLINE void weigh(uint (*w)[2], float *m, float *sum, float (*s)[4])
     }
 }
 
-INLINE void value_rows(ulong *row, __local const int *table,
-                              const uint turn, const uint warp, const uint c,
-                              const uint last)
+INLINE void value_rows(ulong *row, __global const int *blocks,
+                       const uint from, const uint turn, const uint warp,
+                       const uint c, const uint last)
 {
     const uint at = (turn * WARPS + warp) * 16 + 2 * c;
 
-    row[0] = kv_row(table, at, last);
-    row[1] = kv_row(table, at + 1, last);
-    row[2] = kv_row(table, at + 8, last);
-    row[3] = kv_row(table, at + 9, last);
+    row[0] = kv_row(blocks, from, at, last);
+    row[1] = kv_row(blocks, from, at + 1, last);
+    row[2] = kv_row(blocks, from, at + 8, last);
+    row[3] = kv_row(blocks, from, at + 9, last);
 }
 
-/* acc [HD / 64][4][4]: lane g, c has of each 64 dimensions 8g + 2j (+ 1 in
- * the upper half) of heads 2c and 2c + 1.  ahead[0] is loaded. */
+/* acc [HD / 64][4][4] goes on: lane g, c has of each 64 dimensions 8g + 2j
+ * (+ 1 in the upper half) of heads 2c and 2c + 1.  ahead[0] is loaded, from
+ * the rows `row`. */
 INLINE void values(float *acc, uint (*w)[2], uint4 (*ahead)[PIECE / 16],
-                   __global const ushort *base, __local const int *table,
+                   ulong *row, __global const ushort *base,
+                   __global const int *blocks, const uint from,
                    const uint last, const uint warp, const uint lane)
 {
     const uint g = lane / 4, c = lane % 4;
-    ulong row[4];
 
-#pragma unroll
-    for (uint i = 0; i < HD / 4; i++) {
-        acc[i] = 0.0f;
-    }
-    value_rows(row, table, 0, warp, c, last);
 #pragma unroll
     for (uint n = 0; n < TURNS * PIECES; n++) {
         if (n + 1 < TURNS * PIECES) {
-            const uint from = (n + 1) % PIECES * PIECE;
+            const uint part = (n + 1) % PIECES * PIECE;
 
-            if (from == 0) {
-                value_rows(row, table, (n + 1) / PIECES, warp, c, last);
+            if (part == 0) {
+                value_rows(row, blocks, from, (n + 1) / PIECES, warp, c, last);
             }
-            load_values(ahead[(n + 1) % 2], base + from, row, g);
+            load_values(ahead[(n + 1) % 2], base + part, row, g);
         }
         add_values(acc + n % PIECES * (PIECE / 4), ahead[n % 2],
                    w[n / PIECES][0], w[n / PIECES][1]);
@@ -259,89 +273,56 @@ INLINE float gate_of(__global const float *in, const uint head,
 #endif
 }
 
-/* Of a head's splits, by one warp: the greatest maximum, and the sum of all
- * weights against it. */
-INLINE void whole_of(__local float *whole, __global const float *ml,
-                            const uint splits, const uint lane)
-{
-    float top = -INFINITY, total = 0.0f;
-
-    for (uint s = lane; s < splits; s += 32) {
-        top = fmax(top, ml[2 * s]);
-    }
-    for (uint m = 16; m > 0; m /= 2) {
-        top = fmax(top, shfl_xor(top, m));
-    }
-    for (uint s = lane; s < splits; s += 32) {
-        total = fma(exp2_fast(ml[2 * s] - top), ml[2 * s + 1], total);
-    }
-    for (uint m = 16; m > 0; m /= 2) {
-        total += shfl_xor(total, m);
-    }
-    if (lane == 0) {
-        whole[0] = top;
-        whole[1] = total;
-    }
-}
-
-/* Adds up the splits of a token for `heads` heads from `head`: y [heads, HD].
- * part [heads, n_splits, HD] and ml [heads, n_splits, 2] are theirs; space:
- * 8 * LANES + 16 floats. */
+/* Adds up the parts of a token for `heads` heads from `head`: y [heads, HD].
+ * part [heads, n_splits, HD] and ml [heads, n_splits, 2] are theirs; weight:
+ * 8 * SPLITS floats of local memory. */
 INLINE void combine(__global operand_t *y, __global const float *in,
-                           __global const float *part,
-                           __global const float *ml, __local float *space,
-                           const uint head, const uint heads,
-                           const uint splits, const uint n_splits)
+                    __global const float *part, __global const float *ml,
+                    __local float *weight, const uint head, const uint heads,
+                    const uint splits, const uint n_splits)
 {
-    const uint lane = get_local_id(0);
-    __local float *weight = space, *whole = space + 8 * LANES;
-    float acc[HD * 8 / LANES];
+    const uint lane = get_local_id(0) % 32;
 
-    for (uint h = lane / 32; h < heads; h += WARPS) {
-        whole_of(whole + 2 * h, ml + h * n_splits * 2, splits, lane % 32);
-    }
-#pragma unroll
-    for (uint i = 0; i < HD * 8 / LANES; i++) {
-        acc[i] = 0.0f;
-    }
-    for (uint from = 0; from < splits; from += LANES) {
-        const uint n = min(splits - from, (uint)LANES);
+    for (uint h = get_local_id(0) / 32; h < heads; h += WARPS) {
+        __global const float *from = ml + (h * n_splits + lane) * 2;
+        const float m = lane < splits ? from[0] : -INFINITY;
+        const float sum = lane < splits ? from[1] : 0.0f;
+        float top = m, w, total;
 
-        barrier(CLK_LOCAL_MEM_FENCE);
-        for (uint h = 0; h < heads && lane < n; h++) {
-            weight[h * LANES + lane] = exp2_fast(
-                ml[(h * n_splits + from + lane) * 2] - whole[2 * h]);
+        for (uint i = 16; i > 0; i /= 2) {
+            top = fmax(top, shfl_xor(top, i));
         }
-        barrier(CLK_LOCAL_MEM_FENCE);
-#pragma unroll
-        for (uint i = 0; i < HD * 8 / LANES; i++) {
-            const uint at = i * LANES + lane, h = at / HD;
-            __global const float *p =
-                part + ((ulong)h * n_splits + from) * HD + at % HD;
-
-            for (uint s = 0; h < heads && s < n; s++) {
-                acc[i] = fma(weight[h * LANES + s], p[s * HD], acc[i]);
-            }
+        w = exp2_fast(m - top);
+        total = w * sum;
+        for (uint i = 16; i > 0; i /= 2) {
+            total += shfl_xor(total, i);
         }
+        weight[h * SPLITS + lane] = w / total;
     }
-#pragma unroll
-    for (uint i = 0; i < HD * 8 / LANES; i++) {
-        const uint at = i * LANES + lane, h = at / HD;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (uint i = get_local_id(0); i < heads * (HD / 4); i += LANES) {
+        const uint h = i / (HD / 4), d = i % (HD / 4) * 4;
+        __global const float *from = part + (ulong)h * n_splits * HD + d;
+        float4 acc = 0.0f;
 
-        if (h < heads) {
-            y[at] = operand_of(acc[i] / whole[2 * h + 1] *
-                               gate_of(in, head + h, at % HD));
+#pragma unroll 8
+        for (uint s = 0; s < splits; s++) {
+            acc += weight[h * SPLITS + s] *
+                   *(__global const float4 *)(from + s * HD);
         }
+        y += h * HD + d;
+        y[0] = operand_of(acc.s0 * gate_of(in, head + h, d));
+        y[1] = operand_of(acc.s1 * gate_of(in, head + h, d + 1));
+        y[2] = operand_of(acc.s2 * gate_of(in, head + h, d + 2));
+        y[3] = operand_of(acc.s3 * gate_of(in, head + h, d + 3));
+        y -= h * HD + d;
     }
 }
 
 /* What the warps leave for each other; a head's row is one longer than HD,
  * for the banks. */
 #define SUM_LD (HD + 1)
-#define SUMS                                                                   \
-    (WARPS * GROUP_MOST * SUM_LD > 8 * LANES + 16                              \
-         ? WARPS * GROUP_MOST * SUM_LD                                         \
-         : 8 * LANES + 16)
+#define SUMS   (WARPS * GROUP_MOST * SUM_LD)
 
 INLINE void leave(__local float *sums, __local float *tops,
                          const float *acc, const float *m, const float *sum,
@@ -371,6 +352,17 @@ INLINE void leave(__local float *sums, __local float *tops,
     }
 }
 
+/* L of a token at p. */
+INLINE uint length_at(const uint p)
+{
+    uint length = SPLIT;
+
+    while (length * SPLITS <= p) {
+        length *= 2;
+    }
+    return length;
+}
+
 __kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void
 attention_decode(__global operand_t *y, const ulong y_at,
                  __global float *part, const ulong part_at,
@@ -381,9 +373,8 @@ attention_decode(__global operand_t *y, const ulong y_at,
                  __global const int *meta, const uint first_token,
                  const uint n_tokens, const uint n_splits)
 {
-    __local float sums[SUMS];
-    __local float tops[WARPS * 8 * 2];
-    __local int table[TABLE];
+    __local uint4 q[HD];
+    __local float sums[SUMS], tops[WARPS * 8 * 2], weight[8 * SPLITS];
     __local uint turn;
     const uint lane = get_local_id(0), warp = lane / 32;
     const uint split = get_group_id(0), index = get_group_id(2);
@@ -393,16 +384,16 @@ attention_decode(__global operand_t *y, const ulong y_at,
     const uint p = (uint)TOKEN(meta, token)[TOKEN_POSITION];
     const uint head = kv_head * GROUP + chunk * 8;
     const uint heads = min((uint)GROUP - chunk * 8, 8u);
-    const uint splits = p / SPLIT + 1;
+    const uint length = length_at(p), splits = p / length + 1;
 
     if (split >= splits) {
         return;
     }
 
-    const uint last = min(p - split * SPLIT, (uint)SPLIT - 1);
+    const uint begin = split * length, end = min(p + 1, begin + length);
     __global const int *blocks =
         meta + META_BLOCKS +
-        ROW(meta, TOKEN(meta, token)[TOKEN_ROW])[ROW_BLOCKS] + split * TABLE;
+        ROW(meta, TOKEN(meta, token)[TOKEN_ROW])[ROW_BLOCKS];
     __global const ushort *keys =
         kv + kv_at + (ulong)kv_head * BLOCK_TOKENS * HD;
     const ulong at = (ulong)index * NH + head;
@@ -411,28 +402,33 @@ attention_decode(__global operand_t *y, const ulong y_at,
                          (ulong)n_tokens * NH * n_splits * HD +
                          at * n_splits * 2;
 
-    for (uint i = lane; i <= last / BLOCK_TOKENS; i += LANES) {
-        table[i] = blocks[i];
-    }
     y += y_at + ((ulong)token * NH + head) * HD;
     in += in_at + (ulong)token * IN_LD;
+    load_query(q, query + query_at + ((ulong)token * NH + head) * HD, heads);
     barrier(CLK_LOCAL_MEM_FENCE);
     {
-        uint4 q[HD / 32];
-        float s[TURNS][4], acc[HD / 4], m[2], sum[2];
-        uint w[TURNS][2];
-        const uint g = lane % 32 / 4;
-        uint4 ahead[2][PIECE / 16];
-        ulong row[4];
+        float acc[HD / 4], m[2] = {-INFINITY, -INFINITY};
+        float sum[2] = {0.0f, 0.0f};
 
-        /* Under way while the keys are at work. */
-        value_rows(row, table, 0, warp, lane % 4, last);
-        load_values(ahead[0], keys + PLANE, row, g);
-        load_query(q, query + query_at + ((ulong)token * NH + head + g) * HD,
-                   g < heads, lane % 4);
-        scores(s, q, keys, table, last, warp, lane % 32);
-        weigh(w, m, sum, s);
-        values(acc, w, ahead, keys + PLANE, table, last, warp, lane % 32);
+#pragma unroll
+        for (uint i = 0; i < HD / 4; i++) {
+            acc[i] = 0.0f;
+        }
+        for (uint from = begin; from < end; from += STEP) {
+            const uint last = min(end - from, (uint)STEP) - 1;
+            uint4 ahead[2][PIECE / 16];
+            float s[TURNS][4];
+            uint w[TURNS][2];
+            ulong row[4];
+
+            /* Under way while the keys are at work. */
+            value_rows(row, blocks, from, 0, warp, lane % 4, last);
+            load_values(ahead[0], keys + PLANE, row, lane % 32 / 4);
+            scores(s, q, keys, blocks, from, last, warp, lane % 32);
+            weigh(w, m, sum, acc, s, from == begin);
+            values(acc, w, ahead, row, keys + PLANE, blocks, from, last, warp,
+                   lane % 32);
+        }
         leave(sums, tops, acc, m, sum, heads, warp, lane % 32);
     }
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -475,7 +471,7 @@ attention_decode(__global operand_t *y, const ulong y_at,
     barrier(CLK_GLOBAL_MEM_FENCE | CLK_LOCAL_MEM_FENCE);
     if (turn + 1 == splits) {
         fence_device();
-        combine(y, in, sum_out - (ulong)split * HD, ml, sums, head, heads,
+        combine(y, in, sum_out - (ulong)split * HD, ml, weight, head, heads,
                 splits, n_splits);
     }
 }
