@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "kernels/opencl/attention_nv.h"
 #include "kernels/opencl/launch.h"
 #include "kernels/opencl/memory.h"
 #include "kernels/opencl/rows.h"
@@ -10,6 +11,7 @@
 #define WG 64
 
 struct opencl_attention {
+    struct opencl_attention_nv *nv; /* or the portable ones */
     struct opencl_kernel *prepare, *decode, *prefill;
     struct opencl_tensor in;    /* [T, in.rows] f32: q, k, v as projected */
     struct opencl_tensor query; /* [T, nh*hd] f32 normed and rotated */
@@ -76,6 +78,9 @@ enum status opencl_attention_setup(struct opencl *c, struct error *e)
     scratch(c, l);
     st = opencl_choose(c, &a->prepare, prepare, 1, &shape, defines, e);
     if (st == ST_OK) {
+        st = opencl_attention_nv_setup(c, &a->nv, defines, e);
+    }
+    if (st == ST_OK) {
         st = opencl_choose(c, &a->decode, decode, 1, &shape, defines, e);
     }
     if (st == ST_OK) {
@@ -86,6 +91,9 @@ enum status opencl_attention_setup(struct opencl *c, struct error *e)
 
 void opencl_attention_free(struct opencl *c)
 {
+    if (c->attention) {
+        opencl_attention_nv_free(&c->attention->nv);
+    }
     free(c->attention);
     c->attention = NULL;
 }
@@ -159,10 +167,14 @@ void opencl_attention(struct kernels *k, uint32_t layer)
     opencl_rows_ready(c, &l->input_norm);
     opencl_project(c, &l->attention.in, &l->attention.in_bias, &at->in);
     run_prepare(c, l);
-    run_attend(c, l, at->decode, 0, s->n_gen,
-               context_bytes(c, 0, s->n_gen_rows));
-    run_attend(c, l, at->prefill, s->n_gen, s->n_tokens - s->n_gen,
-               context_bytes(c, s->n_gen_rows, s->n_rows));
+    if (at->nv) {
+        opencl_attention_nv(c, at->nv, l, &at->y, &at->query, &at->in);
+    } else {
+        run_attend(c, l, at->decode, 0, s->n_gen,
+                   context_bytes(c, 0, s->n_gen_rows));
+        run_attend(c, l, at->prefill, s->n_gen, s->n_tokens - s->n_gen,
+                   context_bytes(c, s->n_gen_rows, s->n_rows));
+    }
     opencl_rows_add(c, &at->y, &l->attention.o, &l->attention.o_bias,
                     &l->post_norm);
     opencl_operator_end(c);

@@ -3,11 +3,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "kernels/opencl/deltanet_nv.h"
 #include "kernels/opencl/launch.h"
 #include "kernels/opencl/memory.h"
 #include "kernels/opencl/rows.h"
 
 struct opencl_deltanet {
+    struct opencl_deltanet_nv *nv; /* or the portable ones */
     struct opencl_kernel *decode, *prefill;
     struct opencl_tensor in;         /* [T, C + Hv*Dv + 2*Hv] f32: u, z, b, a */
     struct opencl_tensor y;          /* [T, Hv*Dv] operand dtype */
@@ -54,7 +56,10 @@ enum status opencl_deltanet_setup(struct opencl *c, struct error *e)
                    sizeof(float));
     opencl_scratch(c, OPENCL_IN_DELTANET, &d->y, c->sizes.max_tokens,
                    l->deltanet.out.cols, dtype_bytes(c->matmul->operand));
-    st = opencl_choose(c, &d->decode, decode, 1, &shape, defines, e);
+    st = opencl_deltanet_nv_setup(c, &d->nv, defines, e);
+    if (st == ST_OK) {
+        st = opencl_choose(c, &d->decode, decode, 1, &shape, defines, e);
+    }
     if (st == ST_OK) {
         st = opencl_choose(c, &d->prefill, prefill, 1, &shape, defines, e);
     }
@@ -63,6 +68,9 @@ enum status opencl_deltanet_setup(struct opencl *c, struct error *e)
 
 void opencl_deltanet_free(struct opencl *c)
 {
+    if (c->deltanet) {
+        opencl_deltanet_nv_free(&c->deltanet->nv);
+    }
     free(c->deltanet);
     c->deltanet = NULL;
 }
@@ -104,8 +112,12 @@ void opencl_deltanet(struct kernels *k, uint32_t layer)
 
     opencl_rows_ready(c, &l->input_norm);
     opencl_project(c, &l->deltanet.in, &absent, &d->in);
-    run(c, l, d->decode, 0, s->n_gen_rows);
-    run(c, l, d->prefill, s->n_gen_rows, s->n_rows - s->n_gen_rows);
+    if (d->nv) {
+        opencl_deltanet_nv(c, d->nv, l, &d->y, &d->in);
+    } else {
+        run(c, l, d->decode, 0, s->n_gen_rows);
+        run(c, l, d->prefill, s->n_gen_rows, s->n_rows - s->n_gen_rows);
+    }
     opencl_rows_add(c, &d->y, &l->deltanet.out, &absent, &l->post_norm);
     opencl_operator_end(c);
 }

@@ -19,9 +19,9 @@
  * while W V is computed, values while Q K^T is.  Where tokens of several rows
  * of the step meet in a group, it walks once for each.
  *
- * Launch    WG = 32 * WARPS; groups ((n_tokens + TILE - 1) / TILE, NKV),
- *           TILE = 16 * WARPS / GROUP
- * Defines   HD 64, 128 or 256; WARPS 4 or 8; NH / NKV <= 32
+ * Launch    WG 128 or 256; groups ((n_tokens + TILE - 1) / TILE, NKV),
+ *           TILE = WG / 2 / GROUP
+ * Defines   HD 64, 128 or 256; NH / NKV <= 32
  * Needs     sm_80; KV_DTYPE 1; kv 16-byte aligned; local memory
  *           (M + 128) * HD * 2 bytes, 128 KiB at most
  * Numerics  query and w are rounded to bf16, sums are f32.  Turns lie at
@@ -30,10 +30,8 @@
  *           lies past a group's last position is never used: that position
  *           is read instead, with weight 0. */
 #define GROUP (NH / NKV)
-#ifndef WARPS
-#define WARPS 4
-#endif
-#define LANES (32 * WARPS)
+#define WARPS (WG / 32)
+#define LANES WG
 #define M     (16 * WARPS)
 #define TILE  (M / GROUP)
 #define TURN  64

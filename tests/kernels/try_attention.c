@@ -465,7 +465,7 @@ static cl_kernel prefill_kernel(struct try *t, const struct world *w,
     const struct shape *s = w->s;
     uint32_t tile = 16 * warps / (s->nh / s->nkv);
     char more[64];
-    snprintf(more, sizeof(more), "-DWARPS=%u", (unsigned)warps);
+    snprintf(more, sizeof(more), "-DWG=%u", (unsigned)warps * 32);
     cl_kernel k = attention_kernel(t, w, "nv_attention_prefill.cl",
                                    "attention_prefill", more);
     *l = (struct try_launch){
