@@ -125,7 +125,10 @@ static uint32_t remember(struct router_core *r, struct worker *w)
     d->life[slot] = w->life.number;
     for (struct list *at = r->all_requests.next; at != &r->all_requests;
          at = at->next) {
-        LIST_OF(at, struct request, all)->trial.aboard &= ~(1u << slot);
+        struct request *q = LIST_OF(at, struct request, all);
+        if (q->generation->model == w->model) {
+            q->trial.aboard &= ~(1u << slot);
+        }
     }
     return slot;
 }

@@ -312,6 +312,34 @@ static void mercy(void **state)
                      TRIAL_DEATHS + 1 + TRIAL_MERCY_MAX);
 }
 
+/* Workers of another model are not its own, dead or alive: each time one of
+ * its workers dies, so does one of the other. */
+static void no_mercy_for_another_model(void **state)
+{
+    struct scene s;
+    uint32_t n = 1;
+    char name[8];
+
+    (void)state;
+    set(&s);
+    die_with(&s, 1, 0);
+    for (; indicted(s.rig) == 0; n++) {
+        struct fake *other = fake_worker_new(s.rig, "other", 64, 16);
+
+        strcpy(other->model, "other");
+        other->shard.model = wire_text(other->model);
+        fake_hello(other);
+        rig_run(s.rig);
+        assert_true(other->up);
+        fake_lost(other);
+        snprintf(name, sizeof name, "n%u", n);
+        rig_worker(s.rig, name, 64, 16);
+        dies(holder(s.rig, 1, 0));
+    }
+    assert_int_equal(n, TRIAL_DEATHS + 1);
+    rig_free(&s.rig);
+}
+
 static void mercy_ends(void **state)
 {
     (void)state;
@@ -592,6 +620,7 @@ int main(void)
         cmocka_unit_test(one_more_than_may_step_aside),
         cmocka_unit_test(indicted_after_two_trials),
         cmocka_unit_test(mercy),
+        cmocka_unit_test(no_mercy_for_another_model),
         cmocka_unit_test(mercy_ends),
         cmocka_unit_test(the_one_on_trial_is_charged),
         cmocka_unit_test(a_goodbye_is_no_death),
