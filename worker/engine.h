@@ -138,12 +138,8 @@ static inline enum status engine_submit(struct engine *e, const struct plan *p)
     return e->ops->submit(e, p);
 }
 
-/* What most engines never have is preset: a result is not cleared, it is
- * large. */
 static inline bool engine_poll(struct engine *e, struct plan_result *out)
 {
-    out->lost = false;
-    out->hidden = NULL;
     return e->ops->poll(e, out);
 }
 

@@ -65,6 +65,7 @@ static bool fake_poll(struct engine *e, struct plan_result *out)
     out->step = p->step;
     out->status = ST_OK;
     out->n_rows = p->n_rows;
+    out->lost = false;
     out->hidden = NULL;
     out->device_us = 1;
     for (uint32_t i = 0; i < p->n_rows; i++) {

@@ -238,6 +238,8 @@ static void run_plan(struct fake_engine *e, const struct plan *p,
 {
     out->step = p->step;
     out->status = ST_OK;
+    out->lost = false;
+    out->hidden = NULL;
     out->n_rows = p->n_rows;
     for (uint32_t i = 0; i < p->n_zero; i++) {
         e->slots[p->zero_slots[i]] = (struct slot_state){0};
