@@ -28,8 +28,7 @@
  * Threading: none, pure functions.  Memory: the caller's; a split_table is
  * 2.1 MB.  Time: at worst SPLIT_STATES * SPLIT_LAYERS_MAX^2 stages looked at
  * in a pass; over 8 workers that all differ 64 layers took 10 ms of processor
- * time, 512 layers 0.8 s.
- */
+ * time, 512 layers 0.8 s. */
 #ifndef COMMON_SPLIT_H
 #define COMMON_SPLIT_H
 
