@@ -93,7 +93,7 @@ static void reads_the_files_dtypes(void **state)
     (void)state;
     for (int i = 0; i < 8; i++) {
         json_t *j = fixture_config(families[i % 4]);
-        char name[16];
+        char name[32];
 
         snprintf(name, sizeof name, "costs-%d", i);
         json_object_set_new(j, "tie_word_embeddings", json_boolean(i < 4));
