@@ -14,7 +14,8 @@
 #define CACHE_BYTES  ((size_t)16 << 20)
 #define SOURCE_MAX   ((size_t)1 << 20)
 #define ALONE_TIMES  15
-#define CHAIN_TIMES  200u
+#define CHAIN_TIMES  200u   /* at most, */
+#define CHAIN_US     20000.0 /* and not much longer than that */
 #define CHAIN_ROUNDS 5
 #define FILES_MAX    8
 
@@ -345,23 +346,29 @@ static void nothing(void *arg, uint32_t i)
     (void)i;
 }
 
+/* From the first launch to the end of the last, and the wait for it. */
+static double span_us(struct try *t, const struct try_launch *l, uint32_t n,
+                      void (*set)(void *arg, uint32_t i), void *arg)
+{
+    uint64_t start = now_ns();
+    for (uint32_t i = 0; i < n; i++) {
+        set(arg, i);
+        enqueue(l, t->quick, NULL);
+    }
+    try_must(clFinish(t->quick), "a chain of kernels");
+    return (double)(now_ns() - start) / 1e3;
+}
+
 double try_chain(struct try *t, const struct try_launch *l,
                  void (*set)(void *arg, uint32_t i), void *arg)
 {
     double us[CHAIN_ROUNDS];
-    uint32_t n = 0;
+    span_us(t, l, 1, set, arg);
+    double one = span_us(t, l, 4, set, arg) / 4;
+    uint32_t n = (uint32_t)fmin(fmax(CHAIN_US / one, 4), CHAIN_TIMES);
     for (uint32_t r = 0; r < CHAIN_ROUNDS; r++) {
-        uint64_t span[2];
-        for (uint32_t half = 0; half < 2; half++) {
-            uint64_t start = now_ns();
-            for (uint32_t i = 0; i < CHAIN_TIMES << half; i++) {
-                set(arg, n++);
-                enqueue(l, t->quick, NULL);
-            }
-            try_must(clFinish(t->quick), "a chain of kernels");
-            span[half] = now_ns() - start;
-        }
-        us[r] = ((double)span[1] - (double)span[0]) / 1e3 / CHAIN_TIMES;
+        double single = span_us(t, l, n, set, arg);
+        us[r] = (span_us(t, l, 2 * n, set, arg) - single) / n;
     }
     return median(us, CHAIN_ROUNDS);
 }
@@ -509,7 +516,7 @@ int main(int argc, char **argv)
 {
     struct try t = {.directory = "kernels/opencl"};
     uint32_t device = 0;
-    for (int c; (c = getopt(argc, argv, "d:k:qv")) != -1;) {
+    for (int c; (c = getopt(argc, argv, "bd:k:qv")) != -1;) {
         switch (c) {
         case 'd':
             device = (uint32_t)strtoul(optarg, NULL, 10);
@@ -529,7 +536,7 @@ int main(int argc, char **argv)
     }
     setvbuf(stdout, NULL, _IOLBF, 0);
     open_device(&t, device);
-    if (!t.quiet) {
+    if (!t.quiet && !t.build_only) {
         measure(&t);
     }
     for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]); i++) {

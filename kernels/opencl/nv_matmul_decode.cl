@@ -1,0 +1,425 @@
+/* nv_matmul_decode.cl - products of few tokens, on NVIDIA's matrix units.
+ *
+ * What matmul.cl computes, with its argument lists: EPILOGUE says which of
+ * matmul_store (0), matmul_silu (1) and matmul_add (2) this program holds.
+ *
+ *   in     [T, K]  bf16
+ *   w      [N, K], silu [2 N, K]  bf16
+ *   out    [T, ld_out] f32; silu: [T, N] bf16
+ *   x      [T, N] f32;  next [T, N] bf16;  ss [T, SS_LD] f32
+ *
+ * Each weight is read once, straight to registers: that is the fastest way
+ * from memory, if enough is asked for at a time (64 KiB a compute unit) and
+ * a warp asks for whole lines.  So a load of a warp is 4 rows of w by 64
+ * columns: lane i has row i / 8 and 8 columns from i % 8 * 8.  For the matrix
+ * unit row i / 4 of its left operand belongs to lane i: a row of w is two of
+ * them, one for the first 32 columns, one for the others, each with zeros
+ * where the other has products.
+ *
+ * A work-group has GROUPS groups of SPLIT warps.  A group has a tile of
+ * BLOCKS blocks of 8 rows (silu: 4 of gate, 4 of up); warp s of it takes the
+ * chunks s, s + SPLIT, .. of 64 columns.  The operands pass through local
+ * memory in slabs of SLAB columns, two slabs at a time.
+ *
+ * Launch    WG = 32 * GROUPS * SPLIT items; dim 0: ceil(N / COLS) groups,
+ *           COLS = GROUPS * BLOCKS * 8 (silu: * 4); dim 1:
+ *           ceil(n_rows / TOKENS)
+ * Defines   N, K of the matrix (N: columns of out); EPILOGUE 0..2; TOKENS of
+ *           a tile at most: 1 or a multiple of 8; BLOCKS 1..; GROUPS, SPLIT
+ *           1..32; DEPTH 1..: chunks on their way; SLAB: K or more, else a
+ *           multiple of 64 * SPLIT * DEPTH
+ * Needs     sm_80; K a multiple of 64, N of 8; local memory for the slabs and
+ *           for SPLIT sums of each output, whatever the device admits to
+ * Numerics  float32.  Sum s of SPLIT is over the chunks c = s mod SPLIT in
+ *           order, columns 0..31 and 32..63 of each apart; the two are added,
+ *           then the sums in order of s.  Of the defines only K and SPLIT
+ *           change any bit. */
+#define CHUNK  64 /* columns that a warp takes at a time */
+#define CHUNKS (K / CHUNK)
+#define WG     (GROUPS * SPLIT * 32)
+#define STEPS  ((CHUNKS + SPLIT - 1) / SPLIT) /* chunks of a warp, at most */
+
+#define OCTETS  ((TOKENS + 7) / 8)
+#define PARTS   (EPILOGUE == 1 ? 2 : 1)
+#define COLS    (GROUPS * BLOCKS * 8 / PARTS) /* of out, of a work-group */
+#define OUTPUTS ((TOKENS * COLS + WG - 1) / WG) /* of a work-item */
+
+#define SLABS       ((K + SLAB - 1) / SLAB)
+#define SLAB_CHUNKS (SLABS == 1 ? CHUNKS : SLAB / CHUNK)
+#define SLAB_STEPS  ((SLAB_CHUNKS + SPLIT - 1) / SPLIT)
+#define KEPT        (TOKENS == 1 ? 4 : 32) /* lanes whose operands differ */
+#define HELD        (SLAB_CHUNKS * OCTETS * 2 * KEPT) /* 16 bytes each */
+
+/* ---- operands ---- */
+
+/* Starts copies of a slab, in the order in which lanes want it: [chunk]
+ * [octet of tokens][half of the chunk][token, 8 columns]. */
+static void hold(__local uint4 *held, __global const ushort *in, uint slab,
+                 uint n_rows)
+{
+    const uint units = SLAB_CHUNKS * 8; /* of 8 columns, of a token */
+
+    for (uint i = get_local_id(0); i < min(n_rows, (uint)TOKENS) * units;
+         i += WG) {
+        uint t = i / units, u = i % units, c = slab * units + u;
+        uint to = ((u / 8 * OCTETS + t / 8) * 2 + u / 4 % 2) * KEPT +
+                  t % 8 * 4 + u % 4;
+
+        if (SLABS == 1 || c < K / 8) {
+            copy_async(held + to, in + (ulong)t * K + c * 8, 16);
+        }
+    }
+}
+
+/* scale[t] = 1 / sqrt(mean of squares + eps): lane i of a warp sums ss i,
+ * i + 32, .., then lanes are folded. */
+static void find_scales(__local float *scale, __global const float *ss,
+                        uint n_rows)
+{
+    const uint lane = get_local_id(0) % 32;
+
+    for (uint t = get_local_id(0) / 32; t < min(n_rows, (uint)TOKENS);
+         t += WG / 32) {
+        float sum = 0.0f;
+
+        #pragma unroll 4
+        for (uint i = lane; i < SS_LD; i += 32) {
+            sum += ss[(ulong)t * SS_LD + i];
+        }
+        #pragma unroll
+        for (uint m = 16; m > 0; m /= 2) {
+            sum += shfl_xor(sum, m);
+        }
+        if (lane == 0) {
+            scale[t] = 1.0f / sqrt(sum / (float)H + EPS);
+        }
+    }
+}
+
+/* ---- weights ---- */
+
+/* A warp's rows of w: of block b the rows 0..3 and 4..7, at this lane's row
+ * and columns of the warp's first chunk.  Past the last row, the last again. */
+struct rows {
+    __global const ushort *of[BLOCKS][2];
+};
+
+static struct rows find_rows(__global const ushort *w, uint group, uint split,
+                             uint lane)
+{
+    const uint c = split * CHUNK + lane % 8 * 8;
+    struct rows r;
+
+    #pragma unroll
+    for (uint b = 0; b < BLOCKS; b++) {
+        #pragma unroll
+        for (uint i = 0; i < 2; i++) {
+            uint j = (group * BLOCKS + b) * (8 / PARTS);
+            uint row = PARTS == 2 ? min(j, (uint)N - 4) + i * N
+                                  : min(j, (uint)N - 8) + i * 4;
+
+            r.of[b][i] = w + (ulong)(row + lane / 8) * K + c;
+        }
+    }
+    return r;
+}
+
+/* The chunk of a step; a warp whose chunks are used up gets nothing. */
+static void load(uint4 v[BLOCKS][2], const struct rows *r, uint step,
+                 uint split)
+{
+    if (STEPS * SPLIT == CHUNKS ? step < STEPS
+                                : step * SPLIT + split < CHUNKS) {
+        #pragma unroll
+        for (uint b = 0; b < BLOCKS; b++) {
+            #pragma unroll
+            for (uint i = 0; i < 2; i++) {
+                v[b][i] = load_once(r->of[b][i] + step * (SPLIT * CHUNK));
+            }
+        }
+    }
+}
+
+/* acc += chunk times operands; d[0..1] of rows 0..3, d[2..3] of 4..7. */
+static void multiply(float acc[BLOCKS][OCTETS][4], uint4 v[BLOCKS][2],
+                     __local const uint4 *held, uint first_half)
+{
+    const uint other_half = ~first_half;
+
+    #pragma unroll
+    for (uint o = 0; o < OCTETS; o++) {
+        const uint4 p = held[o * 2 * KEPT], q = held[(o * 2 + 1) * KEPT];
+
+        #define MULTIPLY(e)                                                   \
+            mma_bf16(acc[b][o], v[b][0].e & first_half,                       \
+                     v[b][1].e & first_half, v[b][0].e & other_half,          \
+                     v[b][1].e & other_half, p.e, q.e);
+        #pragma unroll
+        for (uint b = 0; b < BLOCKS; b++) {
+            MULTIPLY(x)
+        }
+        #pragma unroll
+        for (uint b = 0; b < BLOCKS; b++) {
+            MULTIPLY(y)
+        }
+        #pragma unroll
+        for (uint b = 0; b < BLOCKS; b++) {
+            MULTIPLY(z)
+        }
+        #pragma unroll
+        for (uint b = 0; b < BLOCKS; b++) {
+            MULTIPLY(w)
+        }
+    }
+}
+
+/* ---- sums ---- */
+
+struct sums {
+    float v[SPLIT][PARTS][TOKENS][COLS];
+};
+
+/* A warp's sums, the two halves of each row added.  Lanes that differ in bit
+ * 2 have the halves of one row, each for two tokens: each finishes one. */
+static void leave(__local struct sums *to, float acc[BLOCKS][OCTETS][4],
+                  uint group, uint split, uint lane)
+{
+    const bool odd = lane & 4;
+
+    #pragma unroll
+    for (uint b = 0; b < BLOCKS; b++) {
+        #pragma unroll
+        for (uint o = 0; o < OCTETS; o++) {
+            const uint t = o * 8 + lane % 4 * 2 + odd;
+
+            #pragma unroll
+            for (uint i = 0; i < 2; i++) {
+                const float *d = acc[b][o] + 2 * i;
+                const float v = (odd ? d[1] : d[0]) +
+                                shfl_xor(odd ? d[0] : d[1], 4);
+                const uint part = PARTS == 2 ? i : 0;
+                const uint j = PARTS == 2 ? 0 : i * 4;
+
+                if (t < TOKENS) {
+                    to->v[split][part][t]
+                         [(group * BLOCKS + b) * (8 / PARTS) + j + lane / 8] =
+                        v;
+                }
+            }
+        }
+    }
+}
+
+static float total(__local const struct sums *s, uint part, uint t, uint j)
+{
+    float sum = 0.0f;
+
+    #pragma unroll
+    for (uint i = 0; i < SPLIT; i++) {
+        sum += s->v[i][part][t][j];
+    }
+    return sum;
+}
+
+/* ---- what becomes of them ---- */
+
+/* Tensors at the first token and column of the work-group. */
+struct target {
+    __global float *out; /* x of add */
+    __global ushort *next;
+    __global float *ss;
+    __global const float *bias, *gamma; /* bias NULL: none */
+    uint ld, n_rows, n_cols;            /* of the tile that there are */
+};
+
+/* What an output of add needs besides its sum, read long before it. */
+struct beside {
+    float x, bias, gamma;
+};
+
+static void read_beside(struct beside *b, const struct target *g)
+{
+    #pragma unroll
+    for (uint i = 0; i < OUTPUTS; i++) {
+        const uint e = i * WG + get_local_id(0), t = e / COLS, j = e % COLS;
+
+        if (t < g->n_rows && j < g->n_cols) {
+            b[i].x = g->out[(ulong)t * g->ld + j];
+            b[i].bias = g->bias ? g->bias[j] : 0.0f;
+            b[i].gamma = g->gamma[j];
+        }
+    }
+}
+
+static void finish_add(const struct target *g, const struct beside *b,
+                       __local const struct sums *s, uint t, uint j, bool mine)
+{
+    float v = 0.0f, square;
+
+    if (mine) {
+        v = total(s, 0, t, j);
+        v = g->bias ? v + b->bias : v;
+        v += b->x;
+        g->out[(ulong)t * g->ld + j] = v;
+        g->next[(ulong)t * g->ld + j] = to_bf16(v * b->gamma);
+    }
+    square = v * v;
+    square += shfl_xor(square, 4);
+    square += shfl_xor(square, 2);
+    square += shfl_xor(square, 1);
+    if (mine && j % NORM_PART == 0) {
+        g->ss[(ulong)t * SS_LD + j / NORM_PART] = square;
+    }
+}
+
+static void finish(const struct target *g, const struct beside *b,
+                   __local const struct sums *s, __local const float *scale)
+{
+    #pragma unroll
+    for (uint i = 0; i < OUTPUTS; i++) {
+        const uint e = i * WG + get_local_id(0), t = e / COLS, j = e % COLS;
+        const bool mine = t < g->n_rows && j < g->n_cols;
+
+        if (EPILOGUE == 2) {
+            finish_add(g, b + i, s, t, j, mine);
+        } else if (mine && EPILOGUE == 1) {
+            float gate = scale[t] * total(s, 0, t, j);
+            float up = scale[t] * total(s, PARTS - 1, t, j);
+
+            g->next[(ulong)t * g->ld + j] = to_bf16(silu_of(gate) * up);
+        } else if (mine) {
+            float v = scale[t] * total(s, 0, t, j);
+
+            g->out[(ulong)t * g->ld + j] = g->bias ? v + g->bias[j] : v;
+        }
+    }
+}
+
+/* ---- the whole ---- */
+
+static void products(const struct target *g, __global const ushort *w,
+                     __global const ushort *in, __global const float *ss,
+                     __local uint4 *held, __local struct sums *sums,
+                     __local float *scale)
+{
+    const uint lane = get_local_id(0) % 32, warp = get_local_id(0) / 32;
+    const uint split = warp % SPLIT, group = warp / SPLIT;
+    const struct rows rows =
+        find_rows(w, get_group_id(0) * GROUPS + group, split, lane);
+    const uint first_half = lane & 4 ? 0 : 0xffffffff;
+    uint4 v[DEPTH][BLOCKS][2];
+    float acc[BLOCKS][OCTETS][4] = {{{0.0f}}};
+    struct beside beside[EPILOGUE == 2 ? OUTPUTS : 1];
+
+    #pragma unroll
+    for (uint d = 0; d < DEPTH; d++) {
+        load(v[d], &rows, d, split);
+    }
+    hold(held, in, 0, g->n_rows);
+    copy_commit();
+    if (EPILOGUE == 2) {
+        read_beside(beside, g);
+    } else {
+        find_scales(scale, ss, g->n_rows);
+    }
+    #pragma unroll 1
+    for (uint step = 0; step < STEPS; step += DEPTH) {
+        const uint slab = step / SLAB_STEPS;
+
+        if (step % SLAB_STEPS == 0) {
+            copy_wait(0);
+            barrier(CLK_LOCAL_MEM_FENCE);
+            if (slab + 1 < SLABS) {
+                hold(held + (slab + 1) % 2 * HELD, in, slab + 1, g->n_rows);
+                copy_commit();
+            }
+        }
+        #pragma unroll
+        for (uint d = 0; d < DEPTH; d++) {
+            uint c = (step + d) * SPLIT + split;
+
+            if (STEPS * SPLIT == CHUNKS && STEPS % DEPTH == 0 || c < CHUNKS) {
+                multiply(acc, v[d],
+                         held + slab % 2 * HELD + lane % KEPT +
+                             (c - slab * SLAB_CHUNKS) * (OCTETS * 2 * KEPT),
+                         first_half);
+            }
+            load(v[d], &rows, step + d + DEPTH, split);
+        }
+    }
+    leave(sums, acc, group, split, lane);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    finish(g, beside, sums, scale);
+}
+
+#define WORK_GROUP __attribute__((reqd_work_group_size(WG, 1, 1)))
+#define LOCALS                                                                \
+    __local uint4 held[(SLABS > 1 ? 2 : 1) * HELD];                           \
+    __local struct sums sums;                                                 \
+    __local float scale[TOKENS];
+
+/* First token and column of the work-group, and how many there are. */
+#define ROW    (first + get_group_id(1) * TOKENS)
+#define ROWS   min(n_rows - (uint)get_group_id(1) * TOKENS, (uint)TOKENS)
+#define COL    ((uint)get_group_id(0) * COLS)
+#define N_COLS min(N - COL, (uint)COLS)
+
+#if EPILOGUE == 0
+__kernel WORK_GROUP void
+matmul_store(__global float *out, ulong out_at, __global const ushort *in,
+             ulong in_at, __global const float *ss, ulong ss_at,
+             __global const ushort *w, ulong w_at, __global const float *bias,
+             ulong bias_at, uint first, uint n_rows, uint n, uint k,
+             uint ld_out)
+{
+    LOCALS
+    const struct target g = {
+        out + out_at + ROW * ld_out + COL,
+        0,
+        0,
+        bias_at == ABSENT ? 0 : bias + bias_at + COL,
+        0,
+        ld_out,
+        ROWS,
+        N_COLS};
+
+    products(&g, w + w_at, in + in_at + ROW * K, ss + ss_at + ROW * SS_LD,
+             held, &sums, scale);
+}
+#elif EPILOGUE == 1
+__kernel WORK_GROUP void
+matmul_silu(__global ushort *out, ulong out_at, __global const ushort *in,
+            ulong in_at, __global const float *ss, ulong ss_at,
+            __global const ushort *w, ulong w_at, uint first, uint n_rows,
+            uint n, uint k)
+{
+    LOCALS
+    const struct target g = {
+        0, out + out_at + ROW * N + COL, 0, 0, 0, N, ROWS, N_COLS};
+
+    products(&g, w + w_at, in + in_at + ROW * K, ss + ss_at + ROW * SS_LD,
+             held, &sums, scale);
+}
+#else
+__kernel WORK_GROUP void
+matmul_add(__global float *x, ulong x_at, __global ushort *next, ulong next_at,
+           __global float *ss, ulong ss_at, __global const ushort *in,
+           ulong in_at, __global const ushort *w, ulong w_at,
+           __global const float *bias, ulong bias_at,
+           __global const float *gamma, ulong gamma_at, uint first,
+           uint n_rows, uint n, uint k)
+{
+    LOCALS
+    const struct target g = {
+        x + x_at + ROW * N + COL,
+        next + next_at + ROW * N + COL,
+        ss + ss_at + ROW * SS_LD + COL / NORM_PART,
+        bias_at == ABSENT ? 0 : bias + bias_at + COL,
+        gamma + gamma_at + COL,
+        N,
+        ROWS,
+        N_COLS};
+
+    products(&g, w + w_at, in + in_at + ROW * K, 0, held, &sums, scale);
+}
+#endif
