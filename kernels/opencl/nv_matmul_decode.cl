@@ -21,7 +21,7 @@
  * chunks s, s + SPLIT, .. of 64 columns.  The operands pass through local
  * memory in slabs of SLAB columns, two slabs at a time.
  *
- * Launch    WG = 32 * GROUPS * SPLIT items; dim 0: ceil(N / COLS) groups,
+ * Launch    ITEMS = 32 * GROUPS * SPLIT items; dim 0: ceil(N / COLS) groups,
  *           COLS = GROUPS * BLOCKS * 8 (silu: * 4); dim 1:
  *           ceil(n_rows / TOKENS)
  * Defines   N, K of the matrix (N: columns of out); EPILOGUE 0..2; TOKENS of
@@ -36,13 +36,14 @@
  *           change any bit. */
 #define CHUNK  64 /* columns that a warp takes at a time */
 #define CHUNKS (K / CHUNK)
-#define WG     (GROUPS * SPLIT * 32)
+#define ITEMS     (GROUPS * SPLIT * 32)
 #define STEPS  ((CHUNKS + SPLIT - 1) / SPLIT) /* chunks of a warp, at most */
+#define WHOLE  (CHUNKS % (SPLIT * DEPTH) == 0)
 
 #define OCTETS  ((TOKENS + 7) / 8)
 #define PARTS   (EPILOGUE == 1 ? 2 : 1)
 #define COLS    (GROUPS * BLOCKS * 8 / PARTS) /* of out, of a work-group */
-#define OUTPUTS ((TOKENS * COLS + WG - 1) / WG) /* of a work-item */
+#define OUTPUTS ((TOKENS * COLS + ITEMS - 1) / ITEMS) /* of a work-item */
 
 #define SLABS       ((K + SLAB - 1) / SLAB)
 #define SLAB_CHUNKS (SLABS == 1 ? CHUNKS : SLAB / CHUNK)
@@ -50,17 +51,34 @@
 #define KEPT        (TOKENS == 1 ? 4 : 32) /* lanes whose operands differ */
 #define HELD        (SLAB_CHUNKS * OCTETS * 2 * KEPT) /* 16 bytes each */
 
+#ifdef NV_EMULATED
+#define load_once(p) (*(__global const uint4 *)(p))
+#else
+/* 16 bytes that nobody reads again. */
+static uint4 load_once(__global const ushort *from)
+{
+    uint4 v;
+
+    __asm__ volatile(
+        "{ .reg .u64 g; cvta.to.global.u64 g, %4; "
+        "ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [g]; }"
+        : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+        : "l"(from));
+    return v;
+}
+#endif
+
 /* ---- operands ---- */
 
 /* Starts copies of a slab, in the order in which lanes want it: [chunk]
  * [octet of tokens][half of the chunk][token, 8 columns]. */
-static void hold(__local uint4 *held, __global const ushort *in, uint slab,
+INLINE void hold(__local uint4 *held, __global const ushort *in, uint slab,
                  uint n_rows)
 {
     const uint units = SLAB_CHUNKS * 8; /* of 8 columns, of a token */
 
     for (uint i = get_local_id(0); i < min(n_rows, (uint)TOKENS) * units;
-         i += WG) {
+         i += ITEMS) {
         uint t = i / units, u = i % units, c = slab * units + u;
         uint to = ((u / 8 * OCTETS + t / 8) * 2 + u / 4 % 2) * KEPT +
                   t % 8 * 4 + u % 4;
@@ -73,13 +91,13 @@ static void hold(__local uint4 *held, __global const ushort *in, uint slab,
 
 /* scale[t] = 1 / sqrt(mean of squares + eps): lane i of a warp sums ss i,
  * i + 32, .., then lanes are folded. */
-static void find_scales(__local float *scale, __global const float *ss,
+INLINE void find_scales(__local float *scale, __global const float *ss,
                         uint n_rows)
 {
     const uint lane = get_local_id(0) % 32;
 
     for (uint t = get_local_id(0) / 32; t < min(n_rows, (uint)TOKENS);
-         t += WG / 32) {
+         t += ITEMS / 32) {
         float sum = 0.0f;
 
         #pragma unroll 4
@@ -104,7 +122,7 @@ struct rows {
     __global const ushort *of[BLOCKS][2];
 };
 
-static struct rows find_rows(__global const ushort *w, uint group, uint split,
+INLINE struct rows find_rows(__global const ushort *w, uint group, uint split,
                              uint lane)
 {
     const uint c = split * CHUNK + lane % 8 * 8;
@@ -125,11 +143,10 @@ static struct rows find_rows(__global const ushort *w, uint group, uint split,
 }
 
 /* The chunk of a step; a warp whose chunks are used up gets nothing. */
-static void load(uint4 v[BLOCKS][2], const struct rows *r, uint step,
+INLINE void load(uint4 v[BLOCKS][2], const struct rows *r, uint step,
                  uint split)
 {
-    if (STEPS * SPLIT == CHUNKS ? step < STEPS
-                                : step * SPLIT + split < CHUNKS) {
+    if (WHOLE ? step < STEPS : step * SPLIT + split < CHUNKS) {
         #pragma unroll
         for (uint b = 0; b < BLOCKS; b++) {
             #pragma unroll
@@ -141,7 +158,7 @@ static void load(uint4 v[BLOCKS][2], const struct rows *r, uint step,
 }
 
 /* acc += chunk times operands; d[0..1] of rows 0..3, d[2..3] of 4..7. */
-static void multiply(float acc[BLOCKS][OCTETS][4], uint4 v[BLOCKS][2],
+INLINE void multiply(float acc[BLOCKS][OCTETS][4], uint4 v[BLOCKS][2],
                      __local const uint4 *held, uint first_half)
 {
     const uint other_half = ~first_half;
@@ -181,7 +198,7 @@ struct sums {
 
 /* A warp's sums, the two halves of each row added.  Lanes that differ in bit
  * 2 have the halves of one row, each for two tokens: each finishes one. */
-static void leave(__local struct sums *to, float acc[BLOCKS][OCTETS][4],
+INLINE void leave(__local struct sums *to, float acc[BLOCKS][OCTETS][4],
                   uint group, uint split, uint lane)
 {
     const bool odd = lane & 4;
@@ -210,7 +227,7 @@ static void leave(__local struct sums *to, float acc[BLOCKS][OCTETS][4],
     }
 }
 
-static float total(__local const struct sums *s, uint part, uint t, uint j)
+INLINE float total(__local const struct sums *s, uint part, uint t, uint j)
 {
     float sum = 0.0f;
 
@@ -237,11 +254,11 @@ struct beside {
     float x, bias, gamma;
 };
 
-static void read_beside(struct beside *b, const struct target *g)
+INLINE void read_beside(struct beside *b, const struct target *g)
 {
     #pragma unroll
     for (uint i = 0; i < OUTPUTS; i++) {
-        const uint e = i * WG + get_local_id(0), t = e / COLS, j = e % COLS;
+        const uint e = i * ITEMS + get_local_id(0), t = e / COLS, j = e % COLS;
 
         if (t < g->n_rows && j < g->n_cols) {
             b[i].x = g->out[(ulong)t * g->ld + j];
@@ -251,7 +268,7 @@ static void read_beside(struct beside *b, const struct target *g)
     }
 }
 
-static void finish_add(const struct target *g, const struct beside *b,
+INLINE void finish_add(const struct target *g, const struct beside *b,
                        __local const struct sums *s, uint t, uint j, bool mine)
 {
     float v = 0.0f, square;
@@ -272,12 +289,12 @@ static void finish_add(const struct target *g, const struct beside *b,
     }
 }
 
-static void finish(const struct target *g, const struct beside *b,
+INLINE void finish(const struct target *g, const struct beside *b,
                    __local const struct sums *s, __local const float *scale)
 {
     #pragma unroll
     for (uint i = 0; i < OUTPUTS; i++) {
-        const uint e = i * WG + get_local_id(0), t = e / COLS, j = e % COLS;
+        const uint e = i * ITEMS + get_local_id(0), t = e / COLS, j = e % COLS;
         const bool mine = t < g->n_rows && j < g->n_cols;
 
         if (EPILOGUE == 2) {
@@ -297,7 +314,7 @@ static void finish(const struct target *g, const struct beside *b,
 
 /* ---- the whole ---- */
 
-static void products(const struct target *g, __global const ushort *w,
+INLINE void products(const struct target *g, __global const ushort *w,
                      __global const ushort *in, __global const float *ss,
                      __local uint4 *held, __local struct sums *sums,
                      __local float *scale)
@@ -338,7 +355,7 @@ static void products(const struct target *g, __global const ushort *w,
         for (uint d = 0; d < DEPTH; d++) {
             uint c = (step + d) * SPLIT + split;
 
-            if (STEPS * SPLIT == CHUNKS && STEPS % DEPTH == 0 || c < CHUNKS) {
+            if (WHOLE || c < CHUNKS) {
                 multiply(acc, v[d],
                          held + slab % 2 * HELD + lane % KEPT +
                              (c - slab * SLAB_CHUNKS) * (OCTETS * 2 * KEPT),
@@ -352,17 +369,17 @@ static void products(const struct target *g, __global const ushort *w,
     finish(g, beside, sums, scale);
 }
 
-#define WORK_GROUP __attribute__((reqd_work_group_size(WG, 1, 1)))
+#define WORK_GROUP __attribute__((reqd_work_group_size(ITEMS, 1, 1)))
 #define LOCALS                                                                \
     __local uint4 held[(SLABS > 1 ? 2 : 1) * HELD];                           \
     __local struct sums sums;                                                 \
     __local float scale[TOKENS];
 
 /* First token and column of the work-group, and how many there are. */
-#define ROW    (first + get_group_id(1) * TOKENS)
-#define ROWS   min(n_rows - (uint)get_group_id(1) * TOKENS, (uint)TOKENS)
-#define COL    ((uint)get_group_id(0) * COLS)
-#define N_COLS min(N - COL, (uint)COLS)
+#define HERE_ROW    (first + get_group_id(1) * TOKENS)
+#define HERE_ROWS   min(n_rows - (uint)get_group_id(1) * TOKENS, (uint)TOKENS)
+#define HERE_COL    ((uint)get_group_id(0) * COLS)
+#define HERE_COLS min(N - HERE_COL, (uint)COLS)
 
 #if EPILOGUE == 0
 __kernel WORK_GROUP void
@@ -374,16 +391,16 @@ matmul_store(__global float *out, ulong out_at, __global const ushort *in,
 {
     LOCALS
     const struct target g = {
-        out + out_at + ROW * ld_out + COL,
+        out + out_at + HERE_ROW * ld_out + HERE_COL,
         0,
         0,
-        bias_at == ABSENT ? 0 : bias + bias_at + COL,
+        bias_at == ABSENT ? 0 : bias + bias_at + HERE_COL,
         0,
         ld_out,
-        ROWS,
-        N_COLS};
+        HERE_ROWS,
+        HERE_COLS};
 
-    products(&g, w + w_at, in + in_at + ROW * K, ss + ss_at + ROW * SS_LD,
+    products(&g, w + w_at, in + in_at + HERE_ROW * K, ss + ss_at + HERE_ROW * SS_LD,
              held, &sums, scale);
 }
 #elif EPILOGUE == 1
@@ -395,9 +412,9 @@ matmul_silu(__global ushort *out, ulong out_at, __global const ushort *in,
 {
     LOCALS
     const struct target g = {
-        0, out + out_at + ROW * N + COL, 0, 0, 0, N, ROWS, N_COLS};
+        0, out + out_at + HERE_ROW * N + HERE_COL, 0, 0, 0, N, HERE_ROWS, HERE_COLS};
 
-    products(&g, w + w_at, in + in_at + ROW * K, ss + ss_at + ROW * SS_LD,
+    products(&g, w + w_at, in + in_at + HERE_ROW * K, ss + ss_at + HERE_ROW * SS_LD,
              held, &sums, scale);
 }
 #else
@@ -411,15 +428,15 @@ matmul_add(__global float *x, ulong x_at, __global ushort *next, ulong next_at,
 {
     LOCALS
     const struct target g = {
-        x + x_at + ROW * N + COL,
-        next + next_at + ROW * N + COL,
-        ss + ss_at + ROW * SS_LD + COL / NORM_PART,
-        bias_at == ABSENT ? 0 : bias + bias_at + COL,
-        gamma + gamma_at + COL,
+        x + x_at + HERE_ROW * N + HERE_COL,
+        next + next_at + HERE_ROW * N + HERE_COL,
+        ss + ss_at + HERE_ROW * SS_LD + HERE_COL / NORM_PART,
+        bias_at == ABSENT ? 0 : bias + bias_at + HERE_COL,
+        gamma + gamma_at + HERE_COL,
         N,
-        ROWS,
-        N_COLS};
+        HERE_ROWS,
+        HERE_COLS};
 
-    products(&g, w + w_at, in + in_at + ROW * K, 0, held, &sums, scale);
+    products(&g, w + w_at, in + in_at + HERE_ROW * K, 0, held, &sums, scale);
 }
 #endif

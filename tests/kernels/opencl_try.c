@@ -14,7 +14,7 @@
 #define CACHE_BYTES  ((size_t)16 << 20)
 #define SOURCE_MAX   ((size_t)1 << 20)
 #define ALONE_TIMES  15
-#define CHAIN_TIMES  200u   /* at most, */
+#define CHAIN_TIMES  200u    /* at most, */
 #define CHAIN_US     20000.0 /* and not much longer than that */
 #define CHAIN_ROUNDS 5
 #define FILES_MAX    8
@@ -158,11 +158,16 @@ void try_read(struct try *t, cl_mem m, size_t at, size_t bytes, void *out)
              "clEnqueueReadBuffer");
 }
 
-void try_free(struct try *t)
+void try_free_buffers(struct try *t)
 {
     while (t->n_mems) {
         clReleaseMemObject(t->mems[--t->n_mems]);
     }
+}
+
+void try_free(struct try *t)
+{
+    try_free_buffers(t);
     while (t->n_kernels) {
         clReleaseKernel(t->kernels[--t->n_kernels]);
     }

@@ -88,7 +88,10 @@ void try_refill(struct try *t, cl_mem m, enum try_type type, size_t n,
                 uint32_t seed, float scale);
 void try_repoison(struct try *t, cl_mem m, size_t bytes);
 void try_read(struct try *t, cl_mem m, size_t at, size_t bytes, void *out);
-void try_free(struct try *t); /* buffers and kernels of the case */
+/* Buffers of the case, and all its kernels too; both come by themselves at
+ * its end. */
+void try_free_buffers(struct try *t);
+void try_free(struct try *t);
 
 /* Arguments by letter: m cl_mem, u uint32_t, U uint64_t (ulong), f double
  * (float), l size_t (local bytes). */

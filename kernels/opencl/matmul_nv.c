@@ -1,0 +1,150 @@
+#include "kernels/opencl/matmul_nv.h"
+
+#include <stdio.h>
+
+#define CHUNK 64  /* columns that a warp takes at a time */
+#define UNITS 132 /* compute units that the cut is made for */
+#define WARPS 24  /* of a compute unit: enough to keep memory busy */
+#define KEPT  128 /* KiB on their way to a compute unit, at most */
+
+static const char *const kernels[] = {
+    [MATMUL_NV_STORE] = "matmul_store",
+    [MATMUL_NV_SILU] = "matmul_silu",
+    [MATMUL_NV_ADD] = "matmul_add",
+};
+
+static uint32_t least(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+/* The largest power of two that is at most v, and 1 of 0. */
+static uint32_t power_below(uint32_t v)
+{
+    uint32_t p = 1;
+
+    while (p * 2 <= v) {
+        p *= 2;
+    }
+    return p;
+}
+
+bool matmul_nv_fits(enum matmul_nv_op op, uint32_t rows, uint32_t cols)
+{
+    return cols % CHUNK == 0 && rows % (op == MATMUL_NV_SILU ? 16 : 8) == 0 &&
+           rows >= 16;
+}
+
+/* ---- few tokens ---- */
+
+/* The cut of nv_matmul_decode.cl; see its defines. */
+struct cut {
+    uint32_t tokens, blocks, groups, split, depth, slab;
+};
+
+/* Blocks of 8 rows that a compute unit has when each has its share. */
+static uint32_t share_of(uint32_t rows)
+{
+    return (rows / 8 + UNITS - 1) / UNITS;
+}
+
+/* Warps share the columns where there are too few rows for them.  Bits depend
+ * on it: no tokens here. */
+static uint32_t split_of(uint32_t rows, uint32_t cols)
+{
+    uint32_t split = power_below(least(WARPS / share_of(rows), 8));
+
+    while (cols / CHUNK % split) {
+        split /= 2;
+    }
+    return split;
+}
+
+/* As many chunks under way as registers hold, in whole rounds. */
+static uint32_t depth_of(const struct cut *c, uint32_t steps, uint32_t most)
+{
+    uint32_t warps = c->groups * c->split * c->blocks;
+    uint32_t depth = power_below(least(KEPT / warps, most));
+
+    depth = least(depth, steps);
+    while (steps % depth) {
+        depth--;
+    }
+    return depth;
+}
+
+/* Columns of the operands in local memory at a time: all, while it is large
+ * enough. */
+static uint32_t slab_of(const struct cut *c, uint32_t cols)
+{
+    uint32_t octets = (c->tokens + 7) / 8;
+    uint32_t unit = CHUNK * c->split * c->depth;
+    uint32_t slab = octets == 1 ? 2048 : 512;
+
+    if (c->tokens == 1 || cols * octets <= (octets == 1 ? 4096 : 8192)) {
+        return cols;
+    }
+    return least(unit > slab ? unit : slab / unit * unit, cols);
+}
+
+static struct cut cut_of(uint32_t rows, uint32_t cols, uint32_t tokens)
+{
+    uint32_t share = share_of(rows);
+    struct cut c = {.tokens = tokens == 1   ? 1
+                              : tokens <= 8 ? 8
+                                            : 32,
+                    .blocks = 1};
+
+    c.split = split_of(rows, cols);
+    /* Fewer work-groups fetch the operands less often. */
+    if (c.tokens > 1 &&
+        (share == 1 || (c.tokens == 32 && cols >= 4096 && share <= WARPS))) {
+        c.blocks = 2;
+    }
+    c.groups = share > WARPS ? c.tokens == 1 ? 8 : 16
+                             : (share + c.blocks - 1) / c.blocks;
+    c.depth = depth_of(&c, cols / CHUNK / c.split,
+                       c.tokens < 32   ? 8
+                       : share > WARPS ? 4
+                                       : 8 / c.blocks);
+    c.slab = slab_of(&c, cols);
+    return c;
+}
+
+void matmul_nv_decode(struct matmul_nv *out, enum matmul_nv_op op,
+                      uint32_t rows, uint32_t cols, uint32_t tokens)
+{
+    const struct cut c = cut_of(rows, cols, tokens);
+
+    *out = (struct matmul_nv){.file = "nv_matmul_decode",
+                              .kernel = kernels[op],
+                              .items = c.groups * c.split * 32,
+                              .tokens = c.tokens,
+                              .rows = c.groups * c.blocks * 8};
+    (void)snprintf(out->defines, sizeof out->defines,
+                   "-DN=%u -DK=%u -DEPILOGUE=%d -DTOKENS=%u -DBLOCKS=%u "
+                   "-DGROUPS=%u -DSPLIT=%u -DDEPTH=%u -DSLAB=%u",
+                   op == MATMUL_NV_SILU ? rows / 2 : rows, cols, (int)op,
+                   c.tokens, c.blocks, c.groups, c.split, c.depth, c.slab);
+}
+
+/* ---- many ---- */
+
+void matmul_nv_prefill(struct matmul_nv *out, enum matmul_nv_op op,
+                       uint32_t rows, uint32_t cols, uint32_t tokens)
+{
+    /* 128 tokens by 256 rows, or by 128 where that leaves units idle. */
+    const uint32_t tiles = (tokens + 127) / 128 * ((rows + 255) / 256);
+    const uint32_t wide = tiles >= UNITS ? 4 : 2;
+
+    *out = (struct matmul_nv){.file = "nv_matmul_prefill",
+                              .kernel = kernels[op],
+                              .items = 64 * wide,
+                              .tokens = 128,
+                              .rows = 64 * wide};
+    (void)snprintf(out->defines, sizeof out->defines,
+                   "-DN=%u -DK=%u -DEPILOGUE=%d -DWARPS_T=2 -DWARPS_N=%u "
+                   "-DSTAGES=%u -DBAND=8",
+                   op == MATMUL_NV_SILU ? rows / 2 : rows, cols, (int)op, wide,
+                   wide == 4 ? 4 : 3);
+}

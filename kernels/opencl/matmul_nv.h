@@ -1,0 +1,40 @@
+/* matmul_nv.h - how the products are cut for NVIDIA's kernels.
+ *
+ * nv_matmul_decode.cl and nv_matmul_prefill.cl are built for one matrix and
+ * one number of tokens at most; this says with which defines, and what a
+ * work-group then computes.  The bits of a decode product depend on its split
+ * alone, which is a function of the matrix: not of the number of tokens, nor
+ * of the device.
+ *
+ * Threading: none.  Memory: none is kept.  Limits: below. */
+#ifndef KERNELS_OPENCL_MATMUL_NV_H
+#define KERNELS_OPENCL_MATMUL_NV_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum matmul_nv_op { MATMUL_NV_STORE, MATMUL_NV_SILU, MATMUL_NV_ADD };
+
+struct matmul_nv {
+    const char *file;   /* of kernels/opencl, without .cl */
+    const char *kernel; /* in it */
+    uint32_t items;     /* of a work-group */
+    uint32_t tokens;    /* of its tile */
+    uint32_t rows;      /* of w of its tile */
+    char defines[192];  /* besides those of launch.h */
+};
+
+/* Whether a matrix [rows, cols] bf16 can be multiplied by these kernels at
+ * all; rows of silu: gate and up together. */
+bool matmul_nv_fits(enum matmul_nv_op op, uint32_t rows, uint32_t cols);
+
+/* For up to `tokens` generated tokens in a launch.  Worth asking for: 1, 8
+ * and 32; more go in several tiles of 32. */
+void matmul_nv_decode(struct matmul_nv *out, enum matmul_nv_op op,
+                      uint32_t rows, uint32_t cols, uint32_t tokens);
+
+/* For about `tokens` prompt tokens in a launch. */
+void matmul_nv_prefill(struct matmul_nv *out, enum matmul_nv_op op,
+                       uint32_t rows, uint32_t cols, uint32_t tokens);
+
+#endif

@@ -1,0 +1,366 @@
+/* nv_matmul_prefill.cl - products of many tokens, on NVIDIA's matrix units.
+ *
+ * What matmul.cl computes, with its argument lists: EPILOGUE says which of
+ * matmul_store (0), matmul_silu (1) and matmul_add (2) this program holds.
+ *
+ *   in     [T, K]  bf16
+ *   w      [N, K], silu [2 N, K]  bf16
+ *   out    [T, ld_out] f32; silu: [T, N] bf16
+ *   x      [T, N] f32;  next [T, N] bf16;  ss [T, SS_LD] f32
+ *
+ * A work-group has a tile of WARPS_T * 64 tokens by WARPS_N * 64 rows of w
+ * (silu: of each 16 rows 8 of gate and the same 8 of up), a warp 64 by 64 of
+ * it.  Columns come in stages of 64 to local memory, STAGES - 1 of them under
+ * way.  There a row is 8 units of 16 bytes, those of odd rows with the halves
+ * swapped, so that a warp reads 8 rows by 4 units without conflict: a lane
+ * has 8 columns of a row, which feed two mma.
+ *
+ * Launch    ITEMS = 32 * WARPS_T * WARPS_N items; dim 0: ceil(rows of w /
+ *           (WARPS_N * 64)), dim 1: ceil(n_rows / (WARPS_T * 64)).  Tiles are
+ *           taken in bands of BAND tiles of tokens, for the sake of the cache
+ * Defines   N, K of the matrix (N: columns of out); EPILOGUE 0..2; WARPS_T,
+ *           WARPS_N 1..4, at most 8 together; STAGES 2..; BAND 1..
+ * Needs     sm_80; K a multiple of 64, N of 8; 8 KiB * STAGES * (WARPS_T +
+ *           WARPS_N) of local memory, whatever the device admits to
+ * Numerics  one sum in float32 in order of the columns; of 32 of them the
+ *           first mma has k mod 8 < 4, the second the others.  Of the defines
+ *           only K changes any bit. */
+#define ITEMS  (32 * WARPS_T * WARPS_N)
+#define STEP   64 /* columns of a stage */
+#define STEPS  (K / STEP)
+#define TILE_T (WARPS_T * 64)
+#define TILE_W (WARPS_N * 64)
+#define PARTS  (EPILOGUE == 1 ? 2 : 1)
+#define TILE_N (TILE_W / PARTS) /* columns of out */
+
+#define UNITS  8            /* of 16 bytes, of a row in a stage */
+#define PASS   (ITEMS / 8)  /* rows that all items copy at once */
+#define STAGE  ((TILE_T + TILE_W) * UNITS)
+
+#define M_TILES 4 /* of 16 tokens, of a warp */
+#define N_TILES 8 /* of 8 rows of w */
+
+#define SQUARES (STEP / NORM_PART * TILE_T / ITEMS) /* of an item a step */
+
+/* ---- copies ---- */
+
+/* What an item copies: unit id % 8 of every PASS-th row from id / 8. */
+struct source {
+    __global const ushort *in, *w;
+    uint n_in, n_w; /* how many of these rows there are */
+};
+
+/* Rows of w in a tile: plainly one after the other; silu: 8 of gate, 8 of up,
+ * so PASS rows of the tile are PASS / 2 of either. */
+INLINE struct source find_source(__global const ushort *in,
+                                 __global const ushort *w, uint t0, uint j0,
+                                 uint n_rows)
+{
+    const uint id = get_local_id(0), row = id / 8, c = id % 8 * 8;
+    const uint j = j0 + (PARTS == 2 ? row / 16 * 8 + row % 8 : row);
+    const uint part = PARTS == 2 ? row / 8 % 2 : 0;
+    struct source s;
+
+    s.in = in + (ulong)(t0 + row) * K + c;
+    s.w = w + (ulong)(part * N + j) * K + c;
+    s.n_in = t0 + row < n_rows ? (n_rows - t0 - row + PASS - 1) / PASS : 0;
+    s.n_w = j < N ? (N - j + PASS / PARTS - 1) / (PASS / PARTS) : 0;
+    return s;
+}
+
+/* A row that is not there becomes zeros. */
+INLINE void fetch(__local uint4 *stage, const struct source *s, uint step)
+{
+    const uint id = get_local_id(0), row = id / 8;
+    __local uint4 *to = stage + row * UNITS + (id % 8 ^ row % 2 * 4);
+    const uint c = step * STEP;
+
+    #pragma unroll
+    for (uint i = 0; i < TILE_T / PASS; i++) {
+        copy_async(to + i * PASS * UNITS, s->in + (ulong)i * PASS * K + c,
+                   i < s->n_in ? 16 : 0);
+    }
+    #pragma unroll
+    for (uint i = 0; i < TILE_W / PASS; i++) {
+        copy_async(to + (TILE_T + i * PASS) * UNITS,
+                   s->w + (ulong)i * (PASS / PARTS) * K + c,
+                   i < s->n_w ? 16 : 0);
+    }
+}
+
+/* ---- sums ---- */
+
+/* acc += a stage; a, b: this lane's unit in its first rows, first half. */
+INLINE void multiply(float acc[M_TILES][N_TILES][4], __local const uint4 *stage,
+                     uint a, uint b)
+{
+    #pragma unroll
+    for (uint side = 0; side < 2; side++) {
+        uint4 p[M_TILES][2];
+
+        #pragma unroll
+        for (uint m = 0; m < M_TILES; m++) {
+            p[m][0] = stage[(a ^ side * 4) + m * 16 * UNITS];
+            p[m][1] = stage[(a ^ side * 4) + (m * 16 + 8) * UNITS];
+        }
+        #pragma unroll
+        for (uint n = 0; n < N_TILES; n++) {
+            const uint4 q = stage[(b ^ side * 4) + n * 8 * UNITS];
+
+            #pragma unroll
+            for (uint m = 0; m < M_TILES; m++) {
+                mma_bf16(acc[m][n], p[m][0].x, p[m][1].x, p[m][0].y, p[m][1].y,
+                         q.x, q.y);
+            }
+            #pragma unroll
+            for (uint m = 0; m < M_TILES; m++) {
+                mma_bf16(acc[m][n], p[m][0].z, p[m][1].z, p[m][0].w, p[m][1].w,
+                         q.z, q.w);
+            }
+        }
+    }
+}
+
+/* ---- what becomes of them ---- */
+
+/* Tensors at the tile's first token and column. */
+struct target {
+    __global float *out; /* x of add */
+    __global ushort *next;
+    __global float *ss;
+    __global const float *bias, *gamma; /* bias NULL: none */
+    uint ld, n_rows, n_cols;            /* of the tile that there are */
+};
+
+INLINE void finish_store(const struct target *g, const float *d, uint t, uint j,
+                         float scale)
+{
+    __global float *out = g->out + (ulong)t * g->ld + j;
+    float2 v = (float2)(scale * d[0], scale * d[1]);
+
+    if (t < g->n_rows && j < g->n_cols) {
+        if (g->bias) {
+            v += vload2(0, g->bias + j);
+        }
+        if (g->ld % 2 == 0) {
+            *(__global float2 *)out = v;
+        } else {
+            vstore2(v, 0, out);
+        }
+    }
+}
+
+INLINE void finish_silu(const struct target *g, const float *gate,
+                        const float *up, uint t, uint j, float scale)
+{
+    if (t < g->n_rows && j < g->n_cols) {
+        const float u = silu_of(scale * gate[0]) * (scale * up[0]);
+        const float v = silu_of(scale * gate[1]) * (scale * up[1]);
+
+        *(__global uint *)(g->next + (ulong)t * g->ld + j) = pack_bf16(u, v);
+    }
+}
+
+/* Four lanes together have the 8 columns of a part of ss. */
+INLINE void finish_add(const struct target *g, const float *d, uint t, uint j)
+{
+    const bool mine = t < g->n_rows && j < g->n_cols;
+    const ulong at = (ulong)t * g->ld + j;
+    float2 v = 0.0f, square;
+
+    if (mine) {
+        v = (float2)(d[0], d[1]);
+        if (g->bias) {
+            v += vload2(0, g->bias + j);
+        }
+        v += *(__global float2 *)(g->out + at);
+        *(__global float2 *)(g->out + at) = v;
+        *(__global uint *)(g->next + at) =
+            pack_bf16(v.x * g->gamma[j], v.y * g->gamma[j + 1]);
+    }
+    square = v * v;
+    square.x += shfl_xor(square.x, 2);
+    square.y += shfl_xor(square.y, 2);
+    square.x += shfl_xor(square.x, 1);
+    square.y += shfl_xor(square.y, 1);
+    if (mine && j % NORM_PART == 0) {
+        g->ss[(ulong)t * SS_LD + j / NORM_PART] = square.x + square.y;
+    }
+}
+
+INLINE void finish(const struct target *g, float acc[M_TILES][N_TILES][4],
+                   __local const float *scale, uint warp_t, uint warp_n,
+                   uint lane)
+{
+    #pragma unroll
+    for (uint m = 0; m < M_TILES; m++) {
+        #pragma unroll
+        for (uint i = 0; i < 2; i++) {
+            const uint t = warp_t * 64 + m * 16 + i * 8 + lane / 4;
+            const float s = EPILOGUE == 2 ? 1.0f : scale[t];
+
+            #pragma unroll
+            for (uint n = 0; n < N_TILES; n += PARTS) {
+                const uint j =
+                    (warp_n * 64 + n * 8) / PARTS + lane % 4 * 2;
+                const float *d = acc[m][n] + 2 * i;
+
+                if (EPILOGUE == 0) {
+                    finish_store(g, d, t, j, s);
+                } else if (EPILOGUE == 1) {
+                    finish_silu(g, d, acc[m][n + PARTS - 1] + 2 * i, t, j, s);
+                } else {
+                    finish_add(g, d, t, j);
+                }
+            }
+        }
+    }
+}
+
+/* ---- the whole ---- */
+
+/* Which tile a work-group has: bands of BAND tiles of tokens, in each the
+ * tiles of one column of tiles after the other. */
+INLINE uint2 find_tile(void)
+{
+    const uint n_n = get_num_groups(0), n_t = get_num_groups(1);
+    const uint i = get_group_id(1) * n_n + get_group_id(0);
+    const uint band = i / (BAND * n_n), in_band = i % (BAND * n_n);
+    const uint high = min(n_t - band * BAND, (uint)BAND);
+
+    return (uint2)(band * BAND + in_band % high, in_band / high);
+}
+
+/* Item id sums what it needs of ss for token id * TILE_T / ITEMS, a share of
+ * it in each step, as K = H: the scale costs no time of its own. */
+INLINE float squares_of(__global const float *ss, uint step)
+{
+    float sum = 0.0f;
+
+    #pragma unroll
+    for (uint i = 0; i < SQUARES; i += 4) {
+        const float4 v =
+            *(__global const float4 *)(ss + step * (STEP / NORM_PART) + i);
+
+        sum += (v.x + v.y) + (v.z + v.w);
+    }
+    return sum;
+}
+
+INLINE void products(const struct target *g, const struct source *s,
+                     __global const float *ss, __local uint4 *ring,
+                     __local float *scale)
+{
+    const uint id = get_local_id(0), lane = id % 32, warp = id / 32;
+    const uint warp_t = warp % WARPS_T, warp_n = warp / WARPS_T;
+    const uint unit = lane % 4 ^ lane / 4 % 2 * 4;
+    const uint a = (warp_t * 64 + lane / 4) * UNITS + unit;
+    const uint b = (TILE_T + warp_n * 64 + lane / 4) * UNITS + unit;
+    float acc[M_TILES][N_TILES][4] = {{{0.0f}}};
+    float squares = 0.0f;
+
+    #pragma unroll
+    for (uint i = 0; i < STAGES - 1; i++) {
+        if (i < STEPS) {
+            fetch(ring + i * STAGE, s, i);
+        }
+        copy_commit();
+    }
+    #pragma unroll 1
+    for (uint step = 0; step < STEPS; step++) {
+        const uint ahead = step + STAGES - 1;
+
+        copy_wait(STAGES - 2);
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (ahead < STEPS) {
+            fetch(ring + ahead % STAGES * STAGE, s, ahead);
+        }
+        copy_commit();
+        if (EPILOGUE != 2) {
+            squares += squares_of(ss, step);
+        }
+        multiply(acc, ring + step % STAGES * STAGE, a, b);
+    }
+    if (EPILOGUE != 2) {
+        if (ITEMS > TILE_T) {
+            squares += shfl_xor(squares, 1);
+        }
+        scale[id * TILE_T / ITEMS] =
+            1.0f / sqrt(squares / (float)H + EPS);
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+    finish(g, acc, scale, warp_t, warp_n, lane);
+}
+
+#define WORK_GROUP __attribute__((reqd_work_group_size(ITEMS, 1, 1)))
+#define LOCALS                                                                \
+    __local uint4 ring[STAGES * STAGE];                                       \
+    __local float scale[TILE_T];                                              \
+    const uint2 tile = find_tile();                                           \
+    const uint t0 = tile.x * TILE_T, j0 = tile.y * TILE_N;                    \
+    const ulong row = first + t0;                                             \
+    const struct source s = find_source(in + in_at + (ulong)first * K,        \
+                                        w + w_at, t0, j0, n_rows);
+
+/* ss of this item's token, of the last that there is at most, and columns. */
+#define SQUARES_OF_ITEM                                                       \
+    (ss + ss_at +                                                             \
+     (ulong)(first + min(t0 + (uint)get_local_id(0) * TILE_T / ITEMS,         \
+                         n_rows - 1)) * SS_LD +                               \
+     get_local_id(0) * TILE_T % ITEMS / TILE_T * SQUARES)
+
+#if EPILOGUE == 0
+__kernel WORK_GROUP void
+matmul_store(__global float *out, ulong out_at, __global const ushort *in,
+             ulong in_at, __global const float *ss, ulong ss_at,
+             __global const ushort *w, ulong w_at, __global const float *bias,
+             ulong bias_at, uint first, uint n_rows, uint n, uint k,
+             uint ld_out)
+{
+    LOCALS
+    const struct target g = {out + out_at + row * ld_out + j0,
+                             0,
+                             0,
+                             bias_at == ABSENT ? 0 : bias + bias_at + j0,
+                             0,
+                             ld_out,
+                             n_rows - t0,
+                             N - j0};
+
+    products(&g, &s, SQUARES_OF_ITEM, ring, scale);
+}
+#elif EPILOGUE == 1
+__kernel WORK_GROUP void
+matmul_silu(__global ushort *out, ulong out_at, __global const ushort *in,
+            ulong in_at, __global const float *ss, ulong ss_at,
+            __global const ushort *w, ulong w_at, uint first, uint n_rows,
+            uint n, uint k)
+{
+    LOCALS
+    const struct target g = {
+        0, out + out_at + row * N + j0, 0, 0, 0, N, n_rows - t0, N - j0};
+
+    products(&g, &s, SQUARES_OF_ITEM, ring, scale);
+}
+#else
+__kernel WORK_GROUP void
+matmul_add(__global float *x, ulong x_at, __global ushort *next, ulong next_at,
+           __global float *ss, ulong ss_at, __global const ushort *in,
+           ulong in_at, __global const ushort *w, ulong w_at,
+           __global const float *bias, ulong bias_at,
+           __global const float *gamma, ulong gamma_at, uint first,
+           uint n_rows, uint n, uint k)
+{
+    LOCALS
+    const struct target g = {x + x_at + row * N + j0,
+                             next + next_at + row * N + j0,
+                             ss + ss_at + row * SS_LD + j0 / NORM_PART,
+                             bias_at == ABSENT ? 0 : bias + bias_at + j0,
+                             gamma + gamma_at + j0,
+                             N,
+                             n_rows - t0,
+                             N - j0};
+
+    products(&g, &s, 0, ring, scale);
+}
+#endif
