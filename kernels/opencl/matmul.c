@@ -4,19 +4,36 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "common/log.h"
 #include "kernels/opencl/launch.h"
+#include "kernels/opencl/matmul_nv.h"
 #include "kernels/opencl/memory.h"
 
 enum matmul_op { MATMUL_STORE, MATMUL_SILU, MATMUL_ADD, MATMUL_OPS };
 
 enum matmul_kind { MATMUL_DECODE, MATMUL_PREFILL, MATMUL_KINDS };
 
+/* What a kernel is made for: generated tokens, at most so many in a tile, or
+ * prompt tokens, about so many in a launch.  Ways of one kind give the same
+ * bits. */
+static const struct way {
+    enum matmul_kind kind;
+    uint32_t tokens;
+} ways[] = {
+    {MATMUL_DECODE, 1},    {MATMUL_DECODE, 8},     {MATMUL_DECODE, 32},
+    {MATMUL_PREFILL, 512}, {MATMUL_PREFILL, 4096},
+};
+
+#define MATMUL_WAYS (sizeof ways / sizeof *ways)
+
 /* The kernels of one matrix shape. */
 struct matmul_choice {
     enum matmul_op op;
     uint32_t rows, cols;
     enum dtype dtype;
-    struct opencl_kernel *kernel[MATMUL_KINDS];
+    struct opencl_kernel *kernel[MATMUL_WAYS];
+    struct opencl_variant
+        nv[MATMUL_WAYS]; /* of those of them that are NVIDIA's */
 };
 
 /* ---- which kernel ---- */
@@ -74,13 +91,47 @@ static struct matmul_choice *find(const struct opencl_matmul *m,
     return NULL;
 }
 
+/* NVIDIA's kernel for a way; *out stays NULL where there is none, or where the
+ * compiler refuses it. */
+static void choose_nv(struct opencl *c, struct matmul_choice *of, size_t way,
+                      const char *defines)
+{
+    static const enum matmul_nv_op ops[] = {[MATMUL_STORE] = MATMUL_NV_STORE,
+                                            [MATMUL_SILU] = MATMUL_NV_SILU,
+                                            [MATMUL_ADD] = MATMUL_NV_ADD};
+    const struct opencl_shape shape = {of->rows, of->cols, of->dtype};
+    const enum matmul_nv_op op = ops[of->op];
+    struct matmul_nv nv;
+    char all[sizeof nv.defines + 64];
+    struct error e;
+
+    if (c->portable || c->device.nvidia < 80 || of->dtype != DTYPE_BF16 ||
+        c->matmul->operand != DTYPE_BF16 ||
+        !matmul_nv_fits(op, of->rows, of->cols)) {
+        return;
+    }
+    (ways[way].kind == MATMUL_DECODE ? matmul_nv_decode : matmul_nv_prefill)(
+        &nv, op, of->rows, of->cols, ways[way].tokens);
+    of->nv[way] = (struct opencl_variant){.file = nv.file,
+                                          .kernel = nv.kernel,
+                                          .wg = nv.items,
+                                          .tile_rows = nv.tokens,
+                                          .tile_cols = nv.rows};
+    (void)snprintf(all, sizeof all, "%s %s", defines, nv.defines);
+    if (opencl_choose(c, &of->kernel[way], &of->nv[way], 1, &shape, all, &e) !=
+        ST_OK) {
+        of->kernel[way] = NULL;
+        log_warn("kernel-refused", "kernel=%s text=\"%s\"", nv.file, e.text);
+    }
+}
+
 /* The kernels for op with a matrix of w's shape, once. */
 static enum status choose(struct opencl *c, enum matmul_op op,
                           const struct opencl_tensor *w, struct error *e)
 {
     struct opencl_matmul *m = c->matmul;
     const struct opencl_shape shape = {w->rows, w->cols, w->dtype};
-    struct matmul_choice of = {op, w->rows, w->cols, w->dtype, {NULL}};
+    struct matmul_choice *of = &m->choices[m->n_choices];
     char defines[64];
     enum status st = ST_OK;
 
@@ -88,18 +139,42 @@ static enum status choose(struct opencl *c, enum matmul_op op,
         return ST_OK;
     }
     assert(m->n_choices < MATMUL_CHOICES);
+    *of = (struct matmul_choice){op, w->rows, w->cols, w->dtype, {NULL}, {{0}}};
     (void)snprintf(defines, sizeof defines, "-DW_DTYPE=%d -DOPERAND_DTYPE=%d",
                    (int)w->dtype, (int)m->operand);
-    for (int kind = 0; kind < MATMUL_KINDS && st == ST_OK; kind++) {
-        const struct table *t = &tables[op][kind];
+    for (size_t way = 0; way < MATMUL_WAYS && st == ST_OK; way++) {
+        const struct table *t = &tables[op][ways[way].kind];
 
-        st = opencl_choose(c, &of.kernel[kind], t->variants, t->n, &shape,
-                           defines, e);
+        choose_nv(c, of, way, defines);
+        if (!of->kernel[way]) {
+            st = opencl_choose(c, &of->kernel[way], t->variants, t->n, &shape,
+                               defines, e);
+        }
     }
     if (st == ST_OK) {
-        m->choices[m->n_choices++] = of;
+        m->n_choices++;
     }
     return st;
+}
+
+/* The kernel for n tokens of a kind. */
+static struct opencl_kernel *kernel_for(const struct opencl *c,
+                                        enum matmul_op op,
+                                        const struct opencl_tensor *w, int kind,
+                                        uint32_t n)
+{
+    const struct matmul_choice *of = find(c->matmul, op, w);
+    struct opencl_kernel *k = NULL;
+
+    for (size_t way = 0; way < MATMUL_WAYS; way++) {
+        if ((int)ways[way].kind == kind) {
+            k = of->kernel[way];
+            if (n <= ways[way].tokens) {
+                break;
+            }
+        }
+    }
+    return k;
 }
 
 static enum status choose_all(struct opencl *c, struct error *e)
@@ -225,7 +300,7 @@ static void project_range(struct opencl *c, int kind, struct range r,
                           const struct opencl_tensor *out)
 {
     struct opencl_call a =
-        opencl_call(c, find(c->matmul, MATMUL_STORE, w)->kernel[kind]);
+        opencl_call(c, kernel_for(c, MATMUL_STORE, w, kind, r.n));
 
     opencl_arg_tensor(&a, out);
     opencl_arg_tensor(&a, &norm->next);
@@ -259,14 +334,15 @@ void opencl_project_silu(struct opencl *c, const struct opencl_tensor *w,
                          const struct opencl_tensor *out)
 {
     for (int kind = 0; kind < MATMUL_KINDS; kind++) {
+        const struct range r = range_of(c, kind);
         struct opencl_call a =
-            opencl_call(c, find(c->matmul, MATMUL_SILU, w)->kernel[kind]);
+            opencl_call(c, kernel_for(c, MATMUL_SILU, w, kind, r.n));
 
         opencl_arg_tensor(&a, out);
         opencl_arg_tensor(&a, &c->matmul->norm.next);
         opencl_arg_tensor(&a, &c->matmul->norm.ss);
         opencl_arg_tensor(&a, w);
-        run(&a, range_of(c, kind), w, w->rows / 2, 0);
+        run(&a, r, w, w->rows / 2, 0);
     }
 }
 
@@ -276,8 +352,9 @@ void opencl_project_add(struct opencl *c, const struct opencl_tensor *in,
                         const struct opencl_tensor *gamma)
 {
     for (int kind = 0; kind < MATMUL_KINDS; kind++) {
+        const struct range r = range_of(c, kind);
         struct opencl_call a =
-            opencl_call(c, find(c->matmul, MATMUL_ADD, w)->kernel[kind]);
+            opencl_call(c, kernel_for(c, MATMUL_ADD, w, kind, r.n));
 
         opencl_arg_tensor(&a, &c->x);
         opencl_arg_tensor(&a, &c->matmul->norm.next);
@@ -286,6 +363,6 @@ void opencl_project_add(struct opencl *c, const struct opencl_tensor *in,
         opencl_arg_tensor(&a, w);
         opencl_arg_tensor(&a, bias);
         opencl_arg_tensor(&a, gamma);
-        run(&a, range_of(c, kind), w, w->rows, 0);
+        run(&a, r, w, w->rows, 0);
     }
 }

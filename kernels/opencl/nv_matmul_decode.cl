@@ -71,14 +71,17 @@ static uint4 load_once(__global const ushort *from)
 /* ---- operands ---- */
 
 /* Starts copies of a slab, in the order in which lanes want it: [chunk]
- * [octet of tokens][half of the chunk][token, 8 columns]. */
+ * [octet of tokens][half of the chunk][token, 8 columns].  Work-groups start at
+ * different places, so as not to ask for the same at the same time. */
 INLINE void hold(__local uint4 *held, __global const ushort *in, uint slab,
                  uint n_rows)
 {
     const uint units = SLAB_CHUNKS * 8; /* of 8 columns, of a token */
+    const uint all = min(n_rows, (uint)TOKENS) * units;
+    const uint start = (uint)get_group_id(0) % 16 * (all / 16);
 
-    for (uint i = get_local_id(0); i < min(n_rows, (uint)TOKENS) * units;
-         i += ITEMS) {
+    for (uint n = get_local_id(0); n < all; n += ITEMS) {
+        uint i = n + start < all ? n + start : n + start - all;
         uint t = i / units, u = i % units, c = slab * units + u;
         uint to = ((u / 8 * OCTETS + t / 8) * 2 + u / 4 % 2) * KEPT +
                   t % 8 * 4 + u % 4;

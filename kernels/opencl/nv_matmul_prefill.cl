@@ -6,14 +6,14 @@
  *   in     [T, K]  bf16
  *   w      [N, K], silu [2 N, K]  bf16
  *   out    [T, ld_out] f32; silu: [T, N] bf16
- *   x      [T, N] f32;  next [T, N] bf16;  ss [T, SS_LD] f32
+ *   x      [T, N] f32;  next [T, N] bf16;  ss [T, SS_LD] f32: store and silu
+ *          read the first of each token only: nv_norm_fold.cl goes before
  *
  * A work-group has a tile of WARPS_T * 64 tokens by WARPS_N * 64 rows of w
  * (silu: of each 16 rows 8 of gate and the same 8 of up), a warp 64 by 64 of
  * it.  Columns come in stages of 64 to local memory, STAGES - 1 of them under
- * way.  There a row is 8 units of 16 bytes, those of odd rows with the halves
- * swapped, so that a warp reads 8 rows by 4 units without conflict: a lane
- * has 8 columns of a row, which feed two mma.
+ * way.  There a row is 8 units of 16 bytes, unit u of row r at u ^ r % 8: so
+ * that neither copies nor ldmatrix meet in a bank.
  *
  * Launch    ITEMS = 32 * WARPS_T * WARPS_N items; dim 0: ceil(rows of w /
  *           (WARPS_N * 64)), dim 1: ceil(n_rows / (WARPS_T * 64)).  Tiles are
@@ -22,9 +22,8 @@
  *           WARPS_N 1..4, at most 8 together; STAGES 2..; BAND 1..
  * Needs     sm_80; K a multiple of 64, N of 8; 8 KiB * STAGES * (WARPS_T +
  *           WARPS_N) of local memory, whatever the device admits to
- * Numerics  one sum in float32 in order of the columns; of 32 of them the
- *           first mma has k mod 8 < 4, the second the others.  Of the defines
- *           only K changes any bit. */
+ * Numerics  one sum in float32, by 16 columns at a time in their order.  Of
+ *           the defines only K changes any bit. */
 #define ITEMS  (32 * WARPS_T * WARPS_N)
 #define STEP   64 /* columns of a stage */
 #define STEPS  (K / STEP)
@@ -39,8 +38,6 @@
 
 #define M_TILES 4 /* of 16 tokens, of a warp */
 #define N_TILES 8 /* of 8 rows of w */
-
-#define SQUARES (STEP / NORM_PART * TILE_T / ITEMS) /* of an item a step */
 
 /* ---- copies ---- */
 
@@ -72,7 +69,7 @@ INLINE struct source find_source(__global const ushort *in,
 INLINE void fetch(__local uint4 *stage, const struct source *s, uint step)
 {
     const uint id = get_local_id(0), row = id / 8;
-    __local uint4 *to = stage + row * UNITS + (id % 8 ^ row % 2 * 4);
+    __local uint4 *to = stage + row * UNITS + (id % 8 ^ row % 8);
     const uint c = step * STEP;
 
     #pragma unroll
@@ -90,32 +87,30 @@ INLINE void fetch(__local uint4 *stage, const struct source *s, uint step)
 
 /* ---- sums ---- */
 
-/* acc += a stage; a, b: this lane's unit in its first rows, first half. */
+/* acc += a stage.  ldmatrix takes from lane i of 32 the address of a row: for
+ * 16 tokens row i % 16, unit i / 16; for 16 rows of w row i % 8 and 8 more of
+ * i / 16, unit i / 8 % 2.  a, b: this lane's unit of the first 16 columns. */
 INLINE void multiply(float acc[M_TILES][N_TILES][4], __local const uint4 *stage,
                      uint a, uint b)
 {
     #pragma unroll
-    for (uint side = 0; side < 2; side++) {
-        uint4 p[M_TILES][2];
+    for (uint k = 0; k < STEP / 16; k++) {
+        uint p[M_TILES][4], q[N_TILES / 2][4];
 
         #pragma unroll
         for (uint m = 0; m < M_TILES; m++) {
-            p[m][0] = stage[(a ^ side * 4) + m * 16 * UNITS];
-            p[m][1] = stage[(a ^ side * 4) + (m * 16 + 8) * UNITS];
+            ldmatrix(p[m], stage + (a ^ k * 2) + m * 16 * UNITS);
+        }
+        #pragma unroll
+        for (uint n = 0; n < N_TILES / 2; n++) {
+            ldmatrix(q[n], stage + (b ^ k * 2) + n * 16 * UNITS);
         }
         #pragma unroll
         for (uint n = 0; n < N_TILES; n++) {
-            const uint4 q = stage[(b ^ side * 4) + n * 8 * UNITS];
-
             #pragma unroll
             for (uint m = 0; m < M_TILES; m++) {
-                mma_bf16(acc[m][n], p[m][0].x, p[m][1].x, p[m][0].y, p[m][1].y,
-                         q.x, q.y);
-            }
-            #pragma unroll
-            for (uint m = 0; m < M_TILES; m++) {
-                mma_bf16(acc[m][n], p[m][0].z, p[m][1].z, p[m][0].w, p[m][1].w,
-                         q.z, q.w);
+                mma_bf16(acc[m][n], p[m][0], p[m][1], p[m][2], p[m][3],
+                         q[n / 2][n % 2 * 2], q[n / 2][n % 2 * 2 + 1]);
             }
         }
     }
@@ -231,34 +226,23 @@ INLINE uint2 find_tile(void)
     return (uint2)(band * BAND + in_band % high, in_band / high);
 }
 
-/* Item id sums what it needs of ss for token id * TILE_T / ITEMS, a share of
- * it in each step, as K = H: the scale costs no time of its own. */
-INLINE float squares_of(__global const float *ss, uint step)
-{
-    float sum = 0.0f;
-
-    #pragma unroll
-    for (uint i = 0; i < SQUARES; i += 4) {
-        const float4 v =
-            *(__global const float4 *)(ss + step * (STEP / NORM_PART) + i);
-
-        sum += (v.x + v.y) + (v.z + v.w);
-    }
-    return sum;
-}
-
 INLINE void products(const struct target *g, const struct source *s,
                      __global const float *ss, __local uint4 *ring,
                      __local float *scale)
 {
     const uint id = get_local_id(0), lane = id % 32, warp = id / 32;
     const uint warp_t = warp % WARPS_T, warp_n = warp / WARPS_T;
-    const uint unit = lane % 4 ^ lane / 4 % 2 * 4;
-    const uint a = (warp_t * 64 + lane / 4) * UNITS + unit;
-    const uint b = (TILE_T + warp_n * 64 + lane / 4) * UNITS + unit;
+    const uint a =
+        (warp_t * 64 + lane % 16) * UNITS + (lane / 16 ^ lane % 8);
+    const uint b = (TILE_T + warp_n * 64 + lane / 16 * 8 + lane % 8) * UNITS +
+                   (lane / 8 % 2 ^ lane % 8);
     float acc[M_TILES][N_TILES][4] = {{{0.0f}}};
-    float squares = 0.0f;
 
+    if (EPILOGUE != 2 && id < TILE_T) {
+        const uint t = min(id, g->n_rows - 1);
+
+        scale[id] = 1.0f / sqrt(ss[(ulong)t * SS_LD] / (float)H + EPS);
+    }
     #pragma unroll
     for (uint i = 0; i < STAGES - 1; i++) {
         if (i < STEPS) {
@@ -276,18 +260,7 @@ INLINE void products(const struct target *g, const struct source *s,
             fetch(ring + ahead % STAGES * STAGE, s, ahead);
         }
         copy_commit();
-        if (EPILOGUE != 2) {
-            squares += squares_of(ss, step);
-        }
         multiply(acc, ring + step % STAGES * STAGE, a, b);
-    }
-    if (EPILOGUE != 2) {
-        if (ITEMS > TILE_T) {
-            squares += shfl_xor(squares, 1);
-        }
-        scale[id * TILE_T / ITEMS] =
-            1.0f / sqrt(squares / (float)H + EPS);
-        barrier(CLK_LOCAL_MEM_FENCE);
     }
     finish(g, acc, scale, warp_t, warp_n, lane);
 }
@@ -301,13 +274,6 @@ INLINE void products(const struct target *g, const struct source *s,
     const ulong row = first + t0;                                             \
     const struct source s = find_source(in + in_at + (ulong)first * K,        \
                                         w + w_at, t0, j0, n_rows);
-
-/* ss of this item's token, of the last that there is at most, and columns. */
-#define SQUARES_OF_ITEM                                                       \
-    (ss + ss_at +                                                             \
-     (ulong)(first + min(t0 + (uint)get_local_id(0) * TILE_T / ITEMS,         \
-                         n_rows - 1)) * SS_LD +                               \
-     get_local_id(0) * TILE_T % ITEMS / TILE_T * SQUARES)
 
 #if EPILOGUE == 0
 __kernel WORK_GROUP void
@@ -327,7 +293,7 @@ matmul_store(__global float *out, ulong out_at, __global const ushort *in,
                              n_rows - t0,
                              N - j0};
 
-    products(&g, &s, SQUARES_OF_ITEM, ring, scale);
+    products(&g, &s, ss + ss_at + row * SS_LD, ring, scale);
 }
 #elif EPILOGUE == 1
 __kernel WORK_GROUP void
@@ -340,7 +306,7 @@ matmul_silu(__global ushort *out, ulong out_at, __global const ushort *in,
     const struct target g = {
         0, out + out_at + row * N + j0, 0, 0, 0, N, n_rows - t0, N - j0};
 
-    products(&g, &s, SQUARES_OF_ITEM, ring, scale);
+    products(&g, &s, ss + ss_at + row * SS_LD, ring, scale);
 }
 #else
 __kernel WORK_GROUP void
