@@ -107,7 +107,8 @@ static void choose_nv(struct opencl *c, struct matmul_choice *of, size_t way,
 
     if (c->portable || c->device.nvidia < 80 || of->dtype != DTYPE_BF16 ||
         c->matmul->operand != DTYPE_BF16 ||
-        !matmul_nv_fits(op, of->rows, of->cols)) {
+        !matmul_nv_fits(op, of->rows, of->cols) ||
+        (ways[way].kind == MATMUL_PREFILL && !c->matmul->fold)) {
         return;
     }
     (ways[way].kind == MATMUL_DECODE ? matmul_nv_decode : matmul_nv_prefill)(
@@ -122,6 +123,27 @@ static void choose_nv(struct opencl *c, struct matmul_choice *of, size_t way,
         ST_OK) {
         of->kernel[way] = NULL;
         log_warn("kernel-refused", "kernel=%s text=\"%s\"", nv.file, e.text);
+    }
+}
+
+static bool fits_nv(const struct opencl *c, const struct opencl_shape *s)
+{
+    (void)s;
+    return c->device.nvidia >= 80;
+}
+
+/* What NVIDIA's kernels for prompts read instead of all sums of squares. */
+static void choose_fold(struct opencl *c)
+{
+    static const struct opencl_variant fold = {.file = "nv_norm_fold",
+                                               .kernel = "norm_fold",
+                                               .fits = fits_nv,
+                                               .wg = 256,
+                                               .tile_rows = 8};
+    struct error e;
+
+    if (opencl_choose(c, &c->matmul->fold, &fold, 1, NULL, NULL, &e) != ST_OK) {
+        c->matmul->fold = NULL;
     }
 }
 
@@ -244,6 +266,7 @@ enum status opencl_matmul_setup(struct opencl *c, struct error *e)
     }
     m->operand = all_bf16(c) ? DTYPE_BF16 : DTYPE_F32;
     opencl_operand_scratch(c, &m->norm, c->sizes.max_tokens);
+    choose_fold(c);
     return choose_all(c, e);
 }
 
@@ -293,6 +316,23 @@ static void run(struct opencl_call *a, struct range r,
                   (uint64_t)w->rows * w->cols * dtype_bytes(w->dtype));
 }
 
+/* Before a norm's product with prompt tokens. */
+static void fold(struct opencl *c, int kind, struct range r)
+{
+    const size_t local = 256, global = (size_t)(r.n + 7) / 8 * local;
+
+    if (c->matmul->fold && kind == MATMUL_PREFILL) {
+        const struct opencl_tensor *ss = &c->matmul->norm.ss;
+        struct opencl_call a = opencl_call(c, c->matmul->fold);
+
+        opencl_arg_tensor(&a, ss);
+        opencl_arg_u32(&a, r.first);
+        opencl_arg_u32(&a, r.n);
+        opencl_launch(&a, 1, &global, &local,
+                      (uint64_t)r.n * ss->cols * sizeof(float));
+    }
+}
+
 static void project_range(struct opencl *c, int kind, struct range r,
                           const struct opencl_operand *norm,
                           const struct opencl_tensor *w,
@@ -315,6 +355,7 @@ void opencl_project(struct opencl *c, const struct opencl_tensor *w,
                     const struct opencl_tensor *out)
 {
     for (int kind = 0; kind < MATMUL_KINDS; kind++) {
+        fold(c, kind, range_of(c, kind));
         project_range(c, kind, range_of(c, kind), &c->matmul->norm, w, bias,
                       out);
     }
@@ -338,6 +379,7 @@ void opencl_project_silu(struct opencl *c, const struct opencl_tensor *w,
         struct opencl_call a =
             opencl_call(c, kernel_for(c, MATMUL_SILU, w, kind, r.n));
 
+        fold(c, kind, r);
         opencl_arg_tensor(&a, out);
         opencl_arg_tensor(&a, &c->matmul->norm.next);
         opencl_arg_tensor(&a, &c->matmul->norm.ss);

@@ -20,6 +20,7 @@
 #define NORM_PART      8  /* columns that share a sum of squares */
 
 struct matmul_choice;
+struct opencl_kernel;
 
 /* What a norm leaves for the product behind it. */
 struct opencl_operand {
@@ -31,6 +32,7 @@ struct opencl_matmul {
     enum dtype operand;            /* bf16 if all matrices are, else float32 */
     struct opencl_operand norm;    /* of the step's tokens */
     struct matmul_choice *choices; /* [MATMUL_CHOICES] */
+    struct opencl_kernel *fold;    /* goes before NVIDIA's for prompts; NULL */
     uint32_t n_choices;
 };
 
