@@ -7,6 +7,13 @@
 #define WARPS 24  /* of a compute unit: enough to keep memory busy */
 #define KEPT  128 /* KiB on their way to a compute unit, at most */
 
+/* Columns of 8 and of 32 tokens' operands in local memory: at once, or in each
+ * of two slabs at most. */
+#define WHOLE_OF_8  4096
+#define WHOLE_OF_32 2048
+#define SLAB_OF_8   2048
+#define SLAB_OF_32  1024
+
 static const char *const kernels[] = {
     [MATMUL_NV_STORE] = "matmul_store",
     [MATMUL_NV_SILU] = "matmul_silu",
@@ -73,15 +80,33 @@ static uint32_t depth_of(const struct cut *c, uint32_t steps, uint32_t most)
     return depth;
 }
 
-/* Columns of the operands in local memory at a time: all, while it is large
- * enough. */
+/* Whether all columns of the operands fit into local memory at once. */
+static bool is_whole(const struct cut *c, uint32_t cols)
+{
+    return c->tokens == 1 ||
+           cols <= (c->tokens == 8 ? WHOLE_OF_8 : WHOLE_OF_32);
+}
+
+/* Chunks under way, at most: for the sake of registers, and of slabs, which
+ * have to be a multiple of what a work-group has under way. */
+static uint32_t depth_most(const struct cut *c, uint32_t cols, bool many)
+{
+    if (c->tokens < 32) {
+        return 8;
+    }
+    if (!is_whole(c, cols)) {
+        return least(many ? 4 : 8 / c->blocks, SLAB_OF_32 / CHUNK / c->split);
+    }
+    return many ? 4 : 8 / c->blocks;
+}
+
+/* Columns of the operands in local memory at a time: two such slabs. */
 static uint32_t slab_of(const struct cut *c, uint32_t cols)
 {
-    uint32_t octets = (c->tokens + 7) / 8;
     uint32_t unit = CHUNK * c->split * c->depth;
-    uint32_t slab = octets == 1 ? 2048 : 512;
+    uint32_t slab = c->tokens == 8 ? SLAB_OF_8 : SLAB_OF_32 / 2;
 
-    if (c->tokens == 1 || cols * octets <= (octets == 1 ? 4096 : 8192)) {
+    if (is_whole(c, cols)) {
         return cols;
     }
     return least(unit > slab ? unit : slab / unit * unit, cols);
@@ -104,9 +129,7 @@ static struct cut cut_of(uint32_t rows, uint32_t cols, uint32_t tokens)
     c.groups = share > WARPS ? c.tokens == 1 ? 8 : 16
                              : (share + c.blocks - 1) / c.blocks;
     c.depth = depth_of(&c, cols / CHUNK / c.split,
-                       c.tokens < 32   ? 8
-                       : share > WARPS ? 4
-                                       : 8 / c.blocks);
+                       depth_most(&c, cols, share > WARPS));
     c.slab = slab_of(&c, cols);
     return c;
 }

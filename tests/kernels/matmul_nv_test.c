@@ -1,0 +1,104 @@
+/* matmul_nv_test.c - every matrix is cut so that NVIDIA's kernels can be
+ * built: within a work-group, within local memory, and with a split that no
+ * number of tokens changes. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <setjmp.h>
+
+#include <cmocka.h>
+
+#include "kernels/opencl/matmul_nv.h"
+
+#define LOCAL_MOST (227u << 10) /* bytes of a work-group, of sm_90 */
+
+static uint32_t define_of(const struct matmul_nv *w, const char *name)
+{
+    char key[32];
+    unsigned v = 0;
+    snprintf(key, sizeof(key), "-D%s=", name);
+    const char *at = strstr(w->defines, key);
+    assert_non_null(at);
+    assert_int_equal(sscanf(at + strlen(key), "%u", &v), 1);
+    return v;
+}
+
+/* Of nv_matmul_decode.cl. */
+static uint32_t decode_bytes(const struct matmul_nv *w, uint32_t cols)
+{
+    uint32_t tokens = define_of(w, "TOKENS"), slab = define_of(w, "SLAB");
+    uint32_t slabs = (cols + slab - 1) / slab, split = define_of(w, "SPLIT");
+    uint32_t held = slab / 64 * ((tokens + 7) / 8) * 2 *
+                    (tokens == 1 ? 4 : 32) * 16 * (slabs > 1 ? 2 : 1);
+    return held + split * tokens * w->rows * 4 + tokens * 4;
+}
+
+static void check_decode(enum matmul_nv_op op, uint32_t rows, uint32_t cols)
+{
+    static const uint32_t tokens[] = {1, 2, 8, 9, 32, 64};
+    uint32_t split = 0;
+    for (size_t i = 0; i < sizeof(tokens) / sizeof(tokens[0]); i++) {
+        struct matmul_nv w;
+        matmul_nv_decode(&w, op, rows, cols, tokens[i]);
+        uint32_t slab = define_of(&w, "SLAB"), s = define_of(&w, "SPLIT");
+        uint32_t round = 64 * s * define_of(&w, "DEPTH");
+        assert_true(split == 0 || s == split);
+        split = s;
+        assert_true(w.tokens >= tokens[i] || w.tokens == 32);
+        assert_int_equal(w.items, define_of(&w, "GROUPS") * s * 32);
+        assert_in_range(w.items, 32, 1024);
+        assert_true(slab == cols || (slab < cols && slab % round == 0));
+        assert_in_range(decode_bytes(&w, cols), 1, LOCAL_MOST);
+    }
+}
+
+static void decode_is_cut_to_fit(void **state)
+{
+    (void)state;
+    for (uint32_t cols = 64; cols <= 32768; cols += cols < 4096 ? 64 : 512) {
+        for (uint32_t rows = 16; rows <= 300000; rows += 16 + rows / 16 * 8) {
+            rows = rows / 16 * 16;
+            assert_true(matmul_nv_fits(MATMUL_NV_SILU, rows, cols));
+            check_decode(MATMUL_NV_SILU, rows, cols);
+            check_decode(MATMUL_NV_ADD, rows, cols);
+        }
+    }
+}
+
+static void some_do_not_fit(void **state)
+{
+    (void)state;
+    assert_true(matmul_nv_fits(MATMUL_NV_STORE, 24, 64));
+    assert_false(matmul_nv_fits(MATMUL_NV_STORE, 25, 64));
+    assert_false(matmul_nv_fits(MATMUL_NV_STORE, 24, 65));
+    assert_false(matmul_nv_fits(MATMUL_NV_STORE, 8, 64));
+    assert_false(matmul_nv_fits(MATMUL_NV_SILU, 24, 64));
+    assert_true(matmul_nv_fits(MATMUL_NV_SILU, 32, 64));
+}
+
+static void prefill_is_wide_where_all_units_have_work(void **state)
+{
+    struct matmul_nv w;
+    (void)state;
+    matmul_nv_prefill(&w, MATMUL_NV_ADD, 4096, 4096, 512);
+    assert_int_equal(w.rows, 128);
+    matmul_nv_prefill(&w, MATMUL_NV_ADD, 4096, 4096, 4096);
+    assert_int_equal(w.rows, 256);
+    assert_int_equal(w.items, 256);
+    assert_int_equal(define_of(&w, "N"), 4096);
+    matmul_nv_prefill(&w, MATMUL_NV_SILU, 4096, 4096, 4096);
+    assert_int_equal(define_of(&w, "N"), 2048);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(decode_is_cut_to_fit),
+        cmocka_unit_test(some_do_not_fit),
+        cmocka_unit_test(prefill_is_wide_where_all_units_have_work),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
