@@ -36,7 +36,7 @@
  *           change any bit. */
 #define CHUNK  64 /* columns that a warp takes at a time */
 #define CHUNKS (K / CHUNK)
-#define ITEMS     (GROUPS * SPLIT * 32)
+#define ITEMS  (GROUPS * SPLIT * 32)
 #define STEPS  ((CHUNKS + SPLIT - 1) / SPLIT) /* chunks of a warp, at most */
 #define WHOLE  (CHUNKS % (SPLIT * DEPTH) == 0)
 
@@ -379,9 +379,9 @@ INLINE void products(const struct target *g, __global const ushort *w,
     __local float scale[TOKENS];
 
 /* First token and column of the work-group, and how many there are. */
-#define HERE_ROW    (first + get_group_id(1) * TOKENS)
-#define HERE_ROWS   min(n_rows - (uint)get_group_id(1) * TOKENS, (uint)TOKENS)
-#define HERE_COL    ((uint)get_group_id(0) * COLS)
+#define HERE_ROW  (first + get_group_id(1) * TOKENS)
+#define HERE_ROWS min(n_rows - (uint)get_group_id(1) * TOKENS, (uint)TOKENS)
+#define HERE_COL  ((uint)get_group_id(0) * COLS)
 #define HERE_COLS min(N - HERE_COL, (uint)COLS)
 
 #if EPILOGUE == 0
@@ -403,8 +403,8 @@ matmul_store(__global float *out, ulong out_at, __global const ushort *in,
         HERE_ROWS,
         HERE_COLS};
 
-    products(&g, w + w_at, in + in_at + HERE_ROW * K, ss + ss_at + HERE_ROW * SS_LD,
-             held, &sums, scale);
+    products(&g, w + w_at, in + in_at + HERE_ROW * K,
+             ss + ss_at + HERE_ROW * SS_LD, held, &sums, scale);
 }
 #elif EPILOGUE == 1
 __kernel WORK_GROUP void
@@ -415,10 +415,11 @@ matmul_silu(__global ushort *out, ulong out_at, __global const ushort *in,
 {
     LOCALS
     const struct target g = {
-        0, out + out_at + HERE_ROW * N + HERE_COL, 0, 0, 0, N, HERE_ROWS, HERE_COLS};
+        0, out + out_at + HERE_ROW * N + HERE_COL, 0, 0, 0,
+        N, HERE_ROWS, HERE_COLS};
 
-    products(&g, w + w_at, in + in_at + HERE_ROW * K, ss + ss_at + HERE_ROW * SS_LD,
-             held, &sums, scale);
+    products(&g, w + w_at, in + in_at + HERE_ROW * K,
+             ss + ss_at + HERE_ROW * SS_LD, held, &sums, scale);
 }
 #else
 __kernel WORK_GROUP void

@@ -18,8 +18,8 @@
  * Launch    ITEMS = 32 * WARPS_T * WARPS_N items; dim 0: ceil(rows of w /
  *           (WARPS_N * 64)), dim 1: ceil(n_rows / (WARPS_T * 64)).  Tiles are
  *           taken in bands of BAND tiles of tokens, for the sake of the cache
- * Defines   N, K of the matrix (N: columns of out); EPILOGUE 0..2; WARPS_T,
- *           WARPS_N 1..4, at most 8 together; STAGES 2..; BAND 1..
+ * Defines   N, K of the matrix (N: columns of out); EPILOGUE 0..2; WARPS_T
+ *           1..4 and WARPS_N 2..4, their product 4 or 8; STAGES 2..; BAND 1..
  * Needs     sm_80; K a multiple of 64, N of 8; 8 KiB * STAGES * (WARPS_T +
  *           WARPS_N) of local memory, whatever the device admits to
  * Numerics  one sum in float32, by 16 columns at a time in their order.  Of
