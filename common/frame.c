@@ -36,15 +36,25 @@ struct frame *frame_new(uint32_t bytes)
 
     f->room = room;
     f->bytes = bytes;
+    atomic_init(&f->owners, 1);
     return f;
 }
 
 void frame_free(struct frame **f)
 {
-    if (*f != NULL) {
-        spare_give(*f, (*f)->room);
-    }
+    struct frame *g = *f;
+
     *f = NULL;
+    if (g != NULL &&
+        atomic_fetch_sub_explicit(&g->owners, 1, memory_order_acq_rel) == 1) {
+        spare_give(g, g->room);
+    }
+}
+
+struct frame *frame_share(struct frame *f)
+{
+    atomic_fetch_add_explicit(&f->owners, 1, memory_order_relaxed);
+    return f;
 }
 
 struct frame *frame_copy(const struct frame *f)
@@ -61,6 +71,16 @@ static uint64_t body_end(uint32_t envelopes_bytes, uint32_t tensor_bytes)
     uint64_t end = FRAME_HEADER + (uint64_t)envelopes_bytes;
 
     return tensor_bytes == 0 ? end : (end + 63) & ~UINT64_C(63);
+}
+
+uint32_t frame_bytes(uint32_t envelopes_bytes, uint32_t tensor_bytes)
+{
+    return (uint32_t)body_end(envelopes_bytes, tensor_bytes) + tensor_bytes;
+}
+
+size_t frame_tensor_at(const struct frame_header *h)
+{
+    return (size_t)body_end(h->envelopes_bytes, h->tensor_bytes);
 }
 
 static void header_write(uint8_t *out, const struct frame_header *h)
@@ -105,6 +125,9 @@ static uint64_t checksum_of(const uint8_t *data, size_t bytes)
 
 void frame_seal(struct frame *f, const struct frame_header *h)
 {
+    size_t used = FRAME_HEADER + (size_t)h->envelopes_bytes;
+
+    memset(f->data + used, 0, frame_tensor_at(h) - used);
     header_write(f->data, h);
     write_checksum(f);
 }
@@ -112,16 +135,14 @@ void frame_seal(struct frame *f, const struct frame_header *h)
 struct frame *frame_make(const struct frame_header *h, const uint8_t *envelopes,
                          const void *tensor)
 {
-    uint64_t end = body_end(h->envelopes_bytes, h->tensor_bytes);
-    uint64_t used = FRAME_HEADER + (uint64_t)h->envelopes_bytes;
-    struct frame *f = frame_new((uint32_t)(end + h->tensor_bytes));
+    struct frame *f =
+        frame_new(frame_bytes(h->envelopes_bytes, h->tensor_bytes));
 
     if (h->envelopes_bytes > 0) {
         memcpy(f->data + FRAME_HEADER, envelopes, h->envelopes_bytes);
     }
-    memset(f->data + used, 0, end - used);
     if (h->tensor_bytes > 0) {
-        memcpy(f->data + end, tensor, h->tensor_bytes);
+        memcpy(f->data + frame_tensor_at(h), tensor, h->tensor_bytes);
     }
     frame_seal(f, h);
     return f;

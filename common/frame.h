@@ -23,11 +23,14 @@
  * none), u16 method, u8 kind, u8 status, u32 zero; then the body, a protobuf
  * message, unpadded.
  *
- * Threading: none; a frame has one owner.  Memory: frame_new/frame_free on
- * the heap.  Limits: FRAME_BYTES_MAX, FRAME_ENVELOPES_MAX. */
+ * Threading: none; a frame has one owner, or several that only read it
+ * (frame_share), in whatever threads.  Memory: frame_new/frame_free on the
+ * heap.  Limits: FRAME_BYTES_MAX, FRAME_TENSOR_MAX, FRAME_ENVELOPES_MAX. */
 #ifndef COMMON_FRAME_H
 #define COMMON_FRAME_H
 
+#include <stdalign.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -47,7 +50,8 @@
 struct frame {
     size_t room; /* of its memory: frame_free() gives it back */
     uint32_t bytes;
-    uint8_t data[];
+    atomic_uint owners;
+    alignas(16) uint8_t data[]; /* [bytes] */
 };
 
 struct frame_header {
@@ -81,14 +85,23 @@ struct frame *frame_new(uint32_t bytes);
 void frame_free(struct frame **f);
 struct frame *frame_copy(const struct frame *f);
 
+/* One more owner, who frees it too; from now on nobody writes to it. */
+struct frame *frame_share(struct frame *f);
+
 /* A whole frame of encoded envelopes (as envelope_write makes them), sealed
  * with its checksum. */
 struct frame *frame_make(const struct frame_header *h, const uint8_t *envelopes,
                          const void *tensor);
 
-/* As frame_make(), in place: the envelopes stand in f already, and there is
- * no tensor. */
+/* As frame_make(), in place: in f of frame_bytes() the envelopes, and the
+ * tensor if there is one, stand already. */
 void frame_seal(struct frame *f, const struct frame_header *h);
+
+/* How long a frame of so much is. */
+uint32_t frame_bytes(uint32_t envelopes_bytes, uint32_t tensor_bytes);
+
+/* Where in its data the tensor stands: aligned to 16, of a frame_new(). */
+size_t frame_tensor_at(const struct frame_header *h);
 
 /* Check everything that can be checked without a session: size, magic,
  * version, counts, zeros, lengths, checksum.  ST_DATA_LOSS: a damaged frame

@@ -1,7 +1,10 @@
+#include "common/hello.h"
+
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/peer.h"
+#include "common/method.h"
 #include "proto/common.pb-c.h"
 #include "proto/registry.pb-c.h"
 
@@ -132,5 +135,67 @@ void failure_read(struct arena *a, const struct envelope *end, struct error *e,
         wire_text_ok(failure->message, 1, ERROR_TEXT - 1)) {
         error_set(e, code, "%.*s", (int)failure->message.len,
                   (const char *)failure->message.data);
+    }
+}
+
+static uint8_t role_of(Sluice__V1__Role role)
+{
+    switch ((int)role) {
+    case SLUICE__V1__ROLE__ROLE_WORKER:
+        return BY_WORKER;
+    case SLUICE__V1__ROLE__ROLE_CLIENT:
+        return BY_CLIENT;
+    case SLUICE__V1__ROLE__ROLE_ADMIN:
+        return BY_ADMIN;
+    default:
+        return 0;
+    }
+}
+
+enum status hello_check(const ProtobufCMessage *hello_request, const char *me,
+                        uint8_t *role, struct error *e)
+{
+    const Sluice__V1__HelloRequest *m =
+        (const Sluice__V1__HelloRequest *)hello_request;
+
+    if (m->version_major != WIRE_VERSION_MAJOR) {
+        return error_set(e, ST_FAILED_PRECONDITION,
+                         "you speak version %" PRIu32 ".%" PRIu32 ", %s %d.%d",
+                         m->version_major, m->version_minor, me,
+                         WIRE_VERSION_MAJOR, WIRE_VERSION_MINOR);
+    }
+    *role = role_of(m->role);
+    if (*role == 0) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "role %d is none of worker, client, admin",
+                         (int)m->role);
+    }
+    if (!wire_text_ok(m->name, 1, HELLO_NAME_MAX)) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "the name must be 1..%d bytes of UTF-8",
+                         HELLO_NAME_MAX);
+    }
+    return ST_OK;
+}
+
+uint64_t hello_session(struct node_io *io)
+{
+    uint64_t s = 0;
+
+    while (s == 0) {
+        s = io->random(io);
+    }
+    return s;
+}
+
+void hello_foreign(struct node_io *io, struct peer_id from,
+                   const struct frame *f, const struct frame_header *h)
+{
+    struct envelope v;
+    struct frame *bye;
+
+    if (!hello_is_goodbye(f, h, &v)) {
+        bye = goodbye_make(h->session, "there is no such session");
+        (void)io->send(io, from, &bye);
     }
 }

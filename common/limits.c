@@ -22,6 +22,7 @@ const struct limit_row common_limits[] = {
     LIMIT_ROW(LINK_RING_FRAMES, "frames", "sent and not acknowledged"),
     LIMIT_ROW(LINK_RING_BYTES, "bytes", "sent and not acknowledged"),
     LIMIT_ROW(LINK_OUTBOX_BYTES, "bytes", "waiting in one lane to a peer"),
+    LIMIT_ROW(LINK_TENSORS_MAX, "tensors", "waiting to a stage"),
     LIMIT_ROW(LINK_SUBMIT_WINDOW, "bytes", "of Submit not acknowledged"),
     LIMIT_ROW(LINK_RESEND_US, "us", "until a frame is sent again"),
     LIMIT_ROW(LINK_RESEND_MAX_US, "us", "the longest such wait"),

@@ -4,31 +4,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/bytes.h"
+#include "common/outbox.h"
 #include "common/plant.h"
 
-#define QUEUE_BYTES_MIN       1024u
 #define ENVELOPES_ORDERED_MAX (FRAME_ENVELOPES_MAX - LINK_STATE_METHODS)
-
-/* Encoded envelopes, back to back in data[head, tail). */
-struct queue {
-    uint8_t *data;
-    size_t head, tail, capacity;
-    uint32_t n;
-    uint64_t n_taken; /* since the beginning */
-};
-
-/* The newest of one method that waits; bytes = 0: none does. */
-struct state_slot {
-    uint8_t *data;
-    size_t bytes, capacity;
-    uint16_t method;
-};
 
 /* An ordered frame that is not acknowledged, without its state part. */
 struct sealed {
     struct frame *frame;
-    uint32_t submit_bytes;
+    uint32_t submit_bytes, tensor_bytes;
 };
 
 struct link {
@@ -50,23 +34,37 @@ struct link {
     int64_t resend_due_us, resend_delay_us;
     int64_t ack_due_us;
     int64_t hold_us; /* send nothing before */
-    size_t ring_bytes, submit_bytes, unacked_bytes;
+    size_t ring_bytes, ring_bytes_max, ring_tensor_bytes;
+    size_t submit_bytes, unacked_bytes;
     bool report_gap;
 
-    struct queue lanes[2]; /* LANE_CONTROL, LANE_SUBMIT */
-    struct state_slot state[LINK_STATE_METHODS];
-    uint32_t n_waiting; /* of state */
+    struct outbox outbox;
     struct sealed ring[LINK_RING_FRAMES];
     struct link_counts counts;
 };
 
-struct link *link_new(uint64_t session)
+const struct link_limits link_limits_usual = {LINK_OUTBOX_BYTES,
+                                              LINK_RING_BYTES};
+
+struct link_limits link_limits_tensors(uint32_t n, uint32_t tensor_bytes)
+{
+    struct link_limits l = link_limits_usual;
+
+    l.outbox_bytes += (size_t)n * tensor_bytes;
+    l.ring_bytes += (size_t)n * tensor_bytes;
+    return l;
+}
+
+struct link *link_new(uint64_t session, const struct link_limits *limits)
 {
     struct link *l = calloc(1, sizeof *l);
 
     if (l == NULL) {
         abort();
     }
+    limits = limits == NULL ? &link_limits_usual : limits;
+    l->outbox.bytes = limits->outbox_bytes;
+    l->ring_bytes_max = limits->ring_bytes;
     l->session = session;
     l->next = 1;
     l->resend_due_us = INT64_MAX;
@@ -86,11 +84,7 @@ void link_free(struct link **lp)
     for (size_t i = 0; i < LINK_RING_FRAMES; i++) {
         frame_free(&l->ring[i].frame);
     }
-    for (size_t i = 0; i < LINK_STATE_METHODS; i++) {
-        free(l->state[i].data);
-    }
-    free(l->lanes[LANE_CONTROL].data);
-    free(l->lanes[LANE_SUBMIT].data);
+    outbox_fini(&l->outbox);
     free(l);
 }
 
@@ -99,146 +93,15 @@ const struct link_counts *link_counts(const struct link *l)
     return &l->counts;
 }
 
-static size_t queue_bytes(const struct queue *q)
-{
-    return q->tail - q->head;
-}
-
-/* Move what waits to the front; double what is then too small. */
-static void queue_settle(struct queue *q, size_t bytes)
-{
-    size_t used = queue_bytes(q);
-
-    if (q->head > 0) {
-        memmove(q->data, q->data + q->head, used);
-        q->head = 0;
-        q->tail = used;
-    }
-    /* Half free at least, so that moving stays cheap. */
-    if (q->capacity / 2 < used + bytes) {
-        size_t capacity = q->capacity == 0 ? QUEUE_BYTES_MIN : q->capacity;
-
-        while (capacity / 2 < used + bytes) {
-            capacity *= 2;
-        }
-        q->data = realloc(q->data, capacity);
-        if (q->data == NULL) {
-            abort();
-        }
-        q->capacity = capacity;
-    }
-}
-
-static uint8_t *queue_reserve(struct queue *q, size_t bytes)
-{
-    uint8_t *at;
-
-    if (q->capacity - q->tail < bytes) {
-        queue_settle(q, bytes);
-    }
-    at = q->data + q->tail;
-    q->tail += bytes;
-    q->n++;
-    return at;
-}
-
-static void queue_take(struct queue *q, size_t bytes, uint32_t n)
-{
-    q->head += bytes;
-    q->n -= n;
-    q->n_taken += n;
-    if (q->head == q->tail) {
-        q->head = 0;
-        q->tail = 0;
-    }
-}
-
-/* A run of envelopes from the head of a queue. */
-struct cut {
-    size_t bytes;
-    uint32_t n;
-};
-
-/* What fits in `limit` bytes and n_max envelopes; if not even the first
- * does, it alone with `alone`. */
-static struct cut queue_cut(const struct queue *q, size_t limit, uint32_t n_max,
-                            bool alone)
-{
-    struct cut c = {queue_bytes(q), q->n};
-
-    if (c.bytes <= limit && c.n <= n_max) {
-        return c;
-    }
-    c = (struct cut){0, 0};
-    while (c.n < q->n && c.n < n_max) {
-        const uint8_t *p = q->data + q->head + c.bytes;
-        size_t bytes = ENVELOPE_HEADER + (size_t)get_u32(p + 8);
-
-        if (c.bytes + bytes > limit && !(alone && c.n == 0)) {
-            break;
-        }
-        c.bytes += bytes;
-        c.n++;
-    }
-    return c;
-}
-
-static struct state_slot *slot_of(struct link *l, uint16_t method)
-{
-    for (size_t i = 0; i < LINK_STATE_METHODS; i++) {
-        struct state_slot *s = &l->state[i];
-
-        if (s->method == method || s->method == 0) {
-            s->method = method;
-            return s;
-        }
-    }
-    return NULL;
-}
-
-static uint8_t *state_reserve(struct link *l, uint16_t method, size_t bytes)
-{
-    struct state_slot *s = slot_of(l, method);
-
-    if (s == NULL) {
-        return NULL;
-    }
-    if (bytes > s->capacity) {
-        free(s->data);
-        s->capacity = 2 * bytes;
-        s->data = malloc(s->capacity);
-        if (s->data == NULL) {
-            abort();
-        }
-    }
-    l->n_waiting += s->bytes == 0;
-    s->bytes = bytes;
-    return s->data;
-}
-
-/* An END is bounded by the calls, a CANCEL too. */
-static bool always_taken(const struct envelope *e)
-{
-    return e->kind == ENVELOPE_END || e->kind == ENVELOPE_CANCEL;
-}
-
 uint8_t *link_put(struct link *l, enum lane lane, const struct envelope *e)
 {
-    size_t bytes = ENVELOPE_HEADER + (size_t)e->body_bytes;
-    uint8_t *at;
+    return outbox_put(&l->outbox, lane, e);
+}
 
-    if (bytes > FRAME_BYTES_MAX - FRAME_HEADER) {
-        return NULL;
-    }
-    if (lane == LANE_STATE) {
-        at = state_reserve(l, e->method, bytes);
-    } else if (queue_bytes(&l->lanes[lane]) + bytes > LINK_OUTBOX_BYTES &&
-               !always_taken(e)) {
-        at = NULL;
-    } else {
-        at = queue_reserve(&l->lanes[lane], bytes);
-    }
-    return at == NULL ? NULL : envelope_head(at, e);
+uint8_t *link_put_tensor(struct link *l, const struct envelope *e,
+                         uint32_t tensor_bytes, uint8_t **tensor)
+{
+    return outbox_put_tensor(&l->outbox, e, tensor_bytes, tensor);
 }
 
 enum status link_push(struct link *l, enum lane lane, const struct envelope *e)
@@ -256,21 +119,17 @@ enum status link_push(struct link *l, enum lane lane, const struct envelope *e)
 
 size_t link_room(const struct link *l, enum lane lane)
 {
-    size_t used;
-
-    assert(lane != LANE_STATE);
-    used = queue_bytes(&l->lanes[lane]) + ENVELOPE_HEADER;
-    return used < LINK_OUTBOX_BYTES ? LINK_OUTBOX_BYTES - used : 0;
+    return outbox_room(&l->outbox, lane);
 }
 
 uint64_t link_queued(const struct link *l, enum lane lane)
 {
-    return l->lanes[lane].n_taken + l->lanes[lane].n;
+    return outbox_queued(&l->outbox, lane);
 }
 
 uint64_t link_taken(const struct link *l, enum lane lane)
 {
-    return l->lanes[lane].n_taken;
+    return outbox_taken(&l->outbox, lane);
 }
 
 static struct sealed *ring_at(struct link *l, uint64_t number)
@@ -283,7 +142,7 @@ static struct sealed *ring_at(struct link *l, uint64_t number)
 static bool ring_open(const struct link *l)
 {
     return l->recover_end == 0 && l->next - l->acked <= LINK_RING_FRAMES &&
-           l->ring_bytes < LINK_RING_BYTES;
+           l->ring_bytes < l->ring_bytes_max;
 }
 
 /* How much of submit may go now, beside control_bytes. */
@@ -297,60 +156,42 @@ static struct cut cut_submit(const struct link *l, struct cut control)
         l->submit_bytes >= LINK_SUBMIT_WINDOW) {
         return (struct cut){0, 0};
     }
-    return queue_cut(&l->lanes[LANE_SUBMIT], window < limit ? window : limit,
-                     ENVELOPES_ORDERED_MAX - control.n, alone);
+    return outbox_cut(&l->outbox, LANE_SUBMIT, window < limit ? window : limit,
+                      ENVELOPES_ORDERED_MAX - control.n, alone);
 }
 
 struct parts {
     struct cut control, submit;
+    bool tensor; /* it is the turn of one: nothing else goes with it */
 };
 
 static struct parts cut_ordered(const struct link *l)
 {
-    struct parts p = {{0, 0}, {0, 0}};
+    struct parts p = {{0, 0}, {0, 0}, false};
 
     if (ring_open(l)) {
-        if (l->lanes[LANE_CONTROL].n > 0) {
-            p.control = queue_cut(&l->lanes[LANE_CONTROL], LINK_SEAL_BYTES,
-                                  ENVELOPES_ORDERED_MAX, true);
-        }
-        if (l->lanes[LANE_SUBMIT].n > 0) {
+        p.tensor = outbox_tensor_next(&l->outbox);
+        if (!p.tensor) {
+            p.control = outbox_cut(&l->outbox, LANE_CONTROL, LINK_SEAL_BYTES,
+                                   ENVELOPES_ORDERED_MAX, true);
             p.submit = cut_submit(l, p.control);
         }
     }
     return p;
 }
 
-/* The state that fits beside `bytes`, written to out unless NULL. */
-static struct cut take_state(struct link *l, size_t bytes, uint8_t *out)
+/* From the oldest frame in the ring on, until it is sent again. */
+static int64_t patience_us(const struct link *l)
 {
-    struct cut c = {0, 0};
-
-    for (size_t i = 0; i < LINK_STATE_METHODS && l->n_waiting > 0; i++) {
-        struct state_slot *s = &l->state[i];
-
-        if (s->bytes == 0 || (bytes + c.bytes > 0 &&
-                              bytes + c.bytes + s->bytes > LINK_SEAL_BYTES)) {
-            continue;
-        }
-        if (out != NULL) {
-            memcpy(out + c.bytes, s->data, s->bytes);
-            l->n_waiting--;
-        }
-        c.bytes += s->bytes;
-        c.n++;
-        if (out != NULL) {
-            s->bytes = 0;
-        }
-    }
-    return c;
+    return l->resend_delay_us +
+           (int64_t)(l->ring_tensor_bytes / LINK_TENSOR_BYTES_US);
 }
 
-static void take_lane(struct queue *q, struct cut c, uint8_t *out)
+static void ring_grow(struct link *l, size_t bytes, int64_t now_us)
 {
-    if (c.n > 0) {
-        memcpy(out, q->data + q->head, c.bytes);
-        queue_take(q, c.bytes, c.n);
+    l->ring_bytes += bytes;
+    if (l->resend_due_us == INT64_MAX) {
+        l->resend_due_us = now_us + patience_us(l);
     }
 }
 
@@ -370,11 +211,9 @@ static void ring_keep(struct link *l, const struct frame *f,
         frame_seal(s->frame, &h);
     }
     s->submit_bytes = (uint32_t)p.submit.bytes;
+    s->tensor_bytes = 0;
     l->submit_bytes += p.submit.bytes;
-    l->ring_bytes += ordered;
-    if (l->resend_due_us == INT64_MAX) {
-        l->resend_due_us = now_us + l->resend_delay_us;
-    }
+    ring_grow(l, ordered, now_us);
 }
 
 static uint16_t take_flags(struct link *l)
@@ -385,11 +224,34 @@ static uint16_t take_flags(struct link *l)
     return flags;
 }
 
-static struct frame *seal(struct link *l, int64_t now_us)
+/* The ring and whoever sends it share the frame. */
+static struct frame *seal_tensor(struct link *l, int64_t now_us)
 {
-    struct parts p = cut_ordered(l);
+    struct tensor_slot w = outbox_take_tensor(&l->outbox);
+    struct sealed *s = ring_at(l, l->next);
+    struct frame_header h = {.session = l->session,
+                             .number = l->next,
+                             .ack = l->received,
+                             .flags = take_flags(l),
+                             .n_ordered = 1,
+                             .envelopes_bytes = w.envelope_bytes,
+                             .tensor_bytes = w.tensor_bytes};
+
+    assert(s->frame == NULL);
+    frame_seal(w.frame, &h);
+    *s = (struct sealed){.frame = frame_share(w.frame),
+                         .tensor_bytes = w.tensor_bytes};
+    l->popped = l->next++;
+    l->ring_tensor_bytes += w.tensor_bytes;
+    ring_grow(l, w.frame->bytes - FRAME_HEADER, now_us);
+    l->counts.sealed++;
+    return w.frame;
+}
+
+static struct frame *seal(struct link *l, struct parts p, int64_t now_us)
+{
     size_t ordered = p.control.bytes + p.submit.bytes;
-    struct cut state = take_state(l, ordered, NULL);
+    struct cut state = outbox_take_state(&l->outbox, ordered, NULL);
     struct frame_header h = {
         .session = l->session,
         .ack = l->received,
@@ -407,9 +269,9 @@ static struct frame *seal(struct link *l, int64_t now_us)
     h.number = h.n_ordered > 0 ? l->next++ : 0;
     f = frame_new(FRAME_HEADER + h.envelopes_bytes);
     at = f->data + FRAME_HEADER;
-    take_lane(&l->lanes[LANE_CONTROL], p.control, at);
-    take_lane(&l->lanes[LANE_SUBMIT], p.submit, at + p.control.bytes);
-    take_state(l, ordered, at + ordered);
+    outbox_take(&l->outbox, LANE_CONTROL, p.control, at);
+    outbox_take(&l->outbox, LANE_SUBMIT, p.submit, at + p.control.bytes);
+    outbox_take_state(&l->outbox, ordered, at + ordered);
     frame_seal(f, &h);
     l->popped = h.number;
     if (h.number != 0) {
@@ -417,6 +279,13 @@ static struct frame *seal(struct link *l, int64_t now_us)
     }
     l->counts.sealed++;
     return f;
+}
+
+static struct frame *seal_next(struct link *l, int64_t now_us)
+{
+    struct parts p = cut_ordered(l);
+
+    return p.tensor ? seal_tensor(l, now_us) : seal(l, p, now_us);
 }
 
 /* Frames from `first` on are to be sent again. */
@@ -467,7 +336,7 @@ static void time_out(struct link *l, int64_t now_us)
     if (l->resend_delay_us > LINK_RESEND_MAX_US) {
         l->resend_delay_us = LINK_RESEND_MAX_US;
     }
-    l->resend_due_us = now_us + l->resend_delay_us;
+    l->resend_due_us = now_us + patience_us(l);
     go_back(l, l->acked + 1);
 }
 
@@ -482,7 +351,7 @@ struct frame *link_pop(struct link *l, int64_t now_us)
     if (now_us >= l->resend_due_us) {
         time_out(l, now_us);
     }
-    f = resending(l) ? resend(l) : seal(l, now_us);
+    f = resending(l) ? resend(l) : seal_next(l, now_us);
     if (f == NULL && now_us >= l->ack_due_us) {
         f = bare_ack(l);
     }
@@ -509,7 +378,8 @@ int64_t link_due(const struct link *l)
     int64_t due =
         l->resend_due_us < l->ack_due_us ? l->resend_due_us : l->ack_due_us;
 
-    if (resending(l) || l->n_waiting > 0 || p.control.n + p.submit.n > 0) {
+    if (resending(l) || l->outbox.n_state > 0 || p.tensor ||
+        p.control.n + p.submit.n > 0) {
         due = 0; /* long past; INT64_MIN is NODE_STOP to a loop */
     }
     return due > l->hold_us ? due : l->hold_us;
@@ -527,18 +397,38 @@ static bool envelopes_whole(const struct frame *f, const struct frame_header *h)
     return at == h->envelopes_bytes && n == (uint32_t)h->n_ordered + h->n_state;
 }
 
+/* No tensor, or one that may be, with nothing but what it belongs to. */
+static bool tensor_allowed(const struct frame *f, const struct frame_header *h)
+{
+    const struct method_row *row;
+    struct envelope e;
+    uint32_t at = 0;
+
+    if (h->tensor_bytes == 0) {
+        return true;
+    }
+    if (h->n_ordered != 1 || h->n_state != 0 ||
+        h->tensor_bytes % sizeof(float) != 0 || !envelope_next(f, h, &at, &e)) {
+        return false;
+    }
+    row = method_find(e.method);
+    return row != NULL && e.kind == ENVELOPE_ONEWAY &&
+           h->tensor_bytes <= row->tensor_cap;
+}
+
 static void take_ack(struct link *l, uint64_t ack, int64_t now_us)
 {
     while (l->acked < ack) {
         struct sealed *s = ring_at(l, ++l->acked);
 
         l->ring_bytes -= s->frame->bytes - FRAME_HEADER;
+        l->ring_tensor_bytes -= s->tensor_bytes;
         l->submit_bytes -= s->submit_bytes;
         frame_free(&s->frame);
     }
     l->resend_delay_us = LINK_RESEND_US;
     l->resend_due_us =
-        l->acked + 1 < l->next ? now_us + l->resend_delay_us : INT64_MAX;
+        l->acked + 1 < l->next ? now_us + patience_us(l) : INT64_MAX;
     if (l->recover_end != 0) {
         l->resend_budget = LINK_SEAL_BYTES;
         if (l->resend_at <= ack) {
@@ -559,7 +449,7 @@ static void hear_gap(struct link *l, uint64_t ack, int64_t now_us)
     }
     l->gap_heard = ack + 1;
     l->gap_heard_us = now_us;
-    l->resend_due_us = now_us + l->resend_delay_us;
+    l->resend_due_us = now_us + patience_us(l);
     go_back(l, ack + 1);
 }
 
@@ -594,7 +484,7 @@ static bool take_number(struct link *l, const struct frame_header *h,
         return false;
     }
     l->received++;
-    l->unacked_bytes += h->envelopes_bytes;
+    l->unacked_bytes += (size_t)h->envelopes_bytes + h->tensor_bytes;
     if (l->received - l->ack_sent >= LINK_ACK_FRAMES ||
         l->unacked_bytes >= LINK_SUBMIT_WINDOW / 2) {
         l->ack_due_us = now_us;
@@ -612,7 +502,7 @@ bool link_recv(struct link *l, const struct frame *f,
     uint32_t at = 0, n = 0;
     bool next;
 
-    if (h->ack >= l->next || !envelopes_whole(f, h) ||
+    if (h->ack >= l->next || !envelopes_whole(f, h) || !tensor_allowed(f, h) ||
         (h->number > l->received &&
          h->number - l->received > LINK_RING_FRAMES)) {
         return false;

@@ -2,6 +2,7 @@
 
 #include <stddef.h>
 
+#include "common/frame.h"
 #include "proto/admin.pb-c.h"
 #include "proto/common.pb-c.h"
 #include "proto/health.pb-c.h"
@@ -20,7 +21,7 @@ enum row_index {
 
 static const struct method_row rows[ROW_NR] = {
 #define X(id, no, svc, meth, req, rep, mkind, by, at, reqcap, repcap, mlane, \
-          is_built)                                                          \
+          is_built, tcap)                                                    \
     [ROW_##id] = {                                                           \
         .name = "/sluice.v1." #svc "/" #meth,                                \
         .service = #svc,                                                     \
@@ -35,6 +36,7 @@ static const struct method_row rows[ROW_NR] = {
         .kind = mkind,                                                       \
         .lane = mlane,                                                       \
         .built = is_built,                                                   \
+        .tensor_cap = tcap,                                                  \
     },
     METHOD_MAP(X)
 #undef X

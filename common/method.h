@@ -25,100 +25,102 @@ enum method_kind { UNARY, STREAM, ONEWAY };
 enum lane { LANE_CONTROL, LANE_SUBMIT, LANE_STATE };
 
 /* name, number, service, method, request, reply, kind, callers, servers,
- * request cap, reply cap (bytes of the body), lane, built */
+ * request cap, reply cap (bytes of the body), lane, built, tensor cap (bytes;
+ * 0: it never has one) */
 #define METHOD_MAP(X)                                                          \
     X(REGISTRY_HELLO, 0x0101, Registry, Hello, hello_request, hello_reply,     \
-      UNARY, BY_WORKER | BY_CLIENT | BY_ADMIN, BY_ROUTER, 4096, 4096,          \
-      LANE_CONTROL, true)                                                      \
+      UNARY, BY_WORKER | BY_CLIENT | BY_ADMIN, BY_ROUTER | BY_WORKER, 4096,    \
+      4096, LANE_CONTROL, true, 0)                                             \
     X(REGISTRY_REPORT, 0x0102, Registry, Report, report_message, nothing,      \
-      ONEWAY, BY_WORKER, BY_ROUTER, 1024, 0, LANE_STATE, true)                 \
+      ONEWAY, BY_WORKER, BY_ROUTER, 1024, 0, LANE_STATE, true, 0)              \
     X(REGISTRY_STEP_OUTPUT, 0x0103, Registry, StepOutput, step_output_message, \
-      nothing, ONEWAY, BY_WORKER, BY_ROUTER, 262144, 0, LANE_STATE, true)      \
+      nothing, ONEWAY, BY_WORKER, BY_ROUTER, 262144, 0, LANE_STATE, true, 0)   \
     X(REGISTRY_GOODBYE, 0x0104, Registry, Goodbye, goodbye_message, nothing,   \
-      ONEWAY, BY_ALL, BY_ALL, 1024, 0, LANE_STATE, true)                       \
+      ONEWAY, BY_ALL, BY_ALL, 1024, 0, LANE_STATE, true, 0)                    \
     X(REGISTRY_LIVE, 0x0105, Registry, Live, live_message, nothing, ONEWAY,    \
-      BY_WORKER, BY_ROUTER, 65536, 0, LANE_CONTROL, true)                      \
+      BY_WORKER, BY_ROUTER, 65536, 0, LANE_CONTROL, true, 0)                   \
     X(REGISTRY_LEAVE, 0x0106, Registry, Leave, leave_request, drain_reply,     \
-      UNARY, BY_WORKER, BY_ROUTER, 64, 64, LANE_CONTROL, true)                 \
+      UNARY, BY_WORKER, BY_ROUTER, 64, 64, LANE_CONTROL, true, 0)              \
     X(REGISTRY_BROKEN, 0x0107, Registry, Broken, broken_message, nothing,      \
-      ONEWAY, BY_WORKER, BY_ROUTER, 1024, 0, LANE_CONTROL, false)              \
+      ONEWAY, BY_WORKER, BY_ROUTER, 1024, 0, LANE_CONTROL, false, 0)           \
     X(INFERENCE_GENERATE, 0x0201, Inference, Generate, generate_request,       \
       generate_chunk, STREAM, BY_CLIENT | BY_ADMIN, BY_ROUTER, 1048576,        \
-      131072, LANE_CONTROL, true)                                              \
+      131072, LANE_CONTROL, true, 0)                                           \
     X(INFERENCE_CANCEL, 0x0202, Inference, Cancel, cancel_request, receipt,    \
-      UNARY, BY_CLIENT | BY_ADMIN, BY_ROUTER, 256, 1024, LANE_CONTROL, true)   \
+      UNARY, BY_CLIENT | BY_ADMIN, BY_ROUTER, 256, 1024, LANE_CONTROL, true,   \
+      0)                                                                       \
     X(INFERENCE_REMOVE, 0x0203, Inference, RemoveSequence, remove_request,     \
       receipt, UNARY, BY_CLIENT | BY_ADMIN, BY_ROUTER, 256, 1024,              \
-      LANE_CONTROL, true)                                                      \
+      LANE_CONTROL, true, 0)                                                   \
     X(INFERENCE_TOKENIZE, 0x0204, Inference, Tokenize, tokenize_request,       \
       tokenize_reply, UNARY, BY_CLIENT | BY_ADMIN, BY_ROUTER, 1048576,         \
-      1048576, LANE_CONTROL, true)                                             \
+      1048576, LANE_CONTROL, true, 0)                                          \
     X(INFERENCE_DETOKENIZE, 0x0205, Inference, Detokenize, detokenize_request, \
       detokenize_reply, UNARY, BY_CLIENT | BY_ADMIN, BY_ROUTER, 262144,        \
-      1048576, LANE_CONTROL, true)                                             \
+      1048576, LANE_CONTROL, true, 0)                                          \
     X(INFERENCE_LIST_MODELS, 0x0206, Inference, ListModels,                    \
       list_models_request, list_models_reply, UNARY, BY_CLIENT | BY_ADMIN,     \
-      BY_ROUTER, 16, 32768, LANE_CONTROL, true)                                \
+      BY_ROUTER, 16, 32768, LANE_CONTROL, true, 0)                             \
     X(ADMIN_STATUS, 0x0301, Admin, Status, nothing, status_reply, UNARY,       \
-      BY_ADMIN, BY_ROUTER, 16, 4096, LANE_CONTROL, true)                       \
+      BY_ADMIN, BY_ROUTER, 16, 4096, LANE_CONTROL, true, 0)                    \
     X(ADMIN_WATCH, 0x0302, Admin, Watch, watch_request, status_reply, STREAM,  \
-      BY_ADMIN, BY_ROUTER, 64, 4096, LANE_CONTROL, true)                       \
+      BY_ADMIN, BY_ROUTER, 64, 4096, LANE_CONTROL, true, 0)                    \
     X(ADMIN_LIST_WORKERS, 0x0303, Admin, ListWorkers, list_request,            \
       list_workers_reply, UNARY, BY_ADMIN, BY_ROUTER, 64, 65536, LANE_CONTROL, \
-      true)                                                                    \
+      true, 0)                                                                 \
     X(ADMIN_LIST_SEQUENCES, 0x0304, Admin, ListSequences, list_request,        \
       list_sequences_reply, UNARY, BY_ADMIN, BY_ROUTER, 64, 65536,             \
-      LANE_CONTROL, true)                                                      \
+      LANE_CONTROL, true, 0)                                                   \
     X(ADMIN_CANCEL, 0x0305, Admin, CancelSequence, cancel_request, receipt,    \
-      UNARY, BY_ADMIN, BY_ROUTER, 256, 1024, LANE_CONTROL, true)               \
+      UNARY, BY_ADMIN, BY_ROUTER, 256, 1024, LANE_CONTROL, true, 0)            \
     X(ADMIN_REMOVE, 0x0306, Admin, RemoveSequence, remove_request, receipt,    \
-      UNARY, BY_ADMIN, BY_ROUTER, 256, 1024, LANE_CONTROL, true)               \
+      UNARY, BY_ADMIN, BY_ROUTER, 256, 1024, LANE_CONTROL, true, 0)            \
     X(ADMIN_DRAIN, 0x0307, Admin, Drain, drain_request, drain_reply, UNARY,    \
-      BY_ADMIN, BY_ROUTER, 256, 64, LANE_CONTROL, true)                        \
+      BY_ADMIN, BY_ROUTER, 256, 64, LANE_CONTROL, true, 0)                     \
     X(ADMIN_UNDRAIN, 0x0308, Admin, Undrain, worker_request, nothing, UNARY,   \
-      BY_ADMIN, BY_ROUTER, 256, 16, LANE_CONTROL, true)                        \
+      BY_ADMIN, BY_ROUTER, 256, 16, LANE_CONTROL, true, 0)                     \
     X(ADMIN_AUDIT, 0x0309, Admin, Audit, nothing, audit_all_reply, UNARY,      \
-      BY_ADMIN, BY_ROUTER, 16, 262144, LANE_CONTROL, true)                     \
+      BY_ADMIN, BY_ROUTER, 16, 262144, LANE_CONTROL, true, 0)                  \
     X(ADMIN_EXPLAIN, 0x030a, Admin, Explain, cancel_request, nothing, UNARY,   \
-      BY_ADMIN, BY_ROUTER, 256, 16, LANE_CONTROL, false)                       \
+      BY_ADMIN, BY_ROUTER, 256, 16, LANE_CONTROL, false, 0)                    \
     X(WORKER_ASSEMBLE, 0x0401, Worker, Assemble, assemble_request, nothing,    \
-      UNARY, BY_ROUTER, BY_WORKER, 1024, 16, LANE_CONTROL, false)              \
+      UNARY, BY_ROUTER, BY_WORKER, 1024, 16, LANE_CONTROL, false, 0)           \
     X(WORKER_SUBMIT, 0x0402, Worker, Submit, submit_request, nothing, UNARY,   \
-      BY_ROUTER, BY_WORKER, 65536, 16, LANE_SUBMIT, true)                      \
+      BY_ROUTER, BY_WORKER, 65536, 16, LANE_SUBMIT, true, 0)                   \
     X(WORKER_SUBMIT_PART, 0x0403, Worker, SubmitPart, submit_part_message,     \
-      nothing, ONEWAY, BY_ROUTER, BY_WORKER, 65536, 0, LANE_SUBMIT, true)      \
+      nothing, ONEWAY, BY_ROUTER, BY_WORKER, 65536, 0, LANE_SUBMIT, true, 0)   \
     X(WORKER_ACKNOWLEDGE, 0x0404, Worker, Acknowledge, acknowledge_message,    \
-      nothing, ONEWAY, BY_ROUTER, BY_WORKER, 65536, 0, LANE_STATE, true)       \
+      nothing, ONEWAY, BY_ROUTER, BY_WORKER, 65536, 0, LANE_STATE, true, 0)    \
     X(WORKER_CANCEL, 0x0405, Worker, Cancel, cancel_request, receipt, UNARY,   \
-      BY_ROUTER, BY_WORKER, 256, 1024, LANE_CONTROL, true)                     \
+      BY_ROUTER, BY_WORKER, 256, 1024, LANE_CONTROL, true, 0)                  \
     X(WORKER_REMOVE, 0x0406, Worker, RemoveSequence, remove_request, receipt,  \
-      UNARY, BY_ROUTER, BY_WORKER, 256, 1024, LANE_CONTROL, true)              \
+      UNARY, BY_ROUTER, BY_WORKER, 256, 1024, LANE_CONTROL, true, 0)           \
     X(WORKER_AUDIT, 0x0408, Worker, Audit, nothing, audit_reply, UNARY,        \
-      BY_ROUTER, BY_WORKER, 16, 8192, LANE_CONTROL, true)                      \
+      BY_ROUTER, BY_WORKER, 16, 8192, LANE_CONTROL, true, 0)                   \
     X(WORKER_DISOWN, 0x0409, Worker, Disown, disown_message, nothing, ONEWAY,  \
-      BY_ROUTER, BY_WORKER, 65536, 0, LANE_CONTROL, true)                      \
+      BY_ROUTER, BY_WORKER, 65536, 0, LANE_CONTROL, true, 0)                   \
     X(WORKER_ASSIGN, 0x040a, Worker, Assign, assign_request, nothing, UNARY,   \
-      BY_ROUTER, BY_WORKER, 64, 16, LANE_CONTROL, false)                       \
+      BY_ROUTER, BY_WORKER, 64, 16, LANE_CONTROL, false, 0)                    \
     X(STAGE_OPEN, 0x0501, Stage, Open, stage_open, nothing, ONEWAY, BY_WORKER, \
-      BY_WORKER, 65536, 0, LANE_CONTROL, false)                                \
+      BY_WORKER, 65536, 0, LANE_CONTROL, false, 0)                             \
     X(STAGE_FORWARD, 0x0502, Stage, Forward, stage_forward, nothing, ONEWAY,   \
-      BY_WORKER, BY_WORKER, 65536, 0, LANE_CONTROL, false)                     \
+      BY_WORKER, BY_WORKER, 65536, 0, LANE_CONTROL, true, FRAME_TENSOR_MAX)    \
     X(STAGE_RESULT, 0x0503, Stage, Result, stage_result, nothing, ONEWAY,      \
-      BY_WORKER, BY_WORKER, 65536, 0, LANE_CONTROL, false)                     \
+      BY_WORKER, BY_WORKER, 65536, 0, LANE_CONTROL, false, 0)                  \
     X(STAGE_REMOVE, 0x0504, Stage, Remove, stage_remove, nothing, ONEWAY,      \
-      BY_WORKER, BY_WORKER, 65536, 0, LANE_CONTROL, false)                     \
+      BY_WORKER, BY_WORKER, 65536, 0, LANE_CONTROL, false, 0)                  \
     X(STAGE_OPEN_PART, 0x0505, Stage, OpenPart, stage_open_part, nothing,      \
-      ONEWAY, BY_WORKER, BY_WORKER, 65536, 0, LANE_CONTROL, false)             \
+      ONEWAY, BY_WORKER, BY_WORKER, 65536, 0, LANE_CONTROL, false, 0)          \
     X(TRANSFER_OPEN, 0x0601, Transfer, Open, transfer_open, nothing, UNARY,    \
-      BY_WORKER, BY_WORKER, 1024, 16, LANE_CONTROL, false)                     \
+      BY_WORKER, BY_WORKER, 1024, 16, LANE_CONTROL, false, 0)                  \
     X(TRANSFER_CHUNK, 0x0602, Transfer, Chunk, transfer_chunk, nothing, UNARY, \
-      BY_WORKER, BY_WORKER, 1024, 16, LANE_CONTROL, false)                     \
+      BY_WORKER, BY_WORKER, 1024, 16, LANE_CONTROL, false, 0)                  \
     X(TRANSFER_DONE, 0x0603, Transfer, Done, transfer_done, nothing, UNARY,    \
-      BY_WORKER, BY_WORKER, 1024, 16, LANE_CONTROL, false)                     \
+      BY_WORKER, BY_WORKER, 1024, 16, LANE_CONTROL, false, 0)                  \
     X(HEALTH_CHECK, 0x0701, Health, Check, nothing, health_reply, UNARY,       \
-      BY_ALL, BY_ALL, 16, 1024, LANE_CONTROL, true)                            \
+      BY_ALL, BY_ALL, 16, 1024, LANE_CONTROL, true, 0)                         \
     X(HEALTH_WATCH, 0x0702, Health, Watch, nothing, health_reply, STREAM,      \
-      BY_ALL, BY_ALL, 16, 1024, LANE_CONTROL, false)
+      BY_ALL, BY_ALL, 16, 1024, LANE_CONTROL, false, 0)
 
 /* The number is the method's name inside the programs too. */
 enum method {
@@ -138,6 +140,7 @@ struct method_row {
     enum method_kind kind;
     enum lane lane;
     bool built; /* false: answered UNIMPLEMENTED */
+    uint32_t tensor_cap;
 };
 
 /* NULL for a number that is none. */

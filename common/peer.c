@@ -22,7 +22,9 @@ struct peer {
     uint64_t last_call; /* number of the call we made last */
     uint64_t ping;      /* of the newest peer_ping(), which no op is told of */
     void *data;
-    int64_t now_us; /* in peer_recv() */
+    int64_t now_us;        /* in peer_recv() */
+    const uint8_t *tensor; /* of the frame in peer_recv() */
+    uint32_t tensor_bytes;
     int64_t due_us; /* as the node knows it since peer_flush() */
     uint32_t strikes;
     bool dirty, dying, inside, struck, goodbye;
@@ -37,7 +39,7 @@ struct peer *peer_new(const struct peer_config *c)
         abort();
     }
     p->c = *c;
-    p->link = link_new(c->session);
+    p->link = link_new(c->session, c->limits);
     p->due_us = NODE_IDLE;
     calls_init(&p->ours);
     calls_init(&p->theirs);
@@ -246,6 +248,41 @@ enum status peer_oneway(struct peer *p, enum method m,
 
     assert(row->kind == ONEWAY && message->descriptor == row->request);
     return push(p, row->lane, &e, message, row->request_cap);
+}
+
+enum status peer_oneway_tensor(struct peer *p, enum method m,
+                               const ProtobufCMessage *message,
+                               const void *tensor, uint32_t tensor_bytes)
+{
+    const struct method_row *row = method_find((uint16_t)m);
+    struct envelope e = {.method = row->number, .kind = ENVELOPE_ONEWAY};
+    size_t bytes = wire_size(message);
+    uint8_t *body, *at;
+
+    assert(row->kind == ONEWAY && row->lane == LANE_CONTROL &&
+           message->descriptor == row->request);
+    if (p->dying) {
+        return ST_UNAVAILABLE;
+    }
+    if (bytes > row->request_cap || tensor_bytes == 0 ||
+        tensor_bytes > row->tensor_cap || tensor_bytes % sizeof(float) != 0) {
+        return ST_INVALID_ARGUMENT;
+    }
+    e.body_bytes = (uint32_t)bytes;
+    body = link_put_tensor(p->link, &e, tensor_bytes, &at);
+    if (body == NULL) {
+        return ST_RESOURCE_EXHAUSTED;
+    }
+    wire_pack(message, body);
+    memcpy(at, tensor, tensor_bytes);
+    touch(p);
+    return ST_OK;
+}
+
+const void *peer_tensor(const struct peer *p, uint32_t *bytes)
+{
+    *bytes = p->tensor_bytes;
+    return p->tensor;
 }
 
 enum status peer_reply(struct peer *p, uint64_t call,
@@ -563,9 +600,13 @@ enum peer_verdict peer_recv(struct peer *p, const struct frame *f,
     p->now_us = now_us;
     p->struck = false;
     p->inside = true;
+    p->tensor_bytes = h->tensor_bytes;
+    p->tensor = h->tensor_bytes > 0 ? f->data + frame_tensor_at(h) : NULL;
     if (!link_recv(p->link, f, h, now_us, deliver, p)) {
         strike(p);
     }
+    p->tensor = NULL;
+    p->tensor_bytes = 0;
     p->inside = false;
     if (peer_due(p) < p->due_us) {
         touch(p);

@@ -17,7 +17,8 @@
  * answered UNIMPLEMENTED here.  A deadline that passes ends the call at both
  * ends with DEADLINE_EXCEEDED (the server sees on_cancel).
  *
- * What breaks a rule, a strike: a frame that the link refuses, a kind in the
+ * What breaks a rule, a strike: a frame that the link refuses, which one is
+ * whose tensor may not be (common/link.h), a kind in the
  * wrong lane, a method of another role or a body over its cap (such calls
  * are answered all the same), a call number that is open already, a oneway
  * that does not parse.  No strike: an unknown method or kind (a newer minor
@@ -34,6 +35,7 @@
 #include <stdint.h>
 
 #include "common/frame.h"
+#include "common/hello.h"
 #include "common/link.h"
 #include "common/method.h"
 #include "common/node_io.h"
@@ -76,6 +78,8 @@ struct peer_config {
     uint8_t self, other; /* one of BY_* each */
     const struct peer_ops *ops;
     void *node;
+    const struct link_limits *limits; /* NULL: the usual; borrowed for
+                                       * peer_new() */
     struct arena *arena; /* the node's, shared by its peers; each on_* is
                           * done with its message before the next is read */
 };
@@ -134,6 +138,17 @@ void peer_cancel(struct peer *p, uint64_t call);
 MUST_CHECK enum status peer_oneway(struct peer *p, enum method m,
                                    const ProtobufCMessage *message);
 
+/* The same with a tensor of 4 .. tensor_cap bytes (common/method.h), a
+ * multiple of 4, else ST_INVALID_ARGUMENT.  It is copied. */
+MUST_CHECK enum status peer_oneway_tensor(struct peer *p, enum method m,
+                                          const ProtobufCMessage *message,
+                                          const void *tensor,
+                                          uint32_t tensor_bytes);
+
+/* Within on_call: the tensor that came with the message, in the frame, aligned
+ * to 16 and borrowed until on_call returns; NULL and 0 if it had none. */
+const void *peer_tensor(const struct peer *p, uint32_t *bytes);
+
 /* One message of their stream.  ST_NOT_FOUND: the call is no longer open;
  * ST_RESOURCE_EXHAUSTED: no room now, nothing was queued. */
 MUST_CHECK enum status peer_reply(struct peer *p, uint64_t call,
@@ -150,32 +165,5 @@ size_t peer_room(const struct peer *p, enum lane lane);
 /* As link_queued() and link_taken(). */
 uint64_t peer_queued(const struct peer *p, enum lane lane);
 uint64_t peer_taken(const struct peer *p, enum lane lane);
-
-/* The version that Hello speaks of. */
-#define WIRE_VERSION_MAJOR 1
-#define WIRE_VERSION_MINOR 0
-
-/* Frames outside a session: a Hello call and its answer (session 0), and a
- * Goodbye for `session`.  None of them is ordered traffic.  hello_answer()
- * puts `session` into the reply; refused: the reply is not looked at. */
-struct frame *hello_make(const ProtobufCMessage *request);
-struct frame *hello_answer(uint64_t session, const ProtobufCMessage *reply,
-                           const struct error *refused,
-                           uint32_t retry_after_ms);
-struct frame *goodbye_make(uint64_t session, const char *reason);
-
-/* The one envelope of a checked frame that is such a frame: a Hello call, an
- * End of Hello, or a Goodbye.  False: it is something else. */
-bool hello_is_call(const struct frame *f, const struct frame_header *h,
-                   struct envelope *out);
-bool hello_is_answer(const struct frame *f, const struct frame_header *h,
-                     struct envelope *out);
-bool hello_is_goodbye(const struct frame *f, const struct frame_header *h,
-                      struct envelope *out);
-
-/* The Failure in a body: sets *e to `status` and its sentence.  Always
- * succeeds: what does not parse has the status' own text. */
-void failure_read(struct arena *a, const struct envelope *end, struct error *e,
-                  uint32_t *retry_after_ms);
 
 #endif

@@ -27,6 +27,17 @@ void session_init(struct session *s, struct node_io *io,
     };
 }
 
+void session_init_stage(struct session *s, struct node_io *io,
+                        const struct session_ops *ops,
+                        const struct peer_ops *peer_ops, void *node,
+                        struct arena *arena, const struct session_stage *stage)
+{
+    assert(io->open_to != NULL);
+    session_init(s, io, ops, peer_ops, node, arena, BY_WORKER);
+    s->to_stage = true;
+    s->stage = *stage;
+}
+
 /* Half of it is chance, so that a hundred workers do not come back as one. */
 static void back_off(struct session *s, int64_t now_us, uint32_t retry_after_ms)
 {
@@ -45,6 +56,11 @@ static void back_off(struct session *s, int64_t now_us, uint32_t retry_after_ms)
     if (s->backoff_us > SESSION_BACKOFF_MAX_US) {
         s->backoff_us = SESSION_BACKOFF_MAX_US;
     }
+}
+
+static const char *whom(const struct session *s)
+{
+    return s->to_stage ? "the next stage" : "the router";
 }
 
 static void say_goodbye(struct session *s, const char *reason)
@@ -76,6 +92,16 @@ static void end(struct session *s, enum status refused, uint32_t retry_after_ms,
     back_off(s, now_us, retry_after_ms);
     s->ops->down(s->node, p, refused, why);
     peer_free(&p);
+}
+
+/* Without a status; what: before the name of the other end, then: after it. */
+static void end_for(struct session *s, const char *what, const char *then,
+                    bool close)
+{
+    char why[160];
+
+    snprintf(why, sizeof why, "%s%s%s", what, whom(s), then);
+    end(s, ST_OK, 0, why, close);
 }
 
 void session_fini(struct session *s, const char *reason)
@@ -114,6 +140,7 @@ static void leave_peer(struct session *s)
 static void greet(struct session *s, int64_t now_us)
 {
     Sluice__V1__HelloRequest hello = SLUICE__V1__HELLO_REQUEST__INIT;
+    Sluice__V1__StagePeer stage = SLUICE__V1__STAGE_PEER__INIT;
     struct frame *f;
 
     hello.name = wire_text("");
@@ -124,6 +151,11 @@ static void greet(struct session *s, int64_t now_us)
     hello.version_major = WIRE_VERSION_MAJOR;
     hello.version_minor = WIRE_VERSION_MINOR;
     hello.nonce = s->nonce;
+    if (s->to_stage) {
+        stage.assembly = s->stage.assembly;
+        stage.index = s->stage.index;
+        hello.stage = &stage;
+    }
     f = hello_make(&hello.base);
     s->io->send(s->io, s->id, &f);
     FP(SESSION_HELLO);
@@ -131,14 +163,14 @@ static void greet(struct session *s, int64_t now_us)
     s->due_us = now_us + SESSION_HELLO_US;
 }
 
-static bool is_current(const struct session *s, struct peer_id who)
+bool session_is_at(const struct session *s, struct peer_id who)
 {
     return s->state != SESSION_CLOSED && s->id.v == who.v;
 }
 
 void session_opened(struct session *s, struct peer_id who)
 {
-    if (is_current(s, who) && s->state == SESSION_OPENING) {
+    if (session_is_at(s, who) && s->state == SESSION_OPENING) {
         s->state = SESSION_GREETING;
         s->nonce = s->io->random(s->io);
         s->tries = 0;
@@ -148,11 +180,12 @@ void session_opened(struct session *s, struct peer_id who)
 
 void session_lost(struct session *s, struct peer_id who)
 {
-    if (is_current(s, who)) {
-        end(s, ST_OK, 0,
-            s->state == SESSION_OPENING ? "no connection to the router"
-                                        : "the connection to the router broke",
-            false);
+    if (session_is_at(s, who)) {
+        if (s->state == SESSION_OPENING) {
+            end_for(s, "no connection to ", "", false);
+        } else {
+            end_for(s, "the connection to ", " broke", false);
+        }
     }
 }
 
@@ -163,7 +196,8 @@ static void come_up(struct session *s, uint64_t session)
         .id = s->id,
         .session = session,
         .self = s->self,
-        .other = BY_ROUTER,
+        .other = s->to_stage ? BY_WORKER : BY_ROUTER,
+        .limits = s->to_stage ? &s->stage.limits : NULL,
         .ops = s->peer_ops,
         .node = s->node,
         .arena = s->arena,
@@ -172,7 +206,7 @@ static void come_up(struct session *s, uint64_t session)
     s->peer = peer_new(&c);
     s->state = SESSION_UP;
     s->up_us = s->io->now_us(s->io);
-    s->listening = false;
+    s->keepalive = (struct keepalive){.listening = false};
     s->busy = true;
     s->ops->up(s->node, s->peer);
     leave_peer(s);
@@ -197,35 +231,30 @@ static void recv_answer(struct session *s, const struct envelope *e)
     }
     reply = (const Sluice__V1__HelloReply *)m;
     if (reply->session == 0 || reply->version_major != WIRE_VERSION_MAJOR) {
-        end(s, ST_FAILED_PRECONDITION, 0,
-            "the router speaks another version of the protocol", true);
+        error_set(&why, ST_FAILED_PRECONDITION,
+                  "%s speaks another version of the protocol", whom(s));
+        end(s, why.code, 0, why.text, true);
         return;
     }
     come_up(s, reply->session);
-}
-
-static void heard(struct session *s)
-{
-    s->heard_us = s->io->now_us(s->io);
-    s->asked_us = 0;
 }
 
 static void recv_up(struct session *s, const struct frame *f,
                     const struct frame_header *h)
 {
     enum peer_verdict verdict;
-    char why[160];
+    char why[128];
 
     s->busy = true;
     verdict = peer_recv(s->peer, f, h, s->io->now_us(s->io));
     s->busy = false;
     if (verdict == PEER_GOODBYE) {
-        snprintf(why, sizeof why, "the router ended the session: %s",
+        snprintf(why, sizeof why, " ended the session: %s",
                  peer_goodbye(s->peer));
-        end(s, ST_OK, 0, why, true);
+        end_for(s, "", why, true);
     } else if (verdict == PEER_OUT) {
         say_goodbye(s, "too many frames break the rules");
-        end(s, ST_OK, 0, "the router breaks the rules", true);
+        end_for(s, "", " breaks the rules", true);
     } else {
         leave_peer(s);
     }
@@ -238,10 +267,10 @@ void session_recv(struct session *s, struct peer_id from, struct frame **fp)
     struct envelope e;
 
     *fp = NULL;
-    if (is_current(s, from) &&
+    if (session_is_at(s, from) &&
         frame_check(f->data, f->bytes, &h, NULL) == ST_OK) {
         if (s->state == SESSION_UP && h.session == peer_session(s->peer)) {
-            heard(s);
+            keepalive_heard(&s->keepalive, s->io->now_us(s->io));
             recv_up(s, f, &h);
         } else if (s->state == SESSION_GREETING && hello_is_answer(f, &h, &e)) {
             recv_answer(s, &e);
@@ -255,46 +284,20 @@ static void tick_greeting(struct session *s, int64_t now_us)
     if (s->tries < SESSION_HELLO_TRIES) {
         greet(s, now_us);
     } else {
-        end(s, ST_OK, 0, "the router does not answer Hello", true);
+        end_for(s, "", " does not answer Hello", true);
     }
-}
-
-/* Is the router silent for good?  Asks, if it is time to. */
-static bool is_silent(struct session *s, int64_t now_us)
-{
-    bool listens = s->ops->listens == NULL || s->ops->listens(s->node);
-
-    if (!listens || !s->listening) {
-        s->listening = listens;
-        s->heard_us = now_us;
-        s->asked_us = 0;
-    } else if (s->asked_us != 0) {
-        return now_us - s->asked_us >= SESSION_SILENT_US - SESSION_QUIET_US;
-    } else if (now_us - s->heard_us >= SESSION_QUIET_US) {
-        (void)peer_ping(s->peer); /* an older one may be open: as good */
-        s->asked_us = now_us;
-    }
-    return false;
-}
-
-static int64_t silence_due(const struct session *s)
-{
-    if (!s->listening) {
-        return NODE_IDLE;
-    }
-    return s->asked_us != 0 ? s->asked_us + SESSION_SILENT_US - SESSION_QUIET_US
-                            : s->heard_us + SESSION_QUIET_US;
 }
 
 static void tick_up(struct session *s, int64_t now_us)
 {
-    char why[96];
+    bool listens = s->ops->listens == NULL || s->ops->listens(s->node);
+    char why[48];
 
-    if (is_silent(s, now_us) && !PLANT(QUIET_IGNORED)) {
-        snprintf(why, sizeof why,
-                 "nothing was heard from the router for %" PRId64 " ms",
-                 (now_us - s->heard_us) / 1000);
-        end(s, ST_OK, 0, why, true);
+    if (keepalive_silent(&s->keepalive, s->peer, listens, now_us) &&
+        !PLANT(QUIET_IGNORED)) {
+        snprintf(why, sizeof why, " for %" PRId64 " ms",
+                 (now_us - s->keepalive.heard_us) / 1000);
+        end_for(s, "nothing was heard from ", why, true);
         return;
     }
     s->busy = true;
@@ -315,13 +318,15 @@ int64_t session_tick(struct session *s, int64_t now_us)
         if (s->state == SESSION_CLOSED) {
             s->state = SESSION_OPENING;
             s->due_us = now_us + SESSION_OPEN_US;
-            s->id = s->io->open(s->io);
+            s->id = s->to_stage ? s->io->open_to(s->io, s->stage.endpoint)
+                                : s->io->open(s->io);
         } else if (s->state == SESSION_OPENING) {
-            end(s, ST_OK, 0, "no connection to the router", true);
+            end_for(s, "no connection to ", "", true);
         } else {
             tick_greeting(s, now_us);
         }
     }
-    return s->state == SESSION_UP ? least(peer_due(s->peer), silence_due(s))
-                                  : s->due_us;
+    return s->state == SESSION_UP
+               ? least(peer_due(s->peer), keepalive_due(&s->keepalive))
+               : s->due_us;
 }

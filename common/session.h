@@ -10,17 +10,18 @@
  * SESSION_HELLO_US with the same nonce, and given up after
  * SESSION_HELLO_TRIES.
  *
- * A connection that is open at one end only is noticed: a node that listens
- * and has had no frame for SESSION_QUIET_US asks the router whether it is
- * there (peer_ping); with no frame for SESSION_SILENT_US the session ends as
- * if the connection had broken.  Only a silence in which the question was
- * open for the rest of the time counts, so a node that was itself stopped
- * hears first what has come meanwhile.
+ * A connection that is open at one end only is noticed: common/keepalive.h.
+ *
+ * It is with the router, or (session_init_stage) of a worker with the stage
+ * after it in an assembly; the two differ in where they connect, in what Hello
+ * says, in the role of the other end and in the room of the link.
  *
  * Threading: the node's.  Memory: the caller's storage, and one peer. */
 #ifndef COMMON_SESSION_H
 #define COMMON_SESSION_H
 
+#include "common/endpoint.h"
+#include "common/keepalive.h"
 #include "common/peer.h"
 
 #define SESSION_BACKOFF_US     20000
@@ -28,8 +29,6 @@
 #define SESSION_HELLO_US       200000
 #define SESSION_HELLO_TRIES    10
 #define SESSION_OPEN_US        5000000 /* to wait for `opened` */
-#define SESSION_QUIET_US       500000
-#define SESSION_SILENT_US      1500000
 
 enum session_state {
     SESSION_CLOSED,
@@ -45,7 +44,7 @@ struct session_ops {
     void (*hello)(void *node, ProtobufCMessage *hello_request);
     void (*up)(void *node, struct peer *p);
     /* Before the peer is freed: its calls end after this.  why is a sentence.
-     * refused: the router answered Hello with this status, else ST_OK.  p is
+     * refused: the other end answered Hello with this status, else ST_OK.  p is
      * NULL if the session was never up: refused, or no connection (told once
      * for each attempt). */
     void (*down)(void *node, struct peer *p, enum status refused,
@@ -55,6 +54,14 @@ struct session_ops {
     bool (*listens)(void *node);
 };
 
+/* Whom a session is with, if not with the router. */
+struct session_stage {
+    char endpoint[ENDPOINT_MAX];
+    uint64_t assembly;
+    uint32_t index; /* who connects: its place */
+    struct link_limits limits;
+};
+
 struct session {
     struct node_io *io;
     const struct session_ops *ops;
@@ -62,6 +69,8 @@ struct session {
     void *node;
     struct arena *arena;
     uint8_t self; /* BY_WORKER, BY_CLIENT or BY_ADMIN */
+    bool to_stage;
+    struct session_stage stage; /* with to_stage */
 
     enum session_state state;
     struct peer_id id;
@@ -70,11 +79,9 @@ struct session {
     int64_t due_us, backoff_us;
     uint32_t tries;
 
-    int64_t up_us;    /* since when */
-    bool listening;   /* as the last tick found it */
-    int64_t heard_us; /* the last frame, or when it began to listen */
-    int64_t asked_us; /* since then; 0: not yet */
-    bool busy;        /* within the peer: end the session afterwards */
+    int64_t up_us; /* since when */
+    struct keepalive keepalive;
+    bool busy; /* within the peer: end the session afterwards */
     bool ending;
     char why[96];
 };
@@ -84,8 +91,18 @@ void session_init(struct session *s, struct node_io *io,
                   const struct session_ops *ops,
                   const struct peer_ops *peer_ops, void *node,
                   struct arena *arena, uint8_t self);
+/* The same with a stage: io has open_to(), self is BY_WORKER.  The session
+ * adds {assembly, index} to what the node's Hello says (a name). */
+void session_init_stage(struct session *s, struct node_io *io,
+                        const struct session_ops *ops,
+                        const struct peer_ops *peer_ops, void *node,
+                        struct arena *arena, const struct session_stage *stage);
 /* Says Goodbye if UP, closes, ends calls (through the ops), frees. */
 void session_fini(struct session *s, const char *reason);
+
+/* Is this the connection of s?  A node with several asks before it hands an
+ * event on. */
+bool session_is_at(const struct session *s, struct peer_id who);
 
 /* The node_ops of the same names hand these on. */
 void session_opened(struct session *s, struct peer_id who);

@@ -106,22 +106,6 @@ static void of_session(struct router_core *r, struct router_peer *p,
     peers_touch(r, p);
 }
 
-/* A frame of a session that is not: its sender is told, so that it frees
- * all and says Hello again.  A Goodbye is not answered, or two ends could go
- * on for ever. */
-static void foreign(struct router_core *r, struct peer_id from,
-                    const struct frame *f, const struct frame_header *h)
-{
-    struct envelope v;
-    struct frame *bye;
-
-    r->metrics.foreign++;
-    if (!hello_is_goodbye(f, h, &v)) {
-        bye = goodbye_make(h->session, "there is no such session");
-        (void)r->io->send(r->io, from, &bye);
-    }
-}
-
 static void take_frame(struct router_core *r, struct peer_id from,
                        const struct frame *f)
 {
@@ -137,7 +121,8 @@ static void take_frame(struct router_core *r, struct peer_id from,
     } else if (p != NULL && p->session == h.session) {
         of_session(r, p, f, &h);
     } else {
-        foreign(r, from, f, &h);
+        r->metrics.foreign++;
+        hello_foreign(r->io, from, f, &h);
     }
 }
 

@@ -6,7 +6,9 @@
 #ifndef ROUTER_LIMITS_H
 #define ROUTER_LIMITS_H
 
-#define PEER_NAME_MAX          64
+#include "common/hello.h"
+
+#define PEER_NAME_MAX          HELLO_NAME_MAX
 #define MODEL_NAME_MAX         128
 #define SHARD_DEVICE_MAX       128
 #define SHARD_LAYERS_MAX       1024

@@ -41,16 +41,6 @@ static void slow_fire(struct router_core *r, struct event *e)
     stream_slow(r, EVENT_OF(e, struct router_peer, slow));
 }
 
-static uint64_t new_session(struct router_core *r)
-{
-    uint64_t s = 0;
-
-    while (s == 0) {
-        s = r->io->random(r->io);
-    }
-    return s;
-}
-
 struct router_peer *peers_add(struct router_core *r, struct peer_id id,
                               uint8_t role, uint64_t nonce)
 {
@@ -64,7 +54,7 @@ struct router_peer *peers_add(struct router_core *r, struct peer_id id,
                             .arena = &r->arena};
 
     assert(p != NULL && r->n_peers < r->options.max_peers);
-    c.session = new_session(r);
+    c.session = hello_session(r->io);
     p->id = id;
     p->session = c.session;
     p->nonce = nonce;

@@ -41,41 +41,13 @@ static void refuse_hello(struct router_core *r, struct peer_id from,
     (void)r->io->send(r->io, from, &f);
 }
 
-static uint8_t role_of(Sluice__V1__Role role)
-{
-    switch ((int)role) {
-    case SLUICE__V1__ROLE__ROLE_WORKER:
-        return BY_WORKER;
-    case SLUICE__V1__ROLE__ROLE_CLIENT:
-        return BY_CLIENT;
-    case SLUICE__V1__ROLE__ROLE_ADMIN:
-        return BY_ADMIN;
-    default:
-        return 0;
-    }
-}
-
 static enum status check_who(struct hello *h, struct error *e)
 {
     const Sluice__V1__HelloRequest *m = h->m;
+    enum status st = hello_check(&m->base, "this router", &h->role, e);
 
-    if (m->version_major != WIRE_VERSION_MAJOR) {
-        return error_set(e, ST_FAILED_PRECONDITION,
-                         "you speak version %" PRIu32 ".%" PRIu32
-                         ", this router %d.%d",
-                         m->version_major, m->version_minor, WIRE_VERSION_MAJOR,
-                         WIRE_VERSION_MINOR);
-    }
-    h->role = role_of(m->role);
-    if (h->role == 0) {
-        return error_set(e, ST_INVALID_ARGUMENT,
-                         "role %d is none of worker, client, admin",
-                         (int)m->role);
-    }
-    if (!wire_text_ok(m->name, 1, PEER_NAME_MAX)) {
-        return error_set(e, ST_INVALID_ARGUMENT,
-                         "the name must be 1..%d bytes of UTF-8",
-                         PEER_NAME_MAX);
+    if (st != ST_OK) {
+        return st;
     }
     if ((m->worker != NULL) != (h->role == BY_WORKER)) {
         return error_set(e, ST_INVALID_ARGUMENT,

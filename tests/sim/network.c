@@ -175,6 +175,10 @@ enum status network_send(struct sim *s, uint32_t node, struct peer_id to,
         fly(s, to.v, there, copy(f), lateness(s));
     }
     if (chance(s, s->options.flip_of)) {
+        struct frame *whole = f; /* maybe the sender's too */
+
+        f = copy(whole);
+        frame_free(&whole);
         s->counts.flipped++;
         f->data[rng_below(&s->chance, f->bytes)] ^=
             (uint8_t)(1u << rng_below(&s->chance, 8));

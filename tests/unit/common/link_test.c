@@ -135,7 +135,7 @@ static void net_clear(struct net *net)
  * tenth and delays a fifth of all frames. */
 static void bad_network_run(uint64_t seed)
 {
-    struct link *a = link_new(SESSION), *b = link_new(SESSION);
+    struct link *a = link_new(SESSION, NULL), *b = link_new(SESSION, NULL);
     struct net ab = {.n = 0}, ba = {.n = 0};
     struct sink at_a = {.bad = false}, at_b = {.bad = false};
     uint64_t sent[2] = {0, 0}, back = 0;
@@ -190,7 +190,7 @@ static void exactly_once_in_order(void **state)
 
 static void quiet_link_acks_and_rests(void **state)
 {
-    struct link *a = link_new(SESSION), *b = link_new(SESSION);
+    struct link *a = link_new(SESSION, NULL), *b = link_new(SESSION, NULL);
     struct sink k = {.bad = false};
 
     (void)state;
@@ -211,7 +211,7 @@ static void quiet_link_acks_and_rests(void **state)
 
 static void resends_with_doubling_delay(void **state)
 {
-    struct link *a = link_new(SESSION);
+    struct link *a = link_new(SESSION, NULL);
     int64_t now = 0, delay = LINK_RESEND_US;
     struct frame *f;
 
@@ -236,7 +236,7 @@ static void resends_with_doubling_delay(void **state)
 
 static void gap_is_resent_at_once_and_once(void **state)
 {
-    struct link *a = link_new(SESSION), *b = link_new(SESSION);
+    struct link *a = link_new(SESSION, NULL), *b = link_new(SESSION, NULL);
     struct sink k = {.bad = false};
     struct frame *f[4], *report, *next;
 
@@ -275,7 +275,7 @@ static void gap_is_resent_at_once_and_once(void **state)
 
 static void submit_window_holds(void **state)
 {
-    struct link *a = link_new(SESSION), *b = link_new(SESSION);
+    struct link *a = link_new(SESSION, NULL), *b = link_new(SESSION, NULL);
     struct sink k = {.bad = false};
     struct frame *f;
 
@@ -310,7 +310,7 @@ static void submit_window_holds(void **state)
 
 static void whole_window_envelope_goes_alone(void **state)
 {
-    struct link *a = link_new(SESSION);
+    struct link *a = link_new(SESSION, NULL);
     struct frame *f;
 
     (void)state;
@@ -326,7 +326,7 @@ static void whole_window_envelope_goes_alone(void **state)
 
 static void full_lane_is_refused_but_for_ends(void **state)
 {
-    struct link *a = link_new(SESSION);
+    struct link *a = link_new(SESSION, NULL);
     struct envelope end = {.kind = ENVELOPE_END, .call = 1};
     uint64_t n = 0;
 
@@ -346,7 +346,7 @@ static void full_lane_is_refused_but_for_ends(void **state)
 
 static void lane_takes_its_limit_and_no_more(void **state)
 {
-    struct link *a = link_new(SESSION);
+    struct link *a = link_new(SESSION, NULL);
     uint32_t half = LINK_OUTBOX_BYTES / 2 - ENVELOPE_HEADER;
 
     (void)state;
@@ -359,7 +359,7 @@ static void lane_takes_its_limit_and_no_more(void **state)
 
 static void ring_stops_at_its_frames(void **state)
 {
-    struct link *a = link_new(SESSION), *b = link_new(SESSION);
+    struct link *a = link_new(SESSION, NULL), *b = link_new(SESSION, NULL);
     struct frame *f[LINK_RING_FRAMES], *ack;
     struct sink k = {.bad = false};
 
@@ -393,7 +393,7 @@ static void ring_stops_at_its_frames(void **state)
 
 static void ring_stops_at_its_bytes(void **state)
 {
-    struct link *a = link_new(SESSION);
+    struct link *a = link_new(SESSION, NULL);
     struct frame *f;
     uint32_t n = 0;
 
@@ -415,7 +415,7 @@ static void ring_stops_at_its_bytes(void **state)
 
 static void many_frames_are_acknowledged_at_once(void **state)
 {
-    struct link *a = link_new(SESSION), *b = link_new(SESSION);
+    struct link *a = link_new(SESSION, NULL), *b = link_new(SESSION, NULL);
     struct sink k = {.bad = false};
 
     (void)state;
@@ -436,7 +436,7 @@ static void many_frames_are_acknowledged_at_once(void **state)
  * until it acknowledges something. */
 static void resends_a_part_until_it_hears(void **state)
 {
-    struct link *a = link_new(SESSION), *b = link_new(SESSION);
+    struct link *a = link_new(SESSION, NULL), *b = link_new(SESSION, NULL);
     struct sink k = {.bad = false};
     struct frame *f;
 
@@ -467,7 +467,7 @@ static void resends_a_part_until_it_hears(void **state)
 
 static void newest_state_replaces_older(void **state)
 {
-    struct link *a = link_new(SESSION), *b = link_new(SESSION);
+    struct link *a = link_new(SESSION, NULL), *b = link_new(SESSION, NULL);
     struct sink k = {.bad = false};
 
     (void)state;
@@ -485,7 +485,7 @@ static void newest_state_replaces_older(void **state)
 
 static void too_many_state_methods_are_refused(void **state)
 {
-    struct link *a = link_new(SESSION);
+    struct link *a = link_new(SESSION, NULL);
     struct envelope e = {.kind = ENVELOPE_ONEWAY};
 
     (void)state;
@@ -498,7 +498,7 @@ static void too_many_state_methods_are_refused(void **state)
 
 static void unsent_frame_goes_again_soon(void **state)
 {
-    struct link *a = link_new(SESSION), *b = link_new(SESSION);
+    struct link *a = link_new(SESSION, NULL), *b = link_new(SESSION, NULL);
     struct sink k = {.bad = false};
     struct frame *f;
 
@@ -518,7 +518,7 @@ static void unsent_frame_goes_again_soon(void **state)
 
 static void rule_breakers_are_refused(void **state)
 {
-    struct link *a = link_new(SESSION);
+    struct link *a = link_new(SESSION, NULL);
     struct sink k = {.bad = false};
     uint8_t body[2 * ENVELOPE_HEADER];
     struct envelope e = {.kind = ENVELOPE_CALL, .call = 1};

@@ -42,6 +42,16 @@ static void answer(struct end *e, const struct method_row *m, uint64_t call)
     }
 }
 
+static void take_tensor(struct end *e)
+{
+    const void *tensor = peer_tensor(e->peer, &e->tensor_bytes);
+    size_t n = e->tensor_bytes;
+
+    if (n > 0) {
+        memcpy(e->tensor, tensor, n < sizeof e->tensor ? n : sizeof e->tensor);
+    }
+}
+
 static void on_call(void *node, struct peer *p, const struct method_row *m,
                     uint64_t call, int64_t deadline_us,
                     const ProtobufCMessage *request)
@@ -54,6 +64,7 @@ static void on_call(void *node, struct peer *p, const struct method_row *m,
     e->method = m->number;
     e->call = call;
     e->deadline_us = deadline_us;
+    take_tensor(e);
     if (m->number == METHOD_REGISTRY_REPORT) {
         const Sluice__V1__ReportMessage *r =
             (const Sluice__V1__ReportMessage *)request;

@@ -34,9 +34,11 @@ struct end {
     enum status status;
     char text[ERROR_TEXT];
     uint32_t retry_after_ms;
-    uint64_t value;    /* something of the last message */
-    uint64_t forged;   /* number of the last frame forged for it */
-    bool answer_calls; /* unary calls at once */
+    uint64_t value;        /* something of the last message */
+    uint32_t tensor_bytes; /* of the last call */
+    uint8_t tensor[64];    /* the first of it */
+    uint64_t forged;       /* number of the last frame forged for it */
+    bool answer_calls;     /* unary calls at once */
 };
 
 struct pair {
