@@ -31,14 +31,21 @@ struct node_io {
     /* Queue *f for `to`.  Takes *f and sets it to NULL, even on an error.
      * Never blocks: ST_RESOURCE_EXHAUSTED if its send limit is reached (the
      * frame is lost, as a network loses it), ST_UNAVAILABLE if there is no
-     * such connection.  ST_OK promises nothing. */
+     * such connection.  ST_OK promises nothing.  Others may own the frame too
+     * (frame_share): it is read only. */
     enum status (*send)(struct node_io *io, struct peer_id to,
                         struct frame **f);
 
-    /* Of a node that connects (worker, client): begin a new connection to
-     * the router and return its id.  Frames sent before it stands are lost;
-     * `opened` says when it does. */
+    /* Of a node that connects (worker, client; NULL in others): begin a new
+     * connection to the router and return its id.  Frames sent before it stands
+     * are lost; `opened` says when it does. */
     struct peer_id (*open)(struct node_io *io);
+
+    /* The same, to whom an endpoint names: of a worker, to the stage after
+     * it.  May be NULL: a node that connects to the router alone.  Peer ids of
+     * both are of one kind and never meet.  Id 0: too many such connections
+     * are open; nothing more is heard of it. */
+    struct peer_id (*open_to)(struct node_io *io, const char *endpoint);
 
     /* Drop a connection, either side.  No `lost` follows. */
     void (*close)(struct node_io *io, struct peer_id who);

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/frame.h"
 #include "common/transport.h"
 
 void port_set(void *socket, int option, int value)
@@ -17,9 +16,8 @@ void port_set(void *socket, int option, int value)
 }
 
 /* IPv6 only where it is asked for: it would change the name of a port. */
-static void set_common(void *socket, const char *endpoint)
+static void set_common(void *socket, const char *endpoint, int64_t max)
 {
-    int64_t max = FRAME_BYTES_MAX;
     int rc = zmq_setsockopt(socket, ZMQ_MAXMSGSIZE, &max, sizeof max);
 
     assert(rc == 0);
@@ -68,7 +66,7 @@ void port_open(struct port *p, void *context, int type, const char *endpoint,
 {
     p->socket = zmq_socket(context, type);
     assert(p->socket != NULL);
-    set_common(p->socket, endpoint);
+    set_common(p->socket, endpoint, (int64_t)port_bytes_max(p));
     p->monitor = monitor_make(context, p->socket, number);
     p->fd = descriptor(p->socket);
     p->monitor_fd = descriptor(p->monitor);
@@ -94,6 +92,54 @@ int port_send(struct port *p, const void *data, size_t bytes, int flags)
         rc = zmq_send(p->socket, data, bytes, ZMQ_DONTWAIT | flags);
     } while (rc < 0 && errno == EINTR);
     return rc;
+}
+
+/* The content of a message is no longer needed. */
+static void release(void *data, void *frame)
+{
+    struct frame *f = frame;
+
+    (void)data;
+    frame_free(&f);
+}
+
+static int send_given(struct port *p, struct frame *f)
+{
+    zmq_msg_t msg;
+    int rc;
+
+    p->unread = true;
+    rc = zmq_msg_init_data(&msg, f->data, f->bytes, release, f);
+    assert(rc == 0);
+    do {
+        rc = zmq_msg_send(&msg, p->socket, ZMQ_DONTWAIT);
+    } while (rc < 0 && errno == EINTR);
+    if (rc < 0) {
+        int why = errno;
+
+        zmq_msg_close(&msg); /* releases it */
+        errno = why;
+    }
+    return rc;
+}
+
+int port_send_frame(struct port *p, struct frame **fp)
+{
+    struct frame *f = *fp;
+    int rc;
+
+    *fp = NULL;
+    if (f->bytes > PORT_COPIED_MAX) {
+        return send_given(p, f);
+    }
+    rc = port_send(p, f->data, f->bytes, 0);
+    frame_free(&f);
+    return rc;
+}
+
+size_t port_bytes_max(const struct port *p)
+{
+    return FRAME_BYTES_MAX + (p->tensors ? FRAME_TENSOR_MAX : 0);
 }
 
 static int receive(void *socket, zmq_msg_t *msg)

@@ -21,16 +21,23 @@
 #include <zmq.h>
 
 #include "common/endpoint.h"
+#include "common/frame.h"
+
+#define PORT_COPIED_MAX (64u << 10) /* what is longer is given away */
 
 struct port {
     void *socket, *monitor; /* NULL: closed */
     int fd, monitor_fd;
     bool unread, monitor_unread;
-    uint8_t allowed;
+    bool tensors;    /* messages may have one */
+    uint8_t allowed; /* listening: BY_* */
+    uint32_t id;     /* connecting: the peer, 0: none now */
+    bool gone;       /* connecting: it broke, which is to be told */
     char endpoint[ENDPOINT_MAX];
 };
 
-/* Make the socket, with all options but those of its type; number is one that
+/* Make the socket, with all options but those of its type; tensors is set,
+ * number is one that
  * no other port of the context ever had. */
 void port_open(struct port *p, void *context, int type, const char *endpoint,
                uint32_t number);
@@ -40,6 +47,13 @@ void port_set(void *socket, int option, int value);
 
 /* Never blocks; as zmq_send(). */
 int port_send(struct port *p, const void *data, size_t bytes, int flags);
+
+/* The same of a whole frame, taken whatever comes of it; a large one is not
+ * copied: ZeroMQ frees it, in a thread of its own. */
+int port_send_frame(struct port *p, struct frame **f);
+
+/* The longest message that may come. */
+size_t port_bytes_max(const struct port *p);
 
 /* Never blocks; false if there is nothing. */
 bool port_recv(struct port *p, zmq_msg_t *msg);

@@ -18,16 +18,13 @@
 struct transport {
     struct node_io io;
     void *context;
-    struct port ports[TRANSPORT_LISTEN_MAX];
-    unsigned n_ports;
-    struct connections connections; /* listening */
+    /* Those that listen, then those that connect: the first of these to the
+     * router. */
+    struct port ports[TRANSPORT_PORTS];
+    unsigned n_ports, n_listen;
+    struct connections connections; /* of those that listen; counts all ids */
     struct transport_counts counts;
     uint32_t n_opened; /* ports, ever */
-
-    bool connecting; /* ports[0] is the DEALER, NULL before open() */
-    uint32_t last_id;
-    bool shaken; /* the handshake of last_id is done */
-    bool gone;   /* last_id broke, or was closed */
 };
 
 static struct transport *of(struct node_io *io)
@@ -51,16 +48,18 @@ static uint64_t transport_random(struct node_io *io)
     return v;
 }
 
-/* ---- sending ---- */
-
-/* Takes *f. */
-static enum status send_body(struct port *p, struct frame **f)
+/* The port of a connection that began here, NULL if that is over. */
+static struct port *dialled(struct transport *t, struct peer_id who)
 {
-    int rc = port_send(p, (*f)->data, (*f)->bytes, 0);
-
-    frame_free(f);
-    return rc >= 0 ? ST_OK : ST_RESOURCE_EXHAUSTED;
+    for (unsigned i = t->n_listen; who.v != 0 && i < t->n_ports; i++) {
+        if (t->ports[i].id == who.v) {
+            return &t->ports[i];
+        }
+    }
+    return NULL;
 }
+
+/* ---- sending ---- */
 
 static enum status send_routed(struct transport *t, struct connection *c,
                                struct frame **f)
@@ -77,27 +76,27 @@ static enum status send_routed(struct transport *t, struct connection *c,
         t->counts.unreachable++;
         return ST_UNAVAILABLE;
     }
-    return send_body(p, f);
+    return port_send_frame(p, f) >= 0 ? ST_OK : ST_RESOURCE_EXHAUSTED;
 }
 
 static enum status transport_send(struct node_io *io, struct peer_id to,
                                   struct frame **f)
 {
     struct transport *t = of(io);
-    struct connection *c = NULL;
+    struct connection *c;
+    struct port *p;
     enum status st = ST_UNAVAILABLE;
 
     if (FP_FAILS(TRANSPORT_SEND)) {
         frame_free(f);
         return ST_RESOURCE_EXHAUSTED;
     }
-    if (!t->connecting) {
-        c = connections_by_id(&t->connections, to.v);
-    }
+    c = connections_by_id(&t->connections, to.v);
+    p = dialled(t, to);
     if (c != NULL && !c->closed) {
         st = send_routed(t, c, f);
-    } else if (t->connecting && to.v == t->last_id && !t->gone) {
-        st = send_body(&t->ports[0], f);
+    } else if (p != NULL && !p->gone) {
+        st = port_send_frame(p, f) >= 0 ? ST_OK : ST_RESOURCE_EXHAUSTED;
         t->counts.no_room += st != ST_OK;
     } else {
         frame_free(f);
@@ -106,34 +105,50 @@ static enum status transport_send(struct node_io *io, struct peer_id to,
     return st;
 }
 
+/* Whatever p was is over, untold. */
+static struct peer_id dial(struct transport *t, struct port *p,
+                           const char *endpoint)
+{
+    port_close(p);
+    port_open(p, t->context, ZMQ_DEALER, endpoint, ++t->n_opened);
+    port_set(p->socket, ZMQ_RECONNECT_IVL, -1);
+    port_set(p->socket, ZMQ_IMMEDIATE, 1);
+    p->id = ++t->connections.last_id;
+    p->gone = zmq_connect(p->socket, endpoint) != 0;
+    return (struct peer_id){p->id};
+}
+
 static struct peer_id transport_open(struct node_io *io)
 {
     struct transport *t = of(io);
-    struct port *p = &t->ports[0];
+    struct port *p = &t->ports[t->n_listen];
 
-    assert(t->connecting);
-    port_close(p);
-    port_open(p, t->context, ZMQ_DEALER, p->endpoint, ++t->n_opened);
-    port_set(p->socket, ZMQ_RECONNECT_IVL, -1);
-    port_set(p->socket, ZMQ_IMMEDIATE, 1);
-    t->last_id++;
-    t->shaken = false;
-    t->gone = zmq_connect(p->socket, p->endpoint) != 0;
-    return (struct peer_id){t->last_id};
+    return dial(t, p, p->endpoint);
+}
+
+static struct peer_id transport_open_to(struct node_io *io,
+                                        const char *endpoint)
+{
+    struct transport *t = of(io);
+
+    for (unsigned i = t->n_listen + 1; i < t->n_ports; i++) {
+        if (t->ports[i].id == 0) {
+            return dial(t, &t->ports[i], endpoint);
+        }
+    }
+    return (struct peer_id){0};
 }
 
 static void transport_close(struct node_io *io, struct peer_id who)
 {
     struct transport *t = of(io);
+    struct port *p = dialled(t, who);
     struct connection *c;
 
-    if (t->connecting) {
-        if (who.v == t->last_id) {
-            t->last_id++;
-            t->gone = false;
-            port_close(&t->ports[0]);
-        }
-        return;
+    if (p != NULL) {
+        port_close(p);
+        p->id = 0;
+        p->gone = false;
     }
     c = connections_by_id(&t->connections, who.v);
     if (c != NULL) {
@@ -186,18 +201,16 @@ static void drain_listening(struct transport *t, unsigned port,
     }
 }
 
-static void drain_connecting(struct transport *t, const struct node_ops *ops,
+static void drain_connecting(struct port *p, const struct node_ops *ops,
                              void *node)
 {
-    struct port *p = &t->ports[0];
-    struct peer_id who = {t->last_id};
+    struct peer_id who = {p->id};
     uint16_t event;
     int value;
 
     p->monitor_unread = false;
     while (port_event(p, &event, &value)) {
         if (event == ZMQ_EVENT_HANDSHAKE_SUCCEEDED) {
-            t->shaken = true;
             ops->opened(node, who);
         } else if (event == ZMQ_EVENT_DISCONNECTED ||
                    event == ZMQ_EVENT_CLOSED ||
@@ -205,27 +218,28 @@ static void drain_connecting(struct transport *t, const struct node_ops *ops,
                    event == ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL ||
                    event == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH) {
             port_close(p);
-            t->gone = true;
+            p->gone = true;
         }
-        if (who.v != t->last_id) {
-            return; /* opened anew within the call */
+        if (who.v != p->id) {
+            return; /* closed, or opened anew, within the call */
         }
     }
-    if (t->gone && who.v != 0) {
+    if (p->gone) {
         port_close(p);
-        t->gone = false;
-        t->last_id++; /* told once; sends to the old id find nobody */
+        p->gone = false;
+        p->id = 0;
         ops->lost(node, who);
     }
 }
 
 /* The frame in msg, copied; NULL if it can be none. */
-static struct frame *take_frame(struct transport *t, zmq_msg_t *msg)
+static struct frame *take_frame(struct transport *t, const struct port *p,
+                                zmq_msg_t *msg)
 {
     size_t n = zmq_msg_size(msg);
     struct frame *f;
 
-    if (n < FRAME_HEADER || n > FRAME_BYTES_MAX || zmq_msg_more(msg)) {
+    if (n < FRAME_HEADER || n > port_bytes_max(p) || zmq_msg_more(msg)) {
         t->counts.malformed++;
         return NULL;
     }
@@ -302,7 +316,7 @@ static bool take_routed(struct transport *t, unsigned port,
         zmq_msg_close(&body);
         return false;
     }
-    f = take_frame(t, &body);
+    f = take_frame(t, p, &body);
     skip_rest(p, &body);
     if (f != NULL && routing[0] == 0) {
         c = sender(t, port, routing, &body, ops, node);
@@ -316,11 +330,11 @@ static bool take_routed(struct transport *t, unsigned port,
     return true;
 }
 
-/* One message of the DEALER; false if there is none. */
-static bool take_plain(struct transport *t, const struct node_ops *ops,
-                       void *node)
+/* One message of a connecting port; false if there is none. */
+static bool take_plain(struct transport *t, struct port *p,
+                       const struct node_ops *ops, void *node)
 {
-    struct port *p = &t->ports[0];
+    struct peer_id from = {p->id};
     struct frame *f;
     zmq_msg_t body;
 
@@ -329,12 +343,12 @@ static bool take_plain(struct transport *t, const struct node_ops *ops,
         zmq_msg_close(&body);
         return false;
     }
-    f = take_frame(t, &body);
+    f = take_frame(t, p, &body);
     skip_rest(p, &body);
     zmq_msg_close(&body);
     if (f != NULL) {
         t->counts.received++;
-        ops->recv(node, (struct peer_id){t->last_id}, &f);
+        ops->recv(node, from, &f);
     }
     frame_free(&f);
     return true;
@@ -362,8 +376,8 @@ static void read_port(struct transport *t, unsigned i,
     bool more = true;
 
     for (int n = 0; more && n < TRANSPORT_BUDGET; n++) {
-        more = t->connecting ? take_plain(t, ops, node)
-                             : take_routed(t, i, ops, node);
+        more = i < t->n_listen ? take_routed(t, i, ops, node)
+                               : take_plain(t, &t->ports[i], ops, node);
     }
     t->ports[i].unread = more;
 }
@@ -372,13 +386,13 @@ void transport_turn(struct transport *t, const struct pollfd *items,
                     const struct node_ops *ops, void *node)
 {
     for (unsigned i = 0; i < t->n_ports; i++, items += 2) {
-        const struct port *p = &t->ports[i];
+        struct port *p = &t->ports[i];
 
-        if (items[0].revents != 0 || p->monitor_unread || t->gone) {
-            if (t->connecting) {
-                drain_connecting(t, ops, node);
-            } else {
+        if (items[0].revents != 0 || p->monitor_unread || p->gone) {
+            if (i < t->n_listen) {
                 drain_listening(t, i, ops, node);
+            } else {
+                drain_connecting(p, ops, node);
             }
         }
         if (items[1].revents != 0 || p->unread) {
@@ -390,11 +404,12 @@ void transport_turn(struct transport *t, const struct pollfd *items,
 
 bool transport_look(struct transport *t)
 {
-    bool found = t->gone;
+    bool found = false;
 
     for (unsigned i = 0; i < t->n_ports; i++) {
         struct port *p = &t->ports[i];
 
+        found |= p->gone;
         if (p->socket != NULL) {
             found |= port_look(p) || p->monitor_unread;
         }
@@ -415,7 +430,6 @@ static struct transport *transport_make(void)
                              .now_us = transport_now_us,
                              .random = transport_random,
                              .send = transport_send,
-                             .open = transport_open,
                              .close = transport_close,
                              .port = transport_port};
     return t;
@@ -471,9 +485,11 @@ static enum status listen_one(struct transport *t,
                          "are open",
                          port->endpoint);
     }
+    p->allowed = port->allowed;
+    p->tensors = port->tensors;
     port_open(p, t->context, ZMQ_ROUTER, port->endpoint, ++t->n_opened);
     t->n_ports++;
-    p->allowed = port->allowed;
+    t->n_listen++;
     port_set(p->socket, ZMQ_ROUTER_MANDATORY, 1);
     port_set(p->socket, ZMQ_BACKLOG, TRANSPORT_BACKLOG);
     if (bind_private(p->socket, port->endpoint) != 0) {
@@ -538,7 +554,7 @@ static bool self_run(struct transport *t)
 
 static enum status self_test(struct error *e)
 {
-    static const struct transport_port port = {"tcp://127.0.0.1:*", 0};
+    static const struct transport_port port = {"tcp://127.0.0.1:*", 0, false};
     struct transport *t = transport_make();
     enum status st = listen_one(t, &port, e);
 
@@ -551,20 +567,42 @@ static enum status self_test(struct error *e)
     return st;
 }
 
-enum status transport_listen(struct transport **out,
-                             const struct transport_port *ports, unsigned n,
+/* Room to connect to the router, and to others. */
+static enum status add_dials(struct transport *t, const char *router,
                              struct error *e)
 {
-    struct transport *t;
-    enum status st = self_test(e);
+    enum status st = endpoint_check(router, e);
 
-    assert(n > 0 && n <= TRANSPORT_LISTEN_MAX);
+    if (st != ST_OK) {
+        return st;
+    }
+    snprintf(t->ports[t->n_ports].endpoint, ENDPOINT_MAX, "%s", router);
+    for (unsigned i = 1; i < TRANSPORT_DIAL_MAX; i++) {
+        t->ports[t->n_ports + i].tensors = true;
+    }
+    t->n_ports += TRANSPORT_DIAL_MAX;
+    t->io.open = transport_open;
+    t->io.open_to = transport_open_to;
+    return ST_OK;
+}
+
+enum status transport_new(struct transport **out, const char *router,
+                          const struct transport_port *ports, unsigned n,
+                          struct error *e)
+{
+    enum status st = n > 0 ? self_test(e) : ST_OK;
+    struct transport *t;
+
+    assert((n > 0 || router != NULL) && n <= TRANSPORT_LISTEN_MAX);
     if (st != ST_OK) {
         return st;
     }
     t = transport_make();
     for (unsigned i = 0; st == ST_OK && i < n; i++) {
         st = listen_one(t, &ports[i], e);
+    }
+    if (st == ST_OK && router != NULL) {
+        st = add_dials(t, router, e);
     }
     if (st != ST_OK) {
         transport_free(&t);
@@ -574,21 +612,17 @@ enum status transport_listen(struct transport **out,
     return ST_OK;
 }
 
+enum status transport_listen(struct transport **out,
+                             const struct transport_port *ports, unsigned n,
+                             struct error *e)
+{
+    return transport_new(out, NULL, ports, n, e);
+}
+
 enum status transport_connect(struct transport **out, const char *endpoint,
                               struct error *e)
 {
-    enum status st = endpoint_check(endpoint, e);
-    struct transport *t;
-
-    if (st != ST_OK) {
-        return st;
-    }
-    t = transport_make();
-    t->connecting = true;
-    t->n_ports = 1;
-    snprintf(t->ports[0].endpoint, ENDPOINT_MAX, "%s", endpoint);
-    *out = t;
-    return ST_OK;
+    return transport_new(out, endpoint, NULL, 0, e);
 }
 
 struct node_io *transport_io(struct transport *t)

@@ -1,21 +1,26 @@
 /* transport.h - node_io over ZeroMQ.
  *
- * Listening (the router): one ROUTER socket an endpoint.  Connecting (worker,
- * client): one DEALER, and a new one for every node_io open(): a connection
- * that broke takes its queue with it, so nothing old reaches a new session.
+ * Listening (router; worker, for the stage before it): one ROUTER socket an
+ * endpoint.  Connecting (worker, client): one DEALER for the connection to the
+ * router and for each to a stage, and a new one for every node_io open() and
+ * open_to(): a connection that broke takes its queue with it, so nothing old
+ * reaches a new session.  One transport does both, with one count of peer ids.
  *
- * A peer is one connection.  The ROUTER knows it by a routing id that libzmq
+ * A peer is one connection.  A ROUTER knows it by a routing id that libzmq
  * made; the monitor knows its file descriptor; ZMQ_SRCFD of what it sends
  * joins the two, so a DISCONNECTED event ends the right peer at once
  * (transport_listen() proves on a pair of its own that they agree).
  *
  * What a message may be: the routing id and one frame of at most
- * FRAME_BYTES_MAX.  All else is counted and dropped.  Sends never block:
+ * FRAME_BYTES_MAX, and where tensors may come (a port that says so, what
+ * open_to() opened) FRAME_TENSOR_MAX more.  A longer one ends its connection
+ * (ZMQ_MAXMSGSIZE), all else is counted and dropped.  Sends never block:
  * mandatory routing, TRANSPORT_HWM frames a peer, EAGAIN is
  * ST_RESOURCE_EXHAUSTED.
  *
  * Threading: everything by one thread, which runs the loop.  Memory: a frame
- * is copied into and out of ZeroMQ's.  Limits: below. */
+ * is copied out of ZeroMQ's, and into it up to PORT_COPIED_MAX; a longer one is
+ * given to it as it is.  Limits: below. */
 #ifndef COMMON_TRANSPORT_H
 #define COMMON_TRANSPORT_H
 
@@ -26,7 +31,9 @@
 #include "common/node_io.h"
 
 #define TRANSPORT_LISTEN_MAX   4
-#define TRANSPORT_ITEMS        (2 * TRANSPORT_LISTEN_MAX)
+#define TRANSPORT_DIAL_MAX     4 /* connections from here, the router's with */
+#define TRANSPORT_PORTS        (TRANSPORT_LISTEN_MAX + TRANSPORT_DIAL_MAX)
+#define TRANSPORT_ITEMS        (2 * TRANSPORT_PORTS)
 #define TRANSPORT_HWM          64
 #define TRANSPORT_LINGER_MS    1000
 #define TRANSPORT_HANDSHAKE_MS 2000
@@ -45,7 +52,16 @@ struct transport;
 struct transport_port {
     const char *endpoint; /* tcp://127.0.0.1:7070, tcp://[::1]:0, ipc://path */
     uint8_t allowed;      /* set of BY_* */
+    bool tensors;         /* frames with one may come */
 };
+
+/* Bind n <= TRANSPORT_LISTEN_MAX ports (as transport_listen), and connect to
+ * `router` (as transport_connect) unless that is NULL; one of the two at
+ * least.  What connects has open(), and open_to() for TRANSPORT_DIAL_MAX - 1
+ * others at once. */
+MUST_CHECK enum status transport_new(struct transport **out, const char *router,
+                                     const struct transport_port *ports,
+                                     unsigned n, struct error *e);
 
 /* Bind n <= TRANSPORT_LISTEN_MAX ports.  Only loopback and ipc (its file gets
  * mode 0600): ST_FAILED_PRECONDITION otherwise, as there are no keys yet.

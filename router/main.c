@@ -156,8 +156,8 @@ static void on_signal(void *arg, int fd)
 static enum status assemble(struct program *p, struct error *e)
 {
     const struct transport_port ports[] = {
-        {p->args.workers, BY_WORKER},
-        {p->args.clients, BY_CLIENT | BY_ADMIN},
+        {p->args.workers, BY_WORKER, false},
+        {p->args.clients, BY_CLIENT | BY_ADMIN, false},
     };
     struct router_options o = {.name = p->args.name,
                                .max_peers = p->args.max_peers,

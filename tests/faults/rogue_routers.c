@@ -235,7 +235,7 @@ static bool until(struct fake *f, const unsigned *count, unsigned n)
 
 static struct fake *fake_new(const char *endpoint)
 {
-    struct transport_port port = {endpoint, BY_WORKER};
+    struct transport_port port = {endpoint, BY_WORKER, false};
     struct fake *f = calloc(1, sizeof *f);
     struct error e;
 

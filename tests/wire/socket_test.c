@@ -137,7 +137,7 @@ static const struct node_ops router_ops = {
 /* Runs until it is killed; tells its endpoint through the pipe. */
 static void router_run(const char *endpoint, int tell)
 {
-    struct transport_port port = {endpoint, BY_WORKER};
+    struct transport_port port = {endpoint, BY_WORKER, false};
     struct router r = {.t = NULL};
     struct loop loop;
     struct error e;

@@ -326,7 +326,7 @@ static void *run(void *arg)
 struct fake_router *fake_router_start(const char *endpoint, int refuse_hello)
 {
     struct fake_router *r = calloc(1, sizeof *r);
-    struct transport_port port = {endpoint, BY_CLIENT | BY_ADMIN};
+    struct transport_port port = {endpoint, BY_CLIENT | BY_ADMIN, false};
     int rc;
 
     assert(r != NULL);

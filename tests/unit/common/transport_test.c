@@ -87,8 +87,8 @@ static void end_init(struct end *x, struct transport *t)
 
 static void server_start(struct end *s, const char *endpoint)
 {
-    const struct transport_port ports[] = {{endpoint, BY_WORKER},
-                                           {"tcp://127.0.0.1:*", BY_CLIENT}};
+    const struct transport_port ports[] = {
+        {endpoint, BY_WORKER, false}, {"tcp://127.0.0.1:*", BY_CLIENT, false}};
     struct transport *t = NULL;
     struct error e;
 
@@ -448,7 +448,7 @@ static struct player *player_new(struct transport *t, bool talks)
 /* Both ends of n rounds: the server is a process of its own. */
 static void play(uint32_t n, bool server_talks, bool client_talks)
 {
-    struct transport_port port = {"tcp://127.0.0.1:*", BY_CLIENT};
+    struct transport_port port = {"tcp://127.0.0.1:*", BY_CLIENT, false};
     struct transport *t = NULL, *mine = NULL;
     int64_t until = loop_now_us() + PATIENCE_US;
     struct player *x;
@@ -507,7 +507,7 @@ static void refuses_to_listen_in_the_open(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof open / sizeof open[0]; i++) {
-        struct transport_port port = {open[i], BY_ALL};
+        struct transport_port port = {open[i], BY_ALL, false};
 
         assert_int_equal(transport_listen(&t, &port, 1, &e),
                          ST_FAILED_PRECONDITION);
@@ -525,7 +525,7 @@ static void names_a_port_in_use(void **state)
 
     (void)state;
     server_start(&s, "tcp://127.0.0.1:*");
-    port = (struct transport_port){transport_endpoint(s.t, 0), BY_ALL};
+    port = (struct transport_port){transport_endpoint(s.t, 0), BY_ALL, false};
     assert_int_equal(transport_listen(&t, &port, 1, &e), ST_ALREADY_EXISTS);
     assert_non_null(strstr(e.text, transport_endpoint(s.t, 0)));
     assert_non_null(strstr(e.text, "in use"));
@@ -538,7 +538,7 @@ static void names_a_port_in_use(void **state)
 static void keeps_an_ipc_socket_private(void **state)
 {
     char dir[] = "/tmp/sluice-test-XXXXXX", path[64], endpoint[80];
-    struct transport_port again = {endpoint, BY_ALL};
+    struct transport_port again = {endpoint, BY_ALL, false};
     struct transport *t = NULL;
     struct peer_id id;
     struct error e;
