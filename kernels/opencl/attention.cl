@@ -56,26 +56,22 @@ static float sum_of(__local float *part, float x)
     return sum;
 }
 
-/* head [HD] := rotate(norm(from)). */
+/* head [HD] := rotate(norm(from)); gamma may be absent. */
 static void prepare_head(__local float *head, __local float *part,
                          __global const float *from,
                          __global const float *gamma, ulong gamma_at,
                          __global const float *turn)
 {
     const uint lane = get_local_id(0);
-    float square = 0.0f;
+    float square = 0.0f, scale;
 
     for (uint d = lane; d < HD; d += WG) {
-        head[d] = from[d];
         square = fma(from[d], from[d], square);
     }
-    if (gamma_at != ABSENT) {
-        float mean = sum_of(part, square) / (float)HD;
-        float scale = 1.0f / sqrt(mean + EPS);
-
-        for (uint d = lane; d < HD; d += WG) {
-            head[d] = head[d] * scale * gamma[gamma_at + d];
-        }
+    scale = 1.0f / sqrt(sum_of(part, square) / (float)HD + EPS);
+    for (uint d = lane; d < HD; d += WG) {
+        head[d] = gamma_at == ABSENT ? from[d]
+                                     : from[d] * scale * gamma[gamma_at + d];
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     for (uint i = lane; i < R / 2; i += WG) {
@@ -98,27 +94,25 @@ attention_prepare(__global float *query, ulong query_at, __global kv_t *kv,
 {
     __local float head[HD], part[WG];
     const uint lane = get_local_id(0), h = get_group_id(0);
-    const uint t = get_group_id(1);
+    const uint t = get_group_id(1), kh = h - NH; /* of a key */
+    const bool is_query = h < NH;
     const uint p = TOKEN(meta, t)[TOKEN_POSITION];
+    __global const int *row = ROW(meta, TOKEN(meta, t)[TOKEN_ROW]);
+    __global const int *table = meta + META_BLOCKS + row[ROW_BLOCKS];
     __global const float *from = in + in_at + (ulong)t * IN_LD;
-    __global const float *turn = rope + rope_at + (ulong)p * R;
 
-    if (h < NH) {
-        prepare_head(head, part, from + h * Q_LD, q_norm, q_norm_at, turn);
-        for (uint d = lane; d < HD; d += WG) {
+    prepare_head(head, part, from + (is_query ? h * Q_LD : K_AT + kh * HD),
+                 is_query ? q_norm : k_norm,
+                 is_query ? q_norm_at : k_norm_at,
+                 rope + rope_at + (ulong)p * R);
+    for (uint d = lane; d < HD; d += WG) {
+        if (is_query) {
             query[query_at + ((ulong)t * NH + h) * HD + d] = head[d];
-        }
-    } else {
-        const uint kh = h - NH;
-        __global const int *row = ROW(meta, TOKEN(meta, t)[TOKEN_ROW]);
-        __global const int *table = meta + META_BLOCKS + row[ROW_BLOCKS];
-        const ulong at = kv_at + kv_place(table, p, kh);
+        } else {
+            const ulong at = kv_at + kv_place(table, p, kh) + d;
 
-        prepare_head(head, part, from + K_AT + kh * HD, k_norm, k_norm_at,
-                     turn);
-        for (uint d = lane; d < HD; d += WG) {
-            kv[at + d] = kv_of(head[d]);
-            kv[at + V_PLANES + d] = kv_of(from[V_AT + kh * HD + d]);
+            kv[at] = kv_of(head[d]);
+            kv[at + V_PLANES] = kv_of(from[V_AT + kh * HD + d]);
         }
     }
 }
