@@ -145,6 +145,31 @@ static void norm(const double *x, const float *gamma, uint32_t n, float eps,
     }
 }
 
+/* As a product's operands, in place. */
+static void round_operands(const struct reference *r, double *x, uint32_t n)
+{
+    for (uint32_t i = 0; r->operand != DTYPE_F32 && i < n; i++) {
+        x[i] = reference_round(x[i], r->operand);
+    }
+}
+
+/* The norm before a product. */
+static void norm_operands(const struct reference *r, const double *x,
+                          const float *gamma, double *out)
+{
+    uint32_t n = r->w->shape.hidden;
+    double sum = 0.0;
+
+    for (uint32_t i = 0; i < n; i++) {
+        sum += x[i] * x[i];
+        out[i] = x[i] * (double)gamma[i];
+    }
+    round_operands(r, out, n);
+    for (uint32_t i = 0; i < n; i++) {
+        out[i] /= sqrt(sum / n + (double)r->w->shape.norm_eps);
+    }
+}
+
 static double sigmoid(double x)
 {
     return 1.0 / (1.0 + exp(-x));
@@ -262,7 +287,7 @@ void reference_attention(struct reference *r, uint32_t layer, double *x)
     uint32_t hd = s->head_dim, group = s->n_heads / s->n_kv_heads;
     double n[WIDE], q[WIDE], y[WIDE], out[WIDE], head[KERNELS_HEAD_DIM_MAX];
 
-    norm(x, w->input_norm, s->hidden, s->norm_eps, n);
+    norm_operands(r, x, w->input_norm, n);
     product(&a->q, a->q_bias, n, q);
     store_kv(r, a, l, n);
     for (uint32_t h = 0; h < s->n_heads; h++) {
@@ -278,6 +303,7 @@ void reference_attention(struct reference *r, uint32_t layer, double *x)
             y[h * hd + d] *= sigmoid(from[hd + d]);
         }
     }
+    round_operands(r, y, s->n_heads * hd);
     product(&a->o, a->o_bias, y, out);
     add(x, out, s->hidden);
 }
@@ -348,7 +374,7 @@ void reference_deltanet(struct reference *r, uint32_t layer, double *x)
     double n[WIDE], in[WIDE], u[WIDE], z[WIDE], b[512], a[512], y[WIDE];
     double out[WIDE], *q = u, *k = u + keys, *v = u + 2 * keys;
 
-    norm(x, w->input_norm, s->hidden, s->norm_eps, n);
+    norm_operands(r, x, w->input_norm, n);
     product(&d->qkv, NULL, n, in);
     product(&d->z, NULL, n, z);
     product(&d->b, NULL, n, b);
@@ -370,6 +396,7 @@ void reference_deltanet(struct reference *r, uint32_t layer, double *x)
             y[j] *= z[j] * sigmoid(z[j]);
         }
     }
+    round_operands(r, y, s->n_v_heads * dv);
     product(&d->out, NULL, y, out);
     add(x, out, s->hidden);
 }
@@ -380,12 +407,13 @@ void reference_mlp(const struct reference *r, uint32_t layer, double *x)
     const struct layer_weights *w = &r->w->layers[layer];
     double n[WIDE], gate[WIDE], up[WIDE], out[WIDE];
 
-    norm(x, w->post_norm, s->hidden, s->norm_eps, n);
+    norm_operands(r, x, w->post_norm, n);
     product(&w->mlp.gate, NULL, n, gate);
     product(&w->mlp.up, NULL, n, up);
     for (uint32_t i = 0; i < s->intermediate; i++) {
         gate[i] *= sigmoid(gate[i]) * up[i];
     }
+    round_operands(r, gate, s->intermediate);
     product(&w->mlp.down, NULL, gate, out);
     add(x, out, s->hidden);
 }
@@ -394,7 +422,7 @@ void reference_head(const struct reference *r, const double *x, double *logits)
 {
     double n[WIDE];
 
-    norm(x, r->w->final_norm, r->w->shape.hidden, r->w->shape.norm_eps, n);
+    norm_operands(r, x, r->w->final_norm, n);
     product(&r->w->head, NULL, n, logits);
 }
 

@@ -19,6 +19,10 @@ struct reference_layer {
 struct reference {
     const struct shard_weights *w;
     enum dtype kv_dtype;
+    /* What a product's operands are rounded to: F32, unless the caller sets
+     * it, leaves them as they are.  Of a norm it is x gamma that is rounded,
+     * before the scale. */
+    enum dtype operand;
     uint32_t position; /* of the next token */
     struct reference_layer layers[64];
 };

@@ -1,0 +1,201 @@
+#include "tests/kernels/bench.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/unit/cmocka.h"
+
+static void poison_blocks(struct bench *b)
+{
+    const struct model_shape *s = &b->model.w.shape;
+    size_t n = (size_t)2 * s->n_kv_heads * s->head_dim * b->o.block_tokens *
+               dtype_bytes(b->o.kv_dtype);
+    void *nan = malloc(n);
+
+    memset(nan, 0xff, n); /* a NaN in every dtype */
+    for (uint32_t l = 0; l < s->n_layers; l++) {
+        for (uint32_t i = 0;
+             b->model.layers[l].kind == MIXER_ATTENTION && i < BENCH_BLOCKS;
+             i++) {
+            kernels_block_copy(b->k, l, i, nan, true);
+        }
+    }
+    free(nan);
+}
+
+static void poison_slots(struct bench *b)
+{
+    const struct model_shape *s = &b->model.w.shape;
+    size_t state = (size_t)s->n_v_heads * s->k_dim * s->v_dim * 4;
+    size_t wide = 2 * s->n_k_heads * s->k_dim + s->n_v_heads * s->v_dim;
+    void *nan = malloc(state + wide * KERNELS_CONV_MAX * 4);
+
+    memset(nan, 0xff, state + wide * KERNELS_CONV_MAX * 4);
+    for (uint32_t l = 0; l < s->n_layers; l++) {
+        for (uint32_t i = 0;
+             b->model.layers[l].kind == MIXER_DELTANET && i < BENCH_SEQS; i++) {
+            kernels_slot_copy(b->k, l, i, nan, nan, true);
+        }
+    }
+    free(nan);
+}
+
+void bench_restart(struct bench *b)
+{
+    poison_blocks(b);
+    poison_slots(b);
+    for (uint32_t i = 0; i < BENCH_SEQS; i++) {
+        struct bench_seq *s = &b->seqs[i];
+
+        reference_free(&s->ref);
+        reference_new(&s->ref, &b->model.w, b->o.kv_dtype);
+        s->ref.operand = b->operand;
+        s->length = 1 + dice_below(&b->dice, BENCH_LENGTH);
+        kernels_zero_slot(b->k, i);
+        for (uint32_t j = 0; j < BENCH_LENGTH; j++) {
+            s->blocks[j] = (j * BENCH_SEQS + i) * 7 % BENCH_BLOCKS;
+        }
+    }
+}
+
+void bench_open(struct bench *b, const struct random_shape *shape)
+{
+    struct error e = {0};
+
+    random_model_new(&b->model, shape, &b->dice);
+    if (kernels_new(&b->k, &b->model.w, &b->o, &e) != ST_OK ||
+        kernels_alloc(b->k, BENCH_BLOCKS, BENCH_SEQS, 1, &e) != ST_OK) {
+        fail_msg("%s", e.text);
+    }
+    bench_restart(b);
+}
+
+void bench_close(struct bench *b)
+{
+    for (uint32_t i = 0; i < BENCH_SEQS; i++) {
+        reference_free(&b->seqs[i].ref);
+    }
+    kernels_free(&b->k);
+    random_model_free(&b->model);
+}
+
+/* The next tokens of each sequence that is not at its end: a ragged batch. */
+static uint32_t next_rows(struct bench *b, struct kernel_row *rows,
+                          uint32_t *seq_of, uint32_t *n_tokens)
+{
+    static const uint32_t chunks[] = {1, 1, 2, 15, 16, 17, 33, 64};
+    uint32_t n = 0;
+
+    *n_tokens = 0;
+    for (uint32_t i = 0; i < BENCH_SEQS; i++) {
+        struct bench_seq *s = &b->seqs[i];
+        uint32_t left = s->length - s->ref.position;
+        uint32_t chunk = dice_pick(&b->dice, chunks, 8);
+
+        if (left == 0) {
+            continue;
+        }
+        rows[n] = (struct kernel_row){
+            .first = *n_tokens,
+            .n_tokens = chunk < left ? chunk : left,
+            .position = s->ref.position,
+            .blocks = s->blocks,
+            .slot = i,
+            .generated = b->generated && dice_below(&b->dice, 2),
+        };
+        *n_tokens += rows[n].n_tokens;
+        seq_of[n++] = i;
+    }
+    return n;
+}
+
+/* The tokens of a row by the reference, against b->out; the largest error. */
+static double compare_row(struct bench *b, const struct kernel_row *row,
+                          struct bench_seq *s, uint32_t layer,
+                          bench_expected_fn expected)
+{
+    uint32_t h = b->model.w.shape.hidden;
+    double most = 0.0;
+
+    for (uint32_t t = 0; t < row->n_tokens; t++) {
+        size_t from = (size_t)(row->first + t) * h;
+        double x[BENCH_HIDDEN], top = 1.0;
+
+        for (uint32_t i = 0; i < h; i++) {
+            x[i] = (double)b->x[from + i];
+        }
+        expected(&s->ref, layer, x);
+        s->ref.position++;
+        for (uint32_t i = 0; i < h; i++) {
+            top = fabs(x[i]) > top ? fabs(x[i]) : top;
+        }
+        for (uint32_t i = 0; i < h; i++) {
+            double d = fabs((double)b->out[from + i] - x[i]) / top;
+
+            most = d > most || d != d ? d : most;
+        }
+    }
+    return most;
+}
+
+double bench_run(struct bench *b, uint32_t layer, bench_operator_fn op,
+                 bench_expected_fn expected)
+{
+    struct kernel_row rows[BENCH_SEQS];
+    struct kernel_step step = {.rows = rows};
+    uint32_t seq_of[BENCH_SEQS], h = b->model.w.shape.hidden;
+    double most = 0.0;
+
+    while ((step.n_rows = next_rows(b, rows, seq_of, &step.n_tokens)) > 0) {
+        struct error e = {0};
+
+        for (uint32_t i = 0; i < step.n_tokens * h; i++) {
+            b->x[i] = dice_float(&b->dice, -2.0f, 2.0f);
+        }
+        kernels_begin(b->k, &step);
+        kernels_hidden_write(b->k, 0, step.n_tokens, b->x);
+        op(b->k, layer);
+        kernels_hidden_read(b->k, 0, step.n_tokens, b->out);
+        if (kernels_end(b->k, &e) != ST_OK) {
+            fail_msg("%s", e.text);
+        }
+        for (uint32_t i = 0; i < step.n_rows; i++) {
+            double d =
+                compare_row(b, &rows[i], &b->seqs[seq_of[i]], layer, expected);
+
+            most = d > most || d != d ? d : most;
+        }
+    }
+    return most;
+}
+
+double bench_head(struct bench *b, const uint32_t *tokens, uint32_t n)
+{
+    const struct model_shape *s = &b->model.w.shape;
+    struct kernel_row row = {.n_tokens = n, .blocks = b->seqs[0].blocks};
+    struct kernel_step step = {&row, 1, n};
+    uint32_t at[3] = {n - 1, 0, n / 2};
+    float x[BENCH_HIDDEN], logits[BENCH_VOCAB];
+    double exact[BENCH_HIDDEN], expect[BENCH_VOCAB], most = 0.0;
+
+    kernels_begin(b->k, &step);
+    kernels_embed(b->k, tokens);
+    kernels_head(b->k, at, 3);
+    for (uint32_t i = 0; i < 3; i++) {
+        reference_embed(&b->seqs[0].ref, tokens[at[i]], exact);
+        kernels_hidden_read(b->k, at[i], 1, x);
+        for (uint32_t j = 0; j < s->hidden; j++) {
+            assert_true((double)x[j] == exact[j]);
+        }
+        reference_head(&b->seqs[0].ref, exact, expect);
+        kernels_logits_read(b->k, i, logits);
+        for (uint32_t j = 0; j < s->vocab; j++) {
+            double d = fabs((double)logits[j] - expect[j]);
+
+            most = d > most || d != d ? d : most;
+        }
+    }
+    assert_int_equal(kernels_end(b->k, NULL), ST_OK);
+    return most;
+}
