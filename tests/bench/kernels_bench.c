@@ -1,14 +1,17 @@
 /* kernels_bench - tokens a second of the forward pass.
  *
  *     kernels_bench [--threads N] [--isa NAME] [--prompt N] [--steps N]
- *                   [--json] MODEL_DIR | qwen3.5-0.8b | qwen3-0.6b
+ *                   [--device NAME] [--portable] [--profile]
+ *                   [--step-tokens N] [--json]
+ *                   MODEL_DIR | qwen3.5-0.8b | qwen3.5-9b | qwen3-0.6b
  *
- * The two names are random weights in those models' exact shapes.  Decode is
+ * The names are random weights in those models' exact shapes.  Decode is
  * at batch 1 to 32 after a prompt of N tokens each; prefill is one prompt of
  * N tokens and 512.  The choice of a token is timed alone, one row on one
  * thread; what 20 logprobs cost also as the processor time of decode steps at
  * batch 1 over that of steps between them.  The machine's read bandwidth and
- * float32 rate are measured in the same run: a decode step must read the
+ * float32 rate (the processors', whatever the device) are measured in the same
+ * run: a decode step must read the
  * weights once and each sequence's cache, a prompt's token must pass every
  * weight.  Compare shares, not figures across runs.
  *
@@ -361,8 +364,11 @@ static void measure(struct bench *b, const struct kernels_options *o)
         bench_decode(b, batches[i]);
     }
     print_json(b, "], \"choice\": {");
-    bench_choices(b, o);
+    if (b->sizes.weight_bytes == 0) { /* a cpu's */
+        bench_choices(b, o);
+    }
     print_json(b, "}}\n");
+    kernels_profile(forward_kernels(b->runner.forward), stderr);
 }
 
 static void run(struct bench *b, struct kernels_options *o)
@@ -394,6 +400,14 @@ static bool named_shape(const char *name, struct random_shape *r)
         s->n_heads = 8, s->n_kv_heads = 2, s->head_dim = 256;
         s->attn_gated = true;
         s->n_k_heads = 16, s->n_v_heads = 16, s->k_dim = 128, s->v_dim = 128;
+        s->conv = 4;
+    } else if (strcmp(name, "qwen3.5-9b") == 0) {
+        r->tied = false;
+        s->hidden = 4096, s->n_layers = 32, s->intermediate = 12288;
+        s->vocab = 248320;
+        s->n_heads = 16, s->n_kv_heads = 4, s->head_dim = 256;
+        s->attn_gated = true;
+        s->n_k_heads = 16, s->n_v_heads = 32, s->k_dim = 128, s->v_dim = 128;
         s->conv = 4;
     } else if (strcmp(name, "qwen3-0.6b") == 0) {
         s->n_layers = 28, s->intermediate = 3072, s->vocab = 151936;
@@ -456,6 +470,10 @@ int main(int argc, char **argv)
         {"isa", required_argument, NULL, 'i'},
         {"prompt", required_argument, NULL, 'p'},
         {"steps", required_argument, NULL, 's'},
+        {"device", required_argument, NULL, 'd'},
+        {"portable", no_argument, NULL, 'P'},
+        {"profile", no_argument, NULL, 'R'},
+        {"step-tokens", required_argument, NULL, 'T'},
         {"json", no_argument, NULL, 'j'},
         {NULL, 0, NULL, 0},
     };
@@ -477,6 +495,18 @@ int main(int argc, char **argv)
         case 's':
             b.steps = number(optarg, 1, STEPS_MAX);
             break;
+        case 'd':
+            o.device = optarg;
+            break;
+        case 'P':
+            o.portable = true;
+            break;
+        case 'R':
+            o.profile = true;
+            break;
+        case 'T':
+            o.max_tokens = number(optarg, 1, KERNELS_STEP_TOKENS_MAX);
+            break;
         case 'j':
             b.json = true;
             break;
@@ -486,7 +516,9 @@ int main(int argc, char **argv)
     }
     if (optind + 1 != argc) {
         fprintf(stderr, "usage: kernels_bench [--threads N] [--isa NAME] "
-                        "[--prompt N] [--steps N] [--json] MODEL_DIR | NAME\n");
+                        "[--prompt N] [--steps N] [--device NAME] "
+                        "[--portable] [--profile] [--step-tokens N] [--json] "
+                        "MODEL_DIR | NAME\n");
         return 2;
     }
     return named_shape(argv[optind], &r) ? run_random(&b, &o, &r)

@@ -1,25 +1,30 @@
 /* golden - compare a model's tokens, logits and layers with its reference.
  *
- *     golden [--device cpu] [--kv-dtype f32|auto] [--isa NAME] [--steps N]
- *            MODEL_DIR...
+ *     golden [--device NAME] [--portable] [--kv-dtype f32|auto] [--isa NAME]
+ *            [--prompts N] [--steps N] MODEL_DIR...
  *
+ * --prompts: the first N of a model alone.
  * For each prompt: the prompt in one row, then one row a token, greedy, not
  * stopped at end tokens, as far as the reference goes or N of them.  Each step
  * is fed the reference's token, so that one difference does not hide the steps
  * behind it.
  *
- *   f32    every token equals, logits within LOGIT_F32 of the reference's
+ *   f32    every token equals, logits within LOGIT_F32 of the reference's; a
+ *          device that rounds operands to the weights' 16 bits is judged as by
+ *          auto
  *   auto   a step whose reference margin is under NEAR_TIE may choose
  *          otherwise: such steps are printed and counted as excluded.  All
  *          other tokens equal, logits are within LOGIT_AUTO
  *
- * Exit code: 0 if all prompts of all models pass. */
+ * Exit code: 0 if all prompts of all models pass, 77 if there is no such
+ * device. */
 #include <getopt.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/opencl/device.h"
 #include "tests/golden/golden_file.h"
 #include "tests/golden/runner.h"
 #include "worker/model/shard.h"
@@ -29,6 +34,7 @@
 #define NEAR_TIE     0.02
 #define BLOCK_TOKENS 32
 #define LAYERS_SHOWN 64
+#define SKIPPED      77
 
 struct check {
     const struct shard_weights *w;
@@ -230,8 +236,16 @@ static void check_all(struct check *c, const struct golden *g,
     runner_close(&c->runner);
 }
 
-static void shorten(struct golden *g, uint32_t max_steps)
+/* How much of a reference is tried. */
+struct part {
+    uint32_t prompts, steps;
+};
+
+static void shorten(struct golden *g, uint32_t max_prompts, uint32_t max_steps)
 {
+    while (g->n > max_prompts) {
+        free(g->prompts[--g->n].ids);
+    }
     for (uint32_t i = 0; i < g->n; i++) {
         if (g->prompts[i].steps > max_steps) {
             g->prompts[i].steps = max_steps;
@@ -240,8 +254,8 @@ static void shorten(struct golden *g, uint32_t max_steps)
 }
 
 static enum status check_model(const char *dir, struct kernels_options *o,
-                               bool f32, uint32_t max_steps, uint32_t *n_failed,
-                               struct error *e)
+                               bool f32, const struct part *part,
+                               uint32_t *n_failed, struct error *e)
 {
     static struct golden g;
     static struct model_config config;
@@ -260,9 +274,10 @@ static enum status check_model(const char *dir, struct kernels_options *o,
         golden_free(&g);
         return st;
     }
-    shorten(&g, max_steps);
+    shorten(&g, part->prompts, part->steps);
     c.w = shard_weights(shard);
-    c.exact = f32 || c.w->shape.dtype == DTYPE_F32;
+    c.exact =
+        (f32 && strcmp(o->device, "cpu") == 0) || c.w->shape.dtype == DTYPE_F32;
     o->kv_dtype = f32 ? DTYPE_F32 : c.w->shape.dtype;
     c.logits = calloc(c.w->shape.vocab, sizeof *c.logits);
     c.hidden = calloc((size_t)c.w->shape.hidden * (c.w->shape.n_layers + 2),
@@ -278,11 +293,23 @@ static enum status check_model(const char *dir, struct kernels_options *o,
     return ST_OK;
 }
 
+/* As ctest takes it for a test that could not be tried. */
+static void skip_without_device(const char *name)
+{
+    struct opencl_device d;
+    struct error e;
+
+    if (strcmp(name, "cpu") != 0 && opencl_device_find(&d, name, &e) != ST_OK) {
+        printf("skipped: %s\n", e.text);
+        exit(SKIPPED);
+    }
+}
+
 static int usage(void)
 {
-    fprintf(stderr, "usage: golden [--device cpu] [--kv-dtype f32|auto] "
-                    "[--isa NAME] [--steps N]\n"
-                    "              MODEL_DIR...\n");
+    fprintf(stderr, "usage: golden [--device NAME] [--portable] [--kv-dtype "
+                    "f32|auto] [--isa NAME]\n"
+                    "              [--prompts N] [--steps N] MODEL_DIR...\n");
     return 2;
 }
 
@@ -293,11 +320,14 @@ int main(int argc, char **argv)
         {"kv-dtype", required_argument, NULL, 'k'},
         {"isa", required_argument, NULL, 'i'},
         {"steps", required_argument, NULL, 's'},
+        {"prompts", required_argument, NULL, 'n'},
+        {"portable", no_argument, NULL, 'p'},
         {NULL, 0, NULL, 0},
     };
     struct kernels_options o = {.device = "cpu", .block_tokens = BLOCK_TOKENS};
     const char *kv = "f32";
-    uint32_t n_failed = 0, max_steps = UINT32_MAX;
+    struct part part = {UINT32_MAX, UINT32_MAX};
+    uint32_t n_failed = 0;
     struct error e;
 
     for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
@@ -312,19 +342,26 @@ int main(int argc, char **argv)
             o.isa = optarg;
             break;
         case 's':
-            max_steps = (uint32_t)strtoul(optarg, NULL, 10);
+            part.steps = (uint32_t)strtoul(optarg, NULL, 10);
+            break;
+        case 'n':
+            part.prompts = (uint32_t)strtoul(optarg, NULL, 10);
+            break;
+        case 'p':
+            o.portable = true;
             break;
         default:
             return usage();
         }
     }
+    skip_without_device(o.device);
     if (optind == argc || (strcmp(kv, "f32") && strcmp(kv, "auto"))) {
         return usage();
     }
     for (int i = optind; i < argc; i++) {
         printf("%s: ", argv[i]);
-        if (check_model(argv[i], &o, strcmp(kv, "f32") == 0, max_steps,
-                        &n_failed, &e) != ST_OK) {
+        if (check_model(argv[i], &o, strcmp(kv, "f32") == 0, &part, &n_failed,
+                        &e) != ST_OK) {
             printf("\n");
             fprintf(stderr, "golden: %s: %s\n", argv[i], e.text);
             return 1;

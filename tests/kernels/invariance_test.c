@@ -4,12 +4,17 @@
  * token by token; then again in batches, with prefill in chunks, on other
  * blocks and slots, while neighbours come and go, on other numbers of
  * threads, and computed anew on another pool.  Every token and every bit of
- * every generated token's logits must be the same. */
+ * every generated token's logits must be the same.
+ *
+ * On another device than the cpu (SLUICE_TEST_DEVICE) prompts are cut where
+ * they may be cut there, at multiples of FORWARD_CUT, and only the embedded
+ * model runs; SLUICE_TEST_SEQUENCES says how many of its sequences. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "tests/golden/runner.h"
 #include "tests/kernels/random_model.h"
+#include "tests/kernels/test_device.h"
 #include "tests/unit/cmocka.h"
 #include "worker/model/shard.h"
 
@@ -37,6 +42,7 @@ struct fixture {
     const struct shard_weights *w;
     enum dtype kv_dtype;
     struct expected seqs[SEQS];
+    uint32_t n; /* of seqs */
 };
 
 /* How a run differs from the first one. */
@@ -52,7 +58,7 @@ static struct kernels_options options(const struct fixture *f,
                                       const struct variant *v)
 {
     return (struct kernels_options){
-        .device = "cpu",
+        .device = test_device(),
         .kv_dtype = f->kv_dtype,
         .block_tokens = v->block_tokens,
         .max_tokens = v->max_tokens,
@@ -68,7 +74,7 @@ static void open_runner(struct runner *r, const struct fixture *f,
     struct kernels_options o = options(f, v);
     uint32_t blocks = 0;
 
-    for (uint32_t i = 0; i < SEQS; i++) {
+    for (uint32_t i = 0; i < f->n; i++) {
         blocks += (lengths[i] + STEPS + v->block_tokens) / v->block_tokens;
     }
     runner_open(r, f->w, &o, blocks + 64, SEQS + 2, v->order);
@@ -81,7 +87,7 @@ static void record(struct fixture *f, const struct variant *v)
     size_t vocab = f->w->shape.vocab;
 
     open_runner(&r, f, v);
-    for (uint32_t i = 0; i < SEQS; i++) {
+    for (uint32_t i = 0; i < f->n; i++) {
         struct expected *x = &f->seqs[i];
         struct run_seq s;
 
@@ -151,11 +157,11 @@ static void run_batch(const struct fixture *f, const struct variant *v,
     uint32_t n_live = n;
 
     for (uint32_t i = 0; i < n; i++) {
-        begin(r, &m[i], &f->seqs[(first + i) % SEQS], vocab);
+        begin(r, &m[i], &f->seqs[(first + i) % f->n], vocab);
     }
     for (uint32_t turn = 0; n_live > 0; turn++) {
         if (v->churn && turn % 3 == 1) {
-            begin(r, &guest, &f->seqs[turn % SEQS], vocab);
+            begin(r, &guest, &f->seqs[turn % f->n], vocab);
             ask(r, &guest, v);
         }
         for (uint32_t i = 0; i < n; i++) {
@@ -191,8 +197,8 @@ static void run_variant(const struct fixture *f, const struct variant *v,
     struct runner r;
 
     open_runner(&r, f, v);
-    for (uint32_t i = 0; i < SEQS; i += batch) {
-        run_batch(f, v, &r, i, SEQS - i < batch ? SEQS - i : batch);
+    for (uint32_t i = 0; i < f->n; i += batch) {
+        run_batch(f, v, &r, i, f->n - i < batch ? f->n - i : batch);
     }
     runner_close(&r);
 }
@@ -207,7 +213,7 @@ static void recompute(const struct fixture *f, const struct variant *v)
 
     assert_non_null(logits);
     open_runner(&r, f, v);
-    for (uint32_t i = 0; i < SEQS; i++) {
+    for (uint32_t i = 0; i < f->n; i++) {
         const struct expected *x = &f->seqs[i];
         struct run_seq s;
 
@@ -231,6 +237,14 @@ static void recompute(const struct fixture *f, const struct variant *v)
     free(logits);
 }
 
+static uint32_t n_sequences(void)
+{
+    const char *text = getenv("SLUICE_TEST_SEQUENCES");
+    unsigned long n = text ? strtoul(text, NULL, 10) : SEQS;
+
+    return n > 0 && n < SEQS ? (uint32_t)n : SEQS;
+}
+
 static void open_fixture(struct fixture *f, const struct shard_weights *w,
                          enum dtype kv_dtype)
 {
@@ -238,7 +252,8 @@ static void open_fixture(struct fixture *f, const struct shard_weights *w,
 
     f->w = w;
     f->kv_dtype = kv_dtype;
-    for (uint32_t i = 0; i < SEQS; i++) {
+    f->n = n_sequences();
+    for (uint32_t i = 0; i < f->n; i++) {
         struct expected *x = &f->seqs[i];
 
         x->n_prompt = lengths[i] + STEPS < w->shape.context
@@ -254,9 +269,31 @@ static void open_fixture(struct fixture *f, const struct shard_weights *w,
 
 static void close_fixture(struct fixture *f)
 {
-    for (uint32_t i = 0; i < SEQS; i++) {
+    for (uint32_t i = 0; i < f->n; i++) {
         free(f->seqs[i].logits);
     }
+}
+
+/* The ways in which a device may see a prompt cut. */
+static void check_cuts(struct fixture *f)
+{
+    static const struct variant base = {1, 32, 0, WHOLE, 640, NULL, false};
+    static const struct {
+        struct variant v;
+        uint32_t batch;
+    } runs[] = {
+        {{1, 16, 1, WHOLE, 640, NULL, false}, 2},
+        {{1, 64, 2, 64, 640, NULL, true}, 7},
+        {{1, 32, 3, 128, 640, NULL, true}, 32},
+        {{1, 32, 4, WHOLE, 100, NULL, true}, 32},
+        {{1, 32, 5, 512, 640, NULL, false}, 16},
+    };
+
+    record(f, &base);
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
+        run_variant(f, &runs[i].v, runs[i].batch);
+    }
+    recompute(f, &runs[1].v);
 }
 
 /* Every `step`th of the ways to differ, from the first-th on. */
@@ -296,7 +333,11 @@ static void test_hybrid(enum dtype kv_dtype, size_t first, size_t step)
         shard_load(&shard, &c, MODEL_DIR, 0, c.shape.n_layers, NULL, &e),
         ST_OK);
     open_fixture(&f, shard_weights(shard), kv_dtype);
-    check_ways(&f, first, step);
+    if (test_device_is_cpu()) {
+        check_ways(&f, first, step);
+    } else {
+        check_cuts(&f);
+    }
     close_fixture(&f);
     shard_free(&shard);
 }
@@ -335,11 +376,15 @@ static void test_random(void **state)
 
 int main(void)
 {
+    const struct CMUnitTest of_device[] = {
+        cmocka_unit_test(test_hybrid_bf16),
+    };
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_hybrid_f32),
         cmocka_unit_test(test_hybrid_bf16),
         cmocka_unit_test(test_random),
     };
 
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return test_device_is_cpu() ? cmocka_run_group_tests(tests, NULL, NULL)
+                                : cmocka_run_group_tests(of_device, NULL, NULL);
 }
