@@ -251,7 +251,8 @@ static void test_refused(void **state)
         ST_OK);
     assert_int_equal(opencl_programs_get(p, &program, "bad", "", &e),
                      ST_INTERNAL);
-    assert_non_null(strstr(e.text, "kernels/opencl/bad.cl:3"));
+    assert_non_null(strstr(e.text, "kernels/opencl/bad.cl"));
+    assert_non_null(strstr(e.text, "nonsense")); /* the compiler's words */
     assert_non_null(strstr(e.text, "CL_BUILD_PROGRAM_FAILURE"));
     assert_int_equal(opencl_programs_get(p, &program, "none", "", &e),
                      ST_NOT_FOUND);
