@@ -84,27 +84,35 @@ INLINE void load_turn(__local uint4 *to, __global const ushort *base,
     copy_commit();
 }
 
-/* s [TURN / 8][4] = Q K^T of this warp's rows, q the first of them. */
+/* s [TURN / 8][4] = Q K^T of this warp's rows, q the first of them.  Here and
+ * in add_values() fragments are loaded a step before they are used. */
 INLINE void scores(float (*s)[4], __local const uint4 *q,
                    __local const uint4 *k, const struct places *at)
 {
+    uint a[2][4], b[2][4];
+
 #pragma unroll
     for (uint n = 0; n < TURN / 8; n++) {
         s[n][0] = s[n][1] = s[n][2] = s[n][3] = 0.0f;
     }
+    ldmatrix(a[0], q + at->rows[0]);
+    ldmatrix(b[0], k + at->keys[0]);
 #pragma unroll
-    for (uint d = 0; d < HD / 16; d++) {
-        uint a[4];
+    for (uint i = 0; i < HD / 16 * (TURN / 16); i++) {
+        const uint d = i / (TURN / 16), n = i % (TURN / 16);
+        const uint next = i + 1, nd = next / (TURN / 16);
+        const uint *x = a[d % 2], *y = b[i % 2];
 
-        ldmatrix(a, q + at->rows[d % 4] + d / 4 * 8);
-#pragma unroll
-        for (uint n = 0; n < TURN / 16; n++) {
-            uint b[4];
-
-            ldmatrix(b, k + at->keys[d % 4] + d / 4 * 8 + n * 16 * WIDE);
-            mma_bf16(s[2 * n], a[0], a[1], a[2], a[3], b[0], b[1]);
-            mma_bf16(s[2 * n + 1], a[0], a[1], a[2], a[3], b[2], b[3]);
+        if (nd < HD / 16) {
+            ldmatrix(b[next % 2], k + at->keys[nd % 4] + nd / 4 * 8 +
+                                      next % (TURN / 16) * 16 * WIDE);
         }
+        if (n == 0 && d + 1 < HD / 16) {
+            ldmatrix(a[(d + 1) % 2],
+                     q + at->rows[(d + 1) % 4] + (d + 1) / 4 * 8);
+        }
+        mma_bf16(s[2 * n], x[0], x[1], x[2], x[3], y[0], y[1]);
+        mma_bf16(s[2 * n + 1], x[0], x[1], x[2], x[3], y[2], y[3]);
     }
 }
 
@@ -138,25 +146,30 @@ INLINE float weigh(float (*s)[4], float *top, float *sum, const uint h)
 }
 
 /* acc [HD / 8][4] += W V. */
-INLINE void add_values(float (*acc)[4], float (*s)[4],
-                              __local const uint4 *v, const struct places *at)
+INLINE void add_values(float (*acc)[4], float (*s)[4], __local const uint4 *v,
+                       const struct places *at)
 {
-#pragma unroll
-    for (uint n = 0; n < TURN / 16; n++) {
-        const uint a0 = pack_bf16(s[2 * n][0], s[2 * n][1]);
-        const uint a1 = pack_bf16(s[2 * n][2], s[2 * n][3]);
-        const uint a2 = pack_bf16(s[2 * n + 1][0], s[2 * n + 1][1]);
-        const uint a3 = pack_bf16(s[2 * n + 1][2], s[2 * n + 1][3]);
+    uint a[4], b[2][4];
 
+    ldmatrix_trans(b[0], v + at->rows[0]);
 #pragma unroll
-        for (uint d = 0; d < HD / 16; d++) {
-            uint b[4];
+    for (uint i = 0; i < HD / 16 * (TURN / 16); i++) {
+        const uint n = i / (HD / 16), d = i % (HD / 16);
+        const uint next = i + 1, nd = next % (HD / 16);
+        const uint *y = b[i % 2];
 
-            ldmatrix_trans(b,
-                           v + at->rows[d % 4] + d / 4 * 8 + n * 16 * WIDE);
-            mma_bf16(acc[2 * d], a0, a1, a2, a3, b[0], b[1]);
-            mma_bf16(acc[2 * d + 1], a0, a1, a2, a3, b[2], b[3]);
+        if (d == 0) {
+            a[0] = pack_bf16(s[2 * n][0], s[2 * n][1]);
+            a[1] = pack_bf16(s[2 * n][2], s[2 * n][3]);
+            a[2] = pack_bf16(s[2 * n + 1][0], s[2 * n + 1][1]);
+            a[3] = pack_bf16(s[2 * n + 1][2], s[2 * n + 1][3]);
         }
+        if (next < HD / 16 * (TURN / 16)) {
+            ldmatrix_trans(b[next % 2], v + at->rows[nd % 4] + nd / 4 * 8 +
+                                            next / (HD / 16) * 16 * WIDE);
+        }
+        mma_bf16(acc[2 * d], a[0], a[1], a[2], a[3], y[0], y[1]);
+        mma_bf16(acc[2 * d + 1], a[0], a[1], a[2], a[3], y[2], y[3]);
     }
 }
 

@@ -145,27 +145,33 @@ INLINE void gram(float (*acc)[4], __local const uint4 *stack, const uint row0,
     for (uint n = 0; n < LEN / 8; n++) {
         acc[n][0] = acc[n][1] = acc[n][2] = acc[n][3] = 0.0f;
     }
+#pragma unroll 2
     for (uint d = 0; d < DK / 16; d++) {
         const uint ra = row0 + lane % 16, ia = 2 * d + lane / 16;
         const uint rb = lane % 8 + lane / 16 * 8, ib = 2 * d + lane / 8 % 2;
-        uint a[4], b[4], ar[4], br[4];
+        uint a[4], ar[4], b[LEN / 16][4], br[LEN / 16][4];
 
         ldmatrix(a, stack + piece_at(ra, ia));
         ldmatrix(ar, stack + piece_at(ra, ia + WIDE / 2));
 #pragma unroll
         for (uint n = 0; n < LEN / 16; n++) {
-            ldmatrix(b, stack + piece_at(rb + 16 * n, ib));
-            ldmatrix(br, stack + piece_at(rb + 16 * n, ib + WIDE / 2));
+            ldmatrix(b[n], stack + piece_at(rb + 16 * n, ib));
+            ldmatrix(br[n], stack + piece_at(rb + 16 * n, ib + WIDE / 2));
+        }
 #pragma unroll
-            for (uint h = 0; h < 2; h++) {
-                float *to = acc[2 * n + h];
-
-                mma_bf16(to, ar[0], ar[1], ar[2], ar[3], b[2 * h],
-                         b[2 * h + 1]);
-                mma_bf16(to, a[0], a[1], a[2], a[3], br[2 * h],
-                         br[2 * h + 1]);
-                mma_bf16(to, a[0], a[1], a[2], a[3], b[2 * h], b[2 * h + 1]);
-            }
+        for (uint n = 0; n < LEN / 8; n++) {
+            mma_bf16(acc[n], ar[0], ar[1], ar[2], ar[3], b[n / 2][n % 2 * 2],
+                     b[n / 2][n % 2 * 2 + 1]);
+        }
+#pragma unroll
+        for (uint n = 0; n < LEN / 8; n++) {
+            mma_bf16(acc[n], a[0], a[1], a[2], a[3], br[n / 2][n % 2 * 2],
+                     br[n / 2][n % 2 * 2 + 1]);
+        }
+#pragma unroll
+        for (uint n = 0; n < LEN / 8; n++) {
+            mma_bf16(acc[n], a[0], a[1], a[2], a[3], b[n / 2][n % 2 * 2],
+                     b[n / 2][n % 2 * 2 + 1]);
         }
     }
 }

@@ -16,9 +16,9 @@
  *
  * A work-group has COLS columns of a value head's state and walks its row.
  * The state is in registers, as the fragments of the last product, and once
- * more in local memory as bf16 and rest, for the first. Warps 0-3 compute
- * K S and R, warps 4-7 Q S and O, all of them N and S.  K of the next chunk
- * and the next Q, T and P come in as soon as their place is free.
+ * more in local memory as bf16 and rest, for the first.  A warp computes 16
+ * tokens and 16 columns of K S, Q S, R, N and O, and 16 rows of S.  K of the
+ * next chunk and the next Q, T and P come in as soon as their place is free.
  *
  * Launch    WG = 256; groups (HV * DV / COLS, rows)
  * Defines   DK = DV = 128; CONV 2..8
@@ -102,83 +102,141 @@ INLINE void load_64(__local uint4 *to, __global const ushort *from,
     }
 }
 
-/* acc [2][4] += a * b, 16 columns: the products of bf16 with rests first. */
-INLINE void mma_split(float (*acc)[4], const uint *a, const uint *ar,
-                      const uint *b, const uint *br)
+/* acc [2][4] += a * b, 16 columns. */
+INLINE void mma_pair(float (*acc)[4], const uint *a, const uint *b)
 {
-#pragma unroll
-    for (uint h = 0; h < 2; h++) {
-        mma_bf16(acc[h], ar[0], ar[1], ar[2], ar[3], b[2 * h], b[2 * h + 1]);
-        mma_bf16(acc[h], a[0], a[1], a[2], a[3], br[2 * h], br[2 * h + 1]);
-        mma_bf16(acc[h], a[0], a[1], a[2], a[3], b[2 * h], b[2 * h + 1]);
-    }
+    mma_bf16(acc[0], a[0], a[1], a[2], a[3], b[0], b[1]);
+    mma_bf16(acc[1], a[0], a[1], a[2], a[3], b[2], b[3]);
 }
 
-/* Columns 16 n.. of rows 16 k.. of a matrix [..][COLS], for b. */
-INLINE void load_b(uint *b, __local const uint4 *from, const uint k,
-                   const uint n, const uint lane)
+/* Fragments with their rests. */
+struct split {
+    uint high[4], rest[4];
+};
+
+/* Columns 16 n.. of rows 16 k.. of a matrix [rows][COLS], for b. */
+INLINE void load_b(struct split *b, __local const uint4 *from, const uint rows,
+                   const uint k, const uint n, const uint lane)
 {
-    ldmatrix_trans(b, from + at_32(16 * k + lane % 16, 2 * n + lane / 16));
+    __local const uint4 *at =
+        from + k * 64 + at_32(lane % 16, 2 * n + lane / 16);
+
+    ldmatrix_trans(b->high, at);
+    ldmatrix_trans(b->rest, at + rows * 4);
 }
 
-/* acc [4][4] += rows of a [LEN][DK] (and rests) times S [DK][COLS]. */
-INLINE void times_state(float (*acc)[4], __local const uint4 *a,
-                        __local const uint4 *s, const uint row0,
-                        const uint lane)
+/* Columns 16 k.. of 16 rows of a [LEN][DK], or of a [LEN][LEN], for a. */
+INLINE void load_128_a(struct split *a, __local const uint4 *from,
+                       const uint row0, const uint k, const uint lane)
 {
-#pragma unroll
-    for (uint k = 0; k < DK / 16; k++) {
-        uint x[4], xr[4], b[4], br[4];
+    __local const uint4 *at =
+        from + at_128(row0 + lane % 16, 2 * k + lane / 16);
 
-        ldmatrix(x, a + at_128(row0 + lane % 16, 2 * k + lane / 16));
-        ldmatrix(xr, a + LEN * 16 +
-                         at_128(row0 + lane % 16, 2 * k + lane / 16));
+    ldmatrix(a->high, at);
+    ldmatrix(a->rest, at + LEN * 16);
+}
+
+INLINE void load_64_a(struct split *a, __local const uint4 *from,
+                      const uint row0, const uint k, const uint lane)
+{
+    __local const uint4 *at = from + at_64(row0 + lane % 16, 2 * k + lane / 16);
+
+    ldmatrix(a->high, at);
+    ldmatrix(a->rest, at + LEN * 8);
+}
+
+/* x, y [2][4] += 16 rows of k and of q (and rests) times columns 16 n.. of
+ * S [DK][COLS].  In all products here the fragments of the next step are
+ * loaded before those of this one are used. */
+INLINE void times_state(float (*x)[4], float (*y)[4], __local const uint4 *k,
+                        __local const uint4 *q, __local const uint4 *s,
+                        const uint row0, const uint n, const uint lane)
+{
+    struct split a[2], c[2], b[2];
+
+    load_128_a(&a[0], k, row0, 0, lane);
+    load_128_a(&c[0], q, row0, 0, lane);
+    load_b(&b[0], s, DK, 0, n, lane);
 #pragma unroll
-        for (uint n = 0; n < COLS / 16; n++) {
-            load_b(b, s, k, n, lane);
-            load_b(br, s + DK * 4, k, n, lane);
-            mma_split(acc + 2 * n, x, xr, b, br);
+    for (uint i = 0; i < DK / 16; i++) {
+        const uint now = i % 2, next = (i + 1) % 2;
+
+        if (i + 1 < DK / 16) {
+            load_128_a(&a[next], k, row0, i + 1, lane);
+            load_128_a(&c[next], q, row0, i + 1, lane);
+            load_b(&b[next], s, DK, i + 1, n, lane);
         }
+        mma_pair(x, a[now].rest, b[now].high);
+        mma_pair(y, c[now].rest, b[now].high);
+        mma_pair(x, a[now].high, b[now].rest);
+        mma_pair(y, c[now].high, b[now].rest);
+        mma_pair(x, a[now].high, b[now].high);
+        mma_pair(y, c[now].high, b[now].high);
     }
 }
 
-/* acc [2][4] += rows of a [LEN][LEN] times columns 16 n.. of b [LEN][COLS]. */
+/* acc [2][4] += 16 rows of a [LEN][LEN] times columns 16 n.. of b
+ * [LEN][COLS].  Products with rests are summed apart. */
 INLINE void times_chunk(float (*acc)[4], __local const uint4 *a,
                         __local const uint4 *b, const uint row0, const uint n,
                         const uint lane)
 {
-#pragma unroll
-    for (uint k = 0; k < LEN / 16; k++) {
-        uint x[4], xr[4], y[4], yr[4];
+    struct split x[2], y[2];
+    float small[2][4];
 
-        ldmatrix(x, a + at_64(row0 + lane % 16, 2 * k + lane / 16));
-        ldmatrix(xr, a + LEN * 8 +
-                         at_64(row0 + lane % 16, 2 * k + lane / 16));
-        load_b(y, b, k, n, lane);
-        load_b(yr, b + LEN * 4, k, n, lane);
-        mma_split(acc, x, xr, y, yr);
+#pragma unroll
+    for (uint i = 0; i < 4; i++) {
+        small[0][i] = small[1][i] = 0.0f;
+    }
+    load_64_a(&x[0], a, row0, 0, lane);
+    load_b(&y[0], b, LEN, 0, n, lane);
+#pragma unroll
+    for (uint i = 0; i < LEN / 16; i++) {
+        const uint now = i % 2, next = (i + 1) % 2;
+
+        if (i + 1 < LEN / 16) {
+            load_64_a(&x[next], a, row0, i + 1, lane);
+            load_b(&y[next], b, LEN, i + 1, n, lane);
+        }
+        mma_pair(small, x[now].rest, y[now].high);
+        mma_pair(acc, x[now].high, y[now].high);
+        mma_pair(small, x[now].high, y[now].rest);
+    }
+#pragma unroll
+    for (uint i = 0; i < 4; i++) {
+        acc[0][i] += small[0][i];
+        acc[1][i] += small[1][i];
     }
 }
 
 /* s [4][4] += columns row0.. of k [LEN][DK], times n [LEN][COLS]. */
 INLINE void add_outer(float (*s)[4], __local const uint4 *k,
-                      __local const uint4 *n, const uint row0,
-                      const uint lane)
+                      __local const uint4 *n, const uint row0, const uint lane)
 {
-#pragma unroll
-    for (uint t = 0; t < LEN / 16; t++) {
-        const uint r = 16 * t + lane % 8 + lane / 16 * 8;
-        const uint i = row0 / 8 + lane / 8 % 2;
-        uint x[4], xr[4], y[4], yr[4];
+    __local const uint4 *at = k + at_128(lane % 8 + lane / 16 * 8,
+                                         row0 / 8 + lane / 8 % 2);
+    struct split x[2], y[2], z[2];
 
-        ldmatrix_trans(x, k + at_128(r, i));
-        ldmatrix_trans(xr, k + LEN * 16 + at_128(r, i));
+    ldmatrix_trans(x[0].high, at);
+    ldmatrix_trans(x[0].rest, at + LEN * 16);
+    load_b(&y[0], n, LEN, 0, 0, lane);
+    load_b(&z[0], n, LEN, 0, 1, lane);
 #pragma unroll
-        for (uint j = 0; j < COLS / 16; j++) {
-            load_b(y, n, t, j, lane);
-            load_b(yr, n + LEN * 4, t, j, lane);
-            mma_split(s + 2 * j, x, xr, y, yr);
+    for (uint i = 0; i < LEN / 16; i++) {
+        const uint now = i % 2, next = (i + 1) % 2;
+
+        if (i + 1 < LEN / 16) {
+            ldmatrix_trans(x[next].high, at + (i + 1) * 256);
+            ldmatrix_trans(x[next].rest, at + (i + 1) * 256 + LEN * 16);
+            load_b(&y[next], n, LEN, i + 1, 0, lane);
+            load_b(&z[next], n, LEN, i + 1, 1, lane);
         }
+        mma_pair(s, x[now].rest, y[now].high);
+        mma_pair(s + 2, x[now].rest, z[now].high);
+        mma_pair(s, x[now].high, y[now].rest);
+        mma_pair(s + 2, x[now].high, z[now].rest);
+        mma_pair(s, x[now].high, y[now].high);
+        mma_pair(s + 2, x[now].high, z[now].high);
     }
 }
 
@@ -213,7 +271,8 @@ deltanet_scan(__global float *v, const ulong v_at, __global float *state,
     __global const int *row = ROW(meta, first_row + get_group_id(1));
     const uint first = (uint)row[ROW_FIRST], n = (uint)row[ROW_TOKENS];
     const uint slot = (uint)row[ROW_SLOT];
-    const uint row0 = warp % 4 * 16; /* of the chunk's tokens */
+    const uint row0 = warp % 4 * 16; /* this warp's tokens of a chunk, */
+    const uint side = warp / 4;      /* and half of the columns */
     uint start = 0, turn = 0;
     uint m = min(n, LEN - (uint)row[ROW_POSITION] % LEN);
     float s[4][4];
@@ -246,10 +305,11 @@ deltanet_scan(__global float *v, const ulong v_at, __global float *state,
         const uint next = start + m; /* the next chunk, if there is one */
         const uint next_m = min(n - next, (uint)LEN);
         const uint t0 = row0 + g, t1 = t0 + 8; /* this item's tokens */
-        __global float *v0 = v + (ulong)(start + t0) * (HV * DV) + c;
+        __global float *v0 =
+            v + (ulong)(start + t0) * (HV * DV) + side * 16 + c;
         __global float *v1 = v0 + 8 * (HV * DV);
         float4 g0 = 0.0f, g1 = 0.0f;
-        float x[4][4], y[2][4], vs[4][4], all;
+        float x[2][4], y[2][4], r[2][4], vs[2][4], all;
 
         all = gates[(ulong)start * (HV * 4) + 3];
         if (t0 < m) {
@@ -261,13 +321,13 @@ deltanet_scan(__global float *v, const ulong v_at, __global float *state,
                                             (ulong)(start + t1) * (HV * 4));
         }
 #pragma unroll
-        for (uint j = 0; j < 4; j++) {
+        for (uint j = 0; j < 2; j++) {
             float2 a = 0.0f, b = 0.0f;
 
-            if (warp < 4 && t0 < m) {
+            if (t0 < m) {
                 a = *(__global const float2 *)(v0 + 8 * j);
             }
-            if (warp < 4 && t1 < m) {
+            if (t1 < m) {
                 b = *(__global const float2 *)(v1 + 8 * j);
             }
             vs[j][0] = a.s0;
@@ -275,23 +335,26 @@ deltanet_scan(__global float *v, const ulong v_at, __global float *state,
             vs[j][2] = b.s0;
             vs[j][3] = b.s1;
             x[j][0] = x[j][1] = x[j][2] = x[j][3] = 0.0f;
+            y[j][0] = y[j][1] = y[j][2] = y[j][3] = 0.0f;
+            r[j][0] = r[j][1] = r[j][2] = r[j][3] = 0.0f;
+        }
+#pragma unroll
+        for (uint j = 0; j < 4; j++) {
             put(s_mem, DK, warp * 16 + g, 8 * j + c, s[j][0], s[j][1]);
             put(s_mem, DK, warp * 16 + g + 8, 8 * j + c, s[j][2], s[j][3]);
         }
         copy_wait(2);
         barrier(CLK_LOCAL_MEM_FENCE);
-        /* K S, and R; or Q S. */
-        times_state(x, warp < 4 ? k_mem[turn] : q_mem, s_mem, row0, lane);
-        if (warp < 4) {
+        /* K S and Q S; R. */
+        times_state(x, y, k_mem[turn], q_mem, s_mem, row0, side, lane);
 #pragma unroll
-            for (uint j = 0; j < 4; j++) {
-                put(r_mem, LEN, t0, 8 * j + c,
-                    g0.s0 * (vs[j][0] - g0.s1 * x[j][0]),
-                    g0.s0 * (vs[j][1] - g0.s1 * x[j][1]));
-                put(r_mem, LEN, t1, 8 * j + c,
-                    g1.s0 * (vs[j][2] - g1.s1 * x[j][2]),
-                    g1.s0 * (vs[j][3] - g1.s1 * x[j][3]));
-            }
+        for (uint j = 0; j < 2; j++) {
+            const uint col = side * 16 + 8 * j + c;
+
+            put(r_mem, LEN, t0, col, g0.s0 * (vs[j][0] - g0.s1 * x[j][0]),
+                g0.s0 * (vs[j][1] - g0.s1 * x[j][1]));
+            put(r_mem, LEN, t1, col, g1.s0 * (vs[j][2] - g1.s1 * x[j][2]),
+                g1.s0 * (vs[j][3] - g1.s1 * x[j][3]));
         }
         copy_wait(1);
         barrier(CLK_LOCAL_MEM_FENCE);
@@ -302,19 +365,15 @@ deltanet_scan(__global float *v, const ulong v_at, __global float *state,
         }
         copy_commit();
         /* N, and N as it enters the state. */
+        times_chunk(r, t_mem, r_mem, row0, side, lane);
 #pragma unroll
         for (uint j = 0; j < 2; j++) {
-            y[j][0] = y[j][1] = y[j][2] = y[j][3] = 0.0f;
-        }
-        times_chunk(y, t_mem, r_mem, row0, warp / 4, lane);
-#pragma unroll
-        for (uint j = 0; j < 2; j++) {
-            const uint col = warp / 4 * 16 + 8 * j + c;
+            const uint col = side * 16 + 8 * j + c;
 
-            put(n_mem, LEN, t0, col, y[j][0], y[j][1]);
-            put(n_mem, LEN, t1, col, y[j][2], y[j][3]);
-            put(d_mem, LEN, t0, col, g0.s2 * y[j][0], g0.s2 * y[j][1]);
-            put(d_mem, LEN, t1, col, g1.s2 * y[j][2], g1.s2 * y[j][3]);
+            put(n_mem, LEN, t0, col, r[j][0], r[j][1]);
+            put(n_mem, LEN, t1, col, r[j][2], r[j][3]);
+            put(d_mem, LEN, t0, col, g0.s2 * r[j][0], g0.s2 * r[j][1]);
+            put(d_mem, LEN, t1, col, g1.s2 * r[j][2], g1.s2 * r[j][3]);
         }
         copy_wait(1);
         barrier(CLK_LOCAL_MEM_FENCE);
@@ -331,26 +390,21 @@ deltanet_scan(__global float *v, const ulong v_at, __global float *state,
             s[j][3] *= all;
         }
         add_outer(s, k_mem[turn], d_mem, warp * 16, lane);
-        if (warp >= 4) {
 #pragma unroll
-            for (uint j = 0; j < 4; j++) {
-                x[j][0] *= g0.s1;
-                x[j][1] *= g0.s1;
-                x[j][2] *= g1.s1;
-                x[j][3] *= g1.s1;
+        for (uint j = 0; j < 2; j++) {
+            y[j][0] *= g0.s1;
+            y[j][1] *= g0.s1;
+            y[j][2] *= g1.s1;
+            y[j][3] *= g1.s1;
+        }
+        times_chunk(y, p_mem, n_mem, row0, side, lane);
+#pragma unroll
+        for (uint j = 0; j < 2; j++) {
+            if (t0 < m) {
+                *(__global float2 *)(v0 + 8 * j) = (float2)(y[j][0], y[j][1]);
             }
-            times_chunk(x, p_mem, n_mem, row0, 0, lane);
-            times_chunk(x + 2, p_mem, n_mem, row0, 1, lane);
-#pragma unroll
-            for (uint j = 0; j < 4; j++) {
-                if (t0 < m) {
-                    *(__global float2 *)(v0 + 8 * j) =
-                        (float2)(x[j][0], x[j][1]);
-                }
-                if (t1 < m) {
-                    *(__global float2 *)(v1 + 8 * j) =
-                        (float2)(x[j][2], x[j][3]);
-                }
+            if (t1 < m) {
+                *(__global float2 *)(v1 + 8 * j) = (float2)(y[j][2], y[j][3]);
             }
         }
         barrier(CLK_LOCAL_MEM_FENCE);

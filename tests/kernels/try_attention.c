@@ -183,7 +183,8 @@ static void make_world(struct try *t, struct world *w, const struct shape *s,
     size_t heads = (size_t)w->n_tokens * s->nh;
     uint32_t *zeros = take(heads, 4);
     w->y = try_poison(t, heads * s->hd * 2);
-    w->part = try_poison(t, heads * n_splits(w) * (s->hd + 2) * 4);
+    size_t parted = (size_t)n * s->nh; /* of tokens that decode is given */
+    w->part = try_poison(t, parted * n_splits(w) * (s->hd + 2) * 4);
     w->tickets = try_data(t, zeros, heads * 4);
     free(zeros);
 }
