@@ -19,9 +19,8 @@
 
 #define NV_LOCAL(p) ((uint)(size_t)(p))
 
-INLINE void mma_bf16(float *d, const uint a0, const uint a1,
-                            const uint a2, const uint a3, const uint b0,
-                            const uint b1)
+INLINE void mma_bf16(float *d, const uint a0, const uint a1, const uint a2,
+                     const uint a3, const uint b0, const uint b1)
 {
     __asm__("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
             "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
@@ -115,7 +114,7 @@ INLINE float exp2_fast(const float x)
 
 /* 16 bytes to local memory, past level 1; zeros if n is 0 rather than 16. */
 INLINE void copy_async(__local void *to, __global const void *from,
-                              const uint n)
+                       const uint n)
 {
     __asm__ volatile("{ .reg .u64 g; cvta.to.global.u64 g, %1; "
                      "cp.async.cg.shared.global [%0], [g], 16, %2; }"
@@ -130,7 +129,8 @@ INLINE void copy_commit(void)
 }
 
 /* All but the newest n groups of this work-item are there. */
-#define copy_wait(n) __asm__ volatile("cp.async.wait_group %0;" ::"n"(n) : "memory")
+#define copy_wait(n) \
+    __asm__ volatile("cp.async.wait_group %0;" ::"n"(n) : "memory")
 
 /* Adds 1; what was written before it in this work-group (with a barrier
  * between) is seen by whoever gets a higher number. */
@@ -166,8 +166,7 @@ INLINE float bf16_high(const uint pair)
 
 /* x as the sum of two bf16, to about 16 bits: what it is rounded to, and
  * what that leaves. */
-INLINE uint pack_rest(const uint rounded, const float low,
-                             const float high)
+INLINE uint pack_rest(const uint rounded, const float low, const float high)
 {
     return pack_bf16(low - bf16_low(rounded), high - bf16_high(rounded));
 }

@@ -2,8 +2,8 @@
  *
  * Attention of generated tokens over the paged cache, split over the context.
  *
- *     s_j = query . k_j / sqrt(HD)              j = 0 .. p, the token's position
- *     y   = sum_j softmax(s)_j v_j * sigmoid(gate)            the gate if GATED
+ *     s_j = query . k_j / sqrt(HD)           j = 0 .. p, p the token's position
+ *     y   = sum_j softmax(s)_j v_j * sigmoid(gate)           the gate if GATED
  *
  *   y        [T, NH, HD]        operand dtype
  *   part     [n_tokens, NH, n_splits, HD] f32, then [.., n_splits, 2]: what a
@@ -33,8 +33,8 @@
  *           lie at absolute positions, so a token's bits depend on nothing but
  *           its own sequence.  What lies past p is never used: where a turn
  *           reaches past p, position p is read instead, with weight 0. */
-#define GROUP  (NH / NKV)
-#define CHUNKS ((GROUP + 7) / 8)
+#define GROUP      (NH / NKV)
+#define CHUNKS     ((GROUP + 7) / 8)
 #define GROUP_MOST (GROUP < 8 ? GROUP : 8)
 #ifndef SPLIT
 #define SPLIT 128
@@ -43,12 +43,12 @@
 #ifndef STEP
 #define STEP 64
 #endif
-#define WARPS 4
-#define LANES (32 * WARPS)
-#define TURNS (STEP / (16 * WARPS)) /* of a warp, in a step */
-#define IN_LD ((GATED ? 2 : 1) * NH * HD + 2 * NKV * HD)
-#define PLANE (NKV * BLOCK_TOKENS * HD) /* k or v of a block */
-#define PIECE (HD < 128 ? HD : 128)     /* of HD, loaded at a time */
+#define WARPS  4
+#define LANES  (32 * WARPS)
+#define TURNS  (STEP / (16 * WARPS)) /* of a warp, in a step */
+#define IN_LD  ((GATED ? 2 : 1) * NH * HD + 2 * NKV * HD)
+#define PLANE  (NKV * BLOCK_TOKENS * HD) /* k or v of a block */
+#define PIECE  (HD < 128 ? HD : 128)     /* of HD, loaded at a time */
 #define PIECES (HD / PIECE)
 
 /* Of the STEP positions from `from`, the j-th or the last there is. */
@@ -64,7 +64,7 @@ INLINE ulong kv_row(__global const int *blocks, const uint from, const uint j,
 /* 16 positions of PIECE dimensions: lane g, c has 8 of each 32 dimensions of
  * positions g and g + 8. */
 INLINE void load_keys(uint4 *to, __global const ushort *row0,
-                             __global const ushort *row1, const uint c)
+                      __global const ushort *row1, const uint c)
 {
 #pragma unroll
     for (uint i = 0; i < PIECE / 32; i++) {
@@ -76,7 +76,7 @@ INLINE void load_keys(uint4 *to, __global const ushort *row0,
 /* Lane g, c has dimensions 8g.. of each 64 of positions 2c, 2c + 1, 2c + 8,
  * 2c + 9. */
 INLINE void load_values(uint4 *to, __global const ushort *base,
-                               const ulong *row, const uint g)
+                        const ulong *row, const uint g)
 {
 #pragma unroll
     for (uint i = 0; i < PIECE / 64; i++) {
@@ -89,17 +89,16 @@ INLINE void load_values(uint4 *to, __global const ushort *base,
 }
 
 /* acc [PIECE / 64][4][4] += V^T w^T. */
-INLINE void add_values(float *acc, const uint4 *v, const uint w0,
-                              const uint w1)
+INLINE void add_values(float *acc, const uint4 *v, const uint w0, const uint w1)
 {
 #pragma unroll
     for (uint i = 0; i < PIECE / 64; i++) {
         const uint4 a = v[4 * i], b = v[4 * i + 1];
         const uint4 d = v[4 * i + 2], e = v[4 * i + 3];
 
-#define VALUE_STEP(j, x)                                                       \
-    mma_bf16(acc + (i * 4 + j) * 4, byte_perm(a.x, b.x, 0x5410),               \
-             byte_perm(a.x, b.x, 0x7632), byte_perm(d.x, e.x, 0x5410),         \
+#define VALUE_STEP(j, x)                                               \
+    mma_bf16(acc + (i * 4 + j) * 4, byte_perm(a.x, b.x, 0x5410),       \
+             byte_perm(a.x, b.x, 0x7632), byte_perm(d.x, e.x, 0x5410), \
              byte_perm(d.x, e.x, 0x7632), w0, w1)
         VALUE_STEP(0, s0);
         VALUE_STEP(1, s1);
@@ -181,8 +180,8 @@ INLINE void scores(float (*s)[4], __local const uint4 *query,
 /* s becomes the weights, as fragments in w; m and sum [2] go on: of heads 2c
  * and 2c + 1, over this warp's positions.  acc, what was summed so far,
  * shrinks to the new maxima. */
-INLINE void weigh(uint (*w)[2], float *m, float *sum, float *acc,
-                  float (*s)[4], const bool first)
+INLINE void weigh(uint (*w)[2], float *m, float *sum, float *acc, float (*s)[4],
+                  const bool first)
 {
 #pragma unroll
     for (uint h = 0; h < 2; h++) {
@@ -225,9 +224,9 @@ INLINE void weigh(uint (*w)[2], float *m, float *sum, float *acc,
     }
 }
 
-INLINE void value_rows(ulong *row, __global const int *blocks,
-                       const uint from, const uint turn, const uint warp,
-                       const uint c, const uint last)
+INLINE void value_rows(ulong *row, __global const int *blocks, const uint from,
+                       const uint turn, const uint warp, const uint c,
+                       const uint last)
 {
     const uint at = (turn * WARPS + warp) * 16 + 2 * c;
 
@@ -242,8 +241,8 @@ INLINE void value_rows(ulong *row, __global const int *blocks,
  * the rows `row`. */
 INLINE void values(float *acc, uint (*w)[2], uint4 (*ahead)[PIECE / 16],
                    ulong *row, __global const ushort *base,
-                   __global const int *blocks, const uint from,
-                   const uint last, const uint warp, const uint lane)
+                   __global const int *blocks, const uint from, const uint last,
+                   const uint warp, const uint lane)
 {
     const uint g = lane / 4, c = lane % 4;
 
@@ -263,8 +262,7 @@ INLINE void values(float *acc, uint (*w)[2], uint4 (*ahead)[PIECE / 16],
 }
 
 /* The gate of a token's head and dimension. */
-INLINE float gate_of(__global const float *in, const uint head,
-                            const uint d)
+INLINE float gate_of(__global const float *in, const uint head, const uint d)
 {
 #if GATED
     return sigmoid_of(in[head * 2 * HD + HD + d]);
@@ -324,9 +322,9 @@ INLINE void combine(__global operand_t *y, __global const float *in,
 #define SUM_LD (HD + 1)
 #define SUMS   (WARPS * GROUP_MOST * SUM_LD)
 
-INLINE void leave(__local float *sums, __local float *tops,
-                         const float *acc, const float *m, const float *sum,
-                         const uint heads, const uint warp, const uint lane)
+INLINE void leave(__local float *sums, __local float *tops, const float *acc,
+                  const float *m, const float *sum, const uint heads,
+                  const uint warp, const uint lane)
 {
     const uint g = lane / 4, c = lane % 4;
 
@@ -364,14 +362,14 @@ INLINE uint length_at(const uint p)
 }
 
 __kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void
-attention_decode(__global operand_t *y, const ulong y_at,
-                 __global float *part, const ulong part_at,
-                 __global uint *tickets, const ulong tickets_at,
-                 __global const float *query, const ulong query_at,
-                 __global const float *in, const ulong in_at,
-                 __global const ushort *kv, const ulong kv_at,
-                 __global const int *meta, const uint first_token,
-                 const uint n_tokens, const uint n_splits)
+attention_decode(__global operand_t *y, const ulong y_at, __global float *part,
+                 const ulong part_at, __global uint *tickets,
+                 const ulong tickets_at, __global const float *query,
+                 const ulong query_at, __global const float *in,
+                 const ulong in_at, __global const ushort *kv,
+                 const ulong kv_at, __global const int *meta,
+                 const uint first_token, const uint n_tokens,
+                 const uint n_splits)
 {
     __local uint4 q[HD];
     __local float sums[SUMS], tops[WARPS * 8 * 2], weight[8 * SPLITS];
@@ -398,8 +396,7 @@ attention_decode(__global operand_t *y, const ulong y_at,
         kv + kv_at + (ulong)kv_head * BLOCK_TOKENS * HD;
     const ulong at = (ulong)index * NH + head;
     __global float *sum_out = part + part_at + (at * n_splits + split) * HD;
-    __global float *ml = part + part_at +
-                         (ulong)n_tokens * NH * n_splits * HD +
+    __global float *ml = part + part_at + (ulong)n_tokens * NH * n_splits * HD +
                          at * n_splits * 2;
 
     y += y_at + ((ulong)token * NH + head) * HD;

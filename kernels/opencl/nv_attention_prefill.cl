@@ -3,8 +3,8 @@
  * Causal attention of prompt tokens over the paged cache, the tokens' own
  * keys and values included.
  *
- *     s_j = query . k_j / sqrt(HD)              j = 0 .. p, the token's position
- *     y   = sum_j softmax(s)_j v_j * sigmoid(gate)            the gate if GATED
+ *     s_j = query . k_j / sqrt(HD)           j = 0 .. p, p the token's position
+ *     y   = sum_j softmax(s)_j v_j * sigmoid(gate)           the gate if GATED
  *
  *   y        [T, NH, HD]        operand dtype
  *   part, tickets               not used
@@ -64,8 +64,8 @@ INLINE void refresh(struct places *at)
 
 /* Positions [from, from + TURN) of one kv head; base: of block 0's k or v. */
 INLINE void load_turn(__local uint4 *to, __global const ushort *base,
-                             __global const int *blocks, const uint from,
-                             const uint last)
+                      __global const int *blocks, const uint from,
+                      const uint last)
 {
     const uint lane = opaque(get_local_id(0));
 
@@ -74,10 +74,9 @@ INLINE void load_turn(__local uint4 *to, __global const ushort *base,
         const uint r = (n * LANES + lane) / WIDE;
         const uint i = (n * LANES + lane) % WIDE;
         const uint p = min(from + r, last);
-        __global const ushort *row = base +
-                                     (ulong)blocks[p / BLOCK_TOKENS] *
-                                         (2 * PLANE) +
-                                     p % BLOCK_TOKENS * HD;
+        __global const ushort *row =
+            base + (ulong)blocks[p / BLOCK_TOKENS] * (2 * PLANE) +
+            p % BLOCK_TOKENS * HD;
 
         copy_async(to + piece_at(r, i), row + i * 8, 16);
     }
@@ -191,8 +190,8 @@ INLINE void mask(float (*s)[4], const uint from, const uint p0, const uint p1,
 
 /* Row g or g + 8 of the warp's (h): y [HD] of a head. */
 INLINE void store(__global operand_t *y, __global const float *in,
-                         float (*acc)[4], const float sum, const uint head,
-                         const uint h, const uint c)
+                  float (*acc)[4], const float sum, const uint head,
+                  const uint h, const uint c)
 {
     const float scale = 1.0f / sum;
 
@@ -212,9 +211,8 @@ INLINE void store(__global operand_t *y, __global const float *in,
 }
 
 /* The queries of tokens [token0, token0 + TILE), past the end the last. */
-INLINE void load_queries(__local uint4 *to,
-                                __global const float *query, const uint token0,
-                                const uint end, const uint kv_head)
+INLINE void load_queries(__local uint4 *to, __global const float *query,
+                         const uint token0, const uint end, const uint kv_head)
 {
     for (uint n = get_local_id(0); n < M * WIDE; n += LANES) {
         const uint r = n / WIDE, i = n % WIDE;
@@ -232,14 +230,14 @@ INLINE void load_queries(__local uint4 *to,
 }
 
 __kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void
-attention_prefill(__global operand_t *y, const ulong y_at,
-                  __global float *part, const ulong part_at,
-                  __global uint *tickets, const ulong tickets_at,
-                  __global const float *query, const ulong query_at,
-                  __global const float *in, const ulong in_at,
-                  __global const ushort *kv, const ulong kv_at,
-                  __global const int *meta, const uint first_token,
-                  const uint n_tokens, const uint n_splits)
+attention_prefill(__global operand_t *y, const ulong y_at, __global float *part,
+                  const ulong part_at, __global uint *tickets,
+                  const ulong tickets_at, __global const float *query,
+                  const ulong query_at, __global const float *in,
+                  const ulong in_at, __global const ushort *kv,
+                  const ulong kv_at, __global const int *meta,
+                  const uint first_token, const uint n_tokens,
+                  const uint n_splits)
 {
     __local uint4 q[M * WIDE], k[TURN * WIDE], v[TURN * WIDE];
     const uint lane = get_local_id(0) % 32, warp = get_local_id(0) / 32;
@@ -260,8 +258,7 @@ attention_prefill(__global operand_t *y, const ulong y_at,
     }
     load_queries(q, query + query_at, token0, end, kv_head);
     while (from < end) { /* the tokens of one row of the step */
-        __global const int *row =
-            ROW(meta, TOKEN(meta, from)[TOKEN_ROW]);
+        __global const int *row = ROW(meta, TOKEN(meta, from)[TOKEN_ROW]);
         __global const int *blocks = meta + META_BLOCKS + row[ROW_BLOCKS];
         const uint until =
             min(end, (uint)row[ROW_FIRST] + (uint)row[ROW_TOKENS]);

@@ -52,9 +52,8 @@ INLINE float before(__global const float *in, __global const kv_t *tail,
 /* The weights w [CONV] of a channel, and in x [CONV] what lies before token
  * `start` of the row. */
 INLINE void start_channel(float *w, float *x, __global const float *in,
-                          __global const kv_t *tail,
-                          __global const float *conv, const uint start,
-                          const uint channel)
+                          __global const kv_t *tail, __global const float *conv,
+                          const uint start, const uint channel)
 {
 #pragma unroll
     for (int j = 0; j < CONV; j++) {
@@ -116,8 +115,8 @@ INLINE void split_row(__local uint4 *stack, __global ushort *out, const uint r,
 {
     __local float *row = (__local float *)(stack + r * WIDE);
     float4 x = *(__local const float4 *)(row + 4 * lane);
-    const float sum = warp_sum(fma(x.s0, x.s0, x.s1 * x.s1) +
-                               fma(x.s2, x.s2, x.s3 * x.s3));
+    const float sum =
+        warp_sum(fma(x.s0, x.s0, x.s1 * x.s1) + fma(x.s2, x.s2, x.s3 * x.s3));
     uint2 high, rest;
 
     x *= 1.0f / sqrt(sum + L2_EPS);
@@ -125,8 +124,8 @@ INLINE void split_row(__local uint4 *stack, __global ushort *out, const uint r,
         x *= 1.0f / sqrt((float)DK);
     }
     high = (uint2)(pack_bf16(x.s0, x.s1), pack_bf16(x.s2, x.s3));
-    rest = (uint2)(pack_rest(high.s0, x.s0, x.s1),
-                   pack_rest(high.s1, x.s2, x.s3));
+    rest =
+        (uint2)(pack_rest(high.s0, x.s0, x.s1), pack_rest(high.s1, x.s2, x.s3));
     warp_sync(); /* all have read the floats */
     *((__local uint2 *)(stack + piece_at(r, lane / 2)) + lane % 2) = high;
     *((__local uint2 *)(stack + piece_at(r, WIDE / 2 + lane / 2)) + lane % 2) =
@@ -184,9 +183,8 @@ INLINE float decay_between(__local const double *sum, const uint i,
 }
 
 /* A of one head, from the fragments of k k^T. */
-INLINE void make_a(__local float *a, float (*acc)[4],
-                   __local const double *sum, __local const float *beta,
-                   const uint row0, const uint lane)
+INLINE void make_a(__local float *a, float (*acc)[4], __local const double *sum,
+                   __local const float *beta, const uint row0, const uint lane)
 {
 #pragma unroll
     for (uint n = 0; n < LEN / 8; n++) {
@@ -366,8 +364,8 @@ deltanet_chunks(__global ushort *kq, const ulong kq_at, __global float *v,
     barrier(CLK_LOCAL_MEM_FENCE);
     for (uint r = warp * 16; r < warp * 16 + 16; r++) {
         split_row(stack,
-                  kq + (ulong)(r % LEN) * (HK * 4 * DK) + r / LEN * (2 * DK),
-                  r, r % LEN < m, lane);
+                  kq + (ulong)(r % LEN) * (HK * 4 * DK) + r / LEN * (2 * DK), r,
+                  r % LEN < m, lane);
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     gram(acc, stack, warp * 16, lane);

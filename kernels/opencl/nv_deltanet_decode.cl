@@ -23,35 +23,32 @@
  * value heads of a key head: the last of them to have read it, by ticket,
  * moves it on.
  *
- * Launch    WG = LANES; groups (HV, n_rows)
+ * Launch    WG = 256; groups (HV, n_rows)
  * Defines   DK = DV = 128; CONV 2..8
  * Needs     sm_80; state 16-byte aligned
  * Numerics  f32.  A sum over DK: ROWS rows of an item in order, 4 items by a
  *           tree, QUADS such in order; no bit depends on n_rows */
-#ifndef ROWS
-#define ROWS 16 /* of a work-item */
-#endif
-#define QUADS   (32 / ROWS)  /* warps that share columns */
-#define LANES   (128 * QUADS)
-#define STRIDE  (4 * QUADS)  /* from row to row of an item */
-#define HEADS   (HV / HK)    /* value heads of a key head */
+#define ROWS    16 /* of a work-item */
+#define QUADS   2  /* warps that share columns */
+#define LANES   256
+#define STRIDE  8         /* from row to row of an item */
+#define HEADS   (HV / HK) /* value heads of a key head */
 #define IN_LD   (C + HV * DV + 2 * HV)
 #define HISTORY (CONV - 1)
 #define L2_EPS  1e-6f
 
 /* What the convolution sees `back` rows before token i of the row. */
 INLINE float before(__global const float *in, __global const kv_t *tail,
-                           const int i, const int back, const uint channel)
+                    const int i, const int back, const uint channel)
 {
     return i >= back ? kv_rounded(in[(i - back) * (long)IN_LD + channel])
                      : kv_get(tail, (ulong)(HISTORY + i - back) * C + channel);
 }
 
 /* in: of the row's first token. */
-INLINE float convolve(__global const float *in,
-                             __global const kv_t *tail,
-                             __global const float *conv, const int i,
-                             const uint channel)
+INLINE float convolve(__global const float *in, __global const kv_t *tail,
+                      __global const float *conv, const int i,
+                      const uint channel)
 {
     __global const float *w = conv + (ulong)channel * CONV;
     float sum = 0.0f;
@@ -66,7 +63,7 @@ INLINE float convolve(__global const float *in,
 
 /* The tail after n tokens. */
 INLINE void move_tail(__global kv_t *tail, __global const float *in,
-                             const int n, const uint channel)
+                      const int n, const uint channel)
 {
 #pragma unroll
     for (int j = 0; j < HISTORY; j++) {
@@ -102,16 +99,16 @@ INLINE float4 rows_sum(const float4 x)
 
 INLINE float4 scaled(const float a, const float4 x, const float4 y)
 {
-    return (float4)(fma(a, x.s0, y.s0), fma(a, x.s1, y.s1),
-                    fma(a, x.s2, y.s2), fma(a, x.s3, y.s3));
+    return (float4)(fma(a, x.s0, y.s0), fma(a, x.s1, y.s1), fma(a, x.s2, y.s2),
+                    fma(a, x.s3, y.s3));
 }
 
 /* One head of a token, by one warp: lane l has elements 4l.. of x, z, norm. */
 INLINE void norm_gate(__global operand_t *y, const float4 x, const float4 z,
                       const float4 norm, const uint lane)
 {
-    const float sum = warp_sum(fma(x.s0, x.s0, x.s1 * x.s1) +
-                               fma(x.s2, x.s2, x.s3 * x.s3));
+    const float sum =
+        warp_sum(fma(x.s0, x.s0, x.s1 * x.s1) + fma(x.s2, x.s2, x.s3 * x.s3));
     const float scale = 1.0f / sqrt(sum / (float)DV + EPS);
 
     y[4 * lane] = operand_of(x.s0 * scale * norm.s0 * silu_of(z.s0));
@@ -123,8 +120,8 @@ INLINE void norm_gate(__global operand_t *y, const float4 x, const float4 z,
 /* 1 / sqrt(sum of squares + eps) of q or k, from its 4 warps. */
 INLINE float unit_scale(__local const float *squares)
 {
-    return 1.0f / sqrt(squares[0] + squares[1] + squares[2] + squares[3] +
-                       L2_EPS);
+    return 1.0f /
+           sqrt(squares[0] + squares[1] + squares[2] + squares[3] + L2_EPS);
 }
 
 INLINE float4 quads_sum(__local float4 (*sums)[DV / 4], const uint i)
@@ -142,14 +139,14 @@ __kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void
 deltanet_decode(__global operand_t *y, const ulong y_at, __global float *o,
                 const ulong o_at, __global uint *tickets,
                 const ulong tickets_at, __global float *state,
-                const ulong state_at, __global kv_t *tail,
-                const ulong tail_at, __global const float *in,
-                const ulong in_at, __global const float *conv,
-                const ulong conv_at, __global const float *a_log,
-                const ulong a_log_at, __global const float *dt_bias,
-                const ulong dt_bias_at, __global const float *norm,
-                const ulong norm_at, __global const int *meta,
-                const uint first_row, const uint n_rows)
+                const ulong state_at, __global kv_t *tail, const ulong tail_at,
+                __global const float *in, const ulong in_at,
+                __global const float *conv, const ulong conv_at,
+                __global const float *a_log, const ulong a_log_at,
+                __global const float *dt_bias, const ulong dt_bias_at,
+                __global const float *norm, const ulong norm_at,
+                __global const int *meta, const uint first_row,
+                const uint n_rows)
 {
     __local float qk[2 * DK], squares[2][4], gates[2];
     __local float v[DV] __attribute__((aligned(16)));
@@ -216,7 +213,7 @@ deltanet_decode(__global operand_t *y, const ulong y_at, __global float *o,
         }
         barrier(CLK_LOCAL_MEM_FENCE);
         if (lane == 0 && t + 1 == n) {
-            turn = ticket_take(tickets + tickets_at + index * HK + key_head);
+            turn = atomic_inc(tickets + tickets_at + index * HK + key_head);
         }
 
         const float beta = gates[0], decay = gates[1];

@@ -26,9 +26,8 @@ INLINE float warp_sum(float x)
 }
 
 __kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void
-deltanet_norm(__global operand_t *y, const ulong y_at,
-              __global const float *o, const ulong o_at,
-              __global const float *in, const ulong in_at,
+deltanet_norm(__global operand_t *y, const ulong y_at, __global const float *o,
+              const ulong o_at, __global const float *in, const ulong in_at,
               __global const float *norm, const ulong norm_at,
               const uint first_token, const uint n_tokens)
 {
@@ -42,11 +41,11 @@ deltanet_norm(__global operand_t *y, const ulong y_at,
 
     const ulong at = (token * HV + head) * DV + d;
     const float4 x = *(__global const float4 *)(o + o_at + at);
-    const float4 z = *(__global const float4 *)(in + in_at + token * IN_LD +
-                                                C + head * DV + d);
+    const float4 z = *(__global const float4 *)(in + in_at + token * IN_LD + C +
+                                                head * DV + d);
     const float4 w = *(__global const float4 *)(norm + norm_at + d);
-    const float sum = warp_sum(fma(x.s0, x.s0, x.s1 * x.s1) +
-                               fma(x.s2, x.s2, x.s3 * x.s3));
+    const float sum =
+        warp_sum(fma(x.s0, x.s0, x.s1 * x.s1) + fma(x.s2, x.s2, x.s3 * x.s3));
     const float scale = 1.0f / sqrt(sum / (float)DV + EPS);
 
     y += y_at + at;

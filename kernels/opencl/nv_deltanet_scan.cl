@@ -80,8 +80,7 @@ INLINE void load_128(__local uint4 *to, __global const ushort *from,
         const uint there = r < m ? r : 0;
 
         copy_async(to + (i / 16) * (LEN * 16) + at_128(r, i % 16),
-                   from + (ulong)there * (HK * 4 * DK) + i * 8,
-                   r < m ? 16 : 0);
+                   from + (ulong)there * (HK * 4 * DK) + i * 8, r < m ? 16 : 0);
     }
 }
 
@@ -213,8 +212,8 @@ INLINE void times_chunk(float (*acc)[4], __local const uint4 *a,
 INLINE void add_outer(float (*s)[4], __local const uint4 *k,
                       __local const uint4 *n, const uint row0, const uint lane)
 {
-    __local const uint4 *at = k + at_128(lane % 8 + lane / 16 * 8,
-                                         row0 / 8 + lane / 8 % 2);
+    __local const uint4 *at =
+        k + at_128(lane % 8 + lane / 16 * 8, row0 / 8 + lane / 8 % 2);
     struct split x[2], y[2], z[2];
 
     ldmatrix_trans(x[0].high, at);
@@ -359,8 +358,7 @@ deltanet_scan(__global float *v, const ulong v_at, __global float *state,
         copy_wait(1);
         barrier(CLK_LOCAL_MEM_FENCE);
         if (next < n) {
-            load_128(k_mem[turn ^ 1], kq + (ulong)next * (HK * 4 * DK),
-                     next_m);
+            load_128(k_mem[turn ^ 1], kq + (ulong)next * (HK * 4 * DK), next_m);
             load_128(q_mem, kq + (ulong)next * (HK * 4 * DK) + 2 * DK, next_m);
         }
         copy_commit();
@@ -409,8 +407,7 @@ deltanet_scan(__global float *v, const ulong v_at, __global float *state,
         }
         barrier(CLK_LOCAL_MEM_FENCE);
         if (next < n) {
-            load_64(p_mem, tp + (ulong)next * (HV * 4 * LEN) + 2 * LEN,
-                    next_m);
+            load_64(p_mem, tp + (ulong)next * (HV * 4 * LEN) + 2 * LEN, next_m);
         }
         copy_commit();
         start = next;

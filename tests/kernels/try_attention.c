@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define SPLIT       128 /* as nv_attention_decode.cl has them */
 #define SPLITS      32
 #define ROWS_MAX    64
 #define TOKENS_MAX  8192
@@ -40,7 +41,7 @@ struct row {
 /* A step on the device. */
 struct world {
     const struct shape *s;
-    uint32_t n_rows, n_tokens, longest, split;
+    uint32_t n_rows, n_tokens, longest;
     uint32_t first[ROWS_MAX];
     const struct row *rows;
     uint32_t per_block; /* elements */
@@ -49,8 +50,6 @@ struct world {
     uint16_t *host_kv; /* NULL: random, everywhere */
     cl_mem meta, kv, y, part, tickets, query, in;
 };
-
-static uint32_t split_of_decode = 128, step_of_decode = 64; /* tried now */
 
 static uint32_t in_ld(const struct shape *s)
 {
@@ -150,7 +149,7 @@ static void make_meta(struct try *t, struct world *w, uint32_t shuffle)
 
 static uint32_t n_splits(const struct world *w)
 {
-    uint32_t n = (w->longest + w->split - 1) / w->split;
+    uint32_t n = (w->longest + SPLIT - 1) / SPLIT;
     return n < SPLITS ? n : SPLITS;
 }
 
@@ -158,8 +157,7 @@ static void make_world(struct try *t, struct world *w, const struct shape *s,
                        const struct row *rows, uint32_t n, uint32_t shuffle,
                        bool checked)
 {
-    *w = (struct world){
-        .s = s, .rows = rows, .n_rows = n, .split = split_of_decode};
+    *w = (struct world){.s = s, .rows = rows, .n_rows = n};
     for (uint32_t r = 0; r < n; r++) {
         uint32_t end = rows[r].position + rows[r].n;
         w->first[r] = w->n_tokens;
@@ -223,11 +221,10 @@ static cl_kernel attention_kernel(struct try *t, const struct world *w,
         t, files, name,
         "-DH=1024 -DNH=%u -DNKV=%u -DHD=%u -DR=%u -DGATED=%d -DEPS=1e-6f "
         "-DBLOCK_TOKENS=%u -DKV_DTYPE=1 -DOPERAND_DTYPE=1 -DMETA_ROWS=0 "
-        "-DMETA_TOKENS=%d -DMETA_BLOCKS=%d -DSPLIT=%u -DSTEP=%u -DNVIDIA=%u %s",
+        "-DMETA_TOKENS=%d -DMETA_BLOCKS=%d -DNVIDIA=%u %s",
         (unsigned)s->nh, (unsigned)s->nkv, (unsigned)s->hd, (unsigned)s->rotary,
         s->gated, (unsigned)s->block_tokens, META_TOKENS, META_BLOCKS,
-        (unsigned)w->split, (unsigned)step_of_decode, (unsigned)t->nvidia,
-        more);
+        (unsigned)t->nvidia, more);
 }
 
 /* kv_at: where the layer's cache begins in w->kv. */
@@ -416,12 +413,11 @@ static void time_decode(struct try *t, const struct shape *s, uint32_t batch,
         struct chain chain = {&w, k, layers};
         double us = try_chain(t, &l, next_layer, &chain);
         double bytes = (double)batch * context * s->nkv * s->hd * 4;
-        printf("attention_decode %-5s split %3u step %3u batch %2u context "
+        printf("attention_decode %-5s batch %2u context "
                "%5u: %8.1f us "
                "%6.0f GB/s %3.0f %%\n",
-               s->name, (unsigned)w.split, (unsigned)step_of_decode,
-               (unsigned)batch, (unsigned)context, us, bytes / us / 1e3,
-               bytes / us / 10 / t->read_gbs);
+               s->name, (unsigned)batch, (unsigned)context, us,
+               bytes / us / 1e3, bytes / us / 10 / t->read_gbs);
     }
     drop_world(&w);
     try_free(t);
@@ -437,24 +433,18 @@ static void decode_case(struct try *t)
         printf("attention_decode: not an NVIDIA device, left out\n");
         return;
     }
-    static const uint32_t ways[][2] = {
-        {128, 64}, {64, 64}, {128, 128}, {256, 64}, {256, 128}};
-    for (uint32_t j = 0; j < 5; j++) {
-        split_of_decode = ways[j][0];
-        step_of_decode = ways[j][1];
-        for (uint32_t i = 0; i < N_SHAPES; i++) {
-            check_decode(t, &shapes[i], rows, sizeof(rows) / sizeof(rows[0]));
-        }
-        if (t->units > 16) { /* long parts */
-            check_decode(t, &shapes[1], far, 2);
-        }
-        for (uint32_t i = 0; !t->quiet && i < 3; i++) {
-            time_decode(t, &shapes[i], 1, 1024);
-            time_decode(t, &shapes[i], 1, 16384);
-            time_decode(t, &shapes[i], 8, 1024);
-            time_decode(t, &shapes[i], 32, 1024);
-            time_decode(t, &shapes[i], 32, 16384);
-        }
+    for (uint32_t i = 0; i < N_SHAPES; i++) {
+        check_decode(t, &shapes[i], rows, sizeof(rows) / sizeof(rows[0]));
+    }
+    if (t->units > 16) { /* long parts */
+        check_decode(t, &shapes[1], far, 2);
+    }
+    for (uint32_t i = 0; !t->quiet && i < 3; i++) {
+        time_decode(t, &shapes[i], 1, 1024);
+        time_decode(t, &shapes[i], 1, 16384);
+        time_decode(t, &shapes[i], 8, 1024);
+        time_decode(t, &shapes[i], 32, 1024);
+        time_decode(t, &shapes[i], 32, 16384);
     }
 }
 

@@ -346,17 +346,16 @@ static void read_result(struct try *t, const struct world *w, struct result *r)
 }
 
 static cl_kernel delta_kernel(struct try *t, const struct shape *s,
-                              const char *file, const char *name,
-                              const char *more)
+                              const char *file, const char *name)
 {
     const char *const files[] = {"common.cl", "nv.cl", file, NULL};
     return try_kernel(
         t, files, name,
         "-DH=1024 -DHK=%u -DHV=%u -DDK=128 -DDV=128 -DC=%u -DCONV=4 "
         "-DEPS=1e-6f -DKV_DTYPE=1 -DOPERAND_DTYPE=1 -DMETA_ROWS=0 "
-        "-DMETA_TOKENS=%d -DNVIDIA=%u %s",
+        "-DMETA_TOKENS=%d -DNVIDIA=%u",
         (unsigned)s->hk, (unsigned)s->hv, (unsigned)channels(s), META_TOKENS,
-        (unsigned)t->nvidia, more);
+        (unsigned)t->nvidia);
 }
 
 static void delta_args(cl_kernel k, const struct world *w, cl_mem o,
@@ -371,24 +370,23 @@ static void delta_args(cl_kernel k, const struct world *w, cl_mem o,
 /* ---- decode ---- */
 
 static cl_kernel decode_kernel(struct try *t, const struct world *w,
-                               const char *more, struct try_launch *l)
+                               struct try_launch *l)
 {
     cl_kernel k =
-        delta_kernel(t, w->s, "nv_deltanet_decode.cl", "deltanet_decode", more);
-    uint32_t wg = strstr(more, "ROWS=8") ? 512 : 256;
-    *l = (struct try_launch){k, 2, {w->s->hv, w->n_rows}, {wg, 1}};
+        delta_kernel(t, w->s, "nv_deltanet_decode.cl", "deltanet_decode");
+    *l = (struct try_launch){k, 2, {w->s->hv, w->n_rows}, {256, 1}};
     return k;
 }
 
 static void run_decode(struct try *t, const struct shape *s,
                        const struct row *rows, uint32_t n, uint32_t seed,
-                       const char *more, bool checked, struct result *r)
+                       bool checked, struct result *r)
 {
     struct world w;
     struct try_launch l;
     make_world(t, &w, s, rows, n, seed, true);
     *r = make_result(&w);
-    cl_kernel k = decode_kernel(t, &w, more, &l);
+    cl_kernel k = decode_kernel(t, &w, &l);
     if (k) {
         delta_args(k, &w, w.o, 0, 0, n);
         try_run(t, &l);
@@ -401,13 +399,13 @@ static void run_decode(struct try *t, const struct shape *s,
     try_free(t);
 }
 
-static void check_decode(struct try *t, const struct shape *s, const char *more)
+static void check_decode(struct try *t, const struct shape *s)
 {
     static const struct row rows[] = {{5, 1}, {9, 2}, {100, 1}, {7, 5}};
     struct result all, other;
     size_t width = (size_t)s->hv * DIM;
-    run_decode(t, s, rows, 4, 20, more, true, &all);
-    run_decode(t, s, rows + 3, 1, 23, more, false, &other);
+    run_decode(t, s, rows, 4, 20, true, &all);
+    run_decode(t, s, rows + 3, 1, 23, false, &other);
     try_same(t, "deltanet_decode alone", other.y, all.y + 4 * width,
              5 * width * 2);
     drop_result(&other);
@@ -428,8 +426,7 @@ static void next_layer(void *arg, uint32_t i)
     delta_args(c->k, c->w, c->w->o, layer * (i % c->n_layers), 0, c->w->n_rows);
 }
 
-static void time_decode(struct try *t, const struct shape *s, uint32_t batch,
-                        const char *more)
+static void time_decode(struct try *t, const struct shape *s, uint32_t batch)
 {
     struct row rows[ROWS_MAX];
     struct world w;
@@ -441,14 +438,14 @@ static void time_decode(struct try *t, const struct shape *s, uint32_t batch,
     size_t layer = w.n_slots * state_size(s);
     uint32_t layers = (uint32_t)(((size_t)512 << 20) / (layer * 4) + 1);
     w.state = try_random(t, TRY_F32, layer * layers, 51, 0.5f);
-    cl_kernel k = decode_kernel(t, &w, more, &l);
+    cl_kernel k = decode_kernel(t, &w, &l);
     if (k) {
         struct chain chain = {&w, k, layers};
         double us = try_chain(t, &l, next_layer, &chain);
         double bytes = (double)batch * (double)state_size(s) * 8;
-        printf("deltanet_decode %-5s batch %2u %s: %8.1f us %6.0f GB/s "
+        printf("deltanet_decode %-5s batch %2u: %8.1f us %6.0f GB/s "
                "%3.0f %%\n",
-               s->name, (unsigned)batch, more, us, bytes / us / 1e3,
+               s->name, (unsigned)batch, us, bytes / us / 1e3,
                bytes / us / 10 / t->read_gbs);
     }
     drop_world(&w);
@@ -457,20 +454,17 @@ static void time_decode(struct try *t, const struct shape *s, uint32_t batch,
 
 static void decode_case(struct try *t)
 {
-    static const char *const ways[] = {"-DROWS=16", "-DROWS=8"};
     if (t->nvidia < 80) {
         printf("deltanet_decode: not an NVIDIA device, left out\n");
         return;
     }
-    for (uint32_t j = 0; j < 2; j++) {
-        for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
-            check_decode(t, &shapes[i], ways[j]);
-        }
-        for (uint32_t i = 0; !t->quiet && i < 2; i++) {
-            time_decode(t, &shapes[i], 1, ways[j]);
-            time_decode(t, &shapes[i], 8, ways[j]);
-            time_decode(t, &shapes[i], 32, ways[j]);
-        }
+    for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
+        check_decode(t, &shapes[i]);
+    }
+    for (uint32_t i = 0; !t->quiet && i < 2; i++) {
+        time_decode(t, &shapes[i], 1);
+        time_decode(t, &shapes[i], 8);
+        time_decode(t, &shapes[i], 32);
     }
 }
 
@@ -496,17 +490,17 @@ static bool make_prefill(struct try *t, const struct world *w,
     p->tp = try_poison(t, tokens * s->hv * 4 * 64 * 2);
     p->gates = try_poison(t, tokens * s->hv * 4 * 4);
     p->chunks = (struct try_launch){
-        delta_kernel(t, s, "nv_deltanet_chunks.cl", "deltanet_chunks", ""),
+        delta_kernel(t, s, "nv_deltanet_chunks.cl", "deltanet_chunks"),
         3,
         {s->hk, most, w->n_rows},
         {256, 1, 1}};
     p->scan = (struct try_launch){
-        delta_kernel(t, s, "nv_deltanet_scan.cl", "deltanet_scan", ""),
+        delta_kernel(t, s, "nv_deltanet_scan.cl", "deltanet_scan"),
         2,
         {s->hv * 4, w->n_rows},
         {256, 1}};
     p->norm = (struct try_launch){
-        delta_kernel(t, s, "nv_deltanet_norm.cl", "deltanet_norm", ""),
+        delta_kernel(t, s, "nv_deltanet_norm.cl", "deltanet_norm"),
         2,
         {(s->hv + 7) / 8, tokens},
         {256, 1}};
