@@ -142,7 +142,7 @@ static bool on_chunk(void *arg, const struct client_chunk *c)
     if (c->n_tokens > 0) {
         note_gap(s, c->choice, r->n_tokens == 0);
     }
-    reading_chunk(r, wanted, c);
+    reading_chunk(r, wanted, catalogue[s->entry].request.stops, c);
     if (c->finish != SLUICE__V1__FINISH__FINISH_RUNNING &&
         c->finish != SLUICE__V1__FINISH__FINISH_CANCELLED) {
         reading_end(r, wanted, c->finish, c->stop_string);

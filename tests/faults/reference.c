@@ -74,7 +74,27 @@ void stream_append(struct stream_of_choice *to, const struct client_chunk *c)
     to->stop_string = c->stop_string;
 }
 
+/* Is what c brings what comes next of the text? */
+static bool text_is_right(const struct reading *r,
+                          const struct stream_of_choice *wanted,
+                          const struct client_stop *stops,
+                          const struct client_chunk *c)
+{
+    size_t left = wanted->n_text - r->n_text;
+    size_t n = c->n_text < left ? c->n_text : left, held = c->n_text - n;
+
+    if (n > 0 && memcmp(c->text, wanted->text + r->n_text, n) != 0) {
+        return false;
+    }
+    return held == 0 ||
+           (c->finish == SLUICE__V1__FINISH__FINISH_CANCELLED &&
+            wanted->stop_string >= 0 && stops != NULL &&
+            held < stops[wanted->stop_string].n &&
+            memcmp(c->text + n, stops[wanted->stop_string].text, held) == 0);
+}
+
 void reading_chunk(struct reading *r, const struct stream_of_choice *wanted,
+                   const struct client_stop *stops,
                    const struct client_chunk *c)
 {
     for (size_t i = 0; i < c->n_tokens; i++) {
@@ -87,13 +107,12 @@ void reading_chunk(struct reading *r, const struct stream_of_choice *wanted,
             r->wrong++;
         }
     }
-    if (c->n_text > wanted->n_text - r->n_text ||
-        (c->n_text > 0 &&
-         memcmp(c->text, wanted->text + r->n_text, c->n_text) != 0)) {
+    if (!text_is_right(r, wanted, stops, c)) {
         r->wrong++;
+    }
+    r->n_text += c->n_text;
+    if (r->n_text > wanted->n_text) {
         r->n_text = wanted->n_text; /* said once */
-    } else {
-        r->n_text += c->n_text;
     }
 }
 

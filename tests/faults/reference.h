@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "client/client.h"
+#include "proto/common.pb-c.h"
 #include "tests/faults/catalogue.h"
 
 struct stream_of_choice {
@@ -47,7 +48,10 @@ struct reading {
     uint64_t lost, doubled, wrong; /* tokens; wrong: texts and ends too */
 };
 
+/* stops: of its entry.  One that is cancelled gets what was held back as well:
+ * it may be the beginning of the stop string that was to come. */
 void reading_chunk(struct reading *r, const struct stream_of_choice *wanted,
+                   const struct client_stop *stops,
                    const struct client_chunk *c);
 /* Of one that ended well: nothing may be missing. */
 void reading_end(struct reading *r, const struct stream_of_choice *wanted,

@@ -5,6 +5,9 @@ target_link_libraries(fault_load PRIVATE
 set_target_properties(fault_load PROPERTIES
   RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
 
+sluice_test(fault_reference_test SOURCES reference_test.c reference.c
+  LINK sluice_client)
+
 # A wall clock that jumps, and a storm of signals, to be preloaded.
 foreach(shim clock_shim storm_shim)
   add_library(${shim} SHARED ${shim}.c)
