@@ -66,7 +66,13 @@ static struct frame *flight_land(struct network *n, uint32_t i)
 
 static uint32_t node_at(const struct conn *c, enum conn_end end)
 {
-    return end == END_ROUTER ? SIM_ROUTER : c->node;
+    return end == END_ROUTER ? c->listener : c->node;
+}
+
+/* Which end of it a node is. */
+static enum conn_end end_of(const struct conn *c, uint32_t node)
+{
+    return node == c->listener ? END_ROUTER : END_PEER;
 }
 
 static int64_t delay(struct sim *s)
@@ -108,7 +114,9 @@ static void hear_frame(struct sim *s, uint32_t flight, uint64_t unused)
     s->counts.frames++;
     s->hash = XXH3_64bits_withSeed(f->data, f->bytes,
                                    s->hash ^ (uint64_t)sim_now(s) ^ number);
-    sniff(s, number, to, f);
+    if (c->listener == SIM_ROUTER) {
+        sniff(s, number, to, f);
+    }
     node->ops->recv(node->core, (struct peer_id){number}, &f);
     auditor_heard(s, node->number);
     node_soon(s, node->number);
@@ -150,7 +158,7 @@ enum status network_send(struct sim *s, uint32_t node, struct peer_id to,
                          struct frame **fp)
 {
     struct conn *c = network_conn(&s->network, to.v);
-    enum conn_end from = node == SIM_ROUTER ? END_ROUTER : END_PEER;
+    enum conn_end from = c ? end_of(c, node) : END_PEER;
     enum conn_end there = from == END_ROUTER ? END_PEER : END_ROUTER;
     struct frame *f = *fp;
     int64_t late_us = 0;
@@ -221,13 +229,13 @@ static void hear_lost(struct sim *s, uint32_t number, uint64_t end)
         clock_add(&s->clock, node->paused_us, hear_lost, number, end);
         return;
     }
-    if (end == END_ROUTER) {
+    if (node->number == SIM_ROUTER) {
         cells_disconnect(s, c->node);
     }
     c->open[end] = false;
     sim_log(s, "%s lost connection %u", node->name, number);
     node->ops->lost(node->core, (struct peer_id){number});
-    if (end == END_ROUTER) {
+    if (node->number == SIM_ROUTER) {
         auditor_lost(s, number);
     }
     node_soon(s, node->number);
@@ -244,7 +252,7 @@ static void tell_lost(struct sim *s, uint32_t number, enum conn_end end,
     }
 }
 
-/* A connection reaches the router, or is refused, or nobody ever answers. */
+/* A connection reaches who listens, or is refused, or nobody ever answers. */
 static void try_open(struct sim *s, uint32_t number, uint64_t unused)
 {
     struct conn *c = network_conn(&s->network, number);
@@ -253,7 +261,7 @@ static void try_open(struct sim *s, uint32_t number, uint64_t unused)
     if (!c->open[END_PEER]) {
         return;
     }
-    if (s->nodes[SIM_ROUTER].core && !chance(s, 100)) {
+    if (s->nodes[c->listener].core && !chance(s, 100)) {
         c->open[END_ROUTER] = true;
         clock_add(&s->clock, sim_now(s) + delay(s), hear_opened, number, 0);
     } else if (s->calm || rng_below(&s->chance, 4)) {
@@ -261,7 +269,7 @@ static void try_open(struct sim *s, uint32_t number, uint64_t unused)
     }
 }
 
-struct peer_id network_open(struct sim *s, uint32_t node)
+struct peer_id network_open(struct sim *s, uint32_t node, uint32_t listener)
 {
     struct network *n = &s->network;
     uint32_t number;
@@ -270,7 +278,7 @@ struct peer_id network_open(struct sim *s, uint32_t node)
         n->conns = grown(n->conns, &n->conns_capacity, sizeof(*n->conns));
     }
     number = ++n->n_conns;
-    n->conns[number - 1] = (struct conn){.node = node};
+    n->conns[number - 1] = (struct conn){.node = node, .listener = listener};
     n->conns[number - 1].open[END_PEER] = true;
     clock_add(&s->clock, sim_now(s) + delay(s), try_open, number, 0);
     return (struct peer_id){number};
@@ -292,7 +300,7 @@ static void end_close(struct sim *s, uint32_t number, enum conn_end end,
 void network_close(struct sim *s, uint32_t node, struct peer_id who)
 {
     struct conn *c = network_conn(&s->network, who.v);
-    enum conn_end end = node == SIM_ROUTER ? END_ROUTER : END_PEER;
+    enum conn_end end = c ? end_of(c, node) : END_PEER;
 
     if (c && c->open[end]) {
         s->counts.cells.deeds[DEED_HALF_OPEN] +=
@@ -318,9 +326,9 @@ void network_forget(struct sim *s, uint32_t node)
 
     for (uint32_t i = 1; i <= n->n_conns; i++) {
         struct conn *c = network_conn(n, i);
-        enum conn_end end = node == SIM_ROUTER ? END_ROUTER : END_PEER;
+        enum conn_end end = end_of(c, node);
 
-        if ((node == SIM_ROUTER || c->node == node) && c->open[end]) {
+        if ((c->listener == node || c->node == node) && c->open[end]) {
             end_close(s, i, end,
                       s->options.faulty ? rng_octave(&s->chance, 10, 1000000)
                                         : 0);

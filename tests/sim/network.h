@@ -1,5 +1,6 @@
-/* network.h - connections of workers and clients to the router, as a seed
- * wants them: slow, lossy, doubled, reordered, damaged, cut.
+/* network.h - connections of workers and clients to the router, and of nodes
+ * to one another, as a seed wants them: slow, lossy, doubled, reordered,
+ * damaged, cut.
  *
  * Both ends name a connection by the same number.  Frames of one direction
  * arrive in order unless a fault is drawn.  Whoever closes hears nothing; the
@@ -14,12 +15,13 @@
 
 struct sim;
 
-/* Ends of a connection; the direction TO_x. */
+/* Ends of a connection: who opened it; the router, or whoever else listens. */
 enum conn_end { END_PEER, END_ROUTER, ENDS };
 
 struct conn {
-    uint32_t node; /* that opened it */
-    bool standing; /* the peer has heard `opened` */
+    uint32_t node;     /* that opened it */
+    uint32_t listener; /* SIM_ROUTER mostly */
+    bool standing;     /* the peer has heard `opened` */
     bool open[ENDS];
     bool told[ENDS];       /* `lost` is on its way */
     int64_t last_us[ENDS]; /* of the frames towards this end */
@@ -50,7 +52,7 @@ struct conn *network_conn(struct network *n, uint32_t number);
 /* What node_io asks of it. */
 enum status network_send(struct sim *s, uint32_t node, struct peer_id to,
                          struct frame **f);
-struct peer_id network_open(struct sim *s, uint32_t node);
+struct peer_id network_open(struct sim *s, uint32_t node, uint32_t listener);
 void network_close(struct sim *s, uint32_t node, struct peer_id who);
 
 /* Both ends lose it, and hear of that about told_us later, each in its own

@@ -39,7 +39,19 @@ static struct peer_id io_open(struct node_io *io)
 {
     struct sim_node *n = io->impl;
 
-    return network_open(n->sim, n->number);
+    return network_open(n->sim, n->number, SIM_ROUTER);
+}
+
+/* Endpoints are "sim://NUMBER", of a node. */
+static struct peer_id io_open_to(struct node_io *io, const char *endpoint)
+{
+    struct sim_node *n = io->impl;
+    unsigned number = SIM_NODES;
+
+    if (sscanf(endpoint, "sim://%u", &number) != 1 || number >= SIM_NODES) {
+        return (struct peer_id){0};
+    }
+    return network_open(n->sim, n->number, number);
 }
 
 static void io_close(struct node_io *io, struct peer_id who)
@@ -244,6 +256,17 @@ static void start_client(struct sim_node *n)
     n->ops = &client_node_ops;
 }
 
+void node_plug(struct sim_node *n)
+{
+    n->io = (struct node_io){.impl = n,
+                             .now_us = io_now,
+                             .random = io_random,
+                             .send = io_send,
+                             .open = io_open,
+                             .open_to = io_open_to,
+                             .close = io_close};
+}
+
 void node_start(struct sim *s, uint32_t number)
 {
     struct sim_node *n = &s->nodes[number];
@@ -252,12 +275,7 @@ void node_start(struct sim *s, uint32_t number)
     n->sim = s;
     n->number = number;
     n->life++;
-    n->io = (struct node_io){.impl = n,
-                             .now_us = io_now,
-                             .random = io_random,
-                             .send = io_send,
-                             .open = io_open,
-                             .close = io_close};
+    node_plug(n);
     n->tick_us = NODE_IDLE;
     n->paused_us = 0;
     n->ending = false;

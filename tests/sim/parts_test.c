@@ -178,7 +178,7 @@ static uint32_t begin_network(struct sim *s)
                                         .core = &heard,
                                         .tick_us = NODE_IDLE};
     }
-    id = network_open(s, CLIENT);
+    id = network_open(s, CLIENT, SIM_ROUTER);
     run(s);
     assert_true(network_conn(&s->network, id.v)->standing);
     return id.v;

@@ -140,6 +140,8 @@ static inline int64_t sim_now(const struct sim *s)
 /* nodes.c: bring a node to life; end it politely, which takes a while, or
  * without a word; let it tick soon. */
 void node_start(struct sim *s, uint32_t number);
+/* The io of a node that a test makes itself. */
+void node_plug(struct sim_node *n);
 void node_stop(struct sim *s, uint32_t number);
 void node_kill(struct sim *s, uint32_t number);
 void node_pause(struct sim *s, uint32_t number, int64_t us);
