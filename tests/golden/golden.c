@@ -14,7 +14,9 @@
  *          auto
  *   auto   a step whose reference margin is under NEAR_TIE may choose
  *          otherwise: such steps are printed and counted as excluded.  All
- *          other tokens equal, logits are within LOGIT_AUTO
+ *          other tokens equal, logits are within LOGIT_AUTO, or LOGIT_OPERANDS
+ *          of a device that rounds every operand, not the caches alone: at
+ *          most 0.11 apart over tiny-hybrid's prompts and 24 steps of each
  *
  * Exit code: 0 if all prompts of all models pass, 77 if there is no such
  * device. */
@@ -29,17 +31,19 @@
 #include "tests/golden/runner.h"
 #include "worker/model/shard.h"
 
-#define LOGIT_F32    2e-4
-#define LOGIT_AUTO   0.1
-#define NEAR_TIE     0.02
-#define BLOCK_TOKENS 32
-#define LAYERS_SHOWN 64
-#define SKIPPED      77
+#define LOGIT_F32      2e-4
+#define LOGIT_AUTO     0.1
+#define LOGIT_OPERANDS 0.2
+#define NEAR_TIE       0.02
+#define BLOCK_TOKENS   32
+#define LAYERS_SHOWN   64
+#define SKIPPED        77
 
 struct check {
     const struct shard_weights *w;
     struct runner runner;
-    bool exact; /* f32 */
+    double most; /* that a logit may differ */
+    bool exact;  /* f32 */
     float *logits;
     float *hidden; /* [n_layers + 2, H] of the last token of a step */
     uint32_t n_failed, n_excluded, n_steps;
@@ -205,7 +209,7 @@ static void check_prompt(struct check *c, const struct golden_prompt *p)
     if (p->all || p->n_tops > 0) {
         check_positions(c, p, &o);
     }
-    failed = o.wrong > 0 || !(o.logit <= (c->exact ? LOGIT_F32 : LOGIT_AUTO));
+    failed = o.wrong > 0 || !(o.logit <= c->most);
     print_outcome(p, &o, failed);
     c->n_failed += failed;
     c->n_excluded += o.excluded;
@@ -260,6 +264,7 @@ static enum status check_model(const char *dir, struct kernels_options *o,
     static struct golden g;
     static struct model_config config;
     struct shard *shard = NULL;
+    const bool cpu = strcmp(o->device, "cpu") == 0;
     struct check c = {.exact = f32};
     enum status st = golden_load(&g, dir, e);
 
@@ -276,8 +281,8 @@ static enum status check_model(const char *dir, struct kernels_options *o,
     }
     shorten(&g, part->prompts, part->steps);
     c.w = shard_weights(shard);
-    c.exact =
-        (f32 && strcmp(o->device, "cpu") == 0) || c.w->shape.dtype == DTYPE_F32;
+    c.exact = (f32 && cpu) || c.w->shape.dtype == DTYPE_F32;
+    c.most = c.exact ? LOGIT_F32 : cpu ? LOGIT_AUTO : LOGIT_OPERANDS;
     o->kv_dtype = f32 ? DTYPE_F32 : c.w->shape.dtype;
     c.logits = calloc(c.w->shape.vocab, sizeof *c.logits);
     c.hidden = calloc((size_t)c.w->shape.hidden * (c.w->shape.n_layers + 2),
