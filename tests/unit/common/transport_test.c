@@ -565,6 +565,99 @@ static void keeps_an_ipc_socket_private(void **state)
     rmdir(dir);
 }
 
+/* One that connects to s and listens itself, as a worker does. */
+static void both_start(struct end *x, const struct end *s, bool tensors)
+{
+    const struct transport_port port = {"tcp://127.0.0.1:*", BY_WORKER,
+                                        tensors};
+    struct transport *t = NULL;
+    struct error e;
+
+    if (transport_new(&t, transport_endpoint(s->t, 0), &port, 1, &e) != ST_OK) {
+        fail_msg("%s", e.text);
+    }
+    end_init(x, t);
+}
+
+static struct peer_id open_to(struct end *x, const struct end *to)
+{
+    struct node_io *io = transport_io(x->t);
+
+    return io->open_to(io, transport_endpoint(to->t, 0));
+}
+
+/* A router, and two that connect to it and to each other. */
+static void one_transport_connects_and_listens(void **state)
+{
+    struct peer_id a_router, a_next, b_next;
+    struct end s, a, b;
+
+    (void)state;
+    server_start(&s, "tcp://127.0.0.1:*");
+    both_start(&a, &s, true);
+    both_start(&b, &s, true);
+    a_router = transport_io(a.t)->open(transport_io(a.t));
+    a_next = open_to(&a, &b);
+    b_next = open_to(&b, &a);
+    UNTIL(a.n_opened, 2, &s, &a, &b);
+    UNTIL(b.n_opened, 1, &s, &a, &b);
+    assert_int_equal(say(&b, b_next, 'b', 64), ST_OK);
+    UNTIL(a.n_recv, 1, &s, &a, &b);
+    assert_int_equal(a.mark, 'b');
+    assert_int_not_equal(a.last.v, a_router.v);
+    assert_int_not_equal(a.last.v, a_next.v);
+    assert_int_not_equal(a_router.v, a_next.v);
+    assert_int_equal(say(&a, a.last, 'c', 64), ST_OK);
+    UNTIL(b.n_recv, 1, &s, &a, &b);
+    assert_int_equal(b.mark, 'c');
+    assert_int_equal(b.last.v, b_next.v);
+    assert_int_equal(say(&a, a_router, 'd', 64), ST_OK);
+    UNTIL(a.n_recv, 2, &s, &a, &b); /* the echo */
+    assert_int_equal(a.last.v, a_router.v);
+    assert_int_equal(say(&a, a_next, 'g', 64), ST_OK); /* b knows it now */
+    UNTIL(b.n_recv, 2, &s, &a, &b);
+    /* One ends, the others stay. */
+    transport_io(a.t)->close(transport_io(a.t), a_next);
+    UNTIL(b.n_lost, 1, &s, &a, &b);
+    assert_int_equal(say(&a, a_next, 'e', 64), ST_UNAVAILABLE);
+    assert_int_equal(say(&a, a_router, 'f', 64), ST_OK);
+    UNTIL(a.n_recv, 3, &s, &a, &b);
+    assert_int_equal(a.n_lost, 0);
+    for (int i = 1; i < TRANSPORT_DIAL_MAX; i++) {
+        assert_int_not_equal(open_to(&a, &b).v, 0);
+    }
+    assert_int_equal(open_to(&a, &b).v, 0); /* one past the limit */
+    transport_free(&a.t);
+    transport_free(&b.t);
+    transport_free(&s.t);
+}
+
+static void long_messages_come_where_tensors_may(void **state)
+{
+    struct peer_id id;
+    struct end s, a, b;
+
+    (void)state;
+    server_start(&s, "tcp://127.0.0.1:*");
+    for (int tensors = 0; tensors < 2; tensors++) {
+        uint32_t most = FRAME_BYTES_MAX + (tensors ? FRAME_TENSOR_MAX : 0);
+
+        both_start(&a, &s, false);
+        both_start(&b, &s, tensors);
+        id = open_to(&a, &b);
+        UNTIL(a.n_opened, 1, &a, &b);
+        assert_int_equal(say(&a, id, 'm', most), ST_OK);
+        UNTIL(b.n_recv, 1, &a, &b);
+        assert_int_equal(b.mark, 'm');
+        assert_int_equal(say(&a, id, 'n', most + 1), ST_OK);
+        UNTIL(a.n_lost, 1, &a, &b);
+        assert_int_equal(b.n_recv, 1);
+        transport_free(&a.t);
+        transport_free(&b.t);
+    }
+    transport_free(&s.t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -580,6 +673,8 @@ int main(void)
         cmocka_unit_test(refuses_to_listen_in_the_open),
         cmocka_unit_test(names_a_port_in_use),
         cmocka_unit_test(keeps_an_ipc_socket_private),
+        cmocka_unit_test(one_transport_connects_and_listens),
+        cmocka_unit_test(long_messages_come_where_tensors_may),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
