@@ -7,13 +7,13 @@
  *
  * The names are random weights in those models' exact shapes.  Decode is
  * at batch 1 to 32 after a prompt of N tokens each; prefill is one prompt of
- * N tokens and 512.  The choice of a token is timed alone, one row on one
- * thread; what 20 logprobs cost also as the processor time of decode steps at
- * batch 1 over that of steps between them.  The machine's read bandwidth and
- * float32 rate (the processors', whatever the device) are measured in the same
- * run: a decode step must read the
- * weights once and each sequence's cache, a prompt's token must pass every
- * weight.  Compare shares, not figures across runs.
+ * N tokens and 512, and of --step-tokens.  The choice of a token is timed
+ * alone, one row on one thread; what 20 logprobs cost also as the processor
+ * time of decode steps at batch 1 over that of steps between them.  The
+ * machine's read bandwidth and float32 rate (the processors', whatever the
+ * device) are measured in the same run: a decode step must read the weights
+ * once and each sequence's cache, a prompt's token must pass every weight.
+ * Compare shares, not figures across runs.
  *
  * --json prints one object instead, for tests/bench/run: rates in bytes,
  * operations and tokens a second; `share` is of the read bandwidth (decode)
@@ -38,6 +38,7 @@ struct bench {
     const struct shard_weights *w;
     struct runner runner;
     uint32_t prompt, steps;
+    uint32_t long_prompt; /* of --step-tokens; 0: not tried */
     bool json;
     double bandwidth, peak;
     double weight_bytes, weights; /* that every token passes */
@@ -358,6 +359,10 @@ static void measure(struct bench *b, const struct kernels_options *o)
     bench_prefill(b, b->prompt);
     print_json(b, ", ");
     bench_prefill(b, 512);
+    if (b->long_prompt > 512) {
+        print_json(b, ", ");
+        bench_prefill(b, b->long_prompt);
+    }
     print_json(b, "], \"decode\": [");
     for (size_t i = 0; i < sizeof batches / sizeof *batches; i++) {
         print_json(b, i > 0 ? ", " : "");
@@ -374,6 +379,9 @@ static void measure(struct bench *b, const struct kernels_options *o)
 static void run(struct bench *b, struct kernels_options *o)
 {
     uint32_t longest = b->prompt > 512 ? b->prompt : 512;
+
+    b->long_prompt = o->max_tokens;
+    longest = b->long_prompt > longest ? b->long_prompt : longest;
     uint32_t a_seq = (b->prompt + 2 * b->steps + 1) / o->block_tokens + 1;
     uint32_t blocks = BATCH_MAX * a_seq + longest / o->block_tokens + 2;
 
