@@ -69,12 +69,22 @@ enum status opencl_programs_new(struct opencl_programs **out,
     return ST_OK;
 }
 
+/* PoCL 3.1 damages the heap when a program that it compiled itself goes; what
+ * it has read back from a file may go.  Its programs stay to the process' end,
+ * which is when they would have gone. */
+static bool may_release(const struct opencl_programs *p)
+{
+    return strcmp(p->device.platform_name, "Portable Computing Language") != 0;
+}
+
 void opencl_programs_free(struct opencl_programs **self)
 {
     struct opencl_programs *p = *self;
 
     for (uint32_t i = 0; p != NULL && i < p->n; i++) {
-        clReleaseProgram(p->programs[i].id);
+        if (may_release(p)) {
+            clReleaseProgram(p->programs[i].id);
+        }
         free(p->programs[i].file);
         free(p->programs[i].defines);
     }
