@@ -396,7 +396,7 @@ static void next_layer(void *arg, uint32_t i)
 static void time_decode(struct try *t, const struct shape *s, uint32_t batch,
                         uint32_t context)
 {
-    struct row rows[ROWS_MAX];
+    struct row rows[ROWS_MAX] = {{0}};
     struct world w;
     for (uint32_t r = 0; r < batch; r++) {
         rows[r] = (struct row){context - 1, 1};

@@ -428,7 +428,7 @@ static void next_layer(void *arg, uint32_t i)
 
 static void time_decode(struct try *t, const struct shape *s, uint32_t batch)
 {
-    struct row rows[ROWS_MAX];
+    struct row rows[ROWS_MAX] = {{0}};
     struct world w;
     struct try_launch l;
     for (uint32_t r = 0; r < batch; r++) {
