@@ -15,7 +15,7 @@
 #include "common/node_io.h"
 #include "common/wire.h"
 
-#define HELLO_NAME_MAX 64 /* bytes of a name */
+#define HELLO_NAME_BYTES 64 /* bytes of a name */
 
 /* The version that Hello speaks of. */
 #define WIRE_VERSION_MAJOR 1

@@ -129,7 +129,7 @@ int port_send_frame(struct port *p, struct frame **fp)
     int rc;
 
     *fp = NULL;
-    if (f->bytes > PORT_COPIED_MAX) {
+    if (f->bytes > PORT_COPIED_BYTES) {
         return send_given(p, f);
     }
     rc = port_send(p, f->data, f->bytes, 0);

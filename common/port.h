@@ -23,7 +23,7 @@
 #include "common/endpoint.h"
 #include "common/frame.h"
 
-#define PORT_COPIED_MAX (64u << 10) /* what is longer is given away */
+#define PORT_COPIED_BYTES (64u << 10) /* what is longer is given away */
 
 struct port {
     void *socket, *monitor; /* NULL: closed */

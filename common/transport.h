@@ -19,8 +19,8 @@
  * ST_RESOURCE_EXHAUSTED.
  *
  * Threading: everything by one thread, which runs the loop.  Memory: a frame
- * is copied out of ZeroMQ's, and into it up to PORT_COPIED_MAX; a longer one is
- * given to it as it is.  Limits: below. */
+ * is copied out of ZeroMQ's, and into it up to PORT_COPIED_BYTES; a longer one
+ * is given to it as it is.  Limits: below. */
 #ifndef COMMON_TRANSPORT_H
 #define COMMON_TRANSPORT_H
 

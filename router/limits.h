@@ -8,7 +8,7 @@
 
 #include "common/hello.h"
 
-#define PEER_NAME_MAX          HELLO_NAME_MAX
+#define PEER_NAME_MAX          HELLO_NAME_BYTES
 #define MODEL_NAME_MAX         128
 #define SHARD_DEVICE_MAX       128
 #define SHARD_LAYERS_MAX       1024
