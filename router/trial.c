@@ -197,6 +197,18 @@ bool trial_indicted(const struct request *q)
     return q->trial.indicted && !PLANT(TRIAL_FORGOTTEN);
 }
 
+/* What q is blamed for is no mercy to others. */
+static void explain(const struct request *q)
+{
+    struct deaths *d = &q->generation->model->deaths;
+
+    for (uint32_t i = 0; i < TRIAL_RING; i++) {
+        if (q->trial.aboard >> i & 1) {
+            d->at_us[i] = INT64_MIN;
+        }
+    }
+}
+
 void trial_indict(struct router_core *r, struct request *q, const char *why)
 {
     uint32_t n = q->trial.n_deaths + 1;
@@ -213,6 +225,7 @@ void trial_indict(struct router_core *r, struct request *q, const char *why)
               "(%s): it is not tried again",
               n, q->worker_name, why);
     r->metrics.indicted++;
+    explain(q);
     request_ungrant(r, q);
     request_fail(r, q, &e, 0);
 }

@@ -20,7 +20,8 @@
  *
  * Mercy.  Where workers die of something else, a death says little of the one
  * on trial: each death of its model's workers in the last TRIAL_WINDOW_US that
- * it had no part in takes one more to indict it, TRIAL_MERCY_MAX at most.
+ * it had no part in takes one more to indict it, TRIAL_MERCY_MAX at most; not
+ * those that another has been indicted for.
  *
  * A suspect does not go where there is doubt already, to a lineage that died
  * with it last or one on probation (router/lineage.h), as long as another

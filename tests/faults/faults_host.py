@@ -308,7 +308,7 @@ class Poison(Fault):
     name, number = "poison", "39"
     must = "it ends ABORTED after few deaths, nothing else failed"
     times, quick, workers, memory = 20, 1, 3, "128MiB"
-    most = 9  # deaths by one request: those of the rounds before are mercy
+    most = 5  # deaths by one request
 
     def round(self, run):
         name = bytes(run.rng.randrange(256) for _ in range(16)).hex()

@@ -340,6 +340,32 @@ static void no_mercy_for_another_model(void **state)
     rig_free(&s.rig);
 }
 
+/* Nor are the deaths that another was indicted for. */
+static void no_mercy_after_a_verdict(void **state)
+{
+    struct scene s;
+    uint32_t n = 0;
+    char name[16];
+
+    (void)state;
+    set(&s);
+    die_with(&s, 1, 0);
+    for (uint8_t id = 1; id <= 2; id++) {
+        for (uint32_t k = id == 1 ? 1 : 0; indicted(s.rig) < id; k++) {
+            assert_true(k < TRIAL_DEATHS + 1);
+            snprintf(name, sizeof name, "n%u", n++);
+            rig_worker(s.rig, name, 64, 16);
+            dies(holder(s.rig, id, 0));
+        }
+        if (id == 1) {
+            client_generate(s.c, 2, 40, 20);
+            rig_worker(s.rig, "next", 64, 16);
+            rig_run(s.rig);
+        }
+    }
+    rig_free(&s.rig);
+}
+
 static void mercy_ends(void **state)
 {
     (void)state;
@@ -621,6 +647,7 @@ int main(void)
         cmocka_unit_test(indicted_after_two_trials),
         cmocka_unit_test(mercy),
         cmocka_unit_test(no_mercy_for_another_model),
+        cmocka_unit_test(no_mercy_after_a_verdict),
         cmocka_unit_test(mercy_ends),
         cmocka_unit_test(the_one_on_trial_is_charged),
         cmocka_unit_test(a_goodbye_is_no_death),
