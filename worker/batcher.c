@@ -34,18 +34,28 @@ static uint32_t least(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
+/* A smaller budget moves the cuts: a chunk must fit a step. */
+static void set_cut(struct batcher *b)
+{
+    b->cut = least(BATCHER_CUT,
+                   least(b->limits.chunk_tokens, b->limits.step_tokens));
+}
+
 bool batcher_init(struct batcher *b, const struct batcher_limits *l,
                   struct sequence_table *table)
 {
     bool ok = true;
 
+    assert(l->depth <= l->batches && l->batches <= BATCHES_MAX);
     memset(b, 0, sizeof *b);
     b->limits = *l;
-    /* A smaller budget moves the cuts: a chunk must fit a step. */
-    b->cut = least(BATCHER_CUT, least(l->chunk_tokens, l->step_tokens));
+    b->rows_made = l->max_rows;
+    b->tokens_made = l->step_tokens;
+    set_cut(b);
     b->table = table;
     b->prefill.link = b->decode.link = LIST_PLAN;
-    for (uint32_t i = 0; i < l->depth; i++) {
+    b->stages = 1;
+    for (uint32_t i = 0; i < l->batches; i++) {
         ok = batch_init(&b->ring[i], l) && ok;
     }
     if (!ok) {
@@ -56,10 +66,27 @@ bool batcher_init(struct batcher *b, const struct batcher_limits *l,
 
 void batcher_fini(struct batcher *b)
 {
-    for (int i = 0; i < ENGINE_DEPTH_MAX; i++) {
+    for (int i = 0; i < BATCHES_MAX; i++) {
         batch_fini(&b->ring[i]);
     }
     memset(b, 0, sizeof *b);
+}
+
+void batcher_lead(struct batcher *b, uint32_t n_stages, uint32_t max_rows,
+                  uint32_t step_tokens)
+{
+    assert(n_stages >= 2 && n_stages <= b->limits.batches);
+    assert(max_rows > 0 && step_tokens > 0);
+    b->stages = n_stages;
+    b->limits.max_rows = least(max_rows, b->rows_made);
+    b->limits.step_tokens = least(step_tokens, b->tokens_made);
+    set_cut(b);
+}
+
+/* How many may be under way. */
+static uint32_t most(const struct batcher *b)
+{
+    return b->stages > 1 ? b->stages : b->limits.depth;
 }
 
 void batcher_add(struct batcher *b, struct sequence *s)
@@ -202,8 +229,29 @@ static bool decode_ready(const struct batcher *b, const struct sequence *s)
     if (s->n_planned < sequence_known(s)) {
         return true;
     }
-    return s->pending > 0 && s->last_step == b->step &&
+    return b->stages == 1 && s->pending > 0 && s->last_step == b->step &&
            s->n_generated + s->pending < s->max_tokens;
+}
+
+static uint32_t ceil_div(uint32_t a, uint32_t b)
+{
+    return a / b + (a % b != 0);
+}
+
+/* Rows of this microbatch: what is left is for the others. */
+static uint32_t share(const struct batcher *b)
+{
+    uint32_t ready = 0;
+
+    if (b->stages == 1) {
+        return UINT32_MAX;
+    }
+    for (const struct sequence *s = b->decode.head; s != NULL;
+         s = list_next(s, LIST_PLAN)) {
+        ready += decode_ready(b, s);
+    }
+    return least(ceil_div(ready, most(b) - b->inflight),
+                 ceil_div(b->decode.n, b->stages));
 }
 
 /* A share of the step that prefill may count on while it waits.  Where a
@@ -231,6 +279,7 @@ static void plan_decode(struct batcher *b, struct batch *t)
     uint32_t rows, tokens, left = b->decode.n;
 
     decode_limits(b, &rows, &tokens);
+    rows = least(rows, share(b));
     /* Each once from the head; a planned one goes to the tail. */
     for (struct sequence *s = b->decode.head, *next; left > 0;
          left--, s = next) {
@@ -283,15 +332,21 @@ static void plan_prefill(struct batcher *b, struct batch *t)
 
 /* ---- plans ---- */
 
+/* Of the i-th in flight, 0 the oldest. */
+static uint32_t place(const struct batcher *b, uint32_t i)
+{
+    return (b->oldest + i) % b->limits.batches;
+}
+
 const struct plan *batcher_plan(struct batcher *b)
 {
     struct batch *t;
 
     b->stuck = NULL;
-    if (b->inflight == b->limits.depth) {
+    if (b->inflight >= most(b) || b->here == b->limits.depth) {
         return NULL;
     }
-    t = &b->ring[(b->oldest + b->inflight) % b->limits.depth];
+    t = &b->ring[place(b, b->inflight)];
     t->n_prompt_tokens = 0;
     t->plan.step = b->step + 1;
     t->plan.n_rows = t->plan.n_tokens = 0;
@@ -303,21 +358,55 @@ const struct plan *batcher_plan(struct batcher *b)
     }
     b->step++;
     b->inflight++;
+    b->here++;
     return &t->plan;
 }
 
 void batcher_sent(struct batcher *b, int64_t now_us)
 {
-    assert(b->inflight > 0);
-    b->ring[(b->oldest + b->inflight - 1) % b->limits.depth].sent_us = now_us;
+    assert(b->here > 0);
+    b->ring[place(b, b->inflight - 1)].sent_us = now_us;
 }
 
 uint64_t batcher_age_us(const struct batcher *b, int64_t now_us)
 {
-    const struct batch *t = batcher_oldest(b);
+    const struct batch *t = batcher_here(b);
 
     return t != NULL && now_us > t->sent_us ? (uint64_t)(now_us - t->sent_us)
                                             : 0;
+}
+
+const struct batch *batcher_here(const struct batcher *b)
+{
+    return b->here > 0 ? &b->ring[place(b, b->inflight - b->here)] : NULL;
+}
+
+void batcher_pass(struct batcher *b)
+{
+    assert(b->here > 0);
+    b->here--;
+}
+
+static bool has(const struct batch *t, const struct sequence *s)
+{
+    for (uint32_t i = 0; i < t->plan.n_rows; i++) {
+        if (t->who[i] == s) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool batcher_names(const struct batcher *b, const struct sequence *s)
+{
+    for (uint32_t i = b->inflight - b->here; i < b->inflight; i++) {
+        const struct batch *t = &b->ring[place(b, i)];
+
+        if (s->last_step >= t->plan.step && has(t, s)) {
+            return true;
+        }
+    }
+    return false;
 }
 
 const struct batch *batcher_oldest(const struct batcher *b)
@@ -328,18 +417,15 @@ const struct batch *batcher_oldest(const struct batcher *b)
 void batcher_return(struct batcher *b)
 {
     assert(b->inflight > 0);
-    b->oldest = (b->oldest + 1) % b->limits.depth;
+    b->oldest = place(b, 1);
     b->inflight--;
+    b->here = least(b->here, b->inflight);
 }
 
-const struct batch *batcher_newest(const struct batcher *b)
+const struct batch *batcher_withdraw(struct batcher *b)
 {
-    assert(b->inflight > 0);
-    return &b->ring[(b->oldest + b->inflight - 1) % b->limits.depth];
-}
-
-void batcher_withdraw(struct batcher *b)
-{
-    assert(b->inflight > 0);
+    assert(b->here > 0);
+    b->here--;
     b->inflight--;
+    return &b->ring[place(b, b->inflight)];
 }

@@ -24,6 +24,21 @@
  *
  * Blocks and the slot go from granted to held as positions are reached.
  *
+ * A worker of all layers is alone: what its engine has done is back.  One that
+ * leads n stages makes microbatches: what its engine has done goes round the
+ * stages after it, and is back when their Result is.
+ *
+ *     oldest                                        newest
+ *     |-- passed: at the stages after it --|-- here --|
+ *         n under way at most                depth at most
+ *
+ * There no row is chained, as its token is known when the batch is back, so a
+ * sequence decodes in one microbatch at a time; chunks of a prompt follow each
+ * other in consecutive ones.  Sequences that decode are spread: a microbatch
+ * takes an equal part of those that are ready, as there are places free, and
+ * no more than an n-th of all of them; both rounded up.  So where n of them
+ * run, no microbatch stays without rows.
+ *
  * Threading: the core's.  Memory: batcher_init(); no other call allocates.
  * A plan belongs to the engine from batcher_plan() to batcher_return(). */
 #ifndef WORKER_BATCHER_H
@@ -33,12 +48,14 @@
 #include "worker/engine.h"
 
 #define BATCHER_CUT 64
+#define BATCHES_MAX 16 /* under way: stages of a replica */
 
 struct batcher_limits {
     uint32_t max_rows;     /* 1..PLAN_ROWS_MAX */
     uint32_t step_tokens;  /* 1..PLAN_TOKENS_MAX */
     uint32_t chunk_tokens; /* >= 1 */
-    uint32_t depth;        /* 1..ENGINE_DEPTH_MAX */
+    uint32_t depth;        /* 1..ENGINE_DEPTH_MAX, of the engine */
+    uint32_t batches;      /* room for as many: depth..BATCHES_MAX */
     uint32_t block_tokens; /* >= 1 */
     uint32_t n_blocks;     /* of the pool; 0: the shard has no attention */
     uint32_t n_slots;      /* 0: no recurrent layers */
@@ -53,12 +70,15 @@ struct batch {
 };
 
 struct batcher {
-    struct batcher_limits limits;
+    struct batcher_limits limits;    /* of a step: as it may be now */
+    uint32_t rows_made, tokens_made; /* room of each plan */
     uint32_t cut;
     struct sequence_table *table;
     struct sequence_list prefill, decode;
-    struct batch ring[ENGINE_DEPTH_MAX];
+    struct batch ring[BATCHES_MAX];
+    uint32_t stages; /* of the replica that it leads; 1: alone */
     uint32_t oldest, inflight;
+    uint32_t here;          /* of them with the engine: the newest */
     uint64_t step;          /* of the newest plan */
     struct sequence *stuck; /* whose memory could not be taken */
 };
@@ -68,29 +88,43 @@ MUST_CHECK bool batcher_init(struct batcher *b, const struct batcher_limits *l,
                              struct sequence_table *table);
 void batcher_fini(struct batcher *b);
 
+/* From here on it leads n_stages, 2..limits.batches, for none of which a step
+ * may be larger than this; nor than what batcher_init() was told. */
+void batcher_lead(struct batcher *b, uint32_t n_stages, uint32_t max_rows,
+                  uint32_t step_tokens);
+
 /* A QUEUED sequence with all its ids joins the line. */
 void batcher_add(struct batcher *b, struct sequence *s);
 
 /* It gets no more rows; plans in flight may still name it. */
 void batcher_drop(struct sequence *s);
 
-/* Make the next plan, which counts as in flight from here.  NULL if `depth`
- * are, or if there is nothing to do.  b->stuck is set to a sequence that
- * broke the account and must be failed; it has left the line. */
+/* Make the next plan, which counts as in flight from here.  NULL if as many
+ * are under way as may be, `depth` here or n in all, or if there is nothing to
+ * do.  b->stuck is set to a sequence that broke the account and must be
+ * failed; it has left the line. */
 const struct plan *batcher_plan(struct batcher *b);
 
 /* The engine has taken the plan made last. */
 void batcher_sent(struct batcher *b, int64_t now_us);
 
-/* Since when the oldest plan in flight is with the engine; 0: there is none. */
+/* Since when the oldest plan here is with the engine; 0: there is none. */
 uint64_t batcher_age_us(const struct batcher *b, int64_t now_us);
+
+/* The oldest plan that is here, NULL if there is none; and its going on to
+ * the next stage. */
+const struct batch *batcher_here(const struct batcher *b);
+void batcher_pass(struct batcher *b);
+
+/* Does a plan that is here name s? */
+bool batcher_names(const struct batcher *b, const struct sequence *s);
 
 /* The oldest plan in flight, NULL if there is none; and its end. */
 const struct batch *batcher_oldest(const struct batcher *b);
 void batcher_return(struct batcher *b);
 
-/* The plan made last, which the engine did not take; and its end. */
-const struct batch *batcher_newest(const struct batcher *b);
-void batcher_withdraw(struct batcher *b);
+/* The plan made last, which the engine did not take, leaves; its batch stays
+ * as it is until the next is made. */
+const struct batch *batcher_withdraw(struct batcher *b);
 
 #endif

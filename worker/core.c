@@ -266,6 +266,12 @@ static bool copy_names(struct worker_options *o)
            o->device != NULL;
 }
 
+/* The first stage of a replica of several. */
+static bool may_lead(const struct worker_options *o)
+{
+    return o->layer_begin == 0 && o->layer_end < o->n_layers;
+}
+
 static bool make_parts(struct worker_core *w)
 {
     const struct worker_options *o = &w->o;
@@ -277,6 +283,8 @@ static bool make_parts(struct worker_core *w)
                                 .step_tokens = o->step_tokens,
                                 .chunk_tokens = o->chunk_tokens,
                                 .depth = o->engine_depth,
+                                .batches =
+                                    may_lead(o) ? BATCHES_MAX : o->engine_depth,
                                 .block_tokens = o->block_tokens,
                                 .n_blocks = o->n_blocks,
                                 .n_slots = o->n_slots};

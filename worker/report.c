@@ -111,7 +111,7 @@ static void fill_engine(const struct worker_core *w, int64_t now_us,
 {
     sluice__v1__engine_state__init(out);
     out->ticks = step_ticks(w);
-    out->n_planned = w->batcher.inflight;
+    out->n_planned = w->batcher.here;
     out->plan_age_us = batcher_age_us(&w->batcher, now_us);
 }
 

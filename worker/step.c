@@ -223,8 +223,7 @@ static void refused(struct worker_core *w, const struct plan *p)
     w->result.device_us = 0;
     w->result.status =
         error_set(&w->result.error, ST_INTERNAL, "the engine refused a plan");
-    result_back(w, batcher_newest(&w->batcher));
-    batcher_withdraw(&w->batcher);
+    result_back(w, batcher_withdraw(&w->batcher));
 }
 
 void step_plans(struct worker_core *w)

@@ -58,7 +58,7 @@ static void expire(struct worker_core *w, int64_t now_us)
  * what it had is tried elsewhere, and whoever supervises it starts it anew. */
 static bool engine_is_dead(struct worker_core *w, int64_t now_us)
 {
-    watch_look(&w->watch, step_ticks(w), w->batcher.inflight > 0, now_us);
+    watch_look(&w->watch, step_ticks(w), w->batcher.here > 0, now_us);
     if (w->lost) {
         return true;
     }
@@ -68,8 +68,8 @@ static bool engine_is_dead(struct worker_core *w, int64_t now_us)
     log_error("engine-dead",
               "worker=%s still_ms=%" PRId64 " plans=%" PRIu32 " step=%" PRIu64
               " plan_age_ms=%" PRIu64,
-              w->o.name, w->watch.still_us / 1000, w->batcher.inflight,
-              batcher_oldest(&w->batcher)->plan.step,
+              w->o.name, w->watch.still_us / 1000, w->batcher.here,
+              batcher_here(&w->batcher)->plan.step,
               batcher_age_us(&w->batcher, now_us) / 1000);
     w->failed = true;
     return true;
@@ -78,7 +78,7 @@ static bool engine_is_dead(struct worker_core *w, int64_t now_us)
 static int64_t tick_stopping(struct worker_core *w, int64_t now_us)
 {
     step_results(w);
-    return w->batcher.inflight == 0 || engine_is_dead(w, now_us)
+    return w->batcher.here == 0 || engine_is_dead(w, now_us)
                ? NODE_STOP
                : now_us + WORKER_STEP_US;
 }
