@@ -42,7 +42,7 @@ enum lane { LANE_CONTROL, LANE_SUBMIT, LANE_STATE };
     X(REGISTRY_LEAVE, 0x0106, Registry, Leave, leave_request, drain_reply,     \
       UNARY, BY_WORKER, BY_ROUTER, 64, 64, LANE_CONTROL, true, 0)              \
     X(REGISTRY_BROKEN, 0x0107, Registry, Broken, broken_message, nothing,      \
-      ONEWAY, BY_WORKER, BY_ROUTER, 1024, 0, LANE_CONTROL, false, 0)           \
+      ONEWAY, BY_WORKER, BY_ROUTER, 1024, 0, LANE_CONTROL, true, 0)            \
     X(INFERENCE_GENERATE, 0x0201, Inference, Generate, generate_request,       \
       generate_chunk, STREAM, BY_CLIENT | BY_ADMIN, BY_ROUTER, 1048576,        \
       131072, LANE_CONTROL, true, 0)                                           \
@@ -84,7 +84,7 @@ enum lane { LANE_CONTROL, LANE_SUBMIT, LANE_STATE };
     X(ADMIN_EXPLAIN, 0x030a, Admin, Explain, cancel_request, nothing, UNARY,   \
       BY_ADMIN, BY_ROUTER, 256, 16, LANE_CONTROL, false, 0)                    \
     X(WORKER_ASSEMBLE, 0x0401, Worker, Assemble, assemble_request, nothing,    \
-      UNARY, BY_ROUTER, BY_WORKER, 1024, 16, LANE_CONTROL, false, 0)           \
+      UNARY, BY_ROUTER, BY_WORKER, 1024, 16, LANE_CONTROL, true, 0)            \
     X(WORKER_SUBMIT, 0x0402, Worker, Submit, submit_request, nothing, UNARY,   \
       BY_ROUTER, BY_WORKER, 65536, 16, LANE_SUBMIT, true, 0)                   \
     X(WORKER_SUBMIT_PART, 0x0403, Worker, SubmitPart, submit_part_message,     \
@@ -100,7 +100,7 @@ enum lane { LANE_CONTROL, LANE_SUBMIT, LANE_STATE };
     X(WORKER_DISOWN, 0x0409, Worker, Disown, disown_message, nothing, ONEWAY,  \
       BY_ROUTER, BY_WORKER, 65536, 0, LANE_CONTROL, true, 0)                   \
     X(WORKER_ASSIGN, 0x040a, Worker, Assign, assign_request, nothing, UNARY,   \
-      BY_ROUTER, BY_WORKER, 64, 16, LANE_CONTROL, false, 0)                    \
+      BY_ROUTER, BY_WORKER, 64, 16, LANE_CONTROL, true, 0)                     \
     X(STAGE_OPEN, 0x0501, Stage, Open, stage_open, nothing, ONEWAY, BY_WORKER, \
       BY_WORKER, 65536, 0, LANE_CONTROL, false, 0)                             \
     X(STAGE_FORWARD, 0x0502, Stage, Forward, stage_forward, nothing, ONEWAY,   \

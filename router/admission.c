@@ -103,7 +103,7 @@ static struct prospects look(const struct router_core *r,
         const struct worker *w = r->workers[i];
         bool fits;
 
-        if (w->model != g->model) {
+        if (w->model != g->model || !worker_can_serve(w)) {
             continue;
         }
         fits = worker_fits_ever(w, generation_tokens(g));
@@ -120,7 +120,7 @@ static struct prospects look(const struct router_core *r,
 
 enum status admission_absent(const struct model *m, struct error *e)
 {
-    return m->n_workers > 0
+    return m->n_places > 0
                ? error_set(e, ST_UNAVAILABLE,
                            "every worker of model %s is drained", m->name)
                : error_set(e, ST_UNAVAILABLE, "no worker of model %s is up",
@@ -153,7 +153,8 @@ bool admission_elsewhere(const struct router_core *r,
     for (uint32_t i = 0; i < r->n_workers; i++) {
         const struct worker *u = r->workers[i];
 
-        if (u != w && u->model == g->model && !u->drain.on && !u->peer->ended &&
+        if (u != w && u->model == g->model && worker_can_serve(u) &&
+            !u->drain.on && !u->peer->ended &&
             worker_fits_ever(u, generation_tokens(g))) {
             return true;
         }

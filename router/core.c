@@ -30,6 +30,7 @@ struct router_core *router_new(const struct router_options *o,
     list_init(&r->dirty_peers);
     list_init(&r->gone_peers);
     list_init(&r->dirty_models);
+    list_init(&r->replicas);
     list_init(&r->all_requests);
     list_init(&r->audits);
     early_init(r);

@@ -7,6 +7,7 @@
 #include "common/log.h"
 #include "common/request_id.h"
 #include "router/recv.h"
+#include "router/replica.h"
 #include "router/router.h"
 #include "router/submit.h"
 
@@ -89,6 +90,9 @@ static void on_call(void *node, struct peer *peer, const struct method_row *m,
         break;
     case METHOD_REGISTRY_LIVE:
         recv_live(r, &in);
+        break;
+    case METHOD_REGISTRY_BROKEN:
+        recv_broken(r, &in);
         break;
     case METHOD_INFERENCE_GENERATE:
         recv_generate(r, &in);
@@ -188,6 +192,9 @@ static void on_end(void *node, struct peer *peer, uint64_t tag,
     case METHOD_WORKER_CANCEL:
     case METHOD_WORKER_REMOVE:
         receipt_ended(r, p->worker, tag, status, reply, e);
+        break;
+    case METHOD_WORKER_ASSEMBLE:
+        replica_answered(r, p->worker, status, e);
         break;
     case METHOD_WORKER_AUDIT:
         audit_answered(r, p->worker, tag, reply, e);

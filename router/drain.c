@@ -242,7 +242,7 @@ bool drain_model_present(const struct router_core *r, const struct model *m)
     for (uint32_t i = 0; i < r->n_workers; i++) {
         const struct worker *w = r->workers[i];
 
-        if (w->model == m &&
+        if (w->model == m && worker_can_serve(w) &&
             (!w->drain.on || w->drain.leaving || w->n_running > 0)) {
             return true;
         }

@@ -23,7 +23,7 @@ struct survey {
 
 static bool is_open(const struct worker *w)
 {
-    return !w->drain.on && !w->peer->ended;
+    return worker_can_serve(w) && !w->drain.on && !w->peer->ended;
 }
 
 static struct amount amount_of(const struct worker *w, uint64_t blocks,

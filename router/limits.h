@@ -7,6 +7,7 @@
 #define ROUTER_LIMITS_H
 
 #include "common/hello.h"
+#include "common/split.h"
 
 #define PEER_NAME_MAX          HELLO_NAME_BYTES
 #define MODEL_NAME_MAX         128
@@ -15,6 +16,7 @@
 #define SHARD_BLOCK_TOKENS_MAX 64
 #define SHARD_CONTEXT_MAX      4194304
 #define SHARD_VOCAB_MAX        16777216
+#define SHARD_HIDDEN_MAX       65536
 #define SHARD_ROWS_MAX         512
 #define SHARD_PAGES_MAX        65536
 #define SHARD_CLASS_MAX        1073741824
@@ -22,6 +24,12 @@
 #define STEP_ROWS_MAX          512
 #define STEP_TOKENS_MAX        8192
 #define STEP_LOGPROBS_MAX      16384
+#define STAGES_MAX             SPLIT_STAGES_MAX
+#define ASSEMBLE_US            10000000
+#define ASSEMBLE_RETRY_US      250000
+#define ASSEMBLE_RETRY_US_MAX  16000000
+#define BROKEN_US              100000
+#define BROKEN_WHY_MAX         256
 #define WORKER_LIVE_MAX        3072
 #define WORKER_ORPHANS_MAX     4096
 #define LIVE_ROWS_MAX          2048
@@ -81,6 +89,7 @@
     X(SHARD_BLOCK_TOKENS_MAX, "tokens", "tokens of a block, a divisor of it") \
     X(SHARD_CONTEXT_MAX, "tokens", "tokens of a sequence")                    \
     X(SHARD_VOCAB_MAX, "tokens", "tokens of a vocabulary")                    \
+    X(SHARD_HIDDEN_MAX, "", "values of x that a stage hands on, a token")     \
     X(SHARD_ROWS_MAX, "", "sequences of a step")                              \
     X(SHARD_PAGES_MAX, "", "pages of a block, slot or checkpoint")            \
     X(SHARD_CLASS_MAX, "", "blocks, slots, checkpoints, pages")               \
@@ -88,6 +97,12 @@
     X(STEP_ROWS_MAX, "", "rows of a StepOutput")                              \
     X(STEP_TOKENS_MAX, "tokens", "tokens of a StepOutput")                    \
     X(STEP_LOGPROBS_MAX, "values", "logprobs of a StepOutput")                \
+    X(STAGES_MAX, "stages", "of a replica")                                   \
+    X(ASSEMBLE_US, "us", "that its workers have to connect")                  \
+    X(ASSEMBLE_RETRY_US, "us", "after one that failed, doubled each time")    \
+    X(ASSEMBLE_RETRY_US_MAX, "us", "after one that failed, at most")          \
+    X(BROKEN_US, "us", "a broken replica waits: has a worker died?")          \
+    X(BROKEN_WHY_MAX, "bytes", "of what a worker says of it, at most")        \
     X(WORKER_LIVE_MAX, "", "sequences granted to one worker")                 \
     X(WORKER_ORPHANS_MAX, "", "sequences that outlive a worker's session")    \
     X(LIVE_ROWS_MAX, "", "sequences of one Live, of one Disown")              \

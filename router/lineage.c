@@ -8,6 +8,7 @@
 
 #include "common/log.h"
 #include "common/plant.h"
+#include "router/replica.h"
 #include "router/router.h"
 
 static bool quiet(const struct router_core *r, const struct lineage *l)
@@ -107,12 +108,23 @@ void lineage_begin(struct router_core *r, struct worker *w,
     }
 }
 
-bool lineage_open(const struct worker *w)
+/* n_running: at the place that w is a stage of. */
+static bool is_open(const struct worker *w, uint32_t n_running)
 {
     if (!w->life.probation || PLANT(PROBATION_IGNORED)) {
         return true;
     }
-    return !w->life.closed && w->n_running == 0;
+    return !w->life.closed && n_running == 0;
+}
+
+bool lineage_open(const struct worker *w)
+{
+    for (uint32_t i = 0; i < worker_n_stages(w); i++) {
+        if (!is_open(worker_stage(w, i), w->n_running)) {
+            return false;
+        }
+    }
+    return true;
 }
 
 static void good(struct router_core *r, struct worker *w)
@@ -141,20 +153,27 @@ static void open_fully(struct router_core *r, struct worker *w)
     }
 }
 
+/* What a place makes, all its stages have made. */
 void lineage_made(struct router_core *r, struct worker *w)
 {
-    if (w->n_tokens >= TRIAL_TOKENS) {
-        open_fully(r, w);
-    }
-    if (w->n_tokens >= LIFE_TOKENS) {
-        good(r, w);
+    for (uint32_t i = 0; i < worker_n_stages(w); i++) {
+        struct worker *stage = worker_stage(w, i);
+
+        if (w->n_tokens >= TRIAL_TOKENS) {
+            open_fully(r, stage);
+        }
+        if (w->n_tokens >= LIFE_TOKENS) {
+            good(r, stage);
+        }
     }
 }
 
 void lineage_ended_well(struct router_core *r, struct worker *w)
 {
-    open_fully(r, w);
-    good(r, w);
+    for (uint32_t i = 0; i < worker_n_stages(w); i++) {
+        open_fully(r, worker_stage(w, i));
+        good(r, worker_stage(w, i));
+    }
 }
 
 void lineage_end(struct router_core *r, struct worker *w, bool charged)

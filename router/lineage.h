@@ -65,10 +65,11 @@ struct life {
 void lineage_begin(struct router_core *r, struct worker *w,
                    const Sluice__V1__WorkerShard *s);
 
-/* May it be granted a sequence now, as far as its past goes? */
+/* May the place w be granted a sequence now, as far as the past of its stages
+ * goes?  One that has to wait is not assembled before. */
 bool lineage_open(const struct worker *w);
 
-/* It has given tokens; a sequence ended well there. */
+/* The place w has given tokens; a sequence ended well there. */
 void lineage_made(struct router_core *r, struct worker *w);
 void lineage_ended_well(struct router_core *r, struct worker *w);
 

@@ -36,6 +36,7 @@
     X(indicted, COUNTER, "choices that workers died of")                 \
     X(barren_lives, COUNTER, "workers that died with nothing done")      \
     X(workers_lost, COUNTER, "worker sessions that ended")               \
+    X(replicas, COUNTER, "replicas of several stages that came up")      \
     X(hung, COUNTER, "worker sessions ended because nothing ticked")     \
     X(lies, COUNTER, "worker sessions ended because of what they said")  \
     X(strikes, COUNTER, "frames that broke a rule")                      \

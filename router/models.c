@@ -11,7 +11,7 @@
 #define RETRY_MS_UNKNOWN 1000 /* nothing has been measured yet */
 #define INTERVAL_SHIFT   3    /* the newest interval weighs an eighth */
 
-/* The only one with a worker, or else the only one that is absent. */
+/* The only one with a place, or else the only one that is absent. */
 static struct model *only_one(struct router_core *r)
 {
     struct model *up = NULL, *absent = NULL;
@@ -20,7 +20,7 @@ static struct model *only_one(struct router_core *r)
     for (uint32_t i = 0; i < r->n_models; i++) {
         struct model *m = r->models[i];
 
-        if (m->n_workers > 0) {
+        if (m->n_places > 0) {
             up = m;
             n_up++;
         } else if (m->presence == MODEL_ABSENT) {
@@ -141,6 +141,7 @@ void model_release(struct router_core *r, struct model **m)
     }
     r->models[i] = r->models[--r->n_models];
     list_remove(&gone->dirty);
+    event_clear(r, &gone->pause);
     free(gone);
 }
 

@@ -26,12 +26,15 @@ enum model_presence { MODEL_PRESENT, MODEL_ABSENT, MODEL_GONE };
 struct model {
     char name[MODEL_NAME_MAX + 1];
     uint32_t references; /* workers and requests */
-    uint32_t n_workers;  /* that are up */
+    uint32_t n_places;   /* where it runs: workers of all layers, replicas */
+    uint32_t n_loose;    /* staged workers that are in no replica */
+    int64_t pause_us;    /* the newest pause before one is made, 0: none */
+    struct event pause;  /* its end */
     enum model_presence presence;
     struct event absence; /* its end; holds a reference */
     bool headroom_off;    /* said that it has no effect */
     uint8_t fingerprint[16];
-    uint32_t vocab, context; /* context: the longest of its workers */
+    uint32_t vocab, context; /* context: the longest of its places */
     bool has_text;
     uint32_t text; /* the text seam's number for it */
 
@@ -52,7 +55,7 @@ static inline bool model_waits(const struct model *m)
 /* Its workers have changed: is it there?  The last reference may go. */
 void model_look(struct router_core *r, struct model *m);
 
-/* By name; n = 0: the only one that has a worker, or, if none has, the only
+/* By name; n = 0: the only one that has a place, or, if none has, the only
  * one that is absent.  NULL: none. */
 struct model *model_find(struct router_core *r, const uint8_t *name, size_t n);
 

@@ -47,6 +47,7 @@ void recv_admin_drain(struct router_core *r, const struct incoming *in);
 void recv_admin_undrain(struct router_core *r, const struct incoming *in);
 
 void recv_leave(struct router_core *r, const struct incoming *in);
+void recv_broken(struct router_core *r, const struct incoming *in);
 void recv_live(struct router_core *r, const struct incoming *in);
 void recv_report(struct router_core *r, const struct incoming *in);
 void recv_step_output(struct router_core *r, const struct incoming *in);

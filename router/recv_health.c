@@ -10,7 +10,8 @@ void recv_health(struct router_core *r, const struct incoming *in)
 
     for (uint32_t i = 0; i < r->n_workers; i++) {
         const struct worker *w = r->workers[i];
-        up = up || (w->state <= WORKER_SLOW && !w->drain.on);
+        up = up ||
+             (worker_can_serve(w) && w->state <= WORKER_SLOW && !w->drain.on);
     }
     m.serving = up && !r->stopping;
     m.has_text = true;

@@ -11,12 +11,12 @@ void recv_list_models(struct router_core *r, const struct incoming *in)
         const struct model *m = r->models[i];
         Sluice__V1__ModelInfo *row = &rows[reply.n_models];
 
-        if (m->n_workers == 0) {
+        if (m->n_places == 0) {
             continue;
         }
         sluice__v1__model_info__init(row);
         row->name = wire_text(m->name);
-        row->n_workers = m->n_workers;
+        row->n_workers = m->n_places;
         row->context = m->context;
         row->vocab = m->vocab;
         row->has_text = m->has_text;

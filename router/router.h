@@ -42,6 +42,7 @@ struct router_core {
     struct model *models[ROUTER_MODELS_MAX];
     uint32_t n_models;
     struct list dirty_models;
+    struct list replicas; /* struct replica in order of forming */
     struct worker *workers[ROUTER_WORKERS_MAX]; /* in order of arrival */
     uint32_t n_workers;
 

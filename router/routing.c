@@ -34,8 +34,8 @@ struct worker *routing_pick(struct router_core *r, const struct request *q)
         struct worker *w = r->workers[i];
         struct need need;
 
-        if (w->model != q->generation->model || !submit_open(w) ||
-            !lineage_open(w) || !trial_allows(r, w, q)) {
+        if (w->model != q->generation->model || !worker_can_serve(w) ||
+            !submit_open(w) || !lineage_open(w) || !trial_allows(r, w, q)) {
             continue;
         }
         need = worker_need(w, n_tokens);

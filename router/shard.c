@@ -40,6 +40,7 @@ static enum status check_numbers(const Sluice__V1__WorkerShard *s,
         {"context", s->context, 1, SHARD_CONTEXT_MAX},
         {"vocab", s->vocab, 1, SHARD_VOCAB_MAX},
         {"max_rows", s->max_rows, 1, SHARD_ROWS_MAX},
+        {"hidden", s->hidden, 0, SHARD_HIDDEN_MAX},
         {"weight_bytes", s->weight_bytes, 0, SHARD_BYTES_MAX},
         {"scratch_bytes", s->scratch_bytes, 0, SHARD_BYTES_MAX},
         {"pool_bytes", s->pool_bytes, 0, SHARD_BYTES_MAX},
@@ -128,6 +129,37 @@ static enum status check_ledger(const Sluice__V1__WorkerShard *s,
     return st;
 }
 
+/* A stage of a replica to be: what its neighbours need to know of it. */
+static enum status check_stage(const Sluice__V1__WorkerShard *s,
+                               struct error *e)
+{
+    if (!s->has_stage_endpoint) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "shard: layers %" PRIu32 "-%" PRIu32 " of %" PRIu32
+                         " are a stage of several: it must say where the "
+                         "stage before it connects to",
+                         s->layer_begin, s->layer_end, s->n_layers);
+    }
+    if (!wire_text_ok(s->stage_endpoint, 1, ENDPOINT_MAX - 1)) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "shard: the stage's endpoint must be 1..%d bytes of "
+                         "UTF-8",
+                         ENDPOINT_MAX - 1);
+    }
+    if (s->hidden == 0) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "shard: a stage of several must say how wide x is "
+                         "(hidden)");
+    }
+    if (s->n_live != 0) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "shard: %" PRIu32 " sequences live there, but none "
+                         "outlives the assembly of a stage",
+                         s->n_live);
+    }
+    return ST_OK;
+}
+
 enum status shard_check(const Sluice__V1__WorkerShard *s, struct error *e)
 {
     enum status st = check_texts(s, e);
@@ -150,11 +182,7 @@ enum status shard_check(const Sluice__V1__WorkerShard *s, struct error *e)
         st = check_ledger(s, e);
     }
     if (st == ST_OK && (s->layer_begin != 0 || s->layer_end != s->n_layers)) {
-        st = error_set(e, ST_UNIMPLEMENTED,
-                       "shard: layers %" PRIu32 "-%" PRIu32 " of %" PRIu32
-                       ": a worker must own the whole model, replicas of "
-                       "several stages are not built",
-                       s->layer_begin, s->layer_end, s->n_layers);
+        st = check_stage(s, e);
     }
     return st;
 }

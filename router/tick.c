@@ -6,6 +6,7 @@
 #include "router/admission.h"
 #include "router/adoption.h"
 #include "router/recv.h"
+#include "router/replica.h"
 #include "router/router.h"
 #include "router/stream.h"
 #include "router/submit.h"
@@ -27,7 +28,10 @@ static void run_admission(struct router_core *r)
     struct list *node;
 
     while ((node = list_take(&r->dirty_models)) != NULL) {
-        admission_run(r, LIST_OF(node, struct model, dirty));
+        struct model *m = LIST_OF(node, struct model, dirty);
+
+        replicas_form(r, m);
+        admission_run(r, m);
     }
 }
 

@@ -6,19 +6,28 @@
 #include "common/plant.h"
 #include "common/request_id.h"
 #include "router/generation.h"
+#include "router/replica.h"
 #include "router/router.h"
 #include "router/submit.h"
 
+/* Of any stage of the place w. */
 static bool doubtful(const struct worker *w, const struct request *q)
 {
-    return w->life.probation || w->life.hash == q->trial.lineage;
+    for (uint32_t i = 0; i < worker_n_stages(w); i++) {
+        const struct life *l = &worker_stage(w, i)->life;
+
+        if (l->probation || l->hash == q->trial.lineage) {
+            return true;
+        }
+    }
+    return false;
 }
 
 static bool could_hold(const struct worker *w, const struct request *q)
 {
     const struct generation *g = q->generation;
 
-    return w->model == g->model && !w->peer->ended &&
+    return w->model == g->model && worker_can_serve(w) && !w->peer->ended &&
            worker_fits_ever(w, generation_tokens(g));
 }
 
@@ -164,16 +173,20 @@ static void count(const struct router_core *r, const struct worker *w,
 
 bool trial_death(struct router_core *r, struct worker *w)
 {
-    struct list *at = w->running.next;
+    const struct worker *place = worker_place(w);
     uint32_t slot = remember(r, w);
     bool charged = false;
 
-    for (; at != &w->running; at = at->next) {
+    if (place == NULL) {
+        return false;
+    }
+    for (struct list *at = place->running.next; at != &place->running;
+         at = at->next) {
         struct request *q = LIST_OF(at, struct request, running);
-        bool tried = q == w->on_trial;
+        bool tried = q == place->on_trial;
 
         if (PLANT(INNOCENT_CHARGED)) {
-            tried = w->on_trial != NULL && at->next == &w->running;
+            tried = place->on_trial != NULL && at->next == &place->running;
         }
         if (!submit_may_have_run(q)) {
             continue;

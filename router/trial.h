@@ -88,8 +88,9 @@ void trial_made(struct router_core *r, struct request *q);
 void trial_ended(struct router_core *r, struct request *q);
 void trial_left(struct router_core *r, struct request *q);
 
-/* w has died: sort its sequences into free ones and suspects.  Before they
- * are displaced.  True: one was on trial and is charged. */
+/* w has died: sort the sequences of its place, itself or the leader of its
+ * replica, into free ones and suspects.  Before they are displaced.  True: one
+ * was on trial and is charged. */
 bool trial_death(struct router_core *r, struct worker *w);
 
 /* Is it to end, with how many deaths; and: end it so.  Its generation may be

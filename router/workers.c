@@ -9,6 +9,7 @@
 #include "common/state_machine.h"
 #include "router/adoption.h"
 #include "router/recv.h"
+#include "router/replica.h"
 #include "router/router.h"
 
 #define RING_START     16
@@ -65,8 +66,12 @@ static void shard_take(struct shard *to, const Sluice__V1__WorkerShard *s)
         .weight_bytes = s->weight_bytes,
         .scratch_bytes = s->scratch_bytes,
         .pool_bytes = s->pool_bytes,
+        .hidden = s->hidden,
     };
     copy_text(to->device, s->device);
+    if (s->layer_end - s->layer_begin < s->n_layers) { /* check_stage() */
+        copy_text(to->stage_endpoint, s->stage_endpoint);
+    }
 }
 
 static void class_take(struct class_ledger *to,
@@ -90,6 +95,55 @@ static void ledger_copy(struct ledger *to, const Sluice__V1__Ledger *l)
     to->n_prefill = l->n_prefill;
     to->n_decode = l->n_decode;
     to->n_kept = l->n_kept;
+}
+
+void worker_serve(struct router_core *r, struct worker *w)
+{
+    struct model *m = w->model;
+    uint32_t context = worker_context(w);
+
+    w->serves = true;
+    if (m->n_places++ == 0 || m->context < context) {
+        m->context = context;
+    }
+    model_look(r, m);
+    requests_recheck(r, m); /* it may have been absent */
+    drains_look(r, m);
+    model_touch(r, m);
+}
+
+void worker_unserve(struct router_core *r, struct worker *w)
+{
+    struct model *m = w->model;
+
+    if (!w->serves) {
+        return;
+    }
+    w->serves = false;
+    if (--m->n_places > 0) { /* else the last one known counts */
+        m->context = 0;
+    }
+    for (uint32_t i = 0; i < r->n_workers; i++) {
+        const struct worker *u = r->workers[i];
+
+        if (u->model == m && worker_can_serve(u) &&
+            worker_context(u) > m->context) {
+            m->context = worker_context(u);
+        }
+    }
+}
+
+/* Until there is a replica, its model is known and absent. */
+static void wait_for_others(struct router_core *r, struct worker *w)
+{
+    struct model *m = w->model;
+
+    m->n_loose++;
+    if (m->context == 0) {
+        m->context = w->shard.context;
+    }
+    model_look(r, m);
+    model_touch(r, m);
 }
 
 struct worker *worker_open(struct router_core *r, struct router_peer *p,
@@ -116,13 +170,11 @@ struct worker *worker_open(struct router_core *r, struct router_peer *p,
     liveness_open(r, w);
     lineage_begin(r, w, s);
     r->workers[r->n_workers++] = w;
-    if (m->n_workers++ == 0 || m->context < w->shard.context) {
-        m->context = w->shard.context;
+    if (worker_is_staged(w)) {
+        wait_for_others(r, w);
+    } else {
+        worker_serve(r, w);
     }
-    model_look(r, m);
-    requests_recheck(r, m); /* it may have been absent */
-    drains_look(r, m);
-    model_touch(r, m);
     return w;
 }
 
@@ -136,15 +188,6 @@ static void workers_forget(struct router_core *r, struct worker *w)
     r->n_workers--;
     memmove(&r->workers[i], &r->workers[i + 1],
             (r->n_workers - i) * sizeof *r->workers);
-    if (--w->model->n_workers > 0) { /* else the last one known counts */
-        w->model->context = 0;
-    }
-    for (i = 0; i < r->n_workers; i++) {
-        if (r->workers[i]->model == w->model &&
-            r->workers[i]->shard.context > w->model->context) {
-            w->model->context = r->workers[i]->shard.context;
-        }
-    }
 }
 
 void worker_died(struct worker *w, enum worker_death how)
@@ -182,8 +225,11 @@ void worker_close(struct router_core *r, struct worker **pw, const char *why)
     }
     r->metrics.workers_lost++;
     workers_forget(r, w);
+    replica_end(r, w, why);
+    worker_unserve(r, w);
     model_look(r, w->model);
     worker_mourn(r, w);
+    replica_leave(w);
     /* From the newest to the oldest: each goes before all that came after
      * it, so the head of the queue is found at once. */
     while (!list_empty(&w->running)) {

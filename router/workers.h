@@ -12,6 +12,9 @@
  *
  * Beside that it may be drained (drain.h), in any of these states.
  *
+ * A worker of all layers is a place where sequences run by itself; one of a
+ * partial shard is a stage of a replica (replica.h), or waits to be.
+ *
  * Room of a class = free + cached of the newest ledger - the needs of the
  * grants above ledger.grant.  Only ledgers move room; a receipt never does.
  * The sum of grants therefore never passes the pool, under any delay, loss,
@@ -22,6 +25,7 @@
 #ifndef ROUTER_WORKERS_H
 #define ROUTER_WORKERS_H
 
+#include "common/endpoint.h"
 #include "proto/common.pb-c.h"
 #include "proto/registry.pb-c.h"
 #include "router/drain.h"
@@ -30,6 +34,7 @@
 #include "router/models.h"
 #include "router/peers.h"
 
+struct replica;
 struct request;
 
 enum worker_state {
@@ -67,7 +72,9 @@ struct shard {
     uint32_t pages_per_block, pages_per_slot, pages_per_checkpoint;
     uint64_t block_bytes, slot_bytes, checkpoint_bytes;
     uint64_t weight_bytes, scratch_bytes, pool_bytes;
+    uint32_t hidden; /* H; 0: it did not say */
     char device[SHARD_DEVICE_MAX + 1];
+    char stage_endpoint[ENDPOINT_MAX]; /* "": none */
 };
 
 /* What lives there from sessions that are over: router/adoption.h. */
@@ -84,6 +91,10 @@ struct worker {
     enum worker_state state;
     struct shard shard;
     struct ledger ledger; /* the newest */
+
+    bool serves;             /* sequences may be granted to it: replica.h */
+    struct replica *replica; /* of a staged worker; NULL: it waits for one */
+    uint32_t stage;          /* its place there */
 
     uint64_t last_grant;
     struct need *ring; /* [ring_size] of grant g at g & (ring_size - 1) */
@@ -130,6 +141,17 @@ void worker_mourn(struct router_core *r, struct worker *w);
 
 /* The session is over: every grant of it is taken back.  Frees. */
 void worker_close(struct router_core *r, struct worker **w, const char *why);
+
+/* May sequences run there, as it stands in the cluster?  It has all layers, or
+ * leads a replica that is UP. */
+static inline bool worker_can_serve(const struct worker *w)
+{
+    return w->serves;
+}
+
+/* w becomes a place where sequences may run; it is none any more. */
+void worker_serve(struct router_core *r, struct worker *w);
+void worker_unserve(struct router_core *r, struct worker *w);
 
 /* To another state; only those of the picture. */
 void worker_move(struct worker *w, enum worker_state to);

@@ -130,6 +130,15 @@ static void recv_health(struct peer *p, uint64_t call)
     peer_end(p, call, &reply.base);
 }
 
+static void refuse_unbuilt(struct peer *p, uint64_t call,
+                           const struct method_row *m)
+{
+    struct error e;
+
+    error_set(&e, ST_UNIMPLEMENTED, "%s is not built here", m->name);
+    peer_fail(p, call, &e, 0);
+}
+
 static void on_call(void *node, struct peer *p, const struct method_row *m,
                     uint64_t call, int64_t deadline_us,
                     const ProtobufCMessage *request)
@@ -171,6 +180,7 @@ static void on_call(void *node, struct peer *p, const struct method_row *m,
         recv_health(p, call);
         break;
     default:
+        refuse_unbuilt(p, call, m);
         break;
     }
 }

@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "common/endpoint.h"
 #include "common/log.h"
 #include "router/limits.h"
 #include "tests/unit/router/rig.h"
@@ -112,10 +113,51 @@ BAD(layers_past)
     UNUSED;
     f->shard.layer_end = 5;
 }
-BAD(half_a_model)
+static void half(struct fake *f)
+{
+    f->shard.layer_end = 2;
+    f->shard.has_hidden = f->shard.has_stage_endpoint = true;
+    f->shard.hidden = 64;
+    f->shard.stage_endpoint = wire_text("tcp://127.0.0.1:1");
+}
+BAD(no_endpoint)
 {
     UNUSED;
-    f->shard.layer_end = 2;
+    half(f);
+    f->shard.has_stage_endpoint = false;
+}
+BAD(empty_endpoint)
+{
+    UNUSED;
+    half(f);
+    f->shard.stage_endpoint = wire_text("");
+}
+BAD(long_endpoint)
+{
+    static char name[ENDPOINT_MAX + 1];
+    UNUSED;
+    half(f);
+    memset(name, 'x', ENDPOINT_MAX);
+    f->shard.stage_endpoint = wire_text(name);
+}
+BAD(no_hidden)
+{
+    UNUSED;
+    half(f);
+    f->shard.hidden = 0;
+}
+BAD(wide_hidden)
+{
+    UNUSED;
+    half(f);
+    f->shard.hidden = SHARD_HIDDEN_MAX + 1;
+}
+BAD(live_stage)
+{
+    UNUSED;
+    half(f);
+    f->shard.has_n_live = true;
+    f->shard.n_live = 1;
 }
 BAD(second_half)
 {
@@ -236,8 +278,13 @@ static const struct bad table[] = {
     {many_layers, INVALID, "n_layers is 1025"},
     {layers_reversed, INVALID, "layer_begin is 3, must be 0..1"},
     {layers_past, INVALID, "layer_end is 5, must be 1..4"},
-    {half_a_model, ST_UNIMPLEMENTED, "layers 0-2 of 4"},
-    {second_half, ST_UNIMPLEMENTED, "layers 2-4 of 4"},
+    {no_endpoint, INVALID, "layers 0-2 of 4 are a stage of several"},
+    {second_half, INVALID, "layers 2-4 of 4 are a stage of several"},
+    {empty_endpoint, INVALID, "endpoint must be 1..255 bytes"},
+    {long_endpoint, INVALID, "endpoint must be 1..255 bytes"},
+    {no_hidden, INVALID, "how wide x is"},
+    {wide_hidden, INVALID, "hidden is 65537, must be 0..65536"},
+    {live_stage, INVALID, "1 sequences live there, but none outlives"},
     {block_tokens_0, INVALID, "block_tokens is 0, must be 1..64"},
     {block_tokens_24, INVALID, "block_tokens is 24, must divide 64"},
     {block_tokens_128, INVALID, "block_tokens is 128"},

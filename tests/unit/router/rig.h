@@ -129,6 +129,13 @@ struct fake {
     uint64_t audit_session;        /* 0: its own */
     const char *audit_text;        /* with differences, NULL: none */
 
+    /* of a worker of some layers */
+    char endpoint[80], next[80]; /* its own; where it was told to connect to */
+    uint32_t n_assembles, stage, n_stages;
+    uint64_t assembly, assemble_call;
+    bool hold_assembles; /* do not answer them */
+    enum status refuse_assembles;
+
     /* of a client */
     struct record *records[RIG_RECORDS];
     /* sees every chunk, too; NULL: nobody does */
@@ -205,6 +212,16 @@ struct fake *rig_worker(struct rig *rig, const char *name, uint32_t blocks,
 struct fake *rig_client(struct rig *rig, const char *name);
 struct fake *rig_admin(struct rig *rig, const char *name);
 
+/* A worker of layers [begin, end) of 4 that has not said Hello; new and up. */
+struct fake *fake_stage_new(struct rig *rig, const char *name, uint32_t begin,
+                            uint32_t end);
+struct fake *rig_stage(struct rig *rig, const char *name, uint32_t begin,
+                       uint32_t end);
+/* Answer the Assemble that was held. */
+void stage_assembled(struct fake *w);
+/* It says that this assembly is over. */
+void stage_broken(struct fake *w, uint64_t assembly, const char *why);
+
 /* Workers. */
 uint32_t fake_token(const uint8_t id[16], uint32_t index);
 uint32_t choice_token(const uint8_t id[16], uint32_t choice, uint32_t index);
@@ -264,6 +281,8 @@ void record_free(struct record *x);
 void fake_forget(struct fake *f);
 
 /* Between the rig's own files. */
+void fake_stage_hears(struct fake *w, const struct method_row *m, uint64_t call,
+                      const ProtobufCMessage *request);
 void fake_worker_hears(struct fake *w, const struct method_row *m,
                        uint64_t call, const ProtobufCMessage *request);
 void record_take(struct record *x, const struct method_row *m,

@@ -1,0 +1,136 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "router/cover.h"
+
+#define LAYERS 6
+
+/* Each set is whole and in order, no piece is in two. */
+static void check(const struct cover *c, const struct cover_piece *p,
+                  uint32_t n, uint32_t n_layers)
+{
+    bool used[COVER_PIECES_MAX] = {false};
+
+    for (uint32_t i = 0; i < c->n; i++) {
+        uint32_t at = 0;
+
+        assert_in_range(c->sets[i].n, 2, COVER_STAGES_MAX);
+        for (uint32_t k = 0; k < c->sets[i].n; k++) {
+            uint32_t piece = c->sets[i].pieces[k];
+
+            assert_true(piece < n && !used[piece]);
+            used[piece] = true;
+            assert_int_equal(p[piece].begin, at);
+            at = p[piece].end;
+        }
+        assert_int_equal(at, n_layers);
+    }
+}
+
+/* The most sets there can be, by trying all: of the layer that comes next in
+ * the set at hand, each piece that begins there. */
+static uint32_t most(const struct cover_piece *p, uint32_t n, uint32_t used,
+                     uint32_t at)
+{
+    uint32_t best = 0;
+
+    if (at == LAYERS) {
+        return 1 + most(p, n, used, 0);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        if ((used >> i & 1) == 0 && p[i].begin == at) {
+            uint32_t m = most(p, n, used | 1u << i, p[i].end);
+            best = m > best ? m : best;
+        }
+    }
+    return best;
+}
+
+static void as_many_as_there_can_be(void **state)
+{
+    uint32_t histogram[6] = {0};
+
+    (void)state;
+    srand(7);
+    for (int round = 0; round < 3000; round++) {
+        struct cover_piece p[9];
+        uint32_t n = (uint32_t)rand() % 10;
+        struct cover c;
+
+        for (uint32_t i = 0; i < n; i++) {
+            do {
+                p[i].begin = (uint32_t)rand() % LAYERS;
+                p[i].end = p[i].begin + 1 + (uint32_t)rand() % LAYERS;
+            } while (p[i].end > LAYERS || p[i].end - p[i].begin == LAYERS);
+        }
+        cover_find(&c, p, n, LAYERS);
+        check(&c, p, n, LAYERS);
+        assert_int_equal(c.n, most(p, n, 0, 0));
+        histogram[c.n]++;
+    }
+    assert_true(histogram[0] > 100 && histogram[1] > 100 && histogram[2] > 20);
+}
+
+static void those_that_came_first(void **state)
+{
+    const struct cover_piece p[] = {{3, 6}, {0, 3}, {0, 3}, {3, 6}, {3, 6}};
+    struct cover c;
+
+    (void)state;
+    cover_find(&c, p, 5, LAYERS);
+    assert_int_equal(c.n, 2);
+    assert_int_equal(c.sets[0].pieces[0], 1);
+    assert_int_equal(c.sets[0].pieces[1], 0);
+    assert_int_equal(c.sets[1].pieces[0], 2);
+    assert_int_equal(c.sets[1].pieces[1], 3);
+}
+
+/* STAGES_MAX pieces make a set; one more do not. */
+static void a_set_is_so_long(void **state)
+{
+    struct cover_piece p[COVER_STAGES_MAX + 1];
+    struct cover c;
+
+    (void)state;
+    for (uint32_t i = 0; i <= COVER_STAGES_MAX; i++) {
+        p[i] = (struct cover_piece){i, i + 1};
+    }
+    cover_find(&c, p, COVER_STAGES_MAX, COVER_STAGES_MAX);
+    assert_int_equal(c.n, 1);
+    check(&c, p, COVER_STAGES_MAX, COVER_STAGES_MAX);
+    cover_find(&c, p, COVER_STAGES_MAX + 1, COVER_STAGES_MAX + 1);
+    assert_int_equal(c.n, 0);
+}
+
+static void of_the_most_pieces(void **state)
+{
+    struct cover_piece p[COVER_PIECES_MAX];
+    struct cover c;
+
+    (void)state;
+    for (uint32_t i = 0; i < COVER_PIECES_MAX; i++) {
+        p[i] = i % 2 == 0 ? (struct cover_piece){0, 1}
+                          : (struct cover_piece){1, SHARD_LAYERS_MAX};
+    }
+    cover_find(&c, p, COVER_PIECES_MAX, SHARD_LAYERS_MAX);
+    assert_int_equal(c.n, COVER_SETS_MAX);
+    check(&c, p, COVER_PIECES_MAX, SHARD_LAYERS_MAX);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(as_many_as_there_can_be),
+        cmocka_unit_test(those_that_came_first),
+        cmocka_unit_test(a_set_is_so_long),
+        cmocka_unit_test(of_the_most_pieces),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
