@@ -18,10 +18,16 @@ static void *zeroed(size_t n, size_t size)
     return p;
 }
 
-static uint64_t plan_hash(const struct plan *p)
+/* Of all that the engine may read. */
+static uint64_t plan_hash(const struct fake_engine *e, const struct plan *p)
 {
-    uint64_t h = XXH3_64bits_withSeed(p->tokens, p->n_tokens * 4, p->step);
+    uint64_t h = p->step;
 
+    h = fake_engine_takes_hidden(e)
+            ? XXH3_64bits_withSeed(
+                  p->hidden, (size_t)p->n_tokens * FAKE_HIDDEN * sizeof(float),
+                  h)
+            : XXH3_64bits_withSeed(p->tokens, p->n_tokens * 4, h);
     h = XXH3_64bits_withSeed(p->blocks, p->n_blocks * 4, h + p->n_rows);
     for (uint32_t i = 0; i < p->n_rows; i++) {
         const struct plan_row *r = &p->rows[i];
@@ -70,192 +76,6 @@ int64_t fake_engine_stood_us(const struct fake_engine *e, int64_t *ago_us)
     return (now < until ? now : until) - e->stand_us;
 }
 
-static void write_cells(struct fake_engine *e, const struct plan *p,
-                        const struct plan_row *r, const uint32_t *tokens)
-{
-    uint32_t bt = e->draw->block_tokens;
-
-    for (uint32_t i = 0; i < r->n_tokens; i++) {
-        uint32_t at = r->position + i;
-        uint32_t block = p->blocks[r->block + at / bt];
-
-        e->cells[(size_t)block * bt + at % bt] =
-            (struct cell){tokens[i], at << 1 | r->kind};
-    }
-}
-
-/* The whole history, as the table reaches it. */
-static uint64_t attend(struct fake_engine *e, const struct plan *p,
-                       const struct plan_row *r)
-{
-    uint32_t bt = e->draw->block_tokens;
-    uint64_t a = 0;
-
-    for (uint32_t at = 0; at < r->position + r->n_tokens; at++) {
-        uint32_t block = p->blocks[r->block + at / bt];
-        const struct cell *c = &e->cells[(size_t)block * bt + at % bt];
-
-        if (c->where >> 1 != at &&
-            !fake_engine_track(e, r->sequence)->tainted) {
-            fake_engine_wrong(e, r, "a row reads a cell that is not its own");
-        }
-        a = oracle_attend(a, c->token, c->where >> 1, c->where & 1);
-    }
-    return a;
-}
-
-static uint64_t advance(struct fake_engine *e, const struct plan_row *r,
-                        const uint32_t *tokens)
-{
-    struct slot_state *s = &e->slots[r->slot];
-
-    if (s->n != r->position && !fake_engine_track(e, r->sequence)->tainted) {
-        fake_engine_wrong(e, r, "a row continues a state that is not its own");
-    }
-    for (uint32_t i = 0; i < r->n_tokens; i++) {
-        s->hash = oracle_advance(s->hash, tokens[i], r->kind);
-    }
-    s->n += r->n_tokens;
-    return s->hash;
-}
-
-static uint64_t place(uint32_t token, uint32_t position)
-{
-    return mix64((uint64_t)position << 32 | token);
-}
-
-/* These ids have been run: what its history must be from now on. */
-static void note_ids(struct tracked *t, const struct plan_row *r,
-                     const uint32_t *tokens)
-{
-    for (uint32_t i = 0; i < r->n_tokens; i++) {
-        t->ids += place(tokens[i], r->position + i);
-    }
-    t->n += r->n_tokens;
-    t->n_prompt += r->kind == ROW_PROMPT ? r->n_tokens : 0;
-}
-
-static uint32_t history_id(const struct id_pages *p, uint32_t i)
-{
-    uint32_t page = p->memory[(p->root << p->shift) + (i >> p->shift)];
-
-    return p->memory[(page << p->shift) + (i & ((1u << p->shift) - 1))];
-}
-
-/* What the penalties of a row look at, read as the plan has it; and is it the
- * ids that were run? */
-static uint64_t remember(struct fake_engine *e, const struct plan_row *r,
-                         uint32_t chained)
-{
-    const struct plan_history *y = &r->history;
-    const struct tracked *t = fake_engine_track(e, r->sequence);
-    uint64_t h = 0, ids = 0;
-
-    for (uint32_t i = 0; i < y->n; i++) {
-        uint32_t id = history_id(&y->pages, i);
-
-        h = oracle_remember(h, id,
-                            i < y->n_prompt ? ROW_PROMPT : ROW_GENERATED);
-        ids += place(id, i);
-    }
-    if (r->chained) {
-        h = oracle_remember(h, chained, ROW_GENERATED);
-        ids += place(chained, y->n);
-        e->sim->counts.cells.deeds[DEED_CHAINED_PENALTIES]++;
-    }
-    if (t->tainted) {
-        return h;
-    }
-    if (y->n + r->chained != t->n || y->n_prompt != t->n_prompt) {
-        fake_engine_wrong(e, r, "a history of another length");
-    } else if (ids != t->ids) {
-        fake_engine_wrong(e, r, "a history of other ids");
-    }
-    return h;
-}
-
-static void choose(struct fake_engine *e, const struct plan_row *r,
-                   struct oracle *o, uint32_t chained, struct plan_result *out,
-                   uint32_t row)
-{
-    const struct sampling *p = r->sampling;
-
-    if (sampling_penalises(p)) {
-        o->h = remember(e, r, chained);
-    } else if (r->history.n) {
-        fake_engine_wrong(e, r, "a history without penalties");
-    }
-    out->tokens[row] = oracle_next(o, e->model, p, r->choice, r->index);
-    if (p->logprobs) {
-        out->logprobs[row] = oracle_logprobs(o, e->model, out->tokens[row],
-                                             p->n_top_logprobs, out->top[row]);
-    }
-}
-
-static void run_row(struct fake_engine *e, const struct plan *p, uint32_t row,
-                    struct plan_result *out)
-{
-    const struct plan_row *r = &p->rows[row];
-    uint32_t chained = r->chained ? e->before.tokens[r->chain_row] : 0;
-    const uint32_t *tokens = r->chained ? &chained : &p->tokens[r->token];
-    struct oracle o = {0};
-
-    if (r->chained && e->before.status != ST_OK) {
-        fake_engine_track(e, r->sequence)->tainted = true;
-        chained = 1;
-    }
-    note_ids(fake_engine_track(e, r->sequence), r, tokens);
-    if (e->model->attention) {
-        write_cells(e, p, r, tokens);
-        o.a = r->sample ? attend(e, p, r) : 0;
-    }
-    if (e->model->linear) {
-        o.s = advance(e, r, tokens);
-    }
-    out->tokens[row] = TOKEN_NONE;
-    if (r->sample) {
-        choose(e, r, &o, chained, out, row);
-    }
-}
-
-static void break_rows(struct fake_engine *e, const struct plan *p)
-{
-    for (uint32_t i = 0; i < p->n_rows; i++) {
-        const struct plan_row *r = &p->rows[i];
-
-        fake_engine_track(e, r->sequence)->tainted = true;
-        for (uint32_t k = 0; k < r->n_blocks; k++) {
-            fake_engine_scribble(e, p->blocks[r->block + k]);
-        }
-        if (r->slot != SLOT_NONE) {
-            e->slots[r->slot] = (struct slot_state){0x0bad, UINT32_MAX / 2};
-        }
-    }
-}
-
-static void run_plan(struct fake_engine *e, const struct plan *p,
-                     struct plan_result *out)
-{
-    out->step = p->step;
-    out->status = ST_OK;
-    out->lost = false;
-    out->hidden = NULL;
-    out->n_rows = p->n_rows;
-    for (uint32_t i = 0; i < p->n_zero; i++) {
-        e->slots[p->zero_slots[i]] = (struct slot_state){0};
-    }
-    if (!e->sim->calm && rng_chance(&e->rng, e->draw->fail_of)) {
-        e->sim->counts.failed_plans++;
-        break_rows(e, p);
-        (void)error_set(&out->error, ST_INTERNAL, "the fake device is broken");
-        out->status = ST_INTERNAL;
-        return;
-    }
-    for (uint32_t i = 0; i < p->n_rows; i++) {
-        run_row(e, p, i, out);
-    }
-}
-
 /* What it runs kills its worker, or it dies by itself. */
 static bool dies(struct fake_engine *e, const struct plan *p)
 {
@@ -263,7 +83,8 @@ static bool dies(struct fake_engine *e, const struct plan *p)
 
     for (uint32_t i = 0; i < p->n_rows; i++) {
         const struct plan_row *r = &p->rows[i];
-        struct generation *g = generation_poison(e->sim, r->sampling->seed);
+        struct generation *g =
+            r->sampling ? generation_poison(e->sim, r->sampling->seed) : NULL;
 
         if (g && g->poison &&
             (g->poison_at == 0 || (r->sample && r->index == g->poison_at))) {
@@ -299,7 +120,7 @@ static void finish(struct sim *s, uint32_t w, uint64_t life)
     while (i < e->n_flying && e->flying[i].done) {
         i++;
     }
-    if (plan_hash(e->flying[i].plan) != e->flying[i].hash) {
+    if (plan_hash(e, e->flying[i].plan) != e->flying[i].hash) {
         fake_engine_wrong(e, NULL, "changed while in flight");
         return;
     }
@@ -307,7 +128,7 @@ static void finish(struct sim *s, uint32_t w, uint64_t life)
         faults_crash(s, SIM_FIRST_WORKER + w);
         return;
     }
-    run_plan(e, e->flying[i].plan, &e->ready[i]);
+    fake_engine_run(e, e->flying[i].plan, &e->ready[i]);
     e->ready[i].device_us = (uint32_t)e->flying[i].took_us;
     note_pace(s, &e->flying[i]);
     e->before.status = e->ready[i].status;
@@ -336,7 +157,7 @@ static enum status fake_submit(struct engine *seam, const struct plan *p)
     }
     memcpy(e->last_rows, p->rows, p->n_rows * sizeof(*p->rows));
     e->n_last_rows = p->n_rows;
-    f.hash = plan_hash(p);
+    f.hash = plan_hash(e, p);
     f.took_us = duration(e, p);
     draw_stand(e, &f);
     e->free_us = f.start_us + f.took_us;
@@ -373,6 +194,17 @@ static void take_result(struct plan_result *to, const struct plan_result *from)
     memcpy(to->top, from->top, n * sizeof(*to->top));
 }
 
+/* What the result before this one had is not there any more. */
+static void forget_hidden(struct fake_engine *e)
+{
+    size_t floats = (size_t)e->draw->step_tokens * FAKE_HIDDEN;
+
+    if (e->hidden && e->polled) {
+        memset(e->hidden + (e->polled - 1) % HIDDEN_RING * floats, 0,
+               floats * sizeof(float));
+    }
+}
+
 static bool fake_poll(struct engine *seam, struct plan_result *out)
 {
     struct fake_engine *e = (struct fake_engine *)seam;
@@ -380,8 +212,10 @@ static bool fake_poll(struct engine *seam, struct plan_result *out)
     if (e->n_flying == 0 || !e->flying[0].done) {
         return false;
     }
+    forget_hidden(e);
     take_result(out, &e->ready[0]);
     let_go(e, e->flying[0].plan);
+    e->polled++;
     e->n_flying--;
     e->flying[0] = e->flying[1];
     if (e->n_flying && e->flying[0].done) {
@@ -429,11 +263,16 @@ struct fake_engine *fake_engine_new(struct sim *s, uint32_t w)
     e->w = w;
     e->draw = d;
     e->model = &s->options.models[d->model];
+    e->shard = options_shard(&s->options, w);
     rng_init(&e->rng, s->seed, 100 + s->nodes[SIM_FIRST_WORKER + w].life);
     e->cells = zeroed((size_t)d->n_blocks * d->block_tokens, sizeof(*e->cells));
     e->slots = zeroed(d->n_slots, sizeof(*e->slots));
     e->block_of = zeroed(d->n_blocks, sizeof(*e->block_of));
     e->slot_of = zeroed(d->n_slots, sizeof(*e->slot_of));
+    if (fake_engine_gives_hidden(e)) {
+        e->hidden = zeroed((size_t)HIDDEN_RING * d->step_tokens,
+                           FAKE_HIDDEN * sizeof(float));
+    }
     for (uint32_t i = 0; i < d->n_blocks; i++) {
         fake_engine_scribble(e, i);
         e->block_of[i].sequence = UINT64_MAX;
@@ -455,6 +294,7 @@ void fake_engine_free(struct fake_engine **ep)
         free(e->slots);
         free(e->block_of);
         free(e->slot_of);
+        free(e->hidden);
         free(e);
     }
 }

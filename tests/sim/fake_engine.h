@@ -9,13 +9,17 @@
  * write from its beginning, is scribbled over first: whoever still counts on
  * what was there reads nonsense.
  *
+ * An engine of some layers is a stage: its hidden states are those of
+ * tests/sim/fake_hidden.h, and gone when the next result is polled.
+ *
  * Some plans take seconds, and tick; in some the engine stands still for a
  * while, or for good.
  *
  * What can be seen of a plan before it runs is checked on submission and
  * fails the run: a block in two tables, a slot of two rows, a table that does
  * not cover, a chained row without its forerunner, a gap in positions, a
- * budget passed, a plan changed while in flight. */
+ * budget passed, a plan changed while in flight; of a stage hidden states that
+ * are missing, another layer's or another position's. */
 #ifndef SIM_FAKE_ENGINE_H
 #define SIM_FAKE_ENGINE_H
 

@@ -72,11 +72,18 @@ static void name_slot(struct fake_engine *e, const struct plan *p,
     e->named_slots += h->plans++ == 0;
 }
 
+static bool is_stage(const struct fake_engine *e)
+{
+    return fake_engine_takes_hidden(e) || fake_engine_gives_hidden(e);
+}
+
 static void check_chain(struct fake_engine *e, const struct plan_row *r)
 {
     const struct plan_row *l;
 
-    if (r->n_tokens != 1 || r->kind != ROW_GENERATED) {
+    if (is_stage(e)) {
+        fake_engine_wrong(e, r, "a chained row at a stage");
+    } else if (r->n_tokens != 1 || r->kind != ROW_GENERATED) {
         fake_engine_wrong(e, r,
                           "a chained row that is not one generated token");
     } else if (r->chain_row >= e->n_last_rows) {
@@ -99,7 +106,7 @@ static void check_tokens(struct fake_engine *e, const struct plan *p,
         fake_engine_wrong(e, r, "tokens out of range");
         return;
     }
-    for (uint32_t i = 0; i < r->n_tokens; i++) {
+    for (uint32_t i = 0; i < r->n_tokens && !fake_engine_takes_hidden(e); i++) {
         if (p->tokens[r->token + i] >= e->model->vocab) {
             fake_engine_wrong(e, r, "a token past the vocabulary");
         }
@@ -118,16 +125,32 @@ static void check_shape(struct fake_engine *e, const struct plan *p,
         fake_engine_wrong(e, r, "a chunk longer than the option");
     } else if (r->block > p->n_blocks || r->n_blocks > p->n_blocks - r->block) {
         fake_engine_wrong(e, r, "a table out of range");
-    } else if (e->model->attention &&
+    } else if (e->shard.attention &&
                (uint64_t)r->n_blocks * d->block_tokens < end) {
         fake_engine_wrong(e, r, "a table that does not cover");
-    } else if ((r->slot == SLOT_NONE) == e->model->linear ||
+    } else if ((r->slot == SLOT_NONE) == e->shard.linear ||
                (r->slot != SLOT_NONE && r->slot >= d->n_slots)) {
         fake_engine_wrong(e, r, "a wrong slot");
+    } else if (r->sample && !r->sampling && !fake_engine_gives_hidden(e)) {
+        fake_engine_wrong(e, r, "a row that samples as nobody says");
     } else if (r->chained) {
         check_chain(e, r);
     } else {
         check_tokens(e, p, r);
+    }
+}
+
+/* A stage before this one has failed with some of this sequence, which has
+ * not come here. */
+static void hear_taint(struct fake_engine *e, const struct plan *p,
+                       const struct plan_row *r, struct tracked *t)
+{
+    struct fake_hidden h;
+
+    if (fake_engine_takes_hidden(e) && !e->sim->failed &&
+        fake_hidden_get(&h, p->hidden + (size_t)r->token * FAKE_HIDDEN,
+                        e->model->salt, e->shard.begin)) {
+        t->tainted = t->tainted || h.tainted;
     }
 }
 
@@ -138,7 +161,8 @@ static void check_row(struct fake_engine *e, const struct plan *p, uint32_t i)
 
     e->rows++;
     check_shape(e, p, r);
-    if (r->position != t->next) {
+    hear_taint(e, p, r, t);
+    if (r->position != t->next && !t->tainted) {
         fake_engine_wrong(e, r, "a gap in the positions");
     }
     t->next = r->position + r->n_tokens;
@@ -156,10 +180,30 @@ static void check_row(struct fake_engine *e, const struct plan *p, uint32_t i)
     }
 }
 
+/* What comes from the stage before, and is read by the one after. */
+static void check_hidden(struct fake_engine *e, const struct plan *p)
+{
+    uint32_t at = 0;
+
+    if ((p->hidden != NULL) != fake_engine_takes_hidden(e)) {
+        fake_engine_wrong(e, NULL, "hidden states where there are none to be");
+    }
+    for (uint32_t i = 0; i < p->n_rows && is_stage(e); i++) {
+        if (p->rows[i].token != at) {
+            fake_engine_wrong(e, &p->rows[i], "rows that do not tile");
+        }
+        at += p->rows[i].n_tokens;
+    }
+    if (is_stage(e) && at != p->n_tokens) {
+        fake_engine_wrong(e, NULL, "tokens of no row");
+    }
+}
+
 void fake_engine_check(struct fake_engine *e, const struct plan *p)
 {
     uint32_t n = 0;
 
+    check_hidden(e, p);
     for (uint32_t i = 0; i < p->n_rows; i++) {
         n += p->rows[i].n_tokens;
         for (uint32_t j = 0; j < i; j++) {

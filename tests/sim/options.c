@@ -1,5 +1,6 @@
 #include "tests/sim/options.h"
 
+#include <stddef.h>
 #include <string.h>
 
 #include <xxhash.h>
@@ -7,6 +8,7 @@
 #include "tests/sim/rng.h"
 
 #define LONG_CONTEXT 32768
+#define WHOLE_LAYERS 4 /* of a model whose workers have all */
 
 static uint32_t octave(struct rng *r, uint32_t lo, uint32_t hi)
 {
@@ -268,7 +270,33 @@ void options_draw(struct sim_options *o, uint64_t seed)
     draw_drains(o, &r);
 }
 
+struct fake_shard options_shard(const struct sim_options *o, uint32_t w)
+{
+    uint32_t model = o->workers[w].model, mask, has;
+    const struct fake_model *m = &o->models[model];
+    struct fake_shard s = {.begin = o->stages.layers[w].begin,
+                           .end = o->stages.layers[w].end,
+                           .n_layers = o->stages.n_layers[model],
+                           .attention = m->attention,
+                           .linear = m->linear};
+
+    if (s.end == 0) {
+        s.n_layers = s.n_layers ? s.n_layers : WHOLE_LAYERS;
+        s.end = s.n_layers;
+        return s;
+    }
+    mask = ((1u << (s.end - s.begin)) - 1) << s.begin;
+    has = o->stages.attention[model] & mask;
+    s.attention = has != 0;
+    s.linear = has != mask;
+    return s;
+}
+
 uint64_t options_hash(const struct sim_options *o)
 {
-    return XXH3_64bits(o, sizeof(*o));
+    static const struct stage_draw none;
+    bool staged = memcmp(&o->stages, &none, sizeof(none)) != 0;
+
+    return XXH3_64bits(o, staged ? sizeof(*o)
+                                 : offsetof(struct sim_options, stages));
 }

@@ -32,6 +32,15 @@ struct worker_draw {
     uint32_t long_of, stand_of; /* the same: take seconds, stand still */
 };
 
+/* Of replicas of several stages.  All 0: every worker has all layers. */
+struct stage_draw {
+    uint32_t n_layers[SIM_MODELS];
+    uint32_t attention[SIM_MODELS]; /* a bit for each layer that has it */
+    struct {
+        uint32_t begin, end; /* end 0: all */
+    } layers[SIM_WORKERS];
+};
+
 struct sim_options {
     bool faulty;
     uint32_t n_models, n_workers, n_clients;
@@ -62,9 +71,19 @@ struct sim_options {
     int64_t drain_every_us, leave_every_us; /* of some worker, 0: never */
     uint32_t worker_wait_ms;                /* of the router */
     bool headroom;
+
+    /* Last, for the rest is drawn, and hashed, as if it were not. */
+    _Alignas(8) struct stage_draw stages;
+};
+
+/* What a worker has of its model. */
+struct fake_shard {
+    uint32_t begin, end, n_layers;
+    bool attention, linear; /* among them */
 };
 
 void options_draw(struct sim_options *o, uint64_t seed);
+struct fake_shard options_shard(const struct sim_options *o, uint32_t w);
 uint64_t options_hash(const struct sim_options *o);
 
 #endif

@@ -1,0 +1,263 @@
+/* fake_engine_run.c - what a plan computes, from memory as it really is. */
+#include "tests/sim/fake_engine_internal.h"
+
+static void write_cells(struct fake_engine *e, const struct plan *p,
+                        const struct plan_row *r, const uint32_t *tokens)
+{
+    uint32_t bt = e->draw->block_tokens;
+
+    for (uint32_t i = 0; i < r->n_tokens; i++) {
+        uint32_t at = r->position + i;
+        uint32_t block = p->blocks[r->block + at / bt];
+
+        e->cells[(size_t)block * bt + at % bt] =
+            (struct cell){tokens[i], at << 1 | r->kind};
+    }
+}
+
+/* The whole history, as the table reaches it. */
+static uint64_t attend(struct fake_engine *e, const struct plan *p,
+                       const struct plan_row *r)
+{
+    uint32_t bt = e->draw->block_tokens;
+    uint64_t a = 0;
+
+    for (uint32_t at = 0; at < r->position + r->n_tokens; at++) {
+        uint32_t block = p->blocks[r->block + at / bt];
+        const struct cell *c = &e->cells[(size_t)block * bt + at % bt];
+
+        if (c->where >> 1 != at &&
+            !fake_engine_track(e, r->sequence)->tainted) {
+            fake_engine_wrong(e, r, "a row reads a cell that is not its own");
+        }
+        a = oracle_attend(a, c->token, c->where >> 1, c->where & 1);
+    }
+    return a;
+}
+
+static uint64_t advance(struct fake_engine *e, const struct plan_row *r,
+                        const uint32_t *tokens)
+{
+    struct slot_state *s = &e->slots[r->slot];
+
+    if (s->n != r->position && !fake_engine_track(e, r->sequence)->tainted) {
+        fake_engine_wrong(e, r, "a row continues a state that is not its own");
+    }
+    for (uint32_t i = 0; i < r->n_tokens; i++) {
+        s->hash = oracle_advance(s->hash, tokens[i], r->kind);
+    }
+    s->n += r->n_tokens;
+    return s->hash;
+}
+
+static uint64_t place(uint32_t token, uint32_t position)
+{
+    return mix64((uint64_t)position << 32 | token);
+}
+
+/* These ids have been run: what its history must be from now on. */
+static void note_ids(struct tracked *t, const struct plan_row *r,
+                     const uint32_t *tokens)
+{
+    for (uint32_t i = 0; i < r->n_tokens; i++) {
+        t->ids += place(tokens[i], r->position + i);
+    }
+    t->n += r->n_tokens;
+    t->n_prompt += r->kind == ROW_PROMPT ? r->n_tokens : 0;
+}
+
+static uint32_t history_id(const struct id_pages *p, uint32_t i)
+{
+    uint32_t page = p->memory[(p->root << p->shift) + (i >> p->shift)];
+
+    return p->memory[(page << p->shift) + (i & ((1u << p->shift) - 1))];
+}
+
+/* What the penalties of a row look at, read as the plan has it; and is it the
+ * ids that were run? */
+static uint64_t remember(struct fake_engine *e, const struct plan_row *r,
+                         uint32_t chained)
+{
+    const struct plan_history *y = &r->history;
+    const struct tracked *t = fake_engine_track(e, r->sequence);
+    uint64_t h = 0, ids = 0;
+
+    for (uint32_t i = 0; i < y->n; i++) {
+        uint32_t id = history_id(&y->pages, i);
+
+        h = oracle_remember(h, id,
+                            i < y->n_prompt ? ROW_PROMPT : ROW_GENERATED);
+        ids += place(id, i);
+    }
+    if (r->chained) {
+        h = oracle_remember(h, chained, ROW_GENERATED);
+        ids += place(chained, y->n);
+        e->sim->counts.cells.deeds[DEED_CHAINED_PENALTIES]++;
+    }
+    if (t->tainted) {
+        return h;
+    }
+    if (y->n + r->chained != t->n || y->n_prompt != t->n_prompt) {
+        fake_engine_wrong(e, r, "a history of another length");
+    } else if (ids != t->ids) {
+        fake_engine_wrong(e, r, "a history of other ids");
+    }
+    return h;
+}
+
+static void choose(struct fake_engine *e, const struct plan_row *r,
+                   struct oracle *o, uint32_t chained, struct plan_result *out,
+                   uint32_t row)
+{
+    const struct sampling *p = r->sampling;
+
+    if (sampling_penalises(p)) {
+        o->h = remember(e, r, chained);
+    } else if (r->history.n) {
+        fake_engine_wrong(e, r, "a history without penalties");
+    }
+    out->tokens[row] = oracle_next(o, e->model, p, r->choice, r->index);
+    if (p->logprobs) {
+        out->logprobs[row] = oracle_logprobs(o, e->model, out->tokens[row],
+                                             p->n_top_logprobs, out->top[row]);
+    }
+}
+
+/* ---- what comes in, what goes out ---- */
+
+/* Its ids, embedded before or here: [r->n_tokens]; *last: what the stages
+ * before this one said of its last token. */
+static const uint32_t *take_ids(struct fake_engine *e, const struct plan *p,
+                                const struct plan_row *r,
+                                struct fake_hidden *last)
+{
+    bool tainted = fake_engine_track(e, r->sequence)->tainted;
+
+    *last = (struct fake_hidden){0};
+    if (!fake_engine_takes_hidden(e)) {
+        return &p->tokens[r->token];
+    }
+    for (uint32_t i = 0; i < r->n_tokens; i++) {
+        const float *x = p->hidden + (size_t)(r->token + i) * FAKE_HIDDEN;
+
+        if (!fake_hidden_get(last, x, e->model->salt, e->shard.begin)) {
+            fake_engine_wrong(e, r, "hidden states that no stage gave");
+        } else if (last->where != ((r->position + i) << 1 | r->kind) &&
+                   !tainted) {
+            fake_engine_wrong(e, r, "hidden states of another position");
+        }
+        e->ids[i] = last->token;
+    }
+    return e->ids;
+}
+
+static float *hidden_of(struct fake_engine *e)
+{
+    return e->hidden +
+           e->finished % HIDDEN_RING * e->draw->step_tokens * FAKE_HIDDEN;
+}
+
+/* Only its last token has the digests, for only after it one is chosen. */
+static void give_ids(struct fake_engine *e, const struct plan_row *r,
+                     const uint32_t *ids, const struct fake_hidden *last)
+{
+    float *x = hidden_of(e) + (size_t)r->token * FAKE_HIDDEN;
+
+    for (uint32_t i = 0; i < r->n_tokens; i++, x += FAKE_HIDDEN) {
+        struct fake_hidden h = {0};
+
+        h = i + 1 == r->n_tokens ? *last : h;
+        h.token = ids[i];
+        h.where = (r->position + i) << 1 | r->kind;
+        h.tainted = fake_engine_track(e, r->sequence)->tainted;
+        fake_hidden_put(x, &h, e->model->salt, e->shard.end);
+    }
+}
+
+/* ---- rows ---- */
+
+/* The layers of this shard: memory takes the ids, the digests of the last one
+ * what memory says. */
+static void run_layers(struct fake_engine *e, const struct plan *p,
+                       const struct plan_row *r, const uint32_t *ids,
+                       struct fake_hidden *last)
+{
+    if (e->shard.attention) {
+        write_cells(e, p, r, ids);
+        if (r->sample || fake_engine_gives_hidden(e)) {
+            last->a = fake_hidden_join(last->has_a, last->a, attend(e, p, r));
+            last->has_a = true;
+        }
+    }
+    if (e->shard.linear) {
+        last->s = fake_hidden_join(last->has_s, last->s, advance(e, r, ids));
+        last->has_s = true;
+    }
+}
+
+static void run_row(struct fake_engine *e, const struct plan *p, uint32_t row,
+                    struct plan_result *out)
+{
+    const struct plan_row *r = &p->rows[row];
+    uint32_t chained = r->chained ? e->before.tokens[r->chain_row] : 0;
+    struct fake_hidden last;
+    const uint32_t *ids = take_ids(e, p, r, &last);
+    struct oracle o = {0};
+
+    ids = r->chained ? &chained : ids;
+    if (r->chained && e->before.status != ST_OK) {
+        fake_engine_track(e, r->sequence)->tainted = true;
+        chained = 1;
+    }
+    note_ids(fake_engine_track(e, r->sequence), r, ids);
+    run_layers(e, p, r, ids, &last);
+    out->tokens[row] = TOKEN_NONE;
+    if (fake_engine_gives_hidden(e)) {
+        give_ids(e, r, ids, &last);
+    } else if (r->sample) {
+        o.a = last.a;
+        o.s = last.s;
+        choose(e, r, &o, chained, out, row);
+    }
+}
+
+/* ---- plans ---- */
+
+static void break_rows(struct fake_engine *e, const struct plan *p)
+{
+    for (uint32_t i = 0; i < p->n_rows; i++) {
+        const struct plan_row *r = &p->rows[i];
+
+        fake_engine_track(e, r->sequence)->tainted = true;
+        for (uint32_t k = 0; k < r->n_blocks; k++) {
+            fake_engine_scribble(e, p->blocks[r->block + k]);
+        }
+        if (r->slot != SLOT_NONE) {
+            e->slots[r->slot] = (struct slot_state){0x0bad, UINT32_MAX / 2};
+        }
+    }
+}
+
+void fake_engine_run(struct fake_engine *e, const struct plan *p,
+                     struct plan_result *out)
+{
+    out->step = p->step;
+    out->status = ST_OK;
+    out->lost = false;
+    out->hidden = NULL;
+    out->n_rows = p->n_rows;
+    for (uint32_t i = 0; i < p->n_zero; i++) {
+        e->slots[p->zero_slots[i]] = (struct slot_state){0};
+    }
+    if (!e->sim->calm && rng_chance(&e->rng, e->draw->fail_of)) {
+        e->sim->counts.failed_plans++;
+        break_rows(e, p);
+        (void)error_set(&out->error, ST_INTERNAL, "the fake device is broken");
+        out->status = ST_INTERNAL;
+        return;
+    }
+    for (uint32_t i = 0; i < p->n_rows && !e->sim->failed; i++) {
+        run_row(e, p, i, out);
+    }
+    out->hidden = fake_engine_gives_hidden(e) ? hidden_of(e) : NULL;
+}
