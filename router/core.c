@@ -187,7 +187,8 @@ static uint32_t suspects(const struct worker *w)
 
     for (const struct list *at = w->running.next; at != &w->running;
          at = at->next) {
-        n += LIST_OF(at, struct request, running)->trial.suspect;
+        const struct trial *t = &LIST_OF(at, struct request, running)->trial;
+        n += t->suspect && !t->aside;
     }
     return n;
 }

@@ -71,7 +71,7 @@ bool trial_waits(const struct router_core *r, const struct request *q)
 void trial_granted(struct worker *w, struct request *q)
 {
     q->trial.n_at_grant = q->n_generated;
-    if (q->trial.suspect) {
+    if (q->trial.suspect && !q->trial.aside) {
         w->on_trial = q;
     }
 }
@@ -111,6 +111,7 @@ void trial_ended(struct router_core *r, struct request *q)
 
 void trial_left(struct router_core *r, struct request *q)
 {
+    q->trial.aside = false;
     step_down(r, q);
 }
 
@@ -272,9 +273,7 @@ void trial_found(struct router_core *r, const struct worker *w,
                  struct request *q)
 {
     absolve(r, q, w->life.number);
-    if (w->on_trial != NULL) {
-        clear(r, q);
-    }
+    q->trial.aside = q->trial.suspect && w->on_trial != NULL;
 }
 
 /* It was no death. */

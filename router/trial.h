@@ -66,6 +66,7 @@ struct trial {
     uint32_t n_deaths;   /* while on trial */
     uint32_t aboard;     /* bit i: it ran where death i of the ring was */
     bool suspect;
+    bool aside;    /* it was found alive beside the one on trial */
     bool indicted; /* the newest death was one too many */
     /* Of the workers of the death that made it one, and of n_deaths; and the
      * lineage of the newest, 0: none. */
@@ -99,7 +100,8 @@ bool trial_indicted(const struct request *q);
 void trial_indict(struct router_core *r, struct request *q, const char *why);
 
 /* It waits, and is found alive at w, which is to have it: the death of w was
- * none.  Nor is it a suspect where another is on trial: two cannot be. */
+ * none.  Where another is on trial it keeps its other deaths, but is not
+ * tried: two cannot be. */
 void trial_found(struct router_core *r, const struct worker *w,
                  struct request *q);
 

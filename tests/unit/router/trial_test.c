@@ -568,6 +568,54 @@ static void found_alive_after_another_died(void **state)
     rig_free(&s.rig);
 }
 
+/* Two that killed other workers since are found alive at one: the second is
+ * not tried there, and what it did elsewhere is not forgotten. */
+static void found_alive_beside_one_on_trial(void **state)
+{
+    struct rig_options o = {.max_peers = 8,
+                            .max_requests = 8,
+                            .max_waiting = 8,
+                            .worker_wait_us = 10000000};
+    struct scene s = {.rig = rig_new(&o)};
+    struct fake *w3;
+    int n = 0;
+
+    (void)state;
+    s.w1 = rig_worker(s.rig, "w1", 64, 16);
+    s.w1->survives = true;
+    s.c = rig_client(s.rig, "c1");
+    client_generate(s.c, 1, 40, 20);
+    client_generate(s.c, 2, 40, 20);
+    rig_run(s.rig);
+    second(&s);
+    w3 = rig_worker(s.rig, "w3", 64, 16);
+    fake_lost(s.w1);
+    rig_run(s.rig);
+    dies(holder(s.rig, 2, 0));
+    dies(holder(s.rig, 1, 0));
+    comes(w3); /* the other worker of each: the first in the queue first */
+    comes(s.w2);
+    dies(holder(s.rig, 2, 0));
+    dies(holder(s.rig, 1, 0));
+    comes(s.w1);
+    worker_live(s.w1, 3000);
+    rig_run(s.rig);
+    assert_int_equal(s.w1->n_adopts, 2);
+    assert_int_equal(view(s.rig, s.w1).n_suspects, 1);
+    s.w1->survives = false;
+    client_cancel(s.c, 1);
+    rig_run(s.rig);
+    dies(s.w1);
+    for (; indicted(s.rig) == 0 && n < 10; n++) {
+        comes(s.w2);
+        dies(holder(s.rig, 2, 0));
+    }
+    /* One of its two deaths on trial was the first now; two of the other's
+     * give it mercy. */
+    assert_int_equal(n, TRIAL_DEATHS + 2 - 1);
+    rig_free(&s.rig);
+}
+
 static void a_cancel_while_on_trial(void **state)
 {
     struct scene s;
@@ -657,6 +705,7 @@ int main(void)
         cmocka_unit_test(a_death_that_was_none),
         cmocka_unit_test(a_charge_that_is_taken_back),
         cmocka_unit_test(found_alive_after_another_died),
+        cmocka_unit_test(found_alive_beside_one_on_trial),
         cmocka_unit_test(a_cancel_while_on_trial),
         cmocka_unit_test(a_cancel_before_the_trial),
         cmocka_unit_test(another_worker_is_preferred),
