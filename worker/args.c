@@ -1,0 +1,157 @@
+#include "worker/args.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/limits.h"
+#include "common/log.h"
+#include "common/model/limits.h"
+#include "kernels/kernels.h"
+#include "kernels/opencl/device.h"
+#include "worker/cache/logprobs.h"
+#include "worker/metrics.h"
+#include "worker/watch.h"
+
+#define NAME_MAX_BYTES 64 /* as Hello allows */
+
+typedef struct worker_args option_this;
+
+static const struct option_row rows[] = {WORKER_OPTIONS(OPTION_ROW)};
+
+static const struct limit_row worker_limits[] = {
+    LIMIT_ROW(PLAN_ROWS_MAX, "", "sequences in a step"),
+    LIMIT_ROW(PLAN_TOKENS_MAX, "tokens", "in a step"),
+    LIMIT_ROW(ENGINE_DEPTH_MAX, "", "plans in flight"),
+    LIMIT_ROW(WORKER_SEQUENCES_MAX, "", "sequences not yet forgotten"),
+    LIMIT_ROW(WORKER_EOS_MAX, "tokens", "that end a sequence"),
+    LIMIT_ROW(TOMBSTONES_MAX, "", "cancels that wait for their Submit"),
+    LIMIT_ROW(LIVE_ROWS_MAX, "", "rows of a Live, of a Disown"),
+    LIMIT_ROW(ORPHAN_US, "us", "a sequence outlives its session, twice"),
+    LIMIT_ROW(KEEP_MS_MAX, "ms", "that a finished sequence may be kept"),
+    LIMIT_ROW(LEAVE_GRACE_MS_MAX, "ms", "of --grace"),
+    LIMIT_ROW(LEAVE_US, "us", "past --grace, for the router's answer"),
+    LIMIT_ROW(STEP_TOKENS_MAX, "tokens", "in a StepOutput"),
+    LIMIT_ROW(STEP_ROW_TOKENS_MAX, "tokens", "of a row of a StepOutput"),
+    LIMIT_ROW(STEP_LOGPROBS_MAX, "values", "of logprobs in a StepOutput"),
+    LIMIT_ROW(LOGPROB_WINDOW, "tokens", "with logprobs not acknowledged"),
+    LIMIT_ROW(REPORT_US, "us", "between two reports, at most"),
+    LIMIT_ROW(ENGINE_STILL_US, "us", "without a tick: no new session"),
+    LIMIT_ROW(ENGINE_DEAD_US, "us", "without a tick: exit code 5"),
+    LIMIT_ROW(KERNELS_STEP_TOKENS_MAX, "tokens", "in a pass of the kernels"),
+    LIMIT_ROW(KERNELS_BLOCK_MAX, "tokens", "of a KV block"),
+    LIMIT_ROW(KERNELS_HEAD_DIM_MAX, "", "dimensions of a head they compute"),
+    LIMIT_ROW(KERNELS_STATE_DIM_MAX, "", "key and value dimensions of a state"),
+    LIMIT_ROW(KERNELS_GROUP_MAX, "", "query heads of a key/value head"),
+    LIMIT_ROW(KERNELS_CONV_MAX, "taps", "a convolution they compute"),
+    LIMIT_ROW(KERNELS_THREADS_MAX, "", "threads that compute"),
+};
+
+static const char usage[] =
+    "usage: sluice-worker --model DIR [options]\n"
+    "       sluice-worker --check DIR [--memory SIZE] [--layers A-B]\n\n"
+    "Owns a model, or some of its layers, and a cache pool; serves a "
+    "router.\n\n";
+
+static const char examples[] =
+    "\nexamples:\n"
+    "  sluice-worker --model models/tiny-hybrid\n"
+    "  sluice-worker --model models/tiny-hybrid --memory 256MiB --threads 2\n"
+    "  sluice-worker --check models/tiny-hybrid --memory 1GiB\n"
+    "  sluice-worker --check models/tiny-hybrid --layers 0-4\n\n"
+    "On SIGTERM or SIGINT it takes nothing new, and ends when what runs has\n"
+    "ended or moved; on a second one at once.\n\n"
+    "exit codes: 0 stopped by SIGTERM or SIGINT, 2 could not start,\n"
+    "            5 its engine stood still for 10 s: start it again\n"
+    "            6 its device failed: start it again\n";
+
+enum status args_parse(struct worker_args *a, int argc, char **argv,
+                       struct error *e)
+{
+    int n_words;
+    enum status st =
+        option_parse(rows, OPTION_COUNT(rows), a, argc, argv, &n_words, e);
+
+    if (st == ST_OK && n_words > 0) {
+        return error_set(e, ST_INVALID_ARGUMENT, "%s: no such word; see --help",
+                         argv[1]);
+    }
+    return st;
+}
+
+bool args_print(const struct worker_args *a)
+{
+    if (a->help) {
+        fputs(usage, stdout);
+        option_print(stdout, rows, OPTION_COUNT(rows));
+        fputs(examples, stdout);
+    } else if (strcmp(a->device, "list") == 0) {
+        opencl_devices_print(stdout);
+    } else if (a->version) {
+        puts("sluice-worker " SLUICE_VERSION);
+    } else if (a->limits) {
+        limits_print(stdout, common_limits, common_limits_n);
+        limits_print(stdout, worker_limits,
+                     sizeof worker_limits / sizeof worker_limits[0]);
+        limits_print(stdout, model_limits, model_limits_n);
+    } else if (a->list_metrics) {
+        metric_list(stdout, "sluice_worker", worker_metrics_rows,
+                    METRIC_COUNT(worker_metrics_rows));
+    } else {
+        return false;
+    }
+    return true;
+}
+
+enum status args_layers(const char *text, uint32_t *begin, uint32_t *end,
+                        struct error *e)
+{
+    char *at = "";
+    unsigned long long a = 0, b = 0;
+
+    if (text[0] >= '0' && text[0] <= '9') {
+        a = strtoull(text, &at, 10);
+    }
+    if (at[0] == '-' && at[1] >= '0' && at[1] <= '9') {
+        b = strtoull(at + 1, &at, 10);
+    }
+    if (at[0] != '\0' || a >= b || b > UINT32_MAX) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "--layers %s: A-B with A < B is wanted; 0-12 are "
+                         "layers 0 to 11",
+                         text);
+    }
+    *begin = (uint32_t)a;
+    *end = (uint32_t)b;
+    return ST_OK;
+}
+
+enum status args_check(const struct worker_args *a, struct error *e)
+{
+    enum log_level level;
+
+    if (!log_level_parse(a->log_level, &level)) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "--log-level %s: debug, info, warn, error or off",
+                         a->log_level);
+    }
+    log_setup(level, NULL, NULL);
+    if (strcmp(a->kv_dtype, "auto") != 0 && strcmp(a->kv_dtype, "f32") != 0) {
+        return error_set(e, ST_INVALID_ARGUMENT, "--kv-dtype %s: auto or f32",
+                         a->kv_dtype);
+    }
+    if ((a->block_tokens & (a->block_tokens - 1)) != 0) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "--block-tokens %u: 1, 2, 4, 8, 16, 32 or 64",
+                         a->block_tokens);
+    }
+    if (a->model == NULL && a->check == NULL) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "--model DIR is needed; see --help");
+    }
+    if (a->name != NULL &&
+        (a->name[0] == '\0' || strlen(a->name) > NAME_MAX_BYTES)) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "--name: 1 to %d bytes are wanted", NAME_MAX_BYTES);
+    }
+    return ST_OK;
+}

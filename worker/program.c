@@ -1,0 +1,329 @@
+#include "worker/program.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "common/log.h"
+#include "kernels/canary.h"
+#include "worker/core.h"
+#include "worker/model/progress.h"
+
+#define DEVICE_SHARE "0.9" /* of a GPU's memory, by default */
+#define MIB          (1024.0 * 1024.0)
+
+static void on_progress(void *ctx, uint64_t done, uint64_t total)
+{
+    progress_tell(ctx, loop_now_us(), done, total);
+}
+
+/* --layers, or all there are. */
+static enum status layers_read(struct program *p, struct error *e)
+{
+    const char *text = p->args.layers;
+    uint32_t n = p->config.shape.n_layers;
+
+    p->begin = 0;
+    p->end = n;
+    if (text == NULL) {
+        return ST_OK;
+    }
+    if (args_layers(text, &p->begin, &p->end, e) != ST_OK) {
+        return e->code;
+    }
+    return p->end <= n ? ST_OK
+                       : error_set(e, ST_INVALID_ARGUMENT,
+                                   "--layers %s: the model has %u layers, so "
+                                   "B is at most %u",
+                                   text, n, n);
+}
+
+static enum status config_read(struct program *p, struct error *e)
+{
+    const struct worker_args *a = &p->args;
+    enum status st = config_load(&p->config, a->model, e);
+
+    if (st == ST_OK && a->model_name != NULL) {
+        st = config_set_name(&p->config, a->model_name, e);
+    }
+    if (st == ST_OK) {
+        st = layers_read(p, e);
+    }
+    if (st == ST_OK && a->context > p->config.shape.context) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "--context %u: the model allows at most %u tokens",
+                         a->context, p->config.shape.context);
+    }
+    if (st == ST_OK && a->context > 0) {
+        p->config.shape.context = a->context;
+    }
+    return st;
+}
+
+/* A model without a tokenizer is served by ids. */
+static enum status tokenizer_read(struct program *p, struct error *e)
+{
+    char path[4096];
+
+    snprintf(path, sizeof path, "%s/tokenizer.json", p->args.model);
+    if (access(path, F_OK) != 0) {
+        return ST_OK;
+    }
+    return tokenizer_load(&p->tokenizer, path, e);
+}
+
+static enum status weights_read(struct program *p, struct error *e)
+{
+    struct progress progress;
+    struct shard_options o = {.progress = on_progress, .ctx = &progress};
+    const struct shard_report *r;
+    enum status st;
+
+    progress_init(&progress, stderr, isatty(STDERR_FILENO), loop_now_us());
+    st = shard_load(&p->shard, &p->config, p->args.model, p->begin, p->end, &o,
+                    e);
+    progress_end(&progress);
+    if (st != ST_OK) {
+        return st;
+    }
+    r = shard_report(p->shard);
+    if (r->n_unknown > 0) {
+        log_warn("tensors-ignored", "n=%u first=%s", r->n_unknown,
+                 r->unknown.text);
+    }
+    return ST_OK;
+}
+
+static enum status forward_make(struct program *p, struct error *e)
+{
+    const struct worker_args *a = &p->args;
+    struct kernels_options o = {.device = a->device,
+                                .kv_dtype = p->kv_dtype,
+                                .block_tokens = a->block_tokens,
+                                .max_tokens = a->step_tokens,
+                                .max_rows = a->max_rows,
+                                .n_threads = a->threads,
+                                .pin = a->pin,
+                                .kernel_cache = a->kernel_cache,
+                                .portable = a->portable,
+                                .profile = a->profile};
+
+    enum status st;
+
+    p->kernels = o;
+    st = forward_new(&p->forward, shard_weights(p->shard), &p->kernels, e);
+    return st == ST_OK ? forward_alloc_hidden(p->forward, a->engine_depth + 1,
+                                              a->step_tokens, e)
+                       : st;
+}
+
+/* Before a plan runs on it.  Then the host's copy of the weights has had its
+ * use. */
+static enum status device_try(struct program *p,
+                              const struct kernels_sizes *sizes,
+                              struct error *e)
+{
+    enum status st;
+
+    if (sizes->weight_bytes == 0) {
+        return ST_OK;
+    }
+    st = canary_run(forward_kernels(p->forward), shard_weights(p->shard),
+                    &p->kernels, e);
+    if (st == ST_OK) {
+        shard_forget(p->shard);
+    }
+    return st;
+}
+
+/* A device's memory is its own; without one it is the host's. */
+static enum status budget_make(struct program *p,
+                               const struct kernels_sizes *sizes,
+                               struct error *e)
+{
+    const char *memory = p->args.memory;
+    uint64_t available = p->available;
+
+    if (sizes->device_bytes > 0) {
+        memory = memory ? memory : DEVICE_SHARE;
+        available = sizes->device_bytes;
+    }
+    return budget_divide(&p->budget, memory, available, &p->need, e);
+}
+
+static enum status pool_make(struct program *p, struct error *e)
+{
+    const struct worker_args *a = &p->args;
+    struct kernels_sizes k;
+    struct budget_need need;
+    enum status st;
+
+    forward_sizes(p->forward, &k);
+    p->sizes =
+        sizes_of(&p->config, p->begin, p->end, a->block_tokens, p->kv_dtype);
+    need = (struct budget_need){
+        .weight_bytes =
+            k.weight_bytes > 0 ? k.weight_bytes : shard_report(p->shard)->bytes,
+        .scratch_bytes = k.scratch_bytes,
+        .pool = {.block_bytes = k.block_bytes,
+                 .slot_bytes = k.slot_bytes,
+                 .block_tokens = a->block_tokens,
+                 .context = p->config.shape.context,
+                 .max_rows = a->max_rows}};
+    p->need = need;
+    st = budget_make(p, &k, e);
+    if (st == ST_OK) {
+        st = forward_alloc(p->forward, p->budget.pool.n_blocks,
+                           p->budget.pool.n_slots, 0, e);
+    }
+    st = st == ST_OK ? device_try(p, &k, e) : st;
+    if (st == ST_OK) {
+        st = engine_thread_new(&p->engine, p->forward, a->engine_depth, e);
+    }
+    return st;
+}
+
+static struct worker_options core_options(const struct program *p)
+{
+    const struct worker_args *a = &p->args;
+    const struct model_shape *s = &p->config.shape;
+    struct worker_options o = {
+        .name = p->name,
+        .lineage = p->lineage,
+        .model = p->config.name,
+        .device = a->device,
+        .has_tokenizer = p->tokenizer != NULL,
+        .layer_begin = p->begin,
+        .layer_end = p->end,
+        .n_layers = s->n_layers,
+        .block_tokens = a->block_tokens,
+        .block_bytes = p->need.pool.block_bytes,
+        .slot_bytes = p->need.pool.slot_bytes,
+        .checkpoint_bytes = p->need.pool.slot_bytes,
+        .n_blocks = p->budget.pool.n_blocks,
+        .n_slots = p->budget.pool.n_slots,
+        .pages_per_block = p->sizes.pages_per_block,
+        .pages_per_slot = p->sizes.pages_per_slot,
+        .pages_per_checkpoint = p->sizes.pages_per_checkpoint,
+        .weight_bytes = p->need.weight_bytes,
+        .scratch_bytes = p->need.scratch_bytes,
+        .pool_bytes = p->budget.pool.bytes,
+        .context = s->context,
+        .vocab = s->vocab,
+        .n_eos = p->config.n_eos,
+        .max_rows = a->max_rows,
+        .step_tokens = a->step_tokens,
+        .chunk_tokens = a->chunk_tokens,
+        .engine_depth = a->engine_depth,
+    };
+
+    memcpy(o.fingerprint, shard_fingerprint(p->shard), sizeof o.fingerprint);
+    if (p->tokenizer != NULL) {
+        memcpy(o.tokenizer, tokenizer_hash(p->tokenizer), sizeof o.tokenizer);
+    }
+    memcpy(o.eos, p->config.eos, p->config.n_eos * sizeof o.eos[0]);
+    return o;
+}
+
+static void on_result(void *arg, int fd)
+{
+    struct program *p = arg;
+
+    (void)fd;
+    engine_thread_quiet(p->engine); /* the tick that follows polls it */
+}
+
+/* The first asks, the second does not. */
+static void on_signal(void *arg, int fd)
+{
+    struct program *p = arg;
+
+    if (loop_signal_read(fd) != 0) {
+        worker_leave(p->core, (uint32_t)p->args.grace);
+    }
+}
+
+static void name_it(struct program *p)
+{
+    const struct worker_args *a = &p->args;
+    char host[64] = "worker";
+
+    gethostname(host, sizeof host - 1);
+    if (a->name != NULL) {
+        snprintf(p->name, sizeof p->name, "%s", a->name);
+        snprintf(p->lineage, sizeof p->lineage, "%s", a->name);
+    } else {
+        snprintf(p->name, sizeof p->name, "%.40s-%d", host, (int)getpid());
+        snprintf(p->lineage, sizeof p->lineage, "%.40s-%.20s", host, a->device);
+    }
+}
+
+enum status program_start(struct program *p, struct error *e)
+{
+    struct worker_options o;
+    enum status st = transport_connect(&p->transport, p->args.router, e);
+
+    name_it(p);
+    p->available = budget_available();
+    st = st == ST_OK ? config_read(p, e) : st;
+    st = st == ST_OK ? tokenizer_read(p, e) : st;
+    st = st == ST_OK ? weights_read(p, e) : st;
+    if (st == ST_OK) {
+        p->kv_dtype =
+            sizes_kv_dtype(&p->config, strcmp(p->args.kv_dtype, "f32") == 0);
+        st = forward_make(p, e);
+    }
+    st = st == ST_OK ? pool_make(p, e) : st;
+    if (st != ST_OK) {
+        return error_wrap(e, "%s", p->args.model);
+    }
+    o = core_options(p);
+    p->core = worker_new(&o, transport_io(p->transport),
+                         engine_thread_engine(p->engine));
+    if (p->core == NULL) {
+        return error_set(e, ST_INTERNAL,
+                         "no worker can be made of these options: pool of %u "
+                         "blocks and %u slots",
+                         o.n_blocks, o.n_slots);
+    }
+    loop_init(&p->loop, p->transport, &worker_node_ops, p->core);
+    loop_add(&p->loop, engine_thread_fd(p->engine), on_result, p);
+    loop_add(&p->loop, p->signals, on_signal, p);
+    return ST_OK;
+}
+
+/* The core may have a plan in flight that the engine reads: it goes after. */
+void program_stop(struct program *p)
+{
+    engine_thread_free(&p->engine);
+    if (p->forward != NULL) {
+        kernels_profile(forward_kernels(p->forward), stderr);
+    }
+    worker_free(&p->core);
+    transport_free(&p->transport);
+    forward_free(&p->forward);
+    shard_free(&p->shard);
+    tokenizer_free(&p->tokenizer);
+}
+
+void program_say_ready(const struct program *p)
+{
+    const struct budget_need *n = &p->need;
+    uint32_t n_layers = p->config.shape.n_layers;
+    char layers[64] = "";
+
+    if (p->end - p->begin < n_layers) {
+        snprintf(layers, sizeof layers, "layers %u-%u of %u of ", p->begin,
+                 p->end, n_layers);
+    }
+    printf("sluice-worker %s ready: %s serves %s%s on %s for %s; weights %.1f "
+           "MiB, scratch %.1f MiB, pool %.1f MiB: %u blocks of %u tokens "
+           "(%.1f KiB each), %u slots (%.1f KiB each); sequences up to %u "
+           "tokens\n",
+           SLUICE_VERSION, p->name, layers, p->config.name, p->args.device,
+           p->args.router, (double)n->weight_bytes / MIB,
+           (double)n->scratch_bytes / MIB, (double)p->budget.pool.bytes / MIB,
+           p->budget.pool.n_blocks, n->pool.block_tokens,
+           (double)n->pool.block_bytes / 1024, p->budget.pool.n_slots,
+           (double)n->pool.slot_bytes / 1024, n->pool.context);
+    fflush(stdout);
+}
