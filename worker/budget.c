@@ -43,6 +43,22 @@ static enum status too_small(const struct budget_need *n, uint64_t bytes,
         (double)(n->weight_bytes + n->scratch_bytes + one) / MIB);
 }
 
+static enum status no_size(const char *text, struct error *e)
+{
+    return error_set(e, ST_INVALID_ARGUMENT,
+                     "--memory %s: a size such as 4GiB, or a share such as 0.5 "
+                     "of what is available, is wanted",
+                     text);
+}
+
+enum status budget_bytes(uint64_t *out, const char *text, uint64_t available,
+                         struct error *e)
+{
+    *out = (uint64_t)(BUDGET_SHARE * (double)available);
+    return text == NULL || wanted(text, available, out) ? ST_OK
+                                                        : no_size(text, e);
+}
+
 enum status budget_divide(struct budget *out, const char *text,
                           uint64_t available, const struct budget_need *need,
                           struct error *e)
@@ -54,10 +70,7 @@ enum status budget_divide(struct budget *out, const char *text,
     if (text == NULL) {
         bytes = least(bytes, (uint64_t)(BUDGET_SHARE * (double)available));
     } else if (!wanted(text, available, &bytes)) {
-        return error_set(e, ST_INVALID_ARGUMENT,
-                         "--memory %s: a size such as 4GiB, or a share such "
-                         "as 0.5 of what is available, is wanted",
-                         text);
+        return no_size(text, e);
     }
     if (bytes < fixed + one) {
         return too_small(need, bytes, e);

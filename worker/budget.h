@@ -37,6 +37,11 @@ MUST_CHECK enum status budget_divide(struct budget *out, const char *text,
                                      const struct budget_need *need,
                                      struct error *e);
 
+/* The budget alone, of a worker that does not know its layers yet: text as
+ * above, NULL for BUDGET_SHARE of what is available. */
+MUST_CHECK enum status budget_bytes(uint64_t *out, const char *text,
+                                    uint64_t available, struct error *e);
+
 /* Bytes that this process may still take: MemAvailable, or less where a
  * cgroup bounds it.  Ask before loading weights. */
 uint64_t budget_available(void);

@@ -20,8 +20,8 @@
 struct load_plan {
     const struct checkpoint *checkpoint;
     const int *fds; /* as checkpoint_open_files() gave them */
-    const struct layout *shard, *model;
-    char *memory; /* [shard->bytes] */
+    const struct layout *shard, *model; /* the same: all else is known */
+    char *memory;                       /* [shard->bytes] */
 };
 
 /* Of a tensor's stored bytes; fingerprint.h says over what. */

@@ -1,9 +1,11 @@
 #include "worker/model/shard.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include "common/model/checkpoint.h"
 #include "common/model/layout.h"
@@ -17,8 +19,11 @@ struct shard {
     struct layer_weights *layers; /* [end - begin] */
     void *memory;                 /* [report.bytes] */
     struct shard_report report;
-    uint8_t fingerprint[FINGERPRINT_BYTES];
+    struct shard_known known;
 };
+
+static_assert(sizeof((struct shard_known *)0)->fingerprint == FINGERPRINT_BYTES,
+              "a fingerprint");
 
 /* Aligned for huge pages where it can fill one. */
 static enum status allocate(struct shard *s, uint64_t bytes, uint64_t max,
@@ -72,12 +77,44 @@ static enum status read_files(struct shard *s, const struct load_plan *p,
     if (st == ST_OK) {
         st = checkpoint_unchanged(p->checkpoint, p->fds, e);
     }
-    if (st == ST_OK) {
-        st =
-            fingerprint_make(s->fingerprint, config, p->checkpoint, digests, e);
+    if (st == ST_OK && p->model != p->shard) {
+        st = fingerprint_make(s->known.fingerprint, config, p->checkpoint,
+                              digests, e);
     }
     free(digests);
     return st;
+}
+
+/* Which files these are, as far as can be told without reading them. */
+static uint64_t files_hash(const struct checkpoint *c)
+{
+    uint64_t h = 0;
+
+    for (uint32_t i = 0; i < c->n_files; i++) {
+        const struct checkpoint_file *f = &c->files[i];
+
+        h = XXH3_64bits_withSeed(f->name, strlen(f->name), h);
+        h = XXH3_64bits_withSeed(&f->bytes, sizeof f->bytes, h);
+        h = XXH3_64bits_withSeed(&f->changed_ns, sizeof f->changed_ns, h);
+    }
+    return h;
+}
+
+/* With what is known of them, the model is as good as the shard alone. */
+static enum status choose_model(struct shard *s, struct load_plan *p,
+                                struct layout *model,
+                                const struct model_config *config,
+                                const struct shard_known *known,
+                                struct error *e)
+{
+    s->known.files = files_hash(p->checkpoint);
+    if (known != NULL && known->files == s->known.files) {
+        s->known = *known;
+        p->model = p->shard;
+        return ST_OK;
+    }
+    p->model = model;
+    return layout_of_model(model, config, p->checkpoint, e);
 }
 
 static enum status read_all(struct shard *s, const struct layout *l,
@@ -86,15 +123,14 @@ static enum status read_all(struct shard *s, const struct layout *l,
                             const struct shard_options *o, struct error *e)
 {
     struct load_plan p = {.checkpoint = c, .shard = l, .memory = s->memory};
-    struct layout model;
+    struct layout model = {0};
     int *fds = NULL;
-    enum status st = layout_of_model(&model, config, c, e);
+    enum status st = choose_model(s, &p, &model, config, o->known, e);
 
     if (st == ST_OK) {
         st = checkpoint_open_files(c, &fds, e);
     }
     if (st == ST_OK) {
-        p.model = &model;
         p.fds = fds;
         st = read_files(s, &p, config, o, e);
     }
@@ -215,5 +251,10 @@ const struct shard_report *shard_report(const struct shard *s)
 
 const uint8_t *shard_fingerprint(const struct shard *s)
 {
-    return s->fingerprint;
+    return s->known.fingerprint;
+}
+
+struct shard_known shard_known(const struct shard *s)
+{
+    return s->known;
 }

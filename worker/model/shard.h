@@ -7,9 +7,9 @@
  * What is read: the layers' tensors; the embedding if begin is 0; norm and
  * head if end is the number of layers (a tied head is the embedding, which a
  * last stage then reads too).  Of the model's other tensors every byte is
- * hashed and none is kept.  shard_weights() is as common/model/weights.h says:
- * matrices F32, BF16 or F16 as stored, each 64-byte aligned; vectors float32;
- * norms gamma itself.
+ * hashed and none is kept, unless what that gives is known already.
+ * shard_weights() is as common/model/weights.h says: matrices F32, BF16 or F16
+ * as stored, each 64-byte aligned; vectors float32; norms gamma itself.
  *
  * Threading: shard_load() starts threads of its own and joins them; a loaded
  * shard is read-only.  Memory: one block, 2 MiB aligned and advised for huge
@@ -33,12 +33,21 @@ struct shard;
  * all that is read, kept or not. */
 typedef void (*shard_progress_fn)(void *ctx, uint64_t done, uint64_t total);
 
+/* What one reading of a model's files tells the next. */
+struct shard_known {
+    uint8_t fingerprint[16];
+    uint64_t files; /* their names, sizes and times of change, hashed */
+};
+
 /* Zeroed means the defaults. */
 struct shard_options {
     uint32_t n_threads;         /* that read; 0: 4, at most one per CPU */
     uint64_t max_bytes;         /* of memory; 0: no limit but the machine's */
     shard_progress_fn progress; /* or NULL */
     void *ctx;
+    /* Of an earlier shard of this model, or NULL: if the files are still the
+     * same, nothing is read but the layers' own tensors. */
+    const struct shard_known *known;
 };
 
 struct shard_report {
@@ -72,5 +81,8 @@ const struct shard_report *shard_report(const struct shard *s);
  * for all shards of one model whatever their layers, and however its files
  * are split or its names are prefixed; fingerprint.h defines it. */
 const uint8_t *shard_fingerprint(const struct shard *s);
+
+/* The same, for another shard of the model. */
+struct shard_known shard_known(const struct shard *s);
 
 #endif

@@ -121,6 +121,23 @@ static void reads_sizes_and_shares(void **state)
     assert_true(budget_available() > MIB);
 }
 
+/* Before the layers are known: what is asked for, or a quarter. */
+static void reads_a_budget_alone(void **state)
+{
+    uint64_t bytes;
+
+    (void)state;
+    assert_int_equal(budget_bytes(&bytes, NULL, 2 * GIB, &e), ST_OK);
+    assert_int_equal(bytes, GIB / 2);
+    assert_int_equal(budget_bytes(&bytes, "0.75", 2 * GIB, &e), ST_OK);
+    assert_int_equal(bytes, 3 * GIB / 2);
+    assert_int_equal(budget_bytes(&bytes, "3GiB", 2 * GIB, &e), ST_OK);
+    assert_int_equal(bytes, 3 * GIB);
+    assert_int_equal(budget_bytes(&bytes, "1.1", 2 * GIB, &e),
+                     ST_INVALID_ARGUMENT);
+    assert_non_null(strstr(e.text, "--memory 1.1: a size such as 4GiB"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -131,6 +148,7 @@ int main(void)
         cmocka_unit_test(knows_shards_without_slots),
         cmocka_unit_test(knows_shards_without_blocks),
         cmocka_unit_test(reads_sizes_and_shares),
+        cmocka_unit_test(reads_a_budget_alone),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -416,6 +416,40 @@ static void reads_in_parallel(void **state)
     shard_free(&one);
 }
 
+/* What one shard knows spares the next all but its own tensors, unless the
+ * files are others. */
+static void reads_only_its_own_once_known(void **state)
+{
+    json_t *j = fixture_config("llama");
+    const char *dir = fixture_model("known", j, &(struct writer_options){0});
+    struct model_config c = fixture_load_config(dir);
+    const struct timespec t[2] = {{1, 0}, {1, 0}};
+    struct seen seen = {.done = 0};
+    struct shard_known known;
+    struct shard_options o = {.progress = watch, .ctx = &seen, .known = &known};
+    struct shard *all = fixture_shard_all(dir), *s;
+    uint64_t total = shard_report(all)->file_bytes;
+    struct error e;
+
+    (void)state;
+    known = shard_known(all);
+    assert_int_equal(shard_load(&s, &c, dir, 1, 3, &o, &e), ST_OK);
+    assert_int_equal(seen.done, shard_report(s)->file_bytes);
+    assert_true(seen.done < total);
+    assert_memory_equal(shard_fingerprint(s), shard_fingerprint(all), 16);
+    known = shard_known(s);
+    shard_free(&s);
+
+    utimensat(AT_FDCWD, fixture_path("known/model.safetensors"), t, 0);
+    memset(known.fingerprint, 0, sizeof known.fingerprint);
+    assert_int_equal(shard_load(&s, &c, dir, 1, 3, &o, &e), ST_OK);
+    assert_int_equal(seen.done, total);
+    assert_memory_equal(shard_fingerprint(s), shard_fingerprint(all), 16);
+    shard_free(&s);
+    shard_free(&all);
+    json_decref(j);
+}
+
 static void notices_a_change_while_reading(void **state)
 {
     json_t *j = fixture_config("llama");
@@ -542,6 +576,7 @@ int main(void)
         cmocka_unit_test(fingerprints_the_configuration),
         cmocka_unit_test(refuses_what_is_not_there),
         cmocka_unit_test(reads_in_parallel),
+        cmocka_unit_test(reads_only_its_own_once_known),
         cmocka_unit_test(notices_a_change_while_reading),
         cmocka_unit_test(keeps_to_a_budget),
         cmocka_unit_test(weighs_what_sizes_says),
