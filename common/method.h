@@ -29,7 +29,7 @@ enum lane { LANE_CONTROL, LANE_SUBMIT, LANE_STATE };
  * 0: it never has one) */
 #define METHOD_MAP(X)                                                          \
     X(REGISTRY_HELLO, 0x0101, Registry, Hello, hello_request, hello_reply,     \
-      UNARY, BY_WORKER | BY_CLIENT | BY_ADMIN, BY_ROUTER | BY_WORKER, 4096,    \
+      UNARY, BY_WORKER | BY_CLIENT | BY_ADMIN, BY_ROUTER | BY_WORKER, 16384,   \
       4096, LANE_CONTROL, true, 0)                                             \
     X(REGISTRY_REPORT, 0x0102, Registry, Report, report_message, nothing,      \
       ONEWAY, BY_WORKER, BY_ROUTER, 1024, 0, LANE_STATE, true, 0)              \

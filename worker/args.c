@@ -43,11 +43,12 @@ static const struct limit_row worker_limits[] = {
     LIMIT_ROW(KERNELS_STATE_DIM_MAX, "", "key and value dimensions of a state"),
     LIMIT_ROW(KERNELS_GROUP_MAX, "", "query heads of a key/value head"),
     LIMIT_ROW(KERNELS_CONV_MAX, "taps", "a convolution they compute"),
+    LIMIT_ROW(SPLIT_STAGES_MAX, "", "stages of a replica"),
     LIMIT_ROW(KERNELS_THREADS_MAX, "", "threads that compute"),
 };
 
 static const char usage[] =
-    "usage: sluice-worker --model DIR [options]\n"
+    "usage: sluice-worker --model DIR [--layers A-B | --stages N] [options]\n"
     "       sluice-worker --check DIR [--memory SIZE] [--layers A-B]\n\n"
     "Owns a model, or some of its layers, and a cache pool; serves a "
     "router.\n\n";
@@ -56,6 +57,8 @@ static const char examples[] =
     "\nexamples:\n"
     "  sluice-worker --model models/tiny-hybrid\n"
     "  sluice-worker --model models/tiny-hybrid --memory 256MiB --threads 2\n"
+    "  sluice-worker --model models/tiny-hybrid --stages 2   (and another)\n"
+    "  sluice-worker --model models/tiny-hybrid --layers 0-4 (and 4-8)\n"
     "  sluice-worker --check models/tiny-hybrid --memory 1GiB\n"
     "  sluice-worker --check models/tiny-hybrid --layers 0-4\n\n"
     "On SIGTERM or SIGINT it takes nothing new, and ends when what runs has\n"
@@ -147,6 +150,11 @@ enum status args_check(const struct worker_args *a, struct error *e)
     if (a->model == NULL && a->check == NULL) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "--model DIR is needed; see --help");
+    }
+    if (a->stages > 0 && a->layers != NULL) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "--stages lets the router choose, --layers does not: "
+                         "one of the two");
     }
     if (a->name != NULL &&
         (a->name[0] == '\0' || strlen(a->name) > NAME_MAX_BYTES)) {

@@ -5,6 +5,7 @@
 #define WORKER_ARGS_H
 
 #include "common/option.h"
+#include "common/split.h"
 #include "worker/core.h"
 
 #define WORKER_OPTIONS(X)                                                      \
@@ -45,6 +46,13 @@
     X(engine_depth, U32, "N", "1", "plans in flight", 1, ENGINE_DEPTH_MAX)     \
     X(layers, STRING, "A-B", NULL,                                             \
       "the shard: layers A to B - 1, counted from 0 (all)", 0, 0)              \
+    X(stages, U32, "N", NULL,                                                  \
+      "be one of the N stages of a replica; the router says which layers", 1,  \
+      SPLIT_STAGES_MAX)                                                        \
+    X(stage_listen, STRING, "ENDPOINT", NULL,                                  \
+      "where the stage before it connects to, of a worker of some layers "     \
+      "(tcp://127.0.0.1:0, a free port)",                                      \
+      0, 0)                                                                    \
     X(grace, MS, "SECONDS", "30",                                              \
       "on SIGTERM: what runs longer moves to another worker", 0,               \
       LEAVE_GRACE_MS_MAX)                                                      \

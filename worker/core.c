@@ -139,6 +139,15 @@ static void refuse_unbuilt(struct peer *p, uint64_t call,
     peer_fail(p, call, &e, 0);
 }
 
+static void recv_assign(struct worker_core *w, struct peer *p, uint64_t call)
+{
+    struct error e;
+
+    error_set(&e, ST_FAILED_PRECONDITION, "this worker has layers %u-%u",
+              w->o.layer_begin, w->o.layer_end);
+    peer_fail(p, call, &e, 0);
+}
+
 static void on_call(void *node, struct peer *p, const struct method_row *m,
                     uint64_t call, int64_t deadline_us,
                     const ProtobufCMessage *request)
@@ -175,6 +184,9 @@ static void on_call(void *node, struct peer *p, const struct method_row *m,
         break;
     case METHOD_WORKER_AUDIT:
         worker_recv_audit(w, p, call);
+        break;
+    case METHOD_WORKER_ASSIGN:
+        recv_assign(w, p, call);
         break;
     case METHOD_HEALTH_CHECK:
         recv_health(p, call);

@@ -54,6 +54,7 @@ int main(int argc, char **argv)
 {
     static struct program p;
     struct error e;
+    enum status st;
 
     FAILPOINT_START(argc, argv);
     if (args_parse(&p.args, argc, argv, &e) != ST_OK) {
@@ -69,9 +70,12 @@ int main(int argc, char **argv)
         return check(&p, &e) == ST_OK ? EXIT_SUCCESS : fail(&e);
     }
     p.signals = loop_signals();
-    if (program_start(&p, &e) != ST_OK) {
+    st = program_begin(&p, &e);
+    st = st == ST_OK ? program_offer(&p, &e) : st;
+    st = st == ST_OK ? program_load(&p, &e) : st;
+    if (st != ST_OK) {
         program_stop(&p);
-        return fail(&e);
+        return st == ST_CANCELLED ? EXIT_SUCCESS : fail(&e);
     }
     program_say_ready(&p);
     loop_run(&p.loop);

@@ -4,11 +4,13 @@
 #include <unistd.h>
 
 #include "common/log.h"
+#include "common/method.h"
 #include "kernels/canary.h"
 #include "worker/core.h"
 #include "worker/model/progress.h"
 
 #define DEVICE_SHARE "0.9" /* of a GPU's memory, by default */
+#define STAGE_LISTEN "tcp://127.0.0.1:0"
 #define MIB          (1024.0 * 1024.0)
 
 static void on_progress(void *ctx, uint64_t done, uint64_t total)
@@ -71,17 +73,26 @@ static enum status tokenizer_read(struct program *p, struct error *e)
     return tokenizer_load(&p->tokenizer, path, e);
 }
 
-static enum status weights_read(struct program *p, struct error *e)
+enum status program_read(struct program *p, struct shard **out, uint32_t begin,
+                         uint32_t end, struct error *e)
 {
     struct progress progress;
-    struct shard_options o = {.progress = on_progress, .ctx = &progress};
-    const struct shard_report *r;
+    struct shard_options o = {.progress = on_progress,
+                              .ctx = &progress,
+                              .known = p->has_known ? &p->known : NULL};
     enum status st;
 
     progress_init(&progress, stderr, isatty(STDERR_FILENO), loop_now_us());
-    st = shard_load(&p->shard, &p->config, p->args.model, p->begin, p->end, &o,
-                    e);
+    st = shard_load(out, &p->config, p->args.model, begin, end, &o, e);
     progress_end(&progress);
+    return st;
+}
+
+static enum status weights_read(struct program *p, struct error *e)
+{
+    enum status st = program_read(p, &p->shard, p->begin, p->end, e);
+    const struct shard_report *r;
+
     if (st != ST_OK) {
         return st;
     }
@@ -93,23 +104,28 @@ static enum status weights_read(struct program *p, struct error *e)
     return ST_OK;
 }
 
+struct kernels_options program_kernels(const struct program *p)
+{
+    const struct worker_args *a = &p->args;
+
+    return (struct kernels_options){.device = a->device,
+                                    .kv_dtype = p->kv_dtype,
+                                    .block_tokens = a->block_tokens,
+                                    .max_tokens = a->step_tokens,
+                                    .max_rows = a->max_rows,
+                                    .n_threads = a->threads,
+                                    .pin = a->pin,
+                                    .kernel_cache = a->kernel_cache,
+                                    .portable = a->portable,
+                                    .profile = a->profile};
+}
+
 static enum status forward_make(struct program *p, struct error *e)
 {
     const struct worker_args *a = &p->args;
-    struct kernels_options o = {.device = a->device,
-                                .kv_dtype = p->kv_dtype,
-                                .block_tokens = a->block_tokens,
-                                .max_tokens = a->step_tokens,
-                                .max_rows = a->max_rows,
-                                .n_threads = a->threads,
-                                .pin = a->pin,
-                                .kernel_cache = a->kernel_cache,
-                                .portable = a->portable,
-                                .profile = a->profile};
-
     enum status st;
 
-    p->kernels = o;
+    p->kernels = program_kernels(p);
     st = forward_new(&p->forward, shard_weights(p->shard), &p->kernels, e);
     return st == ST_OK ? forward_alloc_hidden(p->forward, a->engine_depth + 1,
                                               a->step_tokens, e)
@@ -135,19 +151,25 @@ static enum status device_try(struct program *p,
     return st;
 }
 
-/* A device's memory is its own; without one it is the host's. */
+struct program_memory program_memory(const struct program *p,
+                                     uint64_t device_bytes)
+{
+    struct program_memory m = {p->args.memory, p->available};
+
+    if (device_bytes > 0) {
+        m.text = m.text != NULL ? m.text : DEVICE_SHARE;
+        m.available = device_bytes;
+    }
+    return m;
+}
+
 static enum status budget_make(struct program *p,
                                const struct kernels_sizes *sizes,
                                struct error *e)
 {
-    const char *memory = p->args.memory;
-    uint64_t available = p->available;
+    struct program_memory m = program_memory(p, sizes->device_bytes);
 
-    if (sizes->device_bytes > 0) {
-        memory = memory ? memory : DEVICE_SHARE;
-        available = sizes->device_bytes;
-    }
-    return budget_divide(&p->budget, memory, available, &p->need, e);
+    return budget_divide(&p->budget, m.text, m.available, &p->need, e);
 }
 
 static enum status pool_make(struct program *p, struct error *e)
@@ -257,38 +279,74 @@ static void name_it(struct program *p)
     }
 }
 
-enum status program_start(struct program *p, struct error *e)
+/* A worker of some layers has a port for the stage before it. */
+static enum status ports_make(struct program *p, struct error *e)
 {
-    struct worker_options o;
-    enum status st = transport_connect(&p->transport, p->args.router, e);
+    const char *listen = p->args.stage_listen;
+    bool is_stage =
+        p->args.stages > 1 || p->end - p->begin < p->config.shape.n_layers;
+    struct transport_port port = {.endpoint =
+                                      listen != NULL ? listen : STAGE_LISTEN,
+                                  .allowed = BY_WORKER,
+                                  .tensors = true};
+    enum status st;
+
+    if (!is_stage) {
+        return transport_connect(&p->transport, p->args.router, e);
+    }
+    st = transport_new(&p->transport, p->args.router, &port, 1, e);
+    if (st == ST_OK) {
+        p->stage_endpoint = transport_endpoint(p->transport, 0);
+    }
+    return st;
+}
+
+enum status program_begin(struct program *p, struct error *e)
+{
+    enum status st;
 
     name_it(p);
     p->available = budget_available();
-    st = st == ST_OK ? config_read(p, e) : st;
+    st = config_read(p, e);
     st = st == ST_OK ? tokenizer_read(p, e) : st;
-    st = st == ST_OK ? weights_read(p, e) : st;
-    if (st == ST_OK) {
-        p->kv_dtype =
-            sizes_kv_dtype(&p->config, strcmp(p->args.kv_dtype, "f32") == 0);
-        st = forward_make(p, e);
+    if (st != ST_OK) {
+        return error_wrap(e, "%s", p->args.model);
     }
+    p->kv_dtype =
+        sizes_kv_dtype(&p->config, strcmp(p->args.kv_dtype, "f32") == 0);
+    return ports_make(p, e);
+}
+
+static enum status core_make(struct program *p, struct error *e)
+{
+    struct worker_options o = core_options(p);
+
+    p->core = worker_new(&o, transport_io(p->transport),
+                         engine_thread_engine(p->engine));
+    return p->core != NULL
+               ? ST_OK
+               : error_set(e, ST_INTERNAL,
+                           "no worker can be made of these options: pool of "
+                           "%u blocks and %u slots",
+                           o.n_blocks, o.n_slots);
+}
+
+enum status program_load(struct program *p, struct error *e)
+{
+    enum status st = weights_read(p, e);
+
+    st = st == ST_OK ? forward_make(p, e) : st;
     st = st == ST_OK ? pool_make(p, e) : st;
     if (st != ST_OK) {
         return error_wrap(e, "%s", p->args.model);
     }
-    o = core_options(p);
-    p->core = worker_new(&o, transport_io(p->transport),
-                         engine_thread_engine(p->engine));
-    if (p->core == NULL) {
-        return error_set(e, ST_INTERNAL,
-                         "no worker can be made of these options: pool of %u "
-                         "blocks and %u slots",
-                         o.n_blocks, o.n_slots);
+    st = core_make(p, e);
+    if (st == ST_OK) {
+        loop_init(&p->loop, p->transport, &worker_node_ops, p->core);
+        loop_add(&p->loop, engine_thread_fd(p->engine), on_result, p);
+        loop_add(&p->loop, p->signals, on_signal, p);
     }
-    loop_init(&p->loop, p->transport, &worker_node_ops, p->core);
-    loop_add(&p->loop, engine_thread_fd(p->engine), on_result, p);
-    loop_add(&p->loop, p->signals, on_signal, p);
-    return ST_OK;
+    return st;
 }
 
 /* The core may have a plan in flight that the engine reads: it goes after. */

@@ -22,27 +22,54 @@ struct program {
     struct kernels_options kernels;
     uint64_t available;
     struct model_config config;
-    uint32_t begin, end; /* layers of the shard */
     struct tokenizer *tokenizer;
+    struct transport *transport;
+    const char *stage_endpoint; /* as bound; NULL: it is no stage */
+    uint32_t begin, end;        /* layers of the shard */
+    bool has_known;
+    struct shard_known known;
     struct shard *shard;
     struct forward *forward;
     struct engine_thread *engine;
     struct budget_need need;
     struct budget budget;
     struct sizes sizes;
-    struct transport *transport;
     struct worker_core *core;
     struct loop loop;
     int signals;
     char name[128], lineage[128];
 };
 
-/* Everything, once p->args are and p->signals reads signals.  Whatever comes
- * of it, program_stop() follows. */
-MUST_CHECK enum status program_start(struct program *p, struct error *e);
+/* In this order, once p->args are and p->signals reads signals; whatever comes
+ * of it, program_stop() follows.  First what needs no weights: */
+MUST_CHECK enum status program_begin(struct program *p, struct error *e);
+/* with --stages, until the router has said which layers it will be
+ * (ST_CANCELLED: a signal came instead); */
+MUST_CHECK enum status program_offer(struct program *p, struct error *e);
+/* and all the rest. */
+MUST_CHECK enum status program_load(struct program *p, struct error *e);
 void program_stop(struct program *p);
 
 /* The line on standard output. */
 void program_say_ready(const struct program *p);
+
+/* ---- what program.c and program_offer.c share ---- */
+
+/* Layers [begin, end) of the model, with progress on standard error. */
+MUST_CHECK enum status program_read(struct program *p, struct shard **out,
+                                    uint32_t begin, uint32_t end,
+                                    struct error *e);
+
+struct kernels_options program_kernels(const struct program *p);
+
+/* --memory: of the device, if it has memory of its own (device_bytes), else of
+ * the host. */
+struct program_memory {
+    const char *text; /* NULL: the default */
+    uint64_t available;
+};
+
+struct program_memory program_memory(const struct program *p,
+                                     uint64_t device_bytes);
 
 #endif

@@ -461,6 +461,7 @@ static void answers_health_and_audit(void **state)
     struct rig *r = rig_new(NULL);
     Sluice__V1__Nothing m = SLUICE__V1__NOTHING__INIT;
     Sluice__V1__AssembleRequest assemble = SLUICE__V1__ASSEMBLE_REQUEST__INIT;
+    Sluice__V1__AssignRequest assign = SLUICE__V1__ASSIGN_REQUEST__INIT;
 
     (void)state;
     assert_int_equal(
@@ -470,7 +471,11 @@ static void answers_health_and_audit(void **state)
     assert_int_equal(
         peer_call(r->peer, METHOD_WORKER_ASSEMBLE, &assemble.base, 0, 3, NULL),
         ST_OK);
+    assert_int_equal(
+        peer_call(r->peer, METHOD_WORKER_ASSIGN, &assign.base, 0, 4, NULL),
+        ST_OK);
     rig_turn(r);
+    assert_int_equal(r->ends[4].status, ST_FAILED_PRECONDITION);
     assert_int_equal(r->ends[1].status, ST_OK);
     assert_int_equal(r->ends[2].status, ST_OK);
     assert_int_equal(r->ends[2].differences, 0);

@@ -1,0 +1,164 @@
+/* --stages N: one layer is measured, the rest is reckoned, and the router says
+ * which layers it will be. */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/model/costs.h"
+#include "worker/measure.h"
+#include "worker/offer.h"
+#include "worker/program.h"
+
+static_assert(MODEL_LAYERS_MAX <= SPLIT_LAYERS_MAX, "any model can be offered");
+
+/* What the offer is made of. */
+struct trial {
+    struct split_model costs;
+    struct measured measured;
+    struct shard *layer;
+};
+
+/* Not the first, which comes with the embedding, and not the last, which comes
+ * with the head, where there is another. */
+static uint32_t layer_to_try(const struct program *p)
+{
+    return p->config.shape.n_layers > 2 ? 1 : 0;
+}
+
+static enum status costs_read(struct program *p, struct split_model *costs,
+                              struct error *e)
+{
+    struct checkpoint *files = NULL;
+    enum status st = checkpoint_open(&files, p->args.model, e);
+
+    costs_of_shapes(costs, &p->config, p->kv_dtype);
+    st = st == ST_OK ? costs_of_files(costs, &p->config, files, e) : st;
+    checkpoint_close(&files);
+    return st;
+}
+
+/* The layer is gone again when it has been measured; which model this is, is
+ * known from here on. */
+static enum status try_layer(struct program *p, struct trial *t,
+                             struct error *e)
+{
+    uint32_t layer = layer_to_try(p);
+    struct kernels_options o = program_kernels(p);
+    enum status st = program_read(p, &t->layer, layer, layer + 1, e);
+
+    if (st == ST_OK) {
+        p->known = shard_known(t->layer);
+        p->has_known = true;
+        st = measure_layer(&t->measured, shard_weights(t->layer),
+                           t->costs.layers[layer].weight_bytes, &o,
+                           p->args.engine_depth + 1, e);
+    }
+    shard_free(&t->layer);
+    return st;
+}
+
+/* A stage may have the head, so its scratch is counted at each. */
+static uint64_t scratch_bytes(const struct program *p, const struct measured *m)
+{
+    struct costs_step step = {.tokens = p->args.step_tokens,
+                              .threads = m->n_threads,
+                              .logits = KERNELS_LOGIT_ROWS};
+
+    return m->scratch_bytes + costs_head_scratch(&p->config, &step);
+}
+
+static enum status offer_make(struct program *p, const struct trial *t,
+                              struct offer **out, struct error *e)
+{
+    struct program_memory m = program_memory(p, t->measured.device_bytes);
+    struct offer_options o = {
+        .name = p->name,
+        .lineage = p->lineage,
+        .model = p->config.name,
+        .stage_endpoint = p->stage_endpoint,
+        .n_stages = p->args.stages,
+        .scratch_bytes = scratch_bytes(p, &t->measured),
+        .speed = t->measured.speed,
+        .block_tokens = p->args.block_tokens,
+        .context = p->config.shape.context,
+        .max_rows = p->args.max_rows,
+        .costs = &t->costs,
+    };
+
+    if (budget_bytes(&o.budget_bytes, m.text, m.available, e) != ST_OK) {
+        return e->code;
+    }
+    memcpy(o.fingerprint, p->known.fingerprint, sizeof o.fingerprint);
+    *out = offer_new(&o, transport_io(p->transport));
+    if (*out == NULL) {
+        return error_set(e, ST_INTERNAL,
+                         "no offer can be made of these "
+                         "options");
+    }
+    printf("sluice-worker %s offers itself: %s for %s in %u stages at %s; "
+           "budget %.1f MiB, reads %.2f GB/s\n",
+           SLUICE_VERSION, p->name, p->config.name, p->args.stages,
+           p->args.router, (double)o.budget_bytes / (1024.0 * 1024.0),
+           (double)o.speed / 1e9);
+    fflush(stdout);
+    return ST_OK;
+}
+
+static void on_signal(void *arg, int fd)
+{
+    if (loop_signal_read(fd) != 0) {
+        offer_stop(arg);
+    }
+}
+
+static enum status offer_run(struct program *p, struct offer *f,
+                             struct error *e)
+{
+    loop_init(&p->loop, p->transport, &offer_node_ops, f);
+    loop_add(&p->loop, p->signals, on_signal, f);
+    loop_run(&p->loop);
+    switch (offer_ended(f, &p->begin, &p->end, e)) {
+    case OFFER_ASSIGNED:
+        return ST_OK;
+    case OFFER_REFUSED:
+        return error_wrap(e, "the router refused the offer");
+    default:
+        return error_set(e, ST_CANCELLED, "stopped");
+    }
+}
+
+static enum status check_layers(const struct program *p, struct error *e)
+{
+    uint32_t n = p->config.shape.n_layers;
+
+    return p->args.stages <= n
+               ? ST_OK
+               : error_set(e, ST_INVALID_ARGUMENT,
+                           "--stages %u: the model has %u layers",
+                           p->args.stages, n);
+}
+
+enum status program_offer(struct program *p, struct error *e)
+{
+    struct offer *f = NULL;
+    struct trial *t;
+    enum status st;
+
+    if (p->args.stages < 2) {
+        return ST_OK;
+    }
+    t = calloc(1, sizeof *t);
+    if (t == NULL) {
+        return error_set(e, ST_RESOURCE_EXHAUSTED, "no memory for an offer");
+    }
+    st = check_layers(p, e);
+    st = st == ST_OK ? costs_read(p, &t->costs, e) : st;
+    st = st == ST_OK ? try_layer(p, t, e) : st;
+    st = st == ST_OK ? offer_make(p, t, &f, e) : st;
+    free(t);
+    st = st == ST_OK ? offer_run(p, f, e) : st;
+    offer_free(&f);
+    return st == ST_OK || st == ST_CANCELLED
+               ? st
+               : error_wrap(e, "%s", p->args.model);
+}
