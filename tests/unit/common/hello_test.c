@@ -25,7 +25,7 @@ static bool asks(is_fn *is, struct frame *f, struct envelope *out)
 static struct frame *make(uint64_t session, uint16_t method, uint8_t kind,
                           uint32_t body_bytes, unsigned n)
 {
-    static uint8_t body[8192], envelopes[4 * 8192];
+    static uint8_t body[32768], envelopes[2 * 32768];
     struct frame_header h = {.session = session, .n_state = (uint16_t)n};
     struct envelope e = {.call = kind == ENVELOPE_ONEWAY ? 0 : 1,
                          .method = method,
