@@ -8,6 +8,7 @@
 #include "common/model/limits.h"
 #include "kernels/kernels.h"
 #include "kernels/opencl/device.h"
+#include "worker/assembly.h"
 #include "worker/cache/logprobs.h"
 #include "worker/metrics.h"
 #include "worker/watch.h"
@@ -43,7 +44,9 @@ static const struct limit_row worker_limits[] = {
     LIMIT_ROW(KERNELS_STATE_DIM_MAX, "", "key and value dimensions of a state"),
     LIMIT_ROW(KERNELS_GROUP_MAX, "", "query heads of a key/value head"),
     LIMIT_ROW(KERNELS_CONV_MAX, "taps", "a convolution they compute"),
-    LIMIT_ROW(SPLIT_STAGES_MAX, "", "stages of a replica"),
+    LIMIT_ROW(STAGES_MAX, "", "stages of a replica"),
+    LIMIT_ROW(EDGES_US, "us", "from Assemble until both edges are up"),
+    LIMIT_ROW(OPEN_IDS_MAX, "tokens", "in an Open, in an OpenPart"),
     LIMIT_ROW(KERNELS_THREADS_MAX, "", "threads that compute"),
 };
 

@@ -2,32 +2,7 @@
 #include "common/plant.h"
 
 #include <assert.h>
-#include <stdlib.h>
 #include <string.h>
-
-static bool batch_init(struct batch *t, const struct batcher_limits *l)
-{
-    struct plan *p = &t->plan;
-    /* No two sequences share a block, so one plan names each at most once. */
-    size_t n_blocks = l->n_blocks > 0 ? l->n_blocks : 1;
-
-    p->rows = malloc(l->max_rows * sizeof *p->rows);
-    p->tokens = malloc(l->step_tokens * sizeof *p->tokens);
-    p->blocks = malloc(n_blocks * sizeof *p->blocks);
-    p->zero_slots = malloc(l->max_rows * sizeof *p->zero_slots);
-    t->who = malloc(l->max_rows * sizeof *t->who);
-    return p->rows != NULL && p->tokens != NULL && p->blocks != NULL &&
-           p->zero_slots != NULL && t->who != NULL;
-}
-
-static void batch_fini(struct batch *t)
-{
-    free(t->plan.rows);
-    free(t->plan.tokens);
-    free(t->plan.blocks);
-    free(t->plan.zero_slots);
-    free(t->who);
-}
 
 static uint32_t least(uint32_t a, uint32_t b)
 {
@@ -101,34 +76,6 @@ void batcher_drop(struct sequence *s)
 
 /* ---- rows ---- */
 
-/* Numbers for positions [0, end): granted to held. */
-static bool take_memory(struct batcher *b, struct plan *p, struct sequence *s,
-                        uint32_t end)
-{
-    struct pool *pool = b->table->pool;
-    uint32_t bt = b->limits.block_tokens;
-    uint32_t want = b->limits.n_blocks > 0 ? (end + bt - 1) / bt : 0;
-
-    while (s->n_blocks < want) {
-        uint32_t block;
-
-        if (s->n_blocks >= s->need.n[POOL_BLOCKS] ||
-            !pool_take(pool, POOL_BLOCKS, 1, &block)) {
-            return false;
-        }
-        paged_write(&b->table->slab, &s->blocks, s->n_blocks++, &block, 1);
-    }
-    if (b->limits.n_slots > 0 && s->slot == SLOT_NONE) {
-        if (!pool_take(pool, POOL_SLOTS, 1, &s->slot)) {
-            return false;
-        }
-        if (!PLANT(SLOT_NOT_ZEROED)) {
-            p->zero_slots[p->n_zero++] = s->slot;
-        }
-    }
-    return true;
-}
-
 static void fill_ids(struct batcher *b, struct plan *p, struct plan_row *row,
                      const struct sequence *s)
 {
@@ -143,33 +90,6 @@ static void fill_ids(struct batcher *b, struct plan *p, struct plan_row *row,
                &p->tokens[row->token], row->n_tokens);
 }
 
-static void fill_table(struct batcher *b, struct plan *p, struct plan_row *row,
-                       const struct sequence *s)
-{
-    row->block = p->n_blocks;
-    row->n_blocks = s->n_blocks;
-    row->slot = s->slot;
-    if (s->n_blocks > 0) {
-        paged_read(&b->table->slab, &s->blocks, 0, &p->blocks[p->n_blocks],
-                   s->n_blocks);
-        p->n_blocks += s->n_blocks;
-    }
-}
-
-/* They stay where they are while the plan is in flight: a sequence's ids go
- * only when no plan names it (ending.c). */
-static struct plan_history history_of(const struct batcher *b,
-                                      const struct sequence *s)
-{
-    if (!sampling_penalises(&s->sampling)) {
-        return (struct plan_history){.n = 0};
-    }
-    return (struct plan_history){
-        .pages = paged_pages(&b->table->slab, &s->tokens),
-        .n = sequence_known(s) - PLANT(HISTORY_STALE),
-        .n_prompt = PLANT(HISTORY_SPLIT) ? s->n_announced : s->n_prompt};
-}
-
 /* Add a row of the next n positions of s. */
 static void add_row(struct batcher *b, struct batch *t, struct sequence *s,
                     uint32_t n)
@@ -178,7 +98,7 @@ static void add_row(struct batcher *b, struct batch *t, struct sequence *s,
     uint32_t known = sequence_known(s);
     struct plan_row *row = &p->rows[p->n_rows];
 
-    if (!take_memory(b, p, s, s->n_planned + n)) {
+    if (!batch_take_memory(&b->limits, b->table, p, s, s->n_planned + n)) {
         batcher_drop(s);
         b->stuck = s;
         return;
@@ -195,9 +115,9 @@ static void add_row(struct batcher *b, struct batch *t, struct sequence *s,
         .sampling = &s->sampling,
     };
     fill_ids(b, p, row, s);
-    fill_table(b, p, row, s);
+    batch_fill_table(b->table, p, row, s);
     if (row->sample) {
-        row->history = history_of(b, s);
+        row->history = batch_history(b->table, s);
     }
     if (row->kind == ROW_PROMPT) {
         t->n_prompt_tokens += n;
@@ -347,10 +267,7 @@ const struct plan *batcher_plan(struct batcher *b)
         return NULL;
     }
     t = &b->ring[place(b, b->inflight)];
-    t->n_prompt_tokens = 0;
-    t->plan.step = b->step + 1;
-    t->plan.n_rows = t->plan.n_tokens = 0;
-    t->plan.n_blocks = t->plan.n_zero = 0;
+    batch_begin(t, b->step + 1);
     plan_decode(b, t);
     plan_prefill(b, t);
     if (t->plan.n_rows == 0) {

@@ -44,30 +44,10 @@
 #ifndef WORKER_BATCHER_H
 #define WORKER_BATCHER_H
 
-#include "worker/cache/sequence.h"
-#include "worker/engine.h"
+#include "worker/batch.h"
 
 #define BATCHER_CUT 64
 #define BATCHES_MAX 16 /* under way: stages of a replica */
-
-struct batcher_limits {
-    uint32_t max_rows;     /* 1..PLAN_ROWS_MAX */
-    uint32_t step_tokens;  /* 1..PLAN_TOKENS_MAX */
-    uint32_t chunk_tokens; /* >= 1 */
-    uint32_t depth;        /* 1..ENGINE_DEPTH_MAX, of the engine */
-    uint32_t batches;      /* room for as many: depth..BATCHES_MAX */
-    uint32_t block_tokens; /* >= 1 */
-    uint32_t n_blocks;     /* of the pool; 0: the shard has no attention */
-    uint32_t n_slots;      /* 0: no recurrent layers */
-};
-
-/* A plan and whose rows they are. */
-struct batch {
-    struct plan plan;
-    struct sequence **who; /* [max_rows] */
-    uint32_t n_prompt_tokens;
-    int64_t sent_us; /* when the engine took it */
-};
 
 struct batcher {
     struct batcher_limits limits;    /* of a step: as it may be now */

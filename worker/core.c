@@ -67,6 +67,12 @@ static void fill_shard(struct worker_core *w, Sluice__V1__WorkerShard *m)
     ledger_begin(&w->ledger, 0);
     ledger_fill(&w->ledger, &w->pool, &w->table, &w->hello_ledger);
     m->ledger = &w->hello_ledger.ledger;
+    if (o->stage_endpoint != NULL) {
+        m->has_stage_endpoint = m->has_hidden = m->has_step_tokens = true;
+        m->stage_endpoint = wire_text(o->stage_endpoint);
+        m->hidden = o->hidden;
+        m->step_tokens = o->step_tokens;
+    }
     m->n_live = orphans_count(w);
     m->has_n_live = m->n_live > 0;
 }
@@ -113,6 +119,7 @@ static void on_down(void *node, struct peer *p, enum status refused,
         w->away = true;
     }
     if (p != NULL && !w->stopping) {
+        assembly_session_over(w);
         orphans_begin(w);
     }
 }
@@ -122,7 +129,7 @@ static const struct session_ops session_table = {
 
 /* ---- dispatch ---- */
 
-static void recv_health(struct peer *p, uint64_t call)
+void worker_health(struct peer *p, uint64_t call)
 {
     Sluice__V1__HealthReply reply = SLUICE__V1__HEALTH_REPLY__INIT;
 
@@ -148,6 +155,31 @@ static void recv_assign(struct worker_core *w, struct peer *p, uint64_t call)
     peer_fail(p, call, &e, 0);
 }
 
+/* To a stage that obeys: was it of sequences, which are the leader's matter?
+ * Then it is refused. */
+static bool is_leaders(const struct worker_core *w, struct peer *p,
+                       const struct method_row *m, uint64_t call)
+{
+    struct error e;
+
+    switch (m->number) {
+    case METHOD_WORKER_SUBMIT:
+    case METHOD_WORKER_CANCEL:
+    case METHOD_WORKER_REMOVE:
+        error_set(&e, ST_FAILED_PRECONDITION,
+                  "%s: layers %u-%u of %u obey the stage that has layer 0",
+                  m->method, w->o.layer_begin, w->o.layer_end, w->o.n_layers);
+        peer_fail(p, call, &e, 0);
+        return true;
+    case METHOD_WORKER_SUBMIT_PART:
+    case METHOD_WORKER_ACKNOWLEDGE:
+    case METHOD_WORKER_DISOWN:
+        return true;
+    default:
+        return false;
+    }
+}
+
 static void on_call(void *node, struct peer *p, const struct method_row *m,
                     uint64_t call, int64_t deadline_us,
                     const ProtobufCMessage *request)
@@ -155,10 +187,15 @@ static void on_call(void *node, struct peer *p, const struct method_row *m,
     struct worker_core *w = node;
 
     (void)deadline_us;
-    if (worker_peer(w) != p) {
+    if (worker_peer(w) != p ||
+        (assembly_obeys(w) && is_leaders(w, p, m, call))) {
         return;
     }
     switch (m->number) {
+    case METHOD_WORKER_ASSEMBLE:
+        assembly_recv_assemble(w, p, call,
+                               (const Sluice__V1__AssembleRequest *)request);
+        break;
     case METHOD_WORKER_SUBMIT:
         worker_recv_submit(w, p, call,
                            (const Sluice__V1__SubmitRequest *)request);
@@ -189,7 +226,7 @@ static void on_call(void *node, struct peer *p, const struct method_row *m,
         recv_assign(w, p, call);
         break;
     case METHOD_HEALTH_CHECK:
-        recv_health(p, call);
+        worker_health(p, call);
         break;
     default:
         refuse_unbuilt(p, call, m);
@@ -205,6 +242,9 @@ static void on_cancel(void *node, struct peer *p, uint64_t call)
     struct sequence *s = w->table.all.head;
 
     (void)p;
+    if (assembly_cancelled(w, call)) {
+        return;
+    }
     while (s != NULL && s->call != call) {
         s = list_next(s, LIST_ALL);
     }
@@ -241,7 +281,8 @@ static bool options_ok(const struct worker_options *o)
            o->max_rows <= PLAN_ROWS_MAX && o->step_tokens >= 1 &&
            o->step_tokens <= PLAN_TOKENS_MAX && o->chunk_tokens >= 1 &&
            o->engine_depth >= 1 && o->engine_depth <= ENGINE_DEPTH_MAX &&
-           (o->n_blocks > 0 || o->n_slots > 0);
+           (o->n_blocks > 0 || o->n_slots > 0) &&
+           (o->stage_endpoint == NULL || o->hidden > 0);
 }
 
 /* Sequences that can hold memory at once: each has a block and a slot. */
@@ -284,14 +325,14 @@ static bool copy_names(struct worker_options *o)
     o->name = strdup(o->name);
     o->model = strdup(o->model);
     o->device = strdup(o->device);
+    if (o->stage_endpoint != NULL) {
+        o->stage_endpoint = strdup(o->stage_endpoint);
+        if (o->stage_endpoint == NULL) {
+            return false;
+        }
+    }
     return o->lineage != NULL && o->name != NULL && o->model != NULL &&
            o->device != NULL;
-}
-
-/* The first stage of a replica of several. */
-static bool may_lead(const struct worker_options *o)
-{
-    return o->layer_begin == 0 && o->layer_end < o->n_layers;
 }
 
 static bool make_parts(struct worker_core *w)
@@ -305,8 +346,8 @@ static bool make_parts(struct worker_core *w)
                                 .step_tokens = o->step_tokens,
                                 .chunk_tokens = o->chunk_tokens,
                                 .depth = o->engine_depth,
-                                .batches =
-                                    may_lead(o) ? BATCHES_MAX : o->engine_depth,
+                                .batches = assembly_leads(w) ? BATCHES_MAX
+                                                             : o->engine_depth,
                                 .block_tokens = o->block_tokens,
                                 .n_blocks = o->n_blocks,
                                 .n_slots = o->n_slots};
@@ -327,6 +368,7 @@ static void free_parts(struct worker_core *w)
     free((char *)(uintptr_t)w->o.name);
     free((char *)(uintptr_t)w->o.model);
     free((char *)(uintptr_t)w->o.device);
+    free((char *)(uintptr_t)w->o.stage_endpoint);
 }
 
 struct worker_core *worker_new(const struct worker_options *o,
@@ -357,6 +399,7 @@ struct worker_core *worker_new(const struct worker_options *o,
     timers_init(&w->timers);
     session_init(&w->session, io, &session_table, &peer_table, w, &w->arena,
                  BY_WORKER);
+    assembly_init(w);
     return w;
 }
 
@@ -373,6 +416,7 @@ void worker_free(struct worker_core **w)
     }
     timers_fini(&gone->timers);
     arena_fini(&gone->arena);
+    stage_free(gone);
     free_parts(gone);
     free(gone);
 }
@@ -384,6 +428,7 @@ void worker_stop(struct worker_core *w)
     }
     w->stopping = true;
     session_fini(&w->session, "the worker stops");
+    assembly_fini(w, "a stage stops");
     worker_drop_all(w);
 }
 
@@ -423,6 +468,9 @@ void worker_account(const struct worker_core *w, struct worker_account *out)
     out->n_orphans = orphans_count(w);
     out->orphans_expired = w->metrics.orphans_expired;
     out->orphans_disowned = w->metrics.orphans_disowned;
+    out->assembly = assembly_is_up(w) ? w->assembly.id : 0;
+    out->stage = w->assembly.stage;
+    out->n_stages = w->assembly.n_stages;
 }
 
 void worker_counts(const struct worker_core *w, struct worker_metrics *out)

@@ -59,6 +59,10 @@ struct worker_options {
     uint32_t step_tokens;  /* token budget of a step, 1..PLAN_TOKENS_MAX */
     uint32_t chunk_tokens; /* longest prefill chunk of a row, >= 1 */
     uint32_t engine_depth; /* plans in flight, 1..ENGINE_DEPTH_MAX */
+    /* Of a shard that may be a stage: where the one before it connects to, and
+     * H.  NULL: it takes part in no replica of several stages. */
+    const char *stage_endpoint;
+    uint32_t hidden; /* with stage_endpoint >= 1 */
 };
 
 struct worker_core;
@@ -102,6 +106,8 @@ struct worker_account {
     uint32_t n_sequences;                       /* not yet forgotten */
     uint32_t n_orphans;                         /* of them, worker/orphans.h */
     uint64_t orphans_expired, orphans_disowned; /* in this life */
+    uint64_t assembly;                          /* that is up, 0: none; then */
+    uint32_t stage, n_stages;
 };
 
 void worker_account(const struct worker_core *w, struct worker_account *out);

@@ -7,6 +7,9 @@
  *   leave.c     how the worker goes
  *   orphans.c   what outlives its session
  *   step.c      results of plans
+ *   assembly.c, edges.c   a replica of several stages
+ *   stage*.c    of which this one obeys
+ *   leader.c    or leads
  *   report.c    Report and StepOutput
  *   tick.c      the turn */
 #ifndef WORKER_CORE_STATE_H
@@ -17,12 +20,14 @@
 #include "proto/health.pb-c.h"
 #include "proto/registry.pb-c.h"
 #include "proto/worker.pb-c.h"
+#include "worker/assembly.h"
 #include "worker/batcher.h"
 #include "worker/cache/ledger.h"
 #include "worker/cache/pool.h"
 #include "worker/cache/sequence.h"
 #include "worker/core.h"
 #include "worker/metrics.h"
+#include "worker/stage.h"
 #include "worker/watch.h"
 
 #define WAITERS_MAX    PEER_CALLS_MAX
@@ -113,6 +118,9 @@ struct worker_core {
     struct live live;
     struct worker_metrics metrics; /* but the pool's violations */
 
+    struct assembly assembly;
+    struct stage stage; /* of a shard without layer 0 */
+
     const char *broken; /* why the session must end: in the next tick */
     struct leave leave;
     bool stopping;
@@ -137,6 +145,9 @@ struct peer *worker_peer(struct worker_core *w);
 /* The session is beyond repair: Goodbye in the next tick.  why: a literal. */
 void worker_break(struct worker_core *w, const char *why);
 
+/* Answer Health/Check. */
+void worker_health(struct peer *p, uint64_t call);
+
 /* ---- recv_*.c: one message each.  p is the session's peer. ---- */
 
 void worker_recv_submit(struct worker_core *w, struct peer *p, uint64_t call,
@@ -159,6 +170,10 @@ void worker_recv_audit(struct worker_core *w, struct peer *p, uint64_t call);
 MUST_CHECK enum status submit_check_ids(const struct worker_core *w,
                                         const uint32_t *ids, size_t n,
                                         uint32_t offset, struct error *e);
+/* Is that what a sequence of n_ids needs of this shard?  e says what not. */
+MUST_CHECK enum status submit_check_need(const struct worker_core *w,
+                                         const struct pool_need *need,
+                                         uint32_t n_ids, struct error *e);
 /* All ids are here: answer the Submit, join the line. */
 void submit_complete(struct worker_core *w, struct peer *p, struct sequence *s);
 /* Are lengths and sampling of s those of the Submit?  Ids are not looked at. */
@@ -195,9 +210,9 @@ void worker_remove(struct worker_core *w, struct peer *p, uint64_t call,
 /* It has something to say in StepOutput, if it has a grant to say it under. */
 void worker_tell(struct worker_core *w, struct sequence *s);
 
-/* s goes with its session.  Out of every table at once, so that the next one
- * starts clean; what a plan in flight names is freed when the plan returns.
- * Afterwards s may be gone. */
+/* s goes with its session, or with its assembly.  Out of every table at once,
+ * so that the next one starts clean; what a plan in flight names is freed when
+ * the plan returns. Afterwards s may be gone. */
 void worker_drop(struct worker_core *w, struct sequence *s);
 void worker_drop_tombstones(struct worker_core *w);
 
@@ -231,6 +246,18 @@ int64_t leave_due(const struct worker_core *w);
 void step_results(struct worker_core *w);
 /* Hand the engine as many plans as it takes. */
 void step_plans(struct worker_core *w);
+/* w->result is of this plan: check it, count it.  A result that breaks the
+ * engine's contract has failed from here, whatever it said. */
+void step_note(struct worker_core *w, const struct batch *t);
+/* w->result says that the device is lost: the worker stops. */
+void step_device_lost(struct worker_core *w, const struct plan *p);
+/* w->result becomes that of a plan which the engine did not take. */
+void step_refused(struct worker_core *w, const struct plan *p);
+/* Plans that the engine has; the oldest of them, NULL if none, and since when
+ * it has that, 0 if none. */
+uint32_t step_planned(const struct worker_core *w);
+const struct batch *step_oldest(const struct worker_core *w);
+uint64_t step_age_us(const struct worker_core *w, int64_t now_us);
 /* Work done so far: the engine's ticks, and one for each result, as a plan
  * that fails at once has no tick. */
 uint64_t step_ticks(const struct worker_core *w);

@@ -76,13 +76,28 @@ static struct waiter *waiter_new(struct worker_core *w)
     return r;
 }
 
-/* Answer all that wait for s, in order, or drop them with the session. */
+/* What came with s is dropped: who still asks is told, if the session stands
+ * (an assembly ended in it). */
+static void refuse(struct worker_core *w, uint64_t call)
+{
+    struct peer *p = worker_peer(w);
+    struct error e;
+
+    if (p != NULL && call != 0) {
+        error_set(&e, ST_ABORTED, "the assembly of its stages is over");
+        peer_fail(p, call, &e, 0);
+    }
+}
+
+/* Answer all that wait for s, in order, or drop them with what it came by. */
 static void waiters_end(struct worker_core *w, struct sequence *s, bool answer)
 {
     while (s->waiters != NULL) {
         struct waiter *r = s->waiters;
 
-        if (answer && !PLANT(LOST_RECEIPT)) {
+        if (!answer) {
+            refuse(w, r->call);
+        } else if (!PLANT(LOST_RECEIPT)) {
             receipt_send(w, s, r);
         }
         s->waiters = r->next;
@@ -299,6 +314,7 @@ void worker_drop(struct worker_core *w, struct sequence *s)
     list_remove(s, LIST_OUT);
     sequence_clear_key(&w->table, s);
     sequence_set_grant(&w->table, s, 0);
+    refuse(w, s->call);
     s->call = 0;
     s->forgotten = true;
     switch (s->state) {

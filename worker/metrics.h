@@ -25,6 +25,8 @@
     X(orphans, COUNTER, "sequences that outlived their session")        \
     X(orphans_expired, COUNTER, "of these, that nobody asked for")      \
     X(orphans_disowned, COUNTER, "of these, that nobody needed")        \
+    X(assemblies, COUNTER, "replicas of which it was a stage")          \
+    X(assemblies_broken, COUNTER, "of these, that it gave up itself")   \
     X(ledger_violations, COUNTER, "ledger identities broken")
 
 METRIC_TABLE(worker_metrics, WORKER_METRICS);

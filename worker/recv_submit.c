@@ -102,40 +102,48 @@ static uint32_t blocks_for(const struct worker_core *w, uint32_t n_tokens)
     return w->o.n_blocks == 0 ? 0 : n_tokens / bt + (n_tokens % bt != 0);
 }
 
-static enum status check_need(const struct worker_core *w,
-                              const Sluice__V1__SubmitRequest *m,
+enum status submit_check_need(const struct worker_core *w,
+                              const struct pool_need *need, uint32_t n_ids,
                               struct error *e)
 {
     uint32_t slots = w->o.n_slots > 0 ? 1 : 0;
-    uint32_t least = blocks_for(w, m->n_prompt + m->max_tokens);
+    uint32_t least = blocks_for(w, n_ids);
     uint32_t most = w->o.n_blocks == 0
                         ? 0
                         : blocks_for(w, w->o.context) + NEED_SPARE_BLOCKS;
 
-    if (m->need->blocks < least || m->need->blocks > most) {
+    if (need->n[POOL_BLOCKS] < least || need->n[POOL_BLOCKS] > most) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "need has %u blocks, %u ids need %u to %u blocks of "
                          "%u ids",
-                         m->need->blocks, m->n_prompt + m->max_tokens, least,
-                         most, w->o.block_tokens);
+                         need->n[POOL_BLOCKS], n_ids, least, most,
+                         w->o.block_tokens);
     }
-    if (m->need->slots != slots) {
+    if (need->n[POOL_SLOTS] != slots) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "need has %u slots, a sequence needs %u here",
-                         m->need->slots, slots);
+                         need->n[POOL_SLOTS], slots);
     }
-    if (m->need->checkpoints > w->o.n_checkpoints) {
+    if (need->n[POOL_CHECKPOINTS] > w->o.n_checkpoints) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "need has %u checkpoints, this worker has %u",
-                         m->need->checkpoints, w->o.n_checkpoints);
+                         need->n[POOL_CHECKPOINTS], w->o.n_checkpoints);
     }
     return ST_OK;
+}
+
+static struct pool_need need_of(const Sluice__V1__SubmitRequest *m)
+{
+    return (struct pool_need){
+        {m->need->blocks, m->need->slots, m->need->checkpoints}};
 }
 
 static enum status check_submit(const struct worker_core *w,
                                 const Sluice__V1__SubmitRequest *m,
                                 struct error *e)
 {
+    struct pool_need need = need_of(m);
+
     if (m->continue_from != NULL) {
         return error_set(e, ST_UNIMPLEMENTED,
                          "continue_from is not built yet: submit the whole "
@@ -147,7 +155,7 @@ static enum status check_submit(const struct worker_core *w,
                          KEEP_MS_MAX);
     }
     if (check_lengths(w, m, e) != ST_OK || check_sampling(w, m, e) != ST_OK ||
-        check_need(w, m, e) != ST_OK) {
+        submit_check_need(w, &need, m->n_prompt + m->max_tokens, e) != ST_OK) {
         return e->code;
     }
     return submit_check_ids(w, m->tokens, m->n_tokens, 0, e);
@@ -277,8 +285,7 @@ static bool fill(struct worker_core *w, struct sequence *s,
 static struct sequence *
 make(struct worker_core *w, const Sluice__V1__SubmitRequest *m, struct error *e)
 {
-    struct pool_need need = {
-        {m->need->blocks, m->need->slots, m->need->checkpoints}};
+    struct pool_need need = need_of(m);
     struct sequence *s;
 
     if (pool_grant(&w->pool, &need, e) != ST_OK) {

@@ -111,8 +111,8 @@ static void fill_engine(const struct worker_core *w, int64_t now_us,
 {
     sluice__v1__engine_state__init(out);
     out->ticks = step_ticks(w);
-    out->n_planned = w->batcher.here;
-    out->plan_age_us = batcher_age_us(&w->batcher, now_us);
+    out->n_planned = step_planned(w);
+    out->plan_age_us = step_age_us(w, now_us);
 }
 
 static enum status send_output(struct worker_core *w, struct peer *p,

@@ -139,6 +139,17 @@ static void check_result(struct worker_core *w, const struct plan *p)
                               (unsigned long long)p->step, p->n_rows);
         return;
     }
+    if ((w->o.layer_end < w->o.n_layers) != (r->hidden != NULL)) {
+        r->status = error_set(&r->error, ST_INTERNAL,
+                              "the engine gave %s hidden states for layers "
+                              "%u-%u of %u",
+                              r->hidden != NULL ? "" : "no", w->o.layer_begin,
+                              w->o.layer_end, w->o.n_layers);
+        return;
+    }
+    if (r->hidden != NULL) {
+        return; /* no row has a token */
+    }
     for (uint32_t i = 0; i < p->n_rows && r->status == ST_OK; i++) {
         if (p->rows[i].sample) {
             r->status = check_choice(w, p->rows[i].sampling, i);
@@ -146,8 +157,7 @@ static void check_result(struct worker_core *w, const struct plan *p)
     }
 }
 
-/* w->result is of this plan. */
-static void result_back(struct worker_core *w, const struct batch *t)
+void step_note(struct worker_core *w, const struct batch *t)
 {
     check_result(w, &t->plan);
     if (w->result.status != ST_OK) {
@@ -163,8 +173,14 @@ static void result_back(struct worker_core *w, const struct batch *t)
     w->device_us = w->result.device_us;
     w->n_prompt_tokens += t->n_prompt_tokens;
     w->n_results++;
-    w->stepped = true;
+    w->stepped = !assembly_obeys(w); /* the leader tells of steps */
     w->changed = true;
+}
+
+/* w->result is of this plan. */
+static void result_back(struct worker_core *w, const struct batch *t)
+{
+    step_note(w, t);
     for (uint32_t i = 0; i < t->plan.n_rows; i++) {
         row_back(w, &t->plan, i, t->who[i]);
     }
@@ -173,7 +189,7 @@ static void result_back(struct worker_core *w, const struct batch *t)
 /* All sequences are dropped before the result is looked at: no token of it is
  * taken, and nothing is said of them.  They go on elsewhere, as after the
  * death that this is. */
-static void device_lost(struct worker_core *w, const struct plan *p)
+void step_device_lost(struct worker_core *w, const struct plan *p)
 {
     log_error("device-lost", "worker=%s step=%llu rows=%u text=\"%s\"",
               w->o.name, (unsigned long long)p->step, p->n_rows,
@@ -187,15 +203,37 @@ void step_results(struct worker_core *w)
 {
     const struct batch *t;
 
+    if (assembly_obeys(w)) {
+        stage_results(w);
+        return;
+    }
     while ((t = batcher_oldest(&w->batcher)) != NULL &&
            engine_poll(w->engine, &w->result)) {
         FP(WORKER_RESULT);
         if (w->result.lost && !w->lost) {
-            device_lost(w, &t->plan);
+            step_device_lost(w, &t->plan);
         }
         result_back(w, t);
         batcher_return(&w->batcher);
     }
+}
+
+uint32_t step_planned(const struct worker_core *w)
+{
+    return assembly_obeys(w) ? stage_planned(w) : w->batcher.here;
+}
+
+const struct batch *step_oldest(const struct worker_core *w)
+{
+    return assembly_obeys(w) ? stage_oldest(w) : batcher_here(&w->batcher);
+}
+
+uint64_t step_age_us(const struct worker_core *w, int64_t now_us)
+{
+    const struct batch *t = step_oldest(w);
+
+    return t != NULL && now_us > t->sent_us ? (uint64_t)(now_us - t->sent_us)
+                                            : 0;
 }
 
 uint64_t step_ticks(const struct worker_core *w)
@@ -217,19 +255,22 @@ static void fail_stuck(struct worker_core *w)
 
 /* It has had fewer plans than its depth, so it cannot go on: the plan has
  * failed before it ran. */
-static void refused(struct worker_core *w, const struct plan *p)
+void step_refused(struct worker_core *w, const struct plan *p)
 {
     w->result.step = p->step;
     w->result.device_us = 0;
     w->result.status =
         error_set(&w->result.error, ST_INTERNAL, "the engine refused a plan");
-    result_back(w, batcher_withdraw(&w->batcher));
 }
 
 void step_plans(struct worker_core *w)
 {
     bool again = true;
 
+    if (assembly_obeys(w)) {
+        stage_plans(w);
+        return;
+    }
     while (again) {
         const struct plan *p = batcher_plan(&w->batcher);
         bool stuck = w->batcher.stuck != NULL;
@@ -237,7 +278,8 @@ void step_plans(struct worker_core *w)
         fail_stuck(w);
         if (p != NULL &&
             (FP_FAILS(WORKER_PLAN) || engine_submit(w->engine, p) != ST_OK)) {
-            refused(w, p);
+            step_refused(w, p);
+            result_back(w, batcher_withdraw(&w->batcher));
             return;
         }
         if (p != NULL) {

@@ -12,7 +12,7 @@ static void node_opened(void *node, struct peer_id who)
 {
     struct worker_core *w = node;
 
-    if (!w->stopping) {
+    if (!w->stopping && !assembly_opened(w, who)) {
         session_opened(&w->session, who);
     }
 }
@@ -25,14 +25,16 @@ static void node_recv(void *node, struct peer_id from, struct frame **f)
         frame_free(f);
         return;
     }
-    session_recv(&w->session, from, f);
+    if (!assembly_recv(w, from, f)) {
+        session_recv(&w->session, from, f);
+    }
 }
 
 static void node_lost(void *node, struct peer_id who)
 {
     struct worker_core *w = node;
 
-    if (!w->stopping) {
+    if (!w->stopping && !assembly_lost(w, who)) {
         session_lost(&w->session, who);
     }
 }
@@ -58,7 +60,7 @@ static void expire(struct worker_core *w, int64_t now_us)
  * what it had is tried elsewhere, and whoever supervises it starts it anew. */
 static bool engine_is_dead(struct worker_core *w, int64_t now_us)
 {
-    watch_look(&w->watch, step_ticks(w), w->batcher.here > 0, now_us);
+    watch_look(&w->watch, step_ticks(w), step_planned(w) > 0, now_us);
     if (w->lost) {
         return true;
     }
@@ -68,9 +70,8 @@ static bool engine_is_dead(struct worker_core *w, int64_t now_us)
     log_error("engine-dead",
               "worker=%s still_ms=%" PRId64 " plans=%" PRIu32 " step=%" PRIu64
               " plan_age_ms=%" PRIu64,
-              w->o.name, w->watch.still_us / 1000, w->batcher.here,
-              batcher_here(&w->batcher)->plan.step,
-              batcher_age_us(&w->batcher, now_us) / 1000);
+              w->o.name, w->watch.still_us / 1000, step_planned(w),
+              step_oldest(w)->plan.step, step_age_us(w, now_us) / 1000);
     w->failed = true;
     return true;
 }
@@ -78,7 +79,7 @@ static bool engine_is_dead(struct worker_core *w, int64_t now_us)
 static int64_t tick_stopping(struct worker_core *w, int64_t now_us)
 {
     step_results(w);
-    return w->batcher.here == 0 || engine_is_dead(w, now_us)
+    return step_planned(w) == 0 || engine_is_dead(w, now_us)
                ? NODE_STOP
                : now_us + WORKER_STEP_US;
 }
@@ -120,8 +121,10 @@ static int64_t node_tick(void *node, int64_t now_us)
         worker_stop(w);
         return NODE_STOP;
     }
+    assembly_settle(w, now_us);
     leave_ask(w);
     due = report_send(w, now_us);
+    due = least(due, assembly_tick(w, now_us));
     due = least(due, timers_due(&w->timers));
     due = least(due, leave_due(w));
     due = least(due, watch_due(&w->watch));

@@ -120,6 +120,7 @@ struct sequence {
     uint32_t inflight;  /* plans in flight that name it */
     uint64_t last_step; /* the newest of them, */
     uint32_t last_row;  /* and its row there */
+    bool spoilt;        /* of a stage (worker/stage.h): a step of it failed */
 
     /* What the router has of it. */
     uint32_t acked;        /* next index it wants */

@@ -479,7 +479,7 @@ static void answers_health_and_audit(void **state)
     assert_int_equal(r->ends[1].status, ST_OK);
     assert_int_equal(r->ends[2].status, ST_OK);
     assert_int_equal(r->ends[2].differences, 0);
-    assert_int_equal(r->ends[3].status, ST_UNIMPLEMENTED);
+    assert_int_equal(r->ends[3].status, ST_FAILED_PRECONDITION);
     rig_free(&r);
 }
 
