@@ -3,6 +3,7 @@
 #include <inttypes.h>
 
 #include "router/adoption.h"
+#include "router/place.h"
 #include "router/router.h"
 #include "router/routing.h"
 #include "router/submit.h"
@@ -71,12 +72,34 @@ static enum status check_length(struct generation *g, struct error *e)
     return ST_OK;
 }
 
+/* The same of a replica: the stage that it does not fit. */
+static enum status no_fit_stages(const struct generation *g,
+                                 const struct worker *best, struct error *e)
+{
+    const struct worker *s = place_tightest(best, generation_tokens(g));
+    struct need n = worker_need(s, generation_tokens(g));
+    const struct class_ledger *k = s->ledger.classes;
+
+    return error_set(
+        e, ST_RESOURCE_EXHAUSTED,
+        "%" PRIu64 " tokens (prompt %" PRIu32 ", max_tokens %" PRIu32
+        ") need %" PRIu64 " blocks and %" PRIu64
+        " slots of each stage, in the largest replica of %s stage %" PRIu32
+        " (worker %s) has %" PRIu32 " and %" PRIu32 ": it can never run",
+        generation_tokens(g), g->n_prompt, g->max_tokens, n.of[BLOCKS],
+        n.of[SLOTS], g->model->name, s->stage, s->peer->name, k[BLOCKS].total,
+        k[SLOTS].total);
+}
+
 static enum status no_fit(const struct generation *g, const struct worker *best,
                           struct error *e)
 {
     struct need n = worker_need(best, generation_tokens(g));
     const struct class_ledger *k = best->ledger.classes;
 
+    if (best->replica != NULL) {
+        return no_fit_stages(g, best, e);
+    }
     return error_set(
         e, ST_RESOURCE_EXHAUSTED,
         "%" PRIu64 " tokens (prompt %" PRIu32 ", max_tokens %" PRIu32
@@ -87,10 +110,11 @@ static enum status no_fit(const struct generation *g, const struct worker *best,
         n.of[SLOTS], g->model->name, k[BLOCKS].total, k[SLOTS].total);
 }
 
-/* What the workers of a model could hold of a sequence, were they empty. */
+/* What the places of a model could hold of a sequence, were they empty. */
 struct prospects {
-    const struct worker *best; /* the largest pool, NULL: no worker is up */
-    uint32_t n_open;           /* workers that do not drain */
+    const struct worker *best; /* the largest pool, NULL: there is no place */
+    uint64_t most;             /* its blocks */
+    uint32_t n_open;           /* places that do not drain */
     bool open, drained;        /* one of these, of those, could hold it */
 };
 
@@ -101,18 +125,21 @@ static struct prospects look(const struct router_core *r,
 
     for (uint32_t i = 0; i < r->n_workers; i++) {
         const struct worker *w = r->workers[i];
-        bool fits;
+        bool fits, drained;
+        uint64_t blocks;
 
         if (w->model != g->model || !worker_can_serve(w)) {
             continue;
         }
-        fits = worker_fits_ever(w, generation_tokens(g));
-        x.n_open += !w->drain.on;
-        x.open = x.open || (fits && !w->drain.on);
-        x.drained = x.drained || (fits && w->drain.on);
-        if (x.best == NULL || w->ledger.classes[BLOCKS].total >
-                                  x.best->ledger.classes[BLOCKS].total) {
+        fits = place_fits_ever(w, generation_tokens(g));
+        drained = place_drained(w);
+        x.n_open += !drained;
+        x.open = x.open || (fits && !drained);
+        x.drained = x.drained || (fits && drained);
+        blocks = place_total(w, BLOCKS);
+        if (x.best == NULL || blocks > x.most) {
             x.best = w;
+            x.most = blocks;
         }
     }
     return x;
@@ -154,8 +181,8 @@ bool admission_elsewhere(const struct router_core *r,
         const struct worker *u = r->workers[i];
 
         if (u != w && u->model == g->model && worker_can_serve(u) &&
-            !u->drain.on && !u->peer->ended &&
-            worker_fits_ever(u, generation_tokens(g))) {
+            !place_drained(u) && !place_ended(u) &&
+            place_fits_ever(u, generation_tokens(g))) {
             return true;
         }
     }

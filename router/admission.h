@@ -4,9 +4,10 @@
  * head, except suspects that wait for their trial (router/trial.h), which keep
  * their place and are overtaken, TRIALS_ASIDE_MAX at a time.  A request (one
  * choice) needs ceil((prompt + max_tokens) / block_tokens) blocks and, where
- * the shard has linear layers, one slot; it gets all of it before prefill or
- * waits, whatever becomes of the choices beside it.  What can never fit is
- * refused at once, with figures.  What lives at a worker already takes no room
+ * the shard has linear layers, one slot, of every stage of its place; it gets
+ * all of it before prefill or waits, whatever becomes of the choices beside
+ * it.  What can never fit is refused at once, with the figures of the tightest
+ * stage.  What lives at a worker already takes no room
  * and waits for none.
  *
  * Threading: the core's. */
@@ -23,14 +24,14 @@ MUST_CHECK enum status admission_check(struct router_core *r,
                                        uint32_t *retry_after_ms,
                                        struct error *e);
 
-/* Is there a worker that could ever run a choice of it, and does not drain?
+/* Is there a place that could ever run a choice of it, and does not drain?
  * Of a model that has none at all this is not known: then it may wait, for as
  * long as the model is absent (models.h). */
 MUST_CHECK enum status admission_possible(struct router_core *r,
                                           const struct generation *g,
                                           struct error *e);
 
-/* ... one other than w? */
+/* ... one other than the place w? */
 bool admission_elsewhere(const struct router_core *r,
                          const struct generation *g, const struct worker *w);
 

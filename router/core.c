@@ -218,7 +218,7 @@ bool router_worker_view(const struct router_core *r, uint32_t i,
         .n_barren = w->life.n_barren,
         .readmit_ms = lineage_readmit_ms(r, w),
         .probation = w->life.probation,
-        .draining = w->drain.on,
+        .draining = drain_name(w) != NULL,
     };
     return true;
 }

@@ -160,11 +160,15 @@ static void receipt_ended(struct router_core *r, struct worker *w,
                           const ProtobufCMessage *reply, const struct error *e)
 {
     struct request *q = worker_sequence(w, grant);
+    struct error lie;
 
     if (q == NULL) {
         return;
     }
-    if (status == ST_OK) {
+    if (status == ST_OK &&
+        removal_check(w, (const void *)reply, &lie) != ST_OK) {
+        worker_lied(r, w, &lie);
+    } else if (status == ST_OK) {
         removal_answered(r, q, (const void *)reply);
     } else {
         log_warn("no-receipt", "worker=%s grant=%" PRIu64 " why=\"%s\"",

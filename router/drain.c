@@ -7,6 +7,7 @@
 #include "common/log.h"
 #include "proto/registry.pb-c.h"
 #include "router/admission.h"
+#include "router/place.h"
 #include "router/recv.h"
 #include "router/router.h"
 
@@ -71,26 +72,28 @@ static void fail_all(struct router_core *r, struct worker *w,
 }
 
 /* An ended one is kept here: there is no elsewhere for it. */
-static bool may_move(const struct router_core *r, const struct worker *w,
+static bool may_move(const struct router_core *r, const struct worker *place,
                      const struct request *q)
 {
-    return w->drain.leaving || q->state == REQUEST_ENDED ||
-           admission_elsewhere(r, q->generation, w);
+    return place_leaves(place) || q->state == REQUEST_ENDED ||
+           admission_elsewhere(r, q->generation, place);
 }
 
+/* w has something left, so it has a place. */
 static void move_all(struct router_core *r, struct worker *w)
 {
-    struct list *at = w->running.next;
+    struct worker *place = worker_place(w);
+    struct list *at = place->running.next;
     uint32_t n_stuck = 0;
 
-    while (at != &w->running) {
+    while (at != &place->running) {
         struct request *q = LIST_OF(at, struct request, running);
 
         at = at->next;
         if (q->removal != REMOVAL_NONE) {
             continue; /* on its way out already */
         }
-        if (may_move(r, w, q)) {
+        if (may_move(r, place, q)) {
             removal_moving(r, q);
         } else {
             n_stuck++;
@@ -103,7 +106,7 @@ static void move_all(struct router_core *r, struct worker *w)
                  w->peer->name, n_stuck);
     }
     w->drain.n_stuck = n_stuck;
-    peers_touch(r, w->peer);
+    peers_touch(r, place->peer);
 }
 
 static void drain_fire(struct router_core *r, struct event *e)
@@ -180,11 +183,11 @@ void drain_begin(struct router_core *r, struct worker *w, struct router_peer *p,
     model_look(r, w->model);
 }
 
-void drain_end(struct router_core *r, struct worker *w)
+static void undrain(struct router_core *r, struct worker *w)
 {
     struct error e;
 
-    if (!w->drain.on) {
+    if (!w->drain.on || w->drain.leaving) {
         return;
     }
     log_info("worker-undrained", "worker=%s sequences=%" PRIu32, w->peer->name,
@@ -194,6 +197,20 @@ void drain_end(struct router_core *r, struct worker *w)
     fail_all(r, w, &e);
     event_clear(r, &w->drain.due);
     drain_init(&w->drain);
+}
+
+void drain_end(struct router_core *r, struct worker *w)
+{
+    struct worker *place = worker_place(w);
+
+    if (place == NULL) {
+        undrain(r, w);
+    }
+    for (uint32_t i = 0; place != NULL && i < worker_n_stages(place); i++) {
+        if (worker_stage(place, i) != NULL) {
+            undrain(r, worker_stage(place, i));
+        }
+    }
     model_look(r, w->model);
     drains_look(r, w->model);
     model_touch(r, w->model);
@@ -232,6 +249,11 @@ void drains_look(struct router_core *r, const struct model *m)
 
 const char *drain_name(const struct worker *w)
 {
+    const struct worker *place = worker_place((struct worker *)w);
+
+    if (!w->drain.on && (place == NULL || !place_drained(place))) {
+        return NULL;
+    }
     return w->drain.leaving    ? "leaving"
            : w->n_running == 0 ? "drained"
                                : "draining";
@@ -243,7 +265,7 @@ bool drain_model_present(const struct router_core *r, const struct model *m)
         const struct worker *w = r->workers[i];
 
         if (w->model == m && worker_can_serve(w) &&
-            (!w->drain.on || w->drain.leaving || w->n_running > 0)) {
+            (!place_drained(w) || place_leaves(w) || w->n_running > 0)) {
             return true;
         }
     }

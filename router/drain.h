@@ -23,6 +23,10 @@
  * What is kept is kept until the end of the grace.  What is ending has a
  * receipt under way, which is waited for.
  *
+ * One that is a stage drains its replica (replica.h): the others keep what they
+ * are in this, and may be drained too.  The replica is open when none of them
+ * drains; Undrain of any one opens it.
+ *
  * Threading: the core's.  Memory: a call on the heap each, DRAIN_CALLS_MAX a
  * worker. */
 #ifndef ROUTER_DRAIN_H
@@ -50,10 +54,11 @@ void drain_init(struct drain *d);
 void drain_begin(struct router_core *r, struct worker *w, struct router_peer *p,
                  uint64_t call, uint32_t grace_ms, bool leaving);
 
-/* Undrain: its calls end ABORTED. */
+/* Undrain, of w and of all that is one place with it: its calls end ABORTED.
+ * What leaves goes on leaving. */
 void drain_end(struct router_core *r, struct worker *w);
 
-/* w has one sequence less. */
+/* w's place has one sequence less. */
 void drain_less(struct router_core *r, struct worker *w);
 
 /* w's session is over and its sequences are gone from it: calls are answered,
@@ -63,10 +68,10 @@ void drain_close(struct router_core *r, struct worker *w);
 /* m has a worker more: what had nowhere to go may have now. */
 void drains_look(struct router_core *r, const struct model *m);
 
-/* What ListWorkers calls it. */
+/* What ListWorkers calls it; NULL: its place is not drained. */
 const char *drain_name(const struct worker *w);
 
-/* Is any worker of m open, about to leave, or does it still have something?
+/* Is any place of m open, about to leave, or does it still have something?
  * False: m is absent (models.h). */
 bool drain_model_present(const struct router_core *r, const struct model *m);
 

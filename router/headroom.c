@@ -6,6 +6,7 @@
 #include "common/log.h"
 #include "common/plant.h"
 #include "router/admission.h"
+#include "router/place.h"
 #include "router/router.h"
 
 /* The two classes whose border is fixed, so that they bind; pages are sums
@@ -14,7 +15,7 @@ struct amount {
     uint64_t tokens, slots;
 };
 
-/* Of the open workers of a model. */
+/* Of the open places of a model. */
 struct survey {
     uint32_t n_open, block_tokens; /* the largest blocks */
     bool empty;                    /* none has a sequence */
@@ -23,7 +24,7 @@ struct survey {
 
 static bool is_open(const struct worker *w)
 {
-    return worker_can_serve(w) && !w->drain.on && !w->peer->ended;
+    return worker_can_serve(w) && !place_drained(w) && !place_ended(w);
 }
 
 static struct amount amount_of(const struct worker *w, uint64_t blocks,
@@ -35,7 +36,7 @@ static struct amount amount_of(const struct worker *w, uint64_t blocks,
 static struct amount room_of(const struct worker *w)
 {
     return is_open(w)
-               ? amount_of(w, worker_room(w, BLOCKS), worker_room(w, SLOTS))
+               ? amount_of(w, place_room(w, BLOCKS), place_room(w, SLOTS))
                : (struct amount){0, 0};
 }
 
@@ -91,7 +92,7 @@ static bool absorbed(const struct survey *s, const struct worker *v,
            load.slots + own.slots + more.slots <= s->room.slots;
 }
 
-/* One worker: the rule has no effect. */
+/* One place: the rule has no effect. */
 static bool is_alone(struct model *m, const struct survey *s)
 {
     if (s->n_open >= 2) {

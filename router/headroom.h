@@ -1,5 +1,7 @@
 /* headroom.h - options.headroom: keep as much free that what any one worker
- * has finds room at the others, should that one be lost.
+ * has finds room at the others, should that one be lost.  A replica of several
+ * stages is lost with any of its workers: it counts as one here, and its room
+ * is that of its tightest stage.
  *
  *     for every worker v of the model, after the grant, in each class:
  *         load(v) <= sum of the rooms of the other open workers

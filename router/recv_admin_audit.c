@@ -7,7 +7,11 @@
  * What is under way between the two is no difference: a Submit that has not
  * arrived, the last row of a sequence that the worker has let go of.  So a
  * worker that seems to run fewer sequences than the router counts is asked
- * again for a while before that is one. */
+ * again for a while before that is one.
+ *
+ * Of a replica every stage is asked.  What each has for its sequences, held or
+ * granted, is compared too: its share of the needs of those that its ledger
+ * includes. */
 #include <assert.h>
 #include <inttypes.h>
 #include <stdarg.h>
@@ -16,6 +20,7 @@
 #include <string.h>
 
 #include "proto/admin.pb-c.h"
+#include "router/place.h"
 #include "router/recv.h"
 #include "router/router.h"
 
@@ -179,24 +184,42 @@ void recv_admin_audit(struct router_core *r, const struct incoming *in)
     }
 }
 
-/* Of the sequences it runs: those the ledger includes, kept ones apart.  Those
- * that it is told to let go of, whatever they are here, may have ended there,
- * and their memory waits for a plan. */
-static uint32_t included(const struct worker *w, uint64_t grant,
-                         uint32_t *leaving)
-{
-    uint32_t n = 0;
+/* Of the sequences of its place those that the ledger includes.  Those that
+ * their worker is told to let go of, whatever they are here, may have ended
+ * there, and their memory waits for a plan. */
+struct known {
+    uint32_t n, leaving, kept;
+    uint64_t most[POOL_CLASSES], least[POOL_CLASSES]; /* they have here */
+};
 
-    *leaving = 0;
-    for (const struct list *at = w->running.next; at != &w->running;
+static struct known known_of(struct worker *w, uint64_t grant)
+{
+    const struct worker *place = worker_place(w);
+    struct known k = {0};
+
+    if (place == NULL) {
+        return k;
+    }
+    for (const struct list *at = place->running.next; at != &place->running;
          at = at->next) {
         const struct request *q = LIST_OF(at, struct request, running);
-        bool counts = q->grant <= grant && !q->kept;
+        struct need share = place_share(w, &q->need);
 
-        n += counts;
-        *leaving += counts && q->removal != REMOVAL_NONE;
+        if (place_grant_at(place, w, q->grant) > grant) {
+            continue;
+        }
+        for (int c = 0; c < POOL_CLASSES; c++) {
+            k.most[c] += share.of[c];
+            k.least[c] += q->removal == REMOVAL_NONE ? share.of[c] : 0;
+        }
+        if (q->kept) {
+            k.kept++;
+        } else {
+            k.n++;
+            k.leaving += q->removal != REMOVAL_NONE;
+        }
     }
-    return n;
+    return k;
 }
 
 static void compare_ledger(struct router_core *r, struct worker *w,
@@ -225,24 +248,59 @@ static void compare_ledger(struct router_core *r, struct worker *w,
     row->ledger = w->ledger;
 }
 
+/* Is that as many as it should run?  Only a leader knows what is kept. */
+static bool runs_all(const struct worker *w, const struct known *k,
+                     uint64_t runs)
+{
+    uint64_t most = k->n + (uint64_t)(w->stage > 0 ? k->kept : 0);
+
+    return runs <= most && runs + k->leaving >= k->n;
+}
+
+static uint64_t taken(const Sluice__V1__ClassLedger *c)
+{
+    return (uint64_t)c->held + c->granted;
+}
+
+/* Has a stage as much for them as it should have? */
+static bool has_all(const struct worker *w, const struct known *k,
+                    const Sluice__V1__Ledger *l)
+{
+    uint64_t blocks = taken(l->blocks), slots = taken(l->slots);
+
+    return w->replica == NULL ||
+           (blocks <= k->most[BLOCKS] && blocks >= k->least[BLOCKS] &&
+            slots <= k->most[SLOTS] && slots >= k->least[SLOTS]);
+}
+
 /* False: it shall be asked again. */
 static bool compare_sequences(struct router_core *r, struct audit *a,
                               struct worker *w, struct audit_row *row,
                               const Sluice__V1__Ledger *l)
 {
     uint64_t runs = (uint64_t)l->n_queued + l->n_prefill + l->n_decode;
-    uint32_t leaving, known = included(w, l->grant, &leaving);
+    struct known k = known_of(w, l->grant);
+    bool all = !l->has_n_decode || runs_all(w, &k, runs);
 
-    if (!l->has_n_decode || (runs <= known && runs + leaving >= known)) {
+    if (all && has_all(w, &k, l)) {
         return true;
     }
     if (r->now_us + 2 * AUDIT_AGAIN_US < a->end_us) {
         return false;
     }
-    difference(row,
-               "it runs %" PRIu64 " sequences of the grants up to %" PRIu64
-               ", the router knows of %" PRIu32,
-               runs, l->grant, known);
+    if (!all) {
+        difference(row,
+                   "it runs %" PRIu64 " sequences of the grants up to %" PRIu64
+                   ", the router knows of %" PRIu32,
+                   runs, l->grant, k.n);
+    } else {
+        difference(row,
+                   "it has %" PRIu64 " blocks and %" PRIu64
+                   " slots for the grants up to %" PRIu64
+                   ", the router knows of %" PRIu64 " and %" PRIu64,
+                   taken(l->blocks), taken(l->slots), l->grant, k.most[BLOCKS],
+                   k.most[SLOTS]);
+    }
     return true;
 }
 

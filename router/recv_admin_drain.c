@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "proto/admin.pb-c.h"
+#include "router/place.h"
 #include "router/recv.h"
 #include "router/router.h"
 
@@ -68,19 +69,36 @@ void recv_admin_drain(struct router_core *r, const struct incoming *in)
     drain_begin(r, w, in->peer, in->call, m->grace_ms, false);
 }
 
+/* Of what is one place with w, the one that leaves; NULL: none. */
+static const struct worker *who_leaves(struct worker *w)
+{
+    const struct worker *place = worker_place(w);
+
+    for (uint32_t i = 0; place != NULL && i < worker_n_stages(place); i++) {
+        const struct worker *s = worker_stage(place, i);
+
+        if (s != NULL && s->drain.leaving) {
+            return s;
+        }
+    }
+    return w->drain.leaving ? w : NULL;
+}
+
 void recv_admin_undrain(struct router_core *r, const struct incoming *in)
 {
     const Sluice__V1__WorkerRequest *m = (const void *)in->message;
     Sluice__V1__Nothing nothing = SLUICE__V1__NOTHING__INIT;
     struct worker *w = find_worker(r, in, m->worker);
+    const struct worker *leaves;
 
     if (w == NULL) {
         return;
     }
-    if (w->drain.leaving) {
+    leaves = who_leaves(w);
+    if (leaves != NULL) {
         refuse(in, ST_FAILED_PRECONDITION,
                "worker %s is stopping by itself: start it again",
-               w->peer->name);
+               leaves->peer->name);
         return;
     }
     drain_end(r, w);

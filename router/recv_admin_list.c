@@ -1,6 +1,7 @@
 /* ListWorkers and ListSequences: pages in order of number, so that what
  * comes or goes between two pages moves nothing else. */
 #include "proto/admin.pb-c.h"
+#include "router/place.h"
 #include "router/recv.h"
 #include "router/router.h"
 
@@ -96,8 +97,12 @@ static void sequence_row(const struct router_core *r, struct request *q,
     row->n_generated = q->n_generated;
     row->max_tokens = q->generation->max_tokens;
     row->age_ms = (uint64_t)(r->now_us - q->generation->arrived_us) / 1000;
-    row->blocks = q->worker != NULL ? (uint32_t)q->need.of[BLOCKS] : 0;
-    row->slots = q->worker != NULL ? (uint32_t)q->need.of[SLOTS] : 0;
+    if (q->worker != NULL) { /* at all its stages */
+        struct need sum = place_sum(q->worker, &q->need);
+
+        row->blocks = (uint32_t)sum.of[BLOCKS];
+        row->slots = (uint32_t)sum.of[SLOTS];
+    }
 }
 
 void recv_admin_list_sequences(struct router_core *r, const struct incoming *in)

@@ -10,6 +10,7 @@
 #include "common/log.h"
 #include "common/plant.h"
 #include "router/logprob_columns.h"
+#include "router/place.h"
 #include "router/recv.h"
 #include "router/router.h"
 #include "router/stops.h"
@@ -232,6 +233,25 @@ static uint32_t look(struct router_core *r, struct request *q,
                : 0; /* in the last that its client came with */
 }
 
+/* Tokens are the leader's word. */
+static enum status check_stage(const struct worker *w, const step_message *m,
+                               struct error *e)
+{
+    if (w->shard.layer_begin > 0) {
+        return error_set(e, ST_DATA_LOSS,
+                         "a step of layers %" PRIu32 "-%" PRIu32
+                         ", which do not lead",
+                         w->shard.layer_begin, w->shard.layer_end);
+    }
+    if (m->n_stage_us > 0 &&
+        (w->replica == NULL || m->n_stage_us != w->replica->n_stages)) {
+        return error_set(e, ST_DATA_LOSS,
+                         "a step of %zu stages, there are %" PRIu32,
+                         m->n_stage_us, worker_n_stages(w));
+    }
+    return ST_OK;
+}
+
 static void take_tokens(struct router_core *r, struct worker *w,
                         struct request *q, const struct row *row)
 {
@@ -252,7 +272,7 @@ static void take_tokens(struct router_core *r, struct worker *w,
     q->n_generated += n;
     q->n_idle_moves = 0;
     trial_made(r, q);
-    w->n_tokens += n;
+    place_made(w, n);
     lineage_made(r, w);
     r->metrics.tokens += n;
     if (q->state == REQUEST_SUBMITTED) {
@@ -384,6 +404,23 @@ static void take_rows(struct router_core *r, struct worker *w,
     }
 }
 
+/* How long it took; of a replica, at each stage. */
+static void take_times(struct worker *w, const step_message *m)
+{
+    w->step_us = m->has_device_us ? m->device_us : 0;
+    if (m->has_device_us) {
+        liveness_step(w, m->device_us);
+    }
+    for (uint32_t i = 1; i < m->n_stage_us; i++) {
+        struct worker *s = worker_stage(w, i);
+
+        if (s != NULL) {
+            s->step_us = m->stage_us[i];
+            liveness_step(s, m->stage_us[i]);
+        }
+    }
+}
+
 void recv_step_output(struct router_core *r, const struct incoming *in)
 {
     const step_message *m = (const void *)in->message;
@@ -396,8 +433,8 @@ void recv_step_output(struct router_core *r, const struct incoming *in)
         return;
     }
     verdict = worker_report_check(w, m->ledger, m->engine, &e);
-    if (verdict == LEDGER_LIE || check_columns(m, &e) != ST_OK ||
-        check_tokens(w, m, &e) != ST_OK ||
+    if (verdict == LEDGER_LIE || check_stage(w, m, &e) != ST_OK ||
+        check_columns(m, &e) != ST_OK || check_tokens(w, m, &e) != ST_OK ||
         logprob_columns_check(m, w->shard.vocab, &e) != ST_OK ||
         check_rows(w, m, &e) != ST_OK) {
         worker_lied(r, w, &e);
@@ -406,10 +443,7 @@ void recv_step_output(struct router_core *r, const struct incoming *in)
     r->metrics.steps++;
     if (verdict == LEDGER_NEW) {
         worker_ledger_take(r, w, m->ledger);
-        w->step_us = m->has_device_us ? m->device_us : 0;
-        if (m->has_device_us) {
-            liveness_step(w, m->device_us);
-        }
+        take_times(w, m);
         liveness_take(r, w, m->engine);
     } else {
         r->metrics.ledgers_dropped++;

@@ -11,6 +11,7 @@
 #include "common/plant.h"
 #include "common/request_id.h"
 #include "router/recv.h"
+#include "router/replica.h"
 #include "router/router.h"
 
 typedef Sluice__V1__SequenceState sequence_state;
@@ -25,6 +26,8 @@ struct waiter {
     uint32_t choice;
     uint64_t awaits; /* bit c: choice c is not through */
     Sluice__V1__Receipt sum;
+    uint32_t n_stages; /* of the replica that held it; 0: none said so */
+    uint32_t stage_blocks[STAGES_MAX], stage_slots[STAGES_MAX];
     char worker_name[PEER_NAME_MAX + 1]; /* "": none yet */
     bool several;                        /* workers held it */
 };
@@ -77,6 +80,17 @@ static void add(uint32_t *sum, uint32_t n)
     *sum = n < UINT32_MAX - *sum ? *sum + n : UINT32_MAX;
 }
 
+static void add_stages(struct waiter *x, const Sluice__V1__Receipt *part)
+{
+    uint32_t n = (uint32_t)part->n_stage_blocks;
+
+    for (uint32_t i = 0; i < n; i++) {
+        add(&x->stage_blocks[i], part->stage_blocks[i]);
+        add(&x->stage_slots[i], part->stage_slots[i]);
+    }
+    x->n_stages = n > x->n_stages ? n : x->n_stages;
+}
+
 static void add_receipt(struct waiter *x, const Sluice__V1__Receipt *part,
                         const char *worker_name)
 {
@@ -99,6 +113,7 @@ static void add_receipt(struct waiter *x, const Sluice__V1__Receipt *part,
     if (part->snapshot > sum->snapshot) {
         sum->snapshot = part->snapshot;
     }
+    add_stages(x, part);
 }
 
 /* Choice q is through, for one that waits. */
@@ -144,6 +159,9 @@ static void waiter_settle(struct router_core *r, const struct generation *g,
     } else if (x->worker_name[0] != '\0') {
         x->sum.has_worker = true;
         x->sum.worker = wire_text(x->worker_name);
+        x->sum.n_stage_blocks = x->sum.n_stage_slots = x->n_stages;
+        x->sum.stage_blocks = x->stage_blocks;
+        x->sum.stage_slots = x->stage_slots;
     }
     pending_end(r, &x->call, &x->sum.base);
     waiter_free(r, x);
@@ -404,6 +422,42 @@ static void conclude(struct router_core *r, struct request *q)
 static bool goes_on(const struct request *q)
 {
     return q->moving && q->state < REQUEST_ENDING;
+}
+
+static uint64_t sum_of(const uint32_t *of, size_t n)
+{
+    uint64_t sum = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        sum += of[i];
+    }
+    return sum;
+}
+
+enum status removal_check(const struct worker *w, const Sluice__V1__Receipt *m,
+                          struct error *e)
+{
+    size_t n = w->replica == NULL ? 0 : w->replica->n_stages;
+    uint64_t blocks = sum_of(m->stage_blocks, m->n_stage_blocks);
+    uint64_t slots = sum_of(m->stage_slots, m->n_stage_slots);
+
+    if (m->n_stage_blocks == 0 && m->n_stage_slots == 0 &&
+        (n == 0 || (m->blocks == 0 && m->slots == 0))) {
+        return ST_OK;
+    }
+    if (m->n_stage_blocks != n || m->n_stage_slots != n) {
+        return error_set(e, ST_DATA_LOSS,
+                         "a receipt of %zu and %zu stages, there are %zu",
+                         m->n_stage_blocks, m->n_stage_slots, n);
+    }
+    if (blocks != m->blocks || slots != m->slots) {
+        return error_set(e, ST_DATA_LOSS,
+                         "a receipt of %" PRIu32 " blocks and %" PRIu32
+                         " slots, those of its stages are %" PRIu64
+                         " and %" PRIu64,
+                         m->blocks, m->slots, blocks, slots);
+    }
+    return ST_OK;
 }
 
 void removal_answered(struct router_core *r, struct request *q,

@@ -13,7 +13,8 @@
  * The caller is answered once, when all choices it named are through: tokens,
  * blocks, slots and checkpoints summed, the longest time, the most advanced
  * state (decode, prefill, queued, kept, finished, unknown), and the worker
- * with its newest snapshot if all that was held was held by one.
+ * with its newest snapshot, and what each of its stages has freed, if all that
+ * was held was held by one.
  *
  * Any session of a client may name any request: request_id is 128 random
  * bits that its client made and nobody else is told, so whoever knows it may
@@ -49,7 +50,13 @@ void removal_moving(struct router_core *r, struct request *q);
 /* Send what could not be sent before. */
 void removals_pump(struct router_core *r, struct worker *w);
 
-/* The worker's receipt came. */
+/* Can that be the receipt of w?  What the stages of a replica have freed must
+ * add up.  A lie is a sentence in e. */
+MUST_CHECK enum status removal_check(const struct worker *w,
+                                     const Sluice__V1__Receipt *receipt,
+                                     struct error *e);
+
+/* The worker's receipt came, and is checked. */
 void removal_answered(struct router_core *r, struct request *q,
                       const Sluice__V1__Receipt *receipt);
 

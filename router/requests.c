@@ -14,6 +14,7 @@
 #include "router/generation.h"
 #include "router/headroom.h"
 #include "router/logprob_columns.h"
+#include "router/place.h"
 #include "router/resume.h"
 #include "router/router.h"
 #include "router/stops.h"
@@ -190,7 +191,7 @@ void request_granted(struct router_core *r, struct request *q, struct worker *w,
     q->adopting = false;
     request_move(q, REQUEST_SUBMITTED);
     q->worker = w;
-    q->grant = worker_grant(w, need);
+    q->grant = place_grant(w, need);
     trial_granted(w, q);
     q->need = *need;
     q->n_gaps = 0;
@@ -205,7 +206,7 @@ void request_granted(struct router_core *r, struct request *q, struct worker *w,
                            : TOKENS_AT_GRANT);
     table_add(&w->grants, &q->by_grant, q->grant);
     list_append(&w->running, &q->running);
-    w->n_running++;
+    place_more(w);
     r->metrics.grants++;
 }
 
@@ -219,8 +220,7 @@ void request_ungrant(struct router_core *r, struct request *q)
         list_remove(&q->removals);
         q->moving = false;
         headroom_release(q);
-        q->worker->n_running--;
-        drain_less(r, q->worker);
+        place_less(r, q->worker);
         q->worker = NULL;
         event_clear(r, &q->lease);
     }
@@ -323,7 +323,7 @@ static void fail_lost(struct router_core *r, struct request *q,
 static void moves(struct router_core *r, struct request *q)
 {
     q->n_moves++;
-    q->worker->n_moved++;
+    place_moved(q->worker);
     r->metrics.moved++;
     request_requeue(r, q);
 }

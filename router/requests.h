@@ -51,7 +51,7 @@ struct request {
     struct table_node by_grant;
     struct list running, parts, removals;
     uint64_t grant;
-    struct need need;
+    struct need need;           /* of a stage that has all kinds: place.h */
     bool counted;               /* in the load of its worker, headroom.h */
     uint32_t n_ids, n_ids_sent; /* of its Submit and parts */
     uint64_t n_before;          /* envelopes of the lane, the last part's too */

@@ -2,6 +2,7 @@
 
 #include "router/generation.h"
 #include "router/headroom.h"
+#include "router/place.h"
 #include "router/router.h"
 #include "router/submit.h"
 
@@ -20,6 +21,18 @@ static uint64_t free_pages(const struct worker *w)
                (s->pages_per_slot == 0 ? 1 : s->pages_per_slot);
 }
 
+/* Of the stage that has fewest. */
+static uint64_t spare(const struct worker *w)
+{
+    uint64_t least = free_pages(w);
+
+    for (uint32_t i = 1; i < worker_n_stages(w); i++) {
+        uint64_t n = free_pages(worker_stage(w, i));
+        least = n < least ? n : least;
+    }
+    return least;
+}
+
 /* Most free pages first spreads load without any memory of past choices:
  * each grant lowers the room of its worker at once, before any ledger tells,
  * so a burst goes round instead of herding to whoever looked best.  Of equal
@@ -34,16 +47,16 @@ struct worker *routing_pick(struct router_core *r, const struct request *q)
         struct worker *w = r->workers[i];
         struct need need;
 
-        if (w->model != q->generation->model || !worker_can_serve(w) ||
-            !submit_open(w) || !lineage_open(w) || !trial_allows(r, w, q)) {
+        if (w->model != q->generation->model || !submit_open(w) ||
+            !lineage_open(w) || !trial_allows(r, w, q)) {
             continue;
         }
-        need = worker_need(w, n_tokens);
-        if (n_tokens <= w->shard.context && worker_has_room(w, &need) &&
-            (best == NULL || free_pages(w) > most) &&
+        need = place_need(w, n_tokens);
+        if (n_tokens <= worker_context(w) && place_has_room(w, &need) &&
+            (best == NULL || spare(w) > most) &&
             headroom_allows(r, w, &need, q)) {
             best = w;
-            most = free_pages(w);
+            most = spare(w);
         }
     }
     return best;

@@ -12,19 +12,34 @@
 #include "proto/worker.pb-c.h"
 #include "router/adoption.h"
 #include "router/headroom.h"
+#include "router/place.h"
 #include "router/router.h"
 
 /* Of SUBMIT_IDS_MAX ids, the lists of a sampling and what is beside. */
 #define PART_BYTES (60u << 10)
 
+/* May it be granted one more, as a place or as a stage of one? */
+static bool takes(const struct worker *w)
+{
+    return w->state == WORKER_UP && !w->peer->ended &&
+           (!w->drain.on || PLANT(DRAIN_GRANTS)) &&
+           w->last_grant - w->ledger.grant < GRANTS_UNSETTLED_MAX;
+}
+
+/* Only a place refuses Submits: a stage past the first that cannot hold what
+ * it was granted ends the assembly. */
 bool submit_open(const struct worker *w)
 {
-    return w->state == WORKER_UP && !w->peer->ended && adoptions_known(w) &&
-           (!w->drain.on || PLANT(DRAIN_GRANTS)) &&
-           w->n_running < WORKER_LIVE_MAX &&
-           w->last_grant - w->ledger.grant < GRANTS_UNSETTLED_MAX &&
-           w->closed_until <= w->ledger.grant &&
-           peer_room(w->peer->peer, LANE_SUBMIT) >= PART_BYTES;
+    if (!worker_can_serve(w) || !takes(w) || !adoptions_known(w) ||
+        w->n_running >= WORKER_LIVE_MAX || w->closed_until > w->ledger.grant) {
+        return false;
+    }
+    for (uint32_t i = 1; i < worker_n_stages(w); i++) {
+        if (!takes(worker_stage(w, i))) {
+            return false;
+        }
+    }
+    return peer_room(w->peer->peer, LANE_SUBMIT) >= PART_BYTES;
 }
 
 static uint32_t part_of(const struct request *q)
@@ -66,11 +81,42 @@ static void fill_adopt(const struct request *q, Sluice__V1__SubmitRequest *s)
     s->n_tokens = s->n_generated = 0;
 }
 
+/* Of the stages past the first: [n_stages - 1] each. */
+struct stage_grants {
+    Sluice__V1__StageGrants m;
+    uint64_t grant[STAGES_MAX];
+    uint32_t blocks[STAGES_MAX], slots[STAGES_MAX], checkpoints[STAGES_MAX];
+};
+
+static void fill_stages(struct worker *w, const struct need *need,
+                        struct stage_grants *x)
+{
+    uint32_t n = worker_n_stages(w) - 1;
+
+    sluice__v1__stage_grants__init(&x->m);
+    for (uint32_t i = 0; i < n; i++) {
+        const struct worker *s = worker_stage(w, i + 1);
+        struct need share = place_share(s, need);
+
+        x->grant[i] = s->last_grant + 1;
+        x->blocks[i] = (uint32_t)share.of[BLOCKS];
+        x->slots[i] = (uint32_t)share.of[SLOTS];
+        x->checkpoints[i] = 0;
+    }
+    x->m.n_grant = x->m.n_blocks = x->m.n_slots = x->m.n_checkpoints = n;
+    x->m.grant = x->grant;
+    x->m.blocks = x->blocks;
+    x->m.slots = x->slots;
+    x->m.checkpoints = x->checkpoints;
+}
+
 static enum status send_submit(struct router_core *r, struct worker *w,
                                struct request *q, const struct need *need,
                                bool adopt)
 {
     const struct generation *g = q->generation;
+    struct need own = place_share(w, need);
+    struct stage_grants stages;
     Sluice__V1__SequenceRef ref = SLUICE__V1__SEQUENCE_REF__INIT;
     Sluice__V1__Need n = SLUICE__V1__NEED__INIT;
     Sluice__V1__SubmitRequest s = SLUICE__V1__SUBMIT_REQUEST__INIT;
@@ -79,8 +125,8 @@ static enum status send_submit(struct router_core *r, struct worker *w,
     ref.request_id = (ProtobufCBinaryData){16, q->generation->id};
     ref.has_choice = true;
     ref.choice = q->choice;
-    n.blocks = (uint32_t)need->of[BLOCKS];
-    n.slots = (uint32_t)need->of[SLOTS];
+    n.blocks = (uint32_t)own.of[BLOCKS];
+    n.slots = (uint32_t)own.of[SLOTS];
     s.sequence = &ref;
     s.grant = w->last_grant + 1;
     s.need = &n;
@@ -102,6 +148,10 @@ static enum status send_submit(struct router_core *r, struct worker *w,
     if (adopt) {
         fill_adopt(q, &s);
     }
+    if (w->replica != NULL) {
+        fill_stages(w, need, &stages);
+        s.stages = &stages.m;
+    }
     return peer_call(w->peer->peer, METHOD_WORKER_SUBMIT, &s.base, 0, s.grant,
                      NULL);
 }
@@ -109,7 +159,7 @@ static enum status send_submit(struct router_core *r, struct worker *w,
 enum status submit_send(struct router_core *r, struct worker *w,
                         struct request *q)
 {
-    struct need need = worker_need(w, generation_tokens(q->generation));
+    struct need need = place_need(w, generation_tokens(q->generation));
     enum status st;
 
     q->n_ids = q->generation->n_prompt + q->n_generated;
@@ -201,7 +251,8 @@ void submit_pump(struct router_core *r, struct worker *w)
 
 /* A refusal for lack of room is the worker's right even if our account says
  * that it fits: back to the head, and nothing more for it before a ledger
- * shows what it saw. */
+ * shows what it saw.  The stages behind it settle the number all the same, by
+ * a void Open: what they owe for it goes with their next ledgers. */
 static void bounced(struct router_core *r, struct worker *w, struct request *q,
                     const struct error *e)
 {

@@ -1,7 +1,8 @@
-/* submit.h - a sequence on its way to a worker: Submit, then SubmitPart.
+/* submit.h - a sequence on its way to its place: Submit, then SubmitPart.
  *
  * The grant takes its number when the Submit is queued on the link, so that
- * numbers have no gaps and arrive in order.  The ids that do not fit the
+ * numbers have no gaps and arrive in order; those of the stages past the first
+ * are taken in the same turn, and go with it.  The ids that do not fit the
  * first message follow as the submit lane has room; what is unsent is state,
  * not a queue of copies.
  *
@@ -11,7 +12,8 @@
 
 #include "router/generation.h"
 
-/* Does w take a Submit now (its state, its link, the limits)? */
+/* Is w a place that takes a Submit now (its state and that of its stages, its
+ * link, the limits)? */
 bool submit_open(const struct worker *w);
 
 /* Grant q its need at w.  Not OK: the link is full, nothing was done. */

@@ -6,7 +6,7 @@
 #include "common/plant.h"
 #include "common/request_id.h"
 #include "router/generation.h"
-#include "router/replica.h"
+#include "router/place.h"
 #include "router/router.h"
 #include "router/submit.h"
 
@@ -27,8 +27,8 @@ static bool could_hold(const struct worker *w, const struct request *q)
 {
     const struct generation *g = q->generation;
 
-    return w->model == g->model && worker_can_serve(w) && !w->peer->ended &&
-           worker_fits_ever(w, generation_tokens(g));
+    return w->model == g->model && worker_can_serve(w) && !place_ended(w) &&
+           place_fits_ever(w, generation_tokens(g));
 }
 
 /* Is there a worker without a doubt that could hold it one day? */
@@ -36,7 +36,7 @@ static bool elsewhere(const struct router_core *r, const struct request *q)
 {
     for (uint32_t i = 0; i < r->n_workers; i++) {
         const struct worker *w = r->workers[i];
-        if (could_hold(w, q) && w->state == WORKER_UP && !w->drain.on &&
+        if (could_hold(w, q) && place_up(w) && !place_drained(w) &&
             !doubtful(w, q)) {
             return true;
         }
@@ -235,9 +235,10 @@ void trial_indict(struct router_core *r, struct request *q, const char *why)
               " worker=%s why=\"%s\"",
               id, q->choice, n, q->worker_name, why);
     error_set(&e, ST_ABORTED,
-              "%" PRIu32 " workers died while they ran it, the last was %s "
+              "%" PRIu32 " workers died while they ran it, the last was %s%s "
               "(%s): it is not tried again",
-              n, q->worker_name, why);
+              n, q->worker->replica != NULL ? "of the replica of " : "",
+              q->worker_name, why);
     r->metrics.indicted++;
     explain(q);
     request_ungrant(r, q);

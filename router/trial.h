@@ -26,7 +26,8 @@
  * A suspect does not go where there is doubt already, to a lineage that died
  * with it last or one on probation (router/lineage.h), as long as another
  * worker that could hold it is up: a worker that dies of itself would have an
- * innocent one indicted.
+ * innocent one indicted.  Of a replica every stage counts: the
+ * worker that died is in doubt, and so is whatever it is a stage of.
  *
  * A death that was none (the worker comes back as the life that it was) is
  * taken back, with what it made of sequences that still are suspects.  The

@@ -33,7 +33,9 @@ void worker_move(struct worker *w, enum worker_state to)
 
 const char *worker_state_name(const struct worker *w)
 {
-    return w->drain.on ? drain_name(w)
+    const char *drained = drain_name(w);
+
+    return drained != NULL ? drained
            : w->state == WORKER_UP && w->life.probation
                ? "probation"
                : worker_rows[w->state].name;
@@ -205,6 +207,21 @@ void worker_mourn(struct router_core *r, struct worker *w)
     }
 }
 
+/* What runs at its place, from the newest to the oldest: each goes before all
+ * that came after it, so the head of the queue is found at once. */
+static void displace(struct router_core *r, struct worker *w, const char *why)
+{
+    struct worker *place = worker_place(w);
+
+    if (w->replica != NULL) {
+        why = w->replica->why;
+    }
+    while (place != NULL && !list_empty(&place->running)) {
+        struct list *last = place->running.prev;
+        request_displaced(r, LIST_OF(last, struct request, running), why);
+    }
+}
+
 void worker_close(struct router_core *r, struct worker **pw, const char *why)
 {
     struct worker *w = *pw;
@@ -229,13 +246,8 @@ void worker_close(struct router_core *r, struct worker **pw, const char *why)
     worker_unserve(r, w);
     model_look(r, w->model);
     worker_mourn(r, w);
+    displace(r, w, why);
     replica_leave(w);
-    /* From the newest to the oldest: each goes before all that came after
-     * it, so the head of the queue is found at once. */
-    while (!list_empty(&w->running)) {
-        struct list *last = w->running.prev;
-        request_displaced(r, LIST_OF(last, struct request, running), why);
-    }
     requests_recheck(r, w->model);
     drain_close(r, w);
     audit_worker_lost(r, w);
@@ -388,22 +400,27 @@ void ledger_message(const struct ledger *l, Sluice__V1__Ledger *out,
     out->n_kept = l->n_kept;
 }
 
-struct need worker_need(const struct worker *w, uint64_t n_tokens)
+struct need worker_share(const struct worker *w, uint64_t blocks,
+                         uint64_t slots)
 {
     const struct class_ledger *k = w->ledger.classes;
     const struct shard *s = &w->shard;
     struct need n = {{0}};
 
-    /* A kind that a shard lacks is neither needed nor counted. */
-    if (k[BLOCKS].total > 0) {
-        n.of[BLOCKS] = (n_tokens + s->block_tokens - 1) / s->block_tokens;
-    }
-    n.of[SLOTS] = k[SLOTS].total > 0;
+    n.of[BLOCKS] = k[BLOCKS].total > 0 ? blocks : 0;
+    n.of[SLOTS] = k[SLOTS].total > 0 ? slots : 0;
     if (k[PAGES].total > 0) {
         n.of[PAGES] =
             n.of[BLOCKS] * s->pages_per_block + n.of[SLOTS] * s->pages_per_slot;
     }
     return n;
+}
+
+struct need worker_need(const struct worker *w, uint64_t n_tokens)
+{
+    uint32_t block = w->shard.block_tokens;
+
+    return worker_share(w, (n_tokens + block - 1) / block, 1);
 }
 
 bool worker_fits_ever(const struct worker *w, uint64_t n_tokens)

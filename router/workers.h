@@ -105,7 +105,8 @@ struct worker {
     struct list running;   /* struct request, in order of grant */
     struct list parts;     /* struct request: ids not yet sent */
     struct list removals;  /* struct request: Cancel or Remove not yet sent */
-    uint32_t n_running;    /* granted, not yet ended and acknowledged */
+    uint32_t n_running;    /* granted to its place, not yet ended and
+                            * acknowledged */
     uint64_t closed_until; /* it refused this grant for lack of room: nothing
                             * new before a ledger includes it */
     uint64_t n_moved;      /* of those granted, how many went elsewhere */
@@ -181,6 +182,11 @@ void worker_ledger_take(struct router_core *r, struct worker *w,
 
 void ledger_message(const struct ledger *l, Sluice__V1__Ledger *out,
                     Sluice__V1__ClassLedger classes[POOL_CLASSES]);
+
+/* What so many blocks and slots are here, in all classes: a kind that the
+ * shard lacks is neither needed nor counted. */
+struct need worker_share(const struct worker *w, uint64_t blocks,
+                         uint64_t slots);
 
 /* What n_tokens tokens need here. */
 struct need worker_need(const struct worker *w, uint64_t n_tokens);

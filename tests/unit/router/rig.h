@@ -73,6 +73,7 @@ struct record {
     bool named; /* a chunk said of which choice it is */
     /* of Cancel and RemoveSequence */
     Sluice__V1__Receipt receipt;
+    uint32_t n_stages, stage_blocks[64], stage_slots[64]; /* of the receipt */
     bool one; /* the receipt names a choice, which is in: */
     uint32_t choice;
     /* the last message of any other call, unpacked; freed by rig_free */
@@ -135,6 +136,11 @@ struct fake {
     uint64_t assembly, assemble_call;
     bool hold_assembles; /* do not answer them */
     enum status refuse_assembles;
+    bool hold_opens;   /* what its leader opens waits for stage_opens() */
+    bool hold_removes; /* what it removes for stage_removes() */
+    struct sequence opens[RIG_SEQUENCES]; /* used: not a void one */
+    uint32_t n_opens, n_voids;
+    int receipt_stages; /* so many are in its receipts; 0: all, -1: none */
 
     /* of a client */
     struct record *records[RIG_RECORDS];
@@ -222,6 +228,17 @@ void stage_assembled(struct fake *w);
 /* It says that this assembly is over. */
 void stage_broken(struct fake *w, uint64_t assembly, const char *why);
 
+/* The same with another pool; and n of them, of a layer each but for the last,
+ * w0.., up and assembled. */
+struct fake *rig_stage_with(struct rig *rig, const char *name, uint32_t begin,
+                            uint32_t end, uint32_t blocks, uint32_t slots);
+void rig_replica(struct rig *rig, struct fake **w, uint32_t n);
+/* What the router believes of a worker. */
+struct router_worker_view fake_view(const struct fake *w);
+/* What waits at a stage past the first. */
+void stage_opens(struct fake *w);
+void stage_removes(struct fake *w);
+
 /* Workers. */
 uint32_t fake_token(const uint8_t id[16], uint32_t index);
 uint32_t choice_token(const uint8_t id[16], uint32_t choice, uint32_t index);
@@ -280,7 +297,13 @@ void client_give_up(struct fake *c, struct record *x);
 void record_free(struct record *x);
 void fake_forget(struct fake *f);
 
-/* Between the rig's own files. */
+/* Between the rig's own files.  Of a leader: a Submit makes an Open (of
+ * nothing: a void one), what the others free of s, and that they do. */
+void stages_open(struct fake *leader, const Sluice__V1__SubmitRequest *m,
+                 bool nothing);
+void stages_receipt(struct fake *leader, const struct sequence *s,
+                    uint32_t *blocks, uint32_t *slots, Sluice__V1__Receipt *r);
+void stages_release(struct fake *leader, const struct sequence *s);
 void fake_stage_hears(struct fake *w, const struct method_row *m, uint64_t call,
                       const ProtobufCMessage *request);
 void fake_worker_hears(struct fake *w, const struct method_row *m,

@@ -99,6 +99,17 @@ static void keep(struct record *x, const ProtobufCMessage *m)
     assert_non_null(x->reply);
 }
 
+/* The lists of a message are gone with it. */
+static void take_stages(struct record *x)
+{
+    x->n_stages = (uint32_t)x->receipt.n_stage_blocks;
+    assert_true(x->n_stages <= 64 && x->receipt.n_stage_slots == x->n_stages);
+    for (uint32_t i = 0; i < x->n_stages; i++) {
+        x->stage_blocks[i] = x->receipt.stage_blocks[i];
+        x->stage_slots[i] = x->receipt.stage_slots[i];
+    }
+}
+
 void record_take(struct record *x, const struct method_row *m,
                  const ProtobufCMessage *reply)
 {
@@ -107,6 +118,7 @@ void record_take(struct record *x, const struct method_row *m,
         take_chunk(x, (const void *)reply);
     } else if (m->reply == &sluice__v1__receipt__descriptor) {
         x->receipt = *(const Sluice__V1__Receipt *)(const void *)reply;
+        take_stages(x);
         x->one = x->receipt.sequence->has_choice;
         x->choice = x->receipt.sequence->choice;
         snprintf(x->worker, sizeof x->worker, "%.*s",

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "common/ids_hash.h"
+#include "router/limits.h"
 #include "tests/unit/router/rig.h"
 
 static struct sequence *by_id(struct fake *w, const uint8_t *id,
@@ -125,8 +126,10 @@ static void worker_on_submit(struct fake *w, uint64_t call,
         error_set(&e, w->refuse_submits, "not now");
         peer_fail(w->peer, call, &e, 0);
         s->used = false;
+        stages_open(w, m, true);
         return;
     }
+    stages_open(w, m, false);
     /* What the whole design is for: a grant always fits. */
     assert_true(s->blocks <= w->classes[0].free);
     assert_true(s->slots <= w->classes[1].free);
@@ -156,6 +159,7 @@ static void worker_on_part(struct fake *w,
 
 void worker_release(struct fake *w, struct sequence *s)
 {
+    stages_release(w, s);
     w->classes[0].granted -= s->blocks;
     w->classes[0].free += s->blocks;
     w->classes[1].granted -= s->slots;
@@ -194,6 +198,7 @@ static void answer_removal(struct fake *w, const struct held *h)
     Sluice__V1__Receipt r = SLUICE__V1__RECEIPT__INIT;
     Sluice__V1__SequenceRef ref = SLUICE__V1__SEQUENCE_REF__INIT;
     struct sequence *s = by_id(w, h->id, h->choice);
+    uint32_t blocks[STAGES_MAX] = {0}, slots[STAGES_MAX] = {0};
     uint8_t copy[16];
 
     memcpy(copy, h->id, 16);
@@ -207,8 +212,10 @@ static void answer_removal(struct fake *w, const struct held *h)
                       ? SLUICE__V1__SEQUENCE_STATE__SEQUENCE_QUEUED
                       : SLUICE__V1__SEQUENCE_STATE__SEQUENCE_DECODE;
         r.n_generated = s->n_tokens;
-        r.blocks = w->receipt_blocks != 0 ? w->receipt_blocks : s->blocks;
+        r.blocks = s->blocks;
         r.slots = s->slots;
+        stages_receipt(w, s, blocks, slots, &r);
+        r.blocks = w->receipt_blocks != 0 ? w->receipt_blocks : r.blocks;
         r.micros = h->choice == 1 ? 18 : 17;
         r.snapshot = w->ledger.snapshot + 1;
         worker_release(w, s);

@@ -1,0 +1,425 @@
+/* What a leader says of its stages must add up: receipts, steps; and what the
+ * stages say for themselves, audited. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/log.h"
+#include "tests/unit/router/rig.h"
+
+static char lied[LOG_LINE];
+
+static void sink(void *arg, enum log_level level, const char *line)
+{
+    (void)arg, (void)level;
+    if (strstr(line, "worker-lied") != NULL) {
+        snprintf(lied, sizeof lied, "%s", line);
+    }
+}
+
+static int listen_in(void **state)
+{
+    (void)state;
+    lied[0] = '\0';
+    log_setup(LOG_INFO, sink, NULL);
+    return 0;
+}
+
+static int listen_no_more(void **state)
+{
+    (void)state;
+    log_setup(LOG_OFF, NULL, NULL);
+    return 0;
+}
+
+/* Sequence 1 runs at w[0], leader of three, with two blocks at each. */
+struct scene {
+    struct rig *rig;
+    struct fake *w[3], *c, *a;
+    struct record *x;
+};
+
+static void bring(struct scene *s)
+{
+    memset(s, 0, sizeof *s);
+    s->rig = rig_new(NULL);
+    rig_replica(s->rig, s->w, 3);
+    s->c = rig_client(s->rig, "c1");
+    s->a = rig_admin(s->rig, "a1");
+    s->x = client_generate(s->c, 1, 40, 10);
+    rig_run(s->rig);
+    worker_give(s->w[0], 1, 0, 2, 0);
+}
+
+static void is_lie(struct scene *s, struct fake *w, const char *why)
+{
+    if (strstr(lied, why) == NULL) {
+        fail_msg("\"%s\" is not in \"%s\"", why, lied);
+    }
+    for (int i = 0; i < 3; i++) {
+        assert_true(s->w[i]->gone); /* its assembly is over with it */
+    }
+    assert_non_null(strstr(w->goodbye, "what you say cannot be"));
+    rig_free(&s->rig);
+}
+
+/* ---- receipts ---- */
+
+static void of_one(void **state)
+{
+    static const uint32_t blocks[] = {2, 0, 2}, slots[] = {0, 1, 1};
+    static const uint32_t totals[] = {64, 0, 64}, more[] = {0, 8, 8};
+    struct scene s = {.rig = rig_new(NULL)};
+    struct record *k;
+
+    (void)state;
+    for (uint32_t i = 0; i < 3; i++) {
+        static const char *const names[] = {"w0", "w1", "w2"};
+
+        s.w[i] = rig_stage_with(s.rig, names[i], i, i < 2 ? i + 1 : 4,
+                                totals[i], more[i]);
+    }
+    s.c = rig_client(s.rig, "c1");
+    client_generate(s.c, 1, 40, 10);
+    rig_run(s.rig);
+    k = client_cancel(s.c, 1);
+    rig_run(s.rig);
+    assert_int_equal(k->status, ST_OK);
+    assert_int_equal(k->receipt.blocks, 4);
+    assert_int_equal(k->receipt.slots, 2);
+    assert_int_equal(k->n_stages, 3);
+    assert_memory_equal(k->stage_blocks, blocks, sizeof blocks);
+    assert_memory_equal(k->stage_slots, slots, sizeof slots);
+    assert_string_equal(k->worker, "w0");
+    assert_int_equal(s.w[0]->n_cancels, 1);
+    assert_int_equal(s.w[1]->n_cancels + s.w[2]->n_cancels, 0);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(s.w[i]->classes[0].free, totals[i]);
+        assert_int_equal(s.w[i]->classes[1].free, more[i]);
+    }
+    rig_end(&s.rig);
+}
+
+/* The choices of a request, all at one replica: sums, stage by stage. */
+static void of_choices(void **state)
+{
+    struct scene s;
+    struct record *k;
+
+    (void)state;
+    bring(&s);
+    client_generate_n(s.c, 2, 3, 40, 10);
+    rig_run(s.rig);
+    k = client_remove(s.c, 2);
+    rig_run(s.rig);
+    assert_int_equal(k->status, ST_OK);
+    assert_int_equal(k->receipt.blocks, 18);
+    assert_int_equal(k->n_stages, 3);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(k->stage_blocks[i], 6);
+        assert_int_equal(k->stage_slots[i], 3);
+    }
+    rig_free(&s.rig);
+}
+
+/* At two places: what the stages of either have freed is not told apart. */
+static void of_several_places(void **state)
+{
+    struct scene s;
+    struct record *k;
+    struct fake *whole;
+
+    (void)state;
+    bring(&s);
+    whole = rig_worker(s.rig, "whole", 62, 7);
+    client_generate_n(s.c, 2, 2, 40, 10);
+    rig_run(s.rig);
+    assert_int_equal(whole->n_submits, 1);
+    k = client_remove(s.c, 2);
+    rig_run(s.rig);
+    assert_int_equal(k->status, ST_OK);
+    assert_int_equal(k->receipt.blocks, 8);
+    assert_int_equal(k->n_stages, 0);
+    assert_string_equal(k->worker, "");
+    rig_free(&s.rig);
+}
+
+/* Nothing was freed: there need be no columns, and the sums are right. */
+static void of_nothing(void **state)
+{
+    struct scene s;
+    struct record *k;
+
+    (void)state;
+    bring(&s);
+    s.w[0]->receipt_stages = -1;
+    worker_release(s.w[0], worker_sequence_of(s.w[0], 1));
+    k = client_cancel(s.c, 1);
+    rig_run(s.rig);
+    assert_int_equal(k->status, ST_OK);
+    assert_int_equal(k->receipt.blocks + k->n_stages, 0);
+    rig_end(&s.rig);
+}
+
+static void none_where_something_was_freed(void **state)
+{
+    struct scene s;
+
+    (void)state;
+    bring(&s);
+    s.w[0]->receipt_stages = -1;
+    client_cancel(s.c, 1);
+    rig_run(s.rig);
+    is_lie(&s, s.w[0], "a receipt of 0 and 0 stages, there are 3");
+}
+
+static void one_stage_too_few(void **state)
+{
+    struct scene s;
+
+    (void)state;
+    bring(&s);
+    s.w[0]->receipt_stages = 2;
+    client_cancel(s.c, 1);
+    rig_run(s.rig);
+    is_lie(&s, s.w[0], "a receipt of 2 and 2 stages, there are 3");
+}
+
+static void one_stage_too_many(void **state)
+{
+    struct scene s;
+
+    (void)state;
+    bring(&s);
+    s.w[0]->receipt_stages = 4;
+    client_cancel(s.c, 1);
+    rig_run(s.rig);
+    is_lie(&s, s.w[0], "a receipt of 4 and 4 stages, there are 3");
+}
+
+static void sums_that_are_none(void **state)
+{
+    struct scene s;
+
+    (void)state;
+    bring(&s);
+    s.w[0]->receipt_blocks = 7;
+    client_cancel(s.c, 1);
+    rig_run(s.rig);
+    is_lie(&s, s.w[0],
+           "a receipt of 7 blocks and 3 slots, those of its stages are 6 "
+           "and 3");
+}
+
+/* A worker of all layers has no stages to speak of. */
+static void of_a_whole_one(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *w = rig_worker(rig, "w1", 64, 8), *c = rig_client(rig, "c1");
+
+    (void)state;
+    client_generate(c, 1, 40, 10);
+    rig_run(rig);
+    w->receipt_stages = 1;
+    client_cancel(c, 1);
+    rig_run(rig);
+    assert_true(w->gone);
+    assert_non_null(strstr(lied, "a receipt of 1 and 1 stages, there are 0"));
+    rig_free(&rig);
+}
+
+/* ---- steps ---- */
+
+static void a_step_of_a_stage(void **state)
+{
+    Sluice__V1__StepOutputMessage m = SLUICE__V1__STEP_OUTPUT_MESSAGE__INIT;
+    struct scene s;
+
+    (void)state;
+    bring(&s);
+    worker_say(s.w[1], &m);
+    rig_run(s.rig);
+    is_lie(&s, s.w[1], "a step of layers 1-2, which do not lead");
+}
+
+static void says_times(struct fake *w, size_t n)
+{
+    uint32_t us[4] = {100, 200, 300, 400};
+    Sluice__V1__StepOutputMessage m = SLUICE__V1__STEP_OUTPUT_MESSAGE__INIT;
+
+    m.has_device_us = true;
+    m.device_us = 100;
+    m.n_stage_us = n;
+    m.stage_us = us;
+    worker_say(w, &m);
+    rig_run(w->rig);
+}
+
+static void times_of_each_stage(void **state)
+{
+    Sluice__V1__ListRequest m = SLUICE__V1__LIST_REQUEST__INIT;
+    const Sluice__V1__ListWorkersReply *l;
+    struct record *x;
+    struct scene s;
+
+    (void)state;
+    bring(&s);
+    says_times(s.w[0], 3);
+    x = client_call(s.a, METHOD_ADMIN_LIST_WORKERS, &m.base, 0);
+    rig_run(s.rig);
+    l = (const void *)x->reply;
+    for (uint32_t i = 0; i < 3; i++) {
+        assert_int_equal(l->workers[i]->step_us, 100 * (i + 1));
+        assert_int_equal(l->workers[i]->n_tokens, 2);
+        assert_int_equal(l->workers[i]->n_sequences, 1);
+    }
+    rig_free(&s.rig);
+}
+
+static void times_of_too_few(void **state)
+{
+    struct scene s;
+
+    (void)state;
+    bring(&s);
+    says_times(s.w[0], 2);
+    is_lie(&s, s.w[0], "a step of 2 stages, there are 3");
+}
+
+static void times_of_too_many(void **state)
+{
+    struct scene s;
+
+    (void)state;
+    bring(&s);
+    says_times(s.w[0], 4);
+    is_lie(&s, s.w[0], "a step of 4 stages, there are 3");
+}
+
+/* ---- audit ---- */
+
+static const Sluice__V1__AuditAllReply *audit(struct scene *s)
+{
+    Sluice__V1__Nothing m = SLUICE__V1__NOTHING__INIT;
+    struct record *x = client_call(s->a, METHOD_ADMIN_AUDIT, &m.base, 0);
+
+    for (int i = 0; i < 25 && !x->ended; i++) {
+        rig_advance(s->rig, 100000);
+        for (int k = 0; k < 3; k++) {
+            worker_report(s->w[k]);
+        }
+        rig_run(s->rig);
+    }
+    assert_int_equal(x->status, ST_OK);
+    return (const void *)x->reply;
+}
+
+static void differs(struct scene *s, int i, const char *how)
+{
+    const Sluice__V1__AuditAllReply *m = audit(s);
+    char text[512];
+
+    assert_int_equal(m->n_workers, 3);
+    assert_int_equal(m->n_differences, 1);
+    assert_int_equal(m->workers[i]->n_differences, 1);
+    snprintf(text, sizeof text, "%.*s", (int)m->workers[i]->text.len,
+             (const char *)m->workers[i]->text.data);
+    if (strstr(text, how) == NULL) {
+        fail_msg("\"%s\" is not in \"%s\"", how, text);
+    }
+    rig_free(&s->rig);
+}
+
+static void all_is_well(void **state)
+{
+    struct scene s;
+
+    (void)state;
+    bring(&s);
+    client_generate_n(s.c, 2, 3, 100, 50);
+    rig_run(s.rig);
+    s.w[0]->refuse_submits = ST_CANCELLED; /* a number of nothing */
+    client_generate(s.c, 3, 100, 50);
+    rig_run(s.rig);
+    s.w[0]->refuse_submits = ST_OK;
+    assert_int_equal(audit(&s)->n_differences, 0);
+    s.w[0]->hold_receipts = true; /* on its way out: there, or not */
+    client_cancel(s.c, 1);
+    rig_run(s.rig);
+    assert_int_equal(audit(&s)->n_differences, 0);
+    worker_release(s.w[2], worker_sequence_of(s.w[2], 1));
+    worker_sequence_of(s.w[2], 1)->used = false;
+    assert_int_equal(audit(&s)->n_differences, 0);
+    rig_free(&s.rig);
+}
+
+/* A stage never heard that it should let one go. */
+static void one_too_many(void **state)
+{
+    struct scene s;
+
+    (void)state;
+    bring(&s);
+    s.w[2]->hold_removes = true;
+    client_cancel(s.c, 1);
+    rig_run(s.rig);
+    differs(&s, 2,
+            "it runs 1 sequences of the grants up to 1, the router "
+            "knows of 0");
+}
+
+/* It runs as many, and has less for them than was granted. */
+static void less_than_was_granted(void **state)
+{
+    struct scene s;
+
+    (void)state;
+    bring(&s);
+    s.w[1]->classes[0].granted--;
+    s.w[1]->classes[0].free++;
+    differs(&s, 1,
+            "it has 1 blocks and 1 slots for the grants up to 1, the "
+            "router knows of 2 and 1");
+}
+
+static void a_slot_more(void **state)
+{
+    struct scene s;
+
+    (void)state;
+    bring(&s);
+    s.w[0]->classes[1].granted++;
+    s.w[0]->classes[1].free--;
+    differs(&s, 0,
+            "it has 2 blocks and 2 slots for the grants up to 1, the "
+            "router knows of 2 and 1");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(of_one),
+        cmocka_unit_test(of_choices),
+        cmocka_unit_test(of_several_places),
+        cmocka_unit_test(of_nothing),
+        cmocka_unit_test_setup(none_where_something_was_freed, listen_in),
+        cmocka_unit_test_setup(one_stage_too_few, listen_in),
+        cmocka_unit_test_setup(one_stage_too_many, listen_in),
+        cmocka_unit_test_setup(sums_that_are_none, listen_in),
+        cmocka_unit_test_setup(of_a_whole_one, listen_in),
+        cmocka_unit_test_setup(a_step_of_a_stage, listen_in),
+        cmocka_unit_test(times_of_each_stage),
+        cmocka_unit_test_setup(times_of_too_few, listen_in),
+        cmocka_unit_test_setup(times_of_too_many, listen_in),
+        cmocka_unit_test(all_is_well),
+        cmocka_unit_test(one_too_many),
+        cmocka_unit_test(less_than_was_granted),
+        cmocka_unit_test(a_slot_more),
+    };
+
+    return cmocka_run_group_tests(tests, listen_in, listen_no_more);
+}
