@@ -37,6 +37,9 @@
     X(barren_lives, COUNTER, "workers that died with nothing done")      \
     X(workers_lost, COUNTER, "worker sessions that ended")               \
     X(replicas, COUNTER, "replicas of several stages that came up")      \
+    X(replicas_over, COUNTER, "assemblies that ended, up or not")        \
+    X(replicas_up, GAUGE, "replicas of several stages")                  \
+    X(replicas_forming, GAUGE, "assemblies not yet up")                  \
     X(hung, COUNTER, "worker sessions ended because nothing ticked")     \
     X(lies, COUNTER, "worker sessions ended because of what they said")  \
     X(strikes, COUNTER, "frames that broke a rule")                      \

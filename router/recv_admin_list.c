@@ -3,7 +3,26 @@
 #include "proto/admin.pb-c.h"
 #include "router/place.h"
 #include "router/recv.h"
+#include "router/replica.h"
 #include "router/router.h"
+
+static void replica_of_row(const struct router_core *r, const struct worker *w,
+                           Sluice__V1__WorkerRow *row)
+{
+    const struct replica *x = w->replica;
+
+    if (x == NULL) {
+        return;
+    }
+    row->has_assembly = row->has_stage = row->has_n_stages = true;
+    row->assembly = x->assembly;
+    row->stage = w->stage;
+    row->n_stages = x->n_stages;
+    row->has_replica = true;
+    row->replica = wire_text(replica_state_name(x));
+    row->has_replica_ms = x->up_us > 0;
+    row->replica_ms = (uint64_t)(r->now_us - x->up_us) / 1000;
+}
 
 static void worker_row(const struct router_core *r, const struct worker *w,
                        Sluice__V1__WorkerRow *row)
@@ -36,6 +55,7 @@ static void worker_row(const struct router_core *r, const struct worker *w,
     row->has_n_barren = row->has_readmit_ms = true;
     row->n_barren = w->life.n_barren;
     row->readmit_ms = lineage_readmit_ms(r, w);
+    replica_of_row(r, w, row);
 }
 
 /* The oldest worker past `after`; ids of peers only grow. */
@@ -54,7 +74,7 @@ static const struct worker *worker_after(const struct router_core *r,
     return first;
 }
 
-/* Half a page: a row of 18 fields with a ledger takes 2 KiB to unpack, and
+/* Half a page: a row of 27 fields with a ledger takes 2 KiB to unpack, and
  * 64 of them would pass the budget of their reader (common/wire.h). */
 void recv_admin_list_workers(struct router_core *r, const struct incoming *in)
 {

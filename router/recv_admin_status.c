@@ -44,6 +44,9 @@ static void status_fill(const struct router_core *r, Sluice__V1__StatusReply *m)
     m->n_indicted = k->indicted;
     m->has_n_hung = true;
     m->n_hung = k->hung;
+    m->has_n_replicas = m->has_n_forming = true;
+    m->n_replicas = (uint32_t)k->replicas_up;
+    m->n_forming = (uint32_t)k->replicas_forming;
 }
 
 void recv_admin_status(struct router_core *r, const struct incoming *in)

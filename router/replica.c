@@ -26,9 +26,14 @@ const char *replica_state_name(const struct replica *x)
     return replica_rows[x->state].name;
 }
 
-static void move(struct replica *x, enum replica_state to)
+static void move(struct router_core *r, struct replica *x,
+                 enum replica_state to)
 {
     sm_check(replica_rows, x->state, to, "replica", x->model->name);
+    r->metrics.replicas_forming -= x->state == REPLICA_FORMING;
+    r->metrics.replicas_up -= x->state == REPLICA_UP;
+    r->metrics.replicas_up += to == REPLICA_UP;
+    r->metrics.replicas_over += to == REPLICA_ENDING;
     x->state = to;
 }
 
@@ -62,7 +67,7 @@ static void pause_model(struct router_core *r, struct replica *x)
 
 static void end_all(struct router_core *r, struct replica *x)
 {
-    move(x, REPLICA_ENDING);
+    move(r, x, REPLICA_ENDING);
     event_clear(r, &x->due);
     if (x->workers[0] != NULL) {
         worker_unserve(r, x->workers[0]);
@@ -112,7 +117,7 @@ void replica_leave(struct worker *w)
  * for: what it died of is to be laid at its door. */
 static void broke(struct router_core *r, struct replica *x)
 {
-    move(x, REPLICA_BROKEN);
+    move(r, x, REPLICA_BROKEN);
     worker_unserve(r, x->workers[0]);
     event_set(r, &x->due, r->now_us + BROKEN_US);
 }
@@ -136,7 +141,7 @@ void replica_broken(struct router_core *r, struct worker *w, uint64_t assembly,
 
 static void up(struct router_core *r, struct replica *x)
 {
-    move(x, REPLICA_UP);
+    move(r, x, REPLICA_UP);
     x->up_us = r->now_us;
     r->metrics.replicas++;
     log_info("replica-up",
@@ -213,6 +218,7 @@ static void form(struct router_core *r, struct worker *const *workers,
     x->n_stages = x->n_left = s->n;
     x->context = UINT32_MAX;
     x->due.fire = due_fire;
+    r->metrics.replicas_forming++;
     list_append(&r->replicas, &x->all);
     for (uint32_t i = 0; i < s->n; i++) {
         struct worker *w = workers[s->pieces[i]];

@@ -182,6 +182,76 @@ static void list_of_workers(void **state)
     rig_free(&rig);
 }
 
+static const Sluice__V1__ListWorkersReply *list(struct fake *a)
+{
+    Sluice__V1__ListRequest m = SLUICE__V1__LIST_REQUEST__INIT;
+    struct record *x = client_call(a, METHOD_ADMIN_LIST_WORKERS, &m.base, 0);
+
+    rig_run(a->rig);
+    assert_int_equal(x->status, ST_OK);
+    return (const void *)x->reply;
+}
+
+static void assert_replica(const Sluice__V1__WorkerRow *w,
+                           const struct fake *stage, const char *state)
+{
+    assert_true(w->has_assembly && w->has_stage && w->has_n_stages);
+    assert_int_equal(w->assembly, stage->assembly);
+    assert_int_equal(w->stage, stage->stage);
+    assert_int_equal(w->n_stages, stage->n_stages);
+    assert_int_equal(w->replica.len, strlen(state));
+    assert_memory_equal(w->replica.data, state, strlen(state));
+}
+
+static void assert_replicas(struct fake *a, uint32_t up, uint32_t forming)
+{
+    const Sluice__V1__StatusReply *s =
+        (const void *)ask(a, METHOD_ADMIN_STATUS)->reply;
+
+    assert_int_equal(s->n_replicas, up);
+    assert_int_equal(s->n_forming, forming);
+}
+
+static void stages_and_their_replica(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *a = rig_admin(rig, "a1");
+    struct fake *w[2] = {rig_stage(rig, "s1", 2, 4),
+                         fake_stage_new(rig, "s0", 0, 2)};
+    const Sluice__V1__ListWorkersReply *l = list(a);
+
+    (void)state;
+    assert_false(l->workers[0]->has_assembly); /* it waits */
+    assert_false(l->workers[0]->has_replica);
+    assert_replicas(a, 0, 0);
+    w[1]->hold_assembles = true;
+    fake_hello(w[1]);
+    rig_run(rig);
+    l = list(a);
+    assert_int_equal(l->n_workers, 2);
+    assert_replica(l->workers[0], w[0], "forming");
+    assert_replica(l->workers[1], w[1], "forming");
+    assert_false(l->workers[0]->has_replica_ms);
+    assert_replicas(a, 0, 1);
+
+    stage_assembled(w[1]);
+    rig_advance(rig, 200000);
+    l = list(a);
+    assert_replica(l->workers[0], w[0], "up");
+    assert_replica(l->workers[1], w[1], "up");
+    assert_int_equal(l->workers[0]->stage, 1);
+    assert_int_equal(l->workers[1]->stage, 0);
+    assert_true(l->workers[0]->has_replica_ms);
+    assert_in_range(l->workers[0]->replica_ms, 100, 200);
+    assert_replicas(a, 1, 0);
+
+    fake_lost(w[0]);
+    rig_advance(rig, 100000);
+    assert_replicas(a, 0, 0);
+    assert_int_equal(list(a)->n_workers, 0);
+    rig_free(&rig);
+}
+
 static const Sluice__V1__AuditAllReply *audit(struct fake *a)
 {
     struct record *x = ask(a, METHOD_ADMIN_AUDIT);
@@ -560,6 +630,7 @@ int main(void)
         cmocka_unit_test(watch),
         cmocka_unit_test(pages_of_sequences),
         cmocka_unit_test(list_of_workers),
+        cmocka_unit_test(stages_and_their_replica),
         cmocka_unit_test(audits),
         cmocka_unit_test(audits_of_the_leaving),
         cmocka_unit_test(audits_of_the_moving),
