@@ -55,6 +55,9 @@ static const struct verb verbs[] = {
      "  sluicectl generate --temperature 0 --top-logprobs 3 \"One day\"\n"
      "  sluicectl generate --logit-bias 585=-100 --ids 451 362 585\n"},
     {"status", "", "the router at a glance", ctl_status, NO_ROWS,
+     "Below the figures, for each model: its replicas, stage by stage, with\n"
+     "what each holds (#), what it has promised (+), and the time of its last\n"
+     "step as a share of its replica's.\n\n"
      "  sluicectl status\n  sluicectl status --json\n"},
     {"workers", "", "the workers and their pools", ctl_workers, NO_ROWS,
      "BLOCKS and SLOTS: held by or promised to sequences, of all.\n\n"

@@ -1,6 +1,7 @@
 /* sluicectl status, workers, sequences, models: what is there. */
 #include <stdlib.h>
 
+#include "client/overview.h"
 #include "client/sluicectl.h"
 #include "client/table.h"
 #include "common/request_id.h"
@@ -17,8 +18,9 @@ struct pool_sum {
 /* All workers' rows, page by page. */
 struct worker_pages {
     const struct ctl *ctl;
-    struct table *table; /* of `workers`, else NULL */
-    json_t *json;        /* array, else NULL */
+    struct table *table;       /* of `workers`, else NULL */
+    json_t *json;              /* array, else NULL */
+    struct overview *overview; /* of `status`, else NULL */
     struct pool_sum blocks, slots;
     uint64_t next;
 };
@@ -70,7 +72,9 @@ static void take_workers(void *arg, const ProtobufCMessage *reply)
     for (size_t i = 0; i < m->n_workers; i++) {
         add_class(&p->blocks, m->workers[i]->ledger->blocks);
         add_class(&p->slots, m->workers[i]->ledger->slots);
-        if (p->json != NULL) {
+        if (p->overview != NULL) {
+            overview_add(p->overview, m->workers[i]);
+        } else if (p->json != NULL) {
             json_array_append_new(p->json, json_message(&m->workers[i]->base));
         } else if (p->table != NULL) {
             add_worker(p->table, m->workers[i]);
@@ -145,6 +149,10 @@ static void print_status(const Sluice__V1__StatusReply *m)
     printf("\nnow       %u workers, %u clients; %u sequences running, "
            "%u waiting\n",
            m->n_workers, m->n_clients, m->n_running, m->n_waiting);
+    if (m->n_replicas + m->n_forming > 0) {
+        printf("replicas  %u of several stages up, %u forming\n", m->n_replicas,
+               m->n_forming);
+    }
     printf("requests  %llu, %llu refused\n", (unsigned long long)m->n_requests,
            (unsigned long long)m->n_refused);
     printf("choices   %llu finished, %llu cancelled, %llu failed; %llu moves, "
@@ -194,30 +202,38 @@ static void json_sum(json_t *j, const char *name, const struct pool_sum *s)
     json_object_set_new(j, name, sum);
 }
 
+static void show_status(struct status_copy *copy, struct worker_pages *p)
+{
+    if (copy->json) {
+        json_sum(copy->object, "blocks", &p->blocks);
+        json_sum(copy->object, "slots", &p->slots);
+        overview_json(p->overview, copy->object);
+        ctl_print_json(copy->object);
+    } else {
+        print_sum("blocks", &p->blocks);
+        print_sum("slots", &p->slots);
+        overview_print(p->overview, stdout);
+    }
+}
+
 int ctl_status(struct ctl *c)
 {
     Sluice__V1__Nothing nothing = SLUICE__V1__NOTHING__INIT;
     struct status_copy copy = {.json = c->o.json};
-    struct worker_pages p = {.ctl = c};
+    struct worker_pages p = {.ctl = c, .overview = overview_new()};
     int rc =
         ctl_call(c, METHOD_ADMIN_STATUS, &nothing.base, take_status, &copy);
 
     if (rc == CTL_OK) {
         rc = all_workers(c, &p);
     }
-    if (rc != CTL_OK) {
-        json_decref(copy.object);
-        return rc;
-    }
-    if (c->o.json) {
-        json_sum(copy.object, "blocks", &p.blocks);
-        json_sum(copy.object, "slots", &p.slots);
-        ctl_print_json(copy.object);
+    if (rc == CTL_OK) {
+        show_status(&copy, &p);
     } else {
-        print_sum("blocks", &p.blocks);
-        print_sum("slots", &p.slots);
+        json_decref(copy.object);
     }
-    return CTL_OK;
+    overview_free(&p.overview);
+    return rc;
 }
 
 struct sequence_pages {

@@ -143,6 +143,15 @@ void bar_write(char *out, unsigned width, uint64_t used, uint64_t total)
     out[width + 2] = '\0';
 }
 
+void bar_parts(char *out, unsigned width, uint64_t first, uint64_t second,
+               uint64_t total)
+{
+    bar_write(out, width, first + second, total);
+    for (unsigned i = 1; i <= width && out[i] == '#'; i++) {
+        out[i] = (i - 1) * total < first * width ? '#' : '+';
+    }
+}
+
 void bytes_write(char out[BYTES_TEXT], uint64_t bytes)
 {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};

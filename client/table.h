@@ -40,6 +40,10 @@ void table_print(const struct table *t, FILE *to);
  * Part of a mark counts as a whole one; out is [width + 3]. */
 void bar_write(char *out, unsigned width, uint64_t used, uint64_t total);
 
+/* The same of two kinds, the second as '+': "[####++....]". */
+void bar_parts(char *out, unsigned width, uint64_t first, uint64_t second,
+               uint64_t total);
+
 /* "1.5 GiB", "812 B"; out is [BYTES_TEXT]. */
 #define BYTES_TEXT 16
 void bytes_write(char out[BYTES_TEXT], uint64_t bytes);
