@@ -205,6 +205,19 @@ static void cell_replica(struct table *t, const struct entry *e, bool first)
     }
 }
 
+static void cell_step(struct table *t, const struct entry *e,
+                      const struct entry *first, uint32_t n)
+{
+    if (e->step_us == 0) {
+        table_cell(t, "-");
+    } else if (n > 1) {
+        table_cell(t, "%.1f ms, %.0f %%", e->step_us / 1e3,
+                   100 * step_share(e, first, n));
+    } else {
+        table_cell(t, "%.1f ms", e->step_us / 1e3);
+    }
+}
+
 static void print_rows(struct table *t, const struct entry *first, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
@@ -222,12 +235,7 @@ static void print_rows(struct table *t, const struct entry *first, uint32_t n)
         table_cell(t, "%u", e->n_sequences);
         cell_class(t, &e->blocks);
         cell_class(t, &e->slots);
-        if (n > 1) {
-            table_cell(t, "%.1f ms, %.0f %%", e->step_us / 1e3,
-                       100 * step_share(e, first, n));
-        } else {
-            table_cell(t, "%.1f ms", e->step_us / 1e3);
-        }
+        cell_step(t, e, first, n);
     }
 }
 

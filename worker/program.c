@@ -236,6 +236,8 @@ static struct worker_options core_options(const struct program *p)
         .step_tokens = a->step_tokens,
         .chunk_tokens = a->chunk_tokens,
         .engine_depth = a->engine_depth,
+        .stage_endpoint = p->stage_endpoint,
+        .hidden = s->hidden,
     };
 
     memcpy(o.fingerprint, shard_fingerprint(p->shard), sizeof o.fingerprint);

@@ -1,0 +1,189 @@
+/* How sluicectl status draws models, replicas and stages. */
+#include "client/overview.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/wire.h"
+#include "tests/unit/cmocka.h"
+
+/* One row, of a worker with 100 blocks and, in its stages, 10 slots. */
+struct row {
+    const char *name, *model;
+    uint32_t begin, end;
+    uint64_t assembly;
+    uint32_t stage, n_stages, step_us;
+};
+
+static void add(struct overview *o, const struct row *r)
+{
+    Sluice__V1__WorkerRow w = SLUICE__V1__WORKER_ROW__INIT;
+    Sluice__V1__Ledger ledger = SLUICE__V1__LEDGER__INIT;
+    Sluice__V1__ClassLedger blocks = SLUICE__V1__CLASS_LEDGER__INIT;
+    Sluice__V1__ClassLedger slots = SLUICE__V1__CLASS_LEDGER__INIT;
+
+    w.name = wire_text(r->name);
+    w.model = wire_text(r->model);
+    w.state = wire_text("up");
+    w.layer_begin = r->begin;
+    w.layer_end = r->end;
+    w.n_layers = 8;
+    w.n_sequences = 3;
+    w.step_us = r->step_us;
+    w.has_assembly = w.has_stage = w.has_n_stages = r->assembly != 0;
+    w.assembly = r->assembly;
+    w.stage = r->stage;
+    w.n_stages = r->n_stages;
+    w.has_replica = r->assembly != 0;
+    w.replica = wire_text("up");
+    blocks.total = 100;
+    blocks.held = 20;
+    blocks.granted = 11;
+    blocks.free = 69;
+    slots.total = slots.free = r->assembly != 0 ? 10 : 0;
+    ledger.blocks = &blocks;
+    ledger.slots = &slots;
+    w.ledger = &ledger;
+    overview_add(o, &w);
+}
+
+static const struct row cluster[] = {
+    {.name = "b1",
+     .model = "tiny",
+     .begin = 4,
+     .end = 8,
+     .assembly = 0xbbbbbbbb00000001,
+     .stage = 1,
+     .n_stages = 2,
+     .step_us = 3000},
+    {.name = "late", .model = "tiny", .begin = 4, .end = 8},
+    {.name = "w", .model = "other", .end = 8, .step_us = 500},
+    {.name = "b0",
+     .model = "tiny",
+     .end = 4,
+     .assembly = 0xbbbbbbbb00000001,
+     .n_stages = 2,
+     .step_us = 1000},
+    {.name = "a0",
+     .model = "tiny",
+     .end = 8,
+     .assembly = 0xaaaaaaaa00000001,
+     .n_stages = 2},
+};
+
+static struct overview *made(void)
+{
+    struct overview *o = overview_new();
+
+    for (size_t i = 0; i < sizeof cluster / sizeof *cluster; i++) {
+        add(o, &cluster[i]);
+    }
+    return o;
+}
+
+static void draws_stages_in_their_order(void **state)
+{
+    static const char *const words[] = {"\ntiny\n",
+                                        "up bbbbbbbb",
+                                        "0 of 2",
+                                        "b0",
+                                        "0-4 of 8",
+                                        "[##++......] 20 + 11 of 100",
+                                        "[..........] 0 + 0 of 10",
+                                        "1.0 ms, 25 %",
+                                        "1 of 2",
+                                        "b1",
+                                        "4-8 of 8",
+                                        "3.0 ms, 75 %",
+                                        "up aaaaaaaa",
+                                        "a0",
+                                        "waits for other layers",
+                                        "late",
+                                        "\nother\n",
+                                        "0 of 1",
+                                        "w ",
+                                        "none",
+                                        "0.5 ms\n"};
+    struct overview *o = made();
+    char *text = NULL;
+    size_t n = 0;
+    FILE *f = open_memstream(&text, &n);
+    const char *at, *next;
+
+    (void)state;
+    overview_print(o, f);
+    fclose(f);
+    at = text; /* in this order, whatever the widths */
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        next = strstr(at, words[i]);
+        if (next == NULL) {
+            fail_msg("no \"%s\" where it should be in:\n%s", words[i], text);
+        }
+        at = next + 1;
+    }
+    free(text);
+    overview_free(&o);
+}
+
+static json_t *of(json_t *j, const char *list, size_t i)
+{
+    return json_array_get(json_object_get(j, list), i);
+}
+
+static const char *text_of(json_t *j, const char *name)
+{
+    return json_string_value(json_object_get(j, name));
+}
+
+static void says_the_same_to_programs(void **state)
+{
+    struct overview *o = made();
+    json_t *j = json_object(), *r, *s;
+
+    (void)state;
+    overview_json(o, j);
+    assert_int_equal(json_array_size(json_object_get(j, "replicas")), 3);
+    assert_int_equal(json_array_size(json_object_get(j, "waiting")), 1);
+    assert_string_equal(json_string_value(of(j, "waiting", 0)), "late");
+    r = of(j, "replicas", 0);
+    assert_string_equal(text_of(r, "model"), "tiny");
+    assert_string_equal(text_of(r, "assembly"), "13527612317570695169");
+    assert_int_equal(json_array_size(json_object_get(r, "stages")), 2);
+    s = of(r, "stages", 1);
+    assert_string_equal(text_of(s, "worker"), "b1");
+    assert_int_equal(json_integer_value(json_object_get(s, "layer_begin")), 4);
+    assert_true(json_real_value(json_object_get(s, "step_share")) == 0.75);
+    assert_int_equal(json_integer_value(json_object_get(
+                         json_object_get(s, "blocks"), "granted")),
+                     11);
+    r = of(j, "replicas", 2);
+    assert_string_equal(text_of(r, "model"), "other");
+    assert_null(json_object_get(r, "assembly"));
+    assert_int_equal(json_integer_value(json_object_get(r, "n_stages")), 1);
+    json_decref(j);
+    overview_free(&o);
+}
+
+static void nobody_is_there(void **state)
+{
+    struct overview *o = overview_new();
+    json_t *j = json_object();
+
+    (void)state;
+    overview_json(o, j);
+    assert_int_equal(json_array_size(json_object_get(j, "replicas")), 0);
+    assert_int_equal(json_array_size(json_object_get(j, "waiting")), 0);
+    json_decref(j);
+    overview_free(&o);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(draws_stages_in_their_order),
+        cmocka_unit_test(says_the_same_to_programs),
+        cmocka_unit_test(nobody_is_there),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
