@@ -34,6 +34,7 @@ struct router_core *router_new(const struct router_options *o,
     list_init(&r->all_requests);
     list_init(&r->audits);
     early_init(r);
+    offers_init(r);
     return r;
 }
 
@@ -57,6 +58,7 @@ void router_free(struct router_core **pr)
     peers_reap(r);
     models_fini(r);
     early_fini(r);
+    offers_fini(r);
     table_fini(&r->peers);
     table_fini(&r->generations);
     table_fini(&r->calls);
@@ -97,6 +99,9 @@ static void of_session(struct router_core *r, struct router_peer *p,
         r->metrics.strikes++;
         break;
     case PEER_GOODBYE:
+        if (p->offer != NULL) {
+            offer_leaves(p->offer);
+        }
         peers_lose(r, p, "it said Goodbye");
         break;
     case PEER_OUT:

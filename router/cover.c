@@ -110,3 +110,103 @@ void cover_find(struct cover *out, const struct cover_piece *p, uint32_t n,
         }
     }
 }
+
+/* ---- chains ---- */
+
+struct chains {
+    const struct cover_piece *p;
+    enum cover_wish wish;
+    uint32_t order[COVER_PIECES_MAX];  /* of pieces, by begin */
+    uint32_t cost[COVER_PIECES_MAX];   /* of the best chain that ends in i */
+    uint32_t before[COVER_PIECES_MAX]; /* the piece before i in it */
+};
+
+/* There are fewer of the one than MUCH, whatever there is of the other. */
+#define MUCH (SHARD_LAYERS_MAX + 1)
+
+static uint32_t gap_cost(const struct chains *c, uint32_t begin, uint32_t end)
+{
+    return begin == end             ? 0
+           : c->wish == FEWEST_GAPS ? MUCH + (end - begin)
+                                    : MUCH * (end - begin) + 1;
+}
+
+static void sort_by_begin(struct chains *c, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t at = i;
+
+        for (; at > 0 && c->p[c->order[at - 1]].begin > c->p[i].begin; at--) {
+            c->order[at] = c->order[at - 1];
+        }
+        c->order[at] = i;
+    }
+}
+
+static void extend(struct chains *c, uint32_t i)
+{
+    c->cost[i] = gap_cost(c, 0, c->p[i].begin);
+    c->before[i] = NOWHERE;
+    for (uint32_t k = 0; c->order[k] != i; k++) {
+        uint32_t j = c->order[k], cost;
+
+        if (c->p[j].end > c->p[i].begin) {
+            continue;
+        }
+        cost = c->cost[j] + gap_cost(c, c->p[j].end, c->p[i].begin);
+        if (cost < c->cost[i]) {
+            c->cost[i] = cost;
+            c->before[i] = j;
+        }
+    }
+}
+
+static void add_gap(struct cover_chain *out, uint32_t begin, uint32_t end)
+{
+    if (begin < end) {
+        if (out->n_gaps < COVER_STAGES_MAX) {
+            out->gaps[out->n_gaps] = (struct cover_piece){begin, end};
+        }
+        out->n_gaps++;
+    }
+}
+
+/* From the last piece of a chain to its first, then forward again. */
+static void read_chain(struct cover_chain *out, const struct chains *c,
+                       uint32_t last, uint32_t n_layers)
+{
+    uint32_t path[COVER_PIECES_MAX], n = 0, at = 0;
+
+    for (uint32_t i = last; i != NOWHERE; i = c->before[i]) {
+        path[n++] = i;
+    }
+    *out = (struct cover_chain){.n_pieces = n};
+    while (n > 0) {
+        const struct cover_piece *p = &c->p[path[--n]];
+
+        add_gap(out, at, p->begin);
+        at = p->end;
+    }
+    add_gap(out, at, n_layers);
+}
+
+void cover_chain_find(struct cover_chain *out, const struct cover_piece *p,
+                      uint32_t n, uint32_t n_layers, enum cover_wish wish)
+{
+    struct chains c = {.p = p, .wish = wish};
+    uint32_t best = NOWHERE, least = UINT32_MAX;
+
+    assert(n > 0 && n <= COVER_PIECES_MAX && n_layers <= SHARD_LAYERS_MAX);
+    sort_by_begin(&c, n);
+    for (uint32_t k = 0; k < n; k++) {
+        uint32_t i = c.order[k], cost;
+
+        extend(&c, i);
+        cost = c.cost[i] + gap_cost(&c, p[i].end, n_layers);
+        if (cost < least) {
+            least = cost;
+            best = i;
+        }
+    }
+    read_chain(out, &c, best, n_layers);
+}

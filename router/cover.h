@@ -34,9 +34,25 @@ struct cover {
     struct cover_set sets[COVER_SETS_MAX];
 };
 
+/* A chain of pieces from layer 0 to the last, and what it lacks. */
+struct cover_chain {
+    uint32_t n_pieces, n_gaps;
+    struct cover_piece gaps[COVER_STAGES_MAX]; /* [n_gaps] in order; those past
+                                                * COVER_STAGES_MAX are left out,
+                                                * not uncounted */
+};
+
 /* Of n <= COVER_PIECES_MAX pieces, none of them all of the model, within
  * n_layers <= SHARD_LAYERS_MAX. */
 void cover_find(struct cover *out, const struct cover_piece *p, uint32_t n,
                 uint32_t n_layers);
+
+/* Of the same pieces, one at least: the chain of one or more of them that has
+ * the fewest gaps, and then the fewest layers in gaps, or the other way round.
+ * One gap may take fewer to fill than two, and its layers more. */
+enum cover_wish { FEWEST_GAPS, FEWEST_LAYERS };
+
+void cover_chain_find(struct cover_chain *out, const struct cover_piece *p,
+                      uint32_t n, uint32_t n_layers, enum cover_wish wish);
 
 #endif

@@ -75,8 +75,8 @@ static void on_call(void *node, struct peer *peer, const struct method_row *m,
     struct router_core *r = node;
     struct incoming in = {peer_data(peer), call, deadline_us, request};
 
-    if (in.peer->ended) {
-        return;
+    if (in.peer->ended || (in.peer->offer != NULL && in.call == 0)) {
+        return; /* who has no layers has nothing to tell */
     }
     switch (m->number) {
     case METHOD_REGISTRY_REPORT:
@@ -199,6 +199,9 @@ static void on_end(void *node, struct peer *peer, uint64_t tag,
         break;
     case METHOD_WORKER_ASSEMBLE:
         replica_answered(r, p->worker, status, e);
+        break;
+    case METHOD_WORKER_ASSIGN:
+        offer_answered(r, p->offer, status, e);
         break;
     case METHOD_WORKER_AUDIT:
         audit_answered(r, p->worker, tag, reply, e);

@@ -29,7 +29,11 @@
 #define ASSEMBLE_RETRY_US      250000
 #define ASSEMBLE_RETRY_US_MAX  16000000
 #define BROKEN_US              100000
-#define BROKEN_WHY_MAX         256
+#define ASSIGN_US              600000000
+#define RETURN_US              3000000
+#define OFFERS_MAX             64
+#define EXPECTED_MAX           64
+#define OFFER_ORDER_LAYERS     128
 #define WORKER_LIVE_MAX        3072
 #define WORKER_ORPHANS_MAX     4096
 #define LIVE_ROWS_MAX          2048
@@ -102,7 +106,11 @@
     X(ASSEMBLE_RETRY_US, "us", "after one that failed, doubled each time")    \
     X(ASSEMBLE_RETRY_US_MAX, "us", "after one that failed, at most")          \
     X(BROKEN_US, "us", "a broken replica waits: has a worker died?")          \
-    X(BROKEN_WHY_MAX, "bytes", "of what a worker says of it, at most")        \
+    X(ASSIGN_US, "us", "to load the layers it was given")                     \
+    X(RETURN_US, "us", "to come back with its layers")                        \
+    X(OFFERS_MAX, "", "workers that wait for layers")                         \
+    X(EXPECTED_MAX, "", "that load theirs, or may come back")                 \
+    X(OFFER_ORDER_LAYERS, "layers", "of a model, divided in every order")     \
     X(WORKER_LIVE_MAX, "", "sequences granted to one worker")                 \
     X(WORKER_ORPHANS_MAX, "", "sequences that outlive a worker's session")    \
     X(LIVE_ROWS_MAX, "", "sequences of one Live, of one Disown")              \

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "router/offers.h"
 #include "router/recv.h"
 #include "router/router.h"
 #include "router/stream.h"
@@ -132,6 +133,7 @@ static void reap(struct router_core *r, struct router_peer *p)
     }
     pending_drop_all(r, p);
     worker_close(r, &p->worker, p->why);
+    offer_close(r, &p->offer);
     event_clear(r, &p->flush);
     event_clear(r, &p->slow);
     list_remove(&p->dirty);

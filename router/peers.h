@@ -16,6 +16,7 @@
 #include "router/limits.h"
 #include "router/table.h"
 
+struct offer;
 struct router_core;
 struct worker;
 
@@ -50,6 +51,7 @@ struct router_peer {
     int64_t stream_due_us; /* when those that gather leave, or NODE_IDLE */
     struct event slow;     /* something has waited long */
     struct worker *worker; /* of a worker */
+    struct offer *offer;   /* of a worker without layers */
 };
 
 /* The entry of a connection, NULL if it has none or it is marked. */

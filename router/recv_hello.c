@@ -49,9 +49,14 @@ static enum status check_who(struct hello *h, struct error *e)
     if (st != ST_OK) {
         return st;
     }
-    if ((m->worker != NULL) != (h->role == BY_WORKER)) {
+    if ((m->worker != NULL || m->offer != NULL) != (h->role == BY_WORKER)) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "a worker, and only a worker, says what its shard is");
+    }
+    if (m->worker != NULL && m->offer != NULL) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "a worker has layers or offers to take some, not "
+                         "both");
     }
     return ST_OK;
 }
@@ -86,10 +91,15 @@ static enum status check_house(struct router_core *r, struct hello *h,
                          " may be",
                          r->n_peers, r->options.max_peers);
     }
-    if (h->role == BY_WORKER && r->n_workers == ROUTER_WORKERS_MAX) {
+    if (h->m->worker != NULL && r->n_workers == ROUTER_WORKERS_MAX) {
         return error_set(e, ST_RESOURCE_EXHAUSTED,
                          "%d workers are connected, no more are possible",
                          ROUTER_WORKERS_MAX);
+    }
+    if (h->m->offer != NULL && r->offers.n == OFFERS_MAX) {
+        return error_set(e, ST_RESOURCE_EXHAUSTED,
+                         "%d workers wait for layers, no more are possible",
+                         OFFERS_MAX);
     }
     h->retry_ms = 0;
     return ST_OK;
@@ -116,16 +126,24 @@ static enum status check_quarantine(struct router_core *r, struct hello *h,
     return ST_OK;
 }
 
+static bool same_life(const struct worker *w, const Sluice__V1__WorkerShard *s)
+{
+    return s != NULL && s->has_life && s->life == w->life.number;
+}
+
 /* A worker whose old session nobody has missed yet may take it over; one
  * that is heard all the time is another worker of the same name. */
 static enum status check_name(struct router_core *r, struct hello *h,
                               struct error *e)
 {
-    for (uint32_t i = 0; i < r->n_workers; i++) {
-        struct router_peer *old = r->workers[i]->peer;
+    struct list *at = r->all_peers.next;
+
+    for (; at != &r->all_peers; at = at->next) {
+        struct router_peer *old = LIST_OF(at, struct router_peer, all);
         int64_t quiet = r->now_us - old->heard_us;
 
-        if (old->ended || !same_name(old->name, h->m->name)) {
+        if (old->role != BY_WORKER || old->ended ||
+            !same_name(old->name, h->m->name)) {
             continue;
         }
         if (quiet < NAME_BUSY_US) {
@@ -135,14 +153,15 @@ static enum status check_name(struct router_core *r, struct hello *h,
                              "%" PRId64 " ms ago",
                              old->name, quiet / 1000);
         }
-        if (h->m->worker->life != r->workers[i]->life.number ||
-            !h->m->worker->has_life) {
-            worker_died(r->workers[i], DEATH_LOST);
+        if (old->worker != NULL && !same_life(old->worker, h->m->worker)) {
+            worker_died(old->worker, DEATH_LOST);
         }
         /* It is let go once the new session stands, so that its sequences
          * have somewhere to go. */
         peers_end(r, old, "%s came back on a new connection", old->name);
-        worker_mourn(r, r->workers[i]);
+        if (old->worker != NULL) {
+            worker_mourn(r, old->worker);
+        }
         return ST_OK;
     }
     return ST_OK;
@@ -176,12 +195,32 @@ static uint32_t n_staying(const struct router_core *r, const struct model *m)
     return n;
 }
 
+static enum status check_weights(const struct router_core *r,
+                                 const struct model *m,
+                                 ProtobufCBinaryData fingerprint,
+                                 struct error *e)
+{
+    uint32_t n = n_staying(r, m);
+
+    if (n > 0 && memcmp(m->fingerprint, fingerprint.data, 16) != 0) {
+        return error_set(e, ST_FAILED_PRECONDITION,
+                         "model %s: your weights are not those of the %" PRIu32
+                         " workers that are here",
+                         m->name, n);
+    }
+    return ST_OK;
+}
+
 static enum status check_model(struct router_core *r, struct model *m,
                                const Sluice__V1__WorkerShard *s,
                                struct error *e)
 {
     uint32_t n = n_staying(r, m);
+    enum status st = check_weights(r, m, s->fingerprint, e);
 
+    if (st != ST_OK) {
+        return st;
+    }
     if (n == 0) {
         if (memcmp(m->fingerprint, s->fingerprint.data, 16) != 0) {
             peers_reap(r); /* nothing goes on with other weights */
@@ -189,11 +228,6 @@ static enum status check_model(struct router_core *r, struct model *m,
         }
         memcpy(m->fingerprint, s->fingerprint.data, 16);
         m->vocab = s->vocab;
-    } else if (memcmp(m->fingerprint, s->fingerprint.data, 16) != 0) {
-        return error_set(e, ST_FAILED_PRECONDITION,
-                         "model %s: your weights are not those of the %" PRIu32
-                         " workers that are here",
-                         m->name, n);
     } else if (m->vocab != s->vocab) {
         return error_set(e, ST_FAILED_PRECONDITION,
                          "model %s: your vocabulary has %" PRIu32
@@ -231,21 +265,45 @@ static enum status check_worker(struct router_core *r, struct hello *h,
     return st;
 }
 
+/* Layers of other weights would be refused once they are loaded. */
+static enum status check_offer(struct router_core *r, struct hello *h,
+                               struct error *e)
+{
+    const Sluice__V1__WorkerOffer *o = h->m->offer;
+    enum status st = offer_check(o, e);
+    const struct model *m;
+
+    if (st == ST_OK) {
+        st = check_quarantine(r, h, e);
+    }
+    if (st == ST_OK) {
+        st = check_name(r, h, e);
+    }
+    if (st != ST_OK) {
+        return st;
+    }
+    m = model_find(r, o->model.data, o->model.len);
+    return m == NULL ? ST_OK : check_weights(r, m, o->fingerprint, e);
+}
+
 static void welcome(struct router_core *r, const struct hello *h)
 {
     struct router_peer *p = peers_add(r, h->from, h->role, h->m->nonce);
 
     memcpy(p->name, h->m->name.data, h->m->name.len);
     p->name[h->m->name.len] = '\0';
-    if (h->role == BY_WORKER) {
+    if (h->m->worker != NULL) {
         p->worker = worker_open(r, p, h->model, h->m->worker);
         log_info(
             "worker-up", "worker=%s model=%s blocks=%" PRIu32 " slots=%" PRIu32,
             p->name, h->model->name, p->worker->ledger.classes[BLOCKS].total,
             p->worker->ledger.classes[SLOTS].total);
     }
+    if (h->m->offer != NULL) {
+        offer_open(r, p, h->m->offer);
+    }
     answer(r, p);
-    if (h->role == BY_WORKER) {
+    if (h->m->worker != NULL) {
         early_run(r);
     }
 }
@@ -272,8 +330,11 @@ static void judge(struct router_core *r, struct hello *h)
         if (st == ST_OK) {
             st = check_house(r, h, &e);
         }
-        if (st == ST_OK && h->role == BY_WORKER) {
+        if (st == ST_OK && h->m->worker != NULL) {
             st = check_worker(r, h, &e);
+        }
+        if (st == ST_OK && h->m->offer != NULL) {
+            st = check_offer(r, h, &e);
         }
     }
     if (st == ST_OK) {

@@ -8,6 +8,7 @@
 #include "router/limits.h"
 #include "router/lineage.h"
 #include "router/metrics.h"
+#include "router/offers.h"
 #include "router/removal.h"
 
 /* What a text job is for: the tag says it, table `jobs` whether it is still
@@ -43,6 +44,7 @@ struct router_core {
     uint32_t n_models;
     struct list dirty_models;
     struct list replicas; /* struct replica in order of forming */
+    struct offers offers;
     struct worker *workers[ROUTER_WORKERS_MAX]; /* in order of arrival */
     uint32_t n_workers;
 

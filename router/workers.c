@@ -172,6 +172,7 @@ struct worker *worker_open(struct router_core *r, struct router_peer *p,
     liveness_open(r, w);
     lineage_begin(r, w, s);
     r->workers[r->n_workers++] = w;
+    offers_arrived(r, w);
     if (worker_is_staged(w)) {
         wait_for_others(r, w);
     } else {
@@ -248,6 +249,9 @@ void worker_close(struct router_core *r, struct worker **pw, const char *why)
     worker_mourn(r, w);
     displace(r, w, why);
     replica_leave(w);
+    if (worker_is_staged(w)) {
+        offers_departed(r, w);
+    }
     requests_recheck(r, w->model);
     drain_close(r, w);
     audit_worker_lost(r, w);

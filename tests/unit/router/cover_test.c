@@ -123,6 +123,94 @@ static void of_the_most_pieces(void **state)
     check(&c, p, COVER_PIECES_MAX, SHARD_LAYERS_MAX);
 }
 
+#define MUCH 1000
+
+/* The cheapest chain of one piece or more, by trying all. */
+static uint32_t cheapest(const struct cover_piece *p, uint32_t n, uint32_t at,
+                         bool any, uint32_t a_gap, uint32_t a_layer)
+{
+    uint32_t best = !any           ? UINT32_MAX
+                    : at == LAYERS ? 0
+                                   : a_gap + a_layer * (LAYERS - at);
+
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t cost;
+
+        if (p[i].begin < at) {
+            continue;
+        }
+        cost = cheapest(p, n, p[i].end, true, a_gap, a_layer);
+        if (p[i].begin > at) {
+            cost += a_gap + a_layer * (p[i].begin - at);
+        }
+        best = cost < best ? cost : best;
+    }
+    return best;
+}
+
+static void check_chain(const struct cover_piece *p, uint32_t n,
+                        enum cover_wish wish, uint32_t histogram[LAYERS])
+{
+    uint32_t a_gap = wish == FEWEST_GAPS ? MUCH : 1, cost = 0, at = 0;
+    uint32_t a_layer = wish == FEWEST_GAPS ? 1 : MUCH;
+    struct cover_chain c;
+
+    cover_chain_find(&c, p, n, LAYERS, wish);
+    assert_in_range(c.n_pieces, 1, n);
+    for (uint32_t i = 0; i < c.n_gaps; i++) {
+        assert_true(c.gaps[i].begin >= at && c.gaps[i].end <= LAYERS);
+        assert_true(c.gaps[i].begin < c.gaps[i].end);
+        cost += a_gap + a_layer * (c.gaps[i].end - c.gaps[i].begin);
+        at = c.gaps[i].end + 1; /* a piece is between */
+    }
+    assert_int_equal(cost, cheapest(p, n, 0, false, a_gap, a_layer));
+    histogram[c.n_gaps]++;
+}
+
+static void chains_with_as_little_as_can_be(void **state)
+{
+    uint32_t few[LAYERS] = {0}, small[LAYERS] = {0};
+
+    (void)state;
+    srand(8);
+    for (int round = 0; round < 3000; round++) {
+        struct cover_piece p[5];
+        uint32_t n = 1 + (uint32_t)rand() % 5;
+
+        for (uint32_t i = 0; i < n; i++) {
+            p[i].begin = (uint32_t)rand() % LAYERS;
+            p[i].end =
+                p[i].begin + 1 + (uint32_t)rand() % (LAYERS - p[i].begin);
+        }
+        check_chain(p, n, FEWEST_GAPS, few);
+        check_chain(p, n, FEWEST_LAYERS, small);
+    }
+    assert_true(few[0] > 100 && few[1] > 100 && few[2] > 20);
+    assert_true(small[0] > 100 && small[1] > 100 && small[2] > 20 &&
+                small[3] > 5);
+}
+
+/* More gaps than stages are counted, not told. */
+static void a_chain_of_many_gaps(void **state)
+{
+    struct cover_piece p[COVER_PIECES_MAX];
+    struct cover_chain c;
+
+    (void)state;
+    for (uint32_t i = 0; i < COVER_PIECES_MAX; i++) {
+        p[i] = (struct cover_piece){2 * i + 1, 2 * i + 2};
+    }
+    cover_chain_find(&c, p, COVER_STAGES_MAX, 2 * COVER_STAGES_MAX,
+                     FEWEST_LAYERS);
+    assert_int_equal(c.n_gaps, COVER_STAGES_MAX);
+    assert_int_equal(c.gaps[COVER_STAGES_MAX - 1].end,
+                     2 * COVER_STAGES_MAX - 1);
+    cover_chain_find(&c, p, COVER_PIECES_MAX, 2 * COVER_PIECES_MAX,
+                     FEWEST_LAYERS);
+    assert_int_equal(c.n_gaps, COVER_PIECES_MAX);
+    assert_int_equal(c.n_pieces, COVER_PIECES_MAX);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -130,6 +218,8 @@ int main(void)
         cmocka_unit_test(those_that_came_first),
         cmocka_unit_test(a_set_is_so_long),
         cmocka_unit_test(of_the_most_pieces),
+        cmocka_unit_test(chains_with_as_little_as_can_be),
+        cmocka_unit_test(a_chain_of_many_gaps),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

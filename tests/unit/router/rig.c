@@ -450,7 +450,8 @@ void fake_hello(struct fake *f)
                                     : SLUICE__V1__ROLE__ROLE_ADMIN;
     m.nonce = f->nonce;
     m.name = wire_text(f->name);
-    m.worker = f->role == BY_WORKER ? &f->shard : NULL;
+    m.worker = f->role == BY_WORKER && !f->offers ? &f->shard : NULL;
+    m.offer = f->offers ? &f->offer : NULL;
     frame = hello_make(&m.base);
     fake_send(&f->io, (struct peer_id){1}, &frame);
     rig_run(f->rig);

@@ -33,6 +33,7 @@
 #define RIG_VOCAB     1000
 #define RIG_CONTEXT   40000
 #define RIG_BLOCK     32
+#define RIG_LAYERS    12 /* of an offer */
 
 struct rig;
 
@@ -142,6 +143,16 @@ struct fake {
     uint32_t n_opens, n_voids;
     int receipt_stages; /* so many are in its receipts; 0: all, -1: none */
 
+    /* of a worker without layers */
+    bool offers; /* in Hello, instead of its shard */
+    Sluice__V1__WorkerOffer offer;
+    uint64_t layer_bytes[RIG_LAYERS], kv_bytes[RIG_LAYERS],
+        slot_bytes[RIG_LAYERS];
+    uint32_t n_assigns, begin, end; /* what it was given last */
+    uint64_t assign_call;
+    bool hold_assigns; /* do not answer them */
+    enum status refuse_assigns;
+
     /* of a client */
     struct record *records[RIG_RECORDS];
     /* sees every chunk, too; NULL: nobody does */
@@ -223,6 +234,20 @@ struct fake *fake_stage_new(struct rig *rig, const char *name, uint32_t begin,
                             uint32_t end);
 struct fake *rig_stage(struct rig *rig, const char *name, uint32_t begin,
                        uint32_t end);
+/* Without layers, it would take some of 12, each of 1000 bytes, and has a
+ * budget for so many (RIG_LAYER_NEED each); it wants n_stages.  It has not said
+ * Hello; new and up. */
+#define RIG_LAYER_NEED (1000 + 64)
+struct fake *fake_offer_new(struct rig *rig, const char *name,
+                            uint32_t n_stages, uint32_t n_layers);
+struct fake *rig_offer(struct rig *rig, const char *name, uint32_t n_stages,
+                       uint32_t n_layers);
+/* It says Goodbye, loads what it was given, and comes back with it. */
+void offer_leave(struct fake *w);
+void offer_load(struct fake *w);
+/* Answer the Assign that was held. */
+void offer_accept(struct fake *w);
+
 /* Answer the Assemble that was held. */
 void stage_assembled(struct fake *w);
 /* It says that this assembly is over. */

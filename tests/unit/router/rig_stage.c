@@ -35,6 +35,77 @@ struct fake *rig_stage(struct rig *rig, const char *name, uint32_t begin,
     return f;
 }
 
+struct fake *fake_offer_new(struct rig *rig, const char *name,
+                            uint32_t n_stages, uint32_t n_layers)
+{
+    struct fake *f = fake_stage_new(rig, name, 0, 1);
+    Sluice__V1__WorkerOffer *o = &f->offer;
+
+    f->offers = true;
+    sluice__v1__worker_offer__init(o);
+    o->model = f->shard.model;
+    o->fingerprint = f->shard.fingerprint;
+    o->n_layers = RIG_LAYERS;
+    o->n_layer_bytes = o->n_kv_bytes = o->n_slot_bytes = RIG_LAYERS;
+    f->shard.n_layers = RIG_LAYERS;
+    o->n_stages = n_stages;
+    o->budget_bytes = (uint64_t)RIG_LAYER_NEED * n_layers;
+    o->speed = 1000000;
+    o->layer_bytes = f->layer_bytes;
+    o->kv_bytes = f->kv_bytes;
+    o->slot_bytes = f->slot_bytes;
+    for (int i = 0; i < RIG_LAYERS; i++) {
+        f->layer_bytes[i] = 1000;
+        f->kv_bytes[i] = 1;
+    }
+    o->block_tokens = RIG_BLOCK;
+    o->context = 64;
+    o->max_rows = 8;
+    return f;
+}
+
+struct fake *rig_offer(struct rig *rig, const char *name, uint32_t n_stages,
+                       uint32_t n_layers)
+{
+    struct fake *f = fake_offer_new(rig, name, n_stages, n_layers);
+
+    fake_hello(f);
+    if (!f->up) {
+        fail_msg("%s was refused: %s", f->name, f->why);
+    }
+    return f;
+}
+
+void offer_leave(struct fake *w)
+{
+    Sluice__V1__GoodbyeMessage m = SLUICE__V1__GOODBYE_MESSAGE__INIT;
+
+    assert_int_equal(peer_oneway(w->peer, METHOD_REGISTRY_GOODBYE, &m.base),
+                     ST_OK);
+    rig_run(w->rig);
+    w->gone = true;
+}
+
+void offer_load(struct fake *w)
+{
+    offer_leave(w);
+    w->offers = false;
+    w->shard.layer_begin = w->begin;
+    w->shard.layer_end = w->end;
+    fake_reconnect(w);
+    assert_true(w->up);
+}
+
+void offer_accept(struct fake *w)
+{
+    Sluice__V1__Nothing none = SLUICE__V1__NOTHING__INIT;
+
+    assert_true(w->assign_call != 0);
+    peer_end(w->peer, w->assign_call, &none.base);
+    w->assign_call = 0;
+    rig_run(w->rig);
+}
+
 void stage_assembled(struct fake *w)
 {
     Sluice__V1__Nothing none = SLUICE__V1__NOTHING__INIT;
@@ -79,12 +150,36 @@ static void on_assemble(struct fake *w, uint64_t call,
     }
 }
 
+static void on_assign(struct fake *w, uint64_t call,
+                      const Sluice__V1__AssignRequest *m)
+{
+    Sluice__V1__Nothing none = SLUICE__V1__NOTHING__INIT;
+    struct error e;
+
+    assert_true(w->offers && m->layer_begin < m->layer_end &&
+                m->layer_end <= w->offer.n_layers);
+    w->n_assigns++;
+    w->begin = m->layer_begin;
+    w->end = m->layer_end;
+    if (w->refuse_assigns != ST_OK) {
+        error_set(&e, w->refuse_assigns, "not these");
+        peer_fail(w->peer, call, &e, 0);
+    } else if (w->hold_assigns) {
+        w->assign_call = call;
+    } else {
+        peer_end(w->peer, call, &none.base);
+    }
+}
+
 void fake_stage_hears(struct fake *w, const struct method_row *m, uint64_t call,
                       const ProtobufCMessage *request)
 {
     switch (m->number) {
     case METHOD_WORKER_ASSEMBLE:
         on_assemble(w, call, (const void *)request);
+        break;
+    case METHOD_WORKER_ASSIGN:
+        on_assign(w, call, (const void *)request);
         break;
     default:
         fail_msg("the router called %s", m->name);

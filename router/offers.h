@@ -1,0 +1,73 @@
+/* offers.h - workers that have no layers yet, and who gets which.
+ *
+ *     Hello {offer} --> free --Assign--> assigned --End OK, Goodbye--> gone
+ *                        ^                  |
+ *                        +-- refused, lost -+ its session ends
+ *
+ * Offers that agree in the model, its costs, and how many stages it is to have
+ * may be stages together.  What is there counts first: shards that wait in no
+ * replica, and those that are expected, because they were assigned lately or
+ * were here a moment ago.  Of these
+ *
+ *     whole sets are left alone (router/cover.h);
+ *     through what is left over, chains with the fewest layers in gaps and
+ *     with the fewest gaps are looked at; of the one that takes fewer offers,
+ *     each gap is given to as few as can hold it, if all can be filled;
+ *     else, as soon as there are as many offers as stages are wanted, they
+ *     are given the whole model.
+ *
+ * The layers of a gap, or of all, are divided by common/split.h, for the most
+ * sequences of the whole context.
+ *
+ * Expected is known by lineage: a shard or an offer of that lineage takes its
+ * place; so does time, ASSIGN_US after Assign, RETURN_US after a session that
+ * ended.  A router that has just begun waits RETURN_US for what may come back
+ * before it fills gaps.
+ *
+ * Threading: the core's.  Memory: an offer or expectation on the heap each;
+ * 2.2 MB while layers are divided.  Limits: OFFERS_MAX, EXPECTED_MAX, the
+ * oldest goes; SPLIT_STAGES_MAX offers are looked at at a time, the first that
+ * came.  Of models of more than OFFER_ORDER_LAYERS layers workers stand in the
+ * order they came, as all orders would take a tenth of a second and more. */
+#ifndef ROUTER_OFFERS_H
+#define ROUTER_OFFERS_H
+
+#include "proto/registry.pb-c.h"
+#include "router/peers.h"
+
+struct offer;
+
+struct offers {
+    struct list all;      /* struct offer, in order of arrival */
+    struct list expected; /* struct expected, in order of the same */
+    uint32_t n, n_expected;
+    struct event look; /* now, or when the next is expected no more */
+};
+
+void offers_init(struct router_core *r);
+void offers_fini(struct router_core *r);
+
+/* Check the offer of a Hello field by field: a sentence on the first that is
+ * wrong. */
+MUST_CHECK enum status offer_check(const Sluice__V1__WorkerOffer *o,
+                                   struct error *e);
+
+/* o is checked, the peer's name is known. */
+void offer_open(struct router_core *r, struct router_peer *p,
+                const Sluice__V1__WorkerOffer *o);
+
+/* Its session is over.  Frees. */
+void offer_close(struct router_core *r, struct offer **o);
+
+/* It says Goodbye: what it was assigned, it loads. */
+void offer_leaves(struct offer *o);
+
+/* It has answered Assign. */
+void offer_answered(struct router_core *r, struct offer *o, enum status status,
+                    const struct error *e);
+
+/* A worker has come; the session of a staged one is over. */
+void offers_arrived(struct router_core *r, const struct worker *w);
+void offers_departed(struct router_core *r, const struct worker *w);
+
+#endif
