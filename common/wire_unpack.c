@@ -427,7 +427,7 @@ enum status wire_unpack(struct arena *a, const ProtobufCMessageDescriptor *type,
                         const uint8_t *body, size_t bytes,
                         ProtobufCMessage **out, struct error *e)
 {
-    struct reader r = {body, body + bytes};
+    struct reader r = {body, bytes == 0 ? body : body + bytes};
 
     arena_begin(a, bytes);
     if (!read_message(a, &r, type, out)) {

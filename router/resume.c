@@ -159,7 +159,7 @@ bool resume_take(struct router_core *r, struct generation *g,
                  const generate_message *m)
 {
     char id[REQUEST_ID_TEXT];
-    size_t at = 0;
+    const uint32_t *tokens = m->have_tokens;
 
     if (!resume_asked(m)) {
         return true;
@@ -170,9 +170,11 @@ bool resume_take(struct router_core *r, struct generation *g,
     g->resumed = true;
     r->metrics.resumed++;
     for (uint32_t c = 0; c < g->n_choices; c++) {
-        take_choice(&g->choices[c], m->have_tokens + at, m->have_count[c],
-                    m->have_text[c], m->have_ended[c]);
-        at += m->have_count[c];
+        take_choice(&g->choices[c], tokens, m->have_count[c], m->have_text[c],
+                    m->have_ended[c]);
+        if (m->have_count[c] > 0) {
+            tokens += m->have_count[c];
+        }
         if (m->have_ended[c]) {
             request_had(r, &g->choices[c]);
         }

@@ -22,13 +22,14 @@ static void conv_job(void *arg, uint32_t task, uint32_t thread)
     uint32_t first = task % j->groups * CONV_CHANNELS;
     uint32_t left = j->channels - first;
     size_t from = (size_t)row->first * j->channels + first;
-    size_t item = dtype_bytes(j->c->kv_dtype);
+    size_t tail = cpu_tail_bytes(j->c); /* 0: a convolution of width 1 */
     struct conv_task t = {
         .in = j->s->qkv + from,
         .out = j->s->u + from,
         .w = j->layer->conv + first,
-        .tail =
-            j->layer->tail + row->slot * cpu_tail_bytes(j->c) + first * item,
+        .tail = tail == 0 ? NULL
+                          : j->layer->tail + row->slot * tail +
+                                first * dtype_bytes(j->c->kv_dtype),
         .ld = j->channels,
         .ld_w = j->channels,
         .n_tokens = row->n_tokens,

@@ -122,7 +122,9 @@ static float *state_at(const struct cpu *c, uint32_t layer, size_t slot)
 
 static char *tail_at(const struct cpu *c, uint32_t layer, size_t slot)
 {
-    return c->layers[layer].tail + slot * cpu_tail_bytes(c);
+    size_t bytes = cpu_tail_bytes(c); /* 0: a convolution of width 1 */
+
+    return bytes == 0 ? NULL : c->layers[layer].tail + slot * bytes;
 }
 
 static bool is_linear(const struct cpu *c, uint32_t layer)

@@ -39,13 +39,15 @@ static void check_logprobs(const struct rig *r,
                            const struct columns *at)
 {
     uint32_t width = m->n_width > 0 ? m->width[i] : 0;
-    const float *logprob = m->logprobs + at->logprob;
-    const uint32_t *top = m->top_tokens + at->top;
+    const float *logprob;
+    const uint32_t *top;
 
     assert_int_equal(width, r->heard[m->grant[i]].width);
-    if (width == 0 || r->hears_lies) {
+    if (width == 0 || r->hears_lies || m->count[i] == 0) {
         return;
     }
+    logprob = m->logprobs + at->logprob;
+    top = width > 1 ? m->top_tokens + at->top : NULL;
     assert_true(at->logprob + (size_t)m->count[i] * width <= m->n_logprobs);
     assert_true(at->top + (size_t)m->count[i] * (width - 1) <= m->n_top_tokens);
     for (uint32_t j = 0; j < m->count[i]; j++) {
