@@ -231,7 +231,7 @@ static enum status add_row(struct worker_core *w, struct microbatch *b,
         row->history = batch_history(&w->table, s);
     }
     s->n_planned = end > s->n_planned ? end : s->n_planned;
-    if (s->state == SEQUENCE_QUEUED || s->state == SEQUENCE_RECEIVING) {
+    if (s->state == SEQUENCE_QUEUED) {
         sequence_move(&w->table, s, SEQUENCE_PREFILL);
     }
     return ST_OK;

@@ -248,7 +248,8 @@ void stage_plans(struct worker_core *w)
 {
     struct stage *g = &w->stage;
 
-    while (g->n > 0 && !g->computing) {
+    /* What broke it may be half a microbatch. */
+    while (g->n > 0 && !g->computing && !w->assembly.broken) {
         struct microbatch *b = g->line[0];
         const struct plan *p = &b->batch.plan;
 
