@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/endpoint.h"
 #include "common/limits.h"
 #include "common/log.h"
 #include "common/model/limits.h"
@@ -158,6 +159,10 @@ enum status args_check(const struct worker_args *a, struct error *e)
         return error_set(e, ST_INVALID_ARGUMENT,
                          "--stages lets the router choose, --layers does not: "
                          "one of the two");
+    }
+    if (a->stage_advertise != NULL &&
+        endpoint_check(a->stage_advertise, e) != ST_OK) {
+        return error_wrap(e, "--stage-advertise");
     }
     if (a->name != NULL &&
         (a->name[0] == '\0' || strlen(a->name) > NAME_MAX_BYTES)) {

@@ -53,6 +53,8 @@
       "where the stage before it connects to, of a worker of some layers "     \
       "(tcp://127.0.0.1:0, a free port)",                                      \
       0, 0)                                                                    \
+    X(stage_advertise, STRING, "ENDPOINT", NULL,                               \
+      "how that one reaches it, through a tunnel (as it listens)", 0, 0)       \
     X(grace, MS, "SECONDS", "30",                                              \
       "on SIGTERM: what runs longer moves to another worker", 0,               \
       LEAVE_GRACE_MS_MAX)                                                      \

@@ -298,7 +298,9 @@ static enum status ports_make(struct program *p, struct error *e)
     }
     st = transport_new(&p->transport, p->args.router, &port, 1, e);
     if (st == ST_OK) {
-        p->stage_endpoint = transport_endpoint(p->transport, 0);
+        p->stage_endpoint = p->args.stage_advertise != NULL
+                                ? p->args.stage_advertise
+                                : transport_endpoint(p->transport, 0);
     }
     return st;
 }

@@ -24,7 +24,7 @@ struct program {
     struct model_config config;
     struct tokenizer *tokenizer;
     struct transport *transport;
-    const char *stage_endpoint; /* as bound; NULL: it is no stage */
+    const char *stage_endpoint; /* as told to others; NULL: it is no stage */
     uint32_t begin, end;        /* layers of the shard */
     bool has_known;
     struct shard_known known;
