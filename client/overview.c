@@ -11,7 +11,7 @@
 
 #define BAR 10
 
-enum place { REPLICA, WAITS };
+enum place { REPLICA, WAITS, OFFERS };
 
 struct entry {
     char *name, *model, *state, *replica; /* replica: its state, or NULL */
@@ -22,6 +22,7 @@ struct entry {
     uint64_t replica_ms;
     uint32_t begin, end, n_layers;
     uint32_t n_sequences, step_us;
+    uint64_t budget_bytes, speed; /* of an offer */
     Sluice__V1__ClassLedger blocks, slots;
 };
 
@@ -88,14 +89,23 @@ static bool is_part(const Sluice__V1__WorkerRow *w)
     return w->layer_begin != 0 || w->layer_end != w->n_layers;
 }
 
-void overview_add(struct overview *o, const Sluice__V1__WorkerRow *w)
+/* Takes e. */
+static void add(struct overview *o, const struct entry *e)
 {
     if (o->n == o->capacity) {
         o->capacity = o->capacity == 0 ? 64 : 2 * o->capacity;
         o->entries = realloc(o->entries, o->capacity * sizeof *o->entries);
         assert(o->entries != NULL);
     }
-    o->entries[o->n] = (struct entry){
+    o->entries[o->n] = *e;
+    find_orders(o);
+    o->n++;
+    o->sorted = false;
+}
+
+void overview_add(struct overview *o, const Sluice__V1__WorkerRow *w)
+{
+    struct entry e = {
         .name = copy(w->name),
         .model = copy(w->model),
         .state = copy(w->state),
@@ -113,9 +123,27 @@ void overview_add(struct overview *o, const Sluice__V1__WorkerRow *w)
         .blocks = *w->ledger->blocks,
         .slots = *w->ledger->slots,
     };
-    find_orders(o);
-    o->n++;
-    o->sorted = false;
+
+    add(o, &e);
+}
+
+void overview_add_offer(struct overview *o, const Sluice__V1__OfferRow *w)
+{
+    struct entry e = {
+        .name = copy(w->name),
+        .model = copy(w->model),
+        .state = copy(w->state),
+        .place = OFFERS,
+        .n_stages = w->n_stages,
+        .begin = w->layer_begin,
+        .end = w->layer_end,
+        .budget_bytes = w->budget_bytes,
+        .speed = w->speed,
+        .blocks = SLUICE__V1__CLASS_LEDGER__INIT,
+        .slots = SLUICE__V1__CLASS_LEDGER__INIT,
+    };
+
+    add(o, &e);
 }
 
 static int by_number(uint64_t a, uint64_t b)
@@ -195,6 +223,8 @@ static void cell_replica(struct table *t, const struct entry *e, bool first)
 {
     if (e->place == WAITS) {
         table_cell(t, "waits for other layers");
+    } else if (e->place == OFFERS) {
+        table_cell(t, "offers itself");
     } else if (!first) {
         table_cell(t, " ");
     } else if (e->assembly != 0) {
@@ -202,6 +232,28 @@ static void cell_replica(struct table *t, const struct entry *e, bool first)
                    (uint32_t)(e->assembly >> 32));
     } else {
         table_cell(t, "%s", e->state);
+    }
+}
+
+static void cell_stage(struct table *t, const struct entry *e)
+{
+    if (e->place == REPLICA) {
+        table_cell(t, "%u of %u", e->stage, e->n_stages);
+    } else if (e->place == OFFERS) {
+        table_cell(t, "1 of %u", e->n_stages);
+    } else {
+        table_cell(t, "-");
+    }
+}
+
+static void cell_layers(struct table *t, const struct entry *e)
+{
+    if (e->end == 0) {
+        table_cell(t, "-");
+    } else if (e->place == OFFERS) {
+        table_cell(t, "%u-%u", e->begin, e->end);
+    } else {
+        table_cell(t, "%u-%u of %u", e->begin, e->end, e->n_layers);
     }
 }
 
@@ -224,13 +276,9 @@ static void print_rows(struct table *t, const struct entry *first, uint32_t n)
         const struct entry *e = &first[i];
 
         cell_replica(t, e, i == 0);
-        if (e->place == WAITS) {
-            table_cell(t, "-");
-        } else {
-            table_cell(t, "%u of %u", e->stage, e->n_stages);
-        }
+        cell_stage(t, e);
         table_cell(t, "%s", e->name);
-        table_cell(t, "%u-%u of %u", e->begin, e->end, e->n_layers);
+        cell_layers(t, e);
         table_cell(t, "%s", e->state);
         table_cell(t, "%u", e->n_sequences);
         cell_class(t, &e->blocks);
@@ -313,9 +361,27 @@ static json_t *json_replica(const struct entry *first, uint32_t n)
     return j;
 }
 
+static json_t *json_offer(const struct entry *e)
+{
+    json_t *j = json_object();
+
+    set_text(j, "worker", e->name);
+    set_text(j, "model", e->model);
+    set_text(j, "state", e->state);
+    set_number(j, "n_stages", e->n_stages);
+    set_number(j, "budget_bytes", e->budget_bytes);
+    set_number(j, "speed", e->speed);
+    if (e->end > 0) {
+        set_number(j, "layer_begin", e->begin);
+        set_number(j, "layer_end", e->end);
+    }
+    return j;
+}
+
 void overview_json(struct overview *o, json_t *j)
 {
     json_t *replicas = json_array(), *waiting = json_array();
+    json_t *offers = json_array();
 
     sort(o);
     for (uint32_t i = 0, n; i < o->n; i += n) {
@@ -324,10 +390,13 @@ void overview_json(struct overview *o, json_t *j)
         n = of_replica(o, i);
         if (e->place == REPLICA) {
             json_array_append_new(replicas, json_replica(e, n));
+        } else if (e->place == OFFERS) {
+            json_array_append_new(offers, json_offer(e));
         } else {
             json_array_append_new(waiting, json_text(e->name, strlen(e->name)));
         }
     }
     json_object_set_new(j, "replicas", replicas);
     json_object_set_new(j, "waiting", waiting);
+    json_object_set_new(j, "offers", offers);
 }

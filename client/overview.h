@@ -24,10 +24,12 @@ void overview_free(struct overview **o);
 /* A row of ListWorkers, in the order of the list; copied. */
 void overview_add(struct overview *o, const Sluice__V1__WorkerRow *w);
 
+void overview_add_offer(struct overview *o, const Sluice__V1__OfferRow *w);
+
 /* For people: a table a model. */
 void overview_print(struct overview *o, FILE *to);
 
-/* The same as `replicas` and `waiting`, into j. */
+/* The same as `replicas`, `waiting` and `offers`, into j. */
 void overview_json(struct overview *o, json_t *j);
 
 #endif

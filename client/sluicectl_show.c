@@ -80,6 +80,9 @@ static void take_workers(void *arg, const ProtobufCMessage *reply)
             add_worker(p->table, m->workers[i]);
         }
     }
+    for (size_t i = 0; p->overview != NULL && i < m->n_offers; i++) {
+        overview_add_offer(p->overview, m->offers[i]);
+    }
     p->next = m->has_next ? m->next : 0;
 }
 

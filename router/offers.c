@@ -579,3 +579,29 @@ void offer_answered(struct router_core *r, struct offer *o, enum status status,
                   o->given.begin, o->given.end);
     }
 }
+
+/* ---- what an operator asks ---- */
+
+uint32_t offers_list(const struct router_core *r,
+                     Sluice__V1__OfferRow rows[OFFERS_MAX])
+{
+    uint32_t n = 0;
+
+    for (const struct list *at = r->offers.all.next; at != &r->offers.all;
+         at = at->next) {
+        const struct offer *o = LIST_OF(at, struct offer, all);
+        Sluice__V1__OfferRow *row = &rows[n++];
+
+        sluice__v1__offer_row__init(row);
+        row->name = wire_text(o->peer->name);
+        row->model = wire_text(o->kind.model);
+        row->n_stages = o->n_stages;
+        row->budget_bytes = o->budget_bytes;
+        row->speed = o->speed;
+        row->state = wire_text(o->assigned ? "assigned" : "offered");
+        row->has_layer_begin = row->has_layer_end = o->assigned;
+        row->layer_begin = o->given.begin;
+        row->layer_end = o->given.end;
+    }
+    return n;
+}

@@ -32,6 +32,7 @@
 #ifndef ROUTER_OFFERS_H
 #define ROUTER_OFFERS_H
 
+#include "proto/admin.pb-c.h"
 #include "proto/registry.pb-c.h"
 #include "router/peers.h"
 
@@ -65,6 +66,10 @@ void offer_leaves(struct offer *o);
 /* It has answered Assign. */
 void offer_answered(struct router_core *r, struct offer *o, enum status status,
                     const struct error *e);
+
+/* What there is, for operators: rows is [OFFERS_MAX]; how many. */
+uint32_t offers_list(const struct router_core *r,
+                     Sluice__V1__OfferRow rows[OFFERS_MAX]);
 
 /* A worker has come; the session of a staged one is over. */
 void offers_arrived(struct router_core *r, const struct worker *w);

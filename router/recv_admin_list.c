@@ -1,6 +1,7 @@
 /* ListWorkers and ListSequences: pages in order of number, so that what
  * comes or goes between two pages moves nothing else. */
 #include "proto/admin.pb-c.h"
+#include "router/offers.h"
 #include "router/place.h"
 #include "router/recv.h"
 #include "router/replica.h"
@@ -83,6 +84,7 @@ void recv_admin_list_workers(struct router_core *r, const struct incoming *in)
     Sluice__V1__WorkerRow rows[LIST_WORKERS_MAX], *list[LIST_WORKERS_MAX];
     Sluice__V1__Ledger ledgers[LIST_WORKERS_MAX];
     Sluice__V1__ClassLedger classes[LIST_WORKERS_MAX][POOL_CLASSES];
+    Sluice__V1__OfferRow offers[OFFERS_MAX], *offer_list[OFFERS_MAX];
     const struct worker *w = worker_after(r, m->after);
 
     for (; w != NULL && reply.n_workers < LIST_WORKERS_MAX;
@@ -94,6 +96,11 @@ void recv_admin_list_workers(struct router_core *r, const struct incoming *in)
         list[i] = &rows[i];
     }
     reply.workers = list;
+    reply.n_offers = m->after == 0 ? offers_list(r, offers) : 0;
+    for (size_t i = 0; i < reply.n_offers; i++) {
+        offer_list[i] = &offers[i];
+    }
+    reply.offers = offer_list;
     reply.has_next = w != NULL;
     reply.next = w != NULL ? rows[LIST_WORKERS_MAX - 1].id : 0;
     peer_end(in->peer->peer, in->call, &reply.base);

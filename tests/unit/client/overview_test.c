@@ -74,6 +74,15 @@ static const struct row cluster[] = {
 static struct overview *made(void)
 {
     struct overview *o = overview_new();
+    Sluice__V1__OfferRow offer = SLUICE__V1__OFFER_ROW__INIT;
+
+    offer.name = wire_text("spare");
+    offer.model = wire_text("other");
+    offer.state = wire_text("offered");
+    offer.n_stages = 4;
+    offer.budget_bytes = 1 << 30;
+    offer.speed = 5;
+    overview_add_offer(o, &offer);
 
     for (size_t i = 0; i < sizeof cluster / sizeof *cluster; i++) {
         add(o, &cluster[i]);
@@ -83,7 +92,16 @@ static struct overview *made(void)
 
 static void draws_stages_in_their_order(void **state)
 {
-    static const char *const words[] = {"\ntiny\n",
+    static const char *const words[] = {"\nother\n",
+                                        "0 of 1",
+                                        "w ",
+                                        "none",
+                                        "0.5 ms\n",
+                                        "offers itself",
+                                        "1 of 4",
+                                        "spare",
+                                        "offered",
+                                        "\ntiny\n",
                                         "up bbbbbbbb",
                                         "0 of 2",
                                         "b0",
@@ -98,12 +116,7 @@ static void draws_stages_in_their_order(void **state)
                                         "up aaaaaaaa",
                                         "a0",
                                         "waits for other layers",
-                                        "late",
-                                        "\nother\n",
-                                        "0 of 1",
-                                        "w ",
-                                        "none",
-                                        "0.5 ms\n"};
+                                        "late"};
     struct overview *o = made();
     char *text = NULL;
     size_t n = 0;
@@ -145,7 +158,11 @@ static void says_the_same_to_programs(void **state)
     assert_int_equal(json_array_size(json_object_get(j, "replicas")), 3);
     assert_int_equal(json_array_size(json_object_get(j, "waiting")), 1);
     assert_string_equal(json_string_value(of(j, "waiting", 0)), "late");
-    r = of(j, "replicas", 0);
+    r = of(j, "offers", 0);
+    assert_string_equal(text_of(r, "worker"), "spare");
+    assert_int_equal(json_integer_value(json_object_get(r, "n_stages")), 4);
+    assert_null(json_object_get(r, "layer_begin"));
+    r = of(j, "replicas", 1);
     assert_string_equal(text_of(r, "model"), "tiny");
     assert_string_equal(text_of(r, "assembly"), "13527612317570695169");
     assert_int_equal(json_array_size(json_object_get(r, "stages")), 2);
@@ -156,7 +173,7 @@ static void says_the_same_to_programs(void **state)
     assert_int_equal(json_integer_value(json_object_get(
                          json_object_get(s, "blocks"), "granted")),
                      11);
-    r = of(j, "replicas", 2);
+    r = of(j, "replicas", 0);
     assert_string_equal(text_of(r, "model"), "other");
     assert_null(json_object_get(r, "assembly"));
     assert_int_equal(json_integer_value(json_object_get(r, "n_stages")), 1);

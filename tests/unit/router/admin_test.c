@@ -252,6 +252,37 @@ static void stages_and_their_replica(void **state)
     rig_free(&rig);
 }
 
+static void offers_and_what_they_are_given(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *a = rig_admin(rig, "a1");
+    struct fake *w[2] = {rig_offer(rig, "o0", 2, 12),
+                         fake_offer_new(rig, "o1", 2, 12)};
+    const Sluice__V1__ListWorkersReply *l = list(a);
+
+    (void)state;
+    assert_int_equal(l->n_workers, 0);
+    assert_int_equal(l->n_offers, 1);
+    assert_memory_equal(l->offers[0]->name.data, "o0", 2);
+    assert_memory_equal(l->offers[0]->state.data, "offered", 7);
+    assert_int_equal(l->offers[0]->n_stages, 2);
+    assert_false(l->offers[0]->has_layer_end);
+    w[0]->hold_assigns = w[1]->hold_assigns = true;
+    fake_hello(w[1]);
+    rig_run(rig);
+    l = list(a);
+    assert_int_equal(l->n_offers, 2);
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_memory_equal(l->offers[i]->state.data, "assigned", 8);
+        assert_int_equal(l->offers[i]->layer_begin, w[i]->begin);
+        assert_int_equal(l->offers[i]->layer_end, w[i]->end);
+    }
+    fake_lost(w[0]);
+    rig_run(rig);
+    assert_int_equal(list(a)->n_offers, 1);
+    rig_free(&rig);
+}
+
 static const Sluice__V1__AuditAllReply *audit(struct fake *a)
 {
     struct record *x = ask(a, METHOD_ADMIN_AUDIT);
@@ -631,6 +662,7 @@ int main(void)
         cmocka_unit_test(pages_of_sequences),
         cmocka_unit_test(list_of_workers),
         cmocka_unit_test(stages_and_their_replica),
+        cmocka_unit_test(offers_and_what_they_are_given),
         cmocka_unit_test(audits),
         cmocka_unit_test(audits_of_the_leaving),
         cmocka_unit_test(audits_of_the_moving),
