@@ -18,6 +18,7 @@
 #define SHARD_VOCAB_MAX        16777216
 #define SHARD_HIDDEN_MAX       65536
 #define SHARD_ROWS_MAX         512
+#define SHARD_STEP_TOKENS_MAX  8192
 #define SHARD_PAGES_MAX        65536
 #define SHARD_CLASS_MAX        1073741824
 #define SHARD_BYTES_MAX        1125899906842624ull
@@ -95,6 +96,7 @@
     X(SHARD_VOCAB_MAX, "tokens", "tokens of a vocabulary")                    \
     X(SHARD_HIDDEN_MAX, "", "values of x that a stage hands on, a token")     \
     X(SHARD_ROWS_MAX, "", "sequences of a step")                              \
+    X(SHARD_STEP_TOKENS_MAX, "tokens", "of a step of a stage")                \
     X(SHARD_PAGES_MAX, "", "pages of a block, slot or checkpoint")            \
     X(SHARD_CLASS_MAX, "", "blocks, slots, checkpoints, pages")               \
     X(SHARD_BYTES_MAX, "bytes", "anything of a shard")                        \

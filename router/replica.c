@@ -180,6 +180,28 @@ void replica_answered(struct router_core *r, struct worker *w,
     }
 }
 
+static uint32_t least(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+/* A step that every stage takes. */
+static void fill_step(const struct replica *x, Sluice__V1__AssembleRequest *m)
+{
+    bool all_said = true;
+
+    m->has_max_rows = true;
+    m->max_rows = m->step_tokens = UINT32_MAX;
+    for (uint32_t i = 0; i < x->n_stages; i++) {
+        const struct shard *s = &x->workers[i]->shard;
+
+        m->max_rows = least(m->max_rows, s->max_rows);
+        m->step_tokens = least(m->step_tokens, s->step_tokens);
+        all_said = all_said && s->step_tokens > 0;
+    }
+    m->has_step_tokens = all_said;
+}
+
 static enum status send_assemble(const struct replica *x, uint32_t stage)
 {
     Sluice__V1__AssembleRequest m = SLUICE__V1__ASSEMBLE_REQUEST__INIT;
@@ -189,6 +211,7 @@ static enum status send_assemble(const struct replica *x, uint32_t stage)
     m.stage = stage;
     m.n_stages = x->n_stages;
     m.next = wire_text(next->shard.stage_endpoint);
+    fill_step(x, &m);
     return peer_call(x->workers[stage]->peer->peer, METHOD_WORKER_ASSEMBLE,
                      &m.base, ASSEMBLE_US / 1000, stage, NULL);
 }

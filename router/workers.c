@@ -69,6 +69,7 @@ static void shard_take(struct shard *to, const Sluice__V1__WorkerShard *s)
         .scratch_bytes = s->scratch_bytes,
         .pool_bytes = s->pool_bytes,
         .hidden = s->hidden,
+        .step_tokens = s->step_tokens,
     };
     copy_text(to->device, s->device);
     if (s->layer_end - s->layer_begin < s->n_layers) { /* check_stage() */

@@ -72,7 +72,8 @@ struct shard {
     uint32_t pages_per_block, pages_per_slot, pages_per_checkpoint;
     uint64_t block_bytes, slot_bytes, checkpoint_bytes;
     uint64_t weight_bytes, scratch_bytes, pool_bytes;
-    uint32_t hidden; /* H; 0: it did not say */
+    uint32_t hidden;      /* H; 0: it did not say */
+    uint32_t step_tokens; /* of a stage; 0: it did not say */
     char device[SHARD_DEVICE_MAX + 1];
     char stage_endpoint[ENDPOINT_MAX]; /* "": none */
 };

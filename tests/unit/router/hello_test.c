@@ -152,6 +152,13 @@ BAD(wide_hidden)
     half(f);
     f->shard.hidden = SHARD_HIDDEN_MAX + 1;
 }
+BAD(long_steps)
+{
+    UNUSED;
+    half(f);
+    f->shard.has_step_tokens = true;
+    f->shard.step_tokens = SHARD_STEP_TOKENS_MAX + 1;
+}
 BAD(live_stage)
 {
     UNUSED;
@@ -284,6 +291,7 @@ static const struct bad table[] = {
     {long_endpoint, INVALID, "endpoint must be 1..255 bytes"},
     {no_hidden, INVALID, "how wide x is"},
     {wide_hidden, INVALID, "hidden is 65537, must be 0..65536"},
+    {long_steps, INVALID, "step_tokens is 8193, must be 0..8192"},
     {live_stage, INVALID, "1 sequences live there, but none outlives"},
     {block_tokens_0, INVALID, "block_tokens is 0, must be 1..64"},
     {block_tokens_24, INVALID, "block_tokens is 24, must divide 64"},

@@ -570,6 +570,31 @@ static void a_lineage_on_probation_waits_outside(void **state)
     rig_end(&t.rig);
 }
 
+/* A step is what all stages take; of tokens nobody knows it if one is mute. */
+static void a_step_is_the_least(void **state)
+{
+    (void)state;
+    for (uint32_t mute = 0; mute < 2; mute++) {
+        struct rig *rig = rig_new(NULL);
+        struct fake *w[2];
+
+        for (uint32_t i = 0; i < 2; i++) {
+            w[i] = fake_stage_new(rig, i == 0 ? "a" : "b", 2 * i, 2 * i + 2);
+            w[i]->shard.max_rows = 4 + i;
+            w[i]->shard.has_step_tokens = mute == 0;
+            w[i]->shard.step_tokens = mute == 0 ? 300 - i : 0;
+            fake_hello(w[i]);
+            assert_true(w[i]->up);
+        }
+        for (uint32_t i = 0; i < 2; i++) {
+            assert_int_equal(w[i]->n_assembles, 1);
+            assert_int_equal(w[i]->step_rows, 4);
+            assert_int_equal(w[i]->step_tokens, mute == 0 ? 299 : 0);
+        }
+        rig_end(&rig);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -579,6 +604,7 @@ int main(void)
         cmocka_unit_test(other_weights_are_refused),
         cmocka_unit_test(two_replicas_of_three_stages),
         cmocka_unit_test(whole_workers_and_replicas_serve_one_model),
+        cmocka_unit_test(a_step_is_the_least),
         cmocka_unit_test(it_ends_as_a_whole),
         cmocka_unit_test(it_forms_in_good_time),
         cmocka_unit_test(failures_are_spaced),

@@ -134,6 +134,7 @@ struct fake {
     /* of a worker of some layers */
     char endpoint[80], next[80]; /* its own; where it was told to connect to */
     uint32_t n_assembles, stage, n_stages;
+    uint32_t step_rows, step_tokens; /* of the assembly; 0: not said */
     uint64_t assembly, assemble_call;
     bool hold_assembles; /* do not answer them */
     enum status refuse_assembles;

@@ -138,6 +138,8 @@ static void on_assemble(struct fake *w, uint64_t call,
     w->assembly = m->assembly;
     w->stage = m->stage;
     w->n_stages = m->n_stages;
+    w->step_rows = m->max_rows;
+    w->step_tokens = m->step_tokens;
     snprintf(w->next, sizeof w->next, "%.*s", (int)m->next.len,
              (const char *)m->next.data);
     if (w->refuse_assembles != ST_OK) {
