@@ -153,18 +153,22 @@ static void open_fully(struct router_core *r, struct worker *w)
     }
 }
 
+static void made(struct router_core *r, struct worker *w, uint64_t n_tokens)
+{
+    if (n_tokens >= TRIAL_TOKENS) {
+        open_fully(r, w);
+    }
+    if (n_tokens >= LIFE_TOKENS) {
+        good(r, w);
+    }
+}
+
 /* What a place makes, all its stages have made. */
 void lineage_made(struct router_core *r, struct worker *w)
 {
-    for (uint32_t i = 0; i < worker_n_stages(w); i++) {
-        struct worker *stage = worker_stage(w, i);
-
-        if (w->n_tokens >= TRIAL_TOKENS) {
-            open_fully(r, stage);
-        }
-        if (w->n_tokens >= LIFE_TOKENS) {
-            good(r, stage);
-        }
+    made(r, w, w->n_tokens);
+    for (uint32_t i = 1; i < worker_n_stages(w); i++) {
+        made(r, worker_stage(w, i), w->n_tokens);
     }
 }
 

@@ -60,19 +60,11 @@ bool place_leaves(const struct worker *w)
     return false;
 }
 
-struct need place_share(const struct worker *stage, const struct need *need)
-{
-    return worker_share(stage, need->of[BLOCKS], need->of[SLOTS]);
-}
-
-struct need place_need(const struct worker *w, uint64_t n_tokens)
+struct need stages_need(const struct worker *w, uint64_t n_tokens)
 {
     struct need need = worker_need(w, n_tokens);
     const struct worker *s;
 
-    if (w->replica == NULL) {
-        return need;
-    }
     EACH_STAGE(s, w)
     {
         struct need n = worker_need(s, n_tokens);
@@ -103,7 +95,7 @@ struct need place_sum(const struct worker *w, const struct need *need)
     return sum;
 }
 
-bool place_fits_ever(const struct worker *w, uint64_t n_tokens)
+bool stages_fit_ever(const struct worker *w, uint64_t n_tokens)
 {
     const struct worker *s;
 
@@ -116,13 +108,10 @@ bool place_fits_ever(const struct worker *w, uint64_t n_tokens)
     return true;
 }
 
-bool place_has_room(const struct worker *w, const struct need *need)
+bool stages_have_room(const struct worker *w, const struct need *need)
 {
     const struct worker *s;
 
-    if (w->replica == NULL) {
-        return worker_has_room(w, need);
-    }
     EACH_STAGE(s, w)
     {
         struct need n = place_share(s, need);
@@ -180,20 +169,17 @@ const struct worker *place_tightest(const struct worker *w, uint64_t n_tokens)
     return least == NULL ? w : least;
 }
 
-uint64_t place_grant(struct worker *w, const struct need *need)
+uint64_t stages_grant(struct worker *w, const struct need *need)
 {
-    for (uint32_t i = 1; i < worker_n_stages(w); i++) {
-        struct worker *s = worker_stage(w, i);
+    struct worker *s;
+
+    EACH_STAGE(s, w)
+    {
         struct need n = place_share(s, need);
 
         (void)worker_grant(s, &n);
     }
-    if (w->replica != NULL) {
-        struct need n = place_share(w, need);
-
-        return worker_grant(w, &n);
-    }
-    return worker_grant(w, need);
+    return w->last_grant;
 }
 
 /* Both have counted the same Submits since. */
@@ -231,15 +217,5 @@ void place_moved(struct worker *w)
     EACH_STAGE(s, w)
     {
         s->n_moved++;
-    }
-}
-
-void place_made(struct worker *w, uint32_t n)
-{
-    struct worker *s;
-
-    EACH_STAGE(s, w)
-    {
-        s->n_tokens += n;
     }
 }

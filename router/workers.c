@@ -405,7 +405,7 @@ void ledger_message(const struct ledger *l, Sluice__V1__Ledger *out,
     out->n_kept = l->n_kept;
 }
 
-struct need worker_share(const struct worker *w, uint64_t blocks,
+static struct need share(const struct worker *w, uint64_t blocks,
                          uint64_t slots)
 {
     const struct class_ledger *k = w->ledger.classes;
@@ -421,11 +421,17 @@ struct need worker_share(const struct worker *w, uint64_t blocks,
     return n;
 }
 
+struct need worker_share(const struct worker *w, uint64_t blocks,
+                         uint64_t slots)
+{
+    return share(w, blocks, slots);
+}
+
 struct need worker_need(const struct worker *w, uint64_t n_tokens)
 {
     uint32_t block = w->shard.block_tokens;
 
-    return worker_share(w, (n_tokens + block - 1) / block, 1);
+    return share(w, (n_tokens + block - 1) / block, 1);
 }
 
 bool worker_fits_ever(const struct worker *w, uint64_t n_tokens)

@@ -13,7 +13,7 @@
 
 struct scene {
     struct rig *rig;
-    struct fake *w[3], *c;
+    struct fake *w[3], *stage, *c;
 };
 
 static void bring(struct scene *s)
@@ -289,6 +289,84 @@ static void what_has_ended_counts_no_more(void **state)
     rig_free(&s.rig);
 }
 
+/* Replicas of two stages: the second ones have as many blocks as w1 and w2 of
+ * the tests above, the first ones plenty. */
+static void bring_replicas(struct scene *s)
+{
+    bring(s);
+    s->w[0] = rig_stage_with(s->rig, "a0", 0, 2, 40, 64);
+    rig_stage_with(s->rig, "a1", 2, 4, 10, 64);
+    s->w[1] = rig_stage_with(s->rig, "b0", 0, 2, 40, 64);
+    s->stage = rig_stage_with(s->rig, "b1", 2, 4, 10, 64);
+}
+
+/* They count by their tightest stages: 10 of 20 may be granted. */
+static void two_replicas(void **state)
+{
+    struct scene s;
+
+    (void)state;
+    bring_replicas(&s);
+    ask(&s, 1, 6, 2);
+    check(&s, 5, 6);
+    rig_free(&s.rig);
+}
+
+/* Whichever stage is lost, its replica is, and all of it fits the other. */
+static void the_loss_of_a_stage_waits_for_nothing(void **state)
+{
+    struct scene s;
+
+    (void)state;
+    bring_replicas(&s);
+    ask(&s, 1, 6, 2);
+    check(&s, 5, 6);
+    proceed(&s, 5);
+    assert_int_equal(fake_view(s.stage).n_sequences, 2);
+    fake_lost(s.stage);
+    rig_run(s.rig);
+    for (uint8_t i = 1; i <= 5; i++) {
+        assert_non_null(worker_sequence_of(s.w[0], i));
+    }
+    rig_free(&s.rig);
+}
+
+/* One replica is lost as a whole: alone it has nowhere to go. */
+static void one_replica(void **state)
+{
+    struct scene s;
+
+    (void)state;
+    bring(&s);
+    s.w[0] = rig_stage_with(s.rig, "a0", 0, 2, 40, 64);
+    rig_stage_with(s.rig, "a1", 2, 4, 10, 64);
+    ask(&s, 1, 5, 2);
+    check(&s, 5, 5);
+    rig_free(&s.rig);
+}
+
+/* Beside a worker of all layers. */
+static void a_replica_and_a_whole_one(void **state)
+{
+    struct scene s;
+
+    (void)state;
+    bring(&s);
+    s.w[0] = rig_stage_with(s.rig, "a0", 0, 2, 40, 64);
+    rig_stage_with(s.rig, "a1", 2, 4, 10, 64);
+    s.w[1] = rig_worker(s.rig, "w2", 10, 64);
+    ask(&s, 1, 6, 2);
+    check(&s, 5, 6);
+    proceed(&s, 5);
+    fake_lost(s.w[1]);
+    s.w[1] = NULL;
+    rig_run(s.rig);
+    for (uint8_t i = 1; i <= 5; i++) {
+        assert_non_null(at(&s, i));
+    }
+    rig_free(&s.rig);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -303,6 +381,10 @@ int main(void)
         cmocka_unit_test(nothing_is_loaded),
         cmocka_unit_test(blocks_of_two_sizes),
         cmocka_unit_test(what_has_ended_counts_no_more),
+        cmocka_unit_test(two_replicas),
+        cmocka_unit_test(the_loss_of_a_stage_waits_for_nothing),
+        cmocka_unit_test(one_replica),
+        cmocka_unit_test(a_replica_and_a_whole_one),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
