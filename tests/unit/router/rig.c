@@ -471,6 +471,7 @@ void fake_reconnect(struct fake *f)
     f->nonce = draw(f->rig);
     f->ledger.session = f->ledger.snapshot = f->ledger.grant = 0;
     f->last_grant = 0;
+    f->assembly = f->assemble_call = 0;
     f->n_stages = f->n_opens = 0;
     f->shard.n_live = 0;
     for (int i = 0; i < RIG_SEQUENCES; i++) {
