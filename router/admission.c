@@ -147,11 +147,17 @@ static struct prospects look(const struct router_core *r,
 
 enum status admission_absent(const struct model *m, struct error *e)
 {
-    return m->n_places > 0
-               ? error_set(e, ST_UNAVAILABLE,
-                           "every worker of model %s is drained", m->name)
-               : error_set(e, ST_UNAVAILABLE, "no worker of model %s is up",
-                           m->name);
+    if (m->n_places > 0) {
+        return error_set(e, ST_UNAVAILABLE,
+                         "every worker of model %s is drained", m->name);
+    }
+    if (m->n_loose > 0) {
+        return error_set(e, ST_UNAVAILABLE,
+                         "%" PRIu32 " workers of some layers of model %s are "
+                         "up, and make no whole replica",
+                         m->n_loose, m->name);
+    }
+    return error_set(e, ST_UNAVAILABLE, "no worker of model %s is up", m->name);
 }
 
 enum status admission_possible(struct router_core *r,

@@ -8,17 +8,16 @@
     for (uint32_t i_ = 0; i_ < worker_n_stages(w); i_++) \
         if ((s = worker_stage(w, i_)) != NULL)
 
-bool place_up(const struct worker *w)
+enum worker_state place_state(const struct worker *w)
 {
+    enum worker_state worst = WORKER_UP;
     const struct worker *s;
 
     EACH_STAGE(s, w)
     {
-        if (s->state != WORKER_UP) {
-            return false;
-        }
+        worst = s->state > worst ? s->state : worst;
     }
-    return true;
+    return worst;
 }
 
 bool place_ended(const struct worker *w)

@@ -21,9 +21,10 @@
 
 #include "router/replica.h"
 
-/* Are all its stages UP; is the session of one over; does one drain, or
- * leave? */
-bool place_up(const struct worker *w);
+/* The worst state of its stages. */
+enum worker_state place_state(const struct worker *w);
+
+/* Is the session of one over; does one drain, or leave? */
 bool place_ended(const struct worker *w);
 bool place_drained(const struct worker *w);
 bool place_leaves(const struct worker *w);

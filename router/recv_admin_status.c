@@ -25,7 +25,9 @@ static void status_fill(const struct router_core *r, Sluice__V1__StatusReply *m)
     m->n_clients = peers_count(r, BY_CLIENT | BY_ADMIN);
     m->n_waiting = r->n_waiting + r->early.n_choices;
     for (uint32_t i = 0; i < r->n_workers; i++) {
-        m->n_running += r->workers[i]->n_running;
+        const struct worker *w = r->workers[i];
+
+        m->n_running += w->stage == 0 ? w->n_running : 0; /* once each */
     }
     m->n_requests = k->requests;
     m->n_finished = k->finished;

@@ -1,4 +1,5 @@
 #include "proto/health.pb-c.h"
+#include "router/place.h"
 #include "router/recv.h"
 #include "router/router.h"
 
@@ -10,8 +11,8 @@ void recv_health(struct router_core *r, const struct incoming *in)
 
     for (uint32_t i = 0; i < r->n_workers; i++) {
         const struct worker *w = r->workers[i];
-        up = up ||
-             (worker_can_serve(w) && w->state <= WORKER_SLOW && !w->drain.on);
+        up = up || (worker_can_serve(w) && place_state(w) <= WORKER_SLOW &&
+                    !place_drained(w));
     }
     m.serving = up && !r->stopping;
     m.has_text = true;

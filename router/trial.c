@@ -36,8 +36,8 @@ static bool elsewhere(const struct router_core *r, const struct request *q)
 {
     for (uint32_t i = 0; i < r->n_workers; i++) {
         const struct worker *w = r->workers[i];
-        if (could_hold(w, q) && place_up(w) && !place_drained(w) &&
-            !doubtful(w, q)) {
+        if (could_hold(w, q) && place_state(w) == WORKER_UP &&
+            !place_drained(w) && !doubtful(w, q)) {
             return true;
         }
     }

@@ -322,6 +322,23 @@ static void the_shortest_context(void **state)
     rig_free(&rig);
 }
 
+/* Some of the layers are not there: who asks is told so. */
+static void no_whole_replica(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *c = rig_client(rig, "c1");
+    struct record *x;
+
+    (void)state;
+    rig_stage(rig, "w0", 0, 2);
+    rig_stage(rig, "v0", 0, 2);
+    x = client_generate(c, 1, 40, 10);
+    rig_run(rig);
+    assert_int_equal(x->status, ST_UNAVAILABLE);
+    assert_non_null(strstr(x->error, "2 workers of some layers of model tiny"));
+    rig_free(&rig);
+}
+
 /* Beside a worker of all layers: whoever has most room at its tightest. */
 static void beside_a_whole_one(void **state)
 {
@@ -355,6 +372,7 @@ int main(void)
         cmocka_unit_test(never_fits),
         cmocka_unit_test(the_largest_replica),
         cmocka_unit_test(the_shortest_context),
+        cmocka_unit_test(no_whole_replica),
         cmocka_unit_test(beside_a_whole_one),
     };
 

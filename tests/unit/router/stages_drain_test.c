@@ -108,6 +108,15 @@ static void states_are(struct scene *s, const char *const *state)
     }
 }
 
+static bool serves(struct scene *s)
+{
+    Sluice__V1__Nothing m = SLUICE__V1__NOTHING__INIT;
+    struct record *x = client_call(s->a, METHOD_HEALTH_CHECK, &m.base, 0);
+
+    rig_run(s->rig);
+    return ((const Sluice__V1__HealthReply *)(const void *)x->reply)->serving;
+}
+
 static void goes_on(struct scene *s, struct fake *w, uint32_t had)
 {
     const struct sequence *q = worker_sequence_of(w, 1);
@@ -129,8 +138,11 @@ static void of_any_stage(void **state)
         struct record *d, *y;
 
         bring(&s);
+        assert_true(serves(&s));
+        assert_int_equal(drain(&s, "whole", 0)->status, ST_OK);
         d = drain(&s, names[i], 60000);
-        assert_false(d->ended);
+        assert_false(d->ended || serves(&s));
+        assert_int_equal(undrain(&s, "whole")->status, ST_OK);
         states_are(&s,
                    (const char *const[]){"draining", "draining", "draining"});
         y = client_generate(s.c, 2, 40, 4);

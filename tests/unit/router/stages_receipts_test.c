@@ -262,6 +262,7 @@ static void says_times(struct fake *w, size_t n)
 static void times_of_each_stage(void **state)
 {
     Sluice__V1__ListRequest m = SLUICE__V1__LIST_REQUEST__INIT;
+    Sluice__V1__Nothing none = SLUICE__V1__NOTHING__INIT;
     const Sluice__V1__ListWorkersReply *l;
     struct record *x;
     struct scene s;
@@ -277,6 +278,11 @@ static void times_of_each_stage(void **state)
         assert_int_equal(l->workers[i]->n_tokens, 2);
         assert_int_equal(l->workers[i]->n_sequences, 1);
     }
+    x = client_call(s.a, METHOD_ADMIN_STATUS, &none.base, 0);
+    rig_run(s.rig);
+    assert_int_equal(
+        ((const Sluice__V1__StatusReply *)(const void *)x->reply)->n_running,
+        1);
     rig_free(&s.rig);
 }
 
