@@ -376,7 +376,7 @@ struct worker_core *worker_new(const struct worker_options *o,
 {
     struct worker_core *w;
 
-    if (!options_ok(o)) {
+    if (!options_ok(o) || (o->stage_endpoint != NULL && io->open_to == NULL)) {
         return NULL;
     }
     w = malloc(sizeof *w);

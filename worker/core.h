@@ -60,7 +60,8 @@ struct worker_options {
     uint32_t chunk_tokens; /* longest prefill chunk of a row, >= 1 */
     uint32_t engine_depth; /* plans in flight, 1..ENGINE_DEPTH_MAX */
     /* Of a shard that may be a stage: where the one before it connects to, and
-     * H.  NULL: it takes part in no replica of several stages. */
+     * H; io has open_to() then.  NULL: it takes part in no replica of several
+     * stages. */
     const char *stage_endpoint;
     uint32_t hidden; /* with stage_endpoint >= 1 */
 };

@@ -200,7 +200,9 @@ static void check_account(const struct bench *b)
 
 static void to_other(struct bench *b, struct bench_frame *f)
 {
-    if (b->mute && f->who.v >= NEXT_ID) {
+    bool to_next = f->who.v >= NEXT_ID && f->who.v < BEFORE_ID;
+
+    if ((b->mute && f->who.v >= NEXT_ID) || (b->deaf && to_next)) {
         frame_free(&f->frame);
     } else if (f->who.v >= BEFORE_ID) {
         if (b->has_before) {
@@ -208,7 +210,7 @@ static void to_other(struct bench *b, struct bench_frame *f)
         } else {
             frame_free(&f->frame);
         }
-    } else if (f->who.v >= NEXT_ID) {
+    } else if (to_next) {
         greeter_recv(&b->next, f->who, &f->frame);
     } else {
         bench_router_recv(b, f->frame);
@@ -338,7 +340,7 @@ void bench_connect(struct bench *b, uint64_t assembly, uint32_t index)
         session_fini(&b->before, "the stage before goes");
     }
     snprintf(s.endpoint, sizeof s.endpoint, "%s", b->o.stage_endpoint);
-    s.limits = link_limits_tensors(4, 1 << 20);
+    s.limits = link_limits_tensors(4, 8 << 20);
     session_init_stage(&b->before, &b->before_io, &before_ops, &edge_ops, b,
                        &b->arena, &s);
     b->has_before = true;
@@ -375,7 +377,7 @@ void bench_check_broken(struct bench *b, const char *text)
 
 /* ---- made and freed ---- */
 
-static void options(struct worker_options *o, bool last)
+static void options(struct worker_options *o, bool last, uint32_t hidden)
 {
     *o = (struct worker_options){.name = "w",
                                  .model = "fake",
@@ -397,7 +399,7 @@ static void options(struct worker_options *o, bool last)
                                  .chunk_tokens = 64,
                                  .engine_depth = 2,
                                  .stage_endpoint = "test://stage",
-                                 .hidden = BENCH_HIDDEN};
+                                 .hidden = hidden};
 }
 
 static void fill_io(struct bench *b, struct node_io *io)
@@ -411,10 +413,15 @@ static void fill_io(struct bench *b, struct node_io *io)
 
 struct bench *bench_new(bool last)
 {
+    return bench_new_wide(last, BENCH_HIDDEN);
+}
+
+struct bench *bench_new_wide(bool last, uint32_t hidden)
+{
     struct bench *b = calloc(1, sizeof *b);
 
     assert_non_null(b);
-    options(&b->o, last);
+    options(&b->o, last, hidden);
     b->now_us = 1000000;
     b->assembly = 500;
     b->n_stages = last ? 2 : 3;

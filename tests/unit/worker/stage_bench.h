@@ -65,6 +65,7 @@ struct bench {
     struct bench_frame to_worker[BENCH_FRAMES], from_worker[BENCH_FRAMES];
     uint32_t n_to_worker, n_from_worker;
     bool mute; /* nothing of the edges arrives any more */
+    bool deaf; /* the next stage loses what comes */
 
     /* The router. */
     struct peer_id router_id;
@@ -105,6 +106,8 @@ struct bench {
     struct plan_result result;
     bool has_result, refuse_plans, no_hidden;
     bool astray; /* rows of what is spoilt may be anywhere */
+    bool stands; /* it ticks no more */
+    bool lost;   /* the device is, says the next result */
     const char *fail_next;
     uint32_t n_plans;
     float *x;
@@ -115,6 +118,7 @@ struct bench {
 /* Stage 1 of 3, or the last of two (layers 2-4 of 4), a session up and no
  * assembly. */
 struct bench *bench_new(bool last);
+struct bench *bench_new_wide(bool last, uint32_t hidden);
 /* All is free at the end, which is checked. */
 void bench_free(struct bench **b);
 

@@ -41,7 +41,9 @@ static bool poll(struct engine *e, struct plan_result *out)
 
 static uint64_t progress(struct engine *e)
 {
-    return (uint64_t)bench_of(e)->now_us;
+    const struct bench *b = bench_of(e);
+
+    return b->stands ? 1 : (uint64_t)b->now_us;
 }
 
 static const struct engine_ops ops = {submit, poll, progress};
@@ -82,10 +84,11 @@ static uint32_t history_id(const struct id_pages *p, uint32_t i)
 
 /* With penalties: the last id of the history and its length are in the token,
  * so that a test sees both. */
-static uint32_t sampled(const struct plan *p, const struct plan_row *row)
+static uint32_t sampled(const struct bench *b, const struct plan *p,
+                        const struct plan_row *row)
 {
     uint32_t last = row->token + row->n_tokens;
-    float x = p->hidden[(size_t)last * BENCH_HIDDEN - 1];
+    float x = p->hidden[(size_t)last * b->o.hidden - 1];
     uint32_t token = (uint32_t)x;
 
     if (row->history.n > 0) {
@@ -109,14 +112,14 @@ static void compute(struct bench *b, const struct plan *p,
         check_row(b, p, row);
         r->tokens[i] = TOKEN_NONE;
         if (last && row->sample) {
-            r->tokens[i] = sampled(p, row);
+            r->tokens[i] = sampled(b, p, row);
             r->logprobs[i] = -0.5f;
             for (uint32_t j = 0; j < row->sampling->n_top_logprobs; j++) {
                 r->top[i][j] = (struct token_logprob){j, -(float)j};
             }
         }
     }
-    for (uint32_t i = 0; i < p->n_tokens * BENCH_HIDDEN; i++) {
+    for (uint32_t i = 0; i < p->n_tokens * b->o.hidden; i++) {
         b->x[i] = p->hidden[i] + 1;
     }
     r->hidden = last || b->no_hidden ? NULL : b->x;
@@ -133,11 +136,13 @@ bool bench_run(struct bench *b)
     memset(r, 0xff, sizeof *r);
     r->step = p->step;
     r->status = ST_OK;
-    r->lost = false;
+    r->lost = b->lost;
     r->n_rows = p->n_rows;
     r->hidden = NULL;
     r->device_us = 11;
-    if (b->fail_next != NULL) {
+    if (b->lost) {
+        r->status = error_set(&r->error, ST_DATA_LOSS, "the device is gone");
+    } else if (b->fail_next != NULL) {
         r->status = error_set(&r->error, ST_INTERNAL, "%s", b->fail_next);
         b->fail_next = NULL;
     } else {
@@ -155,7 +160,7 @@ void bench_engine_new(struct bench *b)
     const struct worker_options *o = &b->o;
 
     b->engine.ops = &ops;
-    b->x = calloc((size_t)o->step_tokens * BENCH_HIDDEN, sizeof *b->x);
+    b->x = calloc((size_t)o->step_tokens * b->o.hidden, sizeof *b->x);
     b->block_owner = calloc(o->n_blocks, sizeof *b->block_owner);
     b->slot_owner = calloc(o->n_slots, sizeof *b->slot_owner);
     b->slot_n = calloc(o->n_slots, sizeof *b->slot_n);

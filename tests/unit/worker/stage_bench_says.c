@@ -1,6 +1,7 @@
 /* stage_bench_says.c - what the router and the stage before say, and what
  * comes to the router and to the stage after. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "proto/health.pb-c.h"
@@ -132,8 +133,8 @@ static void hear_failure(struct bench_said *s, bool has, ProtobufCBinaryData d)
     }
 }
 
-static void hear_forward(struct bench_said *s, struct peer *p,
-                         const Sluice__V1__StageForward *m)
+static void hear_forward(const struct bench *b, struct bench_said *s,
+                         struct peer *p, const Sluice__V1__StageForward *m)
 {
     const float *x = peer_tensor(p, &s->n_x);
 
@@ -147,8 +148,8 @@ static void hear_forward(struct bench_said *s, struct peer *p,
     copy(s->index, m->index, m->n_index);
     s->n_device_us = (uint32_t)m->n_device_us;
     copy(s->device_us, m->device_us, m->n_device_us);
-    for (uint32_t i = 0; i < BENCH_ROWS && i * 4 * BENCH_HIDDEN < s->n_x; i++) {
-        s->x[i] = x[(i + 1) * BENCH_HIDDEN - 1];
+    for (uint32_t i = 0; i < BENCH_ROWS && i * 4 * b->o.hidden < s->n_x; i++) {
+        s->x[i] = x[(i + 1) * b->o.hidden - 1];
     }
     hear_failure(s, m->has_failure, m->failure);
 }
@@ -190,7 +191,7 @@ void bench_hear(struct bench *b, struct peer *p, const struct method_row *m,
         s->n = (uint32_t)((const Sluice__V1__StageOpenPart *)message)->n_tokens;
         break;
     case METHOD_STAGE_FORWARD:
-        hear_forward(s, p, (const Sluice__V1__StageForward *)message);
+        hear_forward(b, s, p, (const Sluice__V1__StageForward *)message);
         break;
     case METHOD_STAGE_RESULT:
         hear_result(s, (const Sluice__V1__StageResult *)message);
@@ -319,20 +320,22 @@ void bench_row(struct bench_forward *f, uint64_t grant, bool generated,
 
 void bench_send(struct bench *b, struct bench_forward *f)
 {
-    static float x[256 * BENCH_HIDDEN];
+    uint32_t n = f->n_tokens * b->o.hidden;
+    float *x;
 
-    if (f->m.has_failure || f->n_tokens == 0) {
+    if (f->m.has_failure || n == 0) {
         bench_say(b, METHOD_STAGE_FORWARD, &f->m.base);
         return;
     }
-    assert_in_range(f->n_tokens, 1, 256);
-    for (uint32_t i = 0; i < f->n_tokens * BENCH_HIDDEN; i++) {
-        x[i] = bench_x(f->m.step, i / BENCH_HIDDEN);
+    x = malloc(n * sizeof *x);
+    assert_non_null(x);
+    for (uint32_t i = 0; i < n; i++) {
+        x[i] = bench_x(f->m.step, i / b->o.hidden);
     }
-    assert_int_equal(
-        peer_oneway_tensor(b->out, METHOD_STAGE_FORWARD, &f->m.base, x,
-                           f->n_tokens * BENCH_HIDDEN * (uint32_t)sizeof *x),
-        ST_OK);
+    assert_int_equal(peer_oneway_tensor(b->out, METHOD_STAGE_FORWARD,
+                                        &f->m.base, x, n * (uint32_t)sizeof *x),
+                     ST_OK);
+    free(x);
     bench_turn(b);
 }
 

@@ -5,6 +5,7 @@
 
 #include "tests/unit/cmocka.h"
 #include "tests/unit/worker/stage_bench.h"
+#include "worker/watch.h"
 
 #define NONE UINT32_MAX /* the row samples nothing */
 
@@ -463,6 +464,78 @@ static void a_plan_of_the_last_assembly_is_nobodys(void **state)
     bench_free(&b);
 }
 
+/* ---- an engine that dies ---- */
+
+static void a_dead_engine_ends_the_stage(void **state)
+{
+    struct bench *b = stand(false);
+    uint64_t grant = bench_open_plain(b, 8, 8);
+
+    (void)state;
+    bench_forward(b, grant, false, 0, 8, 0);
+    bench_forward(b, bench_open_plain(b, 8, 8), false, 0, 8, 0);
+    b->stands = true;
+    bench_advance(b, ENGINE_DEAD_US + WATCH_LOOK_US);
+    assert_true(b->due_us == NODE_STOP);
+    assert_true(worker_failed(b->worker));
+    assert_null(b->in); /* the stages beside it were told */
+    assert_null(b->out);
+    bench_free(&b);
+}
+
+/* Of the step that was under way nothing goes on. */
+static void a_lost_device_ends_the_stage(void **state)
+{
+    struct bench *b = stand(true);
+    uint64_t grant = bench_open_plain(b, 8, 8);
+
+    (void)state;
+    bench_forward(b, grant, false, 0, 8, 0);
+    bench_forward(b, bench_open_plain(b, 8, 8), false, 0, 8, 0);
+    b->lost = true;
+    bench_run(b);
+    assert_true(b->due_us == NODE_STOP);
+    assert_true(worker_lost(b->worker));
+    assert_int_equal(b->n_said, 0);
+    assert_null(b->in);
+    bench_free(&b);
+}
+
+/* ---- back-pressure ---- */
+
+/* A next stage that takes nothing for a while: all that may be under way has
+ * room in the link to it, three tensors of 3.75 MiB and what fills the pool. */
+static void all_that_may_be_under_way_has_room(void **state)
+{
+    struct bench *b = bench_new_wide(false, 16384);
+    struct bench_open o;
+    uint64_t grants[8];
+
+    (void)state;
+    bench_assemble(b);
+    b->deaf = true;
+    for (uint32_t i = 0; i < 8; i++) {
+        bench_open(b, &o, 60, 4);
+        o.m.n_tokens = 60;
+        bench_say(b, METHOD_STAGE_OPEN, &o.m.base);
+        grants[i] = b->grant;
+    }
+    for (uint32_t i = 0; i < 3; i++) {
+        bench_forward(b, grants[i], false, 0, 60, 0);
+    }
+    while (bench_run(b)) {
+    }
+    for (uint32_t i = 0; i < 8; i++) {
+        bench_remove(b, grants[i]);
+    }
+    assert_int_equal(b->n_broken, 0);
+    assert_int_equal(b->n_said, 0);
+    b->deaf = false;
+    bench_advance(b, 600000);
+    assert_int_equal(b->n_said, 8 + 3 + 8);
+    bench_free(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -480,6 +553,9 @@ int main(void)
         cmocka_unit_test(an_engine_that_refuses_fails_the_step),
         cmocka_unit_test(a_failure_has_no_tensor),
         cmocka_unit_test(a_plan_of_the_last_assembly_is_nobodys),
+        cmocka_unit_test(a_dead_engine_ends_the_stage),
+        cmocka_unit_test(a_lost_device_ends_the_stage),
+        cmocka_unit_test(all_that_may_be_under_way_has_room),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
