@@ -7,6 +7,7 @@
 
 #include "common/log.h"
 #include "router/recv.h"
+#include "router/replica.h"
 #include "router/router.h"
 
 struct router_core *router_new(const struct router_options *o,
@@ -224,6 +225,10 @@ bool router_worker_view(const struct router_core *r, uint32_t i,
         .readmit_ms = lineage_readmit_ms(r, w),
         .probation = w->life.probation,
         .draining = drain_name(w) != NULL,
+        .serves = worker_can_serve(w),
+        .assembly = w->replica != NULL ? w->replica->assembly : 0,
+        .stage = w->stage,
+        .n_stages = worker_n_stages(w),
     };
     return true;
 }

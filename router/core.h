@@ -83,6 +83,9 @@ struct router_worker_view {
     uint32_t readmit_ms;  /* nothing is granted before then */
     bool probation;       /* one sequence at a time */
     bool draining;        /* nothing is granted to it */
+    bool serves;          /* sequences run there: it has all layers, or leads */
+    uint64_t assembly;    /* of the replica that it is a stage of; 0: of none */
+    uint32_t stage, n_stages; /* its place there */
 };
 
 bool router_worker_view(const struct router_core *r, uint32_t i,

@@ -76,6 +76,15 @@ int64_t fake_engine_stood_us(const struct fake_engine *e, int64_t *ago_us)
     return (now < until ? now : until) - e->stand_us;
 }
 
+/* Of several stages each poison kills one and the same: the first, or the
+ * last. */
+static bool strikes_here(const struct fake_engine *e,
+                         const struct generation *g)
+{
+    return g->number % 2 ? !fake_engine_takes_hidden(e)
+                         : !fake_engine_gives_hidden(e);
+}
+
 /* What it runs kills its worker, or it dies by itself. */
 static bool dies(struct fake_engine *e, const struct plan *p)
 {
@@ -86,7 +95,7 @@ static bool dies(struct fake_engine *e, const struct plan *p)
         struct generation *g =
             r->sampling ? generation_poison(e->sim, r->sampling->seed) : NULL;
 
-        if (g && g->poison &&
+        if (g && g->poison && strikes_here(e, g) &&
             (g->poison_at == 0 || (r->sample && r->index == g->poison_at))) {
             auditor_poisoned(e->sim, node, &g->choices[r->choice]);
             return true;

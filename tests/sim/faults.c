@@ -11,17 +11,30 @@ static uint32_t any_peer(struct sim *s)
                : SIM_FIRST_CLIENT + (uint32_t)(n - s->options.n_workers);
 }
 
+/* Of a stage: to the router, or to the next stage, as chance will. */
+static bool wants_other(struct sim *s, const struct conn *c)
+{
+    return node_is_worker(c->node) &&
+           options_staged(&s->options, c->node - SIM_FIRST_WORKER) &&
+           rng_below(&s->chance, 2);
+}
+
 /* The connection it uses now; 0: none. */
 static uint32_t newest_conn(struct sim *s, uint32_t node)
 {
+    uint32_t found = 0;
+
     for (uint32_t i = s->network.n_conns; i; i--) {
         const struct conn *c = network_conn(&s->network, i);
 
         if (c->node == node && c->open[END_PEER]) {
-            return i;
+            found = found ? found : i;
+            if (!wants_other(s, c)) {
+                return i;
+            }
         }
     }
-    return 0;
+    return found;
 }
 
 static void cut(struct sim *s)

@@ -106,7 +106,7 @@ static uint32_t conn_of(struct sim *s, uint32_t node)
     for (uint32_t i = s->network.n_conns; i; i--) {
         const struct conn *c = network_conn(&s->network, i);
 
-        if (c->node == node) {
+        if (c->node == node && c->listener == SIM_ROUTER) {
             return c->open[END_PEER] && c->session ? i : 0;
         }
     }

@@ -33,6 +33,7 @@ struct task {
     uint64_t from, to;
     uint32_t jobs;
     bool verbose, print_hash, first; /* first: stop at a failure */
+    enum stage_choice stages;
     const char *regressions;
     struct job *job; /* [jobs], shared with the children */
 };
@@ -75,7 +76,7 @@ static void run_seed(const struct task *t, struct job *j, struct sim *s)
     bool fine;
 
     logging = t->verbose ? s : NULL;
-    fine = sim_run(s, j->next, t->verbose);
+    fine = sim_run(s, j->next, t->stages, t->verbose);
     logging = NULL;
     add(&j->counts, &s->counts);
     if (t->print_hash) {
@@ -247,6 +248,32 @@ static bool verdict(const struct task *t, double seconds)
     return fine;
 }
 
+/* Does the seed draw these options still, with the stages that it has, or as
+ * it was before there were any? */
+static bool find_options(struct task *t, uint64_t seed, uint64_t hash)
+{
+    static const enum stage_choice tries[] = {STAGES_DRAWN, STAGES_NEVER};
+    struct sim_options o;
+
+    for (uint32_t i = 0; i < 2; i++) {
+        t->stages = tries[i];
+        options_draw(&o, seed, t->stages);
+        if (options_hash(&o) == hash) {
+            return true;
+        }
+    }
+    t->stages = STAGES_DRAWN;
+    return false;
+}
+
+static uint64_t options_of(uint64_t seed)
+{
+    struct sim_options o;
+
+    options_draw(&o, seed, STAGES_NEVER);
+    return options_hash(&o);
+}
+
 /* Lines of "seed options-hash sentence"; # begins a comment. */
 static bool run_regressions(struct task *t)
 {
@@ -260,15 +287,15 @@ static bool run_regressions(struct task *t)
         exit(2);
     }
     while (fgets(line, sizeof(line), f)) {
-        struct sim_options o;
         uint64_t seed, hash;
 
         if (sscanf(line, "%" SCNu64 " %" SCNx64, &seed, &hash) != 2) {
             continue;
         }
-        options_draw(&o, seed);
-        if (options_hash(&o) != hash) {
-            printf("stale: the seed draws other options now: %s", line);
+        if (!find_options(t, seed, hash)) {
+            printf("stale: the seed draws other options now, without stages "
+                   "%016" PRIx64 ": %s",
+                   options_of(seed), line);
         }
         t->job[0].next = t->from = t->to = seed;
         run_job(t, &t->job[0]);
@@ -281,12 +308,14 @@ static void usage(void)
 {
     printf("usage: sluice-sim [--seeds A..B] [--jobs N] [--verbose] [--hash]\n"
            "                  [--plant NAME | --list-plants] [--first]\n"
-           "                  [--regressions FILE]\n"
+           "                  [--stages WHICH] [--regressions FILE]\n"
            "  --seeds A..B  run these, or one seed A\n"
            "                (default 1..$SLUICE_SIM_SEEDS, or 1..3000)\n"
            "  --verbose     log everything that happens, for one seed\n"
            "  --hash        print a hash of all that was delivered, by seed\n"
-           "  --first       stop at the first failure\n");
+           "  --first       stop at the first failure\n"
+           "  --stages W    replicas of several stages: in all seeds, in no\n"
+           "                seed, or drawn (three of ten)\n");
 }
 
 static void list_plants(void)
@@ -322,6 +351,21 @@ static bool parse_seeds(const char *text, struct task *t)
     return *end == '\0' && t->to >= t->from;
 }
 
+static bool parse_stages(const char *text, struct task *t)
+{
+    static const char *const names[] = {[STAGES_DRAWN] = "drawn",
+                                        [STAGES_NEVER] = "no",
+                                        [STAGES_ALWAYS] = "all"};
+
+    for (uint32_t i = 0; i < 3; i++) {
+        if (strcmp(text, names[i]) == 0) {
+            t->stages = (enum stage_choice)i;
+            return true;
+        }
+    }
+    return false;
+}
+
 static bool parse(int argc, char **argv, struct task *t)
 {
     for (int i = 1; i < argc; i++) {
@@ -337,6 +381,8 @@ static bool parse(int argc, char **argv, struct task *t)
             list_plants();
             exit(0);
         } else if (strcmp(a, "--seeds") == 0 && parse_seeds(value, t)) {
+            i++;
+        } else if (strcmp(a, "--stages") == 0 && parse_stages(value, t)) {
             i++;
         } else if (strcmp(a, "--jobs") == 0) {
             t->jobs = (uint32_t)strtoul(value, NULL, 10);

@@ -2,10 +2,25 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tests/sim/fake_hidden.h"
 #include "tests/sim/sim.h"
 
 #define SPIN_US    10000
 #define SPIN_TICKS 20000
+#define PEERS_MAX  44 /* of the router */
+
+/* The number that seeds know it by: the workers past SIM_WORKERS_WHOLE came
+ * after the clients. */
+static uint32_t seed_number(uint32_t number)
+{
+    const uint32_t more = SIM_WORKERS - SIM_WORKERS_WHOLE;
+
+    if (number >= SIM_FIRST_CLIENT) {
+        return number - more;
+    }
+    return number < SIM_FIRST_WORKER + SIM_WORKERS_WHOLE ? number
+                                                         : number + SIM_CLIENTS;
+}
 
 bool node_is_worker(uint32_t number)
 {
@@ -171,7 +186,7 @@ static void tick(struct sim *s, uint32_t number, uint64_t serial)
 static void start_router(struct sim *s, struct sim_node *n)
 {
     struct router_options o = {.name = "r",
-                               .max_peers = SIM_NODES * 4,
+                               .max_peers = PEERS_MAX,
                                .max_requests = s->options.max_requests,
                                .max_waiting = s->options.max_waiting,
                                .gather_us = s->seed % 3 == 0 ? 1000 : 0,
@@ -208,21 +223,23 @@ static void start_worker(struct sim *s, struct sim_node *n)
     uint32_t w = n->number - SIM_FIRST_WORKER;
     const struct worker_draw *d = &s->options.workers[w];
     const struct fake_model *m = &s->options.models[d->model];
-    char model[8];
+    const struct fake_shard shard = options_shard(&s->options, w);
+    char model[8], endpoint[16];
     struct worker_options o = {.name = n->name,
                                .model = model,
                                .device = "fake",
-                               .layer_end = 4,
-                               .n_layers = 4,
+                               .layer_begin = shard.begin,
+                               .layer_end = shard.end,
+                               .n_layers = shard.n_layers,
                                .block_tokens = d->block_tokens,
-                               .block_bytes = m->attention ? 4096 : 0,
-                               .slot_bytes = m->linear ? 8192 : 0,
+                               .block_bytes = shard.attention ? 4096 : 0,
+                               .slot_bytes = shard.linear ? 8192 : 0,
                                .n_blocks = d->n_blocks,
                                .n_slots = d->n_slots,
-                               .pages_per_block = m->attention ? 1 : 0,
-                               .pages_per_slot = !m->linear     ? 0
-                                                 : m->attention ? 2
-                                                                : 1,
+                               .pages_per_block = shard.attention ? 1 : 0,
+                               .pages_per_slot = !shard.linear     ? 0
+                                                 : shard.attention ? 2
+                                                                   : 1,
                                .weight_bytes = 1 << 20,
                                .scratch_bytes = 1 << 16,
                                .pool_bytes = (uint64_t)d->n_blocks * 4096 +
@@ -236,6 +253,11 @@ static void start_worker(struct sim *s, struct sim_node *n)
                                .engine_depth = d->depth};
 
     (void)snprintf(model, sizeof(model), "m%u", d->model);
+    (void)snprintf(endpoint, sizeof(endpoint), "sim://%u", n->number);
+    if (options_staged(&s->options, w)) {
+        o.stage_endpoint = endpoint;
+        o.hidden = FAKE_HIDDEN;
+    }
     memcpy(o.eos, m->eos, sizeof(m->eos));
     if (s->options.crash[w] == CRASH_START && node_crashes(s, n->number)) {
         clock_add(&s->clock, sim_now(s) + rng_octave(&n->rng, 100, 200000),
@@ -281,8 +303,8 @@ void node_start(struct sim *s, uint32_t number)
     n->ending = false;
     n->leave_end_us = 0;
     n->first_conn = s->network.n_conns + 1;
-    rng_init(&n->rng, s->seed, 1000u + number * 1000u + n->life);
-    (void)snprintf(n->name, sizeof(n->name), "%c%u", kind, number);
+    rng_init(&n->rng, s->seed, 1000u + seed_number(number) * 1000u + n->life);
+    (void)snprintf(n->name, sizeof(n->name), "%c%u", kind, seed_number(number));
     sim_log(s, "%s starts, life %u", n->name, n->life);
     if (number == SIM_ROUTER) {
         start_router(s, n);

@@ -9,6 +9,11 @@
 
 #define LONG_CONTEXT 32768
 #define WHOLE_LAYERS 4 /* of a model whose workers have all */
+#define LAYERS_MOST  8
+#define STAGES_MOST  4   /* of a replica */
+#define SHORT_TOKENS 128 /* of an answer; more are long ones */
+
+#define STAGES_STREAM 50
 
 static uint32_t octave(struct rng *r, uint32_t lo, uint32_t hi)
 {
@@ -124,6 +129,16 @@ static void draw_load(struct sim_options *o, struct rng *r)
     draw_asked(o, r);
 }
 
+static void draw_long_worker(struct worker_draw *w, struct rng *r)
+{
+    w->block_tokens = 64;
+    w->n_blocks =
+        w->n_blocks ? octave(r, LONG_CONTEXT / 64, LONG_CONTEXT / 64 * 8) : 0;
+    w->step_tokens = octave(r, 1024, 8192);
+    w->chunk_tokens = octave(r, 1024, 8192);
+    w->token_us = 0;
+}
+
 /* Prompts that take several Submits, and more than the link lets go out
  * before an acknowledgement: what comes after is overtaken by cancels. */
 static void draw_long(struct sim_options *o, struct rng *r)
@@ -133,15 +148,7 @@ static void draw_long(struct sim_options *o, struct rng *r)
         o->models[i].context = LONG_CONTEXT;
     }
     for (uint32_t i = 0; i < o->n_workers; i++) {
-        struct worker_draw *w = &o->workers[i];
-
-        w->block_tokens = 64;
-        w->n_blocks = w->n_blocks
-                          ? octave(r, LONG_CONTEXT / 64, LONG_CONTEXT / 64 * 8)
-                          : 0;
-        w->step_tokens = octave(r, 1024, 8192);
-        w->chunk_tokens = octave(r, 1024, 8192);
-        w->token_us = 0;
+        draw_long_worker(&o->workers[i], r);
     }
     o->prompt_max = LONG_CONTEXT - 100;
     o->tokens_max = octave(r, 2, 16);
@@ -149,6 +156,12 @@ static void draw_long(struct sim_options *o, struct rng *r)
         o->again_of = 3000;
         o->end_of = 6000;
     }
+}
+
+static void draw_answering_worker(struct worker_draw *w, struct rng *r)
+{
+    w->n_blocks = w->n_blocks ? 4096 / w->block_tokens : 0;
+    w->step_us = octave(r, 50, 400);
 }
 
 /* Answers longer than what a worker remembers of logprobs. */
@@ -159,9 +172,7 @@ static void draw_long_answers(struct sim_options *o, struct rng *r)
         o->models[i].n_eos = 0;
     }
     for (uint32_t i = 0; i < o->n_workers; i++) {
-        o->workers[i].n_blocks =
-            o->workers[i].n_blocks ? 4096 / o->workers[i].block_tokens : 0;
-        o->workers[i].step_us = octave(r, 50, 400);
+        draw_answering_worker(&o->workers[i], r);
     }
     o->open_max = o->open_max < 16 ? o->open_max : 16;
     o->tokens_min = 200;
@@ -193,17 +204,28 @@ static void draw_flaps(struct sim_options *o, struct rng *r)
     }
 }
 
+static void draw_stand(struct worker_draw *w, bool faulty, struct rng *r)
+{
+    w->long_of = rng_below(r, 8) ? 0 : octave(r, 1, 20);
+    w->stand_of = !faulty || rng_below(r, 4) ? 0 : octave(r, 1, 20);
+}
+
 /* Steps that take seconds and tick, engines that stand still, cables. */
 static void draw_stands(struct sim_options *o, struct rng *r)
 {
     for (uint32_t i = 0; i < o->n_workers; i++) {
-        struct worker_draw *w = &o->workers[i];
-
-        w->long_of = rng_below(r, 8) ? 0 : octave(r, 1, 20);
-        w->stand_of = !o->faulty || rng_below(r, 4) ? 0 : octave(r, 1, 20);
+        draw_stand(&o->workers[i], o->faulty, r);
     }
     o->cable_us =
         !o->faulty || rng_below(r, 4) ? 0 : rng_octave(r, 500000, 8000000);
+}
+
+static void draw_crash(struct sim_options *o, uint32_t w, struct rng *r)
+{
+    if (rng_below(r, 8) == 0) {
+        o->crash[w] = rng_below(r, 2) ? CRASH_START : CRASH_STEP;
+        o->crash_lives[w] = (uint32_t)rng_range(r, 1, 5);
+    }
 }
 
 /* What workers die of, beside chance. */
@@ -211,10 +233,7 @@ static void draw_deaths(struct sim_options *o, struct rng *r)
 {
     o->poison_of = rng_below(r, 3) ? 0 : octave(r, 30, 600);
     for (uint32_t i = 0; i < o->n_workers; i++) {
-        if (rng_below(r, 8) == 0) {
-            o->crash[i] = rng_below(r, 2) ? CRASH_START : CRASH_STEP;
-            o->crash_lives[i] = (uint32_t)rng_range(r, 1, 5);
-        }
+        draw_crash(o, i, r);
     }
 }
 
@@ -226,7 +245,162 @@ static void draw_drains(struct sim_options *o, struct rng *r)
     o->headroom = rng_below(r, 4) == 0;
 }
 
-void options_draw(struct sim_options *o, uint64_t seed)
+/* ---- replicas of several stages ---- */
+
+struct fake_shard options_shard(const struct sim_options *o, uint32_t w)
+{
+    uint32_t model = o->workers[w].model, mask, has;
+    const struct fake_model *m = &o->models[model];
+    struct fake_shard s = {.begin = o->stages.layers[w].begin,
+                           .end = o->stages.layers[w].end,
+                           .n_layers = o->stages.n_layers[model],
+                           .attention = m->attention,
+                           .linear = m->linear};
+
+    if (s.end == 0) {
+        s.n_layers = s.n_layers ? s.n_layers : WHOLE_LAYERS;
+        s.end = s.n_layers;
+        return s;
+    }
+    mask = ((1u << (s.end - s.begin)) - 1) << s.begin;
+    has = o->stages.attention[model] & mask;
+    s.attention = has != 0;
+    s.linear = has != mask;
+    return s;
+}
+
+/* Where a model is cut, and which of its layers have attention. */
+static void draw_layers(struct sim_options *o, uint32_t model, struct rng *r)
+{
+    const struct fake_model *m = &o->models[model];
+    uint32_t n = (uint32_t)rng_range(r, STAGES_MOST, LAYERS_MOST);
+    uint32_t all = (1u << n) - 1, mask = m->attention ? all : 0;
+
+    if (m->attention && m->linear) {
+        do {
+            mask = (uint32_t)rng_u64(r) & all;
+        } while (mask == 0 || mask == all);
+    }
+    o->stages.n_layers[model] = n;
+    o->stages.attention[model] = mask;
+}
+
+/* n ascending cuts of n_layers layers, the last of them at their end. */
+static void draw_cuts(uint32_t cuts[STAGES_MOST], uint32_t n, uint32_t n_layers,
+                      struct rng *r)
+{
+    uint32_t begin = 0;
+
+    for (uint32_t i = 0; i + 1 < n; i++) {
+        begin = (uint32_t)rng_range(r, begin + 1, n_layers - (n - 1 - i));
+        cuts[i] = begin;
+    }
+    cuts[n - 1] = n_layers;
+}
+
+/* The next worker, of layers [begin, end) of a model; end 0: of all. */
+static void add_worker(struct sim_options *o, uint32_t model, uint32_t begin,
+                       uint32_t end, struct rng *r)
+{
+    uint32_t w = o->n_workers++;
+    struct worker_draw *d = &o->workers[w];
+    struct fake_shard shard;
+
+    draw_worker(d, o, r);
+    d->model = model;
+    o->stages.layers[w].begin = begin;
+    o->stages.layers[w].end = end;
+    shard = options_shard(o, w);
+    d->block_tokens = o->stages.block_tokens[model];
+    d->n_blocks = 0;
+    if (shard.attention) {
+        uint32_t least = (64 + d->block_tokens - 1) / d->block_tokens;
+
+        d->n_blocks = octave(r, least, least * 64);
+    }
+    d->n_slots = shard.linear ? octave(r, 1, 32) : 0;
+    if (o->models[model].context == LONG_CONTEXT) {
+        draw_long_worker(d, r);
+    } else if (o->tokens_max > SHORT_TOKENS) {
+        draw_answering_worker(d, r);
+    }
+    draw_stand(d, o->faulty, r);
+    if (o->faulty) {
+        draw_crash(o, w, r);
+    }
+}
+
+/* A place where sequences can run: a worker of all layers, or several.  Half
+ * of the later ones are cut as the first, so that they can change partners. */
+static void add_place(struct sim_options *o, uint32_t model, uint32_t n,
+                      struct rng *r)
+{
+    uint32_t cuts[STAGES_MOST], begin = 0;
+    bool same = o->stages.n_places[model] && rng_below(r, 2);
+
+    if (n == 1) {
+        add_worker(o, model, 0, 0, r);
+        return;
+    }
+    draw_cuts(cuts, n, o->stages.n_layers[model], r);
+    for (uint32_t i = 0; same && i < n; i++) {
+        cuts[i] = o->stages.layers[i].end;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        add_worker(o, model, begin, cuts[i], r);
+        begin = cuts[i];
+    }
+    o->stages.n_places[model]++;
+}
+
+/* One more of a stage that is there. */
+static void add_spare(struct sim_options *o, uint32_t n, struct rng *r)
+{
+    uint32_t i = (uint32_t)rng_below(r, n);
+
+    add_worker(o, o->workers[0].model, o->stages.layers[i].begin,
+               o->stages.layers[i].end, r);
+}
+
+/* Other workers in place of those drawn: the first place has several stages,
+ * others as many, or one, or are of another model. */
+static void draw_stages(struct sim_options *o, struct rng *r)
+{
+    uint32_t n = (uint32_t)rng_range(r, 2, STAGES_MOST);
+    uint32_t model = (uint32_t)rng_below(r, o->n_models);
+
+    memset(o->workers, 0, sizeof(o->workers));
+    memset(o->crash, 0, sizeof(o->crash));
+    o->n_workers = 0;
+    for (uint32_t i = 0; i < o->n_models; i++) {
+        draw_layers(o, i, r);
+        o->stages.block_tokens[i] =
+            o->models[i].context == LONG_CONTEXT ? 64 : 1u << rng_below(r, 7);
+    }
+    add_place(o, model, n, r);
+    if (rng_below(r, 3) == 0) {
+        add_spare(o, n, r);
+    }
+    while (o->n_workers < SIM_WORKERS && rng_below(r, 2)) {
+        uint32_t other =
+            rng_below(r, 3) ? model : (uint32_t)rng_below(r, o->n_models);
+        bool fits = o->n_workers + n <= SIM_WORKERS && other == model;
+
+        add_place(o, other, fits && rng_below(r, 2) ? n : 1, r);
+    }
+}
+
+/* Three seeds of ten, by a chance of their own: the others are as they were
+ * before there were stages. */
+static bool has_stages(uint64_t seed, enum stage_choice choice, struct rng *r)
+{
+    rng_init(r, seed, STAGES_STREAM);
+    return choice == STAGES_ALWAYS ||
+           (choice == STAGES_DRAWN && rng_below(r, 10) < 3);
+}
+
+void options_draw(struct sim_options *o, uint64_t seed,
+                  enum stage_choice choice)
 {
     struct rng r;
 
@@ -238,8 +412,9 @@ void options_draw(struct sim_options *o, uint64_t seed)
         draw_model(&o->models[i], &r);
         o->text[i] = rng_below(&r, 4) != 0;
     }
-    o->n_workers =
-        rng_below(&r, 4) ? 2 + (uint32_t)rng_below(&r, SIM_WORKERS - 1) : 1;
+    o->n_workers = rng_below(&r, 4)
+                       ? 2 + (uint32_t)rng_below(&r, SIM_WORKERS_WHOLE - 1)
+                       : 1;
     for (uint32_t i = 0; i < o->n_workers; i++) {
         draw_worker(&o->workers[i], o, &r);
     }
@@ -268,28 +443,9 @@ void options_draw(struct sim_options *o, uint64_t seed)
         draw_deaths(o, &r);
     }
     draw_drains(o, &r);
-}
-
-struct fake_shard options_shard(const struct sim_options *o, uint32_t w)
-{
-    uint32_t model = o->workers[w].model, mask, has;
-    const struct fake_model *m = &o->models[model];
-    struct fake_shard s = {.begin = o->stages.layers[w].begin,
-                           .end = o->stages.layers[w].end,
-                           .n_layers = o->stages.n_layers[model],
-                           .attention = m->attention,
-                           .linear = m->linear};
-
-    if (s.end == 0) {
-        s.n_layers = s.n_layers ? s.n_layers : WHOLE_LAYERS;
-        s.end = s.n_layers;
-        return s;
+    if (has_stages(seed, choice, &r)) {
+        draw_stages(o, &r);
     }
-    mask = ((1u << (s.end - s.begin)) - 1) << s.begin;
-    has = o->stages.attention[model] & mask;
-    s.attention = has != 0;
-    s.linear = has != mask;
-    return s;
 }
 
 uint64_t options_hash(const struct sim_options *o)

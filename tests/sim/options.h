@@ -7,9 +7,10 @@
 
 #include "tests/sim/oracle.h"
 
-#define SIM_MODELS  3
-#define SIM_WORKERS 4
-#define SIM_CLIENTS 6
+#define SIM_MODELS        3
+#define SIM_WORKERS       6 /* whole seeds have SIM_WORKERS_WHOLE at most */
+#define SIM_WORKERS_WHOLE 4
+#define SIM_CLIENTS       6
 
 /* What comes over the cluster, each at an interval; 0: never. */
 enum fault {
@@ -32,10 +33,14 @@ struct worker_draw {
     uint32_t long_of, stand_of; /* the same: take seconds, stand still */
 };
 
+/* Which seeds have replicas of several stages. */
+enum stage_choice { STAGES_DRAWN, STAGES_NEVER, STAGES_ALWAYS };
+
 /* Of replicas of several stages.  All 0: every worker has all layers. */
 struct stage_draw {
-    uint32_t n_layers[SIM_MODELS];
+    uint32_t n_layers[SIM_MODELS], block_tokens[SIM_MODELS];
     uint32_t attention[SIM_MODELS]; /* a bit for each layer that has it */
+    uint32_t n_places[SIM_MODELS];  /* replicas that can stand at once */
     struct {
         uint32_t begin, end; /* end 0: all */
     } layers[SIM_WORKERS];
@@ -82,8 +87,19 @@ struct fake_shard {
     bool attention, linear; /* among them */
 };
 
-void options_draw(struct sim_options *o, uint64_t seed);
+void options_draw(struct sim_options *o, uint64_t seed,
+                  enum stage_choice choice);
 struct fake_shard options_shard(const struct sim_options *o, uint32_t w);
+/* Has worker w only some of the layers?  Are there any such? */
+static inline bool options_staged(const struct sim_options *o, uint32_t w)
+{
+    return o->stages.layers[w].end != 0;
+}
+static inline bool options_has_stages(const struct sim_options *o)
+{
+    return options_staged(o, 0);
+}
+
 uint64_t options_hash(const struct sim_options *o);
 
 #endif

@@ -72,12 +72,13 @@ static void watch(struct sim *s, uint32_t calming, uint64_t b)
     clock_add(&s->clock, sim_now(s) + SIM_WATCH_US, watch, calming, b);
 }
 
-static void begin(struct sim *s, uint64_t seed, bool verbose)
+static void begin(struct sim *s, uint64_t seed, enum stage_choice stages,
+                  bool verbose)
 {
     memset(s, 0, offsetof(struct sim, generations));
     s->seed = seed;
     s->verbose = verbose;
-    options_draw(&s->options, seed);
+    options_draw(&s->options, seed, stages);
     clock_init(&s->clock, SIM_START_US);
     network_init(&s->network);
     rng_init(&s->chance, seed, 1);
@@ -110,13 +111,14 @@ static void end(struct sim *s)
     arena_fini(&s->arena);
 }
 
-bool sim_run(struct sim *s, uint64_t seed, bool verbose)
+bool sim_run(struct sim *s, uint64_t seed, enum stage_choice stages,
+             bool verbose)
 {
     struct event e;
     struct sim_counts counts;
     uint64_t hash;
 
-    begin(s, seed, verbose);
+    begin(s, seed, stages, verbose);
     while (!s->done && !s->failed && clock_next(&s->clock, &e)) {
         e.fn(s, e.a, e.b);
     }

@@ -123,7 +123,8 @@ struct sim {
 };
 
 /* One seed from beginning to end; false: failed, see what.  s is filled. */
-bool sim_run(struct sim *s, uint64_t seed, bool verbose);
+bool sim_run(struct sim *s, uint64_t seed, enum stage_choice stages,
+             bool verbose);
 
 /* The first one counts; request -1: none in particular. */
 void sim_fail(struct sim *s, int32_t request, const char *fmt, ...)
