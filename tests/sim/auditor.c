@@ -85,7 +85,7 @@ void auditor_poisoned(struct sim *s, uint32_t number, struct choice *c)
     s->counts.cells.deeds[DEED_POISONED]++;
     sim_log(s, "%s is killed by request %u", s->nodes[number].name, g->number);
     if (!s->nodes[SIM_ROUTER].core || g->again || g->shared || g->router_lost ||
-        !view_of(s, number, &v) || v.id.v != c->submitted_conn) {
+        !replicas_place(s, number, &v) || v.id.v != c->submitted_conn) {
         return; /* nobody tells the router of what */
     }
     if (c->n_killed == 0 ||
@@ -219,6 +219,7 @@ void auditor_tick(struct sim *s, uint32_t number)
     } else if (node_is_worker(number)) {
         tick_worker(s, number - SIM_FIRST_WORKER);
         liveness_worker(s, number - SIM_FIRST_WORKER);
+        replicas_worker(s, number - SIM_FIRST_WORKER);
         adoptions_count(s, number - SIM_FIRST_WORKER);
     }
 }
@@ -312,7 +313,7 @@ bool auditor_quiet(struct sim *s, char *why, size_t cap)
             return false;
         }
     }
-    return true;
+    return replicas_quiet(s, why, cap);
 }
 
 /* A call is refused, or each of its choices ends in one way. */

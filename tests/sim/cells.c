@@ -60,7 +60,15 @@ const char *const deed_names[DEEDS] = {
     [DEED_UNDRAINED] = "undrained",
     [DEED_LEFT] = "left",
     [DEED_SPARE_LOSS] = "spare-loss",
-    [DEED_ABSENT_SERVED] = "absent-served"};
+    [DEED_ABSENT_SERVED] = "absent-served",
+    [DEED_ASSEMBLED] = "assembled",
+    [DEED_ASSEMBLED_AGAIN] = "assembled-again",
+    [DEED_FORMING_STRUCK] = "forming-struck",
+    [DEED_RING_FULL] = "ring-full",
+    [DEED_OPEN_VOID] = "open-void",
+    [DEED_OPEN_IDS] = "open-ids",
+    [DEED_STAGE_FAILED] = "stage-failed",
+    [DEED_STAGE_RECEIPT] = "stage-receipt"};
 
 enum cell_state cells_at_worker(const struct sim *s, uint32_t node,
                                 const struct choice *c)
@@ -73,9 +81,10 @@ enum cell_state cells_at_worker(const struct sim *s, uint32_t node,
         [SLUICE__V1__SEQUENCE_STATE__SEQUENCE_KEPT] = CELL_KEPT,
         [SLUICE__V1__SEQUENCE_STATE__SEQUENCE_FINISHED] = CELL_FINISHED};
     const void *core = s->nodes[node].core;
+    bool leads = options_shard(&s->options, node - SIM_FIRST_WORKER).begin == 0;
 
-    return core ? of[worker_sequence_state(core, c->g->id, c->number)]
-                : CELL_NONE;
+    return core && leads ? of[worker_sequence_state(core, c->g->id, c->number)]
+                         : CELL_NONE;
 }
 
 /* The liveliest word of any worker. */
@@ -208,6 +217,7 @@ static void router_killed(struct sim *s, uint32_t i)
 
 void cells_killed(struct sim *s, uint32_t node)
 {
+    replicas_killed(s, node);
     for (uint32_t i = 0; i < s->n_generations; i++) {
         const struct generation *g = &s->generations[i];
 

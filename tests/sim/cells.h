@@ -39,6 +39,16 @@ enum cell_event {
     CELL_EVENTS
 };
 
+/* What befalls a replica of several stages, with sequences that are at its
+ * leader in some state from CELL_SUBMITTED on. */
+enum stage_event {
+    STAGE_LEADER_LOST,
+    STAGE_LOST, /* a later one */
+    STAGE_EDGE_CUT,
+    STAGE_STANDS, /* an engine, for a while */
+    STAGE_EVENTS
+};
+
 /* What has happened beside. */
 enum deed {
     DEED_STOP_BORDER,       /* a stop string begins with a token */
@@ -90,11 +100,20 @@ enum deed {
     DEED_LEFT,          /* a worker has gone, and left nothing */
     DEED_SPARE_LOSS,    /* a worker is lost, the other keeps room for it */
     DEED_ABSENT_SERVED, /* no worker was open for it, then one was */
+    DEED_ASSEMBLED,     /* a worker is in an assembly that stands */
+    DEED_ASSEMBLED_AGAIN,
+    DEED_FORMING_STRUCK, /* something befalls one that does not stand yet */
+    DEED_RING_FULL,      /* as many microbatches as stages are under way */
+    DEED_OPEN_VOID,      /* a Submit that was struck goes round */
+    DEED_OPEN_IDS,       /* ids, for the penalties of the last stage */
+    DEED_STAGE_FAILED,   /* a step that failed at a stage goes round */
+    DEED_STAGE_RECEIPT,  /* of all stages */
     DEEDS
 };
 
 struct cells {
     uint64_t hits[CELL_STATES][CELL_EVENTS];
+    uint64_t stage_hits[CELL_STATES][STAGE_EVENTS];
     uint64_t deeds[DEEDS];
 };
 

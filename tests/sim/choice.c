@@ -189,7 +189,8 @@ static void count_stop(struct choice *c, const struct match *m)
  * heard so: a way to the worker, and the plans that named it. */
 static int64_t gone_us(const struct sim *s)
 {
-    int64_t us = 0;
+    bool staged = options_has_stages(&s->options);
+    int64_t us = 0, ways = staged ? 10 * (SIM_WORKERS + 1) : 10;
 
     for (uint32_t i = 0; i < s->options.n_workers; i++) {
         const struct worker_draw *d = &s->options.workers[i];
@@ -197,9 +198,13 @@ static int64_t gone_us(const struct sim *s)
             (d->step_us * 2 + (int64_t)d->token_us * d->step_tokens) *
             (d->slow_of ? 30 : 1) * d->depth;
 
-        us = us > step_us ? us : step_us;
+        if (staged) { /* as many may be before it at every stage */
+            us += step_us * SIM_WORKERS;
+        } else {
+            us = us > step_us ? us : step_us;
+        }
     }
-    return 10 * (s->options.delay_us + s->options.jitter_us) + 2 * us;
+    return ways * (s->options.delay_us + s->options.jitter_us) + 2 * us;
 }
 
 static void check_gone(struct sim *s, uint32_t generation, uint64_t choice)

@@ -53,6 +53,7 @@ static void check_receipt(struct control *c, const Sluice__V1__Receipt *r)
 {
     const struct generation *g = &c->sim->generations[c->target];
     uint32_t n = c->choice == CHOICE_ALL ? g->n_choices : 1;
+    uint32_t stages = options_has_stages(&c->sim->options) ? SIM_WORKERS : 1;
     bool over = r->state == SLUICE__V1__SEQUENCE_STATE__SEQUENCE_FINISHED ||
                 r->state == SLUICE__V1__SEQUENCE_STATE__SEQUENCE_UNKNOWN;
 
@@ -62,7 +63,8 @@ static void check_receipt(struct control *c, const Sluice__V1__Receipt *r)
     } else if (over && (r->blocks || r->slots || r->checkpoints)) {
         sim_fail(c->sim, (int32_t)c->target, "a second receipt frees memory");
     } else if (r->n_generated > g->max_tokens * n ||
-               r->blocks > generation_blocks(g, 1) * n || r->slots > n) {
+               r->blocks > generation_blocks(g, 1) * n * stages ||
+               r->slots > n * stages) {
         sim_fail(c->sim, (int32_t)c->target, "a receipt of too much");
     } else if (r->state != SLUICE__V1__SEQUENCE_STATE__SEQUENCE_UNKNOWN) {
         check_over(c);

@@ -114,8 +114,8 @@ static void look_at(struct sim *s, const struct router_worker_view *v)
         v->last_grant != seen->last_grant) {
         sim_fail(s, -1, "%s drains, but is granted to", s->nodes[node].name);
     }
-    *seen = (struct drain_seen){v->session, v->last_grant, !v->draining,
-                                v->draining};
+    *seen = (struct drain_seen){v->session, v->last_grant,
+                                v->serves && !v->draining, v->draining};
 }
 
 /* Some worker that is open could hold it. */
@@ -160,13 +160,25 @@ void drains_watch(struct sim *s)
     set_open(s, open);
 }
 
+/* Who is open no more when this one drains: a stage, of whatever replica. */
+static uint32_t closes(const struct sim *s, uint32_t w)
+{
+    const struct sim_options *o = &s->options;
+    uint32_t set = 1u << w;
+
+    for (uint32_t i = 0; i < o->n_workers && options_staged(o, w); i++) {
+        set |= (uint32_t)options_staged(o, i) << i;
+    }
+    return set;
+}
+
 void drains_asked(struct sim *s, const uint8_t *name, size_t n)
 {
     for (uint32_t w = 0; w < SIM_WORKERS; w++) {
         const char *of = s->nodes[SIM_FIRST_WORKER + w].name;
 
         if (strlen(of) == n && memcmp(of, name, n) == 0) {
-            set_open(s, s->drains.open & ~(1u << w));
+            set_open(s, s->drains.open & ~closes(s, w));
         }
     }
 }

@@ -63,6 +63,7 @@ static void draw_stand(struct fake_engine *e, struct flown *f)
         f->stand_us = e->stand_us = f->start_us + f->took_us / 2;
         f->stood_us = e->stood_us = rng_octave(&e->rng, 200000, 30000000);
         f->took_us += f->stood_us;
+        replicas_stands(e->sim, SIM_FIRST_WORKER + e->w);
         sim_log(e->sim, "engine %u is about to stand still for %lld us", e->w,
                 (long long)f->stood_us);
     }

@@ -43,6 +43,7 @@ static void cut(struct sim *s)
 
     if (conn) {
         s->counts.cuts++;
+        replicas_cut(s, conn);
         network_cut(s, conn, rng_octave(&s->chance, 10, 1000000));
     }
 }
@@ -58,6 +59,7 @@ static void break_cable(struct sim *s, uint32_t first, uint64_t unused)
     }
     if (conn) {
         s->counts.cuts++;
+        replicas_cut(s, conn);
         network_cut(s, conn, rng_range(&s->chance, 3000000, 5000000));
     }
     clock_add(&s->clock,
@@ -73,6 +75,7 @@ static void cut_one_way(struct sim *s)
 
     if (conn) {
         s->counts.one_ways++;
+        replicas_cut(s, conn);
         network_conn(&s->network, conn)->cut_us[end] = until;
     }
 }

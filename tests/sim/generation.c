@@ -390,14 +390,30 @@ uint32_t generation_blocks(const struct generation *g, uint32_t block_tokens)
     return (g->n_prompt + g->max_tokens + block_tokens - 1) / block_tokens;
 }
 
-bool generation_fits_at(const struct sim *s, const struct generation *g,
-                        uint32_t w)
+static bool holds(const struct sim *s, const struct generation *g, uint32_t w)
 {
     const struct worker_draw *d = &s->options.workers[w];
 
-    return d->model == g->model &&
-           (!s->options.models[g->model].attention ||
-            generation_blocks(g, d->block_tokens) <= d->n_blocks);
+    return !options_shard(&s->options, w).attention ||
+           generation_blocks(g, d->block_tokens) <= d->n_blocks;
+}
+
+/* A stage may meet any others of its model. */
+bool generation_fits_at(const struct sim *s, const struct generation *g,
+                        uint32_t w)
+{
+    const struct sim_options *o = &s->options;
+
+    if (o->workers[w].model != g->model || !holds(s, g, w)) {
+        return false;
+    }
+    for (uint32_t i = 0; i < o->n_workers && options_staged(o, w); i++) {
+        if (o->workers[i].model == g->model && options_staged(o, i) &&
+            !holds(s, g, i)) {
+            return false;
+        }
+    }
+    return true;
 }
 
 bool generation_fits(const struct sim *s, const struct generation *g)

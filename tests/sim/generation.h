@@ -100,7 +100,7 @@ uint32_t generation_blocks(const struct generation *g, uint32_t block_tokens);
 /* Does any worker of the seed have a pool that can hold it? */
 bool generation_fits(const struct sim *s, const struct generation *g);
 
-/* Worker w of them? */
+/* Worker w of them, or every replica that it may be a stage of? */
 bool generation_fits_at(const struct sim *s, const struct generation *g,
                         uint32_t w);
 

@@ -179,6 +179,27 @@ static void run_jobs(const struct task *t)
     }
 }
 
+/* Of replicas of several stages. */
+static uint32_t print_stage_cells(const struct cells *c)
+{
+    uint32_t empty = 0;
+
+    printf("; stages leader-lost/lost/edge-cut/stands");
+    for (int state = CELL_SUBMITTED; state < CELL_STATES; state++) {
+        printf(" %s", cell_state_names[state]);
+        for (int event = 0; event < STAGE_EVENTS; event++) {
+            printf("%c%" PRIu64, event ? '/' : '=',
+                   c->stage_hits[state][event]);
+            empty += c->stage_hits[state][event] == 0;
+        }
+    }
+    for (int deed = DEED_ASSEMBLED; deed < DEEDS; deed++) {
+        printf(" %s=%" PRIu64, deed_names[deed], c->deeds[deed]);
+        empty += c->deeds[deed] == 0;
+    }
+    return empty;
+}
+
 static uint32_t print_cells(const struct cells *c)
 {
     uint32_t empty = 0;
@@ -193,7 +214,7 @@ static uint32_t print_cells(const struct cells *c)
         }
     }
     printf(";");
-    for (int deed = 0; deed < DEEDS; deed++) {
+    for (int deed = 0; deed < DEED_ASSEMBLED; deed++) {
         printf(" %s=%" PRIu64, deed_names[deed], c->deeds[deed]);
         empty += c->deeds[deed] == 0;
     }
@@ -234,6 +255,9 @@ static bool verdict(const struct task *t, double seconds)
            c.requests, c.tokens, c.plans, c.failed_plans, c.moved,
            c.moved_tokens);
     empty = print_cells(&c.cells);
+    if (t->stages != STAGES_NEVER) {
+        empty += print_stage_cells(&c.cells);
+    }
     fine = n_failed == 0 && (c.seeds < CELLS_SEEDS || empty == 0);
     printf("; %.0f seeds/s, %.0f s of virtual time; %s",
            (double)c.seeds / seconds, (double)c.virtual_ms / 1e3,
@@ -405,7 +429,8 @@ static bool parse(int argc, char **argv, struct task *t)
 int main(int argc, char **argv)
 {
     const char *seeds = getenv("SLUICE_SIM_SEEDS");
-    struct task t = {.from = 1, .to = SEEDS_DEFAULT, .jobs = 1};
+    struct task t = {
+        .from = 1, .to = SEEDS_DEFAULT, .jobs = 1, .stages = STAGES_NEVER};
     double start_s = now_s();
 
     if (seeds) {

@@ -116,6 +116,8 @@ static void hear_frame(struct sim *s, uint32_t flight, uint64_t unused)
                                    s->hash ^ (uint64_t)sim_now(s) ^ number);
     if (c->listener == SIM_ROUTER) {
         sniff(s, number, to, f);
+    } else {
+        replicas_sniff(s, number, to, f);
     }
     node->ops->recv(node->core, (struct peer_id){number}, &f);
     auditor_heard(s, node->number);

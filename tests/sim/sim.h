@@ -28,6 +28,7 @@
 #include "tests/sim/liveness.h"
 #include "tests/sim/network.h"
 #include "tests/sim/options.h"
+#include "tests/sim/replicas.h"
 #include "tests/sim/rng.h"
 #include "tests/sim/spare.h"
 #include "worker/core.h"
@@ -98,6 +99,7 @@ struct sim {
     struct liveness_seen alive;
     struct drains drains;
     struct spare spare[SIM_MODELS];
+    struct replicas_seen replicas[SIM_WORKERS];
     uint32_t n_brought; /* choices that the frame just delivered asks for */
     /* When the router was last seen without room for so many choices. */
     int64_t full_us[GENERATION_CHOICES + 1];
@@ -164,6 +166,12 @@ void node_comes_back(struct sim *s, uint32_t number, int64_t us);
 /* sniff.c: what a frame says, before it is delivered. */
 void sniff(struct sim *s, uint32_t conn, enum conn_end to,
            const struct frame *f);
+
+/* Does the link take the ordered part, or is it early, late or doubled? */
+bool sniff_fresh(struct conn *c, enum conn_end to,
+                 const struct frame_header *h);
+void sniff_log(const struct sim *s, uint32_t conn, enum conn_end to,
+               const struct frame *f, const struct frame_header *h);
 
 /* auditor.c: after each tick of a node; while waiting for quiet (why not is
  * written to why); at the end. */

@@ -19,14 +19,16 @@ static const char *kind_name(uint8_t kind)
     return names[kind < 6 ? kind : 0];
 }
 
-static void log_frame(const struct sim *s, uint32_t conn, enum conn_end to,
-                      const struct frame *f, const struct frame_header *h)
+void sniff_log(const struct sim *s, uint32_t conn, enum conn_end to,
+               const struct frame *f, const struct frame_header *h)
 {
-    const char *peer = s->nodes[s->network.conns[conn - 1].node].name;
+    const struct conn *c = &s->network.conns[conn - 1];
+    const char *peer = s->nodes[c->node].name;
     struct envelope e;
     uint32_t at = 0;
     char line[600];
-    int n = snprintf(line, sizeof(line), "%s %s/%u #%llu ack %llu%s",
+    int n = snprintf(line, sizeof(line), "%s%s %s/%u #%llu ack %llu%s",
+                     c->listener ? s->nodes[c->listener].name : "",
                      to == END_ROUTER ? "<-" : "->", peer, conn,
                      (unsigned long long)h->number, (unsigned long long)h->ack,
                      h->flags & FRAME_GAP ? " gap" : "");
@@ -224,10 +226,14 @@ static void check_refusal(struct sim *s, uint32_t conn,
     }
 }
 
-static void receipt(struct sim *s, const struct envelope *e)
+static void receipt(struct sim *s, uint32_t conn, const struct envelope *e)
 {
     const Sluice__V1__Receipt *r = body(s, e, &sluice__v1__receipt__descriptor);
     uint32_t i = r ? find(s, r->sequence->request_id) : NOBODY;
+
+    if (r) {
+        replicas_receipt(s, network_conn(&s->network, conn)->node, r);
+    }
 
     if (i != NOBODY && r->sequence->choice < s->generations[i].n_choices) {
         struct choice *c = &s->generations[i].choices[r->sequence->choice];
@@ -283,7 +289,7 @@ static void from_worker(struct sim *s, uint32_t conn, const struct envelope *e)
             adoptions_answer(s, conn, e->call, (enum status)e->status);
         } else if (e->status == ST_OK && (e->method == METHOD_WORKER_CANCEL ||
                                           e->method == METHOD_WORKER_REMOVE)) {
-            receipt(s, e);
+            receipt(s, conn, e);
         }
     }
 }
@@ -415,9 +421,7 @@ static void to_worker(struct sim *s, uint32_t conn, const struct envelope *e)
     }
 }
 
-/* Does the link take the ordered part, or is it early, late or doubled? */
-static bool fresh(struct conn *c, enum conn_end to,
-                  const struct frame_header *h)
+bool sniff_fresh(struct conn *c, enum conn_end to, const struct frame_header *h)
 {
     if (h->session == 0) {
         return false; /* a Hello, maybe once more and late */
@@ -446,9 +450,9 @@ void sniff(struct sim *s, uint32_t conn, enum conn_end to,
         return;
     }
     if (s->verbose) {
-        log_frame(s, conn, to, f, &h);
+        sniff_log(s, conn, to, f, &h);
     }
-    ordered = fresh(c, to, &h);
+    ordered = sniff_fresh(c, to, &h);
     if (to == END_PEER && h.session != 0) {
         liveness_word(s, c->node);
     }

@@ -2,7 +2,7 @@
 
 #include "tests/sim/sim.h"
 
-/* The two workers of a model; false: it has not two. */
+/* The two workers of a model; false: it has not two, or they are stages. */
 static bool two_of(const struct sim *s, uint32_t model, uint32_t two[2])
 {
     uint32_t n = 0;
@@ -10,7 +10,7 @@ static bool two_of(const struct sim *s, uint32_t model, uint32_t two[2])
     for (uint32_t w = 0; w < s->options.n_workers; w++) {
         if (s->options.workers[w].model == model) {
             two[n < 2 ? n : 1] = w;
-            n++;
+            n += options_staged(&s->options, w) ? 3 : 1;
         }
     }
     return n == 2;

@@ -1,0 +1,332 @@
+#include "tests/sim/replicas.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "proto/stage.pb-c.h"
+#include "tests/sim/sim.h"
+
+static bool is_staged(const struct sim *s, uint32_t node)
+{
+    return node_is_worker(node) &&
+           options_staged(&s->options, node - SIM_FIRST_WORKER);
+}
+
+/* ---- places ---- */
+
+static uint32_t node_of(const struct sim *s, const struct router_worker_view *v)
+{
+    return s->network.conns[v->id.v - 1].node;
+}
+
+static bool find_view(const struct sim *s, uint32_t node,
+                      struct router_worker_view *out)
+{
+    const void *router = s->nodes[SIM_ROUTER].core;
+
+    for (uint32_t i = 0; router && router_worker_view(router, i, out); i++) {
+        if (node_of(s, out) == node) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The leader of this assembly. */
+static bool find_leader(const struct sim *s, uint64_t assembly,
+                        struct router_worker_view *out)
+{
+    const void *router = s->nodes[SIM_ROUTER].core;
+
+    for (uint32_t i = 0; router && router_worker_view(router, i, out); i++) {
+        if (out->assembly == assembly && out->stage == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool replicas_place(const struct sim *s, uint32_t node,
+                    struct router_worker_view *out)
+{
+    if (!find_view(s, node, out)) {
+        return false;
+    }
+    return !is_staged(s, node) ||
+           (out->assembly != 0 && find_leader(s, out->assembly, out));
+}
+
+/* ---- what passes ---- */
+
+static const void *body(struct sim *s, const struct envelope *e,
+                        const ProtobufCMessageDescriptor *type)
+{
+    ProtobufCMessage *m;
+
+    return wire_unpack(&s->arena, type, e->body, e->body_bytes, &m, NULL) ==
+                   ST_OK
+               ? m
+               : NULL;
+}
+
+/* One more is under way, or one less, of the replica that this node leads. */
+static void count(struct sim *s, uint32_t leader, int more)
+{
+    struct replicas_seen *r = &s->replicas[leader - SIM_FIRST_WORKER];
+    struct worker_account a;
+
+    worker_account(s->nodes[leader].core, &a);
+    if (r->led != a.assembly) {
+        r->led = a.assembly;
+        r->under_way = 0;
+    }
+    if (a.assembly == 0) {
+        return;
+    }
+    r->under_way += (uint32_t)more;
+    if (r->under_way > a.n_stages) {
+        sim_fail(s, -1, "%s leads %u stages, and %d microbatches are under way",
+                 s->nodes[leader].name, a.n_stages, (int)r->under_way);
+    }
+    s->counts.cells.deeds[DEED_RING_FULL] += r->under_way == a.n_stages;
+}
+
+static void opens(struct sim *s, const struct envelope *e)
+{
+    const Sluice__V1__StageOpen *m =
+        body(s, e, &sluice__v1__stage_open__descriptor);
+
+    if (m) {
+        s->counts.cells.deeds[DEED_OPEN_VOID] += m->void_ != 0;
+        s->counts.cells.deeds[DEED_OPEN_IDS] += m->n_tokens > 0;
+    }
+}
+
+static bool fails(struct sim *s, const struct envelope *e)
+{
+    const Sluice__V1__StageForward *m =
+        body(s, e, &sluice__v1__stage_forward__descriptor);
+
+    return m && m->has_failure;
+}
+
+static void passes(struct sim *s, const struct conn *c,
+                   const struct envelope *e)
+{
+    switch (e->method) {
+    case METHOD_STAGE_OPEN:
+        opens(s, e);
+        break;
+    case METHOD_STAGE_FORWARD:
+        if (options_shard(&s->options, c->node - SIM_FIRST_WORKER).begin == 0) {
+            count(s, c->node, 1);
+        }
+        s->counts.cells.deeds[DEED_STAGE_FAILED] += fails(s, e);
+        break;
+    case METHOD_STAGE_RESULT:
+        count(s, c->listener, -1);
+        break;
+    default:
+        break;
+    }
+}
+
+void replicas_sniff(struct sim *s, uint32_t conn, enum conn_end to,
+                    const struct frame *f)
+{
+    struct conn *c = network_conn(&s->network, conn);
+    struct frame_header h;
+    struct envelope e;
+    uint32_t at = 0;
+
+    if (frame_check(f->data, f->bytes, &h, NULL) != ST_OK) {
+        return;
+    }
+    if (s->verbose) {
+        sniff_log(s, conn, to, f, &h);
+    }
+    if (!sniff_fresh(c, to, &h) || to != END_ROUTER ||
+        s->nodes[c->node].core == NULL) {
+        return;
+    }
+    for (uint32_t i = 0; i < h.n_ordered && envelope_next(f, &h, &at, &e);
+         i++) {
+        passes(s, c, &e);
+    }
+}
+
+static uint32_t sum(const uint32_t *of, size_t n)
+{
+    uint32_t total = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        total += of[i];
+    }
+    return total;
+}
+
+void replicas_receipt(struct sim *s, uint32_t node,
+                      const Sluice__V1__Receipt *r)
+{
+    struct worker_account a = {.assembly = 0};
+    size_t n = r->n_stage_blocks;
+
+    if (s->nodes[node].core) {
+        worker_account(s->nodes[node].core, &a);
+    }
+    if (!is_staged(s, node)) {
+        if (n != 0) {
+            sim_fail(s, -1, "a receipt of stages, where there are none");
+        }
+    } else if (n != r->n_stage_slots ||
+               (n == 0 ? r->blocks || r->slots
+                       : r->blocks != sum(r->stage_blocks, n) ||
+                             r->slots != sum(r->stage_slots, n))) {
+        sim_fail(s, -1, "a receipt of %zu stages that is not their sum", n);
+    } else if (n && a.assembly && n != a.n_stages) {
+        sim_fail(s, -1, "a receipt of %zu stages, there are %u", n, a.n_stages);
+    } else {
+        s->counts.cells.deeds[DEED_STAGE_RECEIPT] += n != 0;
+    }
+}
+
+/* ---- what is held ---- */
+
+static void look_held(struct sim *s, uint32_t w, const struct worker_account *a)
+{
+    if (a->n_sequences || a->blocks.granted || a->slots.granted ||
+        a->blocks.held > fake_engine_named_blocks(s->engines[w]) ||
+        a->slots.held > fake_engine_named_slots(s->engines[w])) {
+        sim_fail(s, -1,
+                 "%s is in no assembly, and has %u sequences, %u + %u blocks "
+                 "and %u + %u slots",
+                 s->nodes[SIM_FIRST_WORKER + w].name, a->n_sequences,
+                 a->blocks.held, a->blocks.granted, a->slots.held,
+                 a->slots.granted);
+    }
+}
+
+void replicas_worker(struct sim *s, uint32_t w)
+{
+    struct replicas_seen *r = &s->replicas[w];
+    struct worker_account a;
+
+    if (!options_staged(&s->options, w)) {
+        return;
+    }
+    worker_account(s->nodes[SIM_FIRST_WORKER + w].core, &a);
+    if (a.assembly == 0) {
+        look_held(s, w, &a);
+    } else if (a.assembly != r->assembly) {
+        s->counts.cells.deeds[DEED_ASSEMBLED]++;
+        s->counts.cells.deeds[DEED_ASSEMBLED_AGAIN] += r->n_assemblies > 0;
+        r->n_assemblies++;
+    }
+    r->assembly = a.assembly;
+}
+
+/* ---- what befalls it ---- */
+
+/* Of all that runs at this place. */
+static void hit(struct sim *s, uint32_t conn, enum stage_event what)
+{
+    for (uint32_t i = 0; i < s->n_generations; i++) {
+        const struct generation *g = &s->generations[i];
+
+        for (uint32_t k = 0; k < g->n_choices && !g->n_ends; k++) {
+            enum cell_state state = cells_state(s, i, k);
+
+            if (g->choices[k].submitted_conn == conn &&
+                state >= CELL_SUBMITTED && state < CELL_STATES) {
+                s->counts.cells.stage_hits[state][what]++;
+            }
+        }
+    }
+}
+
+static void befalls(struct sim *s, uint32_t node, enum stage_event leader,
+                    enum stage_event other)
+{
+    struct router_worker_view v;
+
+    if (!is_staged(s, node) || !replicas_place(s, node, &v)) {
+        return;
+    }
+    if (!v.serves) {
+        s->counts.cells.deeds[DEED_FORMING_STRUCK]++;
+    } else {
+        hit(s, v.id.v, node_of(s, &v) == node ? leader : other);
+    }
+}
+
+void replicas_killed(struct sim *s, uint32_t node)
+{
+    befalls(s, node, STAGE_LEADER_LOST, STAGE_LOST);
+}
+
+void replicas_cut(struct sim *s, uint32_t conn)
+{
+    const struct conn *c = network_conn(&s->network, conn);
+
+    if (c->listener != SIM_ROUTER) {
+        befalls(s, c->node, STAGE_EDGE_CUT, STAGE_EDGE_CUT);
+    }
+}
+
+void replicas_stands(struct sim *s, uint32_t node)
+{
+    befalls(s, node, STAGE_STANDS, STAGE_STANDS);
+}
+
+/* ---- the end ---- */
+
+/* Is it where the router has it? */
+static bool in_place(const struct sim *s, const struct router_worker_view *v,
+                     char *why, size_t cap)
+{
+    const struct sim_node *n = &s->nodes[node_of(s, v)];
+    struct worker_account a;
+
+    worker_account(n->core, &a);
+    if (a.assembly != v->assembly || a.stage != v->stage ||
+        a.n_stages != v->n_stages) {
+        (void)snprintf(why, cap,
+                       "%s is stage %u of %u of %016llx, the router has it as "
+                       "%u of %u of %016llx",
+                       n->name, a.stage, a.n_stages,
+                       (unsigned long long)a.assembly, v->stage, v->n_stages,
+                       (unsigned long long)v->assembly);
+        return false;
+    }
+    return true;
+}
+
+bool replicas_quiet(const struct sim *s, char *why, size_t cap)
+{
+    const void *router = s->nodes[SIM_ROUTER].core;
+    uint32_t up[SIM_MODELS] = {0};
+    bool drained[SIM_MODELS] = {false};
+    struct router_worker_view v;
+
+    for (uint32_t i = 0; router_worker_view(router, i, &v); i++) {
+        uint32_t node = node_of(s, &v);
+        uint32_t model = s->options.workers[node - SIM_FIRST_WORKER].model;
+
+        if (!is_staged(s, node)) {
+            continue;
+        }
+        drained[model] = drained[model] || v.draining;
+        up[model] += v.serves;
+        if (v.assembly && !in_place(s, &v, why, cap)) {
+            return false;
+        }
+    }
+    for (uint32_t m = 0; m < s->options.n_models; m++) {
+        if (up[m] < s->options.stages.n_places[m] && !drained[m]) {
+            (void)snprintf(why, cap, "model %u has %u replicas of %u", m, up[m],
+                           s->options.stages.n_places[m]);
+            return false;
+        }
+    }
+    return true;
+}
