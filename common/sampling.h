@@ -89,6 +89,13 @@ uint64_t sampling_seed(const uint8_t request_id[16]);
 /* Would both lead to the same tokens and the same logprobs? */
 bool sampling_same(const struct sampling *a, const struct sampling *b);
 
+/* Values a token in columns of logprobs, its own and the best; 0: none were
+ * asked for. */
+static inline uint32_t sampling_width(const struct sampling *s)
+{
+    return s->logprobs ? 1 + s->n_top_logprobs : 0;
+}
+
 /* Do the tokens so far change the next one's logits? */
 bool sampling_penalises(const struct sampling *s);
 

@@ -41,7 +41,8 @@ struct waiter {
     struct waiter *next;
     uint64_t call;
     int64_t since_us;
-    int state; /* proto's, when it came */
+    int state;  /* proto's, when it came */
+    bool first; /* what is freed is freed by it */
     struct pool_need freed;
 };
 
@@ -80,6 +81,23 @@ struct leave {
     int64_t end_us; /* it goes then, answered or not */
 };
 
+/* Columns of a Forward. */
+struct forward_columns {
+    uint64_t grant[PLAN_ROWS_MAX];
+    uint32_t position[PLAN_ROWS_MAX];
+    uint32_t count[PLAN_ROWS_MAX];
+    uint32_t kind[PLAN_ROWS_MAX];
+    uint32_t index[PLAN_ROWS_MAX];
+};
+
+/* Of a worker that leads a replica of several stages (leader.h). */
+struct leader {
+    uint64_t first_step; /* of this assembly: older plans are nobody's */
+    uint32_t stage_us[STAGES_MAX]; /* [n_stage_us] of the newest Result */
+    uint32_t n_stage_us;           /* 0: none came yet */
+    struct forward_columns columns;
+};
+
 /* Columns of Live. */
 struct live {
     uint8_t ids[LIVE_ROWS_MAX * REQUEST_ID_BYTES];
@@ -102,6 +120,7 @@ struct worker_core {
     struct ledger ledger;
     struct batcher batcher;
     struct watch watch;
+    struct leader leader;
     struct tombstones tombstones;
     struct waiter waiters[WAITERS_MAX];
     struct waiter *free_waiters;
@@ -113,7 +132,7 @@ struct worker_core {
     bool stepped;             /* a result came in this turn */
     uint64_t step;            /* of the newest result */
     uint32_t device_us, n_prompt_tokens;
-    uint64_t n_results;       /* of all plans */
+    uint64_t n_results;       /* of the engine's plans */
     char failure[ERROR_TEXT]; /* of the newest failed plan */
     struct live live;
     struct worker_metrics metrics; /* but the pool's violations */
@@ -202,6 +221,11 @@ void worker_let_go(struct worker_core *w, struct sequence *s);
  * it holds nothing.  Afterwards s may be gone. */
 void worker_forget(struct worker_core *w, struct sequence *s);
 
+/* The Remove of s is back, with what the stages after this one have freed.
+ * Afterwards s may be gone. */
+void worker_removed(struct worker_core *w, struct sequence *s,
+                    const Sluice__V1__StageRemove *m);
+
 /* Cancel or RemoveSequence of the whole sequence; grant: of the Submit that
  * is meant, or GRANT_ANY. */
 void worker_remove(struct worker_core *w, struct peer *p, uint64_t call,
@@ -249,6 +273,13 @@ void step_plans(struct worker_core *w);
 /* w->result is of this plan: check it, count it.  A result that breaks the
  * engine's contract has failed from here, whatever it said. */
 void step_note(struct worker_core *w, const struct batch *t);
+/* The two checks that it is made of: what the engine answered, and what was
+ * chosen for rows that sample. */
+void step_check_answer(struct worker_core *w, const struct plan *p);
+void step_check_choices(struct worker_core *w, const struct plan *p);
+/* w->result, checked, is what came round of this plan of a leader's: its rows
+ * have it. */
+void step_round(struct worker_core *w, const struct batch *t);
 /* w->result says that the device is lost: the worker stops. */
 void step_device_lost(struct worker_core *w, const struct plan *p);
 /* w->result becomes that of a plan which the engine did not take. */

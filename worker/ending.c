@@ -4,6 +4,7 @@
 #include "common/failpoint.h"
 #include "common/log.h"
 #include "common/plant.h"
+#include "worker/leader.h"
 #include "worker/orphans.h"
 
 static int64_t now_us(struct worker_core *w)
@@ -42,12 +43,35 @@ static void receipt_empty(struct peer *p, uint64_t call,
     peer_end(p, call, &m.base);
 }
 
+/* What the others have freed, m: the sums, and one entry a stage. */
+struct by_stage {
+    uint32_t blocks[STAGES_MAX], slots[STAGES_MAX];
+};
+
+static void add_stages(Sluice__V1__Receipt *m, struct by_stage *b,
+                       const Sluice__V1__StageRemove *others)
+{
+    b->blocks[0] = m->blocks;
+    b->slots[0] = m->slots;
+    for (size_t i = 0; i < others->n_blocks; i++) {
+        m->blocks += b->blocks[i + 1] = others->blocks[i];
+        m->slots += b->slots[i + 1] = others->slots[i];
+        m->checkpoints += others->checkpoints[i];
+    }
+    m->n_stage_blocks = m->n_stage_slots = others->n_blocks + 1;
+    m->stage_blocks = b->blocks;
+    m->stage_slots = b->slots;
+}
+
+/* others: NULL if there are none. */
 static void receipt_send(struct worker_core *w, const struct sequence *s,
-                         const struct waiter *r)
+                         const struct waiter *r,
+                         const Sluice__V1__StageRemove *others)
 {
     struct peer *p = worker_peer(w);
     Sluice__V1__Receipt m;
     Sluice__V1__SequenceRef ref;
+    struct by_stage by_stage;
 
     if (p == NULL) {
         return;
@@ -58,6 +82,9 @@ static void receipt_send(struct worker_core *w, const struct sequence *s,
     m.blocks = r->freed.n[POOL_BLOCKS];
     m.slots = r->freed.n[POOL_SLOTS];
     m.checkpoints = r->freed.n[POOL_CHECKPOINTS];
+    if (r->first && others != NULL) {
+        add_stages(&m, &by_stage, others);
+    }
     m.micros = (uint64_t)(now_us(w) - r->since_us);
     m.snapshot = ledger_next_snapshot(&w->ledger);
     FP(WORKER_RECEIPT);
@@ -89,8 +116,9 @@ static void refuse(struct worker_core *w, uint64_t call)
     }
 }
 
-/* Answer all that wait for s, in order, or drop them with what it came by. */
-static void waiters_end(struct worker_core *w, struct sequence *s, bool answer)
+/* All that wait for s leave, in order, answered or with what it came by. */
+static void waiters_end(struct worker_core *w, struct sequence *s, bool answer,
+                        const Sluice__V1__StageRemove *others)
 {
     while (s->waiters != NULL) {
         struct waiter *r = s->waiters;
@@ -98,7 +126,7 @@ static void waiters_end(struct worker_core *w, struct sequence *s, bool answer)
         if (!answer) {
             refuse(w, r->call);
         } else if (!PLANT(LOST_RECEIPT)) {
-            receipt_send(w, s, r);
+            receipt_send(w, s, r, others);
         }
         s->waiters = r->next;
         r->next = w->free_waiters;
@@ -119,7 +147,8 @@ static bool waiter_add(struct worker_core *w, struct sequence *s, uint64_t call)
     r->call = call;
     r->since_us = now_us(w);
     r->state = sequence_public_state(s);
-    if (s->state != SEQUENCE_RELEASING) {
+    r->first = s->state != SEQUENCE_RELEASING;
+    if (r->first) {
         r->freed = s->need;
     }
     if (s->last_waiter != NULL) {
@@ -139,13 +168,13 @@ static void forget_now(struct worker_core *w, struct sequence *s)
     sequence_free(&w->table, &s);
 }
 
-/* No plan names it: its memory is free from here. */
-static void released(struct worker_core *w, struct sequence *s)
+/* Nobody holds anything of it. */
+static void finish(struct worker_core *w, struct sequence *s,
+                   const Sluice__V1__StageRemove *others)
 {
-    sequence_release(&w->table, s);
     sequence_move(&w->table, s, SEQUENCE_FINISHED);
     w->changed = true;
-    waiters_end(w, s, true);
+    waiters_end(w, s, true, others);
     if (s->forgotten || PLANT(FORGOTTEN_EARLY)) {
         forget_now(w, s);
         return;
@@ -156,6 +185,24 @@ static void released(struct worker_core *w, struct sequence *s)
                sequence_known(s));
 }
 
+/* No plan names it: its memory is free from here, that at other stages when
+ * its Remove is back. */
+static void released(struct worker_core *w, struct sequence *s)
+{
+    sequence_release(&w->table, s);
+    w->changed = true;
+    if (!s->staged) {
+        finish(w, s, NULL);
+    }
+}
+
+void worker_removed(struct worker_core *w, struct sequence *s,
+                    const Sluice__V1__StageRemove *m)
+{
+    s->staged = false;
+    finish(w, s, m);
+}
+
 void worker_let_go(struct worker_core *w, struct sequence *s)
 {
     if (!s->orphan) {
@@ -163,6 +210,7 @@ void worker_let_go(struct worker_core *w, struct sequence *s)
     }
     sequence_move(&w->table, s, SEQUENCE_RELEASING);
     w->changed = true;
+    leader_remove(w, s);
     if (s->inflight == 0 || PLANT(FREED_EARLY)) {
         released(w, s);
     }
@@ -310,7 +358,8 @@ void worker_drop(struct worker_core *w, struct sequence *s)
     w->metrics.dropped += s->finish == FINISH_NONE;
     s->orphan = false;
     timer_clear(&w->timers, &s->keep);
-    waiters_end(w, s, false);
+    waiters_end(w, s, false, NULL);
+    s->staged = false; /* its assembly is over */
     list_remove(s, LIST_OUT);
     sequence_clear_key(&w->table, s);
     sequence_set_grant(&w->table, s, 0);
@@ -322,6 +371,9 @@ void worker_drop(struct worker_core *w, struct sequence *s)
         forget_now(w, s);
         break;
     case SEQUENCE_RELEASING:
+        if (s->inflight == 0) { /* it waited for its Remove */
+            released(w, s);
+        }
         break;
     case SEQUENCE_KEPT:
         worker_let_go(w, s);

@@ -1,21 +1,23 @@
 /* Submit: one sequence, with the grant that the router took from our room.
  *
  *   1 the grant is the next one, or the session is broken
- *   2 a tombstone: CANCELLED
- *   3 adopt: an orphan (orphans.h), or NOT_FOUND
- *   4 every field is checked; the sentence names the field and the limit
- *   5 an orphan has its name: that ends
- *   6 it runs already: adopt it
- *   7 the need fits the free room, or RESOURCE_EXHAUSTED
- *   8 all ids here: OK; else the answer waits for SubmitPart
+ *   2 it is for such a worker: of all layers, or one that leads (leader.h)
+ *   3 a tombstone: CANCELLED
+ *   4 adopt: an orphan (orphans.h), or NOT_FOUND
+ *   5 every field is checked; the sentence names the field and the limit
+ *   6 an orphan has its name: that ends
+ *   7 it runs already: adopt it, if the worker leads nothing
+ *   8 the need fits the free room, or RESOURCE_EXHAUSTED
+ *   9 all ids here: OK; else the answer waits for SubmitPart
  *
- * Whatever the answer, the grant is used up. */
+ * Whatever the answer, the grant is used up, those at other stages too. */
 #include <string.h>
 
 #include "common/failpoint.h"
 #include "common/log.h"
 #include "common/plant.h"
 #include "common/sampling_message.h"
+#include "worker/leader.h"
 #include "worker/orphans.h"
 
 /* A need may be a block over the context: the router adds room for drafts. */
@@ -238,6 +240,7 @@ static enum status replace(struct worker_core *w, struct peer *p,
         peer_fail(p, s->call, e, 0);
         s->call = 0;
         s->forgotten = true;
+        sequence_clear_key(&w->table, s);
         worker_end(w, s, FINISH_CANCELLED);
         return ST_OK;
     case SEQUENCE_RELEASING: /* by itself, under its own grant */
@@ -341,7 +344,7 @@ static enum status take_in(struct worker_core *w, struct peer *p, uint64_t call,
     struct sequence *s;
     bool same;
 
-    if (!worker_key(m->sequence, &key, e)) {
+    if (leader_check(w, m, e) != ST_OK || !worker_key(m->sequence, &key, e)) {
         return e->code;
     }
     if (tombstone_take(&w->tombstones, &key, m->grant)) {
@@ -363,7 +366,7 @@ static enum status take_in(struct worker_core *w, struct peer *p, uint64_t call,
         s = NULL;
     }
     same = s != NULL && submit_is_same(s, m);
-    if (same && s->state != SEQUENCE_RECEIVING &&
+    if (same && s->state != SEQUENCE_RECEIVING && !assembly_leads(w) &&
         submit_can_tell(s, have_of(m))) {
         submit_regrant(w, s, m);
         peer_end(p, call, &reply.base);
@@ -379,6 +382,7 @@ static enum status take_in(struct worker_core *w, struct peer *p, uint64_t call,
     sequence_set_key(&w->table, s, &key);
     sequence_set_grant(&w->table, s, m->grant);
     s->call = call;
+    leader_open(w, s, m);
     if (s->n_received == s->n_announced) {
         submit_complete(w, p, s);
     }
@@ -403,6 +407,7 @@ void worker_recv_submit(struct worker_core *w, struct peer *p, uint64_t call,
         w->metrics.refused++;
         log_info("submit-refused", "grant=%llu status=%s why=\"%s\"",
                  (unsigned long long)m->grant, status_name(e.code), e.text);
+        leader_void(w, m);
         peer_fail(p, call, &e,
                   e.code == ST_RESOURCE_EXHAUSTED ? REPORT_US / 1000 : 0);
     }

@@ -1,6 +1,7 @@
 /* SubmitPart: the next ids of a Submit that is still open.  Ordered, so the
  * offset can only be what is missing next. */
 #include "worker/core_state.h"
+#include "worker/leader.h"
 
 static enum status check_part(const struct worker_core *w,
                               const struct sequence *s,
@@ -50,6 +51,7 @@ void worker_recv_submit_part(struct worker_core *w, struct peer *p,
     paged_write(&w->table.slab, &s->tokens, s->n_received, m->tokens,
                 (uint32_t)m->n_tokens);
     s->n_received += (uint32_t)m->n_tokens;
+    leader_ids(w, s, m->offset, m->tokens, m->n_tokens);
     if (s->n_received == s->n_announced) {
         submit_complete(w, p, s);
     }

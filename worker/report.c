@@ -10,12 +10,6 @@
 
 /* ---- rows ---- */
 
-/* Values a token in the columns of logprobs; 0: none were asked for. */
-static uint32_t width_of(const struct sequence *s)
-{
-    return s->sampling.logprobs ? 1 + s->sampling.n_top_logprobs : 0;
-}
-
 static uint32_t least(uint32_t a, uint32_t b)
 {
     return a < b ? a : b;
@@ -25,7 +19,7 @@ static uint32_t least(uint32_t a, uint32_t b)
 static uint32_t room_for(const struct output *o, const struct sequence *s)
 {
     uint32_t room = least(STEP_TOKENS_MAX - o->n_tokens, STEP_ROW_TOKENS_MAX);
-    uint32_t width = width_of(s);
+    uint32_t width = sampling_width(&s->sampling);
 
     if (width > 0) {
         room = least(room, (STEP_LOGPROBS_MAX - o->n_logprobs) / width);
@@ -37,7 +31,7 @@ static void add_tokens(struct worker_core *w, const struct sequence *s,
                        uint32_t count)
 {
     struct output *o = &w->output;
-    uint32_t width = width_of(s);
+    uint32_t width = sampling_width(&s->sampling);
 
     o->width[o->n_rows] = width;
     o->has_width = o->has_width || width > 0;
@@ -144,6 +138,8 @@ static enum status send_output(struct worker_core *w, struct peer *p,
     m.has_device_us = m.has_n_prompt_tokens = w->stepped;
     m.device_us = w->device_us;
     m.n_prompt_tokens = w->n_prompt_tokens;
+    m.n_stage_us = w->stepped ? w->leader.n_stage_us : 0;
+    m.stage_us = w->leader.stage_us;
     m.has_failure = o->failed && w->failure[0] != '\0';
     m.failure = wire_text(w->failure);
     if (FP_FAILS(WORKER_OUTPUT)) {

@@ -7,6 +7,7 @@
 #include "common/log.h"
 #include "common/plant.h"
 #include "worker/core_state.h"
+#include "worker/leader.h"
 
 static bool is_eos(const struct worker_core *w, uint32_t id)
 {
@@ -123,8 +124,7 @@ static enum status check_choice(struct worker_core *w, const struct sampling *s,
     return st;
 }
 
-/* The engine broke its contract: the plan has failed, whatever it says. */
-static void check_result(struct worker_core *w, const struct plan *p)
+void step_check_answer(struct worker_core *w, const struct plan *p)
 {
     struct plan_result *r = &w->result;
 
@@ -137,19 +137,19 @@ static void check_result(struct worker_core *w, const struct plan *p)
                               "step %llu with %u",
                               (unsigned long long)r->step, r->n_rows,
                               (unsigned long long)p->step, p->n_rows);
-        return;
-    }
-    if ((w->o.layer_end < w->o.n_layers) != (r->hidden != NULL)) {
+    } else if ((w->o.layer_end < w->o.n_layers) != (r->hidden != NULL)) {
         r->status = error_set(&r->error, ST_INTERNAL,
                               "the engine gave %s hidden states for layers "
                               "%u-%u of %u",
                               r->hidden != NULL ? "" : "no", w->o.layer_begin,
                               w->o.layer_end, w->o.n_layers);
-        return;
     }
-    if (r->hidden != NULL) {
-        return; /* no row has a token */
-    }
+}
+
+void step_check_choices(struct worker_core *w, const struct plan *p)
+{
+    struct plan_result *r = &w->result;
+
     for (uint32_t i = 0; i < p->n_rows && r->status == ST_OK; i++) {
         if (p->rows[i].sample) {
             r->status = check_choice(w, p->rows[i].sampling, i);
@@ -157,9 +157,8 @@ static void check_result(struct worker_core *w, const struct plan *p)
     }
 }
 
-void step_note(struct worker_core *w, const struct batch *t)
+static void count(struct worker_core *w, const struct batch *t)
 {
-    check_result(w, &t->plan);
     if (w->result.status != ST_OK) {
         log_error("step-failed", "step=%llu rows=%u status=%s origin=\"%s\"",
                   (unsigned long long)t->plan.step, t->plan.n_rows,
@@ -172,18 +171,38 @@ void step_note(struct worker_core *w, const struct batch *t)
     w->step = t->plan.step;
     w->device_us = w->result.device_us;
     w->n_prompt_tokens += t->n_prompt_tokens;
-    w->n_results++;
     w->stepped = !assembly_obeys(w); /* the leader tells of steps */
     w->changed = true;
+}
+
+void step_note(struct worker_core *w, const struct batch *t)
+{
+    w->n_results++;
+    step_check_answer(w, &t->plan);
+    if (w->result.hidden == NULL) { /* else no row has a token */
+        step_check_choices(w, &t->plan);
+    }
+    count(w, t);
+}
+
+static void rows_back(struct worker_core *w, const struct batch *t)
+{
+    for (uint32_t i = 0; i < t->plan.n_rows; i++) {
+        row_back(w, &t->plan, i, t->who[i]);
+    }
+}
+
+void step_round(struct worker_core *w, const struct batch *t)
+{
+    count(w, t);
+    rows_back(w, t);
 }
 
 /* w->result is of this plan. */
 static void result_back(struct worker_core *w, const struct batch *t)
 {
     step_note(w, t);
-    for (uint32_t i = 0; i < t->plan.n_rows; i++) {
-        row_back(w, &t->plan, i, t->who[i]);
-    }
+    rows_back(w, t);
 }
 
 /* All sequences are dropped before the result is looked at: no token of it is
@@ -207,11 +226,15 @@ void step_results(struct worker_core *w)
         stage_results(w);
         return;
     }
-    while ((t = batcher_oldest(&w->batcher)) != NULL &&
+    while ((t = batcher_here(&w->batcher)) != NULL &&
            engine_poll(w->engine, &w->result)) {
         FP(WORKER_RESULT);
         if (w->result.lost && !w->lost) {
             step_device_lost(w, &t->plan);
+        }
+        if (assembly_leads(w)) {
+            leader_pass(w, t);
+            continue;
         }
         result_back(w, t);
         batcher_return(&w->batcher);

@@ -122,6 +122,10 @@ struct sequence {
     uint32_t last_row;  /* and its row there */
     bool spoilt;        /* of a stage (worker/stage.h): a step of it failed */
 
+    /* The stages after this one, of a leader. */
+    bool staged;      /* they have it: its Remove is not back */
+    bool remove_sent; /* that is under way */
+
     /* What the router has of it. */
     uint32_t acked;        /* next index it wants */
     uint32_t sent_running; /* end of the longest row sent before its end */

@@ -1,4 +1,5 @@
 #include "tests/unit/worker/rig_internal.h"
+#include "tests/unit/worker/ring.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -17,12 +18,12 @@ static int64_t io_now(struct node_io *io)
     return rig_io(io)->now_us;
 }
 
+/* Back-offs are without jitter; an edge must have a number for its session. */
 static uint64_t io_random(struct node_io *io)
 {
     struct rig *r = rig_io(io);
 
-    r->random = rig_mix(r->random + 1, 1);
-    return r->random;
+    return r->ring != NULL ? rig_mix(++r->random, 0) : 0;
 }
 
 /* Both ends send through it; only the worker's end is connection 1, 2, ... */
@@ -33,6 +34,10 @@ static enum status io_send(struct node_io *io, struct peer_id to,
     struct frame *frame = *f;
 
     *f = NULL;
+    if (ring_has(r->ring, to)) {
+        ring_take(r->ring, to, frame);
+        return ST_OK;
+    }
     if (!r->open || to.v != r->id.v) {
         frame_free(&frame);
         return ST_UNAVAILABLE;
@@ -49,6 +54,12 @@ static struct peer_id io_open(struct node_io *io)
     r->id.v++;
     r->opening = true;
     return r->id;
+}
+
+static struct peer_id io_open_to(struct node_io *io, const char *endpoint)
+{
+    assert_string_equal(endpoint, "inproc://next");
+    return ring_open_to(rig_io(io)->ring);
 }
 
 static void drop_frames(struct frame **frames, uint32_t *n)
@@ -71,6 +82,10 @@ static void io_close(struct node_io *io, struct peer_id who)
 {
     struct rig *r = rig_io(io);
 
+    if (ring_has(r->ring, who)) {
+        ring_close(r->ring, who);
+        return;
+    }
     assert_int_equal(who.v, r->id.v);
     /* What was sent before is still on its way. */
     r->open = r->opening = false;
@@ -158,11 +173,13 @@ void rig_turn(struct rig *r)
             peer_flush(r->peer, r->now_us);
         }
         more = deliver(r);
+        more = ring_deliver(r->ring) || more;
         if (r->due_us != NODE_STOP) {
             r->due_us = worker_node_ops.tick(r->worker, r->now_us);
         }
         check_account(r);
-        more = more || r->opening || r->n_to_router + r->n_to_worker > 0;
+        more = more || r->opening || r->n_to_router + r->n_to_worker > 0 ||
+               (r->ring != NULL && r->ring->n_from_worker > 0);
     }
 }
 
@@ -241,6 +258,7 @@ struct rig *rig_new(const struct worker_options *o)
     r->io.random = io_random;
     r->io.send = io_send;
     r->io.open = io_open;
+    r->io.open_to = io_open_to;
     r->io.close = io_close;
     r->router_io = r->io;
     r->router_io.send = router_send;

@@ -38,6 +38,7 @@ struct rig_end {
         int state;
         uint32_t n_generated, blocks, slots, checkpoints;
         uint64_t micros, snapshot;
+        uint32_t n_stages, stage_blocks[16], stage_slots[16];
     } receipt;
     uint32_t differences; /* of an Audit */
 };
@@ -56,11 +57,13 @@ struct rig_live {
 };
 
 struct rig_fake; /* the engine's memory */
+struct ring;     /* the other stages: ring.h */
 
 struct rig {
     struct worker_options o;
     struct node_io io, router_io;
     struct worker_core *worker;
+    struct ring *ring; /* NULL: the worker is alone */
     int64_t now_us, due_us;
     uint64_t random;
 
@@ -93,9 +96,12 @@ struct rig {
     uint64_t grant, tag; /* the last used */
     uint64_t leave_call; /* a Leave that is open, 0: none */
     uint32_t n_leaves, leave_grace_ms;
-    struct rig_live live[RIG_LIVE]; /* of this session */
-    uint32_t n_live, n_lives;       /* rows, messages */
-    uint32_t hello_live;            /* rows that Hello announced */
+    uint32_t n_broken; /* Registry/Broken, and the last one's sentence */
+    char broken_why[ERROR_TEXT];
+    uint32_t n_stage_us, stage_us[16]; /* of the newest output */
+    struct rig_live live[RIG_LIVE];    /* of this session */
+    uint32_t n_live, n_lives;          /* rows, messages */
+    uint32_t hello_live;               /* rows that Hello announced */
 
     /* The engine. */
     struct engine engine;
@@ -148,12 +154,20 @@ struct rig_submit {
     uint32_t n_top;
 };
 
+/* Grants and needs at the other stages. */
+struct rig_stages {
+    Sluice__V1__StageGrants m;
+    uint64_t grant[16];
+    uint32_t blocks[16], slots[16], checkpoints[16];
+};
+
 /* Fill in a message, whose arrays live in buf. */
 struct rig_message {
     Sluice__V1__SubmitRequest m;
     Sluice__V1__SequenceRef ref;
     Sluice__V1__Need need;
     Sluice__V1__Sampling sampling;
+    struct rig_stages stages;
     uint8_t id[16];
     uint32_t ids[RIG_CONTEXT];
     uint32_t n_ids;

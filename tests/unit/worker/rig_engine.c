@@ -4,6 +4,7 @@
 
 #include "tests/unit/cmocka.h"
 #include "tests/unit/worker/rig_internal.h"
+#include "tests/unit/worker/ring.h"
 
 /* ---- what a token is ---- */
 
@@ -70,6 +71,7 @@ struct rig_fake {
     uint64_t *owner;     /* [n_blocks] sequence that wrote it last */
     uint64_t *slot_hash; /* [n_slots] */
     uint32_t *slot_n;
+    float *hidden; /* [step_tokens, RING_HIDDEN] of the plan run last */
 };
 
 /* ---- what is borrowed for a row that samples ---- */
@@ -290,6 +292,26 @@ static void break_down(struct rig *r, const struct plan *p,
     }
 }
 
+/* A leader's engine chooses nothing: what it would have is in the hidden state
+ * of the row's last token. */
+static void hide(struct rig *r, const struct plan *p, struct plan_result *out)
+{
+    float *x = r->fake->hidden;
+
+    if (r->ring == NULL) {
+        return;
+    }
+    memset(x, 0, p->n_tokens * RING_HIDDEN * sizeof *x);
+    for (uint32_t i = 0; i < p->n_rows; i++) {
+        const struct plan_row *row = &p->rows[i];
+        uint32_t last = row->token + row->n_tokens - 1;
+
+        x[(size_t)last * RING_HIDDEN] = (float)out->tokens[i];
+        out->tokens[i] = TOKEN_NONE;
+    }
+    out->hidden = x;
+}
+
 static void compute(struct rig *r, const struct plan *p,
                     struct plan_result *out)
 {
@@ -340,6 +362,7 @@ bool rig_step(struct rig *r)
         break_down(r, p, out);
     } else {
         compute(r, p, out);
+        hide(r, p, out);
     }
     if (r->lie != NULL) {
         r->lie(out);
@@ -381,6 +404,7 @@ void rig_engine_new(struct rig *r)
     f->owner = calloc(o->n_blocks + 1, sizeof *f->owner);
     f->slot_hash = calloc(o->n_slots + 1, sizeof *f->slot_hash);
     f->slot_n = calloc(o->n_slots + 1, sizeof *f->slot_n);
+    f->hidden = calloc((size_t)o->step_tokens * RING_HIDDEN, sizeof *f->hidden);
     /* A slot that nobody zeroed is found out. */
     for (uint32_t i = 0; i < o->n_slots; i++) {
         f->slot_n[i] = 12345;
@@ -398,5 +422,6 @@ void rig_engine_free(struct rig *r)
     free(f->owner);
     free(f->slot_hash);
     free(f->slot_n);
+    free(f->hidden);
     free(f);
 }

@@ -146,6 +146,8 @@ static void hear_output(struct rig *r, const Sluice__V1__StepOutputMessage *m)
     assert_true(m->n_grant <= STEP_ROWS_MAX);
     hear_ledger(r, m->ledger);
     r->n_outputs++;
+    r->n_stage_us = (uint32_t)m->n_stage_us;
+    memcpy(r->stage_us, m->stage_us, m->n_stage_us * sizeof r->stage_us[0]);
     r->last_step = m->step;
     if (m->has_failure) {
         snprintf(r->failure, sizeof r->failure, "%.*s", (int)m->failure.len,
@@ -216,6 +218,13 @@ static void on_call(void *node, struct peer *p, const struct method_row *m,
         r->leave_call = call;
         r->leave_grace_ms =
             ((const Sluice__V1__LeaveRequest *)request)->grace_ms;
+    } else if (m->number == METHOD_REGISTRY_BROKEN) {
+        const Sluice__V1__BrokenMessage *b =
+            (const Sluice__V1__BrokenMessage *)request;
+
+        r->n_broken++;
+        snprintf(r->broken_why, sizeof r->broken_why, "%.*s", (int)b->why.len,
+                 (const char *)b->why.data);
     } else if (m->number == METHOD_REGISTRY_LIVE) {
         hear_live(r, (const Sluice__V1__LiveMessage *)request);
     }
@@ -248,6 +257,12 @@ static void on_end(void *node, struct peer *p, uint64_t tag,
         end->receipt.checkpoints = c->checkpoints;
         end->receipt.micros = c->micros;
         end->receipt.snapshot = c->snapshot;
+        assert_int_equal(c->n_stage_blocks, c->n_stage_slots);
+        end->receipt.n_stages = (uint32_t)c->n_stage_blocks;
+        for (size_t i = 0; i < c->n_stage_blocks; i++) {
+            end->receipt.stage_blocks[i] = c->stage_blocks[i];
+            end->receipt.stage_slots[i] = c->stage_slots[i];
+        }
     }
     if (reply != NULL && m->number == METHOD_WORKER_AUDIT) {
         end->differences =

@@ -4,6 +4,7 @@
 #include "common/ids_hash.h"
 #include "tests/unit/cmocka.h"
 #include "tests/unit/worker/rig_internal.h"
+#include "tests/unit/worker/ring.h"
 
 static void make_id(uint32_t id, uint8_t out[16])
 {
@@ -73,6 +74,10 @@ void rig_message(struct rig *r, const struct rig_submit *s,
     m->tokens = out->ids;
     m->n_tokens = s->n_first > 0 ? s->n_first : out->n_ids;
     m->grant = r->grant + 1;
+    if (r->ring != NULL) {
+        ring_fill_stages(r->ring, &out->need, &out->stages);
+        m->stages = &out->stages.m;
+    }
 }
 
 static uint32_t width_of(const Sluice__V1__Sampling *s)
