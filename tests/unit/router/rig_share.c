@@ -29,6 +29,12 @@ static bool leads(const struct fake *w)
     return w->n_stages > 1 && w->stage == 0;
 }
 
+static void let_go(struct fake *f, struct sequence *x)
+{
+    worker_release(f, x);
+    x->used = false;
+}
+
 /* Every Submit makes one Open, in order of grants; what was granted fits. */
 static void take(struct fake *f, const struct sequence *o)
 {
@@ -50,6 +56,9 @@ static void take(struct fake *f, const struct sequence *o)
     f->classes[0].granted += s->blocks;
     f->classes[1].free -= s->slots;
     f->classes[1].granted += s->slots;
+    if (s->cancelled && !f->hold_removes) {
+        let_go(f, s);
+    }
 }
 
 void stage_opens(struct fake *f)
@@ -77,6 +86,7 @@ void stages_open(struct fake *leader, const Sluice__V1__SubmitRequest *m,
         o = &f->opens[f->n_opens++];
         *o = (struct sequence){.used = !nothing,
                                .choice = m->sequence->choice,
+                               .call = m->grant,
                                .grant = g->grant[i],
                                .blocks = g->blocks[i],
                                .slots = g->slots[i]};
@@ -88,13 +98,18 @@ void stages_open(struct fake *leader, const Sluice__V1__SubmitRequest *m,
     }
 }
 
+/* By the leader's grant, which is its name in the assembly; among those that
+ * wait to be opened, too. */
 static struct sequence *share_of(struct fake *f, const struct sequence *s)
 {
     for (int i = 0; f != NULL && i < RIG_SEQUENCES; i++) {
-        struct sequence *x = &f->sequences[i];
-        if (x->used && x->choice == s->choice &&
-            memcmp(x->id, s->id, sizeof x->id) == 0) {
-            return x;
+        if (f->sequences[i].used && f->sequences[i].call == s->grant) {
+            return &f->sequences[i];
+        }
+    }
+    for (uint32_t i = 0; f != NULL && i < f->n_opens; i++) {
+        if (f->opens[i].used && f->opens[i].call == s->grant) {
+            return &f->opens[i];
         }
     }
     return NULL;
@@ -127,11 +142,11 @@ void stages_release(struct fake *leader, const struct sequence *s)
         struct fake *f = stage_of(leader, i);
         struct sequence *x = share_of(f, s);
 
-        if (x != NULL && f->hold_removes) {
+        if (x != NULL) {
             x->cancelled = true;
-        } else if (x != NULL) {
-            worker_release(f, x);
-            x->used = false;
+        }
+        if (f != NULL && !f->hold_removes) {
+            stage_removes(f);
         }
     }
 }
@@ -141,8 +156,7 @@ void stage_removes(struct fake *f)
     for (int i = 0; i < RIG_SEQUENCES; i++) {
         struct sequence *x = &f->sequences[i];
         if (x->used && x->cancelled) {
-            worker_release(f, x);
-            x->used = false;
+            let_go(f, x);
         }
     }
 }
