@@ -319,7 +319,7 @@ class Cancels(Fault):
 
     def finish(self, run):
         """What the time to free is to be held against."""
-        if run.rounds > 0:
+        if self.steps_us:
             run.note(f"steps of p50 {percentile(self.steps_us, 50) / 1e3:.1f}"
                      f" ms, p99 {percentile(self.steps_us, 99) / 1e3:.1f} ms")
 

@@ -346,8 +346,8 @@ static bool run_extremes(struct rogue_at *at, const struct rogue_case *c)
     (void)c;
     well = well && sent > 200 && rogue_run(&n, 1, has_ends, &all) &&
            n->n_down == 0 && is_heard(other);
-    rogue_saw(at, well, "%u requests, %u ends, sessions lost: %u", sent,
-              n->n_ends, n->n_down);
+    rogue_saw(at, well, "%u requests, %u ends, sessions lost: %u %s", sent,
+              n->n_ends, n->n_down, n->why);
     rogue_node_free(&other);
     rogue_node_free(&n);
     return well;

@@ -224,6 +224,7 @@ static void recv_raw(struct rogue_node *n, struct frame **fp)
 
     *fp = NULL;
     if (frame_check(f->data, f->bytes, &h, NULL) == ST_OK) {
+        keepalive_heard(&n->session.keepalive, loop_now_us());
         n->got = h.number > n->got ? h.number : n->got;
         if (hello_is_goodbye(f, &h, &e)) {
             n->n_down++;

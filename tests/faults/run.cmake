@@ -19,7 +19,7 @@ target_link_libraries(storm_shim PRIVATE Threads::Threads)
 # Every fault a few times; a sanitizer's build does some of them.
 set(faults_quick --quick --build ${PROJECT_BINARY_DIR})
 if(SLUICE_SANITIZE)
-  list(APPEND faults_quick --no-rss --jobs 2 --fault kill --fault rolling
+  list(APPEND faults_quick --no-rss --fault kill --fault rolling
     --fault cancels)
 endif()
 add_test(NAME faults_quick

@@ -14,8 +14,8 @@ dir=$(mktemp -d "${TMPDIR:-/tmp}/sluice.XXXXXX")
 workers_at=ipc://$dir/workers
 clients_at=ipc://$dir/clients
 export SLUICE_ROUTER=$clients_at
-# Sanitizers make everything slower.
-patience=${SLUICE_PATIENCE:-20}
+# Of a machine that is busy, under sanitizers too: what passes does not wait.
+patience=${SLUICE_PATIENCE:-60}
 # By what tests that make many tokens divide them, for the same reason.
 shorter=${SLUICE_SHORTER:-1}
 declare -A pid_of=()
@@ -132,9 +132,17 @@ start_worker()
     local name=$1
     shift
 
-    start "$name" "$bin/sluice-worker" --model "$model" \
+    start "$name" "${bin_of_worker:-$bin}/sluice-worker" --model "$model" \
         --router "$workers_at" --name "$name" "$@"
     until_true "$patience" is_up "$name" || fail "$name did not join"
+}
+
+# start_slow_worker NAME OPTIONS...: 3 ms a step at least, so that a stream
+# that was seen to run is still there a moment later, however fast the machine.
+start_slow_worker()
+{
+    SLUICE_FAILPOINTS='worker.engine.before_forward=sleep(3)' \
+        bin_of_worker=$bin/../tests start_worker "$@"
 }
 
 start_cluster()
