@@ -23,9 +23,13 @@ static void bring(struct scene *s, const uint32_t blocks[3],
                   const uint32_t slots[3])
 {
     static const char *const names[] = {"w0", "w1", "w2"};
+    static const struct rig_options o = {.max_peers = 32,
+                                         .max_requests = 256,
+                                         .max_waiting = 256,
+                                         .worker_wait_us = 60000000};
 
     memset(s, 0, sizeof *s);
-    s->rig = rig_new(NULL);
+    s->rig = rig_new(&o);
     s->c = rig_client(s->rig, "c1");
     for (uint32_t i = 0; i < 3; i++) {
         s->w[i] = rig_stage_with(s->rig, names[i], i, i < 2 ? i + 1 : 4,
@@ -319,6 +323,37 @@ static void the_shortest_context(void **state)
     rig_free(&rig);
 }
 
+/* A Submit crosses the end of the assembly: it waits for the next one. */
+static void refused_by_no_assembly(void **state)
+{
+    struct scene s;
+    struct record *x;
+
+    (void)state;
+    bring_alike(&s, 64, 8);
+    s.w[0]->refuse_submits = ST_UNAVAILABLE;
+    x = ask(&s, 1, 4);
+    assert_true(waits(&s, 1) && !x->ended);
+    for (int i = 0; i < 3; i++) { /* tried again, refused again */
+        report(&s, i);
+    }
+    assert_int_equal(s.w[0]->n_submits, 2);
+    s.w[0]->refuse_submits = ST_OK;
+    stage_broken(s.w[1], s.w[1]->assembly, "an edge ended");
+    report(&s, 0);
+    assert_true(waits(&s, 1));
+    rig_advance(s.rig, BROKEN_US);
+    for (int i = 0; i < 3; i++) {
+        assert_true(s.w[i]->gone);
+        fake_reconnect(s.w[i]);
+    }
+    rig_advance(s.rig, ASSEMBLE_RETRY_US);
+    worker_give(s.w[0], 1, 0, BLOCKS(4), LENGTH);
+    assert_int_equal(x->status, ST_OK);
+    record_check(x, 1, 0, BLOCKS(4));
+    finish(&s);
+}
+
 /* Some of the layers are not there: who asks is told so. */
 static void no_whole_replica(void **state)
 {
@@ -369,6 +404,7 @@ int main(void)
         cmocka_unit_test(never_fits),
         cmocka_unit_test(the_largest_replica),
         cmocka_unit_test(the_shortest_context),
+        cmocka_unit_test(refused_by_no_assembly),
         cmocka_unit_test(no_whole_replica),
         cmocka_unit_test(beside_a_whole_one),
     };
