@@ -1,0 +1,60 @@
+/* replica.h - whole workers of a model's stages, core and engine with its
+ * thread, joined in memory; a router's end is played.
+ *
+ * Each frame that a node sends is delivered in the next turn, in order.  What
+ * computes is the engines' threads over kernels/cpu, at their own pace, so
+ * which microbatch has which rows is as the day has it; what comes of a
+ * sequence must not be.
+ *
+ * Threading: one, beside the engines' own.  Memory: a replica owns its nodes;
+ * weights and asks are borrowed.  Errors end the program with a message: this
+ * is for tests. */
+#ifndef TESTS_GOLDEN_REPLICA_H
+#define TESTS_GOLDEN_REPLICA_H
+
+#include "common/sampling.h"
+#include "kernels/kernels.h"
+#include "proto/common.pb-c.h"
+
+#define REPLICA_STAGES 4
+#define REPLICA_ASKS   32
+#define REPLICA_TOKENS 64 /* of an ask */
+#define REPLICA_VALUES (REPLICA_TOKENS * (1 + 2 * TOP_LOGPROBS_MAX))
+
+/* A sequence, and what came of it. */
+struct replica_ask {
+    const uint32_t *ids; /* [n_prompt + n_generated] */
+    uint32_t n_prompt, n_generated, max_tokens;
+    Sluice__V1__Sampling sampling;
+    uint32_t cancel_at; /* when so many tokens came; 0: never */
+
+    uint64_t grant;
+    uint32_t tokens[REPLICA_TOKENS],
+        n; /* the first n_generated are the ask's */
+    float logprobs[REPLICA_VALUES];
+    uint32_t top_tokens[REPLICA_VALUES];
+    uint32_t n_logprobs, n_top_tokens;
+    uint32_t finish; /* proto's; 0: it has not ended */
+    bool cancelled, receipt;
+};
+
+struct replica_options {
+    struct kernels_options kernels;
+    uint32_t step_tokens, chunk_tokens, max_rows, engine_depth;
+    uint32_t at_once; /* sequences; the pools hold REPLICA_ASKS */
+    uint32_t context;
+};
+
+struct replica;
+
+/* Stages of these shards in order, or one worker of all layers; up. */
+struct replica *replica_new(const struct shard_weights *const *shards,
+                            uint32_t n, const struct replica_options *o);
+/* Its ledgers must be empty: everything free at every stage. */
+void replica_free(struct replica **r);
+
+/* Submit all n <= REPLICA_ASKS, at_once at a time, and run them to their end;
+ * once in the life of a replica. */
+void replica_run(struct replica *r, struct replica_ask *asks, uint32_t n);
+
+#endif
