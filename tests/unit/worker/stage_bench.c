@@ -327,6 +327,7 @@ uint64_t bench_order(struct bench *b)
 
     b->assembly++;
     b->grant = BENCH_GRANT;
+    b->own = bench_account(b).grant;
     b->step = 0;
     bench_message(b, &m);
     return bench_send_assemble(b, &m);
