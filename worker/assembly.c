@@ -125,7 +125,7 @@ static void end_for(struct worker_core *w, enum status code, const char *why)
 static void time_out(struct worker_core *w)
 {
     struct assembly *a = &w->assembly;
-    char why[ERROR_TEXT];
+    char why[sizeof a->why + ERROR_TEXT];
 
     if (a->out == NULL) {
         snprintf(why, sizeof why, "no edge to stage %u at %s in %d ms%s%s",

@@ -68,7 +68,7 @@ struct assembly {
     struct frame *arriving; /* within the edge's ops: what is being read */
 
     bool broken; /* over in this tick; then why is the sentence */
-    char why[160];
+    char why[256];
 };
 
 /* ---- what there is to ask ---- */
