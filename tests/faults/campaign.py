@@ -104,8 +104,7 @@ class Run:
             self.cluster, self.settings.reference(),
             self.n_streams(),
             self.rng.randrange(1 << 31), self.settings.longest(),
-            self.fault.cancel, patience=60,
-            at=self.load_at)
+            self.fault.cancel, patience=60, at=self.load_at)
         self.load.await_tokens(WARM_TOKENS)
 
     def n_streams(self):
