@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "common/peer.h"
+#include "proto/health.pb-c.h"
 #include "proto/registry.pb-c.h"
 #include "proto/worker.pb-c.h"
 #include "worker/core.h"
@@ -268,9 +269,13 @@ static void on_call(void *arg, struct peer *p, const struct method_row *m,
                     const ProtobufCMessage *message)
 {
     struct replica *r = arg;
+    Sluice__V1__HealthReply health = SLUICE__V1__HEALTH_REPLY__INIT;
 
-    (void)call, (void)deadline_us;
-    if (m->number == METHOD_REGISTRY_STEP_OUTPUT) {
+    (void)deadline_us;
+    if (m->number == METHOD_HEALTH_CHECK) {
+        health.serving = true;
+        peer_end(p, call, &health.base);
+    } else if (m->number == METHOD_REGISTRY_STEP_OUTPUT) {
         hear_output(r, p, (const Sluice__V1__StepOutputMessage *)message);
     } else if (m->number == METHOD_REGISTRY_BROKEN) {
         const Sluice__V1__BrokenMessage *b =
