@@ -11,12 +11,13 @@ from faults_process import LOST
 class Chaos:
     """The proxy; a route for each worker, and one for clients."""
 
-    def __init__(self, cluster, names, seed):
-        port = cluster.workers_at.rsplit(":", 1)[1]
+    def __init__(self, cluster, ports, seed):
+        """ports: {name of a route: where it leads}"""
         clients = cluster.clients_at.rsplit(":", 1)[1]
         self.process = subprocess.Popen(
             [cluster.program("chaos", True), "--seed", str(seed),
-             *(f"{n}=0:{port}" for n in names), f"clients=0:{clients}"],
+             *(f"{n}=0:{p}" for n, p in ports.items()),
+             f"clients=0:{clients}"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
             preexec_fn=on_start(()))
         ready = self.process.stdout.readline().split()
@@ -47,7 +48,9 @@ class Link(Fault):
         c = run.cluster
         c.start_router()
         names = [f"w{i}" for i in range(self.workers)]
-        run.chaos = Chaos(c, names, run.rng.randrange(1 << 30))
+        port = c.workers_at.rsplit(":", 1)[1]
+        run.chaos = Chaos(c, dict.fromkeys(names, port),
+                          run.rng.randrange(1 << 30))
         run.helpers.append(run.chaos)
         if self.via_clients:
             run.load_at = run.chaos.at["clients"]
@@ -146,6 +149,10 @@ class Shaken(Link):
 
     def finish(self, run):
         super().finish(run)
+        Shaken.tell(self, run)
+
+    def tell(self, run):
+        """The proxy did what it was told."""
         if run.rounds == 0:
             return
         stats = dict(word.split("=") for word in

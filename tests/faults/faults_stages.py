@@ -1,0 +1,333 @@
+"""Faults of replicas of several stages: two replicas of two stages each, of
+workers that take the layers they are given."""
+import signal
+import time
+
+from campaign import Fault
+from daemons import Failed, await_true, free_port
+from faults_link import Chaos, Shaken
+from faults_points import acted
+from faults_process import LOST
+
+OVER = ("replica-over",)
+N_STAGES = 2
+
+
+class Staged(Fault):
+    workers, streams = 4, 24
+    worker_args = ("--stages", str(N_STAGES))
+
+    def start(self, run):
+        run.cluster.start_router()
+        for i in range(self.workers):
+            name = f"w{i}"
+            run.cluster.workers[name] = self.spawn(run, name)
+        self.await_replicas(run)
+
+    def spawn(self, run, name, **options):
+        return run.cluster.spawn_worker(name, **options)
+
+    @staticmethod
+    def n_replicas(run):
+        return run.cluster.ctl("status")["n_replicas"]
+
+    def await_replicas(self, run, seconds=30):
+        """All of them: workers that were given up are back, too."""
+        wanted = len(run.cluster.workers) // N_STAGES
+        await_true(f"{wanted} replicas are up",
+                   lambda: self.n_replicas(run) >= wanted, seconds)
+
+    def again(self, run, name, **options):
+        """A worker that fills the gap which the last of this name left."""
+        run.cluster.workers[name] = self.spawn(run, name, **options)
+        self.await_replicas(run)
+
+    def lost(self, run, name, mark):
+        return run.cluster.router.log.find(mark, LOST, worker=name)
+
+
+class StageKill(Staged):
+    """kill -9 a stage at a random moment, start it again"""
+    name, number = "stage_kill", "35"
+    must = "nothing failed, the other replica goes on; the gap is filled"
+    times, quick = 500, 1
+    memory = "96MiB"  # one replica has room for all
+    detect_s = 0.050
+
+    def round(self, run):
+        run.pause(0, 0.12)
+        name = run.victim()
+        mark = run.cluster.router.log.mark()
+        worker = run.cluster.workers[name]
+        at = run.hurt(lambda: worker.signal(signal.SIGKILL))
+        run.detect(at, mark, LOST, worker=name)
+        run.cluster.worker_gone(name)
+        run.load.await_tokens(100)
+        self.again(run, name)
+
+
+class StageKillBoth(Staged):
+    """kill -9 a stage of each replica at once, start them again"""
+    name, number = "stage_kill_both", "2, 35"
+    must = "requests wait for a replica, nothing failed"
+    times, quick = 50, 0
+
+    def round(self, run):
+        run.pause(0, 0.2)
+        rows = run.cluster.ctl("workers")["workers"]
+        stage = run.rng.randrange(N_STAGES)
+        names = [w["name"] for w in rows if w.get("stage") == stage]
+        mark = run.cluster.router.log.mark()
+        at = run.hurt(lambda: [run.cluster.workers[n].signal(signal.SIGKILL)
+                               for n in names])
+        for name in names:
+            run.detect(at, mark, LOST, worker=name)
+            run.cluster.worker_gone(name)
+        for name in names:
+            run.cluster.workers[name] = self.spawn(run, name)
+        self.await_replicas(run)
+        run.load.await_tokens(100)
+
+
+class StageStop(Staged):
+    """SIGSTOP a stage for 0.1 to 10 s, then SIGCONT"""
+    name, number = "stage_stop", "4, 36"
+    must = "below 1 s nothing is seen; longer, the other replica goes on"
+    times, quick = 60, 0
+    detect_s = 2.0
+    toggle = 0
+
+    def round(self, run):
+        self.toggle += 1
+        long = self.toggle % 2 == 0
+        if run.quick:
+            d = 2.5 if long else 0.2
+        else:
+            d = run.rng.uniform(2.2, 10) if long else run.rng.uniform(0.1, 0.9)
+        name, mark = run.victim(), run.cluster.router.log.mark()
+        worker = run.cluster.workers[name]
+        at = run.hurt(lambda: worker.signal(signal.SIGSTOP))
+        try:
+            if long:
+                run.detect(at, mark, OVER, seconds=max(d, 5))
+            time.sleep(max(0, at + d - time.time()))
+        finally:
+            worker.signal(signal.SIGCONT)
+        if not long and run.cluster.router.log.find(mark, OVER):
+            raise Failed(f"a replica was given up after {d:.1f} s")
+        self.await_replicas(run)
+        run.load.await_tokens(50)
+
+
+class StageStutter(Staged):
+    """SIGSTOP and SIGCONT a stage every few ms: a straggler"""
+    name, number = "stage_stutter", "36"
+    must = "its replica is slow, and nothing else"
+    times, quick = 50, 0
+
+    def round(self, run):
+        worker = run.cluster.workers[run.victim()]
+        mark = run.cluster.router.log.mark()
+        run.hurt()
+        for _ in range(20):
+            worker.signal(signal.SIGSTOP)
+            run.pause(0.005, 0.03)
+            worker.signal(signal.SIGCONT)
+            run.pause(0, 0.005)
+        if run.cluster.router.log.find(mark, OVER):
+            raise Failed("the replica of a slow stage was given up")
+
+
+class StageWedge(Staged):
+    """the thread of a stage's engine spins for ever"""
+    name, number = "stage_wedge", "5, 36"
+    must = "its replica ends within 2 s, the other goes on"
+    times, quick = 20, 0
+    detect_s = 2.0
+    may_log = "failpoint"
+
+    def round(self, run):
+        name = run.victim()
+        run.cluster.worker_gone(name)
+        run.cluster.workers[name] = self.spawn(
+            run, name, failpoints="worker.engine.before_forward=spin@"
+            f"{run.rng.randint(1, 20)}")
+        x, mark = run.cluster.workers[name], run.cluster.router.log.mark()
+        event = await_true(f"the engine of {name} spins", lambda: acted(x), 60)
+        run.detect(run.hurt(at=event), mark, LOST, worker=name, seconds=10)
+        run.cluster.worker_gone(name)
+        self.again(run, name)
+
+
+class StageTerm(Staged):
+    """SIGTERM each stage in turn, start it again when it has gone"""
+    name, number = "stage_term", "6"
+    must = "each ends with 0, nothing failed"
+    times, quick = 50, 0
+
+    def round(self, run):
+        for name in sorted(run.cluster.workers):
+            run.pause(0, 0.05)
+            worker = run.cluster.workers[name]
+            run.hurt(lambda w=worker: w.signal(signal.SIGTERM))
+            rc = worker.wait(60)
+            if rc != 0:
+                raise Failed(f"{name} ended with {rc} after SIGTERM")
+            run.cluster.worker_gone(name)
+            self.again(run, name)
+
+
+class StageDrain(Staged):
+    """sluicectl drain a stage, then undrain it"""
+    name, number = "stage_drain", "6"
+    must = "its replica has nothing left when drain answers, nothing failed"
+    times, quick = 50, 0
+
+    def round(self, run):
+        run.pause(0, 0.1)
+        name = run.victim()
+        run.hurt()
+        run.cluster.ctl("drain", name, "--grace",
+                        "0s" if run.rng.random() < 0.5 else "1s",
+                        "--timeout", "60s")
+        row = next(w for w in run.cluster.ctl("workers")["workers"]
+                   if w["name"] == name)
+        if row["n_sequences"] or row["ledger"]["slots"]["held"]:
+            raise Failed(f"{name} is drained and has {row['n_sequences']} "
+                         "sequences")
+        run.cluster.ctl("undrain", name)
+        self.await_replicas(run)
+
+
+class StageRouterKill(Staged):
+    """kill -9 the router of staged workers, start it again"""
+    name, number = "stage_router_kill", "8"
+    must = "clients resume, the same layers meet again; nothing failed"
+    times, quick = 100, 0
+    memory, receipts = "128MiB", False  # room for all
+
+    def round(self, run):
+        run.pause(0, 0.3)
+        run.hurt(lambda: run.cluster.router.signal(signal.SIGKILL))
+        run.cluster.router_gone()
+        run.pause(0, 0.1)
+        run.cluster.start_router()
+        self.await_replicas(run)
+        run.load.await_all()
+
+
+class Edge(Staged):
+    """The edges between stages pass through the proxy."""
+
+    def start(self, run):
+        self.ports = {f"w{i}": free_port(run.rng)
+                      for i in range(self.workers)}
+        run.chaos = Chaos(run.cluster, self.ports, run.rng.randrange(1 << 30))
+        run.helpers.append(run.chaos)
+        super().start(run)
+
+    def spawn(self, run, name, **options):
+        return run.cluster.spawn_worker(name, args=(
+            "--stage-listen", f"tcp://127.0.0.1:{self.ports[name]}",
+            "--stage-advertise", run.chaos.at[name]), **options)
+
+    def finish(self, run):
+        run.chaos("*", "heal")
+        self.await_replicas(run)
+
+
+class StageCut(Edge):
+    """nothing passes between two stages any more, no connection ends"""
+    name, number = "stage_cut", "12, 14"
+    must = "the whole replica ends within 2 s, nothing failed; it comes back"
+    times, quick = 50, 0
+    detect_s = 2.0
+    way = "both"
+
+    def round(self, run):
+        run.pause(0, 0.2)
+        name, mark = run.victim(), run.cluster.router.log.mark()
+        at = run.hurt(lambda: run.chaos(name, "drop", self.way))
+        run.detect(at, mark, OVER, seconds=10)
+        run.pause(0, 1)
+        run.chaos(name, "reset")
+        run.chaos(name, "heal")
+        self.await_replicas(run)
+        run.load.await_tokens(100)
+
+
+class StageOneWay(StageCut):
+    """what a stage tells the next is lost, or what that answers"""
+    name, number = "stage_one_way", "14"
+    quick = 1
+    must = "the whole replica ends within 2 s, nothing stands; it comes back"
+
+    def round(self, run):
+        self.way = run.rng.choice(("up", "down"))
+        super().round(run)
+
+
+class StageReset(Edge):
+    """the connection between two stages is reset"""
+    name, number = "stage_reset", "13, 14"
+    must = "seen at once, nothing failed, it comes back"
+    times, quick = 100, 0
+    detect_s = 0.5
+
+    def round(self, run):
+        run.pause(0, 0.2)
+        name, mark = run.victim(), run.cluster.router.log.mark()
+        at = run.hurt(lambda: run.chaos(name, "reset"))
+        run.detect(at, mark, OVER, seconds=10)
+        self.await_replicas(run)
+        run.load.await_tokens(100)
+
+
+class ShakenEdge(Edge):
+    """For some seconds: settings of the proxy, on an edge."""
+    settings, counted, seconds = (), (), 3
+
+    def round(self, run):
+        name = run.victim()
+        run.hurt()
+        for words in self.settings:
+            run.chaos(name, words)
+        time.sleep(0.5 if run.quick else self.seconds)
+        run.chaos(name, "heal")
+        self.await_replicas(run)
+        run.load.await_tokens(100)
+
+    def finish(self, run):
+        super().finish(run)
+        Shaken.tell(self, run)
+
+
+class StageGarbage(ShakenEdge):
+    """one bit in 20,000 bytes between stages is turned, tensors too"""
+    name, number = "stage_garbage", "16"
+    must = "every one is found, no wrong token, nothing failed"
+    times, quick, strikes = 30, 1, True
+    settings = ("flip_body 1/20000",)
+    counted = ("flips",)
+
+
+class StageDoubled(ShakenEdge):
+    """one message in 5 comes twice, one in 5 late, one in 20 not"""
+    name, number = "stage_doubled", "17, 18, 19"
+    must = "nothing is seen of it"
+    times, quick = 30, 0
+    settings = ("dup 1/5", "reorder 1/5", "lose 1/20")
+    counted = ("dups", "reorders", "losses")
+
+
+class StageSlowLink(ShakenEdge):
+    """an edge of 20 ms with jitter"""
+    name, number = "stage_slow_link", "15"
+    must = "its replica is slow, and nothing else"
+    times, quick = 20, 0
+    settings = ("delay 20 jitter 10",)
+
+
+FAULTS = [StageKill, StageKillBoth, StageStop, StageStutter, StageWedge,
+          StageTerm, StageDrain, StageRouterKill, StageCut, StageOneWay,
+          StageReset, StageGarbage, StageDoubled, StageSlowLink]
