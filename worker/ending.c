@@ -111,7 +111,7 @@ static void refuse(struct worker_core *w, uint64_t call)
     struct error e;
 
     if (p != NULL && call != 0) {
-        error_set(&e, ST_ABORTED, "the assembly of its stages is over");
+        error_set(&e, ST_UNAVAILABLE, "the assembly of its stages is over");
         peer_fail(p, call, &e, 0);
     }
 }

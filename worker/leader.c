@@ -66,7 +66,7 @@ enum status leader_check(const struct worker_core *w,
                                "stages is set: this worker has all layers");
     }
     if (!assembly_is_up(w)) {
-        return error_set(e, ST_FAILED_PRECONDITION,
+        return error_set(e, ST_UNAVAILABLE,
                          "this worker has layers %u-%u of %u, and leads no "
                          "assembly",
                          w->o.layer_begin, w->o.layer_end, w->o.n_layers);

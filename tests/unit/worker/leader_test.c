@@ -193,7 +193,7 @@ static void refuses_without_an_assembly(void **state)
     r = rig_new(&o);
     tag = rig_submit(r, &usual);
     rig_turn(r);
-    check_refused(r, tag, ST_FAILED_PRECONDITION, "leads no assembly");
+    check_refused(r, tag, ST_UNAVAILABLE, "leads no assembly");
     rig_free(&r);
 
     r = rig_new(NULL);
