@@ -217,6 +217,14 @@ static void to_other(struct bench *b, struct bench_frame *f)
     }
 }
 
+/* The core, from here to core(b, false). */
+static void core(const struct bench *b, bool in)
+{
+    if (b->within != NULL) {
+        b->within(in);
+    }
+}
+
 static bool deliver(struct bench *b)
 {
     static struct bench_frame frames[BENCH_FRAMES];
@@ -235,7 +243,9 @@ static bool deliver(struct bench *b)
         if (b->mute && frames[i].who.v >= NEXT_ID) {
             frame_free(&frames[i].frame);
         } else {
+            core(b, true);
             worker_node_ops.recv(b->worker, frames[i].who, &frames[i].frame);
+            core(b, false);
         }
     }
     return all > 0;
@@ -283,7 +293,9 @@ void bench_turn(struct bench *b)
         tick_edges(b);
         more = deliver(b) || more;
         if (b->due_us != NODE_STOP) {
+            core(b, true);
             b->due_us = worker_node_ops.tick(b->worker, b->now_us);
+            core(b, false);
         }
         check_account(b);
         more = more || b->n_to_worker + b->n_from_worker > 0 ||

@@ -64,8 +64,9 @@ struct bench {
     uint64_t random;
     struct bench_frame to_worker[BENCH_FRAMES], from_worker[BENCH_FRAMES];
     uint32_t n_to_worker, n_from_worker;
-    bool mute; /* nothing of the edges arrives any more */
-    bool deaf; /* the next stage loses what comes */
+    bool mute;               /* nothing of the edges arrives any more */
+    bool deaf;               /* the next stage loses what comes */
+    void (*within)(bool in); /* the core is entered, left; NULL: whatever */
 
     /* The router. */
     struct peer_id router_id;

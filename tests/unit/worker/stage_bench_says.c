@@ -253,7 +253,8 @@ void bench_open(struct bench *b, struct bench_open *o, uint32_t n_prompt,
     o->stages.blocks = o->blocks;
     o->stages.slots = o->slots;
     o->stages.checkpoints = o->checkpoints;
-    memset(o->id, (int)b->grant, sizeof o->id);
+    memset(o->id, 1, sizeof o->id);
+    memcpy(o->id, &b->grant, sizeof b->grant);
     o->ref.request_id = (ProtobufCBinaryData){sizeof o->id, o->id};
     o->sampling.has_seed = true;
     o->m.grant = b->grant;
