@@ -104,7 +104,7 @@ static struct waiter *waiter_new(struct worker_core *w)
 }
 
 /* What came with s is dropped: who still asks is told, if the session stands
- * (an assembly ended in it). */
+ * (an assembly ended in it).  A Submit goes elsewhere. */
 static void refuse(struct worker_core *w, uint64_t call)
 {
     struct peer *p = worker_peer(w);

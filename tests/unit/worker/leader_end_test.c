@@ -347,6 +347,28 @@ static void frees_all_when_an_edge_breaks(void **state)
     check_broken(&r, "");
 }
 
+/* A Submit whose ids are not all here has had no answer: the router is told to
+ * try elsewhere, for it is nobody's fault. */
+static void sends_a_half_submit_elsewhere(void **state)
+{
+    const struct rig_submit s = {
+        .id = 9, .n_prompt = 20, .max_tokens = 4, .n_first = 10};
+    struct rig_message m;
+    struct rig *r = with_three(NULL);
+    uint64_t tag;
+
+    (void)state;
+    rig_message(r, &s, &m);
+    tag = rig_send_submit(r, &m);
+    rig_turn(r);
+    assert_false(r->ends[tag].ended);
+    ring_cut(r->ring);
+    rig_turn(r);
+    assert_true(r->ends[tag].ended);
+    assert_int_equal(r->ends[tag].status, ST_UNAVAILABLE);
+    check_broken(&r, "");
+}
+
 /* What the engine has of the last assembly is back in the next one. */
 static void forgets_the_plans_of_the_last_assembly(void **state)
 {
@@ -410,6 +432,7 @@ int main(void)
         cmocka_unit_test(breaks_at_a_result_of_nothing),
         cmocka_unit_test(breaks_at_wrong_removes),
         cmocka_unit_test(frees_all_when_an_edge_breaks),
+        cmocka_unit_test(sends_a_half_submit_elsewhere),
         cmocka_unit_test(forgets_the_plans_of_the_last_assembly),
         cmocka_unit_test(drops_all_with_the_session),
         cmocka_unit_test(drops_all_when_it_stops),
