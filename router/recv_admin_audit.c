@@ -186,7 +186,8 @@ void recv_admin_audit(struct router_core *r, const struct incoming *in)
 
 /* Of the sequences of its place those that the ledger includes.  Those that
  * their worker is told to let go of, whatever they are here, may have ended
- * there, and their memory waits for a plan. */
+ * there, and their memory waits for a plan.  What is kept may be gone: the
+ * lease is the worker's, and ends first there. */
 struct known {
     uint32_t n, leaving, kept;
     uint64_t most[POOL_CLASSES], least[POOL_CLASSES]; /* they have here */
@@ -210,7 +211,8 @@ static struct known known_of(struct worker *w, uint64_t grant)
         }
         for (int c = 0; c < POOL_CLASSES; c++) {
             k.most[c] += share.of[c];
-            k.least[c] += q->removal == REMOVAL_NONE ? share.of[c] : 0;
+            k.least[c] +=
+                q->removal == REMOVAL_NONE && !q->kept ? share.of[c] : 0;
         }
         if (q->kept) {
             k.kept++;

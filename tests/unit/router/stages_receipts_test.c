@@ -363,6 +363,29 @@ static void all_is_well(void **state)
     rig_free(&s.rig);
 }
 
+/* Its lease has ended at its worker: the router learns that when it looks at
+ * its own clock. */
+static void what_was_kept_may_be_gone(void **state)
+{
+    Sluice__V1__GenerateRequest m = SLUICE__V1__GENERATE_REQUEST__INIT;
+    struct scene s;
+
+    (void)state;
+    bring(&s);
+    m.model = wire_text("tiny");
+    m.has_keep_ms = true;
+    m.keep_ms = 600000;
+    client_generate_with(s.c, 2, 40, 4, &m, 0);
+    rig_run(s.rig);
+    worker_give(s.w[0], 2, 0, 4, SLUICE__V1__FINISH__FINISH_LENGTH);
+    rig_run(s.rig);
+    assert_int_equal(audit(&s)->n_differences, 0);
+    worker_release(s.w[2], worker_sequence_of(s.w[2], 2));
+    worker_sequence_of(s.w[2], 2)->used = false;
+    assert_int_equal(audit(&s)->n_differences, 0);
+    rig_free(&s.rig);
+}
+
 /* A stage never heard that it should let one go. */
 static void one_too_many(void **state)
 {
@@ -422,6 +445,7 @@ int main(void)
         cmocka_unit_test_setup(times_of_too_few, listen_in),
         cmocka_unit_test_setup(times_of_too_many, listen_in),
         cmocka_unit_test(all_is_well),
+        cmocka_unit_test(what_was_kept_may_be_gone),
         cmocka_unit_test(one_too_many),
         cmocka_unit_test(less_than_was_granted),
         cmocka_unit_test(a_slot_more),
