@@ -185,7 +185,9 @@ void drains_asked(struct sim *s, const uint8_t *name, size_t n)
 
 bool drains_bereft(const struct sim *s, const struct generation *g)
 {
-    bool doubt = drains_drawn(&s->options) && (g->again || g->shared);
+    bool comes_and_goes =
+        drains_drawn(&s->options) || options_has_stages(&s->options);
+    bool doubt = comes_and_goes && (g->again || g->shared);
 
     return g->bereft || doubt || !has_worker(s, g);
 }

@@ -323,3 +323,13 @@ uint32_t fake_engine_named_slots(const struct fake_engine *e)
 {
     return e->named_slots;
 }
+
+uint32_t fake_engine_rows(const struct fake_engine *e)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < e->n_flying; i++) {
+        n += e->flying[i].plan->n_rows;
+    }
+    return n;
+}

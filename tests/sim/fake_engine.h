@@ -40,6 +40,9 @@ struct engine *fake_engine_seam(struct fake_engine *e);
 uint32_t fake_engine_named_blocks(const struct fake_engine *e);
 uint32_t fake_engine_named_slots(const struct fake_engine *e);
 
+/* Rows of these plans. */
+uint32_t fake_engine_rows(const struct fake_engine *e);
+
 /* How long nothing has ticked, or did when it last stood still, and how long
  * ago that ended: 0, it stands. */
 int64_t fake_engine_stood_us(const struct fake_engine *e, int64_t *ago_us);

@@ -73,9 +73,11 @@ static const void *body(struct sim *s, const struct envelope *e,
 static void count(struct sim *s, uint32_t leader, int more)
 {
     struct replicas_seen *r = &s->replicas[leader - SIM_FIRST_WORKER];
-    struct worker_account a;
+    struct worker_account a = {.assembly = 0};
 
-    worker_account(s->nodes[leader].core, &a);
+    if (s->nodes[leader].core) { /* it may have died since */
+        worker_account(s->nodes[leader].core, &a);
+    }
     if (r->led != a.assembly) {
         r->led = a.assembly;
         r->under_way = 0;
@@ -145,8 +147,7 @@ void replicas_sniff(struct sim *s, uint32_t conn, enum conn_end to,
     if (s->verbose) {
         sniff_log(s, conn, to, f, &h);
     }
-    if (!sniff_fresh(c, to, &h) || to != END_ROUTER ||
-        s->nodes[c->node].core == NULL) {
+    if (!sniff_fresh(c, to, &h) || to != END_ROUTER) {
         return;
     }
     for (uint32_t i = 0; i < h.n_ordered && envelope_next(f, &h, &at, &e);
@@ -194,9 +195,11 @@ void replicas_receipt(struct sim *s, uint32_t node,
 
 static void look_held(struct sim *s, uint32_t w, const struct worker_account *a)
 {
-    if (a->n_sequences || a->blocks.granted || a->slots.granted ||
-        a->blocks.held > fake_engine_named_blocks(s->engines[w]) ||
-        a->slots.held > fake_engine_named_slots(s->engines[w])) {
+    uint32_t rows = fake_engine_rows(s->engines[w]);
+
+    if (a->n_sequences > rows ||
+        (rows == 0 && (a->blocks.granted || a->slots.granted ||
+                       a->blocks.held || a->slots.held))) {
         sim_fail(s, -1,
                  "%s is in no assembly, and has %u sequences, %u + %u blocks "
                  "and %u + %u slots",
@@ -215,9 +218,9 @@ void replicas_worker(struct sim *s, uint32_t w)
         return;
     }
     worker_account(s->nodes[SIM_FIRST_WORKER + w].core, &a);
-    if (a.assembly == 0) {
+    if (a.assembly == 0 && r->assembly == 0) { /* it ends in its own time */
         look_held(s, w, &a);
-    } else if (a.assembly != r->assembly) {
+    } else if (a.assembly != 0 && a.assembly != r->assembly) {
         s->counts.cells.deeds[DEED_ASSEMBLED]++;
         s->counts.cells.deeds[DEED_ASSEMBLED_AGAIN] += r->n_assemblies > 0;
         r->n_assemblies++;

@@ -2,8 +2,8 @@
  *
  *     under way   at most n_stages microbatches, as counted where they pass
  *                 from the leader, and come back to it
- *     held        nothing by a stage that is in no assembly, but what a plan
- *                 in flight names
+ *     held        nothing by a stage that is in no assembly, but by sequences
+ *                 that a plan in flight names
  *     receipts    list every stage, and the counts are their sums
  *     the end     as many replicas stand as workers allow, and each of their
  *                 workers knows its place as the router does
