@@ -78,7 +78,8 @@ static const struct verb verbs[] = {
      "lost.  Waits until the worker has nothing left; Ctrl-C ends the "
      "waiting,\n"
      "not the draining.  What no other worker could hold is not moved.  A\n"
-     "drained worker stays so until undrain, or until it is started again.\n\n"
+     "drained worker stays so until undrain, or until it is started again.  A\n"
+     "stage of a replica drains all of it.\n\n"
      "  sluicectl drain w1\n  sluicectl drain w1 --grace 5m\n"
      "  sluicectl drain w1 --now\n"},
     {"undrain", "WORKER", "let a drained worker take sequences again",

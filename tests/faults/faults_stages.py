@@ -6,7 +6,7 @@ import time
 from campaign import Fault
 from daemons import Failed, await_true, free_port
 from faults_link import Chaos, Shaken
-from faults_points import acted
+from faults_points import acted, points
 from faults_process import LOST
 
 OVER = ("replica-over",)
@@ -157,6 +157,37 @@ class StageWedge(Staged):
         run.detect(run.hurt(at=event), mark, LOST, worker=name, seconds=10)
         run.cluster.worker_gone(name)
         self.again(run, name)
+
+
+class StageKillAt(Staged):
+    """a stage dies at each of its failpoints in turn, while it is assembled too"""
+    name, number = "stage_kill_at", "3, 35"
+    must = "nothing failed; the other replica goes on, the gap is filled"
+    times, quick, cancel, receipts = 100, 0, 200, False
+    may_log = "failpoint"
+    turn = 0
+
+    def next_point(self, run):
+        mine = [p for p in points(run, "sluice-worker")
+                if p.split(".")[0] in ("worker", "session", "transport")]
+        if self.turn == 0:
+            self.turn = run.rng.randrange(len(mine))
+        self.turn += 1
+        return mine[self.turn % len(mine)]
+
+    def round(self, run):
+        name, point = run.victim(), self.next_point(run)
+        run.cluster.worker_gone(name)
+        x = run.cluster.workers[name] = self.spawn(
+            run, name, failpoints=f"{point}=kill@{run.rng.randint(1, 12)}")
+        try:
+            x.wait(4)
+        except Failed:
+            run.note(f"{point} was not met in 4 s")
+        run.hurt(at=acted(x))
+        run.cluster.worker_gone(name)
+        self.again(run, name)
+        run.load.await_tokens(50)
 
 
 class StageTerm(Staged):
@@ -329,5 +360,5 @@ class StageSlowLink(ShakenEdge):
 
 
 FAULTS = [StageKill, StageKillBoth, StageStop, StageStutter, StageWedge,
-          StageTerm, StageDrain, StageRouterKill, StageCut, StageOneWay,
+          StageKillAt, StageTerm, StageDrain, StageRouterKill, StageCut, StageOneWay,
           StageReset, StageGarbage, StageDoubled, StageSlowLink]
