@@ -12,7 +12,6 @@
 #include "proto/registry.pb-c.h"
 #include "proto/worker.pb-c.h"
 #include "worker/core.h"
-#include "worker/engine_thread.h"
 
 #define FRAMES_MAX      4096
 #define CONNECTIONS_MAX 64
@@ -27,10 +26,8 @@ struct node {
     struct replica *replica;
     uint32_t index;
     struct node_io io;
-    struct forward *forward;
-    struct engine_thread *engine;
+    struct replica_stage stage;
     struct worker_core *core;
-    bool has_blocks, has_slots;
     char endpoint[32];
     int64_t due_us;
 
@@ -375,10 +372,11 @@ struct stages {
 static void need_of(const struct node *n, const struct replica_ask *a,
                     uint32_t *blocks, uint32_t *slots)
 {
-    uint32_t bt = n->replica->o.kernels.block_tokens;
+    uint32_t bt = n->replica->o.block_tokens;
 
-    *blocks = n->has_blocks ? (a->n_prompt + a->max_tokens + bt - 1) / bt : 0;
-    *slots = n->has_slots ? 1 : 0;
+    *blocks =
+        n->stage.has_blocks ? (a->n_prompt + a->max_tokens + bt - 1) / bt : 0;
+    *slots = n->stage.has_slots ? 1 : 0;
 }
 
 static void fill_stages(struct replica *r, const struct replica_ask *a,
@@ -501,14 +499,13 @@ static void wait_for_work(struct replica *r)
     for (uint32_t i = 0; i < r->n; i++) {
         struct node *x = &r->nodes[i];
 
-        fds[i] = (struct pollfd){.fd = engine_thread_fd(x->engine),
-                                 .events = POLLIN};
+        fds[i] = (struct pollfd){.fd = x->stage.fd, .events = POLLIN};
         due_us = x->due_us < due_us ? x->due_us : due_us;
     }
     now = clock_us();
     n = poll(fds, r->n, due_us <= now ? 0 : (int)((due_us - now) / 1000 + 1));
     for (uint32_t i = 0; i < r->n && n > 0; i++) {
-        engine_thread_quiet(r->nodes[i].engine);
+        r->nodes[i].stage.quiet(r->nodes[i].stage.arg);
     }
 }
 
@@ -576,62 +573,46 @@ void replica_run(struct replica *r, struct replica_ask *asks, uint32_t n)
 /* ---- made and freed ---- */
 
 static struct worker_options options(const struct replica *r,
-                                     const struct node *n,
-                                     const struct shard_weights *w)
+                                     const struct node *n)
 {
-    uint32_t bt = r->o.kernels.block_tokens;
+    const struct replica_stage *s = &n->stage;
+    uint32_t bt = r->o.block_tokens;
     uint32_t blocks = REPLICA_ASKS * ((r->o.context + bt - 1) / bt);
 
     return (struct worker_options){
         .name = n->endpoint,
         .model = "golden",
         .device = "cpu",
-        .layer_begin = w->begin,
-        .layer_end = w->end,
-        .n_layers = w->shape.n_layers,
+        .layer_begin = s->begin,
+        .layer_end = s->end,
+        .n_layers = s->n_layers,
         .block_tokens = bt,
-        .n_blocks = n->has_blocks ? blocks : 0,
-        .n_slots = n->has_slots ? REPLICA_ASKS : 0,
+        .n_blocks = s->has_blocks ? blocks : 0,
+        .n_slots = s->has_slots ? REPLICA_ASKS : 0,
         .pages_per_block = 1,
         .pages_per_slot = 1,
         .context = r->o.context,
-        .vocab = w->shape.vocab,
+        .vocab = s->vocab,
         .max_rows = r->o.max_rows,
         .step_tokens = r->o.step_tokens,
         .chunk_tokens = r->o.chunk_tokens,
         .engine_depth = r->o.engine_depth,
         .stage_endpoint = r->n > 1 ? n->endpoint : NULL,
-        .hidden = w->shape.hidden,
+        .hidden = s->hidden,
     };
 }
 
 static void node_make(struct replica *r, uint32_t i,
-                      const struct shard_weights *w)
+                      const struct replica_stage *stage)
 {
-    const struct replica_options *o = &r->o;
     struct node *n = &r->nodes[i];
-    struct kernels_sizes sizes;
-    struct worker_options options_of;
-    struct error e;
+    struct worker_options o;
 
     io_make(r, i);
     snprintf(n->endpoint, sizeof n->endpoint, "mem://stage%u", i);
-    if (forward_new(&n->forward, w, &o->kernels, &e) != ST_OK ||
-        forward_alloc_hidden(n->forward, o->engine_depth + 1, o->step_tokens,
-                             &e) != ST_OK) {
-        die("%s", e.text);
-    }
-    forward_sizes(n->forward, &sizes);
-    n->has_blocks = sizes.block_bytes > 0;
-    n->has_slots = sizes.slot_bytes > 0;
-    options_of = options(r, n, w);
-    if (forward_alloc(n->forward, options_of.n_blocks, options_of.n_slots, 0,
-                      &e) != ST_OK ||
-        engine_thread_new(&n->engine, n->forward, o->engine_depth, &e) !=
-            ST_OK) {
-        die("%s", e.text);
-    }
-    n->core = worker_new(&options_of, &n->io, engine_thread_engine(n->engine));
+    n->stage = *stage;
+    o = options(r, n);
+    n->core = worker_new(&o, &n->io, stage->engine);
     if (n->core == NULL) {
         die("no worker of these options");
     }
@@ -647,8 +628,8 @@ static bool all_in(const struct replica *r)
     return true;
 }
 
-struct replica *replica_new(const struct shard_weights *const *shards,
-                            uint32_t n, const struct replica_options *o)
+struct replica *replica_new(const struct replica_stage *stages, uint32_t n,
+                            const struct replica_options *o)
 {
     struct replica *r = calloc(1, sizeof *r);
 
@@ -660,7 +641,7 @@ struct replica *replica_new(const struct shard_weights *const *shards,
     arena_init(&r->arena);
     io_make(r, n);
     for (uint32_t i = 0; i < n; i++) {
-        node_make(r, i, shards[i]);
+        node_make(r, i, &stages[i]);
     }
     UNTIL(r, all_in(r));
     for (uint32_t i = 0; i < n && n > 1; i++) {
@@ -681,9 +662,7 @@ void replica_free(struct replica **rp)
     for (uint32_t i = 0; i < r->n; i++) {
         struct node *n = &r->nodes[i];
 
-        engine_thread_free(&n->engine);
         worker_free(&n->core);
-        forward_free(&n->forward);
         peer_free(&n->peer);
     }
     for (uint32_t i = 0; i < r->n_parcels; i++) {

@@ -1,20 +1,19 @@
 /* replica.h - whole workers of a model's stages, core and engine with its
  * thread, joined in memory; a router's end is played.
  *
- * Each frame that a node sends is delivered in the next turn, in order.  What
- * computes is the engines' threads over kernels/cpu, at their own pace, so
- * which microbatch has which rows is as the day has it; what comes of a
- * sequence must not be.
+ * Each frame that a node sends is delivered in the next turn, in order.  The
+ * engines compute at their own pace, so which microbatch has which rows is as
+ * the day has it; what comes of a sequence must not be.
  *
  * Threading: one, beside the engines' own.  Memory: a replica owns its nodes;
- * weights and asks are borrowed.  Errors end the program with a message: this
+ * engines and asks are borrowed.  Errors end the program with a message: this
  * is for tests. */
 #ifndef TESTS_GOLDEN_REPLICA_H
 #define TESTS_GOLDEN_REPLICA_H
 
 #include "common/sampling.h"
-#include "kernels/kernels.h"
 #include "proto/common.pb-c.h"
+#include "worker/engine.h"
 
 #define REPLICA_STAGES 4
 #define REPLICA_ASKS   32
@@ -38,8 +37,18 @@ struct replica_ask {
     bool cancelled, receipt;
 };
 
+/* A worker that is to be: layers [begin, end) of n. */
+struct replica_stage {
+    uint32_t begin, end, n_layers, vocab, hidden;
+    bool has_blocks, has_slots; /* in its shard */
+    struct engine *engine;
+    int fd; /* readable when it has a result, until quiet(arg) */
+    void (*quiet)(void *arg);
+    void *arg;
+};
+
 struct replica_options {
-    struct kernels_options kernels;
+    uint32_t block_tokens;
     uint32_t step_tokens, chunk_tokens, max_rows, engine_depth;
     uint32_t at_once; /* sequences; the pools hold REPLICA_ASKS */
     uint32_t context;
@@ -47,9 +56,9 @@ struct replica_options {
 
 struct replica;
 
-/* Stages of these shards in order, or one worker of all layers; up. */
-struct replica *replica_new(const struct shard_weights *const *shards,
-                            uint32_t n, const struct replica_options *o);
+/* These stages in order, or one worker of all layers; up. */
+struct replica *replica_new(const struct replica_stage *stages, uint32_t n,
+                            const struct replica_options *o);
 /* Its ledgers must be empty: everything free at every stage. */
 void replica_free(struct replica **r);
 

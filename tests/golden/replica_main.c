@@ -17,7 +17,7 @@
 
 #include "common/log.h"
 #include "tests/golden/golden_file.h"
-#include "tests/golden/replica.h"
+#include "tests/golden/shard_engines.h"
 #include "worker/model/shard.h"
 
 #define KINDS   5
@@ -112,13 +112,14 @@ static void load(struct shard **out, const struct trial *t, uint32_t begin,
 static void run(struct trial *t, const struct split *split,
                 struct replica_ask *asks)
 {
-    struct replica_options o = {.kernels = {.device = "cpu",
-                                            .kv_dtype = DTYPE_F32,
-                                            .block_tokens = 16,
-                                            .max_tokens = 100,
-                                            .max_rows = 4,
-                                            .max_logits = 2,
-                                            .n_threads = 1},
+    struct kernels_options k = {.device = "cpu",
+                                .kv_dtype = DTYPE_F32,
+                                .block_tokens = 16,
+                                .max_tokens = 100,
+                                .max_rows = 4,
+                                .max_logits = 2,
+                                .n_threads = 1};
+    struct replica_options o = {.block_tokens = 16,
                                 .step_tokens = 100,
                                 .chunk_tokens = 64,
                                 .max_rows = 6,
@@ -128,6 +129,8 @@ static void run(struct trial *t, const struct split *split,
     const struct shard_weights *weights[REPLICA_STAGES] = {NULL};
     struct shard *shards[REPLICA_STAGES];
     uint32_t n = split->n_cuts + 1;
+    struct replica_stage stages[REPLICA_STAGES];
+    struct shard_engines engines;
     struct replica *r;
 
     for (uint32_t i = 0; i < n; i++) {
@@ -138,9 +141,11 @@ static void run(struct trial *t, const struct split *split,
     for (uint32_t i = 0; i < t->prompts * KINDS; i++) {
         ask(t, i, &asks[i]);
     }
-    r = replica_new(weights, n, &o);
+    shard_engines_open(&engines, weights, n, &k, &o, stages);
+    r = replica_new(stages, n, &o);
     replica_run(r, asks, t->prompts * KINDS);
     replica_free(&r);
+    shard_engines_close(&engines);
     for (uint32_t i = 0; i < n; i++) {
         shard_free(&shards[i]);
     }
