@@ -444,6 +444,81 @@ static void one_gap_rather_than_two_small_ones(void **state)
     rig_end(&rig);
 }
 
+/* If both could be done, the one that takes fewer. */
+static void one_offer_rather_than_two(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *w[5];
+
+    (void)state;
+    w[0] = rig_offer(rig, "a", 3, 3); /* before there are gaps */
+    w[1] = rig_offer(rig, "b", 3, 3);
+    w[2] = stage_of_12(rig, "s0", 0, 4);
+    w[3] = stage_of_12(rig, "s1", 5, 6);
+    w[4] = stage_of_12(rig, "s2", 7, 12);
+    report(w + 2, 3, RETURN_US + 1000);
+    assert_given(w[0], 4, 7);
+    assert_free(w[1]);
+    rig_end(&rig);
+}
+
+/* Who has the first layer has the embedding, who has the last the head. */
+static void the_ends_weigh_more(void **state)
+{
+    (void)state;
+    for (int head = 0; head < 2; head++) {
+        for (int fits = 0; fits < 2; fits++) {
+            struct rig *rig = rig_new(NULL);
+            struct fake *f = fake_offer_new(rig, "f", 2, 6);
+
+            rig_advance(rig, RETURN_US + 1000);
+            f->offer.embed_bytes = head ? 1 << 30 : 700;
+            f->offer.head_bytes = head ? 700 : 1 << 30;
+            f->offer.budget_bytes += fits ? 700 : 699;
+            stage_of_12(rig, "s", head ? 0 : 6, head ? 6 : 12);
+            fake_hello(f);
+            assert_true(f->up);
+            assert_int_equal(f->n_assigns, fits);
+            rig_end(&rig);
+        }
+    }
+}
+
+/* Who leaves is not waited for; who is drained is not counted on. */
+static void who_leaves_leaves_a_gap(void **state)
+{
+    struct ring g = ring_new();
+    struct fake *others[2] = {g.w[0], g.w[2]};
+    Sluice__V1__LeaveRequest leave = SLUICE__V1__LEAVE_REQUEST__INIT;
+
+    (void)state;
+    client_call(g.w[1], METHOD_REGISTRY_LEAVE, &leave.base, 0);
+    rig_run(g.rig);
+    offer_leave(g.w[1]);
+    fake_reconnect(g.w[0]);
+    fake_reconnect(g.w[2]);
+    report(others, 2, 1000);
+    assert_given(g.spare, 4, 8);
+    rig_end(&g.rig);
+}
+
+static void who_is_drained_is_no_part(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *admin = rig_admin(rig, "admin"), *spare;
+    Sluice__V1__DrainRequest d = SLUICE__V1__DRAIN_REQUEST__INIT;
+
+    (void)state;
+    rig_advance(rig, RETURN_US + 1000);
+    stage_of_12(rig, "s", 0, 6);
+    d.worker = wire_text("s");
+    client_call(admin, METHOD_ADMIN_DRAIN, &d.base, 0);
+    rig_run(rig);
+    spare = rig_offer(rig, "spare", 2, 12);
+    assert_free(spare);
+    rig_end(&rig);
+}
+
 /* What nobody can fill keeps nobody from a replica of their own. */
 static void a_gap_too_large_is_passed_by(void **state)
 {
@@ -914,6 +989,10 @@ int main(void)
         cmocka_unit_test(gaps_are_filled_by_as_few_as_can),
         cmocka_unit_test(two_gaps_rather_than_a_large_one),
         cmocka_unit_test(one_gap_rather_than_two_small_ones),
+        cmocka_unit_test(one_offer_rather_than_two),
+        cmocka_unit_test(the_ends_weigh_more),
+        cmocka_unit_test(who_leaves_leaves_a_gap),
+        cmocka_unit_test(who_is_drained_is_no_part),
         cmocka_unit_test(a_gap_too_large_is_passed_by),
         cmocka_unit_test(a_young_router_fills_no_gaps),
         cmocka_unit_test(an_offer_has_nothing_to_tell),
