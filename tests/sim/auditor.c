@@ -79,13 +79,14 @@ static uint32_t mercy(const struct sim *s, const struct choice *c)
 void auditor_poisoned(struct sim *s, uint32_t number, struct choice *c)
 {
     const struct generation *g = c->g;
-    struct router_worker_view v;
+    struct router_worker_view v, own;
     uint32_t most;
 
     s->counts.cells.deeds[DEED_POISONED]++;
     sim_log(s, "%s is killed by request %u", s->nodes[number].name, g->number);
     if (!s->nodes[SIM_ROUTER].core || g->again || g->shared || g->router_lost ||
-        !replicas_place(s, number, &v) || v.id.v != c->submitted_conn) {
+        !replicas_place(s, number, &v) || v.id.v != c->submitted_conn ||
+        !view_of(s, number, &own)) {
         return; /* nobody tells the router of what */
     }
     if (c->n_killed == 0 ||
@@ -93,7 +94,7 @@ void auditor_poisoned(struct sim *s, uint32_t number, struct choice *c)
         c->n_killed = 0; /* what the last one died of looked like chance */
     }
     c->n_given_killed = c->n_given;
-    c->killed_conn = c->submitted_conn;
+    c->killed_conn = own.id.v;
     most = SIM_TRIAL_DEATHS + 1 + mercy(s, c);
     if (++c->n_killed > most) {
         sim_fail(s, (int32_t)g->number, "%u workers die of choice %u",
@@ -101,15 +102,9 @@ void auditor_poisoned(struct sim *s, uint32_t number, struct choice *c)
     }
 }
 
-void auditor_goodbye(struct sim *s, uint32_t conn)
+/* The router cannot know of what the worker died that had this connection. */
+static void forgive(struct sim *s, uint32_t conn)
 {
-    struct router_worker_view v;
-
-    if (!s->nodes[SIM_ROUTER].core ||
-        !view_of(s, network_conn(&s->network, conn)->node, &v) ||
-        v.id.v != conn) {
-        return; /* it is too late, the session is over */
-    }
     for (uint32_t i = 0; i < s->n_generations; i++) {
         for (uint32_t k = 0; k < s->generations[i].n_choices; k++) {
             struct choice *c = &s->generations[i].choices[k];
@@ -119,6 +114,17 @@ void auditor_goodbye(struct sim *s, uint32_t conn)
                 c->killed_conn = 0;
             }
         }
+    }
+}
+
+void auditor_goodbye(struct sim *s, uint32_t conn)
+{
+    struct router_worker_view v;
+
+    if (s->nodes[SIM_ROUTER].core &&
+        view_of(s, network_conn(&s->network, conn)->node, &v) &&
+        v.id.v == conn) { /* else it is too late, the session is over */
+        forgive(s, conn);
     }
 }
 
@@ -176,17 +182,36 @@ void auditor_full(struct sim *s, uint32_t room)
     }
 }
 
+/* The session of a stage may be ended with its replica, before the router has
+ * heard that the stage is dead. */
+static void let_go(struct sim *s, uint32_t w)
+{
+    const struct conn *c = network_conn(&s->network, s->session_conns[w]);
+
+    if (options_staged(&s->options, w) && c && !c->heard) {
+        forgive(s, s->session_conns[w]);
+    }
+}
+
 /* Has the router let a worker go? */
 static void look_sessions(struct sim *s)
 {
     const void *router = s->nodes[SIM_ROUTER].core;
     uint64_t now[SIM_WORKERS] = {0};
+    uint32_t conns[SIM_WORKERS] = {0};
     struct router_worker_view v;
 
     for (uint32_t i = 0; router_worker_view(router, i, &v); i++) {
-        now[s->network.conns[v.id.v - 1].node - SIM_FIRST_WORKER] = v.session;
+        uint32_t w = s->network.conns[v.id.v - 1].node - SIM_FIRST_WORKER;
+
+        now[w] = v.session;
+        conns[w] = v.id.v;
     }
     for (uint32_t w = 0; w < s->options.n_workers; w++) {
+        if (s->sessions[w] != now[w]) {
+            let_go(s, w);
+            s->session_conns[w] = conns[w];
+        }
         s->n_ended[s->options.workers[w].model] +=
             s->sessions[w] != 0 && s->sessions[w] != now[w];
         s->n_sessions[w] += now[w] != 0 && s->sessions[w] != now[w];

@@ -235,6 +235,7 @@ static void hear_lost(struct sim *s, uint32_t number, uint64_t end)
         cells_disconnect(s, c->node);
     }
     c->open[end] = false;
+    c->heard = c->heard || end == END_ROUTER;
     sim_log(s, "%s lost connection %u", node->name, number);
     node->ops->lost(node->core, (struct peer_id){number});
     if (node->number == SIM_ROUTER) {

@@ -24,6 +24,7 @@ struct conn {
     bool standing;     /* the peer has heard `opened` */
     bool open[ENDS];
     bool told[ENDS];       /* `lost` is on its way */
+    bool heard;            /* ... and has come to the listener */
     int64_t last_us[ENDS]; /* of the frames towards this end */
     int64_t cut_us[ENDS];  /* frames towards this end vanish until then */
     uint32_t in_flight[ENDS];

@@ -106,6 +106,7 @@ struct sim {
     /* Of each worker, as the router has it, 0: none; and how many of a model
      * have ended. */
     uint64_t sessions[SIM_WORKERS];
+    uint32_t session_conns[SIM_WORKERS];
     uint32_t n_sessions[SIM_WORKERS]; /* of this life */
     uint32_t n_ended[SIM_MODELS];
     bool closing; /* no new requests any more */
