@@ -124,12 +124,8 @@ static void sequence_row(const struct router_core *r, struct request *q,
     row->n_generated = q->n_generated;
     row->max_tokens = q->generation->max_tokens;
     row->age_ms = (uint64_t)(r->now_us - q->generation->arrived_us) / 1000;
-    if (q->worker != NULL) { /* at all its stages */
-        struct need sum = place_sum(q->worker, &q->need);
-
-        row->blocks = (uint32_t)sum.of[BLOCKS];
-        row->slots = (uint32_t)sum.of[SLOTS];
-    }
+    row->blocks = q->worker != NULL ? (uint32_t)q->held.of[BLOCKS] : 0;
+    row->slots = q->worker != NULL ? (uint32_t)q->held.of[SLOTS] : 0;
 }
 
 void recv_admin_list_sequences(struct router_core *r, const struct incoming *in)

@@ -194,6 +194,7 @@ void request_granted(struct router_core *r, struct request *q, struct worker *w,
     q->grant = place_grant(w, need);
     trial_granted(w, q);
     q->need = *need;
+    q->held = place_sum(w, need);
     q->n_gaps = 0;
     q->removal = REMOVAL_NONE;
     if (q->granted_us == 0) {

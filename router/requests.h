@@ -52,6 +52,7 @@ struct request {
     struct list running, parts, removals;
     uint64_t grant;
     struct need need;           /* of a stage that has all kinds: place.h */
+    struct need held;           /* at all its stages, also once they are left */
     bool counted;               /* in the load of its worker, headroom.h */
     uint32_t n_ids, n_ids_sent; /* of its Submit and parts */
     uint64_t n_before;          /* envelopes of the lane, the last part's too */

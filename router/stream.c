@@ -80,8 +80,8 @@ static void figures(const struct request *q, Sluice__V1__GenerateFigures *f)
     f->first_token_us =
         q->first_us == 0 ? 0 : since(g->arrived_us, q->first_us);
     f->total_us = since(g->arrived_us, q->ended_us);
-    f->blocks = (uint32_t)q->need.of[BLOCKS];
-    f->slots = (uint32_t)q->need.of[SLOTS];
+    f->blocks = (uint32_t)q->held.of[BLOCKS];
+    f->slots = (uint32_t)q->held.of[SLOTS];
     f->seed = g->sampling.seed;
     f->n_moves = q->n_moves;
     f->has_worker = q->granted_us != 0;

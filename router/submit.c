@@ -200,6 +200,7 @@ enum status submit_adopt(struct router_core *r, struct worker *w,
         trial_found(r, w, q);
         request_granted(r, q, w, PLANT(ADOPT_CHARGED) ? &need : &none);
         q->need = need; /* which it has */
+        q->held = place_sum(q->worker, &need);
         headroom_charge(r, q);
         q->adopting = true;
     }

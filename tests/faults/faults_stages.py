@@ -176,17 +176,18 @@ class StageKillAt(Staged):
         return mine[self.turn % len(mine)]
 
     def round(self, run):
-        name, point = run.victim(), self.next_point(run)
-        run.cluster.worker_gone(name)
-        x = run.cluster.workers[name] = self.spawn(
-            run, name, failpoints=f"{point}=kill@{run.rng.randint(1, 12)}")
+        point = self.next_point(run)
+        x = f"x{self.turn}"  # a lineage each: these deaths are no crash loop
+        run.cluster.worker_gone(run.victim())
+        dying = run.cluster.workers[x] = self.spawn(
+            run, x, failpoints=f"{point}=kill@{run.rng.randint(1, 12)}")
         try:
-            x.wait(4)
+            dying.wait(4)
         except Failed:
             run.note(f"{point} was not met in 4 s")
-        run.hurt(at=acted(x))
-        run.cluster.worker_gone(name)
-        self.again(run, name)
+        run.hurt(at=acted(dying))
+        run.cluster.worker_gone(x)
+        self.again(run, f"w{self.turn + self.workers}")
         run.load.await_tokens(50)
 
 

@@ -125,6 +125,23 @@ static void slots_bind_too(void **state)
     finish(&s);
 }
 
+/* What a client is told that it held is of all stages. */
+static void figures_add_up(void **state)
+{
+    struct scene s;
+    struct record *x;
+
+    (void)state;
+    bring(&s, (uint32_t[]){0, 64, 16}, (uint32_t[]){4, 0, 8});
+    x = ask(&s, 1, 4);
+    worker_give(s.w[0], 1, 0, BLOCKS(4), LENGTH);
+    rig_run(s.rig);
+    assert_int_equal(x->figures.n_generated, BLOCKS(4));
+    assert_int_equal(x->figures.blocks, 8);
+    assert_int_equal(x->figures.slots, 2);
+    finish(&s);
+}
+
 /* A stage without attention has no blocks, one without linear layers no
  * slots: neither is asked of it, and neither binds. */
 static void kinds_that_a_shard_lacks(void **state)
@@ -397,6 +414,7 @@ int main(void)
         cmocka_unit_test(at_the_limit),
         cmocka_unit_test(slots_bind_too),
         cmocka_unit_test(kinds_that_a_shard_lacks),
+        cmocka_unit_test(figures_add_up),
         cmocka_unit_test(a_stage_that_settles_late),
         cmocka_unit_test(refusals_between_grants),
         cmocka_unit_test(tombstones),
