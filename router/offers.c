@@ -200,7 +200,7 @@ static void survey_pieces(struct survey *s)
         struct kind k = kind_of_worker(w);
 
         if (worker_is_staged(w) && w->replica == NULL && !w->peer->ended &&
-            !w->drain.on && same_kind(&k, &s->of->kind)) {
+            !w->drain.on && !w->life.closed && same_kind(&k, &s->of->kind)) {
             s->pieces[s->n_pieces++] =
                 (struct cover_piece){w->shard.layer_begin, w->shard.layer_end};
         }

@@ -6,8 +6,9 @@
  *
  * Offers that agree in the model, its costs, and how many stages it is to have
  * may be stages together.  What is there counts first: shards that wait in no
- * replica, and those that are expected, because they were assigned lately or
- * were here a moment ago.  Of these
+ * replica, not drained nor kept out by their lineage, and those that are
+ * expected, because they were assigned lately or were here a moment ago.  Of
+ * these
  *
  *     whole sets are left alone (router/cover.h);
  *     through what is left over, chains with the fewest layers in gaps and

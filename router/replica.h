@@ -16,10 +16,10 @@
  * once, in order, and sends Assemble to each.  proto/README.md, "Shards", is
  * the conversation.
  *
- * Who may meet: workers of one model (so of one fingerprint, vocabulary and
- * tokenizer: Hello sees to it) that agree in the number of layers, the width
- * of x and block_tokens, are up, not drained, not kept out by their lineage,
- * and in no replica.  As many replicas are made as there can be; of equals,
+ * Who may meet: workers of one model (so of one fingerprint and vocabulary:
+ * Hello sees to it) that agree in the number of layers, the width of x and
+ * block_tokens, are up, not drained, not kept out by their lineage, and in no
+ * replica.  As many replicas are made as there can be; of equals,
  * those who came first (router/cover.h).  After one that came to nothing the
  * model's next waits, for longer each time: ASSEMBLE_RETRY_US and on.
  *

@@ -502,6 +502,26 @@ static void who_leaves_leaves_a_gap(void **state)
     rig_end(&g.rig);
 }
 
+/* One that dies again and again is here, and is not waited for. */
+static void who_is_kept_out_is_no_part(void **state)
+{
+    struct ring g = ring_new();
+
+    (void)state;
+    for (int death = 0; death < 2; death++) {
+        assert_free(g.spare);
+        fake_lost(g.w[1]);
+        rig_run(g.rig);
+        fake_restart(g.w[1]);
+        fake_reconnect(g.w[0]);
+        fake_reconnect(g.w[2]);
+        report(g.w, 3, 1000);
+    }
+    assert_int_equal(g.w[1]->assembly, 0);
+    assert_given(g.spare, 4, 8);
+    rig_end(&g.rig);
+}
+
 static void who_is_drained_is_no_part(void **state)
 {
     struct rig *rig = rig_new(NULL);
@@ -992,6 +1012,7 @@ int main(void)
         cmocka_unit_test(one_offer_rather_than_two),
         cmocka_unit_test(the_ends_weigh_more),
         cmocka_unit_test(who_leaves_leaves_a_gap),
+        cmocka_unit_test(who_is_kept_out_is_no_part),
         cmocka_unit_test(who_is_drained_is_no_part),
         cmocka_unit_test(a_gap_too_large_is_passed_by),
         cmocka_unit_test(a_young_router_fills_no_gaps),
