@@ -118,6 +118,7 @@ void replica_leave(struct worker *w)
 static void broke(struct router_core *r, struct replica *x)
 {
     move(r, x, REPLICA_BROKEN);
+    x->broke_us = r->now_us;
     worker_unserve(r, x->workers[0]);
     event_set(r, &x->due, r->now_us + BROKEN_US);
 }
@@ -135,6 +136,18 @@ void replica_broken(struct router_core *r, struct worker *w, uint64_t assembly,
     }
     snprintf(x->why, sizeof x->why, "worker %s says %s", w->peer->name, q.text);
     broke(r, x);
+}
+
+/* Since it broke.  One that is not may have died without its connection: then
+ * its silence will tell, or its next life. */
+static bool all_heard(const struct replica *x)
+{
+    for (uint32_t i = 0; i < x->n_stages; i++) {
+        if (x->workers[i]->peer->heard_us < x->broke_us) {
+            return false;
+        }
+    }
+    return true;
 }
 
 /* ---- one that forms ---- */
@@ -157,6 +170,8 @@ static void due_fire(struct router_core *r, struct event *e)
 
     if (x->state == REPLICA_FORMING) {
         up(r, x);
+    } else if (!all_heard(x)) {
+        event_set(r, e, r->now_us + BROKEN_US);
     } else {
         pause_model(r, x);
         end_all(r, x);

@@ -8,7 +8,7 @@
  *        |         |               |
  *        |         | a session     | a session of its workers is over
  *        |         | is over, or   |
- *        |         | BROKEN_US     |
+ *        |         | all are heard |
  *        +-----> ENDING <----------+
  *
  * A worker whose shard is not all of the model is *staged*: it waits until
@@ -32,7 +32,8 @@
  * say Hello again, and are assembled anew.  Nobody but the worker whose
  * session ended first can have died: the others are ended by the router.
  * What neighbours see of a death may come before the router sees it; so
- * BROKEN grants nothing, waits for BROKEN_US, and learns who it was.
+ * BROKEN grants nothing, waits for BROKEN_US and until each of its workers was
+ * heard since or is lost, and learns who it was.
  *
  * A session is in one assembly at most, so an answer to Assemble cannot be of
  * another one.
@@ -65,6 +66,7 @@ struct replica {
     struct worker *workers[STAGES_MAX]; /* [n_stages]; NULL: closed.  Of one
                                          * that is UP none is. */
     int64_t up_us;                      /* since when; 0: it never was */
+    int64_t broke_us;
     struct event due; /* FORMING: all have answered; BROKEN: nobody was lost */
     char leader[PEER_NAME_MAX + 1]; /* for logs */
     char why[256];                  /* it ends */

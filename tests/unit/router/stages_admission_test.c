@@ -357,7 +357,9 @@ static void refused_by_no_assembly(void **state)
     assert_int_equal(s.w[0]->n_submits, 2);
     s.w[0]->refuse_submits = ST_OK;
     stage_broken(s.w[1], s.w[1]->assembly, "an edge ended");
-    report(&s, 0);
+    for (int i = 0; i < 3; i++) {
+        report(&s, i);
+    }
     assert_true(waits(&s, 1));
     rig_advance(s.rig, BROKEN_US);
     for (int i = 0; i < 3; i++) {

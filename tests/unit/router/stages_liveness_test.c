@@ -233,6 +233,44 @@ static void a_good_life(void **state)
     }
 }
 
+/* Its neighbour sees it die, the router does not: its connection stands.  It
+ * is waited for, and its next life tells, or its silence. */
+static void one_dies_in_the_dark(void **state)
+{
+    for (int comes = 0; comes < 2; comes++) {
+        struct scene s;
+
+        (void)state;
+        bring(&s);
+        s.w[1]->deaf = s.w[1]->mute = true;
+        rig_advance(s.rig, 1 * MS);
+        stage_broken(s.w[2], s.w[2]->assembly, "the edge from stage 1 ended");
+        pass(&s, NAME_BUSY_US, s.w[1]);
+        assert_false(s.w[0]->gone);
+        ask(&s, 2);
+        assert_true(waits(&s, 2));
+        assert_int_equal(rig_state(s.rig, 1), REQUEST_DECODE);
+        if (comes) {
+            fake_restart(s.w[1]);
+        } else {
+            pass(&s, WORKER_LOST_US, s.w[1]);
+        }
+        assert_true(s.w[0]->gone && s.w[2]->gone && waits(&s, 1));
+        fake_reconnect(s.w[0]);
+        fake_reconnect(s.w[2]);
+        if (!comes) {
+            fake_restart(s.w[1]);
+        }
+        pass(&s, ASSEMBLE_RETRY_US, NULL);
+        for (int i = 0; i < 3; i++) {
+            assert_int_equal(fake_view(s.w[i]).n_barren, i == 1);
+        }
+        worker_give(s.w[0], 1, 0, 8, LENGTH);
+        record_check(s.x, 1, 0, 10);
+        rig_free(&s.rig);
+    }
+}
+
 /* With a stage on probation the replica gets one sequence at a time. */
 static void one_on_probation(void **state)
 {
@@ -261,9 +299,13 @@ static void one_on_probation(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_is_silent), cmocka_unit_test(one_stays_silent),
-        cmocka_unit_test(one_hangs),     cmocka_unit_test(one_is_slow),
-        cmocka_unit_test(a_good_life),   cmocka_unit_test(one_on_probation),
+        cmocka_unit_test(one_is_silent),
+        cmocka_unit_test(one_stays_silent),
+        cmocka_unit_test(one_hangs),
+        cmocka_unit_test(one_is_slow),
+        cmocka_unit_test(a_good_life),
+        cmocka_unit_test(one_on_probation),
+        cmocka_unit_test(one_dies_in_the_dark),
     };
 
     log_setup(LOG_OFF, NULL, NULL);
