@@ -22,6 +22,7 @@ struct worker_pages {
     json_t *json;              /* array, else NULL */
     struct overview *overview; /* of `status`, else NULL */
     struct pool_sum blocks, slots;
+    size_t n_offers;
     uint64_t next;
 };
 
@@ -80,6 +81,7 @@ static void take_workers(void *arg, const ProtobufCMessage *reply)
             add_worker(p->table, m->workers[i]);
         }
     }
+    p->n_offers += m->n_offers;
     for (size_t i = 0; p->overview != NULL && i < m->n_offers; i++) {
         overview_add_offer(p->overview, m->offers[i]);
     }
@@ -125,6 +127,10 @@ int ctl_workers(struct ctl *c)
         puts("no worker is there");
     } else {
         table_print(&t, stdout);
+    }
+    if (rc == CTL_OK && !c->o.json && p.n_offers > 0) {
+        printf("%zu without layers offer themselves: status shows them\n",
+               p.n_offers);
     }
     table_fini(&t);
     return rc;

@@ -4,7 +4,7 @@ import signal
 import time
 
 from campaign import Fault
-from daemons import Failed, await_true, free_port
+from daemons import Failed, await_true, free_port, tail
 from faults_link import Chaos, Shaken
 from faults_points import acted, points
 from faults_process import LOST
@@ -155,6 +155,28 @@ class StageWedge(Staged):
         x, mark = run.cluster.workers[name], run.cluster.router.log.mark()
         event = await_true(f"the engine of {name} spins", lambda: acted(x), 60)
         run.detect(run.hurt(at=event), mark, LOST, worker=name, seconds=10)
+        run.cluster.worker_gone(name)
+        self.again(run, name)
+
+
+class StageSlowStep(Staged):
+    """steps of seconds, at one stage, whose layers tick"""
+    name, number = "stage_slow_step", "36"
+    must = "its replica is not given up, whatever a step takes"
+    times, quick, warm = 5, 0, 0
+    may_log = "failpoint"
+
+    def round(self, run):
+        ms, steps_s = (200, 4) if run.quick else (1000, 25)
+        name = run.victim()
+        run.cluster.worker_gone(name)
+        self.again(run, name, failpoints=f"worker.engine.layer=sleep({ms})")
+        mark = run.cluster.router.log.mark()
+        run.hurt()
+        time.sleep(steps_s)
+        if run.cluster.router.log.find(mark, OVER):
+            raise Failed("a replica was given up for a slow step: "
+                         + tail(run.cluster.router))
         run.cluster.worker_gone(name)
         self.again(run, name)
 
@@ -361,5 +383,5 @@ class StageSlowLink(ShakenEdge):
 
 
 FAULTS = [StageKill, StageKillBoth, StageStop, StageStutter, StageWedge,
-          StageKillAt, StageTerm, StageDrain, StageRouterKill, StageCut, StageOneWay,
+          StageSlowStep, StageKillAt, StageTerm, StageDrain, StageRouterKill, StageCut, StageOneWay,
           StageReset, StageGarbage, StageDoubled, StageSlowLink]
