@@ -31,6 +31,7 @@
 #define ASSEMBLE_RETRY_US_MAX  16000000
 #define BROKEN_US              100000
 #define ASSIGN_US              600000000
+#define ASSIGN_RETRY_US        10000000
 #define RETURN_US              3000000
 #define OFFERS_MAX             64
 #define EXPECTED_MAX           64
@@ -109,6 +110,7 @@
     X(ASSEMBLE_RETRY_US_MAX, "us", "after one that failed, at most")          \
     X(BROKEN_US, "us", "a broken replica waits: has a worker died?")          \
     X(ASSIGN_US, "us", "to load the layers it was given")                     \
+    X(ASSIGN_RETRY_US, "us", "after it refused layers")                       \
     X(RETURN_US, "us", "to come back with its layers")                        \
     X(OFFERS_MAX, "", "workers that wait for layers")                         \
     X(EXPECTED_MAX, "", "that load theirs, or may come back")                 \

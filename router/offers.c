@@ -37,6 +37,7 @@ struct offer {
     uint64_t budget_bytes, scratch_bytes, speed, embed_bytes, head_bytes;
     bool assigned, settled; /* settled: nothing takes the layers from it */
     struct cover_piece given;
+    int64_t closed_until_us;     /* it refused some lately */
     struct split_layer layers[]; /* [kind.n_layers] */
 };
 
@@ -56,6 +57,11 @@ static bool alike(const struct offer *a, const struct offer *b)
            a->embed_bytes == b->embed_bytes && a->head_bytes == b->head_bytes &&
            memcmp(a->layers, b->layers,
                   a->kind.n_layers * sizeof a->layers[0]) == 0;
+}
+
+static bool is_free(const struct router_core *r, const struct offer *o)
+{
+    return !o->assigned && !o->peer->ended && o->closed_until_us <= r->now_us;
 }
 
 static void copy_text(char *out, ProtobufCBinaryData d)
@@ -184,7 +190,7 @@ static void survey_free(struct survey *s)
          at = at->next) {
         struct offer *o = LIST_OF(at, struct offer, all);
 
-        if (!o->assigned && !o->peer->ended && alike(o, s->of)) {
+        if (is_free(s->r, o) && alike(o, s->of)) {
             s->free[s->n_free++] = o;
         }
     }
@@ -439,11 +445,11 @@ static bool is_first(const struct router_core *r, const struct offer *o)
     for (; at != &o->all; at = at->next) {
         const struct offer *before = LIST_OF(at, struct offer, all);
 
-        if (!before->assigned && !before->peer->ended && alike(before, o)) {
+        if (is_free(r, before) && alike(before, o)) {
             return false;
         }
     }
-    return !o->assigned && !o->peer->ended;
+    return is_free(r, o);
 }
 
 static void look(struct router_core *r)
@@ -462,17 +468,29 @@ static void look(struct router_core *r)
     free(b);
 }
 
+static int64_t later(const struct router_core *r, int64_t us)
+{
+    return us > r->now_us ? us : NODE_IDLE;
+}
+
+static int64_t sooner(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
 /* When something may be different without a word from anybody. */
 static void wait_on(struct router_core *r)
 {
-    int64_t due = r->now_us < r->start_us + RETURN_US ? r->start_us + RETURN_US
-                                                      : NODE_IDLE;
+    int64_t due = later(r, r->start_us + RETURN_US);
     struct list *at = r->offers.expected.next;
 
     for (; at != &r->offers.expected; at = at->next) {
-        const struct expected *x = LIST_OF(at, struct expected, all);
+        due = sooner(due, LIST_OF(at, struct expected, all)->until_us);
+    }
+    for (at = r->offers.all.next; at != &r->offers.all; at = at->next) {
+        const struct offer *o = LIST_OF(at, struct offer, all);
 
-        due = x->until_us < due ? x->until_us : due;
+        due = sooner(due, later(r, o->closed_until_us));
     }
     event_set(r, &r->offers.look, due);
 }
@@ -572,12 +590,17 @@ void offer_answered(struct router_core *r, struct offer *o, enum status status,
 {
     if (status == ST_OK) {
         o->settled = true;
-    } else {
-        log_warn("assign-refused", "worker=%s why=\"%s\"", o->peer->name,
-                 e->text);
-        peers_end(r, o->peer, "it refused layers %" PRIu32 "-%" PRIu32,
-                  o->given.begin, o->given.end);
+        return;
     }
+    log_warn("assign-refused", "worker=%s why=\"%s\"", o->peer->name, e->text);
+    if (status == ST_DEADLINE_EXCEEDED) {
+        peers_end(r, o->peer, "it did not answer Assign");
+        return;
+    }
+    forget_lineage(r, o->lineage);
+    o->assigned = false;
+    o->closed_until_us = r->now_us + ASSIGN_RETRY_US;
+    touch(r);
 }
 
 /* ---- what an operator asks ---- */

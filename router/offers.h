@@ -2,7 +2,10 @@
  *
  *     Hello {offer} --> free --Assign--> assigned --End OK, Goodbye--> gone
  *                        ^                  |
- *                        +-- refused, lost -+ its session ends
+ *                        +-----refused------+
+ *
+ * One that refuses is passed by for ASSIGN_RETRY_US, one that does not answer
+ * loses its session.
  *
  * Offers that agree in the model, its costs, and how many stages it is to have
  * may be stages together.  What is there counts first: shards that wait in no

@@ -70,6 +70,7 @@ static void event(struct soak *s)
 
     f->hold_assembles = draw(s, 4) == 0;
     f->refuse_assembles = draw(s, 6) == 0 ? ST_UNAVAILABLE : ST_OK;
+    f->refuse_assigns = draw(s, 6) == 0 ? ST_UNAVAILABLE : ST_OK;
     switch (is_here(f) ? draw(s, 7) : 6) {
     case 0:
         fake_lost(f);
@@ -106,7 +107,7 @@ static void calm(struct soak *s)
 {
     for (int i = 0; i < FAKES; i++) {
         s->w[i]->hold_assembles = false;
-        s->w[i]->refuse_assembles = ST_OK;
+        s->w[i]->refuse_assembles = s->w[i]->refuse_assigns = ST_OK;
         if (s->w[i]->assemble_call != 0 && is_here(s->w[i])) {
             stage_assembled(s->w[i]);
         }

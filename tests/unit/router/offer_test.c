@@ -335,15 +335,33 @@ static void what_is_not_taken_is_given_again(void **state)
         b = rig_offer(rig, "b", 2, 12);
         assert_given(b, 6, 12);
         rig_advance(rig, RETURN_US + 1000);
-        if (refuses) {
-            assert_true(a->gone);
-        } else {
+        assert_false(a->gone);
+        if (!refuses) {
             fake_lost(a);
         }
         c = rig_offer(rig, "c", 2, 12);
         assert_given(c, 0, 6);
         rig_end(&rig);
     }
+}
+
+/* It may have room one day. */
+static void who_refuses_is_asked_again_later(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *a = fake_offer_new(rig, "a", 2, 12);
+
+    (void)state;
+    a->refuse_assigns = ST_RESOURCE_EXHAUSTED;
+    fake_hello(a);
+    rig_offer(rig, "b", 2, 12);
+    a->refuse_assigns = ST_OK;
+    rig_advance(rig, ASSIGN_RETRY_US - 1000);
+    assert_int_equal(a->n_assigns, 1);
+    rig_advance(rig, 2000);
+    assert_int_equal(a->n_assigns, 2);
+    assert_int_equal(a->begin, 0);
+    rig_end(&rig);
 }
 
 /* Its Goodbye may come without its answer. */
@@ -1004,6 +1022,7 @@ int main(void)
         cmocka_unit_test(who_comes_back_empty_is_not_waited_for),
         cmocka_unit_test(a_gap_is_given_once),
         cmocka_unit_test(what_is_not_taken_is_given_again),
+        cmocka_unit_test(who_refuses_is_asked_again_later),
         cmocka_unit_test(a_goodbye_after_assign_takes_the_layers),
         cmocka_unit_test(who_never_answers_is_let_go),
         cmocka_unit_test(gaps_are_filled_by_as_few_as_can),
