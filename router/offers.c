@@ -6,9 +6,8 @@
 #include <string.h>
 
 #include "common/log.h"
-#include "common/split.h"
 #include "proto/worker.pb-c.h"
-#include "router/cover.h"
+#include "router/deal.h"
 #include "router/replica.h"
 #include "router/router.h"
 
@@ -165,40 +164,31 @@ static void drop_expired(struct router_core *r)
 
 /* ---- who gets what ---- */
 
-/* A kind of offers, and what of the model there is for them. */
-struct survey {
-    struct router_core *r;
-    const struct offer *of;
-    struct offer *free[SPLIT_STAGES_MAX]; /* [n_free] the first that came */
-    uint32_t n_free;
-    struct cover_piece pieces[COVER_PIECES_MAX]; /* [n_pieces] in no set */
-    uint32_t n_pieces;
-};
-
-/* Assignments in the making: all of them, or none. */
-struct deal {
-    uint32_t n;
-    struct offer *offers[STAGES_MAX];
-    struct cover_piece given[STAGES_MAX];
-};
-
-static void survey_free(struct survey *s)
+/* Those of a kind that may be given layers, the first that came. */
+static void gather_hands(struct router_core *r, const struct offer *like,
+                         struct offer *who[SPLIT_STAGES_MAX],
+                         struct deal_task *t)
 {
-    struct list *at = s->r->offers.all.next;
+    struct list *at = r->offers.all.next;
 
-    for (; at != &s->r->offers.all && s->n_free < SPLIT_STAGES_MAX;
+    for (; at != &r->offers.all && t->n_workers < SPLIT_STAGES_MAX;
          at = at->next) {
         struct offer *o = LIST_OF(at, struct offer, all);
 
-        if (is_free(s->r, o) && alike(o, s->of)) {
-            s->free[s->n_free++] = o;
+        if (is_free(r, o) && alike(o, like)) {
+            who[t->n_workers] = o;
+            t->workers[t->n_workers++] =
+                (struct split_worker){.name = o->peer->name,
+                                      .budget_bytes = o->budget_bytes,
+                                      .scratch_bytes = o->scratch_bytes,
+                                      .speed = (double)o->speed};
         }
     }
 }
 
-static void survey_pieces(struct survey *s)
+static void gather_pieces(const struct router_core *r, const struct kind *kind,
+                          struct deal_task *t)
 {
-    const struct router_core *r = s->r;
     struct list *at = r->offers.expected.next;
 
     for (uint32_t i = 0; i < r->n_workers; i++) {
@@ -206,184 +196,22 @@ static void survey_pieces(struct survey *s)
         struct kind k = kind_of_worker(w);
 
         if (worker_is_staged(w) && w->replica == NULL && !w->peer->ended &&
-            !w->drain.on && !w->life.closed && same_kind(&k, &s->of->kind)) {
-            s->pieces[s->n_pieces++] =
+            !w->drain.on && !w->life.closed && same_kind(&k, kind)) {
+            t->pieces[t->n_pieces++] =
                 (struct cover_piece){w->shard.layer_begin, w->shard.layer_end};
         }
     }
     for (; at != &r->offers.expected; at = at->next) {
         const struct expected *x = LIST_OF(at, struct expected, all);
 
-        if (same_kind(&x->kind, &s->of->kind)) {
-            s->pieces[s->n_pieces++] = x->piece;
+        if (same_kind(&x->kind, kind)) {
+            t->pieces[t->n_pieces++] = x->piece;
         }
     }
 }
 
 _Static_assert(ROUTER_WORKERS_MAX + EXPECTED_MAX <= COVER_PIECES_MAX,
                "of all that is here or expected");
-
-/* Without those that make whole sets. */
-static void leave_sets(struct survey *s)
-{
-    bool used[COVER_PIECES_MAX] = {false};
-    struct cover c;
-    uint32_t n = 0;
-
-    cover_find(&c, s->pieces, s->n_pieces, s->of->kind.n_layers);
-    for (uint32_t i = 0; i < c.n; i++) {
-        for (uint32_t k = 0; k < c.sets[i].n; k++) {
-            used[c.sets[i].pieces[k]] = true;
-        }
-    }
-    for (uint32_t i = 0; i < s->n_pieces; i++) {
-        if (!used[i]) {
-            s->pieces[n++] = s->pieces[i];
-        }
-    }
-    s->n_pieces = n;
-}
-
-/* Layers [begin, end) as a model of their own. */
-static void part_of(struct split_model *m, const struct offer *o,
-                    struct cover_piece p)
-{
-    *m = (struct split_model){.n_layers = p.end - p.begin};
-    memcpy(m->layers, o->layers + p.begin, m->n_layers * sizeof m->layers[0]);
-    m->embed_bytes = p.begin == 0 ? o->embed_bytes : 0;
-    m->head_bytes = p.end == o->kind.n_layers ? o->head_bytes : 0;
-}
-
-static bool is_dealt(const struct deal *d, const struct offer *o)
-{
-    for (uint32_t i = 0; i < d->n; i++) {
-        if (d->offers[i] == o) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* The offers that are free yet, as the split knows them. */
-static uint32_t hands(const struct survey *s, const struct deal *d,
-                      struct offer *who[SPLIT_STAGES_MAX],
-                      struct split_worker as[SPLIT_STAGES_MAX])
-{
-    uint32_t n = 0;
-
-    for (uint32_t i = 0; i < s->n_free; i++) {
-        struct offer *o = s->free[i];
-
-        if (!is_dealt(d, o)) {
-            who[n] = o;
-            as[n++] = (struct split_worker){.name = o->peer->name,
-                                            .budget_bytes = o->budget_bytes,
-                                            .scratch_bytes = o->scratch_bytes,
-                                            .speed = (double)o->speed};
-        }
-    }
-    return n;
-}
-
-/* What the search takes: too much for a stack. */
-struct bench {
-    struct split_model model;
-    struct split_table table;
-    struct split split;
-};
-
-static enum status deal_out(struct deal *d, const struct survey *s,
-                            struct cover_piece p, uint32_t n_stages,
-                            struct bench *b, struct error *e)
-{
-    const struct offer *of = s->of;
-    struct offer *who[SPLIT_STAGES_MAX];
-    struct split_worker as[SPLIT_STAGES_MAX];
-    uint32_t n = hands(s, d, who, as);
-    struct split_terms t = {.n_stages = n_stages,
-                            .block_tokens = of->kind.block_tokens,
-                            .context = of->context,
-                            .max_rows = of->max_rows,
-                            .length = of->context,
-                            .in_order = of->kind.n_layers > OFFER_ORDER_LAYERS};
-    enum status st;
-
-    part_of(&b->model, of, p);
-    st = split_find(&b->split, &b->table, &b->model, as, n, &t, e);
-    if (st != ST_OK) {
-        return st;
-    }
-    for (uint32_t i = 0; i < b->split.n_stages; i++) {
-        const struct split_stage *g = &b->split.stages[i];
-
-        d->offers[d->n] = who[g->worker];
-        d->given[d->n++] =
-            (struct cover_piece){p.begin + g->begin, p.begin + g->end};
-    }
-    return ST_OK;
-}
-
-static uint32_t least(uint32_t a, uint32_t b)
-{
-    return a < b ? a : b;
-}
-
-/* By as few as can hold it.  NOT_FOUND: nobody is left to try with. */
-static enum status fill_gap(struct deal *d, const struct survey *s,
-                            struct cover_piece gap, uint32_t n_most,
-                            struct bench *b, struct error *e)
-{
-    enum status st = error_set(e, ST_NOT_FOUND, "no worker is left");
-
-    n_most = least(n_most, least(s->n_free - d->n, gap.end - gap.begin));
-    for (uint32_t n = 1; st != ST_OK && n <= n_most; n++) {
-        st = deal_out(d, s, gap, n, b, e);
-    }
-    return st;
-}
-
-/* Every gap of a chain through what is left over, or none. */
-static enum status fill_chain(struct deal *d, const struct survey *s,
-                              enum cover_wish wish, struct bench *b,
-                              struct error *e)
-{
-    struct cover_chain c;
-    enum status st = ST_OK;
-
-    d->n = 0;
-    cover_chain_find(&c, s->pieces, s->n_pieces, s->of->kind.n_layers, wish);
-    if (c.n_pieces + c.n_gaps > STAGES_MAX) {
-        return error_set(e, ST_RESOURCE_EXHAUSTED,
-                         "a replica has %d stages at most", STAGES_MAX);
-    }
-    for (uint32_t i = 0; st == ST_OK && i < c.n_gaps; i++) {
-        uint32_t later = c.n_gaps - i - 1;
-
-        st = fill_gap(d, s, c.gaps[i], STAGES_MAX - c.n_pieces - later - d->n,
-                      b, e);
-    }
-    return st;
-}
-
-/* By as few offers as can be. */
-static enum status fill_gaps(struct deal *d, const struct survey *s,
-                             struct bench *b, struct error *e)
-{
-    enum status st = fill_chain(d, s, FEWEST_LAYERS, b, e);
-    struct deal other;
-    struct error why;
-
-    if (fill_chain(&other, s, FEWEST_GAPS, b, st == ST_OK ? &why : e) ==
-            ST_OK &&
-        (st != ST_OK || other.n < d->n)) {
-        *d = other;
-        st = ST_OK;
-    }
-    if (st != ST_OK) {
-        d->n = 0;
-    }
-    return st;
-}
 
 static void assign(struct router_core *r, struct offer *o,
                    struct cover_piece given)
@@ -406,33 +234,31 @@ static void assign(struct router_core *r, struct offer *o,
              o->kind.n_layers);
 }
 
-/* All that can be done for one kind of offers, one deal at a time.  False:
+/* What can be done for one kind of offers, one deal at a time.  False:
  * nothing. */
-static bool look_kind(struct router_core *r, const struct offer *of,
-                      struct bench *b)
+static bool look_kind(struct router_core *r, const struct offer *of)
 {
-    struct survey s = {.r = r, .of = of};
-    struct deal d = {.n = 0};
+    struct deal_task t = {.layers = of->layers,
+                          .embed_bytes = of->embed_bytes,
+                          .head_bytes = of->head_bytes,
+                          .n_layers = of->kind.n_layers,
+                          .n_stages = of->n_stages,
+                          .block_tokens = of->kind.block_tokens,
+                          .context = of->context,
+                          .max_rows = of->max_rows,
+                          .no_gaps = r->now_us < r->start_us + RETURN_US};
+    struct offer *who[SPLIT_STAGES_MAX];
+    struct deal d;
     struct error e;
-    enum status st;
 
-    survey_free(&s);
-    survey_pieces(&s);
-    leave_sets(&s);
-    if (s.n_pieces > 0 && r->now_us < r->start_us + RETURN_US) {
-        return false;
-    }
-    st = s.n_pieces > 0 ? fill_gaps(&d, &s, b, &e) : ST_NOT_FOUND;
-    if (st != ST_OK && s.n_free >= of->n_stages) {
-        st = deal_out(&d, &s, (struct cover_piece){0, of->kind.n_layers},
-                      of->n_stages, b, &e);
-    }
-    if (st != ST_OK && st != ST_NOT_FOUND) {
+    gather_hands(r, of, who, &t);
+    gather_pieces(r, &of->kind, &t);
+    if (deal_find(&d, &t, &e) == ST_RESOURCE_EXHAUSTED) {
         log_warn("no-split", "model=%s offers=%" PRIu32 " why=\"%s\"",
-                 of->kind.model, s.n_free, e.text);
+                 of->kind.model, t.n_workers, e.text);
     }
     for (uint32_t i = 0; i < d.n; i++) {
-        assign(r, d.offers[i], d.given[i]);
+        assign(r, who[d.workers[i]], d.given[i]);
     }
     return d.n > 0;
 }
@@ -454,18 +280,15 @@ static bool is_first(const struct router_core *r, const struct offer *o)
 
 static void look(struct router_core *r)
 {
-    struct bench *b = malloc(sizeof *b);
     struct list *at = r->offers.all.next;
 
-    assert(b != NULL);
     while (at != &r->offers.all) {
         struct offer *o = LIST_OF(at, struct offer, all);
 
-        if (!is_first(r, o) || !look_kind(r, o, b)) {
+        if (!is_first(r, o) || !look_kind(r, o)) {
             at = at->next; /* else those that are left once more */
         }
     }
-    free(b);
 }
 
 static int64_t later(const struct router_core *r, int64_t us)

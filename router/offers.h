@@ -8,31 +8,19 @@
  * loses its session.
  *
  * Offers that agree in the model, its costs, and how many stages it is to have
- * may be stages together.  What is there counts first: shards that wait in no
- * replica, not drained nor kept out by their lineage, and those that are
- * expected, because they were assigned lately or were here a moment ago.  Of
- * these
- *
- *     whole sets are left alone (router/cover.h);
- *     through what is left over, chains with the fewest layers in gaps and
- *     with the fewest gaps are looked at; of the one that takes fewer offers,
- *     each gap is given to as few as can hold it, if all can be filled;
- *     else, as soon as there are as many offers as stages are wanted, they
- *     are given the whole model.
- *
- * The layers of a gap, or of all, are divided by common/split.h, for the most
- * sequences of the whole context.
+ * may be stages together: router/deal.h says who gets what.  What is there
+ * counts first: shards that wait in no replica, not drained nor kept out by
+ * their lineage, and those that are expected, because they were assigned
+ * lately or were here a moment ago.
  *
  * Expected is known by lineage: a shard or an offer of that lineage takes its
  * place; so does time, ASSIGN_US after Assign, RETURN_US after a session that
  * ended.  A router that has just begun waits RETURN_US for what may come back
  * before it fills gaps.
  *
- * Threading: the core's.  Memory: an offer or expectation on the heap each;
- * 2.2 MB while layers are divided.  Limits: OFFERS_MAX, EXPECTED_MAX, the
- * oldest goes; SPLIT_STAGES_MAX offers are looked at at a time, the first that
- * came.  Of models of more than OFFER_ORDER_LAYERS layers workers stand in the
- * order they came, as all orders would take a tenth of a second and more. */
+ * Threading: the core's.  Memory: an offer or expectation on the heap each.
+ * Limits: OFFERS_MAX; EXPECTED_MAX, the oldest goes; SPLIT_STAGES_MAX offers
+ * are looked at at a time, the first that came. */
 #ifndef ROUTER_OFFERS_H
 #define ROUTER_OFFERS_H
 
