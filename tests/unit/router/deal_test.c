@@ -1,0 +1,199 @@
+/* Whatever is there, what is dealt makes one set more, within everybody's
+ * budget. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "router/deal.h"
+
+#define LAYERS  8
+#define CONTEXT 64
+#define BLOCK   32
+
+static const struct split_layer attention = {.weight_bytes = 1000,
+                                             .token_bytes = 4};
+static const struct split_layer linear = {.weight_bytes = 700,
+                                          .slot_bytes = 300};
+static struct split_layer layers[LAYERS];
+
+static uint32_t draw(uint32_t n)
+{
+    return (uint32_t)rand() % n;
+}
+
+static struct cover_piece draw_piece(void)
+{
+    struct cover_piece p;
+
+    do {
+        p.begin = draw(LAYERS);
+        p.end = p.begin + 1 + draw(LAYERS - p.begin);
+    } while (p.end - p.begin == LAYERS);
+    return p;
+}
+
+static void draw_task(struct deal_task *t)
+{
+    *t = (struct deal_task){.layers = layers,
+                            .embed_bytes = draw(2) * 500,
+                            .head_bytes = draw(2) * 900,
+                            .n_layers = LAYERS,
+                            .n_stages = 2 + draw(3),
+                            .block_tokens = BLOCK,
+                            .context = CONTEXT,
+                            .max_rows = 4,
+                            .no_gaps = draw(8) == 0,
+                            .n_pieces = draw(6),
+                            .n_workers = draw(6)};
+    for (uint32_t i = 0; i < LAYERS; i++) {
+        layers[i] = draw(3) == 0 ? attention : linear;
+    }
+    for (uint32_t i = 0; i < t->n_pieces; i++) {
+        t->pieces[i] = draw_piece();
+    }
+    for (uint32_t i = 0; i < t->n_workers; i++) {
+        t->workers[i] = (struct split_worker){.name = "w",
+                                              .budget_bytes = draw(9000),
+                                              .scratch_bytes = draw(2) * 100,
+                                              .speed = 1 + draw(3)};
+    }
+}
+
+static uint64_t need_of(const struct deal_task *t, struct cover_piece p)
+{
+    uint64_t bytes = (p.begin == 0 ? t->embed_bytes : 0) +
+                     (p.end == LAYERS ? t->head_bytes : 0);
+
+    for (uint32_t i = p.begin; i < p.end; i++) {
+        bytes += layers[i].weight_bytes + layers[i].slot_bytes +
+                 layers[i].token_bytes * CONTEXT;
+    }
+    return bytes;
+}
+
+static void check_deal(const struct deal_task *t, const struct deal *d)
+{
+    struct cover_piece all[COVER_PIECES_MAX];
+    struct cover before, after;
+
+    memcpy(all, t->pieces, sizeof all);
+    cover_find(&before, all, t->n_pieces, LAYERS);
+    for (uint32_t i = 0; i < d->n; i++) {
+        const struct split_worker *w = &t->workers[d->workers[i]];
+
+        assert_true(d->workers[i] < t->n_workers);
+        assert_true(need_of(t, d->given[i]) + w->scratch_bytes <=
+                    w->budget_bytes);
+        for (uint32_t k = 0; k < i; k++) {
+            assert_int_not_equal(d->workers[k], d->workers[i]);
+        }
+        all[t->n_pieces + i] = d->given[i];
+    }
+    cover_find(&after, all, t->n_pieces + d->n, LAYERS);
+    assert_int_equal(after.n, before.n + 1);
+}
+
+/* The gap between two shards that make no set, if one worker could fill it. */
+static bool one_could(const struct deal_task *t)
+{
+    struct cover c;
+
+    cover_find(&c, t->pieces, t->n_pieces, LAYERS);
+    if (c.n > 0 || t->n_pieces != 1 || t->no_gaps) {
+        return false;
+    }
+    for (uint32_t i = 0; i < t->n_workers; i++) {
+        const struct cover_piece *p = &t->pieces[0];
+        struct cover_piece gap = {p->begin == 0 ? p->end : 0,
+                                  p->begin == 0 ? LAYERS : p->begin};
+
+        if ((p->begin == 0 || p->end == LAYERS) &&
+            need_of(t, gap) + t->workers[i].scratch_bytes <=
+                t->workers[i].budget_bytes) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void a_deal_makes_a_set(void **state)
+{
+    uint32_t n_gaps = 0, n_whole = 0, n_none = 0, n_lack = 0, n_one = 0;
+
+    (void)state;
+    srand(9);
+    for (int round = 0; round < 4000; round++) {
+        struct deal_task t;
+        struct deal d;
+        struct error e;
+        enum status st;
+
+        draw_task(&t);
+        st = deal_find(&d, &t, &e);
+        if (one_could(&t)) {
+            assert_int_equal(d.n, 1);
+            n_one++;
+        }
+        if (st == ST_OK) {
+            bool whole = d.n == t.n_stages && d.given[0].begin == 0 &&
+                         d.given[d.n - 1].end == LAYERS;
+
+            check_deal(&t, &d);
+            n_whole += whole;
+            n_gaps += !whole;
+            continue;
+        }
+        assert_int_equal(d.n, 0);
+        assert_true(st == ST_NOT_FOUND || st == ST_RESOURCE_EXHAUSTED);
+        n_none += st == ST_NOT_FOUND;
+        n_lack += st == ST_RESOURCE_EXHAUSTED;
+    }
+    assert_true(n_gaps > 200 && n_whole > 50 && n_none > 200 && n_lack > 200 &&
+                n_one > 20);
+}
+
+/* 15 shards and one worker for the gap are a replica; 16 and one are not. */
+static void a_set_is_so_long(void **state)
+{
+    static struct split_layer many[COVER_STAGES_MAX + 1];
+
+    (void)state;
+    for (uint32_t i = 0; i <= COVER_STAGES_MAX; i++) {
+        many[i] = attention;
+    }
+    for (uint32_t n = COVER_STAGES_MAX; n <= COVER_STAGES_MAX + 1; n++) {
+        struct deal_task t = {.layers = many,
+                              .n_layers = n,
+                              .n_stages = 2,
+                              .block_tokens = BLOCK,
+                              .context = CONTEXT,
+                              .max_rows = 4,
+                              .n_pieces = n - 1,
+                              .n_workers = 1};
+        struct deal d;
+        struct error e;
+
+        for (uint32_t i = 0; i < n - 1; i++) {
+            t.pieces[i] = (struct cover_piece){i, i + 1};
+        }
+        t.workers[0] = (struct split_worker){
+            .name = "w", .budget_bytes = 1000 + 4 * CONTEXT, .speed = 1};
+        assert_int_equal(deal_find(&d, &t, &e),
+                         n > COVER_STAGES_MAX ? ST_RESOURCE_EXHAUSTED : ST_OK);
+        assert_int_equal(d.n, n <= COVER_STAGES_MAX);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_deal_makes_a_set),
+        cmocka_unit_test(a_set_is_so_long),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
