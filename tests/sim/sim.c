@@ -65,6 +65,10 @@ static void watch(struct sim *s, uint32_t calming, uint64_t b)
         s->done = true;
         return;
     }
+    if (s->calm && s->counts.tokens > s->calm_tokens) {
+        s->calm_tokens = s->counts.tokens;
+        s->calm_us = sim_now(s);
+    }
     if (s->calm && sim_now(s) > s->calm_us + SIM_CALM_US) {
         sim_fail(s, -1, "no quiet: %s", why);
         return;

@@ -44,13 +44,15 @@
 #define SIM_CONTROLS_MAX    4000
 #define SIM_PROMPT_MAX      512
 #define SIM_START_US        1000000
-#define SIM_CALM_US         200000000  /* all must end this long after faults */
-#define SIM_LONG_US         3600000000 /* no new requests after this */
-#define SIM_WATCH_US        50000      /* between looks for the end */
-#define SIM_WHAT            400
-#define SIM_TRIAL_DEATHS    2 /* of the router, and */
-#define SIM_TRIAL_TOKENS    2
-#define SIM_TRIAL_MERCY     6
+#define SIM_CALM_US                                       \
+    200000000 /* all must end this long after faults, and \
+               * after the last token */
+#define SIM_LONG_US      3600000000 /* no new requests after this */
+#define SIM_WATCH_US     50000      /* between looks for the end */
+#define SIM_WHAT         400
+#define SIM_TRIAL_DEATHS 2 /* of the router, and */
+#define SIM_TRIAL_TOKENS 2
+#define SIM_TRIAL_MERCY  6
 
 struct sim_node {
     struct sim *sim;
@@ -109,10 +111,11 @@ struct sim {
     uint32_t session_conns[SIM_WORKERS];
     uint32_t n_sessions[SIM_WORKERS]; /* of this life */
     uint32_t n_ended[SIM_MODELS];
-    bool closing; /* no new requests any more */
-    bool calm;    /* no faults any more, since */
-    int64_t calm_us;
-    uint64_t hash; /* of everything delivered */
+    bool closing;         /* no new requests any more */
+    bool calm;            /* no faults any more, since */
+    int64_t calm_us;      /* since when; or the last token, if that is later */
+    uint64_t calm_tokens; /* by then, of all clients */
+    uint64_t hash;        /* of everything delivered */
     struct sim_counts counts;
     bool done;
     bool failed;
