@@ -103,7 +103,9 @@ void leader_open(struct worker_core *w, struct sequence *s,
     open.tokens = m->tokens;
     s->staged = true;
     assembly_send(w, METHOD_STAGE_OPEN, &open.base);
-    leader_ids(w, s, first, m->tokens + first, m->n_tokens - first);
+    if (first < m->n_tokens) {
+        leader_ids(w, s, first, m->tokens + first, m->n_tokens - first);
+    }
 }
 
 /* The grant is settled at every stage all the same.  Where the Submit does not

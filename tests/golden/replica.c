@@ -16,7 +16,7 @@
 #define FRAMES_MAX      4096
 #define CONNECTIONS_MAX 64
 #define EVENTS_MAX      64
-#define QUIET_MS        20000 /* nothing comes any more: it hangs */
+#define QUIET_MS        60000 /* nothing is heard any more: it hangs */
 #define TAG_SUBMIT      0u
 #define TAG_CANCEL      1000u
 #define TAG_ASSEMBLE    2000u
@@ -58,6 +58,7 @@ struct replica {
     struct arena arena;
     uint64_t random;
     uint32_t n_assembled;
+    int64_t news_us; /* when the newest output came */
 
     struct replica_ask *asks;
     uint32_t n_asks, n_sent, n_over;
@@ -188,30 +189,42 @@ static struct replica_ask *ask_of(struct replica *r, uint64_t grant)
 
 static void send_cancel(struct replica *r, struct replica_ask *a);
 
-/* Everything is acknowledged at once and nothing is lost: no row repeats. */
+/* Where a row's values start. */
+struct places {
+    size_t token, logprob, top;
+};
+
+static void take_values(struct replica_ask *a,
+                        const Sluice__V1__StepOutputMessage *m, uint32_t n,
+                        uint32_t width, const struct places *at)
+{
+    if (a->n + n > REPLICA_TOKENS) {
+        die("more tokens than were asked for");
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        a->tokens[a->n++] = m->tokens[at->token + i];
+    }
+    for (uint32_t i = 0; i < n * width; i++) {
+        a->logprobs[a->n_logprobs++] = m->logprobs[at->logprob + i];
+    }
+    for (uint32_t i = 0; width > 0 && i < n * (width - 1); i++) {
+        a->top_tokens[a->n_top_tokens++] = m->top_tokens[at->top + i];
+    }
+}
+
+/* One that is said again, before the acknowledgement was there, is not new. */
 static void hear_row(struct replica *r, const Sluice__V1__StepOutputMessage *m,
-                     size_t i, const uint32_t *tokens, const float *logprobs,
-                     const uint32_t *top)
+                     size_t i, struct places *at)
 {
     struct replica_ask *a = ask_of(r, m->grant[i]);
     uint32_t width = m->n_width > 0 ? m->width[i] : 0, n = m->count[i];
 
-    if (m->first_index[i] != a->n && n > 0) {
-        return; /* said again before the acknowledgement was there */
+    if (m->first_index[i] == a->n) {
+        take_values(a, m, n, width, at);
     }
-    if (a->n + n > REPLICA_TOKENS) {
-        die("more tokens than were asked for");
-    }
-    memcpy(&a->tokens[a->n], tokens, n * sizeof *tokens);
-    a->n += n;
-    if (n > 0 && width > 0) {
-        memcpy(&a->logprobs[a->n_logprobs], logprobs,
-               (size_t)n * width * sizeof *logprobs);
-        memcpy(&a->top_tokens[a->n_top_tokens], top,
-               (size_t)n * (width - 1) * sizeof *top);
-        a->n_logprobs += n * width;
-        a->n_top_tokens += n * (width - 1);
-    }
+    at->token += n;
+    at->logprob += (size_t)n * width;
+    at->top += width > 0 ? (size_t)n * (width - 1) : 0;
     if (a->finish == 0 && m->finish[i] != 0) {
         a->finish = m->finish[i];
         r->n_over += a->cancel_at == 0;
@@ -243,20 +256,15 @@ static void acknowledge(struct replica *r, struct peer *p,
 static void hear_output(struct replica *r, struct peer *p,
                         const Sluice__V1__StepOutputMessage *m)
 {
-    const uint32_t *tokens = m->tokens, *top = m->top_tokens;
-    const float *logprobs = m->logprobs;
+    struct places at = {0, 0, 0};
 
     if (m->has_failure) {
         die("a step failed: %.*s", (int)m->failure.len,
             (const char *)m->failure.data);
     }
+    r->news_us = clock_us();
     for (size_t i = 0; i < m->n_grant; i++) {
-        uint32_t width = m->n_width > 0 ? m->width[i] : 0;
-
-        hear_row(r, m, i, tokens, logprobs, top);
-        tokens += m->count[i];
-        logprobs += (size_t)m->count[i] * width;
-        top += width > 0 ? (size_t)m->count[i] * (width - 1) : 0;
+        hear_row(r, m, i, &at);
     }
     acknowledge(r, p, m);
 }
@@ -525,12 +533,12 @@ static void turn(struct replica *r)
     }
 }
 
-/* Turns until it is so. */
-#define UNTIL(r, condition)                                      \
-    for (int64_t began_us = clock_us(); !(condition); turn(r)) { \
-        if (clock_us() - began_us > QUIET_MS * 1000) {           \
-            die("it hangs before %s", #condition);               \
-        }                                                        \
+/* Turns until it is so; whatever comes of a step is news. */
+#define UNTIL(r, condition)                                  \
+    for ((r)->news_us = clock_us(); !(condition); turn(r)) { \
+        if (clock_us() - (r)->news_us > QUIET_MS * 1000) {   \
+            die("it hangs before %s", #condition);           \
+        }                                                    \
     }
 
 static struct worker_account account(const struct node *n)

@@ -306,7 +306,7 @@ static void hide(struct rig *r, const struct plan *p, struct plan_result *out)
         const struct plan_row *row = &p->rows[i];
         uint32_t last = row->token + row->n_tokens - 1;
 
-        x[(size_t)last * RING_HIDDEN] = (float)out->tokens[i];
+        x[(size_t)last * RING_HIDDEN] = row->sample ? (float)out->tokens[i] : 0;
         out->tokens[i] = TOKEN_NONE;
     }
     out->hidden = x;

@@ -147,7 +147,9 @@ static void hear_output(struct rig *r, const Sluice__V1__StepOutputMessage *m)
     hear_ledger(r, m->ledger);
     r->n_outputs++;
     r->n_stage_us = (uint32_t)m->n_stage_us;
-    memcpy(r->stage_us, m->stage_us, m->n_stage_us * sizeof r->stage_us[0]);
+    for (size_t i = 0; i < m->n_stage_us; i++) {
+        r->stage_us[i] = m->stage_us[i];
+    }
     r->last_step = m->step;
     if (m->has_failure) {
         snprintf(r->failure, sizeof r->failure, "%.*s", (int)m->failure.len,

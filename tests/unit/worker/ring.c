@@ -82,8 +82,9 @@ static void take_ids(struct ring_grant *x, uint32_t offset, const uint32_t *ids,
 {
     assert_int_equal(offset, x->n_ids);
     assert_true(x->n_ids + n <= x->n_prompt + x->n_generated);
-    memcpy(&x->ids[x->n_ids], ids, n * sizeof *ids);
-    x->n_ids += (uint32_t)n;
+    for (size_t i = 0; i < n; i++) {
+        x->ids[x->n_ids++] = ids[i];
+    }
 }
 
 static void check_grants(const struct ring *g, const Sluice__V1__StageGrants *s,
