@@ -136,11 +136,31 @@ void offers_arrived(struct router_core *r, const struct worker *w)
     touch(r);
 }
 
+/* In another session than w's, which is over; with layers or without. */
+static bool is_back(const struct router_core *r, const struct worker *w)
+{
+    const struct list *at = r->offers.all.next;
+
+    for (uint32_t i = 0; i < r->n_workers; i++) {
+        if (strcmp(r->workers[i]->life.lineage, w->life.lineage) == 0) {
+            return true;
+        }
+    }
+    for (; at != &r->offers.all; at = at->next) {
+        const struct offer *o = LIST_OF(at, struct offer, all);
+
+        if (strcmp(o->lineage, w->life.lineage) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 void offers_departed(struct router_core *r, const struct worker *w)
 {
     struct kind k = kind_of_worker(w);
 
-    if (!r->stopping && !w->drain.leaving) {
+    if (!r->stopping && !w->drain.leaving && !is_back(r, w)) {
         expect(r, &k, w->life.lineage,
                (struct cover_piece){w->shard.layer_begin, w->shard.layer_end},
                RETURN_US);

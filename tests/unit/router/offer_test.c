@@ -281,6 +281,33 @@ static void who_comes_back_needs_nobody(void **state)
     rig_end(&g.rig);
 }
 
+/* Its old session is missed after its new one stands: with its layers, or
+ * without. */
+static void who_is_back_is_not_expected(void **state)
+{
+    (void)state;
+    for (int empty = 0; empty < 2; empty++) {
+        struct ring g = ring_new();
+        struct fake *others[2] = {g.w[1], g.w[2]};
+
+        g.w[0]->mute = true;
+        report(others, 2, NAME_BUSY_US + 1000);
+        g.w[0]->offers = empty;
+        fake_reconnect(g.w[0]);
+        assert_true(g.w[0]->up && g.w[1]->gone && g.w[2]->gone);
+        fake_reconnect(g.w[1]);
+        fake_reconnect(g.w[2]);
+        report(others, 2, 1000);
+        if (empty) {
+            assert_given(g.spare, 0, 4);
+        } else {
+            assert_int_equal(g.w[0]->n_assembles, 2);
+            assert_free(g.spare);
+        }
+        rig_end(&g.rig);
+    }
+}
+
 /* One that comes back without its layers is one that has lost them. */
 static void who_comes_back_empty_is_not_waited_for(void **state)
 {
@@ -1019,6 +1046,7 @@ int main(void)
         cmocka_unit_test(six_make_two_replicas),
         cmocka_unit_test(a_free_offer_takes_the_place_of_the_dead),
         cmocka_unit_test(who_comes_back_needs_nobody),
+        cmocka_unit_test(who_is_back_is_not_expected),
         cmocka_unit_test(who_comes_back_empty_is_not_waited_for),
         cmocka_unit_test(a_gap_is_given_once),
         cmocka_unit_test(what_is_not_taken_is_given_again),
