@@ -151,7 +151,9 @@ static bool deliver(struct rig *r)
     }
     for (uint32_t i = 0; i < n_worker; i++) {
         if (r->open && !r->broken) {
+            rig_within(r, true);
             worker_node_ops.recv(r->worker, r->id, &worker[i]);
+            rig_within(r, false);
         } else {
             frame_free(&worker[i]);
         }
@@ -175,7 +177,9 @@ void rig_turn(struct rig *r)
         more = deliver(r);
         more = ring_deliver(r->ring) || more;
         if (r->due_us != NODE_STOP) {
+            rig_within(r, true);
             r->due_us = worker_node_ops.tick(r->worker, r->now_us);
+            rig_within(r, false);
         }
         check_account(r);
         more = more || r->opening || r->n_to_router + r->n_to_worker > 0 ||

@@ -63,7 +63,8 @@ struct rig {
     struct worker_options o;
     struct node_io io, router_io;
     struct worker_core *worker;
-    struct ring *ring; /* NULL: the worker is alone */
+    struct ring *ring;       /* NULL: the worker is alone */
+    void (*within)(bool in); /* told when the worker runs, or NULL */
     int64_t now_us, due_us;
     uint64_t random;
 

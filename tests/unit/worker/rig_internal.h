@@ -4,6 +4,14 @@
 
 #include "tests/unit/worker/rig.h"
 
+/* Around what the worker does. */
+static inline void rig_within(const struct rig *r, bool in)
+{
+    if (r->within != NULL) {
+        r->within(in);
+    }
+}
+
 /* rig_engine.c */
 void rig_engine_new(struct rig *r);
 void rig_engine_free(struct rig *r);

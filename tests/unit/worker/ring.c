@@ -1,4 +1,5 @@
 #include "tests/unit/worker/ring.h"
+#include "tests/unit/worker/rig_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -333,8 +334,10 @@ void ring_close(struct ring *g, struct peer_id who)
 static void to_worker(struct ring *g)
 {
     for (uint32_t i = 0; i < g->n_to_worker; i++) {
+        rig_within(g->rig, true);
         worker_node_ops.recv(g->rig->worker, g->to_worker[i].from,
                              &g->to_worker[i].frame);
+        rig_within(g->rig, false);
     }
     g->n_to_worker = 0;
 }
