@@ -30,6 +30,7 @@ struct conn {
     uint32_t in_flight[ENDS];
     uint64_t number[ENDS]; /* ordered frames taken by this end */
     uint64_t session;      /* as the frames towards the router say */
+    uint64_t assembly;     /* of an edge: as its Hello says */
 };
 
 struct flight {

@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/hello.h"
+#include "proto/registry.pb-c.h"
 #include "proto/stage.pb-c.h"
 #include "tests/sim/sim.h"
 
@@ -69,8 +71,9 @@ static const void *body(struct sim *s, const struct envelope *e,
                : NULL;
 }
 
-/* One more is under way, or one less, of the replica that this node leads. */
-static void count(struct sim *s, uint32_t leader, int more)
+/* One more is under way, or one less, of the assembly that this node leads;
+ * what comes late, of another, is nobody's. */
+static void count(struct sim *s, uint32_t leader, uint64_t assembly, int more)
 {
     struct replicas_seen *r = &s->replicas[leader - SIM_FIRST_WORKER];
     struct worker_account a = {.assembly = 0};
@@ -82,7 +85,7 @@ static void count(struct sim *s, uint32_t leader, int more)
         r->led = a.assembly;
         r->under_way = 0;
     }
-    if (a.assembly == 0) {
+    if (a.assembly == 0 || a.assembly != assembly) {
         return;
     }
     r->under_way += (uint32_t)more;
@@ -121,15 +124,25 @@ static void passes(struct sim *s, const struct conn *c,
         break;
     case METHOD_STAGE_FORWARD:
         if (options_shard(&s->options, c->node - SIM_FIRST_WORKER).begin == 0) {
-            count(s, c->node, 1);
+            count(s, c->node, c->assembly, 1);
         }
         s->counts.cells.deeds[DEED_STAGE_FAILED] += fails(s, e);
         break;
     case METHOD_STAGE_RESULT:
-        count(s, c->listener, -1);
+        count(s, c->listener, c->assembly, -1);
         break;
     default:
         break;
+    }
+}
+
+static void greets(struct sim *s, struct conn *c, const struct envelope *e)
+{
+    const Sluice__V1__HelloRequest *m =
+        body(s, e, &sluice__v1__hello_request__descriptor);
+
+    if (m && m->stage) {
+        c->assembly = m->stage->assembly;
     }
 }
 
@@ -146,6 +159,9 @@ void replicas_sniff(struct sim *s, uint32_t conn, enum conn_end to,
     }
     if (s->verbose) {
         sniff_log(s, conn, to, f, &h);
+    }
+    if (to == END_ROUTER && hello_is_call(f, &h, &e)) {
+        greets(s, c, &e);
     }
     if (!sniff_fresh(c, to, &h) || to != END_ROUTER) {
         return;
