@@ -48,6 +48,12 @@ if(SLUICE_SANITIZE)
   target_compile_options(sluice_flags INTERFACE
     -fsanitize=${SLUICE_SANITIZE} -fno-sanitize-recover=all)
   target_link_options(sluice_flags INTERFACE -fsanitize=${SLUICE_SANITIZE})
+  # As gcc does: tests that take long are shorter then.
+  if(CMAKE_C_COMPILER_ID MATCHES Clang AND SLUICE_SANITIZE MATCHES address)
+    target_compile_definitions(sluice_flags INTERFACE __SANITIZE_ADDRESS__)
+  elseif(CMAKE_C_COMPILER_ID MATCHES Clang AND SLUICE_SANITIZE MATCHES thread)
+    target_compile_definitions(sluice_flags INTERFACE __SANITIZE_THREAD__)
+  endif()
 elseif(CMAKE_BUILD_TYPE STREQUAL "Release")
   target_compile_options(sluice_flags INTERFACE
     -D_FORTIFY_SOURCE=2 -fstack-protector-strong -fcf-protection)

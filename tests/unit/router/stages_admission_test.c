@@ -262,14 +262,19 @@ static void grants_unsettled(void **state)
 
     (void)state;
     bring(&s, (uint32_t[]){64, 2 * GRANTS_UNSETTLED_MAX + 64, 64},
-          (uint32_t[]){8, 0, 0});
+          (uint32_t[]){32, 0, 0});
     s.w[1]->hold_opens = true;
-    for (; n < GRANTS_UNSETTLED_MAX; n++) {
-        uint8_t id = (uint8_t)(1 + n % 200);
+    for (; n < GRANTS_UNSETTLED_MAX; n += 32) {
+        uint8_t id = (uint8_t)(1 + n / 32);
 
-        ask(&s, id, 2);
-        assert_false(waits(&s, id));
-        worker_give(s.w[0], id, 0, BLOCKS(2), LENGTH);
+        client_generate_n(s.c, id, 32, 40, BLOCKS(2));
+        rig_run(s.rig);
+        for (uint32_t c = 0; c < 32; c++) {
+            worker_make(s.w[0], worker_choice_of(s.w[0], id, c), BLOCKS(2),
+                        LENGTH);
+        }
+        worker_step(s.w[0]);
+        rig_run(s.rig);
         s.w[1]->n_opens = 0; /* it never hears of them */
         fake_forget(s.c);
         report(&s, 2);

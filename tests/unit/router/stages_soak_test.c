@@ -12,7 +12,11 @@
 #include "common/log.h"
 #include "tests/unit/router/rig.h"
 
-#define SEEDS   40
+#ifdef __SANITIZE_ADDRESS__
+#define SEEDS 6
+#else
+#define SEEDS 40
+#endif
 #define STEPS   400
 #define WORKERS 7 /* two replicas of three stages, and one of all layers */
 #define ASKS    120
