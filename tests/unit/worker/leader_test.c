@@ -6,6 +6,7 @@
 
 #include "tests/unit/cmocka.h"
 #include "tests/unit/worker/ring.h"
+#include "worker/assembly.h"
 #include "worker/cache/sequence.h"
 
 static const struct rig_submit usual = {
@@ -154,6 +155,40 @@ static void sends_ids_where_they_are_needed(void **state)
         rig_check_tokens(r, i, i, 100, 6);
     }
     end(&r);
+}
+
+/* As many as an Open holds, and one more. */
+static void sends_long_prompts_in_parts(void **state)
+{
+    static uint32_t ids[OPEN_IDS_MAX + 1];
+    struct worker_options o;
+
+    (void)state;
+    ring_options(&o);
+    o.context = OPEN_IDS_MAX + 100;
+    o.n_blocks = o.context / o.block_tokens + 1;
+    for (uint32_t n = OPEN_IDS_MAX; n <= OPEN_IDS_MAX + 1; n++) {
+        struct rig *r = ring_rig(2, &o);
+        struct rig_submit s = usual;
+        struct rig_message m;
+
+        s.penalise = true;
+        rig_message(r, &s, &m);
+        m.m.n_prompt = n;
+        m.m.tokens = ids;
+        m.m.n_tokens = n;
+        m.need.blocks = (n + s.max_tokens + 7) / 8;
+        rig_send_submit(r, &m);
+        rig_turn(r);
+        rig_check_ok(r, r->tag);
+        assert_int_equal(said(r, 0, METHOD_STAGE_OPEN)->n_ids, OPEN_IDS_MAX);
+        assert_int_equal(r->ring->n_said, 1 + n - OPEN_IDS_MAX);
+        assert_int_equal(r->ring->grants[1].n_ids, n);
+        rig_cancel(r, 1);
+        rig_turn(r);
+        ring_run(r->ring);
+        end(&r);
+    }
 }
 
 static void refuses_what_is_not_for_it(void **state)
@@ -592,6 +627,7 @@ int main(void)
         cmocka_unit_test(gives_logprobs_of_the_last_stage),
         cmocka_unit_test(opens_once_a_submit),
         cmocka_unit_test(sends_ids_where_they_are_needed),
+        cmocka_unit_test(sends_long_prompts_in_parts),
         cmocka_unit_test(refuses_what_is_not_for_it),
         cmocka_unit_test(refuses_without_an_assembly),
         cmocka_unit_test(has_as_many_under_way_as_stages),

@@ -83,8 +83,10 @@ static void take_ids(struct ring_grant *x, uint32_t offset, const uint32_t *ids,
 {
     assert_int_equal(offset, x->n_ids);
     assert_true(x->n_ids + n <= x->n_prompt + x->n_generated);
-    for (size_t i = 0; i < n; i++) {
-        x->ids[x->n_ids++] = ids[i];
+    for (size_t i = 0; i < n; i++, x->n_ids++) {
+        if (x->n_ids < RING_IDS) {
+            x->ids[x->n_ids] = ids[i];
+        }
     }
 }
 

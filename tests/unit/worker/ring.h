@@ -44,7 +44,7 @@ struct ring_grant {
     uint32_t blocks, slots,
         checkpoints; /* of the first stage past the leader */
     uint32_t n_prompt, n_generated, next; /* the position */
-    uint32_t ids[RING_IDS], n_ids;
+    uint32_t ids[RING_IDS], n_ids;        /* the first of them */
     bool penalises;
     uint32_t width; /* of logprobs */
 };
