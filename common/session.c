@@ -317,7 +317,8 @@ int64_t session_tick(struct session *s, int64_t now_us)
     } else if (now_us >= s->due_us) {
         if (s->state == SESSION_CLOSED) {
             s->state = SESSION_OPENING;
-            s->due_us = now_us + SESSION_OPEN_US;
+            s->due_us =
+                now_us + (s->to_stage ? SESSION_OPEN_NEXT_US : SESSION_OPEN_US);
             s->id = s->to_stage ? s->io->open_to(s->io, s->stage.endpoint)
                                 : s->io->open(s->io);
         } else if (s->state == SESSION_OPENING) {

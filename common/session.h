@@ -14,7 +14,10 @@
  *
  * It is with the router, or (session_init_stage) of a worker with the stage
  * after it in an assembly; the two differ in where they connect, in what Hello
- * says, in the role of the other end and in the room of the link.
+ * says, in the role of the other end, in the room of the link, and in how long
+ * a connection may take: an assembly waits for its edges no longer than a
+ * session for one connection, and one that hangs is to be tried again in that
+ * time.
  *
  * Threading: the node's.  Memory: the caller's storage, and one peer. */
 #ifndef COMMON_SESSION_H
@@ -29,6 +32,7 @@
 #define SESSION_HELLO_US       200000
 #define SESSION_HELLO_TRIES    10
 #define SESSION_OPEN_US        5000000 /* to wait for `opened` */
+#define SESSION_OPEN_NEXT_US   1000000 /* ... of the stage after it */
 
 enum session_state {
     SESSION_CLOSED,

@@ -418,6 +418,40 @@ static void opening_is_given_up(void **state)
     teardown(&n);
 }
 
+static struct peer_id io_open_to(struct node_io *io, const char *endpoint)
+{
+    assert_string_equal(endpoint, "tcp://next");
+    return io_open(io);
+}
+
+/* An edge's connection that hangs is tried again within the time that an
+ * assembly has for its edges. */
+static void opening_the_next_stage_is_given_up_early(void **state)
+{
+    const struct session_stage stage = {
+        .endpoint = "tcp://next", .assembly = 7, .limits = link_limits_usual};
+    struct node n;
+
+    (void)state;
+    setup(&n);
+    session_fini(&n.s, "not the router");
+    n.io.open_to = io_open_to;
+    session_init_stage(&n.s, &n.io, &session_ops, &peer_ops, &n, &n.arena,
+                       &stage);
+    tick(&n);
+    assert_int_equal(n.n_opens, 1);
+    clock_us += SESSION_OPEN_NEXT_US - 1;
+    tick(&n);
+    assert_int_equal(n.s.state, SESSION_OPENING);
+    clock_us += 1;
+    tick(&n);
+    assert_int_equal(n.s.state, SESSION_CLOSED);
+    clock_us += SESSION_BACKOFF_US * 3 / 2;
+    tick(&n);
+    assert_int_equal(n.n_opens, 2);
+    teardown(&n);
+}
+
 static void restarts_from_within_its_ops(void **state)
 {
     Sluice__V1__Nothing nothing = SLUICE__V1__NOTHING__INIT;
@@ -689,6 +723,7 @@ int main(void)
         cmocka_unit_test(goodbye_ends_and_reconnects),
         cmocka_unit_test(stale_events_change_nothing),
         cmocka_unit_test(opening_is_given_up),
+        cmocka_unit_test(opening_the_next_stage_is_given_up_early),
         cmocka_unit_test(restarts_from_within_its_ops),
         cmocka_unit_test(rule_breaking_router_is_left),
         cmocka_unit_test(garbage_is_dropped),
