@@ -69,7 +69,10 @@
     X(TRIAL_FORGOTTEN, "deaths on trial are not counted")                     \
     X(INNOCENT_CHARGED, "the newest sequence is charged with a death")        \
     X(PROBATION_IGNORED, "a worker that dies again and again waits for "      \
-                         "nothing")
+                         "nothing")                                           \
+    X(ASSEMBLY_UNCHECKED, "a stage lets in who speaks of another assembly")   \
+    X(STAGE_RELEASE_TWICE, "what a stage frees stands twice in its receipt")  \
+    X(MICROBATCH_OVERTAKES_REMOVE, "a stage frees what a microbatch names")
 
 #ifdef SLUICE_PLANTS
 

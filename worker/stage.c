@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/log.h"
+#include "common/plant.h"
 #include "common/sampling_message.h"
 #include "worker/core_state.h"
 #include "worker/stage_line.h"
@@ -236,8 +237,8 @@ static void send_remove(struct worker_core *w, uint64_t grant,
     Sluice__V1__StageRemove m = SLUICE__V1__STAGE_REMOVE__INIT;
     uint32_t at = w->assembly.stage - 1;
 
-    p->blocks[at] = freed->n[POOL_BLOCKS];
-    p->slots[at] = freed->n[POOL_SLOTS];
+    p->blocks[at] = freed->n[POOL_BLOCKS] << PLANT(STAGE_RELEASE_TWICE);
+    p->slots[at] = freed->n[POOL_SLOTS] << PLANT(STAGE_RELEASE_TWICE);
     p->checkpoints[at] = freed->n[POOL_CHECKPOINTS];
     m.grant = grant;
     m.n_blocks = m.n_slots = m.n_checkpoints = w->assembly.stage;
@@ -312,7 +313,7 @@ void stage_recv_remove(struct worker_core *w, const Sluice__V1__StageRemove *m)
     }
     *passed_of(w, s) = passed;
     sequence_move(&w->table, s, SEQUENCE_RELEASING);
-    if (s->inflight == 0) {
+    if (s->inflight == 0 || PLANT(MICROBATCH_OVERTAKES_REMOVE)) {
         depart(w, s);
     }
 }

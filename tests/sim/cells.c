@@ -63,6 +63,7 @@ const char *const deed_names[DEEDS] = {
     [DEED_ABSENT_SERVED] = "absent-served",
     [DEED_ASSEMBLED] = "assembled",
     [DEED_ASSEMBLED_AGAIN] = "assembled-again",
+    [DEED_EDGE_REFUSED] = "edge-refused",
     [DEED_FORMING_STRUCK] = "forming-struck",
     [DEED_RING_FULL] = "ring-full",
     [DEED_OPEN_VOID] = "open-void",

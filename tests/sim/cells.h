@@ -102,6 +102,7 @@ enum deed {
     DEED_ABSENT_SERVED, /* no worker was open for it, then one was */
     DEED_ASSEMBLED,     /* a worker is in an assembly that stands */
     DEED_ASSEMBLED_AGAIN,
+    DEED_EDGE_REFUSED,   /* a stage speaks of another assembly */
     DEED_FORMING_STRUCK, /* something befalls one that does not stand yet */
     DEED_RING_FULL,      /* as many microbatches as stages are under way */
     DEED_OPEN_VOID,      /* a Submit that was struck goes round */

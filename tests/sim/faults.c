@@ -48,6 +48,54 @@ static void cut(struct sim *s)
     }
 }
 
+static uint32_t router_conn(struct sim *s, uint32_t node)
+{
+    for (uint32_t i = s->network.n_conns; i; i--) {
+        const struct conn *c = network_conn(&s->network, i);
+
+        if (c->node == node && c->listener == SIM_ROUTER) {
+            return c->open[END_PEER] ? i : 0;
+        }
+    }
+    return 0;
+}
+
+/* Has another worker the same layers of the same model? */
+static bool are_twins(const struct sim *s, uint32_t a, uint32_t b)
+{
+    const struct sim_options *o = &s->options;
+
+    return o->workers[a].model == o->workers[b].model &&
+           o->stages.layers[a].begin == o->stages.layers[b].begin &&
+           o->stages.layers[a].end == o->stages.layers[b].end;
+}
+
+static bool has_twin(const struct sim *s, uint32_t w)
+{
+    for (uint32_t i = 0; i < s->options.n_workers; i++) {
+        if (i != w && are_twins(s, w, i)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void faults_strike(struct sim *s, uint32_t node)
+{
+    uint32_t w = node - SIM_FIRST_WORKER;
+    uint32_t other = (uint32_t)rng_below(&s->chance, s->options.n_workers);
+    uint32_t deaf = router_conn(s, node);
+    uint32_t conn = router_conn(s, SIM_FIRST_WORKER + other);
+
+    if (deaf && conn && has_twin(s, w) && !are_twins(s, w, other)) {
+        s->counts.one_ways++;
+        s->counts.cuts++;
+        network_conn(&s->network, deaf)->cut_us[END_PEER] =
+            sim_now(s) + rng_octave(&s->chance, 1000000, 8000000);
+        network_cut(s, conn, rng_octave(&s->chance, 10, 20000));
+    }
+}
+
 /* Nobody is told before a heartbeat of the transport has failed. */
 static void break_cable(struct sim *s, uint32_t first, uint64_t unused)
 {

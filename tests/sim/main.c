@@ -429,8 +429,7 @@ static bool parse(int argc, char **argv, struct task *t)
 int main(int argc, char **argv)
 {
     const char *seeds = getenv("SLUICE_SIM_SEEDS");
-    struct task t = {
-        .from = 1, .to = SEEDS_DEFAULT, .jobs = 1, .stages = STAGES_NEVER};
+    struct task t = {.from = 1, .to = SEEDS_DEFAULT, .jobs = 1};
     double start_s = now_s();
 
     if (seeds) {

@@ -30,7 +30,9 @@ struct conn {
     uint32_t in_flight[ENDS];
     uint64_t number[ENDS]; /* ordered frames taken by this end */
     uint64_t session;      /* as the frames towards the router say */
-    uint64_t assembly;     /* of an edge: as its Hello says */
+    /* Of an edge: the assembly that its Hello names, and the one ordered last
+     * where it came; as often as it came. */
+    uint64_t assembly, ordered;
 };
 
 struct flight {

@@ -325,6 +325,9 @@ static void add_worker(struct sim_options *o, uint32_t model, uint32_t begin,
         draw_answering_worker(d, r);
     }
     draw_stand(d, o->faulty, r);
+    if (o->faulty && rng_below(r, 6) == 0) {
+        d->stand_of = octave(r, 20, 200);
+    }
     if (o->faulty) {
         draw_crash(o, w, r);
     }
@@ -369,6 +372,8 @@ static void draw_stages(struct sim_options *o, struct rng *r)
     uint32_t n = (uint32_t)rng_range(r, 2, STAGES_MOST);
     uint32_t model = (uint32_t)rng_below(r, o->n_models);
 
+    o->stages.strike_of =
+        o->faulty && rng_below(r, 2) ? octave(r, 1000, 8000) : 0;
     memset(o->workers, 0, sizeof(o->workers));
     memset(o->crash, 0, sizeof(o->crash));
     o->n_workers = 0;
@@ -378,7 +383,7 @@ static void draw_stages(struct sim_options *o, struct rng *r)
             o->models[i].context == LONG_CONTEXT ? 64 : 1u << rng_below(r, 7);
     }
     add_place(o, model, n, r);
-    if (rng_below(r, 3) == 0) {
+    if (rng_below(r, 2)) {
         add_spare(o, n, r);
     }
     while (o->n_workers < SIM_WORKERS && rng_below(r, 2)) {

@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/hello.h"
 #include "proto/registry.pb-c.h"
 #include "proto/stage.pb-c.h"
 #include "tests/sim/sim.h"
@@ -71,9 +70,10 @@ static const void *body(struct sim *s, const struct envelope *e,
                : NULL;
 }
 
-/* One more is under way, or one less, of the assembly that this node leads;
- * what comes late, of another, is nobody's. */
-static void count(struct sim *s, uint32_t leader, uint64_t assembly, int more)
+/* One more is under way, or one less, of the replica that this node leads.  An
+ * edge may be of the one before. */
+static void count(struct sim *s, const struct conn *c, uint32_t leader,
+                  int more)
 {
     struct replicas_seen *r = &s->replicas[leader - SIM_FIRST_WORKER];
     struct worker_account a = {.assembly = 0};
@@ -85,7 +85,7 @@ static void count(struct sim *s, uint32_t leader, uint64_t assembly, int more)
         r->led = a.assembly;
         r->under_way = 0;
     }
-    if (a.assembly == 0 || a.assembly != assembly) {
+    if (a.assembly == 0 || a.assembly != c->assembly) {
         return;
     }
     r->under_way += (uint32_t)more;
@@ -124,25 +124,60 @@ static void passes(struct sim *s, const struct conn *c,
         break;
     case METHOD_STAGE_FORWARD:
         if (options_shard(&s->options, c->node - SIM_FIRST_WORKER).begin == 0) {
-            count(s, c->node, c->assembly, 1);
+            count(s, c, c->node, 1);
         }
         s->counts.cells.deeds[DEED_STAGE_FAILED] += fails(s, e);
         break;
     case METHOD_STAGE_RESULT:
-        count(s, c->listener, c->assembly, -1);
+        count(s, c, c->listener, -1);
         break;
     default:
         break;
     }
 }
 
-static void greets(struct sim *s, struct conn *c, const struct envelope *e)
+static uint64_t named_by(struct sim *s, const struct envelope *e)
 {
     const Sluice__V1__HelloRequest *m =
         body(s, e, &sluice__v1__hello_request__descriptor);
 
-    if (m && m->stage) {
-        c->assembly = m->stage->assembly;
+    return m && m->stage ? m->stage->assembly : 0;
+}
+
+/* The Hello of an edge, again and again until it is answered. */
+static void greets(struct sim *s, struct conn *c, enum conn_end to,
+                   const struct envelope *e)
+{
+    if (e->method != METHOD_REGISTRY_HELLO) {
+        return;
+    }
+    if (to == END_ROUTER && e->kind == ENVELOPE_CALL) {
+        c->assembly = named_by(s, e);
+        c->ordered = s->replicas[c->listener - SIM_FIRST_WORKER].ordered;
+    } else if (to == END_PEER && e->kind == ENVELOPE_END &&
+               c->assembly != c->ordered) {
+        s->counts.cells.deeds[DEED_EDGE_REFUSED]++;
+    }
+    if (to == END_PEER && e->kind == ENVELOPE_END && e->status == ST_OK &&
+        c->assembly != c->ordered) {
+        sim_fail(s, -1, "%s lets in an edge of another assembly",
+                 s->nodes[c->listener].name);
+    }
+}
+
+void replicas_ordered(struct sim *s, uint32_t node, uint64_t assembly)
+{
+    s->replicas[node - SIM_FIRST_WORKER].ordered = assembly;
+    if (!s->calm && rng_chance(&s->chance, s->options.stages.strike_of)) {
+        faults_strike(s, node);
+    }
+}
+
+void replicas_broken(struct sim *s, uint32_t node, const char *why, size_t n)
+{
+    if (!s->options.faulty && !drains_drawn(&s->options)) {
+        sim_fail(s, -1, "%s breaks its assembly: %.*s", s->nodes[node].name,
+                 (int)n, why);
     }
 }
 
@@ -154,15 +189,17 @@ void replicas_sniff(struct sim *s, uint32_t conn, enum conn_end to,
     struct envelope e;
     uint32_t at = 0;
 
-    if (frame_check(f->data, f->bytes, &h, NULL) != ST_OK) {
+    if (!node_is_worker(c->listener) || /* of a test that plays it */
+        frame_check(f->data, f->bytes, &h, NULL) != ST_OK) {
         return;
     }
     if (s->verbose) {
         sniff_log(s, conn, to, f, &h);
     }
-    if (to == END_ROUTER && hello_is_call(f, &h, &e)) {
-        greets(s, c, &e);
+    while (envelope_next(f, &h, &at, &e)) {
+        greets(s, c, to, &e);
     }
+    at = 0;
     if (!sniff_fresh(c, to, &h) || to != END_ROUTER) {
         return;
     }
@@ -182,7 +219,23 @@ static uint32_t sum(const uint32_t *of, size_t n)
     return total;
 }
 
-void replicas_receipt(struct sim *s, uint32_t node,
+/* Does a stage free more than it was granted for one sequence? */
+static bool frees_too_much(const struct sim *s, uint32_t node,
+                           const struct generation *g,
+                           const Sluice__V1__Receipt *r)
+{
+    uint32_t w = node - SIM_FIRST_WORKER;
+    uint32_t blocks = generation_blocks(g, s->options.workers[w].block_tokens);
+
+    for (size_t i = 0; i < r->n_stage_blocks; i++) {
+        if (r->stage_blocks[i] > blocks || r->stage_slots[i] > 1) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void replicas_receipt(struct sim *s, uint32_t node, const struct generation *g,
                       const Sluice__V1__Receipt *r)
 {
     struct worker_account a = {.assembly = 0};
@@ -202,6 +255,8 @@ void replicas_receipt(struct sim *s, uint32_t node,
         sim_fail(s, -1, "a receipt of %zu stages that is not their sum", n);
     } else if (n && a.assembly && n != a.n_stages) {
         sim_fail(s, -1, "a receipt of %zu stages, there are %u", n, a.n_stages);
+    } else if (g && !g->again && !g->shared && frees_too_much(s, node, g, r)) {
+        sim_fail(s, (int32_t)g->number, "a stage frees more than it has");
     } else {
         s->counts.cells.deeds[DEED_STAGE_RECEIPT] += n != 0;
     }

@@ -4,7 +4,10 @@
  *                 from the leader, and come back to it
  *     held        nothing by a stage that is in no assembly, but by sequences
  *                 that a plan in flight names
- *     receipts    list every stage, and the counts are their sums
+ *     receipts    list every stage, none with more than a sequence needs
+ *                 there, and the counts are their sums
+ *     edges       come up only within the assembly that was ordered last
+ *     breaks      no assembly does by itself, where nothing befalls it
  *     the end     as many replicas stand as workers allow, and each of their
  *                 workers knows its place as the router does
  *
@@ -24,12 +27,13 @@
 
 struct frame;
 struct router_worker_view;
-struct choice;
+struct generation;
 
 /* Of each worker. */
 struct replicas_seen {
     uint64_t assembly; /* that it was in when it was last looked at */
     uint32_t n_assemblies;
+    uint64_t ordered;   /* by the newest Assemble that came */
     uint64_t led;       /* the assembly whose microbatches are counted */
     uint32_t under_way; /* of them, as they pass */
 };
@@ -43,8 +47,12 @@ bool replicas_place(const struct sim *s, uint32_t node,
 void replicas_sniff(struct sim *s, uint32_t conn, enum conn_end to,
                     const struct frame *f);
 
-/* A worker's receipt is about to be delivered to the router. */
-void replicas_receipt(struct sim *s, uint32_t node,
+/* Assemble is about to be delivered to a worker; Broken to the router. */
+void replicas_ordered(struct sim *s, uint32_t node, uint64_t assembly);
+void replicas_broken(struct sim *s, uint32_t node, const char *why, size_t n);
+
+/* A worker's receipt of g is about to be delivered to the router. */
+void replicas_receipt(struct sim *s, uint32_t node, const struct generation *g,
                       const Sluice__V1__Receipt *r);
 
 /* After each tick of worker w. */

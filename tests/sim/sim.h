@@ -162,6 +162,10 @@ bool node_is_client(uint32_t number);
 void faults_crash(struct sim *s, uint32_t number);
 void faults_start(struct sim *s);
 void faults_stop(struct sim *s);
+/* An Assemble has come to this worker.  If another could take its place, it
+ * hears nothing of the router for a while, and somebody else is cut off: so it
+ * clings to an assembly that is over, beside one without it. */
+void faults_strike(struct sim *s, uint32_t node);
 /* The node is on its way out, and comes back some time later. */
 void faults_restart(struct sim *s, uint32_t node);
 /* It starts again after so long, or once it has stopped. */

@@ -232,7 +232,8 @@ static void receipt(struct sim *s, uint32_t conn, const struct envelope *e)
     uint32_t i = r ? find(s, r->sequence->request_id) : NOBODY;
 
     if (r) {
-        replicas_receipt(s, network_conn(&s->network, conn)->node, r);
+        replicas_receipt(s, network_conn(&s->network, conn)->node,
+                         i == NOBODY ? NULL : &s->generations[i], r);
     }
 
     if (i != NOBODY && r->sequence->choice < s->generations[i].n_choices) {
@@ -274,6 +275,14 @@ static void from_worker(struct sim *s, uint32_t conn, const struct envelope *e)
             check_ledger(s, r->ledger);
             liveness_report(s, conn, r->ledger, r->engine);
             look_windows(s, r);
+        }
+    } else if (e->method == METHOD_REGISTRY_BROKEN) {
+        const Sluice__V1__BrokenMessage *r =
+            body(s, e, &sluice__v1__broken_message__descriptor);
+
+        if (r) {
+            replicas_broken(s, network_conn(&s->network, conn)->node,
+                            (const char *)r->why.data, r->why.len);
         }
     } else if (e->method == METHOD_REGISTRY_LIVE) {
         const Sluice__V1__LiveMessage *r =
@@ -394,6 +403,16 @@ static void submit(struct sim *s, uint32_t conn, const struct envelope *e)
     }
 }
 
+static void assemble(struct sim *s, uint32_t conn, const struct envelope *e)
+{
+    const Sluice__V1__AssembleRequest *r =
+        body(s, e, &sluice__v1__assemble_request__descriptor);
+
+    if (r) {
+        replicas_ordered(s, network_conn(&s->network, conn)->node, r->assembly);
+    }
+}
+
 static void to_worker(struct sim *s, uint32_t conn, const struct envelope *e)
 {
     const Sluice__V1__CancelRequest *c;
@@ -418,6 +437,8 @@ static void to_worker(struct sim *s, uint32_t conn, const struct envelope *e)
     } else if (e->method == METHOD_WORKER_REMOVE) {
         r = body(s, e, &sluice__v1__remove_request__descriptor);
         grants_cancel(s, conn, r ? r->grant : 0);
+    } else if (e->method == METHOD_WORKER_ASSEMBLE) {
+        assemble(s, conn, e);
     }
 }
 
