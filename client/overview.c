@@ -224,7 +224,7 @@ static void cell_replica(struct table *t, const struct entry *e, bool first)
     if (e->place == WAITS) {
         table_cell(t, "waits for other layers");
     } else if (e->place == OFFERS) {
-        table_cell(t, "offers itself");
+        table_cell(t, e->speed > 0 ? "offers itself" : "loads its layers");
     } else if (!first) {
         table_cell(t, " ");
     } else if (e->assembly != 0) {
@@ -239,7 +239,7 @@ static void cell_stage(struct table *t, const struct entry *e)
 {
     if (e->place == REPLICA) {
         table_cell(t, "%u of %u", e->stage, e->n_stages);
-    } else if (e->place == OFFERS) {
+    } else if (e->place == OFFERS && e->n_stages > 0) {
         table_cell(t, "1 of %u", e->n_stages);
     } else {
         table_cell(t, "-");
@@ -368,9 +368,11 @@ static json_t *json_offer(const struct entry *e)
     set_text(j, "worker", e->name);
     set_text(j, "model", e->model);
     set_text(j, "state", e->state);
-    set_number(j, "n_stages", e->n_stages);
-    set_number(j, "budget_bytes", e->budget_bytes);
-    set_number(j, "speed", e->speed);
+    if (e->speed > 0) {
+        set_number(j, "n_stages", e->n_stages);
+        set_number(j, "budget_bytes", e->budget_bytes);
+        set_number(j, "speed", e->speed);
+    }
     if (e->end > 0) {
         set_number(j, "layer_begin", e->begin);
         set_number(j, "layer_end", e->end);

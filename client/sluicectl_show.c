@@ -129,8 +129,7 @@ int ctl_workers(struct ctl *c)
         table_print(&t, stdout);
     }
     if (rc == CTL_OK && !c->o.json && p.n_offers > 0) {
-        printf("%zu without layers offer themselves: status shows them\n",
-               p.n_offers);
+        printf("%zu have no layers yet: status shows them\n", p.n_offers);
     }
     table_fini(&t);
     return rc;

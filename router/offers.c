@@ -24,6 +24,7 @@ struct expected {
     struct kind kind;
     char lineage[PEER_NAME_MAX + 1];
     struct cover_piece piece;
+    bool loads; /* they are new to it; else it was here a moment ago */
     int64_t until_us;
 };
 
@@ -125,6 +126,7 @@ static void expect(struct router_core *r, const struct kind *k,
     x->kind = *k;
     memcpy(x->lineage, lineage, strlen(lineage) + 1);
     x->piece = piece;
+    x->loads = us == ASSIGN_US;
     x->until_us = r->now_us + us;
     list_append(&all->expected, &x->all);
     all->n_expected++;
@@ -448,26 +450,59 @@ void offer_answered(struct router_core *r, struct offer *o, enum status status,
 
 /* ---- what an operator asks ---- */
 
+static void offer_row(const struct offer *o, Sluice__V1__OfferRow *row)
+{
+    sluice__v1__offer_row__init(row);
+    row->name = wire_text(o->peer->name);
+    row->model = wire_text(o->kind.model);
+    row->state = wire_text(o->assigned ? "assigned" : "offered");
+    row->has_n_stages = row->has_budget_bytes = row->has_speed = true;
+    row->n_stages = o->n_stages;
+    row->budget_bytes = o->budget_bytes;
+    row->speed = o->speed;
+    row->has_layer_begin = row->has_layer_end = o->assigned;
+    row->layer_begin = o->given.begin;
+    row->layer_end = o->given.end;
+}
+
+static void loading_row(const struct expected *x, Sluice__V1__OfferRow *row)
+{
+    sluice__v1__offer_row__init(row);
+    row->name = wire_text(x->lineage);
+    row->model = wire_text(x->kind.model);
+    row->state = wire_text("loading");
+    row->has_layer_begin = row->has_layer_end = true;
+    row->layer_begin = x->piece.begin;
+    row->layer_end = x->piece.end;
+}
+
+static bool is_here(const struct router_core *r, const char *lineage)
+{
+    for (const struct list *at = r->offers.all.next; at != &r->offers.all;
+         at = at->next) {
+        if (strcmp(LIST_OF(at, struct offer, all)->lineage, lineage) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 uint32_t offers_list(const struct router_core *r,
                      Sluice__V1__OfferRow rows[OFFERS_MAX])
 {
+    const struct list *at;
     uint32_t n = 0;
 
-    for (const struct list *at = r->offers.all.next; at != &r->offers.all;
-         at = at->next) {
-        const struct offer *o = LIST_OF(at, struct offer, all);
-        Sluice__V1__OfferRow *row = &rows[n++];
+    for (at = r->offers.all.next; at != &r->offers.all; at = at->next) {
+        offer_row(LIST_OF(at, struct offer, all), &rows[n++]);
+    }
+    for (at = r->offers.expected.next;
+         at != &r->offers.expected && n < OFFERS_MAX; at = at->next) {
+        const struct expected *x = LIST_OF(at, struct expected, all);
 
-        sluice__v1__offer_row__init(row);
-        row->name = wire_text(o->peer->name);
-        row->model = wire_text(o->kind.model);
-        row->n_stages = o->n_stages;
-        row->budget_bytes = o->budget_bytes;
-        row->speed = o->speed;
-        row->state = wire_text(o->assigned ? "assigned" : "offered");
-        row->has_layer_begin = row->has_layer_end = o->assigned;
-        row->layer_begin = o->given.begin;
-        row->layer_end = o->given.end;
+        if (x->loads && !is_here(r, x->lineage)) {
+            loading_row(x, &rows[n++]);
+        }
     }
     return n;
 }

@@ -59,7 +59,8 @@ void offer_leaves(struct offer *o);
 void offer_answered(struct router_core *r, struct offer *o, enum status status,
                     const struct error *e);
 
-/* What there is, for operators: rows is [OFFERS_MAX]; how many. */
+/* What there is, for operators, and who loads its layers, by lineage: rows is
+ * [OFFERS_MAX]; how many. */
 uint32_t offers_list(const struct router_core *r,
                      Sluice__V1__OfferRow rows[OFFERS_MAX]);
 

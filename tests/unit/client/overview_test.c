@@ -83,6 +83,13 @@ static struct overview *made(void)
     offer.budget_bytes = 1 << 30;
     offer.speed = 5;
     overview_add_offer(o, &offer);
+    offer.name = wire_text("busy");
+    offer.state = wire_text("loading");
+    offer.n_stages = 0;
+    offer.speed = offer.budget_bytes = 0;
+    offer.layer_begin = 2;
+    offer.layer_end = 5;
+    overview_add_offer(o, &offer);
 
     for (size_t i = 0; i < sizeof cluster / sizeof *cluster; i++) {
         add(o, &cluster[i]);
@@ -162,6 +169,10 @@ static void says_the_same_to_programs(void **state)
     assert_string_equal(text_of(r, "worker"), "spare");
     assert_int_equal(json_integer_value(json_object_get(r, "n_stages")), 4);
     assert_null(json_object_get(r, "layer_begin"));
+    r = of(j, "offers", 1);
+    assert_string_equal(text_of(r, "state"), "loading");
+    assert_null(json_object_get(r, "speed"));
+    assert_int_equal(json_integer_value(json_object_get(r, "layer_end")), 5);
     r = of(j, "replicas", 1);
     assert_string_equal(text_of(r, "model"), "tiny");
     assert_string_equal(text_of(r, "assembly"), "13527612317570695169");

@@ -277,9 +277,20 @@ static void offers_and_what_they_are_given(void **state)
         assert_int_equal(l->offers[i]->layer_begin, w[i]->begin);
         assert_int_equal(l->offers[i]->layer_end, w[i]->end);
     }
-    fake_lost(w[0]);
-    rig_run(rig);
-    assert_int_equal(list(a)->n_offers, 1);
+    offer_accept(w[0]);
+    offer_accept(w[1]);
+    offer_leave(w[0]);
+    l = list(a); /* it loads, and is still known to */
+    assert_int_equal(l->n_offers, 2);
+    assert_memory_equal(l->offers[0]->name.data, "o1", 2);
+    assert_memory_equal(l->offers[1]->name.data, "o0", 2);
+    assert_memory_equal(l->offers[1]->state.data, "loading", 7);
+    assert_int_equal(l->offers[1]->layer_end, w[0]->end);
+    assert_false(l->offers[1]->has_speed);
+    offer_load(w[0]);
+    l = list(a);
+    assert_int_equal(l->n_offers, 1);
+    assert_int_equal(l->n_workers, 1);
     rig_free(&rig);
 }
 
