@@ -47,17 +47,39 @@ bool assembly_obeys(const struct worker_core *w)
 
 /* ---- its end ---- */
 
+/* The first why counts. */
+__attribute__((format(printf, 2, 0))) static bool
+give_up(struct assembly *a, const char *fmt, va_list ap)
+{
+    if (a->state == ASSEMBLY_NONE || a->broken) {
+        return false;
+    }
+    a->broken = true;
+    vsnprintf(a->why, sizeof a->why, fmt, ap);
+    return true;
+}
+
 void assembly_break(struct worker_core *w, const char *fmt, ...)
 {
     struct assembly *a = &w->assembly;
     va_list ap;
 
-    if (a->state == ASSEMBLY_NONE || a->broken) {
-        return;
-    }
-    a->broken = true;
     va_start(ap, fmt);
-    vsnprintf(a->why, sizeof a->why, fmt, ap);
+    if (give_up(a, fmt, ap)) {
+        w->metrics.streams_broken++;
+        log_error("stream-broken",
+                  "assembly=%016" PRIx64 " stage=%u why=\"%s\"", a->id,
+                  a->stage, a->why);
+    }
+    va_end(ap);
+}
+
+void assembly_edge_down(struct worker_core *w, const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    (void)give_up(&w->assembly, fmt, ap);
     va_end(ap);
 }
 

@@ -469,6 +469,7 @@ void worker_account(const struct worker_core *w, struct worker_account *out)
     out->orphans_expired = w->metrics.orphans_expired;
     out->orphans_disowned = w->metrics.orphans_disowned;
     out->assembly = assembly_is_up(w) ? w->assembly.id : 0;
+    out->streams_broken = w->metrics.streams_broken;
     out->stage = w->assembly.stage;
     out->n_stages = w->assembly.n_stages;
 }

@@ -107,8 +107,10 @@ struct worker_account {
     uint32_t n_sequences;                       /* not yet forgotten */
     uint32_t n_orphans;                         /* of them, worker/orphans.h */
     uint64_t orphans_expired, orphans_disowned; /* in this life */
-    uint64_t assembly;                          /* that is up, 0: none; then */
+    /* Of the assembly that is up, 0: none; then where in it. */
+    uint64_t assembly;
     uint32_t stage, n_stages;
+    uint64_t streams_broken; /* assembly_break() of worker/assembly.h */
 };
 
 void worker_account(const struct worker_core *w, struct worker_account *out);

@@ -127,8 +127,8 @@ static void next_down(void *node, struct peer *p, enum status refused,
 
     a->out = NULL;
     if (a->state == ASSEMBLY_UP) {
-        assembly_break(w, "the edge to stage %u ended: %s",
-                       (a->stage + 1) % a->n_stages, why);
+        assembly_edge_down(w, "the edge to stage %u ended: %s",
+                           (a->stage + 1) % a->n_stages, why);
     } else if (a->state == ASSEMBLY_JOINING && !a->broken) {
         snprintf(a->why, sizeof a->why, "%s", why);
     }
@@ -193,8 +193,8 @@ static void before_down(void *node, struct peer *p, const char *why)
     (void)p;
     a->in = NULL;
     if (a->state == ASSEMBLY_UP) {
-        assembly_break(w, "the edge from stage %u ended: %s", edges_before(a),
-                       why);
+        assembly_edge_down(w, "the edge from stage %u ended: %s",
+                           edges_before(a), why);
     }
 }
 

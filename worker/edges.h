@@ -22,7 +22,10 @@ void edges_end(struct worker_core *w, const char *why);
 /* The same, for good. */
 void edges_fini(struct worker_core *w, const char *why);
 
-/* assembly.c: an edge is up; are both? */
+/* assembly.c: an edge is up; are both?  And: one of an assembly that was up is
+ * not any more. */
 void assembly_edge_up(struct worker_core *w);
+__attribute__((format(printf, 2, 3))) void
+assembly_edge_down(struct worker_core *w, const char *fmt, ...);
 
 #endif

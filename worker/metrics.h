@@ -27,6 +27,7 @@
     X(orphans_disowned, COUNTER, "of these, that nobody needed")        \
     X(assemblies, COUNTER, "replicas of which it was a stage")          \
     X(assemblies_broken, COUNTER, "of these, that it gave up itself")   \
+    X(streams_broken, COUNTER, "of these, by a message that was wrong") \
     X(ledger_violations, COUNTER, "ledger identities broken")
 
 METRIC_TABLE(worker_metrics, WORKER_METRICS);

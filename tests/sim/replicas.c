@@ -289,6 +289,9 @@ void replicas_worker(struct sim *s, uint32_t w)
         return;
     }
     worker_account(s->nodes[SIM_FIRST_WORKER + w].core, &a);
+    if (a.streams_broken > 0) {
+        sim_fail(s, -1, "w%u found a message of a stage wrong", w);
+    }
     if (a.assembly == 0 && r->assembly == 0) { /* it ends in its own time */
         look_held(s, w, &a);
     } else if (a.assembly != 0 && a.assembly != r->assembly) {
