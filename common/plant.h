@@ -72,7 +72,11 @@
                          "nothing")                                           \
     X(ASSEMBLY_UNCHECKED, "a stage lets in who speaks of another assembly")   \
     X(STAGE_RELEASE_TWICE, "what a stage frees stands twice in its receipt")  \
-    X(MICROBATCH_OVERTAKES_REMOVE, "a stage frees what a microbatch names")
+    X(MICROBATCH_OVERTAKES_REMOVE, "a stage frees what a microbatch names")   \
+    X(VOID_UNSETTLED, "a stage does not settle the grant of a void Open")     \
+    X(SPOILT_FORGOTTEN, "a stage forgets that a step failed")                 \
+    X(STAGE_IDS_STALE, "the last stage keeps no ids of what it samples")      \
+    X(ASSEMBLY_LEAKS, "the end of an assembly leaves what it held")
 
 #ifdef SLUICE_PLANTS
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "common/log.h"
+#include "common/plant.h"
 #include "common/state_machine.h"
 #include "worker/core_state.h"
 #include "worker/edges.h"
@@ -109,7 +110,9 @@ static void end(struct worker_core *w, const char *why)
     move(a, ASSEMBLY_NONE);
     a->broken = false;
     a->call = 0;
-    drop_sequences(w);
+    if (!PLANT(ASSEMBLY_LEAKS)) {
+        drop_sequences(w);
+    }
     edges_end(w, why);
     w->changed = true;
 }

@@ -157,7 +157,9 @@ static enum status take_in(struct worker_core *w,
     }
     w->stage.opened = true;
     w->stage.grant = m->grant;
-    w->ledger.grant = m->stages->grant[w->assembly.stage - 1];
+    if (!m->void_ || !PLANT(VOID_UNSETTLED)) {
+        w->ledger.grant = m->stages->grant[w->assembly.stage - 1];
+    }
     w->changed = true;
     if (m->void_) {
         return ST_OK;

@@ -9,6 +9,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "common/plant.h"
 #include "worker/stage_line.h"
 
 #define KIND_GENERATED ((uint32_t)SLUICE__V1__STAGE_ROW__STAGE_ROW_GENERATED)
@@ -246,7 +247,7 @@ static enum status add_rows(struct worker_core *w, struct microbatch *b,
 
         if (st == ST_OK && m->has_failure) {
             fill_row(b, s, m, i);
-            s->spoilt = true;
+            s->spoilt = !PLANT(SPOILT_FORGOTTEN);
         } else if (st == ST_OK) {
             st = add_row(w, b, s, m, i, e);
         }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/failpoint.h"
+#include "common/plant.h"
 
 /* ---- the line ---- */
 
@@ -166,7 +167,7 @@ static void send_result(struct worker_core *w, const struct microbatch *b)
 static void sampled(struct worker_core *w, struct sequence *s, uint32_t token)
 {
     s->pending--;
-    if (s->n_announced > 0 && !s->spoilt) {
+    if (s->n_announced > 0 && !s->spoilt && !PLANT(STAGE_IDS_STALE)) {
         paged_write(&w->table.slab, &s->tokens, sequence_known(s), &token, 1);
     }
     s->n_generated++;
@@ -180,7 +181,7 @@ static void rows_back(struct worker_core *w, const struct microbatch *b)
     for (uint32_t i = 0; i < b->batch.plan.n_rows; i++) {
         struct sequence *s = b->batch.who[i];
 
-        s->spoilt = s->spoilt || b->failed;
+        s->spoilt = s->spoilt || (b->failed && !PLANT(SPOILT_FORGOTTEN));
         if (b->samples[i] && !b->failed) {
             sampled(w, s, w->result.tokens[i]);
         }
