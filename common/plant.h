@@ -17,6 +17,7 @@
     X(NONE, "nothing")                                                        \
     X(LOST_RECEIPT, "a worker frees the memory and says nothing")             \
     X(ORPHAN_GRANT, "an orphan keeps the grant of the session that is over")  \
+    X(LEADERS_ROOM, "a replica is granted what its first stage has room for") \
     X(GRANT_TWICE, "a settled grant is taken off the account twice")          \
     X(FREED_EARLY, "memory is freed while a plan names it")                   \
     X(INDEX_REUSED, "a token is chosen by the index of the one before it")    \

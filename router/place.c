@@ -1,5 +1,6 @@
 #include "router/place.h"
 
+#include "common/plant.h"
 #include "router/router.h"
 
 /* A worker of all layers is asked itself; of a replica, every stage that is
@@ -115,7 +116,7 @@ bool stages_have_room(const struct worker *w, const struct need *need)
     {
         struct need n = place_share(s, need);
 
-        if (!worker_has_room(s, &n)) {
+        if (!worker_has_room(s, &n) && !(s != w && PLANT(LEADERS_ROOM))) {
             return false;
         }
     }
