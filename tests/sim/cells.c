@@ -69,7 +69,8 @@ const char *const deed_names[DEEDS] = {
     [DEED_OPEN_VOID] = "open-void",
     [DEED_OPEN_IDS] = "open-ids",
     [DEED_STAGE_FAILED] = "stage-failed",
-    [DEED_STAGE_RECEIPT] = "stage-receipt"};
+    [DEED_STAGE_RECEIPT] = "stage-receipt",
+    [DEED_GARBAGE] = "garbage"};
 
 enum cell_state cells_at_worker(const struct sim *s, uint32_t node,
                                 const struct choice *c)

@@ -109,6 +109,7 @@ enum deed {
     DEED_OPEN_IDS,       /* ids, for the penalties of the last stage */
     DEED_STAGE_FAILED,   /* a step that failed at a stage goes round */
     DEED_STAGE_RECEIPT,  /* of all stages */
+    DEED_GARBAGE,        /* a stage says to the next what cannot be */
     DEEDS
 };
 

@@ -151,6 +151,29 @@ static struct frame *copy(const struct frame *f)
     return g;
 }
 
+/* The body of what a stage says is anything, in a frame that is whole. */
+static void spoil(struct sim *s, struct frame **f)
+{
+    struct frame_header h;
+    struct envelope e;
+    struct frame *g;
+    uint32_t at = 0;
+
+    if (frame_check((*f)->data, (*f)->bytes, &h, NULL) != ST_OK ||
+        h.n_ordered == 0 || !envelope_next(*f, &h, &at, &e) ||
+        e.kind != ENVELOPE_ONEWAY || e.body_bytes == 0) {
+        return;
+    }
+    g = copy(*f);
+    for (uint32_t i = 0; i < e.body_bytes; i++) {
+        g->data[e.body - (*f)->data + i] = (uint8_t)rng_u64(&s->chance);
+    }
+    frame_seal(g, &h);
+    frame_free(f);
+    *f = g;
+    s->counts.cells.deeds[DEED_GARBAGE]++;
+}
+
 static int64_t lateness(struct sim *s)
 {
     return rng_octave(&s->chance, 10, 200000);
@@ -179,6 +202,9 @@ enum status network_send(struct sim *s, uint32_t node, struct peer_id to,
         s->counts.lost++;
         frame_free(&f);
         return ST_OK;
+    }
+    if (c->listener != SIM_ROUTER && chance(s, s->options.stages.garbage_of)) {
+        spoil(s, &f);
     }
     if (chance(s, s->options.double_of)) {
         s->counts.doubled++;

@@ -374,6 +374,8 @@ static void draw_stages(struct sim_options *o, struct rng *r)
 
     o->stages.strike_of =
         o->faulty && rng_below(r, 2) ? octave(r, 1000, 8000) : 0;
+    o->stages.garbage_of =
+        o->faulty && rng_below(r, 4) == 0 ? octave(r, 2, 100) : 0;
     memset(o->workers, 0, sizeof(o->workers));
     memset(o->crash, 0, sizeof(o->crash));
     o->n_workers = 0;

@@ -41,8 +41,9 @@ struct stage_draw {
     uint32_t n_layers[SIM_MODELS], block_tokens[SIM_MODELS];
     uint32_t attention[SIM_MODELS]; /* a bit for each layer that has it */
     uint32_t n_places[SIM_MODELS];  /* replicas that can stand at once */
-    uint32_t strike_of; /* of 10,000 Assembles: who got it turns deaf to the
-                         * router, and another one of its model is cut off */
+    uint32_t strike_of;  /* of 10,000 Assembles: who got it turns deaf to the
+                          * router, and another one of its model is cut off */
+    uint32_t garbage_of; /* of 10,000 frames between stages: say anything */
     struct {
         uint32_t begin, end; /* end 0: all */
     } layers[SIM_WORKERS];

@@ -289,7 +289,7 @@ void replicas_worker(struct sim *s, uint32_t w)
         return;
     }
     worker_account(s->nodes[SIM_FIRST_WORKER + w].core, &a);
-    if (a.streams_broken > 0) {
+    if (a.streams_broken > 0 && s->options.stages.garbage_of == 0) {
         sim_fail(s, -1, "w%u found a message of a stage wrong", w);
     }
     if (a.assembly == 0 && r->assembly == 0) { /* it ends in its own time */
@@ -304,18 +304,36 @@ void replicas_worker(struct sim *s, uint32_t w)
 
 /* ---- what befalls it ---- */
 
-/* Of all that runs at this place. */
+/* Where a choice stands that was submitted to this node: there, or on its
+ * way. */
+static enum cell_state state_at(const struct sim *s, uint32_t generation,
+                                uint32_t choice, uint32_t node)
+{
+    const struct generation *g = &s->generations[generation];
+    enum cell_state there = cells_at_worker(s, node, &g->choices[choice]);
+
+    if (there != CELL_NONE || g->n_ends ||
+        cells_state(s, generation, choice) != CELL_SUBMITTED) {
+        return there;
+    }
+    return CELL_SUBMITTED;
+}
+
+/* Of all that is at this place. */
 static void hit(struct sim *s, uint32_t conn, enum stage_event what)
 {
+    uint32_t node = s->network.conns[conn - 1].node;
+
     for (uint32_t i = 0; i < s->n_generations; i++) {
         const struct generation *g = &s->generations[i];
 
-        for (uint32_t k = 0; k < g->n_choices && !g->n_ends; k++) {
-            enum cell_state state = cells_state(s, i, k);
+        for (uint32_t k = 0; k < g->n_choices; k++) {
+            if (g->choices[k].submitted_conn == conn) {
+                enum cell_state state = state_at(s, i, k, node);
 
-            if (g->choices[k].submitted_conn == conn &&
-                state >= CELL_SUBMITTED && state < CELL_STATES) {
-                s->counts.cells.stage_hits[state][what]++;
+                if (state != CELL_NONE) {
+                    s->counts.cells.stage_hits[state][what]++;
+                }
             }
         }
     }

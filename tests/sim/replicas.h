@@ -5,7 +5,8 @@
  *     held        nothing by a stage that is in no assembly, but by sequences
  *                 that a plan in flight names
  *     the stream  no stage finds a message wrong: leader and stages agree,
- *                 whatever is lost, cut and killed around them
+ *                 whatever is lost, cut and killed around them, but where one
+ *                 of them talks nonsense
  *     receipts    list every stage, none with more than a sequence needs
  *                 there, and the counts are their sums
  *     edges       come up only within the assembly that was ordered last
