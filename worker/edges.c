@@ -12,6 +12,8 @@
  * sampling, and a column or two for each stage. */
 #define OPEN_BYTES 16384u
 
+_Static_assert(STAGES_MAX <= LINK_TENSORS_MAX, "as many tensors may wait");
+
 uint32_t edges_before(const struct assembly *a)
 {
     return (a->stage + a->n_stages - 1) % a->n_stages;

@@ -64,11 +64,6 @@ void stage_over(struct worker_core *w)
 
 /* ---- on with what came of it ---- */
 
-static const char *failure_of(const struct microbatch *b)
-{
-    return b->failed ? b->failure : NULL;
-}
-
 static void send_forward(struct worker_core *w, const struct microbatch *b)
 {
     Sluice__V1__StageForward m = SLUICE__V1__STAGE_FORWARD__INIT;
@@ -254,7 +249,7 @@ void stage_plans(struct worker_core *w)
         struct microbatch *b = g->line[0];
         const struct plan *p = &b->batch.plan;
 
-        if (failure_of(b) != NULL) {
+        if (b->failed) {
             b->device_us[w->assembly.stage] = 0;
             pass_on(w);
             continue;
