@@ -32,12 +32,17 @@ static bool is_open(const struct sim *s, const struct generation *g, uint32_t k,
 
 /* What the open sequences of a worker, or of the other one, take at it.  Its
  * own that has ended there takes nothing: the row that says so is late or
- * lost, a ledger may have come before. */
+ * lost, a ledger may have come before.  Nor does one of the other that it could
+ * not hold if it were empty: nothing is promised to that. */
 static struct amount taken(const struct sim *s, uint32_t w,
                            const struct generation *g, uint32_t own,
                            uint32_t other)
 {
-    uint32_t blocks = generation_blocks(g, s->options.workers[w].block_tokens);
+    const struct worker_draw *d = &s->options.workers[w];
+    const struct fake_model *m = &s->options.models[g->model];
+    uint32_t blocks = generation_blocks(g, d->block_tokens);
+    bool holds = (!m->attention || blocks <= d->n_blocks) &&
+                 (!m->linear || d->n_slots > 0);
     struct amount sum = {0, 0};
 
     for (uint32_t k = 0; k < g->n_choices; k++) {
@@ -45,7 +50,7 @@ static struct amount taken(const struct sim *s, uint32_t w,
                     cells_at_worker(s, SIM_FIRST_WORKER + w, &g->choices[k]) !=
                         CELL_FINISHED;
 
-        if (here || is_open(s, g, k, other)) {
+        if (here || (holds && is_open(s, g, k, other))) {
             sum.blocks += blocks;
             sum.slots++;
         }
