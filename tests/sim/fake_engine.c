@@ -266,7 +266,7 @@ struct fake_engine *fake_engine_new(struct sim *s, uint32_t w)
     if (!e) {
         abort();
     }
-    memset(e, 0, offsetof(struct fake_engine, last_rows));
+    memset(e, 0, offsetof(struct fake_engine, tracked));
     e->before.status = ST_OK;
     e->seam.ops = &fake_ops;
     e->sim = s;

@@ -12,6 +12,9 @@ struct tracked *fake_engine_track(struct fake_engine *e, uint64_t sequence)
 {
     struct tracked *t = &e->tracked[sequence % TRACKED];
 
+    while (t >= &e->tracked[e->n_tracked]) {
+        e->tracked[e->n_tracked++] = (struct tracked){0};
+    }
     if (t->sequence != sequence) {
         *t = (struct tracked){.sequence = sequence};
     }

@@ -59,7 +59,7 @@ struct fake_engine {
     struct holder *block_of, *slot_of;
     float *hidden; /* [HIDDEN_RING, step_tokens, FAKE_HIDDEN], or NULL */
     uint32_t named_blocks, named_slots;
-    struct tracked tracked[TRACKED];
+    uint32_t n_tracked; /* of them were looked at, the first ones */
     struct flown flying[ENGINE_DEPTH_MAX]; /* oldest first */
     uint32_t n_flying;
     int64_t free_us;            /* when the newest plan will be done */
@@ -69,6 +69,7 @@ struct fake_engine {
     uint32_t n_last_rows;
 
     /* Last, as they are filled in when they come to be. */
+    struct tracked tracked[TRACKED];
     struct plan_row last_rows[PLAN_ROWS_MAX];   /* of the newest submitted */
     struct plan_result ready[ENGINE_DEPTH_MAX]; /* beside flying */
     struct {
