@@ -1,0 +1,290 @@
+/* What an offer may say, and what not. */
+#include <string.h>
+
+#include "common/endpoint.h"
+#include "common/log.h"
+#include "router/limits.h"
+#include "tests/unit/cmocka.h"
+#include "tests/unit/router/rig.h"
+
+struct bad {
+    void (*spoil)(struct fake *f);
+    const char *why; /* NULL: it is let in */
+};
+
+#define BAD(name) static void name(struct fake *f)
+
+static char long_text[300];
+
+BAD(no_model)
+{
+    f->offer.model = wire_text("");
+}
+BAD(fingerprint_15)
+{
+    f->offer.fingerprint.len = 15;
+}
+BAD(one_layer)
+{
+    f->offer.n_layers = 1;
+}
+BAD(most_layers)
+{
+    static uint64_t ones[SPLIT_LAYERS_MAX];
+
+    for (int i = 0; i < SPLIT_LAYERS_MAX; i++) {
+        ones[i] = 1;
+    }
+    f->offer.n_layers = SPLIT_LAYERS_MAX;
+    f->offer.n_layer_bytes = f->offer.n_kv_bytes = f->offer.n_slot_bytes =
+        SPLIT_LAYERS_MAX;
+    f->offer.layer_bytes = f->offer.kv_bytes = f->offer.slot_bytes = ones;
+}
+BAD(too_many_layers)
+{
+    f->offer.n_layers = SPLIT_LAYERS_MAX + 1;
+}
+BAD(one_stage)
+{
+    f->offer.n_stages = 1;
+}
+BAD(most_stages)
+{
+    f->offer.n_stages = RIG_LAYERS;
+}
+BAD(more_stages_than_layers)
+{
+    f->offer.n_stages = RIG_LAYERS + 1;
+}
+BAD(too_many_stages)
+{
+    most_layers(f);
+    f->offer.n_stages = STAGES_MAX + 1;
+}
+BAD(no_budget)
+{
+    f->offer.budget_bytes = 0;
+}
+BAD(largest_budget)
+{
+    f->offer.budget_bytes = SPLIT_BYTES_MAX;
+}
+BAD(huge_budget)
+{
+    f->offer.budget_bytes = SPLIT_BYTES_MAX + 1;
+}
+BAD(no_speed)
+{
+    f->offer.speed = 0;
+}
+BAD(top_speed)
+{
+    f->offer.speed = 1000000000000000000u;
+}
+BAD(past_top_speed)
+{
+    f->offer.speed = 1000000000000000001u;
+}
+BAD(huge_scratch)
+{
+    f->offer.scratch_bytes = SPLIT_BYTES_MAX + 1;
+}
+BAD(huge_embedding)
+{
+    f->offer.embed_bytes = UINT64_MAX;
+}
+BAD(huge_head)
+{
+    f->offer.head_bytes = SPLIT_BYTES_MAX + 1;
+}
+BAD(few_layer_bytes)
+{
+    f->offer.n_layer_bytes--;
+}
+BAD(many_kv_bytes)
+{
+    f->offer.n_kv_bytes--;
+}
+BAD(no_slot_bytes)
+{
+    f->offer.n_slot_bytes = 0;
+}
+BAD(empty_layer)
+{
+    f->layer_bytes[7] = 0;
+}
+BAD(huge_layer)
+{
+    f->layer_bytes[7] = SPLIT_BYTES_MAX + 1;
+}
+BAD(largest_kv)
+{
+    f->kv_bytes[0] = SPLIT_BYTES_MAX / (64 + RIG_BLOCK);
+}
+BAD(huge_kv)
+{
+    f->kv_bytes[0] = SPLIT_BYTES_MAX / (64 + RIG_BLOCK) + 1;
+}
+BAD(huge_slot)
+{
+    f->slot_bytes[0] = SPLIT_BYTES_MAX + 1;
+}
+BAD(layer_of_no_kind)
+{
+    f->kv_bytes[11] = 0;
+}
+BAD(block_24)
+{
+    f->offer.block_tokens = 24;
+}
+BAD(block_128)
+{
+    f->offer.block_tokens = 128;
+}
+BAD(no_context)
+{
+    f->offer.context = 0;
+}
+BAD(largest_context)
+{
+    f->offer.context = SHARD_CONTEXT_MAX;
+}
+BAD(huge_context)
+{
+    f->offer.context = SHARD_CONTEXT_MAX + 1;
+}
+BAD(rows_0)
+{
+    f->offer.max_rows = 0;
+}
+BAD(rows_513)
+{
+    f->offer.max_rows = SHARD_ROWS_MAX + 1;
+}
+BAD(empty_lineage)
+{
+    f->offer.has_lineage = true;
+    f->offer.lineage = wire_text("");
+}
+BAD(longest_lineage)
+{
+    f->offer.has_lineage = true;
+    f->offer.lineage = wire_text(long_text + sizeof long_text - 65);
+}
+BAD(long_lineage)
+{
+    f->offer.has_lineage = true;
+    f->offer.lineage = wire_text(long_text + sizeof long_text - 66);
+}
+BAD(longest_endpoint)
+{
+    f->offer.has_stage_endpoint = true;
+    f->offer.stage_endpoint =
+        wire_text(long_text + sizeof long_text - ENDPOINT_MAX);
+}
+BAD(long_endpoint)
+{
+    f->offer.has_stage_endpoint = true;
+    f->offer.stage_endpoint =
+        wire_text(long_text + sizeof long_text - ENDPOINT_MAX - 1);
+}
+
+static const struct bad table[] = {
+    {no_model, "model's name"},
+    {fingerprint_15, "15 bytes long, not 16"},
+    {one_layer, "n_layers is 1, must be 2..512"},
+    {most_layers, NULL},
+    {too_many_layers, "n_layers is 513"},
+    {one_stage, "n_stages is 1, must be 2..12"},
+    {most_stages, NULL},
+    {more_stages_than_layers, "n_stages is 13, must be 2..12"},
+    {too_many_stages, "n_stages is 17, must be 2..16"},
+    {no_budget, "budget_bytes is 0"},
+    {largest_budget, NULL},
+    {huge_budget, "budget_bytes is 1125899906842625"},
+    {no_speed, "speed is 0"},
+    {top_speed, NULL},
+    {past_top_speed, "speed is 1000000000000000001"},
+    {huge_scratch, "scratch_bytes is"},
+    {huge_embedding, "embed_bytes is"},
+    {huge_head, "head_bytes is"},
+    {few_layer_bytes, "12 layers, and bytes of 11, 12 and 12"},
+    {many_kv_bytes, "12 layers, and bytes of 12, 11 and 12"},
+    {no_slot_bytes, "12 layers, and bytes of 12, 12 and 0"},
+    {empty_layer, "layer_bytes is 0"},
+    {huge_layer, "layer_bytes is"},
+    {largest_kv, NULL},
+    {huge_kv, "kv_bytes is"},
+    {huge_slot, "slot_bytes is"},
+    {layer_of_no_kind, "layer 11 has neither"},
+    {block_24, "must divide 64"},
+    {block_128, "block_tokens is 128"},
+    {no_context, "context is 0"},
+    {largest_context, NULL},
+    {huge_context, "context is 4194305"},
+    {rows_0, "max_rows is 0"},
+    {rows_513, "max_rows is 513"},
+    {empty_lineage, "lineage must be 1..64"},
+    {longest_lineage, NULL},
+    {long_lineage, "lineage must be 1..64"},
+    {longest_endpoint, NULL},
+    {long_endpoint, "endpoint must be 1..255"},
+};
+
+static void what_an_offer_may_say(void **state)
+{
+    (void)state;
+    memset(long_text, 'x', sizeof long_text - 1);
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        struct rig *rig = rig_new(NULL);
+        struct fake *f = fake_offer_new(rig, "f", 2, 12);
+
+        table[i].spoil(f);
+        fake_hello(f);
+        if (table[i].why == NULL
+                ? !f->up
+                : !f->refused || f->refusal != ST_INVALID_ARGUMENT ||
+                      strstr(f->why, table[i].why) == NULL) {
+            fail_msg("row %zu: up %d status %d \"%s\", wanted \"%s\"", i, f->up,
+                     (int)f->refusal, f->why, table[i].why);
+        }
+        rig_end(&rig);
+    }
+}
+
+/* A worker has layers, or takes some; a client does neither. */
+static void an_offer_is_a_workers(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *f = fake_offer_new(rig, "f", 2, 12);
+
+    (void)state;
+    for (int both = 0; both < 2; both++) {
+        Sluice__V1__HelloRequest m = SLUICE__V1__HELLO_REQUEST__INIT;
+        struct frame *frame;
+
+        m.version_major = WIRE_VERSION_MAJOR;
+        m.role = both ? SLUICE__V1__ROLE__ROLE_WORKER
+                      : SLUICE__V1__ROLE__ROLE_CLIENT;
+        m.name = wire_text("f");
+        m.offer = &f->offer;
+        m.worker = both ? &f->shard : NULL;
+        f->refused = false;
+        frame = hello_make(&m.base);
+        f->io.send(&f->io, (struct peer_id){1}, &frame);
+        rig_run(rig);
+        assert_true(f->refused && f->refusal == ST_INVALID_ARGUMENT);
+    }
+    rig_end(&rig);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_an_offer_may_say),
+        cmocka_unit_test(an_offer_is_a_workers),
+    };
+
+    log_setup(LOG_OFF, NULL, NULL);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
