@@ -15,8 +15,8 @@ BIN = os.path.join(ROOT, "build", "release", "bin")
 TINY = os.path.join(ROOT, "models", "tiny-hybrid")
 CONFIGS = os.path.join(ROOT, "tests", "vectors", "configs")
 PROGRAMS = ["machine_bench", "kernels_bench", "mkmodel", "fake_workers",
-            "stream_clients", "unary_bench", "serve_bench", "sluice-router",
-            "sluice-worker", "sluicectl"]
+            "stream_clients", "unary_bench", "serve_bench", "replica_bench",
+            "replica_speed", "sluice-router", "sluice-worker", "sluicectl"]
 LIMIT_S = 1800  # no program takes longer
 
 
@@ -191,6 +191,23 @@ def part_serve(quick, _keep):
     return figures
 
 
+def part_stages(quick, keep):
+    """Are three stages busy; and two stages of one thread beside one worker
+    of two, in turn, 16 rows a microbatch."""
+    figures = {"busy": program("replica_bench", "--json"), "one": [],
+               "two": []}
+    with model_of("qwen3.5-0.8b", keep) as model:
+        load = ["--sequences", 2 if quick else 32, "--prompt", 32, "--json"]
+        for _ in range(1 if quick else 2):
+            figures["one"].append(program(
+                "replica_speed", model, "--threads", 2, *load)["tok_s"])
+            figures["two"].append(program(
+                "replica_speed", model, "--threads", 1, "--cuts", 12,
+                *load)["tok_s"])
+    figures["ratio"] = sum(figures["two"]) / sum(figures["one"])
+    return figures
+
+
 def distribution(values):
     """p50, p99, max, and a histogram: [upper bound, how many] with two bars a
     doubling."""
@@ -211,7 +228,8 @@ def distribution(values):
 PARTS = {"machine": part_machine, "tiny-hybrid": part_tiny,
          "qwen3.5-0.8b": of_shape("qwen3.5-0.8b"),
          "qwen3-0.6b": of_shape("qwen3-0.6b"),
-         "router": part_router, "unary": part_unary, "serve": part_serve}
+         "router": part_router, "unary": part_unary, "serve": part_serve,
+         "stages": part_stages}
 
 
 def cpu_name():

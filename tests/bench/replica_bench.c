@@ -1,6 +1,6 @@
 /* replica_bench - are all stages of a replica busy?
  *
- *     replica_bench [--stages N] [--rows N] [--step-us N] [--depth N]
+ *     replica_bench [--stages N] [--rows N] [--step-us N] [--depth N] [--json]
  *
  * Real cores, joined in memory, and engines that take the same time for every
  * step and do nothing in it: what the stages wait for each other, and for the
@@ -163,7 +163,8 @@ static void fill_asks(struct replica_ask *asks, uint32_t n)
     }
 }
 
-static void report(const struct sleeper *s, uint32_t n, uint32_t n_rows)
+static void report(const struct sleeper *s, uint32_t n, uint32_t n_rows,
+                   bool json)
 {
     double least = 1;
     int64_t span_us = s[0].first_us;
@@ -172,19 +173,23 @@ static void report(const struct sleeper *s, uint32_t n, uint32_t n_rows)
         span_us = s[i].last_us > span_us ? s[i].last_us : span_us;
     }
     span_us -= s[0].first_us;
-    printf("%u stages, %u rows a microbatch, steps of %lld us, depth %u:", n,
-           n_rows, (long long)s[0].step_us, s[0].depth);
+    printf(json ? "{\"stages\": %u, \"rows\": %u, \"step_us\": %lld, "
+                  "\"depth\": %u, \"busy\": ["
+                : "%u stages, %u rows a microbatch, steps of %lld us, "
+                  "depth %u: ",
+           n, n_rows, (long long)s[0].step_us, s[0].depth);
     for (uint32_t i = 0; i < n; i++) {
         double share =
             (double)s[i].n_done * (double)s[i].step_us / (double)span_us;
 
-        printf(" %.1f %%", 100 * share);
+        printf("%s%.4f", i > 0 ? ", " : "", share);
         least = share < least ? share : least;
     }
-    printf(", least %.1f %%\n", 100 * least);
+    printf(json ? "], \"least\": %.4f}\n" : ", least %.4f\n", least);
 }
 
-static void run(uint32_t n, uint32_t n_rows, int64_t step_us, uint32_t depth)
+static void run(uint32_t n, uint32_t n_rows, int64_t step_us, uint32_t depth,
+                bool json)
 {
     struct replica_options o = {.block_tokens = 16,
                                 .step_tokens = 512,
@@ -205,7 +210,7 @@ static void run(uint32_t n, uint32_t n_rows, int64_t step_us, uint32_t depth)
     r = replica_new(stages, n, &o);
     replica_run(r, asks, n * n_rows);
     replica_free(&r);
-    report(sleepers, n, n_rows);
+    report(sleepers, n, n_rows, json);
     for (uint32_t i = 0; i < n; i++) {
         close(sleepers[i].fd);
         free(sleepers[i].hidden);
@@ -219,8 +224,10 @@ int main(int argc, char **argv)
         {"rows", required_argument, NULL, 'r'},
         {"step-us", required_argument, NULL, 's'},
         {"depth", required_argument, NULL, 'd'},
+        {"json", no_argument, NULL, 'j'},
         {NULL, 0, NULL, 0}};
     uint32_t n = 3, n_rows = 8, step_us = 5000, depth = 1;
+    bool json = false;
     int o;
 
     while ((o = getopt_long(argc, argv, "", options, NULL)) != -1) {
@@ -230,6 +237,7 @@ int main(int argc, char **argv)
         n_rows = o == 'r' ? value : n_rows;
         step_us = o == 's' ? value : step_us;
         depth = o == 'd' ? value : depth;
+        json = json || o == 'j';
     }
     if (n < 2 || n > REPLICA_STAGES || n_rows < 1 ||
         n * n_rows > REPLICA_ASKS || step_us < 1 || depth < 1 ||
@@ -239,6 +247,6 @@ int main(int argc, char **argv)
         return 2;
     }
     log_setup(LOG_ERROR, NULL, NULL);
-    run(n, n_rows, step_us, depth);
+    run(n, n_rows, step_us, depth, json);
     return 0;
 }

@@ -1,7 +1,7 @@
 /* replica_speed - a model on one worker, or on several stages.
  *
  *     replica_speed MODEL_DIR [--cuts A,B,..] [--threads N] [--sequences N]
- *                   [--prompt N] [--depth N]
+ *                   [--prompt N] [--depth N] [--json]
  *
  * Whole workers joined in memory, each with N threads that compute; the stages
  * after the first begin at the layers A, B, ..  All sequences at once, 64
@@ -23,6 +23,7 @@
 struct setup {
     uint32_t cuts[REPLICA_STAGES - 1], n_cuts;
     uint32_t threads, sequences, prompt, depth;
+    bool json;
 };
 
 static double wall_s(void)
@@ -132,9 +133,13 @@ static void measure(const char *dir, const struct setup *s)
     processor = processor_s();
     all = run(stages, s, &o, REPLICA_TOKENS);
     processor = processor_s() - processor;
-    printf("%u stages of %u threads, depth %u, %u sequences of %u + %u: "
-           "prompts %.2f s, %.1f tokens a second after them; %.2f s of wall, "
-           "%.2f s of processor time\n",
+    printf(s->json ? "{\"stages\": %u, \"threads\": %u, \"depth\": %u, "
+                     "\"sequences\": %u, \"prompt\": %u, \"tokens\": %u, "
+                     "\"prompts_s\": %.3f, \"tok_s\": %.2f, \"wall_s\": "
+                     "%.3f, \"cpu_s\": %.3f}\n"
+                   : "%u stages of %u threads, depth %u, %u sequences of "
+                     "%u + %u: prompts %.2f s, %.1f tokens a second after "
+                     "them; %.2f s of wall, %.2f s of processor time\n",
            s->n_cuts + 1, s->threads, s->depth, s->sequences, s->prompt,
            REPLICA_TOKENS, first,
            (double)s->sequences * (REPLICA_TOKENS - 1) / (all - first), all,
@@ -162,6 +167,7 @@ int main(int argc, char **argv)
         {"sequences", required_argument, NULL, 's'},
         {"prompt", required_argument, NULL, 'p'},
         {"depth", required_argument, NULL, 'd'},
+        {"json", no_argument, NULL, 'j'},
         {NULL, 0, NULL, 0}};
     struct setup s = {.threads = 1, .sequences = 16, .prompt = 64, .depth = 1};
     int o;
@@ -177,6 +183,7 @@ int main(int argc, char **argv)
         s.sequences = o == 's' ? value : s.sequences;
         s.prompt = o == 'p' ? value : s.prompt;
         s.depth = o == 'd' ? value : s.depth;
+        s.json = s.json || o == 'j';
     }
     if (optind + 1 != argc || s.sequences < 1 || s.sequences > REPLICA_ASKS ||
         s.prompt < 1 || s.prompt > PROMPT_MAX || s.depth < 1 ||

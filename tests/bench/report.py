@@ -41,6 +41,10 @@ TARGETS = (
      lambda f: at(f, "router", "events_s"), 300000, 1),
     ("unary call over the raw broker, p50",
      lambda f: at(f, "unary", "p50_ratio"), 1.3, -1),
+    ("three stages, share of the time that the idlest is busy",
+     lambda f: at(f, "stages", "busy", "least"), 0.85, 1),
+    ("decode of two stages over one worker, qwen3.5-0.8b",
+     lambda f: at(f, "stages", "ratio"), 0.9, 1),
 )
 
 
@@ -105,11 +109,22 @@ def other_rows():
             yield f"serve: {what}, {p}", "us", field("serve", f"{key}.{p}")
 
 
+def stage_rows():
+    yield ("stages: least busy of three", "", field("stages", "busy.least"))
+    for i in range(2):
+        yield (f"stages: one worker, round {i + 1}", "tok/s",
+               lambda f, i=i: at(f, "stages", "one", i))
+        yield (f"stages: two stages, round {i + 1}", "tok/s",
+               lambda f, i=i: at(f, "stages", "two", i))
+    yield "  two stages over one worker", "", field("stages", "ratio")
+
+
 def rows():
     yield from machine_rows()
     for model in MODELS:
         yield from model_rows(model)
     yield from other_rows()
+    yield from stage_rows()
 
 
 def number(v):
