@@ -397,6 +397,20 @@ static void draw_stages(struct sim_options *o, struct rng *r)
     }
 }
 
+/* More of them have long prompts: a Submit that a Cancel has overtaken is
+ * settled at every stage. */
+static void draw_long_stages(struct sim_options *o, uint64_t seed)
+{
+    struct rng r;
+
+    rng_init(&r, seed, STAGES_STREAM + 1);
+    if (o->tokens_min == 1 && rng_below(&r, 4) == 0) {
+        o->n_workers = 0; /* which are drawn next */
+        draw_long(o, &r);
+        o->end_of = 6000;
+    }
+}
+
 /* Three seeds of ten, by a chance of their own: the others are as they were
  * before there were stages. */
 static bool has_stages(uint64_t seed, enum stage_choice choice, struct rng *r)
@@ -451,6 +465,7 @@ void options_draw(struct sim_options *o, uint64_t seed,
     }
     draw_drains(o, &r);
     if (has_stages(seed, choice, &r)) {
+        draw_long_stages(o, seed);
         draw_stages(o, &r);
     }
 }
