@@ -43,7 +43,7 @@ class ClockJumps(Fault):
     """the wall clocks of router and workers jump by up to a day, back too"""
     name, number = "clock_jumps", "26"
     must = "nothing is seen of it"
-    times, quick = 50, 3
+    times, quick = 50, 2
 
     def start(self, run):
         run.clock = os.path.join(run.folder, "clock")
@@ -74,7 +74,7 @@ class SignalStorm(Fault):
     """1,000 handled signals a second to each thread of router and workers"""
     name, number = "signal_storm", "42"
     must = "nothing is seen of it"
-    times, quick = 100, 2
+    times, quick = 100, 1
 
     def start(self, run):
         run.storm = os.path.join(run.folder, "storm")
@@ -159,7 +159,7 @@ class Mismatch(Fault):
     """a worker with another tokenizer, one of a name that is taken"""
     name, number = "mismatch", "38"
     must = "they are refused with a sentence, nothing else is seen"
-    times, quick = 20, 1
+    times, quick = 20, 0
 
     def round(self, run):
         other = model_copy(run, "other")
@@ -189,7 +189,7 @@ class DoubleStart(Fault):
     """a second router at the same ports"""
     name, number = "double_start", "43"
     must = "it ends with 2 and a sentence, nothing else is seen"
-    times, quick = 20, 1
+    times, quick = 20, 0
 
     def round(self, run):
         c = run.cluster
@@ -271,7 +271,7 @@ class Garbage(Fault):
     """strangers at both ports: noise, half greetings, silence"""
     name, number = "garbage", "24, 25"
     must = "nothing is seen of it"
-    times, quick = 100, 2
+    times, quick = 100, 1
     strikes = True
 
     def round(self, run):
@@ -353,7 +353,7 @@ class Rogues(Fault):
     """peers that break the rules, cases of tests/faults/rogue by chance"""
     name, number = "rogues", "24, 25, 40"
     must = "each is refused as its case says, nothing else is seen"
-    times, quick, strikes = 50, 1, True
+    times, quick, strikes = 50, 0, True
 
     def round(self, run):
         rogue = run.cluster.program("rogue", True)

@@ -7,6 +7,8 @@ from campaign import Fault
 from daemons import Failed, on_start
 from faults_process import LOST
 
+SHAKE_S = 15  # until a proxy has met what it is to shake
+
 
 class Chaos:
     """The proxy; a route for each worker, and one for clients."""
@@ -93,7 +95,7 @@ class Partition(Link):
     """a worker's link stands still for 0.2 to 60 s, then goes on"""
     name, number = "partition", "13"
     must = "below 1 s nothing is seen; longer, it goes on elsewhere"
-    times, quick = 40, 2
+    times, quick = 40, 1
     toggle = 0
 
     def round(self, run):
@@ -119,7 +121,7 @@ class OneWay(Link):
     """what a worker says, or what it is told, is lost for 0.1 to 3 s"""
     name, number = "one_way", "14, 19"
     must = "nothing failed"
-    times, quick = 50, 2
+    times, quick = 50, 0
 
     def round(self, run):
         name, mark = run.victim(), run.cluster.router.log.mark()
@@ -140,12 +142,27 @@ class Shaken(Link):
         name, mark = run.victim(), run.cluster.router.log.mark()
         if self.via_clients:
             name = "clients"
+        Shaken.shake(self, run, name)
+        self.back(run, name, mark)
+
+    def shake(self, run, name):
+        """For so long, and until the proxy has done of all a little."""
         run.hurt()
         for words in self.settings:
             run.chaos(name, words)
         time.sleep(0.5 if run.quick else self.seconds)
+        end = time.monotonic() + SHAKE_S
+        while time.monotonic() < end and not Shaken.has_shaken(self, run):
+            time.sleep(0.1)
         run.chaos(name, "heal")
-        self.back(run, name, mark)
+
+    def stats(self, run):
+        words = run.chaos("*", "stats").split()[1:]
+        return dict(word.split("=") for word in words)
+
+    def has_shaken(self, run):
+        stats = Shaken.stats(self, run)
+        return all(stats[word] != "0" for word in self.counted)
 
     def finish(self, run):
         super().finish(run)
@@ -155,11 +172,9 @@ class Shaken(Link):
         """The proxy did what it was told."""
         if run.rounds == 0:
             return
-        stats = dict(word.split("=") for word in
-                     run.chaos("*", "stats").split()[1:])
-        for word in self.counted:
-            if stats[word] == "0":
-                raise Failed(f"the proxy did nothing: {stats}")
+        stats = Shaken.stats(self, run)
+        if not Shaken.has_shaken(self, run):
+            raise Failed(f"the proxy did nothing: {stats}")
         if self.counted:
             run.note(", ".join(f"{stats[w]} {w}" for w in self.counted))
 
@@ -168,7 +183,7 @@ class SlowLink(Shaken):
     """a link of 50 ms with jitter, and of 128 KiB/s"""
     name, number = "slow_link", "15"
     must = "it is slow, and nothing else"
-    times, quick = 30, 1
+    times, quick = 30, 0
     settings = ("delay 50 jitter 30", "rate 131072")
 
 
@@ -185,7 +200,7 @@ class Flips(Shaken):
     """one bit in 500 bytes of messages is turned"""
     name, number = "flips", "16"
     must = "every one is found, no wrong token, nothing failed"
-    times, quick, strikes = 50, 2, True
+    times, quick, strikes = 50, 1, True
     settings = ("flip_body 1/500",)
     counted = ("flips",)
 
@@ -194,7 +209,7 @@ class FlipsOfAll(Shaken):
     """one bit in 1,000 bytes is turned, ZeroMQ's own among them"""
     name, number = "flips_of_all", "16"
     must = "no wrong token, nothing failed"
-    times, quick, strikes = 30, 1, True
+    times, quick, strikes = 30, 0, True
     settings = ("flip 1/1000",)
     counted = ("flips",)
 
@@ -212,7 +227,7 @@ class Reset(Link):
     """a worker's connection is reset"""
     name, number = "reset", "13"
     must = "seen at once, nothing failed, it comes back"
-    times, quick = 300, 2
+    times, quick = 300, 1
     detect_s = 0.050
 
     def round(self, run):
@@ -228,7 +243,7 @@ class ClientReset(Link):
     """the connections of all clients are reset"""
     name, number = "client_reset", "21"
     must = "clients resume, nothing failed"
-    times, quick, via_clients, receipts = 100, 1, True, False
+    times, quick, via_clients, receipts = 100, 0, True, False
 
     def round(self, run):
         run.pause(0, 0.2)
@@ -240,7 +255,7 @@ class ClientFlips(Shaken):
     """one bit in 500 bytes between clients and router is turned"""
     name, number = "client_flips", "16"
     must = "no wrong token, nothing failed"
-    times, quick, strikes, via_clients = 30, 1, True, True
+    times, quick, strikes, via_clients = 30, 0, True, True
     settings = ("flip_body 1/500",)
     counted = ("flips",)
 
@@ -249,7 +264,7 @@ class ClientDoubled(Shaken):
     """one message in 5 of clients comes twice, one in 5 late, one in 20 not"""
     name, number = "client_doubled", "17, 18, 19"
     must = "nothing is seen of it"
-    times, quick, via_clients = 30, 1, True
+    times, quick, via_clients = 30, 0, True
     settings = ("dup 1/5", "reorder 1/5", "lose 1/20")
     counted = ("dups", "reorders", "losses")
 

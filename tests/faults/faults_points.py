@@ -47,7 +47,7 @@ class KillAt(Points):
     """a worker dies at each of its failpoints in turn"""
     name, number = "kill_at", "3"
     must = "nothing failed; prefill or not, cancel or not"
-    times, quick, cancel, receipts = 200, 6, 200, False
+    times, quick, cancel, receipts = 200, 3, 200, False
     seldom = ("session", "cancel", "receipt")
     turn = 0
 
@@ -124,7 +124,7 @@ class Lossy(Points):
     """frames lost, links full, acknowledgements overlooked"""
     name, number = "lossy", "19"
     must = "nothing is seen of it"
-    times, quick, warm, cancel = 30, 1, 1, 100
+    times, quick, warm, cancel = 30, 0, 1, 100
     rules = ("transport.send=error%1/20#{0}", "transport.recv=error%1/20#{0}",
              "worker.output.before_send=error%1/5#{0}",
              "worker.acknowledge.came=error%1/3#{0}")
@@ -166,7 +166,7 @@ class RouterKillAt(Points):
     """the router dies at each of its failpoints in turn"""
     name, number = "router_kill_at", "8"
     must = "clients resume, nothing failed"
-    times, quick, receipts, cancel = 100, 3, False, 100
+    times, quick, receipts, cancel = 100, 2, False, 100
     turn = 0
 
     def round(self, run):

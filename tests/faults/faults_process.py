@@ -22,7 +22,7 @@ class Kill(Fault):
     """kill -9 a worker at a random moment, start it again"""
     name, number = "kill", "1"
     must = "nothing failed, its sequences go on at the other"
-    times, quick = 1000, 4
+    times, quick = 1000, 2
     memory = "128MiB"  # one has room for all
     detect_s = 0.050
 
@@ -38,7 +38,7 @@ class FullHouse(Fault):
     """kill -9 a worker of a cluster that is as full as --headroom lets it be"""
     name, number = "full_house", "1, 2"
     must = "what it ran goes on at once, before it or anybody else is gone"
-    times, quick = 100, 2
+    times, quick = 100, 1
     router_args, memory = ("--headroom",), "48MiB"
 
     @staticmethod
@@ -98,7 +98,7 @@ class KillAll(Fault):
     """kill -9 every worker at once, start them again"""
     name, number = "kill_all", "2"
     must = "requests wait for them, nothing failed"
-    times, quick = 50, 1
+    times, quick = 50, 0
 
     def round(self, run):
         run.pause(0, 0.2)
@@ -117,7 +117,7 @@ class Zombie(Fault):
     """SIGSTOP a worker for 0.1 to 10 s, then SIGCONT"""
     name, number = "zombie", "4"
     must = "seen within 2 s, its late tokens are dropped, it comes back"
-    times, quick = 100, 2
+    times, quick = 100, 1
     detect_s = 2.0
     toggle = 0
 
@@ -149,7 +149,7 @@ class Stutter(Fault):
     """SIGSTOP and SIGCONT a worker every few ms: a straggler, signals"""
     name, number = "stutter", "36, 42"
     must = "it is slow, and nothing else"
-    times, quick = 50, 1
+    times, quick = 50, 0
 
     def round(self, run):
         worker = run.cluster.workers[run.victim()]
@@ -231,7 +231,7 @@ class RouterKill(Fault):
     """kill -9 the router, start it again at the same ports"""
     name, number = "router_kill", "8"
     must = "clients resume, workers go on; nothing failed"
-    times, quick, streams = 200, 2, 64
+    times, quick, streams = 200, 1, 64
     memory, receipts = "192MiB", False  # room for all
 
     def round(self, run):
@@ -282,7 +282,7 @@ class ClientKill(Fault):
     """kill -9 a program with 8 streams in the middle of them"""
     name, number = "client_kill", "21"
     must = "its sequences are gone, the others' streams go on"
-    times, quick = 200, 2
+    times, quick = 200, 1
 
     def round(self, run):
         clients = run.cluster.ctl("status")["n_clients"]
@@ -328,7 +328,7 @@ class CancelsAndKills(Fault):
     """cancel at random moments while workers are killed"""
     name, number = "cancels_kills", "22"
     must = "one ending each, nothing held"
-    times, quick, cancel, receipts = 100, 2, 500, False
+    times, quick, cancel, receipts = 100, 0, 500, False
 
     def round(self, run):
         Kill.round(self, run)

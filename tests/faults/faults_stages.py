@@ -342,12 +342,7 @@ class ShakenEdge(Edge):
     settings, counted, seconds = (), (), 3
 
     def round(self, run):
-        name = run.victim()
-        run.hurt()
-        for words in self.settings:
-            run.chaos(name, words)
-        time.sleep(0.5 if run.quick else self.seconds)
-        run.chaos(name, "heal")
+        Shaken.shake(self, run, run.victim())
         self.await_replicas(run)
         run.load.await_tokens(100)
 
