@@ -4,7 +4,7 @@
  *     Hello {offer} --up--> waits --Assign--> End OK, Goodbye: ASSIGNED
  *       ^  |                  |
  *       |  +--refused for good: REFUSED
- *       +-----lost, refused for now: back off, say Hello again
+ *       +-----lost, refused otherwise: back off, say Hello again
  *
  * Refused for good: what it says can never be right (INVALID_ARGUMENT), or the
  * router does not know of offers (UNIMPLEMENTED).  Any other refusal may pass,

@@ -145,6 +145,20 @@ class Zombie(Fault):
         run.load.await_tokens(50)
 
 
+def stutter(run, gone):
+    """A victim that runs a little at a time is not given up."""
+    worker = run.cluster.workers[run.victim()]
+    mark = run.cluster.router.log.mark()
+    run.hurt()
+    for _ in range(20):
+        worker.signal(signal.SIGSTOP)
+        run.pause(0.005, 0.03)
+        worker.signal(signal.SIGCONT)
+        run.pause(0, 0.005)
+    if run.cluster.router.log.find(mark, gone):
+        raise Failed("who is slow was given up")
+
+
 class Stutter(Fault):
     """SIGSTOP and SIGCONT a worker every few ms: a straggler, signals"""
     name, number = "stutter", "36, 42"
@@ -152,16 +166,7 @@ class Stutter(Fault):
     times, quick = 50, 0
 
     def round(self, run):
-        worker = run.cluster.workers[run.victim()]
-        mark = run.cluster.router.log.mark()
-        run.hurt()
-        for _ in range(20):
-            worker.signal(signal.SIGSTOP)
-            run.pause(0.005, 0.03)
-            worker.signal(signal.SIGCONT)
-            run.pause(0, 0.005)
-        if run.cluster.router.log.find(mark, LOST):
-            raise Failed("a slow worker was given up")
+        stutter(run, LOST)
 
 
 class Rolling(Fault):

@@ -7,7 +7,7 @@ from campaign import Fault
 from daemons import Failed, await_true, free_port, tail
 from faults_link import Chaos, Shaken
 from faults_points import acted, points
-from faults_process import LOST
+from faults_process import LOST, stutter
 
 OVER = ("replica-over",)
 N_STAGES = 2
@@ -126,16 +126,7 @@ class StageStutter(Staged):
     times, quick = 50, 0
 
     def round(self, run):
-        worker = run.cluster.workers[run.victim()]
-        mark = run.cluster.router.log.mark()
-        run.hurt()
-        for _ in range(20):
-            worker.signal(signal.SIGSTOP)
-            run.pause(0.005, 0.03)
-            worker.signal(signal.SIGCONT)
-            run.pause(0, 0.005)
-        if run.cluster.router.log.find(mark, OVER):
-            raise Failed("the replica of a slow stage was given up")
+        stutter(run, OVER)
 
 
 class StageWedge(Staged):

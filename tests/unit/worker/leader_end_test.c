@@ -10,22 +10,6 @@
 static const struct rig_submit usual = {
     .id = 1, .n_prompt = 10, .max_tokens = 6, .ignore_eos = true};
 
-static void end(struct rig **r)
-{
-    ring_check_empty((*r)->ring);
-    ring_rig_free(r);
-}
-
-static void check_refused(const struct rig *r, uint64_t tag, enum status status,
-                          const char *text)
-{
-    assert_true(r->ends[tag].ended);
-    assert_int_equal(r->ends[tag].status, status);
-    if (strstr(r->ends[tag].text, text) == NULL) {
-        fail_msg("\"%s\" lacks \"%s\"", r->ends[tag].text, text);
-    }
-}
-
 static struct rig *with_one(const struct rig_submit *s)
 {
     struct rig *r = ring_rig(3, NULL);
@@ -71,7 +55,7 @@ static void check_one_failed(struct rig *r, uint32_t id)
     }
     assert_int_equal(r->n_broken, 0);
     rig_check_empty(r);
-    end(&r);
+    ring_rig_end(&r);
 }
 
 static void fails_the_rows_of_a_step_that_failed(void **state)
@@ -106,7 +90,7 @@ static void fails_its_own_step_in_its_place(void **state)
     assert_int_equal(r->heard[id].finish, FINISH_FAILED);
     rig_check_tokens(r, id, id, 10, 2);
     assert_int_equal(r->n_broken, 0);
-    end(&r);
+    ring_rig_end(&r);
 }
 
 static void survives_an_engine_that_takes_no_plan(void **state)
@@ -120,7 +104,7 @@ static void survives_an_engine_that_takes_no_plan(void **state)
     ring_run(r->ring);
     assert_int_equal(r->n_broken, 0);
     rig_check_empty(r);
-    end(&r);
+    ring_rig_end(&r);
 }
 
 static void give_no_hidden(struct plan_result *out)
@@ -146,7 +130,7 @@ static void fails_a_step_whose_engine_lies(void **state)
         ring_run(r->ring);
         assert_int_equal(r->heard[1].finish, FINISH_FAILED);
         assert_int_equal(r->n_broken, 0);
-        end(&r);
+        ring_rig_end(&r);
     }
 }
 
@@ -262,7 +246,7 @@ static void takes_the_last_id_of_the_vocabulary(void **state)
     rig_cancel(r, 1);
     rig_turn(r);
     ring_run(r->ring);
-    end(&r);
+    ring_rig_end(&r);
 }
 
 static void breaks_at_a_result_of_nothing(void **state)
@@ -341,8 +325,10 @@ static void frees_all_when_an_edge_breaks(void **state)
     rig_turn(r);
     ring_cut(r->ring);
     rig_turn(r);
-    check_refused(r, tag, ST_UNAVAILABLE, "assembly of its stages is over");
-    check_refused(r, open, ST_UNAVAILABLE, "assembly of its stages is over");
+    ring_check_refused(r, tag, ST_UNAVAILABLE,
+                       "assembly of its stages is over");
+    ring_check_refused(r, open, ST_UNAVAILABLE,
+                       "assembly of its stages is over");
     assert_int_equal(rig_inflight(r), 1); /* it holds what it names */
     check_broken(&r, "");
 }
@@ -387,7 +373,7 @@ static void forgets_the_plans_of_the_last_assembly(void **state)
     ring_run(r->ring);
     rig_check_tokens(r, r->grant, 1, 10, 6);
     rig_check_empty(r);
-    end(&r);
+    ring_rig_end(&r);
 }
 
 /* No orphan outlives its assembly. */
@@ -407,7 +393,7 @@ static void drops_all_with_the_session(void **state)
     rig_turn(r);
     ring_run(r->ring);
     rig_check_tokens(r, 1, 1, 10, 6);
-    end(&r);
+    ring_rig_end(&r);
 }
 
 static void drops_all_when_it_stops(void **state)

@@ -12,22 +12,6 @@
 static const struct rig_submit usual = {
     .id = 1, .n_prompt = 10, .max_tokens = 6, .ignore_eos = true};
 
-static void end(struct rig **r)
-{
-    ring_check_empty((*r)->ring);
-    ring_rig_free(r);
-}
-
-static void check_refused(const struct rig *r, uint64_t tag, enum status status,
-                          const char *text)
-{
-    assert_true(r->ends[tag].ended);
-    assert_int_equal(r->ends[tag].status, status);
-    if (strstr(r->ends[tag].text, text) == NULL) {
-        fail_msg("\"%s\" lacks \"%s\"", r->ends[tag].text, text);
-    }
-}
-
 /* The next message of the leader's, after the n-th. */
 static const struct ring_said *said(const struct rig *r, uint32_t n,
                                     enum method m)
@@ -61,7 +45,7 @@ static void generates_round_the_ring(void **state)
         said(r, 1, METHOD_STAGE_FORWARD);
         said(r, 7, METHOD_STAGE_REMOVE);
         rig_check_empty(r);
-        end(&r);
+        ring_rig_end(&r);
     }
 }
 
@@ -85,7 +69,7 @@ static void gives_logprobs_of_the_last_stage(void **state)
     for (uint32_t i = 1; i <= 3; i++) {
         rig_check_tokens(r, i, i, 10, 6);
     }
-    end(&r);
+    ring_rig_end(&r);
 }
 
 /* One Open each, in order; refused and struck ones are void. */
@@ -103,7 +87,7 @@ static void opens_once_a_submit(void **state)
     refused = rig_send_submit(r, &m);
     rig_cancel(r, 3);
     rig_turn(r);
-    check_refused(r, refused, ST_INVALID_ARGUMENT, "need has 1 blocks");
+    ring_check_refused(r, refused, ST_INVALID_ARGUMENT, "need has 1 blocks");
     rig_message(r, &usual, &m);
     m.id[0] = 3;
     refused = rig_send_submit(r, &m);
@@ -111,13 +95,13 @@ static void opens_once_a_submit(void **state)
     m.id[0] = 4;
     rig_send_submit(r, &m);
     rig_turn(r);
-    check_refused(r, refused, ST_CANCELLED, "cancelled before it came");
+    ring_check_refused(r, refused, ST_CANCELLED, "cancelled before it came");
     assert_false(said(r, 0, METHOD_STAGE_OPEN)->is_void);
     assert_true(said(r, 1, METHOD_STAGE_OPEN)->is_void);
     assert_true(said(r, 2, METHOD_STAGE_OPEN)->is_void);
     assert_false(said(r, 3, METHOD_STAGE_OPEN)->is_void);
     ring_run(r->ring);
-    end(&r);
+    ring_rig_end(&r);
 }
 
 /* Ids go to who penalises, and only then; those that come in parts go on in
@@ -154,7 +138,7 @@ static void sends_ids_where_they_are_needed(void **state)
     for (uint32_t i = 1; i <= 3; i++) {
         rig_check_tokens(r, i, i, 100, 6);
     }
-    end(&r);
+    ring_rig_end(&r);
 }
 
 /* As many as an Open holds, and one more. */
@@ -187,7 +171,7 @@ static void sends_long_prompts_in_parts(void **state)
         rig_cancel(r, 1);
         rig_turn(r);
         ring_run(r->ring);
-        end(&r);
+        ring_rig_end(&r);
     }
 }
 
@@ -202,16 +186,17 @@ static void refuses_what_is_not_for_it(void **state)
     m.m.stages = NULL;
     tag = rig_send_submit(r, &m);
     rig_turn(r);
-    check_refused(r, tag, ST_INVALID_ARGUMENT, "stages is missing");
+    ring_check_refused(r, tag, ST_INVALID_ARGUMENT, "stages is missing");
     assert_int_equal(r->ring->n_said, 0);
     rig_message(r, &usual, &m);
     m.stages.m.n_slots = 1;
     tag = rig_send_submit(r, &m);
     r->ring->last_open = 1; /* the others have not heard of the first */
     rig_turn(r);
-    check_refused(r, tag, ST_INVALID_ARGUMENT,
-                  "2 grants, 2 blocks, 1 slots and 2 checkpoints, this worker "
-                  "leads 2 more");
+    ring_check_refused(
+        r, tag, ST_INVALID_ARGUMENT,
+        "2 grants, 2 blocks, 1 slots and 2 checkpoints, this worker "
+        "leads 2 more");
     ring_rig_free(&r);
 }
 
@@ -228,7 +213,7 @@ static void refuses_without_an_assembly(void **state)
     r = rig_new(&o);
     tag = rig_submit(r, &usual);
     rig_turn(r);
-    check_refused(r, tag, ST_UNAVAILABLE, "leads no assembly");
+    ring_check_refused(r, tag, ST_UNAVAILABLE, "leads no assembly");
     rig_free(&r);
 
     r = rig_new(NULL);
@@ -238,7 +223,8 @@ static void refuses_without_an_assembly(void **state)
     m.m.stages = &stages.m;
     tag = rig_send_submit(r, &m);
     rig_turn(r);
-    check_refused(r, tag, ST_INVALID_ARGUMENT, "this worker has all layers");
+    ring_check_refused(r, tag, ST_INVALID_ARGUMENT,
+                       "this worker has all layers");
     rig_free(&r);
 }
 
@@ -267,7 +253,7 @@ static void has_as_many_under_way_as_stages(void **state)
         for (uint32_t i = 1; i <= 8; i++) {
             rig_check_tokens(r, i, i, 10, 6);
         }
-        end(&r);
+        ring_rig_end(&r);
     }
 }
 
@@ -289,7 +275,7 @@ static void prefills_in_consecutive_microbatches(void **state)
     }
     ring_run(r->ring);
     rig_check_tokens(r, 1, 1, 450, 6);
-    end(&r);
+    ring_rig_end(&r);
 }
 
 /* ---- cancels ---- */
@@ -332,7 +318,7 @@ static void cancel_now(struct rig *r, int was, uint32_t blocks)
     assert_int_equal(ring_removes(r->ring, 1), 1);
     rig_advance(r, 500000); /* its end is acknowledged */
     rig_check_empty(r);
-    end(&r);
+    ring_rig_end(&r);
 }
 
 static struct rig *with_one(const struct rig_submit *s)
@@ -434,7 +420,7 @@ static void frees_its_own_at_once(void **state)
     assert_false(r->ends[tag].ended);
     ring_run(r->ring);
     check_receipt(r, tag, 4, 2);
-    end(&r);
+    ring_rig_end(&r);
 }
 
 static void removes_when_a_lease_ends(void **state)
@@ -450,7 +436,7 @@ static void removes_when_a_lease_ends(void **state)
     assert_int_equal(ring_removes(r->ring, 1), 1);
     ring_run(r->ring);
     rig_check_empty(r);
-    end(&r);
+    ring_rig_end(&r);
 }
 
 static void empty_receipts_have_no_stages(void **state)
@@ -471,7 +457,7 @@ static void empty_receipts_have_no_stages(void **state)
     assert_int_equal(r->ends[finished].receipt.state, 5);
     r->acknowledge = true;
     rig_advance(r, 500000);
-    end(&r);
+    ring_rig_end(&r);
 }
 
 /* The Submit's call is given up while its ids are on their way. */
@@ -490,11 +476,11 @@ static void removes_a_submit_that_is_refused_late(void **state)
     m.ids[7] = RIG_VOCAB;
     rig_part(r, 1, &m, 5, 5);
     rig_turn(r);
-    check_refused(r, tag, ST_INVALID_ARGUMENT, "id 1000");
+    ring_check_refused(r, tag, ST_INVALID_ARGUMENT, "id 1000");
     ring_run(r->ring);
     assert_int_equal(ring_removes(r->ring, 1), 1);
     rig_check_empty(r);
-    end(&r);
+    ring_rig_end(&r);
 }
 
 /* The same again: nothing is adopted, both have grants of their own. */
@@ -515,7 +501,7 @@ static void starts_anew_what_is_submitted_again(void **state)
     rig_check_tokens(r, 2, 1, 10, 6);
     assert_int_equal(ring_removes(r->ring, 1), 1);
     assert_int_equal(ring_removes(r->ring, 2), 1);
-    end(&r);
+    ring_rig_end(&r);
 }
 
 /* ---- whatever comes ---- */
@@ -616,7 +602,7 @@ static void holds_whatever_comes(void **state)
         assert_int_equal(r->n_broken, 0);
         rig_check_empty(r);
         check_ends(r);
-        end(&r);
+        ring_rig_end(&r);
     }
 }
 

@@ -655,3 +655,19 @@ void ring_rig_free(struct rig **r)
     arena_fini(&g->arena);
     free(g);
 }
+
+void ring_rig_end(struct rig **r)
+{
+    ring_check_empty((*r)->ring);
+    ring_rig_free(r);
+}
+
+void ring_check_refused(const struct rig *r, uint64_t tag, enum status status,
+                        const char *text)
+{
+    assert_true(r->ends[tag].ended);
+    assert_int_equal(r->ends[tag].status, status);
+    if (strstr(r->ends[tag].text, text) == NULL) {
+        fail_msg("\"%s\" lacks \"%s\"", r->ends[tag].text, text);
+    }
+}

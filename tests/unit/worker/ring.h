@@ -116,6 +116,13 @@ void ring_result(const struct ring *g, struct ring_result *out);
 /* Are all grants that were opened removed, once each? */
 void ring_check_empty(const struct ring *g);
 
+/* The same, and free the rig. */
+void ring_rig_end(struct rig **r);
+
+/* The call of this tag ended so, with a sentence that has text in it. */
+void ring_check_refused(const struct rig *r, uint64_t tag, enum status status,
+                        const char *text);
+
 /* ---- for the rig ---- */
 
 struct peer_id ring_open_to(struct ring *g);
