@@ -214,6 +214,7 @@ void drain_end(struct router_core *r, struct worker *w)
     model_look(r, w->model);
     drains_look(r, w->model);
     model_touch(r, w->model);
+    offers_touch(r);
 }
 
 void drain_less(struct router_core *r, struct worker *w)

@@ -80,8 +80,7 @@ static struct kind kind_of_worker(const struct worker *w)
     return k;
 }
 
-/* Something has changed: look before the tick returns. */
-static void touch(struct router_core *r)
+void offers_touch(struct router_core *r)
 {
     if (r->offers.n > 0) {
         event_set(r, &r->offers.look, r->now_us);
@@ -135,7 +134,7 @@ static void expect(struct router_core *r, const struct kind *k,
 void offers_arrived(struct router_core *r, const struct worker *w)
 {
     forget_lineage(r, w->life.lineage);
-    touch(r);
+    offers_touch(r);
 }
 
 /* In another session than w's, which is over; with layers or without. */
@@ -167,7 +166,7 @@ void offers_departed(struct router_core *r, const struct worker *w)
                (struct cover_piece){w->shard.layer_begin, w->shard.layer_end},
                RETURN_US);
     }
-    touch(r);
+    offers_touch(r);
 }
 
 static void drop_expired(struct router_core *r)
@@ -405,7 +404,7 @@ void offer_open(struct router_core *r, struct router_peer *p,
     log_info("worker-offers",
              "worker=%s model=%s stages=%" PRIu32 " budget=%" PRIu64, p->name,
              o->kind.model, o->n_stages, o->budget_bytes);
-    touch(r);
+    offers_touch(r);
 }
 
 void offer_leaves(struct offer *o)
@@ -427,7 +426,7 @@ void offer_close(struct router_core *r, struct offer **po)
     list_remove(&o->all);
     r->offers.n--;
     free(o);
-    touch(r);
+    offers_touch(r);
 }
 
 void offer_answered(struct router_core *r, struct offer *o, enum status status,
@@ -445,7 +444,7 @@ void offer_answered(struct router_core *r, struct offer *o, enum status status,
     forget_lineage(r, o->lineage);
     o->assigned = false;
     o->closed_until_us = r->now_us + ASSIGN_RETRY_US;
-    touch(r);
+    offers_touch(r);
 }
 
 /* ---- what an operator asks ---- */

@@ -7,6 +7,9 @@
 #include "tests/unit/router/rig.h"
 #include "tests/unit/router/rig_offer.h"
 
+/* So long is one kept out that died twice, and an eighth more at most. */
+#define SECOND 1000000
+
 /* Three stages that are up, and offers that are free. */
 struct ring {
     struct rig *rig;
@@ -305,11 +308,35 @@ static void who_is_kept_out_is_no_part(void **state)
     rig_end(&g.rig);
 }
 
+/* Until it is let in: who came meanwhile is given what it lacks. */
+static void who_is_let_in_is_a_part(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *spare, *s;
+
+    (void)state;
+    rig_advance(rig, RETURN_US + 1000);
+    s = stage_of_12(rig, "s", 0, 6);
+    for (int death = 0; death < 2; death++) {
+        fake_lost(s);
+        rig_run(rig);
+        fake_restart(s);
+    }
+    report(&s, 1, SECOND / 2);
+    spare = rig_offer(rig, "spare", 2, 12);
+    report(&s, 1, SECOND / 2 - 1000);
+    assert_free(spare);
+    report(&s, 1, SECOND / 8 + 2000);
+    assert_given(spare, 6, 12);
+    rig_end(&rig);
+}
+
 static void who_is_drained_is_no_part(void **state)
 {
     struct rig *rig = rig_new(NULL);
     struct fake *admin = rig_admin(rig, "admin"), *spare;
     Sluice__V1__DrainRequest d = SLUICE__V1__DRAIN_REQUEST__INIT;
+    Sluice__V1__WorkerRequest u = SLUICE__V1__WORKER_REQUEST__INIT;
 
     (void)state;
     rig_advance(rig, RETURN_US + 1000);
@@ -319,6 +346,10 @@ static void who_is_drained_is_no_part(void **state)
     rig_run(rig);
     spare = rig_offer(rig, "spare", 2, 12);
     assert_free(spare);
+    u.worker = wire_text("s");
+    client_call(admin, METHOD_ADMIN_UNDRAIN, &u.base, 0);
+    rig_run(rig);
+    assert_given(spare, 6, 12);
     rig_end(&rig);
 }
 
@@ -383,6 +414,7 @@ int main(void)
         cmocka_unit_test(the_ends_weigh_more),
         cmocka_unit_test(who_leaves_leaves_a_gap),
         cmocka_unit_test(who_is_kept_out_is_no_part),
+        cmocka_unit_test(who_is_let_in_is_a_part),
         cmocka_unit_test(who_is_drained_is_no_part),
         cmocka_unit_test(a_gap_too_large_is_passed_by),
         cmocka_unit_test(a_young_router_fills_no_gaps),
