@@ -151,6 +151,52 @@ start_cluster()
     start_worker w1 "$@"
 }
 
+replicas_are()
+{
+    ctl status --json
+    [ "$rc" -eq 0 ] && [ "$(field n_replicas "$out")" -eq "$1" ]
+}
+
+# Of several stages, that are up.
+await_replicas()
+{
+    until_true "$patience" replicas_are "$1" ||
+        fail "there are never $1 replicas up"
+}
+
+# start_stream OPTIONS...: in the background until some of its ids are there.
+start_stream()
+{
+    : >"$dir/stream.out"
+    "$bin/sluicectl" "$@" --figures >"$dir/stream.out" 2>"$dir/stream.err" \
+        </dev/null &
+    pid_of[stream]=$!
+    until_true "$patience" has_some || fail 'no first tokens'
+}
+
+has_some()
+{
+    [ "$(wc -w <"$dir/stream.out")" -ge 5 ]
+}
+
+# Until it ends: its stdout, stderr and exit code in out, err and rc.
+await_stream()
+{
+    rc=0
+    wait "${pid_of[stream]}" || rc=$?
+    unset 'pid_of[stream]'
+    out=$(cat "$dir/stream.out") err=$(cat "$dir/stream.err")
+}
+
+# end_of_stream WANTED WHAT: its ids are those, though it was moved by WHAT.
+end_of_stream()
+{
+    await_stream
+    equal "exit code after $2" 0 "$rc"
+    equal "tokens after $2" "$1" "$out"
+    matches "figures after $2" 'moved +[1-9]' "$err"
+}
+
 # stop NAME [SIGNAL]: its exit code in rc.
 stop()
 {
