@@ -19,7 +19,8 @@
  *
  * Of a call only its id, choices and model are looked at before; what else is
  * wrong with it is said when it is judged.  It counts in Status as waiting,
- * and is in no list of sequences.
+ * and is in no list of sequences.  Cancelled, it ends without the text that
+ * was held back of a resumed choice: that is made when it is judged.
  *
  * Threading: the core's.  Memory: the request as it is packed, on the heap.
  * Limits: options.max_waiting choices and EARLY_BYTES_MAX; past them a call

@@ -247,12 +247,24 @@ static struct match end_text(struct choice *c)
     return stop;
 }
 
+/* Cancelled before a worker of the model was up: then the router has nothing to
+ * make text with, and what was held back is not told (router/early.h). */
+static bool cancelled_early(const struct choice *c,
+                            const Sluice__V1__GenerateChunk *m)
+{
+    return c->finish == SLUICE__V1__FINISH__FINISH_CANCELLED && c->n_had > 0 &&
+           c->n_had == c->n_got && m->text.len == 0;
+}
+
 /* All that was to be told was, up to the first stop string, and there is no
  * token past the one that completed it. */
 static void last_text(struct choice *c, const Sluice__V1__GenerateChunk *m)
 {
     struct match stop = end_text(c);
 
+    if (cancelled_early(c, m)) {
+        return;
+    }
     if (c->stopped != stop.found ||
         (stop.found && c->stop_string != stop.string)) {
         sim_fail(c->g->sim, (int32_t)c->g->number,

@@ -45,6 +45,7 @@ struct choice {
     bool adopting;           /* of what lives there */
     uint32_t n_moves;
     uint32_t n_given; /* tokens that the last Submit brought */
+    uint32_t n_had;   /* tokens that its client went on with last */
     /* Workers that it killed in a row without TRIAL_TOKENS tokens between
      * two, and what the Submit to the last of them brought, by which way. */
     uint32_t n_killed, n_given_killed, killed_conn;

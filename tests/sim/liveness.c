@@ -121,6 +121,7 @@ static void look_engine(struct sim *s, uint32_t w, struct ear *e)
         e->stood_us = 0;
     } else {
         e->stood_us += gap(e->looked_us, sim_now(s));
+        e->stood_us = e->stood_us < us ? e->stood_us : us; /* not two at once */
     }
     if (e->stood_us > DEAD_US + 2 * GAP_US) {
         sim_fail(s, -1, "worker %u goes on, and its engine is dead", w);
@@ -153,7 +154,7 @@ void liveness_died(struct sim *s, uint32_t w)
 
     s->counts.cells.deeds[DEED_ENGINE_DEAD]++;
     if (fake_engine_stood_us(s->engines[w], &ago_us) < DEAD_US - TICK_US ||
-        ago_us > 0) {
+        ago_us > TICK_US) {
         sim_fail(s, -1, "worker %u ends itself although its engine ticks", w);
     }
 }

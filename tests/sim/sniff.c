@@ -78,8 +78,9 @@ static void resumed(struct sim *s, struct generation *g,
         return;
     }
     for (uint32_t i = 0; i < g->n_choices; i++) {
-        const struct choice *c = &g->choices[i];
+        struct choice *c = &g->choices[i];
 
+        c->n_had = r->have_count[i];
         n_ended += r->have_ended[i] != 0;
         deeds[DEED_RESUMED_STOP] += g->n_stops && g->want_text &&
                                     c->n_got == r->have_count[i] &&
