@@ -1,13 +1,9 @@
 /* A stage that drains or leaves takes its replica with it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "common/log.h"
-#include "tests/unit/router/rig.h"
+#include "tests/unit/cmocka.h"
+#include "tests/unit/router/rig_drain.h"
 
 #define LENGTH SLUICE__V1__FINISH__FINISH_LENGTH
 #define MS     1000
@@ -22,13 +18,8 @@ struct scene {
 
 static void bring_alone(struct scene *s)
 {
-    const struct rig_options o = {.max_peers = 128,
-                                  .max_requests = 256,
-                                  .max_waiting = 256,
-                                  .worker_wait_us = 10000 * MS};
-
     memset(s, 0, sizeof *s);
-    s->rig = rig_new(&o);
+    s->rig = rig_waiting(10000 * MS);
     rig_replica(s->rig, s->w, 3);
     s->c = rig_client(s->rig, "c1");
     s->a = rig_admin(s->rig, "a1");
@@ -42,54 +33,6 @@ static void bring(struct scene *s)
 {
     bring_alone(s);
     s->whole = rig_worker(s->rig, "whole", 16, 2);
-}
-
-static struct record *drain(struct scene *s, const char *worker,
-                            uint32_t grace_ms)
-{
-    Sluice__V1__DrainRequest m = SLUICE__V1__DRAIN_REQUEST__INIT;
-    struct record *x;
-
-    m.worker = wire_text(worker);
-    m.has_grace_ms = true;
-    m.grace_ms = grace_ms;
-    x = client_call(s->a, METHOD_ADMIN_DRAIN, &m.base, 0);
-    rig_run(s->rig);
-    return x;
-}
-
-static struct record *undrain(struct scene *s, const char *worker)
-{
-    Sluice__V1__WorkerRequest m = SLUICE__V1__WORKER_REQUEST__INIT;
-    struct record *x;
-
-    m.worker = wire_text(worker);
-    x = client_call(s->a, METHOD_ADMIN_UNDRAIN, &m.base, 0);
-    rig_run(s->rig);
-    return x;
-}
-
-static struct record *leave(struct fake *w, uint32_t grace_ms)
-{
-    Sluice__V1__LeaveRequest m = SLUICE__V1__LEAVE_REQUEST__INIT;
-    struct record *x;
-
-    m.grace_ms = grace_ms;
-    x = client_call(w, METHOD_REGISTRY_LEAVE, &m.base, 0);
-    rig_run(w->rig);
-    return x;
-}
-
-static void told(const struct record *x, uint32_t running, uint32_t finished,
-                 uint32_t moved)
-{
-    const Sluice__V1__DrainReply *m = (const void *)x->reply;
-
-    assert_true(x->ended);
-    assert_int_equal(x->status, ST_OK);
-    assert_int_equal(m->n_running, running);
-    assert_int_equal(m->n_finished, finished);
-    assert_int_equal(m->n_moved, moved);
 }
 
 static void states_are(struct scene *s, const char *const *state)
@@ -139,10 +82,10 @@ static void of_any_stage(void **state)
 
         bring(&s);
         assert_true(serves(&s));
-        assert_int_equal(drain(&s, "whole", 0)->status, ST_OK);
-        d = drain(&s, names[i], 60000);
+        assert_int_equal(drain(s.a, "whole", 0)->status, ST_OK);
+        d = drain(s.a, names[i], 60000);
         assert_false(d->ended || serves(&s));
-        assert_int_equal(undrain(&s, "whole")->status, ST_OK);
+        assert_int_equal(undrain(s.a, "whole")->status, ST_OK);
         states_are(&s,
                    (const char *const[]){"draining", "draining", "draining"});
         y = client_generate(s.c, 2, 40, 4);
@@ -165,7 +108,7 @@ static void moves_after_the_grace(void **state)
     (void)state;
     bring(&s);
     s.w[0]->hold_receipts = true;
-    d = drain(&s, "w1", 500);
+    d = drain(s.a, "w1", 500);
     rig_advance(s.rig, 499 * MS);
     assert_int_equal(s.w[0]->n_cancels, 0);
     rig_advance(s.rig, 1 * MS);
@@ -187,9 +130,9 @@ static void of_two_stages(void **state)
 
     (void)state;
     bring_alone(&s);
-    d = drain(&s, "w1", 60000);
-    e = drain(&s, "w2", 60000);
-    assert_int_equal(undrain(&s, "w0")->status, ST_OK);
+    d = drain(s.a, "w1", 60000);
+    e = drain(s.a, "w2", 60000);
+    assert_int_equal(undrain(s.a, "w0")->status, ST_OK);
     assert_int_equal(d->status, ST_ABORTED);
     assert_int_equal(e->status, ST_ABORTED);
     assert_non_null(strstr(d->error, "w1 takes sequences again"));
@@ -215,7 +158,7 @@ static void leaves_and_comes_back(void **state)
     told(leave(s.w[2], 0), 1, 0, 1);
     assert_int_equal(rig_state(s.rig, 1), REQUEST_WAITING);
     states_are(&s, (const char *const[]){"drained", "drained", "leaving"});
-    assert_int_equal(undrain(&s, "w0")->status, ST_FAILED_PRECONDITION);
+    assert_int_equal(undrain(s.a, "w0")->status, ST_FAILED_PRECONDITION);
     fake_lost(s.w[2]);
     rig_run(s.rig);
     assert_true(s.w[0]->gone && s.w[1]->gone);
@@ -243,7 +186,7 @@ static void lost_while_it_drains(void **state)
 
         bring(&s);
         s.w[0]->hold_receipts = true;
-        d = drain(&s, "w1", 0);
+        d = drain(s.a, "w1", 0);
         assert_false(d->ended);
         fake_lost(s.w[lost]);
         rig_run(s.rig);
@@ -264,10 +207,10 @@ static void in_no_replica(void **state)
     (void)state;
     s.a = rig_admin(s.rig, "a1");
     w0 = rig_stage(s.rig, "w0", 0, 2);
-    told(drain(&s, "w0", 60000), 0, 0, 0);
+    told(drain(s.a, "w0", 60000), 0, 0, 0);
     w1 = rig_stage(s.rig, "w1", 2, 4);
     assert_int_equal(w0->n_assembles + w1->n_assembles, 0);
-    assert_int_equal(undrain(&s, "w0")->status, ST_OK);
+    assert_int_equal(undrain(s.a, "w0")->status, ST_OK);
     assert_int_equal(w0->n_assembles, 1);
     assert_int_equal(w1->n_stages, 2);
     rig_end(&s.rig);
@@ -290,12 +233,12 @@ static void while_it_forms(void **state)
     w0->hold_assembles = true;
     fake_hello(w0);
     w1 = rig_stage(s.rig, "w1", 2, 4);
-    told(drain(&s, "w1", 60000), 0, 0, 0);
+    told(drain(s.a, "w1", 60000), 0, 0, 0);
     stage_assembled(w0);
     s.x = client_generate(s.c, 1, 40, 10);
     rig_run(s.rig);
     assert_int_equal(rig_state(s.rig, 1), REQUEST_WAITING);
-    assert_int_equal(undrain(&s, "w1")->status, ST_OK);
+    assert_int_equal(undrain(s.a, "w1")->status, ST_OK);
     assert_int_equal(w1->n_stages, 2);
     goes_on(&s, w0, 0);
     rig_end(&s.rig);
@@ -310,7 +253,7 @@ static void nowhere_to_go(void **state)
 
     (void)state;
     bring_alone(&s);
-    d = drain(&s, "w2", 0);
+    d = drain(s.a, "w2", 0);
     assert_int_equal(s.w[0]->n_cancels, 0);
     assert_false(d->ended);
     v0 = rig_stage(s.rig, "v0", 0, 2);
