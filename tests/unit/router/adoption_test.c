@@ -1,16 +1,12 @@
 /* What lives at workers from sessions that are over: who adopts it, who
  * disowns it, and what a worker cannot say of it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "common/log.h"
 #include "proto/admin.pb-c.h"
 #include "router/adoption.h"
 #include "router/limits.h"
+#include "tests/unit/cmocka.h"
 #include "tests/unit/router/rig.h"
 
 #define LENGTH SLUICE__V1__FINISH__FINISH_LENGTH

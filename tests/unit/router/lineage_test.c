@@ -1,31 +1,13 @@
 /* Workers that die as soon as they are started: probation. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "common/log.h"
 #include "router/limits.h"
+#include "tests/unit/cmocka.h"
 #include "tests/unit/router/rig.h"
 
 #define LENGTH SLUICE__V1__FINISH__FINISH_LENGTH
-
-static struct router_worker_view view(const struct rig *rig,
-                                      const struct fake *w)
-{
-    struct router_worker_view v;
-
-    for (uint32_t i = 0; router_worker_view(rig->router, i, &v); i++) {
-        if (v.id.v == w->id.v) {
-            return v;
-        }
-    }
-    fail_msg("%s is not known", w->name);
-    return v;
-}
 
 /* It dies and is started again. */
 static void restart(struct fake *w)
@@ -64,8 +46,8 @@ static void the_first_restart_is_free(void **state)
 
     (void)state;
     restart(w);
-    assert_int_equal(view(rig, w).n_barren, 1);
-    assert_false(view(rig, w).probation);
+    assert_int_equal(fake_view(w).n_barren, 1);
+    assert_false(fake_view(w).probation);
     client_generate(c, 1, 40, 20);
     client_generate(c, 2, 40, 20);
     rig_run(rig);
@@ -82,9 +64,9 @@ static void waits(uint32_t n, uint32_t ms)
     uint32_t readmit_ms;
 
     restarts(w, n);
-    readmit_ms = view(rig, w).readmit_ms;
-    assert_int_equal(view(rig, w).n_barren, n);
-    assert_true(view(rig, w).probation);
+    readmit_ms = fake_view(w).readmit_ms;
+    assert_int_equal(fake_view(w).n_barren, n);
+    assert_true(fake_view(w).probation);
     assert_in_range(readmit_ms, ms, ms + ms / 8);
     client_generate(c, 1, 40, 20);
     client_generate(c, 2, 40, 20);
@@ -96,7 +78,7 @@ static void waits(uint32_t n, uint32_t ms)
     assert_int_equal(w->n_submits, 1);
     worker_give(w, 1, 0, 1, 0); /* fully open */
     assert_int_equal(w->n_submits, 2);
-    assert_false(view(rig, w).probation);
+    assert_false(fake_view(w).probation);
     rig_free(&rig);
 }
 
@@ -124,7 +106,7 @@ static void after_tokens(uint32_t n, uint32_t finish, uint32_t n_barren)
     rig_run(rig);
     worker_give(w, 1, 0, n, finish);
     restart(w);
-    assert_int_equal(view(rig, w).n_barren, n_barren);
+    assert_int_equal(fake_view(w).n_barren, n_barren);
     rig_free(&rig);
 }
 
@@ -149,7 +131,7 @@ static void a_goodbye_is_no_death(void **state)
         rig_run(rig);
         fake_restart(w);
     }
-    assert_int_equal(view(rig, w).n_barren, 0);
+    assert_int_equal(fake_view(w).n_barren, 0);
     rig_free(&rig);
 }
 
@@ -164,10 +146,10 @@ static void a_connection_is_no_life(void **state)
         fake_lost(w);
         rig_run(rig);
         fake_reconnect(w);
-        assert_int_equal(view(rig, w).n_barren, 1);
+        assert_int_equal(fake_view(w).n_barren, 1);
     }
     restart(w);
-    assert_int_equal(view(rig, w).n_barren, 2);
+    assert_int_equal(fake_view(w).n_barren, 2);
     rig_free(&rig);
 }
 
@@ -185,7 +167,7 @@ static void every_session_is_a_life_then(void **state)
         rig_run(rig);
         fake_reconnect(w);
     }
-    assert_int_equal(view(rig, w).n_barren, 2);
+    assert_int_equal(fake_view(w).n_barren, 2);
     rig_free(&rig);
 }
 
@@ -203,13 +185,13 @@ static void a_new_name_is_no_new_lineage(void **state)
         w->shard.has_lineage = true;
         w->shard.lineage = wire_text("host-cpu");
         fake_hello(w);
-        assert_int_equal(view(rig, w).n_barren, i);
+        assert_int_equal(fake_view(w).n_barren, i);
         if (i < 2) {
             fake_lost(w);
             rig_run(rig);
         }
     }
-    assert_true(view(rig, w).probation);
+    assert_true(fake_view(w).probation);
     rig_free(&rig);
 }
 
@@ -247,7 +229,7 @@ static void quiet_for_so_long(int64_t us, uint32_t n_barren)
     rig_run(rig);
     rig_advance(rig, us);
     fake_restart(w);
-    assert_int_equal(view(rig, w).n_barren, n_barren);
+    assert_int_equal(fake_view(w).n_barren, n_barren);
     rig_free(&rig);
 }
 
@@ -278,12 +260,12 @@ static void as_many_lineages_as_there_are_places(void **state)
     }
     w->shard.lineage = wire_text("l0");
     fake_restart(w);
-    assert_int_equal(view(rig, w).n_barren, 0);
+    assert_int_equal(fake_view(w).n_barren, 0);
     fake_lost(w); /* takes the place of l1 */
     rig_run(rig);
     w->shard.lineage = wire_text("l2");
     fake_restart(w);
-    assert_int_equal(view(rig, w).n_barren, 1);
+    assert_int_equal(fake_view(w).n_barren, 1);
     rig_free(&rig);
 }
 
@@ -302,9 +284,9 @@ static void a_death_on_trial_is_not_the_workers(void **state)
     rig_run(rig);
     assert_non_null(worker_sequence_of(w2, 1));
     restart(w2);
-    assert_int_equal(view(rig, w2).n_barren, 0);
+    assert_int_equal(fake_view(w2).n_barren, 0);
     fake_restart(w1);
-    assert_int_equal(view(rig, w1).n_barren, 1); /* it was no suspect yet */
+    assert_int_equal(fake_view(w1).n_barren, 1); /* it was no suspect yet */
     rig_free(&rig);
 }
 
@@ -347,15 +329,15 @@ static void no_trial_on_probation(void **state)
     assert_non_null(worker_sequence_of(w3, 1));
     w2 = rig_worker(rig, "w2", 4, 8); /* room for one more */
     pass(rig, 1200);                  /* w1 has room for all */
-    assert_true(view(rig, w1).probation);
-    assert_int_equal(view(rig, w1).readmit_ms, 0);
+    assert_true(fake_view(w1).probation);
+    assert_int_equal(fake_view(w1).readmit_ms, 0);
     client_generate(c, 2, 40, 20);
     rig_run(rig);
     assert_non_null(worker_sequence_of(w1, 2)); /* it has most */
     client_cancel(c, 2);
     rig_run(rig);
-    assert_true(view(rig, w1).probation);
-    assert_int_equal(view(rig, w1).n_sequences, 0);
+    assert_true(fake_view(w1).probation);
+    assert_int_equal(fake_view(w1).n_sequences, 0);
     fake_lost(w3);
     rig_run(rig);
     assert_non_null(worker_sequence_of(w2, 1));
@@ -377,7 +359,7 @@ static void one_that_ends_well_opens_it(void **state)
     rig_run(rig);
     assert_int_equal(w->n_submits, 1);
     worker_give(w, 1, 0, 1, LENGTH);
-    assert_false(view(rig, w).probation);
+    assert_false(fake_view(w).probation);
     assert_int_equal(w->n_submits, 3);
     rig_free(&rig);
 }
@@ -400,7 +382,7 @@ static void what_is_listed(void **state)
     assert_memory_equal(k->workers[0]->state.data, "probation", 9);
     assert_memory_equal(k->workers[0]->lineage.data, "w1", 2);
     assert_int_equal(k->workers[0]->n_barren, 2);
-    assert_int_equal(k->workers[0]->readmit_ms, view(rig, w).readmit_ms);
+    assert_int_equal(k->workers[0]->readmit_ms, fake_view(w).readmit_ms);
     rig_free(&rig);
 }
 

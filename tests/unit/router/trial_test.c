@@ -1,31 +1,13 @@
 /* Which sequence a worker died of: suspects, trials, verdicts. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "common/log.h"
 #include "router/limits.h"
+#include "tests/unit/cmocka.h"
 #include "tests/unit/router/rig.h"
 
 #define LENGTH SLUICE__V1__FINISH__FINISH_LENGTH
-
-static struct router_worker_view view(const struct rig *rig,
-                                      const struct fake *w)
-{
-    struct router_worker_view v;
-
-    for (uint32_t i = 0; router_worker_view(rig->router, i, &v); i++) {
-        if (v.id.v == w->id.v) {
-            return v;
-        }
-    }
-    fail_msg("%s is not known", w->name);
-    return v;
-}
 
 static uint64_t indicted(const struct rig *rig)
 {
@@ -99,7 +81,7 @@ static void at_the_limit_of_tokens(void **state)
     set(&s);
     die_with(&s, 3, TRIAL_TOKENS); /* free: all at once */
     assert_true(has(s.w2, 1) && has(s.w2, 2) && has(s.w2, 3));
-    assert_int_equal(view(s.rig, s.w2).n_suspects, 0);
+    assert_int_equal(fake_view(s.w2).n_suspects, 0);
     rig_free(&s.rig);
 }
 
@@ -112,7 +94,7 @@ static void one_token_less(void **state)
     die_with(&s, 3, TRIAL_TOKENS - 1); /* suspects: one at a time */
     assert_true(has(s.w2, 1));
     assert_false(has(s.w2, 2) || has(s.w2, 3));
-    assert_int_equal(view(s.rig, s.w2).n_suspects, 1);
+    assert_int_equal(fake_view(s.w2).n_suspects, 1);
     worker_give(s.w2, 1, 0, TRIAL_TOKENS - 1, 0);
     rig_advance(s.rig, 100000);
     assert_false(has(s.w2, 2));
@@ -152,7 +134,7 @@ static void others_overtake_and_run_beside(void **state)
     rig_run(s.rig);
     assert_true(has(s.w2, 9));
     assert_false(has(s.w2, 2));
-    assert_int_equal(view(s.rig, s.w2).n_suspects, 1);
+    assert_int_equal(fake_view(s.w2).n_suspects, 1);
     rig_free(&s.rig);
 }
 
@@ -249,7 +231,7 @@ static void indicted_after_two_trials(void **state)
         assert_int_equal(indicted(rig), 0);
         w = holder(rig, 1, 0);
         assert_ptr_not_equal(w, innocent);
-        assert_int_equal(view(rig, w).n_suspects, i > 0);
+        assert_int_equal(fake_view(w).n_suspects, i > 0);
         dies(w);
     }
     assert_true(x->ended);
@@ -261,7 +243,7 @@ static void indicted_after_two_trials(void **state)
     assert_int_equal(indicted(rig), 1);
     rig_advance(rig, 100000); /* its other choice goes with it */
     assert_null(worker_choice_of(innocent, 1, 1));
-    assert_int_equal(view(rig, innocent).n_sequences, 0);
+    assert_int_equal(fake_view(innocent).n_sequences, 0);
     rig_free(&rig);
 }
 
@@ -456,11 +438,11 @@ static void ids_that_never_left(void **state)
         client_generate(c, id, 39000, 20);
     }
     rig_run(rig);
-    assert_int_equal(view(rig, w1).n_sequences, 3);
+    assert_int_equal(fake_view(w1).n_sequences, 3);
     w2 = rig_worker(rig, "w2", 4000, 16);
     dies(w1);
     assert_true(has(w2, 1) && has(w2, 2) && has(w2, 3));
-    assert_int_equal(view(rig, w2).n_suspects, 0);
+    assert_int_equal(fake_view(w2).n_suspects, 0);
     rig_free(&rig);
 }
 
@@ -478,7 +460,7 @@ static void ids_that_just_left(void **state)
     w2 = rig_worker(rig, "w2", 4000, 16);
     dies(w1);
     assert_true(has(w2, 1));
-    assert_int_equal(view(rig, w2).n_suspects, 1);
+    assert_int_equal(fake_view(w2).n_suspects, 1);
     rig_free(&rig);
 }
 
@@ -500,8 +482,8 @@ static void a_death_that_was_none(void **state)
     assert_false(has(s.w2, 2));
     comes(s.w1);
     rig_run(s.rig);
-    assert_int_equal(view(s.rig, s.w2).n_suspects, 0);
-    assert_int_equal(view(s.rig, s.w1).n_suspects, 0);
+    assert_int_equal(fake_view(s.w2).n_suspects, 0);
+    assert_int_equal(fake_view(s.w1).n_suspects, 0);
     assert_true(has(s.w1, 2) || has(s.w2, 2));
     assert_true(has(s.w1, 3) || has(s.w2, 3));
     rig_free(&s.rig);
@@ -519,7 +501,7 @@ static void a_charge_that_is_taken_back(void **state)
     for (int i = 0; i < 3 * TRIAL_DEATHS; i++) {
         struct fake *w = holder(s.rig, 1, 0);
 
-        assert_int_equal(view(s.rig, w).n_suspects, 1);
+        assert_int_equal(fake_view(w).n_suspects, 1);
         fake_lost(w);
         rig_run(s.rig);
         fake_reconnect(w);
@@ -557,7 +539,7 @@ static void found_alive_after_another_died(void **state)
     worker_live(s.w1, 3000);
     rig_run(s.rig);
     assert_int_equal(s.w1->n_adopts, 1);
-    assert_int_equal(view(s.rig, s.w1).n_suspects, 1);
+    assert_int_equal(fake_view(s.w1).n_suspects, 1);
     s.w1->survives = false;
     dies(s.w1); /* two */
     assert_int_equal(indicted(s.rig), 0);
@@ -601,7 +583,7 @@ static void found_alive_beside_one_on_trial(void **state)
     worker_live(s.w1, 3000);
     rig_run(s.rig);
     assert_int_equal(s.w1->n_adopts, 2);
-    assert_int_equal(view(s.rig, s.w1).n_suspects, 1);
+    assert_int_equal(fake_view(s.w1).n_suspects, 1);
     s.w1->survives = false;
     client_cancel(s.c, 1);
     rig_run(s.rig);
@@ -632,7 +614,7 @@ static void a_cancel_while_on_trial(void **state)
     k = client_cancel(s.c, 2);
     rig_run(s.rig);
     assert_true(k->ended);
-    assert_int_equal(view(s.rig, s.w2).n_suspects, 0);
+    assert_int_equal(fake_view(s.w2).n_suspects, 0);
     rig_end(&s.rig);
 }
 

@@ -1,0 +1,40 @@
+/* session_node.h - a node that connects, and what the world saw of it. */
+#ifndef TESTS_UNIT_COMMON_SESSION_NODE_H
+#define TESTS_UNIT_COMMON_SESSION_NODE_H
+
+#include "common/session.h"
+
+struct node {
+    struct node_io io;
+    struct session s;
+    struct arena arena;
+    uint32_t last_id;
+    int n_opens, n_closes, n_sent, n_ups, n_downs, n_ends;
+    struct frame *sent; /* the last */
+    enum status refused;
+    char why[ERROR_TEXT];
+    bool was_up; /* down had a peer */
+    bool restart_in_up, restart_in_end;
+    bool idle; /* it listens to nobody */
+};
+/* Of all nodes. */
+extern int64_t clock_us;
+
+void setup(struct node *n);
+/* One that connects to the next stage rather than to the router. */
+void setup_edge(struct node *n);
+void teardown(struct node *n);
+void tick(struct node *n);
+/* Go to the next thing that is due. */
+void go_on(struct node *n);
+void give(struct node *n, struct frame *f);
+
+/* The router's answer to Hello. */
+struct frame *accept_as(uint64_t session);
+/* From wherever it is until it is up. */
+void come_up(struct node *n, uint64_t session);
+
+/* The nonce of the Hello in the last frame sent. */
+uint64_t nonce_sent(struct node *n);
+
+#endif
