@@ -1,9 +1,11 @@
 #include "kernels/opencl/upload.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "kernels/cpu/isa.h"
+#include "kernels/opencl/noise.h"
 #include "kernels/opencl/queue.h"
 #include "kernels/rope.h"
 
@@ -21,6 +23,7 @@ struct walk {
     struct opencl *c;
     struct opencl_arena *arena;
     bool fill;
+    uint64_t seed; /* the next, of matrices that are made here */
 };
 
 static enum dtype dtype_of(const struct fused *f)
@@ -64,6 +67,11 @@ static void fuse(struct walk *w, struct opencl_tensor *out,
     if (!w->fill) {
         opencl_arena_add(w->arena, out, rows, f->part[0]->cols, item);
         out->dtype = dtype;
+        return;
+    }
+    if (opencl_is_noise(f->part[0]->data)) {
+        /* A sum over cols then has a variance near 1. */
+        opencl_noise(w->c, out, sqrtf(3.0f / (float)out->cols), w->seed++);
         return;
     }
     for (uint32_t i = 0; i < f->n; i++) {

@@ -70,6 +70,23 @@ static bool has_kind(const struct shard_weights *w, enum mixer_kind kind)
     return false;
 }
 
+bool runner_pool(struct runner *r, uint32_t n_blocks, uint32_t n_slots,
+                 struct error *e)
+{
+    if (forward_alloc(r->forward, n_blocks, n_slots, 1, e) != ST_OK) {
+        return false;
+    }
+    free(r->plan.blocks);
+    free(r->slots);
+    free(r->blocks);
+    r->n_blocks = n_blocks;
+    r->n_slots = n_slots;
+    r->blocks = numbers(n_blocks, r->order);
+    r->slots = numbers(n_slots, r->order);
+    r->plan.blocks = must(calloc(n_blocks + 1, sizeof *r->plan.blocks));
+    return true;
+}
+
 void runner_open(struct runner *r, const struct shard_weights *w,
                  const struct kernels_options *o, uint32_t n_blocks,
                  uint32_t n_slots, uint32_t order)
@@ -85,19 +102,17 @@ void runner_open(struct runner *r, const struct shard_weights *w,
     r->block_tokens = o->block_tokens;
     if (forward_new(&r->forward, w, o, &e) != ST_OK ||
         forward_alloc_hidden(r->forward, ENGINE_DEPTH_MAX + 1,
-                             RUNNER_STAGE_TOKENS, &e) != ST_OK ||
-        forward_alloc(r->forward, n_blocks, n_slots, 1, &e) != ST_OK) {
+                             RUNNER_STAGE_TOKENS, &e) != ST_OK) {
         die(e.text);
     }
     forward_set_tap(r->forward, &tap);
-    r->n_blocks = n_blocks;
-    r->n_slots = n_slots;
-    r->blocks = numbers(n_blocks, order);
-    r->slots = numbers(n_slots, order);
+    r->order = order;
+    if (!runner_pool(r, n_blocks, n_slots, &e)) {
+        die(e.text);
+    }
     r->logits = must(calloc(PLAN_ROWS_MAX, sizeof *r->logits));
     r->plan.rows = must(calloc(PLAN_ROWS_MAX, sizeof *r->plan.rows));
     r->plan.tokens = must(calloc(PLAN_TOKENS_MAX, sizeof *r->plan.tokens));
-    r->plan.blocks = must(calloc(n_blocks + 1, sizeof *r->plan.blocks));
     r->plan.zero_slots =
         must(calloc(PLAN_ROWS_MAX, sizeof *r->plan.zero_slots));
 }
@@ -147,6 +162,12 @@ void runner_stop(struct runner *r, struct run_seq *s)
     free(s->blocks);
     free(s->ids);
     memset(s, 0, sizeof *s);
+}
+
+void runner_skip(struct run_seq *s, uint32_t n)
+{
+    s->n_done = n;
+    s->fresh = false;
 }
 
 /* Ids, or what must not be read where hidden states stand for them. */

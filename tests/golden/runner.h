@@ -20,6 +20,7 @@ struct runner {
     uint32_t block_tokens;
     uint32_t *blocks, n_blocks; /* free ones, a stack */
     uint32_t *slots, n_slots;   /* free ones, a stack */
+    uint32_t order;             /* of both, see runner_open() */
     float **logits;             /* [PLAN_ROWS_MAX] where a row's go, or NULL */
     struct forward_tap tap;     /* the test's own */
 };
@@ -39,6 +40,11 @@ void runner_open(struct runner *r, const struct shard_weights *w,
                  uint32_t n_slots, uint32_t order);
 void runner_close(struct runner *r);
 
+/* Other blocks and slots, of which none may be in use; for backends whose
+ * alloc may be called again.  False, with a sentence in e: no room. */
+bool runner_pool(struct runner *r, uint32_t n_blocks, uint32_t n_slots,
+                 struct error *e);
+
 /* Look at layers with tap->layer; tap is copied. */
 void runner_tap(struct runner *r, const struct forward_tap *tap);
 
@@ -46,6 +52,10 @@ void runner_tap(struct runner *r, const struct forward_tap *tap);
 void runner_start(struct runner *r, struct run_seq *s, const uint32_t *ids,
                   uint32_t n_prompt, uint32_t more);
 void runner_stop(struct runner *r, struct run_seq *s);
+
+/* Its first n ids count as done, as if what its blocks and its slot hold were
+ * theirs. */
+void runner_skip(struct run_seq *s, uint32_t n);
 
 /* A row of the next n ids that are not yet done, in the plan being made; a
  * token is chosen after the last if `sample`, and its logits [V] written if

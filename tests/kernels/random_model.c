@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/opencl/noise.h"
+
 uint32_t dice_u32(struct dice *d)
 {
     uint64_t z = d->state += 0x9e3779b97f4a7c15u;
@@ -119,9 +121,14 @@ static struct tensor matrix(struct random_model *m, struct dice *d,
 {
     enum dtype t = m->w.shape.dtype;
     size_t n = (size_t)rows * cols;
-    struct tensor out = {own(m, n * dtype_bytes(t)), t, rows, cols};
+    struct tensor out = {.dtype = t, .rows = rows, .cols = cols};
     float width = sqrtf(3.0f / (float)cols);
 
+    if (m->hollow) {
+        out.data = opencl_noise_data;
+        return out;
+    }
+    out.data = own(m, n * dtype_bytes(t));
     for (size_t i = 0; i < n; i++) {
         float f = dice_float(d, -width, width);
 
@@ -216,12 +223,16 @@ void random_model_new(struct random_model *m, const struct random_shape *r,
     const struct model_shape *s = &r->shape;
 
     memset(m, 0, sizeof *m);
+    m->hollow = r->hollow;
     m->w.shape = *s;
     m->w.end = s->n_layers;
     m->w.layers = m->layers;
     m->w.embed = matrix(m, d, s->vocab, s->hidden);
     m->w.final_norm = vector(m, d, s->hidden, 0.5f, 1.5f);
     m->w.head = r->tied ? m->w.embed : matrix(m, d, s->vocab, s->hidden);
+    if (m->hollow && !r->tied) {
+        m->w.head.data = opencl_noise_other;
+    }
     for (uint32_t i = 0; i < s->n_layers; i++) {
         fill_layer(m, r, d, i);
     }

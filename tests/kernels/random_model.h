@@ -26,6 +26,7 @@ struct random_shape {
     struct model_shape shape;
     enum mixer_kind mixers[RANDOM_LAYERS_MAX];
     bool tied, qkv_bias, o_bias, qk_norm;
+    bool hollow; /* matrices without contents: kernels/opencl/noise.h */
 };
 
 struct random_model {
@@ -33,6 +34,7 @@ struct random_model {
     struct layer_weights layers[RANDOM_LAYERS_MAX];
     void *owned[RANDOM_TENSORS];
     uint32_t n_owned;
+    bool hollow;
 };
 
 /* A shape that the kernels take, small enough to be quick. */

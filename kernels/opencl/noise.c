@@ -1,0 +1,72 @@
+#include "kernels/opencl/noise.h"
+
+#include "kernels/opencl/launch.h"
+#include "kernels/opencl/queue.h"
+
+#define GROUP 64
+#define ITEMS ((size_t)1 << 20)
+#define PIECE 16   /* bytes that an item writes; OPENCL_ALIGN has room */
+#define STATE 0.1f /* about what a prompt leaves */
+
+const char opencl_noise_data[1] = {0}, opencl_noise_other[1] = {0};
+
+static const struct opencl_variant noises[] = {
+    {"noise", "noise", NULL, GROUP, 0, 0, 0, false, 0},
+};
+
+/* The same kernel again for the same dtype. */
+static struct opencl_kernel *choose(struct opencl *c, enum dtype dtype)
+{
+    struct opencl_kernel *k = NULL;
+    struct error e;
+    char define[32];
+
+    snprintf(define, sizeof define, "-DNOISE_DTYPE=%d", (int)dtype);
+    if (opencl_choose(c, &k, noises, 1, NULL, define, &e) != ST_OK) {
+        opencl_fail(c, e.code, "%s", e.text);
+    }
+    return k;
+}
+
+static void launch(struct opencl *c, struct opencl_kernel *k,
+                   const struct opencl_tensor *t, float width, uint64_t seed)
+{
+    struct opencl_tensor to = {.mem = t->mem, .at = t->at, .item = PIECE};
+    size_t bytes = (size_t)t->rows * t->cols * t->item;
+    size_t pieces = (bytes + PIECE - 1) / PIECE, local = GROUP;
+    size_t global = (pieces + GROUP - 1) / GROUP * GROUP;
+    struct opencl_call a = opencl_call(c, k);
+
+    global = global < ITEMS ? global : ITEMS;
+    opencl_arg_tensor(&a, &to);
+    opencl_arg_u64(&a, seed);
+    opencl_arg_f32(&a, width);
+    opencl_arg_u64(&a, pieces);
+    opencl_launch(&a, 1, &global, &local, bytes);
+}
+
+void opencl_noise(struct opencl *c, const struct opencl_tensor *t, float width,
+                  uint64_t seed)
+{
+    struct opencl_kernel *k = t->mem != NULL ? choose(c, t->dtype) : NULL;
+
+    if (k != NULL) {
+        launch(c, k, t, width, seed);
+    }
+}
+
+enum status opencl_noise_pool(struct kernels *k, uint64_t seed, struct error *e)
+{
+    struct opencl *c = opencl_of(k);
+
+    for (uint32_t i = 0; i < c->w->end - c->w->begin; i++) {
+        const struct opencl_layer *l = &c->layers[i];
+
+        opencl_noise(c, &l->kv, 1.0f, seed++);
+        opencl_noise(c, &l->state, STATE, seed++);
+        opencl_noise(c, &l->tail, 1.0f, seed++);
+    }
+    opencl_wait(c);
+    *e = c->failed;
+    return e->code;
+}
