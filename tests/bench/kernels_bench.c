@@ -24,6 +24,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "tests/bench/demand.h"
 #include "tests/bench/machine.h"
 #include "tests/golden/runner.h"
 #include "tests/kernels/random_model.h"
@@ -41,55 +42,12 @@ struct bench {
     uint32_t long_prompt; /* of --step-tokens; 0: not tried */
     bool json;
     double bandwidth, peak;
-    double weight_bytes, weights; /* that every token passes */
+    struct demand demand;
     struct kernels_sizes sizes;
 };
 
 static const struct sampling greedy = {.top_p = 1.0f,
                                        .repetition_penalty = 1.0f};
-
-static void add_tensor(struct bench *b, const struct tensor *t)
-{
-    double n = (double)t->rows * t->cols;
-
-    b->weights += n;
-    b->weight_bytes += n * (double)dtype_bytes(t->dtype);
-}
-
-static void add_mixer(struct bench *b, const struct layer_weights *l)
-{
-    if (l->kind == MIXER_ATTENTION) {
-        add_tensor(b, &l->mixer.attention.q);
-        add_tensor(b, &l->mixer.attention.k);
-        add_tensor(b, &l->mixer.attention.v);
-        add_tensor(b, &l->mixer.attention.o);
-    } else {
-        add_tensor(b, &l->mixer.deltanet.qkv);
-        add_tensor(b, &l->mixer.deltanet.z);
-        add_tensor(b, &l->mixer.deltanet.b);
-        add_tensor(b, &l->mixer.deltanet.a);
-        add_tensor(b, &l->mixer.deltanet.out);
-    }
-}
-
-/* Without the head: a prompt's token does not pass it. */
-static void count_weights(struct bench *b)
-{
-    for (uint32_t i = 0; i < b->w->end - b->w->begin; i++) {
-        const struct layer_weights *l = &b->w->layers[i];
-
-        add_mixer(b, l);
-        add_tensor(b, &l->mlp.gate);
-        add_tensor(b, &l->mlp.up);
-        add_tensor(b, &l->mlp.down);
-    }
-}
-
-static double head_bytes(const struct bench *b)
-{
-    return (double)b->w->head.rows * b->w->head.cols *
-           (double)dtype_bytes(b->w->head.dtype);
-}
 
 static void start(struct bench *b, struct run_seq *s, uint32_t n, uint32_t more)
 {
@@ -122,15 +80,16 @@ static double prefill(struct bench *b, uint32_t n)
 
 static void bench_prefill(struct bench *b, uint32_t n)
 {
-    double took = prefill(b, n), share;
+    double took = prefill(b, n), flops, share;
 
-    share = b->peak > 0.0 ? 2.0 * b->weights * n / took / b->peak : 0.0;
+    flops = demand_prefill_flops(&b->demand, n);
+    share = b->peak > 0.0 ? flops / took / b->peak : 0.0;
     printf(b->json
                ? "{\"tokens\": %u, \"tok_s\": %.2f, \"flops\": %.4g, "
                  "\"share\": %.4f}"
                : "prefill %5u tokens  %9.1f tok/s  %.3g FLOP/s, %.2f of the "
                  "f32 rate\n",
-           n, n / took, 2.0 * b->weights * n / took, share);
+           n, n / took, flops / took, share);
 }
 
 static void decode_once(struct bench *b, struct run_seq *s, uint32_t batch)
@@ -162,11 +121,10 @@ static void bench_decode(struct bench *b, uint32_t batch)
     }
     took = (machine_now() - begin) / b->steps;
     blocks = (double)(b->prompt + b->steps / 2) / b->runner.block_tokens;
-    bytes = b->weight_bytes + head_bytes(b) +
-            batch * (2.0 * (double)b->sizes.slot_bytes +
-                     blocks * (double)b->sizes.block_bytes);
-    flops =
-        2.0 * batch * (b->weights + (double)b->w->head.rows * b->w->head.cols);
+    bytes = demand_decode_bytes(&b->demand, batch,
+                                blocks * (double)b->sizes.block_bytes,
+                                (double)b->sizes.slot_bytes);
+    flops = demand_decode_flops(&b->demand, batch);
     printf(b->json ? "{\"batch\": %u, \"tok_s\": %.2f, \"bytes_s\": %.4g, "
                      "\"share\": %.4f, \"flops_share\": %.4f}"
                    : "decode  batch %5u   %9.1f tok/s  %.3g B/s, %.2f of the "
@@ -190,8 +148,9 @@ static void print_head(const struct bench *b)
                : "%s, %u threads; read bandwidth %.3g B/s, f32 rate %.3g "
                  "FLOP/s\nbytes: weights %.0f + head %.0f, scratch %zu, block "
                  "%zu, slot %zu\n",
-           z->isa, z->n_threads, b->bandwidth, b->peak, b->weight_bytes,
-           head_bytes(b), z->scratch_bytes, z->block_bytes, z->slot_bytes);
+           z->isa, z->n_threads, b->bandwidth, b->peak, b->demand.weight_bytes,
+           b->demand.head_bytes, z->scratch_bytes, z->block_bytes,
+           z->slot_bytes);
 }
 
 static void print_json(const struct bench *b, const char *text)
@@ -385,7 +344,7 @@ static void run(struct bench *b, struct kernels_options *o)
     uint32_t a_seq = (b->prompt + 2 * b->steps + 1) / o->block_tokens + 1;
     uint32_t blocks = BATCH_MAX * a_seq + longest / o->block_tokens + 2;
 
-    count_weights(b);
+    demand_of(&b->demand, b->w);
     runner_open(&b->runner, b->w, o, blocks, BATCH_MAX, 0);
     forward_sizes(b->runner.forward, &b->sizes);
     b->bandwidth = machine_best(machine_read_bandwidth, b->sizes.n_threads);

@@ -11,17 +11,24 @@ import time
 
 FORMAT = 1
 ROOT = os.path.realpath(os.path.join(os.path.dirname(__file__), "..", ".."))
-BIN = os.path.join(ROOT, "build", "release", "bin")
+BUILT = os.environ.get("SLUICE_BIN")  # programs that are there already
+BIN = BUILT or os.path.join(ROOT, "build", "release", "bin")
 TINY = os.path.join(ROOT, "models", "tiny-hybrid")
 CONFIGS = os.path.join(ROOT, "tests", "vectors", "configs")
-PROGRAMS = ["machine_bench", "kernels_bench", "mkmodel", "fake_workers",
+PROGRAMS = ["machine_bench", "device_bench", "kernels_bench", "grid_bench",
+            "mkmodel", "fake_workers",
             "stream_clients", "unary_bench", "serve_bench", "replica_bench",
             "replica_speed", "sluice-router", "sluice-worker", "sluicectl"]
 LIMIT_S = 1800  # no program takes longer
 
 
 class Failed(Exception):
-    """A part could not be measured; the text says why."""
+    """A part could not be measured; the text says why.  Of a program that
+    ended so: its exit code, and what it said."""
+
+    def __init__(self, text, code=0, said=""):
+        super().__init__(text)
+        self.code, self.said = code, said
 
 
 def program(name, *words):
@@ -33,7 +40,8 @@ def program(name, *words):
     except subprocess.TimeoutExpired as e:
         raise Failed(f"{name} took over {LIMIT_S} s") from e
     if p.returncode != 0:
-        raise Failed(f"{name}: exit code {p.returncode}: {p.stderr.strip()}")
+        raise Failed(f"{name}: exit code {p.returncode}: {p.stderr.strip()}",
+                     p.returncode, p.stderr.strip())
     if not p.stdout.lstrip().startswith("{"):
         return {}
     return json.loads(p.stdout)
@@ -41,6 +49,8 @@ def program(name, *words):
 
 def build():
     """Quiet unless it fails."""
+    if BUILT:
+        return
     log = os.path.join(ROOT, "build", "bench.log")
     os.makedirs(os.path.dirname(log), exist_ok=True)
     commands = [["cmake", "--preset", "release"],
@@ -247,9 +257,8 @@ def commit():
     return p.stdout.strip() or "unknown"
 
 
-def run(parts, quick, keep):
-    """All figures, and what failed: {part: why}."""
-    failed = {}
+def start(quick):
+    """What is said of every run, and what failed: {part: why}."""
     figures = {"sluice_bench": FORMAT, "quick": quick, "commit": commit(),
                "when": datetime.datetime.now(datetime.timezone.utc).isoformat(
                    timespec="seconds"),
@@ -259,7 +268,13 @@ def run(parts, quick, keep):
         build()
     except Failed as e:
         return figures, {"build": str(e)}
-    for part in parts:
+    return figures, {}
+
+
+def run(parts, quick, keep):
+    """All figures, and what failed."""
+    figures, failed = start(quick)
+    for part in [] if failed else parts:
         print(f"tests/bench/run: {part} ...", flush=True)
         try:
             figures[part] = PARTS[part](quick, keep)

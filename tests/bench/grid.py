@@ -1,0 +1,209 @@
+"""Of tests/bench/run: what sluice makes of an OpenCL device, point by point,
+and through the daemons."""
+import contextlib
+import datetime
+import json
+import os
+import subprocess
+import time
+
+import measure
+
+SHAPES = ("qwen3.5-0.8b", "qwen3.5-4b", "qwen3.5-9b", "qwen3.5-27b")
+POINTS = (*(f"decode:1024:{n}" for n in (1, 8, 32, 128)),
+          *(f"decode:16384:{n}" for n in (1, 8, 32)),
+          *(f"prefill:{n}" for n in (512, 4096, 16384)))
+TINY = "tiny-hybrid"
+QUICK = ("decode:48:1", "decode:48:3", "prefill:40")
+PROGRAMS = ["device_bench", "grid_bench"]
+SERVED, SERVED_TIMES = "qwen3.5-0.8b", 5
+SERVED_PROMPT, SERVED_TOKENS = 160, 257  # as many steps as a point's at most
+
+
+class NoDevice(Exception):
+    """The text says why there is none."""
+
+
+def limits(device, quick):
+    """What device_bench says of it."""
+    try:
+        return measure.program("device_bench", "--device", device, "--seconds",
+                               0.005 if quick else 0.1)
+    except measure.Failed as e:
+        if e.code == 2:
+            raise NoDevice(e.said) from e
+        raise
+
+
+def config(shape):
+    if shape == TINY:
+        return os.path.join(measure.TINY, "config.json")
+    return os.path.join(measure.CONFIGS, shape + ".json")
+
+
+def read_points(path, device):
+    """Those that an earlier run left; none if there is no such file.  Half a
+    line at its end goes."""
+    try:
+        with open(path, "r+", encoding="utf-8") as f:
+            whole = [line for line in f.readlines() if line.endswith("\n")]
+            f.seek(0)
+            f.truncate(len("".join(whole).encode()))
+    except FileNotFoundError:
+        return []
+    rows = [json.loads(line) for line in whole]
+    others = {row["device"] for row in rows} - {device}
+    if others:
+        raise measure.Failed(f"{path} has points of {', '.join(others)}, and "
+                             f"this is {device}")
+    return rows
+
+
+def figures_of(row, shape, found):
+    """A line of grid_bench with its shares of the limits."""
+    row = {"shape": shape, **row, "device": found["device"],
+           "commit": measure.commit(),
+           "when": datetime.datetime.now(datetime.timezone.utc).isoformat(
+               timespec="seconds")}
+    if "skipped" in row:
+        return row
+    row["read_bandwidth"], row["matrix"] = (found["read_bandwidth"],
+                                            found["matrix"])
+    row["flops_share"] = row["flops"] / row["step_s"] / found["matrix"]
+    if row["point"].startswith("decode"):
+        row["bytes_share"] = (row["bytes"] / row["step_s"] /
+                              found["read_bandwidth"])
+    return row
+
+
+def text_of(row):
+    name = row["point"].replace("decode:", "decode ").replace("prefill:",
+                                                              "prefill ")
+    name = f"{row['shape']:13s} {name.replace(':', ' x '):18s}"
+    if "skipped" in row:
+        return f"{name} skipped: {row['skipped']}"
+    of = [f"{row['flops_share']:.2f} of the matrix rate"]
+    if "bytes_share" in row:
+        of.insert(0, f"{row['bytes_share']:.2f} of the read bandwidth")
+    return (f"{name} {row['tok_s']:12,.1f} tok/s {1e3 * row['step_s']:10.3f} "
+            f"ms  {', '.join(of)}")
+
+
+def run_shape(shape, points, device, quick):
+    """Its lines, as they come."""
+    command = [os.path.join(measure.BIN, "grid_bench"), "--device", device,
+               "--seconds", "0" if quick else "0.5", config(shape), *points]
+    with subprocess.Popen(command, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True) as p:
+        yield from map(json.loads, p.stdout)
+        said = p.stderr.read().strip()
+    if p.returncode == 2:
+        raise NoDevice(said)
+    if p.returncode != 0:
+        raise measure.Failed(f"grid_bench: exit code {p.returncode}: {said}")
+
+
+def run_grid(shapes, device, quick, path):
+    """All points that are not there yet, each kept when it is through."""
+    began = time.monotonic()
+    found = limits(device, quick)
+    print(limits_text(found))
+    rows = read_points(path, found["device"]) if path else []
+    have = {(row["shape"], row["point"]) for row in rows}
+    failed = {}
+    for row in rows:
+        print(text_of(row), " (before)")
+    for shape in shapes:
+        points = [p for p in (QUICK if quick else POINTS)
+                  if (shape, p) not in have]
+        try:
+            for line in run_shape(shape, points, device, quick) \
+                    if points else ():
+                rows.append(figures_of(line, shape, found))
+                print(text_of(rows[-1]), flush=True)
+                if path:
+                    append(path, rows[-1])
+        except measure.Failed as e:
+            failed[shape] = str(e)
+    return {"limits": found, "points": rows,
+            "took_s": round(time.monotonic() - began, 1)}, failed
+
+
+def append(path, row):
+    with open(path, "a", encoding="utf-8") as f:
+        f.write(json.dumps(row) + "\n")
+
+
+def limits_text(found):
+    rates = ", ".join(f"{v / 1e12:.3g} TFLOP/s {k.replace('_', ' ')}"
+                      for k, v in found["rates"].items())
+    return (f"{found['device']} ({found['units']} units, "
+            f"{found['memory_bytes'] / 1e9:.1f} GB, driver {found['driver']}): "
+            f"reads {found['read_bandwidth'] / 1e9:,.0f} GB/s; {rates}")
+
+
+# ---- through the daemons ----
+
+def ctl(clients, *words):
+    """The last object that sluicectl prints."""
+    p = subprocess.run([os.path.join(measure.BIN, "sluicectl"), *words,
+                        "--json", "--router", clients],
+                       stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                       text=True, check=False)
+    if p.returncode != 0:
+        raise measure.Failed(f"sluicectl: {p.stdout}{p.stderr}")
+    return json.loads(p.stdout.splitlines()[-1])
+
+
+def generate(clients, prompt, tokens, batch):
+    """Tokens a second after the first, as a client sees them."""
+    ids = " ".join(str(1 + 7 * i) for i in range(prompt))
+    end = ctl(clients, "generate", "--ids", "--ignore-eos", "--temperature",
+              "0", "--n", str(batch), "--max-tokens", str(tokens), ids)
+    return sum(1e6 * (c["n_generated"] - 1) /
+               (c["client_total_us"] - c["client_first_token_us"])
+               for c in end["choices"])
+
+
+def served(model, device, depth, load):
+    """With so many plans in flight; load: prompt, tokens, batch, times."""
+    *sizes, times = load
+    with measure.Daemons() as d:
+        _p, workers, clients = measure.router(d)
+        d.start("sluice-worker", "--model", model, "--router", workers,
+                "--device", device, "--engine-depth", depth, "--memory",
+                "8GiB", "--context", 1024)
+        measure.await_workers(clients, 1)
+        got = sorted(generate(clients, *sizes) for _ in range(times))
+        step = ctl(clients, "workers")["workers"][0]["step_us"]
+    return {"tok_s": got[len(got) // 2], "all": got, "step_us": step}
+
+
+def run_served(device, quick, keep):
+    """One shape, bare and through router and wire, in one run."""
+    shape, prompt, tokens, times = (
+        (TINY, 8, 6, 1) if quick else
+        (SERVED, SERVED_PROMPT, SERVED_TOKENS, SERVED_TIMES))
+    batches = (1,) if quick else (1, 8)
+    rows = run_shape(shape, [f"decode:{prompt}:{n}" for n in batches], device,
+                     quick)
+    bare = {n: row["tok_s"] for n, row in zip(batches, list(rows))}
+    figures = {"shape": shape, "prompt": prompt, "tokens": tokens}
+    of = (contextlib.nullcontext(measure.TINY) if quick else
+          measure.model_of(shape, keep))
+    with of as model:
+        for depth in (1, 2):
+            for n in batches:
+                one = served(model, device, depth, (prompt, tokens, n, times))
+                one.update(bare_tok_s=bare[n], ratio=one["tok_s"] / bare[n])
+                figures[f"depth {depth}, batch {n}"] = one
+    return figures
+
+
+def served_text(figures):
+    for name, one in figures.items():
+        if isinstance(one, dict):
+            yield (f"{figures['shape']:13s} served, {name}: "
+                   f"{one['tok_s']:,.1f} tok/s, {one['ratio']:.3f} of the bare "
+                   f"engine's {one['bare_tok_s']:,.1f}; a step "
+                   f"{one['step_us']} us")

@@ -1,0 +1,411 @@
+/* grid_bench - tokens a second of a shape on a device, at given points.
+ *
+ *     grid_bench [--device NAME] [--portable] [--kernel-cache DIR]
+ *                [--step-tokens N] [--seconds S] CONFIG.json POINT...
+ *
+ * POINT is decode:CONTEXT:BATCH, steps of one token each of BATCH sequences
+ * whose caches hold CONTEXT tokens already, or prefill:TOKENS, a prompt and
+ * its first token, --step-tokens (4096) of it at a time.  The model has the
+ * shape of CONFIG.json; weights and caches are random and made on the device
+ * (kernels/opencl/noise.h), so the host need not hold them.
+ *
+ * A point takes --seconds (0.5) and three turns at least.  It prints a line of
+ * JSON when it is through:
+ *
+ *     {"point", "tok_s", "step_s": the median turn's, "turns", "bytes",
+ *      "flops": what a turn must move and multiply at least (demand.h),
+ *      "weight_bytes", "scratch_bytes"}
+ *
+ * or, if the device has not the room, {"point", "skipped": "needs X of Y GB"}.
+ * Exit code, with a sentence: 1, a point fails; 2, there is no such device, or
+ * used wrongly. */
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/model/config.h"
+#include "kernels/opencl/noise.h"
+#include "tests/bench/demand.h"
+#include "tests/bench/machine.h"
+#include "tests/golden/runner.h"
+#include "tests/kernels/random_model.h"
+
+#define BATCH_MAX   128
+#define POINTS_MAX  64
+#define TURNS_MAX   256
+#define TURNS_LEAST 3
+#define CONFIG_MAX  ((size_t)1 << 20)
+#define ROOM        0.97 /* of a device's memory; the driver has some too */
+#define GB          1e9
+
+struct point {
+    const char *text;
+    bool decode;
+    uint32_t tokens; /* of each context; of the prompt */
+    uint32_t batch;
+};
+
+struct bench {
+    struct kernels_options options;
+    struct model_config config;
+    double seconds, room;
+    struct random_model model;
+    struct demand demand;
+    struct runner runner;
+    struct kernels_sizes sizes;
+    struct point points[POINTS_MAX];
+    uint32_t n_points;
+};
+
+static void say_why(const char *what, const char *why)
+{
+    fprintf(stderr, "grid_bench: %s%s%s\n", what, *why ? ": " : "", why);
+}
+
+static int refuse(const char *what, const char *why)
+{
+    say_why(what, why);
+    return 2;
+}
+
+static uint32_t blocks_of(const struct bench *b, const struct point *p)
+{
+    uint32_t n = p->tokens + (p->decode ? TURNS_MAX + 2 : 1);
+
+    return p->batch * (n / b->options.block_tokens + 1);
+}
+
+/* Free memory is not asked for: what others take is found out by a failure. */
+static double needs(const struct bench *b, const struct point *p)
+{
+    return (double)b->sizes.weight_bytes + (double)b->sizes.scratch_bytes +
+           (double)blocks_of(b, p) * (double)b->sizes.block_bytes +
+           (p->batch + 1.0) * (double)b->sizes.slot_bytes;
+}
+
+static void say_skipped(const struct bench *b, const struct point *p,
+                        double bytes)
+{
+    printf("{\"point\": \"%s\", \"skipped\": \"needs %.1f of %.1f GB\"}\n",
+           p->text, bytes / GB, b->room / GB);
+    fflush(stdout);
+}
+
+/* ---- a turn ---- */
+
+static void start(struct bench *b, struct run_seq *s, uint32_t n, uint32_t more)
+{
+    uint32_t *ids = calloc(n, sizeof *ids);
+
+    if (ids == NULL) {
+        abort();
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        ids[i] = (i * 2654435761u >> 8) % b->config.shape.vocab;
+    }
+    runner_start(&b->runner, s, ids, n, more);
+    free(ids);
+}
+
+static double decode_turn(struct bench *b, struct run_seq *s, uint32_t batch)
+{
+    double begin = machine_now();
+
+    for (uint32_t i = 0; i < batch; i++) {
+        runner_add(&b->runner, &s[i], 1, true, NULL);
+    }
+    runner_step(&b->runner);
+    for (uint32_t i = 0; i < batch; i++) {
+        run_seq_push(&s[i], runner_token(&b->runner, i));
+    }
+    return machine_now() - begin;
+}
+
+static double prefill_turn(struct bench *b, uint32_t n)
+{
+    uint32_t most = b->sizes.max_tokens;
+    struct run_seq s;
+    double begin;
+
+    start(b, &s, n, 1);
+    begin = machine_now();
+    for (uint32_t done = 0; done < n; done += most) {
+        uint32_t run = n - done < most ? n - done : most;
+
+        runner_add(&b->runner, &s, run, done + run == n, NULL);
+        runner_step(&b->runner);
+    }
+    begin = machine_now() - begin;
+    runner_stop(&b->runner, &s);
+    return begin;
+}
+
+/* ---- a point ---- */
+
+struct times {
+    double of[TURNS_MAX], all;
+    uint32_t n;
+};
+
+static bool more_turns(const struct bench *b, const struct times *t)
+{
+    return t->n < TURNS_LEAST || (t->all < b->seconds && t->n < TURNS_MAX);
+}
+
+static void add_turn(struct times *t, double took)
+{
+    t->of[t->n++] = took;
+    t->all += took;
+}
+
+static void run_decode(struct bench *b, const struct point *p, struct times *t)
+{
+    static struct run_seq s[BATCH_MAX];
+
+    for (uint32_t i = 0; i < p->batch; i++) {
+        start(b, &s[i], p->tokens, TURNS_MAX + 2);
+        runner_skip(&s[i], p->tokens);
+        run_seq_push(&s[i], i);
+    }
+    decode_turn(b, s, p->batch); /* the first is not counted */
+    while (more_turns(b, t)) {
+        add_turn(t, decode_turn(b, s, p->batch));
+    }
+    for (uint32_t i = 0; i < p->batch; i++) {
+        runner_stop(&b->runner, &s[i]);
+    }
+}
+
+static void run_prefill(struct bench *b, const struct point *p, struct times *t)
+{
+    uint32_t first = b->sizes.max_tokens;
+
+    prefill_turn(b, p->tokens < first ? p->tokens : first);
+    while (more_turns(b, t)) {
+        add_turn(t, prefill_turn(b, p->tokens));
+    }
+}
+
+static int ascending(const void *a, const void *b)
+{
+    const double *x = a, *y = b;
+
+    return (*x > *y) - (*x < *y);
+}
+
+static void say(const struct bench *b, const struct point *p, struct times *t)
+{
+    double context = (p->tokens + 0.5 * t->n) / b->options.block_tokens *
+                     (double)b->sizes.block_bytes;
+    double bytes = p->decode
+                       ? demand_decode_bytes(&b->demand, p->batch, context,
+                                             (double)b->sizes.slot_bytes)
+                       : b->demand.weight_bytes;
+    double flops = p->decode ? demand_decode_flops(&b->demand, p->batch)
+                             : demand_prefill_flops(&b->demand, p->tokens);
+    double median;
+
+    qsort(t->of, t->n, sizeof t->of[0], ascending);
+    median = t->of[t->n / 2];
+    printf("{\"point\": \"%s\", \"tok_s\": %.2f, \"step_s\": %.6g, \"turns\": "
+           "%u, \"bytes\": %.0f, \"flops\": %.0f, \"weight_bytes\": %.0f, "
+           "\"scratch_bytes\": %zu}\n",
+           p->text, (p->decode ? p->batch : p->tokens) / median, median, t->n,
+           bytes, flops, b->demand.weight_bytes + b->demand.head_bytes,
+           b->sizes.scratch_bytes);
+    fflush(stdout);
+}
+
+static int run_point(struct bench *b, const struct point *p)
+{
+    struct times t = {.n = 0};
+    struct error e;
+
+    if (needs(b, p) > b->room) {
+        say_skipped(b, p, needs(b, p));
+        return 0;
+    }
+    if (!runner_pool(&b->runner, blocks_of(b, p), p->batch, &e) ||
+        opencl_noise_pool(forward_kernels(b->runner.forward), 1u << 20, &e) !=
+            ST_OK) {
+        say_why(p->text, e.text);
+        return 1;
+    }
+    if (p->decode) {
+        run_decode(b, p, &t);
+    } else {
+        run_prefill(b, p, &t);
+    }
+    say(b, p, &t);
+    return 0;
+}
+
+/* ---- all of them ---- */
+
+static void make_model(struct bench *b)
+{
+    static struct random_shape r;
+    const struct model_config *c = &b->config;
+    struct dice dice = {1};
+
+    r = (struct random_shape){.shape = c->shape,
+                              .tied = c->tied,
+                              .qkv_bias = c->qkv_bias,
+                              .o_bias = c->o_bias,
+                              .qk_norm = c->qk_norm,
+                              .hollow = true};
+    memcpy(r.mixers, c->mixers, c->shape.n_layers * sizeof r.mixers[0]);
+    random_model_new(&b->model, &r, &dice);
+    demand_of(&b->demand, &b->model.w);
+}
+
+static void shorten(struct bench *b)
+{
+    uint32_t longest = 0;
+
+    for (uint32_t i = 0; i < b->n_points; i++) {
+        uint32_t n = b->points[i].tokens + TURNS_MAX + 3;
+
+        longest = n > longest ? n : longest;
+    }
+    b->config.shape.context = longest;
+}
+
+static int run(struct bench *b)
+{
+    double weights;
+    int rc = 0;
+
+    shorten(b);
+    make_model(b);
+    weights = b->demand.weight_bytes + b->demand.head_bytes;
+    for (uint32_t i = 0; weights > b->room && i < b->n_points; i++) {
+        say_skipped(b, &b->points[i], weights);
+    }
+    if (weights > b->room) {
+        return 0;
+    }
+    b->options.kv_dtype = b->config.shape.dtype;
+    runner_open(&b->runner, &b->model.w, &b->options, 1, 1, 0);
+    forward_sizes(b->runner.forward, &b->sizes);
+    for (uint32_t i = 0; rc == 0 && i < b->n_points; i++) {
+        rc = run_point(b, &b->points[i]);
+    }
+    runner_close(&b->runner);
+    random_model_free(&b->model);
+    return rc;
+}
+
+static bool parse_point(struct bench *b, const char *text)
+{
+    struct point *p = &b->points[b->n_points];
+    char rest;
+
+    if (b->n_points == POINTS_MAX) {
+        return false;
+    }
+    *p = (struct point){.text = text, .batch = 1};
+    p->decode =
+        sscanf(text, "decode:%u:%u%c", &p->tokens, &p->batch, &rest) == 2;
+    if (!p->decode && sscanf(text, "prefill:%u%c", &p->tokens, &rest) != 1) {
+        return false;
+    }
+    b->n_points++;
+    return p->tokens >= 1 && p->tokens <= (1u << 20) && p->batch >= 1 &&
+           p->batch <= BATCH_MAX;
+}
+
+static enum status read_config(struct model_config *c, const char *path,
+                               struct error *e)
+{
+    static char text[CONFIG_MAX];
+    FILE *f = fopen(path, "re");
+    size_t n;
+
+    if (f == NULL) {
+        return error_set(e, ST_NOT_FOUND, "it cannot be read");
+    }
+    n = fread(text, 1, sizeof text, f);
+    fclose(f);
+    return config_parse(c, text, n, e);
+}
+
+static int usage(void)
+{
+    fputs("usage: grid_bench [--device NAME] [--portable] "
+          "[--kernel-cache DIR]\n"
+          "                  [--step-tokens N] [--seconds S] CONFIG.json "
+          "decode:CONTEXT:BATCH | prefill:TOKENS ...\n",
+          stderr);
+    return 2;
+}
+
+static bool parse(struct bench *b, int argc, char **argv)
+{
+    static const struct option options[] = {
+        {"device", required_argument, NULL, 'd'},
+        {"portable", no_argument, NULL, 'P'},
+        {"kernel-cache", required_argument, NULL, 'k'},
+        {"step-tokens", required_argument, NULL, 'T'},
+        {"seconds", required_argument, NULL, 's'},
+        {NULL, 0, NULL, 0},
+    };
+
+    for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
+        switch (c) {
+        case 'd':
+            b->options.device = optarg;
+            break;
+        case 'P':
+            b->options.portable = true;
+            break;
+        case 'k':
+            b->options.kernel_cache = optarg;
+            break;
+        case 'T':
+            b->options.max_tokens = (uint32_t)strtoul(optarg, NULL, 10);
+            break;
+        case 's':
+            b->seconds = strtod(optarg, NULL);
+            break;
+        default:
+            return false;
+        }
+    }
+    for (int i = optind + 1; i < argc; i++) {
+        if (!parse_point(b, argv[i])) {
+            return false;
+        }
+    }
+    return b->n_points > 0;
+}
+
+int main(int argc, char **argv)
+{
+    static struct bench b = {
+        .options = {.device = "opencl",
+                    .block_tokens = 32,
+                    .max_tokens = 4096,
+                    .max_rows = BATCH_MAX,
+                    .max_logits = BATCH_MAX},
+        .seconds = 0.5,
+    };
+    struct opencl_device device;
+    struct error e;
+
+    if (!parse(&b, argc, argv)) {
+        return usage();
+    }
+    if (opencl_device_find(&device, b.options.device, &e) != ST_OK) {
+        return refuse(e.text, "");
+    }
+    if (read_config(&b.config, argv[optind], &e) != ST_OK) {
+        return refuse(argv[optind], e.text);
+    }
+    if (b.config.shape.n_layers > RANDOM_LAYERS_MAX) {
+        return refuse(argv[optind], "it has too many layers for this program");
+    }
+    b.room = ROOM * (double)device.memory;
+    return run(&b);
+}
