@@ -6,6 +6,7 @@
 
 #include "common/log.h"
 #include "kernels/opencl/cache.h"
+#include "kernels/opencl/ptx.h"
 
 #define OPTIONS_MAX 2048
 #define SAID_MAX    300 /* bytes of a compiler's words in a sentence */
@@ -277,34 +278,6 @@ static char *binary_of(cl_program id, size_t *n)
     return (char *)bytes;
 }
 
-/* ---- PTX ---- */
-
-static char *find_bytes(char *at, size_t n, const char *what)
-{
-    return memmem(at, n, what, strlen(what));
-}
-
-bool program_release(char *ptx, size_t *n, size_t room)
-{
-    static const char target[] = ".target sm_90";
-    char *held = find_bytes(ptx, *n, PROGRAM_HELD_BACK);
-    char *at = find_bytes(ptx, *n, target), *behind;
-
-    if (held == NULL || at == NULL || room <= *n) {
-        return false;
-    }
-    behind = at + strlen(target);
-    if (behind == ptx + *n || *behind != 'a') {
-        memmove(behind + 1, behind, (size_t)(ptx + *n - behind));
-        *behind = 'a';
-        ++*n;
-    }
-    while ((held = find_bytes(ptx, *n, PROGRAM_HELD_BACK)) != NULL) {
-        memset(held, ' ', strlen(PROGRAM_HELD_BACK));
-    }
-    return true;
-}
-
 /* ---- all of it ---- */
 
 static bool is_nvidia(const struct build *b)
@@ -356,9 +329,17 @@ static enum status build(struct opencl_programs *p, const struct build *b,
     }
     p->counts.built++;
     bytes = binary_of(*out, &n);
-    if (bytes != NULL && is_nvidia(b) && program_release(bytes, &n, n + 1)) {
+    if (bytes != NULL && is_nvidia(b) && ptx_release(bytes, &n, n + 1)) {
         clReleaseProgram(*out);
         st = from_binary(b, out, bytes, n, e);
+    } else if (strstr(b->options, PROGRAM_OWN_SET) != NULL) {
+        if (may_release(p)) {
+            clReleaseProgram(*out);
+        }
+        *out = NULL;
+        st = error_set(e, ST_INTERNAL,
+                       "kernels/opencl/%s.cl: its binary is no PTX of sm_90",
+                       b->file);
     }
     if (st == ST_OK && bytes != NULL) {
         keep(p, b, bytes, n);

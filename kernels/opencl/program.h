@@ -16,10 +16,9 @@
  * damaged, another's, or that the driver refuses is built anew and replaced;
  * a folder that cannot be written costs time and nothing else.
  *
- * Between binary and build there is one step on NVIDIA: a binary is PTX, and
- * a line in it that begins with PROGRAM_HELD_BACK, a comment, holds an
- * instruction of the architecture's own set (sm_90a), which the OpenCL
- * compiler does not know.  program_release() makes it one.
+ * Between binary and build there is one step on NVIDIA: what is held back in
+ * the PTX (ptx.h) is let go.  A program with PROGRAM_OWN_SET among its defines
+ * is nothing without it: it is refused where there is nothing to let go.
  *
  * Threading: as opencl.h.  Memory: opencl_programs_new() and _get(). */
 #ifndef KERNELS_OPENCL_PROGRAM_H
@@ -29,7 +28,7 @@
 #include "kernels/opencl/device.h"
 
 #define OPENCL_PROGRAMS_MAX 128
-#define PROGRAM_HELD_BACK   "//@"
+#define PROGRAM_OWN_SET     "-DWGMMA=1"
 
 struct opencl_programs;
 
@@ -59,10 +58,5 @@ MUST_CHECK enum status opencl_programs_get(struct opencl_programs *p,
 
 void opencl_programs_counts(const struct opencl_programs *p,
                             struct opencl_programs_counts *out);
-
-/* In place: ".target sm_90" becomes ".target sm_90a" and held-back lines are
- * let go.  room: bytes at ptx, at least one more than *n.  False: there is
- * nothing to let go, or no target line, and nothing was changed. */
-bool program_release(char *ptx, size_t *n, size_t room);
 
 #endif

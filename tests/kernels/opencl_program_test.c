@@ -8,6 +8,7 @@
 
 #include "kernels/opencl/cache.h"
 #include "kernels/opencl/program.h"
+#include "kernels/opencl/ptx.h"
 #include "tests/kernels/test_device.h"
 #include "tests/unit/cmocka.h"
 
@@ -256,6 +257,11 @@ static void test_refused(void **state)
     assert_non_null(strstr(e.text, "CL_BUILD_PROGRAM_FAILURE"));
     assert_int_equal(opencl_programs_get(p, &program, "none", "", &e),
                      ST_NOT_FOUND);
+    /* What is nothing without instructions that are let go. */
+    assert_int_equal(opencl_programs_get(p, &program, "good",
+                                         "-DONE=1 " PROGRAM_OWN_SET, &e),
+                     ST_INTERNAL);
+    assert_non_null(strstr(e.text, "good.cl: its binary is no PTX"));
     opencl_programs_free(&p);
 }
 
@@ -287,7 +293,7 @@ static void released(const char *from, const char *to)
 
     memset(text, '#', sizeof text);
     memcpy(text, from, n);
-    assert_true(program_release(text, &n, n + 1) == (to != NULL));
+    assert_true(ptx_release(text, &n, n + 1) == (to != NULL));
     to = to ? to : from;
     assert_int_equal(n, strlen(to));
     assert_memory_equal(text, to, n);

@@ -9,6 +9,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "kernels/opencl/ptx.h"
+
 #define FLUSH_BYTES  ((size_t)256 << 20) /* well past any last cache */
 #define READ_BYTES   ((size_t)2 << 30)
 #define CACHE_BYTES  ((size_t)16 << 20)
@@ -175,6 +177,29 @@ void try_free(struct try *t)
 
 /* ---- kernels ---- */
 
+/* What is held back in a program's PTX is let go, and it is built again. */
+static cl_int release(struct try *t, cl_program *p, const char *options)
+{
+    size_t n = 0;
+    cl_int code =
+        clGetProgramInfo(*p, CL_PROGRAM_BINARY_SIZES, sizeof(n), &n, NULL);
+    unsigned char *ptx = calloc(1, n + 1);
+    if (code == CL_SUCCESS && ptx) {
+        code =
+            clGetProgramInfo(*p, CL_PROGRAM_BINARIES, sizeof(ptx), &ptx, NULL);
+    }
+    if (code == CL_SUCCESS && ptx && ptx_release((char *)ptx, &n, n + 1)) {
+        const unsigned char *bytes = ptx;
+        clReleaseProgram(*p);
+        *p = clCreateProgramWithBinary(t->context, 1, &t->device, &n, &bytes,
+                                       NULL, &code);
+        try_must(code, "clCreateProgramWithBinary");
+        code = clBuildProgram(*p, 1, &t->device, options, NULL, NULL);
+    }
+    free(ptx);
+    return code;
+}
+
 static cl_kernel build(struct try *t, const char *const *sources, cl_uint n,
                        const char *name, const char *options)
 {
@@ -183,6 +208,9 @@ static cl_kernel build(struct try *t, const char *const *sources, cl_uint n,
         t->context, n, (const char **)(uintptr_t)sources, NULL, &code);
     try_must(code, "clCreateProgramWithSource");
     code = clBuildProgram(p, 1, &t->device, options, NULL, NULL);
+    if (code == CL_SUCCESS && t->nvidia) {
+        code = release(t, &p, options);
+    }
     static char text[16384];
     text[0] = 0;
     clGetProgramBuildInfo(p, t->device, CL_PROGRAM_BUILD_LOG, sizeof(text) - 1,
