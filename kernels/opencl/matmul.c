@@ -20,8 +20,9 @@ static const struct way {
     enum matmul_kind kind;
     uint32_t tokens;
 } ways[] = {
-    {MATMUL_DECODE, 1},    {MATMUL_DECODE, 8},     {MATMUL_DECODE, 32},
-    {MATMUL_PREFILL, 512}, {MATMUL_PREFILL, 4096},
+    {MATMUL_DECODE, 1},     {MATMUL_DECODE, 8},    {MATMUL_DECODE, 32},
+    {MATMUL_PREFILL, 256},  {MATMUL_PREFILL, 512}, {MATMUL_PREFILL, 1024},
+    {MATMUL_PREFILL, 4096},
 };
 
 #define MATMUL_WAYS (sizeof ways / sizeof *ways)
@@ -111,8 +112,12 @@ static void choose_nv(struct opencl *c, struct matmul_choice *of, size_t way,
         (ways[way].kind == MATMUL_PREFILL && !c->matmul->fold)) {
         return;
     }
-    (ways[way].kind == MATMUL_DECODE ? matmul_nv_decode : matmul_nv_prefill)(
-        &nv, op, of->rows, of->cols, ways[way].tokens);
+    if (ways[way].kind == MATMUL_DECODE) {
+        matmul_nv_decode(&nv, op, of->rows, of->cols, ways[way].tokens);
+    } else {
+        matmul_nv_prefill(&nv, op, of->rows, of->cols, ways[way].tokens,
+                          c->matmul->wgmma);
+    }
     of->nv[way] = (struct opencl_variant){.file = nv.file,
                                           .kernel = nv.kernel,
                                           .wg = nv.items,
@@ -123,6 +128,9 @@ static void choose_nv(struct opencl *c, struct matmul_choice *of, size_t way,
         ST_OK) {
         of->kernel[way] = NULL;
         log_warn("kernel-refused", "kernel=%s text=\"%s\"", nv.file, e.text);
+        if (ways[way].kind == MATMUL_PREFILL) {
+            c->matmul->wgmma = false;
+        }
     }
 }
 
@@ -199,7 +207,7 @@ static struct opencl_kernel *kernel_for(const struct opencl *c,
     return k;
 }
 
-static enum status choose_all(struct opencl *c, struct error *e)
+static enum status choose_each(struct opencl *c, struct error *e)
 {
     enum status st = ST_OK;
 
@@ -219,6 +227,23 @@ static enum status choose_all(struct opencl *c, struct error *e)
         }
     }
     return st == ST_OK ? choose(c, MATMUL_STORE, &c->head, e) : st;
+}
+
+/* wgmma rounds in its own way, and a token's bits may not depend on how many
+ * there are: where one kernel is refused, none of them is used. */
+static enum status choose_all(struct opencl *c, struct error *e)
+{
+    struct opencl_matmul *m = c->matmul;
+    enum status st;
+    bool wgmma;
+
+    m->wgmma = c->device.nvidia == 90;
+    do {
+        wgmma = m->wgmma;
+        m->n_choices = 0;
+        st = choose_each(c, e);
+    } while (st == ST_OK && m->wgmma != wgmma);
+    return st;
 }
 
 /* ---- operands ---- */

@@ -34,6 +34,7 @@ struct opencl_matmul {
     struct matmul_choice *choices; /* [MATMUL_CHOICES] */
     struct opencl_kernel *fold;    /* goes before NVIDIA's for prompts; NULL */
     uint32_t n_choices;
+    bool wgmma; /* for prompts: in all products of this device or in none */
 };
 
 MUST_CHECK enum status opencl_matmul_setup(struct opencl *c, struct error *e);

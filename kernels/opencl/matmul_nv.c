@@ -153,21 +153,70 @@ void matmul_nv_decode(struct matmul_nv *out, enum matmul_nv_op op,
 
 /* ---- many ---- */
 
-void matmul_nv_prefill(struct matmul_nv *out, enum matmul_nv_op op,
-                       uint32_t rows, uint32_t cols, uint32_t tokens)
+/* A work-group's tile, the stages of columns in local memory, and how long it
+ * keeps a compute unit busy: measured, 128 by 256 being 100. */
+struct tile {
+    uint32_t tokens, rows, stages, cost;
+};
+
+static const struct tile wgmma_tiles[] = {
+    {192, 256, 4, 140},
+    {128, 256, 4, 100},
+    {128, 128, 6, 57},
+    {64, 128, 8, 41},
+};
+static const struct tile mma_sync_tiles[] = {
+    {128, 256, 4, 100},
+    {128, 128, 3, 57},
+};
+
+/* The tile with which so many tokens are soonest done. */
+static const struct tile *best_tile(const struct tile *tiles, size_t n,
+                                    uint32_t rows, uint32_t tokens)
 {
-    /* 128 tokens by 256 rows, or by 128 where that leaves units idle. */
-    const uint32_t tiles = (tokens + 127) / 128 * ((rows + 255) / 256);
-    const uint32_t wide = tiles >= UNITS ? 4 : 2;
+    const struct tile *best = tiles;
+    uint64_t least = UINT64_MAX;
+
+    for (size_t i = 0; i < n; i++) {
+        const struct tile *t = &tiles[i];
+        const uint64_t groups =
+            (uint64_t)((tokens + t->tokens - 1) / t->tokens) *
+            ((rows + t->rows - 1) / t->rows);
+        const uint64_t time = (groups + UNITS - 1) / UNITS * t->cost;
+
+        if (time < least) {
+            least = time;
+            best = t;
+        }
+    }
+    return best;
+}
+
+static struct tile tile_of(uint32_t rows, uint32_t tokens, bool wgmma)
+{
+    return wgmma ? *best_tile(wgmma_tiles,
+                              sizeof wgmma_tiles / sizeof *wgmma_tiles, rows,
+                              tokens)
+                 : *best_tile(mma_sync_tiles,
+                              sizeof mma_sync_tiles / sizeof *mma_sync_tiles,
+                              rows, tokens);
+}
+
+void matmul_nv_prefill(struct matmul_nv *out, enum matmul_nv_op op,
+                       uint32_t rows, uint32_t cols, uint32_t tokens,
+                       bool wgmma)
+{
+    const struct tile t = tile_of(rows, tokens, wgmma);
 
     *out = (struct matmul_nv){.file = "nv_matmul_prefill",
                               .kernel = kernels[op],
-                              .items = 64 * wide,
-                              .tokens = 128,
-                              .rows = 64 * wide};
+                              .items = wgmma ? t.tokens * 2
+                                             : t.tokens * t.rows / 128,
+                              .tokens = t.tokens,
+                              .rows = t.rows};
     (void)snprintf(out->defines, sizeof out->defines,
-                   "-DN=%u -DK=%u -DEPILOGUE=%d -DWARPS_T=2 -DWARPS_N=%u "
-                   "-DSTAGES=%u -DBAND=8",
-                   op == MATMUL_NV_SILU ? rows / 2 : rows, cols, (int)op, wide,
-                   wide == 4 ? 4 : 3);
+                   "-DN=%u -DK=%u -DEPILOGUE=%d -DWGMMA=%d -DTILE_T=%u "
+                   "-DTILE_W=%u -DSTAGES=%u -DBAND=8",
+                   op == MATMUL_NV_SILU ? rows / 2 : rows, cols, (int)op,
+                   (int)wgmma, t.tokens, t.rows, t.stages);
 }

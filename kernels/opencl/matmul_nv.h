@@ -33,9 +33,10 @@ bool matmul_nv_fits(enum matmul_nv_op op, uint32_t rows, uint32_t cols);
 void matmul_nv_decode(struct matmul_nv *out, enum matmul_nv_op op,
                       uint32_t rows, uint32_t cols, uint32_t tokens);
 
-/* For about `tokens` prompt tokens in a launch.  nv_norm_fold.cl has to go
- * before store and silu. */
+/* For about `tokens` prompt tokens in a launch; bits depend on wgmma, of
+ * sm_90a, and not on them.  nv_norm_fold.cl has to go before store and silu. */
 void matmul_nv_prefill(struct matmul_nv *out, enum matmul_nv_op op,
-                       uint32_t rows, uint32_t cols, uint32_t tokens);
+                       uint32_t rows, uint32_t cols, uint32_t tokens,
+                       bool wgmma);
 
 #endif

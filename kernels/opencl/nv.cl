@@ -12,7 +12,7 @@
  *     b0 (2c.., g)   b1 (2c + 8.., g)
  *     d0 (g, 2c)     d1 (g, 2c + 1)     d2 (g + 8, 2c)     d3 (g + 8, 2c + 1)
  *
- * Needs     sm_80, PTX 7.8 */
+ * Needs     sm_80, PTX 7.8; wgmma: sm_90a */
 #define INLINE static inline __attribute__((always_inline))
 
 #ifndef NV_EMULATED
@@ -150,6 +150,84 @@ INLINE uint ticket_take(volatile __global uint *ticket)
 INLINE void fence_device(void)
 {
     __asm__ volatile("fence.acq_rel.gpu;" ::: "memory");
+}
+
+/* ---- sm_90a: see PTX_HELD_BACK of ptx.h ---- */
+
+/* What copy_async() and stores of this work-item have written to local memory
+ * is there for wgmma, after a barrier. */
+INLINE void wgmma_publish(void)
+{
+    __asm__ volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+/* Before the first wgmma of a group: sums may have been written elsewise. */
+INLINE void wgmma_begin(void)
+{
+    __asm__ volatile("//@wgmma.fence.sync.aligned;" ::: "memory");
+}
+
+INLINE void wgmma_commit(void)
+{
+    __asm__ volatile("//@wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+
+/* All but the newest n groups of this warpgroup are done. */
+#define wgmma_wait(n) \
+    __asm__ volatile("//@wgmma.wait_group.sync.aligned %0;" ::"n"(n) : "memory")
+
+/* An operand in local memory: rows of 128 bytes, their 16-byte unit u at
+ * u ^ r % 8 in row r, row 0 at a multiple of 1024.  Add 2 for each 16 bf16. */
+INLINE ulong wgmma_rows(__local const void *row0)
+{
+    const ulong swizzle_128 = (ulong)1 << 62, eight_rows = 1024 >> 4;
+
+    return swizzle_128 | eight_rows << 32 | (ulong)1 << 16 |
+           (NV_LOCAL(row0) & 0x3ffff) >> 4;
+}
+
+#define WGMMA_0_63                                                            \
+    "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"                  \
+    "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,"        \
+    "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,"        \
+    "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
+#define WGMMA_64_127                                                          \
+    "%64,%65,%66,%67,%68,%69,%70,%71,"                                        \
+    "%72,%73,%74,%75,%76,%77,%78,%79,"                                        \
+    "%80,%81,%82,%83,%84,%85,%86,%87,"                                        \
+    "%88,%89,%90,%91,%92,%93,%94,%95,"                                        \
+    "%96,%97,%98,%99,%100,%101,%102,%103,"                                    \
+    "%104,%105,%106,%107,%108,%109,%110,%111,"                                \
+    "%112,%113,%114,%115,%116,%117,%118,%119,"                                \
+    "%120,%121,%122,%123,%124,%125,%126,%127"
+#define WGMMA_D_8(i)                                                          \
+    "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]),               \
+        "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])
+#define WGMMA_D_32(i)                                                         \
+    WGMMA_D_8(i), WGMMA_D_8(i + 8), WGMMA_D_8(i + 16), WGMMA_D_8(i + 24)
+
+/* d [64, 128] += a [64, 16] * b [128, 16]^T by 128 work-items, a and b by
+ * wgmma_rows().  Warp w of the four has rows 16 w .. 16 w + 15; of them and of
+ * columns 8 n .. 8 n + 7 a lane has d[4 n ..], as of mma_bf16(). */
+INLINE void wgmma_128(float *d, const ulong a, const ulong b)
+{
+    __asm__ volatile("//@wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 "
+                     "{" WGMMA_0_63 "}, %64, %65, 1, 1, 1, 0, 0;"
+                     : WGMMA_D_32(0), WGMMA_D_32(32)
+                     : "l"(a), "l"(b)
+                     : "memory");
+}
+
+/* The same for d [64, 256], b [256, 16]. */
+INLINE void wgmma_256(float *d, const ulong a, const ulong b)
+{
+    __asm__ volatile("//@wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 "
+                     "{" WGMMA_0_63 "," WGMMA_64_127 "}, "
+                     "%128, %129, 1, 1, 1, 0, 0;"
+                     : WGMMA_D_32(0), WGMMA_D_32(32), WGMMA_D_32(64),
+                       WGMMA_D_32(96)
+                     : "l"(a), "l"(b)
+                     : "memory");
 }
 
 #endif

@@ -9,35 +9,53 @@
  *   x      [T, N] f32;  next [T, N] bf16;  ss [T, SS_LD] f32: store and silu
  *          read the first of each token only: nv_norm_fold.cl goes before
  *
- * A work-group has a tile of WARPS_T * 64 tokens by WARPS_N * 64 rows of w
- * (silu: of each 16 rows 8 of gate and the same 8 of up), a warp 64 by 64 of
- * it.  Columns come in stages of 64 to local memory, STAGES - 1 of them under
- * way.  There a row is 8 units of 16 bytes, unit u of row r at u ^ r % 8: so
- * that neither copies nor ldmatrix meet in a bank.
+ * A work-group has a tile of TILE_T tokens by TILE_W rows of w (silu: of each
+ * 16 rows 8 of gate and the same 8 of up).  Columns come in stages of 64 to
+ * local memory.  There a row is 8 units of 16 bytes, unit u of row r at
+ * u ^ r % 8: so that neither copies nor ldmatrix meet in a bank, and as wgmma
+ * wants it.
  *
- * Launch    ITEMS = 32 * WARPS_T * WARPS_N items; dim 0: ceil(rows of w /
- *           (WARPS_N * 64)), dim 1: ceil(n_rows / (WARPS_T * 64)).  Tiles are
- *           taken in bands of BAND tiles of tokens, for the sake of the cache
- * Defines   N, K of the matrix (N: columns of out); EPILOGUE 0..2; WARPS_T
- *           1..4 and WARPS_N 2..4, their product 4 or 8; STAGES 2..; BAND 1..
- * Needs     sm_80; K a multiple of 64, N of 8; 8 KiB * STAGES * (WARPS_T +
- *           WARPS_N) of local memory, whatever the device admits to
+ * WGMMA 1: a warpgroup of four warps multiplies 64 tokens by all of TILE_W,
+ * straight from local memory, and a stage is copied while the two before it
+ * are multiplied.  WGMMA 0: a warp multiplies 64 by 64.
+ *
+ * Launch    ITEMS items; dim 0: ceil(rows of w / TILE_W), dim 1: ceil(n_rows /
+ *           TILE_T).  Tiles are taken in bands of BAND tiles of tokens, for
+ *           the sake of the cache
+ * Defines   N, K of the matrix (N: columns of out); EPILOGUE 0..2; WGMMA 0, 1;
+ *           STAGES 3..; BAND 1..; TILE_T a multiple of 64, TILE_W 128 or 256:
+ *           ITEMS, 128 for each 64 of TILE_T or (WGMMA 0) 32 for each 64 by 64,
+ *           is 128..512
+ * Needs     sm_80; WGMMA: sm_90a.  K a multiple of 64, N of 8; 128 * STAGES *
+ *           (TILE_T + TILE_W) bytes of local memory and 4 * TILE_T, whatever
+ *           the device admits to
  * Numerics  one sum in float32, by 16 columns at a time in their order.  Of
- *           the defines only K changes any bit. */
-#define ITEMS  (32 * WARPS_T * WARPS_N)
+ *           the defines only K and WGMMA change any bit. */
 #define STEP   64 /* columns of a stage */
 #define STEPS  (K / STEP)
-#define TILE_T (WARPS_T * 64)
-#define TILE_W (WARPS_N * 64)
 #define PARTS  (EPILOGUE == 1 ? 2 : 1)
 #define TILE_N (TILE_W / PARTS) /* columns of out */
+
+/* What a warp has the sums of: M_TILES times 16 tokens, N_TILES times 8 rows
+ * of w; WARPS_T of them have the tokens of a tile. */
+#if WGMMA
+#define WGMMA_2(w) wgmma_##w
+#define WGMMA_1(w) WGMMA_2(w)
+#define WGMMA_W WGMMA_1(TILE_W)
+#define M_TILES 1
+#define N_TILES (TILE_W / 8)
+#define ITEMS   (TILE_T * 2)
+#else
+#define M_TILES 4
+#define N_TILES 8
+#define ITEMS   (TILE_T * TILE_W / 128)
+#endif
+#define WARPS_T (TILE_T / (M_TILES * 16))
+#define BATCH   8 /* finished at a time */
 
 #define UNITS  8            /* of 16 bytes, of a row in a stage */
 #define PASS   (ITEMS / 8)  /* rows that all items copy at once */
 #define STAGE  ((TILE_T + TILE_W) * UNITS)
-
-#define M_TILES 4 /* of 16 tokens, of a warp */
-#define N_TILES 8 /* of 8 rows of w */
 
 /* ---- copies ---- */
 
@@ -66,27 +84,69 @@ INLINE struct source find_source(__global const ushort *in,
 }
 
 /* A row that is not there becomes zeros. */
+INLINE void fetch_rows(__local uint4 *to, __global const ushort *from,
+                       const uint n_tile, const uint pitch, const uint n)
+{
+    const uint row = get_local_id(0) / 8;
+
+    #pragma unroll
+    for (uint i = 0; i < (n_tile + PASS - 1) / PASS; i++) {
+        if (n_tile % PASS == 0 || i * PASS + row < n_tile) {
+            copy_async(to + i * PASS * UNITS, from + (ulong)i * pitch * K,
+                       i < n ? 16 : 0);
+        }
+    }
+}
+
 INLINE void fetch(__local uint4 *stage, const struct source *s, uint step)
 {
     const uint id = get_local_id(0), row = id / 8;
     __local uint4 *to = stage + row * UNITS + (id % 8 ^ row % 8);
-    const uint c = step * STEP;
 
-    #pragma unroll
-    for (uint i = 0; i < TILE_T / PASS; i++) {
-        copy_async(to + i * PASS * UNITS, s->in + (ulong)i * PASS * K + c,
-                   i < s->n_in ? 16 : 0);
-    }
-    #pragma unroll
-    for (uint i = 0; i < TILE_W / PASS; i++) {
-        copy_async(to + (TILE_T + i * PASS) * UNITS,
-                   s->w + (ulong)i * (PASS / PARTS) * K + c,
-                   i < s->n_w ? 16 : 0);
-    }
+    fetch_rows(to, s->in + step * STEP, TILE_T, PASS, s->n_in);
+    fetch_rows(to + TILE_T * UNITS, s->w + step * STEP, TILE_W, PASS / PARTS,
+               s->n_w);
 }
 
 /* ---- sums ---- */
 
+#if WGMMA
+INLINE void sums(float acc[M_TILES][N_TILES][4], const struct source *s,
+                 __local uint4 *ring)
+{
+    const ulong stage0 = wgmma_rows(ring);
+    const uint a = get_local_id(0) / 128 * 64 * UNITS, b = TILE_T * UNITS;
+
+    #pragma unroll
+    for (uint i = 0; i < STAGES - 2; i++) {
+        if (i < STEPS) {
+            fetch(ring + i * STAGE, s, i);
+        }
+        copy_commit();
+    }
+    #pragma unroll 1
+    for (uint step = 0; step < STEPS; step++) {
+        const uint ahead = step + STAGES - 2;
+        const ulong stage = stage0 + step % STAGES * STAGE;
+
+        copy_wait(STAGES - 3);
+        wgmma_publish();
+        barrier(CLK_LOCAL_MEM_FENCE); /* and all are done with step - 2 */
+        wgmma_begin();
+        #pragma unroll
+        for (uint k = 0; k < STEP / 16; k++) {
+            WGMMA_W(acc[0][0], stage + a + 2 * k, stage + b + 2 * k);
+        }
+        wgmma_commit();
+        if (ahead < STEPS) {
+            fetch(ring + ahead % STAGES * STAGE, s, ahead);
+        }
+        copy_commit();
+        wgmma_wait(1);
+    }
+    wgmma_wait(0);
+}
+#else
 /* acc += a stage.  ldmatrix takes from lane i of 32 the address of a row: for
  * 16 tokens row i % 16, unit i / 16; for 16 rows of w row i % 8 and 8 more of
  * i / 16, unit i / 8 % 2.  a, b: this lane's unit of the first 16 columns. */
@@ -115,6 +175,37 @@ INLINE void multiply(float acc[M_TILES][N_TILES][4], __local const uint4 *stage,
         }
     }
 }
+
+INLINE void sums(float acc[M_TILES][N_TILES][4], const struct source *s,
+                 __local uint4 *ring)
+{
+    const uint lane = get_local_id(0) % 32, warp = get_local_id(0) / 32;
+    const uint warp_t = warp % WARPS_T, warp_n = warp / WARPS_T;
+    const uint a = (warp_t * 64 + lane % 16) * UNITS + (lane / 16 ^ lane % 8);
+    const uint b = (TILE_T + warp_n * 64 + lane / 16 * 8 + lane % 8) * UNITS +
+                   (lane / 8 % 2 ^ lane % 8);
+
+    #pragma unroll
+    for (uint i = 0; i < STAGES - 1; i++) {
+        if (i < STEPS) {
+            fetch(ring + i * STAGE, s, i);
+        }
+        copy_commit();
+    }
+    #pragma unroll 1
+    for (uint step = 0; step < STEPS; step++) {
+        const uint ahead = step + STAGES - 1;
+
+        copy_wait(STAGES - 2);
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (ahead < STEPS) {
+            fetch(ring + ahead % STAGES * STAGE, s, ahead);
+        }
+        copy_commit();
+        multiply(acc, ring + step % STAGES * STAGE, a, b);
+    }
+}
+#endif
 
 /* ---- what becomes of them ---- */
 
@@ -156,8 +247,10 @@ INLINE void finish_silu(const struct target *g, const float *gate,
     }
 }
 
-/* Four lanes together have the 8 columns of a part of ss. */
-INLINE void finish_add(const struct target *g, const float *d, uint t, uint j)
+/* x is what was there.  Four lanes together have the 8 columns of a part of
+ * ss. */
+INLINE void finish_add(const struct target *g, const float *d, uint t, uint j,
+                       float2 x)
 {
     const bool mine = t < g->n_rows && j < g->n_cols;
     const ulong at = (ulong)t * g->ld + j;
@@ -168,7 +261,7 @@ INLINE void finish_add(const struct target *g, const float *d, uint t, uint j)
         if (g->bias) {
             v += vload2(0, g->bias + j);
         }
-        v += *(__global float2 *)(g->out + at);
+        v += x;
         *(__global float2 *)(g->out + at) = v;
         *(__global uint *)(g->next + at) =
             pack_bf16(v.x * g->gamma[j], v.y * g->gamma[j + 1]);
@@ -183,30 +276,53 @@ INLINE void finish_add(const struct target *g, const float *d, uint t, uint j)
     }
 }
 
-INLINE void finish(const struct target *g, float acc[M_TILES][N_TILES][4],
-                   __local const float *scale, uint warp_t, uint warp_n,
-                   uint lane)
+/* BATCH tiles of a row, from column j of this lane; add: all of x is asked for
+ * before the first is changed. */
+INLINE void finish_batch(const struct target *g, float d[][4], uint i, uint t,
+                         uint j, float scale)
 {
+    float2 x[BATCH];
+
+    #pragma unroll
+    for (uint n = 0; n < (EPILOGUE == 2 ? BATCH : 0); n++) {
+        x[n] = t < g->n_rows && j + n * 8 < g->n_cols
+                   ? *(__global float2 *)(g->out + (ulong)t * g->ld + j + n * 8)
+                   : 0.0f;
+    }
+    #pragma unroll
+    for (uint n = 0; n < BATCH; n += PARTS) {
+        const uint at = j + n * 8 / PARTS;
+
+        if (EPILOGUE == 0) {
+            finish_store(g, d[n] + 2 * i, t, at, scale);
+        } else if (EPILOGUE == 1) {
+            finish_silu(g, d[n] + 2 * i, d[n + PARTS - 1] + 2 * i, t, at,
+                        scale);
+        } else {
+            finish_add(g, d[n] + 2 * i, t, at, x[n]);
+        }
+    }
+}
+
+INLINE void finish(const struct target *g, float acc[M_TILES][N_TILES][4],
+                   __local const float *scale)
+{
+    const uint lane = get_local_id(0) % 32, warp = get_local_id(0) / 32;
+    const uint warp_t = warp % WARPS_T, warp_n = warp / WARPS_T;
+
     #pragma unroll
     for (uint m = 0; m < M_TILES; m++) {
         #pragma unroll
         for (uint i = 0; i < 2; i++) {
-            const uint t = warp_t * 64 + m * 16 + i * 8 + lane / 4;
+            const uint t = (warp_t * M_TILES + m) * 16 + i * 8 + lane / 4;
             const float s = EPILOGUE == 2 ? 1.0f : scale[t];
 
             #pragma unroll
-            for (uint n = 0; n < N_TILES; n += PARTS) {
+            for (uint n = 0; n < N_TILES; n += BATCH) {
                 const uint j =
-                    (warp_n * 64 + n * 8) / PARTS + lane % 4 * 2;
-                const float *d = acc[m][n] + 2 * i;
+                    (warp_n * N_TILES + n) * 8 / PARTS + lane % 4 * 2;
 
-                if (EPILOGUE == 0) {
-                    finish_store(g, d, t, j, s);
-                } else if (EPILOGUE == 1) {
-                    finish_silu(g, d, acc[m][n + PARTS - 1] + 2 * i, t, j, s);
-                } else {
-                    finish_add(g, d, t, j);
-                }
+                finish_batch(g, acc[m] + n, i, t, opaque(j), s);
             }
         }
     }
@@ -230,12 +346,7 @@ INLINE void products(const struct target *g, const struct source *s,
                      __global const float *ss, __local uint4 *ring,
                      __local float *scale)
 {
-    const uint id = get_local_id(0), lane = id % 32, warp = id / 32;
-    const uint warp_t = warp % WARPS_T, warp_n = warp / WARPS_T;
-    const uint a =
-        (warp_t * 64 + lane % 16) * UNITS + (lane / 16 ^ lane % 8);
-    const uint b = (TILE_T + warp_n * 64 + lane / 16 * 8 + lane % 8) * UNITS +
-                   (lane / 8 % 2 ^ lane % 8);
+    const uint id = get_local_id(0);
     float acc[M_TILES][N_TILES][4] = {{{0.0f}}};
 
     if (EPILOGUE != 2 && id < TILE_T) {
@@ -243,31 +354,13 @@ INLINE void products(const struct target *g, const struct source *s,
 
         scale[id] = 1.0f / sqrt(ss[(ulong)t * SS_LD] / (float)H + EPS);
     }
-    #pragma unroll
-    for (uint i = 0; i < STAGES - 1; i++) {
-        if (i < STEPS) {
-            fetch(ring + i * STAGE, s, i);
-        }
-        copy_commit();
-    }
-    #pragma unroll 1
-    for (uint step = 0; step < STEPS; step++) {
-        const uint ahead = step + STAGES - 1;
-
-        copy_wait(STAGES - 2);
-        barrier(CLK_LOCAL_MEM_FENCE);
-        if (ahead < STEPS) {
-            fetch(ring + ahead % STAGES * STAGE, s, ahead);
-        }
-        copy_commit();
-        multiply(acc, ring + step % STAGES * STAGE, a, b);
-    }
-    finish(g, acc, scale, warp_t, warp_n, lane);
+    sums(acc, s, ring);
+    finish(g, acc, scale);
 }
 
 #define WORK_GROUP __attribute__((reqd_work_group_size(ITEMS, 1, 1)))
 #define LOCALS                                                                \
-    __local uint4 ring[STAGES * STAGE];                                       \
+    __local uint4 ring[STAGES * STAGE] __attribute__((aligned(1024)));        \
     __local float scale[TILE_T];                                              \
     const uint2 tile = find_tile();                                           \
     const uint t0 = tile.x * TILE_T, j0 = tile.y * TILE_N;                    \

@@ -79,18 +79,58 @@ static void some_do_not_fit(void **state)
     assert_true(matmul_nv_fits(MATMUL_NV_SILU, 32, 64));
 }
 
-static void prefill_is_wide_where_all_units_have_work(void **state)
+/* Of nv_matmul_prefill.cl. */
+static void check_prefill(enum matmul_nv_op op, uint32_t rows, uint32_t tokens,
+                          bool wgmma)
 {
     struct matmul_nv w;
+    matmul_nv_prefill(&w, op, rows, 4096, tokens, wgmma);
+    uint32_t tile = w.tokens + w.rows;
+    assert_int_equal(define_of(&w, "TILE_T"), w.tokens);
+    assert_int_equal(define_of(&w, "TILE_W"), w.rows);
+    assert_int_equal(define_of(&w, "WGMMA"), wgmma);
+    assert_int_equal(define_of(&w, "N"),
+                     op == MATMUL_NV_SILU ? rows / 2 : rows);
+    assert_int_equal(w.items, wgmma ? w.tokens / 64 * 128
+                                    : w.tokens / 64 * (w.rows / 64) * 32);
+    assert_in_range(w.items, 128, 512);
+    assert_true(w.tokens % 64 == 0);
+    assert_true(w.rows == 128 || w.rows == 256);
+    assert_in_range(define_of(&w, "STAGES"), 3, 16);
+    assert_in_range(define_of(&w, "STAGES") * tile * 128 + w.tokens * 4, 1,
+                    LOCAL_MOST);
+}
+
+static void prefill_is_cut_to_fit(void **state)
+{
     (void)state;
-    matmul_nv_prefill(&w, MATMUL_NV_ADD, 4096, 4096, 512);
-    assert_int_equal(w.rows, 128);
-    matmul_nv_prefill(&w, MATMUL_NV_ADD, 4096, 4096, 4096);
-    assert_int_equal(w.rows, 256);
-    assert_int_equal(w.items, 256);
-    assert_int_equal(define_of(&w, "N"), 4096);
-    matmul_nv_prefill(&w, MATMUL_NV_SILU, 4096, 4096, 4096);
-    assert_int_equal(define_of(&w, "N"), 2048);
+    for (uint32_t rows = 16; rows <= 300000; rows += 16 + rows / 16 * 8) {
+        for (uint32_t tokens = 1; tokens <= 8192; tokens += 1 + tokens / 2) {
+            check_prefill(MATMUL_NV_SILU, rows / 16 * 16, tokens, true);
+            check_prefill(MATMUL_NV_ADD, rows / 16 * 16, tokens, true);
+            check_prefill(MATMUL_NV_STORE, rows / 16 * 16, tokens, false);
+        }
+    }
+}
+
+static void expect_tile(uint32_t rows, uint32_t tokens, bool wgmma,
+                        uint32_t tile_tokens, uint32_t tile_rows)
+{
+    struct matmul_nv w;
+    matmul_nv_prefill(&w, MATMUL_NV_ADD, rows, 4096, tokens, wgmma);
+    assert_int_equal(w.tokens, tile_tokens);
+    assert_int_equal(w.rows, tile_rows);
+}
+
+static void prefill_is_wide_where_all_units_have_work(void **state)
+{
+    (void)state;
+    expect_tile(4096, 512, false, 128, 128);
+    expect_tile(4096, 4096, false, 128, 256);
+    expect_tile(24576, 4096, true, 192, 256); /* 16 rounds of 24 */
+    expect_tile(4096, 4096, true, 128, 256);  /* 4 rounds, not 3 of 1.4 */
+    expect_tile(4096, 512, true, 128, 128);
+    expect_tile(1024, 256, true, 64, 128);
 }
 
 int main(void)
@@ -98,6 +138,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(decode_is_cut_to_fit),
         cmocka_unit_test(some_do_not_fit),
+        cmocka_unit_test(prefill_is_cut_to_fit),
         cmocka_unit_test(prefill_is_wide_where_all_units_have_work),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

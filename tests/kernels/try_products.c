@@ -47,6 +47,7 @@ struct trial {
     size_t out_bytes;
     uint8_t *golden, *got; /* [most, n], as the kernel writes it */
     bool has_golden;
+    bool wgmma; /* prefill: these, or mma.sync */
 };
 
 static cl_kernel build(struct try *t, const struct matmul_nv *w,
@@ -254,8 +255,12 @@ static void try_turn(struct trial *r, const struct turn *u)
     const struct product *p = r->p;
     struct matmul_nv w;
     char what[320];
-    (u->prefill ? matmul_nv_prefill : matmul_nv_decode)(
-        &w, p->op, p->n * r->parts, p->k, u->tokens);
+    if (u->prefill) {
+        matmul_nv_prefill(&w, p->op, p->n * r->parts, p->k, u->tokens,
+                          r->wgmma);
+    } else {
+        matmul_nv_decode(&w, p->op, p->n * r->parts, p->k, u->tokens);
+    }
     snprintf(what, sizeof(what), "%-18s %4u tokens%s", p->name, u->n_rows,
              u->prefill ? "" : " decoded");
     r->kernel = build(r->t, &w, p);
@@ -302,9 +307,10 @@ static void make_buffers(struct trial *r)
 }
 
 static void try_product(struct try *t, const struct product *p, cl_mem pool,
-                        const struct turn *turns, uint32_t n, uint32_t most)
+                        const struct turn *turns, uint32_t n, uint32_t most,
+                        bool wgmma)
 {
-    struct trial r = {.t = t, .p = p, .w = pool, .most = most};
+    struct trial r = {.t = t, .p = p, .w = pool, .most = most, .wgmma = wgmma};
     r.parts = p->op == MATMUL_NV_SILU ? 2 : 1;
     r.copies = (uint32_t)(POOL / ((size_t)r.parts * p->n * p->k));
     r.out_bytes = (size_t)most * p->n * (p->op == MATMUL_NV_SILU ? 2 : 4);
@@ -322,7 +328,8 @@ static void try_product(struct try *t, const struct product *p, cl_mem pool,
 }
 
 static void try_shapes(struct try *t, const char *model,
-                       const struct turn *turns, uint32_t n, uint32_t most)
+                       const struct turn *turns, uint32_t n, uint32_t most,
+                       bool wgmma)
 {
     for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
         const struct product *p = &shapes[i];
@@ -334,7 +341,7 @@ static void try_shapes(struct try *t, const char *model,
         if (!t->build_only) {
             pool = try_random(t, TRY_BF16, POOL, SEED_W, W_SCALE);
         }
-        try_product(t, p, pool, turns, n, most);
+        try_product(t, p, pool, turns, n, most, wgmma);
         try_free_buffers(t);
     }
 }
@@ -352,12 +359,12 @@ static const struct turn decode_turns[] = {
 
 static void decode_small(struct try *t)
 {
-    try_shapes(t, "0.8B", decode_turns, N_OF(decode_turns), 128);
+    try_shapes(t, "0.8B", decode_turns, N_OF(decode_turns), 128, false);
 }
 
 static void decode_large(struct try *t)
 {
-    try_shapes(t, "9B", decode_turns, N_OF(decode_turns), 128);
+    try_shapes(t, "9B", decode_turns, N_OF(decode_turns), 128, false);
 }
 
 static const struct turn prefill_turns[] = {
@@ -367,20 +374,29 @@ static const struct turn prefill_turns[] = {
     {512, 77, 1, true, true},     {2048, 2048, 2048, true, false},
 };
 
+static void try_prefill(struct try *t, const char *model, bool wgmma)
+{
+    try_shapes(t, model, prefill_turns, N_OF(prefill_turns), 4096, wgmma);
+}
+
 static void prefill_small(struct try *t)
 {
-    try_shapes(t, "0.8B", prefill_turns, N_OF(prefill_turns), 4096);
+    try_prefill(t, "0.8B", t->nvidia == 90);
 }
 
 static void prefill_large(struct try *t)
 {
-    try_shapes(t, "9B", prefill_turns, N_OF(prefill_turns), 4096);
+    try_prefill(t, "9B", t->nvidia == 90);
+}
+
+static void prefill_sync(struct try *t)
+{
+    try_prefill(t, "0.8B", false);
+    try_prefill(t, "9B", false);
 }
 
 const struct try_case try_products[] = {
-    {"decode_small", decode_small},
-    {"decode_large", decode_large},
-    {"prefill_small", prefill_small},
-    {"prefill_large", prefill_large},
-    {0},
+    {"decode_small", decode_small},   {"decode_large", decode_large},
+    {"prefill_small", prefill_small}, {"prefill_large", prefill_large},
+    {"sync", prefill_sync},           {0},
 };
