@@ -23,12 +23,13 @@ static const struct option_row detokenize_rows[] = {CTL_MODEL(OPTION_ROW)
                                                         CTL_TEXT(OPTION_ROW)};
 static const struct option_row drain_rows[] = {CTL_DRAIN(OPTION_ROW)};
 static const struct option_row plan_rows[] = {CTL_PLAN(OPTION_ROW)};
+static const struct option_row quantise_rows[] = {CTL_QUANTISE(OPTION_ROW)};
 static const struct option_row no_rows[1];
 
 #define ROWS_MAX                                               \
     (OPTION_COUNT(common_rows) + OPTION_COUNT(generate_rows) + \
      OPTION_COUNT(tokenize_rows) + OPTION_COUNT(drain_rows) +  \
-     OPTION_COUNT(plan_rows))
+     OPTION_COUNT(plan_rows) + OPTION_COUNT(quantise_rows))
 
 struct verb {
     const char *name, *operands, *summary;
@@ -98,6 +99,14 @@ static const struct verb verbs[] = {
      "  sluicectl plan models/tiny-hybrid --workers a=40MiB,b=80MiB\n"
      "  sluicectl plan Qwen3.5-27B --workers a=24GiB,b=24GiB,c=24GiB \\\n"
      "      --context 32768 --lengths 4096,32768\n"},
+    {"quantise", "MODEL_DIR NEW_DIR", "a smaller model of 8 or 4 bits a weight",
+     ctl_quantise, ROWS(quantise_rows),
+     "Needs no router.  NEW_DIR is made, and has everything that a worker and\n"
+     "a router read.  Each --group weights share a scale and a bias in the\n"
+     "model's dtype (docs/model.md); norms, convolutions and what is no whole\n"
+     "groups wide stay as they are.\n\n"
+     "  sluicectl quantise Qwen3.5-9B Qwen3.5-9B-4bit\n"
+     "  sluicectl quantise models/tiny-hybrid /tmp/tiny-8 --bits 8\n"},
     {"tokenize", "[TEXT]", "text to ids", ctl_tokenize, ROWS(tokenize_rows),
      "With --model DIR, a model directory, no cluster is needed.\n\n"
      "  sluicectl tokenize \"Once upon a time\"\n"
@@ -219,6 +228,7 @@ static int parse_verb(struct ctl *c, int argc, char **argv,
     n = append(rows, n, tokenize_rows, 1);
     n = append(rows, n, drain_rows, OPTION_COUNT(drain_rows));
     n = append(rows, n, plan_rows, OPTION_COUNT(plan_rows));
+    n = append(rows, n, quantise_rows, OPTION_COUNT(quantise_rows));
     rc = parse(c, rows, n, argc, copy);
     *verb = NULL;
     if (rc == CTL_OK && c->n_operands > 0) {

@@ -140,6 +140,13 @@ enum ctl_exit {
     X(scratch, BYTES, "SIZE", NULL,                                            \
       "of the largest step, at each worker (estimated)", 0, 0)
 
+#define CTL_QUANTISE(X)                                 \
+    X(bits, U32, "N", "4", "of a weight: 4 or 8", 4, 8) \
+    X(group, U32, "N", "64",                            \
+      "weights that share a scale and a bias: 32, 64\n" \
+      "                             or 128",            \
+      MODEL_GROUP_MIN, MODEL_GROUP_MAX)
+
 /* Of all verbs; each verb's rows say which of them it takes. */
 struct ctl_options {
     CTL_COMMON(OPTION_FIELD)
@@ -150,6 +157,7 @@ struct ctl_options {
     CTL_SAMPLING(OPTION_FIELD)
     CTL_GENERATE(OPTION_FIELD)
     CTL_PLAN(OPTION_FIELD)
+    CTL_QUANTISE(OPTION_FIELD)
 };
 
 struct ctl {
@@ -173,6 +181,7 @@ int ctl_drain(struct ctl *c);
 int ctl_undrain(struct ctl *c);
 int ctl_ping(struct ctl *c);
 int ctl_plan(struct ctl *c);
+int ctl_quantise(struct ctl *c);
 int ctl_tokenize(struct ctl *c);
 int ctl_detokenize(struct ctl *c);
 

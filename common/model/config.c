@@ -95,23 +95,98 @@ static void refuse_window(struct fields *f, const struct family *family)
     }
 }
 
-static void refuse_quantised(struct fields *f)
+#define SUPPORTED "groups of 32, 64 or 128 at 4 or 8 bits, as MLX writes them"
+
+/* A number of a quantisation: of those that are powers of two in [min, max];
+ * fallback where it is absent. */
+static uint32_t quant_number(struct fields *f, const json_t *o,
+                             const char *where, const char *key,
+                             uint32_t fallback, json_int_t min, json_int_t max)
 {
-    static const char *const keys[] = {"quantization_config", "quantization",
-                                       "compression_config"};
+    const json_t *v = json_object_get(o, key);
+    json_int_t n = json_integer_value(v);
 
-    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
-        const json_t *v = field_get(f, keys[i]);
+    if (v == NULL && fallback > 0) {
+        return fallback;
+    }
+    if (!json_is_integer(v) || n < min || n > max || (n & (n - 1)) != 0) {
+        field_fault(f, ST_UNIMPLEMENTED,
+                    "%s of %s is %lld, which is not supported; " SUPPORTED
+                    " are",
+                    key, quote(where).text, (long long)n);
+        return fallback;
+    }
+    return (uint32_t)n;
+}
 
-        if (v != NULL) {
-            const char *how =
-                json_string_value(json_object_get(v, "quant_method"));
+/* One object, of all modules or of one. */
+static struct quantisation affine(struct fields *f, const json_t *o,
+                                  const char *where,
+                                  const struct quantisation *all)
+{
+    const char *method = json_string_value(json_object_get(o, "quant_method"));
+    const json_t *mode = json_object_get(o, "mode");
+    struct quantisation q;
 
-            field_fault(f, ST_UNIMPLEMENTED,
-                        "quantised weights (%s %s) are not supported; "
-                        "float32, bfloat16 and float16 are",
-                        keys[i], how == NULL ? "" : quote(how).text);
+    if (method != NULL) {
+        field_fault(f, ST_UNIMPLEMENTED,
+                    "weights quantised by %s (%s) are not supported; " SUPPORTED
+                    " are",
+                    quote(method).text, quote(where).text);
+    } else if (mode != NULL && !json_is_null(mode) &&
+               (!json_is_string(mode) ||
+                strcmp(json_string_value(mode), "affine") != 0)) {
+        field_fault(f, ST_UNIMPLEMENTED,
+                    "mode %s of %s is not supported; affine is",
+                    quote(json_string_value(mode)).text, quote(where).text);
+    }
+    q.bits = quant_number(f, o, where, "bits", all->bits, 4, 8);
+    q.group = quant_number(f, o, where, "group_size", all->group,
+                           MODEL_GROUP_MIN, MODEL_GROUP_MAX);
+    return q;
+}
+
+static struct quantisation parse_quant(struct fields *f, const char *key)
+{
+    const struct quantisation none = {0, 0};
+    const json_t *o = field_get(f, key);
+    struct quantisation q;
+    const char *module;
+    json_t *v;
+
+    if (o == NULL) {
+        return none;
+    }
+    q = affine(f, o, key, &none);
+    json_object_foreach((json_t *)(uintptr_t)o, module, v)
+    {
+        if (json_is_object(v)) {
+            (void)affine(f, v, module, &q);
         }
+    }
+    return q;
+}
+
+/* MLX writes the same under both names. */
+static void parse_quantised(struct model_config *c, struct fields *f)
+{
+    struct quantisation old = parse_quant(f, "quantization_config");
+
+    c->quant = parse_quant(f, "quantization");
+    if (c->quant.bits == 0) {
+        c->quant = old;
+    }
+    if (old.bits > 0 &&
+        (old.bits != c->quant.bits || old.group != c->quant.group)) {
+        field_fault(f, ST_INVALID_ARGUMENT,
+                    "quantization says %u bits in groups of %u, "
+                    "quantization_config %u in groups of %u",
+                    c->quant.bits, c->quant.group, old.bits, old.group);
+    }
+    if (field_get(f, "compression_config") != NULL) {
+        field_fault(f, ST_UNIMPLEMENTED,
+                    "quantised weights (compression_config) are not "
+                    "supported; " SUPPORTED " are");
     }
 }
 
@@ -130,7 +205,6 @@ static void refuse_unsupported(struct fields *f, const struct family *family)
 {
     refuse_experts(f);
     refuse_window(f, family);
-    refuse_quantised(f);
     refuse_activation(f, "hidden_act");
     refuse_activation(f, "output_gate_type");
     if (field_bool(f, "mlp_bias", false)) {
@@ -373,6 +447,7 @@ static void parse_model(struct model_config *c, struct fields *f)
     c->tied = field_bool(f, "tie_word_embeddings", false);
     c->n_mtp = parse_mtp(f);
     refuse_unsupported(f, family);
+    parse_quantised(c, f);
     parse_sizes(&c->shape, f, family);
     if (f->status == ST_OK) {
         parse_mixers(c, f, family);

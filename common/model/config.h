@@ -7,11 +7,17 @@
  *     qwen3_next               the same, without experts
  *     llama, mistral, qwen2, qwen3    full attention, dense
  *
+ * Quantised weights are read in the affine form that MLX writes: `quantization`
+ * or `quantization_config`, {group_size 32, 64 or 128, bits 4 or 8, mode absent
+ * or "affine"}, and by a module's name false, true, or another such object.
+ * Which modules are quantised, and how, the tensors themselves say
+ * (layout.h); here every object is checked.
+ *
  * What sluice has no mathematics for is refused by name with
  * ST_UNIMPLEMENTED: other families, experts, sliding windows, yarn and other
- * rotary scalings, quantised weights, activations other than SiLU.  What is
- * out of range or contradicts itself is ST_INVALID_ARGUMENT, with the key and
- * the range in the message.
+ * rotary scalings, weights quantised otherwise, activations other than SiLU.
+ * What is out of range or contradicts itself is ST_INVALID_ARGUMENT, with the
+ * key and the range in the message.
  *
  * Defaults, where a key is absent: those of the family's reference
  * implementation, as the table in config.c and the calls in it say; the dtype
@@ -43,6 +49,12 @@ enum linear_storage {
     LINEAR_GROUPED /* in_proj_qkvz, in_proj_ba, interleaved by key head */
 };
 
+/* What most matrices are; those whose columns are no multiple of group are
+ * not. */
+struct quantisation {
+    uint32_t bits, group; /* 0: none */
+};
+
 struct model_config {
     char name[MODEL_NAME_MAX + 1]; /* "" after config_parse() */
     char family[16];               /* model_type */
@@ -52,6 +64,7 @@ struct model_config {
     bool tied; /* the head is the embedding */
     enum norm_storage norms;
     enum linear_storage linear;
+    struct quantisation quant;
     bool qkv_bias, o_bias; /* of attention; no MLP has one */
     bool qk_norm;
 

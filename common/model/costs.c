@@ -33,11 +33,15 @@ void costs_of_shapes(struct split_model *m, const struct model_config *c,
     set_ends(m, c, embed, embed, sizes_last_norm(c));
 }
 
+static uint64_t aligned(uint64_t bytes)
+{
+    return (bytes + LAYOUT_ALIGN - 1) / LAYOUT_ALIGN * LAYOUT_ALIGN;
+}
+
 static uint64_t placed(const struct tensor *t)
 {
-    uint64_t bytes = (uint64_t)t->rows * t->cols * dtype_bytes(t->dtype);
-
-    return (bytes + LAYOUT_ALIGN - 1) / LAYOUT_ALIGN * LAYOUT_ALIGN;
+    return aligned(t->rows * tensor_row_bytes(t)) +
+           2 * aligned(t->rows * tensor_scale_bytes(t));
 }
 
 enum status costs_of_files(struct split_model *m, const struct model_config *c,
@@ -67,8 +71,10 @@ static uint64_t most(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
+#define PANEL_ROWS 12 /* of a quantised matrix that a thread widens */
+
 /* Float32 all: x and its norm, and the widest of what attention, a Gated
- * DeltaNet and an MLP make of them. */
+ * DeltaNet and an MLP make of them; and each thread's panel. */
 uint64_t costs_scratch(const struct model_config *c,
                        const struct costs_step *step)
 {
@@ -80,9 +86,13 @@ uint64_t costs_scratch(const struct model_config *c,
     uint64_t attention = q * (s->attn_gated ? 5 : 3) + 2 * kv;
     uint64_t linear = 2 * channels + 2 * values + 2 * (uint64_t)s->n_v_heads;
     uint64_t mlp = 2 * (uint64_t)s->intermediate;
+    uint64_t wide = most(most(s->hidden, s->intermediate), most(q, values));
+    uint64_t panels = c->quant.bits > 0 ? PANEL_ROWS * wide * step->threads : 0;
 
-    return (2 * (uint64_t)s->hidden + most(mlp, most(attention, linear))) *
-           step->tokens * sizeof(float);
+    return ((2 * (uint64_t)s->hidden + most(mlp, most(attention, linear))) *
+                step->tokens +
+            panels) *
+           sizeof(float);
 }
 
 /* Logits, and of each thread a row's logits, probabilities and order. */

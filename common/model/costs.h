@@ -16,12 +16,12 @@ struct costs_step {
     uint32_t logits; /* rows of them at a time */
 };
 
-/* From the configuration alone: matrices in the model's dtype. */
+/* From the configuration alone: matrices as sizes.h says. */
 void costs_of_shapes(struct split_model *m, const struct model_config *c,
                      enum dtype kv);
 
-/* The weights of m anew, from the headers of the model's files, each tensor in
- * its own dtype.  Errors as layout_make(). */
+/* The weights of m anew, from the headers of the model's files, each tensor as
+ * it is stored.  Errors as layout_make(). */
 MUST_CHECK enum status costs_of_files(struct split_model *m,
                                       const struct model_config *c,
                                       const struct checkpoint *files,

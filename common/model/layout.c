@@ -6,7 +6,8 @@
 
 #include "common/quote.h"
 
-#define KEY_MAX 80
+#define KEY_MAX     80
+#define GROUP_PARTS 4 /* of a grouped projection, at most */
 
 /* What the makers below share.  The first fault is kept. */
 struct maker {
@@ -66,12 +67,21 @@ static bool dtype_of(struct maker *m, const struct checkpoint_tensor *t,
         return true;
     default:
         FAULT(m, ST_INVALID_ARGUMENT,
-              "%s: tensor %s is %s; F32, BF16 and F16 are supported",
+              "%s: tensor %s is %s; F32, BF16 and F16 are supported%s",
               quote(m->checkpoint->files[t->file].name).text,
-              quote(t->info->name).text,
-              safetensors_dtype_name(t->info->dtype));
+              quote(t->info->name).text, safetensors_dtype_name(t->info->dtype),
+              t->info->dtype != SAFETENSORS_U32 ? ""
+              : m->config->quant.bits > 0
+                  ? ", or U32 beside scales and biases"
+                  : ", and config.json has no quantization");
         return false;
     }
+}
+
+static void use(struct maker *m, const struct checkpoint_tensor *t)
+{
+    m->used[t - m->checkpoint->tensors] = true;
+    m->layout->n_tensors++;
 }
 
 /* The tensor of a key, used from now on. */
@@ -84,8 +94,7 @@ static const struct checkpoint_tensor *find(struct maker *m, const char *key)
         FAULT(m, ST_NOT_FOUND, "tensor \"%s\" is missing", key);
         return NULL;
     }
-    m->used[t - m->checkpoint->tensors] = true;
-    m->layout->n_tensors++;
+    use(m, t);
     return t;
 }
 
@@ -137,23 +146,151 @@ static bool is_matrix(const struct checkpoint_tensor *t, uint32_t rows,
            t->info->dims[1] == cols;
 }
 
+/* The planes of a matrix: itself, or its words, scales and biases. */
+#define PLANES_MAX 3
+
+struct stored {
+    uint32_t n;
+    struct {
+        const struct checkpoint_tensor *source;
+        uint64_t row_bytes;
+    } planes[PLANES_MAX];
+    struct tensor shape; /* without pointers */
+};
+
+/* The tensor whose key has another end than t's; NULL if there is none. */
+static const struct checkpoint_tensor *beside(const struct maker *m,
+                                              const struct checkpoint_tensor *t,
+                                              const char *end)
+{
+    static const char weight[] = ".weight";
+    size_t n = strlen(t->key), tail = sizeof weight - 1;
+    char key[KEY_MAX];
+
+    if (n <= tail || strcmp(t->key + n - tail, weight) != 0) {
+        return NULL;
+    }
+    snprintf(key, sizeof key, "%.*s%s", (int)(n - tail), t->key, end);
+    return checkpoint_find(m->checkpoint, key);
+}
+
+/* Words of cols values of 4 or 8 bits each, else 0. */
+static uint32_t bits_of(uint64_t words, uint32_t cols)
+{
+    return words * 8 == cols ? 4 : words * 4 == cols ? 8 : 0;
+}
+
+static uint32_t group_of(uint64_t groups, uint32_t cols)
+{
+    for (uint32_t g = MODEL_GROUP_MIN; g <= MODEL_GROUP_MAX; g *= 2) {
+        if (groups * g == cols) {
+            return g;
+        }
+    }
+    return 0;
+}
+
+static void quant_fault(struct maker *m, const struct checkpoint_tensor *t,
+                        uint32_t rows, uint32_t cols)
+{
+    FAULT(m, ST_INVALID_ARGUMENT,
+          "%s: tensor %s, its scales and its biases are no [%u, %u] matrix: "
+          "U32 of 4 or 8 bits a column is supported, with a scale and a bias "
+          "of one dtype for each 32, 64 or 128 columns",
+          quote(m->checkpoint->files[t->file].name).text,
+          quote(t->info->name).text, rows, cols);
+}
+
+/* Three planes, whose shapes say how it is quantised. */
+static bool find_quantised(struct maker *m, struct stored *s,
+                           const struct checkpoint_tensor *scales)
+{
+    const struct checkpoint_tensor *words = s->planes[0].source;
+    const struct checkpoint_tensor *biases = beside(m, words, ".biases");
+    struct tensor *t = &s->shape;
+
+    if (biases == NULL) {
+        FAULT(m, ST_NOT_FOUND, "tensor %s has scales and no biases",
+              quote(words->info->name).text);
+        return false;
+    }
+    if (!dtype_of(m, scales, &t->dtype)) {
+        return false;
+    }
+    if (words->info->rank == 2 && scales->info->rank == 2) {
+        t->bits = bits_of(words->info->dims[1], t->cols);
+        t->group = group_of(scales->info->dims[1], t->cols);
+    }
+    if (words->info->dtype != SAFETENSORS_U32 || t->bits == 0 ||
+        t->group == 0 || words->info->dims[0] != t->rows ||
+        !is_matrix(scales, t->rows, t->cols / t->group) ||
+        !is_matrix(biases, t->rows, t->cols / t->group) ||
+        biases->info->dtype != scales->info->dtype) {
+        quant_fault(m, words, t->rows, t->cols);
+        return false;
+    }
+    s->n = PLANES_MAX;
+    s->planes[1].source = scales;
+    s->planes[2].source = biases;
+    for (uint32_t i = 1; i < s->n; i++) {
+        s->planes[i].row_bytes = tensor_scale_bytes(t);
+        use(m, s->planes[i].source);
+    }
+    s->planes[0].row_bytes = tensor_row_bytes(t);
+    return true;
+}
+
+/* What t, and what lies beside it, stores of a [rows, cols] matrix. */
+static bool find_stored(struct maker *m, struct stored *s,
+                        const struct checkpoint_tensor *t, uint32_t rows,
+                        uint32_t cols)
+{
+    const struct checkpoint_tensor *scales;
+
+    *s = (struct stored){.n = 1, .shape = {.rows = rows, .cols = cols}};
+    if (t == NULL) {
+        return false;
+    }
+    s->planes[0].source = t;
+    scales = m->config->quant.bits > 0 ? beside(m, t, ".scales") : NULL;
+    if (scales != NULL) {
+        return find_quantised(m, s, scales);
+    }
+    if (!dtype_of(m, t, &s->shape.dtype)) {
+        return false;
+    }
+    if (!is_matrix(t, rows, cols)) {
+        shape_fault(m, t, rows, cols);
+        return false;
+    }
+    s->planes[0].row_bytes = tensor_row_bytes(&s->shape);
+    return true;
+}
+
+/* Where plane i of a matrix is pointed to. */
+static const void **plane_of(struct tensor *t, uint32_t i)
+{
+    return i == 0 ? &t->data : i == 1 ? &t->scales : &t->biases;
+}
+
 static void whole_matrix(struct maker *m, struct tensor *out,
                          const struct checkpoint_tensor *t, uint32_t rows,
                          uint32_t cols)
 {
-    struct slice s = {.source = t, .matrix = out};
+    struct stored s;
 
-    if (t == NULL || !dtype_of(m, t, &s.dtype)) {
+    if (!find_stored(m, &s, t, rows, cols)) {
         return;
     }
-    if (!is_matrix(t, rows, cols)) {
-        shape_fault(m, t, rows, cols);
-        return;
+    *out = s.shape;
+    for (uint32_t i = 0; i < s.n; i++) {
+        uint64_t bytes = rows * s.planes[i].row_bytes;
+
+        add_slice(m, &(struct slice){.source = s.planes[i].source,
+                                     .bytes = bytes,
+                                     .place = reserve(m, bytes),
+                                     .matrix = plane_of(out, i)});
     }
-    s.bytes = t->bytes;
-    s.place = reserve(m, s.bytes);
-    *out = (struct tensor){.dtype = s.dtype, .rows = rows, .cols = cols};
-    add_slice(m, &s);
 }
 
 static void matrix(struct maker *m, struct tensor *out, const char *name,
@@ -249,99 +386,90 @@ static void attention(struct maker *m, struct attention_weights *a)
     }
 }
 
-/* Rows of a grouped projection that go to one place of one matrix. */
+/* Rows of each group of a grouped projection that are rows [first, ..) of one
+ * matrix, group by group. */
 struct group_part {
     struct tensor *out;
-    uint64_t place; /* of out's data */
     uint32_t rows;  /* of a group */
     uint32_t first; /* out's row for group 0 */
 };
 
-static void grouped(struct maker *m, const char *name,
-                    const struct group_part *parts, int n_parts)
+/* Rows of out, over all parts. */
+static uint32_t rows_of(const struct maker *m, const struct group_part *parts,
+                        int n_parts, const struct tensor *out)
 {
-    const struct model_shape *s = &m->config->shape;
-    const struct checkpoint_tensor *t = find_in_layer(m, name);
-    struct slice slice = {.source = t};
     uint32_t rows = 0;
-    uint64_t row_bytes;
 
     for (int i = 0; i < n_parts; i++) {
-        rows += parts[i].rows * s->n_k_heads;
+        rows += parts[i].out == out || out == NULL ? parts[i].rows : 0;
     }
-    if (t == NULL || !dtype_of(m, t, &slice.dtype)) {
-        return;
+    return rows * m->config->shape.n_k_heads;
+}
+
+/* One plane of a grouped projection, taken apart: a matrix has its place where
+ * its first row is met. */
+static void take_apart(struct maker *m, const struct stored *s, uint32_t plane,
+                       const struct group_part *parts, int n_parts)
+{
+    const uint64_t row_bytes = s->planes[plane].row_bytes;
+    struct slice slice = {.source = s->planes[plane].source};
+    uint64_t place[GROUP_PARTS] = {0};
+
+    for (int i = 0; i < n_parts; i++) {
+        place[i] = parts[i].first > 0
+                       ? place[i - 1]
+                       : reserve(m, row_bytes * rows_of(m, parts, n_parts,
+                                                        parts[i].out));
     }
-    if (!is_matrix(t, rows, s->hidden)) {
-        shape_fault(m, t, rows, s->hidden);
-        return;
-    }
-    row_bytes = s->hidden * dtype_bytes(slice.dtype);
-    for (uint32_t g = 0; g < s->n_k_heads; g++) {
+    for (uint32_t g = 0; g < m->config->shape.n_k_heads; g++) {
         for (int i = 0; i < n_parts; i++) {
             const struct group_part *p = &parts[i];
+            bool begins = g == 0 && p->first == 0;
 
             slice.bytes = p->rows * row_bytes;
             slice.place =
-                p->place + (p->first + (uint64_t)g * p->rows) * row_bytes;
-            slice.matrix = g == 0 && p->first == 0 ? p->out : NULL;
-            p->out->dtype = slice.dtype;
+                place[i] + (p->first + (uint64_t)g * p->rows) * row_bytes;
+            slice.matrix = begins ? plane_of(p->out, plane) : NULL;
             add_slice(m, &slice);
             slice.offset += slice.bytes;
         }
     }
 }
 
-/* The dtype of a grouped tensor, to size what it is taken apart into. */
-static uint64_t grouped_bytes(struct maker *m, const char *name)
+static void grouped(struct maker *m, const char *name,
+                    const struct group_part *parts, int n_parts)
 {
-    char key[KEY_MAX];
-    const struct checkpoint_tensor *t;
-    enum dtype dtype = DTYPE_F32;
+    struct stored s;
 
-    snprintf(key, sizeof key, "layers.%u.%s", m->layer, name);
-    t = checkpoint_find(m->checkpoint, key);
-    if (t != NULL) {
-        (void)dtype_of(m, t, &dtype);
+    if (!find_stored(m, &s, find_in_layer(m, name),
+                     rows_of(m, parts, n_parts, NULL),
+                     m->config->shape.hidden)) {
+        return;
     }
-    return dtype_bytes(dtype) * (uint64_t)m->config->shape.hidden;
-}
-
-static void set_rows(struct tensor *t, uint32_t rows, uint32_t cols)
-{
-    t->rows = rows;
-    t->cols = cols;
+    for (int i = 0; i < n_parts; i++) {
+        *parts[i].out = s.shape;
+        parts[i].out->rows = rows_of(m, parts, n_parts, parts[i].out);
+    }
+    for (uint32_t i = 0; i < s.n; i++) {
+        take_apart(m, &s, i, parts, n_parts);
+    }
 }
 
 static void grouped_projections(struct maker *m, struct deltanet_weights *d)
 {
-    const char *qkvz = "linear_attn.in_proj_qkvz.weight";
-    const char *ba = "linear_attn.in_proj_ba.weight";
     const struct model_shape *s = &m->config->shape;
     uint32_t r = s->n_v_heads / s->n_k_heads;
-    uint32_t keys = s->n_k_heads * s->k_dim, values = s->n_v_heads * s->v_dim;
-    uint64_t row = grouped_bytes(m, qkvz), row_ba = grouped_bytes(m, ba);
-    uint64_t qkv_at = reserve(m, row * (2 * keys + values));
-    uint64_t z_at = reserve(m, row * values);
-    uint64_t b_at = reserve(m, row_ba * s->n_v_heads);
-    uint64_t a_at = reserve(m, row_ba * s->n_v_heads);
-    const struct group_part parts[] = {
-        {&d->qkv, qkv_at, s->k_dim, 0},
-        {&d->qkv, qkv_at, s->k_dim, keys},
-        {&d->qkv, qkv_at, r * s->v_dim, 2 * keys},
-        {&d->z, z_at, r * s->v_dim, 0},
+    uint32_t keys = s->n_k_heads * s->k_dim;
+    const struct group_part qkvz[GROUP_PARTS] = {
+        {&d->qkv, s->k_dim, 0},
+        {&d->qkv, s->k_dim, keys},
+        {&d->qkv, r * s->v_dim, 2 * keys},
+        {&d->z, r * s->v_dim, 0},
     };
-    const struct group_part parts_ba[] = {
-        {&d->b, b_at, r, 0},
-        {&d->a, a_at, r, 0},
-    };
+    const struct group_part ba[] = {{&d->b, r, 0}, {&d->a, r, 0}};
 
-    grouped(m, qkvz, parts, 4);
-    grouped(m, ba, parts_ba, 2);
-    set_rows(&d->qkv, 2 * keys + values, s->hidden);
-    set_rows(&d->z, values, s->hidden);
-    set_rows(&d->b, s->n_v_heads, s->hidden);
-    set_rows(&d->a, s->n_v_heads, s->hidden);
+    grouped(m, "linear_attn.in_proj_qkvz.weight", qkvz, GROUP_PARTS);
+    grouped(m, "linear_attn.in_proj_ba.weight", ba, 2);
 }
 
 static void deltanet(struct maker *m, struct deltanet_weights *d)
@@ -434,13 +562,12 @@ static float norm_shift(const struct maker *m)
 /* Is an unused tensor somebody else's: of another range, or of an end? */
 static bool elsewhere(const struct shard_weights *w, const char *key)
 {
-    static const char *const ends_keys[] = {"embed_tokens.weight",
-                                            "norm.weight", "lm_head.weight"};
+    static const char *const of_ends[] = {"embed_tokens.", "norm.", "lm_head."};
     unsigned long n;
     char *end;
 
     for (int i = 0; i < 3; i++) {
-        if (strcmp(key, ends_keys[i]) == 0) {
+        if (strncmp(key, of_ends[i], strlen(of_ends[i])) == 0) {
             return true;
         }
     }
@@ -521,7 +648,7 @@ void layout_place(const struct layout *l, struct shard_weights *w,
         const char *at = (const char *)memory + s->place;
 
         if (s->matrix != NULL) {
-            s->matrix->data = at;
+            *s->matrix = at;
         }
         if (s->vector != NULL) {
             *s->vector = (const float *)(const void *)at;

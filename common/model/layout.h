@@ -5,6 +5,12 @@
  * memory.  Matrices keep their dtype; vectors (norms, biases, convolution,
  * A_log, dt_bias) become float32.
  *
+ *     X.weight of a quantised matrix [N, K] is U32 [N, K * bits / 32] (element
+ *         i at bit bits * (i mod 32/bits) of word i / (32/bits)), beside
+ *         X.scales and X.biases [N, K / group], both BF16, F16 or F32.  Where
+ *         the configuration has a quantisation, a matrix with scales is
+ *         quantised, and these shapes say with how many bits and in which
+ *         groups; one without is not.
  *     norms of the families that store gamma - 1: 1 is added, unless the
  *         checkpoint is an MLX conversion, which stores gamma.  It is one if
  *         its convolutions are [C, K, 1] instead of [C, 1, K].
@@ -29,13 +35,13 @@
 
 struct slice {
     const struct checkpoint_tensor *source;
-    enum dtype dtype;
+    enum dtype dtype;       /* of one to widen */
     uint64_t offset, bytes; /* in the source */
     uint64_t place;         /* in the shard's memory */
     bool widen;             /* to float32, where it takes room for that */
     float add;              /* to each element of a widened one */
-    struct tensor *matrix;  /* whose data begins here, or NULL */
-    const float **vector;   /* the same */
+    const void **matrix;    /* what begins here of one, or NULL */
+    const float **vector;   /* which begins here, or NULL */
 };
 
 struct layout {
@@ -49,7 +55,7 @@ struct layout {
 };
 
 /* Lay out layers [w->begin, w->end) of config; layers is [end - begin], of
- * weights w.  Fills rows, cols and dtype of every tensor, not data.
+ * weights w.  Fills everything of every tensor but its pointers.
  * Released with layout_fini(), also after an error. */
 MUST_CHECK enum status layout_make(struct layout *l, struct shard_weights *w,
                                    struct layer_weights *layers,

@@ -26,6 +26,8 @@
     X(MODEL_MTP_MAX, 16, "layers", "multi-token prediction")              \
     X(MODEL_EOS_MAX, 16, "tokens", "that end a sequence")                 \
     X(MODEL_FACTOR_MAX, 65536, "", "scaling factor of rotary positions")  \
+    X(MODEL_GROUP_MIN, 32, "weights", "a quantised group, at least")      \
+    X(MODEL_GROUP_MAX, 128, "weights", "a quantised group")               \
     X(CONFIG_BYTES_MAX, 4194304, "bytes", "config.json")                  \
     X(INDEX_BYTES_MAX, 67108864, "bytes", "model.safetensors.index.json") \
     X(INDEX_FILES_MAX, 512, "files", "with a model's weights")            \

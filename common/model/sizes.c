@@ -7,25 +7,34 @@
 /* Weights, tensor by tensor, as layout.c places them. */
 struct tally {
     enum dtype dtype;
+    struct quantisation quant;
     uint64_t parameters, bytes;
 };
 
-static void add(struct tally *t, uint64_t n, uint64_t element)
+static void add(struct tally *t, uint64_t bytes)
 {
-    uint64_t bytes = n * element + LAYOUT_ALIGN - 1;
-
-    t->parameters += n;
+    bytes += LAYOUT_ALIGN - 1;
     t->bytes += bytes - bytes % LAYOUT_ALIGN;
 }
 
 static void matrix(struct tally *t, uint64_t rows, uint64_t cols)
 {
-    add(t, rows * cols, dtype_bytes(t->dtype));
+    const struct quantisation *q = &t->quant;
+
+    t->parameters += rows * cols;
+    if (q->bits > 0 && cols % q->group == 0) {
+        add(t, rows * cols * q->bits / 8);
+        add(t, rows * (cols / q->group) * dtype_bytes(t->dtype));
+        add(t, rows * (cols / q->group) * dtype_bytes(t->dtype));
+    } else {
+        add(t, rows * cols * dtype_bytes(t->dtype));
+    }
 }
 
 static void vector(struct tally *t, uint64_t n)
 {
-    add(t, n, sizeof(float));
+    t->parameters += n;
+    add(t, n * sizeof(float));
 }
 
 static uint32_t channels_of(const struct model_shape *s)
@@ -91,7 +100,7 @@ static void layer(struct tally *t, const struct model_config *c, uint32_t i)
 
 uint64_t sizes_layer(const struct model_config *c, uint32_t i)
 {
-    struct tally t = {.dtype = c->shape.dtype};
+    struct tally t = {.dtype = c->shape.dtype, .quant = c->quant};
 
     layer(&t, c, i);
     return t.bytes;
@@ -99,7 +108,7 @@ uint64_t sizes_layer(const struct model_config *c, uint32_t i)
 
 uint64_t sizes_embedding(const struct model_config *c)
 {
-    struct tally t = {.dtype = c->shape.dtype};
+    struct tally t = {.dtype = c->shape.dtype, .quant = c->quant};
 
     matrix(&t, c->shape.vocab, c->shape.hidden);
     return t.bytes;
@@ -107,7 +116,7 @@ uint64_t sizes_embedding(const struct model_config *c)
 
 uint64_t sizes_last_norm(const struct model_config *c)
 {
-    struct tally t = {.dtype = c->shape.dtype};
+    struct tally t = {.dtype = c->shape.dtype, .quant = c->quant};
 
     vector(&t, c->shape.hidden);
     return t.bytes;
@@ -117,7 +126,7 @@ static struct tally weights(const struct model_config *c, uint32_t begin,
                             uint32_t end)
 {
     const struct model_shape *s = &c->shape;
-    struct tally t = {.dtype = s->dtype};
+    struct tally t = {.dtype = s->dtype, .quant = c->quant};
 
     for (uint32_t i = begin; i < end; i++) {
         layer(&t, c, i);

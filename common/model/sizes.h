@@ -23,8 +23,9 @@
 struct sizes {
     uint32_t n_attention, n_linear; /* layers of the range */
     uint64_t parameters;
-    uint64_t weight_bytes; /* as a shard holds them, matrices in the model's
-                            * dtype (shard_report()'s bytes) */
+    uint64_t weight_bytes; /* as a shard holds them (shard_report()'s bytes):
+                            * matrices in the model's dtype, or quantised where
+                            * it is and the groups divide their columns */
     uint64_t token_bytes;
     uint64_t block_bytes, slot_bytes, checkpoint_bytes, page_bytes;
     uint32_t pages_per_block, pages_per_slot, pages_per_checkpoint;

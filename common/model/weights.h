@@ -42,7 +42,8 @@ struct model_shape {
     uint32_t vocab;        /* V */
     uint32_t context;      /* longest sequence */
     float norm_eps;
-    enum dtype dtype; /* of the checkpoint's matrices; KV under `auto` */
+    enum dtype dtype; /* of the checkpoint's matrices, of scales where they are
+                       * quantised; KV under `auto` */
 
     uint32_t n_heads;    /* nh; 0 where no layer is attention */
     uint32_t n_kv_heads; /* nkv, divides nh */
@@ -57,12 +58,43 @@ struct model_shape {
     uint32_t conv;      /* K */
 };
 
-/* A matrix as stored: out = x * W^T, W [rows, cols] row-major. */
+/* A matrix as stored: out = x * W^T, W [rows, cols] row-major.
+ *
+ * Quantised, where bits is 4 or 8: a row is cols / group groups, group divides
+ * cols, and of group g with the values q < 2^bits
+ *
+ *     w = scales[g] * q + biases[g]       float32, rounded once
+ *
+ * data is [rows, cols * bits / 8] bytes, each row's values one after the
+ * other, of 4 bits the lower half of a byte first. */
 struct tensor {
     const void *data; /* NULL: absent */
-    enum dtype dtype;
+    enum dtype dtype; /* of the elements; quantised: of scales and biases */
     uint32_t rows, cols;
+    uint32_t bits;      /* 0: not quantised, and nothing follows */
+    uint32_t group;     /* 32, 64 or 128 */
+    const void *scales; /* [rows, cols / group] dtype */
+    const void *biases; /* the same */
 };
+
+/* Bytes of a row of data, and of a row of scales or of biases. */
+static inline uint64_t tensor_row_bytes(const struct tensor *t)
+{
+    return t->bits > 0 ? (uint64_t)t->cols * t->bits / 8
+                       : (uint64_t)t->cols * dtype_bytes(t->dtype);
+}
+
+static inline uint64_t tensor_scale_bytes(const struct tensor *t)
+{
+    return t->bits > 0 ? (uint64_t)(t->cols / t->group) * dtype_bytes(t->dtype)
+                       : 0;
+}
+
+/* Of all of it. */
+static inline uint64_t tensor_bytes(const struct tensor *t)
+{
+    return t->rows * (tensor_row_bytes(t) + 2 * tensor_scale_bytes(t));
+}
 
 /* Norm weights are gamma itself in float32: a checkpoint that stores gamma-1
  * was shifted when it was read. */

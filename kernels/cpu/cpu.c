@@ -90,6 +90,43 @@ static bool has_head(const struct shard_weights *w)
     return w->head.data != NULL;
 }
 
+static uint32_t most(uint32_t a, uint32_t b)
+{
+    return a > b ? a : b;
+}
+
+static uint32_t wider(uint32_t cols, const struct tensor *t)
+{
+    return t->bits > 0 ? most(cols, t->cols) : cols;
+}
+
+/* Columns of the widest quantised matrix that is multiplied with; 0: none
+ * is. */
+static uint32_t widest(const struct shard_weights *w)
+{
+    uint32_t cols = wider(0, &w->head);
+
+    for (uint32_t i = 0; i < w->end - w->begin; i++) {
+        const struct layer_weights *l = &w->layers[i];
+        const struct attention_weights *a = &l->mixer.attention;
+        const struct deltanet_weights *d = &l->mixer.deltanet;
+        const struct tensor *of[] = {
+            &l->mlp.gate, &l->mlp.up, &l->mlp.down, &a->q, &a->k, &a->v, &a->o};
+
+        if (l->kind == MIXER_DELTANET) {
+            of[3] = &d->qkv;
+            of[4] = &d->z;
+            of[5] = &d->b;
+            of[6] = &d->out;
+            cols = wider(cols, &d->a);
+        }
+        for (size_t j = 0; j < sizeof of / sizeof *of; j++) {
+            cols = wider(cols, of[j]);
+        }
+    }
+    return cols;
+}
+
 static void cut_lane(struct cutter *k, struct cpu *c, struct cpu_lane *lane)
 {
     const struct model_shape *s = &c->w->shape;
@@ -103,6 +140,7 @@ static void cut_lane(struct cutter *k, struct cpu *c, struct cpu_lane *lane)
         .p = cut_floats(k, 1, vocab),
         .ids = cut(k, vocab, sizeof(uint32_t)),
         .bucket = cut(k, vocab > 0 ? CPU_BUCKETS : 0, sizeof(double)),
+        .panel = cut_floats(k, CPU_PANEL_ROWS, widest(c->w)),
     };
 
     if (lane) {

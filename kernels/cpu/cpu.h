@@ -21,6 +21,10 @@
 /* Work of less than this many multiply-adds stays on the caller's thread. */
 #define CPU_SMALL_WORK 32768
 
+/* Rows of a quantised matrix that are widened at a time: whole tiles of any
+ * height. */
+#define CPU_PANEL_ROWS 12
+
 /* Of a row's logits, to find the best of them. */
 #define CPU_BUCKET_BITS 12
 #define CPU_BUCKETS     (1u << CPU_BUCKET_BITS)
@@ -62,6 +66,7 @@ struct cpu_lane {
     float *l, *p;   /* [V] of the sampler: logits adjusted, weights */
     uint32_t *ids;  /* [V] of the sampler: counts, then ids */
     double *bucket; /* [CPU_BUCKETS] of the sampler */
+    float *panel;   /* [CPU_PANEL_ROWS, widest] of quantised rows */
 };
 
 struct cpu {

@@ -33,6 +33,41 @@ struct matmul_block {
     bool add; /* to what is in out */
 };
 
+/* Rows of a quantised matrix (weights.h). */
+struct quantised {
+    const uint8_t *data; /* [n_w, k * bits / 8] */
+    const void *scales;  /* [n_w, k / group] dtype */
+    const void *biases;  /* the same */
+    enum dtype dtype;
+    uint32_t k, bits, group;
+};
+
+/* Those of t from one on. */
+static inline struct quantised quantised_rows(const struct tensor *t,
+                                              uint32_t first)
+{
+    const char *data = t->data, *scales = t->scales, *biases = t->biases;
+
+    return (struct quantised){
+        .data = (const uint8_t *)data + first * tensor_row_bytes(t),
+        .scales = scales + first * tensor_scale_bytes(t),
+        .biases = biases + first * tensor_scale_bytes(t),
+        .dtype = t->dtype,
+        .k = t->cols,
+        .bits = t->bits,
+        .group = t->group,
+    };
+}
+
+/* The same sums over few rows of x, bit for bit those of the rows that
+ * dequantise() gives. */
+struct quantised_block {
+    struct quantised w;
+    struct matmul_block b; /* without its w and dtype */
+};
+
+#define QUANTISED_X 4 /* rows of x of such a block, at most */
+
 /* Causal attention of n_q queries that share a table and a kv head, turn by
  * turn over absolute spans of ATTEND_SPAN positions:
  *   s_p = scale * sum_d q_d k_pd, in order of d
@@ -84,6 +119,9 @@ struct delta_task {
 struct cpu_isa {
     const char *name;
     void (*matmul)(const struct matmul_block *b);
+    void (*matmul_quantised)(const struct quantised_block *b);
+    /* out[n_w, k] = scale * q + bias, rounded once. */
+    void (*dequantise)(float *out, const struct quantised *w, uint32_t n_w);
     void (*attend)(const struct attend_task *t);
     void (*conv)(const struct conv_task *t);
     void (*delta)(const struct delta_task *t);

@@ -7,6 +7,8 @@
 
 #include "kernels/cpu/isa_matmul.inc"
 
+#include "kernels/cpu/isa_quantised.inc"
+
 #include "kernels/cpu/isa_attend.inc"
 
 #include "kernels/cpu/isa_delta.inc"
@@ -16,6 +18,8 @@
 const struct cpu_isa isa_avx2 = {
     .name = "avx2",
     .matmul = matmul,
+    .matmul_quantised = matmul_quantised,
+    .dequantise = dequantise,
     .attend = attend,
     .conv = conv,
     .delta = delta,

@@ -20,17 +20,43 @@ static uint32_t tasks_of(const struct cpu_product *p, uint32_t rows)
 }
 
 /* The rows of x in parts as even as they can be, with a tick after each. */
-static void run_parts(struct cpu *c, struct matmul_block *b)
+static void run_parts(struct cpu *c, struct matmul_block b)
 {
-    uint32_t parts = (b->n_x + TICK_X - 1) / TICK_X, left = b->n_x;
+    uint32_t parts = (b.n_x + TICK_X - 1) / TICK_X, left = b.n_x;
 
     for (; parts > 0; parts--) {
-        b->n_x = (left + parts - 1) / parts;
-        c->isa->matmul(b);
+        b.n_x = (left + parts - 1) / parts;
+        c->isa->matmul(&b);
         cpu_tick(c);
-        b->x += b->n_x * b->ld_x;
-        b->out += b->n_x * b->ld_out;
-        left -= b->n_x;
+        b.x += b.n_x * b.ld_x;
+        b.out += b.n_x * b.ld_out;
+        left -= b.n_x;
+    }
+}
+
+/* Few rows of x meet the weights as they lie; for many these are widened, some
+ * rows at a time. */
+static void run_quantised(struct cpu *c, const struct matmul_block *b,
+                          const struct tensor *w, uint32_t first, float *panel)
+{
+    struct quantised_block q = {quantised_rows(w, first), *b};
+
+    if (b->n_x <= QUANTISED_X) {
+        c->isa->matmul_quantised(&q);
+        cpu_tick(c);
+        return;
+    }
+    for (uint32_t at = 0; at < b->n_w; at += CPU_PANEL_ROWS) {
+        uint32_t left = b->n_w - at;
+
+        q.w = quantised_rows(w, first + at);
+        q.b.n_w = left < CPU_PANEL_ROWS ? left : CPU_PANEL_ROWS;
+        c->isa->dequantise(panel, &q.w, q.b.n_w);
+        q.b.w = panel;
+        q.b.dtype = DTYPE_F32;
+        q.b.bias = b->bias ? b->bias + at : NULL;
+        q.b.out = b->out + at;
+        run_parts(c, q.b);
     }
 }
 
@@ -39,17 +65,15 @@ static void product_task(void *arg, uint32_t task, uint32_t thread)
     const struct products *s = arg;
     const struct cpu_product *p = s->p;
 
-    (void)thread;
     while (task >= tasks_of(p, s->rows)) {
         task -= tasks_of(p, s->rows);
         p++;
     }
     uint32_t first = task * s->rows;
     uint32_t left = p->w->rows - first;
-    size_t skip = (size_t)first * p->w->cols * dtype_bytes(p->w->dtype);
     struct matmul_block b = {
         .x = s->x,
-        .w = (const char *)p->w->data + skip,
+        .w = (const char *)p->w->data + first * tensor_row_bytes(p->w),
         .bias = p->bias ? p->bias + first : NULL,
         .out = p->out + first,
         .ld_x = p->w->cols,
@@ -60,7 +84,12 @@ static void product_task(void *arg, uint32_t task, uint32_t thread)
         .dtype = p->w->dtype,
         .add = p->add,
     };
-    run_parts(s->c, &b);
+
+    if (p->w->bits > 0) {
+        run_quantised(s->c, &b, p->w, first, s->c->lanes[thread].panel);
+    } else {
+        run_parts(s->c, b);
+    }
 }
 
 /* Rows of W a task: as many as the cache holds, fewer if that would leave

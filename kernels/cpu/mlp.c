@@ -35,11 +35,18 @@ static void embed_task(void *arg, uint32_t t, uint32_t thread)
 {
     const struct rows_job *j = arg;
     const struct tensor *e = &j->c->w->embed;
-    size_t at = (size_t)j->ids[t] * e->cols * dtype_bytes(e->dtype);
+    float *out = j->out + (size_t)t * e->cols;
 
     (void)thread;
-    j->c->isa->widen(j->out + (size_t)t * e->cols, (const char *)e->data + at,
-                     e->dtype, e->cols);
+    if (e->bits > 0) {
+        struct quantised row = quantised_rows(e, j->ids[t]);
+
+        j->c->isa->dequantise(out, &row, 1);
+    } else {
+        size_t at = j->ids[t] * tensor_row_bytes(e);
+
+        j->c->isa->widen(out, (const char *)e->data + at, e->dtype, e->cols);
+    }
 }
 
 void cpu_embed(struct kernels *k, const uint32_t *tokens)

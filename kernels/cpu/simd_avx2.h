@@ -57,6 +57,52 @@ static inline struct v16 v16_load_f16(const uint16_t *p)
     return (struct v16){_mm256_cvtph_ps(lo), _mm256_cvtph_ps(hi)};
 }
 
+struct v16_group {
+    __m256 scale, bias;
+};
+
+static inline struct v16_group v16_group4(float scale, float bias)
+{
+    return (struct v16_group){_mm256_set1_ps(scale), _mm256_set1_ps(bias)};
+}
+
+static inline struct v16_group v16_group8(float scale, float bias)
+{
+    return v16_group4(scale, bias);
+}
+
+/* Of eight values, one in each lane. */
+static inline __m256 v16_ungroup(struct v16_group g, __m256i q)
+{
+    return _mm256_fmadd_ps(_mm256_cvtepi32_ps(q), g.scale, g.bias);
+}
+
+static inline __m256i v16_halves(uint32_t word)
+{
+    __m256i all = _mm256_set1_epi32((int)word);
+    __m256i at = _mm256_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28);
+
+    return _mm256_and_si256(_mm256_srlv_epi32(all, at), _mm256_set1_epi32(15));
+}
+
+static inline struct v16 v16_load4(struct v16_group g, const uint8_t *p)
+{
+    uint32_t words[2];
+
+    memcpy(words, p, sizeof words);
+    return (struct v16){v16_ungroup(g, v16_halves(words[0])),
+                        v16_ungroup(g, v16_halves(words[1]))};
+}
+
+static inline struct v16 v16_load8(struct v16_group g, const uint8_t *p)
+{
+    __m128i q = _mm_loadu_si128((const __m128i *)(const void *)p);
+    __m128i high = _mm_unpackhi_epi64(q, q);
+
+    return (struct v16){v16_ungroup(g, _mm256_cvtepu8_epi32(q)),
+                        v16_ungroup(g, _mm256_cvtepu8_epi32(high))};
+}
+
 static inline __m256i v16_round_bf16(__m256 a)
 {
     __m256i bits = _mm256_castps_si256(a);

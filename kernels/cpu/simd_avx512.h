@@ -49,6 +49,48 @@ static inline struct v16 v16_load_f16(const uint16_t *p)
     return (struct v16){_mm512_cvtph_ps(h)};
 }
 
+/* Of four bits all that there can be, to be looked up. */
+struct v16_group {
+    __m512 scale, bias, all;
+};
+
+static inline struct v16_group v16_group4(float scale, float bias)
+{
+    __m512 q =
+        _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+
+    return (struct v16_group){
+        .all = _mm512_fmadd_ps(q, _mm512_set1_ps(scale), _mm512_set1_ps(bias))};
+}
+
+static inline struct v16_group v16_group8(float scale, float bias)
+{
+    return (struct v16_group){.scale = _mm512_set1_ps(scale),
+                              .bias = _mm512_set1_ps(bias)};
+}
+
+/* A look-up takes the lowest four bits of a lane. */
+static inline struct v16 v16_load4(struct v16_group g, const uint8_t *p)
+{
+    __m128i q = _mm_loadl_epi64((const __m128i *)(const void *)p);
+    __m512i word =
+        _mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1);
+    __m512i at = _mm512_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28, 0, 4, 8, 12, 16,
+                                   20, 24, 28);
+    __m512i all = _mm512_permutexvar_epi32(word, _mm512_castsi128_si512(q));
+
+    return (struct v16){
+        _mm512_permutexvar_ps(_mm512_srlv_epi32(all, at), g.all)};
+}
+
+static inline struct v16 v16_load8(struct v16_group g, const uint8_t *p)
+{
+    __m128i q = _mm_loadu_si128((const __m128i *)(const void *)p);
+    __m512 wide = _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(q));
+
+    return (struct v16){_mm512_fmadd_ps(wide, g.scale, g.bias)};
+}
+
 static inline void v16_store_bf16(uint16_t *p, struct v16 a)
 {
     __m512i bits = _mm512_castps_si512(a.v);

@@ -92,6 +92,33 @@ static inline struct v16 v16_load_f16(const uint16_t *p)
     LANES(v16_from_f16(p[i]));
 }
 
+/* What sixteen quantised values become: v16_fma(q, scale, bias). */
+struct v16_group {
+    float scale, bias;
+};
+
+static inline struct v16_group v16_group4(float scale, float bias)
+{
+    return (struct v16_group){scale, bias};
+}
+
+static inline struct v16_group v16_group8(float scale, float bias)
+{
+    return (struct v16_group){scale, bias};
+}
+
+/* Of the halves of 8 bytes, the lower one first. */
+static inline struct v16 v16_load4(struct v16_group g, const uint8_t *p)
+{
+    LANES(fmaf((float)(p[i / 2] >> i % 2 * 4 & 15), g.scale, g.bias));
+}
+
+/* Of 16 bytes. */
+static inline struct v16 v16_load8(struct v16_group g, const uint8_t *p)
+{
+    LANES(fmaf((float)p[i], g.scale, g.bias));
+}
+
 static inline uint16_t v16_to_bf16(float f)
 {
     uint32_t bits = v16_bits(f);

@@ -28,8 +28,8 @@ struct walk {
 
 static enum dtype dtype_of(const struct fused *f)
 {
-    for (uint32_t i = 1; i < f->n; i++) {
-        if (f->part[i]->dtype != f->part[0]->dtype) {
+    for (uint32_t i = 0; i < f->n; i++) {
+        if (f->part[i]->dtype != f->part[0]->dtype || f->part[i]->bits > 0) {
             return DTYPE_F32;
         }
     }
@@ -52,6 +52,27 @@ static void widen(struct walk *w, const struct opencl_tensor *to, size_t at,
         opencl_upload(w->c, to, at + i * sizeof *wide, wide,
                       run * sizeof *wide);
     }
+}
+
+/* A quantised matrix to float32, in pieces of a row. */
+static void dequantise(struct walk *w, const struct opencl_tensor *to,
+                       size_t at, const struct tensor *from)
+{
+    const struct cpu_isa *isa = isa_find(NULL);
+    float *wide = malloc(from->cols * sizeof *wide);
+
+    if (wide == NULL) {
+        opencl_fail(w->c, ST_RESOURCE_EXHAUSTED, "no memory for a row");
+        return;
+    }
+    for (uint32_t i = 0; i < from->rows; i++) {
+        struct quantised row = quantised_rows(from, i);
+
+        isa->dequantise(wide, &row, 1);
+        opencl_upload(w->c, to, at + (size_t)i * from->cols * sizeof *wide,
+                      wide, from->cols * sizeof *wide);
+    }
+    free(wide);
 }
 
 static void fuse(struct walk *w, struct opencl_tensor *out,
@@ -78,7 +99,9 @@ static void fuse(struct walk *w, struct opencl_tensor *out,
         const struct tensor *t = f->part[i];
         size_t bytes = (size_t)t->rows * t->cols * item;
 
-        if (t->dtype == dtype) {
+        if (t->bits > 0) {
+            dequantise(w, out, at, t);
+        } else if (t->dtype == dtype) {
             opencl_upload(w->c, out, at, t->data, bytes);
         } else {
             widen(w, out, at, t);

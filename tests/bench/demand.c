@@ -5,7 +5,7 @@ static void add(struct demand *d, const struct tensor *t)
     double n = (double)t->rows * t->cols;
 
     d->weights += n;
-    d->weight_bytes += n * (double)dtype_bytes(t->dtype);
+    d->weight_bytes += (double)tensor_bytes(t);
 }
 
 static void add_mixer(struct demand *d, const struct layer_weights *l)
@@ -36,7 +36,7 @@ void demand_of(struct demand *out, const struct shard_weights *w)
         add(out, &l->mlp.down);
     }
     out->head = (double)w->head.rows * w->head.cols;
-    out->head_bytes = out->head * (double)dtype_bytes(w->head.dtype);
+    out->head_bytes = (double)tensor_bytes(&w->head);
 }
 
 double demand_decode_bytes(const struct demand *d, uint32_t batch,

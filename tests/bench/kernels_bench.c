@@ -441,12 +441,14 @@ int main(int argc, char **argv)
         {"portable", no_argument, NULL, 'P'},
         {"profile", no_argument, NULL, 'R'},
         {"step-tokens", required_argument, NULL, 'T'},
+        {"bits", required_argument, NULL, 'b'},
         {"json", no_argument, NULL, 'j'},
         {NULL, 0, NULL, 0},
     };
     struct kernels_options o = {.device = "cpu", .block_tokens = 32};
     struct bench b = {.prompt = 128, .steps = 16};
     struct random_shape r;
+    uint32_t bits = 0;
 
     for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         switch (c) {
@@ -474,6 +476,9 @@ int main(int argc, char **argv)
         case 'T':
             o.max_tokens = number(optarg, 1, KERNELS_STEP_TOKENS_MAX);
             break;
+        case 'b':
+            bits = number(optarg, 4, 8);
+            break;
         case 'j':
             b.json = true;
             break;
@@ -485,9 +490,14 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: kernels_bench [--threads N] [--isa NAME] "
                         "[--prompt N] [--steps N] [--device NAME] "
                         "[--portable] [--profile] [--step-tokens N] [--json] "
-                        "MODEL_DIR | NAME\n");
+                        "MODEL_DIR | [--bits 4|8] NAME\n");
         return 2;
     }
-    return named_shape(argv[optind], &r) ? run_random(&b, &o, &r)
-                                         : run_model(&b, &o, argv[optind]);
+    if (!named_shape(argv[optind], &r)) {
+        return run_model(&b, &o, argv[optind]);
+    }
+    r.quantised = bits > 0;
+    r.bits = bits < 8 ? bits & 4 : 8;
+    r.group = 64;
+    return run_random(&b, &o, &r);
 }

@@ -1,7 +1,9 @@
 /* mkmodel - write a model directory of random weights.
  *
  *     mkmodel CONFIG.json DIR [--seed N] [--dtype bf16|f16|f32] [--files N]
- *             [--prefix text|multimodal|mlx]                               */
+ *             [--prefix text|multimodal|mlx] [--bits 4|8] [--group 32|64|128]
+ *
+ * With --bits, quantised; groups are of 64 unless --group says otherwise. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +15,8 @@ static int usage(void)
     fprintf(stderr,
             "usage: mkmodel CONFIG.json DIR [--seed N] "
             "[--dtype bf16|f16|f32]\n"
-            "               [--files N] [--prefix text|multimodal|mlx]\n");
+            "               [--files N] [--prefix text|multimodal|mlx]\n"
+            "               [--bits 4|8] [--group 32|64|128]\n");
     return 2;
 }
 
@@ -32,11 +35,13 @@ static int parse(struct writer_options *o, const char *key, const char *value)
 {
     static const char *const types[] = {"f32", "bf16", "f16"};
     static const char *const names[] = {"text", "multimodal", "mlx"};
-    static const char *const keys[] = {"--seed", "--files", "--dtype",
-                                       "--prefix"};
+    static const char *const bits[] = {"4", "8"};
+    static const char *const groups[] = {"32", "64", "128"};
+    static const char *const keys[] = {"--seed",   "--files", "--dtype",
+                                       "--prefix", "--bits",  "--group"};
     int n;
 
-    switch (place(key, keys, 4)) {
+    switch (place(key, keys, 6)) {
     case 0:
         o->seed = strtoull(value, NULL, 10);
         return 0;
@@ -51,6 +56,14 @@ static int parse(struct writer_options *o, const char *key, const char *value)
         n = place(value, names, 3);
         o->prefix = (enum writer_prefix)n;
         return n;
+    case 4:
+        n = place(value, bits, 2);
+        o->bits = n < 0 ? 0 : 4u << n;
+        return n;
+    case 5:
+        n = place(value, groups, 3);
+        o->group = n < 0 ? 0 : 32u << n;
+        return n;
     default:
         return -1;
     }
@@ -58,7 +71,7 @@ static int parse(struct writer_options *o, const char *key, const char *value)
 
 int main(int argc, char **argv)
 {
-    struct writer_options o = {.dtype = DTYPE_BF16};
+    struct writer_options o = {.dtype = DTYPE_BF16, .group = 64};
     struct error e;
 
     if (argc < 3 || argc % 2 == 0) {

@@ -11,7 +11,7 @@
 #include "common/model/config.h"
 #include "common/model/document.h"
 
-#define SPECS_PER_LAYER 16
+#define SPECS_PER_LAYER 32
 #define BUFFER          65536
 
 /* What values a tensor gets: middle + spread * [-1, 1). */
@@ -24,6 +24,7 @@ struct spec {
     uint32_t rank;
     uint64_t dims[3];
     enum dtype dtype;
+    bool words; /* U32 of any bits, not dtype and fill */
     struct fill fill;
     uint64_t bytes;
 };
@@ -61,6 +62,36 @@ static void add(struct writer *w, const char *name, uint64_t rows,
     w->n++;
 }
 
+static bool quantises(const struct writer *w, uint64_t cols)
+{
+    return w->options->bits > 0 && cols % w->options->group == 0;
+}
+
+/* A matrix as stored: values in [-spread, spread), or words that come near. */
+static void add_stored(struct writer *w, const char *name, uint64_t rows,
+                       uint64_t cols, struct fill fill)
+{
+    uint32_t bits = w->options->bits, before = w->n;
+    int stem = (int)(strlen(name) - strlen(".weight"));
+    float step = 2 * fill.spread / (float)((1u << bits) - 1);
+    char other[96];
+
+    if (!quantises(w, cols)) {
+        add(w, name, rows, cols, fill);
+        return;
+    }
+    add(w, name, rows, cols * bits / 32, fill);
+    if (w->n > before) {
+        w->specs[before].words = true;
+        w->specs[before].bytes = rows * cols * bits / 8;
+    }
+    cols /= w->options->group;
+    snprintf(other, sizeof other, "%.*s.scales", stem, name);
+    add(w, other, rows, cols, (struct fill){0.75f * step, 0.25f * step});
+    snprintf(other, sizeof other, "%.*s.biases", stem, name);
+    add(w, other, rows, cols, (struct fill){-fill.spread, 0});
+}
+
 static void add_in_layer(struct writer *w, uint32_t layer, const char *name,
                          uint64_t rows, uint64_t cols, struct fill fill)
 {
@@ -88,7 +119,11 @@ static struct fill norm_fill(const struct writer *w)
 static void add_matrix(struct writer *w, uint32_t layer, const char *name,
                        uint64_t rows, uint64_t cols)
 {
-    add_in_layer(w, layer, name, rows, cols, matrix_fill(cols));
+    char full[96];
+
+    snprintf(full, sizeof full, "%slayers.%u.%s", prefixes[w->options->prefix],
+             layer, name);
+    add_stored(w, full, rows, cols, matrix_fill(cols));
 }
 
 static void add_attention(struct writer *w, uint32_t i)
@@ -191,15 +226,15 @@ static void add_all(struct writer *w)
     char name[96];
 
     snprintf(name, sizeof name, "%sembed_tokens.weight", prefix);
-    add(w, name, s->vocab, s->hidden, (struct fill){0, 0.05f});
+    add_stored(w, name, s->vocab, s->hidden, (struct fill){0, 0.05f});
     for (uint32_t i = 0; i < s->n_layers; i++) {
         add_layer(w, i);
     }
     snprintf(name, sizeof name, "%snorm.weight", prefix);
     add(w, name, s->hidden, 0, norm_fill(w));
     if (!w->config.tied) {
-        add(w, mlx ? "language_model.lm_head.weight" : "lm_head.weight",
-            s->vocab, s->hidden, matrix_fill(s->hidden));
+        add_stored(w, mlx ? "language_model.lm_head.weight" : "lm_head.weight",
+                   s->vocab, s->hidden, matrix_fill(s->hidden));
     }
     if (w->options->extra != NULL) {
         add(w, w->options->extra, 1, 0, (struct fill){0, 1});
@@ -266,21 +301,30 @@ static uint64_t seed_of(const struct writer *w, const char *name)
     return state;
 }
 
+/* Element i of a tensor to `to`; bits are drawn for it. */
+static void put_element(const struct spec *s, char *to, uint64_t bits)
+{
+    float unit = (float)(int16_t)(bits & 0xffff) / 32768.0f;
+
+    if (s->words) {
+        memcpy(to, &bits, sizeof(uint16_t));
+    } else {
+        put_value(to, s->fill.middle + s->fill.spread * unit, s->dtype);
+    }
+}
+
 static bool write_values(const struct writer *w, const struct spec *s, FILE *to)
 {
     char buffer[BUFFER];
-    size_t element = dtype_bytes(s->dtype), at = 0;
+    size_t element = s->words ? sizeof(uint16_t) : dtype_bytes(s->dtype);
+    size_t at = 0;
     uint64_t state = seed_of(w, s->name), bits = 0;
 
     for (uint64_t i = 0; i < s->bytes / element; i++) {
         if (i % 4 == 0) {
             bits = draw(&state);
         }
-        put_value(buffer + at,
-                  s->fill.middle + s->fill.spread *
-                                       (float)(int16_t)(bits & 0xffff) /
-                                       32768.0f,
-                  s->dtype);
+        put_element(s, buffer + at, bits);
         bits >>= 16;
         at += element;
         if (at == sizeof buffer) {
@@ -299,7 +343,7 @@ static void write_entry(const struct spec *s, uint64_t at, FILE *to)
         [DTYPE_F32] = "F32", [DTYPE_BF16] = "BF16", [DTYPE_F16] = "F16"};
 
     fprintf(to, ",\"%s\":{\"dtype\":\"%s\",\"shape\":[", s->name,
-            names[s->dtype]);
+            s->words ? "U32" : names[s->dtype]);
     for (uint32_t i = 0; i < s->rank; i++) {
         fprintf(to, "%s%llu", i > 0 ? "," : "", (unsigned long long)s->dims[i]);
     }
@@ -390,28 +434,44 @@ static enum status write_files(const struct writer *w, struct error *e)
     return fclose(index) == 0 || st != ST_OK ? st : file_error(path, e);
 }
 
-static enum status copy_config(const char *from, const char *dir,
-                               struct model_config *c, struct error *e)
+/* With what it says of quantisation, if there is any. */
+static enum status write_config(const struct writer *w, json_t *doc,
+                                struct error *e)
 {
-    char path[PATH_MAX], *text;
+    const struct writer_options *o = w->options;
+    char path[PATH_MAX];
+
+    if (o->bits > 0) {
+        json_object_set_new(doc, "quantization",
+                            json_pack("{s:i, s:i}", "group_size", (int)o->group,
+                                      "bits", (int)o->bits));
+    }
+    snprintf(path, sizeof path, "%s/config.json", w->dir);
+    return json_dump_file(doc, path, JSON_INDENT(2)) == 0 ? ST_OK
+                                                          : file_error(path, e);
+}
+
+static enum status copy_config(struct writer *w, const char *from,
+                               struct error *e)
+{
+    char *text;
     size_t len;
+    json_t *doc;
     enum status st = document_read(&text, &len, from[0] == '/' ? "/" : ".",
                                    from, CONFIG_BYTES_MAX, e);
-    FILE *f;
 
     if (st != ST_OK) {
         return error_wrap(e, "%s", from);
     }
-    st = config_parse(c, text, len, e);
-    snprintf(path, sizeof path, "%s/config.json", dir);
-    f = st == ST_OK ? fopen(path, "wb") : NULL;
-    if (st == ST_OK && (f == NULL || fwrite(text, 1, len, f) != len)) {
-        st = file_error(path, e);
-    }
-    if (f != NULL && fclose(f) != 0) {
-        st = file_error(path, e);
+    st = config_parse(&w->config, text, len, e);
+    if (st == ST_OK) {
+        st = document_parse(&doc, text, len, e);
     }
     free(text);
+    if (st == ST_OK) {
+        st = write_config(w, doc, e);
+        json_decref(doc);
+    }
     return st;
 }
 
@@ -424,7 +484,7 @@ enum status model_write(const char *config_path, const char *dir,
     if (mkdir(dir, 0777) != 0 && errno != EEXIST) {
         return file_error(dir, e);
     }
-    st = copy_config(config_path, dir, &w.config, e);
+    st = copy_config(&w, config_path, e);
     if (st != ST_OK) {
         return st;
     }

@@ -25,6 +25,10 @@ enum writer_prefix {
 struct writer_options {
     uint64_t seed;
     enum dtype dtype;
+    /* 4 or 8: matrices whose columns group (32, 64 or 128) divides are
+     * quantised as common/model/layout.h says, with scales and biases of
+     * dtype, and config.json says so; 0: none. */
+    uint32_t bits, group;
     uint32_t n_files; /* 0: 1 */
     enum writer_prefix prefix;
     const char *without; /* leave out the tensor whose name ends so */

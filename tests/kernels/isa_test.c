@@ -88,6 +88,97 @@ static void test_matmul(void **state)
     }
 }
 
+/* ---- quantised ---- */
+
+#define WIDEST 2304 /* more than 16 groups of 128 */
+
+struct quantised_case {
+    uint8_t data[7 * WIDEST];
+    float scales[7 * WIDEST / 32], biases[7 * WIDEST / 32]; /* or halves */
+    float x[QUANTISED_X * WIDEST];
+    struct quantised w;
+    uint32_t n_w;
+};
+
+static void quantised_case(struct quantised_case *q, uint32_t round)
+{
+    static const uint32_t groups[] = {1, 2, 15, 16, 17, 18};
+    static float plain[7 * WIDEST / 32];
+    struct dice d = {round};
+    uint32_t group = 32u << round % 3;
+
+    q->n_w = 1 + round % 7;
+    q->w = (struct quantised){.data = q->data,
+                              .scales = q->scales,
+                              .biases = q->biases,
+                              .dtype = (enum dtype)(round / 2 % 3),
+                              .k = groups[round % 6] * group,
+                              .bits = round % 2 ? 4 : 8,
+                              .group = group};
+    for (size_t i = 0; i < sizeof q->data; i++) {
+        q->data[i] = (uint8_t)dice_below(&d, 256);
+    }
+    fill(&d, q->x, QUANTISED_X * WIDEST);
+    fill(&d, plain, sizeof plain / sizeof *plain);
+    store(q->scales, plain, q->w.dtype, sizeof plain / sizeof *plain);
+    fill(&d, plain, sizeof plain / sizeof *plain);
+    store(q->biases, plain, q->w.dtype, sizeof plain / sizeof *plain);
+}
+
+/* What is read of a row is exactly what weights.h says; and a product with it
+ * is, to the bit, that with the float32 rows. */
+static void test_quantised(void **state)
+{
+    static const char *const all[] = {"generic", "avx2", "avx512"};
+    static struct quantised_case q;
+    static float wide[7 * WIDEST];
+
+    (void)state;
+    for (uint32_t round = 0; round < 216; round++) {
+        const struct cpu_isa *isa = isa_find(all[round / 72]);
+
+        if (isa == NULL) {
+            continue;
+        }
+        quantised_case(&q, round);
+        isa->dequantise(wide, &q.w, q.n_w);
+        const struct tensor t = {.data = q.data,
+                                 .dtype = q.w.dtype,
+                                 .rows = q.n_w,
+                                 .cols = q.w.k,
+                                 .bits = q.w.bits,
+                                 .group = q.w.group,
+                                 .scales = q.scales,
+                                 .biases = q.biases};
+        for (uint32_t i = 0; i < q.n_w * q.w.k; i++) {
+            double want = reference_weight(&t, i / q.w.k, i % q.w.k);
+
+            assert_true((double)wide[i] == want);
+        }
+        for (uint32_t n_x = 1; n_x <= QUANTISED_X; n_x++) {
+            float out[2][QUANTISED_X * 8] = {{0}}, bias[7] = {1, 2, 3, 4, 5};
+            struct quantised_block b = {.w = q.w,
+                                        .b = {.x = q.x,
+                                              .bias = round % 4 ? bias : NULL,
+                                              .out = out[0],
+                                              .ld_x = q.w.k,
+                                              .ld_out = 8,
+                                              .n_x = n_x,
+                                              .n_w = q.n_w,
+                                              .k = q.w.k,
+                                              .add = round % 5 == 0}};
+            struct matmul_block plain = b.b;
+
+            plain.w = wide;
+            plain.dtype = DTYPE_F32;
+            plain.out = out[1];
+            isa->matmul_quantised(&b);
+            isa->matmul(&plain);
+            assert_memory_equal(out[0], out[1], sizeof out[0]);
+        }
+    }
+}
+
 static void rows_of(const struct cpu_isa *isa, uint32_t round, float *out)
 {
     struct dice d = {round};
@@ -368,9 +459,9 @@ static void test_rounding(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_matmul),   cmocka_unit_test(test_same_bits),
-        cmocka_unit_test(test_logits),   cmocka_unit_test(test_exp),
-        cmocka_unit_test(test_rounding),
+        cmocka_unit_test(test_matmul),    cmocka_unit_test(test_quantised),
+        cmocka_unit_test(test_same_bits), cmocka_unit_test(test_logits),
+        cmocka_unit_test(test_exp),       cmocka_unit_test(test_rounding),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

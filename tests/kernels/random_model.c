@@ -71,8 +71,13 @@ void random_shape(struct random_shape *r, struct dice *d)
 
     memset(r, 0, sizeof *r);
     s->n_layers = 1 + dice_below(d, 4);
+    r->quantised = dice_below(d, 3) == 0;
     s->hidden = PICK(d, 1, 17, 48, 64, 96, 130);
     s->intermediate = PICK(d, 1, 31, 64, 100, 160);
+    if (r->quantised) {
+        s->hidden = PICK(d, 32, 64, 96, 128, 160);
+        s->intermediate = PICK(d, 32, 64, 100, 160, 256);
+    }
     s->vocab = PICK(d, 2, 63, 64, 65, 257, 500);
     s->context = 256;
     s->norm_eps = dice_below(d, 2) ? 1e-6f : 1e-5f;
@@ -116,29 +121,67 @@ static uint16_t half_of(float f, enum dtype t)
                       (((bits & 0x7fffffff) - 0x38000000) >> 13));
 }
 
+/* n values of dtype t between low and high. */
+static void *values(struct random_model *m, struct dice *d, size_t n,
+                    enum dtype t, float low, float high)
+{
+    char *out = own(m, n * dtype_bytes(t));
+
+    for (size_t i = 0; i < n; i++) {
+        float f = dice_float(d, low, high);
+        uint16_t h = half_of(f, t);
+
+        if (t == DTYPE_F32) {
+            memcpy(out + i * 4, &f, 4);
+        } else {
+            memcpy(out + i * 2, &h, 2);
+        }
+    }
+    return out;
+}
+
+/* Values as wide as a plain matrix has, of any group that divides cols. */
+static void quantise(struct random_model *m, struct dice *d, struct tensor *t,
+                     float width)
+{
+    uint32_t bits = dice_below(d, 2) ? 4 : 8;
+    uint32_t group = 32u << dice_below(d, 3);
+
+    bits = m->bits > 0 ? m->bits : bits;
+    group = m->bits > 0 ? m->group : group;
+    float step = 2.0f * width / (float)((1u << bits) - 1);
+    uint8_t *data = own(m, (size_t)t->rows * t->cols * bits / 8);
+
+    while (t->cols % group != 0) {
+        group /= 2;
+    }
+    for (size_t i = 0; i < (size_t)t->rows * t->cols * bits / 8; i += 4) {
+        uint32_t word = dice_u32(d); /* 32 columns are whole words */
+
+        memcpy(data + i, &word, sizeof word);
+    }
+    t->data = data;
+    t->bits = bits;
+    t->group = group;
+    t->scales = values(m, d, (size_t)t->rows * (t->cols / group), t->dtype,
+                       0.5f * step, step);
+    t->biases = values(m, d, (size_t)t->rows * (t->cols / group), t->dtype,
+                       -1.1f * width, -0.9f * width);
+}
+
 static struct tensor matrix(struct random_model *m, struct dice *d,
                             uint32_t rows, uint32_t cols)
 {
-    enum dtype t = m->w.shape.dtype;
-    size_t n = (size_t)rows * cols;
-    struct tensor out = {.dtype = t, .rows = rows, .cols = cols};
+    struct tensor out = {.dtype = m->w.shape.dtype, .rows = rows, .cols = cols};
     float width = sqrtf(3.0f / (float)cols);
 
     if (m->hollow) {
         out.data = opencl_noise_data;
-        return out;
-    }
-    out.data = own(m, n * dtype_bytes(t));
-    for (size_t i = 0; i < n; i++) {
-        float f = dice_float(d, -width, width);
-
-        if (t == DTYPE_F32) {
-            memcpy((char *)m->owned[m->n_owned - 1] + i * 4, &f, 4);
-        } else {
-            uint16_t h = half_of(f, t);
-
-            memcpy((char *)m->owned[m->n_owned - 1] + i * 2, &h, 2);
-        }
+    } else if (m->quantised && cols % (m->bits > 0 ? m->group : 32) == 0 &&
+               (m->bits > 0 || dice_below(d, 4) > 0)) {
+        quantise(m, d, &out, width);
+    } else {
+        out.data = values(m, d, (size_t)rows * cols, out.dtype, -width, width);
     }
     return out;
 }
@@ -224,6 +267,9 @@ void random_model_new(struct random_model *m, const struct random_shape *r,
 
     memset(m, 0, sizeof *m);
     m->hollow = r->hollow;
+    m->quantised = r->quantised;
+    m->bits = r->bits;
+    m->group = r->group;
     m->w.shape = *s;
     m->w.end = s->n_layers;
     m->w.layers = m->layers;

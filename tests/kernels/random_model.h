@@ -1,7 +1,8 @@
 /* random_model.h - models of any shape, with random weights.
  *
  * Weights are drawn so that activations stay near one: matrices uniform with
- * variance 1 / cols, gammas in [0.5, 1.5], decays from slow to fast.
+ * variance 1 / cols, gammas in [0.5, 1.5], decays from slow to fast; of a
+ * quantised model each matrix has bits and groups of its own.
  *
  * Memory: a random_model owns its weights; random_model_free() releases it. */
 #ifndef TESTS_KERNELS_RANDOM_MODEL_H
@@ -26,7 +27,10 @@ struct random_shape {
     struct model_shape shape;
     enum mixer_kind mixers[RANDOM_LAYERS_MAX];
     bool tied, qkv_bias, o_bias, qk_norm;
-    bool hollow; /* matrices without contents: kernels/opencl/noise.h */
+    bool hollow;    /* matrices without contents: kernels/opencl/noise.h */
+    bool quantised; /* most matrices whose columns 32 divides; with bits, all
+                     * that group divides */
+    uint32_t bits, group; /* of them; 0: of each its own */
 };
 
 struct random_model {
@@ -35,6 +39,8 @@ struct random_model {
     void *owned[RANDOM_TENSORS];
     uint32_t n_owned;
     bool hollow;
+    bool quantised;
+    uint32_t bits, group;
 };
 
 /* A shape that the kernels take, small enough to be quick. */

@@ -116,6 +116,23 @@ double reference_round(double x, enum dtype t)
     return fabs(f) > 65504.0 ? copysign((double)INFINITY, f) : f;
 }
 
+double reference_weight(const struct tensor *w, uint32_t row, uint32_t col)
+{
+    const size_t i = (size_t)row * w->cols + col;
+    size_t group;
+    uint32_t word, q;
+
+    if (w->bits == 0) {
+        return reference_at(w->data, w->dtype, i);
+    }
+    group = i / w->group;
+    memcpy(&word, (const char *)w->data + i * w->bits / 32 * 4, sizeof word);
+    q = word >> i * w->bits % 32 & ((1u << w->bits) - 1);
+    return reference_round(reference_at(w->scales, w->dtype, group) * q +
+                               reference_at(w->biases, w->dtype, group),
+                           DTYPE_F32);
+}
+
 /* out = W x (+ bias) */
 static void product(const struct tensor *w, const float *bias, const double *x,
                     double *out)
@@ -124,8 +141,7 @@ static void product(const struct tensor *w, const float *bias, const double *x,
         double sum = bias ? (double)bias[i] : 0.0;
 
         for (uint32_t j = 0; j < w->cols; j++) {
-            sum +=
-                x[j] * reference_at(w->data, w->dtype, (size_t)i * w->cols + j);
+            sum += x[j] * reference_weight(w, i, j);
         }
         out[i] = sum;
     }
@@ -187,8 +203,7 @@ void reference_embed(const struct reference *r, uint32_t token, double *x)
     uint32_t h = r->w->shape.hidden;
 
     for (uint32_t i = 0; i < h; i++) {
-        x[i] = reference_at(r->w->embed.data, r->w->embed.dtype,
-                            (size_t)token * h + i);
+        x[i] = reference_weight(&r->w->embed, token, i);
     }
 }
 

@@ -44,6 +44,9 @@ void reference_token(struct reference *r, uint32_t token, double *logits);
 /* Element i of a tensor's data. */
 double reference_at(const void *data, enum dtype t, size_t i);
 
+/* An element of a matrix; of a quantised one as float32. */
+double reference_weight(const struct tensor *w, uint32_t row, uint32_t col);
+
 /* x as storage of dtype t holds it: rounded to nearest even. */
 double reference_round(double x, enum dtype t);
 

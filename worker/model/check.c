@@ -43,6 +43,10 @@ static void print_model(const struct check *c)
 
     fprintf(c->out, "model        %s, family %s, %s\n", quote(m->name).text,
             m->family, dtype_name(s->dtype));
+    if (m->quant.bits > 0) {
+        fprintf(c->out, "quantised    %u bits, a scale and a bias each %u\n",
+                m->quant.bits, m->quant.group);
+    }
     fprintf(c->out, "layers       [%u, %u) of %u: %u linear, %u attention\n",
             c->options.begin, c->options.end, s->n_layers, c->sizes.n_linear,
             c->sizes.n_attention);

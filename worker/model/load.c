@@ -9,6 +9,7 @@
 #include <xxhash.h>
 
 #include "common/model/document.h"
+#include "common/model/half.h"
 #include "common/quote.h"
 
 struct piece {
@@ -43,9 +44,12 @@ struct reader {
  * end of its room, so that widening can run from the front in place. */
 static char *landing(const struct load_plan *p, const struct slice *s)
 {
-    uint64_t n = s->bytes / dtype_bytes(s->dtype);
+    char *at = p->memory + s->place;
 
-    return p->memory + s->place + (s->widen ? n * sizeof(float) - s->bytes : 0);
+    if (s->widen) {
+        at += s->bytes / dtype_bytes(s->dtype) * sizeof(float) - s->bytes;
+    }
+    return at;
 }
 
 /* The first fault is kept. */
@@ -208,31 +212,6 @@ static void run(struct loader *l)
     }
 }
 
-static float bf16_value(uint16_t v)
-{
-    uint32_t bits = (uint32_t)v << 16;
-    float f;
-
-    memcpy(&f, &bits, sizeof f);
-    return f;
-}
-
-static float f16_value(uint16_t v)
-{
-    uint32_t sign = (uint32_t)(v & 0x8000u) << 16;
-    uint32_t exponent = v >> 10 & 0x1fu, fraction = v & 0x3ffu, bits;
-    float f;
-
-    if (exponent == 0) { /* zero and subnormals: fraction * 2^-24 */
-        f = (float)fraction * 0x1p-24f;
-        return sign != 0 ? -f : f;
-    }
-    exponent = exponent == 31 ? 255 : exponent + 112;
-    bits = sign | exponent << 23 | fraction << 13;
-    memcpy(&f, &bits, sizeof f);
-    return f;
-}
-
 /* In place: element i is written to bytes [4i, 4i + 4), which end at or
  * before 2n + 2i + 2, where the next one of two bytes is read. */
 static void widen(const struct load_plan *p, const struct slice *s)
@@ -249,7 +228,8 @@ static void widen(const struct load_plan *p, const struct slice *s)
             memcpy(&f, from + 4 * i, sizeof f);
         } else {
             memcpy(&half, from + 2 * i, sizeof half);
-            f = s->dtype == DTYPE_BF16 ? bf16_value(half) : f16_value(half);
+            f = s->dtype == DTYPE_BF16 ? half_from_bf16(half)
+                                       : half_from_f16(half);
         }
         f = s->add != 0 ? f + s->add : f; /* a -0 stays one */
         memcpy(to + 4 * i, &f, sizeof f);

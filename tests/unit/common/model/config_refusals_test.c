@@ -84,13 +84,89 @@ static void refuses_unsupported(void **state)
     refused("llama", "quantization_config",
             json_pack("{s:s}", "quant_method", "fp8"), ST_UNIMPLEMENTED,
             "\"fp8\"");
-    refused("llama", "quantization", json_pack("{s:i}", "bits", 4),
-            ST_UNIMPLEMENTED, "quantised");
     refused("llama", "mlp_bias", json_true(), ST_UNIMPLEMENTED, "mlp_bias");
     refused("llama", "dtype", json_string("int8"), ST_UNIMPLEMENTED, "int8");
     accepted("qwen3_5", "output_gate_type", json_string("swish"));
     accepted("qwen3_next", "num_experts", json_integer(0));
     accepted("mistral", "sliding_window", json_null());
+}
+
+static json_t *affine(int bits, int group)
+{
+    return json_pack("{s:i, s:i}", "bits", bits, "group_size", group);
+}
+
+/* Every number that is taken, and its neighbours. */
+static void bounds_quantisation(void **state)
+{
+    (void)state;
+    for (int group = 0; group <= 2 * MODEL_GROUP_MAX; group++) {
+        if (group == MODEL_GROUP_MIN || group == 64 ||
+            group == MODEL_GROUP_MAX) {
+            accepted("qwen3_5", "quantization", affine(4, group));
+        } else {
+            refused("qwen3_5", "quantization", affine(4, group),
+                    ST_UNIMPLEMENTED, "group_size of \"quantization\" is");
+        }
+    }
+    for (int bits = -1; bits <= 33; bits++) {
+        if (bits == 4 || bits == 8) {
+            accepted("llama", "quantization_config", affine(bits, 64));
+        } else {
+            refused("llama", "quantization_config", affine(bits, 64),
+                    ST_UNIMPLEMENTED, "bits of \"quantization_config\" is");
+        }
+    }
+}
+
+static void refuses_other_quantisations(void **state)
+{
+    static const char *const modes[] = {"mxfp4", "nvfp4", "mxfp8", ""};
+
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        json_t *j = affine(4, 32);
+
+        json_object_set_new(j, "mode", json_string(modes[i]));
+        refused("llama", "quantization", j, ST_UNIMPLEMENTED, "affine is");
+        j = affine(4, 64);
+        json_object_set_new(j, "model.layers.0.mlp.up_proj",
+                            json_pack("{s:s}", "mode", modes[i]));
+        refused("llama", "quantization", j, ST_UNIMPLEMENTED,
+                "\"model.layers.0.mlp.up_proj\" is not supported; affine is");
+    }
+    refused("llama", "quantization", json_string("4bit"), ST_UNIMPLEMENTED,
+            "groups of 32, 64 or 128 at 4 or 8 bits");
+    refused("llama", "quantization", json_object(), ST_UNIMPLEMENTED, "bits");
+    refused("llama", "quantization",
+            json_pack("{s:i, s:i, s:{s:i}}", "bits", 4, "group_size", 64,
+                      "lm_head", "bits", 6),
+            ST_UNIMPLEMENTED, "bits of \"lm_head\" is 6");
+    refused("llama", "compression_config", json_object(), ST_UNIMPLEMENTED,
+            "compression_config");
+    accepted("llama", "quantization", json_null());
+}
+
+/* MLX writes both names, and modules of their own. */
+static void reads_quantisation(void **state)
+{
+    json_t *j = fixture_config("qwen3_5"), *q = affine(8, 32);
+    struct model_config c;
+    struct error e;
+
+    (void)state;
+    json_object_set_new(q, "mode", json_string("affine"));
+    json_object_set_new(q, "model.layers.0.mlp.up_proj", json_false());
+    json_object_set_new(q, "lm_head", json_pack("{s:i}", "bits", 4));
+    json_object_set(j, "quantization", q);
+    json_object_set_new(j, "quantization_config", q);
+    c = fixture_parsed(j);
+    assert_int_equal(c.quant.bits, 8);
+    assert_int_equal(c.quant.group, 32);
+    json_object_set_new(j, "quantization_config", affine(4, 32));
+    assert_int_equal(fixture_parse(&c, j, &e), ST_INVALID_ARGUMENT);
+    assert_non_null(strstr(e.text, "8 bits in groups of 32"));
+    json_decref(j);
 }
 
 static void window_counts_if_used(void **state)
@@ -367,6 +443,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(refuses_mixers),
         cmocka_unit_test(refuses_unsupported),
+        cmocka_unit_test(bounds_quantisation),
+        cmocka_unit_test(refuses_other_quantisations),
+        cmocka_unit_test(reads_quantisation),
         cmocka_unit_test(window_counts_if_used),
         cmocka_unit_test(bounds_every_number),
         cmocka_unit_test(refuses_contradictions),

@@ -91,12 +91,16 @@ static void reads_the_files_dtypes(void **state)
     struct writer_options o = {.dtype = DTYPE_BF16};
 
     (void)state;
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < 16; i++) {
         json_t *j = fixture_config(families[i % 4]);
         char name[32];
 
+        if (i >= 8) {
+            o.bits = i % 2 ? 4 : 8;
+            o.group = 32;
+        }
         snprintf(name, sizeof name, "costs-%d", i);
-        json_object_set_new(j, "tie_word_embeddings", json_boolean(i < 4));
+        json_object_set_new(j, "tie_word_embeddings", json_boolean(i % 8 < 4));
         json_object_set_new(j, "num_hidden_layers", json_integer(1 + i % 4));
         agrees_with_shards(fixture_model(name, j, &o));
         json_decref(j);

@@ -1,6 +1,7 @@
 #include "common/model/layout.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -298,12 +299,183 @@ static void refuses_other_dtypes(void **state)
     json_decref(j);
 }
 
+/* ---- quantised ---- */
+
+/* The rows of a plane that group apart, as takes_groups_apart() has it. */
+static void expect_rows(const void *have, const char *stored, size_t row_bytes,
+                        uint32_t to, uint32_t from, uint32_t n)
+{
+    assert_memory_equal((const char *)have + to * row_bytes,
+                        stored + from * row_bytes, n * row_bytes);
+}
+
+static void expect_planes(const char *dir, const struct tensor *t,
+                          const char *name, uint32_t to, uint32_t from,
+                          uint32_t n)
+{
+    static const char *const ends[] = {"weight", "scales", "biases"};
+    const void *const planes[] = {t->data, t->scales, t->biases};
+    const size_t row[] = {tensor_row_bytes(t), tensor_scale_bytes(t),
+                          tensor_scale_bytes(t)};
+
+    for (int i = 0; i < 3; i++) {
+        char full[96];
+        char *stored;
+
+        snprintf(full, sizeof full, "model.%s.%s", name, ends[i]);
+        stored = fixture_stored(dir, "model.safetensors", full);
+        assert_non_null(planes[i]);
+        assert_int_equal((uintptr_t)planes[i] % LAYOUT_ALIGN, 0);
+        expect_rows(planes[i], stored, row[i], to, from, n);
+        free(stored);
+    }
+}
+
+static void places_quantised(void **state)
+{
+    json_t *j = fixture_config("qwen3_next");
+
+    (void)state;
+    json_object_set_new(j, "tie_word_embeddings", json_false());
+    for (uint32_t bits = 4; bits <= 8; bits += 4) {
+        struct writer_options o = {
+            .bits = bits, .group = 32, .dtype = DTYPE_F16, .seed = bits};
+        char name[32];
+
+        snprintf(name, sizeof name, "places-%u", bits);
+        const char *dir = fixture_model(name, j, &o);
+        struct shard *s = fixture_shard_all(dir);
+        const struct shard_weights *w = shard_weights(s);
+        const struct deltanet_weights *d = &w->layers[2].mixer.deltanet;
+        const char *qkvz = "layers.2.linear_attn.in_proj_qkvz";
+
+        expect_planes(dir, &w->embed, "embed_tokens", 0, 0, w->embed.rows);
+        expect_planes(dir, &w->layers[1].mlp.up, "layers.1.mlp.up_proj", 0, 0,
+                      w->layers[1].mlp.up.rows);
+        /* As takes_groups_apart(): key head 1's q, its first value head. */
+        expect_planes(dir, &d->qkv, qkvz, 8, 40, 8);
+        expect_planes(dir, &d->qkv, qkvz, 32 + 12, 40 + 16, 6);
+        expect_planes(dir, &d->z, qkvz, 12, 40 + 28, 6);
+        expect_planes(dir, &d->a, "layers.2.linear_attn.in_proj_ba", 2, 6, 2);
+        assert_int_equal(w->head.bits, bits);
+        assert_int_equal(w->head.group, 32);
+        assert_int_equal(w->head.dtype, DTYPE_F16);
+        assert_int_equal(d->out.bits, 0); /* 24 columns */
+        assert_int_equal(shard_report(s)->n_unknown, 0);
+        shard_free(&s);
+    }
+    json_decref(j);
+}
+
+/* A model whose tensor `name` has other dims or dtype in the header. */
+static void refuses_header(const char *from, const char *to, const char *text)
+{
+    json_t *j = fixture_config("llama");
+    struct writer_options o = {.bits = 4, .group = 32, .dtype = DTYPE_BF16};
+    const char *dir = fixture_model("header", j, &o);
+    char path[256], *bytes, *at;
+    size_t len;
+
+    snprintf(path, sizeof path, "%s/model.safetensors", dir);
+    bytes = fixture_read(path, &len);
+    at = strstr(bytes + 8, from);
+    assert_non_null(at);
+    assert_int_equal(strlen(from), strlen(to));
+    memcpy(at, to, strlen(to));
+    fixture_write(path, bytes, len);
+    free(bytes);
+    fixture_refused(dir, ST_INVALID_ARGUMENT, text);
+    json_decref(j);
+}
+
+#define UP     "model.layers.1.mlp.up_proj"
+#define QUANTS "U32 of 4 or 8 bits a column is supported, with a scale and a "
+
+static void refuses_quantised_shapes(void **state)
+{
+    json_t *j = fixture_config("llama");
+    struct writer_options o = {
+        .bits = 4, .group = 32, .without = "layers.2.mlp.up_proj.biases"};
+    const char *dir = fixture_model("unbiased", j, &o);
+
+    (void)state;
+    fixture_refused(dir, ST_NOT_FOUND, "has scales and no biases");
+    /* Words without scales. */
+    o.without = "layers.2.mlp.up_proj.scales";
+    dir = fixture_model("unscaled", j, &o);
+    fixture_refused(dir, ST_INVALID_ARGUMENT,
+                    "is U32; F32, BF16 and F16 are supported, or U32 beside "
+                    "scales and biases");
+    /* [48, 4] of 32 columns: neither words nor their number. */
+    refuses_header("\"" UP ".weight\":{\"dtype\":\"U32\",\"shape\":[48,4]",
+                   "\"" UP ".weight\":{\"dtype\":\"F32\",\"shape\":[48,4]",
+                   QUANTS);
+    refuses_header("\"" UP ".weight\":{\"dtype\":\"U32\",\"shape\":[48,4]",
+                   "\"" UP ".weight\":{\"dtype\":\"U32\",\"shape\":[24,8]",
+                   QUANTS);
+    refuses_header("\"" UP ".scales\":{\"dtype\":\"BF16\",\"shape\":[48,1]",
+                   "\"" UP ".scales\":{\"dtype\":\"BF16\",\"shape\":[24,2]",
+                   QUANTS);
+    refuses_header("\"" UP ".biases\":{\"dtype\":\"BF16\",\"shape\":[48,1]",
+                   "\"" UP ".biases\":{\"dtype\":\"BF16\",\"shape\":[1,48]",
+                   QUANTS);
+    refuses_header("\"" UP ".biases\":{\"dtype\":\"BF16\",\"shape\":[48,1]",
+                   "\"" UP ".biases\":{\"dtype\":\"I16\", \"shape\":[48,1]",
+                   QUANTS);
+    refuses_header("\"" UP ".scales\":{\"dtype\":\"BF16\",\"shape\":[48,1]",
+                   "\"" UP ".scales\":{\"dtype\":\"U16\", \"shape\":[48,1]",
+                   "is U16");
+    json_decref(j);
+}
+
+/* Groups that MLX writes and sluice has no kernels for would be of 16 or 256
+ * columns; 32, 64 and 128 are read, mixed as they come. */
+static void reads_every_group(void **state)
+{
+    (void)state;
+    for (uint32_t group = 32; group <= 128; group *= 2) {
+        json_t *j = fixture_config("llama");
+        struct writer_options o = {.bits = 8, .group = group};
+        struct shard *s;
+        char name[32];
+
+        snprintf(name, sizeof name, "group-%u", group);
+        json_object_set_new(j, "hidden_size", json_integer(256));
+        json_object_set_new(j, "head_dim", json_integer(16));
+        s = fixture_shard_all(fixture_model(name, j, &o));
+        assert_int_equal(shard_weights(s)->embed.group, group);
+        shard_free(&s);
+        json_decref(j);
+    }
+}
+
+/* U32 where the configuration knows of no quantisation. */
+static void needs_quantization(void **state)
+{
+    json_t *j = fixture_config("llama");
+    struct writer_options o = {.bits = 8, .group = 32};
+    const char *dir = fixture_model("unsaid", j, &o);
+    char path[256], *text = json_dumps(j, 0);
+
+    (void)state;
+    snprintf(path, sizeof path, "%s/config.json", dir);
+    fixture_write(path, text, strlen(text));
+    free(text);
+    fixture_refused(dir, ST_INVALID_ARGUMENT,
+                    "config.json has no quantization");
+    json_decref(j);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shifts_norms_once),
         cmocka_unit_test(loads_plain_families),
         cmocka_unit_test(takes_groups_apart),
+        cmocka_unit_test(places_quantised),
+        cmocka_unit_test(refuses_quantised_shapes),
+        cmocka_unit_test(reads_every_group),
+        cmocka_unit_test(needs_quantization),
         cmocka_unit_test(widens_float16),
         cmocka_unit_test(names_a_missing_tensor),
         cmocka_unit_test(reports_unknown_tensors),
