@@ -177,9 +177,31 @@ static enum status fill_gap(struct deal *d, struct search *s,
     return st;
 }
 
+/* Who can hold the one that takes most can hold the others as well: filled
+ * first, it finds him free. */
+static void hardest_first(struct search *s, struct cover_chain *c)
+{
+    uint64_t bytes[COVER_STAGES_MAX];
+
+    for (uint32_t i = 0; i < c->n_gaps; i++) {
+        struct cover_piece gap = c->gaps[i];
+        uint32_t at = i;
+        uint64_t b;
+
+        take_part(s, gap);
+        b = bytes_of(s);
+        for (; at > 0 && bytes[at - 1] < b; at--) {
+            bytes[at] = bytes[at - 1];
+            c->gaps[at] = c->gaps[at - 1];
+        }
+        bytes[at] = b;
+        c->gaps[at] = gap;
+    }
+}
+
 /* Every gap of a chain, or none. */
 static enum status fill_chain(struct deal *d, struct search *s,
-                              const struct cover_chain *c, struct error *e)
+                              struct cover_chain *c, struct error *e)
 {
     enum status st = ST_OK;
 
@@ -188,6 +210,7 @@ static enum status fill_chain(struct deal *d, struct search *s,
         return error_set(e, ST_RESOURCE_EXHAUSTED,
                          "a replica has %d stages at most", STAGES_MAX);
     }
+    hardest_first(s, c);
     for (uint32_t i = 0; st == ST_OK && i < c->n_gaps; i++) {
         uint32_t later = c->n_gaps - i - 1;
 

@@ -4,7 +4,8 @@
  *     whole sets of shards are left alone (router/cover.h);
  *     through what is left over, chains with the fewest layers in gaps and
  *     with the fewest gaps are looked at; of the one that takes fewer
- *     workers, each gap goes to as few as can hold it, if all can be filled;
+ *     workers, each gap goes to as few as can hold it, the one that takes
+ *     most first, if all can be filled;
  *     else, if there are as many workers as stages are wanted, all layers are
  *     divided among so many of them.
  *
