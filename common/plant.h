@@ -77,7 +77,10 @@
     X(VOID_UNSETTLED, "a stage does not settle the grant of a void Open")     \
     X(SPOILT_FORGOTTEN, "a stage forgets that a step failed")                 \
     X(STAGE_IDS_STALE, "the last stage keeps no ids of what it samples")      \
-    X(ASSEMBLY_LEAKS, "the end of an assembly leaves what it held")
+    X(ASSEMBLY_LEAKS, "the end of an assembly leaves what it held")           \
+    X(READMIT_UNLOOKED, "a shard that is let in is not shown to who waits")   \
+    X(REFUSER_FORGOTTEN, "who refused its layers is not asked again")         \
+    X(GIVEN_UNEXPECTED, "layers that are loaded are given to others, too")
 
 #ifdef SLUICE_PLANTS
 

@@ -59,7 +59,9 @@ static void readmit_fire(struct router_core *r, struct event *e)
 
     w->life.closed = false;
     model_touch(r, w->model);
-    offers_touch(r);
+    if (!PLANT(READMIT_UNLOOKED)) {
+        offers_touch(r);
+    }
 }
 
 static void put_on_probation(struct router_core *r, struct worker *w)

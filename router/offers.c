@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/log.h"
+#include "common/plant.h"
 #include "proto/worker.pb-c.h"
 #include "router/deal.h"
 #include "router/replica.h"
@@ -248,7 +249,9 @@ static void assign(struct router_core *r, struct offer *o,
     }
     o->assigned = true;
     o->given = given;
-    expect(r, &o->kind, o->lineage, given, ASSIGN_US);
+    if (!PLANT(GIVEN_UNEXPECTED)) {
+        expect(r, &o->kind, o->lineage, given, ASSIGN_US);
+    }
     log_info("worker-assigned",
              "worker=%s model=%s layers=%" PRIu32 "-%" PRIu32 " of=%" PRIu32,
              o->peer->name, o->kind.model, given.begin, given.end,
@@ -443,7 +446,8 @@ void offer_answered(struct router_core *r, struct offer *o, enum status status,
     }
     forget_lineage(r, o->lineage);
     o->assigned = false;
-    o->closed_until_us = r->now_us + ASSIGN_RETRY_US;
+    o->closed_until_us =
+        PLANT(REFUSER_FORGOTTEN) ? NODE_IDLE : r->now_us + ASSIGN_RETRY_US;
     offers_touch(r);
 }
 

@@ -534,14 +534,22 @@ static void arrive(struct sim *s, uint32_t a, uint64_t b)
               arrive, 0, 0);
 }
 
-static void wait_for_workers(struct sim *s, uint32_t a, uint64_t b)
+static bool all_are_up(const struct sim *s)
 {
     struct router_worker_view view;
     const void *router = s->nodes[SIM_ROUTER].core;
 
+    return s->options.offers.n
+               ? offers_ready(s)
+               : router && router_worker_view(router, s->options.n_workers - 1,
+                                              &view);
+}
+
+static void wait_for_workers(struct sim *s, uint32_t a, uint64_t b)
+{
     (void)a;
     (void)b;
-    if (router && router_worker_view(router, s->options.n_workers - 1, &view)) {
+    if (all_are_up(s)) {
         faults_start(s);
         arrive(s, 0, 0);
     } else {

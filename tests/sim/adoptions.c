@@ -54,7 +54,7 @@ void adoptions_submit(struct sim *s, uint32_t conn, uint64_t call,
     a->seen[a->next++ % ADOPTIONS_SEEN] = (struct adoption_seen){
         .call = call,
         .conn = conn,
-        .state = worker_sequence_state(s->nodes[c->node].core,
+        .state = worker_sequence_state(node_worker(s, c->node),
                                        m->sequence->request_id.data,
                                        m->sequence->choice),
         .logprobs = asked.logprobs,

@@ -240,8 +240,9 @@ void auditor_tick(struct sim *s, uint32_t number)
         look_sessions(s);
         drains_watch(s);
         spare_watch(s);
+        offers_watch(s);
         tick_router(s);
-    } else if (node_is_worker(number)) {
+    } else if (node_is_worker(number) && node_worker(s, number)) {
         tick_worker(s, number - SIM_FIRST_WORKER);
         liveness_worker(s, number - SIM_FIRST_WORKER);
         replicas_worker(s, number - SIM_FIRST_WORKER);
@@ -275,6 +276,9 @@ static bool worker_quiet(const struct sim *s, uint32_t w, char *why, size_t cap)
     if (!n->core) {
         (void)snprintf(why, cap, "%s is dead", n->name);
         return false;
+    }
+    if (s->offers[w].waits) {
+        return true;
     }
     worker_account(n->core, &a);
     if (a.n_sequences || a.blocks.held || a.blocks.granted || a.slots.held ||
@@ -338,7 +342,7 @@ bool auditor_quiet(struct sim *s, char *why, size_t cap)
             return false;
         }
     }
-    return replicas_quiet(s, why, cap);
+    return replicas_quiet(s, why, cap) && offers_quiet(s, why, cap);
 }
 
 /* A call is refused, or each of its choices ends in one way. */
@@ -384,6 +388,9 @@ void auditor_end(struct sim *s)
         const struct sim_node *n = &s->nodes[SIM_FIRST_WORKER + w];
         struct worker_account a;
 
+        if (s->offers[w].waits) {
+            continue;
+        }
         worker_account(n->core, &a);
         if (a.blocks.free + a.blocks.cached != a.blocks.total ||
             a.slots.free + a.slots.cached != a.slots.total) {

@@ -70,7 +70,14 @@ const char *const deed_names[DEEDS] = {
     [DEED_OPEN_IDS] = "open-ids",
     [DEED_STAGE_FAILED] = "stage-failed",
     [DEED_STAGE_RECEIPT] = "stage-receipt",
-    [DEED_GARBAGE] = "garbage"};
+    [DEED_GARBAGE] = "garbage",
+    [DEED_GIVEN] = "given",
+    [DEED_GAP_FILLED] = "gap-filled",
+    [DEED_ASSIGN_REFUSED] = "assign-refused",
+    [DEED_OFFER_KILLED] = "offer-killed",
+    [DEED_LOAD_KILLED] = "load-killed",
+    [DEED_LOAD_FAILED] = "load-failed",
+    [DEED_LOAD_LATE] = "load-late"};
 
 enum cell_state cells_at_worker(const struct sim *s, uint32_t node,
                                 const struct choice *c)
@@ -82,7 +89,7 @@ enum cell_state cells_at_worker(const struct sim *s, uint32_t node,
         [SLUICE__V1__SEQUENCE_STATE__SEQUENCE_DECODE] = CELL_DECODE,
         [SLUICE__V1__SEQUENCE_STATE__SEQUENCE_KEPT] = CELL_KEPT,
         [SLUICE__V1__SEQUENCE_STATE__SEQUENCE_FINISHED] = CELL_FINISHED};
-    const void *core = s->nodes[node].core;
+    const void *core = node_worker(s, node);
     bool leads = options_shard(&s->options, node - SIM_FIRST_WORKER).begin == 0;
 
     return core && leads ? of[worker_sequence_state(core, c->g->id, c->number)]
@@ -220,6 +227,8 @@ static void router_killed(struct sim *s, uint32_t i)
 void cells_killed(struct sim *s, uint32_t node)
 {
     replicas_killed(s, node);
+    s->counts.cells.deeds[DEED_OFFER_KILLED] +=
+        node_is_worker(node) && s->offers[node - SIM_FIRST_WORKER].waits;
     for (uint32_t i = 0; i < s->n_generations; i++) {
         const struct generation *g = &s->generations[i];
 

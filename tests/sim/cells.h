@@ -110,6 +110,13 @@ enum deed {
     DEED_STAGE_FAILED,   /* a step that failed at a stage goes round */
     DEED_STAGE_RECEIPT,  /* of all stages */
     DEED_GARBAGE,        /* a stage says to the next what cannot be */
+    DEED_GIVEN,          /* a worker that has none is given layers */
+    DEED_GAP_FILLED,     /* ... beside shards that are left over */
+    DEED_ASSIGN_REFUSED, /* ... and cannot hold them */
+    DEED_OFFER_KILLED,   /* it dies, or is stopped, while it waits */
+    DEED_LOAD_KILLED,    /* ... while it loads them */
+    DEED_LOAD_FAILED,
+    DEED_LOAD_LATE, /* for longer than the router expects it */
     DEEDS
 };
 

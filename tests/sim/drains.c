@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "tests/sim/sim.h"
+#include "worker/offer.h"
 
 #define UNDRAIN_MAX_US 2000000
 #define GRACE_MAX_MS   3000
@@ -60,7 +61,7 @@ static void at_once(struct sim *s, uint32_t number, uint64_t life)
 {
     struct sim_node *n = &s->nodes[number];
 
-    if (n->core && n->life == life) {
+    if (n->life == life && node_worker(s, number)) {
         n->leave_end_us = 0;
         worker_leave(n->core, 0);
         node_soon(s, number);
@@ -81,7 +82,11 @@ static void leave(struct sim *s, uint32_t unused, uint64_t unused_too)
         sim_log(s, "%s leaves within %u ms", n->name, grace_ms);
         n->ending = true;
         n->leave_end_us = sim_now(s) + (int64_t)grace_ms * 1000 + LEAVE_US;
-        worker_leave(n->core, grace_ms);
+        if (node_worker(s, number)) {
+            worker_leave(n->core, grace_ms);
+        } else {
+            offer_stop(n->core);
+        }
         node_soon(s, number);
         node_comes_back(s, number, rng_octave(&s->chance, 1000, AWAY_MAX_US));
         if (rng_below(&s->chance, SECOND_OF) == 0) {

@@ -150,12 +150,17 @@ void faults_restart(struct sim *s, uint32_t node)
 
 static void end_node(struct sim *s, uint32_t node)
 {
-    if (!s->nodes[node].core || s->nodes[node].ending) {
+    bool loads =
+        node_is_worker(node) && s->offers[node - SIM_FIRST_WORKER].loads;
+
+    if ((!s->nodes[node].core && !loads) || s->nodes[node].ending) {
         return;
     }
     s->counts.kills += node != SIM_ROUTER;
     s->counts.router_kills += node == SIM_ROUTER;
-    if (rng_below(&s->chance, 4)) {
+    if (loads) {
+        offers_kill(s, node);
+    } else if (rng_below(&s->chance, 4)) {
         node_kill(s, node);
     } else {
         node_stop(s, node);

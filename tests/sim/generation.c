@@ -392,10 +392,15 @@ uint32_t generation_blocks(const struct generation *g, uint32_t block_tokens)
 
 static bool holds(const struct sim *s, const struct generation *g, uint32_t w)
 {
-    const struct worker_draw *d = &s->options.workers[w];
+    const struct sim_options *o = &s->options;
+    const struct worker_draw *d = &o->workers[w];
+    uint32_t blocks = generation_blocks(g, d->block_tokens);
 
-    return !options_shard(&s->options, w).attention ||
-           generation_blocks(g, d->block_tokens) <= d->n_blocks;
+    if (options_offers(o, w)) { /* whichever layers it is given */
+        return !o->models[d->model].attention ||
+               blocks <= o->offers.workers[w].n_blocks;
+    }
+    return !options_shard(o, w).attention || blocks <= d->n_blocks;
 }
 
 /* A stage may meet any others of its model. */

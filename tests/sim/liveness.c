@@ -100,19 +100,6 @@ void liveness_word(struct sim *s, uint32_t node)
     }
 }
 
-/* The connection that has a session now; 0: none. */
-static uint32_t conn_of(struct sim *s, uint32_t node)
-{
-    for (uint32_t i = s->network.n_conns; i; i--) {
-        const struct conn *c = network_conn(&s->network, i);
-
-        if (c->node == node && c->listener == SIM_ROUTER) {
-            return c->open[END_PEER] && c->session ? i : 0;
-        }
-    }
-    return 0;
-}
-
 static void look_engine(struct sim *s, uint32_t w, struct ear *e)
 {
     int64_t ago_us, us = fake_engine_stood_us(s->engines[w], &ago_us);
@@ -131,7 +118,7 @@ static void look_engine(struct sim *s, uint32_t w, struct ear *e)
 void liveness_worker(struct sim *s, uint32_t w)
 {
     struct ear *e = &s->alive.ears[w];
-    uint32_t conn = conn_of(s, SIM_FIRST_WORKER + w);
+    uint32_t conn = network_session(&s->network, SIM_FIRST_WORKER + w);
 
     look_engine(s, w, e);
     if (conn == 0 || conn != e->conn) {

@@ -35,7 +35,7 @@ struct task {
     uint64_t from, to;
     uint32_t jobs;
     bool verbose, print_hash, first; /* first: stop at a failure */
-    enum stage_choice stages;
+    struct seeds_with with;
     const char *regressions;
     struct job *job; /* [jobs], shared with the children */
 };
@@ -62,15 +62,17 @@ static void add(struct sim_counts *to, const struct sim_counts *from)
     }
 }
 
-static void report(const struct sim *s)
+static void report(const struct task *t, const struct sim *s)
 {
+    struct sim_options o; /* as drawn */
+
+    options_draw(&o, s->seed, t->with);
     printf("seed %" PRIu64 ": %s", s->seed, s->what);
     if (s->failed_request >= 0) {
         printf(" (request %d)", s->failed_request);
     }
     printf(", at %.6f s, options %016" PRIx64 "\n",
-           (double)(s->failed_us - SIM_START_US) / 1e6,
-           options_hash(&s->options));
+           (double)(s->failed_us - SIM_START_US) / 1e6, options_hash(&o));
 }
 
 static void run_seed(const struct task *t, struct job *j, struct sim *s)
@@ -78,7 +80,7 @@ static void run_seed(const struct task *t, struct job *j, struct sim *s)
     bool fine;
 
     logging = t->verbose ? s : NULL;
-    fine = sim_run(s, j->next, t->stages, t->verbose);
+    fine = sim_run(s, j->next, t->with, t->verbose);
     logging = NULL;
     add(&j->counts, &s->counts);
     if (t->print_hash) {
@@ -89,7 +91,7 @@ static void run_seed(const struct task *t, struct job *j, struct sim *s)
             j->first_failed = s->seed;
         }
         if (j->n_failed <= SHOWN_MAX) {
-            report(s);
+            report(t, s);
         }
     }
     fflush(stdout);
@@ -181,6 +183,17 @@ static void run_jobs(const struct task *t)
     }
 }
 
+static uint32_t print_deeds(const struct cells *c, int from, int to)
+{
+    uint32_t empty = 0;
+
+    for (int deed = from; deed < to; deed++) {
+        printf(" %s=%" PRIu64, deed_names[deed], c->deeds[deed]);
+        empty += c->deeds[deed] == 0;
+    }
+    return empty;
+}
+
 /* Of replicas of several stages. */
 static uint32_t print_stage_cells(const struct cells *c)
 {
@@ -195,11 +208,7 @@ static uint32_t print_stage_cells(const struct cells *c)
             empty += c->stage_hits[state][event] == 0;
         }
     }
-    for (int deed = DEED_ASSEMBLED; deed < DEEDS; deed++) {
-        printf(" %s=%" PRIu64, deed_names[deed], c->deeds[deed]);
-        empty += c->deeds[deed] == 0;
-    }
-    return empty;
+    return empty + print_deeds(c, DEED_ASSEMBLED, DEED_GIVEN);
 }
 
 static uint32_t print_cells(const struct cells *c)
@@ -216,11 +225,7 @@ static uint32_t print_cells(const struct cells *c)
         }
     }
     printf(";");
-    for (int deed = 0; deed < DEED_ASSEMBLED; deed++) {
-        printf(" %s=%" PRIu64, deed_names[deed], c->deeds[deed]);
-        empty += c->deeds[deed] == 0;
-    }
-    return empty;
+    return empty + print_deeds(c, 0, DEED_ASSEMBLED);
 }
 
 static double now_s(void)
@@ -236,8 +241,12 @@ static uint32_t missed(const struct task *t, const struct sim_counts *c)
 {
     uint32_t empty = print_cells(&c->cells), of_stages = 0;
 
-    if (t->stages != STAGES_NEVER) {
+    if (t->with.stages != SEEDS_NONE || t->with.offers != SEEDS_NONE) {
         of_stages = print_stage_cells(&c->cells);
+    }
+    if (t->with.offers != SEEDS_NONE) {
+        printf("; offers");
+        of_stages += print_deeds(&c->cells, DEED_GIVEN, DEEDS);
     }
     return (c->seeds < CELLS_SEEDS ? 0 : empty) +
            (c->seeds < STAGE_CELLS_SEEDS ? 0 : of_stages);
@@ -283,29 +292,32 @@ static bool verdict(const struct task *t, double seconds)
     return fine;
 }
 
-/* Does the seed draw these options still, with the stages that it has, or as
- * it was before there were any? */
+/* Does the seed draw these options still, with what it has, or as it was
+ * before there were offers, or stages? */
 static bool find_options(struct task *t, uint64_t seed, uint64_t hash)
 {
-    static const enum stage_choice tries[] = {STAGES_DRAWN, STAGES_NEVER};
+    static const struct seeds_with tries[] = {{SEEDS_DRAWN, SEEDS_DRAWN},
+                                              {SEEDS_DRAWN, SEEDS_NONE},
+                                              {SEEDS_NONE, SEEDS_NONE}};
     struct sim_options o;
 
-    for (uint32_t i = 0; i < 2; i++) {
-        t->stages = tries[i];
-        options_draw(&o, seed, t->stages);
+    for (uint32_t i = 0; i < 3; i++) {
+        t->with = tries[i];
+        options_draw(&o, seed, t->with);
         if (options_hash(&o) == hash) {
             return true;
         }
     }
-    t->stages = STAGES_DRAWN;
+    t->with = tries[0];
     return false;
 }
 
 static uint64_t options_of(uint64_t seed)
 {
+    const struct seeds_with none = {SEEDS_NONE, SEEDS_NONE};
     struct sim_options o;
 
-    options_draw(&o, seed, STAGES_NEVER);
+    options_draw(&o, seed, none);
     return options_hash(&o);
 }
 
@@ -343,14 +355,17 @@ static void usage(void)
 {
     printf("usage: sluice-sim [--seeds A..B] [--jobs N] [--verbose] [--hash]\n"
            "                  [--plant NAME | --list-plants] [--first]\n"
-           "                  [--stages WHICH] [--regressions FILE]\n"
+           "                  [--stages WHICH] [--offers WHICH] [--regressions "
+           "FILE]\n"
            "  --seeds A..B  run these, or one seed A\n"
            "                (default 1..$SLUICE_SIM_SEEDS, or 1..3000)\n"
            "  --verbose     log everything that happens, for one seed\n"
            "  --hash        print a hash of all that was delivered, by seed\n"
            "  --first       stop at the first failure\n"
            "  --stages W    replicas of several stages: in all seeds, in no\n"
-           "                seed, or drawn (three of ten)\n");
+           "                seed, or drawn (three of ten)\n"
+           "  --offers W    workers that have no layers until they are given\n"
+           "                some: the same (drawn: one of ten)\n");
 }
 
 static void list_plants(void)
@@ -386,15 +401,14 @@ static bool parse_seeds(const char *text, struct task *t)
     return *end == '\0' && t->to >= t->from;
 }
 
-static bool parse_stages(const char *text, struct task *t)
+static bool parse_which(const char *text, enum seeds *which)
 {
-    static const char *const names[] = {[STAGES_DRAWN] = "drawn",
-                                        [STAGES_NEVER] = "no",
-                                        [STAGES_ALWAYS] = "all"};
+    static const char *const names[] = {
+        [SEEDS_DRAWN] = "drawn", [SEEDS_NONE] = "none", [SEEDS_ALL] = "all"};
 
     for (uint32_t i = 0; i < 3; i++) {
         if (strcmp(text, names[i]) == 0) {
-            t->stages = (enum stage_choice)i;
+            *which = (enum seeds)i;
             return true;
         }
     }
@@ -417,7 +431,11 @@ static bool parse(int argc, char **argv, struct task *t)
             exit(0);
         } else if (strcmp(a, "--seeds") == 0 && parse_seeds(value, t)) {
             i++;
-        } else if (strcmp(a, "--stages") == 0 && parse_stages(value, t)) {
+        } else if (strcmp(a, "--stages") == 0 &&
+                   parse_which(value, &t->with.stages)) {
+            i++;
+        } else if (strcmp(a, "--offers") == 0 &&
+                   parse_which(value, &t->with.offers)) {
             i++;
         } else if (strcmp(a, "--jobs") == 0) {
             t->jobs = (uint32_t)strtoul(value, NULL, 10);

@@ -64,6 +64,18 @@ static struct frame *flight_land(struct network *n, uint32_t i)
     return f;
 }
 
+uint32_t network_session(const struct network *n, uint32_t node)
+{
+    for (uint32_t i = n->n_conns; i; i--) {
+        const struct conn *c = &n->conns[i - 1];
+
+        if (c->node == node && c->listener == SIM_ROUTER) {
+            return c->open[END_PEER] && c->session ? i : 0;
+        }
+    }
+    return 0;
+}
+
 static uint32_t node_at(const struct conn *c, enum conn_end end)
 {
     return end == END_ROUTER ? c->listener : c->node;
@@ -206,6 +218,9 @@ enum status network_send(struct sim *s, uint32_t node, struct peer_id to,
     if (c->listener != SIM_ROUTER && chance(s, s->options.stages.garbage_of)) {
         spoil(s, &f);
     }
+    if (s->options.offers.n && from == END_ROUTER) {
+        offers_spoil(s, c->node, &f);
+    }
     if (chance(s, s->options.double_of)) {
         s->counts.doubled++;
         fly(s, to.v, there, copy(f), lateness(s));
@@ -309,6 +324,13 @@ struct peer_id network_open(struct sim *s, uint32_t node, uint32_t listener)
     number = ++n->n_conns;
     n->conns[number - 1] = (struct conn){.node = node, .listener = listener};
     n->conns[number - 1].open[END_PEER] = true;
+    if (node_is_worker(node)) {
+        const struct fake_shard shard =
+            options_shard(&s->options, node - SIM_FIRST_WORKER);
+
+        n->conns[number - 1].begin = shard.begin;
+        n->conns[number - 1].end = shard.end;
+    }
     clock_add(&s->clock, sim_now(s) + delay(s), try_open, number, 0);
     return (struct peer_id){number};
 }

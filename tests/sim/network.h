@@ -33,6 +33,7 @@ struct conn {
     /* Of an edge: the assembly that its Hello names, and the one ordered last
      * where it came; as often as it came. */
     uint64_t assembly, ordered;
+    uint32_t begin, end; /* layers that a worker had when it opened it */
 };
 
 struct flight {
@@ -52,6 +53,9 @@ void network_init(struct network *n);
 void network_fini(struct network *n);
 
 struct conn *network_conn(struct network *n, uint32_t number);
+
+/* The connection by which a node has a session with the router; 0: none. */
+uint32_t network_session(const struct network *n, uint32_t node);
 
 /* What node_io asks of it. */
 enum status network_send(struct sim *s, uint32_t node, struct peer_id to,

@@ -4,6 +4,7 @@
 
 #include "tests/sim/fake_hidden.h"
 #include "tests/sim/sim.h"
+#include "worker/offer.h"
 
 #define SPIN_US    10000
 #define SPIN_TICKS 20000
@@ -30,6 +31,12 @@ bool node_is_worker(uint32_t number)
 bool node_is_client(uint32_t number)
 {
     return number >= SIM_FIRST_CLIENT;
+}
+
+struct worker_core *node_worker(const struct sim *s, uint32_t number)
+{
+    return s->offers[number - SIM_FIRST_WORKER].waits ? NULL
+                                                      : s->nodes[number].core;
 }
 
 static int64_t io_now(struct node_io *io)
@@ -76,6 +83,11 @@ static void io_close(struct node_io *io, struct peer_id who)
     network_close(n->sim, n->number, who);
 }
 
+static bool node_waits(const struct sim *s, uint32_t number)
+{
+    return node_is_worker(number) && s->offers[number - SIM_FIRST_WORKER].waits;
+}
+
 static void free_core(struct sim *s, uint32_t number)
 {
     struct sim_node *n = &s->nodes[number];
@@ -83,6 +95,9 @@ static void free_core(struct sim *s, uint32_t number)
     if (number == SIM_ROUTER) {
         router_free((struct router_core **)&n->core);
         fake_text_free(&s->text);
+    } else if (node_waits(s, number)) {
+        offer_free((struct offer **)&n->core);
+        s->offers[number - SIM_FIRST_WORKER].waits = false;
     } else if (node_is_worker(number)) {
         worker_free((struct worker_core **)&n->core);
         fake_engine_free(&s->engines[number - SIM_FIRST_WORKER]);
@@ -153,6 +168,22 @@ static void engine_died(struct sim *s, struct sim_node *n)
     }
 }
 
+static void stopped(struct sim *s, struct sim_node *n)
+{
+    uint32_t number = n->number;
+    bool loads = node_waits(s, number) && offers_end(s, n);
+
+    sim_log(s, "%s has stopped", n->name);
+    if (node_is_worker(number) && node_worker(s, number) &&
+        worker_failed(n->core)) {
+        engine_died(s, n);
+    }
+    gone(s, number);
+    if (loads) {
+        offers_load(s, number);
+    }
+}
+
 static void tick(struct sim *s, uint32_t number, uint64_t serial)
 {
     struct sim_node *n = &s->nodes[number];
@@ -169,11 +200,7 @@ static void tick(struct sim *s, uint32_t number, uint64_t serial)
     check_spin(s, n);
     due = n->ops->tick(n->core, now);
     if (due == NODE_STOP) {
-        sim_log(s, "%s has stopped", n->name);
-        if (node_is_worker(number) && worker_failed(n->core)) {
-            engine_died(s, n);
-        }
-        gone(s, number);
+        stopped(s, n);
         return;
     }
     auditor_tick(s, number);
@@ -258,6 +285,11 @@ static void start_worker(struct sim *s, struct sim_node *n)
         o.stage_endpoint = endpoint;
         o.hidden = FAKE_HIDDEN;
     }
+    if (options_offers(&s->options, w)) {
+        o.lineage =
+            s->nodes[SIM_FIRST_WORKER + s->options.offers.workers[w].lineage]
+                .name;
+    }
     memcpy(o.eos, m->eos, sizeof(m->eos));
     if (s->options.crash[w] == CRASH_START && node_crashes(s, n->number)) {
         clock_add(&s->clock, sim_now(s) + rng_octave(&n->rng, 100, 200000),
@@ -308,11 +340,25 @@ void node_start(struct sim *s, uint32_t number)
     sim_log(s, "%s starts, life %u", n->name, n->life);
     if (number == SIM_ROUTER) {
         start_router(s, n);
+    } else if (node_is_worker(number) &&
+               options_offers(&s->options, number - SIM_FIRST_WORKER)) {
+        offers_begin(s, n);
     } else if (node_is_worker(number)) {
         start_worker(s, n);
     } else {
         start_client(n);
     }
+    node_soon(s, number);
+}
+
+void node_serve(struct sim *s, uint32_t number)
+{
+    struct sim_node *n = &s->nodes[number];
+
+    sim_log(s, "%s has its layers", n->name);
+    n->tick_us = NODE_IDLE;
+    n->first_conn = s->network.n_conns + 1;
+    start_worker(s, n);
     node_soon(s, number);
 }
 
@@ -324,6 +370,9 @@ void node_stop(struct sim *s, uint32_t number)
     cells_killed(s, number);
     if (number == SIM_ROUTER) {
         router_stop(n->core);
+        node_soon(s, number);
+    } else if (node_waits(s, number)) {
+        offer_stop(n->core);
         node_soon(s, number);
     } else if (node_is_worker(number)) {
         worker_stop(n->core);

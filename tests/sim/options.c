@@ -8,12 +8,12 @@
 #include "tests/sim/rng.h"
 
 #define LONG_CONTEXT 32768
-#define WHOLE_LAYERS 4 /* of a model whose workers have all */
-#define LAYERS_MOST  8
+#define WHOLE_LAYERS 4   /* of a model whose workers have all */
 #define STAGES_MOST  4   /* of a replica */
 #define SHORT_TOKENS 128 /* of an answer; more are long ones */
 
 #define STAGES_STREAM 50
+#define OFFERS_STREAM 60
 
 static uint32_t octave(struct rng *r, uint32_t lo, uint32_t hi)
 {
@@ -273,7 +273,7 @@ struct fake_shard options_shard(const struct sim_options *o, uint32_t w)
 static void draw_layers(struct sim_options *o, uint32_t model, struct rng *r)
 {
     const struct fake_model *m = &o->models[model];
-    uint32_t n = (uint32_t)rng_range(r, STAGES_MOST, LAYERS_MOST);
+    uint32_t n = (uint32_t)rng_range(r, STAGES_MOST, SIM_LAYERS);
     uint32_t all = (1u << n) - 1, mask = m->attention ? all : 0;
 
     if (m->attention && m->linear) {
@@ -365,13 +365,9 @@ static void add_spare(struct sim_options *o, uint32_t n, struct rng *r)
                o->stages.layers[i].end, r);
 }
 
-/* Other workers in place of those drawn: the first place has several stages,
- * others as many, or one, or are of another model. */
-static void draw_stages(struct sim_options *o, struct rng *r)
+/* Models of several layers, and no workers yet. */
+static void begin_stages(struct sim_options *o, struct rng *r)
 {
-    uint32_t n = (uint32_t)rng_range(r, 2, STAGES_MOST);
-    uint32_t model = (uint32_t)rng_below(r, o->n_models);
-
     o->stages.strike_of =
         o->faulty && rng_below(r, 2) ? octave(r, 1000, 8000) : 0;
     o->stages.garbage_of =
@@ -384,6 +380,16 @@ static void draw_stages(struct sim_options *o, struct rng *r)
         o->stages.block_tokens[i] =
             o->models[i].context == LONG_CONTEXT ? 64 : 1u << rng_below(r, 7);
     }
+}
+
+/* Other workers in place of those drawn: the first place has several stages,
+ * others as many, or one, or are of another model. */
+static void draw_stages(struct sim_options *o, struct rng *r)
+{
+    uint32_t n = (uint32_t)rng_range(r, 2, STAGES_MOST);
+    uint32_t model = (uint32_t)rng_below(r, o->n_models);
+
+    begin_stages(o, r);
     add_place(o, model, n, r);
     if (rng_below(r, 2)) {
         add_spare(o, n, r);
@@ -413,15 +419,174 @@ static void draw_long_stages(struct sim_options *o, uint64_t seed)
 
 /* Three seeds of ten, by a chance of their own: the others are as they were
  * before there were stages. */
-static bool has_stages(uint64_t seed, enum stage_choice choice, struct rng *r)
+static bool has_stages(uint64_t seed, enum seeds which, struct rng *r)
 {
     rng_init(r, seed, STAGES_STREAM);
-    return choice == STAGES_ALWAYS ||
-           (choice == STAGES_DRAWN && rng_below(r, 10) < 3);
+    return which == SEEDS_ALL || (which == SEEDS_DRAWN && rng_below(r, 10) < 3);
 }
 
-void options_draw(struct sim_options *o, uint64_t seed,
-                  enum stage_choice choice)
+/* ---- workers that offer themselves ---- */
+
+/* What layer i takes with one sequence of the whole context. */
+static uint64_t layer_bytes(const struct sim_options *o, uint32_t model,
+                            uint32_t i)
+{
+    const struct offer_draw *d = &o->offers;
+    uint64_t block = o->stages.block_tokens[model];
+    uint64_t blocks = (o->models[model].context + block - 1) / block;
+
+    return d->layers[i].weight_bytes + d->layers[i].slot_bytes +
+           d->layers[i].token_bytes * block * blocks;
+}
+
+static void draw_costs(struct sim_options *o, uint32_t model, struct rng *r)
+{
+    struct offer_draw *d = &o->offers;
+
+    for (uint32_t i = 0; i < o->stages.n_layers[model]; i++) {
+        d->layers[i].weight_bytes = octave(r, 1 << 16, 1 << 22);
+        if (o->stages.attention[model] >> i & 1) {
+            d->layers[i].token_bytes = octave(r, 16, 1024);
+        } else {
+            d->layers[i].slot_bytes = octave(r, 1 << 10, 1 << 20);
+        }
+    }
+    d->embed_bytes = octave(r, 1, 1 << 24);
+    d->head_bytes = octave(r, 1, 1 << 24);
+    d->scratch_bytes = octave(r, 1, 1 << 20);
+}
+
+/* n_stages of them, whichever, can hold the model. */
+static uint64_t draw_budget(const struct sim_options *o, uint32_t model,
+                            uint32_t n_stages, struct rng *r)
+{
+    const struct offer_draw *d = &o->offers;
+    uint64_t all = 0, largest = 0;
+
+    for (uint32_t i = 0; i < o->stages.n_layers[model]; i++) {
+        uint64_t bytes = layer_bytes(o, model, i);
+
+        all += bytes;
+        largest = bytes > largest ? bytes : largest;
+    }
+    return d->scratch_bytes + d->embed_bytes + d->head_bytes + largest +
+           all / n_stages * (uint64_t)rng_range(r, 10, 30) / 10;
+}
+
+/* Its pool is drawn for layers of both kinds. */
+static void add_offer(struct sim_options *o, uint32_t model, uint32_t n_stages,
+                      struct rng *r)
+{
+    uint32_t w = o->n_workers, end = o->stages.n_layers[model];
+    struct offer_draw *d = &o->offers;
+
+    add_worker(o, model, 0, 0, r);
+    o->stages.layers[w].begin = o->stages.layers[w].end = end;
+    d->workers[w].n_blocks = o->workers[w].n_blocks;
+    d->workers[w].n_slots = o->workers[w].n_slots;
+    d->workers[w].budget_bytes = draw_budget(o, model, n_stages, r);
+    d->workers[w].speed = octave(r, 1000, 1000000);
+    d->workers[w].n_stages = n_stages;
+    d->workers[w].lineage = w;
+    d->n++;
+}
+
+/* Room for some layers, whichever. */
+static uint64_t draw_room(const struct sim_options *o, uint32_t model,
+                          struct rng *r)
+{
+    const struct offer_draw *d = &o->offers;
+    uint32_t n = o->stages.n_layers[model];
+    uint32_t begin = (uint32_t)rng_below(r, n);
+    uint32_t end = (uint32_t)rng_range(r, begin + 1, n);
+    uint64_t bytes = d->scratch_bytes + octave(r, 1, 1 << 16);
+
+    bytes += begin == 0 ? d->embed_bytes : 0;
+    bytes += end == n ? d->head_bytes : 0;
+    for (uint32_t i = begin; i < end; i++) {
+        bytes += layer_bytes(o, model, i);
+    }
+    return bytes;
+}
+
+/* Some that are otherwise than the rest: the spare ones, the last one. */
+static void draw_odd_offers(struct sim_options *o, uint32_t model,
+                            uint32_t n_stages, struct rng *r)
+{
+    struct offer_draw *d = &o->offers;
+    uint32_t last = d->n - 1;
+    uint32_t plain = rng_below(r, 3) ? d->n : rng_below(r, 3) ? n_stages : 0;
+
+    for (uint32_t w = plain; w < d->n; w++) {
+        d->workers[w].budget_bytes = draw_room(o, model, r);
+    }
+    if (d->n > 1 && rng_below(r, 6) == 0) {
+        d->workers[last].n_stages = n_stages == 2 ? 3 : n_stages - 1;
+    }
+    if (d->n > 1 && rng_below(r, 6) == 0) {
+        d->workers[last].lineage = 0;
+    }
+}
+
+/* n of n_stages stages that know their layers. */
+static void add_known(struct sim_options *o, uint32_t model, uint32_t n_stages,
+                      uint32_t n, struct rng *r)
+{
+    uint32_t cuts[STAGES_MOST];
+    uint32_t at = (uint32_t)rng_below(r, n_stages - n + 1);
+
+    draw_cuts(cuts, n_stages, o->stages.n_layers[model], r);
+    for (uint32_t i = at; i < at + n; i++) {
+        add_worker(o, model, i ? cuts[i - 1] : 0, cuts[i], r);
+    }
+}
+
+static void draw_loads(struct offer_draw *d, bool faulty, struct rng *r)
+{
+    d->load_us = octave(r, 1000, 8000000);
+    d->refuse_of = faulty ? rate(r, 3000) : 0;
+    d->fail_of = faulty ? rate(r, 3000) : 0;
+    d->late_of = faulty && rng_below(r, 8) == 0 ? octave(r, 10, 1000) : 0;
+}
+
+/* Other workers once more: those that offer themselves first, for one replica
+ * or for more; then stages, whose gaps they fill; then some of all layers. */
+static void draw_offers(struct sim_options *o, struct rng *r)
+{
+    uint32_t model = (uint32_t)rng_below(r, o->n_models);
+    uint32_t n_stages = (uint32_t)rng_range(r, 2, STAGES_MOST);
+    uint32_t n_known =
+        rng_below(r, 3) ? 0 : (uint32_t)rng_range(r, 1, n_stages - 1);
+    uint32_t n =
+        (uint32_t)rng_range(r, n_stages - n_known, SIM_WORKERS - n_known);
+
+    memset(&o->stages, 0, sizeof(o->stages));
+    begin_stages(o, r);
+    draw_costs(o, model, r);
+    draw_loads(&o->offers, o->faulty, r);
+    for (uint32_t i = 0; i < n; i++) {
+        add_offer(o, model, n_stages, r);
+    }
+    draw_odd_offers(o, model, n_stages, r);
+    if (n_known) {
+        add_known(o, model, n_stages, n_known, r);
+    }
+    while (o->n_workers < SIM_WORKERS && rng_below(r, 2)) {
+        add_worker(o, (uint32_t)rng_below(r, o->n_models), 0, 0, r);
+    }
+}
+
+/* One seed of ten, by a chance of its own again: the same as if all had. */
+static bool has_offers(uint64_t seed, enum seeds which, struct rng *r)
+{
+    bool is_drawn;
+
+    rng_init(r, seed, OFFERS_STREAM);
+    is_drawn = rng_below(r, 10) == 0;
+    return which == SEEDS_ALL || (which == SEEDS_DRAWN && is_drawn);
+}
+
+void options_draw(struct sim_options *o, uint64_t seed, struct seeds_with with)
 {
     struct rng r;
 
@@ -464,17 +629,27 @@ void options_draw(struct sim_options *o, uint64_t seed,
         draw_deaths(o, &r);
     }
     draw_drains(o, &r);
-    if (has_stages(seed, choice, &r)) {
+    if (has_stages(seed, with.stages, &r)) {
         draw_long_stages(o, seed);
         draw_stages(o, &r);
     }
+    if (has_offers(seed, with.offers, &r)) {
+        draw_offers(o, &r);
+    }
+}
+
+/* Of seeds without them as it was before there were any. */
+static size_t hashed_bytes(const struct sim_options *o)
+{
+    static const struct stage_draw none;
+
+    return o->offers.n ? sizeof(*o)
+           : memcmp(&o->stages, &none, sizeof(none)) != 0
+               ? offsetof(struct sim_options, offers)
+               : offsetof(struct sim_options, stages);
 }
 
 uint64_t options_hash(const struct sim_options *o)
 {
-    static const struct stage_draw none;
-    bool staged = memcmp(&o->stages, &none, sizeof(none)) != 0;
-
-    return XXH3_64bits(o, staged ? sizeof(*o)
-                                 : offsetof(struct sim_options, stages));
+    return XXH3_64bits(o, hashed_bytes(o));
 }

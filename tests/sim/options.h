@@ -11,6 +11,7 @@
 #define SIM_WORKERS       6 /* whole seeds have SIM_WORKERS_WHOLE at most */
 #define SIM_WORKERS_WHOLE 4
 #define SIM_CLIENTS       6
+#define SIM_LAYERS        8 /* of a model, at most */
 
 /* What comes over the cluster, each at an interval; 0: never. */
 enum fault {
@@ -33,8 +34,13 @@ struct worker_draw {
     uint32_t long_of, stand_of; /* the same: take seconds, stand still */
 };
 
-/* Which seeds have replicas of several stages. */
-enum stage_choice { STAGES_DRAWN, STAGES_NEVER, STAGES_ALWAYS };
+/* Which seeds have something: some, by a chance of its own. */
+enum seeds { SEEDS_DRAWN, SEEDS_NONE, SEEDS_ALL };
+
+/* Replicas of several stages; workers that offer themselves for them. */
+struct seeds_with {
+    enum seeds stages, offers;
+};
 
 /* Of replicas of several stages.  All 0: every worker has all layers. */
 struct stage_draw {
@@ -47,6 +53,26 @@ struct stage_draw {
     struct {
         uint32_t begin, end; /* end 0: all */
     } layers[SIM_WORKERS];
+};
+
+/* Of workers that have no layers until they are given some.  All 0: there are
+ * none.  All of them are of one model. */
+struct offer_draw {
+    uint32_t n;         /* they are the first workers */
+    uint32_t load_us;   /* at most, where it is not late */
+    uint32_t refuse_of; /* of 10,000 Assigns */
+    uint32_t fail_of;   /* of 10,000 loads */
+    uint32_t late_of;   /* the same: for longer than the router waits */
+    struct {
+        uint64_t weight_bytes, token_bytes, slot_bytes;
+    } layers[SIM_LAYERS];
+    uint64_t embed_bytes, head_bytes, scratch_bytes;
+    struct {
+        uint64_t budget_bytes, speed;
+        uint32_t n_stages;          /* wanted */
+        uint32_t lineage;           /* of this worker, mostly its own */
+        uint32_t n_blocks, n_slots; /* where its layers need them */
+    } workers[SIM_WORKERS];
 };
 
 struct sim_options {
@@ -82,6 +108,7 @@ struct sim_options {
 
     /* Last, for the rest is drawn, and hashed, as if it were not. */
     _Alignas(8) struct stage_draw stages;
+    _Alignas(8) struct offer_draw offers;
 };
 
 /* What a worker has of its model. */
@@ -90,8 +117,7 @@ struct fake_shard {
     bool attention, linear; /* among them */
 };
 
-void options_draw(struct sim_options *o, uint64_t seed,
-                  enum stage_choice choice);
+void options_draw(struct sim_options *o, uint64_t seed, struct seeds_with with);
 struct fake_shard options_shard(const struct sim_options *o, uint32_t w);
 /* Has worker w only some of the layers?  Are there any such? */
 static inline bool options_staged(const struct sim_options *o, uint32_t w)
@@ -101,6 +127,13 @@ static inline bool options_staged(const struct sim_options *o, uint32_t w)
 static inline bool options_has_stages(const struct sim_options *o)
 {
     return options_staged(o, 0);
+}
+
+/* Does worker w offer itself?  It has other layers in each life, none while it
+ * waits: then begin and end are the last. */
+static inline bool options_offers(const struct sim_options *o, uint32_t w)
+{
+    return w < o->offers.n;
 }
 
 uint64_t options_hash(const struct sim_options *o);

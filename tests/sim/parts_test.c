@@ -7,6 +7,65 @@
 #include "tests/unit/cmocka.h"
 #include "text/detokenizer.h"
 
+/* ---- options ---- */
+
+/* Whether a seed has offers is a chance of its own: without them it is what it
+ * was before there were any. */
+static void test_offers_leave_other_seeds_alone(void **state)
+{
+    const struct seeds_with drawn = {0}, none = {.offers = SEEDS_NONE},
+                            all = {.offers = SEEDS_ALL};
+    struct sim_options a, b;
+    uint32_t n = 0;
+
+    (void)state;
+    for (uint64_t seed = 1; seed <= 1000; seed++) {
+        options_draw(&a, seed, drawn);
+        options_draw(&b, seed, a.offers.n ? all : none);
+        assert_memory_equal(&a, &b, sizeof(a));
+        assert_int_equal(options_hash(&a), options_hash(&b));
+        n += a.offers.n != 0;
+    }
+    assert_in_range(n, 70, 130);
+}
+
+static uint32_t n_offering(const struct sim_options *o)
+{
+    uint32_t n = 0;
+
+    for (uint32_t w = 0; w < o->n_workers; w++) {
+        struct fake_shard shard = options_shard(o, w);
+
+        n += options_offers(o, w);
+        assert_int_equal(options_offers(o, w), shard.begin == shard.end);
+    }
+    return n;
+}
+
+/* All of one model; nobody's number is out of range. */
+static void test_offers_are_drawn_within_limits(void **state)
+{
+    const struct seeds_with all = {.offers = SEEDS_ALL};
+    struct sim_options o;
+
+    (void)state;
+    for (uint64_t seed = 1; seed <= 1000; seed++) {
+        options_draw(&o, seed, all);
+        assert_in_range(o.offers.n, 1, o.n_workers);
+        assert_in_range(o.n_workers, o.offers.n, SIM_WORKERS);
+        assert_int_equal(n_offering(&o), o.offers.n);
+        for (uint32_t w = 0; w < o.offers.n; w++) {
+            assert_int_equal(o.workers[w].model, o.workers[0].model);
+            assert_in_range(o.offers.workers[w].n_stages, 2,
+                            o.stages.n_layers[o.workers[w].model]);
+            assert_true(o.offers.workers[w].budget_bytes > 0);
+            assert_true(o.offers.workers[w].lineage < o.offers.n);
+        }
+        assert_true(o.faulty || !(o.offers.refuse_of || o.offers.fail_of ||
+                                  o.offers.late_of));
+    }
+}
+
 /* ---- events ---- */
 
 static void nothing(struct sim *s, uint32_t a, uint64_t b)
@@ -387,6 +446,8 @@ static void test_texts_are_the_detokenizers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_offers_leave_other_seeds_alone),
+        cmocka_unit_test(test_offers_are_drawn_within_limits),
         cmocka_unit_test(test_alarms_are_moved),
         cmocka_unit_test(test_events_in_order),
         cmocka_unit_test(test_chance_is_bounded_and_repeats),

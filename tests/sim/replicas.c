@@ -78,7 +78,7 @@ static void count(struct sim *s, const struct conn *c, uint32_t leader,
     struct replicas_seen *r = &s->replicas[leader - SIM_FIRST_WORKER];
     struct worker_account a = {.assembly = 0};
 
-    if (s->nodes[leader].core) { /* it may have died since */
+    if (node_worker(s, leader)) { /* it may have died since */
         worker_account(s->nodes[leader].core, &a);
     }
     if (r->led != a.assembly) {
@@ -241,7 +241,7 @@ void replicas_receipt(struct sim *s, uint32_t node, const struct generation *g,
     struct worker_account a = {.assembly = 0};
     size_t n = r->n_stage_blocks;
 
-    if (s->nodes[node].core) {
+    if (node_worker(s, node)) {
         worker_account(s->nodes[node].core, &a);
     }
     if (!is_staged(s, node)) {
@@ -382,6 +382,10 @@ static bool in_place(const struct sim *s, const struct router_worker_view *v,
     const struct sim_node *n = &s->nodes[node_of(s, v)];
     struct worker_account a;
 
+    if (!node_worker(s, n->number)) {
+        (void)snprintf(why, cap, "the router has %s as a stage still", n->name);
+        return false;
+    }
     worker_account(n->core, &a);
     if (a.assembly != v->assembly || a.stage != v->stage ||
         a.n_stages != v->n_stages) {

@@ -69,6 +69,9 @@ static void watch(struct sim *s, uint32_t calming, uint64_t b)
         s->calm_tokens = s->counts.tokens;
         s->calm_us = sim_now(s);
     }
+    if (s->calm && offers_loading(s)) {
+        s->calm_us = sim_now(s); /* it is not, quite */
+    }
     if (s->calm && sim_now(s) > s->calm_us + SIM_CALM_US) {
         sim_fail(s, -1, "no quiet: %s", why);
         return;
@@ -76,13 +79,13 @@ static void watch(struct sim *s, uint32_t calming, uint64_t b)
     clock_add(&s->clock, sim_now(s) + SIM_WATCH_US, watch, calming, b);
 }
 
-static void begin(struct sim *s, uint64_t seed, enum stage_choice stages,
+static void begin(struct sim *s, uint64_t seed, struct seeds_with with,
                   bool verbose)
 {
     memset(s, 0, offsetof(struct sim, generations));
     s->seed = seed;
     s->verbose = verbose;
-    options_draw(&s->options, seed, stages);
+    options_draw(&s->options, seed, with);
     clock_init(&s->clock, SIM_START_US);
     network_init(&s->network);
     rng_init(&s->chance, seed, 1);
@@ -115,14 +118,13 @@ static void end(struct sim *s)
     arena_fini(&s->arena);
 }
 
-bool sim_run(struct sim *s, uint64_t seed, enum stage_choice stages,
-             bool verbose)
+bool sim_run(struct sim *s, uint64_t seed, struct seeds_with with, bool verbose)
 {
     struct event e;
     struct sim_counts counts;
     uint64_t hash;
 
-    begin(s, seed, stages, verbose);
+    begin(s, seed, with, verbose);
     while (!s->done && !s->failed && clock_next(&s->clock, &e)) {
         e.fn(s, e.a, e.b);
     }

@@ -27,6 +27,7 @@
 #include "tests/sim/grants.h"
 #include "tests/sim/liveness.h"
 #include "tests/sim/network.h"
+#include "tests/sim/offers.h"
 #include "tests/sim/options.h"
 #include "tests/sim/replicas.h"
 #include "tests/sim/rng.h"
@@ -102,6 +103,7 @@ struct sim {
     struct drains drains;
     struct spare spare[SIM_MODELS];
     struct replicas_seen replicas[SIM_WORKERS];
+    struct offer_seen offers[SIM_WORKERS];
     uint32_t n_brought; /* choices that the frame just delivered asks for */
     /* When the router was last seen without room for so many choices. */
     int64_t full_us[GENERATION_CHOICES + 1];
@@ -129,7 +131,7 @@ struct sim {
 };
 
 /* One seed from beginning to end; false: failed, see what.  s is filled. */
-bool sim_run(struct sim *s, uint64_t seed, enum stage_choice stages,
+bool sim_run(struct sim *s, uint64_t seed, struct seeds_with with,
              bool verbose);
 
 /* The first one counts; request -1: none in particular. */
@@ -147,6 +149,10 @@ static inline int64_t sim_now(const struct sim *s)
 /* nodes.c: bring a node to life; end it politely, which takes a while, or
  * without a word; let it tick soon. */
 void node_start(struct sim *s, uint32_t number);
+/* A worker has loaded the layers that it was given. */
+void node_serve(struct sim *s, uint32_t number);
+/* The core of a worker; NULL: it is dead, or has no layers. */
+struct worker_core *node_worker(const struct sim *s, uint32_t number);
 /* The io of a node that a test makes itself. */
 void node_plug(struct sim_node *n);
 void node_stop(struct sim *s, uint32_t number);

@@ -214,6 +214,9 @@ static void check_ledger(struct sim *s, const Sluice__V1__Ledger *l)
 static void check_refusal(struct sim *s, uint32_t conn,
                           const struct envelope *e)
 {
+    if (e->method == METHOD_WORKER_ASSIGN) {
+        return;
+    }
     if (e->status == ST_RESOURCE_EXHAUSTED ||
         e->status == ST_INVALID_ARGUMENT || e->status == ST_OUT_OF_RANGE ||
         e->status == ST_ALREADY_EXISTS || e->status == ST_INTERNAL) {
@@ -297,6 +300,8 @@ static void from_worker(struct sim *s, uint32_t conn, const struct envelope *e)
         if (e->method == METHOD_WORKER_SUBMIT) {
             grants_answer(s, conn, e->call, (enum status)e->status);
             adoptions_answer(s, conn, e->call, (enum status)e->status);
+        } else if (e->status != ST_OK && e->method == METHOD_WORKER_ASSIGN) {
+            offers_refused(s, conn, e->call);
         } else if (e->status == ST_OK && (e->method == METHOD_WORKER_CANCEL ||
                                           e->method == METHOD_WORKER_REMOVE)) {
             receipt(s, conn, e);
@@ -332,8 +337,9 @@ static void check_alone(const struct choice *c, uint32_t conn)
         return;
     }
     n = &s->nodes[network_conn(&s->network, old)->node];
-    state = n->core ? worker_sequence_state(n->core, c->g->id, c->number)
-                    : SLUICE__V1__SEQUENCE_STATE__SEQUENCE_UNKNOWN;
+    state = node_worker(s, n->number)
+                ? worker_sequence_state(n->core, c->g->id, c->number)
+                : SLUICE__V1__SEQUENCE_STATE__SEQUENCE_UNKNOWN;
     if (state == SLUICE__V1__SEQUENCE_STATE__SEQUENCE_PREFILL ||
         state == SLUICE__V1__SEQUENCE_STATE__SEQUENCE_DECODE) {
         sim_fail(s, (int32_t)c->g->number, "choice %u: it runs at %s too",
@@ -414,6 +420,16 @@ static void assemble(struct sim *s, uint32_t conn, const struct envelope *e)
     }
 }
 
+static void assign(struct sim *s, uint32_t conn, const struct envelope *e)
+{
+    const Sluice__V1__AssignRequest *r =
+        body(s, e, &sluice__v1__assign_request__descriptor);
+
+    if (r) {
+        offers_assigned(s, conn, e->call, r);
+    }
+}
+
 static void to_worker(struct sim *s, uint32_t conn, const struct envelope *e)
 {
     const Sluice__V1__CancelRequest *c;
@@ -440,6 +456,8 @@ static void to_worker(struct sim *s, uint32_t conn, const struct envelope *e)
         grants_cancel(s, conn, r ? r->grant : 0);
     } else if (e->method == METHOD_WORKER_ASSEMBLE) {
         assemble(s, conn, e);
+    } else if (e->method == METHOD_WORKER_ASSIGN) {
+        assign(s, conn, e);
     }
 }
 
