@@ -43,12 +43,13 @@ static void backend_free(struct kernels *k)
     if (c->queue != NULL && c->memory != NULL) {
         opencl_settle(c);
     }
-    for (size_t i = OPERATORS; i-- > 0;) {
-        operators[i].free(c);
-    }
+    /* They write into the tensors that they gave: before who has these. */
     opencl_arena_free(&c->pool);
     opencl_arena_free(&c->weights);
     opencl_memory_free(c);
+    for (size_t i = OPERATORS; i-- > 0;) {
+        operators[i].free(c);
+    }
     opencl_queue_free(c);
     opencl_programs_free(&c->programs);
     if (c->context != NULL) {
