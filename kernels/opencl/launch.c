@@ -189,10 +189,20 @@ void opencl_arg_local(struct opencl_call *a, size_t bytes)
 
 /* Kernels between two ticks: few events, and no long silence. */
 #define LAUNCHES_A_TICK 6
+#define BRIEF_A_TICK    64
+
+/* An event keeps NVIDIA's devices from the next kernel for 2 us, and there a
+ * step without prompts is over in some ms. */
+static bool is_brief(const struct opencl *c)
+{
+    return c->device.nvidia > 0 && c->step.n_gen == c->step.n_tokens;
+}
 
 static bool wants_event(struct opencl *c)
 {
-    if (opencl_profiles(c) || ++c->unwatched >= LAUNCHES_A_TICK) {
+    const uint32_t most = is_brief(c) ? BRIEF_A_TICK : LAUNCHES_A_TICK;
+
+    if (opencl_profiles(c) || ++c->unwatched >= most) {
         c->unwatched = 0;
         return true;
     }
@@ -238,5 +248,7 @@ void opencl_launch(struct opencl_call *a, uint32_t dims, const size_t *global,
 
 void opencl_operator_end(struct opencl *c)
 {
-    c->unwatched = LAUNCHES_A_TICK;
+    if (!is_brief(c)) {
+        c->unwatched = LAUNCHES_A_TICK;
+    }
 }
