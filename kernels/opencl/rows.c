@@ -89,6 +89,17 @@ void opencl_rows_ready(struct opencl *c, const struct opencl_tensor *gamma)
     }
 }
 
+const struct opencl_tensor *opencl_rows_behind(const struct opencl *c,
+                                               uint32_t layer)
+{
+    const uint32_t n = c->w->end - c->w->begin;
+
+    if (layer + 1 < n) {
+        return &c->layers[layer + 1].input_norm;
+    }
+    return c->has_logits ? &c->final_norm : &c->layers[layer].input_norm;
+}
+
 void opencl_rows_add(struct opencl *c, const struct opencl_tensor *in,
                      const struct opencl_tensor *w,
                      const struct opencl_tensor *bias,
@@ -119,16 +130,6 @@ void opencl_embed(struct kernels *k, const uint32_t *tokens)
     opencl_operator_end(c);
 }
 
-/* The norm behind a layer: the next one's; behind the last one's MLP comes
- * none that takes all tokens. */
-static const struct opencl_tensor *gamma_after(const struct opencl *c,
-                                               uint32_t layer)
-{
-    const uint32_t n = c->w->end - c->w->begin;
-
-    return &c->layers[layer + 1 < n ? layer + 1 : layer].input_norm;
-}
-
 void opencl_mlp(struct kernels *k, uint32_t layer)
 {
     struct opencl *c = opencl_of(k);
@@ -138,7 +139,7 @@ void opencl_mlp(struct kernels *k, uint32_t layer)
     opencl_rows_ready(c, &l->post_norm);
     opencl_project_silu(c, &l->gate_up, &c->rows->gated);
     opencl_rows_add(c, &c->rows->gated, &l->down, &absent,
-                    gamma_after(c, layer));
+                    opencl_rows_behind(c, layer));
     opencl_operator_end(c);
 }
 
@@ -146,14 +147,21 @@ void opencl_head(struct kernels *k, const uint32_t *tokens, uint32_t n)
 {
     struct opencl *c = opencl_of(k);
     uint32_t *places = (uint32_t *)c->meta_host + c->meta_heads;
+    /* Then the last layer has left what the head wants. */
+    bool all = n == c->step.n_gen && n == c->step.n_tokens;
 
     assert(n <= c->sizes.max_logits);
     for (uint32_t i = 0; i < n; i++) {
         places[i] = c->step.place[tokens[i]];
+        all = all && places[i] == i;
     }
-    opencl_upload(c, &c->meta, sizeof *places * c->meta_heads, places,
-                  sizeof *places * n);
-    make_norm(c, &c->rows->heads, &c->final_norm, n, c->meta_heads);
-    opencl_project_rows(c, &c->rows->heads, n, &c->head, &c->logits);
+    if (all && c->rows->ready == &c->final_norm) {
+        opencl_project_rows(c, &c->matmul->norm, n, &c->head, &c->logits);
+    } else {
+        opencl_upload(c, &c->meta, sizeof *places * c->meta_heads, places,
+                      sizeof *places * n);
+        make_norm(c, &c->rows->heads, &c->final_norm, n, c->meta_heads);
+        opencl_project_rows(c, &c->rows->heads, n, &c->head, &c->logits);
+    }
     opencl_operator_end(c);
 }

@@ -26,6 +26,10 @@ void opencl_rows_stale(struct opencl *c);
  * made its operand. */
 void opencl_rows_ready(struct opencl *c, const struct opencl_tensor *gamma);
 
+/* The norm behind a layer: the next one's, the head's; any if there is none. */
+const struct opencl_tensor *opencl_rows_behind(const struct opencl *c,
+                                               uint32_t layer);
+
 /* x += in w^T + bias, and the norm behind it, which is gamma. */
 void opencl_rows_add(struct opencl *c, const struct opencl_tensor *in,
                      const struct opencl_tensor *w,

@@ -46,7 +46,9 @@ struct opencl_sample {
     struct opencl_tensor lps;             /* [max_logits, LP_WORDS] */
     struct opencl_tensor asks;            /* [max_logits, ASK_WORDS], lists */
     uint32_t room;                        /* words of lists */
-    struct ask *rows;                     /* [max_logits] as uploaded */
+    struct ask *rows;                     /* [max_logits] to be uploaded */
+    struct ask *sent;                     /* [max_logits]: the first n_sent */
+    uint32_t n_sent;                      /* are the device's */
     uint32_t *lists;                      /* [room] */
     uint32_t *answer;                     /* [max_logits, LP_WORDS] */
 };
@@ -81,7 +83,7 @@ static void scratch(struct opencl *c)
                    sizeof(uint32_t));
     opencl_scratch(c, part, &s->tokens, 1, n, sizeof(uint32_t));
     opencl_scratch(c, part, &s->lps, n, LP_WORDS, sizeof(uint32_t));
-    opencl_scratch(c, part, &s->asks, 1, n * ASK_WORDS + s->room,
+    opencl_scratch(c, OPENCL_KEEP, &s->asks, 1, n * ASK_WORDS + s->room,
                    sizeof(uint32_t));
 }
 
@@ -120,10 +122,11 @@ enum status opencl_sample_setup(struct opencl *c, struct error *e)
     if (s) {
         s->room = 2 * LOGIT_BIASES_MAX + (context > 65536 ? context : 65536);
         s->rows = calloc(n, sizeof *s->rows);
+        s->sent = calloc(n, sizeof *s->sent);
         s->lists = calloc(s->room, sizeof *s->lists);
         s->answer = calloc(n * LP_WORDS, sizeof *s->answer);
     }
-    if (!s || !s->rows || !s->lists || !s->answer) {
+    if (!s || !s->rows || !s->sent || !s->lists || !s->answer) {
         return error_set(e, ST_RESOURCE_EXHAUSTED, "no memory for sampling");
     }
     scratch(c);
@@ -134,6 +137,7 @@ void opencl_sample_free(struct opencl *c)
 {
     if (c->sample) {
         free(c->sample->rows);
+        free(c->sample->sent);
         free(c->sample->lists);
         free(c->sample->answer);
         free(c->sample);
@@ -159,9 +163,11 @@ static struct ask ask_of(const struct sample_row *row)
         .repetition = s->repetition_penalty,
         .presence = s->presence_penalty,
         .frequency = s->frequency_penalty,
-        .seed = {(uint32_t)s->seed, (uint32_t)(s->seed >> 32)},
-        .choice = row->choice,
-        .index = row->index,
+        /* The greedy roll no dice: they ask for the same in every step. */
+        .seed = {greedy ? 0 : (uint32_t)s->seed,
+                 greedy ? 0 : (uint32_t)(s->seed >> 32)},
+        .choice = greedy ? 0 : row->choice,
+        .index = greedy ? 0 : row->index,
         .n_top = s->logprobs ? s->n_top_logprobs : 0,
     };
 }
@@ -214,6 +220,21 @@ static void run(struct opencl_call *a, uint32_t parts, uint32_t n,
     opencl_launch(a, 2, global, local, bytes);
 }
 
+/* Rows first .. end to the device, unless it has them from the step before. */
+static void send_rows(struct opencl *c, uint32_t first, uint32_t end)
+{
+    struct opencl_sample *s = c->sample;
+    const size_t bytes = (end - first) * sizeof *s->rows;
+
+    if (end > s->n_sent ||
+        memcmp(&s->sent[first], &s->rows[first], bytes) != 0) {
+        opencl_upload(c, &s->asks, first * sizeof *s->rows, &s->rows[first],
+                      bytes);
+        memcpy(&s->sent[first], &s->rows[first], bytes);
+        s->n_sent = first <= s->n_sent && end > s->n_sent ? end : s->n_sent;
+    }
+}
+
 /* Rows first .. end, whose lists are the first `words` of s->lists. */
 static void run_adjust(struct opencl *c, uint32_t first, uint32_t end,
                        size_t words)
@@ -222,8 +243,7 @@ static void run_adjust(struct opencl *c, uint32_t first, uint32_t end,
     struct opencl_call a;
     const size_t base = c->sizes.max_logits * ASK_WORDS;
 
-    opencl_upload(c, &s->asks, first * sizeof *s->rows, &s->rows[first],
-                  (end - first) * sizeof *s->rows);
+    send_rows(c, first, end);
     if (words == 0) {
         return;
     }

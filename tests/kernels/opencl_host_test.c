@@ -437,6 +437,69 @@ static void test_pool_copies(void **state)
     assert_memory_equal(tail, tail_out, 3 * 256 * 2);
 }
 
+/* ---- a step of generated rows ---- */
+
+/* Of two, the logits in the order of heads; how often something was written. */
+static uint32_t decode(struct fixture *f, const uint32_t heads[2],
+                       float *logits)
+{
+    const struct sampling greedy = sampling_default();
+    const struct sample_row asks[2] = {{.sampling = &greedy},
+                                       {.sampling = &greedy}};
+    const uint32_t ids[2] = {5, 9};
+    struct kernel_row rows[2];
+    struct kernel_step step = {rows, 2, 2};
+    struct sample_result out[2];
+    struct error e;
+    uint32_t left;
+
+    for (uint32_t i = 0; i < 2; i++) {
+        rows[i] = (struct kernel_row){.first = i,
+                                      .n_tokens = 1,
+                                      .blocks = f->tables[i],
+                                      .slot = i,
+                                      .generated = true};
+        kernels_zero_slot(f->k, i);
+    }
+    fail_at(WRITE, 1000, CL_OUT_OF_RESOURCES);
+    kernels_begin(f->k, &step);
+    kernels_embed(f->k, ids);
+    kernels_deltanet(f->k, 0);
+    kernels_mlp(f->k, 0);
+    kernels_attention(f->k, 1);
+    kernels_mlp(f->k, 1);
+    kernels_head(f->k, heads, 2);
+    for (uint32_t i = 0; i < 2; i++) {
+        kernels_logits_read(f->k, i, logits + i * f->model.w.shape.vocab);
+    }
+    assert_int_equal(kernels_sample(f->k, asks, 2, out, &e), ST_OK);
+    assert_int_equal(kernels_end(f->k, &e), ST_OK);
+    left = faults[WRITE].nth;
+    fail_at(WRITE, 0, CL_SUCCESS);
+    return 1000 - left;
+}
+
+/* The head takes what the last layer left where it is all that is asked for,
+ * and looks for it otherwise: with the same bits. */
+static void test_decode(void **state)
+{
+    struct fixture *f = *state;
+    const size_t v = f->model.w.shape.vocab, bytes = v * sizeof(float);
+    const uint32_t in_order[2] = {0, 1}, turned[2] = {1, 0};
+    float *a = malloc(2 * bytes), *b = malloc(2 * bytes);
+
+    assert_true(a != NULL && b != NULL);
+    reopen(f);
+    assert_int_equal(decode(f, in_order, a), 2); /* meta, what is asked */
+    assert_int_equal(decode(f, in_order, b), 1); /* which is the same again */
+    assert_memory_equal(a, b, 2 * bytes);
+    assert_int_equal(decode(f, turned, b), 2); /* meta, places */
+    assert_memory_equal(a, b + v, bytes);
+    assert_memory_equal(a + v, b, bytes);
+    free(a);
+    free(b);
+}
+
 /* ---- ticks ---- */
 
 /* Asking is no progress: while kernels are held back the ticks stand. */
@@ -605,12 +668,12 @@ static void test_profile(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sizes),        cmocka_unit_test(test_split),
-        cmocka_unit_test(test_transfers),    cmocka_unit_test(test_order),
-        cmocka_unit_test(test_pool_copies),  cmocka_unit_test(test_again),
-        cmocka_unit_test(test_ticks),        cmocka_unit_test(test_profile),
-        cmocka_unit_test(test_set_up_fails), cmocka_unit_test(test_build_fails),
-        cmocka_unit_test(test_step_fails),
+        cmocka_unit_test(test_sizes),       cmocka_unit_test(test_split),
+        cmocka_unit_test(test_transfers),   cmocka_unit_test(test_order),
+        cmocka_unit_test(test_pool_copies), cmocka_unit_test(test_again),
+        cmocka_unit_test(test_ticks),       cmocka_unit_test(test_profile),
+        cmocka_unit_test(test_decode),      cmocka_unit_test(test_set_up_fails),
+        cmocka_unit_test(test_build_fails), cmocka_unit_test(test_step_fails),
     };
 
     test_device_or("0");
