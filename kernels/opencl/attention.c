@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "kernels/opencl/attention_nv.h"
+#include "kernels/opencl/chain.h"
 #include "kernels/opencl/launch.h"
 #include "kernels/opencl/memory.h"
 #include "kernels/opencl/rows.h"
@@ -89,6 +90,11 @@ enum status opencl_attention_setup(struct opencl *c, struct error *e)
     return st;
 }
 
+const struct opencl_tensor *opencl_attention_in(const struct opencl *c)
+{
+    return &c->attention->in;
+}
+
 void opencl_attention_free(struct opencl *c)
 {
     if (c->attention) {
@@ -164,8 +170,10 @@ void opencl_attention(struct kernels *k, uint32_t layer)
     const struct opencl_layer *l = &c->layers[layer];
     const struct opencl_step *s = &c->step;
 
-    opencl_rows_ready(c, &l->input_norm);
-    opencl_project(c, &l->attention.in, &l->attention.in_bias, &at->in);
+    if (!opencl_chain_began(c, layer)) {
+        opencl_rows_ready(c, &l->input_norm);
+        opencl_project(c, &l->attention.in, &l->attention.in_bias, &at->in);
+    }
     run_prepare(c, l);
     if (at->nv) {
         opencl_attention_nv(c, at->nv, l, &at->y, &at->query, &at->in);
@@ -175,7 +183,9 @@ void opencl_attention(struct kernels *k, uint32_t layer)
         run_attend(c, l, at->prefill, s->n_gen, s->n_tokens - s->n_gen,
                    context_bytes(c, s->n_gen_rows, s->n_rows));
     }
-    opencl_rows_add(c, &at->y, &l->attention.o, &l->attention.o_bias,
-                    &l->post_norm);
+    if (!opencl_chain_takes(c, layer, &at->y)) {
+        opencl_rows_add(c, &at->y, &l->attention.o, &l->attention.o_bias,
+                        &l->post_norm);
+    }
     opencl_operator_end(c);
 }

@@ -8,6 +8,9 @@ MUST_CHECK enum status opencl_attention_setup(struct opencl *c,
                                               struct error *e);
 void opencl_attention_free(struct opencl *c);
 
+/* Where its first product goes: [T, in.rows] f32. */
+const struct opencl_tensor *opencl_attention_in(const struct opencl *c);
+
 /* As struct kernels_ops. */
 void opencl_attention(struct kernels *k, uint32_t layer);
 

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "kernels/opencl/attention.h"
+#include "kernels/opencl/chain.h"
 #include "kernels/opencl/deltanet.h"
 #include "kernels/opencl/launch.h"
 #include "kernels/opencl/matmul.h"
@@ -31,6 +32,7 @@ static const struct operator operators[] = {
     {opencl_rows_setup, opencl_rows_free},
     {opencl_attention_setup, opencl_attention_free},
     {opencl_deltanet_setup, opencl_deltanet_free},
+    {opencl_chain_setup, opencl_chain_free},
     {opencl_sample_setup, opencl_sample_free},
 };
 

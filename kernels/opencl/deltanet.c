@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "kernels/opencl/chain.h"
 #include "kernels/opencl/deltanet_nv.h"
 #include "kernels/opencl/launch.h"
 #include "kernels/opencl/memory.h"
@@ -66,6 +67,11 @@ enum status opencl_deltanet_setup(struct opencl *c, struct error *e)
     return st;
 }
 
+const struct opencl_tensor *opencl_deltanet_in(const struct opencl *c)
+{
+    return &c->deltanet->in;
+}
+
 void opencl_deltanet_free(struct opencl *c)
 {
     if (c->deltanet) {
@@ -110,14 +116,18 @@ void opencl_deltanet(struct kernels *k, uint32_t layer)
     const struct opencl_step *s = &c->step;
     const struct opencl_tensor absent = {0};
 
-    opencl_rows_ready(c, &l->input_norm);
-    opencl_project(c, &l->deltanet.in, &absent, &d->in);
+    if (!opencl_chain_began(c, layer)) {
+        opencl_rows_ready(c, &l->input_norm);
+        opencl_project(c, &l->deltanet.in, &absent, &d->in);
+    }
     if (d->nv) {
         opencl_deltanet_nv(c, d->nv, l, &d->y, &d->in);
     } else {
         run(c, l, d->decode, 0, s->n_gen_rows);
         run(c, l, d->prefill, s->n_gen_rows, s->n_rows - s->n_gen_rows);
     }
-    opencl_rows_add(c, &d->y, &l->deltanet.out, &absent, &l->post_norm);
+    if (!opencl_chain_takes(c, layer, &d->y)) {
+        opencl_rows_add(c, &d->y, &l->deltanet.out, &absent, &l->post_norm);
+    }
     opencl_operator_end(c);
 }

@@ -14,6 +14,9 @@
 #define SLAB_OF_8   2048
 #define SLAB_OF_32  1024
 
+/* Columns of the operands of nv_chain_decode.cl, for local memory: 64 KiB. */
+#define CHAIN_COLS 32768
+
 static const char *const kernels[] = {
     [MATMUL_NV_STORE] = "matmul_store",
     [MATMUL_NV_SILU] = "matmul_silu",
@@ -23,6 +26,11 @@ static const char *const kernels[] = {
 static uint32_t least(uint32_t a, uint32_t b)
 {
     return a < b ? a : b;
+}
+
+static uint32_t most_of(uint32_t a, uint32_t b)
+{
+    return a > b ? a : b;
 }
 
 /* The largest power of two that is at most v, and 1 of 0. */
@@ -149,6 +157,60 @@ void matmul_nv_decode(struct matmul_nv *out, enum matmul_nv_op op,
                    "-DGROUPS=%u -DSPLIT=%u -DDEPTH=%u -DSLAB=%u",
                    op == MATMUL_NV_SILU ? rows / 2 : rows, cols, (int)op,
                    c.tokens, c.blocks, c.groups, c.split, c.depth, c.slab);
+}
+
+/* ---- one token, all products between two mixers ---- */
+
+/* Registers of a compute unit, and what a work-item has to have besides those
+ * for each chunk on its way. */
+#define REGISTERS 65536
+#define BESIDE    44
+#define OF_CHUNK  8
+
+/* One of them, where each work-group has a tile; false if that takes too many
+ * warps. */
+static bool chain_cut(struct cut *c, const struct matmul_nv_product *p,
+                      uint32_t units)
+{
+    c->groups = (p->rows / 8 + units - 1) / units;
+    c->split = split_of(p->rows, p->cols);
+    return matmul_nv_fits(p->op, p->rows, p->cols) &&
+           c->groups * c->split <= WARPS;
+}
+
+bool matmul_nv_chain(struct matmul_nv *out, const struct matmul_nv_product *of,
+                     uint32_t n, uint32_t units)
+{
+    static const char *const names[] = {"OUT", "GATE_UP", "DOWN", "IN"};
+    struct cut cuts[4];
+    uint32_t items = 0, widest = 0, depth;
+    size_t used;
+
+    for (uint32_t i = 0; i < n; i++) {
+        if (!chain_cut(&cuts[i], &of[i], units)) {
+            return false;
+        }
+        items = most_of(items, cuts[i].groups * cuts[i].split * 32);
+        widest = most_of(widest, of[i].cols);
+    }
+    if (widest > CHAIN_COLS) {
+        return false;
+    }
+    depth = least((REGISTERS / (items + 32) / 8 * 8 - BESIDE) / OF_CHUNK, 8);
+    *out = (struct matmul_nv){.file = "nv_chain_decode",
+                              .kernel = "chain_decode",
+                              .items = items + 32,
+                              .tokens = 1};
+    used = (size_t)snprintf(out->defines, sizeof out->defines,
+                            "-DOUT_K=%u -DIN_N=%u -DITEMS=%u -DDEPTH=%u",
+                            of[0].cols, n > 3 ? of[3].rows : 0, items, depth);
+    for (uint32_t i = 0; i < n; i++) {
+        used += (size_t)snprintf(
+            out->defines + used, sizeof out->defines - used,
+            " -D%s_CUT=%u,%u,%u", names[i], cuts[i].groups, cuts[i].split,
+            least(depth, of[i].cols / CHUNK / cuts[i].split));
+    }
+    return true;
 }
 
 /* ---- many ---- */

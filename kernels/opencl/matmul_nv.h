@@ -33,6 +33,18 @@ bool matmul_nv_fits(enum matmul_nv_op op, uint32_t rows, uint32_t cols);
 void matmul_nv_decode(struct matmul_nv *out, enum matmul_nv_op op,
                       uint32_t rows, uint32_t cols, uint32_t tokens);
 
+/* A product among those of nv_chain_decode.cl. */
+struct matmul_nv_product {
+    enum matmul_nv_op op;
+    uint32_t rows, cols; /* of w */
+};
+
+/* For nv_chain_decode.cl: its three or four products, in order, of a generated
+ * token, on a device of `units` compute units; a work-group has a tile of each,
+ * so out->rows is none.  False: one of them cannot be cut so. */
+bool matmul_nv_chain(struct matmul_nv *out, const struct matmul_nv_product *of,
+                     uint32_t n, uint32_t units);
+
 /* For about `tokens` prompt tokens in a launch; bits depend on wgmma, of
  * sm_90a, and not on them.  nv_norm_fold.cl has to go before store and silu. */
 void matmul_nv_prefill(struct matmul_nv *out, enum matmul_nv_op op,

@@ -152,6 +152,48 @@ INLINE void fence_device(void)
     __asm__ volatile("fence.acq_rel.gpu;" ::: "memory");
 }
 
+/* Adds 1, after all that this work-group wrote (with a barrier between). */
+INLINE void count_in(__global uint *count)
+{
+    __asm__ volatile("{ .reg .u64 g; cvta.to.global.u64 g, %0; "
+                     "fence.acq_rel.gpu; "
+                     "red.release.gpu.global.add.u32 [g], 1; }"
+                     :
+                     : "l"(count)
+                     : "memory");
+}
+
+/* A count; what those wrote who counted is seen from then. */
+INLINE uint count_seen(__global const uint *count)
+{
+    uint r;
+
+    __asm__ volatile("{ .reg .u64 g; cvta.to.global.u64 g, %1; "
+                     "ld.acquire.gpu.global.u32 %0, [g]; }"
+                     : "=r"(r)
+                     : "l"(count)
+                     : "memory");
+    return r;
+}
+
+/* Ends the kernel with a fault, which the host sees. */
+INLINE void give_up(void)
+{
+    __asm__ volatile("trap;" ::: "memory");
+}
+
+/* 16 bytes that nobody reads again, nor writes while the kernel runs. */
+INLINE uint4 load_once(__global const ushort *from)
+{
+    uint4 v;
+
+    __asm__ volatile(
+        "{ .reg .u64 g; cvta.to.global.u64 g, %4; "
+        "ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [g]; }"
+        : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+        : "l"(from));
+    return v;
+
 /* ---- sm_90a: see PTX_HELD_BACK of ptx.h ---- */
 
 /* What copy_async() and stores of this work-item have written to local memory

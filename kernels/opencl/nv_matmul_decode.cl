@@ -51,23 +51,6 @@
 #define KEPT        (TOKENS == 1 ? 4 : 32) /* lanes whose operands differ */
 #define HELD        (SLAB_CHUNKS * OCTETS * 2 * KEPT) /* 16 bytes each */
 
-#ifdef NV_EMULATED
-#define load_once(p) (*(__global const uint4 *)(p))
-#else
-/* 16 bytes that nobody reads again. */
-static uint4 load_once(__global const ushort *from)
-{
-    uint4 v;
-
-    __asm__ volatile(
-        "{ .reg .u64 g; cvta.to.global.u64 g, %4; "
-        "ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [g]; }"
-        : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-        : "l"(from));
-    return v;
-}
-#endif
-
 /* ---- operands ---- */
 
 /* Starts copies of a slab, in the order in which lanes want it: [chunk]

@@ -5,9 +5,10 @@
  *     upload.h    weights to the device   queue.h    waiting, ticks, profile
  *     pool.h      blocks and slots        step.h     begin, end, rows to meta
  *
- *     rows.h (embed, mlp, head)  matmul.h  attention.h  deltanet.h  sample.h:
- *     the operators; each has a _setup, which asks for its kernels and
- *     scratch, a _free, and the calls of struct kernels_ops.
+ *     rows.h (embed, mlp, head)  matmul.h  attention.h  deltanet.h  sample.h
+ *     chain.h (products of two operators in one launch): the operators; each
+ * has a _setup, which asks for its kernels and scratch, a _free, and the calls
+ * of struct kernels_ops.
  *
  * Tokens.  A step's rows and tokens are permuted by begin: generated rows
  * first, each kind in the caller's order.  x and every other [T, ..] tensor
@@ -109,6 +110,7 @@ struct opencl_matmul;
 struct opencl_attention;
 struct opencl_deltanet;
 struct opencl_sample;
+struct opencl_chain;
 
 struct opencl {
     struct kernels base;
@@ -158,6 +160,7 @@ struct opencl {
     struct opencl_attention *attention;
     struct opencl_deltanet *deltanet;
     struct opencl_sample *sample;
+    struct opencl_chain *chain;
 };
 
 static inline struct opencl *opencl_of(struct kernels *k)

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "kernels/opencl/chain.h"
 #include "kernels/opencl/launch.h"
 #include "kernels/opencl/memory.h"
 
@@ -51,6 +52,7 @@ void opencl_rows_free(struct opencl *c)
 void opencl_rows_stale(struct opencl *c)
 {
     c->rows->ready = NULL;
+    opencl_chain_stale(c);
 }
 
 /* An item is NORM_PART columns of a row. */
@@ -83,6 +85,7 @@ static void make_norm(struct opencl *c, const struct opencl_operand *out,
 
 void opencl_rows_ready(struct opencl *c, const struct opencl_tensor *gamma)
 {
+    opencl_chain_settle(c);
     if (c->rows->ready != gamma) {
         make_norm(c, &c->matmul->norm, gamma, c->step.n_tokens, UINT32_MAX);
         c->rows->ready = gamma;
@@ -136,6 +139,9 @@ void opencl_mlp(struct kernels *k, uint32_t layer)
     const struct opencl_layer *l = &c->layers[layer];
     const struct opencl_tensor absent = {0};
 
+    if (opencl_chain_run(c, layer)) {
+        return;
+    }
     opencl_rows_ready(c, &l->post_norm);
     opencl_project_silu(c, &l->gate_up, &c->rows->gated);
     opencl_rows_add(c, &c->rows->gated, &l->down, &absent,
@@ -151,6 +157,7 @@ void opencl_head(struct kernels *k, const uint32_t *tokens, uint32_t n)
     bool all = n == c->step.n_gen && n == c->step.n_tokens;
 
     assert(n <= c->sizes.max_logits);
+    opencl_chain_settle(c);
     for (uint32_t i = 0; i < n; i++) {
         places[i] = c->step.place[tokens[i]];
         all = all && places[i] == i;

@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "kernels/opencl/chain.h"
 #include "kernels/opencl/memory.h"
 #include "kernels/opencl/rows.h"
 
@@ -123,6 +124,7 @@ enum status opencl_end(struct kernels *k, struct error *e)
 {
     struct opencl *c = opencl_of(k);
 
+    opencl_chain_settle(c);
     opencl_settle(c);
     c->meta_used = 0;
     if (c->failed.code != ST_OK && e != NULL) {
@@ -151,6 +153,7 @@ void opencl_hidden_read(struct kernels *k, uint32_t first, uint32_t n,
     size_t h = c->w->shape.hidden, bytes = h * sizeof *out;
 
     assert(first + n <= c->step.n_tokens);
+    opencl_chain_settle(c);
     for (uint32_t t = first, run; t < first + n; t += run) {
         run = run_of(c, t, first + n - t);
         opencl_download(c, &c->x, c->place[t] * bytes, out + (t - first) * h,
@@ -165,6 +168,7 @@ void opencl_hidden_write(struct kernels *k, uint32_t first, uint32_t n,
     size_t h = c->w->shape.hidden, bytes = h * sizeof *in;
 
     assert(first + n <= c->step.n_tokens);
+    opencl_chain_settle(c);
     for (uint32_t t = first, run; t < first + n; t += run) {
         run = run_of(c, t, first + n - t);
         opencl_upload(c, &c->x, c->place[t] * bytes, in + (t - first) * h,

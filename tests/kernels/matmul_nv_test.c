@@ -68,6 +68,70 @@ static void decode_is_cut_to_fit(void **state)
     }
 }
 
+/* groups, split, depth of a product of a chain. */
+static void cut_of(const struct matmul_nv *w, const char *name, uint32_t cut[3])
+{
+    char key[32];
+    unsigned v[3];
+    snprintf(key, sizeof(key), "-D%s_CUT=", name);
+    const char *at = strstr(w->defines, key);
+    assert_non_null(at);
+    assert_int_equal(sscanf(at + strlen(key), "%u,%u,%u", &v[0], &v[1], &v[2]),
+                     3);
+    for (int i = 0; i < 3; i++) {
+        cut[i] = v[i];
+    }
+}
+
+/* All rows have a work-group, each split is that of the product alone. */
+static void check_chain(const struct matmul_nv_product *of, uint32_t n,
+                        uint32_t units)
+{
+    static const char *const names[] = {"OUT", "GATE_UP", "DOWN", "IN"};
+    struct matmul_nv w, alone;
+    assert_true(matmul_nv_chain(&w, of, n, units));
+    assert_true(strlen(w.defines) + 1 < sizeof(w.defines));
+    assert_int_equal(define_of(&w, "IN_N"), n > 3 ? of[3].rows : 0);
+    assert_int_equal(w.items, define_of(&w, "ITEMS") + 32);
+    assert_in_range(w.items, 64, 800);
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t cut[3];
+        cut_of(&w, names[i], cut);
+        matmul_nv_decode(&alone, of[i].op, of[i].rows, of[i].cols, 1);
+        assert_int_equal(cut[1], define_of(&alone, "SPLIT"));
+        assert_true(cut[0] * 8 * units >= of[i].rows);
+        assert_true(cut[0] * cut[1] * 32 <= define_of(&w, "ITEMS"));
+        assert_in_range(cut[2], 1, define_of(&w, "DEPTH"));
+    }
+}
+
+static void a_chain_is_cut_to_fit(void **state)
+{
+    struct matmul_nv_product of[] = {{MATMUL_NV_ADD, 4096, 4096},
+                                     {MATMUL_NV_SILU, 24576, 4096},
+                                     {MATMUL_NV_ADD, 4096, 12288},
+                                     {MATMUL_NV_STORE, 12352, 4096}};
+    struct matmul_nv w;
+    (void)state;
+    check_chain(of, 4, 132);
+    check_chain(of, 3, 132);
+    check_chain(of, 4, 129);
+    assert_false(matmul_nv_chain(&w, of, 4, 128)); /* in: 13 blocks, split 2 */
+    check_chain(of, 3, 128);
+    assert_false(matmul_nv_chain(&w, of, 3, 127)); /* gate_up: 25 blocks */
+    of[3].rows = 132 * 24 * 8;
+    check_chain(of, 4, 132);
+    of[3].rows += 8;
+    assert_false(matmul_nv_chain(&w, of, 4, 132));
+    check_chain(of, 3, 132);
+    of[2].cols = 32768;
+    check_chain(of, 3, 132);
+    of[2].cols += 64;
+    assert_false(matmul_nv_chain(&w, of, 3, 132));
+    of[2].cols = 12288 + 32; /* half a chunk */
+    assert_false(matmul_nv_chain(&w, of, 3, 132));
+}
+
 static void some_do_not_fit(void **state)
 {
     (void)state;
@@ -137,6 +201,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(decode_is_cut_to_fit),
+        cmocka_unit_test(a_chain_is_cut_to_fit),
         cmocka_unit_test(some_do_not_fit),
         cmocka_unit_test(prefill_is_cut_to_fit),
         cmocka_unit_test(prefill_is_wide_where_all_units_have_work),

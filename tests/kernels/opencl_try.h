@@ -65,6 +65,7 @@ struct try_case {
 extern const struct try_case try_products[];
 extern const struct try_case try_attention[];
 extern const struct try_case try_deltanet[];
+extern const struct try_case try_layers[];
 
 /* Ends the program unless code is CL_SUCCESS. */
 void try_must(cl_int code, const char *what);

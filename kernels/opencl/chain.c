@@ -1,0 +1,274 @@
+#include "kernels/opencl/chain.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "common/log.h"
+#include "kernels/opencl/attention.h"
+#include "kernels/opencl/deltanet.h"
+#include "kernels/opencl/launch.h"
+#include "kernels/opencl/matmul_nv.h"
+#include "kernels/opencl/memory.h"
+#include "kernels/opencl/rows.h"
+
+#define PRODUCTS 4 /* out, gate_up, down, in */
+#define NONE     UINT32_MAX
+
+/* Of a layer. */
+struct chain {
+    struct matmul_nv_product of[PRODUCTS];
+    uint32_t n; /* of them: the last layer has no in behind it */
+    struct opencl_kernel *kernel; /* NULL: none */
+    struct opencl_variant variant;
+};
+
+struct opencl_chain {
+    struct chain *layers;     /* [end - begin] */
+    struct opencl_tensor met; /* what work-groups count themselves in */
+    uint32_t count;           /* in it, when all launches are through */
+    bool zeroed;
+    uint32_t waits;                /* the layer whose out waits, or NONE */
+    const struct opencl_tensor *y; /* for it */
+    uint32_t began;                /* the layer whose in is there, or NONE */
+};
+
+static uint32_t n_layers(const struct opencl *c)
+{
+    return c->w->end - c->w->begin;
+}
+
+static const struct opencl_tensor *in_of(const struct opencl_layer *l)
+{
+    return l->kind == MIXER_ATTENTION ? &l->attention.in : &l->deltanet.in;
+}
+
+static const struct opencl_tensor *out_of(const struct opencl_layer *l)
+{
+    return l->kind == MIXER_ATTENTION ? &l->attention.o : &l->deltanet.out;
+}
+
+/* ---- setup ---- */
+
+/* False: not all matrices are bf16. */
+static bool describe(const struct opencl *c, uint32_t layer, struct chain *out)
+{
+    const struct opencl_layer *l = &c->layers[layer];
+    const struct opencl_tensor *w[PRODUCTS] = {out_of(l), &l->gate_up,
+                                               &l->down};
+    static const enum matmul_nv_op ops[PRODUCTS] = {
+        MATMUL_NV_ADD, MATMUL_NV_SILU, MATMUL_NV_ADD, MATMUL_NV_STORE};
+    bool bf16 = true;
+
+    out->n = layer + 1 < n_layers(c) ? 4 : 3;
+    if (out->n == 4) {
+        w[3] = in_of(l + 1);
+    }
+    for (uint32_t i = 0; i < out->n; i++) {
+        out->of[i] = (struct matmul_nv_product){ops[i], w[i]->rows, w[i]->cols};
+        bf16 = bf16 && w[i]->dtype == DTYPE_BF16;
+    }
+    return bf16;
+}
+
+static bool is_same(const struct chain *a, const struct chain *b)
+{
+    bool same = a->n == b->n;
+
+    for (uint32_t i = 0; i < a->n && same; i++) {
+        same = a->of[i].rows == b->of[i].rows && a->of[i].cols == b->of[i].cols;
+    }
+    return same;
+}
+
+static void choose(struct opencl *c, struct chain *of)
+{
+    struct matmul_nv nv;
+    char all[sizeof nv.defines + 64];
+    struct error e;
+
+    if (!matmul_nv_chain(&nv, of->of, of->n, c->device.units)) {
+        return;
+    }
+    of->variant = (struct opencl_variant){
+        .file = nv.file, .kernel = nv.kernel, .wg = nv.items};
+    (void)snprintf(all, sizeof all, "-DW_DTYPE=%d -DOPERAND_DTYPE=%d %s",
+                   (int)DTYPE_BF16, (int)DTYPE_BF16, nv.defines);
+    if (opencl_choose(c, &of->kernel, &of->variant, 1, NULL, all, &e) !=
+        ST_OK) {
+        of->kernel = NULL;
+        log_warn("kernel-refused", "kernel=%s text=\"%s\"", nv.file, e.text);
+    }
+}
+
+/* Layers of the same shapes have the same kernels. */
+static void choose_layer(struct opencl *c, uint32_t layer)
+{
+    struct chain *all = c->chain->layers, *of = &all[layer];
+
+    if (!describe(c, layer, of)) {
+        return;
+    }
+    for (uint32_t i = 0; i < layer; i++) {
+        if (all[i].kernel && is_same(&all[i], of)) {
+            *of = all[i];
+            return;
+        }
+    }
+    choose(c, of);
+}
+
+enum status opencl_chain_setup(struct opencl *c, struct error *e)
+{
+    struct opencl_chain *ch = calloc(1, sizeof *ch);
+
+    c->chain = ch;
+    if (ch) {
+        ch->layers = calloc(n_layers(c), sizeof *ch->layers);
+    }
+    if (!ch || !ch->layers) {
+        return error_set(e, ST_RESOURCE_EXHAUSTED, "no memory for kernels");
+    }
+    opencl_chain_stale(c);
+    opencl_scratch(c, OPENCL_KEEP, &ch->met, 1, 4, sizeof(uint32_t));
+    if (c->portable || c->device.nvidia < 80 ||
+        c->matmul->operand != DTYPE_BF16) {
+        return ST_OK;
+    }
+    for (uint32_t i = 0; i < n_layers(c); i++) {
+        choose_layer(c, i);
+    }
+    return ST_OK;
+}
+
+void opencl_chain_free(struct opencl *c)
+{
+    if (c->chain) {
+        free(c->chain->layers);
+        free(c->chain);
+        c->chain = NULL;
+    }
+}
+
+/* ---- in a step ---- */
+
+void opencl_chain_stale(struct opencl *c)
+{
+    c->chain->waits = NONE;
+    c->chain->began = NONE;
+}
+
+bool opencl_chain_began(struct opencl *c, uint32_t layer)
+{
+    const bool yes = c->chain->began == layer;
+
+    c->chain->began = NONE;
+    return yes;
+}
+
+bool opencl_chain_takes(struct opencl *c, uint32_t layer,
+                        const struct opencl_tensor *y)
+{
+    if (!c->chain->layers[layer].kernel || c->step.n_tokens != 1 ||
+        c->step.n_gen != 1) {
+        return false;
+    }
+    c->chain->waits = layer;
+    c->chain->y = y;
+    return true;
+}
+
+void opencl_chain_settle(struct opencl *c)
+{
+    struct opencl_chain *ch = c->chain;
+    const struct opencl_tensor absent = {0};
+
+    if (ch->waits != NONE) {
+        const struct opencl_layer *l = &c->layers[ch->waits];
+
+        ch->waits = NONE;
+        opencl_rows_add(c, ch->y, out_of(l),
+                        l->kind == MIXER_ATTENTION ? &l->attention.o_bias
+                                                   : &absent,
+                        &l->post_norm);
+    }
+}
+
+static uint64_t bytes_of(const struct chain *of)
+{
+    uint64_t bytes = 0;
+
+    for (uint32_t i = 0; i < of->n; i++) {
+        bytes += (uint64_t)of->of[i].rows * of->of[i].cols * 2;
+    }
+    return bytes;
+}
+
+/* Arguments behind down's: where the next layer's first product goes. */
+struct behind {
+    struct opencl_tensor in, w, bias;
+};
+
+static struct behind behind(const struct opencl *c, uint32_t layer)
+{
+    const struct opencl_layer *l = &c->layers[layer + 1];
+
+    if (layer + 1 == n_layers(c)) {
+        return (struct behind){{0}, {0}, {0}};
+    }
+    if (l->kind == MIXER_ATTENTION) {
+        return (struct behind){*opencl_attention_in(c), l->attention.in,
+                               l->attention.in_bias};
+    }
+    return (struct behind){*opencl_deltanet_in(c), l->deltanet.in, {0}};
+}
+
+static void launch(struct opencl *c, uint32_t layer)
+{
+    struct opencl_chain *ch = c->chain;
+    const struct chain *of = &ch->layers[layer];
+    const struct opencl_layer *l = &c->layers[layer];
+    const struct behind next = behind(c, layer);
+    const struct opencl_tensor absent = {0};
+    struct opencl_call a = opencl_call(c, of->kernel);
+    const size_t local = of->variant.wg;
+    const size_t global = c->device.units * local;
+
+    opencl_arg_tensor(&a, &c->x);
+    opencl_arg_tensor(&a, &c->matmul->norm.next);
+    opencl_arg_tensor(&a, &c->matmul->norm.ss);
+    opencl_arg_tensor(&a, &c->rows->gated);
+    opencl_arg_tensor(&a, &next.in);
+    opencl_arg_tensor(&a, &ch->met);
+    opencl_arg_tensor(&a, ch->y);
+    opencl_arg_tensor(&a, out_of(l));
+    opencl_arg_tensor(&a, l->kind == MIXER_ATTENTION ? &l->attention.o_bias
+                                                     : &absent);
+    opencl_arg_tensor(&a, &l->post_norm);
+    opencl_arg_tensor(&a, &l->gate_up);
+    opencl_arg_tensor(&a, &l->down);
+    opencl_arg_tensor(&a, opencl_rows_behind(c, layer));
+    opencl_arg_tensor(&a, &next.w);
+    opencl_arg_tensor(&a, &next.bias);
+    opencl_arg_u32(&a, ch->count);
+    opencl_launch(&a, 1, &global, &local, bytes_of(of));
+    ch->count += c->device.units * (of->n - 1);
+}
+
+bool opencl_chain_run(struct opencl *c, uint32_t layer)
+{
+    struct opencl_chain *ch = c->chain;
+
+    if (ch->waits != layer) {
+        return false;
+    }
+    if (!ch->zeroed) {
+        opencl_zero(c, &ch->met, 0, ch->met.cols * ch->met.item);
+        ch->zeroed = true;
+    }
+    ch->waits = NONE;
+    launch(c, layer);
+    ch->began = layer + 1 < n_layers(c) ? layer + 1 : NONE;
+    c->rows->ready = opencl_rows_behind(c, layer);
+    opencl_operator_end(c);
+    return true;
+}

@@ -1,0 +1,240 @@
+/* try_chain.c - all products between two mixers in one launch; see
+ * opencl_try.h.
+ *
+ * Compared bit for bit with the same products one by one, in the order of a
+ * step, again and again with other weights; timed against them. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/opencl/matmul_nv.h"
+#include "tests/kernels/opencl_try.h"
+
+#define POOL   ((size_t)1 << 30) /* elements of bf16 to cut weights from */
+#define ROUNDS 5
+#define N      4 /* out, gate_up, down, in */
+
+static const struct layer {
+    const char *name;
+    uint32_t h, inner, out_k, in_n; /* in_n 0: the last layer */
+} layers[] = {
+    {"0.8B to deltanet", 1024, 3584, 2048, 8224},
+    {"0.8B to attention", 1024, 3584, 2048, 5120},
+    {"0.8B last", 1024, 3584, 2048, 0},
+    {"9B to deltanet", 4096, 12288, 4096, 12352},
+    {"9B to attention", 4096, 12288, 4096, 10240},
+    {"9B last", 4096, 12288, 4096, 0},
+    {"odd", 192, 320, 64, 328},
+};
+
+/* What is written: x, next, ss, gated, in. */
+#define WRITTEN 5
+
+struct trial {
+    struct try *t;
+    const struct layer *l;
+    struct matmul_nv_product of[N];
+    uint32_t n;
+    struct try_launch one[N], all;
+    cl_mem y, w, gamma, met, written[WRITTEN];
+    size_t bytes[WRITTEN];
+    uint32_t copies, count; /* of the pool; in met */
+};
+
+static uint64_t cells(const struct trial *r, uint32_t n)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        sum += (uint64_t)r->of[i].rows * r->of[i].cols;
+    }
+    return sum;
+}
+
+static cl_kernel build(struct trial *r, const struct matmul_nv *m)
+{
+    char file[64];
+    snprintf(file, sizeof(file), "%s.cl", m->file);
+    const char *const files[] = {"common.cl", "nv.cl", file, NULL};
+    return try_kernel(
+        r->t, files, m->kernel,
+        "-DH=%u -DI=%u -DEPS=1e-6f -DKV_DTYPE=1 -DW_DTYPE=1 -DOPERAND_DTYPE=1 "
+        "-DBLOCK_TOKENS=16 -DMETA_ROWS=0 -DMETA_TOKENS=0 %s",
+        r->l->h, r->l->inner, m->defines);
+}
+
+static bool build_all(struct trial *r)
+{
+    struct matmul_nv m;
+    if (!matmul_nv_chain(&m, r->of, r->n, r->t->units)) {
+        printf("%-18s is not cut for %u units\n", r->l->name, r->t->units);
+        return false;
+    }
+    r->all = (struct try_launch){build(r, &m), 1, {r->t->units}, {m.items}};
+    bool built = r->all.kernel != NULL;
+    for (uint32_t i = 0; i < r->n; i++) {
+        matmul_nv_decode(&m, r->of[i].op, r->of[i].rows, r->of[i].cols, 1);
+        r->one[i] =
+            (struct try_launch){build(r, &m),
+                                2,
+                                {(r->of[i].rows + m.rows - 1) / m.rows, 1},
+                                {m.items, 1}};
+        built = built && r->one[i].kernel;
+    }
+    return built;
+}
+
+/* Of the i-th set of weights. */
+static void set_one(struct trial *r, uint32_t p, uint32_t i)
+{
+    const struct matmul_nv_product *of = &r->of[p];
+    uint64_t w = i % r->copies * cells(r, r->n) + cells(r, p), z = 0;
+    uint64_t none = UINT64_MAX;
+    cl_mem in = p == 0 ? r->y : p == 2 ? r->written[3] : r->written[1];
+    cl_kernel k = r->one[p].kernel;
+    if (of->op == MATMUL_NV_ADD) {
+        try_args(k, "mUmUmUmUmUmUmUuuuu", r->written[0], z, r->written[1], z,
+                 r->written[2], z, in, z, r->w, w, r->gamma, none, r->gamma, z,
+                 0u, 1u, of->rows, of->cols);
+    } else if (of->op == MATMUL_NV_SILU) {
+        try_args(k, "mUmUmUmUuuuu", r->written[3], z, in, z, r->written[2], z,
+                 r->w, w, 0u, 1u, of->rows / 2, of->cols);
+    } else {
+        try_args(k, "mUmUmUmUmUuuuuu", r->written[4], z, in, z, r->written[2],
+                 z, r->w, w, r->gamma, none, 0u, 1u, of->rows, of->cols,
+                 of->rows);
+    }
+}
+
+static void set_all(void *arg, uint32_t i)
+{
+    struct trial *r = arg;
+    uint64_t w = i % r->copies * cells(r, r->n), z = 0, none = UINT64_MAX;
+    try_args(r->all.kernel, "mUmUmUmUmUmUmUmUmUmUmUmUmUmUmUu", r->written[0], z,
+             r->written[1], z, r->written[2], z, r->written[3], z,
+             r->written[4], z, r->met, z, r->y, z, r->w, w, r->gamma, none,
+             r->gamma, z, r->w, w + cells(r, 1), r->w, w + cells(r, 2),
+             r->gamma, z, r->w, w + cells(r, 3), r->gamma, none, r->count);
+    r->count += (r->n - 1) * r->t->units;
+}
+
+/* The products one by one, as a launch of several. */
+struct single {
+    struct trial *r;
+    uint32_t p;
+};
+
+static void set_single(void *arg, uint32_t i)
+{
+    struct single *s = arg;
+    set_one(s->r, s->p, i);
+}
+
+static void make_buffers(struct trial *r)
+{
+    const struct layer *l = r->l;
+    const size_t bytes[WRITTEN] = {l->h * 4, l->h * 2, l->h / 8 * 4,
+                                   l->inner * 2, l->in_n * 4 + 4};
+    static const uint32_t zero;
+    for (uint32_t i = 0; i < WRITTEN; i++) {
+        r->bytes[i] = bytes[i];
+        r->written[i] = try_poison(r->t, bytes[i]);
+    }
+    r->y = try_random(r->t, TRY_BF16, l->out_k, 2, 1.0f);
+    r->gamma = try_random(r->t, TRY_F32, l->h, 3, 1.0f);
+    r->met = try_data(r->t, &zero, sizeof(zero));
+    r->copies = (uint32_t)(POOL / cells(r, r->n));
+}
+
+static void read_all(struct trial *r, uint8_t *out[WRITTEN])
+{
+    for (uint32_t i = 0; i < WRITTEN; i++) {
+        try_read(r->t, r->written[i], 0, r->bytes[i], out[i]);
+    }
+}
+
+/* x goes on from round to round. */
+static void check(struct trial *r)
+{
+    static const char *const names[WRITTEN] = {"x", "next", "ss", "gated",
+                                               "in"};
+    uint8_t *want[ROUNDS][WRITTEN], *got[WRITTEN];
+    for (uint32_t i = 0; i < WRITTEN; i++) {
+        for (uint32_t n = 0; n < ROUNDS; n++) {
+            want[n][i] = malloc(r->bytes[i]);
+        }
+        got[i] = malloc(r->bytes[i]);
+    }
+    try_refill(r->t, r->written[0], TRY_F32, r->l->h, 4, 1.0f);
+    for (uint32_t n = 0; n < ROUNDS; n++) {
+        for (uint32_t p = 0; p < r->n; p++) {
+            set_one(r, p, n);
+            try_run(r->t, &r->one[p]);
+        }
+        read_all(r, want[n]);
+    }
+    try_refill(r->t, r->written[0], TRY_F32, r->l->h, 4, 1.0f);
+    for (uint32_t n = 0; n < ROUNDS; n++) {
+        for (uint32_t i = 1; i < WRITTEN; i++) {
+            try_repoison(r->t, r->written[i], r->bytes[i]);
+        }
+        set_all(r, n);
+        try_run(r->t, &r->all);
+        read_all(r, got);
+        for (uint32_t i = 0; i < WRITTEN; i++) {
+            try_same(r->t, names[i], got[i], want[n][i], r->bytes[i]);
+        }
+    }
+    for (uint32_t i = 0; i < WRITTEN; i++) {
+        for (uint32_t n = 0; n < ROUNDS; n++) {
+            free(want[n][i]);
+        }
+        free(got[i]);
+    }
+}
+
+static void time_all(struct trial *r)
+{
+    double us = try_chain(r->t, &r->all, set_all, r), sum = 0;
+    double bytes = (double)cells(r, r->n) * 2;
+    for (uint32_t p = 0; p < r->n; p++) {
+        struct single s = {r, p};
+        sum += try_chain(r->t, &r->one[p], set_single, &s);
+    }
+    printf("%-18s %8.2f us, %5.0f GB/s %4.0f%%; one by one %8.2f us\n",
+           r->l->name, us, bytes / us / 1e3, bytes / us / 10 / r->t->read_gbs,
+           sum);
+}
+
+static void try_layer(struct try *t, const struct layer *l, cl_mem pool)
+{
+    struct trial r = {.t = t,
+                      .l = l,
+                      .of = {{MATMUL_NV_ADD, l->h, l->out_k},
+                             {MATMUL_NV_SILU, 2 * l->inner, l->h},
+                             {MATMUL_NV_ADD, l->h, l->inner},
+                             {MATMUL_NV_STORE, l->in_n, l->h}},
+                      .n = l->in_n > 0 ? 4 : 3,
+                      .w = pool};
+    if (!build_all(&r) || t->build_only) {
+        return;
+    }
+    make_buffers(&r);
+    check(&r);
+    if (!t->quiet) {
+        time_all(&r);
+    }
+}
+
+static void chain(struct try *t)
+{
+    for (size_t i = 0; i < sizeof(layers) / sizeof(layers[0]); i++) {
+        cl_mem pool = NULL;
+        if (!t->build_only) {
+            pool = try_random(t, TRY_BF16, POOL, 1, 0.05f);
+        }
+        try_layer(t, &layers[i], pool);
+        try_free_buffers(t);
+    }
+}
+
+const struct try_case try_layers[] = {{"chain", chain}, {0}};
