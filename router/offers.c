@@ -111,13 +111,35 @@ static void forget_lineage(struct router_core *r, const char *lineage)
     }
 }
 
+/* False: there was none such. */
+static bool forget_piece(struct router_core *r, const char *lineage,
+                         struct cover_piece p)
+{
+    struct list *at = r->offers.expected.next;
+    bool found = false;
+
+    while (at != &r->offers.expected) {
+        struct expected *x = LIST_OF(at, struct expected, all);
+
+        at = at->next;
+        if (x->piece.begin == p.begin && x->piece.end == p.end &&
+            strcmp(x->lineage, lineage) == 0) {
+            forget(r, x);
+            found = true;
+        }
+    }
+    return found;
+}
+
+/* Others of its lineage may be expected with other layers: those who have no
+ * name of their own, on one machine. */
 static void expect(struct router_core *r, const struct kind *k,
                    const char *lineage, struct cover_piece piece, int64_t us)
 {
     struct offers *all = &r->offers;
     struct expected *x;
 
-    forget_lineage(r, lineage);
+    (void)forget_piece(r, lineage, piece);
     if (all->n_expected == EXPECTED_MAX) {
         forget(r, LIST_OF(all->expected.next, struct expected, all));
     }
@@ -134,7 +156,11 @@ static void expect(struct router_core *r, const struct kind *k,
 
 void offers_arrived(struct router_core *r, const struct worker *w)
 {
-    forget_lineage(r, w->life.lineage);
+    const struct cover_piece p = {w->shard.layer_begin, w->shard.layer_end};
+
+    if (!forget_piece(r, w->life.lineage, p)) {
+        forget_lineage(r, w->life.lineage);
+    }
     offers_touch(r);
 }
 
@@ -424,7 +450,7 @@ void offer_close(struct router_core *r, struct offer **po)
         return;
     }
     if (o->assigned && !o->settled) {
-        forget_lineage(r, o->lineage);
+        (void)forget_piece(r, o->lineage, o->given);
     }
     list_remove(&o->all);
     r->offers.n--;
@@ -444,7 +470,7 @@ void offer_answered(struct router_core *r, struct offer *o, enum status status,
         peers_end(r, o->peer, "it did not answer Assign");
         return;
     }
-    forget_lineage(r, o->lineage);
+    (void)forget_piece(r, o->lineage, o->given);
     o->assigned = false;
     o->closed_until_us =
         PLANT(REFUSER_FORGOTTEN) ? NODE_IDLE : r->now_us + ASSIGN_RETRY_US;

@@ -13,10 +13,12 @@
  * their lineage, and those that are expected, because they were assigned
  * lately or were here a moment ago.
  *
- * Expected is known by lineage: a shard or an offer of that lineage takes its
- * place; so does time, ASSIGN_US after Assign, RETURN_US after a session that
- * ended.  A router that has just begun waits RETURN_US for what may come back
- * before it fills gaps.
+ * Expected is known by lineage, which several without a name may share on one
+ * machine.  A shard of that lineage and those layers takes its place; so does
+ * an offer of that lineage, or a shard of others, of all that are expected of
+ * it, for it may be any of them.  So does time, ASSIGN_US after Assign,
+ * RETURN_US after a session that ended.  A router that has just begun waits
+ * RETURN_US for what may come back before it fills gaps.
  *
  * Threading: the core's.  Memory: an offer or expectation on the heap each.
  * Limits: OFFERS_MAX; EXPECTED_MAX, the oldest goes; SPLIT_STAGES_MAX offers

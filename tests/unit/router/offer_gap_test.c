@@ -331,6 +331,28 @@ static void who_is_let_in_is_a_part(void **state)
     rig_end(&rig);
 }
 
+/* Of one machine, without names. */
+static void two_of_one_lineage_are_both_expected(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *two[2], *spare;
+
+    (void)state;
+    rig_advance(rig, RETURN_US + 1000);
+    for (int i = 0; i < 2; i++) {
+        two[i] = fake_offer_new(rig, i == 0 ? "a" : "b", 2, 12);
+        two[i]->offer.has_lineage = true;
+        two[i]->offer.lineage = wire_text("machine");
+        fake_hello(two[i]);
+    }
+    assert_given(two[0], 0, 6);
+    assert_given(two[1], 6, 12);
+    spare = rig_offer(rig, "spare", 2, 12);
+    rig_advance(rig, RETURN_US);
+    assert_free(spare);
+    rig_end(&rig);
+}
+
 static void who_is_drained_is_no_part(void **state)
 {
     struct rig *rig = rig_new(NULL);
@@ -415,6 +437,7 @@ int main(void)
         cmocka_unit_test(who_leaves_leaves_a_gap),
         cmocka_unit_test(who_is_kept_out_is_no_part),
         cmocka_unit_test(who_is_let_in_is_a_part),
+        cmocka_unit_test(two_of_one_lineage_are_both_expected),
         cmocka_unit_test(who_is_drained_is_no_part),
         cmocka_unit_test(a_gap_too_large_is_passed_by),
         cmocka_unit_test(a_young_router_fills_no_gaps),
