@@ -80,7 +80,7 @@
     X(ASSEMBLY_LEAKS, "the end of an assembly leaves what it held")           \
     X(READMIT_UNLOOKED, "a shard that is let in is not shown to who waits")   \
     X(REFUSER_FORGOTTEN, "who refused its layers is not asked again")         \
-    X(GIVEN_UNEXPECTED, "layers that are loaded are given to others, too")
+    X(DRAIN_UNLOOKED, "who waits is not shown what one that drains leaves")
 
 #ifdef SLUICE_PLANTS
 

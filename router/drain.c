@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "common/log.h"
+#include "common/plant.h"
 #include "proto/registry.pb-c.h"
 #include "router/admission.h"
 #include "router/place.h"
@@ -181,6 +182,9 @@ void drain_begin(struct router_core *r, struct worker *w, struct router_peer *p,
     event_set(r, &w->drain.due, r->now_us);
     requests_recheck(r, w->model); /* what only it could have held */
     model_look(r, w->model);
+    if (!PLANT(DRAIN_UNLOOKED)) {
+        offers_touch(r);
+    }
 }
 
 static void undrain(struct router_core *r, struct worker *w)

@@ -275,9 +275,7 @@ static void assign(struct router_core *r, struct offer *o,
     }
     o->assigned = true;
     o->given = given;
-    if (!PLANT(GIVEN_UNEXPECTED)) {
-        expect(r, &o->kind, o->lineage, given, ASSIGN_US);
-    }
+    expect(r, &o->kind, o->lineage, given, ASSIGN_US);
     log_info("worker-assigned",
              "worker=%s model=%s layers=%" PRIu32 "-%" PRIu32 " of=%" PRIu32,
              o->peer->name, o->kind.model, given.begin, given.end,

@@ -70,8 +70,8 @@ uint32_t offers_list(const struct router_core *r,
 void offers_arrived(struct router_core *r, const struct worker *w);
 void offers_departed(struct router_core *r, const struct worker *w);
 
-/* Shards may count that did not, or the other way round: one was let in, or is
- * drained no more.  Looks before the tick returns. */
+/* Shards may count that did not, or the other way round: one was let in, is
+ * drained, or is drained no more.  Looks before the tick returns. */
 void offers_touch(struct router_core *r);
 
 #endif

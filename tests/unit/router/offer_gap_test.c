@@ -375,6 +375,28 @@ static void who_is_drained_is_no_part(void **state)
     rig_end(&rig);
 }
 
+/* A young router deals nothing beside it; without it there is nothing that
+ * could come back. */
+static void what_is_drained_is_left_to_others_at_once(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *admin = rig_admin(rig, "admin"), *a, *b;
+    Sluice__V1__DrainRequest d = SLUICE__V1__DRAIN_REQUEST__INIT;
+
+    (void)state;
+    stage_of_12(rig, "s", 0, 4);
+    a = rig_offer(rig, "a", 2, 12);
+    b = rig_offer(rig, "b", 2, 12);
+    assert_free(a);
+    assert_free(b);
+    d.worker = wire_text("s");
+    client_call(admin, METHOD_ADMIN_DRAIN, &d.base, 0);
+    rig_run(rig);
+    assert_given(a, 0, 6);
+    assert_given(b, 6, 12);
+    rig_end(&rig);
+}
+
 /* What nobody can fill keeps nobody from a replica of their own. */
 static void a_gap_too_large_is_passed_by(void **state)
 {
@@ -439,6 +461,7 @@ int main(void)
         cmocka_unit_test(who_is_let_in_is_a_part),
         cmocka_unit_test(two_of_one_lineage_are_both_expected),
         cmocka_unit_test(who_is_drained_is_no_part),
+        cmocka_unit_test(what_is_drained_is_left_to_others_at_once),
         cmocka_unit_test(a_gap_too_large_is_passed_by),
         cmocka_unit_test(a_young_router_fills_no_gaps),
     };
