@@ -193,6 +193,7 @@ INLINE uint4 load_once(__global const ushort *from)
         : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
         : "l"(from));
     return v;
+}
 
 /* ---- sm_90a: see PTX_HELD_BACK of ptx.h ---- */
 
