@@ -65,7 +65,7 @@ static bool describe(const struct opencl *c, uint32_t layer, struct chain *out)
     }
     for (uint32_t i = 0; i < out->n; i++) {
         out->of[i] = (struct matmul_nv_product){ops[i], w[i]->rows, w[i]->cols};
-        bf16 = bf16 && w[i]->dtype == DTYPE_BF16;
+        bf16 = bf16 && w[i]->dtype == DTYPE_BF16 && w[i]->bits == 0;
     }
     return bf16;
 }

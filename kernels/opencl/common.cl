@@ -2,7 +2,8 @@
  *
  * Defines   those of launch.h; of a program that reads matrices or writes
  *           their operands: W_DTYPE 0 f32, 1 bf16, 2 f16, OPERAND_DTYPE 0 f32,
- *           1 bf16
+ *           1 bf16; where they are quantised, W_BITS 4 or 8, W_GROUP 32, 64 or
+ *           128, and W_DTYPE is of the scales and biases
  * Numerics  nothing is contracted: a product and a sum are rounded once only
  *           where fma() says so, so a value's bits depend on no vectorising,
  *           and on no compiler that keeps to OpenCL 1.2
@@ -34,9 +35,15 @@ typedef ushort kv_t;
 #endif
 
 #if !defined(W_DTYPE) || W_DTYPE == 0
-typedef float weight_t;
+typedef float scale_t;
 #else
-typedef ushort weight_t;
+typedef ushort scale_t;
+#endif
+
+#if !defined(W_BITS) || W_BITS == 0
+typedef scale_t weight_t;
+#else
+typedef uchar weight_t;
 #endif
 
 #if !defined(OPERAND_DTYPE) || OPERAND_DTYPE == 0
@@ -122,7 +129,8 @@ static float kv_rounded(float f)
 #endif
 }
 
-static float weight_get(__global const weight_t *p, ulong i)
+/* Element i of dtype W_DTYPE. */
+static float scale_get(__global const scale_t *p, ulong i)
 {
 #if !defined(W_DTYPE) || W_DTYPE == 0
     return p[i];
@@ -133,16 +141,80 @@ static float weight_get(__global const weight_t *p, ulong i)
 #endif
 }
 
-static float16 weight_get16(__global const weight_t *p, ulong i)
+/* A matrix [rows, k], and the scale and bias of each of its groups. */
+typedef struct {
+    __global const weight_t *w;
+    __global const scale_t *pairs; /* of a quantised one: [rows, k / W_GROUP]
+                                    * [2], behind w */
+} matrix_t;
+
+#if !defined(W_BITS) || W_BITS == 0
+
+static matrix_t matrix_of(__global const weight_t *w, ulong at, ulong n)
+{
+    const matrix_t m = {w + at, 0};
+
+    return m;
+}
+
+static float weight_get(matrix_t m, ulong i)
+{
+    return scale_get(m.w, i);
+}
+
+static float16 weight_get16(matrix_t m, ulong i)
 {
 #if !defined(W_DTYPE) || W_DTYPE == 0
-    return vload16(0, p + i);
+    return vload16(0, m.w + i);
 #elif W_DTYPE == 1
-    return from_bf16x16(vload16(0, p + i));
+    return from_bf16x16(vload16(0, m.w + i));
 #else
-    return vload_half16(0, (__global const half *)p + i);
+    return vload_half16(0, (__global const half *)m.w + i);
 #endif
 }
+
+#else
+
+/* at: bytes; n: elements. */
+static matrix_t matrix_of(__global const weight_t *w, ulong at, ulong n)
+{
+    const matrix_t m = {
+        w + at, (__global const scale_t *)(w + at + n * W_BITS / 8)};
+
+    return m;
+}
+
+static float weight_get(matrix_t m, ulong i)
+{
+    const ulong g = i / W_GROUP * 2;
+#if W_BITS == 8
+    const uint q = m.w[i];
+#else
+    const uint q = m.w[i / 2] >> i % 2 * 4 & 15;
+#endif
+
+    return fma((float)q, scale_get(m.pairs, g), scale_get(m.pairs, g + 1));
+}
+
+/* From a multiple of 16. */
+static float16 weight_get16(matrix_t m, ulong i)
+{
+    const ulong g = i / W_GROUP * 2;
+    const float16 s = scale_get(m.pairs, g), b = scale_get(m.pairs, g + 1);
+#if W_BITS == 8
+    const uchar16 q = vload16(0, m.w + i);
+#else
+    const uchar8 two = vload8(0, m.w + i / 2);
+    uchar16 q;
+
+    q.even = two & (uchar8)15;
+    q.odd = two >> (uchar8)4;
+#endif
+
+    return fma(convert_float16(q), s, b);
+}
+
+#endif
 
 static float operand_get(__global const operand_t *p, ulong i)
 {

@@ -30,8 +30,7 @@ static const struct way {
 /* The kernels of one matrix shape. */
 struct matmul_choice {
     enum matmul_op op;
-    uint32_t rows, cols;
-    enum dtype dtype;
+    struct opencl_tensor w; /* one of those, without its place */
     struct opencl_kernel *kernel[MATMUL_WAYS];
     struct opencl_variant
         nv[MATMUL_WAYS]; /* of those of them that are NVIDIA's */
@@ -77,6 +76,15 @@ static const struct table tables[MATMUL_OPS][MATMUL_KINDS] = {
     [MATMUL_ADD] = {TABLE(add), TABLE(add)},
 };
 
+void opencl_matrix_defines(const struct opencl *c,
+                           const struct opencl_tensor *w, char *out,
+                           size_t room)
+{
+    (void)snprintf(out, room,
+                   "-DW_DTYPE=%d -DOPERAND_DTYPE=%d -DW_BITS=%u -DW_GROUP=%u",
+                   (int)w->dtype, (int)c->matmul->operand, w->bits, w->group);
+}
+
 static struct matmul_choice *find(const struct opencl_matmul *m,
                                   enum matmul_op op,
                                   const struct opencl_tensor *w)
@@ -84,8 +92,9 @@ static struct matmul_choice *find(const struct opencl_matmul *m,
     for (uint32_t i = 0; i < m->n_choices; i++) {
         struct matmul_choice *of = &m->choices[i];
 
-        if (of->op == op && of->rows == w->rows && of->cols == w->cols &&
-            of->dtype == w->dtype) {
+        if (of->op == op && of->w.rows == w->rows && of->w.cols == w->cols &&
+            of->w.dtype == w->dtype && of->w.bits == w->bits &&
+            of->w.group == w->group) {
             return of;
         }
     }
@@ -100,22 +109,22 @@ static void choose_nv(struct opencl *c, struct matmul_choice *of, size_t way,
     static const enum matmul_nv_op ops[] = {[MATMUL_STORE] = MATMUL_NV_STORE,
                                             [MATMUL_SILU] = MATMUL_NV_SILU,
                                             [MATMUL_ADD] = MATMUL_NV_ADD};
-    const struct opencl_shape shape = {of->rows, of->cols, of->dtype};
+    const struct opencl_shape shape = {of->w.rows, of->w.cols, of->w.dtype};
     const enum matmul_nv_op op = ops[of->op];
     struct matmul_nv nv;
-    char all[sizeof nv.defines + 64];
+    char all[sizeof nv.defines + 96];
     struct error e;
 
-    if (c->portable || c->device.nvidia < 80 || of->dtype != DTYPE_BF16 ||
-        c->matmul->operand != DTYPE_BF16 ||
-        !matmul_nv_fits(op, of->rows, of->cols) ||
+    if (c->portable || c->device.nvidia < 80 || of->w.bits > 0 ||
+        of->w.dtype != DTYPE_BF16 || c->matmul->operand != DTYPE_BF16 ||
+        !matmul_nv_fits(op, of->w.rows, of->w.cols) ||
         (ways[way].kind == MATMUL_PREFILL && !c->matmul->fold)) {
         return;
     }
     if (ways[way].kind == MATMUL_DECODE) {
-        matmul_nv_decode(&nv, op, of->rows, of->cols, ways[way].tokens);
+        matmul_nv_decode(&nv, op, of->w.rows, of->w.cols, ways[way].tokens);
     } else {
-        matmul_nv_prefill(&nv, op, of->rows, of->cols, ways[way].tokens,
+        matmul_nv_prefill(&nv, op, of->w.rows, of->w.cols, ways[way].tokens,
                           c->matmul->wgmma);
     }
     of->nv[way] = (struct opencl_variant){.file = nv.file,
@@ -162,16 +171,15 @@ static enum status choose(struct opencl *c, enum matmul_op op,
     struct opencl_matmul *m = c->matmul;
     const struct opencl_shape shape = {w->rows, w->cols, w->dtype};
     struct matmul_choice *of = &m->choices[m->n_choices];
-    char defines[64];
+    char defines[96];
     enum status st = ST_OK;
 
     if (!w->mem || find(m, op, w)) {
         return ST_OK;
     }
     assert(m->n_choices < MATMUL_CHOICES);
-    *of = (struct matmul_choice){op, w->rows, w->cols, w->dtype, {NULL}, {{0}}};
-    (void)snprintf(defines, sizeof defines, "-DW_DTYPE=%d -DOPERAND_DTYPE=%d",
-                   (int)w->dtype, (int)m->operand);
+    *of = (struct matmul_choice){.op = op, .w = *w};
+    opencl_matrix_defines(c, w, defines, sizeof defines);
     for (size_t way = 0; way < MATMUL_WAYS && st == ST_OK; way++) {
         const struct table *t = &tables[op][ways[way].kind];
 
@@ -337,8 +345,7 @@ static void run(struct opencl_call *a, struct range r,
     if (ld_out > 0) {
         opencl_arg_u32(a, ld_out);
     }
-    opencl_launch(a, 2, global, local,
-                  (uint64_t)w->rows * w->cols * dtype_bytes(w->dtype));
+    opencl_launch(a, 2, global, local, opencl_tensor_bytes(w));
 }
 
 /* Before a norm's product with prompt tokens. */

@@ -8,7 +8,7 @@
  *
  *   s_t    norm_scale() of ss[t]: the norm before the product
  *   in     [T, k]           operand dtype
- *   w      [n, k], silu [2 n, k]  W_DTYPE
+ *   w      [n, k], silu [2 n, k]  W_DTYPE, or quantised (common.cl)
  *   out    [T, ld_out] f32; silu: [T, n] operand dtype
  *   x      [T, n = H] f32;  next [T, H] operand dtype;  ss [T, SS_LD] f32
  *
@@ -16,14 +16,14 @@
  *
  * Launch    global = (rows of w / 8, n_rows / TILE_ROWS), each rounded up.  Any
  *           local size: an item is 8 rows of w through TILE_ROWS tokens
- * Defines   W_DTYPE, OPERAND_DTYPE, TILE_ROWS
+ * Defines   W_DTYPE, W_BITS, W_GROUP, OPERAND_DTYPE, TILE_ROWS
  * Needs     nothing of n and k
  * Numerics  float32: lane j of 16 sums k = j, j + 16, .. by fma, then fold16,
  *           as the cpu; one arithmetic whatever the tile and the other rows */
 #define COLS 8 /* rows of w of an item */
 #define PAIR 2 /* tokens that share a read of them */
 
-static float16 weight_rest(__global const weight_t *w, ulong i, uint n)
+static float16 weight_rest(matrix_t w, ulong i, uint n)
 {
     float part[16];
 
@@ -45,8 +45,7 @@ static float16 operand_rest(__global const operand_t *x, ulong i, uint n)
 
 /* sum[r][c] = in row r times w row c; row[c], of[r] are where they begin. */
 static void products(float sum[PAIR][COLS], __global const operand_t *in,
-                     const ulong *of, __global const weight_t *w,
-                     const ulong *row, uint k)
+                     const ulong *of, matrix_t w, const ulong *row, uint k)
 {
     float16 acc[PAIR][COLS];
     uint i = 0;
@@ -110,6 +109,7 @@ __kernel void matmul_store(__global float *out, ulong out_at,
     const uint end = first + n_rows;
     const uint from = first + get_global_id(1) * TILE_ROWS;
     const uint to = min(from + TILE_ROWS, end);
+    const matrix_t m = matrix_of(w, w_at, (ulong)n * k);
     ulong row[COLS], of[PAIR];
     float sum[PAIR][COLS];
 
@@ -117,11 +117,11 @@ __kernel void matmul_store(__global float *out, ulong out_at,
         return;
     }
     for (uint c = 0; c < COLS; c++) {
-        row[c] = w_at + (ulong)min(j + c, n - 1) * k;
+        row[c] = (ulong)min(j + c, n - 1) * k;
     }
     for (uint t = from; t < to; t += PAIR) {
         find_rows(of, in_at, t, to, k);
-        products(sum, in, of, w, row, k);
+        products(sum, in, of, m, row, k);
         for (uint r = 0; r < PAIR && t + r < to; r++) {
             float s = norm_scale(ss + ss_at + (ulong)(t + r) * SS_LD);
             __global float *o = out + out_at + (ulong)(t + r) * ld_out;
@@ -145,6 +145,7 @@ __kernel void matmul_silu(__global operand_t *out, ulong out_at,
     const uint end = first + n_rows;
     const uint from = first + get_global_id(1) * TILE_ROWS;
     const uint to = min(from + TILE_ROWS, end);
+    const matrix_t m = matrix_of(w, w_at, 2 * (ulong)n * k);
     ulong row[COLS], of[PAIR];
     float sum[PAIR][COLS];
 
@@ -154,12 +155,12 @@ __kernel void matmul_silu(__global operand_t *out, ulong out_at,
     for (uint c = 0; c < half_cols; c++) {
         uint col = min(j + c, n - 1);
 
-        row[c] = w_at + (ulong)col * k;
-        row[c + half_cols] = w_at + ((ulong)n + col) * k;
+        row[c] = (ulong)col * k;
+        row[c + half_cols] = ((ulong)n + col) * k;
     }
     for (uint t = from; t < to; t += PAIR) {
         find_rows(of, in_at, t, to, k);
-        products(sum, in, of, w, row, k);
+        products(sum, in, of, m, row, k);
         for (uint r = 0; r < PAIR && t + r < to; r++) {
             float s = norm_scale(ss + ss_at + (ulong)(t + r) * SS_LD);
             __global operand_t *o = out + out_at + (ulong)(t + r) * n;
@@ -186,6 +187,7 @@ __kernel void matmul_add(__global float *x, ulong x_at,
     const uint end = first + n_rows;
     const uint from = first + get_global_id(1) * TILE_ROWS;
     const uint to = min(from + TILE_ROWS, end);
+    const matrix_t m = matrix_of(w, w_at, (ulong)n * k);
     ulong row[COLS], of[PAIR];
     float sum[PAIR][COLS];
 
@@ -193,11 +195,11 @@ __kernel void matmul_add(__global float *x, ulong x_at,
         return;
     }
     for (uint c = 0; c < COLS; c++) {
-        row[c] = w_at + (ulong)min(j + c, n - 1) * k;
+        row[c] = (ulong)min(j + c, n - 1) * k;
     }
     for (uint t = from; t < to; t += PAIR) {
         find_rows(of, in_at, t, to, k);
-        products(sum, in, of, w, row, k);
+        products(sum, in, of, m, row, k);
         for (uint r = 0; r < PAIR && t + r < to; r++) {
             const ulong at = (ulong)(t + r) * n + j;
             float square[COLS];

@@ -62,6 +62,11 @@ void opencl_project_rows(struct opencl *c, const struct opencl_operand *norm,
                          uint32_t n, const struct opencl_tensor *w,
                          const struct opencl_tensor *out);
 
+/* Of a program that reads w, and reads or writes operands: see common.cl. */
+void opencl_matrix_defines(const struct opencl *c,
+                           const struct opencl_tensor *w, char *out,
+                           size_t room);
+
 /* Scratch for an operand of `rows` tokens. */
 void opencl_operand_scratch(struct opencl *c, struct opencl_operand *out,
                             size_t rows);

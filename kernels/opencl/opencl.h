@@ -52,17 +52,33 @@
 #define OPENCL_ROW_INTS   8 /* of a row in META_ROWS */
 #define OPENCL_TOKEN_INTS 2
 
-/* [rows, cols], row-major; vectors are one row.  mem NULL: absent. */
+/* [rows, cols], row-major; vectors are one row.  mem NULL: absent.
+ *
+ * A quantised matrix (weights.h) is its data, and behind it for each group of
+ * each row its scale and its bias, side by side, of dtype; item is 1. */
 struct opencl_tensor {
     cl_mem mem;
     size_t at;   /* bytes from the start of mem, a multiple of 256 */
     size_t item; /* bytes of an element */
     enum dtype dtype;
     uint32_t rows, cols;
+    uint32_t bits, group; /* 0: not quantised */
 };
 
+static inline uint64_t opencl_tensor_bytes(const struct opencl_tensor *t)
+{
+    const struct tensor as = {.dtype = t->dtype,
+                              .rows = t->rows,
+                              .cols = t->cols,
+                              .bits = t->bits,
+                              .group = t->group};
+
+    return tensor_bytes(&as);
+}
+
 /* Fused matrices have the rows of their parts one after the other; where the
- * parts' dtypes differ, all become float32.  Vectors are float32. */
+ * parts' dtypes, bits or groups differ, all become float32.  Vectors are
+ * float32. */
 struct opencl_attention_weights {
     struct opencl_tensor in; /* [q.rows + 2*nkv*hd, H]: q (with the gates, as
                               * stored), k, v */

@@ -22,15 +22,14 @@ enum status opencl_rows_setup(struct opencl *c, struct error *e)
     const struct model_shape *s = &c->w->shape;
     const struct opencl_shape shape = {s->vocab, s->hidden, c->embed.dtype};
     struct opencl_rows *r = calloc(1, sizeof *r);
-    char defines[64];
+    char defines[96];
     enum status st;
 
     c->rows = r;
     if (!r) {
         return error_set(e, ST_RESOURCE_EXHAUSTED, "no memory for kernels");
     }
-    (void)snprintf(defines, sizeof defines, "-DW_DTYPE=%d -DOPERAND_DTYPE=%d",
-                   (int)c->embed.dtype, (int)c->matmul->operand);
+    opencl_matrix_defines(c, &c->embed, defines, sizeof defines);
     opencl_scratch(c, OPENCL_IN_MLP, &r->gated, c->sizes.max_tokens,
                    s->intermediate, dtype_bytes(c->matmul->operand));
     if (c->has_logits) {

@@ -6,11 +6,11 @@
  *   x      [T, H]      f32
  *   next   [T, H]      operand dtype
  *   ss     [T, SS_LD]  f32
- *   e      [V, H]      W_DTYPE
+ *   e      [V, H]      W_DTYPE, or quantised (common.cl)
  *   gamma  [H]         f32, of the norm that comes next
  *
  * Launch    global = (SS_LD, n), any local size: an item is 8 columns of a row
- * Defines   W_DTYPE of e, OPERAND_DTYPE
+ * Defines   W_DTYPE, W_BITS, W_GROUP of e, OPERAND_DTYPE
  * Needs     nothing of H
  * Numerics  exact but for next (rounded once) and ss (8 squares, each rounded,
  *           folded +4, +2, +1) */
@@ -46,11 +46,12 @@ __kernel void embed(__global float *x, ulong x_at, __global operand_t *next,
     if (part >= SS_LD || t >= n) {
         return;
     }
-    __global const weight_t *from = e + e_at + (ulong)meta[META_IDS + t] * H;
+    const matrix_t all = matrix_of(e, e_at, (ulong)V * H);
+    const ulong from = (ulong)meta[META_IDS + t] * H;
     __global float *x0 = x + x_at + (ulong)t * H;
 
     for (uint i = c; i < c + NORM_PART && i < H; i++) {
-        x0[i] = weight_get(from, i);
+        x0[i] = weight_get(all, from + i);
     }
     part_out(next + next_at + (ulong)t * H, ss + ss_at + (ulong)t * SS_LD, x0,
              gamma + gamma_at, c);

@@ -26,14 +26,35 @@ struct walk {
     uint64_t seed; /* the next, of matrices that are made here */
 };
 
-static enum dtype dtype_of(const struct fused *f)
+/* Are all parts stored alike? */
+static bool is_uniform(const struct fused *f)
 {
-    for (uint32_t i = 0; i < f->n; i++) {
-        if (f->part[i]->dtype != f->part[0]->dtype || f->part[i]->bits > 0) {
-            return DTYPE_F32;
+    const struct tensor *a = f->part[0];
+
+    for (uint32_t i = 1; i < f->n; i++) {
+        const struct tensor *b = f->part[i];
+
+        if (a->dtype != b->dtype || a->bits != b->bits ||
+            a->group != b->group) {
+            return false;
         }
     }
-    return f->part[0]->dtype;
+    return true;
+}
+
+/* As the whole is going to be. */
+static struct tensor shape_of(const struct fused *f)
+{
+    struct tensor t = *f->part[0];
+
+    if (!is_uniform(f)) {
+        t = (struct tensor){.dtype = DTYPE_F32, .cols = t.cols};
+    }
+    t.rows = 0;
+    for (uint32_t i = 0; i < f->n; i++) {
+        t.rows += f->part[i]->rows;
+    }
+    return t;
 }
 
 /* Another dtype than float32 to float32. */
@@ -75,19 +96,70 @@ static void dequantise(struct walk *w, const struct opencl_tensor *to,
     free(wide);
 }
 
+/* The scales and biases of a row in pairs, behind each other. */
+static void pair_up(struct walk *w, const struct opencl_tensor *to, size_t at,
+                    const struct tensor *from)
+{
+    const size_t n = from->cols / from->group, item = dtype_bytes(from->dtype);
+    const char *scales = from->scales, *biases = from->biases;
+    char *pairs = malloc(2 * n * item);
+
+    if (pairs == NULL) {
+        opencl_fail(w->c, ST_RESOURCE_EXHAUSTED, "no memory for a row");
+        return;
+    }
+    for (uint32_t i = 0; i < from->rows; i++) {
+        for (size_t g = 0; g < n; g++) {
+            memcpy(pairs + 2 * g * item, scales, item);
+            memcpy(pairs + (2 * g + 1) * item, biases, item);
+            scales += item;
+            biases += item;
+        }
+        opencl_upload(w->c, to, at + i * 2 * n * item, pairs, 2 * n * item);
+    }
+    free(pairs);
+}
+
+/* A part to rows `first` and on of the whole. */
+static void fill(struct walk *w, const struct opencl_tensor *out,
+                 const struct tensor *whole, const struct tensor *t,
+                 uint32_t first)
+{
+    const size_t at = first * tensor_row_bytes(whole);
+
+    if (t->bits > 0 && whole->bits > 0) {
+        opencl_upload(w->c, out, at, t->data, t->rows * tensor_row_bytes(t));
+        pair_up(w, out,
+                whole->rows * tensor_row_bytes(whole) +
+                    first * 2 * tensor_scale_bytes(whole),
+                t);
+    } else if (t->bits > 0) {
+        dequantise(w, out, at, t);
+    } else if (t->dtype == whole->dtype) {
+        opencl_upload(w->c, out, at, t->data, tensor_bytes(t));
+    } else {
+        widen(w, out, at, t);
+    }
+}
+
 static void fuse(struct walk *w, struct opencl_tensor *out,
                  const struct fused *f)
 {
-    enum dtype dtype = dtype_of(f);
-    size_t item = dtype_bytes(dtype), at = 0;
+    const struct tensor whole = shape_of(f);
     uint32_t rows = 0;
 
-    for (uint32_t i = 0; i < f->n; i++) {
-        rows += f->part[i]->rows;
-    }
     if (!w->fill) {
-        opencl_arena_add(w->arena, out, rows, f->part[0]->cols, item);
-        out->dtype = dtype;
+        if (whole.bits > 0) {
+            opencl_arena_add(w->arena, out, 1, tensor_bytes(&whole), 1);
+            out->rows = whole.rows;
+            out->cols = whole.cols;
+            out->bits = whole.bits;
+            out->group = whole.group;
+        } else {
+            opencl_arena_add(w->arena, out, whole.rows, whole.cols,
+                             dtype_bytes(whole.dtype));
+        }
+        out->dtype = whole.dtype;
         return;
     }
     if (opencl_is_noise(f->part[0]->data)) {
@@ -96,17 +168,8 @@ static void fuse(struct walk *w, struct opencl_tensor *out,
         return;
     }
     for (uint32_t i = 0; i < f->n; i++) {
-        const struct tensor *t = f->part[i];
-        size_t bytes = (size_t)t->rows * t->cols * item;
-
-        if (t->bits > 0) {
-            dequantise(w, out, at, t);
-        } else if (t->dtype == dtype) {
-            opencl_upload(w->c, out, at, t->data, bytes);
-        } else {
-            widen(w, out, at, t);
-        }
-        at += bytes;
+        fill(w, out, &whole, f->part[i], rows);
+        rows += f->part[i]->rows;
     }
 }
 

@@ -1,9 +1,8 @@
 /* upload.h - the weights of a shard on the device.
  *
  * Matrices keep their dtype, and are fused as opencl.h says, or are made there
- * (noise.h); everything else, quantised matrices too, is float32.  The rope
- * table is made here too: cosine and sine of every position, in double, rounded
- * once.
+ * (noise.h); everything else is float32.  The rope table is made here too:
+ * cosine and sine of every position, in double, rounded once.
  *
  * Threading: as opencl.h.  Memory: one arena, c->layers. */
 #ifndef KERNELS_OPENCL_UPLOAD_H
