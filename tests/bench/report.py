@@ -45,6 +45,8 @@ TARGETS = (
      lambda f: at(f, "stages", "busy", "least"), 0.85, 1),
     ("decode of two stages over one worker, qwen3.5-0.8b",
      lambda f: at(f, "stages", "ratio"), 0.9, 1),
+    ("decode through the daemons over the bare engine, on a device, batch 1",
+     lambda f: at(f, "serve-device", "depth 2, batch 1", "ratio"), 0.9, 1),
 )
 
 
@@ -151,6 +153,10 @@ def table(figures, earlier):
     for part in ("join_us", "cancel_us", "free_us"):
         histogram(part, at(figures, "serve", part, "histogram"))
     print()
+    say_targets(figures)
+
+
+def say_targets(figures):
     for t in figures["targets"]:
         print(f"{'met   ' if t['met'] else 'MISSED'}  {t['name']}: "
               f"{number(t['got'])}, wanted {'>=' if t['at_least'] else '<='} "
