@@ -111,3 +111,10 @@ function(sluice_test name)
     WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   set_tests_properties(${name} PROPERTIES TIMEOUT ${A_TIMEOUT})
 endfunction()
+
+# sluice_opencl_test(TEST...): tests on the first OpenCL device, skipped where
+# there is none.  What a driver compiles for them stays in the build folder.
+function(sluice_opencl_test)
+  set_tests_properties(${ARGN} PROPERTIES SKIP_RETURN_CODE 77 LABELS opencl
+    ENVIRONMENT XDG_CACHE_HOME=${PROJECT_BINARY_DIR}/cache)
+endfunction()

@@ -1,9 +1,11 @@
 /* golden - compare a model's tokens, logits and layers with its reference.
  *
  *     golden [--device NAME] [--portable] [--kv-dtype f32|auto] [--isa NAME]
- *            [--prompts N] [--steps N] MODEL_DIR...
+ *            [--prompts N] [--steps N] [--layers] MODEL_DIR...
  *
- * --prompts: the first N of a model alone.
+ * --prompts: the first N of a model alone.  --layers: every layer of every
+ * token, and the logits, also against a slow reference that rounds alike
+ * (twin.h): within TWIN_BOUND.
  * For each prompt: the prompt in one row, then one row a token, greedy, not
  * stopped at end tokens, as far as the reference goes or N of them.  Each step
  * is fed the reference's token, so that one difference does not hide the steps
@@ -29,6 +31,7 @@
 #include "kernels/opencl/device.h"
 #include "tests/golden/golden_file.h"
 #include "tests/golden/runner.h"
+#include "tests/golden/twin.h"
 #include "worker/model/shard.h"
 
 #define LOGIT_F32      2e-4
@@ -45,7 +48,9 @@ struct check {
     double most; /* that a logit may differ */
     bool exact;  /* f32 */
     float *logits;
-    float *hidden; /* [n_layers + 2, H] of the last token of a step */
+    float *hidden;     /* [n_layers + 2, H] of the last token of a step */
+    struct twin *twin; /* NULL: not asked for */
+    double twin_logit; /* largest difference of the twin alone */
     uint32_t n_failed, n_excluded, n_steps;
 };
 
@@ -64,6 +69,9 @@ static void tap_layer(void *ctx, struct kernels *k, uint32_t done,
     size_t h = c->w->shape.hidden;
 
     kernels_hidden_read(k, n_tokens - 1, 1, c->hidden + done * h);
+    if (c->twin != NULL) {
+        twin_layer(c->twin, k, done, n_tokens);
+    }
 }
 
 /* The final norm of the last layer's output, as the head sees it. */
@@ -108,28 +116,33 @@ static void compare_hidden(const struct check *c, const struct golden_prompt *p,
     }
 }
 
-/* The logits after the token at a position, against what is known of them. */
-static void compare_logits(const struct check *c, const struct golden_prompt *p,
-                           uint32_t position, struct outcome *o)
+/* Logits after the token at a position, against what is known of them: the
+ * largest difference. */
+static double compare_logits(const struct check *c, const float *logits,
+                             const struct golden_prompt *p, uint32_t position)
 {
     size_t v = c->w->shape.vocab;
     double d = 0.0;
 
     if (p->last && position == p->n_ids - 1) {
-        d = largest(c->logits, p->last, v);
+        d = largest(logits, p->last, v);
     } else if (p->all && position < p->n_ids) {
-        d = largest(c->logits, p->all + position * v, v);
+        d = largest(logits, p->all + position * v, v);
     }
     for (uint32_t i = 0; i < p->n_tops; i++) {
         const struct golden_top *t = &p->tops[i];
 
         for (uint32_t j = 0; t->position == position && j < t->n; j++) {
-            double x =
-                fabs((double)c->logits[t->ids[j]] - (double)t->logits[j]);
+            double x = fabs((double)logits[t->ids[j]] - (double)t->logits[j]);
             d = x > d || x != x ? x : d;
         }
     }
-    o->logit = d > o->logit || d != d ? d : o->logit;
+    return d;
+}
+
+static void note(double *most, double d)
+{
+    *most = d > *most || d != d ? d : *most;
 }
 
 static void judge(struct check *c, const struct golden_prompt *p, uint32_t step,
@@ -149,17 +162,43 @@ static void judge(struct check *c, const struct golden_prompt *p, uint32_t step,
     o->margin = p->margin[step] < o->margin ? p->margin[step] : o->margin;
 }
 
+static void start(struct check *c, struct run_seq *s,
+                  const struct golden_prompt *p, uint32_t more)
+{
+    runner_start(&c->runner, s, p->ids, p->n_ids, more);
+    if (c->twin != NULL) {
+        twin_restart(c->twin);
+    }
+}
+
+/* The next n tokens in a plan of their own: what is chosen after them, and the
+ * logits against what is known. */
+static uint32_t step(struct check *c, struct run_seq *s, uint32_t n,
+                     const struct golden_prompt *p, struct outcome *o)
+{
+    const uint32_t *ids = s->ids + s->n_done;
+    uint32_t position = s->n_done + n - 1;
+    uint32_t row = runner_add(&c->runner, s, n, true, c->logits);
+
+    runner_step(&c->runner);
+    note(&o->logit, compare_logits(c, c->logits, p, position));
+    if (c->twin != NULL) {
+        twin_head(c->twin, c->logits);
+        twin_alone(c->twin, ids, n, c->logits);
+        note(&c->twin_logit, compare_logits(c, c->logits, p, position));
+    }
+    return runner_token(&c->runner, row);
+}
+
 /* The prompt one token a row, so that every position has logits. */
 static void check_positions(struct check *c, const struct golden_prompt *p,
                             struct outcome *o)
 {
     struct run_seq s;
 
-    runner_start(&c->runner, &s, p->ids, p->n_ids, 0);
+    start(c, &s, p, 0);
     for (uint32_t i = 0; i < p->n_ids; i++) {
-        runner_add(&c->runner, &s, 1, true, c->logits);
-        runner_step(&c->runner);
-        compare_logits(c, p, i, o);
+        (void)step(c, &s, 1, p, o);
     }
     runner_stop(&c->runner, &s);
 }
@@ -169,17 +208,14 @@ static void check_steps(struct check *c, const struct golden_prompt *p,
 {
     struct run_seq s;
 
-    runner_start(&c->runner, &s, p->ids, p->n_ids, p->steps);
+    start(c, &s, p, p->steps);
     for (uint32_t i = 0; i < p->steps; i++) {
-        uint32_t row =
-            runner_add(&c->runner, &s, s.n_ids - s.n_done, true, c->logits);
+        uint32_t token = step(c, &s, s.n_ids - s.n_done, p, o);
 
-        runner_step(&c->runner);
-        compare_logits(c, p, p->n_ids - 1 + i, o);
         if (i == 0) {
             compare_hidden(c, p, o);
         }
-        judge(c, p, i, runner_token(&c->runner, row), o);
+        judge(c, p, i, token, o);
         run_seq_push(&s, p->expect[i]);
     }
     runner_stop(&c->runner, &s);
@@ -240,9 +276,41 @@ static void check_all(struct check *c, const struct golden *g,
     runner_close(&c->runner);
 }
 
-/* How much of a reference is tried. */
+/* What the twin has seen. */
+static void judge_twin(struct check *c)
+{
+    const struct twin *t = c->twin;
+
+    printf("against the twin: layers within %.2e, logits within %.2e of the "
+           "largest value; allowed are %.2e\n"
+           "the twin alone: max |dl| %.2e\n",
+           t->layer, t->head, TWIN_BOUND, c->twin_logit);
+    c->n_failed += !(t->layer <= TWIN_BOUND && t->head <= TWIN_BOUND);
+}
+
+/* check_all(), with a twin if it is wanted. */
+static void check_beside(struct check *c, const struct golden *g,
+                         const struct kernels_options *o, bool layers)
+{
+    static struct twin twin;
+    const bool rounds =
+        strcmp(o->device, "cpu") != 0 && c->w->shape.dtype == DTYPE_BF16;
+
+    if (!layers) {
+        check_all(c, g, o);
+        return;
+    }
+    c->twin = &twin;
+    twin_open(&twin, c->w, o->kv_dtype, rounds ? DTYPE_BF16 : DTYPE_F32);
+    check_all(c, g, o);
+    judge_twin(c);
+    twin_close(&twin);
+}
+
+/* How much of a reference is tried, and how. */
 struct part {
     uint32_t prompts, steps;
+    bool layers;
 };
 
 static void shorten(struct golden *g, uint32_t max_prompts, uint32_t max_steps)
@@ -288,7 +356,7 @@ static enum status check_model(const char *dir, struct kernels_options *o,
     c.hidden = calloc((size_t)c.w->shape.hidden * (c.w->shape.n_layers + 2),
                       sizeof *c.hidden);
     if (c.logits && c.hidden) {
-        check_all(&c, &g, o);
+        check_beside(&c, &g, o, part->layers);
     }
     *n_failed += c.n_failed + (c.n_steps == 0);
     free(c.hidden);
@@ -314,7 +382,8 @@ static int usage(void)
 {
     fprintf(stderr, "usage: golden [--device NAME] [--portable] [--kv-dtype "
                     "f32|auto] [--isa NAME]\n"
-                    "              [--prompts N] [--steps N] MODEL_DIR...\n");
+                    "              [--prompts N] [--steps N] [--layers] "
+                    "MODEL_DIR...\n");
     return 2;
 }
 
@@ -327,11 +396,12 @@ int main(int argc, char **argv)
         {"steps", required_argument, NULL, 's'},
         {"prompts", required_argument, NULL, 'n'},
         {"portable", no_argument, NULL, 'p'},
+        {"layers", no_argument, NULL, 'l'},
         {NULL, 0, NULL, 0},
     };
     struct kernels_options o = {.device = "cpu", .block_tokens = BLOCK_TOKENS};
     const char *kv = "f32";
-    struct part part = {UINT32_MAX, UINT32_MAX};
+    struct part part = {UINT32_MAX, UINT32_MAX, false};
     uint32_t n_failed = 0;
     struct error e;
 
@@ -354,6 +424,9 @@ int main(int argc, char **argv)
             break;
         case 'p':
             o.portable = true;
+            break;
+        case 'l':
+            part.layers = true;
             break;
         default:
             return usage();
