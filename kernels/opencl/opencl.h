@@ -49,8 +49,9 @@
 #include "kernels/kernels.h"
 #include "kernels/opencl/device.h"
 
-#define OPENCL_ROW_INTS   8 /* of a row in META_ROWS */
-#define OPENCL_TOKEN_INTS 2
+#define OPENCL_ROW_INTS     8 /* of a row in META_ROWS */
+#define OPENCL_TOKEN_INTS   2
+#define OPENCL_LAUNCHES_MAX 6 /* of a layer, in a step without prompt rows */
 
 /* [rows, cols], row-major; vectors are one row.  mem NULL: absent.
  *

@@ -91,7 +91,8 @@ static uint32_t next_rows(struct bench *b, struct kernel_row *rows,
     for (uint32_t i = 0; i < BENCH_SEQS; i++) {
         struct bench_seq *s = &b->seqs[i];
         uint32_t left = s->length - s->ref.position;
-        uint32_t chunk = dice_pick(&b->dice, chunks, 8);
+        uint32_t picked = dice_pick(&b->dice, chunks, 8);
+        uint32_t chunk = b->chunk > 0 ? b->chunk : picked;
 
         if (left == 0) {
             continue;

@@ -32,6 +32,7 @@ struct bench {
     struct kernels_options o;
     enum dtype operand; /* of the reference */
     bool generated;     /* rows are generated, some */
+    uint32_t chunk;     /* tokens of a row, at most; 0: of many sizes */
     struct bench_seq seqs[BENCH_SEQS];
     float x[BENCH_SEQS * BENCH_LENGTH * BENCH_HIDDEN],
         out[BENCH_SEQS * BENCH_LENGTH * BENCH_HIDDEN];

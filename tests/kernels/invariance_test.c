@@ -8,7 +8,8 @@
  *
  * On another device than the cpu (SLUICE_TEST_DEVICE) prompts are cut where
  * they may be cut there, at multiples of FORWARD_CUT, and only the embedded
- * model runs; SLUICE_TEST_SEQUENCES says how many of its sequences. */
+ * model runs.  SLUICE_TEST_SHORT=1: a few sequences, and all ways over one set
+ * of programs, where a slow compiler is in the way. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,6 +21,8 @@
 
 #define MODEL_DIR "models/tiny-hybrid"
 #define SEQS      32
+#define FEW       6   /* of the short form */
+#define BATCH_MAX 128 /* rows of a batch: each sequence several times */
 #define STEPS     6
 #define WHOLE     4096 /* a chunk longer than any prompt */
 #ifdef __SANITIZE_ADDRESS__
@@ -31,6 +34,7 @@
 static const uint32_t lengths[SEQS] = {
     1,   2,  3,  15, 16,  17, 31, 32, 33, 63, 64, 65, 100, 127, 128, 129,
     500, 40, 20, 7,  600, 5,  70, 66, 1,  90, 48, 49, 50,  255, 256, 257};
+static const uint32_t few[FEW] = {1, 65, 129, 17, 64, 100};
 
 struct expected {
     uint32_t prompt[640], n_prompt;
@@ -42,7 +46,8 @@ struct fixture {
     const struct shard_weights *w;
     enum dtype kv_dtype;
     struct expected seqs[SEQS];
-    uint32_t n; /* of seqs */
+    uint32_t n;              /* of seqs */
+    const uint32_t *lengths; /* [n] */
 };
 
 /* How a run differs from the first one. */
@@ -51,7 +56,8 @@ struct variant {
     uint32_t chunk;      /* of prefill */
     uint32_t max_tokens; /* of a pass */
     const char *isa;
-    bool churn; /* neighbours stop and start on the way */
+    bool churn;     /* neighbours stop and start on the way */
+    uint32_t batch; /* sequences together */
 };
 
 static struct kernels_options options(const struct fixture *f,
@@ -62,7 +68,7 @@ static struct kernels_options options(const struct fixture *f,
         .kv_dtype = f->kv_dtype,
         .block_tokens = v->block_tokens,
         .max_tokens = v->max_tokens,
-        .max_logits = 5,
+        .max_logits = test_device_is_cpu() ? 5 : 0,
         .n_threads = v->n_threads,
         .isa = v->isa,
     };
@@ -75,9 +81,10 @@ static void open_runner(struct runner *r, const struct fixture *f,
     uint32_t blocks = 0;
 
     for (uint32_t i = 0; i < f->n; i++) {
-        blocks += (lengths[i] + STEPS + v->block_tokens) / v->block_tokens;
+        blocks += (f->lengths[i] + STEPS + v->block_tokens) / v->block_tokens;
     }
-    runner_open(r, f->w, &o, blocks + 64, SEQS + 2, v->order);
+    blocks *= (v->batch + f->n - 1) / f->n;
+    runner_open(r, f->w, &o, blocks + 64, v->batch + 2, v->order);
 }
 
 /* Each alone: the prompt in one row, then token by token. */
@@ -147,12 +154,13 @@ static void begin(struct runner *r, struct member *m, const struct expected *x,
     runner_start(r, &m->s, x->prompt, x->n_prompt, STEPS);
 }
 
-/* Sequences [first, first + n) together; joined by neighbours that are
- * dropped in the middle, if the variant says so. */
+/* Sequences [first, first + n) together, past the last from the first again;
+ * joined by neighbours that are dropped in the middle, if the variant says
+ * so. */
 static void run_batch(const struct fixture *f, const struct variant *v,
                       struct runner *r, uint32_t first, uint32_t n)
 {
-    struct member m[SEQS] = {{0}}, guest = {0};
+    struct member m[BATCH_MAX] = {{0}}, guest = {0};
     size_t vocab = f->w->shape.vocab;
     uint32_t n_live = n;
 
@@ -191,58 +199,100 @@ static void run_batch(const struct fixture *f, const struct variant *v,
     free(guest.logits);
 }
 
-static void run_variant(const struct fixture *f, const struct variant *v,
-                        uint32_t batch)
+/* How many of a variant's batch begin at sequence i. */
+static uint32_t batch_at(const struct fixture *f, const struct variant *v,
+                         uint32_t i)
+{
+    return v->batch > f->n || v->batch < f->n - i ? v->batch : f->n - i;
+}
+
+static void run_variant(const struct fixture *f, const struct variant *v)
 {
     struct runner r;
 
     open_runner(&r, f, v);
-    for (uint32_t i = 0; i < f->n; i += batch) {
-        run_batch(f, v, &r, i, f->n - i < batch ? f->n - i : batch);
+    for (uint32_t i = 0; i < f->n; i += v->batch) {
+        run_batch(f, v, &r, i, batch_at(f, v, i));
     }
     runner_close(&r);
 }
 
-/* Prompt and generated tokens once more, as after a move: the prompt in
- * chunks, the generated ones in one row of their own kind; then go on. */
-static void recompute(const struct fixture *f, const struct variant *v)
+/* The prompt of each in chunks, all together. */
+static void prefill(struct runner *r, struct run_seq *seqs, uint32_t n,
+                    const struct variant *v)
 {
-    struct runner r;
+    uint32_t rows;
+
+    do {
+        rows = 0;
+        for (uint32_t i = 0; i < n; i++) {
+            struct run_seq *s = &seqs[i];
+            uint32_t left = s->n_prompt - s->n_done;
+
+            if (left > 0) {
+                runner_add(r, s, left < v->chunk ? left : v->chunk, false,
+                           NULL);
+                rows++;
+            }
+        }
+        if (rows > 0) {
+            runner_step(r);
+        }
+    } while (rows > 0);
+}
+
+/* Sequences [first, first + n): prompt and generated tokens once more, as
+ * after a move: the prompts in chunks, the generated ones each in one row of
+ * their own kind; then go on. */
+static void resume_batch(const struct fixture *f, const struct variant *v,
+                         struct runner *r, uint32_t first, uint32_t n)
+{
+    struct run_seq seqs[BATCH_MAX];
     size_t vocab = f->w->shape.vocab;
-    float *logits = malloc(vocab * sizeof *logits);
+    float *logits = malloc(n * vocab * sizeof *logits);
 
     assert_non_null(logits);
-    open_runner(&r, f, v);
-    for (uint32_t i = 0; i < f->n; i++) {
-        const struct expected *x = &f->seqs[i];
-        struct run_seq s;
+    for (uint32_t i = 0; i < n; i++) {
+        const struct expected *x = &f->seqs[(first + i) % f->n];
 
-        runner_start(&r, &s, x->prompt, x->n_prompt, STEPS);
-        while (s.n_done < s.n_prompt) {
-            uint32_t left = s.n_prompt - s.n_done;
-
-            runner_add(&r, &s, left < v->chunk ? left : v->chunk, false, NULL);
-            runner_step(&r);
-        }
-        for (uint32_t j = 0; j + 1 < STEPS; j++) {
-            run_seq_push(&s, x->tokens[j]);
-        }
-        runner_add(&r, &s, STEPS - 1, true, logits);
-        runner_step(&r);
-        assert_memory_equal(logits, x->logits + (STEPS - 1) * vocab,
-                            vocab * sizeof *logits);
-        runner_stop(&r, &s);
+        runner_start(r, &seqs[i], x->prompt, x->n_prompt, STEPS);
     }
-    runner_close(&r);
+    prefill(r, seqs, n, v);
+    for (uint32_t i = 0; i < n; i++) {
+        const struct expected *x = &f->seqs[(first + i) % f->n];
+
+        for (uint32_t j = 0; j + 1 < STEPS; j++) {
+            run_seq_push(&seqs[i], x->tokens[j]);
+        }
+        runner_add(r, &seqs[i], STEPS - 1, true, logits + i * vocab);
+    }
+    runner_step(r);
+    for (uint32_t i = 0; i < n; i++) {
+        const struct expected *x = &f->seqs[(first + i) % f->n];
+
+        assert_memory_equal(logits + i * vocab, x->logits + (STEPS - 1) * vocab,
+                            vocab * sizeof *logits);
+        runner_stop(r, &seqs[i]);
+    }
     free(logits);
 }
 
-static uint32_t n_sequences(void)
+static void resume(const struct fixture *f, const struct variant *v)
 {
-    const char *text = getenv("SLUICE_TEST_SEQUENCES");
-    unsigned long n = text ? strtoul(text, NULL, 10) : SEQS;
+    struct runner r;
 
-    return n > 0 && n < SEQS ? (uint32_t)n : SEQS;
+    open_runner(&r, f, v);
+    for (uint32_t i = 0; i < f->n; i += v->batch) {
+        resume_batch(f, v, &r, i, batch_at(f, v, i));
+    }
+    runner_close(&r);
+}
+
+static bool is_short(void)
+{
+    const char *text = getenv("SLUICE_TEST_SHORT");
+
+    return text != NULL && strcmp(text, "1") == 0;
 }
 
 static void open_fixture(struct fixture *f, const struct shard_weights *w,
@@ -252,12 +302,13 @@ static void open_fixture(struct fixture *f, const struct shard_weights *w,
 
     f->w = w;
     f->kv_dtype = kv_dtype;
-    f->n = n_sequences();
+    f->n = is_short() ? FEW : SEQS;
+    f->lengths = is_short() ? few : lengths;
     for (uint32_t i = 0; i < f->n; i++) {
         struct expected *x = &f->seqs[i];
 
-        x->n_prompt = lengths[i] + STEPS < w->shape.context
-                          ? lengths[i]
+        x->n_prompt = f->lengths[i] + STEPS < w->shape.context
+                          ? f->lengths[i]
                           : w->shape.context - STEPS;
         for (uint32_t j = 0; j < x->n_prompt; j++) {
             x->prompt[j] = dice_below(&d, w->shape.vocab);
@@ -274,51 +325,51 @@ static void close_fixture(struct fixture *f)
     }
 }
 
+#define COUNT(of) (sizeof(of) / sizeof *(of))
+
 /* The ways in which a device may see a prompt cut. */
 static void check_cuts(struct fixture *f)
 {
-    static const struct variant base = {1, 32, 0, WHOLE, 640, NULL, false};
-    static const struct {
-        struct variant v;
-        uint32_t batch;
-    } runs[] = {
-        {{1, 16, 1, WHOLE, 640, NULL, false}, 2},
-        {{1, 64, 2, 64, 640, NULL, true}, 7},
-        {{1, 32, 3, 128, 640, NULL, true}, 32},
-        {{1, 32, 4, WHOLE, 100, NULL, true}, 32},
-        {{1, 32, 5, 512, 640, NULL, false}, 16},
+    static const struct variant base = {1, 32, 0, WHOLE, 512, NULL, false, 1};
+    static const struct variant runs[] = {
+        {1, 32, 1, 64, 512, NULL, true, 7},
+        {1, 32, 2, 128, 512, NULL, false, 2},
+        {1, 32, 3, WHOLE, 100, NULL, true, 32},
+        {1, 32, 4, 512, 512, NULL, true, 32},
+        {1, 64, 5, 64, 640, NULL, true, 128},
+        {1, 16, 6, 128, 640, NULL, false, 128},
     };
 
     record(f, &base);
-    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
-        run_variant(f, &runs[i].v, runs[i].batch);
+    for (size_t i = 0; i < (is_short() ? 2 : COUNT(runs)); i++) {
+        run_variant(f, &runs[i]);
     }
-    recompute(f, &runs[1].v);
+    resume(f, &runs[0]);
+    if (!is_short()) {
+        resume(f, &runs[4]);
+    }
 }
 
 /* Every `step`th of the ways to differ, from the first-th on. */
 static void check_ways(struct fixture *f, size_t first, size_t step)
 {
-    static const struct variant base = {1, 32, 0, WHOLE, 640, NULL, false};
-    static const struct {
-        struct variant v;
-        uint32_t batch;
-    } runs[] = {
-        {{2, 32, 1, WHOLE, 640, NULL, false}, 1},
-        {{2, 32, 2, 1, 640, NULL, false}, 32},
-        {{1, 16, 3, 16, 640, NULL, true}, 7},
-        {{2, 64, 4, 64, 640, NULL, true}, 32},
-        {{1, 8, 5, 500, 640, NULL, false}, 2},
-        {{2, 32, 6, WHOLE, 100, NULL, true}, 32},
-        {{2, 1, 7, 33, 7, NULL, true}, 7},
-        {{2, 32, 8, 64, 640, "avx2", true}, 32},
+    static const struct variant base = {1, 32, 0, WHOLE, 640, NULL, false, 1};
+    static const struct variant runs[] = {
+        {2, 32, 1, WHOLE, 640, NULL, false, 1},
+        {2, 32, 2, 1, 640, NULL, false, 32},
+        {1, 16, 3, 16, 640, NULL, true, 7},
+        {2, 64, 4, 64, 640, NULL, true, 32},
+        {1, 8, 5, 500, 640, NULL, false, 2},
+        {2, 32, 6, WHOLE, 100, NULL, true, 32},
+        {2, 1, 7, 33, 7, NULL, true, 7},
+        {2, 32, 8, 64, 640, "avx2", true, 32},
     };
 
     record(f, &base);
-    for (size_t i = first; i < sizeof runs / sizeof *runs; i += step) {
-        run_variant(f, &runs[i].v, runs[i].batch);
+    for (size_t i = first; i < COUNT(runs); i += step) {
+        run_variant(f, &runs[i]);
     }
-    recompute(f, &runs[3 + first % 2].v);
+    resume(f, &runs[3 + first % 2]);
 }
 
 static void test_hybrid(enum dtype kv_dtype, size_t first, size_t step)

@@ -1,0 +1,59 @@
+# The opencl backend, on the first OpenCL device or SLUICE_TEST_DEVICE: PoCL on
+# a machine without a GPU.  Skipped where there is none.
+#
+# PoCL compiles for a second or two a kernel file and a model's sizes.  So the
+# tests share few models, and what was compiled lies in the build folder; tests
+# of one model go one after the other, or each would compile.
+#
+# What takes minutes there is of the configuration opencl: ctest -C opencl.
+
+# sluice_wrap(TARGET FUNCTION...): the linker puts the test's own in front.
+function(sluice_wrap target)
+  foreach(f ${ARGN})
+    target_link_options(${target} PRIVATE -Wl,--wrap=${f})
+  endforeach()
+endfunction()
+
+sluice_test(opencl_program_test SOURCES opencl_program_test.c
+  LINK sluice_kernels)
+sluice_test(opencl_sample_test SOURCES opencl_sample_test.c TIMEOUT 600
+  LINK sluice_reference)
+
+sluice_test(opencl_operators_test SOURCES opencl_operators_test.c bench.c
+  TIMEOUT 600 LINK sluice_reference ARGS bf16)
+sluice_wrap(opencl_operators_test opencl_arena_add opencl_scratch)
+foreach(kind odd f16 one)
+  add_test(NAME opencl_operators_${kind} COMMAND opencl_operators_test ${kind}
+    WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  set_tests_properties(opencl_operators_${kind} PROPERTIES TIMEOUT 600)
+  list(APPEND kinds opencl_operators_${kind})
+endforeach()
+
+# Of the same model as opencl_operators_test.
+sluice_test(opencl_launch_test SOURCES opencl_launch_test.c
+  LINK sluice_reference)
+sluice_wrap(opencl_launch_test clEnqueueNDRangeKernel)
+sluice_test(opencl_host_test SOURCES opencl_host_test.c TIMEOUT 600
+  LINK sluice_reference)
+sluice_wrap(opencl_host_test clCreateBuffer clEnqueueNDRangeKernel
+  clEnqueueReadBuffer clEnqueueWriteBuffer clFinish clWaitForEvents
+  clBuildProgram)
+
+# Of the embedded model, whose programs golden_opencl has built.
+add_test(NAME invariance_opencl COMMAND invariance_test
+  WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+add_test(NAME invariance_opencl_all COMMAND invariance_test
+  WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} CONFIGURATIONS opencl)
+
+sluice_opencl_test(opencl_program_test opencl_sample_test
+  opencl_operators_test ${kinds} opencl_host_test opencl_launch_test
+  invariance_opencl invariance_opencl_all)
+set_tests_properties(opencl_host_test opencl_launch_test PROPERTIES
+  DEPENDS opencl_operators_test)
+set_tests_properties(invariance_opencl PROPERTIES TIMEOUT 600
+  DEPENDS golden_opencl)
+set_property(TEST invariance_opencl APPEND PROPERTY ENVIRONMENT
+  SLUICE_TEST_DEVICE=0 SLUICE_TEST_SHORT=1)
+set_tests_properties(invariance_opencl_all PROPERTIES TIMEOUT 7200)
+set_property(TEST invariance_opencl_all APPEND PROPERTY ENVIRONMENT
+  SLUICE_TEST_DEVICE=0)

@@ -1,0 +1,139 @@
+/* How many kernels a layer launches: a decode step's time is made of launches
+ * where little is computed in each.
+ *
+ * The linker puts __wrap_clEnqueueNDRangeKernel in front of the driver's own
+ * (-Wl,--wrap), which counts. */
+#include "kernels/opencl/opencl.h"
+#include "tests/kernels/opencl_shape.h"
+#include "tests/kernels/test_device.h"
+#include "tests/unit/cmocka.h"
+
+#define ROWS 8
+
+static uint32_t n_launches;
+
+cl_int __real_clEnqueueNDRangeKernel(cl_command_queue q, cl_kernel k,
+                                     cl_uint dims, const size_t *offset,
+                                     const size_t *global, const size_t *local,
+                                     cl_uint n, const cl_event *waits,
+                                     cl_event *event);
+cl_int __wrap_clEnqueueNDRangeKernel(cl_command_queue q, cl_kernel k,
+                                     cl_uint dims, const size_t *offset,
+                                     const size_t *global, const size_t *local,
+                                     cl_uint n, const cl_event *waits,
+                                     cl_event *event);
+cl_int __wrap_clEnqueueNDRangeKernel(cl_command_queue q, cl_kernel k,
+                                     cl_uint dims, const size_t *offset,
+                                     const size_t *global, const size_t *local,
+                                     cl_uint n, const cl_event *waits,
+                                     cl_event *event)
+{
+    n_launches++;
+    return __real_clEnqueueNDRangeKernel(q, k, dims, offset, global, local, n,
+                                         waits, event);
+}
+
+struct fixture {
+    struct random_model model;
+    struct kernels *k;
+};
+
+static int set_up(void **state)
+{
+    static struct fixture f;
+    const struct random_shape r = opencl_shape();
+    const struct kernels_options o = {.device = test_device_or("0"),
+                                      .kv_dtype = DTYPE_BF16,
+                                      .block_tokens = OPENCL_SHAPE_BLOCK,
+                                      .max_tokens = OPENCL_SHAPE_TOKENS};
+    struct dice d = {11};
+    struct error e;
+
+    random_model_new(&f.model, &r, &d);
+    if (kernels_new(&f.k, &f.model.w, &o, &e) != ST_OK ||
+        kernels_alloc(f.k, ROWS, ROWS, 0, &e) != ST_OK) {
+        fail_msg("%s", e.text);
+    }
+    *state = &f;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct fixture *f = *state;
+
+    kernels_free(&f->k);
+    random_model_free(&f->model);
+    return 0;
+}
+
+typedef void (*operator_fn)(struct kernels *k, uint32_t layer);
+
+static uint32_t launches_of(struct kernels *k, uint32_t layer,
+                            operator_fn mixer)
+{
+    n_launches = 0;
+    mixer(k, layer);
+    kernels_mlp(k, layer);
+    return n_launches;
+}
+
+struct launches {
+    uint32_t linear, attention;
+};
+
+/* Of the layers, in a step of n generated rows, one token each, and of a
+ * prompt row if there is one. */
+static struct launches count(struct kernels *k, uint32_t n, bool prompt)
+{
+    static const uint32_t ids[ROWS];
+    struct kernel_row rows[ROWS];
+    struct kernel_step step = {rows, n + prompt, n + prompt};
+    uint32_t blocks[ROWS];
+    struct launches of;
+
+    assert_in_range(step.n_rows, 1, ROWS);
+    for (uint32_t i = 0; i < step.n_rows; i++) {
+        blocks[i] = i;
+        rows[i] = (struct kernel_row){.first = i,
+                                      .n_tokens = 1,
+                                      .blocks = &blocks[i],
+                                      .slot = i,
+                                      .generated = i < n};
+        kernels_zero_slot(k, i);
+    }
+    kernels_begin(k, &step);
+    kernels_embed(k, ids);
+    of.linear = launches_of(k, 0, kernels_deltanet);
+    of.attention = launches_of(k, 1, kernels_attention);
+    assert_int_equal(kernels_end(k, NULL), ST_OK);
+    return of;
+}
+
+/* However many rows: the portable kernels are at the limit in a layer of
+ * attention and one under it in a linear one, a maker's own may be fewer.
+ * Prompt rows cost more, so what is counted counts. */
+static void test_launches(void **state)
+{
+    struct fixture *f = *state;
+    const bool portable = opencl_of(f->k)->device.nvidia == 0;
+    const uint32_t most = OPENCL_LAUNCHES_MAX;
+
+    for (uint32_t n = 1; n <= ROWS; n += ROWS - 1) {
+        const struct launches of = count(f->k, n, false);
+
+        assert_in_range(of.attention, portable ? most : 1, most);
+        assert_in_range(of.linear, portable ? most - 1 : 1, most);
+    }
+    assert_true(count(f->k, 2, true).attention > most);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_launches),
+    };
+
+    test_device_or("0");
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}

@@ -1,0 +1,343 @@
+/* The opencl backend's operators against the slow plain reference, over rows
+ * of one token, odd numbers, and a tile's less one and more one; and nothing
+ * is written beside a tensor.
+ *
+ *     opencl_operators_test [KIND]
+ *
+ * Sizes of a model are constants of its programs, so there are few kinds: with
+ * one, odd ones, and a tile's.  Where the backend rounds the operands of a
+ * product to bf16, so does the reference.
+ *
+ * The linker puts __wrap_opencl_arena_add and __wrap_opencl_scratch in front
+ * of the backend's own (-Wl,--wrap): behind each tensor lies a zone, no two
+ * tensors share a place, and the zones are NaN.  What is written there is
+ * found; what is read there and used shows as NaN in a result. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/opencl/memory.h"
+#include "kernels/opencl/opencl.h"
+#include "tests/kernels/bench.h"
+#include "tests/kernels/opencl_shape.h"
+#include "tests/kernels/test_device.h"
+#include "tests/unit/cmocka.h"
+
+#define ZONE      4096 /* bytes behind a tensor */
+#define ZONES_MAX 512
+
+static const uint32_t sizes[] = {1,  2,  7,  8,  9,  15, 16,
+                                 17, 31, 32, 33, 63, 64, 65};
+
+#define SIZES (sizeof sizes / sizeof sizes[0])
+
+/* ---- zones ---- */
+
+struct zone {
+    const struct opencl_tensor *of;
+    struct opencl_tensor behind; /* [ZONE] bytes */
+};
+
+static struct zone zones[ZONES_MAX];
+static uint32_t n_zones;
+
+void __real_opencl_arena_add(struct opencl_arena *a, struct opencl_tensor *out,
+                             size_t rows, size_t cols, size_t item);
+void __wrap_opencl_arena_add(struct opencl_arena *a, struct opencl_tensor *out,
+                             size_t rows, size_t cols, size_t item);
+void __real_opencl_scratch(struct opencl *c, enum opencl_part part,
+                           struct opencl_tensor *out, size_t rows, size_t cols,
+                           size_t item);
+void __wrap_opencl_scratch(struct opencl *c, enum opencl_part part,
+                           struct opencl_tensor *out, size_t rows, size_t cols,
+                           size_t item);
+
+void __wrap_opencl_arena_add(struct opencl_arena *a, struct opencl_tensor *out,
+                             size_t rows, size_t cols, size_t item)
+{
+    __real_opencl_arena_add(a, out, rows, cols, item);
+    if (a != NULL && rows * cols > 0) {
+        struct zone *z = &zones[n_zones++];
+
+        assert_true(n_zones <= ZONES_MAX);
+        z->of = out;
+        __real_opencl_arena_add(a, &z->behind, 1, ZONE, 1);
+    }
+}
+
+void __wrap_opencl_scratch(struct opencl *c, enum opencl_part part,
+                           struct opencl_tensor *out, size_t rows, size_t cols,
+                           size_t item)
+{
+    (void)part;
+    __real_opencl_scratch(c, OPENCL_KEEP, out, rows, cols, item);
+}
+
+/* From the tensor's last byte to the zone's, and how many these are. */
+static struct opencl_tensor zone_bytes(const struct zone *z, size_t *n)
+{
+    struct opencl_tensor t = z->behind;
+    size_t used = (size_t)z->of->rows * z->of->cols * z->of->item;
+
+    assert_ptr_equal(z->of->mem, t.mem);
+    *n = t.at + ZONE - (z->of->at + used);
+    t.at = z->of->at + used;
+    return t;
+}
+
+static void fill_zones(struct opencl *c)
+{
+    unsigned char nan[2 * ZONE];
+    size_t n;
+
+    memset(nan, 0xff, sizeof nan);
+    for (uint32_t i = 0; i < n_zones; i++) {
+        struct opencl_tensor t = zone_bytes(&zones[i], &n);
+
+        assert_true(n <= sizeof nan);
+        opencl_upload(c, &t, 0, nan, n);
+    }
+    assert_int_equal(c->failed.code, ST_OK);
+}
+
+/* How many zones are no longer as they were. */
+static uint32_t zones_hurt(struct opencl *c)
+{
+    unsigned char now[2 * ZONE];
+    uint32_t n_hurt = 0;
+    size_t n;
+
+    for (uint32_t i = 0; i < n_zones; i++) {
+        struct opencl_tensor t = zone_bytes(&zones[i], &n);
+        bool whole = true;
+
+        opencl_download(c, &t, 0, now, n);
+        for (size_t j = 0; j < n; j++) {
+            whole = whole && now[j] == 0xff;
+        }
+        n_hurt += !whole;
+    }
+    assert_int_equal(c->failed.code, ST_OK);
+    return n_hurt;
+}
+
+/* Every zone is whole; and if one byte is not, it is seen. */
+static void check_zones(struct opencl *c)
+{
+    const unsigned char byte = 0xfe;
+    struct opencl_tensor t;
+    size_t n;
+
+    assert_true(n_zones > 40);
+    assert_int_equal(zones_hurt(c), 0);
+    t = zone_bytes(&zones[n_zones / 2], &n);
+    opencl_upload(c, &t, n - 1, &byte, 1);
+    assert_int_equal(zones_hurt(c), 1);
+}
+
+/* ---- kinds ---- */
+
+struct kind {
+    const char *name;
+    enum dtype dtype, kv_dtype;
+    uint32_t block_tokens;
+    uint32_t hidden, intermediate, vocab;
+    uint32_t n_heads, n_kv_heads, head_dim, rotated;
+    uint32_t n_k_heads, n_v_heads, k_dim, v_dim, conv;
+    bool gated, bias, qk_norm;
+    bool nvidia; /* fits the kernels for NVIDIA's, and is for them alone */
+};
+
+static const struct kind kinds[] = {
+    {"odd", DTYPE_F32, DTYPE_F32, 1, 17, 31, 63,    3,    1,     24,
+     6,     1,         3,         5, 7,  2,  false, true, false, false},
+    {"f16", DTYPE_F16, DTYPE_F16, 64, 65, 160, 500,   4,    4,    256,
+     64,    3,         3,         33, 16, 1,   false, true, true, false},
+    {"one", DTYPE_F32, DTYPE_F32, 32, 1, 1, 2,    1,     1,    2,
+     2,     1,         1,         1,  1, 3, true, false, true, false},
+    {"nvidia", DTYPE_BF16, DTYPE_BF16, 32,  256, 192, 512,  4,     2,    128,
+     64,       2,          4,          128, 128, 4,   true, false, true, true},
+    {"nvidia-wide", DTYPE_BF16, DTYPE_BF16, 16, 128, 320, 264, 2,    1,
+     256,           64,         2,          2,  128, 128, 4,   true, false,
+     true,          true},
+};
+
+#define KINDS (sizeof kinds / sizeof kinds[0])
+
+static struct random_shape shape_of(const struct kind *k)
+{
+    return (struct random_shape){
+        .shape = {.n_layers = 2,
+                  .hidden = k->hidden,
+                  .intermediate = k->intermediate,
+                  .vocab = k->vocab,
+                  .context = 256,
+                  .norm_eps = 1e-6f,
+                  .dtype = k->dtype,
+                  .n_heads = k->n_heads,
+                  .n_kv_heads = k->n_kv_heads,
+                  .head_dim = k->head_dim,
+                  .attn_gated = k->gated,
+                  .rope = {.theta = 10000.0, .dim = k->rotated},
+                  .n_k_heads = k->n_k_heads,
+                  .n_v_heads = k->n_v_heads,
+                  .k_dim = k->k_dim,
+                  .v_dim = k->v_dim,
+                  .conv = k->conv},
+        .mixers = {MIXER_DELTANET, MIXER_ATTENTION},
+        .tied = k->bias,
+        .qkv_bias = k->bias,
+        .o_bias = k->bias,
+        .qk_norm = k->qk_norm,
+    };
+}
+
+/* ---- operators ---- */
+
+static void open_bench(struct bench *b, const struct random_shape *r,
+                       enum dtype kv_dtype, uint32_t block_tokens,
+                       bool portable)
+{
+    b->dice.state = 77;
+    b->o = (struct kernels_options){
+        .device = test_device_or("0"),
+        .kv_dtype = kv_dtype,
+        .block_tokens = block_tokens,
+        .max_tokens = OPENCL_SHAPE_TOKENS,
+        .portable = portable,
+    };
+    b->operand = r->shape.dtype == DTYPE_BF16 ? DTYPE_BF16 : DTYPE_F32;
+    b->generated = true;
+    n_zones = 0;
+    bench_open(b, r);
+    fill_zones(opencl_of(b->k));
+}
+
+static void expected_mlp(struct reference *r, uint32_t layer, double *x)
+{
+    reference_mlp(r, layer, x);
+}
+
+/* float32 sums; and 16-bit operands and caches that may round the other way
+ * than the reference's, where the two differ in the last bit before. */
+static double bound(const struct bench *b)
+{
+    return b->operand == DTYPE_F32 && b->o.kv_dtype == DTYPE_F32 ? 2e-5 : 6e-3;
+}
+
+static void check(struct bench *b, const char *what, uint32_t layer,
+                  bench_operator_fn op, bench_expected_fn expected)
+{
+    double most = 0.0;
+
+    for (size_t i = 0; i < SIZES; i++) {
+        double error;
+
+        bench_restart(b);
+        b->chunk = sizes[i];
+        for (uint32_t j = 0; j < BENCH_SEQS; j++) {
+            struct bench_seq *s = &b->seqs[j];
+
+            s->length = s->length < sizes[i] ? sizes[i] : s->length;
+        }
+        error = bench_run(b, layer, op, expected);
+        if (!(error < bound(b))) {
+            fail_msg("%s, rows of %u: relative error %g", what, sizes[i],
+                     error);
+        }
+        most = error > most ? error : most;
+    }
+    print_message("  %-10s %.1e of %.1e\n", what, most, bound(b));
+}
+
+static void check_head(struct bench *b)
+{
+    const double allowed = b->operand == DTYPE_F32 ? 1e-4 : 1e-2;
+    uint32_t tokens[BENCH_LENGTH];
+    double most = 0.0;
+
+    for (size_t i = 0; i < SIZES; i++) {
+        double error;
+
+        for (uint32_t j = 0; j < sizes[i]; j++) {
+            tokens[j] = dice_below(&b->dice, b->model.w.shape.vocab);
+        }
+        error = bench_head(b, tokens, sizes[i]);
+        if (!(error < allowed)) {
+            fail_msg("head, a row of %u: error %g", sizes[i], error);
+        }
+        most = error > most ? error : most;
+    }
+    print_message("  %-10s %.1e of %.1e\n", "head", most, allowed);
+}
+
+static void try_operators(const char *name, const struct random_shape *r,
+                          enum dtype kv_dtype, uint32_t block_tokens,
+                          bool portable)
+{
+    struct bench *b = calloc(1, sizeof *b);
+
+    assert_non_null(b);
+    open_bench(b, r, kv_dtype, block_tokens, portable);
+    print_message("%s%s:\n", name, portable ? ", portable" : "");
+    check_head(b);
+    check(b, "deltanet", 0, kernels_deltanet, reference_deltanet);
+    check(b, "attention", 1, kernels_attention, reference_attention);
+    check(b, "mlp", 1, kernels_mlp, expected_mlp);
+    check_zones(opencl_of(b->k));
+    bench_close(b);
+    free(b);
+}
+
+static const char *wanted; /* NULL: all kinds */
+
+static bool is_wanted(const char *name)
+{
+    return wanted == NULL || strcmp(wanted, name) == 0;
+}
+
+static bool is_nvidia(void)
+{
+    struct opencl_device d;
+    struct error e;
+
+    assert_int_equal(opencl_device_find(&d, test_device_or("0"), &e), ST_OK);
+    return d.nvidia > 0;
+}
+
+/* The portable kernels, and on one of NVIDIA's devices its own as well. */
+static void test_operators(void **state)
+{
+    const struct random_shape common = opencl_shape();
+    const bool nvidia = is_nvidia();
+    uint32_t n = 0;
+
+    (void)state;
+    for (int portable = nvidia ? 0 : 1; portable < 2; portable++) {
+        if (is_wanted("bf16")) {
+            try_operators("bf16", &common, DTYPE_BF16, OPENCL_SHAPE_BLOCK,
+                          portable);
+            n++;
+        }
+        for (size_t i = 0; i < KINDS; i++) {
+            const struct random_shape r = shape_of(&kinds[i]);
+
+            if (is_wanted(kinds[i].name) && (nvidia || !kinds[i].nvidia)) {
+                try_operators(kinds[i].name, &r, kinds[i].kv_dtype,
+                              kinds[i].block_tokens, portable);
+                n++;
+            }
+        }
+    }
+    assert_true(n > 0);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_operators),
+    };
+
+    wanted = argc > 1 ? argv[1] : NULL;
+    test_device_or("0");
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,40 @@
+/* opencl_shape.h - the model with which several tests try the opencl backend:
+ * what is built for one of them is there for the others, as long as the
+ * options that programs are built with are the same.
+ *
+ * Two layers, one of each kind; bf16; every operator with all that it has. */
+#ifndef TESTS_KERNELS_OPENCL_SHAPE_H
+#define TESTS_KERNELS_OPENCL_SHAPE_H
+
+#include "tests/kernels/random_model.h"
+
+#define OPENCL_SHAPE_BLOCK  16  /* tokens of a block */
+#define OPENCL_SHAPE_TOKENS 300 /* of a step, at most */
+
+static inline struct random_shape opencl_shape(void)
+{
+    return (struct random_shape){
+        .shape = {.n_layers = 2,
+                  .hidden = 64,
+                  .intermediate = 96,
+                  .vocab = 257,
+                  .context = 256,
+                  .norm_eps = 1e-6f,
+                  .dtype = DTYPE_BF16,
+                  .n_heads = 4,
+                  .n_kv_heads = 2,
+                  .head_dim = 64,
+                  .attn_gated = true,
+                  .rope = {.theta = 10000.0, .dim = 32},
+                  .n_k_heads = 2,
+                  .n_v_heads = 4,
+                  .k_dim = 32,
+                  .v_dim = 32,
+                  .conv = 4},
+        .mixers = {MIXER_DELTANET, MIXER_ATTENTION},
+        .qkv_bias = true,
+        .qk_norm = true,
+    };
+}
+
+#endif
