@@ -8,13 +8,21 @@ set_target_properties(fault_load PROPERTIES
 sluice_test(fault_reference_test SOURCES reference_test.c reference.c
   LINK sluice_client)
 
-# A wall clock that jumps, and a storm of signals, to be preloaded.
-foreach(shim clock_shim storm_shim)
+# To be preloaded: a wall clock that jumps, a storm of signals, and an OpenCL
+# driver that fails.
+foreach(shim clock_shim device_shim storm_shim)
   add_library(${shim} SHARED ${shim}.c)
   set_target_properties(${shim} PROPERTIES PREFIX ""
     LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
 endforeach()
 target_link_libraries(storm_shim PRIVATE Threads::Threads)
+
+# A worker on that driver, by the programs that golden_opencl has built.
+sluice_fault_test(device_faults)
+sluice_opencl_test(device_faults)
+set_tests_properties(device_faults PROPERTIES DEPENDS golden_opencl LABELS system)
+set_property(TEST device_faults APPEND PROPERTY ENVIRONMENT
+  SLUICE_BIN=${PROJECT_BINARY_DIR}/bin)
 
 # Every fault a few times; a sanitizer's build does some of them.
 set(faults_quick --quick --build ${PROJECT_BINARY_DIR})
