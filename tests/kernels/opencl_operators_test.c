@@ -147,19 +147,20 @@ struct kind {
     bool nvidia; /* fits the kernels for NVIDIA's, and is for them alone */
 };
 
+/* clang-format off */
 static const struct kind kinds[] = {
-    {"odd", DTYPE_F32, DTYPE_F32, 1, 17, 31, 63,    3,    1,     24,
-     6,     1,         3,         5, 7,  2,  false, true, false, false},
-    {"f16", DTYPE_F16, DTYPE_F16, 64, 65, 160, 500,   4,    4,    256,
-     64,    3,         3,         33, 16, 1,   false, true, true, false},
-    {"one", DTYPE_F32, DTYPE_F32, 32, 1, 1, 2,    1,     1,    2,
-     2,     1,         1,         1,  1, 3, true, false, true, false},
-    {"nvidia", DTYPE_BF16, DTYPE_BF16, 32,  256, 192, 512,  4,     2,    128,
-     64,       2,          4,          128, 128, 4,   true, false, true, true},
-    {"nvidia-wide", DTYPE_BF16, DTYPE_BF16, 16, 128, 320, 264, 2,    1,
-     256,           64,         2,          2,  128, 128, 4,   true, false,
-     true,          true},
+    {"odd", DTYPE_F32, DTYPE_F32, 1, 17, 31, 63, 3, 1, 24, 6,
+     1, 3, 5, 7, 2, false, true, false, false},
+    {"f16", DTYPE_F16, DTYPE_F16, 64, 65, 160, 500, 2, 2, 128, 64,
+     3, 3, 33, 16, 1, false, true, true, false},
+    {"one", DTYPE_F32, DTYPE_F32, 32, 1, 1, 2, 1, 1, 2, 2,
+     1, 1, 1, 1, 3, true, false, true, false},
+    {"nvidia", DTYPE_BF16, DTYPE_BF16, 32, 256, 192, 512, 4, 2, 128, 64,
+     2, 4, 128, 128, 4, true, false, true, true},
+    {"nvidia-wide", DTYPE_BF16, DTYPE_BF16, 16, 128, 320, 264, 2, 1, 256, 64,
+     2, 2, 128, 128, 4, true, false, true, true},
 };
+/* clang-format on */
 
 #define KINDS (sizeof kinds / sizeof kinds[0])
 
