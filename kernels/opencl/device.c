@@ -6,6 +6,7 @@
 #include <strings.h>
 
 #define PLATFORMS_MAX 16
+#define POCL          "Portable Computing Language"
 /* cl_nv_device_attribute_query; not in every CL/cl_ext.h. */
 #define NV_MAJOR 0x4000
 #define NV_MINOR 0x4001
@@ -57,6 +58,7 @@ static void describe(struct opencl_device *d)
                     NULL);
     clGetDeviceInfo(d->id, CL_DEVICE_HOST_UNIFIED_MEMORY, sizeof unified,
                     &unified, NULL);
+    d->caches = strcmp(d->platform_name, POCL) == 0;
     d->memory = memory;
     d->largest = largest;
     d->local = (size_t)local;

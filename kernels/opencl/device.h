@@ -35,6 +35,7 @@ struct opencl_device {
     uint32_t units;   /* compute units */
     uint32_t nvidia;  /* 0: another maker's; else 10 * major + minor: 90 */
     bool host_memory; /* shares the host's memory */
+    bool caches;      /* its driver keeps on disk what it compiled */
 };
 
 /* ST_NOT_FOUND, with a sentence: no such device, no device, no loader. */

@@ -70,22 +70,12 @@ enum status opencl_programs_new(struct opencl_programs **out,
     return ST_OK;
 }
 
-/* PoCL 3.1 damages the heap when a program that it compiled itself goes; what
- * it has read back from a file may go.  Its programs stay to the process' end,
- * which is when they would have gone. */
-static bool may_release(const struct opencl_programs *p)
-{
-    return strcmp(p->device.platform_name, "Portable Computing Language") != 0;
-}
-
 void opencl_programs_free(struct opencl_programs **self)
 {
     struct opencl_programs *p = *self;
 
     for (uint32_t i = 0; p != NULL && i < p->n; i++) {
-        if (may_release(p)) {
-            clReleaseProgram(p->programs[i].id);
-        }
+        clReleaseProgram(p->programs[i].id);
         free(p->programs[i].file);
         free(p->programs[i].defines);
     }
@@ -292,7 +282,7 @@ static bool read_cached(struct opencl_programs *p, const struct build *b,
     struct error e;
     char *bytes;
     size_t n;
-    enum cache_found found = p->dir[0] != '\0'
+    enum cache_found found = p->dir[0] != '\0' && !p->device.caches
                                  ? cache_read(p->dir, &b->key, &bytes, &n)
                                  : CACHE_ABSENT;
 
@@ -328,14 +318,12 @@ static enum status build(struct opencl_programs *p, const struct build *b,
         return st;
     }
     p->counts.built++;
-    bytes = binary_of(*out, &n);
+    bytes = p->device.caches ? NULL : binary_of(*out, &n);
     if (bytes != NULL && is_nvidia(b) && ptx_release(bytes, &n, n + 1)) {
         clReleaseProgram(*out);
         st = from_binary(b, out, bytes, n, e);
     } else if (strstr(b->options, PROGRAM_OWN_SET) != NULL) {
-        if (may_release(p)) {
-            clReleaseProgram(*out);
-        }
+        clReleaseProgram(*out);
         *out = NULL;
         st = error_set(e, ST_INTERNAL,
                        "kernels/opencl/%s.cl: its binary is no PTX of sm_90",

@@ -14,7 +14,9 @@
  *
  * A file appears whole or not at all (rename).  One that is short, long,
  * damaged, another's, or that the driver refuses is built anew and replaced;
- * a folder that cannot be written costs time and nothing else.
+ * a folder that cannot be written costs time and nothing else.  A driver that
+ * caches is left to it: PoCL, asked for a binary, compiles every kernel once
+ * more for any work-group, which takes longer than all the rest.
  *
  * Between binary and build there is one step on NVIDIA: what is held back in
  * the PTX (ptx.h) is let go.  A program with PROGRAM_OWN_SET among its defines

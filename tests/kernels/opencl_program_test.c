@@ -44,6 +44,7 @@ static int set_up(void **state)
     snprintf(f.dir, sizeof f.dir, "%.40s/a/b", f.above);
     assert_int_equal(opencl_device_find(&f.device, test_device_or("0"), &e),
                      ST_OK);
+    f.device.caches = false; /* what is tried is this cache */
     f.context = clCreateContext(NULL, 1, &f.device.id, NULL, NULL, NULL);
     assert_non_null(f.context);
     *state = &f;
@@ -123,6 +124,19 @@ static void test_kept(void **state)
     expect(get(f, f->dir, "-DONE=1"), 0, 1, 0, 0);
     expect(get(f, f->dir, "-DONE=2"), 1, 0, 0, 0);
     expect(get(f, "", "-DONE=1"), 1, 0, 0, 0); /* no cache */
+    empty(f);
+}
+
+/* A driver that caches is left to it. */
+static void test_left_to_driver(void **state)
+{
+    struct fixture *f = *state;
+
+    f->device.caches = true;
+    expect(get(f, f->dir, "-DONE=3"), 1, 0, 0, 0);
+    expect(get(f, f->dir, "-DONE=3"), 1, 0, 0, 0);
+    f->device.caches = false;
+    expect(get(f, f->dir, "-DONE=3"), 1, 0, 0, 0);
     empty(f);
 }
 
@@ -359,6 +373,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_kept),
+        cmocka_unit_test(test_left_to_driver),
         cmocka_unit_test(test_damaged),
         cmocka_unit_test(test_cut),
         cmocka_unit_test(test_foreign),
