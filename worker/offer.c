@@ -213,7 +213,7 @@ void offer_free(struct offer **f)
 
 void offer_stop(struct offer *f)
 {
-    f->ended = f->ended == OFFER_OPEN ? OFFER_STOPPED : f->ended;
+    f->ended = f->ended == OFFER_REFUSED ? OFFER_REFUSED : OFFER_STOPPED;
     close_session(f, "the worker stops");
 }
 

@@ -43,7 +43,8 @@ void offer_free(struct offer **f);
 /* The node is the struct offer; its tick answers NODE_STOP at the end. */
 extern const struct node_ops offer_node_ops;
 
-/* Say Goodbye; the next tick answers NODE_STOP. */
+/* Say Goodbye; the next tick answers NODE_STOP.  What it was given since the
+ * last one it does not load. */
 void offer_stop(struct offer *f);
 
 enum offer_end { OFFER_OPEN, OFFER_ASSIGNED, OFFER_REFUSED, OFFER_STOPPED };

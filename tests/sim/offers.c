@@ -101,8 +101,11 @@ bool offers_end(struct sim *s, struct sim_node *n)
                  e.text);
         return false;
     case OFFER_ASSIGNED:
+        if (n->ending) {
+            sim_fail(s, -1, "%s was told to stop, and would load", n->name);
+        }
         set_layers(s, worker_of(n->number), begin, end);
-        return !n->ending;
+        return true;
     default:
         return false;
     }

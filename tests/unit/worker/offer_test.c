@@ -458,6 +458,23 @@ static void stops_when_asked(void **state)
     rig_free(r);
 }
 
+/* Even if its layers have just come: else it would load them, and serve, and
+ * nobody would ask again. */
+static void stops_rather_than_loads(void **state)
+{
+    struct rig *r = rig_up();
+    uint32_t begin, end;
+    struct error e;
+
+    (void)state;
+    assign(r, 1, 3);
+    offer_stop(r->offer);
+    assert_true(r->goodbye);
+    assert_int_equal(turn(r), NODE_STOP);
+    assert_int_equal(offer_ended(r->offer, &begin, &end, &e), OFFER_STOPPED);
+    rig_free(r);
+}
+
 /* The longest model that can be offered, in its largest numbers, fits Hello;
  * what is no offer is none. */
 static void fits_its_limits(void **state)
@@ -505,6 +522,7 @@ int main(void)
         cmocka_unit_test(gives_up_what_is_never_right),
         cmocka_unit_test(says_hello_after_a_loss),
         cmocka_unit_test(stops_when_asked),
+        cmocka_unit_test(stops_rather_than_loads),
         cmocka_unit_test(fits_its_limits),
     };
 
