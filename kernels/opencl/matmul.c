@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/log.h"
 #include "kernels/opencl/launch.h"
@@ -26,11 +27,13 @@ static const struct way {
 };
 
 #define MATMUL_WAYS (sizeof ways / sizeof *ways)
+#define WIDEN_ITEMS 256 /* of a work-group that makes a matrix bf16 */
 
 /* The kernels of one matrix shape. */
 struct matmul_choice {
     enum matmul_op op;
     struct opencl_tensor w; /* one of those, without its place */
+    struct opencl_kernel *widen;
     struct opencl_kernel *kernel[MATMUL_WAYS];
     struct opencl_variant
         nv[MATMUL_WAYS]; /* of those of them that are NVIDIA's */
@@ -115,14 +118,17 @@ static void choose_nv(struct opencl *c, struct matmul_choice *of, size_t way,
     char all[sizeof nv.defines + 96];
     struct error e;
 
-    if (c->portable || c->device.nvidia < 80 || of->w.bits > 0 ||
-        of->w.dtype != DTYPE_BF16 || c->matmul->operand != DTYPE_BF16 ||
-        !matmul_nv_fits(op, of->w.rows, of->w.cols) ||
+    if (c->portable || c->device.nvidia < 80 || of->w.dtype != DTYPE_BF16 ||
+        c->matmul->operand != DTYPE_BF16 ||
+        !matmul_nv_fits_bits(op, of->w.rows, of->w.cols,
+                             ways[way].kind == MATMUL_DECODE ? of->w.bits
+                                                             : 0) ||
         (ways[way].kind == MATMUL_PREFILL && !c->matmul->fold)) {
         return;
     }
     if (ways[way].kind == MATMUL_DECODE) {
-        matmul_nv_decode(&nv, op, of->w.rows, of->w.cols, ways[way].tokens);
+        matmul_nv_decode_bits(&nv, op, of->w.rows, of->w.cols, ways[way].tokens,
+                              of->w.bits);
     } else {
         matmul_nv_prefill(&nv, op, of->w.rows, of->w.cols, ways[way].tokens,
                           c->matmul->wgmma);
@@ -164,6 +170,20 @@ static void choose_fold(struct opencl *c)
     }
 }
 
+/* What makes quantised matrices ready for NVIDIA's kernels for prompts: one
+ * kernel for each form, found through the matrix. */
+static enum status choose_widen(struct opencl *c, struct matmul_choice *of,
+                                const char *defines, struct error *e)
+{
+    static const struct opencl_variant widen = {
+        .file = "dequantise", .kernel = "dequantise", .wg = WIDEN_ITEMS};
+
+    if (of->w.bits == 0 || c->portable || c->device.nvidia < 80) {
+        return ST_OK;
+    }
+    return opencl_choose(c, &of->widen, &widen, 1, NULL, defines, e);
+}
+
 /* The kernels for op with a matrix of w's shape, once. */
 static enum status choose(struct opencl *c, enum matmul_op op,
                           const struct opencl_tensor *w, struct error *e)
@@ -180,6 +200,7 @@ static enum status choose(struct opencl *c, enum matmul_op op,
     assert(m->n_choices < MATMUL_CHOICES);
     *of = (struct matmul_choice){.op = op, .w = *w};
     opencl_matrix_defines(c, w, defines, sizeof defines);
+    st = choose_widen(c, of, defines, e);
     for (size_t way = 0; way < MATMUL_WAYS && st == ST_OK; way++) {
         const struct table *t = &tables[op][ways[way].kind];
 
@@ -286,6 +307,29 @@ void opencl_operand_scratch(struct opencl *c, struct opencl_operand *out,
                    sizeof(float));
 }
 
+/* Room for any quantised matrix that prompts are multiplied with, as bf16. */
+static void wide_scratch(struct opencl *c)
+{
+    size_t most = 0;
+
+    for (uint32_t i = 0; i < c->w->end - c->w->begin; i++) {
+        const struct opencl_layer *l = &c->layers[i];
+        const struct opencl_tensor *of[] = {&l->attention.in, &l->attention.o,
+                                            &l->deltanet.in,  &l->deltanet.out,
+                                            &l->gate_up,      &l->down};
+
+        for (size_t j = 0; j < sizeof of / sizeof *of; j++) {
+            size_t n = (size_t)of[j]->rows * of[j]->cols;
+
+            most = of[j]->bits > 0 && n > most ? n : most;
+        }
+    }
+    if (!c->portable && c->device.nvidia >= 80) {
+        opencl_scratch(c, OPENCL_KEEP, &c->matmul->wide, 1, most,
+                       dtype_bytes(DTYPE_BF16));
+    }
+}
+
 enum status opencl_matmul_setup(struct opencl *c, struct error *e)
 {
     struct opencl_matmul *m = calloc(1, sizeof *m);
@@ -299,6 +343,7 @@ enum status opencl_matmul_setup(struct opencl *c, struct error *e)
     }
     m->operand = all_bf16(c) ? DTYPE_BF16 : DTYPE_F32;
     opencl_operand_scratch(c, &m->norm, c->sizes.max_tokens);
+    wide_scratch(c);
     choose_fold(c);
     return choose_all(c, e);
 }
@@ -365,21 +410,53 @@ static void fold(struct opencl *c, int kind, struct range r)
     }
 }
 
+/* w as k takes it: NVIDIA's kernels for prompts want bf16, and a quantised
+ * matrix is made that, here and each time. */
+static struct opencl_tensor as_taken(struct opencl *c, enum matmul_op op,
+                                     const struct opencl_tensor *w, int kind,
+                                     const struct opencl_kernel *k, uint32_t n)
+{
+    const struct matmul_choice *of = find(c->matmul, op, w);
+    struct opencl_tensor wide = c->matmul->wide;
+    const uint64_t values = (uint64_t)w->rows * w->cols;
+    const size_t local = WIDEN_ITEMS;
+    const size_t global = (values / 16 + local - 1) / local * local;
+    struct opencl_call a;
+
+    if (w->bits == 0 || kind != MATMUL_PREFILL ||
+        strncmp(k->variant->file, "nv_", 3) != 0) {
+        return *w;
+    }
+    wide.rows = w->rows;
+    wide.cols = w->cols;
+    if (n > 0) {
+        a = opencl_call(c, of->widen);
+        opencl_arg_tensor(&a, &wide);
+        opencl_arg_tensor(&a, w);
+        opencl_arg_u64(&a, values);
+        opencl_launch(&a, 1, &global, &local,
+                      opencl_tensor_bytes(w) + opencl_tensor_bytes(&wide));
+    }
+    return wide;
+}
+
 static void project_range(struct opencl *c, int kind, struct range r,
                           const struct opencl_operand *norm,
                           const struct opencl_tensor *w,
                           const struct opencl_tensor *bias,
                           const struct opencl_tensor *out)
 {
-    struct opencl_call a =
-        opencl_call(c, kernel_for(c, MATMUL_STORE, w, kind, r.n));
+    struct opencl_kernel *k = kernel_for(c, MATMUL_STORE, w, kind, r.n);
+    const struct opencl_tensor taken =
+        as_taken(c, MATMUL_STORE, w, kind, k, r.n);
+    struct opencl_call a = opencl_call(c, k);
 
     opencl_arg_tensor(&a, out);
     opencl_arg_tensor(&a, &norm->next);
     opencl_arg_tensor(&a, &norm->ss);
-    opencl_arg_tensor(&a, w);
+    opencl_arg_tensor(&a, &taken);
     opencl_arg_tensor(&a, bias);
-    run(&a, r, w, w->rows, out->cols);
+    run(&a, r, &taken, w->rows, out->cols);
 }
 
 void opencl_project(struct opencl *c, const struct opencl_tensor *w,
@@ -408,15 +485,17 @@ void opencl_project_silu(struct opencl *c, const struct opencl_tensor *w,
 {
     for (int kind = 0; kind < MATMUL_KINDS; kind++) {
         const struct range r = range_of(c, kind);
-        struct opencl_call a =
-            opencl_call(c, kernel_for(c, MATMUL_SILU, w, kind, r.n));
+        struct opencl_kernel *k = kernel_for(c, MATMUL_SILU, w, kind, r.n);
+        const struct opencl_tensor taken =
+            as_taken(c, MATMUL_SILU, w, kind, k, r.n);
+        struct opencl_call a = opencl_call(c, k);
 
         fold(c, kind, r);
         opencl_arg_tensor(&a, out);
         opencl_arg_tensor(&a, &c->matmul->norm.next);
         opencl_arg_tensor(&a, &c->matmul->norm.ss);
-        opencl_arg_tensor(&a, w);
-        run(&a, r, w, w->rows / 2, 0);
+        opencl_arg_tensor(&a, &taken);
+        run(&a, r, &taken, w->rows / 2, 0);
     }
 }
 
@@ -427,16 +506,18 @@ void opencl_project_add(struct opencl *c, const struct opencl_tensor *in,
 {
     for (int kind = 0; kind < MATMUL_KINDS; kind++) {
         const struct range r = range_of(c, kind);
-        struct opencl_call a =
-            opencl_call(c, kernel_for(c, MATMUL_ADD, w, kind, r.n));
+        struct opencl_kernel *k = kernel_for(c, MATMUL_ADD, w, kind, r.n);
+        const struct opencl_tensor taken =
+            as_taken(c, MATMUL_ADD, w, kind, k, r.n);
+        struct opencl_call a = opencl_call(c, k);
 
         opencl_arg_tensor(&a, &c->x);
         opencl_arg_tensor(&a, &c->matmul->norm.next);
         opencl_arg_tensor(&a, &c->matmul->norm.ss);
         opencl_arg_tensor(&a, in);
-        opencl_arg_tensor(&a, w);
+        opencl_arg_tensor(&a, &taken);
         opencl_arg_tensor(&a, bias);
         opencl_arg_tensor(&a, gamma);
-        run(&a, r, w, w->rows, 0);
+        run(&a, r, &taken, w->rows, 0);
     }
 }

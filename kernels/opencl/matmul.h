@@ -34,6 +34,8 @@ struct opencl_matmul {
     struct matmul_choice *choices; /* [MATMUL_CHOICES] */
     struct opencl_kernel *fold;    /* goes before NVIDIA's for prompts; NULL */
     uint32_t n_choices;
+    struct opencl_tensor wide; /* [largest] bf16: a quantised matrix that
+                                * NVIDIA's kernels for prompts read */
     bool wgmma; /* for prompts: in all products of this device or in none */
 };
 

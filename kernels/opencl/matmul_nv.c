@@ -50,11 +50,23 @@ bool matmul_nv_fits(enum matmul_nv_op op, uint32_t rows, uint32_t cols)
            rows >= 16;
 }
 
+/* A warp asks for as many bytes of a row whatever the bits. */
+static uint32_t chunk_of(uint32_t bits)
+{
+    return bits > 0 ? CHUNK * 16 / bits : CHUNK;
+}
+
+bool matmul_nv_fits_bits(enum matmul_nv_op op, uint32_t rows, uint32_t cols,
+                         uint32_t bits)
+{
+    return matmul_nv_fits(op, rows, cols) && cols % chunk_of(bits) == 0;
+}
+
 /* ---- few tokens ---- */
 
 /* The cut of nv_matmul_decode.cl; see its defines. */
 struct cut {
-    uint32_t tokens, blocks, groups, split, depth, slab;
+    uint32_t tokens, blocks, groups, split, depth, slab, chunk;
 };
 
 /* Blocks of 8 rows that a compute unit has when each has its share. */
@@ -65,11 +77,12 @@ static uint32_t share_of(uint32_t rows)
 
 /* Warps share the columns where there are too few rows for them.  Bits depend
  * on it: no tokens here. */
-static uint32_t split_of(uint32_t rows, uint32_t cols)
+static uint32_t split_of(uint32_t rows, uint32_t cols, uint32_t chunk)
 {
-    uint32_t split = power_below(least(WARPS / share_of(rows), 8));
+    uint32_t most = least(8, SLAB_OF_32 / chunk);
+    uint32_t split = power_below(least(WARPS / share_of(rows), most));
 
-    while (cols / CHUNK % split) {
+    while (cols / chunk % split) {
         split /= 2;
     }
     return split;
@@ -100,10 +113,12 @@ static bool is_whole(const struct cut *c, uint32_t cols)
 static uint32_t depth_most(const struct cut *c, uint32_t cols, bool many)
 {
     if (c->tokens < 32) {
-        return 8;
+        return is_whole(c, cols) ? 8
+                                 : least(8, WHOLE_OF_8 / c->chunk / c->split);
     }
     if (!is_whole(c, cols)) {
-        return least(many ? 4 : 8 / c->blocks, SLAB_OF_32 / CHUNK / c->split);
+        return least(many ? 4 : 8 / c->blocks,
+                     SLAB_OF_32 / c->chunk / c->split);
     }
     return many ? 4 : 8 / c->blocks;
 }
@@ -111,7 +126,7 @@ static uint32_t depth_most(const struct cut *c, uint32_t cols, bool many)
 /* Columns of the operands in local memory at a time: two such slabs. */
 static uint32_t slab_of(const struct cut *c, uint32_t cols)
 {
-    uint32_t unit = CHUNK * c->split * c->depth;
+    uint32_t unit = c->chunk * c->split * c->depth;
     uint32_t slab = c->tokens == 8 ? SLAB_OF_8 : SLAB_OF_32 / 2;
 
     if (is_whole(c, cols)) {
@@ -120,15 +135,17 @@ static uint32_t slab_of(const struct cut *c, uint32_t cols)
     return least(unit > slab ? unit : slab / unit * unit, cols);
 }
 
-static struct cut cut_of(uint32_t rows, uint32_t cols, uint32_t tokens)
+static struct cut cut_of(uint32_t rows, uint32_t cols, uint32_t tokens,
+                         uint32_t chunk)
 {
     uint32_t share = share_of(rows);
     struct cut c = {.tokens = tokens == 1   ? 1
                               : tokens <= 8 ? 8
                                             : 32,
-                    .blocks = 1};
+                    .blocks = 1,
+                    .chunk = chunk};
 
-    c.split = split_of(rows, cols);
+    c.split = split_of(rows, cols, chunk);
     /* Fewer work-groups fetch the operands less often. */
     if (c.tokens > 1 &&
         (share == 1 || (c.tokens == 32 && cols >= 4096 && share <= WARPS))) {
@@ -136,7 +153,7 @@ static struct cut cut_of(uint32_t rows, uint32_t cols, uint32_t tokens)
     }
     c.groups = share > WARPS ? c.tokens == 1 ? 8 : 16
                              : (share + c.blocks - 1) / c.blocks;
-    c.depth = depth_of(&c, cols / CHUNK / c.split,
+    c.depth = depth_of(&c, cols / chunk / c.split,
                        depth_most(&c, cols, share > WARPS));
     c.slab = slab_of(&c, cols);
     return c;
@@ -145,7 +162,14 @@ static struct cut cut_of(uint32_t rows, uint32_t cols, uint32_t tokens)
 void matmul_nv_decode(struct matmul_nv *out, enum matmul_nv_op op,
                       uint32_t rows, uint32_t cols, uint32_t tokens)
 {
-    const struct cut c = cut_of(rows, cols, tokens);
+    matmul_nv_decode_bits(out, op, rows, cols, tokens, 0);
+}
+
+void matmul_nv_decode_bits(struct matmul_nv *out, enum matmul_nv_op op,
+                           uint32_t rows, uint32_t cols, uint32_t tokens,
+                           uint32_t bits)
+{
+    const struct cut c = cut_of(rows, cols, tokens, chunk_of(bits));
 
     *out = (struct matmul_nv){.file = "nv_matmul_decode",
                               .kernel = kernels[op],
@@ -173,7 +197,7 @@ static bool chain_cut(struct cut *c, const struct matmul_nv_product *p,
                       uint32_t units)
 {
     c->groups = (p->rows / 8 + units - 1) / units;
-    c->split = split_of(p->rows, p->cols);
+    c->split = split_of(p->rows, p->cols, CHUNK);
     return matmul_nv_fits(p->op, p->rows, p->cols) &&
            c->groups * c->split <= WARPS;
 }

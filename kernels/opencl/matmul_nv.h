@@ -28,10 +28,19 @@ struct matmul_nv {
  * all; rows of silu: gate and up together. */
 bool matmul_nv_fits(enum matmul_nv_op op, uint32_t rows, uint32_t cols);
 
+/* The same for generated tokens and a matrix of 4 or 8 bits; 0: of bf16. */
+bool matmul_nv_fits_bits(enum matmul_nv_op op, uint32_t rows, uint32_t cols,
+                         uint32_t bits);
+
 /* For up to `tokens` generated tokens in a launch.  Worth asking for: 1, 8
  * and 32; more go in several tiles of 32. */
 void matmul_nv_decode(struct matmul_nv *out, enum matmul_nv_op op,
                       uint32_t rows, uint32_t cols, uint32_t tokens);
+
+/* The same of a matrix of 4 or 8 bits; 0: of bf16. */
+void matmul_nv_decode_bits(struct matmul_nv *out, enum matmul_nv_op op,
+                           uint32_t rows, uint32_t cols, uint32_t tokens,
+                           uint32_t bits);
 
 /* A product among those of nv_chain_decode.cl. */
 struct matmul_nv_product {

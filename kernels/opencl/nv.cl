@@ -84,6 +84,17 @@ INLINE uint pack_bf16(const float low, const float high)
     return r;
 }
 
+/* a * b + c of two bf16 each, each rounded once. */
+INLINE uint fma_bf16x2(const uint a, const uint b, const uint c)
+{
+    uint r;
+
+    __asm__("fma.rn.bf16x2 %0, %1, %2, %3;"
+            : "=r"(r)
+            : "r"(a), "r"(b), "r"(c));
+    return r;
+}
+
 /* Bytes of a and b picked by a selector. */
 INLINE uint byte_perm(const uint a, const uint b, const uint selector)
 {

@@ -4,7 +4,7 @@
  * matmul_store (0), matmul_silu (1) and matmul_add (2) this program holds.
  *
  *   in     [T, K]  bf16
- *   w      [N, K], silu [2 N, K]  bf16
+ *   w      [N, K], silu [2 N, K]  bf16, or quantised (common.cl)
  *   out    [T, ld_out] f32; silu: [T, N] bf16
  *   x      [T, N] f32;  next [T, N] bf16;  ss [T, SS_LD] f32
  *
@@ -16,9 +16,14 @@
  * them, one for the first 32 columns, one for the others, each with zeros
  * where the other has products.
  *
+ * Of 8 bits 16 bytes are 16 columns of a lane, of 4 bits 32: a chunk is SPAN
+ * times 64 columns, and its columns meet the matrix unit in SPAN parts, part s
+ * being columns 8 s .. 8 s + 7 of each lane.  A lane's columns lie in one
+ * group; they become bf16 as they go to the matrix unit.
+ *
  * A work-group has GROUPS groups of SPLIT warps.  A group has a tile of
  * BLOCKS blocks of 8 rows (silu: 4 of gate, 4 of up); warp s of it takes the
- * chunks s, s + SPLIT, .. of 64 columns.  The operands pass through local
+ * chunks s, s + SPLIT, ...  The operands pass through local
  * memory in slabs of SLAB columns, two slabs at a time.
  *
  * Launch    ITEMS = 32 * GROUPS * SPLIT items; dim 0: ceil(N / COLS) groups,
@@ -27,14 +32,19 @@
  * Defines   N, K of the matrix (N: columns of out); EPILOGUE 0..2; TOKENS of
  *           a tile at most: 1 or a multiple of 8; BLOCKS 1..; GROUPS, SPLIT
  *           1..32; DEPTH 1..: chunks on their way; SLAB: K or more, else a
- *           multiple of 64 * SPLIT * DEPTH
- * Needs     sm_80; K a multiple of 64, N of 8; local memory for the slabs and
- *           for SPLIT sums of each output, whatever the device admits to
+ *           multiple of 64 * SPAN * SPLIT * DEPTH
+ * Needs     sm_80; K a multiple of 64 * SPAN, N of 8; local memory for the
+ *           slabs and for SPLIT sums of each output, whatever the device admits
  * Numerics  float32.  Sum s of SPLIT is over the chunks c = s mod SPLIT in
  *           order, columns 0..31 and 32..63 of each apart; the two are added,
- *           then the sums in order of s.  Of the defines only K and SPLIT
- *           change any bit. */
-#define CHUNK  64 /* columns that a warp takes at a time */
+ *           then the sums in order of s.  Of the defines only K, SPLIT and
+ *           SPAN change any bit.  A quantised weight is rounded to bf16. */
+#if defined(W_BITS) && W_BITS > 0
+#define SPAN   (16 / W_BITS)
+#else
+#define SPAN   1
+#endif
+#define CHUNK  (64 * SPAN) /* columns that a warp takes at a time */
 #define CHUNKS (K / CHUNK)
 #define ITEMS  (GROUPS * SPLIT * 32)
 #define STEPS  ((CHUNKS + SPLIT - 1) / SPLIT) /* chunks of a warp, at most */
@@ -49,25 +59,27 @@
 #define SLAB_CHUNKS (SLABS == 1 ? CHUNKS : SLAB / CHUNK)
 #define SLAB_STEPS  ((SLAB_CHUNKS + SPLIT - 1) / SPLIT)
 #define KEPT        (TOKENS == 1 ? 4 : 32) /* lanes whose operands differ */
-#define HELD        (SLAB_CHUNKS * OCTETS * 2 * KEPT) /* 16 bytes each */
+#define PART        (OCTETS * 2 * KEPT) /* of a chunk; 16 bytes each */
+#define HELD        (SLAB_CHUNKS * SPAN * PART)
 
 /* ---- operands ---- */
 
-/* Starts copies of a slab, in the order in which lanes want it: [chunk]
- * [octet of tokens][half of the chunk][token, 8 columns].  Work-groups start at
+/* Starts copies of a slab, in the order in which lanes want it: [chunk][part]
+ * [octet of tokens][half of the lanes][token, 8 columns].  Work-groups start at
  * different places, so as not to ask for the same at the same time. */
 INLINE void hold(__local uint4 *held, __global const ushort *in, uint slab,
                  uint n_rows)
 {
-    const uint units = SLAB_CHUNKS * 8; /* of 8 columns, of a token */
+    const uint units = SLAB_CHUNKS * SPAN * 8; /* of 8 columns, of a token */
     const uint all = min(n_rows, (uint)TOKENS) * units;
     const uint start = (uint)get_group_id(0) % 16 * (all / 16);
 
     for (uint n = get_local_id(0); n < all; n += ITEMS) {
         uint i = n + start < all ? n + start : n + start - all;
         uint t = i / units, u = i % units, c = slab * units + u;
-        uint to = ((u / 8 * OCTETS + t / 8) * 2 + u / 4 % 2) * KEPT +
-                  t % 8 * 4 + u % 4;
+        uint part = u / (8 * SPAN) * SPAN + u % SPAN, lane = u / SPAN % 8;
+        uint to = ((part * OCTETS + t / 8) * 2 + lane / 4) * KEPT +
+                  t % 8 * 4 + lane % 4;
 
         if (SLABS == 1 || c < K / 8) {
             copy_async(held + to, in + (ulong)t * K + c * 8, 16);
@@ -105,13 +117,24 @@ INLINE void find_scales(__local float *scale, __global const float *ss,
 /* A warp's rows of w: of block b the rows 0..3 and 4..7, at this lane's row
  * and columns of the warp's first chunk.  Past the last row, the last again. */
 struct rows {
-    __global const ushort *of[BLOCKS][2];
+    __global const weight_t *of[BLOCKS][2];
+#if SPAN > 1
+    __global const uint *pairs[BLOCKS][2]; /* scale and bias */
+#endif
 };
 
-INLINE struct rows find_rows(__global const ushort *w, uint group, uint split,
+/* What a lane loads of a row of a chunk. */
+struct load {
+    uint4 v;
+#if SPAN > 1
+    uint pair;
+#endif
+};
+
+INLINE struct rows find_rows(__global const weight_t *w, uint group, uint split,
                              uint lane)
 {
-    const uint c = split * CHUNK + lane % 8 * 8;
+    const uint c = split * CHUNK + lane % 8 * (8 * SPAN);
     struct rows r;
 
     #pragma unroll
@@ -122,14 +145,22 @@ INLINE struct rows find_rows(__global const ushort *w, uint group, uint split,
             uint row = PARTS == 2 ? min(j, (uint)N - 4) + i * N
                                   : min(j, (uint)N - 8) + i * 4;
 
+#if SPAN == 1
             r.of[b][i] = w + (ulong)(row + lane / 8) * K + c;
+#else
+            const ulong at = (ulong)(row + lane / 8) * K + c;
+            const matrix_t m = matrix_of(w, 0, (ulong)N * PARTS * K);
+
+            r.of[b][i] = w + at * W_BITS / 8;
+            r.pairs[b][i] = (__global const uint *)m.pairs + at / W_GROUP;
+#endif
         }
     }
     return r;
 }
 
 /* The chunk of a step; a warp whose chunks are used up gets nothing. */
-INLINE void load(uint4 v[BLOCKS][2], const struct rows *r, uint step,
+INLINE void load(struct load v[BLOCKS][2], const struct rows *r, uint step,
                  uint split)
 {
     if (WHOLE ? step < STEPS : step * SPLIT + split < CHUNKS) {
@@ -137,13 +168,63 @@ INLINE void load(uint4 v[BLOCKS][2], const struct rows *r, uint step,
         for (uint b = 0; b < BLOCKS; b++) {
             #pragma unroll
             for (uint i = 0; i < 2; i++) {
-                v[b][i] = load_once(r->of[b][i] + step * (SPLIT * CHUNK));
+#if SPAN == 1
+                v[b][i].v = load_once(r->of[b][i] + step * (SPLIT * CHUNK));
+#else
+                v[b][i].v = load_once((__global const ushort *)(
+                    r->of[b][i] + step * (SPLIT * CHUNK * W_BITS / 8)));
+                v[b][i].pair =
+                    r->pairs[b][i][step * (SPLIT * CHUNK / W_GROUP)];
+#endif
             }
         }
     }
 }
 
-/* acc += chunk times operands; d[0..1] of rows 0..3, d[2..3] of 4..7. */
+/* Part s of what a lane has of a row, as bf16. */
+INLINE uint4 widen(const struct load *l, const uint s)
+{
+#if SPAN == 1
+    return l->v;
+#elif W_BITS == 8
+    const float scale = bf16_low(l->pair), bias = bf16_high(l->pair);
+    const uint words[2] = {s == 0 ? l->v.x : l->v.z, s == 0 ? l->v.y : l->v.w};
+    uint r[4];
+
+    #pragma unroll
+    for (uint i = 0; i < 4; i++) {
+        float f[2];
+
+        #pragma unroll
+        for (uint j = 0; j < 2; j++) {
+            /* 2^23 + q */
+            f[j] = as_float(byte_perm(words[i / 2], 0x4b000000,
+                                      0x7540 | (i % 2 * 2 + j)));
+            f[j] = fma(f[j] - 8388608.0f, scale, bias);
+        }
+        r[i] = pack_bf16(f[0], f[1]);
+    }
+    return (uint4)(r[0], r[1], r[2], r[3]);
+#else
+    const uint scale = byte_perm(l->pair, 0, 0x1010);
+    const uint bias = byte_perm(l->pair, 0, 0x3232);
+    const uint word = s == 0 ? l->v.x : s == 1 ? l->v.y : s == 2 ? l->v.z
+                                                                 : l->v.w;
+    uint r[4];
+
+    #pragma unroll
+    for (uint i = 0; i < 4; i++) {
+        const uint two = word >> i * 8;
+        /* 128 + q, less 128 */
+        const uint q = (two & 0xf) | (two << 12 & 0xf0000) | 0x43004300;
+
+        r[i] = fma_bf16x2(fma_bf16x2(q, 0x3f803f80, 0xc300c300), scale, bias);
+    }
+    return (uint4)(r[0], r[1], r[2], r[3]);
+#endif
+}
+
+/* acc += part times operands; d[0..1] of rows 0..3, d[2..3] of 4..7. */
 INLINE void multiply(float acc[BLOCKS][OCTETS][4], uint4 v[BLOCKS][2],
                      __local const uint4 *held, uint first_half)
 {
@@ -300,7 +381,7 @@ INLINE void finish(const struct target *g, const struct beside *b,
 
 /* ---- the whole ---- */
 
-INLINE void products(const struct target *g, __global const ushort *w,
+INLINE void products(const struct target *g, __global const weight_t *w,
                      __global const ushort *in, __global const float *ss,
                      __local uint4 *held, __local struct sums *sums,
                      __local float *scale)
@@ -310,7 +391,7 @@ INLINE void products(const struct target *g, __global const ushort *w,
     const struct rows rows =
         find_rows(w, get_group_id(0) * GROUPS + group, split, lane);
     const uint first_half = lane & 4 ? 0 : 0xffffffff;
-    uint4 v[DEPTH][BLOCKS][2];
+    struct load v[DEPTH][BLOCKS][2];
     float acc[BLOCKS][OCTETS][4] = {{{0.0f}}};
     struct beside beside[EPILOGUE == 2 ? OUTPUTS : 1];
 
@@ -342,10 +423,21 @@ INLINE void products(const struct target *g, __global const ushort *w,
             uint c = (step + d) * SPLIT + split;
 
             if (WHOLE || c < CHUNKS) {
-                multiply(acc, v[d],
-                         held + slab % 2 * HELD + lane % KEPT +
-                             (c - slab * SLAB_CHUNKS) * (OCTETS * 2 * KEPT),
-                         first_half);
+                __local const uint4 *at =
+                    held + slab % 2 * HELD + lane % KEPT +
+                    (c - slab * SLAB_CHUNKS) * (SPAN * PART);
+
+                #pragma unroll
+                for (uint s = 0; s < SPAN; s++) {
+                    uint4 w16[BLOCKS][2];
+
+                    #pragma unroll
+                    for (uint b = 0; b < BLOCKS; b++) {
+                        w16[b][0] = widen(&v[d][b][0], s);
+                        w16[b][1] = widen(&v[d][b][1], s);
+                    }
+                    multiply(acc, w16, at + s * PART, first_half);
+                }
             }
             load(v[d], &rows, step + d + DEPTH, split);
         }
@@ -371,7 +463,7 @@ INLINE void products(const struct target *g, __global const ushort *w,
 __kernel WORK_GROUP void
 matmul_store(__global float *out, ulong out_at, __global const ushort *in,
              ulong in_at, __global const float *ss, ulong ss_at,
-             __global const ushort *w, ulong w_at, __global const float *bias,
+             __global const weight_t *w, ulong w_at, __global const float *bias,
              ulong bias_at, uint first, uint n_rows, uint n, uint k,
              uint ld_out)
 {
@@ -393,7 +485,7 @@ matmul_store(__global float *out, ulong out_at, __global const ushort *in,
 __kernel WORK_GROUP void
 matmul_silu(__global ushort *out, ulong out_at, __global const ushort *in,
             ulong in_at, __global const float *ss, ulong ss_at,
-            __global const ushort *w, ulong w_at, uint first, uint n_rows,
+            __global const weight_t *w, ulong w_at, uint first, uint n_rows,
             uint n, uint k)
 {
     LOCALS
@@ -408,7 +500,7 @@ matmul_silu(__global ushort *out, ulong out_at, __global const ushort *in,
 __kernel WORK_GROUP void
 matmul_add(__global float *x, ulong x_at, __global ushort *next, ulong next_at,
            __global float *ss, ulong ss_at, __global const ushort *in,
-           ulong in_at, __global const ushort *w, ulong w_at,
+           ulong in_at, __global const weight_t *w, ulong w_at,
            __global const float *bias, ulong bias_at,
            __global const float *gamma, ulong gamma_at, uint first,
            uint n_rows, uint n, uint k)

@@ -11,6 +11,7 @@
 
 #define PARTS_MAX   4
 #define WIDEN_ITEMS 16384 /* of a matrix, at a time */
+#define PAIRS_BYTES 65536 /* of scales and biases */
 
 /* Rows of several matrices, one after the other. */
 struct fused {
@@ -96,28 +97,24 @@ static void dequantise(struct walk *w, const struct opencl_tensor *to,
     free(wide);
 }
 
-/* The scales and biases of a row in pairs, behind each other. */
+/* Scales and biases in pairs, behind each other. */
 static void pair_up(struct walk *w, const struct opencl_tensor *to, size_t at,
                     const struct tensor *from)
 {
-    const size_t n = from->cols / from->group, item = dtype_bytes(from->dtype);
+    static char pairs[PAIRS_BYTES];
+    const size_t item = dtype_bytes(from->dtype);
+    const size_t n = (size_t)from->rows * (from->cols / from->group);
     const char *scales = from->scales, *biases = from->biases;
-    char *pairs = malloc(2 * n * item);
 
-    if (pairs == NULL) {
-        opencl_fail(w->c, ST_RESOURCE_EXHAUSTED, "no memory for a row");
-        return;
-    }
-    for (uint32_t i = 0; i < from->rows; i++) {
-        for (size_t g = 0; g < n; g++) {
-            memcpy(pairs + 2 * g * item, scales, item);
-            memcpy(pairs + (2 * g + 1) * item, biases, item);
-            scales += item;
-            biases += item;
+    for (size_t i = 0, run; i < n; i += run) {
+        run = PAIRS_BYTES / (2 * item);
+        run = n - i < run ? n - i : run;
+        for (size_t g = 0; g < run; g++) {
+            memcpy(pairs + 2 * g * item, scales + (i + g) * item, item);
+            memcpy(pairs + (2 * g + 1) * item, biases + (i + g) * item, item);
         }
-        opencl_upload(w->c, to, at + i * 2 * n * item, pairs, 2 * n * item);
+        opencl_upload(w->c, to, at + 2 * i * item, pairs, 2 * run * item);
     }
-    free(pairs);
 }
 
 /* A part to rows `first` and on of the whole. */

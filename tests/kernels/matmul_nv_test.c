@@ -36,15 +36,18 @@ static uint32_t decode_bytes(const struct matmul_nv *w, uint32_t cols)
     return held + split * tokens * w->rows * 4 + tokens * 4;
 }
 
-static void check_decode(enum matmul_nv_op op, uint32_t rows, uint32_t cols)
+static void check_decode(enum matmul_nv_op op, uint32_t rows, uint32_t cols,
+                         uint32_t bits)
 {
     static const uint32_t tokens[] = {1, 2, 8, 9, 32, 64};
     uint32_t split = 0;
     for (size_t i = 0; i < sizeof(tokens) / sizeof(tokens[0]); i++) {
         struct matmul_nv w;
-        matmul_nv_decode(&w, op, rows, cols, tokens[i]);
+        matmul_nv_decode_bits(&w, op, rows, cols, tokens[i], bits);
         uint32_t slab = define_of(&w, "SLAB"), s = define_of(&w, "SPLIT");
-        uint32_t round = 64 * s * define_of(&w, "DEPTH");
+        uint32_t chunk = bits == 0 ? 64 : 64 * 16 / bits;
+        uint32_t round = chunk * s * define_of(&w, "DEPTH");
+        assert_true(define_of(&w, "DEPTH") >= 1 && cols % (chunk * s) == 0);
         assert_true(split == 0 || s == split);
         split = s;
         assert_true(w.tokens >= tokens[i] || w.tokens == 32);
@@ -62,8 +65,12 @@ static void decode_is_cut_to_fit(void **state)
         for (uint32_t rows = 16; rows <= 300000; rows += 16 + rows / 16 * 8) {
             rows = rows / 16 * 16;
             assert_true(matmul_nv_fits(MATMUL_NV_SILU, rows, cols));
-            check_decode(MATMUL_NV_SILU, rows, cols);
-            check_decode(MATMUL_NV_ADD, rows, cols);
+            for (uint32_t bits = 0; bits <= 8; bits += 4) {
+                if (matmul_nv_fits_bits(MATMUL_NV_SILU, rows, cols, bits)) {
+                    check_decode(MATMUL_NV_SILU, rows, cols, bits);
+                    check_decode(MATMUL_NV_ADD, rows, cols, bits);
+                }
+            }
         }
     }
 }
@@ -141,6 +148,11 @@ static void some_do_not_fit(void **state)
     assert_false(matmul_nv_fits(MATMUL_NV_STORE, 8, 64));
     assert_false(matmul_nv_fits(MATMUL_NV_SILU, 24, 64));
     assert_true(matmul_nv_fits(MATMUL_NV_SILU, 32, 64));
+    assert_true(matmul_nv_fits_bits(MATMUL_NV_SILU, 32, 64, 0));
+    assert_true(matmul_nv_fits_bits(MATMUL_NV_SILU, 32, 128, 8));
+    assert_false(matmul_nv_fits_bits(MATMUL_NV_SILU, 32, 192, 8));
+    assert_true(matmul_nv_fits_bits(MATMUL_NV_SILU, 32, 256, 4));
+    assert_false(matmul_nv_fits_bits(MATMUL_NV_SILU, 32, 384, 4));
 }
 
 /* Of nv_matmul_prefill.cl. */
