@@ -14,6 +14,7 @@ function(sluice_wrap target)
   endforeach()
 endfunction()
 
+sluice_test(opencl_noise_test SOURCES opencl_noise_test.c LINK sluice_kernels)
 sluice_test(opencl_program_test SOURCES opencl_program_test.c
   LINK sluice_kernels)
 sluice_test(opencl_sample_test SOURCES opencl_sample_test.c TIMEOUT 600
@@ -45,7 +46,7 @@ add_test(NAME invariance_opencl COMMAND invariance_test
 add_test(NAME invariance_opencl_all COMMAND invariance_test
   WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} CONFIGURATIONS opencl)
 
-sluice_opencl_test(opencl_program_test opencl_sample_test
+sluice_opencl_test(opencl_program_test opencl_noise_test opencl_sample_test
   opencl_operators_test ${kinds} opencl_host_test opencl_launch_test
   invariance_opencl invariance_opencl_all)
 set_tests_properties(opencl_host_test opencl_launch_test PROPERTIES

@@ -1,0 +1,170 @@
+/* The values that noise.cl writes: within their width, spread over it, other
+ * ones for another seed, and nothing past the end. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/embedded.h"
+#include "kernels/opencl/program.h"
+#include "tests/kernels/test_device.h"
+#include "tests/unit/cmocka.h"
+
+#define PIECES 4099 /* of 16 bytes */
+#define GUARD  16   /* more, which must stay as they are */
+#define BYTES  ((PIECES + GUARD) * 16)
+#define WIDTH  0.3f
+
+extern const struct embedded opencl_files[];
+
+enum dtype_of_noise { F32, BF16, F16 };
+
+struct fixture {
+    struct opencl_device device;
+    cl_context context;
+    cl_command_queue queue;
+    struct opencl_programs *programs;
+};
+
+static int set_up(void **state)
+{
+    static struct fixture f;
+    struct error e;
+
+    assert_int_equal(opencl_device_find(&f.device, test_device_or("0"), &e),
+                     ST_OK);
+    f.context = clCreateContext(NULL, 1, &f.device.id, NULL, NULL, NULL);
+    assert_non_null(f.context);
+    f.queue = clCreateCommandQueue(f.context, f.device.id, 0, NULL);
+    assert_non_null(f.queue);
+    assert_int_equal(
+        opencl_programs_new(&f.programs, f.context, &f.device, opencl_files,
+                            "-cl-std=CL1.2 -DH=16 -DEPS=1e-6f", "", &e),
+        ST_OK);
+    *state = &f;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct fixture *f = *state;
+
+    opencl_programs_free(&f->programs);
+    clReleaseCommandQueue(f->queue);
+    clReleaseContext(f->context);
+    return 0;
+}
+
+static void set(cl_kernel k, cl_uint at, size_t size, const void *value)
+{
+    assert_int_equal(clSetKernelArg(k, at, size, value), CL_SUCCESS);
+}
+
+static void run(struct fixture *f, cl_kernel k, cl_mem mem, cl_ulong seed)
+{
+    size_t global = 640, local = 64;
+    cl_ulong at = 0, n = PIECES;
+    cl_float width = WIDTH;
+
+    set(k, 0, sizeof mem, &mem);
+    set(k, 1, sizeof at, &at);
+    set(k, 2, sizeof seed, &seed);
+    set(k, 3, sizeof width, &width);
+    set(k, 4, sizeof n, &n);
+    assert_int_equal(clEnqueueNDRangeKernel(f->queue, k, 1, NULL, &global,
+                                            &local, 0, NULL, NULL),
+                     CL_SUCCESS);
+}
+
+/* out [BYTES], all ones before. */
+static void noise(struct fixture *f, enum dtype_of_noise dtype, cl_ulong seed,
+                  char *out)
+{
+    char define[32];
+    cl_program program;
+    struct error e;
+    cl_kernel k;
+    cl_mem mem;
+
+    memset(out, 0xff, BYTES);
+    snprintf(define, sizeof define, "-DNOISE_DTYPE=%d", (int)dtype);
+    assert_int_equal(
+        opencl_programs_get(f->programs, &program, "noise", define, &e), ST_OK);
+    k = clCreateKernel(program, "noise", NULL);
+    mem = clCreateBuffer(f->context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR,
+                         BYTES, out, NULL);
+    assert_non_null(mem);
+    run(f, k, mem, seed);
+    assert_int_equal(clEnqueueReadBuffer(f->queue, mem, CL_TRUE, 0, BYTES, out,
+                                         0, NULL, NULL),
+                     CL_SUCCESS);
+    clReleaseMemObject(mem);
+    clReleaseKernel(k);
+}
+
+static float value(const char *at, enum dtype_of_noise dtype)
+{
+    uint16_t h;
+    float f;
+
+    if (dtype == F32) {
+        memcpy(&f, at, sizeof f);
+        return f;
+    }
+    memcpy(&h, at, sizeof h);
+    if (dtype == BF16) {
+        uint32_t bits = (uint32_t)h << 16;
+
+        memcpy(&f, &bits, sizeof f);
+        return f;
+    }
+    f = (h >> 10 & 31) != 0
+            ? ldexpf((float)(1024 + (h & 1023)), (h >> 10 & 31) - 25)
+            : ldexpf((float)(h & 1023), -24);
+    return h >> 15 ? -f : f;
+}
+
+static void check_values(const char *got, enum dtype_of_noise dtype)
+{
+    size_t item = dtype == F32 ? 4 : 2, n = PIECES * 16 / item;
+    double sum = 0.0, squares = 0.0;
+
+    for (size_t i = 0; i < n; i++) {
+        float v = value(got + i * item, dtype);
+
+        assert_true(fabsf(v) <= WIDTH * 1.004f); /* rounded to a bf16 */
+        sum += v;
+        squares += (double)v * v;
+    }
+    /* Uniform: a mean of 0, a variance of a third of the width's square; these
+     * are nine standard deviations and more. */
+    assert_true(fabs(sum / (double)n) < 0.05 * WIDTH);
+    assert_true(fabs(squares / (double)n * 3 / (WIDTH * WIDTH) - 1) < 0.07);
+}
+
+static void fills_what_it_should(void **state)
+{
+    char *got = malloc(BYTES), *other = malloc(BYTES);
+
+    assert_true(got != NULL && other != NULL);
+    for (int dtype = F32; dtype <= F16; dtype++) {
+        noise(*state, (enum dtype_of_noise)dtype, 7, got);
+        check_values(got, (enum dtype_of_noise)dtype);
+        for (size_t i = PIECES * 16; i < BYTES; i++) {
+            assert_int_equal((unsigned char)got[i], 0xff);
+        }
+        noise(*state, (enum dtype_of_noise)dtype, 7, other);
+        assert_memory_equal(got, other, BYTES);
+        noise(*state, (enum dtype_of_noise)dtype, 8, other);
+        assert_memory_not_equal(got, other, 64);
+        assert_memory_not_equal(got, got + PIECES * 8, 64);
+    }
+    free(got);
+    free(other);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(fills_what_it_should)};
+
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
