@@ -216,6 +216,7 @@ void drain_end(struct router_core *r, struct worker *w)
         }
     }
     model_look(r, w->model);
+    requests_recheck(r, w->model); /* all may have been drained */
     drains_look(r, w->model);
     model_touch(r, w->model);
     offers_touch(r);

@@ -60,6 +60,8 @@ static void draw_stand(struct fake_engine *e, struct flown *f)
 
     if (of && !e->sim->calm && sim_now(e->sim) > e->stand_us + e->stood_us &&
         rng_chance(&e->rng, of)) {
+        e->stand_before_us = e->stand_us;
+        e->stood_before_us = e->stood_us;
         f->stand_us = e->stand_us = f->start_us + f->took_us / 2;
         f->stood_us = e->stood_us = rng_octave(&e->rng, 200000, 30000000);
         f->took_us += f->stood_us;
@@ -75,6 +77,17 @@ int64_t fake_engine_stood_us(const struct fake_engine *e, int64_t *ago_us)
 
     *ago_us = now > until ? now - until : 0;
     return (now < until ? now : until) - e->stand_us;
+}
+
+bool fake_engine_stood_lately(const struct fake_engine *e, int64_t least_us,
+                              int64_t ago_us)
+{
+    int64_t ago, us = fake_engine_stood_us(e, &ago);
+    int64_t before_us = e->stand_before_us + e->stood_before_us;
+
+    return (us >= least_us && ago < ago_us) ||
+           (e->stood_before_us >= least_us &&
+            sim_now(e->sim) - before_us < ago_us);
 }
 
 /* Of several stages each poison kills one and the same: the first, or the

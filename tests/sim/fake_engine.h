@@ -46,5 +46,8 @@ uint32_t fake_engine_rows(const struct fake_engine *e);
 /* How long nothing has ticked, or did when it last stood still, and how long
  * ago that ended: 0, it stands. */
 int64_t fake_engine_stood_us(const struct fake_engine *e, int64_t *ago_us);
+/* Did it stand so long at least, then or the time before, no longer ago? */
+bool fake_engine_stood_lately(const struct fake_engine *e, int64_t least_us,
+                              int64_t ago_us);
 
 #endif

@@ -64,8 +64,9 @@ struct fake_engine {
     uint32_t n_flying;
     int64_t free_us;            /* when the newest plan will be done */
     int64_t stand_us, stood_us; /* of the newest plan that stands still */
-    uint64_t finished, polled;  /* plans */
-    uint64_t rows;              /* checked */
+    int64_t stand_before_us, stood_before_us; /* of the one before */
+    uint64_t finished, polled;                /* plans */
+    uint64_t rows;                            /* checked */
     uint32_t n_last_rows;
 
     /* Last, as they are filled in when they come to be. */

@@ -47,11 +47,8 @@ void liveness_report(struct sim *s, uint32_t conn, const Sluice__V1__Ledger *l,
  * of the life before one that has no session yet, nothing is known. */
 static bool stood(const struct sim *s, uint32_t w)
 {
-    int64_t ago_us;
-
     return !s->engines[w] || s->n_sessions[w] == 0 ||
-           (fake_engine_stood_us(s->engines[w], &ago_us) >= STOOD_US &&
-            ago_us < NEWS_US);
+           fake_engine_stood_lately(s->engines[w], STOOD_US, NEWS_US);
 }
 
 /* Those whose session has just ended, and who stood still. */

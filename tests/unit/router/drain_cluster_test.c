@@ -349,6 +349,31 @@ static void only_the_drained_could(void **state)
     rig_free(&s.rig);
 }
 
+/* While all are drained everything waits; not any more once one is open that
+ * could never hold it. */
+static void only_one_that_is_still_drained_could(void **state)
+{
+    struct drain_scene s;
+    struct record *y, *z;
+
+    (void)state;
+    drain_bring(&s);
+    client_generate(s.c, 2, 40, 32 * 60); /* w1 is full now */
+    y = client_generate(s.c, 3, 40, 32 * 40);
+    z = client_generate(s.c, 4, 40, 4);
+    rig_run(s.rig);
+    assert_int_equal(rig_state(s.rig, 3), REQUEST_WAITING);
+    drain(s.a, "w2", 60000);
+    drain(s.a, "w1", 60000);
+    assert_int_equal(rig_state(s.rig, 3), REQUEST_WAITING);
+    undrain(s.a, "w2");
+    assert_int_equal(y->status, ST_UNAVAILABLE);
+    assert_non_null(strstr(y->error, "that are drained could hold"));
+    worker_give(s.w2, 4, 0, 4, LENGTH);
+    record_check(z, 4, 0, 4);
+    rig_free(&s.rig);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -367,6 +392,7 @@ int main(void)
         cmocka_unit_test(moves_cost_nothing),
         cmocka_unit_test(all_are_drained),
         cmocka_unit_test(only_the_drained_could),
+        cmocka_unit_test(only_one_that_is_still_drained_could),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
