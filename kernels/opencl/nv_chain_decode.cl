@@ -21,10 +21,10 @@
  * product: groups of `split` warps, a group with 8 rows of w, a warp every
  * split-th chunk of 64 columns; how a warp multiplies is told there.
  *
- * Launch    ITEMS + 32 items; as many work-groups as the device has compute units,
- *           for all must run at the same time: one a unit always does.  Who
- *           waits for the others longer than any work takes ends the kernel
- *           with a fault.
+ * Launch    ITEMS + 32 items; as many work-groups as the device has compute
+ *           units, for all must run at the same time: one a unit does, unless another
+ *           process has units to itself (NVIDIA's MPS).  Who waits for the
+ *           others longer than any work takes ends the kernel with a fault.
  * Defines   OUT_K; IN_N: 0 if the last layer, then there is no such product;
  *           ITEMS a multiple of 32; DEPTH, chunks on their
  *           way, at most; of each product _CUT: groups, split, depth
