@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "router/deal_every.h"
+
 /* Too much for a stack. */
 struct search {
     const struct deal_task *task;
@@ -255,6 +257,9 @@ static enum status find(struct deal *d, struct search *s, struct error *e)
     }
     if (s->n_pieces > 0) {
         st = fill_gaps(d, s, e);
+        if (st != ST_OK && deal_every(d, t, s->pieces, s->n_pieces)) {
+            return ST_OK;
+        }
     }
     if (st != ST_OK && t->n_workers >= t->n_stages) {
         st = deal_out(d, s, (struct cover_piece){0, t->n_layers}, t->n_stages,

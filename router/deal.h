@@ -6,6 +6,7 @@
  *     with the fewest gaps are looked at; of the one that takes fewer
  *     workers, each gap goes to as few as can hold it, the one that takes
  *     most first, if all can be filled;
+ *     else every way to fill them is tried (router/deal_every.h);
  *     else, if there are as many workers as stages are wanted, all layers are
  *     divided among so many of them.
  *

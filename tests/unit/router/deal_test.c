@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "router/deal.h"
+#include "router/deal_every.h"
 
 #define LAYERS  8
 #define CONTEXT 64
@@ -237,8 +237,7 @@ static void a_deal_makes_a_set(void **state)
         n_none += st == ST_NOT_FOUND;
         n_lack += st == ST_RESOURCE_EXHAUSTED;
     }
-    /* Those of shards that overlap, and of gaps that several must share. */
-    assert_true(n_missed <= 4);
+    assert_int_equal(n_missed, 0);
     assert_true(n_gaps > 200 && n_whole > 50 && n_none > 200 && n_lack > 200 &&
                 n_one > 20);
 }
@@ -306,12 +305,57 @@ static void a_set_is_so_long(void **state)
     }
 }
 
+/* All but the first layer is there, and one worker could hold that. */
+static bool finds_the_one(uint32_t n_layers, uint32_t n_workers, uint32_t which)
+{
+    static struct split_layer many[DEAL_EVERY_LAYERS + 1];
+    struct deal_task t = {.layers = many,
+                          .n_layers = n_layers,
+                          .n_stages = 2,
+                          .block_tokens = BLOCK,
+                          .context = CONTEXT,
+                          .max_rows = 4,
+                          .pieces = {{1, n_layers}},
+                          .n_pieces = 1,
+                          .n_workers = n_workers};
+    struct deal d;
+    bool found;
+
+    for (uint32_t i = 0; i < n_layers; i++) {
+        many[i] = attention;
+    }
+    for (uint32_t i = 0; i < n_workers; i++) {
+        t.workers[i] = (struct split_worker){
+            .name = "w", .budget_bytes = i == which ? 2000 : 1000, .speed = 1};
+    }
+    found = deal_every(&d, &t, t.pieces, t.n_pieces);
+    assert_int_equal(d.n, found);
+    if (found) {
+        assert_int_equal(d.workers[0], which);
+        assert_int_equal(d.given[0].begin, 0);
+        assert_int_equal(d.given[0].end, 1);
+    }
+    return found;
+}
+
+static void every_way_is_of_so_many(void **state)
+{
+    (void)state;
+    assert_true(finds_the_one(DEAL_EVERY_LAYERS, 1, 0));
+    assert_false(finds_the_one(DEAL_EVERY_LAYERS + 1, 1, 0));
+    assert_true(
+        finds_the_one(8, DEAL_EVERY_WORKERS + 1, DEAL_EVERY_WORKERS - 1));
+    assert_false(finds_the_one(8, DEAL_EVERY_WORKERS + 1, DEAL_EVERY_WORKERS));
+    assert_false(finds_the_one(8, 2, 2)); /* nobody could */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_deal_makes_a_set),
         cmocka_unit_test(the_hardest_gap_is_first),
         cmocka_unit_test(a_set_is_so_long),
+        cmocka_unit_test(every_way_is_of_so_many),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
