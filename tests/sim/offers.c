@@ -256,7 +256,7 @@ void offers_assigned(struct sim *s, uint32_t conn, uint64_t call,
     struct offer_seen *o = &s->offers[worker_of(node)];
     const char *name = s->nodes[node].name;
 
-    if (!options_offers(&s->options, worker_of(node))) {
+    if (!o->waits) {
         sim_fail(s, -1, "%s is given layers, and has some", name);
     } else if (o->given_conn == conn && o->given_call != call) {
         sim_fail(s, -1, "%s is given layers twice", name);
