@@ -359,6 +359,21 @@ static bool completes(struct hunt *h, uint32_t at, uint32_t used)
     return false;
 }
 
+/* Has every replica come up whose stages are all open? */
+static bool are_up(const struct sim *s, char *why, size_t cap)
+{
+    const void *router = s->nodes[SIM_ROUTER].core;
+    struct router_worker_view v;
+    bool drains = false, up = true;
+
+    for (uint32_t i = 0; router_worker_view(router, i, &v); i++) {
+        drains = drains || v.draining;
+        up = up && (v.serves || v.assembly == 0 || v.stage != 0);
+    }
+    (void)snprintf(why, cap, "a replica is not up");
+    return up || drains;
+}
+
 /* Of the model that is offered, what stands in no replica.  False: somebody
  * is on his way to somewhere. */
 static bool find_shards(struct hunt *h, char *why, size_t cap)
@@ -443,8 +458,11 @@ bool offers_quiet(const struct sim *s, char *why, size_t cap)
             return false;
         }
     }
-    if (d->n == 0 || !find_shards(&h, why, cap)) {
-        return d->n == 0;
+    if (d->n == 0) {
+        return true;
+    }
+    if (!are_up(s, why, cap) || !find_shards(&h, why, cap)) {
+        return false;
     }
     h.n_layers = s->options.stages.n_layers[model_of(s)];
     if (is_exact(s) && h.shards) {
