@@ -2,16 +2,74 @@
 
 #include "tests/sim/sim.h"
 
-/* The two workers of a model; false: it has not two, or they are stages. */
-static bool two_of(const struct sim *s, uint32_t model, uint32_t two[2])
+/* Where sequences of a model run: a worker of all layers, or a replica. */
+struct place {
+    uint32_t leader; /* its number */
+    uint32_t conn;   /* of the leader */
+    uint64_t session;
+    uint64_t assembly; /* 0: of one worker */
+    uint32_t n_sequences;
+    uint32_t workers; /* set of them */
+    bool closes;      /* one is gone, and the router has yet to hear of it */
+};
+
+static uint32_t worker_at(const struct sim *s,
+                          const struct router_worker_view *v)
 {
+    return s->network.conns[v->id.v - 1].node - SIM_FIRST_WORKER;
+}
+
+static void add_worker(struct place *p, const struct sim *s,
+                       const struct router_worker_view *v)
+{
+    p->workers |= 1u << worker_at(s, v);
+    p->closes = p->closes || !s->network.conns[v->id.v - 1].open[END_PEER];
+}
+
+/* Those who are workers of the place beside its leader. */
+static void add_stages(struct place *p, const struct sim *s)
+{
+    const void *router = s->nodes[SIM_ROUTER].core;
+    struct router_worker_view v;
+
+    for (uint32_t i = 0; router_worker_view(router, i, &v); i++) {
+        if (p->assembly != 0 && v.assembly == p->assembly) {
+            add_worker(p, s, &v);
+        }
+    }
+}
+
+/* The places of a model that are open, if they are two, by their leaders'
+ * numbers. */
+static bool find_two(const struct sim *s, uint32_t model, struct place two[2])
+{
+    const void *router = s->nodes[SIM_ROUTER].core;
+    struct router_worker_view v;
     uint32_t n = 0;
 
-    for (uint32_t w = 0; w < s->options.n_workers; w++) {
-        if (s->options.workers[w].model == model) {
-            two[n < 2 ? n : 1] = w;
-            n += options_staged(&s->options, w) ? 3 : 1;
+    for (uint32_t i = 0; router_worker_view(router, i, &v); i++) {
+        uint32_t w = worker_at(s, &v);
+        struct place p = {.leader = w,
+                          .conn = v.id.v,
+                          .session = v.session,
+                          .assembly = v.assembly,
+                          .n_sequences = v.n_sequences};
+
+        if (s->options.workers[w].model != model || !v.serves) {
+            continue;
         }
+        if (n == 2) {
+            return false;
+        }
+        add_worker(&p, s, &v);
+        add_stages(&p, s);
+        two[n++] = p;
+    }
+    if (n == 2 && two[0].leader > two[1].leader) {
+        struct place first = two[1];
+
+        two[1] = two[0];
+        two[0] = first;
     }
     return n == 2;
 }
@@ -30,27 +88,42 @@ static bool is_open(const struct sim *s, const struct generation *g, uint32_t k,
            at < REQUEST_ENDING;
 }
 
-/* What the open sequences of a worker, or of the other one, take at it.  Its
- * own that has ended there takes nothing: the row that says so is late or
- * lost, a ledger may have come before.  Nor does one of the other that it could
- * not hold if it were empty: nothing is promised to that. */
-static struct amount taken(const struct sim *s, uint32_t w,
-                           const struct generation *g, uint32_t own,
-                           uint32_t other)
+/* Could every worker of a place hold it, if it were empty? */
+static bool holds(const struct sim *s, const struct generation *g,
+                  const struct place *p)
 {
-    const struct worker_draw *d = &s->options.workers[w];
-    const struct fake_model *m = &s->options.models[g->model];
-    uint32_t blocks = generation_blocks(g, d->block_tokens);
-    bool holds = (!m->attention || blocks <= d->n_blocks) &&
-                 (!m->linear || d->n_slots > 0);
+    for (uint32_t w = 0; w < s->options.n_workers; w++) {
+        const struct worker_draw *d = &s->options.workers[w];
+        struct fake_shard shard = options_shard(&s->options, w);
+
+        if ((p->workers >> w & 1) != 0 &&
+            ((shard.attention &&
+              generation_blocks(g, d->block_tokens) > d->n_blocks) ||
+             (shard.linear && d->n_slots == 0))) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* What the open sequences of its place, or of the other one, take at worker w.
+ * One that has ended at its place takes nothing there: the row that says so is
+ * late or lost, a ledger may have come before.  Nor does one of the other that
+ * this one could not hold if it were empty: nothing is promised to that. */
+static struct amount taken(const struct sim *s, uint32_t w,
+                           const struct generation *g, const struct place *own,
+                           const struct place *other)
+{
+    uint32_t blocks = generation_blocks(g, s->options.workers[w].block_tokens);
+    bool held = holds(s, g, own);
     struct amount sum = {0, 0};
 
     for (uint32_t k = 0; k < g->n_choices; k++) {
-        bool here = is_open(s, g, k, own) &&
-                    cells_at_worker(s, SIM_FIRST_WORKER + w, &g->choices[k]) !=
-                        CELL_FINISHED;
+        bool here = is_open(s, g, k, own->conn) &&
+                    cells_at_worker(s, SIM_FIRST_WORKER + own->leader,
+                                    &g->choices[k]) != CELL_FINISHED;
 
-        if (here || (holds && is_open(s, g, k, other))) {
+        if (here || (held && is_open(s, g, k, other->conn))) {
             sum.blocks += blocks;
             sum.slots++;
         }
@@ -58,17 +131,14 @@ static struct amount taken(const struct sim *s, uint32_t w,
     return sum;
 }
 
-/* Would worker w hold what the other has, beside its own? */
-static void check_fits(struct sim *s, uint32_t model, uint32_t w, uint32_t own,
-                       uint32_t other)
+/* Would worker w hold what the other place has, beside what its own has? */
+static void check_worker(struct sim *s, uint32_t model, uint32_t w,
+                         const struct place *own, const struct place *other)
 {
     const struct worker_draw *d = &s->options.workers[w];
-    const struct fake_model *m = &s->options.models[model];
+    struct fake_shard shard = options_shard(&s->options, w);
     struct amount sum = {0, 0};
 
-    if (!network_conn(&s->network, own)->open[END_PEER]) {
-        return; /* the router has yet to hear that it is gone */
-    }
     for (uint32_t i = 0; i < s->n_generations; i++) {
         const struct generation *g = &s->generations[i];
         struct amount a;
@@ -81,8 +151,8 @@ static void check_fits(struct sim *s, uint32_t model, uint32_t w, uint32_t own,
         sum.blocks += a.blocks;
         sum.slots += a.slots;
     }
-    if ((m->attention && sum.blocks > d->n_blocks) ||
-        (m->linear && sum.slots > d->n_slots)) {
+    if ((shard.attention && sum.blocks > d->n_blocks) ||
+        (shard.linear && sum.slots > d->n_slots)) {
         sim_fail(s, -1,
                  "no head-room: model %u has %llu blocks and %llu slots, %s "
                  "%u and %u",
@@ -92,65 +162,84 @@ static void check_fits(struct sim *s, uint32_t model, uint32_t w, uint32_t own,
     }
 }
 
-static bool find(const struct sim *s, uint32_t w,
-                 struct router_worker_view *out)
+static void check_fits(struct sim *s, uint32_t model, const struct place *own,
+                       const struct place *other)
+{
+    for (uint32_t w = 0; w < s->options.n_workers && !own->closes; w++) {
+        if ((own->workers >> w & 1) != 0) {
+            check_worker(s, model, w, own, other);
+        }
+    }
+}
+
+static bool drains(const struct sim *s, uint32_t model)
 {
     const void *router = s->nodes[SIM_ROUTER].core;
+    struct router_worker_view v;
 
-    for (uint32_t i = 0; router_worker_view(router, i, out); i++) {
-        if (s->network.conns[out->id.v - 1].node == SIM_FIRST_WORKER + w) {
-            return !out->draining;
+    for (uint32_t i = 0; router_worker_view(router, i, &v); i++) {
+        if (v.draining && s->options.workers[worker_at(s, &v)].model == model) {
+            return true;
         }
     }
     return false;
 }
 
-static void watch(struct sim *s, uint32_t model, const uint32_t two[2])
+static void watch(struct sim *s, uint32_t model)
 {
     struct spare *p = &s->spare[model];
-    struct router_worker_view v[2];
+    struct place two[2];
     struct router_counts counts;
-    bool up = find(s, two[0], &v[0]) && find(s, two[1], &v[1]);
+    bool up = find_two(s, model, two) && !drains(s, model);
 
-    if (!up || v[0].session != p->session[0] || v[1].session != p->session[1]) {
-        p->promised = false;
+    for (int i = 0; i < 2; i++) {
+        uint64_t session = up ? two[i].session : 0;
+        uint64_t assembly = up ? two[i].assembly : 0;
+
+        if (!up || session != p->session[i] || assembly != p->assembly[i]) {
+            p->promised = false;
+        }
+        p->session[i] = session;
+        p->assembly[i] = assembly;
     }
-    p->session[0] = up ? v[0].session : 0;
-    p->session[1] = up ? v[1].session : 0;
     router_counts(s->nodes[SIM_ROUTER].core, &counts);
-    if (up && v[0].n_sequences + v[1].n_sequences == 0 &&
+    if (up && two[0].n_sequences + two[1].n_sequences == 0 &&
         counts.n_waiting == 0) { /* which may have been let in before */
         p->promised = true;
     }
     if (p->promised) {
-        uint32_t a = (uint32_t)v[0].id.v, b = (uint32_t)v[1].id.v;
-
-        check_fits(s, model, two[0], a, b);
-        check_fits(s, model, two[1], b, a);
+        check_fits(s, model, &two[0], &two[1]);
+        check_fits(s, model, &two[1], &two[0]);
     }
 }
 
 void spare_watch(struct sim *s)
 {
-    uint32_t two[2];
-
     for (uint32_t m = 0; s->options.headroom && m < s->options.n_models; m++) {
-        if (two_of(s, m, two)) {
-            watch(s, m, two);
+        watch(s, m);
+    }
+}
+
+/* Does it fit all that there is of its model? */
+static bool fits_all(const struct sim *s, const struct generation *g)
+{
+    for (uint32_t w = 0; w < s->options.n_workers; w++) {
+        if (s->options.workers[w].model == g->model &&
+            !generation_fits_at(s, g, w)) {
+            return false;
         }
     }
+    return true;
 }
 
 void spare_submitted(const struct choice *c, uint32_t n_generated)
 {
     const struct generation *g = c->g;
     struct sim *s = g->sim;
-    uint32_t two[2];
 
-    if (two_of(s, g->model, two) &&
+    if (s->spare[g->model].promised &&
         (n_generated || c->submitted_conn || g->again || g->shared ||
-         !generation_fits_at(s, g, two[0]) ||
-         !generation_fits_at(s, g, two[1]))) {
+         !fits_all(s, g))) {
         s->spare[g->model].promised = false;
     }
 }

@@ -1,10 +1,11 @@
 /* spare.h - does the router's head-room keep what it promises?
  *
- * Of a model with two workers, in a seed with --headroom: what one has fits
- * the other beside that one's own, so whichever is lost, nothing waits for
- * room.  What has ended at its worker takes no room there any more, but the
- * router may not know: if it is lost first, the sequence runs its last steps
- * at the other, and so counts there.
+ * Of a model with two places, each a worker of all layers or a replica, in a
+ * seed with --headroom: what one has fits every worker of the other beside that
+ * one's own, so whichever is lost, nothing waits for room.  What has ended at
+ * its worker takes no room there any more, but the router may not know: if it
+ * is lost first, the sequence runs its last steps at the other, and so counts
+ * there.
  *
  * That holds from when both were empty until something is granted that the
  * rule does not hold back: what moves or is resumed, what only one could hold;
@@ -21,7 +22,8 @@ struct choice;
 /* Of a model. */
 struct spare {
     bool promised;
-    uint64_t session[2]; /* of its two workers, 0: not up */
+    /* Of its two places' leaders, 0: they are not two. */
+    uint64_t session[2], assembly[2];
 };
 
 /* After a tick of the router. */
