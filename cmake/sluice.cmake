@@ -117,4 +117,8 @@ endfunction()
 function(sluice_opencl_test)
   set_tests_properties(${ARGN} PROPERTIES SKIP_RETURN_CODE 77 LABELS opencl
     ENVIRONMENT XDG_CACHE_HOME=${PROJECT_BINARY_DIR}/cache)
+  if(SLUICE_SANITIZE) # a driver's compiler leaks
+    set_property(TEST ${ARGN} APPEND PROPERTY
+      ENVIRONMENT ASAN_OPTIONS=detect_leaks=0)
+  endif()
 endfunction()
