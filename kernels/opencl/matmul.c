@@ -258,8 +258,9 @@ static enum status choose_each(struct opencl *c, struct error *e)
     return st == ST_OK ? choose(c, MATMUL_STORE, &c->head, e) : st;
 }
 
-/* wgmma rounds in its own way, and a token's bits may not depend on how many
- * there are: where one kernel is refused, none of them is used. */
+/* Nothing promises that wgmma rounds as mma.sync does, and a token's bits may
+ * not depend on how many there are: where one kernel is refused, none of them
+ * is used. */
 static enum status choose_all(struct opencl *c, struct error *e)
 {
     struct opencl_matmul *m = c->matmul;

@@ -302,7 +302,7 @@ void matmul_nv_prefill(struct matmul_nv *out, enum matmul_nv_op op,
                               .rows = t.rows};
     (void)snprintf(out->defines, sizeof out->defines,
                    "-DN=%u -DK=%u -DEPILOGUE=%d -DWGMMA=%d -DTILE_T=%u "
-                   "-DTILE_W=%u -DSTAGES=%u -DBAND=8",
+                   "-DTILE_W=%u -DSTAGES=%u -DBAND=16",
                    op == MATMUL_NV_SILU ? rows / 2 : rows, cols, (int)op,
                    (int)wgmma, t.tokens, t.rows, t.stages);
 }

@@ -30,7 +30,7 @@
  *           (TILE_T + TILE_W) bytes of local memory and 4 * TILE_T, whatever
  *           the device admits to
  * Numerics  one sum in float32, by 16 columns at a time in their order.  Of
- *           the defines only K and WGMMA change any bit. */
+ *           the defines only K, and WGMMA maybe, change any bit. */
 #define STEP   64 /* columns of a stage */
 #define STEPS  (K / STEP)
 #define PARTS  (EPILOGUE == 1 ? 2 : 1)
@@ -51,7 +51,9 @@
 #define ITEMS   (TILE_T * TILE_W / 128)
 #endif
 #define WARPS_T (TILE_T / (M_TILES * 16))
-#define BATCH   8 /* finished at a time */
+/* Tiles of 8 columns finished at a time: as many as registers hold. */
+#define BATCH   (EPILOGUE == 2 && (!WGMMA || ITEMS > 256) ? 4 : 8)
+#define BATCHES (M_TILES * 2 * N_TILES / BATCH)
 
 #define UNITS  8            /* of 16 bytes, of a row in a stage */
 #define PASS   (ITEMS / 8)  /* rows that all items copy at once */
@@ -247,10 +249,10 @@ INLINE void finish_silu(const struct target *g, const float *gate,
     }
 }
 
-/* x is what was there.  Four lanes together have the 8 columns of a part of
- * ss. */
+/* x is what was there, gamma that of these columns.  Four lanes together have
+ * the 8 columns of a part of ss. */
 INLINE void finish_add(const struct target *g, const float *d, uint t, uint j,
-                       float2 x)
+                       float2 x, float2 gamma)
 {
     const bool mine = t < g->n_rows && j < g->n_cols;
     const ulong at = (ulong)t * g->ld + j;
@@ -264,7 +266,7 @@ INLINE void finish_add(const struct target *g, const float *d, uint t, uint j,
         v += x;
         *(__global float2 *)(g->out + at) = v;
         *(__global uint *)(g->next + at) =
-            pack_bf16(v.x * g->gamma[j], v.y * g->gamma[j + 1]);
+            pack_bf16(v.x * gamma.x, v.y * gamma.y);
     }
     square = v * v;
     square.x += shfl_xor(square.x, 2);
@@ -276,55 +278,76 @@ INLINE void finish_add(const struct target *g, const float *d, uint t, uint j,
     }
 }
 
-/* BATCH tiles of a row, from column j of this lane; add: all of x is asked for
- * before the first is changed. */
-INLINE void finish_batch(const struct target *g, float d[][4], uint i, uint t,
-                         uint j, float scale)
+/* Where batch b of this lane begins: token and column of the tile. */
+INLINE uint2 find_batch(uint b)
 {
-    float2 x[BATCH];
+    const uint lane = get_local_id(0) % 32, warp = get_local_id(0) / 32;
+    const uint m = b / (2 * N_TILES / BATCH), i = b / (N_TILES / BATCH) % 2;
+    const uint n = b % (N_TILES / BATCH) * BATCH + warp / WARPS_T * N_TILES;
+
+    return (uint2)((warp % WARPS_T * M_TILES + m) * 16 + i * 8 + lane / 4,
+                   opaque(n * 8 / PARTS + lane % 4 * 2));
+}
+
+INLINE void load_batch(float2 *x, const struct target *g, uint2 at)
+{
+    __global const float *from = g->out + (ulong)at.x * g->ld + at.y;
+
+    #pragma unroll
+    for (uint n = 0; n < BATCH; n++) {
+        x[n] = at.x < g->n_rows && at.y + n * 8 < g->n_cols
+                   ? *(__global const float2 *)(from + n * 8)
+                   : 0.0f;
+    }
+}
+
+/* d: of the batch's BATCH tiles, sums of this row. */
+INLINE void finish_batch(const struct target *g, float d[][4], uint i, uint2 at,
+                         float scale, const float2 *x)
+{
+    float2 gamma[BATCH];
 
     #pragma unroll
     for (uint n = 0; n < (EPILOGUE == 2 ? BATCH : 0); n++) {
-        x[n] = t < g->n_rows && j + n * 8 < g->n_cols
-                   ? *(__global float2 *)(g->out + (ulong)t * g->ld + j + n * 8)
-                   : 0.0f;
+        gamma[n] = at.y + n * 8 < g->n_cols ? vload2(0, g->gamma + at.y + n * 8)
+                                            : 0.0f;
     }
     #pragma unroll
     for (uint n = 0; n < BATCH; n += PARTS) {
-        const uint at = j + n * 8 / PARTS;
+        const uint j = at.y + n * 8 / PARTS;
 
         if (EPILOGUE == 0) {
-            finish_store(g, d[n] + 2 * i, t, at, scale);
+            finish_store(g, d[n] + 2 * i, at.x, j, scale);
         } else if (EPILOGUE == 1) {
-            finish_silu(g, d[n] + 2 * i, d[n + PARTS - 1] + 2 * i, t, at,
+            finish_silu(g, d[n] + 2 * i, d[n + PARTS - 1] + 2 * i, at.x, j,
                         scale);
         } else {
-            finish_add(g, d[n] + 2 * i, t, at, x[n]);
+            finish_add(g, d[n] + 2 * i, at.x, j, x[n], gamma[n]);
         }
     }
 }
 
+/* add: x of a batch is asked for before the one before it is finished, and all
+ * of a batch' gamma before any of it is stored. */
 INLINE void finish(const struct target *g, float acc[M_TILES][N_TILES][4],
                    __local const float *scale)
 {
-    const uint lane = get_local_id(0) % 32, warp = get_local_id(0) / 32;
-    const uint warp_t = warp % WARPS_T, warp_n = warp / WARPS_T;
+    float2 x[2][BATCH];
 
+    if (EPILOGUE == 2) {
+        load_batch(x[0], g, find_batch(0));
+    }
     #pragma unroll
-    for (uint m = 0; m < M_TILES; m++) {
-        #pragma unroll
-        for (uint i = 0; i < 2; i++) {
-            const uint t = (warp_t * M_TILES + m) * 16 + i * 8 + lane / 4;
-            const float s = EPILOGUE == 2 ? 1.0f : scale[t];
+    for (uint b = 0; b < BATCHES; b++) {
+        const uint2 at = find_batch(b);
+        const uint m = b / (2 * N_TILES / BATCH), i = b / (N_TILES / BATCH) % 2;
+        const uint n = b % (N_TILES / BATCH) * BATCH;
 
-            #pragma unroll
-            for (uint n = 0; n < N_TILES; n += BATCH) {
-                const uint j =
-                    (warp_n * N_TILES + n) * 8 / PARTS + lane % 4 * 2;
-
-                finish_batch(g, acc[m] + n, i, t, opaque(j), s);
-            }
+        if (EPILOGUE == 2 && b + 1 < BATCHES) {
+            load_batch(x[(b + 1) % 2], g, find_batch(b + 1));
         }
+        finish_batch(g, acc[m] + n, i, at, EPILOGUE == 2 ? 1.0f : scale[at.x],
+                     x[b % 2]);
     }
 }
 
