@@ -79,25 +79,27 @@ def part_tiny(quick, _keep):
 
 
 @contextlib.contextmanager
-def model_of(name, keep):
-    """A directory with random weights in the shape of a published model; it
-    goes with the run unless it is to be kept."""
+def model_of(name, keep, bits=0):
+    """A directory with random weights in the shape of a published model, of
+    bits if that is not 0, else bf16; it goes with the run unless it is to be
+    kept."""
     config = os.path.join(CONFIGS, name + ".json")
     where = keep or tempfile.mkdtemp(prefix="sluice-bench.")
-    path = os.path.join(where, name)
+    path = os.path.join(where, f"{name}-q{bits}" if bits else name)
     try:
         if not os.path.exists(os.path.join(path, "model.safetensors")):
             os.makedirs(where, exist_ok=True)
-            program("mkmodel", config, path, "--dtype", "bf16")
+            program("mkmodel", config, path, "--dtype", "bf16",
+                    *(["--bits", bits] if bits else []))
         yield path
     finally:
         if not keep:
             shutil.rmtree(where, ignore_errors=True)
 
 
-def of_shape(name):
+def of_shape(name, bits=0):
     def part(quick, keep):
-        with model_of(name, keep) as path:
+        with model_of(name, keep, bits) as path:
             return forward(path, quick)
     return part
 
@@ -237,6 +239,8 @@ def distribution(values):
 
 PARTS = {"machine": part_machine, "tiny-hybrid": part_tiny,
          "qwen3.5-0.8b": of_shape("qwen3.5-0.8b"),
+         "qwen3.5-0.8b-q8": of_shape("qwen3.5-0.8b", 8),
+         "qwen3.5-0.8b-q4": of_shape("qwen3.5-0.8b", 4),
          "qwen3-0.6b": of_shape("qwen3-0.6b"),
          "router": part_router, "unary": part_unary, "serve": part_serve,
          "stages": part_stages}

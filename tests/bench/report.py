@@ -1,6 +1,7 @@
 """The table, the targets and the verdict of tests/bench/run."""
 
-MODELS = ("tiny-hybrid", "qwen3.5-0.8b", "qwen3-0.6b")
+MODELS = ("tiny-hybrid", "qwen3.5-0.8b", "qwen3.5-0.8b-q8", "qwen3.5-0.8b-q4",
+          "qwen3-0.6b")
 BUSY = 0.5  # load average before the start above which figures mean little
 
 
@@ -31,6 +32,10 @@ def batching(figures, model):
 TARGETS = (
     ("decode at batch 1, qwen3.5-0.8b, share of the bandwidth",
      lambda f: decode(f, "qwen3.5-0.8b", 1, "share"), 0.7, 1),
+    ("decode at batch 1, qwen3.5-0.8b of 8 bits, share of the bandwidth",
+     lambda f: decode(f, "qwen3.5-0.8b-q8", 1, "share"), 0.45, 1),
+    ("decode at batch 1, qwen3.5-0.8b of 4 bits, share of the bandwidth",
+     lambda f: decode(f, "qwen3.5-0.8b-q4", 1, "share"), 0.4, 1),
     ("prefill of 512, qwen3.5-0.8b, share of the f32 rate",
      lambda f: at(f, "qwen3.5-0.8b", "prefill", 1, "share"), 0.5, 1),
     ("prefill of 512, qwen3-0.6b, share of the f32 rate",
