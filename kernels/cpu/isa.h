@@ -66,7 +66,7 @@ struct quantised_block {
     struct matmul_block b; /* without its w and dtype */
 };
 
-#define QUANTISED_X 4 /* rows of x of such a block, at most */
+#define QUANTISED_X 32 /* rows of x past which that is slower */
 
 /* Causal attention of n_q queries that share a table and a kv head, turn by
  * turn over absolute spans of ATTEND_SPAN positions:
