@@ -14,29 +14,36 @@ static const struct opencl_variant noises[] = {
     {"noise", "noise", NULL, GROUP, 0, 0, 0, false, 0},
 };
 
+#define ANY_BITS 3 /* NOISE_DTYPE of what is no number */
+
 /* The same kernel again for the same dtype. */
-static struct opencl_kernel *choose(struct opencl *c, enum dtype dtype)
+static struct opencl_kernel *choose(struct opencl *c, int dtype)
 {
     struct opencl_kernel *k = NULL;
     struct error e;
     char define[32];
 
-    snprintf(define, sizeof define, "-DNOISE_DTYPE=%d", (int)dtype);
+    snprintf(define, sizeof define, "-DNOISE_DTYPE=%d", dtype);
     if (opencl_choose(c, &k, noises, 1, NULL, define, &e) != ST_OK) {
         opencl_fail(c, e.code, "%s", e.text);
     }
     return k;
 }
 
-static void launch(struct opencl *c, struct opencl_kernel *k,
-                   const struct opencl_tensor *t, float width, uint64_t seed)
+/* Bytes [at, at + bytes) of t, both multiples of PIECE but for the last. */
+static void make(struct opencl *c, int dtype, const struct opencl_tensor *t,
+                 uint64_t at, uint64_t bytes, float width, uint64_t seed)
 {
-    struct opencl_tensor to = {.mem = t->mem, .at = t->at, .item = PIECE};
-    size_t bytes = (size_t)t->rows * t->cols * t->item;
+    struct opencl_kernel *k = choose(c, dtype);
+    struct opencl_tensor to = {.mem = t->mem, .at = t->at + at, .item = PIECE};
     size_t pieces = (bytes + PIECE - 1) / PIECE, local = GROUP;
     size_t global = (pieces + GROUP - 1) / GROUP * GROUP;
-    struct opencl_call a = opencl_call(c, k);
+    struct opencl_call a;
 
+    if (k == NULL) {
+        return;
+    }
+    a = opencl_call(c, k);
     global = global < ITEMS ? global : ITEMS;
     opencl_arg_tensor(&a, &to);
     opencl_arg_u64(&a, seed);
@@ -48,11 +55,17 @@ static void launch(struct opencl *c, struct opencl_kernel *k,
 void opencl_noise(struct opencl *c, const struct opencl_tensor *t, float width,
                   uint64_t seed)
 {
-    struct opencl_kernel *k = t->mem != NULL ? choose(c, t->dtype) : NULL;
+    const uint64_t all = opencl_tensor_bytes(t);
+    const uint64_t data = (uint64_t)t->rows * t->cols * t->bits / 8;
 
-    if (k != NULL) {
-        launch(c, k, t, width, seed);
+    if (t->mem == NULL) {
+        return;
     }
+    if (t->bits > 0) {
+        make(c, ANY_BITS, t, 0, data, 0.0f, seed);
+        width /= (float)(1u << t->bits);
+    }
+    make(c, (int)t->dtype, t, data, all - data, width, seed);
 }
 
 enum status opencl_noise_pool(struct kernels *k, uint64_t seed, struct error *e)

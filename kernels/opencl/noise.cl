@@ -6,7 +6,7 @@
  *   out  uint4 [n]: elements of NOISE_DTYPE
  *
  * Launch    any number of items; each goes on in strides of all of them
- * Defines   NOISE_DTYPE 0 f32, 1 bf16, 2 f16
+ * Defines   NOISE_DTYPE 0 f32, 1 bf16, 2 f16, 3 bits as they are drawn
  * Numerics  16 bits of u in a 16-bit element, 24 in a float32 */
 static uint mix(uint x)
 {
@@ -17,7 +17,9 @@ static uint mix(uint x)
 
 static uint word(const uint bits, const float width)
 {
-#if NOISE_DTYPE == 0
+#if NOISE_DTYPE == 3
+    return bits;
+#elif NOISE_DTYPE == 0
     return as_uint(width * 0x1p-23f * (float)((int)bits >> 8));
 #else
     const float low = width * 0x1p-15f * (float)(short)(bits & 0xffff);

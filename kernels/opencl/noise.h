@@ -18,8 +18,9 @@ static inline bool opencl_is_noise(const void *data)
     return data == opencl_noise_data || data == opencl_noise_other;
 }
 
-/* All of t, uniform in [-width, width).  What lies between its end and the
- * next tensor of its arena may be written too. */
+/* All of t, uniform in [-width, width); of a quantised one any values, with
+ * scales and biases that give about that width.  What lies between its end and
+ * the next tensor of its arena may be written too. */
 void opencl_noise(struct opencl *c, const struct opencl_tensor *t, float width,
                   uint64_t seed);
 

@@ -499,5 +499,6 @@ int main(int argc, char **argv)
     r.quantised = bits > 0;
     r.bits = bits < 8 ? bits & 4 : 8;
     r.group = 64;
+    r.hollow = strcmp(o.device, "cpu") != 0;
     return run_random(&b, &o, &r);
 }

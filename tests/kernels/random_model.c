@@ -175,10 +175,15 @@ static struct tensor matrix(struct random_model *m, struct dice *d,
     struct tensor out = {.dtype = m->w.shape.dtype, .rows = rows, .cols = cols};
     float width = sqrtf(3.0f / (float)cols);
 
+    bool quantised = m->quantised &&
+                     cols % (m->bits > 0 ? m->group : 32) == 0 &&
+                     (m->bits > 0 || dice_below(d, 4) > 0);
+
     if (m->hollow) {
         out.data = opencl_noise_data;
-    } else if (m->quantised && cols % (m->bits > 0 ? m->group : 32) == 0 &&
-               (m->bits > 0 || dice_below(d, 4) > 0)) {
+        out.bits = quantised ? m->bits : 0;
+        out.group = quantised ? m->group : 0;
+    } else if (quantised) {
         quantise(m, d, &out, width);
     } else {
         out.data = values(m, d, (size_t)rows * cols, out.dtype, -width, width);

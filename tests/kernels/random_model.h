@@ -27,7 +27,8 @@ struct random_shape {
     struct model_shape shape;
     enum mixer_kind mixers[RANDOM_LAYERS_MAX];
     bool tied, qkv_bias, o_bias, qk_norm;
-    bool hollow;    /* matrices without contents: kernels/opencl/noise.h */
+    bool hollow;    /* matrices without contents: kernels/opencl/noise.h;
+                     * quantised only with bits */
     bool quantised; /* most matrices whose columns 32 divides; with bits, all
                      * that group divides */
     uint32_t bits, group; /* of them; 0: of each its own */
