@@ -89,6 +89,9 @@ void auditor_poisoned(struct sim *s, uint32_t number, struct choice *c)
         !view_of(s, number, &own)) {
         return; /* nobody tells the router of what */
     }
+    if (c->adopting && v.n_suspects > 0 && v.n_sequences > 1) {
+        return; /* found alive beside one on trial: that one is charged */
+    }
     if (c->n_killed == 0 ||
         c->n_given - c->n_given_killed >= SIM_TRIAL_TOKENS) {
         c->n_killed = 0; /* what the last one died of looked like chance */
