@@ -1,5 +1,4 @@
-/* nv_chain_decode.cl - a token's products between two mixers,
- * in one launch.
+/* nv_chain_decode.cl - a token's products between two mixers, in one launch.
  *
  *     x    += y w_out^T + out_bias                    the mixer's output
  *     gated = silu(g) u, (g, u) = norm(x) w_gate_up^T
@@ -22,12 +21,12 @@
  * split-th chunk of 64 columns; how a warp multiplies is told there.
  *
  * Launch    ITEMS + 32 items; as many work-groups as the device has compute
- *           units, for all must run at the same time: one a unit does, unless another
- *           process has units to itself (NVIDIA's MPS).  Who waits for the
- *           others longer than any work takes ends the kernel with a fault.
+ *           units, for all must run at the same time: one a unit does, unless
+ *           another process has units to itself (NVIDIA's MPS).  Who waits for
+ *           the others longer than any work takes ends the kernel with a fault.
  * Defines   OUT_K; IN_N: 0 if the last layer, then there is no such product;
- *           ITEMS a multiple of 32; DEPTH, chunks on their
- *           way, at most; of each product _CUT: groups, split, depth
+ *           ITEMS a multiple of 32; DEPTH, chunks on their way, at most; of
+ *           each product _CUT: groups, split, depth
  * Needs     sm_80; H, I and OUT_K multiples of 64, IN_N of 8; of a product
  *           groups * split * 32 <= ITEMS, chunks of 64 a multiple of split
  * Numerics  of nv_matmul_decode.cl: of the defines only split changes bits */
