@@ -137,6 +137,9 @@ static enum status touch(struct opencl *c, const struct opencl_arena *a,
     opencl_zero(c, &all, 0, c->device.host_memory ? 16 : a->sizes[i]);
     opencl_wait(c);
     code = c->failed.code;
+    if (c->refusal == CL_MEM_OBJECT_ALLOCATION_FAILURE) {
+        return no_room(c, a, c->refusal, e);
+    }
     if (code != ST_OK) {
         *e = c->failed;
         return error_wrap(e, "touch the memory of the %s", a->what);
@@ -164,8 +167,8 @@ enum status opencl_arena_make(struct opencl *c, struct opencl_arena *a,
         if (a->mems[i] == NULL) {
             return no_room(c, a, code, e);
         }
-        a->bytes += a->sizes[i];
         st = touch(c, a, i, e);
+        a->bytes += st == ST_OK ? a->sizes[i] : 0;
     }
     for (uint32_t i = 0; i < a->n && st == ST_OK; i++) {
         a->requests[i].out->mem = a->mems[a->requests[i].mem];

@@ -142,6 +142,7 @@ struct opencl {
     double read_rate; /* of the device in GB/s, where the profile is on */
     atomic_uint_fast64_t ticks;
     struct error failed; /* code ST_OK: nothing has */
+    cl_int refusal;      /* the driver's code of it, if it is a call's */
     bool lost;           /* and the device can compute no more */
     uint32_t unwatched;  /* launches since one had an event */
 

@@ -39,6 +39,9 @@ bool opencl_check(struct opencl *c, cl_int code, const char *what)
     if (code == CL_SUCCESS) {
         return true;
     }
+    if (c->failed.code == ST_OK) {
+        c->refusal = code;
+    }
     c->lost = true;
     opencl_fail(c, ST_UNAVAILABLE, "device %u (%s) is given up: %s: %s",
                 c->device.index, c->device.name, what,

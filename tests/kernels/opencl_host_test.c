@@ -541,6 +541,22 @@ static void test_set_up_fails(void **state)
     }
 }
 
+/* NVIDIA's gives memory when it is touched first, and says then that there is
+ * none. */
+static void test_no_room_when_touched(void **state)
+{
+    struct fixture *f = *state;
+    struct error e;
+
+    kernels_free(&f->k);
+    fail_at(LAUNCH, 1, CL_MEM_OBJECT_ALLOCATION_FAILURE);
+    assert_int_equal(open_kernels(f, &e), ST_RESOURCE_EXHAUSTED);
+    assert_non_null(strstr(e.text, "has no room for"));
+    assert_non_null(strstr(e.text, "after 0.0 of them"));
+    assert_non_null(strstr(e.text, "a smaller --memory may help"));
+    reopen(f);
+}
+
 /* A driver that refuses a program: the last variant's sentence comes out. */
 static void test_build_fails(void **state)
 {
@@ -638,12 +654,19 @@ static void test_profile(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sizes),       cmocka_unit_test(test_split),
-        cmocka_unit_test(test_transfers),   cmocka_unit_test(test_order),
-        cmocka_unit_test(test_pool_copies), cmocka_unit_test(test_again),
-        cmocka_unit_test(test_ticks),       cmocka_unit_test(test_profile),
-        cmocka_unit_test(test_decode),      cmocka_unit_test(test_set_up_fails),
-        cmocka_unit_test(test_build_fails), cmocka_unit_test(test_step_fails),
+        cmocka_unit_test(test_sizes),
+        cmocka_unit_test(test_split),
+        cmocka_unit_test(test_transfers),
+        cmocka_unit_test(test_order),
+        cmocka_unit_test(test_pool_copies),
+        cmocka_unit_test(test_again),
+        cmocka_unit_test(test_ticks),
+        cmocka_unit_test(test_profile),
+        cmocka_unit_test(test_decode),
+        cmocka_unit_test(test_set_up_fails),
+        cmocka_unit_test(test_no_room_when_touched),
+        cmocka_unit_test(test_build_fails),
+        cmocka_unit_test(test_step_fails),
     };
 
     test_device_or("0");
