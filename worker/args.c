@@ -82,6 +82,9 @@ enum status args_parse(struct worker_args *a, int argc, char **argv,
         return error_set(e, ST_INVALID_ARGUMENT, "%s: no such word; see --help",
                          argv[1]);
     }
+    if (st == ST_OK && a->engine_depth == 0) {
+        a->engine_depth = strcmp(a->device, "cpu") == 0 ? 1 : ENGINE_DEPTH_MAX;
+    }
     return st;
 }
 

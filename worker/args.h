@@ -43,7 +43,9 @@
       "prompt tokens of one sequence in a "                                    \
       "step",                                                                  \
       1, PLAN_TOKENS_MAX)                                                      \
-    X(engine_depth, U32, "N", "1", "plans in flight", 1, ENGINE_DEPTH_MAX)     \
+    X(engine_depth, U32, "N", "0",                                             \
+      "plans in flight: 1 or 2 (1; of an OpenCL device 2)", 0,                 \
+      ENGINE_DEPTH_MAX)                                                        \
     X(layers, STRING, "A-B", NULL,                                             \
       "the shard: layers A to B - 1, counted from 0 (all)", 0, 0)              \
     X(stages, U32, "N", NULL,                                                  \
@@ -71,6 +73,9 @@ struct worker_args {
     WORKER_OPTIONS(OPTION_FIELD)
 };
 
+/* An OpenCL device has two plans in flight unless told otherwise: while it
+ * computes one, the other is made ready, and it never waits for this thread.
+ * Two on the processors would only make newcomers wait for longer. */
 MUST_CHECK enum status args_parse(struct worker_args *a, int argc, char **argv,
                                   struct error *e);
 
