@@ -421,7 +421,7 @@ static struct opencl_tensor as_taken(struct opencl *c, enum matmul_op op,
     struct opencl_tensor wide = c->matmul->wide;
     const uint64_t values = (uint64_t)w->rows * w->cols;
     const size_t local = WIDEN_ITEMS;
-    const size_t global = (values / 16 + local - 1) / local * local;
+    const size_t global = (values / 8 + local - 1) / local * local;
     struct opencl_call a;
 
     if (w->bits == 0 || kind != MATMUL_PREFILL ||
