@@ -8,11 +8,12 @@
  *
  *     begin, embed, {attention | deltanet, mlp} per layer, head, sample, end
  *
- * Numbers.  Matrices are bf16, f16 or f32 as stored, widened to float32 in
- * registers; products accumulate in float32; the residual stream and the
- * recurrent state are float32 always.  KV and convolution tails have kv_dtype,
- * rounded to nearest even.  Values are rounded when they enter the cache and
- * read back from it, also inside a chunk, so chunking changes nothing.
+ * Numbers.  Matrices are bf16, f16 or f32 as stored, or 8 or 4 bits in groups
+ * (common/model/weights.h), widened to float32 in registers; products
+ * accumulate in float32; the residual stream and the recurrent state are
+ * float32 always.  KV and convolution tails have kv_dtype, rounded to nearest
+ * even.  Values are rounded when they enter the cache and read back from it,
+ * also inside a chunk, so chunking changes nothing.
  *
  * Batch invariance.  A row's bits depend on its own sequence, its kind and its
  * absolute positions: never on other rows, on chunking, on block or slot

@@ -8,8 +8,9 @@
  * head if end is the number of layers (a tied head is the embedding, which a
  * last stage then reads too).  Of the model's other tensors every byte is
  * hashed and none is kept, unless what that gives is known already.
- * shard_weights() is as common/model/weights.h says: matrices F32, BF16 or F16
- * as stored, each 64-byte aligned; vectors float32; norms gamma itself.
+ * shard_weights() is as common/model/weights.h says: matrices as stored,
+ * F32, BF16, F16 or quantised, each 64-byte aligned; vectors float32; norms
+ * gamma itself.
  *
  * Threading: shard_load() starts threads of its own and joins them; a loaded
  * shard is read-only.  Memory: one block, 2 MiB aligned and advised for huge
