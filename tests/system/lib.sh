@@ -108,6 +108,7 @@ start()
     local name=$1
     shift
 
+    : >"$dir/$name.out" # of one of this name before
     "$@" >"$dir/$name.out" 2>"$dir/$name.log" </dev/null &
     pid_of[$name]=$!
     until_true "$patience" has_output "$name" ||
