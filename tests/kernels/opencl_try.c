@@ -24,11 +24,12 @@
 static const char builtin[] =
     "uint hash(uint a) { a ^= a >> 16; a *= 0x7feb352du; a ^= a >> 15;\n"
     "  a *= 0x846ca68bu; return a ^ a >> 16; }\n"
-    "__kernel void fill(__global uint *out, ulong n, uint seed, float scale,\n"
+    "__kernel void fill(__global uint *out, ulong n, uint seed, uint scale,\n"
     "                   uint type) {\n"
     "  for (ulong i = get_global_id(0); i < n; i += get_global_size(0)) {\n"
     "    uint h = hash((uint)i ^ hash((uint)(i >> 32) + seed));\n"
-    "    float v = ((int)(h >> 8) - 8388608) / 8388608.0f * scale;\n"
+    "    float v = ((int)(h >> 8) - 8388608) / 8388608.0f *\n"
+    "              as_float(scale);\n"
     "    uint b = as_uint(v);\n"
     "    if (type == 1) ((__global ushort *)out)[i] =\n"
     "        (ushort)((b + 0x7fffu + (b >> 16 & 1)) >> 16);\n"
@@ -121,8 +122,9 @@ cl_mem try_data(struct try *t, const void *data, size_t bytes)
 void try_refill(struct try *t, cl_mem m, enum try_type type, size_t n,
                 uint32_t seed, float scale)
 {
-    try_args(t->fill, "mUufu", m, (uint64_t)n, seed, (double)scale,
-             (uint32_t)type);
+    uint32_t bits;
+    memcpy(&bits, &scale, sizeof(bits));
+    try_args(t->fill, "mUuuu", m, (uint64_t)n, seed, bits, (uint32_t)type);
     size_t global = (size_t)t->units * 2048;
     try_must(clEnqueueNDRangeKernel(t->queue, t->fill, 1, NULL, &global, NULL,
                                     0, NULL, NULL),
@@ -549,8 +551,11 @@ int main(int argc, char **argv)
 {
     struct try t = {.directory = "kernels/opencl"};
     uint32_t device = 0;
-    for (int c; (c = getopt(argc, argv, "bd:k:qv")) != -1;) {
+    for (int c; (c = getopt(argc, argv, "bd:k:qsv")) != -1;) {
         switch (c) {
+        case 'b':
+            t.build_only = true;
+            break;
         case 'd':
             device = (uint32_t)strtoul(optarg, NULL, 10);
             break;
@@ -559,6 +564,9 @@ int main(int argc, char **argv)
             break;
         case 'q':
             t.quiet = true;
+            break;
+        case 's':
+            t.small = true;
             break;
         case 'v':
             t.verbose = true;

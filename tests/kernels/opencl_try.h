@@ -1,13 +1,14 @@
 /* opencl_try.h - tries single kernels of kernels/opencl on a device: are they
  * right, and how near do they come to what the machine can do?
  *
- *     opencl_try [-b] [-d DEVICE] [-k DIRECTORY] [-q] [-v] [CASE...]
+ *     opencl_try [-bqsv] [-d DEVICE] [-k DIRECTORY] [CASE...]
  *
  * A case is a function in a table: it builds kernels with its own defines,
  * fills buffers on the device, launches, compares with plain C, times, prints
  * a line for each shape.  Cases are named by prefix; without a name all run.
  * -b builds only (it fills the driver's cache; several may run at once), -q
- * checks and times nothing, -v shows what the compiler says.
+ * checks and times nothing, -s takes small shapes, in buffers of exactly their
+ * size (nv_emulator/emulator.h), -v shows what the compiler says.
  *
  * Data.  Element i of a random buffer is try_value(seed, i, scale), uniform in
  * [-scale, scale), rounded to the buffer's type: the host can say any element
@@ -44,7 +45,7 @@ try {
     const char *directory;  /* of the .cl files */
     uint32_t units;         /* compute units */
     uint32_t nvidia;        /* 10 * major + minor; 0: another maker's */
-    bool build_only, quiet, verbose;
+    bool build_only, quiet, small, verbose;
     double read_gbs;  /* what a plain kernel reads from memory */
     double cache_gbs; /* and from the last cache */
     double launch_us; /* an empty kernel in a chain */

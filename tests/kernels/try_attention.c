@@ -29,9 +29,12 @@ struct shape {
 static const struct shape shapes[] = {
     {"9b", 16, 4, 256, 64, true, 32},      {"0.8b", 8, 2, 256, 64, true, 16},
     {"qwen3", 16, 8, 128, 128, false, 32}, {"llama", 32, 8, 64, 64, false, 64},
-    {"odd", 7, 1, 64, 32, true, 8},        {"wide", 20, 1, 128, 128, false, 2},
+    {"wide", 20, 1, 128, 128, false, 2},   {"odd", 7, 1, 64, 32, true, 8},
+    {"least", 2, 1, 256, 64, true, 16},
 };
-#define N_SHAPES (sizeof(shapes) / sizeof(shapes[0]))
+#define SMALL_DECODE  4 /* the first that are small */
+#define SMALL_PREFILL 5
+#define N_SHAPES      (sizeof(shapes) / sizeof(shapes[0]))
 
 /* A row of a step: tokens at positions [position, position + n). */
 struct row {
@@ -54,6 +57,12 @@ struct world {
 static uint32_t in_ld(const struct shape *s)
 {
     return (s->gated ? 2 : 1) * s->nh * s->hd + 2 * s->nkv * s->hd;
+}
+
+/* Of up to 8 query heads, of a kv head. */
+static uint32_t chunks_of(const struct shape *s)
+{
+    return (s->nh / s->nkv + 7) / 8;
 }
 
 static uint16_t half_of(float v)
@@ -183,7 +192,8 @@ static void make_world(struct try *t, struct world *w, const struct shape *s,
     w->y = try_poison(t, heads * s->hd * 2);
     size_t parted = (size_t)n * s->nh; /* of tokens that decode is given */
     w->part = try_poison(t, parted * n_splits(w) * (s->hd + 2) * 4);
-    w->tickets = try_data(t, zeros, heads * 4);
+    w->tickets =
+        try_data(t, zeros, (size_t)w->n_tokens * s->nkv * chunks_of(s) * 4);
     free(zeros);
 }
 
@@ -318,9 +328,8 @@ static void check_y(struct try *t, const struct world *w, const char *what,
 static struct try_launch decode_launch(cl_kernel k, const struct world *w)
 {
     const struct shape *s = w->s;
-    size_t chunks = (s->nh / s->nkv + 7) / 8;
     return (struct try_launch){
-        k, 3, {n_splits(w), s->nkv * chunks, w->n_tokens}, {128, 1, 1}};
+        k, 3, {n_splits(w), s->nkv * chunks_of(s), w->n_tokens}, {128, 1, 1}};
 }
 
 static void run_decode(struct try *t, struct world *w, uint16_t *y)
@@ -433,7 +442,7 @@ static void decode_case(struct try *t)
         printf("attention_decode: not an NVIDIA device, left out\n");
         return;
     }
-    for (uint32_t i = 0; i < N_SHAPES; i++) {
+    for (uint32_t i = t->small ? SMALL_DECODE : 0; i < N_SHAPES; i++) {
         check_decode(t, &shapes[i], rows, sizeof(rows) / sizeof(rows[0]));
     }
     if (t->units > 16) { /* long parts */
@@ -553,7 +562,7 @@ static void prefill_case(struct try *t)
         printf("attention_prefill: not an NVIDIA device, left out\n");
         return;
     }
-    for (uint32_t i = 0; i < N_SHAPES; i++) {
+    for (uint32_t i = t->small ? SMALL_PREFILL : 0; i < N_SHAPES; i++) {
         check_prefill(t, &shapes[i]);
     }
     for (uint32_t i = 0; !t->quiet && i < 4; i++) {

@@ -25,6 +25,7 @@ static const struct layer {
     {"9B to attention", 4096, 12288, 4096, 10240},
     {"9B last", 4096, 12288, 4096, 0},
     {"odd", 192, 320, 64, 328},
+    {"odd last", 192, 320, 64, 0},
 };
 
 /* What is written: x, next, ss, gated, in. */
@@ -36,18 +37,29 @@ struct trial {
     struct matmul_nv_product of[N];
     uint32_t n;
     struct try_launch one[N], all;
-    cl_mem y, w, gamma, met, written[WRITTEN];
+    cl_mem y, w[N], gamma, met, written[WRITTEN];
     size_t bytes[WRITTEN];
     uint32_t copies, count; /* of the pool; in met */
 };
 
-static uint64_t cells(const struct trial *r, uint32_t n)
+static uint64_t cells(const struct trial *r, uint32_t p)
+{
+    return (uint64_t)r->of[p].rows * r->of[p].cols;
+}
+
+static uint64_t all_cells(const struct trial *r)
 {
     uint64_t sum = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        sum += (uint64_t)r->of[i].rows * r->of[i].cols;
+    for (uint32_t i = 0; i < r->n; i++) {
+        sum += cells(r, i);
     }
     return sum;
+}
+
+/* Where the i-th matrix of a product begins. */
+static uint64_t cell(const struct trial *r, uint32_t p, uint32_t i)
+{
+    return i % r->copies * cells(r, p);
 }
 
 static cl_kernel build(struct trial *r, const struct matmul_nv *m)
@@ -87,20 +99,19 @@ static bool build_all(struct trial *r)
 static void set_one(struct trial *r, uint32_t p, uint32_t i)
 {
     const struct matmul_nv_product *of = &r->of[p];
-    uint64_t w = i % r->copies * cells(r, r->n) + cells(r, p), z = 0;
-    uint64_t none = UINT64_MAX;
+    uint64_t w = cell(r, p, i), z = 0, none = UINT64_MAX;
     cl_mem in = p == 0 ? r->y : p == 2 ? r->written[3] : r->written[1];
     cl_kernel k = r->one[p].kernel;
     if (of->op == MATMUL_NV_ADD) {
         try_args(k, "mUmUmUmUmUmUmUuuuu", r->written[0], z, r->written[1], z,
-                 r->written[2], z, in, z, r->w, w, r->gamma, none, r->gamma, z,
-                 0u, 1u, of->rows, of->cols);
+                 r->written[2], z, in, z, r->w[p], w, r->gamma, none, r->gamma,
+                 z, 0u, 1u, of->rows, of->cols);
     } else if (of->op == MATMUL_NV_SILU) {
         try_args(k, "mUmUmUmUuuuu", r->written[3], z, in, z, r->written[2], z,
-                 r->w, w, 0u, 1u, of->rows / 2, of->cols);
+                 r->w[p], w, 0u, 1u, of->rows / 2, of->cols);
     } else {
         try_args(k, "mUmUmUmUmUuuuuu", r->written[4], z, in, z, r->written[2],
-                 z, r->w, w, r->gamma, none, 0u, 1u, of->rows, of->cols,
+                 z, r->w[p], w, r->gamma, none, 0u, 1u, of->rows, of->cols,
                  of->rows);
     }
 }
@@ -108,12 +119,13 @@ static void set_one(struct trial *r, uint32_t p, uint32_t i)
 static void set_all(void *arg, uint32_t i)
 {
     struct trial *r = arg;
-    uint64_t w = i % r->copies * cells(r, r->n), z = 0, none = UINT64_MAX;
+    uint64_t z = 0, none = UINT64_MAX;
     try_args(r->all.kernel, "mUmUmUmUmUmUmUmUmUmUmUmUmUmUmUu", r->written[0], z,
              r->written[1], z, r->written[2], z, r->written[3], z,
-             r->written[4], z, r->met, z, r->y, z, r->w, w, r->gamma, none,
-             r->gamma, z, r->w, w + cells(r, 1), r->w, w + cells(r, 2),
-             r->gamma, z, r->w, w + cells(r, 3), r->gamma, none, r->count);
+             r->written[4], z, r->met, z, r->y, z, r->w[0], cell(r, 0, i),
+             r->gamma, none, r->gamma, z, r->w[1], cell(r, 1, i), r->w[2],
+             cell(r, 2, i), r->gamma, z, r->w[3], cell(r, 3, i), r->gamma, none,
+             r->count);
     r->count += (r->n - 1) * r->t->units;
 }
 
@@ -133,7 +145,7 @@ static void make_buffers(struct trial *r)
 {
     const struct layer *l = r->l;
     const size_t bytes[WRITTEN] = {l->h * 4, l->h * 2, l->h / 8 * 4,
-                                   l->inner * 2, l->in_n * 4 + 4};
+                                   l->inner * 2, l->in_n > 0 ? l->in_n * 4 : 4};
     static const uint32_t zero;
     for (uint32_t i = 0; i < WRITTEN; i++) {
         r->bytes[i] = bytes[i];
@@ -142,7 +154,14 @@ static void make_buffers(struct trial *r)
     r->y = try_random(r->t, TRY_BF16, l->out_k, 2, 1.0f);
     r->gamma = try_random(r->t, TRY_F32, l->h, 3, 1.0f);
     r->met = try_data(r->t, &zero, sizeof(zero));
-    r->copies = (uint32_t)(POOL / cells(r, r->n));
+    r->copies = r->t->small ? 1 : (uint32_t)(POOL / all_cells(r));
+    for (uint32_t i = 0; i < r->n; i++) {
+        r->w[i] =
+            try_random(r->t, TRY_BF16, r->copies * cells(r, i), 5 + i, 0.05f);
+    }
+    for (uint32_t i = r->n; i < N; i++) { /* not used */
+        r->w[i] = try_poison(r->t, 2);
+    }
 }
 
 static void read_all(struct trial *r, uint8_t *out[WRITTEN])
@@ -195,7 +214,7 @@ static void check(struct trial *r)
 static void time_all(struct trial *r)
 {
     double us = try_chain(r->t, &r->all, set_all, r), sum = 0;
-    double bytes = (double)cells(r, r->n) * 2;
+    double bytes = (double)all_cells(r) * 2;
     for (uint32_t p = 0; p < r->n; p++) {
         struct single s = {r, p};
         sum += try_chain(r->t, &r->one[p], set_single, &s);
@@ -205,7 +224,7 @@ static void time_all(struct trial *r)
            sum);
 }
 
-static void try_layer(struct try *t, const struct layer *l, cl_mem pool)
+static void try_layer(struct try *t, const struct layer *l)
 {
     struct trial r = {.t = t,
                       .l = l,
@@ -213,8 +232,7 @@ static void try_layer(struct try *t, const struct layer *l, cl_mem pool)
                              {MATMUL_NV_SILU, 2 * l->inner, l->h},
                              {MATMUL_NV_ADD, l->h, l->inner},
                              {MATMUL_NV_STORE, l->in_n, l->h}},
-                      .n = l->in_n > 0 ? 4 : 3,
-                      .w = pool};
+                      .n = l->in_n > 0 ? 4 : 3};
     if (!build_all(&r) || t->build_only) {
         return;
     }
@@ -228,12 +246,10 @@ static void try_layer(struct try *t, const struct layer *l, cl_mem pool)
 static void chain(struct try *t)
 {
     for (size_t i = 0; i < sizeof(layers) / sizeof(layers[0]); i++) {
-        cl_mem pool = NULL;
-        if (!t->build_only) {
-            pool = try_random(t, TRY_BF16, POOL, 1, 0.05f);
+        if (!t->small || layers[i].h < 1024) {
+            try_layer(t, &layers[i]);
+            try_free_buffers(t);
         }
-        try_layer(t, &layers[i], pool);
-        try_free_buffers(t);
     }
 }
 

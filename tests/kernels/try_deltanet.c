@@ -20,8 +20,13 @@ struct shape {
     uint32_t hk, hv;
 };
 
-static const struct shape shapes[] = {
-    {"9b", 16, 32}, {"0.8b", 16, 16}, {"27b", 16, 48}, {"tiny", 2, 4}};
+static const struct shape shapes[] = {{"9b", 16, 32},
+                                      {"0.8b", 16, 16},
+                                      {"27b", 16, 48},
+                                      {"tiny", 2, 4},
+                                      {"least", 1, 2}};
+#define N_SHAPES (sizeof(shapes) / sizeof(shapes[0]))
+#define SMALL    (N_SHAPES - 1)
 
 struct row {
     uint32_t position, n;
@@ -458,7 +463,7 @@ static void decode_case(struct try *t)
         printf("deltanet_decode: not an NVIDIA device, left out\n");
         return;
     }
-    for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
+    for (size_t i = t->small ? SMALL : 0; i < N_SHAPES; i++) {
         check_decode(t, &shapes[i]);
     }
     for (uint32_t i = 0; !t->quiet && i < 2; i++) {
@@ -614,7 +619,7 @@ static void prefill_case(struct try *t)
         printf("deltanet_prefill: not an NVIDIA device, left out\n");
         return;
     }
-    for (size_t i = sizeof(shapes) / sizeof(shapes[0]); i-- > 0;) {
+    for (size_t i = t->small ? SMALL : 0; i < N_SHAPES; i++) {
         check_prefill(t, &shapes[i]);
     }
     for (uint32_t i = 0; !t->quiet && i < 2; i++) {

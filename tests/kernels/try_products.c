@@ -35,6 +35,13 @@ static const struct product shapes[] = {
     {"9B gate_up", 12288, 4096, 4096, MATMUL_NV_SILU},
     {"9B down", 4096, 12288, 4096, MATMUL_NV_ADD},
     {"9B head", 248320, 4096, 4096, MATMUL_NV_STORE},
+    {"small in", 200, 576, 576, MATMUL_NV_STORE},
+    {"small out", 136, 64, 136, MATMUL_NV_ADD},
+    {"small gate_up", 104, 192, 192, MATMUL_NV_SILU},
+    {"deep in", 24, 4608, 4608, MATMUL_NV_STORE},
+    {"deep down", 24, 4608, 24, MATMUL_NV_ADD},
+    {"deep gate_up", 16, 4608, 4608, MATMUL_NV_SILU},
+    {"high in", 25352, 64, 64, MATMUL_NV_STORE},
 };
 
 struct trial {
@@ -295,7 +302,7 @@ static void make_buffers(struct trial *r)
     r->got = malloc(r->out_bytes);
     try_must(r->golden && r->got && ss ? CL_SUCCESS : CL_OUT_OF_HOST_MEMORY,
              "buffers");
-    r->out = try_poison(t, cells * 4);
+    r->out = try_poison(t, r->out_bytes);
     r->next = try_poison(t, cells * 2);
     r->in = try_random(t, TRY_BF16, (size_t)r->most * p->k, SEED_IN, 1);
     r->gamma = try_random(t, TRY_F32, p->n, SEED_GAMMA, 1);
@@ -306,15 +313,17 @@ static void make_buffers(struct trial *r)
     free(ss);
 }
 
-static void try_product(struct try *t, const struct product *p, cl_mem pool,
+static void try_product(struct try *t, const struct product *p,
                         const struct turn *turns, uint32_t n, uint32_t most,
                         bool wgmma)
 {
-    struct trial r = {.t = t, .p = p, .w = pool, .most = most, .wgmma = wgmma};
+    struct trial r = {.t = t, .p = p, .most = most, .wgmma = wgmma};
     r.parts = p->op == MATMUL_NV_SILU ? 2 : 1;
-    r.copies = (uint32_t)(POOL / ((size_t)r.parts * p->n * p->k));
+    size_t cells = (size_t)r.parts * p->n * p->k;
+    r.copies = t->small ? 1 : (uint32_t)(POOL / cells);
     r.out_bytes = (size_t)most * p->n * (p->op == MATMUL_NV_SILU ? 2 : 4);
     if (!t->build_only) {
+        r.w = try_random(t, TRY_BF16, r.copies * cells, SEED_W, W_SCALE);
         make_buffers(&r);
     }
     if (turns->prefill && p->op != MATMUL_NV_ADD) {
@@ -337,11 +346,7 @@ static void try_shapes(struct try *t, const char *model,
             (turns->prefill && strstr(p->name, "head"))) {
             continue;
         }
-        cl_mem pool = NULL;
-        if (!t->build_only) {
-            pool = try_random(t, TRY_BF16, POOL, SEED_W, W_SCALE);
-        }
-        try_product(t, p, pool, turns, n, most, wgmma);
+        try_product(t, p, turns, n, most, wgmma);
         try_free_buffers(t);
     }
 }
@@ -357,14 +362,31 @@ static const struct turn decode_turns[] = {
     {8, 100, 8, false, true},
 };
 
+/* They end with the last token, or begin with the first. */
+#define SMALL_DECODED 37
+static const struct turn small_decode_turns[] = {
+    {32, 0, 37, false, true}, {8, 28, 9, false, true},  {1, 35, 2, false, true},
+    {32, 4, 33, false, true}, {32, 6, 31, false, true}, {8, 29, 8, false, true},
+    {8, 30, 7, false, true},  {1, 36, 1, false, true},
+};
+
 static void decode_small(struct try *t)
 {
-    try_shapes(t, "0.8B", decode_turns, N_OF(decode_turns), 128, false);
+    const struct turn *turns = small_decode_turns;
+    if (t->small) {
+        try_shapes(t, "small", turns, 8, SMALL_DECODED, false);
+        try_shapes(t, "deep", turns, 8, SMALL_DECODED, false);
+        try_shapes(t, "high", turns, 3, SMALL_DECODED, false);
+    } else {
+        try_shapes(t, "0.8B", decode_turns, N_OF(decode_turns), 128, false);
+    }
 }
 
 static void decode_large(struct try *t)
 {
-    try_shapes(t, "9B", decode_turns, N_OF(decode_turns), 128, false);
+    if (!t->small) {
+        try_shapes(t, "9B", decode_turns, N_OF(decode_turns), 128, false);
+    }
 }
 
 static const struct turn prefill_turns[] = {
@@ -374,9 +396,24 @@ static const struct turn prefill_turns[] = {
     {512, 77, 1, true, true},     {2048, 2048, 2048, true, false},
 };
 
+/* Of each tile: those that are best for so many tokens and 129 to 256 rows. */
+#define SMALL_PROMPT 193
+static const struct turn small_prefill_turns[] = {
+    {25344, 0, 193, true, true},  {25344, 1, 192, true, true},
+    {16896, 64, 129, true, true}, {8448, 65, 128, true, true},
+    {8448, 66, 127, true, true},  {64, 128, 65, true, true},
+    {64, 129, 64, true, true},    {64, 130, 63, true, true},
+    {64, 192, 1, true, true},
+};
+
 static void try_prefill(struct try *t, const char *model, bool wgmma)
 {
-    try_shapes(t, model, prefill_turns, N_OF(prefill_turns), 4096, wgmma);
+    if (!t->small) {
+        try_shapes(t, model, prefill_turns, N_OF(prefill_turns), 4096, wgmma);
+    } else if (strcmp(model, "9B") != 0) {
+        try_shapes(t, "small", small_prefill_turns, N_OF(small_prefill_turns),
+                   SMALL_PROMPT, wgmma);
+    }
 }
 
 static void prefill_small(struct try *t)
