@@ -1,6 +1,7 @@
 /* half.h - bfloat16 and float16 as bits, to and from float32.
  *
- * From is exact; to is rounded to nearest, ties to even, and a NaN stays one.
+ * From is exact; to is rounded to nearest, ties to even, and a NaN stays one:
+ * a quiet one, as processors that convert have it.
  *
  * Threading: pure functions. */
 #ifndef COMMON_MODEL_HALF_H
@@ -41,8 +42,11 @@ static inline float half_from_f16(uint16_t v)
 
         return sign != 0 ? -f : f;
     }
-    exponent = exponent == 31 ? 255 : exponent + 112;
-    return half_from_bits(sign | exponent << 23 | fraction << 13);
+    if (exponent == 31) {
+        fraction = fraction != 0 ? fraction << 13 | 0x400000 : 0;
+        return half_from_bits(sign | 0x7f800000 | fraction);
+    }
+    return half_from_bits(sign | (exponent + 112) << 23 | fraction << 13);
 }
 
 static inline uint16_t half_to_bf16(float f)

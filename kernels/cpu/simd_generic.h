@@ -11,6 +11,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "common/model/half.h"
+
 /* See simd_math.h. */
 #define SIMD_PLAIN
 
@@ -25,22 +27,6 @@
 struct v16 {
     float f[16];
 };
-
-static inline float v16_from_bits(uint32_t bits)
-{
-    float f;
-
-    memcpy(&f, &bits, sizeof f);
-    return f;
-}
-
-static inline uint32_t v16_bits(float f)
-{
-    uint32_t bits;
-
-    memcpy(&bits, &f, sizeof bits);
-    return bits;
-}
 
 #define LANES(expr)                    \
     do {                               \
@@ -68,28 +54,12 @@ static inline void v16_store(float *p, struct v16 a)
 
 static inline struct v16 v16_load_bf16(const uint16_t *p)
 {
-    LANES(v16_from_bits((uint32_t)p[i] << 16));
-}
-
-static inline float v16_from_f16(uint16_t h)
-{
-    uint32_t sign = (uint32_t)(h & 0x8000) << 16;
-    uint32_t exponent = h >> 10 & 31, fraction = h & 1023;
-
-    if (exponent == 31) {
-        fraction = fraction ? fraction << 13 | 0x400000 : 0;
-        return v16_from_bits(sign | 0x7f800000 | fraction);
-    }
-    if (exponent == 0) {
-        float small = (float)fraction * 0x1p-24f;
-        return v16_from_bits(sign | v16_bits(small));
-    }
-    return v16_from_bits(sign | (exponent + 112) << 23 | fraction << 13);
+    LANES(half_from_bf16(p[i]));
 }
 
 static inline struct v16 v16_load_f16(const uint16_t *p)
 {
-    LANES(v16_from_f16(p[i]));
+    LANES(half_from_f16(p[i]));
 }
 
 /* What sixteen quantised values become: v16_fma(q, scale, bias). */
@@ -119,46 +89,17 @@ static inline struct v16 v16_load8(struct v16_group g, const uint8_t *p)
     LANES(fmaf((float)p[i], g.scale, g.bias));
 }
 
-static inline uint16_t v16_to_bf16(float f)
-{
-    uint32_t bits = v16_bits(f);
-
-    if (f != f) {
-        return (uint16_t)(bits >> 16 | 0x40);
-    }
-    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-
 static inline void v16_store_bf16(uint16_t *p, struct v16 a)
 {
     for (int i = 0; i < 16; i++) {
-        p[i] = v16_to_bf16(a.f[i]);
+        p[i] = half_to_bf16(a.f[i]);
     }
-}
-
-static inline uint16_t v16_to_f16(float f)
-{
-    uint32_t bits = v16_bits(f), rest = bits & 0x7fffffff;
-    uint16_t sign = (uint16_t)(bits >> 16 & 0x8000);
-
-    if (rest > 0x7f800000) {
-        return (uint16_t)(sign | 0x7e00 | (rest >> 13 & 0x3ff));
-    }
-    if (rest >= 0x477ff000) { /* 65520 and more round to infinity */
-        return (uint16_t)(sign | 0x7c00);
-    }
-    if (rest < 0x38800000) { /* below 2^-14: multiples of 2^-24 */
-        float grid = v16_from_bits(rest) * 0x1p24f;
-        return (uint16_t)(sign | (uint16_t)rintf(grid));
-    }
-    rest += 0xfff + (rest >> 13 & 1);
-    return (uint16_t)(sign | (rest - 0x38000000) >> 13);
 }
 
 static inline void v16_store_f16(uint16_t *p, struct v16 a)
 {
     for (int i = 0; i < 16; i++) {
-        p[i] = v16_to_f16(a.f[i]);
+        p[i] = half_to_f16(a.f[i]);
     }
 }
 
@@ -214,7 +155,7 @@ static inline struct v16 v16_first(uint32_t n, struct v16 a, struct v16 b)
 /* 2^n where t = n + 1.5 * 2^23. */
 static inline struct v16 v16_pow2(struct v16 t)
 {
-    LANES(v16_from_bits((v16_bits(t.f[i]) - 0x4b400000u + 127u) << 23));
+    LANES(half_from_bits((half_bits(t.f[i]) - 0x4b400000u + 127u) << 23));
 }
 
 static inline float v16_sum(struct v16 a)

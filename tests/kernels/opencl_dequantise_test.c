@@ -7,7 +7,7 @@
 #include "kernels/cpu/isa.h"
 #include "kernels/opencl/program.h"
 #include "tests/kernels/random_model.h"
-#include "tests/kernels/test_device.h"
+#include "tests/kernels/test_queue.h"
 #include "tests/unit/cmocka.h"
 
 #define ROWS  3
@@ -27,22 +27,14 @@ struct form {
 };
 
 struct fixture {
-    struct opencl_device device;
-    cl_context context;
-    cl_command_queue queue;
+    struct test_queue q;
 };
 
 static int set_up(void **state)
 {
     static struct fixture f;
-    struct error e;
 
-    assert_int_equal(opencl_device_find(&f.device, test_device_or("0"), &e),
-                     ST_OK);
-    f.context = clCreateContext(NULL, 1, &f.device.id, NULL, NULL, NULL);
-    assert_non_null(f.context);
-    f.queue = clCreateCommandQueue(f.context, f.device.id, 0, NULL);
-    assert_non_null(f.queue);
+    test_queue_open(&f.q);
     *state = &f;
     return 0;
 }
@@ -51,8 +43,7 @@ static int tear_down(void **state)
 {
     struct fixture *f = *state;
 
-    clReleaseCommandQueue(f->queue);
-    clReleaseContext(f->context);
+    test_queue_close(&f->q);
     return 0;
 }
 
@@ -99,9 +90,9 @@ static void run(const struct fixture *f, cl_program program,
 {
     const cl_ulong in_at = AWAY, out_at = AWAY, n = N;
     const size_t local = LOCAL, global = (N / 8 + LOCAL - 1) / LOCAL * LOCAL;
-    cl_mem in = clCreateBuffer(f->context, CL_MEM_COPY_HOST_PTR, m->bytes,
+    cl_mem in = clCreateBuffer(f->q.context, CL_MEM_COPY_HOST_PTR, m->bytes,
                                (void *)(uintptr_t)m->on_device, NULL);
-    cl_mem to = clCreateBuffer(f->context, CL_MEM_COPY_HOST_PTR,
+    cl_mem to = clCreateBuffer(f->q.context, CL_MEM_COPY_HOST_PTR,
                                n_out * sizeof *out, out, NULL);
     cl_kernel k = clCreateKernel(program, "dequantise", NULL);
 
@@ -111,10 +102,10 @@ static void run(const struct fixture *f, cl_program program,
     assert_int_equal(clSetKernelArg(k, 2, sizeof in, &in), CL_SUCCESS);
     assert_int_equal(clSetKernelArg(k, 3, sizeof in_at, &in_at), CL_SUCCESS);
     assert_int_equal(clSetKernelArg(k, 4, sizeof n, &n), CL_SUCCESS);
-    assert_int_equal(clEnqueueNDRangeKernel(f->queue, k, 1, NULL, &global,
+    assert_int_equal(clEnqueueNDRangeKernel(f->q.queue, k, 1, NULL, &global,
                                             &local, 0, NULL, NULL),
                      CL_SUCCESS);
-    assert_int_equal(clEnqueueReadBuffer(f->queue, to, CL_TRUE, 0,
+    assert_int_equal(clEnqueueReadBuffer(f->q.queue, to, CL_TRUE, 0,
                                          n_out * sizeof *out, out, 0, NULL,
                                          NULL),
                      CL_SUCCESS);
@@ -140,7 +131,7 @@ static void compare(const struct fixture *f, const struct form *form)
     snprintf(defines, sizeof defines, "-DW_DTYPE=%d -DW_BITS=%u -DW_GROUP=%u",
              (int)form->dtype, form->bits, form->group);
     assert_int_equal(
-        opencl_programs_new(&programs, f->context, &f->device, opencl_files,
+        opencl_programs_new(&programs, f->q.context, &f->q.device, opencl_files,
                             "-cl-std=CL1.2 -DH=64 -DEPS=1e-6f", "", &e),
         ST_OK);
     if (opencl_programs_get(programs, &program, "dequantise", defines, &e) !=

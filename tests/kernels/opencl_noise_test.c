@@ -6,7 +6,7 @@
 
 #include "common/embedded.h"
 #include "kernels/opencl/program.h"
-#include "tests/kernels/test_device.h"
+#include "tests/kernels/test_queue.h"
 #include "tests/unit/cmocka.h"
 
 #define PIECES 4099 /* of 16 bytes */
@@ -19,9 +19,7 @@ extern const struct embedded opencl_files[];
 enum dtype_of_noise { F32, BF16, F16 };
 
 struct fixture {
-    struct opencl_device device;
-    cl_context context;
-    cl_command_queue queue;
+    struct test_queue q;
     struct opencl_programs *programs;
 };
 
@@ -30,14 +28,9 @@ static int set_up(void **state)
     static struct fixture f;
     struct error e;
 
-    assert_int_equal(opencl_device_find(&f.device, test_device_or("0"), &e),
-                     ST_OK);
-    f.context = clCreateContext(NULL, 1, &f.device.id, NULL, NULL, NULL);
-    assert_non_null(f.context);
-    f.queue = clCreateCommandQueue(f.context, f.device.id, 0, NULL);
-    assert_non_null(f.queue);
+    test_queue_open(&f.q);
     assert_int_equal(
-        opencl_programs_new(&f.programs, f.context, &f.device, opencl_files,
+        opencl_programs_new(&f.programs, f.q.context, &f.q.device, opencl_files,
                             "-cl-std=CL1.2 -DH=16 -DEPS=1e-6f", "", &e),
         ST_OK);
     *state = &f;
@@ -49,8 +42,7 @@ static int tear_down(void **state)
     struct fixture *f = *state;
 
     opencl_programs_free(&f->programs);
-    clReleaseCommandQueue(f->queue);
-    clReleaseContext(f->context);
+    test_queue_close(&f->q);
     return 0;
 }
 
@@ -70,7 +62,7 @@ static void run(struct fixture *f, cl_kernel k, cl_mem mem, cl_ulong seed)
     set(k, 2, sizeof seed, &seed);
     set(k, 3, sizeof width, &width);
     set(k, 4, sizeof n, &n);
-    assert_int_equal(clEnqueueNDRangeKernel(f->queue, k, 1, NULL, &global,
+    assert_int_equal(clEnqueueNDRangeKernel(f->q.queue, k, 1, NULL, &global,
                                             &local, 0, NULL, NULL),
                      CL_SUCCESS);
 }
@@ -90,12 +82,12 @@ static void noise(struct fixture *f, enum dtype_of_noise dtype, cl_ulong seed,
     assert_int_equal(
         opencl_programs_get(f->programs, &program, "noise", define, &e), ST_OK);
     k = clCreateKernel(program, "noise", NULL);
-    mem = clCreateBuffer(f->context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR,
+    mem = clCreateBuffer(f->q.context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR,
                          BYTES, out, NULL);
     assert_non_null(mem);
     run(f, k, mem, seed);
-    assert_int_equal(clEnqueueReadBuffer(f->queue, mem, CL_TRUE, 0, BYTES, out,
-                                         0, NULL, NULL),
+    assert_int_equal(clEnqueueReadBuffer(f->q.queue, mem, CL_TRUE, 0, BYTES,
+                                         out, 0, NULL, NULL),
                      CL_SUCCESS);
     clReleaseMemObject(mem);
     clReleaseKernel(k);

@@ -11,6 +11,13 @@ struct have have_one(const uint32_t *ids, uint32_t count, uint32_t text)
     return h;
 }
 
+Sluice__V1__GenerateRequest have_nothing(void)
+{
+    Sluice__V1__GenerateRequest m = SLUICE__V1__GENERATE_REQUEST__INIT;
+
+    return m;
+}
+
 void have_put(Sluice__V1__GenerateRequest *m, struct have *h)
 {
     m->has_n = true;

@@ -14,6 +14,9 @@ struct have {
 /* One choice: ids[0, count) and `text` bytes of text. */
 struct have have_one(const uint32_t *ids, uint32_t count, uint32_t text);
 
+/* A Generate that says nothing yet. */
+Sluice__V1__GenerateRequest have_nothing(void);
+
 /* m says so; h is borrowed. */
 void have_put(Sluice__V1__GenerateRequest *m, struct have *h);
 

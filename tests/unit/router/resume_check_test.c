@@ -15,13 +15,6 @@
 
 typedef Sluice__V1__GenerateRequest generate_message;
 
-static generate_message plain(void)
-{
-    generate_message m = SLUICE__V1__GENERATE_REQUEST__INIT;
-
-    return m;
-}
-
 /* ---- what is said ---- */
 
 static void check_refused(const generate_message *m, const char *sentence)
@@ -34,7 +27,7 @@ static void check_refused(const generate_message *m, const char *sentence)
 
 static void nothing_had_is_no_resumption(void **state)
 {
-    generate_message m = plain();
+    generate_message m = have_nothing();
     struct error e;
 
     (void)state;
@@ -45,7 +38,7 @@ static void nothing_had_is_no_resumption(void **state)
 static void columns_are_whole(void **state)
 {
     static struct have h;
-    generate_message m = plain();
+    generate_message m = have_nothing();
     struct error e;
 
     (void)state;
@@ -66,7 +59,7 @@ static void columns_are_whole(void **state)
         assert_int_equal(resume_check(&m, 1000, &e), ST_INVALID_ARGUMENT);
         *n[i] = 2;
     }
-    m = plain();
+    m = have_nothing();
     m.n_have_tokens = 1;
     m.have_tokens = h.tokens;
     assert_int_equal(resume_check(&m, 1000, &e), ST_INVALID_ARGUMENT);
@@ -75,7 +68,7 @@ static void columns_are_whole(void **state)
 static void counts_add_up(void **state)
 {
     static struct have h;
-    generate_message m = plain();
+    generate_message m = have_nothing();
     struct error e;
 
     (void)state;
@@ -94,7 +87,7 @@ static void counts_add_up(void **state)
 static void ids_are_in_the_vocabulary(void **state)
 {
     static struct have h;
-    generate_message m = plain();
+    generate_message m = have_nothing();
     struct error e;
 
     (void)state;
@@ -108,7 +101,7 @@ static void ids_are_in_the_vocabulary(void **state)
 static void counts_are_within_max_tokens(void **state)
 {
     static struct have h;
-    generate_message m = plain();
+    generate_message m = have_nothing();
     struct error e;
 
     (void)state;
@@ -124,7 +117,7 @@ static void counts_are_within_max_tokens(void **state)
 static void text_is_of_tokens(void **state)
 {
     static struct have h;
-    generate_message m = plain();
+    generate_message m = have_nothing();
     struct error e;
 
     (void)state;
@@ -139,7 +132,7 @@ static void text_is_of_tokens(void **state)
 
 static struct record *ask(struct rig *rig, struct fake *c, struct have *h)
 {
-    generate_message m = plain();
+    generate_message m = have_nothing();
     struct record *x;
 
     if (h != NULL) {
@@ -245,7 +238,7 @@ static void what_is_kept_is_removed(void **state)
     struct rig *rig = rig_new(NULL);
     struct fake *w = rig_worker(rig, "w1", 8, 2);
     struct fake *a = rig_client(rig, "c1"), *b = rig_client(rig, "c2");
-    generate_message m = plain();
+    generate_message m = have_nothing();
     struct record *x, *y;
 
     (void)state;
@@ -275,7 +268,7 @@ static void no_worker_yet(void **state)
     static struct have h;
     struct rig *rig = rig_new(NULL);
     struct fake *c = rig_client(rig, "c1");
-    generate_message m = plain();
+    generate_message m = have_nothing();
     struct record *x;
 
     (void)state;

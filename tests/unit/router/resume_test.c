@@ -16,20 +16,13 @@
 
 typedef Sluice__V1__GenerateRequest generate_message;
 
-static generate_message plain(void)
-{
-    generate_message m = SLUICE__V1__GENERATE_REQUEST__INIT;
-
-    return m;
-}
-
 /* Ask as tiny_generate() does, with what is had of choice 0. */
 static struct record *resume(struct tiny *s, struct have *h,
                              uint32_t max_tokens, const char *const *stop)
 {
     ProtobufCBinaryData strings[STOP_STRINGS_MAX];
     uint32_t ids[10] = {'a', 'b', 'c', 'd', 'e', 'f', 'g', 'h', 'i', 'j'};
-    generate_message m = plain();
+    generate_message m = have_nothing();
     uint8_t full[16];
     struct record *x;
 
