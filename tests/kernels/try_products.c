@@ -14,34 +14,37 @@
 #define POOL    ((size_t)1 << 30) /* elements of bf16 to cut weights from */
 #define SAMPLES 24
 #define EPS     1e-6
+#define GROUP   64 /* of weights of few bits */
 
 struct product {
     const char *name;
     uint32_t n, k; /* of out, and of in */
     uint32_t h;
     enum matmul_nv_op op;
+    uint32_t bits; /* of a weight, 4 or 8; 0: bf16 */
 };
 
 static const struct product shapes[] = {
-    {"0.8B attention in", 5120, 1024, 1024, MATMUL_NV_STORE},
-    {"0.8B deltanet in", 8224, 1024, 1024, MATMUL_NV_STORE},
-    {"0.8B out", 1024, 2048, 1024, MATMUL_NV_ADD},
-    {"0.8B gate_up", 3584, 1024, 1024, MATMUL_NV_SILU},
-    {"0.8B down", 1024, 3584, 1024, MATMUL_NV_ADD},
-    {"0.8B head", 248320, 1024, 1024, MATMUL_NV_STORE},
-    {"9B attention in", 10240, 4096, 4096, MATMUL_NV_STORE},
-    {"9B deltanet in", 12352, 4096, 4096, MATMUL_NV_STORE},
-    {"9B out", 4096, 4096, 4096, MATMUL_NV_ADD},
-    {"9B gate_up", 12288, 4096, 4096, MATMUL_NV_SILU},
-    {"9B down", 4096, 12288, 4096, MATMUL_NV_ADD},
-    {"9B head", 248320, 4096, 4096, MATMUL_NV_STORE},
-    {"small in", 200, 576, 576, MATMUL_NV_STORE},
-    {"small out", 136, 64, 136, MATMUL_NV_ADD},
-    {"small gate_up", 104, 192, 192, MATMUL_NV_SILU},
-    {"deep in", 24, 4608, 4608, MATMUL_NV_STORE},
-    {"deep down", 24, 4608, 24, MATMUL_NV_ADD},
-    {"deep gate_up", 16, 4608, 4608, MATMUL_NV_SILU},
-    {"high in", 25352, 64, 64, MATMUL_NV_STORE},
+    {"0.8B attention in", 5120, 1024, 1024, MATMUL_NV_STORE, 0},
+    {"0.8B deltanet in", 8224, 1024, 1024, MATMUL_NV_STORE, 0},
+    {"0.8B out", 1024, 2048, 1024, MATMUL_NV_ADD, 0},
+    {"0.8B gate_up", 3584, 1024, 1024, MATMUL_NV_SILU, 0},
+    {"0.8B down", 1024, 3584, 1024, MATMUL_NV_ADD, 0},
+    {"0.8B head", 248320, 1024, 1024, MATMUL_NV_STORE, 0},
+    {"9B attention in", 10240, 4096, 4096, MATMUL_NV_STORE, 0},
+    {"9B deltanet in", 12352, 4096, 4096, MATMUL_NV_STORE, 0},
+    {"9B out", 4096, 4096, 4096, MATMUL_NV_ADD, 0},
+    {"9B gate_up", 12288, 4096, 4096, MATMUL_NV_SILU, 0},
+    {"9B down", 4096, 12288, 4096, MATMUL_NV_ADD, 0},
+    {"9B head", 248320, 4096, 4096, MATMUL_NV_STORE, 0},
+    {"small in", 200, 576, 576, MATMUL_NV_STORE, 0},
+    {"small out", 136, 64, 136, MATMUL_NV_ADD, 0},
+    {"small gate_up", 104, 192, 192, MATMUL_NV_SILU, 0},
+    {"deep in", 24, 4608, 4608, MATMUL_NV_STORE, 0},
+    {"high in", 25352, 64, 64, MATMUL_NV_STORE, 0},
+    {"4 bits in", 24, 4608, 4608, MATMUL_NV_STORE, 4},
+    {"4 bits gate_up", 104, 768, 768, MATMUL_NV_SILU, 4},
+    {"8 bits out", 136, 384, 136, MATMUL_NV_ADD, 8},
 };
 
 struct trial {
@@ -60,14 +63,18 @@ struct trial {
 static cl_kernel build(struct try *t, const struct matmul_nv *w,
                        const struct product *p)
 {
-    char file[64];
+    char file[64], form[64] = "";
     snprintf(file, sizeof(file), "%s.cl", w->file);
+    if (p->bits > 0) {
+        snprintf(form, sizeof(form), "-DW_BITS=%u -DW_GROUP=%u ", p->bits,
+                 GROUP);
+    }
     const char *const files[] = {"common.cl", "nv.cl", file, NULL};
     return try_kernel(
         t, files, w->kernel,
         "-DH=%u -DEPS=%gf -DKV_DTYPE=1 -DW_DTYPE=1 -DOPERAND_DTYPE=1 "
-        "-DBLOCK_TOKENS=16 -DMETA_ROWS=0 -DMETA_TOKENS=0 %s",
-        p->h, EPS, w->defines);
+        "-DBLOCK_TOKENS=16 -DMETA_ROWS=0 -DMETA_TOKENS=0 %s%s",
+        p->h, EPS, form, w->defines);
 }
 
 static void set_args(void *arg, uint32_t i)
@@ -95,7 +102,7 @@ static void set_args(void *arg, uint32_t i)
 }
 
 /* Seeds of the buffers, and what they are scaled by. */
-enum { SEED_W = 1, SEED_IN, SEED_SS, SEED_GAMMA, SEED_X };
+enum { SEED_W = 1, SEED_IN, SEED_SS, SEED_GAMMA, SEED_X, SEED_SCALE };
 
 #define W_SCALE 0.05f
 
@@ -123,14 +130,54 @@ static double norm_scale(const struct product *p, uint32_t t)
     return 1.0 / sqrt(sum / p->h + EPS);
 }
 
+/* Of few bits, scale and bias of a group are pairs of bf16. */
+static uint32_t few_bits(const struct product *p, uint64_t i)
+{
+    float most = p->bits == 4 ? 8.0f : 128.0f;
+    return (uint32_t)(try_value(SEED_W, i, most, TRY_F32) + most);
+}
+
+static float pair(uint64_t i)
+{
+    return try_value(SEED_SCALE, i, i % 2 ? W_SCALE : W_SCALE / 16, TRY_BF16);
+}
+
+static float weight(const struct product *p, uint64_t i)
+{
+    if (p->bits == 0) {
+        return try_value(SEED_W, i, W_SCALE, TRY_BF16);
+    }
+    return try_bf16(fmaf((float)few_bits(p, i), pair(i / GROUP * 2),
+                         pair(i / GROUP * 2 + 1)));
+}
+
+/* A matrix of few bits: the weights, then the pairs. */
+static cl_mem make_few_bits(struct try *t, const struct product *p,
+                            size_t cells)
+{
+    size_t bytes = cells * p->bits / 8, n = cells / GROUP * 2;
+    uint8_t *data = calloc(1, bytes + n * 2);
+    try_must(data ? CL_SUCCESS : CL_OUT_OF_HOST_MEMORY, "weights");
+    for (size_t i = 0; i < cells; i++) {
+        uint32_t shift = p->bits == 4 && i % 2 ? 4 : 0;
+        data[i * p->bits / 8] |= (uint8_t)(few_bits(p, i) << shift);
+    }
+    for (size_t i = 0; i < n; i++) {
+        float v = pair(i);
+        memcpy(data + bytes + i * 2, (char *)&v + 2, 2); /* its upper half */
+    }
+    cl_mem m = try_data(t, data, bytes + n * 2);
+    free(data);
+    return m;
+}
+
 static double dot(const struct product *p, uint32_t t, uint32_t row)
 {
     double sum = 0;
     for (uint32_t k = 0; k < p->k; k++) {
         sum +=
             (double)try_value(SEED_IN, (uint64_t)t * p->k + k, 1.0f, TRY_BF16) *
-            (double)try_value(SEED_W, (uint64_t)row * p->k + k, W_SCALE,
-                              TRY_BF16);
+            (double)weight(p, (uint64_t)row * p->k + k);
     }
     return sum;
 }
@@ -266,7 +313,8 @@ static void try_turn(struct trial *r, const struct turn *u)
         matmul_nv_prefill(&w, p->op, p->n * r->parts, p->k, u->tokens,
                           r->wgmma);
     } else {
-        matmul_nv_decode(&w, p->op, p->n * r->parts, p->k, u->tokens);
+        matmul_nv_decode_bits(&w, p->op, p->n * r->parts, p->k, u->tokens,
+                              p->bits);
     }
     snprintf(what, sizeof(what), "%-18s %4u tokens%s", p->name, u->n_rows,
              u->prefill ? "" : " decoded");
@@ -320,10 +368,12 @@ static void try_product(struct try *t, const struct product *p,
     struct trial r = {.t = t, .p = p, .most = most, .wgmma = wgmma};
     r.parts = p->op == MATMUL_NV_SILU ? 2 : 1;
     size_t cells = (size_t)r.parts * p->n * p->k;
-    r.copies = t->small ? 1 : (uint32_t)(POOL / cells);
+    r.copies = t->small || p->bits ? 1 : (uint32_t)(POOL / cells);
     r.out_bytes = (size_t)most * p->n * (p->op == MATMUL_NV_SILU ? 2 : 4);
     if (!t->build_only) {
-        r.w = try_random(t, TRY_BF16, r.copies * cells, SEED_W, W_SCALE);
+        r.w = p->bits > 0
+                  ? make_few_bits(t, p, cells)
+                  : try_random(t, TRY_BF16, r.copies * cells, SEED_W, W_SCALE);
         make_buffers(&r);
     }
     if (turns->prefill && p->op != MATMUL_NV_ADD) {
@@ -382,6 +432,47 @@ static void decode_small(struct try *t)
     }
 }
 
+/* For products of many tokens: every bit. */
+static void dequantise(struct try *t, uint32_t bits)
+{
+    static const char *const files[] = {"common.cl", "dequantise.cl", NULL};
+    enum { CELLS = 3 * 192, ITEMS = 64 };
+    const struct product p = {.bits = bits};
+    uint16_t got[CELLS];
+    float as_float[CELLS];
+    double want[CELLS];
+    struct try_launch l = {NULL, 1, {(CELLS / 8 + ITEMS - 1) / ITEMS}, {ITEMS}};
+    l.kernel = try_kernel(t, files, "dequantise",
+                          "-DH=64 -DEPS=%gf -DKV_DTYPE=1 -DW_DTYPE=1 "
+                          "-DW_BITS=%u -DW_GROUP=%u -DMETA_ROWS=0 "
+                          "-DMETA_TOKENS=0 -DBLOCK_TOKENS=16",
+                          EPS, bits, GROUP);
+    if (!l.kernel || t->build_only) {
+        return;
+    }
+    cl_mem out = try_poison(t, sizeof(got));
+    cl_mem w = make_few_bits(t, &p, CELLS);
+    try_args(l.kernel, "mUmUU", out, (uint64_t)0, w, (uint64_t)0,
+             (uint64_t)CELLS);
+    try_run(t, &l);
+    try_read(t, out, 0, sizeof(got), got);
+    for (uint32_t i = 0; i < CELLS; i++) {
+        uint32_t b = (uint32_t)got[i] << 16;
+        memcpy(&as_float[i], &b, 4);
+        want[i] = (double)weight(&p, i);
+    }
+    try_near(t, "dequantise", as_float, want, CELLS, 0);
+}
+
+static void decode_bits(struct try *t)
+{
+    const struct turn *turns = small_decode_turns;
+    try_shapes(t, "4 bits", turns, 8, SMALL_DECODED, false);
+    try_shapes(t, "8 bits", turns, 8, SMALL_DECODED, false);
+    dequantise(t, 4);
+    dequantise(t, 8);
+}
+
 static void decode_large(struct try *t)
 {
     if (!t->small) {
@@ -433,7 +524,11 @@ static void prefill_sync(struct try *t)
 }
 
 const struct try_case try_products[] = {
-    {"decode_small", decode_small},   {"decode_large", decode_large},
-    {"prefill_small", prefill_small}, {"prefill_large", prefill_large},
-    {"sync", prefill_sync},           {0},
+    {"decode_small", decode_small},
+    {"decode_large", decode_large},
+    {"prefill_small", prefill_small},
+    {"prefill_large", prefill_large},
+    {"sync", prefill_sync},
+    {"bits", decode_bits},
+    {0},
 };

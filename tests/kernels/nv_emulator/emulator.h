@@ -4,8 +4,8 @@
  * by clang with AddressSanitizer; the instructions of nv.cl, which clang would
  * not know there, are C functions that go through the same pointers.  So any
  * access past a buffer, past a __local variable or past a private array ends
- * the program with the sanitizer's report, as does a misaligned one; the same
- * of compute-sanitizer, which does not see into OpenCL processes.
+ * the program with the sanitizer's report, as does a misaligned one.  (NVIDIA's
+ * compute-sanitizer does not see into OpenCL processes.)
  *
  *   group.c     work-items of work-groups, as coroutines: barriers, ids, and
  *               instructions that lanes of a warp execute together
@@ -20,6 +20,10 @@
  * are static ones in a program compiled for the host: each has the sanitizer's
  * zones around it.  A program is loaded NV_GROUPS times, so as many groups
  * have local memory of their own, and run at the same time.
+ *
+ * nv_try is opencl_try on this device.  -s takes shapes around the edges of
+ * tiles, as ctest does; without it the shapes are those of real models, which
+ * attention and DeltaNet compute in minutes: nv_try -q attention deltanet.
  *
  * What is not seen: a read or write within the buffer that should not be (the
  * cases of opencl_try fill with NaN what must not be read, and compare), a

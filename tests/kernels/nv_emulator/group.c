@@ -9,6 +9,7 @@
 #include "tests/kernels/nv_emulator/emulator.h"
 
 #define STACK ((size_t)256 << 10)
+#define GUARD ((size_t)4 << 10) /* of it, below */
 
 enum { READY, YIELDED, WAITING, DONE };
 
@@ -230,6 +231,9 @@ static void *stack_of(uint32_t group, uint32_t item)
                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (stacks == MAP_FAILED) {
             nv_fail("no memory for the stacks of work-items");
+        }
+        for (size_t i = 0; i < NV_GROUPS * NV_ITEMS_MAX; i++) {
+            (void)mprotect(stacks + i * STACK, GUARD, PROT_NONE);
         }
     }
     return stacks + ((size_t)group * NV_ITEMS_MAX + item) * STACK;
