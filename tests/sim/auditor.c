@@ -167,14 +167,17 @@ static void look_full(struct sim *s)
 {
     const void *router = s->nodes[SIM_ROUTER].core;
     struct router_counts c;
-    uint32_t queue, places;
+    uint32_t queue, places, room;
 
     router_counts(router, &c);
     /* Those that a frame brought may be cancelled by the same frame. */
     queue = less(s->options.max_waiting, (uint64_t)c.n_waiting + s->n_brought);
     places =
         less(s->options.max_requests, (uint64_t)c.n_requests + s->n_brought);
-    auditor_full(s, queue < places ? queue : places);
+    room = queue < places ? queue : places;
+    /* What is after a frame was not while it was read. */
+    auditor_full(s, room < s->room_before ? room : s->room_before);
+    s->room_before = room;
     s->n_brought = 0;
 }
 

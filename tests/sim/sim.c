@@ -92,6 +92,7 @@ static void begin(struct sim *s, uint64_t seed, struct seeds_with with,
     rng_init(&s->will, seed, 2);
     arena_init(&s->arena);
     memset(s->full_us, -1, sizeof(s->full_us));
+    s->room_before = UINT32_MAX;
     node_start(s, SIM_ROUTER);
     for (uint32_t i = 0; i < s->options.n_workers; i++) {
         node_start(s, SIM_FIRST_WORKER + i);

@@ -107,6 +107,7 @@ struct sim {
     uint32_t n_brought; /* choices that the frame just delivered asks for */
     /* When the router was last seen without room for so many choices. */
     int64_t full_us[GENERATION_CHOICES + 1];
+    uint32_t room_before; /* of the router, when it was looked at last */
     /* Of each worker, as the router has it, 0: none; and how many of a model
      * have ended. */
     uint64_t sessions[SIM_WORKERS];
