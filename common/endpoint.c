@@ -11,6 +11,10 @@
 #define IPC "ipc://"
 #define TCP "tcp://"
 
+/* Linux's abstract namespace: sockets without a file, and so without a mode,
+ * that anybody of this machine can reach. */
+#define ABSTRACT IPC "@"
+
 static bool starts(const char *s, const char *with)
 {
     return strncmp(s, with, strlen(with)) == 0;
@@ -23,6 +27,12 @@ enum status endpoint_check(const char *endpoint, struct error *e)
         return error_set(e, ST_INVALID_ARGUMENT,
                          "%.200s: an endpoint is tcp://HOST:PORT or "
                          "ipc://PATH",
+                         endpoint);
+    }
+    if (starts(endpoint, ABSTRACT)) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "%.200s: a name that begins with @ has no file that "
+                         "keeps others out; ipc:///PATH is wanted",
                          endpoint);
     }
     return ST_OK;

@@ -10,12 +10,14 @@
 
 #define ENDPOINT_MAX 256 /* bytes, the NUL included */
 
-/* ST_INVALID_ARGUMENT: neither kind, or too long. */
+/* ST_INVALID_ARGUMENT: neither kind, too long, or ipc://@NAME, a socket that
+ * is no file and that no mode protects. */
 MUST_CHECK enum status endpoint_check(const char *endpoint, struct error *e);
 
 bool endpoint_is_ipc(const char *endpoint);
 
-/* Only this machine can reach it: loopback or ipc. */
+/* Only this machine can reach it: loopback or ipc.  Of what passed
+ * endpoint_check(). */
 bool endpoint_is_private(const char *endpoint);
 
 /* An ipc name that somebody listens on.  libzmq would take it over; of tcp

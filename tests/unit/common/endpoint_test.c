@@ -28,6 +28,20 @@ static void what_is_one(void **state)
     assert_non_null(strstr(e.text, "tcp://HOST:PORT"));
 }
 
+/* A socket of the abstract namespace has no file, so no mode keeps others
+ * out. */
+static void abstract_names_are_refused(void **state)
+{
+    struct error e;
+
+    (void)state;
+    assert_int_equal(endpoint_check("ipc://@sluice", &e), ST_INVALID_ARGUMENT);
+    assert_non_null(strstr(e.text, "ipc://@sluice: a name that begins with @"));
+    assert_int_equal(endpoint_check("ipc://@", &e), ST_INVALID_ARGUMENT);
+    assert_int_equal(endpoint_check("ipc://./@sluice", &e), ST_OK);
+    assert_int_equal(endpoint_check("ipc:///run/@sluice", &e), ST_OK);
+}
+
 static void who_can_reach_it(void **state)
 {
     (void)state;
@@ -79,6 +93,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_one),
+        cmocka_unit_test(abstract_names_are_refused),
         cmocka_unit_test(who_can_reach_it),
         cmocka_unit_test(whether_it_is_taken),
     };
