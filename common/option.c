@@ -47,7 +47,7 @@ static bool decimal(const char *text, double *value, const char **end)
     *value = strtod(text, &stop);
     *end = stop;
     return stop != text && errno == 0 && isfinite(*value) &&
-           memchr(text, 'x', (size_t)(stop - text)) == NULL;
+           strcspn(text, "xX") >= (size_t)(stop - text);
 }
 
 static bool with_unit(const char *text, const struct unit *units, uint64_t *out)

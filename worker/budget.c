@@ -15,13 +15,14 @@ static uint64_t least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* "0.9": a share; anything else must be a size. */
+/* "0.9": a share, in decimal; anything else must be a size. */
 static bool wanted(const char *text, uint64_t available, uint64_t *bytes)
 {
     char *end;
     double share = strtod(text, &end);
 
-    if (*end == '\0' && strchr(text, '.') != NULL) {
+    if (*end == '\0' && strchr(text, '.') != NULL &&
+        strpbrk(text, "xX") == NULL) {
         *bytes = (uint64_t)(share * (double)available);
         return share > 0 && share <= 1;
     }

@@ -98,6 +98,9 @@ static void reads_sizes_and_times(void **state)
     assert_false(option_bytes("-1", &v));
     assert_false(option_bytes("inf", &v));
     assert_false(option_bytes("0x10", &v));
+    assert_false(option_bytes("0X10", &v));
+    assert_false(option_bytes("0X1p4KiB", &v));
+    assert_false(option_ms("0X10", &v));
     assert_false(option_bytes("9999999999TiB", &v));
     assert_true(option_ms("250ms", &v) && v == 250);
     assert_true(option_ms("2", &v) && v == 2000);
@@ -117,6 +120,8 @@ static void takes_numbers_below_zero(void **state)
     assert_string_equal(e.text, "--bias -2.01: must be from -2 to 2");
     PARSE("--bias", "--5");
     assert_string_equal(e.text, "--bias --5: a number is wanted");
+    PARSE("--bias", "0X1");
+    assert_string_equal(e.text, "--bias 0X1: a number is wanted");
     PARSE("--bias", "-inf");
     assert_int_equal(st, ST_INVALID_ARGUMENT);
     PARSE("--timeout", "-1s");

@@ -109,7 +109,8 @@ static void knows_shards_without_blocks(void **state)
 
 static void reads_sizes_and_shares(void **state)
 {
-    static const char *const bad[] = {"0.0", "1.1", "lots", "-1GiB", ""};
+    static const char *const bad[] = {"0.0", "1.1",  "lots",  "-1GiB",
+                                      "",    "0x.8", "0X.8p0"};
 
     (void)state;
     assert_int_equal(budget_divide(&b, "0.5", 2 * GIB, &hybrid, &e), ST_OK);
