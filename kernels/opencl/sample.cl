@@ -383,15 +383,16 @@ static bool next_piece(struct pass *s, __local ulong *sums)
     s->end = min(s->begin + s->length, s->end);
     s->length = (s->end - s->begin + WG - 1) / WG;
     s->need = sums[1];
-    return s->end - s->begin > 1;
+    return s->begin + 1 < s->end;
 }
 
-/* The least whole number at least share * total; share in (0, 1). */
+/* The least whole number at least share * total, and at least 1: what is below
+ * 2^-64 of share is lost.  share in (0, 1), total not 0. */
 static ulong share_of(float share, ulong total)
 {
-    const ulong s = (ulong)(share * 18446744073709551616.0f); /* exact */
+    const ulong s = (ulong)(share * 18446744073709551616.0f);
 
-    return mul_hi(s, total) + (s * total != 0);
+    return max(mul_hi(s, total) + (s * total != 0), 1ul);
 }
 
 /* Of d the top_k best stay, of these the shortest run of the best with top_p

@@ -215,6 +215,32 @@ static void test_alone(void **state)
     }
 }
 
+/* A share that is less than any token's still leaves the best: also where it
+ * is less than 2^-64, the last digit of a share on the device. */
+static void test_least_top_p(void **state)
+{
+    static const float least[] = {FLT_TRUE_MIN, FLT_MIN,    1e-20f,
+                                  5e-20f,       0x1p-64f,   0x1.8p-64f,
+                                  1e-19f,       FLT_EPSILON};
+    const uint32_t n = sizeof least / sizeof *least;
+    struct pair *p = *state;
+    struct error e;
+
+    for (uint32_t i = 0; i < 3 * n; i++) {
+        random_row(p, i);
+        p->sampling[i].temperature = 1.0f;
+        p->sampling[i].top_p = least[i % n];
+        p->sampling[i].top_k = i / n == 1 ? 50 : 0;
+        p->sampling[i].min_p = i / n == 2 ? 0.05f : 0.0f;
+        p->rows[i].index = i;
+    }
+    assert_int_equal(sample(p, p->cpu, 3 * n, p->expect, &e), ST_OK);
+    assert_int_equal(sample(p, p->device, 3 * n, p->got, &e), ST_OK);
+    for (uint32_t i = 0; i < 3 * n; i++) {
+        assert_int_equal(p->got[i].token, p->expect[i].token);
+    }
+}
+
 static void test_not_finite(void **state)
 {
     static const float bad[] = {NAN, INFINITY, -INFINITY};
@@ -238,6 +264,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_like_cpu),
         cmocka_unit_test(test_alone),
+        cmocka_unit_test(test_least_top_p),
         cmocka_unit_test(test_not_finite),
     };
 
