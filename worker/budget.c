@@ -1,5 +1,6 @@
 #include "worker/budget.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -8,7 +9,8 @@
 
 #include "common/option.h"
 
-#define MIB (1024.0 * 1024.0)
+#define MIB        (1024.0 * 1024.0)
+#define PATH_BYTES 4352 /* the longest path, and what stands around it */
 
 static uint64_t least(uint64_t a, uint64_t b)
 {
@@ -81,17 +83,19 @@ enum status budget_divide(struct budget *out, const char *text,
     return ST_OK;
 }
 
-static bool read_number(const char *path, const char *key, uint64_t *out)
+static bool read_number(const char *dir, const char *name, const char *key,
+                        uint64_t *out)
 {
-    FILE *f = fopen(path, "re");
-    char line[256];
+    char path[PATH_BYTES], line[256];
+    int n = snprintf(path, sizeof path, "%s/%s", dir, name);
+    FILE *f = n > 0 && n < (int)sizeof path ? fopen(path, "re") : NULL;
     bool found = false;
 
     while (f != NULL && !found && fgets(line, sizeof line, f) != NULL) {
-        size_t n = strlen(key);
+        size_t len = strlen(key);
 
-        if (strncmp(line, key, n) == 0) {
-            found = sscanf(line + n, "%" SCNu64, out) == 1;
+        if (strncmp(line, key, len) == 0) {
+            found = sscanf(line + len, "%" SCNu64, out) == 1;
         }
     }
     if (f != NULL) {
@@ -100,32 +104,104 @@ static bool read_number(const char *path, const char *key, uint64_t *out)
     return found;
 }
 
-/* What a cgroup leaves, version 2 or 1; UINT64_MAX if it sets no limit. */
-static uint64_t cgroup_left(void)
+/* What a version of cgroups calls its things. */
+struct cgroup {
+    const char *mount, *controller;
+    const char *limit, *used;
+    const char *inactive, *active; /* in memory.stat */
+};
+
+static const struct cgroup cgroups[] = {
+    {"/sys/fs/cgroup", "", "memory.max", "memory.current", "inactive_file ",
+     "active_file "},
+    {"/sys/fs/cgroup/memory", "memory", "memory.limit_in_bytes",
+     "memory.usage_in_bytes", "total_inactive_file ", "total_active_file "},
+};
+
+/* The page cache counts as used, but makes room when room is wanted: weights
+ * that were read once must not stand in the way of the next start. */
+static uint64_t left_in(const struct cgroup *g, const char *dir)
 {
-    static const char *const pairs[][2] = {
-        {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"},
-        {"/sys/fs/cgroup/memory/memory.limit_in_bytes",
-         "/sys/fs/cgroup/memory/memory.usage_in_bytes"},
-    };
+    uint64_t limit, used = 0, inactive = 0, active = 0;
 
-    for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
-        uint64_t limit, used;
-
-        if (read_number(pairs[i][0], "", &limit) &&
-            read_number(pairs[i][1], "", &used)) {
-            return limit > used ? limit - used : 0;
-        }
+    if (!read_number(dir, g->limit, "", &limit)) {
+        return UINT64_MAX; /* "max", or no such place */
     }
-    return UINT64_MAX;
+    (void)read_number(dir, g->used, "", &used);
+    (void)read_number(dir, "memory.stat", g->inactive, &inactive);
+    (void)read_number(dir, "memory.stat", g->active, &active);
+    used -= least(inactive + active, used);
+    return limit - least(used, limit);
 }
 
-uint64_t budget_available(void)
+/* Of a line of /proc/self/cgroup, "4:cpu,memory:/path", the path, if its
+ * hierarchy has the controller.  Cuts the line. */
+static const char *path_in(char *line, const char *controller)
 {
-    uint64_t kib = 0;
+    char *rest = line, *names, *path, *name;
 
-    if (!read_number("/proc/meminfo", "MemAvailable:", &kib)) {
-        kib = 1u << 20; /* nothing tells: assume a gibibyte */
+    (void)strsep(&rest, ":");
+    names = strsep(&rest, ":");
+    path = strsep(&rest, "\n");
+    while (path != NULL && (name = strsep(&names, ",")) != NULL) {
+        if (strcmp(name, controller) == 0) {
+            return path;
+        }
     }
-    return least(kib * 1024, cgroup_left());
+    return NULL;
+}
+
+/* Where this process stands below g's mount; "" if that cannot be told, or
+ * is outside of what a container sees. */
+static void own_path(const char *root, const struct cgroup *g, char *out,
+                     size_t size)
+{
+    char file[PATH_BYTES], line[PATH_BYTES];
+    const char *path = NULL;
+    FILE *f;
+
+    snprintf(file, sizeof file, "%s/proc/self/cgroup", root);
+    f = fopen(file, "re");
+    while (f != NULL && path == NULL && fgets(line, sizeof line, f) != NULL) {
+        path = path_in(line, g->controller);
+    }
+    if (f != NULL) {
+        fclose(f);
+    }
+    out[0] = '\0';
+    if (path != NULL && strlen(path) < size && strstr(path, "/..") == NULL) {
+        memcpy(out, path, strlen(path) + 1);
+    }
+}
+
+/* The least that the process's own group and those above it leave;
+ * UINT64_MAX if none has a limit. */
+static uint64_t cgroup_left(const char *root, const struct cgroup *g)
+{
+    char dir[PATH_BYTES], *path, *slash;
+    uint64_t left;
+    int n = snprintf(dir, sizeof dir, "%s%s", root, g->mount);
+
+    assert(n > 0 && n < (int)sizeof dir);
+    path = dir + n;
+    own_path(root, g, path, sizeof dir - (size_t)n);
+    left = left_in(g, dir);
+    while ((slash = strrchr(path, '/')) != NULL) {
+        *slash = '\0';
+        left = least(left, left_in(g, dir));
+    }
+    return left;
+}
+
+uint64_t budget_available(const char *root)
+{
+    uint64_t kib, left = 1u << 30; /* nothing tells: assume a gibibyte */
+
+    if (read_number(root, "proc/meminfo", "MemAvailable:", &kib)) {
+        left = kib * 1024;
+    }
+    for (size_t i = 0; i < sizeof cgroups / sizeof cgroups[0]; i++) {
+        left = least(left, cgroup_left(root, &cgroups[i]));
+    }
+    return left;
 }

@@ -42,8 +42,10 @@ MUST_CHECK enum status budget_divide(struct budget *out, const char *text,
 MUST_CHECK enum status budget_bytes(uint64_t *out, const char *text,
                                     uint64_t available, struct error *e);
 
-/* Bytes that this process may still take: MemAvailable, or less where a
- * cgroup bounds it.  Ask before loading weights. */
-uint64_t budget_available(void);
+/* Bytes that this process may still take: MemAvailable, or less where its
+ * cgroup (of version 1 or 2) or one above it bounds it.  The page cache is
+ * not counted as taken.  root: "", or a directory with another machine's
+ * /proc and /sys.  Ask before loading weights. */
+uint64_t budget_available(const char *root);
 
 #endif

@@ -310,7 +310,7 @@ enum status program_begin(struct program *p, struct error *e)
     enum status st;
 
     name_it(p);
-    p->available = budget_available();
+    p->available = budget_available("");
     st = config_read(p, e);
     st = st == ST_OK ? tokenizer_read(p, e) : st;
     if (st != ST_OK) {
