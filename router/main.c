@@ -1,4 +1,5 @@
 /* sluice-router: options, tokenizers, ports, the loop. */
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -269,6 +270,7 @@ int main(int argc, char **argv)
     if (printed(&p.args)) {
         return EXIT_SUCCESS;
     }
+    signal(SIGPIPE, SIG_IGN); /* whoever reads the log may go */
     p.signals = loop_signals();
     if (assemble(&p, &e) != ST_OK) {
         fprintf(stderr, "sluice-router: %s\n", e.text);

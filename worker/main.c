@@ -1,4 +1,5 @@
 /* sluice-worker: what it was asked for, its codes. */
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -69,6 +70,7 @@ int main(int argc, char **argv)
     if (p.args.check != NULL) {
         return check(&p, &e) == ST_OK ? EXIT_SUCCESS : fail(&e);
     }
+    signal(SIGPIPE, SIG_IGN); /* whoever reads the log may go */
     p.signals = loop_signals();
     st = program_begin(&p, &e);
     st = st == ST_OK ? program_offer(&p, &e) : st;
