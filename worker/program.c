@@ -13,9 +13,32 @@
 #define STAGE_LISTEN "tcp://127.0.0.1:0"
 #define MIB          (1024.0 * 1024.0)
 
-static void on_progress(void *ctx, uint64_t done, uint64_t total)
+/* Has a signal come?  Asked until the loop runs, which hears them then. */
+static bool is_told_to_stop(struct program *p)
 {
-    progress_tell(ctx, loop_now_us(), done, total);
+    p->stopped = p->stopped || loop_signal_read(p->signals) != 0;
+    return p->stopped;
+}
+
+static enum status go_on(struct program *p, struct error *e)
+{
+    return is_told_to_stop(p) ? error_set(e, ST_CANCELLED, "stopped") : ST_OK;
+}
+
+struct reading {
+    struct program *program;
+    struct progress progress;
+};
+
+static bool on_progress(void *ctx, uint64_t done, uint64_t total)
+{
+    struct reading *r = ctx;
+
+    if (is_told_to_stop(r->program)) {
+        return false;
+    }
+    progress_tell(&r->progress, loop_now_us(), done, total);
+    return true;
 }
 
 /* --layers, or all there are. */
@@ -76,15 +99,15 @@ static enum status tokenizer_read(struct program *p, struct error *e)
 enum status program_read(struct program *p, struct shard **out, uint32_t begin,
                          uint32_t end, struct error *e)
 {
-    struct progress progress;
+    struct reading r = {.program = p};
     struct shard_options o = {.progress = on_progress,
-                              .ctx = &progress,
+                              .ctx = &r,
                               .known = p->has_known ? &p->known : NULL};
     enum status st;
 
-    progress_init(&progress, stderr, isatty(STDERR_FILENO), loop_now_us());
+    progress_init(&r.progress, stderr, isatty(STDERR_FILENO), loop_now_us());
     st = shard_load(out, &p->config, p->args.model, begin, end, &o, e);
-    progress_end(&progress);
+    progress_end(&r.progress);
     return st;
 }
 
@@ -142,6 +165,10 @@ static enum status device_try(struct program *p,
 
     if (sizes->weight_bytes == 0) {
         return ST_OK;
+    }
+    st = go_on(p, e);
+    if (st != ST_OK) {
+        return st;
     }
     st = canary_run(forward_kernels(p->forward), shard_weights(p->shard),
                     &p->kernels, e);
@@ -339,6 +366,7 @@ enum status program_load(struct program *p, struct error *e)
 {
     enum status st = weights_read(p, e);
 
+    st = st == ST_OK ? go_on(p, e) : st;
     st = st == ST_OK ? forward_make(p, e) : st;
     st = st == ST_OK ? pool_make(p, e) : st;
     if (st != ST_OK) {

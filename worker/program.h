@@ -37,16 +37,17 @@ struct program {
     struct worker_core *core;
     struct loop loop;
     int signals;
+    bool stopped; /* a signal came before the loop that hears them */
     char name[128], lineage[128];
 };
 
 /* In this order, once p->args are and p->signals reads signals; whatever comes
  * of it, program_stop() follows.  First what needs no weights: */
 MUST_CHECK enum status program_begin(struct program *p, struct error *e);
-/* with --stages, until the router has said which layers it will be
- * (ST_CANCELLED: a signal came instead); */
+/* with --stages, until the router has said which layers it will be; */
 MUST_CHECK enum status program_offer(struct program *p, struct error *e);
-/* and all the rest. */
+/* and all the rest.  Of both ST_CANCELLED: a signal came, which they look for
+ * at each piece of the weights and between what else takes long. */
 MUST_CHECK enum status program_load(struct program *p, struct error *e);
 void program_stop(struct program *p);
 

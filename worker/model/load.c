@@ -64,7 +64,7 @@ static void failed(struct loader *l, const struct slice *s, enum status st,
     pthread_mutex_unlock(&l->lock);
 }
 
-/* False once anything has failed. */
+/* False once anything has failed, or is not wanted any more. */
 static bool finished(struct loader *l, const struct piece *p)
 {
     const struct shard_options *o = l->options;
@@ -73,8 +73,11 @@ static bool finished(struct loader *l, const struct piece *p)
     pthread_mutex_lock(&l->lock);
     l->done += p->bytes;
     go_on = l->status == ST_OK;
-    if (go_on && o->progress != NULL) {
-        o->progress(o->ctx, l->done, l->total);
+    if (go_on && o->progress != NULL &&
+        !o->progress(o->ctx, l->done, l->total)) {
+        go_on = false;
+        l->status = error_set(l->error, ST_CANCELLED,
+                              "stopped while weights were read");
     }
     pthread_mutex_unlock(&l->lock);
     return go_on;

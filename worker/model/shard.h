@@ -17,10 +17,12 @@
  * pages; at most 1.1 times the bytes kept plus 4 MiB and the headers, also
  * while loading.  Errors: ST_NOT_FOUND (file or tensor, by name),
  * ST_INVALID_ARGUMENT (shape, dtype, range), ST_DATA_LOSS (broken file),
- * ST_ABORTED (changed while read), ST_RESOURCE_EXHAUSTED (no room). */
+ * ST_ABORTED (changed while read), ST_RESOURCE_EXHAUSTED (no room),
+ * ST_CANCELLED (progress said so). */
 #ifndef WORKER_MODEL_SHARD_H
 #define WORKER_MODEL_SHARD_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "common/model/config.h"
@@ -31,8 +33,9 @@
 struct shard;
 
 /* Called by the loading threads, one at a time, done never falling; total is
- * all that is read, kept or not. */
-typedef void (*shard_progress_fn)(void *ctx, uint64_t done, uint64_t total);
+ * all that is read, kept or not.  False: nothing more is read, and
+ * shard_load() answers ST_CANCELLED. */
+typedef bool (*shard_progress_fn)(void *ctx, uint64_t done, uint64_t total);
 
 /* What one reading of a model's files tells the next. */
 struct shard_known {

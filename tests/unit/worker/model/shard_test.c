@@ -376,9 +376,10 @@ struct seen {
     uint64_t done, total;
     uint32_t calls;
     const char *touch; /* a file to change at the first call */
+    uint32_t stop;     /* the call that says to stop; 0: none does */
 };
 
-static void watch(void *ctx, uint64_t done, uint64_t total)
+static bool watch(void *ctx, uint64_t done, uint64_t total)
 {
     struct seen *s = ctx;
 
@@ -391,6 +392,7 @@ static void watch(void *ctx, uint64_t done, uint64_t total)
     s->calls += done >= s->done && done <= total ? 1 : 1000000;
     s->done = done;
     s->total = total;
+    return s->calls != s->stop;
 }
 
 static void reads_in_parallel(void **state)
@@ -464,6 +466,32 @@ static void notices_a_change_while_reading(void **state)
     assert_int_equal(shard_load(&s, &c, dir, 0, 4, &o, &e), ST_ABORTED);
     assert_non_null(strstr(e.text, "\"model.safetensors\" changed"));
     json_decref(j);
+}
+
+/* Whoever is told how far it is may say that it is far enough, at the last
+ * piece too; no piece is told of after that. */
+static void stops_when_it_is_told_to(void **state)
+{
+    struct model_config c = fixture_load_config(TINY_HYBRID);
+    struct shard *s = fixture_shard_all(TINY_HYBRID);
+    uint32_t n = shard_report(s)->n_tensors;
+    const uint32_t stops[] = {1, 3, n};
+    struct error e;
+
+    (void)state;
+    shard_free(&s);
+    for (uint32_t i = 0; i < 6; i++) {
+        struct seen seen = {.stop = stops[i % 3]};
+        struct shard_options o = {
+            .n_threads = i < 3 ? 1 : 4, .progress = watch, .ctx = &seen};
+
+        assert_int_equal(shard_load(&s, &c, TINY_HYBRID, 0, 8, &o, &e),
+                         ST_CANCELLED);
+        assert_null(s);
+        assert_int_equal(seen.calls, seen.stop);
+        assert_true(seen.done < seen.total || seen.stop == n);
+        assert_non_null(strstr(e.text, "stopped while weights were read"));
+    }
 }
 
 static void keeps_to_a_budget(void **state)
@@ -578,6 +606,7 @@ int main(void)
         cmocka_unit_test(reads_in_parallel),
         cmocka_unit_test(reads_only_its_own_once_known),
         cmocka_unit_test(notices_a_change_while_reading),
+        cmocka_unit_test(stops_when_it_is_told_to),
         cmocka_unit_test(keeps_to_a_budget),
         cmocka_unit_test(weighs_what_sizes_says),
         cmocka_unit_test(takes_little_more_memory_than_bytes),
