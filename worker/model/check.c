@@ -6,6 +6,7 @@
 
 #include "common/model/checkpoint.h"
 #include "common/model/config.h"
+#include "common/model/costs.h"
 #include "common/model/layout.h"
 #include "common/model/sizes.h"
 #include "common/quote.h"
@@ -17,6 +18,7 @@ struct check {
     struct check_options options; /* with defaults filled in */
     struct model_config config;
     struct sizes sizes, whole; /* of the layers asked for, of all */
+    struct split_model costs;  /* of each layer */
 };
 
 static const char *dtype_name(enum dtype t)
@@ -70,24 +72,36 @@ static void print_model(const struct check *c)
     }
 }
 
-/* One line for each kind of layer: all of a kind weigh the same. */
+/* Layers of [begin, end) of the kind and the weight of layer i. */
+static uint32_t n_like(const struct check *c, uint32_t i, uint32_t begin,
+                       uint32_t end)
+{
+    uint32_t n = 0;
+
+    for (uint32_t j = begin; j < end; j++) {
+        n += c->config.mixers[j] == c->config.mixers[i] &&
+             c->costs.layers[j].weight_bytes == c->costs.layers[i].weight_bytes;
+    }
+    return n;
+}
+
+/* One line for each kind of layer; more where files store some otherwise. */
 static void print_layers(const struct check *c)
 {
     static const char *const names[] = {
         [MIXER_ATTENTION] = "attention",
         [MIXER_DELTANET] = "linear",
     };
+    uint32_t begin = c->options.begin, end = c->options.end;
 
     for (int kind = MIXER_ATTENTION; kind <= MIXER_DELTANET; kind++) {
-        for (uint32_t i = c->options.begin; i < c->options.end; i++) {
-            if ((int)c->config.mixers[i] == kind) {
+        for (uint32_t i = begin; i < end; i++) {
+            if ((int)c->config.mixers[i] == kind &&
+                n_like(c, i, begin, i) == 0) {
                 fprintf(c->out,
                         "layer        %15" PRIu64 " bytes  each of %u %s\n",
-                        sizes_layer(&c->config, i),
-                        kind == MIXER_ATTENTION ? c->sizes.n_attention
-                                                : c->sizes.n_linear,
+                        c->costs.layers[i].weight_bytes, n_like(c, i, i, end),
                         names[kind]);
-                break;
             }
         }
     }
@@ -193,18 +207,26 @@ static void print_layout(const struct check *c, const struct layout *l,
 }
 
 /* A shard reads the whole model: fingerprint.h. */
-static enum status try_model(const struct check *c,
-                             const struct checkpoint *files, struct error *e)
+static enum status try_model(struct check *c, const struct checkpoint *files,
+                             struct error *e)
 {
     struct layout l;
     enum status st = layout_of_model(&l, &c->config, files, e);
 
+    if (st == ST_OK) {
+        st = costs_of_files(&c->costs, &c->config, files, e);
+    }
+    if (st == ST_OK) {
+        c->whole.weight_bytes = l.bytes;
+    }
     layout_fini(&l);
     return st;
 }
 
-static enum status try_layout(const struct check *c,
-                              const struct checkpoint *files, struct error *e)
+/* From here on weights are those of the files: config.json need not be right
+ * about dtypes and bits. */
+static enum status try_layout(struct check *c, const struct checkpoint *files,
+                              struct error *e)
 {
     uint32_t begin = c->options.begin, end = c->options.end;
     struct shard_weights w = {
@@ -219,15 +241,19 @@ static enum status try_layout(const struct check *c,
     st = layout_make(&l, &w, layers, &c->config, files, e);
     if (st == ST_OK) {
         print_layout(c, &l, files);
+        st = try_model(c, files, e);
+    }
+    if (st == ST_OK) {
+        c->sizes.weight_bytes = l.bytes;
     }
     layout_fini(&l);
     free(layers);
-    return st == ST_OK ? try_model(c, files, e) : st;
+    return st;
 }
 
 /* Config alone is fine; an index whose files are missing is not. */
-static enum status try_weights(const struct check *c, const char *dir,
-                               bool *found, struct error *e)
+static enum status try_weights(struct check *c, const char *dir, bool *found,
+                               struct error *e)
 {
     struct checkpoint *files;
     enum status st = checkpoint_open(&files, dir, e);
@@ -250,6 +276,7 @@ static enum status prepare(struct check *c, const char *dir,
                            const struct check_options *o, struct error *e)
 {
     struct check_options *p = &c->options;
+    enum dtype kv;
     enum status st = config_load(&c->config, dir, e);
     uint32_t n = c->config.shape.n_layers;
 
@@ -269,10 +296,10 @@ static enum status prepare(struct check *c, const char *dir,
                          "blocks of %u tokens, %d are allowed at most",
                          p->block_tokens, SIZES_BLOCK_TOKENS_MAX);
     }
-    c->sizes = sizes_of(&c->config, p->begin, p->end, p->block_tokens,
-                        sizes_kv_dtype(&c->config, p->kv_f32));
-    c->whole = sizes_of(&c->config, 0, n, p->block_tokens,
-                        sizes_kv_dtype(&c->config, p->kv_f32));
+    kv = sizes_kv_dtype(&c->config, p->kv_f32);
+    c->sizes = sizes_of(&c->config, p->begin, p->end, p->block_tokens, kv);
+    c->whole = sizes_of(&c->config, 0, n, p->block_tokens, kv);
+    costs_of_shapes(&c->costs, &c->config, kv);
     return ST_OK;
 }
 
@@ -288,9 +315,9 @@ enum status model_check(FILE *out, const char *dir,
     st = prepare(&c, dir, o, e);
     if (st == ST_OK) {
         print_model(&c);
+        st = try_weights(&c, dir, &found, e);
         print_sizes(&c);
         print_whole(&c);
-        st = try_weights(&c, dir, &found, e);
     }
     if (st == ST_OK) {
         st = print_budget(&c, e);

@@ -4,8 +4,9 @@
  * layers out as shard_load() would (every name, shape and dtype is checked;
  * no weight is read), and prints what it found: the model, the sizes of the
  * layers asked for, per layer, token, block, slot and page, beside a part those
- * of the whole, what a budget holds, and a last line with the verdict.  A
- * directory with a config.json alone gets its sizes too.
+ * of the whole, what a budget holds, and a last line with the verdict.
+ * Weights are as the files store them, whatever the configuration says; a
+ * directory with a config.json alone gets its sizes from that.
  *
  * Threading: none.  Memory: headers, for the call. */
 #ifndef WORKER_MODEL_CHECK_H

@@ -1,11 +1,13 @@
 #include "worker/model/check.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/model/sizes.h"
 #include "tests/unit/cmocka.h"
 #include "tests/unit/worker/model/fixture.h"
 
@@ -126,6 +128,105 @@ static void sizes_the_family(void **state)
     }
 }
 
+/* The verdict on a budget of these weights and one sequence of full length,
+ * and on a byte less. */
+static void weighs(const char *dir, uint32_t begin, uint32_t end)
+{
+    struct model_config c = fixture_load_config(dir);
+    struct shard *s = fixture_shard(dir, begin, end);
+    struct sizes z =
+        sizes_of(&c, begin, end, CHECK_BLOCK_TOKENS, sizes_kv_dtype(&c, false));
+    uint64_t bytes = shard_report(s)->bytes;
+    struct check_options o = {.begin = begin, .end = end};
+    char line[64];
+
+    shard_free(&s);
+    snprintf(line, sizeof line, "weights      %15" PRIu64 " bytes", bytes);
+    o.budget_bytes =
+        bytes + sizes_sequence(&z, CHECK_BLOCK_TOKENS, c.shape.context);
+    EXPECT(dir, &o, ST_OK, line, "verdict      would load");
+    o.budget_bytes--;
+    EXPECT(dir, &o, ST_RESOURCE_EXHAUSTED, line, "verdict      would not");
+    o.budget_bytes = bytes - 1;
+    EXPECT(dir, &o, ST_RESOURCE_EXHAUSTED, line, "weights are 1 bytes more");
+}
+
+/* The whole's weights, beside a part, too. */
+static void weighs_all(const char *dir)
+{
+    struct shard *s = fixture_shard_all(dir);
+    struct check_options o = {.begin = 1, .end = 2};
+    char line[64];
+
+    snprintf(line, sizeof line, "  weights    %15" PRIu64 " bytes",
+             shard_report(s)->bytes);
+    shard_free(&s);
+    EXPECT(dir, &o, ST_OK, line, "each of 1 linear");
+    weighs(dir, 0, 4);
+    weighs(dir, 0, 1);
+    weighs(dir, 1, 4);
+}
+
+/* Whatever config.json says of dtype and quantisation. */
+static void weighs_the_files(void **state)
+{
+    static const struct {
+        enum dtype stored;
+        const char *said;
+    } rows[] = {{DTYPE_BF16, "float32"}, {DTYPE_F32, "bfloat16"}};
+    struct writer_options o = {.dtype = DTYPE_BF16, .bits = 8, .group = 32};
+    json_t *j = fixture_config("qwen3_5");
+    char path[512];
+    const char *dir;
+
+    (void)state;
+    dir = fixture_model("bits", j, &o);
+    snprintf(path, sizeof path, "%s/config.json", dir);
+    json_object_set_new(j, "quantization",
+                        json_pack("{s:i, s:i}", "bits", 4, "group_size", 32));
+    assert_int_equal(json_dump_file(j, path, 0), 0);
+    weighs_all(dir);
+    json_object_del(j, "quantization");
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct writer_options plain = {.dtype = rows[i].stored};
+
+        json_object_set_new(j, "dtype", json_string(rows[i].said));
+        weighs_all(fixture_model(rows[i].said, j, &plain));
+    }
+    json_decref(j);
+}
+
+/* Half of the layers are stored in bfloat16, half in float32. */
+static void weighs_each_layer(void **state)
+{
+    struct writer_options o = {.dtype = DTYPE_BF16, .n_files = 2};
+    json_t *j = fixture_config("llama");
+    const char *dir = fixture_model("mixed", j, &o);
+    char layers[2][64], path[512], *bytes;
+    size_t len;
+
+    (void)state;
+    o.dtype = DTYPE_F32;
+    snprintf(path, sizeof path, "%s/model-00002-of-00002.safetensors",
+             fixture_model("whole", j, &o));
+    bytes = fixture_read(path, &len);
+    snprintf(path, sizeof path, "%s/model-00002-of-00002.safetensors", dir);
+    fixture_write(path, bytes, len);
+    free(bytes);
+    for (uint32_t i = 0; i < 2; i++) {
+        /* [1, 2) and [2, 3): neither embedding nor head */
+        struct shard *s = fixture_shard(dir, i + 1, i + 2);
+
+        snprintf(layers[i], sizeof layers[i],
+                 "layer        %15" PRIu64 " bytes  each of ",
+                 shard_report(s)->bytes);
+        shard_free(&s);
+    }
+    assert_string_not_equal(layers[0], layers[1]);
+    EXPECT(dir, NULL, ST_OK, layers[0], layers[1]);
+    json_decref(j);
+}
+
 static void says_why_not(void **state)
 {
     json_t *j = fixture_config("qwen3_5");
@@ -152,6 +253,8 @@ int main(void)
         cmocka_unit_test(checks_a_range),
         cmocka_unit_test(sizes_a_config_alone),
         cmocka_unit_test(sizes_the_family),
+        cmocka_unit_test(weighs_the_files),
+        cmocka_unit_test(weighs_each_layer),
         cmocka_unit_test(says_why_not),
     };
 
