@@ -136,9 +136,11 @@ static int load(const struct ctl *c, struct tokenizer **t)
     return CTL_OK;
 }
 
+/* To the ids that a router makes of a prompt. */
 static int encode_here(struct ctl *c, const char *text, size_t n)
 {
-    unsigned flags = c->o.parse_special ? TOKENIZE_PARSE_SPECIAL : 0;
+    unsigned flags = TOKENIZE_ADD_SPECIAL |
+                     (c->o.parse_special ? TOKENIZE_PARSE_SPECIAL : 0);
     struct tokenizer *t;
     struct error e = {0};
     size_t cap, n_ids;
