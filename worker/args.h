@@ -21,8 +21,8 @@
       "by number or part of its name; list prints them",                       \
       0, 0)                                                                    \
     X(memory, STRING, "SIZE", NULL,                                            \
-      "weights, scratch and pool: 4GiB, or 0.5 of what is available (a GPU: "  \
-      "0.9 of it)",                                                            \
+      "weights, scratch and pool: 4GiB, or 0.5 of what is available (the "     \
+      "CPU: 64 whole contexts, 0.25 of it at most; a GPU: 0.9 of it)",         \
       0, 0)                                                                    \
     X(context, U32, "N", "0", "longest sequence (what the model allows)", 0,   \
       16777216)                                                                \
