@@ -18,8 +18,8 @@
  *     opencl_launch(&a, 2, global, local, bytes);
  *
  * Defines that every program is built with: H I V NH NKV HD R HK HV DK DV C
- * CONV (K of docs/model.md) as in kernels/weights.h, 0 where the model has
- * none; GATED 0 or 1; EPS (a float literal); BLOCK_TOKENS; KV_DTYPE 0 f32,
+ * CONV (K of docs/model.md) as in common/model/weights.h, 0 where the model
+ * has none; GATED 0 or 1; EPS (a float literal); BLOCK_TOKENS; KV_DTYPE 0 f32,
  * 1 bf16, 2 f16; META_ROWS META_TOKENS META_IDS META_HEADS META_BLOCKS;
  * NVIDIA 0 or 10 * major + minor; and of the variant WG, TILE_ROWS,
  * TILE_COLS; then those of the caller.  common.cl comes before each file, and
