@@ -138,11 +138,12 @@ start_worker()
     until_true "$patience" is_up "$name" || fail "$name did not join"
 }
 
-# start_slow_worker NAME OPTIONS...: 3 ms a step at least, so that a stream
-# that was seen to run is still there a moment later, however fast the machine.
+# start_slow_worker NAME OPTIONS...: step_ms (3) a step at least, so that a
+# stream that was seen to run is still there a moment later, however fast the
+# machine.
 start_slow_worker()
 {
-    SLUICE_FAILPOINTS='worker.engine.before_forward=sleep(3)' \
+    SLUICE_FAILPOINTS="worker.engine.before_forward=sleep(${step_ms:-3})" \
         bin_of_worker=$bin/../tests start_worker "$@"
 }
 
@@ -221,12 +222,15 @@ print(json.dumps(value) if isinstance(value, (dict, list, bool)) else value)
 ' "$1" "$2"
 }
 
-# Nothing is held or promised by any worker, and the audits agree.
+# There are workers, and none holds or has promised anything.
 is_idle()
 {
     "$bin/sluicectl" workers --json | python3 -c '
 import json, sys
-for w in json.load(sys.stdin)["workers"]:
+workers = json.load(sys.stdin)["workers"]
+if not workers:
+    sys.exit(1)
+for w in workers:
     for kind in ("blocks", "slots"):
         ledger = w["ledger"][kind]
         if ledger["held"] or ledger["granted"]:
@@ -242,7 +246,7 @@ no_sequence()
 
 nothing_is_held()
 {
-    until_true "$patience" is_idle || fail 'memory is still held'
+    until_true "$patience" is_idle || fail 'memory is still held, or no worker is there'
     until_true "$patience" no_sequence || fail 'a sequence is still listed'
     ctl audit --json
     equal 'exit code of audit' 0 "$rc"
