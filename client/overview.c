@@ -14,7 +14,8 @@
 enum place { REPLICA, WAITS, OFFERS };
 
 struct entry {
-    char *name, *model, *state, *replica; /* replica: its state, or NULL */
+    char *name, *model, *state;
+    char *replica; /* its state; where the router does not say, the worker's */
     enum place place;
     uint32_t model_order, replica_order; /* index of the first of it */
     uint32_t stage, n_stages;
@@ -109,7 +110,7 @@ void overview_add(struct overview *o, const Sluice__V1__WorkerRow *w)
         .name = copy(w->name),
         .model = copy(w->model),
         .state = copy(w->state),
-        .replica = w->has_replica ? copy(w->replica) : NULL,
+        .replica = copy(w->has_replica ? w->replica : w->state),
         .place = is_part(w) && !w->has_assembly ? WAITS : REPLICA,
         .stage = w->stage,
         .n_stages = w->has_assembly ? w->n_stages : 1,

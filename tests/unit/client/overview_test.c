@@ -13,6 +13,7 @@ struct row {
     uint32_t begin, end;
     uint64_t assembly;
     uint32_t stage, n_stages, step_us;
+    bool no_replica; /* its router does not say that one's state */
 };
 
 static void add(struct overview *o, const struct row *r)
@@ -34,7 +35,7 @@ static void add(struct overview *o, const struct row *r)
     w.assembly = r->assembly;
     w.stage = r->stage;
     w.n_stages = r->n_stages;
-    w.has_replica = r->assembly != 0;
+    w.has_replica = r->assembly != 0 && !r->no_replica;
     w.replica = wire_text("up");
     blocks.total = 100;
     blocks.held = 20;
@@ -192,6 +193,32 @@ static void says_the_same_to_programs(void **state)
     overview_free(&o);
 }
 
+static void a_replica_may_have_no_state_of_its_own(void **state)
+{
+    const struct row row = {.name = "w",
+                            .model = "tiny",
+                            .end = 8,
+                            .assembly = 7,
+                            .n_stages = 1,
+                            .no_replica = true};
+    struct overview *o = overview_new();
+    json_t *j = json_object();
+    char *text = NULL;
+    size_t n = 0;
+    FILE *f = open_memstream(&text, &n);
+
+    (void)state;
+    add(o, &row);
+    overview_json(o, j);
+    assert_string_equal(text_of(of(j, "replicas", 0), "state"), "up");
+    overview_print(o, f);
+    fclose(f);
+    assert_non_null(strstr(text, "up 00000000"));
+    free(text);
+    json_decref(j);
+    overview_free(&o);
+}
+
 static void nobody_is_there(void **state)
 {
     struct overview *o = overview_new();
@@ -210,6 +237,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(draws_stages_in_their_order),
         cmocka_unit_test(says_the_same_to_programs),
+        cmocka_unit_test(a_replica_may_have_no_state_of_its_own),
         cmocka_unit_test(nobody_is_there),
     };
 
