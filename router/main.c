@@ -9,6 +9,7 @@
 #include "common/loop.h"
 #include "common/method.h"
 #include "common/option.h"
+#include "common/std_fds.h"
 #include "router/core.h"
 #include "router/limits.h"
 #include "router/metrics.h"
@@ -262,6 +263,7 @@ int main(int argc, char **argv)
     static struct program p;
     struct error e;
 
+    std_fds_reserve();
     FAILPOINT_START(argc, argv);
     if (configure(&p, argc, argv, &e) != ST_OK) {
         fprintf(stderr, "sluice-router: %s\n", e.text);

@@ -6,6 +6,7 @@
 
 #include "common/failpoint.h"
 #include "common/log.h"
+#include "common/std_fds.h"
 #include "worker/metrics.h"
 #include "worker/model/check.h"
 #include "worker/program.h"
@@ -57,6 +58,7 @@ int main(int argc, char **argv)
     struct error e;
     enum status st;
 
+    std_fds_reserve();
     FAILPOINT_START(argc, argv);
     if (args_parse(&p.args, argc, argv, &e) != ST_OK) {
         return fail(&e);
