@@ -17,6 +17,7 @@
 #include "common/model/limits.h"
 #include "common/option.h"
 #include "common/split.h"
+#include "proto/common.pb-c.h"
 
 #define CTL_NAME            "sluicectl"
 #define CTL_DEFAULT_ROUTER  "tcp://127.0.0.1:7071"
@@ -217,6 +218,17 @@ bool ctl_ids(const struct ctl *c, uint32_t **ids, size_t *n);
 /* "was decode, 17 tokens generated; 4 blocks and 1 slot given back in 3 ms" */
 void ctl_print_receipt(FILE *to, const struct client_receipt *r);
 json_t *ctl_json_receipt(const struct client_receipt *r);
+
+/* What the router says of one worker. */
+struct ctl_worker {
+    bool found;
+    uint32_t n_sequences;
+    Sluice__V1__ClassLedger blocks, slots;
+};
+
+/* Look for it through all pages of ListWorkers. */
+enum status ctl_find_worker(const struct ctl *c, const char *name,
+                            struct ctl_worker *out);
 
 /* While a generation runs: where Ctrl-C goes. */
 void ctl_catch_interrupt(struct client *client);

@@ -14,15 +14,14 @@
 struct drain {
     struct ctl *ctl;
     const char *worker;
-    bool ended, found;
+    bool ended;
     enum status status;
     struct error error;
     uint32_t retry_after_ms;
     Sluice__V1__DrainReply reply;
-    uint32_t n_sequences; /* as ListWorkers says */
-    uint32_t n_told;      /* in the last line of progress */
-    bool told;            /* there was one */
-    uint64_t next;        /* page */
+    struct ctl_worker now; /* as ListWorkers says */
+    uint32_t n_told;       /* in the last line of progress */
+    bool told;             /* there was one */
 };
 
 static const char *plural(uint32_t n)
@@ -46,38 +45,19 @@ static void on_end(void *arg, enum status status, const ProtobufCMessage *reply,
     }
 }
 
-static void on_workers(void *arg, const ProtobufCMessage *reply)
-{
-    struct drain *d = arg;
-    const Sluice__V1__ListWorkersReply *m =
-        (const Sluice__V1__ListWorkersReply *)reply;
-
-    for (size_t i = 0; i < m->n_workers; i++) {
-        ProtobufCBinaryData name = m->workers[i]->name;
-
-        if (name.len == strlen(d->worker) &&
-            memcmp(name.data, d->worker, name.len) == 0) {
-            d->n_sequences = m->workers[i]->n_sequences;
-            d->found = true;
-        }
-    }
-    d->next = m->has_next ? m->next : 0;
-}
-
 /* On a terminal one line that changes, else a line for each change. */
 static void tell(struct drain *d)
 {
     bool terminal = isatty(STDERR_FILENO);
+    uint32_t n = d->now.n_sequences;
 
-    if (d->ctl->o.json || !d->found ||
-        (d->told && d->n_told == d->n_sequences)) {
+    if (d->ctl->o.json || !d->now.found || (d->told && d->n_told == n)) {
         return;
     }
     fprintf(stderr, "%s%s: %u sequence%s still run%s%s", terminal ? "\r" : "",
-            ctl_name(wire_text(d->worker)), d->n_sequences,
-            plural(d->n_sequences), d->n_sequences == 1 ? "s" : "",
+            ctl_name(wire_text(d->worker)), n, plural(n), n == 1 ? "s" : "",
             terminal ? " \x1b[K" : "\n");
-    d->n_told = d->n_sequences;
+    d->n_told = n;
     d->told = true;
 }
 
@@ -88,30 +68,13 @@ static void tell_no_more(const struct drain *d)
     }
 }
 
-static enum status poll_workers(struct drain *d)
-{
-    Sluice__V1__ListRequest r = SLUICE__V1__LIST_REQUEST__INIT;
-    enum status s;
-
-    d->found = false;
-    d->next = 0;
-    do {
-        struct error e;
-
-        r.has_after = d->next != 0;
-        r.after = d->next;
-        s = client_call(d->ctl->client, METHOD_ADMIN_LIST_WORKERS, &r.base,
-                        (uint32_t)d->ctl->o.timeout, on_workers, d, &e);
-    } while (s == ST_OK && !d->found && d->next != 0 && !d->ended);
-    return s;
-}
-
 /* An interrupt between two polls is taken by the next.  False: there was one.
  */
 static bool wait_end(struct drain *d)
 {
     while (!d->ended) {
-        if (poll_workers(d) == ST_CANCELLED && !d->ended) {
+        if (ctl_find_worker(d->ctl, d->worker, &d->now) == ST_CANCELLED &&
+            !d->ended) {
             return false;
         }
         if (!d->ended) {

@@ -113,31 +113,7 @@ void ctl_print_json_end(const struct client_result *r)
 
 /* ---- the pools after the end ---- */
 
-struct pool_now {
-    const char *worker;
-    bool found;
-    Sluice__V1__ClassLedger blocks, slots;
-};
-
-static void find_pool(void *arg, const ProtobufCMessage *reply)
-{
-    struct pool_now *p = arg;
-    const Sluice__V1__ListWorkersReply *m =
-        (const Sluice__V1__ListWorkersReply *)reply;
-
-    for (size_t i = 0; i < m->n_workers; i++) {
-        const Sluice__V1__WorkerRow *w = m->workers[i];
-
-        if (w->name.len == strlen(p->worker) &&
-            memcmp(w->name.data, p->worker, w->name.len) == 0) {
-            p->found = true;
-            p->blocks = *w->ledger->blocks;
-            p->slots = *w->ledger->slots;
-        }
-    }
-}
-
-static bool is_held(const struct pool_now *p)
+static bool is_held(const struct ctl_worker *p)
 {
     return p->blocks.held + p->blocks.granted + p->slots.held +
                p->slots.granted >
@@ -147,14 +123,10 @@ static bool is_held(const struct pool_now *p)
 /* What the worker's own ledger says once it has reported the end. */
 static void print_pool(const struct ctl *c, const char *worker)
 {
-    Sluice__V1__ListRequest all = SLUICE__V1__LIST_REQUEST__INIT;
-    struct pool_now p = {.worker = worker};
-    struct error e;
+    struct ctl_worker p;
 
     for (int i = 0; i < SETTLE_TRIES; i++) {
-        if (client_call(c->client, METHOD_ADMIN_LIST_WORKERS, &all.base,
-                        (uint32_t)c->o.timeout, find_pool, &p, &e) != ST_OK ||
-            !p.found) {
+        if (ctl_find_worker(c, worker, &p) != ST_OK || !p.found) {
             return;
         }
         if (!is_held(&p)) {
