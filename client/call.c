@@ -88,6 +88,17 @@ static void take_receipt(void *arg, const ProtobufCMessage *reply)
     client_take_receipt(arg, reply);
 }
 
+static enum status ask_receipt(struct client *c, enum method m,
+                               const ProtobufCMessage *request,
+                               uint32_t timeout_ms, struct client_receipt *out,
+                               struct error *e)
+{
+    *out = (struct client_receipt){0};
+    return client_call(c, m, request,
+                       timeout_ms == 0 ? CLIENT_RECEIPT_MS : timeout_ms,
+                       take_receipt, out, e);
+}
+
 static Sluice__V1__SequenceRef ref_of(const uint8_t request_id[16],
                                       uint32_t choice)
 {
@@ -101,31 +112,29 @@ static Sluice__V1__SequenceRef ref_of(const uint8_t request_id[16],
 
 /* An admin may name any sequence, a client its own. */
 enum status client_cancel(struct client *c, const uint8_t request_id[16],
-                          uint32_t choice, struct client_receipt *out,
-                          struct error *e)
+                          uint32_t choice, uint32_t timeout_ms,
+                          struct client_receipt *out, struct error *e)
 {
     Sluice__V1__SequenceRef s = ref_of(request_id, choice);
     Sluice__V1__CancelRequest r = SLUICE__V1__CANCEL_REQUEST__INIT;
     bool admin = client_is_admin(c);
 
-    *out = (struct client_receipt){0};
     r.sequence = &s;
     r.has_reason = admin;
     r.reason = SLUICE__V1__CANCEL_REASON__CANCEL_BY_ADMIN;
-    return client_call(c, admin ? METHOD_ADMIN_CANCEL : METHOD_INFERENCE_CANCEL,
-                       &r.base, CLIENT_RECEIPT_MS, take_receipt, out, e);
+    return ask_receipt(c, admin ? METHOD_ADMIN_CANCEL : METHOD_INFERENCE_CANCEL,
+                       &r.base, timeout_ms, out, e);
 }
 
 enum status client_remove(struct client *c, const uint8_t request_id[16],
-                          uint32_t choice, struct client_receipt *out,
-                          struct error *e)
+                          uint32_t choice, uint32_t timeout_ms,
+                          struct client_receipt *out, struct error *e)
 {
     Sluice__V1__SequenceRef s = ref_of(request_id, choice);
     Sluice__V1__RemoveRequest r = SLUICE__V1__REMOVE_REQUEST__INIT;
 
-    *out = (struct client_receipt){0};
     r.sequence = &s;
-    return client_call(
+    return ask_receipt(
         c, client_is_admin(c) ? METHOD_ADMIN_REMOVE : METHOD_INFERENCE_REMOVE,
-        &r.base, CLIENT_RECEIPT_MS, take_receipt, out, e);
+        &r.base, timeout_ms, out, e);
 }

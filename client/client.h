@@ -7,6 +7,7 @@
  *     if (client_open(&c, &config, &e) != ST_OK) ...e.text...
  *     struct client_request r = client_request_default();
  *     r.text = "Once upon a time";
+ *     r.n_text = strlen(r.text);
  *     r.on_chunk = print;
  *     client_generate(c, &r, &result, &e);
  *     client_close(&c);
@@ -40,10 +41,8 @@
 #include "common/sampling.h"
 #include "common/status.h"
 
-#define CLIENT_TIMEOUT_MS 5000 /* of client_open() and unary calls */
-#define CLIENT_RECEIPT_MS                                 \
-    10000 /* a cancelled generation waits for its receipt \
-           */
+#define CLIENT_TIMEOUT_MS  5000  /* of client_open() and unary calls */
+#define CLIENT_RECEIPT_MS  10000 /* to wait for the receipt of a cancel */
 #define CLIENT_RESUME_MS   30000 /* without a router that takes it up */
 #define CLIENT_WORKER_NAME 65
 
@@ -210,15 +209,16 @@ MUST_CHECK enum status client_call(struct client *c, enum method m,
 
 /* Cancel one choice of a generation, or all of them, or remove them;
  * answered when the memory is free.  Of an unknown one the state is unknown
- * and nothing was freed.  An admin may name anybody's. */
+ * and nothing was freed.  An admin may name anybody's.  timeout_ms is for the
+ * answer; 0: CLIENT_RECEIPT_MS. */
 #define CLIENT_ALL_CHOICES UINT32_MAX
 
 MUST_CHECK enum status
 client_cancel(struct client *c, const uint8_t request_id[16], uint32_t choice,
-              struct client_receipt *out, struct error *e);
+              uint32_t timeout_ms, struct client_receipt *out, struct error *e);
 MUST_CHECK enum status
 client_remove(struct client *c, const uint8_t request_id[16], uint32_t choice,
-              struct client_receipt *out, struct error *e);
+              uint32_t timeout_ms, struct client_receipt *out, struct error *e);
 
 /* Many calls at once.  Begin one: its ops run inside client_turn(). */
 MUST_CHECK enum status client_begin(struct client *c, enum method m,

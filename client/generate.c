@@ -206,7 +206,7 @@ static void cancel(struct generation *g)
     if (resumable_is_lost(&g->stream)) {
         s = error_set(&e, ST_UNAVAILABLE, "the connection was lost");
     } else {
-        s = client_cancel(g->client, g->out->request_id, CLIENT_ALL_CHOICES,
+        s = client_cancel(g->client, g->out->request_id, CLIENT_ALL_CHOICES, 0,
                           &g->out->receipt, &e);
     }
     g->out->has_receipt = s == ST_OK;

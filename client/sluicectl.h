@@ -39,8 +39,10 @@ enum ctl_exit {
       "of the router; else $SLUICE_ROUTER, else\n"                          \
       "                             " CTL_DEFAULT_ROUTER,                   \
       0, 0)                                                                 \
-    X(timeout, MS, "TIME", "5s", "how long to wait for an answer", 1,       \
-      86400000)                                                             \
+    X(timeout, MS, "TIME", NULL,                                            \
+      "how long to wait for an answer (5s),\n"                              \
+      "                             for a receipt (10s)",                   \
+      1, 86400000)                                                          \
     X(json, FLAG, NULL, NULL, "print JSON", 0, 0)                           \
     X(help, FLAG, NULL, NULL, "print help, with a verb on that verb", 0, 0) \
     X(version, FLAG, NULL, NULL, "print the version", 0, 0)                 \

@@ -158,8 +158,8 @@ static int find_sequence(struct ctl *c, const char *text, uint8_t id[16],
 }
 
 typedef enum status receipt_fn(struct client *c, const uint8_t request_id[16],
-                               uint32_t choice, struct client_receipt *out,
-                               struct error *e);
+                               uint32_t choice, uint32_t timeout_ms,
+                               struct client_receipt *out, struct error *e);
 
 static int with_receipt(struct ctl *c, receipt_fn *act)
 {
@@ -178,7 +178,7 @@ static int with_receipt(struct ctl *c, receipt_fn *act)
     if (rc != CTL_OK) {
         return rc;
     }
-    s = act(c->client, id, choice, &r, &e);
+    s = act(c->client, id, choice, (uint32_t)c->o.timeout, &r, &e);
     if (s != ST_OK) {
         return ctl_fail(c, s, e.text, 0);
     }

@@ -171,14 +171,15 @@ static void ask(const struct ctl *c, struct pieces *p, struct piece *piece)
     static const struct client_call_ops ops = {NULL, on_piece};
     Sluice__V1__DetokenizeRequest r = SLUICE__V1__DETOKENIZE_REQUEST__INIT;
     const char *model = c->o.model == NULL ? "" : c->o.model;
+    uint32_t ms = c->o.timeout > 0 ? (uint32_t)c->o.timeout : CLIENT_TIMEOUT_MS;
 
     r.model = (ProtobufCBinaryData){strlen(model), (uint8_t *)(uintptr_t)model};
     r.n_tokens = 1;
     r.tokens = &piece->id;
     piece->of = p;
     p->n_asked++;
-    if (client_begin(c->client, METHOD_INFERENCE_DETOKENIZE, &r.base,
-                     (uint32_t)c->o.timeout, &ops, piece, NULL) != ST_OK) {
+    if (client_begin(c->client, METHOD_INFERENCE_DETOKENIZE, &r.base, ms, &ops,
+                     piece, NULL) != ST_OK) {
         p->n_asked--;
         p->failed = true;
     }
@@ -191,7 +192,7 @@ static void ask_all(const struct ctl *c, struct pieces *p)
         if (i < p->n && !p->failed && p->n_asked < PIECES_ASKED) {
             ask(c, p, &p->items[i++]);
         } else {
-            client_turn(c->client, (uint32_t)c->o.timeout);
+            client_turn(c->client, CLIENT_TIMEOUT_MS);
         }
     }
 }

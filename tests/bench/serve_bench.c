@@ -193,7 +193,7 @@ static void run_probe(struct bench *b, uint32_t number, struct probe *out)
     out->join_us = (p.first_at - began) * 1e6;
     wait_some(b, step_us);
     began = machine_now();
-    if (client_cancel(b->probes, id, CLIENT_ALL_CHOICES, &receipt, &e) !=
+    if (client_cancel(b->probes, id, CLIENT_ALL_CHOICES, 0, &receipt, &e) !=
         ST_OK) {
         die("a cancel failed", e.text);
     }

@@ -429,6 +429,26 @@ static void unary_calls_have_a_deadline(void **state)
                      ST_OK);
 }
 
+/* Nothing answers a Remove here: it ends when its time is over. */
+static void a_receipt_is_waited_for_as_long_as_asked(void **state)
+{
+    struct fixture *f = *state;
+    const uint8_t id[16] = {1};
+    struct client_receipt r;
+    struct error e = {0};
+
+    assert_int_equal(
+        client_remove(f->client, id, CLIENT_ALL_CHOICES, 100, &r, &e),
+        ST_DEADLINE_EXCEEDED);
+    assert_true(fake_router_deadline_ms(f->router) <= 100);
+    assert_int_equal(
+        client_cancel(f->client, id, CLIENT_ALL_CHOICES, 100, &r, &e), ST_OK);
+    assert_true(fake_router_deadline_ms(f->router) <= 100);
+    assert_int_equal(
+        client_cancel(f->client, id, CLIENT_ALL_CHOICES, 0, &r, &e), ST_OK);
+    assert_true(fake_router_deadline_ms(f->router) <= CLIENT_RECEIPT_MS);
+}
+
 static void what_cannot_be_sent_says_why(void **state)
 {
     struct fixture *f = *state;
@@ -503,6 +523,7 @@ int main(void)
         WITH_ROUTER(an_ended_session_ends_calls_and_comes_back),
         WITH_ROUTER(a_dropped_client_comes_back),
         WITH_ROUTER(unary_calls_have_a_deadline),
+        WITH_ROUTER(a_receipt_is_waited_for_as_long_as_asked),
         WITH_ROUTER(what_cannot_be_sent_says_why),
         cmocka_unit_test(no_router_is_said_in_time),
         cmocka_unit_test(a_refused_hello_is_passed_on_at_once),

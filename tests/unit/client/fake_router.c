@@ -24,6 +24,7 @@ struct fake_router {
     bool vanished;
     bool resumed; /* the Generate says that it has the first chunk */
     int refuse_hello;
+    atomic_int deadline_ms; /* of the last call */
     atomic_bool stop;
     pthread_t thread;
 };
@@ -205,6 +206,12 @@ static bool has_one(const Sluice__V1__GenerateRequest *m)
            m->have_text[0] == 4 && m->n_have_ended == 1 && !m->have_ended[0];
 }
 
+/* Upwards. */
+static int ms_until(int64_t due_us)
+{
+    return (int)((due_us - loop_now_us() + 999) / 1000);
+}
+
 static void on_call(void *node, struct peer *p, const struct method_row *m,
                     uint64_t call, int64_t deadline_us,
                     const ProtobufCMessage *request)
@@ -212,7 +219,8 @@ static void on_call(void *node, struct peer *p, const struct method_row *m,
     struct fake_router *r = node;
     Sluice__V1__HealthReply health = SLUICE__V1__HEALTH_REPLY__INIT;
 
-    (void)deadline_us;
+    atomic_store(&r->deadline_ms,
+                 deadline_us == NODE_IDLE ? 0 : ms_until(deadline_us));
     if (m->number == METHOD_INFERENCE_GENERATE) {
         r->generate = call;
         r->script = ((const Sluice__V1__GenerateRequest *)request)->max_tokens;
@@ -321,6 +329,11 @@ static void *run(void *arg)
 
     loop_run(&r->loop);
     return NULL;
+}
+
+int fake_router_deadline_ms(struct fake_router *r)
+{
+    return atomic_load(&r->deadline_ms);
 }
 
 struct fake_router *fake_router_start(const char *endpoint, int refuse_hello)

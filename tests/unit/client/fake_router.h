@@ -26,6 +26,9 @@ enum script {
 
 struct fake_router;
 
+/* Of the last call, when it came; 0: it had none. */
+int fake_router_deadline_ms(struct fake_router *r);
+
 struct fake_router *fake_router_start(const char *endpoint, int refuse_hello);
 void fake_router_stop(struct fake_router **r);
 
