@@ -9,6 +9,7 @@
 #include "client/resumable.h"
 #include "common/failpoint.h"
 #include "common/limits.h"
+#include "common/std_fds.h"
 #include "text/limits.h"
 
 typedef struct ctl_options option_this;
@@ -196,6 +197,16 @@ static size_t append(struct option_row *to, size_t at,
     return at + n;
 }
 
+/* Does a line that is not understood want its answer in JSON? */
+static bool wants_json(char **argv)
+{
+    while (*argv != NULL && strcmp(*argv, "--") != 0 &&
+           strcmp(*argv, "--json") != 0) {
+        argv++;
+    }
+    return *argv != NULL && strcmp(*argv, "--json") == 0;
+}
+
 /* Parse argv by the rows; its words stand from argv[1] on. */
 static int parse(struct ctl *c, const struct option_row *rows, size_t n,
                  int argc, char **argv)
@@ -205,6 +216,7 @@ static int parse(struct ctl *c, const struct option_row *rows, size_t n,
     memset(&c->o, 0, sizeof c->o);
     c->operands = argv + 1;
     if (option_parse(rows, n, &c->o, argc, argv, &c->n_operands, &e) != ST_OK) {
+        c->o.json = c->o.json || wants_json(argv);
         return ctl_misuse(c, "%s", e.text);
     }
     return CTL_OK;
@@ -293,27 +305,31 @@ static bool answer(const struct ctl *c, const struct verb *v)
     return true;
 }
 
-int main(int argc, char **argv)
+static int run(struct ctl *c, int argc, char **argv)
 {
-    struct ctl c = {0};
     const struct verb *v;
-    int rc;
+    int rc = parse_verb(c, argc, argv, &v);
 
-    FAILPOINT_START(argc, argv);
-    rc = parse_verb(&c, argc, argv, &v);
-    if (rc != CTL_OK || answer(&c, v)) {
+    if (rc != CTL_OK || answer(c, v)) {
         return rc;
     }
     if (v == NULL) {
-        fputs(general_help, stderr);
-        fputs("sluicectl --help lists the verbs\n", stderr);
-        return CTL_USAGE;
+        return ctl_misuse(c, "a verb is wanted; --help lists them");
     }
-    rc = parse_options(&c, v, argc, argv);
-    if (rc == CTL_OK) {
-        signal(SIGPIPE, SIG_IGN); /* a write says EPIPE instead */
-        rc = v->run(&c);
-    }
+    rc = parse_options(c, v, argc, argv);
+    return rc == CTL_OK ? v->run(c) : rc;
+}
+
+int main(int argc, char **argv)
+{
+    struct ctl c = {0};
+    int rc;
+
+    std_fds_reserve();
+    FAILPOINT_START(argc, argv);
+    signal(SIGPIPE, SIG_IGN); /* a write says EPIPE instead */
+    rc = run(&c, argc, argv);
+    ctl_catch_interrupt(NULL);
     client_close(&c.client);
-    return fflush(stdout) != 0 && rc == CTL_OK ? CTL_FAILED : rc;
+    return ctl_end_output(rc);
 }

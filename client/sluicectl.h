@@ -203,6 +203,12 @@ int ctl_misuse(const struct ctl *c, const char *fmt, ...)
 int ctl_call(struct ctl *c, enum method m, const ProtobufCMessage *request,
              client_reply_fn *print, void *arg);
 
+/* Write out what was printed; false: some of it is lost, now or before. */
+bool ctl_flush(void);
+
+/* The last of all: flush, or say why not.  rc, or what is to be instead. */
+int ctl_end_output(int rc);
+
 /* Print and free j: one line. */
 void ctl_print_json(json_t *j);
 
@@ -232,7 +238,7 @@ struct ctl_worker {
 enum status ctl_find_worker(const struct ctl *c, const char *name,
                             struct ctl_worker *out);
 
-/* While a generation runs: where Ctrl-C goes. */
+/* Where Ctrl-C and SIGTERM go; NULL: they end the program, as at first. */
 void ctl_catch_interrupt(struct client *client);
 
 #endif

@@ -23,7 +23,6 @@ static int finish(struct ctl *c, enum status s, const struct client_request *r,
 
     ctl_stream_finish(stream);
     if (stream->broken) {
-        fprintf(stderr, CTL_NAME ": cannot write: %s\n", strerror(EPIPE));
         return CTL_FAILED;
     }
     if (s != ST_OK && !(cancelled && result->has_receipt)) {

@@ -18,8 +18,31 @@ void ctl_print_json(json_t *j)
 {
     json_dumpf(j, stdout, JSON_COMPACT | JSON_REAL_PRECISION(FLOAT_DIGITS));
     putchar('\n');
-    fflush(stdout);
     json_decref(j);
+}
+
+/* Of standard output, why the first write failed that was seen to; 0: none. */
+static int write_errno;
+
+bool ctl_flush(void)
+{
+    if (fflush(stdout) != 0 && write_errno == 0) {
+        write_errno = errno;
+    }
+    return write_errno == 0 && !ferror(stdout);
+}
+
+int ctl_end_output(int rc)
+{
+    if (ctl_flush()) {
+        return rc;
+    }
+    fprintf(stderr, CTL_NAME ": cannot write: %s\n",
+            write_errno != 0 ? strerror(write_errno) : "some of it is lost");
+    if (write_errno == EINTR) {
+        return CTL_INTERRUPTED;
+    }
+    return rc == CTL_OK ? CTL_FAILED : rc;
 }
 
 const char *ctl_name(ProtobufCBinaryData name)
@@ -66,7 +89,7 @@ static json_t *json_failure(enum status status, const char *text,
 int ctl_fail(const struct ctl *c, enum status status, const char *text,
              uint32_t retry_after_ms)
 {
-    fflush(stdout);
+    (void)ctl_flush();
     if (c->o.json) {
         ctl_print_json(json_failure(status, text, retry_after_ms));
         return exit_code(status);
@@ -183,7 +206,7 @@ char *ctl_text(const struct ctl *c, size_t *n)
                                       : read_input(c, n);
 }
 
-/* The next number at *at, past what may stand between numbers. */
+/* The number at *at, which moves past it; false: it does not. */
 static bool next_id(const char **at, uint32_t *id)
 {
     unsigned long v;
@@ -194,9 +217,12 @@ static bool next_id(const char **at, uint32_t *id)
     }
     errno = 0;
     v = strtoul(*at, &end, 10);
+    if (errno != 0 || v > UINT32_MAX) {
+        return false;
+    }
     *id = (uint32_t)v;
     *at = end;
-    return errno == 0 && v <= UINT32_MAX;
+    return true;
 }
 
 bool ctl_ids(const struct ctl *c, uint32_t **ids, size_t *n)
@@ -211,13 +237,13 @@ bool ctl_ids(const struct ctl *c, uint32_t **ids, size_t *n)
     *n = 0;
     *ids = malloc((bytes / 2 + 1) * sizeof **ids);
     assert(*ids != NULL);
-    for (at += strspn(at, " ,[]\t\r\n"); *at != '\0';
+    for (at += strspn(at, " ,[]\t\r\n"); at < text + bytes;
          at += strspn(at, " ,[]\t\r\n")) {
         if (!next_id(&at, &(*ids)[*n])) {
             (void)ctl_misuse(c,
                              "ids are numbers with blanks or commas "
                              "between them: \"%.20s\" is none",
-                             at);
+                             *at == '\0' ? "\\0" : at);
             free(text);
             free(*ids);
             *ids = NULL;
@@ -230,7 +256,7 @@ bool ctl_ids(const struct ctl *c, uint32_t **ids, size_t *n)
 }
 
 /* A signal handler reaches nothing but a global. */
-static struct client *interrupted;
+static struct client *volatile interrupted;
 
 static void on_signal(int number)
 {
@@ -240,7 +266,8 @@ static void on_signal(int number)
 
 void ctl_catch_interrupt(struct client *client)
 {
-    struct sigaction action = {.sa_handler = on_signal};
+    struct sigaction action = {.sa_handler =
+                                   client != NULL ? on_signal : SIG_DFL};
 
     interrupted = client;
     sigemptyset(&action.sa_mask);

@@ -150,7 +150,7 @@ bool ctl_stream_chunk(void *arg, const struct client_chunk *chunk)
     } else {
         show_chunk(s, chunk);
     }
-    s->broken = fflush(stdout) != 0 || ferror(stdout);
+    s->broken = !ctl_flush();
     return !s->broken;
 }
 
@@ -197,5 +197,5 @@ void ctl_stream_finish(struct ctl_stream *s)
             end_line(s);
         }
     }
-    s->broken = s->broken || fflush(stdout) != 0;
+    s->broken = !ctl_flush();
 }
