@@ -22,7 +22,7 @@ struct connection *connections_add(struct connections *cs, unsigned port,
     struct connection *c = calloc(1, sizeof *c);
     struct connection **slot;
 
-    assert(c != NULL);
+    assert(c != NULL && connections_by_fd(cs, port, fd) == NULL);
     memcpy(c->routing, routing, ROUTING_ID_BYTES);
     c->port = (uint8_t)port;
     c->fd = fd;
@@ -74,6 +74,19 @@ struct connection *connections_by_id(const struct connections *cs, uint32_t id)
     return c;
 }
 
+/* The count follows the zero byte, the high byte first. */
+static uint32_t routing_number(const uint8_t routing[ROUTING_ID_BYTES])
+{
+    return (uint32_t)routing[1] << 24 | (uint32_t)routing[2] << 16 |
+           (uint32_t)routing[3] << 8 | routing[4];
+}
+
+bool connections_later(const uint8_t a[ROUTING_ID_BYTES],
+                       const uint8_t b[ROUTING_ID_BYTES])
+{
+    return (int32_t)(routing_number(a) - routing_number(b)) > 0;
+}
+
 void connections_accepted(struct connections *cs, unsigned port, int fd)
 {
     uint32_t at = (uint32_t)fd;
@@ -86,18 +99,19 @@ void connections_accepted(struct connections *cs, unsigned port, int fd)
         memset(cs->open + cs->n_open, 0, n - cs->n_open);
         cs->n_open = n;
     }
-    cs->open[at] = (uint8_t)(port + 1);
+    cs->open[at] |= (uint8_t)(1u << port);
 }
 
 bool connections_open(const struct connections *cs, unsigned port, int fd)
 {
-    return fd >= 0 && (uint32_t)fd < cs->n_open && cs->open[fd] == port + 1;
+    return fd >= 0 && (uint32_t)fd < cs->n_open &&
+           (cs->open[fd] & 1u << port) != 0;
 }
 
 void connections_disconnected(struct connections *cs, unsigned port, int fd)
 {
     if (connections_open(cs, port, fd)) {
-        cs->open[fd] = 0;
+        cs->open[fd] &= (uint8_t) ~(1u << port);
     }
 }
 

@@ -27,11 +27,12 @@ struct connections {
     struct connection *by_fd[CONNECTION_BUCKETS];
     struct connection *by_id[CONNECTION_BUCKETS];
     uint32_t last_id, n;
-    uint8_t *open; /* [n_open] by descriptor: port + 1, 0: not open */
+    uint8_t *open; /* [n_open] by descriptor: a bit for each port */
     uint32_t n_open;
 };
 
-/* A new one, with the next id. */
+/* A new one, with the next id.  One descriptor of a port is one connection:
+ * there must be none of fd. */
 struct connection *connections_add(struct connections *cs, unsigned port,
                                    const uint8_t routing[ROUTING_ID_BYTES],
                                    int fd);
@@ -46,7 +47,12 @@ struct connection *connections_by_fd(const struct connections *cs,
                                      unsigned port, int fd);
 struct connection *connections_by_id(const struct connections *cs, uint32_t id);
 
-/* What the monitor says of descriptors: accepted, disconnected. */
+/* True if a was made after b: libzmq counts routing ids up, and round. */
+bool connections_later(const uint8_t a[ROUTING_ID_BYTES],
+                       const uint8_t b[ROUTING_ID_BYTES]);
+
+/* What the monitor of a port, at most 8, says of descriptors: accepted,
+ * disconnected.  Another's may say so of the same, and late. */
 void connections_accepted(struct connections *cs, unsigned port, int fd);
 void connections_disconnected(struct connections *cs, unsigned port, int fd);
 bool connections_open(const struct connections *cs, unsigned port, int fd);

@@ -257,6 +257,22 @@ static void skip_rest(struct port *p, zmq_msg_t *msg)
     }
 }
 
+/* A new connection on fd, which is open.  If there is one in the table, one of
+ * the two has ended, though its end and the other's beginning were told before
+ * its words came: the earlier.  NULL if that is this one. */
+static struct connection *join(struct transport *t, unsigned port,
+                               const uint8_t *routing, int fd,
+                               const struct node_ops *ops, void *node)
+{
+    const struct connection *c = connections_by_fd(&t->connections, port, fd);
+
+    if (c != NULL && connections_later(c->routing, routing)) {
+        return NULL;
+    }
+    told_lost(t, port, fd, ops, node);
+    return connections_add(&t->connections, port, routing, fd);
+}
+
 /* Who sent body, whose routing id is this.  An unknown one is a new
  * connection: the monitor goes first, so that an older connection on the same
  * descriptor has ended; NULL if this one has too, and its last words were
@@ -274,7 +290,7 @@ static struct connection *sender(struct transport *t, unsigned port,
 
         drain_listening(t, port, ops, node);
         if (connections_open(&t->connections, port, fd)) {
-            c = connections_add(&t->connections, port, routing, fd);
+            c = join(t, port, routing, fd, ops, node);
         }
     }
     return c;

@@ -99,12 +99,45 @@ static void knows_open_descriptors(void **state)
     assert_false(connections_open(&cs, 1, 5));
 }
 
+/* 5 was port 0's, and is port 1's now; port 1's monitor is read first. */
+static void a_late_word_of_one_port_is_not_of_another(void **state)
+{
+    (void)state;
+    connections_accepted(&cs, 1, 5);
+    connections_accepted(&cs, 0, 5);
+    assert_true(connections_open(&cs, 1, 5));
+    connections_disconnected(&cs, 0, 5);
+    assert_true(connections_open(&cs, 1, 5));
+    assert_false(connections_open(&cs, 0, 5));
+}
+
+static void knows_the_later_number(void **state)
+{
+    static const uint8_t counts[][ROUTING_ID_BYTES] = {
+        {0, 0x7f, 0xff, 0xff, 0xff},
+        {0, 0x80, 0, 0, 0},
+        {0, 0xff, 0xff, 0xff, 0xff},
+        {0, 0, 0, 0, 0},
+        {0, 0, 0, 0, 1},
+        {0, 0, 0, 1, 0}};
+
+    (void)state;
+    for (size_t i = 0; i + 1 < sizeof counts / sizeof counts[0]; i++) {
+        assert_true(connections_later(counts[i + 1], counts[i]));
+        assert_false(connections_later(counts[i], counts[i + 1]));
+        assert_false(connections_later(counts[i], counts[i]));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(finds_each_of_many, start, stop),
         cmocka_unit_test_setup_teardown(loses_only_the_one, start, stop),
         cmocka_unit_test_setup_teardown(knows_open_descriptors, start, stop),
+        cmocka_unit_test_setup_teardown(
+            a_late_word_of_one_port_is_not_of_another, start, stop),
+        cmocka_unit_test(knows_the_later_number),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,297 @@
+/* What strangers may do to a transport.
+ *
+ * Strangers are plain TCP sockets of this process that speak ZMTP 3 by hand:
+ * so it is known which descriptor the transport gets for each. */
+#include "common/transport.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include "common/loop.h"
+#include "common/method.h"
+#include "tests/unit/cmocka.h"
+
+#define PATIENCE_S 30 /* only a failure waits so long */
+#define HEARD_MAX  16
+#define GREETING   64   /* of ZMTP 3 */
+#define FDS        1024 /* a test of this has far fewer */
+#define ROUNDS     100
+
+/* ---- a node that remembers who came and who went ---- */
+
+struct end {
+    struct transport *t;
+    struct loop loop;
+    uint32_t heard[HEARD_MAX], lost[HEARD_MAX]; /* ids, in order */
+    unsigned n_heard, n_heard_ids, n_lost, n_opened;
+    uint8_t said; /* the last byte of the last frame */
+};
+
+static bool is_among(uint32_t id, const uint32_t *ids, unsigned n)
+{
+    for (unsigned i = 0; i < n; i++) {
+        if (ids[i] == id) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void end_opened(void *node, struct peer_id who)
+{
+    (void)who;
+    ((struct end *)node)->n_opened++;
+}
+
+static void end_recv(void *node, struct peer_id from, struct frame **f)
+{
+    struct end *x = node;
+
+    assert_true(x->n_heard < HEARD_MAX);
+    x->n_heard_ids += !is_among(from.v, x->heard, x->n_heard);
+    x->heard[x->n_heard++] = from.v;
+    x->said = (*f)->data[(*f)->bytes - 1];
+    frame_free(f);
+}
+
+static void end_lost(void *node, struct peer_id who)
+{
+    struct end *x = node;
+
+    assert_true(x->n_lost < HEARD_MAX);
+    x->lost[x->n_lost++] = who.v;
+}
+
+static int64_t end_tick(void *node, int64_t now_us)
+{
+    (void)node;
+    (void)now_us;
+    return NODE_IDLE;
+}
+
+static const struct node_ops end_ops = {end_opened, end_recv, end_lost,
+                                        end_tick};
+
+static void end_init(struct end *x, struct transport *t)
+{
+    memset(x, 0, sizeof *x);
+    x->t = t;
+    loop_init(&x->loop, t, &end_ops, x);
+}
+
+static void listen_start(struct end *x)
+{
+    const struct transport_port port = {"tcp://127.0.0.1:*", BY_CLIENT, false};
+    struct transport *t = NULL;
+    struct error e;
+
+    if (transport_listen(&t, &port, 1, &e) != ST_OK) {
+        fail_msg("%s", e.text);
+    }
+    end_init(x, t);
+}
+
+/* Turn x until what holds. */
+#define UNTIL(what, x)                                           \
+    do {                                                         \
+        int64_t until_ = loop_now_us() + PATIENCE_S * 1000000ll; \
+        while (!(what) && loop_now_us() < until_) {              \
+            loop_turn(&(x)->loop, 5000);                         \
+        }                                                        \
+        assert_true(what);                                       \
+    } while (0)
+
+/* ---- strangers ---- */
+
+static struct sockaddr_in where(const struct end *x)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET};
+
+    at.sin_port =
+        htons((uint16_t)atoi(strrchr(transport_endpoint(x->t, 0), ':') + 1));
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    return at;
+}
+
+static void write_all(int fd, const void *data, size_t n)
+{
+    assert_int_equal(send(fd, data, n, MSG_NOSIGNAL), (ssize_t)n);
+}
+
+/* Connects fd to x as a DEALER; back when x's side knows the connection: its
+ * READY comes after all that its monitor says of it. */
+static void meet(int fd, const struct end *x)
+{
+    static const char ready[] =
+        "\x04\x1c\x05READY\x0bSocket-Type\x00\x00\x00\x06"
+        "DEALER";
+    uint8_t greeting[GREETING] = {0xff, [9] = 0x7f, 3, 0, 'N', 'U', 'L', 'L'};
+    struct timeval patience = {PATIENCE_S, 0};
+    struct sockaddr_in at = where(x);
+    uint8_t got[GREETING + 1];
+
+    assert_int_equal(connect(fd, (struct sockaddr *)&at, sizeof at), 0);
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    write_all(fd, greeting, sizeof greeting);
+    write_all(fd, ready, sizeof ready - 1);
+    assert_int_equal(recv(fd, got, sizeof got, MSG_WAITALL), sizeof got);
+}
+
+/* A frame of the smallest size, all of it c. */
+static void say(int fd, char c)
+{
+    uint8_t message[2 + FRAME_HEADER] = {0, FRAME_HEADER};
+
+    memset(message + 2, c, FRAME_HEADER);
+    write_all(fd, message, sizeof message);
+}
+
+static bool is_open(int fd)
+{
+    return fcntl(fd, F_GETFD) >= 0 || errno != EBADF;
+}
+
+/* The transport's end of a stranger's connection, by the port it came from. */
+static int other_end(int fd)
+{
+    struct sockaddr_in me, peer;
+    socklen_t n = sizeof me;
+
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&me, &n), 0);
+    for (int i = 0; i < FDS; i++) {
+        n = sizeof peer;
+        if (getpeername(i, (struct sockaddr *)&peer, &n) == 0 &&
+            peer.sin_family == AF_INET && peer.sin_port == me.sin_port) {
+            return i;
+        }
+    }
+    fail_msg("the other end of %d is not there", fd);
+    return -1;
+}
+
+/* Ends the stranger's side alone, so that its number stays taken; back when
+ * the transport's side, theirs, is closed too. */
+static void leave(int fd, int theirs)
+{
+    int64_t until = loop_now_us() + PATIENCE_S * 1000000ll;
+
+    shutdown(fd, SHUT_WR);
+    while (is_open(theirs) && loop_now_us() < until) {
+        usleep(1000);
+    }
+    assert_false(is_open(theirs));
+}
+
+/* Whom x heard last: it is in the table, and the only one. */
+static uint32_t only_peer(struct end *x)
+{
+    uint32_t id = x->heard[x->n_heard - 1];
+    struct frame *f = frame_new(FRAME_HEADER);
+    struct node_io *io = transport_io(x->t);
+
+    memset(f->data, 0, f->bytes);
+    assert_int_equal(io->send(io, (struct peer_id){id}, &f), ST_OK);
+    assert_false(is_among(id, x->lost, x->n_lost));
+    for (unsigned i = 0; i < x->n_heard; i++) {
+        assert_true(x->heard[i] == id ||
+                    is_among(x->heard[i], x->lost, x->n_lost));
+    }
+    loop_turn(&x->loop, 0);
+    assert_int_equal(transport_counts(x->t)->peers, 1);
+    return id;
+}
+
+/* A is accepted, says all this, of which the node takes in the first if it is
+ * to know A, and dies; B is accepted on the same descriptor before the node
+ * looks.  False if B got another one: ZeroMQ was still busy closing. */
+static bool follow(struct end *x, int a, int b, const char *says, bool known,
+                   int *theirs)
+{
+    int fd;
+
+    meet(a, x);
+    fd = other_end(a);
+    say(a, *says++);
+    if (known) {
+        UNTIL(x->n_heard == 1, x);
+    }
+    while (*says != '\0') {
+        say(a, *says++);
+    }
+    leave(a, fd);
+    meet(b, x);
+    *theirs = other_end(b);
+    return *theirs == fd;
+}
+
+/* B speaks, and is the only one; then it goes. */
+static void speak_and_go(struct end *x, int b, int theirs)
+{
+    uint32_t id;
+
+    say(b, 'c');
+    UNTIL(x->said == 'c', x);
+    id = only_peer(x);
+    leave(b, theirs);
+    UNTIL(is_among(id, x->lost, x->n_lost), x);
+    loop_turn(&x->loop, 0);
+    assert_int_equal(transport_counts(x->t)->peers, 0);
+    assert_int_equal(x->n_lost, x->n_heard_ids);
+}
+
+static void follow_until_reused(const char *says, bool known, bool at_once)
+{
+    bool reused = false;
+
+    for (int i = 0; !reused && i < ROUNDS; i++) {
+        int a = socket(AF_INET, SOCK_STREAM, 0);
+        int b = socket(AF_INET, SOCK_STREAM, 0), theirs;
+        struct end x;
+
+        listen_start(&x);
+        reused = follow(&x, a, b, says, known, &theirs);
+        if (at_once) { /* before the node has read what A said */
+            say(b, 'b');
+        }
+        for (int k = 0; k < 20; k++) {
+            loop_turn(&x.loop, 1000);
+        }
+        speak_and_go(&x, b, theirs);
+        transport_free(&x.t);
+        close(a);
+        close(b);
+    }
+    assert_true(reused);
+}
+
+static void the_dead_make_room_for_the_next(void **state)
+{
+    (void)state;
+    follow_until_reused("a", false, false);
+    follow_until_reused("aa", false, true);
+}
+
+/* Of A's last words some are read after B's first. */
+static void last_words_are_nobody_elses(void **state)
+{
+    (void)state;
+    follow_until_reused("aaaaa", true, true);
+    follow_until_reused("aaaaa", true, false);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_dead_make_room_for_the_next),
+        cmocka_unit_test(last_words_are_nobody_elses),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
