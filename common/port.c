@@ -5,7 +5,40 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/descriptors.h"
 #include "common/transport.h"
+
+/* Nothing that is not used: of ACCEPT_FAILED there is no end while there are
+ * no descriptors. */
+#define EVENTS_LISTENING (ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED)
+#define EVENTS_CONNECTING                                      \
+    (ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_DISCONNECTED |  \
+     ZMQ_EVENT_CLOSED | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | \
+     ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH)
+
+/* Events that may wait to be read; with more ZeroMQ's thread waits, and the
+ * port with it.  Twice what a full backlog makes at once. */
+#define EVENTS_WAITING (4 * TRANSPORT_BACKLOG)
+
+/* What libzmq opens: for a context with its two threads, for a port with its
+ * monitor and its listener or its connection. */
+#define CONTEXT_DESCRIPTORS 6
+#define PORT_DESCRIPTORS    4
+
+void *port_context(unsigned n_ports)
+{
+    unsigned wanted = CONTEXT_DESCRIPTORS + n_ports * PORT_DESCRIPTORS;
+    void *context = descriptors_left(wanted) ? zmq_ctx_new() : NULL;
+    void *first = context != NULL ? zmq_socket(context, ZMQ_PAIR) : NULL;
+
+    if (first != NULL) {
+        zmq_close(first);
+    } else if (context != NULL) {
+        zmq_ctx_term(context);
+        context = NULL;
+    }
+    return context;
+}
 
 void port_set(void *socket, int option, int value)
 {
@@ -33,20 +66,25 @@ static void set_common(void *socket, const char *endpoint, int64_t max)
 }
 
 /* The reading end stands before the socket binds or connects: zmq_bind waits
- * for ever for a monitor that nobody reads. */
-static void *monitor_make(void *context, void *socket, uint32_t number)
+ * for ever for a monitor that nobody reads.  NULL if there are no
+ * descriptors. */
+static void *monitor_make(void *context, void *socket, int events,
+                          uint32_t number)
 {
     char name[64];
     void *reader = zmq_socket(context, ZMQ_PAIR);
-    int rc;
 
-    snprintf(name, sizeof name, "inproc://monitor-%u", number);
-    rc = zmq_socket_monitor(socket, name, ZMQ_EVENT_ALL);
-    assert(rc == 0 && reader != NULL);
+    if (reader == NULL) {
+        return NULL;
+    }
     port_set(reader, ZMQ_LINGER, 0);
-    rc = zmq_connect(reader, name);
-    assert(rc == 0);
-    (void)rc;
+    port_set(reader, ZMQ_RCVHWM, EVENTS_WAITING);
+    snprintf(name, sizeof name, "inproc://monitor-%u", number);
+    if (zmq_socket_monitor(socket, name, events) != 0 ||
+        zmq_connect(reader, name) != 0) {
+        zmq_close(reader);
+        return NULL;
+    }
     return reader;
 }
 
@@ -61,21 +99,39 @@ static int descriptor(void *socket)
     return fd;
 }
 
-void port_open(struct port *p, void *context, int type, const char *endpoint,
+bool port_open(struct port *p, void *context, int type, const char *endpoint,
                uint32_t number)
 {
+    int events = type == ZMQ_ROUTER ? EVENTS_LISTENING : EVENTS_CONNECTING;
+
+    p->unread = p->monitor_unread = false;
     p->socket = zmq_socket(context, type);
-    assert(p->socket != NULL);
+    if (p->socket == NULL) {
+        return false;
+    }
     set_common(p->socket, endpoint, (int64_t)port_bytes_max(p));
-    p->monitor = monitor_make(context, p->socket, number);
+    p->monitor = monitor_make(context, p->socket, events, number);
+    if (p->monitor == NULL) {
+        zmq_close(p->socket);
+        p->socket = NULL;
+        return false;
+    }
     p->fd = descriptor(p->socket);
     p->monitor_fd = descriptor(p->monitor);
     p->unread = p->monitor_unread = true;
+    return true;
 }
 
+/* ZeroMQ's thread may wait for room to tell an event, and has locked what
+ * the end of the monitor needs: so first there is room. */
 void port_close(struct port *p)
 {
+    uint16_t event;
+    int value;
+
     if (p->socket != NULL) {
+        while (port_event(p, &event, &value)) {
+        }
         zmq_socket_monitor(p->socket, NULL, 0);
         zmq_close(p->socket);
         zmq_close(p->monitor);

@@ -22,6 +22,7 @@
 
 #include "common/endpoint.h"
 #include "common/frame.h"
+#include "common/status.h"
 
 #define PORT_COPIED_BYTES (64u << 10) /* what is longer is given away */
 
@@ -36,11 +37,19 @@ struct port {
     char endpoint[ENDPOINT_MAX];
 };
 
-/* Make the socket, with all options but those of its type; tensors is set,
- * number is one that
- * no other port of the context ever had. */
-void port_open(struct port *p, void *context, int type, const char *endpoint,
-               uint32_t number);
+/* A context whose threads run, NULL if there are no descriptors for it and
+ * n_ports.  They are counted first: libzmq ends the program if its threads
+ * find none (4.3.4, epoll_create), and it starts them with the first
+ * socket. */
+void *port_context(unsigned n_ports);
+
+/* Make the socket, with all options but those of its type (ZMQ_ROUTER: it is
+ * to listen, ZMQ_DEALER: to connect); tensors is set, number is one that no
+ * other port of the context ever had.  False if there are no descriptors for
+ * it: then it is closed. */
+MUST_CHECK bool port_open(struct port *p, void *context, int type,
+                          const char *endpoint, uint32_t number);
+/* What the monitor still had to say is lost. */
 void port_close(struct port *p);
 
 void port_set(void *socket, int option, int value);
@@ -62,7 +71,9 @@ bool port_recv(struct port *p, zmq_msg_t *msg);
 bool port_look(struct port *p);
 
 /* One event of the monitor: its number, its value (a descriptor, mostly);
- * false if there is none. */
+ * false if there is none.  Of a port that listens only ACCEPTED and
+ * DISCONNECTED; of one that connects, how the handshake ended, DISCONNECTED
+ * and CLOSED. */
 bool port_event(struct port *p, uint16_t *event, int *value);
 
 #endif

@@ -105,16 +105,23 @@ static enum status transport_send(struct node_io *io, struct peer_id to,
     return st;
 }
 
-/* Whatever p was is over, untold. */
+static bool dial_port(struct transport *t, struct port *p, const char *endpoint)
+{
+    if (!port_open(p, t->context, ZMQ_DEALER, endpoint, ++t->n_opened)) {
+        return false;
+    }
+    port_set(p->socket, ZMQ_RECONNECT_IVL, -1);
+    port_set(p->socket, ZMQ_IMMEDIATE, 1);
+    return zmq_connect(p->socket, endpoint) == 0;
+}
+
+/* Whatever p was is over, untold.  What cannot be dialled is lost at once. */
 static struct peer_id dial(struct transport *t, struct port *p,
                            const char *endpoint)
 {
     port_close(p);
-    port_open(p, t->context, ZMQ_DEALER, endpoint, ++t->n_opened);
-    port_set(p->socket, ZMQ_RECONNECT_IVL, -1);
-    port_set(p->socket, ZMQ_IMMEDIATE, 1);
     p->id = ++t->connections.last_id;
-    p->gone = zmq_connect(p->socket, endpoint) != 0;
+    p->gone = !dial_port(t, p, endpoint);
     return (struct peer_id){p->id};
 }
 
@@ -435,20 +442,28 @@ bool transport_look(struct transport *t)
 
 /* ---- making ---- */
 
-static struct transport *transport_make(void)
+/* Its context, with room for n_ports. */
+static enum status transport_make(struct transport **out, unsigned n_ports,
+                                  struct error *e)
 {
-    struct transport *t = calloc(1, sizeof *t);
+    void *context = port_context(n_ports);
+    struct transport *t;
 
+    if (context == NULL) {
+        return error_set(e, ST_RESOURCE_EXHAUSTED,
+                         "no file descriptors are left (see ulimit -n)");
+    }
+    t = calloc(1, sizeof *t);
     assert(t != NULL);
-    t->context = zmq_ctx_new();
-    assert(t->context != NULL);
+    t->context = context;
     t->io = (struct node_io){.impl = t,
                              .now_us = transport_now_us,
                              .random = transport_random,
                              .send = transport_send,
                              .close = transport_close,
                              .port = transport_port};
-    return t;
+    *out = t;
+    return ST_OK;
 }
 
 void transport_free(struct transport **pt)
@@ -483,6 +498,21 @@ static int bind_private(void *socket, const char *endpoint)
     return rc;
 }
 
+/* By errno. */
+static enum status listen_failed(const char *endpoint, struct error *e)
+{
+    enum status st = errno == EADDRINUSE ? ST_ALREADY_EXISTS
+                     : errno == EMFILE || errno == ENFILE
+                         ? ST_RESOURCE_EXHAUSTED
+                         : ST_INVALID_ARGUMENT;
+
+    return error_set(e, st, "listen on %s: %s", endpoint,
+                     st == ST_ALREADY_EXISTS ? "the port is in use"
+                     : st == ST_RESOURCE_EXHAUSTED
+                         ? "no file descriptors are left (see ulimit -n)"
+                         : zmq_strerror(errno));
+}
+
 static enum status listen_one(struct transport *t,
                               const struct transport_port *port,
                               struct error *e)
@@ -503,16 +533,15 @@ static enum status listen_one(struct transport *t,
     }
     p->allowed = port->allowed;
     p->tensors = port->tensors;
-    port_open(p, t->context, ZMQ_ROUTER, port->endpoint, ++t->n_opened);
+    if (!port_open(p, t->context, ZMQ_ROUTER, port->endpoint, ++t->n_opened)) {
+        return listen_failed(port->endpoint, e);
+    }
     t->n_ports++;
     t->n_listen++;
     port_set(p->socket, ZMQ_ROUTER_MANDATORY, 1);
     port_set(p->socket, ZMQ_BACKLOG, TRANSPORT_BACKLOG);
     if (bind_private(p->socket, port->endpoint) != 0) {
-        return error_set(
-            e, errno == EADDRINUSE ? ST_ALREADY_EXISTS : ST_INVALID_ARGUMENT,
-            "listen on %s: %s", port->endpoint,
-            errno == EADDRINUSE ? "the port is in use" : zmq_strerror(errno));
+        return listen_failed(port->endpoint, e);
     }
     zmq_getsockopt(p->socket, ZMQ_LAST_ENDPOINT, p->endpoint, &size);
     return ST_OK;
@@ -554,6 +583,9 @@ static bool self_run(struct transport *t)
     struct loop loop;
     int64_t until = loop_now_us() + 5000000;
 
+    if (peer == NULL) {
+        return false;
+    }
     loop_init(&loop, t, &ops, &s);
     zmq_connect(peer, t->ports[0].endpoint);
     zmq_send(peer, hello, sizeof hello, 0);
@@ -571,9 +603,10 @@ static bool self_run(struct transport *t)
 static enum status self_test(struct error *e)
 {
     static const struct transport_port port = {"tcp://127.0.0.1:*", 0, false};
-    struct transport *t = transport_make();
-    enum status st = listen_one(t, &port, e);
+    struct transport *t = NULL;
+    enum status st = transport_make(&t, 2, e); /* the peer's is one */
 
+    st = st == ST_OK ? listen_one(t, &port, e) : st;
     if (st == ST_OK && !self_run(t)) {
         st = error_set(e, ST_INTERNAL,
                        "this libzmq does not tell which connection a message "
@@ -607,13 +640,10 @@ enum status transport_new(struct transport **out, const char *router,
                           struct error *e)
 {
     enum status st = n > 0 ? self_test(e) : ST_OK;
-    struct transport *t;
+    struct transport *t = NULL;
 
     assert((n > 0 || router != NULL) && n <= TRANSPORT_LISTEN_MAX);
-    if (st != ST_OK) {
-        return st;
-    }
-    t = transport_make();
+    st = st == ST_OK ? transport_make(&t, n + (router != NULL), e) : st;
     for (unsigned i = 0; st == ST_OK && i < n; i++) {
         st = listen_one(t, &ports[i], e);
     }

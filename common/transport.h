@@ -65,7 +65,8 @@ MUST_CHECK enum status transport_new(struct transport **out, const char *router,
 
 /* Bind n <= TRANSPORT_LISTEN_MAX ports.  Only loopback and ipc (its file gets
  * mode 0600): ST_FAILED_PRECONDITION otherwise, as there are no keys yet.
- * ST_ALREADY_EXISTS: the port is in use. */
+ * ST_ALREADY_EXISTS: the port is in use.  Of all three: ST_RESOURCE_EXHAUSTED
+ * if there are too few file descriptors. */
 MUST_CHECK enum status transport_listen(struct transport **out,
                                         const struct transport_port *ports,
                                         unsigned n, struct error *e);

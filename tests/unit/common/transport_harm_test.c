@@ -1,4 +1,4 @@
-/* What strangers may do to a transport.
+/* What strangers and an empty table of descriptors may do to a transport.
  *
  * Strangers are plain TCP sockets of this process that speak ZMTP 3 by hand:
  * so it is known which descriptor the transport gets for each. */
@@ -10,19 +10,25 @@
 #include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/time.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/loop.h"
 #include "common/method.h"
+#include "common/port.h"
 #include "tests/unit/cmocka.h"
 
-#define PATIENCE_S 30 /* only a failure waits so long */
-#define HEARD_MAX  16
-#define GREETING   64   /* of ZMTP 3 */
-#define FDS        1024 /* a test of this has far fewer */
-#define ROUNDS     100
+#define PATIENCE_S   30 /* only a failure waits so long */
+#define HEARD_MAX    16
+#define GREETING     64 /* of ZMTP 3 */
+#define STRANGERS    20000
+#define FEW          96 /* descriptors */
+#define NOT_LET_IN_S 1
+#define FDS          1024 /* a test of this has far fewer */
+#define ROUNDS       100
 
 /* ---- a node that remembers who came and who went ---- */
 
@@ -286,11 +292,199 @@ static void last_words_are_nobody_elses(void **state)
     follow_until_reused("aaaaa", true, false);
 }
 
+/* Not what it listens at, and not that it could not accept. */
+static void a_monitor_tells_what_is_used(void **state)
+{
+    void *context = port_context(1);
+    struct port p = {.tensors = false};
+    uint16_t event;
+    int value;
+
+    (void)state;
+    assert_non_null(context);
+    assert_true(port_open(&p, context, ZMQ_ROUTER, "tcp://127.0.0.1:*", 1));
+    assert_int_equal(zmq_bind(p.socket, "tcp://127.0.0.1:*"), 0);
+    assert_false(port_event(&p, &event, &value)); /* LISTENING */
+    port_close(&p);
+    zmq_ctx_term(context);
+}
+
+/* ---- in a process of its own, that may die or hang ---- */
+
+static void in_child(void (*what)(void))
+{
+    pid_t child = fork();
+    int how = 0;
+
+    assert_true(child >= 0);
+    if (child == 0) {
+        alarm(4 * PATIENCE_S);
+        what();
+        _exit(0);
+    }
+    assert_int_equal(waitpid(child, &how, 0), child);
+    assert_true(WIFEXITED(how));
+    assert_int_equal(WEXITSTATUS(how), 0);
+}
+
+static void check(bool holds, int code)
+{
+    if (!holds) {
+        _exit(code);
+    }
+}
+
+/* Strangers come and go until no more are let in: nobody reads of them. */
+static void free_unread(void)
+{
+    struct timeval patience = {NOT_LET_IN_S, 0};
+    struct sockaddr_in at;
+    struct end x;
+    bool in = true;
+
+    listen_start(&x);
+    at = where(&x);
+    for (int i = 0; in && i < STRANGERS; i++) {
+        int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+        setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+        in = connect(fd, (struct sockaddr *)&at, sizeof at) == 0;
+        close(fd);
+    }
+    check(!in, 1);
+    transport_free(&x.t);
+}
+
+static void is_freed_when_nobody_read(void **state)
+{
+    (void)state;
+    in_child(free_unread);
+}
+
+/* Take all descriptors but n; returns how many of *taken that were. */
+static int leave_only(int n, int *taken)
+{
+    int made = 0, fd;
+
+    while ((fd = dup(0)) >= 0) {
+        taken[made++] = fd;
+    }
+    while (n-- > 0 && made > 0) {
+        close(taken[--made]);
+    }
+    return made;
+}
+
+static void give_back(const int *taken, int n)
+{
+    while (n-- > 0) {
+        close(taken[n]);
+    }
+}
+
+static void few_descriptors(void)
+{
+    const struct rlimit few = {FEW, FEW};
+
+    check(setrlimit(RLIMIT_NOFILE, &few) == 0, 2);
+}
+
+/* Turn both until *what changes from was. */
+static bool turn_until(struct end *x, struct end *y, const unsigned *what,
+                       unsigned was)
+{
+    int64_t until = loop_now_us() + PATIENCE_S * 1000000ll;
+
+    while (*what == was && loop_now_us() < until) {
+        loop_turn(&x->loop, 5000);
+        loop_turn(&y->loop, 5000);
+    }
+    return *what == was + 1;
+}
+
+/* With room for any number of the descriptors that a connection takes: it
+ * opens or is lost, and the next opens once there is room. */
+static void dial_without(void)
+{
+    int taken[FEW], n;
+    struct transport *t = NULL;
+    struct node_io *io;
+    struct end x, c;
+    struct error e;
+
+    few_descriptors();
+    listen_start(&x);
+    check(transport_connect(&t, transport_endpoint(x.t, 0), &e) == ST_OK, 3);
+    end_init(&c, t);
+    io = transport_io(t);
+    for (int left = 0; left <= 3; left++) {
+        struct peer_id id;
+
+        n = leave_only(left, taken);
+        id = io->open(io);
+        check(id.v != 0, 4);
+        if (left < 3) { /* the socket, and the two of its monitor */
+            check(turn_until(&c, &x, &c.n_lost, c.n_lost), 5);
+            check(c.lost[c.n_lost - 1] == id.v && c.n_opened == 0, 6);
+        } else {
+            io->close(io, id);
+        }
+        give_back(taken, n);
+    }
+    io->open(io);
+    check(turn_until(&c, &x, &c.n_opened, 0), 7);
+    transport_free(&c.t);
+    transport_free(&x.t);
+}
+
+static void no_descriptor_is_no_connection(void **state)
+{
+    (void)state;
+    in_child(dial_without);
+}
+
+/* However few there are, a transport is made or says why it is not. */
+static void make_without(void)
+{
+    const struct transport_port port = {"tcp://127.0.0.1:*", BY_CLIENT, false};
+    int taken[FEW], n, made = 0;
+
+    few_descriptors();
+    for (int left = 0; left < 40; left++) {
+        struct transport *t = NULL;
+        enum status st;
+        struct error e;
+
+        n = leave_only(left, taken);
+        st = transport_listen(&t, &port, 1, &e);
+        check(st == ST_OK || (st == ST_RESOURCE_EXHAUSTED && t == NULL &&
+                              strstr(e.text, "descriptors") != NULL),
+              3);
+        made += st == ST_OK;
+        transport_free(&t);
+        st = transport_connect(&t, "tcp://127.0.0.1:1", &e);
+        check(st == ST_OK || st == ST_RESOURCE_EXHAUSTED, 4);
+        transport_free(&t);
+        give_back(taken, n);
+    }
+    check(made > 0 && made < 40, 5);
+}
+
+static void is_not_made_without_descriptors(void **state)
+{
+    (void)state;
+    in_child(make_without);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_dead_make_room_for_the_next),
         cmocka_unit_test(last_words_are_nobody_elses),
+        cmocka_unit_test(a_monitor_tells_what_is_used),
+        cmocka_unit_test(no_descriptor_is_no_connection),
+        cmocka_unit_test(is_not_made_without_descriptors),
+        cmocka_unit_test(is_freed_when_nobody_read),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
