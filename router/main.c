@@ -1,8 +1,10 @@
 /* sluice-router: options, tokenizers, ports, the loop. */
+#include <inttypes.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/descriptors.h"
 #include "common/failpoint.h"
 #include "common/limits.h"
 #include "common/log.h"
@@ -17,7 +19,8 @@
 #include "text/limits.h"
 #include "text/tokenizer.h"
 
-#define EXIT_SETUP 2
+#define EXIT_SETUP      2
+#define OWN_DESCRIPTORS 64 /* beside those of peers: far more than it has */
 
 #define ROUTER_OPTIONS(X)                                                     \
     X(workers, STRING, "ENDPOINT", "tcp://127.0.0.1:7070",                    \
@@ -155,6 +158,20 @@ static void on_signal(void *arg, int fd)
     }
 }
 
+/* At the limit nobody is let in, whatever max_peers says. */
+static void allow_peers(uint32_t max_peers)
+{
+    uint64_t limit = descriptors_raise();
+
+    if (limit < (uint64_t)max_peers + OWN_DESCRIPTORS) {
+        log_warn("descriptors-few",
+                 "limit=%" PRIu64 " max_peers=%u why=\"a peer takes one: raise "
+                 "the hard limit (ulimit -n, LimitNOFILE=), or lower "
+                 "--max-peers\"",
+                 limit, max_peers);
+    }
+}
+
 static enum status assemble(struct program *p, struct error *e)
 {
     const struct transport_port ports[] = {
@@ -273,6 +290,7 @@ int main(int argc, char **argv)
         return EXIT_SUCCESS;
     }
     signal(SIGPIPE, SIG_IGN); /* whoever reads the log may go */
+    allow_peers(p.args.max_peers);
     p.signals = loop_signals();
     if (assemble(&p, &e) != ST_OK) {
         fprintf(stderr, "sluice-router: %s\n", e.text);

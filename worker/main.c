@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/descriptors.h"
 #include "common/failpoint.h"
 #include "common/log.h"
 #include "common/std_fds.h"
@@ -73,13 +74,16 @@ int main(int argc, char **argv)
         return check(&p, &e) == ST_OK ? EXIT_SUCCESS : fail(&e);
     }
     signal(SIGPIPE, SIG_IGN); /* whoever reads the log may go */
+    descriptors_raise();
     p.signals = loop_signals();
     st = program_begin(&p, &e);
     st = st == ST_OK ? program_offer(&p, &e) : st;
     st = st == ST_OK ? program_load(&p, &e) : st;
     if (st != ST_OK) {
-        program_stop(&p);
-        return st == ST_CANCELLED ? EXIT_SUCCESS : fail(&e);
+        int rc = st == ST_CANCELLED ? EXIT_SUCCESS : fail(&e);
+
+        program_stop(&p); /* waits for threads: what is wrong is said */
+        return rc;
     }
     program_say_ready(&p);
     loop_run(&p.loop);
