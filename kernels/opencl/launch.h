@@ -32,7 +32,7 @@
 
 #include "kernels/opencl/opencl.h"
 
-#define OPENCL_KERNELS_MAX 192
+#define OPENCL_KERNELS_MAX 1024 /* any forms of matrices, see matmul.h */
 
 /* What a kernel is wanted for. */
 struct opencl_shape {

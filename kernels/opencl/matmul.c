@@ -1,6 +1,5 @@
 #include "kernels/opencl/matmul.h"
 
-#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -190,14 +189,19 @@ static enum status choose(struct opencl *c, enum matmul_op op,
 {
     struct opencl_matmul *m = c->matmul;
     const struct opencl_shape shape = {w->rows, w->cols, w->dtype};
-    struct matmul_choice *of = &m->choices[m->n_choices];
+    struct matmul_choice *of;
     char defines[96];
-    enum status st = ST_OK;
+    enum status st;
 
     if (!w->mem || find(m, op, w)) {
         return ST_OK;
     }
-    assert(m->n_choices < MATMUL_CHOICES);
+    if (m->n_choices == MATMUL_CHOICES) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "more than %d forms of matrices in a shard",
+                         MATMUL_CHOICES);
+    }
+    of = &m->choices[m->n_choices];
     *of = (struct matmul_choice){.op = op, .w = *w};
     opencl_matrix_defines(c, w, defines, sizeof defines);
     st = choose_widen(c, of, defines, e);

@@ -10,14 +10,19 @@
  * Tokens of the generated kind go through the decode kernels, prompt tokens
  * through the prefill kernels.
  *
- * Threading, memory: as opencl.h. */
+ * Threading, memory: as opencl.h.  Limits: MATMUL_CHOICES. */
 #ifndef KERNELS_OPENCL_MATMUL_H
 #define KERNELS_OPENCL_MATMUL_H
 
 #include "kernels/opencl/opencl.h"
 
-#define MATMUL_CHOICES 64 /* (operation, shape, dtype) of a shard, at most */
-#define NORM_PART      8  /* columns that share a sum of squares */
+/* A model may store each matrix of each layer in another form: of three
+ * dtypes, or of 4 or 8 bits in groups of 32, 64 or 128 with scales of one of
+ * three dtypes. */
+#define MATMUL_FORMS    21
+#define MATMUL_MATRICES 7 /* six of the two kinds of layers, and the head */
+#define MATMUL_CHOICES  (MATMUL_MATRICES * MATMUL_FORMS) /* of a shard */
+#define NORM_PART       8 /* columns that share a sum of squares */
 
 struct matmul_choice;
 struct opencl_kernel;
@@ -39,6 +44,7 @@ struct opencl_matmul {
     bool wgmma; /* for prompts: in all products of this device or in none */
 };
 
+/* ST_INVALID_ARGUMENT: there are more than MATMUL_CHOICES. */
 MUST_CHECK enum status opencl_matmul_setup(struct opencl *c, struct error *e);
 void opencl_matmul_free(struct opencl *c);
 

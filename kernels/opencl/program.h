@@ -29,7 +29,7 @@
 #include "common/embedded.h"
 #include "kernels/opencl/device.h"
 
-#define OPENCL_PROGRAMS_MAX 128
+#define OPENCL_PROGRAMS_MAX 1024 /* any forms of matrices, see matmul.h */
 #define PROGRAM_OWN_SET     "-DWGMMA=1"
 
 struct opencl_programs;
