@@ -49,7 +49,8 @@ static const struct opencl_tensor *out_of(const struct opencl_layer *l)
 
 /* ---- setup ---- */
 
-/* False: not all matrices are bf16. */
+/* False: not all matrices are bf16, or one of them has portable kernels, whose
+ * bits are others. */
 static bool describe(const struct opencl *c, uint32_t layer, struct chain *out)
 {
     const struct opencl_layer *l = &c->layers[layer];
@@ -57,17 +58,19 @@ static bool describe(const struct opencl *c, uint32_t layer, struct chain *out)
                                                &l->down};
     static const enum matmul_nv_op ops[PRODUCTS] = {
         MATMUL_NV_ADD, MATMUL_NV_SILU, MATMUL_NV_ADD, MATMUL_NV_STORE};
-    bool bf16 = true;
+    bool fits = true;
 
     out->n = layer + 1 < n_layers(c) ? 4 : 3;
     if (out->n == 4) {
         w[3] = in_of(l + 1);
     }
     for (uint32_t i = 0; i < out->n; i++) {
-        out->of[i] = (struct matmul_nv_product){ops[i], w[i]->rows, w[i]->cols};
-        bf16 = bf16 && w[i]->dtype == DTYPE_BF16 && w[i]->bits == 0;
+        out->of[i] =
+            (struct matmul_nv_product){ops[i], w[i]->rows, w[i]->cols, 0};
+        fits = fits && w[i]->dtype == DTYPE_BF16 && w[i]->bits == 0 &&
+               opencl_matmul_decodes_nv(c, w[i]);
     }
-    return bf16;
+    return fits;
 }
 
 static bool is_same(const struct chain *a, const struct chain *b)

@@ -34,7 +34,7 @@ static uint32_t capability(cl_device_id id)
 
 static void describe(struct opencl_device *d)
 {
-    cl_ulong memory = 0, largest = 0, local = 0;
+    cl_ulong memory = 0, largest = 0;
     cl_uint units = 0;
     cl_bool unified = CL_FALSE;
     char extensions[8192];
@@ -50,8 +50,6 @@ static void describe(struct opencl_device *d)
                     NULL);
     clGetDeviceInfo(d->id, CL_DEVICE_MAX_MEM_ALLOC_SIZE, sizeof largest,
                     &largest, NULL);
-    clGetDeviceInfo(d->id, CL_DEVICE_LOCAL_MEM_SIZE, sizeof local, &local,
-                    NULL);
     clGetDeviceInfo(d->id, CL_DEVICE_MAX_WORK_GROUP_SIZE, sizeof d->group_max,
                     &d->group_max, NULL);
     clGetDeviceInfo(d->id, CL_DEVICE_MAX_COMPUTE_UNITS, sizeof units, &units,
@@ -61,7 +59,6 @@ static void describe(struct opencl_device *d)
     d->caches = strcmp(d->platform_name, POCL) == 0;
     d->memory = memory;
     d->largest = largest;
-    d->local = (size_t)local;
     d->units = units;
     d->host_memory = unified == CL_TRUE;
     if (strstr(extensions, "cl_nv_device_attribute_query") != NULL) {

@@ -30,7 +30,6 @@ struct opencl_device {
     cl_device_type type;
     uint64_t memory;  /* bytes of the device */
     uint64_t largest; /* bytes of one allocation, at most */
-    size_t local;     /* bytes of local memory that it admits to */
     size_t group_max; /* work-items of a work-group */
     uint32_t units;   /* compute units */
     uint32_t nvidia;  /* 0: another maker's; else 10 * major + minor: 90 */

@@ -15,7 +15,7 @@ enum matmul_kind { MATMUL_DECODE, MATMUL_PREFILL, MATMUL_KINDS };
 
 /* What a kernel is made for: generated tokens, at most so many in a tile, or
  * prompt tokens, about so many in a launch.  Ways of one kind give the same
- * bits. */
+ * bits: all of a matrix are NVIDIA's, or none. */
 static const struct way {
     enum matmul_kind kind;
     uint32_t tokens;
@@ -103,34 +103,40 @@ static struct matmul_choice *find(const struct opencl_matmul *m,
     return NULL;
 }
 
-/* NVIDIA's kernel for a way; *out stays NULL where there is none, or where the
- * compiler refuses it. */
-static void choose_nv(struct opencl *c, struct matmul_choice *of, size_t way,
-                      const char *defines)
+/* How NVIDIA's kernel for a way is cut; false: there is none. */
+static bool cut_nv(const struct opencl *c, const struct matmul_choice *of,
+                   const struct way *way, struct matmul_nv *out)
 {
     static const enum matmul_nv_op ops[] = {[MATMUL_STORE] = MATMUL_NV_STORE,
                                             [MATMUL_SILU] = MATMUL_NV_SILU,
                                             [MATMUL_ADD] = MATMUL_NV_ADD};
+    const bool decode = way->kind == MATMUL_DECODE;
+    const struct matmul_nv_product p = {ops[of->op], of->w.rows, of->w.cols,
+                                        decode ? of->w.bits : 0};
+    const uint32_t local = matmul_nv_local(c->device.nvidia);
+
+    if (c->portable || c->device.nvidia < 80 || of->w.dtype != DTYPE_BF16 ||
+        c->matmul->operand != DTYPE_BF16 || (!decode && !c->matmul->fold) ||
+        !matmul_nv_fits_bits(p.op, p.rows, p.cols, p.bits)) {
+        return false;
+    }
+    return decode ? matmul_nv_decode(out, &p, way->tokens, local)
+                  : matmul_nv_prefill(out, &p, way->tokens, c->matmul->wgmma,
+                                      local);
+}
+
+/* NVIDIA's kernel for a way; false: there is none, or the compiler refuses
+ * it. */
+static bool choose_nv(struct opencl *c, struct matmul_choice *of, size_t way,
+                      const char *defines)
+{
     const struct opencl_shape shape = {of->w.rows, of->w.cols, of->w.dtype};
-    const enum matmul_nv_op op = ops[of->op];
     struct matmul_nv nv;
     char all[sizeof nv.defines + 96];
     struct error e;
 
-    if (c->portable || c->device.nvidia < 80 || of->w.dtype != DTYPE_BF16 ||
-        c->matmul->operand != DTYPE_BF16 ||
-        !matmul_nv_fits_bits(op, of->w.rows, of->w.cols,
-                             ways[way].kind == MATMUL_DECODE ? of->w.bits
-                                                             : 0) ||
-        (ways[way].kind == MATMUL_PREFILL && !c->matmul->fold)) {
-        return;
-    }
-    if (ways[way].kind == MATMUL_DECODE) {
-        matmul_nv_decode_bits(&nv, op, of->w.rows, of->w.cols, ways[way].tokens,
-                              of->w.bits);
-    } else {
-        matmul_nv_prefill(&nv, op, of->w.rows, of->w.cols, ways[way].tokens,
-                          c->matmul->wgmma);
+    if (!cut_nv(c, of, &ways[way], &nv)) {
+        return false;
     }
     of->nv[way] = (struct opencl_variant){.file = nv.file,
                                           .kernel = nv.kernel,
@@ -140,10 +146,28 @@ static void choose_nv(struct opencl *c, struct matmul_choice *of, size_t way,
     (void)snprintf(all, sizeof all, "%s %s", defines, nv.defines);
     if (opencl_choose(c, &of->kernel[way], &of->nv[way], 1, &shape, all, &e) !=
         ST_OK) {
-        of->kernel[way] = NULL;
         log_warn("kernel-refused", "kernel=%s text=\"%s\"", nv.file, e.text);
         if (ways[way].kind == MATMUL_PREFILL) {
             c->matmul->wgmma = false;
+        }
+        return false;
+    }
+    return true;
+}
+
+/* NVIDIA's kernels for a kind: for all of its ways or, where one is missing,
+ * for none. */
+static void choose_all_nv(struct opencl *c, struct matmul_choice *of,
+                          enum matmul_kind kind, const char *defines)
+{
+    bool all = true;
+
+    for (size_t way = 0; way < MATMUL_WAYS && all; way++) {
+        all = ways[way].kind != kind || choose_nv(c, of, way, defines);
+    }
+    for (size_t way = 0; way < MATMUL_WAYS && !all; way++) {
+        if (ways[way].kind == kind) {
+            of->kernel[way] = NULL;
         }
     }
 }
@@ -205,10 +229,12 @@ static enum status choose(struct opencl *c, enum matmul_op op,
     *of = (struct matmul_choice){.op = op, .w = *w};
     opencl_matrix_defines(c, w, defines, sizeof defines);
     st = choose_widen(c, of, defines, e);
+    for (int kind = 0; kind < MATMUL_KINDS && st == ST_OK; kind++) {
+        choose_all_nv(c, of, (enum matmul_kind)kind, defines);
+    }
     for (size_t way = 0; way < MATMUL_WAYS && st == ST_OK; way++) {
         const struct table *t = &tables[op][ways[way].kind];
 
-        choose_nv(c, of, way, defines);
         if (!of->kernel[way]) {
             st = opencl_choose(c, &of->kernel[way], t->variants, t->n, &shape,
                                defines, e);
@@ -238,6 +264,22 @@ static struct opencl_kernel *kernel_for(const struct opencl *c,
         }
     }
     return k;
+}
+
+bool opencl_matmul_decodes_nv(const struct opencl *c,
+                              const struct opencl_tensor *w)
+{
+    bool all = true;
+
+    for (int op = 0; op < MATMUL_OPS; op++) {
+        const struct matmul_choice *of = find(c->matmul, (enum matmul_op)op, w);
+
+        for (size_t way = 0; of && way < MATMUL_WAYS; way++) {
+            all = all && (ways[way].kind != MATMUL_DECODE ||
+                          of->kernel[way]->variant == &of->nv[way]);
+        }
+    }
+    return all;
 }
 
 static enum status choose_each(struct opencl *c, struct error *e)

@@ -70,6 +70,10 @@ void opencl_project_rows(struct opencl *c, const struct opencl_operand *norm,
                          uint32_t n, const struct opencl_tensor *w,
                          const struct opencl_tensor *out);
 
+/* Whether NVIDIA's kernels multiply w with generated tokens, however many. */
+bool opencl_matmul_decodes_nv(const struct opencl *c,
+                              const struct opencl_tensor *w);
+
 /* Of a program that reads w, and reads or writes operands: see common.cl. */
 void opencl_matrix_defines(const struct opencl *c,
                            const struct opencl_tensor *w, char *out,

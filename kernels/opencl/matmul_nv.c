@@ -62,11 +62,29 @@ bool matmul_nv_fits_bits(enum matmul_nv_op op, uint32_t rows, uint32_t cols,
     return matmul_nv_fits(op, rows, cols) && cols % chunk_of(bits) == 0;
 }
 
+uint32_t matmul_nv_local(uint32_t capability)
+{
+    switch (capability) {
+    case 80:
+    case 87:
+        return 163u << 10;
+    case 90:
+    case 100:
+    case 101:
+    case 103:
+    case 110:
+        return 227u << 10;
+    default: /* 86, 89, 120, 121 */
+        return 99u << 10;
+    }
+}
+
 /* ---- few tokens ---- */
 
 /* The cut of nv_matmul_decode.cl; see its defines. */
 struct cut {
     uint32_t tokens, blocks, groups, split, depth, slab, chunk;
+    bool whole; /* all columns of the operands are in local memory at once */
 };
 
 /* Blocks of 8 rows that a compute unit has when each has its share. */
@@ -101,7 +119,6 @@ static uint32_t depth_of(const struct cut *c, uint32_t steps, uint32_t most)
     return depth;
 }
 
-/* Whether all columns of the operands fit into local memory at once. */
 static bool is_whole(const struct cut *c, uint32_t cols)
 {
     return c->tokens == 1 ||
@@ -110,13 +127,12 @@ static bool is_whole(const struct cut *c, uint32_t cols)
 
 /* Chunks under way, at most: for the sake of registers, and of slabs, which
  * have to be a multiple of what a work-group has under way. */
-static uint32_t depth_most(const struct cut *c, uint32_t cols, bool many)
+static uint32_t depth_most(const struct cut *c, bool many)
 {
-    if (c->tokens < 32) {
-        return is_whole(c, cols) ? 8
-                                 : least(8, WHOLE_OF_8 / c->chunk / c->split);
+    if (c->tokens <= 8) {
+        return c->whole ? 8 : least(8, WHOLE_OF_8 / c->chunk / c->split);
     }
-    if (!is_whole(c, cols)) {
+    if (!c->whole) {
         return least(many ? 4 : 8 / c->blocks,
                      SLAB_OF_32 / c->chunk / c->split);
     }
@@ -129,48 +145,82 @@ static uint32_t slab_of(const struct cut *c, uint32_t cols)
     uint32_t unit = c->chunk * c->split * c->depth;
     uint32_t slab = c->tokens == 8 ? SLAB_OF_8 : SLAB_OF_32 / 2;
 
-    if (is_whole(c, cols)) {
+    if (c->whole) {
         return cols;
     }
     return least(unit > slab ? unit : slab / unit * unit, cols);
 }
 
+/* Bytes of local memory: operands, sums of each output, scales. */
+static uint64_t decode_bytes(const struct cut *c, uint32_t cols)
+{
+    const uint64_t slabs = c->slab < cols ? 2 : 1;
+    const uint64_t outputs = (uint64_t)c->tokens * c->groups * c->blocks * 8;
+
+    return slabs * c->slab * c->tokens * sizeof(uint16_t) +
+           outputs * c->split * sizeof(float) + c->tokens * sizeof(float);
+}
+
+/* Depth and slab.  What is too much for local memory is fetched in slabs, and
+ * these become smaller with fewer chunks under way. */
+static void lay_slabs(struct cut *c, uint32_t rows, uint32_t cols,
+                      uint32_t local)
+{
+    const uint32_t steps = cols / c->chunk / c->split;
+    const bool many = share_of(rows) > WARPS;
+
+    c->depth = depth_of(c, steps, depth_most(c, many));
+    c->slab = slab_of(c, cols);
+    if (decode_bytes(c, cols) > local && c->whole && c->tokens > 1) {
+        c->whole = false;
+        c->depth = depth_of(c, steps, depth_most(c, many));
+        c->slab = slab_of(c, cols);
+    }
+    while (decode_bytes(c, cols) > local && c->depth > 1) {
+        do {
+            c->depth--;
+        } while (steps % c->depth);
+        c->slab = slab_of(c, cols);
+    }
+}
+
 static struct cut cut_of(uint32_t rows, uint32_t cols, uint32_t tokens,
-                         uint32_t chunk)
+                         uint32_t chunk, uint32_t local)
 {
     uint32_t share = share_of(rows);
-    struct cut c = {.tokens = tokens == 1   ? 1
-                              : tokens <= 8 ? 8
-                                            : 32,
-                    .blocks = 1,
-                    .chunk = chunk};
+    struct cut c = {.tokens = tokens, .blocks = 1, .chunk = chunk};
 
     c.split = split_of(rows, cols, chunk);
     /* Fewer work-groups fetch the operands less often. */
     if (c.tokens > 1 &&
-        (share == 1 || (c.tokens == 32 && cols >= 4096 && share <= WARPS))) {
+        (share == 1 || (c.tokens > 8 && cols >= 4096 && share <= WARPS))) {
         c.blocks = 2;
     }
     c.groups = share > WARPS ? c.tokens == 1 ? 8 : 16
                              : (share + c.blocks - 1) / c.blocks;
-    c.depth = depth_of(&c, cols / chunk / c.split,
-                       depth_most(&c, cols, share > WARPS));
-    c.slab = slab_of(&c, cols);
+    c.whole = is_whole(&c, cols);
+    lay_slabs(&c, rows, cols, local);
     return c;
 }
 
-void matmul_nv_decode(struct matmul_nv *out, enum matmul_nv_op op,
-                      uint32_t rows, uint32_t cols, uint32_t tokens)
+bool matmul_nv_decode(struct matmul_nv *out, const struct matmul_nv_product *of,
+                      uint32_t tokens, uint32_t local)
 {
-    matmul_nv_decode_bits(out, op, rows, cols, tokens, 0);
-}
+    const uint32_t rows = of->rows, cols = of->cols;
+    const uint32_t chunk = chunk_of(of->bits);
+    const enum matmul_nv_op op = of->op;
+    struct cut c = cut_of(rows, cols,
+                          tokens == 1   ? 1
+                          : tokens <= 8 ? 8
+                                        : 32,
+                          chunk, local);
 
-void matmul_nv_decode_bits(struct matmul_nv *out, enum matmul_nv_op op,
-                           uint32_t rows, uint32_t cols, uint32_t tokens,
-                           uint32_t bits)
-{
-    const struct cut c = cut_of(rows, cols, tokens, chunk_of(bits));
-
+    while (decode_bytes(&c, cols) > local && c.tokens > 8) {
+        c = cut_of(rows, cols, c.tokens / 2, chunk, local);
+    }
+    if (decode_bytes(&c, cols) > local) {
+        return false;
+    }
     *out = (struct matmul_nv){.file = "nv_matmul_decode",
                               .kernel = kernels[op],
                               .items = c.groups * c.split * 32,
@@ -181,6 +231,7 @@ void matmul_nv_decode_bits(struct matmul_nv *out, enum matmul_nv_op op,
                    "-DGROUPS=%u -DSPLIT=%u -DDEPTH=%u -DSLAB=%u",
                    op == MATMUL_NV_SILU ? rows / 2 : rows, cols, (int)op,
                    c.tokens, c.blocks, c.groups, c.split, c.depth, c.slab);
+    return true;
 }
 
 /* ---- one token, all products between two mixers ---- */
@@ -256,11 +307,20 @@ static const struct tile mma_sync_tiles[] = {
     {128, 128, 3, 57},
 };
 
-/* The tile with which so many tokens are soonest done. */
-static const struct tile *best_tile(const struct tile *tiles, size_t n,
-                                    uint32_t rows, uint32_t tokens)
+/* Bytes of local memory: stages, scales. */
+static uint32_t tile_bytes(const struct tile *t)
 {
-    const struct tile *best = tiles;
+    return t->stages * (t->tokens + t->rows) * CHUNK *
+               (uint32_t)sizeof(uint16_t) +
+           t->tokens * (uint32_t)sizeof(float);
+}
+
+/* The tile with which so many tokens are soonest done; NULL: none fits. */
+static const struct tile *best_tile(const struct tile *tiles, size_t n,
+                                    uint32_t rows, uint32_t tokens,
+                                    uint32_t local)
+{
+    const struct tile *best = NULL;
     uint64_t least = UINT64_MAX;
 
     for (size_t i = 0; i < n; i++) {
@@ -270,7 +330,7 @@ static const struct tile *best_tile(const struct tile *tiles, size_t n,
             ((rows + t->rows - 1) / t->rows);
         const uint64_t time = (groups + UNITS - 1) / UNITS * t->cost;
 
-        if (time < least) {
+        if (time < least && tile_bytes(t) <= local) {
             least = time;
             best = t;
         }
@@ -278,31 +338,31 @@ static const struct tile *best_tile(const struct tile *tiles, size_t n,
     return best;
 }
 
-static struct tile tile_of(uint32_t rows, uint32_t tokens, bool wgmma)
+bool matmul_nv_prefill(struct matmul_nv *out,
+                       const struct matmul_nv_product *of, uint32_t tokens,
+                       bool wgmma, uint32_t local)
 {
-    return wgmma ? *best_tile(wgmma_tiles,
-                              sizeof wgmma_tiles / sizeof *wgmma_tiles, rows,
-                              tokens)
-                 : *best_tile(mma_sync_tiles,
-                              sizeof mma_sync_tiles / sizeof *mma_sync_tiles,
-                              rows, tokens);
-}
+    const enum matmul_nv_op op = of->op;
+    const struct tile *t =
+        wgmma ? best_tile(wgmma_tiles, sizeof wgmma_tiles / sizeof *wgmma_tiles,
+                          of->rows, tokens, local)
+              : best_tile(mma_sync_tiles,
+                          sizeof mma_sync_tiles / sizeof *mma_sync_tiles,
+                          of->rows, tokens, local);
 
-void matmul_nv_prefill(struct matmul_nv *out, enum matmul_nv_op op,
-                       uint32_t rows, uint32_t cols, uint32_t tokens,
-                       bool wgmma)
-{
-    const struct tile t = tile_of(rows, tokens, wgmma);
-
+    if (!t) {
+        return false;
+    }
     *out = (struct matmul_nv){.file = "nv_matmul_prefill",
                               .kernel = kernels[op],
-                              .items = wgmma ? t.tokens * 2
-                                             : t.tokens * t.rows / 128,
-                              .tokens = t.tokens,
-                              .rows = t.rows};
+                              .items = wgmma ? t->tokens * 2
+                                             : t->tokens * t->rows / 128,
+                              .tokens = t->tokens,
+                              .rows = t->rows};
     (void)snprintf(out->defines, sizeof out->defines,
                    "-DN=%u -DK=%u -DEPILOGUE=%d -DWGMMA=%d -DTILE_T=%u "
                    "-DTILE_W=%u -DSTAGES=%u -DBAND=16",
-                   op == MATMUL_NV_SILU ? rows / 2 : rows, cols, (int)op,
-                   (int)wgmma, t.tokens, t.rows, t.stages);
+                   op == MATMUL_NV_SILU ? of->rows / 2 : of->rows, of->cols,
+                   (int)op, (int)wgmma, t->tokens, t->rows, t->stages);
+    return true;
 }

@@ -4,7 +4,8 @@
  * one number of tokens at most; this says with which defines, and what a
  * work-group then computes.  The bits of a decode product depend on its split
  * alone, which is a function of the matrix: not of the number of tokens, nor
- * of the device.
+ * of the device.  Where a device has little local memory a work-group holds
+ * less at a time, and gives the same bits.
  *
  * Threading: none.  Memory: none is kept.  Limits: below. */
 #ifndef KERNELS_OPENCL_MATMUL_NV_H
@@ -32,32 +33,37 @@ bool matmul_nv_fits(enum matmul_nv_op op, uint32_t rows, uint32_t cols);
 bool matmul_nv_fits_bits(enum matmul_nv_op op, uint32_t rows, uint32_t cols,
                          uint32_t bits);
 
-/* For up to `tokens` generated tokens in a launch.  Worth asking for: 1, 8
- * and 32; more go in several tiles of 32. */
-void matmul_nv_decode(struct matmul_nv *out, enum matmul_nv_op op,
-                      uint32_t rows, uint32_t cols, uint32_t tokens);
+/* Bytes of local memory that a work-group may have on a device of a compute
+ * capability, 80 and up: CUDA's documentation says so, and OpenCL does not
+ * (CL_DEVICE_LOCAL_MEM_SIZE is 48 KiB).  The least of all of them for one that
+ * is not known. */
+uint32_t matmul_nv_local(uint32_t capability);
 
-/* The same of a matrix of 4 or 8 bits; 0: of bf16. */
-void matmul_nv_decode_bits(struct matmul_nv *out, enum matmul_nv_op op,
-                           uint32_t rows, uint32_t cols, uint32_t tokens,
-                           uint32_t bits);
-
-/* A product among those of nv_chain_decode.cl. */
+/* One that fits. */
 struct matmul_nv_product {
     enum matmul_nv_op op;
     uint32_t rows, cols; /* of w */
+    uint32_t bits;       /* of w, 4 or 8; 0: it is bf16 */
 };
 
-/* For nv_chain_decode.cl: its three or four products, in order, of a generated
+/* For up to `tokens` generated tokens in a launch.  Worth asking for: 1, 8
+ * and 32; more than out->tokens go in several tiles.  False: it takes more
+ * than `local` bytes however it is cut. */
+bool matmul_nv_decode(struct matmul_nv *out, const struct matmul_nv_product *of,
+                      uint32_t tokens, uint32_t local);
+
+/* For nv_chain_decode.cl: its three or four products, of bf16, in order, of a
+ * generated
  * token, on a device of `units` compute units; a work-group has a tile of each,
  * so out->rows is none.  False: one of them cannot be cut so. */
 bool matmul_nv_chain(struct matmul_nv *out, const struct matmul_nv_product *of,
                      uint32_t n, uint32_t units);
 
-/* For about `tokens` prompt tokens in a launch; bits depend on wgmma, of
- * sm_90a, and not on them.  nv_norm_fold.cl has to go before store and silu. */
-void matmul_nv_prefill(struct matmul_nv *out, enum matmul_nv_op op,
-                       uint32_t rows, uint32_t cols, uint32_t tokens,
-                       bool wgmma);
+/* For about `tokens` prompt tokens in a launch; w is bf16 by then, whatever its
+ * bits.  What comes out depends on wgmma, of sm_90a, and not on them.
+ * nv_norm_fold.cl has to go before store and silu.  False: as above. */
+bool matmul_nv_prefill(struct matmul_nv *out,
+                       const struct matmul_nv_product *of, uint32_t tokens,
+                       bool wgmma, uint32_t local);
 
 #endif

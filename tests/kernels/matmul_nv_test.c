@@ -13,7 +13,10 @@
 
 #include "kernels/opencl/matmul_nv.h"
 
-#define LOCAL_MOST (227u << 10) /* bytes of a work-group, of sm_90 */
+/* Bytes of a work-group: of sm_86, sm_80 and sm_90. */
+static const uint32_t locals[] = {99u << 10, 163u << 10, 227u << 10};
+
+#define LOCALS (sizeof(locals) / sizeof(locals[0]))
 
 static uint32_t define_of(const struct matmul_nv *w, const char *name)
 {
@@ -36,25 +39,36 @@ static uint32_t decode_bytes(const struct matmul_nv *w, uint32_t cols)
     return held + split * tokens * w->rows * 4 + tokens * 4;
 }
 
-static void check_decode(enum matmul_nv_op op, uint32_t rows, uint32_t cols,
-                         uint32_t bits)
+/* Its split. */
+static uint32_t check_decode(const struct matmul_nv_product *of,
+                             uint32_t tokens, uint32_t local)
 {
-    static const uint32_t tokens[] = {1, 2, 8, 9, 32, 64};
-    uint32_t split = 0;
+    struct matmul_nv w;
+    assert_true(matmul_nv_decode(&w, of, tokens, local));
+    uint32_t slab = define_of(&w, "SLAB"), s = define_of(&w, "SPLIT");
+    uint32_t chunk = of->bits == 0 ? 64 : 64 * 16 / of->bits;
+    uint32_t steps = of->cols / chunk / s, depth = define_of(&w, "DEPTH");
+    assert_true(of->cols % (chunk * s) == 0);
+    assert_true(depth >= 1 && steps % depth == 0);
+    assert_true(w.tokens >= tokens || w.tokens == 32 || w.tokens == 16);
+    assert_true(w.tokens != 16 || local < 163u << 10);
+    assert_int_equal(w.items, define_of(&w, "GROUPS") * s * 32);
+    assert_in_range(w.items, 32, 1024);
+    assert_true(slab == of->cols ||
+                (slab < of->cols && slab % (chunk * s * depth) == 0));
+    assert_in_range(decode_bytes(&w, of->cols), 1, local);
+    return s;
+}
+
+/* Neither tokens nor the device change the split. */
+static void check_decodes(const struct matmul_nv_product *of)
+{
+    static const uint32_t tokens[] = {1, 8, 9, 64};
+    uint32_t split = check_decode(of, 1, locals[0]);
     for (size_t i = 0; i < sizeof(tokens) / sizeof(tokens[0]); i++) {
-        struct matmul_nv w;
-        matmul_nv_decode_bits(&w, op, rows, cols, tokens[i], bits);
-        uint32_t slab = define_of(&w, "SLAB"), s = define_of(&w, "SPLIT");
-        uint32_t chunk = bits == 0 ? 64 : 64 * 16 / bits;
-        uint32_t round = chunk * s * define_of(&w, "DEPTH");
-        assert_true(define_of(&w, "DEPTH") >= 1 && cols % (chunk * s) == 0);
-        assert_true(split == 0 || s == split);
-        split = s;
-        assert_true(w.tokens >= tokens[i] || w.tokens == 32);
-        assert_int_equal(w.items, define_of(&w, "GROUPS") * s * 32);
-        assert_in_range(w.items, 32, 1024);
-        assert_true(slab == cols || (slab < cols && slab % round == 0));
-        assert_in_range(decode_bytes(&w, cols), 1, LOCAL_MOST);
+        for (size_t j = 0; j < LOCALS; j++) {
+            assert_int_equal(check_decode(of, tokens[i], locals[j]), split);
+        }
     }
 }
 
@@ -67,8 +81,10 @@ static void decode_is_cut_to_fit(void **state)
             assert_true(matmul_nv_fits(MATMUL_NV_SILU, rows, cols));
             for (uint32_t bits = 0; bits <= 8; bits += 4) {
                 if (matmul_nv_fits_bits(MATMUL_NV_SILU, rows, cols, bits)) {
-                    check_decode(MATMUL_NV_SILU, rows, cols, bits);
-                    check_decode(MATMUL_NV_ADD, rows, cols, bits);
+                    check_decodes(&(struct matmul_nv_product){
+                        MATMUL_NV_SILU, rows, cols, bits});
+                    check_decodes(&(struct matmul_nv_product){
+                        MATMUL_NV_ADD, rows, cols, bits});
                 }
             }
         }
@@ -104,7 +120,7 @@ static void check_chain(const struct matmul_nv_product *of, uint32_t n,
     for (uint32_t i = 0; i < n; i++) {
         uint32_t cut[3];
         cut_of(&w, names[i], cut);
-        matmul_nv_decode(&alone, of[i].op, of[i].rows, of[i].cols, 1);
+        assert_true(matmul_nv_decode(&alone, &of[i], 1, locals[0]));
         assert_int_equal(cut[1], define_of(&alone, "SPLIT"));
         assert_true(cut[0] * 8 * units >= of[i].rows);
         assert_true(cut[0] * cut[1] * 32 <= define_of(&w, "ITEMS"));
@@ -114,10 +130,10 @@ static void check_chain(const struct matmul_nv_product *of, uint32_t n,
 
 static void a_chain_is_cut_to_fit(void **state)
 {
-    struct matmul_nv_product of[] = {{MATMUL_NV_ADD, 4096, 4096},
-                                     {MATMUL_NV_SILU, 24576, 4096},
-                                     {MATMUL_NV_ADD, 4096, 12288},
-                                     {MATMUL_NV_STORE, 12352, 4096}};
+    struct matmul_nv_product of[] = {{MATMUL_NV_ADD, 4096, 4096, 0},
+                                     {MATMUL_NV_SILU, 24576, 4096, 0},
+                                     {MATMUL_NV_ADD, 4096, 12288, 0},
+                                     {MATMUL_NV_STORE, 12352, 4096, 0}};
     struct matmul_nv w;
     (void)state;
     check_chain(of, 4, 132);
@@ -157,10 +173,11 @@ static void some_do_not_fit(void **state)
 
 /* Of nv_matmul_prefill.cl. */
 static void check_prefill(enum matmul_nv_op op, uint32_t rows, uint32_t tokens,
-                          bool wgmma)
+                          bool wgmma, uint32_t local)
 {
+    const struct matmul_nv_product of = {op, rows, 4096, 0};
     struct matmul_nv w;
-    matmul_nv_prefill(&w, op, rows, 4096, tokens, wgmma);
+    assert_true(matmul_nv_prefill(&w, &of, tokens, wgmma, local));
     uint32_t tile = w.tokens + w.rows;
     assert_int_equal(define_of(&w, "TILE_T"), w.tokens);
     assert_int_equal(define_of(&w, "TILE_W"), w.rows);
@@ -174,7 +191,7 @@ static void check_prefill(enum matmul_nv_op op, uint32_t rows, uint32_t tokens,
     assert_true(w.rows == 128 || w.rows == 256);
     assert_in_range(define_of(&w, "STAGES"), 3, 16);
     assert_in_range(define_of(&w, "STAGES") * tile * 128 + w.tokens * 4, 1,
-                    LOCAL_MOST);
+                    local);
 }
 
 static void prefill_is_cut_to_fit(void **state)
@@ -182,9 +199,14 @@ static void prefill_is_cut_to_fit(void **state)
     (void)state;
     for (uint32_t rows = 16; rows <= 300000; rows += 16 + rows / 16 * 8) {
         for (uint32_t tokens = 1; tokens <= 8192; tokens += 1 + tokens / 2) {
-            check_prefill(MATMUL_NV_SILU, rows / 16 * 16, tokens, true);
-            check_prefill(MATMUL_NV_ADD, rows / 16 * 16, tokens, true);
-            check_prefill(MATMUL_NV_STORE, rows / 16 * 16, tokens, false);
+            check_prefill(MATMUL_NV_SILU, rows / 16 * 16, tokens, true,
+                          locals[2]);
+            check_prefill(MATMUL_NV_ADD, rows / 16 * 16, tokens, true,
+                          locals[2]);
+            for (size_t i = 0; i < LOCALS; i++) {
+                check_prefill(MATMUL_NV_STORE, rows / 16 * 16, tokens, false,
+                              locals[i]);
+            }
         }
     }
 }
@@ -192,8 +214,9 @@ static void prefill_is_cut_to_fit(void **state)
 static void expect_tile(uint32_t rows, uint32_t tokens, bool wgmma,
                         uint32_t tile_tokens, uint32_t tile_rows)
 {
+    const struct matmul_nv_product of = {MATMUL_NV_ADD, rows, 4096, 0};
     struct matmul_nv w;
-    matmul_nv_prefill(&w, MATMUL_NV_ADD, rows, 4096, tokens, wgmma);
+    assert_true(matmul_nv_prefill(&w, &of, tokens, wgmma, locals[2]));
     assert_int_equal(w.tokens, tile_tokens);
     assert_int_equal(w.rows, tile_rows);
 }
@@ -209,6 +232,38 @@ static void prefill_is_wide_where_all_units_have_work(void **state)
     expect_tile(1024, 256, true, 64, 128);
 }
 
+/* 128 by 128 in three stages, at the limit and one past it; and operands of a
+ * token with the sums of 24 warps. */
+static void what_does_not_fit_is_not_cut(void **state)
+{
+    const struct matmul_nv_product one = {MATMUL_NV_ADD, 4096, 4096, 0};
+    const uint32_t tile = 3 * 256 * 128 + 128 * 4;
+    struct matmul_nv w;
+    (void)state;
+    assert_true(matmul_nv_prefill(&w, &one, 4096, false, tile));
+    assert_int_equal(w.rows, 128);
+    assert_false(matmul_nv_prefill(&w, &one, 4096, false, tile - 1));
+    assert_true(matmul_nv_decode(&w, &one, 1, locals[0]));
+    uint32_t bytes = decode_bytes(&w, one.cols);
+    assert_in_range(bytes, 8192 + 1, 16384);
+    assert_true(matmul_nv_decode(&w, &one, 1, bytes));
+    assert_false(matmul_nv_decode(&w, &one, 1, bytes - 1));
+    assert_false(matmul_nv_decode(&w, &one, 32, bytes));
+}
+
+static void local_memory_is_the_devices(void **state)
+{
+    (void)state;
+    assert_int_equal(matmul_nv_local(80), 163 * 1024);
+    assert_int_equal(matmul_nv_local(86), 99 * 1024);
+    assert_int_equal(matmul_nv_local(87), 163 * 1024);
+    assert_int_equal(matmul_nv_local(89), 99 * 1024);
+    assert_int_equal(matmul_nv_local(90), 227 * 1024);
+    assert_int_equal(matmul_nv_local(100), 227 * 1024);
+    assert_int_equal(matmul_nv_local(120), 99 * 1024);
+    assert_int_equal(matmul_nv_local(999), 99 * 1024); /* not known */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -217,6 +272,8 @@ int main(void)
         cmocka_unit_test(some_do_not_fit),
         cmocka_unit_test(prefill_is_cut_to_fit),
         cmocka_unit_test(prefill_is_wide_where_all_units_have_work),
+        cmocka_unit_test(what_does_not_fit_is_not_cut),
+        cmocka_unit_test(local_memory_is_the_devices),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

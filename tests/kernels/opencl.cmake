@@ -17,7 +17,7 @@ endfunction()
 # Needs no device.
 sluice_test(opencl_matmul_test SOURCES opencl_matmul_test.c
   LINK sluice_kernels)
-sluice_wrap(opencl_matmul_test opencl_choose opencl_scratch)
+sluice_wrap(opencl_matmul_test opencl_choose opencl_scratch opencl_launch)
 
 sluice_test(opencl_noise_test SOURCES opencl_noise_test.c LINK sluice_kernels)
 sluice_test(opencl_program_test SOURCES opencl_program_test.c

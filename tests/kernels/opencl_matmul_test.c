@@ -2,10 +2,12 @@
  * which there is none here.
  *
  * The linker puts the functions __wrap_.. below in front of those that build
- * (-Wl,--wrap): a compiler that refuses what it is told to. */
+ * and launch (-Wl,--wrap): a compiler that refuses what it is told to, and
+ * launches that are only looked at. */
 #include <stdio.h>
 #include <string.h>
 
+#include "kernels/opencl/chain.h"
 #include "kernels/opencl/launch.h"
 #include "kernels/opencl/matmul.h"
 #include "kernels/opencl/memory.h"
@@ -19,13 +21,14 @@
 /* ---- the driver, as it may be ---- */
 
 struct made {
-    struct opencl_kernel kernel;
+    struct opencl_kernel kernel; /* the first: what a launch has */
     char program[512];
 };
 
 static struct made made[MADE_MAX];
 static uint32_t n_made;
 static const char *refused[2]; /* a program with all of these in its text */
+static const struct made *launched;
 
 static bool is_refused(const char *program)
 {
@@ -80,6 +83,20 @@ void __wrap_opencl_scratch(struct opencl *c, enum opencl_part part,
                            size_t item)
 {
     (void)c, (void)part, (void)out, (void)rows, (void)cols, (void)item;
+}
+
+/* Of products only, and if there is anything to compute. */
+void __wrap_opencl_launch(struct opencl_call *a, uint32_t dims,
+                          const size_t *global, const size_t *local,
+                          uint64_t bytes);
+void __wrap_opencl_launch(struct opencl_call *a, uint32_t dims,
+                          const size_t *global, const size_t *local,
+                          uint64_t bytes)
+{
+    (void)local, (void)bytes;
+    if (dims == 2 && global[1] > 0) {
+        launched = (const struct made *)(const void *)a->kernel;
+    }
 }
 
 static uint32_t count_programs(void)
@@ -166,7 +183,144 @@ static void set_up_shard(struct fixture *f)
     }
 }
 
+/* What computes a product of w: a file's arithmetic is one, but that of wgmma
+ * may be another. */
+static const char *arithmetic(struct fixture *f, const struct opencl_tensor *w,
+                              uint32_t n_gen, uint32_t n_prompt)
+{
+    const struct opencl_layer *l = f->layers;
+    const struct opencl_tensor absent = {0};
+
+    f->c.step.n_gen = n_gen;
+    f->c.step.n_tokens = n_gen + n_prompt;
+    launched = NULL;
+    if (w == &l[0].gate_up) {
+        opencl_project_silu(&f->c, w, &absent);
+    } else if (w == &l[0].deltanet.in || w == &l[1].attention.in) {
+        opencl_project(&f->c, w, &absent, &absent);
+    } else {
+        opencl_project_add(&f->c, &absent, w, &absent, &absent);
+    }
+    assert_non_null(launched);
+    return strstr(launched->program, "-DWGMMA=1")
+               ? "wgmma"
+               : launched->kernel.variant->file;
+}
+
+/* However many tokens there are, of either kind. */
+static void check_one_arithmetic(struct fixture *f)
+{
+    static const uint32_t tokens[] = {1,   2,   8,   9,    32,   33,  200,
+                                      256, 257, 512, 1024, 1025, 5000};
+    const struct opencl_layer *l = f->layers;
+    const struct opencl_tensor *of[] = {&l[0].deltanet.in, &l[0].deltanet.out,
+                                        &l[1].attention.in, &l[0].gate_up,
+                                        &l[0].down};
+
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        const char *gen = arithmetic(f, of[i], 1, 0);
+        const char *prompt = arithmetic(f, of[i], 0, 1);
+
+        for (size_t j = 0; j < sizeof tokens / sizeof *tokens; j++) {
+            assert_string_equal(arithmetic(f, of[i], tokens[j], 0), gen);
+            assert_string_equal(arithmetic(f, of[i], 0, tokens[j]), prompt);
+        }
+    }
+}
+
 /* ---- tests ---- */
+
+/* Whatever the compiler refuses, on whatever device: a token's bits do not
+ * depend on how many others there are. */
+static void test_one_arithmetic(void **state)
+{
+    static const char gate_up[] = "-DN=3584 -DK=1024 ";
+    static const struct {
+        const char *a, *b;
+    } of[] = {
+        {NULL, NULL},
+        {"-DTOKENS=1 ", NULL},
+        {"-DTOKENS=8 ", gate_up},
+        {"-DTOKENS=32 ", gate_up},
+        {"-DTILE_T=128 ", gate_up},
+        {"-DTILE_W=256 ", NULL},
+        {"-DWGMMA=1 ", gate_up},
+        {"-DWGMMA=1 -DTILE_T=64 ", NULL},
+        {"nv_matmul_prefill", NULL},
+        {"nv_norm_fold", NULL},
+    };
+    static const uint32_t devices[] = {0, 75, 80, 86, 90, 100, 120};
+    struct fixture f;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof devices / sizeof *devices; i++) {
+        for (size_t j = 0; j < sizeof of / sizeof *of; j++) {
+            make_shard(&f, devices[i]);
+            refuse(of[j].a, of[j].b);
+            set_up_shard(&f);
+            check_one_arithmetic(&f);
+            opencl_matmul_free(&f.c);
+        }
+    }
+}
+
+/* Only what is refused, or cannot be, becomes portable. */
+static void test_refused_alone(void **state)
+{
+    struct fixture f;
+
+    (void)state;
+    make_shard(&f, 90);
+    refuse("-DTOKENS=32 ", "-DN=3584 -DK=1024 ");
+    set_up_shard(&f);
+    assert_string_equal(arithmetic(&f, &f.layers[0].gate_up, 1, 0), "matmul");
+    assert_string_equal(arithmetic(&f, &f.layers[0].gate_up, 0, 1), "wgmma");
+    assert_string_equal(arithmetic(&f, &f.layers[0].down, 1, 0),
+                        "nv_matmul_decode");
+    assert_false(opencl_matmul_decodes_nv(&f.c, &f.layers[0].gate_up));
+    assert_true(opencl_matmul_decodes_nv(&f.c, &f.layers[0].down));
+    opencl_matmul_free(&f.c);
+    make_shard(&f, 86);
+    set_up_shard(&f);
+    assert_string_equal(arithmetic(&f, &f.layers[0].gate_up, 0, 1),
+                        "nv_matmul_prefill");
+    assert_true(opencl_matmul_decodes_nv(&f.c, &f.layers[0].gate_up));
+    opencl_matmul_free(&f.c);
+}
+
+static void expect_chains(struct fixture *f, bool first, bool last)
+{
+    const struct opencl_tensor y = {0};
+    struct error e;
+
+    set_up_shard(f);
+    assert_int_equal(opencl_chain_setup(&f->c, &e), ST_OK);
+    f->c.step.n_gen = f->c.step.n_tokens = 1;
+    assert_int_equal(opencl_chain_takes(&f->c, 0, &y), first);
+    assert_int_equal(opencl_chain_takes(&f->c, 1, &y), last);
+    opencl_chain_free(&f->c);
+    opencl_matmul_free(&f->c);
+}
+
+/* A token alone goes through a chain, with the bits that it has among others:
+ * so there is none where a product has others. */
+static void test_chains(void **state)
+{
+    struct fixture f;
+
+    (void)state;
+    make_shard(&f, 90);
+    expect_chains(&f, true, true);
+    make_shard(&f, 90);
+    refuse("-DTOKENS=8 ", "-DN=3584 -DK=1024 ");
+    expect_chains(&f, false, false);
+    make_shard(&f, 90);
+    refuse("-DTOKENS=32 ", "-DN=5120 -DK=1024 "); /* in of the last layer */
+    expect_chains(&f, false, true);
+    make_shard(&f, 90);
+    refuse("nv_matmul_prefill", NULL);
+    expect_chains(&f, true, true);
+}
 
 /* n layers of attention, no matrix of which has another's shape; 4 each. */
 static void make_shapes(struct fixture *f, uint32_t n)
@@ -264,6 +418,9 @@ static void test_all_forms(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_one_arithmetic),
+        cmocka_unit_test(test_refused_alone),
+        cmocka_unit_test(test_chains),
         cmocka_unit_test(test_most_choices),
         cmocka_unit_test(test_all_forms),
     };

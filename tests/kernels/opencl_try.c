@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "kernels/opencl/matmul_nv.h"
 #include "kernels/opencl/ptx.h"
 
 #define FLUSH_BYTES  ((size_t)256 << 20) /* well past any last cache */
@@ -520,6 +521,7 @@ static void open_device(struct try *t, uint32_t wish)
     clGetDeviceInfo(t->device, 0x4000, 4, &major, NULL); /* of NVIDIA's */
     clGetDeviceInfo(t->device, 0x4001, 4, &minor, NULL);
     t->nvidia = 10 * major + minor;
+    t->local = t->local > 0 ? t->local : matmul_nv_local(t->nvidia);
     t->units = units;
     t->context = clCreateContext(NULL, 1, &t->device, NULL, NULL, &code);
     try_must(code, "clCreateContext");
@@ -551,7 +553,7 @@ int main(int argc, char **argv)
 {
     struct try t = {.directory = "kernels/opencl"};
     uint32_t device = 0;
-    for (int c; (c = getopt(argc, argv, "bd:k:qsv")) != -1;) {
+    for (int c; (c = getopt(argc, argv, "bd:k:l:qsv")) != -1;) {
         switch (c) {
         case 'b':
             t.build_only = true;
@@ -561,6 +563,9 @@ int main(int argc, char **argv)
             break;
         case 'k':
             t.directory = optarg;
+            break;
+        case 'l':
+            t.local = (uint32_t)strtoul(optarg, NULL, 10) << 10;
             break;
         case 'q':
             t.quiet = true;

@@ -1,11 +1,12 @@
 /* opencl_try.h - tries single kernels of kernels/opencl on a device: are they
  * right, and how near do they come to what the machine can do?
  *
- *     opencl_try [-bqsv] [-d DEVICE] [-k DIRECTORY] [CASE...]
+ *     opencl_try [-bqsv] [-d DEVICE] [-k DIRECTORY] [-l KIB] [CASE...]
  *
  * A case is a function in a table: it builds kernels with its own defines,
  * fills buffers on the device, launches, compares with plain C, times, prints
  * a line for each shape.  Cases are named by prefix; without a name all run.
+ * -l has products cut for a device with so much local memory a work-group.
  * -b builds only (it fills the driver's cache; several may run at once), -q
  * checks and times nothing, -s takes small shapes, in buffers of exactly their
  * size (nv_emulator/emulator.h), -v shows what the compiler says.
@@ -45,6 +46,7 @@ try {
     const char *directory;  /* of the .cl files */
     uint32_t units;         /* compute units */
     uint32_t nvidia;        /* 10 * major + minor; 0: another maker's */
+    uint32_t local;         /* bytes of local memory of a work-group */
     bool build_only, quiet, small, verbose;
     double read_gbs;  /* what a plain kernel reads from memory */
     double cache_gbs; /* and from the last cache */

@@ -84,7 +84,9 @@ static bool build_all(struct trial *r)
     r->all = (struct try_launch){build(r, &m), 1, {r->t->units}, {m.items}};
     bool built = r->all.kernel != NULL;
     for (uint32_t i = 0; i < r->n; i++) {
-        matmul_nv_decode(&m, r->of[i].op, r->of[i].rows, r->of[i].cols, 1);
+        if (!matmul_nv_decode(&m, &r->of[i], 1, r->t->local)) {
+            return false;
+        }
         r->one[i] =
             (struct try_launch){build(r, &m),
                                 2,
@@ -228,10 +230,10 @@ static void try_layer(struct try *t, const struct layer *l)
 {
     struct trial r = {.t = t,
                       .l = l,
-                      .of = {{MATMUL_NV_ADD, l->h, l->out_k},
-                             {MATMUL_NV_SILU, 2 * l->inner, l->h},
-                             {MATMUL_NV_ADD, l->h, l->inner},
-                             {MATMUL_NV_STORE, l->in_n, l->h}},
+                      .of = {{MATMUL_NV_ADD, l->h, l->out_k, 0},
+                             {MATMUL_NV_SILU, 2 * l->inner, l->h, 0},
+                             {MATMUL_NV_ADD, l->h, l->inner, 0},
+                             {MATMUL_NV_STORE, l->in_n, l->h, 0}},
                       .n = l->in_n > 0 ? 4 : 3};
     if (!build_all(&r) || t->build_only) {
         return;

@@ -309,12 +309,13 @@ static void try_turn(struct trial *r, const struct turn *u)
     const struct product *p = r->p;
     struct matmul_nv w;
     char what[320];
-    if (u->prefill) {
-        matmul_nv_prefill(&w, p->op, p->n * r->parts, p->k, u->tokens,
-                          r->wgmma);
-    } else {
-        matmul_nv_decode_bits(&w, p->op, p->n * r->parts, p->k, u->tokens,
-                              p->bits);
+    const struct matmul_nv_product of = {p->op, p->n * r->parts, p->k, p->bits};
+    const uint32_t local = r->t->local;
+    if (!(u->prefill ? matmul_nv_prefill(&w, &of, u->tokens, r->wgmma, local)
+                     : matmul_nv_decode(&w, &of, u->tokens, local))) {
+        printf("%-18s is not cut for %u bytes of local memory\n", p->name,
+               local);
+        return;
     }
     snprintf(what, sizeof(what), "%-18s %4u tokens%s", p->name, u->n_rows,
              u->prefill ? "" : " decoded");
