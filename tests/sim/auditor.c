@@ -105,6 +105,14 @@ void auditor_poisoned(struct sim *s, uint32_t number, struct choice *c)
     }
 }
 
+void auditor_forgiven(struct choice *c)
+{
+    if (c->n_killed) {
+        c->n_killed--;
+    }
+    c->killed_conn = 0;
+}
+
 /* The router cannot know of what the worker died that had this connection. */
 static void forgive(struct sim *s, uint32_t conn)
 {
@@ -112,9 +120,8 @@ static void forgive(struct sim *s, uint32_t conn)
         for (uint32_t k = 0; k < s->generations[i].n_choices; k++) {
             struct choice *c = &s->generations[i].choices[k];
 
-            if (c->killed_conn == conn && c->n_killed) {
-                c->n_killed--;
-                c->killed_conn = 0;
+            if (c->killed_conn == conn) {
+                auditor_forgiven(c);
             }
         }
     }

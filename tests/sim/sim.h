@@ -199,6 +199,8 @@ void auditor_lost(struct sim *s, uint32_t conn);
 void auditor_full(struct sim *s, uint32_t room);
 /* A choice kills the worker that runs it, which lives still. */
 void auditor_poisoned(struct sim *s, uint32_t number, struct choice *c);
+/* Its newest death is not laid at its door: the router could not know. */
+void auditor_forgiven(struct choice *c);
 /* The router is about to hear a worker's Goodbye: if that has died since of
  * what it let go of, the router cannot know, and it counts for no death. */
 void auditor_goodbye(struct sim *s, uint32_t conn);

@@ -355,6 +355,9 @@ static void submitted(struct sim *s, uint32_t conn, struct choice *c,
     bool moved = c->submitted_conn && c->submitted_conn != conn;
 
     check_alone(c, conn);
+    if (c->killed_conn && is_worker_of_router(s, c->killed_conn)) {
+        auditor_forgiven(c); /* it has left before the death was known */
+    }
     spare_submitted(c, r->n_generated);
     cells->deeds[DEED_ABSENT_SERVED] += g->bereft;
     s->counts.moved += moved;
