@@ -39,6 +39,27 @@ def refused(run, daemon, words):
     run.load.await_tokens(30)
 
 
+GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x00NULL" + bytes(16 + 32)
+READY = b"\x04\x1c\x05READY\x0bSocket-Type\x00\x00\x00\x06DEALER"
+
+
+def crowd(port, n):
+    """n strangers at a port; every other one shakes hands, as far as it is
+    let in, and then keeps its connection until a heartbeat finds it mute."""
+    strangers = []
+    for _ in range(n):
+        s = socket.socket()
+        s.setblocking(False)
+        s.connect_ex(("127.0.0.1", port))
+        strangers.append(s)
+    for s in strangers[::2]:
+        try:
+            s.send(GREETING + READY)
+        except OSError:
+            pass  # it waits to be let in, or has been shown out
+    return strangers
+
+
 class ClockJumps(Fault):
     """the wall clocks of router and workers jump by up to a day, back too"""
     name, number = "clock_jumps", "26"
@@ -140,13 +161,8 @@ class Descriptors(Fault):
 
     def round(self, run):
         port = int(run.cluster.clients_at.rsplit(":", 1)[1])
-        strangers = []
         run.hurt()
-        for _ in range(300 if run.quick else 2000):
-            s = socket.socket()
-            s.setblocking(False)
-            s.connect_ex(("127.0.0.1", port))
-            strangers.append(s)
+        strangers = crowd(port, 300 if run.quick else 2000)
         time.sleep(0.5 if run.quick else 3)
         run.load.await_tokens(30)
         for s in strangers:
@@ -297,10 +313,9 @@ class Garbage(Fault):
 
     @staticmethod
     def words(run, kind):
-        greeting = b"\xff" + bytes(8) + b"\x7f\x03\x00NULL" + bytes(16 + 32)
         noise = run.rng.randbytes(run.rng.randrange(1, 5000))
-        return (b"", noise, greeting[:run.rng.randrange(64)],
-                greeting + noise, b"GET / HTTP/1.1\r\n\r\n" + noise)[kind]
+        return (b"", noise, GREETING[:run.rng.randrange(64)],
+                GREETING + noise, b"GET / HTTP/1.1\r\n\r\n" + noise)[kind]
 
 
 class Poison(Fault):

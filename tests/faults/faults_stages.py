@@ -1,10 +1,12 @@
 """Faults of replicas of several stages: two replicas of two stages each, of
 workers that take the layers they are given."""
+import resource
 import signal
 import time
 
 from campaign import Fault
 from daemons import Failed, await_true, free_port, tail
+from faults_host import crowd
 from faults_link import Chaos, Shaken
 from faults_points import acted, points
 from faults_process import LOST, stutter
@@ -261,6 +263,44 @@ class StageRouterKill(Staged):
         run.load.await_all()
 
 
+class StageDescriptors(Staged):
+    """strangers take all descriptors of a stage, then its router is killed"""
+    name, number = "stage_descriptors", "8, 44"
+    must = "the stage lives, and is back when they have gone; nothing failed"
+    times, quick = 20, 0
+    memory, receipts = "128MiB", False
+    limit = 96
+
+    def start(self, run):
+        self.ports = {f"w{i}": free_port(run.rng)
+                      for i in range(self.workers)}
+        super().start(run)
+
+    def spawn(self, run, name, **options):
+        return run.cluster.spawn_worker(
+            name, args=("--stage-listen",
+                        f"tcp://127.0.0.1:{self.ports[name]}"),
+            limits=((resource.RLIMIT_NOFILE, (self.limit, self.limit)),),
+            **options)
+
+    def round(self, run):
+        name = run.victim()
+        worker = run.cluster.workers[name]
+        strangers = crowd(self.ports[name], 4 * self.limit)
+        await_true(f"{name} has no descriptor left",
+                   lambda: worker.files() >= self.limit)
+        run.hurt(lambda: run.cluster.router.signal(signal.SIGKILL))
+        run.cluster.router_gone()
+        run.cluster.start_router()
+        run.pause(0.2, 1)
+        if not worker.alive():
+            raise Failed(f"{name} died of it: {tail(worker)}")
+        for s in strangers:
+            s.close()
+        self.await_replicas(run)
+        run.load.await_all()
+
+
 class Edge(Staged):
     """The edges between stages pass through the proxy."""
 
@@ -369,5 +409,6 @@ class StageSlowLink(ShakenEdge):
 
 
 FAULTS = [StageKill, StageKillBoth, StageStop, StageStutter, StageWedge,
-          StageSlowStep, StageKillAt, StageTerm, StageDrain, StageRouterKill, StageCut, StageOneWay,
-          StageReset, StageGarbage, StageDoubled, StageSlowLink]
+          StageSlowStep, StageKillAt, StageTerm, StageDrain, StageRouterKill,
+          StageDescriptors, StageCut, StageOneWay, StageReset,
+          StageGarbage, StageDoubled, StageSlowLink]
