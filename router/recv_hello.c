@@ -167,7 +167,8 @@ static enum status check_name(struct router_core *r, struct hello *h,
     return ST_OK;
 }
 
-static enum status check_tokenizer(struct router_core *r, const struct model *m,
+static enum status check_tokenizer(const struct router_core *r,
+                                   const struct model *m,
                                    const Sluice__V1__WorkerShard *s,
                                    struct error *e)
 {
@@ -211,24 +212,17 @@ static enum status check_weights(const struct router_core *r,
     return ST_OK;
 }
 
-static enum status check_model(struct router_core *r, struct model *m,
+static enum status check_model(const struct router_core *r,
+                               const struct model *m,
                                const Sluice__V1__WorkerShard *s,
                                struct error *e)
 {
-    uint32_t n = n_staying(r, m);
     enum status st = check_weights(r, m, s->fingerprint, e);
 
     if (st != ST_OK) {
         return st;
     }
-    if (n == 0) {
-        if (memcmp(m->fingerprint, s->fingerprint.data, 16) != 0) {
-            peers_reap(r); /* nothing goes on with other weights */
-            requests_estranged(r, m, m->vocab != s->vocab);
-        }
-        memcpy(m->fingerprint, s->fingerprint.data, 16);
-        m->vocab = s->vocab;
-    } else if (m->vocab != s->vocab) {
+    if (n_staying(r, m) > 0 && m->vocab != s->vocab) {
         return error_set(e, ST_FAILED_PRECONDITION,
                          "model %s: your vocabulary has %" PRIu32
                          " tokens, that of the others %" PRIu32,
@@ -286,10 +280,31 @@ static enum status check_offer(struct router_core *r, struct hello *h,
     return m == NULL ? ST_OK : check_weights(r, m, o->fingerprint, e);
 }
 
+/* The first worker of a model decides what it is. */
+static void take_weights(struct router_core *r, const struct hello *h)
+{
+    const Sluice__V1__WorkerShard *s = h->m->worker;
+    struct model *m = h->model;
+
+    if (n_staying(r, m) > 0) {
+        return;
+    }
+    if (memcmp(m->fingerprint, s->fingerprint.data, 16) != 0) {
+        peers_reap(r); /* nothing goes on with other weights */
+        requests_estranged(r, m, m->vocab != s->vocab);
+    }
+    memcpy(m->fingerprint, s->fingerprint.data, 16);
+    m->vocab = s->vocab;
+}
+
 static void welcome(struct router_core *r, const struct hello *h)
 {
-    struct router_peer *p = peers_add(r, h->from, h->role, h->m->nonce);
+    struct router_peer *p;
 
+    if (h->m->worker != NULL) {
+        take_weights(r, h);
+    }
+    p = peers_add(r, h->from, h->role, h->m->nonce);
     memcpy(p->name, h->m->name.data, h->m->name.len);
     p->name[h->m->name.len] = '\0';
     if (h->m->worker != NULL) {

@@ -21,15 +21,28 @@ struct scene {
     struct record *x, *y;
 };
 
-static void bring(struct scene *s, int64_t wait_us)
+static void has_tokenizer(struct fake *w, const uint8_t hash[16])
+{
+    memcpy(w->tokenizer, hash, 16);
+    w->shard.tokenizer.len = 16;
+}
+
+/* text: the router has a tokenizer.json, and so has w1. */
+static void bring_with(struct scene *s, int64_t wait_us, struct fake_text *text)
 {
     const struct rig_options o = {.max_peers = 16,
                                   .max_requests = 16,
                                   .max_waiting = 16,
+                                  .text = text == NULL ? NULL : &text->seam,
                                   .worker_wait_us = wait_us};
 
     s->rig = rig_new(&o);
-    s->w = rig_worker(s->rig, "w1", 64, 8);
+    s->w = fake_worker_new(s->rig, "w1", 64, 8);
+    if (text != NULL) {
+        has_tokenizer(s->w, text->hash);
+    }
+    fake_hello(s->w);
+    assert_true(s->w->up);
     s->c = rig_client(s->rig, "c1");
     s->x = client_generate(s->c, 1, 40, 10);
     s->y = client_generate(s->c, 2, 40, 10);
@@ -37,6 +50,11 @@ static void bring(struct scene *s, int64_t wait_us)
     worker_give(s->w, 1, 0, 2, 0);
     fake_lost(s->w);
     rig_run(s->rig);
+}
+
+static void bring(struct scene *s, int64_t wait_us)
+{
+    bring_with(s, wait_us, NULL);
 }
 
 static void refused(const struct record *x, enum status status, const char *why)
@@ -198,6 +216,42 @@ static void it_comes_back_with_other_ids(void **state)
     rig_end(&s.rig);
 }
 
+/* Other weights and other ids, and refused for its tokenizer: what waits does
+ * not end for it, and what comes is judged by the old vocabulary. */
+static void another_is_refused(void **state)
+{
+    static const uint8_t ours[16] = {1}, theirs[16] = {2};
+    struct fake_text text;
+    struct scene s;
+    struct fake *other;
+    struct record *z;
+
+    (void)state;
+    fake_text_init(&text, NULL);
+    text.hash = ours;
+    bring_with(&s, WAIT_US, &text);
+    other = fake_worker_new(s.rig, "w2", 64, 8);
+    has_tokenizer(other, theirs);
+    other->fingerprint[0]++;
+    other->shard.vocab = 10;
+    fake_hello(other);
+    assert_true(other->refused);
+    assert_non_null(strstr(other->why, "tokenizer.json"));
+    assert_int_equal(rig_state(s.rig, 1), REQUEST_WAITING);
+    assert_int_equal(rig_state(s.rig, 2), REQUEST_WAITING);
+    z = client_generate(s.c, 3, 40, 10);
+    rig_run(s.rig);
+    assert_int_equal(rig_state(s.rig, 3), REQUEST_WAITING);
+    fake_reconnect(s.w);
+    worker_give(s.w, 1, 0, 8, LENGTH);
+    worker_give(s.w, 2, 0, 10, LENGTH);
+    worker_give(s.w, 3, 0, 10, LENGTH);
+    record_check(s.x, 1, 0, 10);
+    record_check(s.y, 2, 0, 10);
+    record_check(z, 3, 0, 10);
+    rig_end(&s.rig);
+}
+
 static void nobody_waits(void **state)
 {
     struct scene s;
@@ -254,6 +308,7 @@ int main(void)
         cmocka_unit_test(it_comes_back_smaller),
         cmocka_unit_test(it_comes_back_another),
         cmocka_unit_test(it_comes_back_with_other_ids),
+        cmocka_unit_test(another_is_refused),
         cmocka_unit_test(nobody_waits),
         cmocka_unit_test(the_router_stops),
         cmocka_unit_test(it_dies_again_and_again),
