@@ -7,13 +7,15 @@
 #include "router/recv.h"
 #include "router/router.h"
 
-/* A Hello that is being judged. */
+/* A Hello that is being judged.  Until it is welcome nothing changes: one that
+ * is refused must be no event to anybody else. */
 struct hello {
     struct peer_id from;
     const Sluice__V1__HelloRequest *m;
     uint8_t role; /* BY_* */
     uint32_t retry_ms;
-    struct model *model; /* of a worker that is welcome */
+    struct router_peer *old; /* whose name it takes over, NULL: nobody's */
+    struct model *model;     /* of a worker that is welcome */
 };
 
 static void answer(struct router_core *r, const struct router_peer *p)
@@ -126,17 +128,12 @@ static enum status check_quarantine(struct router_core *r, struct hello *h,
     return ST_OK;
 }
 
-static bool same_life(const struct worker *w, const Sluice__V1__WorkerShard *s)
-{
-    return s != NULL && s->has_life && s->life == w->life.number;
-}
-
 /* A worker whose old session nobody has missed yet may take it over; one
  * that is heard all the time is another worker of the same name. */
-static enum status check_name(struct router_core *r, struct hello *h,
+static enum status check_name(const struct router_core *r, struct hello *h,
                               struct error *e)
 {
-    struct list *at = r->all_peers.next;
+    const struct list *at = r->all_peers.next;
 
     for (; at != &r->all_peers; at = at->next) {
         struct router_peer *old = LIST_OF(at, struct router_peer, all);
@@ -153,15 +150,7 @@ static enum status check_name(struct router_core *r, struct hello *h,
                              "%" PRId64 " ms ago",
                              old->name, quiet / 1000);
         }
-        if (old->worker != NULL && !same_life(old->worker, h->m->worker)) {
-            worker_died(old->worker, DEATH_LOST);
-        }
-        /* It is let go once the new session stands, so that its sequences
-         * have somewhere to go. */
-        peers_end(r, old, "%s came back on a new connection", old->name);
-        if (old->worker != NULL) {
-            worker_mourn(r, old->worker);
-        }
+        h->old = old;
         return ST_OK;
     }
     return ST_OK;
@@ -185,23 +174,26 @@ static enum status check_tokenizer(const struct router_core *r,
     return ST_OK;
 }
 
-/* Workers of m whose session goes on. */
-static uint32_t n_staying(const struct router_core *r, const struct model *m)
+/* Workers of m whose session goes on if h is welcome. */
+static uint32_t n_staying(const struct router_core *r, const struct hello *h,
+                          const struct model *m)
 {
     uint32_t n = 0;
 
     for (uint32_t i = 0; i < r->n_workers; i++) {
-        n += r->workers[i]->model == m && !r->workers[i]->peer->ended;
+        const struct worker *w = r->workers[i];
+
+        n += w->model == m && w->peer != h->old && !w->peer->ended;
     }
     return n;
 }
 
 static enum status check_weights(const struct router_core *r,
-                                 const struct model *m,
+                                 const struct hello *h, const struct model *m,
                                  ProtobufCBinaryData fingerprint,
                                  struct error *e)
 {
-    uint32_t n = n_staying(r, m);
+    uint32_t n = n_staying(r, h, m);
 
     if (n > 0 && memcmp(m->fingerprint, fingerprint.data, 16) != 0) {
         return error_set(e, ST_FAILED_PRECONDITION,
@@ -213,16 +205,16 @@ static enum status check_weights(const struct router_core *r,
 }
 
 static enum status check_model(const struct router_core *r,
-                               const struct model *m,
-                               const Sluice__V1__WorkerShard *s,
-                               struct error *e)
+                               const struct hello *h, struct error *e)
 {
-    enum status st = check_weights(r, m, s->fingerprint, e);
+    const Sluice__V1__WorkerShard *s = h->m->worker;
+    const struct model *m = h->model;
+    enum status st = check_weights(r, h, m, s->fingerprint, e);
 
     if (st != ST_OK) {
         return st;
     }
-    if (n_staying(r, m) > 0 && m->vocab != s->vocab) {
+    if (n_staying(r, h, m) > 0 && m->vocab != s->vocab) {
         return error_set(e, ST_FAILED_PRECONDITION,
                          "model %s: your vocabulary has %" PRIu32
                          " tokens, that of the others %" PRIu32,
@@ -252,7 +244,7 @@ static enum status check_worker(struct router_core *r, struct hello *h,
                          "%d models are served, no more are possible",
                          ROUTER_MODELS_MAX);
     }
-    st = check_model(r, h->model, s, e);
+    st = check_model(r, h, e);
     if (st != ST_OK) {
         model_release(r, &h->model);
     }
@@ -277,7 +269,30 @@ static enum status check_offer(struct router_core *r, struct hello *h,
         return st;
     }
     m = model_find(r, o->model.data, o->model.len);
-    return m == NULL ? ST_OK : check_weights(r, m, o->fingerprint, e);
+    return m == NULL ? ST_OK : check_weights(r, h, m, o->fingerprint, e);
+}
+
+static bool same_life(const struct worker *w, const Sluice__V1__WorkerShard *s)
+{
+    return s != NULL && s->has_life && s->life == w->life.number;
+}
+
+/* The old session is let go once the new one stands, so that its sequences
+ * have somewhere to go. */
+static void take_name(struct router_core *r, const struct hello *h)
+{
+    struct router_peer *old = h->old;
+
+    if (old == NULL) {
+        return;
+    }
+    if (old->worker != NULL && !same_life(old->worker, h->m->worker)) {
+        worker_died(old->worker, DEATH_LOST);
+    }
+    peers_end(r, old, "%s came back on a new connection", old->name);
+    if (old->worker != NULL) {
+        worker_mourn(r, old->worker);
+    }
 }
 
 /* The first worker of a model decides what it is. */
@@ -286,7 +301,7 @@ static void take_weights(struct router_core *r, const struct hello *h)
     const Sluice__V1__WorkerShard *s = h->m->worker;
     struct model *m = h->model;
 
-    if (n_staying(r, m) > 0) {
+    if (n_staying(r, h, m) > 0) {
         return;
     }
     if (memcmp(m->fingerprint, s->fingerprint.data, 16) != 0) {
@@ -301,6 +316,7 @@ static void welcome(struct router_core *r, const struct hello *h)
 {
     struct router_peer *p;
 
+    take_name(r, h);
     if (h->m->worker != NULL) {
         take_weights(r, h);
     }
