@@ -179,6 +179,11 @@ static enum status push(struct peer *p, enum lane lane, struct envelope *e,
     return ST_OK;
 }
 
+uint32_t peer_calls_left(const struct peer *p)
+{
+    return PEER_CALLS_MAX - p->ours.n;
+}
+
 enum status peer_call(struct peer *p, enum method m,
                       const ProtobufCMessage *request, uint32_t deadline_ms,
                       uint64_t tag, uint64_t *call)
@@ -192,7 +197,7 @@ enum status peer_call(struct peer *p, enum method m,
     enum status st;
 
     assert(row->kind != ONEWAY && request->descriptor == row->request);
-    if (p->ours.n >= PEER_CALLS_MAX) {
+    if (peer_calls_left(p) == 0) {
         return ST_RESOURCE_EXHAUSTED;
     }
     st = push(p, row->lane, &e, request, row->request_cap);

@@ -127,6 +127,9 @@ MUST_CHECK enum status peer_call(struct peer *p, enum method m,
                                  uint32_t deadline_ms, uint64_t tag,
                                  uint64_t *call);
 
+/* How many more may be open before peer_call() finds no room for them. */
+uint32_t peer_calls_left(const struct peer *p);
+
 /* Ask whether the peer is there (Health/Check): it answers whatever it is
  * busy with, and nobody is told, as what counts is that something came.
  * False: an older one is open yet, or there is no room. */

@@ -39,7 +39,8 @@ bool submit_open(const struct worker *w)
             return false;
         }
     }
-    return peer_room(w->peer->peer, LANE_SUBMIT) >= PART_BYTES;
+    return peer_calls_left(w->peer->peer) > 0 &&
+           peer_room(w->peer->peer, LANE_SUBMIT) >= PART_BYTES;
 }
 
 static uint32_t part_of(const struct request *q)

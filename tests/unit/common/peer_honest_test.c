@@ -174,13 +174,16 @@ static void calls_are_bounded(void **state)
 
     (void)state;
     for (uint32_t i = 0; i < PEER_CALLS_MAX; i++) {
+        assert_int_equal(peer_calls_left(p->a.peer), PEER_CALLS_MAX - i);
         assert_int_equal(pair_call_health(&p->a, 0, i, &call), ST_OK);
     }
+    assert_int_equal(peer_calls_left(p->a.peer), 0);
     assert_int_equal(pair_call_health(&p->a, 0, 0, NULL),
                      ST_RESOURCE_EXHAUSTED);
     pair_settle(p);
     assert_int_equal(p->b.n_calls, PEER_CALLS_MAX);
     peer_cancel(p->a.peer, call);
+    assert_int_equal(peer_calls_left(p->a.peer), 1);
     assert_int_equal(pair_call_health(&p->a, 0, 0, NULL), ST_OK);
     pair_settle(p);
     assert_int_equal(p->b.n_calls, PEER_CALLS_MAX + 1);

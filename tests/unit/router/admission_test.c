@@ -186,6 +186,34 @@ static void peers(void **state)
     rig_free(&rig);
 }
 
+/* A worker that answers no Submit: as many as may be open, and the next one
+ * goes to another, though that has less room. */
+static void open_calls(void **state)
+{
+    const struct rig_options o = {.max_peers = 8,
+                                  .max_requests = 2 * PEER_CALLS_MAX,
+                                  .max_waiting = 2 * PEER_CALLS_MAX};
+    struct rig *rig = rig_new(&o);
+    struct fake *stuck = rig_worker(rig, "w1", 8000, 8000);
+    struct fake *idle = rig_worker(rig, "w2", 8, 8);
+    struct fake *c = rig_client(rig, "c1");
+    uint8_t id = 0;
+
+    (void)state;
+    stuck->deaf = true;
+    while (id < PEER_CALLS_MAX / 64) {
+        client_generate_n(c, ++id, 64, 10, 10);
+        rig_run(rig);
+    }
+    assert_int_equal(fake_view(stuck).n_sequences, PEER_CALLS_MAX);
+    assert_int_equal(idle->n_submits, 0);
+    client_generate(c, ++id, 10, 10);
+    rig_run(rig);
+    assert_int_equal(fake_view(stuck).n_sequences, PEER_CALLS_MAX);
+    assert_int_equal(idle->n_submits, 1);
+    rig_free(&rig);
+}
+
 static void length(void **state)
 {
     struct rig *rig = rig_new(NULL);
@@ -394,6 +422,7 @@ int main(void)
         cmocka_unit_test(the_queue),
         cmocka_unit_test(requests),
         cmocka_unit_test(peers),
+        cmocka_unit_test(open_calls),
         cmocka_unit_test(length),
         cmocka_unit_test(long_prompts),
         cmocka_unit_test(a_cancel_overtakes_parts),
