@@ -81,9 +81,15 @@ static struct kind kind_of_worker(const struct worker *w)
     return k;
 }
 
+/* Without either there is nothing to look at, nor to wait for. */
+static bool is_idle(const struct offers *all)
+{
+    return all->n == 0 && all->n_expected == 0;
+}
+
 void offers_touch(struct router_core *r)
 {
-    if (r->offers.n > 0) {
+    if (!is_idle(&r->offers)) {
         event_set(r, &r->offers.look, r->now_us);
     }
 }
@@ -370,8 +376,8 @@ static void look_fire(struct router_core *r, struct event *e)
 {
     (void)e;
     drop_expired(r);
-    if (r->offers.n > 0) {
-        look(r);
+    look(r);
+    if (!is_idle(&r->offers)) {
         wait_on(r);
     }
 }

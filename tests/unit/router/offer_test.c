@@ -356,6 +356,47 @@ static void so_many_are_expected(void **state)
     rig_end(&rig);
 }
 
+static size_t n_listed(struct fake *admin)
+{
+    Sluice__V1__ListRequest m = SLUICE__V1__LIST_REQUEST__INIT;
+    struct record *x =
+        client_call(admin, METHOD_ADMIN_LIST_WORKERS, &m.base, 0);
+
+    rig_run(admin->rig);
+    assert_non_null(x->reply);
+    return ((const Sluice__V1__ListWorkersReply *)(const void *)x->reply)
+        ->n_offers;
+}
+
+static void two_load(struct rig *rig, const char *a, const char *b)
+{
+    struct fake *w[2] = {rig_offer(rig, a, 2, 12), rig_offer(rig, b, 2, 12)};
+
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(w[i]->n_assigns, 1);
+        offer_leave(w[i]);
+    }
+}
+
+/* With no other offer there: for as long as they have, and no longer. */
+static void nobody_loads_for_ever(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *a = rig_admin(rig, "a1");
+
+    (void)state;
+    two_load(rig, "o0", "o1");
+    rig_advance(rig, 10000000);
+    two_load(rig, "p0", "p1");
+    rig_advance(rig, ASSIGN_US - 10001000);
+    assert_int_equal(n_listed(a), 4);
+    rig_advance(rig, 2000);
+    assert_int_equal(n_listed(a), 2);
+    rig_advance(rig, 10000000);
+    assert_int_equal(n_listed(a), 0);
+    rig_free(&rig);
+}
+
 /* Only the second of two has room for the embedding. */
 static void orders_are_tried_up_to_so_many_layers(void **state)
 {
@@ -405,6 +446,7 @@ int main(void)
         cmocka_unit_test(weights_of_others_are_refused_before_they_are_loaded),
         cmocka_unit_test(so_many_offers),
         cmocka_unit_test(so_many_are_expected),
+        cmocka_unit_test(nobody_loads_for_ever),
         cmocka_unit_test(orders_are_tried_up_to_so_many_layers),
     };
 
