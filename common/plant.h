@@ -80,7 +80,9 @@
     X(ASSEMBLY_LEAKS, "the end of an assembly leaves what it held")           \
     X(READMIT_UNLOOKED, "a shard that is let in is not shown to who waits")   \
     X(REFUSER_FORGOTTEN, "who refused its layers is not asked again")         \
-    X(DRAIN_UNLOOKED, "who waits is not shown what one that drains leaves")
+    X(DRAIN_UNLOOKED, "who waits is not shown what one that drains leaves")   \
+    X(REFUSED_NAME, "who is refused has ended who had its name")              \
+    X(REFUSED_WEIGHTS, "who is refused has ended what waits for its model")
 
 #ifdef SLUICE_PLANTS
 

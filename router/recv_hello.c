@@ -3,6 +3,7 @@
 
 #include "common/failpoint.h"
 #include "common/log.h"
+#include "common/plant.h"
 #include "proto/registry.pb-c.h"
 #include "router/recv.h"
 #include "router/router.h"
@@ -15,7 +16,7 @@ struct hello {
     uint8_t role; /* BY_* */
     uint32_t retry_ms;
     struct router_peer *old; /* whose name it takes over, NULL: nobody's */
-    struct model *model;     /* of a worker that is welcome */
+    struct model *model;     /* of a worker; a reference */
 };
 
 static void answer(struct router_core *r, const struct router_peer *p)
@@ -244,11 +245,7 @@ static enum status check_worker(struct router_core *r, struct hello *h,
                          "%d models are served, no more are possible",
                          ROUTER_MODELS_MAX);
     }
-    st = check_model(r, h, e);
-    if (st != ST_OK) {
-        model_release(r, &h->model);
-    }
-    return st;
+    return check_model(r, h, e);
 }
 
 /* Layers of other weights would be refused once they are loaded. */
@@ -371,6 +368,13 @@ static void judge(struct router_core *r, struct hello *h)
     if (st == ST_OK) {
         welcome(r, h);
     } else {
+        if (PLANT(REFUSED_NAME)) {
+            take_name(r, h);
+        }
+        if (PLANT(REFUSED_WEIGHTS) && h->model != NULL) {
+            take_weights(r, h);
+        }
+        model_release(r, &h->model);
         refuse_hello(r, h->from, &e, h->retry_ms);
     }
 }

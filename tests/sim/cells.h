@@ -100,6 +100,8 @@ enum deed {
     DEED_LEFT,          /* a worker has gone, and left nothing */
     DEED_SPARE_LOSS,    /* a worker is lost, the other keeps room for it */
     DEED_ABSENT_SERVED, /* no worker was open for it, then one was */
+    DEED_NAMESAKE,      /* one is refused by the name of a worker */
+    DEED_STRANGER,      /* ... where nobody else of its model is */
     DEED_ASSEMBLED,     /* a worker is in an assembly that stands */
     DEED_ASSEMBLED_AGAIN,
     DEED_EDGE_REFUSED,   /* a stage speaks of another assembly */

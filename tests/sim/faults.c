@@ -237,6 +237,7 @@ void faults_start(struct sim *s)
         break_cable(s, 1, 0);
     }
     drains_start(s);
+    strangers_start(s);
 }
 
 void faults_stop(struct sim *s)

@@ -291,6 +291,10 @@ static void start_worker(struct sim *s, struct sim_node *n)
                 .name;
     }
     memcpy(o.eos, m->eos, sizeof(m->eos));
+    if (strangers_tokenizer(s)) {
+        o.has_tokenizer = true;
+        memcpy(o.tokenizer, strangers_tokenizer(s), sizeof(o.tokenizer));
+    }
     if (s->options.crash[w] == CRASH_START && node_crashes(s, n->number)) {
         clock_add(&s->clock, sim_now(s) + rng_octave(&n->rng, 100, 200000),
                   crash, n->number, n->life);

@@ -90,6 +90,7 @@ static void begin(struct sim *s, uint64_t seed, struct seeds_with with,
     network_init(&s->network);
     rng_init(&s->chance, seed, 1);
     rng_init(&s->will, seed, 2);
+    strangers_draw(s);
     arena_init(&s->arena);
     memset(s->full_us, -1, sizeof(s->full_us));
     s->room_before = UINT32_MAX;

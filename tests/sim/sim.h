@@ -32,6 +32,7 @@
 #include "tests/sim/replicas.h"
 #include "tests/sim/rng.h"
 #include "tests/sim/spare.h"
+#include "tests/sim/strangers.h"
 #include "worker/core.h"
 
 #define SIM_ROUTER       0
@@ -104,6 +105,7 @@ struct sim {
     struct spare spare[SIM_MODELS];
     struct replicas_seen replicas[SIM_WORKERS];
     struct offer_seen offers[SIM_WORKERS];
+    struct strangers strangers;
     uint32_t n_brought; /* choices that the frame just delivered asks for */
     /* When the router was last seen without room for so many choices. */
     int64_t full_us[GENERATION_CHOICES + 1];
