@@ -137,8 +137,9 @@ struct client_request {
     uint32_t keep_ms;
     uint32_t deadline_ms;        /* 0: none */
     bool no_resume;              /* it ends with its connection */
-    uint32_t resume_ms;          /* how long it looks for a router; 0:
-                                    CLIENT_RESUME_MS */
+    uint32_t resume_ms;          /* how long it looks for a router, at its
+                                    begin too; 0: CLIENT_RESUME_MS.  With
+                                    no_resume: RESUMABLE_FIRST_MS */
     client_resume_fn *on_resume; /* may be NULL */
     client_chunk_fn *on_chunk;
     void *arg;

@@ -203,8 +203,8 @@ static void cancel(struct generation *g)
     enum status s;
 
     g->out->asked = true;
-    if (resumable_is_lost(&g->stream)) {
-        s = error_set(&e, ST_UNAVAILABLE, "the connection was lost");
+    if (!client_core_up(client_core_of(g->client))) {
+        s = error_set(&e, ST_UNAVAILABLE, "no router is connected");
     } else {
         s = client_cancel(g->client, g->out->request_id, CLIENT_ALL_CHOICES, 0,
                           &g->out->receipt, &e);

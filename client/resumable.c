@@ -122,7 +122,9 @@ static void give_up(struct resumable *s, enum status code)
 
 static int64_t patience_us(const struct resumable *s)
 {
-    return s->waits_us + (int64_t)s->options.resume_ms * 1000;
+    uint32_t ms = s->options.resume_ms;
+
+    return s->waits_us + (int64_t)(ms > 0 ? ms : RESUMABLE_FIRST_MS) * 1000;
 }
 
 static int64_t jitter(struct resumable *s, int64_t us)
@@ -321,6 +323,17 @@ static void again(struct resumable *s, int64_t now_us)
     }
 }
 
+/* A call that waits for its first session. */
+static void await_session(struct resumable *s, int64_t now_us)
+{
+    const char *trouble = client_core_trouble(s->core);
+
+    (void)error_set(&s->why, ST_UNAVAILABLE, "%s",
+                    *trouble != '\0' ? trouble : "there is no connection");
+    s->waits_us = now_us;
+    client_core_wait(s->core, &s->wait, patience_us(s));
+}
+
 /* No session in all that time, or the back-off is over. */
 static void on_wait(struct client_wait *w)
 {
@@ -367,6 +380,8 @@ enum status resumable_begin(struct resumable *s, struct client_core *core,
     st = call(s, now_us);
     if (st != ST_OK) {
         s->state = RESUMABLE_ENDED;
+    } else if (!client_core_up(core)) {
+        await_session(s, now_us);
     }
     return st;
 }

@@ -15,8 +15,9 @@
  * RESOURCE_EXHAUSTED with a retry_after_ms.  It gives up at its deadline, or
  * when resume_ms have passed and no router has taken it up: UNAVAILABLE, with
  * the reason.  A router that has it in its queue has taken it up; if that
- * session is lost, too, resume_ms begin anew.  A refusal of the first call, and
- * the failure of a generation whose router lives, end it as they are.
+ * session is lost, too, resume_ms begin anew.  What begins while there is no
+ * session waits for one as long.  A refusal of the first call, and the failure
+ * of a generation whose router lives, end it as they are.
  *
  * Whoever reads sees chunks of each choice in order, index 0, 1, 2, ... once
  * each, text that goes on byte for byte, and one end.
@@ -35,6 +36,7 @@
 #define RESUMABLE_BACKOFF_US     20000 /* half of it is chance, as of all three */
 #define RESUMABLE_BACKOFF_MAX_US 1000000
 #define RESUMABLE_RETRY_MAX_US   2000000 /* of what a router asks for */
+#define RESUMABLE_FIRST_MS       5000 /* for a session, if it is not resumed */
 
 struct resumable_ops {
     /* Its choice, its index and that it comes before the end are checked. */
@@ -51,7 +53,7 @@ struct resumable_options {
     const struct resumable_ops *ops;
     void *arg;
     uint32_t deadline_ms; /* 0: none */
-    uint32_t resume_ms;   /* 0: it is not resumed */
+    uint32_t resume_ms;   /* 0: it is not resumed; RESUMABLE_FIRST_MS */
 };
 
 enum resumable_state { RESUMABLE_OPEN, RESUMABLE_WAITING, RESUMABLE_ENDED };
@@ -90,12 +92,5 @@ void resumable_cancel(struct resumable *s);
 
 /* After its end, or before it began. */
 void resumable_fini(struct resumable *s);
-
-/* Is there a session with a router that it could be cancelled by? */
-static inline bool resumable_is_lost(const struct resumable *s)
-{
-    return s->state != RESUMABLE_ENDED && s->lost_us != NODE_IDLE &&
-           !client_core_up(s->core);
-}
 
 #endif

@@ -129,6 +129,7 @@ static const struct limit_row client_limits[] = {
     LIMIT_ROW(CLIENT_RESUME_MS, "ms", "without a router, then it ends"),
     LIMIT_ROW(RESUMABLE_BACKOFF_MAX_US, "us", "before it is resumed again"),
     LIMIT_ROW(RESUMABLE_RETRY_MAX_US, "us", "of what a router asks for"),
+    LIMIT_ROW(RESUMABLE_FIRST_MS, "ms", "for a router, with --no-resume"),
     LIMIT_ROW(ARGUMENT_NAME_MAX, "bytes", "a worker's name in a plan"),
     LIMIT_ROW(PLAN_LENGTHS_MAX, "", "lengths that a plan counts for"),
     LIMIT_ROW(CTL_INPUT_BYTES_MAX, "bytes", "of standard input"),

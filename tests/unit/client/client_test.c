@@ -401,6 +401,30 @@ static void an_interrupt_ends_what_is_lost(void **state)
     assert_int_equal(r.n_generated, 2);
 }
 
+/* Begun when the router has gone: it ends in its own time, an interrupt at
+ * once, with nobody to ask for a receipt. */
+static void what_begins_without_a_router_ends(void **state)
+{
+    struct fixture *f = *state;
+    struct client_request r = client_request_default();
+    struct client_result result;
+    struct error e = {0};
+
+    r.text = "x";
+    r.n_text = 1;
+    r.resume_ms = 200;
+    fake_router_stop(&f->router);
+    client_drop(f->client);
+    assert_int_equal(client_generate(f->client, &r, &result, &e),
+                     ST_UNAVAILABLE);
+    assert_non_null(strstr(e.text, "no router took it up in time"));
+    client_interrupt(f->client);
+    assert_int_equal(client_generate(f->client, &r, &result, &e), ST_CANCELLED);
+    assert_string_equal(e.text,
+                        "cancelled, without a receipt: no router is connected");
+    f->router = fake_router_start(endpoint, 0);
+}
+
 static void an_ended_session_ends_calls_and_comes_back(void **state)
 {
     struct seen seen = {.no_resume = true}, again = {0};
@@ -532,6 +556,7 @@ int main(void)
         WITH_ROUTER(a_refusal_says_when_to_retry),
         WITH_ROUTER(a_generation_outlasts_its_session),
         WITH_ROUTER(an_interrupt_ends_what_is_lost),
+        WITH_ROUTER(what_begins_without_a_router_ends),
         WITH_ROUTER(an_ended_session_ends_calls_and_comes_back),
         WITH_ROUTER(a_dropped_client_comes_back),
         WITH_ROUTER(unary_calls_have_a_deadline),

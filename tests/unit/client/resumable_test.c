@@ -162,7 +162,8 @@ static void on_end(void *arg, enum status status, const struct error *e,
 static Sluice__V1__GenerateRequest request = SLUICE__V1__GENERATE_REQUEST__INIT;
 static uint8_t id[16] = {1};
 
-static int begin(uint32_t n, uint32_t deadline_ms, uint32_t resume_ms)
+static int begin_with(bool up, uint32_t n, uint32_t deadline_ms,
+                      uint32_t resume_ms)
 {
     static const struct resumable_ops ops = {on_chunk, on_lost, on_end};
     struct resumable_options o = {.io = &p.io,
@@ -174,12 +175,17 @@ static int begin(uint32_t n, uint32_t deadline_ms, uint32_t resume_ms)
     p.io = (struct node_io){.now_us = paper_now, .random = paper_random};
     p.now_us = 5000 * MS;
     p.wait_us = NODE_IDLE;
-    p.up = true;
+    p.up = up;
     request.request_id = (ProtobufCBinaryData){16, id};
     request.model = (ProtobufCBinaryData){0, id};
     request.has_n = true;
     request.n = n;
     return (int)resumable_begin(&p.g, NULL, &request, &o);
+}
+
+static int begin(uint32_t n, uint32_t deadline_ms, uint32_t resume_ms)
+{
+    return begin_with(true, n, deadline_ms, resume_ms);
 }
 
 static void end(void)
@@ -466,6 +472,37 @@ static void its_patience_ends(void **state)
     end();
 }
 
+/* It begins while no session is up, and none comes; or one does. */
+static void the_first_session_is_not_waited_for_for_ever(void **state)
+{
+    static const uint32_t waits_ms[][2] = {{30000, 30000},
+                                           {0, RESUMABLE_FIRST_MS}};
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        for (int comes = 0; comes < 2; comes++) {
+            assert_int_equal(begin_with(false, 1, 0, waits_ms[i][0]), ST_OK);
+            assert_int_equal(p.wait_us, p.now_us + waits_ms[i][1] * MS);
+            p.up = comes;
+            wait_fires();
+            if (comes) { /* and has it in its queue */
+                assert_int_equal(p.n_ends, 0);
+                chunk(0, 0, 1, "a", LENGTH);
+                call_ends(ST_OK, "", 0);
+                assert_int_equal(p.status, ST_OK);
+            } else {
+                assert_int_equal(p.status, ST_UNAVAILABLE);
+                assert_string_equal(
+                    p.error.text,
+                    "the cable is cut, and no router took it up in time");
+                assert_int_equal(p.n_cancels, 1);
+            }
+            assert_int_equal(p.n_calls, 1);
+            end();
+        }
+    }
+}
+
 /* Refused to the end; and a router that has it in its queue is not left. */
 static void patience_is_with_refusals_not_with_queues(void **state)
 {
@@ -635,6 +672,7 @@ int main(void)
         cmocka_unit_test(refusals_that_no_loss_came_before),
         cmocka_unit_test(it_comes_back_when_it_is_superseded),
         cmocka_unit_test(its_patience_ends),
+        cmocka_unit_test(the_first_session_is_not_waited_for_for_ever),
         cmocka_unit_test(patience_is_with_refusals_not_with_queues),
         cmocka_unit_test(its_patience_begins_anew),
         cmocka_unit_test(its_deadline_goes_on),
