@@ -46,8 +46,11 @@ static enum status read_opt(const char *dir, const char *name, size_t max,
     return st == ST_NOT_FOUND ? ST_OK : st;
 }
 
+typedef enum status parse_fn(json_t **out, const char *text, size_t n,
+                             struct error *e);
+
 static enum status read_json_opt(const char *dir, const char *name,
-                                 json_t **out, struct error *e)
+                                 parse_fn *parse, json_t **out, struct error *e)
 {
     char *data;
     size_t n;
@@ -55,7 +58,7 @@ static enum status read_json_opt(const char *dir, const char *name,
 
     *out = NULL;
     if (st == ST_OK && data != NULL) {
-        st = json_read(out, data, n, e);
+        st = parse(out, data, n, e);
         free(data);
     }
     return st;
@@ -115,7 +118,7 @@ static enum status eos_file(struct text_assets *a, const char *dir,
 {
     const json_t *nested = NULL;
     json_t *config;
-    enum status st = read_json_opt(dir, name, &config, e);
+    enum status st = read_json_opt(dir, name, json_read, &config, e);
 
     if (st == ST_OK && config != NULL) {
         st = json_read_opt(config, "text_config", JSON_OBJECT, &nested, e);
@@ -167,13 +170,15 @@ static enum status keep_chat(struct text_assets *a, const char *s, size_t n,
     return ST_OK;
 }
 
+/* transformers writes "no limit" as a model_max_length of int(1e30). */
 static enum status chat_of_config(struct text_assets *a, const char *dir,
                                   struct error *e)
 {
     static const char name[] = "tokenizer_config.json";
     const json_t *v;
     json_t *config;
-    enum status st = read_json_opt(dir, name, &config, e);
+    enum status st =
+        read_json_opt(dir, name, json_read_no_integers, &config, e);
 
     v = default_template(json_object_get(config, "chat_template"));
     if (st == ST_OK && v != NULL && !json_is_null(v)) {

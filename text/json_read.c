@@ -7,7 +7,8 @@
 #include "text/limits.h"
 #include "text/utf8.h"
 
-enum status json_read(json_t **out, const char *text, size_t n, struct error *e)
+static enum status read_with(json_t **out, const char *text, size_t n,
+                             size_t flags, struct error *e)
 {
     static const struct json_bounds most = {TEXT_JSON_DEPTH, TEXT_JSON_VALUES,
                                             TEXT_JSON_LISTS};
@@ -18,13 +19,24 @@ enum status json_read(json_t **out, const char *text, size_t n, struct error *e)
     if (st != ST_OK) {
         return st;
     }
-    *out = json_loadb(text, n, JSON_REJECT_DUPLICATES, &at);
+    *out = json_loadb(text, n, JSON_REJECT_DUPLICATES | flags, &at);
     if (*out == NULL) {
         return error_set(e, ST_INVALID_ARGUMENT, "line %d column %d: %s",
                          at.line, at.column,
                          quote_bytes(at.text, strlen(at.text)).text);
     }
     return ST_OK;
+}
+
+enum status json_read(json_t **out, const char *text, size_t n, struct error *e)
+{
+    return read_with(out, text, n, 0, e);
+}
+
+enum status json_read_no_integers(json_t **out, const char *text, size_t n,
+                                  struct error *e)
+{
+    return read_with(out, text, n, JSON_DECODE_INT_AS_REAL, e);
 }
 
 static const char *kind_name(json_type type)

@@ -23,6 +23,11 @@
 MUST_CHECK enum status json_read(json_t **out, const char *text, size_t n,
                                  struct error *e);
 
+/* The same for a file whose numbers do not matter: all are fractions, so that
+ * none is an integer too big for 64 bits. */
+MUST_CHECK enum status json_read_no_integers(json_t **out, const char *text,
+                                             size_t n, struct error *e);
+
 /* "an object", "a string", ... */
 const char *json_read_kind(const json_t *v);
 

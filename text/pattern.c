@@ -19,6 +19,7 @@ struct rewriter {
     char *out;
     size_t w;
     bool in_class;
+    bool branch_starts; /* here, options aside */
 };
 
 static void put(struct rewriter *r, const char *s, size_t n)
@@ -191,15 +192,54 @@ static enum status class_open(struct rewriter *r, struct error *e)
     return ahead(r, "]") ? refuse(r, "] first in a class", e) : ST_OK;
 }
 
+/* Does another branch of the same group follow? */
+static bool branch_follows(const struct rewriter *r, size_t from)
+{
+    bool in_class = false;
+    size_t depth = 0;
+
+    for (size_t i = from; i < r->n; i++) {
+        char c = r->in[i];
+
+        if (c == '\\') {
+            i++;
+        } else if (in_class || c == '[') {
+            in_class = c != ']';
+        } else if (c == '(') {
+            depth++;
+        } else if (c == ')' && depth-- == 0) {
+            return false;
+        } else if (c == '|' && depth == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* (?i), (?-i): all that follows in the group.  In a branch's middle the two
+ * differ on the next branch: a(?i)b|c is a(?i:b|c) to Oniguruma, and
+ * a(?i:b)|(?i:c) to PCRE2. */
+static enum status option(struct rewriter *r, size_t n, struct error *e)
+{
+    if (!r->branch_starts && branch_follows(r, r->at + n)) {
+        return refuse(r, "an option with a branch behind it", e);
+    }
+    pass(r, n);
+    return ST_OK;
+}
+
 static enum status group_open(struct rewriter *r, struct error *e)
 {
     static const char *const alike[] = {
-        "(?:", "(?=",  "(?!",  "(?<=",  "(?<!",
-        "(?>", "(?i:", "(?i)", "(?-i:", "(?-i)"};
+        "(?:", "(?=", "(?!", "(?<=", "(?<!", "(?>", "(?i:", "(?-i:"};
 
     if (ahead(r, "(*")) {
         return refuse(r, "a verb", e);
     }
+    if (ahead(r, "(?i)") || ahead(r, "(?-i)")) {
+        return option(r, ahead(r, "(?i)") ? 4 : 5, e);
+    }
+    r->branch_starts = true;
     if (!ahead(r, "(?")) {
         pass(r, 1);
         return ST_OK;
@@ -215,7 +255,10 @@ static enum status group_open(struct rewriter *r, struct error *e)
 
 static enum status item(struct rewriter *r, struct error *e)
 {
-    switch (r->in[r->at]) {
+    char c = r->in[r->at];
+
+    r->branch_starts = c == '|' || (c == '(' && r->branch_starts);
+    switch (c) {
     case '\\':
         return escape(r, e);
     case '[':
@@ -245,7 +288,7 @@ static enum status item(struct rewriter *r, struct error *e)
 enum status pattern_rewrite(const char *in, size_t n, char *out, size_t *out_n,
                             struct error *e)
 {
-    struct rewriter r = {.in = in, .n = n, .out = out};
+    struct rewriter r = {.in = in, .n = n, .out = out, .branch_starts = true};
     enum status st = ST_OK;
 
     if (n > TEXT_PATTERN_BYTES) {

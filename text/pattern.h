@@ -9,7 +9,8 @@
  * and what neither is true of is refused by name with its place, never
  * guessed at: class intersections and nested classes, POSIX classes, \b, \h,
  * \v, back-references, named groups, recursion, verbs, (?m), (?s), {,n}, {n}+,
- * {n}?.
+ * {n}?, and (?i) or (?-i) in the middle of a branch that is not its group's
+ * last.
  *
  * Threading: no state. */
 #ifndef TEXT_PATTERN_H

@@ -230,6 +230,34 @@ static void chat_templates(void **state)
     refuse(ST_INVALID_ARGUMENT, "chat_template.jinja: not UTF-8 at byte 0");
 }
 
+/* "No limit", as transformers writes it: int(1e30).  No number of this file
+ * is read. */
+static void any_number(void **state)
+{
+    (void)state;
+    put_text("tokenizer_config.json",
+             "{\"model_max_length\":1000000000000000019884624838656,"
+             "\"chat_template\":\"one\"}");
+    expect_chat("one");
+    put_text("tokenizer_config.json",
+             "{\"model_max_length\":9223372036854775808,"
+             "\"least\":-9223372036854775809,\"chat_template\":7}");
+    refuse(ST_INVALID_ARGUMENT,
+           "tokenizer_config.json: chat_template: want a string");
+    put_text("tokenizer_config.json", "{\"chat_template\":\"one\",}");
+    refuse(ST_INVALID_ARGUMENT, "tokenizer_config.json: line 1");
+}
+
+/* Where numbers are read, one is an integer, whole and within 63 bits. */
+static void whole_numbers(void **state)
+{
+    (void)state;
+    put_text("config.json", "{\"eos_token_id\":7.0}");
+    refuse(ST_INVALID_ARGUMENT, "config.json: eos_token_id: want an integer");
+    put_text("config.json", "{\"eos_token_id\":9223372036854775808}");
+    refuse(ST_INVALID_ARGUMENT, "config.json: line 1");
+}
+
 static void chat_limit(void **state)
 {
     char *text = malloc(TEXT_CHAT_BYTES + 1);
@@ -274,6 +302,8 @@ int main(void)
         IN_DIR(eos_refused),
         IN_DIR(eos_limit),
         IN_DIR(chat_templates),
+        IN_DIR(any_number),
+        IN_DIR(whole_numbers),
         IN_DIR(chat_limit),
         IN_DIR(broken_tokenizer),
     };

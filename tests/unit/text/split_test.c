@@ -138,6 +138,15 @@ static void dialect(void **state)
     expect("(?i:'s|'k)", "x'\xC5\xBFy'\xE2\x84\xAA'S",
            "[x]['\xC5\xBF][y]['\xE2\x84\xAA]['S]");
     expect("a(?i)b", "aBAB", "[aB][AB]");
+    /* in front of a branch, or with none behind it in its group, an option
+     * reaches as far in both */
+    expect("(?i)a|b", "AxB", "[A][x][B]");
+    expect("(?i)(?-i)a|b", "AabB", "[A][a][b][B]");
+    expect("a|(?i)b|c", "AabBC", "[A][a][b][B][C]");
+    expect("(?:(?i)a|b)c|d", "BcbCD", "[Bc][bCD]");
+    expect("a|b(?i)c", "AbCBc", "[A][bC][Bc]");
+    expect("(a(?i)b)|c", "aBC", "[aB][C]");
+    expect("a(?i)[|]\\|(?:b|c)", "a||B", "[a||B]");
     expect("\\d+", "a1\xD9\xA1", "[a][1\xD9\xA1]");
     expect(".", "\n\r", "[\n][\r]");
 }
@@ -145,12 +154,48 @@ static void dialect(void **state)
 static void refused(void **state)
 {
     static const char *const patterns[] = {
-        "[a[b]]",  "[a&&b]", "[[:alpha:]]",   "\\bx",    "\\h",   "(a)\\1",
-        "(?<n>a)", "(?R)",   "(*UTF)a",       "(?m:.)",  "(?s)a", "a{1,2}+",
-        "[\\W]",   "\\X",    "\\K",           "\\C",     "\\pL",  "[]a]",
-        "(?#x)",   "(?C1)",  "\\u12",         "\\uZZZZ", "\\p{L", "a\\",
-        "(",       "[a",     "\\p{Nonsense}", "a**+*",   "\\Qa",  "\\v",
-        "a{,2}",   "a{2}?",  "a{1,2}?",       "[^]a]",
+        "[a[b]]",
+        "[a&&b]",
+        "[[:alpha:]]",
+        "\\bx",
+        "\\h",
+        "(a)\\1",
+        "(?<n>a)",
+        "(?R)",
+        "(*UTF)a",
+        "(?m:.)",
+        "(?s)a",
+        "a{1,2}+",
+        "[\\W]",
+        "\\X",
+        "\\K",
+        "\\C",
+        "\\pL",
+        "[]a]",
+        "(?#x)",
+        "(?C1)",
+        "\\u12",
+        "\\uZZZZ",
+        "\\p{L",
+        "a\\",
+        "(",
+        "[a",
+        "\\p{Nonsense}",
+        "a**+*",
+        "\\Qa",
+        "\\v",
+        "a{,2}",
+        "a{2}?",
+        "a{1,2}?",
+        "[^]a]",
+        "a(?i)|b",
+        "a(?i)b|c",
+        "(?:a(?-i)b|c)d",
+        "x|a(?i)b|c",
+        "a(?i)(b)[)]\\)|c",
+        "(?i)a(?-i)b|c",
+        "\\((?i)b|c",
+        "[|](?i)b|c",
     };
     struct error e;
     struct split s;
