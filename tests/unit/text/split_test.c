@@ -151,64 +151,47 @@ static void dialect(void **state)
     expect(".", "\n\r", "[\n][\r]");
 }
 
+static void refuse(const char *pattern)
+{
+    struct error e = {.text = ""};
+    struct split s;
+    enum status st = split_init(&s, pattern, strlen(pattern), false, &e);
+
+    if (st != ST_UNIMPLEMENTED && st != ST_INVALID_ARGUMENT) {
+        fail_msg("%s: %s", pattern, status_name(st));
+    }
+    assert_true(e.text[0] != '\0');
+    split_fini(&s);
+}
+
 static void refused(void **state)
 {
     static const char *const patterns[] = {
-        "[a[b]]",
-        "[a&&b]",
-        "[[:alpha:]]",
-        "\\bx",
-        "\\h",
-        "(a)\\1",
-        "(?<n>a)",
-        "(?R)",
-        "(*UTF)a",
-        "(?m:.)",
-        "(?s)a",
-        "a{1,2}+",
-        "[\\W]",
-        "\\X",
-        "\\K",
-        "\\C",
-        "\\pL",
-        "[]a]",
-        "(?#x)",
-        "(?C1)",
-        "\\u12",
-        "\\uZZZZ",
-        "\\p{L",
-        "a\\",
-        "(",
-        "[a",
-        "\\p{Nonsense}",
-        "a**+*",
-        "\\Qa",
-        "\\v",
-        "a{,2}",
-        "a{2}?",
-        "a{1,2}?",
-        "[^]a]",
-        "a(?i)|b",
-        "a(?i)b|c",
-        "(?:a(?-i)b|c)d",
-        "x|a(?i)b|c",
-        "a(?i)(b)[)]\\)|c",
-        "(?i)a(?-i)b|c",
-        "\\((?i)b|c",
-        "[|](?i)b|c",
+        "[a[b]]",  "[a&&b]", "[[:alpha:]]",   "\\bx",    "\\h",   "(a)\\1",
+        "(?<n>a)", "(?R)",   "(*UTF)a",       "(?m:.)",  "(?s)a", "a{1,2}+",
+        "[\\W]",   "\\X",    "\\K",           "\\C",     "\\pL",  "[]a]",
+        "(?#x)",   "(?C1)",  "\\u12",         "\\uZZZZ", "\\p{L", "a\\",
+        "(",       "[a",     "\\p{Nonsense}", "a**+*",   "\\Qa",  "\\v",
+        "a{,2}",   "a{2}?",  "a{1,2}?",       "[^]a]",
     };
-    struct error e;
-    struct split s;
 
     (void)state;
     for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++) {
-        enum status st =
-            split_init(&s, patterns[i], strlen(patterns[i]), false, &e);
-        if (st != ST_UNIMPLEMENTED && st != ST_INVALID_ARGUMENT) {
-            fail_msg("%s: %s", patterns[i], status_name(st));
-        }
-        assert_true(e.text[0] != '\0');
-        split_fini(&s);
+        refuse(patterns[i]);
+    }
+}
+
+/* In the middle of a branch, another behind it. */
+static void options_refused(void **state)
+{
+    static const char *const patterns[] = {
+        "a(?i)|b",          "a(?i)b|c",      "(?:a(?-i)b|c)d",
+        "x|a(?i)b|c",       "(?i)a(?-i)b|c", "[|](?i)b|c",
+        "a(?i)(b)[)]\\)|c", "\\((?i)b|c",    "(a)(?i)b|c"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++) {
+        refuse(patterns[i]);
     }
 }
 
@@ -271,10 +254,10 @@ static void callback_ends_it(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(behaviours),       cmocka_unit_test(names),
-        cmocka_unit_test(empty_matches),    cmocka_unit_test(dialect),
-        cmocka_unit_test(refused),          cmocka_unit_test(catastrophe),
-        cmocka_unit_test(callback_ends_it),
+        cmocka_unit_test(behaviours),    cmocka_unit_test(names),
+        cmocka_unit_test(empty_matches), cmocka_unit_test(dialect),
+        cmocka_unit_test(refused),       cmocka_unit_test(options_refused),
+        cmocka_unit_test(catastrophe),   cmocka_unit_test(callback_ends_it),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
