@@ -97,6 +97,7 @@ void generation_enqueue(struct router_core *r, struct generation *g)
                           retry_ms != 0 ? retry_ms : resume_retry_ms(g, &e));
         return;
     }
+    resume_taken(r, g);
     for (uint32_t c = 0; c < g->n_choices; c++) {
         if (g->choices[c].state == REQUEST_ENCODING) {
             request_enqueue(r, &g->choices[c]);

@@ -39,6 +39,7 @@ struct generation {
     bool wants_text;
     bool held; /* its choices are walked: not to be freed */
     bool resumed;
+    uint32_t n_had_ended; /* of its choices, when it was resumed */
     uint32_t keep_ms;
     int64_t deadline_us; /* of the call, NODE_IDLE: none */
     int64_t arrived_us;

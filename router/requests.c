@@ -270,7 +270,6 @@ void request_had(struct router_core *r, struct request *q)
     end(r, q);
     q->last_sent = true;
     q->generation->n_unsent--;
-    r->metrics.had_ended++;
 }
 
 void request_fail(struct router_core *r, struct request *q,

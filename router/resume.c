@@ -155,6 +155,12 @@ static void take_choice(struct request *q, const uint32_t *tokens, uint32_t n,
     }
 }
 
+void resume_taken(struct router_core *r, const struct generation *g)
+{
+    r->metrics.resumed += g->resumed;
+    r->metrics.had_ended += g->n_had_ended;
+}
+
 bool resume_take(struct router_core *r, struct generation *g,
                  const generate_message *m)
 {
@@ -168,7 +174,6 @@ bool resume_take(struct router_core *r, struct generation *g,
     log_info("resumed", "request=%s choices=%" PRIu32 " tokens=%zu", id, m->n,
              m->n_have_tokens);
     g->resumed = true;
-    r->metrics.resumed++;
     for (uint32_t c = 0; c < g->n_choices; c++) {
         take_choice(&g->choices[c], tokens, m->have_count[c], m->have_text[c],
                     m->have_ended[c]);
@@ -177,11 +182,13 @@ bool resume_take(struct router_core *r, struct generation *g,
         }
         if (m->have_ended[c]) {
             request_had(r, &g->choices[c]);
+            g->n_had_ended++;
         }
     }
     if (g->n_unsent > 0) {
         return true;
     }
+    resume_taken(r, g);
     pending_end(r, &g->call, NULL);
     generation_settle(r, g);
     return false;

@@ -60,6 +60,9 @@ bool resume_make_way(struct router_core *r, struct generation *old,
 bool resume_take(struct router_core *r, struct generation *g,
                  const Sluice__V1__GenerateRequest *m);
 
+/* It is not refused any more: count it, if it was resumed. */
+void resume_taken(struct router_core *r, const struct generation *g);
+
 /* When to come back after a failure for want of a worker or of room, 0: never.
  * To one that is resumed even a pool that is too small may be the first of a
  * router that has just begun. */

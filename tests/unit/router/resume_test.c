@@ -174,6 +174,34 @@ static void all_have_ended(void **state)
     tiny_end(&s);
 }
 
+/* The prompt is read first, so choice 1 has been found to have ended. */
+static void the_refused_are_not_counted(void **state)
+{
+    static struct have h;
+    static uint32_t ids[GENERATE_MAX_TOKENS + 2];
+    struct router_counts n;
+    struct record *x;
+    struct tiny s;
+
+    (void)state;
+    for (uint32_t i = 0; i < GENERATE_MAX_TOKENS + 2; i++) {
+        ids[i] = 'a';
+    }
+    tiny_set(&s, tiny_tokenizer);
+    h = have_one(ids, GENERATE_MAX_TOKENS + 2, 0);
+    h.n = 2;
+    h.count[0] = GENERATE_MAX_TOKENS + 1;
+    h.count[1] = 1;
+    h.ended[1] = true;
+    x = resume(&s, &h, 0, NULL);
+    assert_int_equal(x->status, ST_INVALID_ARGUMENT);
+    router_counts(s.rig->router, &n);
+    assert_int_equal(n.refused, 1);
+    assert_int_equal(n.resumed, 0);
+    assert_int_equal(n.had_ended, 0);
+    tiny_end(&s);
+}
+
 /* A dishonest client's: its own text shows that it was to end before. */
 static void a_stop_string_that_is_complete_ends_it(void **state)
 {
@@ -403,6 +431,7 @@ int main(void)
         cmocka_unit_test(the_seed_follows_from_the_id),
         cmocka_unit_test(ended_choices_are_left_alone),
         cmocka_unit_test(all_have_ended),
+        cmocka_unit_test(the_refused_are_not_counted),
         cmocka_unit_test(a_stop_string_that_is_complete_ends_it),
         cmocka_unit_test(a_stop_string_in_the_last_token),
         cmocka_unit_test(wherever_it_is_cut),
