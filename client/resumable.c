@@ -4,6 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/session.h"
+
+static_assert(RESUMABLE_FIRST_MS * 1000 > SESSION_OPEN_US,
+              "a connection that nobody opened is tried again");
+
 static void end(struct resumable *s, enum status status, const struct error *e,
                 uint32_t retry_after_ms)
 {

@@ -36,7 +36,9 @@
 #define RESUMABLE_BACKOFF_US     20000 /* half of it is chance, as of all three */
 #define RESUMABLE_BACKOFF_MAX_US 1000000
 #define RESUMABLE_RETRY_MAX_US   2000000 /* of what a router asks for */
-#define RESUMABLE_FIRST_MS       5000 /* for a session, if it is not resumed */
+/* For a session, if it is not resumed: a connection that nobody opens is found
+ * out after SESSION_OPEN_US, and the next one is to have its time. */
+#define RESUMABLE_FIRST_MS 10000
 
 struct resumable_ops {
     /* Its choice, its index and that it comes before the end are checked. */
