@@ -314,24 +314,24 @@ static void wgmma_of_256(struct nv_item *first)
     wgmma(first, 256);
 }
 
-void wgmma_128(float *d, uint64_t a, uint64_t b)
+static void wgmma_with(float *d, uint64_t a, uint64_t b, nv_together_fn act)
 {
     struct nv_lane *lane = &nv_now()->lane;
 
     lane->d = d;
     lane->a = a;
     lane->b = b;
-    nv_together(NV_WARPGROUP, wgmma_of_128);
+    nv_together(NV_WARPGROUP, act);
+}
+
+void wgmma_128(float *d, uint64_t a, uint64_t b)
+{
+    wgmma_with(d, a, b, wgmma_of_128);
 }
 
 void wgmma_256(float *d, uint64_t a, uint64_t b)
 {
-    struct nv_lane *lane = &nv_now()->lane;
-
-    lane->d = d;
-    lane->a = a;
-    lane->b = b;
-    nv_together(NV_WARPGROUP, wgmma_of_256);
+    wgmma_with(d, a, b, wgmma_of_256);
 }
 
 /* ---- copies ---- */

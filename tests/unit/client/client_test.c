@@ -75,14 +75,21 @@ static int teardown(void **state)
     return 0;
 }
 
-static enum status generate(struct fixture *f, enum script script,
-                            struct seen *seen, struct client_result *result,
-                            struct error *e)
+static struct client_request short_request(void)
 {
     struct client_request r = client_request_default();
 
     r.text = "x";
     r.n_text = 1;
+    return r;
+}
+
+static enum status generate(struct fixture *f, enum script script,
+                            struct seen *seen, struct client_result *result,
+                            struct error *e)
+{
+    struct client_request r = short_request();
+
     r.max_tokens = script;
     r.on_chunk = see;
     r.on_resume = see_loss;
@@ -149,10 +156,8 @@ static enum status choices(struct fixture *f, enum script script,
                            struct client_result *result, struct error *e)
 {
     static const struct client_stop stops[] = {{"x", 1}, {"y", 1}};
-    struct client_request r = client_request_default();
+    struct client_request r = short_request();
 
-    r.text = "x";
-    r.n_text = 1;
     r.n = 2;
     r.stops = stops;
     r.n_stops = 2;
@@ -232,12 +237,10 @@ static void choices_that_make_no_sense_are_data_loss(void **state)
 static void a_stop_string_that_was_not_given_is_data_loss(void **state)
 {
     struct fixture *f = *state;
-    struct client_request r = client_request_default();
+    struct client_request r = short_request();
     struct client_result result;
     struct error e = {0};
 
-    r.text = "x";
-    r.n_text = 1;
     r.n = 2;
     r.max_tokens = SCRIPT_CHOICES;
     assert_int_equal(client_generate(f->client, &r, &result, &e), ST_DATA_LOSS);
@@ -406,12 +409,10 @@ static void an_interrupt_ends_what_is_lost(void **state)
 static void what_begins_without_a_router_ends(void **state)
 {
     struct fixture *f = *state;
-    struct client_request r = client_request_default();
+    struct client_request r = short_request();
     struct client_result result;
     struct error e = {0};
 
-    r.text = "x";
-    r.n_text = 1;
     r.resume_ms = 200;
     fake_router_stop(&f->router);
     client_drop(f->client);
