@@ -151,6 +151,7 @@ class Descriptors(Fault):
     name, number = "descriptors", "44"
     must = "streams go on; it takes newcomers again when they have gone"
     times, quick = 10, 1
+    warm = 4  # its memory fits 200 handshakes after a few rounds: no leak
 
     def start(self, run):
         import resource
