@@ -50,6 +50,7 @@ struct opencl_variant {
     size_t local_bytes;            /* for opencl_arg_local(), or 0 */
     bool shaped;     /* built for each shape, with -DN=rows -DK=cols */
     uint32_t groups; /* work-groups a compute unit; 0: one a tile */
+    uint32_t shares; /* work-groups that share a tile; 0: one has it alone */
 };
 
 struct opencl_kernel {

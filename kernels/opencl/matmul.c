@@ -20,13 +20,16 @@ static const struct way {
     enum matmul_kind kind;
     uint32_t tokens;
 } ways[] = {
-    {MATMUL_DECODE, 1},     {MATMUL_DECODE, 8},    {MATMUL_DECODE, 32},
-    {MATMUL_PREFILL, 256},  {MATMUL_PREFILL, 512}, {MATMUL_PREFILL, 1024},
-    {MATMUL_PREFILL, 4096},
+    {MATMUL_DECODE, 1},    {MATMUL_DECODE, 8},     {MATMUL_DECODE, 32},
+    {MATMUL_DECODE, 64},   {MATMUL_DECODE, 128},   {MATMUL_PREFILL, 256},
+    {MATMUL_PREFILL, 512}, {MATMUL_PREFILL, 1024}, {MATMUL_PREFILL, 4096},
 };
 
 #define MATMUL_WAYS (sizeof ways / sizeof *ways)
 #define WIDEN_ITEMS 256 /* of a work-group that makes a matrix bf16 */
+
+/* Tokens of a launch whose work-groups share tiles. */
+#define SHARED_TOKENS 128
 
 /* The kernels of one matrix shape. */
 struct matmul_choice {
@@ -54,7 +57,7 @@ static const struct opencl_variant silu[] = {
      .tile_rows = 32,
      .tile_cols = 64},
 };
-static const struct opencl_variant add[] = {
+static const struct opencl_variant adds[] = {
     {.file = "matmul",
      .kernel = "matmul_add",
      .wg = 8,
@@ -75,7 +78,7 @@ struct table {
 static const struct table tables[MATMUL_OPS][MATMUL_KINDS] = {
     [MATMUL_STORE] = {TABLE(store), TABLE(store)},
     [MATMUL_SILU] = {TABLE(silu), TABLE(silu)},
-    [MATMUL_ADD] = {TABLE(add), TABLE(add)},
+    [MATMUL_ADD] = {TABLE(adds), TABLE(adds)},
 };
 
 void opencl_matrix_defines(const struct opencl *c,
@@ -142,7 +145,8 @@ static bool choose_nv(struct opencl *c, struct matmul_choice *of, size_t way,
                                           .kernel = nv.kernel,
                                           .wg = nv.items,
                                           .tile_rows = nv.tokens,
-                                          .tile_cols = nv.rows};
+                                          .tile_cols = nv.rows,
+                                          .shares = nv.shares};
     (void)snprintf(all, sizeof all, "%s %s", defines, nv.defines);
     if (opencl_choose(c, &of->kernel[way], &of->nv[way], 1, &shape, all, &e) !=
         ST_OK) {
@@ -354,6 +358,13 @@ void opencl_operand_scratch(struct opencl *c, struct opencl_operand *out,
                    sizeof(float));
 }
 
+/* Tiles of a kernel beside each other: their columns are rows of w. */
+static size_t tiles_of(const struct opencl_variant *v,
+                       const struct opencl_tensor *w)
+{
+    return (w->rows + v->tile_cols - 1) / v->tile_cols;
+}
+
 /* Room for any quantised matrix that prompts are multiplied with, as bf16. */
 static void wide_scratch(struct opencl *c)
 {
@@ -377,9 +388,33 @@ static void wide_scratch(struct opencl *c)
     }
 }
 
+/* Room for work-groups that share tiles, of whichever kernel wants most. */
+static void share_scratch(struct opencl *c)
+{
+    size_t parts = 0, tickets = 0;
+
+    for (uint32_t i = 0; i < c->matmul->n_choices; i++) {
+        const struct matmul_choice *of = &c->matmul->choices[i];
+
+        for (size_t way = 0; way < MATMUL_WAYS; way++) {
+            const struct opencl_variant *v = of->kernel[way]->variant;
+            const size_t n = (size_t)v->shares * SHARED_TOKENS * of->w.rows;
+            const size_t tiles = (SHARED_TOKENS + v->tile_rows - 1) /
+                                 v->tile_rows * tiles_of(v, &of->w);
+
+            parts = n > parts ? n : parts;
+            tickets = v->shares > 0 && tiles > tickets ? tiles : tickets;
+        }
+    }
+    opencl_scratch(c, OPENCL_KEEP, &c->matmul->part, 1, parts, sizeof(float));
+    opencl_scratch(c, OPENCL_KEEP, &c->matmul->tickets, 1, tickets,
+                   sizeof(uint32_t));
+}
+
 enum status opencl_matmul_setup(struct opencl *c, struct error *e)
 {
     struct opencl_matmul *m = calloc(1, sizeof *m);
+    enum status st;
 
     c->matmul = m;
     if (m) {
@@ -392,7 +427,11 @@ enum status opencl_matmul_setup(struct opencl *c, struct error *e)
     opencl_operand_scratch(c, &m->norm, c->sizes.max_tokens);
     wide_scratch(c);
     choose_fold(c);
-    return choose_all(c, e);
+    st = choose_all(c, e);
+    if (st == ST_OK) {
+        share_scratch(c);
+    }
+    return st;
 }
 
 void opencl_matmul_free(struct opencl *c)
@@ -420,14 +459,14 @@ static struct range range_of(const struct opencl *c, int kind)
                : (struct range){s->n_gen, s->n_tokens - s->n_gen};
 }
 
-/* first, n_rows, n, k; and the grid: a tile's columns are rows of w. */
+/* first, n_rows, n, k; and the grid. */
 static void run(struct opencl_call *a, struct range r,
                 const struct opencl_tensor *w, uint32_t n, uint32_t ld_out)
 {
     const struct opencl_variant *v = a->kernel->variant;
     const size_t local[2] = {v->wg, 1};
-    const size_t global[2] = {(size_t)(w->rows + v->tile_cols - 1) /
-                                  v->tile_cols * v->wg,
+    const size_t global[2] = {tiles_of(v, w) * (v->shares > 0 ? v->shares : 1) *
+                                  v->wg,
                               (r.n + v->tile_rows - 1) / v->tile_rows};
 
     opencl_arg_u32(a, r.first);
@@ -546,25 +585,61 @@ void opencl_project_silu(struct opencl *c, const struct opencl_tensor *w,
     }
 }
 
+/* What is added, and the norm behind it. */
+struct addend {
+    const struct opencl_tensor *in, *w, *bias, *gamma;
+};
+
+static void add_range(struct opencl *c, struct opencl_kernel *k, struct range r,
+                      const struct addend *of)
+{
+    const struct opencl_matmul *m = c->matmul;
+    struct opencl_call a = opencl_call(c, k);
+
+    opencl_arg_tensor(&a, &c->x);
+    opencl_arg_tensor(&a, &m->norm.next);
+    opencl_arg_tensor(&a, &m->norm.ss);
+    opencl_arg_tensor(&a, &m->part);
+    opencl_arg_tensor(&a, &m->tickets);
+    opencl_arg_tensor(&a, of->in);
+    opencl_arg_tensor(&a, of->w);
+    opencl_arg_tensor(&a, of->bias);
+    opencl_arg_tensor(&a, of->gamma);
+    run(&a, r, of->w, of->w->rows, 0);
+}
+
+/* Work-groups that share tiles have room for so many tokens at a time. */
+static void add(struct opencl *c, struct opencl_kernel *k, struct range r,
+                const struct addend *of)
+{
+    const uint32_t most = k->variant->shares > 0 ? SHARED_TOKENS : r.n;
+
+    while (r.n > 0) {
+        const uint32_t n = r.n < most ? r.n : most;
+
+        add_range(c, k, (struct range){r.first, n}, of);
+        r.first += n;
+        r.n -= n;
+    }
+}
+
 void opencl_project_add(struct opencl *c, const struct opencl_tensor *in,
                         const struct opencl_tensor *w,
                         const struct opencl_tensor *bias,
                         const struct opencl_tensor *gamma)
 {
+    struct opencl_matmul *m = c->matmul;
+
+    if (!m->zeroed) {
+        opencl_zero(c, &m->tickets, 0, m->tickets.cols * m->tickets.item);
+        m->zeroed = true;
+    }
     for (int kind = 0; kind < MATMUL_KINDS; kind++) {
         const struct range r = range_of(c, kind);
         struct opencl_kernel *k = kernel_for(c, MATMUL_ADD, w, kind, r.n);
         const struct opencl_tensor taken =
             as_taken(c, MATMUL_ADD, w, kind, k, r.n);
-        struct opencl_call a = opencl_call(c, k);
 
-        opencl_arg_tensor(&a, &c->x);
-        opencl_arg_tensor(&a, &c->matmul->norm.next);
-        opencl_arg_tensor(&a, &c->matmul->norm.ss);
-        opencl_arg_tensor(&a, in);
-        opencl_arg_tensor(&a, &taken);
-        opencl_arg_tensor(&a, bias);
-        opencl_arg_tensor(&a, gamma);
-        run(&a, r, &taken, w->rows, 0);
+        add(c, k, r, &(struct addend){in, &taken, bias, gamma});
     }
 }

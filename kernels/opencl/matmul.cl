@@ -11,6 +11,7 @@
  *   w      [n, k], silu [2 n, k]  W_DTYPE, or quantised (common.cl)
  *   out    [T, ld_out] f32; silu: [T, n] operand dtype
  *   x      [T, n = H] f32;  next [T, H] operand dtype;  ss [T, SS_LD] f32
+ *   part, tickets: not used here; for kernels that share columns
  *
  * Tokens first .. first + n_rows of each.
  *
@@ -177,6 +178,8 @@ __kernel void matmul_silu(__global operand_t *out, ulong out_at,
 __kernel void matmul_add(__global float *x, ulong x_at,
                          __global operand_t *next, ulong next_at,
                          __global float *ss, ulong ss_at,
+                         __global float *part, ulong part_at,
+                         __global uint *tickets, ulong tickets_at,
                          __global const operand_t *in, ulong in_at,
                          __global const weight_t *w, ulong w_at,
                          __global const float *bias, ulong bias_at,

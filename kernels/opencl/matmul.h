@@ -39,8 +39,12 @@ struct opencl_matmul {
     struct matmul_choice *choices; /* [MATMUL_CHOICES] */
     struct opencl_kernel *fold;    /* goes before NVIDIA's for prompts; NULL */
     uint32_t n_choices;
-    struct opencl_tensor wide; /* [largest] bf16: a quantised matrix that
-                                * NVIDIA's kernels for prompts read */
+    struct opencl_tensor part; /* [shares, n_rows, n] f32: what work-groups that
+                                * share a tile leave for the last of them */
+    struct opencl_tensor tickets; /* [tiles] u32, 0 between launches */
+    bool zeroed;                  /* tickets are */
+    struct opencl_tensor wide;    /* [largest] bf16: a quantised matrix that
+                                   * NVIDIA's kernels for prompts read */
     bool wgmma; /* for prompts: in all products of this device or in none */
 };
 

@@ -7,12 +7,23 @@
 #define WARPS 24  /* of a compute unit: enough to keep memory busy */
 #define KEPT  128 /* KiB on their way to a compute unit, at most */
 
-/* Columns of 8 and of 32 tokens' operands in local memory: at once, or in each
- * of two slabs at most. */
-#define WHOLE_OF_8  4096
-#define WHOLE_OF_32 2048
-#define SLAB_OF_8   2048
-#define SLAB_OF_32  1024
+/* Operands in local memory: all columns of at most so many tokens' at once, of
+ * 8 and of more, or in each of two slabs. */
+#define WHOLE_OF_8 (4096 * 8)
+#define WHOLE      (2048 * 32)
+#define SLAB_OF_8  (2048 * 8)
+#define SLAB_OF_32 (512 * 32)
+#define SLAB       (256 * 128)
+
+/* Registers of a compute unit, and of a work-item for a chunk of 8 rows. */
+#define REGISTERS 65536
+#define OF_BLOCK  8
+
+/* Columns that the warps of a split have at a time, at most. */
+#define SPLIT_COLS 1024
+
+/* Columns that are worth a work-group of their own, with more rows for it. */
+#define SHARE_COLS 1024
 
 /* Columns of the operands of nv_chain_decode.cl, for local memory: 64 KiB. */
 #define CHAIN_COLS 32768
@@ -83,7 +94,7 @@ uint32_t matmul_nv_local(uint32_t capability)
 
 /* The cut of nv_matmul_decode.cl; see its defines. */
 struct cut {
-    uint32_t tokens, blocks, groups, split, depth, slab, chunk;
+    uint32_t tokens, blocks, groups, split, shares, depth, slab, chunk;
     bool whole; /* all columns of the operands are in local memory at once */
 };
 
@@ -97,7 +108,7 @@ static uint32_t share_of(uint32_t rows)
  * on it: no tokens here. */
 static uint32_t split_of(uint32_t rows, uint32_t cols, uint32_t chunk)
 {
-    uint32_t most = least(8, SLAB_OF_32 / chunk);
+    uint32_t most = least(8, SPLIT_COLS / chunk);
     uint32_t split = power_below(least(WARPS / share_of(rows), most));
 
     while (cols / chunk % split) {
@@ -106,10 +117,15 @@ static uint32_t split_of(uint32_t rows, uint32_t cols, uint32_t chunk)
     return split;
 }
 
+static uint32_t items_of(const struct cut *c)
+{
+    return c->groups * (c->split / c->shares) * 32;
+}
+
 /* As many chunks under way as registers hold, in whole rounds. */
 static uint32_t depth_of(const struct cut *c, uint32_t steps, uint32_t most)
 {
-    uint32_t warps = c->groups * c->split * c->blocks;
+    uint32_t warps = c->groups * (c->split / c->shares) * c->blocks;
     uint32_t depth = power_below(least(KEPT / warps, most));
 
     depth = least(depth, steps);
@@ -121,44 +137,62 @@ static uint32_t depth_of(const struct cut *c, uint32_t steps, uint32_t most)
 
 static bool is_whole(const struct cut *c, uint32_t cols)
 {
-    return c->tokens == 1 ||
-           cols <= (c->tokens == 8 ? WHOLE_OF_8 : WHOLE_OF_32);
+    return c->tokens == 1 || cols / c->shares * c->tokens <=
+                                 (c->tokens == 8 ? WHOLE_OF_8 : WHOLE);
 }
 
-/* Chunks under way, at most: for the sake of registers, and of slabs, which
- * have to be a multiple of what a work-group has under way. */
+/* Chunks under way, at most: for the sake of registers, and of slabs. */
 static uint32_t depth_most(const struct cut *c, bool many)
 {
+    const uint32_t step = c->chunk * (c->split / c->shares);
+
     if (c->tokens <= 8) {
-        return c->whole ? 8 : least(8, WHOLE_OF_8 / c->chunk / c->split);
+        return c->whole ? 8 : least(8, WHOLE_OF_8 / 8 / step);
     }
-    if (!c->whole) {
-        return least(many ? 4 : 8 / c->blocks,
-                     SLAB_OF_32 / c->chunk / c->split);
+    if (c->tokens <= 32) {
+        const uint32_t most = many ? 4 : 8 / c->blocks;
+
+        return c->whole ? most : least(most, SPLIT_COLS / step);
     }
-    return many ? 4 : 8 / c->blocks;
+    return c->tokens == 128 && c->shares == 1 ? 1 : 2; /* sums are many */
 }
 
-/* Columns of the operands in local memory at a time: two such slabs. */
+/* Columns of the operands in local memory at a time: two such slabs, each
+ * what is under way, some of that, or a part of it. */
 static uint32_t slab_of(const struct cut *c, uint32_t cols)
 {
-    uint32_t unit = c->chunk * c->split * c->depth;
-    uint32_t slab = c->tokens == 8 ? SLAB_OF_8 : SLAB_OF_32 / 2;
+    const uint32_t step = c->chunk * (c->split / c->shares);
+    const uint32_t slab = (c->tokens == 8    ? SLAB_OF_8
+                           : c->tokens <= 32 ? SLAB_OF_32
+                                             : SLAB) /
+                          c->tokens;
+    const uint32_t fit = most_of(1, slab / step);
+    uint32_t steps = c->depth;
 
+    cols /= c->shares;
     if (c->whole) {
         return cols;
     }
-    return least(unit > slab ? unit : slab / unit * unit, cols);
+    if (steps <= fit) {
+        steps = fit / steps * steps;
+    }
+    while (c->tokens > 32 && steps > fit) {
+        do {
+            steps--;
+        } while (c->depth % steps);
+    }
+    return least(steps * step, cols);
 }
 
 /* Bytes of local memory: operands, sums of each output, scales. */
 static uint64_t decode_bytes(const struct cut *c, uint32_t cols)
 {
-    const uint64_t slabs = c->slab < cols ? 2 : 1;
+    const uint64_t slabs = c->slab < cols / c->shares ? 2 : 1;
     const uint64_t outputs = (uint64_t)c->tokens * c->groups * c->blocks * 8;
 
     return slabs * c->slab * c->tokens * sizeof(uint16_t) +
-           outputs * c->split * sizeof(float) + c->tokens * sizeof(float);
+           (c->shares > 1 ? 0 : outputs * c->split * sizeof(float)) +
+           c->tokens * sizeof(float);
 }
 
 /* Depth and slab.  What is too much for local memory is fetched in slabs, and
@@ -184,22 +218,35 @@ static void lay_slabs(struct cut *c, uint32_t rows, uint32_t cols,
     }
 }
 
-static struct cut cut_of(uint32_t rows, uint32_t cols, uint32_t tokens,
-                         uint32_t chunk, uint32_t local)
+static struct cut cut_of(const struct matmul_nv_product *of, uint32_t tokens,
+                         uint32_t local)
 {
-    uint32_t share = share_of(rows);
-    struct cut c = {.tokens = tokens, .blocks = 1, .chunk = chunk};
+    uint32_t share = share_of(of->rows), waves;
+    struct cut c = {.tokens = tokens,
+                    .blocks = 1,
+                    .shares = 1,
+                    .chunk = chunk_of(of->bits)};
 
-    c.split = split_of(rows, cols, chunk);
+    c.split = split_of(of->rows, of->cols, c.chunk);
+    if (of->op == MATMUL_NV_ADD && tokens > 8 &&
+        of->cols / c.split >= SHARE_COLS) {
+        c.shares = c.split;
+    }
     /* Fewer work-groups fetch the operands less often. */
     if (c.tokens > 1 &&
-        (share == 1 || (c.tokens > 8 && cols >= 4096 && share <= WARPS))) {
+        (share == 1 || c.shares > 1 || c.tokens > 32 ||
+         (c.tokens > 8 && of->cols >= 4096 && share <= WARPS))) {
         c.blocks = 2;
     }
-    c.groups = share > WARPS ? c.tokens == 1 ? 8 : 16
-                             : (share + c.blocks - 1) / c.blocks;
-    c.whole = is_whole(&c, cols);
-    lay_slabs(&c, rows, cols, local);
+    if (share > WARPS && c.tokens <= 32) {
+        c.groups = c.tokens == 1 ? 8 : 16;
+    } else {
+        waves = (share + WARPS - 1) / WARPS;
+        c.groups =
+            (share * c.shares + waves * c.blocks - 1) / (waves * c.blocks);
+    }
+    c.whole = is_whole(&c, of->cols);
+    lay_slabs(&c, of->rows, of->cols, local);
     return c;
 }
 
@@ -207,40 +254,40 @@ bool matmul_nv_decode(struct matmul_nv *out, const struct matmul_nv_product *of,
                       uint32_t tokens, uint32_t local)
 {
     const uint32_t rows = of->rows, cols = of->cols;
-    const uint32_t chunk = chunk_of(of->bits);
     const enum matmul_nv_op op = of->op;
-    struct cut c = cut_of(rows, cols,
-                          tokens == 1   ? 1
-                          : tokens <= 8 ? 8
-                                        : 32,
-                          chunk, local);
+    struct cut c = cut_of(of,
+                          tokens == 1    ? 1
+                          : tokens <= 8  ? 8
+                          : tokens <= 32 ? 32
+                          : tokens <= 64 ? 64
+                                         : 128,
+                          local);
 
     while (decode_bytes(&c, cols) > local && c.tokens > 8) {
-        c = cut_of(rows, cols, c.tokens / 2, chunk, local);
+        c = cut_of(of, c.tokens / 2, local);
     }
     if (decode_bytes(&c, cols) > local) {
         return false;
     }
     *out = (struct matmul_nv){.file = "nv_matmul_decode",
                               .kernel = kernels[op],
-                              .items = c.groups * c.split * 32,
+                              .items = items_of(&c),
                               .tokens = c.tokens,
+                              .shares = c.shares > 1 ? c.shares : 0,
                               .rows = c.groups * c.blocks * 8};
     (void)snprintf(out->defines, sizeof out->defines,
                    "-DN=%u -DK=%u -DEPILOGUE=%d -DTOKENS=%u -DBLOCKS=%u "
-                   "-DGROUPS=%u -DSPLIT=%u -DDEPTH=%u -DSLAB=%u",
+                   "-DGROUPS=%u -DSPLIT=%u -DDEPTH=%u -DSLAB=%u -DSHARES=%u",
                    op == MATMUL_NV_SILU ? rows / 2 : rows, cols, (int)op,
-                   c.tokens, c.blocks, c.groups, c.split, c.depth, c.slab);
+                   c.tokens, c.blocks, c.groups, c.split, c.depth, c.slab,
+                   c.shares);
     return true;
 }
 
 /* ---- one token, all products between two mixers ---- */
 
-/* Registers of a compute unit, and what a work-item has to have besides those
- * for each chunk on its way. */
-#define REGISTERS 65536
-#define BESIDE    44
-#define OF_CHUNK  8
+/* What a work-item has to have besides registers for chunks on their way. */
+#define BESIDE 44
 
 /* One of them, where each work-group has a tile; false if that takes too many
  * warps. */
@@ -271,7 +318,8 @@ bool matmul_nv_chain(struct matmul_nv *out, const struct matmul_nv_product *of,
     if (widest > CHAIN_COLS) {
         return false;
     }
-    depth = least((REGISTERS / (items + 32) / 8 * 8 - BESIDE) / OF_CHUNK, 8);
+    depth = power_below(
+        least((REGISTERS / (items + 32) / 8 * 8 - BESIDE) / OF_BLOCK, 8));
     *out = (struct matmul_nv){.file = "nv_chain_decode",
                               .kernel = "chain_decode",
                               .items = items + 32,

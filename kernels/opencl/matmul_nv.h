@@ -22,7 +22,9 @@ struct matmul_nv {
     uint32_t items;     /* of a work-group */
     uint32_t tokens;    /* of its tile */
     uint32_t rows;      /* of w of its tile */
-    char defines[192];  /* besides those of launch.h */
+    uint32_t shares; /* work-groups of its tile, each with a sum of its own, of
+                      * some columns; 0: one work-group has the tile alone */
+    char defines[256]; /* besides those of launch.h */
 };
 
 /* Whether a matrix [rows, cols] bf16 can be multiplied by these kernels at
@@ -46,9 +48,9 @@ struct matmul_nv_product {
     uint32_t bits;       /* of w, 4 or 8; 0: it is bf16 */
 };
 
-/* For up to `tokens` generated tokens in a launch.  Worth asking for: 1, 8
- * and 32; more than out->tokens go in several tiles.  False: it takes more
- * than `local` bytes however it is cut. */
+/* For up to `tokens` generated tokens in a launch.  Worth asking for: 1, 8,
+ * 32, 64 and 128; more than out->tokens go in several tiles.  False: it takes
+ * more than `local` bytes however it is cut. */
 bool matmul_nv_decode(struct matmul_nv *out, const struct matmul_nv_product *of,
                       uint32_t tokens, uint32_t local);
 

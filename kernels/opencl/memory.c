@@ -36,8 +36,8 @@ struct opencl_memory {
 };
 
 static const struct opencl_variant fills[] = {
-    {"fill", "fill", NULL, FILL_GROUP, 0, 0, 0, false, 0},
-    {"fill", "fill16", NULL, FILL_GROUP, 0, 0, 0, false, 0},
+    {"fill", "fill", NULL, FILL_GROUP, 0, 0, 0, false, 0, 0},
+    {"fill", "fill16", NULL, FILL_GROUP, 0, 0, 0, false, 0, 0},
 };
 
 /* ---- pinned memory ---- */

@@ -11,7 +11,7 @@
 const char opencl_noise_data[1] = {0}, opencl_noise_other[1] = {0};
 
 static const struct opencl_variant noises[] = {
-    {"noise", "noise", NULL, GROUP, 0, 0, 0, false, 0},
+    {"noise", "noise", NULL, GROUP, 0, 0, 0, false, 0, 0},
 };
 
 #define ANY_BITS 3 /* NOISE_DTYPE of what is no number */

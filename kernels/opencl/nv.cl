@@ -193,14 +193,15 @@ INLINE void give_up(void)
     __asm__ volatile("trap;" ::: "memory");
 }
 
-/* 16 bytes that nobody reads again, nor writes while the kernel runs. */
+/* 16 bytes that nobody reads again, nor writes while the kernel runs; the other
+ * half of their line is wanted too. */
 INLINE uint4 load_once(__global const ushort *from)
 {
     uint4 v;
 
     __asm__ volatile(
         "{ .reg .u64 g; cvta.to.global.u64 g, %4; "
-        "ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [g]; }"
+        "ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%0,%1,%2,%3}, [g]; }"
         : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
         : "l"(from));
     return v;
@@ -285,6 +286,34 @@ INLINE void wgmma_256(float *d, const ulong a, const ulong b)
 }
 
 #endif
+
+/* Two loads of a warp, each 4 rows by 64 columns, where lane i has row i / 8 and
+ * 8 columns from i % 8 * 8, become left operands of mma_bf16().  Row g of these
+ * is row g / 2 of `even` if g is even, else of `odd`; of it a lane has 8
+ * columns from 8 c in `first`, for a0, and as many from 8 c + 32 in `second`,
+ * for a2.  is_odd: lane & 4. */
+INLINE void mma_pairs(uint *first, uint *second, const uint even,
+                      const uint odd, const bool is_odd)
+{
+    const uint mine = is_odd ? odd : even;
+    const uint got = as_uint(shfl_xor(as_float(is_odd ? even : odd), 4));
+
+    *first = is_odd ? got : mine;
+    *second = is_odd ? mine : got;
+}
+
+INLINE void mma_rows(uint4 *first, uint4 *second, const uint4 even,
+                     const uint4 odd, const bool is_odd)
+{
+    uint f[4], s[4];
+
+    mma_pairs(f, s, even.x, odd.x, is_odd);
+    mma_pairs(f + 1, s + 1, even.y, odd.y, is_odd);
+    mma_pairs(f + 2, s + 2, even.z, odd.z, is_odd);
+    mma_pairs(f + 3, s + 3, even.w, odd.w, is_odd);
+    *first = (uint4)(f[0], f[1], f[2], f[3]);
+    *second = (uint4)(s[0], s[1], s[2], s[3]);
+}
 
 INLINE float bf16_low(const uint pair)
 {

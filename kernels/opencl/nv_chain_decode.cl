@@ -133,24 +133,22 @@ INLINE void find_scale(__local struct shared *s, const uint lane)
 
 /* ---- weights ---- */
 
-/* A warp's 8 rows of w, 0..3 and 4..7 (silu: of gate, of up), at this lane's
- * row and columns of the warp's first chunk. */
+/* A warp's 8 rows of w (silu: 4 of gate, 4 of up), at this lane's row and
+ * columns of the warp's first chunk; as many are 32 columns on. */
 struct rows {
-    __global const ushort *of[2];
+    __global const ushort *of;
     bool some; /* or this warp has none */
 };
 
 INLINE struct rows find_rows(const struct cut c, __global const ushort *w,
                              const uint warp, const uint lane)
 {
-    const uint n = 8 / parts_of(c);
+    const uint n = 8 / parts_of(c), g = lane / 4;
     const uint group = (uint)get_group_id(0) * c.groups + warp / c.split;
-    const ulong row = group * n + lane / 8;
+    const ulong row = group * n + (g < n ? g : g - n + c.n);
     struct rows r;
 
-    w += row * c.k + warp % c.split * CHUNK + lane % 8 * 8;
-    r.of[0] = w;
-    r.of[1] = w + (ulong)(c.kind == SILU ? c.n : 4) * c.k;
+    r.of = w + row * c.k + warp % c.split * CHUNK + lane % 4 * 8;
     r.some = warp < c.groups * c.split && group * n < c.n;
     return r;
 }
@@ -164,8 +162,8 @@ INLINE void load(uint4 *v, const struct cut c, const struct rows *r,
                  const uint step)
 {
     if (step < steps_of(c)) {
-        v[0] = load_once(r->of[0] + step * (c.split * CHUNK));
-        v[1] = load_once(r->of[1] + step * (c.split * CHUNK));
+        v[0] = load_once(r->of + step * (c.split * CHUNK));
+        v[1] = load_once(r->of + step * (c.split * CHUNK) + CHUNK / 2);
     }
 }
 
@@ -180,26 +178,19 @@ INLINE void start(uint4 v[DEPTH][2], const struct cut c, const struct rows *r)
     }
 }
 
-INLINE void multiply(float *acc, const uint4 *v, __local const uint4 *held,
-                     const uint first_half)
+INLINE void multiply(float *acc, const uint4 *v, __local const uint4 *held)
 {
     const uint4 p = held[0], q = held[KEPT];
-    const uint other_half = ~first_half;
 
-    #define MULTIPLY(e)                                              \
-        mma_bf16(acc, v[0].e & first_half, v[1].e & first_half,      \
-                 v[0].e & other_half, v[1].e & other_half, p.e, q.e)
-    MULTIPLY(x);
-    MULTIPLY(y);
-    MULTIPLY(z);
-    MULTIPLY(w);
-    #undef MULTIPLY
+    mma_bf16(acc, v[0].x, 0, v[1].x, 0, p.x, q.x);
+    mma_bf16(acc, v[0].y, 0, v[1].y, 0, p.y, q.y);
+    mma_bf16(acc, v[0].z, 0, v[1].z, 0, p.z, q.z);
+    mma_bf16(acc, v[0].w, 0, v[1].w, 0, p.w, q.w);
 }
 
 /* acc of a warp; the first chunks are in v, or on their way. */
 INLINE void products(float *acc, uint4 v[DEPTH][2], const struct cut c,
-                     const struct rows *r, __local const uint4 *held,
-                     const uint first_half)
+                     const struct rows *r, __local const uint4 *held)
 {
     #pragma unroll 1
     for (uint step = 0; step < steps_of(c); step += c.depth) {
@@ -207,8 +198,7 @@ INLINE void products(float *acc, uint4 v[DEPTH][2], const struct cut c,
         for (uint d = 0; d < c.depth; d++) {
             if (step + d < steps_of(c)) {
                 multiply(acc, v[d],
-                         held + (step + d) * (c.split * CHUNK / 8),
-                         first_half);
+                         held + (step + d) * (c.split * CHUNK / 8));
             }
             load(v[d], c, r, step + d + c.depth);
         }
@@ -223,22 +213,15 @@ INLINE uint sum_at(const struct cut c, const uint split, const uint part,
     return (split * parts_of(c) + part) * cols_of(c) + j;
 }
 
-/* A warp's sums.  Lanes i and i + 4 have the halves of a row, the first and
- * third numbers of theirs are the token's. */
+/* A warp's sums: lane i has those of row i / 4, the first is the token's. */
 INLINE void leave(__local float *to, const struct cut c, const float *acc,
                   const uint warp, const uint lane)
 {
-    const uint group = warp / c.split;
+    const uint n = 8 / parts_of(c), g = lane / 4;
 
-    #pragma unroll
-    for (uint i = 0; i < 2; i++) {
-        const float v = acc[2 * i] + shfl_xor(acc[2 * i], 4);
-        const uint part = c.kind == SILU ? i : 0;
-        const uint j = c.kind == SILU ? group * 4 : group * 8 + i * 4;
-
-        if (lane % 8 == 0) {
-            to[sum_at(c, warp % c.split, part, j + lane / 8)] = v;
-        }
+    if (lane % 4 == 0) {
+        to[sum_at(c, warp % c.split, g / n, warp / c.split * n + g % n)] =
+            acc[0];
     }
 }
 
@@ -349,8 +332,7 @@ INLINE void run(const struct cut c, const struct io *io,
     }
     if (some) {
         products(acc, v, c, rows,
-                 s->held + warp % c.split * (CHUNK / 8) + lane % KEPT,
-                 lane & 4 ? 0 : 0xffffffff);
+                 s->held + warp % c.split * (CHUNK / 8) + lane % KEPT);
     }
     if (then_w) {
         *rows = find_rows(then, then_w, warp, lane);

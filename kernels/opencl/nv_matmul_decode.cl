@@ -7,38 +7,47 @@
  *   w      [N, K], silu [2 N, K]  bf16, or quantised (common.cl)
  *   out    [T, ld_out] f32; silu: [T, N] bf16
  *   x      [T, N] f32;  next [T, N] bf16;  ss [T, SS_LD] f32
+ *   part   [SPLIT, n_rows, N] f32;  tickets u32 for each tile, 0 before and
+ *          after: of add, where work-groups share columns
  *
- * Each weight is read once, straight to registers: that is the fastest way
- * from memory, if enough is asked for at a time (64 KiB a compute unit) and
- * a warp asks for whole lines.  So a load of a warp is 4 rows of w by 64
- * columns: lane i has row i / 8 and 8 columns from i % 8 * 8.  For the matrix
- * unit row i / 4 of its left operand belongs to lane i: a row of w is two of
- * them, one for the first 32 columns, one for the others, each with zeros
- * where the other has products.
+ * Each weight is read once a tile, straight to registers: that is the fastest
+ * way from memory, if enough is asked for at a time (64 KiB a compute unit) and
+ * whole lines are.  For the matrix unit row i / 4 of its left operand belongs to
+ * lane i.  With one token a load of a warp is 8 rows of w by 32 columns, lane i
+ * having 8 columns from i % 4 * 8, and the next load the other half of the
+ * lines.  With more it is 4 rows by 64 columns, lane i having row i / 8, and
+ * lanes of two such loads exchange halves (mma_rows() of nv.cl), which is
+ * quicker then.  Both give the matrix unit the same products.
  *
  * Of 8 bits 16 bytes are 16 columns of a lane, of 4 bits 32: a chunk is SPAN
  * times 64 columns, and its columns meet the matrix unit in SPAN parts, part s
  * being columns 8 s .. 8 s + 7 of each lane.  A lane's columns lie in one
  * group; they become bf16 as they go to the matrix unit.
  *
- * A work-group has GROUPS groups of SPLIT warps.  A group has a tile of
- * BLOCKS blocks of 8 rows (silu: 4 of gate, 4 of up); warp s of it takes the
- * chunks s, s + SPLIT, ...  The operands pass through local
- * memory in slabs of SLAB columns, two slabs at a time.
+ * A tile has GROUPS groups of BLOCKS blocks of 8 rows (silu: 4 of gate, 4 of
+ * up), and a group SPLIT warps: warp s takes the chunks s, s + SPLIT, ...  The
+ * operands pass through local memory in slabs of SLAB columns, two at a time.
+ * All units of a device read all operands, so what they read is not small where
+ * columns are many and rows few.  Then SHARES work-groups have a tile, with
+ * SPLIT / SHARES warps of each group and the columns of these; each leaves its
+ * sums in `part`, and the last, by ticket, adds up.
  *
- * Launch    ITEMS = 32 * GROUPS * SPLIT items; dim 0: ceil(N / COLS) groups,
- *           COLS = GROUPS * BLOCKS * 8 (silu: * 4); dim 1:
+ * Launch    ITEMS = 32 * GROUPS * SPLIT / SHARES items; dim 0: ceil(N / COLS) *
+ *           SHARES groups, COLS = GROUPS * BLOCKS * 8 (silu: * 4); dim 1:
  *           ceil(n_rows / TOKENS)
  * Defines   N, K of the matrix (N: columns of out); EPILOGUE 0..2; TOKENS of
- *           a tile at most: 1 or a multiple of 8; BLOCKS 1..; GROUPS, SPLIT
- *           1..32; DEPTH 1..: chunks on their way; SLAB: K or more, else a
- *           multiple of 64 * SPAN * SPLIT * DEPTH
- * Needs     sm_80; K a multiple of 64 * SPAN, N of 8; local memory for the
- *           slabs and for SPLIT sums of each output, whatever the device admits
+ *           a tile at most: 1 or a multiple of 8; BLOCKS 1, 2, 4..; GROUPS,
+ *           SPLIT 1..32; SHARES: 1, or, of add, SPLIT; DEPTH 1..: chunks on
+ *           their way; SLAB: K / SHARES or more, else a multiple of
+ *           64 * SPAN * SPLIT / SHARES: of DEPTH of these, or of a divisor of
+ *           DEPTH
+ * Needs     sm_80; K a multiple of 64 * SPAN, and of SPLIT chunks if shared; N
+ *           of 8; local memory for the slabs and, unless shared, for SPLIT sums
+ *           of each output, whatever the device admits
  * Numerics  float32.  Sum s of SPLIT is over the chunks c = s mod SPLIT in
- *           order, columns 0..31 and 32..63 of each apart; the two are added,
- *           then the sums in order of s.  Of the defines only K, SPLIT and
- *           SPAN change any bit.  A quantised weight is rounded to bf16. */
+ *           order, 16 columns of each at a time; then the sums are added in
+ *           order of s.  Of the defines only K, SPLIT and SPAN change any bit.
+ *           A quantised weight is rounded to bf16. */
 #if defined(W_BITS) && W_BITS > 0
 #define SPAN   (16 / W_BITS)
 #else
@@ -46,18 +55,25 @@
 #endif
 #define CHUNK  (64 * SPAN) /* columns that a warp takes at a time */
 #define CHUNKS (K / CHUNK)
-#define ITEMS  (GROUPS * SPLIT * 32)
+#define WARPS  (SPLIT / SHARES) /* of a group */
+#define ITEMS  (GROUPS * WARPS * 32)
 #define STEPS  ((CHUNKS + SPLIT - 1) / SPLIT) /* chunks of a warp, at most */
 #define WHOLE  (CHUNKS % (SPLIT * DEPTH) == 0)
 
+/* Whether loads of a warp are whole lines, and lanes exchange halves. */
+#define EXCHANGE (TOKENS > 1)
+
 #define OCTETS  ((TOKENS + 7) / 8)
+#define TILES   ((BLOCKS + 1) / 2) /* of 16 rows */
 #define PARTS   (EPILOGUE == 1 ? 2 : 1)
 #define COLS    (GROUPS * BLOCKS * 8 / PARTS) /* of out, of a work-group */
 #define OUTPUTS ((TOKENS * COLS + ITEMS - 1) / ITEMS) /* of a work-item */
+#define AT_ONCE (OUTPUTS < 8 ? OUTPUTS : 8)
 
-#define SLABS       ((K + SLAB - 1) / SLAB)
-#define SLAB_CHUNKS (SLABS == 1 ? CHUNKS : SLAB / CHUNK)
-#define SLAB_STEPS  ((SLAB_CHUNKS + SPLIT - 1) / SPLIT)
+#define SLABS       ((K / SHARES + SLAB - 1) / SLAB)
+#define SLAB_CHUNKS (SLABS == 1 ? CHUNKS / SHARES : SLAB / CHUNK)
+#define SLAB_STEPS  ((SLAB_CHUNKS + WARPS - 1) / WARPS)
+#define BETWEEN     (SLAB_STEPS < DEPTH ? SLAB_STEPS : DEPTH) /* slabs */
 #define KEPT        (TOKENS == 1 ? 4 : 32) /* lanes whose operands differ */
 #define PART        (OCTETS * 2 * KEPT) /* of a chunk; 16 bytes each */
 #define HELD        (SLAB_CHUNKS * SPAN * PART)
@@ -67,8 +83,8 @@
 /* Starts copies of a slab, in the order in which lanes want it: [chunk][part]
  * [octet of tokens][half of the lanes][token, 8 columns].  Work-groups start at
  * different places, so as not to ask for the same at the same time. */
-INLINE void hold(__local uint4 *held, __global const ushort *in, uint slab,
-                 uint n_rows)
+INLINE void hold(__local uint4 *held, __global const ushort *in, uint share,
+                 uint slab, uint n_rows)
 {
     const uint units = SLAB_CHUNKS * SPAN * 8; /* of 8 columns, of a token */
     const uint all = min(n_rows, (uint)TOKENS) * units;
@@ -78,10 +94,14 @@ INLINE void hold(__local uint4 *held, __global const ushort *in, uint slab,
         uint i = n + start < all ? n + start : n + start - all;
         uint t = i / units, u = i % units, c = slab * units + u;
         uint part = u / (8 * SPAN) * SPAN + u % SPAN, lane = u / SPAN % 8;
+        uint chunk = c / (8 * SPAN);
         uint to = ((part * OCTETS + t / 8) * 2 + lane / 4) * KEPT +
                   t % 8 * 4 + lane % 4;
 
-        if (SLABS == 1 || c < K / 8) {
+        if (SHARES > 1) { /* others have chunks between */
+            c += (chunk / WARPS * (SPLIT - WARPS) + share * WARPS) * 8 * SPAN;
+        }
+        if (SLABS == 1 || chunk < CHUNKS / SHARES) {
             copy_async(held + to, in + (ulong)t * K + c * 8, 16);
         }
     }
@@ -98,7 +118,7 @@ INLINE void find_scales(__local float *scale, __global const float *ss,
          t += ITEMS / 32) {
         float sum = 0.0f;
 
-        #pragma unroll 4
+        #pragma unroll 16
         for (uint i = lane; i < SS_LD; i += 32) {
             sum += ss[(ulong)t * SS_LD + i];
         }
@@ -114,8 +134,8 @@ INLINE void find_scales(__local float *scale, __global const float *ss,
 
 /* ---- weights ---- */
 
-/* A warp's rows of w: of block b the rows 0..3 and 4..7, at this lane's row
- * and columns of the warp's first chunk.  Past the last row, the last again. */
+/* A warp's two loads of each block of w, at this lane's row and columns of the
+ * warp's first chunk.  Past the last row, the last again. */
 struct rows {
     __global const weight_t *of[BLOCKS][2];
 #if SPAN > 1
@@ -134,21 +154,25 @@ struct load {
 INLINE struct rows find_rows(__global const weight_t *w, uint group, uint split,
                              uint lane)
 {
-    const uint c = split * CHUNK + lane % 8 * (8 * SPAN);
+    const uint per_row = EXCHANGE ? 8 : 4;
+    const uint c = split * CHUNK + lane % per_row * (8 * SPAN);
+    const uint g = lane / per_row;
     struct rows r;
 
     #pragma unroll
     for (uint b = 0; b < BLOCKS; b++) {
         #pragma unroll
         for (uint i = 0; i < 2; i++) {
-            uint j = (group * BLOCKS + b) * (8 / PARTS);
-            uint row = PARTS == 2 ? min(j, (uint)N - 4) + i * N
-                                  : min(j, (uint)N - 8) + i * 4;
+            const uint j = (group * BLOCKS + b) * (8 / PARTS);
+            const uint upper = EXCHANGE ? i : g / 4;
+            const uint row = PARTS == 2 ? min(j, (uint)N - 4) + upper * N
+                                        : min(j, (uint)N - 8) + upper * 4;
+            const ulong at = (ulong)(row + g % 4) * K + c +
+                             (EXCHANGE ? 0 : i * CHUNK / 2);
 
 #if SPAN == 1
-            r.of[b][i] = w + (ulong)(row + lane / 8) * K + c;
+            r.of[b][i] = w + at;
 #else
-            const ulong at = (ulong)(row + lane / 8) * K + c;
             const matrix_t m = matrix_of(w, 0, (ulong)N * PARTS * K);
 
             r.of[b][i] = w + at * W_BITS / 8;
@@ -224,88 +248,72 @@ INLINE uint4 widen(const struct load *l, const uint s)
 #endif
 }
 
-/* acc += part times operands; d[0..1] of rows 0..3, d[2..3] of 4..7. */
-INLINE void multiply(float acc[BLOCKS][OCTETS][4], uint4 v[BLOCKS][2],
-                     __local const uint4 *held, uint first_half)
+/* acc += part times operands, of the rows of BLOCKS blocks; two of these are
+ * the 16 rows of a left operand. */
+INLINE void multiply(float acc[TILES][OCTETS][4], uint4 w[2 * TILES][2],
+                     __local const uint4 *held, uint n_rows)
 {
-    const uint other_half = ~first_half;
-
     #pragma unroll
     for (uint o = 0; o < OCTETS; o++) {
-        const uint4 p = held[o * 2 * KEPT], q = held[(o * 2 + 1) * KEPT];
+        if (OCTETS <= 4 || o * 8 < n_rows) {
+            const uint4 p = held[o * 2 * KEPT], q = held[(o * 2 + 1) * KEPT];
 
-        #define MULTIPLY(e)                                                   \
-            mma_bf16(acc[b][o], v[b][0].e & first_half,                       \
-                     v[b][1].e & first_half, v[b][0].e & other_half,          \
-                     v[b][1].e & other_half, p.e, q.e);
-        #pragma unroll
-        for (uint b = 0; b < BLOCKS; b++) {
-            MULTIPLY(x)
-        }
-        #pragma unroll
-        for (uint b = 0; b < BLOCKS; b++) {
-            MULTIPLY(y)
-        }
-        #pragma unroll
-        for (uint b = 0; b < BLOCKS; b++) {
-            MULTIPLY(z)
-        }
-        #pragma unroll
-        for (uint b = 0; b < BLOCKS; b++) {
-            MULTIPLY(w)
-        }
-    }
-}
-
-/* ---- sums ---- */
-
-struct sums {
-    float v[SPLIT][PARTS][TOKENS][COLS];
-};
-
-/* A warp's sums, the two halves of each row added.  Lanes that differ in bit
- * 2 have the halves of one row, each for two tokens: each finishes one. */
-INLINE void leave(__local struct sums *to, float acc[BLOCKS][OCTETS][4],
-                  uint group, uint split, uint lane)
-{
-    const bool odd = lane & 4;
-
-    #pragma unroll
-    for (uint b = 0; b < BLOCKS; b++) {
-        #pragma unroll
-        for (uint o = 0; o < OCTETS; o++) {
-            const uint t = o * 8 + lane % 4 * 2 + odd;
-
+            #define MULTIPLY(e)                                               \
+                mma_bf16(acc[i][o], w[2 * i][0].e, w[2 * i + 1][0].e,         \
+                         w[2 * i][1].e, w[2 * i + 1][1].e, p.e, q.e);
             #pragma unroll
-            for (uint i = 0; i < 2; i++) {
-                const float *d = acc[b][o] + 2 * i;
-                const float v = (odd ? d[1] : d[0]) +
-                                shfl_xor(odd ? d[0] : d[1], 4);
-                const uint part = PARTS == 2 ? i : 0;
-                const uint j = PARTS == 2 ? 0 : i * 4;
-
-                if (t < TOKENS) {
-                    to->v[split][part][t]
-                         [(group * BLOCKS + b) * (8 / PARTS) + j + lane / 8] =
-                        v;
-                }
+            for (uint i = 0; i < TILES; i++) {
+                MULTIPLY(x)
+            }
+            #pragma unroll
+            for (uint i = 0; i < TILES; i++) {
+                MULTIPLY(y)
+            }
+            #pragma unroll
+            for (uint i = 0; i < TILES; i++) {
+                MULTIPLY(z)
+            }
+            #pragma unroll
+            for (uint i = 0; i < TILES; i++) {
+                MULTIPLY(w)
             }
         }
     }
 }
 
-INLINE float total(__local const struct sums *s, uint part, uint t, uint j)
+/* acc += a chunk of the rows times operands. */
+INLINE void chunk(float acc[TILES][OCTETS][4], struct load v[BLOCKS][2],
+                  __local const uint4 *held, bool odd, uint n_rows)
 {
-    float sum = 0.0f;
+    struct load r[BLOCKS][2];
 
     #pragma unroll
-    for (uint i = 0; i < SPLIT; i++) {
-        sum += s->v[i][part][t][j];
+    for (uint b = 0; b < BLOCKS; b++) {
+#if !EXCHANGE
+        r[b][0] = v[b][0];
+        r[b][1] = v[b][1];
+#else
+        mma_rows(&r[b][0].v, &r[b][1].v, v[b][0].v, v[b][1].v, odd);
+#if SPAN > 1
+        mma_pairs(&r[b][0].pair, &r[b][1].pair, v[b][0].pair, v[b][1].pair,
+                  odd);
+#endif
+#endif
     }
-    return sum;
+    #pragma unroll
+    for (uint s = 0; s < SPAN; s++) {
+        uint4 w[2 * TILES][2] = {{0}};
+
+        #pragma unroll
+        for (uint b = 0; b < BLOCKS; b++) {
+            w[b][0] = widen(&r[b][0], s);
+            w[b][1] = widen(&r[b][1], s);
+        }
+        multiply(acc, w, held + s * PART, n_rows);
+    }
 }
 
-/* ---- what becomes of them ---- */
+/* ---- sums ---- */
 
 /* Tensors at the first token and column of the work-group. */
 struct target {
@@ -314,23 +322,104 @@ struct target {
     __global float *ss;
     __global const float *bias, *gamma; /* bias NULL: none */
     uint ld, n_rows, n_cols;            /* of the tile that there are */
+    __global float *part;               /* shares: [SPLIT, apart], of add */
+    __global uint *ticket;
+    ulong apart;
 };
 
-/* What an output of add needs besides its sum, read long before it. */
+struct sums {
+    float v[WARPS][PARTS][SHARES > 1 ? 1 : TOKENS][COLS];
+};
+
+/* A warp's sums: lane i has those of row i / 4 of each block, as the matrix
+ * unit had them (mma_rows()), of two tokens. */
+INLINE void leave(__local struct sums *to, const struct target *g,
+                  float acc[TILES][OCTETS][4], uint group, uint split,
+                  uint share, uint lane)
+{
+    const uint row = lane / 4, upper = EXCHANGE ? row % 2 : row / 4;
+    const uint of_half = EXCHANGE ? row / 2 : row % 4;
+    const uint part = PARTS == 2 ? upper : 0;
+    const uint first = PARTS == 2 ? of_half : upper * 4 + of_half;
+
+    #pragma unroll
+    for (uint b = 0; b < BLOCKS; b++) {
+        const uint j = (group * BLOCKS + b) * (8 / PARTS) + first;
+
+        #pragma unroll
+        for (uint o = 0; o < OCTETS; o++) {
+            #pragma unroll
+            for (uint i = 0; i < 2; i++) {
+                const uint t = o * 8 + lane % 4 * 2 + i;
+                const float v = acc[b / 2][o][b % 2 * 2 + i];
+
+                if (SHARES > 1) {
+                    if (t < g->n_rows && j < g->n_cols) {
+                        g->part[(share * WARPS + split) * g->apart +
+                                (ulong)t * N + j] = v;
+                    }
+                } else if (t < TOKENS) {
+                    to->v[split][part][t][j] = v;
+                }
+            }
+        }
+    }
+}
+
+/* Whether this work-group is the last of those that share columns, and what
+ * the others left is there. */
+INLINE bool is_last(const struct target *g, __local uint *turn)
+{
+    barrier(CLK_GLOBAL_MEM_FENCE | CLK_LOCAL_MEM_FENCE);
+    if (get_local_id(0) == 0) {
+        *turn = ticket_take(g->ticket);
+        if (*turn + 1 == SHARES) {
+            *g->ticket = 0;
+        }
+    }
+    barrier(CLK_GLOBAL_MEM_FENCE | CLK_LOCAL_MEM_FENCE);
+    fence_device();
+    return *turn + 1 == SHARES;
+}
+
+INLINE float total(__local const struct sums *s, uint part, uint t, uint j)
+{
+    float sum = 0.0f;
+
+    #pragma unroll
+    for (uint i = 0; i < WARPS; i++) {
+        sum += s->v[i][part][t][j];
+    }
+    return sum;
+}
+
+/* ---- what becomes of them ---- */
+
+/* What an output of add needs besides its sum, read before it is written, that
+ * of the first AT_ONCE of a work-item long before. */
 struct beside {
     float x, bias, gamma;
+    float sum; /* if shared */
 };
 
-INLINE void read_beside(struct beside *b, const struct target *g)
+INLINE void read_beside(struct beside *b, const struct target *g, uint from)
 {
     #pragma unroll
-    for (uint i = 0; i < OUTPUTS; i++) {
-        const uint e = i * ITEMS + get_local_id(0), t = e / COLS, j = e % COLS;
+    for (uint i = 0; i < AT_ONCE; i++) {
+        const uint e = (from + i) * ITEMS + get_local_id(0);
+        const uint t = e / COLS, j = e % COLS;
 
         if (t < g->n_rows && j < g->n_cols) {
             b[i].x = g->out[(ulong)t * g->ld + j];
             b[i].bias = g->bias ? g->bias[j] : 0.0f;
             b[i].gamma = g->gamma[j];
+#if SHARES > 1
+            b[i].sum = 0.0f;
+            #pragma unroll
+            for (uint s = 0; s < SPLIT; s++) {
+                b[i].sum += g->part[s * g->apart + (ulong)t * N + j];
+            }
+#endif
         }
     }
 }
@@ -341,7 +430,7 @@ INLINE void finish_add(const struct target *g, const struct beside *b,
     float v = 0.0f, square;
 
     if (mine) {
-        v = total(s, 0, t, j);
+        v = SHARES > 1 ? b->sum : total(s, 0, t, j);
         v = g->bias ? v + b->bias : v;
         v += b->x;
         g->out[(ulong)t * g->ld + j] = v;
@@ -356,12 +445,14 @@ INLINE void finish_add(const struct target *g, const struct beside *b,
     }
 }
 
-INLINE void finish(const struct target *g, const struct beside *b,
-                   __local const struct sums *s, __local const float *scale)
+INLINE void finish_some(const struct target *g, const struct beside *b,
+                        __local const struct sums *s,
+                        __local const float *scale, uint from)
 {
     #pragma unroll
-    for (uint i = 0; i < OUTPUTS; i++) {
-        const uint e = i * ITEMS + get_local_id(0), t = e / COLS, j = e % COLS;
+    for (uint i = 0; i < AT_ONCE; i++) {
+        const uint e = (from + i) * ITEMS + get_local_id(0);
+        const uint t = e / COLS, j = e % COLS;
         const bool mine = t < g->n_rows && j < g->n_cols;
 
         if (EPILOGUE == 2) {
@@ -379,71 +470,82 @@ INLINE void finish(const struct target *g, const struct beside *b,
     }
 }
 
+INLINE void finish(const struct target *g, struct beside *b,
+                   __local const struct sums *s, __local const float *scale)
+{
+    finish_some(g, b, s, scale, 0);
+    #pragma unroll 1
+    for (uint from = AT_ONCE; from < OUTPUTS; from += AT_ONCE) {
+        if (EPILOGUE == 2) {
+            read_beside(b, g, from);
+        }
+        finish_some(g, b, s, scale, from);
+    }
+}
+
 /* ---- the whole ---- */
 
 INLINE void products(const struct target *g, __global const weight_t *w,
                      __global const ushort *in, __global const float *ss,
                      __local uint4 *held, __local struct sums *sums,
-                     __local float *scale)
+                     __local float *scale, __local uint *turn)
 {
     const uint lane = get_local_id(0) % 32, warp = get_local_id(0) / 32;
-    const uint split = warp % SPLIT, group = warp / SPLIT;
-    const struct rows rows =
-        find_rows(w, get_group_id(0) * GROUPS + group, split, lane);
-    const uint first_half = lane & 4 ? 0 : 0xffffffff;
+    const uint share = get_group_id(0) % SHARES;
+    const uint split = warp % WARPS, group = warp / WARPS;
+    const uint first = share * WARPS + split; /* chunk */
+    const struct rows rows = find_rows(
+        w, get_group_id(0) / SHARES * GROUPS + group, first, lane);
     struct load v[DEPTH][BLOCKS][2];
-    float acc[BLOCKS][OCTETS][4] = {{{0.0f}}};
-    struct beside beside[EPILOGUE == 2 ? OUTPUTS : 1];
+    float acc[TILES][OCTETS][4] = {{{0.0f}}};
+    struct beside beside[EPILOGUE == 2 ? AT_ONCE : 1];
 
     #pragma unroll
     for (uint d = 0; d < DEPTH; d++) {
-        load(v[d], &rows, d, split);
+        load(v[d], &rows, d, first);
     }
-    hold(held, in, 0, g->n_rows);
+    hold(held, in, share, 0, g->n_rows);
     copy_commit();
-    if (EPILOGUE == 2) {
-        read_beside(beside, g);
-    } else {
+    if (EPILOGUE != 2) {
         find_scales(scale, ss, g->n_rows);
+    } else if (SHARES == 1) {
+        read_beside(beside, g, 0);
     }
     #pragma unroll 1
     for (uint step = 0; step < STEPS; step += DEPTH) {
-        const uint slab = step / SLAB_STEPS;
-
-        if (step % SLAB_STEPS == 0) {
-            copy_wait(0);
-            barrier(CLK_LOCAL_MEM_FENCE);
-            if (slab + 1 < SLABS) {
-                hold(held + (slab + 1) % 2 * HELD, in, slab + 1, g->n_rows);
-                copy_commit();
-            }
-        }
         #pragma unroll
         for (uint d = 0; d < DEPTH; d++) {
-            uint c = (step + d) * SPLIT + split;
+            const uint slab = (step + d) / SLAB_STEPS;
+            const uint c = (step + d) * WARPS + split; /* of the share's */
 
-            if (WHOLE || c < CHUNKS) {
-                __local const uint4 *at =
-                    held + slab % 2 * HELD + lane % KEPT +
-                    (c - slab * SLAB_CHUNKS) * (SPAN * PART);
-
-                #pragma unroll
-                for (uint s = 0; s < SPAN; s++) {
-                    uint4 w16[BLOCKS][2];
-
-                    #pragma unroll
-                    for (uint b = 0; b < BLOCKS; b++) {
-                        w16[b][0] = widen(&v[d][b][0], s);
-                        w16[b][1] = widen(&v[d][b][1], s);
-                    }
-                    multiply(acc, w16, at + s * PART, first_half);
+            if (d % BETWEEN == 0 && (step + d) % SLAB_STEPS == 0 &&
+                step + d < STEPS) {
+                copy_wait(0);
+                barrier(CLK_LOCAL_MEM_FENCE);
+                if (slab + 1 < SLABS) {
+                    hold(held + (slab + 1) % 2 * HELD, in, share, slab + 1,
+                         g->n_rows);
+                    copy_commit();
                 }
             }
-            load(v[d], &rows, step + d + DEPTH, split);
+            if (WHOLE || c < CHUNKS / SHARES) {
+                chunk(acc, v[d],
+                      held + slab % 2 * HELD + lane % KEPT +
+                          (c - slab * SLAB_CHUNKS) * (SPAN * PART),
+                      lane & 4, g->n_rows);
+            }
+            load(v[d], &rows, step + d + DEPTH, first);
         }
     }
-    leave(sums, acc, group, split, lane);
-    barrier(CLK_LOCAL_MEM_FENCE);
+    leave(sums, g, acc, group, split, share, lane);
+    if (SHARES > 1) {
+        if (!is_last(g, turn)) {
+            return;
+        }
+        read_beside(beside, g, 0);
+    } else {
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
     finish(g, beside, sums, scale);
 }
 
@@ -451,12 +553,13 @@ INLINE void products(const struct target *g, __global const weight_t *w,
 #define LOCALS                                                                \
     __local uint4 held[(SLABS > 1 ? 2 : 1) * HELD];                           \
     __local struct sums sums;                                                 \
-    __local float scale[TOKENS];
+    __local float scale[TOKENS];                                              \
+    __local uint turn;
 
 /* First token and column of the work-group, and how many there are. */
 #define HERE_ROW  (first + get_group_id(1) * TOKENS)
 #define HERE_ROWS min(n_rows - (uint)get_group_id(1) * TOKENS, (uint)TOKENS)
-#define HERE_COL  ((uint)get_group_id(0) * COLS)
+#define HERE_COL  ((uint)get_group_id(0) / SHARES * COLS)
 #define HERE_COLS min(N - HERE_COL, (uint)COLS)
 
 #if EPILOGUE == 0
@@ -476,10 +579,13 @@ matmul_store(__global float *out, ulong out_at, __global const ushort *in,
         0,
         ld_out,
         HERE_ROWS,
-        HERE_COLS};
+        HERE_COLS,
+        0,
+        0,
+        0};
 
     products(&g, w + w_at, in + in_at + HERE_ROW * K,
-             ss + ss_at + HERE_ROW * SS_LD, held, &sums, scale);
+             ss + ss_at + HERE_ROW * SS_LD, held, &sums, scale, &turn);
 }
 #elif EPILOGUE == 1
 __kernel WORK_GROUP void
@@ -491,15 +597,16 @@ matmul_silu(__global ushort *out, ulong out_at, __global const ushort *in,
     LOCALS
     const struct target g = {
         0, out + out_at + HERE_ROW * N + HERE_COL, 0, 0, 0,
-        N, HERE_ROWS, HERE_COLS};
+        N, HERE_ROWS, HERE_COLS, 0, 0, 0};
 
     products(&g, w + w_at, in + in_at + HERE_ROW * K,
-             ss + ss_at + HERE_ROW * SS_LD, held, &sums, scale);
+             ss + ss_at + HERE_ROW * SS_LD, held, &sums, scale, &turn);
 }
 #else
 __kernel WORK_GROUP void
 matmul_add(__global float *x, ulong x_at, __global ushort *next, ulong next_at,
-           __global float *ss, ulong ss_at, __global const ushort *in,
+           __global float *ss, ulong ss_at, __global float *part, ulong part_at,
+           __global uint *tickets, ulong tickets_at, __global const ushort *in,
            ulong in_at, __global const weight_t *w, ulong w_at,
            __global const float *bias, ulong bias_at,
            __global const float *gamma, ulong gamma_at, uint first,
@@ -514,8 +621,12 @@ matmul_add(__global float *x, ulong x_at, __global ushort *next, ulong next_at,
         gamma + gamma_at + HERE_COL,
         N,
         HERE_ROWS,
-        HERE_COLS};
+        HERE_COLS,
+        part + part_at + (ulong)get_group_id(1) * TOKENS * N + HERE_COL,
+        tickets + tickets_at +
+            (get_group_id(1) * get_num_groups(0) + get_group_id(0)) / SHARES,
+        (ulong)n_rows * N};
 
-    products(&g, w + w_at, in + in_at + HERE_ROW * K, 0, held, &sums, scale);
+    products(&g, w + w_at, in + in_at + HERE_ROW * K, 0, held, &sums, scale, &turn);
 }
 #endif

@@ -427,7 +427,8 @@ matmul_silu(__global ushort *out, ulong out_at, __global const ushort *in,
 #else
 __kernel WORK_GROUP void
 matmul_add(__global float *x, ulong x_at, __global ushort *next, ulong next_at,
-           __global float *ss, ulong ss_at, __global const ushort *in,
+           __global float *ss, ulong ss_at, __global float *part, ulong part_at,
+           __global uint *tickets, ulong tickets_at, __global const ushort *in,
            ulong in_at, __global const ushort *w, ulong w_at,
            __global const float *bias, ulong bias_at,
            __global const float *gamma, ulong gamma_at, uint first,

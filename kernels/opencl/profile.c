@@ -12,7 +12,7 @@
 #define READ_TURNS 4
 
 static const struct opencl_variant reads[] = {
-    {"read", "read_all", NULL, READ_GROUP, 0, 0, 0, false, 0},
+    {"read", "read_all", NULL, READ_GROUP, 0, 0, 0, false, 0, 0},
 };
 
 /* bytes, all of them once. */

@@ -33,10 +33,12 @@ static uint32_t define_of(const struct matmul_nv *w, const char *name)
 static uint32_t decode_bytes(const struct matmul_nv *w, uint32_t cols)
 {
     uint32_t tokens = define_of(w, "TOKENS"), slab = define_of(w, "SLAB");
-    uint32_t slabs = (cols + slab - 1) / slab, split = define_of(w, "SPLIT");
+    uint32_t split = define_of(w, "SPLIT"), shares = define_of(w, "SHARES");
+    uint32_t slabs = (cols / shares + slab - 1) / slab;
     uint32_t held = slab / 64 * ((tokens + 7) / 8) * 2 *
                     (tokens == 1 ? 4 : 32) * 16 * (slabs > 1 ? 2 : 1);
-    return held + split * tokens * w->rows * 4 + tokens * 4;
+    uint32_t sums = shares > 1 ? 0 : split * tokens * w->rows * 4;
+    return held + sums + tokens * 4;
 }
 
 /* Its split. */
@@ -48,14 +50,22 @@ static uint32_t check_decode(const struct matmul_nv_product *of,
     uint32_t slab = define_of(&w, "SLAB"), s = define_of(&w, "SPLIT");
     uint32_t chunk = of->bits == 0 ? 64 : 64 * 16 / of->bits;
     uint32_t steps = of->cols / chunk / s, depth = define_of(&w, "DEPTH");
+    uint32_t shares = define_of(&w, "SHARES"), warps = s / shares;
     assert_true(of->cols % (chunk * s) == 0);
     assert_true(depth >= 1 && steps % depth == 0);
-    assert_true(w.tokens >= tokens || w.tokens == 32 || w.tokens == 16);
+    assert_true(w.tokens >= tokens || w.tokens == 64 || w.tokens == 32 ||
+                w.tokens == 16);
     assert_true(w.tokens != 16 || local < 163u << 10);
-    assert_int_equal(w.items, define_of(&w, "GROUPS") * s * 32);
+    assert_true(shares == 1 || (shares == s && of->op == MATMUL_NV_ADD));
+    assert_int_equal(w.shares, shares > 1 ? shares : 0);
+    assert_int_equal(w.items, define_of(&w, "GROUPS") * warps * 32);
     assert_in_range(w.items, 32, 1024);
-    assert_true(slab == of->cols ||
-                (slab < of->cols && slab % (chunk * s * depth) == 0));
+    if (slab != of->cols / shares) {
+        uint32_t of_slab = slab / (chunk * warps);
+        assert_true(slab < of->cols / shares);
+        assert_int_equal(slab, of_slab * chunk * warps);
+        assert_true(of_slab % depth == 0 || depth % of_slab == 0);
+    }
     assert_in_range(decode_bytes(&w, of->cols), 1, local);
     return s;
 }
@@ -63,7 +73,7 @@ static uint32_t check_decode(const struct matmul_nv_product *of,
 /* Neither tokens nor the device change the split. */
 static void check_decodes(const struct matmul_nv_product *of)
 {
-    static const uint32_t tokens[] = {1, 8, 9, 64};
+    static const uint32_t tokens[] = {1, 8, 9, 33, 128};
     uint32_t split = check_decode(of, 1, locals[0]);
     for (size_t i = 0; i < sizeof(tokens) / sizeof(tokens[0]); i++) {
         for (size_t j = 0; j < LOCALS; j++) {

@@ -159,6 +159,9 @@ static const struct kind kinds[] = {
      2, 4, 128, 128, 4, true, false, true, true},
     {"nvidia-wide", DTYPE_BF16, DTYPE_BF16, 16, 128, 320, 264, 2, 1, 256, 64,
      2, 2, 128, 128, 4, true, false, true, true},
+    /* columns enough for work-groups that share them */
+    {"nvidia-deep", DTYPE_BF16, DTYPE_BF16, 16, 64, 8192, 264, 2, 1, 64, 32,
+     2, 2, 128, 128, 4, true, false, true, true},
 };
 /* clang-format on */
 

@@ -105,9 +105,9 @@ static void set_one(struct trial *r, uint32_t p, uint32_t i)
     cl_mem in = p == 0 ? r->y : p == 2 ? r->written[3] : r->written[1];
     cl_kernel k = r->one[p].kernel;
     if (of->op == MATMUL_NV_ADD) {
-        try_args(k, "mUmUmUmUmUmUmUuuuu", r->written[0], z, r->written[1], z,
-                 r->written[2], z, in, z, r->w[p], w, r->gamma, none, r->gamma,
-                 z, 0u, 1u, of->rows, of->cols);
+        try_args(k, "mUmUmUmUmUmUmUmUmUuuuu", r->written[0], z, r->written[1],
+                 z, r->written[2], z, r->met, z, r->met, z, in, z, r->w[p], w,
+                 r->gamma, none, r->gamma, z, 0u, 1u, of->rows, of->cols);
     } else if (of->op == MATMUL_NV_SILU) {
         try_args(k, "mUmUmUmUuuuu", r->written[3], z, in, z, r->written[2], z,
                  r->w[p], w, 0u, 1u, of->rows / 2, of->cols);

@@ -37,10 +37,21 @@ static const struct product shapes[] = {
     {"9B gate_up", 12288, 4096, 4096, MATMUL_NV_SILU, 0},
     {"9B down", 4096, 12288, 4096, MATMUL_NV_ADD, 0},
     {"9B head", 248320, 4096, 4096, MATMUL_NV_STORE, 0},
+    {"4B attention in", 10240, 2560, 2560, MATMUL_NV_STORE, 0},
+    {"4B deltanet in", 12352, 2560, 2560, MATMUL_NV_STORE, 0},
+    {"4B out", 2560, 4096, 2560, MATMUL_NV_ADD, 0},
+    {"4B gate_up", 9216, 2560, 2560, MATMUL_NV_SILU, 0},
+    {"4B down", 2560, 9216, 2560, MATMUL_NV_ADD, 0},
+    {"27B attention in", 14336, 5120, 5120, MATMUL_NV_STORE, 0},
+    {"27B deltanet in", 16480, 5120, 5120, MATMUL_NV_STORE, 0},
+    {"27B out", 5120, 6144, 5120, MATMUL_NV_ADD, 0},
+    {"27B gate_up", 17408, 5120, 5120, MATMUL_NV_SILU, 0},
+    {"27B down", 5120, 17408, 5120, MATMUL_NV_ADD, 0},
     {"small in", 200, 576, 576, MATMUL_NV_STORE, 0},
     {"small out", 136, 64, 136, MATMUL_NV_ADD, 0},
     {"small gate_up", 104, 192, 192, MATMUL_NV_SILU, 0},
     {"deep in", 24, 4608, 4608, MATMUL_NV_STORE, 0},
+    {"deep out", 136, 4608, 136, MATMUL_NV_ADD, 0},
     {"high in", 25352, 64, 64, MATMUL_NV_STORE, 0},
     {"4 bits in", 24, 4608, 4608, MATMUL_NV_STORE, 4},
     {"4 bits gate_up", 104, 768, 768, MATMUL_NV_SILU, 4},
@@ -51,7 +62,7 @@ struct trial {
     struct try *t;
     const struct product *p;
     cl_kernel kernel;
-    cl_mem out, next, ss, in, w, gamma;
+    cl_mem out, next, ss, in, w, gamma, part, tickets;
     uint32_t most; /* tokens that there are */
     uint32_t parts, copies, first, n_rows;
     size_t out_bytes;
@@ -94,9 +105,10 @@ static void set_args(void *arg, uint32_t i)
                  zero, r->w, w_at, r->first, r->n_rows, p->n, p->k);
         break;
     case MATMUL_NV_ADD:
-        try_args(r->kernel, "mUmUmUmUmUmUmUuuuu", r->out, zero, r->next, zero,
-                 r->ss, zero, r->in, zero, r->w, w_at, r->gamma, none, r->gamma,
-                 zero, r->first, r->n_rows, p->n, p->k);
+        try_args(r->kernel, "mUmUmUmUmUmUmUmUmUuuuu", r->out, zero, r->next,
+                 zero, r->ss, zero, r->part, zero, r->tickets, zero, r->in,
+                 zero, r->w, w_at, r->gamma, none, r->gamma, zero, r->first,
+                 r->n_rows, p->n, p->k);
         break;
     }
 }
@@ -323,11 +335,12 @@ static void try_turn(struct trial *r, const struct turn *u)
     if (!r->kernel || r->t->build_only) {
         return;
     }
-    struct try_launch l = {r->kernel,
-                           2,
-                           {(p->n * r->parts + w.rows - 1) / w.rows,
-                            (u->n_rows + w.tokens - 1) / w.tokens},
-                           {w.items, 1}};
+    struct try_launch l = {
+        r->kernel,
+        2,
+        {(p->n * r->parts + w.rows - 1) / w.rows * (w.shares ? w.shares : 1),
+         (u->n_rows + w.tokens - 1) / w.tokens},
+        {w.items, 1}};
     r->first = u->first;
     r->n_rows = u->n_rows;
     check(r, &l, what);
@@ -354,6 +367,12 @@ static void make_buffers(struct trial *r)
     r->out = try_poison(t, r->out_bytes);
     r->next = try_poison(t, cells * 2);
     r->in = try_random(t, TRY_BF16, (size_t)r->most * p->k, SEED_IN, 1);
+    if (p->op == MATMUL_NV_ADD) {
+        uint32_t zeros[4096] = {0};
+
+        r->part = try_poison(t, cells * 8 * 4);
+        r->tickets = try_data(t, zeros, sizeof zeros);
+    }
     r->gamma = try_random(t, TRY_F32, p->n, SEED_GAMMA, 1);
     for (size_t i = 0; i < n; i++) { /* sums of squares: not negative */
         ss[i] = 1.0f + try_value(SEED_SS, i, 1.0f, TRY_F32);
@@ -406,28 +425,34 @@ static void try_shapes(struct try *t, const char *model,
 
 /* The first has all tokens: the others are compared with it. */
 static const struct turn decode_turns[] = {
-    {32, 0, 128, false, true}, {32, 0, 64, false, false},
-    {32, 0, 32, false, false}, {8, 0, 8, false, false},
-    {1, 0, 1, false, false},   {1, 5, 1, false, true},
-    {8, 3, 7, false, true},    {32, 1, 29, false, true},
-    {8, 100, 8, false, true},
+    {32, 0, 128, false, true},  {128, 0, 128, false, false},
+    {128, 0, 64, false, false}, {128, 0, 96, false, false},
+    {64, 0, 64, false, false},  {32, 0, 32, false, false},
+    {8, 0, 8, false, false},    {1, 0, 1, false, false},
+    {1, 5, 1, false, true},     {8, 3, 7, false, true},
+    {32, 1, 29, false, true},   {8, 100, 8, false, true},
 };
 
 /* They end with the last token, or begin with the first. */
-#define SMALL_DECODED 37
+#define SMALL_DECODED 137
 static const struct turn small_decode_turns[] = {
-    {32, 0, 37, false, true}, {8, 28, 9, false, true},  {1, 35, 2, false, true},
-    {32, 4, 33, false, true}, {32, 6, 31, false, true}, {8, 29, 8, false, true},
-    {8, 30, 7, false, true},  {1, 36, 1, false, true},
+    {32, 0, 137, false, true},  {128, 0, 137, false, true},
+    {64, 1, 136, false, true},  {64, 75, 62, false, true},
+    {8, 128, 9, false, true},   {1, 135, 2, false, true},
+    {32, 104, 33, false, true}, {32, 106, 31, false, true},
+    {8, 129, 8, false, true},   {8, 130, 7, false, true},
+    {1, 136, 1, false, true},
 };
 
 static void decode_small(struct try *t)
 {
     const struct turn *turns = small_decode_turns;
     if (t->small) {
-        try_shapes(t, "small", turns, 8, SMALL_DECODED, false);
-        try_shapes(t, "deep", turns, 8, SMALL_DECODED, false);
-        try_shapes(t, "high", turns, 3, SMALL_DECODED, false);
+        try_shapes(t, "small", turns, N_OF(small_decode_turns), SMALL_DECODED,
+                   false);
+        try_shapes(t, "deep", turns, N_OF(small_decode_turns), SMALL_DECODED,
+                   false);
+        try_shapes(t, "high", turns, 5, SMALL_DECODED, false);
     } else {
         try_shapes(t, "0.8B", decode_turns, N_OF(decode_turns), 128, false);
     }
@@ -468,8 +493,10 @@ static void dequantise(struct try *t, uint32_t bits)
 static void decode_bits(struct try *t)
 {
     const struct turn *turns = small_decode_turns;
-    try_shapes(t, "4 bits", turns, 8, SMALL_DECODED, false);
-    try_shapes(t, "8 bits", turns, 8, SMALL_DECODED, false);
+    try_shapes(t, "4 bits", turns, N_OF(small_decode_turns), SMALL_DECODED,
+               false);
+    try_shapes(t, "8 bits", turns, N_OF(small_decode_turns), SMALL_DECODED,
+               false);
     dequantise(t, 4);
     dequantise(t, 8);
 }
@@ -478,6 +505,14 @@ static void decode_large(struct try *t)
 {
     if (!t->small) {
         try_shapes(t, "9B", decode_turns, N_OF(decode_turns), 128, false);
+    }
+}
+
+static void decode_other(struct try *t)
+{
+    if (!t->small) {
+        try_shapes(t, "4B", decode_turns, N_OF(decode_turns), 128, false);
+        try_shapes(t, "27B", decode_turns, N_OF(decode_turns), 128, false);
     }
 }
 
@@ -527,6 +562,7 @@ static void prefill_sync(struct try *t)
 const struct try_case try_products[] = {
     {"decode_small", decode_small},
     {"decode_large", decode_large},
+    {"decode_other", decode_other},
     {"prefill_small", prefill_small},
     {"prefill_large", prefill_large},
     {"sync", prefill_sync},
