@@ -40,9 +40,10 @@ struct choice {
     bool stopped;    /* by a stop string */
     uint32_t stop_string;
 
-    bool end_asked;          /* somebody has asked for its end */
-    uint32_t submitted_conn; /* the last that took its Submit */
-    bool adopting;           /* of what lives there */
+    bool end_asked;             /* somebody has asked for its end */
+    uint32_t submitted_conn;    /* the last that took its Submit, */
+    uint64_t submitted_session; /* and by which session */
+    bool adopting;              /* of what lives there */
     uint32_t n_moves;
     uint32_t n_given; /* tokens that the last Submit brought */
     uint32_t n_had;   /* tokens that its client went on with last */

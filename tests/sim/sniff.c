@@ -309,22 +309,24 @@ static void from_worker(struct sim *s, uint32_t conn, const struct envelope *e)
     }
 }
 
-/* Does the router know this connection (still)? */
-static bool is_worker_of_router(const struct sim *s, uint32_t conn)
+/* Does the router know this connection (still), by this session unless 0? */
+static bool is_worker_of_router(const struct sim *s, uint32_t conn,
+                                uint64_t session)
 {
     const void *router = s->nodes[SIM_ROUTER].core;
     struct router_worker_view v;
 
     for (uint32_t i = 0; router && router_worker_view(router, i, &v); i++) {
         if (v.id.v == conn) {
-            return true;
+            return session == 0 || v.session == session;
         }
     }
     return false;
 }
 
 /* It goes to a worker: the one before has let go of it, unless the router
- * has lost one of them, or what lives there was not what it asked for. */
+ * has lost one of them, or what lives there was not what it asked for.  A Hello
+ * that comes late opens the connection anew, with another session. */
 static void check_alone(const struct choice *c, uint32_t conn)
 {
     struct sim *s = c->g->sim;
@@ -332,8 +334,9 @@ static void check_alone(const struct choice *c, uint32_t conn)
     const struct sim_node *n;
     int state;
 
-    if (!old || old == conn || c->adopting || !is_worker_of_router(s, old) ||
-        !is_worker_of_router(s, conn)) {
+    if (!old || old == conn || c->adopting ||
+        !is_worker_of_router(s, old, c->submitted_session) ||
+        !is_worker_of_router(s, conn, 0)) {
         return;
     }
     n = &s->nodes[network_conn(&s->network, old)->node];
@@ -355,7 +358,7 @@ static void submitted(struct sim *s, uint32_t conn, struct choice *c,
     bool moved = c->submitted_conn && c->submitted_conn != conn;
 
     check_alone(c, conn);
-    if (c->killed_conn && is_worker_of_router(s, c->killed_conn)) {
+    if (c->killed_conn && is_worker_of_router(s, c->killed_conn, 0)) {
         auditor_forgiven(c); /* it has left before the death was known */
     }
     spare_submitted(c, r->n_generated);
@@ -363,6 +366,7 @@ static void submitted(struct sim *s, uint32_t conn, struct choice *c,
     s->counts.moved += moved;
     s->counts.moved_tokens += r->n_generated != 0;
     c->submitted_conn = conn;
+    c->submitted_session = network_conn(&s->network, conn)->session;
     c->n_given = r->n_generated;
     c->adopting = r->adopt;
     if (r->n_generated) {
