@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "client/escape.h"
+#include "common/std_fds.h"
 
 #define NAMES        8
 #define FLOAT_DIGITS 9 /* all reals come from floats: these bring them back */
@@ -21,25 +22,24 @@ void ctl_print_json(json_t *j)
     json_decref(j);
 }
 
-/* Of standard output, why the first write failed that was seen to; 0: none. */
-static int write_errno;
-
 bool ctl_flush(void)
 {
-    if (fflush(stdout) != 0 && write_errno == 0) {
-        write_errno = errno;
-    }
-    return write_errno == 0 && !ferror(stdout);
+    int why;
+
+    return std_out_flush(&why);
 }
 
 int ctl_end_output(int rc)
 {
-    if (ctl_flush()) {
+    struct error e;
+    int why;
+
+    if (std_out_end(&e) == ST_OK) {
         return rc;
     }
-    fprintf(stderr, CTL_NAME ": cannot write: %s\n",
-            write_errno != 0 ? strerror(write_errno) : "some of it is lost");
-    if (write_errno == EINTR) {
+    fprintf(stderr, CTL_NAME ": %s\n", e.text);
+    (void)!std_out_flush(&why);
+    if (why == EINTR) {
         return CTL_INTERRUPTED;
     }
     return rc == CTL_OK ? CTL_FAILED : rc;

@@ -1,6 +1,9 @@
 #include "common/std_fds.h"
 
+#include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 /* open() takes the lowest number that is free; the mode is the one that this
@@ -12,4 +15,26 @@ void std_fds_reserve(void)
             (void)!open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
         }
     }
+}
+
+bool std_out_flush(int *why)
+{
+    static int first;
+
+    if (fflush(stdout) != 0 && first == 0) {
+        first = errno;
+    }
+    *why = first;
+    return first == 0 && !ferror(stdout);
+}
+
+enum status std_out_end(struct error *e)
+{
+    int why;
+
+    if (std_out_flush(&why)) {
+        return ST_OK;
+    }
+    return error_set(e, ST_INTERNAL, "cannot write: %s",
+                     why != 0 ? strerror(why) : "some of it is lost");
 }

@@ -275,6 +275,12 @@ static enum status configure(struct program *p, int argc, char **argv,
     return st;
 }
 
+static int fail(const struct error *e)
+{
+    fprintf(stderr, "sluice-router: %s\n", e->text);
+    return EXIT_SETUP;
+}
+
 int main(int argc, char **argv)
 {
     static struct program p;
@@ -283,19 +289,19 @@ int main(int argc, char **argv)
     std_fds_reserve();
     FAILPOINT_START(argc, argv);
     if (configure(&p, argc, argv, &e) != ST_OK) {
-        fprintf(stderr, "sluice-router: %s\n", e.text);
-        return EXIT_SETUP;
+        return fail(&e);
     }
     if (printed(&p.args)) {
-        return EXIT_SUCCESS;
+        return std_out_end(&e) == ST_OK ? EXIT_SUCCESS : fail(&e);
     }
     signal(SIGPIPE, SIG_IGN); /* whoever reads the log may go */
     allow_peers(p.args.max_peers);
     p.signals = loop_signals();
     if (assemble(&p, &e) != ST_OK) {
-        fprintf(stderr, "sluice-router: %s\n", e.text);
+        int rc = fail(&e);
+
         dismantle(&p);
-        return EXIT_SETUP;
+        return rc;
     }
     say_ready(&p);
     loop_run(&p.loop);

@@ -33,6 +33,7 @@ static enum status check(const struct program *p, struct error *e)
     const struct worker_args *a = &p->args;
     struct check_options o = {.block_tokens = a->block_tokens,
                               .kv_f32 = strcmp(a->kv_dtype, "f32") == 0};
+    enum status st;
 
     if (a->memory != NULL && !option_bytes(a->memory, &o.budget_bytes)) {
         return error_set(e, ST_INVALID_ARGUMENT,
@@ -44,7 +45,8 @@ static enum status check(const struct program *p, struct error *e)
         args_layers(a->layers, &o.begin, &o.end, e) != ST_OK) {
         return e->code;
     }
-    return model_check(stdout, a->check, &o, e);
+    st = model_check(stdout, a->check, &o, e);
+    return st == ST_OK ? std_out_end(e) : st;
 }
 
 static int fail(const struct error *e)
@@ -65,7 +67,7 @@ int main(int argc, char **argv)
         return fail(&e);
     }
     if (args_print(&p.args)) {
-        return EXIT_SUCCESS;
+        return std_out_end(&e) == ST_OK ? EXIT_SUCCESS : fail(&e);
     }
     if (args_check(&p.args, &e) != ST_OK) {
         return fail(&e);
