@@ -204,18 +204,21 @@ def part_serve(quick, _keep):
 
 
 def part_stages(quick, keep):
-    """Are three stages busy; and two stages of one thread beside one worker
-    of two, in turn, 16 rows a microbatch."""
+    """Are three stages busy; and two stages of one thread, cut as `plan` says,
+    beside one worker of two, in turn, 16 rows a microbatch."""
     figures = {"busy": program("replica_bench", "--json"), "one": [],
                "two": []}
     with model_of("qwen3.5-0.8b", keep) as model:
+        plan = program("sluicectl", "plan", model, "--json", "--workers",
+                       "a=64GiB,b=64GiB")
+        figures["cut"] = plan["stages"][0]["layer_end"]
         load = ["--sequences", 2 if quick else 32, "--prompt", 32, "--json"]
         for _ in range(1 if quick else 2):
             figures["one"].append(program(
                 "replica_speed", model, "--threads", 2, *load)["tok_s"])
             figures["two"].append(program(
-                "replica_speed", model, "--threads", 1, "--cuts", 12,
-                *load)["tok_s"])
+                "replica_speed", model, "--threads", 1, "--cuts",
+                figures["cut"], *load)["tok_s"])
     figures["ratio"] = sum(figures["two"]) / sum(figures["one"])
     return figures
 
