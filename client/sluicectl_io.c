@@ -32,14 +32,13 @@ bool ctl_flush(void)
 int ctl_end_output(int rc)
 {
     struct error e;
-    int why;
+    enum status st = std_out_end(&e);
 
-    if (std_out_end(&e) == ST_OK) {
+    if (st == ST_OK) {
         return rc;
     }
     fprintf(stderr, CTL_NAME ": %s\n", e.text);
-    (void)!std_out_flush(&why);
-    if (why == EINTR) {
+    if (st == ST_CANCELLED) {
         return CTL_INTERRUPTED;
     }
     return rc == CTL_OK ? CTL_FAILED : rc;

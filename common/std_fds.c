@@ -35,6 +35,7 @@ enum status std_out_end(struct error *e)
     if (std_out_flush(&why)) {
         return ST_OK;
     }
-    return error_set(e, ST_INTERNAL, "cannot write: %s",
+    return error_set(e, why == EINTR ? ST_CANCELLED : ST_INTERNAL,
+                     "cannot write: %s",
                      why != 0 ? strerror(why) : "some of it is lost");
 }

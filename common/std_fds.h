@@ -24,7 +24,7 @@ void std_fds_reserve(void);
 MUST_CHECK bool std_out_flush(int *why);
 
 /* The same, as the end of a program that prints and no more.  ST_INTERNAL:
- * "cannot write: ...". */
+ * "cannot write: ...", ST_CANCELLED if a signal was why. */
 MUST_CHECK enum status std_out_end(struct error *e);
 
 #endif
