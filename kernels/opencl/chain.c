@@ -16,16 +16,16 @@
 
 /* Of a layer. */
 struct chain {
-    struct matmul_nv_product of[PRODUCTS];
+    const struct opencl_tensor *w[PRODUCTS];
     uint32_t n; /* of them: the last layer has no in behind it */
-    struct opencl_kernel *kernel; /* NULL: none */
-    struct opencl_variant variant;
+    struct opencl_kernel *kernel;  /* NULL: none */
+    struct opencl_variant variant; /* of it, if this layer was the first */
 };
 
 struct opencl_chain {
-    struct chain *layers;     /* [end - begin] */
-    struct opencl_tensor met; /* what work-groups count themselves in */
-    uint32_t count;           /* in it, when all launches are through */
+    struct chain *layers;       /* [end - begin] */
+    struct opencl_tensor posts; /* what work-groups leave for each other */
+    uint32_t launched;          /* the number of the last launch */
     bool zeroed;
     uint32_t waits;                /* the layer whose out waits, or NONE */
     const struct opencl_tensor *y; /* for it */
@@ -49,53 +49,57 @@ static const struct opencl_tensor *out_of(const struct opencl_layer *l)
 
 /* ---- setup ---- */
 
-/* False: not all matrices are bf16, or one of them has portable kernels, whose
+/* False: matrices are not alike, or one of them has portable kernels, whose
  * bits are others. */
 static bool describe(const struct opencl *c, uint32_t layer, struct chain *out)
 {
     const struct opencl_layer *l = &c->layers[layer];
-    const struct opencl_tensor *w[PRODUCTS] = {out_of(l), &l->gate_up,
-                                               &l->down};
-    static const enum matmul_nv_op ops[PRODUCTS] = {
-        MATMUL_NV_ADD, MATMUL_NV_SILU, MATMUL_NV_ADD, MATMUL_NV_STORE};
     bool fits = true;
 
-    out->n = layer + 1 < n_layers(c) ? 4 : 3;
-    if (out->n == 4) {
-        w[3] = in_of(l + 1);
+    out->n = 3;
+    out->w[0] = out_of(l);
+    out->w[1] = &l->gate_up;
+    out->w[2] = &l->down;
+    if (layer + 1 < n_layers(c)) {
+        out->w[out->n++] = in_of(l + 1);
     }
     for (uint32_t i = 0; i < out->n; i++) {
-        out->of[i] =
-            (struct matmul_nv_product){ops[i], w[i]->rows, w[i]->cols, 0};
-        fits = fits && w[i]->dtype == DTYPE_BF16 && w[i]->bits == 0 &&
-               opencl_matmul_decodes_nv(c, w[i]);
+        fits = fits && opencl_tensors_alike(out->w[i], out->w[0]) &&
+               opencl_matmul_decodes_nv(c, out->w[i]);
     }
     return fits;
 }
 
 static bool is_same(const struct chain *a, const struct chain *b)
 {
-    bool same = a->n == b->n;
+    bool same = a->n == b->n && opencl_tensors_alike(a->w[0], b->w[0]);
 
     for (uint32_t i = 0; i < a->n && same; i++) {
-        same = a->of[i].rows == b->of[i].rows && a->of[i].cols == b->of[i].cols;
+        same = a->w[i]->rows == b->w[i]->rows && a->w[i]->cols == b->w[i]->cols;
     }
     return same;
 }
 
 static void choose(struct opencl *c, struct chain *of)
 {
+    static const enum matmul_nv_op ops[PRODUCTS] = {
+        MATMUL_NV_ADD, MATMUL_NV_SILU, MATMUL_NV_ADD, MATMUL_NV_STORE};
+    struct matmul_nv_product products[PRODUCTS];
     struct matmul_nv nv;
-    char all[sizeof nv.defines + 64];
+    char of_w[96], all[sizeof nv.defines + sizeof of_w];
     struct error e;
 
-    if (!matmul_nv_chain(&nv, of->of, of->n, c->device.units)) {
+    for (uint32_t i = 0; i < of->n; i++) {
+        products[i] = (struct matmul_nv_product){
+            ops[i], of->w[i]->rows, of->w[i]->cols, of->w[i]->bits};
+    }
+    if (!matmul_nv_chain(&nv, products, of->n, c->device.units)) {
         return;
     }
     of->variant = (struct opencl_variant){
         .file = nv.file, .kernel = nv.kernel, .wg = nv.items};
-    (void)snprintf(all, sizeof all, "-DW_DTYPE=%d -DOPERAND_DTYPE=%d %s",
-                   (int)DTYPE_BF16, (int)DTYPE_BF16, nv.defines);
+    opencl_matrix_defines(c, of->w[0], of_w, sizeof of_w);
+    (void)snprintf(all, sizeof all, "%s %s", of_w, nv.defines);
     if (opencl_choose(c, &of->kernel, &of->variant, 1, NULL, all, &e) !=
         ST_OK) {
         of->kernel = NULL;
@@ -113,7 +117,7 @@ static void choose_layer(struct opencl *c, uint32_t layer)
     }
     for (uint32_t i = 0; i < layer; i++) {
         if (all[i].kernel && is_same(&all[i], of)) {
-            *of = all[i];
+            of->kernel = all[i].kernel;
             return;
         }
     }
@@ -132,11 +136,14 @@ enum status opencl_chain_setup(struct opencl *c, struct error *e)
         return error_set(e, ST_RESOURCE_EXHAUSTED, "no memory for kernels");
     }
     opencl_chain_stale(c);
-    opencl_scratch(c, OPENCL_KEEP, &ch->met, 1, 4, sizeof(uint32_t));
     if (c->portable || c->device.nvidia < 80 ||
         c->matmul->operand != DTYPE_BF16) {
         return ST_OK;
     }
+    opencl_scratch(
+        c, OPENCL_KEEP, &ch->posts, 1,
+        matmul_nv_posts(c->w->shape.hidden, c->w->shape.intermediate),
+        sizeof(uint64_t));
     for (uint32_t i = 0; i < n_layers(c); i++) {
         choose_layer(c, i);
     }
@@ -196,16 +203,6 @@ void opencl_chain_settle(struct opencl *c)
     }
 }
 
-static uint64_t bytes_of(const struct chain *of)
-{
-    uint64_t bytes = 0;
-
-    for (uint32_t i = 0; i < of->n; i++) {
-        bytes += (uint64_t)of->of[i].rows * of->of[i].cols * 2;
-    }
-    return bytes;
-}
-
 /* Arguments behind down's: where the next layer's first product goes. */
 struct behind {
     struct opencl_tensor in, w, bias;
@@ -225,6 +222,16 @@ static struct behind behind(const struct opencl *c, uint32_t layer)
     return (struct behind){*opencl_deltanet_in(c), l->deltanet.in, {0}};
 }
 
+static uint64_t bytes_of(const struct chain *of)
+{
+    uint64_t bytes = 0;
+
+    for (uint32_t i = 0; i < of->n; i++) {
+        bytes += opencl_tensor_bytes(of->w[i]);
+    }
+    return bytes;
+}
+
 static void launch(struct opencl *c, uint32_t layer)
 {
     struct opencl_chain *ch = c->chain;
@@ -233,15 +240,14 @@ static void launch(struct opencl *c, uint32_t layer)
     const struct behind next = behind(c, layer);
     const struct opencl_tensor absent = {0};
     struct opencl_call a = opencl_call(c, of->kernel);
-    const size_t local = of->variant.wg;
+    const size_t local = of->kernel->variant->wg;
     const size_t global = c->device.units * local;
 
     opencl_arg_tensor(&a, &c->x);
     opencl_arg_tensor(&a, &c->matmul->norm.next);
     opencl_arg_tensor(&a, &c->matmul->norm.ss);
-    opencl_arg_tensor(&a, &c->rows->gated);
     opencl_arg_tensor(&a, &next.in);
-    opencl_arg_tensor(&a, &ch->met);
+    opencl_arg_tensor(&a, &ch->posts);
     opencl_arg_tensor(&a, ch->y);
     opencl_arg_tensor(&a, out_of(l));
     opencl_arg_tensor(&a, l->kind == MIXER_ATTENTION ? &l->attention.o_bias
@@ -252,9 +258,8 @@ static void launch(struct opencl *c, uint32_t layer)
     opencl_arg_tensor(&a, opencl_rows_behind(c, layer));
     opencl_arg_tensor(&a, &next.w);
     opencl_arg_tensor(&a, &next.bias);
-    opencl_arg_u32(&a, ch->count);
+    opencl_arg_u32(&a, ++ch->launched);
     opencl_launch(&a, 1, &global, &local, bytes_of(of));
-    ch->count += c->device.units * (of->n - 1);
 }
 
 bool opencl_chain_run(struct opencl *c, uint32_t layer)
@@ -265,7 +270,7 @@ bool opencl_chain_run(struct opencl *c, uint32_t layer)
         return false;
     }
     if (!ch->zeroed) {
-        opencl_zero(c, &ch->met, 0, ch->met.cols * ch->met.item);
+        opencl_zero(c, &ch->posts, 0, ch->posts.cols * ch->posts.item);
         ch->zeroed = true;
     }
     ch->waits = NONE;

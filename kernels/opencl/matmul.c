@@ -98,8 +98,7 @@ static struct matmul_choice *find(const struct opencl_matmul *m,
         struct matmul_choice *of = &m->choices[i];
 
         if (of->op == op && of->w.rows == w->rows && of->w.cols == w->cols &&
-            of->w.dtype == w->dtype && of->w.bits == w->bits &&
-            of->w.group == w->group) {
+            opencl_tensors_alike(&of->w, w)) {
             return of;
         }
     }

@@ -286,30 +286,52 @@ bool matmul_nv_decode(struct matmul_nv *out, const struct matmul_nv_product *of,
 
 /* ---- one token, all products between two mixers ---- */
 
-/* What a work-item has to have besides registers for chunks on their way. */
-#define BESIDE 44
+/* Registers that a work-item has to have besides those for chunks on their
+ * way; and more of them, and for a chunk, where weights have few bits. */
+#define BESIDE       44
+#define BESIDE_WIDEN 12
+#define OF_PAIRS     2
 
-/* One of them, where each work-group has a tile; false if that takes too many
- * warps. */
-static bool chain_cut(struct cut *c, const struct matmul_nv_product *p,
+/* One of them, where each work-group has a tile. */
+struct chain_cut {
+    uint32_t groups, split, steps; /* chunks of a warp */
+};
+
+/* False: it takes too many warps. */
+static bool cut_chain(struct chain_cut *c, const struct matmul_nv_product *p,
                       uint32_t units)
 {
+    const uint32_t chunk = chunk_of(p->bits);
+
+    if (!matmul_nv_fits_bits(p->op, p->rows, p->cols, p->bits)) {
+        return false;
+    }
     c->groups = (p->rows / 8 + units - 1) / units;
-    c->split = split_of(p->rows, p->cols, CHUNK);
-    return matmul_nv_fits(p->op, p->rows, p->cols) &&
-           c->groups * c->split <= WARPS;
+    c->split = split_of(p->rows, p->cols, chunk);
+    c->steps = p->cols / chunk / c->split;
+    return c->groups * c->split <= WARPS;
+}
+
+/* Chunks on their way, at most. */
+static uint32_t chain_depth(uint32_t items, uint32_t bits)
+{
+    const uint32_t beside = BESIDE + (bits ? BESIDE_WIDEN : 0);
+    const uint32_t each = OF_BLOCK + (bits ? OF_PAIRS : 0);
+
+    return power_below(least((REGISTERS / items / 8 * 8 - beside) / each, 8));
 }
 
 bool matmul_nv_chain(struct matmul_nv *out, const struct matmul_nv_product *of,
                      uint32_t n, uint32_t units)
 {
     static const char *const names[] = {"OUT", "GATE_UP", "DOWN", "IN"};
-    struct cut cuts[4];
+    const uint32_t bits = of->bits;
+    struct chain_cut cuts[4];
     uint32_t items = 0, widest = 0, depth;
     size_t used;
 
     for (uint32_t i = 0; i < n; i++) {
-        if (!chain_cut(&cuts[i], &of[i], units)) {
+        if (of[i].bits != bits || !cut_chain(&cuts[i], &of[i], units)) {
             return false;
         }
         items = most_of(items, cuts[i].groups * cuts[i].split * 32);
@@ -318,22 +340,30 @@ bool matmul_nv_chain(struct matmul_nv *out, const struct matmul_nv_product *of,
     if (widest > CHAIN_COLS) {
         return false;
     }
-    depth = power_below(
-        least((REGISTERS / (items + 32) / 8 * 8 - BESIDE) / OF_BLOCK, 8));
+    depth = chain_depth(items, bits);
     *out = (struct matmul_nv){.file = "nv_chain_decode",
                               .kernel = "chain_decode",
-                              .items = items + 32,
+                              .items = items,
                               .tokens = 1};
     used = (size_t)snprintf(out->defines, sizeof out->defines,
                             "-DOUT_K=%u -DIN_N=%u -DITEMS=%u -DDEPTH=%u",
                             of[0].cols, n > 3 ? of[3].rows : 0, items, depth);
     for (uint32_t i = 0; i < n; i++) {
-        used += (size_t)snprintf(
-            out->defines + used, sizeof out->defines - used,
-            " -D%s_CUT=%u,%u,%u", names[i], cuts[i].groups, cuts[i].split,
-            least(depth, of[i].cols / CHUNK / cuts[i].split));
+        used +=
+            (size_t)snprintf(out->defines + used, sizeof out->defines - used,
+                             " -D%s_CUT=%u,%u,%u", names[i], cuts[i].groups,
+                             cuts[i].split, least(depth, cuts[i].steps));
     }
     return true;
+}
+
+/* Behind out and down, where a norm is, two elements of a vector and one of its
+ * squares; behind gate_up two elements. */
+size_t matmul_nv_posts(uint32_t hidden, uint32_t intermediate)
+{
+    const size_t norm = hidden / 2 + hidden / 8;
+
+    return 2 * norm + intermediate / 2;
 }
 
 /* ---- many ---- */

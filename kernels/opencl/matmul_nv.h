@@ -12,6 +12,7 @@
 #define KERNELS_OPENCL_MATMUL_NV_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 enum matmul_nv_op { MATMUL_NV_STORE, MATMUL_NV_SILU, MATMUL_NV_ADD };
@@ -54,12 +55,15 @@ struct matmul_nv_product {
 bool matmul_nv_decode(struct matmul_nv *out, const struct matmul_nv_product *of,
                       uint32_t tokens, uint32_t local);
 
-/* For nv_chain_decode.cl: its three or four products, of bf16, in order, of a
- * generated
+/* For nv_chain_decode.cl: its three or four products, in order, of a generated
  * token, on a device of `units` compute units; a work-group has a tile of each,
- * so out->rows is none.  False: one of them cannot be cut so. */
+ * so out->rows is none.  False: one of them cannot be cut so, or their bits
+ * differ. */
 bool matmul_nv_chain(struct matmul_nv *out, const struct matmul_nv_product *of,
                      uint32_t n, uint32_t units);
+
+/* Elements of its `posts`, of 8 bytes, 0 before the first launch. */
+size_t matmul_nv_posts(uint32_t hidden, uint32_t intermediate);
 
 /* For about `tokens` prompt tokens in a launch; w is bf16 by then, whatever its
  * bits.  What comes out depends on wgmma, of sm_90a, and not on them.

@@ -1,4 +1,5 @@
-/* nv.cl - the instructions of sm_80 and later that OpenCL C has no words for.
+/* nv.cl - the instructions of sm_80 and later that OpenCL C has no words for,
+ * and what kernels share that use them.
  *
  * It comes after common.cl and before each nv_*.cl.  A lane is a work-item of
  * a warp, get_local_id(0) % 32; every call with `sync` in its instruction is
@@ -163,28 +164,28 @@ INLINE void fence_device(void)
     __asm__ volatile("fence.acq_rel.gpu;" ::: "memory");
 }
 
-/* Adds 1, after all that this work-group wrote (with a barrier between). */
-INLINE void count_in(__global uint *count)
+/* A value with a number, stored whole. */
+INLINE void post(__global ulong *to, const uint value, const uint number)
 {
     __asm__ volatile("{ .reg .u64 g; cvta.to.global.u64 g, %0; "
-                     "fence.acq_rel.gpu; "
-                     "red.release.gpu.global.add.u32 [g], 1; }"
+                     "st.relaxed.gpu.global.u64 [g], %1; }"
                      :
-                     : "l"(count)
+                     : "l"(to), "l"((ulong)number << 32 | value)
                      : "memory");
 }
 
-/* A count; what those wrote who counted is seen from then. */
-INLINE uint count_seen(__global const uint *count)
+/* Two of those next to each other, as they are now: value and number, of each;
+ * 16 bytes aligned. */
+INLINE uint4 posted(__global const ulong *two)
 {
-    uint r;
+    ulong a, b;
 
-    __asm__ volatile("{ .reg .u64 g; cvta.to.global.u64 g, %1; "
-                     "ld.acquire.gpu.global.u32 %0, [g]; }"
-                     : "=r"(r)
-                     : "l"(count)
+    __asm__ volatile("{ .reg .u64 g; cvta.to.global.u64 g, %2; "
+                     "ld.relaxed.gpu.global.v2.u64 {%0,%1}, [g]; }"
+                     : "=l"(a), "=l"(b)
+                     : "l"(two)
                      : "memory");
-    return r;
+    return (uint4)((uint)a, (uint)(a >> 32), (uint)b, (uint)(b >> 32));
 }
 
 /* Ends the kernel with a fault, which the host sees. */
@@ -330,4 +331,65 @@ INLINE float bf16_high(const uint pair)
 INLINE uint pack_rest(const uint rounded, const float low, const float high)
 {
     return pack_bf16(low - bf16_low(rounded), high - bf16_high(rounded));
+}
+
+/* ---- weights, as products of few tokens take them ---- */
+
+/* 16 bytes are 8 columns of bf16, or SPAN times as many of 8 or 4 bits. */
+#if defined(W_BITS) && W_BITS > 0
+#define SPAN  (16 / W_BITS)
+#else
+#define SPAN  1
+#endif
+#define CHUNK (64 * SPAN) /* columns that a warp takes at a time */
+
+/* What a lane loads of a row of a chunk. */
+struct load {
+    uint4 v;
+#if SPAN > 1
+    uint pair;
+#endif
+};
+
+/* Part s of what a lane has of a row, as bf16. */
+INLINE uint4 widen(const struct load *l, const uint s)
+{
+#if SPAN == 1
+    return l->v;
+#elif W_BITS == 8
+    const float scale = bf16_low(l->pair), bias = bf16_high(l->pair);
+    const uint words[2] = {s == 0 ? l->v.x : l->v.z, s == 0 ? l->v.y : l->v.w};
+    uint r[4];
+
+    #pragma unroll
+    for (uint i = 0; i < 4; i++) {
+        float f[2];
+
+        #pragma unroll
+        for (uint j = 0; j < 2; j++) {
+            /* 2^23 + q */
+            f[j] = as_float(byte_perm(words[i / 2], 0x4b000000,
+                                      0x7540 | (i % 2 * 2 + j)));
+            f[j] = fma(f[j] - 8388608.0f, scale, bias);
+        }
+        r[i] = pack_bf16(f[0], f[1]);
+    }
+    return (uint4)(r[0], r[1], r[2], r[3]);
+#else
+    const uint scale = byte_perm(l->pair, 0, 0x1010);
+    const uint bias = byte_perm(l->pair, 0, 0x3232);
+    const uint word = s == 0 ? l->v.x : s == 1 ? l->v.y : s == 2 ? l->v.z
+                                                                 : l->v.w;
+    uint r[4];
+
+    #pragma unroll
+    for (uint i = 0; i < 4; i++) {
+        /* Byte i of each; 128 + q, less 128. */
+        const uint two = byte_perm(word, word >> 4, 0x4400 + i * 0x1111);
+        const uint q = (two & 0x000f000f) | 0x43004300;
+
+        r[i] = fma_bf16x2(fma_bf16x2(q, 0x3f803f80, 0xc300c300), scale, bias);
+    }
+    return (uint4)(r[0], r[1], r[2], r[3]);
+#endif
 }

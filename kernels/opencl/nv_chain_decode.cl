@@ -5,39 +5,40 @@
  *     x    += gated w_down^T
  *     in    = norm(x) w_in^T + in_bias                the next layer's first
  *
- *   y      [OUT_K]  bf16     w_out      [H, OUT_K]  bf16
- *   gated  [I]      bf16     w_gate_up  [2 I, H]    bf16
- *   in     [IN_N]   f32      w_down     [H, I]      bf16
- *   x      [H]      f32      w_in       [IN_N, H]   bf16
- *   next   [H] bf16, ss [SS_LD] f32: what a norm leaves (common.cl);
- *          behind out by gamma_post [H], behind down by gamma_next [H]
- *   met    u32, counts the work-groups that came to a meeting
+ *   y      [OUT_K]  bf16     w_out      [H, OUT_K]  bf16, or all four
+ *   in     [IN_N]   f32      w_gate_up  [2 I, H]    quantised (common.cl)
+ *   x      [H]      f32      w_down     [H, I]
+ *                            w_in       [IN_N, H]
+ *   next   [H] bf16, ss [SS_LD] f32: what down's norm leaves (common.cl);
+ *          norms behind out by gamma_post [H], behind down by gamma_next [H]
+ *   posts  [H + 2 SS_LD + I / 2] u64, what work-groups leave for each other
  *
  * nv_matmul_decode.cl computes each of the four, with the same bits; what is
- * gained here is what lies between two launches.  Work-groups meet after each
- * product, and before they do each has asked for its first weights of the next
- * one, so memory has work all the while.  A work-group has one tile of each
- * product: groups of `split` warps, a group with 8 rows of w, a warp every
- * split-th chunk of 64 columns; how a warp multiplies is told there.
+ * gained here is what lies between two launches.  Before a work-group waits for
+ * the operands of its next product, it has asked for the first weights of it,
+ * so memory has work all the while.  It has one tile of each product: groups of
+ * `split` warps, a group with 8 rows of w, a warp every split-th chunk; how a
+ * warp multiplies is told there.  Rows of out and of down are the same
+ * work-group's, so x stays with its work-item between the two.
  *
- * Launch    ITEMS + 32 items; as many work-groups as the device has compute
- *           units, for all must run at the same time: one a unit does, unless
- *           another process has units to itself (NVIDIA's MPS).  Who waits for
- *           the others longer than any work takes ends the kernel with a fault.
+ * Nobody counts who is through: a post carries, besides two bf16 or a float,
+ * the launch's number, and whoever wants it looks until it has come.  It is
+ * stored and read whole, so that needs no fence.  Each product has posts of its
+ * own, so none is overwritten before the next launch.
+ *
+ * Launch    ITEMS items; as many work-groups as the device has compute units,
+ *           for all must run at the same time: one a unit does, unless another
+ *           process has units to itself (NVIDIA's MPS).  Who waits for a post
+ *           longer than any work takes ends the kernel with a fault.
  * Defines   OUT_K; IN_N: 0 if the last layer, then there is no such product;
  *           ITEMS a multiple of 32; DEPTH, chunks on their way, at most; of
  *           each product _CUT: groups, split, depth
  * Needs     sm_80; H, I and OUT_K multiples of 64, IN_N of 8; of a product
- *           groups * split * 32 <= ITEMS, chunks of 64 a multiple of split
+ *           groups * split * 32 <= ITEMS, columns a multiple of split chunks
  * Numerics  of nv_matmul_decode.cl: of the defines only split changes bits */
-#define CHUNK    64
 #define KEPT     4          /* lanes whose operands differ */
-#define PATIENCE (1u << 24) /* looks at `met`, each over 300 ns */
-
-/* The last warp has no weights: it meets the others.  Who has some on their
- * way would wait for them before it is heard. */
-#define LANES   (ITEMS + 32)
-#define MEETING (ITEMS / 32)
+#define PART     (2 * KEPT) /* of a chunk's operands, of SPAN; 16 bytes each */
+#define PATIENCE (1u << 24) /* looks at a post, each over 300 ns */
 
 /* A product and how it is cut: a constant wherever it is used. */
 enum kind { STORE, SILU, ADD };
@@ -54,13 +55,11 @@ struct cut {
 #endif
 
 #define MOST(a, b) ((a) > (b) ? (a) : (b))
-#define MOST_K     MOST(H, MOST(I, OUT_K))
+#define HELD_MOST  MOST(H + 2 * SS_LD, MOST(I, OUT_K)) /* of 2 bytes */
 
 struct shared {
-    uint4 held[MOST_K / 8]; /* operands */
-    float ss[SS_LD];
-    float scale;
-    float sums[ITEMS / 32 * 8]; /* [split][part][column] */
+    uint4 held[(HELD_MOST + 7) / 8]; /* operands; squares behind those of H */
+    float sums[ITEMS / 32 * 8];      /* [split][part][column] */
 };
 
 INLINE uint parts_of(const struct cut c)
@@ -74,81 +73,166 @@ INLINE uint cols_of(const struct cut c)
     return c.groups * 8 / parts_of(c);
 }
 
-/* ---- meetings ---- */
-
-/* When all work-groups have come: what they wrote before is read after. */
-INLINE void meet(__global uint *met, const uint all)
+INLINE bool has_tile(const struct cut c)
 {
-    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
-    if (get_local_id(0) == ITEMS) {
-        count_in(met);
-        for (uint i = 0; (int)(count_seen(met) - all) < 0; i++) {
-            if (i == PATIENCE) {
-                give_up();
-            }
-        }
+    return (uint)get_group_id(0) * cols_of(c) < c.n;
+}
+
+/* ---- posts ---- */
+
+/* Of a vector of bf16 two elements each; what a norm leaves is H elements of
+ * next and, behind them, each of ss. */
+#define NORM_POSTS  (H / 2 + SS_LD)
+#define OUT_POSTS   0
+#define GATED_POSTS NORM_POSTS
+#define DOWN_POSTS  (GATED_POSTS + I / 2)
+
+/* How many a product waits for, if any. */
+INLINE uint posts_of(const struct cut c)
+{
+    return c.kind == ADD ? c.k / 2 : NORM_POSTS;
+}
+
+INLINE bool is_posted(const uint4 two, const uint number)
+{
+    return two.y == number && two.w == number;
+}
+
+/* Of column `col`, all lanes of a warp together: those of even columns post. */
+INLINE void post_pair(__global ulong *to, const float v, const uint col,
+                      const bool mine, const uint number)
+{
+    const float next = shfl_xor(v, 1);
+
+    if (mine && col % 2 == 0) {
+        post(to + col / 2, to_bf16(v) | (uint)to_bf16(next) << 16, number);
     }
-    barrier(CLK_LOCAL_MEM_FENCE);
 }
 
 /* ---- operands ---- */
 
-/* Starts copies, of the sums of squares too.  Work-groups start at different
- * places, so as not to ask for the same at the same time. */
-INLINE void hold(__local struct shared *s, const struct cut c,
-                 __global const ushort *in, __global const float *ss)
+/* Where the n-th 8 columns are held, in the order in which lanes want them. */
+INLINE uint place(const uint n)
 {
-    const uint all = c.k / 8; /* of 8 columns */
-    const uint start = (uint)get_group_id(0) % 16 * (all / 16);
+    const uint u = n % (8 * SPAN);
 
-    for (uint n = get_local_id(0); n < all; n += LANES) {
-        const uint i = n + start < all ? n + start : n + start - all;
-
-        copy_async(s->held + i, in + i * 8, 16);
-    }
-    for (uint i = get_local_id(0); c.kind != ADD && i < SS_LD / 4;
-         i += LANES) {
-        copy_async(s->ss + i * 4, ss + i * 4, 16);
-    }
-    copy_commit();
+    return n - u + u % SPAN * PART + u / SPAN;
 }
 
-/* scale = 1 / sqrt(mean of squares + eps), by a warp. */
-INLINE void find_scale(__local struct shared *s, const uint lane)
+/* The j-th unit of a work-item that has `each`.  Work-groups have them in
+ * different orders, so as not to ask for the same at the same time. */
+INLINE uint unit_of(const uint j, const uint each)
 {
+    const uint i = j + (uint)get_group_id(0) % each;
+
+    return (i < each ? i : i - each) * ITEMS + get_local_id(0);
+}
+
+#define EACH(all) (((all) + ITEMS - 1) / ITEMS)
+
+INLINE void hold(__local uint4 *held, const struct cut c,
+                 __global const ushort *in)
+{
+    const uint each = EACH(c.k / 8);
+
+    #pragma unroll
+    for (uint j = 0; j < each; j++) {
+        const uint i = unit_of(j, each); /* 8 columns */
+
+        if (i < c.k / 8) {
+            copy_async(held + place(i), in + i * 8, 16);
+        }
+    }
+    copy_commit();
+    copy_wait(0);
+}
+
+/* As they come, two at a time; a work-item's before any is stored. */
+INLINE void hold_posts(__local uint2 *held, const struct cut c,
+                       __global const ulong *posts, const uint number)
+{
+    const uint all = posts_of(c) / 2, each = EACH(all);
+    uint4 got[EACH(MOST(NORM_POSTS, I / 2) / 2)];
+    bool waits = true;
+
+    #pragma unroll
+    for (uint j = 0; j < each; j++) {
+        got[j] = (uint4)(unit_of(j, each) < all ? ~number : number);
+    }
+    for (uint look = 0; waits; look++) {
+        #pragma unroll
+        for (uint j = 0; j < each; j++) {
+            if (!is_posted(got[j], number)) {
+                got[j] = posted(posts + 2 * unit_of(j, each));
+            }
+        }
+        waits = false;
+        #pragma unroll
+        for (uint j = 0; j < each; j++) {
+            waits = waits || !is_posted(got[j], number);
+        }
+        if (look == PATIENCE) {
+            give_up();
+        }
+    }
+    #pragma unroll
+    for (uint j = 0; j < each; j++) {
+        const uint i = unit_of(j, each); /* 4 columns, or 2 squares */
+
+        if (i < all) {
+            held[i < c.k / 4 ? place(i / 2) * 2 + i % 2 : i] =
+                (uint2)(got[j].x, got[j].z);
+        }
+    }
+}
+
+/* 1 / sqrt(mean of squares + eps), by a warp. */
+INLINE float find_scale(__local const struct shared *s, const uint lane)
+{
+    __local const float *ss = (__local const float *)(s->held + H / 8);
     float sum = 0.0f;
 
-    #pragma unroll 4
+    #pragma unroll 16
     for (uint i = lane; i < SS_LD; i += 32) {
-        sum += s->ss[i];
+        sum += ss[i];
     }
     #pragma unroll
     for (uint m = 16; m > 0; m /= 2) {
         sum += shfl_xor(sum, m);
     }
-    if (lane == 0) {
-        s->scale = 1.0f / sqrt(sum / (float)H + EPS);
-    }
+    return 1.0f / sqrt(sum / (float)H + EPS);
 }
 
 /* ---- weights ---- */
 
 /* A warp's 8 rows of w (silu: 4 of gate, 4 of up), at this lane's row and
- * columns of the warp's first chunk; as many are 32 columns on. */
+ * columns of the warp's first chunk; as many are half a chunk on. */
 struct rows {
-    __global const ushort *of;
+    __global const weight_t *of;
+#if SPAN > 1
+    __global const uint *pairs; /* scale and bias */
+#endif
     bool some; /* or this warp has none */
 };
 
-INLINE struct rows find_rows(const struct cut c, __global const ushort *w,
+INLINE struct rows find_rows(const struct cut c, __global const weight_t *w,
                              const uint warp, const uint lane)
 {
     const uint n = 8 / parts_of(c), g = lane / 4;
     const uint group = (uint)get_group_id(0) * c.groups + warp / c.split;
     const ulong row = group * n + (g < n ? g : g - n + c.n);
+    const ulong at =
+        row * c.k + warp % c.split * CHUNK + lane % 4 * (8 * SPAN);
     struct rows r;
 
-    r.of = w + row * c.k + warp % c.split * CHUNK + lane % 4 * 8;
+#if SPAN == 1
+    r.of = w + at;
+#else
+    const matrix_t m = matrix_of(w, 0, (ulong)c.n * parts_of(c) * c.k);
+
+    r.of = w + at * W_BITS / 8;
+    r.pairs = (__global const uint *)m.pairs + at / W_GROUP;
+#endif
     r.some = warp < c.groups * c.split && group * n < c.n;
     return r;
 }
@@ -158,17 +242,27 @@ INLINE uint steps_of(const struct cut c)
     return c.k / CHUNK / c.split;
 }
 
-INLINE void load(uint4 *v, const struct cut c, const struct rows *r,
+INLINE void load(struct load *v, const struct cut c, const struct rows *r,
                  const uint step)
 {
     if (step < steps_of(c)) {
-        v[0] = load_once(r->of + step * (c.split * CHUNK));
-        v[1] = load_once(r->of + step * (c.split * CHUNK) + CHUNK / 2);
+        #pragma unroll
+        for (uint i = 0; i < 2; i++) {
+            const uint at = step * (c.split * CHUNK) + i * (CHUNK / 2);
+
+#if SPAN == 1
+            v[i].v = load_once(r->of + at);
+#else
+            v[i].v = load_once(
+                (__global const ushort *)(r->of + at * W_BITS / 8));
+            v[i].pair = r->pairs[at / W_GROUP];
+#endif
+        }
     }
 }
 
 /* Asks for the first chunks of a product. */
-INLINE void start(uint4 v[DEPTH][2], const struct cut c, const struct rows *r)
+INLINE void start(struct load v[DEPTH][2], const struct cut c, const struct rows *r)
 {
     if (r->some) {
         #pragma unroll
@@ -178,18 +272,23 @@ INLINE void start(uint4 v[DEPTH][2], const struct cut c, const struct rows *r)
     }
 }
 
-INLINE void multiply(float *acc, const uint4 *v, __local const uint4 *held)
+INLINE void multiply(float *acc, const struct load *v,
+                     __local const uint4 *held)
 {
-    const uint4 p = held[0], q = held[KEPT];
+    #pragma unroll
+    for (uint s = 0; s < SPAN; s++) {
+        const uint4 a = widen(v, s), b = widen(v + 1, s);
+        const uint4 p = held[s * PART], q = held[s * PART + KEPT];
 
-    mma_bf16(acc, v[0].x, 0, v[1].x, 0, p.x, q.x);
-    mma_bf16(acc, v[0].y, 0, v[1].y, 0, p.y, q.y);
-    mma_bf16(acc, v[0].z, 0, v[1].z, 0, p.z, q.z);
-    mma_bf16(acc, v[0].w, 0, v[1].w, 0, p.w, q.w);
+        mma_bf16(acc, a.x, 0, b.x, 0, p.x, q.x);
+        mma_bf16(acc, a.y, 0, b.y, 0, p.y, q.y);
+        mma_bf16(acc, a.z, 0, b.z, 0, p.z, q.z);
+        mma_bf16(acc, a.w, 0, b.w, 0, p.w, q.w);
+    }
 }
 
 /* acc of a warp; the first chunks are in v, or on their way. */
-INLINE void products(float *acc, uint4 v[DEPTH][2], const struct cut c,
+INLINE void products(float *acc, struct load v[DEPTH][2], const struct cut c,
                      const struct rows *r, __local const uint4 *held)
 {
     #pragma unroll 1
@@ -239,73 +338,85 @@ INLINE float total(__local const float *sums, const struct cut c,
 
 /* ---- what becomes of them ---- */
 
-/* Tensors of a product, from element 0; each may be NULL where its kind has
- * no use for it. */
+/* Tensors of a product, from element 0; NULL where there is none. */
 struct io {
-    __global const ushort *in;
-    __global float *x; /* or what store writes */
+    __global const ushort *y;     /* operands, or posts of them: */
+    __global const ulong *waited;
+    __global ulong *posts; /* of what comes out */
+    __global float *out;   /* x of add */
     __global ushort *next;
     __global float *ss;
-    __global const float *bias, *gamma; /* bias NULL: none */
+    __global const float *bias, *gamma;
 };
 
-/* The output of this work-item; x, bias and gamma of it are read early. */
+/* The output of this work-item; bias and gamma of it are read early. */
 struct output {
     uint col;
     bool mine;
-    float x, bias, gamma;
+    float bias, gamma;
 };
 
 INLINE struct output find_output(const struct cut c, const struct io *io)
 {
     const uint j = get_local_id(0), cols = cols_of(c);
-    struct output o = {
-        (uint)get_group_id(0) * cols + j, false, 0.0f, 0.0f, 0.0f};
+    struct output o = {(uint)get_group_id(0) * cols + j, false, 0.0f, 0.0f};
 
     o.mine = j < cols && o.col < c.n;
     if (o.mine && io->bias) {
         o.bias = io->bias[o.col];
     }
-    if (o.mine && c.kind == ADD) {
-        o.x = io->x[o.col];
+    if (o.mine && io->gamma) {
         o.gamma = io->gamma[o.col];
     }
     return o;
 }
 
+/* v: x of this work-item's column. */
 INLINE void finish_add(const struct io *io, const struct output *o,
-                       const float v)
+                       const float v, const uint number)
 {
+    const float normed = v * o->gamma;
     float square = v * v;
 
+    if (io->posts) {
+        post_pair(io->posts, normed, o->col, o->mine, number);
+    }
     square += shfl_xor(square, 4);
     square += shfl_xor(square, 2);
     square += shfl_xor(square, 1);
-    if (o->mine) {
-        io->x[o->col] = v;
-        io->next[o->col] = to_bf16(v * o->gamma);
+    if (io->posts && o->mine && o->col % NORM_PART == 0) {
+        post(io->posts + H / 2 + o->col / NORM_PART, as_uint(square), number);
+    }
+    if (io->out && o->mine) {
+        io->out[o->col] = v;
+        io->next[o->col] = to_bf16(normed);
         if (o->col % NORM_PART == 0) {
             io->ss[o->col / NORM_PART] = square;
         }
     }
 }
 
+/* scale: of the norm before store and silu; x: of this work-item, from out to
+ * down. */
 INLINE void finish(const struct cut c, const struct io *io,
-                   const struct output *o, __local const struct shared *s)
+                   const struct output *o, __local const struct shared *s,
+                   const float scale, float *x, const uint number)
 {
     const uint j = get_local_id(0);
     float v = o->mine ? total(s->sums, c, 0, j) : 0.0f;
 
     if (c.kind == ADD) {
         v = io->bias ? v + o->bias : v;
-        finish_add(io, o, o->mine ? v + o->x : 0.0f);
-    } else if (o->mine && c.kind == SILU) {
-        const float up = s->scale * total(s->sums, c, 1, j);
+        *x = o->mine ? v + *x : 0.0f;
+        finish_add(io, o, *x, number);
+    } else if (c.kind == SILU) {
+        const float up = o->mine ? scale * total(s->sums, c, 1, j) : 0.0f;
 
-        io->next[o->col] = to_bf16(silu_of(s->scale * v) * up);
+        v = silu_of(scale * v) * up;
+        post_pair(io->posts, v, o->col, o->mine, number);
     } else if (o->mine) {
-        v *= s->scale;
-        io->x[o->col] = io->bias ? v + o->bias : v;
+        v *= scale;
+        io->out[o->col] = io->bias ? v + o->bias : v;
     }
 }
 
@@ -313,22 +424,25 @@ INLINE void finish(const struct cut c, const struct io *io,
 
 /* A product, whose first weights have been asked for; before its end those of
  * the next are, from then. */
-INLINE void run(const struct cut c, const struct io *io,
-                const struct cut then, __global const ushort *then_w,
-                struct rows *rows, uint4 v[DEPTH][2],
-                __local struct shared *s)
+INLINE void run(const struct cut c, const struct io *io, float *x,
+                const struct cut then, __global const weight_t *then_w,
+                struct rows *rows, struct load v[DEPTH][2],
+                __local struct shared *s, const uint number)
 {
     const uint lane = get_local_id(0) % 32, warp = get_local_id(0) / 32;
     float acc[4] = {0.0f, 0.0f, 0.0f, 0.0f};
     const bool some = rows->some;
-    struct output o;
+    struct output o = {0};
+    float scale = 1.0f;
 
-    hold(s, c, io->in, io->ss);
-    o = find_output(c, io);
-    copy_wait(0);
-    barrier(CLK_LOCAL_MEM_FENCE);
-    if (c.kind != ADD && warp == MEETING) {
-        find_scale(s, lane);
+    if (has_tile(c)) {
+        o = find_output(c, io);
+        if (io->y) {
+            hold(s->held, c, io->y);
+        } else {
+            hold_posts((__local uint2 *)s->held, c, io->waited, number);
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
     }
     if (some) {
         products(acc, v, c, rows,
@@ -338,64 +452,71 @@ INLINE void run(const struct cut c, const struct io *io,
         *rows = find_rows(then, then_w, warp, lane);
         start(v, then, rows);
     }
-    if (some) {
-        leave(s->sums, c, acc, warp, lane);
+    if (has_tile(c)) {
+        if (some) {
+            leave(s->sums, c, acc, warp, lane);
+        }
+        if (c.kind != ADD && warp * 32 < cols_of(c)) {
+            scale = find_scale(s, lane);
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+        finish(c, io, &o, s, scale, x, number);
     }
-    barrier(CLK_LOCAL_MEM_FENCE);
-    finish(c, io, &o, s);
 }
 
-__kernel __attribute__((reqd_work_group_size(LANES, 1, 1))) void
+__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void
 chain_decode(__global float *x, ulong x_at, __global ushort *next,
-             ulong next_at, __global float *ss, ulong ss_at,
-             __global ushort *gated, ulong gated_at, __global float *in,
-             ulong in_at, __global uint *met, ulong met_at,
+             ulong next_at, __global float *ss, ulong ss_at, __global float *in,
+             ulong in_at, __global ulong *posts, ulong posts_at,
              __global const ushort *y, ulong y_at,
-             __global const ushort *w_out, ulong w_out_at,
+             __global const weight_t *w_out, ulong w_out_at,
              __global const float *out_bias, ulong out_bias_at,
              __global const float *gamma_post, ulong gamma_post_at,
-             __global const ushort *w_gate_up, ulong w_gate_up_at,
-             __global const ushort *w_down, ulong w_down_at,
+             __global const weight_t *w_gate_up, ulong w_gate_up_at,
+             __global const weight_t *w_down, ulong w_down_at,
              __global const float *gamma_next, ulong gamma_next_at,
-             __global const ushort *w_in, ulong w_in_at,
-             __global const float *in_bias, ulong in_bias_at, uint first)
+             __global const weight_t *w_in, ulong w_in_at,
+             __global const float *in_bias, ulong in_bias_at, uint number)
 {
     __local struct shared s;
     const uint lane = get_local_id(0) % 32, warp = get_local_id(0) / 32;
-    const uint groups = get_num_groups(0);
-    uint4 v[DEPTH][2];
+    struct load v[DEPTH][2];
     struct rows rows = find_rows(OUT, w_out + w_out_at, warp, lane);
+    struct output first;
+    float mine;
 
     start(v, OUT, &rows);
-    x += x_at;
-    next += next_at;
-    ss += ss_at;
-    gated += gated_at;
-    met += met_at;
+    posts += posts_at;
     w_gate_up += w_gate_up_at;
     w_down += w_down_at;
 
     const struct io out = {
-        y + y_at, x, next, ss,
-        out_bias_at == ABSENT ? 0 : out_bias + out_bias_at,
-        gamma_post + gamma_post_at};
-    const struct io gate_up = {next, 0, gated, ss, 0, 0};
-    const struct io down = {
-        gated, x, next, ss, 0, gamma_next + gamma_next_at};
+        .y = y + y_at,
+        .posts = posts + OUT_POSTS,
+        .bias = out_bias_at == ABSENT ? 0 : out_bias + out_bias_at,
+        .gamma = gamma_post + gamma_post_at};
+    const struct io gate_up = {.waited = posts + OUT_POSTS,
+                               .posts = posts + GATED_POSTS};
+    const struct io down = {.waited = posts + GATED_POSTS,
+                            .posts = IN_N ? posts + DOWN_POSTS : 0,
+                            .out = x + x_at,
+                            .next = next + next_at,
+                            .ss = ss + ss_at,
+                            .gamma = gamma_next + gamma_next_at};
 
-    run(OUT, &out, GATE_UP, w_gate_up, &rows, v, &s);
-    meet(met, first + groups);
-    run(GATE_UP, &gate_up, DOWN, w_down, &rows, v, &s);
-    meet(met, first + 2 * groups);
+    first = find_output(OUT, &out);
+    mine = first.mine ? x[x_at + first.col] : 0.0f;
+    run(OUT, &out, &mine, GATE_UP, w_gate_up, &rows, v, &s, number);
+    run(GATE_UP, &gate_up, &mine, DOWN, w_down, &rows, v, &s, number);
 #if IN_N
     const struct io store = {
-        next, in + in_at, 0, ss,
-        in_bias_at == ABSENT ? 0 : in_bias + in_bias_at, 0};
+        .waited = posts + DOWN_POSTS,
+        .out = in + in_at,
+        .bias = in_bias_at == ABSENT ? 0 : in_bias + in_bias_at};
 
-    run(DOWN, &down, IN, w_in + w_in_at, &rows, v, &s);
-    meet(met, first + 3 * groups);
-    run(IN, &store, IN, 0, &rows, v, &s);
+    run(DOWN, &down, &mine, IN, w_in + w_in_at, &rows, v, &s, number);
+    run(IN, &store, &mine, IN, 0, &rows, v, &s, number);
 #else
-    run(DOWN, &down, DOWN, 0, &rows, v, &s);
+    run(DOWN, &down, &mine, DOWN, 0, &rows, v, &s, number);
 #endif
 }

@@ -48,12 +48,6 @@
  *           order, 16 columns of each at a time; then the sums are added in
  *           order of s.  Of the defines only K, SPLIT and SPAN change any bit.
  *           A quantised weight is rounded to bf16. */
-#if defined(W_BITS) && W_BITS > 0
-#define SPAN   (16 / W_BITS)
-#else
-#define SPAN   1
-#endif
-#define CHUNK  (64 * SPAN) /* columns that a warp takes at a time */
 #define CHUNKS (K / CHUNK)
 #define WARPS  (SPLIT / SHARES) /* of a group */
 #define ITEMS  (GROUPS * WARPS * 32)
@@ -143,14 +137,6 @@ struct rows {
 #endif
 };
 
-/* What a lane loads of a row of a chunk. */
-struct load {
-    uint4 v;
-#if SPAN > 1
-    uint pair;
-#endif
-};
-
 INLINE struct rows find_rows(__global const weight_t *w, uint group, uint split,
                              uint lane)
 {
@@ -203,49 +189,6 @@ INLINE void load(struct load v[BLOCKS][2], const struct rows *r, uint step,
             }
         }
     }
-}
-
-/* Part s of what a lane has of a row, as bf16. */
-INLINE uint4 widen(const struct load *l, const uint s)
-{
-#if SPAN == 1
-    return l->v;
-#elif W_BITS == 8
-    const float scale = bf16_low(l->pair), bias = bf16_high(l->pair);
-    const uint words[2] = {s == 0 ? l->v.x : l->v.z, s == 0 ? l->v.y : l->v.w};
-    uint r[4];
-
-    #pragma unroll
-    for (uint i = 0; i < 4; i++) {
-        float f[2];
-
-        #pragma unroll
-        for (uint j = 0; j < 2; j++) {
-            /* 2^23 + q */
-            f[j] = as_float(byte_perm(words[i / 2], 0x4b000000,
-                                      0x7540 | (i % 2 * 2 + j)));
-            f[j] = fma(f[j] - 8388608.0f, scale, bias);
-        }
-        r[i] = pack_bf16(f[0], f[1]);
-    }
-    return (uint4)(r[0], r[1], r[2], r[3]);
-#else
-    const uint scale = byte_perm(l->pair, 0, 0x1010);
-    const uint bias = byte_perm(l->pair, 0, 0x3232);
-    const uint word = s == 0 ? l->v.x : s == 1 ? l->v.y : s == 2 ? l->v.z
-                                                                 : l->v.w;
-    uint r[4];
-
-    #pragma unroll
-    for (uint i = 0; i < 4; i++) {
-        const uint two = word >> i * 8;
-        /* 128 + q, less 128 */
-        const uint q = (two & 0xf) | (two << 12 & 0xf0000) | 0x43004300;
-
-        r[i] = fma_bf16x2(fma_bf16x2(q, 0x3f803f80, 0xc300c300), scale, bias);
-    }
-    return (uint4)(r[0], r[1], r[2], r[3]);
-#endif
 }
 
 /* acc += part times operands, of the rows of BLOCKS blocks; two of these are

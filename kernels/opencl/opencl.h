@@ -77,6 +77,12 @@ static inline uint64_t opencl_tensor_bytes(const struct opencl_tensor *t)
     return tensor_bytes(&as);
 }
 
+static inline bool opencl_tensors_alike(const struct opencl_tensor *a,
+                                        const struct opencl_tensor *b)
+{
+    return a->dtype == b->dtype && a->bits == b->bits && a->group == b->group;
+}
+
 /* Fused matrices have the rows of their parts one after the other; where the
  * parts' dtypes, bits or groups differ, all become float32.  Vectors are
  * float32. */

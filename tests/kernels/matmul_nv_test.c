@@ -116,7 +116,8 @@ static void cut_of(const struct matmul_nv *w, const char *name, uint32_t cut[3])
     }
 }
 
-/* All rows have a work-group, each split is that of the product alone. */
+/* All rows have a work-group, those of out and of down the same; each split is
+ * that of the product alone. */
 static void check_chain(const struct matmul_nv_product *of, uint32_t n,
                         uint32_t units)
 {
@@ -125,17 +126,20 @@ static void check_chain(const struct matmul_nv_product *of, uint32_t n,
     assert_true(matmul_nv_chain(&w, of, n, units));
     assert_true(strlen(w.defines) + 1 < sizeof(w.defines));
     assert_int_equal(define_of(&w, "IN_N"), n > 3 ? of[3].rows : 0);
-    assert_int_equal(w.items, define_of(&w, "ITEMS") + 32);
-    assert_in_range(w.items, 64, 800);
+    assert_int_equal(w.items, define_of(&w, "ITEMS"));
+    assert_in_range(w.items, 32, 768);
+    uint32_t groups[4];
     for (uint32_t i = 0; i < n; i++) {
         uint32_t cut[3];
         cut_of(&w, names[i], cut);
+        groups[i] = cut[0];
         assert_true(matmul_nv_decode(&alone, &of[i], 1, locals[0]));
         assert_int_equal(cut[1], define_of(&alone, "SPLIT"));
         assert_true(cut[0] * 8 * units >= of[i].rows);
         assert_true(cut[0] * cut[1] * 32 <= define_of(&w, "ITEMS"));
         assert_in_range(cut[2], 1, define_of(&w, "DEPTH"));
     }
+    assert_int_equal(groups[0], groups[2]);
 }
 
 static void a_chain_is_cut_to_fit(void **state)
@@ -163,6 +167,24 @@ static void a_chain_is_cut_to_fit(void **state)
     assert_false(matmul_nv_chain(&w, of, 3, 132));
     of[2].cols = 12288 + 32; /* half a chunk */
     assert_false(matmul_nv_chain(&w, of, 3, 132));
+}
+
+static void a_chain_is_of_the_same_bits(void **state)
+{
+    struct matmul_nv_product of[] = {{MATMUL_NV_ADD, 1024, 2048, 8},
+                                     {MATMUL_NV_SILU, 7168, 1024, 8},
+                                     {MATMUL_NV_ADD, 1024, 3584, 8},
+                                     {MATMUL_NV_STORE, 8224, 1024, 8}};
+    struct matmul_nv w;
+    (void)state;
+    check_chain(of, 4, 132);
+    of[3].bits = 4;
+    assert_false(matmul_nv_chain(&w, of, 4, 132));
+    check_chain(of, 3, 132);
+    of[0].bits = of[1].bits = of[2].bits = 4;
+    check_chain(of, 4, 132);
+    of[2].cols = 3584 + 128; /* half a chunk */
+    assert_false(matmul_nv_chain(&w, of, 4, 132));
 }
 
 static void some_do_not_fit(void **state)
@@ -279,6 +301,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(decode_is_cut_to_fit),
         cmocka_unit_test(a_chain_is_cut_to_fit),
+        cmocka_unit_test(a_chain_is_of_the_same_bits),
         cmocka_unit_test(some_do_not_fit),
         cmocka_unit_test(prefill_is_cut_to_fit),
         cmocka_unit_test(prefill_is_wide_where_all_units_have_work),

@@ -322,6 +322,47 @@ static void test_chains(void **state)
     expect_chains(&f, true, true);
 }
 
+static void quantise(struct opencl_tensor *w, uint32_t bits, uint32_t group)
+{
+    w->item = 1;
+    w->bits = bits;
+    w->group = group;
+}
+
+static void make_quantised(struct fixture *f, uint32_t bits, uint32_t group)
+{
+    make_shard(f, 90);
+    quantise(&f->layers[0].deltanet.in, bits, group);
+    quantise(&f->layers[0].deltanet.out, bits, group);
+    quantise(&f->layers[1].attention.in, bits, group);
+    quantise(&f->layers[1].attention.o, bits, group);
+    for (size_t i = 0; i < 2; i++) {
+        quantise(&f->layers[i].gate_up, bits, group);
+        quantise(&f->layers[i].down, bits, group);
+    }
+}
+
+/* So does one of few bits, if all four matrices are quantised alike. */
+static void test_chains_of_few_bits(void **state)
+{
+    struct fixture f;
+
+    (void)state;
+    make_quantised(&f, 8, 64);
+    expect_chains(&f, true, true);
+    make_quantised(&f, 4, 32);
+    expect_chains(&f, true, true);
+    make_quantised(&f, 8, 64);
+    quantise(&f.layers[1].attention.in, 4, 64);
+    expect_chains(&f, false, true);
+    make_quantised(&f, 8, 64);
+    quantise(&f.layers[1].attention.in, 8, 32);
+    expect_chains(&f, false, true);
+    make_quantised(&f, 8, 64);
+    quantise(&f.layers[1].down, 0, 0);
+    expect_chains(&f, true, false);
+}
+
 /* n layers of attention, no matrix of which has another's shape; 4 each. */
 static void make_shapes(struct fixture *f, uint32_t n)
 {
@@ -421,6 +462,7 @@ int main(void)
         cmocka_unit_test(test_one_arithmetic),
         cmocka_unit_test(test_refused_alone),
         cmocka_unit_test(test_chains),
+        cmocka_unit_test(test_chains_of_few_bits),
         cmocka_unit_test(test_most_choices),
         cmocka_unit_test(test_all_forms),
     };

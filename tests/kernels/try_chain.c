@@ -12,24 +12,33 @@
 
 #define POOL   ((size_t)1 << 30) /* elements of bf16 to cut weights from */
 #define ROUNDS 5
-#define N      4 /* out, gate_up, down, in */
+#define N      4  /* out, gate_up, down, in */
+#define GROUP  64 /* of weights of few bits */
 
 static const struct layer {
     const char *name;
     uint32_t h, inner, out_k, in_n; /* in_n 0: the last layer */
+    uint32_t bits;                  /* of a weight, 4 or 8; 0: bf16 */
 } layers[] = {
-    {"0.8B to deltanet", 1024, 3584, 2048, 8224},
-    {"0.8B to attention", 1024, 3584, 2048, 5120},
-    {"0.8B last", 1024, 3584, 2048, 0},
-    {"9B to deltanet", 4096, 12288, 4096, 12352},
-    {"9B to attention", 4096, 12288, 4096, 10240},
-    {"9B last", 4096, 12288, 4096, 0},
-    {"odd", 192, 320, 64, 328},
-    {"odd last", 192, 320, 64, 0},
+    {"0.8B to deltanet", 1024, 3584, 2048, 8224, 0},
+    {"0.8B to attention", 1024, 3584, 2048, 5120, 0},
+    {"0.8B last", 1024, 3584, 2048, 0, 0},
+    {"0.8B, 8 bits", 1024, 3584, 2048, 8224, 8},
+    {"0.8B, 4 bits", 1024, 3584, 2048, 8224, 4},
+    {"9B to deltanet", 4096, 12288, 4096, 12352, 0},
+    {"9B to attention", 4096, 12288, 4096, 10240, 0},
+    {"9B last", 4096, 12288, 4096, 0, 0},
+    {"9B, 8 bits", 4096, 12288, 4096, 12352, 8},
+    {"9B, 4 bits", 4096, 12288, 4096, 12352, 4},
+    {"odd", 192, 320, 64, 328, 0},
+    {"odd last", 192, 320, 64, 0, 0},
+    {"odd, 8 bits", 256, 128, 384, 328, 8},
+    {"odd, 4 bits", 256, 256, 768, 328, 4},
+    {"odd last, 4 bits", 256, 256, 768, 0, 4},
 };
 
-/* What is written: x, next, ss, gated, in. */
-#define WRITTEN 5
+/* What is written: x, next, ss, in; and, one by one, gated. */
+enum { X, NEXT, SS, IN, WRITTEN };
 
 struct trial {
     struct try *t;
@@ -37,14 +46,17 @@ struct trial {
     struct matmul_nv_product of[N];
     uint32_t n;
     struct try_launch one[N], all;
-    cl_mem y, w[N], gamma, met, written[WRITTEN];
+    cl_mem y, w[N], gamma, gated, posts, written[WRITTEN];
     size_t bytes[WRITTEN];
-    uint32_t copies, count; /* of the pool; in met */
+    uint32_t copies, launched; /* of the pool; the last one's number */
 };
 
+/* Of a matrix, in units of 2 bytes.  One of few bits has scale and bias of each
+ * group behind it; its weights may be any bits. */
 static uint64_t cells(const struct trial *r, uint32_t p)
 {
-    return (uint64_t)r->of[p].rows * r->of[p].cols;
+    uint64_t n = (uint64_t)r->of[p].rows * r->of[p].cols;
+    return r->l->bits ? n * r->l->bits / 16 + n / GROUP * 2 : n;
 }
 
 static uint64_t all_cells(const struct trial *r)
@@ -56,22 +68,27 @@ static uint64_t all_cells(const struct trial *r)
     return sum;
 }
 
-/* Where the i-th matrix of a product begins. */
+/* Where the i-th matrix of a product begins, of few bits in bytes. */
 static uint64_t cell(const struct trial *r, uint32_t p, uint32_t i)
 {
-    return i % r->copies * cells(r, p);
+    return i % r->copies * cells(r, p) * (r->l->bits ? 2 : 1);
 }
 
 static cl_kernel build(struct trial *r, const struct matmul_nv *m)
 {
     char file[64];
+    char bits[48] = "";
     snprintf(file, sizeof(file), "%s.cl", m->file);
+    if (r->l->bits) {
+        snprintf(bits, sizeof(bits), "-DW_BITS=%u -DW_GROUP=%d", r->l->bits,
+                 GROUP);
+    }
     const char *const files[] = {"common.cl", "nv.cl", file, NULL};
     return try_kernel(
         r->t, files, m->kernel,
         "-DH=%u -DI=%u -DEPS=1e-6f -DKV_DTYPE=1 -DW_DTYPE=1 -DOPERAND_DTYPE=1 "
-        "-DBLOCK_TOKENS=16 -DMETA_ROWS=0 -DMETA_TOKENS=0 %s",
-        r->l->h, r->l->inner, m->defines);
+        "-DBLOCK_TOKENS=16 -DMETA_ROWS=0 -DMETA_TOKENS=0 %s %s",
+        r->l->h, r->l->inner, bits, m->defines);
 }
 
 static bool build_all(struct trial *r)
@@ -79,6 +96,7 @@ static bool build_all(struct trial *r)
     struct matmul_nv m;
     if (!matmul_nv_chain(&m, r->of, r->n, r->t->units)) {
         printf("%-18s is not cut for %u units\n", r->l->name, r->t->units);
+        r->t->n_wrong += r->t->small;
         return false;
     }
     r->all = (struct try_launch){build(r, &m), 1, {r->t->units}, {m.items}};
@@ -102,17 +120,19 @@ static void set_one(struct trial *r, uint32_t p, uint32_t i)
 {
     const struct matmul_nv_product *of = &r->of[p];
     uint64_t w = cell(r, p, i), z = 0, none = UINT64_MAX;
-    cl_mem in = p == 0 ? r->y : p == 2 ? r->written[3] : r->written[1];
+    cl_mem in = p == 0 ? r->y : p == 2 ? r->gated : r->written[NEXT];
     cl_kernel k = r->one[p].kernel;
     if (of->op == MATMUL_NV_ADD) {
-        try_args(k, "mUmUmUmUmUmUmUmUmUuuuu", r->written[0], z, r->written[1],
-                 z, r->written[2], z, r->met, z, r->met, z, in, z, r->w[p], w,
-                 r->gamma, none, r->gamma, z, 0u, 1u, of->rows, of->cols);
+        /* Neither part nor tickets: no columns are shared. */
+        try_args(k, "mUmUmUmUmUmUmUmUmUuuuu", r->written[X], z,
+                 r->written[NEXT], z, r->written[SS], z, r->y, z, r->y, z, in,
+                 z, r->w[p], w, r->gamma, none, r->gamma, z, 0u, 1u, of->rows,
+                 of->cols);
     } else if (of->op == MATMUL_NV_SILU) {
-        try_args(k, "mUmUmUmUuuuu", r->written[3], z, in, z, r->written[2], z,
+        try_args(k, "mUmUmUmUuuuu", r->gated, z, in, z, r->written[SS], z,
                  r->w[p], w, 0u, 1u, of->rows / 2, of->cols);
     } else {
-        try_args(k, "mUmUmUmUmUuuuuu", r->written[4], z, in, z, r->written[2],
+        try_args(k, "mUmUmUmUmUuuuuu", r->written[IN], z, in, z, r->written[SS],
                  z, r->w[p], w, r->gamma, none, 0u, 1u, of->rows, of->cols,
                  of->rows);
     }
@@ -122,13 +142,12 @@ static void set_all(void *arg, uint32_t i)
 {
     struct trial *r = arg;
     uint64_t z = 0, none = UINT64_MAX;
-    try_args(r->all.kernel, "mUmUmUmUmUmUmUmUmUmUmUmUmUmUmUu", r->written[0], z,
-             r->written[1], z, r->written[2], z, r->written[3], z,
-             r->written[4], z, r->met, z, r->y, z, r->w[0], cell(r, 0, i),
-             r->gamma, none, r->gamma, z, r->w[1], cell(r, 1, i), r->w[2],
-             cell(r, 2, i), r->gamma, z, r->w[3], cell(r, 3, i), r->gamma, none,
-             r->count);
-    r->count += (r->n - 1) * r->t->units;
+    try_args(r->all.kernel, "mUmUmUmUmUmUmUmUmUmUmUmUmUmUu", r->written[X], z,
+             r->written[NEXT], z, r->written[SS], z, r->written[IN], z,
+             r->posts, z, r->y, z, r->w[0], cell(r, 0, i), r->gamma, none,
+             r->gamma, z, r->w[1], cell(r, 1, i), r->w[2], cell(r, 2, i),
+             r->gamma, z, r->w[3], cell(r, 3, i), r->gamma, none,
+             ++r->launched);
 }
 
 /* The products one by one, as a launch of several. */
@@ -147,15 +166,18 @@ static void make_buffers(struct trial *r)
 {
     const struct layer *l = r->l;
     const size_t bytes[WRITTEN] = {l->h * 4, l->h * 2, l->h / 8 * 4,
-                                   l->inner * 2, l->in_n > 0 ? l->in_n * 4 : 4};
-    static const uint32_t zero;
+                                   l->in_n > 0 ? l->in_n * 4 : 4};
+    size_t posts = matmul_nv_posts(l->h, l->inner);
+    uint64_t *none = calloc(posts, sizeof(*none));
     for (uint32_t i = 0; i < WRITTEN; i++) {
         r->bytes[i] = bytes[i];
         r->written[i] = try_poison(r->t, bytes[i]);
     }
     r->y = try_random(r->t, TRY_BF16, l->out_k, 2, 1.0f);
     r->gamma = try_random(r->t, TRY_F32, l->h, 3, 1.0f);
-    r->met = try_data(r->t, &zero, sizeof(zero));
+    r->gated = try_poison(r->t, l->inner * 2);
+    r->posts = try_data(r->t, none, posts * sizeof(*none));
+    free(none);
     r->copies = r->t->small ? 1 : (uint32_t)(POOL / all_cells(r));
     for (uint32_t i = 0; i < r->n; i++) {
         r->w[i] =
@@ -176,8 +198,7 @@ static void read_all(struct trial *r, uint8_t *out[WRITTEN])
 /* x goes on from round to round. */
 static void check(struct trial *r)
 {
-    static const char *const names[WRITTEN] = {"x", "next", "ss", "gated",
-                                               "in"};
+    static const char *const names[WRITTEN] = {"x", "next", "ss", "in"};
     uint8_t *want[ROUNDS][WRITTEN], *got[WRITTEN];
     for (uint32_t i = 0; i < WRITTEN; i++) {
         for (uint32_t n = 0; n < ROUNDS; n++) {
@@ -185,7 +206,7 @@ static void check(struct trial *r)
         }
         got[i] = malloc(r->bytes[i]);
     }
-    try_refill(r->t, r->written[0], TRY_F32, r->l->h, 4, 1.0f);
+    try_refill(r->t, r->written[X], TRY_F32, r->l->h, 4, 1.0f);
     for (uint32_t n = 0; n < ROUNDS; n++) {
         for (uint32_t p = 0; p < r->n; p++) {
             set_one(r, p, n);
@@ -193,9 +214,9 @@ static void check(struct trial *r)
         }
         read_all(r, want[n]);
     }
-    try_refill(r->t, r->written[0], TRY_F32, r->l->h, 4, 1.0f);
+    try_refill(r->t, r->written[X], TRY_F32, r->l->h, 4, 1.0f);
     for (uint32_t n = 0; n < ROUNDS; n++) {
-        for (uint32_t i = 1; i < WRITTEN; i++) {
+        for (uint32_t i = NEXT; i < WRITTEN; i++) {
             try_repoison(r->t, r->written[i], r->bytes[i]);
         }
         set_all(r, n);
@@ -230,10 +251,10 @@ static void try_layer(struct try *t, const struct layer *l)
 {
     struct trial r = {.t = t,
                       .l = l,
-                      .of = {{MATMUL_NV_ADD, l->h, l->out_k, 0},
-                             {MATMUL_NV_SILU, 2 * l->inner, l->h, 0},
-                             {MATMUL_NV_ADD, l->h, l->inner, 0},
-                             {MATMUL_NV_STORE, l->in_n, l->h, 0}},
+                      .of = {{MATMUL_NV_ADD, l->h, l->out_k, l->bits},
+                             {MATMUL_NV_SILU, 2 * l->inner, l->h, l->bits},
+                             {MATMUL_NV_ADD, l->h, l->inner, l->bits},
+                             {MATMUL_NV_STORE, l->in_n, l->h, l->bits}},
                       .n = l->in_n > 0 ? 4 : 3};
     if (!build_all(&r) || t->build_only) {
         return;

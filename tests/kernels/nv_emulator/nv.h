@@ -19,6 +19,7 @@ typedef ulong uint64_t;
 #define vstore2(v, i, p) ((p)[2 * (i)] = (v).x, (p)[2 * (i) + 1] = (v).y)
 #else
 #include "tests/kernels/nv_emulator/emulator.h"
+typedef uint32_t uint4 __attribute__((ext_vector_type(4)));
 #define NV_GLOBAL
 #define NV_LOCAL
 #endif
@@ -42,8 +43,8 @@ void copy_wait(int32_t n);
 
 uint32_t ticket_take(volatile NV_GLOBAL uint32_t *ticket);
 void fence_device(void);
-void count_in(NV_GLOBAL uint32_t *count);
-uint32_t count_seen(NV_GLOBAL const uint32_t *count);
+void post(NV_GLOBAL uint64_t *to, uint32_t value, uint32_t number);
+uint4 posted(NV_GLOBAL const uint64_t *two);
 void give_up(void);
 
 void wgmma_publish(void);
