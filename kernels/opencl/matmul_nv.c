@@ -292,24 +292,42 @@ bool matmul_nv_decode(struct matmul_nv *out, const struct matmul_nv_product *of,
 #define BESIDE_WIDEN 12
 #define OF_PAIRS     2
 
-/* One of them, where each work-group has a tile. */
+/* Tiles that a work-group has at most, for each item to finish one output. */
+#define TILES 4
+
+/* One of them, where each work-group has as many rows. */
 struct chain_cut {
-    uint32_t groups, split, steps; /* chunks of a warp */
+    uint32_t groups, split, tiles;
+    uint32_t steps; /* chunks of a warp, of a tile */
 };
 
-/* False: it takes too many warps. */
+/* False: it takes too many tiles. */
 static bool cut_chain(struct chain_cut *c, const struct matmul_nv_product *p,
                       uint32_t units)
 {
     const uint32_t chunk = chunk_of(p->bits);
+    uint32_t blocks;
 
     if (!matmul_nv_fits_bits(p->op, p->rows, p->cols, p->bits)) {
         return false;
     }
-    c->groups = (p->rows / 8 + units - 1) / units;
+    blocks = (p->rows / 8 + units - 1) / units;
     c->split = split_of(p->rows, p->cols, chunk);
+    c->tiles = (blocks * c->split + WARPS - 1) / WARPS;
+    c->groups = (blocks + c->tiles - 1) / c->tiles;
     c->steps = p->cols / chunk / c->split;
-    return c->groups * c->split <= WARPS;
+    return c->tiles <= TILES;
+}
+
+/* Chunks of one on their way; a tile's last leave none over. */
+static uint32_t depth_of_chained(const struct chain_cut *c, uint32_t most)
+{
+    uint32_t depth = least(most, c->steps);
+
+    while (c->tiles > 1 && c->steps % depth) {
+        depth--;
+    }
+    return depth;
 }
 
 /* Chunks on their way, at most. */
@@ -327,7 +345,7 @@ bool matmul_nv_chain(struct matmul_nv *out, const struct matmul_nv_product *of,
     static const char *const names[] = {"OUT", "GATE_UP", "DOWN", "IN"};
     const uint32_t bits = of->bits;
     struct chain_cut cuts[4];
-    uint32_t items = 0, widest = 0, depth;
+    uint32_t items = 0, widest = 0, tiles = 1, depth;
     size_t used;
 
     for (uint32_t i = 0; i < n; i++) {
@@ -336,8 +354,10 @@ bool matmul_nv_chain(struct matmul_nv *out, const struct matmul_nv_product *of,
         }
         items = most_of(items, cuts[i].groups * cuts[i].split * 32);
         widest = most_of(widest, of[i].cols);
+        tiles = most_of(tiles, cuts[i].tiles);
     }
-    if (widest > CHAIN_COLS) {
+    if (widest > CHAIN_COLS ||
+        cuts[0].groups * cuts[0].tiles != cuts[2].groups * cuts[2].tiles) {
         return false;
     }
     depth = chain_depth(items, bits);
@@ -346,13 +366,15 @@ bool matmul_nv_chain(struct matmul_nv *out, const struct matmul_nv_product *of,
                               .items = items,
                               .tokens = 1};
     used = (size_t)snprintf(out->defines, sizeof out->defines,
-                            "-DOUT_K=%u -DIN_N=%u -DITEMS=%u -DDEPTH=%u",
-                            of[0].cols, n > 3 ? of[3].rows : 0, items, depth);
+                            "-DOUT_K=%u -DIN_N=%u -DITEMS=%u -DDEPTH=%u "
+                            "-DTILES=%u",
+                            of[0].cols, n > 3 ? of[3].rows : 0, items, depth,
+                            tiles);
     for (uint32_t i = 0; i < n; i++) {
-        used +=
-            (size_t)snprintf(out->defines + used, sizeof out->defines - used,
-                             " -D%s_CUT=%u,%u,%u", names[i], cuts[i].groups,
-                             cuts[i].split, least(depth, cuts[i].steps));
+        used += (size_t)snprintf(
+            out->defines + used, sizeof out->defines - used,
+            " -D%s_CUT=%u,%u,%u,%u", names[i], cuts[i].groups, cuts[i].split,
+            depth_of_chained(&cuts[i], depth), cuts[i].tiles);
     }
     return true;
 }

@@ -56,9 +56,9 @@ bool matmul_nv_decode(struct matmul_nv *out, const struct matmul_nv_product *of,
                       uint32_t tokens, uint32_t local);
 
 /* For nv_chain_decode.cl: its three or four products, in order, of a generated
- * token, on a device of `units` compute units; a work-group has a tile of each,
- * so out->rows is none.  False: one of them cannot be cut so, or their bits
- * differ. */
+ * token, on a device of `units` compute units; a work-group has rows of each,
+ * the same of out and down, so out->rows is none.  False: one of them cannot be
+ * cut so, or their bits differ. */
 bool matmul_nv_chain(struct matmul_nv *out, const struct matmul_nv_product *of,
                      uint32_t n, uint32_t units);
 

@@ -16,10 +16,11 @@
  * nv_matmul_decode.cl computes each of the four, with the same bits; what is
  * gained here is what lies between two launches.  Before a work-group waits for
  * the operands of its next product, it has asked for the first weights of it,
- * so memory has work all the while.  It has one tile of each product: groups of
- * `split` warps, a group with 8 rows of w, a warp every split-th chunk; how a
- * warp multiplies is told there.  Rows of out and of down are the same
- * work-group's, so x stays with its work-item between the two.
+ * so memory has work all the while.  It has rows of each product, in `tiles`
+ * one after the other, a tile being groups of `split` warps, a group 8 rows and
+ * a warp every split-th chunk of them; how a warp multiplies is told there.
+ * Rows of out and of down are the same work-group's, so x stays with its
+ * work-item between the two.
  *
  * Nobody counts who is through: a post carries, besides two bf16 or a float,
  * the launch's number, and whoever wants it looks until it has come.  It is
@@ -32,9 +33,10 @@
  *           longer than any work takes ends the kernel with a fault.
  * Defines   OUT_K; IN_N: 0 if the last layer, then there is no such product;
  *           ITEMS a multiple of 32; DEPTH, chunks on their way, at most; of
- *           each product _CUT: groups, split, depth
+ *           each product _CUT: groups, split, depth, tiles; TILES, the most
  * Needs     sm_80; H, I and OUT_K multiples of 64, IN_N of 8; of a product
- *           groups * split * 32 <= ITEMS, columns a multiple of split chunks
+ *           groups * split * 32 <= ITEMS, columns a multiple of split chunks,
+ *           and of split * depth if it has several tiles, at most 4
  * Numerics  of nv_matmul_decode.cl: of the defines only split changes bits */
 #define KEPT     4          /* lanes whose operands differ */
 #define PART     (2 * KEPT) /* of a chunk's operands, of SPAN; 16 bytes each */
@@ -45,7 +47,7 @@ enum kind { STORE, SILU, ADD };
 struct cut {
     enum kind kind;
     uint n, k; /* columns of what comes out, and of the operands */
-    uint groups, split, depth;
+    uint groups, split, depth, tiles;
 };
 #define OUT     ((struct cut){ADD, H, OUT_K, OUT_CUT})
 #define GATE_UP ((struct cut){SILU, I, H, GATE_UP_CUT})
@@ -58,8 +60,8 @@ struct cut {
 #define HELD_MOST  MOST(H + 2 * SS_LD, MOST(I, OUT_K)) /* of 2 bytes */
 
 struct shared {
-    uint4 held[(HELD_MOST + 7) / 8]; /* operands; squares behind those of H */
-    float sums[ITEMS / 32 * 8];      /* [split][part][column] */
+    uint4 held[(HELD_MOST + 7) / 8];    /* operands; behind H of them squares */
+    float sums[TILES * ITEMS / 32 * 8]; /* [split][part][column] */
 };
 
 INLINE uint parts_of(const struct cut c)
@@ -70,10 +72,10 @@ INLINE uint parts_of(const struct cut c)
 /* Of what comes out, a work-group's. */
 INLINE uint cols_of(const struct cut c)
 {
-    return c.groups * 8 / parts_of(c);
+    return c.tiles * c.groups * 8 / parts_of(c);
 }
 
-INLINE bool has_tile(const struct cut c)
+INLINE bool has_rows(const struct cut c)
 {
     return (uint)get_group_id(0) * cols_of(c) < c.n;
 }
@@ -212,14 +214,21 @@ struct rows {
 #if SPAN > 1
     __global const uint *pairs; /* scale and bias */
 #endif
-    bool some; /* or this warp has none */
+    uint steps; /* of this warp, in all tiles that it has */
 };
+
+/* Of a tile. */
+INLINE uint steps_of(const struct cut c)
+{
+    return c.k / CHUNK / c.split;
+}
 
 INLINE struct rows find_rows(const struct cut c, __global const weight_t *w,
                              const uint warp, const uint lane)
 {
     const uint n = 8 / parts_of(c), g = lane / 4;
-    const uint group = (uint)get_group_id(0) * c.groups + warp / c.split;
+    const uint group =
+        (uint)get_group_id(0) * (c.tiles * c.groups) + warp / c.split;
     const ulong row = group * n + (g < n ? g : g - n + c.n);
     const ulong at =
         row * c.k + warp % c.split * CHUNK + lane % 4 * (8 * SPAN);
@@ -233,22 +242,33 @@ INLINE struct rows find_rows(const struct cut c, __global const weight_t *w,
     r.of = w + at * W_BITS / 8;
     r.pairs = (__global const uint *)m.pairs + at / W_GROUP;
 #endif
-    r.some = warp < c.groups * c.split && group * n < c.n;
+    r.steps = 0;
+    #pragma unroll
+    for (uint t = 0; t < c.tiles; t++) {
+        if (warp < c.groups * c.split && (group + t * c.groups) * n < c.n) {
+            r.steps += steps_of(c);
+        }
+    }
     return r;
 }
 
-INLINE uint steps_of(const struct cut c)
+/* The warp has a tile. */
+INLINE bool has_tile(const struct cut c, const struct rows *r, const uint tile)
 {
-    return c.k / CHUNK / c.split;
+    return tile * steps_of(c) < r->steps;
 }
 
 INLINE void load(struct load *v, const struct cut c, const struct rows *r,
                  const uint step)
 {
-    if (step < steps_of(c)) {
+    if (c.tiles == 1 ? step < steps_of(c) : step < r->steps) {
+        const uint tile = c.tiles == 1 ? 0 : step / steps_of(c);
+        const uint row = tile * (c.groups * 8 / parts_of(c) - 1); /* to skip */
+
         #pragma unroll
         for (uint i = 0; i < 2; i++) {
-            const uint at = step * (c.split * CHUNK) + i * (CHUNK / 2);
+            const uint at =
+                step * (c.split * CHUNK) + row * c.k + i * (CHUNK / 2);
 
 #if SPAN == 1
             v[i].v = load_once(r->of + at);
@@ -262,9 +282,10 @@ INLINE void load(struct load *v, const struct cut c, const struct rows *r,
 }
 
 /* Asks for the first chunks of a product. */
-INLINE void start(struct load v[DEPTH][2], const struct cut c, const struct rows *r)
+INLINE void start(struct load v[DEPTH][2], const struct cut c,
+                  const struct rows *r)
 {
-    if (r->some) {
+    if (r->steps > 0) {
         #pragma unroll
         for (uint d = 0; d < c.depth; d++) {
             load(v[d], c, r, d);
@@ -287,10 +308,13 @@ INLINE void multiply(float *acc, const struct load *v,
     }
 }
 
-/* acc of a warp; the first chunks are in v, or on their way. */
+/* acc of a warp's tile; the first chunks are in v, or on their way. */
 INLINE void products(float *acc, struct load v[DEPTH][2], const struct cut c,
-                     const struct rows *r, __local const uint4 *held)
+                     const struct rows *r, const uint tile,
+                     __local const uint4 *held)
 {
+    const uint first = tile * steps_of(c);
+
     #pragma unroll 1
     for (uint step = 0; step < steps_of(c); step += c.depth) {
         #pragma unroll
@@ -299,7 +323,7 @@ INLINE void products(float *acc, struct load v[DEPTH][2], const struct cut c,
                 multiply(acc, v[d],
                          held + (step + d) * (c.split * CHUNK / 8));
             }
-            load(v[d], c, r, step + d + c.depth);
+            load(v[d], c, r, first + step + d + c.depth);
         }
     }
 }
@@ -314,13 +338,13 @@ INLINE uint sum_at(const struct cut c, const uint split, const uint part,
 
 /* A warp's sums: lane i has those of row i / 4, the first is the token's. */
 INLINE void leave(__local float *to, const struct cut c, const float *acc,
-                  const uint warp, const uint lane)
+                  const uint tile, const uint warp, const uint lane)
 {
     const uint n = 8 / parts_of(c), g = lane / 4;
+    const uint group = tile * c.groups + warp / c.split;
 
     if (lane % 4 == 0) {
-        to[sum_at(c, warp % c.split, g / n, warp / c.split * n + g % n)] =
-            acc[0];
+        to[sum_at(c, warp % c.split, g / n, group * n + g % n)] = acc[0];
     }
 }
 
@@ -430,12 +454,10 @@ INLINE void run(const struct cut c, const struct io *io, float *x,
                 __local struct shared *s, const uint number)
 {
     const uint lane = get_local_id(0) % 32, warp = get_local_id(0) / 32;
-    float acc[4] = {0.0f, 0.0f, 0.0f, 0.0f};
-    const bool some = rows->some;
     struct output o = {0};
     float scale = 1.0f;
 
-    if (has_tile(c)) {
+    if (has_rows(c)) {
         o = find_output(c, io);
         if (io->y) {
             hold(s->held, c, io->y);
@@ -444,18 +466,24 @@ INLINE void run(const struct cut c, const struct io *io, float *x,
         }
         barrier(CLK_LOCAL_MEM_FENCE);
     }
-    if (some) {
-        products(acc, v, c, rows,
-                 s->held + warp % c.split * (CHUNK / 8) + lane % KEPT);
-    }
-    if (then_w) {
-        *rows = find_rows(then, then_w, warp, lane);
-        start(v, then, rows);
-    }
-    if (has_tile(c)) {
+    #pragma unroll 1
+    for (uint tile = 0; tile < c.tiles; tile++) {
+        float acc[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+        const bool some = has_tile(c, rows, tile);
+
         if (some) {
-            leave(s->sums, c, acc, warp, lane);
+            products(acc, v, c, rows, tile,
+                     s->held + warp % c.split * (CHUNK / 8) + lane % KEPT);
         }
+        if (then_w && tile + 1 == c.tiles) {
+            *rows = find_rows(then, then_w, warp, lane);
+            start(v, then, rows);
+        }
+        if (some) {
+            leave(s->sums, c, acc, tile, warp, lane);
+        }
+    }
+    if (has_rows(c)) {
         if (c.kind != ADD && warp * 32 < cols_of(c)) {
             scale = find_scale(s, lane);
         }

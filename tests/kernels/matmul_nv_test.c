@@ -101,23 +101,23 @@ static void decode_is_cut_to_fit(void **state)
     }
 }
 
-/* groups, split, depth of a product of a chain. */
-static void cut_of(const struct matmul_nv *w, const char *name, uint32_t cut[3])
+/* groups, split, depth, tiles of a product of a chain. */
+static void cut_of(const struct matmul_nv *w, const char *name, uint32_t cut[4])
 {
     char key[32];
-    unsigned v[3];
+    unsigned v[4];
     snprintf(key, sizeof(key), "-D%s_CUT=", name);
     const char *at = strstr(w->defines, key);
     assert_non_null(at);
-    assert_int_equal(sscanf(at + strlen(key), "%u,%u,%u", &v[0], &v[1], &v[2]),
-                     3);
-    for (int i = 0; i < 3; i++) {
+    assert_int_equal(
+        sscanf(at + strlen(key), "%u,%u,%u,%u", &v[0], &v[1], &v[2], &v[3]), 4);
+    for (int i = 0; i < 4; i++) {
         cut[i] = v[i];
     }
 }
 
 /* All rows have a work-group, those of out and of down the same; each split is
- * that of the product alone. */
+ * that of the product alone; of several tiles each is a number of rounds. */
 static void check_chain(const struct matmul_nv_product *of, uint32_t n,
                         uint32_t units)
 {
@@ -130,16 +130,30 @@ static void check_chain(const struct matmul_nv_product *of, uint32_t n,
     assert_in_range(w.items, 32, 768);
     uint32_t groups[4];
     for (uint32_t i = 0; i < n; i++) {
-        uint32_t cut[3];
+        uint32_t cut[4];
         cut_of(&w, names[i], cut);
-        groups[i] = cut[0];
+        groups[i] = cut[0] * cut[3];
         assert_true(matmul_nv_decode(&alone, &of[i], 1, locals[0]));
         assert_int_equal(cut[1], define_of(&alone, "SPLIT"));
-        assert_true(cut[0] * 8 * units >= of[i].rows);
-        assert_true(cut[0] * cut[1] * 32 <= define_of(&w, "ITEMS"));
+        uint32_t chunk = of[i].bits ? 64 * 16 / of[i].bits : 64;
+        uint32_t steps = of[i].cols / chunk / cut[1];
+        assert_true(groups[i] * 8 * units >= of[i].rows);
+        assert_true(groups[i] * 8 <= w.items);
+        assert_true(cut[0] * cut[1] * 32 <= w.items);
         assert_in_range(cut[2], 1, define_of(&w, "DEPTH"));
+        assert_in_range(cut[3], 1, define_of(&w, "TILES"));
+        assert_true(cut[3] == 1 || steps % cut[2] == 0);
     }
     assert_int_equal(groups[0], groups[2]);
+}
+
+static uint32_t tiles_of(const struct matmul_nv_product *of, uint32_t n,
+                         uint32_t units)
+{
+    struct matmul_nv w;
+    check_chain(of, n, units);
+    assert_true(matmul_nv_chain(&w, of, n, units));
+    return define_of(&w, "TILES");
 }
 
 static void a_chain_is_cut_to_fit(void **state)
@@ -152,12 +166,14 @@ static void a_chain_is_cut_to_fit(void **state)
     (void)state;
     check_chain(of, 4, 132);
     check_chain(of, 3, 132);
-    check_chain(of, 4, 129);
-    assert_false(matmul_nv_chain(&w, of, 4, 128)); /* in: 13 blocks, split 2 */
-    check_chain(of, 3, 128);
-    assert_false(matmul_nv_chain(&w, of, 3, 127)); /* gate_up: 25 blocks */
-    of[3].rows = 132 * 24 * 8;
-    check_chain(of, 4, 132);
+    assert_int_equal(tiles_of(of, 4, 129), 1);
+    assert_int_equal(tiles_of(of, 4, 128), 2); /* in: 13 blocks, split 2 */
+    assert_int_equal(tiles_of(of, 3, 128), 1);
+    assert_int_equal(tiles_of(of, 3, 127), 2); /* gate_up: 25 blocks */
+    assert_int_equal(tiles_of(of, 3, 32), 4);
+    assert_false(matmul_nv_chain(&w, of, 3, 31)); /* gate_up: 100 blocks */
+    of[3].rows = 132 * 24 * 8 * 4;
+    assert_int_equal(tiles_of(of, 4, 132), 4);
     of[3].rows += 8;
     assert_false(matmul_nv_chain(&w, of, 4, 132));
     check_chain(of, 3, 132);
