@@ -483,7 +483,8 @@ int main(int argc, char **argv)
             b.json = true;
             break;
         default:
-            return 2;
+            optind = argc;
+            break;
         }
     }
     if (optind + 1 != argc) {

@@ -227,7 +227,7 @@ int main(int argc, char **argv)
         {"json", no_argument, NULL, 'j'},
         {NULL, 0, NULL, 0}};
     uint32_t n = 3, n_rows = 8, step_us = 5000, depth = 1;
-    bool json = false;
+    bool json = false, known = true;
     int o;
 
     while ((o = getopt_long(argc, argv, "", options, NULL)) != -1) {
@@ -238,12 +238,16 @@ int main(int argc, char **argv)
         step_us = o == 's' ? value : step_us;
         depth = o == 'd' ? value : depth;
         json = json || o == 'j';
+        known = known && o != '?';
     }
-    if (n < 2 || n > REPLICA_STAGES || n_rows < 1 ||
+    if (!known || optind < argc || n < 2 || n > REPLICA_STAGES || n_rows < 1 ||
         n * n_rows > REPLICA_ASKS || step_us < 1 || depth < 1 ||
         depth > ENGINE_DEPTH_MAX) {
-        fprintf(stderr, "replica_bench: 2 to %d stages, %d rows in all\n",
-                REPLICA_STAGES, REPLICA_ASKS);
+        fprintf(stderr,
+                "usage: replica_bench [--stages N] [--rows N] [--step-us N] "
+                "[--depth N] [--json]\n"
+                "2 to %d stages, %d rows in all, a depth of 1 to %d\n",
+                REPLICA_STAGES, REPLICA_ASKS, ENGINE_DEPTH_MAX);
         return 2;
     }
     log_setup(LOG_ERROR, NULL, NULL);

@@ -172,8 +172,13 @@ int main(int argc, char **argv)
     uint32_t first = argc > 2 ? (uint32_t)strtoul(argv[2], NULL, 10) : 0;
     uint32_t n_failed = 0;
     double worst = 0.0, worst_16 = 0.0;
-    struct trial *t = calloc(1, sizeof *t);
+    struct trial *t;
 
+    if (n == 0) {
+        fprintf(stderr, "usage: golden_random [CONFIGURATIONS [FIRST]]\n");
+        return 2;
+    }
+    t = calloc(1, sizeof *t);
     if (t == NULL) {
         return 1;
     }

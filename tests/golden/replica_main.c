@@ -266,12 +266,14 @@ int main(int argc, char **argv)
         } else if (o == 's') {
             steps = (uint32_t)strtoul(optarg, NULL, 10);
         } else {
-            return 2;
+            optind = argc;
         }
     }
-    if (prompts < 1 || prompts * KINDS > REPLICA_ASKS || steps < 4 ||
-        steps > REPLICA_TOKENS) {
-        fprintf(stderr, "golden_replica: 1 to %d prompts, 4 to %d steps\n",
+    if (optind >= argc || prompts < 1 || prompts * KINDS > REPLICA_ASKS ||
+        steps < 4 || steps > REPLICA_TOKENS) {
+        fprintf(stderr,
+                "usage: golden_replica [--prompts N] [--steps N] "
+                "MODEL_DIR...\n1 to %d prompts, 4 to %d steps\n",
                 REPLICA_ASKS / KINDS, REPLICA_TOKENS);
         return 2;
     }
