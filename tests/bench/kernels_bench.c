@@ -2,18 +2,22 @@
  *
  *     kernels_bench [--threads N] [--isa NAME] [--prompt N] [--steps N]
  *                   [--device NAME] [--portable] [--profile]
- *                   [--step-tokens N] [--json]
+ *                   [--step-tokens N] [--batch N] [--json]
  *                   MODEL_DIR | qwen3.5-0.8b | qwen3.5-9b | qwen3-0.6b
  *
  * The names are random weights in those models' exact shapes.  Decode is
- * at batch 1 to 32 after a prompt of N tokens each; prefill is one prompt of
- * N tokens and 512, and of --step-tokens.  The choice of a token is timed
- * alone, one row on one thread; what 20 logprobs cost also as the processor
- * time of decode steps at batch 1 over that of steps between them.  The
- * machine's read bandwidth and float32 rate (the processors', whatever the
- * device) are measured in the same run: a decode step must read the weights
- * once and each sequence's cache, a prompt's token must pass every weight.
- * Compare shares, not figures across runs.
+ * at batch 1 to 32 after a prompt of N tokens each, N steps a round; prefill
+ * is one prompt of N tokens and 512, and of --step-tokens.  The choice of a
+ * token is timed alone, one row on one thread; what 20 logprobs cost also as
+ * the processor time of decode steps at batch 1 over that of steps between
+ * them.
+ *
+ * A decode step must read the weights once and each sequence's cache, a
+ * prompt's token must pass every weight.  Each point is measured in rounds;
+ * before each the machine's read bandwidth and float32 rate are (the
+ * processors', whatever the device), since what others on the machine leave
+ * changes within seconds.  Every figure is the median of the rounds, a share
+ * that of the rounds' own.
  *
  * --json prints one object instead, for tests/bench/run: rates in bytes,
  * operations and tokens a second; `share` is of the read bandwidth (decode)
@@ -31,7 +35,8 @@
 #include "worker/model/shard.h"
 
 #define BATCH_MAX 32
-#define STEPS_MAX 1024
+#define STEPS_MAX 1024 /* of a round */
+#define ROUNDS    5    /* of a point */
 #define CHOICES   50   /* of a row alone */
 #define IDS       4096 /* that penalties of a row alone walk */
 
@@ -40,8 +45,8 @@ struct bench {
     struct runner runner;
     uint32_t prompt, steps;
     uint32_t long_prompt; /* of --step-tokens; 0: not tried */
+    uint32_t batch;       /* the only one; 0: all that we try */
     bool json;
-    double bandwidth, peak;
     struct demand demand;
     struct kernels_sizes sizes;
 };
@@ -63,33 +68,76 @@ static void start(struct bench *b, struct run_seq *s, uint32_t n, uint32_t more)
     free(ids);
 }
 
-/* Seconds that a prompt of n takes. */
-static double prefill(struct bench *b, uint32_t n)
+static int ascending(const void *a, const void *b)
 {
-    struct run_seq s;
-    double begin, took;
+    const double *x = a, *y = b;
 
-    start(b, &s, n, 1);
-    begin = machine_now();
-    runner_add(&b->runner, &s, n, true, NULL);
-    runner_step(&b->runner);
-    took = machine_now() - begin;
-    runner_stop(&b->runner, &s);
-    return took;
+    return (*x > *y) - (*x < *y);
 }
 
+static double median(double *of, uint32_t n)
+{
+    qsort(of, n, sizeof *of, ascending);
+    return of[n / 2];
+}
+
+/* A point's figures of each round, then (the first) their medians. */
+struct point {
+    double seconds[ROUNDS];
+    double bandwidth[ROUNDS], peak[ROUNDS]; /* the machine's */
+    double bytes_share[ROUNDS], flops_share[ROUNDS];
+};
+
+static void round_begin(const struct bench *b, struct point *p, uint32_t i)
+{
+    p->bandwidth[i] = machine_read_bandwidth(b->sizes.n_threads);
+    p->peak[i] = machine_f32_peak(b->sizes.n_threads);
+    p->seconds[i] = machine_now();
+}
+
+/* After n turns, each of so many bytes and operations. */
+static void round_end(struct point *p, uint32_t i, uint32_t n, double bytes,
+                      double flops)
+{
+    double took = (machine_now() - p->seconds[i]) / n, peak = p->peak[i];
+
+    p->seconds[i] = took;
+    p->bytes_share[i] = bytes / took / p->bandwidth[i];
+    p->flops_share[i] = peak > 0.0 ? flops / took / peak : 0.0;
+}
+
+static void point_end(struct point *p)
+{
+    double *const of[] = {p->seconds, p->bandwidth, p->peak, p->bytes_share,
+                          p->flops_share};
+
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        *of[i] = median(of[i], ROUNDS);
+    }
+}
+
+/* A prompt of n tokens. */
 static void bench_prefill(struct bench *b, uint32_t n)
 {
-    double took = prefill(b, n), flops, share;
+    double flops = demand_prefill_flops(&b->demand, n);
+    struct point p;
+    struct run_seq s;
 
-    flops = demand_prefill_flops(&b->demand, n);
-    share = b->peak > 0.0 ? flops / took / b->peak : 0.0;
+    for (uint32_t i = 0; i < ROUNDS; i++) {
+        start(b, &s, n, 1);
+        round_begin(b, &p, i);
+        runner_add(&b->runner, &s, n, true, NULL);
+        runner_step(&b->runner);
+        round_end(&p, i, 1, 0.0, flops);
+        runner_stop(&b->runner, &s);
+    }
+    point_end(&p);
     printf(b->json
                ? "{\"tokens\": %u, \"tok_s\": %.2f, \"flops\": %.4g, "
-                 "\"share\": %.4f}"
+                 "\"share\": %.4f, \"f32\": %.4g}"
                : "prefill %5u tokens  %9.1f tok/s  %.3g FLOP/s, %.2f of the "
-                 "f32 rate\n",
-           n, n / took, flops / took, share);
+                 "f32 rate, %.3g\n",
+           n, n / *p.seconds, flops / *p.seconds, *p.flops_share, *p.peak);
 }
 
 static void decode_once(struct bench *b, struct run_seq *s, uint32_t batch)
@@ -106,34 +154,46 @@ static void decode_once(struct bench *b, struct run_seq *s, uint32_t batch)
     }
 }
 
+/* What a step of so many sequences moves, half way through all steps. */
+static double decode_bytes(const struct bench *b, uint32_t batch)
+{
+    double blocks =
+        (double)(b->prompt + ROUNDS * b->steps / 2) / b->runner.block_tokens;
+
+    return demand_decode_bytes(&b->demand, batch,
+                               blocks * (double)b->sizes.block_bytes,
+                               (double)b->sizes.slot_bytes);
+}
+
 static void bench_decode(struct bench *b, uint32_t batch)
 {
+    double bytes = decode_bytes(b, batch);
+    double flops = demand_decode_flops(&b->demand, batch);
     struct run_seq s[BATCH_MAX];
-    double begin, took, bytes, blocks, flops;
+    struct point p;
 
     for (uint32_t i = 0; i < batch; i++) {
-        start(b, &s[i], b->prompt, b->steps + 1);
+        start(b, &s[i], b->prompt, ROUNDS * b->steps + 1);
     }
     decode_once(b, s, batch); /* the prompts, and a first token */
-    begin = machine_now();
-    for (uint32_t i = 0; i < b->steps; i++) {
-        decode_once(b, s, batch);
+    for (uint32_t i = 0; i < ROUNDS; i++) {
+        round_begin(b, &p, i);
+        for (uint32_t j = 0; j < b->steps; j++) {
+            decode_once(b, s, batch);
+        }
+        round_end(&p, i, b->steps, bytes, flops);
     }
-    took = (machine_now() - begin) / b->steps;
-    blocks = (double)(b->prompt + b->steps / 2) / b->runner.block_tokens;
-    bytes = demand_decode_bytes(&b->demand, batch,
-                                blocks * (double)b->sizes.block_bytes,
-                                (double)b->sizes.slot_bytes);
-    flops = demand_decode_flops(&b->demand, batch);
-    printf(b->json ? "{\"batch\": %u, \"tok_s\": %.2f, \"bytes_s\": %.4g, "
-                     "\"share\": %.4f, \"flops_share\": %.4f}"
-                   : "decode  batch %5u   %9.1f tok/s  %.3g B/s, %.2f of the "
-                     "read bandwidth, %.2f of the f32 rate\n",
-           batch, batch / took, bytes / took, bytes / took / b->bandwidth,
-           b->peak > 0.0 ? flops / took / b->peak : 0.0);
     for (uint32_t i = 0; i < batch; i++) {
         runner_stop(&b->runner, &s[i]);
     }
+    point_end(&p);
+    printf(b->json ? "{\"batch\": %u, \"tok_s\": %.2f, \"bytes_s\": %.4g, "
+                     "\"share\": %.4f, \"read_bandwidth\": %.4g, "
+                     "\"flops_share\": %.4f}"
+                   : "decode  batch %5u   %9.1f tok/s  %.3g B/s, %.2f of the "
+                     "read bandwidth, %.3g; %.2f of the f32 rate\n",
+           batch, batch / *p.seconds, bytes / *p.seconds, *p.bytes_share,
+           *p.bandwidth, *p.flops_share);
 }
 
 static void print_head(const struct bench *b)
@@ -141,16 +201,13 @@ static void print_head(const struct bench *b)
     const struct kernels_sizes *z = &b->sizes;
 
     printf(b->json
-               ? "{\"isa\": \"%s\", \"threads\": %u, \"read_bandwidth\": %.4g, "
-                 "\"f32\": %.4g, \"weight_bytes\": %.0f, \"head_bytes\": "
-                 "%.0f, \"scratch_bytes\": %zu, \"block_bytes\": %zu, "
-                 "\"slot_bytes\": %zu"
-               : "%s, %u threads; read bandwidth %.3g B/s, f32 rate %.3g "
-                 "FLOP/s\nbytes: weights %.0f + head %.0f, scratch %zu, block "
-                 "%zu, slot %zu\n",
-           z->isa, z->n_threads, b->bandwidth, b->peak, b->demand.weight_bytes,
-           b->demand.head_bytes, z->scratch_bytes, z->block_bytes,
-           z->slot_bytes);
+               ? "{\"isa\": \"%s\", \"threads\": %u, \"weight_bytes\": %.0f, "
+                 "\"head_bytes\": %.0f, \"scratch_bytes\": %zu, "
+                 "\"block_bytes\": %zu, \"slot_bytes\": %zu"
+               : "%s, %u threads\nbytes: weights %.0f + head %.0f, scratch "
+                 "%zu, block %zu, slot %zu\n",
+           z->isa, z->n_threads, b->demand.weight_bytes, b->demand.head_bytes,
+           z->scratch_bytes, z->block_bytes, z->slot_bytes);
 }
 
 static void print_json(const struct bench *b, const char *text)
@@ -179,31 +236,19 @@ static double decode_as(struct bench *b, struct run_seq *s,
     return processor_seconds() - begin;
 }
 
-static int ascending(const void *a, const void *b)
-{
-    const double *x = a, *y = b;
-
-    return (*x > *y) - (*x < *y);
-}
-
-static double median(double *of, uint32_t n)
-{
-    qsort(of, n, sizeof *of, ascending);
-    return of[n / 2];
-}
-
 /* Decode steps with logprobs over greedy ones beside them. */
 static void bench_logprobs(struct bench *b)
 {
-    double plain[STEPS_MAX], asked[STEPS_MAX], ratio;
+    double plain[2 * STEPS_MAX], asked[2 * STEPS_MAX], ratio;
+    const uint32_t n = 2 * b->steps; /* of each: fewer than a point's */
     struct sampling how = greedy;
     struct run_seq s;
 
     how.logprobs = true;
     how.n_top_logprobs = TOP_LOGPROBS_MAX;
-    start(b, &s, b->prompt, 2 * b->steps + 1);
+    start(b, &s, b->prompt, 2 * n + 1);
     decode_once(b, &s, 1); /* the prompt, and a first token */
-    for (uint32_t i = 0; i < b->steps; i++) {
+    for (uint32_t i = 0; i < n; i++) {
         if (i % 2 == 0) {
             plain[i] = decode_as(b, &s, &greedy);
         }
@@ -213,7 +258,7 @@ static void bench_logprobs(struct bench *b)
         }
     }
     runner_stop(&b->runner, &s);
-    ratio = median(asked, b->steps) / median(plain, b->steps);
+    ratio = median(asked, n) / median(plain, n);
     printf(b->json ? "\"logprobs_step\": %.4f"
                    : "choice  decode step with 20 logprobs %.4f of one "
                      "without, in processor time\n",
@@ -308,12 +353,21 @@ static void bench_choices(struct bench *b, const struct kernels_options *o)
     free(logits);
 }
 
-static void measure(struct bench *b, const struct kernels_options *o)
+/* Pages in, threads awake. */
+static void warm_up(struct bench *b)
+{
+    struct run_seq s;
+
+    start(b, &s, b->prompt, 1);
+    runner_add(&b->runner, &s, b->prompt, true, NULL);
+    runner_step(&b->runner);
+    runner_stop(&b->runner, &s);
+}
+
+static void measure_all(struct bench *b, const struct kernels_options *o)
 {
     static const uint32_t batches[] = {1, 4, 8, 16, 32};
 
-    prefill(b, b->prompt); /* pages in, threads awake */
-    print_head(b);
     print_json(b, ", \"prefill\": [");
     bench_prefill(b, b->prompt);
     print_json(b, ", ");
@@ -332,6 +386,19 @@ static void measure(struct bench *b, const struct kernels_options *o)
         bench_choices(b, o);
     }
     print_json(b, "}}\n");
+}
+
+static void measure(struct bench *b, const struct kernels_options *o)
+{
+    warm_up(b);
+    print_head(b);
+    if (b->batch > 0) {
+        print_json(b, ", \"decode\": [");
+        bench_decode(b, b->batch);
+        print_json(b, "]}\n");
+    } else {
+        measure_all(b, o);
+    }
     kernels_profile(forward_kernels(b->runner.forward), stderr);
 }
 
@@ -341,14 +408,12 @@ static void run(struct bench *b, struct kernels_options *o)
 
     b->long_prompt = o->max_tokens;
     longest = b->long_prompt > longest ? b->long_prompt : longest;
-    uint32_t a_seq = (b->prompt + 2 * b->steps + 1) / o->block_tokens + 1;
+    uint32_t a_seq = (b->prompt + ROUNDS * b->steps + 1) / o->block_tokens + 1;
     uint32_t blocks = BATCH_MAX * a_seq + longest / o->block_tokens + 2;
 
     demand_of(&b->demand, b->w);
     runner_open(&b->runner, b->w, o, blocks, BATCH_MAX, 0);
     forward_sizes(b->runner.forward, &b->sizes);
-    b->bandwidth = machine_best(machine_read_bandwidth, b->sizes.n_threads);
-    b->peak = machine_best(machine_f32_peak, b->sizes.n_threads);
     measure(b, o);
     runner_close(&b->runner);
 }
@@ -441,12 +506,13 @@ int main(int argc, char **argv)
         {"portable", no_argument, NULL, 'P'},
         {"profile", no_argument, NULL, 'R'},
         {"step-tokens", required_argument, NULL, 'T'},
+        {"batch", required_argument, NULL, 'n'},
         {"bits", required_argument, NULL, 'b'},
         {"json", no_argument, NULL, 'j'},
         {NULL, 0, NULL, 0},
     };
     struct kernels_options o = {.device = "cpu", .block_tokens = 32};
-    struct bench b = {.prompt = 128, .steps = 16};
+    struct bench b = {.prompt = 128, .steps = 8};
     struct random_shape r;
     uint32_t bits = 0;
 
@@ -476,6 +542,9 @@ int main(int argc, char **argv)
         case 'T':
             o.max_tokens = number(optarg, 1, KERNELS_STEP_TOKENS_MAX);
             break;
+        case 'n':
+            b.batch = number(optarg, 1, BATCH_MAX);
+            break;
         case 'b':
             bits = number(optarg, 4, 8);
             break;
@@ -490,8 +559,8 @@ int main(int argc, char **argv)
     if (optind + 1 != argc) {
         fprintf(stderr, "usage: kernels_bench [--threads N] [--isa NAME] "
                         "[--prompt N] [--steps N] [--device NAME] "
-                        "[--portable] [--profile] [--step-tokens N] [--json] "
-                        "MODEL_DIR | [--bits 4|8] NAME\n");
+                        "[--portable] [--profile] [--step-tokens N] "
+                        "[--batch N] [--json] MODEL_DIR | [--bits 4|8] NAME\n");
         return 2;
     }
     if (!named_shape(argv[optind], &r)) {
