@@ -4,6 +4,12 @@
  * of x pass by. */
 #define TASK_BYTES 262144
 #define TASK_ROWS  64
+
+/* With few rows of x there is one strip and nothing to keep: weights stream,
+ * and what a task has to wait for is its first tile. */
+#define STREAM_X     8
+#define STREAM_BYTES 2097152
+
 #define TASK_ALIGN 12  /* whole tiles of any height */
 #define TICK_X     512 /* rows of x, at most, from tick to tick */
 
@@ -92,15 +98,18 @@ static void product_task(void *arg, uint32_t task, uint32_t thread)
     }
 }
 
-/* Rows of W a task: as many as the cache holds, fewer if that would leave
- * threads without work. */
-static uint32_t task_rows(const struct cpu *c, const struct cpu_product *p,
+/* Rows of W a task: as many as the cache holds, or stream well, fewer if that
+ * would leave threads without work. */
+static uint32_t task_rows(const struct cpu *c, const struct products *s,
                           uint32_t total)
 {
-    uint32_t fit = (uint32_t)(TASK_BYTES / (p->w->cols * 2u + 1));
+    uint32_t row = s->p->w->cols * 2u + 1;
     uint32_t share = total / (c->sizes.n_threads * 4);
-    uint32_t rows = fit < TASK_ROWS ? fit : TASK_ROWS;
+    uint32_t rows = TASK_BYTES / row < TASK_ROWS ? TASK_BYTES / row : TASK_ROWS;
 
+    if (s->n_x <= STREAM_X) {
+        rows = STREAM_BYTES / row;
+    }
     rows = share < rows ? share : rows;
     return rows < TASK_ALIGN ? TASK_ALIGN : rows / TASK_ALIGN * TASK_ALIGN;
 }
@@ -114,7 +123,7 @@ void cpu_matmul(struct cpu *c, const float *x, uint32_t n_x,
     for (uint32_t i = 0; i < n; i++) {
         total += p[i].w->rows;
     }
-    s.rows = task_rows(c, p, total);
+    s.rows = task_rows(c, &s, total);
     for (uint32_t i = 0; i < n; i++) {
         tasks += tasks_of(&p[i], s.rows);
     }
