@@ -35,6 +35,8 @@
 #include "worker/model/shard.h"
 
 #define BATCH_MAX 32
+#define BATCHES   5
+#define SEQUENCES 61   /* all of the batches at once */
 #define STEPS_MAX 1024 /* of a round */
 #define ROUNDS    5    /* of a point */
 #define CHOICES   50   /* of a row alone */
@@ -51,6 +53,8 @@ struct bench {
     struct kernels_sizes sizes;
 };
 
+static const uint32_t batches[BATCHES] = {1, 4, 8, 16, BATCH_MAX};
+
 static const struct sampling greedy = {.top_p = 1.0f,
                                        .repetition_penalty = 1.0f};
 
@@ -66,6 +70,13 @@ static void start(struct bench *b, struct run_seq *s, uint32_t n, uint32_t more)
     }
     runner_start(&b->runner, s, ids, n, more);
     free(ids);
+}
+
+static void print_json(const struct bench *b, const char *text)
+{
+    if (b->json) {
+        fputs(text, stdout);
+    }
 }
 
 static int ascending(const void *a, const void *b)
@@ -165,35 +176,71 @@ static double decode_bytes(const struct bench *b, uint32_t batch)
                                (double)b->sizes.slot_bytes);
 }
 
-static void bench_decode(struct bench *b, uint32_t batch)
-{
-    double bytes = decode_bytes(b, batch);
-    double flops = demand_decode_flops(&b->demand, batch);
+/* A batch that decodes. */
+struct decode {
+    uint32_t batch;
+    double bytes, flops; /* of a step */
     struct run_seq s[BATCH_MAX];
     struct point p;
+};
 
+static void decode_start(struct bench *b, struct decode *d, uint32_t batch)
+{
+    d->batch = batch;
+    d->bytes = decode_bytes(b, batch);
+    d->flops = demand_decode_flops(&b->demand, batch);
     for (uint32_t i = 0; i < batch; i++) {
-        start(b, &s[i], b->prompt, ROUNDS * b->steps + 1);
+        start(b, &d->s[i], b->prompt, ROUNDS * b->steps + 1);
     }
-    decode_once(b, s, batch); /* the prompts, and a first token */
-    for (uint32_t i = 0; i < ROUNDS; i++) {
-        round_begin(b, &p, i);
-        for (uint32_t j = 0; j < b->steps; j++) {
-            decode_once(b, s, batch);
-        }
-        round_end(&p, i, b->steps, bytes, flops);
+    decode_once(b, d->s, batch); /* the prompts, and a first token */
+}
+
+static void decode_round(struct bench *b, struct decode *d, uint32_t i)
+{
+    round_begin(b, &d->p, i);
+    for (uint32_t j = 0; j < b->steps; j++) {
+        decode_once(b, d->s, d->batch);
     }
-    for (uint32_t i = 0; i < batch; i++) {
-        runner_stop(&b->runner, &s[i]);
+    round_end(&d->p, i, b->steps, d->bytes, d->flops);
+}
+
+static void decode_end(struct bench *b, struct decode *d)
+{
+    struct point *p = &d->p;
+
+    for (uint32_t i = 0; i < d->batch; i++) {
+        runner_stop(&b->runner, &d->s[i]);
     }
-    point_end(&p);
+    point_end(p);
     printf(b->json ? "{\"batch\": %u, \"tok_s\": %.2f, \"bytes_s\": %.4g, "
                      "\"share\": %.4f, \"read_bandwidth\": %.4g, "
                      "\"flops_share\": %.4f}"
                    : "decode  batch %5u   %9.1f tok/s  %.3g B/s, %.2f of the "
                      "read bandwidth, %.3g; %.2f of the f32 rate\n",
-           batch, batch / *p.seconds, bytes / *p.seconds, *p.bytes_share,
-           *p.bandwidth, *p.flops_share);
+           d->batch, d->batch / *p->seconds, d->bytes / *p->seconds,
+           *p->bytes_share, *p->bandwidth, *p->flops_share);
+}
+
+/* Of each batch a round, then the next of each: so that what the machine gives
+ * is the same for all of them. */
+static void bench_decode(struct bench *b, const uint32_t *of, uint32_t n)
+{
+    static struct decode d[BATCHES];
+
+    print_json(b, "\"decode\": [");
+    for (uint32_t i = 0; i < n; i++) {
+        decode_start(b, &d[i], of[i]);
+    }
+    for (uint32_t i = 0; i < ROUNDS; i++) {
+        for (uint32_t j = 0; j < n; j++) {
+            decode_round(b, &d[j], i);
+        }
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        print_json(b, i > 0 ? ", " : "");
+        decode_end(b, &d[i]);
+    }
+    print_json(b, "]");
 }
 
 static void print_head(const struct bench *b)
@@ -208,13 +255,6 @@ static void print_head(const struct bench *b)
                  "%zu, block %zu, slot %zu\n",
            z->isa, z->n_threads, b->demand.weight_bytes, b->demand.head_bytes,
            z->scratch_bytes, z->block_bytes, z->slot_bytes);
-}
-
-static void print_json(const struct bench *b, const char *text)
-{
-    if (b->json) {
-        fputs(text, stdout);
-    }
 }
 
 static double processor_seconds(void)
@@ -366,8 +406,6 @@ static void warm_up(struct bench *b)
 
 static void measure_all(struct bench *b, const struct kernels_options *o)
 {
-    static const uint32_t batches[] = {1, 4, 8, 16, 32};
-
     print_json(b, ", \"prefill\": [");
     bench_prefill(b, b->prompt);
     print_json(b, ", ");
@@ -376,12 +414,9 @@ static void measure_all(struct bench *b, const struct kernels_options *o)
         print_json(b, ", ");
         bench_prefill(b, b->long_prompt);
     }
-    print_json(b, "], \"decode\": [");
-    for (size_t i = 0; i < sizeof batches / sizeof *batches; i++) {
-        print_json(b, i > 0 ? ", " : "");
-        bench_decode(b, batches[i]);
-    }
-    print_json(b, "], \"choice\": {");
+    print_json(b, "], ");
+    bench_decode(b, batches, BATCHES);
+    print_json(b, ", \"choice\": {");
     if (b->sizes.weight_bytes == 0) { /* a cpu's */
         bench_choices(b, o);
     }
@@ -393,9 +428,9 @@ static void measure(struct bench *b, const struct kernels_options *o)
     warm_up(b);
     print_head(b);
     if (b->batch > 0) {
-        print_json(b, ", \"decode\": [");
-        bench_decode(b, b->batch);
-        print_json(b, "]}\n");
+        print_json(b, ", ");
+        bench_decode(b, &b->batch, 1);
+        print_json(b, "}\n");
     } else {
         measure_all(b, o);
     }
@@ -409,10 +444,10 @@ static void run(struct bench *b, struct kernels_options *o)
     b->long_prompt = o->max_tokens;
     longest = b->long_prompt > longest ? b->long_prompt : longest;
     uint32_t a_seq = (b->prompt + ROUNDS * b->steps + 1) / o->block_tokens + 1;
-    uint32_t blocks = BATCH_MAX * a_seq + longest / o->block_tokens + 2;
+    uint32_t blocks = SEQUENCES * a_seq + longest / o->block_tokens + 2;
 
     demand_of(&b->demand, b->w);
-    runner_open(&b->runner, b->w, o, blocks, BATCH_MAX, 0);
+    runner_open(&b->runner, b->w, o, blocks, SEQUENCES, 0);
     forward_sizes(b->runner.forward, &b->sizes);
     measure(b, o);
     runner_close(&b->runner);
