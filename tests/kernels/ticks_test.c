@@ -11,6 +11,8 @@
 #define BLOCK   64
 #define TOKENS  1025 /* two parts of a product's rows, and one row more */
 #define CONTEXT 8192
+#define VOCAB   256
+#define WIDE    262144 /* rows of a head in several tasks, by their bytes */
 
 enum { ATTENTION, DELTANET, LAYERS };
 
@@ -30,7 +32,7 @@ static struct random_shape shape_of(void)
         .n_layers = LAYERS,
         .hidden = 64,
         .intermediate = 192,
-        .vocab = 256,
+        .vocab = VOCAB,
         .context = CONTEXT,
         .norm_eps = 1e-6f,
         .dtype = DTYPE_BF16,
@@ -48,9 +50,9 @@ static struct random_shape shape_of(void)
 }
 
 /* A step of n tokens from this position on, begun. */
-static void begin(struct bench *b, uint32_t position, uint32_t n)
+static void begin_shape(struct bench *b, const struct random_shape *r,
+                        uint32_t position, uint32_t n)
 {
-    struct random_shape r = shape_of();
     struct dice d = {7};
     struct kernels_options o = {.device = "cpu",
                                 .kv_dtype = DTYPE_BF16,
@@ -60,14 +62,14 @@ static void begin(struct bench *b, uint32_t position, uint32_t n)
                                 .n_threads = 1};
     struct error e;
 
-    random_model_new(&b->model, &r, &d);
+    random_model_new(&b->model, r, &d);
     assert_int_equal(kernels_new(&b->k, &b->model.w, &o, &e), ST_OK);
     assert_int_equal(kernels_alloc(b->k, CONTEXT / BLOCK, 1, 0, &e), ST_OK);
     for (uint32_t i = 0; i < CONTEXT / BLOCK; i++) {
         b->blocks[i] = i;
     }
     for (uint32_t i = 0; i < n; i++) {
-        b->tokens[i] = i % r.shape.vocab;
+        b->tokens[i] = i % VOCAB;
     }
     b->row = (struct kernel_row){
         .n_tokens = n, .position = position, .blocks = b->blocks};
@@ -75,6 +77,13 @@ static void begin(struct bench *b, uint32_t position, uint32_t n)
     kernels_zero_slot(b->k, 0);
     kernels_begin(b->k, &b->step);
     kernels_embed(b->k, b->tokens);
+}
+
+static void begin(struct bench *b, uint32_t position, uint32_t n)
+{
+    struct random_shape r = shape_of();
+
+    begin_shape(b, &r, position, n);
 }
 
 static void end(struct bench *b)
@@ -100,16 +109,34 @@ static uint64_t ticks_of_mlp(uint32_t n)
 }
 
 /* 1,025 rows of x are three parts, 512 are one; what ticks once an operator
- * ticks as often. */
+ * ticks as often. Up to 8 rows share larger tasks. */
 static void a_product_ticks_with_its_rows(void **state)
 {
-    uint64_t once = ticks_of_mlp(1), most = ticks_of_mlp(512);
+    uint64_t once = ticks_of_mlp(9), most = ticks_of_mlp(512);
     uint64_t tasks = (2 * 192 + 64) / 64;
 
     (void)state;
     assert_int_equal(most, once);
+    assert_int_equal(ticks_of_mlp(8), ticks_of_mlp(1));
+    assert_true(ticks_of_mlp(8) < once);
     assert_true(ticks_of_mlp(513) >= once + tasks);
     assert_true(ticks_of_mlp(1025) >= once + 2 * tasks);
+}
+
+/* However few the rows of x and the threads: a tick for every 2 MiB. */
+static void a_product_ticks_with_its_weights(void **state)
+{
+    struct random_shape r = shape_of();
+    struct bench b;
+    uint64_t before;
+
+    (void)state;
+    r.shape.vocab = WIDE;
+    begin_shape(&b, &r, 0, 1);
+    before = kernels_progress(b.k);
+    kernels_head(b.k, (const uint32_t[]){0}, 1);
+    assert_true(kernels_progress(b.k) >= before + WIDE * 64 * 2 / 2097152);
+    end(&b);
 }
 
 /* A tick for every four queries: 4 x 8,192 x head_dim x 2 multiply-adds. */
@@ -162,6 +189,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_product_ticks_with_its_rows),
+        cmocka_unit_test(a_product_ticks_with_its_weights),
         cmocka_unit_test(attention_ticks_with_its_queries),
         cmocka_unit_test(every_operator_ticks),
     };
