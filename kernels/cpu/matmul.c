@@ -5,8 +5,8 @@
 #define TASK_BYTES 262144
 #define TASK_ROWS  64
 
-/* With few rows of x there is one strip and nothing to keep: weights stream,
- * and what a task has to wait for is its first tile. */
+/* With few rows of x there are one or two strips and little to keep: weights
+ * stream, and what a task has to wait for is its first tile. */
 #define STREAM_X     8
 #define STREAM_BYTES 2097152
 
@@ -103,12 +103,13 @@ static void product_task(void *arg, uint32_t task, uint32_t thread)
 static uint32_t task_rows(const struct cpu *c, const struct products *s,
                           uint32_t total)
 {
-    uint32_t row = s->p->w->cols * 2u + 1;
+    uint32_t row_bytes = s->p->w->cols * 2u + 1;
+    uint32_t fit = TASK_BYTES / row_bytes;
     uint32_t share = total / (c->sizes.n_threads * 4);
-    uint32_t rows = TASK_BYTES / row < TASK_ROWS ? TASK_BYTES / row : TASK_ROWS;
+    uint32_t rows = fit < TASK_ROWS ? fit : TASK_ROWS;
 
     if (s->n_x <= STREAM_X) {
-        rows = STREAM_BYTES / row;
+        rows = STREAM_BYTES / row_bytes;
     }
     rows = share < rows ? share : rows;
     return rows < TASK_ALIGN ? TASK_ALIGN : rows / TASK_ALIGN * TASK_ALIGN;

@@ -14,10 +14,10 @@
  *
  * A decode step must read the weights once and each sequence's cache, a
  * prompt's token must pass every weight.  Each point is measured in rounds;
- * before each the machine's read bandwidth and float32 rate are (the
- * processors', whatever the device), since what others on the machine leave
- * changes within seconds.  Every figure is the median of the rounds, a share
- * that of the rounds' own.
+ * before each the processors' read bandwidth and float32 rate are, since what
+ * others on the machine leave changes within seconds.  Every figure is the
+ * median of the rounds, a share that of the rounds' own.  Of an OpenCL device
+ * there are none, and shares are 0: tests/bench/run --grid has them.
  *
  * --json prints one object instead, for tests/bench/run: rates in bytes,
  * operations and tokens a second; `share` is of the read bandwidth (decode)
@@ -72,6 +72,17 @@ static void start(struct bench *b, struct run_seq *s, uint32_t n, uint32_t more)
     free(ids);
 }
 
+/* The prompt alone; into logits unless NULL those of its first token. */
+static void prompt_once(struct bench *b, float *logits)
+{
+    struct run_seq s;
+
+    start(b, &s, b->prompt, 1);
+    runner_add(&b->runner, &s, b->prompt, true, logits);
+    runner_step(&b->runner);
+    runner_stop(&b->runner, &s);
+}
+
 static void print_json(const struct bench *b, const char *text)
 {
     if (b->json) {
@@ -95,7 +106,7 @@ static double median(double *of, uint32_t n)
 /* A point's figures of each round, then (the first) their medians. */
 struct point {
     double seconds[ROUNDS];
-    double bandwidth[ROUNDS], peak[ROUNDS]; /* the machine's */
+    double bandwidth[ROUNDS], peak[ROUNDS]; /* of the threads; 0 of none */
     double bytes_share[ROUNDS], flops_share[ROUNDS];
 };
 
@@ -106,15 +117,20 @@ static void round_begin(const struct bench *b, struct point *p, uint32_t i)
     p->seconds[i] = machine_now();
 }
 
+static double share(double rate, double limit)
+{
+    return limit > 0.0 ? rate / limit : 0.0;
+}
+
 /* After n turns, each of so many bytes and operations. */
 static void round_end(struct point *p, uint32_t i, uint32_t n, double bytes,
                       double flops)
 {
-    double took = (machine_now() - p->seconds[i]) / n, peak = p->peak[i];
+    double took = (machine_now() - p->seconds[i]) / n;
 
     p->seconds[i] = took;
-    p->bytes_share[i] = bytes / took / p->bandwidth[i];
-    p->flops_share[i] = peak > 0.0 ? flops / took / peak : 0.0;
+    p->bytes_share[i] = share(bytes / took, p->bandwidth[i]);
+    p->flops_share[i] = share(flops / took, p->peak[i]);
 }
 
 static void point_end(struct point *p)
@@ -280,7 +296,7 @@ static double decode_as(struct bench *b, struct run_seq *s,
 static void bench_logprobs(struct bench *b)
 {
     double plain[2 * STEPS_MAX], asked[2 * STEPS_MAX], ratio;
-    const uint32_t n = 2 * b->steps; /* of each: fewer than a point's */
+    const uint32_t n = 2 * b->steps; /* of each: a point has room for both */
     struct sampling how = greedy;
     struct run_seq s;
 
@@ -371,7 +387,6 @@ static void bench_choices(struct bench *b, const struct kernels_options *o)
     uint32_t *ids = calloc(IDS, sizeof *ids);
     struct kernels_options one = *o;
     struct kernels *alone = NULL;
-    struct run_seq s;
     struct error e;
 
     one.n_threads = one.max_logits = 1;
@@ -382,26 +397,12 @@ static void bench_choices(struct bench *b, const struct kernels_options *o)
     for (uint32_t i = 0; i < IDS; i++) {
         ids[i] = (i * 2654435761u >> 8) % b->w->shape.vocab;
     }
-    start(b, &s, b->prompt, 1);
-    runner_add(&b->runner, &s, b->prompt, true, logits);
-    runner_step(&b->runner);
-    runner_stop(&b->runner, &s);
+    prompt_once(b, logits);
     bench_logprobs(b);
     bench_rows(b, alone, logits, ids);
     kernels_free(&alone);
     free(ids);
     free(logits);
-}
-
-/* Pages in, threads awake. */
-static void warm_up(struct bench *b)
-{
-    struct run_seq s;
-
-    start(b, &s, b->prompt, 1);
-    runner_add(&b->runner, &s, b->prompt, true, NULL);
-    runner_step(&b->runner);
-    runner_stop(&b->runner, &s);
 }
 
 static void measure_all(struct bench *b, const struct kernels_options *o)
@@ -425,7 +426,7 @@ static void measure_all(struct bench *b, const struct kernels_options *o)
 
 static void measure(struct bench *b, const struct kernels_options *o)
 {
-    warm_up(b);
+    prompt_once(b, NULL); /* pages in, threads awake */
     print_head(b);
     if (b->batch > 0) {
         print_json(b, ", ");
@@ -530,65 +531,74 @@ static uint32_t number(const char *text, uint32_t least, uint32_t most)
     return n < least ? least : n > most ? most : (uint32_t)n;
 }
 
+static const struct option options[] = {
+    {"threads", required_argument, NULL, 't'},
+    {"isa", required_argument, NULL, 'i'},
+    {"prompt", required_argument, NULL, 'p'},
+    {"steps", required_argument, NULL, 's'},
+    {"device", required_argument, NULL, 'd'},
+    {"portable", no_argument, NULL, 'P'},
+    {"profile", no_argument, NULL, 'R'},
+    {"step-tokens", required_argument, NULL, 'T'},
+    {"batch", required_argument, NULL, 'n'},
+    {"bits", required_argument, NULL, 'b'},
+    {"json", no_argument, NULL, 'j'},
+    {NULL, 0, NULL, 0},
+};
+
+/* False of one that there is not. */
+static bool take_option(int c, struct bench *b, struct kernels_options *o,
+                        uint32_t *bits)
+{
+    switch (c) {
+    case 't':
+        o->n_threads = number(optarg, 1, KERNELS_THREADS_MAX);
+        return true;
+    case 'i':
+        o->isa = optarg;
+        return true;
+    case 'p':
+        b->prompt = number(optarg, 1, PLAN_TOKENS_MAX / BATCH_MAX);
+        return true;
+    case 's':
+        b->steps = number(optarg, 1, STEPS_MAX);
+        return true;
+    case 'd':
+        o->device = optarg;
+        return true;
+    case 'P':
+        o->portable = true;
+        return true;
+    case 'R':
+        o->profile = true;
+        return true;
+    case 'T':
+        o->max_tokens = number(optarg, 1, KERNELS_STEP_TOKENS_MAX);
+        return true;
+    case 'n':
+        b->batch = number(optarg, 1, BATCH_MAX);
+        return true;
+    case 'b':
+        *bits = number(optarg, 4, 8);
+        return true;
+    case 'j':
+        b->json = true;
+        return true;
+    default:
+        return false;
+    }
+}
+
 int main(int argc, char **argv)
 {
-    static const struct option options[] = {
-        {"threads", required_argument, NULL, 't'},
-        {"isa", required_argument, NULL, 'i'},
-        {"prompt", required_argument, NULL, 'p'},
-        {"steps", required_argument, NULL, 's'},
-        {"device", required_argument, NULL, 'd'},
-        {"portable", no_argument, NULL, 'P'},
-        {"profile", no_argument, NULL, 'R'},
-        {"step-tokens", required_argument, NULL, 'T'},
-        {"batch", required_argument, NULL, 'n'},
-        {"bits", required_argument, NULL, 'b'},
-        {"json", no_argument, NULL, 'j'},
-        {NULL, 0, NULL, 0},
-    };
     struct kernels_options o = {.device = "cpu", .block_tokens = 32};
     struct bench b = {.prompt = 128, .steps = 8};
     struct random_shape r;
     uint32_t bits = 0;
 
     for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
-        switch (c) {
-        case 't':
-            o.n_threads = number(optarg, 1, KERNELS_THREADS_MAX);
-            break;
-        case 'i':
-            o.isa = optarg;
-            break;
-        case 'p':
-            b.prompt = number(optarg, 1, PLAN_TOKENS_MAX / BATCH_MAX);
-            break;
-        case 's':
-            b.steps = number(optarg, 1, STEPS_MAX);
-            break;
-        case 'd':
-            o.device = optarg;
-            break;
-        case 'P':
-            o.portable = true;
-            break;
-        case 'R':
-            o.profile = true;
-            break;
-        case 'T':
-            o.max_tokens = number(optarg, 1, KERNELS_STEP_TOKENS_MAX);
-            break;
-        case 'n':
-            b.batch = number(optarg, 1, BATCH_MAX);
-            break;
-        case 'b':
-            bits = number(optarg, 4, 8);
-            break;
-        case 'j':
-            b.json = true;
-            break;
-        default:
+        if (!take_option(c, &b, &o, &bits)) {
             optind = argc;
-            break;
         }
     }
     if (optind + 1 != argc) {
