@@ -1,10 +1,10 @@
 # cmake -DOUT=FILE.c -DNAME=opencl_files -DFILES=a.cl;b.cl -P embed.cmake
 #
 # Writes FILES as bytes into one C file, with a table of them in order of
-# name: struct embedded NAME[], its last row all zeros (common/embedded.h).
+# name: struct embedded NAME[], its last row all zeros (common/base/embedded.h).
 # Bytes, not string literals: C11 promises only 4095 characters of those.
 set(table "")
-set(text "#include \"common/embedded.h\"\n\n")
+set(text "#include \"common/base/embedded.h\"\n\n")
 string(APPEND text "extern const struct embedded ${NAME}[];\n\n")
 foreach(file IN LISTS FILES)
   get_filename_component(name "${file}" NAME)

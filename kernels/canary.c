@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/log.h"
+#include "common/base/log.h"
 
 #define ROWS   3 /* a prompt row, then two generated ones */
 #define BLOCKS (CANARY_TOKENS + ROWS)

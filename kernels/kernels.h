@@ -39,9 +39,9 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "common/base/status.h"
 #include "common/model/weights.h"
-#include "common/sampling.h"
-#include "common/status.h"
+#include "common/sampling/sampling.h"
 
 #define KERNELS_HEAD_DIM_MAX    512
 #define KERNELS_STATE_DIM_MAX   256   /* Dk and Dv */
@@ -89,8 +89,8 @@ struct kernel_step {
     uint32_t n_rows, n_tokens;
 };
 
-/* How a row's token is chosen from l [V] float32: common/sampling.h, steps 1
- * to 8.  Equal logits rank by lower id.  With u uniform in [0, 1) from
+/* How a row's token is chosen from l [V] float32: common/sampling/sampling.h,
+ * steps 1 to 8.  Equal logits rank by lower id.  With u uniform in [0, 1) from
  * Philox4x32-10, key = seed, counter = (index, choice, 0, 0), the token is
  * the first id, in id order among the kept, at which the running sum of p
  * exceeds u times the kept mass. */

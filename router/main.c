@@ -4,19 +4,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/descriptors.h"
-#include "common/failpoint.h"
-#include "common/limits.h"
-#include "common/log.h"
-#include "common/loop.h"
-#include "common/method.h"
-#include "common/option.h"
-#include "common/std_fds.h"
-#include "router/core.h"
-#include "router/limits.h"
+#include "common/base/descriptors.h"
+#include "common/base/failpoint.h"
+#include "common/base/log.h"
+#include "common/base/option.h"
+#include "common/base/std_fds.h"
+#include "common/common_limits.h"
+#include "common/wire/loop.h"
+#include "common/wire/method.h"
 #include "router/metrics.h"
-#include "router/text_threads.h"
-#include "text/limits.h"
+#include "router/router_core.h"
+#include "router/router_limits.h"
+#include "router/text/text_threads.h"
+#include "text/text_limits.h"
 #include "text/tokenizer.h"
 
 #define EXIT_SETUP      2

@@ -5,7 +5,7 @@
 #ifndef ROUTER_METRICS_H
 #define ROUTER_METRICS_H
 
-#include "common/metric.h"
+#include "common/base/metric.h"
 
 /* name, kind, what it counts since the start */
 #define ROUTER_METRICS(X)                                                \

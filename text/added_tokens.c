@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "text/json_read.h"
-#include "text/limits.h"
+#include "text/text_limits.h"
 #include "text/utf8.h"
 
 static enum status no_memory(struct error *e)

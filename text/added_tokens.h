@@ -20,7 +20,7 @@
 
 #include <jansson.h>
 
-#include "common/status.h"
+#include "common/base/status.h"
 #include "text/normalizer.h"
 #include "text/pair_map.h"
 #include "text/vocab.h"

@@ -9,7 +9,7 @@
 
 #include "text/file.h"
 #include "text/json_read.h"
-#include "text/limits.h"
+#include "text/text_limits.h"
 #include "text/utf8.h"
 
 struct text_assets {

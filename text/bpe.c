@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "text/byte_level.h"
-#include "text/limits.h"
+#include "text/text_limits.h"
 
 #define NONE UINT32_MAX
 

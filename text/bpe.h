@@ -31,7 +31,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/status.h"
+#include "common/base/status.h"
 #include "text/merge_queue.h"
 #include "text/pair_map.h"
 #include "text/vocab.h"

@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#include "text/limits.h"
+#include "text/text_limits.h"
 #include "text/tokenizer_parts.h"
 #include "text/utf8.h"
 

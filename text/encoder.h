@@ -10,7 +10,7 @@
 
 #include <stddef.h>
 
-#include "common/status.h"
+#include "common/base/status.h"
 #include "text/bpe.h"
 #include "text/pretokenizer.h"
 #include "text/tokenizer.h"

@@ -6,7 +6,7 @@
 
 #include <stddef.h>
 
-#include "common/status.h"
+#include "common/base/status.h"
 
 /* Read a regular file of at most max bytes; *data is the caller's to free()
  * and never NULL on ST_OK.  ST_NOT_FOUND, ST_OUT_OF_RANGE (too long),

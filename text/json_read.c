@@ -2,9 +2,9 @@
 
 #include <string.h>
 
-#include "common/json_bound.h"
-#include "common/quote.h"
-#include "text/limits.h"
+#include "common/base/json_bound.h"
+#include "common/base/quote.h"
+#include "text/text_limits.h"
 #include "text/utf8.h"
 
 static enum status read_with(json_t **out, const char *text, size_t n,

@@ -15,7 +15,7 @@
 
 #include <jansson.h>
 
-#include "common/status.h"
+#include "common/base/status.h"
 
 /* Parse text[0..n) as one JSON value without repeated keys.  *out is the
  * caller's, to json_decref().  ST_OUT_OF_RANGE past TEXT_JSON_*: a tree within

@@ -7,7 +7,7 @@
 
 #include <utf8proc.h>
 
-#include "common/quote.h"
+#include "common/base/quote.h"
 #include "text/json_read.h"
 #include "text/utf8.h"
 

@@ -8,7 +8,7 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
-#include "common/quote.h"
+#include "common/base/quote.h"
 #include "text/utf8.h"
 
 #define WORD "\\p{L}\\p{M}\\p{Nd}\\p{Pc}"

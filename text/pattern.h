@@ -18,8 +18,8 @@
 
 #include <stddef.h>
 
-#include "common/status.h"
-#include "text/limits.h"
+#include "common/base/status.h"
+#include "text/text_limits.h"
 
 /* Longest rewriting of TEXT_PATTERN_BYTES: \w becomes 28 bytes. */
 #define PATTERN_OUT_BYTES (16 * TEXT_PATTERN_BYTES)

@@ -3,7 +3,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "common/quote.h"
+#include "common/base/quote.h"
 #include "text/json_read.h"
 #include "text/utf8.h"
 

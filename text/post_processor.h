@@ -13,8 +13,8 @@
 
 #include <jansson.h>
 
-#include "common/status.h"
-#include "text/limits.h"
+#include "common/base/status.h"
+#include "text/text_limits.h"
 #include "text/vocab.h"
 
 struct post_processor {

@@ -20,9 +20,9 @@
 
 #include <jansson.h>
 
-#include "common/status.h"
-#include "text/limits.h"
+#include "common/base/status.h"
 #include "text/split.h"
+#include "text/text_limits.h"
 
 struct stage {
     bool prefix_space; /* else a split */

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "text/limits.h"
 #include "text/pattern.h"
+#include "text/text_limits.h"
 #include "text/utf8.h"
 
 #define JIT_STACK_MIN  (32u << 10)

@@ -20,7 +20,7 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
-#include "common/status.h"
+#include "common/base/status.h"
 
 enum split_behaviour {
     SPLIT_ISOLATED,

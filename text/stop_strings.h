@@ -18,7 +18,8 @@
  * of text is kept.
  * Time: per byte at most 2 * STOP_STRINGS_MAX comparisons on average over any
  * text, STOP_STRINGS_MAX * (STOP_STRING_BYTES_MAX + 1) for a single one.
- * Limits: STOP_STRINGS_MAX, STOP_STRING_BYTES_MAX of common/sampling.h. */
+ * Limits: STOP_STRINGS_MAX, STOP_STRING_BYTES_MAX of
+ * common/sampling/sampling.h. */
 #ifndef TEXT_STOP_STRINGS_H
 #define TEXT_STOP_STRINGS_H
 
@@ -26,8 +27,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/sampling.h"
-#include "common/status.h"
+#include "common/base/status.h"
+#include "common/sampling/sampling.h"
 
 struct stop_strings;
 

@@ -9,7 +9,7 @@
 #include "text/encoder.h"
 #include "text/file.h"
 #include "text/json_read.h"
-#include "text/limits.h"
+#include "text/text_limits.h"
 #include "text/tokenizer_parts.h"
 
 static enum status parse(struct tokenizer *t, const char *text, size_t len,

@@ -13,7 +13,7 @@
  * of it) and gives it back before it returns.
  * Time: linear in the text; O(n log n) in a word whose windows do not meet
  * (bpe.h).
- * Limits: text/limits.h.  No file and no text may crash it. */
+ * Limits: text/text_limits.h.  No file and no text may crash it. */
 #ifndef TEXT_TOKENIZER_H
 #define TEXT_TOKENIZER_H
 
@@ -21,7 +21,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/status.h"
+#include "common/base/status.h"
 
 #define TOKENIZER_HASH_BYTES 16
 

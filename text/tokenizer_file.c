@@ -1,8 +1,8 @@
 #include <string.h>
 
-#include "common/quote.h"
+#include "common/base/quote.h"
 #include "text/json_read.h"
-#include "text/limits.h"
+#include "text/text_limits.h"
 #include "text/tokenizer_parts.h"
 #include "text/utf8.h"
 

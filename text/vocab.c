@@ -8,7 +8,7 @@
 #include <xxhash.h>
 
 #include "text/byte_level.h"
-#include "text/limits.h"
+#include "text/text_limits.h"
 #include "text/utf8.h"
 
 static enum status no_memory(struct error *e)

@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/status.h"
+#include "common/base/status.h"
 
 enum vocab_flag {
     VOCAB_USED = 1,    /* the id is a token */

@@ -3,16 +3,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/endpoint.h"
-#include "common/limits.h"
-#include "common/log.h"
-#include "common/model/limits.h"
+#include "common/base/log.h"
+#include "common/common_limits.h"
+#include "common/model/model_limits.h"
+#include "common/wire/endpoint.h"
 #include "kernels/kernels.h"
 #include "kernels/opencl/device.h"
-#include "worker/assembly.h"
 #include "worker/cache/logprobs.h"
+#include "worker/engine/watch.h"
 #include "worker/metrics.h"
-#include "worker/watch.h"
+#include "worker/stages/assembly.h"
 
 #define NAME_MAX_BYTES 64 /* as Hello allows */
 

@@ -4,9 +4,9 @@
 #ifndef WORKER_ARGS_H
 #define WORKER_ARGS_H
 
-#include "common/option.h"
-#include "common/split.h"
-#include "worker/core.h"
+#include "common/base/option.h"
+#include "common/split/layer_split.h"
+#include "worker/worker_core.h"
 
 #define WORKER_OPTIONS(X)                                                      \
     X(model, STRING, "DIR", NULL,                                              \

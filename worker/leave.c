@@ -7,9 +7,9 @@
  * Whatever goes wrong with that, the worker stops: no session (the router has
  * what ran here back in its queue), an end of the session, a refusal, no
  * answer in time, or somebody who asks a second time. */
-#include "common/log.h"
-#include "common/plant.h"
-#include "worker/core_state.h"
+#include "common/base/log.h"
+#include "common/base/plant.h"
+#include "worker/worker_state.h"
 
 static bool is_over(const struct worker_core *w, int64_t now_us)
 {

@@ -4,10 +4,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/descriptors.h"
-#include "common/failpoint.h"
-#include "common/log.h"
-#include "common/std_fds.h"
+#include "common/base/descriptors.h"
+#include "common/base/failpoint.h"
+#include "common/base/log.h"
+#include "common/base/std_fds.h"
 #include "worker/metrics.h"
 #include "worker/model/check.h"
 #include "worker/program.h"

@@ -5,7 +5,7 @@
 #ifndef WORKER_METRICS_H
 #define WORKER_METRICS_H
 
-#include "common/metric.h"
+#include "common/base/metric.h"
 
 /* name, kind, what it counts since the start */
 #define WORKER_METRICS(X)                                               \

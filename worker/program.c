@@ -3,11 +3,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/log.h"
-#include "common/method.h"
+#include "common/base/log.h"
+#include "common/wire/method.h"
 #include "kernels/canary.h"
-#include "worker/core.h"
 #include "worker/model/progress.h"
+#include "worker/worker_core.h"
 
 #define DEVICE_SHARE "0.9" /* of a GPU's memory, by default */
 #define STAGE_LISTEN "tcp://127.0.0.1:0"

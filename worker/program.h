@@ -5,15 +5,15 @@
 #ifndef WORKER_PROGRAM_H
 #define WORKER_PROGRAM_H
 
-#include "common/loop.h"
 #include "common/model/sizes.h"
+#include "common/wire/loop.h"
 #include "kernels/kernels.h"
 #include "text/tokenizer.h"
 #include "worker/args.h"
-#include "worker/budget.h"
-#include "worker/core.h"
-#include "worker/engine_thread.h"
+#include "worker/engine/budget.h"
+#include "worker/engine/engine_thread.h"
 #include "worker/model/shard.h"
+#include "worker/worker_core.h"
 
 /* In the order it is made. */
 struct program {

@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "common/model/costs.h"
-#include "worker/measure.h"
-#include "worker/offer.h"
+#include "worker/engine/measure.h"
 #include "worker/program.h"
+#include "worker/stages/offer.h"
 
 static_assert(MODEL_LAYERS_MAX <= SPLIT_LAYERS_MAX, "any model can be offered");
 

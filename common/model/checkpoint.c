@@ -8,8 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/base/quote.h"
 #include "common/model/document.h"
-#include "common/quote.h"
 
 #define SINGLE "model.safetensors"
 #define INDEX  "model.safetensors.index.json"

@@ -25,8 +25,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "common/base/status.h"
 #include "common/model/safetensors.h"
-#include "common/status.h"
 
 struct checkpoint_file {
     char *name;

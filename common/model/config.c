@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/quote.h"
 #include "common/model/document.h"
 #include "common/model/field.h"
 #include "common/model/rope.h"
-#include "common/quote.h"
 
 #define FAMILIES "qwen3_5, qwen3_next, llama, mistral, qwen2 and qwen3"
 

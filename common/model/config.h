@@ -24,7 +24,7 @@
  * is bfloat16.
  *
  * Threading: none.  Memory: a model_config owns nothing, copy it freely.
- * Limits: common/model/limits.h. */
+ * Limits: common/model/model_limits.h. */
 #ifndef COMMON_MODEL_CONFIG_H
 #define COMMON_MODEL_CONFIG_H
 
@@ -32,9 +32,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/model/limits.h"
+#include "common/base/status.h"
+#include "common/model/model_limits.h"
 #include "common/model/weights.h"
-#include "common/status.h"
 
 /* What a checkpoint stores for a norm's gamma.  Never for a Gated DeltaNet's
  * own norm, which is stored plain by all. */

@@ -1,4 +1,4 @@
-/* costs.h - what common/split.h asks about a model.
+/* costs.h - what common/split/layer_split.h asks about a model.
  *
  * Bytes are those of sizes.h: what a worker holds, and tells in its Hello.
  * Scratch is an estimate, as each backend measures its own; for the CPU it is
@@ -8,7 +8,7 @@
 
 #include "common/model/checkpoint.h"
 #include "common/model/config.h"
-#include "common/split.h"
+#include "common/split/layer_split.h"
 
 /* The largest step of a worker. */
 struct costs_step {

@@ -9,9 +9,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/json_bound.h"
-#include "common/model/limits.h"
-#include "common/quote.h"
+#include "common/base/json_bound.h"
+#include "common/base/quote.h"
+#include "common/model/model_limits.h"
 
 static enum status parse_error(const json_error_t *j, struct error *e)
 {

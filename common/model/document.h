@@ -1,7 +1,7 @@
 /* document.h - JSON from a file nobody vouches for.
  *
- * common/json_bound.h looks at it first, so that neither a parser's stack nor
- * its heap is in a stranger's hand: at most DOCUMENT_VALUES_MAX values cost
+ * common/base/json_bound.h looks at it first, so that neither a parser's stack
+ * nor its heap is in a stranger's hand: at most DOCUMENT_VALUES_MAX values cost
  * some 200 MB, and a real file of n bytes some 10 n.
  *
  * Threading: none.  Memory: a document is the caller's (json_decref).
@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/status.h"
+#include "common/base/status.h"
 
 /* Parse one JSON object: UTF-8, no duplicate keys, nothing behind it.
  * ST_INVALID_ARGUMENT says what is wrong and at which byte. */

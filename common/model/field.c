@@ -4,7 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "common/quote.h"
+#include "common/base/quote.h"
 
 void field_fault(struct fields *f, enum status code, const char *fmt, ...)
 {

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/quote.h"
+#include "common/base/quote.h"
 
 #define KEY_MAX     80
 #define GROUP_PARTS 4 /* of a grouped projection, at most */

@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-#include "common/model/limits.h"
-#include "common/quote.h"
+#include "common/base/quote.h"
+#include "common/model/model_limits.h"
 
 static const struct {
     const char *name;

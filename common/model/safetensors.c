@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/quote.h"
 #include "common/model/document.h"
-#include "common/quote.h"
 
 static const struct {
     const char *name;

@@ -20,8 +20,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/model/limits.h"
-#include "common/status.h"
+#include "common/base/status.h"
+#include "common/model/model_limits.h"
 
 /* name, bits of an element */
 #define SAFETENSORS_DTYPES(X) \

@@ -2,9 +2,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/quote.h"
 #include "common/model/document.h"
 #include "common/model/safetensors.h"
-#include "common/quote.h"
 
 static bool plain_name(const char *name, size_t len)
 {

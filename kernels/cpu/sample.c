@@ -1,5 +1,5 @@
 /* sample.c - a token out of a row of logits, and logprobs; the rule is in
- * kernels.h and common/sampling.h. */
+ * kernels.h and common/sampling/sampling.h. */
 #include <assert.h>
 #include <float.h>
 #include <math.h>

@@ -3,10 +3,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "kernels/opencl/attention_nv.h"
 #include "kernels/opencl/chain.h"
 #include "kernels/opencl/launch.h"
 #include "kernels/opencl/memory.h"
+#include "kernels/opencl/nv/attention_nv.h"
 #include "kernels/opencl/rows.h"
 
 #define WG 64

@@ -3,12 +3,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "kernels/opencl/attention.h"
 #include "kernels/opencl/deltanet.h"
 #include "kernels/opencl/launch.h"
-#include "kernels/opencl/matmul_nv.h"
 #include "kernels/opencl/memory.h"
+#include "kernels/opencl/nv/matmul_nv.h"
 #include "kernels/opencl/rows.h"
 
 #define PRODUCTS 4 /* out, gate_up, down, in */

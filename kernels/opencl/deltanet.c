@@ -4,9 +4,9 @@
 #include <stdlib.h>
 
 #include "kernels/opencl/chain.h"
-#include "kernels/opencl/deltanet_nv.h"
 #include "kernels/opencl/launch.h"
 #include "kernels/opencl/memory.h"
+#include "kernels/opencl/nv/deltanet_nv.h"
 #include "kernels/opencl/rows.h"
 
 struct opencl_deltanet {

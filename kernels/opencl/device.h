@@ -18,7 +18,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "common/status.h"
+#include "common/base/status.h"
 
 #define OPENCL_DEVICES_MAX 64
 

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "kernels/opencl/program.h"
 #include "kernels/opencl/queue.h"
 #include "kernels/opencl/step.h"

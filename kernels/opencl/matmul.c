@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "kernels/opencl/launch.h"
-#include "kernels/opencl/matmul_nv.h"
 #include "kernels/opencl/memory.h"
+#include "kernels/opencl/nv/matmul_nv.h"
 
 enum matmul_op { MATMUL_STORE, MATMUL_SILU, MATMUL_ADD, MATMUL_OPS };
 

@@ -4,9 +4,9 @@
 #include <string.h>
 #include <xxhash.h>
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "kernels/opencl/cache.h"
-#include "kernels/opencl/ptx.h"
+#include "kernels/opencl/nv/ptx.h"
 
 #define OPTIONS_MAX 2048
 #define SAID_MAX    300 /* bytes of a compiler's words in a sentence */
@@ -133,6 +133,12 @@ static bool digest(struct build *b)
     return true;
 }
 
+/* The folder of a kernel file under kernels/opencl, by its name. */
+static const char *folder_of(const char *file)
+{
+    return strncmp(file, "nv", 2) == 0 ? "nv" : "portable";
+}
+
 /* The i-th file of the source; nothing if this build has it not. */
 static void add_file(struct build *b, uint32_t i, const char *name)
 {
@@ -140,7 +146,8 @@ static void add_file(struct build *b, uint32_t i, const char *name)
 
     if (f != NULL) {
         snprintf(b->lines[i], sizeof b->lines[i],
-                 "\n#line 1 \"kernels/opencl/%s\"\n", f->name);
+                 "\n#line 1 \"kernels/opencl/%s/%s\"\n", folder_of(f->name),
+                 f->name);
     }
     b->pieces[2 * i] = b->lines[i];
     b->pieces[2 * i + 1] = f ? f->bytes : "";
@@ -155,7 +162,8 @@ static enum status prepare(struct build *b, const struct opencl_programs *p,
     *b = (struct build){.p = p, .file = file};
     if (find_file(p, file) == NULL) {
         return error_set(e, ST_NOT_FOUND,
-                         "this build has no kernels/opencl/%s.cl", file);
+                         "this build has no kernels/opencl/%s/%s.cl",
+                         folder_of(file), file);
     }
     if (snprintf(b->options, sizeof b->options, "%s %s", p->options, defines) >=
         (int)sizeof b->options) {
@@ -188,9 +196,10 @@ static enum status refused(const struct build *b, cl_program id, cl_int code,
     for (char *at = said; *at != '\0'; at++) {
         *at = *at < ' ' ? ' ' : *at;
     }
-    return error_set(
-        e, ST_INTERNAL, "build kernels/opencl/%s.cl for %s: %s: %s", b->file,
-        b->p->device.name, opencl_error_name(code, name, sizeof name), said);
+    return error_set(e, ST_INTERNAL,
+                     "build kernels/opencl/%s/%s.cl for %s: %s: %s",
+                     folder_of(b->file), b->file, b->p->device.name,
+                     opencl_error_name(code, name, sizeof name), said);
 }
 
 static enum status from_source(const struct build *b, cl_program *out,
@@ -326,7 +335,7 @@ static enum status build(struct opencl_programs *p, const struct build *b,
         clReleaseProgram(*out);
         *out = NULL;
         st = error_set(e, ST_INTERNAL,
-                       "kernels/opencl/%s.cl: its binary is no PTX of sm_90",
+                       "kernels/opencl/nv/%s.cl: its binary is no PTX of sm_90",
                        b->file);
     }
     if (st == ST_OK && bytes != NULL) {

@@ -26,7 +26,7 @@
 #ifndef KERNELS_OPENCL_PROGRAM_H
 #define KERNELS_OPENCL_PROGRAM_H
 
-#include "common/embedded.h"
+#include "common/base/embedded.h"
 #include "kernels/opencl/device.h"
 
 #define OPENCL_PROGRAMS_MAX 1024 /* any forms of matrices, see matmul.h */

@@ -9,20 +9,20 @@
 #include <string.h>
 #include <time.h>
 
-#include "client/core.h"
-#include "common/frame_spare.h"
-#include "common/link.h"
-#include "common/method.h"
-#include "common/wire.h"
+#include "client/lib/client_core.h"
+#include "common/wire/frame_spare.h"
+#include "common/wire/link.h"
+#include "common/wire/method.h"
+#include "common/wire/wire.h"
 #include "proto/inference.pb-c.h"
-#include "router/core.h"
-#include "router/text_threads.h"
+#include "router/router_core.h"
+#include "router/text/text_threads.h"
 #include "tests/alloc/count.h"
 #include "tests/unit/cmocka.h"
 #include "text/tokenizer.h"
-#include "worker/core.h"
-#include "worker/engine_thread.h"
+#include "worker/engine/engine_thread.h"
 #include "worker/model/shard.h"
+#include "worker/worker_core.h"
 
 #define MODEL      "models/tiny-hybrid"
 #define STREAMS    4

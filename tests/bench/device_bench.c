@@ -7,7 +7,7 @@
  *
  *     device, platform, driver, units, memory_bytes
  *     read_bandwidth   bytes a second of a kernel that reads random words far
- *                      beyond the caches (kernels/opencl/read.cl)
+ *                      beyond the caches (kernels/opencl/portable/read.cl)
  *     rates            operations a second, a multiply-add being two: "f32" in
  *                      registers; on NVIDIA "mma_bf16" (operands in registers)
  *                      and, from sm_90 on, "wgmma_bf16" (in local memory),

@@ -13,11 +13,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/bytes.h"
-#include "common/frame.h"
-#include "common/loop.h"
+#include "common/base/bytes.h"
+#include "common/wire/frame.h"
+#include "common/wire/loop.h"
 #include "tests/bench/child.h"
-#include "worker/core.h"
+#include "worker/worker_core.h"
 
 #define WORKERS_MAX  64
 #define BLOCK_TOKENS 32

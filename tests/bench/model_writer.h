@@ -12,8 +12,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "common/base/status.h"
 #include "common/model/weights.h"
-#include "common/status.h"
 
 enum writer_prefix {
     WRITER_TEXT,       /* model. */

@@ -14,7 +14,7 @@
 #include <sys/resource.h>
 #include <time.h>
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "tests/golden/shard_engines.h"
 #include "worker/model/shard.h"
 

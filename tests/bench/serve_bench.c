@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/client.h"
+#include "client/lib/client.h"
 #include "proto/admin.pb-c.h"
 #include "proto/inference.pb-c.h"
 #include "tests/bench/machine.h"

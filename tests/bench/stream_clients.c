@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "client/client.h"
+#include "client/lib/client.h"
 #include "proto/inference.pb-c.h"
 #include "tests/bench/child.h"
 #include "tests/bench/machine.h"

@@ -14,8 +14,8 @@
 
 #include <zmq.h>
 
-#include "client/client.h"
-#include "common/frame.h"
+#include "client/lib/client.h"
+#include "common/wire/frame.h"
 #include "proto/admin.pb-c.h"
 #include "tests/bench/machine.h"
 #include "tests/bench/raw_broker.h"

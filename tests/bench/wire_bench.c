@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "common/peer.h"
+#include "common/wire/peer.h"
 #include "proto/common.pb-c.h"
 #include "proto/health.pb-c.h"
 #include "proto/inference.pb-c.h"

@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "client/client.h"
+#include "client/lib/client.h"
 
 #define CATALOGUE         48
 #define CATALOGUE_PROMPT  700 /* ids at most */

@@ -16,7 +16,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/status.h"
+#include "common/base/status.h"
 #include "tests/faults/chaos_pipe.h"
 
 #define CHAOS_ROUTES_MAX      64

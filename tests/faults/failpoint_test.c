@@ -1,5 +1,5 @@
 /* What SLUICE_FAILPOINTS may say, and when a rule holds. */
-#include "common/failpoint.h"
+#include "common/base/failpoint.h"
 
 #include <stdio.h>
 #include <string.h>

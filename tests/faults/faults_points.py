@@ -1,5 +1,5 @@
 """Faults at a stated moment: programs with the failpoints of
-common/failpoint.h in them.  The victim is a worker x beside two whole ones."""
+common/base/failpoint.h in them.  The victim is a worker x beside two whole ones."""
 import os
 import signal
 import subprocess

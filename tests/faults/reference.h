@@ -14,7 +14,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "client/client.h"
+#include "client/lib/client.h"
 #include "proto/common.pb-c.h"
 #include "tests/faults/catalogue.h"
 

@@ -14,7 +14,7 @@
 
 #include <zmq.h>
 
-#include "common/endpoint.h"
+#include "common/wire/endpoint.h"
 #include "tests/faults/rogue.h"
 #include "tests/faults/rogue_node.h"
 

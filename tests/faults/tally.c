@@ -8,8 +8,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "common/quote.h"
-#include "common/request_id.h"
+#include "common/base/quote.h"
+#include "common/wire/request_id.h"
 #include "proto/common.pb-c.h"
 
 #define STATES 6 /* Sluice__V1__SequenceState */

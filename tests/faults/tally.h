@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "client/client.h"
+#include "client/lib/client.h"
 #include "tests/faults/reference.h"
 
 int64_t tally_now_us(void); /* CLOCK_MONOTONIC */

@@ -7,8 +7,8 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "common/bytes.h"
-#include "common/peer.h"
+#include "common/base/bytes.h"
+#include "common/wire/peer.h"
 #include "fuzz.h"
 #include "proto/common.pb-c.h"
 #include "proto/health.pb-c.h"

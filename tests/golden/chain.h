@@ -6,7 +6,7 @@
 #define TESTS_GOLDEN_CHAIN_H
 
 #include "tests/golden/runner.h"
-#include "worker/engine_thread.h"
+#include "worker/engine/engine_thread.h"
 
 #define CHAIN_MAX 4
 

@@ -7,7 +7,7 @@
 
 #include <stdint.h>
 
-#include "common/status.h"
+#include "common/base/status.h"
 
 #define GOLDEN_PROMPTS_MAX 64
 #define GOLDEN_STEPS_MAX   256

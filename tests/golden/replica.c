@@ -7,11 +7,11 @@
 #include <string.h>
 #include <time.h>
 
-#include "common/peer.h"
+#include "common/wire/peer.h"
 #include "proto/health.pb-c.h"
 #include "proto/registry.pb-c.h"
 #include "proto/worker.pb-c.h"
-#include "worker/core.h"
+#include "worker/worker_core.h"
 
 #define FRAMES_MAX      4096
 #define CONNECTIONS_MAX 64

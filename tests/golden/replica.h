@@ -11,9 +11,9 @@
 #ifndef TESTS_GOLDEN_REPLICA_H
 #define TESTS_GOLDEN_REPLICA_H
 
-#include "common/sampling.h"
+#include "common/sampling/sampling.h"
 #include "proto/common.pb-c.h"
-#include "worker/engine.h"
+#include "worker/engine/engine.h"
 
 #define REPLICA_STAGES 4
 #define REPLICA_ASKS   32

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "tests/golden/golden_file.h"
 #include "tests/golden/shard_engines.h"
 #include "worker/model/shard.h"

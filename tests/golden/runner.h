@@ -7,7 +7,7 @@
 #ifndef TESTS_GOLDEN_RUNNER_H
 #define TESTS_GOLDEN_RUNNER_H
 
-#include "worker/forward.h"
+#include "worker/engine/forward.h"
 
 #define RUNNER_STAGE_TOKENS 1024 /* of a plan of a shard that lacks layers */
 

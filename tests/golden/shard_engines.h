@@ -7,7 +7,7 @@
 #define TESTS_GOLDEN_SHARD_ENGINES_H
 
 #include "tests/golden/replica.h"
-#include "worker/engine_thread.h"
+#include "worker/engine/engine_thread.h"
 
 struct shard_engines {
     uint32_t n;

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "kernels/opencl/matmul_nv.h"
+#include "kernels/opencl/nv/matmul_nv.h"
 
 /* Bytes of a work-group: of sm_86, sm_80 and sm_90. */
 static const uint32_t locals[] = {99u << 10, 163u << 10, 227u << 10};

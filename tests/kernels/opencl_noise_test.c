@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/embedded.h"
+#include "common/base/embedded.h"
 #include "kernels/opencl/program.h"
 #include "tests/kernels/test_queue.h"
 #include "tests/unit/cmocka.h"

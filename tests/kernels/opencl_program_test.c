@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "kernels/opencl/cache.h"
+#include "kernels/opencl/nv/ptx.h"
 #include "kernels/opencl/program.h"
-#include "kernels/opencl/ptx.h"
 #include "tests/kernels/test_device.h"
 #include "tests/unit/cmocka.h"
 
@@ -266,7 +266,7 @@ static void test_refused(void **state)
         ST_OK);
     assert_int_equal(opencl_programs_get(p, &program, "bad", "", &e),
                      ST_INTERNAL);
-    assert_non_null(strstr(e.text, "kernels/opencl/bad.cl"));
+    assert_non_null(strstr(e.text, "kernels/opencl/portable/bad.cl"));
     assert_non_null(strstr(e.text, "nonsense")); /* the compiler's words */
     assert_non_null(strstr(e.text, "CL_BUILD_PROGRAM_FAILURE"));
     assert_int_equal(opencl_programs_get(p, &program, "none", "", &e),

@@ -9,8 +9,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "kernels/opencl/matmul_nv.h"
-#include "kernels/opencl/ptx.h"
+#include "kernels/opencl/nv/matmul_nv.h"
+#include "kernels/opencl/nv/ptx.h"
 
 #define FLUSH_BYTES  ((size_t)256 << 20) /* well past any last cache */
 #define READ_BYTES   ((size_t)2 << 30)
@@ -238,7 +238,8 @@ static cl_kernel build(struct try *t, const char *const *sources, cl_uint n,
 static char *load(const struct try *t, const char *file)
 {
     char path[4096];
-    snprintf(path, sizeof(path), "%s/%s", t->directory, file);
+    snprintf(path, sizeof(path), "%s/%s/%s", t->directory,
+             strncmp(file, "nv", 2) == 0 ? "nv" : "portable", file);
     FILE *f = fopen(path, "rb");
     if (!f) {
         fprintf(stderr, "opencl_try: %s: cannot be opened\n", path);

@@ -1,6 +1,6 @@
 /* sampler.h - a backend to sample with, and the eight steps of
- * common/sampling.h written for reading: in double precision, by sorting; with
- * the kernels they share the generator alone.
+ * common/sampling/sampling.h written for reading: in double precision, by
+ * sorting; with the kernels they share the generator alone.
  *
  * Threading: one.  Memory: sampler_open() allocates and ends the program if it
  * cannot: this is for tests. */

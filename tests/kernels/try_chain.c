@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/opencl/matmul_nv.h"
+#include "kernels/opencl/nv/matmul_nv.h"
 #include "tests/kernels/opencl_try.h"
 
 #define POOL   ((size_t)1 << 30) /* elements of bf16 to cut weights from */

@@ -1,14 +1,14 @@
 /* try_products.c - NVIDIA's matrix products; see opencl_try.h.
  *
- * Each is cut as kernels/opencl/matmul_nv.h says, compared with plain C on some
- * columns, and, bit for bit, with the same tokens in another launch: alone or
- * with others, in other tiles, in the middle of a tile. */
+ * Each is cut as kernels/opencl/nv/matmul_nv.h says, compared with plain C on
+ * some columns, and, bit for bit, with the same tokens in another launch: alone
+ * or with others, in other tiles, in the middle of a tile. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/opencl/matmul_nv.h"
+#include "kernels/opencl/nv/matmul_nv.h"
 #include "tests/kernels/opencl_try.h"
 
 #define POOL    ((size_t)1 << 30) /* elements of bf16 to cut weights from */

@@ -7,7 +7,7 @@
 
 #define MANY 300
 
-/* How somebody wishes for the end of a generation. */
+/* How somebody wishes for the end of a request. */
 enum wish {
     WISH_CALL_CANCEL, /* of the Generate call */
     WISH_CANCEL,
@@ -25,7 +25,7 @@ static uint32_t any_client(struct sim *s)
            (uint32_t)rng_below(&s->will, s->options.n_clients);
 }
 
-static bool same_client(const struct sim *s, const struct generation *g)
+static bool same_client(const struct sim *s, const struct sim_request *g)
 {
     return s->nodes[g->client].core &&
            s->nodes[g->client].life == g->client_life;
@@ -41,13 +41,13 @@ static void wish(struct sim *s, uint32_t number, uint64_t what)
         [WISH_OTHER_REMOVE] = METHOD_INFERENCE_REMOVE,
         [WISH_ADMIN_CANCEL] = METHOD_ADMIN_CANCEL,
         [WISH_ADMIN_REMOVE] = METHOD_ADMIN_REMOVE};
-    struct generation *g = &s->generations[number];
+    struct sim_request *g = &s->requests[number];
     uint32_t client = g->client, kind = (uint32_t)(what % WISHES);
     uint32_t choice = (uint32_t)(what / WISHES);
 
     if (kind == WISH_CALL_CANCEL) {
         if (same_client(s, g) && g->n_ends == 0) {
-            generation_end_asked(s, g, CHOICE_ALL);
+            sim_request_end_asked(s, g, CHOICE_ALL);
             resumable_cancel(&g->stream);
             node_soon(s, client);
         }
@@ -63,7 +63,7 @@ static void wish(struct sim *s, uint32_t number, uint64_t what)
 }
 
 /* Of one choice as often as of all. */
-static uint64_t draw_wish(struct sim *s, const struct generation *g,
+static uint64_t draw_wish(struct sim *s, const struct sim_request *g,
                           uint64_t kind)
 {
     uint64_t choice = g->n_choices;
@@ -74,13 +74,14 @@ static uint64_t draw_wish(struct sim *s, const struct generation *g,
     return kind + WISHES * choice;
 }
 
-static void wish_at(struct sim *s, const struct generation *g, uint64_t kind,
+static void wish_at(struct sim *s, const struct sim_request *g, uint64_t kind,
                     int64_t at_us)
 {
     clock_add(&s->clock, at_us, wish, g->number, draw_wish(s, g, kind));
 }
 
-static void wish_later(struct sim *s, const struct generation *g, int64_t hi_us)
+static void wish_later(struct sim *s, const struct sim_request *g,
+                       int64_t hi_us)
 {
     uint64_t kind = rng_below(&s->will, WISHES);
     int64_t at_us = sim_now(s) + rng_octave(&s->will, 1, hi_us);
@@ -103,7 +104,7 @@ static void *allocate(size_t n)
     return p;
 }
 
-static void draw_id(struct sim *s, struct generation *g)
+static void draw_id(struct sim *s, struct sim_request *g)
 {
     uint64_t a = rng_u64(&s->will), b = rng_u64(&s->will);
 
@@ -137,7 +138,7 @@ static void draw_ids(struct sim *s, uint32_t *ids, uint32_t n, uint32_t vocab)
 }
 
 /* A few, or as many as there may be. */
-static void draw_biases(struct sim *s, struct generation *g, uint32_t vocab)
+static void draw_biases(struct sim *s, struct sim_request *g, uint32_t vocab)
 {
     uint32_t n = (uint32_t)rng_range(&s->will, 1, 8);
 
@@ -153,15 +154,15 @@ static void draw_biases(struct sim *s, struct generation *g, uint32_t vocab)
     }
 }
 
-/* The lists are the generation's own. */
-static void own_lists(struct generation *g)
+/* The lists are the request's own. */
+static void own_lists(struct sim_request *g)
 {
     g->sampling.bias_tokens = g->bias_tokens;
     g->sampling.biases = g->biases;
     g->sampling.stop_tokens = g->stop_tokens;
 }
 
-static void draw_sampling(struct sim *s, struct generation *g)
+static void draw_sampling(struct sim *s, struct sim_request *g)
 {
     static const float temperatures[] = {0.0f, 0.7f, 1.0f, 1.5f};
     static const float top_ps[] = {0.5f, 0.95f, 1.0f};
@@ -215,7 +216,7 @@ static void draw_stop(struct sim *s, char out[GENERATION_STOP_BYTES])
     }
 }
 
-static void draw_text(struct sim *s, struct generation *g)
+static void draw_text(struct sim *s, struct sim_request *g)
 {
     const struct sim_options *o = &s->options;
 
@@ -245,7 +246,7 @@ static uint32_t draw_choices(struct sim *s)
                : 1;
 }
 
-static void draw_prompt(struct sim *s, struct generation *g)
+static void draw_prompt(struct sim *s, struct sim_request *g)
 {
     const struct fake_model *m = &s->options.models[g->model];
 
@@ -261,7 +262,7 @@ static void draw_prompt(struct sim *s, struct generation *g)
 
 /* How long prompt and answer are; together within the context, unless the
  * defect is that they are not. */
-static void draw_lengths(struct sim *s, struct generation *g)
+static void draw_lengths(struct sim *s, struct sim_request *g)
 {
     const struct sim_options *o = &s->options;
     uint32_t context = o->models[g->model].context, left;
@@ -279,7 +280,7 @@ static void draw_lengths(struct sim *s, struct generation *g)
     }
 }
 
-static void draw(struct sim *s, struct generation *g)
+static void draw(struct sim *s, struct sim_request *g)
 {
     const struct sim_options *o = &s->options;
 
@@ -303,28 +304,28 @@ static void draw(struct sim *s, struct generation *g)
         g->deadline_ms = (uint32_t)rng_octave(&s->will, 1, 2000);
     }
     draw_text(s, g);
-    generation_open(g, draw_choices(s));
+    sim_request_open(g, draw_choices(s));
     g->resumes = rng_chance(&s->will, o->resume_of);
     if (o->poison_of && rng_chance(&s->will, o->poison_of)) {
-        generation_envenom(g, (uint32_t)rng_below(&s->will, g->max_tokens));
+        sim_request_envenom(g, (uint32_t)rng_below(&s->will, g->max_tokens));
     }
 }
 
-static struct generation *new_generation(struct sim *s, uint32_t client)
+static struct sim_request *new_request(struct sim *s, uint32_t client)
 {
-    struct generation *g = &s->generations[s->n_generations];
+    struct sim_request *g = &s->requests[s->n_requests];
 
     memset(g, 0, sizeof(*g));
     g->sim = s;
-    g->number = s->n_generations++;
+    g->number = s->n_requests++;
     g->client = client;
     g->client_life = s->nodes[client].life;
     return g;
 }
 
-static void ask(struct sim *s, struct generation *g)
+static void ask(struct sim *s, struct sim_request *g)
 {
-    if (!generation_ask(s, g)) {
+    if (!sim_request_ask(s, g)) {
         g->n_ends = 1; /* never went out */
         return;
     }
@@ -343,7 +344,7 @@ static void ask(struct sim *s, struct generation *g)
     node_soon(s, g->client);
 }
 
-static void again_the_same(struct generation *g, const struct generation *old)
+static void again_the_same(struct sim_request *g, const struct sim_request *old)
 {
     g->sampling = old->sampling;
     if (old->bias_tokens) {
@@ -365,15 +366,15 @@ static void again_the_same(struct generation *g, const struct generation *old)
  * that has lost count. */
 static void again(struct sim *s, uint32_t number, uint64_t unused)
 {
-    struct generation *old = &s->generations[number];
+    struct sim_request *old = &s->requests[number];
     uint32_t client = any_client(s);
-    struct generation *g;
+    struct sim_request *g;
 
     (void)unused;
-    if (!s->nodes[client].core || s->n_generations == SIM_GENERATIONS_MAX) {
+    if (!s->nodes[client].core || s->n_requests == SIM_REQUESTS_MAX) {
         return;
     }
-    g = new_generation(s, client);
+    g = new_request(s, client);
     memcpy(g->id, old->id, sizeof(g->id));
     g->again = old->shared = true;
     g->model = old->model;
@@ -385,7 +386,7 @@ static void again(struct sim *s, uint32_t number, uint64_t unused)
     g->max_tokens = old->max_tokens;
     g->prompt = allocate(g->n_prompt * sizeof(*g->prompt));
     memcpy(g->prompt, old->prompt, g->n_prompt * sizeof(*g->prompt));
-    generation_open(g, old->n_choices);
+    sim_request_open(g, old->n_choices);
     g->end_asked = old->end_asked; /* that may still arrive */
     for (uint32_t i = 0; i < g->n_choices; i++) {
         g->choices[i].end_asked = old->choices[i].end_asked;
@@ -394,7 +395,7 @@ static void again(struct sim *s, uint32_t number, uint64_t unused)
 }
 
 /* At once, while its worker still holds what is left of it, or later. */
-static void again_later(struct sim *s, const struct generation *g, uint32_t of)
+static void again_later(struct sim *s, const struct sim_request *g, uint32_t of)
 {
     if (g->defect == DEFECT_NONE && !s->closing &&
         rng_chance(&s->will, of < 5000 ? of : 5000)) {
@@ -409,12 +410,12 @@ static void again_later(struct sim *s, const struct generation *g, uint32_t of)
 static void one_more(struct sim *s)
 {
     uint32_t client = any_client(s);
-    struct generation *g;
+    struct sim_request *g;
 
-    if (!s->nodes[client].core || s->n_generations == SIM_GENERATIONS_MAX) {
+    if (!s->nodes[client].core || s->n_requests == SIM_REQUESTS_MAX) {
         return;
     }
-    g = new_generation(s, client);
+    g = new_request(s, client);
     draw(s, g);
     if (rng_chance(&s->will, s->options.end_of)) {
         if (rng_below(&s->will, 10) == 0) { /* before it exists */
@@ -427,7 +428,7 @@ static void one_more(struct sim *s)
     again_later(s, g, s->options.again_of / 4); /* while the first runs */
 }
 
-void actor_ended(struct sim *s, struct generation *g)
+void actor_ended(struct sim *s, struct sim_request *g)
 {
     uint32_t times = g->status == ST_UNAVAILABLE || g->n_asked ? 10 : 1;
 
@@ -468,9 +469,9 @@ static void leave(struct sim *s)
     if (!s->nodes[client].core || s->nodes[client].paused_us > sim_now(s)) {
         return;
     }
-    for (uint32_t i = 0; i < s->n_generations; i++) {
-        if (s->generations[i].client == client) {
-            generation_doomed(&s->generations[i]);
+    for (uint32_t i = 0; i < s->n_requests; i++) {
+        if (s->requests[i].client == client) {
+            sim_request_doomed(&s->requests[i]);
         }
     }
     if (rng_below(&s->will, 2)) {
@@ -497,9 +498,9 @@ static void fall_asleep(struct sim *s)
         return;
     }
     node_pause(s, client, rng_octave(&s->will, 1000000, 40000000));
-    for (uint32_t i = 0; i < s->n_generations; i++) {
-        if (s->generations[i].client == client) {
-            generation_doomed(&s->generations[i]);
+    for (uint32_t i = 0; i < s->n_requests; i++) {
+        if (s->requests[i].client == client) {
+            sim_request_doomed(&s->requests[i]);
         }
     }
 }
@@ -510,7 +511,7 @@ static void arrive(struct sim *s, uint32_t a, uint64_t b)
 
     (void)a;
     (void)b;
-    if (s->n_generations >= SIM_REQUESTS_MIN &&
+    if (s->n_requests >= SIM_REQUESTS_MIN &&
         s->counts.frames >= SIM_FRAMES_MIN) {
         s->closing = true;
     }
@@ -527,7 +528,7 @@ static void arrive(struct sim *s, uint32_t a, uint64_t b)
     if (s->n_open < s->options.open_max) {
         one_more(s);
     }
-    if (s->n_generations > MANY) {
+    if (s->n_requests > MANY) {
         gap_us *= 10; /* all are refused at once: one a frame, then */
     }
     clock_add(&s->clock, sim_now(s) + rng_range(&s->will, 0, gap_us * 2),

@@ -7,12 +7,12 @@
 #include <stdint.h>
 
 struct sim;
-struct generation;
+struct sim_request;
 
 /* Begin to ask as soon as all workers are up. */
 void actor_start(struct sim *s);
 
-/* A generation has ended; what follows may be drawn. */
-void actor_ended(struct sim *s, struct generation *g);
+/* A request has ended; what follows may be drawn. */
+void actor_ended(struct sim *s, struct sim_request *g);
 
 #endif

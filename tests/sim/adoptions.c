@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "common/sampling_message.h"
+#include "common/sampling/sampling_message.h"
 #include "tests/sim/sim.h"
 
 void adoptions_live(struct sim *s, uint32_t conn,
@@ -13,9 +13,9 @@ void adoptions_live(struct sim *s, uint32_t conn,
 
     for (size_t i = 0; i < m->n_choice; i++) {
         const uint8_t *id = m->request_ids.data + 16 * i;
-        enum request_state at = router_request_state(router, id, m->choice[i]);
+        enum choice_state at = router_choice_state(router, id, m->choice[i]);
 
-        if (at >= REQUEST_SUBMITTED && at <= REQUEST_ENDING) {
+        if (at >= CHOICE_SUBMITTED && at <= CHOICE_ENDING) {
             struct unwanted_seen *u =
                 &a->unwanted[a->next_unwanted++ % UNWANTED_SEEN];
 

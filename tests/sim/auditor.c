@@ -68,7 +68,7 @@ static void check_deaths(struct sim *s, const struct router_worker_view *v)
 }
 
 /* How many more workers may die of c, as others die of something else. */
-static uint32_t mercy(const struct sim *s, const struct choice *c)
+static uint32_t mercy(const struct sim *s, const struct sim_choice *c)
 {
     uint32_t n = s->n_ended[c->g->model];
 
@@ -76,9 +76,9 @@ static uint32_t mercy(const struct sim *s, const struct choice *c)
     return n < SIM_TRIAL_MERCY ? n : SIM_TRIAL_MERCY;
 }
 
-void auditor_poisoned(struct sim *s, uint32_t number, struct choice *c)
+void auditor_poisoned(struct sim *s, uint32_t number, struct sim_choice *c)
 {
-    const struct generation *g = c->g;
+    const struct sim_request *g = c->g;
     struct router_worker_view v, own;
     uint32_t most;
 
@@ -105,7 +105,7 @@ void auditor_poisoned(struct sim *s, uint32_t number, struct choice *c)
     }
 }
 
-void auditor_forgiven(struct choice *c)
+void auditor_forgiven(struct sim_choice *c)
 {
     if (c->n_killed) {
         c->n_killed--;
@@ -116,9 +116,9 @@ void auditor_forgiven(struct choice *c)
 /* The router cannot know of what the worker died that had this connection. */
 static void forgive(struct sim *s, uint32_t conn)
 {
-    for (uint32_t i = 0; i < s->n_generations; i++) {
-        for (uint32_t k = 0; k < s->generations[i].n_choices; k++) {
-            struct choice *c = &s->generations[i].choices[k];
+    for (uint32_t i = 0; i < s->n_requests; i++) {
+        for (uint32_t k = 0; k < s->requests[i].n_choices; k++) {
+            struct sim_choice *c = &s->requests[i].choices[k];
 
             if (c->killed_conn == conn) {
                 auditor_forgiven(c);
@@ -180,7 +180,7 @@ static void look_full(struct sim *s)
     /* Those that a frame brought may be cancelled by the same frame. */
     queue = less(s->options.max_waiting, (uint64_t)c.n_waiting + s->n_brought);
     places =
-        less(s->options.max_requests, (uint64_t)c.n_requests + s->n_brought);
+        less(s->options.max_requests, (uint64_t)c.n_choices + s->n_brought);
     room = queue < places ? queue : places;
     /* What is after a frame was not while it was read. */
     auditor_full(s, room < s->room_before ? room : s->room_before);
@@ -268,12 +268,12 @@ void auditor_lost(struct sim *s, uint32_t conn)
 {
     spare_lost(s, conn);
     drains_watch(s);
-    for (uint32_t i = 0; i < s->n_generations; i++) {
-        const struct generation *g = &s->generations[i];
+    for (uint32_t i = 0; i < s->n_requests; i++) {
+        const struct sim_request *g = &s->requests[i];
 
         for (uint32_t k = 0; k < g->n_choices && g->conn == conn; k++) {
             if (g->arrived && !g->again && !g->shared &&
-                cells_at_router(s, g, k) < REQUEST_ENDING) {
+                cells_at_router(s, g, k) < CHOICE_ENDING) {
                 sim_fail(s, (int32_t)i, "it runs on after its client has gone");
             }
         }
@@ -344,10 +344,10 @@ bool auditor_quiet(struct sim *s, char *why, size_t cap)
         return false;
     }
     router_counts(s->nodes[SIM_ROUTER].core, &c);
-    if (c.n_requests || c.n_waiting || c.n_early) {
+    if (c.n_choices || c.n_waiting || c.n_early) {
         (void)snprintf(why, cap,
                        "the router has %u requests, %u waiting, %u early",
-                       c.n_requests, c.n_waiting, c.n_early);
+                       c.n_choices, c.n_waiting, c.n_early);
         return false;
     }
     for (uint32_t w = 0; w < s->options.n_workers; w++) {
@@ -384,12 +384,12 @@ static void check_counts(struct sim *s)
 static void check_enough(struct sim *s)
 {
     const struct sim_counts *c = &s->counts;
-    bool few = s->n_generations < SIM_REQUESTS_MIN &&
-               c->cells.deeds[DEED_PROBATION] == 0;
+    bool few =
+        s->n_requests < SIM_REQUESTS_MIN && c->cells.deeds[DEED_PROBATION] == 0;
 
     if (few || c->frames + c->lost < SIM_FRAMES_MIN) {
         sim_fail(s, -1, "too little happened: %u requests, %llu frames",
-                 s->n_generations, (unsigned long long)c->frames);
+                 s->n_requests, (unsigned long long)c->frames);
     }
 }
 
@@ -412,8 +412,8 @@ void auditor_end(struct sim *s)
             sim_fail(s, -1, "%s: the last walk differs: %s", n->name, text);
         }
     }
-    for (uint32_t i = 0; i < s->n_generations && !s->failed; i++) {
-        if (s->generations[i].n_ends != 1) {
+    for (uint32_t i = 0; i < s->n_requests && !s->failed; i++) {
+        if (s->requests[i].n_ends != 1) {
             sim_fail(s, (int32_t)i, "not one end");
         }
     }

@@ -82,7 +82,7 @@ const char *const deed_names[DEEDS] = {
     [DEED_LOAD_LATE] = "load-late"};
 
 enum cell_state cells_at_worker(const struct sim *s, uint32_t node,
-                                const struct choice *c)
+                                const struct sim_choice *c)
 {
     static const enum cell_state of[] = {
         [SLUICE__V1__SEQUENCE_STATE__SEQUENCE_UNKNOWN] = CELL_NONE,
@@ -99,7 +99,8 @@ enum cell_state cells_at_worker(const struct sim *s, uint32_t node,
 }
 
 /* The liveliest word of any worker. */
-static enum cell_state at_workers(const struct sim *s, const struct choice *c)
+static enum cell_state at_workers(const struct sim *s,
+                                  const struct sim_choice *c)
 {
     enum cell_state best = CELL_NONE;
 
@@ -111,35 +112,35 @@ static enum cell_state at_workers(const struct sim *s, const struct choice *c)
     return best;
 }
 
-enum request_state cells_at_router(const struct sim *s,
-                                   const struct generation *g, uint32_t choice)
+enum choice_state cells_at_router(const struct sim *s,
+                                  const struct sim_request *g, uint32_t choice)
 {
     const void *router = s->nodes[SIM_ROUTER].core;
 
-    return router ? router_request_state(router, g->id, choice) : REQUEST_ENDED;
+    return router ? router_choice_state(router, g->id, choice) : CHOICE_ENDED;
 }
 
-enum cell_state cells_state(const struct sim *s, uint32_t generation,
+enum cell_state cells_state(const struct sim *s, uint32_t request,
                             uint32_t choice)
 {
-    const struct generation *g = &s->generations[generation];
-    enum request_state at = cells_at_router(s, g, choice);
+    const struct sim_request *g = &s->requests[request];
+    enum choice_state at = cells_at_router(s, g, choice);
     enum cell_state there;
 
     if (!g->arrived) {
         return CELL_NONE;
     }
-    if (at == REQUEST_ENCODING) {
+    if (at == CHOICE_ENCODING) {
         return CELL_ENCODING;
     }
-    if (at == REQUEST_WAITING) {
+    if (at == CHOICE_WAITING) {
         return CELL_WAITING;
     }
     there = at_workers(s, &g->choices[choice]);
     if (there != CELL_NONE) {
         return there;
     }
-    return at == REQUEST_ENDED ? CELL_FINISHED : CELL_SUBMITTED;
+    return at == CHOICE_ENDED ? CELL_FINISHED : CELL_SUBMITTED;
 }
 
 static bool runs(enum cell_state state)
@@ -148,28 +149,28 @@ static bool runs(enum cell_state state)
 }
 
 /* One choice ends while another goes on. */
-static void one_of_many(struct sim *s, uint32_t generation, uint32_t choice)
+static void one_of_many(struct sim *s, uint32_t request, uint32_t choice)
 {
-    const struct generation *g = &s->generations[generation];
+    const struct sim_request *g = &s->requests[request];
 
     for (uint32_t i = 0; i < g->n_choices; i++) {
-        if (i != choice && runs(cells_state(s, generation, choice)) &&
-            runs(cells_state(s, generation, i))) {
+        if (i != choice && runs(cells_state(s, request, choice)) &&
+            runs(cells_state(s, request, i))) {
             s->counts.cells.deeds[DEED_CHOICE_CANCELLED]++;
         }
     }
 }
 
-void cells_hit(struct sim *s, uint32_t generation, uint32_t choice,
+void cells_hit(struct sim *s, uint32_t request, uint32_t choice,
                enum cell_event what)
 {
-    uint32_t n = s->generations[generation].n_choices;
+    uint32_t n = s->requests[request].n_choices;
 
     if (choice != CHOICE_ALL && choice < n && n > 1) {
-        one_of_many(s, generation, choice);
+        one_of_many(s, request, choice);
     }
     for (uint32_t i = 0; i < n; i++) {
-        enum cell_state state = cells_state(s, generation, i);
+        enum cell_state state = cells_state(s, request, i);
 
         if (state != CELL_NONE && (choice == CHOICE_ALL || choice == i)) {
             s->counts.cells.hits[state][what]++;
@@ -182,8 +183,8 @@ void cells_disconnect(struct sim *s, uint32_t node)
     if (!node_is_client(node)) {
         return;
     }
-    for (uint32_t i = 0; i < s->n_generations; i++) {
-        struct generation *g = &s->generations[i];
+    for (uint32_t i = 0; i < s->n_requests; i++) {
+        struct sim_request *g = &s->requests[i];
 
         if (g->client == node && g->arrived && !g->left) {
             cells_hit(s, i, CHOICE_ALL, CELL_DISCONNECT);
@@ -196,7 +197,7 @@ void cells_disconnect(struct sim *s, uint32_t node)
 static void worker_killed(struct sim *s, uint32_t node, uint32_t i,
                           uint32_t choice)
 {
-    const struct generation *g = &s->generations[i];
+    const struct sim_request *g = &s->requests[i];
     uint32_t w = node - SIM_FIRST_WORKER;
     enum cell_state here = cells_at_worker(s, node, &g->choices[choice]);
     enum cell_state all;
@@ -218,7 +219,7 @@ static void worker_killed(struct sim *s, uint32_t node, uint32_t i,
 
 static void router_killed(struct sim *s, uint32_t i)
 {
-    struct generation *g = &s->generations[i];
+    struct sim_request *g = &s->requests[i];
 
     if (!g->router_lost) {
         cells_hit(s, i, CHOICE_ALL, CELL_ROUTER_LOST);
@@ -231,8 +232,8 @@ void cells_killed(struct sim *s, uint32_t node)
     replicas_killed(s, node);
     s->counts.cells.deeds[DEED_OFFER_KILLED] +=
         node_is_worker(node) && s->offers[node - SIM_FIRST_WORKER].waits;
-    for (uint32_t i = 0; i < s->n_generations; i++) {
-        const struct generation *g = &s->generations[i];
+    for (uint32_t i = 0; i < s->n_requests; i++) {
+        const struct sim_request *g = &s->requests[i];
 
         if (node == SIM_ROUTER) {
             router_killed(s, i);

@@ -11,11 +11,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "router/core.h"
+#include "router/router_core.h"
 
 struct sim;
-struct generation;
-struct choice;
+struct sim_request;
+struct sim_choice;
 
 enum cell_state {
     CELL_ENCODING,
@@ -134,19 +134,19 @@ extern const char *const cell_state_names[CELL_STATES];
 extern const char *const cell_event_names[CELL_EVENTS];
 
 /* Where a choice stands now, as router and workers know it. */
-enum cell_state cells_state(const struct sim *s, uint32_t generation,
+enum cell_state cells_state(const struct sim *s, uint32_t request,
                             uint32_t choice);
 
 /* Where it stands at this worker; CELL_NONE: not there. */
 enum cell_state cells_at_worker(const struct sim *s, uint32_t node,
-                                const struct choice *c);
+                                const struct sim_choice *c);
 
-/* Its state at the router; REQUEST_ENDED where it is not known. */
-enum request_state cells_at_router(const struct sim *s,
-                                   const struct generation *g, uint32_t choice);
+/* Its state at the router; CHOICE_ENDED where it is not known. */
+enum choice_state cells_at_router(const struct sim *s,
+                                  const struct sim_request *g, uint32_t choice);
 
 /* Of a choice, or of CHOICE_ALL. */
-void cells_hit(struct sim *s, uint32_t generation, uint32_t choice,
+void cells_hit(struct sim *s, uint32_t request, uint32_t choice,
                enum cell_event what);
 
 /* The router hears that a connection of this node is over. */

@@ -3,16 +3,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/utf8.h"
+#include "common/base/utf8.h"
 #include "tests/sim/sim.h"
 
-static void wrong(struct choice *c, const char *what)
+static void wrong(struct sim_choice *c, const char *what)
 {
     sim_fail(c->g->sim, (int32_t)c->g->number, "choice %u: %s", c->number,
              what);
 }
 
-static const struct fake_model *model_of(const struct choice *c)
+static const struct fake_model *model_of(const struct sim_choice *c)
 {
     return &c->g->sim->options.models[c->g->model];
 }
@@ -27,24 +27,25 @@ static void *allocate(size_t n, size_t size)
     return p;
 }
 
-void choice_init(struct choice *c, struct generation *g, uint32_t number)
+void sim_choice_init(struct sim_choice *c, struct sim_request *g,
+                     uint32_t number)
 {
     size_t n = g->max_tokens, n_top = g->sampling.n_top_logprobs;
 
-    *c = (struct choice){.g = g, .number = number};
+    *c = (struct sim_choice){.g = g, .number = number};
     c->got = allocate(n, sizeof(*c->got));
     if (g->sampling.logprobs) {
         c->logprobs = allocate(n, sizeof(*c->logprobs));
         c->top_tokens = allocate(n * n_top, sizeof(*c->top_tokens));
         c->top_logprobs = allocate(n * n_top, sizeof(*c->top_logprobs));
     }
-    if (generation_has_text(g)) {
+    if (sim_request_has_text(g)) {
         c->text = allocate((n + 1) * VOCABULARY_BYTES + PLAIN_MAX, 3);
         c->text_end = allocate(n, sizeof(*c->text_end));
     }
 }
 
-void choice_fini(struct choice *c)
+void sim_choice_fini(struct sim_choice *c)
 {
     free(c->got);
     free(c->logprobs);
@@ -56,7 +57,7 @@ void choice_fini(struct choice *c)
 
 /* ---- tokens and logprobs ---- */
 
-static void check_logprobs(struct choice *c, uint32_t i)
+static void check_logprobs(struct sim_choice *c, uint32_t i)
 {
     uint32_t n_top = c->g->sampling.n_top_logprobs;
     struct token_logprob top[TOP_LOGPROBS_MAX];
@@ -75,9 +76,9 @@ static void check_logprobs(struct choice *c, uint32_t i)
     }
 }
 
-static void check_token(struct choice *c, uint32_t i)
+static void check_token(struct sim_choice *c, uint32_t i)
 {
-    const struct generation *g = c->g;
+    const struct sim_request *g = c->g;
     const struct fake_model *m = model_of(c);
 
     if (i && oracle_ends(m, &g->sampling, c->got[i - 1])) {
@@ -91,9 +92,9 @@ static void check_token(struct choice *c, uint32_t i)
     }
 }
 
-void choice_check(struct choice *c)
+void sim_choice_check(struct sim_choice *c)
 {
-    const struct generation *g = c->g;
+    const struct sim_request *g = c->g;
     const struct fake_model *m = model_of(c);
 
     for (uint32_t i = c->oracle.n; i < g->n_prompt; i++) {
@@ -108,9 +109,9 @@ void choice_check(struct choice *c)
 /* ---- text ---- */
 
 /* The token that ends it is no text. */
-static void add_text(struct choice *c, uint32_t from)
+static void add_text(struct sim_choice *c, uint32_t from)
 {
-    const struct generation *g = c->g;
+    const struct sim_request *g = c->g;
 
     for (uint32_t i = from; i < c->n_got; i++) {
         if (!oracle_ends(model_of(c), &g->sampling, c->got[i])) {
@@ -120,7 +121,7 @@ static void add_text(struct choice *c, uint32_t from)
     }
 }
 
-static void told(struct choice *c, const Sluice__V1__GenerateChunk *m)
+static void told(struct sim_choice *c, const Sluice__V1__GenerateChunk *m)
 {
     size_t n = m->text.len;
 
@@ -147,9 +148,9 @@ struct match {
 
 /* The first to end; of those the one that begins first; of equal ones the
  * first given. */
-static struct match first_stop(const struct choice *c)
+static struct match first_stop(const struct sim_choice *c)
 {
-    const struct generation *g = c->g;
+    const struct sim_request *g = c->g;
     struct match m = {0};
 
     for (size_t end = 1; end <= c->n_text && !m.found; end++) {
@@ -165,7 +166,7 @@ static struct match first_stop(const struct choice *c)
     return m;
 }
 
-static void count_stop(struct choice *c, const struct match *m)
+static void count_stop(struct sim_choice *c, const struct match *m)
 {
     struct cells *cells = &c->g->sim->counts.cells;
     uint32_t last = c->n_got - 1;
@@ -207,19 +208,19 @@ static int64_t gone_us(const struct sim *s)
     return ways * (s->options.delay_us + s->options.jitter_us) + 2 * us;
 }
 
-static void check_gone(struct sim *s, uint32_t generation, uint64_t choice)
+static void check_gone(struct sim *s, uint32_t request, uint64_t choice)
 {
-    const struct generation *g = &s->generations[generation];
-    enum cell_state state = cells_state(s, generation, (uint32_t)choice);
+    const struct sim_request *g = &s->requests[request];
+    enum cell_state state = cells_state(s, request, (uint32_t)choice);
 
     if (state < CELL_KEPT && !g->shared && !g->again) {
-        sim_fail(s, (int32_t)generation,
+        sim_fail(s, (int32_t)request,
                  "choice %u: a stop string ended it, but it is %s",
                  (uint32_t)choice, cell_state_names[state]);
     }
 }
 
-static void stopped(struct choice *c, const struct match *stop)
+static void stopped(struct sim_choice *c, const struct match *stop)
 {
     struct sim *s = c->g->sim;
 
@@ -236,7 +237,7 @@ static void stopped(struct choice *c, const struct match *stop)
 
 /* The end: a character that never was completed is text too, and may be the
  * end of a stop string. */
-static struct match end_text(struct choice *c)
+static struct match end_text(struct sim_choice *c)
 {
     struct match stop = first_stop(c);
 
@@ -248,8 +249,9 @@ static struct match end_text(struct choice *c)
 }
 
 /* Cancelled before a worker of the model was up: then the router has nothing to
- * make text with, and what was held back is not told (router/early.h). */
-static bool cancelled_early(const struct choice *c,
+ * make text with, and what was held back is not told (router/requests/early.h).
+ */
+static bool cancelled_early(const struct sim_choice *c,
                             const Sluice__V1__GenerateChunk *m)
 {
     return c->finish == SLUICE__V1__FINISH__FINISH_CANCELLED && c->n_had > 0 &&
@@ -258,7 +260,7 @@ static bool cancelled_early(const struct choice *c,
 
 /* All that was to be told was, up to the first stop string, and there is no
  * token past the one that completed it. */
-static void last_text(struct choice *c, const Sluice__V1__GenerateChunk *m)
+static void last_text(struct sim_choice *c, const Sluice__V1__GenerateChunk *m)
 {
     struct match stop = end_text(c);
 
@@ -291,7 +293,7 @@ static void last_text(struct choice *c, const Sluice__V1__GenerateChunk *m)
 
 /* ---- chunks ---- */
 
-static bool columns_fit(const struct choice *c,
+static bool columns_fit(const struct sim_choice *c,
                         const Sluice__V1__GenerateChunk *m)
 {
     const struct sampling *p = &c->g->sampling;
@@ -301,7 +303,8 @@ static bool columns_fit(const struct choice *c,
            m->n_top_logprobs == n * p->n_top_logprobs;
 }
 
-static void take_logprobs(struct choice *c, const Sluice__V1__GenerateChunk *m)
+static void take_logprobs(struct sim_choice *c,
+                          const Sluice__V1__GenerateChunk *m)
 {
     size_t n_top = c->g->sampling.n_top_logprobs;
 
@@ -315,7 +318,8 @@ static void take_logprobs(struct choice *c, const Sluice__V1__GenerateChunk *m)
     }
 }
 
-static void take_tokens(struct choice *c, const Sluice__V1__GenerateChunk *m)
+static void take_tokens(struct sim_choice *c,
+                        const Sluice__V1__GenerateChunk *m)
 {
     uint32_t from = c->n_got;
 
@@ -330,9 +334,9 @@ static void take_tokens(struct choice *c, const Sluice__V1__GenerateChunk *m)
     }
 }
 
-void choice_chunk(struct choice *c, const Sluice__V1__GenerateChunk *m)
+void sim_choice_chunk(struct sim_choice *c, const Sluice__V1__GenerateChunk *m)
 {
-    struct generation *g = c->g;
+    struct sim_request *g = c->g;
 
     if (c->finish) {
         wrong(c, "a chunk after the end");
@@ -359,7 +363,7 @@ void choice_chunk(struct choice *c, const Sluice__V1__GenerateChunk *m)
     c->figured = m->figures != NULL;
     c->stopped = m->has_stop_string;
     c->stop_string = m->stop_string;
-    choice_check(c);
+    sim_choice_check(c);
     if (c->text && !c->finish) {
         told(c, m);
     } else if (c->text) {
@@ -369,9 +373,9 @@ void choice_chunk(struct choice *c, const Sluice__V1__GenerateChunk *m)
     }
 }
 
-void choice_check_whole(struct choice *c)
+void sim_choice_check_whole(struct sim_choice *c)
 {
-    const struct generation *g = c->g;
+    const struct sim_request *g = c->g;
     bool ends = c->n_got &&
                 oracle_ends(model_of(c), &g->sampling, c->got[c->n_got - 1]);
     bool stop = c->finish == SLUICE__V1__FINISH__FINISH_STOP;

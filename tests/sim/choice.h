@@ -1,4 +1,4 @@
-/* choice.h - what came of one choice of a generation, and whether that was
+/* choice.h - what came of one choice of a request, and whether that was
  * right: every token once and in order, with the logprobs of the oracle, the
  * text of those tokens, cut where the first stop string is. */
 #ifndef SIM_CHOICE_H
@@ -8,17 +8,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/wire.h"
+#include "common/wire/wire.h"
 #include "proto/inference.pb-c.h"
 #include "tests/sim/oracle.h"
 #include "tests/sim/vocabulary.h"
 
 #define CHOICE_ALL UINT32_MAX /* where one could be named */
 
-struct generation;
+struct sim_request;
 
-struct choice {
-    struct generation *g;
+struct sim_choice {
+    struct sim_request *g;
     uint32_t number;
 
     uint32_t *got; /* [n_got] of max_tokens; owned */
@@ -53,16 +53,17 @@ struct choice {
     uint32_t freed_blocks, freed_slots; /* by receipts of its workers */
 };
 
-void choice_init(struct choice *c, struct generation *g, uint32_t number);
-void choice_fini(struct choice *c);
+void sim_choice_init(struct sim_choice *c, struct sim_request *g,
+                     uint32_t number);
+void sim_choice_fini(struct sim_choice *c);
 
 /* A chunk of it came. */
-void choice_chunk(struct choice *c, const Sluice__V1__GenerateChunk *m);
+void sim_choice_chunk(struct sim_choice *c, const Sluice__V1__GenerateChunk *m);
 
 /* Compare what came since the last time. */
-void choice_check(struct choice *c);
+void sim_choice_check(struct sim_choice *c);
 
 /* It has ended by itself: is this all, and the reason the right one? */
-void choice_check_whole(struct choice *c);
+void sim_choice_check_whole(struct sim_choice *c);
 
 #endif

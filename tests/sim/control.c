@@ -10,14 +10,14 @@
  * client may have been away, hear nothing of it, and come back. */
 static void check_over(struct control *c)
 {
-    const struct generation *g = &c->sim->generations[c->target];
+    const struct sim_request *g = &c->sim->requests[c->target];
 
     if (g->stream.n_resumes || g->stream.lost_us != NODE_IDLE) {
         return;
     }
     for (uint32_t i = 0; i < g->n_choices && !g->again && !g->shared; i++) {
         if ((c->choice == CHOICE_ALL || c->choice == i) &&
-            cells_at_router(c->sim, g, i) != REQUEST_ENDED) {
+            cells_at_router(c->sim, g, i) != CHOICE_ENDED) {
             sim_fail(c->sim, (int32_t)c->target,
                      "a receipt, but choice %u runs on", i);
         }
@@ -29,7 +29,7 @@ static void check_over(struct control *c)
 static void check_sum(struct control *c, const Sluice__V1__Receipt *r)
 {
     const struct sim *s = c->sim;
-    const struct generation *g = &s->generations[c->target];
+    const struct sim_request *g = &s->requests[c->target];
     uint32_t blocks = 0, slots = 0;
     bool all = !s->options.faulty && g->n_asked == 1 && g->n_stops == 0 &&
                g->deadline_ms == 0 && !g->left && !drains_drawn(&s->options);
@@ -51,7 +51,7 @@ static void check_sum(struct control *c, const Sluice__V1__Receipt *r)
 
 static void check_receipt(struct control *c, const Sluice__V1__Receipt *r)
 {
-    const struct generation *g = &c->sim->generations[c->target];
+    const struct sim_request *g = &c->sim->requests[c->target];
     uint32_t n = c->choice == CHOICE_ALL ? g->n_choices : 1;
     uint32_t stages = options_has_stages(&c->sim->options) ? SIM_WORKERS : 1;
     bool over = r->state == SLUICE__V1__SEQUENCE_STATE__SEQUENCE_FINISHED ||
@@ -63,7 +63,7 @@ static void check_receipt(struct control *c, const Sluice__V1__Receipt *r)
     } else if (over && (r->blocks || r->slots || r->checkpoints)) {
         sim_fail(c->sim, (int32_t)c->target, "a second receipt frees memory");
     } else if (r->n_generated > g->max_tokens * n ||
-               r->blocks > generation_blocks(g, 1) * n * stages ||
+               r->blocks > sim_request_blocks(g, 1) * n * stages ||
                r->slots > n * stages) {
         sim_fail(c->sim, (int32_t)c->target, "a receipt of too much");
     } else if (r->state != SLUICE__V1__SEQUENCE_STATE__SEQUENCE_UNKNOWN) {
@@ -102,8 +102,8 @@ static void check_listed(struct sim *s, const Sluice__V1__SequenceRow *row)
 {
     bool asked = false;
 
-    for (uint32_t i = 0; i < s->n_generations && !asked; i++) {
-        const struct generation *g = &s->generations[i];
+    for (uint32_t i = 0; i < s->n_requests && !asked; i++) {
+        const struct sim_request *g = &s->requests[i];
 
         asked = row->sequence->request_id.len == 16 &&
                 memcmp(g->id, row->sequence->request_id.data, 16) == 0 &&
@@ -209,7 +209,7 @@ static enum status call(struct control *c, const ProtobufCMessage *request)
 
 static enum status call_target(struct control *c)
 {
-    struct generation *g = &c->sim->generations[c->target];
+    struct sim_request *g = &c->sim->requests[c->target];
     Sluice__V1__SequenceRef ref = SLUICE__V1__SEQUENCE_REF__INIT;
     Sluice__V1__CancelRequest cancel = SLUICE__V1__CANCEL_REQUEST__INIT;
     Sluice__V1__RemoveRequest remove = SLUICE__V1__REMOVE_REQUEST__INIT;
@@ -218,7 +218,7 @@ static enum status call_target(struct control *c)
     ref.has_choice = c->choice != CHOICE_ALL;
     ref.choice = ref.has_choice ? c->choice : 0;
     cancel.sequence = remove.sequence = &ref;
-    generation_end_asked(c->sim, g, c->choice);
+    sim_request_end_asked(c->sim, g, c->choice);
     return call(c, method_find((uint16_t)c->method)->request ==
                            &sluice__v1__cancel_request__descriptor
                        ? &cancel.base

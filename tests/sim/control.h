@@ -1,4 +1,4 @@
-/* control.h - what clients ask beside generations: Cancel, RemoveSequence,
+/* control.h - what clients ask beside requests: Cancel, RemoveSequence,
  * the same as admin, listings, Audit; and whether the answers can be. */
 #ifndef SIM_CONTROL_H
 #define SIM_CONTROL_H
@@ -6,8 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "client/core.h"
-#include "common/method.h"
+#include "client/lib/client_core.h"
+#include "common/wire/method.h"
 
 struct sim;
 
@@ -16,7 +16,7 @@ struct sim;
 struct control {
     struct sim *sim;
     enum method method;
-    uint32_t target;           /* a generation's number, or CONTROL_NO_TARGET */
+    uint32_t target;           /* a request's number, or CONTROL_NO_TARGET */
     uint32_t choice;           /* of it, or CHOICE_ALL */
     uint32_t worker, grace_ms; /* of Drain and Undrain */
     uint32_t client, client_life;

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "tests/sim/sim.h"
-#include "worker/offer.h"
+#include "worker/stages/offer.h"
 
 #define UNDRAIN_MAX_US 2000000
 #define GRACE_MAX_MS   3000
@@ -124,10 +124,10 @@ static void look_at(struct sim *s, const struct router_worker_view *v)
 }
 
 /* Some worker that is open could hold it. */
-static bool has_worker(const struct sim *s, const struct generation *g)
+static bool has_worker(const struct sim *s, const struct sim_request *g)
 {
     for (uint32_t w = 0; w < s->options.n_workers; w++) {
-        if ((s->drains.open >> w & 1) != 0 && generation_fits_at(s, g, w)) {
+        if ((s->drains.open >> w & 1) != 0 && sim_request_fits_at(s, g, w)) {
             return true;
         }
     }
@@ -140,8 +140,8 @@ static void set_open(struct sim *s, uint32_t open)
         return;
     }
     s->drains.open = open;
-    for (uint32_t i = 0; i < s->n_generations; i++) {
-        struct generation *g = &s->generations[i];
+    for (uint32_t i = 0; i < s->n_requests; i++) {
+        struct sim_request *g = &s->requests[i];
 
         g->bereft = g->bereft || (!g->n_ends && !has_worker(s, g));
     }
@@ -188,7 +188,7 @@ void drains_asked(struct sim *s, const uint8_t *name, size_t n)
     }
 }
 
-bool drains_bereft(const struct sim *s, const struct generation *g)
+bool drains_bereft(const struct sim *s, const struct sim_request *g)
 {
     bool comes_and_goes =
         drains_drawn(&s->options) || options_has_stages(&s->options);

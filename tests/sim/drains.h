@@ -14,7 +14,7 @@
 #include "tests/sim/options.h"
 
 struct sim;
-struct generation;
+struct sim_request;
 
 /* What the router was last seen to believe of a worker. */
 struct drain_seen {
@@ -44,7 +44,7 @@ void drains_watch(struct sim *s);
 
 /* Has it been without a worker, at any time so far?  Of one whose id was used
  * twice this is not known, and said. */
-bool drains_bereft(const struct sim *s, const struct generation *g);
+bool drains_bereft(const struct sim *s, const struct sim_request *g);
 
 /* A Goodbye of a worker arrives: if it leaves, it has nothing left. */
 void drains_goodbye(struct sim *s, uint32_t node, uint32_t conn);

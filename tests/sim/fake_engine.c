@@ -93,7 +93,7 @@ bool fake_engine_stood_lately(const struct fake_engine *e, int64_t least_us,
 /* Of several stages each poison kills one and the same: the first, or the
  * last. */
 static bool strikes_here(const struct fake_engine *e,
-                         const struct generation *g)
+                         const struct sim_request *g)
 {
     return g->number % 2 ? !fake_engine_takes_hidden(e)
                          : !fake_engine_gives_hidden(e);
@@ -106,8 +106,8 @@ static bool dies(struct fake_engine *e, const struct plan *p)
 
     for (uint32_t i = 0; i < p->n_rows; i++) {
         const struct plan_row *r = &p->rows[i];
-        struct generation *g =
-            r->sampling ? generation_poison(e->sim, r->sampling->seed) : NULL;
+        struct sim_request *g =
+            r->sampling ? sim_request_poison(e->sim, r->sampling->seed) : NULL;
 
         if (g && g->poison && strikes_here(e, g) &&
             (g->poison_at == 0 || (r->sample && r->index == g->poison_at))) {

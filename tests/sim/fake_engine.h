@@ -1,4 +1,5 @@
-/* fake_engine.h - worker/engine.h over a model of memory, in virtual time.
+/* fake_engine.h - worker/engine/engine.h over a model of memory, in virtual
+ * time.
  *
  *     block: [block_tokens] cells (token, position, kind), written by rows
  *     slot:  a rolling hash of the tokens fed since it was zeroed
@@ -25,7 +26,7 @@
 
 #include <stdint.h>
 
-#include "worker/engine.h"
+#include "worker/engine/engine.h"
 
 struct sim;
 struct fake_engine;

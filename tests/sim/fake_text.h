@@ -1,4 +1,4 @@
-/* fake_text.h - router/text_seam.h in virtual time: a byte is an id.
+/* fake_text.h - router/text/text_seam.h in virtual time: a byte is an id.
  *
  * Jobs take drawn times and finish in any order; the queue is bounded.  A
  * text of the model means the ids of its bytes.  The tokenizer for streaming
@@ -6,7 +6,7 @@
 #ifndef SIM_FAKE_TEXT_H
 #define SIM_FAKE_TEXT_H
 
-#include "router/text_seam.h"
+#include "router/text/text_seam.h"
 
 struct sim;
 struct fake_text;

@@ -9,8 +9,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "common/log.h"
-#include "common/plant.h"
+#include "common/base/log.h"
+#include "common/base/plant.h"
 #include "tests/sim/sim.h"
 
 #define JOBS_MAX      64

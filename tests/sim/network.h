@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/node_io.h"
+#include "common/wire/node_io.h"
 
 struct sim;
 

@@ -4,7 +4,7 @@
 
 #include "tests/sim/fake_hidden.h"
 #include "tests/sim/sim.h"
-#include "worker/offer.h"
+#include "worker/stages/offer.h"
 
 #define SPIN_US    10000
 #define SPIN_TICKS 20000

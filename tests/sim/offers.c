@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "tests/sim/sim.h"
-#include "worker/offer.h"
+#include "worker/stages/offer.h"
 
 #define LATE_US     600000000 /* as long as the router waits for a load */
 #define LATE_MAX_US 20000000  /* and so much more */
@@ -200,8 +200,8 @@ void offers_spoil(struct sim *s, uint32_t node, struct frame **f)
     }
 }
 
-/* As common/split.h has it: weights, scratch, one sequence of the whole
- * context. */
+/* As common/split/layer_split.h has it: weights, scratch, one sequence of the
+ * whole context. */
 static bool holds(const struct sim *s, uint32_t w, uint32_t begin, uint32_t end)
 {
     const struct sim_options *o = &s->options;

@@ -29,7 +29,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/frame.h"
+#include "common/wire/frame.h"
 #include "proto/worker.pb-c.h"
 #include "tests/sim/options.h"
 

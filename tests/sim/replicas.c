@@ -221,11 +221,11 @@ static uint32_t sum(const uint32_t *of, size_t n)
 
 /* Does a stage free more than it was granted for one sequence? */
 static bool frees_too_much(const struct sim *s, uint32_t node,
-                           const struct generation *g,
+                           const struct sim_request *g,
                            const Sluice__V1__Receipt *r)
 {
     uint32_t w = node - SIM_FIRST_WORKER;
-    uint32_t blocks = generation_blocks(g, s->options.workers[w].block_tokens);
+    uint32_t blocks = sim_request_blocks(g, s->options.workers[w].block_tokens);
 
     for (size_t i = 0; i < r->n_stage_blocks; i++) {
         if (r->stage_blocks[i] > blocks || r->stage_slots[i] > 1) {
@@ -235,7 +235,7 @@ static bool frees_too_much(const struct sim *s, uint32_t node,
     return false;
 }
 
-void replicas_receipt(struct sim *s, uint32_t node, const struct generation *g,
+void replicas_receipt(struct sim *s, uint32_t node, const struct sim_request *g,
                       const Sluice__V1__Receipt *r)
 {
     struct worker_account a = {.assembly = 0};
@@ -306,14 +306,14 @@ void replicas_worker(struct sim *s, uint32_t w)
 
 /* Where a choice stands that was submitted to this node: there, or on its
  * way. */
-static enum cell_state state_at(const struct sim *s, uint32_t generation,
+static enum cell_state state_at(const struct sim *s, uint32_t request,
                                 uint32_t choice, uint32_t node)
 {
-    const struct generation *g = &s->generations[generation];
+    const struct sim_request *g = &s->requests[request];
     enum cell_state there = cells_at_worker(s, node, &g->choices[choice]);
 
     if (there != CELL_NONE || g->n_ends ||
-        cells_state(s, generation, choice) != CELL_SUBMITTED) {
+        cells_state(s, request, choice) != CELL_SUBMITTED) {
         return there;
     }
     return CELL_SUBMITTED;
@@ -324,8 +324,8 @@ static void hit(struct sim *s, uint32_t conn, enum stage_event what)
 {
     uint32_t node = s->network.conns[conn - 1].node;
 
-    for (uint32_t i = 0; i < s->n_generations; i++) {
-        const struct generation *g = &s->generations[i];
+    for (uint32_t i = 0; i < s->n_requests; i++) {
+        const struct sim_request *g = &s->requests[i];
 
         for (uint32_t k = 0; k < g->n_choices; k++) {
             if (g->choices[k].submitted_conn == conn) {

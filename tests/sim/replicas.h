@@ -30,7 +30,7 @@
 
 struct frame;
 struct router_worker_view;
-struct generation;
+struct sim_request;
 
 /* Of each worker. */
 struct replicas_seen {
@@ -55,7 +55,7 @@ void replicas_ordered(struct sim *s, uint32_t node, uint64_t assembly);
 void replicas_broken(struct sim *s, uint32_t node, const char *why, size_t n);
 
 /* A worker's receipt of g is about to be delivered to the router. */
-void replicas_receipt(struct sim *s, uint32_t node, const struct generation *g,
+void replicas_receipt(struct sim *s, uint32_t node, const struct sim_request *g,
                       const Sluice__V1__Receipt *r);
 
 /* After each tick of worker w. */

@@ -82,7 +82,7 @@ static void watch(struct sim *s, uint32_t calming, uint64_t b)
 static void begin(struct sim *s, uint64_t seed, struct seeds_with with,
                   bool verbose)
 {
-    memset(s, 0, offsetof(struct sim, generations));
+    memset(s, 0, offsetof(struct sim, requests));
     s->seed = seed;
     s->verbose = verbose;
     options_draw(&s->options, seed, with);
@@ -112,8 +112,8 @@ static void end(struct sim *s)
             node_kill(s, i);
         }
     }
-    for (uint32_t i = 0; i < s->n_generations; i++) {
-        generation_fini(&s->generations[i]);
+    for (uint32_t i = 0; i < s->n_requests; i++) {
+        sim_request_fini(&s->requests[i]);
     }
     network_fini(&s->network);
     clock_fini(&s->clock);

@@ -11,10 +11,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "client/core.h"
-#include "common/node_io.h"
-#include "common/wire.h"
-#include "router/core.h"
+#include "client/lib/client_core.h"
+#include "common/wire/node_io.h"
+#include "common/wire/wire.h"
+#include "router/router_core.h"
 #include "tests/sim/actor.h"
 #include "tests/sim/adoptions.h"
 #include "tests/sim/cells.h"
@@ -23,29 +23,29 @@
 #include "tests/sim/drains.h"
 #include "tests/sim/fake_engine.h"
 #include "tests/sim/fake_text.h"
-#include "tests/sim/generation.h"
 #include "tests/sim/grants.h"
 #include "tests/sim/liveness.h"
 #include "tests/sim/network.h"
 #include "tests/sim/offers.h"
 #include "tests/sim/options.h"
 #include "tests/sim/replicas.h"
+#include "tests/sim/request.h"
 #include "tests/sim/rng.h"
 #include "tests/sim/spare.h"
 #include "tests/sim/strangers.h"
-#include "worker/core.h"
+#include "worker/worker_core.h"
 
 #define SIM_ROUTER       0
 #define SIM_FIRST_WORKER 1
 #define SIM_FIRST_CLIENT (SIM_FIRST_WORKER + SIM_WORKERS)
 #define SIM_NODES        (SIM_FIRST_CLIENT + SIM_CLIENTS)
 
-#define SIM_REQUESTS_MIN    40
-#define SIM_FRAMES_MIN      2000
-#define SIM_GENERATIONS_MAX 2000
-#define SIM_CONTROLS_MAX    4000
-#define SIM_PROMPT_MAX      512
-#define SIM_START_US        1000000
+#define SIM_REQUESTS_MIN 40
+#define SIM_FRAMES_MIN   2000
+#define SIM_REQUESTS_MAX 2000
+#define SIM_CONTROLS_MAX 4000
+#define SIM_PROMPT_MAX   512
+#define SIM_START_US     1000000
 #define SIM_CALM_US                                       \
     200000000 /* all must end this long after faults, and \
                * after the last token */
@@ -95,7 +95,7 @@ struct sim {
     struct fake_engine *engines[SIM_WORKERS];
     struct fake_text *text;
     struct arena arena;
-    uint32_t n_generations, n_open; /* of them not ended */
+    uint32_t n_requests, n_open; /* of them not ended */
     uint32_t n_controls, n_controls_open;
     struct grants grants;
     struct adoptions adoptions;
@@ -129,7 +129,7 @@ struct sim {
     char what[SIM_WHAT];
 
     /* Last, as they are filled in when they come to be. */
-    struct generation generations[SIM_GENERATIONS_MAX];
+    struct sim_request requests[SIM_REQUESTS_MAX];
     struct control controls[SIM_CONTROLS_MAX];
 };
 
@@ -200,9 +200,9 @@ void auditor_lost(struct sim *s, uint32_t conn);
 /* The router takes no more than so many choices now. */
 void auditor_full(struct sim *s, uint32_t room);
 /* A choice kills the worker that runs it, which lives still. */
-void auditor_poisoned(struct sim *s, uint32_t number, struct choice *c);
+void auditor_poisoned(struct sim *s, uint32_t number, struct sim_choice *c);
 /* Its newest death is not laid at its door: the router could not know. */
-void auditor_forgiven(struct choice *c);
+void auditor_forgiven(struct sim_choice *c);
 /* The router is about to hear a worker's Goodbye: if that has died since of
  * what it let go of, the router cannot know, and it counts for no death. */
 void auditor_goodbye(struct sim *s, uint32_t conn);

@@ -47,9 +47,9 @@ void sniff_log(const struct sim *s, uint32_t conn, enum conn_end to,
 /* The newest with this id. */
 static uint32_t find(const struct sim *s, ProtobufCBinaryData id)
 {
-    for (uint32_t i = s->n_generations; i; i--) {
+    for (uint32_t i = s->n_requests; i; i--) {
         if (id.len == 16 &&
-            memcmp(s->generations[i - 1].id, id.data, id.len) == 0) {
+            memcmp(s->requests[i - 1].id, id.data, id.len) == 0) {
             return i - 1;
         }
     }
@@ -68,7 +68,7 @@ static const void *body(struct sim *s, const struct envelope *e,
 }
 
 /* What its client says that it has, as it goes on. */
-static void resumed(struct sim *s, struct generation *g,
+static void resumed(struct sim *s, struct sim_request *g,
                     const Sluice__V1__GenerateRequest *r)
 {
     uint64_t *deeds = s->counts.cells.deeds;
@@ -78,7 +78,7 @@ static void resumed(struct sim *s, struct generation *g,
         return;
     }
     for (uint32_t i = 0; i < g->n_choices; i++) {
-        struct choice *c = &g->choices[i];
+        struct sim_choice *c = &g->choices[i];
 
         c->n_had = r->have_count[i];
         n_ended += r->have_ended[i] != 0;
@@ -102,7 +102,7 @@ static void generate(struct sim *s, uint32_t conn, const struct envelope *e)
     uint32_t i = r ? find(s, r->request_id) : NOBODY;
 
     if (i != NOBODY) {
-        struct generation *g = &s->generations[i];
+        struct sim_request *g = &s->requests[i];
 
         g->arrived = true;
         for (uint32_t k = 0; k < g->n_choices; k++) {
@@ -142,8 +142,8 @@ static void named(struct sim *s, const struct envelope *e, bool remove)
 
 static void call_cancelled(struct sim *s, uint32_t conn, uint64_t call)
 {
-    for (uint32_t i = s->n_generations; i; i--) {
-        const struct generation *g = &s->generations[i - 1];
+    for (uint32_t i = s->n_requests; i; i--) {
+        const struct sim_request *g = &s->requests[i - 1];
 
         if (g->arrived && g->conn == conn && g->at_router == call) {
             cells_hit(s, i - 1, CHOICE_ALL, CELL_CANCEL);
@@ -237,11 +237,11 @@ static void receipt(struct sim *s, uint32_t conn, const struct envelope *e)
 
     if (r) {
         replicas_receipt(s, network_conn(&s->network, conn)->node,
-                         i == NOBODY ? NULL : &s->generations[i], r);
+                         i == NOBODY ? NULL : &s->requests[i], r);
     }
 
-    if (i != NOBODY && r->sequence->choice < s->generations[i].n_choices) {
-        struct choice *c = &s->generations[i].choices[r->sequence->choice];
+    if (i != NOBODY && r->sequence->choice < s->requests[i].n_choices) {
+        struct sim_choice *c = &s->requests[i].choices[r->sequence->choice];
 
         c->freed_blocks += r->blocks;
         c->freed_slots += r->slots;
@@ -327,7 +327,7 @@ static bool is_worker_of_router(const struct sim *s, uint32_t conn,
 /* It goes to a worker: the one before has let go of it, unless the router
  * has lost one of them, or what lives there was not what it asked for.  A Hello
  * that comes late opens the connection anew, with another session. */
-static void check_alone(const struct choice *c, uint32_t conn)
+static void check_alone(const struct sim_choice *c, uint32_t conn)
 {
     struct sim *s = c->g->sim;
     uint32_t old = c->submitted_conn;
@@ -350,11 +350,11 @@ static void check_alone(const struct choice *c, uint32_t conn)
     }
 }
 
-static void submitted(struct sim *s, uint32_t conn, struct choice *c,
+static void submitted(struct sim *s, uint32_t conn, struct sim_choice *c,
                       const Sluice__V1__SubmitRequest *r)
 {
     struct cells *cells = &s->counts.cells;
-    const struct generation *g = c->g;
+    const struct sim_request *g = c->g;
     bool moved = c->submitted_conn && c->submitted_conn != conn;
 
     check_alone(c, conn);
@@ -376,7 +376,7 @@ static void submitted(struct sim *s, uint32_t conn, struct choice *c,
         cells->deeds[DEED_MOVED_TEXT] += c->text != NULL;
     }
     for (uint32_t i = 0; i < g->n_choices; i++) {
-        const struct choice *o = &g->choices[i];
+        const struct sim_choice *o = &g->choices[i];
 
         if (o->submitted_conn && o->submitted_conn != conn && !o->finish) {
             cells->deeds[DEED_CHOICES_APART]++;
@@ -396,7 +396,7 @@ static void submit(struct sim *s, uint32_t conn, const struct envelope *e)
     const Sluice__V1__SubmitRequest *r =
         body(s, e, &sluice__v1__submit_request__descriptor);
     uint32_t i = r ? find(s, r->sequence->request_id) : NOBODY;
-    struct generation *g;
+    struct sim_request *g;
     bool wanted = false;
 
     if (r) {
@@ -406,14 +406,14 @@ static void submit(struct sim *s, uint32_t conn, const struct envelope *e)
     if (i == NOBODY || !wanted) {
         return;
     }
-    g = &s->generations[i];
+    g = &s->requests[i];
     if (r->n_prompt != g->n_prompt) {
         sim_fail(s, (int32_t)i, "a Submit with another prompt");
     } else if (r->sequence->choice >= g->n_choices) {
         sim_fail(s, (int32_t)i, "a Submit of no choice");
     } else {
         submitted(s, conn, &g->choices[r->sequence->choice], r);
-        generation_seed(g, r->sampling->seed);
+        sim_request_seed(g, r->sampling->seed);
     }
 }
 

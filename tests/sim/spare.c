@@ -79,17 +79,17 @@ struct amount {
 };
 
 /* Open at the router, by a Submit that this connection took. */
-static bool is_open(const struct sim *s, const struct generation *g, uint32_t k,
-                    uint32_t conn)
+static bool is_open(const struct sim *s, const struct sim_request *g,
+                    uint32_t k, uint32_t conn)
 {
-    enum request_state at = cells_at_router(s, g, k);
+    enum choice_state at = cells_at_router(s, g, k);
 
-    return g->choices[k].submitted_conn == conn && at >= REQUEST_SUBMITTED &&
-           at < REQUEST_ENDING;
+    return g->choices[k].submitted_conn == conn && at >= CHOICE_SUBMITTED &&
+           at < CHOICE_ENDING;
 }
 
 /* Could every worker of a place hold it, if it were empty? */
-static bool holds(const struct sim *s, const struct generation *g,
+static bool holds(const struct sim *s, const struct sim_request *g,
                   const struct place *p)
 {
     for (uint32_t w = 0; w < s->options.n_workers; w++) {
@@ -98,7 +98,7 @@ static bool holds(const struct sim *s, const struct generation *g,
 
         if ((p->workers >> w & 1) != 0 &&
             ((shard.attention &&
-              generation_blocks(g, d->block_tokens) > d->n_blocks) ||
+              sim_request_blocks(g, d->block_tokens) > d->n_blocks) ||
              (shard.linear && d->n_slots == 0))) {
             return false;
         }
@@ -111,10 +111,10 @@ static bool holds(const struct sim *s, const struct generation *g,
  * late or lost, a ledger may have come before.  Nor does one of the other that
  * this one could not hold if it were empty: nothing is promised to that. */
 static struct amount taken(const struct sim *s, uint32_t w,
-                           const struct generation *g, const struct place *own,
+                           const struct sim_request *g, const struct place *own,
                            const struct place *other)
 {
-    uint32_t blocks = generation_blocks(g, s->options.workers[w].block_tokens);
+    uint32_t blocks = sim_request_blocks(g, s->options.workers[w].block_tokens);
     bool held = holds(s, g, own);
     struct amount sum = {0, 0};
 
@@ -139,8 +139,8 @@ static void check_worker(struct sim *s, uint32_t model, uint32_t w,
     struct fake_shard shard = options_shard(&s->options, w);
     struct amount sum = {0, 0};
 
-    for (uint32_t i = 0; i < s->n_generations; i++) {
-        const struct generation *g = &s->generations[i];
+    for (uint32_t i = 0; i < s->n_requests; i++) {
+        const struct sim_request *g = &s->requests[i];
         struct amount a;
 
         if (g->model != model || g->n_ends || g->shared ||
@@ -221,20 +221,20 @@ void spare_watch(struct sim *s)
 }
 
 /* Does it fit all that there is of its model? */
-static bool fits_all(const struct sim *s, const struct generation *g)
+static bool fits_all(const struct sim *s, const struct sim_request *g)
 {
     for (uint32_t w = 0; w < s->options.n_workers; w++) {
         if (s->options.workers[w].model == g->model &&
-            !generation_fits_at(s, g, w)) {
+            !sim_request_fits_at(s, g, w)) {
             return false;
         }
     }
     return true;
 }
 
-void spare_submitted(const struct choice *c, uint32_t n_generated)
+void spare_submitted(const struct sim_choice *c, uint32_t n_generated)
 {
-    const struct generation *g = c->g;
+    const struct sim_request *g = c->g;
     struct sim *s = g->sim;
 
     if (s->spare[g->model].promised &&
@@ -253,9 +253,9 @@ void spare_lost(struct sim *s, uint32_t conn)
         return;
     }
     p = &s->spare[s->options.workers[node - SIM_FIRST_WORKER].model];
-    for (uint32_t i = 0; i < s->n_generations && p->promised; i++) {
-        for (uint32_t k = 0; k < s->generations[i].n_choices; k++) {
-            const struct choice *c = &s->generations[i].choices[k];
+    for (uint32_t i = 0; i < s->n_requests && p->promised; i++) {
+        for (uint32_t k = 0; k < s->requests[i].n_choices; k++) {
+            const struct sim_choice *c = &s->requests[i].choices[k];
 
             s->counts.cells.deeds[DEED_SPARE_LOSS] +=
                 c->submitted_conn == conn && !c->finish;

@@ -17,7 +17,7 @@
 #include <stdint.h>
 
 struct sim;
-struct choice;
+struct sim_choice;
 
 /* Of a model. */
 struct spare {
@@ -29,7 +29,7 @@ struct spare {
 /* After a tick of the router. */
 void spare_watch(struct sim *s);
 /* A Submit of c arrives, with so many generated ids. */
-void spare_submitted(const struct choice *c, uint32_t n_generated);
+void spare_submitted(const struct sim_choice *c, uint32_t n_generated);
 /* The router has lost this connection: the promise is kept, and is over. */
 void spare_lost(struct sim *s, uint32_t conn);
 

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/hello.h"
+#include "common/wire/hello.h"
 #include "proto/registry.pb-c.h"
 #include "tests/sim/sim.h"
 
@@ -154,7 +154,7 @@ static bool same_counts(const struct router_counts *a,
     return a->finished == b->finished && a->cancelled == b->cancelled &&
            a->failed == b->failed && a->moved == b->moved &&
            a->lies == b->lies && a->strikes == b->strikes &&
-           a->indicted == b->indicted && a->n_requests == b->n_requests &&
+           a->indicted == b->indicted && a->n_choices == b->n_choices &&
            a->n_waiting == b->n_waiting && a->n_early == b->n_early;
 }
 
@@ -184,7 +184,7 @@ static void compare(struct sim *s, const struct stranger *x,
         sim_fail(s, -1,
                  "a stranger of %s is refused, and of %u choices %u wait "
                  "instead of %u",
-                 x->model_name, now.counts.n_requests, now.counts.n_waiting,
+                 x->model_name, now.counts.n_choices, now.counts.n_waiting,
                  before->counts.n_waiting);
     }
 }

@@ -17,7 +17,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "client/client.h"
+#include "client/lib/client.h"
 #include "proto/admin.pb-c.h"
 #include "proto/inference.pb-c.h"
 

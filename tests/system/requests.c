@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/client.h"
+#include "client/lib/client.h"
 #include "proto/admin.pb-c.h"
 
 #define CONTEXT 4096

@@ -6,17 +6,17 @@
 #include <string.h>
 #include <time.h>
 
-#include "client/core.h"
-#include "common/wire.h"
+#include "client/lib/client_core.h"
+#include "common/wire/wire.h"
 #include "proto/inference.pb-c.h"
-#include "router/core.h"
-#include "router/text_threads.h"
+#include "router/router_core.h"
+#include "router/text/text_threads.h"
 #include "tests/threads/memory_net.h"
 #include "tests/unit/cmocka.h"
 #include "text/tokenizer.h"
-#include "worker/core.h"
-#include "worker/engine_thread.h"
+#include "worker/engine/engine_thread.h"
 #include "worker/model/shard.h"
+#include "worker/worker_core.h"
 
 #define MODEL       "models/tiny-hybrid"
 #define WORKERS     2

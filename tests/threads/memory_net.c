@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "common/method.h"
+#include "common/wire/method.h"
 
 #define WAIT_MS_MAX 100
 

@@ -1,8 +1,8 @@
 /* memory_net.h - node_io between threads: mailboxes in place of sockets.
  *
  * Each node runs in a thread of its own and waits on descriptors, as
- * common/loop.c does: its mailbox, and what else it is given (an engine's, a
- * text pool's).  No ZeroMQ is linked, so that ThreadSanitizer sees every
+ * common/wire/loop.c does: its mailbox, and what else it is given (an engine's,
+ * a text pool's).  No ZeroMQ is linked, so that ThreadSanitizer sees every
  * thread there is and every lock that orders them.
  *
  * Threading: memory_net_new/free, memory_node_new and memory_node_stop by the
@@ -12,7 +12,7 @@
 #ifndef TESTS_THREADS_MEMORY_NET_H
 #define TESTS_THREADS_MEMORY_NET_H
 
-#include "common/node_io.h"
+#include "common/wire/node_io.h"
 
 #define NET_NODES_MAX       16
 #define NET_CONNECTIONS_MAX 64

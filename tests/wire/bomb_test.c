@@ -4,8 +4,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "common/method.h"
-#include "common/wire.h"
+#include "common/wire/method.h"
+#include "common/wire/wire.h"
 #include "proto/admin.pb-c.h"
 #include "proto/inference.pb-c.h"
 #include "proto/registry.pb-c.h"

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/method.h"
-#include "common/wire.h"
+#include "common/wire/method.h"
+#include "common/wire/wire.h"
 #include "tests/unit/cmocka.h"
 
 #define ROUNDS   60

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/bytes.h"
+#include "common/base/bytes.h"
 #include "proto/common.pb-c.h"
 #include "proto/health.pb-c.h"
 #include "proto/registry.pb-c.h"

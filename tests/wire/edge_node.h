@@ -10,8 +10,8 @@
 #ifndef TESTS_WIRE_EDGE_NODE_H
 #define TESTS_WIRE_EDGE_NODE_H
 
-#include "common/greeter.h"
-#include "common/session.h"
+#include "common/wire/greeter.h"
+#include "common/wire/session.h"
 
 #define EDGE_ASSEMBLY 42
 

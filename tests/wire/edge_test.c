@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/loop.h"
+#include "common/wire/loop.h"
 #include "tests/unit/cmocka.h"
 #include "tests/wire/edge_node.h"
 

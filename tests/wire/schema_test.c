@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/frame.h"
-#include "common/method.h"
-#include "common/wire_type.h"
+#include "common/wire/frame.h"
+#include "common/wire/method.h"
+#include "common/wire/wire_type.h"
 #include "tests/unit/cmocka.h"
 
 static const char *const files[] = {"common",   "registry", "inference",

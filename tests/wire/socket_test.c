@@ -14,8 +14,8 @@
 
 #include <zmq.h>
 
-#include "common/loop.h"
-#include "common/session.h"
+#include "common/wire/loop.h"
+#include "common/wire/session.h"
 #include "proto/common.pb-c.h"
 #include "proto/health.pb-c.h"
 #include "proto/registry.pb-c.h"

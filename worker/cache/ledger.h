@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/status.h"
+#include "common/base/status.h"
 #include "proto/common.pb-c.h"
 #include "worker/cache/pool.h"
 #include "worker/cache/sequence.h"

@@ -15,7 +15,7 @@
 #ifndef WORKER_CACHE_LOGPROBS_H
 #define WORKER_CACHE_LOGPROBS_H
 
-#include "common/sampling.h"
+#include "common/sampling/sampling.h"
 #include "worker/cache/paged.h"
 
 #define LOGPROB_WINDOW     256

@@ -18,8 +18,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/status.h"
-#include "worker/engine.h"
+#include "common/base/status.h"
+#include "worker/engine/engine.h"
 
 #define PAGE_NONE UINT32_MAX
 

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/log.h"
-#include "common/plant.h"
-#include "common/state_machine.h"
+#include "common/base/log.h"
+#include "common/base/plant.h"
+#include "common/base/state_machine.h"
 
 static const struct sm_row state_rows[SEQUENCE_STATES] = {
     [SEQUENCE_RECEIVING] = {"receiving",

@@ -27,13 +27,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/request_id.h"
-#include "common/status.h"
-#include "common/timer.h"
+#include "common/base/status.h"
+#include "common/base/timer.h"
+#include "common/wire/request_id.h"
 #include "worker/cache/logprobs.h"
 #include "worker/cache/paged.h"
 #include "worker/cache/pool.h"
-#include "worker/engine.h"
+#include "worker/engine/engine.h"
 
 enum sequence_state {
     SEQUENCE_RECEIVING,
@@ -120,7 +120,7 @@ struct sequence {
     uint32_t inflight;  /* plans in flight that name it */
     uint64_t last_step; /* the newest of them, */
     uint32_t last_row;  /* and its row there */
-    bool spoilt;        /* of a stage (worker/stage.h): a step of it failed */
+    bool spoilt; /* of a stage (worker/stages/stage.h): a step of it failed */
 
     /* The stages after this one, of a leader. */
     bool staged;      /* they have it: its Remove is not back */
@@ -134,7 +134,7 @@ struct sequence {
     bool forgotten;        /* its end is acknowledged */
     uint64_t call;         /* the Submit still open, 0: none */
 
-    /* Its session is over, and it lives on (worker/orphans.h). */
+    /* Its session is over, and it lives on (worker/sequences/orphans.h). */
     bool orphan, orphan_told;
     uint64_t ids_hash; /* of the first n_hashed ids, when those may be gone */
     uint32_t n_hashed;

@@ -4,12 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/quote.h"
 #include "common/model/checkpoint.h"
 #include "common/model/config.h"
 #include "common/model/costs.h"
 #include "common/model/layout.h"
 #include "common/model/sizes.h"
-#include "common/quote.h"
 
 #define MIB 1048576.0
 

@@ -16,7 +16,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "common/status.h"
+#include "common/base/status.h"
 
 #define CHECK_BLOCK_TOKENS 32
 

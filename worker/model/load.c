@@ -8,9 +8,9 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "common/base/quote.h"
 #include "common/model/document.h"
 #include "common/model/half.h"
-#include "common/quote.h"
 
 struct piece {
     const struct slice *slice;

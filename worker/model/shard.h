@@ -25,10 +25,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "common/base/quote.h"
+#include "common/base/status.h"
 #include "common/model/config.h"
 #include "common/model/weights.h"
-#include "common/quote.h"
-#include "common/status.h"
 
 struct shard;
 

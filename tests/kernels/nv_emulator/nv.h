@@ -1,4 +1,4 @@
-/* nv.h - the instructions of kernels/opencl/nv.cl, for kernels compiled for
+/* nv.h - the instructions of kernels/opencl/nv/nv.cl, for kernels compiled for
  * the host; see there.  It is read as C and as OpenCL C. */
 #ifndef TESTS_KERNELS_NV_EMULATOR_NV_H
 #define TESTS_KERNELS_NV_EMULATOR_NV_H

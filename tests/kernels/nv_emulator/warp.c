@@ -1,4 +1,5 @@
-/* warp.c - the instructions of kernels/opencl/nv.cl; see there and emulator.h.
+/* warp.c - the instructions of kernels/opencl/nv/nv.cl; see there and
+ * emulator.h.
  *
  * Products are summed in double and rounded once an instruction.  What reads
  * or writes through a kernel's pointers does so as the kernel would, with the

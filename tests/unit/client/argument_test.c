@@ -1,5 +1,5 @@
 /* Values of options that are lists or escaped text. */
-#include "client/argument.h"
+#include "client/ctl/argument.h"
 
 #include <stdio.h>
 #include <string.h>

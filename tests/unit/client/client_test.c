@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "client/client.h"
+#include "client/lib/client.h"
 #include "fake_router.h"
 #include "proto/inference.pb-c.h"
 

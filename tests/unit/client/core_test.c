@@ -1,9 +1,9 @@
 /* The client core against a hand-made router: one peer, two queues. */
 #include <string.h>
 
-#include "client/core.h"
-#include "common/peer.h"
-#include "common/wire.h"
+#include "client/lib/client_core.h"
+#include "common/wire/peer.h"
+#include "common/wire/wire.h"
 #include "proto/admin.pb-c.h"
 #include "proto/health.pb-c.h"
 #include "proto/inference.pb-c.h"

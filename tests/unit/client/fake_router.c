@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/loop.h"
-#include "common/peer.h"
-#include "common/transport.h"
+#include "common/wire/loop.h"
+#include "common/wire/peer.h"
+#include "common/wire/transport.h"
 #include "proto/health.pb-c.h"
 #include "proto/inference.pb-c.h"
 #include "proto/registry.pb-c.h"

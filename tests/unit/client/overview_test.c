@@ -1,10 +1,10 @@
 /* How sluicectl status draws models, replicas and stages. */
-#include "client/overview.h"
+#include "client/ctl/overview.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/wire.h"
+#include "common/wire/wire.h"
 #include "tests/unit/cmocka.h"
 
 /* One row, of a worker with 100 blocks and, in its stages, 10 slots. */

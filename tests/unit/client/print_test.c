@@ -9,9 +9,9 @@
 
 #include <cmocka.h>
 
-#include "client/escape.h"
-#include "client/json_message.h"
-#include "client/table.h"
+#include "client/ctl/columns.h"
+#include "client/ctl/escape.h"
+#include "client/ctl/json_message.h"
 #include "proto/inference.pb-c.h"
 
 struct escape_case {

@@ -1,10 +1,10 @@
 /* A struct client_request as it travels: its lists, and that the router will
  * find them right. */
-#include "client/request.h"
+#include "client/lib/request.h"
 
 #include <string.h>
 
-#include "common/sampling_message.h"
+#include "common/sampling/sampling_message.h"
 #include "tests/unit/cmocka.h"
 
 static const uint8_t id[16] = {1};

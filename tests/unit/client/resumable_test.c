@@ -1,7 +1,7 @@
 /* A generation that outlasts its connection, over a core made of paper: the
  * test says what becomes of each call, whether there is a session, and what
  * time it is. */
-#include "client/resumable.h"
+#include "client/lib/resumable.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* Texts that come mixed are shown one after the other. */
-#include "client/turns.h"
+#include "client/ctl/turns.h"
 
 #include <stdio.h>
 #include <string.h>

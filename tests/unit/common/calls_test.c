@@ -1,4 +1,4 @@
-#include "common/calls.h"
+#include "common/wire/calls.h"
 
 #include <stdlib.h>
 

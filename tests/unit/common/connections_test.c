@@ -1,6 +1,6 @@
 /* Connections are found by routing id, descriptor and number, also where
  * buckets are shared, and by nothing once they are gone. */
-#include "common/connections.h"
+#include "common/wire/connections.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* Names of ports: what one is, who can reach it, whether it is taken. */
-#include "common/endpoint.h"
+#include "common/wire/endpoint.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/frame_spare.h"
+#include "common/wire/frame_spare.h"
 #include "tests/unit/cmocka.h"
 
 /* All of it can be written, at every size about the classes' borders. */

@@ -1,9 +1,9 @@
-#include "common/frame.h"
+#include "common/wire/frame.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/bytes.h"
+#include "common/base/bytes.h"
 #include "tests/unit/cmocka.h"
 
 static struct frame *small_frame(uint32_t tensor_bytes)

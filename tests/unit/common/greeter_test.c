@@ -1,5 +1,5 @@
 /* The listening side of an edge: who comes in, what ends it. */
-#include "common/greeter.h"
+#include "common/wire/greeter.h"
 
 #include <stdio.h>
 #include <string.h>

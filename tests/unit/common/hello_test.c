@@ -1,7 +1,7 @@
 /* The frames that stand outside a session, and what is none of them. */
 #include <string.h>
 
-#include "common/peer.h"
+#include "common/wire/peer.h"
 #include "proto/registry.pb-c.h"
 #include "tests/unit/cmocka.h"
 

@@ -1,4 +1,4 @@
-#include "common/json_bound.h"
+#include "common/base/json_bound.h"
 
 #include <string.h>
 

@@ -1,11 +1,11 @@
 /* Tensors on links: alone in their frames, in order with all else, once, bit
  * for bit, and nothing that may not be one. */
-#include "common/link.h"
+#include "common/wire/link.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/bytes.h"
+#include "common/base/bytes.h"
 #include "proto/stage.pb-c.h"
 #include "tests/unit/cmocka.h"
 #include "tests/unit/common/peer_pair.h"

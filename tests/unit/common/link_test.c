@@ -1,8 +1,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/bytes.h"
-#include "common/link.h"
+#include "common/base/bytes.h"
+#include "common/wire/link.h"
 #include "tests/unit/cmocka.h"
 
 #define SESSION 77

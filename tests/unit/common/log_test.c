@@ -1,8 +1,8 @@
-#include "common/log.h"
+#include "common/base/log.h"
 
 #include <string.h>
 
-#include "common/request_id.h"
+#include "common/wire/request_id.h"
 #include "tests/unit/cmocka.h"
 
 static char last[LOG_LINE];

@@ -1,9 +1,9 @@
-#include "common/metric.h"
+#include "common/base/metric.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/limits.h"
+#include "common/common_limits.h"
 #include "tests/unit/cmocka.h"
 
 #define TEST_METRICS(X)               \

@@ -1,4 +1,4 @@
-#include "common/option.h"
+#include "common/base/option.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* What a peer of ours would never send: how it is answered, what of it is a
  * strike, and how many strikes end the session. */
-#include "common/peer.h"
+#include "common/wire/peer.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* Two peers that keep the rules: calls, ends, deadlines, oneways, room. */
-#include "common/peer.h"
+#include "common/wire/peer.h"
 
 #include <stdlib.h>
 

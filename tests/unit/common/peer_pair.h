@@ -1,5 +1,6 @@
 /* peer_pair.h - two peers that speak with each other, for the tests of
- * common/peer.h: what one sends waits in memory until the other takes it in.
+ * common/wire/peer.h: what one sends waits in memory until the other takes it
+ * in.
  *
  * Nothing sleeps: time is pair_clock_us, which the test moves.  The ops fail
  * the test if a request is of another type than its method's, if chunks are
@@ -11,7 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/peer.h"
+#include "common/wire/peer.h"
 #include "proto/inference.pb-c.h"
 
 #define PAIR_SESSION 9

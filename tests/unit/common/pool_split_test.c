@@ -1,4 +1,4 @@
-#include "common/pool_split.h"
+#include "common/split/pool_split.h"
 
 #include "tests/unit/cmocka.h"
 

@@ -2,7 +2,7 @@
 #ifndef TESTS_UNIT_COMMON_SESSION_NODE_H
 #define TESTS_UNIT_COMMON_SESSION_NODE_H
 
-#include "common/session.h"
+#include "common/wire/session.h"
 
 struct node {
     struct node_io io;

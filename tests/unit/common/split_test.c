@@ -1,5 +1,5 @@
 /* The planner of splits: against all ways there are, and by hand. */
-#include "common/split.h"
+#include "common/split/layer_split.h"
 
 #include <math.h>
 #include <stdio.h>

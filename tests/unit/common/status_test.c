@@ -1,5 +1,5 @@
 /* Every code has its gRPC number, a name and a sentence. */
-#include "common/status.h"
+#include "common/base/status.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* A program that is started with its standard descriptors closed. */
-#include "common/std_fds.h"
+#include "common/base/std_fds.h"
 
 #include <errno.h>
 #include <fcntl.h>

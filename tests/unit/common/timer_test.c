@@ -1,4 +1,4 @@
-#include "common/timer.h"
+#include "common/base/timer.h"
 
 #include <stdlib.h>
 #include <string.h>

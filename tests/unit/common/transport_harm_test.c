@@ -2,7 +2,7 @@
  *
  * Strangers are plain TCP sockets of this process that speak ZMTP 3 by hand:
  * so it is known which descriptor the transport gets for each. */
-#include "common/transport.h"
+#include "common/wire/transport.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -16,9 +16,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/loop.h"
-#include "common/method.h"
-#include "common/port.h"
+#include "common/wire/loop.h"
+#include "common/wire/method.h"
+#include "common/wire/port.h"
 #include "tests/unit/cmocka.h"
 
 #define PATIENCE_S   30 /* only a failure waits so long */

@@ -1,4 +1,4 @@
-#include "common/transport.h"
+#include "common/wire/transport.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -11,8 +11,8 @@
 
 #include <zmq.h>
 
-#include "common/loop.h"
-#include "common/method.h"
+#include "common/wire/loop.h"
+#include "common/wire/method.h"
 #include "tests/unit/cmocka.h"
 
 #define TURNS       2000     /* of at most 5 ms */

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "router/limits.h"
+#include "router/router_limits.h"
 #include "tests/unit/router/rig.h"
 
 #define LENGTH  SLUICE__V1__FINISH__FINISH_LENGTH
@@ -71,7 +71,7 @@ static void it_comes_back(void **state)
     (void)state;
     bring(&s, WAIT_US);
     rig_advance(s.rig, WAIT_US - 1 * MS);
-    assert_int_equal(rig_state(s.rig, 1), REQUEST_WAITING);
+    assert_int_equal(rig_state(s.rig, 1), CHOICE_WAITING);
     fake_reconnect(s.w);
     assert_int_equal(worker_sequence_of(s.w, 1)->n_given, 2);
     worker_give(s.w, 1, 0, 8, LENGTH);
@@ -111,7 +111,7 @@ static void again(void **state)
     fake_lost(s.w);
     rig_run(s.rig);
     rig_advance(s.rig, WAIT_US - 1 * MS);
-    assert_int_equal(rig_state(s.rig, 1), REQUEST_WAITING);
+    assert_int_equal(rig_state(s.rig, 1), CHOICE_WAITING);
     rig_advance(s.rig, 1 * MS);
     assert_int_equal(s.x->status, ST_UNAVAILABLE);
     rig_end(&s.rig);
@@ -172,7 +172,7 @@ static void it_comes_back_smaller(void **state)
     bring(&s, WAIT_US);
     large = client_generate(s.c, 3, 40, 1000); /* 33 blocks: nobody knows */
     rig_run(s.rig);
-    assert_int_equal(rig_state(s.rig, 3), REQUEST_WAITING);
+    assert_int_equal(rig_state(s.rig, 3), CHOICE_WAITING);
     small = rig_worker(s.rig, "w2", 32, 8);
     refused(large, ST_RESOURCE_EXHAUSTED, "it can never run");
     assert_int_equal(large->retry_ms, 0);
@@ -237,11 +237,11 @@ static void another_is_refused(void **state)
     fake_hello(other);
     assert_true(other->refused);
     assert_non_null(strstr(other->why, "tokenizer.json"));
-    assert_int_equal(rig_state(s.rig, 1), REQUEST_WAITING);
-    assert_int_equal(rig_state(s.rig, 2), REQUEST_WAITING);
+    assert_int_equal(rig_state(s.rig, 1), CHOICE_WAITING);
+    assert_int_equal(rig_state(s.rig, 2), CHOICE_WAITING);
     z = client_generate(s.c, 3, 40, 10);
     rig_run(s.rig);
-    assert_int_equal(rig_state(s.rig, 3), REQUEST_WAITING);
+    assert_int_equal(rig_state(s.rig, 3), CHOICE_WAITING);
     fake_reconnect(s.w);
     worker_give(s.w, 1, 0, 8, LENGTH);
     worker_give(s.w, 2, 0, 10, LENGTH);
@@ -285,10 +285,10 @@ static void it_dies_again_and_again(void **state)
     bring(&s, WAIT_US);
     for (int i = 1; i < IDLE_MOVES_MAX; i++) {
         fake_reconnect(s.w);
-        assert_int_equal(rig_state(s.rig, 1), REQUEST_PREFILL);
+        assert_int_equal(rig_state(s.rig, 1), CHOICE_PREFILL);
         fake_lost(s.w);
         rig_run(s.rig);
-        assert_int_equal(rig_state(s.rig, 1), REQUEST_WAITING);
+        assert_int_equal(rig_state(s.rig, 1), CHOICE_WAITING);
     }
     fake_reconnect(s.w);
     fake_lost(s.w);

@@ -8,8 +8,8 @@
 
 #include <cmocka.h>
 
-#include "common/log.h"
-#include "router/limits.h"
+#include "common/base/log.h"
+#include "router/router_limits.h"
 #include "tests/unit/router/rig.h"
 
 static struct record *ask(struct fake *a, enum method m)
@@ -363,7 +363,7 @@ static void audits_of_the_leaving(void **state)
     w->hold_receipts = true;
     client_cancel(c, 1);
     rig_run(rig);
-    assert_int_equal(rig_state(rig, 1), REQUEST_ENDING);
+    assert_int_equal(rig_state(rig, 1), CHOICE_ENDING);
     assert_true(ask(a, METHOD_ADMIN_AUDIT)->ended);
     worker_sequence_of(w, 1)->finish = SLUICE__V1__FINISH__FINISH_CANCELLED;
     assert_true(ask(a, METHOD_ADMIN_AUDIT)->ended);
@@ -395,7 +395,7 @@ static void audits_of_the_moving(void **state)
     m.grace_ms = 0;
     client_call(a, METHOD_ADMIN_DRAIN, &m.base, 0);
     rig_run(rig);
-    assert_int_equal(rig_state(rig, 1), REQUEST_PREFILL);
+    assert_int_equal(rig_state(rig, 1), CHOICE_PREFILL);
     worker_sequence_of(w, 1)->finish = SLUICE__V1__FINISH__FINISH_CANCELLED;
     x = ask(a, METHOD_ADMIN_AUDIT);
     assert_true(x->ended);

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "router/limits.h"
+#include "router/router_limits.h"
 #include "tests/unit/router/rig.h"
 
 #define LENGTH SLUICE__V1__FINISH__FINISH_LENGTH
@@ -55,8 +55,8 @@ static void blocks_of_many(void **state)
     }
     rig_run(rig);
     assert_int_equal(w->n_submits, 5);
-    assert_int_equal(rig_state(rig, 5), REQUEST_PREFILL);
-    assert_int_equal(rig_state(rig, 6), REQUEST_WAITING);
+    assert_int_equal(rig_state(rig, 5), CHOICE_PREFILL);
+    assert_int_equal(rig_state(rig, 6), CHOICE_WAITING);
     rig_free(&rig);
 }
 
@@ -72,12 +72,12 @@ static void slots(void **state)
     }
     rig_run(rig);
     assert_int_equal(w->n_submits, 3);
-    assert_int_equal(rig_state(rig, 3), REQUEST_PREFILL);
-    assert_int_equal(rig_state(rig, 4), REQUEST_WAITING);
+    assert_int_equal(rig_state(rig, 3), CHOICE_PREFILL);
+    assert_int_equal(rig_state(rig, 4), CHOICE_WAITING);
     worker_make(w, worker_sequence_of(w, 2), 10, LENGTH);
     worker_step(w);
     rig_run(rig);
-    assert_int_equal(rig_state(rig, 4), REQUEST_PREFILL);
+    assert_int_equal(rig_state(rig, 4), CHOICE_PREFILL);
     rig_free(&rig);
 }
 
@@ -100,7 +100,7 @@ static void pages(void **state)
     }
     rig_run(rig);
     assert_int_equal(w->n_submits, 3);
-    assert_int_equal(rig_state(rig, 4), REQUEST_WAITING);
+    assert_int_equal(rig_state(rig, 4), CHOICE_WAITING);
     rig_free(&rig);
 }
 
@@ -118,7 +118,7 @@ static void the_queue(void **state)
         x[i] = client_generate(c, i, 40, 20);
         rig_run(rig);
     }
-    assert_int_equal(rig_state(rig, 4), REQUEST_WAITING); /* the third */
+    assert_int_equal(rig_state(rig, 4), CHOICE_WAITING); /* the third */
     says(x[5], ST_RESOURCE_EXHAUSTED,
          "3 sequences wait for room, at most 3 may");
     assert_int_equal(x[5]->retry_ms, 1000); /* nothing is measured yet */
@@ -338,7 +338,7 @@ static void a_longer_context_elsewhere(void **state)
     /* What only b could run ends when b is lost, a is too short for it. */
     x = client_generate(c, 2, 600, 2500);
     rig_run(rig);
-    assert_int_equal(rig_state(rig, 2), REQUEST_WAITING);
+    assert_int_equal(rig_state(rig, 2), CHOICE_WAITING);
     fake_lost(b);
     rig_run(rig);
     says(x, ST_RESOURCE_EXHAUSTED, "can never run");
@@ -356,14 +356,14 @@ static void a_refused_submit_goes_back(void **state)
     w->refuse_submits = ST_RESOURCE_EXHAUSTED;
     rig_run(rig);
     assert_int_equal(w->n_submits, 1);
-    assert_int_equal(rig_state(rig, 1), REQUEST_WAITING);
+    assert_int_equal(rig_state(rig, 1), CHOICE_WAITING);
     rig_advance(rig, 100000);
     assert_int_equal(w->n_submits, 1); /* not before a ledger includes it */
     w->refuse_submits = ST_OK;
     worker_report(w);
     rig_run(rig);
     assert_int_equal(w->n_submits, 2);
-    assert_int_equal(rig_state(rig, 1), REQUEST_PREFILL);
+    assert_int_equal(rig_state(rig, 1), CHOICE_PREFILL);
     assert_false(x->ended);
     w->refuse_submits = ST_INTERNAL; /* anything else is an end */
     y = client_generate(c, 2, 40, 20);
@@ -388,7 +388,7 @@ static void an_old_tombstone(void **state)
     rig_run(rig);
     assert_false(x->ended);
     assert_int_equal(w->n_submits, 2);
-    assert_int_equal(rig_state(rig, 1), REQUEST_PREFILL);
+    assert_int_equal(rig_state(rig, 1), CHOICE_PREFILL);
     rig_free(&rig);
 }
 

@@ -2,10 +2,10 @@
  * disowns it, and what a worker cannot say of it. */
 #include <string.h>
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "proto/admin.pb-c.h"
-#include "router/adoption.h"
-#include "router/limits.h"
+#include "router/requests/adoption.h"
+#include "router/router_limits.h"
 #include "tests/unit/cmocka.h"
 #include "tests/unit/router/rig.h"
 
@@ -56,7 +56,7 @@ static struct record *lose_one(struct scene *s)
     worker_give(s->w, 1, 0, 3, 0);
     fake_lost(s->w);
     rig_run(s->rig);
-    assert_int_equal(rig_state(s->rig, 1), REQUEST_WAITING);
+    assert_int_equal(rig_state(s->rig, 1), CHOICE_WAITING);
     return x;
 }
 
@@ -111,7 +111,7 @@ static void adopts_what_waits(void **state)
     rig_run(s.rig);
     assert_int_equal(s.w->n_adopts, 1);
     assert_int_equal(s.w->n_submits, 1);
-    assert_int_equal(rig_state(s.rig, 1), REQUEST_PREFILL);
+    assert_int_equal(rig_state(s.rig, 1), CHOICE_PREFILL);
     assert_true(router_worker_view(s.rig->router, 0, &v));
     assert_int_equal(v.granted_blocks + v.granted_slots, 0);
     assert_int_equal(v.n_sequences, 1);
@@ -162,11 +162,11 @@ static void adopts_past_the_queue(void **state)
     come_back(&s);
     first = client_generate(s.c, 8, PROMPT, 80); /* 4 blocks: waits */
     rig_run(s.rig);
-    assert_int_equal(rig_state(s.rig, 8), REQUEST_WAITING);
+    assert_int_equal(rig_state(s.rig, 8), CHOICE_WAITING);
     worker_live(s.w, 3000);
     rig_run(s.rig);
     assert_int_equal(s.w->n_adopts, 1);
-    assert_int_equal(rig_state(s.rig, 8), REQUEST_WAITING);
+    assert_int_equal(rig_state(s.rig, 8), CHOICE_WAITING);
     finish(&s, x);
     rig_run(s.rig);
     worker_give(s.w, 8, 0, 80, LENGTH);
@@ -234,7 +234,7 @@ static void goes_on_without_it_after_a_ledger(void **state)
     worker_report(s.w);
     rig_run(s.rig);
     assert_int_equal(s.w->n_submits, 2);
-    assert_int_equal(rig_state(s.rig, 1), REQUEST_PREFILL);
+    assert_int_equal(rig_state(s.rig, 1), CHOICE_PREFILL);
     /* The old one is not that which was submitted: it is not wanted. */
     worker_live(s.w, 3000);
     rig_run(s.rig);
@@ -283,7 +283,7 @@ static void waits_on_if_it_is_gone(void **state)
         worker_live(s.w, 3000);
         rig_run(s.rig);
         assert_int_equal(s.w->n_adopts, i + 1);
-        assert_int_equal(rig_state(s.rig, 1), REQUEST_WAITING);
+        assert_int_equal(rig_state(s.rig, 1), CHOICE_WAITING);
         assert_false(x->ended);
         fake_lost(s.w);
         rig_run(s.rig);
@@ -313,8 +313,8 @@ static void keeps_its_place_in_the_queue(void **state)
     worker_sequence_of(s.w, 1)->used = false;
     worker_report(s.w);
     rig_run(s.rig);
-    assert_int_equal(rig_state(s.rig, 1), REQUEST_PREFILL);
-    assert_int_equal(rig_state(s.rig, 2), REQUEST_WAITING);
+    assert_int_equal(rig_state(s.rig, 1), CHOICE_PREFILL);
+    assert_int_equal(rig_state(s.rig, 2), CHOICE_WAITING);
     finish(&s, x);
     rig_run(s.rig);
     worker_give(s.w, 2, 0, TOKENS, LENGTH);
@@ -333,7 +333,7 @@ static void disowns_what_runs_elsewhere(void **state)
     (void)state;
     other = rig_worker(s.rig, "w2", 4, 8);
     rig_run(s.rig);
-    assert_int_equal(rig_state(s.rig, 1), REQUEST_PREFILL);
+    assert_int_equal(rig_state(s.rig, 1), CHOICE_PREFILL);
     come_back(&s);
     worker_live(s.w, 3000);
     rig_run(s.rig);
@@ -429,7 +429,7 @@ static void cancels_what_it_asked_for(void **state)
     come_back(&s);
     worker_live(s.w, 3000);
     rig_run(s.rig);
-    assert_int_equal(rig_state(s.rig, 1), REQUEST_SUBMITTED);
+    assert_int_equal(rig_state(s.rig, 1), CHOICE_SUBMITTED);
     k = client_cancel(s.c, 1);
     rig_run(s.rig);
     assert_true(k->ended && x->ended);
@@ -451,7 +451,7 @@ static void waits_for_who_resumes(void **state)
     (void)state;
     client_give_up(s.c, x);
     rig_run(s.rig);
-    assert_int_equal(rig_state(s.rig, 1), REQUEST_ENDED);
+    assert_int_equal(rig_state(s.rig, 1), CHOICE_ENDED);
     come_back(&s);
     worker_live(s.w, 3000);
     rig_run(s.rig);

@@ -9,8 +9,8 @@
 
 #include <cmocka.h>
 
-#include "common/log.h"
-#include "router/cover.h"
+#include "common/base/log.h"
+#include "router/replicas/cover.h"
 #include "tests/unit/router/rig.h"
 
 #define SEEDS    60

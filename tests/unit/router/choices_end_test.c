@@ -201,7 +201,7 @@ static void all_end_with_the_call(void **state)
         rig_run(rig);
         worker_give(w, 1, 0, 4, LENGTH);
         worker_give(w, 1, 1, 2, 0);
-        assert_int_equal(rig_choice_state(rig, 1, 4), REQUEST_WAITING);
+        assert_int_equal(rig_choice_state(rig, 1, 4), CHOICE_WAITING);
         if (how == 0) {
             rig_advance(rig, 600000);
             assert_int_equal(x->status, ST_DEADLINE_EXCEEDED);

@@ -156,7 +156,7 @@ static void a_text_is_encoded_once(void **state)
     x = client_generate_with(c, 1, 0, 4, &m, 0);
     rig_run(rig);
     assert_int_equal(text.n_jobs, 1);
-    assert_int_equal(rig_choice_state(rig, 1, 2), REQUEST_ENCODING);
+    assert_int_equal(rig_choice_state(rig, 1, 2), CHOICE_ENCODING);
     client_cancel_choice(c, 1, 1); /* of three, one shall not run */
     rig_run(rig);
     assert_int_equal(record_choice(x, 1)->finish, CANCELLED);
@@ -230,10 +230,10 @@ static void choices_wait_their_turn(void **state)
     (void)state;
     rig_run(rig);
     assert_int_equal(w->n_submits, 3);
-    assert_int_equal(rig_choice_state(rig, 1, 3), REQUEST_WAITING);
+    assert_int_equal(rig_choice_state(rig, 1, 3), CHOICE_WAITING);
     router_counts(rig->router, &k);
     assert_int_equal(k.n_waiting, 3);
-    assert_int_equal(k.n_requests, 6);
+    assert_int_equal(k.n_choices, 6);
     assert_int_equal(k.requests, 2);
     worker_give(w, 1, 2, 4, LENGTH);
     assert_non_null(worker_choice_of(w, 1, 3));
@@ -242,7 +242,7 @@ static void choices_wait_their_turn(void **state)
     worker_give(w, 1, 1, 4, LENGTH);
     assert_non_null(worker_choice_of(w, 2, 0));
     assert_non_null(worker_choice_of(w, 2, 1));
-    assert_int_equal(rig_choice_state(rig, 1, 1), REQUEST_ENDED);
+    assert_int_equal(rig_choice_state(rig, 1, 1), CHOICE_ENDED);
     assert_false(x->ended);
     worker_give(w, 1, 0, 4, LENGTH);
     assert_true(x->ended);

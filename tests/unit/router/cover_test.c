@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "router/cover.h"
+#include "router/replicas/cover.h"
 
 #define LAYERS 6
 

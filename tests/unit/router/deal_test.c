@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "router/deal_every.h"
+#include "router/replicas/deal_every.h"
 
 #define LAYERS  8
 #define CONTEXT 64

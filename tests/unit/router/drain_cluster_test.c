@@ -2,7 +2,7 @@
  * how many may ask. */
 #include <string.h>
 
-#include "router/limits.h"
+#include "router/router_limits.h"
 #include "tests/unit/cmocka.h"
 #include "tests/unit/router/rig_drain.h"
 
@@ -81,7 +81,7 @@ static void leaves_and_comes_back(void **state)
     (void)state;
     drain_bring_alone(&s, 1000 * MS);
     told(leave(s.w1, 0), 1, 0, 1);
-    assert_int_equal(rig_state(s.rig, 1), REQUEST_WAITING);
+    assert_int_equal(rig_state(s.rig, 1), CHOICE_WAITING);
     for (int i = 0; i < 20; i++) { /* it takes its time to go */
         rig_advance(s.rig, 500 * MS);
         worker_report(s.w1);
@@ -89,8 +89,8 @@ static void leaves_and_comes_back(void **state)
     fake_lost(s.w1);
     y = client_generate(s.c, 2, 40, 4); /* and this one waits too */
     rig_advance(s.rig, 999 * MS);
-    assert_int_equal(rig_state(s.rig, 1), REQUEST_WAITING);
-    assert_int_equal(rig_state(s.rig, 2), REQUEST_WAITING);
+    assert_int_equal(rig_state(s.rig, 1), CHOICE_WAITING);
+    assert_int_equal(rig_state(s.rig, 2), CHOICE_WAITING);
     fake_reconnect(s.w1);
     drain_goes_on(&s, s.w1, 2);
     worker_give(s.w1, 2, 0, 4, LENGTH);
@@ -304,12 +304,12 @@ static void all_are_drained(void **state)
         rig_advance(s.rig, 500 * MS);
         worker_report(s.w1);
     }
-    assert_int_equal(rig_state(s.rig, 2), REQUEST_WAITING);
+    assert_int_equal(rig_state(s.rig, 2), CHOICE_WAITING);
     worker_give(s.w1, 1, 0, 8, LENGTH);
     told(d, 1, 1, 0);
     rig_advance(s.rig, 900 * MS);
     worker_report(s.w1);
-    assert_int_equal(rig_state(s.rig, 2), REQUEST_WAITING);
+    assert_int_equal(rig_state(s.rig, 2), CHOICE_WAITING);
     rig_advance(s.rig, 200 * MS);
     assert_int_equal(y->status, ST_UNAVAILABLE);
     assert_int_equal(y->retry_ms, RETRY_MS_ABSENT);
@@ -337,7 +337,7 @@ static void only_the_drained_could(void **state)
     client_generate(s.c, 2, 40, 32 * 60); /* w1 is full now */
     y = client_generate(s.c, 3, 40, 32 * 40);
     rig_run(s.rig);
-    assert_int_equal(rig_state(s.rig, 3), REQUEST_WAITING);
+    assert_int_equal(rig_state(s.rig, 3), CHOICE_WAITING);
     d = drain(s.a, "w1", 60000);
     rig_run(s.rig);
     assert_int_equal(y->status, ST_UNAVAILABLE);
@@ -362,10 +362,10 @@ static void only_one_that_is_still_drained_could(void **state)
     y = client_generate(s.c, 3, 40, 32 * 40);
     z = client_generate(s.c, 4, 40, 4);
     rig_run(s.rig);
-    assert_int_equal(rig_state(s.rig, 3), REQUEST_WAITING);
+    assert_int_equal(rig_state(s.rig, 3), CHOICE_WAITING);
     drain(s.a, "w2", 60000);
     drain(s.a, "w1", 60000);
-    assert_int_equal(rig_state(s.rig, 3), REQUEST_WAITING);
+    assert_int_equal(rig_state(s.rig, 3), CHOICE_WAITING);
     undrain(s.a, "w2");
     assert_int_equal(y->status, ST_UNAVAILABLE);
     assert_non_null(strstr(y->error, "that are drained could hold"));

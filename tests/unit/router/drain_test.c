@@ -1,7 +1,7 @@
 /* Drain: what ends where it is, what moves, and what it was told meanwhile. */
 #include <string.h>
 
-#include "router/limits.h"
+#include "router/router_limits.h"
 #include "tests/unit/cmocka.h"
 #include "tests/unit/router/rig_drain.h"
 
@@ -144,7 +144,7 @@ static void in_every_state(void **state)
     s.w1->hold_submits = true;
     y = client_generate(s.c, 2, 40, 4); /* it stays SUBMITTED */
     rig_run(s.rig);
-    assert_int_equal(rig_state(s.rig, 2), REQUEST_SUBMITTED);
+    assert_int_equal(rig_state(s.rig, 2), CHOICE_SUBMITTED);
     told(drain(s.a, "w1", 0), 2, 0, 2);
     drain_goes_on(&s, s.w2, 2);
     worker_give(s.w2, 2, 0, 4, LENGTH);

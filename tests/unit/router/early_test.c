@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "router/limits.h"
+#include "router/router_limits.h"
 #include "tests/unit/router/rig.h"
 
 #define LENGTH    SLUICE__V1__FINISH__FINISH_LENGTH
@@ -266,7 +266,7 @@ static void the_deadline_is_kept(void **state)
     (void)state;
     rig_advance(s.rig, 400 * MS);
     (void)rig_worker(s.rig, "w1", 64, 8);
-    assert_int_equal(rig_state(s.rig, 1), REQUEST_PREFILL);
+    assert_int_equal(rig_state(s.rig, 1), CHOICE_PREFILL);
     rig_advance(s.rig, 110 * MS);
     assert_int_equal(x->status, ST_DEADLINE_EXCEEDED);
     end(&s);

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "tests/unit/router/rig.h"
 
 static const uint64_t extremes[] = {

@@ -39,13 +39,13 @@ static void tokens_arrive_once_and_in_order(void **state)
     assert_int_equal(s->blocks, 2); /* ceil(50 / 32) */
     assert_int_equal(s->slots, 1);
     assert_int_equal(s->n_ids, 40);
-    assert_int_equal(rig_state(rig, 1), REQUEST_PREFILL);
+    assert_int_equal(rig_state(rig, 1), CHOICE_PREFILL);
     for (int i = 0; i < 9; i++) {
         rig->now += 1000;
         worker_make(w, s, 1, 0);
         worker_step(w);
         rig_run(rig);
-        assert_int_equal(rig_state(rig, 1), REQUEST_DECODE);
+        assert_int_equal(rig_state(rig, 1), CHOICE_DECODE);
         assert_int_equal(x->n_tokens, i + 1);
     }
     worker_make(w, s, 1, LENGTH);
@@ -63,7 +63,7 @@ static void tokens_arrive_once_and_in_order(void **state)
     assert_int_equal(x->figures.first_token_us, 1000);
     assert_int_equal(x->figures.total_us, 9000);
     assert_string_equal(x->worker, "w1");
-    assert_int_equal(rig_state(rig, 1), REQUEST_ENDED);
+    assert_int_equal(rig_state(rig, 1), CHOICE_ENDED);
     assert_false(s->used); /* acknowledged to the last */
     rig_free(&rig);
 }
@@ -146,15 +146,15 @@ static void the_head_of_the_queue_waits_for_a_ledger(void **state)
 
     (void)state;
     rig_run(rig);
-    assert_int_equal(rig_state(rig, 2), REQUEST_WAITING);
+    assert_int_equal(rig_state(rig, 2), CHOICE_WAITING);
     /* One block is left and would hold it, but nobody overtakes the head. */
-    assert_int_equal(rig_state(rig, 3), REQUEST_WAITING);
+    assert_int_equal(rig_state(rig, 3), CHOICE_WAITING);
     worker_make(w, worker_sequence_of(w, 1), 10, LENGTH);
     worker_step(w);
     rig_run(rig);
     assert_true(a->ended);
-    assert_int_equal(rig_state(rig, 2), REQUEST_PREFILL);
-    assert_int_equal(rig_state(rig, 3), REQUEST_PREFILL);
+    assert_int_equal(rig_state(rig, 2), CHOICE_PREFILL);
+    assert_int_equal(rig_state(rig, 3), CHOICE_PREFILL);
     assert_int_equal(worker_sequence_of(w, 2)->grant, 2);
     assert_int_equal(worker_sequence_of(w, 3)->grant, 3);
     assert_false(b->ended || d->ended);

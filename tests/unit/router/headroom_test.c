@@ -51,14 +51,14 @@ static void ask(struct scene *s, uint8_t from, uint8_t to, uint32_t blocks)
 
 static bool waits(const struct scene *s, uint8_t id)
 {
-    return rig_state(s->rig, id) == REQUEST_WAITING;
+    return rig_state(s->rig, id) == CHOICE_WAITING;
 }
 
 static void check(const struct scene *s, uint8_t last_running, uint8_t last)
 {
     for (uint8_t i = 1; i <= last; i++) {
         assert_int_equal(rig_state(s->rig, i),
-                         i > last_running ? REQUEST_WAITING : REQUEST_PREFILL);
+                         i > last_running ? CHOICE_WAITING : CHOICE_PREFILL);
     }
 }
 

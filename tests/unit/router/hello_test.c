@@ -7,9 +7,9 @@
 
 #include <cmocka.h>
 
-#include "common/endpoint.h"
-#include "common/log.h"
-#include "router/limits.h"
+#include "common/base/log.h"
+#include "common/wire/endpoint.h"
+#include "router/router_limits.h"
 #include "tests/unit/router/rig.h"
 
 struct bad {
@@ -545,17 +545,17 @@ static void silence(void **state)
     rig_advance(rig, WORKER_SILENT_US + 100000);
     client_generate(c, 1, 10, 10);
     rig_run(rig);
-    assert_int_equal(rig_state(rig, 1), REQUEST_WAITING);
+    assert_int_equal(rig_state(rig, 1), CHOICE_WAITING);
     worker_report(w);
     rig_run(rig);
-    assert_int_equal(rig_state(rig, 1), REQUEST_PREFILL);
+    assert_int_equal(rig_state(rig, 1), CHOICE_PREFILL);
     w->mute = true;
     rig_advance(rig, WORKER_LOST_US - 100000);
     assert_true(router_worker_view(rig->router, 0, &v));
     rig_advance(rig, 200000);
     assert_false(router_worker_view(rig->router, 0, &v));
     assert_true(w->gone);
-    assert_int_equal(rig_state(rig, 1), REQUEST_ENDED);
+    assert_int_equal(rig_state(rig, 1), CHOICE_ENDED);
     rig_free(&rig);
 }
 

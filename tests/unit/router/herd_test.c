@@ -11,10 +11,10 @@
 
 #include <cmocka.h>
 
-#include "common/log.h"
-#include "common/session.h"
+#include "common/base/log.h"
+#include "common/wire/session.h"
 #include "proto/registry.pb-c.h"
-#include "router/core.h"
+#include "router/router_core.h"
 
 #define N_WORKERS ROUTER_WORKERS_MAX
 #define N_CLIENTS 300

@@ -189,7 +189,7 @@ static void check(const struct world *d)
         }
     }
     router_counts(d->rig->router, &k);
-    assert_int_equal(k.n_requests, 0);
+    assert_int_equal(k.n_choices, 0);
     assert_int_equal(k.failed, 0);
     assert_int_equal(k.ledger_violations, 0);
     assert_int_equal(k.strikes, 0);

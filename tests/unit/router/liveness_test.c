@@ -7,8 +7,8 @@
 
 #include <cmocka.h>
 
-#include "common/log.h"
-#include "router/workers.h"
+#include "common/base/log.h"
+#include "router/fleet/workers.h"
 #include "tests/unit/router/rig.h"
 
 #define MS     1000
@@ -104,11 +104,11 @@ static void silence_at_the_limit(void **state)
     rig_advance(rig, WORKER_SILENT_US - 1);
     client_generate(c, 1, 10, 10);
     rig_run(rig);
-    assert_int_equal(rig_state(rig, 1), REQUEST_SUBMITTED);
+    assert_int_equal(rig_state(rig, 1), CHOICE_SUBMITTED);
     rig_advance(rig, 1);
     client_generate(c, 2, 10, 10);
     rig_run(rig);
-    assert_int_equal(rig_state(rig, 2), REQUEST_WAITING);
+    assert_int_equal(rig_state(rig, 2), CHOICE_WAITING);
     rig_advance(rig, WORKER_LOST_US - WORKER_SILENT_US - 1);
     assert_true(here(rig));
     rig_advance(rig, 1);
@@ -362,7 +362,7 @@ static bool slow_at(uint32_t n, uint32_t step_us, uint64_t age_us)
     struct rig *rig = rig_new(NULL);
     struct fake *w = rig_worker(rig, "w1", 8, 4);
     struct fake *c = rig_client(rig, "c1");
-    enum request_state at;
+    enum choice_state at;
 
     for (uint32_t i = 0; i < n; i++) {
         step(w, step_us, 0);
@@ -372,10 +372,10 @@ static bool slow_at(uint32_t n, uint32_t step_us, uint64_t age_us)
     rig_run(rig);
     at = rig_state(rig, 1);
     step(w, step_us, 0); /* the plan is back */
-    assert_int_equal(rig_state(rig, 1), REQUEST_PREFILL);
+    assert_int_equal(rig_state(rig, 1), CHOICE_PREFILL);
     rig_free(&rig);
-    assert_true(at == REQUEST_WAITING || at == REQUEST_PREFILL);
-    return at == REQUEST_WAITING;
+    assert_true(at == CHOICE_WAITING || at == CHOICE_PREFILL);
+    return at == CHOICE_WAITING;
 }
 
 static void slow_at_the_limit(void **state)

@@ -1,15 +1,15 @@
 /* Logprobs: each with its token, once, in chunks that can be sent; and
  * workers that say what can be no logprob. */
-#include "router/logprob_columns.h"
+#include "router/requests/logprob_columns.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/log.h"
-#include "common/method.h"
-#include "router/limits.h"
+#include "common/base/log.h"
+#include "common/wire/method.h"
+#include "router/router_limits.h"
 #include "tests/unit/cmocka.h"
 #include "tests/unit/router/tiny_text.h"
 

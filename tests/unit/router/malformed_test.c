@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "tests/unit/router/rig.h"
 
 struct wrong {
@@ -234,7 +234,7 @@ static void each_gets_its_sentence(void **state)
         }
     }
     router_counts(rig->router, &k);
-    assert_int_equal(k.n_requests, 0);
+    assert_int_equal(k.n_choices, 0);
     assert_int_equal(k.requests, n);
     assert_int_equal(k.refused, n);
     assert_int_equal(w->n_submits, 0);

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "router/limits.h"
+#include "router/router_limits.h"
 #include "tests/unit/router/rig.h"
 
 static void lie(struct fake *w)
@@ -175,7 +175,7 @@ static void a_worker_that_fails_a_cancel(void **state)
     assert_true(cancel->ended && x->ended);
     assert_int_equal(cancel->status, ST_OK);
     assert_int_equal(cancel->receipt.blocks, 0);
-    assert_int_equal(rig_state(rig, 1), REQUEST_ENDED);
+    assert_int_equal(rig_state(rig, 1), CHOICE_ENDED);
     rig_free(&rig);
 }
 

@@ -1,9 +1,9 @@
 /* What an offer may say, and what not. */
 #include <string.h>
 
-#include "common/endpoint.h"
-#include "common/log.h"
-#include "router/limits.h"
+#include "common/base/log.h"
+#include "common/wire/endpoint.h"
+#include "router/router_limits.h"
 #include "tests/unit/cmocka.h"
 #include "tests/unit/router/rig.h"
 

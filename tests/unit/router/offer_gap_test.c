@@ -1,8 +1,8 @@
 /* Layers that nobody has any more, or yet: which offers are given them. */
 #include <stdio.h>
 
-#include "common/log.h"
-#include "router/limits.h"
+#include "common/base/log.h"
+#include "router/router_limits.h"
 #include "tests/unit/cmocka.h"
 #include "tests/unit/router/rig.h"
 #include "tests/unit/router/rig_offer.h"

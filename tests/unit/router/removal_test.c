@@ -21,10 +21,10 @@ struct scene {
     struct rig *rig;
     struct fake *w, *c, *other;
     struct record *x, *first; /* first: the cancel that made them ENDING */
-    enum request_state at;
+    enum choice_state at;
 };
 
-static void bring(struct scene *s, enum request_state to, uint32_t keep_ms)
+static void bring(struct scene *s, enum choice_state to, uint32_t keep_ms)
 {
     struct rig_options o = {.max_peers = 32,
                             .max_requests = 32,
@@ -36,12 +36,12 @@ static void bring(struct scene *s, enum request_state to, uint32_t keep_ms)
     fake_text_init(&s->text, NULL);
     s->rig = rig_new(&o);
     s->at = to;
-    s->w = rig_worker(s->rig, "w1", to == REQUEST_WAITING ? 2 : 64, 8);
+    s->w = rig_worker(s->rig, "w1", to == CHOICE_WAITING ? 2 : 64, 8);
     s->c = rig_client(s->rig, "c1");
     s->other = rig_client(s->rig, "c2");
-    s->text.hold = to == REQUEST_ENCODING;
-    s->w->hold_submits = to == REQUEST_SUBMITTED;
-    if (to == REQUEST_WAITING) { /* somebody else has all the room */
+    s->text.hold = to == CHOICE_ENCODING;
+    s->w->hold_submits = to == CHOICE_SUBMITTED;
+    if (to == CHOICE_WAITING) { /* somebody else has all the room */
         client_generate(s->other, 99, 40, 20);
         rig_run(s->rig);
     }
@@ -52,21 +52,20 @@ static void bring(struct scene *s, enum request_state to, uint32_t keep_ms)
     m.keep_ms = keep_ms;
     s->x = client_generate_with(s->c, 1, 0, 10, &m, 0);
     rig_run(s->rig);
-    for (uint32_t q = 0; to >= REQUEST_DECODE && q < N; q++) {
+    for (uint32_t q = 0; to >= CHOICE_DECODE && q < N; q++) {
         worker_give(s->w, 1, q, 2, 0);
     }
-    if (to == REQUEST_ENDING) {
+    if (to == CHOICE_ENDING) {
         s->w->hold_receipts = true;
         s->first = client_cancel(s->c, 1);
     }
-    for (uint32_t q = 0; to == REQUEST_ENDED && q < N - 1; q++) {
+    for (uint32_t q = 0; to == CHOICE_ENDED && q < N - 1; q++) {
         worker_give(s->w, 1, q, 8, LENGTH);
     }
     rig_run(s->rig);
     for (uint32_t q = 0; q < N; q++) {
         assert_int_equal(rig_choice_state(s->rig, 1, q),
-                         to == REQUEST_ENDED && q == N - 1 ? REQUEST_DECODE
-                                                           : to);
+                         to == CHOICE_ENDED && q == N - 1 ? CHOICE_DECODE : to);
     }
 }
 
@@ -74,12 +73,12 @@ static void nothing_left(struct scene *s)
 {
     struct router_counts k;
     struct router_worker_view v;
-    uint32_t others = s->at == REQUEST_WAITING;
+    uint32_t others = s->at == CHOICE_WAITING;
 
     s->text.hold = false;
     rig_advance(s->rig, 10000);
     router_counts(s->rig->router, &k);
-    assert_int_equal(k.n_requests, others);
+    assert_int_equal(k.n_choices, others);
     assert_int_equal(k.n_waiting, 0);
     if (router_worker_view(s->rig->router, 0, &v)) {
         assert_int_equal(v.n_sequences, others);
@@ -91,9 +90,9 @@ static void nothing_left(struct scene *s)
     fake_text_fini(&s->text);
 }
 
-static bool at_worker(enum request_state at)
+static bool at_worker(enum choice_state at)
 {
-    return at >= REQUEST_SUBMITTED && at <= REQUEST_ENDING;
+    return at >= CHOICE_SUBMITTED && at <= CHOICE_ENDING;
 }
 
 /* What a receipt of n choices in state `at` says. */
@@ -101,10 +100,10 @@ static void check_receipt(const struct scene *s, const struct record *k,
                           uint32_t n)
 {
     static const Sluice__V1__SequenceState states[] = {
-        [REQUEST_ENCODING] = STATE(QUEUED),  [REQUEST_WAITING] = STATE(QUEUED),
-        [REQUEST_SUBMITTED] = STATE(QUEUED), /* says the worker */
-        [REQUEST_PREFILL] = STATE(QUEUED),   [REQUEST_DECODE] = STATE(DECODE),
-        [REQUEST_ENDING] = STATE(DECODE),    [REQUEST_ENDED] = STATE(FINISHED),
+        [CHOICE_ENCODING] = STATE(QUEUED),  [CHOICE_WAITING] = STATE(QUEUED),
+        [CHOICE_SUBMITTED] = STATE(QUEUED), /* says the worker */
+        [CHOICE_PREFILL] = STATE(QUEUED),   [CHOICE_DECODE] = STATE(DECODE),
+        [CHOICE_ENDING] = STATE(DECODE),    [CHOICE_ENDED] = STATE(FINISHED),
     };
     const Sluice__V1__Receipt *r = &k->receipt;
     bool held = at_worker(s->at);
@@ -116,12 +115,12 @@ static void check_receipt(const struct scene *s, const struct record *k,
     assert_int_equal(r->slots, held ? n : 0);
     assert_string_equal(k->worker, held ? "w1" : "");
     assert_int_equal(r->snapshot > 0, held);
-    assert_int_equal(r->n_generated, s->at == REQUEST_ENDED    ? 10 * n
-                                     : s->at >= REQUEST_DECODE ? 2 * n
-                                                               : 0);
+    assert_int_equal(r->n_generated, s->at == CHOICE_ENDED    ? 10 * n
+                                     : s->at >= CHOICE_DECODE ? 2 * n
+                                                              : 0);
 }
 
-static void one(enum request_state at, bool remove)
+static void one(enum choice_state at, bool remove)
 {
     struct record *k;
     struct scene s;
@@ -130,7 +129,7 @@ static void one(enum request_state at, bool remove)
     k = remove ? client_remove_choice(s.other, 1, 1)
                : client_cancel_choice(s.other, 1, 1);
     rig_run(s.rig);
-    if (at == REQUEST_ENDING) {
+    if (at == CHOICE_ENDING) {
         assert_false(k->ended);
         worker_receipt(s.w);
         rig_run(s.rig);
@@ -143,10 +142,10 @@ static void one(enum request_state at, bool remove)
     assert_true(k->one);
     assert_int_equal(k->choice, 1);
     assert_int_equal(record_choice(s.x, 1)->finish,
-                     at == REQUEST_ENDED ? LENGTH : CANCELLED);
+                     at == CHOICE_ENDED ? LENGTH : CANCELLED);
     assert_false(s.x->ended);
-    if (at == REQUEST_PREFILL || at == REQUEST_DECODE) {
-        uint32_t n = at == REQUEST_DECODE ? 8 : 10;
+    if (at == CHOICE_PREFILL || at == CHOICE_DECODE) {
+        uint32_t n = at == CHOICE_DECODE ? 8 : 10;
 
         assert_int_equal(s.w->n_cancels + s.w->n_removes, 1);
         worker_give(s.w, 1, 0, n, LENGTH);
@@ -155,7 +154,7 @@ static void one(enum request_state at, bool remove)
         assert_int_equal(s.x->finish, LENGTH);
         assert_int_equal(s.x->n_tokens, 10);
         assert_int_equal(record_choice(s.x, 2)->finish, LENGTH);
-    } else if (at == REQUEST_ENDING) {
+    } else if (at == CHOICE_ENDING) {
         worker_receipt(s.w);
         rig_run(s.rig);
         check_receipt(&s, s.first, N);
@@ -171,13 +170,13 @@ static void one(enum request_state at, bool remove)
 static void one_in_every_state(void **state)
 {
     (void)state;
-    for (int at = 0; at < REQUEST_STATES; at++) {
-        one((enum request_state)at, false);
-        one((enum request_state)at, true);
+    for (int at = 0; at < CHOICE_STATES; at++) {
+        one((enum choice_state)at, false);
+        one((enum choice_state)at, true);
     }
 }
 
-static void all(enum request_state at, bool remove)
+static void all(enum choice_state at, bool remove)
 {
     struct record *k, *again;
     struct scene s;
@@ -186,13 +185,13 @@ static void all(enum request_state at, bool remove)
     k = remove ? client_remove(s.other, 1) : client_cancel(s.other, 1);
     again = client_cancel(s.other, 1);
     rig_run(s.rig);
-    for (uint32_t q = 0; at == REQUEST_ENDING && q < N; q++) {
+    for (uint32_t q = 0; at == CHOICE_ENDING && q < N; q++) {
         assert_false(k->ended || s.first->ended || again->ended);
         worker_receipt(s.w);
         rig_run(s.rig);
     }
     assert_false(k->one);
-    if (at == REQUEST_ENDED) { /* the last one ran */
+    if (at == CHOICE_ENDED) { /* the last one ran */
         assert_int_equal(k->receipt.state, STATE(DECODE));
         assert_int_equal(k->receipt.n_generated, 22);
         assert_int_equal(k->receipt.blocks, 2);
@@ -213,9 +212,9 @@ static void all(enum request_state at, bool remove)
 static void all_in_every_state(void **state)
 {
     (void)state;
-    for (int at = 0; at < REQUEST_STATES; at++) {
-        all((enum request_state)at, false);
-        all((enum request_state)at, true);
+    for (int at = 0; at < CHOICE_STATES; at++) {
+        all((enum choice_state)at, false);
+        all((enum choice_state)at, true);
     }
 }
 
@@ -223,10 +222,10 @@ static void all_in_every_state(void **state)
 static void each_by_itself(void **state)
 {
     (void)state;
-    for (int at = 0; at < REQUEST_ENDING; at++) {
+    for (int at = 0; at < CHOICE_ENDING; at++) {
         struct scene s;
 
-        bring(&s, (enum request_state)at, 0);
+        bring(&s, (enum choice_state)at, 0);
         for (uint32_t q = N; q-- > 0;) {
             assert_false(s.x->ended);
             client_cancel_choice(s.c, 1, q);
@@ -242,15 +241,15 @@ static void each_by_itself(void **state)
 static void the_worker_goes_in_every_state(void **state)
 {
     (void)state;
-    for (int at = 0; at < REQUEST_STATES; at++) {
+    for (int at = 0; at < CHOICE_STATES; at++) {
         struct scene s;
 
-        bring(&s, (enum request_state)at, 0);
+        bring(&s, (enum choice_state)at, 0);
         fake_lost(s.w);
         s.text.hold = false;
         rig_advance(s.rig, 10000);
         assert_true(s.x->ended);
-        if (at == REQUEST_ENDING) {
+        if (at == CHOICE_ENDING) {
             assert_true(s.first->ended);
             assert_int_equal(s.first->status, ST_OK);
             assert_int_equal(s.first->receipt.blocks, 0);
@@ -261,7 +260,7 @@ static void the_worker_goes_in_every_state(void **state)
         } else {
             assert_int_equal(s.x->status, ST_UNAVAILABLE);
         }
-        s.at = REQUEST_ENDED; /* the other request is gone with the worker */
+        s.at = CHOICE_ENDED; /* the other request is gone with the worker */
         nothing_left(&s);
     }
 }
@@ -283,8 +282,8 @@ static void all_of_many_states(void **state)
     one = client_cancel_choice(c, 1, 2);
     k = client_cancel(c, 1);
     rig_run(rig);
-    assert_int_equal(rig_choice_state(rig, 1, 3), REQUEST_ENDING);
-    assert_int_equal(rig_choice_state(rig, 1, 5), REQUEST_ENDED);
+    assert_int_equal(rig_choice_state(rig, 1, 3), CHOICE_ENDING);
+    assert_int_equal(rig_choice_state(rig, 1, 5), CHOICE_ENDED);
     assert_int_equal(w->n_cancels, 3);
     while (w->n_held > 0) {
         assert_false(k->ended);
@@ -303,7 +302,7 @@ static void all_of_many_states(void **state)
     assert_int_equal(x->finish, LENGTH);
     assert_int_equal(record_choice(x, 5)->finish, CANCELLED);
     router_counts(rig->router, &n);
-    assert_int_equal(n.n_requests, 0);
+    assert_int_equal(n.n_choices, 0);
     assert_int_equal(n.cancelled, 5);
     rig_free(&rig);
 }
@@ -344,7 +343,7 @@ static void all_at_two_workers(void **state)
         assert_true(x->ended);
         assert_int_equal(x->finish, CANCELLED);
         router_counts(rig->router, &n);
-        assert_int_equal(n.n_requests, 0);
+        assert_int_equal(n.n_choices, 0);
         rig_free(&rig);
     }
 }
@@ -358,7 +357,7 @@ static void kept_and_running(void **state)
         struct scene s;
 
         (void)state;
-        bring(&s, REQUEST_ENDED, 60000);
+        bring(&s, CHOICE_ENDED, 60000);
         if (first) {
             k = client_cancel(s.c, 1);
             rig_run(s.rig);
@@ -393,7 +392,7 @@ static void callers_of_a_kept_choice(void **state)
     struct scene s;
 
     (void)state;
-    bring(&s, REQUEST_ENDED, 60000);
+    bring(&s, CHOICE_ENDED, 60000);
     s.w->hold_receipts = true;
     remove = client_remove_choice(s.c, 1, 0);
     cancel = client_cancel_choice(s.c, 1, 0); /* it has ended */
@@ -422,7 +421,7 @@ static void a_choice_that_is_none(void **state)
     struct scene s;
 
     (void)state;
-    bring(&s, REQUEST_DECODE, 0);
+    bring(&s, CHOICE_DECODE, 0);
     k = client_cancel_choice(s.c, 1, N);
     rig_run(s.rig);
     assert_int_equal(k->receipt.state, STATE(UNKNOWN));
@@ -440,7 +439,7 @@ static void callers_crowd(void **state)
     struct scene s;
 
     (void)state;
-    bring(&s, REQUEST_DECODE, 0);
+    bring(&s, CHOICE_DECODE, 0);
     s.w->hold_receipts = true;
     for (int i = 0; i < 65; i++) {
         one[i] = client_cancel_choice(s.c, 1, 0);
@@ -474,7 +473,7 @@ static void a_caller_goes(void **state)
     struct scene s;
 
     (void)state;
-    bring(&s, REQUEST_DECODE, 0);
+    bring(&s, CHOICE_DECODE, 0);
     s.w->hold_receipts = true;
     client_cancel(s.other, 1);
     client_cancel_choice(s.other, 1, 0);
@@ -497,7 +496,7 @@ static void a_finish_before_the_receipt(void **state)
     struct scene s;
 
     (void)state;
-    bring(&s, REQUEST_ENDING, 0);
+    bring(&s, CHOICE_ENDING, 0);
     worker_give(s.w, 1, 1, 8, LENGTH);
     while (s.w->n_held > 0) {
         worker_receipt(s.w);
@@ -518,7 +517,7 @@ static void receipts_that_do_not_add_up(void **state)
     struct scene s;
 
     (void)state;
-    bring(&s, REQUEST_DECODE, 0);
+    bring(&s, CHOICE_DECODE, 0);
     s.w->receipt_blocks = UINT32_MAX - 1;
     k = client_cancel(s.c, 1);
     rig_run(s.rig);

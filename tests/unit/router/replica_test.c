@@ -7,9 +7,9 @@
 
 #include <cmocka.h>
 
-#include "common/log.h"
-#include "router/limits.h"
-#include "router/replica.h"
+#include "common/base/log.h"
+#include "router/replicas/replica.h"
+#include "router/router_limits.h"
 #include "tests/unit/router/rig.h"
 
 /* Of all models. */

@@ -1,12 +1,12 @@
 /* A Generate that goes on from what its client has: what is checked of it, how
  * its forerunner makes way, and what a router says that has just begun. */
-#include "router/resume.h"
+#include "router/requests/resume.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "common/log.h"
-#include "router/limits.h"
+#include "common/base/log.h"
+#include "router/router_limits.h"
 #include "tests/unit/cmocka.h"
 #include "tests/unit/router/have.h"
 
@@ -195,12 +195,12 @@ static void one_that_waits_makes_way_at_once(void **state)
     (void)state;
     rig_run(rig);
     x = ask(rig, a, NULL);
-    assert_int_equal(rig_state(rig, 1), REQUEST_WAITING);
+    assert_int_equal(rig_state(rig, 1), CHOICE_WAITING);
     h = (struct have){.n = 1};
     y = ask(rig, b, &h);
     assert_int_equal(x->status, ST_ALREADY_EXISTS);
     assert_false(y->ended);
-    assert_int_equal(rig_state(rig, 1), REQUEST_WAITING);
+    assert_int_equal(rig_state(rig, 1), CHOICE_WAITING);
     worker_give(w, 2, 0, 10, LENGTH);
     assert_true(first->ended);
     worker_report(w);

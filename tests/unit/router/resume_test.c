@@ -1,12 +1,12 @@
 /* A Generate that goes on from what its client has: what is sent, and what is
  * not. */
-#include "router/resume.h"
+#include "router/requests/resume.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "common/log.h"
-#include "router/limits.h"
+#include "common/base/log.h"
+#include "router/router_limits.h"
 #include "tests/unit/cmocka.h"
 #include "tests/unit/router/have.h"
 #include "tests/unit/router/tiny_text.h"
@@ -170,7 +170,7 @@ static void all_have_ended(void **state)
     assert_int_equal(x->n_replies, 0);
     assert_int_equal(s.w->n_submits, 0);
     router_counts(s.rig->router, &n);
-    assert_int_equal(n.n_requests, 0);
+    assert_int_equal(n.n_choices, 0);
     tiny_end(&s);
 }
 

@@ -176,7 +176,7 @@ void rig_end(struct rig **prig)
 
     rig_advance(rig, 10000);
     router_counts(rig->router, &k);
-    assert_int_equal(k.n_requests, 0);
+    assert_int_equal(k.n_choices, 0);
     assert_int_equal(k.n_waiting, 0);
     assert_int_equal(k.n_early, 0);
     for (uint32_t i = 0; router_worker_view(rig->router, i, &v); i++) {
@@ -519,16 +519,16 @@ struct fake *rig_admin(struct rig *rig, const char *name)
     return up(fake_new(rig, BY_ADMIN, name));
 }
 
-enum request_state rig_choice_state(const struct rig *rig, uint8_t id,
-                                    uint32_t choice)
+enum choice_state rig_choice_state(const struct rig *rig, uint8_t id,
+                                   uint32_t choice)
 {
     uint8_t full[16];
 
     memset(full, id, 16);
-    return router_request_state(rig->router, full, choice);
+    return router_choice_state(rig->router, full, choice);
 }
 
-enum request_state rig_state(const struct rig *rig, uint8_t id)
+enum choice_state rig_state(const struct rig *rig, uint8_t id)
 {
     return rig_choice_state(rig, id, 0);
 }

@@ -1,5 +1,5 @@
 /* rig.h - a router among fakes: workers, clients and administrators that
- * speak real frames through common/peer.h from the other side.
+ * speak real frames through common/wire/peer.h from the other side.
  *
  * Nothing sleeps: time moves by rig_advance(), and rig_run() carries frames
  * to and fro until nobody has anything to say.  A fake may be deaf (frames
@@ -13,14 +13,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/peer.h"
-#include "common/sampling.h"
+#include "common/sampling/sampling.h"
+#include "common/wire/peer.h"
 #include "proto/admin.pb-c.h"
 #include "proto/health.pb-c.h"
 #include "proto/inference.pb-c.h"
 #include "proto/registry.pb-c.h"
 #include "proto/worker.pb-c.h"
-#include "router/core.h"
+#include "router/router_core.h"
 #include "text/tokenizer.h"
 
 #define RIG_FAKES     80
@@ -337,8 +337,8 @@ void fake_worker_hears(struct fake *w, const struct method_row *m,
 void record_take(struct record *x, const struct method_row *m,
                  const ProtobufCMessage *reply);
 
-enum request_state rig_state(const struct rig *rig, uint8_t id);
-enum request_state rig_choice_state(const struct rig *rig, uint8_t id,
-                                    uint32_t choice);
+enum choice_state rig_state(const struct rig *rig, uint8_t id);
+enum choice_state rig_choice_state(const struct rig *rig, uint8_t id,
+                                   uint32_t choice);
 
 #endif

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "router/limits.h"
+#include "router/router_limits.h"
 #include "tests/unit/cmocka.h"
 
 struct rig *rig_waiting(int64_t wait_us)

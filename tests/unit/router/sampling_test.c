@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/log.h"
-#include "common/sampling.h"
+#include "common/base/log.h"
+#include "common/sampling/sampling.h"
 #include "tests/unit/cmocka.h"
 #include "tests/unit/router/rig.h"
 

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "router/limits.h"
+#include "router/router_limits.h"
 #include "tests/unit/router/rig.h"
 
 #define LENGTH    SLUICE__V1__FINISH__FINISH_LENGTH
@@ -54,7 +54,7 @@ static struct record *ask(struct scene *s, uint8_t id, uint32_t blocks)
 
 static bool waits(const struct scene *s, uint8_t id)
 {
-    return rig_state(s->rig, id) == REQUEST_WAITING;
+    return rig_state(s->rig, id) == CHOICE_WAITING;
 }
 
 static void report(struct scene *s, int i)
@@ -337,7 +337,7 @@ static void the_shortest_context(void **state)
     rig_stage(rig, "w0", 0, 2);
     x = client_generate(c, 1, 40, 60);
     rig_run(rig);
-    assert_int_equal(rig_state(rig, 1), REQUEST_PREFILL);
+    assert_int_equal(rig_state(rig, 1), CHOICE_PREFILL);
     x = client_generate(c, 2, 40, 61);
     rig_run(rig);
     assert_int_equal(x->status, ST_INVALID_ARGUMENT);

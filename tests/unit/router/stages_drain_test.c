@@ -1,7 +1,7 @@
 /* A stage that drains or leaves takes its replica with it. */
 #include <string.h>
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "tests/unit/cmocka.h"
 #include "tests/unit/router/rig_drain.h"
 
@@ -156,7 +156,7 @@ static void leaves_and_comes_back(void **state)
     (void)state;
     bring_alone(&s);
     told(leave(s.w[2], 0), 1, 0, 1);
-    assert_int_equal(rig_state(s.rig, 1), REQUEST_WAITING);
+    assert_int_equal(rig_state(s.rig, 1), CHOICE_WAITING);
     states_are(&s, (const char *const[]){"drained", "drained", "leaving"});
     assert_int_equal(undrain(s.a, "w0")->status, ST_FAILED_PRECONDITION);
     fake_lost(s.w[2]);
@@ -237,7 +237,7 @@ static void while_it_forms(void **state)
     stage_assembled(w0);
     s.x = client_generate(s.c, 1, 40, 10);
     rig_run(s.rig);
-    assert_int_equal(rig_state(s.rig, 1), REQUEST_WAITING);
+    assert_int_equal(rig_state(s.rig, 1), CHOICE_WAITING);
     assert_int_equal(undrain(s.a, "w1")->status, ST_OK);
     assert_int_equal(w1->n_stages, 2);
     goes_on(&s, w0, 0);

@@ -7,8 +7,8 @@
 
 #include <cmocka.h>
 
-#include "common/log.h"
-#include "router/limits.h"
+#include "common/base/log.h"
+#include "router/router_limits.h"
 #include "tests/unit/router/rig.h"
 
 #define LENGTH SLUICE__V1__FINISH__FINISH_LENGTH
@@ -51,7 +51,7 @@ static void ask(struct scene *s, uint8_t id)
 
 static bool waits(const struct scene *s, uint8_t id)
 {
-    return rig_state(s->rig, id) == REQUEST_WAITING;
+    return rig_state(s->rig, id) == CHOICE_WAITING;
 }
 
 static void says(struct fake *w, uint64_t ticks, uint32_t n_planned,
@@ -249,7 +249,7 @@ static void one_dies_in_the_dark(void **state)
         assert_false(s.w[0]->gone);
         ask(&s, 2);
         assert_true(waits(&s, 2));
-        assert_int_equal(rig_state(s.rig, 1), REQUEST_DECODE);
+        assert_int_equal(rig_state(s.rig, 1), CHOICE_DECODE);
         if (comes) {
             fake_restart(s.w[1]);
         } else {

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "tests/unit/router/rig.h"
 
 static char lied[LOG_LINE];

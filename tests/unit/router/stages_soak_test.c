@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "tests/unit/router/rig.h"
 
 #ifdef __SANITIZE_ADDRESS__

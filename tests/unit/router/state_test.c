@@ -16,10 +16,10 @@ struct scene {
     struct rig *rig;
     struct fake *w, *c, *other;
     struct record *x, *first; /* first: the cancel that made it ENDING */
-    enum request_state at;
+    enum choice_state at;
 };
 
-static void bring(struct scene *s, enum request_state to)
+static void bring(struct scene *s, enum choice_state to)
 {
     struct rig_options o = {.max_peers = 32,
                             .max_requests = 32,
@@ -30,28 +30,28 @@ static void bring(struct scene *s, enum request_state to)
     fake_text_init(&s->text, NULL);
     s->rig = rig_new(&o);
     s->at = to;
-    s->w = rig_worker(s->rig, "w1", to == REQUEST_WAITING ? 2 : 64, 8);
+    s->w = rig_worker(s->rig, "w1", to == CHOICE_WAITING ? 2 : 64, 8);
     s->c = rig_client(s->rig, "c1");
     s->other = rig_client(s->rig, "c2");
-    s->text.hold = to == REQUEST_ENCODING;
-    s->w->hold_submits = to == REQUEST_SUBMITTED;
-    if (to == REQUEST_WAITING) { /* somebody else has all the room */
+    s->text.hold = to == CHOICE_ENCODING;
+    s->w->hold_submits = to == CHOICE_SUBMITTED;
+    if (to == CHOICE_WAITING) { /* somebody else has all the room */
         client_generate(s->other, 99, 40, 20);
     }
     rig_run(s->rig);
     s->x = client_generate_text(s->c, 1,
                                 "a prompt of some forty bytes, or so..", 10);
     rig_run(s->rig);
-    if (to >= REQUEST_DECODE) {
+    if (to >= CHOICE_DECODE) {
         worker_make(s->w, worker_sequence_of(s->w, 1), 2, 0);
         worker_step(s->w);
     }
-    if (to == REQUEST_ENDING) {
+    if (to == CHOICE_ENDING) {
         rig_run(s->rig);
         s->w->hold_receipts = true;
         s->first = client_cancel(s->c, 1);
     }
-    if (to == REQUEST_ENDED) {
+    if (to == CHOICE_ENDED) {
         worker_make(s->w, worker_sequence_of(s->w, 1), 8,
                     SLUICE__V1__FINISH__FINISH_LENGTH);
         worker_step(s->w);
@@ -69,11 +69,11 @@ static void nothing_left(struct scene *s)
     s->text.hold = false;
     rig_advance(s->rig, 10000);
     router_counts(s->rig->router, &k);
-    assert_int_equal(rig_state(s->rig, 1), REQUEST_ENDED);
-    assert_int_equal(k.n_requests, s->at == REQUEST_WAITING ? 1 : 0);
+    assert_int_equal(rig_state(s->rig, 1), CHOICE_ENDED);
+    assert_int_equal(k.n_choices, s->at == CHOICE_WAITING ? 1 : 0);
     assert_int_equal(k.n_waiting, 0);
     if (router_worker_view(s->rig->router, 0, &v)) {
-        assert_int_equal(v.n_sequences, s->at == REQUEST_WAITING ? 1 : 0);
+        assert_int_equal(v.n_sequences, s->at == CHOICE_WAITING ? 1 : 0);
     }
     if (!s->w->deaf) {
         assert_null(worker_sequence_of(s->w, 1));
@@ -82,9 +82,9 @@ static void nothing_left(struct scene *s)
     fake_text_fini(&s->text);
 }
 
-static bool at_worker(enum request_state at)
+static bool at_worker(enum choice_state at)
 {
-    return at >= REQUEST_SUBMITTED && at <= REQUEST_ENDING;
+    return at >= CHOICE_SUBMITTED && at <= CHOICE_ENDING;
 }
 
 static void check_receipt(const struct scene *s, const struct record *k)
@@ -103,12 +103,12 @@ static void check_receipt(const struct scene *s, const struct record *k)
     assert_string_equal(k->worker, "");
     assert_int_equal(r->blocks + r->slots + r->micros + r->snapshot, 0);
     assert_int_equal(r->state,
-                     s->at == REQUEST_ENDED
+                     s->at == CHOICE_ENDED
                          ? SLUICE__V1__SEQUENCE_STATE__SEQUENCE_UNKNOWN
                          : SLUICE__V1__SEQUENCE_STATE__SEQUENCE_QUEUED);
 }
 
-static void cancel_or_remove(enum request_state at, bool remove, bool foreign)
+static void cancel_or_remove(enum choice_state at, bool remove, bool foreign)
 {
     struct scene s;
     struct record *k, *k2;
@@ -119,7 +119,7 @@ static void cancel_or_remove(enum request_state at, bool remove, bool foreign)
     k = remove ? client_remove(who, 1) : client_cancel(who, 1);
     k2 = client_cancel(who, 1); /* while the first is pending, or after */
     rig_run(s.rig);
-    if (at == REQUEST_ENDING) {
+    if (at == CHOICE_ENDING) {
         assert_false(k->ended || k2->ended || s.first->ended);
         worker_receipt(s.w);
         rig_run(s.rig);
@@ -132,13 +132,13 @@ static void cancel_or_remove(enum request_state at, bool remove, bool foreign)
     assert_true(s.x->ended);
     assert_int_equal(s.x->status, ST_OK);
     assert_true(s.x->in_order);
-    if (at != REQUEST_ENDED) {
+    if (at != CHOICE_ENDED) {
         assert_int_equal(s.x->finish, CANCELLED);
         assert_int_equal(s.x->figures.n_generated, s.x->n_tokens);
     }
-    if (at_worker(at) && at != REQUEST_ENDING) {
+    if (at_worker(at) && at != CHOICE_ENDING) {
         assert_int_equal(remove ? s.w->n_removes : s.w->n_cancels, 1);
-    } else if (at != REQUEST_ENDING) {
+    } else if (at != CHOICE_ENDING) {
         assert_int_equal(s.w->n_removes + s.w->n_cancels, 0);
     }
     nothing_left(&s);
@@ -147,32 +147,32 @@ static void cancel_or_remove(enum request_state at, bool remove, bool foreign)
 static void cancel_in_every_state(void **state)
 {
     (void)state;
-    for (int at = 0; at < REQUEST_STATES; at++) {
-        cancel_or_remove((enum request_state)at, false, false);
-        cancel_or_remove((enum request_state)at, false, true);
+    for (int at = 0; at < CHOICE_STATES; at++) {
+        cancel_or_remove((enum choice_state)at, false, false);
+        cancel_or_remove((enum choice_state)at, false, true);
     }
 }
 
 static void remove_in_every_state(void **state)
 {
     (void)state;
-    for (int at = 0; at < REQUEST_STATES; at++) {
-        cancel_or_remove((enum request_state)at, true, false);
-        cancel_or_remove((enum request_state)at, true, true);
+    for (int at = 0; at < CHOICE_STATES; at++) {
+        cancel_or_remove((enum choice_state)at, true, false);
+        cancel_or_remove((enum choice_state)at, true, true);
     }
 }
 
 static void give_up_in_every_state(void **state)
 {
     (void)state;
-    for (int at = 0; at < REQUEST_ENDED; at++) {
+    for (int at = 0; at < CHOICE_ENDED; at++) {
         struct scene s;
 
-        bring(&s, (enum request_state)at);
+        bring(&s, (enum choice_state)at);
         client_give_up(s.c, s.x);
         rig_run(s.rig);
         assert_int_equal(s.x->status, ST_CANCELLED);
-        if (at == REQUEST_ENDING) {
+        if (at == CHOICE_ENDING) {
             worker_receipt(s.w);
         } else if (at_worker(s.at)) {
             assert_int_equal(s.w->n_cancels, 1);
@@ -186,13 +186,13 @@ static void give_up_in_every_state(void **state)
 static void client_goes_in_every_state(void **state)
 {
     (void)state;
-    for (int at = 0; at < REQUEST_STATES; at++) {
+    for (int at = 0; at < CHOICE_STATES; at++) {
         struct scene s;
 
-        bring(&s, (enum request_state)at);
+        bring(&s, (enum choice_state)at);
         fake_lost(s.c);
         rig_run(s.rig);
-        if (at == REQUEST_ENDING) {
+        if (at == CHOICE_ENDING) {
             worker_receipt(s.w);
         } else if (at_worker(s.at)) {
             assert_int_equal(s.w->n_cancels, 1);
@@ -206,26 +206,26 @@ static void client_goes_in_every_state(void **state)
 static void worker_goes_in_every_state(void **state)
 {
     (void)state;
-    for (int at = 0; at < REQUEST_STATES; at++) {
+    for (int at = 0; at < CHOICE_STATES; at++) {
         struct scene s;
 
-        bring(&s, (enum request_state)at);
+        bring(&s, (enum choice_state)at);
         fake_lost(s.w);
         s.text.hold = false;
         rig_advance(s.rig, 10000);
         assert_true(s.x->ended);
-        if (at == REQUEST_ENDING) {
+        if (at == CHOICE_ENDING) {
             assert_true(s.first->ended);
             assert_int_equal(s.first->status, ST_OK);
             assert_int_equal(s.x->finish, CANCELLED);
             assert_int_equal(s.first->receipt.blocks, 0);
-        } else if (at == REQUEST_ENDED) {
+        } else if (at == CHOICE_ENDED) {
             assert_int_equal(s.x->status, ST_OK);
         } else {
             assert_int_equal(s.x->status, ST_UNAVAILABLE);
             assert_non_null(strstr(s.x->error, "tiny"));
         }
-        s.at = REQUEST_ENDED; /* the other request is gone with the worker */
+        s.at = CHOICE_ENDED; /* the other request is gone with the worker */
         nothing_left(&s);
     }
 }
@@ -233,13 +233,13 @@ static void worker_goes_in_every_state(void **state)
 static void a_move_in_every_state(void **state)
 {
     (void)state;
-    for (int at = REQUEST_SUBMITTED; at <= REQUEST_DECODE; at++) {
+    for (int at = CHOICE_SUBMITTED; at <= CHOICE_DECODE; at++) {
         struct scene s;
         struct fake *w2;
         struct sequence *q;
-        uint32_t n = at == REQUEST_DECODE ? 2 : 0;
+        uint32_t n = at == CHOICE_DECODE ? 2 : 0;
 
-        bring(&s, (enum request_state)at);
+        bring(&s, (enum choice_state)at);
         w2 = rig_worker(s.rig, "w2", 64, 8);
         fake_lost(s.w);
         rig_run(s.rig);
@@ -256,7 +256,7 @@ static void a_move_in_every_state(void **state)
             assert_int_equal(s.x->tokens[i], fake_token(q->id, i));
         }
         assert_int_equal(s.x->figures.n_moves, 1);
-        s.at = REQUEST_ENDED;
+        s.at = CHOICE_ENDED;
         nothing_left(&s);
     }
 }
@@ -264,18 +264,18 @@ static void a_move_in_every_state(void **state)
 static void a_deadline_passes_in_every_state(void **state)
 {
     (void)state;
-    for (int at = 0; at < REQUEST_ENDING; at++) {
+    for (int at = 0; at < CHOICE_ENDING; at++) {
         struct scene s;
         Sluice__V1__GenerateRequest m = SLUICE__V1__GENERATE_REQUEST__INIT;
         struct record *x;
 
-        bring(&s, (enum request_state)at);
+        bring(&s, (enum choice_state)at);
         m.model = wire_text("tiny");
-        m.has_text = at == REQUEST_ENCODING;
+        m.has_text = at == CHOICE_ENCODING;
         m.text = wire_text("some text");
         x = client_generate_with(s.c, 2, m.has_text ? 0 : 40, 10, &m, 500);
         rig_run(s.rig);
-        if (at == REQUEST_DECODE) {
+        if (at == CHOICE_DECODE) {
             worker_make(s.w, worker_sequence_of(s.w, 2), 1, 0);
             worker_step(s.w);
             rig_run(s.rig);
@@ -284,7 +284,7 @@ static void a_deadline_passes_in_every_state(void **state)
         rig_advance(s.rig, 600000);
         assert_true(x->ended);
         assert_int_equal(x->status, ST_DEADLINE_EXCEEDED);
-        assert_int_equal(rig_state(s.rig, 2), REQUEST_ENDED);
+        assert_int_equal(rig_state(s.rig, 2), CHOICE_ENDED);
         assert_int_equal(s.w->n_cancels, at_worker(s.at) ? 1 : 0);
         if (at_worker(s.at)) {
             assert_int_equal(s.w->last_reason,
@@ -301,19 +301,19 @@ static void a_finish_before_the_receipt_counts(void **state)
     struct scene s;
 
     (void)state;
-    bring(&s, REQUEST_ENDING);
+    bring(&s, CHOICE_ENDING);
     worker_make(s.w, worker_sequence_of(s.w, 1), 8,
                 SLUICE__V1__FINISH__FINISH_LENGTH);
     worker_step(s.w);
     rig_run(s.rig);
-    assert_int_equal(rig_state(s.rig, 1), REQUEST_ENDING);
+    assert_int_equal(rig_state(s.rig, 1), CHOICE_ENDING);
     worker_receipt(s.w);
     rig_run(s.rig);
     assert_true(s.x->ended);
     assert_int_equal(s.x->finish, SLUICE__V1__FINISH__FINISH_LENGTH);
     assert_int_equal(s.x->n_tokens, 10);
     assert_true(s.first->ended);
-    s.at = REQUEST_ENDED;
+    s.at = CHOICE_ENDED;
     nothing_left(&s);
 }
 
@@ -352,7 +352,7 @@ static void a_kept_sequence_is_removed(void **state)
     assert_int_equal(k->receipt.blocks, 2);
     assert_string_equal(k->worker, "w1");
     router_counts(rig->router, &n);
-    assert_int_equal(n.n_requests, 0);
+    assert_int_equal(n.n_choices, 0);
     rig_free(&rig);
 }
 
@@ -375,13 +375,13 @@ static void a_lease_ends(void **state)
     worker_step(w);
     for (int i = 0; i < 14; i++) {
         router_counts(rig->router, &n);
-        assert_int_equal(n.n_requests, 1);
+        assert_int_equal(n.n_choices, 1);
         rig_advance(rig, 200000);
         worker_report(w);
     }
     rig_advance(rig, 300000);
     router_counts(rig->router, &n);
-    assert_int_equal(n.n_requests, 0);
+    assert_int_equal(n.n_choices, 0);
     rig_free(&rig);
 }
 

@@ -1,8 +1,8 @@
 /* Stop strings: what the worker hears, and what comes of it when something
  * else happens at the same time. */
-#include "router/stops.h"
+#include "router/requests/stops.h"
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "tests/unit/cmocka.h"
 #include "tests/unit/router/tiny_text.h"
 
@@ -89,7 +89,7 @@ static void the_worker_is_lost(void **state)
     assert_int_equal(k->receipt.n_generated, 3);
     assert_int_equal(w2->n_submits, 0);
     router_counts(s.rig->router, &counts);
-    assert_int_equal(counts.n_requests, 0);
+    assert_int_equal(counts.n_choices, 0);
     assert_int_equal(counts.moved, 0);
     tiny_end(&s);
 }
@@ -163,7 +163,7 @@ static void a_cancel_came_first(void **state)
     tiny_say(s.w, match, 0, 2, 0);
     k = client_cancel(s.c, 1);
     rig_run(s.rig);
-    assert_int_equal(rig_state(s.rig, 1), REQUEST_ENDING);
+    assert_int_equal(rig_state(s.rig, 1), CHOICE_ENDING);
     tiny_say(s.w, match, 2, 2, 0);
     tiny_check_stopped(x, 0, 3, "x");
     assert_false(k->ended);
@@ -194,7 +194,7 @@ static void the_client_gives_up(void **state)
     worker_receipt(s.w);
     rig_run(s.rig);
     router_counts(s.rig->router, &counts);
-    assert_int_equal(counts.n_requests, 0);
+    assert_int_equal(counts.n_choices, 0);
     assert_int_equal(s.w->n_cancels, 1);
     tiny_end(&s);
 }
@@ -225,7 +225,7 @@ static void nothing_is_kept(void **state)
         assert_int_equal(s.w->n_cancels, 1);
         assert_int_equal(s.w->classes[0].granted, 0);
         router_counts(s.rig->router, &counts);
-        assert_int_equal(counts.n_requests, 0);
+        assert_int_equal(counts.n_choices, 0);
         tiny_end(&s);
     }
 }

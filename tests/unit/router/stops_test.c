@@ -1,11 +1,11 @@
 /* Stop strings: where a text ends, what is given of it and when, and what the
  * worker hears, whatever happens meanwhile. */
-#include "router/stops.h"
+#include "router/requests/stops.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "tests/unit/cmocka.h"
 #include "tests/unit/router/tiny_text.h"
 
@@ -220,7 +220,7 @@ static void the_end_waits_for_nobody(void **state)
     assert_int_equal(s.w->last_ack_index, FORGET);
     assert_true(router_worker_view(s.rig->router, 0, &v));
     assert_int_equal(v.n_sequences, 1);
-    assert_int_equal(rig_state(s.rig, 1), REQUEST_ENDED);
+    assert_int_equal(rig_state(s.rig, 1), CHOICE_ENDED);
     tiny_say(s.w, ids, 3, 3, 0);
     assert_int_equal(s.w->last_ack_index, FORGET);
     tiny_say(s.w, ids, 1, 5, 0); /* also of what the client has */

@@ -7,8 +7,8 @@
 
 #include <cmocka.h>
 
-#include "common/log.h"
-#include "router/limits.h"
+#include "common/base/log.h"
+#include "router/router_limits.h"
 #include "tests/unit/router/rig.h"
 #include "text/detokenizer.h"
 
@@ -316,12 +316,12 @@ static void slow_readers(void **state)
         rig_advance(rig, 1000);
     }
     assert_int_equal(y->n_tokens, n > RIG_TOKENS ? RIG_TOKENS : n);
-    assert_int_equal(rig_state(rig, 1), REQUEST_DECODE);
+    assert_int_equal(rig_state(rig, 1), CHOICE_DECODE);
     for (int k = 0; k < 26; k++) {
         rig_advance(rig, 1000000);
         worker_report(w);
     }
-    assert_int_equal(rig_state(rig, 1), REQUEST_DECODE);
+    assert_int_equal(rig_state(rig, 1), CHOICE_DECODE);
     assert_int_equal(w->n_cancels, 0);
     for (int k = 0; k < 5; k++) {
         rig_advance(rig, 1000000);
@@ -330,8 +330,8 @@ static void slow_readers(void **state)
     assert_int_equal(w->n_cancels, 1);
     assert_int_equal(w->last_reason,
                      SLUICE__V1__CANCEL_REASON__CANCEL_SLOW_READER);
-    assert_int_equal(rig_state(rig, 1), REQUEST_ENDED);
-    assert_int_equal(rig_state(rig, 2), REQUEST_DECODE);
+    assert_int_equal(rig_state(rig, 1), CHOICE_ENDED);
+    assert_int_equal(rig_state(rig, 2), CHOICE_DECODE);
     assert_true(y->in_order);
     (void)x;
     rig_free(&rig);

@@ -1,4 +1,4 @@
-#include "router/text_threads.h"
+#include "router/text/text_threads.h"
 
 #include <poll.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/sampling.h"
+#include "common/sampling/sampling.h"
 #include "tests/unit/cmocka.h"
 #include "tests/unit/text/small.h"
 #include "text/byte_level.h"

@@ -13,7 +13,7 @@
 
 #include "fixture.h"
 #include "text/assets.h"
-#include "text/limits.h"
+#include "text/text_limits.h"
 
 static char dir[64];
 static const char *const names[] = {"tokenizer.json", "generation_config.json",

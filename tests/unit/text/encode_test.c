@@ -11,7 +11,7 @@
 
 #include "fixture.h"
 #include "text/encoder.h"
-#include "text/limits.h"
+#include "text/text_limits.h"
 
 static void merges_by_rank(void **state)
 {

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "text/file.h"
-#include "text/limits.h"
+#include "text/text_limits.h"
 
 struct tokenizer *fixture_load(const char *path)
 {

@@ -1,4 +1,4 @@
-/* Each row of text/limits.h: at the limit, and one past it. */
+/* Each row of text/text_limits.h: at the limit, and one past it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,9 +12,9 @@
 
 #include "fixture.h"
 #include "text/file.h"
-#include "text/limits.h"
 #include "text/normalizer.h"
 #include "text/split.h"
+#include "text/text_limits.h"
 
 /* n letters and a NUL, to free() */
 static char *letters(size_t n, char c)

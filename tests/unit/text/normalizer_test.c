@@ -9,7 +9,7 @@
 #include <cmocka.h>
 #include <utf8proc.h>
 
-#include "common/quote.h"
+#include "common/base/quote.h"
 #include "text/normalizer.h"
 #include "text/utf8.h"
 

@@ -9,8 +9,8 @@
 
 #include <cmocka.h>
 
-#include "text/limits.h"
 #include "text/split.h"
+#include "text/text_limits.h"
 
 /* Pieces, each in brackets. */
 static enum status note(void *ctx, const char *s, size_t n, struct error *e)

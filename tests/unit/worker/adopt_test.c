@@ -1,7 +1,7 @@
 /* Sequences that are not new: they run here already, or began elsewhere. */
 #include <string.h>
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "tests/unit/cmocka.h"
 #include "tests/unit/worker/rig.h"
 

@@ -4,7 +4,7 @@
 #define TESTS_UNIT_WORKER_BATCHER_BENCH_H
 
 #include "tests/unit/cmocka.h"
-#include "worker/batcher.h"
+#include "worker/sequences/batcher.h"
 
 struct bench {
     struct pool pool;

@@ -1,4 +1,4 @@
-#include "worker/budget.h"
+#include "worker/engine/budget.h"
 
 #include <ftw.h>
 #include <stdarg.h>

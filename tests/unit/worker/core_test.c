@@ -1,7 +1,7 @@
 /* A sequence's life from Submit to its acknowledged end. */
 #include <string.h>
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "tests/unit/cmocka.h"
 #include "tests/unit/worker/rig.h"
 #include "worker/metrics.h"

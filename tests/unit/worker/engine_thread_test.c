@@ -1,6 +1,6 @@
 /* The engine's thread over the embedded model: plans go in, results come out
  * in order, and the descriptor says when. */
-#include "worker/engine_thread.h"
+#include "worker/engine/engine_thread.h"
 
 #include <poll.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* The forward pass as the engine meets it: plans that are wrong, chained rows,
  * logits that are not finite. */
-#include "worker/forward.h"
+#include "worker/engine/forward.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -487,7 +487,8 @@ static void keep_logits(void *ctx, struct kernels *k, uint32_t row, uint32_t i)
     kernels_logits_read(k, i, logits);
 }
 
-/* The best after penalties, as common/sampling.h states them, in double. */
+/* The best after penalties, as common/sampling/sampling.h states them, in
+ * double. */
 static uint32_t best_penalised(const struct sampling *s, const uint32_t *ids,
                                uint32_t n, uint32_t n_prompt)
 {

@@ -6,8 +6,8 @@
 
 #include "tests/unit/cmocka.h"
 #include "tests/unit/worker/ring.h"
-#include "worker/assembly.h"
 #include "worker/cache/sequence.h"
+#include "worker/stages/assembly.h"
 
 static const struct rig_submit usual = {
     .id = 1, .n_prompt = 10, .max_tokens = 6, .ignore_eos = true};

@@ -2,7 +2,7 @@
  * and links nothing that computes.  Beside it, includes.sh looks at what the
  * core's files include. */
 #include "tests/unit/cmocka.h"
-#include "worker/core.h"
+#include "worker/worker_core.h"
 
 static void links_without_kernels(void **state)
 {

@@ -1,11 +1,11 @@
 /* What is measured of a layer before its worker knows its layers. */
-#include "worker/measure.h"
+#include "worker/engine/measure.h"
 
 #include <stdlib.h>
 
 #include "tests/kernels/random_model.h"
 #include "tests/unit/cmocka.h"
-#include "worker/forward.h"
+#include "worker/engine/forward.h"
 
 #define LAYERS 3
 #define BYTES  1000000

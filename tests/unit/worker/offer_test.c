@@ -1,11 +1,11 @@
 /* A worker that offers itself: what its Hello says, and what becomes of it. */
-#include "worker/offer.h"
+#include "worker/stages/offer.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/peer.h"
-#include "common/session.h"
+#include "common/wire/peer.h"
+#include "common/wire/session.h"
 #include "proto/common.pb-c.h"
 #include "proto/registry.pb-c.h"
 #include "proto/worker.pb-c.h"

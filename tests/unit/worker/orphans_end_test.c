@@ -1,8 +1,8 @@
 /* What outlives its session: which Submit finds it, and what ends it. */
 #include <string.h>
 
-#include "common/ids_hash.h"
-#include "common/log.h"
+#include "common/base/log.h"
+#include "common/wire/ids_hash.h"
 #include "tests/unit/cmocka.h"
 #include "tests/unit/worker/rig_orphan.h"
 

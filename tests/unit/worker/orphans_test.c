@@ -1,6 +1,6 @@
 /* What outlives its session: who does, for how long, who is told, and how it
  * goes on. */
-#include "common/log.h"
+#include "common/base/log.h"
 #include "tests/unit/cmocka.h"
 #include "tests/unit/worker/rig_orphan.h"
 

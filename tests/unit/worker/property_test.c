@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "tests/unit/cmocka.h"
 #include "tests/unit/worker/rig.h"
 

@@ -13,11 +13,11 @@
 #ifndef TESTS_UNIT_WORKER_RIG_H
 #define TESTS_UNIT_WORKER_RIG_H
 
-#include "common/peer.h"
+#include "common/wire/peer.h"
 #include "proto/registry.pb-c.h"
 #include "proto/worker.pb-c.h"
 #include "worker/cache/logprobs.h"
-#include "worker/core.h"
+#include "worker/worker_core.h"
 
 #define RIG_GRANTS    4096
 #define RIG_TAGS      8192

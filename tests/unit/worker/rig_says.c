@@ -1,7 +1,7 @@
 /* rig_says.c - what the router says: submits, cancels, acknowledges. */
 #include <string.h>
 
-#include "common/ids_hash.h"
+#include "common/wire/ids_hash.h"
 #include "tests/unit/cmocka.h"
 #include "tests/unit/worker/rig_internal.h"
 #include "tests/unit/worker/ring.h"

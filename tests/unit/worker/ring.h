@@ -13,8 +13,8 @@
 #ifndef TESTS_UNIT_WORKER_RING_H
 #define TESTS_UNIT_WORKER_RING_H
 
-#include "common/greeter.h"
-#include "common/session.h"
+#include "common/wire/greeter.h"
+#include "common/wire/session.h"
 #include "proto/stage.pb-c.h"
 #include "tests/unit/worker/rig.h"
 

@@ -10,13 +10,13 @@
 #ifndef TESTS_UNIT_WORKER_STAGE_BENCH_H
 #define TESTS_UNIT_WORKER_STAGE_BENCH_H
 
-#include "common/greeter.h"
-#include "common/session.h"
+#include "common/wire/greeter.h"
+#include "common/wire/session.h"
 #include "proto/registry.pb-c.h"
 #include "proto/stage.pb-c.h"
 #include "proto/worker.pb-c.h"
-#include "worker/assembly.h"
-#include "worker/core.h"
+#include "worker/stages/assembly.h"
+#include "worker/worker_core.h"
 
 #define BENCH_HIDDEN 4u
 #define BENCH_VOCAB  1000u

@@ -5,7 +5,7 @@
 
 #include "tests/unit/cmocka.h"
 #include "tests/unit/worker/stage_bench.h"
-#include "worker/watch.h"
+#include "worker/engine/watch.h"
 
 #define NONE UINT32_MAX /* the row samples nothing */
 

@@ -6,7 +6,7 @@
 
 #include "tests/kernels/random_model.h"
 #include "tests/unit/cmocka.h"
-#include "worker/forward.h"
+#include "worker/engine/forward.h"
 
 #define LAYERS 4 /* linear, attention, linear, attention */
 #define BLOCKS 8

@@ -1,10 +1,10 @@
 /* The worker's watch over its engine, alone and in the core. */
-#include "worker/watch.h"
+#include "worker/engine/watch.h"
 
 #include <string.h>
 
-#include "common/log.h"
-#include "common/session.h"
+#include "common/base/log.h"
+#include "common/wire/session.h"
 #include "tests/unit/cmocka.h"
 #include "tests/unit/worker/rig.h"
 

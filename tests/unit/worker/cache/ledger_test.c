@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "tests/unit/cmocka.h"
 
 #define LIVE 4

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "tests/unit/cmocka.h"
 
 static struct pool make(uint32_t blocks, uint32_t slots)

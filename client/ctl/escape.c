@@ -1,0 +1,97 @@
+#include "client/ctl/escape.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <utf8proc.h>
+
+/* What turns the reading direction can make one text look like another. */
+static bool turns_direction(int32_t c)
+{
+    return (c >= 0x202a && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069) ||
+           c == 0x200e || c == 0x200f || c == 0x061c;
+}
+
+static bool is_plain(int32_t c, bool keep_lines)
+{
+    if (c == '\n' || c == '\t') {
+        return keep_lines;
+    }
+    return c >= 0x20 && !(c >= 0x7f && c <= 0x9f) && !turns_direction(c) &&
+           c != 0x2028 && c != 0x2029;
+}
+
+static size_t show(char *out, int32_t c)
+{
+    static const char named[] = {['\n'] = 'n', ['\t'] = 't', ['\r'] = 'r'};
+    char text[ESCAPE_GROWTH * 2];
+    int n;
+
+    if (c < (int32_t)sizeof named && named[c] != 0) {
+        n = snprintf(text, sizeof text, "\\%c", named[c]);
+    } else if (c < 0x100) {
+        n = snprintf(text, sizeof text, "\\x%02x", (unsigned)c);
+    } else {
+        n = snprintf(text, sizeof text, "\\u%04x", (unsigned)c);
+    }
+    memcpy(out, text, (size_t)n);
+    return (size_t)n;
+}
+
+/* One character of text[0..n) to out: bytes read, *put bytes written. */
+static size_t step(const char *text, size_t n, bool keep_lines, char *out,
+                   size_t *put)
+{
+    int32_t c;
+    utf8proc_ssize_t used = utf8proc_iterate((const utf8proc_uint8_t *)text,
+                                             (utf8proc_ssize_t)n, &c);
+
+    if (used <= 0) {
+        *put = show(out, (uint8_t)text[0]);
+        return 1;
+    }
+    if (is_plain(c, keep_lines)) {
+        memcpy(out, text, (size_t)used);
+        *put = (size_t)used;
+    } else {
+        *put = show(out, c);
+    }
+    return (size_t)used;
+}
+
+static size_t escape(const char *text, size_t n, bool keep_lines, char *out)
+{
+    size_t at = 0;
+
+    for (size_t put; n > 0; at += put) {
+        size_t used = step(text, n, keep_lines, out + at, &put);
+
+        text += used;
+        n -= used;
+    }
+    return at;
+}
+
+size_t escape_text(const char *text, size_t n, char *out)
+{
+    return escape(text, n, true, out);
+}
+
+size_t escape_line(const char *text, size_t n, char *out)
+{
+    return escape(text, n, false, out);
+}
+
+void escape_print(FILE *to, const char *text, size_t n, bool keep_lines)
+{
+    while (n > 0) {
+        char out[ESCAPE_GROWTH * 2];
+        size_t put;
+        size_t used = step(text, n, keep_lines, out, &put);
+
+        fwrite(out, 1, put, to);
+        text += used;
+        n -= used;
+    }
+}

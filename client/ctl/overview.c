@@ -1,0 +1,405 @@
+#include "client/ctl/overview.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/ctl/columns.h"
+#include "client/ctl/escape.h"
+#include "client/ctl/json_message.h"
+
+#define BAR 10
+
+enum place { REPLICA, WAITS, OFFERS };
+
+struct entry {
+    char *name, *model, *state;
+    char *replica; /* its state; where the router does not say, the worker's */
+    enum place place;
+    uint32_t model_order, replica_order; /* index of the first of it */
+    uint32_t stage, n_stages;
+    uint64_t assembly; /* 0: of one stage */
+    uint64_t replica_ms;
+    uint32_t begin, end, n_layers;
+    uint32_t n_sequences, step_us;
+    uint64_t budget_bytes, speed; /* of an offer */
+    Sluice__V1__ClassLedger blocks, slots;
+};
+
+struct overview {
+    struct entry *entries; /* [n] */
+    uint32_t n, capacity;
+    bool sorted;
+};
+
+/* ---- rows ---- */
+
+static char *copy(ProtobufCBinaryData d)
+{
+    char *text = malloc(d.len * ESCAPE_GROWTH + 1);
+
+    assert(text != NULL);
+    text[escape_line((const char *)d.data, d.len, text)] = '\0';
+    return text;
+}
+
+struct overview *overview_new(void)
+{
+    struct overview *o = calloc(1, sizeof *o);
+
+    assert(o != NULL);
+    return o;
+}
+
+void overview_free(struct overview **o)
+{
+    struct overview *gone = *o;
+
+    *o = NULL;
+    for (uint32_t i = 0; gone != NULL && i < gone->n; i++) {
+        free(gone->entries[i].name);
+        free(gone->entries[i].model);
+        free(gone->entries[i].state);
+        free(gone->entries[i].replica);
+    }
+    if (gone != NULL) {
+        free(gone->entries);
+    }
+    free(gone);
+}
+
+/* Where the model, and the replica, of the newest entry first came. */
+static void find_orders(struct overview *o)
+{
+    struct entry *e = &o->entries[o->n];
+    uint32_t i;
+
+    for (i = 0; i < o->n && strcmp(o->entries[i].model, e->model) != 0; i++) {
+    }
+    e->model_order = i;
+    for (i = 0; i < o->n &&
+                (e->assembly == 0 || o->entries[i].assembly != e->assembly);
+         i++) {
+    }
+    e->replica_order = i;
+}
+
+static bool is_part(const Sluice__V1__WorkerRow *w)
+{
+    return w->layer_begin != 0 || w->layer_end != w->n_layers;
+}
+
+/* Takes e. */
+static void add(struct overview *o, const struct entry *e)
+{
+    if (o->n == o->capacity) {
+        o->capacity = o->capacity == 0 ? 64 : 2 * o->capacity;
+        o->entries = realloc(o->entries, o->capacity * sizeof *o->entries);
+        assert(o->entries != NULL);
+    }
+    o->entries[o->n] = *e;
+    find_orders(o);
+    o->n++;
+    o->sorted = false;
+}
+
+void overview_add(struct overview *o, const Sluice__V1__WorkerRow *w)
+{
+    struct entry e = {
+        .name = copy(w->name),
+        .model = copy(w->model),
+        .state = copy(w->state),
+        .replica = copy(w->has_replica ? w->replica : w->state),
+        .place = is_part(w) && !w->has_assembly ? WAITS : REPLICA,
+        .stage = w->stage,
+        .n_stages = w->has_assembly ? w->n_stages : 1,
+        .assembly = w->assembly,
+        .replica_ms = w->replica_ms,
+        .begin = w->layer_begin,
+        .end = w->layer_end,
+        .n_layers = w->n_layers,
+        .n_sequences = w->n_sequences,
+        .step_us = w->step_us,
+        .blocks = *w->ledger->blocks,
+        .slots = *w->ledger->slots,
+    };
+
+    add(o, &e);
+}
+
+void overview_add_offer(struct overview *o, const Sluice__V1__OfferRow *w)
+{
+    struct entry e = {
+        .name = copy(w->name),
+        .model = copy(w->model),
+        .state = copy(w->state),
+        .place = OFFERS,
+        .n_stages = w->n_stages,
+        .begin = w->layer_begin,
+        .end = w->layer_end,
+        .budget_bytes = w->budget_bytes,
+        .speed = w->speed,
+        .blocks = SLUICE__V1__CLASS_LEDGER__INIT,
+        .slots = SLUICE__V1__CLASS_LEDGER__INIT,
+    };
+
+    add(o, &e);
+}
+
+static int by_number(uint64_t a, uint64_t b)
+{
+    return a < b ? -1 : a > b;
+}
+
+static int by_place(const void *x, const void *y)
+{
+    const struct entry *a = x, *b = y;
+    int d = by_number(a->model_order, b->model_order);
+
+    d = d != 0 ? d : by_number(a->place, b->place);
+    d = d != 0 ? d : by_number(a->replica_order, b->replica_order);
+    return d != 0 ? d : by_number(a->stage, b->stage);
+}
+
+static void sort(struct overview *o)
+{
+    if (!o->sorted && o->n > 0) {
+        qsort(o->entries, o->n, sizeof *o->entries, by_place);
+    }
+    o->sorted = true;
+}
+
+/* How many entries from `first` on are of its model; of its replica. */
+static uint32_t of_model(const struct overview *o, uint32_t first)
+{
+    uint32_t n = 1;
+
+    while (first + n < o->n &&
+           o->entries[first + n].model_order == o->entries[first].model_order) {
+        n++;
+    }
+    return n;
+}
+
+static uint32_t of_replica(const struct overview *o, uint32_t first)
+{
+    const struct entry *e = &o->entries[first];
+    uint32_t n = 1;
+
+    while (first + n < o->n && e->place == REPLICA && e[n].place == REPLICA &&
+           e[n].replica_order == e->replica_order) {
+        n++;
+    }
+    return n;
+}
+
+/* Of the steps of all stages; 0 where none is known. */
+static double step_share(const struct entry *e, const struct entry *first,
+                         uint32_t n)
+{
+    uint64_t sum = 0;
+
+    for (uint32_t i = 0; i < n; i++) {
+        sum += first[i].step_us;
+    }
+    return sum > 0 ? (double)e->step_us / (double)sum : 0;
+}
+
+/* ---- for people ---- */
+
+static void cell_class(struct table *t, const Sluice__V1__ClassLedger *l)
+{
+    char bar[BAR + 3];
+
+    if (l->total == 0) {
+        table_cell(t, "none");
+        return;
+    }
+    bar_parts(bar, BAR, l->held, l->granted, l->total);
+    table_cell(t, "%s %u + %u of %u", bar, l->held, l->granted, l->total);
+}
+
+static void cell_replica(struct table *t, const struct entry *e, bool first)
+{
+    if (e->place == WAITS) {
+        table_cell(t, "waits for other layers");
+    } else if (e->place == OFFERS) {
+        table_cell(t, e->speed > 0 ? "offers itself" : "loads its layers");
+    } else if (!first) {
+        table_cell(t, " ");
+    } else if (e->assembly != 0) {
+        table_cell(t, "%s %08" PRIx32, e->replica,
+                   (uint32_t)(e->assembly >> 32));
+    } else {
+        table_cell(t, "%s", e->state);
+    }
+}
+
+static void cell_stage(struct table *t, const struct entry *e)
+{
+    if (e->place == REPLICA) {
+        table_cell(t, "%u of %u", e->stage, e->n_stages);
+    } else if (e->place == OFFERS && e->n_stages > 0) {
+        table_cell(t, "1 of %u", e->n_stages);
+    } else {
+        table_cell(t, "-");
+    }
+}
+
+static void cell_layers(struct table *t, const struct entry *e)
+{
+    if (e->end == 0) {
+        table_cell(t, "-");
+    } else if (e->place == OFFERS) {
+        table_cell(t, "%u-%u", e->begin, e->end);
+    } else {
+        table_cell(t, "%u-%u of %u", e->begin, e->end, e->n_layers);
+    }
+}
+
+static void cell_step(struct table *t, const struct entry *e,
+                      const struct entry *first, uint32_t n)
+{
+    if (e->step_us == 0) {
+        table_cell(t, "-");
+    } else if (n > 1) {
+        table_cell(t, "%.1f ms, %.0f %%", e->step_us / 1e3,
+                   100 * step_share(e, first, n));
+    } else {
+        table_cell(t, "%.1f ms", e->step_us / 1e3);
+    }
+}
+
+static void print_rows(struct table *t, const struct entry *first, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        const struct entry *e = &first[i];
+
+        cell_replica(t, e, i == 0);
+        cell_stage(t, e);
+        table_cell(t, "%s", e->name);
+        cell_layers(t, e);
+        table_cell(t, "%s", e->state);
+        table_cell(t, "%u", e->n_sequences);
+        cell_class(t, &e->blocks);
+        cell_class(t, &e->slots);
+        cell_step(t, e, first, n);
+    }
+}
+
+static void print_model(const struct overview *o, uint32_t first, uint32_t n,
+                        FILE *to)
+{
+    struct table t;
+
+    table_init(&t, "REPLICA", "STAGE", "WORKER", "LAYERS", "STATE", "SEQUENCES",
+               "BLOCKS held + granted", "SLOTS held + granted", "STEP", NULL);
+    for (uint32_t i = first, k; i < first + n; i += k) {
+        k = of_replica(o, i);
+        print_rows(&t, &o->entries[i], k);
+    }
+    fprintf(to, "\n%s\n", o->entries[first].model);
+    table_print(&t, to);
+    table_fini(&t);
+}
+
+void overview_print(struct overview *o, FILE *to)
+{
+    sort(o);
+    for (uint32_t i = 0, n; i < o->n; i += n) {
+        n = of_model(o, i);
+        print_model(o, i, n, to);
+    }
+}
+
+/* ---- for programs ---- */
+
+static void set_text(json_t *j, const char *name, const char *text)
+{
+    json_object_set_new(j, name, json_text(text, strlen(text)));
+}
+
+static void set_number(json_t *j, const char *name, uint64_t n)
+{
+    json_object_set_new(j, name, json_integer((json_int_t)n));
+}
+
+static json_t *json_stage(const struct entry *e, const struct entry *first,
+                          uint32_t n)
+{
+    json_t *j = json_object();
+
+    set_text(j, "worker", e->name);
+    set_text(j, "state", e->state);
+    set_number(j, "layer_begin", e->begin);
+    set_number(j, "layer_end", e->end);
+    json_object_set_new(j, "blocks", json_message(&e->blocks.base));
+    json_object_set_new(j, "slots", json_message(&e->slots.base));
+    set_number(j, "step_us", e->step_us);
+    json_object_set_new(j, "step_share", json_real(step_share(e, first, n)));
+    return j;
+}
+
+static json_t *json_replica(const struct entry *first, uint32_t n)
+{
+    json_t *j = json_object(), *stages = json_array();
+    char assembly[24];
+
+    set_text(j, "model", first->model);
+    set_text(j, "state", first->assembly != 0 ? first->replica : first->state);
+    set_number(j, "n_stages", first->n_stages);
+    set_number(j, "n_sequences", first->n_sequences);
+    if (first->assembly != 0) {
+        snprintf(assembly, sizeof assembly, "%" PRIu64, first->assembly);
+        set_text(j, "assembly", assembly);
+        set_number(j, "up_ms", first->replica_ms);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        json_array_append_new(stages, json_stage(&first[i], first, n));
+    }
+    json_object_set_new(j, "stages", stages);
+    return j;
+}
+
+static json_t *json_offer(const struct entry *e)
+{
+    json_t *j = json_object();
+
+    set_text(j, "worker", e->name);
+    set_text(j, "model", e->model);
+    set_text(j, "state", e->state);
+    if (e->speed > 0) {
+        set_number(j, "n_stages", e->n_stages);
+        set_number(j, "budget_bytes", e->budget_bytes);
+        set_number(j, "speed", e->speed);
+    }
+    if (e->end > 0) {
+        set_number(j, "layer_begin", e->begin);
+        set_number(j, "layer_end", e->end);
+    }
+    return j;
+}
+
+void overview_json(struct overview *o, json_t *j)
+{
+    json_t *replicas = json_array(), *waiting = json_array();
+    json_t *offers = json_array();
+
+    sort(o);
+    for (uint32_t i = 0, n; i < o->n; i += n) {
+        const struct entry *e = &o->entries[i];
+
+        n = of_replica(o, i);
+        if (e->place == REPLICA) {
+            json_array_append_new(replicas, json_replica(e, n));
+        } else if (e->place == OFFERS) {
+            json_array_append_new(offers, json_offer(e));
+        } else {
+            json_array_append_new(waiting, json_text(e->name, strlen(e->name)));
+        }
+    }
+    json_object_set_new(j, "replicas", replicas);
+    json_object_set_new(j, "waiting", waiting);
+    json_object_set_new(j, "offers", offers);
+}

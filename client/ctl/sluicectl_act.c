@@ -1,0 +1,291 @@
+/* sluicectl cancel, remove, audit, ping: what is done to the cluster. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/ctl/argument.h"
+#include "client/ctl/columns.h"
+#include "client/ctl/escape.h"
+#include "client/ctl/sluicectl.h"
+#include "common/wire/request_id.h"
+#include "proto/admin.pb-c.h"
+#include "proto/health.pb-c.h"
+
+#define ID_DIGITS (REQUEST_ID_TEXT - 1)
+
+static const char *state_word(int state)
+{
+    switch (state) {
+    case SLUICE__V1__SEQUENCE_STATE__SEQUENCE_QUEUED:
+        return "queued";
+    case SLUICE__V1__SEQUENCE_STATE__SEQUENCE_PREFILL:
+        return "in prefill";
+    case SLUICE__V1__SEQUENCE_STATE__SEQUENCE_DECODE:
+        return "in decode";
+    case SLUICE__V1__SEQUENCE_STATE__SEQUENCE_KEPT:
+        return "kept";
+    case SLUICE__V1__SEQUENCE_STATE__SEQUENCE_FINISHED:
+        return "finished";
+    default:
+        return "unknown";
+    }
+}
+
+static const char *plural(uint32_t n)
+{
+    return n == 1 ? "" : "s";
+}
+
+void ctl_print_receipt(FILE *to, const struct client_receipt *r)
+{
+    char took[MICROS_TEXT];
+
+    micros_write(took, r->micros);
+    fprintf(to,
+            "was %s, %u token%s generated; given back: %u block%s, "
+            "%u slot%s, in %s",
+            state_word(r->state), r->n_generated, plural(r->n_generated),
+            r->blocks, plural(r->blocks), r->slots, plural(r->slots), took);
+    if (r->worker[0] != '\0') {
+        fputs(", at ", to);
+        escape_print(to, r->worker, strlen(r->worker), false);
+    }
+    fputc('\n', to);
+}
+
+json_t *ctl_json_receipt(const struct client_receipt *r)
+{
+    static const char *const words[] = {"unknown", "queued", "prefill",
+                                        "decode",  "kept",   "finished"};
+    bool known =
+        r->state >= 0 && r->state < (int)(sizeof words / sizeof words[0]);
+    json_t *j = json_object();
+    char id[REQUEST_ID_TEXT];
+
+    request_id_format(r->request_id, id);
+    json_object_set_new(j, "request_id", json_string(id));
+    json_object_set_new(j, "state", json_string(words[known ? r->state : 0]));
+    json_object_set_new(j, "n_generated", json_integer(r->n_generated));
+    json_object_set_new(j, "blocks", json_integer(r->blocks));
+    json_object_set_new(j, "slots", json_integer(r->slots));
+    json_object_set_new(j, "checkpoints", json_integer(r->checkpoints));
+    json_object_set_new(j, "micros", json_integer((json_int_t)r->micros));
+    json_object_set_new(j, "worker", json_text(r->worker, strlen(r->worker)));
+    return j;
+}
+
+/* The beginning of an id is enough where only one sequence has it. */
+struct lookup {
+    const char *prefix;       /* [n_prefix] */
+    size_t n_prefix, n_found; /* ids, whatever their choices */
+    uint64_t next;
+    uint8_t id[16];
+};
+
+static void match(void *arg, const ProtobufCMessage *reply)
+{
+    struct lookup *l = arg;
+    const Sluice__V1__ListSequencesReply *m =
+        (const Sluice__V1__ListSequencesReply *)reply;
+
+    for (size_t i = 0; i < m->n_sequences; i++) {
+        ProtobufCBinaryData id = m->sequences[i]->sequence->request_id;
+        char text[REQUEST_ID_TEXT];
+
+        if (id.len != sizeof l->id) {
+            continue;
+        }
+        request_id_format(id.data, text);
+        if (strncasecmp(text, l->prefix, l->n_prefix) == 0 &&
+            (l->n_found == 0 || memcmp(l->id, id.data, sizeof l->id) != 0)) {
+            memcpy(l->id, id.data, sizeof l->id);
+            l->n_found++;
+        }
+    }
+    l->next = m->has_next ? m->next : 0;
+}
+
+/* 16 bytes of the whole id text[0..n), or of the only one that begins so. */
+static int find_id(struct ctl *c, const char *text, size_t n, uint8_t id[16])
+{
+    Sluice__V1__ListRequest r = SLUICE__V1__LIST_REQUEST__INIT;
+    struct lookup l = {.prefix = text, .n_prefix = n};
+    char whole[REQUEST_ID_TEXT];
+    int rc;
+
+    if (n == 0 || n > ID_DIGITS ||
+        strspn(text, "0123456789abcdefABCDEF") != n) {
+        return ctl_misuse(c,
+                          "\"%s\" is no request id (32 hex digits, or the "
+                          "first few; /CHOICE after them for one choice)",
+                          text);
+    }
+    snprintf(whole, sizeof whole, "%.*s", (int)n, text);
+    if (request_id_parse(whole, id)) {
+        return ctl_open(c);
+    }
+    do {
+        r.has_after = l.next != 0;
+        r.after = l.next;
+        rc = ctl_call(c, METHOD_ADMIN_LIST_SEQUENCES, &r.base, match, &l);
+    } while (rc == CTL_OK && l.next != 0);
+    if (rc == CTL_OK && l.n_found != 1) {
+        return ctl_fail(c, ST_NOT_FOUND,
+                        l.n_found == 0 ? "no sequence has an id like that"
+                                       : "several sequences have an id like "
+                                         "that: give more digits",
+                        0);
+    }
+    memcpy(id, l.id, sizeof l.id);
+    return rc;
+}
+
+/* ID or ID/CHOICE. */
+static int find_sequence(struct ctl *c, const char *text, uint8_t id[16],
+                         uint32_t *choice)
+{
+    const char *slash = strchr(text, '/');
+    size_t n = slash == NULL ? strlen(text) : (size_t)(slash - text), one = 0;
+    struct error e;
+
+    *choice = CLIENT_ALL_CHOICES;
+    if (slash != NULL &&
+        (argument_ids(slash + 1, choice, 1, &one, &e) != ST_OK ||
+         *choice >= CHOICES_MAX)) {
+        return ctl_misuse(c, "\"%s\": a choice is a number from 0 to %d", text,
+                          CHOICES_MAX - 1);
+    }
+    return find_id(c, text, n, id);
+}
+
+typedef enum status receipt_fn(struct client *c, const uint8_t request_id[16],
+                               uint32_t choice, uint32_t timeout_ms,
+                               struct client_receipt *out, struct error *e);
+
+static int with_receipt(struct ctl *c, receipt_fn *act)
+{
+    struct client_receipt r;
+    struct error e = {0};
+    enum status s;
+    uint8_t id[16];
+    uint32_t choice;
+    int rc;
+
+    if (c->n_operands != 1) {
+        return ctl_misuse(c, "needs one request id; \"sluicectl sequences\" "
+                             "lists them");
+    }
+    rc = find_sequence(c, c->operands[0], id, &choice);
+    if (rc != CTL_OK) {
+        return rc;
+    }
+    s = act(c->client, id, choice, (uint32_t)c->o.timeout, &r, &e);
+    if (s != ST_OK) {
+        return ctl_fail(c, s, e.text, 0);
+    }
+    if (c->o.json) {
+        ctl_print_json(ctl_json_receipt(&r));
+    } else {
+        ctl_print_receipt(stdout, &r);
+    }
+    return CTL_OK;
+}
+
+int ctl_cancel(struct ctl *c)
+{
+    return with_receipt(c, client_cancel);
+}
+
+int ctl_remove(struct ctl *c)
+{
+    return with_receipt(c, client_remove);
+}
+
+struct audit {
+    const struct ctl *ctl;
+    uint32_t n_differences, n_silent;
+};
+
+static void print_audit_row(const Sluice__V1__WorkerAudit *w)
+{
+    printf("%s: %u difference%s", ctl_name(w->worker), w->n_differences,
+           plural(w->n_differences));
+    if (w->ledger != NULL) {
+        const Sluice__V1__ClassLedger *b = w->ledger->blocks;
+        const Sluice__V1__ClassLedger *s = w->ledger->slots;
+
+        printf("; %u blocks = %u free + %u held + %u cached + %u granted; "
+               "%u slots = %u free + %u held + %u cached + %u granted",
+               b->total, b->free, b->held, b->cached, b->granted, s->total,
+               s->free, s->held, s->cached, s->granted);
+    } else {
+        fputs("; it did not answer", stdout);
+    }
+    putchar('\n');
+    if (w->has_text && w->text.len > 0) {
+        escape_print(stdout, (const char *)w->text.data, w->text.len, true);
+        putchar('\n');
+    }
+}
+
+static void print_audit(void *arg, const ProtobufCMessage *reply)
+{
+    struct audit *a = arg;
+    const Sluice__V1__AuditAllReply *m =
+        (const Sluice__V1__AuditAllReply *)reply;
+
+    a->n_differences = m->n_differences;
+    for (size_t i = 0; i < m->n_workers; i++) {
+        a->n_silent += m->workers[i]->ledger == NULL;
+        if (!a->ctl->o.json) {
+            print_audit_row(m->workers[i]);
+        }
+    }
+    if (a->ctl->o.json) {
+        ctl_print_json(json_message(reply));
+    } else {
+        printf("%zu worker%s audited, %u difference%s\n", m->n_workers,
+               plural((uint32_t)m->n_workers), m->n_differences,
+               plural(m->n_differences));
+    }
+}
+
+int ctl_audit(struct ctl *c)
+{
+    Sluice__V1__Nothing nothing = SLUICE__V1__NOTHING__INIT;
+    struct audit a = {.ctl = c};
+    int rc = ctl_call(c, METHOD_ADMIN_AUDIT, &nothing.base, print_audit, &a);
+
+    return rc == CTL_OK && a.n_differences + a.n_silent > 0 ? CTL_FAILED : rc;
+}
+
+struct health {
+    const struct ctl *ctl;
+    bool serving;
+};
+
+static void print_health(void *arg, const ProtobufCMessage *reply)
+{
+    struct health *h = arg;
+    const Sluice__V1__HealthReply *m = (const Sluice__V1__HealthReply *)reply;
+
+    h->serving = m->serving;
+    if (h->ctl->o.json) {
+        ctl_print_json(json_message(reply));
+        return;
+    }
+    if (m->has_text && m->text.len > 0) {
+        escape_print(stdout, (const char *)m->text.data, m->text.len, false);
+    } else {
+        fputs(m->serving ? "serving" : "not serving", stdout);
+    }
+    putchar('\n');
+}
+
+int ctl_ping(struct ctl *c)
+{
+    Sluice__V1__Nothing nothing = SLUICE__V1__NOTHING__INIT;
+    struct health h = {.ctl = c};
+    int rc = ctl_call(c, METHOD_HEALTH_CHECK, &nothing.base, print_health, &h);
+
+    return rc == CTL_OK && !h.serving ? CTL_FAILED : rc;
+}

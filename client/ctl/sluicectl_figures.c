@@ -1,0 +1,235 @@
+/* sluicectl generate: how it went, for people (--figures) and as JSON. */
+#include <string.h>
+#include <unistd.h>
+
+#include "client/ctl/columns.h"
+#include "client/ctl/escape.h"
+#include "client/ctl/sluicectl_generate.h"
+#include "common/wire/request_id.h"
+#include "proto/admin.pb-c.h"
+#include "proto/common.pb-c.h"
+
+#define SETTLE_TRIES 20
+#define SETTLE_US    25000 /* a ledger is reported on change every 10 ms */
+
+const char *ctl_finish_word(int finish)
+{
+    switch (finish) {
+    case SLUICE__V1__FINISH__FINISH_STOP:
+        return "stop";
+    case SLUICE__V1__FINISH__FINISH_LENGTH:
+        return "length";
+    case SLUICE__V1__FINISH__FINISH_CANCELLED:
+        return "cancelled";
+    case SLUICE__V1__FINISH__FINISH_FAILED:
+        return "failed";
+    default:
+        return "running";
+    }
+}
+
+/* ---- JSON ---- */
+
+static void set_count(json_t *j, const char *name, uint64_t v)
+{
+    json_object_set_new(j, name, json_integer((json_int_t)v));
+}
+
+static json_t *json_figures(const struct client_result *r)
+{
+    json_t *j = json_object();
+    char seed[24];
+
+    snprintf(seed, sizeof seed, "%llu", (unsigned long long)r->seed);
+    set_count(j, "n_prompt", r->n_prompt);
+    set_count(j, "n_generated", r->n_generated);
+    set_count(j, "queued_us", r->queued_us);
+    set_count(j, "first_token_us", r->first_token_us);
+    set_count(j, "total_us", r->total_us);
+    set_count(j, "blocks", r->blocks);
+    set_count(j, "slots", r->slots);
+    json_object_set_new(j, "seed", json_string(seed));
+    set_count(j, "n_moves", r->n_moves);
+    json_object_set_new(j, "worker", json_text(r->worker, strlen(r->worker)));
+    set_count(j, "client_first_token_us", (uint64_t)r->first_chunk_us);
+    set_count(j, "client_total_us", (uint64_t)r->end_us);
+    return j;
+}
+
+static json_t *json_choice(uint32_t i, const struct client_choice *k,
+                           bool cancelled)
+{
+    json_t *j = json_object();
+    bool cut = cancelled && k->finish == SLUICE__V1__FINISH__FINISH_RUNNING;
+
+    set_count(j, "choice", i);
+    json_object_set_new(
+        j, "finish",
+        json_string(cut ? "cancelled" : ctl_finish_word(k->finish)));
+    if (k->stop_string >= 0) {
+        set_count(j, "stop_string", (uint64_t)k->stop_string);
+    }
+    set_count(j, "n_generated", k->n_generated);
+    set_count(j, "queued_us", k->queued_us);
+    set_count(j, "first_token_us", k->first_token_us);
+    set_count(j, "total_us", k->total_us);
+    set_count(j, "blocks", k->blocks);
+    set_count(j, "slots", k->slots);
+    set_count(j, "n_moves", k->n_moves);
+    json_object_set_new(j, "worker", json_text(k->worker, strlen(k->worker)));
+    set_count(j, "client_first_token_us", (uint64_t)k->first_chunk_us);
+    set_count(j, "client_total_us", (uint64_t)k->end_us);
+    return j;
+}
+
+void ctl_print_json_end(const struct client_result *r)
+{
+    json_t *j = json_object(), *choices = json_array();
+    char id[REQUEST_ID_TEXT];
+
+    request_id_format(r->request_id, id);
+    json_object_set_new(j, "request_id", json_string(id));
+    json_object_set_new(
+        j, "finish",
+        json_string(r->has_receipt ? "cancelled" : ctl_finish_word(r->finish)));
+    if (r->stop_string >= 0) {
+        set_count(j, "stop_string", (uint64_t)r->stop_string);
+    }
+    for (uint32_t i = 0; i < r->n_choices; i++) {
+        json_array_append_new(choices,
+                              json_choice(i, &r->choices[i], r->has_receipt));
+    }
+    json_object_set_new(j, "choices", choices);
+    set_count(j, "n_resumes", r->n_resumes);
+    set_count(j, "gap_us", (uint64_t)r->gap_us);
+    if (r->has_figures) {
+        json_object_set_new(j, "figures", json_figures(r));
+    }
+    if (r->has_receipt) {
+        json_object_set_new(j, "receipt", ctl_json_receipt(&r->receipt));
+    }
+    ctl_print_json(j);
+}
+
+/* ---- the pools after the end ---- */
+
+static bool is_held(const struct ctl_worker *p)
+{
+    return p->blocks.held + p->blocks.granted + p->slots.held +
+               p->slots.granted >
+           0;
+}
+
+/* What the worker's own ledger says once it has reported the end. */
+static void print_pool(const struct ctl *c, const char *worker)
+{
+    struct ctl_worker p;
+
+    for (int i = 0; i < SETTLE_TRIES; i++) {
+        if (ctl_find_worker(c, worker, &p) != ST_OK || !p.found) {
+            return;
+        }
+        if (!is_held(&p)) {
+            break;
+        }
+        usleep(SETTLE_US);
+    }
+    fprintf(stderr,
+            "  pool of %-12s %u of %u blocks and %u of %u slots are held now\n",
+            ctl_name((ProtobufCBinaryData){strlen(worker),
+                                           (uint8_t *)(uintptr_t)worker}),
+            p.blocks.held + p.blocks.granted, p.blocks.total,
+            p.slots.held + p.slots.granted, p.slots.total);
+}
+
+/* Of each worker once. */
+static void print_pools(const struct ctl *c, const struct client_result *r)
+{
+    for (uint32_t i = 0; i < r->n_choices; i++) {
+        const char *worker = r->choices[i].worker;
+        bool seen = worker[0] == '\0';
+
+        for (uint32_t k = 0; k < i; k++) {
+            seen = seen || strcmp(worker, r->choices[k].worker) == 0;
+        }
+        if (!seen) {
+            print_pool(c, worker);
+        }
+    }
+}
+
+/* ---- for people ---- */
+
+/* Tokens after the first, by the time after the first. */
+static double tokens_per_second(const struct client_result *r)
+{
+    int64_t us = r->end_us - r->first_chunk_us;
+
+    if (r->n_generated < 2 || us <= 0) {
+        return 0;
+    }
+    return (r->n_generated - 1) * 1e6 / (double)us;
+}
+
+/* "96 tokens, then stop, by "\n"" */
+static void print_end(const struct client_request *r,
+                      const struct client_choice *k)
+{
+    fprintf(stderr, "%u tokens, then %s", k->n_generated,
+            ctl_finish_word(k->finish));
+    if (k->stop_string >= 0) {
+        const struct client_stop *stop = &r->stops[k->stop_string];
+
+        fputs(", by \"", stderr);
+        escape_print(stderr, stop->text, stop->n, false);
+        fputc('"', stderr);
+    }
+    fputc('\n', stderr);
+}
+
+static void print_generated(const struct client_request *r,
+                            const struct client_result *result)
+{
+    fputs("  generated            ", stderr);
+    if (result->n_choices == 1) {
+        print_end(r, &result->choices[0]);
+        return;
+    }
+    fprintf(stderr, "%u tokens in %u choices\n", result->n_generated,
+            result->n_choices);
+    for (uint32_t i = 0; i < result->n_choices; i++) {
+        fprintf(stderr, "    choice %-11u  ", i);
+        print_end(r, &result->choices[i]);
+    }
+}
+
+void ctl_print_figures(const struct ctl *c, const struct client_request *r,
+                       const struct client_result *result)
+{
+    char first[MICROS_TEXT], total[MICROS_TEXT], queued[MICROS_TEXT];
+
+    micros_write(first, (uint64_t)result->first_chunk_us);
+    micros_write(total, (uint64_t)result->end_us);
+    micros_write(queued, result->queued_us);
+    fprintf(stderr, "  prompt               %u tokens\n", result->n_prompt);
+    print_generated(r, result);
+    fprintf(stderr, "  time to first token  %s (queued %s)\n", first, queued);
+    fprintf(stderr, "  tokens per second    %.1f\n", tokens_per_second(result));
+    fprintf(stderr, "  total                %s\n", total);
+    fprintf(stderr, "  blocks               %u held, %u given back\n",
+            result->blocks, result->blocks);
+    fprintf(stderr, "  slots                %u held, %u given back\n",
+            result->slots, result->slots);
+    fprintf(stderr, "  seed                 %llu\n",
+            (unsigned long long)result->seed);
+    if (result->n_moves > 0) {
+        fprintf(stderr, "  moved                %u times to another worker\n",
+                result->n_moves);
+    }
+    if (result->n_resumes > 0) {
+        micros_write(total, (uint64_t)result->gap_us);
+        fprintf(stderr, "  resumed              %u times, after %s in all\n",
+                result->n_resumes, total);
+    }
+    print_pools(c, result);
+}

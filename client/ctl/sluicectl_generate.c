@@ -1,0 +1,229 @@
+/* sluicectl generate: options to a request, the run, its end. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/ctl/argument.h"
+#include "client/ctl/sluicectl_generate.h"
+#include "common/wire/request_id.h"
+
+/* What the options of lists became; the request borrows it. */
+struct lists {
+    struct client_bias biases[LOGIT_BIASES_MAX];
+    uint32_t stop_tokens[STOP_TOKENS_MAX];
+    struct client_stop stops[STOP_STRINGS_MAX];
+    char *texts[STOP_STRINGS_MAX]; /* of the stops; owned */
+};
+
+static int finish(struct ctl *c, enum status s, const struct client_request *r,
+                  const struct client_result *result, const struct error *e,
+                  struct ctl_stream *stream)
+{
+    bool cancelled = s == ST_CANCELLED;
+
+    ctl_stream_finish(stream);
+    if (stream->broken) {
+        return CTL_FAILED;
+    }
+    if (s != ST_OK && !(cancelled && result->has_receipt)) {
+        int rc = ctl_fail(c, s, e->text, result->retry_after_ms);
+
+        return rc == CTL_INTERRUPTED && !result->asked ? CTL_FAILED : rc;
+    }
+    if (stream->logprobs != NULL) {
+        fputc('\n', stderr);
+        ctl_logprobs_print(c, stream->logprobs);
+    }
+    if (c->o.json) {
+        ctl_print_json_end(result);
+    } else if (cancelled && !c->o.quiet) {
+        fprintf(stderr, "cancelled: ");
+        ctl_print_receipt(stderr, &result->receipt);
+    } else if (c->o.figures && !cancelled) {
+        fputc('\n', stderr);
+        ctl_print_figures(c, r, result);
+    }
+    return cancelled ? CTL_INTERRUPTED : CTL_OK;
+}
+
+/* ---- options ---- */
+
+static int take_biases(const struct ctl *c, struct client_request *r,
+                       struct lists *l)
+{
+    struct error e;
+
+    r->biases = l->biases;
+    for (unsigned i = 0; i < c->o.logit_bias.n; i++) {
+        if (argument_biases(c->o.logit_bias.item[i], l->biases,
+                            LOGIT_BIASES_MAX, &r->n_biases, &e) != ST_OK) {
+            return ctl_misuse(c, "--logit-bias: %s", e.text);
+        }
+    }
+    return CTL_OK;
+}
+
+static int take_stop_tokens(const struct ctl *c, struct client_request *r,
+                            struct lists *l)
+{
+    struct error e;
+
+    r->stop_tokens = l->stop_tokens;
+    for (unsigned i = 0; i < c->o.stop_token.n; i++) {
+        if (argument_ids(c->o.stop_token.item[i], l->stop_tokens,
+                         STOP_TOKENS_MAX, &r->n_stop_tokens, &e) != ST_OK) {
+            return ctl_misuse(c, "--stop-token: %s", e.text);
+        }
+    }
+    return CTL_OK;
+}
+
+static int take_stops(const struct ctl *c, struct client_request *r,
+                      struct lists *l)
+{
+    struct error e;
+
+    r->stops = l->stops;
+    for (unsigned i = 0; i < c->o.stop.n; i++) {
+        const char *text = c->o.stop.item[i];
+        size_t n;
+
+        l->texts[i] = malloc(strlen(text) + 1);
+        if (l->texts[i] == NULL) {
+            abort();
+        }
+        if (argument_text(text, l->texts[i], &n, &e) != ST_OK) {
+            return ctl_misuse(c, "--stop: %s", e.text);
+        }
+        if (n == 0 || n > STOP_STRING_BYTES_MAX) {
+            return ctl_misuse(c, "--stop takes 1 to %d bytes, not %zu",
+                              STOP_STRING_BYTES_MAX, n);
+        }
+        l->stops[i] = (struct client_stop){l->texts[i], n};
+        r->n_stops++;
+    }
+    return CTL_OK;
+}
+
+static int take_names(const struct ctl *c, struct client_request *r)
+{
+    const struct ctl_options *o = &c->o;
+    char *end = NULL;
+
+    if (o->seed != NULL) {
+        errno = 0;
+        r->has_seed = true;
+        r->seed = strtoull(o->seed, &end, 10);
+        if (*o->seed < '0' || *o->seed > '9' || *end != '\0' || errno != 0) {
+            return ctl_misuse(c, "--seed takes a number, not \"%s\"", o->seed);
+        }
+    }
+    if (o->request_id != NULL &&
+        (!request_id_parse(o->request_id, r->request_id) ||
+         request_id_is_zero(r->request_id))) {
+        return ctl_misuse(c,
+                          "--request-id takes 32 hex digits, not all 0; "
+                          "\"%s\" is none",
+                          o->request_id);
+    }
+    return CTL_OK;
+}
+
+static void take_values(const struct ctl_options *o, struct client_request *r)
+{
+    *r = client_request_default();
+    r->model = o->model;
+    r->max_tokens = o->max_tokens;
+    r->temperature = (float)o->temperature;
+    r->top_k = o->top_k;
+    r->top_p = (float)o->top_p;
+    r->min_p = (float)o->min_p;
+    r->repetition_penalty = (float)o->repetition_penalty;
+    r->presence_penalty = (float)o->presence_penalty;
+    r->frequency_penalty = (float)o->frequency_penalty;
+    r->logprobs = o->logprobs || o->top_logprobs > 0;
+    r->n_top_logprobs = o->top_logprobs;
+    r->n = o->n;
+    r->ignore_eos = o->ignore_eos;
+    r->parse_special = o->parse_special;
+    r->keep_ms = o->keep_ms;
+    r->deadline_ms = (uint32_t)o->deadline;
+    r->no_resume = o->no_resume;
+    r->resume_ms = o->resume_seconds * 1000;
+    r->no_text = o->ids;
+}
+
+static int take_options(const struct ctl *c, struct client_request *r,
+                        struct lists *l)
+{
+    int rc;
+
+    take_values(&c->o, r);
+    if (c->o.raw && c->o.n > 1 && !c->o.json) {
+        return ctl_misuse(c, "--raw prints the text of one choice and nothing "
+                             "else; with --n take --json");
+    }
+    rc = take_names(c, r);
+    rc = rc == CTL_OK ? take_biases(c, r, l) : rc;
+    rc = rc == CTL_OK ? take_stop_tokens(c, r, l) : rc;
+    return rc == CTL_OK ? take_stops(c, r, l) : rc;
+}
+
+static int run(struct ctl *c, struct client_request *r)
+{
+    struct ctl_stream stream;
+    struct client_result result;
+    struct error e = {0};
+    enum status s;
+    int rc = ctl_open(c);
+
+    if (rc != CTL_OK) {
+        return rc;
+    }
+    ctl_stream_init(&stream, c, r);
+    r->on_chunk = ctl_stream_chunk;
+    r->on_resume = ctl_stream_lost;
+    r->arg = &stream;
+    ctl_catch_interrupt(c->client);
+    s = client_generate(c->client, r, &result, &e);
+    rc = finish(c, s, r, &result, &e, &stream);
+    ctl_stream_fini(&stream);
+    return rc;
+}
+
+/* The prompt is read last: a slip in the options shows before it is typed. */
+static int with_prompt(struct ctl *c, struct client_request *r)
+{
+    char *text = NULL;
+    uint32_t *ids = NULL;
+    int rc = CTL_USAGE;
+
+    if (c->o.ids) {
+        if (ctl_ids(c, &ids, &r->n_ids)) {
+            r->ids = ids;
+            rc = run(c, r);
+        }
+    } else {
+        text = ctl_text(c, &r->n_text);
+        r->text = text;
+        rc = text == NULL ? CTL_USAGE : run(c, r);
+    }
+    free(text);
+    free(ids);
+    return rc;
+}
+
+int ctl_generate(struct ctl *c)
+{
+    struct client_request r;
+    struct lists lists = {0};
+    int rc = take_options(c, &r, &lists);
+
+    if (rc == CTL_OK) {
+        rc = with_prompt(c, &r);
+    }
+    for (unsigned i = 0; i < STOP_STRINGS_MAX; i++) {
+        free(lists.texts[i]);
+    }
+    return rc;
+}

@@ -1,0 +1,275 @@
+/* What the verbs of sluicectl share: the connection, operands, complaints. */
+#include "client/ctl/sluicectl.h"
+
+#include <assert.h>
+#include <ctype.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/ctl/escape.h"
+#include "common/base/std_fds.h"
+
+#define NAMES        8
+#define FLOAT_DIGITS 9 /* all reals come from floats: these bring them back */
+
+void ctl_print_json(json_t *j)
+{
+    json_dumpf(j, stdout, JSON_COMPACT | JSON_REAL_PRECISION(FLOAT_DIGITS));
+    putchar('\n');
+    json_decref(j);
+}
+
+bool ctl_flush(void)
+{
+    int why;
+
+    return std_out_flush(&why);
+}
+
+int ctl_end_output(int rc)
+{
+    struct error e;
+    enum status st = std_out_end(&e);
+
+    if (st == ST_OK) {
+        return rc;
+    }
+    fprintf(stderr, CTL_NAME ": %s\n", e.text);
+    if (st == ST_CANCELLED) {
+        return CTL_INTERRUPTED;
+    }
+    return rc == CTL_OK ? CTL_FAILED : rc;
+}
+
+const char *ctl_name(ProtobufCBinaryData name)
+{
+    static char names[NAMES][128 * ESCAPE_GROWTH + 1];
+    static unsigned next;
+    char *out = names[next++ % NAMES];
+    size_t n = name.len < 128 ? name.len : 128;
+
+    out[n == 0 ? 0 : escape_text((const char *)name.data, n, out)] = '\0';
+    return out;
+}
+
+static int exit_code(enum status status)
+{
+    switch (status) {
+    case ST_OK:
+        return CTL_OK;
+    case ST_RESOURCE_EXHAUSTED:
+        return CTL_NO_ROOM;
+    case ST_CANCELLED:
+        return CTL_INTERRUPTED;
+    default:
+        return CTL_FAILED;
+    }
+}
+
+static json_t *json_failure(enum status status, const char *text,
+                            uint32_t retry_after_ms)
+{
+    json_t *inner = json_object(), *j = json_object();
+
+    json_object_set_new(inner, "status", json_string(status_name(status)));
+    json_object_set_new(inner, "code", json_integer(status));
+    json_object_set_new(inner, "message", json_text(text, strlen(text)));
+    if (retry_after_ms > 0) {
+        json_object_set_new(inner, "retry_after_ms",
+                            json_integer(retry_after_ms));
+    }
+    json_object_set_new(j, "error", inner);
+    return j;
+}
+
+int ctl_fail(const struct ctl *c, enum status status, const char *text,
+             uint32_t retry_after_ms)
+{
+    (void)ctl_flush();
+    if (c->o.json) {
+        ctl_print_json(json_failure(status, text, retry_after_ms));
+        return exit_code(status);
+    }
+    fputs(CTL_NAME ": ", stderr);
+    escape_print(stderr, text, strlen(text), false);
+    fprintf(stderr, " (%s)", status_name(status));
+    if (retry_after_ms > 0) {
+        fprintf(stderr, "; try again in %u ms", retry_after_ms);
+    }
+    fputc('\n', stderr);
+    return exit_code(status);
+}
+
+int ctl_misuse(const struct ctl *c, const char *fmt, ...)
+{
+    char text[ERROR_TEXT];
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    if (c->o.json) {
+        ctl_print_json(json_failure(ST_INVALID_ARGUMENT, text, 0));
+    } else {
+        fputs(CTL_NAME ": ", stderr);
+        escape_print(stderr, text, strlen(text), false);
+        fputc('\n', stderr);
+    }
+    return CTL_USAGE;
+}
+
+int ctl_open(struct ctl *c)
+{
+    struct client_config config = {.endpoint = c->o.router,
+                                   .admin = true,
+                                   .timeout_ms = (uint32_t)c->o.timeout};
+    struct error e = {0};
+    enum status s;
+    int rc;
+
+    if (c->client != NULL) {
+        return CTL_OK;
+    }
+    s = client_open(&c->client, &config, &e);
+    if (s == ST_OK) {
+        return CTL_OK;
+    }
+    if (s == ST_INVALID_ARGUMENT) {
+        return ctl_misuse(c, "%s", e.text);
+    }
+    rc = ctl_fail(c, s, e.text, 0);
+    return s == ST_UNAVAILABLE ? CTL_NO_ROUTER : rc;
+}
+
+int ctl_call(struct ctl *c, enum method m, const ProtobufCMessage *request,
+             client_reply_fn *print, void *arg)
+{
+    struct error e = {0};
+    enum status s;
+    int rc = ctl_open(c);
+
+    if (rc != CTL_OK) {
+        return rc;
+    }
+    ctl_catch_interrupt(c->client);
+    s = client_call(c->client, m, request, (uint32_t)c->o.timeout, print, arg,
+                    &e);
+    return s == ST_OK ? CTL_OK : ctl_fail(c, s, e.text, 0);
+}
+
+static char *join(char **words, int n, size_t *bytes)
+{
+    size_t total = 1, at = 0;
+    char *text;
+
+    for (int i = 0; i < n; i++) {
+        total += strlen(words[i]) + 1;
+    }
+    text = malloc(total);
+    assert(text != NULL);
+    for (int i = 0; i < n; i++) {
+        at += (size_t)snprintf(text + at, total - at, "%s%s", i > 0 ? " " : "",
+                               words[i]);
+    }
+    text[at] = '\0';
+    *bytes = at;
+    return text;
+}
+
+/* All of standard input, a NUL behind it that does not count. */
+static char *read_input(const struct ctl *c, size_t *bytes)
+{
+    char *text = malloc(CTL_INPUT_BYTES_MAX + 2);
+
+    assert(text != NULL);
+    *bytes = fread(text, 1, CTL_INPUT_BYTES_MAX + 1, stdin);
+    if (ferror(stdin) || *bytes > CTL_INPUT_BYTES_MAX) {
+        (void)ctl_misuse(c, "standard input: %s",
+                         ferror(stdin) ? strerror(errno)
+                                       : "more than 8 MiB is no prompt");
+        free(text);
+        return NULL;
+    }
+    text[*bytes] = '\0';
+    return text;
+}
+
+char *ctl_text(const struct ctl *c, size_t *n)
+{
+    bool dash = c->n_operands == 1 && strcmp(c->operands[0], "-") == 0;
+
+    return c->n_operands > 0 && !dash ? join(c->operands, c->n_operands, n)
+                                      : read_input(c, n);
+}
+
+/* The number at *at, which moves past it; false: it does not. */
+static bool next_id(const char **at, uint32_t *id)
+{
+    unsigned long v;
+    char *end;
+
+    if (!isdigit((unsigned char)**at)) {
+        return false;
+    }
+    errno = 0;
+    v = strtoul(*at, &end, 10);
+    if (errno != 0 || v > UINT32_MAX) {
+        return false;
+    }
+    *id = (uint32_t)v;
+    *at = end;
+    return true;
+}
+
+bool ctl_ids(const struct ctl *c, uint32_t **ids, size_t *n)
+{
+    size_t bytes;
+    char *text = ctl_text(c, &bytes);
+    const char *at = text;
+
+    if (text == NULL) {
+        return false;
+    }
+    *n = 0;
+    *ids = malloc((bytes / 2 + 1) * sizeof **ids);
+    assert(*ids != NULL);
+    for (at += strspn(at, " ,[]\t\r\n"); at < text + bytes;
+         at += strspn(at, " ,[]\t\r\n")) {
+        if (!next_id(&at, &(*ids)[*n])) {
+            (void)ctl_misuse(c,
+                             "ids are numbers with blanks or commas "
+                             "between them: \"%.20s\" is none",
+                             *at == '\0' ? "\\0" : at);
+            free(text);
+            free(*ids);
+            *ids = NULL;
+            return false;
+        }
+        (*n)++;
+    }
+    free(text);
+    return true;
+}
+
+/* A signal handler reaches nothing but a global. */
+static struct client *volatile interrupted;
+
+static void on_signal(int number)
+{
+    (void)number;
+    client_interrupt(interrupted);
+}
+
+void ctl_catch_interrupt(struct client *client)
+{
+    struct sigaction action = {.sa_handler =
+                                   client != NULL ? on_signal : SIG_DFL};
+
+    interrupted = client;
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}

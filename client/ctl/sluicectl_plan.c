@@ -1,0 +1,422 @@
+/* sluicectl plan: which worker would get which layers, and what fits then. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/ctl/argument.h"
+#include "client/ctl/columns.h"
+#include "client/ctl/sluicectl.h"
+#include "common/model/costs.h"
+#include "common/model/sizes.h"
+#include "common/split/layer_split.h"
+
+/* The step whose scratch is estimated: a worker's defaults, on 16 threads. */
+static const struct costs_step largest_step = {
+    .tokens = 512, .threads = 16, .logits = 64};
+
+struct plan {
+    const struct ctl *ctl;
+    struct model_config config;
+    bool has_files;
+    enum dtype kv_dtype;
+    struct argument_worker given[SPLIT_STAGES_MAX];
+    struct split_worker workers[SPLIT_STAGES_MAX]; /* the same */
+    size_t n_workers;
+    uint32_t lengths[PLAN_LENGTHS_MAX]; /* the last one is the longest */
+    size_t n_lengths;
+    struct split_model model;
+    struct split_terms terms;
+    struct split split;
+    struct split_table table;
+};
+
+/* ---- what is asked ---- */
+
+static enum status read_workers(struct plan *p, struct error *e)
+{
+    const struct option_list *list = &p->ctl->o.workers;
+
+    for (unsigned i = 0; i < list->n; i++) {
+        enum status st = argument_workers(list->item[i], p->given,
+                                          SPLIT_STAGES_MAX, &p->n_workers, e);
+
+        if (st != ST_OK) {
+            return error_wrap(e, "--workers");
+        }
+    }
+    if (p->n_workers == 0) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "--workers NAME=SIZE,... is needed");
+    }
+    for (size_t i = 0; i < p->n_workers; i++) {
+        p->workers[i] = (struct split_worker){
+            .name = p->given[i].name,
+            .budget_bytes = p->given[i].bytes,
+            .scratch_bytes = p->ctl->o.scratch > 0
+                                 ? p->ctl->o.scratch
+                                 : costs_scratch(&p->config, &largest_step),
+            .speed = p->given[i].speed,
+        };
+    }
+    return ST_OK;
+}
+
+static int by_length(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+    return x < y ? -1 : x > y;
+}
+
+static enum status read_lengths(struct plan *p, struct error *e)
+{
+    const struct option_list *list = &p->ctl->o.lengths;
+    uint32_t context = p->terms.context;
+
+    for (unsigned i = 0; i < list->n; i++) {
+        if (argument_lengths(list->item[i], p->lengths, PLAN_LENGTHS_MAX,
+                             &p->n_lengths, e) != ST_OK) {
+            return error_wrap(e, "--lengths");
+        }
+    }
+    for (size_t i = 0; i < p->n_lengths; i++) {
+        if (p->lengths[i] == 0 || p->lengths[i] > context) {
+            return error_set(e, ST_INVALID_ARGUMENT,
+                             "--lengths %u: 1 to %u are allowed, which is the "
+                             "context",
+                             p->lengths[i], context);
+        }
+    }
+    if (p->n_lengths == 0) {
+        for (uint32_t n = 1024; n < context; n *= 4) {
+            p->lengths[p->n_lengths++] = n;
+        }
+        p->lengths[p->n_lengths++] = context;
+    }
+    qsort(p->lengths, p->n_lengths, sizeof p->lengths[0], by_length);
+    p->terms.length = p->lengths[p->n_lengths - 1];
+    return ST_OK;
+}
+
+static enum status read_terms(struct plan *p, struct error *e)
+{
+    const struct ctl_options *o = &p->ctl->o;
+    uint32_t context = p->config.shape.context;
+
+    if (strcmp(o->kv_dtype, "auto") != 0 && strcmp(o->kv_dtype, "f32") != 0) {
+        return error_set(e, ST_INVALID_ARGUMENT, "--kv-dtype %s: auto or f32",
+                         o->kv_dtype);
+    }
+    if ((o->block_tokens & (o->block_tokens - 1)) != 0) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "--block-tokens %u: 1, 2, 4, 8, 16, 32 or 64",
+                         o->block_tokens);
+    }
+    if (o->context > context) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "--context %u: the model allows at most %u tokens",
+                         o->context, context);
+    }
+    p->kv_dtype = sizes_kv_dtype(&p->config, strcmp(o->kv_dtype, "f32") == 0);
+    p->terms =
+        (struct split_terms){.n_stages = o->stages,
+                             .block_tokens = o->block_tokens,
+                             .context = o->context > 0 ? o->context : context,
+                             .max_rows = o->max_rows,
+                             .in_order = o->in_order};
+    return ST_OK;
+}
+
+/* With weights beside the configuration, theirs are the bytes. */
+static enum status read_costs(struct plan *p, const char *dir, struct error *e)
+{
+    struct checkpoint *files;
+    enum status st;
+
+    costs_of_shapes(&p->model, &p->config, p->kv_dtype);
+    if (p->ctl->o.scratch == 0) {
+        p->model.head_scratch_bytes =
+            costs_head_scratch(&p->config, &largest_step);
+    }
+    p->has_files = checkpoint_present(dir);
+    if (!p->has_files) {
+        return ST_OK;
+    }
+    st = checkpoint_open(&files, dir, e);
+    if (st == ST_OK) {
+        st = costs_of_files(&p->model, &p->config, files, e);
+        checkpoint_close(&files);
+    }
+    return st;
+}
+
+static enum status read_all(struct plan *p, struct error *e)
+{
+    const char *dir = p->ctl->operands[0];
+    enum status st = config_load(&p->config, dir, e);
+
+    if (st != ST_OK) {
+        return error_wrap(e, "%s", dir);
+    }
+    st = read_terms(p, e);
+    st = st == ST_OK ? read_lengths(p, e) : st;
+    st = st == ST_OK ? read_workers(p, e) : st;
+    if (st == ST_OK && read_costs(p, dir, e) != ST_OK) {
+        return error_wrap(e, "%s", dir);
+    }
+    return st;
+}
+
+/* ---- what comes of it ---- */
+
+static const char *name_of(const struct plan *p, const struct split_stage *s)
+{
+    return ctl_name(
+        (ProtobufCBinaryData){strlen(p->given[s->worker].name),
+                              (uint8_t *)(uintptr_t)p->given[s->worker].name});
+}
+
+/* Is it slots that a stage runs out of? */
+static bool lacks_slots(const struct split_stage *s, uint64_t n_sequences)
+{
+    return s->need.slot_bytes > 0 && s->pool.n_slots == n_sequences;
+}
+
+static void set_number(json_t *j, const char *name, uint64_t n)
+{
+    json_object_set_new(j, name, json_integer((json_int_t)n));
+}
+
+static json_t *json_stage(const struct plan *p, const struct split_stage *s)
+{
+    const struct argument_worker *w = &p->given[s->worker];
+    json_t *j = json_object();
+
+    json_object_set_new(j, "worker", json_text(w->name, strlen(w->name)));
+    set_number(j, "layer_begin", s->begin);
+    set_number(j, "layer_end", s->end);
+    set_number(j, "budget_bytes", w->bytes);
+    set_number(j, "weight_bytes", s->weight_bytes);
+    set_number(j, "scratch_bytes", s->scratch_bytes);
+    set_number(j, "pool_bytes", s->pool.bytes);
+    set_number(j, "token_bytes", s->need.block_bytes / s->need.block_tokens);
+    set_number(j, "block_bytes", s->need.block_bytes);
+    set_number(j, "slot_bytes", s->need.slot_bytes);
+    set_number(j, "pages_per_slot", split_pages_per_slot(s));
+    set_number(j, "n_blocks", s->pool.n_blocks);
+    set_number(j, "n_slots", s->pool.n_slots);
+    set_number(j, "n_pages", split_pages(s));
+    set_number(j, "step_bytes", s->step_bytes);
+    json_object_set_new(j, "step_share", json_real(s->step_share));
+    return j;
+}
+
+static json_t *json_split(const struct plan *p, const struct split *split)
+{
+    json_t *j = json_object(), *stages = json_array(), *counts = json_array();
+
+    for (uint32_t i = 0; i < split->n_stages; i++) {
+        json_array_append_new(stages, json_stage(p, &split->stages[i]));
+    }
+    for (size_t i = 0; i < p->n_lengths; i++) {
+        json_t *count = json_object();
+        uint32_t stage;
+        uint64_t n = split_sequences(split, p->lengths[i], &stage);
+
+        set_number(count, "n_tokens", p->lengths[i]);
+        set_number(count, "n_sequences", n);
+        set_number(count, "stage", stage);
+        json_object_set_new(count, "lacks",
+                            json_string(lacks_slots(&split->stages[stage], n)
+                                            ? "slots"
+                                            : "blocks"));
+        json_array_append_new(counts, count);
+    }
+    json_object_set_new(j, "stages", stages);
+    json_object_set_new(j, "concurrency", counts);
+    return j;
+}
+
+static void print_stages(const struct plan *p, const struct split *split)
+{
+    struct table t;
+
+    table_init(&t, "STAGE", "WORKER", "LAYERS", "WEIGHTS", "SCRATCH", "POOL",
+               "BLOCKS", "SLOTS", "PAGES", "STEP", NULL);
+    for (uint32_t i = 0; i < split->n_stages; i++) {
+        const struct split_stage *s = &split->stages[i];
+        const uint64_t bytes[] = {s->weight_bytes, s->scratch_bytes,
+                                  s->pool.bytes};
+
+        table_cell(&t, "%u", i);
+        table_cell(&t, "%s", name_of(p, s));
+        table_cell(&t, "%u-%u", s->begin, s->end);
+        for (int k = 0; k < 3; k++) {
+            char text[BYTES_TEXT];
+
+            bytes_write(text, bytes[k]);
+            table_cell(&t, "%s", text);
+        }
+        table_cell(&t, "%u", s->pool.n_blocks);
+        table_cell(&t, "%u", s->pool.n_slots);
+        table_cell(&t, "%" PRIu64, split_pages(s));
+        table_cell(&t, "%.1f %%", 100 * s->step_share);
+    }
+    table_print(&t, stdout);
+    table_fini(&t);
+}
+
+static void print_counts(const struct plan *p)
+{
+    struct table t;
+
+    table_init(&t, "LENGTH", "SEQUENCES", "BOUND BY", NULL);
+    for (size_t i = 0; i < p->n_lengths; i++) {
+        uint32_t stage;
+        uint64_t n = split_sequences(&p->split, p->lengths[i], &stage);
+        const struct split_stage *s = &p->split.stages[stage];
+
+        table_cell(&t, "%u", p->lengths[i]);
+        table_cell(&t, "%" PRIu64, n);
+        table_cell(&t, "%s of stage %u, %s",
+                   lacks_slots(s, n) ? "slots" : "blocks", stage,
+                   name_of(p, s));
+    }
+    table_print(&t, stdout);
+    table_fini(&t);
+}
+
+/* One worker with the whole model: the first of each size. */
+static enum status split_alone(struct plan *p, size_t worker, struct split *out,
+                               struct error *e)
+{
+    struct split_terms terms = p->terms;
+    enum status st;
+
+    terms.n_stages = 1;
+    st = split_find(out, &p->table, &p->model, &p->workers[worker], 1, &terms,
+                    e);
+    out->stages[0].worker = (uint32_t)worker;
+    return st;
+}
+
+static bool is_first_of_size(const struct plan *p, size_t worker)
+{
+    for (size_t i = 0; i < worker; i++) {
+        if (p->given[i].bytes == p->given[worker].bytes) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void print_one(const struct plan *p, const struct split *one)
+{
+    const struct split_stage *s = &one->stages[0];
+    uint32_t stage;
+
+    printf("alone      %s: %u blocks, %u slots;", name_of(p, s),
+           s->pool.n_blocks, s->pool.n_slots);
+    for (size_t k = 0; k < p->n_lengths; k++) {
+        printf("%s %" PRIu64 " of %u", k > 0 ? "," : "",
+               split_sequences(one, p->lengths[k], &stage), p->lengths[k]);
+    }
+    puts(" tokens");
+}
+
+/* Those that would do, or why the largest would not. */
+static void print_alone(struct plan *p)
+{
+    struct split one;
+    struct error e;
+    size_t largest = 0;
+    bool any = false;
+
+    for (size_t i = 0; i < p->n_workers; i++) {
+        largest = p->given[i].bytes > p->given[largest].bytes ? i : largest;
+        if (is_first_of_size(p, i) && split_alone(p, i, &one, &e) == ST_OK) {
+            print_one(p, &one);
+            any = true;
+        }
+    }
+    if (!any) {
+        (void)!split_alone(p, largest, &one, &e);
+        printf("alone      none: %s\n", e.text);
+    }
+}
+
+static void print_plan(struct plan *p)
+{
+    const struct model_config *c = &p->config;
+    const char *name = c->name;
+    uint32_t n = c->shape.n_layers;
+
+    printf("model      %s: %u layers, %u linear, %u attention; context %u\n",
+           ctl_name(
+               (ProtobufCBinaryData){strlen(name), (uint8_t *)(uintptr_t)name}),
+           n, config_count(c, MIXER_DELTANET, 0, n),
+           config_count(c, MIXER_ATTENTION, 0, n), p->terms.context);
+    printf("weights    %s\n", p->has_files ? "as the files' headers say"
+                                           : "as config.json says: no files");
+    if (!p->split.every_order) {
+        puts("order      the one given; others were not tried");
+    }
+    putchar('\n');
+    print_stages(p, &p->split);
+    putchar('\n');
+    print_counts(p);
+    if (p->n_workers > 1) {
+        putchar('\n');
+        print_alone(p);
+    }
+}
+
+static void print_json(struct plan *p)
+{
+    json_t *j = json_split(p, &p->split), *alone = json_array();
+
+    for (size_t i = 0; i < p->n_workers; i++) {
+        struct split one;
+
+        if (is_first_of_size(p, i) && split_alone(p, i, &one, NULL) == ST_OK) {
+            json_array_append_new(alone, json_split(p, &one));
+        }
+    }
+    json_object_set_new(j, "model",
+                        json_text(p->config.name, strlen(p->config.name)));
+    set_number(j, "n_layers", p->config.shape.n_layers);
+    set_number(j, "context", p->terms.context);
+    json_object_set_new(j, "from_files", json_boolean(p->has_files));
+    json_object_set_new(j, "every_order", json_boolean(p->split.every_order));
+    json_object_set_new(j, "alone", alone);
+    ctl_print_json(j);
+}
+
+int ctl_plan(struct ctl *c)
+{
+    struct plan *p;
+    struct error e = {0};
+    int rc = CTL_OK;
+
+    if (c->n_operands != 1) {
+        return ctl_misuse(c, "plan needs one model directory");
+    }
+    p = calloc(1, sizeof *p);
+    if (p == NULL) {
+        return ctl_fail(c, ST_RESOURCE_EXHAUSTED, "no memory for a plan", 0);
+    }
+    p->ctl = c;
+    if (read_all(p, &e) != ST_OK) {
+        rc = ctl_misuse(c, "%s", e.text);
+    } else if (split_find(&p->split, &p->table, &p->model, p->workers,
+                          (uint32_t)p->n_workers, &p->terms, &e) != ST_OK) {
+        rc = e.code == ST_INVALID_ARGUMENT ? ctl_misuse(c, "%s", e.text)
+                                           : ctl_fail(c, e.code, e.text, 0);
+    } else if (c->o.json) {
+        print_json(p);
+    } else {
+        print_plan(p);
+    }
+    free(p);
+    return rc;
+}

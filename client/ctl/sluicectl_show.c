@@ -1,0 +1,353 @@
+/* sluicectl status, workers, sequences, models: what is there. */
+#include <stdlib.h>
+
+#include "client/ctl/columns.h"
+#include "client/ctl/overview.h"
+#include "client/ctl/sluicectl.h"
+#include "common/wire/request_id.h"
+#include "proto/admin.pb-c.h"
+#include "proto/inference.pb-c.h"
+
+#define BAR      10
+#define BAR_TEXT (BAR + 3)
+
+struct pool_sum {
+    uint64_t held, cached, total;
+};
+
+/* All workers' rows, page by page. */
+struct worker_pages {
+    const struct ctl *ctl;
+    struct table *table;       /* of `workers`, else NULL */
+    json_t *json;              /* array, else NULL */
+    struct overview *overview; /* of `status`, else NULL */
+    struct pool_sum blocks, slots;
+    size_t n_offers;
+    uint64_t next;
+};
+
+static void add_class(struct pool_sum *sum, const Sluice__V1__ClassLedger *l)
+{
+    sum->held += l->held + l->granted;
+    sum->cached += l->cached;
+    sum->total += l->total;
+}
+
+static void cell_pool(struct table *t, const Sluice__V1__ClassLedger *l)
+{
+    char bar[BAR_TEXT];
+
+    bar_write(bar, BAR, l->held + l->granted, l->total);
+    table_cell(t, "%s %u of %u", bar, l->held + l->granted, l->total);
+}
+
+static void add_worker(struct table *t, const Sluice__V1__WorkerRow *w)
+{
+    char pool[BYTES_TEXT];
+
+    bytes_write(pool, w->pool_bytes);
+    table_cell(t, "%s", ctl_name(w->name));
+    if (w->readmit_ms > 0) {
+        table_cell(t, "%s, %u ms", ctl_name(w->state), w->readmit_ms);
+    } else {
+        table_cell(t, "%s", ctl_name(w->state));
+    }
+    table_cell(t, "%s", ctl_name(w->model));
+    table_cell(t, "%u-%u of %u", w->layer_begin, w->layer_end, w->n_layers);
+    table_cell(t, "%u", w->n_sequences);
+    cell_pool(t, w->ledger->blocks);
+    cell_pool(t, w->ledger->slots);
+    table_cell(t, "%s", pool);
+    table_cell(t, "%llu", (unsigned long long)w->n_tokens);
+    table_cell(t, "%.1f ms", w->step_us / 1e3);
+    table_cell(t, "%u ms", w->silent_ms);
+    table_cell(t, "%s", ctl_name(w->device));
+}
+
+static void take_workers(void *arg, const ProtobufCMessage *reply)
+{
+    struct worker_pages *p = arg;
+    const Sluice__V1__ListWorkersReply *m =
+        (const Sluice__V1__ListWorkersReply *)reply;
+
+    for (size_t i = 0; i < m->n_workers; i++) {
+        add_class(&p->blocks, m->workers[i]->ledger->blocks);
+        add_class(&p->slots, m->workers[i]->ledger->slots);
+        if (p->overview != NULL) {
+            overview_add(p->overview, m->workers[i]);
+        } else if (p->json != NULL) {
+            json_array_append_new(p->json, json_message(&m->workers[i]->base));
+        } else if (p->table != NULL) {
+            add_worker(p->table, m->workers[i]);
+        }
+    }
+    p->n_offers += m->n_offers;
+    for (size_t i = 0; p->overview != NULL && i < m->n_offers; i++) {
+        overview_add_offer(p->overview, m->offers[i]);
+    }
+    p->next = m->has_next ? m->next : 0;
+}
+
+static int all_workers(struct ctl *c, struct worker_pages *p)
+{
+    Sluice__V1__ListRequest r = SLUICE__V1__LIST_REQUEST__INIT;
+    int rc;
+
+    do {
+        r.has_after = p->next != 0;
+        r.after = p->next;
+        rc = ctl_call(c, METHOD_ADMIN_LIST_WORKERS, &r.base, take_workers, p);
+    } while (rc == CTL_OK && p->next != 0);
+    return rc;
+}
+
+static void print_list(const char *name, json_t *list)
+{
+    json_t *j = json_object();
+
+    json_object_set_new(j, name, list);
+    ctl_print_json(j);
+}
+
+int ctl_workers(struct ctl *c)
+{
+    struct table t;
+    struct worker_pages p = {.ctl = c, .table = &t};
+    int rc;
+
+    table_init(&t, "WORKER", "STATE", "MODEL", "LAYERS", "SEQUENCES", "BLOCKS",
+               "SLOTS", "POOL", "TOKENS", "STEP", "SILENT", "DEVICE", NULL);
+    p.json = c->o.json ? json_array() : NULL;
+    rc = all_workers(c, &p);
+    if (rc != CTL_OK) {
+        json_decref(p.json);
+    } else if (c->o.json) {
+        print_list("workers", p.json);
+    } else if (p.blocks.total + p.slots.total == 0) {
+        puts("no worker is there");
+    } else {
+        table_print(&t, stdout);
+    }
+    if (rc == CTL_OK && !c->o.json && p.n_offers > 0) {
+        printf("%zu have no layers yet: status shows them\n", p.n_offers);
+    }
+    table_fini(&t);
+    return rc;
+}
+
+static void print_uptime(uint64_t ms)
+{
+    unsigned long long s = ms / 1000;
+
+    if (s >= 86400) {
+        printf("%llud %lluh", s / 86400, s / 3600 % 24);
+    } else if (s >= 3600) {
+        printf("%lluh %llum", s / 3600, s / 60 % 60);
+    } else if (s >= 60) {
+        printf("%llum %llus", s / 60, s % 60);
+    } else {
+        printf("%llu.%llu s", s, (unsigned long long)(ms % 1000 / 100));
+    }
+}
+
+static void print_status(const Sluice__V1__StatusReply *m)
+{
+    printf("router    %s %s, up ", ctl_name(m->router), ctl_name(m->version));
+    print_uptime(m->uptime_ms);
+    printf("\nnow       %u workers, %u clients; %u sequences running, "
+           "%u waiting\n",
+           m->n_workers, m->n_clients, m->n_running, m->n_waiting);
+    if (m->n_replicas + m->n_forming > 0) {
+        printf("replicas  %u of several stages up, %u forming\n", m->n_replicas,
+               m->n_forming);
+    }
+    printf("requests  %llu, %llu refused\n", (unsigned long long)m->n_requests,
+           (unsigned long long)m->n_refused);
+    printf("choices   %llu finished, %llu cancelled, %llu failed; %llu moves, "
+           "%llu adopted\n",
+           (unsigned long long)m->n_finished,
+           (unsigned long long)m->n_cancelled, (unsigned long long)m->n_failed,
+           (unsigned long long)m->n_moved, (unsigned long long)m->n_adopted);
+    printf("tokens    %llu generated\n", (unsigned long long)m->n_tokens);
+    printf("faults    %llu ledger violations, %llu strikes, %llu indicted\n",
+           (unsigned long long)m->ledger_violations,
+           (unsigned long long)m->n_strikes, (unsigned long long)m->n_indicted);
+}
+
+struct status_copy {
+    bool json;
+    json_t *object;
+};
+
+static void take_status(void *arg, const ProtobufCMessage *reply)
+{
+    struct status_copy *copy = arg;
+
+    if (copy->json) {
+        copy->object = json_message(reply);
+    } else {
+        print_status((const Sluice__V1__StatusReply *)reply);
+    }
+}
+
+static void print_sum(const char *name, const struct pool_sum *s)
+{
+    char bar[2 * BAR + 3];
+
+    bar_write(bar, 2 * BAR, s->held, s->total);
+    printf("%-9s %s %llu of %llu held, %llu cached\n", name, bar,
+           (unsigned long long)s->held, (unsigned long long)s->total,
+           (unsigned long long)s->cached);
+}
+
+static void json_sum(json_t *j, const char *name, const struct pool_sum *s)
+{
+    json_t *sum = json_object();
+
+    json_object_set_new(sum, "held", json_integer((json_int_t)s->held));
+    json_object_set_new(sum, "cached", json_integer((json_int_t)s->cached));
+    json_object_set_new(sum, "total", json_integer((json_int_t)s->total));
+    json_object_set_new(j, name, sum);
+}
+
+static void show_status(struct status_copy *copy, struct worker_pages *p)
+{
+    if (copy->json) {
+        json_sum(copy->object, "blocks", &p->blocks);
+        json_sum(copy->object, "slots", &p->slots);
+        overview_json(p->overview, copy->object);
+        ctl_print_json(copy->object);
+    } else {
+        print_sum("blocks", &p->blocks);
+        print_sum("slots", &p->slots);
+        overview_print(p->overview, stdout);
+    }
+}
+
+int ctl_status(struct ctl *c)
+{
+    Sluice__V1__Nothing nothing = SLUICE__V1__NOTHING__INIT;
+    struct status_copy copy = {.json = c->o.json};
+    struct worker_pages p = {.ctl = c, .overview = overview_new()};
+    int rc =
+        ctl_call(c, METHOD_ADMIN_STATUS, &nothing.base, take_status, &copy);
+
+    if (rc == CTL_OK) {
+        rc = all_workers(c, &p);
+    }
+    if (rc == CTL_OK) {
+        show_status(&copy, &p);
+    } else {
+        json_decref(copy.object);
+    }
+    overview_free(&p.overview);
+    return rc;
+}
+
+struct sequence_pages {
+    struct table *table;
+    json_t *json;
+    size_t n;
+    uint64_t next;
+};
+
+static void add_sequence(struct table *t, const Sluice__V1__SequenceRow *s)
+{
+    char id[REQUEST_ID_TEXT] = "-", age[MICROS_TEXT];
+
+    if (s->sequence->request_id.len == REQUEST_ID_BYTES) {
+        request_id_format(s->sequence->request_id.data, id);
+    }
+    micros_write(age, s->age_ms * 1000);
+    table_cell(t, "%s", id);
+    table_cell(t, "%u", s->sequence->choice);
+    table_cell(t, "%s", ctl_name(s->state));
+    table_cell(t, "%s", ctl_name(s->model));
+    table_cell(t, "%s", s->has_worker ? ctl_name(s->worker) : "-");
+    table_cell(t, "%u", s->n_prompt);
+    table_cell(t, "%u of %u", s->n_generated, s->max_tokens);
+    table_cell(t, "%u", s->blocks);
+    table_cell(t, "%u", s->slots);
+    table_cell(t, "%s", age);
+}
+
+static void take_sequences(void *arg, const ProtobufCMessage *reply)
+{
+    struct sequence_pages *p = arg;
+    const Sluice__V1__ListSequencesReply *m =
+        (const Sluice__V1__ListSequencesReply *)reply;
+
+    for (size_t i = 0; i < m->n_sequences; i++) {
+        if (p->json != NULL) {
+            json_array_append_new(p->json,
+                                  json_message(&m->sequences[i]->base));
+        } else {
+            add_sequence(p->table, m->sequences[i]);
+        }
+    }
+    p->n += m->n_sequences;
+    p->next = m->has_next ? m->next : 0;
+}
+
+int ctl_sequences(struct ctl *c)
+{
+    Sluice__V1__ListRequest r = SLUICE__V1__LIST_REQUEST__INIT;
+    struct table t;
+    struct sequence_pages p = {.table = &t};
+    int rc;
+
+    table_init(&t, "ID", "CHOICE", "STATE", "MODEL", "WORKER", "PROMPT",
+               "GENERATED", "BLOCKS", "SLOTS", "AGE", NULL);
+    p.json = c->o.json ? json_array() : NULL;
+    do {
+        r.has_after = p.next != 0;
+        r.after = p.next;
+        rc = ctl_call(c, METHOD_ADMIN_LIST_SEQUENCES, &r.base, take_sequences,
+                      &p);
+    } while (rc == CTL_OK && p.next != 0);
+    if (rc != CTL_OK) {
+        json_decref(p.json);
+    } else if (c->o.json) {
+        print_list("sequences", p.json);
+    } else if (p.n == 0) {
+        puts("no sequence is there");
+    } else {
+        table_print(&t, stdout);
+    }
+    table_fini(&t);
+    return rc;
+}
+
+static void print_models(void *arg, const ProtobufCMessage *reply)
+{
+    const struct ctl *c = arg;
+    const Sluice__V1__ListModelsReply *m =
+        (const Sluice__V1__ListModelsReply *)reply;
+    struct table t;
+
+    if (c->o.json) {
+        ctl_print_json(json_message(reply));
+        return;
+    }
+    if (m->n_models == 0) {
+        puts("no model is there");
+        return;
+    }
+    table_init(&t, "MODEL", "WORKERS", "CONTEXT", "VOCABULARY", "TEXT", NULL);
+    for (size_t i = 0; i < m->n_models; i++) {
+        table_cell(&t, "%s", ctl_name(m->models[i]->name));
+        table_cell(&t, "%u", m->models[i]->n_workers);
+        table_cell(&t, "%u", m->models[i]->context);
+        table_cell(&t, "%u", m->models[i]->vocab);
+        table_cell(&t, "%s", m->models[i]->has_text ? "yes" : "ids only");
+    }
+    table_print(&t, stdout);
+    table_fini(&t);
+}
+
+int ctl_models(struct ctl *c)
+{
+    Sluice__V1__ListModelsRequest r = SLUICE__V1__LIST_MODELS_REQUEST__INIT;
+
+    return ctl_call(c, METHOD_INFERENCE_LIST_MODELS, &r.base, print_models, c);
+}

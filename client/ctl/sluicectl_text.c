@@ -1,0 +1,244 @@
+/* sluicectl tokenize, detokenize: text to ids and back, by the router or by
+ * a model directory at hand. */
+#include <assert.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "client/ctl/escape.h"
+#include "client/ctl/sluicectl.h"
+#include "proto/inference.pb-c.h"
+#include "text/detokenizer.h"
+#include "text/tokenizer.h"
+
+static void print_ids(const struct ctl *c, const uint32_t *ids, size_t n)
+{
+    json_t *list, *j;
+
+    if (!c->o.json) {
+        for (size_t i = 0; i < n; i++) {
+            printf("%s%u", i > 0 ? " " : "", ids[i]);
+        }
+        putchar('\n');
+        return;
+    }
+    list = json_array();
+    j = json_object();
+    for (size_t i = 0; i < n; i++) {
+        json_array_append_new(list, json_integer(ids[i]));
+    }
+    json_object_set_new(j, "tokens", list);
+    ctl_print_json(j);
+}
+
+static void print_text(const struct ctl *c, const char *text, size_t n)
+{
+    if (c->o.json) {
+        json_t *j = json_object();
+
+        json_object_set_new(j, "text", json_text(text, n));
+        ctl_print_json(j);
+        return;
+    }
+    if (c->o.raw || !isatty(STDOUT_FILENO)) {
+        fwrite(text, 1, n, stdout);
+    } else {
+        escape_print(stdout, text, n, true);
+    }
+    if (!c->o.raw) {
+        putchar('\n');
+    }
+}
+
+static void take_ids(void *arg, const ProtobufCMessage *reply)
+{
+    const Sluice__V1__TokenizeReply *m =
+        (const Sluice__V1__TokenizeReply *)reply;
+
+    print_ids(arg, m->tokens, m->n_tokens);
+}
+
+static void take_text(void *arg, const ProtobufCMessage *reply)
+{
+    const Sluice__V1__DetokenizeReply *m =
+        (const Sluice__V1__DetokenizeReply *)reply;
+
+    print_text(arg, (const char *)m->text.data, m->text.len);
+}
+
+static ProtobufCBinaryData model_name(const struct ctl *c)
+{
+    const char *name = c->o.model == NULL ? "" : c->o.model;
+
+    return (ProtobufCBinaryData){strlen(name), (uint8_t *)(uintptr_t)name};
+}
+
+static int encode_by_router(struct ctl *c, char *text, size_t n)
+{
+    Sluice__V1__TokenizeRequest r = SLUICE__V1__TOKENIZE_REQUEST__INIT;
+
+    r.model = model_name(c);
+    r.text = (ProtobufCBinaryData){n, (uint8_t *)text};
+    r.has_parse_special = 1;
+    r.parse_special = c->o.parse_special;
+    return ctl_call(c, METHOD_INFERENCE_TOKENIZE, &r.base, take_ids, c);
+}
+
+static int decode_by_router(struct ctl *c, uint32_t *ids, size_t n)
+{
+    Sluice__V1__DetokenizeRequest r = SLUICE__V1__DETOKENIZE_REQUEST__INIT;
+
+    r.model = model_name(c);
+    r.tokens = ids;
+    r.n_tokens = n;
+    return ctl_call(c, METHOD_INFERENCE_DETOKENIZE, &r.base, take_text, c);
+}
+
+static bool is_directory(const char *path)
+{
+    struct stat st;
+
+    return path != NULL && stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+/* A model that is a directory here needs no router.  A name may have a slash
+ * too, but hardly one whose beginning is a directory here: a slip. */
+static int find_model(const struct ctl *c, bool *here)
+{
+    const char *slash = c->o.model == NULL ? NULL : strrchr(c->o.model, '/');
+    char parent[PATH_MAX];
+
+    *here = is_directory(c->o.model);
+    if (*here || slash == NULL || slash - c->o.model >= PATH_MAX) {
+        return CTL_OK;
+    }
+    snprintf(parent, sizeof parent, "%.*s", (int)(slash - c->o.model),
+             c->o.model);
+    return slash > c->o.model && !is_directory(parent)
+               ? CTL_OK
+               : ctl_misuse(c, "--model %s: no such directory", c->o.model);
+}
+
+static int load(const struct ctl *c, struct tokenizer **t)
+{
+    char path[PATH_MAX];
+    struct error e = {0};
+    int n = snprintf(path, sizeof path, "%s/tokenizer.json", c->o.model);
+
+    if (n < 0 || (size_t)n >= sizeof path) {
+        return ctl_misuse(c, "--model: the path is too long");
+    }
+    if (tokenizer_load(t, path, &e) != ST_OK) {
+        return ctl_misuse(c, "%s", e.text);
+    }
+    return CTL_OK;
+}
+
+/* To the ids that a router makes of a prompt. */
+static int encode_here(struct ctl *c, const char *text, size_t n)
+{
+    unsigned flags = TOKENIZE_ADD_SPECIAL |
+                     (c->o.parse_special ? TOKENIZE_PARSE_SPECIAL : 0);
+    struct tokenizer *t;
+    struct error e = {0};
+    size_t cap, n_ids;
+    uint32_t *ids;
+    int rc = load(c, &t);
+
+    if (rc != CTL_OK) {
+        return rc;
+    }
+    cap = tokenizer_bound(t, n);
+    ids = malloc((cap + 1) * sizeof *ids);
+    assert(ids != NULL);
+    if (tokenizer_encode(t, text, n, flags, ids, cap, &n_ids, &e) == ST_OK) {
+        print_ids(c, ids, n_ids);
+    } else {
+        rc = ctl_fail(c, e.code, e.text, 0);
+    }
+    free(ids);
+    tokenizer_free(&t);
+    return rc;
+}
+
+static void decode_ids(const struct ctl *c, const struct tokenizer *t,
+                       const uint32_t *ids, size_t n)
+{
+    struct detokenizer d;
+    size_t at = 0, max;
+    char *text;
+
+    max = detokenizer_max(t);
+    text = malloc((n + 1) * max);
+    assert(text != NULL);
+    detokenizer_init(&d, t, 0);
+    for (size_t i = 0; i < n; i++) {
+        at += detokenizer_push(&d, ids[i], text + at);
+    }
+    at += detokenizer_finish(&d, text + at);
+    print_text(c, text, at);
+    free(text);
+}
+
+static int decode_here(struct ctl *c, const uint32_t *ids, size_t n)
+{
+    struct tokenizer *t;
+    int rc = load(c, &t);
+
+    if (rc != CTL_OK) {
+        return rc;
+    }
+    for (size_t i = 0; i < n && rc == CTL_OK; i++) {
+        if (ids[i] >= tokenizer_vocab(t)) {
+            rc = ctl_misuse(c, "ids[%zu] is %u, the vocabulary has %u tokens",
+                            i, ids[i], tokenizer_vocab(t));
+        }
+    }
+    if (rc == CTL_OK) {
+        decode_ids(c, t, ids, n);
+    }
+    tokenizer_free(&t);
+    return rc;
+}
+
+static int decode(struct ctl *c)
+{
+    uint32_t *ids;
+    size_t n;
+    bool here;
+    int rc = find_model(c, &here);
+
+    if (rc != CTL_OK || !ctl_ids(c, &ids, &n)) {
+        return CTL_USAGE;
+    }
+    rc = here ? decode_here(c, ids, n) : decode_by_router(c, ids, n);
+    free(ids);
+    return rc;
+}
+
+int ctl_tokenize(struct ctl *c)
+{
+    char *text;
+    size_t n;
+    bool here;
+    int rc;
+
+    if (c->o.decode) {
+        return decode(c);
+    }
+    rc = find_model(c, &here);
+    text = rc == CTL_OK ? ctl_text(c, &n) : NULL;
+    if (text == NULL) {
+        return CTL_USAGE;
+    }
+    rc = here ? encode_here(c, text, n) : encode_by_router(c, text, n);
+    free(text);
+    return rc;
+}
+
+int ctl_detokenize(struct ctl *c)
+{
+    return decode(c);
+}

@@ -1,0 +1,171 @@
+/* The connection: open, turn, interrupt, close. */
+#include <assert.h>
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "client/lib/client_impl.h"
+#include "common/wire/loop.h"
+#include "common/wire/transport.h"
+
+struct client {
+    struct transport *transport;
+    struct client_core *core;
+    struct loop loop;
+    uint32_t timeout_ms;
+    bool admin;
+    atomic_bool interrupted;
+};
+
+int64_t client_now_us(void)
+{
+    return loop_now_us();
+}
+
+void client_draw_id(uint8_t out[16])
+{
+    ssize_t n = getrandom(out, 16, 0);
+
+    assert(n == 16);
+    (void)n;
+}
+
+struct client_core *client_core_of(struct client *c)
+{
+    return c->core;
+}
+
+struct node_io *client_io(struct client *c)
+{
+    return transport_io(c->transport);
+}
+
+void client_soon(struct client *c)
+{
+    c->loop.due_us = 0;
+}
+
+uint32_t client_timeout_ms(const struct client *c)
+{
+    return c->timeout_ms;
+}
+
+bool client_is_admin(const struct client *c)
+{
+    return c->admin;
+}
+
+void client_interrupt(struct client *c)
+{
+    if (c != NULL) {
+        atomic_store(&c->interrupted, true);
+    }
+}
+
+bool client_take_interrupt(struct client *c)
+{
+    return atomic_exchange(&c->interrupted, false);
+}
+
+/* Turn until Hello is answered. */
+static enum status wait_up(struct client *c, const char *endpoint,
+                           struct error *e)
+{
+    int64_t end_us = loop_now_us() + (int64_t)c->timeout_ms * 1000;
+    const char *why;
+
+    while (!client_core_up(c->core)) {
+        if (client_core_refused(c->core) != ST_OK) {
+            return error_set(e, client_core_refused(c->core), "%s",
+                             client_core_trouble(c->core));
+        }
+        if (client_take_interrupt(c)) {
+            return error_set(e, ST_CANCELLED, "interrupted");
+        }
+        if (loop_now_us() >= end_us) {
+            why = client_core_trouble(c->core);
+            return error_set(
+                e, ST_UNAVAILABLE, "no router answered at %s within %u ms%s%s",
+                endpoint, c->timeout_ms, *why != '\0' ? ": " : "", why);
+        }
+        client_turn(c, CLIENT_TURN_MS);
+    }
+    return ST_OK;
+}
+
+enum status client_open(struct client **out, const struct client_config *config,
+                        struct error *e)
+{
+    struct client *c = calloc(1, sizeof *c);
+    struct client_options options = {config->name, config->admin};
+    char name[64];
+    enum status s;
+
+    assert(c != NULL);
+    *out = NULL;
+    c->admin = config->admin;
+    c->timeout_ms =
+        config->timeout_ms == 0 ? CLIENT_TIMEOUT_MS : config->timeout_ms;
+    if (options.name == NULL) {
+        snprintf(name, sizeof name, "%.40s-%ld", program_invocation_short_name,
+                 (long)getpid());
+        options.name = name;
+    }
+    s = transport_connect(&c->transport, config->endpoint, e);
+    if (s == ST_OK) {
+        c->core = client_core_new(&options, transport_io(c->transport));
+        loop_init(&c->loop, c->transport, &client_node_ops, c->core);
+        s = wait_up(c, config->endpoint, e);
+    }
+    if (s != ST_OK) {
+        client_close(&c);
+        return s;
+    }
+    *out = c;
+    return ST_OK;
+}
+
+void client_close(struct client **cp)
+{
+    struct client *c = *cp;
+
+    *cp = NULL;
+    if (c == NULL) {
+        return;
+    }
+    if (c->core != NULL) {
+        client_core_free(&c->core);
+    }
+    transport_free(&c->transport);
+    free(c);
+}
+
+void client_turn(struct client *c, uint32_t wait_ms)
+{
+    (void)loop_turn(&c->loop, (int64_t)wait_ms * 1000);
+}
+
+void client_drop(struct client *c)
+{
+    client_core_drop(c->core, "dropped by the client");
+    client_turn(c, 0);
+}
+
+enum status client_begin(struct client *c, enum method m,
+                         const ProtobufCMessage *request, uint32_t deadline_ms,
+                         const struct client_call_ops *ops, void *arg,
+                         uint64_t *id)
+{
+    client_soon(c);
+    return client_core_call(c->core, m, request, deadline_ms, ops, arg, id);
+}
+
+void client_give_up(struct client *c, uint64_t id)
+{
+    client_soon(c);
+    client_core_cancel(c->core, id);
+}

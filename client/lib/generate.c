@@ -1,0 +1,322 @@
+/* client_generate(): a stream, and the cancel that may end it. */
+#include <assert.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "client/lib/client_impl.h"
+#include "client/lib/request.h"
+#include "client/lib/resumable.h"
+#include "common/wire/request_id.h"
+
+struct generation {
+    struct client *client;
+    const struct client_request *request;
+    struct client_result *out;
+    struct error *error;
+    enum status status;
+    int64_t began_us;
+    bool ended, wants_cancel;
+    struct resumable stream;
+    struct request_message message;
+};
+
+static void take_name(char out[CLIENT_WORKER_NAME], bool has,
+                      ProtobufCBinaryData name)
+{
+    size_t n = has ? name.len : 0;
+
+    n = n < CLIENT_WORKER_NAME ? n : CLIENT_WORKER_NAME - 1;
+    if (n > 0) {
+        memcpy(out, name.data, n);
+    }
+    out[n] = '\0';
+}
+
+static void take_figures(struct client_result *out, struct client_choice *k,
+                         const Sluice__V1__GenerateFigures *f)
+{
+    k->has_figures = true;
+    k->n_generated = f->n_generated;
+    k->blocks = f->blocks;
+    k->slots = f->slots;
+    k->n_moves = f->n_moves;
+    k->queued_us = f->queued_us;
+    k->first_token_us = f->first_token_us;
+    k->total_us = f->total_us;
+    take_name(k->worker, f->has_worker, f->worker);
+    out->n_prompt = f->n_prompt;
+    out->seed = f->seed;
+}
+
+void client_take_receipt(struct client_receipt *out,
+                         const ProtobufCMessage *reply)
+{
+    const Sluice__V1__Receipt *r = (const Sluice__V1__Receipt *)reply;
+
+    *out = (struct client_receipt){.state = (int)r->state,
+                                   .n_generated = r->n_generated,
+                                   .blocks = r->blocks,
+                                   .slots = r->slots,
+                                   .checkpoints = r->checkpoints,
+                                   .micros = r->micros};
+    if (r->sequence->request_id.len == sizeof out->request_id) {
+        memcpy(out->request_id, r->sequence->request_id.data,
+               sizeof out->request_id);
+    }
+    take_name(out->worker, r->has_worker, r->worker);
+}
+
+/* What a chunk says must follow from what was asked; that it follows from what
+ * came before is the stream's to check. */
+static enum status check_chunk(const struct generation *g,
+                               const Sluice__V1__GenerateChunk *m)
+{
+    const struct client_request *r = g->request;
+    bool wanted = r->logprobs || r->n_top_logprobs > 0;
+    size_t n_top = m->n_tokens * r->n_top_logprobs;
+
+    if (wanted && (m->n_logprobs != m->n_tokens || m->n_top_tokens != n_top ||
+                   m->n_top_logprobs != n_top)) {
+        return error_set(g->error, ST_DATA_LOSS,
+                         "%zu tokens came with %zu logprobs, and %zu of "
+                         "alternatives",
+                         m->n_tokens, m->n_logprobs, m->n_top_logprobs);
+    }
+    if (m->has_stop_string && m->stop_string >= r->n_stops) {
+        return error_set(g->error, ST_DATA_LOSS,
+                         "stop string %u ended it, %zu were given",
+                         m->stop_string, r->n_stops);
+    }
+    return ST_OK;
+}
+
+static void count_chunk(struct generation *g,
+                        const Sluice__V1__GenerateChunk *m)
+{
+    struct client_choice *k = &g->out->choices[m->choice];
+
+    if (m->n_tokens > 0 && k->n_generated == 0) {
+        k->first_chunk_us = client_now_us() - g->began_us;
+    }
+    k->n_generated += (uint32_t)m->n_tokens; /* until its figures come */
+    k->finish = (int)m->finish;
+    k->stop_string = m->has_stop_string ? (int)m->stop_string : -1;
+    if (k->finish != SLUICE__V1__FINISH__FINISH_RUNNING) {
+        k->end_us = client_now_us() - g->began_us;
+    }
+    if (m->figures != NULL) {
+        take_figures(g->out, k, m->figures);
+    }
+}
+
+static void on_chunk(void *arg, const Sluice__V1__GenerateChunk *m)
+{
+    struct generation *g = arg;
+    const struct client_request *r = g->request;
+    struct client_chunk chunk = {.choice = m->choice,
+                                 .tokens = m->tokens,
+                                 .n_tokens = m->n_tokens,
+                                 .text = (const char *)m->text.data,
+                                 .n_text = m->has_text ? m->text.len : 0,
+                                 .finish = (int)m->finish};
+
+    if (g->wants_cancel) {
+        return;
+    }
+    g->status = check_chunk(g, m);
+    if (g->status != ST_OK) {
+        g->wants_cancel = true;
+        return;
+    }
+    chunk.first_index = g->out->choices[m->choice].n_generated;
+    if (r->logprobs || r->n_top_logprobs > 0) {
+        chunk.logprobs = m->logprobs;
+        chunk.n_top = r->n_top_logprobs;
+        chunk.top_tokens = chunk.n_top > 0 ? m->top_tokens : NULL;
+        chunk.top_logprobs = chunk.n_top > 0 ? m->top_logprobs : NULL;
+    }
+    count_chunk(g, m);
+    chunk.stop_string = g->out->choices[m->choice].stop_string;
+    if (r->on_chunk != NULL && !r->on_chunk(r->arg, &chunk)) {
+        g->wants_cancel = true;
+    }
+}
+
+static void on_lost(void *arg, const char *why)
+{
+    struct generation *g = arg;
+
+    if (g->request->on_resume != NULL) {
+        g->request->on_resume(g->request->arg, why);
+    }
+}
+
+static void on_end(void *arg, enum status status, const struct error *e,
+                   uint32_t retry_after_ms)
+{
+    struct generation *g = arg;
+
+    g->ended = true;
+    g->out->end_us = client_now_us() - g->began_us;
+    g->out->retry_after_ms = retry_after_ms;
+    if (g->status == ST_OK && status != ST_OK) {
+        g->status = error_set(g->error, status, "%s",
+                              e != NULL ? e->text : status_text(status));
+    }
+}
+
+static enum status begin(struct generation *g)
+{
+    static const struct resumable_ops ops = {on_chunk, on_lost, on_end};
+    const struct client_request *r = g->request;
+    struct resumable_options o = {.io = client_io(g->client),
+                                  .ops = &ops,
+                                  .arg = g,
+                                  .deadline_ms = r->deadline_ms,
+                                  .resume_ms = r->resume_ms};
+    enum status s =
+        request_message(&g->message, r, g->out->request_id, g->error);
+
+    if (s != ST_OK) {
+        return s;
+    }
+    if (o.resume_ms == 0) {
+        o.resume_ms = CLIENT_RESUME_MS;
+    }
+    if (r->no_resume) {
+        o.resume_ms = 0;
+    }
+    client_soon(g->client);
+    s = resumable_begin(&g->stream, client_core_of(g->client), &g->message.m,
+                        &o);
+    return s == ST_OK
+               ? ST_OK
+               : client_not_begun(METHOD_INFERENCE_GENERATE, s, g->error);
+}
+
+/* Ask the router to cancel and wait for what it gave back; the call itself
+ * ends meanwhile.  Interrupted again, or without an answer: give up.  Without
+ * a router nobody is asked: what it ran for us ends by itself. */
+static void cancel(struct generation *g)
+{
+    struct error e;
+    enum status s;
+
+    g->out->asked = true;
+    if (!client_core_up(client_core_of(g->client))) {
+        s = error_set(&e, ST_UNAVAILABLE, "no router is connected");
+    } else {
+        s = client_cancel(g->client, g->out->request_id, CLIENT_ALL_CHOICES, 0,
+                          &g->out->receipt, &e);
+    }
+    g->out->has_receipt = s == ST_OK;
+    client_soon(g->client);
+    resumable_cancel(&g->stream);
+    if (g->status == ST_OK || g->status == ST_CANCELLED) {
+        g->status = error_set(g->error, ST_CANCELLED, "cancelled%s%s",
+                              s == ST_OK ? "" : ", without a receipt: ",
+                              s == ST_OK ? "" : e.text);
+    }
+}
+
+static bool ended_well(const struct client_choice *k)
+{
+    return k->finish == SLUICE__V1__FINISH__FINISH_STOP ||
+           k->finish == SLUICE__V1__FINISH__FINISH_LENGTH;
+}
+
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* The smaller, where 0 is none. */
+static uint64_t earlier(uint64_t a, uint64_t b)
+{
+    return a == 0 || (b != 0 && b < a) ? b : a;
+}
+
+/* The choices as one; the first that did not end well speaks for all. */
+static void sum_up(struct client_result *out)
+{
+    const struct client_choice *k, *speaker = &out->choices[0];
+
+    out->has_figures = true;
+    for (uint32_t i = 0; i < out->n_choices; i++) {
+        k = &out->choices[i];
+        if (ended_well(speaker) && !ended_well(k)) {
+            speaker = k;
+        }
+        out->has_figures = out->has_figures && k->has_figures;
+        out->n_generated += k->n_generated;
+        out->blocks += k->blocks;
+        out->slots += k->slots;
+        out->n_moves += k->n_moves;
+        out->queued_us = larger(out->queued_us, k->queued_us);
+        out->total_us = larger(out->total_us, k->total_us);
+        out->first_token_us = earlier(out->first_token_us, k->first_token_us);
+        out->first_chunk_us = (int64_t)earlier((uint64_t)out->first_chunk_us,
+                                               (uint64_t)k->first_chunk_us);
+    }
+    out->finish = speaker->finish;
+    out->stop_string = speaker->stop_string;
+    memcpy(out->worker, speaker->worker, sizeof out->worker);
+}
+
+/* Of a call that ended OK. */
+static enum status judge(const struct client_result *out, struct error *e)
+{
+    switch (out->finish) {
+    case SLUICE__V1__FINISH__FINISH_STOP:
+    case SLUICE__V1__FINISH__FINISH_LENGTH:
+        return ST_OK;
+    case SLUICE__V1__FINISH__FINISH_CANCELLED:
+        return error_set(e, ST_CANCELLED,
+                         "cancelled by somebody else after %u tokens",
+                         out->n_generated);
+    case SLUICE__V1__FINISH__FINISH_FAILED:
+        return error_set(e, ST_INTERNAL, "the worker failed the sequence");
+    default:
+        return error_set(e, ST_DATA_LOSS, "the stream ended without its end");
+    }
+}
+
+static void prepare(struct client_result *out, const struct client_request *r)
+{
+    *out = (struct client_result){.n_choices = r->n > 1 ? r->n : 1};
+    if (out->n_choices > CHOICES_MAX) {
+        out->n_choices = CHOICES_MAX; /* refused before it is used */
+    }
+    for (uint32_t i = 0; i < out->n_choices; i++) {
+        out->choices[i].stop_string = -1;
+    }
+    memcpy(out->request_id, r->request_id, sizeof out->request_id);
+    if (request_id_is_zero(r->request_id)) {
+        client_draw_id(out->request_id);
+    }
+}
+
+enum status client_generate(struct client *c, const struct client_request *r,
+                            struct client_result *out, struct error *e)
+{
+    struct generation g = {.client = c, .request = r, .out = out, .error = e};
+
+    prepare(out, r);
+    g.began_us = client_now_us();
+    g.status = begin(&g);
+    if (g.status != ST_OK) {
+        return g.status;
+    }
+    while (!g.ended && !g.wants_cancel && !client_take_interrupt(c)) {
+        client_turn(c, CLIENT_TURN_MS);
+    }
+    /* Its End may have come with the chunk at which on_chunk said no. */
+    if (!g.ended || (g.wants_cancel && g.status == ST_OK)) {
+        cancel(&g);
+    }
+    resumable_fini(&g.stream);
+    out->n_resumes = g.stream.n_resumes;
+    out->gap_us = g.stream.gap_us;
+    sum_up(out);
+    return g.status == ST_OK ? judge(out, e) : g.status;
+}

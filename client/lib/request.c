@@ -1,0 +1,175 @@
+#include "client/lib/request.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/sampling/sampling_message.h"
+
+struct client_request client_request_default(void)
+{
+    return (struct client_request){
+        .temperature = 1, .top_p = 1, .repetition_penalty = 1, .n = 1};
+}
+
+/* ---- lists: bounded, ascending, each token once ---- */
+
+static enum status check_length(const char *what, size_t n, size_t most,
+                                struct error *e)
+{
+    return n <= most ? ST_OK
+                     : error_set(e, ST_INVALID_ARGUMENT,
+                                 "%zu %s are given, at most %zu may be", n,
+                                 what, most);
+}
+
+static int by_token(const void *a, const void *b)
+{
+    uint32_t x = ((const struct client_bias *)a)->token;
+    uint32_t y = ((const struct client_bias *)b)->token;
+
+    return (x > y) - (x < y);
+}
+
+static enum status take_biases(struct request_message *out,
+                               const struct client_request *r, struct error *e)
+{
+    struct client_bias sorted[LOGIT_BIASES_MAX];
+    enum status s =
+        check_length("logit biases", r->n_biases, LOGIT_BIASES_MAX, e);
+
+    if (s != ST_OK) {
+        return s;
+    }
+    if (r->n_biases > 0) {
+        memcpy(sorted, r->biases, r->n_biases * sizeof *sorted);
+        qsort(sorted, r->n_biases, sizeof *sorted, by_token);
+    }
+    for (size_t i = 0; i < r->n_biases; i++) {
+        if (i > 0 && sorted[i].token == sorted[i - 1].token) {
+            return error_set(e, ST_INVALID_ARGUMENT,
+                             "token %u has two logit biases", sorted[i].token);
+        }
+        out->bias_tokens[i] = sorted[i].token;
+        out->biases[i] = sorted[i].bias;
+    }
+    return ST_OK;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+    return (x > y) - (x < y);
+}
+
+static enum status take_stop_tokens(struct request_message *out,
+                                    const struct client_request *r,
+                                    struct error *e)
+{
+    uint32_t *sorted = out->stop_tokens;
+    enum status s =
+        check_length("stop tokens", r->n_stop_tokens, STOP_TOKENS_MAX, e);
+
+    if (s != ST_OK) {
+        return s;
+    }
+    if (r->n_stop_tokens > 0) {
+        memcpy(sorted, r->stop_tokens, r->n_stop_tokens * sizeof *sorted);
+        qsort(sorted, r->n_stop_tokens, sizeof *sorted, by_value);
+    }
+    for (size_t i = 1; i < r->n_stop_tokens; i++) {
+        if (sorted[i] == sorted[i - 1]) {
+            return error_set(e, ST_INVALID_ARGUMENT,
+                             "stop token %u is given twice", sorted[i]);
+        }
+    }
+    return ST_OK;
+}
+
+static enum status take_stops(struct request_message *out,
+                              const struct client_request *r, struct error *e)
+{
+    enum status s =
+        check_length("stop strings", r->n_stops, STOP_STRINGS_MAX, e);
+
+    for (size_t i = 0; s == ST_OK && i < r->n_stops; i++) {
+        out->stop[i] = (ProtobufCBinaryData){
+            r->stops[i].n, (uint8_t *)(uintptr_t)r->stops[i].text};
+    }
+    return s;
+}
+
+/* ---- the message ---- */
+
+static void write_sampling(struct request_message *out,
+                           const struct client_request *r)
+{
+    struct sampling s = {.temperature = r->temperature,
+                         .top_k = r->top_k,
+                         .top_p = r->top_p,
+                         .min_p = r->min_p,
+                         .repetition_penalty = r->repetition_penalty,
+                         .presence_penalty = r->presence_penalty,
+                         .frequency_penalty = r->frequency_penalty,
+                         .seed = r->seed,
+                         .ignore_eos = r->ignore_eos,
+                         .logprobs = r->logprobs || r->n_top_logprobs > 0,
+                         .n_top_logprobs = r->n_top_logprobs,
+                         .n_biases = (uint32_t)r->n_biases,
+                         .n_stop_tokens = (uint32_t)r->n_stop_tokens,
+                         .bias_tokens = out->bias_tokens,
+                         .biases = out->biases,
+                         .stop_tokens = out->stop_tokens};
+
+    sampling_write(&s, &out->sampling);
+    out->sampling.has_seed = r->has_seed;
+}
+
+static void write_rest(struct request_message *out,
+                       const struct client_request *r,
+                       const uint8_t request_id[16])
+{
+    Sluice__V1__GenerateRequest *m = &out->m;
+    const char *model = r->model == NULL ? "" : r->model;
+
+    sluice__v1__generate_request__init(m);
+    m->sampling = &out->sampling;
+    m->request_id = (ProtobufCBinaryData){16, (uint8_t *)(uintptr_t)request_id};
+    m->model =
+        (ProtobufCBinaryData){strlen(model), (uint8_t *)(uintptr_t)model};
+    m->has_text = r->text != NULL;
+    m->text = (ProtobufCBinaryData){r->n_text, (uint8_t *)(uintptr_t)r->text};
+    m->n_tokens = r->n_ids;
+    m->tokens = (uint32_t *)(uintptr_t)r->ids;
+    m->has_max_tokens = r->max_tokens != 0;
+    m->max_tokens = r->max_tokens;
+    m->has_keep_ms = r->keep_ms != 0;
+    m->keep_ms = r->keep_ms;
+    m->has_parse_special = m->has_want_text = true;
+    m->parse_special = r->parse_special;
+    m->want_text = !r->no_text;
+    m->n_stop = r->n_stops;
+    m->stop = out->stop;
+    m->has_n = r->n > 1;
+    m->n = r->n > 1 ? r->n : 1;
+}
+
+enum status request_message(struct request_message *out,
+                            const struct client_request *r,
+                            const uint8_t request_id[16], struct error *e)
+{
+    enum status s = take_biases(out, r, e);
+
+    s = s == ST_OK ? take_stop_tokens(out, r, e) : s;
+    s = s == ST_OK ? take_stops(out, r, e) : s;
+    if (s == ST_OK && r->n > CHOICES_MAX) {
+        s = error_set(e, ST_INVALID_ARGUMENT,
+                      "%u choices are asked for, at most %d may be", r->n,
+                      CHOICES_MAX);
+    }
+    if (s == ST_OK) {
+        write_sampling(out, r);
+        write_rest(out, r, request_id);
+    }
+    return s;
+}

@@ -1,0 +1,415 @@
+#include "client/lib/resumable.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/wire/session.h"
+
+static_assert(RESUMABLE_FIRST_MS * 1000 > SESSION_OPEN_US,
+              "a connection that nobody opened is tried again");
+
+static void end(struct resumable *s, enum status status, const struct error *e,
+                uint32_t retry_after_ms)
+{
+    s->state = RESUMABLE_ENDED;
+    client_core_unwait(s->core, &s->wait);
+    s->options.ops->on_end(s->options.arg, status, e, retry_after_ms);
+}
+
+/* ---- chunks ---- */
+
+static enum status check(const struct resumable *s,
+                         const Sluice__V1__GenerateChunk *m, struct error *e)
+{
+    const struct resumable_choice *k;
+
+    if (m->choice >= s->n_choices) {
+        return error_set(e, ST_DATA_LOSS,
+                         "tokens of choice %u came, %u were asked for",
+                         m->choice, s->n_choices);
+    }
+    k = &s->choices[m->choice];
+    if (k->ended) {
+        return error_set(e, ST_DATA_LOSS,
+                         "tokens of choice %u came after its end", m->choice);
+    }
+    if (m->n_tokens > 0 && m->first_index != k->n) {
+        return error_set(e, ST_DATA_LOSS,
+                         "tokens from index %u came, %u was next",
+                         m->first_index, k->n);
+    }
+    return ST_OK;
+}
+
+static void keep(struct resumable_choice *k, const uint32_t *tokens, size_t n)
+{
+    size_t size = k->size == 0 ? 64 : k->size;
+
+    while (size < k->n + n) {
+        size *= 2;
+    }
+    if (size != k->size) {
+        k->tokens = realloc(k->tokens, size * sizeof(*k->tokens));
+        k->size = (uint32_t)size;
+        assert(k->tokens != NULL);
+    }
+    memcpy(k->tokens + k->n, tokens, n * sizeof(*tokens));
+}
+
+static void take(struct resumable *s, const Sluice__V1__GenerateChunk *m)
+{
+    struct resumable_choice *k = &s->choices[m->choice];
+
+    if (s->options.resume_ms > 0 && m->n_tokens > 0) {
+        keep(k, m->tokens, m->n_tokens);
+    }
+    k->n += (uint32_t)m->n_tokens;
+    k->n_text += m->has_text ? (uint32_t)m->text.len : 0;
+    k->ended = m->finish != SLUICE__V1__FINISH__FINISH_RUNNING;
+}
+
+/* A router has it again. */
+static void taken_up(struct resumable *s)
+{
+    if (s->lost_us != NODE_IDLE) {
+        s->n_resumes++;
+        s->gap_us += s->options.io->now_us(s->options.io) - s->lost_us;
+        s->lost_us = NODE_IDLE;
+        s->backoff_us = RESUMABLE_BACKOFF_US;
+        client_core_unwait(s->core, &s->wait);
+    }
+}
+
+static void on_chunk(void *arg, const ProtobufCMessage *message)
+{
+    struct resumable *s = arg;
+    const Sluice__V1__GenerateChunk *m =
+        (const Sluice__V1__GenerateChunk *)message;
+    struct error e;
+
+    if (s->state != RESUMABLE_OPEN) {
+        return;
+    }
+    if (check(s, m, &e) != ST_OK) {
+        end(s, e.code, &e, 0);
+        client_core_cancel(s->core, s->call);
+        return;
+    }
+    taken_up(s);
+    take(s, m);
+    s->options.ops->on_chunk(s->options.arg, m);
+}
+
+/* ---- again ---- */
+
+static bool has_all(const struct resumable *s)
+{
+    for (uint32_t c = 0; c < s->n_choices; c++) {
+        if (!s->choices[c].ended) {
+            return false;
+        }
+    }
+    return s->n_choices > 0; /* none: a router is to refuse that */
+}
+
+static void give_up(struct resumable *s, enum status code)
+{
+    const char *trouble = client_core_trouble(s->core);
+    bool more = !client_core_up(s->core) && *trouble != '\0' &&
+                strstr(s->why.text, trouble) == NULL;
+    struct error e;
+
+    (void)error_set(&e, code, "%s%s%s, and no router took it up in time",
+                    s->why.text, more ? "; " : "", more ? trouble : "");
+    end(s, code, &e, 0);
+}
+
+static int64_t patience_us(const struct resumable *s)
+{
+    uint32_t ms = s->options.resume_ms;
+
+    return s->waits_us + (int64_t)(ms > 0 ? ms : RESUMABLE_FIRST_MS) * 1000;
+}
+
+static int64_t jitter(struct resumable *s, int64_t us)
+{
+    struct node_io *io = s->options.io;
+
+    return (int64_t)(io->random(io) % (uint64_t)(us + 1));
+}
+
+/* After a while, of which a part is chance: those that lost one router do not
+ * come to the next one all at once. */
+static void again_later(struct resumable *s, uint32_t retry_after_ms)
+{
+    int64_t now_us = s->options.io->now_us(s->options.io);
+    int64_t asked_us = (int64_t)retry_after_ms * 1000;
+    int64_t due_us, end_us = patience_us(s);
+
+    if (now_us >= s->deadline_us) {
+        give_up(s, ST_DEADLINE_EXCEEDED);
+        return;
+    }
+    if (now_us >= end_us) {
+        give_up(s, ST_UNAVAILABLE);
+        return;
+    }
+    if (asked_us > RESUMABLE_RETRY_MAX_US) {
+        asked_us = RESUMABLE_RETRY_MAX_US;
+    }
+    if (asked_us < s->backoff_us / 2) {
+        asked_us = s->backoff_us / 2;
+    }
+    s->backoff_us = s->backoff_us * 2 < RESUMABLE_BACKOFF_MAX_US
+                        ? s->backoff_us * 2
+                        : RESUMABLE_BACKOFF_MAX_US;
+    due_us = now_us + asked_us + jitter(s, asked_us);
+    due_us = due_us < end_us ? due_us : end_us;
+    due_us = due_us < s->deadline_us ? due_us : s->deadline_us;
+    s->state = RESUMABLE_WAITING;
+    client_core_wait(s->core, &s->wait, due_us);
+}
+
+static bool may_pass(const struct resumable *s, enum status status,
+                     uint32_t retry_after_ms)
+{
+    switch ((int)status) {
+    case ST_UNAVAILABLE:
+        return true;
+    case ST_RESOURCE_EXHAUSTED: /* of the router, or of its Hello */
+        return retry_after_ms > 0 || !client_core_up(s->core);
+    case ST_ALREADY_EXISTS:
+        return retry_after_ms > 0;
+    default:
+        return false;
+    }
+}
+
+/* Did the session end, rather than the generation?  A router also says so
+ * when it takes this call for an older one than the next. */
+static bool is_loss(const struct resumable *s, enum status status,
+                    uint32_t retry_after_ms)
+{
+    if (status == ST_ALREADY_EXISTS) {
+        return retry_after_ms > 0;
+    }
+    return status == ST_UNAVAILABLE && !client_core_up(s->core) &&
+           client_core_refused(s->core) == ST_OK;
+}
+
+static void lost(struct resumable *s, const struct error *e)
+{
+    int64_t now_us = s->options.io->now_us(s->options.io);
+    bool first = s->lost_us == NODE_IDLE;
+
+    /* A call that waits for a session outlives it: this one was in one, which
+     * had not refused it. */
+    if (first || e->code == ST_UNAVAILABLE) {
+        s->waits_us = now_us;
+        s->why = *e;
+        if (!client_core_up(s->core)) { /* which knows more of it */
+            (void)error_set(&s->why, ST_UNAVAILABLE, "%s",
+                            client_core_trouble(s->core));
+        }
+    }
+    if (first) {
+        s->lost_us = now_us;
+        if (s->options.ops->on_lost != NULL) {
+            s->options.ops->on_lost(s->options.arg, s->why.text);
+        }
+    }
+}
+
+static void on_end(void *arg, enum status status, const ProtobufCMessage *reply,
+                   const struct error *e, uint32_t retry_after_ms)
+{
+    struct resumable *s = arg;
+    bool resumes = s->options.resume_ms > 0 && !client_core_ending(s->core);
+
+    (void)reply;
+    if (s->state != RESUMABLE_OPEN) {
+        return;
+    }
+    if (status == ST_OK) {
+        taken_up(s);
+        end(s, ST_OK, NULL, 0);
+    } else if (resumes && is_loss(s, status, retry_after_ms)) {
+        if (has_all(s)) { /* but for the End, which says nothing */
+            end(s, ST_OK, NULL, 0);
+            return;
+        }
+        lost(s, e);
+        again_later(s, retry_after_ms);
+    } else if (resumes && s->lost_us != NODE_IDLE &&
+               may_pass(s, status, retry_after_ms)) {
+        s->why = *e;
+        again_later(s, retry_after_ms);
+    } else {
+        end(s, status, e, retry_after_ms);
+    }
+}
+
+/* ---- calls ---- */
+
+/* What is there of each choice, as the request says it. */
+struct have {
+    uint32_t count[CHOICES_MAX], text[CHOICES_MAX];
+    protobuf_c_boolean ended[CHOICES_MAX];
+    uint32_t *tokens; /* owned */
+};
+
+static void put(const struct resumable *s, struct have *h,
+                Sluice__V1__GenerateRequest *m)
+{
+    size_t n = 0;
+
+    for (uint32_t c = 0; c < s->n_choices; c++) {
+        n += s->choices[c].n;
+    }
+    h->tokens = malloc(n * sizeof(*h->tokens) + 1);
+    assert(h->tokens != NULL);
+    m->have_tokens = h->tokens;
+    for (uint32_t c = 0; c < s->n_choices; c++) {
+        const struct resumable_choice *k = &s->choices[c];
+
+        h->count[c] = k->n;
+        h->text[c] = k->n_text;
+        h->ended[c] = k->ended;
+        if (k->n > 0) {
+            memcpy(h->tokens + m->n_have_tokens, k->tokens,
+                   k->n * sizeof(*k->tokens));
+            m->n_have_tokens += k->n;
+        }
+    }
+    m->n_have_count = m->n_have_text = m->n_have_ended = s->n_choices;
+    m->have_count = h->count;
+    m->have_text = h->text;
+    m->have_ended = h->ended;
+}
+
+static const struct client_call_ops call_ops = {on_chunk, on_end};
+
+static enum status call(struct resumable *s, int64_t now_us)
+{
+    Sluice__V1__GenerateRequest m = *s->request;
+    struct have have = {.tokens = NULL};
+    uint32_t left_ms = 0;
+    enum status st;
+
+    if (s->deadline_us != NODE_IDLE) {
+        left_ms = (uint32_t)((s->deadline_us - now_us + 999) / 1000);
+    }
+    if (s->lost_us != NODE_IDLE) {
+        put(s, &have, &m);
+    }
+    s->state = RESUMABLE_OPEN;
+    st = client_core_call(s->core, METHOD_INFERENCE_GENERATE, &m.base, left_ms,
+                          &call_ops, s, &s->call);
+    free(have.tokens);
+    return st;
+}
+
+static void again(struct resumable *s, int64_t now_us)
+{
+    enum status st = call(s, now_us);
+    struct error e;
+
+    if (st == ST_OK) {
+        client_core_wait(s->core, &s->wait, patience_us(s));
+    } else if (st == ST_RESOURCE_EXHAUSTED) {
+        again_later(s, 0);
+    } else {
+        (void)error_set(&e, ST_UNAVAILABLE,
+                        "%s, and with the tokens it has the request is too "
+                        "long to be resumed",
+                        s->why.text);
+        end(s, ST_UNAVAILABLE, &e, 0);
+    }
+}
+
+/* A call that waits for its first session. */
+static void await_session(struct resumable *s, int64_t now_us)
+{
+    const char *trouble = client_core_trouble(s->core);
+
+    (void)error_set(&s->why, ST_UNAVAILABLE, "%s",
+                    *trouble != '\0' ? trouble : "there is no connection");
+    s->waits_us = now_us;
+    client_core_wait(s->core, &s->wait, patience_us(s));
+}
+
+/* No session in all that time, or the back-off is over. */
+static void on_wait(struct client_wait *w)
+{
+    struct resumable *s =
+        (struct resumable *)((char *)w - offsetof(struct resumable, wait));
+    int64_t now_us = s->options.io->now_us(s->options.io);
+    struct error e;
+
+    if (client_core_ending(s->core)) {
+        (void)error_set(&e, ST_UNAVAILABLE, "the client is done");
+        end(s, ST_UNAVAILABLE, &e, 0);
+    } else if (s->state == RESUMABLE_WAITING) {
+        if (now_us >= s->deadline_us || now_us >= patience_us(s)) {
+            again_later(s, 0); /* gives up */
+        } else {
+            again(s, now_us);
+        }
+    } else if (!client_core_up(s->core)) {
+        give_up(s, ST_UNAVAILABLE);
+        client_core_cancel(s->core, s->call);
+    }
+}
+
+enum status resumable_begin(struct resumable *s, struct client_core *core,
+                            const Sluice__V1__GenerateRequest *request,
+                            const struct resumable_options *options)
+{
+    int64_t now_us = options->io->now_us(options->io);
+
+    *s = (struct resumable){
+        .core = core,
+        .options = *options,
+        .request = request,
+        .deadline_us = NODE_IDLE,
+        .lost_us = NODE_IDLE,
+        .backoff_us = RESUMABLE_BACKOFF_US,
+        .wait = {.fire = on_wait},
+        .n_choices = request->n < CHOICES_MAX ? request->n : CHOICES_MAX};
+    enum status st;
+
+    if (options->deadline_ms > 0) {
+        s->deadline_us = now_us + (int64_t)options->deadline_ms * 1000;
+    }
+    st = call(s, now_us);
+    if (st != ST_OK) {
+        s->state = RESUMABLE_ENDED;
+    } else if (!client_core_up(core)) {
+        await_session(s, now_us);
+    }
+    return st;
+}
+
+void resumable_cancel(struct resumable *s)
+{
+    enum resumable_state state = s->state;
+    struct error e;
+
+    if (state == RESUMABLE_ENDED) {
+        return;
+    }
+    (void)error_set(&e, ST_CANCELLED, "cancelled by the caller");
+    end(s, ST_CANCELLED, &e, 0);
+    if (state == RESUMABLE_OPEN) {
+        client_core_cancel(s->core, s->call);
+    }
+}
+
+void resumable_fini(struct resumable *s)
+{
+    for (uint32_t c = 0; c < s->n_choices; c++) {
+        free(s->choices[c].tokens);
+    }
+    s->n_choices = 0;
+}

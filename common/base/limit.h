@@ -1,0 +1,26 @@
+/* limit.h - every limit by name, for --limits.
+ *
+ * A module that has limits exports a table of rows; a program prints the
+ * tables of the modules it is made of.  Threading: constant data. */
+#ifndef COMMON_BASE_LIMIT_H
+#define COMMON_BASE_LIMIT_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+struct limit_row {
+    const char *name;
+    uint64_t value;
+    const char *unit; /* "bytes", "tokens", "ms", "" */
+    const char *what;
+};
+
+#define LIMIT_ROW(name, unit, what)         \
+    {                                       \
+#name, (uint64_t)(name), unit, what \
+    }
+
+void limits_print(FILE *to, const struct limit_row *rows, size_t n);
+
+#endif

@@ -1,0 +1,103 @@
+/* option.h - command lines as tables that parse, check and explain.
+ *
+ *     #define MY_OPTIONS(X)                                                \
+ *         X(model, STRING, "DIR", NULL, "the model to serve", 0, 0)        \
+ *         X(max_rows, U32, "N", "64", "sequences in a step", 1, 512)       \
+ *         X(help, FLAG, NULL, NULL, "print this and exit", 0, 0)
+ *
+ *     struct my_options { MY_OPTIONS(OPTION_FIELD) };
+ *     static const struct option_row rows[] =
+ * {MY_OPTIONS(OPTION_ROW_OF(my_options))};
+ *
+ * is written as OPTION_TABLE(my_options, MY_OPTIONS).  A field max_rows is
+ * --max-rows on the command line, as `--max-rows 8` or `--max-rows=8`; `--`
+ * ends the options.
+ *
+ * Types: FLAG bool; STRING const char *; U32, U64; F64; BYTES (uint64_t:
+ * 4096, 64KiB, 4GiB, 1GB); MS (uint64_t milliseconds: 250ms, 30s, 5m, a bare
+ * number is seconds); LIST (strings, the option may be repeated; max, where
+ * it is above 0, is how often at most).
+ *
+ * Threading: none.  Memory: strings point into argv.  Limits:
+ * OPTION_LIST_MAX. */
+#ifndef COMMON_BASE_OPTION_H
+#define COMMON_BASE_OPTION_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "common/base/status.h"
+
+#define OPTION_LIST_MAX 64
+
+struct option_list {
+    const char *item[OPTION_LIST_MAX];
+    unsigned n;
+};
+
+enum option_type {
+    OPTION_FLAG,
+    OPTION_STRING,
+    OPTION_U32,
+    OPTION_U64,
+    OPTION_F64,
+    OPTION_BYTES,
+    OPTION_MS,
+    OPTION_LIST
+};
+
+#define OPTION_C_FLAG   bool
+#define OPTION_C_STRING const char *
+#define OPTION_C_U32    uint32_t
+#define OPTION_C_U64    uint64_t
+#define OPTION_C_F64    double
+#define OPTION_C_BYTES  uint64_t
+#define OPTION_C_MS     uint64_t
+#define OPTION_C_LIST   struct option_list
+
+struct option_row {
+    const char *name; /* as the field, with underscores */
+    enum option_type type;
+    const char *value;    /* what stands after it in --help; NULL of a flag */
+    const char *fallback; /* parsed when the option is absent; NULL: 0 */
+    const char *help;
+    double min, max; /* of numbers, where max > min; of a LIST, times */
+    size_t offset;   /* of the field */
+};
+
+#define OPTION_FIELD(name, type, value, fallback, help, min, max) \
+    OPTION_C_##type name;
+
+#define OPTION_TABLE(tag, MAP)      \
+    struct tag {                    \
+        MAP(OPTION_FIELD)           \
+    };                              \
+    typedef struct tag option_this; \
+    static const struct option_row tag##_rows[] = {MAP(OPTION_ROW)}
+
+#define OPTION_ROW(name, type, value, fallback, help, min, max) \
+    {#name, OPTION_##type, value, fallback,                     \
+     help,  min,           max,   offsetof(option_this, name)},
+
+#define OPTION_COUNT(rows) (sizeof(rows) / sizeof((rows)[0]))
+
+/* Fill *out from the fallbacks and argv[1..argc).  Other words are moved to
+ * the front of argv from argv[1], their number goes to *n_words.
+ * ST_INVALID_ARGUMENT with a sentence that names the option, what was wrong
+ * and what would be right. */
+MUST_CHECK enum status option_parse(const struct option_row *rows, size_t n,
+                                    void *out, int argc, char **argv,
+                                    int *n_words, struct error *e);
+
+/* The table for --help, with defaults and what may be repeated. */
+void option_print(FILE *to, const struct option_row *rows, size_t n);
+
+/* "4GiB" -> bytes; false if it is no size. */
+bool option_bytes(const char *text, uint64_t *bytes);
+
+/* "30s" -> milliseconds; false if it is no duration. */
+bool option_ms(const char *text, uint64_t *ms);
+
+#endif

@@ -1,0 +1,106 @@
+/* plant.h - bugs planted on purpose, to show that the simulator finds them.
+ *
+ * In the product PLANT(NAME) is false at compile time and leaves no code.
+ * tests/sim compiles the cores once more with SLUICE_PLANTS, and there one
+ * of them can be switched on for a run.
+ *
+ *     if (PLANT(LOST_RECEIPT)) {
+ *         return;
+ *     } */
+#ifndef COMMON_BASE_PLANT_H
+#define COMMON_BASE_PLANT_H
+
+#include <stdbool.h>
+
+/* name, what the planted code does wrong */
+#define PLANT_MAP(X)                                                          \
+    X(NONE, "nothing")                                                        \
+    X(LOST_RECEIPT, "a worker frees the memory and says nothing")             \
+    X(ORPHAN_GRANT, "an orphan keeps the grant of the session that is over")  \
+    X(LEADERS_ROOM, "a replica is granted what its first stage has room for") \
+    X(GRANT_TWICE, "a settled grant is taken off the account twice")          \
+    X(FREED_EARLY, "memory is freed while a plan names it")                   \
+    X(INDEX_REUSED, "a token is chosen by the index of the one before it")    \
+    X(OLD_SNAPSHOT, "a ledger older than the last is believed")               \
+    X(DUPLICATE_DELIVERED, "a frame that comes twice is delivered twice")     \
+    X(FORGOTTEN_EARLY, "a finished sequence is forgotten unacknowledged")     \
+    X(SLOT_NOT_ZEROED, "a slot is used as the last sequence left it")         \
+    X(NO_TOMBSTONE, "a Cancel leaves nothing for the Submit after it")        \
+    X(MOVED_AS_PROMPT, "a moved sequence's tokens are taken for its prompt")  \
+    X(CANCEL_LEAKS, "a cancelled sequence leaves a block behind")             \
+    X(DEADLINE_IGNORED, "calls go on past their deadline")                    \
+    X(CHAIN_ASTRAY, "a chained row follows the plan's first row")             \
+    X(KEEP_FOREVER, "the lease of a kept sequence does not end")              \
+    X(FAILED_STEP_USED, "the tokens of a failed step are used")               \
+    X(NO_RESEND, "what was lost is not sent again")                           \
+    X(REQUEUE_LOST, "a sequence of a lost worker is put in no queue")         \
+    X(CLIENT_GONE_IGNORED, "sequences run on for a client that has gone")     \
+    X(KEPT_FREED, "what was to be kept is freed at its end")                  \
+    X(ACK_AHEAD, "one token more is acknowledged than has come")              \
+    X(STOP_MISSED, "an end token after the ninth token is overlooked")        \
+    X(LATE_TOMBSTONE, "a late Cancel strikes the next Submit of its name")    \
+    X(HISTORY_STALE, "penalties do not look at the newest token")             \
+    X(HISTORY_SPLIT, "a moved sequence's tokens are penalised as its prompt") \
+    X(LISTS_BORROWED, "the lists of a sampling are left where they came")     \
+    X(CHOICE_MIXED, "a worker does not tell the choices of a request apart")  \
+    X(CANCEL_ALL_ONE, "a Cancel of all choices cancels the first")            \
+    X(RECEIPT_EARLY, "a receipt of all choices goes out with the first")      \
+    X(STOP_LATE, "what a stop string ends goes on at its worker")             \
+    X(STOP_TEXT, "text held back for a stop string is lost")                  \
+    X(STOP_ACROSS, "a stop string that comes in two steps is overlooked")     \
+    X(LOGPROB_SHIFT, "logprobs of a repeated token go to the next one")       \
+    X(WINDOW_IGNORED, "a sequence outruns the window of its logprobs")        \
+    X(DRAIN_GRANTS, "a worker that drains is granted to")                     \
+    X(LEAVE_EARLY, "a worker that leaves does not wait for the answer")       \
+    X(MOVED_TWICE, "a sequence moves before its worker has let go of it")     \
+    X(NO_HEADROOM, "room that is to stay free is granted")                    \
+    X(RESUME_TWICE, "the last token that a client has is sent to it again")   \
+    X(RESUME_TEXT, "text held back when the client went is not sent later")   \
+    X(SEED_FORGOTTEN, "a request that is resumed draws another seed")         \
+    X(ORPHAN_FOREVER, "an orphan that nobody adopts is never dropped")        \
+    X(ADOPT_CHARGED, "what is adopted is charged to the room once more")      \
+    X(ADOPT_FREE, "what was promised to an orphan is free once adopted")      \
+    X(ADOPT_STALE, "what is adopted is not told from where the router is")    \
+    X(LIVE_UNDISOWNED, "an orphan that runs elsewhere is not disowned")       \
+    X(HUNG_IGNORED, "nothing is done about an engine that stands still")      \
+    X(TICKS_IGNORED, "a long step is fenced although it ticks")               \
+    X(QUIET_IGNORED, "a connection that is silent is never given up")         \
+    X(DEAD_IGNORED, "a worker goes on without an engine that ticks")          \
+    X(TRIAL_CROWD, "suspects are tried several at a time")                    \
+    X(TRIAL_FORGOTTEN, "deaths on trial are not counted")                     \
+    X(INNOCENT_CHARGED, "the newest sequence is charged with a death")        \
+    X(PROBATION_IGNORED, "a worker that dies again and again waits for "      \
+                         "nothing")                                           \
+    X(ASSEMBLY_UNCHECKED, "a stage lets in who speaks of another assembly")   \
+    X(STAGE_RELEASE_TWICE, "what a stage frees stands twice in its receipt")  \
+    X(MICROBATCH_OVERTAKES_REMOVE, "a stage frees what a microbatch names")   \
+    X(VOID_UNSETTLED, "a stage does not settle the grant of a void Open")     \
+    X(SPOILT_FORGOTTEN, "a stage forgets that a step failed")                 \
+    X(STAGE_IDS_STALE, "the last stage keeps no ids of what it samples")      \
+    X(ASSEMBLY_LEAKS, "the end of an assembly leaves what it held")           \
+    X(READMIT_UNLOOKED, "a shard that is let in is not shown to who waits")   \
+    X(REFUSER_FORGOTTEN, "who refused its layers is not asked again")         \
+    X(DRAIN_UNLOOKED, "who waits is not shown what one that drains leaves")   \
+    X(REFUSED_NAME, "who is refused has ended who had its name")              \
+    X(REFUSED_WEIGHTS, "who is refused has ended what waits for its model")
+
+#ifdef SLUICE_PLANTS
+
+enum plant {
+#define X(name, text) PLANT_##name,
+    PLANT_MAP(X)
+#undef X
+        PLANTS
+};
+
+extern enum plant plant_active;
+
+#define PLANT(name) (plant_active == PLANT_##name)
+
+#else
+
+#define PLANT(name) false
+
+#endif
+
+#endif

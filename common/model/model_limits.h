@@ -1,0 +1,55 @@
+/* model_limits.h - every limit of model directories, in one table.
+ *
+ * A file that passes a limit is refused with the limit's value in the
+ * message; each row has a test at the limit and one past it.
+ *
+ * Threading: constant data. */
+#ifndef COMMON_MODEL_MODEL_LIMITS_H
+#define COMMON_MODEL_MODEL_LIMITS_H
+
+#include "common/base/limit.h"
+
+/* name, value, unit, what of */
+#define MODEL_LIMITS(X)                                                   \
+    X(MODEL_NAME_MAX, 128, "bytes", "a model's name")                     \
+    X(MODEL_LAYERS_MAX, 512, "layers", "a model")                         \
+    X(MODEL_HIDDEN_MAX, 65536, "", "hidden size")                         \
+    X(MODEL_INTERMEDIATE_MAX, 1048576, "", "intermediate size of an MLP") \
+    X(MODEL_VOCAB_MAX, 2097152, "tokens", "a vocabulary")                 \
+    X(MODEL_CONTEXT_MAX, 16777216, "tokens", "a sequence")                \
+    X(MODEL_HEADS_MAX, 1024, "heads", "a layer, of each kind")            \
+    X(MODEL_HEAD_DIM_MAX, 512, "", "dimensions of an attention head")     \
+    X(MODEL_KEY_DIM_MAX, 256, "", "dimensions of a linear key head")      \
+    X(MODEL_VALUE_DIM_MAX, 256, "", "dimensions of a linear value head")  \
+    X(MODEL_CONV_MIN, 2, "taps", "a convolution, at least")               \
+    X(MODEL_CONV_MAX, 8, "taps", "a convolution")                         \
+    X(MODEL_MTP_MAX, 16, "layers", "multi-token prediction")              \
+    X(MODEL_EOS_MAX, 16, "tokens", "that end a sequence")                 \
+    X(MODEL_FACTOR_MAX, 65536, "", "scaling factor of rotary positions")  \
+    X(MODEL_GROUP_MIN, 32, "weights", "a quantised group, at least")      \
+    X(MODEL_GROUP_MAX, 128, "weights", "a quantised group")               \
+    X(CONFIG_BYTES_MAX, 4194304, "bytes", "config.json")                  \
+    X(INDEX_BYTES_MAX, 67108864, "bytes", "model.safetensors.index.json") \
+    X(INDEX_FILES_MAX, 512, "files", "with a model's weights")            \
+    X(DOCUMENT_DEPTH_MAX, 32, "levels", "a JSON file")                    \
+    X(DOCUMENT_VALUES_MAX, 1048576, "values", "a JSON file")              \
+    X(SAFETENSORS_HEADER_MAX, 100000000, "bytes", "a safetensors header") \
+    X(SAFETENSORS_NAME_MAX, 16384, "bytes", "a tensor's name")            \
+    X(SAFETENSORS_RANK_MAX, 8, "", "dimensions of a tensor")              \
+    X(SHARD_THREADS_MAX, 64, "threads", "that read a shard")
+
+enum model_limit {
+#define X(name, value, unit, what) name = value,
+    MODEL_LIMITS(X)
+#undef X
+};
+
+/* Named like limits, but not whole numbers. */
+#define MODEL_THETA_MIN 1.0
+#define MODEL_THETA_MAX 1e12
+#define MODEL_EPS_MAX   0.1
+
+extern const struct limit_row model_limits[];
+extern const size_t model_limits_n;
+
+#endif

@@ -1,0 +1,492 @@
+#include "common/split/layer_split.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+
+#include "common/base/quote.h"
+
+/* What a pass makes least: of one stage, and over all of them. */
+enum goal {
+    LEAST_LACKING, /* bytes past the budget; the most of any stage */
+    FASTEST,       /* time; the most of any */
+    WIDEST,        /* less its sequences; the most of any */
+    EVENEST        /* its time squared; the sum */
+};
+
+/* Workers that may stand for one another are taken in the order given. */
+struct kind {
+    uint32_t n, workers[SPLIT_STAGES_MAX];
+    uint32_t stride; /* of its digit in the number of a state */
+};
+
+/* A state says how many of each kind are taken: a number with a digit a
+ * kind.  Taking one more makes it larger. */
+struct search {
+    struct split_table *table;
+    const struct split_model *model;
+    const struct split_worker *workers;
+    const struct split_terms *terms;
+    uint32_t n_workers, n_stages, n_kinds, n_states;
+    struct kind kinds[SPLIT_STAGES_MAX];
+    enum goal goal;
+    double slowest;  /* no stage may take longer */
+    double lacking;  /* or lack more, where all lack */
+    uint64_t fewest; /* and, for EVENEST, hold fewer sequences */
+    uint32_t end;    /* the state of the best way */
+};
+
+enum verdict {
+    FITS,
+    FITS_NOT, /* more layers may */
+    TOO_MUCH  /* and so are more layers */
+};
+
+static void sum_up(struct split_table *t, const struct split_model *m)
+{
+    t->weights[0] = t->tokens[0] = t->slots[0] = 0;
+    for (uint32_t i = 0; i < m->n_layers; i++) {
+        t->weights[i + 1] = t->weights[i] + m->layers[i].weight_bytes;
+        t->tokens[i + 1] = t->tokens[i] + m->layers[i].token_bytes;
+        t->slots[i + 1] = t->slots[i] + m->layers[i].slot_bytes;
+    }
+}
+
+/* All but its pool and its share. */
+static struct split_stage weigh(const struct search *s, uint32_t worker,
+                                uint32_t begin, uint32_t end)
+{
+    const struct split_table *t = s->table;
+    const struct split_model *m = s->model;
+    uint64_t layers = t->weights[end] - t->weights[begin];
+    bool first = begin == 0, last = end == m->n_layers;
+    struct split_stage g = {
+        .worker = worker,
+        .begin = begin,
+        .end = end,
+        .weight_bytes = layers + (first ? m->embed_bytes : 0) +
+                        (last ? m->head_bytes : 0) -
+                        (first && last ? m->shared_bytes : 0),
+        .scratch_bytes = s->workers[worker].scratch_bytes +
+                         (last ? m->head_scratch_bytes : 0),
+        .step_bytes = layers + (last ? m->head_bytes : 0),
+        .need = {.block_bytes = (t->tokens[end] - t->tokens[begin]) *
+                                s->terms->block_tokens,
+                 .slot_bytes = t->slots[end] - t->slots[begin],
+                 .block_tokens = s->terms->block_tokens,
+                 .context = s->terms->context,
+                 .max_rows = s->terms->max_rows},
+    };
+
+    return g;
+}
+
+static double time_of(const struct search *s, const struct split_stage *g)
+{
+    return (double)g->step_bytes / s->workers[g->worker].speed;
+}
+
+/* With a pool for one sequence of the whole context, which is the least. */
+static uint64_t least_bytes(const struct split_stage *g)
+{
+    return g->weight_bytes + g->scratch_bytes +
+           pool_split_sequence(&g->need, g->need.context);
+}
+
+static uint64_t lacking(const struct search *s, const struct split_stage *g)
+{
+    uint64_t least = least_bytes(g);
+    uint64_t budget = s->workers[g->worker].budget_bytes;
+
+    return least > budget ? least - budget : 0;
+}
+
+static void fill_pool(const struct search *s, struct split_stage *g)
+{
+    uint64_t budget = s->workers[g->worker].budget_bytes;
+
+    g->pool =
+        pool_split_make(&g->need, budget - g->weight_bytes - g->scratch_bytes);
+}
+
+/* A stage's part in what the pass makes least. */
+static enum verdict judge(const struct search *s, struct split_stage *g,
+                          double *value)
+{
+    double time = time_of(s, g);
+    uint64_t sequences;
+
+    if (s->goal == LEAST_LACKING) {
+        *value = (double)lacking(s, g);
+        return *value > s->lacking ? TOO_MUCH : FITS;
+    }
+    if (lacking(s, g) > 0 || time > s->slowest) {
+        return TOO_MUCH;
+    }
+    if (s->goal == FASTEST) {
+        *value = time;
+        return FITS;
+    }
+    fill_pool(s, g);
+    sequences = split_stage_sequences(g, s->terms->length);
+    *value = s->goal == WIDEST ? -(double)sequences : time * time;
+    return s->goal == WIDEST || sequences >= s->fewest ? FITS : FITS_NOT;
+}
+
+static uint32_t taken(const struct kind *k, uint32_t state)
+{
+    return state / k->stride % (k->n + 1);
+}
+
+static uint32_t all_taken(const struct search *s, uint32_t state)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < s->n_kinds; i++) {
+        n += taken(&s->kinds[i], state);
+    }
+    return n;
+}
+
+/* Give the next worker of a kind layers from begin on, as many as it may. */
+static void give(struct search *s, uint32_t state, uint32_t begin,
+                 uint32_t kind, uint32_t n_left)
+{
+    const struct kind *k = &s->kinds[kind];
+    uint32_t worker = k->workers[taken(k, state)], n = s->model->n_layers;
+    struct split_step *to = s->table->steps[state + k->stride];
+    double before = s->table->steps[state][begin].value, value;
+
+    for (uint32_t end = n_left == 0 ? n : begin + 1; end <= n - n_left; end++) {
+        struct split_stage g = weigh(s, worker, begin, end);
+        enum verdict v = judge(s, &g, &value);
+
+        if (v == TOO_MUCH) {
+            return;
+        }
+        value = s->goal == EVENEST ? before + value : fmax(before, value);
+        if (v == FITS && value < to[end].value) {
+            to[end] = (struct split_step){
+                .value = value, .from = (uint16_t)begin, .kind = (uint8_t)kind};
+        }
+    }
+}
+
+static void clear(struct search *s)
+{
+    for (uint32_t i = 0; i < s->n_states; i++) {
+        for (uint32_t at = 0; at <= s->model->n_layers; at++) {
+            s->table->steps[i][at].value = INFINITY;
+        }
+    }
+    s->table->steps[0][0].value = s->goal == EVENEST ? 0 : -INFINITY;
+}
+
+/* The least that can be had; INFINITY if there is no way. */
+static double pass(struct search *s, enum goal goal)
+{
+    uint32_t n = s->model->n_layers;
+    double best = INFINITY;
+
+    s->goal = goal;
+    clear(s);
+    for (uint32_t state = 0; state < s->n_states; state++) {
+        const struct split_step *here = s->table->steps[state];
+        uint32_t used = all_taken(s, state);
+
+        if (used == s->n_stages && here[n].value < best) {
+            best = here[n].value;
+            s->end = state;
+        }
+        for (uint32_t at = used; used < s->n_stages && at < n; at++) {
+            for (uint32_t k = 0; here[at].value < INFINITY && k < s->n_kinds;
+                 k++) {
+                if (taken(&s->kinds[k], state) < s->kinds[k].n) {
+                    give(s, state, at, k, s->n_stages - used - 1);
+                }
+            }
+        }
+    }
+    return best;
+}
+
+/* The way that the last pass found, back from its end. */
+static void read_back(const struct search *s, struct split *out)
+{
+    uint32_t state = s->end, end = s->model->n_layers;
+
+    out->n_stages = s->n_stages;
+    for (uint32_t i = s->n_stages; i-- > 0;) {
+        const struct split_step *step = &s->table->steps[state][end];
+        const struct kind *k = &s->kinds[step->kind];
+
+        state -= k->stride;
+        out->stages[i] = weigh(s, k->workers[taken(k, state)], step->from, end);
+        end = step->from;
+    }
+}
+
+static void finish(const struct search *s, struct split *out)
+{
+    double all = 0;
+
+    read_back(s, out);
+    for (uint32_t i = 0; i < out->n_stages; i++) {
+        fill_pool(s, &out->stages[i]);
+        all += time_of(s, &out->stages[i]);
+    }
+    for (uint32_t i = 0; i < out->n_stages; i++) {
+        out->stages[i].step_share = time_of(s, &out->stages[i]) / all;
+    }
+}
+
+#define AMOUNT 32
+
+static const char *amount(char out[AMOUNT], uint64_t bytes)
+{
+    bool gib = bytes >= 1u << 30;
+
+    snprintf(out, AMOUNT, "%.2f %s", (double)bytes / (gib ? 1u << 30 : 1 << 20),
+             gib ? "GiB" : "MiB");
+    return out;
+}
+
+static enum status too_large(struct search *s, struct split *out,
+                             struct error *e)
+{
+    const struct split_stage *worst = &out->stages[0];
+    const struct split_worker *w;
+    char need[AMOUNT], weights[AMOUNT], scratch[AMOUNT], one[AMOUNT],
+        has[AMOUNT], others[64];
+
+    (void)pass(s, LEAST_LACKING);
+    read_back(s, out);
+    for (uint32_t i = 1; i < out->n_stages; i++) {
+        if (lacking(s, &out->stages[i]) > lacking(s, worst)) {
+            worst = &out->stages[i];
+        }
+    }
+    w = &s->workers[worst->worker];
+    snprintf(others, sizeof others, "; no split over %u stages lacks less",
+             s->n_stages);
+    return error_set(
+        e, ST_RESOURCE_EXHAUSTED,
+        "layers %u-%u need %s (weights %s, scratch %s, one sequence of %u "
+        "tokens %s), worker %s has %s: %" PRIu64 " bytes are missing%s",
+        worst->begin, worst->end, amount(need, least_bytes(worst)),
+        amount(weights, worst->weight_bytes),
+        amount(scratch, worst->scratch_bytes), s->terms->context,
+        amount(one, pool_split_sequence(&worst->need, s->terms->context)),
+        quote(w->name).text, amount(has, w->budget_bytes), lacking(s, worst),
+        s->n_stages > 1 ? others : "");
+}
+
+static bool alike(const struct split_worker *a, const struct split_worker *b)
+{
+    return a->budget_bytes == b->budget_bytes &&
+           a->scratch_bytes == b->scratch_bytes && !(a->speed < b->speed) &&
+           !(a->speed > b->speed);
+}
+
+/* Every worker to its kind, or all to one. */
+static void sort_kinds(struct search *s, bool one)
+{
+    s->n_kinds = 0;
+    for (uint32_t w = 0; w < s->n_workers; w++) {
+        uint32_t k = 0;
+
+        while (k < s->n_kinds && !one &&
+               !alike(&s->workers[s->kinds[k].workers[0]], &s->workers[w])) {
+            k++;
+        }
+        if (k == s->n_kinds) {
+            s->kinds[s->n_kinds++].n = 0;
+        }
+        s->kinds[k].workers[s->kinds[k].n++] = w;
+    }
+    s->n_states = 1;
+    for (uint32_t k = 0; k < s->n_kinds; k++) {
+        s->kinds[k].stride = s->n_states;
+        s->n_states *= s->kinds[k].n + 1;
+    }
+}
+
+/* A bound for what the whole search would find, from the order given: it is
+ * had in no time, and most of what is worse need not be looked at. */
+static double quickly(struct search *s, enum goal goal)
+{
+    sort_kinds(s, true);
+    return pass(s, goal);
+}
+
+/* True if every order is among the ways. */
+static bool choose_kinds(struct search *s)
+{
+    sort_kinds(s, false);
+    if (s->n_kinds > 1 && (s->terms->in_order || s->n_states > SPLIT_STATES)) {
+        sort_kinds(s, true);
+        return false;
+    }
+    return true;
+}
+
+static enum status check_numbers(const struct search *s, struct error *e)
+{
+    const struct split_terms *t = s->terms;
+
+    if (s->n_workers < 1 || s->n_workers > SPLIT_STAGES_MAX) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "%u workers, 1 to %d are allowed", s->n_workers,
+                         SPLIT_STAGES_MAX);
+    }
+    if (s->model->n_layers < 1 || s->model->n_layers > SPLIT_LAYERS_MAX) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "%u layers, 1 to %d are allowed", s->model->n_layers,
+                         SPLIT_LAYERS_MAX);
+    }
+    if (t->block_tokens < 1 || t->context < 1 || t->max_rows < 1 ||
+        t->length < 1) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "block_tokens, context, max_rows and length are at "
+                         "least 1");
+    }
+    return ST_OK;
+}
+
+/* So that no sum below overflows. */
+static enum status check_bytes(const struct search *s, struct error *e)
+{
+    const struct split_model *m = s->model;
+    uint64_t tokens = (uint64_t)s->terms->context + s->terms->block_tokens;
+    bool fits =
+        m->embed_bytes <= SPLIT_BYTES_MAX && m->head_bytes <= SPLIT_BYTES_MAX &&
+        m->head_scratch_bytes <= SPLIT_BYTES_MAX &&
+        m->shared_bytes <= m->embed_bytes && m->shared_bytes <= m->head_bytes;
+
+    for (uint32_t i = 0; i < m->n_layers; i++) {
+        const struct split_layer *l = &m->layers[i];
+
+        fits = fits && l->weight_bytes <= SPLIT_BYTES_MAX &&
+               l->slot_bytes <= SPLIT_BYTES_MAX &&
+               l->token_bytes <= SPLIT_BYTES_MAX / tokens &&
+               l->weight_bytes > 0 && l->slot_bytes + l->token_bytes > 0;
+    }
+    return fits ? ST_OK
+                : error_set(e, ST_INVALID_ARGUMENT,
+                            "a layer or an end of the model is larger than "
+                            "can be, or nothing");
+}
+
+static enum status check_workers(const struct search *s, struct error *e)
+{
+    for (uint32_t i = 0; i < s->n_workers; i++) {
+        const struct split_worker *w = &s->workers[i];
+
+        if (w->budget_bytes > SPLIT_BYTES_MAX ||
+            w->scratch_bytes > SPLIT_BYTES_MAX ||
+            !(w->speed >= SPLIT_SPEED_MIN && w->speed <= SPLIT_SPEED_MAX)) {
+            return error_set(e, ST_INVALID_ARGUMENT,
+                             "worker %s: bytes up to 1 PiB and a speed from "
+                             "%g to %g are wanted",
+                             quote(w->name).text, SPLIT_SPEED_MIN,
+                             SPLIT_SPEED_MAX);
+        }
+    }
+    if (s->n_stages > s->n_workers) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "%u stages, and %u workers for them", s->n_stages,
+                         s->n_workers);
+    }
+    if (s->n_stages > s->model->n_layers) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "%u stages of a model of %u layers: each needs one at "
+                         "least",
+                         s->n_stages, s->model->n_layers);
+    }
+    return ST_OK;
+}
+
+enum status split_find(struct split *out, struct split_table *table,
+                       const struct split_model *model,
+                       const struct split_worker *workers, uint32_t n_workers,
+                       const struct split_terms *terms, struct error *e)
+{
+    struct search s = {
+        .table = table,
+        .model = model,
+        .workers = workers,
+        .terms = terms,
+        .n_workers = n_workers,
+        .n_stages = terms->n_stages > 0 ? terms->n_stages : n_workers,
+        .slowest = INFINITY,
+        .lacking = INFINITY,
+    };
+    enum status st = check_numbers(&s, e);
+
+    st = st == ST_OK ? check_bytes(&s, e) : st;
+    st = st == ST_OK ? check_workers(&s, e) : st;
+    if (st != ST_OK) {
+        return st;
+    }
+    sum_up(table, model);
+    s.slowest = quickly(&s, FASTEST);
+    out->every_order = choose_kinds(&s);
+    s.slowest = pass(&s, FASTEST);
+    if (isinf(s.slowest)) {
+        s.lacking = quickly(&s, LEAST_LACKING);
+        (void)choose_kinds(&s);
+        return too_large(&s, out, e);
+    }
+    s.fewest = (uint64_t)-pass(&s, WIDEST);
+    (void)pass(&s, EVENEST);
+    finish(&s, out);
+    return ST_OK;
+}
+
+uint64_t split_stage_sequences(const struct split_stage *s, uint32_t length)
+{
+    uint64_t fit = UINT64_MAX;
+
+    if (s->need.slot_bytes > 0) {
+        fit = s->pool.n_slots;
+    }
+    if (s->need.block_bytes > 0) {
+        uint64_t n = s->pool.n_blocks / pool_split_blocks(&s->need, length);
+
+        fit = n < fit ? n : fit;
+    }
+    return fit;
+}
+
+uint64_t split_sequences(const struct split *s, uint32_t length,
+                         uint32_t *stage)
+{
+    uint64_t fit = UINT64_MAX;
+
+    for (uint32_t i = 0; i < s->n_stages; i++) {
+        uint64_t n = split_stage_sequences(&s->stages[i], length);
+
+        if (n < fit) {
+            fit = n;
+            *stage = i;
+        }
+    }
+    return fit;
+}
+
+uint64_t split_pages_per_slot(const struct split_stage *s)
+{
+    const struct pool_split_need *n = &s->need;
+
+    if (n->slot_bytes == 0) {
+        return 0;
+    }
+    return n->block_bytes == 0
+               ? 1
+               : (n->slot_bytes + n->block_bytes - 1) / n->block_bytes;
+}
+
+uint64_t split_pages(const struct split_stage *s)
+{
+    return s->pool.n_blocks + s->pool.n_slots * split_pages_per_slot(s);
+}

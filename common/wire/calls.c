@@ -1,0 +1,151 @@
+#include "common/wire/calls.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CALLS_MIN 8u
+
+void calls_init(struct calls *cs)
+{
+    memset(cs, 0, sizeof *cs);
+    cs->due_us = INT64_MAX;
+}
+
+void calls_fini(struct calls *cs)
+{
+    free(cs->entries);
+    calls_init(cs);
+}
+
+/* Numbers are counted up, so their low bits spread by themselves; a peer
+ * that picks worse ones walks PEER_CALLS_MAX entries at most. */
+static uint32_t home(const struct calls *cs, uint64_t number)
+{
+    return (uint32_t)number & (cs->capacity - 1);
+}
+
+/* Where the number is, or the empty entry where it would be. */
+static uint32_t probe(const struct calls *cs, uint64_t number)
+{
+    uint32_t i = home(cs, number);
+
+    while (cs->entries[i].number != 0 && cs->entries[i].number != number) {
+        i = (i + 1) & (cs->capacity - 1);
+    }
+    return i;
+}
+
+static void grow(struct calls *cs)
+{
+    struct calls old = *cs;
+
+    cs->capacity = old.capacity == 0 ? CALLS_MIN : 2 * old.capacity;
+    cs->entries = calloc(cs->capacity, sizeof *cs->entries);
+    if (cs->entries == NULL) {
+        abort();
+    }
+    for (uint32_t i = 0; i < old.capacity; i++) {
+        if (old.entries[i].number != 0) {
+            cs->entries[probe(cs, old.entries[i].number)] = old.entries[i];
+        }
+    }
+    free(old.entries);
+}
+
+void calls_add(struct calls *cs, const struct call *c)
+{
+    uint32_t i;
+
+    assert(c->number != 0);
+    if (2 * (cs->n + 1) > cs->capacity) {
+        grow(cs);
+    }
+    i = probe(cs, c->number);
+    assert(cs->entries[i].number == 0);
+    cs->entries[i] = *c;
+    cs->n++;
+    if (c->deadline_us < cs->due_us) {
+        cs->due_us = c->deadline_us;
+    }
+}
+
+const struct call *calls_find(const struct calls *cs, uint64_t number)
+{
+    const struct call *c;
+
+    if (cs->n == 0 || number == 0) {
+        return NULL;
+    }
+    c = &cs->entries[probe(cs, number)];
+    return c->number == number ? c : NULL;
+}
+
+/* Close the hole at i: an entry behind it moves up unless its home lies
+ * between. */
+static void remove_at(struct calls *cs, uint32_t i)
+{
+    uint32_t mask = cs->capacity - 1;
+
+    cs->n--;
+    for (uint32_t j = (i + 1) & mask; cs->entries[j].number != 0;
+         j = (j + 1) & mask) {
+        uint32_t from_home = (j - home(cs, cs->entries[j].number)) & mask;
+
+        if (from_home >= ((j - i) & mask)) {
+            cs->entries[i] = cs->entries[j];
+            i = j;
+        }
+    }
+    cs->entries[i].number = 0;
+    if (cs->n == 0) {
+        cs->due_us = INT64_MAX;
+    }
+}
+
+bool calls_take(struct calls *cs, uint64_t number, struct call *out)
+{
+    const struct call *c = calls_find(cs, number);
+
+    if (c == NULL) {
+        return false;
+    }
+    *out = *c;
+    remove_at(cs, (uint32_t)(c - cs->entries));
+    return true;
+}
+
+bool calls_take_due(struct calls *cs, int64_t now_us, struct call *out)
+{
+    int64_t due = INT64_MAX;
+
+    if (cs->due_us > now_us) {
+        return false;
+    }
+    for (uint32_t i = 0; i < cs->capacity; i++) {
+        const struct call *c = &cs->entries[i];
+
+        if (c->number != 0 && c->deadline_us <= now_us) {
+            *out = *c;
+            remove_at(cs, i);
+            return true;
+        }
+        if (c->number != 0 && c->deadline_us < due) {
+            due = c->deadline_us;
+        }
+    }
+    cs->due_us = due;
+    return false;
+}
+
+bool calls_take_any(struct calls *cs, struct call *out)
+{
+    for (uint32_t i = 0; cs->n > 0 && i < cs->capacity; i++) {
+        if (cs->entries[i].number != 0) {
+            *out = cs->entries[i];
+            remove_at(cs, i);
+            return true;
+        }
+    }
+    return false;
+}

@@ -1,0 +1,99 @@
+#include "common/wire/loop.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/signalfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#define ITEMS (TRANSPORT_ITEMS + LOOP_SOURCES)
+
+int64_t loop_now_us(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+void loop_init(struct loop *l, struct transport *t, const struct node_ops *ops,
+               void *node)
+{
+    *l = (struct loop){.transport = t, .ops = ops, .node = node};
+}
+
+void loop_add(struct loop *l, int fd, void (*ready)(void *arg, int fd),
+              void *arg)
+{
+    assert(l->n_sources < LOOP_SOURCES);
+    l->sources[l->n_sources++] =
+        (struct loop_source){.fd = fd, .ready = ready, .arg = arg};
+}
+
+static int64_t wait_us(const struct loop *l, int64_t max_wait_us)
+{
+    int64_t left =
+        l->due_us == NODE_IDLE ? max_wait_us : l->due_us - loop_now_us();
+
+    if (left > max_wait_us) {
+        left = max_wait_us;
+    }
+    if (left <= 0 || transport_look(l->transport)) {
+        return 0;
+    }
+    return left < LOOP_WAIT_US ? left : LOOP_WAIT_US;
+}
+
+bool loop_turn(struct loop *l, int64_t max_wait_us)
+{
+    struct pollfd items[ITEMS];
+    int n = transport_items(l->transport, items);
+    int64_t us = wait_us(l, max_wait_us);
+    struct timespec wait = {us / 1000000, us % 1000000 * 1000};
+    int first = n, ready;
+
+    for (unsigned i = 0; i < l->n_sources; i++) {
+        items[n++] = (struct pollfd){.fd = l->sources[i].fd, .events = POLLIN};
+    }
+    ready = ppoll(items, (nfds_t)n, &wait, NULL);
+    assert(ready >= 0 || errno == EINTR);
+    transport_turn(l->transport, items, l->ops, l->node);
+    for (int i = first; i < n; i++) {
+        if (items[i].revents != 0) {
+            const struct loop_source *s = &l->sources[i - first];
+
+            s->ready(s->arg, s->fd);
+        }
+    }
+    l->due_us = l->ops->tick(l->node, loop_now_us());
+    return l->due_us != NODE_STOP;
+}
+
+void loop_run(struct loop *l)
+{
+    while (loop_turn(l, INT64_MAX)) {
+    }
+}
+
+int loop_signals(void)
+{
+    sigset_t set;
+
+    sigemptyset(&set);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGTERM);
+    if (sigprocmask(SIG_BLOCK, &set, NULL) != 0) {
+        return -1;
+    }
+    return signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
+}
+
+int loop_signal_read(int fd)
+{
+    struct signalfd_siginfo info;
+
+    return read(fd, &info, sizeof info) == sizeof info ? (int)info.ssi_signo
+                                                       : 0;
+}

@@ -1,0 +1,277 @@
+#include "common/wire/outbox.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/bytes.h"
+
+#define QUEUE_BYTES_MIN 1024u
+
+void outbox_fini(struct outbox *o)
+{
+    for (size_t i = 0; i < LINK_STATE_METHODS; i++) {
+        free(o->state[i].data);
+    }
+    for (size_t i = 0; i < LINK_TENSORS_MAX; i++) {
+        frame_free(&o->tensors[i].frame);
+    }
+    free(o->lanes[LANE_CONTROL].data);
+    free(o->lanes[LANE_SUBMIT].data);
+}
+
+/* ---- what is put in ---- */
+
+static size_t queue_bytes(const struct queue *q)
+{
+    return q->tail - q->head;
+}
+
+/* Move what waits to the front; double what is then too small. */
+static void queue_settle(struct queue *q, size_t bytes)
+{
+    size_t used = queue_bytes(q);
+
+    if (q->head > 0) {
+        memmove(q->data, q->data + q->head, used);
+        q->head = 0;
+        q->tail = used;
+    }
+    /* Half free at least, so that moving stays cheap. */
+    if (q->capacity / 2 < used + bytes) {
+        size_t capacity = q->capacity == 0 ? QUEUE_BYTES_MIN : q->capacity;
+
+        while (capacity / 2 < used + bytes) {
+            capacity *= 2;
+        }
+        q->data = realloc(q->data, capacity);
+        if (q->data == NULL) {
+            abort();
+        }
+        q->capacity = capacity;
+    }
+}
+
+static uint8_t *queue_reserve(struct queue *q, size_t bytes)
+{
+    uint8_t *at;
+
+    if (q->capacity - q->tail < bytes) {
+        queue_settle(q, bytes);
+    }
+    at = q->data + q->tail;
+    q->tail += bytes;
+    q->n++;
+    return at;
+}
+
+static struct state_slot *slot_of(struct outbox *o, uint16_t method)
+{
+    for (size_t i = 0; i < LINK_STATE_METHODS; i++) {
+        struct state_slot *s = &o->state[i];
+
+        if (s->method == method || s->method == 0) {
+            s->method = method;
+            return s;
+        }
+    }
+    return NULL;
+}
+
+static uint8_t *state_reserve(struct outbox *o, uint16_t method, size_t bytes)
+{
+    struct state_slot *s = slot_of(o, method);
+
+    if (s == NULL) {
+        return NULL;
+    }
+    if (bytes > s->capacity) {
+        free(s->data);
+        s->capacity = 2 * bytes;
+        s->data = malloc(s->capacity);
+        if (s->data == NULL) {
+            abort();
+        }
+    }
+    o->n_state += s->bytes == 0;
+    s->bytes = bytes;
+    return s->data;
+}
+
+/* An END is bounded by the calls, a CANCEL too. */
+static bool always_taken(const struct envelope *e)
+{
+    return e->kind == ENVELOPE_END || e->kind == ENVELOPE_CANCEL;
+}
+
+/* What waits in LANE_CONTROL, tensors and all, or in LANE_SUBMIT. */
+static size_t lane_bytes(const struct outbox *o, enum lane lane)
+{
+    return queue_bytes(&o->lanes[lane]) +
+           (lane == LANE_CONTROL ? o->tensor_bytes : 0);
+}
+
+uint8_t *outbox_put(struct outbox *o, enum lane lane, const struct envelope *e)
+{
+    size_t bytes = ENVELOPE_HEADER + (size_t)e->body_bytes;
+    uint8_t *at;
+
+    if (bytes > FRAME_BYTES_MAX - FRAME_HEADER) {
+        return NULL;
+    }
+    if (lane == LANE_STATE) {
+        at = state_reserve(o, e->method, bytes);
+    } else if (lane_bytes(o, lane) + bytes > o->bytes && !always_taken(e)) {
+        at = NULL;
+    } else {
+        at = queue_reserve(&o->lanes[lane], bytes);
+    }
+    return at == NULL ? NULL : envelope_head(at, e);
+}
+
+uint8_t *outbox_put_tensor(struct outbox *o, const struct envelope *e,
+                           uint32_t tensor_bytes, uint8_t **tensor)
+{
+    const struct queue *q = &o->lanes[LANE_CONTROL];
+    struct frame_header h = {.envelopes_bytes = ENVELOPE_HEADER + e->body_bytes,
+                             .tensor_bytes = tensor_bytes};
+    size_t bytes = (size_t)h.envelopes_bytes + tensor_bytes;
+    uint32_t last = o->first_tensor + o->n_tensors;
+    struct frame *f;
+
+    assert(e->body_bytes <= FRAME_BYTES_MAX - FRAME_HEADER - ENVELOPE_HEADER &&
+           tensor_bytes <= FRAME_TENSOR_MAX);
+    if (o->n_tensors == LINK_TENSORS_MAX ||
+        lane_bytes(o, LANE_CONTROL) + bytes > o->bytes) {
+        return NULL;
+    }
+    f = frame_new(frame_bytes(h.envelopes_bytes, tensor_bytes));
+    o->tensors[last % LINK_TENSORS_MAX] =
+        (struct tensor_slot){.frame = f,
+                             .after = q->n_taken + q->n,
+                             .envelope_bytes = h.envelopes_bytes,
+                             .tensor_bytes = tensor_bytes};
+    o->n_tensors++;
+    o->tensor_bytes += bytes;
+    *tensor = f->data + frame_tensor_at(&h);
+    return envelope_head(f->data + FRAME_HEADER, e);
+}
+
+size_t outbox_room(const struct outbox *o, enum lane lane)
+{
+    size_t used;
+
+    assert(lane != LANE_STATE);
+    used = lane_bytes(o, lane) + ENVELOPE_HEADER;
+    return used < o->bytes ? o->bytes - used : 0;
+}
+
+uint64_t outbox_taken(const struct outbox *o, enum lane lane)
+{
+    return o->lanes[lane].n_taken +
+           (lane == LANE_CONTROL ? o->n_tensors_taken : 0);
+}
+
+uint64_t outbox_queued(const struct outbox *o, enum lane lane)
+{
+    return outbox_taken(o, lane) + o->lanes[lane].n +
+           (lane == LANE_CONTROL ? o->n_tensors : 0);
+}
+
+/* ---- what is taken out ---- */
+
+/* Envelopes of the control lane that go before the first tensor that waits. */
+static uint64_t before_tensor(const struct outbox *o)
+{
+    return o->n_tensors == 0 ? UINT64_MAX
+                             : o->tensors[o->first_tensor].after -
+                                   o->lanes[LANE_CONTROL].n_taken;
+}
+
+bool outbox_tensor_next(const struct outbox *o)
+{
+    return before_tensor(o) == 0;
+}
+
+struct tensor_slot outbox_take_tensor(struct outbox *o)
+{
+    struct tensor_slot t = o->tensors[o->first_tensor];
+
+    o->tensors[o->first_tensor].frame = NULL;
+    o->first_tensor = (o->first_tensor + 1) % LINK_TENSORS_MAX;
+    o->n_tensors--;
+    o->n_tensors_taken++;
+    o->tensor_bytes -= (size_t)t.envelope_bytes + t.tensor_bytes;
+    return t;
+}
+
+struct cut outbox_cut(const struct outbox *o, enum lane lane, size_t limit,
+                      uint32_t n_max, bool alone)
+{
+    const struct queue *q = &o->lanes[lane];
+    struct cut c = {queue_bytes(q), q->n};
+
+    if (lane == LANE_CONTROL && before_tensor(o) < n_max) {
+        n_max = (uint32_t)before_tensor(o);
+    }
+    if (c.bytes <= limit && c.n <= n_max) {
+        return c;
+    }
+    c = (struct cut){0, 0};
+    while (c.n < q->n && c.n < n_max) {
+        const uint8_t *p = q->data + q->head + c.bytes;
+        size_t bytes = ENVELOPE_HEADER + (size_t)get_u32(p + 8);
+
+        if (c.bytes + bytes > limit && !(alone && c.n == 0)) {
+            break;
+        }
+        c.bytes += bytes;
+        c.n++;
+    }
+    return c;
+}
+
+static void queue_take(struct queue *q, size_t bytes, uint32_t n)
+{
+    q->head += bytes;
+    q->n -= n;
+    q->n_taken += n;
+    if (q->head == q->tail) {
+        q->head = 0;
+        q->tail = 0;
+    }
+}
+
+void outbox_take(struct outbox *o, enum lane lane, struct cut c, uint8_t *out)
+{
+    struct queue *q = &o->lanes[lane];
+
+    if (c.n > 0) {
+        memcpy(out, q->data + q->head, c.bytes);
+        queue_take(q, c.bytes, c.n);
+    }
+}
+
+struct cut outbox_take_state(struct outbox *o, size_t bytes, uint8_t *out)
+{
+    struct cut c = {0, 0};
+
+    for (size_t i = 0; i < LINK_STATE_METHODS && o->n_state > 0; i++) {
+        struct state_slot *s = &o->state[i];
+
+        if (s->bytes == 0 || (bytes + c.bytes > 0 &&
+                              bytes + c.bytes + s->bytes > LINK_SEAL_BYTES)) {
+            continue;
+        }
+        if (out != NULL) {
+            memcpy(out + c.bytes, s->data, s->bytes);
+            o->n_state--;
+        }
+        c.bytes += s->bytes;
+        c.n++;
+        if (out != NULL) {
+            s->bytes = 0;
+        }
+    }
+    return c;
+}

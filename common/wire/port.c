@@ -1,0 +1,248 @@
+#include "common/wire/port.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/descriptors.h"
+#include "common/wire/transport.h"
+
+/* Nothing that is not used: of ACCEPT_FAILED there is no end while there are
+ * no descriptors. */
+#define EVENTS_LISTENING (ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED)
+#define EVENTS_CONNECTING                                      \
+    (ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_DISCONNECTED |  \
+     ZMQ_EVENT_CLOSED | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | \
+     ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH)
+
+/* Events that may wait to be read; with more ZeroMQ's thread waits, and the
+ * port with it.  Twice what a full backlog makes at once. */
+#define EVENTS_WAITING (4 * TRANSPORT_BACKLOG)
+
+/* What libzmq opens: for a context with its two threads, for a port with its
+ * monitor and its listener or its connection. */
+#define CONTEXT_DESCRIPTORS 6
+#define PORT_DESCRIPTORS    4
+
+void *port_context(unsigned n_ports)
+{
+    unsigned wanted = CONTEXT_DESCRIPTORS + n_ports * PORT_DESCRIPTORS;
+    void *context = descriptors_left(wanted) ? zmq_ctx_new() : NULL;
+    void *first = context != NULL ? zmq_socket(context, ZMQ_PAIR) : NULL;
+
+    if (first != NULL) {
+        zmq_close(first);
+    } else if (context != NULL) {
+        zmq_ctx_term(context);
+        context = NULL;
+    }
+    return context;
+}
+
+void port_set(void *socket, int option, int value)
+{
+    int rc = zmq_setsockopt(socket, option, &value, sizeof value);
+
+    assert(rc == 0);
+    (void)rc;
+}
+
+/* IPv6 only where it is asked for: it would change the name of a port. */
+static void set_common(void *socket, const char *endpoint, int64_t max)
+{
+    int rc = zmq_setsockopt(socket, ZMQ_MAXMSGSIZE, &max, sizeof max);
+
+    assert(rc == 0);
+    (void)rc;
+    port_set(socket, ZMQ_SNDHWM, TRANSPORT_HWM);
+    port_set(socket, ZMQ_RCVHWM, TRANSPORT_HWM);
+    port_set(socket, ZMQ_LINGER, TRANSPORT_LINGER_MS);
+    port_set(socket, ZMQ_HANDSHAKE_IVL, TRANSPORT_HANDSHAKE_MS);
+    port_set(socket, ZMQ_IPV6, strchr(endpoint, '[') != NULL);
+    port_set(socket, ZMQ_HEARTBEAT_IVL, TRANSPORT_BEAT_MS);
+    port_set(socket, ZMQ_HEARTBEAT_TIMEOUT, TRANSPORT_BEAT_TIMEOUT_MS);
+    port_set(socket, ZMQ_HEARTBEAT_TTL, TRANSPORT_BEAT_TIMEOUT_MS);
+}
+
+/* The reading end stands before the socket binds or connects: zmq_bind waits
+ * for ever for a monitor that nobody reads.  NULL if there are no
+ * descriptors. */
+static void *monitor_make(void *context, void *socket, int events,
+                          uint32_t number)
+{
+    char name[64];
+    void *reader = zmq_socket(context, ZMQ_PAIR);
+
+    if (reader == NULL) {
+        return NULL;
+    }
+    port_set(reader, ZMQ_LINGER, 0);
+    port_set(reader, ZMQ_RCVHWM, EVENTS_WAITING);
+    snprintf(name, sizeof name, "inproc://monitor-%u", number);
+    if (zmq_socket_monitor(socket, name, events) != 0 ||
+        zmq_connect(reader, name) != 0) {
+        zmq_close(reader);
+        return NULL;
+    }
+    return reader;
+}
+
+static int descriptor(void *socket)
+{
+    int fd = -1;
+    size_t size = sizeof fd;
+    int rc = zmq_getsockopt(socket, ZMQ_FD, &fd, &size);
+
+    assert(rc == 0 && fd >= 0);
+    (void)rc;
+    return fd;
+}
+
+bool port_open(struct port *p, void *context, int type, const char *endpoint,
+               uint32_t number)
+{
+    int events = type == ZMQ_ROUTER ? EVENTS_LISTENING : EVENTS_CONNECTING;
+
+    p->unread = p->monitor_unread = false;
+    p->socket = zmq_socket(context, type);
+    if (p->socket == NULL) {
+        return false;
+    }
+    set_common(p->socket, endpoint, (int64_t)port_bytes_max(p));
+    p->monitor = monitor_make(context, p->socket, events, number);
+    if (p->monitor == NULL) {
+        zmq_close(p->socket);
+        p->socket = NULL;
+        return false;
+    }
+    p->fd = descriptor(p->socket);
+    p->monitor_fd = descriptor(p->monitor);
+    p->unread = p->monitor_unread = true;
+    return true;
+}
+
+/* ZeroMQ's thread may wait for room to tell an event, and has locked what
+ * the end of the monitor needs: so first there is room. */
+void port_close(struct port *p)
+{
+    uint16_t event;
+    int value;
+
+    if (p->socket != NULL) {
+        while (port_event(p, &event, &value)) {
+        }
+        zmq_socket_monitor(p->socket, NULL, 0);
+        zmq_close(p->socket);
+        zmq_close(p->monitor);
+        p->socket = p->monitor = NULL;
+    }
+}
+
+int port_send(struct port *p, const void *data, size_t bytes, int flags)
+{
+    int rc;
+
+    p->unread = true;
+    do {
+        rc = zmq_send(p->socket, data, bytes, ZMQ_DONTWAIT | flags);
+    } while (rc < 0 && errno == EINTR);
+    return rc;
+}
+
+/* The content of a message is no longer needed. */
+static void release(void *data, void *frame)
+{
+    struct frame *f = frame;
+
+    (void)data;
+    frame_free(&f);
+}
+
+static int send_given(struct port *p, struct frame *f)
+{
+    zmq_msg_t msg;
+    int rc;
+
+    p->unread = true;
+    rc = zmq_msg_init_data(&msg, f->data, f->bytes, release, f);
+    assert(rc == 0);
+    do {
+        rc = zmq_msg_send(&msg, p->socket, ZMQ_DONTWAIT);
+    } while (rc < 0 && errno == EINTR);
+    if (rc < 0) {
+        int why = errno;
+
+        zmq_msg_close(&msg); /* releases it */
+        errno = why;
+    }
+    return rc;
+}
+
+int port_send_frame(struct port *p, struct frame **fp)
+{
+    struct frame *f = *fp;
+    int rc;
+
+    *fp = NULL;
+    if (f->bytes > PORT_COPIED_BYTES) {
+        return send_given(p, f);
+    }
+    rc = port_send(p, f->data, f->bytes, 0);
+    frame_free(&f);
+    return rc;
+}
+
+size_t port_bytes_max(const struct port *p)
+{
+    return FRAME_BYTES_MAX + (p->tensors ? FRAME_TENSOR_MAX : 0);
+}
+
+static int receive(void *socket, zmq_msg_t *msg)
+{
+    int n;
+
+    do {
+        n = zmq_msg_recv(msg, socket, ZMQ_DONTWAIT);
+    } while (n < 0 && errno == EINTR);
+    return n;
+}
+
+bool port_recv(struct port *p, zmq_msg_t *msg)
+{
+    return p->socket != NULL && receive(p->socket, msg) >= 0;
+}
+
+bool port_look(struct port *p)
+{
+    int events = 0, rc;
+    size_t size = sizeof events;
+
+    if (p->unread) {
+        do {
+            rc = zmq_getsockopt(p->socket, ZMQ_EVENTS, &events, &size);
+        } while (rc < 0 && errno == EINTR);
+        p->unread = (events & ZMQ_POLLIN) != 0;
+    }
+    return p->unread;
+}
+
+bool port_event(struct port *p, uint16_t *event, int *value)
+{
+    zmq_msg_t msg;
+    uint32_t v = 0;
+    bool found;
+
+    zmq_msg_init(&msg);
+    found = p->monitor != NULL && receive(p->monitor, &msg) >= 6;
+    if (found) {
+        memcpy(event, zmq_msg_data(&msg), sizeof *event);
+        memcpy(&v, (const char *)zmq_msg_data(&msg) + 2, sizeof v);
+        *value = (int)v;
+    }
+    while (zmq_msg_more(&msg) && receive(p->monitor, &msg) >= 0) {
+        /* the address */
+    }
+    zmq_msg_close(&msg);
+    return found;
+}

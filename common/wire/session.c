@@ -1,0 +1,333 @@
+#include "common/wire/session.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/failpoint.h"
+#include "common/base/plant.h"
+#include "proto/registry.pb-c.h"
+
+void session_init(struct session *s, struct node_io *io,
+                  const struct session_ops *ops,
+                  const struct peer_ops *peer_ops, void *node,
+                  struct arena *arena, uint8_t self)
+{
+    *s = (struct session){
+        .io = io,
+        .ops = ops,
+        .peer_ops = peer_ops,
+        .node = node,
+        .arena = arena,
+        .self = self,
+        .state = SESSION_CLOSED,
+        .due_us = 0,
+        .backoff_us = SESSION_BACKOFF_US,
+    };
+}
+
+void session_init_stage(struct session *s, struct node_io *io,
+                        const struct session_ops *ops,
+                        const struct peer_ops *peer_ops, void *node,
+                        struct arena *arena, const struct session_stage *stage)
+{
+    assert(io->open_to != NULL);
+    session_init(s, io, ops, peer_ops, node, arena, BY_WORKER);
+    s->to_stage = true;
+    s->stage = *stage;
+}
+
+/* Half of it is chance, so that a hundred workers do not come back as one. */
+static void back_off(struct session *s, int64_t now_us, uint32_t retry_after_ms)
+{
+    int64_t half = s->backoff_us / 2;
+    int64_t wait = half + (int64_t)(s->io->random(s->io) % (uint64_t)half);
+    int64_t asked = (int64_t)retry_after_ms * 1000;
+
+    if (asked > SESSION_BACKOFF_MAX_US) {
+        asked = SESSION_BACKOFF_MAX_US;
+    }
+    if (asked > 0) { /* all those it refuses are asked for the same */
+        asked += (int64_t)(s->io->random(s->io) % (uint64_t)(asked / 2 + 1));
+    }
+    s->due_us = now_us + (wait > asked ? wait : asked);
+    s->backoff_us *= 2;
+    if (s->backoff_us > SESSION_BACKOFF_MAX_US) {
+        s->backoff_us = SESSION_BACKOFF_MAX_US;
+    }
+}
+
+static const char *whom(const struct session *s)
+{
+    return s->to_stage ? "the next stage" : "the router";
+}
+
+static void say_goodbye(struct session *s, const char *reason)
+{
+    if (s->state == SESSION_UP) {
+        struct frame *f = goodbye_make(peer_session(s->peer), reason);
+
+        s->io->send(s->io, s->id, &f);
+    }
+}
+
+/* To CLOSED: whatever the state, the node is told and the peer freed.  A
+ * session that stood for long starts its back-off anew. */
+static void end(struct session *s, enum status refused, uint32_t retry_after_ms,
+                const char *why, bool close)
+{
+    struct peer *p = s->peer;
+    int64_t now_us = s->io->now_us(s->io);
+
+    if (s->state == SESSION_UP && now_us - s->up_us > SESSION_BACKOFF_MAX_US) {
+        s->backoff_us = SESSION_BACKOFF_US;
+    }
+    s->state = SESSION_CLOSED;
+    s->peer = NULL;
+    s->ending = false;
+    if (close) {
+        s->io->close(s->io, s->id);
+    }
+    back_off(s, now_us, retry_after_ms);
+    s->ops->down(s->node, p, refused, why);
+    peer_free(&p);
+}
+
+/* Without a status; what: before the name of the other end, then: after it. */
+static void end_for(struct session *s, const char *what, const char *then,
+                    bool close)
+{
+    char why[160];
+
+    snprintf(why, sizeof why, "%s%s%s", what, whom(s), then);
+    end(s, ST_OK, 0, why, close);
+}
+
+void session_fini(struct session *s, const char *reason)
+{
+    assert(!s->busy);
+    if (s->state != SESSION_CLOSED) {
+        say_goodbye(s, reason);
+        end(s, ST_OK, 0, reason, true);
+    }
+}
+
+void session_restart(struct session *s, const char *reason)
+{
+    if (s->state == SESSION_CLOSED || s->ending) {
+        return;
+    }
+    snprintf(s->why, sizeof s->why, "%s", reason);
+    if (s->busy) {
+        s->ending = true;
+        return;
+    }
+    say_goodbye(s, s->why);
+    end(s, ST_OK, 0, s->why, true);
+}
+
+/* What the ops asked for while the peer was at work. */
+static void leave_peer(struct session *s)
+{
+    s->busy = false;
+    if (s->ending) {
+        say_goodbye(s, s->why);
+        end(s, ST_OK, 0, s->why, true);
+    }
+}
+
+static void greet(struct session *s, int64_t now_us)
+{
+    Sluice__V1__HelloRequest hello = SLUICE__V1__HELLO_REQUEST__INIT;
+    Sluice__V1__StagePeer stage = SLUICE__V1__STAGE_PEER__INIT;
+    struct frame *f;
+
+    hello.name = wire_text("");
+    hello.role = s->self == BY_WORKER   ? SLUICE__V1__ROLE__ROLE_WORKER
+                 : s->self == BY_CLIENT ? SLUICE__V1__ROLE__ROLE_CLIENT
+                                        : SLUICE__V1__ROLE__ROLE_ADMIN;
+    s->ops->hello(s->node, &hello.base);
+    hello.version_major = WIRE_VERSION_MAJOR;
+    hello.version_minor = WIRE_VERSION_MINOR;
+    hello.nonce = s->nonce;
+    if (s->to_stage) {
+        stage.assembly = s->stage.assembly;
+        stage.index = s->stage.index;
+        hello.stage = &stage;
+    }
+    f = hello_make(&hello.base);
+    s->io->send(s->io, s->id, &f);
+    FP(SESSION_HELLO);
+    s->tries++;
+    s->due_us = now_us + SESSION_HELLO_US;
+}
+
+bool session_is_at(const struct session *s, struct peer_id who)
+{
+    return s->state != SESSION_CLOSED && s->id.v == who.v;
+}
+
+void session_opened(struct session *s, struct peer_id who)
+{
+    if (session_is_at(s, who) && s->state == SESSION_OPENING) {
+        s->state = SESSION_GREETING;
+        s->nonce = s->io->random(s->io);
+        s->tries = 0;
+        greet(s, s->io->now_us(s->io));
+    }
+}
+
+void session_lost(struct session *s, struct peer_id who)
+{
+    if (session_is_at(s, who)) {
+        if (s->state == SESSION_OPENING) {
+            end_for(s, "no connection to ", "", false);
+        } else {
+            end_for(s, "the connection to ", " broke", false);
+        }
+    }
+}
+
+static void come_up(struct session *s, uint64_t session)
+{
+    struct peer_config c = {
+        .io = s->io,
+        .id = s->id,
+        .session = session,
+        .self = s->self,
+        .other = s->to_stage ? BY_WORKER : BY_ROUTER,
+        .limits = s->to_stage ? &s->stage.limits : NULL,
+        .ops = s->peer_ops,
+        .node = s->node,
+        .arena = s->arena,
+    };
+
+    s->peer = peer_new(&c);
+    s->state = SESSION_UP;
+    s->up_us = s->io->now_us(s->io);
+    s->keepalive = (struct keepalive){.listening = false};
+    s->busy = true;
+    s->ops->up(s->node, s->peer);
+    leave_peer(s);
+}
+
+static void recv_answer(struct session *s, const struct envelope *e)
+{
+    uint32_t retry_after_ms;
+    const Sluice__V1__HelloReply *reply;
+    ProtobufCMessage *m;
+    struct error why;
+
+    if (e->status != ST_OK) {
+        failure_read(s->arena, e, &why, &retry_after_ms);
+        end(s, why.code, retry_after_ms, why.text, true);
+        return;
+    }
+    if (wire_unpack(s->arena, &sluice__v1__hello_reply__descriptor, e->body,
+                    e->body_bytes, &m, &why) != ST_OK) {
+        end(s, ST_INTERNAL, 0, why.text, true);
+        return;
+    }
+    reply = (const Sluice__V1__HelloReply *)m;
+    if (reply->session == 0 || reply->version_major != WIRE_VERSION_MAJOR) {
+        error_set(&why, ST_FAILED_PRECONDITION,
+                  "%s speaks another version of the protocol", whom(s));
+        end(s, why.code, 0, why.text, true);
+        return;
+    }
+    come_up(s, reply->session);
+}
+
+static void recv_up(struct session *s, const struct frame *f,
+                    const struct frame_header *h)
+{
+    enum peer_verdict verdict;
+    char why[128];
+
+    s->busy = true;
+    verdict = peer_recv(s->peer, f, h, s->io->now_us(s->io));
+    s->busy = false;
+    if (verdict == PEER_GOODBYE) {
+        snprintf(why, sizeof why, " ended the session: %s",
+                 peer_goodbye(s->peer));
+        end_for(s, "", why, true);
+    } else if (verdict == PEER_OUT) {
+        say_goodbye(s, "too many frames break the rules");
+        end_for(s, "", " breaks the rules", true);
+    } else {
+        leave_peer(s);
+    }
+}
+
+void session_recv(struct session *s, struct peer_id from, struct frame **fp)
+{
+    struct frame *f = *fp;
+    struct frame_header h;
+    struct envelope e;
+
+    *fp = NULL;
+    if (session_is_at(s, from) &&
+        frame_check(f->data, f->bytes, &h, NULL) == ST_OK) {
+        if (s->state == SESSION_UP && h.session == peer_session(s->peer)) {
+            keepalive_heard(&s->keepalive, s->io->now_us(s->io));
+            recv_up(s, f, &h);
+        } else if (s->state == SESSION_GREETING && hello_is_answer(f, &h, &e)) {
+            recv_answer(s, &e);
+        }
+    }
+    frame_free(&f);
+}
+
+static void tick_greeting(struct session *s, int64_t now_us)
+{
+    if (s->tries < SESSION_HELLO_TRIES) {
+        greet(s, now_us);
+    } else {
+        end_for(s, "", " does not answer Hello", true);
+    }
+}
+
+static void tick_up(struct session *s, int64_t now_us)
+{
+    bool listens = s->ops->listens == NULL || s->ops->listens(s->node);
+    char why[48];
+
+    if (keepalive_silent(&s->keepalive, s->peer, listens, now_us) &&
+        !PLANT(QUIET_IGNORED)) {
+        snprintf(why, sizeof why, " for %" PRId64 " ms",
+                 (now_us - s->keepalive.heard_us) / 1000);
+        end_for(s, "nothing was heard from ", why, true);
+        return;
+    }
+    s->busy = true;
+    peer_flush(s->peer, now_us);
+    leave_peer(s);
+}
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+int64_t session_tick(struct session *s, int64_t now_us)
+{
+    if (s->state == SESSION_UP) {
+        tick_up(s, now_us);
+    } else if (now_us >= s->due_us) {
+        if (s->state == SESSION_CLOSED) {
+            s->state = SESSION_OPENING;
+            s->due_us =
+                now_us + (s->to_stage ? SESSION_OPEN_NEXT_US : SESSION_OPEN_US);
+            s->id = s->to_stage ? s->io->open_to(s->io, s->stage.endpoint)
+                                : s->io->open(s->io);
+        } else if (s->state == SESSION_OPENING) {
+            end_for(s, "no connection to ", "", true);
+        } else {
+            tick_greeting(s, now_us);
+        }
+    }
+    return s->state == SESSION_UP
+               ? least(peer_due(s->peer), keepalive_due(&s->keepalive))
+               : s->due_us;
+}

@@ -1,0 +1,687 @@
+#include "common/wire/transport.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+
+#include "common/base/failpoint.h"
+#include "common/base/log.h"
+#include "common/wire/connections.h"
+#include "common/wire/endpoint.h"
+#include "common/wire/loop.h"
+#include "common/wire/port.h"
+
+struct transport {
+    struct node_io io;
+    void *context;
+    /* Those that listen, then those that connect: the first of these to the
+     * router. */
+    struct port ports[TRANSPORT_PORTS];
+    unsigned n_ports, n_listen;
+    struct connections connections; /* of those that listen; counts all ids */
+    struct transport_counts counts;
+    uint32_t n_opened; /* ports, ever */
+};
+
+static struct transport *of(struct node_io *io)
+{
+    return io->impl;
+}
+
+static int64_t transport_now_us(struct node_io *io)
+{
+    (void)io;
+    return loop_now_us();
+}
+
+static uint64_t transport_random(struct node_io *io)
+{
+    uint64_t v;
+
+    (void)io;
+    while (getrandom(&v, sizeof v, 0) != sizeof v) {
+    }
+    return v;
+}
+
+/* The port of a connection that began here, NULL if that is over. */
+static struct port *dialled(struct transport *t, struct peer_id who)
+{
+    for (unsigned i = t->n_listen; who.v != 0 && i < t->n_ports; i++) {
+        if (t->ports[i].id == who.v) {
+            return &t->ports[i];
+        }
+    }
+    return NULL;
+}
+
+/* ---- sending ---- */
+
+static enum status send_routed(struct transport *t, struct connection *c,
+                               struct frame **f)
+{
+    struct port *p = &t->ports[c->port];
+    int rc = port_send(p, c->routing, ROUTING_ID_BYTES, ZMQ_SNDMORE);
+
+    if (rc < 0) {
+        frame_free(f);
+        if (errno == EAGAIN) {
+            t->counts.no_room++;
+            return ST_RESOURCE_EXHAUSTED;
+        }
+        t->counts.unreachable++;
+        return ST_UNAVAILABLE;
+    }
+    return port_send_frame(p, f) >= 0 ? ST_OK : ST_RESOURCE_EXHAUSTED;
+}
+
+static enum status transport_send(struct node_io *io, struct peer_id to,
+                                  struct frame **f)
+{
+    struct transport *t = of(io);
+    struct connection *c;
+    struct port *p;
+    enum status st = ST_UNAVAILABLE;
+
+    if (FP_FAILS(TRANSPORT_SEND)) {
+        frame_free(f);
+        return ST_RESOURCE_EXHAUSTED;
+    }
+    c = connections_by_id(&t->connections, to.v);
+    p = dialled(t, to);
+    if (c != NULL && !c->closed) {
+        st = send_routed(t, c, f);
+    } else if (p != NULL && !p->gone) {
+        st = port_send_frame(p, f) >= 0 ? ST_OK : ST_RESOURCE_EXHAUSTED;
+        t->counts.no_room += st != ST_OK;
+    } else {
+        frame_free(f);
+    }
+    t->counts.sent += st == ST_OK;
+    return st;
+}
+
+static bool dial_port(struct transport *t, struct port *p, const char *endpoint)
+{
+    if (!port_open(p, t->context, ZMQ_DEALER, endpoint, ++t->n_opened)) {
+        return false;
+    }
+    port_set(p->socket, ZMQ_RECONNECT_IVL, -1);
+    port_set(p->socket, ZMQ_IMMEDIATE, 1);
+    return zmq_connect(p->socket, endpoint) == 0;
+}
+
+/* Whatever p was is over, untold.  What cannot be dialled is lost at once. */
+static struct peer_id dial(struct transport *t, struct port *p,
+                           const char *endpoint)
+{
+    port_close(p);
+    p->id = ++t->connections.last_id;
+    p->gone = !dial_port(t, p, endpoint);
+    return (struct peer_id){p->id};
+}
+
+static struct peer_id transport_open(struct node_io *io)
+{
+    struct transport *t = of(io);
+    struct port *p = &t->ports[t->n_listen];
+
+    return dial(t, p, p->endpoint);
+}
+
+static struct peer_id transport_open_to(struct node_io *io,
+                                        const char *endpoint)
+{
+    struct transport *t = of(io);
+
+    for (unsigned i = t->n_listen + 1; i < t->n_ports; i++) {
+        if (t->ports[i].id == 0) {
+            return dial(t, &t->ports[i], endpoint);
+        }
+    }
+    return (struct peer_id){0};
+}
+
+static void transport_close(struct node_io *io, struct peer_id who)
+{
+    struct transport *t = of(io);
+    struct port *p = dialled(t, who);
+    struct connection *c;
+
+    if (p != NULL) {
+        port_close(p);
+        p->id = 0;
+        p->gone = false;
+    }
+    c = connections_by_id(&t->connections, who.v);
+    if (c != NULL) {
+        c->closed = true;
+    }
+}
+
+static uint8_t transport_port(struct node_io *io, struct peer_id who)
+{
+    struct transport *t = of(io);
+    struct connection *c = connections_by_id(&t->connections, who.v);
+
+    return c != NULL ? t->ports[c->port].allowed : 0;
+}
+
+/* ---- what comes ---- */
+
+static void told_lost(struct transport *t, unsigned port, int fd,
+                      const struct node_ops *ops, void *node)
+{
+    struct connection *c = connections_by_fd(&t->connections, port, fd);
+    struct peer_id who;
+    bool closed;
+
+    if (c == NULL) {
+        return;
+    }
+    who = (struct peer_id){c->id};
+    closed = c->closed;
+    connections_remove(&t->connections, c);
+    if (!closed && ops != NULL) {
+        ops->lost(node, who);
+    }
+}
+
+static void drain_listening(struct transport *t, unsigned port,
+                            const struct node_ops *ops, void *node)
+{
+    uint16_t event;
+    int value;
+
+    t->ports[port].monitor_unread = false;
+    while (port_event(&t->ports[port], &event, &value)) {
+        if (event == ZMQ_EVENT_ACCEPTED) {
+            connections_accepted(&t->connections, port, value);
+        } else if (event == ZMQ_EVENT_DISCONNECTED) {
+            connections_disconnected(&t->connections, port, value);
+            told_lost(t, port, value, ops, node);
+        }
+    }
+}
+
+static void drain_connecting(struct port *p, const struct node_ops *ops,
+                             void *node)
+{
+    struct peer_id who = {p->id};
+    uint16_t event;
+    int value;
+
+    p->monitor_unread = false;
+    while (port_event(p, &event, &value)) {
+        if (event == ZMQ_EVENT_HANDSHAKE_SUCCEEDED) {
+            ops->opened(node, who);
+        } else if (event == ZMQ_EVENT_DISCONNECTED ||
+                   event == ZMQ_EVENT_CLOSED ||
+                   event == ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL ||
+                   event == ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL ||
+                   event == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH) {
+            port_close(p);
+            p->gone = true;
+        }
+        if (who.v != p->id) {
+            return; /* closed, or opened anew, within the call */
+        }
+    }
+    if (p->gone) {
+        port_close(p);
+        p->gone = false;
+        p->id = 0;
+        ops->lost(node, who);
+    }
+}
+
+/* The frame in msg, copied; NULL if it can be none. */
+static struct frame *take_frame(struct transport *t, const struct port *p,
+                                zmq_msg_t *msg)
+{
+    size_t n = zmq_msg_size(msg);
+    struct frame *f;
+
+    if (n < FRAME_HEADER || n > port_bytes_max(p) || zmq_msg_more(msg)) {
+        t->counts.malformed++;
+        return NULL;
+    }
+    if (FP_FAILS(TRANSPORT_RECV)) {
+        return NULL;
+    }
+    f = frame_new((uint32_t)n);
+    memcpy(f->data, zmq_msg_data(msg), n);
+    return f;
+}
+
+static void skip_rest(struct port *p, zmq_msg_t *msg)
+{
+    while (zmq_msg_more(msg) && port_recv(p, msg)) {
+    }
+}
+
+/* A new connection on fd, which is open.  If there is one in the table, one of
+ * the two has ended, though its end and the other's beginning were told before
+ * its words came: the earlier.  NULL if that is this one. */
+static struct connection *join(struct transport *t, unsigned port,
+                               const uint8_t *routing, int fd,
+                               const struct node_ops *ops, void *node)
+{
+    const struct connection *c = connections_by_fd(&t->connections, port, fd);
+
+    if (c != NULL && connections_later(c->routing, routing)) {
+        return NULL;
+    }
+    told_lost(t, port, fd, ops, node);
+    return connections_add(&t->connections, port, routing, fd);
+}
+
+/* Who sent body, whose routing id is this.  An unknown one is a new
+ * connection: the monitor goes first, so that an older connection on the same
+ * descriptor has ended; NULL if this one has too, and its last words were
+ * still on the way.  (The descriptor is the body's; the routing frame,
+ * which libzmq makes, has none.) */
+static struct connection *sender(struct transport *t, unsigned port,
+                                 const uint8_t *routing, zmq_msg_t *body,
+                                 const struct node_ops *ops, void *node)
+{
+    struct connection *c =
+        connections_by_routing(&t->connections, port, routing);
+
+    if (c == NULL) {
+        int fd = zmq_msg_get(body, ZMQ_SRCFD);
+
+        drain_listening(t, port, ops, node);
+        if (connections_open(&t->connections, port, fd)) {
+            c = join(t, port, routing, fd, ops, node);
+        }
+    }
+    return c;
+}
+
+/* The routing id goes to routing, the rest to body; false if there is no
+ * message.  A routing id that libzmq did not make leaves routing[0] = 1. */
+static bool receive_routed(struct port *p, uint8_t *routing, zmq_msg_t *body)
+{
+    zmq_msg_t id;
+    bool more;
+
+    zmq_msg_init(&id);
+    if (!port_recv(p, &id)) {
+        zmq_msg_close(&id);
+        return false;
+    }
+    routing[0] = 1;
+    if (zmq_msg_size(&id) == ROUTING_ID_BYTES) {
+        memcpy(routing, zmq_msg_data(&id), ROUTING_ID_BYTES);
+    }
+    more = zmq_msg_more(&id);
+    zmq_msg_close(&id);
+    return !more || port_recv(p, body);
+}
+
+/* One message of a listening port; false if there is none. */
+static bool take_routed(struct transport *t, unsigned port,
+                        const struct node_ops *ops, void *node)
+{
+    struct port *p = &t->ports[port];
+    uint8_t routing[ROUTING_ID_BYTES];
+    struct connection *c;
+    struct frame *f;
+    zmq_msg_t body;
+
+    zmq_msg_init(&body);
+    if (!receive_routed(p, routing, &body)) {
+        zmq_msg_close(&body);
+        return false;
+    }
+    f = take_frame(t, p, &body);
+    skip_rest(p, &body);
+    if (f != NULL && routing[0] == 0) {
+        c = sender(t, port, routing, &body, ops, node);
+        if (c != NULL && !c->closed) {
+            t->counts.received++;
+            ops->recv(node, (struct peer_id){c->id}, &f);
+        }
+    }
+    zmq_msg_close(&body);
+    frame_free(&f);
+    return true;
+}
+
+/* One message of a connecting port; false if there is none. */
+static bool take_plain(struct transport *t, struct port *p,
+                       const struct node_ops *ops, void *node)
+{
+    struct peer_id from = {p->id};
+    struct frame *f;
+    zmq_msg_t body;
+
+    zmq_msg_init(&body);
+    if (!port_recv(p, &body)) {
+        zmq_msg_close(&body);
+        return false;
+    }
+    f = take_frame(t, p, &body);
+    skip_rest(p, &body);
+    zmq_msg_close(&body);
+    if (f != NULL) {
+        t->counts.received++;
+        ops->recv(node, from, &f);
+    }
+    frame_free(&f);
+    return true;
+}
+
+int transport_items(const struct transport *t, struct pollfd *items)
+{
+    int n = 0;
+
+    for (unsigned i = 0; i < t->n_ports; i++) {
+        const struct port *p = &t->ports[i];
+        bool open = p->socket != NULL; /* poll() passes over -1 */
+
+        items[n++] =
+            (struct pollfd){.fd = open ? p->monitor_fd : -1, .events = POLLIN};
+        items[n++] = (struct pollfd){.fd = open ? p->fd : -1, .events = POLLIN};
+    }
+    return n;
+}
+
+/* Of what a socket has, at most TRANSPORT_BUDGET messages. */
+static void read_port(struct transport *t, unsigned i,
+                      const struct node_ops *ops, void *node)
+{
+    bool more = true;
+
+    for (int n = 0; more && n < TRANSPORT_BUDGET; n++) {
+        more = i < t->n_listen ? take_routed(t, i, ops, node)
+                               : take_plain(t, &t->ports[i], ops, node);
+    }
+    t->ports[i].unread = more;
+}
+
+void transport_turn(struct transport *t, const struct pollfd *items,
+                    const struct node_ops *ops, void *node)
+{
+    for (unsigned i = 0; i < t->n_ports; i++, items += 2) {
+        struct port *p = &t->ports[i];
+
+        if (items[0].revents != 0 || p->monitor_unread || p->gone) {
+            if (i < t->n_listen) {
+                drain_listening(t, i, ops, node);
+            } else {
+                drain_connecting(p, ops, node);
+            }
+        }
+        if (items[1].revents != 0 || p->unread) {
+            read_port(t, i, ops, node);
+        }
+    }
+    t->counts.peers = t->connections.n;
+}
+
+bool transport_look(struct transport *t)
+{
+    bool found = false;
+
+    for (unsigned i = 0; i < t->n_ports; i++) {
+        struct port *p = &t->ports[i];
+
+        found |= p->gone;
+        if (p->socket != NULL) {
+            found |= port_look(p) || p->monitor_unread;
+        }
+    }
+    return found;
+}
+
+/* ---- making ---- */
+
+/* Its context, with room for n_ports. */
+static enum status transport_make(struct transport **out, unsigned n_ports,
+                                  struct error *e)
+{
+    void *context = port_context(n_ports);
+    struct transport *t;
+
+    if (context == NULL) {
+        return error_set(e, ST_RESOURCE_EXHAUSTED,
+                         "no file descriptors are left (see ulimit -n)");
+    }
+    t = calloc(1, sizeof *t);
+    assert(t != NULL);
+    t->context = context;
+    t->io = (struct node_io){.impl = t,
+                             .now_us = transport_now_us,
+                             .random = transport_random,
+                             .send = transport_send,
+                             .close = transport_close,
+                             .port = transport_port};
+    *out = t;
+    return ST_OK;
+}
+
+void transport_free(struct transport **pt)
+{
+    struct transport *t = *pt;
+
+    if (t == NULL) {
+        return;
+    }
+    for (unsigned i = 0; i < t->n_ports; i++) {
+        port_close(&t->ports[i]);
+    }
+    zmq_ctx_term(t->context);
+    connections_fini(&t->connections);
+    free(t);
+    *pt = NULL;
+}
+
+/* Only the owner may connect to an ipc socket: its file is made 0600. */
+static int bind_private(void *socket, const char *endpoint)
+{
+    mode_t before;
+    int rc;
+
+    if (endpoint_taken(endpoint)) {
+        errno = EADDRINUSE;
+        return -1;
+    }
+    before = umask(endpoint_is_ipc(endpoint) ? 0177 : 022);
+    rc = zmq_bind(socket, endpoint);
+    umask(before);
+    return rc;
+}
+
+/* By errno. */
+static enum status listen_failed(const char *endpoint, struct error *e)
+{
+    enum status st = errno == EADDRINUSE ? ST_ALREADY_EXISTS
+                     : errno == EMFILE || errno == ENFILE
+                         ? ST_RESOURCE_EXHAUSTED
+                         : ST_INVALID_ARGUMENT;
+
+    return error_set(e, st, "listen on %s: %s", endpoint,
+                     st == ST_ALREADY_EXISTS ? "the port is in use"
+                     : st == ST_RESOURCE_EXHAUSTED
+                         ? "no file descriptors are left (see ulimit -n)"
+                         : zmq_strerror(errno));
+}
+
+static enum status listen_one(struct transport *t,
+                              const struct transport_port *port,
+                              struct error *e)
+{
+    struct port *p = &t->ports[t->n_ports];
+    enum status st = endpoint_check(port->endpoint, e);
+    size_t size = sizeof p->endpoint;
+
+    if (st != ST_OK) {
+        return st;
+    }
+    if (!endpoint_is_private(port->endpoint)) {
+        return error_set(e, ST_FAILED_PRECONDITION,
+                         "listen on %s: refused, there are no keys yet, so "
+                         "only loopback (tcp://127.0.0.1:PORT) and ipc:// "
+                         "are open",
+                         port->endpoint);
+    }
+    p->allowed = port->allowed;
+    p->tensors = port->tensors;
+    if (!port_open(p, t->context, ZMQ_ROUTER, port->endpoint, ++t->n_opened)) {
+        return listen_failed(port->endpoint, e);
+    }
+    t->n_ports++;
+    t->n_listen++;
+    port_set(p->socket, ZMQ_ROUTER_MANDATORY, 1);
+    port_set(p->socket, ZMQ_BACKLOG, TRANSPORT_BACKLOG);
+    if (bind_private(p->socket, port->endpoint) != 0) {
+        return listen_failed(port->endpoint, e);
+    }
+    zmq_getsockopt(p->socket, ZMQ_LAST_ENDPOINT, p->endpoint, &size);
+    return ST_OK;
+}
+
+/* ---- the self-test: do the monitor and ZMQ_SRCFD speak of the same? ---- */
+
+struct self_test {
+    struct peer_id came, lost;
+};
+
+static void self_recv(void *node, struct peer_id from, struct frame **f)
+{
+    frame_free(f);
+    ((struct self_test *)node)->came = from;
+}
+
+static void self_lost(void *node, struct peer_id who)
+{
+    ((struct self_test *)node)->lost = who;
+}
+
+static int64_t self_tick(void *node, int64_t now_us)
+{
+    const struct self_test *s = node;
+
+    (void)now_us;
+    return s->lost.v != 0 ? NODE_STOP : NODE_IDLE;
+}
+
+/* One connection comes, says a frame, goes: all three must be the same. */
+static bool self_run(struct transport *t)
+{
+    static const struct node_ops ops = {
+        .recv = self_recv, .lost = self_lost, .tick = self_tick};
+    static const uint8_t hello[FRAME_HEADER];
+    struct self_test s = {{0}, {0}};
+    void *peer = zmq_socket(t->context, ZMQ_DEALER);
+    struct loop loop;
+    int64_t until = loop_now_us() + 5000000;
+
+    if (peer == NULL) {
+        return false;
+    }
+    loop_init(&loop, t, &ops, &s);
+    zmq_connect(peer, t->ports[0].endpoint);
+    zmq_send(peer, hello, sizeof hello, 0);
+    while (s.came.v == 0 && loop_now_us() < until) {
+        loop_turn(&loop, 10000);
+    }
+    port_set(peer, ZMQ_LINGER, 0);
+    zmq_close(peer);
+    while (s.lost.v == 0 && loop_now_us() < until) {
+        loop_turn(&loop, 10000);
+    }
+    return s.came.v != 0 && s.came.v == s.lost.v;
+}
+
+static enum status self_test(struct error *e)
+{
+    static const struct transport_port port = {"tcp://127.0.0.1:*", 0, false};
+    struct transport *t = NULL;
+    enum status st = transport_make(&t, 2, e); /* the peer's is one */
+
+    st = st == ST_OK ? listen_one(t, &port, e) : st;
+    if (st == ST_OK && !self_run(t)) {
+        st = error_set(e, ST_INTERNAL,
+                       "this libzmq does not tell which connection a message "
+                       "came by (ZMQ_SRCFD against the socket monitor)");
+    }
+    transport_free(&t);
+    return st;
+}
+
+/* Room to connect to the router, and to others. */
+static enum status add_dials(struct transport *t, const char *router,
+                             struct error *e)
+{
+    enum status st = endpoint_check(router, e);
+
+    if (st != ST_OK) {
+        return st;
+    }
+    snprintf(t->ports[t->n_ports].endpoint, ENDPOINT_MAX, "%s", router);
+    for (unsigned i = 1; i < TRANSPORT_DIAL_MAX; i++) {
+        t->ports[t->n_ports + i].tensors = true;
+    }
+    t->n_ports += TRANSPORT_DIAL_MAX;
+    t->io.open = transport_open;
+    t->io.open_to = transport_open_to;
+    return ST_OK;
+}
+
+enum status transport_new(struct transport **out, const char *router,
+                          const struct transport_port *ports, unsigned n,
+                          struct error *e)
+{
+    enum status st = n > 0 ? self_test(e) : ST_OK;
+    struct transport *t = NULL;
+
+    assert((n > 0 || router != NULL) && n <= TRANSPORT_LISTEN_MAX);
+    st = st == ST_OK ? transport_make(&t, n + (router != NULL), e) : st;
+    for (unsigned i = 0; st == ST_OK && i < n; i++) {
+        st = listen_one(t, &ports[i], e);
+    }
+    if (st == ST_OK && router != NULL) {
+        st = add_dials(t, router, e);
+    }
+    if (st != ST_OK) {
+        transport_free(&t);
+        return st;
+    }
+    *out = t;
+    return ST_OK;
+}
+
+enum status transport_listen(struct transport **out,
+                             const struct transport_port *ports, unsigned n,
+                             struct error *e)
+{
+    return transport_new(out, NULL, ports, n, e);
+}
+
+enum status transport_connect(struct transport **out, const char *endpoint,
+                              struct error *e)
+{
+    return transport_new(out, endpoint, NULL, 0, e);
+}
+
+struct node_io *transport_io(struct transport *t)
+{
+    return &t->io;
+}
+
+const char *transport_endpoint(const struct transport *t, unsigned i)
+{
+    return t->ports[i].endpoint;
+}
+
+const struct transport_counts *transport_counts(const struct transport *t)
+{
+    return &t->counts;
+}

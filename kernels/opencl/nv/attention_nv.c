@@ -1,0 +1,178 @@
+#include "kernels/opencl/nv/attention_nv.h"
+
+#include <stdlib.h>
+
+#include "common/base/log.h"
+#include "kernels/opencl/launch.h"
+#include "kernels/opencl/memory.h"
+
+#define SPLIT  128u /* as nv_attention_decode.cl has them */
+#define SPLITS 32u
+#define CHUNK  8u
+#define ALL    128u /* tokens whose parts there is room for, at SPLITS each */
+#define WG     256u /* of nv_attention_prefill.cl, which has 16 rows a warp */
+#define ROWS   (WG / 32 * 16)
+
+struct opencl_attention_nv {
+    struct opencl_kernel *decode, *prefill;
+    struct opencl_tensor part;    /* [ALL * SPLITS * nh, hd + 2] f32 */
+    struct opencl_tensor tickets; /* [max_tokens, nh] u32, 0 between steps */
+    bool zeroed;
+};
+
+static const struct opencl_variant decode = {
+    .file = "nv_attention_decode", .kernel = "attention_decode", .wg = 128};
+static const struct opencl_variant prefill = {.file = "nv_attention_prefill",
+                                              .kernel = "attention_prefill",
+                                              .wg = WG,
+                                              .tile_rows = ROWS};
+
+static bool fits(const struct opencl *c)
+{
+    const struct model_shape *s = &c->w->shape;
+
+    return !c->portable && c->device.nvidia >= 80 &&
+           c->kv_dtype == DTYPE_BF16 && s->n_heads / s->n_kv_heads <= 32 &&
+           (s->head_dim == 64 || s->head_dim == 128 || s->head_dim == 256);
+}
+
+static void scratch(struct opencl *c, struct opencl_attention_nv *nv)
+{
+    const struct model_shape *s = &c->w->shape;
+
+    opencl_scratch(c, OPENCL_IN_ATTENTION, &nv->part,
+                   (size_t)ALL * SPLITS * s->n_heads, s->head_dim + 2,
+                   sizeof(float));
+    opencl_scratch(c, OPENCL_KEEP, &nv->tickets, c->sizes.max_tokens,
+                   s->n_heads, sizeof(uint32_t));
+}
+
+enum status opencl_attention_nv_setup(struct opencl *c,
+                                      struct opencl_attention_nv **out,
+                                      const char *defines, struct error *e)
+{
+    struct error why = {0};
+    enum status st;
+
+    *out = NULL;
+    if (!fits(c)) {
+        return ST_OK;
+    }
+    *out = calloc(1, sizeof **out);
+    if (!*out) {
+        return error_set(e, ST_RESOURCE_EXHAUSTED, "no memory for kernels");
+    }
+    st = opencl_choose(c, &(*out)->decode, &decode, 1, NULL, defines, &why);
+    if (st == ST_OK) {
+        st = opencl_choose(c, &(*out)->prefill, &prefill, 1, NULL, defines,
+                           &why);
+    }
+    if (st != ST_OK) {
+        log_warn("kernel-refused", "kernel=nv_attention text=\"%s\"", why.text);
+        opencl_attention_nv_free(out);
+        return ST_OK;
+    }
+    scratch(c, *out);
+    return ST_OK;
+}
+
+void opencl_attention_nv_free(struct opencl_attention_nv **nv)
+{
+    free(*nv);
+    *nv = NULL;
+}
+
+/* What a launch is about. */
+struct io {
+    const struct opencl_tensor *y, *query, *in, *kv;
+};
+
+static struct opencl_call call_of(struct opencl *c,
+                                  const struct opencl_attention_nv *nv,
+                                  struct opencl_kernel *kernel,
+                                  const struct io *io)
+{
+    struct opencl_call a = opencl_call(c, kernel);
+
+    opencl_arg_tensor(&a, io->y);
+    opencl_arg_tensor(&a, &nv->part);
+    opencl_arg_tensor(&a, &nv->tickets);
+    opencl_arg_tensor(&a, io->query);
+    opencl_arg_tensor(&a, io->in);
+    opencl_arg_tensor(&a, io->kv);
+    opencl_arg_meta(&a);
+    return a;
+}
+
+/* Bytes of keys and values that rows [first, end) read at least. */
+static uint64_t context_bytes(const struct opencl *c, uint32_t first,
+                              uint32_t end)
+{
+    const struct model_shape *s = &c->w->shape;
+    uint64_t n = 0;
+
+    for (uint32_t i = first; i < end; i++) {
+        n += c->step.rows[i].position + c->step.rows[i].n_tokens;
+    }
+    return n * 2 * s->n_kv_heads * s->head_dim * dtype_bytes(c->kv_dtype);
+}
+
+static void run_decode(struct opencl *c, const struct opencl_attention_nv *nv,
+                       const struct io *io)
+{
+    const struct model_shape *s = &c->w->shape;
+    const uint32_t n = c->step.n_gen;
+    const uint32_t chunks = (s->n_heads / s->n_kv_heads + CHUNK - 1) / CHUNK;
+    const uint32_t most = (c->step.longest + SPLIT - 1) / SPLIT;
+    const uint32_t splits = most < SPLITS ? most : SPLITS;
+    const uint32_t at_once = splits > 0 ? ALL * SPLITS / splits : 0;
+
+    for (uint32_t first = 0; first < n; first += at_once) {
+        struct opencl_call a = call_of(c, nv, nv->decode, io);
+        const uint32_t left = n - first < at_once ? n - first : at_once;
+        const size_t local[3] = {decode.wg, 1, 1};
+        const size_t global[3] = {splits * local[0],
+                                  (size_t)s->n_kv_heads * chunks, left};
+
+        opencl_arg_u32(&a, first);
+        opencl_arg_u32(&a, left);
+        opencl_arg_u32(&a, splits);
+        opencl_launch(&a, 3, global, local,
+                      context_bytes(c, 0, c->step.n_gen_rows) * left / n);
+    }
+}
+
+static void run_prefill(struct opencl *c, const struct opencl_attention_nv *nv,
+                        const struct io *io)
+{
+    const struct model_shape *s = &c->w->shape;
+    const uint32_t n = c->step.n_tokens - c->step.n_gen;
+    const uint32_t tile = ROWS / (s->n_heads / s->n_kv_heads);
+    struct opencl_call a = call_of(c, nv, nv->prefill, io);
+    const size_t local[2] = {prefill.wg, 1};
+    const size_t global[2] = {(n + tile - 1) / tile * local[0], s->n_kv_heads};
+
+    opencl_arg_u32(&a, c->step.n_gen);
+    opencl_arg_u32(&a, n);
+    opencl_arg_u32(&a, 1);
+    opencl_launch(&a, 2, global, local,
+                  context_bytes(c, c->step.n_gen_rows, c->step.n_rows));
+}
+
+void opencl_attention_nv(struct opencl *c, struct opencl_attention_nv *nv,
+                         const struct opencl_layer *l,
+                         const struct opencl_tensor *y,
+                         const struct opencl_tensor *query,
+                         const struct opencl_tensor *in)
+{
+    const struct io io = {y, query, in, &l->kv};
+
+    if (!nv->zeroed) {
+        opencl_zero(c, &nv->tickets, 0,
+                    (size_t)nv->tickets.rows * nv->tickets.cols *
+                        nv->tickets.item);
+        nv->zeroed = true;
+    }
+    run_decode(c, nv, &io);
+    run_prefill(c, nv, &io);
+}

@@ -1,0 +1,236 @@
+#include "kernels/opencl/nv/deltanet_nv.h"
+
+#include <stdlib.h>
+
+#include "common/base/log.h"
+#include "kernels/opencl/launch.h"
+#include "kernels/opencl/memory.h"
+
+#define DIM  128u /* Dk and Dv */
+#define LEN  64u  /* of a chunk */
+#define COLS 32u  /* of the state, a work-group of the scan */
+#define WG   256u
+
+struct opencl_deltanet_nv {
+    struct opencl_kernel *decode, *chunks, *scan, *norm;
+    struct opencl_tensor kq;      /* [T, Hk*4*Dk] bf16 */
+    struct opencl_tensor v;       /* [T, Hv*Dv] f32: v, then o */
+    struct opencl_tensor tp;      /* [T, Hv*4*LEN] bf16 */
+    struct opencl_tensor gates;   /* [T, Hv*4] f32 */
+    struct opencl_tensor tickets; /* [max_rows, Hk] u32, 0 between steps */
+    bool zeroed;
+};
+
+static const struct opencl_variant decode = {
+    .file = "nv_deltanet_decode", .kernel = "deltanet_decode", .wg = WG};
+static const struct opencl_variant chunks = {
+    .file = "nv_deltanet_chunks", .kernel = "deltanet_chunks", .wg = WG};
+static const struct opencl_variant scan = {
+    .file = "nv_deltanet_scan", .kernel = "deltanet_scan", .wg = WG};
+static const struct opencl_variant norm = {
+    .file = "nv_deltanet_norm", .kernel = "deltanet_norm", .wg = WG};
+
+static bool fits(const struct opencl *c)
+{
+    const struct model_shape *s = &c->w->shape;
+
+    return !c->portable && c->device.nvidia >= 80 && s->k_dim == DIM &&
+           s->v_dim == DIM && s->n_v_heads % 2 == 0 && s->conv >= 2;
+}
+
+static void scratch(struct opencl *c, struct opencl_deltanet_nv *nv)
+{
+    const struct model_shape *s = &c->w->shape;
+    const enum opencl_part part = OPENCL_IN_DELTANET;
+    const size_t n = c->sizes.max_tokens, hk = s->n_k_heads;
+    const size_t hv = s->n_v_heads;
+
+    opencl_scratch(c, part, &nv->kq, n, hk * 4 * DIM, 2);
+    opencl_scratch(c, part, &nv->v, n, hv * DIM, sizeof(float));
+    opencl_scratch(c, part, &nv->tp, n, hv * 4 * LEN, 2);
+    opencl_scratch(c, part, &nv->gates, n, hv * 4, sizeof(float));
+    opencl_scratch(c, OPENCL_KEEP, &nv->tickets, c->sizes.max_rows, hk,
+                   sizeof(uint32_t));
+}
+
+static enum status choose(struct opencl *c, struct opencl_deltanet_nv *nv,
+                          const char *defines, struct error *e)
+{
+    const struct {
+        struct opencl_kernel **out;
+        const struct opencl_variant *of;
+    } all[] = {{&nv->decode, &decode},
+               {&nv->chunks, &chunks},
+               {&nv->scan, &scan},
+               {&nv->norm, &norm}};
+    enum status st = ST_OK;
+
+    for (size_t i = 0; i < sizeof all / sizeof *all && st == ST_OK; i++) {
+        st = opencl_choose(c, all[i].out, all[i].of, 1, NULL, defines, e);
+    }
+    return st;
+}
+
+enum status opencl_deltanet_nv_setup(struct opencl *c,
+                                     struct opencl_deltanet_nv **out,
+                                     const char *defines, struct error *e)
+{
+    struct error why = {0};
+
+    *out = NULL;
+    if (!fits(c)) {
+        return ST_OK;
+    }
+    *out = calloc(1, sizeof **out);
+    if (!*out) {
+        return error_set(e, ST_RESOURCE_EXHAUSTED, "no memory for kernels");
+    }
+    if (choose(c, *out, defines, &why) != ST_OK) {
+        log_warn("kernel-refused", "kernel=nv_deltanet text=\"%s\"", why.text);
+        opencl_deltanet_nv_free(out);
+        return ST_OK;
+    }
+    scratch(c, *out);
+    return ST_OK;
+}
+
+void opencl_deltanet_nv_free(struct opencl_deltanet_nv **nv)
+{
+    free(*nv);
+    *nv = NULL;
+}
+
+/* Of n rows' states, read and written once. */
+static uint64_t state_bytes(const struct opencl *c, uint32_t n)
+{
+    return (uint64_t)n * c->w->shape.n_v_heads * DIM * DIM * sizeof(float) * 2;
+}
+
+static void run_decode(struct opencl *c, const struct opencl_deltanet_nv *nv,
+                       const struct opencl_layer *l,
+                       const struct opencl_tensor *y,
+                       const struct opencl_tensor *in)
+{
+    const struct opencl_deltanet_weights *w = &l->deltanet;
+    const uint32_t n = c->step.n_gen_rows;
+    struct opencl_call a = opencl_call(c, nv->decode);
+    const size_t local[2] = {WG, 1};
+    const size_t global[2] = {c->w->shape.n_v_heads * local[0], n};
+
+    opencl_arg_tensor(&a, y);
+    opencl_arg_tensor(&a, &nv->v);
+    opencl_arg_tensor(&a, &nv->tickets);
+    opencl_arg_tensor(&a, &l->state);
+    opencl_arg_tensor(&a, &l->tail);
+    opencl_arg_tensor(&a, in);
+    opencl_arg_tensor(&a, &w->conv);
+    opencl_arg_tensor(&a, &w->a_log);
+    opencl_arg_tensor(&a, &w->dt_bias);
+    opencl_arg_tensor(&a, &w->norm);
+    opencl_arg_meta(&a);
+    opencl_arg_u32(&a, 0);
+    opencl_arg_u32(&a, n);
+    opencl_launch(&a, 2, global, local, state_bytes(c, n));
+}
+
+/* Chunks of the prompt row that has most. */
+static uint32_t most_chunks(const struct opencl *c)
+{
+    uint32_t most = 0;
+
+    for (uint32_t i = c->step.n_gen_rows; i < c->step.n_rows; i++) {
+        const struct kernel_row *r = &c->step.rows[i];
+        uint32_t n = (r->position % LEN + r->n_tokens + LEN - 1) / LEN;
+
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
+static void run_chunks(struct opencl *c, const struct opencl_deltanet_nv *nv,
+                       const struct opencl_layer *l,
+                       const struct opencl_tensor *in)
+{
+    const struct opencl_deltanet_weights *w = &l->deltanet;
+    const struct opencl_step *s = &c->step;
+    struct opencl_call a = opencl_call(c, nv->chunks);
+    const size_t local[3] = {WG, 1, 1};
+    const size_t global[3] = {c->w->shape.n_k_heads * local[0], most_chunks(c),
+                              s->n_rows - s->n_gen_rows};
+
+    opencl_arg_tensor(&a, &nv->kq);
+    opencl_arg_tensor(&a, &nv->v);
+    opencl_arg_tensor(&a, &nv->tp);
+    opencl_arg_tensor(&a, &nv->gates);
+    opencl_arg_tensor(&a, in);
+    opencl_arg_tensor(&a, &l->tail);
+    opencl_arg_tensor(&a, &w->conv);
+    opencl_arg_tensor(&a, &w->a_log);
+    opencl_arg_tensor(&a, &w->dt_bias);
+    opencl_arg_meta(&a);
+    opencl_arg_u32(&a, s->n_gen_rows);
+    opencl_launch(&a, 3, global, local,
+                  (uint64_t)(s->n_tokens - s->n_gen) * in->cols *
+                      sizeof(float));
+}
+
+static void run_scan(struct opencl *c, const struct opencl_deltanet_nv *nv,
+                     const struct opencl_layer *l,
+                     const struct opencl_tensor *in)
+{
+    const uint32_t n = c->step.n_rows - c->step.n_gen_rows;
+    struct opencl_call a = opencl_call(c, nv->scan);
+    const size_t local[2] = {WG, 1};
+    const size_t global[2] = {c->w->shape.n_v_heads * (DIM / COLS) * local[0],
+                              n};
+
+    opencl_arg_tensor(&a, &nv->v);
+    opencl_arg_tensor(&a, &l->state);
+    opencl_arg_tensor(&a, &l->tail);
+    opencl_arg_tensor(&a, &nv->kq);
+    opencl_arg_tensor(&a, &nv->tp);
+    opencl_arg_tensor(&a, &nv->gates);
+    opencl_arg_tensor(&a, in);
+    opencl_arg_meta(&a);
+    opencl_arg_u32(&a, c->step.n_gen_rows);
+    opencl_launch(&a, 2, global, local, state_bytes(c, n));
+}
+
+static void run_norm(struct opencl *c, const struct opencl_deltanet_nv *nv,
+                     const struct opencl_layer *l,
+                     const struct opencl_tensor *y,
+                     const struct opencl_tensor *in)
+{
+    const uint32_t n = c->step.n_tokens - c->step.n_gen;
+    struct opencl_call a = opencl_call(c, nv->norm);
+    const size_t heads = WG / 32; /* of a work-group */
+    const size_t local[2] = {WG, 1};
+    const size_t global[2] = {
+        (c->w->shape.n_v_heads + heads - 1) / heads * local[0], n};
+
+    opencl_arg_tensor(&a, y);
+    opencl_arg_tensor(&a, &nv->v);
+    opencl_arg_tensor(&a, in);
+    opencl_arg_tensor(&a, &l->deltanet.norm);
+    opencl_arg_u32(&a, c->step.n_gen);
+    opencl_arg_u32(&a, n);
+    opencl_launch(&a, 2, global, local,
+                  (uint64_t)n * nv->v.cols * sizeof(float) * 2);
+}
+
+void opencl_deltanet_nv(struct opencl *c, struct opencl_deltanet_nv *nv,
+                        const struct opencl_layer *l,
+                        const struct opencl_tensor *y,
+                        const struct opencl_tensor *in)
+{
+    if (!nv->zeroed) {
+        opencl_zero(c, &nv->tickets, 0,
+                    (size_t)nv->tickets.rows * nv->tickets.cols *
+                        nv->tickets.item);
+        nv->zeroed = true;
+    }
+    run_decode(c, nv, l, y, in);
+    run_chunks(c, nv, l, in);
+    run_scan(c, nv, l, in);
+    run_norm(c, nv, l, y, in);
+}

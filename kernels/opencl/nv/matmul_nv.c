@@ -1,0 +1,468 @@
+#include "kernels/opencl/nv/matmul_nv.h"
+
+#include <stdio.h>
+
+#define CHUNK 64  /* columns that a warp takes at a time */
+#define UNITS 132 /* compute units that the cut is made for */
+#define WARPS 24  /* of a compute unit: enough to keep memory busy */
+#define KEPT  128 /* KiB on their way to a compute unit, at most */
+
+/* Operands in local memory: all columns of at most so many tokens' at once, of
+ * 8 and of more, or in each of two slabs. */
+#define WHOLE_OF_8 (4096 * 8)
+#define WHOLE      (2048 * 32)
+#define SLAB_OF_8  (2048 * 8)
+#define SLAB_OF_32 (512 * 32)
+#define SLAB       (256 * 128)
+
+/* Registers of a compute unit, and of a work-item for a chunk of 8 rows. */
+#define REGISTERS 65536
+#define OF_BLOCK  8
+
+/* Columns that the warps of a split have at a time, at most. */
+#define SPLIT_COLS 1024
+
+/* Columns that are worth a work-group of their own, with more rows for it. */
+#define SHARE_COLS 1024
+
+/* Columns of the operands of nv_chain_decode.cl, for local memory: 64 KiB. */
+#define CHAIN_COLS 32768
+
+static const char *const kernels[] = {
+    [MATMUL_NV_STORE] = "matmul_store",
+    [MATMUL_NV_SILU] = "matmul_silu",
+    [MATMUL_NV_ADD] = "matmul_add",
+};
+
+static uint32_t least(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+static uint32_t most_of(uint32_t a, uint32_t b)
+{
+    return a > b ? a : b;
+}
+
+/* The largest power of two that is at most v, and 1 of 0. */
+static uint32_t power_below(uint32_t v)
+{
+    uint32_t p = 1;
+
+    while (p * 2 <= v) {
+        p *= 2;
+    }
+    return p;
+}
+
+bool matmul_nv_fits(enum matmul_nv_op op, uint32_t rows, uint32_t cols)
+{
+    return cols % CHUNK == 0 && rows % (op == MATMUL_NV_SILU ? 16 : 8) == 0 &&
+           rows >= 16;
+}
+
+/* A warp asks for as many bytes of a row whatever the bits. */
+static uint32_t chunk_of(uint32_t bits)
+{
+    return bits > 0 ? CHUNK * 16 / bits : CHUNK;
+}
+
+bool matmul_nv_fits_bits(enum matmul_nv_op op, uint32_t rows, uint32_t cols,
+                         uint32_t bits)
+{
+    return matmul_nv_fits(op, rows, cols) && cols % chunk_of(bits) == 0;
+}
+
+uint32_t matmul_nv_local(uint32_t capability)
+{
+    switch (capability) {
+    case 80:
+    case 87:
+        return 163u << 10;
+    case 90:
+    case 100:
+    case 101:
+    case 103:
+    case 110:
+        return 227u << 10;
+    default: /* 86, 89, 120, 121 */
+        return 99u << 10;
+    }
+}
+
+/* ---- few tokens ---- */
+
+/* The cut of nv_matmul_decode.cl; see its defines. */
+struct cut {
+    uint32_t tokens, blocks, groups, split, shares, depth, slab, chunk;
+    bool whole; /* all columns of the operands are in local memory at once */
+};
+
+/* Blocks of 8 rows that a compute unit has when each has its share. */
+static uint32_t share_of(uint32_t rows)
+{
+    return (rows / 8 + UNITS - 1) / UNITS;
+}
+
+/* Warps share the columns where there are too few rows for them.  Bits depend
+ * on it: no tokens here. */
+static uint32_t split_of(uint32_t rows, uint32_t cols, uint32_t chunk)
+{
+    uint32_t most = least(8, SPLIT_COLS / chunk);
+    uint32_t split = power_below(least(WARPS / share_of(rows), most));
+
+    while (cols / chunk % split) {
+        split /= 2;
+    }
+    return split;
+}
+
+static uint32_t items_of(const struct cut *c)
+{
+    return c->groups * (c->split / c->shares) * 32;
+}
+
+/* As many chunks under way as registers hold, in whole rounds. */
+static uint32_t depth_of(const struct cut *c, uint32_t steps, uint32_t most)
+{
+    uint32_t warps = c->groups * (c->split / c->shares) * c->blocks;
+    uint32_t depth = power_below(least(KEPT / warps, most));
+
+    depth = least(depth, steps);
+    while (steps % depth) {
+        depth--;
+    }
+    return depth;
+}
+
+static bool is_whole(const struct cut *c, uint32_t cols)
+{
+    return c->tokens == 1 || cols / c->shares * c->tokens <=
+                                 (c->tokens == 8 ? WHOLE_OF_8 : WHOLE);
+}
+
+/* Chunks under way, at most: for the sake of registers, and of slabs. */
+static uint32_t depth_most(const struct cut *c, bool many)
+{
+    const uint32_t step = c->chunk * (c->split / c->shares);
+
+    if (c->tokens <= 8) {
+        return c->whole ? 8 : least(8, WHOLE_OF_8 / 8 / step);
+    }
+    if (c->tokens <= 32) {
+        const uint32_t most = many ? 4 : 8 / c->blocks;
+
+        return c->whole ? most : least(most, SPLIT_COLS / step);
+    }
+    return c->tokens == 128 && c->shares == 1 ? 1 : 2; /* sums are many */
+}
+
+/* Columns of the operands in local memory at a time: two such slabs, each
+ * what is under way, some of that, or a part of it. */
+static uint32_t slab_of(const struct cut *c, uint32_t cols)
+{
+    const uint32_t step = c->chunk * (c->split / c->shares);
+    const uint32_t slab = (c->tokens == 8    ? SLAB_OF_8
+                           : c->tokens <= 32 ? SLAB_OF_32
+                                             : SLAB) /
+                          c->tokens;
+    const uint32_t fit = most_of(1, slab / step);
+    uint32_t steps = c->depth;
+
+    cols /= c->shares;
+    if (c->whole) {
+        return cols;
+    }
+    if (steps <= fit) {
+        steps = fit / steps * steps;
+    }
+    while (c->tokens > 32 && steps > fit) {
+        do {
+            steps--;
+        } while (c->depth % steps);
+    }
+    return least(steps * step, cols);
+}
+
+/* Bytes of local memory: operands, sums of each output, scales. */
+static uint64_t decode_bytes(const struct cut *c, uint32_t cols)
+{
+    const uint64_t slabs = c->slab < cols / c->shares ? 2 : 1;
+    const uint64_t outputs = (uint64_t)c->tokens * c->groups * c->blocks * 8;
+
+    return slabs * c->slab * c->tokens * sizeof(uint16_t) +
+           (c->shares > 1 ? 0 : outputs * c->split * sizeof(float)) +
+           c->tokens * sizeof(float);
+}
+
+/* Depth and slab.  What is too much for local memory is fetched in slabs, and
+ * these become smaller with fewer chunks under way. */
+static void lay_slabs(struct cut *c, uint32_t rows, uint32_t cols,
+                      uint32_t local)
+{
+    const uint32_t steps = cols / c->chunk / c->split;
+    const bool many = share_of(rows) > WARPS;
+
+    c->depth = depth_of(c, steps, depth_most(c, many));
+    c->slab = slab_of(c, cols);
+    if (decode_bytes(c, cols) > local && c->whole && c->tokens > 1) {
+        c->whole = false;
+        c->depth = depth_of(c, steps, depth_most(c, many));
+        c->slab = slab_of(c, cols);
+    }
+    while (decode_bytes(c, cols) > local && c->depth > 1) {
+        do {
+            c->depth--;
+        } while (steps % c->depth);
+        c->slab = slab_of(c, cols);
+    }
+}
+
+static struct cut cut_of(const struct matmul_nv_product *of, uint32_t tokens,
+                         uint32_t local)
+{
+    uint32_t share = share_of(of->rows), waves;
+    struct cut c = {.tokens = tokens,
+                    .blocks = 1,
+                    .shares = 1,
+                    .chunk = chunk_of(of->bits)};
+
+    c.split = split_of(of->rows, of->cols, c.chunk);
+    if (of->op == MATMUL_NV_ADD && tokens > 8 &&
+        of->cols / c.split >= SHARE_COLS) {
+        c.shares = c.split;
+    }
+    /* Fewer work-groups fetch the operands less often. */
+    if (c.tokens > 1 &&
+        (share == 1 || c.shares > 1 || c.tokens > 32 ||
+         (c.tokens > 8 && of->cols >= 4096 && share <= WARPS))) {
+        c.blocks = 2;
+    }
+    if (share > WARPS && c.tokens <= 32) {
+        c.groups = c.tokens == 1 ? 8 : 16;
+    } else {
+        waves = (share + WARPS - 1) / WARPS;
+        c.groups =
+            (share * c.shares + waves * c.blocks - 1) / (waves * c.blocks);
+    }
+    c.whole = is_whole(&c, of->cols);
+    lay_slabs(&c, of->rows, of->cols, local);
+    return c;
+}
+
+bool matmul_nv_decode(struct matmul_nv *out, const struct matmul_nv_product *of,
+                      uint32_t tokens, uint32_t local)
+{
+    const uint32_t rows = of->rows, cols = of->cols;
+    const enum matmul_nv_op op = of->op;
+    struct cut c = cut_of(of,
+                          tokens == 1    ? 1
+                          : tokens <= 8  ? 8
+                          : tokens <= 32 ? 32
+                          : tokens <= 64 ? 64
+                                         : 128,
+                          local);
+
+    while (decode_bytes(&c, cols) > local && c.tokens > 8) {
+        c = cut_of(of, c.tokens / 2, local);
+    }
+    if (decode_bytes(&c, cols) > local) {
+        return false;
+    }
+    *out = (struct matmul_nv){.file = "nv_matmul_decode",
+                              .kernel = kernels[op],
+                              .items = items_of(&c),
+                              .tokens = c.tokens,
+                              .shares = c.shares > 1 ? c.shares : 0,
+                              .rows = c.groups * c.blocks * 8};
+    (void)snprintf(out->defines, sizeof out->defines,
+                   "-DN=%u -DK=%u -DEPILOGUE=%d -DTOKENS=%u -DBLOCKS=%u "
+                   "-DGROUPS=%u -DSPLIT=%u -DDEPTH=%u -DSLAB=%u -DSHARES=%u",
+                   op == MATMUL_NV_SILU ? rows / 2 : rows, cols, (int)op,
+                   c.tokens, c.blocks, c.groups, c.split, c.depth, c.slab,
+                   c.shares);
+    return true;
+}
+
+/* ---- one token, all products between two mixers ---- */
+
+/* Registers that a work-item has to have besides those for chunks on their
+ * way; and more of them, and for a chunk, where weights have few bits. */
+#define BESIDE       44
+#define BESIDE_WIDEN 12
+#define OF_PAIRS     2
+
+/* Tiles that a work-group has at most, for each item to finish one output. */
+#define TILES 4
+
+/* One of them, where each work-group has as many rows. */
+struct chain_cut {
+    uint32_t groups, split, tiles;
+    uint32_t steps; /* chunks of a warp, of a tile */
+};
+
+/* False: it takes too many tiles. */
+static bool cut_chain(struct chain_cut *c, const struct matmul_nv_product *p,
+                      uint32_t units)
+{
+    const uint32_t chunk = chunk_of(p->bits);
+    uint32_t blocks;
+
+    if (!matmul_nv_fits_bits(p->op, p->rows, p->cols, p->bits)) {
+        return false;
+    }
+    blocks = (p->rows / 8 + units - 1) / units;
+    c->split = split_of(p->rows, p->cols, chunk);
+    c->tiles = (blocks * c->split + WARPS - 1) / WARPS;
+    c->groups = (blocks + c->tiles - 1) / c->tiles;
+    c->steps = p->cols / chunk / c->split;
+    return c->tiles <= TILES;
+}
+
+/* Chunks of one on their way; a tile's last leave none over. */
+static uint32_t depth_of_chained(const struct chain_cut *c, uint32_t most)
+{
+    uint32_t depth = least(most, c->steps);
+
+    while (c->tiles > 1 && c->steps % depth) {
+        depth--;
+    }
+    return depth;
+}
+
+/* Chunks on their way, at most. */
+static uint32_t chain_depth(uint32_t items, uint32_t bits)
+{
+    const uint32_t beside = BESIDE + (bits ? BESIDE_WIDEN : 0);
+    const uint32_t each = OF_BLOCK + (bits ? OF_PAIRS : 0);
+
+    return power_below(least((REGISTERS / items / 8 * 8 - beside) / each, 8));
+}
+
+bool matmul_nv_chain(struct matmul_nv *out, const struct matmul_nv_product *of,
+                     uint32_t n, uint32_t units)
+{
+    static const char *const names[] = {"OUT", "GATE_UP", "DOWN", "IN"};
+    const uint32_t bits = of->bits;
+    struct chain_cut cuts[4];
+    uint32_t items = 0, widest = 0, tiles = 1, depth;
+    size_t used;
+
+    for (uint32_t i = 0; i < n; i++) {
+        if (of[i].bits != bits || !cut_chain(&cuts[i], &of[i], units)) {
+            return false;
+        }
+        items = most_of(items, cuts[i].groups * cuts[i].split * 32);
+        widest = most_of(widest, of[i].cols);
+        tiles = most_of(tiles, cuts[i].tiles);
+    }
+    if (widest > CHAIN_COLS ||
+        cuts[0].groups * cuts[0].tiles != cuts[2].groups * cuts[2].tiles) {
+        return false;
+    }
+    depth = chain_depth(items, bits);
+    *out = (struct matmul_nv){.file = "nv_chain_decode",
+                              .kernel = "chain_decode",
+                              .items = items,
+                              .tokens = 1};
+    used = (size_t)snprintf(out->defines, sizeof out->defines,
+                            "-DOUT_K=%u -DIN_N=%u -DITEMS=%u -DDEPTH=%u "
+                            "-DTILES=%u",
+                            of[0].cols, n > 3 ? of[3].rows : 0, items, depth,
+                            tiles);
+    for (uint32_t i = 0; i < n; i++) {
+        used += (size_t)snprintf(
+            out->defines + used, sizeof out->defines - used,
+            " -D%s_CUT=%u,%u,%u,%u", names[i], cuts[i].groups, cuts[i].split,
+            depth_of_chained(&cuts[i], depth), cuts[i].tiles);
+    }
+    return true;
+}
+
+/* Behind out and down, where a norm is, two elements of a vector and one of its
+ * squares; behind gate_up two elements. */
+size_t matmul_nv_posts(uint32_t hidden, uint32_t intermediate)
+{
+    const size_t norm = hidden / 2 + hidden / 8;
+
+    return 2 * norm + intermediate / 2;
+}
+
+/* ---- many ---- */
+
+/* A work-group's tile, the stages of columns in local memory, and how long it
+ * keeps a compute unit busy: measured, 128 by 256 being 100. */
+struct tile {
+    uint32_t tokens, rows, stages, cost;
+};
+
+static const struct tile wgmma_tiles[] = {
+    {192, 256, 4, 140},
+    {128, 256, 4, 100},
+    {128, 128, 6, 57},
+    {64, 128, 8, 41},
+};
+static const struct tile mma_sync_tiles[] = {
+    {128, 256, 4, 100},
+    {128, 128, 3, 57},
+};
+
+/* Bytes of local memory: stages, scales. */
+static uint32_t tile_bytes(const struct tile *t)
+{
+    return t->stages * (t->tokens + t->rows) * CHUNK *
+               (uint32_t)sizeof(uint16_t) +
+           t->tokens * (uint32_t)sizeof(float);
+}
+
+/* The tile with which so many tokens are soonest done; NULL: none fits. */
+static const struct tile *best_tile(const struct tile *tiles, size_t n,
+                                    uint32_t rows, uint32_t tokens,
+                                    uint32_t local)
+{
+    const struct tile *best = NULL;
+    uint64_t least = UINT64_MAX;
+
+    for (size_t i = 0; i < n; i++) {
+        const struct tile *t = &tiles[i];
+        const uint64_t groups =
+            (uint64_t)((tokens + t->tokens - 1) / t->tokens) *
+            ((rows + t->rows - 1) / t->rows);
+        const uint64_t time = (groups + UNITS - 1) / UNITS * t->cost;
+
+        if (time < least && tile_bytes(t) <= local) {
+            least = time;
+            best = t;
+        }
+    }
+    return best;
+}
+
+bool matmul_nv_prefill(struct matmul_nv *out,
+                       const struct matmul_nv_product *of, uint32_t tokens,
+                       bool wgmma, uint32_t local)
+{
+    const enum matmul_nv_op op = of->op;
+    const struct tile *t =
+        wgmma ? best_tile(wgmma_tiles, sizeof wgmma_tiles / sizeof *wgmma_tiles,
+                          of->rows, tokens, local)
+              : best_tile(mma_sync_tiles,
+                          sizeof mma_sync_tiles / sizeof *mma_sync_tiles,
+                          of->rows, tokens, local);
+
+    if (!t) {
+        return false;
+    }
+    *out = (struct matmul_nv){.file = "nv_matmul_prefill",
+                              .kernel = kernels[op],
+                              .items = wgmma ? t->tokens * 2
+                                             : t->tokens * t->rows / 128,
+                              .tokens = t->tokens,
+                              .rows = t->rows};
+    (void)snprintf(out->defines, sizeof out->defines,
+                   "-DN=%u -DK=%u -DEPILOGUE=%d -DWGMMA=%d -DTILE_T=%u "
+                   "-DTILE_W=%u -DSTAGES=%u -DBAND=16",
+                   op == MATMUL_NV_SILU ? of->rows / 2 : of->rows, of->cols,
+                   (int)op, (int)wgmma, t->tokens, t->rows, t->stages);
+    return true;
+}

@@ -1,0 +1,374 @@
+/* recv_admin_audit.c - ask every worker to walk its pool, and compare what
+ * each says with what the router believes.
+ *
+ *     router -> worker : Audit          one call a worker, AUDIT_MS in all
+ *     worker -> router : its ledger     and the differences it found itself
+ *
+ * What is under way between the two is no difference: a Submit that has not
+ * arrived, the last row of a sequence that the worker has let go of.  So a
+ * worker that seems to run fewer sequences than the router counts is asked
+ * again for a while before that is one.
+ *
+ * Of a replica every stage is asked.  What each has for its sequences, held or
+ * granted, is compared too: its share of the needs of those that its ledger
+ * includes. */
+#include <assert.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "proto/admin.pb-c.h"
+#include "router/calls/recv.h"
+#include "router/replicas/place.h"
+#include "router/router_state.h"
+
+#define AUDITS_MAX     4
+#define AUDIT_TEXT     2048
+#define AUDIT_AGAIN_US 100000
+
+struct audit_row {
+    struct worker *worker; /* NULL: it is through */
+    char name[PEER_NAME_MAX + 1];
+    bool again;
+    uint32_t n_differences;
+    char text[AUDIT_TEXT];
+    bool has_ledger;
+    struct ledger ledger;
+};
+
+struct audit {
+    struct pending call;
+    struct list all;
+    uint64_t number;
+    int64_t end_us;
+    struct event again;
+    uint32_t n_rows, n_open;
+    struct audit_row rows[]; /* [n_workers at its start] */
+};
+
+#define TAG(number, row) ((number) << 8 | (row))
+
+static void audit_free(struct router_core *r, struct audit *a)
+{
+    pending_close(r, &a->call);
+    event_clear(r, &a->again);
+    list_remove(&a->all);
+    r->n_audits--;
+    free(a);
+}
+
+void audit_dropped(struct router_core *r, struct pending *c)
+{
+    audit_free(r, LIST_OF(c, struct audit, call));
+}
+
+__attribute__((format(printf, 2, 3))) static void
+difference(struct audit_row *row, const char *fmt, ...)
+{
+    size_t n = strlen(row->text);
+    va_list ap;
+
+    row->n_differences++;
+    if (n > 0 && n + 1 < sizeof row->text) {
+        row->text[n++] = '\n';
+    }
+    va_start(ap, fmt);
+    vsnprintf(row->text + n, sizeof row->text - n, fmt, ap);
+    va_end(ap);
+}
+
+static void answer(struct router_core *r, struct audit *a)
+{
+    Sluice__V1__AuditAllReply reply = SLUICE__V1__AUDIT_ALL_REPLY__INIT;
+    Sluice__V1__WorkerAudit rows[ROUTER_WORKERS_MAX];
+    Sluice__V1__WorkerAudit *list[ROUTER_WORKERS_MAX];
+    Sluice__V1__Ledger ledgers[ROUTER_WORKERS_MAX];
+    Sluice__V1__ClassLedger classes[ROUTER_WORKERS_MAX][POOL_CLASSES];
+
+    for (uint32_t i = 0; i < a->n_rows; i++) {
+        const struct audit_row *row = &a->rows[i];
+        Sluice__V1__WorkerAudit *out = &rows[i];
+
+        sluice__v1__worker_audit__init(out);
+        out->worker = wire_text(row->name);
+        out->n_differences = row->n_differences;
+        out->has_text = row->n_differences > 0;
+        out->text = wire_text(row->text);
+        if (row->has_ledger) {
+            ledger_message(&row->ledger, &ledgers[i], classes[i]);
+            out->ledger = &ledgers[i];
+        }
+        reply.n_differences += row->n_differences;
+        list[i] = out;
+    }
+    reply.workers = list;
+    reply.n_workers = a->n_rows;
+    pending_end(r, &a->call, &reply.base);
+    audit_free(r, a);
+}
+
+/* a may be gone after it. */
+static void through(struct router_core *r, struct audit *a,
+                    struct audit_row *row)
+{
+    row->worker = NULL;
+    if (--a->n_open == 0) {
+        answer(r, a);
+    }
+}
+
+static bool ask(struct router_core *r, struct audit *a, uint32_t i)
+{
+    Sluice__V1__Nothing none = SLUICE__V1__NOTHING__INIT;
+    int64_t left_ms = (a->end_us - r->now_us) / 1000;
+
+    return left_ms > 0 &&
+           peer_call(a->rows[i].worker->peer->peer, METHOD_WORKER_AUDIT,
+                     &none.base, (uint32_t)left_ms, TAG(a->number, i),
+                     NULL) == ST_OK;
+}
+
+static void again_fire(struct router_core *r, struct event *e)
+{
+    struct audit *a = EVENT_OF(e, struct audit, again);
+    uint32_t n_open = a->n_open;
+
+    for (uint32_t i = 0; n_open > 0 && i < a->n_rows; i++) {
+        struct audit_row *row = &a->rows[i];
+        if (row->worker != NULL && row->again) {
+            row->again = false;
+            if (!ask(r, a, i)) {
+                difference(row, "it could not be asked again");
+                n_open = a->n_open - 1; /* 0: a is gone */
+                through(r, a, row);
+            }
+        }
+    }
+}
+
+void recv_admin_audit(struct router_core *r, const struct incoming *in)
+{
+    struct audit *a;
+
+    if (r->n_audits == AUDITS_MAX) {
+        refuse(in, ST_RESOURCE_EXHAUSTED, "%d audits are under way already",
+               AUDITS_MAX);
+        return;
+    }
+    a = calloc(1, sizeof *a + r->n_workers * sizeof a->rows[0]);
+    assert(a != NULL);
+    a->number = ++r->last_number;
+    a->end_us = r->now_us + (int64_t)AUDIT_MS * 1000;
+    a->again.fire = again_fire;
+    list_init(&a->all);
+    list_append(&r->audits, &a->all);
+    r->n_audits++;
+    pending_init(&a->call);
+    pending_open(r, &a->call, PENDING_AUDIT, in->peer, in->call);
+    a->n_open = 1; /* ours, so that it does not end in the loop */
+    for (uint32_t i = 0; i < r->n_workers; i++) {
+        struct audit_row *row = &a->rows[a->n_rows++];
+        row->worker = r->workers[i];
+        memcpy(row->name, r->workers[i]->peer->name, sizeof row->name);
+        if (ask(r, a, i)) {
+            a->n_open++;
+        } else {
+            row->worker = NULL;
+            difference(row, "it could not be asked: its link is full");
+        }
+    }
+    if (--a->n_open == 0) {
+        answer(r, a);
+    }
+}
+
+/* Of the sequences of its place those that the ledger includes.  Those that
+ * their worker is told to let go of, whatever they are here, may have ended
+ * there, and their memory waits for a plan.  What is kept may be gone: the
+ * lease is the worker's, and ends first there. */
+struct known {
+    uint32_t n, leaving, kept;
+    uint64_t most[POOL_CLASSES], least[POOL_CLASSES]; /* they have here */
+};
+
+static struct known known_of(struct worker *w, uint64_t grant)
+{
+    const struct worker *place = worker_place(w);
+    struct known k = {0};
+
+    if (place == NULL) {
+        return k;
+    }
+    for (const struct list *at = place->running.next; at != &place->running;
+         at = at->next) {
+        const struct choice *choice = LIST_OF(at, struct choice, running);
+        struct need share = place_share(w, &choice->need);
+
+        if (place_grant_at(place, w, choice->grant) > grant) {
+            continue;
+        }
+        for (int c = 0; c < POOL_CLASSES; c++) {
+            k.most[c] += share.of[c];
+            k.least[c] += choice->removal == REMOVAL_NONE && !choice->kept
+                              ? share.of[c]
+                              : 0;
+        }
+        if (choice->kept) {
+            k.kept++;
+        } else {
+            k.n++;
+            k.leaving += choice->removal != REMOVAL_NONE;
+        }
+    }
+    return k;
+}
+
+static void compare_ledger(struct router_core *r, struct worker *w,
+                           struct audit_row *row, const Sluice__V1__Ledger *l)
+{
+    struct error e;
+
+    if (l->session != w->peer->session) {
+        difference(row,
+                   "its ledger is of session %016" PRIx64
+                   ", the session is %016" PRIx64,
+                   l->session, w->peer->session);
+        return;
+    }
+    switch (worker_ledger_check(w, l, &e)) {
+    case LEDGER_LIE:
+        difference(row, "%s", e.text);
+        break;
+    case LEDGER_NEW:
+        worker_ledger_take(r, w, l);
+        break;
+    case LEDGER_OLD:
+        break;
+    }
+    row->has_ledger = true;
+    row->ledger = w->ledger;
+}
+
+/* Is that as many as it should run?  Only a leader knows what is kept. */
+static bool runs_all(const struct worker *w, const struct known *k,
+                     uint64_t runs)
+{
+    uint64_t most = k->n + (uint64_t)(w->stage > 0 ? k->kept : 0);
+
+    return runs <= most && runs + k->leaving >= k->n;
+}
+
+static uint64_t taken(const Sluice__V1__ClassLedger *c)
+{
+    return (uint64_t)c->held + c->granted;
+}
+
+/* Has a stage as much for them as it should have? */
+static bool has_all(const struct worker *w, const struct known *k,
+                    const Sluice__V1__Ledger *l)
+{
+    uint64_t blocks = taken(l->blocks), slots = taken(l->slots);
+
+    return w->replica == NULL ||
+           (blocks <= k->most[BLOCKS] && blocks >= k->least[BLOCKS] &&
+            slots <= k->most[SLOTS] && slots >= k->least[SLOTS]);
+}
+
+/* False: it shall be asked again. */
+static bool compare_sequences(struct router_core *r, struct audit *a,
+                              struct worker *w, struct audit_row *row,
+                              const Sluice__V1__Ledger *l)
+{
+    uint64_t runs = (uint64_t)l->n_queued + l->n_prefill + l->n_decode;
+    struct known k = known_of(w, l->grant);
+    bool all = !l->has_n_decode || runs_all(w, &k, runs);
+
+    if (all && has_all(w, &k, l)) {
+        return true;
+    }
+    if (r->now_us + 2 * AUDIT_AGAIN_US < a->end_us) {
+        return false;
+    }
+    if (!all) {
+        difference(row,
+                   "it runs %" PRIu64 " sequences of the grants up to %" PRIu64
+                   ", the router knows of %" PRIu32,
+                   runs, l->grant, k.n);
+    } else {
+        difference(row,
+                   "it has %" PRIu64 " blocks and %" PRIu64
+                   " slots for the grants up to %" PRIu64
+                   ", the router knows of %" PRIu64 " and %" PRIu64,
+                   taken(l->blocks), taken(l->slots), l->grant, k.most[BLOCKS],
+                   k.most[SLOTS]);
+    }
+    return true;
+}
+
+static void answered(struct router_core *r, struct audit *a,
+                     struct audit_row *row, struct worker *w,
+                     const Sluice__V1__AuditReply *m)
+{
+    compare_ledger(r, w, row, m->ledger);
+    if (row->n_differences == 0 &&
+        !compare_sequences(r, a, w, row, m->ledger)) {
+        row->again = true;
+        event_set(r, &a->again, r->now_us + AUDIT_AGAIN_US);
+        return;
+    }
+    if (m->n_differences > 0) {
+        bool said = m->has_text && wire_text_ok(m->text, 1, AUDIT_TEXT / 2);
+        difference(row, "%.*s", said ? (int)m->text.len : -1,
+                   said ? (const char *)m->text.data
+                        : "it found differences of its own");
+        row->n_differences += m->n_differences - 1;
+    }
+    through(r, a, row);
+}
+
+static struct audit *audit_of(struct router_core *r, uint64_t number)
+{
+    for (struct list *at = r->audits.next; at != &r->audits; at = at->next) {
+        struct audit *a = LIST_OF(at, struct audit, all);
+        if (a->number == number) {
+            return a;
+        }
+    }
+    return NULL;
+}
+
+void audit_answered(struct router_core *r, struct worker *w, uint64_t tag,
+                    const ProtobufCMessage *reply, const struct error *e)
+{
+    struct audit *a = audit_of(r, tag >> 8);
+    struct audit_row *row = a == NULL ? NULL : &a->rows[tag & 255];
+
+    if (row == NULL || row->worker != w) {
+        return;
+    }
+    if (reply == NULL) {
+        difference(row, "it did not answer: %s", e->text);
+        through(r, a, row);
+    } else {
+        answered(r, a, row, w, (const void *)reply);
+    }
+}
+
+void audit_worker_lost(struct router_core *r, struct worker *w)
+{
+    struct list *at = r->audits.next;
+
+    while (at != &r->audits) {
+        struct audit *a = LIST_OF(at, struct audit, all);
+        at = at->next;
+        for (uint32_t i = 0; i < a->n_rows; i++) {
+            if (a->rows[i].worker == w) {
+                difference(&a->rows[i], "its session ended meanwhile");
+                through(r, a, &a->rows[i]);
+                break; /* a may be gone */
+            }
+        }
+    }
+}

@@ -1,0 +1,161 @@
+/* ListWorkers and ListSequences: pages in order of number, so that what
+ * comes or goes between two pages moves nothing else. */
+#include "proto/admin.pb-c.h"
+#include "router/calls/recv.h"
+#include "router/replicas/offers.h"
+#include "router/replicas/place.h"
+#include "router/replicas/replica.h"
+#include "router/router_state.h"
+
+static void replica_of_row(const struct router_core *r, const struct worker *w,
+                           Sluice__V1__WorkerRow *row)
+{
+    const struct replica *x = w->replica;
+
+    if (x == NULL) {
+        return;
+    }
+    row->has_assembly = row->has_stage = row->has_n_stages = true;
+    row->assembly = x->assembly;
+    row->stage = w->stage;
+    row->n_stages = x->n_stages;
+    row->has_replica = true;
+    row->replica = wire_text(replica_state_name(x));
+    row->has_replica_ms = x->up_us > 0;
+    row->replica_ms = (uint64_t)(r->now_us - x->up_us) / 1000;
+}
+
+static void worker_row(const struct router_core *r, const struct worker *w,
+                       Sluice__V1__WorkerRow *row)
+{
+    const struct shard *s = &w->shard;
+
+    sluice__v1__worker_row__init(row);
+    row->name = wire_text(w->peer->name);
+    row->id = w->peer->id.v;
+    row->model = wire_text(w->model->name);
+    row->layer_begin = s->layer_begin;
+    row->layer_end = s->layer_end;
+    row->n_layers = s->n_layers;
+    row->device = wire_text(s->device);
+    row->block_tokens = s->block_tokens;
+    row->block_bytes = s->block_bytes;
+    row->slot_bytes = s->slot_bytes;
+    row->weight_bytes = s->weight_bytes;
+    row->pool_bytes = s->pool_bytes;
+    row->n_sequences = w->n_running;
+    row->n_tokens = w->n_tokens;
+    row->silent_ms = (uint32_t)((r->now_us - w->peer->heard_us) / 1000);
+    row->state = wire_text(worker_state_name(w));
+    row->has_step_us = w->step_us > 0;
+    row->step_us = w->step_us;
+    row->has_plan_age_us = w->live.reports;
+    row->plan_age_us = w->live.plan_age_us;
+    row->has_lineage = true;
+    row->lineage = wire_text(w->life.lineage);
+    row->has_n_barren = row->has_readmit_ms = true;
+    row->n_barren = w->life.n_barren;
+    row->readmit_ms = lineage_readmit_ms(r, w);
+    replica_of_row(r, w, row);
+}
+
+/* The oldest worker past `after`; ids of peers only grow. */
+static const struct worker *worker_after(const struct router_core *r,
+                                         uint64_t after)
+{
+    const struct worker *first = NULL;
+
+    for (uint32_t i = 0; i < r->n_workers; i++) {
+        const struct worker *w = r->workers[i];
+        if (w->peer->id.v > after &&
+            (first == NULL || w->peer->id.v < first->peer->id.v)) {
+            first = w;
+        }
+    }
+    return first;
+}
+
+/* Half a page: a row of 27 fields with a ledger takes 2 KiB to unpack, and
+ * 64 of them would pass the budget of their reader (common/wire/wire.h). */
+void recv_admin_list_workers(struct router_core *r, const struct incoming *in)
+{
+    const Sluice__V1__ListRequest *m = (const void *)in->message;
+    Sluice__V1__ListWorkersReply reply = SLUICE__V1__LIST_WORKERS_REPLY__INIT;
+    Sluice__V1__WorkerRow rows[LIST_WORKERS_MAX], *list[LIST_WORKERS_MAX];
+    Sluice__V1__Ledger ledgers[LIST_WORKERS_MAX];
+    Sluice__V1__ClassLedger classes[LIST_WORKERS_MAX][POOL_CLASSES];
+    Sluice__V1__OfferRow offers[OFFERS_MAX], *offer_list[OFFERS_MAX];
+    const struct worker *w = worker_after(r, m->after);
+
+    for (; w != NULL && reply.n_workers < LIST_WORKERS_MAX;
+         w = worker_after(r, w->peer->id.v)) {
+        size_t i = reply.n_workers++;
+        worker_row(r, w, &rows[i]);
+        ledger_message(&w->ledger, &ledgers[i], classes[i]);
+        rows[i].ledger = &ledgers[i];
+        list[i] = &rows[i];
+    }
+    reply.workers = list;
+    reply.n_offers = m->after == 0 ? offers_list(r, offers) : 0;
+    for (size_t i = 0; i < reply.n_offers; i++) {
+        offer_list[i] = &offers[i];
+    }
+    reply.offers = offer_list;
+    reply.has_next = w != NULL;
+    reply.next = w != NULL ? rows[LIST_WORKERS_MAX - 1].id : 0;
+    peer_end(in->peer->peer, in->call, &reply.base);
+}
+
+static void sequence_row(const struct router_core *r, struct choice *choice,
+                         Sluice__V1__SequenceRow *row,
+                         Sluice__V1__SequenceRef *ref)
+{
+    sluice__v1__sequence_row__init(row);
+    sluice__v1__sequence_ref__init(ref);
+    ref->request_id = (ProtobufCBinaryData){16, choice->request->id};
+    ref->has_choice = true;
+    ref->choice = choice->index;
+    row->sequence = ref;
+    row->state =
+        wire_text(choice->kept ? "kept" : choice_state_name(choice->state));
+    row->model = wire_text(choice->request->model->name);
+    row->has_worker = choice->worker != NULL;
+    row->worker = wire_text(choice->worker_name);
+    row->n_prompt = choice->request->n_prompt;
+    row->n_generated = choice->n_generated;
+    row->max_tokens = choice->request->max_tokens;
+    row->age_ms = (uint64_t)(r->now_us - choice->request->arrived_us) / 1000;
+    row->blocks =
+        choice->worker != NULL ? (uint32_t)choice->held.of[BLOCKS] : 0;
+    row->slots = choice->worker != NULL ? (uint32_t)choice->held.of[SLOTS] : 0;
+}
+
+void recv_admin_list_sequences(struct router_core *r, const struct incoming *in)
+{
+    const Sluice__V1__ListRequest *m = (const void *)in->message;
+    Sluice__V1__ListSequencesReply reply =
+        SLUICE__V1__LIST_SEQUENCES_REPLY__INIT;
+    Sluice__V1__SequenceRow rows[LIST_ROWS_MAX], *list[LIST_ROWS_MAX];
+    Sluice__V1__SequenceRef refs[LIST_ROWS_MAX];
+    struct list *at = r->all_choices.next;
+    uint64_t last = 0;
+
+    for (; at != &r->all_choices; at = at->next) {
+        struct choice *choice = LIST_OF(at, struct choice, all);
+        size_t i = reply.n_sequences;
+
+        if (choice->number <= m->after) {
+            continue;
+        }
+        if (i == LIST_ROWS_MAX) {
+            reply.has_next = true;
+            reply.next = last;
+            break;
+        }
+        sequence_row(r, choice, &rows[i], &refs[i]);
+        list[reply.n_sequences++] = &rows[i];
+        last = choice->number;
+    }
+    reply.sequences = list;
+    peer_end(in->peer->peer, in->call, &reply.base);
+}

@@ -1,0 +1,99 @@
+/* Status, and Watch: Status again and again. */
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "proto/admin.pb-c.h"
+#include "router/calls/recv.h"
+#include "router/router_state.h"
+
+struct watch {
+    struct pending call;
+    struct event next;
+    int64_t period_us;
+};
+
+static void status_fill(const struct router_core *r, Sluice__V1__StatusReply *m)
+{
+    const struct router_metrics *k = &r->metrics;
+
+    sluice__v1__status_reply__init(m);
+    m->router = wire_text(r->name);
+    m->version = wire_text(SLUICE_VERSION);
+    m->uptime_ms = (uint64_t)(r->now_us - r->start_us) / 1000;
+    m->n_workers = r->n_workers;
+    m->n_clients = peers_count(r, BY_CLIENT | BY_ADMIN);
+    m->n_waiting = r->n_waiting + r->early.n_choices;
+    for (uint32_t i = 0; i < r->n_workers; i++) {
+        const struct worker *w = r->workers[i];
+
+        m->n_running += w->stage == 0 ? w->n_running : 0; /* once each */
+    }
+    m->n_requests = k->requests;
+    m->n_finished = k->finished;
+    m->n_cancelled = k->cancelled;
+    m->n_failed = k->failed;
+    m->n_refused = k->refused;
+    m->n_moved = k->moved;
+    m->has_n_adopted = true;
+    m->n_adopted = k->adopted;
+    m->n_tokens = k->tokens;
+    m->ledger_violations = k->ledger_violations;
+    m->n_strikes = k->strikes;
+    m->has_n_resumed = true;
+    m->n_resumed = k->resumed;
+    m->has_n_indicted = true;
+    m->n_indicted = k->indicted;
+    m->has_n_hung = true;
+    m->n_hung = k->hung;
+    m->has_n_replicas = m->has_n_forming = true;
+    m->n_replicas = (uint32_t)k->replicas_up;
+    m->n_forming = (uint32_t)k->replicas_forming;
+}
+
+void recv_admin_status(struct router_core *r, const struct incoming *in)
+{
+    Sluice__V1__StatusReply m;
+
+    status_fill(r, &m);
+    peer_end(in->peer->peer, in->call, &m.base);
+}
+
+/* A message that finds no room is left out: the next one says more. */
+static void watch_fire(struct router_core *r, struct event *e)
+{
+    struct watch *x = EVENT_OF(e, struct watch, next);
+    Sluice__V1__StatusReply m;
+
+    status_fill(r, &m);
+    (void)!peer_reply(x->call.peer->peer, x->call.id, &m.base);
+    event_set(r, &x->next, r->now_us + x->period_us);
+}
+
+void recv_admin_watch(struct router_core *r, const struct incoming *in)
+{
+    const Sluice__V1__WatchRequest *m = (const void *)in->message;
+    struct watch *x;
+
+    if (m->period_ms < WATCH_MS_MIN || m->period_ms > WATCH_MS_MAX) {
+        refuse(in, ST_INVALID_ARGUMENT,
+               "period_ms is %" PRIu32 ", must be %d..%d", m->period_ms,
+               WATCH_MS_MIN, WATCH_MS_MAX);
+        return;
+    }
+    x = calloc(1, sizeof *x);
+    assert(x != NULL);
+    pending_init(&x->call);
+    pending_open(r, &x->call, PENDING_WATCH, in->peer, in->call);
+    x->period_us = (int64_t)m->period_ms * 1000;
+    x->next.fire = watch_fire;
+    watch_fire(r, &x->next);
+}
+
+void watch_dropped(struct router_core *r, struct pending *c)
+{
+    struct watch *x = LIST_OF(c, struct watch, call);
+
+    event_clear(r, &x->next);
+    free(x);
+}

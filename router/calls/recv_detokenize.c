@@ -1,0 +1,35 @@
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "router/calls/recv.h"
+#include "router/router_state.h"
+
+void recv_detokenize(struct router_core *r, const struct incoming *in)
+{
+    const Sluice__V1__DetokenizeRequest *m = (const void *)in->message;
+    struct text_job *j;
+    uint32_t model;
+
+    for (size_t i = 0; i < m->n_tokens; i++) {
+        if (m->tokens[i] >= SHARD_VOCAB_MAX) {
+            refuse(in, ST_INVALID_ARGUMENT,
+                   "token %zu is %" PRIu32 ", no vocabulary is so large", i,
+                   m->tokens[i]);
+            return;
+        }
+    }
+    if (!find_text(r, in, m->model, &model)) {
+        return;
+    }
+    j = text_job_new(TEXT_DECODE, 0);
+    j->model = model;
+    j->ids = malloc((m->n_tokens + 1) * sizeof *j->ids);
+    assert(j->ids != NULL);
+    if (m->n_tokens > 0) {
+        memcpy(j->ids, m->tokens, m->n_tokens * sizeof *j->ids);
+    }
+    j->n_ids = m->n_tokens;
+    text_call(r, in, &j);
+}

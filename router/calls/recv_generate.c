@@ -1,0 +1,361 @@
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/failpoint.h"
+#include "common/base/plant.h"
+#include "common/sampling/sampling_message.h"
+#include "router/calls/recv.h"
+#include "router/requests/resume.h"
+#include "router/router_state.h"
+#include "router/schedule/admission.h"
+#include "text/stop_strings.h"
+
+typedef Sluice__V1__GenerateRequest generate_message;
+
+static bool check_prompt(const struct incoming *in, const generate_message *m)
+{
+    if (m->has_text && m->n_tokens > 0) {
+        refuse(in, ST_INVALID_ARGUMENT,
+               "the prompt is given as text and as ids, only one is allowed");
+        return false;
+    }
+    if (m->n_tokens == 0 && (!m->has_text || m->text.len == 0)) {
+        refuse(in, ST_INVALID_ARGUMENT, "the prompt is empty");
+        return false;
+    }
+    if (m->has_text && !wire_text_ok(m->text, 1, m->text.len)) {
+        refuse(in, ST_INVALID_ARGUMENT,
+               "the prompt is not UTF-8, or has a NUL in it");
+        return false;
+    }
+    return true;
+}
+
+static bool check_fields(const struct incoming *in, const generate_message *m)
+{
+    if (!check_request_id(in, m->request_id) || !check_prompt(in, m)) {
+        return false;
+    }
+    if (!wire_text_ok(m->model, 0, MODEL_NAME_MAX)) {
+        refuse(in, ST_INVALID_ARGUMENT,
+               "the model's name must be at most %d bytes of UTF-8",
+               MODEL_NAME_MAX);
+        return false;
+    }
+    if (m->has_max_tokens && m->max_tokens == 0) {
+        refuse(in, ST_INVALID_ARGUMENT,
+               "max_tokens is 0, at least 1 is "
+               "needed");
+        return false;
+    }
+    if (m->n == 0 || m->n > CHOICES_MAX) {
+        refuse(in, ST_INVALID_ARGUMENT, "n is %" PRIu32 ", must be 1..%d", m->n,
+               CHOICES_MAX);
+        return false;
+    }
+    if (m->keep_ms > KEEP_MS_LIMIT) {
+        refuse(in, ST_INVALID_ARGUMENT,
+               "keep_ms is %" PRIu32 ", at most %d is possible", m->keep_ms,
+               KEEP_MS_LIMIT);
+        return false;
+    }
+    return true;
+}
+
+/* Of its first choice that has not ended. */
+static const char *is_what(const struct request *request)
+{
+    bool kept = false;
+
+    for (uint32_t c = 0; c < request->n_choices; c++) {
+        if (request->choices[c].state != CHOICE_ENDED) {
+            return choice_state_name(request->choices[c].state);
+        }
+        kept = kept || request->choices[c].kept;
+    }
+    return kept ? "kept: remove it first" : choice_state_name(CHOICE_ENDED);
+}
+
+/* Is the id free, or becomes so for one that is resumed? */
+static bool check_id(struct router_core *r, const struct incoming *in,
+                     const generate_message *m)
+{
+    struct request *request =
+        request_find(r, m->request_id.data, m->request_id.len);
+    const char *state;
+    uint32_t retry_ms = 0;
+    struct error e;
+
+    if (request == NULL) {
+        return early_check_id(r, in, m);
+    }
+    state = is_what(request);
+    if (resume_asked(m) && resume_make_way(r, request, in, &retry_ms)) {
+        return true;
+    }
+    error_set(&e, ST_ALREADY_EXISTS, "a request of this id is %s", state);
+    peer_fail(in->peer->peer, in->call, &e, retry_ms);
+    return false;
+}
+
+/* Is there a place for every choice? */
+static bool check_open(struct router_core *r, const struct incoming *in,
+                       const generate_message *m)
+{
+    uint32_t max = r->options.max_requests;
+    struct error e;
+
+    if (m->n <= max && r->n_choices <= max - m->n) {
+        return true;
+    }
+    error_set(&e, ST_RESOURCE_EXHAUSTED,
+              "%" PRIu32 " sequences are open, at most %" PRIu32
+              " may be, and these would be %" PRIu32 " more",
+              r->n_choices, max, m->n);
+    peer_fail(in->peer->peer, in->call, &e, m->n <= max ? RETRY_MS_MIN : 0);
+    return false;
+}
+
+static struct model *find_model(struct router_core *r,
+                                const struct incoming *in,
+                                const generate_message *request)
+{
+    ProtobufCBinaryData name = request->model;
+    struct text_seam *t = r->options.text;
+    struct model *m = model_find(r, name.data, name.len);
+    uint32_t unused;
+    struct error e;
+
+    if (m != NULL && model_waits(m)) {
+        return m;
+    }
+    if (m != NULL) {
+        admission_absent(m, &e);
+        peer_fail(in->peer->peer, in->call, &e, RETRY_MS_ABSENT);
+    } else if (resume_asked(request) && (name.len > 0 || r->n_workers == 0)) {
+        error_set(&e, ST_UNAVAILABLE, "no worker of model %.*s is up yet",
+                  (int)name.len, (const char *)name.data);
+        peer_fail(in->peer->peer, in->call, &e, RETRY_MS_MIN);
+    } else if (name.len == 0) {
+        refuse(in, r->n_workers == 0 ? ST_UNAVAILABLE : ST_INVALID_ARGUMENT,
+               r->n_workers == 0 ? "no worker is up"
+                                 : "several models are served, name one");
+    } else if (t != NULL &&
+               t->ops->find(t, (char *)name.data, name.len, &unused)) {
+        refuse(in, ST_UNAVAILABLE, "no worker of model %.*s is up",
+               (int)name.len, (const char *)name.data);
+    } else {
+        refuse(in, ST_NOT_FOUND, "model %.*s is not served here", (int)name.len,
+               (const char *)name.data);
+    }
+    return NULL;
+}
+
+/* Before the prompt is encoded: what is refused must cost little. */
+static bool check_place(struct router_core *r, const struct incoming *in,
+                        const struct model *m, const generate_message *request)
+{
+    uint32_t retry_ms = 0;
+    struct error e;
+
+    if (request->has_text && !m->has_text) {
+        error_set(&e, ST_FAILED_PRECONDITION,
+                  "this router has no tokenizer for model %s: give the "
+                  "prompt as ids",
+                  m->name);
+    } else if (request->has_want_text && request->want_text && !m->has_text) {
+        error_set(&e, ST_FAILED_PRECONDITION,
+                  "this router has no tokenizer for model %s: set want_text "
+                  "to false",
+                  m->name);
+    } else if ((request->sampling == NULL ||
+                sampling_check(request->sampling, m->vocab, &e) == ST_OK) &&
+               resume_check(request, m->vocab, &e) == ST_OK &&
+               admission_queue(r, m, request->n, &retry_ms, &e) == ST_OK) {
+        return true;
+    }
+    peer_fail(in->peer->peer, in->call, &e, retry_ms);
+    return false;
+}
+
+/* Its stop strings as a machine; *out is NULL if it has none. */
+static bool check_stop(struct router_core *r, const struct incoming *in,
+                       const struct model *m, const generate_message *request,
+                       struct stop_strings **out)
+{
+    struct stop_string strings[STOP_STRINGS_MAX];
+    struct text_seam *t = r->options.text;
+    struct error e;
+
+    *out = NULL;
+    if (request->n_stop == 0) {
+        return true;
+    }
+    if (!m->has_text || t->ops->tokenizer(t, m->text) == NULL) {
+        refuse(in, ST_FAILED_PRECONDITION,
+               "this router has no tokenizer for model %s: it cannot look for "
+               "stop strings",
+               m->name);
+        return false;
+    }
+    for (size_t i = 0; i < request->n_stop && i < STOP_STRINGS_MAX; i++) {
+        strings[i] = (struct stop_string){(const char *)request->stop[i].data,
+                                          request->stop[i].len};
+    }
+    if (stop_strings_new(out, strings, request->n_stop, &e) != ST_OK) {
+        peer_fail(in->peer->peer, in->call, &e, 0);
+        return false;
+    }
+    return true;
+}
+
+static void take_fields(struct router_core *r, struct request *request,
+                        const generate_message *m)
+{
+    sampling_read(&request->sampling, m->sampling);
+    if (m->sampling == NULL || !m->sampling->has_seed) {
+        request->sampling.seed = PLANT(SEED_FORGOTTEN) && resume_asked(m)
+                                     ? r->io->random(r->io)
+                                     : sampling_seed(request->id);
+    }
+    request->sampling_lists = malloc(sampling_bytes(&request->sampling) + 1);
+    assert(request->sampling_lists != NULL);
+    sampling_own(&request->sampling, request->sampling_lists);
+    request->max_tokens = m->has_max_tokens ? m->max_tokens : 0;
+    request->keep_ms = m->keep_ms;
+    request->wants_text = m->want_text && request->model->has_text;
+}
+
+static void take_ids(struct request *request, const generate_message *m)
+{
+    request->prompt = malloc(m->n_tokens * sizeof *request->prompt);
+    assert(request->prompt != NULL);
+    memcpy(request->prompt, m->tokens, m->n_tokens * sizeof *request->prompt);
+    request->n_prompt = (uint32_t)m->n_tokens;
+}
+
+static void encode(struct router_core *r, struct request *request,
+                   const generate_message *m)
+{
+    struct text_seam *t = r->options.text;
+    uint64_t tag = JOB_TAG(request->choices[0].number, JOB_PROMPT);
+    struct text_job *j = text_job_new(TEXT_ENCODE, tag);
+    struct error e;
+
+    j->model = request->model->text;
+    j->parse_special = m->parse_special;
+    j->text = malloc(m->text.len);
+    assert(j->text != NULL);
+    memcpy(j->text, m->text.data, m->text.len);
+    j->n_text = m->text.len;
+    if (t->ops->submit(t, &j) != ST_OK) {
+        text_job_free(&j);
+        error_set(&e, ST_RESOURCE_EXHAUSTED,
+                  "too many texts wait to be encoded");
+        request_refuse(r, request, &e, RETRY_MS_MIN);
+        return;
+    }
+    table_add(&r->jobs, &request->by_tag, tag);
+    r->n_jobs++;
+}
+
+/* Its model is there. */
+static void take(struct router_core *r, const struct incoming *in,
+                 const generate_message *m, struct model *model,
+                 struct stop_strings *stop)
+{
+    struct request *request;
+
+    model = model_take(r, (const uint8_t *)model->name, strlen(model->name));
+    request = request_new(r, m->request_id.data, model, m->n);
+    request->deadline_us = in->deadline_us;
+    pending_open(r, &request->call, PENDING_GENERATE, in->peer, in->call);
+    take_fields(r, request, m);
+    request->stop_strings = stop; /* taken over */
+    if (!resume_take(r, request, m)) {
+        return;
+    }
+    if (m->has_text) {
+        encode(r, request, m);
+    } else {
+        take_ids(request, m);
+        request_enqueue(r, request);
+    }
+}
+
+void generate_judge(struct router_core *r, const struct incoming *in)
+{
+    const generate_message *m = (const void *)in->message;
+    struct stop_strings *stop = NULL;
+    struct model *model;
+
+    if (!check_fields(in, m) || !check_id(r, in, m) || !check_open(r, in, m)) {
+        r->metrics.refused++;
+    } else if (early_waits(r, m->model)) {
+        r->metrics.refused += !early_hold(r, in, m);
+    } else if ((model = find_model(r, in, m)) != NULL &&
+               check_place(r, in, model, m) &&
+               check_stop(r, in, model, m, &stop)) {
+        take(r, in, m, model, stop);
+    } else {
+        r->metrics.refused++;
+    }
+}
+
+void recv_generate(struct router_core *r, const struct incoming *in)
+{
+    r->metrics.requests++;
+    FP(ROUTER_GENERATE);
+    generate_judge(r, in);
+}
+
+void generate_encoded(struct router_core *r, struct request *request,
+                      struct text_job *j)
+{
+    if (j->status != ST_OK) {
+        error_wrap(&j->error, "prompt");
+        j->error.code = j->status;
+        request_refuse(r, request, &j->error, 0);
+        return;
+    }
+    if (j->n_ids > SHARD_CONTEXT_MAX) {
+        error_set(&j->error, ST_INVALID_ARGUMENT,
+                  "the prompt has %zu tokens, at most %d are possible",
+                  j->n_ids, SHARD_CONTEXT_MAX);
+        request_refuse(r, request, &j->error, 0);
+        return;
+    }
+    request->prompt = j->ids; /* taken over */
+    request->n_prompt = (uint32_t)j->n_ids;
+    j->ids = NULL;
+    j->n_ids = 0;
+    request_enqueue(r, request);
+}
+
+static Sluice__V1__CancelReason why_dropped(const struct router_core *r,
+                                            const struct request *request,
+                                            bool gone)
+{
+    if (gone) {
+        return SLUICE__V1__CANCEL_REASON__CANCEL_CLIENT_GONE;
+    }
+    return r->now_us >= request->deadline_us
+               ? SLUICE__V1__CANCEL_REASON__CANCEL_DEADLINE
+               : SLUICE__V1__CANCEL_REASON__CANCEL_BY_CLIENT;
+}
+
+void generate_dropped(struct router_core *r, struct pending *c, bool gone)
+{
+    struct request *request = LIST_OF(c, struct request, call);
+
+    if (gone && PLANT(CLIENT_GONE_IGNORED)) {
+        for (uint32_t i = 0; i < request->n_choices; i++) {
+            list_remove(&request->choices[i].ready);
+        }
+        request_settle(r, request);
+        return;
+    }
+    request_cancel(r, request, why_dropped(r, request, gone));
+}

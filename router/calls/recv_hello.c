@@ -1,0 +1,403 @@
+#include <inttypes.h>
+#include <string.h>
+
+#include "common/base/failpoint.h"
+#include "common/base/log.h"
+#include "common/base/plant.h"
+#include "proto/registry.pb-c.h"
+#include "router/calls/recv.h"
+#include "router/router_state.h"
+
+/* A Hello that is being judged.  Until it is welcome nothing changes: one that
+ * is refused must be no event to anybody else. */
+struct hello {
+    struct peer_id from;
+    const Sluice__V1__HelloRequest *m;
+    uint8_t role; /* BY_* */
+    uint32_t retry_ms;
+    struct router_peer *old; /* whose name it takes over, NULL: nobody's */
+    struct model *model;     /* of a worker; a reference */
+};
+
+static void answer(struct router_core *r, const struct router_peer *p)
+{
+    Sluice__V1__HelloReply reply = SLUICE__V1__HELLO_REPLY__INIT;
+    struct frame *f;
+
+    reply.session = p->session;
+    reply.version_major = WIRE_VERSION_MAJOR;
+    reply.version_minor = WIRE_VERSION_MINOR; /* the lowest there is */
+    reply.name = wire_text(r->name);
+    f = hello_answer(p->session, &reply.base, NULL, 0);
+    (void)r->io->send(r->io, p->id, &f);
+    FP(ROUTER_HELLO);
+}
+
+static void refuse_hello(struct router_core *r, struct peer_id from,
+                         const struct error *e, uint32_t retry_ms)
+{
+    struct frame *f = hello_answer(0, NULL, e, retry_ms);
+
+    r->metrics.hellos_refused++;
+    log_warn("hello-refused", "peer=%" PRIu32 " status=%s why=\"%s\"", from.v,
+             status_name(e->code), e->text);
+    (void)r->io->send(r->io, from, &f);
+}
+
+static enum status check_who(struct hello *h, struct error *e)
+{
+    const Sluice__V1__HelloRequest *m = h->m;
+    enum status st = hello_check(&m->base, "this router", &h->role, e);
+
+    if (st != ST_OK) {
+        return st;
+    }
+    if ((m->worker != NULL || m->offer != NULL) != (h->role == BY_WORKER)) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "a worker, and only a worker, says what its shard is");
+    }
+    if (m->worker != NULL && m->offer != NULL) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "a worker has layers or offers to take some, not "
+                         "both");
+    }
+    return ST_OK;
+}
+
+/* The port for clients lets no worker in, and so on. */
+static enum status check_port(struct router_core *r, const struct hello *h,
+                              struct error *e)
+{
+    uint8_t allowed =
+        r->io->port == NULL ? BY_ALL : r->io->port(r->io, h->from);
+
+    if ((allowed & h->role) == 0) {
+        return error_set(e, ST_PERMISSION_DENIED,
+                         "a %s may not come in at this port",
+                         h->role == BY_WORKER   ? "worker"
+                         : h->role == BY_CLIENT ? "client"
+                                                : "administrator");
+    }
+    return ST_OK;
+}
+
+static enum status check_house(struct router_core *r, struct hello *h,
+                               struct error *e)
+{
+    h->retry_ms = 1000;
+    if (r->stopping) {
+        return error_set(e, ST_UNAVAILABLE, "the router is stopping");
+    }
+    if (r->n_peers >= r->options.max_peers) {
+        return error_set(e, ST_RESOURCE_EXHAUSTED,
+                         "%" PRIu32 " peers are connected, at most %" PRIu32
+                         " may be",
+                         r->n_peers, r->options.max_peers);
+    }
+    if (h->m->worker != NULL && r->n_workers == ROUTER_WORKERS_MAX) {
+        return error_set(e, ST_RESOURCE_EXHAUSTED,
+                         "%d workers are connected, no more are possible",
+                         ROUTER_WORKERS_MAX);
+    }
+    if (h->m->offer != NULL && r->offers.n == OFFERS_MAX) {
+        return error_set(e, ST_RESOURCE_EXHAUSTED,
+                         "%d workers wait for layers, no more are possible",
+                         OFFERS_MAX);
+    }
+    h->retry_ms = 0;
+    return ST_OK;
+}
+
+static bool same_name(const char *name, ProtobufCBinaryData d)
+{
+    return strlen(name) == d.len && memcmp(name, d.data, d.len) == 0;
+}
+
+static enum status check_quarantine(struct router_core *r, struct hello *h,
+                                    struct error *e)
+{
+    for (uint32_t i = 0; i < r->n_quarantine; i++) {
+        const struct quarantine *k = &r->quarantine[i];
+        if (same_name(k->name, h->m->name) && k->until_us > r->now_us) {
+            h->retry_ms = (uint32_t)((k->until_us - r->now_us) / 1000) + 1;
+            return error_set(e, ST_UNAVAILABLE,
+                             "what worker %s said before could not be true; "
+                             "it may come back in %" PRIu32 " ms",
+                             k->name, h->retry_ms);
+        }
+    }
+    return ST_OK;
+}
+
+/* A worker whose old session nobody has missed yet may take it over; one
+ * that is heard all the time is another worker of the same name. */
+static enum status check_name(const struct router_core *r, struct hello *h,
+                              struct error *e)
+{
+    const struct list *at = r->all_peers.next;
+
+    for (; at != &r->all_peers; at = at->next) {
+        struct router_peer *old = LIST_OF(at, struct router_peer, all);
+        int64_t quiet = r->now_us - old->heard_us;
+
+        if (old->role != BY_WORKER || old->ended ||
+            !same_name(old->name, h->m->name)) {
+            continue;
+        }
+        if (quiet < NAME_BUSY_US) {
+            h->retry_ms = NAME_BUSY_US / 1000;
+            return error_set(e, ST_ALREADY_EXISTS,
+                             "a worker of the name %s is here, last heard "
+                             "%" PRId64 " ms ago",
+                             old->name, quiet / 1000);
+        }
+        h->old = old;
+        return ST_OK;
+    }
+    return ST_OK;
+}
+
+static enum status check_tokenizer(const struct router_core *r,
+                                   const struct model *m,
+                                   const Sluice__V1__WorkerShard *s,
+                                   struct error *e)
+{
+    struct text_seam *t = r->options.text;
+    const uint8_t *hash = m->has_text ? t->ops->hash(t, m->text) : NULL;
+
+    if (hash != NULL &&
+        (s->tokenizer.len != 16 || memcmp(s->tokenizer.data, hash, 16) != 0)) {
+        return error_set(e, ST_FAILED_PRECONDITION,
+                         "model %s: your tokenizer.json is not the one this "
+                         "router has",
+                         m->name);
+    }
+    return ST_OK;
+}
+
+/* Workers of m whose session goes on if h is welcome. */
+static uint32_t n_staying(const struct router_core *r, const struct hello *h,
+                          const struct model *m)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < r->n_workers; i++) {
+        const struct worker *w = r->workers[i];
+
+        n += w->model == m && w->peer != h->old && !w->peer->ended;
+    }
+    return n;
+}
+
+static enum status check_weights(const struct router_core *r,
+                                 const struct hello *h, const struct model *m,
+                                 ProtobufCBinaryData fingerprint,
+                                 struct error *e)
+{
+    uint32_t n = n_staying(r, h, m);
+
+    if (n > 0 && memcmp(m->fingerprint, fingerprint.data, 16) != 0) {
+        return error_set(e, ST_FAILED_PRECONDITION,
+                         "model %s: your weights are not those of the %" PRIu32
+                         " workers that are here",
+                         m->name, n);
+    }
+    return ST_OK;
+}
+
+static enum status check_model(const struct router_core *r,
+                               const struct hello *h, struct error *e)
+{
+    const Sluice__V1__WorkerShard *s = h->m->worker;
+    const struct model *m = h->model;
+    enum status st = check_weights(r, h, m, s->fingerprint, e);
+
+    if (st != ST_OK) {
+        return st;
+    }
+    if (n_staying(r, h, m) > 0 && m->vocab != s->vocab) {
+        return error_set(e, ST_FAILED_PRECONDITION,
+                         "model %s: your vocabulary has %" PRIu32
+                         " tokens, that of the others %" PRIu32,
+                         m->name, s->vocab, m->vocab);
+    }
+    return check_tokenizer(r, m, s, e);
+}
+
+static enum status check_worker(struct router_core *r, struct hello *h,
+                                struct error *e)
+{
+    const Sluice__V1__WorkerShard *s = h->m->worker;
+    enum status st = shard_check(s, e);
+
+    if (st == ST_OK) {
+        st = check_quarantine(r, h, e);
+    }
+    if (st == ST_OK) {
+        st = check_name(r, h, e);
+    }
+    if (st != ST_OK) {
+        return st;
+    }
+    h->model = model_take(r, s->model.data, s->model.len);
+    if (h->model == NULL) {
+        return error_set(e, ST_RESOURCE_EXHAUSTED,
+                         "%d models are served, no more are possible",
+                         ROUTER_MODELS_MAX);
+    }
+    return check_model(r, h, e);
+}
+
+/* Layers of other weights would be refused once they are loaded. */
+static enum status check_offer(struct router_core *r, struct hello *h,
+                               struct error *e)
+{
+    const Sluice__V1__WorkerOffer *o = h->m->offer;
+    enum status st = offer_check(o, e);
+    const struct model *m;
+
+    if (st == ST_OK) {
+        st = check_quarantine(r, h, e);
+    }
+    if (st == ST_OK) {
+        st = check_name(r, h, e);
+    }
+    if (st != ST_OK) {
+        return st;
+    }
+    m = model_find(r, o->model.data, o->model.len);
+    return m == NULL ? ST_OK : check_weights(r, h, m, o->fingerprint, e);
+}
+
+static bool same_life(const struct worker *w, const Sluice__V1__WorkerShard *s)
+{
+    return s != NULL && s->has_life && s->life == w->life.number;
+}
+
+/* The old session is let go once the new one stands, so that its sequences
+ * have somewhere to go. */
+static void take_name(struct router_core *r, const struct hello *h)
+{
+    struct router_peer *old = h->old;
+
+    if (old == NULL) {
+        return;
+    }
+    if (old->worker != NULL && !same_life(old->worker, h->m->worker)) {
+        worker_died(old->worker, DEATH_LOST);
+    }
+    peers_end(r, old, "%s came back on a new connection", old->name);
+    if (old->worker != NULL) {
+        worker_mourn(r, old->worker);
+    }
+}
+
+/* The first worker of a model decides what it is. */
+static void take_weights(struct router_core *r, const struct hello *h)
+{
+    const Sluice__V1__WorkerShard *s = h->m->worker;
+    struct model *m = h->model;
+
+    if (n_staying(r, h, m) > 0) {
+        return;
+    }
+    if (memcmp(m->fingerprint, s->fingerprint.data, 16) != 0) {
+        peers_reap(r); /* nothing goes on with other weights */
+        choices_estranged(r, m, m->vocab != s->vocab);
+    }
+    memcpy(m->fingerprint, s->fingerprint.data, 16);
+    m->vocab = s->vocab;
+}
+
+static void welcome(struct router_core *r, const struct hello *h)
+{
+    struct router_peer *p;
+
+    take_name(r, h);
+    if (h->m->worker != NULL) {
+        take_weights(r, h);
+    }
+    p = peers_add(r, h->from, h->role, h->m->nonce);
+    memcpy(p->name, h->m->name.data, h->m->name.len);
+    p->name[h->m->name.len] = '\0';
+    if (h->m->worker != NULL) {
+        p->worker = worker_open(r, p, h->model, h->m->worker);
+        log_info(
+            "worker-up", "worker=%s model=%s blocks=%" PRIu32 " slots=%" PRIu32,
+            p->name, h->model->name, p->worker->ledger.classes[BLOCKS].total,
+            p->worker->ledger.classes[SLOTS].total);
+    }
+    if (h->m->offer != NULL) {
+        offer_open(r, p, h->m->offer);
+    }
+    answer(r, p);
+    if (h->m->worker != NULL) {
+        early_run(r);
+    }
+}
+
+static void judge(struct router_core *r, struct hello *h)
+{
+    struct router_peer *p = peers_find(r, h->from);
+    struct error e;
+    enum status st;
+
+    if (p != NULL && p->nonce == h->m->nonce) {
+        answer(r, p); /* the first answer was lost or is on its way */
+        return;
+    }
+    if (p != NULL) {
+        st = error_set(&e, ST_FAILED_PRECONDITION,
+                       "this connection has a session already; say Hello "
+                       "on a new one");
+    } else {
+        st = check_who(h, &e);
+        if (st == ST_OK) {
+            st = check_port(r, h, &e);
+        }
+        if (st == ST_OK) {
+            st = check_house(r, h, &e);
+        }
+        if (st == ST_OK && h->m->worker != NULL) {
+            st = check_worker(r, h, &e);
+        }
+        if (st == ST_OK && h->m->offer != NULL) {
+            st = check_offer(r, h, &e);
+        }
+    }
+    if (st == ST_OK) {
+        welcome(r, h);
+    } else {
+        if (PLANT(REFUSED_NAME)) {
+            take_name(r, h);
+        }
+        if (PLANT(REFUSED_WEIGHTS) && h->model != NULL) {
+            take_weights(r, h);
+        }
+        model_release(r, &h->model);
+        refuse_hello(r, h->from, &e, h->retry_ms);
+    }
+}
+
+void recv_hello(struct router_core *r, struct peer_id from,
+                const struct frame *f, const struct frame_header *header)
+{
+    const struct method_row *row = method_find(METHOD_REGISTRY_HELLO);
+    struct hello h = {.from = from};
+    ProtobufCMessage *m;
+    struct envelope v;
+    struct error e;
+
+    if (!hello_is_call(f, header, &v) || v.body_bytes > row->request_cap) {
+        r->metrics.strikes++;
+        return;
+    }
+    if (wire_unpack(&r->arena, row->request, v.body, v.body_bytes, &m, &e) !=
+        ST_OK) {
+        error_wrap(&e, "Hello");
+        refuse_hello(r, from, &e, 0);
+        return;
+    }
+    h.m = (const Sluice__V1__HelloRequest *)(const void *)m;
+    judge(r, &h);
+}

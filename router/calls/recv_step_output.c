@@ -1,0 +1,454 @@
+/* recv_step_output.c - one step of a worker: tokens by index, endings, and
+ * the ledger.
+ *
+ * The whole message is judged before any of it is used, so a worker that
+ * lies in its last row has given no client a token in its first. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "common/base/failpoint.h"
+#include "common/base/log.h"
+#include "common/base/plant.h"
+#include "router/calls/recv.h"
+#include "router/replicas/place.h"
+#include "router/requests/logprob_columns.h"
+#include "router/requests/stops.h"
+#include "router/requests/stream.h"
+#include "router/router_state.h"
+
+#define FORGET UINT32_MAX
+
+typedef Sluice__V1__StepOutputMessage step_message;
+
+/* One row, taken out of the columns. */
+struct row {
+    uint64_t grant;
+    uint32_t first, count, finish, width;
+    const uint32_t *tokens;     /* [count] */
+    const float *logprobs;      /* [count, width] */
+    const uint32_t *top_tokens; /* [count, width - 1] */
+};
+
+/* Of the rows before this one. */
+struct walk {
+    size_t n_rows, n_tokens, n_logprobs, n_top_tokens;
+};
+
+/* The columns are checked. */
+static bool next_row(const step_message *m, struct walk *at, struct row *row)
+{
+    size_t i = at->n_rows;
+
+    if (i == m->n_grant) {
+        return false;
+    }
+    *row = (struct row){.grant = m->grant[i],
+                        .first = m->first_index[i],
+                        .count = m->count[i],
+                        .finish = m->finish[i],
+                        .width = logprob_columns_width(m, i)};
+    at->n_rows++;
+    if (row->count == 0) {
+        return true;
+    }
+    row->tokens = m->tokens + at->n_tokens;
+    at->n_tokens += row->count;
+    if (row->width > 0) {
+        row->logprobs = m->logprobs + at->n_logprobs;
+        at->n_logprobs += (size_t)row->count * row->width;
+    }
+    if (row->width > 1) {
+        row->top_tokens = m->top_tokens + at->n_top_tokens;
+        at->n_top_tokens += (size_t)row->count * (row->width - 1);
+    }
+    return true;
+}
+
+static enum status check_columns(const step_message *m, struct error *e)
+{
+    size_t n = m->n_grant;
+    uint64_t sum = 0;
+
+    if (n > STEP_ROWS_MAX || m->n_tokens > STEP_TOKENS_MAX) {
+        return error_set(e, ST_DATA_LOSS,
+                         "a step of %zu rows and %zu tokens, at most %d and "
+                         "%d are possible",
+                         n, m->n_tokens, STEP_ROWS_MAX, STEP_TOKENS_MAX);
+    }
+    if (m->n_first_index != n || m->n_count != n || m->n_finish != n ||
+        m->n_state != n) {
+        return error_set(e, ST_DATA_LOSS,
+                         "the columns of a step are not equally long");
+    }
+    for (size_t i = 0; i < n; i++) {
+        sum += m->count[i];
+    }
+    if (sum != m->n_tokens) {
+        return error_set(e, ST_DATA_LOSS,
+                         "the rows of a step count %" PRIu64
+                         " tokens, it has %zu",
+                         sum, m->n_tokens);
+    }
+    return ST_OK;
+}
+
+static enum status check_tokens(const struct worker *w, const step_message *m,
+                                struct error *e)
+{
+    for (size_t i = 0; i < m->n_tokens; i++) {
+        if (m->tokens[i] >= w->shard.vocab) {
+            return error_set(e, ST_DATA_LOSS,
+                             "token %" PRIu32
+                             " is not in the vocabulary of %" PRIu32,
+                             m->tokens[i], w->shard.vocab);
+        }
+    }
+    return ST_OK;
+}
+
+static enum status check_width(const struct choice *choice,
+                               const struct row *row, struct error *e)
+{
+    const struct sampling *s = &choice->request->sampling;
+    uint32_t asked = s->logprobs ? 1 + s->n_top_logprobs : 0;
+
+    if (row->count > 0 && row->width != asked) {
+        return error_set(e, ST_DATA_LOSS,
+                         "grant %" PRIu64 ": %" PRIu32
+                         " logprobs a token, %" PRIu32 " were asked for",
+                         row->grant, row->width, asked);
+    }
+    return ST_OK;
+}
+
+/* What it repeats must be what it said before. */
+static enum status check_repeated(const struct choice *choice,
+                                  const struct row *row, struct error *e)
+{
+    uint32_t n;
+
+    if (row->first >= choice->n_generated) {
+        return ST_OK;
+    }
+    n = choice->n_generated - row->first;
+    n = n < row->count ? n : row->count;
+    if (n > 0 && memcmp(choice->tokens + row->first, row->tokens,
+                        n * sizeof *choice->tokens) != 0) {
+        return error_set(e, ST_DATA_LOSS,
+                         "grant %" PRIu64
+                         ": tokens that were given are not the same now",
+                         row->grant);
+    }
+    return ST_OK;
+}
+
+static enum status check_ending(const struct choice *choice,
+                                const struct row *row, struct error *e)
+{
+    uint64_t end = (uint64_t)row->first + row->count;
+    bool stop = row->finish == SLUICE__V1__FINISH__FINISH_STOP;
+    bool length = row->finish == SLUICE__V1__FINISH__FINISH_LENGTH;
+    uint32_t max_tokens = choice->request->max_tokens;
+
+    if ((stop && end == 0) || (length && end != max_tokens) ||
+        ((stop || length) && end < choice->n_generated)) {
+        return error_set(
+            e, ST_DATA_LOSS,
+            "grant %" PRIu64 ": finish %" PRIu32 " after %" PRIu64
+            " tokens of %" PRIu32 ", %" PRIu32 " were given before",
+            row->grant, row->finish, end, max_tokens, choice->n_generated);
+    }
+    return ST_OK;
+}
+
+static enum status check_row(const struct worker *w, const struct row *row,
+                             struct error *e)
+{
+    const struct choice *choice = worker_sequence(w, row->grant);
+    enum status st;
+
+    if (row->grant == 0 || row->grant > w->last_grant) {
+        return error_set(e, ST_DATA_LOSS,
+                         "a row of grant %" PRIu64
+                         ", which was never given; the last is %" PRIu64,
+                         row->grant, w->last_grant);
+    }
+    if (row->finish > SLUICE__V1__FINISH__FINISH_FAILED) {
+        return error_set(e, ST_DATA_LOSS, "finish %" PRIu32 " is none",
+                         row->finish);
+    }
+    if (choice == NULL || choice_is_leaving(choice)) {
+        return ST_OK; /* it has ended: to be forgotten */
+    }
+    if ((uint64_t)row->first + row->count > choice->request->max_tokens) {
+        return error_set(e, ST_DATA_LOSS,
+                         "grant %" PRIu64 ": tokens %" PRIu32 "..%" PRIu64
+                         ", at most %" PRIu32 " are allowed",
+                         row->grant, row->first,
+                         (uint64_t)row->first + row->count,
+                         choice->request->max_tokens);
+    }
+    if (choice->n_gaps >= GAP_ROWS_MAX && row->first > choice->n_generated) {
+        return error_set(e, ST_DATA_LOSS,
+                         "grant %" PRIu64 ": tokens from %" PRIu32
+                         " again and again, wanted from %" PRIu32,
+                         row->grant, row->first, choice->n_generated);
+    }
+    if ((st = check_width(choice, row, e)) != ST_OK ||
+        (st = check_repeated(choice, row, e)) != ST_OK) {
+        return st;
+    }
+    return check_ending(choice, row, e);
+}
+
+static enum status check_rows(const struct worker *w, const step_message *m,
+                              struct error *e)
+{
+    struct walk at = {0};
+    struct row row;
+
+    while (next_row(m, &at, &row)) {
+        if (check_row(w, &row, e) != ST_OK) {
+            return e->code;
+        }
+    }
+    return ST_OK;
+}
+
+/* How many of the n tokens behind those generated are the client's: up to the
+ * end of a stop string.  The token that ended it is no text. */
+static uint32_t look(struct router_core *r, struct choice *choice,
+                     const struct row *row, uint32_t n)
+{
+    uint32_t end = choice->n_generated + n;
+
+    if (row->finish == SLUICE__V1__FINISH__FINISH_STOP) {
+        end--;
+    }
+    if (choice->stops == NULL ||
+        !stops_look(choice->stops, choice->tokens, end, r->text)) {
+        return n;
+    }
+    return choice->stops->n_tokens > choice->n_generated
+               ? choice->stops->n_tokens - choice->n_generated
+               : 0; /* in the last that its client came with */
+}
+
+/* Tokens are the leader's word. */
+static enum status check_stage(const struct worker *w, const step_message *m,
+                               struct error *e)
+{
+    if (w->shard.layer_begin > 0) {
+        return error_set(e, ST_DATA_LOSS,
+                         "a step of layers %" PRIu32 "-%" PRIu32
+                         ", which do not lead",
+                         w->shard.layer_begin, w->shard.layer_end);
+    }
+    if (m->n_stage_us > 0 &&
+        (w->replica == NULL || m->n_stage_us != w->replica->n_stages)) {
+        return error_set(e, ST_DATA_LOSS,
+                         "a step of %zu stages, there are %" PRIu32,
+                         m->n_stage_us, worker_n_stages(w));
+    }
+    return ST_OK;
+}
+
+static void take_tokens(struct router_core *r, struct worker *w,
+                        struct choice *choice, const struct row *row)
+{
+    uint32_t skip = choice->n_generated - row->first;
+    uint32_t n = row->count - skip;
+
+    choice_reserve(choice, choice->n_generated + n);
+    memcpy(choice->tokens + choice->n_generated, row->tokens + skip,
+           n * sizeof *choice->tokens);
+    n = look(r, choice, row, n);
+    if (choice->logprobs != NULL && pending_is_open(&choice->request->call)) {
+        logprob_columns_add(choice->logprobs, row->logprobs, row->top_tokens,
+                            PLANT(LOGPROB_SHIFT) ? 0 : skip, n);
+    }
+    if (choice->first_us == 0) {
+        choice->first_us = r->now_us;
+    }
+    choice->n_generated += n;
+    choice->n_idle_moves = 0;
+    trial_made(r, choice);
+    place_made(w, n);
+    lineage_made(r, w);
+    r->metrics.tokens += n;
+    if (choice->state == CHOICE_SUBMITTED) {
+        choice_move(choice, CHOICE_PREFILL);
+    }
+    if (choice->state == CHOICE_PREFILL) {
+        choice_move(choice, CHOICE_DECODE);
+    }
+}
+
+static void failed(struct router_core *r, struct choice *choice,
+                   const struct row *row, const step_message *m)
+{
+    struct error e;
+    bool said = m->has_failure && wire_text_ok(m->failure, 1, 300);
+
+    if (row->finish == SLUICE__V1__FINISH__FINISH_CANCELLED) {
+        error_set(&e, ST_ABORTED, "worker %s gave the sequence up",
+                  choice->worker_name);
+    } else {
+        error_set(&e, ST_INTERNAL, "worker %s: %.*s", choice->worker_name,
+                  said ? (int)m->failure.len : 19,
+                  said ? (const char *)m->failure.data : "the sequence failed");
+    }
+    choice_ungrant(r, choice);
+    choice_fail(r, choice, &e, 0);
+}
+
+static void finished(struct router_core *r, struct choice *choice,
+                     const struct row *row, const step_message *m)
+{
+    bool good = row->finish == SLUICE__V1__FINISH__FINISH_STOP ||
+                row->finish == SLUICE__V1__FINISH__FINISH_LENGTH;
+
+    if (choice->state == CHOICE_ENDED) {
+        return; /* repeated by a worker that keeps it */
+    }
+    if (choice->state == CHOICE_ENDING) {
+        if (good) { /* the cancel came too late: it ends so at the receipt */
+            choice->finish = (Sluice__V1__Finish)row->finish;
+        }
+        return;
+    }
+    if (choice->moving && row->finish == SLUICE__V1__FINISH__FINISH_CANCELLED) {
+        return; /* as it was told: the receipt follows */
+    }
+    if (!good) {
+        failed(r, choice, row, m);
+        return;
+    }
+    lineage_ended_well(r, choice->worker);
+    if (choice->state == CHOICE_SUBMITTED) { /* all tokens were known before */
+        choice_move(choice, CHOICE_PREFILL);
+    }
+    if (choice->stops != NULL && stops_end(choice->stops, r->text)) {
+        removal_stopped(r, choice); /* the worker may keep it */
+        return;
+    }
+    if (choice->request->keep_ms > 0) {
+        /* A second more than the worker keeps it, which began before. */
+        choice->kept = true;
+        event_set(r, &choice->lease,
+                  r->now_us +
+                      ((int64_t)choice->request->keep_ms + 1000) * 1000);
+    } else {
+        choice_ungrant(r, choice);
+    }
+    choice_finish(r, choice, (Sluice__V1__Finish)row->finish);
+}
+
+/* Returns the index to acknowledge.  choice may be freed. */
+static uint32_t take_row(struct router_core *r, struct worker *w,
+                         const struct row *row, const step_message *m)
+{
+    struct choice *choice = worker_sequence(w, row->grant);
+    uint32_t next;
+
+    if (choice == NULL || choice_is_leaving(choice)) {
+        r->metrics.rows_forgotten++;
+        return FORGET;
+    }
+    if (row->first > choice->n_generated) {
+        r->metrics.rows_dropped++;
+        choice->n_gaps++;
+        return choice->n_generated;
+    }
+    if (choice->state != CHOICE_ENDED) {
+        if (row->first + row->count > choice->n_generated) {
+            take_tokens(r, w, choice, row);
+        } else if (row->finish != SLUICE__V1__FINISH__FINISH_RUNNING) {
+            (void)look(r, choice, row, 0);
+        }
+        if (stops_found(choice->stops)) {
+            lineage_ended_well(r, w);
+            removal_stopped(r, choice);
+            return FORGET;
+        }
+        stream_ready(r, choice);
+    }
+    choice->n_gaps = 0;
+    next = choice->n_generated;
+    if (row->finish != SLUICE__V1__FINISH__FINISH_RUNNING) {
+        finished(r, choice, row, m);
+    }
+    return next;
+}
+
+static void take_rows(struct router_core *r, struct worker *w,
+                      const step_message *m)
+{
+    Sluice__V1__AcknowledgeMessage ack = SLUICE__V1__ACKNOWLEDGE_MESSAGE__INIT;
+    struct walk at = {0};
+    struct row row;
+
+    for (size_t i = 0; next_row(m, &at, &row); i++) {
+        r->ack_grant[i] = row.grant;
+        r->ack_index[i] = take_row(r, w, &row, m);
+        if (PLANT(ACK_AHEAD) && r->ack_index[i] != FORGET) {
+            r->ack_index[i]++;
+        }
+    }
+    FP(ROUTER_STEP);
+    if (m->n_grant > 0) {
+        ack.n_grant = ack.n_index = m->n_grant;
+        ack.grant = r->ack_grant;
+        ack.index = r->ack_index;
+        /* One that finds no room is lost; the rows come again. */
+        (void)!peer_oneway(w->peer->peer, METHOD_WORKER_ACKNOWLEDGE, &ack.base);
+        FP(ROUTER_ACKNOWLEDGE);
+    }
+}
+
+/* How long it took; of a replica, at each stage. */
+static void take_times(struct worker *w, const step_message *m)
+{
+    w->step_us = m->has_device_us ? m->device_us : 0;
+    if (m->has_device_us) {
+        liveness_step(w, m->device_us);
+    }
+    for (uint32_t i = 1; i < m->n_stage_us; i++) {
+        struct worker *s = worker_stage(w, i);
+
+        if (s != NULL) {
+            s->step_us = m->stage_us[i];
+            liveness_step(s, m->stage_us[i]);
+        }
+    }
+}
+
+void recv_step_output(struct router_core *r, const struct incoming *in)
+{
+    const step_message *m = (const void *)in->message;
+    struct worker *w = in->peer->worker;
+    enum ledger_verdict verdict;
+    struct error e;
+
+    if (m->ledger->session != in->peer->session) {
+        r->metrics.ledgers_dropped++;
+        return;
+    }
+    verdict = worker_report_check(w, m->ledger, m->engine, &e);
+    if (verdict == LEDGER_LIE || check_stage(w, m, &e) != ST_OK ||
+        check_columns(m, &e) != ST_OK || check_tokens(w, m, &e) != ST_OK ||
+        logprob_columns_check(m, w->shard.vocab, &e) != ST_OK ||
+        check_rows(w, m, &e) != ST_OK) {
+        worker_lied(r, w, &e);
+        return;
+    }
+    r->metrics.steps++;
+    if (verdict == LEDGER_NEW) {
+        worker_ledger_take(r, w, m->ledger);
+        take_times(w, m);
+        liveness_take(r, w, m->engine);
+    } else {
+        r->metrics.ledgers_dropped++;
+    }
+    take_rows(r, w, m);
+}

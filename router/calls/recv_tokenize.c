@@ -1,0 +1,62 @@
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "router/calls/recv.h"
+#include "router/router_state.h"
+
+bool find_text(struct router_core *r, const struct incoming *in,
+               ProtobufCBinaryData name, uint32_t *model)
+{
+    struct text_seam *t = r->options.text;
+    const struct model *m;
+
+    if (!wire_text_ok(name, 0, MODEL_NAME_MAX)) {
+        refuse(in, ST_INVALID_ARGUMENT,
+               "the model's name must be at most %d bytes of UTF-8",
+               MODEL_NAME_MAX);
+        return false;
+    }
+    m = name.len == 0 ? model_find(r, NULL, 0) : NULL;
+    if (m != NULL) {
+        name = wire_text(m->name);
+    }
+    if (name.len == 0) {
+        refuse(in, ST_INVALID_ARGUMENT,
+               "name the model: there is none, or more than one");
+        return false;
+    }
+    if (t == NULL ||
+        !t->ops->find(t, (const char *)name.data, name.len, model)) {
+        refuse(in, ST_NOT_FOUND, "this router has no tokenizer for model %.*s",
+               (int)name.len, (const char *)name.data);
+        return false;
+    }
+    return true;
+}
+
+void recv_tokenize(struct router_core *r, const struct incoming *in)
+{
+    const Sluice__V1__TokenizeRequest *m = (const void *)in->message;
+    struct text_job *j;
+    uint32_t model;
+
+    if (!wire_text_ok(m->text, 0, m->text.len)) {
+        refuse(in, ST_INVALID_ARGUMENT,
+               "the text is not UTF-8, or has a NUL in it");
+        return;
+    }
+    if (!find_text(r, in, m->model, &model)) {
+        return;
+    }
+    j = text_job_new(TEXT_ENCODE, 0);
+    j->model = model;
+    j->parse_special = m->parse_special;
+    j->text = malloc(m->text.len + 1);
+    assert(j->text != NULL);
+    if (m->text.len > 0) {
+        memcpy(j->text, m->text.data, m->text.len);
+    }
+    j->n_text = m->text.len;
+    text_call(r, in, &j);
+}

@@ -1,0 +1,128 @@
+/* text_calls.c - text jobs on their way, for prompts and for Tokenize and
+ * Detokenize. */
+#include <assert.h>
+#include <stdlib.h>
+
+#include "router/calls/recv.h"
+#include "router/router_state.h"
+
+/* Tokenize or Detokenize, until its job is done. */
+struct text_wait {
+    struct pending call;
+    struct table_node by_tag;
+};
+
+static void text_wait_free(struct router_core *r, struct text_wait *x)
+{
+    pending_close(r, &x->call);
+    table_remove(&r->jobs, &x->by_tag);
+    free(x);
+}
+
+void text_call(struct router_core *r, const struct incoming *in,
+               struct text_job **j)
+{
+    struct text_seam *t = r->options.text;
+    uint64_t tag = JOB_TAG(++r->last_number, JOB_CALL);
+    struct text_wait *x;
+
+    (*j)->tag = tag;
+    if (t->ops->submit(t, j) != ST_OK) {
+        struct error e;
+        text_job_free(j);
+        error_set(&e, ST_RESOURCE_EXHAUSTED,
+                  "too many texts wait to be encoded or decoded");
+        peer_fail(in->peer->peer, in->call, &e, RETRY_MS_MIN);
+        return;
+    }
+    x = calloc(1, sizeof *x);
+    assert(x != NULL);
+    pending_init(&x->call);
+    pending_open(r, &x->call, PENDING_TEXT, in->peer, in->call);
+    table_add(&r->jobs, &x->by_tag, tag);
+    r->n_jobs++;
+}
+
+void text_dropped(struct router_core *r, struct pending *c)
+{
+    text_wait_free(r, LIST_OF(c, struct text_wait, call));
+}
+
+static void tokenized(struct router_core *r, struct pending *c,
+                      const struct text_job *j)
+{
+    Sluice__V1__TokenizeReply m = SLUICE__V1__TOKENIZE_REPLY__INIT;
+
+    m.tokens = j->ids;
+    m.n_tokens = j->n_ids;
+    pending_end(r, c, &m.base);
+}
+
+static void detokenized(struct router_core *r, struct pending *c,
+                        const struct text_job *j)
+{
+    Sluice__V1__DetokenizeReply m = SLUICE__V1__DETOKENIZE_REPLY__INIT;
+
+    m.text.data = (uint8_t *)j->text;
+    m.text.len = j->n_text;
+    pending_end(r, c, &m.base);
+}
+
+/* The reply must fit its cap: ids take at most 4 bytes each on the wire. */
+static bool too_large(struct text_job *j)
+{
+    size_t bytes = j->kind == TEXT_ENCODE ? 4 * j->n_ids : j->n_text;
+    const struct method_row *row =
+        method_find(j->kind == TEXT_ENCODE ? METHOD_INFERENCE_TOKENIZE
+                                           : METHOD_INFERENCE_DETOKENIZE);
+
+    if (bytes + 16 <= row->reply_cap) {
+        return false;
+    }
+    j->status = error_set(&j->error, ST_OUT_OF_RANGE,
+                          "the answer would take %zu bytes, at most %u are "
+                          "possible",
+                          bytes, row->reply_cap);
+    return true;
+}
+
+static void call_done(struct router_core *r, struct text_wait *x,
+                      struct text_job *j)
+{
+    if (j->status != ST_OK || too_large(j)) {
+        j->error.code = j->status;
+        pending_fail(r, &x->call, &j->error, 0);
+    } else if (j->kind == TEXT_ENCODE) {
+        tokenized(r, &x->call, j);
+    } else {
+        detokenized(r, &x->call, j);
+    }
+    text_wait_free(r, x);
+}
+
+static void job_done(struct router_core *r, struct text_job *j)
+{
+    struct table_node *n = table_find(&r->jobs, j->tag);
+
+    if (n == NULL) {
+        return; /* nobody wants it any more */
+    }
+    if (j->tag == JOB_TAG(j->tag >> 1, JOB_CALL)) {
+        call_done(r, LIST_OF(n, struct text_wait, by_tag), j);
+    } else {
+        table_remove(&r->jobs, n);
+        generate_encoded(r, LIST_OF(n, struct request, by_tag), j);
+    }
+}
+
+void text_poll(struct router_core *r)
+{
+    struct text_seam *t = r->options.text;
+    struct text_job *j;
+
+    while (t != NULL && r->n_jobs > 0 && (j = t->ops->poll(t)) != NULL) {
+        r->n_jobs--;
+        job_done(r, j);
+        text_job_free(&j);
+    }
+}

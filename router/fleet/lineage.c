@@ -1,0 +1,214 @@
+#include "router/fleet/lineage.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include <xxhash.h>
+
+#include "common/base/log.h"
+#include "common/base/plant.h"
+#include "router/replicas/replica.h"
+#include "router/router_state.h"
+
+static bool quiet(const struct router_core *r, const struct lineage *l)
+{
+    return r->now_us - l->died_us >= LINEAGE_QUIET_US;
+}
+
+static struct lineage *find(struct router_core *r, const char *name)
+{
+    for (uint32_t i = 0; i < r->lineages.n; i++) {
+        struct lineage *l = &r->lineages.of[i];
+        if (strcmp(l->name, name) == 0) {
+            return quiet(r, l) ? NULL : l;
+        }
+    }
+    return NULL;
+}
+
+/* Its entry, or the one that a new name may have. */
+static struct lineage *place(struct router_core *r, const char *name)
+{
+    struct lineages *all = &r->lineages;
+    struct lineage *oldest = &all->of[0];
+
+    for (uint32_t i = 0; i < all->n; i++) {
+        struct lineage *l = &all->of[i];
+        if (strcmp(l->name, name) == 0) {
+            return l;
+        }
+        oldest = l->died_us < oldest->died_us ? l : oldest;
+    }
+    return all->n < LINEAGES_MAX ? &all->of[all->n++] : oldest;
+}
+
+static int64_t window_us(struct router_core *r, uint32_t n_barren)
+{
+    int64_t us = READMIT_US_MAX;
+
+    if (n_barren - 2 < 31 && (1000000ll << (n_barren - 2)) < us) {
+        us = 1000000ll << (n_barren - 2);
+    }
+    return us + (int64_t)(r->io->random(r->io) % (uint64_t)(us / 8));
+}
+
+static void readmit_fire(struct router_core *r, struct event *e)
+{
+    struct worker *w = EVENT_OF(e, struct worker, life.readmit);
+
+    w->life.closed = false;
+    model_touch(r, w->model);
+    if (!PLANT(READMIT_UNLOOKED)) {
+        offers_touch(r);
+    }
+}
+
+static void put_on_probation(struct router_core *r, struct worker *w)
+{
+    int64_t wait_us = window_us(r, w->life.n_barren);
+
+    w->life.probation = w->life.closed = true;
+    w->life.readmit.fire = readmit_fire;
+    event_set(r, &w->life.readmit, r->now_us + wait_us);
+    log_warn("worker-probation",
+             "worker=%s lineage=%s barren=%" PRIu32 " readmit_ms=%" PRId64,
+             w->peer->name, w->life.lineage, w->life.n_barren, wait_us / 1000);
+}
+
+static void name_lineage(struct worker *w, const Sluice__V1__WorkerShard *s)
+{
+    struct life *f = &w->life;
+
+    if (s->has_lineage) { /* 1..PEER_NAME_MAX bytes: shard_check() */
+        memcpy(f->lineage, s->lineage.data, s->lineage.len);
+        f->lineage[s->lineage.len] = '\0';
+    } else {
+        memcpy(f->lineage, w->peer->name, sizeof f->lineage);
+    }
+    f->hash = XXH3_64bits(f->lineage, strlen(f->lineage)) | 1;
+    f->number = s->has_life ? s->life : 0;
+}
+
+void lineage_begin(struct router_core *r, struct worker *w,
+                   const Sluice__V1__WorkerShard *s)
+{
+    struct lineage *l;
+
+    name_lineage(w, s);
+    l = find(r, w->life.lineage);
+    if (l == NULL) {
+        return;
+    }
+    if (l->life != 0 && l->life == w->life.number && !l->sure) {
+        l->n_barren = l->n_before;
+        l->sure = true; /* once */
+        trial_alive(r, l->life);
+    }
+    w->life.n_barren = l->n_barren;
+    if (w->life.n_barren >= 2) {
+        put_on_probation(r, w);
+    }
+}
+
+/* n_running: at the place that w is a stage of. */
+static bool is_open(const struct worker *w, uint32_t n_running)
+{
+    if (!w->life.probation || PLANT(PROBATION_IGNORED)) {
+        return true;
+    }
+    return !w->life.closed && n_running == 0;
+}
+
+bool lineage_open(const struct worker *w)
+{
+    for (uint32_t i = 0; i < worker_n_stages(w); i++) {
+        if (!is_open(worker_stage(w, i), w->n_running)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void good(struct router_core *r, struct worker *w)
+{
+    struct lineage *l;
+
+    if (w->life.good) {
+        return;
+    }
+    w->life.good = true;
+    w->life.n_barren = 0;
+    l = find(r, w->life.lineage);
+    if (l != NULL) {
+        l->n_barren = l->n_before = 0;
+    }
+}
+
+static void open_fully(struct router_core *r, struct worker *w)
+{
+    if (w->life.probation) {
+        w->life.probation = w->life.closed = false;
+        event_clear(r, &w->life.readmit);
+        model_touch(r, w->model);
+        log_info("worker-readmitted", "worker=%s lineage=%s", w->peer->name,
+                 w->life.lineage);
+    }
+}
+
+static void made(struct router_core *r, struct worker *w, uint64_t n_tokens)
+{
+    if (n_tokens >= TRIAL_TOKENS) {
+        open_fully(r, w);
+    }
+    if (n_tokens >= LIFE_TOKENS) {
+        good(r, w);
+    }
+}
+
+/* What a place makes, all its stages have made. */
+void lineage_made(struct router_core *r, struct worker *w)
+{
+    made(r, w, w->n_tokens);
+    for (uint32_t i = 1; i < worker_n_stages(w); i++) {
+        made(r, worker_stage(w, i), w->n_tokens);
+    }
+}
+
+void lineage_ended_well(struct router_core *r, struct worker *w)
+{
+    for (uint32_t i = 0; i < worker_n_stages(w); i++) {
+        open_fully(r, worker_stage(w, i));
+        good(r, worker_stage(w, i));
+    }
+}
+
+void lineage_end(struct router_core *r, struct worker *w, bool charged)
+{
+    bool barren = !w->life.good && !charged;
+    struct lineage *l;
+
+    event_clear(r, &w->life.readmit);
+    if (w->death == DEATH_NONE) {
+        return;
+    }
+    l = place(r, w->life.lineage);
+    if (strcmp(l->name, w->life.lineage) != 0 || quiet(r, l)) {
+        *l = (struct lineage){.n_barren = 0};
+        memcpy(l->name, w->life.lineage, sizeof l->name);
+    }
+    l->n_before = l->n_barren;
+    l->n_barren += barren;
+    l->life = w->life.number;
+    l->sure = w->death == DEATH_HUNG;
+    l->died_us = r->now_us;
+    r->metrics.barren_lives += barren;
+}
+
+uint32_t lineage_readmit_ms(const struct router_core *r, const struct worker *w)
+{
+    int64_t left_us = w->life.readmit.timer.due_us - r->now_us;
+
+    return w->life.closed && left_us > 0 ? (uint32_t)((left_us + 999) / 1000)
+                                         : 0;
+}

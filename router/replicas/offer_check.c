@@ -1,0 +1,134 @@
+/* offer_check.c - what a worker may say of itself that has no layers yet. */
+#include <inttypes.h>
+
+#include "common/wire/endpoint.h"
+#include "router/replicas/offers.h"
+
+static enum status check_range(const char *name, uint64_t value, uint64_t min,
+                               uint64_t max, struct error *e)
+{
+    if (value < min || value > max) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "offer: %s is %" PRIu64 ", must be %" PRIu64
+                         "..%" PRIu64,
+                         name, value, min, max);
+    }
+    return ST_OK;
+}
+
+static enum status check_numbers(const Sluice__V1__WorkerOffer *o,
+                                 struct error *e)
+{
+    const struct {
+        const char *name;
+        uint64_t value, min, max;
+    } bounds[] = {
+        {"n_layers", o->n_layers, 2, SPLIT_LAYERS_MAX},
+        {"n_stages", o->n_stages, 2,
+         o->n_layers < STAGES_MAX ? o->n_layers : STAGES_MAX},
+        {"budget_bytes", o->budget_bytes, 1, SPLIT_BYTES_MAX},
+        {"speed", o->speed, 1, (uint64_t)SPLIT_SPEED_MAX},
+        {"scratch_bytes", o->scratch_bytes, 0, SPLIT_BYTES_MAX},
+        {"embed_bytes", o->embed_bytes, 0, SPLIT_BYTES_MAX},
+        {"head_bytes", o->head_bytes, 0, SPLIT_BYTES_MAX},
+        {"block_tokens", o->block_tokens, 1, SHARD_BLOCK_TOKENS_MAX},
+        {"context", o->context, 1, SHARD_CONTEXT_MAX},
+        {"max_rows", o->max_rows, 1, SHARD_ROWS_MAX},
+    };
+    enum status st = ST_OK;
+
+    for (unsigned i = 0; st == ST_OK && i < sizeof bounds / sizeof *bounds;
+         i++) {
+        st = check_range(bounds[i].name, bounds[i].value, bounds[i].min,
+                         bounds[i].max, e);
+    }
+    if (st == ST_OK && SHARD_BLOCK_TOKENS_MAX % o->block_tokens != 0) {
+        st = error_set(e, ST_INVALID_ARGUMENT,
+                       "offer: block_tokens is %" PRIu32 ", must divide %d",
+                       o->block_tokens, SHARD_BLOCK_TOKENS_MAX);
+    }
+    return st;
+}
+
+static enum status check_texts(const Sluice__V1__WorkerOffer *o,
+                               struct error *e)
+{
+    if (!wire_text_ok(o->model, 1, MODEL_NAME_MAX)) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "offer: the model's name must be 1..%d bytes of UTF-8",
+                         MODEL_NAME_MAX);
+    }
+    if (o->fingerprint.len != 16) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "offer: the fingerprint is %zu bytes long, not 16",
+                         o->fingerprint.len);
+    }
+    if (o->has_lineage && !wire_text_ok(o->lineage, 1, PEER_NAME_MAX)) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "offer: the lineage must be 1..%d bytes of UTF-8",
+                         PEER_NAME_MAX);
+    }
+    if (o->has_stage_endpoint &&
+        !wire_text_ok(o->stage_endpoint, 1, ENDPOINT_MAX - 1)) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "offer: the stage's endpoint must be 1..%d bytes of "
+                         "UTF-8",
+                         ENDPOINT_MAX - 1);
+    }
+    return ST_OK;
+}
+
+static enum status check_layer(const Sluice__V1__WorkerOffer *o, uint32_t i,
+                               struct error *e)
+{
+    uint64_t tokens = (uint64_t)o->context + o->block_tokens;
+    enum status st = check_range("a layer's layer_bytes", o->layer_bytes[i], 1,
+                                 SPLIT_BYTES_MAX, e);
+
+    if (st == ST_OK) {
+        st = check_range("a layer's kv_bytes", o->kv_bytes[i], 0,
+                         SPLIT_BYTES_MAX / tokens, e);
+    }
+    if (st == ST_OK) {
+        st = check_range("a layer's slot_bytes", o->slot_bytes[i], 0,
+                         SPLIT_BYTES_MAX, e);
+    }
+    if (st == ST_OK && o->kv_bytes[i] + o->slot_bytes[i] == 0) {
+        st =
+            error_set(e, ST_INVALID_ARGUMENT,
+                      "offer: layer %" PRIu32 " has neither KV nor a state", i);
+    }
+    return st;
+}
+
+static enum status check_layers(const Sluice__V1__WorkerOffer *o,
+                                struct error *e)
+{
+    enum status st = ST_OK;
+
+    if (o->n_layer_bytes != o->n_layers || o->n_kv_bytes != o->n_layers ||
+        o->n_slot_bytes != o->n_layers) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "offer: %" PRIu32 " layers, and bytes of %zu, %zu "
+                         "and %zu of them",
+                         o->n_layers, o->n_layer_bytes, o->n_kv_bytes,
+                         o->n_slot_bytes);
+    }
+    for (uint32_t i = 0; st == ST_OK && i < o->n_layers; i++) {
+        st = check_layer(o, i, e);
+    }
+    return st;
+}
+
+enum status offer_check(const Sluice__V1__WorkerOffer *o, struct error *e)
+{
+    enum status st = check_texts(o, e);
+
+    if (st == ST_OK) {
+        st = check_numbers(o, e);
+    }
+    if (st == ST_OK) {
+        st = check_layers(o, e);
+    }
+    return st;
+}

@@ -1,0 +1,346 @@
+#include "router/replicas/replica.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "common/base/log.h"
+#include "common/base/quote.h"
+#include "common/base/state_machine.h"
+#include "proto/worker.pb-c.h"
+#include "router/replicas/cover.h"
+#include "router/router_state.h"
+
+/* The picture is in replica.h. */
+static const struct sm_row replica_rows[REPLICA_STATES] = {
+    [REPLICA_FORMING] = {"forming", SM_TO(REPLICA_UP) | SM_TO(REPLICA_BROKEN) |
+                                        SM_TO(REPLICA_ENDING)},
+    [REPLICA_UP] = {"up", SM_TO(REPLICA_BROKEN) | SM_TO(REPLICA_ENDING)},
+    [REPLICA_BROKEN] = {"broken", SM_TO(REPLICA_ENDING)},
+    [REPLICA_ENDING] = {"ending", 0},
+};
+
+const char *replica_state_name(const struct replica *x)
+{
+    return replica_rows[x->state].name;
+}
+
+static void move(struct router_core *r, struct replica *x,
+                 enum replica_state to)
+{
+    sm_check(replica_rows, x->state, to, "replica", x->model->name);
+    r->metrics.replicas_forming -= x->state == REPLICA_FORMING;
+    r->metrics.replicas_up -= x->state == REPLICA_UP;
+    r->metrics.replicas_up += to == REPLICA_UP;
+    r->metrics.replicas_over += to == REPLICA_ENDING;
+    x->state = to;
+}
+
+/* ---- one that ends ---- */
+
+static void pause_fire(struct router_core *r, struct event *e)
+{
+    model_touch(r, EVENT_OF(e, struct model, pause));
+}
+
+static bool pausing(const struct router_core *r, const struct model *m)
+{
+    return m->pause_us > 0 && m->pause.timer.due_us > r->now_us;
+}
+
+/* It came to nothing, and no death explains it: the same workers would try
+ * the same at once. */
+static void pause_model(struct router_core *r, struct replica *x)
+{
+    struct model *m = x->model;
+    bool anew = m->pause_us == 0 ||
+                (x->up_us != 0 && r->now_us - x->up_us > ASSEMBLE_RETRY_US_MAX);
+
+    m->pause_us = anew ? ASSEMBLE_RETRY_US : m->pause_us * 2;
+    if (m->pause_us > ASSEMBLE_RETRY_US_MAX) {
+        m->pause_us = ASSEMBLE_RETRY_US_MAX;
+    }
+    m->pause.fire = pause_fire;
+    event_set(r, &m->pause, r->now_us + m->pause_us);
+}
+
+static void end_all(struct router_core *r, struct replica *x)
+{
+    move(r, x, REPLICA_ENDING);
+    event_clear(r, &x->due);
+    if (x->workers[0] != NULL) {
+        worker_unserve(r, x->workers[0]);
+    }
+    if (!r->stopping) {
+        log_warn("replica-over",
+                 "model=%s assembly=%016" PRIx64 " stages=%" PRIu32
+                 " leader=%s why=\"%s\"",
+                 x->model->name, x->assembly, x->n_stages, x->leader, x->why);
+    }
+    for (uint32_t i = 0; i < x->n_stages; i++) {
+        if (x->workers[i] != NULL) {
+            peers_end(r, x->workers[i]->peer, "its replica is over: %s",
+                      x->why);
+        }
+    }
+}
+
+void replica_end(struct router_core *r, struct worker *w, const char *why)
+{
+    struct replica *x = w->replica;
+
+    if (x != NULL && x->state != REPLICA_ENDING) {
+        snprintf(x->why, sizeof x->why, "worker %s: %s", w->peer->name, why);
+        end_all(r, x);
+    }
+}
+
+void replica_leave(struct worker *w)
+{
+    struct replica *x = w->replica;
+
+    if (x == NULL) {
+        w->model->n_loose -= worker_is_staged(w);
+        return;
+    }
+    assert(x->state == REPLICA_ENDING && x->workers[w->stage] == w);
+    x->workers[w->stage] = NULL;
+    w->replica = NULL;
+    if (--x->n_left == 0) {
+        list_remove(&x->all);
+        free(x);
+    }
+}
+
+/* Before the sessions are ended the one that was lost, if any, is waited
+ * for: what it died of is to be laid at its door. */
+static void broke(struct router_core *r, struct replica *x)
+{
+    move(r, x, REPLICA_BROKEN);
+    x->broke_us = r->now_us;
+    worker_unserve(r, x->workers[0]);
+    event_set(r, &x->due, r->now_us + BROKEN_US);
+}
+
+void replica_broken(struct router_core *r, struct worker *w, uint64_t assembly,
+                    ProtobufCBinaryData why)
+{
+    struct replica *x = w->replica;
+    struct quoted reason = quote_bytes((const char *)why.data, why.len);
+
+    if (x == NULL || x->assembly != assembly || x->state > REPLICA_UP) {
+        log_debug("broken-stale", "worker=%s assembly=%016" PRIx64 " why=%s",
+                  w->peer->name, assembly, reason.text);
+        return;
+    }
+    snprintf(x->why, sizeof x->why, "worker %s says %s", w->peer->name,
+             reason.text);
+    broke(r, x);
+}
+
+/* Since it broke.  One that is not may have died without its connection: then
+ * its silence will tell, or its next life. */
+static bool all_heard(const struct replica *x)
+{
+    for (uint32_t i = 0; i < x->n_stages; i++) {
+        if (x->workers[i]->peer->heard_us < x->broke_us) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* ---- one that forms ---- */
+
+static void up(struct router_core *r, struct replica *x)
+{
+    move(r, x, REPLICA_UP);
+    x->up_us = r->now_us;
+    r->metrics.replicas++;
+    log_info("replica-up",
+             "model=%s assembly=%016" PRIx64 " stages=%" PRIu32 " leader=%s",
+             x->model->name, x->assembly, x->n_stages, x->leader);
+    worker_serve(r, x->workers[0]);
+    early_run(r);
+}
+
+static void due_fire(struct router_core *r, struct event *e)
+{
+    struct replica *x = EVENT_OF(e, struct replica, due);
+
+    if (x->state == REPLICA_FORMING) {
+        up(r, x);
+    } else if (!all_heard(x)) {
+        event_set(r, e, r->now_us + BROKEN_US);
+    } else {
+        pause_model(r, x);
+        end_all(r, x);
+    }
+}
+
+void replica_answered(struct router_core *r, struct worker *w,
+                      enum status status, const struct error *e)
+{
+    struct replica *x = w->replica;
+
+    if (x == NULL || x->state != REPLICA_FORMING) {
+        return;
+    }
+    if (status != ST_OK) {
+        snprintf(x->why, sizeof x->why, "worker %s: Assemble: %.150s",
+                 w->peer->name, e->text);
+        broke(r, x);
+    } else if (++x->n_ready == x->n_stages) {
+        event_set(r, &x->due, r->now_us); /* not within this callback */
+    }
+}
+
+static uint32_t least(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+/* A step that every stage takes. */
+static void fill_step(const struct replica *x, Sluice__V1__AssembleRequest *m)
+{
+    bool all_said = true;
+
+    m->has_max_rows = true;
+    m->max_rows = m->step_tokens = UINT32_MAX;
+    for (uint32_t i = 0; i < x->n_stages; i++) {
+        const struct shard *s = &x->workers[i]->shard;
+
+        m->max_rows = least(m->max_rows, s->max_rows);
+        m->step_tokens = least(m->step_tokens, s->step_tokens);
+        all_said = all_said && s->step_tokens > 0;
+    }
+    m->has_step_tokens = all_said;
+}
+
+static enum status send_assemble(const struct replica *x, uint32_t stage)
+{
+    Sluice__V1__AssembleRequest m = SLUICE__V1__ASSEMBLE_REQUEST__INIT;
+    const struct worker *next = x->workers[(stage + 1) % x->n_stages];
+
+    m.assembly = x->assembly;
+    m.stage = stage;
+    m.n_stages = x->n_stages;
+    m.next = wire_text(next->shard.stage_endpoint);
+    fill_step(x, &m);
+    return peer_call(x->workers[stage]->peer->peer, METHOD_WORKER_ASSEMBLE,
+                     &m.base, ASSEMBLE_US / 1000, stage, NULL);
+}
+
+static void assemble(struct router_core *r, struct replica *x)
+{
+    log_info("replica-forms",
+             "model=%s assembly=%016" PRIx64 " stages=%" PRIu32 " leader=%s",
+             x->model->name, x->assembly, x->n_stages, x->leader);
+    for (uint32_t i = 0; i < x->n_stages; i++) {
+        if (send_assemble(x, i) != ST_OK) {
+            snprintf(x->why, sizeof x->why, "worker %s hears nothing more",
+                     x->workers[i]->peer->name);
+            broke(r, x);
+            return;
+        }
+    }
+}
+
+static void form(struct router_core *r, struct worker *const *workers,
+                 const struct cover_set *s)
+{
+    struct replica *x = calloc(1, sizeof *x);
+
+    assert(x != NULL && s->n >= 2 && s->n <= STAGES_MAX);
+    x->assembly = r->io->random(r->io) | 1;
+    x->n_stages = x->n_left = s->n;
+    x->context = UINT32_MAX;
+    x->due.fire = due_fire;
+    r->metrics.replicas_forming++;
+    list_append(&r->replicas, &x->all);
+    for (uint32_t i = 0; i < s->n; i++) {
+        struct worker *w = workers[s->pieces[i]];
+
+        x->workers[i] = w;
+        w->replica = x;
+        w->stage = i;
+        w->model->n_loose--;
+        if (w->shard.context < x->context) {
+            x->context = w->shard.context;
+        }
+    }
+    x->model = x->workers[0]->model;
+    snprintf(x->leader, sizeof x->leader, "%s", x->workers[0]->peer->name);
+    assemble(r, x);
+}
+
+/* ---- who may meet ---- */
+
+static bool waits(const struct worker *w, const struct model *m)
+{
+    return w->model == m && worker_is_staged(w) && w->replica == NULL &&
+           w->state == WORKER_UP && !w->peer->ended && !w->drain.on &&
+           !w->life.closed;
+}
+
+static bool agree(const struct shard *a, const struct shard *b)
+{
+    return a->n_layers == b->n_layers && a->hidden == b->hidden &&
+           a->block_tokens == b->block_tokens && a->vocab == b->vocab;
+}
+
+/* Those that agree with the first, out of the list; how many are left. */
+static uint32_t pick_group(struct worker **from, uint32_t n,
+                           struct worker **group, uint32_t *n_group)
+{
+    const struct shard *first = &from[0]->shard;
+    uint32_t left = 0;
+
+    *n_group = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        if (agree(first, &from[i]->shard)) {
+            group[(*n_group)++] = from[i];
+        } else {
+            from[left++] = from[i];
+        }
+    }
+    return left;
+}
+
+static void form_group(struct router_core *r, struct worker *const *group,
+                       uint32_t n)
+{
+    struct cover_piece pieces[ROUTER_WORKERS_MAX];
+    struct cover cover;
+
+    for (uint32_t i = 0; i < n; i++) {
+        pieces[i] = (struct cover_piece){group[i]->shard.layer_begin,
+                                         group[i]->shard.layer_end};
+    }
+    cover_find(&cover, pieces, n, group[0]->shard.n_layers);
+    for (uint32_t i = 0; i < cover.n; i++) {
+        form(r, group, &cover.sets[i]);
+    }
+}
+
+_Static_assert(ROUTER_WORKERS_MAX <= COVER_PIECES_MAX, "of all workers");
+
+void replicas_form(struct router_core *r, struct model *m)
+{
+    struct worker *waiting[ROUTER_WORKERS_MAX], *group[ROUTER_WORKERS_MAX];
+    uint32_t n = 0, n_group;
+
+    if (m->n_loose < 2 || pausing(r, m)) {
+        return;
+    }
+    for (uint32_t i = 0; i < r->n_workers; i++) {
+        if (waits(r->workers[i], m)) {
+            waiting[n++] = r->workers[i];
+        }
+    }
+    while (n > 0) {
+        n = pick_group(waiting, n, group, &n_group);
+        form_group(r, group, n_group);
+    }
+}

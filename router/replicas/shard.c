@@ -1,0 +1,189 @@
+/* shard.c - what a worker may say of itself in Hello. */
+#include <inttypes.h>
+
+#include "router/fleet/workers.h"
+
+/* One number of the shard and its bounds. */
+struct bound {
+    const char *name;
+    uint64_t value, min, max;
+};
+
+static enum status check_bounds(const struct bound *b, unsigned n,
+                                struct error *e)
+{
+    for (unsigned i = 0; i < n; i++) {
+        if (b[i].value < b[i].min || b[i].value > b[i].max) {
+            return error_set(e, ST_INVALID_ARGUMENT,
+                             "shard: %s is %" PRIu64 ", must be %" PRIu64
+                             "..%" PRIu64,
+                             b[i].name, b[i].value, b[i].min, b[i].max);
+        }
+    }
+    return ST_OK;
+}
+
+static enum status check_numbers(const Sluice__V1__WorkerShard *s,
+                                 struct error *e)
+{
+    const struct bound bounds[] = {
+        {"n_layers", s->n_layers, 1, SHARD_LAYERS_MAX},
+        {"layer_end", s->layer_end, 1, s->n_layers},
+        {"layer_begin", s->layer_begin, 0, (uint64_t)s->layer_end - 1},
+        {"block_tokens", s->block_tokens, 1, SHARD_BLOCK_TOKENS_MAX},
+        {"block_bytes", s->block_bytes, 0, SHARD_BYTES_MAX},
+        {"slot_bytes", s->slot_bytes, 0, SHARD_BYTES_MAX},
+        {"checkpoint_bytes", s->checkpoint_bytes, 0, SHARD_BYTES_MAX},
+        {"pages_per_block", s->pages_per_block, 0, SHARD_PAGES_MAX},
+        {"pages_per_slot", s->pages_per_slot, 0, SHARD_PAGES_MAX},
+        {"pages_per_checkpoint", s->pages_per_checkpoint, 0, SHARD_PAGES_MAX},
+        {"context", s->context, 1, SHARD_CONTEXT_MAX},
+        {"vocab", s->vocab, 1, SHARD_VOCAB_MAX},
+        {"max_rows", s->max_rows, 1, SHARD_ROWS_MAX},
+        {"hidden", s->hidden, 0, SHARD_HIDDEN_MAX},
+        {"step_tokens", s->step_tokens, 0, SHARD_STEP_TOKENS_MAX},
+        {"weight_bytes", s->weight_bytes, 0, SHARD_BYTES_MAX},
+        {"scratch_bytes", s->scratch_bytes, 0, SHARD_BYTES_MAX},
+        {"pool_bytes", s->pool_bytes, 0, SHARD_BYTES_MAX},
+    };
+
+    return check_bounds(bounds, sizeof bounds / sizeof *bounds, e);
+}
+
+static enum status check_texts(const Sluice__V1__WorkerShard *s,
+                               struct error *e)
+{
+    if (!wire_text_ok(s->model, 1, MODEL_NAME_MAX)) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "shard: the model's name must be 1..%d bytes of "
+                         "UTF-8",
+                         MODEL_NAME_MAX);
+    }
+    if (!wire_text_ok(s->device, 0, SHARD_DEVICE_MAX)) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "shard: the device must be at most %d bytes of UTF-8",
+                         SHARD_DEVICE_MAX);
+    }
+    if (s->has_lineage && !wire_text_ok(s->lineage, 1, PEER_NAME_MAX)) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "shard: the lineage must be 1..%d bytes of UTF-8",
+                         PEER_NAME_MAX);
+    }
+    if (s->fingerprint.len != 16) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "shard: the fingerprint is %zu bytes long, not 16",
+                         s->fingerprint.len);
+    }
+    if (s->tokenizer.len != 0 && s->tokenizer.len != 16) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "shard: the tokenizer's hash is %zu bytes long, not "
+                         "16 or 0",
+                         s->tokenizer.len);
+    }
+    return ST_OK;
+}
+
+static enum status
+check_class(const char *name, const Sluice__V1__ClassLedger *c, struct error *e)
+{
+    uint64_t sum = (uint64_t)c->free + c->held + c->cached + c->granted;
+
+    if (c->total > SHARD_CLASS_MAX) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "shard: the ledger has %" PRIu32
+                         " %s, at most %d are possible",
+                         c->total, name, SHARD_CLASS_MAX);
+    }
+    if (sum != c->total) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "shard: the ledger's %s do not add up: total %" PRIu32
+                         ", sum %" PRIu64,
+                         name, c->total, sum);
+    }
+    return ST_OK;
+}
+
+static enum status check_ledger(const Sluice__V1__WorkerShard *s,
+                                struct error *e)
+{
+    const Sluice__V1__Ledger *l = s->ledger;
+    enum status st = check_class("blocks", l->blocks, e);
+
+    if (st == ST_OK) {
+        st = check_class("slots", l->slots, e);
+    }
+    if (st == ST_OK) {
+        st = check_class("checkpoints", l->checkpoints, e);
+    }
+    if (st == ST_OK) {
+        st = check_class("pages", l->pages, e);
+    }
+    if (st == ST_OK && (l->session | l->snapshot | l->grant) != 0) {
+        st = error_set(e, ST_INVALID_ARGUMENT,
+                       "shard: the ledger of a Hello must have session, "
+                       "snapshot and grant 0");
+    }
+    if (st == ST_OK && l->blocks->total == 0 && l->slots->total == 0) {
+        st = error_set(e, ST_INVALID_ARGUMENT,
+                       "shard: the pool has neither blocks nor slots");
+    }
+    return st;
+}
+
+/* A stage of a replica to be: what its neighbours need to know of it. */
+static enum status check_stage(const Sluice__V1__WorkerShard *s,
+                               struct error *e)
+{
+    if (!s->has_stage_endpoint) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "shard: layers %" PRIu32 "-%" PRIu32 " of %" PRIu32
+                         " are a stage of several: it must say where the "
+                         "stage before it connects to",
+                         s->layer_begin, s->layer_end, s->n_layers);
+    }
+    if (!wire_text_ok(s->stage_endpoint, 1, ENDPOINT_MAX - 1)) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "shard: the stage's endpoint must be 1..%d bytes of "
+                         "UTF-8",
+                         ENDPOINT_MAX - 1);
+    }
+    if (s->hidden == 0) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "shard: a stage of several must say how wide x is "
+                         "(hidden)");
+    }
+    if (s->n_live != 0) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "shard: %" PRIu32 " sequences live there, but none "
+                         "outlives the assembly of a stage",
+                         s->n_live);
+    }
+    return ST_OK;
+}
+
+enum status shard_check(const Sluice__V1__WorkerShard *s, struct error *e)
+{
+    enum status st = check_texts(s, e);
+
+    if (st == ST_OK) {
+        st = check_numbers(s, e);
+    }
+    if (st == ST_OK && SHARD_BLOCK_TOKENS_MAX % s->block_tokens != 0) {
+        st = error_set(e, ST_INVALID_ARGUMENT,
+                       "shard: block_tokens is %" PRIu32 ", must divide %d",
+                       s->block_tokens, SHARD_BLOCK_TOKENS_MAX);
+    }
+    if (st == ST_OK && s->n_live > WORKER_ORPHANS_MAX) {
+        st = error_set(e, ST_INVALID_ARGUMENT,
+                       "shard: %" PRIu32 " sequences live there, at most %d "
+                       "are possible",
+                       s->n_live, WORKER_ORPHANS_MAX);
+    }
+    if (st == ST_OK) {
+        st = check_ledger(s, e);
+    }
+    if (st == ST_OK && (s->layer_begin != 0 || s->layer_end != s->n_layers)) {
+        st = check_stage(s, e);
+    }
+    return st;
+}

@@ -1,0 +1,347 @@
+#include "router/requests/adoption.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/log.h"
+#include "common/base/plant.h"
+#include "common/wire/request_id.h"
+#include "proto/worker.pb-c.h"
+#include "router/requests/submit.h"
+#include "router/router_state.h"
+
+/* One row of Live. */
+struct orphan {
+    struct table_node by_name; /* not of one that is UNWANTED */
+    struct list place;         /* idle, wanted or unwanted */
+    uint8_t id[16];
+    uint32_t choice;
+    int64_t expires_us;
+};
+
+static uint64_t name_key(const struct router_core *r, const uint8_t *id,
+                         uint32_t choice)
+{
+    return request_id_hash(id, r->seed + choice);
+}
+
+static struct orphan *find(const struct router_core *r, const struct worker *w,
+                           const uint8_t *id, uint32_t choice)
+{
+    struct table_node *at = NULL;
+
+    if (w->adoptions.by_name.n > 0) {
+        at = table_find(&w->adoptions.by_name, name_key(r, id, choice));
+    }
+    for (; at != NULL; at = table_next(at)) {
+        struct orphan *o = LIST_OF(at, struct orphan, by_name);
+        if (o->choice == choice && memcmp(o->id, id, 16) == 0) {
+            return o;
+        }
+    }
+    return NULL;
+}
+
+struct worker *adoption_find(const struct router_core *r, const uint8_t id[16],
+                             uint32_t choice)
+{
+    for (uint32_t i = 0; i < r->n_workers; i++) {
+        if (find(r, r->workers[i], id, choice) != NULL) {
+            return r->workers[i];
+        }
+    }
+    return NULL;
+}
+
+/* ---- a worker's table ---- */
+
+static void forget(struct worker *w, struct orphan *o)
+{
+    table_remove(&w->adoptions.by_name, &o->by_name);
+    list_remove(&o->place);
+    free(o);
+}
+
+static void forget_all(struct worker *w, struct list *of)
+{
+    while (!list_empty(of)) {
+        forget(w, LIST_OF(of->next, struct orphan, place));
+    }
+}
+
+/* Those whose time is over go; the earliest of the others is next. */
+static int64_t forget_due(struct router_core *r, struct worker *w,
+                          struct list *of)
+{
+    struct list *at = of->next;
+    int64_t next = NODE_IDLE;
+
+    while (at != of) {
+        struct orphan *o = LIST_OF(at, struct orphan, place);
+
+        at = at->next;
+        if (o->expires_us <= r->now_us) {
+            forget(w, o);
+        } else if (o->expires_us < next) {
+            next = o->expires_us;
+        }
+    }
+    return next;
+}
+
+static void expiry_fire(struct router_core *r, struct event *e)
+{
+    struct worker *w = EVENT_OF(e, struct worker, adoptions.expiry);
+    int64_t idle = forget_due(r, w, &w->adoptions.idle);
+    int64_t wanted = forget_due(r, w, &w->adoptions.wanted);
+
+    event_set(r, e, idle < wanted ? idle : wanted);
+}
+
+void adoptions_open(struct worker *w, uint32_t n_announced)
+{
+    struct adoptions *a = &w->adoptions;
+
+    *a = (struct adoptions){.n_announced = n_announced};
+    a->expiry.fire = expiry_fire;
+    table_init(&a->by_name, n_announced);
+    list_init(&a->idle);
+    list_init(&a->wanted);
+    list_init(&a->unwanted);
+}
+
+void adoptions_close(struct router_core *r, struct worker *w)
+{
+    struct adoptions *a = &w->adoptions;
+
+    forget_all(w, &a->idle);
+    forget_all(w, &a->wanted);
+    forget_all(w, &a->unwanted);
+    table_fini(&a->by_name);
+    event_clear(r, &a->expiry);
+}
+
+bool adoptions_known(const struct worker *w)
+{
+    return w->adoptions.n_told >= w->adoptions.n_announced ||
+           w->ledger.snapshot > 0;
+}
+
+/* ---- Live ---- */
+
+static enum status check_live(const struct worker *w,
+                              const Sluice__V1__LiveMessage *m, struct error *e)
+{
+    const struct adoptions *a = &w->adoptions;
+    size_t n = m->n_choice;
+
+    if (n > LIVE_ROWS_MAX || n > a->n_announced - a->n_told) {
+        return error_set(e, ST_DATA_LOSS,
+                         "%zu sequences live there, after %" PRIu32
+                         " told before; Hello announced %" PRIu32
+                         ", a message has %d at most",
+                         n, a->n_told, a->n_announced, LIVE_ROWS_MAX);
+    }
+    if (m->request_ids.len != n * REQUEST_ID_BYTES || m->n_n_generated != n) {
+        return error_set(e, ST_DATA_LOSS,
+                         "the columns of what lives there are not equally "
+                         "long");
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (request_id_is_zero(m->request_ids.data + i * REQUEST_ID_BYTES) ||
+            m->choice[i] >= CHOICES_MAX ||
+            m->n_generated[i] > w->shard.context) {
+            return error_set(e, ST_DATA_LOSS,
+                             "no sequence can live there by this id, as choice "
+                             "%" PRIu32 ", with %" PRIu32 " tokens",
+                             m->choice[i], m->n_generated[i]);
+        }
+    }
+    return ST_OK;
+}
+
+static struct list *place_of(const struct router_core *r, struct worker *w,
+                             const struct orphan *o)
+{
+    const struct request *request = request_find(r, o->id, sizeof o->id);
+    struct adoptions *a = &w->adoptions;
+
+    if (request == NULL) {
+        return &a->idle;
+    }
+    if (o->choice >= request->n_choices || request->model != w->model) {
+        return &a->unwanted;
+    }
+    switch (request->choices[o->choice].state) {
+    case CHOICE_ENCODING:
+        return &a->idle;
+    case CHOICE_WAITING:
+        return &a->wanted;
+    default:
+        return &a->unwanted;
+    }
+}
+
+static void unwant(struct router_core *r, struct worker *w, struct orphan *o)
+{
+    table_remove(&w->adoptions.by_name, &o->by_name);
+    list_remove(&o->place);
+    list_append(PLANT(LIVE_UNDISOWNED) ? &w->adoptions.idle
+                                       : &w->adoptions.unwanted,
+                &o->place);
+    peers_touch(r, w->peer);
+}
+
+static void add(struct router_core *r, struct worker *w, const uint8_t *id,
+                uint32_t choice, int64_t expires_us)
+{
+    struct orphan *o = calloc(1, sizeof *o);
+    struct list *place;
+
+    assert(o != NULL);
+    memcpy(o->id, id, sizeof o->id);
+    o->choice = choice;
+    o->expires_us = expires_us;
+    list_init(&o->place);
+    place = place_of(r, w, o);
+    if (place == &w->adoptions.unwanted) {
+        unwant(r, w, o);
+        return;
+    }
+    table_add(&w->adoptions.by_name, &o->by_name, name_key(r, id, choice));
+    list_append(place, &o->place);
+}
+
+enum status adoptions_told(struct router_core *r, struct worker *w,
+                           const Sluice__V1__LiveMessage *m, struct error *e)
+{
+    struct adoptions *a = &w->adoptions;
+    uint32_t ms = m->expires_ms < LIVE_MS_MAX ? m->expires_ms : LIVE_MS_MAX;
+    int64_t expires_us = r->now_us + (int64_t)ms * 1000;
+
+    if (check_live(w, m, e) != ST_OK) {
+        return e->code;
+    }
+    for (size_t i = 0; i < m->n_choice; i++) {
+        const uint8_t *id = m->request_ids.data + i * REQUEST_ID_BYTES;
+
+        if (find(r, w, id, m->choice[i]) != NULL) {
+            return error_set(e, ST_DATA_LOSS, "one sequence lives there twice");
+        }
+        add(r, w, id, m->choice[i], expires_us);
+    }
+    a->n_told += (uint32_t)m->n_choice;
+    log_info("live", "worker=%s sequences=%zu expires_ms=%" PRIu32,
+             w->peer->name, m->n_choice, ms);
+    expiry_fire(r, &a->expiry);
+    model_touch(r, w->model);
+    return ST_OK;
+}
+
+/* ---- what becomes of them ---- */
+
+void adoption_wanted(struct router_core *r, const struct choice *choice)
+{
+    for (uint32_t i = 0; i < r->n_workers; i++) {
+        struct worker *w = r->workers[i];
+        struct orphan *o = find(r, w, choice->request->id, choice->index);
+
+        if (o != NULL && w->model == choice->request->model) {
+            list_remove(&o->place);
+            list_append(&w->adoptions.wanted, &o->place);
+        }
+    }
+}
+
+void adoption_decided(struct router_core *r, const struct choice *choice)
+{
+    for (uint32_t i = 0; i < r->n_workers; i++) {
+        struct worker *w = r->workers[i];
+        struct orphan *o = find(r, w, choice->request->id, choice->index);
+
+        if (o != NULL) {
+            unwant(r, w, o);
+        }
+    }
+}
+
+/* What is wanted is decided before it ends, so its choice is there. */
+static struct choice *choice_of(const struct router_core *r,
+                                const struct orphan *o)
+{
+    struct request *request = request_find(r, o->id, sizeof o->id);
+
+    assert(request != NULL && o->choice < request->n_choices);
+    return &request->choices[o->choice];
+}
+
+static void adopt_at(struct router_core *r, struct worker *w)
+{
+    struct adoptions *a = &w->adoptions;
+
+    while (!list_empty(&a->wanted) && submit_open(w)) {
+        struct orphan *o = LIST_OF(a->wanted.next, struct orphan, place);
+        struct choice *choice = choice_of(r, o);
+
+        /* Out of the table first: it is wanted here, and nowhere else. */
+        table_remove(&a->by_name, &o->by_name);
+        if (submit_adopt(r, w, choice) != ST_OK) {
+            table_add(&a->by_name, &o->by_name, name_key(r, o->id, o->choice));
+            return;
+        }
+        forget(w, o);
+    }
+}
+
+void adoption_run(struct router_core *r, struct model *m)
+{
+    for (uint32_t i = 0; i < r->n_workers; i++) {
+        if (r->workers[i]->model == m) {
+            adopt_at(r, r->workers[i]);
+        }
+    }
+}
+
+/* ---- Disown ---- */
+
+/* The first of the unwanted, as many as a message takes. */
+static uint32_t fill_disown(const struct adoptions *a, uint8_t *ids,
+                            uint32_t *choice)
+{
+    const struct list *at = a->unwanted.next;
+    uint32_t n = 0;
+
+    for (; at != &a->unwanted && n < LIVE_ROWS_MAX; at = at->next, n++) {
+        const struct orphan *o = LIST_OF(at, const struct orphan, place);
+
+        memcpy(ids + (size_t)n * REQUEST_ID_BYTES, o->id, sizeof o->id);
+        choice[n] = o->choice;
+    }
+    return n;
+}
+
+void adoption_pump(struct router_core *r, struct worker *w)
+{
+    struct adoptions *a = &w->adoptions;
+
+    while (!list_empty(&a->unwanted)) {
+        Sluice__V1__DisownMessage m = SLUICE__V1__DISOWN_MESSAGE__INIT;
+
+        m.n_choice = fill_disown(a, r->disown_ids, r->disown_choice);
+        m.choice = r->disown_choice;
+        m.request_ids.data = r->disown_ids;
+        m.request_ids.len = m.n_choice * REQUEST_ID_BYTES;
+        if (peer_oneway(w->peer->peer, METHOD_WORKER_DISOWN, &m.base) !=
+            ST_OK) {
+            return;
+        }
+        log_info("disowned", "worker=%s sequences=%zu", w->peer->name,
+                 m.n_choice);
+        r->metrics.disowned += m.n_choice;
+        for (size_t i = 0; i < m.n_choice; i++) {
+            forget(w, LIST_OF(a->unwanted.next, struct orphan, place));
+        }
+    }
+}

@@ -1,0 +1,279 @@
+#include "router/requests/drain.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "common/base/log.h"
+#include "common/base/plant.h"
+#include "proto/registry.pb-c.h"
+#include "router/calls/recv.h"
+#include "router/replicas/place.h"
+#include "router/router_state.h"
+#include "router/schedule/admission.h"
+
+struct drain_call {
+    struct pending call;
+    struct list of_worker;
+    int64_t since_us;
+    uint32_t n_running;      /* then */
+    uint64_t n_moved_before; /* of the worker, till then */
+};
+
+static void call_free(struct router_core *r, struct drain_call *x)
+{
+    pending_close(r, &x->call);
+    list_remove(&x->of_worker);
+    free(x);
+}
+
+void drain_dropped(struct router_core *r, struct pending *c)
+{
+    call_free(r, LIST_OF(c, struct drain_call, call));
+}
+
+static void answer(struct router_core *r, const struct worker *w,
+                   struct drain_call *x)
+{
+    Sluice__V1__DrainReply m = SLUICE__V1__DRAIN_REPLY__INIT;
+    uint64_t moved = w->n_moved - x->n_moved_before;
+
+    m.n_running = x->n_running;
+    m.n_moved = moved < x->n_running ? (uint32_t)moved : x->n_running;
+    m.n_finished = m.n_running - m.n_moved;
+    m.micros = (uint64_t)(r->now_us - x->since_us);
+    log_info("worker-drained",
+             "worker=%s ran=%" PRIu32 " finished=%" PRIu32 " moved=%" PRIu32
+             " micros=%" PRIu64,
+             w->peer->name, m.n_running, m.n_finished, m.n_moved, m.micros);
+    pending_end(r, &x->call, &m.base);
+    call_free(r, x);
+}
+
+static void answer_all(struct router_core *r, struct worker *w)
+{
+    struct list *at = w->drain.waiting.next;
+
+    while (at != &w->drain.waiting) {
+        struct drain_call *x = LIST_OF(at, struct drain_call, of_worker);
+        at = at->next;
+        answer(r, w, x);
+    }
+}
+
+static void fail_all(struct router_core *r, struct worker *w,
+                     const struct error *e)
+{
+    while (!list_empty(&w->drain.waiting)) {
+        struct drain_call *x =
+            LIST_OF(w->drain.waiting.next, struct drain_call, of_worker);
+        pending_fail(r, &x->call, e, 0);
+        call_free(r, x);
+    }
+}
+
+/* An ended one is kept here: there is no elsewhere for it. */
+static bool may_move(const struct router_core *r, const struct worker *place,
+                     const struct choice *choice)
+{
+    return place_leaves(place) || choice->state == CHOICE_ENDED ||
+           admission_elsewhere(r, choice->request, place);
+}
+
+/* w has something left, so it has a place. */
+static void move_all(struct router_core *r, struct worker *w)
+{
+    struct worker *place = worker_place(w);
+    struct list *at = place->running.next;
+    uint32_t n_stuck = 0;
+
+    while (at != &place->running) {
+        struct choice *choice = LIST_OF(at, struct choice, running);
+
+        at = at->next;
+        if (choice->removal != REMOVAL_NONE) {
+            continue; /* on its way out already */
+        }
+        if (may_move(r, place, choice)) {
+            removal_moving(r, choice);
+        } else {
+            n_stuck++;
+        }
+    }
+    if (n_stuck > w->drain.n_stuck) {
+        log_warn("drain-waits",
+                 "worker=%s sequences=%" PRIu32
+                 " why=\"no other worker could hold them\"",
+                 w->peer->name, n_stuck);
+    }
+    w->drain.n_stuck = n_stuck;
+    peers_touch(r, place->peer);
+}
+
+static void drain_fire(struct router_core *r, struct event *e)
+{
+    struct worker *w = EVENT_OF(e, struct worker, drain.due);
+
+    if (w->n_running == 0) {
+        answer_all(r, w);
+        model_look(r, w->model);
+    } else if (r->now_us >= w->drain.move_us) {
+        move_all(r, w);
+    } else {
+        event_set(r, e, w->drain.move_us);
+    }
+}
+
+void drain_init(struct drain *d)
+{
+    *d = (struct drain){.move_us = NODE_IDLE, .due.fire = drain_fire};
+    list_init(&d->waiting);
+}
+
+static bool crowded(const struct worker *w)
+{
+    uint32_t n = 0;
+
+    for (const struct list *at = w->drain.waiting.next; at != &w->drain.waiting;
+         at = at->next) {
+        n++;
+    }
+    return n >= DRAIN_CALLS_MAX;
+}
+
+static void wait(struct router_core *r, struct worker *w, struct router_peer *p,
+                 uint64_t call)
+{
+    struct drain_call *x = calloc(1, sizeof *x);
+
+    assert(x != NULL);
+    pending_init(&x->call);
+    pending_open(r, &x->call, PENDING_DRAIN, p, call);
+    x->since_us = r->now_us;
+    x->n_running = w->n_running;
+    x->n_moved_before = w->n_moved;
+    list_init(&x->of_worker);
+    list_append(&w->drain.waiting, &x->of_worker);
+}
+
+void drain_begin(struct router_core *r, struct worker *w, struct router_peer *p,
+                 uint64_t call, uint32_t grace_ms, bool leaving)
+{
+    int64_t move_us = r->now_us + (int64_t)grace_ms * 1000;
+    struct error e;
+
+    if (!leaving && crowded(w)) {
+        error_set(&e, ST_RESOURCE_EXHAUSTED,
+                  "%d callers wait already for worker %s to drain",
+                  DRAIN_CALLS_MAX, w->peer->name);
+        peer_fail(p->peer, call, &e, RETRY_MS_MIN);
+        return;
+    }
+    log_info("worker-draining",
+             "worker=%s sequences=%" PRIu32 " grace_ms=%" PRIu32 " by=%s",
+             w->peer->name, w->n_running, grace_ms,
+             leaving ? "itself" : p->name);
+    wait(r, w, p, call);
+    w->drain.on = true;
+    w->drain.leaving = w->drain.leaving || leaving;
+    if (move_us < w->drain.move_us) {
+        w->drain.move_us = move_us;
+    }
+    event_set(r, &w->drain.due, r->now_us);
+    choices_recheck(r, w->model); /* what only it could have held */
+    model_look(r, w->model);
+    if (!PLANT(DRAIN_UNLOOKED)) {
+        offers_touch(r);
+    }
+}
+
+static void undrain(struct router_core *r, struct worker *w)
+{
+    struct error e;
+
+    if (!w->drain.on || w->drain.leaving) {
+        return;
+    }
+    log_info("worker-undrained", "worker=%s sequences=%" PRIu32, w->peer->name,
+             w->n_running);
+    error_set(&e, ST_ABORTED, "worker %s takes sequences again: Undrain",
+              w->peer->name);
+    fail_all(r, w, &e);
+    event_clear(r, &w->drain.due);
+    drain_init(&w->drain);
+}
+
+void drain_end(struct router_core *r, struct worker *w)
+{
+    struct worker *place = worker_place(w);
+
+    if (place == NULL) {
+        undrain(r, w);
+    }
+    for (uint32_t i = 0; place != NULL && i < worker_n_stages(place); i++) {
+        if (worker_stage(place, i) != NULL) {
+            undrain(r, worker_stage(place, i));
+        }
+    }
+    model_look(r, w->model);
+    choices_recheck(r, w->model); /* all may have been drained */
+    drains_look(r, w->model);
+    model_touch(r, w->model);
+    offers_touch(r);
+}
+
+void drain_less(struct router_core *r, struct worker *w)
+{
+    if (w->drain.on && w->n_running == 0) {
+        event_set(r, &w->drain.due, r->now_us);
+    }
+}
+
+void drain_close(struct router_core *r, struct worker *w)
+{
+    struct error e;
+
+    event_clear(r, &w->drain.due);
+    if (r->stopping) {
+        error_set(&e, ST_UNAVAILABLE, "the router is stopping");
+        fail_all(r, w, &e);
+    } else {
+        answer_all(r, w);
+    }
+}
+
+void drains_look(struct router_core *r, const struct model *m)
+{
+    for (uint32_t i = 0; i < r->n_workers; i++) {
+        struct worker *w = r->workers[i];
+
+        if (w->model == m && w->drain.on && w->n_running > 0) {
+            event_set(r, &w->drain.due, r->now_us);
+        }
+    }
+}
+
+const char *drain_name(const struct worker *w)
+{
+    const struct worker *place = worker_place((struct worker *)w);
+
+    if (!w->drain.on && (place == NULL || !place_drained(place))) {
+        return NULL;
+    }
+    return w->drain.leaving    ? "leaving"
+           : w->n_running == 0 ? "drained"
+                               : "draining";
+}
+
+bool drain_model_present(const struct router_core *r, const struct model *m)
+{
+    for (uint32_t i = 0; i < r->n_workers; i++) {
+        const struct worker *w = r->workers[i];
+
+        if (w->model == m && worker_can_serve(w) &&
+            (!place_drained(w) || place_leaves(w) || w->n_running > 0)) {
+            return true;
+        }
+    }
+    return false;
+}

@@ -1,0 +1,375 @@
+#include "router/requests/early.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/log.h"
+#include "common/sampling/sampling.h"
+#include "common/wire/request_id.h"
+#include "router/requests/request.h"
+#include "router/requests/resume.h"
+#include "router/router_state.h"
+
+typedef Sluice__V1__GenerateRequest generate_message;
+
+struct early_call {
+    struct list all;
+    struct table_node by_id;
+    struct pending call;
+    uint8_t id[REQUEST_ID_BYTES];
+    uint8_t model[MODEL_NAME_MAX]; /* [n_model] */
+    size_t n_model;
+    uint32_t n_choices;
+    uint64_t cancelled; /* bit c: choice c is */
+    int64_t arrived_us, deadline_us;
+    size_t bytes;
+    uint8_t packed[]; /* [bytes] the request */
+};
+
+static void end_young(struct router_core *r, struct event *e)
+{
+    (void)e;
+    early_run(r);
+}
+
+void early_init(struct router_core *r)
+{
+    list_init(&r->early.calls);
+    table_init(&r->early.by_id, r->options.max_waiting);
+    r->early.end.fire = end_young;
+}
+
+void early_fini(struct router_core *r)
+{
+    assert(list_empty(&r->early.calls));
+    event_clear(r, &r->early.end);
+    table_fini(&r->early.by_id);
+}
+
+static int64_t young_until(const struct router_core *r)
+{
+    return r->start_us + r->options.worker_wait_us;
+}
+
+bool early_waits(struct router_core *r, ProtobufCBinaryData model)
+{
+    return r->now_us < young_until(r) && !r->stopping &&
+           (model.len > 0 || r->n_workers == 0) &&
+           model_find(r, model.data, model.len) == NULL;
+}
+
+static struct early_call *find(struct router_core *r, const uint8_t *id)
+{
+    struct table_node *at =
+        table_find(&r->early.by_id, request_id_hash(id, r->seed));
+
+    for (; at != NULL; at = table_next(at)) {
+        struct early_call *k = LIST_OF(at, struct early_call, by_id);
+        if (memcmp(k->id, id, sizeof k->id) == 0) {
+            return k;
+        }
+    }
+    return NULL;
+}
+
+/* ---- in and out ---- */
+
+static bool check_room(struct router_core *r, const struct incoming *in,
+                       uint32_t n, size_t bytes)
+{
+    const struct early *l = &r->early;
+    uint32_t max = r->options.max_waiting;
+    struct error e;
+
+    if (n <= max && l->n_choices <= max - n &&
+        bytes <= EARLY_BYTES_MAX - l->bytes) {
+        return true;
+    }
+    if (n > max) {
+        refuse(in, ST_RESOURCE_EXHAUSTED,
+               "%" PRIu32 " choices are more than may wait, %" PRIu32
+               " at most",
+               n, max);
+        return false;
+    }
+    error_set(&e, ST_UNAVAILABLE,
+              "no worker of the model is up yet, and %" PRIu32
+              " choices of %zu bytes wait for one already",
+              l->n_choices, l->bytes);
+    peer_fail(in->peer->peer, in->call, &e, RETRY_MS_ABSENT);
+    return false;
+}
+
+static void add(struct router_core *r, struct early_call *k)
+{
+    struct early *l = &r->early;
+
+    list_init(&k->all);
+    list_append(&l->calls, &k->all);
+    table_add(&l->by_id, &k->by_id, request_id_hash(k->id, r->seed));
+    l->n_choices += k->n_choices;
+    l->bytes += k->bytes;
+    event_set(r, &l->end, young_until(r));
+}
+
+bool early_hold(struct router_core *r, const struct incoming *in,
+                const generate_message *m)
+{
+    size_t bytes = wire_size(&m->base);
+    char id[REQUEST_ID_TEXT];
+    struct early_call *k;
+
+    if (!check_room(r, in, m->n, bytes)) {
+        return false;
+    }
+    k = calloc(1, sizeof *k + bytes);
+    assert(k != NULL && m->model.len <= sizeof k->model);
+    memcpy(k->id, m->request_id.data, sizeof k->id);
+    k->n_model = m->model.len;
+    if (k->n_model > 0) {
+        memcpy(k->model, m->model.data, k->n_model);
+    }
+    k->n_choices = m->n;
+    k->arrived_us = r->now_us;
+    k->deadline_us = in->deadline_us;
+    k->bytes = wire_pack(&m->base, k->packed);
+    pending_init(&k->call);
+    pending_open(r, &k->call, PENDING_EARLY, in->peer, in->call);
+    add(r, k);
+    r->metrics.held_early++;
+    request_id_format(k->id, id);
+    log_debug("held-early", "request=%s bytes=%zu", id, bytes);
+    return true;
+}
+
+/* Out of every list, and its call closed. */
+static void unlink_call(struct router_core *r, struct early_call *k)
+{
+    pending_close(r, &k->call);
+    list_remove(&k->all);
+    table_remove(&r->early.by_id, &k->by_id);
+    r->early.n_choices -= k->n_choices;
+    r->early.bytes -= k->bytes;
+}
+
+static void let_go(struct router_core *r, struct early_call *k)
+{
+    unlink_call(r, k);
+    free(k);
+}
+
+void early_dropped(struct router_core *r, struct pending *c)
+{
+    struct early_call *k = LIST_OF(c, struct early_call, call);
+
+    r->metrics.cancelled += k->n_choices;
+    let_go(r, k);
+}
+
+bool early_check_id(struct router_core *r, const struct incoming *in,
+                    const generate_message *m)
+{
+    struct early_call *old = find(r, m->request_id.data);
+    struct error e;
+
+    if (old == NULL) {
+        return true;
+    }
+    if (!resume_asked(m) || old->call.peer == in->peer) {
+        refuse(in, ST_ALREADY_EXISTS,
+               "a request of this id waits for a first worker");
+        return false;
+    }
+    resume_superseded(&e);
+    pending_fail(r, &old->call, &e, RESUME_RETRY_MS);
+    early_dropped(r, &old->call);
+    return true;
+}
+
+/* ---- judged anew ---- */
+
+static enum status unpack(struct early_call *k, struct arena *a,
+                          const generate_message **m, struct error *e)
+{
+    ProtobufCMessage *out = NULL;
+    enum status st = wire_unpack(a, &sluice__v1__generate_request__descriptor,
+                                 k->packed, k->bytes, &out, e);
+
+    *m = (const generate_message *)(const void *)out;
+    return st;
+}
+
+/* What is of the time before: since when it waits, and what was cancelled. */
+static void bring_up_to_date(struct router_core *r, const struct early_call *k)
+{
+    struct request *request = request_find(r, k->id, sizeof k->id);
+
+    if (request == NULL) {
+        return;
+    }
+    request->arrived_us = k->arrived_us;
+    for (uint32_t c = 0; c < request->n_choices; c++) {
+        if ((k->cancelled >> c & 1) != 0) {
+            removal_wanted(r, &request->choices[c],
+                           SLUICE__V1__CANCEL_REASON__CANCEL_BY_CLIENT);
+        }
+    }
+}
+
+/* Takes k over. */
+static void judge(struct router_core *r, struct early_call *k, struct arena *a)
+{
+    struct incoming in = {k->call.peer, k->call.id, k->deadline_us, NULL};
+    const generate_message *m;
+    struct error e;
+
+    unlink_call(r, k);
+    if (unpack(k, a, &m, &e) == ST_OK) {
+        in.message = &m->base;
+        generate_judge(r, &in);
+        bring_up_to_date(r, k);
+    } else { /* the budget is that of the packed body, which may be shorter */
+        peer_fail(in.peer->peer, in.call, &e, 0);
+        r->metrics.refused++;
+    }
+    free(k);
+}
+
+void early_run(struct router_core *r)
+{
+    struct list *at = r->early.calls.next;
+    struct arena a; /* the core's has the message that is being handled */
+
+    arena_init(&a);
+    while (at != &r->early.calls) {
+        struct early_call *k = LIST_OF(at, struct early_call, all);
+        ProtobufCBinaryData model = {k->n_model, k->model};
+
+        at = at->next;
+        /* Of a peer that is about to go it goes with the others. */
+        if (!k->call.peer->ended && !early_waits(r, model)) {
+            judge(r, k, &a);
+        }
+    }
+    arena_fini(&a);
+}
+
+/* ---- Cancel and RemoveSequence ---- */
+
+static void show_figures(const struct router_core *r,
+                         const struct early_call *k, const generate_message *m,
+                         uint32_t n, Sluice__V1__GenerateFigures *f)
+{
+    sluice__v1__generate_figures__init(f);
+    f->n_prompt = (uint32_t)m->n_tokens;
+    f->n_generated = n;
+    f->queued_us = f->total_us = (uint64_t)(r->now_us - k->arrived_us);
+    f->seed = m->sampling != NULL && m->sampling->has_seed
+                  ? m->sampling->seed
+                  : sampling_seed(k->id);
+}
+
+static uint32_t had(const generate_message *m, uint32_t c)
+{
+    return c < m->n_have_count ? m->have_count[c] : 0;
+}
+
+/* The last chunk of every choice that its client has not the end of; false:
+ * there is no room for all. */
+static bool send_ends(struct router_core *r, const struct early_call *k,
+                      const generate_message *m)
+{
+    for (uint32_t c = 0; c < k->n_choices; c++) {
+        Sluice__V1__GenerateChunk chunk = SLUICE__V1__GENERATE_CHUNK__INIT;
+        Sluice__V1__GenerateFigures f;
+
+        if (c < m->n_have_ended && m->have_ended[c]) {
+            continue;
+        }
+        show_figures(r, k, m, had(m, c), &f);
+        chunk.first_index = f.n_generated;
+        chunk.has_choice = k->n_choices > 1;
+        chunk.choice = c;
+        chunk.has_finish = true;
+        chunk.finish = SLUICE__V1__FINISH__FINISH_CANCELLED;
+        chunk.figures = &f;
+        if (peer_reply(k->call.peer->peer, k->call.id, &chunk.base) != ST_OK) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* All its choices are cancelled. */
+static void end_call(struct router_core *r, struct early_call *k,
+                     const generate_message *m)
+{
+    struct error e;
+
+    if (send_ends(r, k, m)) {
+        pending_end(r, &k->call, NULL);
+    } else {
+        error_set(&e, ST_CANCELLED, "cancelled before a worker was up");
+        pending_fail(r, &k->call, &e, 0);
+    }
+    early_dropped(r, &k->call);
+}
+
+/* Tokens that its client came with, of the choices in the set. */
+static uint32_t n_had(const struct early_call *k, const generate_message *m,
+                      uint64_t choices)
+{
+    uint64_t n = 0;
+
+    for (uint32_t c = 0; c < k->n_choices; c++) {
+        n += (choices >> c & 1) != 0 ? had(m, c) : 0;
+    }
+    return n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
+}
+
+static void cancel(struct router_core *r, struct early_call *k,
+                   const generate_message *m, uint64_t choices,
+                   Sluice__V1__Receipt *receipt)
+{
+    uint64_t all = UINT64_MAX >> (64 - k->n_choices);
+
+    receipt->state = (choices & ~k->cancelled) != 0
+                         ? SLUICE__V1__SEQUENCE_STATE__SEQUENCE_QUEUED
+                         : SLUICE__V1__SEQUENCE_STATE__SEQUENCE_FINISHED;
+    receipt->n_generated = n_had(k, m, choices);
+    k->cancelled |= choices;
+    if (k->cancelled == all) {
+        end_call(r, k, m);
+    }
+}
+
+bool early_removed(struct router_core *r, struct router_peer *p, uint64_t call,
+                   const Sluice__V1__SequenceRef *sequence)
+{
+    struct early_call *k = find(r, sequence->request_id.data);
+    Sluice__V1__SequenceRef ref = *sequence;
+    Sluice__V1__Receipt receipt = SLUICE__V1__RECEIPT__INIT;
+    const generate_message *m;
+    struct arena a;
+    struct error e;
+
+    if (k == NULL ||
+        (sequence->has_choice && sequence->choice >= k->n_choices)) {
+        return false;
+    }
+    arena_init(&a);
+    if (unpack(k, &a, &m, &e) == ST_OK) {
+        cancel(r, k, m,
+               sequence->has_choice ? (uint64_t)1 << sequence->choice
+                                    : UINT64_MAX >> (64 - k->n_choices),
+               &receipt);
+        receipt.sequence = &ref;
+        peer_end(p->peer, call, &receipt.base);
+    } else {
+        peer_fail(p->peer, call, &e, 0);
+    }
+    arena_fini(&a);
+    return true;
+}

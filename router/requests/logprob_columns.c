@@ -1,0 +1,216 @@
+#include "router/requests/logprob_columns.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "router/router_limits.h"
+
+typedef Sluice__V1__StepOutputMessage step_message;
+
+/* ---- as they come ---- */
+
+static enum status check_columns(const step_message *m, struct error *e)
+{
+    uint64_t values = 0, tops = 0;
+
+    if (m->n_width != 0 && m->n_width != m->n_grant) {
+        return error_set(e, ST_DATA_LOSS,
+                         "the columns of a step are not equally long");
+    }
+    for (size_t i = 0; i < m->n_grant; i++) {
+        uint32_t width = logprob_columns_width(m, i);
+        if (width > 1 + TOP_LOGPROBS_MAX) {
+            return error_set(e, ST_DATA_LOSS,
+                             "%" PRIu32 " logprobs a token, at most %d are "
+                             "possible",
+                             width, 1 + TOP_LOGPROBS_MAX);
+        }
+        values += (uint64_t)m->count[i] * width;
+        tops += width > 0 ? (uint64_t)m->count[i] * (width - 1) : 0;
+    }
+    if (values != m->n_logprobs || tops != m->n_top_tokens) {
+        return error_set(e, ST_DATA_LOSS,
+                         "the rows of a step count %" PRIu64
+                         " logprobs and %" PRIu64 " best tokens, it has %zu "
+                         "and %zu",
+                         values, tops, m->n_logprobs, m->n_top_tokens);
+    }
+    if (values > STEP_LOGPROBS_MAX) {
+        return error_set(e, ST_DATA_LOSS,
+                         "a step of %" PRIu64 " logprobs, at most %d are "
+                         "possible",
+                         values, STEP_LOGPROBS_MAX);
+    }
+    return ST_OK;
+}
+
+/* Written so that what is not a number is neither. */
+static bool is_logprob(float x)
+{
+    return x <= 0;
+}
+
+/* One token's values [width]. */
+static enum status check_values(const float *values, uint32_t width,
+                                struct error *e)
+{
+    for (uint32_t k = 0; k < width; k++) {
+        if (!is_logprob(values[k])) {
+            return error_set(e, ST_DATA_LOSS, "a logprob is %g",
+                             (double)values[k]);
+        }
+        if (k > 1 && values[k] > values[k - 1]) {
+            return error_set(e, ST_DATA_LOSS,
+                             "of the best logprobs %g comes after %g",
+                             (double)values[k], (double)values[k - 1]);
+        }
+    }
+    return ST_OK;
+}
+
+enum status logprob_columns_check(const step_message *m, uint32_t vocab,
+                                  struct error *e)
+{
+    const float *values = m->logprobs;
+
+    if (check_columns(m, e) != ST_OK) {
+        return e->code;
+    }
+    for (size_t i = 0; i < m->n_grant; i++) {
+        uint32_t width = logprob_columns_width(m, i);
+        for (uint32_t k = 0; width > 0 && k < m->count[i]; k++) {
+            if (check_values(values, width, e) != ST_OK) {
+                return e->code;
+            }
+            values += width;
+        }
+    }
+    for (size_t i = 0; i < m->n_top_tokens; i++) {
+        if (m->top_tokens[i] >= vocab) {
+            return error_set(e, ST_DATA_LOSS,
+                             "best token %" PRIu32
+                             " is not in the vocabulary of %" PRIu32,
+                             m->top_tokens[i], vocab);
+        }
+    }
+    return ST_OK;
+}
+
+/* ---- as they wait ---- */
+
+struct logprob_columns *logprob_columns_new(uint32_t n_top)
+{
+    struct logprob_columns *l = calloc(1, sizeof *l);
+
+    assert(l != NULL);
+    l->n_top = n_top;
+    return l;
+}
+
+static void release(struct logprob_columns *l)
+{
+    free(l->own);
+    free(l->top);
+    free(l->top_tokens);
+    l->own = l->top = NULL;
+    l->top_tokens = NULL;
+    l->size = 0;
+}
+
+void logprob_columns_free(struct logprob_columns **l)
+{
+    if (*l != NULL) {
+        release(*l);
+        free(*l);
+        *l = NULL;
+    }
+}
+
+static void *resized(void *column, uint32_t size, size_t bytes)
+{
+    column = realloc(column, size * bytes + 1);
+    assert(column != NULL);
+    return column;
+}
+
+/* Bytes of the three columns are 4 an entry. */
+static void to_front(void *column, const struct logprob_columns *l,
+                     uint32_t entries)
+{
+    memmove(column, (char *)column + 4 * (size_t)l->begin * entries,
+            4 * (size_t)l->n * entries);
+}
+
+/* What is kept is moved to the front only when that frees half of the size,
+ * or it doubles: a token is moved less than twice on average. */
+static void reserve(struct logprob_columns *l, uint32_t n)
+{
+    uint32_t size = l->size == 0 ? 8 : l->size;
+
+    if (l->begin + l->n + n <= l->size) {
+        return;
+    }
+    if (l->begin < size / 2 || l->n + n > size) {
+        do {
+            size *= 2;
+        } while (size < l->n + n);
+        l->size = size;
+        l->own = resized(l->own, size, sizeof *l->own);
+        l->top = resized(l->top, size, sizeof *l->top * l->n_top);
+        l->top_tokens =
+            resized(l->top_tokens, size, sizeof *l->top_tokens * l->n_top);
+    }
+    if (l->begin > 0 && l->n > 0) {
+        to_front(l->own, l, 1);
+        to_front(l->top, l, l->n_top);
+        to_front(l->top_tokens, l, l->n_top);
+    }
+    l->begin = 0;
+}
+
+void logprob_columns_add(struct logprob_columns *l, const float *values,
+                         const uint32_t *top_tokens, uint32_t skip, uint32_t n)
+{
+    size_t k = l->n_top, at;
+
+    reserve(l, n);
+    at = l->begin + l->n;
+    for (size_t i = skip; i < skip + (size_t)n; i++, at++) {
+        l->own[at] = values[i * (1 + k)];
+        if (k > 0) {
+            memcpy(l->top + at * k, values + i * (1 + k) + 1,
+                   k * sizeof *values);
+            memcpy(l->top_tokens + at * k, top_tokens + i * k,
+                   k * sizeof *top_tokens);
+        }
+    }
+    l->n += n;
+}
+
+void logprob_columns_show(const struct logprob_columns *l, uint32_t n,
+                          Sluice__V1__GenerateChunk *c)
+{
+    size_t begin = (size_t)l->begin * l->n_top;
+
+    assert(n <= l->n);
+    if (n == 0) {
+        return;
+    }
+    c->n_logprobs = n;
+    c->logprobs = l->own + l->begin;
+    c->n_top_tokens = c->n_top_logprobs = (size_t)n * l->n_top;
+    c->top_tokens = l->top_tokens + begin;
+    c->top_logprobs = l->top + begin;
+}
+
+void logprob_columns_drop(struct logprob_columns *l, uint32_t n)
+{
+    assert(n <= l->n);
+    l->n -= n;
+    l->begin = l->n == 0 ? 0 : l->begin + n;
+    if (l->n == 0 && l->size > LOGPROBS_IDLE) {
+        release(l);
+    }
+}

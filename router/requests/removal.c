@@ -1,0 +1,489 @@
+#include "router/requests/removal.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/failpoint.h"
+#include "common/base/log.h"
+#include "common/base/plant.h"
+#include "common/wire/request_id.h"
+#include "router/calls/recv.h"
+#include "router/replicas/replica.h"
+#include "router/router_state.h"
+
+typedef Sluice__V1__SequenceState sequence_state;
+
+_Static_assert(CHOICES_MAX <= 64, "a waiter has a bit for each choice");
+
+/* A caller, and what is to be told of the choices that are through. */
+struct waiter {
+    struct pending call;
+    struct list of_generation;
+    bool has_choice; /* it named one */
+    uint32_t choice;
+    uint64_t awaits; /* bit c: choice c is not through */
+    Sluice__V1__Receipt sum;
+    uint32_t n_stages; /* of the replica that held it; 0: none said so */
+    uint32_t stage_blocks[STAGES_MAX], stage_slots[STAGES_MAX];
+    char worker_name[PEER_NAME_MAX + 1]; /* "": none yet */
+    bool several;                        /* workers held it */
+};
+
+static void waiter_free(struct router_core *r, struct waiter *x)
+{
+    pending_close(r, &x->call);
+    list_remove(&x->of_generation);
+    free(x);
+}
+
+void waiter_dropped(struct router_core *r, struct pending *c)
+{
+    waiter_free(r, LIST_OF(c, struct waiter, call));
+}
+
+void waiters_fail(struct router_core *r, struct request *request,
+                  const struct error *e)
+{
+    while (!list_empty(&request->waiters)) {
+        struct waiter *x =
+            LIST_OF(request->waiters.next, struct waiter, of_generation);
+        pending_fail(r, &x->call, e, RETRY_MS_MIN);
+        waiter_free(r, x);
+    }
+}
+
+/* The more a sequence had, the more its state says. */
+static int rank(sequence_state state)
+{
+    switch (state) {
+    case SLUICE__V1__SEQUENCE_STATE__SEQUENCE_DECODE:
+        return 5;
+    case SLUICE__V1__SEQUENCE_STATE__SEQUENCE_PREFILL:
+        return 4;
+    case SLUICE__V1__SEQUENCE_STATE__SEQUENCE_QUEUED:
+        return 3;
+    case SLUICE__V1__SEQUENCE_STATE__SEQUENCE_KEPT:
+        return 2;
+    case SLUICE__V1__SEQUENCE_STATE__SEQUENCE_FINISHED:
+        return 1;
+    default:
+        return 0;
+    }
+}
+
+/* A worker may say any number. */
+static void add(uint32_t *sum, uint32_t n)
+{
+    *sum = n < UINT32_MAX - *sum ? *sum + n : UINT32_MAX;
+}
+
+static void add_stages(struct waiter *x, const Sluice__V1__Receipt *part)
+{
+    uint32_t n = (uint32_t)part->n_stage_blocks;
+
+    for (uint32_t i = 0; i < n; i++) {
+        add(&x->stage_blocks[i], part->stage_blocks[i]);
+        add(&x->stage_slots[i], part->stage_slots[i]);
+    }
+    x->n_stages = n > x->n_stages ? n : x->n_stages;
+}
+
+static void add_receipt(struct waiter *x, const Sluice__V1__Receipt *part,
+                        const char *worker_name)
+{
+    Sluice__V1__Receipt *sum = &x->sum;
+
+    if (rank(part->state) > rank(sum->state)) {
+        sum->state = part->state;
+    }
+    add(&sum->n_generated, part->n_generated);
+    add(&sum->blocks, part->blocks);
+    add(&sum->slots, part->slots);
+    add(&sum->checkpoints, part->checkpoints);
+    sum->micros = part->micros > sum->micros ? part->micros : sum->micros;
+    if (worker_name == NULL) {
+        return;
+    }
+    x->several = x->several || (x->worker_name[0] != '\0' &&
+                                strcmp(x->worker_name, worker_name) != 0);
+    snprintf(x->worker_name, sizeof x->worker_name, "%s", worker_name);
+    if (part->snapshot > sum->snapshot) {
+        sum->snapshot = part->snapshot;
+    }
+    add_stages(x, part);
+}
+
+/* Choice choice is through, for one that waits. */
+static void take(struct waiter *x, const struct choice *choice,
+                 const Sluice__V1__Receipt *part, const char *worker_name)
+{
+    uint64_t bit = (uint64_t)1 << choice->index;
+
+    if ((x->awaits & bit) != 0) {
+        x->awaits &= ~bit;
+        add_receipt(x, part, worker_name);
+    }
+}
+
+/* The same where nothing was held. */
+static void take_nothing(struct waiter *x, const struct choice *choice,
+                         sequence_state state)
+{
+    Sluice__V1__Receipt part = SLUICE__V1__RECEIPT__INIT;
+
+    part.state = state;
+    part.n_generated = choice->n_generated;
+    take(x, choice, &part, NULL);
+}
+
+/* Answer it if all that it named are through. */
+static void waiter_settle(struct router_core *r, const struct request *request,
+                          struct waiter *x)
+{
+    Sluice__V1__SequenceRef ref = SLUICE__V1__SEQUENCE_REF__INIT;
+    uint8_t id[16];
+
+    if (x->awaits != 0 && !(PLANT(RECEIPT_EARLY) && x->sum.n_generated)) {
+        return;
+    }
+    memcpy(id, request->id, sizeof id);
+    ref.request_id = (ProtobufCBinaryData){sizeof id, id};
+    ref.has_choice = x->has_choice;
+    ref.choice = x->choice;
+    x->sum.sequence = &ref;
+    if (x->several) {
+        x->sum.snapshot = 0; /* each worker counts its own */
+    } else if (x->worker_name[0] != '\0') {
+        x->sum.has_worker = true;
+        x->sum.worker = wire_text(x->worker_name);
+        x->sum.n_stage_blocks = x->sum.n_stage_slots = x->n_stages;
+        x->sum.stage_blocks = x->stage_blocks;
+        x->sum.stage_slots = x->stage_slots;
+    }
+    pending_end(r, &x->call, &x->sum.base);
+    waiter_free(r, x);
+}
+
+/* choice is through: everybody who waits for it hears so. */
+static void tell_waiters(struct router_core *r, const struct choice *choice,
+                         const Sluice__V1__Receipt *part,
+                         const char *worker_name)
+{
+    struct request *request = choice->request;
+    struct list *at = request->waiters.next;
+
+    while (at != &request->waiters) {
+        struct waiter *x = LIST_OF(at, struct waiter, of_generation);
+        at = at->next;
+        take(x, choice, part, worker_name);
+        waiter_settle(r, request, x);
+    }
+}
+
+static bool send_removal(struct choice *choice)
+{
+    Sluice__V1__SequenceRef ref = SLUICE__V1__SEQUENCE_REF__INIT;
+    Sluice__V1__CancelRequest c = SLUICE__V1__CANCEL_REQUEST__INIT;
+    Sluice__V1__RemoveRequest m = SLUICE__V1__REMOVE_REQUEST__INIT;
+    struct peer *p = choice->worker->peer->peer;
+
+    ref.request_id = (ProtobufCBinaryData){16, choice->request->id};
+    ref.has_choice = true;
+    ref.choice = choice->index;
+    c.sequence = m.sequence = &ref;
+    c.has_grant = m.has_grant = true;
+    c.grant = m.grant = choice->grant;
+    c.has_reason = true;
+    c.reason = choice->reason;
+    if (choice->remove) {
+        return peer_call(p, METHOD_WORKER_REMOVE, &m.base, 0, choice->grant,
+                         NULL) == ST_OK;
+    }
+    return peer_call(p, METHOD_WORKER_CANCEL, &c.base, 0, choice->grant,
+                     NULL) == ST_OK;
+}
+
+/* The worker is to let go of it, by Cancel or Remove.  One that moves is told
+ * already: the receipt of that serves. */
+static void tell_worker(struct choice *choice, bool remove)
+{
+    if (choice->moving) {
+        return;
+    }
+    choice->remove = remove;
+    list_remove(&choice->parts);
+    if (send_removal(choice)) {
+        FP(ROUTER_CANCEL);
+        choice->removal = REMOVAL_SENT;
+    } else {
+        choice->removal = REMOVAL_UNSENT;
+        list_append(&choice->worker->removals, &choice->removals);
+    }
+}
+
+void removals_pump(struct router_core *r, struct worker *w)
+{
+    (void)r;
+    while (!list_empty(&w->removals)) {
+        struct choice *choice =
+            LIST_OF(w->removals.next, struct choice, removals);
+
+        if (!send_removal(choice)) {
+            return;
+        }
+        list_remove(&choice->removals);
+        choice->removal = REMOVAL_SENT;
+    }
+}
+
+/* choice is open and not yet ENDING. */
+static void begin(struct router_core *r, struct choice *choice, bool remove,
+                  Sluice__V1__CancelReason reason)
+{
+    char id[REQUEST_ID_TEXT];
+
+    request_id_format(choice->request->id, id);
+    log_debug("removal", "request=%s choice=%" PRIu32 " state=%s reason=%d", id,
+              choice->index, choice_state_name(choice->state), (int)reason);
+    choice->reason = reason;
+    if (choice->state == CHOICE_ENCODING || choice->state == CHOICE_WAITING) {
+        choice_finish(r, choice, SLUICE__V1__FINISH__FINISH_CANCELLED);
+    } else {
+        choice_move(choice, CHOICE_ENDING);
+        tell_worker(choice, remove);
+    }
+}
+
+void removal_wanted(struct router_core *r, struct choice *choice,
+                    Sluice__V1__CancelReason reason)
+{
+    if (choice->state < CHOICE_ENDING) {
+        begin(r, choice, false, reason);
+    }
+}
+
+void removal_release(struct router_core *r, struct choice *choice)
+{
+    (void)r;
+    if (choice->kept && choice->removal == REMOVAL_NONE) {
+        tell_worker(choice, true);
+    }
+}
+
+/* One that is ENDING is told to go already. */
+void removal_stopped(struct router_core *r, struct choice *choice)
+{
+    if (choice->state != CHOICE_ENDING && !PLANT(STOP_LATE)) {
+        choice->reason = SLUICE__V1__CANCEL_REASON__CANCEL_STOP_STRING;
+        tell_worker(choice, false);
+    }
+    choice_finish(r, choice, SLUICE__V1__FINISH__FINISH_STOP);
+}
+
+void removal_moving(struct router_core *r, struct choice *choice)
+{
+    (void)r;
+    assert(choice->removal == REMOVAL_NONE && choice->worker != NULL);
+    choice->reason = SLUICE__V1__CANCEL_REASON__CANCEL_MOVED;
+    tell_worker(choice, choice->state == CHOICE_ENDED);
+    choice->moving = true;
+    if (PLANT(MOVED_TWICE) && choice->state < CHOICE_ENDING) {
+        choice_moved(r, choice);
+    }
+}
+
+/* One of the choices that x named. */
+static void choice_called(struct router_core *r, struct waiter *x,
+                          struct choice *choice, bool remove,
+                          Sluice__V1__CancelReason reason)
+{
+    switch (choice->state) {
+    case CHOICE_ENCODING:
+    case CHOICE_WAITING:
+        take_nothing(x, choice, SLUICE__V1__SEQUENCE_STATE__SEQUENCE_QUEUED);
+        begin(r, choice, remove, reason);
+        break;
+    case CHOICE_ENDING:
+        break;
+    case CHOICE_ENDED:
+        if (choice->worker == NULL || (choice->kept && !remove)) {
+            take_nothing(x, choice,
+                         SLUICE__V1__SEQUENCE_STATE__SEQUENCE_FINISHED);
+        } else if (choice->removal == REMOVAL_NONE) {
+            tell_worker(choice, true);
+        }
+        break;
+    default:
+        begin(r, choice, remove, reason);
+        break;
+    }
+}
+
+static void answer_unknown(struct router_peer *p, uint64_t call,
+                           const Sluice__V1__SequenceRef *sequence)
+{
+    Sluice__V1__SequenceRef ref = *sequence;
+    Sluice__V1__Receipt receipt = SLUICE__V1__RECEIPT__INIT;
+
+    receipt.sequence = &ref;
+    receipt.state = SLUICE__V1__SEQUENCE_STATE__SEQUENCE_UNKNOWN;
+    peer_end(p->peer, call, &receipt.base);
+}
+
+/* So many wait for the very same already? */
+static bool crowded(struct router_peer *p, uint64_t call,
+                    const struct request *request,
+                    const Sluice__V1__SequenceRef *sequence)
+{
+    const struct list *at = request->waiters.next;
+    uint32_t n = 0;
+    struct error e;
+
+    for (; at != &request->waiters; at = at->next) {
+        const struct waiter *x = LIST_OF(at, struct waiter, of_generation);
+        n += x->has_choice == sequence->has_choice &&
+             x->choice == sequence->choice;
+    }
+    if (n < RECEIPT_WAITERS_MAX) {
+        return false;
+    }
+    error_set(&e, ST_RESOURCE_EXHAUSTED,
+              "%d callers wait for the receipt of this sequence already",
+              RECEIPT_WAITERS_MAX);
+    peer_fail(p->peer, call, &e, RETRY_MS_MIN);
+    return true;
+}
+
+static struct waiter *waiter_new(struct router_core *r, struct request *request,
+                                 struct router_peer *p, uint64_t call,
+                                 const Sluice__V1__SequenceRef *sequence)
+{
+    struct waiter *x = calloc(1, sizeof *x);
+
+    assert(x != NULL);
+    sluice__v1__receipt__init(&x->sum);
+    x->has_choice = sequence->has_choice;
+    x->choice = sequence->choice;
+    x->awaits = sequence->has_choice || PLANT(CANCEL_ALL_ONE)
+                    ? (uint64_t)1 << sequence->choice
+                    : UINT64_MAX >> (64 - request->n_choices);
+    pending_init(&x->call);
+    pending_open(r, &x->call, PENDING_RECEIPT, p, call);
+    list_init(&x->of_generation);
+    list_append(&request->waiters, &x->of_generation);
+    return x;
+}
+
+void removal_called(struct router_core *r, struct router_peer *p, uint64_t call,
+                    const Sluice__V1__SequenceRef *sequence, bool remove,
+                    Sluice__V1__CancelReason reason)
+{
+    struct request *request =
+        request_find(r, sequence->request_id.data, sequence->request_id.len);
+    struct waiter *x;
+
+    if (request == NULL && early_removed(r, p, call, sequence)) {
+        return;
+    }
+    if (request == NULL ||
+        (sequence->has_choice && sequence->choice >= request->n_choices)) {
+        answer_unknown(p, call, sequence);
+        return;
+    }
+    if (crowded(p, call, request, sequence)) {
+        return;
+    }
+    x = waiter_new(r, request, p, call,
+                   sequence); /* as long as it is, so is request */
+    for (uint32_t c = 0; c < request->n_choices; c++) {
+        if ((x->awaits >> c & 1) != 0) {
+            choice_called(r, x, &request->choices[c], remove, reason);
+        }
+    }
+    waiter_settle(r, request, x);
+    request_settle(r, request);
+}
+
+/* The sequence is gone at the worker: what the client's stream ends with. */
+static void conclude(struct router_core *r, struct choice *choice)
+{
+    choice_ungrant(r, choice);
+    if (choice->state == CHOICE_ENDED) { /* it was kept, or leaving */
+        choice->kept = false;
+        choice_settle(r, choice);
+    } else {
+        choice_finish(r, choice,
+                      choice->finish == SLUICE__V1__FINISH__FINISH_RUNNING
+                          ? SLUICE__V1__FINISH__FINISH_CANCELLED
+                          : choice->finish);
+    }
+}
+
+static bool goes_on(const struct choice *choice)
+{
+    return choice->moving && choice->state < CHOICE_ENDING;
+}
+
+static uint64_t sum_of(const uint32_t *of, size_t n)
+{
+    uint64_t sum = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        sum += of[i];
+    }
+    return sum;
+}
+
+enum status removal_check(const struct worker *w, const Sluice__V1__Receipt *m,
+                          struct error *e)
+{
+    size_t n = w->replica == NULL ? 0 : w->replica->n_stages;
+    uint64_t blocks = sum_of(m->stage_blocks, m->n_stage_blocks);
+    uint64_t slots = sum_of(m->stage_slots, m->n_stage_slots);
+
+    if (m->n_stage_blocks == 0 && m->n_stage_slots == 0 &&
+        (n == 0 || (m->blocks == 0 && m->slots == 0))) {
+        return ST_OK;
+    }
+    if (m->n_stage_blocks != n || m->n_stage_slots != n) {
+        return error_set(e, ST_DATA_LOSS,
+                         "a receipt of %zu and %zu stages, there are %zu",
+                         m->n_stage_blocks, m->n_stage_slots, n);
+    }
+    if (blocks != m->blocks || slots != m->slots) {
+        return error_set(e, ST_DATA_LOSS,
+                         "a receipt of %" PRIu32 " blocks and %" PRIu32
+                         " slots, those of its stages are %" PRIu64
+                         " and %" PRIu64,
+                         m->blocks, m->slots, blocks, slots);
+    }
+    return ST_OK;
+}
+
+void removal_answered(struct router_core *r, struct choice *choice,
+                      const Sluice__V1__Receipt *receipt)
+{
+    if (goes_on(choice)) {
+        choice_moved(r, choice);
+        return;
+    }
+    tell_waiters(r, choice, receipt, choice->worker_name);
+    conclude(r, choice);
+}
+
+void removal_answer_self(struct router_core *r, struct choice *choice)
+{
+    Sluice__V1__Receipt part = SLUICE__V1__RECEIPT__INIT;
+
+    if (goes_on(choice)) {
+        choice_moved(r, choice);
+        return;
+    }
+    part.state = SLUICE__V1__SEQUENCE_STATE__SEQUENCE_UNKNOWN;
+    part.n_generated = choice->n_generated;
+    tell_waiters(r, choice, &part, NULL);
+    conclude(r, choice);
+}

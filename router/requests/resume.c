@@ -1,0 +1,203 @@
+#include "router/requests/resume.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "common/base/log.h"
+#include "common/base/plant.h"
+#include "common/wire/request_id.h"
+#include "router/requests/removal.h"
+#include "router/router_state.h"
+#include "router/schedule/admission.h"
+
+typedef Sluice__V1__GenerateRequest generate_message;
+
+/* ---- what is said ---- */
+
+static enum status check_columns(const generate_message *m, struct error *e)
+{
+    uint64_t sum = 0;
+
+    if (m->n_have_count != m->n || m->n_have_text != m->n ||
+        m->n_have_ended != m->n) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "have_count, have_text and have_ended have %zu, %zu "
+                         "and %zu entries, all must have one for each of the "
+                         "%" PRIu32 " choices",
+                         m->n_have_count, m->n_have_text, m->n_have_ended,
+                         m->n);
+    }
+    for (uint32_t c = 0; c < m->n; c++) {
+        sum += m->have_count[c];
+    }
+    if (sum != m->n_have_tokens) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "have_count adds up to %" PRIu64
+                         ", have_tokens has %zu",
+                         sum, m->n_have_tokens);
+    }
+    return ST_OK;
+}
+
+static enum status too_many(uint32_t choice, uint32_t count, uint32_t max,
+                            struct error *e)
+{
+    return error_set(e, ST_INVALID_ARGUMENT,
+                     "choice %" PRIu32 ": have_count is %" PRIu32
+                     ", at most max_tokens, %" PRIu32,
+                     choice, count, max);
+}
+
+static enum status check_choices(const generate_message *m, struct error *e)
+{
+    for (uint32_t c = 0; c < m->n; c++) {
+        if (m->has_max_tokens && m->have_count[c] > m->max_tokens) {
+            return too_many(c, m->have_count[c], m->max_tokens, e);
+        }
+        if (m->have_count[c] == 0 && m->have_text[c] > 0) {
+            return error_set(e, ST_INVALID_ARGUMENT,
+                             "choice %" PRIu32 ": have_text is %" PRIu32
+                             " bytes of no token",
+                             c, m->have_text[c]);
+        }
+    }
+    return ST_OK;
+}
+
+static enum status check_ids(const generate_message *m, uint32_t vocab,
+                             struct error *e)
+{
+    for (size_t i = 0; i < m->n_have_tokens; i++) {
+        if (m->have_tokens[i] >= vocab) {
+            return error_set(e, ST_INVALID_ARGUMENT,
+                             "have_tokens: token %zu is %" PRIu32
+                             ", the vocabulary has %" PRIu32,
+                             i, m->have_tokens[i], vocab);
+        }
+    }
+    return ST_OK;
+}
+
+enum status resume_check(const generate_message *m, uint32_t vocab,
+                         struct error *e)
+{
+    enum status st = ST_OK;
+
+    if (resume_asked(m)) {
+        st = check_columns(m, e);
+        st = st == ST_OK ? check_choices(m, e) : st;
+        st = st == ST_OK ? check_ids(m, vocab, e) : st;
+    }
+    return st;
+}
+
+enum status resume_check_length(const struct request *request, struct error *e)
+{
+    for (uint32_t c = 0; c < request->n_choices; c++) {
+        if (request->choices[c].n_had > request->max_tokens) {
+            return too_many(c, request->choices[c].n_had, request->max_tokens,
+                            e);
+        }
+    }
+    return ST_OK;
+}
+
+/* ---- the old one ---- */
+
+void resume_superseded(struct error *e)
+{
+    error_set(e, ST_ALREADY_EXISTS,
+              "the request was resumed in another session");
+}
+
+static void end_call(struct router_core *r, struct request *old)
+{
+    struct error e;
+
+    resume_superseded(&e);
+    pending_fail(r, &old->call, &e, RESUME_RETRY_MS);
+    request_cancel(r, old, SLUICE__V1__CANCEL_REASON__CANCEL_CLIENT_GONE);
+}
+
+bool resume_make_way(struct router_core *r, struct request *old,
+                     const struct incoming *in, uint32_t *retry_ms)
+{
+    uint8_t id[REQUEST_ID_BYTES];
+
+    memcpy(id, old->id, sizeof id);
+    *retry_ms = RESUME_RETRY_MS;
+    if (pending_is_open(&old->call) && old->call.peer == in->peer) {
+        *retry_ms = 0;
+    } else if (pending_is_open(&old->call)) {
+        end_call(r, old);
+    } else {
+        request_release(r, old);
+    }
+    return request_find(r, id, sizeof id) == NULL;
+}
+
+/* ---- the new one ---- */
+
+static void take_choice(struct choice *choice, const uint32_t *tokens,
+                        uint32_t n, uint32_t text, bool ended)
+{
+    choice->n_generated = choice->n_sent = choice->n_had = n;
+    choice->n_skip = text;
+    if (!ended && n > 0) {
+        choice_reserve(choice, n);
+        memcpy(choice->tokens, tokens, n * sizeof *tokens);
+    }
+    if (PLANT(RESUME_TEXT)) {
+        choice->n_told = n;
+        choice->n_skip = 0;
+    }
+    if (PLANT(RESUME_TWICE) && n > 0 && !choice->request->sampling.logprobs) {
+        choice->n_sent--;
+    }
+}
+
+void resume_taken(struct router_core *r, const struct request *request)
+{
+    r->metrics.resumed += request->resumed;
+    r->metrics.had_ended += request->n_had_ended;
+}
+
+bool resume_take(struct router_core *r, struct request *request,
+                 const generate_message *m)
+{
+    char id[REQUEST_ID_TEXT];
+    const uint32_t *tokens = m->have_tokens;
+
+    if (!resume_asked(m)) {
+        return true;
+    }
+    request_id_format(request->id, id);
+    log_info("resumed", "request=%s choices=%" PRIu32 " tokens=%zu", id, m->n,
+             m->n_have_tokens);
+    request->resumed = true;
+    for (uint32_t c = 0; c < request->n_choices; c++) {
+        take_choice(&request->choices[c], tokens, m->have_count[c],
+                    m->have_text[c], m->have_ended[c]);
+        if (m->have_count[c] > 0) {
+            tokens += m->have_count[c];
+        }
+        if (m->have_ended[c]) {
+            choice_had(r, &request->choices[c]);
+            request->n_had_ended++;
+        }
+    }
+    if (request->n_unsent > 0) {
+        return true;
+    }
+    resume_taken(r, request);
+    pending_end(r, &request->call, NULL);
+    request_settle(r, request);
+    return false;
+}
+
+uint32_t resume_retry_ms(const struct request *request, const struct error *e)
+{
+    return request->resumed && e->code == ST_RESOURCE_EXHAUSTED
+               ? RETRY_MS_MIN
+               : admission_retry_ms(e);
+}

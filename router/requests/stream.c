@@ -1,0 +1,369 @@
+#include "router/requests/stream.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "common/base/failpoint.h"
+#include "common/base/log.h"
+#include "common/wire/request_id.h"
+#include "router/requests/logprob_columns.h"
+#include "router/requests/stops.h"
+#include "router/router_state.h"
+#include "text/detokenizer.h"
+#include "text/text_limits.h"
+
+#define CHUNK_ROOM  (160u << 10) /* the largest chunk and what is beside */
+#define CHUNK_BYTES (128u << 10) /* the method's cap on it */
+
+/* Ids are below SHARD_VOCAB_MAX: 4 bytes on the wire.  With w logprobs a token
+ * n tokens take 4 n + 4 n w + 4 n (w - 1) bytes, n w <= CHUNK_LOGPROBS_MAX. */
+#define CHUNK_PUSH_MAX    (3 * (TEXT_TOKEN_BYTES + DETOK_HELD_MAX))
+#define CHUNK_COLUMNS_MAX (8 * CHUNK_LOGPROBS_MAX)
+#define CHUNK_BESIDE_MAX  512 /* figures, tags and lengths */
+
+_Static_assert(SHARD_VOCAB_MAX <= 1 << 28, "an id takes 4 bytes");
+_Static_assert(CHUNK_TOKENS_MAX <= CHUNK_LOGPROBS_MAX, "4 n fits 8 n w");
+_Static_assert(CHUNK_TEXT_MAX + CHUNK_PUSH_MAX + CHUNK_COLUMNS_MAX +
+                       CHUNK_BESIDE_MAX <=
+                   CHUNK_BYTES,
+               "every chunk can be sent");
+
+/* Room enough for a chunk, and no more waiting than a reader has earned. */
+static bool has_room(const struct router_peer *p)
+{
+    size_t room = peer_room(p->peer, LANE_CONTROL);
+
+    return room >= CHUNK_ROOM &&
+           room + CLIENT_UNREAD_BYTES >= LINK_OUTBOX_BYTES;
+}
+
+static bool owes(const struct choice *choice)
+{
+    return pending_is_open(&choice->request->call) &&
+           (choice->n_sent < choice->n_generated ||
+            (choice->state == CHOICE_ENDED && !choice->last_sent));
+}
+
+void stream_ready(struct router_core *r, struct choice *choice)
+{
+    struct router_peer *p = choice->request->call.peer;
+
+    if (!owes(choice)) {
+        return;
+    }
+    if (!list_linked(&choice->ready)) {
+        choice->ready_us = r->now_us;
+        list_append(&p->ready, &choice->ready);
+        peers_touch(r, p);
+    }
+    if (choice->state == CHOICE_ENDED) {
+        p->streamed_us = r->now_us - r->options.gather_us;
+        peers_touch(r, p);
+    }
+}
+
+static uint64_t since(int64_t from_us, int64_t to_us)
+{
+    return to_us > from_us ? (uint64_t)(to_us - from_us) : 0;
+}
+
+static void figures(const struct choice *choice, Sluice__V1__GenerateFigures *f)
+{
+    const struct request *request = choice->request;
+    int64_t left =
+        choice->granted_us != 0 ? choice->granted_us : choice->ended_us;
+
+    sluice__v1__generate_figures__init(f);
+    f->n_prompt = request->n_prompt;
+    f->n_generated = choice->n_generated;
+    f->queued_us = since(request->arrived_us, left);
+    f->first_token_us = choice->first_us == 0
+                            ? 0
+                            : since(request->arrived_us, choice->first_us);
+    f->total_us = since(request->arrived_us, choice->ended_us);
+    f->blocks = (uint32_t)choice->held.of[BLOCKS];
+    f->slots = (uint32_t)choice->held.of[SLOTS];
+    f->seed = request->sampling.seed;
+    f->n_moves = choice->n_moves;
+    f->has_worker = choice->granted_us != 0;
+    f->worker = wire_text(choice->worker_name);
+}
+
+static void reserve_text(struct router_core *r, const struct tokenizer *t)
+{
+    /* The push that passes the limit, and a finish after it. */
+    size_t size = CHUNK_TEXT_MAX + 2 * detokenizer_max(t);
+
+    if (size > r->text_size) {
+        free(r->text);
+        r->text = malloc(size);
+        r->text_size = size;
+        assert(r->text != NULL);
+    }
+}
+
+void stream_begin(struct router_core *r, struct choice *choice)
+{
+    const struct request *request = choice->request;
+    const struct tokenizer *t = NULL;
+
+    if (request->sampling.logprobs) {
+        choice->logprobs =
+            logprob_columns_new(request->sampling.n_top_logprobs);
+    }
+    if (request->wants_text || request->stop_strings != NULL) {
+        t = r->options.text->ops->tokenizer(r->options.text,
+                                            request->model->text);
+    }
+    if (t == NULL) {
+        return;
+    }
+    reserve_text(r, t);
+    if (request->wants_text) {
+        choice->detok = malloc(sizeof *choice->detok);
+        assert(choice->detok != NULL);
+        detokenizer_init(choice->detok, t, DETOK_SKIP_SPECIAL);
+    }
+    if (request->stop_strings != NULL) {
+        choice->stops = stops_new(request->stop_strings, t);
+        if (choice->n_had >
+            1) { /* the last one may be the token that ended it */
+            (void)stops_look(choice->stops, choice->tokens, choice->n_had - 1,
+                             r->text);
+        }
+    }
+}
+
+/* The text of the next tokens up to the end-th: fewer if they give too much. */
+static size_t make_text(struct router_core *r, struct choice *choice,
+                        uint32_t end)
+{
+    uint32_t stop = UINT32_MAX; /* the end token: it is no text */
+    size_t bytes =
+        choice->stops != NULL ? stops_resume(choice->stops, r->text) : 0;
+    bool last;
+
+    /* Known before it has ENDED, if it was cancelled too late. */
+    if (choice->finish == SLUICE__V1__FINISH__FINISH_STOP &&
+        !stops_found(choice->stops)) {
+        stop = choice->n_generated - 1;
+    }
+    for (; choice->n_told < end && bytes < CHUNK_TEXT_MAX; choice->n_told++) {
+        if (choice->n_told != stop) {
+            bytes += detokenizer_push(
+                choice->detok, choice->tokens[choice->n_told], r->text + bytes);
+        }
+    }
+    last =
+        choice->state == CHOICE_ENDED && choice->n_told == choice->n_generated;
+    if (last) {
+        bytes += detokenizer_finish(choice->detok, r->text + bytes);
+    }
+    return choice->stops != NULL
+               ? stops_cut(choice->stops, r->text, bytes, last)
+               : bytes;
+}
+
+/* The text of a chunk with the next *n tokens, and how many they are then:
+ * fewer if they give too much.  A choice that is resumed begins with the text
+ * of the tokens it came with, which its client has up to a place. */
+static void chunk_text(struct router_core *r, struct choice *choice,
+                       uint32_t *n, ProtobufCBinaryData *text)
+{
+    uint32_t end = choice->n_sent + *n;
+    size_t bytes, had;
+
+    do {
+        bytes = make_text(r, choice, end);
+        had = choice->n_skip < bytes ? choice->n_skip : bytes;
+        choice->n_skip -= (uint32_t)had;
+    } while (had == bytes && choice->n_told < end);
+    *n = choice->n_told > choice->n_sent ? choice->n_told - choice->n_sent : 0;
+    text->data = (uint8_t *)r->text + had;
+    text->len = bytes - had;
+}
+
+static uint32_t chunk_tokens(const struct choice *choice)
+{
+    uint32_t n = choice->n_generated - choice->n_sent, max = CHUNK_TOKENS_MAX;
+
+    if (choice->logprobs != NULL) {
+        max = CHUNK_LOGPROBS_MAX / (1 + choice->logprobs->n_top);
+    }
+    return n < max ? n : max;
+}
+
+/* What the last chunk has beside. */
+static void show_end(const struct choice *choice, Sluice__V1__GenerateChunk *c,
+                     Sluice__V1__GenerateFigures *f)
+{
+    figures(choice, f);
+    c->has_finish = true;
+    c->finish = choice->finish;
+    c->figures = f;
+    if (stops_found(choice->stops)) {
+        c->has_stop_string = true;
+        c->stop_string = choice->stops->scan.string;
+    }
+}
+
+/* One chunk with all that is new, as far as one goes; false: no room. */
+static bool send_chunk(struct router_core *r, struct choice *choice)
+{
+    Sluice__V1__GenerateChunk c = SLUICE__V1__GENERATE_CHUNK__INIT;
+    Sluice__V1__GenerateFigures f;
+    struct request *request = choice->request;
+    uint32_t n = chunk_tokens(choice);
+
+    if (choice->detok != NULL) {
+        chunk_text(r, choice, &n, &c.text);
+        c.has_text = c.text.len > 0;
+    } else {
+        choice->n_told = choice->n_sent + n;
+    }
+    c.has_choice = request->n_choices > 1;
+    c.choice = choice->index;
+    c.first_index = choice->n_sent;
+    c.tokens = n == 0 ? NULL : choice->tokens + choice->n_sent;
+    c.n_tokens = n;
+    if (choice->logprobs != NULL) {
+        logprob_columns_show(choice->logprobs, n, &c);
+    }
+    if (choice->state == CHOICE_ENDED &&
+        choice->n_told == choice->n_generated) {
+        show_end(choice, &c, &f);
+    }
+    FP(ROUTER_CHUNK);
+    if (peer_reply(request->call.peer->peer, request->call.id, &c.base) !=
+        ST_OK) {
+        return false;
+    }
+    FP(ROUTER_CHUNK_SENT);
+    if (choice->logprobs != NULL) {
+        logprob_columns_drop(choice->logprobs, n);
+    }
+    choice->n_sent += n;
+    choice->last_sent = c.has_finish;
+    request->n_unsent -= choice->last_sent;
+    choice->ready_us = request->served_us = r->now_us;
+    return true;
+}
+
+void stream_rest(struct router_core *r, struct request *request)
+{
+    for (uint32_t c = 0; c < request->n_choices; c++) {
+        struct choice *choice = &request->choices[c];
+
+        if (pending_is_open(&request->call) &&
+            choice->n_sent < choice->n_generated &&
+            has_room(request->call.peer)) {
+            (void)send_chunk(r, choice);
+        }
+    }
+}
+
+/* Chunks of one request; true: it owes nothing more now. */
+static bool serve(struct router_core *r, struct router_peer *p,
+                  struct choice *choice)
+{
+    if (!has_room(p) || !send_chunk(r, choice)) {
+        return false;
+    }
+    list_remove(&choice->ready);
+    if (choice->last_sent) {
+        if (choice->request->n_unsent == 0) {
+            FP(ROUTER_END);
+            pending_end(r, &choice->request->call, NULL);
+        }
+        choice_settle(r, choice);
+    } else if (owes(choice)) {
+        list_append(&p->ready, &choice->ready);
+    }
+    return true;
+}
+
+/* True if what is ready waits for more. */
+static bool gather(struct router_core *r, struct router_peer *p)
+{
+    int64_t due = p->streamed_us + r->options.gather_us;
+
+    p->stream_due_us = NODE_IDLE;
+    if (list_empty(&p->ready)) {
+        return false;
+    }
+    if (r->now_us < due) {
+        p->stream_due_us = due;
+        return true;
+    }
+    p->streamed_us = r->now_us;
+    return false;
+}
+
+void stream_pump(struct router_core *r, struct router_peer *p)
+{
+    if (gather(r, p)) {
+        return;
+    }
+    while (!list_empty(&p->ready)) {
+        if (!serve(r, p, LIST_OF(p->ready.next, struct choice, ready))) {
+            break;
+        }
+    }
+    if (list_empty(&p->ready)) {
+        event_clear(r, &p->slow);
+    } else if (p->slow.timer.index == 0) {
+        event_set(r, &p->slow, r->now_us + SLOW_READER_MS * 1000);
+    }
+}
+
+static void give_up(struct router_core *r, struct request *request)
+{
+    char id[REQUEST_ID_TEXT];
+    struct error e;
+    uint64_t unread = 0;
+
+    for (uint32_t c = 0; c < request->n_choices; c++) {
+        unread += request->choices[c].n_generated - request->choices[c].n_sent;
+    }
+    request_id_format(request->id, id);
+    log_warn("slow-reader", "request=%s client=%s unread=%" PRIu64, id,
+             request->call.peer->name, unread);
+    r->metrics.slow_readers++;
+    error_set(&e, ST_CANCELLED,
+              "nothing was read for %d s, %" PRIu64 " tokens waited",
+              SLOW_READER_MS / 1000, unread);
+    pending_fail(r, &request->call, &e, 0);
+    request_cancel(r, request, SLUICE__V1__CANCEL_REASON__CANCEL_SLOW_READER);
+}
+
+/* While choice had something to give nothing of its call was taken, till when?
+ */
+static int64_t slow_at(const struct choice *choice)
+{
+    int64_t served_us = choice->request->served_us;
+
+    return (choice->ready_us > served_us ? choice->ready_us : served_us) +
+           SLOW_READER_MS * 1000;
+}
+
+void stream_slow(struct router_core *r, struct router_peer *p)
+{
+    int64_t next = NODE_IDLE;
+    struct list *at = p->ready.next;
+
+    while (at != &p->ready) {
+        const struct choice *choice = LIST_OF(at, struct choice, ready);
+        int64_t due = slow_at(choice);
+
+        at = at->next;
+        if (due <= r->now_us) {
+            give_up(r, choice->request);
+            at = p->ready.next; /* more than choice went */
+            next = NODE_IDLE;
+        } else if (due < next) {
+            next = due;
+        }
+    }
+    event_set(r, &p->slow, next);
+}

@@ -1,0 +1,330 @@
+#include "router/requests/submit.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "common/base/failpoint.h"
+#include "common/base/log.h"
+#include "common/base/plant.h"
+#include "common/sampling/sampling_message.h"
+#include "common/wire/ids_hash.h"
+#include "common/wire/request_id.h"
+#include "proto/worker.pb-c.h"
+#include "router/replicas/place.h"
+#include "router/requests/adoption.h"
+#include "router/router_state.h"
+#include "router/schedule/headroom.h"
+
+/* Of SUBMIT_IDS_MAX ids, the lists of a sampling and what is beside. */
+#define PART_BYTES (60u << 10)
+
+/* May it be granted one more, as a place or as a stage of one? */
+static bool takes(const struct worker *w)
+{
+    return w->state == WORKER_UP && !w->peer->ended &&
+           (!w->drain.on || PLANT(DRAIN_GRANTS)) &&
+           w->last_grant - w->ledger.grant < GRANTS_UNSETTLED_MAX;
+}
+
+/* Only a place refuses Submits: a stage past the first that cannot hold what
+ * it was granted ends the assembly. */
+bool submit_open(const struct worker *w)
+{
+    if (!worker_can_serve(w) || !takes(w) || !adoptions_known(w) ||
+        w->n_running >= WORKER_LIVE_MAX || w->closed_until > w->ledger.grant) {
+        return false;
+    }
+    for (uint32_t i = 1; i < worker_n_stages(w); i++) {
+        if (!takes(worker_stage(w, i))) {
+            return false;
+        }
+    }
+    return peer_calls_left(w->peer->peer) > 0 &&
+           peer_room(w->peer->peer, LANE_SUBMIT) >= PART_BYTES;
+}
+
+static uint32_t part_of(const struct choice *choice)
+{
+    uint32_t left = choice->n_ids - choice->n_ids_sent;
+
+    return left < SUBMIT_IDS_MAX ? left : SUBMIT_IDS_MAX;
+}
+
+/* The next part of prompt ++ generated: where it lies, or, if it spans both,
+ * in the core's scratch. */
+static uint32_t *next_ids(struct router_core *r, const struct choice *choice)
+{
+    const struct request *request = choice->request;
+    uint32_t at = choice->n_ids_sent, n = part_of(choice), n_prompt;
+
+    if (at >= request->n_prompt) {
+        return choice->tokens + (at - request->n_prompt);
+    }
+    if (at + n <= request->n_prompt) {
+        return request->prompt + at;
+    }
+    n_prompt = request->n_prompt - at;
+    memcpy(r->submit_ids, request->prompt + at,
+           n_prompt * sizeof *r->submit_ids);
+    memcpy(r->submit_ids + n_prompt, choice->tokens,
+           (n - n_prompt) * sizeof *r->submit_ids);
+    return r->submit_ids;
+}
+
+/* No ids, but what they are. */
+static void fill_adopt(const struct choice *choice,
+                       Sluice__V1__SubmitRequest *s)
+{
+    const struct request *request = choice->request;
+    uint64_t h = ids_hash(IDS_HASH_START, request->prompt, request->n_prompt);
+
+    s->has_adopt = s->adopt = true;
+    s->has_ids_hash = true;
+    s->ids_hash = ids_hash(h, choice->tokens, choice->n_generated);
+    s->n_tokens = s->n_generated = 0;
+}
+
+/* Of the stages past the first: [n_stages - 1] each. */
+struct stage_grants {
+    Sluice__V1__StageGrants m;
+    uint64_t grant[STAGES_MAX];
+    uint32_t blocks[STAGES_MAX], slots[STAGES_MAX], checkpoints[STAGES_MAX];
+};
+
+static void fill_stages(struct worker *w, const struct need *need,
+                        struct stage_grants *x)
+{
+    uint32_t n = worker_n_stages(w) - 1;
+
+    sluice__v1__stage_grants__init(&x->m);
+    for (uint32_t i = 0; i < n; i++) {
+        const struct worker *s = worker_stage(w, i + 1);
+        struct need share = place_share(s, need);
+
+        x->grant[i] = s->last_grant + 1;
+        x->blocks[i] = (uint32_t)share.of[BLOCKS];
+        x->slots[i] = (uint32_t)share.of[SLOTS];
+        x->checkpoints[i] = 0;
+    }
+    x->m.n_grant = x->m.n_blocks = x->m.n_slots = x->m.n_checkpoints = n;
+    x->m.grant = x->grant;
+    x->m.blocks = x->blocks;
+    x->m.slots = x->slots;
+    x->m.checkpoints = x->checkpoints;
+}
+
+static enum status send_submit(struct router_core *r, struct worker *w,
+                               struct choice *choice, const struct need *need,
+                               bool adopt)
+{
+    const struct request *request = choice->request;
+    struct need own = place_share(w, need);
+    struct stage_grants stages;
+    Sluice__V1__SequenceRef ref = SLUICE__V1__SEQUENCE_REF__INIT;
+    Sluice__V1__Need n = SLUICE__V1__NEED__INIT;
+    Sluice__V1__SubmitRequest s = SLUICE__V1__SUBMIT_REQUEST__INIT;
+    Sluice__V1__Sampling sampling;
+
+    ref.request_id = (ProtobufCBinaryData){16, choice->request->id};
+    ref.has_choice = true;
+    ref.choice = choice->index;
+    n.blocks = (uint32_t)own.of[BLOCKS];
+    n.slots = (uint32_t)own.of[SLOTS];
+    s.sequence = &ref;
+    s.grant = w->last_grant + 1;
+    s.need = &n;
+    s.n_prompt = request->n_prompt;
+    s.n_generated = choice->n_generated;
+    if (PLANT(MOVED_AS_PROMPT)) {
+        s.n_prompt += s.n_generated;
+        s.n_generated = 0;
+    }
+    s.tokens = next_ids(r, choice);
+    s.n_tokens = part_of(choice);
+    s.max_tokens = request->max_tokens;
+    sampling_write(&request->sampling, &sampling);
+    s.sampling = &sampling;
+    s.has_have_index = true;
+    s.have_index = choice->n_generated;
+    s.has_keep_ms = request->keep_ms > 0;
+    s.keep_ms = request->keep_ms;
+    if (adopt) {
+        fill_adopt(choice, &s);
+    }
+    if (w->replica != NULL) {
+        fill_stages(w, need, &stages);
+        s.stages = &stages.m;
+    }
+    return peer_call(w->peer->peer, METHOD_WORKER_SUBMIT, &s.base, 0, s.grant,
+                     NULL);
+}
+
+enum status submit_send(struct router_core *r, struct worker *w,
+                        struct choice *choice)
+{
+    struct need need = place_need(w, request_tokens(choice->request));
+    enum status st;
+
+    choice->n_ids = choice->request->n_prompt + choice->n_generated;
+    choice->n_ids_sent = 0;
+    FP(ROUTER_SUBMIT);
+    st = send_submit(r, w, choice, &need, false);
+    if (st != ST_OK) {
+        return st;
+    }
+    choice->n_ids_sent = part_of(choice);
+    choice->n_before = peer_queued(w->peer->peer, LANE_SUBMIT);
+    choice_granted(r, choice, w, &need);
+    headroom_charge(r, choice);
+    if (choice->n_ids_sent < choice->n_ids) {
+        list_append(&w->parts, &choice->parts);
+    }
+    FP(ROUTER_SUBMIT_SENT);
+    return ST_OK;
+}
+
+bool submit_may_have_run(const struct choice *choice)
+{
+    return choice->n_ids_sent == choice->n_ids &&
+           peer_taken(choice->worker->peer->peer, LANE_SUBMIT) >=
+               choice->n_before;
+}
+
+enum status submit_adopt(struct router_core *r, struct worker *w,
+                         struct choice *choice)
+{
+    struct need need = worker_need(w, request_tokens(choice->request));
+    struct need none = {{0}};
+    enum status st;
+
+    choice->n_ids = choice->n_ids_sent = 0;
+    st = send_submit(r, w, choice, &none, true);
+    if (st == ST_OK) {
+        choice->n_before = peer_queued(w->peer->peer, LANE_SUBMIT);
+        trial_found(r, w, choice);
+        choice_granted(r, choice, w, PLANT(ADOPT_CHARGED) ? &need : &none);
+        choice->need = need; /* which it has */
+        choice->held = place_sum(choice->worker, &need);
+        headroom_charge(r, choice);
+        choice->adopting = true;
+    }
+    return st;
+}
+
+/* How an adoption went, once it is known. */
+static void log_adoption(const struct choice *choice, const char *what)
+{
+    char id[REQUEST_ID_TEXT];
+
+    request_id_format(choice->request->id, id);
+    log_info(what, "request=%s choice=%" PRIu32 " worker=%s tokens=%" PRIu32,
+             id, choice->index, choice->worker_name, choice->n_generated);
+}
+
+static bool send_part(struct router_core *r, struct worker *w,
+                      struct choice *choice)
+{
+    Sluice__V1__SubmitPartMessage m = SLUICE__V1__SUBMIT_PART_MESSAGE__INIT;
+
+    m.grant = choice->grant;
+    m.offset = choice->n_ids_sent;
+    m.tokens = next_ids(r, choice);
+    m.n_tokens = part_of(choice);
+    if (peer_room(w->peer->peer, LANE_SUBMIT) < PART_BYTES ||
+        peer_oneway(w->peer->peer, METHOD_WORKER_SUBMIT_PART, &m.base) !=
+            ST_OK) {
+        return false;
+    }
+    choice->n_ids_sent += (uint32_t)m.n_tokens;
+    choice->n_before = peer_queued(w->peer->peer, LANE_SUBMIT);
+    return true;
+}
+
+void submit_pump(struct router_core *r, struct worker *w)
+{
+    while (!list_empty(&w->parts)) {
+        struct choice *choice = LIST_OF(w->parts.next, struct choice, parts);
+
+        if (!send_part(r, w, choice)) {
+            return;
+        }
+        if (choice->n_ids_sent == choice->n_ids) {
+            list_remove(&choice->parts);
+        }
+    }
+}
+
+/* A refusal for lack of room is the worker's right even if our account says
+ * that it fits: back to the head, and nothing more for it before a ledger
+ * shows what it saw.  The stages behind it settle the number all the same, by
+ * a void Open: what they owe for it goes with their next ledgers. */
+static void bounced(struct router_core *r, struct worker *w,
+                    struct choice *choice, const struct error *e)
+{
+    w->closed_until = choice->grant;
+    if (++choice->n_refusals > REFUSALS_MAX) {
+        choice_ungrant(r, choice);
+        choice_fail(r, choice, e, model_retry_ms(choice->request->model));
+    } else {
+        choice_requeue(r, choice);
+    }
+}
+
+static void refused(struct router_core *r, struct worker *w,
+                    struct choice *choice, enum status status,
+                    const struct error *e)
+{
+    struct error why = *e;
+
+    if (choice->state == CHOICE_ENDING) {
+        return; /* its receipt tells the rest */
+    }
+    if (choice->moving) {
+        choice_moved(r, choice);
+        return;
+    }
+    if (choice->adopting && status == ST_NOT_FOUND) {
+        r->metrics.adoptions_lost++;
+        log_adoption(choice, "adoption-lost");
+        choice_requeue(r, choice);
+        return;
+    }
+    error_wrap(&why, "worker %s refused it", w->peer->name);
+    /* CANCELLED: a tombstone of an earlier sequence of this id, used up now;
+     * nobody has cancelled this one, or it would be ENDING. */
+    if (status == ST_RESOURCE_EXHAUSTED || status == ST_UNAVAILABLE ||
+        status == ST_CANCELLED) {
+        bounced(r, w, choice, &why);
+    } else {
+        choice_ungrant(r, choice);
+        choice_fail(r, choice, &why, 0);
+    }
+}
+
+void submit_answered(struct router_core *r, struct worker *w, uint64_t grant,
+                     enum status status, const struct error *e)
+{
+    struct choice *choice = worker_sequence(w, grant);
+
+    if (choice == NULL || choice->state == CHOICE_ENDED) {
+        return; /* a receipt or a row was faster */
+    }
+    if (status == ST_OK) {
+        if (choice->adopting) {
+            choice->adopting = false;
+            choice->n_idle_moves = 0; /* it was not its worker's end */
+            r->metrics.adopted++;
+            log_adoption(choice, "adopted");
+        }
+        if (choice->state == CHOICE_SUBMITTED) {
+            choice_move(choice, CHOICE_PREFILL);
+        }
+    } else if (choice->state == CHOICE_SUBMITTED ||
+               choice->state == CHOICE_ENDING) {
+        refused(r, w, choice, status, e);
+    } else {
+        peers_end(r, w->peer,
+                  "it refused a sequence of which it had sent tokens");
+        r->metrics.lies++;
+    }
+}

@@ -1,0 +1,158 @@
+#include "router/schedule/headroom.h"
+
+#include <assert.h>
+#include <inttypes.h>
+
+#include "common/base/log.h"
+#include "common/base/plant.h"
+#include "router/replicas/place.h"
+#include "router/router_state.h"
+#include "router/schedule/admission.h"
+
+/* The two classes whose border is fixed, so that they bind; pages are sums
+ * of them.  Blocks as tokens. */
+struct amount {
+    uint64_t tokens, slots;
+};
+
+/* Of the open places of a model. */
+struct survey {
+    uint32_t n_open, block_tokens; /* the largest blocks */
+    bool empty;                    /* none has a sequence */
+    struct amount room;
+};
+
+static bool is_open(const struct worker *w)
+{
+    return worker_can_serve(w) && !place_drained(w) && !place_ended(w);
+}
+
+static struct amount amount_of(const struct worker *w, uint64_t blocks,
+                               uint64_t slots)
+{
+    return (struct amount){blocks * w->shard.block_tokens, slots};
+}
+
+static struct amount room_of(const struct worker *w)
+{
+    return is_open(w)
+               ? amount_of(w, place_room(w, BLOCKS), place_room(w, SLOTS))
+               : (struct amount){0, 0};
+}
+
+static struct survey look(const struct router_core *r, const struct model *m)
+{
+    struct survey s = {.empty = true};
+
+    for (uint32_t i = 0; i < r->n_workers; i++) {
+        const struct worker *w = r->workers[i];
+        struct amount room = room_of(w);
+
+        if (w->model != m) {
+            continue;
+        }
+        s.n_open += is_open(w);
+        s.empty = s.empty && w->n_running == 0;
+        s.room.tokens += room.tokens;
+        s.room.slots += room.slots;
+        if (w->shard.block_tokens > s.block_tokens) {
+            s.block_tokens = w->shard.block_tokens;
+        }
+    }
+    return s;
+}
+
+/* What n sequences of these needs at w take elsewhere, at most. */
+static struct amount elsewhere(const struct survey *s, const struct worker *w,
+                               uint64_t blocks, uint64_t slots, uint32_t n)
+{
+    struct amount a = amount_of(w, blocks, slots);
+
+    if (blocks > 0) { /* the last block of each may be a larger one */
+        a.tokens += (uint64_t)n * (s->block_tokens - w->shard.block_tokens);
+    }
+    return a;
+}
+
+/* Would the others hold what v has, once the need is granted at w? */
+static bool absorbed(const struct survey *s, const struct worker *v,
+                     const struct worker *w, const struct need *need,
+                     bool counts)
+{
+    bool here = v == w && counts;
+    struct amount load = elsewhere(
+        s, v, v->load[BLOCKS] + (here ? need->of[BLOCKS] : 0),
+        v->load[SLOTS] + (here ? need->of[SLOTS] : 0), v->n_load + here);
+    struct amount own = room_of(v), more = {0, 0};
+
+    if (v != w) {
+        more = amount_of(w, need->of[BLOCKS], need->of[SLOTS]);
+    }
+    return load.tokens + own.tokens + more.tokens <= s->room.tokens &&
+           load.slots + own.slots + more.slots <= s->room.slots;
+}
+
+/* One place: the rule has no effect. */
+static bool is_alone(struct model *m, const struct survey *s)
+{
+    if (s->n_open >= 2) {
+        m->headroom_off = false;
+        return false;
+    }
+    if (!m->headroom_off) {
+        log_warn("headroom-off", "model=%s workers=%" PRIu32, m->name,
+                 s->n_open);
+        m->headroom_off = true;
+    }
+    return true;
+}
+
+bool headroom_allows(struct router_core *r, const struct worker *w,
+                     const struct need *need, const struct choice *choice)
+{
+    struct survey s;
+    bool counts;
+
+    if (!r->options.headroom || PLANT(NO_HEADROOM) || choice->granted_us != 0 ||
+        choice->n_generated > 0) {
+        return true;
+    }
+    s = look(r, w->model);
+    if (is_alone(w->model, &s) || s.empty) {
+        return true;
+    }
+    counts = admission_elsewhere(r, choice->request, w);
+    for (uint32_t i = 0; i < r->n_workers; i++) {
+        const struct worker *v = r->workers[i];
+
+        if (v->model == w->model && (v->n_load > 0 || (v == w && counts)) &&
+            !absorbed(&s, v, w, need, counts)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+void headroom_charge(struct router_core *r, struct choice *choice)
+{
+    struct worker *w = choice->worker;
+
+    assert(!choice->counted);
+    choice->counted =
+        r->options.headroom && admission_elsewhere(r, choice->request, w);
+    if (choice->counted) {
+        w->n_load++;
+        w->load[BLOCKS] += choice->need.of[BLOCKS];
+        w->load[SLOTS] += choice->need.of[SLOTS];
+    }
+}
+
+void headroom_release(struct choice *choice)
+{
+    if (choice->counted) {
+        choice->counted = false;
+        choice->worker->n_load--;
+        choice->worker->load[BLOCKS] -= choice->need.of[BLOCKS];
+        choice->worker->load[SLOTS] -= choice->need.of[SLOTS];
+    }
+}

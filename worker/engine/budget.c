@@ -1,0 +1,207 @@
+#include "worker/engine/budget.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/option.h"
+
+#define MIB        (1024.0 * 1024.0)
+#define PATH_BYTES 4352 /* the longest path, and what stands around it */
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* "0.9": a share, in decimal; anything else must be a size. */
+static bool wanted(const char *text, uint64_t available, uint64_t *bytes)
+{
+    char *end;
+    double share = strtod(text, &end);
+
+    if (*end == '\0' && strchr(text, '.') != NULL &&
+        strpbrk(text, "xX") == NULL) {
+        *bytes = (uint64_t)(share * (double)available);
+        return share > 0 && share <= 1;
+    }
+    return option_bytes(text, bytes);
+}
+
+static enum status too_small(const struct budget_need *n, uint64_t bytes,
+                             struct error *e)
+{
+    uint64_t one = pool_split_sequence(&n->pool, n->pool.context);
+
+    return error_set(
+        e, ST_RESOURCE_EXHAUSTED,
+        "the memory budget of %.1f MiB is too small: weights take %.1f MiB, "
+        "scratch %.1f MiB, one sequence of %u tokens %.1f MiB; at least "
+        "%.1f MiB are needed (--memory), or a shorter --context",
+        (double)bytes / MIB, (double)n->weight_bytes / MIB,
+        (double)n->scratch_bytes / MIB, n->pool.context, (double)one / MIB,
+        (double)(n->weight_bytes + n->scratch_bytes + one) / MIB);
+}
+
+static enum status no_size(const char *text, struct error *e)
+{
+    return error_set(e, ST_INVALID_ARGUMENT,
+                     "--memory %s: a size such as 4GiB, or a share such as 0.5 "
+                     "of what is available, is wanted",
+                     text);
+}
+
+enum status budget_bytes(uint64_t *out, const char *text, uint64_t available,
+                         struct error *e)
+{
+    *out = (uint64_t)(BUDGET_SHARE * (double)available);
+    return text == NULL || wanted(text, available, out) ? ST_OK
+                                                        : no_size(text, e);
+}
+
+enum status budget_divide(struct budget *out, const char *text,
+                          uint64_t available, const struct budget_need *need,
+                          struct error *e)
+{
+    uint64_t fixed = need->weight_bytes + need->scratch_bytes;
+    uint64_t one = pool_split_sequence(&need->pool, need->pool.context);
+    uint64_t bytes = fixed + BUDGET_SEQUENCES * one;
+
+    if (text == NULL) {
+        bytes = least(bytes, (uint64_t)(BUDGET_SHARE * (double)available));
+    } else if (!wanted(text, available, &bytes)) {
+        return no_size(text, e);
+    }
+    if (bytes < fixed + one) {
+        return too_small(need, bytes, e);
+    }
+    out->pool = pool_split_make(&need->pool, bytes - fixed);
+    out->bytes = fixed + out->pool.bytes;
+    return ST_OK;
+}
+
+static bool read_number(const char *dir, const char *name, const char *key,
+                        uint64_t *out)
+{
+    char path[PATH_BYTES], line[256];
+    int n = snprintf(path, sizeof path, "%s/%s", dir, name);
+    FILE *f = n > 0 && n < (int)sizeof path ? fopen(path, "re") : NULL;
+    bool found = false;
+
+    while (f != NULL && !found && fgets(line, sizeof line, f) != NULL) {
+        size_t len = strlen(key);
+
+        if (strncmp(line, key, len) == 0) {
+            found = sscanf(line + len, "%" SCNu64, out) == 1;
+        }
+    }
+    if (f != NULL) {
+        fclose(f);
+    }
+    return found;
+}
+
+/* What a version of cgroups calls its things. */
+struct cgroup {
+    const char *mount, *controller;
+    const char *limit, *used;
+    const char *inactive, *active; /* in memory.stat */
+};
+
+static const struct cgroup cgroups[] = {
+    {"/sys/fs/cgroup", "", "memory.max", "memory.current", "inactive_file ",
+     "active_file "},
+    {"/sys/fs/cgroup/memory", "memory", "memory.limit_in_bytes",
+     "memory.usage_in_bytes", "total_inactive_file ", "total_active_file "},
+};
+
+/* The page cache counts as used, but makes room when room is wanted: weights
+ * that were read once must not stand in the way of the next start. */
+static uint64_t left_in(const struct cgroup *g, const char *dir)
+{
+    uint64_t limit, used = 0, inactive = 0, active = 0;
+
+    if (!read_number(dir, g->limit, "", &limit)) {
+        return UINT64_MAX; /* "max", or no such place */
+    }
+    (void)read_number(dir, g->used, "", &used);
+    (void)read_number(dir, "memory.stat", g->inactive, &inactive);
+    (void)read_number(dir, "memory.stat", g->active, &active);
+    used -= least(inactive + active, used);
+    return limit - least(used, limit);
+}
+
+/* Of a line of /proc/self/cgroup, "4:cpu,memory:/path", the path, if its
+ * hierarchy has the controller.  Cuts the line. */
+static const char *path_in(char *line, const char *controller)
+{
+    char *rest = line, *names, *path, *name;
+
+    (void)strsep(&rest, ":");
+    names = strsep(&rest, ":");
+    path = strsep(&rest, "\n");
+    while (path != NULL && (name = strsep(&names, ",")) != NULL) {
+        if (strcmp(name, controller) == 0) {
+            return path;
+        }
+    }
+    return NULL;
+}
+
+/* Where this process stands below g's mount; "" if that cannot be told, or
+ * is outside of what a container sees. */
+static void own_path(const char *root, const struct cgroup *g, char *out,
+                     size_t size)
+{
+    char file[PATH_BYTES], line[PATH_BYTES];
+    const char *path = NULL;
+    FILE *f;
+
+    snprintf(file, sizeof file, "%s/proc/self/cgroup", root);
+    f = fopen(file, "re");
+    while (f != NULL && path == NULL && fgets(line, sizeof line, f) != NULL) {
+        path = path_in(line, g->controller);
+    }
+    if (f != NULL) {
+        fclose(f);
+    }
+    out[0] = '\0';
+    if (path != NULL && strlen(path) < size && strstr(path, "/..") == NULL) {
+        memcpy(out, path, strlen(path) + 1);
+    }
+}
+
+/* The least that the process's own group and those above it leave;
+ * UINT64_MAX if none has a limit. */
+static uint64_t cgroup_left(const char *root, const struct cgroup *g)
+{
+    char dir[PATH_BYTES], *path, *slash;
+    uint64_t left;
+    int n = snprintf(dir, sizeof dir, "%s%s", root, g->mount);
+
+    assert(n > 0 && n < (int)sizeof dir);
+    path = dir + n;
+    own_path(root, g, path, sizeof dir - (size_t)n);
+    left = left_in(g, dir);
+    while ((slash = strrchr(path, '/')) != NULL) {
+        *slash = '\0';
+        left = least(left, left_in(g, dir));
+    }
+    return left;
+}
+
+uint64_t budget_available(const char *root)
+{
+    uint64_t kib, left = 1u << 30; /* nothing tells: assume a gibibyte */
+
+    if (read_number(root, "proc/meminfo", "MemAvailable:", &kib)) {
+        left = kib * 1024;
+    }
+    for (size_t i = 0; i < sizeof cgroups / sizeof cgroups[0]; i++) {
+        left = least(left, cgroup_left(root, &cgroups[i]));
+    }
+    return left;
+}

@@ -1,0 +1,235 @@
+#include "worker/engine/engine_thread.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/base/failpoint.h"
+
+/* The plan is borrowed until its result is polled. */
+struct finished {
+    const struct plan *plan;
+    struct plan_result result;
+};
+
+struct engine_thread {
+    struct engine engine; /* first: the seam's handle is this */
+    struct forward *forward;
+    uint32_t depth;
+    int fd;
+    pthread_t thread;
+    struct plan_result running; /* the thread's own */
+
+    pthread_mutex_t lock; /* of all below */
+    pthread_cond_t wake;
+    const struct plan *plans[ENGINE_DEPTH_MAX];
+    struct finished results[ENGINE_DEPTH_MAX];
+    uint32_t first_plan, n_plans, first_result, n_results;
+    uint32_t n_open; /* submitted and not yet polled */
+    bool stopping;
+};
+
+static struct engine_thread *of(struct engine *e)
+{
+    return (struct engine_thread *)e;
+}
+
+static int64_t now_us(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
+}
+
+static void logprobs_copy(struct plan_result *to,
+                          const struct plan_result *from, const struct plan *p)
+{
+    for (uint32_t i = 0; i < from->n_rows; i++) {
+        const struct plan_row *r = &p->rows[i];
+
+        if (from->tokens[i] != TOKEN_NONE && r->sampling->logprobs) {
+            to->logprobs[i] = from->logprobs[i];
+            memcpy(to->top[i], from->top[i],
+                   r->sampling->n_top_logprobs * sizeof to->top[i][0]);
+        }
+    }
+}
+
+/* Only what is used of it: the arrays are large. */
+static void result_copy(struct plan_result *to, const struct plan_result *from,
+                        const struct plan *p)
+{
+    memcpy(to, from, offsetof(struct plan_result, tokens));
+    memcpy(to->tokens, from->tokens, from->n_rows * sizeof to->tokens[0]);
+    to->device_us = from->device_us;
+    if (from->status == ST_OK) {
+        logprobs_copy(to, from, p);
+    }
+}
+
+static enum status thread_submit(struct engine *e, const struct plan *p)
+{
+    struct engine_thread *t = of(e);
+    enum status st = ST_RESOURCE_EXHAUSTED;
+
+    pthread_mutex_lock(&t->lock);
+    if (t->n_open < t->depth) {
+        t->n_open++;
+        t->plans[(t->first_plan + t->n_plans++) % ENGINE_DEPTH_MAX] = p;
+        pthread_cond_signal(&t->wake);
+        st = ST_OK;
+    }
+    pthread_mutex_unlock(&t->lock);
+    return st;
+}
+
+static bool thread_poll(struct engine *e, struct plan_result *out)
+{
+    struct engine_thread *t = of(e);
+    bool found;
+
+    pthread_mutex_lock(&t->lock);
+    found = t->n_results > 0;
+    if (found) {
+        const struct finished *f = &t->results[t->first_result];
+
+        result_copy(out, &f->result, f->plan);
+        t->first_result = (t->first_result + 1) % ENGINE_DEPTH_MAX;
+        t->n_results--;
+        t->n_open--;
+    }
+    pthread_mutex_unlock(&t->lock);
+    return found;
+}
+
+static uint64_t thread_progress(struct engine *e)
+{
+    return forward_progress(of(e)->forward);
+}
+
+static const struct engine_ops thread_ops = {
+    .submit = thread_submit,
+    .poll = thread_poll,
+    .progress = thread_progress,
+};
+
+/* With the lock held: wait for a plan, NULL to stop. */
+static const struct plan *next_plan(struct engine_thread *t)
+{
+    const struct plan *p;
+
+    while (t->n_plans == 0 && !t->stopping) {
+        pthread_cond_wait(&t->wake, &t->lock);
+    }
+    if (t->stopping) {
+        return NULL;
+    }
+    p = t->plans[t->first_plan];
+    t->first_plan = (t->first_plan + 1) % ENGINE_DEPTH_MAX;
+    t->n_plans--;
+    return p;
+}
+
+static void run(struct engine_thread *t, const struct plan *p)
+{
+    int64_t start = now_us(), took;
+
+    FP(ENGINE_BEFORE);
+    forward_run(t->forward, p, &t->running);
+    FP(ENGINE_AFTER);
+    took = now_us() - start;
+    t->running.device_us = took < UINT32_MAX ? (uint32_t)took : UINT32_MAX;
+}
+
+static void *thread_main(void *arg)
+{
+    static const uint64_t one = 1;
+    struct engine_thread *t = arg;
+    const struct plan *p;
+
+    pthread_mutex_lock(&t->lock);
+    while ((p = next_plan(t)) != NULL) {
+        uint32_t at;
+
+        pthread_mutex_unlock(&t->lock);
+        run(t, p);
+        pthread_mutex_lock(&t->lock);
+        at = (t->first_result + t->n_results++) % ENGINE_DEPTH_MAX;
+        t->results[at].plan = p;
+        result_copy(&t->results[at].result, &t->running, p);
+        /* Fails only if the counter is full, and then it is readable. */
+        if (write(t->fd, &one, sizeof one) != sizeof one) {
+            continue;
+        }
+    }
+    pthread_mutex_unlock(&t->lock);
+    return NULL;
+}
+
+enum status engine_thread_new(struct engine_thread **out,
+                              struct forward *forward, uint32_t depth,
+                              struct error *e)
+{
+    struct engine_thread *t = calloc(1, sizeof *t);
+
+    assert(t != NULL && depth >= 1 && depth <= ENGINE_DEPTH_MAX);
+    assert(forward_hidden_plans(forward) > depth);
+    t->engine.ops = &thread_ops;
+    t->forward = forward;
+    t->depth = depth;
+    pthread_mutex_init(&t->lock, NULL);
+    pthread_cond_init(&t->wake, NULL);
+    t->fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (t->fd < 0 || pthread_create(&t->thread, NULL, thread_main, t) != 0) {
+        if (t->fd >= 0) {
+            close(t->fd);
+        }
+        free(t);
+        return error_set(e, ST_RESOURCE_EXHAUSTED,
+                         "start the engine's thread: the system refused");
+    }
+    *out = t;
+    return ST_OK;
+}
+
+void engine_thread_free(struct engine_thread **pt)
+{
+    struct engine_thread *t = *pt;
+
+    if (t == NULL) {
+        return;
+    }
+    pthread_mutex_lock(&t->lock);
+    t->stopping = true;
+    pthread_cond_signal(&t->wake);
+    pthread_mutex_unlock(&t->lock);
+    pthread_join(t->thread, NULL);
+    close(t->fd);
+    pthread_cond_destroy(&t->wake);
+    pthread_mutex_destroy(&t->lock);
+    free(t);
+    *pt = NULL;
+}
+
+struct engine *engine_thread_engine(struct engine_thread *t)
+{
+    return &t->engine;
+}
+
+int engine_thread_fd(const struct engine_thread *t)
+{
+    return t->fd;
+}
+
+void engine_thread_quiet(struct engine_thread *t)
+{
+    uint64_t n;
+
+    while (read(t->fd, &n, sizeof n) == sizeof n) {
+    }
+}

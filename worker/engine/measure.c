@@ -1,0 +1,122 @@
+#include "worker/engine/measure.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+#include "worker/engine/forward.h"
+
+/* A plan of one generated token, over and over. */
+struct trial {
+    struct forward *forward;
+    struct plan plan;
+    struct plan_row row;
+    uint32_t token, block, slot;
+    struct sampling sampling;
+    float *hidden; /* [1, H] zeros */
+    struct plan_result result;
+};
+
+/* It has a slot. */
+static bool is_linear(const struct shard_weights *w)
+{
+    return w->layers[0].kind == MIXER_DELTANET;
+}
+
+static void make_plan(struct trial *t, const struct shard_weights *w)
+{
+    t->row = (struct plan_row){.kind = ROW_GENERATED,
+                               .n_tokens = 1,
+                               .n_blocks = 1,
+                               .slot = 0,
+                               .sampling = &t->sampling};
+    t->plan = (struct plan){.n_rows = 1,
+                            .n_tokens = 1,
+                            .n_blocks = 1,
+                            .n_zero = is_linear(w) ? 1 : 0,
+                            .rows = &t->row,
+                            .tokens = &t->token,
+                            .blocks = &t->block,
+                            .zero_slots = &t->slot,
+                            .hidden = w->begin > 0 ? t->hidden : NULL};
+}
+
+static int64_t now_us(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
+}
+
+static enum status quickest(struct trial *t, int64_t *us, struct error *e)
+{
+    int64_t began = now_us(), at = began, now;
+
+    *us = INT64_MAX;
+    for (int i = 0; i < MEASURE_RUNS || at - began < MEASURE_US; i++) {
+        t->plan.step++;
+        forward_run(t->forward, &t->plan, &t->result);
+        if (t->result.status != ST_OK) {
+            *e = t->result.error;
+            return t->result.status;
+        }
+        now = now_us();
+        *us = now - at < *us ? now - at : *us;
+        at = now;
+    }
+    *us = *us > 0 ? *us : 1;
+    return ST_OK;
+}
+
+uint64_t measure_round(double speed)
+{
+    double step = 1;
+
+    while (step * MEASURE_STEP <= speed) {
+        step *= MEASURE_STEP;
+    }
+    return (uint64_t)step;
+}
+
+static enum status run_trial(struct measured *out, struct trial *t,
+                             uint64_t layer_bytes, struct error *e)
+{
+    struct kernels_sizes sizes;
+    int64_t us = 1;
+    enum status st = forward_alloc(t->forward, 1, 1, 0, e);
+
+    forward_sizes(t->forward, &sizes);
+    st = st == ST_OK ? quickest(t, &us, e) : st;
+    *out = (struct measured){
+        .speed = measure_round((double)layer_bytes * 1e6 / (double)us),
+        .scratch_bytes = sizes.scratch_bytes,
+        .device_bytes = sizes.device_bytes,
+        .n_threads = sizes.n_threads};
+    return st;
+}
+
+enum status measure_layer(struct measured *out, const struct shard_weights *w,
+                          uint64_t layer_bytes, const struct kernels_options *o,
+                          uint32_t n_plans, struct error *e)
+{
+    struct trial *t = calloc(1, sizeof *t);
+    enum status st;
+
+    if (t != NULL) {
+        t->hidden = calloc(w->shape.hidden, sizeof *t->hidden);
+    }
+    if (t == NULL || t->hidden == NULL) {
+        free(t);
+        return error_set(e, ST_RESOURCE_EXHAUSTED, "no memory for a trial");
+    }
+    make_plan(t, w);
+    st = forward_new(&t->forward, w, o, e);
+    st = st == ST_OK
+             ? forward_alloc_hidden(t->forward, n_plans, o->max_tokens, e)
+             : st;
+    st = st == ST_OK ? run_trial(out, t, layer_bytes, e) : st;
+    forward_free(&t->forward);
+    free(t->hidden);
+    free(t);
+    return st;
+}

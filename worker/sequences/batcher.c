@@ -1,0 +1,348 @@
+#include "worker/sequences/batcher.h"
+#include "common/base/plant.h"
+
+#include <assert.h>
+#include <string.h>
+
+static uint32_t least(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+/* A smaller budget moves the cuts: a chunk must fit a step. */
+static void set_cut(struct batcher *b)
+{
+    b->cut = least(BATCHER_CUT,
+                   least(b->limits.chunk_tokens, b->limits.step_tokens));
+}
+
+bool batcher_init(struct batcher *b, const struct batcher_limits *l,
+                  struct sequence_table *table)
+{
+    bool ok = true;
+
+    assert(l->depth <= l->batches && l->batches <= BATCHES_MAX);
+    memset(b, 0, sizeof *b);
+    b->limits = *l;
+    b->rows_made = l->max_rows;
+    b->tokens_made = l->step_tokens;
+    set_cut(b);
+    b->table = table;
+    b->prefill.link = b->decode.link = LIST_PLAN;
+    b->stages = 1;
+    for (uint32_t i = 0; i < l->batches; i++) {
+        ok = batch_init(&b->ring[i], l) && ok;
+    }
+    if (!ok) {
+        batcher_fini(b);
+    }
+    return ok;
+}
+
+void batcher_fini(struct batcher *b)
+{
+    for (int i = 0; i < BATCHES_MAX; i++) {
+        batch_fini(&b->ring[i]);
+    }
+    memset(b, 0, sizeof *b);
+}
+
+void batcher_lead(struct batcher *b, uint32_t n_stages, uint32_t max_rows,
+                  uint32_t step_tokens)
+{
+    assert(n_stages >= 2 && n_stages <= b->limits.batches);
+    assert(max_rows > 0 && step_tokens > 0);
+    b->stages = n_stages;
+    b->limits.max_rows = least(max_rows, b->rows_made);
+    b->limits.step_tokens = least(step_tokens, b->tokens_made);
+    set_cut(b);
+}
+
+/* How many may be under way. */
+static uint32_t most(const struct batcher *b)
+{
+    return b->stages > 1 ? b->stages : b->limits.depth;
+}
+
+void batcher_add(struct batcher *b, struct sequence *s)
+{
+    list_push(&b->prefill, s);
+}
+
+void batcher_drop(struct sequence *s)
+{
+    list_remove(s, LIST_PLAN);
+}
+
+/* ---- rows ---- */
+
+static void fill_ids(struct batcher *b, struct plan *p, struct plan_row *row,
+                     const struct sequence *s)
+{
+    row->token = p->n_tokens;
+    p->n_tokens += row->n_tokens;
+    if (row->chained) {
+        row->chain_row = PLANT(CHAIN_ASTRAY) ? 0 : s->last_row;
+        p->tokens[row->token] = TOKEN_NONE;
+        return;
+    }
+    paged_read(&b->table->slab, &s->tokens, row->position,
+               &p->tokens[row->token], row->n_tokens);
+}
+
+/* Add a row of the next n positions of s. */
+static void add_row(struct batcher *b, struct batch *t, struct sequence *s,
+                    uint32_t n)
+{
+    struct plan *p = &t->plan;
+    uint32_t known = sequence_known(s);
+    struct plan_row *row = &p->rows[p->n_rows];
+
+    if (!batch_take_memory(&b->limits, b->table, p, s, s->n_planned + n)) {
+        batcher_drop(s);
+        b->stuck = s;
+        return;
+    }
+    *row = (struct plan_row){
+        .sequence = s->number,
+        .kind = s->n_planned < s->n_prompt ? ROW_PROMPT : ROW_GENERATED,
+        .position = s->n_planned,
+        .n_tokens = n,
+        .chained = s->n_planned >= known,
+        .sample = s->n_planned + n >= known,
+        .index = s->n_generated + (PLANT(INDEX_REUSED) ? 0 : s->pending),
+        .choice = s->key.choice,
+        .sampling = &s->sampling,
+    };
+    fill_ids(b, p, row, s);
+    batch_fill_table(b->table, p, row, s);
+    if (row->sample) {
+        row->history = batch_history(b->table, s);
+    }
+    if (row->kind == ROW_PROMPT) {
+        t->n_prompt_tokens += n;
+    }
+    s->n_planned += n;
+    s->pending += row->sample ? 1 : 0;
+    s->inflight++;
+    s->last_step = p->step;
+    s->last_row = p->n_rows;
+    t->who[p->n_rows++] = s;
+    if (s->state == SEQUENCE_QUEUED) {
+        sequence_move(b->table, s, SEQUENCE_PREFILL);
+    }
+    if (row->sample) {
+        list_push(&b->decode, s);
+    }
+}
+
+/* ---- decode ---- */
+
+/* Has it a next token to compute, known or on its way? */
+static bool decode_ready(const struct batcher *b, const struct sequence *s)
+{
+    /* The router must have heard of some before there can be more. */
+    if (s->sampling.logprobs && !PLANT(WINDOW_IGNORED) &&
+        !logprobs_room(&s->logprobs, s->acked, s->pending)) {
+        return false;
+    }
+    if (s->n_planned < sequence_known(s)) {
+        return true;
+    }
+    return b->stages == 1 && s->pending > 0 && s->last_step == b->step &&
+           s->n_generated + s->pending < s->max_tokens;
+}
+
+static uint32_t ceil_div(uint32_t a, uint32_t b)
+{
+    return a / b + (a % b != 0);
+}
+
+/* Rows of this microbatch: what is left is for the others. */
+static uint32_t share(const struct batcher *b)
+{
+    uint32_t ready = 0;
+
+    if (b->stages == 1) {
+        return UINT32_MAX;
+    }
+    for (const struct sequence *s = b->decode.head; s != NULL;
+         s = list_next(s, LIST_PLAN)) {
+        ready += decode_ready(b, s);
+    }
+    return least(ceil_div(ready, most(b) - b->inflight),
+                 ceil_div(b->decode.n, b->stages));
+}
+
+/* A share of the step that prefill may count on while it waits.  Where a
+ * step is too small to share, the two take turns. */
+static void decode_limits(const struct batcher *b, uint32_t *rows,
+                          uint32_t *tokens)
+{
+    bool small = b->limits.max_rows == 1 || b->limits.step_tokens <= b->cut;
+
+    *rows = b->limits.max_rows;
+    *tokens = b->limits.step_tokens;
+    if (b->prefill.head == NULL) {
+        return;
+    }
+    if (small) {
+        *rows = b->step % 2 == 0 ? 0 : *rows;
+        return;
+    }
+    *rows -= 1;
+    *tokens -= b->cut;
+}
+
+static void plan_decode(struct batcher *b, struct batch *t)
+{
+    uint32_t rows, tokens, left = b->decode.n;
+
+    decode_limits(b, &rows, &tokens);
+    rows = least(rows, share(b));
+    /* Each once from the head; a planned one goes to the tail. */
+    for (struct sequence *s = b->decode.head, *next; left > 0;
+         left--, s = next) {
+        next = list_next(s, LIST_PLAN);
+        if (t->plan.n_rows == rows || t->plan.n_tokens == tokens) {
+            return;
+        }
+        if (decode_ready(b, s)) {
+            add_row(b, t, s, 1);
+        }
+    }
+}
+
+/* ---- prefill ---- */
+
+/* How many positions of s fit `room` tokens; 0: none now. */
+static uint32_t chunk(const struct batcher *b, const struct sequence *s,
+                      uint32_t room)
+{
+    uint32_t at = s->n_planned;
+    uint32_t n = least(room, b->limits.chunk_tokens);
+    uint32_t end;
+
+    if (at >= s->n_prompt) {
+        return least(n, sequence_known(s) - at);
+    }
+    if (n >= s->n_prompt - at) {
+        return s->n_prompt - at;
+    }
+    end = at + n;
+    end -= end % b->cut;
+    return end > at ? end - at : 0;
+}
+
+static void plan_prefill(struct batcher *b, struct batch *t)
+{
+    struct sequence *s = b->prefill.head, *next;
+
+    for (; s != NULL && t->plan.n_rows < b->limits.max_rows; s = next) {
+        uint32_t n = chunk(b, s, b->limits.step_tokens - t->plan.n_tokens);
+
+        /* Nobody overtakes: the next one waits with it. */
+        if (n == 0) {
+            return;
+        }
+        next = list_next(s, LIST_PLAN);
+        add_row(b, t, s, n);
+    }
+}
+
+/* ---- plans ---- */
+
+/* Of the i-th in flight, 0 the oldest. */
+static uint32_t place(const struct batcher *b, uint32_t i)
+{
+    return (b->oldest + i) % b->limits.batches;
+}
+
+const struct plan *batcher_plan(struct batcher *b)
+{
+    struct batch *t;
+
+    b->stuck = NULL;
+    if (b->inflight >= most(b) || b->here == b->limits.depth) {
+        return NULL;
+    }
+    t = &b->ring[place(b, b->inflight)];
+    batch_begin(t, b->step + 1);
+    plan_decode(b, t);
+    plan_prefill(b, t);
+    if (t->plan.n_rows == 0) {
+        return NULL;
+    }
+    b->step++;
+    b->inflight++;
+    b->here++;
+    return &t->plan;
+}
+
+void batcher_sent(struct batcher *b, int64_t now_us)
+{
+    assert(b->here > 0);
+    b->ring[place(b, b->inflight - 1)].sent_us = now_us;
+}
+
+uint64_t batcher_age_us(const struct batcher *b, int64_t now_us)
+{
+    const struct batch *t = batcher_here(b);
+
+    return t != NULL && now_us > t->sent_us ? (uint64_t)(now_us - t->sent_us)
+                                            : 0;
+}
+
+const struct batch *batcher_here(const struct batcher *b)
+{
+    return b->here > 0 ? &b->ring[place(b, b->inflight - b->here)] : NULL;
+}
+
+void batcher_pass(struct batcher *b)
+{
+    assert(b->here > 0);
+    b->here--;
+}
+
+static bool has(const struct batch *t, const struct sequence *s)
+{
+    for (uint32_t i = 0; i < t->plan.n_rows; i++) {
+        if (t->who[i] == s) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool batcher_names(const struct batcher *b, const struct sequence *s)
+{
+    for (uint32_t i = b->inflight - b->here; i < b->inflight; i++) {
+        const struct batch *t = &b->ring[place(b, i)];
+
+        if (s->last_step >= t->plan.step && has(t, s)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+const struct batch *batcher_oldest(const struct batcher *b)
+{
+    return b->inflight > 0 ? &b->ring[b->oldest] : NULL;
+}
+
+void batcher_return(struct batcher *b)
+{
+    assert(b->inflight > 0);
+    b->oldest = place(b, 1);
+    b->inflight--;
+    b->here = least(b->here, b->inflight);
+}
+
+const struct batch *batcher_withdraw(struct batcher *b)
+{
+    assert(b->here > 0);
+    b->here--;
+    b->inflight--;
+    return &b->ring[place(b, b->inflight)];
+}

@@ -1,0 +1,280 @@
+#include "worker/stages/offer.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/log.h"
+#include "common/wire/session.h"
+#include "proto/health.pb-c.h"
+#include "proto/registry.pb-c.h"
+#include "proto/worker.pb-c.h"
+
+struct offer {
+    struct offer_options o;
+    struct node_io *io;
+    struct arena arena;
+    struct session session;
+    enum offer_end ended;
+    uint32_t begin, end; /* ASSIGNED */
+    struct error why;    /* REFUSED */
+    bool fini;           /* the session is gone for good */
+    bool away, refused;  /* that has been said */
+
+    Sluice__V1__WorkerOffer message;
+    uint64_t layer_bytes[SPLIT_LAYERS_MAX];
+    uint64_t kv_bytes[SPLIT_LAYERS_MAX];
+    uint64_t slot_bytes[SPLIT_LAYERS_MAX];
+};
+
+/* ---- the session ---- */
+
+static void on_hello(void *node, ProtobufCMessage *message)
+{
+    struct offer *f = node;
+    Sluice__V1__HelloRequest *m = (Sluice__V1__HelloRequest *)message;
+
+    m->role = SLUICE__V1__ROLE__ROLE_WORKER;
+    m->name = wire_text(f->o.name);
+    m->offer = &f->message;
+}
+
+static void on_up(void *node, struct peer *p)
+{
+    struct offer *f = node;
+
+    log_info("offered", "session=%016" PRIx64 " model=%s stages=%" PRIu32,
+             peer_session(p), f->o.model, f->o.n_stages);
+    f->away = f->refused = false;
+}
+
+static bool is_final(enum status refused)
+{
+    return refused == ST_INVALID_ARGUMENT || refused == ST_UNIMPLEMENTED;
+}
+
+static void on_down(void *node, struct peer *p, enum status refused,
+                    const char *why)
+{
+    struct offer *f = node;
+
+    (void)p;
+    if (f->ended != OFFER_OPEN) {
+        return;
+    }
+    if (is_final(refused)) {
+        f->ended = OFFER_REFUSED;
+        error_set(&f->why, refused, "%s", why);
+    } else if (refused != ST_OK && !f->refused) {
+        log_error("offer-refused", "status=%s why=\"%s\"", status_name(refused),
+                  why);
+        f->refused = true;
+    } else if (refused == ST_OK && !f->away) {
+        log_warn("router-away", "why=\"%s\"", why);
+        f->away = true;
+    }
+}
+
+static const struct session_ops session_table = {
+    .hello = on_hello, .up = on_up, .down = on_down};
+
+/* ---- what the router says ---- */
+
+static void recv_assign(struct offer *f, struct peer *p, uint64_t call,
+                        const Sluice__V1__AssignRequest *m)
+{
+    Sluice__V1__Nothing nothing = SLUICE__V1__NOTHING__INIT;
+    uint32_t n = f->message.n_layers;
+    struct error e;
+
+    if (m->layer_begin >= m->layer_end || m->layer_end > n) {
+        error_set(&e, ST_INVALID_ARGUMENT,
+                  "layers %" PRIu32 "-%" PRIu32 " of a model of %" PRIu32,
+                  m->layer_begin, m->layer_end, n);
+        peer_fail(p, call, &e, 0);
+        return;
+    }
+    f->begin = m->layer_begin;
+    f->end = m->layer_end;
+    f->ended = OFFER_ASSIGNED;
+    log_info("assigned", "layers=%" PRIu32 "-%" PRIu32 " of=%" PRIu32, f->begin,
+             f->end, n);
+    peer_end(p, call, &nothing.base);
+}
+
+static void recv_health(struct peer *p, uint64_t call)
+{
+    Sluice__V1__HealthReply reply = SLUICE__V1__HEALTH_REPLY__INIT;
+
+    reply.serving = true;
+    peer_end(p, call, &reply.base);
+}
+
+static void on_call(void *node, struct peer *p, const struct method_row *m,
+                    uint64_t call, int64_t deadline_us,
+                    const ProtobufCMessage *request)
+{
+    struct offer *f = node;
+    struct error e;
+
+    (void)deadline_us;
+    if (m->number == METHOD_HEALTH_CHECK) {
+        recv_health(p, call);
+    } else if (m->number == METHOD_WORKER_ASSIGN && f->ended == OFFER_OPEN) {
+        recv_assign(f, p, call, (const Sluice__V1__AssignRequest *)request);
+    } else if (call != 0) {
+        error_set(&e, ST_FAILED_PRECONDITION, "this worker has no layers yet");
+        peer_fail(p, call, &e, 0);
+    }
+}
+
+static const struct peer_ops peer_table = {.on_call = on_call};
+
+/* ---- made and freed ---- */
+
+static bool options_ok(const struct offer_options *o)
+{
+    return o->name != NULL && o->lineage != NULL && o->model != NULL &&
+           o->stage_endpoint != NULL && o->n_stages >= 2 &&
+           o->costs->n_layers >= 2 && o->costs->n_layers <= SPLIT_LAYERS_MAX;
+}
+
+/* The message borrows from f. */
+static void fill_message(struct offer *f, const struct split_model *costs)
+{
+    const struct offer_options *o = &f->o;
+    Sluice__V1__WorkerOffer *m = &f->message;
+
+    sluice__v1__worker_offer__init(m);
+    m->model = wire_text(o->model);
+    m->fingerprint =
+        (ProtobufCBinaryData){sizeof f->o.fingerprint, f->o.fingerprint};
+    m->n_layers = costs->n_layers;
+    m->n_stages = o->n_stages;
+    m->budget_bytes = o->budget_bytes;
+    m->speed = o->speed;
+    m->scratch_bytes = o->scratch_bytes;
+    m->embed_bytes = costs->embed_bytes;
+    m->head_bytes = costs->head_bytes;
+    m->n_layer_bytes = m->n_kv_bytes = m->n_slot_bytes = costs->n_layers;
+    m->layer_bytes = f->layer_bytes;
+    m->kv_bytes = f->kv_bytes;
+    m->slot_bytes = f->slot_bytes;
+    for (uint32_t i = 0; i < costs->n_layers; i++) {
+        f->layer_bytes[i] = costs->layers[i].weight_bytes;
+        f->kv_bytes[i] = costs->layers[i].token_bytes;
+        f->slot_bytes[i] = costs->layers[i].slot_bytes;
+    }
+    m->block_tokens = o->block_tokens;
+    m->context = o->context;
+    m->max_rows = o->max_rows;
+    m->has_lineage = m->has_stage_endpoint = true;
+    m->lineage = wire_text(o->lineage);
+    m->stage_endpoint = wire_text(o->stage_endpoint);
+}
+
+struct offer *offer_new(const struct offer_options *o, struct node_io *io)
+{
+    struct offer *f = options_ok(o) ? calloc(1, sizeof *f) : NULL;
+
+    if (f == NULL) {
+        return NULL;
+    }
+    f->o = *o;
+    f->o.costs = NULL;
+    f->io = io;
+    fill_message(f, o->costs);
+    arena_init(&f->arena);
+    session_init(&f->session, io, &session_table, &peer_table, f, &f->arena,
+                 BY_WORKER);
+    return f;
+}
+
+/* Goodbye, unless it has been said. */
+static void close_session(struct offer *f, const char *why)
+{
+    if (!f->fini) {
+        f->fini = true;
+        session_fini(&f->session, why);
+    }
+}
+
+void offer_free(struct offer **f)
+{
+    struct offer *gone = *f;
+
+    *f = NULL;
+    if (gone != NULL) {
+        offer_stop(gone);
+        arena_fini(&gone->arena);
+        free(gone);
+    }
+}
+
+void offer_stop(struct offer *f)
+{
+    f->ended = f->ended == OFFER_REFUSED ? OFFER_REFUSED : OFFER_STOPPED;
+    close_session(f, "the worker stops");
+}
+
+enum offer_end offer_ended(const struct offer *f, uint32_t *begin,
+                           uint32_t *end, struct error *e)
+{
+    if (f->ended == OFFER_ASSIGNED) {
+        *begin = f->begin;
+        *end = f->end;
+    } else if (f->ended == OFFER_REFUSED) {
+        *e = f->why;
+    }
+    return f->ended;
+}
+
+/* ---- the node ---- */
+
+static void node_opened(void *node, struct peer_id who)
+{
+    struct offer *f = node;
+
+    if (!f->fini) {
+        session_opened(&f->session, who);
+    }
+}
+
+static void node_recv(void *node, struct peer_id from, struct frame **frame)
+{
+    struct offer *f = node;
+
+    if (f->fini) {
+        frame_free(frame);
+        return;
+    }
+    session_recv(&f->session, from, frame);
+}
+
+static void node_lost(void *node, struct peer_id who)
+{
+    struct offer *f = node;
+
+    if (!f->fini) {
+        session_lost(&f->session, who);
+    }
+}
+
+/* The answer to Assign leaves before Goodbye does. */
+static int64_t node_tick(void *node, int64_t now_us)
+{
+    struct offer *f = node;
+    int64_t due = f->fini ? NODE_STOP : session_tick(&f->session, now_us);
+
+    if (f->ended != OFFER_OPEN) {
+        close_session(f, f->ended == OFFER_ASSIGNED ? "loads its layers"
+                                                    : "the offer is over");
+        return NODE_STOP;
+    }
+    return due;
+}
+
+const struct node_ops offer_node_ops = {.opened = node_opened,
+                                        .recv = node_recv,
+                                        .lost = node_lost,
+                                        .tick = node_tick};
