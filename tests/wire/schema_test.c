@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "common/wire/frame.h"
-#include "common/wire/method.h"
+#include "common/wire/method_message.h"
 #include "common/wire/wire_type.h"
 #include "tests/unit/cmocka.h"
 
@@ -131,6 +131,18 @@ static void rows_are_those_of_the_schema(void **state)
     assert_int_equal(n, n_rows()); /* each rpc has one, so none is over */
 }
 
+static void message_types_are_those_of_the_rows(void **state)
+{
+    (void)state;
+#define X(name, ...)                                                      \
+    assert_int_equal(method_find(METHOD_##name)->request->sizeof_message, \
+                     sizeof(request_of_##name));                          \
+    assert_int_equal(method_find(METHOD_##name)->reply->sizeof_message,   \
+                     sizeof(reply_of_##name));
+    METHOD_MAP(X)
+#undef X
+}
+
 static void numbers_are_unique_and_found(void **state)
 {
     unsigned found = 0;
@@ -233,6 +245,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_are_those_of_the_schema),
+        cmocka_unit_test(message_types_are_those_of_the_rows),
         cmocka_unit_test(numbers_are_unique_and_found),
         cmocka_unit_test(rows_make_sense),
         cmocka_unit_test(no_message_is_recursive),
