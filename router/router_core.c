@@ -6,9 +6,108 @@
 #include <stdlib.h>
 
 #include "common/base/log.h"
+#include "common/wire/hello.h"
 #include "router/calls/recv.h"
+#include "router/calls/router_state.h"
+#include "router/calls/tick.h"
+#include "router/calls/worker_session.h"
+#include "router/fleet/liveness.h"
+#include "router/replicas/offers.h"
 #include "router/replicas/replica.h"
-#include "router/router_state.h"
+#include "router/requests/choice_moves.h"
+#include "router/requests/drain.h"
+#include "router/requests/request_end.h"
+#include "router/requests/slow_reader.h"
+#include "router/requests/submit.h"
+#include "router/requests/trial_deaths.h"
+#include "router/schedule/policy.h"
+
+/* ---- what the rooms below report ---- */
+
+static void on_peer_over(void *above, struct router_peer *p)
+{
+    struct router_core *r = above;
+
+    worker_session_close(r, &p->worker, p->why);
+    offer_close(&r->replicas, &p->offer);
+}
+
+static void on_slow_reader(void *above, struct router_peer *p)
+{
+    struct router_core *r = above;
+
+    slow_reader_look(&r->requests, p);
+}
+
+static void on_model_gone(void *above, struct model *m)
+{
+    struct router_core *r = above;
+
+    choices_recheck(&r->requests, m);
+}
+
+/* The model may have been absent, or its sequences stuck at a worker that
+ * drains. */
+static void on_place_opened(void *above, struct model *m)
+{
+    struct router_core *r = above;
+
+    choices_recheck(&r->requests, m);
+    drains_look(&r->requests, m);
+}
+
+static void on_replica_up(void *above)
+{
+    early_run(above);
+}
+
+static void on_readmitted(void *above)
+{
+    struct router_core *r = above;
+
+    offers_touch(&r->replicas);
+}
+
+static void on_life_went_on(void *above, uint64_t life)
+{
+    struct router_core *r = above;
+
+    trial_alive(&r->requests, life);
+}
+
+static const struct fleet_events fleet_table = {
+    .peer_over = on_peer_over,
+    .slow_reader = on_slow_reader,
+    .model_gone = on_model_gone,
+    .place_opened = on_place_opened,
+    .replica_up = on_replica_up,
+    .readmitted = on_readmitted,
+    .life_went_on = on_life_went_on,
+};
+
+static enum status on_grant(void *above, struct queue_entry *e,
+                            struct worker *w)
+{
+    struct router_core *r = above;
+
+    return submit_send(&r->requests, w, LIST_OF(e, struct choice, entry));
+}
+
+static const struct schedule_events schedule_table = {.grant = on_grant};
+
+/* ---- made and freed ---- */
+
+static void base_init(struct router_base *b, const struct router_options *o,
+                      struct node_io *io)
+{
+    b->options = *o;
+    snprintf(b->name, sizeof b->name, "%s", o->name);
+    b->io = io;
+    b->seed = io->random(io);
+    b->start_us = b->now_us = io->now_us(io);
+    arena_init(&b->arena);
+    timers_init(&b->timers);
+}
 
 struct router_core *router_new(const struct router_options *o,
                                struct node_io *io)
@@ -16,30 +115,25 @@ struct router_core *router_new(const struct router_options *o,
     struct router_core *r = calloc(1, sizeof *r);
 
     assert(r != NULL && o->max_peers > 0 && o->max_requests > 0);
-    r->options = *o;
-    snprintf(r->name, sizeof r->name, "%s", o->name);
-    r->io = io;
-    r->seed = io->random(io);
-    r->start_us = r->now_us = io->now_us(io);
-    arena_init(&r->arena);
-    timers_init(&r->timers);
-    table_init(&r->peers, o->max_peers);
-    table_init(&r->requests, o->max_requests);
-    table_init(&r->calls, o->max_requests);
-    table_init(&r->jobs, o->max_waiting);
-    list_init(&r->all_peers);
-    list_init(&r->dirty_peers);
-    list_init(&r->gone_peers);
-    list_init(&r->dirty_models);
-    list_init(&r->replicas);
-    list_init(&r->all_choices);
+    base_init(&r->base, o, io);
+    fleet_init(&r->fleet, &r->base, &fleet_table, &router_peer_ops, r);
+    r->replicas.base = &r->base;
+    r->replicas.fleet = &r->fleet;
+    list_init(&r->replicas.all);
+    offers_init(&r->replicas);
+    r->schedule = (struct schedule){.base = &r->base,
+                                    .fleet = &r->fleet,
+                                    .policy = &policy_fifo,
+                                    .events = &schedule_table,
+                                    .above = r};
+    requests_init(&r->requests, &r->base, &r->fleet, &r->replicas,
+                  &r->schedule);
     list_init(&r->audits);
     early_init(r);
-    offers_init(r);
     return r;
 }
 
-/* Without a word: free what is left. */
+/* Sends nothing: frees what is left. */
 void router_free(struct router_core **pr)
 {
     struct router_core *r = *pr;
@@ -49,30 +143,27 @@ void router_free(struct router_core **pr)
     if (r == NULL) {
         return;
     }
-    r->stopping = true;
+    r->base.stopping = true;
     error_set(&e, ST_UNAVAILABLE, "the router is gone");
-    requests_abandon(r, &e);
-    for (struct list *at = r->all_peers.next; at != &r->all_peers;
+    requests_abandon(&r->requests, &e);
+    for (struct list *at = r->fleet.all_peers.next; at != &r->fleet.all_peers;
          at = at->next) {
-        peers_lose(r, LIST_OF(at, struct router_peer, all), e.text);
+        peers_lose(&r->fleet, LIST_OF(at, struct router_peer, all), e.text);
     }
-    peers_reap(r);
-    models_fini(r);
+    peers_reap(&r->fleet);
+    models_fini(&r->fleet);
+    fleet_fini(&r->fleet);
     early_fini(r);
-    offers_fini(r);
-    table_fini(&r->peers);
-    table_fini(&r->requests);
-    table_fini(&r->calls);
-    table_fini(&r->jobs);
-    timers_fini(&r->timers);
-    arena_fini(&r->arena);
-    free(r->text);
+    offers_fini(&r->replicas);
+    requests_fini(&r->requests);
+    timers_fini(&r->base.timers);
+    arena_fini(&r->base.arena);
     free(r);
 }
 
 void router_stop(struct router_core *r)
 {
-    r->stopping = true;
+    r->base.stopping = true;
 }
 
 static void opened(void *node, struct peer_id who)
@@ -83,53 +174,53 @@ static void opened(void *node, struct peer_id who)
 static void out(struct router_core *r, struct router_peer *p)
 {
     log_warn("peer-out", "peer=%s strikes=%d", p->name, PEER_STRIKES);
-    peers_end(r, p, "%d frames broke a rule", PEER_STRIKES);
+    peers_end(&r->fleet, p, "%d frames broke a rule", PEER_STRIKES);
 }
 
 static void of_session(struct router_core *r, struct router_peer *p,
                        const struct frame *f, const struct frame_header *h)
 {
-    p->heard_us = r->now_us;
+    p->heard_us = r->base.now_us;
     if (p->worker != NULL) {
-        liveness_heard(r, p->worker);
+        liveness_heard(&r->fleet, p->worker);
     }
-    switch (peer_recv(p->peer, f, h, r->now_us)) {
+    switch (peer_recv(p->peer, f, h, r->base.now_us)) {
     case PEER_FINE:
         break;
     case PEER_STRIKE:
-        r->metrics.strikes++;
+        r->base.metrics.strikes++;
         break;
     case PEER_GOODBYE:
         if (p->offer != NULL) {
             offer_leaves(p->offer);
         }
-        peers_lose(r, p, "it said Goodbye");
+        peers_lose(&r->fleet, p, "it said Goodbye");
         break;
     case PEER_OUT:
-        r->metrics.strikes++;
+        r->base.metrics.strikes++;
         out(r, p);
         break;
     }
-    peers_touch(r, p);
+    peers_touch(&r->fleet, p);
 }
 
 static void take_frame(struct router_core *r, struct peer_id from,
                        const struct frame *f)
 {
-    struct router_peer *p = peers_find(r, from);
+    struct router_peer *p = peers_find(&r->fleet, from);
     struct frame_header h;
     struct error e;
 
     if (frame_check(f->data, f->bytes, &h, &e) != ST_OK) {
-        r->metrics.strikes++;
+        r->base.metrics.strikes++;
         log_debug("bad-frame", "peer=%" PRIu32 " why=\"%s\"", from.v, e.text);
     } else if (h.session == 0) {
         recv_hello(r, from, f, &h);
     } else if (p != NULL && p->session == h.session) {
         of_session(r, p, f, &h);
     } else {
-        r->metrics.foreign++;
-        hello_foreign(r->io, from, f, &h);
+        r->base.metrics.foreign++;
+        hello_foreign(r->base.io, from, f, &h);
     }
 }
 
@@ -137,24 +228,24 @@ static void recv(void *node, struct peer_id from, struct frame **f)
 {
     struct router_core *r = node;
 
-    r->now_us = r->io->now_us(r->io);
+    r->base.now_us = r->base.io->now_us(r->base.io);
     take_frame(r, from, *f);
     frame_free(f);
-    peers_reap(r);
+    peers_reap(&r->fleet);
 }
 
 static void lost(void *node, struct peer_id who)
 {
     struct router_core *r = node;
-    struct router_peer *p = peers_find(r, who);
+    struct router_peer *p = peers_find(&r->fleet, who);
 
-    r->now_us = r->io->now_us(r->io);
+    r->base.now_us = r->base.io->now_us(r->base.io);
     if (p != NULL) {
         if (p->worker != NULL) {
             worker_died(p->worker, DEATH_LOST);
         }
-        peers_lose(r, p, "the connection broke");
-        peers_reap(r);
+        peers_lose(&r->fleet, p, "the connection broke");
+        peers_reap(&r->fleet);
     }
 }
 
@@ -169,7 +260,7 @@ enum choice_state router_choice_state(const struct router_core *r,
                                       const uint8_t request_id[16],
                                       uint32_t choice)
 {
-    const struct request *request = request_find(r, request_id, 16);
+    const struct request *request = request_find(&r->requests, request_id, 16);
 
     return request == NULL || choice >= request->n_choices
                ? CHOICE_ENDED
@@ -181,7 +272,7 @@ static uint32_t low(uint64_t v)
     return v > UINT32_MAX ? UINT32_MAX : (uint32_t)v;
 }
 
-static uint32_t have(const struct worker *w, enum pool_class c)
+static uint32_t have(const struct worker *w, enum fleet_class c)
 {
     const struct class_ledger *k = &w->ledger.classes[c];
 
@@ -194,7 +285,8 @@ static uint32_t suspects(const struct worker *w)
 
     for (const struct list *at = w->running.next; at != &w->running;
          at = at->next) {
-        const struct trial *t = &LIST_OF(at, struct choice, running)->trial;
+        const struct trial *t =
+            &LIST_OF(at, struct choice, running)->entry.trial;
         n += t->suspect && !t->aside;
     }
     return n;
@@ -205,10 +297,10 @@ bool router_worker_view(const struct router_core *r, uint32_t i,
 {
     const struct worker *w;
 
-    if (i >= r->n_workers) {
+    if (i >= r->fleet.n_workers) {
         return false;
     }
-    w = r->workers[i];
+    w = r->fleet.workers[i];
     *out = (struct router_worker_view){
         .id = w->peer->id,
         .session = w->peer->session,
@@ -223,7 +315,7 @@ bool router_worker_view(const struct router_core *r, uint32_t i,
         .slow = w->state == WORKER_SLOW,
         .n_suspects = suspects(w),
         .n_barren = w->life.n_barren,
-        .readmit_ms = lineage_readmit_ms(r, w),
+        .readmit_ms = lineage_readmit_ms(&r->fleet, w),
         .probation = w->life.probation,
         .draining = drain_name(w) != NULL,
         .serves = worker_can_serve(w),
@@ -236,7 +328,7 @@ bool router_worker_view(const struct router_core *r, uint32_t i,
 
 void router_counts(const struct router_core *r, struct router_counts *out)
 {
-    const struct router_metrics *m = &r->metrics;
+    const struct router_metrics *m = &r->base.metrics;
 
     *out = (struct router_counts){
         .requests = m->requests,
@@ -256,8 +348,8 @@ void router_counts(const struct router_core *r, struct router_counts *out)
         .adopted = m->adopted,
         .adoptions_lost = m->adoptions_lost,
         .disowned = m->disowned,
-        .n_choices = r->n_choices,
-        .n_waiting = r->n_waiting,
+        .n_choices = r->requests.n_choices,
+        .n_waiting = r->schedule.n_waiting,
         .n_early = r->early.n_choices,
         .early_bytes = r->early.bytes,
     };

@@ -12,26 +12,8 @@
 #include <stdint.h>
 
 #include "common/wire/node_io.h"
-#include "router/text/text_seam.h"
-
-#define ROUTER_WORKERS_MAX  64
-#define ROUTER_MODELS_MAX   64
-#define GENERATE_MAX_TOKENS 256 /* when the client names none */
-#define SLOW_READER_MS      30000
-#define KEEP_MS_LIMIT       600000
-
-struct router_options {
-    const char *name;
-    uint32_t max_peers;     /* sessions of all kinds */
-    uint32_t max_requests;  /* open choices, waiting and running */
-    uint32_t max_waiting;   /* in the queue for room; one more is refused */
-    int64_t worker_wait_us; /* for the next worker of a model, after the last
-                             * has gone, and for the first after the start;
-                             * 0: what it had, and comes, fails at once */
-    int64_t gather_us;      /* stream.h; 0: chunks never wait */
-    bool headroom;          /* what any one worker has fits the others */
-    struct text_seam *text; /* borrowed; NULL: ids only */
-};
+#include "router/base/router_options.h"
+#include "router/requests/choice_state.h"
 
 struct router_core;
 
@@ -45,24 +27,6 @@ extern const struct node_ops router_node_ops;
 /* Goodbye to everybody, clients' calls end UNAVAILABLE; then tick answers
  * NODE_STOP. */
 void router_stop(struct router_core *r);
-
-/* A request as the router sees it: one choice of a Generate.
- *
- *   ENCODING --ids--> WAITING --grant--> SUBMITTED --accepted--> PREFILL
- *                        ^                                          | token
- *                        +-------- worker lost (to the head) --- DECODE
- *
- * Every state can go to ENDED; ENDING waits for a worker's receipt. */
-enum choice_state {
-    CHOICE_ENCODING,
-    CHOICE_WAITING,
-    CHOICE_SUBMITTED,
-    CHOICE_PREFILL,
-    CHOICE_DECODE,
-    CHOICE_ENDING,
-    CHOICE_ENDED,
-    CHOICE_STATES
-};
 
 /* For auditors: the state of a choice, CHOICE_ENDED if it is not known. */
 enum choice_state router_choice_state(const struct router_core *r,

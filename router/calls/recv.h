@@ -8,93 +8,76 @@
 #ifndef ROUTER_CALLS_RECV_H
 #define ROUTER_CALLS_RECV_H
 
-#include "router/fleet/pending.h"
+#include "common/wire/method_message.h"
+#include "router/calls/refuse.h"
+#include "router/fleet/workers.h"
 
 struct request;
+struct router_core;
+struct text_job;
 
 extern const struct peer_ops router_peer_ops;
 
-/* A call, as dispatch.c hands it on. */
-struct incoming {
-    struct router_peer *peer;
-    uint64_t call;
-    int64_t deadline_us;
-    const ProtobufCMessage *message;
-};
+/* method, its handler: void handler(r, in, m), m being the request of the
+ * method by its own type.  dispatch.c calls them. */
+#define ROUTER_HANDLERS(X)                             \
+    X(REGISTRY_REPORT, recv_report)                    \
+    X(REGISTRY_LEAVE, recv_leave)                      \
+    X(REGISTRY_STEP_OUTPUT, recv_step_output)          \
+    X(REGISTRY_LIVE, recv_live)                        \
+    X(REGISTRY_BROKEN, recv_broken)                    \
+    X(INFERENCE_GENERATE, recv_generate)               \
+    X(INFERENCE_CANCEL, recv_cancel)                   \
+    X(INFERENCE_REMOVE, recv_remove)                   \
+    X(INFERENCE_TOKENIZE, recv_tokenize)               \
+    X(INFERENCE_DETOKENIZE, recv_detokenize)           \
+    X(INFERENCE_LIST_MODELS, recv_list_models)         \
+    X(HEALTH_CHECK, recv_health)                       \
+    X(ADMIN_CANCEL, recv_cancel)                       \
+    X(ADMIN_REMOVE, recv_remove)                       \
+    X(ADMIN_STATUS, recv_admin_status)                 \
+    X(ADMIN_WATCH, recv_admin_watch)                   \
+    X(ADMIN_LIST_WORKERS, recv_admin_list_workers)     \
+    X(ADMIN_LIST_SEQUENCES, recv_admin_list_sequences) \
+    X(ADMIN_AUDIT, recv_admin_audit)                   \
+    X(ADMIN_DRAIN, recv_admin_drain)                   \
+    X(ADMIN_UNDRAIN, recv_admin_undrain)
 
-/* A frame outside any session. */
+#define X(method, handler)                                         \
+    void handler(struct router_core *r, const struct incoming *in, \
+                 const request_of_##method *m);
+ROUTER_HANDLERS(X)
+#undef X
+
+/* Handles a frame outside any session. */
 void recv_hello(struct router_core *r, struct peer_id from,
                 const struct frame *f, const struct frame_header *h);
 
-void recv_generate(struct router_core *r, const struct incoming *in);
-/* The same of one that is counted already. */
-void generate_judge(struct router_core *r, const struct incoming *in);
-void recv_cancel(struct router_core *r, const struct incoming *in);
-void recv_remove(struct router_core *r, const struct incoming *in);
+/* As recv_generate(), of a call that is counted already. */
+void generate_judge(struct router_core *r, const struct incoming *in,
+                    const request_of_INFERENCE_GENERATE *m);
 
-void recv_tokenize(struct router_core *r, const struct incoming *in);
-void recv_detokenize(struct router_core *r, const struct incoming *in);
-void recv_list_models(struct router_core *r, const struct incoming *in);
-void recv_health(struct router_core *r, const struct incoming *in);
-
-void recv_admin_status(struct router_core *r, const struct incoming *in);
-void recv_admin_watch(struct router_core *r, const struct incoming *in);
-void recv_admin_list_workers(struct router_core *r, const struct incoming *in);
-void recv_admin_list_sequences(struct router_core *r,
-                               const struct incoming *in);
-void recv_admin_audit(struct router_core *r, const struct incoming *in);
-void recv_admin_drain(struct router_core *r, const struct incoming *in);
-void recv_admin_undrain(struct router_core *r, const struct incoming *in);
-
-void recv_leave(struct router_core *r, const struct incoming *in);
-void recv_broken(struct router_core *r, const struct incoming *in);
-void recv_live(struct router_core *r, const struct incoming *in);
-void recv_report(struct router_core *r, const struct incoming *in);
-void recv_step_output(struct router_core *r, const struct incoming *in);
-
-/* Their caller gave up or is gone; the pending is closed already. */
-void generate_dropped(struct router_core *r, struct pending *c, bool gone);
-void waiter_dropped(struct router_core *r, struct pending *c);
-void text_dropped(struct router_core *r, struct pending *c);
-void watch_dropped(struct router_core *r, struct pending *c);
-void audit_dropped(struct router_core *r, struct pending *c);
-void drain_dropped(struct router_core *r, struct pending *c);
-void early_dropped(struct router_core *r, struct pending *c);
-
-/* A worker answered Audit, or did not: reply is NULL. */
+/* Takes the worker's answer to Audit; reply is NULL if it did not answer. */
 void audit_answered(struct router_core *r, struct worker *w, uint64_t tag,
-                    const ProtobufCMessage *reply, const struct error *e);
-/* Audits that ask it hear no more from it. */
+                    const reply_of_WORKER_AUDIT *reply, const struct error *e);
+/* w's session is over: closes its row in every audit. */
 void audit_worker_lost(struct router_core *r, struct worker *w);
 
-/* What a worker said cannot be: its session is over, its name is kept out
- * for a while, and the reason is logged. */
-void worker_lied(struct router_core *r, struct worker *w,
-                 const struct error *e);
-
-/* A finished text job: the ids of a prompt. */
-struct text_job;
+/* Takes a finished text job: the ids of a prompt. */
 void generate_encoded(struct router_core *r, struct request *request,
                       struct text_job *j);
 
-/* The model's number at the text seam: needs assets, not a worker.  False:
- * refused. */
+/* Finds the model's number at the text seam, which needs assets, not a worker.
+ * Returns false if it was refused. */
 bool find_text(struct router_core *r, const struct incoming *in,
                ProtobufCBinaryData name, uint32_t *model);
 
-/* Hand a job to the text seam for a call of p: Tokenize, Detokenize.  Takes
- * *j; refuses the call if there is no room. */
+/* Hands a job to the text seam for a Tokenize or Detokenize.  Takes *j and
+ * refuses the call if there is no room. */
 void text_call(struct router_core *r, const struct incoming *in,
                struct text_job **j);
 
-/* Look for text jobs that are done. */
+/* Takes in the text jobs that are done. */
 void text_poll(struct router_core *r);
-
-/* Answer a call with a refusal. */
-void refuse(const struct incoming *in, enum status code, const char *fmt, ...)
-    __attribute__((format(printf, 3, 4)));
-
-/* request_id: 16 bytes, not all zero.  False: refused. */
-bool check_request_id(const struct incoming *in, ProtobufCBinaryData id);
 
 #endif

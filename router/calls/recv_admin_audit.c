@@ -21,8 +21,10 @@
 
 #include "proto/admin.pb-c.h"
 #include "router/calls/recv.h"
+#include "router/calls/router_state.h"
+#include "router/fleet/ledgers.h"
 #include "router/replicas/place.h"
-#include "router/router_state.h"
+#include "router/requests/choice.h"
 
 #define AUDITS_MAX     4
 #define AUDIT_TEXT     2048
@@ -35,7 +37,7 @@ struct audit_row {
     uint32_t n_differences;
     char text[AUDIT_TEXT];
     bool has_ledger;
-    struct ledger ledger;
+    struct fleet_ledger ledger;
 };
 
 struct audit {
@@ -52,16 +54,17 @@ struct audit {
 
 static void audit_free(struct router_core *r, struct audit *a)
 {
-    pending_close(r, &a->call);
-    event_clear(r, &a->again);
+    pending_close(&r->fleet, &a->call);
+    event_clear(&r->base, &a->again);
     list_remove(&a->all);
     r->n_audits--;
     free(a);
 }
 
-void audit_dropped(struct router_core *r, struct pending *c)
+static void audit_dropped(void *room, struct pending *c, bool gone)
 {
-    audit_free(r, LIST_OF(c, struct audit, call));
+    (void)gone;
+    audit_free(room, LIST_OF(c, struct audit, call));
 }
 
 __attribute__((format(printf, 2, 3))) static void
@@ -85,7 +88,7 @@ static void answer(struct router_core *r, struct audit *a)
     Sluice__V1__WorkerAudit rows[ROUTER_WORKERS_MAX];
     Sluice__V1__WorkerAudit *list[ROUTER_WORKERS_MAX];
     Sluice__V1__Ledger ledgers[ROUTER_WORKERS_MAX];
-    Sluice__V1__ClassLedger classes[ROUTER_WORKERS_MAX][POOL_CLASSES];
+    Sluice__V1__ClassLedger classes[ROUTER_WORKERS_MAX][FLEET_CLASSES];
 
     for (uint32_t i = 0; i < a->n_rows; i++) {
         const struct audit_row *row = &a->rows[i];
@@ -105,7 +108,7 @@ static void answer(struct router_core *r, struct audit *a)
     }
     reply.workers = list;
     reply.n_workers = a->n_rows;
-    pending_end(r, &a->call, &reply.base);
+    pending_end(&r->fleet, &a->call, &reply.base);
     audit_free(r, a);
 }
 
@@ -122,7 +125,7 @@ static void through(struct router_core *r, struct audit *a,
 static bool ask(struct router_core *r, struct audit *a, uint32_t i)
 {
     Sluice__V1__Nothing none = SLUICE__V1__NOTHING__INIT;
-    int64_t left_ms = (a->end_us - r->now_us) / 1000;
+    int64_t left_ms = (a->end_us - r->base.now_us) / 1000;
 
     return left_ms > 0 &&
            peer_call(a->rows[i].worker->peer->peer, METHOD_WORKER_AUDIT,
@@ -130,8 +133,9 @@ static bool ask(struct router_core *r, struct audit *a, uint32_t i)
                      NULL) == ST_OK;
 }
 
-static void again_fire(struct router_core *r, struct event *e)
+static void again_fire(void *room, struct event *e)
 {
+    struct router_core *r = room;
     struct audit *a = EVENT_OF(e, struct audit, again);
     uint32_t n_open = a->n_open;
 
@@ -148,30 +152,32 @@ static void again_fire(struct router_core *r, struct event *e)
     }
 }
 
-void recv_admin_audit(struct router_core *r, const struct incoming *in)
+void recv_admin_audit(struct router_core *r, const struct incoming *in,
+                      const request_of_ADMIN_AUDIT *m)
 {
     struct audit *a;
 
+    (void)m;
     if (r->n_audits == AUDITS_MAX) {
         refuse(in, ST_RESOURCE_EXHAUSTED, "%d audits are under way already",
                AUDITS_MAX);
         return;
     }
-    a = calloc(1, sizeof *a + r->n_workers * sizeof a->rows[0]);
+    a = calloc(1, sizeof *a + r->fleet.n_workers * sizeof a->rows[0]);
     assert(a != NULL);
-    a->number = ++r->last_number;
-    a->end_us = r->now_us + (int64_t)AUDIT_MS * 1000;
-    a->again.fire = again_fire;
+    a->number = ++r->requests.last_number;
+    a->end_us = r->base.now_us + (int64_t)AUDIT_MS * 1000;
+    event_init(&a->again, again_fire, r);
     list_init(&a->all);
     list_append(&r->audits, &a->all);
     r->n_audits++;
     pending_init(&a->call);
-    pending_open(r, &a->call, PENDING_AUDIT, in->peer, in->call);
+    pending_open(&r->fleet, &a->call, in->peer, in->call, audit_dropped, r);
     a->n_open = 1; /* ours, so that it does not end in the loop */
-    for (uint32_t i = 0; i < r->n_workers; i++) {
+    for (uint32_t i = 0; i < r->fleet.n_workers; i++) {
         struct audit_row *row = &a->rows[a->n_rows++];
-        row->worker = r->workers[i];
-        memcpy(row->name, r->workers[i]->peer->name, sizeof row->name);
+        row->worker = r->fleet.workers[i];
+        memcpy(row->name, r->fleet.workers[i]->peer->name, sizeof row->name);
         if (ask(r, a, i)) {
             a->n_open++;
         } else {
@@ -190,7 +196,7 @@ void recv_admin_audit(struct router_core *r, const struct incoming *in)
  * lease is the worker's, and ends first there. */
 struct known {
     uint32_t n, leaving, kept;
-    uint64_t most[POOL_CLASSES], least[POOL_CLASSES]; /* they have here */
+    uint64_t most[FLEET_CLASSES], least[FLEET_CLASSES]; /* they have here */
 };
 
 static struct known known_of(struct worker *w, uint64_t grant)
@@ -209,7 +215,7 @@ static struct known known_of(struct worker *w, uint64_t grant)
         if (place_grant_at(place, w, choice->grant) > grant) {
             continue;
         }
-        for (int c = 0; c < POOL_CLASSES; c++) {
+        for (int c = 0; c < FLEET_CLASSES; c++) {
             k.most[c] += share.of[c];
             k.least[c] += choice->removal == REMOVAL_NONE && !choice->kept
                               ? share.of[c]
@@ -242,7 +248,7 @@ static void compare_ledger(struct router_core *r, struct worker *w,
         difference(row, "%s", e.text);
         break;
     case LEDGER_NEW:
-        worker_ledger_take(r, w, l);
+        worker_ledger_take(&r->fleet, w, l);
         break;
     case LEDGER_OLD:
         break;
@@ -288,7 +294,7 @@ static bool compare_sequences(struct router_core *r, struct audit *a,
     if (all && has_all(w, &k, l)) {
         return true;
     }
-    if (r->now_us + 2 * AUDIT_AGAIN_US < a->end_us) {
+    if (r->base.now_us + 2 * AUDIT_AGAIN_US < a->end_us) {
         return false;
     }
     if (!all) {
@@ -315,7 +321,7 @@ static void answered(struct router_core *r, struct audit *a,
     if (row->n_differences == 0 &&
         !compare_sequences(r, a, w, row, m->ledger)) {
         row->again = true;
-        event_set(r, &a->again, r->now_us + AUDIT_AGAIN_US);
+        event_set(&r->base, &a->again, r->base.now_us + AUDIT_AGAIN_US);
         return;
     }
     if (m->n_differences > 0) {
@@ -340,7 +346,7 @@ static struct audit *audit_of(struct router_core *r, uint64_t number)
 }
 
 void audit_answered(struct router_core *r, struct worker *w, uint64_t tag,
-                    const ProtobufCMessage *reply, const struct error *e)
+                    const reply_of_WORKER_AUDIT *reply, const struct error *e)
 {
     struct audit *a = audit_of(r, tag >> 8);
     struct audit_row *row = a == NULL ? NULL : &a->rows[tag & 255];
@@ -352,7 +358,7 @@ void audit_answered(struct router_core *r, struct worker *w, uint64_t tag,
         difference(row, "it did not answer: %s", e->text);
         through(r, a, row);
     } else {
-        answered(r, a, row, w, (const void *)reply);
+        answered(r, a, row, w, reply);
     }
 }
 

@@ -5,8 +5,9 @@
 
 #include "proto/admin.pb-c.h"
 #include "router/calls/recv.h"
+#include "router/calls/router_state.h"
 #include "router/replicas/place.h"
-#include "router/router_state.h"
+#include "router/requests/drain.h"
 
 /* "w1, w2", as many as there is room for. */
 static void list_names(const struct router_core *r, char *out, size_t cap)
@@ -14,8 +15,8 @@ static void list_names(const struct router_core *r, char *out, size_t cap)
     size_t at = 0;
 
     snprintf(out, cap, "none is up");
-    for (uint32_t i = 0; i < r->n_workers; i++) {
-        const char *name = r->workers[i]->peer->name;
+    for (uint32_t i = 0; i < r->fleet.n_workers; i++) {
+        const char *name = r->fleet.workers[i]->peer->name;
 
         if (at + strlen(name) + sizeof ", ..." > cap) {
             snprintf(out + at, cap - at, ", ...");
@@ -38,8 +39,8 @@ static struct worker *find_worker(struct router_core *r,
                "the worker's name must be 1..%d bytes of UTF-8", PEER_NAME_MAX);
         return NULL;
     }
-    for (uint32_t i = 0; i < r->n_workers; i++) {
-        struct router_peer *p = r->workers[i]->peer;
+    for (uint32_t i = 0; i < r->fleet.n_workers; i++) {
+        struct router_peer *p = r->fleet.workers[i]->peer;
 
         if (!p->ended && strlen(p->name) == name.len &&
             memcmp(p->name, name.data, name.len) == 0) {
@@ -52,9 +53,9 @@ static struct worker *find_worker(struct router_core *r,
     return NULL;
 }
 
-void recv_admin_drain(struct router_core *r, const struct incoming *in)
+void recv_admin_drain(struct router_core *r, const struct incoming *in,
+                      const request_of_ADMIN_DRAIN *m)
 {
-    const Sluice__V1__DrainRequest *m = (const void *)in->message;
     struct worker *w = find_worker(r, in, m->worker);
 
     if (w == NULL) {
@@ -66,7 +67,7 @@ void recv_admin_drain(struct router_core *r, const struct incoming *in)
                GRACE_MS_MAX);
         return;
     }
-    drain_begin(r, w, in->peer, in->call, m->grace_ms, false);
+    drain_begin(&r->requests, w, in->peer, in->call, m->grace_ms, false);
 }
 
 /* Of what is one place with w, the one that leaves; NULL: none. */
@@ -84,9 +85,9 @@ static const struct worker *who_leaves(struct worker *w)
     return w->drain.leaving ? w : NULL;
 }
 
-void recv_admin_undrain(struct router_core *r, const struct incoming *in)
+void recv_admin_undrain(struct router_core *r, const struct incoming *in,
+                        const request_of_ADMIN_UNDRAIN *m)
 {
-    const Sluice__V1__WorkerRequest *m = (const void *)in->message;
     Sluice__V1__Nothing nothing = SLUICE__V1__NOTHING__INIT;
     struct worker *w = find_worker(r, in, m->worker);
     const struct worker *leaves;
@@ -101,6 +102,6 @@ void recv_admin_undrain(struct router_core *r, const struct incoming *in)
                leaves->peer->name);
         return;
     }
-    drain_end(r, w);
+    drain_end(&r->requests, w);
     peer_end(in->peer->peer, in->call, &nothing.base);
 }

@@ -2,10 +2,13 @@
  * comes or goes between two pages moves nothing else. */
 #include "proto/admin.pb-c.h"
 #include "router/calls/recv.h"
+#include "router/calls/router_state.h"
+#include "router/fleet/ledgers.h"
 #include "router/replicas/offers.h"
 #include "router/replicas/place.h"
 #include "router/replicas/replica.h"
-#include "router/router_state.h"
+#include "router/requests/drain.h"
+#include "router/requests/request.h"
 
 static void replica_of_row(const struct router_core *r, const struct worker *w,
                            Sluice__V1__WorkerRow *row)
@@ -22,7 +25,14 @@ static void replica_of_row(const struct router_core *r, const struct worker *w,
     row->has_replica = true;
     row->replica = wire_text(replica_state_name(x));
     row->has_replica_ms = x->up_us > 0;
-    row->replica_ms = (uint64_t)(r->now_us - x->up_us) / 1000;
+    row->replica_ms = (uint64_t)(r->base.now_us - x->up_us) / 1000;
+}
+
+static const char *state_name(const struct worker *w)
+{
+    const char *drained = drain_name(w);
+
+    return drained != NULL ? drained : worker_state_name(w);
 }
 
 static void worker_row(const struct router_core *r, const struct worker *w,
@@ -45,8 +55,8 @@ static void worker_row(const struct router_core *r, const struct worker *w,
     row->pool_bytes = s->pool_bytes;
     row->n_sequences = w->n_running;
     row->n_tokens = w->n_tokens;
-    row->silent_ms = (uint32_t)((r->now_us - w->peer->heard_us) / 1000);
-    row->state = wire_text(worker_state_name(w));
+    row->silent_ms = (uint32_t)((r->base.now_us - w->peer->heard_us) / 1000);
+    row->state = wire_text(state_name(w));
     row->has_step_us = w->step_us > 0;
     row->step_us = w->step_us;
     row->has_plan_age_us = w->live.reports;
@@ -55,7 +65,7 @@ static void worker_row(const struct router_core *r, const struct worker *w,
     row->lineage = wire_text(w->life.lineage);
     row->has_n_barren = row->has_readmit_ms = true;
     row->n_barren = w->life.n_barren;
-    row->readmit_ms = lineage_readmit_ms(r, w);
+    row->readmit_ms = lineage_readmit_ms(&r->fleet, w);
     replica_of_row(r, w, row);
 }
 
@@ -65,8 +75,8 @@ static const struct worker *worker_after(const struct router_core *r,
 {
     const struct worker *first = NULL;
 
-    for (uint32_t i = 0; i < r->n_workers; i++) {
-        const struct worker *w = r->workers[i];
+    for (uint32_t i = 0; i < r->fleet.n_workers; i++) {
+        const struct worker *w = r->fleet.workers[i];
         if (w->peer->id.v > after &&
             (first == NULL || w->peer->id.v < first->peer->id.v)) {
             first = w;
@@ -77,13 +87,13 @@ static const struct worker *worker_after(const struct router_core *r,
 
 /* Half a page: a row of 27 fields with a ledger takes 2 KiB to unpack, and
  * 64 of them would pass the budget of their reader (common/wire/wire.h). */
-void recv_admin_list_workers(struct router_core *r, const struct incoming *in)
+void recv_admin_list_workers(struct router_core *r, const struct incoming *in,
+                             const request_of_ADMIN_LIST_WORKERS *m)
 {
-    const Sluice__V1__ListRequest *m = (const void *)in->message;
     Sluice__V1__ListWorkersReply reply = SLUICE__V1__LIST_WORKERS_REPLY__INIT;
     Sluice__V1__WorkerRow rows[LIST_WORKERS_MAX], *list[LIST_WORKERS_MAX];
     Sluice__V1__Ledger ledgers[LIST_WORKERS_MAX];
-    Sluice__V1__ClassLedger classes[LIST_WORKERS_MAX][POOL_CLASSES];
+    Sluice__V1__ClassLedger classes[LIST_WORKERS_MAX][FLEET_CLASSES];
     Sluice__V1__OfferRow offers[OFFERS_MAX], *offer_list[OFFERS_MAX];
     const struct worker *w = worker_after(r, m->after);
 
@@ -96,7 +106,7 @@ void recv_admin_list_workers(struct router_core *r, const struct incoming *in)
         list[i] = &rows[i];
     }
     reply.workers = list;
-    reply.n_offers = m->after == 0 ? offers_list(r, offers) : 0;
+    reply.n_offers = m->after == 0 ? offers_list(&r->replicas, offers) : 0;
     for (size_t i = 0; i < reply.n_offers; i++) {
         offer_list[i] = &offers[i];
     }
@@ -124,27 +134,28 @@ static void sequence_row(const struct router_core *r, struct choice *choice,
     row->n_prompt = choice->request->n_prompt;
     row->n_generated = choice->n_generated;
     row->max_tokens = choice->request->max_tokens;
-    row->age_ms = (uint64_t)(r->now_us - choice->request->arrived_us) / 1000;
+    row->age_ms =
+        (uint64_t)(r->base.now_us - choice->request->arrived_us) / 1000;
     row->blocks =
         choice->worker != NULL ? (uint32_t)choice->held.of[BLOCKS] : 0;
     row->slots = choice->worker != NULL ? (uint32_t)choice->held.of[SLOTS] : 0;
 }
 
-void recv_admin_list_sequences(struct router_core *r, const struct incoming *in)
+void recv_admin_list_sequences(struct router_core *r, const struct incoming *in,
+                               const request_of_ADMIN_LIST_SEQUENCES *m)
 {
-    const Sluice__V1__ListRequest *m = (const void *)in->message;
     Sluice__V1__ListSequencesReply reply =
         SLUICE__V1__LIST_SEQUENCES_REPLY__INIT;
     Sluice__V1__SequenceRow rows[LIST_ROWS_MAX], *list[LIST_ROWS_MAX];
     Sluice__V1__SequenceRef refs[LIST_ROWS_MAX];
-    struct list *at = r->all_choices.next;
+    struct list *at = r->requests.all_choices.next;
     uint64_t last = 0;
 
-    for (; at != &r->all_choices; at = at->next) {
+    for (; at != &r->requests.all_choices; at = at->next) {
         struct choice *choice = LIST_OF(at, struct choice, all);
         size_t i = reply.n_sequences;
 
-        if (choice->number <= m->after) {
+        if (choice->entry.number <= m->after) {
             continue;
         }
         if (i == LIST_ROWS_MAX) {
@@ -154,7 +165,7 @@ void recv_admin_list_sequences(struct router_core *r, const struct incoming *in)
         }
         sequence_row(r, choice, &rows[i], &refs[i]);
         list[reply.n_sequences++] = &rows[i];
-        last = choice->number;
+        last = choice->entry.number;
     }
     reply.sequences = list;
     peer_end(in->peer->peer, in->call, &reply.base);

@@ -5,7 +5,7 @@
 
 #include "proto/admin.pb-c.h"
 #include "router/calls/recv.h"
-#include "router/router_state.h"
+#include "router/calls/router_state.h"
 
 struct watch {
     struct pending call;
@@ -15,17 +15,17 @@ struct watch {
 
 static void status_fill(const struct router_core *r, Sluice__V1__StatusReply *m)
 {
-    const struct router_metrics *k = &r->metrics;
+    const struct router_metrics *k = &r->base.metrics;
 
     sluice__v1__status_reply__init(m);
-    m->router = wire_text(r->name);
+    m->router = wire_text(r->base.name);
     m->version = wire_text(SLUICE_VERSION);
-    m->uptime_ms = (uint64_t)(r->now_us - r->start_us) / 1000;
-    m->n_workers = r->n_workers;
-    m->n_clients = peers_count(r, BY_CLIENT | BY_ADMIN);
-    m->n_waiting = r->n_waiting + r->early.n_choices;
-    for (uint32_t i = 0; i < r->n_workers; i++) {
-        const struct worker *w = r->workers[i];
+    m->uptime_ms = (uint64_t)(r->base.now_us - r->base.start_us) / 1000;
+    m->n_workers = r->fleet.n_workers;
+    m->n_clients = peers_count(&r->fleet, BY_CLIENT | BY_ADMIN);
+    m->n_waiting = r->schedule.n_waiting + r->early.n_choices;
+    for (uint32_t i = 0; i < r->fleet.n_workers; i++) {
+        const struct worker *w = r->fleet.workers[i];
 
         m->n_running += w->stage == 0 ? w->n_running : 0; /* once each */
     }
@@ -51,28 +51,45 @@ static void status_fill(const struct router_core *r, Sluice__V1__StatusReply *m)
     m->n_forming = (uint32_t)k->replicas_forming;
 }
 
-void recv_admin_status(struct router_core *r, const struct incoming *in)
+void recv_admin_status(struct router_core *r, const struct incoming *in,
+                       const request_of_ADMIN_STATUS *none)
 {
     Sluice__V1__StatusReply m;
 
+    (void)none;
     status_fill(r, &m);
     peer_end(in->peer->peer, in->call, &m.base);
 }
 
 /* A message that finds no room is left out: the next one says more. */
-static void watch_fire(struct router_core *r, struct event *e)
+static void watch_send(struct router_core *r, struct watch *x)
 {
-    struct watch *x = EVENT_OF(e, struct watch, next);
     Sluice__V1__StatusReply m;
 
     status_fill(r, &m);
     (void)!peer_reply(x->call.peer->peer, x->call.id, &m.base);
-    event_set(r, &x->next, r->now_us + x->period_us);
+    event_set(&r->base, &x->next, r->base.now_us + x->period_us);
 }
 
-void recv_admin_watch(struct router_core *r, const struct incoming *in)
+static void watch_fire(void *room, struct event *e)
 {
-    const Sluice__V1__WatchRequest *m = (const void *)in->message;
+    struct router_core *r = room;
+    watch_send(r, EVENT_OF(e, struct watch, next));
+}
+
+static void watch_dropped(void *room, struct pending *c, bool gone)
+{
+    struct router_core *r = room;
+    struct watch *x = LIST_OF(c, struct watch, call);
+
+    (void)gone;
+    event_clear(&r->base, &x->next);
+    free(x);
+}
+
+void recv_admin_watch(struct router_core *r, const struct incoming *in,
+                      const request_of_ADMIN_WATCH *m)
+{
     struct watch *x;
 
     if (m->period_ms < WATCH_MS_MIN || m->period_ms > WATCH_MS_MAX) {
@@ -84,16 +101,8 @@ void recv_admin_watch(struct router_core *r, const struct incoming *in)
     x = calloc(1, sizeof *x);
     assert(x != NULL);
     pending_init(&x->call);
-    pending_open(r, &x->call, PENDING_WATCH, in->peer, in->call);
+    pending_open(&r->fleet, &x->call, in->peer, in->call, watch_dropped, r);
     x->period_us = (int64_t)m->period_ms * 1000;
-    x->next.fire = watch_fire;
-    watch_fire(r, &x->next);
-}
-
-void watch_dropped(struct router_core *r, struct pending *c)
-{
-    struct watch *x = LIST_OF(c, struct watch, call);
-
-    event_clear(r, &x->next);
-    free(x);
+    event_init(&x->next, watch_fire, r);
+    watch_send(r, x);
 }

@@ -1,10 +1,11 @@
 #include "proto/registry.pb-c.h"
 #include "router/calls/recv.h"
+#include "router/calls/router_state.h"
 #include "router/replicas/replica.h"
 
-void recv_broken(struct router_core *r, const struct incoming *in)
+void recv_broken(struct router_core *r, const struct incoming *in,
+                 const request_of_REGISTRY_BROKEN *m)
 {
-    const Sluice__V1__BrokenMessage *m = (const void *)in->message;
 
-    replica_broken(r, in->peer->worker, m->assembly, m->why);
+    replica_broken(&r->replicas, in->peer->worker, m->assembly, m->why);
 }

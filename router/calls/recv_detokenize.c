@@ -4,11 +4,11 @@
 #include <string.h>
 
 #include "router/calls/recv.h"
-#include "router/router_state.h"
+#include "router/calls/router_state.h"
 
-void recv_detokenize(struct router_core *r, const struct incoming *in)
+void recv_detokenize(struct router_core *r, const struct incoming *in,
+                     const request_of_INFERENCE_DETOKENIZE *m)
 {
-    const Sluice__V1__DetokenizeRequest *m = (const void *)in->message;
     struct text_job *j;
     uint32_t model;
 

@@ -7,9 +7,10 @@
 #include "common/base/plant.h"
 #include "common/sampling/sampling_message.h"
 #include "router/calls/recv.h"
+#include "router/calls/router_state.h"
+#include "router/requests/request_end.h"
+#include "router/requests/request_enqueue.h"
 #include "router/requests/resume.h"
-#include "router/router_state.h"
-#include "router/schedule/admission.h"
 #include "text/stop_strings.h"
 
 typedef Sluice__V1__GenerateRequest generate_message;
@@ -83,7 +84,7 @@ static bool check_id(struct router_core *r, const struct incoming *in,
                      const generate_message *m)
 {
     struct request *request =
-        request_find(r, m->request_id.data, m->request_id.len);
+        request_find(&r->requests, m->request_id.data, m->request_id.len);
     const char *state;
     uint32_t retry_ms = 0;
     struct error e;
@@ -92,7 +93,8 @@ static bool check_id(struct router_core *r, const struct incoming *in,
         return early_check_id(r, in, m);
     }
     state = is_what(request);
-    if (resume_asked(m) && resume_make_way(r, request, in, &retry_ms)) {
+    if (resume_asked(m) &&
+        resume_make_way(&r->requests, request, in->peer, &retry_ms)) {
         return true;
     }
     error_set(&e, ST_ALREADY_EXISTS, "a request of this id is %s", state);
@@ -104,16 +106,16 @@ static bool check_id(struct router_core *r, const struct incoming *in,
 static bool check_open(struct router_core *r, const struct incoming *in,
                        const generate_message *m)
 {
-    uint32_t max = r->options.max_requests;
+    uint32_t max = r->base.options.max_requests;
     struct error e;
 
-    if (m->n <= max && r->n_choices <= max - m->n) {
+    if (m->n <= max && r->requests.n_choices <= max - m->n) {
         return true;
     }
     error_set(&e, ST_RESOURCE_EXHAUSTED,
               "%" PRIu32 " sequences are open, at most %" PRIu32
               " may be, and these would be %" PRIu32 " more",
-              r->n_choices, max, m->n);
+              r->requests.n_choices, max, m->n);
     peer_fail(in->peer->peer, in->call, &e, m->n <= max ? RETRY_MS_MIN : 0);
     return false;
 }
@@ -123,8 +125,8 @@ static struct model *find_model(struct router_core *r,
                                 const generate_message *request)
 {
     ProtobufCBinaryData name = request->model;
-    struct text_seam *t = r->options.text;
-    struct model *m = model_find(r, name.data, name.len);
+    struct text_seam *t = r->base.options.text;
+    struct model *m = model_find(&r->fleet, name.data, name.len);
     uint32_t unused;
     struct error e;
 
@@ -134,14 +136,16 @@ static struct model *find_model(struct router_core *r,
     if (m != NULL) {
         admission_absent(m, &e);
         peer_fail(in->peer->peer, in->call, &e, RETRY_MS_ABSENT);
-    } else if (resume_asked(request) && (name.len > 0 || r->n_workers == 0)) {
+    } else if (resume_asked(request) &&
+               (name.len > 0 || r->fleet.n_workers == 0)) {
         error_set(&e, ST_UNAVAILABLE, "no worker of model %.*s is up yet",
                   (int)name.len, (const char *)name.data);
         peer_fail(in->peer->peer, in->call, &e, RETRY_MS_MIN);
     } else if (name.len == 0) {
-        refuse(in, r->n_workers == 0 ? ST_UNAVAILABLE : ST_INVALID_ARGUMENT,
-               r->n_workers == 0 ? "no worker is up"
-                                 : "several models are served, name one");
+        refuse(in,
+               r->fleet.n_workers == 0 ? ST_UNAVAILABLE : ST_INVALID_ARGUMENT,
+               r->fleet.n_workers == 0 ? "no worker is up"
+                                       : "several models are served, name one");
     } else if (t != NULL &&
                t->ops->find(t, (char *)name.data, name.len, &unused)) {
         refuse(in, ST_UNAVAILABLE, "no worker of model %.*s is up",
@@ -173,7 +177,8 @@ static bool check_place(struct router_core *r, const struct incoming *in,
     } else if ((request->sampling == NULL ||
                 sampling_check(request->sampling, m->vocab, &e) == ST_OK) &&
                resume_check(request, m->vocab, &e) == ST_OK &&
-               admission_queue(r, m, request->n, &retry_ms, &e) == ST_OK) {
+               admission_queue(&r->schedule, m, request->n, &retry_ms, &e) ==
+                   ST_OK) {
         return true;
     }
     peer_fail(in->peer->peer, in->call, &e, retry_ms);
@@ -186,7 +191,7 @@ static bool check_stop(struct router_core *r, const struct incoming *in,
                        struct stop_strings **out)
 {
     struct stop_string strings[STOP_STRINGS_MAX];
-    struct text_seam *t = r->options.text;
+    struct text_seam *t = r->base.options.text;
     struct error e;
 
     *out = NULL;
@@ -217,7 +222,7 @@ static void take_fields(struct router_core *r, struct request *request,
     sampling_read(&request->sampling, m->sampling);
     if (m->sampling == NULL || !m->sampling->has_seed) {
         request->sampling.seed = PLANT(SEED_FORGOTTEN) && resume_asked(m)
-                                     ? r->io->random(r->io)
+                                     ? r->base.io->random(r->base.io)
                                      : sampling_seed(request->id);
     }
     request->sampling_lists = malloc(sampling_bytes(&request->sampling) + 1);
@@ -239,8 +244,8 @@ static void take_ids(struct request *request, const generate_message *m)
 static void encode(struct router_core *r, struct request *request,
                    const generate_message *m)
 {
-    struct text_seam *t = r->options.text;
-    uint64_t tag = JOB_TAG(request->choices[0].number, JOB_PROMPT);
+    struct text_seam *t = r->base.options.text;
+    uint64_t tag = JOB_TAG(request->choices[0].entry.number, JOB_PROMPT);
     struct text_job *j = text_job_new(TEXT_ENCODE, tag);
     struct error e;
 
@@ -254,84 +259,11 @@ static void encode(struct router_core *r, struct request *request,
         text_job_free(&j);
         error_set(&e, ST_RESOURCE_EXHAUSTED,
                   "too many texts wait to be encoded");
-        request_refuse(r, request, &e, RETRY_MS_MIN);
+        request_refuse(&r->requests, request, &e, RETRY_MS_MIN);
         return;
     }
-    table_add(&r->jobs, &request->by_tag, tag);
-    r->n_jobs++;
-}
-
-/* Its model is there. */
-static void take(struct router_core *r, const struct incoming *in,
-                 const generate_message *m, struct model *model,
-                 struct stop_strings *stop)
-{
-    struct request *request;
-
-    model = model_take(r, (const uint8_t *)model->name, strlen(model->name));
-    request = request_new(r, m->request_id.data, model, m->n);
-    request->deadline_us = in->deadline_us;
-    pending_open(r, &request->call, PENDING_GENERATE, in->peer, in->call);
-    take_fields(r, request, m);
-    request->stop_strings = stop; /* taken over */
-    if (!resume_take(r, request, m)) {
-        return;
-    }
-    if (m->has_text) {
-        encode(r, request, m);
-    } else {
-        take_ids(request, m);
-        request_enqueue(r, request);
-    }
-}
-
-void generate_judge(struct router_core *r, const struct incoming *in)
-{
-    const generate_message *m = (const void *)in->message;
-    struct stop_strings *stop = NULL;
-    struct model *model;
-
-    if (!check_fields(in, m) || !check_id(r, in, m) || !check_open(r, in, m)) {
-        r->metrics.refused++;
-    } else if (early_waits(r, m->model)) {
-        r->metrics.refused += !early_hold(r, in, m);
-    } else if ((model = find_model(r, in, m)) != NULL &&
-               check_place(r, in, model, m) &&
-               check_stop(r, in, model, m, &stop)) {
-        take(r, in, m, model, stop);
-    } else {
-        r->metrics.refused++;
-    }
-}
-
-void recv_generate(struct router_core *r, const struct incoming *in)
-{
-    r->metrics.requests++;
-    FP(ROUTER_GENERATE);
-    generate_judge(r, in);
-}
-
-void generate_encoded(struct router_core *r, struct request *request,
-                      struct text_job *j)
-{
-    if (j->status != ST_OK) {
-        error_wrap(&j->error, "prompt");
-        j->error.code = j->status;
-        request_refuse(r, request, &j->error, 0);
-        return;
-    }
-    if (j->n_ids > SHARD_CONTEXT_MAX) {
-        error_set(&j->error, ST_INVALID_ARGUMENT,
-                  "the prompt has %zu tokens, at most %d are possible",
-                  j->n_ids, SHARD_CONTEXT_MAX);
-        request_refuse(r, request, &j->error, 0);
-        return;
-    }
-    request->prompt = j->ids; /* taken over */
-    request->n_prompt = (uint32_t)j->n_ids;
-    j->ids = NULL;
-    j->n_ids = 0;
-    request_enqueue(r, request);
+    table_add(&r->requests.jobs, &request->by_tag, tag);
+    r->requests.n_jobs++;
 }
 
 static Sluice__V1__CancelReason why_dropped(const struct router_core *r,
@@ -341,21 +273,98 @@ static Sluice__V1__CancelReason why_dropped(const struct router_core *r,
     if (gone) {
         return SLUICE__V1__CANCEL_REASON__CANCEL_CLIENT_GONE;
     }
-    return r->now_us >= request->deadline_us
+    return r->base.now_us >= request->deadline_us
                ? SLUICE__V1__CANCEL_REASON__CANCEL_DEADLINE
                : SLUICE__V1__CANCEL_REASON__CANCEL_BY_CLIENT;
 }
 
-void generate_dropped(struct router_core *r, struct pending *c, bool gone)
+static void generate_dropped(void *room, struct pending *c, bool gone)
 {
+    struct router_core *r = room;
     struct request *request = LIST_OF(c, struct request, call);
 
     if (gone && PLANT(CLIENT_GONE_IGNORED)) {
         for (uint32_t i = 0; i < request->n_choices; i++) {
             list_remove(&request->choices[i].ready);
         }
-        request_settle(r, request);
+        request_settle(&r->requests, request);
         return;
     }
-    request_cancel(r, request, why_dropped(r, request, gone));
+    request_cancel(&r->requests, request, why_dropped(r, request, gone));
+}
+
+/* Its model is there. */
+static void take(struct router_core *r, const struct incoming *in,
+                 const generate_message *m, struct model *model,
+                 struct stop_strings *stop)
+{
+    struct request *request;
+
+    model = model_take(&r->fleet, (const uint8_t *)model->name,
+                       strlen(model->name));
+    request = request_new(&r->requests, m->request_id.data, model, m->n);
+    request->deadline_us = in->deadline_us;
+    pending_open(&r->fleet, &request->call, in->peer, in->call,
+                 generate_dropped, r);
+    take_fields(r, request, m);
+    request->stop_strings = stop; /* taken over */
+    if (!resume_take(&r->requests, request, m)) {
+        return;
+    }
+    if (m->has_text) {
+        encode(r, request, m);
+    } else {
+        take_ids(request, m);
+        request_enqueue(&r->requests, request);
+    }
+}
+
+void generate_judge(struct router_core *r, const struct incoming *in,
+                    const generate_message *m)
+{
+    struct stop_strings *stop = NULL;
+    struct model *model;
+
+    if (!check_fields(in, m) || !check_id(r, in, m) || !check_open(r, in, m)) {
+        r->base.metrics.refused++;
+    } else if (early_waits(r, m->model)) {
+        r->base.metrics.refused += !early_hold(r, in, m);
+    } else if ((model = find_model(r, in, m)) != NULL &&
+               check_place(r, in, model, m) &&
+               check_stop(r, in, model, m, &stop)) {
+        take(r, in, m, model, stop);
+    } else {
+        r->base.metrics.refused++;
+    }
+}
+
+void recv_generate(struct router_core *r, const struct incoming *in,
+                   const generate_message *m)
+{
+    r->base.metrics.requests++;
+    FP(ROUTER_GENERATE);
+    generate_judge(r, in, m);
+}
+
+void generate_encoded(struct router_core *r, struct request *request,
+                      struct text_job *j)
+{
+    if (j->status != ST_OK) {
+        error_wrap(&j->error, "prompt");
+        j->error.code = j->status;
+        request_refuse(&r->requests, request, &j->error, 0);
+        return;
+    }
+    if (j->n_ids > SHARD_CONTEXT_MAX) {
+        error_set(&j->error, ST_INVALID_ARGUMENT,
+                  "the prompt has %zu tokens, at most %d are possible",
+                  j->n_ids, SHARD_CONTEXT_MAX);
+        request_refuse(&r->requests, request, &j->error, 0);
+        return;
+    }
+    request->prompt = j->ids; /* taken over */
+    request->n_prompt = (uint32_t)j->n_ids;
+    j->ids = NULL;
+    j->n_ids = 0;
+    request_enqueue(&r->requests, request);
 }

@@ -1,20 +1,22 @@
 #include "proto/health.pb-c.h"
 #include "router/calls/recv.h"
+#include "router/calls/router_state.h"
 #include "router/replicas/place.h"
-#include "router/router_state.h"
 
 /* It serves if a worker is there to serve with. */
-void recv_health(struct router_core *r, const struct incoming *in)
+void recv_health(struct router_core *r, const struct incoming *in,
+                 const request_of_HEALTH_CHECK *none)
 {
     Sluice__V1__HealthReply m = SLUICE__V1__HEALTH_REPLY__INIT;
     bool up = false;
 
-    for (uint32_t i = 0; i < r->n_workers; i++) {
-        const struct worker *w = r->workers[i];
+    (void)none;
+    for (uint32_t i = 0; i < r->fleet.n_workers; i++) {
+        const struct worker *w = r->fleet.workers[i];
         up = up || (worker_can_serve(w) && place_state(w) <= WORKER_SLOW &&
                     !place_drained(w));
     }
-    m.serving = up && !r->stopping;
+    m.serving = up && !r->base.stopping;
     m.has_text = true;
     m.text = wire_text(m.serving ? "serving" : "no worker is up");
     peer_end(in->peer->peer, in->call, &m.base);

@@ -5,8 +5,14 @@
 #include "common/base/log.h"
 #include "common/base/plant.h"
 #include "proto/registry.pb-c.h"
+#include "router/calls/early.h"
 #include "router/calls/recv.h"
-#include "router/router_state.h"
+#include "router/calls/router_state.h"
+#include "router/calls/worker_session.h"
+#include "router/fleet/quarantine.h"
+#include "router/replicas/offers.h"
+#include "router/replicas/shard.h"
+#include "router/requests/choice_moves.h"
 
 /* A Hello that is being judged.  Until it is welcome nothing changes: one that
  * is refused must be no event to anybody else. */
@@ -27,9 +33,9 @@ static void answer(struct router_core *r, const struct router_peer *p)
     reply.session = p->session;
     reply.version_major = WIRE_VERSION_MAJOR;
     reply.version_minor = WIRE_VERSION_MINOR; /* the lowest there is */
-    reply.name = wire_text(r->name);
+    reply.name = wire_text(r->base.name);
     f = hello_answer(p->session, &reply.base, NULL, 0);
-    (void)r->io->send(r->io, p->id, &f);
+    (void)r->base.io->send(r->base.io, p->id, &f);
     FP(ROUTER_HELLO);
 }
 
@@ -38,10 +44,10 @@ static void refuse_hello(struct router_core *r, struct peer_id from,
 {
     struct frame *f = hello_answer(0, NULL, e, retry_ms);
 
-    r->metrics.hellos_refused++;
+    r->base.metrics.hellos_refused++;
     log_warn("hello-refused", "peer=%" PRIu32 " status=%s why=\"%s\"", from.v,
              status_name(e->code), e->text);
-    (void)r->io->send(r->io, from, &f);
+    (void)r->base.io->send(r->base.io, from, &f);
 }
 
 static enum status check_who(struct hello *h, struct error *e)
@@ -68,8 +74,9 @@ static enum status check_who(struct hello *h, struct error *e)
 static enum status check_port(struct router_core *r, const struct hello *h,
                               struct error *e)
 {
-    uint8_t allowed =
-        r->io->port == NULL ? BY_ALL : r->io->port(r->io, h->from);
+    uint8_t allowed = r->base.io->port == NULL
+                          ? BY_ALL
+                          : r->base.io->port(r->base.io, h->from);
 
     if ((allowed & h->role) == 0) {
         return error_set(e, ST_PERMISSION_DENIED,
@@ -85,21 +92,21 @@ static enum status check_house(struct router_core *r, struct hello *h,
                                struct error *e)
 {
     h->retry_ms = 1000;
-    if (r->stopping) {
+    if (r->base.stopping) {
         return error_set(e, ST_UNAVAILABLE, "the router is stopping");
     }
-    if (r->n_peers >= r->options.max_peers) {
+    if (r->fleet.n_peers >= r->base.options.max_peers) {
         return error_set(e, ST_RESOURCE_EXHAUSTED,
                          "%" PRIu32 " peers are connected, at most %" PRIu32
                          " may be",
-                         r->n_peers, r->options.max_peers);
+                         r->fleet.n_peers, r->base.options.max_peers);
     }
-    if (h->m->worker != NULL && r->n_workers == ROUTER_WORKERS_MAX) {
+    if (h->m->worker != NULL && r->fleet.n_workers == ROUTER_WORKERS_MAX) {
         return error_set(e, ST_RESOURCE_EXHAUSTED,
                          "%d workers are connected, no more are possible",
                          ROUTER_WORKERS_MAX);
     }
-    if (h->m->offer != NULL && r->offers.n == OFFERS_MAX) {
+    if (h->m->offer != NULL && r->replicas.offers.n == OFFERS_MAX) {
         return error_set(e, ST_RESOURCE_EXHAUSTED,
                          "%d workers wait for layers, no more are possible",
                          OFFERS_MAX);
@@ -116,17 +123,17 @@ static bool same_name(const char *name, ProtobufCBinaryData d)
 static enum status check_quarantine(struct router_core *r, struct hello *h,
                                     struct error *e)
 {
-    for (uint32_t i = 0; i < r->n_quarantine; i++) {
-        const struct quarantine *k = &r->quarantine[i];
-        if (same_name(k->name, h->m->name) && k->until_us > r->now_us) {
-            h->retry_ms = (uint32_t)((k->until_us - r->now_us) / 1000) + 1;
-            return error_set(e, ST_UNAVAILABLE,
-                             "what worker %s said before could not be true; "
-                             "it may come back in %" PRIu32 " ms",
-                             k->name, h->retry_ms);
-        }
+    ProtobufCBinaryData name = h->m->name;
+    int64_t left_us = quarantine_left_us(&r->fleet, name.data, name.len);
+
+    if (left_us == 0) {
+        return ST_OK;
     }
-    return ST_OK;
+    h->retry_ms = (uint32_t)(left_us / 1000) + 1;
+    return error_set(e, ST_UNAVAILABLE,
+                     "what worker %.*s said before could not be true; it may "
+                     "come back in %" PRIu32 " ms",
+                     (int)name.len, (const char *)name.data, h->retry_ms);
 }
 
 /* A worker whose old session nobody has missed yet may take it over; one
@@ -134,11 +141,11 @@ static enum status check_quarantine(struct router_core *r, struct hello *h,
 static enum status check_name(const struct router_core *r, struct hello *h,
                               struct error *e)
 {
-    const struct list *at = r->all_peers.next;
+    const struct list *at = r->fleet.all_peers.next;
 
-    for (; at != &r->all_peers; at = at->next) {
+    for (; at != &r->fleet.all_peers; at = at->next) {
         struct router_peer *old = LIST_OF(at, struct router_peer, all);
-        int64_t quiet = r->now_us - old->heard_us;
+        int64_t quiet = r->base.now_us - old->heard_us;
 
         if (old->role != BY_WORKER || old->ended ||
             !same_name(old->name, h->m->name)) {
@@ -162,7 +169,7 @@ static enum status check_tokenizer(const struct router_core *r,
                                    const Sluice__V1__WorkerShard *s,
                                    struct error *e)
 {
-    struct text_seam *t = r->options.text;
+    struct text_seam *t = r->base.options.text;
     const uint8_t *hash = m->has_text ? t->ops->hash(t, m->text) : NULL;
 
     if (hash != NULL &&
@@ -181,8 +188,8 @@ static uint32_t n_staying(const struct router_core *r, const struct hello *h,
 {
     uint32_t n = 0;
 
-    for (uint32_t i = 0; i < r->n_workers; i++) {
-        const struct worker *w = r->workers[i];
+    for (uint32_t i = 0; i < r->fleet.n_workers; i++) {
+        const struct worker *w = r->fleet.workers[i];
 
         n += w->model == m && w->peer != h->old && !w->peer->ended;
     }
@@ -239,7 +246,7 @@ static enum status check_worker(struct router_core *r, struct hello *h,
     if (st != ST_OK) {
         return st;
     }
-    h->model = model_take(r, s->model.data, s->model.len);
+    h->model = model_take(&r->fleet, s->model.data, s->model.len);
     if (h->model == NULL) {
         return error_set(e, ST_RESOURCE_EXHAUSTED,
                          "%d models are served, no more are possible",
@@ -265,7 +272,7 @@ static enum status check_offer(struct router_core *r, struct hello *h,
     if (st != ST_OK) {
         return st;
     }
-    m = model_find(r, o->model.data, o->model.len);
+    m = model_find(&r->fleet, o->model.data, o->model.len);
     return m == NULL ? ST_OK : check_weights(r, h, m, o->fingerprint, e);
 }
 
@@ -286,9 +293,9 @@ static void take_name(struct router_core *r, const struct hello *h)
     if (old->worker != NULL && !same_life(old->worker, h->m->worker)) {
         worker_died(old->worker, DEATH_LOST);
     }
-    peers_end(r, old, "%s came back on a new connection", old->name);
+    peers_end(&r->fleet, old, "%s came back on a new connection", old->name);
     if (old->worker != NULL) {
-        worker_mourn(r, old->worker);
+        worker_session_blame(r, old->worker);
     }
 }
 
@@ -302,8 +309,8 @@ static void take_weights(struct router_core *r, const struct hello *h)
         return;
     }
     if (memcmp(m->fingerprint, s->fingerprint.data, 16) != 0) {
-        peers_reap(r); /* nothing goes on with other weights */
-        choices_estranged(r, m, m->vocab != s->vocab);
+        peers_reap(&r->fleet); /* nothing goes on with other weights */
+        choices_estranged(&r->requests, m, m->vocab != s->vocab);
     }
     memcpy(m->fingerprint, s->fingerprint.data, 16);
     m->vocab = s->vocab;
@@ -317,18 +324,18 @@ static void welcome(struct router_core *r, const struct hello *h)
     if (h->m->worker != NULL) {
         take_weights(r, h);
     }
-    p = peers_add(r, h->from, h->role, h->m->nonce);
+    p = peers_add(&r->fleet, h->from, h->role, h->m->nonce);
     memcpy(p->name, h->m->name.data, h->m->name.len);
     p->name[h->m->name.len] = '\0';
     if (h->m->worker != NULL) {
-        p->worker = worker_open(r, p, h->model, h->m->worker);
+        p->worker = worker_session_open(r, p, h->model, h->m->worker);
         log_info(
             "worker-up", "worker=%s model=%s blocks=%" PRIu32 " slots=%" PRIu32,
             p->name, h->model->name, p->worker->ledger.classes[BLOCKS].total,
             p->worker->ledger.classes[SLOTS].total);
     }
     if (h->m->offer != NULL) {
-        offer_open(r, p, h->m->offer);
+        offer_open(&r->replicas, p, h->m->offer);
     }
     answer(r, p);
     if (h->m->worker != NULL) {
@@ -338,7 +345,7 @@ static void welcome(struct router_core *r, const struct hello *h)
 
 static void judge(struct router_core *r, struct hello *h)
 {
-    struct router_peer *p = peers_find(r, h->from);
+    struct router_peer *p = peers_find(&r->fleet, h->from);
     struct error e;
     enum status st;
 
@@ -374,7 +381,7 @@ static void judge(struct router_core *r, struct hello *h)
         if (PLANT(REFUSED_WEIGHTS) && h->model != NULL) {
             take_weights(r, h);
         }
-        model_release(r, &h->model);
+        model_release(&r->fleet, &h->model);
         refuse_hello(r, h->from, &e, h->retry_ms);
     }
 }
@@ -389,11 +396,11 @@ void recv_hello(struct router_core *r, struct peer_id from,
     struct error e;
 
     if (!hello_is_call(f, header, &v) || v.body_bytes > row->request_cap) {
-        r->metrics.strikes++;
+        r->base.metrics.strikes++;
         return;
     }
-    if (wire_unpack(&r->arena, row->request, v.body, v.body_bytes, &m, &e) !=
-        ST_OK) {
+    if (wire_unpack(&r->base.arena, row->request, v.body, v.body_bytes, &m,
+                    &e) != ST_OK) {
         error_wrap(&e, "Hello");
         refuse_hello(r, from, &e, 0);
         return;

@@ -2,11 +2,12 @@
 
 #include "proto/registry.pb-c.h"
 #include "router/calls/recv.h"
-#include "router/router_state.h"
+#include "router/calls/router_state.h"
+#include "router/requests/drain.h"
 
-void recv_leave(struct router_core *r, const struct incoming *in)
+void recv_leave(struct router_core *r, const struct incoming *in,
+                const request_of_REGISTRY_LEAVE *m)
 {
-    const Sluice__V1__LeaveRequest *m = (const void *)in->message;
     Sluice__V1__DrainReply none = SLUICE__V1__DRAIN_REPLY__INIT;
 
     if (m->grace_ms > GRACE_MS_MAX) {
@@ -19,5 +20,6 @@ void recv_leave(struct router_core *r, const struct incoming *in)
         peer_end(in->peer->peer, in->call, &none.base);
         return;
     }
-    drain_begin(r, in->peer->worker, in->peer, in->call, m->grace_ms, true);
+    drain_begin(&r->requests, in->peer->worker, in->peer, in->call, m->grace_ms,
+                true);
 }

@@ -1,14 +1,16 @@
 #include "router/calls/recv.h"
-#include "router/router_state.h"
+#include "router/calls/router_state.h"
 
-void recv_list_models(struct router_core *r, const struct incoming *in)
+void recv_list_models(struct router_core *r, const struct incoming *in,
+                      const request_of_INFERENCE_LIST_MODELS *none)
 {
     Sluice__V1__ListModelsReply reply = SLUICE__V1__LIST_MODELS_REPLY__INIT;
     Sluice__V1__ModelInfo rows[ROUTER_MODELS_MAX];
     Sluice__V1__ModelInfo *models[ROUTER_MODELS_MAX];
 
-    for (uint32_t i = 0; i < r->n_models; i++) {
-        const struct model *m = r->models[i];
+    (void)none;
+    for (uint32_t i = 0; i < r->fleet.n_models; i++) {
+        const struct model *m = r->fleet.models[i];
         Sluice__V1__ModelInfo *row = &rows[reply.n_models];
 
         if (m->n_places == 0) {

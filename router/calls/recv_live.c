@@ -1,13 +1,15 @@
 #include "router/calls/recv.h"
+#include "router/calls/router_state.h"
 #include "router/requests/adoption.h"
-#include "router/router_state.h"
 
-void recv_live(struct router_core *r, const struct incoming *in)
+void recv_live(struct router_core *r, const struct incoming *in,
+               const request_of_REGISTRY_LIVE *m)
 {
     struct worker *w = in->peer->worker;
     struct error e;
 
-    if (adoptions_told(r, w, (const void *)in->message, &e) != ST_OK) {
-        worker_lied(r, w, &e);
+    (void)m;
+    if (adoptions_told(&r->requests, w, m, &e) != ST_OK) {
+        worker_lied(&r->fleet, w, &e);
     }
 }

@@ -1,10 +1,12 @@
 #include "router/calls/recv.h"
-#include "router/router_state.h"
+#include "router/calls/router_state.h"
+#include "router/requests/removal.h"
+#include "router/requests/request.h"
 
 /* Also Admin/RemoveSequence. */
-void recv_remove(struct router_core *r, const struct incoming *in)
+void recv_remove(struct router_core *r, const struct incoming *in,
+                 const request_of_INFERENCE_REMOVE *m)
 {
-    const Sluice__V1__RemoveRequest *m = (const void *)in->message;
 
     if (!check_request_id(in, m->sequence->request_id)) {
         return;
@@ -15,7 +17,10 @@ void recv_remove(struct router_core *r, const struct incoming *in)
                "and end the whole sequence is removed");
         return;
     }
-    removal_called(r, in->peer, in->call, m->sequence, true,
+    if (early_removed(r, in->peer, in->call, m->sequence)) {
+        return;
+    }
+    removal_called(&r->requests, in->peer, in->call, m->sequence, true,
                    in->peer->role == BY_ADMIN
                        ? SLUICE__V1__CANCEL_REASON__CANCEL_BY_ADMIN
                        : SLUICE__V1__CANCEL_REASON__CANCEL_BY_CLIENT);

@@ -1,22 +1,24 @@
 #include "router/calls/recv.h"
-#include "router/router_state.h"
+#include "router/calls/router_state.h"
+#include "router/fleet/ledgers.h"
+#include "router/fleet/liveness.h"
 
-void recv_report(struct router_core *r, const struct incoming *in)
+void recv_report(struct router_core *r, const struct incoming *in,
+                 const request_of_REGISTRY_REPORT *m)
 {
-    const Sluice__V1__ReportMessage *m = (const void *)in->message;
     struct worker *w = in->peer->worker;
     struct error e;
 
     switch (worker_report_check(w, m->ledger, m->engine, &e)) {
     case LEDGER_NEW:
-        worker_ledger_take(r, w, m->ledger);
-        liveness_take(r, w, m->engine);
+        worker_ledger_take(&r->fleet, w, m->ledger);
+        liveness_take(&r->fleet, w, m->engine);
         break;
     case LEDGER_OLD:
-        r->metrics.ledgers_dropped++;
+        r->base.metrics.ledgers_dropped++;
         break;
     case LEDGER_LIE:
-        worker_lied(r, w, &e);
+        worker_lied(&r->fleet, w, &e);
         break;
     }
 }

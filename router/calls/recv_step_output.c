@@ -10,11 +10,15 @@
 #include "common/base/log.h"
 #include "common/base/plant.h"
 #include "router/calls/recv.h"
+#include "router/calls/router_state.h"
+#include "router/fleet/ledgers.h"
+#include "router/fleet/liveness.h"
 #include "router/replicas/place.h"
+#include "router/requests/choice_life.h"
 #include "router/requests/logprob_columns.h"
+#include "router/requests/removal.h"
 #include "router/requests/stops.h"
 #include "router/requests/stream.h"
-#include "router/router_state.h"
 
 #define FORGET UINT32_MAX
 
@@ -164,7 +168,7 @@ static enum status check_ending(const struct choice *choice,
 static enum status check_row(const struct worker *w, const struct row *row,
                              struct error *e)
 {
-    const struct choice *choice = worker_sequence(w, row->grant);
+    const struct choice *choice = choice_of_grant(w, row->grant);
     enum status st;
 
     if (row->grant == 0 || row->grant > w->last_grant) {
@@ -226,7 +230,7 @@ static uint32_t look(struct router_core *r, struct choice *choice,
         end--;
     }
     if (choice->stops == NULL ||
-        !stops_look(choice->stops, choice->tokens, end, r->text)) {
+        !stops_look(choice->stops, choice->tokens, end, r->requests.text)) {
         return n;
     }
     return choice->stops->n_tokens > choice->n_generated
@@ -268,14 +272,14 @@ static void take_tokens(struct router_core *r, struct worker *w,
                             PLANT(LOGPROB_SHIFT) ? 0 : skip, n);
     }
     if (choice->first_us == 0) {
-        choice->first_us = r->now_us;
+        choice->first_us = r->base.now_us;
     }
     choice->n_generated += n;
     choice->n_idle_moves = 0;
-    trial_made(r, choice);
+    trial_made(&r->schedule, &choice->entry, choice->n_generated);
     place_made(w, n);
-    lineage_made(r, w);
-    r->metrics.tokens += n;
+    place_proved(&r->replicas, w);
+    r->base.metrics.tokens += n;
     if (choice->state == CHOICE_SUBMITTED) {
         choice_move(choice, CHOICE_PREFILL);
     }
@@ -298,8 +302,8 @@ static void failed(struct router_core *r, struct choice *choice,
                   said ? (int)m->failure.len : 19,
                   said ? (const char *)m->failure.data : "the sequence failed");
     }
-    choice_ungrant(r, choice);
-    choice_fail(r, choice, &e, 0);
+    choice_ungrant(&r->requests, choice);
+    choice_fail(&r->requests, choice, &e, 0);
 }
 
 static void finished(struct router_core *r, struct choice *choice,
@@ -324,39 +328,35 @@ static void finished(struct router_core *r, struct choice *choice,
         failed(r, choice, row, m);
         return;
     }
-    lineage_ended_well(r, choice->worker);
+    place_ended_well(&r->replicas, choice->worker);
     if (choice->state == CHOICE_SUBMITTED) { /* all tokens were known before */
         choice_move(choice, CHOICE_PREFILL);
     }
-    if (choice->stops != NULL && stops_end(choice->stops, r->text)) {
-        removal_stopped(r, choice); /* the worker may keep it */
+    if (choice->stops != NULL && stops_end(choice->stops, r->requests.text)) {
+        removal_stopped(&r->requests, choice); /* the worker may keep it */
         return;
     }
     if (choice->request->keep_ms > 0) {
-        /* A second more than the worker keeps it, which began before. */
-        choice->kept = true;
-        event_set(r, &choice->lease,
-                  r->now_us +
-                      ((int64_t)choice->request->keep_ms + 1000) * 1000);
+        choice_keep(&r->requests, choice);
     } else {
-        choice_ungrant(r, choice);
+        choice_ungrant(&r->requests, choice);
     }
-    choice_finish(r, choice, (Sluice__V1__Finish)row->finish);
+    choice_finish(&r->requests, choice, (Sluice__V1__Finish)row->finish);
 }
 
 /* Returns the index to acknowledge.  choice may be freed. */
 static uint32_t take_row(struct router_core *r, struct worker *w,
                          const struct row *row, const step_message *m)
 {
-    struct choice *choice = worker_sequence(w, row->grant);
+    struct choice *choice = choice_of_grant(w, row->grant);
     uint32_t next;
 
     if (choice == NULL || choice_is_leaving(choice)) {
-        r->metrics.rows_forgotten++;
+        r->base.metrics.rows_forgotten++;
         return FORGET;
     }
     if (row->first > choice->n_generated) {
-        r->metrics.rows_dropped++;
+        r->base.metrics.rows_dropped++;
         choice->n_gaps++;
         return choice->n_generated;
     }
@@ -367,11 +367,11 @@ static uint32_t take_row(struct router_core *r, struct worker *w,
             (void)look(r, choice, row, 0);
         }
         if (stops_found(choice->stops)) {
-            lineage_ended_well(r, w);
-            removal_stopped(r, choice);
+            place_ended_well(&r->replicas, w);
+            removal_stopped(&r->requests, choice);
             return FORGET;
         }
-        stream_ready(r, choice);
+        stream_ready(&r->requests, choice);
     }
     choice->n_gaps = 0;
     next = choice->n_generated;
@@ -423,15 +423,15 @@ static void take_times(struct worker *w, const step_message *m)
     }
 }
 
-void recv_step_output(struct router_core *r, const struct incoming *in)
+void recv_step_output(struct router_core *r, const struct incoming *in,
+                      const request_of_REGISTRY_STEP_OUTPUT *m)
 {
-    const step_message *m = (const void *)in->message;
     struct worker *w = in->peer->worker;
     enum ledger_verdict verdict;
     struct error e;
 
     if (m->ledger->session != in->peer->session) {
-        r->metrics.ledgers_dropped++;
+        r->base.metrics.ledgers_dropped++;
         return;
     }
     verdict = worker_report_check(w, m->ledger, m->engine, &e);
@@ -439,16 +439,16 @@ void recv_step_output(struct router_core *r, const struct incoming *in)
         check_columns(m, &e) != ST_OK || check_tokens(w, m, &e) != ST_OK ||
         logprob_columns_check(m, w->shard.vocab, &e) != ST_OK ||
         check_rows(w, m, &e) != ST_OK) {
-        worker_lied(r, w, &e);
+        worker_lied(&r->fleet, w, &e);
         return;
     }
-    r->metrics.steps++;
+    r->base.metrics.steps++;
     if (verdict == LEDGER_NEW) {
-        worker_ledger_take(r, w, m->ledger);
+        worker_ledger_take(&r->fleet, w, m->ledger);
         take_times(w, m);
-        liveness_take(r, w, m->engine);
+        liveness_take(&r->fleet, w, m->engine);
     } else {
-        r->metrics.ledgers_dropped++;
+        r->base.metrics.ledgers_dropped++;
     }
     take_rows(r, w, m);
 }

@@ -3,12 +3,12 @@
 #include <string.h>
 
 #include "router/calls/recv.h"
-#include "router/router_state.h"
+#include "router/calls/router_state.h"
 
 bool find_text(struct router_core *r, const struct incoming *in,
                ProtobufCBinaryData name, uint32_t *model)
 {
-    struct text_seam *t = r->options.text;
+    struct text_seam *t = r->base.options.text;
     const struct model *m;
 
     if (!wire_text_ok(name, 0, MODEL_NAME_MAX)) {
@@ -17,7 +17,7 @@ bool find_text(struct router_core *r, const struct incoming *in,
                MODEL_NAME_MAX);
         return false;
     }
-    m = name.len == 0 ? model_find(r, NULL, 0) : NULL;
+    m = name.len == 0 ? model_find(&r->fleet, NULL, 0) : NULL;
     if (m != NULL) {
         name = wire_text(m->name);
     }
@@ -35,9 +35,9 @@ bool find_text(struct router_core *r, const struct incoming *in,
     return true;
 }
 
-void recv_tokenize(struct router_core *r, const struct incoming *in)
+void recv_tokenize(struct router_core *r, const struct incoming *in,
+                   const request_of_INFERENCE_TOKENIZE *m)
 {
-    const Sluice__V1__TokenizeRequest *m = (const void *)in->message;
     struct text_job *j;
     uint32_t model;
 

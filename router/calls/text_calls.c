@@ -4,7 +4,8 @@
 #include <stdlib.h>
 
 #include "router/calls/recv.h"
-#include "router/router_state.h"
+#include "router/calls/router_state.h"
+#include "router/requests/request.h"
 
 /* Tokenize or Detokenize, until its job is done. */
 struct text_wait {
@@ -14,16 +15,22 @@ struct text_wait {
 
 static void text_wait_free(struct router_core *r, struct text_wait *x)
 {
-    pending_close(r, &x->call);
-    table_remove(&r->jobs, &x->by_tag);
+    pending_close(&r->fleet, &x->call);
+    table_remove(&r->requests.jobs, &x->by_tag);
     free(x);
+}
+
+static void text_dropped(void *room, struct pending *c, bool gone)
+{
+    (void)gone;
+    text_wait_free(room, LIST_OF(c, struct text_wait, call));
 }
 
 void text_call(struct router_core *r, const struct incoming *in,
                struct text_job **j)
 {
-    struct text_seam *t = r->options.text;
-    uint64_t tag = JOB_TAG(++r->last_number, JOB_CALL);
+    struct text_seam *t = r->base.options.text;
+    uint64_t tag = JOB_TAG(++r->requests.last_number, JOB_CALL);
     struct text_wait *x;
 
     (*j)->tag = tag;
@@ -38,14 +45,9 @@ void text_call(struct router_core *r, const struct incoming *in,
     x = calloc(1, sizeof *x);
     assert(x != NULL);
     pending_init(&x->call);
-    pending_open(r, &x->call, PENDING_TEXT, in->peer, in->call);
-    table_add(&r->jobs, &x->by_tag, tag);
-    r->n_jobs++;
-}
-
-void text_dropped(struct router_core *r, struct pending *c)
-{
-    text_wait_free(r, LIST_OF(c, struct text_wait, call));
+    pending_open(&r->fleet, &x->call, in->peer, in->call, text_dropped, r);
+    table_add(&r->requests.jobs, &x->by_tag, tag);
+    r->requests.n_jobs++;
 }
 
 static void tokenized(struct router_core *r, struct pending *c,
@@ -55,7 +57,7 @@ static void tokenized(struct router_core *r, struct pending *c,
 
     m.tokens = j->ids;
     m.n_tokens = j->n_ids;
-    pending_end(r, c, &m.base);
+    pending_end(&r->fleet, c, &m.base);
 }
 
 static void detokenized(struct router_core *r, struct pending *c,
@@ -65,7 +67,7 @@ static void detokenized(struct router_core *r, struct pending *c,
 
     m.text.data = (uint8_t *)j->text;
     m.text.len = j->n_text;
-    pending_end(r, c, &m.base);
+    pending_end(&r->fleet, c, &m.base);
 }
 
 /* The reply must fit its cap: ids take at most 4 bytes each on the wire. */
@@ -91,7 +93,7 @@ static void call_done(struct router_core *r, struct text_wait *x,
 {
     if (j->status != ST_OK || too_large(j)) {
         j->error.code = j->status;
-        pending_fail(r, &x->call, &j->error, 0);
+        pending_fail(&r->fleet, &x->call, &j->error, 0);
     } else if (j->kind == TEXT_ENCODE) {
         tokenized(r, &x->call, j);
     } else {
@@ -102,7 +104,7 @@ static void call_done(struct router_core *r, struct text_wait *x,
 
 static void job_done(struct router_core *r, struct text_job *j)
 {
-    struct table_node *n = table_find(&r->jobs, j->tag);
+    struct table_node *n = table_find(&r->requests.jobs, j->tag);
 
     if (n == NULL) {
         return; /* nobody wants it any more */
@@ -110,18 +112,19 @@ static void job_done(struct router_core *r, struct text_job *j)
     if (j->tag == JOB_TAG(j->tag >> 1, JOB_CALL)) {
         call_done(r, LIST_OF(n, struct text_wait, by_tag), j);
     } else {
-        table_remove(&r->jobs, n);
+        table_remove(&r->requests.jobs, n);
         generate_encoded(r, LIST_OF(n, struct request, by_tag), j);
     }
 }
 
 void text_poll(struct router_core *r)
 {
-    struct text_seam *t = r->options.text;
+    struct text_seam *t = r->base.options.text;
     struct text_job *j;
 
-    while (t != NULL && r->n_jobs > 0 && (j = t->ops->poll(t)) != NULL) {
-        r->n_jobs--;
+    while (t != NULL && r->requests.n_jobs > 0 &&
+           (j = t->ops->poll(t)) != NULL) {
+        r->requests.n_jobs--;
         job_done(r, j);
         text_job_free(&j);
     }

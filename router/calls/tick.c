@@ -4,12 +4,16 @@
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
 #include "router/calls/recv.h"
+#include "router/calls/router_state.h"
+#include "router/calls/tick.h"
+#include "router/fleet/models.h"
+#include "router/fleet/peers.h"
 #include "router/replicas/replica.h"
 #include "router/requests/adoption.h"
+#include "router/requests/removal.h"
+#include "router/requests/request_end.h"
 #include "router/requests/stream.h"
 #include "router/requests/submit.h"
-#include "router/router_state.h"
-#include "router/schedule/admission.h"
 
 #define REAP_ROUNDS 8
 
@@ -17,9 +21,9 @@ static void fire_timers(struct router_core *r)
 {
     struct timer *t;
 
-    while ((t = timers_pop(&r->timers, r->now_us)) != NULL) {
+    while ((t = timers_pop(&r->base.timers, r->base.now_us)) != NULL) {
         struct event *e = LIST_OF(t, struct event, timer);
-        e->fire(r, e);
+        e->fire(e->room, e);
     }
 }
 
@@ -27,11 +31,12 @@ static void run_admission(struct router_core *r)
 {
     struct list *node;
 
-    while ((node = list_take(&r->dirty_models)) != NULL) {
+    while ((node = list_take(&r->fleet.dirty_models)) != NULL) {
         struct model *m = LIST_OF(node, struct model, dirty);
 
-        replicas_form(r, m);
-        admission_run(r, m);
+        replicas_form(&r->replicas, m);
+        submit_adoptions(&r->requests, m);
+        queue_run(&r->schedule, m);
     }
 }
 
@@ -40,15 +45,16 @@ static void serve_peer(struct router_core *r, struct router_peer *p)
     int64_t due;
 
     if (p->worker != NULL) {
-        removals_pump(r, p->worker);
-        adoption_pump(r, p->worker);
-        submit_pump(r, p->worker);
+        removals_pump(&r->requests, p->worker);
+        adoption_pump(&r->requests, p->worker);
+        submit_pump(&r->requests, p->worker);
     }
-    stream_pump(r, p);
-    peer_flush(p->peer, r->now_us);
+    stream_pump(&r->requests, p);
+    peer_flush(p->peer, r->base.now_us);
     FP(ROUTER_FLUSHED);
     due = peer_due(p->peer);
-    event_set(r, &p->flush, p->stream_due_us < due ? p->stream_due_us : due);
+    event_set(&r->base, &p->flush,
+              p->stream_due_us < due ? p->stream_due_us : due);
 }
 
 static void serve_peers(struct router_core *r)
@@ -59,7 +65,7 @@ static void serve_peers(struct router_core *r)
     /* What is touched while it is served waits for the next turn: a peer that
      * is always dirty must not hold the others up. */
     list_init(&now);
-    while ((node = list_take(&r->dirty_peers)) != NULL) {
+    while ((node = list_take(&r->fleet.dirty_peers)) != NULL) {
         list_append(&now, node);
     }
     while ((node = list_take(&now)) != NULL) {
@@ -72,14 +78,15 @@ static void serve_peers(struct router_core *r)
 
 static int64_t next_due(const struct router_core *r)
 {
-    int64_t due = timers_due(&r->timers);
+    int64_t due = timers_due(&r->base.timers);
 
-    if (!list_empty(&r->dirty_peers) || !list_empty(&r->dirty_models) ||
-        !list_empty(&r->gone_peers)) {
-        return r->now_us;
+    if (!list_empty(&r->fleet.dirty_peers) ||
+        !list_empty(&r->fleet.dirty_models) ||
+        !list_empty(&r->fleet.gone_peers)) {
+        return r->base.now_us;
     }
-    if (r->n_jobs > 0 && r->now_us + TEXT_POLL_US < due) {
-        return r->now_us + TEXT_POLL_US;
+    if (r->requests.n_jobs > 0 && r->base.now_us + TEXT_POLL_US < due) {
+        return r->base.now_us + TEXT_POLL_US;
     }
     return due;
 }
@@ -90,28 +97,29 @@ static void say_goodbye(struct router_core *r)
     struct error e;
 
     error_set(&e, ST_UNAVAILABLE, "the router is stopping");
-    requests_abandon(r, &e);
-    for (struct list *at = r->all_peers.next; at != &r->all_peers;
+    requests_abandon(&r->requests, &e);
+    for (struct list *at = r->fleet.all_peers.next; at != &r->fleet.all_peers;
          at = at->next) {
-        peers_end(r, LIST_OF(at, struct router_peer, all), "%s", e.text);
+        peers_end(&r->fleet, LIST_OF(at, struct router_peer, all), "%s",
+                  e.text);
     }
-    peers_reap(r);
+    peers_reap(&r->fleet);
 }
 
 int64_t router_tick(struct router_core *r, int64_t now_us)
 {
-    r->now_us = now_us;
-    if (r->stopping) {
+    r->base.now_us = now_us;
+    if (r->base.stopping) {
         say_goodbye(r);
         return NODE_STOP;
     }
     fire_timers(r);
     text_poll(r);
-    for (int i = 0; i < REAP_ROUNDS && !list_empty(&r->gone_peers); i++) {
-        peers_reap(r);
+    for (int i = 0; i < REAP_ROUNDS && !list_empty(&r->fleet.gone_peers); i++) {
+        peers_reap(&r->fleet);
     }
     run_admission(r);
     serve_peers(r);
-    peers_reap(r);
+    peers_reap(&r->fleet);
     return next_due(r);
 }

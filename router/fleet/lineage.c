@@ -8,29 +8,29 @@
 
 #include "common/base/log.h"
 #include "common/base/plant.h"
-#include "router/replicas/replica.h"
-#include "router/router_state.h"
+#include "router/fleet/fleet.h"
+#include "router/fleet/workers.h"
 
-static bool quiet(const struct router_core *r, const struct lineage *l)
+static bool quiet(const struct fleet *fleet, const struct lineage *l)
 {
-    return r->now_us - l->died_us >= LINEAGE_QUIET_US;
+    return fleet->base->now_us - l->died_us >= LINEAGE_QUIET_US;
 }
 
-static struct lineage *find(struct router_core *r, const char *name)
+static struct lineage *find(struct fleet *fleet, const char *name)
 {
-    for (uint32_t i = 0; i < r->lineages.n; i++) {
-        struct lineage *l = &r->lineages.of[i];
+    for (uint32_t i = 0; i < fleet->lineages.n; i++) {
+        struct lineage *l = &fleet->lineages.of[i];
         if (strcmp(l->name, name) == 0) {
-            return quiet(r, l) ? NULL : l;
+            return quiet(fleet, l) ? NULL : l;
         }
     }
     return NULL;
 }
 
 /* Its entry, or the one that a new name may have. */
-static struct lineage *place(struct router_core *r, const char *name)
+static struct lineage *place(struct fleet *fleet, const char *name)
 {
-    struct lineages *all = &r->lineages;
+    struct lineages *all = &fleet->lineages;
     struct lineage *oldest = &all->of[0];
 
     for (uint32_t i = 0; i < all->n; i++) {
@@ -43,34 +43,36 @@ static struct lineage *place(struct router_core *r, const char *name)
     return all->n < LINEAGES_MAX ? &all->of[all->n++] : oldest;
 }
 
-static int64_t window_us(struct router_core *r, uint32_t n_barren)
+static int64_t window_us(struct fleet *fleet, uint32_t n_barren)
 {
     int64_t us = READMIT_US_MAX;
 
     if (n_barren - 2 < 31 && (1000000ll << (n_barren - 2)) < us) {
         us = 1000000ll << (n_barren - 2);
     }
-    return us + (int64_t)(r->io->random(r->io) % (uint64_t)(us / 8));
+    return us + (int64_t)(fleet->base->io->random(fleet->base->io) %
+                          (uint64_t)(us / 8));
 }
 
-static void readmit_fire(struct router_core *r, struct event *e)
+static void readmit_fire(void *room, struct event *e)
 {
+    struct fleet *fleet = room;
     struct worker *w = EVENT_OF(e, struct worker, life.readmit);
 
     w->life.closed = false;
-    model_touch(r, w->model);
+    model_touch(fleet, w->model);
     if (!PLANT(READMIT_UNLOOKED)) {
-        offers_touch(r);
+        fleet->events->readmitted(fleet->above);
     }
 }
 
-static void put_on_probation(struct router_core *r, struct worker *w)
+static void put_on_probation(struct fleet *fleet, struct worker *w)
 {
-    int64_t wait_us = window_us(r, w->life.n_barren);
+    int64_t wait_us = window_us(fleet, w->life.n_barren);
 
     w->life.probation = w->life.closed = true;
-    w->life.readmit.fire = readmit_fire;
-    event_set(r, &w->life.readmit, r->now_us + wait_us);
+    event_init(&w->life.readmit, readmit_fire, fleet);
+    event_set(fleet->base, &w->life.readmit, fleet->base->now_us + wait_us);
     log_warn("worker-probation",
              "worker=%s lineage=%s barren=%" PRIu32 " readmit_ms=%" PRId64,
              w->peer->name, w->life.lineage, w->life.n_barren, wait_us / 1000);
@@ -90,29 +92,28 @@ static void name_lineage(struct worker *w, const Sluice__V1__WorkerShard *s)
     f->number = s->has_life ? s->life : 0;
 }
 
-void lineage_begin(struct router_core *r, struct worker *w,
+void lineage_begin(struct fleet *fleet, struct worker *w,
                    const Sluice__V1__WorkerShard *s)
 {
     struct lineage *l;
 
     name_lineage(w, s);
-    l = find(r, w->life.lineage);
+    l = find(fleet, w->life.lineage);
     if (l == NULL) {
         return;
     }
     if (l->life != 0 && l->life == w->life.number && !l->sure) {
         l->n_barren = l->n_before;
         l->sure = true; /* once */
-        trial_alive(r, l->life);
+        fleet->events->life_went_on(fleet->above, l->life);
     }
     w->life.n_barren = l->n_barren;
     if (w->life.n_barren >= 2) {
-        put_on_probation(r, w);
+        put_on_probation(fleet, w);
     }
 }
 
-/* n_running: at the place that w is a stage of. */
-static bool is_open(const struct worker *w, uint32_t n_running)
+bool lineage_open(const struct worker *w, uint32_t n_running)
 {
     if (!w->life.probation || PLANT(PROBATION_IGNORED)) {
         return true;
@@ -120,17 +121,7 @@ static bool is_open(const struct worker *w, uint32_t n_running)
     return !w->life.closed && n_running == 0;
 }
 
-bool lineage_open(const struct worker *w)
-{
-    for (uint32_t i = 0; i < worker_n_stages(w); i++) {
-        if (!is_open(worker_stage(w, i), w->n_running)) {
-            return false;
-        }
-    }
-    return true;
-}
-
-static void good(struct router_core *r, struct worker *w)
+static void good(struct fleet *fleet, struct worker *w)
 {
     struct lineage *l;
 
@@ -139,61 +130,50 @@ static void good(struct router_core *r, struct worker *w)
     }
     w->life.good = true;
     w->life.n_barren = 0;
-    l = find(r, w->life.lineage);
+    l = find(fleet, w->life.lineage);
     if (l != NULL) {
         l->n_barren = l->n_before = 0;
     }
 }
 
-static void open_fully(struct router_core *r, struct worker *w)
+static void open_fully(struct fleet *fleet, struct worker *w)
 {
     if (w->life.probation) {
         w->life.probation = w->life.closed = false;
-        event_clear(r, &w->life.readmit);
-        model_touch(r, w->model);
+        event_clear(fleet->base, &w->life.readmit);
+        model_touch(fleet, w->model);
         log_info("worker-readmitted", "worker=%s lineage=%s", w->peer->name,
                  w->life.lineage);
     }
 }
 
-static void made(struct router_core *r, struct worker *w, uint64_t n_tokens)
+void lineage_made(struct fleet *fleet, struct worker *w, uint64_t n_tokens)
 {
     if (n_tokens >= TRIAL_TOKENS) {
-        open_fully(r, w);
+        open_fully(fleet, w);
     }
     if (n_tokens >= LIFE_TOKENS) {
-        good(r, w);
+        good(fleet, w);
     }
 }
 
-/* What a place makes, all its stages have made. */
-void lineage_made(struct router_core *r, struct worker *w)
+void lineage_ended_well(struct fleet *fleet, struct worker *w)
 {
-    made(r, w, w->n_tokens);
-    for (uint32_t i = 1; i < worker_n_stages(w); i++) {
-        made(r, worker_stage(w, i), w->n_tokens);
-    }
+    open_fully(fleet, w);
+    good(fleet, w);
 }
 
-void lineage_ended_well(struct router_core *r, struct worker *w)
-{
-    for (uint32_t i = 0; i < worker_n_stages(w); i++) {
-        open_fully(r, worker_stage(w, i));
-        good(r, worker_stage(w, i));
-    }
-}
-
-void lineage_end(struct router_core *r, struct worker *w, bool charged)
+void lineage_end(struct fleet *fleet, struct worker *w, bool charged)
 {
     bool barren = !w->life.good && !charged;
     struct lineage *l;
 
-    event_clear(r, &w->life.readmit);
+    event_clear(fleet->base, &w->life.readmit);
     if (w->death == DEATH_NONE) {
         return;
     }
-    l = place(r, w->life.lineage);
-    if (strcmp(l->name, w->life.lineage) != 0 || quiet(r, l)) {
+    l = place(fleet, w->life.lineage);
+    if (strcmp(l->name, w->life.lineage) != 0 || quiet(fleet, l)) {
         *l = (struct lineage){.n_barren = 0};
         memcpy(l->name, w->life.lineage, sizeof l->name);
     }
@@ -201,13 +181,13 @@ void lineage_end(struct router_core *r, struct worker *w, bool charged)
     l->n_barren += barren;
     l->life = w->life.number;
     l->sure = w->death == DEATH_HUNG;
-    l->died_us = r->now_us;
-    r->metrics.barren_lives += barren;
+    l->died_us = fleet->base->now_us;
+    fleet->base->metrics.barren_lives += barren;
 }
 
-uint32_t lineage_readmit_ms(const struct router_core *r, const struct worker *w)
+uint32_t lineage_readmit_ms(const struct fleet *fleet, const struct worker *w)
 {
-    int64_t left_us = w->life.readmit.timer.due_us - r->now_us;
+    int64_t left_us = w->life.readmit.timer.due_us - fleet->base->now_us;
 
     return w->life.closed && left_us > 0 ? (uint32_t)((left_us + 999) / 1000)
                                          : 0;

@@ -34,20 +34,7 @@
 #include "proto/registry.pb-c.h"
 #include "router/fleet/peers.h"
 
-/* A lineage that died lately. */
-struct lineage {
-    char name[PEER_NAME_MAX + 1];
-    uint32_t n_barren; /* lives in a row */
-    uint64_t life;     /* the newest that died; 0: it did not say */
-    uint32_t n_before; /* n_barren before that death */
-    bool sure;         /* it died, whatever comes back */
-    int64_t died_us;
-};
-
-struct lineages {
-    struct lineage of[LINEAGES_MAX];
-    uint32_t n;
-};
+struct fleet;
 
 /* Of a worker. */
 struct life {
@@ -62,22 +49,22 @@ struct life {
 };
 
 /* w has come in, its peer's name is known. */
-void lineage_begin(struct router_core *r, struct worker *w,
+void lineage_begin(struct fleet *fleet, struct worker *w,
                    const Sluice__V1__WorkerShard *s);
 
-/* May the place w be granted a sequence now, as far as the past of its stages
- * goes?  One that has to wait is not assembled before. */
-bool lineage_open(const struct worker *w);
+/* May w be granted a sequence now, given the past of its lineage?  n_running:
+ * sequences at the place that w is a stage of. */
+bool lineage_open(const struct worker *w, uint32_t n_running);
 
-/* The place w has given tokens; a sequence ended well there. */
-void lineage_made(struct router_core *r, struct worker *w);
-void lineage_ended_well(struct router_core *r, struct worker *w);
+/* The place of w has generated n_tokens tokens so far; a sequence of it has
+ * ended well. */
+void lineage_made(struct fleet *fleet, struct worker *w, uint64_t n_tokens);
+void lineage_ended_well(struct fleet *fleet, struct worker *w);
 
 /* Its session is over.  charged: a suspect on trial is blamed for it. */
-void lineage_end(struct router_core *r, struct worker *w, bool charged);
+void lineage_end(struct fleet *fleet, struct worker *w, bool charged);
 
 /* When it is let in again, in ms from now; 0: it is. */
-uint32_t lineage_readmit_ms(const struct router_core *r,
-                            const struct worker *w);
+uint32_t lineage_readmit_ms(const struct fleet *fleet, const struct worker *w);
 
 #endif

@@ -4,16 +4,16 @@
 
 #include "common/base/log.h"
 #include "common/base/plant.h"
-#include "router/calls/recv.h"
-#include "router/router_state.h"
+#include "router/fleet/fleet.h"
+#include "router/fleet/workers.h"
 
 /* ---- silence ---- */
 
 /* Was nothing heard because nobody listened? */
-static bool was_away(const struct router_core *r, const struct event *e,
+static bool was_away(const struct fleet *fleet, const struct event *e,
                      struct liveness *l)
 {
-    bool late = r->now_us - e->timer.due_us > LISTEN_US;
+    bool late = fleet->base->now_us - e->timer.due_us > LISTEN_US;
 
     if (!late || l->excused) {
         return false;
@@ -24,16 +24,17 @@ static bool was_away(const struct router_core *r, const struct event *e,
 
 /* Somebody who is heard is not timed: the timer looks when the last word was,
  * so that a message costs no walk of the heap. */
-static void silence_fire(struct router_core *r, struct event *e)
+static void silence_fire(void *room, struct event *e)
 {
+    struct fleet *fleet = room;
     struct worker *w = EVENT_OF(e, struct worker, live.silence);
-    int64_t quiet = r->now_us - w->peer->heard_us;
+    int64_t quiet = fleet->base->now_us - w->peer->heard_us;
 
-    if (quiet >= WORKER_SILENT_US && was_away(r, e, &w->live)) {
-        event_set(r, e, r->now_us + LISTEN_US);
+    if (quiet >= WORKER_SILENT_US && was_away(fleet, e, &w->live)) {
+        event_set(fleet->base, e, fleet->base->now_us + LISTEN_US);
     } else if (quiet >= WORKER_LOST_US) {
         worker_died(w, DEATH_LOST);
-        peers_end(r, w->peer, "nothing was heard for %" PRId64 " ms",
+        peers_end(fleet, w->peer, "nothing was heard for %" PRId64 " ms",
                   quiet / 1000);
     } else if (quiet >= WORKER_SILENT_US) {
         if (w->state != WORKER_SILENT) {
@@ -41,19 +42,20 @@ static void silence_fire(struct router_core *r, struct event *e)
             log_warn("worker-silent", "worker=%s silent_ms=%" PRId64,
                      w->peer->name, quiet / 1000);
         }
-        event_set(r, e, w->peer->heard_us + WORKER_LOST_US);
+        event_set(fleet->base, e, w->peer->heard_us + WORKER_LOST_US);
     } else {
-        event_set(r, e, w->peer->heard_us + WORKER_SILENT_US);
+        event_set(fleet->base, e, w->peer->heard_us + WORKER_SILENT_US);
     }
 }
 
-void liveness_heard(struct router_core *r, struct worker *w)
+void liveness_heard(struct fleet *fleet, struct worker *w)
 {
     w->live.excused = false;
     if (w->state == WORKER_SILENT) {
         worker_move(w, WORKER_UP);
-        event_set(r, &w->live.silence, r->now_us + WORKER_SILENT_US);
-        model_touch(r, w->model);
+        event_set(fleet->base, &w->live.silence,
+                  fleet->base->now_us + WORKER_SILENT_US);
+        model_touch(fleet, w->model);
     }
 }
 
@@ -67,7 +69,7 @@ static int64_t still_by(const struct liveness *l, int64_t now_us)
     return l->still_us + (gap < HUNG_GAP_US ? gap : HUNG_GAP_US);
 }
 
-static void fence(struct router_core *r, struct worker *w, int64_t still_us)
+static void fence(struct fleet *fleet, struct worker *w, int64_t still_us)
 {
     const struct liveness *l = &w->live;
 
@@ -79,32 +81,34 @@ static void fence(struct router_core *r, struct worker *w, int64_t still_us)
              " plan_age_ms=%" PRIu64 " ticks=%" PRIu64,
              w->peer->name, still_us / 1000, l->n_planned,
              l->plan_age_us / 1000, l->ticks);
-    r->metrics.hung++;
+    fleet->base->metrics.hung++;
     worker_died(w, DEATH_HUNG);
-    peers_end(r, w->peer, "its engine stood still for %" PRId64 " ms",
+    peers_end(fleet, w->peer, "its engine stood still for %" PRId64 " ms",
               still_us / 1000);
 }
 
 /* Between two reports: the next would come too late to tell in time. */
-static void hung_fire(struct router_core *r, struct event *e)
+static void hung_fire(void *room, struct event *e)
 {
+    struct fleet *fleet = room;
     struct worker *w = EVENT_OF(e, struct worker, live.hung);
-    int64_t still_us = still_by(&w->live, r->now_us);
-    bool late = r->now_us - e->timer.due_us > LISTEN_US;
+    int64_t still_us = still_by(&w->live, fleet->base->now_us);
+    bool late = fleet->base->now_us - e->timer.due_us > LISTEN_US;
 
     if (still_us >= WORKER_HUNG_US && !late) {
-        fence(r, w, still_us);
+        fence(fleet, w, still_us);
     }
 }
 
-static void stands(struct router_core *r, struct worker *w)
+static void stands(struct fleet *fleet, struct worker *w)
 {
     struct liveness *l = &w->live;
 
     if (l->still_us >= WORKER_HUNG_US) {
-        fence(r, w, l->still_us);
+        fence(fleet, w, l->still_us);
     } else if (WORKER_HUNG_US - l->still_us <= HUNG_GAP_US) {
-        event_set(r, &l->hung, r->now_us + WORKER_HUNG_US - l->still_us);
+        event_set(fleet->base, &l->hung,
+                  fleet->base->now_us + WORKER_HUNG_US - l->still_us);
     }
 }
 
@@ -151,7 +155,7 @@ static bool is_slow(const struct worker *w)
     return p99_us > 0 && l->plan_age_us > SLOW_FACTOR * p99_us;
 }
 
-static void judge_pace(struct router_core *r, struct worker *w)
+static void judge_pace(struct fleet *fleet, struct worker *w)
 {
     bool slow = is_slow(w);
 
@@ -162,7 +166,7 @@ static void judge_pace(struct router_core *r, struct worker *w)
                  w->peer->name, w->live.plan_age_us / 1000, liveness_p99_us(w));
     } else if (!slow && w->state == WORKER_SLOW) {
         worker_move(w, WORKER_UP);
-        model_touch(r, w->model);
+        model_touch(fleet, w->model);
     }
 }
 
@@ -182,7 +186,7 @@ enum status liveness_check(const struct worker *w,
     return ST_OK;
 }
 
-void liveness_take(struct router_core *r, struct worker *w,
+void liveness_take(struct fleet *fleet, struct worker *w,
                    const Sluice__V1__EngineState *s)
 {
     struct liveness *l = &w->live;
@@ -190,30 +194,31 @@ void liveness_take(struct router_core *r, struct worker *w,
                  s->n_planned > 0 &&
                  (s->ticks == l->ticks || PLANT(TICKS_IGNORED));
 
-    l->still_us = stood ? still_by(l, r->now_us) : 0;
-    l->reported_us = r->now_us;
+    l->still_us = stood ? still_by(l, fleet->base->now_us) : 0;
+    l->reported_us = fleet->base->now_us;
     l->reports = s != NULL;
     l->ticks = s != NULL ? s->ticks : 0;
     l->n_planned = s != NULL ? s->n_planned : 0;
     l->plan_age_us = l->n_planned > 0 ? s->plan_age_us : 0;
-    event_clear(r, &l->hung);
+    event_clear(fleet->base, &l->hung);
     if (stood) {
-        stands(r, w);
+        stands(fleet, w);
     }
-    judge_pace(r, w);
+    judge_pace(fleet, w);
 }
 
 /* ---- its life ---- */
 
-void liveness_open(struct router_core *r, struct worker *w)
+void liveness_open(struct fleet *fleet, struct worker *w)
 {
-    w->live.silence.fire = silence_fire;
-    w->live.hung.fire = hung_fire;
-    event_set(r, &w->live.silence, r->now_us + WORKER_SILENT_US);
+    event_init(&w->live.silence, silence_fire, fleet);
+    event_init(&w->live.hung, hung_fire, fleet);
+    event_set(fleet->base, &w->live.silence,
+              fleet->base->now_us + WORKER_SILENT_US);
 }
 
-void liveness_close(struct router_core *r, struct worker *w)
+void liveness_close(struct fleet *fleet, struct worker *w)
 {
-    event_clear(r, &w->live.silence);
-    event_clear(r, &w->live.hung);
+    event_clear(fleet->base, &w->live.silence);
+    event_clear(fleet->base, &w->live.hung);
 }

@@ -22,9 +22,10 @@
 
 #include "common/base/status.h"
 #include "proto/registry.pb-c.h"
+#include "router/base/router_limits.h"
 #include "router/fleet/peers.h"
-#include "router/router_limits.h"
 
+struct fleet;
 struct worker;
 
 struct liveness {
@@ -42,11 +43,11 @@ struct liveness {
 };
 
 /* Of a new worker; before it is freed. */
-void liveness_open(struct router_core *r, struct worker *w);
-void liveness_close(struct router_core *r, struct worker *w);
+void liveness_open(struct fleet *fleet, struct worker *w);
+void liveness_close(struct fleet *fleet, struct worker *w);
 
 /* A frame of its session came. */
-void liveness_heard(struct router_core *r, struct worker *w);
+void liveness_heard(struct fleet *fleet, struct worker *w);
 
 /* Can that be, after what it said before?  s may be NULL.  A lie is a sentence
  * in e. */
@@ -55,7 +56,7 @@ MUST_CHECK enum status liveness_check(const struct worker *w,
                                       struct error *e);
 
 /* Take what was checked, of a report newer than those before. */
-void liveness_take(struct router_core *r, struct worker *w,
+void liveness_take(struct fleet *fleet, struct worker *w,
                    const Sluice__V1__EngineState *s);
 
 /* A step of it took so long on its device. */

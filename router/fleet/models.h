@@ -16,10 +16,23 @@
 #ifndef ROUTER_FLEET_MODELS_H
 #define ROUTER_FLEET_MODELS_H
 
+#include "router/base/router_limits.h"
 #include "router/fleet/peers.h"
-#include "router/requests/trial.h"
-#include "router/router_core.h"
-#include "router/router_limits.h"
+
+struct fleet;
+
+#define TRIAL_DEATHS_ALL (TRIAL_DEATHS + TRIAL_MERCY_MAX)
+/* Deaths remembered: those of one on trial, as many as it may get, and as many
+ * more as there is mercy. */
+#define TRIAL_RING 16
+
+/* The newest deaths of a model's workers; router/schedule/trial.h has the
+ * rules. */
+struct deaths {
+    int64_t at_us[TRIAL_RING]; /* INT64_MIN: none, or taken back */
+    uint64_t life[TRIAL_RING];
+    uint64_t n; /* the next one is at n % TRIAL_RING */
+};
 
 enum model_presence { MODEL_PRESENT, MODEL_ABSENT, MODEL_GONE };
 
@@ -52,25 +65,26 @@ static inline bool model_waits(const struct model *m)
     return m->presence != MODEL_GONE;
 }
 
-/* Its workers have changed: is it there?  The last reference may go. */
-void model_look(struct router_core *r, struct model *m);
+/* m has a place that is open, or busy, or about to leave (present); or none:
+ * its absence begins.  The last reference may go. */
+void model_set_present(struct fleet *fleet, struct model *m, bool present);
 
 /* By name; n = 0: the only one that has a place, or, if none has, the only
  * one that is absent.  NULL: none. */
-struct model *model_find(struct router_core *r, const uint8_t *name, size_t n);
+struct model *model_find(struct fleet *fleet, const uint8_t *name, size_t n);
 
 /* Find or make, and take a reference.  NULL: there are ROUTER_MODELS_MAX. */
-struct model *model_take(struct router_core *r, const uint8_t *name, size_t n);
-void model_release(struct router_core *r, struct model **m);
+struct model *model_take(struct fleet *fleet, const uint8_t *name, size_t n);
+void model_release(struct fleet *fleet, struct model **m);
 
 /* The router goes: nobody waits for a worker any more. */
-void models_fini(struct router_core *r);
+void models_fini(struct fleet *fleet);
 
 /* Try its queue again before this tick returns. */
-void model_touch(struct router_core *r, struct model *m);
+void model_touch(struct fleet *fleet, struct model *m);
 
 /* A sequence of it has ended: what was measured tells how long to wait. */
-void model_ended(struct router_core *r, struct model *m);
+void model_ended(struct fleet *fleet, struct model *m);
 
 /* In how many ms the queue as it stands may be through. */
 uint32_t model_retry_ms(const struct model *m);

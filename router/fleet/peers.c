@@ -6,24 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "router/calls/recv.h"
-#include "router/replicas/offers.h"
-#include "router/requests/stream.h"
-#include "router/router_state.h"
+#include "router/fleet/fleet.h"
+#include "router/fleet/pending.h"
 
-void event_set(struct router_core *r, struct event *e, int64_t due_us)
+struct router_peer *peers_find(struct fleet *fleet, struct peer_id id)
 {
-    timer_set(&r->timers, &e->timer, due_us);
-}
-
-void event_clear(struct router_core *r, struct event *e)
-{
-    timer_clear(&r->timers, &e->timer);
-}
-
-struct router_peer *peers_find(struct router_core *r, struct peer_id id)
-{
-    struct table_node *n = table_find(&r->peers, id.v);
+    struct table_node *n = table_find(&fleet->peers, id.v);
 
     /* A marked entry may stand beside the one that follows it. */
     while (n != NULL && LIST_OF(n, struct router_peer, by_id)->ended) {
@@ -32,56 +20,59 @@ struct router_peer *peers_find(struct router_core *r, struct peer_id id)
     return n == NULL ? NULL : LIST_OF(n, struct router_peer, by_id);
 }
 
-static void flush_fire(struct router_core *r, struct event *e)
+static void flush_fire(void *room, struct event *e)
 {
-    peers_touch(r, EVENT_OF(e, struct router_peer, flush));
+    struct fleet *fleet = room;
+    peers_touch(fleet, EVENT_OF(e, struct router_peer, flush));
 }
 
-static void slow_fire(struct router_core *r, struct event *e)
+static void slow_fire(void *room, struct event *e)
 {
-    stream_slow(r, EVENT_OF(e, struct router_peer, slow));
+    struct fleet *fleet = room;
+    fleet->events->slow_reader(fleet->above,
+                               EVENT_OF(e, struct router_peer, slow));
 }
 
-struct router_peer *peers_add(struct router_core *r, struct peer_id id,
+struct router_peer *peers_add(struct fleet *fleet, struct peer_id id,
                               uint8_t role, uint64_t nonce)
 {
     struct router_peer *p = calloc(1, sizeof *p);
-    struct peer_config c = {.io = r->io,
+    struct peer_config c = {.io = fleet->base->io,
                             .id = id,
                             .self = BY_ROUTER,
                             .other = role,
-                            .ops = &router_peer_ops,
-                            .node = r,
-                            .arena = &r->arena};
+                            .ops = fleet->peer_ops,
+                            .node = fleet->above,
+                            .arena = &fleet->base->arena};
 
-    assert(p != NULL && r->n_peers < r->options.max_peers);
-    c.session = hello_session(r->io);
+    assert(p != NULL && fleet->n_peers < fleet->base->options.max_peers);
+    c.session = hello_session(fleet->base->io);
     p->id = id;
     p->session = c.session;
     p->nonce = nonce;
     p->role = role;
-    p->heard_us = r->now_us;
-    p->flush.fire = flush_fire;
-    p->slow.fire = slow_fire;
-    p->streamed_us = r->now_us - r->options.gather_us;
+    p->heard_us = fleet->base->now_us;
+    event_init(&p->flush, flush_fire, fleet);
+    event_init(&p->slow, slow_fire, fleet);
+    p->streamed_us = fleet->base->now_us - fleet->base->options.gather_us;
     p->stream_due_us = NODE_IDLE;
     list_init(&p->dirty);
     list_init(&p->gone);
     list_init(&p->calls);
     list_init(&p->ready);
-    list_append(&r->all_peers, &p->all);
-    table_add(&r->peers, &p->by_id, id.v);
-    r->n_peers++;
+    list_append(&fleet->all_peers, &p->all);
+    table_add(&fleet->peers, &p->by_id, id.v);
+    fleet->n_peers++;
     p->peer = peer_new(&c);
     peer_set_data(p->peer, p);
     return p;
 }
 
-uint32_t peers_count(const struct router_core *r, uint8_t roles)
+uint32_t peers_count(const struct fleet *fleet, uint8_t roles)
 {
     uint32_t n = 0;
 
-    for (struct list *at = r->all_peers.next; at != &r->all_peers;
+    for (struct list *at = fleet->all_peers.next; at != &fleet->all_peers;
          at = at->next) {
         const struct router_peer *p = LIST_OF(at, struct router_peer, all);
         n += (p->role & roles) != 0 && !p->ended;
@@ -89,14 +80,13 @@ uint32_t peers_count(const struct router_core *r, uint8_t roles)
     return n;
 }
 
-static void mark(struct router_core *r, struct router_peer *p)
+static void mark(struct fleet *fleet, struct router_peer *p)
 {
     p->ended = true;
-    list_append(&r->gone_peers, &p->gone);
+    list_append(&fleet->gone_peers, &p->gone);
 }
 
-void peers_end(struct router_core *r, struct router_peer *p, const char *fmt,
-               ...)
+void peers_end(struct fleet *fleet, struct router_peer *p, const char *fmt, ...)
 {
     va_list ap;
 
@@ -105,57 +95,56 @@ void peers_end(struct router_core *r, struct router_peer *p, const char *fmt,
         vsnprintf(p->why, sizeof p->why, fmt, ap);
         va_end(ap);
         p->goodbye = true;
-        mark(r, p);
+        mark(fleet, p);
     }
 }
 
-void peers_lose(struct router_core *r, struct router_peer *p, const char *why)
+void peers_lose(struct fleet *fleet, struct router_peer *p, const char *why)
 {
     if (!p->ended) {
         snprintf(p->why, sizeof p->why, "%s", why);
-        mark(r, p);
+        mark(fleet, p);
     }
 }
 
 /* What the peer is still owed, such as the End of a call, goes first. */
-static void say_goodbye(struct router_core *r, struct router_peer *p)
+static void say_goodbye(struct fleet *fleet, struct router_peer *p)
 {
     struct frame *f = goodbye_make(p->session, p->why);
 
-    peer_flush(p->peer, r->now_us);
-    (void)r->io->send(r->io, p->id, &f);
+    peer_flush(p->peer, fleet->base->now_us);
+    (void)fleet->base->io->send(fleet->base->io, p->id, &f);
 }
 
-static void reap(struct router_core *r, struct router_peer *p)
+static void reap(struct fleet *fleet, struct router_peer *p)
 {
     if (p->goodbye) {
-        say_goodbye(r, p);
+        say_goodbye(fleet, p);
     }
-    pending_drop_all(r, p);
-    worker_close(r, &p->worker, p->why);
-    offer_close(r, &p->offer);
-    event_clear(r, &p->flush);
-    event_clear(r, &p->slow);
+    pending_drop_all(fleet, p);
+    fleet->events->peer_over(fleet->above, p);
+    event_clear(fleet->base, &p->flush);
+    event_clear(fleet->base, &p->slow);
     list_remove(&p->dirty);
     list_remove(&p->all);
-    table_remove(&r->peers, &p->by_id);
-    r->n_peers--;
+    table_remove(&fleet->peers, &p->by_id);
+    fleet->n_peers--;
     peer_free(&p->peer);
     free(p);
 }
 
-void peers_reap(struct router_core *r)
+void peers_reap(struct fleet *fleet)
 {
     struct list *node;
 
-    while ((node = list_take(&r->gone_peers)) != NULL) {
-        reap(r, LIST_OF(node, struct router_peer, gone));
+    while ((node = list_take(&fleet->gone_peers)) != NULL) {
+        reap(fleet, LIST_OF(node, struct router_peer, gone));
     }
 }
 
-void peers_touch(struct router_core *r, struct router_peer *p)
+void peers_touch(struct fleet *fleet, struct router_peer *p)
 {
     if (!p->ended && !list_linked(&p->dirty)) {
-        list_append(&r->dirty_peers, &p->dirty);
+        list_append(&fleet->dirty_peers, &p->dirty);
     }
 }

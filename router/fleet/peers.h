@@ -12,21 +12,12 @@
 #define ROUTER_FLEET_PEERS_H
 
 #include "common/base/table.h"
-#include "common/base/timer.h"
 #include "common/wire/peer.h"
-#include "router/router_limits.h"
+#include "router/base/base.h"
 
+struct fleet;
 struct offer;
-struct router_core;
 struct worker;
-
-/* Something that happens at a time. */
-struct event {
-    struct timer timer;
-    void (*fire)(struct router_core *r, struct event *e);
-};
-
-#define EVENT_OF(e, type, member) LIST_OF(e, type, member)
 
 struct router_peer {
     struct table_node by_id;
@@ -55,26 +46,26 @@ struct router_peer {
 };
 
 /* The entry of a connection, NULL if it has none or it is marked. */
-struct router_peer *peers_find(struct router_core *r, struct peer_id id);
+struct router_peer *peers_find(struct fleet *fleet, struct peer_id id);
 
 /* A new session.  The caller has checked the limits. */
-struct router_peer *peers_add(struct router_core *r, struct peer_id id,
+struct router_peer *peers_add(struct fleet *fleet, struct peer_id id,
                               uint8_t role, uint64_t nonce);
 
 /* Sessions whose role is in the set of BY_*. */
-uint32_t peers_count(const struct router_core *r, uint8_t roles);
+uint32_t peers_count(const struct fleet *fleet, uint8_t roles);
 
 /* Mark it; it is told Goodbye and why.  Idempotent. */
-void peers_end(struct router_core *r, struct router_peer *p, const char *fmt,
-               ...) __attribute__((format(printf, 3, 4)));
+void peers_end(struct fleet *fleet, struct router_peer *p, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
 
 /* The same, where there is nobody to say Goodbye to. */
-void peers_lose(struct router_core *r, struct router_peer *p, const char *why);
+void peers_lose(struct fleet *fleet, struct router_peer *p, const char *why);
 
 /* Free what is marked: calls are cancelled, grants taken back. */
-void peers_reap(struct router_core *r);
+void peers_reap(struct fleet *fleet);
 
 /* Serve p before the tick returns. */
-void peers_touch(struct router_core *r, struct router_peer *p);
+void peers_touch(struct fleet *fleet, struct router_peer *p);
 
 #endif

@@ -1,9 +1,7 @@
 #include "router/fleet/pending.h"
 
+#include "router/fleet/fleet.h"
 #include <assert.h>
-
-#include "router/calls/recv.h"
-#include "router/router_state.h"
 
 void pending_init(struct pending *c)
 {
@@ -16,89 +14,68 @@ static uint64_t pending_key(const struct router_peer *p, uint64_t id)
     return ((uint64_t)p->id.v << 40) ^ id;
 }
 
-void pending_open(struct router_core *r, struct pending *c,
-                  enum pending_kind kind, struct router_peer *p, uint64_t id)
+void pending_open(struct fleet *fleet, struct pending *c, struct router_peer *p,
+                  uint64_t id, pending_dropped_fn *dropped, void *room)
 {
     assert(!pending_is_open(c));
     c->peer = p;
     c->id = id;
-    c->kind = kind;
+    c->dropped = dropped;
+    c->room = room;
     list_append(&p->calls, &c->of_peer);
-    table_add(&r->calls, &c->by_id, pending_key(p, id));
+    table_add(&fleet->calls, &c->by_id, pending_key(p, id));
 }
 
-void pending_close(struct router_core *r, struct pending *c)
+void pending_close(struct fleet *fleet, struct pending *c)
 {
     if (pending_is_open(c)) {
-        table_remove(&r->calls, &c->by_id);
+        table_remove(&fleet->calls, &c->by_id);
         list_remove(&c->of_peer);
         c->peer = NULL;
     }
 }
 
-void pending_end(struct router_core *r, struct pending *c,
+void pending_end(struct fleet *fleet, struct pending *c,
                  const ProtobufCMessage *reply)
 {
     if (pending_is_open(c)) {
         peer_end(c->peer->peer, c->id, reply);
-        pending_close(r, c);
+        pending_close(fleet, c);
     }
 }
 
-void pending_fail(struct router_core *r, struct pending *c,
-                  const struct error *e, uint32_t retry_after_ms)
+void pending_fail(struct fleet *fleet, struct pending *c, const struct error *e,
+                  uint32_t retry_after_ms)
 {
     if (pending_is_open(c)) {
         peer_fail(c->peer->peer, c->id, e, retry_after_ms);
-        pending_close(r, c);
+        pending_close(fleet, c);
     }
 }
 
 /* The owner's part: the call is closed already. */
-static void drop(struct router_core *r, struct pending *c, bool gone)
+static void drop(struct fleet *fleet, struct pending *c, bool gone)
 {
-    pending_close(r, c);
-    switch (c->kind) {
-    case PENDING_GENERATE:
-        generate_dropped(r, c, gone);
-        break;
-    case PENDING_RECEIPT:
-        waiter_dropped(r, c);
-        break;
-    case PENDING_TEXT:
-        text_dropped(r, c);
-        break;
-    case PENDING_WATCH:
-        watch_dropped(r, c);
-        break;
-    case PENDING_AUDIT:
-        audit_dropped(r, c);
-        break;
-    case PENDING_DRAIN:
-        drain_dropped(r, c);
-        break;
-    case PENDING_EARLY:
-        early_dropped(r, c);
-        break;
-    }
+    pending_close(fleet, c);
+    c->dropped(c->room, c, gone);
 }
 
-void pending_dropped(struct router_core *r, struct router_peer *p, uint64_t id)
+void pending_dropped(struct fleet *fleet, struct router_peer *p, uint64_t id)
 {
-    struct table_node *n = table_find(&r->calls, pending_key(p, id));
+    struct table_node *n = table_find(&fleet->calls, pending_key(p, id));
 
     for (; n != NULL; n = table_next(n)) {
         struct pending *c = LIST_OF(n, struct pending, by_id);
         if (c->peer == p && c->id == id) {
-            drop(r, c, false);
+            drop(fleet, c, false);
             return;
         }
     }
 }
 
-void pending_drop_all(struct router_core *r, struct router_peer *p)
+void pending_drop_all(struct fleet *fleet, struct router_peer *p)
 {
     while (!list_empty(&p->calls)) {
-        drop(r, LIST_OF(p->calls.next, struct pending, of_peer), true);
+        drop(fleet, LIST_OF(p->calls.next, struct pending, of_peer), true);
     }
 }

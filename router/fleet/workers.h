@@ -32,10 +32,11 @@
 #include "router/fleet/liveness.h"
 #include "router/fleet/models.h"
 #include "router/fleet/peers.h"
-#include "router/requests/drain.h"
 
-struct replica;
+struct fleet;
 struct choice;
+struct queue_entry;
+struct replica;
 
 enum worker_state {
     WORKER_UP,
@@ -49,21 +50,21 @@ enum worker_state {
  * lost or silent, which may turn out to be none, or its engine stood still. */
 enum worker_death { DEATH_NONE, DEATH_LOST, DEATH_HUNG };
 
-enum pool_class { BLOCKS, SLOTS, CHECKPOINTS, PAGES, POOL_CLASSES };
+enum fleet_class { BLOCKS, SLOTS, CHECKPOINTS, PAGES, FLEET_CLASSES };
 
 struct class_ledger {
     uint32_t total, free, held, cached, granted;
 };
 
-struct ledger {
+struct fleet_ledger {
     uint64_t session, snapshot, grant, violations;
-    struct class_ledger classes[POOL_CLASSES];
+    struct class_ledger classes[FLEET_CLASSES];
     uint32_t n_queued, n_prefill, n_decode, n_kept;
 };
 
 /* Of one sequence, in every class. */
 struct need {
-    uint64_t of[POOL_CLASSES];
+    uint64_t of[FLEET_CLASSES];
 };
 
 struct shard {
@@ -78,7 +79,17 @@ struct shard {
     char stage_endpoint[ENDPOINT_MAX]; /* "": none */
 };
 
-/* What lives there from sessions that are over: router/requests/adoption.h. */
+/* Drain state of a worker; router/requests/drain.h has the rules. */
+struct drain {
+    bool on;             /* no new grants */
+    bool leaving;        /* the worker asked to drain because it is stopping */
+    int64_t move_us;     /* when the sequences that still run are moved */
+    uint32_t n_stuck;    /* sequences that could not be moved; logged once */
+    struct event due;    /* the end of the grace, or now: nothing is left */
+    struct list waiting; /* struct drain_call */
+};
+
+/* Sequences that outlived their sessions there: router/requests/adoption.h. */
 struct adoptions {
     struct table by_name;               /* struct orphan */
     struct list idle, wanted, unwanted; /* of struct orphan */
@@ -91,7 +102,7 @@ struct worker {
     struct model *model;
     enum worker_state state;
     struct shard shard;
-    struct ledger ledger; /* the newest */
+    struct fleet_ledger ledger; /* the newest */
 
     bool serves;             /* sequences may be granted to it: replica.h */
     struct replica *replica; /* of a staged worker; NULL: it waits for one */
@@ -101,7 +112,7 @@ struct worker {
     struct need
         *ring; /* [ring_size] of grant request at request & (ring_size - 1) */
     uint32_t ring_size;
-    uint64_t owed[POOL_CLASSES]; /* sum of the needs above ledger.grant */
+    uint64_t owed[FLEET_CLASSES]; /* sum of the needs above ledger.grant */
 
     struct table grants;   /* struct choice by grant number */
     struct list running;   /* struct choice, in order of grant */
@@ -113,37 +124,34 @@ struct worker {
                             * new before a ledger includes it */
     uint64_t n_moved;      /* of those granted, how many went elsewhere */
     struct drain drain;
-    uint64_t load[POOL_CLASSES]; /* BLOCKS and SLOTS of n_load sequences: */
-    uint32_t n_load;             /* of headroom.h */
+    uint64_t load[FLEET_CLASSES]; /* BLOCKS and SLOTS of n_load sequences: */
+    uint32_t n_load;              /* of headroom.h */
     uint64_t n_tokens;
     uint32_t step_us;
     struct liveness live;
     struct adoptions adoptions;
 
     enum worker_death death;
-    bool mourned;
-    struct choice *on_trial; /* the suspect that it runs; NULL: none */
+    bool blamed;                  /* its death was charged to someone already */
+    struct queue_entry *on_trial; /* the suspect that it runs; NULL: none */
     struct life life;
 };
 
-/* Check the shard of a Hello field by field: a sentence on the first that is
- * wrong. */
-MUST_CHECK enum status shard_check(const Sluice__V1__WorkerShard *s,
-                                   struct error *e);
-
-/* s is checked; m is taken over with its reference. */
-struct worker *worker_open(struct router_core *r, struct router_peer *p,
+/* Adds a worker to the fleet: s is checked; m is taken over with its
+ * reference.  router/calls/worker_session.h introduces it to the other rooms.
+ */
+struct worker *workers_add(struct fleet *fleet, struct router_peer *p,
                            struct model *m, const Sluice__V1__WorkerShard *s);
 
-/* Its session is about to be ended by this death; one that has been marked
- * already ended otherwise. */
+/* Takes a worker out of the list of those that are here; its memory stays. */
+void workers_unlist(struct fleet *fleet, struct worker *w);
+
+/* Frees a worker that nothing refers to any more, and sets *w to NULL. */
+void workers_free(struct fleet *fleet, struct worker **w);
+
+/* Records how the session of w is about to end.  Keeps what was recorded by
+ * an end that came before. */
 void worker_died(struct worker *w, enum worker_death how);
-
-/* Say who is to blame, if it died: the first time, for good. */
-void worker_mourn(struct router_core *r, struct worker *w);
-
-/* The session is over: every grant of it is taken back.  Frees. */
-void worker_close(struct router_core *r, struct worker **w, const char *why);
 
 /* May sequences run there, as it stands in the cluster?  It has all layers, or
  * leads a replica that is UP. */
@@ -152,38 +160,18 @@ static inline bool worker_can_serve(const struct worker *w)
     return w->serves;
 }
 
-/* w becomes a place where sequences may run; it is none any more. */
-void worker_serve(struct router_core *r, struct worker *w);
-void worker_unserve(struct router_core *r, struct worker *w);
-
 /* To another state; only those of the picture. */
 void worker_move(struct worker *w, enum worker_state to);
 
+/* The name of its state for operators, drain aside. */
 const char *worker_state_name(const struct worker *w);
 
-enum ledger_verdict {
-    LEDGER_NEW, /* taken */
-    LEDGER_OLD, /* older than what is known, or of another session: dropped */
-    LEDGER_LIE  /* cannot be: e says why */
-};
-
-/* Compare a ledger with what is known.  Changes nothing. */
-enum ledger_verdict worker_ledger_check(const struct worker *w,
-                                        const Sluice__V1__Ledger *l,
-                                        struct error *e);
-
-/* The same of a ledger and what came with it of the engine, or NULL. */
-enum ledger_verdict worker_report_check(const struct worker *w,
-                                        const Sluice__V1__Ledger *l,
-                                        const Sluice__V1__EngineState *engine,
-                                        struct error *e);
-
-/* Take a ledger that was judged LEDGER_NEW. */
-void worker_ledger_take(struct router_core *r, struct worker *w,
-                        const Sluice__V1__Ledger *l);
-
-void ledger_message(const struct ledger *l, Sluice__V1__Ledger *out,
-                    Sluice__V1__ClassLedger classes[POOL_CLASSES]);
+/* Is every orphan of it known, so that none is sent there anew? */
+static inline bool worker_orphans_known(const struct worker *w)
+{
+    return w->adoptions.n_told >= w->adoptions.n_announced ||
+           w->ledger.snapshot > 0;
+}
 
 /* What so many blocks and slots are here, in all classes: a kind that the
  * shard lacks is neither needed nor counted. */
@@ -200,12 +188,9 @@ bool worker_fits_ever(const struct worker *w, uint64_t n_tokens);
 bool worker_has_room(const struct worker *w, const struct need *need);
 
 /* What is left of a class. */
-uint64_t worker_room(const struct worker *w, enum pool_class c);
+uint64_t worker_room(const struct worker *w, enum fleet_class c);
 
 /* Charge a need: its grant number. */
 uint64_t worker_grant(struct worker *w, const struct need *need);
-
-/* The sequence of a grant, NULL if it is not known (any more). */
-struct choice *worker_sequence(const struct worker *w, uint64_t grant);
 
 #endif

@@ -14,7 +14,7 @@
 
 #include <stdint.h>
 
-#include "router/router_limits.h"
+#include "router/base/router_limits.h"
 
 #define COVER_PIECES_MAX 128
 #define COVER_SETS_MAX   (COVER_PIECES_MAX / 2)

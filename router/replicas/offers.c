@@ -10,7 +10,6 @@
 #include "proto/worker.pb-c.h"
 #include "router/replicas/deal.h"
 #include "router/replicas/replica.h"
-#include "router/router_state.h"
 
 /* Pieces of one kind can be stages of one replica. */
 struct kind {
@@ -60,9 +59,10 @@ static bool alike(const struct offer *a, const struct offer *b)
                   a->kind.n_layers * sizeof a->layers[0]) == 0;
 }
 
-static bool is_free(const struct router_core *r, const struct offer *o)
+static bool is_free(const struct replicas *r, const struct offer *o)
 {
-    return !o->assigned && !o->peer->ended && o->closed_until_us <= r->now_us;
+    return !o->assigned && !o->peer->ended &&
+           o->closed_until_us <= r->base->now_us;
 }
 
 static void copy_text(char *out, ProtobufCBinaryData d)
@@ -87,23 +87,23 @@ static bool is_idle(const struct offers *all)
     return all->n == 0 && all->n_expected == 0;
 }
 
-void offers_touch(struct router_core *r)
+void offers_touch(struct replicas *r)
 {
     if (!is_idle(&r->offers)) {
-        event_set(r, &r->offers.look, r->now_us);
+        event_set(r->base, &r->offers.look, r->base->now_us);
     }
 }
 
 /* ---- what is expected ---- */
 
-static void forget(struct router_core *r, struct expected *x)
+static void forget(struct replicas *r, struct expected *x)
 {
     list_remove(&x->all);
     r->offers.n_expected--;
     free(x);
 }
 
-static void forget_lineage(struct router_core *r, const char *lineage)
+static void forget_lineage(struct replicas *r, const char *lineage)
 {
     struct list *at = r->offers.expected.next;
 
@@ -118,7 +118,7 @@ static void forget_lineage(struct router_core *r, const char *lineage)
 }
 
 /* False: there was none such. */
-static bool forget_piece(struct router_core *r, const char *lineage,
+static bool forget_piece(struct replicas *r, const char *lineage,
                          struct cover_piece p)
 {
     struct list *at = r->offers.expected.next;
@@ -139,7 +139,7 @@ static bool forget_piece(struct router_core *r, const char *lineage,
 
 /* Others of its lineage may be expected with other layers: those who have no
  * name of their own, on one machine. */
-static void expect(struct router_core *r, const struct kind *k,
+static void expect(struct replicas *r, const struct kind *k,
                    const char *lineage, struct cover_piece piece, int64_t us)
 {
     struct offers *all = &r->offers;
@@ -155,12 +155,12 @@ static void expect(struct router_core *r, const struct kind *k,
     memcpy(x->lineage, lineage, strlen(lineage) + 1);
     x->piece = piece;
     x->loads = us == ASSIGN_US;
-    x->until_us = r->now_us + us;
+    x->until_us = r->base->now_us + us;
     list_append(&all->expected, &x->all);
     all->n_expected++;
 }
 
-void offers_arrived(struct router_core *r, const struct worker *w)
+void offers_arrived(struct replicas *r, const struct worker *w)
 {
     const struct cover_piece p = {w->shard.layer_begin, w->shard.layer_end};
 
@@ -171,12 +171,12 @@ void offers_arrived(struct router_core *r, const struct worker *w)
 }
 
 /* In another session than w's, which is over; with layers or without. */
-static bool is_back(const struct router_core *r, const struct worker *w)
+static bool is_back(const struct replicas *r, const struct worker *w)
 {
     const struct list *at = r->offers.all.next;
 
-    for (uint32_t i = 0; i < r->n_workers; i++) {
-        if (strcmp(r->workers[i]->life.lineage, w->life.lineage) == 0) {
+    for (uint32_t i = 0; i < r->fleet->n_workers; i++) {
+        if (strcmp(r->fleet->workers[i]->life.lineage, w->life.lineage) == 0) {
             return true;
         }
     }
@@ -190,11 +190,11 @@ static bool is_back(const struct router_core *r, const struct worker *w)
     return false;
 }
 
-void offers_departed(struct router_core *r, const struct worker *w)
+void offers_departed(struct replicas *r, const struct worker *w)
 {
     struct kind k = kind_of_worker(w);
 
-    if (!r->stopping && !w->drain.leaving && !is_back(r, w)) {
+    if (!r->base->stopping && !w->drain.leaving && !is_back(r, w)) {
         expect(r, &k, w->life.lineage,
                (struct cover_piece){w->shard.layer_begin, w->shard.layer_end},
                RETURN_US);
@@ -202,7 +202,7 @@ void offers_departed(struct router_core *r, const struct worker *w)
     offers_touch(r);
 }
 
-static void drop_expired(struct router_core *r)
+static void drop_expired(struct replicas *r)
 {
     struct list *at = r->offers.expected.next;
 
@@ -210,7 +210,7 @@ static void drop_expired(struct router_core *r)
         struct expected *x = LIST_OF(at, struct expected, all);
 
         at = at->next;
-        if (x->until_us <= r->now_us) {
+        if (x->until_us <= r->base->now_us) {
             forget(r, x);
         }
     }
@@ -219,7 +219,7 @@ static void drop_expired(struct router_core *r)
 /* ---- who gets what ---- */
 
 /* Those of a kind that may be given layers, the first that came. */
-static void gather_hands(struct router_core *r, const struct offer *like,
+static void gather_hands(struct replicas *r, const struct offer *like,
                          struct offer *who[SPLIT_STAGES_MAX],
                          struct deal_task *t)
 {
@@ -240,13 +240,13 @@ static void gather_hands(struct router_core *r, const struct offer *like,
     }
 }
 
-static void gather_pieces(const struct router_core *r, const struct kind *kind,
+static void gather_pieces(const struct replicas *r, const struct kind *kind,
                           struct deal_task *t)
 {
     struct list *at = r->offers.expected.next;
 
-    for (uint32_t i = 0; i < r->n_workers; i++) {
-        const struct worker *w = r->workers[i];
+    for (uint32_t i = 0; i < r->fleet->n_workers; i++) {
+        const struct worker *w = r->fleet->workers[i];
         struct kind k = kind_of_worker(w);
 
         if (worker_is_staged(w) && w->replica == NULL && !w->peer->ended &&
@@ -267,7 +267,7 @@ static void gather_pieces(const struct router_core *r, const struct kind *kind,
 _Static_assert(ROUTER_WORKERS_MAX + EXPECTED_MAX <= COVER_PIECES_MAX,
                "of all that is here or expected");
 
-static void assign(struct router_core *r, struct offer *o,
+static void assign(struct replicas *r, struct offer *o,
                    struct cover_piece given)
 {
     Sluice__V1__AssignRequest m = SLUICE__V1__ASSIGN_REQUEST__INIT;
@@ -276,7 +276,7 @@ static void assign(struct router_core *r, struct offer *o,
     m.layer_end = given.end;
     if (peer_call(o->peer->peer, METHOD_WORKER_ASSIGN, &m.base,
                   ASSEMBLE_US / 1000, 0, NULL) != ST_OK) {
-        peers_end(r, o->peer, "it hears nothing more");
+        peers_end(r->fleet, o->peer, "it hears nothing more");
         return;
     }
     o->assigned = true;
@@ -290,7 +290,7 @@ static void assign(struct router_core *r, struct offer *o,
 
 /* What can be done for one kind of offers, one deal at a time.  False:
  * nothing. */
-static bool look_kind(struct router_core *r, const struct offer *of)
+static bool look_kind(struct replicas *r, const struct offer *of)
 {
     struct deal_task t = {.layers = of->layers,
                           .embed_bytes = of->embed_bytes,
@@ -300,7 +300,8 @@ static bool look_kind(struct router_core *r, const struct offer *of)
                           .block_tokens = of->kind.block_tokens,
                           .context = of->context,
                           .max_rows = of->max_rows,
-                          .no_gaps = r->now_us < r->start_us + RETURN_US};
+                          .no_gaps =
+                              r->base->now_us < r->base->start_us + RETURN_US};
     struct offer *who[SPLIT_STAGES_MAX];
     struct deal d;
     struct error e;
@@ -318,7 +319,7 @@ static bool look_kind(struct router_core *r, const struct offer *of)
 }
 
 /* The first offer of each kind stands for it. */
-static bool is_first(const struct router_core *r, const struct offer *o)
+static bool is_first(const struct replicas *r, const struct offer *o)
 {
     struct list *at = r->offers.all.next;
 
@@ -332,7 +333,7 @@ static bool is_first(const struct router_core *r, const struct offer *o)
     return is_free(r, o);
 }
 
-static void look(struct router_core *r)
+static void look(struct replicas *r)
 {
     struct list *at = r->offers.all.next;
 
@@ -345,9 +346,9 @@ static void look(struct router_core *r)
     }
 }
 
-static int64_t later(const struct router_core *r, int64_t us)
+static int64_t later(const struct replicas *r, int64_t us)
 {
-    return us > r->now_us ? us : NODE_IDLE;
+    return us > r->base->now_us ? us : NODE_IDLE;
 }
 
 static int64_t sooner(int64_t a, int64_t b)
@@ -356,9 +357,9 @@ static int64_t sooner(int64_t a, int64_t b)
 }
 
 /* When something may be different without a word from anybody. */
-static void wait_on(struct router_core *r)
+static void wait_on(struct replicas *r)
 {
-    int64_t due = later(r, r->start_us + RETURN_US);
+    int64_t due = later(r, r->base->start_us + RETURN_US);
     struct list *at = r->offers.expected.next;
 
     for (; at != &r->offers.expected; at = at->next) {
@@ -369,11 +370,12 @@ static void wait_on(struct router_core *r)
 
         due = sooner(due, later(r, o->closed_until_us));
     }
-    event_set(r, &r->offers.look, due);
+    event_set(r->base, &r->offers.look, due);
 }
 
-static void look_fire(struct router_core *r, struct event *e)
+static void look_fire(void *room, struct event *e)
 {
+    struct replicas *r = room;
     (void)e;
     drop_expired(r);
     look(r);
@@ -384,17 +386,17 @@ static void look_fire(struct router_core *r, struct event *e)
 
 /* ---- come and go ---- */
 
-void offers_init(struct router_core *r)
+void offers_init(struct replicas *r)
 {
     list_init(&r->offers.all);
     list_init(&r->offers.expected);
-    r->offers.look.fire = look_fire;
+    event_init(&r->offers.look, look_fire, r);
 }
 
-void offers_fini(struct router_core *r)
+void offers_fini(struct replicas *r)
 {
     assert(list_empty(&r->offers.all));
-    event_clear(r, &r->offers.look);
+    event_clear(r->base, &r->offers.look);
     while (!list_empty(&r->offers.expected)) {
         forget(r, LIST_OF(r->offers.expected.next, struct expected, all));
     }
@@ -409,7 +411,7 @@ static void take_layers(struct offer *o, const Sluice__V1__WorkerOffer *m)
     }
 }
 
-void offer_open(struct router_core *r, struct router_peer *p,
+void offer_open(struct replicas *r, struct router_peer *p,
                 const Sluice__V1__WorkerOffer *m)
 {
     struct offer *o = calloc(1, sizeof *o + m->n_layers * sizeof o->layers[0]);
@@ -445,7 +447,7 @@ void offer_leaves(struct offer *o)
     o->settled = o->settled || o->assigned;
 }
 
-void offer_close(struct router_core *r, struct offer **po)
+void offer_close(struct replicas *r, struct offer **po)
 {
     struct offer *o = *po;
 
@@ -462,7 +464,7 @@ void offer_close(struct router_core *r, struct offer **po)
     offers_touch(r);
 }
 
-void offer_answered(struct router_core *r, struct offer *o, enum status status,
+void offer_answered(struct replicas *r, struct offer *o, enum status status,
                     const struct error *e)
 {
     if (status == ST_OK) {
@@ -471,13 +473,14 @@ void offer_answered(struct router_core *r, struct offer *o, enum status status,
     }
     log_warn("assign-refused", "worker=%s why=\"%s\"", o->peer->name, e->text);
     if (status == ST_DEADLINE_EXCEEDED) {
-        peers_end(r, o->peer, "it did not answer Assign");
+        peers_end(r->fleet, o->peer, "it did not answer Assign");
         return;
     }
     (void)forget_piece(r, o->lineage, o->given);
     o->assigned = false;
-    o->closed_until_us =
-        PLANT(REFUSER_FORGOTTEN) ? NODE_IDLE : r->now_us + ASSIGN_RETRY_US;
+    o->closed_until_us = PLANT(REFUSER_FORGOTTEN)
+                             ? NODE_IDLE
+                             : r->base->now_us + ASSIGN_RETRY_US;
     offers_touch(r);
 }
 
@@ -509,7 +512,7 @@ static void loading_row(const struct expected *x, Sluice__V1__OfferRow *row)
     row->layer_end = x->piece.end;
 }
 
-static bool is_here(const struct router_core *r, const char *lineage)
+static bool is_here(const struct replicas *r, const char *lineage)
 {
     for (const struct list *at = r->offers.all.next; at != &r->offers.all;
          at = at->next) {
@@ -520,7 +523,7 @@ static bool is_here(const struct router_core *r, const char *lineage)
     return false;
 }
 
-uint32_t offers_list(const struct router_core *r,
+uint32_t offers_list(const struct replicas *r,
                      Sluice__V1__OfferRow rows[OFFERS_MAX])
 {
     const struct list *at;

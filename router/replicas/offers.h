@@ -28,19 +28,15 @@
 
 #include "proto/admin.pb-c.h"
 #include "proto/registry.pb-c.h"
-#include "router/fleet/peers.h"
+#include "router/fleet/workers.h"
+#include "router/replicas/replicas.h"
 
+struct replicas;
 struct offer;
 
-struct offers {
-    struct list all;      /* struct offer, in order of arrival */
-    struct list expected; /* struct expected, in order of the same */
-    uint32_t n, n_expected;
-    struct event look; /* now, or when the next is expected no more */
-};
-
-void offers_init(struct router_core *r);
-void offers_fini(struct router_core *r);
+/* init: nothing is here or expected. */
+void offers_init(struct replicas *r);
+void offers_fini(struct replicas *r);
 
 /* Check the offer of a Hello field by field: a sentence on the first that is
  * wrong. */
@@ -48,30 +44,30 @@ MUST_CHECK enum status offer_check(const Sluice__V1__WorkerOffer *o,
                                    struct error *e);
 
 /* o is checked, the peer's name is known. */
-void offer_open(struct router_core *r, struct router_peer *p,
+void offer_open(struct replicas *r, struct router_peer *p,
                 const Sluice__V1__WorkerOffer *o);
 
 /* Its session is over.  Frees. */
-void offer_close(struct router_core *r, struct offer **o);
+void offer_close(struct replicas *r, struct offer **o);
 
 /* It says Goodbye: what it was assigned, it loads. */
 void offer_leaves(struct offer *o);
 
 /* It has answered Assign. */
-void offer_answered(struct router_core *r, struct offer *o, enum status status,
+void offer_answered(struct replicas *r, struct offer *o, enum status status,
                     const struct error *e);
 
 /* What there is, for operators, and who loads its layers, by lineage: rows is
  * [OFFERS_MAX]; how many. */
-uint32_t offers_list(const struct router_core *r,
+uint32_t offers_list(const struct replicas *r,
                      Sluice__V1__OfferRow rows[OFFERS_MAX]);
 
 /* A worker has come; the session of a staged one is over. */
-void offers_arrived(struct router_core *r, const struct worker *w);
-void offers_departed(struct router_core *r, const struct worker *w);
+void offers_arrived(struct replicas *r, const struct worker *w);
+void offers_departed(struct replicas *r, const struct worker *w);
 
 /* Shards may count that did not, or the other way round: one was let in, is
  * drained, or is drained no more.  Looks before the tick returns. */
-void offers_touch(struct router_core *r);
+void offers_touch(struct replicas *r);
 
 #endif

@@ -1,7 +1,6 @@
 #include "router/replicas/place.h"
 
 #include "common/base/plant.h"
-#include "router/router_state.h"
 
 /* A worker of all layers is asked itself; of a replica, every stage that is
  * still there. */
@@ -69,7 +68,7 @@ struct need stages_need(const struct worker *w, uint64_t n_tokens)
     {
         struct need n = worker_need(s, n_tokens);
 
-        for (int c = 0; c < POOL_CLASSES; c++) {
+        for (int c = 0; c < FLEET_CLASSES; c++) {
             need.of[c] = n.of[c] > need.of[c] ? n.of[c] : need.of[c];
         }
     }
@@ -88,7 +87,7 @@ struct need place_sum(const struct worker *w, const struct need *need)
     {
         struct need n = place_share(s, need);
 
-        for (int c = 0; c < POOL_CLASSES; c++) {
+        for (int c = 0; c < FLEET_CLASSES; c++) {
             sum.of[c] += n.of[c];
         }
     }
@@ -123,7 +122,7 @@ bool stages_have_room(const struct worker *w, const struct need *need)
     return true;
 }
 
-uint64_t place_total(const struct worker *w, enum pool_class c)
+uint64_t place_total(const struct worker *w, enum fleet_class c)
 {
     uint64_t least = 0;
     const struct worker *s;
@@ -137,7 +136,7 @@ uint64_t place_total(const struct worker *w, enum pool_class c)
     return least;
 }
 
-uint64_t place_room(const struct worker *w, enum pool_class c)
+uint64_t place_room(const struct worker *w, enum fleet_class c)
 {
     uint64_t least = UINT64_MAX;
     const struct worker *s;
@@ -199,14 +198,16 @@ void place_more(struct worker *w)
     }
 }
 
-void place_less(struct router_core *r, struct worker *w)
+void place_less(struct replicas *r, struct worker *w)
 {
     struct worker *s;
 
     EACH_STAGE(s, w)
     {
         s->n_running--;
-        drain_less(r, s);
+        if (s->drain.on && s->n_running == 0) {
+            event_set(r->base, &s->drain.due, r->base->now_us);
+        }
     }
 }
 
@@ -217,5 +218,128 @@ void place_moved(struct worker *w)
     EACH_STAGE(s, w)
     {
         s->n_moved++;
+    }
+}
+
+/* ---- a worker as a place ---- */
+
+static bool is_present(const struct replicas *r, const struct model *m)
+{
+    for (uint32_t i = 0; i < r->fleet->n_workers; i++) {
+        const struct worker *w = r->fleet->workers[i];
+
+        if (w->model == m && worker_can_serve(w) &&
+            (!place_drained(w) || place_leaves(w) || w->n_running > 0)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void place_look(struct replicas *r, struct model *m)
+{
+    model_set_present(r->fleet, m, is_present(r, m));
+}
+
+void place_begin(struct replicas *r, struct worker *w)
+{
+    struct model *m = w->model;
+    uint32_t context = worker_context(w);
+
+    w->serves = true;
+    if (m->n_places++ == 0 || m->context < context) {
+        m->context = context;
+    }
+    place_look(r, m);
+    r->fleet->events->place_opened(r->fleet->above, m);
+    model_touch(r->fleet, m);
+}
+
+void place_end(struct replicas *r, struct worker *w)
+{
+    struct model *m = w->model;
+
+    if (!w->serves) {
+        return;
+    }
+    w->serves = false;
+    if (--m->n_places > 0) { /* else the last one known counts */
+        m->context = 0;
+    }
+    for (uint32_t i = 0; i < r->fleet->n_workers; i++) {
+        const struct worker *u = r->fleet->workers[i];
+
+        if (u->model == m && worker_can_serve(u) &&
+            worker_context(u) > m->context) {
+            m->context = worker_context(u);
+        }
+    }
+}
+
+void place_await(struct replicas *r, struct worker *w)
+{
+    struct model *m = w->model;
+
+    m->n_loose++;
+    if (m->context == 0) {
+        m->context = w->shard.context;
+    }
+    place_look(r, m);
+    model_touch(r->fleet, m);
+}
+
+/* ---- may it be granted more ---- */
+
+/* SUBMIT_IDS_MAX ids, the lists of a sampling and the fields beside. */
+#define SUBMIT_BYTES (60u << 10)
+
+/* May it be granted one more, as a place or as a stage of one? */
+static bool takes(const struct worker *w)
+{
+    return w->state == WORKER_UP && !w->peer->ended &&
+           (!w->drain.on || PLANT(DRAIN_GRANTS)) &&
+           w->last_grant - w->ledger.grant < GRANTS_UNSETTLED_MAX;
+}
+
+/* Only a place refuses Submits: a stage past the first that cannot hold what
+ * it was granted ends the assembly. */
+bool place_takes(const struct worker *w)
+{
+    if (!worker_can_serve(w) || !takes(w) || !worker_orphans_known(w) ||
+        w->n_running >= WORKER_LIVE_MAX || w->closed_until > w->ledger.grant) {
+        return false;
+    }
+    for (uint32_t i = 1; i < worker_n_stages(w); i++) {
+        if (!takes(worker_stage(w, i))) {
+            return false;
+        }
+    }
+    return peer_calls_left(w->peer->peer) > 0 &&
+           peer_room(w->peer->peer, LANE_SUBMIT) >= SUBMIT_BYTES;
+}
+
+bool place_readmitted(const struct worker *w)
+{
+    for (uint32_t i = 0; i < worker_n_stages(w); i++) {
+        if (!lineage_open(worker_stage(w, i), w->n_running)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* What a place makes, all its stages have made. */
+void place_proved(struct replicas *r, struct worker *w)
+{
+    lineage_made(r->fleet, w, w->n_tokens);
+    for (uint32_t i = 1; i < worker_n_stages(w); i++) {
+        lineage_made(r->fleet, worker_stage(w, i), w->n_tokens);
+    }
+}
+
+void place_ended_well(struct replicas *r, struct worker *w)
+{
+    for (uint32_t i = 0; i < worker_n_stages(w); i++) {
+        lineage_ended_well(r->fleet, worker_stage(w, i));
     }
 }

@@ -21,6 +21,32 @@
 
 #include "router/replicas/replica.h"
 
+struct replicas;
+
+/* w becomes a place: sequences may be granted to it.  What waits for its model
+ * is looked at again.  And: w is a place no longer; no-op if it was none. */
+void place_begin(struct replicas *r, struct worker *w);
+void place_end(struct replicas *r, struct worker *w);
+
+/* w has only some of the layers: its model is known, and absent until a
+ * replica forms. */
+void place_await(struct replicas *r, struct worker *w);
+
+/* The places of m have changed: is m present?  Drops m's last reference if its
+ * absence is over and nothing else holds it. */
+void place_look(struct replicas *r, struct model *m);
+
+/* Does w take one more Submit now: its state and that of its stages, its
+ * link, its limits? */
+bool place_takes(const struct worker *w);
+
+/* Do the lineages of all its stages let a sequence be granted now? */
+bool place_readmitted(const struct worker *w);
+
+/* Its tokens, and a sequence that ended well, speak for all its stages. */
+void place_proved(struct replicas *r, struct worker *w);
+void place_ended_well(struct replicas *r, struct worker *w);
+
 /* The worst state of its stages. */
 enum worker_state place_state(const struct worker *w);
 
@@ -67,8 +93,8 @@ static inline bool place_has_room(const struct worker *w,
 
 /* What there is of a class where there is least of it, and what is left of it
  * where least is left, of the stages that have any; 0 if none has. */
-uint64_t place_total(const struct worker *w, enum pool_class c);
-uint64_t place_room(const struct worker *w, enum pool_class c);
+uint64_t place_total(const struct worker *w, enum fleet_class c);
+uint64_t place_room(const struct worker *w, enum fleet_class c);
 
 /* Of the stages that could never hold n_tokens the one with the fewest blocks;
  * w itself if all could. */
@@ -88,7 +114,7 @@ uint64_t place_grant_at(const struct worker *w, const struct worker *stage,
 
 /* It has one sequence more, or less; one went elsewhere; n tokens came. */
 void place_more(struct worker *w);
-void place_less(struct router_core *r, struct worker *w);
+void place_less(struct replicas *r, struct worker *w);
 void place_moved(struct worker *w);
 static inline void place_made(struct worker *w, uint32_t n)
 {

@@ -10,7 +10,7 @@
 #include "common/base/state_machine.h"
 #include "proto/worker.pb-c.h"
 #include "router/replicas/cover.h"
-#include "router/router_state.h"
+#include "router/replicas/place.h"
 
 /* The picture is in replica.h. */
 static const struct sm_row replica_rows[REPLICA_STATES] = {
@@ -26,53 +26,54 @@ const char *replica_state_name(const struct replica *x)
     return replica_rows[x->state].name;
 }
 
-static void move(struct router_core *r, struct replica *x,
-                 enum replica_state to)
+static void move(struct replicas *r, struct replica *x, enum replica_state to)
 {
     sm_check(replica_rows, x->state, to, "replica", x->model->name);
-    r->metrics.replicas_forming -= x->state == REPLICA_FORMING;
-    r->metrics.replicas_up -= x->state == REPLICA_UP;
-    r->metrics.replicas_up += to == REPLICA_UP;
-    r->metrics.replicas_over += to == REPLICA_ENDING;
+    r->base->metrics.replicas_forming -= x->state == REPLICA_FORMING;
+    r->base->metrics.replicas_up -= x->state == REPLICA_UP;
+    r->base->metrics.replicas_up += to == REPLICA_UP;
+    r->base->metrics.replicas_over += to == REPLICA_ENDING;
     x->state = to;
 }
 
 /* ---- one that ends ---- */
 
-static void pause_fire(struct router_core *r, struct event *e)
+static void pause_fire(void *room, struct event *e)
 {
-    model_touch(r, EVENT_OF(e, struct model, pause));
+    struct replicas *r = room;
+    model_touch(r->fleet, EVENT_OF(e, struct model, pause));
 }
 
-static bool pausing(const struct router_core *r, const struct model *m)
+static bool pausing(const struct replicas *r, const struct model *m)
 {
-    return m->pause_us > 0 && m->pause.timer.due_us > r->now_us;
+    return m->pause_us > 0 && m->pause.timer.due_us > r->base->now_us;
 }
 
 /* It came to nothing, and no death explains it: the same workers would try
  * the same at once. */
-static void pause_model(struct router_core *r, struct replica *x)
+static void pause_model(struct replicas *r, struct replica *x)
 {
     struct model *m = x->model;
-    bool anew = m->pause_us == 0 ||
-                (x->up_us != 0 && r->now_us - x->up_us > ASSEMBLE_RETRY_US_MAX);
+    bool anew =
+        m->pause_us == 0 ||
+        (x->up_us != 0 && r->base->now_us - x->up_us > ASSEMBLE_RETRY_US_MAX);
 
     m->pause_us = anew ? ASSEMBLE_RETRY_US : m->pause_us * 2;
     if (m->pause_us > ASSEMBLE_RETRY_US_MAX) {
         m->pause_us = ASSEMBLE_RETRY_US_MAX;
     }
-    m->pause.fire = pause_fire;
-    event_set(r, &m->pause, r->now_us + m->pause_us);
+    event_init(&m->pause, pause_fire, r);
+    event_set(r->base, &m->pause, r->base->now_us + m->pause_us);
 }
 
-static void end_all(struct router_core *r, struct replica *x)
+static void end_all(struct replicas *r, struct replica *x)
 {
     move(r, x, REPLICA_ENDING);
-    event_clear(r, &x->due);
+    event_clear(r->base, &x->due);
     if (x->workers[0] != NULL) {
-        worker_unserve(r, x->workers[0]);
+        place_end(r, x->workers[0]);
     }
-    if (!r->stopping) {
+    if (!r->base->stopping) {
         log_warn("replica-over",
                  "model=%s assembly=%016" PRIx64 " stages=%" PRIu32
                  " leader=%s why=\"%s\"",
@@ -80,13 +81,13 @@ static void end_all(struct router_core *r, struct replica *x)
     }
     for (uint32_t i = 0; i < x->n_stages; i++) {
         if (x->workers[i] != NULL) {
-            peers_end(r, x->workers[i]->peer, "its replica is over: %s",
+            peers_end(r->fleet, x->workers[i]->peer, "its replica is over: %s",
                       x->why);
         }
     }
 }
 
-void replica_end(struct router_core *r, struct worker *w, const char *why)
+void replica_end(struct replicas *r, struct worker *w, const char *why)
 {
     struct replica *x = w->replica;
 
@@ -115,15 +116,15 @@ void replica_leave(struct worker *w)
 
 /* Before the sessions are ended the one that was lost, if any, is waited
  * for: what it died of is to be laid at its door. */
-static void broke(struct router_core *r, struct replica *x)
+static void broke(struct replicas *r, struct replica *x)
 {
     move(r, x, REPLICA_BROKEN);
-    x->broke_us = r->now_us;
-    worker_unserve(r, x->workers[0]);
-    event_set(r, &x->due, r->now_us + BROKEN_US);
+    x->broke_us = r->base->now_us;
+    place_end(r, x->workers[0]);
+    event_set(r->base, &x->due, r->base->now_us + BROKEN_US);
 }
 
-void replica_broken(struct router_core *r, struct worker *w, uint64_t assembly,
+void replica_broken(struct replicas *r, struct worker *w, uint64_t assembly,
                     ProtobufCBinaryData why)
 {
     struct replica *x = w->replica;
@@ -153,34 +154,35 @@ static bool all_heard(const struct replica *x)
 
 /* ---- one that forms ---- */
 
-static void up(struct router_core *r, struct replica *x)
+static void up(struct replicas *r, struct replica *x)
 {
     move(r, x, REPLICA_UP);
-    x->up_us = r->now_us;
-    r->metrics.replicas++;
+    x->up_us = r->base->now_us;
+    r->base->metrics.replicas++;
     log_info("replica-up",
              "model=%s assembly=%016" PRIx64 " stages=%" PRIu32 " leader=%s",
              x->model->name, x->assembly, x->n_stages, x->leader);
-    worker_serve(r, x->workers[0]);
-    early_run(r);
+    place_begin(r, x->workers[0]);
+    r->fleet->events->replica_up(r->fleet->above);
 }
 
-static void due_fire(struct router_core *r, struct event *e)
+static void due_fire(void *room, struct event *e)
 {
+    struct replicas *r = room;
     struct replica *x = EVENT_OF(e, struct replica, due);
 
     if (x->state == REPLICA_FORMING) {
         up(r, x);
     } else if (!all_heard(x)) {
-        event_set(r, e, r->now_us + BROKEN_US);
+        event_set(r->base, e, r->base->now_us + BROKEN_US);
     } else {
         pause_model(r, x);
         end_all(r, x);
     }
 }
 
-void replica_answered(struct router_core *r, struct worker *w,
-                      enum status status, const struct error *e)
+void replica_answered(struct replicas *r, struct worker *w, enum status status,
+                      const struct error *e)
 {
     struct replica *x = w->replica;
 
@@ -192,7 +194,8 @@ void replica_answered(struct router_core *r, struct worker *w,
                  w->peer->name, e->text);
         broke(r, x);
     } else if (++x->n_ready == x->n_stages) {
-        event_set(r, &x->due, r->now_us); /* not within this callback */
+        event_set(r->base, &x->due,
+                  r->base->now_us); /* not within this callback */
     }
 }
 
@@ -232,7 +235,7 @@ static enum status send_assemble(const struct replica *x, uint32_t stage)
                      &m.base, ASSEMBLE_US / 1000, stage, NULL);
 }
 
-static void assemble(struct router_core *r, struct replica *x)
+static void assemble(struct replicas *r, struct replica *x)
 {
     log_info("replica-forms",
              "model=%s assembly=%016" PRIx64 " stages=%" PRIu32 " leader=%s",
@@ -247,18 +250,18 @@ static void assemble(struct router_core *r, struct replica *x)
     }
 }
 
-static void form(struct router_core *r, struct worker *const *workers,
+static void form(struct replicas *r, struct worker *const *workers,
                  const struct cover_set *s)
 {
     struct replica *x = calloc(1, sizeof *x);
 
     assert(x != NULL && s->n >= 2 && s->n <= STAGES_MAX);
-    x->assembly = r->io->random(r->io) | 1;
+    x->assembly = r->base->io->random(r->base->io) | 1;
     x->n_stages = x->n_left = s->n;
     x->context = UINT32_MAX;
-    x->due.fire = due_fire;
-    r->metrics.replicas_forming++;
-    list_append(&r->replicas, &x->all);
+    event_init(&x->due, due_fire, r);
+    r->base->metrics.replicas_forming++;
+    list_append(&r->all, &x->all);
     for (uint32_t i = 0; i < s->n; i++) {
         struct worker *w = workers[s->pieces[i]];
 
@@ -308,7 +311,7 @@ static uint32_t pick_group(struct worker **from, uint32_t n,
     return left;
 }
 
-static void form_group(struct router_core *r, struct worker *const *group,
+static void form_group(struct replicas *r, struct worker *const *group,
                        uint32_t n)
 {
     struct cover_piece pieces[ROUTER_WORKERS_MAX];
@@ -326,7 +329,7 @@ static void form_group(struct router_core *r, struct worker *const *group,
 
 _Static_assert(ROUTER_WORKERS_MAX <= COVER_PIECES_MAX, "of all workers");
 
-void replicas_form(struct router_core *r, struct model *m)
+void replicas_form(struct replicas *r, struct model *m)
 {
     struct worker *waiting[ROUTER_WORKERS_MAX], *group[ROUTER_WORKERS_MAX];
     uint32_t n = 0, n_group;
@@ -334,9 +337,9 @@ void replicas_form(struct router_core *r, struct model *m)
     if (m->n_loose < 2 || pausing(r, m)) {
         return;
     }
-    for (uint32_t i = 0; i < r->n_workers; i++) {
-        if (waits(r->workers[i], m)) {
-            waiting[n++] = r->workers[i];
+    for (uint32_t i = 0; i < r->fleet->n_workers; i++) {
+        if (waits(r->fleet->workers[i], m)) {
+            waiting[n++] = r->fleet->workers[i];
         }
     }
     while (n > 0) {

@@ -46,6 +46,9 @@
 #define ROUTER_REPLICAS_REPLICA_H
 
 #include "router/fleet/workers.h"
+#include "router/replicas/replicas.h"
+
+struct replicas;
 
 enum replica_state {
     REPLICA_FORMING,
@@ -112,18 +115,18 @@ static inline uint32_t worker_context(const struct worker *w)
 /* ---- the life of a replica ---- */
 
 /* Assemble what can be, of a model whose workers have changed. */
-void replicas_form(struct router_core *r, struct model *m);
+void replicas_form(struct replicas *r, struct model *m);
 
 /* w has answered Assemble. */
-void replica_answered(struct router_core *r, struct worker *w,
-                      enum status status, const struct error *e);
+void replica_answered(struct replicas *r, struct worker *w, enum status status,
+                      const struct error *e);
 
 /* w says that this assembly is over. */
-void replica_broken(struct router_core *r, struct worker *w, uint64_t assembly,
+void replica_broken(struct replicas *r, struct worker *w, uint64_t assembly,
                     ProtobufCBinaryData why);
 
 /* The session of w is over, so its replica is: all its sessions end. */
-void replica_end(struct router_core *r, struct worker *w, const char *why);
+void replica_end(struct replicas *r, struct worker *w, const char *why);
 
 /* w, whose replica has ended, is forgotten by it. */
 void replica_leave(struct worker *w);

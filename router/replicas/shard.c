@@ -1,4 +1,6 @@
 /* shard.c - what a worker may say of itself in Hello. */
+#include "router/replicas/shard.h"
+
 #include <inttypes.h>
 
 #include "router/fleet/workers.h"

@@ -9,8 +9,6 @@
 #include "common/base/plant.h"
 #include "common/wire/request_id.h"
 #include "proto/worker.pb-c.h"
-#include "router/requests/submit.h"
-#include "router/router_state.h"
 
 /* One row of Live. */
 struct orphan {
@@ -21,13 +19,13 @@ struct orphan {
     int64_t expires_us;
 };
 
-static uint64_t name_key(const struct router_core *r, const uint8_t *id,
+static uint64_t name_key(const struct requests *r, const uint8_t *id,
                          uint32_t choice)
 {
-    return request_id_hash(id, r->seed + choice);
+    return request_id_hash(id, r->base->seed + choice);
 }
 
-static struct orphan *find(const struct router_core *r, const struct worker *w,
+static struct orphan *find(const struct requests *r, const struct worker *w,
                            const uint8_t *id, uint32_t choice)
 {
     struct table_node *at = NULL;
@@ -44,12 +42,12 @@ static struct orphan *find(const struct router_core *r, const struct worker *w,
     return NULL;
 }
 
-struct worker *adoption_find(const struct router_core *r, const uint8_t id[16],
+struct worker *adoption_find(const struct requests *r, const uint8_t id[16],
                              uint32_t choice)
 {
-    for (uint32_t i = 0; i < r->n_workers; i++) {
-        if (find(r, r->workers[i], id, choice) != NULL) {
-            return r->workers[i];
+    for (uint32_t i = 0; i < r->fleet->n_workers; i++) {
+        if (find(r, r->fleet->workers[i], id, choice) != NULL) {
+            return r->fleet->workers[i];
         }
     }
     return NULL;
@@ -72,8 +70,7 @@ static void forget_all(struct worker *w, struct list *of)
 }
 
 /* Those whose time is over go; the earliest of the others is next. */
-static int64_t forget_due(struct router_core *r, struct worker *w,
-                          struct list *of)
+static int64_t forget_due(struct requests *r, struct worker *w, struct list *of)
 {
     struct list *at = of->next;
     int64_t next = NODE_IDLE;
@@ -82,7 +79,7 @@ static int64_t forget_due(struct router_core *r, struct worker *w,
         struct orphan *o = LIST_OF(at, struct orphan, place);
 
         at = at->next;
-        if (o->expires_us <= r->now_us) {
+        if (o->expires_us <= r->base->now_us) {
             forget(w, o);
         } else if (o->expires_us < next) {
             next = o->expires_us;
@@ -91,28 +88,33 @@ static int64_t forget_due(struct router_core *r, struct worker *w,
     return next;
 }
 
-static void expiry_fire(struct router_core *r, struct event *e)
+static void expire(struct requests *r, struct worker *w)
 {
-    struct worker *w = EVENT_OF(e, struct worker, adoptions.expiry);
     int64_t idle = forget_due(r, w, &w->adoptions.idle);
     int64_t wanted = forget_due(r, w, &w->adoptions.wanted);
 
-    event_set(r, e, idle < wanted ? idle : wanted);
+    event_set(r->base, &w->adoptions.expiry, idle < wanted ? idle : wanted);
 }
 
-void adoptions_open(struct worker *w, uint32_t n_announced)
+static void expiry_fire(void *room, struct event *e)
+{
+    struct requests *r = room;
+    expire(r, EVENT_OF(e, struct worker, adoptions.expiry));
+}
+
+void adoptions_open(struct requests *r, struct worker *w, uint32_t n_announced)
 {
     struct adoptions *a = &w->adoptions;
 
     *a = (struct adoptions){.n_announced = n_announced};
-    a->expiry.fire = expiry_fire;
+    event_init(&a->expiry, expiry_fire, r);
     table_init(&a->by_name, n_announced);
     list_init(&a->idle);
     list_init(&a->wanted);
     list_init(&a->unwanted);
 }
 
-void adoptions_close(struct router_core *r, struct worker *w)
+void adoptions_close(struct requests *r, struct worker *w)
 {
     struct adoptions *a = &w->adoptions;
 
@@ -120,13 +122,7 @@ void adoptions_close(struct router_core *r, struct worker *w)
     forget_all(w, &a->wanted);
     forget_all(w, &a->unwanted);
     table_fini(&a->by_name);
-    event_clear(r, &a->expiry);
-}
-
-bool adoptions_known(const struct worker *w)
-{
-    return w->adoptions.n_told >= w->adoptions.n_announced ||
-           w->ledger.snapshot > 0;
+    event_clear(r->base, &a->expiry);
 }
 
 /* ---- Live ---- */
@@ -162,7 +158,7 @@ static enum status check_live(const struct worker *w,
     return ST_OK;
 }
 
-static struct list *place_of(const struct router_core *r, struct worker *w,
+static struct list *place_of(const struct requests *r, struct worker *w,
                              const struct orphan *o)
 {
     const struct request *request = request_find(r, o->id, sizeof o->id);
@@ -184,17 +180,17 @@ static struct list *place_of(const struct router_core *r, struct worker *w,
     }
 }
 
-static void unwant(struct router_core *r, struct worker *w, struct orphan *o)
+static void unwant(struct requests *r, struct worker *w, struct orphan *o)
 {
     table_remove(&w->adoptions.by_name, &o->by_name);
     list_remove(&o->place);
     list_append(PLANT(LIVE_UNDISOWNED) ? &w->adoptions.idle
                                        : &w->adoptions.unwanted,
                 &o->place);
-    peers_touch(r, w->peer);
+    peers_touch(r->fleet, w->peer);
 }
 
-static void add(struct router_core *r, struct worker *w, const uint8_t *id,
+static void add(struct requests *r, struct worker *w, const uint8_t *id,
                 uint32_t choice, int64_t expires_us)
 {
     struct orphan *o = calloc(1, sizeof *o);
@@ -214,12 +210,12 @@ static void add(struct router_core *r, struct worker *w, const uint8_t *id,
     list_append(place, &o->place);
 }
 
-enum status adoptions_told(struct router_core *r, struct worker *w,
+enum status adoptions_told(struct requests *r, struct worker *w,
                            const Sluice__V1__LiveMessage *m, struct error *e)
 {
     struct adoptions *a = &w->adoptions;
     uint32_t ms = m->expires_ms < LIVE_MS_MAX ? m->expires_ms : LIVE_MS_MAX;
-    int64_t expires_us = r->now_us + (int64_t)ms * 1000;
+    int64_t expires_us = r->base->now_us + (int64_t)ms * 1000;
 
     if (check_live(w, m, e) != ST_OK) {
         return e->code;
@@ -235,17 +231,17 @@ enum status adoptions_told(struct router_core *r, struct worker *w,
     a->n_told += (uint32_t)m->n_choice;
     log_info("live", "worker=%s sequences=%zu expires_ms=%" PRIu32,
              w->peer->name, m->n_choice, ms);
-    expiry_fire(r, &a->expiry);
-    model_touch(r, w->model);
+    expire(r, w);
+    model_touch(r->fleet, w->model);
     return ST_OK;
 }
 
 /* ---- what becomes of them ---- */
 
-void adoption_wanted(struct router_core *r, const struct choice *choice)
+void adoption_wanted(struct requests *r, const struct choice *choice)
 {
-    for (uint32_t i = 0; i < r->n_workers; i++) {
-        struct worker *w = r->workers[i];
+    for (uint32_t i = 0; i < r->fleet->n_workers; i++) {
+        struct worker *w = r->fleet->workers[i];
         struct orphan *o = find(r, w, choice->request->id, choice->index);
 
         if (o != NULL && w->model == choice->request->model) {
@@ -255,10 +251,10 @@ void adoption_wanted(struct router_core *r, const struct choice *choice)
     }
 }
 
-void adoption_decided(struct router_core *r, const struct choice *choice)
+void adoption_decided(struct requests *r, const struct choice *choice)
 {
-    for (uint32_t i = 0; i < r->n_workers; i++) {
-        struct worker *w = r->workers[i];
+    for (uint32_t i = 0; i < r->fleet->n_workers; i++) {
+        struct worker *w = r->fleet->workers[i];
         struct orphan *o = find(r, w, choice->request->id, choice->index);
 
         if (o != NULL) {
@@ -268,7 +264,7 @@ void adoption_decided(struct router_core *r, const struct choice *choice)
 }
 
 /* What is wanted is decided before it ends, so its choice is there. */
-static struct choice *choice_of(const struct router_core *r,
+static struct choice *choice_of(const struct requests *r,
                                 const struct orphan *o)
 {
     struct request *request = request_find(r, o->id, sizeof o->id);
@@ -277,30 +273,32 @@ static struct choice *choice_of(const struct router_core *r,
     return &request->choices[o->choice];
 }
 
-static void adopt_at(struct router_core *r, struct worker *w)
+struct choice *adoption_next(struct requests *r, struct worker *w)
 {
-    struct adoptions *a = &w->adoptions;
+    struct list *wanted = &w->adoptions.wanted;
 
-    while (!list_empty(&a->wanted) && submit_open(w)) {
-        struct orphan *o = LIST_OF(a->wanted.next, struct orphan, place);
-        struct choice *choice = choice_of(r, o);
-
-        /* Out of the table first: it is wanted here, and nowhere else. */
-        table_remove(&a->by_name, &o->by_name);
-        if (submit_adopt(r, w, choice) != ST_OK) {
-            table_add(&a->by_name, &o->by_name, name_key(r, o->id, o->choice));
-            return;
-        }
-        forget(w, o);
-    }
+    return list_empty(wanted)
+               ? NULL
+               : choice_of(r, LIST_OF(wanted->next, struct orphan, place));
 }
 
-void adoption_run(struct router_core *r, struct model *m)
+void adoption_begin(struct worker *w)
 {
-    for (uint32_t i = 0; i < r->n_workers; i++) {
-        if (r->workers[i]->model == m) {
-            adopt_at(r, r->workers[i]);
-        }
+    struct adoptions *a = &w->adoptions;
+    struct orphan *o = LIST_OF(a->wanted.next, struct orphan, place);
+
+    table_remove(&a->by_name, &o->by_name);
+}
+
+void adoption_end(struct requests *r, struct worker *w, bool sent)
+{
+    struct adoptions *a = &w->adoptions;
+    struct orphan *o = LIST_OF(a->wanted.next, struct orphan, place);
+
+    if (sent) {
+        forget(w, o);
+    } else {
+        table_add(&a->by_name, &o->by_name, name_key(r, o->id, o->choice));
     }
 }
 
@@ -322,7 +320,7 @@ static uint32_t fill_disown(const struct adoptions *a, uint8_t *ids,
     return n;
 }
 
-void adoption_pump(struct router_core *r, struct worker *w)
+void adoption_pump(struct requests *r, struct worker *w)
 {
     struct adoptions *a = &w->adoptions;
 
@@ -339,7 +337,7 @@ void adoption_pump(struct router_core *r, struct worker *w)
         }
         log_info("disowned", "worker=%s sequences=%zu", w->peer->name,
                  m.n_choice);
-        r->metrics.disowned += m.n_choice;
+        r->base->metrics.disowned += m.n_choice;
         for (size_t i = 0; i < m.n_choice; i++) {
             forget(w, LIST_OF(a->unwanted.next, struct orphan, place));
         }

@@ -28,31 +28,34 @@
 #include "proto/registry.pb-c.h"
 #include "router/requests/request.h"
 
-void adoptions_open(struct worker *w, uint32_t n_announced);
-void adoptions_close(struct router_core *r, struct worker *w);
+struct requests;
+
+void adoptions_open(struct requests *r, struct worker *w, uint32_t n_announced);
+void adoptions_close(struct requests *r, struct worker *w);
 
 /* Take a Live.  Not OK: it is a lie, and the session must end. */
-MUST_CHECK enum status adoptions_told(struct router_core *r, struct worker *w,
+MUST_CHECK enum status adoptions_told(struct requests *r, struct worker *w,
                                       const Sluice__V1__LiveMessage *m,
                                       struct error *e);
 
-/* May anything be granted to w yet? */
-bool adoptions_known(const struct worker *w);
-
 /* Where a choice lives, NULL: nowhere that is known. */
-struct worker *adoption_find(const struct router_core *r, const uint8_t id[16],
+struct worker *adoption_find(const struct requests *r, const uint8_t id[16],
                              uint32_t choice);
 
 /* choice has come to wait: it is wanted where it lives. */
-void adoption_wanted(struct router_core *r, const struct choice *choice);
+void adoption_wanted(struct requests *r, const struct choice *choice);
 
 /* choice is granted, or has ended: it is wanted nowhere else. */
-void adoption_decided(struct router_core *r, const struct choice *choice);
+void adoption_decided(struct requests *r, const struct choice *choice);
 
-/* Submit{adopt} for what is wanted of m, as far as there is room. */
-void adoption_run(struct router_core *r, struct model *m);
+/* The first choice that is wanted at w, NULL: none.  router/requests/submit.h
+ * sends its Submit{adopt} between adoption_begin(), from which on it is wanted
+ * nowhere else, and adoption_end(). */
+struct choice *adoption_next(struct requests *r, struct worker *w);
+void adoption_begin(struct worker *w);
+void adoption_end(struct requests *r, struct worker *w, bool sent);
 
 /* Disown what is not wanted, as far as there is room. */
-void adoption_pump(struct router_core *r, struct worker *w);
+void adoption_pump(struct requests *r, struct worker *w);
 
 #endif

@@ -7,9 +7,10 @@
 #include "common/base/log.h"
 #include "common/base/plant.h"
 #include "proto/registry.pb-c.h"
-#include "router/calls/recv.h"
+#include "router/replicas/offers.h"
 #include "router/replicas/place.h"
-#include "router/router_state.h"
+#include "router/requests/choice_moves.h"
+#include "router/requests/removal.h"
 #include "router/schedule/admission.h"
 
 struct drain_call {
@@ -20,19 +21,20 @@ struct drain_call {
     uint64_t n_moved_before; /* of the worker, till then */
 };
 
-static void call_free(struct router_core *r, struct drain_call *x)
+static void call_free(struct requests *r, struct drain_call *x)
 {
-    pending_close(r, &x->call);
+    pending_close(r->fleet, &x->call);
     list_remove(&x->of_worker);
     free(x);
 }
 
-void drain_dropped(struct router_core *r, struct pending *c)
+static void drain_dropped(void *room, struct pending *c, bool gone)
 {
-    call_free(r, LIST_OF(c, struct drain_call, call));
+    (void)gone;
+    call_free(room, LIST_OF(c, struct drain_call, call));
 }
 
-static void answer(struct router_core *r, const struct worker *w,
+static void answer(struct requests *r, const struct worker *w,
                    struct drain_call *x)
 {
     Sluice__V1__DrainReply m = SLUICE__V1__DRAIN_REPLY__INIT;
@@ -41,16 +43,16 @@ static void answer(struct router_core *r, const struct worker *w,
     m.n_running = x->n_running;
     m.n_moved = moved < x->n_running ? (uint32_t)moved : x->n_running;
     m.n_finished = m.n_running - m.n_moved;
-    m.micros = (uint64_t)(r->now_us - x->since_us);
+    m.micros = (uint64_t)(r->base->now_us - x->since_us);
     log_info("worker-drained",
              "worker=%s ran=%" PRIu32 " finished=%" PRIu32 " moved=%" PRIu32
              " micros=%" PRIu64,
              w->peer->name, m.n_running, m.n_finished, m.n_moved, m.micros);
-    pending_end(r, &x->call, &m.base);
+    pending_end(r->fleet, &x->call, &m.base);
     call_free(r, x);
 }
 
-static void answer_all(struct router_core *r, struct worker *w)
+static void answer_all(struct requests *r, struct worker *w)
 {
     struct list *at = w->drain.waiting.next;
 
@@ -61,27 +63,28 @@ static void answer_all(struct router_core *r, struct worker *w)
     }
 }
 
-static void fail_all(struct router_core *r, struct worker *w,
+static void fail_all(struct requests *r, struct worker *w,
                      const struct error *e)
 {
     while (!list_empty(&w->drain.waiting)) {
         struct drain_call *x =
             LIST_OF(w->drain.waiting.next, struct drain_call, of_worker);
-        pending_fail(r, &x->call, e, 0);
+        pending_fail(r->fleet, &x->call, e, 0);
         call_free(r, x);
     }
 }
 
 /* An ended one is kept here: there is no elsewhere for it. */
-static bool may_move(const struct router_core *r, const struct worker *place,
+static bool may_move(const struct requests *r, const struct worker *place,
                      const struct choice *choice)
 {
     return place_leaves(place) || choice->state == CHOICE_ENDED ||
-           admission_elsewhere(r, choice->request, place);
+           admission_elsewhere(r->fleet, choice->entry.model,
+                               choice->entry.n_tokens, place);
 }
 
 /* w has something left, so it has a place. */
-static void move_all(struct router_core *r, struct worker *w)
+static void move_all(struct requests *r, struct worker *w)
 {
     struct worker *place = worker_place(w);
     struct list *at = place->running.next;
@@ -107,26 +110,28 @@ static void move_all(struct router_core *r, struct worker *w)
                  w->peer->name, n_stuck);
     }
     w->drain.n_stuck = n_stuck;
-    peers_touch(r, place->peer);
+    peers_touch(r->fleet, place->peer);
 }
 
-static void drain_fire(struct router_core *r, struct event *e)
+static void drain_fire(void *room, struct event *e)
 {
+    struct requests *r = room;
     struct worker *w = EVENT_OF(e, struct worker, drain.due);
 
     if (w->n_running == 0) {
         answer_all(r, w);
-        model_look(r, w->model);
-    } else if (r->now_us >= w->drain.move_us) {
+        place_look(r->replicas, w->model);
+    } else if (r->base->now_us >= w->drain.move_us) {
         move_all(r, w);
     } else {
-        event_set(r, e, w->drain.move_us);
+        event_set(r->base, e, w->drain.move_us);
     }
 }
 
-void drain_init(struct drain *d)
+void drain_init(struct requests *r, struct drain *d)
 {
-    *d = (struct drain){.move_us = NODE_IDLE, .due.fire = drain_fire};
+    *d = (struct drain){.move_us = NODE_IDLE};
+    event_init(&d->due, drain_fire, r);
     list_init(&d->waiting);
 }
 
@@ -141,25 +146,25 @@ static bool crowded(const struct worker *w)
     return n >= DRAIN_CALLS_MAX;
 }
 
-static void wait(struct router_core *r, struct worker *w, struct router_peer *p,
+static void wait(struct requests *r, struct worker *w, struct router_peer *p,
                  uint64_t call)
 {
     struct drain_call *x = calloc(1, sizeof *x);
 
     assert(x != NULL);
     pending_init(&x->call);
-    pending_open(r, &x->call, PENDING_DRAIN, p, call);
-    x->since_us = r->now_us;
+    pending_open(r->fleet, &x->call, p, call, drain_dropped, r);
+    x->since_us = r->base->now_us;
     x->n_running = w->n_running;
     x->n_moved_before = w->n_moved;
     list_init(&x->of_worker);
     list_append(&w->drain.waiting, &x->of_worker);
 }
 
-void drain_begin(struct router_core *r, struct worker *w, struct router_peer *p,
+void drain_begin(struct requests *r, struct worker *w, struct router_peer *p,
                  uint64_t call, uint32_t grace_ms, bool leaving)
 {
-    int64_t move_us = r->now_us + (int64_t)grace_ms * 1000;
+    int64_t move_us = r->base->now_us + (int64_t)grace_ms * 1000;
     struct error e;
 
     if (!leaving && crowded(w)) {
@@ -179,15 +184,15 @@ void drain_begin(struct router_core *r, struct worker *w, struct router_peer *p,
     if (move_us < w->drain.move_us) {
         w->drain.move_us = move_us;
     }
-    event_set(r, &w->drain.due, r->now_us);
+    event_set(r->base, &w->drain.due, r->base->now_us);
     choices_recheck(r, w->model); /* what only it could have held */
-    model_look(r, w->model);
+    place_look(r->replicas, w->model);
     if (!PLANT(DRAIN_UNLOOKED)) {
-        offers_touch(r);
+        offers_touch(r->replicas);
     }
 }
 
-static void undrain(struct router_core *r, struct worker *w)
+static void undrain(struct requests *r, struct worker *w)
 {
     struct error e;
 
@@ -199,11 +204,11 @@ static void undrain(struct router_core *r, struct worker *w)
     error_set(&e, ST_ABORTED, "worker %s takes sequences again: Undrain",
               w->peer->name);
     fail_all(r, w, &e);
-    event_clear(r, &w->drain.due);
-    drain_init(&w->drain);
+    event_clear(r->base, &w->drain.due);
+    drain_init(r, &w->drain);
 }
 
-void drain_end(struct router_core *r, struct worker *w)
+void drain_end(struct requests *r, struct worker *w)
 {
     struct worker *place = worker_place(w);
 
@@ -215,26 +220,19 @@ void drain_end(struct router_core *r, struct worker *w)
             undrain(r, worker_stage(place, i));
         }
     }
-    model_look(r, w->model);
+    place_look(r->replicas, w->model);
     choices_recheck(r, w->model); /* all may have been drained */
     drains_look(r, w->model);
-    model_touch(r, w->model);
-    offers_touch(r);
+    model_touch(r->fleet, w->model);
+    offers_touch(r->replicas);
 }
 
-void drain_less(struct router_core *r, struct worker *w)
-{
-    if (w->drain.on && w->n_running == 0) {
-        event_set(r, &w->drain.due, r->now_us);
-    }
-}
-
-void drain_close(struct router_core *r, struct worker *w)
+void drain_close(struct requests *r, struct worker *w)
 {
     struct error e;
 
-    event_clear(r, &w->drain.due);
-    if (r->stopping) {
+    event_clear(r->base, &w->drain.due);
+    if (r->base->stopping) {
         error_set(&e, ST_UNAVAILABLE, "the router is stopping");
         fail_all(r, w, &e);
     } else {
@@ -242,13 +240,13 @@ void drain_close(struct router_core *r, struct worker *w)
     }
 }
 
-void drains_look(struct router_core *r, const struct model *m)
+void drains_look(struct requests *r, const struct model *m)
 {
-    for (uint32_t i = 0; i < r->n_workers; i++) {
-        struct worker *w = r->workers[i];
+    for (uint32_t i = 0; i < r->fleet->n_workers; i++) {
+        struct worker *w = r->fleet->workers[i];
 
         if (w->model == m && w->drain.on && w->n_running > 0) {
-            event_set(r, &w->drain.due, r->now_us);
+            event_set(r->base, &w->drain.due, r->base->now_us);
         }
     }
 }
@@ -263,17 +261,4 @@ const char *drain_name(const struct worker *w)
     return w->drain.leaving    ? "leaving"
            : w->n_running == 0 ? "drained"
                                : "draining";
-}
-
-bool drain_model_present(const struct router_core *r, const struct model *m)
-{
-    for (uint32_t i = 0; i < r->n_workers; i++) {
-        const struct worker *w = r->workers[i];
-
-        if (w->model == m && worker_can_serve(w) &&
-            (!place_drained(w) || place_leaves(w) || w->n_running > 0)) {
-            return true;
-        }
-    }
-    return false;
 }

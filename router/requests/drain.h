@@ -33,46 +33,32 @@
 #define ROUTER_REQUESTS_DRAIN_H
 
 #include "router/fleet/pending.h"
+#include "router/fleet/workers.h"
 
+struct requests;
 struct worker;
 struct model;
 
-/* Of a worker. */
-struct drain {
-    bool on;             /* nothing is granted */
-    bool leaving;        /* by its own wish: it is about to stop */
-    int64_t move_us;     /* when what still runs is moved */
-    uint32_t n_stuck;    /* told in the log: could not be moved */
-    struct event due;    /* the end of the grace, or now: nothing is left */
-    struct list waiting; /* struct drain_call */
-};
-
-void drain_init(struct drain *d);
+/* The drain state of a new worker. */
+void drain_init(struct requests *r, struct drain *d);
 
 /* Drain w, or go on with it; the call of p waits for the end.  leaving: p is
  * the worker itself. */
-void drain_begin(struct router_core *r, struct worker *w, struct router_peer *p,
+void drain_begin(struct requests *r, struct worker *w, struct router_peer *p,
                  uint64_t call, uint32_t grace_ms, bool leaving);
 
 /* Undrain, of w and of all that is one place with it: its calls end ABORTED.
  * What leaves goes on leaving. */
-void drain_end(struct router_core *r, struct worker *w);
-
-/* w's place has one sequence less. */
-void drain_less(struct router_core *r, struct worker *w);
+void drain_end(struct requests *r, struct worker *w);
 
 /* w's session is over and its sequences are gone from it: calls are answered,
  * or ended, if the router stops. */
-void drain_close(struct router_core *r, struct worker *w);
+void drain_close(struct requests *r, struct worker *w);
 
 /* m has a worker more: what had nowhere to go may have now. */
-void drains_look(struct router_core *r, const struct model *m);
+void drains_look(struct requests *r, const struct model *m);
 
 /* What ListWorkers calls it; NULL: its place is not drained. */
 const char *drain_name(const struct worker *w);
-
-/* Is any place of m open, about to leave, or does it still have something?
- * False: m is absent (models.h). */
-bool drain_model_present(const struct router_core *r, const struct model *m);
 
 #endif

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "router/router_limits.h"
+#include "router/base/router_limits.h"
 
 typedef Sluice__V1__StepOutputMessage step_message;
 

@@ -10,9 +10,9 @@
 #include "common/base/log.h"
 #include "common/base/plant.h"
 #include "common/wire/request_id.h"
-#include "router/calls/recv.h"
 #include "router/replicas/replica.h"
-#include "router/router_state.h"
+#include "router/requests/choice_life.h"
+#include "router/requests/choice_moves.h"
 
 typedef Sluice__V1__SequenceState sequence_state;
 
@@ -32,25 +32,26 @@ struct waiter {
     bool several;                        /* workers held it */
 };
 
-static void waiter_free(struct router_core *r, struct waiter *x)
+static void waiter_free(struct requests *r, struct waiter *x)
 {
-    pending_close(r, &x->call);
+    pending_close(r->fleet, &x->call);
     list_remove(&x->of_generation);
     free(x);
 }
 
-void waiter_dropped(struct router_core *r, struct pending *c)
+static void waiter_dropped(void *room, struct pending *c, bool gone)
 {
-    waiter_free(r, LIST_OF(c, struct waiter, call));
+    (void)gone;
+    waiter_free(room, LIST_OF(c, struct waiter, call));
 }
 
-void waiters_fail(struct router_core *r, struct request *request,
+void waiters_fail(struct requests *r, struct request *request,
                   const struct error *e)
 {
     while (!list_empty(&request->waiters)) {
         struct waiter *x =
             LIST_OF(request->waiters.next, struct waiter, of_generation);
-        pending_fail(r, &x->call, e, RETRY_MS_MIN);
+        pending_fail(r->fleet, &x->call, e, RETRY_MS_MIN);
         waiter_free(r, x);
     }
 }
@@ -140,7 +141,7 @@ static void take_nothing(struct waiter *x, const struct choice *choice,
 }
 
 /* Answer it if all that it named are through. */
-static void waiter_settle(struct router_core *r, const struct request *request,
+static void waiter_settle(struct requests *r, const struct request *request,
                           struct waiter *x)
 {
     Sluice__V1__SequenceRef ref = SLUICE__V1__SEQUENCE_REF__INIT;
@@ -163,12 +164,12 @@ static void waiter_settle(struct router_core *r, const struct request *request,
         x->sum.stage_blocks = x->stage_blocks;
         x->sum.stage_slots = x->stage_slots;
     }
-    pending_end(r, &x->call, &x->sum.base);
+    pending_end(r->fleet, &x->call, &x->sum.base);
     waiter_free(r, x);
 }
 
 /* choice is through: everybody who waits for it hears so. */
-static void tell_waiters(struct router_core *r, const struct choice *choice,
+static void tell_waiters(struct requests *r, const struct choice *choice,
                          const Sluice__V1__Receipt *part,
                          const char *worker_name)
 {
@@ -224,7 +225,7 @@ static void tell_worker(struct choice *choice, bool remove)
     }
 }
 
-void removals_pump(struct router_core *r, struct worker *w)
+void removals_pump(struct requests *r, struct worker *w)
 {
     (void)r;
     while (!list_empty(&w->removals)) {
@@ -240,7 +241,7 @@ void removals_pump(struct router_core *r, struct worker *w)
 }
 
 /* choice is open and not yet ENDING. */
-static void begin(struct router_core *r, struct choice *choice, bool remove,
+static void begin(struct requests *r, struct choice *choice, bool remove,
                   Sluice__V1__CancelReason reason)
 {
     char id[REQUEST_ID_TEXT];
@@ -257,7 +258,7 @@ static void begin(struct router_core *r, struct choice *choice, bool remove,
     }
 }
 
-void removal_wanted(struct router_core *r, struct choice *choice,
+void removal_wanted(struct requests *r, struct choice *choice,
                     Sluice__V1__CancelReason reason)
 {
     if (choice->state < CHOICE_ENDING) {
@@ -265,7 +266,7 @@ void removal_wanted(struct router_core *r, struct choice *choice,
     }
 }
 
-void removal_release(struct router_core *r, struct choice *choice)
+void removal_release(struct requests *r, struct choice *choice)
 {
     (void)r;
     if (choice->kept && choice->removal == REMOVAL_NONE) {
@@ -274,7 +275,7 @@ void removal_release(struct router_core *r, struct choice *choice)
 }
 
 /* One that is ENDING is told to go already. */
-void removal_stopped(struct router_core *r, struct choice *choice)
+void removal_stopped(struct requests *r, struct choice *choice)
 {
     if (choice->state != CHOICE_ENDING && !PLANT(STOP_LATE)) {
         choice->reason = SLUICE__V1__CANCEL_REASON__CANCEL_STOP_STRING;
@@ -283,7 +284,7 @@ void removal_stopped(struct router_core *r, struct choice *choice)
     choice_finish(r, choice, SLUICE__V1__FINISH__FINISH_STOP);
 }
 
-void removal_moving(struct router_core *r, struct choice *choice)
+void removal_moving(struct requests *r, struct choice *choice)
 {
     (void)r;
     assert(choice->removal == REMOVAL_NONE && choice->worker != NULL);
@@ -296,7 +297,7 @@ void removal_moving(struct router_core *r, struct choice *choice)
 }
 
 /* One of the choices that x named. */
-static void choice_called(struct router_core *r, struct waiter *x,
+static void choice_called(struct requests *r, struct waiter *x,
                           struct choice *choice, bool remove,
                           Sluice__V1__CancelReason reason)
 {
@@ -357,7 +358,7 @@ static bool crowded(struct router_peer *p, uint64_t call,
     return true;
 }
 
-static struct waiter *waiter_new(struct router_core *r, struct request *request,
+static struct waiter *waiter_new(struct requests *r, struct request *request,
                                  struct router_peer *p, uint64_t call,
                                  const Sluice__V1__SequenceRef *sequence)
 {
@@ -371,13 +372,13 @@ static struct waiter *waiter_new(struct router_core *r, struct request *request,
                     ? (uint64_t)1 << sequence->choice
                     : UINT64_MAX >> (64 - request->n_choices);
     pending_init(&x->call);
-    pending_open(r, &x->call, PENDING_RECEIPT, p, call);
+    pending_open(r->fleet, &x->call, p, call, waiter_dropped, r);
     list_init(&x->of_generation);
     list_append(&request->waiters, &x->of_generation);
     return x;
 }
 
-void removal_called(struct router_core *r, struct router_peer *p, uint64_t call,
+void removal_called(struct requests *r, struct router_peer *p, uint64_t call,
                     const Sluice__V1__SequenceRef *sequence, bool remove,
                     Sluice__V1__CancelReason reason)
 {
@@ -385,9 +386,6 @@ void removal_called(struct router_core *r, struct router_peer *p, uint64_t call,
         request_find(r, sequence->request_id.data, sequence->request_id.len);
     struct waiter *x;
 
-    if (request == NULL && early_removed(r, p, call, sequence)) {
-        return;
-    }
     if (request == NULL ||
         (sequence->has_choice && sequence->choice >= request->n_choices)) {
         answer_unknown(p, call, sequence);
@@ -408,7 +406,7 @@ void removal_called(struct router_core *r, struct router_peer *p, uint64_t call,
 }
 
 /* The sequence is gone at the worker: what the client's stream ends with. */
-static void conclude(struct router_core *r, struct choice *choice)
+static void conclude(struct requests *r, struct choice *choice)
 {
     choice_ungrant(r, choice);
     if (choice->state == CHOICE_ENDED) { /* it was kept, or leaving */
@@ -463,7 +461,7 @@ enum status removal_check(const struct worker *w, const Sluice__V1__Receipt *m,
     return ST_OK;
 }
 
-void removal_answered(struct router_core *r, struct choice *choice,
+void removal_answered(struct requests *r, struct choice *choice,
                       const Sluice__V1__Receipt *receipt)
 {
     if (goes_on(choice)) {
@@ -474,7 +472,7 @@ void removal_answered(struct router_core *r, struct choice *choice,
     conclude(r, choice);
 }
 
-void removal_answer_self(struct router_core *r, struct choice *choice)
+void removal_answer_self(struct requests *r, struct choice *choice)
 {
     Sluice__V1__Receipt part = SLUICE__V1__RECEIPT__INIT;
 

@@ -27,28 +27,30 @@
 
 #include "router/requests/request.h"
 
+struct requests;
+
 /* A call of Cancel or RemoveSequence (remove) by p. */
-void removal_called(struct router_core *r, struct router_peer *p, uint64_t call,
+void removal_called(struct requests *r, struct router_peer *p, uint64_t call,
                     const Sluice__V1__SequenceRef *sequence, bool remove,
                     Sluice__V1__CancelReason reason);
 
 /* The router's own wish, nobody waits for a receipt. */
-void removal_wanted(struct router_core *r, struct choice *choice,
+void removal_wanted(struct requests *r, struct choice *choice,
                     Sluice__V1__CancelReason reason);
 
 /* The same of one that is kept, if it is. */
-void removal_release(struct router_core *r, struct choice *choice);
+void removal_release(struct requests *r, struct choice *choice);
 
 /* A stop string is found in choice, which a worker runs: its client has its end
  * at once, the worker is told. */
-void removal_stopped(struct router_core *r, struct choice *choice);
+void removal_stopped(struct requests *r, struct choice *choice);
 
 /* The worker of choice, which nobody removes yet, is to let go of it, for it to
  * go on elsewhere; where it is kept, for good. */
-void removal_moving(struct router_core *r, struct choice *choice);
+void removal_moving(struct requests *r, struct choice *choice);
 
 /* Send what could not be sent before. */
-void removals_pump(struct router_core *r, struct worker *w);
+void removals_pump(struct requests *r, struct worker *w);
 
 /* Can that be the receipt of w?  What the stages of a replica have freed must
  * add up.  A lie is a sentence in e. */
@@ -57,15 +59,15 @@ MUST_CHECK enum status removal_check(const struct worker *w,
                                      struct error *e);
 
 /* The worker's receipt came, and is checked. */
-void removal_answered(struct router_core *r, struct choice *choice,
+void removal_answered(struct requests *r, struct choice *choice,
                       const Sluice__V1__Receipt *receipt);
 
 /* The worker that was to answer is lost, or answered with an error: its
  * memory went with its session, so the router writes the receipt, of zeros. */
-void removal_answer_self(struct router_core *r, struct choice *choice);
+void removal_answer_self(struct requests *r, struct choice *choice);
 
 /* Whoever waits for receipts of request gets a status. */
-void waiters_fail(struct router_core *r, struct request *request,
+void waiters_fail(struct requests *r, struct request *request,
                   const struct error *e);
 
 #endif

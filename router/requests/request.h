@@ -21,7 +21,9 @@
 
 #include "common/sampling/sampling.h"
 #include "router/requests/choice.h"
+#include "router/schedule/admission.h"
 
+struct requests;
 struct stop_strings;
 
 struct request {
@@ -52,44 +54,35 @@ struct request {
 };
 
 /* By request_id; NULL: there is none. */
-struct request *request_find(const struct router_core *r, const uint8_t *id,
+struct request *request_find(const struct requests *r, const uint8_t *id,
                              size_t n);
 
 /* A new one, n choices in ENCODING.  m is taken over.  The caller has checked
  * n and the limits. */
-struct request *request_new(struct router_core *r, const uint8_t id[16],
+struct request *request_new(struct requests *r, const uint8_t id[16],
                             struct model *m, uint32_t n);
 
-/* Its prompt is there: check it, and put the choices that nobody cancelled
- * meanwhile into the queue.  If the prompt is wrong, nothing can ever hold
- * it, or the queue has no room for all of them, the call is refused. */
-void request_enqueue(struct router_core *r, struct request *request);
-
-/* The call is refused before any choice was in the queue. */
-void request_refuse(struct router_core *r, struct request *request,
-                    const struct error *e, uint32_t retry_after_ms);
-
-/* The call is closed: cancel what is open of its choices, forget what they
- * owe.  request may be gone after it. */
-void request_cancel(struct router_core *r, struct request *request,
-                    Sluice__V1__CancelReason reason);
-
-/* The call is closed and another of its id wants to begin: remove what is
- * kept.  request may be gone after it. */
-void request_release(struct router_core *r, struct request *request);
-
-/* The router itself stops: free every one.  Receipts that somebody waits for
- * end by a status, the calls with their sessions: a client that can resume
- * sees that it is not the generation that failed. */
-void requests_abandon(struct router_core *r, const struct error *e);
-
-/* Free it if nothing of it is left to do. */
-void request_settle(struct router_core *r, struct request *request);
+/* Frees it, with its choices, all of which have ENDED.  And: only if nothing
+ * of it is left to do. */
+void request_free(struct requests *r, struct request *request);
+void request_settle(struct requests *r, struct request *request);
 
 /* Tokens of a choice's whole length, generated ones included. */
 static inline uint64_t request_tokens(const struct request *request)
 {
     return (uint64_t)request->n_prompt + request->max_tokens;
 }
+
+/* What it asks of a pool. */
+static inline struct demand request_demand(const struct request *request)
+{
+    return (struct demand){request->model, request->n_prompt,
+                           request->max_tokens};
+}
+
+/* When to come back after a failure for want of a worker or of room, in ms;
+ * 0: never.  To a request that is resumed even a pool that is too small may be
+ * the first of a router that has just begun. */
+uint32_t request_retry_ms(const struct request *request, const struct error *e);
 
 #endif

@@ -6,9 +6,8 @@
 #include "common/base/log.h"
 #include "common/base/plant.h"
 #include "common/wire/request_id.h"
-#include "router/requests/removal.h"
-#include "router/router_state.h"
-#include "router/schedule/admission.h"
+#include "router/requests/choice_life.h"
+#include "router/requests/request_end.h"
 
 typedef Sluice__V1__GenerateRequest generate_message;
 
@@ -110,23 +109,23 @@ void resume_superseded(struct error *e)
               "the request was resumed in another session");
 }
 
-static void end_call(struct router_core *r, struct request *old)
+static void end_call(struct requests *r, struct request *old)
 {
     struct error e;
 
     resume_superseded(&e);
-    pending_fail(r, &old->call, &e, RESUME_RETRY_MS);
+    pending_fail(r->fleet, &old->call, &e, RESUME_RETRY_MS);
     request_cancel(r, old, SLUICE__V1__CANCEL_REASON__CANCEL_CLIENT_GONE);
 }
 
-bool resume_make_way(struct router_core *r, struct request *old,
-                     const struct incoming *in, uint32_t *retry_ms)
+bool resume_make_way(struct requests *r, struct request *old,
+                     const struct router_peer *p, uint32_t *retry_ms)
 {
     uint8_t id[REQUEST_ID_BYTES];
 
     memcpy(id, old->id, sizeof id);
     *retry_ms = RESUME_RETRY_MS;
-    if (pending_is_open(&old->call) && old->call.peer == in->peer) {
+    if (pending_is_open(&old->call) && old->call.peer == p) {
         *retry_ms = 0;
     } else if (pending_is_open(&old->call)) {
         end_call(r, old);
@@ -156,13 +155,13 @@ static void take_choice(struct choice *choice, const uint32_t *tokens,
     }
 }
 
-void resume_taken(struct router_core *r, const struct request *request)
+void resume_taken(struct requests *r, const struct request *request)
 {
-    r->metrics.resumed += request->resumed;
-    r->metrics.had_ended += request->n_had_ended;
+    r->base->metrics.resumed += request->resumed;
+    r->base->metrics.had_ended += request->n_had_ended;
 }
 
-bool resume_take(struct router_core *r, struct request *request,
+bool resume_take(struct requests *r, struct request *request,
                  const generate_message *m)
 {
     char id[REQUEST_ID_TEXT];
@@ -190,14 +189,7 @@ bool resume_take(struct router_core *r, struct request *request,
         return true;
     }
     resume_taken(r, request);
-    pending_end(r, &request->call, NULL);
+    pending_end(r->fleet, &request->call, NULL);
     request_settle(r, request);
     return false;
-}
-
-uint32_t resume_retry_ms(const struct request *request, const struct error *e)
-{
-    return request->resumed && e->code == ST_RESOURCE_EXHAUSTED
-               ? RETRY_MS_MIN
-               : admission_retry_ms(e);
 }

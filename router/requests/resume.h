@@ -26,9 +26,9 @@
 #define ROUTER_REQUESTS_RESUME_H
 
 #include "proto/inference.pb-c.h"
-#include "router/calls/recv.h"
 #include "router/requests/request.h"
-#include "router/router_limits.h"
+
+struct requests;
 
 /* Does it say what its client has? */
 static inline bool resume_asked(const Sluice__V1__GenerateRequest *m)
@@ -52,20 +52,15 @@ void resume_superseded(struct error *e);
 /* The old one of this id makes way for its successor: a call of it in another
  * session ends, what is kept is removed.  False: not yet; retry_ms is 0 if
  * that will not help, because the call is open in this very session. */
-bool resume_make_way(struct router_core *r, struct request *old,
-                     const struct incoming *in, uint32_t *retry_ms);
+bool resume_make_way(struct requests *r, struct request *old,
+                     const struct router_peer *p, uint32_t *retry_ms);
 
 /* What m says of its choices becomes theirs.  If all of them have ended, so
  * has request, which may be gone: then false. */
-bool resume_take(struct router_core *r, struct request *request,
+bool resume_take(struct requests *r, struct request *request,
                  const Sluice__V1__GenerateRequest *m);
 
 /* It is not refused any more: count it, if it was resumed. */
-void resume_taken(struct router_core *r, const struct request *request);
-
-/* When to come back after a failure for want of a worker or of room, 0: never.
- * To one that is resumed even a pool that is too small may be the first of a
- * router that has just begun. */
-uint32_t resume_retry_ms(const struct request *request, const struct error *e);
+void resume_taken(struct requests *r, const struct request *request);
 
 #endif

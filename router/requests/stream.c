@@ -1,15 +1,11 @@
 #include "router/requests/stream.h"
 
 #include <assert.h>
-#include <inttypes.h>
 #include <stdlib.h>
 
 #include "common/base/failpoint.h"
-#include "common/base/log.h"
-#include "common/wire/request_id.h"
 #include "router/requests/logprob_columns.h"
 #include "router/requests/stops.h"
-#include "router/router_state.h"
 #include "text/detokenizer.h"
 #include "text/text_limits.h"
 
@@ -45,7 +41,7 @@ static bool owes(const struct choice *choice)
             (choice->state == CHOICE_ENDED && !choice->last_sent));
 }
 
-void stream_ready(struct router_core *r, struct choice *choice)
+void stream_ready(struct requests *r, struct choice *choice)
 {
     struct router_peer *p = choice->request->call.peer;
 
@@ -53,13 +49,13 @@ void stream_ready(struct router_core *r, struct choice *choice)
         return;
     }
     if (!list_linked(&choice->ready)) {
-        choice->ready_us = r->now_us;
+        choice->ready_us = r->base->now_us;
         list_append(&p->ready, &choice->ready);
-        peers_touch(r, p);
+        peers_touch(r->fleet, p);
     }
     if (choice->state == CHOICE_ENDED) {
-        p->streamed_us = r->now_us - r->options.gather_us;
-        peers_touch(r, p);
+        p->streamed_us = r->base->now_us - r->base->options.gather_us;
+        peers_touch(r->fleet, p);
     }
 }
 
@@ -90,7 +86,7 @@ static void figures(const struct choice *choice, Sluice__V1__GenerateFigures *f)
     f->worker = wire_text(choice->worker_name);
 }
 
-static void reserve_text(struct router_core *r, const struct tokenizer *t)
+static void reserve_text(struct requests *r, const struct tokenizer *t)
 {
     /* The push that passes the limit, and a finish after it. */
     size_t size = CHUNK_TEXT_MAX + 2 * detokenizer_max(t);
@@ -103,7 +99,7 @@ static void reserve_text(struct router_core *r, const struct tokenizer *t)
     }
 }
 
-void stream_begin(struct router_core *r, struct choice *choice)
+void stream_begin(struct requests *r, struct choice *choice)
 {
     const struct request *request = choice->request;
     const struct tokenizer *t = NULL;
@@ -113,8 +109,8 @@ void stream_begin(struct router_core *r, struct choice *choice)
             logprob_columns_new(request->sampling.n_top_logprobs);
     }
     if (request->wants_text || request->stop_strings != NULL) {
-        t = r->options.text->ops->tokenizer(r->options.text,
-                                            request->model->text);
+        t = r->base->options.text->ops->tokenizer(r->base->options.text,
+                                                  request->model->text);
     }
     if (t == NULL) {
         return;
@@ -136,8 +132,7 @@ void stream_begin(struct router_core *r, struct choice *choice)
 }
 
 /* The text of the next tokens up to the end-th: fewer if they give too much. */
-static size_t make_text(struct router_core *r, struct choice *choice,
-                        uint32_t end)
+static size_t make_text(struct requests *r, struct choice *choice, uint32_t end)
 {
     uint32_t stop = UINT32_MAX; /* the end token: it is no text */
     size_t bytes =
@@ -168,8 +163,8 @@ static size_t make_text(struct router_core *r, struct choice *choice,
 /* The text of a chunk with the next *n tokens, and how many they are then:
  * fewer if they give too much.  A choice that is resumed begins with the text
  * of the tokens it came with, which its client has up to a place. */
-static void chunk_text(struct router_core *r, struct choice *choice,
-                       uint32_t *n, ProtobufCBinaryData *text)
+static void chunk_text(struct requests *r, struct choice *choice, uint32_t *n,
+                       ProtobufCBinaryData *text)
 {
     uint32_t end = choice->n_sent + *n;
     size_t bytes, had;
@@ -209,7 +204,7 @@ static void show_end(const struct choice *choice, Sluice__V1__GenerateChunk *c,
 }
 
 /* One chunk with all that is new, as far as one goes; false: no room. */
-static bool send_chunk(struct router_core *r, struct choice *choice)
+static bool send_chunk(struct requests *r, struct choice *choice)
 {
     Sluice__V1__GenerateChunk c = SLUICE__V1__GENERATE_CHUNK__INIT;
     Sluice__V1__GenerateFigures f;
@@ -246,11 +241,11 @@ static bool send_chunk(struct router_core *r, struct choice *choice)
     choice->n_sent += n;
     choice->last_sent = c.has_finish;
     request->n_unsent -= choice->last_sent;
-    choice->ready_us = request->served_us = r->now_us;
+    choice->ready_us = request->served_us = r->base->now_us;
     return true;
 }
 
-void stream_rest(struct router_core *r, struct request *request)
+void stream_rest(struct requests *r, struct request *request)
 {
     for (uint32_t c = 0; c < request->n_choices; c++) {
         struct choice *choice = &request->choices[c];
@@ -264,7 +259,7 @@ void stream_rest(struct router_core *r, struct request *request)
 }
 
 /* Chunks of one request; true: it owes nothing more now. */
-static bool serve(struct router_core *r, struct router_peer *p,
+static bool serve(struct requests *r, struct router_peer *p,
                   struct choice *choice)
 {
     if (!has_room(p) || !send_chunk(r, choice)) {
@@ -274,7 +269,7 @@ static bool serve(struct router_core *r, struct router_peer *p,
     if (choice->last_sent) {
         if (choice->request->n_unsent == 0) {
             FP(ROUTER_END);
-            pending_end(r, &choice->request->call, NULL);
+            pending_end(r->fleet, &choice->request->call, NULL);
         }
         choice_settle(r, choice);
     } else if (owes(choice)) {
@@ -284,23 +279,23 @@ static bool serve(struct router_core *r, struct router_peer *p,
 }
 
 /* True if what is ready waits for more. */
-static bool gather(struct router_core *r, struct router_peer *p)
+static bool gather(struct requests *r, struct router_peer *p)
 {
-    int64_t due = p->streamed_us + r->options.gather_us;
+    int64_t due = p->streamed_us + r->base->options.gather_us;
 
     p->stream_due_us = NODE_IDLE;
     if (list_empty(&p->ready)) {
         return false;
     }
-    if (r->now_us < due) {
+    if (r->base->now_us < due) {
         p->stream_due_us = due;
         return true;
     }
-    p->streamed_us = r->now_us;
+    p->streamed_us = r->base->now_us;
     return false;
 }
 
-void stream_pump(struct router_core *r, struct router_peer *p)
+void stream_pump(struct requests *r, struct router_peer *p)
 {
     if (gather(r, p)) {
         return;
@@ -311,59 +306,8 @@ void stream_pump(struct router_core *r, struct router_peer *p)
         }
     }
     if (list_empty(&p->ready)) {
-        event_clear(r, &p->slow);
+        event_clear(r->base, &p->slow);
     } else if (p->slow.timer.index == 0) {
-        event_set(r, &p->slow, r->now_us + SLOW_READER_MS * 1000);
+        event_set(r->base, &p->slow, r->base->now_us + SLOW_READER_MS * 1000);
     }
-}
-
-static void give_up(struct router_core *r, struct request *request)
-{
-    char id[REQUEST_ID_TEXT];
-    struct error e;
-    uint64_t unread = 0;
-
-    for (uint32_t c = 0; c < request->n_choices; c++) {
-        unread += request->choices[c].n_generated - request->choices[c].n_sent;
-    }
-    request_id_format(request->id, id);
-    log_warn("slow-reader", "request=%s client=%s unread=%" PRIu64, id,
-             request->call.peer->name, unread);
-    r->metrics.slow_readers++;
-    error_set(&e, ST_CANCELLED,
-              "nothing was read for %d s, %" PRIu64 " tokens waited",
-              SLOW_READER_MS / 1000, unread);
-    pending_fail(r, &request->call, &e, 0);
-    request_cancel(r, request, SLUICE__V1__CANCEL_REASON__CANCEL_SLOW_READER);
-}
-
-/* While choice had something to give nothing of its call was taken, till when?
- */
-static int64_t slow_at(const struct choice *choice)
-{
-    int64_t served_us = choice->request->served_us;
-
-    return (choice->ready_us > served_us ? choice->ready_us : served_us) +
-           SLOW_READER_MS * 1000;
-}
-
-void stream_slow(struct router_core *r, struct router_peer *p)
-{
-    int64_t next = NODE_IDLE;
-    struct list *at = p->ready.next;
-
-    while (at != &p->ready) {
-        const struct choice *choice = LIST_OF(at, struct choice, ready);
-        int64_t due = slow_at(choice);
-
-        at = at->next;
-        if (due <= r->now_us) {
-            give_up(r, choice->request);
-            at = p->ready.next; /* more than choice went */
-            next = NODE_IDLE;
-        } else if (due < next) {
-            next = due;
-        }
-    }
-    event_set(r, &p->slow, next);
 }

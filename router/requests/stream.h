@@ -27,21 +27,20 @@
 
 #include "router/requests/request.h"
 
+struct requests;
+
 /* Make ready to give what choice wants: text if the model has a tokenizer, its
  * end at a stop string, logprobs. */
-void stream_begin(struct router_core *r, struct choice *choice);
+void stream_begin(struct requests *r, struct choice *choice);
 
 /* choice has something new for its client. */
-void stream_ready(struct router_core *r, struct choice *choice);
+void stream_ready(struct requests *r, struct choice *choice);
 
 /* Send what there is room for. */
-void stream_pump(struct router_core *r, struct router_peer *p);
+void stream_pump(struct requests *r, struct router_peer *p);
 
 /* Send now what request has gathered, a chunk a choice: its call is about to
  * fail. */
-void stream_rest(struct router_core *r, struct request *request);
-
-/* p's timer: cancel what nobody reads. */
-void stream_slow(struct router_core *r, struct router_peer *p);
+void stream_rest(struct requests *r, struct request *request);
 
 #endif

@@ -10,38 +10,15 @@
 #include "common/wire/ids_hash.h"
 #include "common/wire/request_id.h"
 #include "proto/worker.pb-c.h"
+#include "router/fleet/fleet.h"
 #include "router/replicas/place.h"
 #include "router/requests/adoption.h"
-#include "router/router_state.h"
-#include "router/schedule/headroom.h"
+#include "router/requests/choice_life.h"
+#include "router/requests/choice_moves.h"
+#include "router/schedule/policy.h"
 
-/* Of SUBMIT_IDS_MAX ids, the lists of a sampling and what is beside. */
+/* SUBMIT_IDS_MAX ids and the fields beside. */
 #define PART_BYTES (60u << 10)
-
-/* May it be granted one more, as a place or as a stage of one? */
-static bool takes(const struct worker *w)
-{
-    return w->state == WORKER_UP && !w->peer->ended &&
-           (!w->drain.on || PLANT(DRAIN_GRANTS)) &&
-           w->last_grant - w->ledger.grant < GRANTS_UNSETTLED_MAX;
-}
-
-/* Only a place refuses Submits: a stage past the first that cannot hold what
- * it was granted ends the assembly. */
-bool submit_open(const struct worker *w)
-{
-    if (!worker_can_serve(w) || !takes(w) || !adoptions_known(w) ||
-        w->n_running >= WORKER_LIVE_MAX || w->closed_until > w->ledger.grant) {
-        return false;
-    }
-    for (uint32_t i = 1; i < worker_n_stages(w); i++) {
-        if (!takes(worker_stage(w, i))) {
-            return false;
-        }
-    }
-    return peer_calls_left(w->peer->peer) > 0 &&
-           peer_room(w->peer->peer, LANE_SUBMIT) >= PART_BYTES;
-}
 
 static uint32_t part_of(const struct choice *choice)
 {
@@ -52,7 +29,7 @@ static uint32_t part_of(const struct choice *choice)
 
 /* The next part of prompt ++ generated: where it lies, or, if it spans both,
  * in the core's scratch. */
-static uint32_t *next_ids(struct router_core *r, const struct choice *choice)
+static uint32_t *next_ids(struct requests *r, const struct choice *choice)
 {
     const struct request *request = choice->request;
     uint32_t at = choice->n_ids_sent, n = part_of(choice), n_prompt;
@@ -113,7 +90,7 @@ static void fill_stages(struct worker *w, const struct need *need,
     x->m.checkpoints = x->checkpoints;
 }
 
-static enum status send_submit(struct router_core *r, struct worker *w,
+static enum status send_submit(struct requests *r, struct worker *w,
                                struct choice *choice, const struct need *need,
                                bool adopt)
 {
@@ -159,7 +136,7 @@ static enum status send_submit(struct router_core *r, struct worker *w,
                      NULL);
 }
 
-enum status submit_send(struct router_core *r, struct worker *w,
+enum status submit_send(struct requests *r, struct worker *w,
                         struct choice *choice)
 {
     struct need need = place_need(w, request_tokens(choice->request));
@@ -175,7 +152,7 @@ enum status submit_send(struct router_core *r, struct worker *w,
     choice->n_ids_sent = part_of(choice);
     choice->n_before = peer_queued(w->peer->peer, LANE_SUBMIT);
     choice_granted(r, choice, w, &need);
-    headroom_charge(r, choice);
+    r->schedule->policy->charge(r->schedule, &choice->entry, w, &need);
     if (choice->n_ids_sent < choice->n_ids) {
         list_append(&w->parts, &choice->parts);
     }
@@ -183,14 +160,7 @@ enum status submit_send(struct router_core *r, struct worker *w,
     return ST_OK;
 }
 
-bool submit_may_have_run(const struct choice *choice)
-{
-    return choice->n_ids_sent == choice->n_ids &&
-           peer_taken(choice->worker->peer->peer, LANE_SUBMIT) >=
-               choice->n_before;
-}
-
-enum status submit_adopt(struct router_core *r, struct worker *w,
+enum status submit_adopt(struct requests *r, struct worker *w,
                          struct choice *choice)
 {
     struct need need = worker_need(w, request_tokens(choice->request));
@@ -201,11 +171,11 @@ enum status submit_adopt(struct router_core *r, struct worker *w,
     st = send_submit(r, w, choice, &none, true);
     if (st == ST_OK) {
         choice->n_before = peer_queued(w->peer->peer, LANE_SUBMIT);
-        trial_found(r, w, choice);
+        trial_found(r->schedule, w, &choice->entry);
         choice_granted(r, choice, w, PLANT(ADOPT_CHARGED) ? &need : &none);
         choice->need = need; /* which it has */
         choice->held = place_sum(choice->worker, &need);
-        headroom_charge(r, choice);
+        r->schedule->policy->charge(r->schedule, &choice->entry, w, &need);
         choice->adopting = true;
     }
     return st;
@@ -221,7 +191,7 @@ static void log_adoption(const struct choice *choice, const char *what)
              id, choice->index, choice->worker_name, choice->n_generated);
 }
 
-static bool send_part(struct router_core *r, struct worker *w,
+static bool send_part(struct requests *r, struct worker *w,
                       struct choice *choice)
 {
     Sluice__V1__SubmitPartMessage m = SLUICE__V1__SUBMIT_PART_MESSAGE__INIT;
@@ -240,7 +210,7 @@ static bool send_part(struct router_core *r, struct worker *w,
     return true;
 }
 
-void submit_pump(struct router_core *r, struct worker *w)
+void submit_pump(struct requests *r, struct worker *w)
 {
     while (!list_empty(&w->parts)) {
         struct choice *choice = LIST_OF(w->parts.next, struct choice, parts);
@@ -258,8 +228,8 @@ void submit_pump(struct router_core *r, struct worker *w)
  * that it fits: back to the head, and nothing more for it before a ledger
  * shows what it saw.  The stages behind it settle the number all the same, by
  * a void Open: what they owe for it goes with their next ledgers. */
-static void bounced(struct router_core *r, struct worker *w,
-                    struct choice *choice, const struct error *e)
+static void bounced(struct requests *r, struct worker *w, struct choice *choice,
+                    const struct error *e)
 {
     w->closed_until = choice->grant;
     if (++choice->n_refusals > REFUSALS_MAX) {
@@ -270,9 +240,8 @@ static void bounced(struct router_core *r, struct worker *w,
     }
 }
 
-static void refused(struct router_core *r, struct worker *w,
-                    struct choice *choice, enum status status,
-                    const struct error *e)
+static void refused(struct requests *r, struct worker *w, struct choice *choice,
+                    enum status status, const struct error *e)
 {
     struct error why = *e;
 
@@ -284,7 +253,7 @@ static void refused(struct router_core *r, struct worker *w,
         return;
     }
     if (choice->adopting && status == ST_NOT_FOUND) {
-        r->metrics.adoptions_lost++;
+        r->base->metrics.adoptions_lost++;
         log_adoption(choice, "adoption-lost");
         choice_requeue(r, choice);
         return;
@@ -301,10 +270,10 @@ static void refused(struct router_core *r, struct worker *w,
     }
 }
 
-void submit_answered(struct router_core *r, struct worker *w, uint64_t grant,
+void submit_answered(struct requests *r, struct worker *w, uint64_t grant,
                      enum status status, const struct error *e)
 {
-    struct choice *choice = worker_sequence(w, grant);
+    struct choice *choice = choice_of_grant(w, grant);
 
     if (choice == NULL || choice->state == CHOICE_ENDED) {
         return; /* a receipt or a row was faster */
@@ -313,7 +282,7 @@ void submit_answered(struct router_core *r, struct worker *w, uint64_t grant,
         if (choice->adopting) {
             choice->adopting = false;
             choice->n_idle_moves = 0; /* it was not its worker's end */
-            r->metrics.adopted++;
+            r->base->metrics.adopted++;
             log_adoption(choice, "adopted");
         }
         if (choice->state == CHOICE_SUBMITTED) {
@@ -323,8 +292,33 @@ void submit_answered(struct router_core *r, struct worker *w, uint64_t grant,
                choice->state == CHOICE_ENDING) {
         refused(r, w, choice, status, e);
     } else {
-        peers_end(r, w->peer,
+        peers_end(r->fleet, w->peer,
                   "it refused a sequence of which it had sent tokens");
-        r->metrics.lies++;
+        r->base->metrics.lies++;
+    }
+}
+
+static void adopt_at(struct requests *r, struct worker *w)
+{
+    struct choice *choice;
+
+    while ((choice = adoption_next(r, w)) != NULL && place_takes(w)) {
+        bool sent;
+
+        adoption_begin(w);
+        sent = submit_adopt(r, w, choice) == ST_OK;
+        adoption_end(r, w, sent);
+        if (!sent) {
+            return;
+        }
+    }
+}
+
+void submit_adoptions(struct requests *r, struct model *m)
+{
+    for (uint32_t i = 0; i < r->fleet->n_workers; i++) {
+        if (r->fleet->workers[i]->model == m) {
+            adopt_at(r, r->fleet->workers[i]);
+        }
     }
 }

@@ -12,27 +12,25 @@
 
 #include "router/requests/request.h"
 
-/* Is w a place that takes a Submit now (its state and that of its stages, its
- * link, the limits)? */
-bool submit_open(const struct worker *w);
+struct requests;
 
 /* Grant choice its need at w.  Not OK: the link is full, nothing was done. */
-MUST_CHECK enum status submit_send(struct router_core *r, struct worker *w,
+MUST_CHECK enum status submit_send(struct requests *r, struct worker *w,
                                    struct choice *choice);
-
-/* Have all ids of choice, which has a worker, left for it? */
-bool submit_may_have_run(const struct choice *choice);
 
 /* Grant choice what it has at w already; nothing is charged.  As submit_send().
  */
-MUST_CHECK enum status submit_adopt(struct router_core *r, struct worker *w,
+MUST_CHECK enum status submit_adopt(struct requests *r, struct worker *w,
                                     struct choice *choice);
 
+/* Adopts what is wanted of m, as far as there is room. */
+void submit_adoptions(struct requests *r, struct model *m);
+
 /* Send parts as far as there is room. */
-void submit_pump(struct router_core *r, struct worker *w);
+void submit_pump(struct requests *r, struct worker *w);
 
 /* The worker's answer to a Submit. */
-void submit_answered(struct router_core *r, struct worker *w, uint64_t grant,
+void submit_answered(struct requests *r, struct worker *w, uint64_t grant,
                      enum status status, const struct error *e);
 
 #endif

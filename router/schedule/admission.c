@@ -3,16 +3,12 @@
 #include <inttypes.h>
 
 #include "router/replicas/place.h"
-#include "router/requests/adoption.h"
-#include "router/requests/submit.h"
-#include "router/router_state.h"
-#include "router/schedule/routing.h"
 
-enum status admission_queue(struct router_core *r, const struct model *m,
+enum status admission_queue(const struct schedule *s, const struct model *m,
                             uint32_t n, uint32_t *retry_after_ms,
                             struct error *e)
 {
-    uint32_t max = r->options.max_waiting;
+    uint32_t max = s->base->options.max_waiting;
 
     if (n > max) {
         return error_set(e, ST_RESOURCE_EXHAUSTED,
@@ -20,67 +16,23 @@ enum status admission_queue(struct router_core *r, const struct model *m,
                          "%" PRIu32 " at most",
                          n, max);
     }
-    if (r->n_waiting > max - n) {
+    if (s->n_waiting > max - n) {
         *retry_after_ms = model_retry_ms(m);
         return error_set(e, ST_RESOURCE_EXHAUSTED,
                          "%" PRIu32 " sequences wait for room, at most %" PRIu32
                          " may, and these would be %" PRIu32
                          " more; try again in %" PRIu32 " ms",
-                         r->n_waiting, max, n, *retry_after_ms);
-    }
-    return ST_OK;
-}
-
-static enum status check_ids(const struct request *request, struct error *e)
-{
-    for (uint32_t i = 0; i < request->n_prompt; i++) {
-        if (request->prompt[i] >= request->model->vocab) {
-            return error_set(e, ST_INVALID_ARGUMENT,
-                             "prompt: token %" PRIu32 " is %" PRIu32
-                             ", the vocabulary of %s has %" PRIu32,
-                             i, request->prompt[i], request->model->name,
-                             request->model->vocab);
-        }
-    }
-    return ST_OK;
-}
-
-/* max_tokens = 0: the client named none. */
-static enum status check_length(struct request *request, struct error *e)
-{
-    uint32_t context = request->model->context;
-
-    if (request->n_prompt == 0) {
-        return error_set(e, ST_INVALID_ARGUMENT, "the prompt is empty");
-    }
-    if (request->n_prompt >= context) {
-        return error_set(e, ST_INVALID_ARGUMENT,
-                         "the prompt has %" PRIu32 " tokens, the context of %s "
-                         "is %" PRIu32 " and one token more is needed",
-                         request->n_prompt, request->model->name, context);
-    }
-    if (request->max_tokens == 0) {
-        uint32_t left = context - request->n_prompt;
-        request->max_tokens =
-            left < GENERATE_MAX_TOKENS ? left : GENERATE_MAX_TOKENS;
-    }
-    if (request_tokens(request) > context) {
-        return error_set(e, ST_INVALID_ARGUMENT,
-                         "prompt (%" PRIu32 ") and max_tokens (%" PRIu32
-                         ") are more than the context of %s, %" PRIu32
-                         " tokens",
-                         request->n_prompt, request->max_tokens,
-                         request->model->name, context);
+                         s->n_waiting, max, n, *retry_after_ms);
     }
     return ST_OK;
 }
 
 /* The same of a replica: the stage that it does not fit. */
-static enum status no_fit_stages(const struct request *request,
+static enum status no_fit_stages(const struct demand *d,
                                  const struct worker *best, struct error *e)
 {
-    const struct worker *s = place_tightest(best, request_tokens(request));
-    struct need n = worker_need(s, request_tokens(request));
+    const struct worker *s = place_tightest(best, demand_tokens(d));
+    struct need n = worker_need(s, demand_tokens(d));
     const struct class_ledger *k = s->ledger.classes;
 
     return error_set(
@@ -89,29 +41,28 @@ static enum status no_fit_stages(const struct request *request,
         ") need %" PRIu64 " blocks and %" PRIu64
         " slots of each stage, in the largest replica of %s stage %" PRIu32
         " (worker %s) has %" PRIu32 " and %" PRIu32 ": it can never run",
-        request_tokens(request), request->n_prompt, request->max_tokens,
-        n.of[BLOCKS], n.of[SLOTS], request->model->name, s->stage,
-        s->peer->name, k[BLOCKS].total, k[SLOTS].total);
+        demand_tokens(d), d->n_prompt, d->max_tokens, n.of[BLOCKS], n.of[SLOTS],
+        d->model->name, s->stage, s->peer->name, k[BLOCKS].total,
+        k[SLOTS].total);
 }
 
-static enum status no_fit(const struct request *request,
-                          const struct worker *best, struct error *e)
+static enum status no_fit(const struct demand *d, const struct worker *best,
+                          struct error *e)
 {
-    struct need n = worker_need(best, request_tokens(request));
+    struct need n = worker_need(best, demand_tokens(d));
     const struct class_ledger *k = best->ledger.classes;
 
     if (best->replica != NULL) {
-        return no_fit_stages(request, best, e);
+        return no_fit_stages(d, best, e);
     }
-    return error_set(e, ST_RESOURCE_EXHAUSTED,
-                     "%" PRIu64 " tokens (prompt %" PRIu32
-                     ", max_tokens %" PRIu32 ") need %" PRIu64
-                     " blocks and %" PRIu64
-                     " slots, the largest pool of %s has %" PRIu32
-                     " and %" PRIu32 ": it can never run",
-                     request_tokens(request), request->n_prompt,
-                     request->max_tokens, n.of[BLOCKS], n.of[SLOTS],
-                     request->model->name, k[BLOCKS].total, k[SLOTS].total);
+    return error_set(
+        e, ST_RESOURCE_EXHAUSTED,
+        "%" PRIu64 " tokens (prompt %" PRIu32 ", max_tokens %" PRIu32
+        ") need %" PRIu64 " blocks and %" PRIu64
+        " slots, the largest pool of %s has %" PRIu32 " and %" PRIu32
+        ": it can never run",
+        demand_tokens(d), d->n_prompt, d->max_tokens, n.of[BLOCKS], n.of[SLOTS],
+        d->model->name, k[BLOCKS].total, k[SLOTS].total);
 }
 
 /* What the places of a model could hold of a sequence, were they empty. */
@@ -122,20 +73,19 @@ struct prospects {
     bool open, drained;        /* one of these, of those, could hold it */
 };
 
-static struct prospects look(const struct router_core *r,
-                             const struct request *request)
+static struct prospects look(const struct fleet *fleet, const struct demand *d)
 {
     struct prospects x = {.best = NULL};
 
-    for (uint32_t i = 0; i < r->n_workers; i++) {
-        const struct worker *w = r->workers[i];
+    for (uint32_t i = 0; i < fleet->n_workers; i++) {
+        const struct worker *w = fleet->workers[i];
         bool fits, drained;
         uint64_t blocks;
 
-        if (w->model != request->model || !worker_can_serve(w)) {
+        if (w->model != d->model || !worker_can_serve(w)) {
             continue;
         }
-        fits = place_fits_ever(w, request_tokens(request));
+        fits = place_fits_ever(w, demand_tokens(d));
         drained = place_drained(w);
         x.n_open += !drained;
         x.open = x.open || (fits && !drained);
@@ -164,36 +114,35 @@ enum status admission_absent(const struct model *m, struct error *e)
     return error_set(e, ST_UNAVAILABLE, "no worker of model %s is up", m->name);
 }
 
-enum status admission_possible(struct router_core *r,
-                               const struct request *request, struct error *e)
+enum status admission_possible(const struct fleet *fleet,
+                               const struct demand *d, struct error *e)
 {
-    struct prospects x = look(r, request);
+    struct prospects x = look(fleet, d);
 
     if (x.open) {
         return ST_OK;
     }
     if (x.best != NULL && !x.drained) {
-        return no_fit(request, x.best, e);
+        return no_fit(d, x.best, e);
     }
     if (x.n_open > 0) {
         return error_set(e, ST_UNAVAILABLE,
                          "only workers of model %s that are drained could hold "
                          "%" PRIu64 " tokens",
-                         request->model->name, request_tokens(request));
+                         d->model->name, demand_tokens(d));
     }
-    return model_waits(request->model) ? ST_OK
-                                       : admission_absent(request->model, e);
+    return model_waits(d->model) ? ST_OK : admission_absent(d->model, e);
 }
 
-bool admission_elsewhere(const struct router_core *r,
-                         const struct request *request, const struct worker *w)
+bool admission_elsewhere(const struct fleet *fleet, const struct model *m,
+                         uint64_t n_tokens, const struct worker *w)
 {
-    for (uint32_t i = 0; i < r->n_workers; i++) {
-        const struct worker *u = r->workers[i];
+    for (uint32_t i = 0; i < fleet->n_workers; i++) {
+        const struct worker *u = fleet->workers[i];
 
-        if (u != w && u->model == request->model && worker_can_serve(u) &&
+        if (u != w && u->model == m && worker_can_serve(u) &&
             !place_drained(u) && !place_ended(u) &&
-            place_fits_ever(u, request_tokens(request))) {
+            place_fits_ever(u, n_tokens)) {
             return true;
         }
     }
@@ -203,49 +152,4 @@ bool admission_elsewhere(const struct router_core *r,
 uint32_t admission_retry_ms(const struct error *e)
 {
     return e->code == ST_UNAVAILABLE ? RETRY_MS_ABSENT : 0;
-}
-
-enum status admission_check(struct router_core *r, struct request *request,
-                            uint32_t *retry_after_ms, struct error *e)
-{
-    enum status st = ST_OK;
-
-    if (!model_waits(request->model)) {
-        *retry_after_ms = RETRY_MS_ABSENT;
-        return admission_absent(request->model, e);
-    }
-    st = check_length(request, e);
-    if (st == ST_OK) {
-        st = check_ids(request, e);
-    }
-    if (st == ST_OK) {
-        st = admission_possible(r, request, e);
-        *retry_after_ms = st == ST_OK ? 0 : admission_retry_ms(e);
-    }
-    if (st == ST_OK) {
-        st = admission_queue(r, request->model, request->n_open, retry_after_ms,
-                             e);
-    }
-    return st;
-}
-
-void admission_run(struct router_core *r, struct model *m)
-{
-    struct list *at;
-    uint32_t n_aside = 0;
-
-    adoption_run(r, m);
-    at = m->waiting.next;
-
-    while (at != &m->waiting) {
-        struct choice *choice = LIST_OF(at, struct choice, queue);
-        struct worker *w = routing_pick(r, choice);
-
-        at = at->next;
-        if (w == NULL && n_aside < TRIALS_ASIDE_MAX && trial_waits(r, choice)) {
-            n_aside++;
-        } else if (w == NULL || submit_send(r, w, choice) != ST_OK) {
-            return;
-        }
-    }
 }

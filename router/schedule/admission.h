@@ -14,26 +14,33 @@
 #ifndef ROUTER_SCHEDULE_ADMISSION_H
 #define ROUTER_SCHEDULE_ADMISSION_H
 
-#include "router/requests/request.h"
+#include "router/schedule/schedule.h"
 
-/* May its open choices wait, all of them?  Ids against vocabulary and
- * context, max_tokens (filled in where the client named none), the pools, the
- * length of the queue. */
-MUST_CHECK enum status admission_check(struct router_core *r,
-                                       struct request *request,
-                                       uint32_t *retry_after_ms,
-                                       struct error *e);
+struct schedule;
 
-/* Is there a place that could ever run a choice of it, and does not drain?
- * Of a model that has none at all this is not known: then it may wait, for as
- * long as the model is absent (models.h). */
-MUST_CHECK enum status admission_possible(struct router_core *r,
-                                          const struct request *request,
+/* What a request asks of a pool. */
+struct demand {
+    const struct model *model;
+    uint32_t n_prompt, max_tokens;
+};
+
+static inline uint64_t demand_tokens(const struct demand *d)
+{
+    return (uint64_t)d->n_prompt + d->max_tokens;
+}
+
+/* Is there a place that could ever hold it, and does not drain?  Returns
+ * RESOURCE_EXHAUSTED with the figures of the tightest stage if none could,
+ * UNAVAILABLE if only drained ones could or the model is gone.  Of a model
+ * that has no place at all this is not known: then OK, it may wait for as long
+ * as the model is absent (router/fleet/models.h). */
+MUST_CHECK enum status admission_possible(const struct fleet *fleet,
+                                          const struct demand *d,
                                           struct error *e);
 
 /* ... one other than the place w? */
-bool admission_elsewhere(const struct router_core *r,
-                         const struct request *request, const struct worker *w);
+bool admission_elsewhere(const struct fleet *fleet, const struct model *m,
+                         uint64_t n_tokens, const struct worker *w);
 
 /* No worker of m takes work, or will: UNAVAILABLE, and why. */
 enum status admission_absent(const struct model *m, struct error *e);
@@ -41,14 +48,11 @@ enum status admission_absent(const struct model *m, struct error *e);
 /* When to try again after such a refusal; 0: that would not help. */
 uint32_t admission_retry_ms(const struct error *e);
 
-/* Are there n places in the queue? */
-MUST_CHECK enum status admission_queue(struct router_core *r,
+/* Are there n places in the queue?  Returns RESOURCE_EXHAUSTED if not, and in
+ * *retry_after_ms when to try again; 0: never. */
+MUST_CHECK enum status admission_queue(const struct schedule *s,
                                        const struct model *m, uint32_t n,
                                        uint32_t *retry_after_ms,
                                        struct error *e);
-
-/* Adopt what lives at a worker (router/requests/adoption.h); then grant what
- * fits, from the head of m's queue. */
-void admission_run(struct router_core *r, struct model *m);
 
 #endif

@@ -6,7 +6,6 @@
 #include "common/base/log.h"
 #include "common/base/plant.h"
 #include "router/replicas/place.h"
-#include "router/router_state.h"
 #include "router/schedule/admission.h"
 
 /* The two classes whose border is fixed, so that they bind; pages are sums
@@ -40,12 +39,12 @@ static struct amount room_of(const struct worker *w)
                : (struct amount){0, 0};
 }
 
-static struct survey look(const struct router_core *r, const struct model *m)
+static struct survey look(const struct fleet *fleet, const struct model *m)
 {
     struct survey s = {.empty = true};
 
-    for (uint32_t i = 0; i < r->n_workers; i++) {
-        const struct worker *w = r->workers[i];
+    for (uint32_t i = 0; i < fleet->n_workers; i++) {
+        const struct worker *w = fleet->workers[i];
         struct amount room = room_of(w);
 
         if (w->model != m) {
@@ -107,52 +106,54 @@ static bool is_alone(struct model *m, const struct survey *s)
     return true;
 }
 
-bool headroom_allows(struct router_core *r, const struct worker *w,
-                     const struct need *need, const struct choice *choice)
+bool headroom_allows(struct schedule *s, const struct queue_entry *e,
+                     const struct worker *w, const struct need *need)
 {
-    struct survey s;
+    const struct fleet *fleet = s->fleet;
+    struct survey survey;
     bool counts;
 
-    if (!r->options.headroom || PLANT(NO_HEADROOM) || choice->granted_us != 0 ||
-        choice->n_generated > 0) {
+    if (!s->base->options.headroom || PLANT(NO_HEADROOM) || e->ran) {
         return true;
     }
-    s = look(r, w->model);
-    if (is_alone(w->model, &s) || s.empty) {
+    survey = look(fleet, w->model);
+    if (is_alone(w->model, &survey) || survey.empty) {
         return true;
     }
-    counts = admission_elsewhere(r, choice->request, w);
-    for (uint32_t i = 0; i < r->n_workers; i++) {
-        const struct worker *v = r->workers[i];
+    counts = admission_elsewhere(fleet, e->model, e->n_tokens, w);
+    for (uint32_t i = 0; i < fleet->n_workers; i++) {
+        const struct worker *v = fleet->workers[i];
 
         if (v->model == w->model && (v->n_load > 0 || (v == w && counts)) &&
-            !absorbed(&s, v, w, need, counts)) {
+            !absorbed(&survey, v, w, need, counts)) {
             return false;
         }
     }
     return true;
 }
 
-void headroom_charge(struct router_core *r, struct choice *choice)
+void headroom_charge(struct schedule *s, struct queue_entry *e,
+                     struct worker *w, const struct need *need)
 {
-    struct worker *w = choice->worker;
-
-    assert(!choice->counted);
-    choice->counted =
-        r->options.headroom && admission_elsewhere(r, choice->request, w);
-    if (choice->counted) {
+    assert(e->charged == NULL);
+    if (s->base->options.headroom &&
+        admission_elsewhere(s->fleet, e->model, e->n_tokens, w)) {
+        e->charged = w;
+        e->charge = *need;
         w->n_load++;
-        w->load[BLOCKS] += choice->need.of[BLOCKS];
-        w->load[SLOTS] += choice->need.of[SLOTS];
+        w->load[BLOCKS] += need->of[BLOCKS];
+        w->load[SLOTS] += need->of[SLOTS];
     }
 }
 
-void headroom_release(struct choice *choice)
+void headroom_release(struct queue_entry *e)
 {
-    if (choice->counted) {
-        choice->counted = false;
-        choice->worker->n_load--;
-        choice->worker->load[BLOCKS] -= choice->need.of[BLOCKS];
-        choice->worker->load[SLOTS] -= choice->need.of[SLOTS];
+    struct worker *w = e->charged;
+
+    if (w != NULL) {
+        e->charged = NULL;
+        w->n_load--;
+        w->load[BLOCKS] -= e->charge.of[BLOCKS];
+        w->load[SLOTS] -= e->charge.of[SLOTS];
     }
 }

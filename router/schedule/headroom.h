@@ -30,19 +30,18 @@
 #ifndef ROUTER_SCHEDULE_HEADROOM_H
 #define ROUTER_SCHEDULE_HEADROOM_H
 
-#include <stdbool.h>
+#include "router/schedule/schedule.h"
 
-struct router_core;
-struct worker;
-struct choice;
-struct need;
+struct schedule;
 
-/* May choice, which needs so much at w, be granted there? */
-bool headroom_allows(struct router_core *r, const struct worker *w,
-                     const struct need *need, const struct choice *choice);
+/* May e be granted its need at w, with what must stay free? */
+bool headroom_allows(struct schedule *s, const struct queue_entry *e,
+                     const struct worker *w, const struct need *need);
 
-/* choice was granted its need at its worker; and: it no longer counts there. */
-void headroom_charge(struct router_core *r, struct choice *choice);
-void headroom_release(struct choice *choice);
+/* e was granted its need at w: count it there if another worker could hold it
+ * one day.  And: it counts no longer; idempotent. */
+void headroom_charge(struct schedule *s, struct queue_entry *e,
+                     struct worker *w, const struct need *need);
+void headroom_release(struct queue_entry *e);
 
 #endif

@@ -1,24 +1,21 @@
 #include "router/schedule/routing.h"
 
 #include "router/replicas/place.h"
-#include "router/requests/request.h"
-#include "router/requests/submit.h"
-#include "router/router_state.h"
-#include "router/schedule/headroom.h"
+#include "router/schedule/policy.h"
 
 /* Pages are the one currency in which pools of another shape compare.  Where
  * a worker publishes none, its blocks and slots are priced in them. */
 static uint64_t free_pages(const struct worker *w)
 {
-    const struct shard *s = &w->shard;
+    const struct shard *shard = &w->shard;
 
     if (w->ledger.classes[PAGES].total > 0) {
         return worker_room(w, PAGES);
     }
     return worker_room(w, BLOCKS) *
-               (s->pages_per_block == 0 ? 1 : s->pages_per_block) +
+               (shard->pages_per_block == 0 ? 1 : shard->pages_per_block) +
            worker_room(w, SLOTS) *
-               (s->pages_per_slot == 0 ? 1 : s->pages_per_slot);
+               (shard->pages_per_slot == 0 ? 1 : shard->pages_per_slot);
 }
 
 /* Of the stage that has fewest. */
@@ -37,24 +34,23 @@ static uint64_t spare(const struct worker *w)
  * each grant lowers the room of its worker at once, before any ledger tells,
  * so a burst goes round instead of herding to whoever looked best.  Of equal
  * ones the oldest session wins, so the same events give the same choice. */
-struct worker *routing_pick(struct router_core *r, const struct choice *choice)
+struct worker *routing_pick(struct schedule *s, const struct queue_entry *e)
 {
-    uint64_t n_tokens = request_tokens(choice->request);
     struct worker *best = NULL;
     uint64_t most = 0;
 
-    for (uint32_t i = 0; i < r->n_workers; i++) {
-        struct worker *w = r->workers[i];
+    for (uint32_t i = 0; i < s->fleet->n_workers; i++) {
+        struct worker *w = s->fleet->workers[i];
         struct need need;
 
-        if (w->model != choice->request->model || !submit_open(w) ||
-            !lineage_open(w) || !trial_allows(r, w, choice)) {
+        if (w->model != e->model || !place_takes(w) || !place_readmitted(w) ||
+            !trial_allows(s, w, e)) {
             continue;
         }
-        need = place_need(w, n_tokens);
-        if (n_tokens <= worker_context(w) && place_has_room(w, &need) &&
+        need = place_need(w, e->n_tokens);
+        if (e->n_tokens <= worker_context(w) && place_has_room(w, &need) &&
             (best == NULL || spare(w) > most) &&
-            headroom_allows(r, w, &need, choice)) {
+            s->policy->admit(s, e, w, &need)) {
             best = w;
             most = spare(w);
         }

@@ -1,12 +1,16 @@
-/* routing.h - which worker a sequence goes to.  Threading: the core's. */
+/* routing.h - which place an entry of the queue goes to.
+ *
+ * Threading: the core's.  Cost: O(workers). */
 #ifndef ROUTER_SCHEDULE_ROUTING_H
 #define ROUTER_SCHEDULE_ROUTING_H
 
-#include "router/fleet/workers.h"
+#include "router/schedule/schedule.h"
 
-/* Among the workers of its model that are up, have room for choice now, with
- * what must stay free (headroom.h), and may try it: the one with the most free
- * pages.  NULL: none. */
-struct worker *routing_pick(struct router_core *r, const struct choice *choice);
+struct schedule;
+
+/* Returns the place with the most free pages, of those that run e's model,
+ * take a Submit now, have room for e, may try it (trial.h) and are admitted by
+ * the policy; NULL if there is none. */
+struct worker *routing_pick(struct schedule *s, const struct queue_entry *e);
 
 #endif

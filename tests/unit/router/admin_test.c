@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "common/base/log.h"
-#include "router/router_limits.h"
+#include "router/base/router_limits.h"
 #include "tests/unit/router/rig.h"
 
 static struct record *ask(struct fake *a, enum method m)

@@ -4,8 +4,9 @@
 
 #include "common/base/log.h"
 #include "proto/admin.pb-c.h"
+#include "router/base/router_limits.h"
 #include "router/requests/adoption.h"
-#include "router/router_limits.h"
+#include "router/calls/router_state.h"
 #include "tests/unit/cmocka.h"
 #include "tests/unit/router/rig.h"
 
@@ -84,7 +85,7 @@ static bool lives(const struct scene *s, uint8_t id, uint32_t choice)
     uint8_t full[16];
 
     memset(full, id, sizeof full);
-    return adoption_find(s->rig->router, full, choice) != NULL;
+    return adoption_find(&s->rig->router->requests, full, choice) != NULL;
 }
 
 static struct router_counts counts(const struct scene *s)

@@ -2,7 +2,7 @@
  * how many may ask. */
 #include <string.h>
 
-#include "router/router_limits.h"
+#include "router/base/router_limits.h"
 #include "tests/unit/cmocka.h"
 #include "tests/unit/router/rig_drain.h"
 

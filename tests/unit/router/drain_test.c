@@ -1,7 +1,7 @@
 /* Drain: what ends where it is, what moves, and what it was told meanwhile. */
 #include <string.h>
 
-#include "router/router_limits.h"
+#include "router/base/router_limits.h"
 #include "tests/unit/cmocka.h"
 #include "tests/unit/router/rig_drain.h"
 

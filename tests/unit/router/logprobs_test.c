@@ -9,7 +9,7 @@
 
 #include "common/base/log.h"
 #include "common/wire/method.h"
-#include "router/router_limits.h"
+#include "router/base/router_limits.h"
 #include "tests/unit/cmocka.h"
 #include "tests/unit/router/tiny_text.h"
 

@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "common/base/log.h"
-#include "router/router_limits.h"
+#include "router/base/router_limits.h"
 #include "tests/unit/router/rig.h"
 
 /* What is said: one row for grant 1, changed by a lie. */

@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "common/base/log.h"
-#include "router/router_limits.h"
+#include "router/base/router_limits.h"
 #include "tests/unit/router/rig.h"
 
 /* w1 and w2 are up with two sequences each; w1 has been quiet for so long that

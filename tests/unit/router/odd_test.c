@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "router/router_limits.h"
+#include "router/base/router_limits.h"
 #include "tests/unit/router/rig.h"
 
 static void lie(struct fake *w)

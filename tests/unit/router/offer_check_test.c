@@ -3,7 +3,7 @@
 
 #include "common/base/log.h"
 #include "common/wire/endpoint.h"
-#include "router/router_limits.h"
+#include "router/base/router_limits.h"
 #include "tests/unit/cmocka.h"
 #include "tests/unit/router/rig.h"
 

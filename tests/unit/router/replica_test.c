@@ -9,7 +9,7 @@
 
 #include "common/base/log.h"
 #include "router/replicas/replica.h"
-#include "router/router_limits.h"
+#include "router/base/router_limits.h"
 #include "tests/unit/router/rig.h"
 
 /* Of all models. */

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "router/router_limits.h"
+#include "router/base/router_limits.h"
 #include "tests/unit/cmocka.h"
 
 struct rig *rig_waiting(int64_t wait_us)

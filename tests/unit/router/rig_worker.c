@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "common/wire/ids_hash.h"
-#include "router/router_limits.h"
+#include "router/base/router_limits.h"
 #include "tests/unit/router/rig.h"
 
 static struct sequence *by_id(struct fake *w, const uint8_t *id,

@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "common/base/log.h"
-#include "router/router_limits.h"
+#include "router/base/router_limits.h"
 #include "tests/unit/router/rig.h"
 
 #define LENGTH SLUICE__V1__FINISH__FINISH_LENGTH

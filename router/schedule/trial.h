@@ -36,30 +36,17 @@
  *
  * Threading: the core's.  Memory: inside requests and workers.  Limits:
  * below. */
-#ifndef ROUTER_REQUESTS_TRIAL_H
-#define ROUTER_REQUESTS_TRIAL_H
+#ifndef ROUTER_SCHEDULE_TRIAL_H
+#define ROUTER_SCHEDULE_TRIAL_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "router/router_limits.h"
+#include "router/fleet/models.h"
 
-struct model;
-struct choice;
-struct router_core;
+struct queue_entry;
+struct schedule;
 struct worker;
-
-#define TRIAL_DEATHS_ALL (TRIAL_DEATHS + TRIAL_MERCY_MAX)
-/* Deaths remembered: those of one on trial, as many as it may get, and as many
- * more as there is mercy. */
-#define TRIAL_RING 16
-
-/* The newest deaths of a model's workers. */
-struct deaths {
-    int64_t at_us[TRIAL_RING]; /* INT64_MIN: none, or taken back */
-    uint64_t life[TRIAL_RING];
-    uint64_t n; /* the next one is at n % TRIAL_RING */
-};
 
 /* Of a sequence. */
 struct trial {
@@ -69,45 +56,56 @@ struct trial {
     bool suspect;
     bool aside;    /* it was found alive beside the one on trial */
     bool indicted; /* the newest death was one too many */
-    /* Of the workers of the death that made it one, and of n_deaths; and the
-     * lineage of the newest, 0: none. */
+    /* Lives of the workers of the death that made it a suspect, and of
+     * n_deaths; and the lineage of the newest, 0: none. */
     uint64_t lives[TRIAL_DEATHS_ALL + 1], lineage;
+    struct worker *at; /* where it is on trial, NULL: nowhere */
 };
 
-void deaths_init(struct deaths *d);
+/* May w be granted e, as far as trials go? */
+bool trial_allows(const struct schedule *s, const struct worker *w,
+                  const struct queue_entry *e);
 
-/* May w be granted choice, as far as trials go? */
-bool trial_allows(const struct router_core *r, const struct worker *w,
-                  const struct choice *choice);
+/* Does e wait for its trial, and not for room?  Then what is behind it in the
+ * queue may go first. */
+bool trial_waits(const struct schedule *s, const struct queue_entry *e);
 
-/* Does choice wait for its trial, and not for room?  It steps aside then: what
- * is behind it in the queue may go first. */
-bool trial_waits(const struct router_core *r, const struct choice *choice);
+/* e, with n_generated tokens, is granted at w. */
+void trial_granted(struct worker *w, struct queue_entry *e,
+                   uint32_t n_generated);
 
-/* It got a place; it made tokens; it has ended; it has left its place. */
-void trial_granted(struct worker *w, struct choice *choice);
-void trial_made(struct router_core *r, struct choice *choice);
-void trial_ended(struct router_core *r, struct choice *choice);
-void trial_left(struct router_core *r, struct choice *choice);
+/* e has n_generated tokens now; it has ended; it has left its place. */
+void trial_made(struct schedule *s, struct queue_entry *e,
+                uint32_t n_generated);
+void trial_ended(struct schedule *s, struct queue_entry *e);
+void trial_left(struct schedule *s, struct queue_entry *e);
 
-/* w has died: sort the sequences of its place, itself or the leader of its
- * replica, into free ones and suspects.  Before they are displaced.  True: one
- * was on trial and is charged. */
-bool trial_death(struct router_core *r, struct worker *w);
+/* Has e made tokens enough at its place to be no suspect? */
+bool trial_proven(const struct queue_entry *e, uint32_t n_generated);
 
-/* Is it to end, with how many deaths; and: end it so.  Its generation may be
- * gone after it. */
-bool trial_indicted(const struct choice *choice);
-void trial_indict(struct router_core *r, struct choice *choice,
-                  const char *why);
+/* Takes w's death into the ring of its model: its bit in trial.aboard. */
+uint32_t trial_remember(struct schedule *s, struct worker *w);
 
-/* It waits, and is found alive at w, which is to have it: the death of w was
- * none.  Where another is on trial it keeps its other deaths, but is not
- * tried: two cannot be. */
-void trial_found(struct router_core *r, const struct worker *w,
-                 struct choice *choice);
+/* e ran at w, which died: it is a suspect, or, if it was on trial there
+ * (tried), has one death more. */
+void trial_count(struct schedule *s, const struct worker *w,
+                 struct queue_entry *e, bool tried);
 
-/* The worker of this life has not died: absolve whom its death charged. */
-void trial_alive(struct router_core *r, uint64_t life);
+/* Has e been on trial at as many deaths as end it? */
+bool trial_indicted(const struct queue_entry *e);
+
+/* The deaths that e is blamed for say nothing in favour of others. */
+void trial_explain(const struct queue_entry *e);
+
+/* e waits, and is found alive at w, which is to have it: the death of w was
+ * none.  Where another is on trial e keeps its other deaths, but is not tried:
+ * two cannot be. */
+void trial_found(struct schedule *s, const struct worker *w,
+                 struct queue_entry *e);
+
+/* The worker of this life has not died after all: takes its death back, of
+ * one entry; of the rings of all models. */
+void trial_absolve(struct schedule *s, struct queue_entry *e, uint64_t life);
+void trial_forget(struct schedule *s, uint64_t life);
 
 #endif

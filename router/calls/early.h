@@ -26,11 +26,13 @@
  * Limits: options.max_waiting choices and EARLY_BYTES_MAX; past them a call
  * is refused, UNAVAILABLE with a retry_after_ms; of more choices than may
  * ever wait, RESOURCE_EXHAUSTED without. */
-#ifndef ROUTER_REQUESTS_EARLY_H
-#define ROUTER_REQUESTS_EARLY_H
+#ifndef ROUTER_CALLS_EARLY_H
+#define ROUTER_CALLS_EARLY_H
 
 #include "proto/inference.pb-c.h"
-#include "router/calls/recv.h"
+#include "router/calls/refuse.h"
+
+struct router_core;
 
 struct early {
     struct list calls;  /* struct early_call, in order of arrival */

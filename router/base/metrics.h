@@ -2,8 +2,8 @@
  * /metrics are printed from these rows.
  *
  * Threading: the core's. */
-#ifndef ROUTER_METRICS_H
-#define ROUTER_METRICS_H
+#ifndef ROUTER_BASE_METRICS_H
+#define ROUTER_BASE_METRICS_H
 
 #include "common/base/metric.h"
 

@@ -3,8 +3,8 @@
  * Public limits are in router/router_core.h.  Everything a peer says is
  * compared with one of these, or with the options, before it sizes or indexes
  * anything. */
-#ifndef ROUTER_ROUTER_LIMITS_H
-#define ROUTER_ROUTER_LIMITS_H
+#ifndef ROUTER_BASE_ROUTER_LIMITS_H
+#define ROUTER_BASE_ROUTER_LIMITS_H
 
 #include "common/split/layer_split.h"
 #include "common/wire/hello.h"

@@ -1,4 +1,4 @@
-#include "router/requests/early.h"
+#include "router/calls/early.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -8,9 +8,11 @@
 #include "common/base/log.h"
 #include "common/sampling/sampling.h"
 #include "common/wire/request_id.h"
+#include "router/calls/recv.h"
+#include "router/calls/router_state.h"
+#include "router/requests/removal.h"
 #include "router/requests/request.h"
 #include "router/requests/resume.h"
-#include "router/router_state.h"
 
 typedef Sluice__V1__GenerateRequest generate_message;
 
@@ -28,8 +30,9 @@ struct early_call {
     uint8_t packed[]; /* [bytes] the request */
 };
 
-static void end_young(struct router_core *r, struct event *e)
+static void end_young(void *room, struct event *e)
 {
+    struct router_core *r = room;
     (void)e;
     early_run(r);
 }
@@ -37,33 +40,33 @@ static void end_young(struct router_core *r, struct event *e)
 void early_init(struct router_core *r)
 {
     list_init(&r->early.calls);
-    table_init(&r->early.by_id, r->options.max_waiting);
-    r->early.end.fire = end_young;
+    table_init(&r->early.by_id, r->base.options.max_waiting);
+    event_init(&r->early.end, end_young, r);
 }
 
 void early_fini(struct router_core *r)
 {
     assert(list_empty(&r->early.calls));
-    event_clear(r, &r->early.end);
+    event_clear(&r->base, &r->early.end);
     table_fini(&r->early.by_id);
 }
 
 static int64_t young_until(const struct router_core *r)
 {
-    return r->start_us + r->options.worker_wait_us;
+    return r->base.start_us + r->base.options.worker_wait_us;
 }
 
 bool early_waits(struct router_core *r, ProtobufCBinaryData model)
 {
-    return r->now_us < young_until(r) && !r->stopping &&
-           (model.len > 0 || r->n_workers == 0) &&
-           model_find(r, model.data, model.len) == NULL;
+    return r->base.now_us < young_until(r) && !r->base.stopping &&
+           (model.len > 0 || r->fleet.n_workers == 0) &&
+           model_find(&r->fleet, model.data, model.len) == NULL;
 }
 
 static struct early_call *find(struct router_core *r, const uint8_t *id)
 {
     struct table_node *at =
-        table_find(&r->early.by_id, request_id_hash(id, r->seed));
+        table_find(&r->early.by_id, request_id_hash(id, r->base.seed));
 
     for (; at != NULL; at = table_next(at)) {
         struct early_call *k = LIST_OF(at, struct early_call, by_id);
@@ -80,7 +83,7 @@ static bool check_room(struct router_core *r, const struct incoming *in,
                        uint32_t n, size_t bytes)
 {
     const struct early *l = &r->early;
-    uint32_t max = r->options.max_waiting;
+    uint32_t max = r->base.options.max_waiting;
     struct error e;
 
     if (n <= max && l->n_choices <= max - n &&
@@ -108,10 +111,38 @@ static void add(struct router_core *r, struct early_call *k)
 
     list_init(&k->all);
     list_append(&l->calls, &k->all);
-    table_add(&l->by_id, &k->by_id, request_id_hash(k->id, r->seed));
+    table_add(&l->by_id, &k->by_id, request_id_hash(k->id, r->base.seed));
     l->n_choices += k->n_choices;
     l->bytes += k->bytes;
-    event_set(r, &l->end, young_until(r));
+    event_set(&r->base, &l->end, young_until(r));
+}
+
+/* Out of every list, and its call closed. */
+static void unlink_call(struct router_core *r, struct early_call *k)
+{
+    pending_close(&r->fleet, &k->call);
+    list_remove(&k->all);
+    table_remove(&r->early.by_id, &k->by_id);
+    r->early.n_choices -= k->n_choices;
+    r->early.bytes -= k->bytes;
+}
+
+static void let_go(struct router_core *r, struct early_call *k)
+{
+    unlink_call(r, k);
+    free(k);
+}
+
+static void drop(struct router_core *r, struct early_call *k)
+{
+    r->base.metrics.cancelled += k->n_choices;
+    let_go(r, k);
+}
+
+static void early_dropped(void *room, struct pending *c, bool gone)
+{
+    (void)gone;
+    drop(room, LIST_OF(c, struct early_call, call));
 }
 
 bool early_hold(struct router_core *r, const struct incoming *in,
@@ -132,40 +163,16 @@ bool early_hold(struct router_core *r, const struct incoming *in,
         memcpy(k->model, m->model.data, k->n_model);
     }
     k->n_choices = m->n;
-    k->arrived_us = r->now_us;
+    k->arrived_us = r->base.now_us;
     k->deadline_us = in->deadline_us;
     k->bytes = wire_pack(&m->base, k->packed);
     pending_init(&k->call);
-    pending_open(r, &k->call, PENDING_EARLY, in->peer, in->call);
+    pending_open(&r->fleet, &k->call, in->peer, in->call, early_dropped, r);
     add(r, k);
-    r->metrics.held_early++;
+    r->base.metrics.held_early++;
     request_id_format(k->id, id);
     log_debug("held-early", "request=%s bytes=%zu", id, bytes);
     return true;
-}
-
-/* Out of every list, and its call closed. */
-static void unlink_call(struct router_core *r, struct early_call *k)
-{
-    pending_close(r, &k->call);
-    list_remove(&k->all);
-    table_remove(&r->early.by_id, &k->by_id);
-    r->early.n_choices -= k->n_choices;
-    r->early.bytes -= k->bytes;
-}
-
-static void let_go(struct router_core *r, struct early_call *k)
-{
-    unlink_call(r, k);
-    free(k);
-}
-
-void early_dropped(struct router_core *r, struct pending *c)
-{
-    struct early_call *k = LIST_OF(c, struct early_call, call);
-
-    r->metrics.cancelled += k->n_choices;
-    let_go(r, k);
 }
 
 bool early_check_id(struct router_core *r, const struct incoming *in,
@@ -183,8 +190,8 @@ bool early_check_id(struct router_core *r, const struct incoming *in,
         return false;
     }
     resume_superseded(&e);
-    pending_fail(r, &old->call, &e, RESUME_RETRY_MS);
-    early_dropped(r, &old->call);
+    pending_fail(&r->fleet, &old->call, &e, RESUME_RETRY_MS);
+    drop(r, old);
     return true;
 }
 
@@ -204,7 +211,7 @@ static enum status unpack(struct early_call *k, struct arena *a,
 /* What is of the time before: since when it waits, and what was cancelled. */
 static void bring_up_to_date(struct router_core *r, const struct early_call *k)
 {
-    struct request *request = request_find(r, k->id, sizeof k->id);
+    struct request *request = request_find(&r->requests, k->id, sizeof k->id);
 
     if (request == NULL) {
         return;
@@ -212,7 +219,7 @@ static void bring_up_to_date(struct router_core *r, const struct early_call *k)
     request->arrived_us = k->arrived_us;
     for (uint32_t c = 0; c < request->n_choices; c++) {
         if ((k->cancelled >> c & 1) != 0) {
-            removal_wanted(r, &request->choices[c],
+            removal_wanted(&r->requests, &request->choices[c],
                            SLUICE__V1__CANCEL_REASON__CANCEL_BY_CLIENT);
         }
     }
@@ -221,18 +228,17 @@ static void bring_up_to_date(struct router_core *r, const struct early_call *k)
 /* Takes k over. */
 static void judge(struct router_core *r, struct early_call *k, struct arena *a)
 {
-    struct incoming in = {k->call.peer, k->call.id, k->deadline_us, NULL};
+    struct incoming in = {k->call.peer, k->call.id, k->deadline_us};
     const generate_message *m;
     struct error e;
 
     unlink_call(r, k);
     if (unpack(k, a, &m, &e) == ST_OK) {
-        in.message = &m->base;
-        generate_judge(r, &in);
+        generate_judge(r, &in, m);
         bring_up_to_date(r, k);
     } else { /* the budget is that of the packed body, which may be shorter */
         peer_fail(in.peer->peer, in.call, &e, 0);
-        r->metrics.refused++;
+        r->base.metrics.refused++;
     }
     free(k);
 }
@@ -265,7 +271,7 @@ static void show_figures(const struct router_core *r,
     sluice__v1__generate_figures__init(f);
     f->n_prompt = (uint32_t)m->n_tokens;
     f->n_generated = n;
-    f->queued_us = f->total_us = (uint64_t)(r->now_us - k->arrived_us);
+    f->queued_us = f->total_us = (uint64_t)(r->base.now_us - k->arrived_us);
     f->seed = m->sampling != NULL && m->sampling->has_seed
                   ? m->sampling->seed
                   : sampling_seed(k->id);
@@ -309,12 +315,12 @@ static void end_call(struct router_core *r, struct early_call *k,
     struct error e;
 
     if (send_ends(r, k, m)) {
-        pending_end(r, &k->call, NULL);
+        pending_end(&r->fleet, &k->call, NULL);
     } else {
         error_set(&e, ST_CANCELLED, "cancelled before a worker was up");
-        pending_fail(r, &k->call, &e, 0);
+        pending_fail(&r->fleet, &k->call, &e, 0);
     }
-    early_dropped(r, &k->call);
+    drop(r, k);
 }
 
 /* Tokens that its client came with, of the choices in the set. */
@@ -355,7 +361,7 @@ bool early_removed(struct router_core *r, struct router_peer *p, uint64_t call,
     struct arena a;
     struct error e;
 
-    if (k == NULL ||
+    if (k == NULL || request_find(&r->requests, k->id, sizeof k->id) != NULL ||
         (sequence->has_choice && sequence->choice >= k->n_choices)) {
         return false;
     }

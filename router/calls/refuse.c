@@ -1,0 +1,45 @@
+#include "router/calls/refuse.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "common/base/log.h"
+#include "common/wire/request_id.h"
+#include "router/fleet/quarantine.h"
+#include "router/fleet/workers.h"
+
+void refuse(const struct incoming *in, enum status code, const char *fmt, ...)
+{
+    struct error e = {.code = code};
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(e.text, sizeof e.text, fmt, ap);
+    va_end(ap);
+    peer_fail(in->peer->peer, in->call, &e, 0);
+}
+
+bool check_request_id(const struct incoming *in, ProtobufCBinaryData id)
+{
+    if (id.len != REQUEST_ID_BYTES) {
+        refuse(in, ST_INVALID_ARGUMENT, "request_id is %zu bytes long, not %d",
+               id.len, REQUEST_ID_BYTES);
+        return false;
+    }
+    if (request_id_is_zero(id.data)) {
+        refuse(in, ST_INVALID_ARGUMENT, "request_id is all zeros");
+        return false;
+    }
+    return true;
+}
+
+void worker_lied(struct fleet *fleet, struct worker *w, const struct error *e)
+{
+    if (!w->peer->ended) {
+        log_error("worker-lied", "worker=%s why=\"%s\"", w->peer->name,
+                  e->text);
+        fleet->base->metrics.lies++;
+        quarantine_add(fleet, w->peer->name);
+        peers_end(fleet, w->peer, "what you say cannot be: %s", e->text);
+    }
+}

@@ -1,0 +1,34 @@
+/* router_state.h - the router's core: the state of all its rooms, for the
+ * rooms above them.
+ *
+ *     calls --> requests --> schedule --> replicas --> fleet --> base
+ *
+ * Only router_core.c and router/calls include it; each other room has its own
+ * struct, and reaches the rooms below through pointers in that. */
+#ifndef ROUTER_CALLS_ROUTER_STATE_H
+#define ROUTER_CALLS_ROUTER_STATE_H
+
+#include "router/base/base.h"
+#include "router/calls/early.h"
+#include "router/fleet/fleet.h"
+#include "router/replicas/replicas.h"
+#include "router/requests/requests.h"
+#include "router/schedule/queue.h"
+
+struct router_core {
+    struct router_base base;
+    struct fleet fleet;
+    struct replicas replicas;
+    struct schedule schedule;
+    struct requests requests;
+    struct early early;
+
+    struct list audits; /* of recv_admin_audit.c */
+    uint32_t n_audits;
+
+    /* Scratch of one StepOutput, so that it is not on the heap. */
+    uint64_t ack_grant[STEP_ROWS_MAX];
+    uint32_t ack_index[STEP_ROWS_MAX];
+};
+
+#endif

@@ -1,0 +1,101 @@
+#include "router/calls/worker_session.h"
+
+#include <inttypes.h>
+
+#include "common/base/log.h"
+#include "router/calls/router_state.h"
+#include "router/replicas/offers.h"
+#include "router/replicas/place.h"
+#include "router/requests/adoption.h"
+#include "router/requests/choice_moves.h"
+#include "router/requests/drain.h"
+#include "router/requests/trial_deaths.h"
+
+struct worker *worker_session_open(struct router_core *r, struct router_peer *p,
+                                   struct model *m,
+                                   const Sluice__V1__WorkerShard *s)
+{
+    struct worker *w = workers_add(&r->fleet, p, m, s);
+
+    drain_init(&r->requests, &w->drain);
+    adoptions_open(&r->requests, w, s->n_live);
+    offers_arrived(&r->replicas, w);
+    if (worker_is_staged(w)) {
+        place_await(&r->replicas, w);
+    } else {
+        place_begin(&r->replicas, w);
+    }
+    return w;
+}
+
+void worker_session_blame(struct router_core *r, struct worker *w)
+{
+    if (!w->blamed) {
+        w->blamed = true;
+        lineage_end(&r->fleet, w,
+                    w->death != DEATH_NONE && trial_death(&r->requests, w));
+    }
+}
+
+/* What runs at its place, from the newest to the oldest: each goes before all
+ * that came after it, so the head of the queue is found at once. */
+static void displace(struct router_core *r, struct worker *w, const char *why)
+{
+    struct worker *place = worker_place(w);
+
+    if (w->replica != NULL) {
+        why = w->replica->why;
+    }
+    while (place != NULL && !list_empty(&place->running)) {
+        struct list *last = place->running.prev;
+        choice_displaced(&r->requests, LIST_OF(last, struct choice, running),
+                         why);
+    }
+}
+
+static void log_end(const struct router_core *r, const struct worker *w,
+                    const char *why)
+{
+    if (r->base.stopping) {
+        return;
+    }
+    if (w->drain.leaving && w->n_running == 0) {
+        log_info("worker-left", "worker=%s", w->peer->name);
+        return;
+    }
+    log_warn("worker-lost",
+             "worker=%s sequences=%" PRIu32 " silent_ms=%" PRId64 " why=\"%s\"",
+             w->peer->name, w->n_running,
+             (r->base.now_us - w->peer->heard_us) / 1000, why);
+}
+
+/* The replica moves its sequences before any of its stages is forgotten: so
+ * the death can be charged, and drains hear what moved. */
+void worker_session_close(struct router_core *r, struct worker **pw,
+                          const char *why)
+{
+    struct worker *w = *pw;
+
+    *pw = NULL;
+    if (w == NULL) {
+        return;
+    }
+    worker_move(w, WORKER_LOST);
+    log_end(r, w, why);
+    r->base.metrics.workers_lost++;
+    workers_unlist(&r->fleet, w);
+    replica_end(&r->replicas, w, why);
+    place_end(&r->replicas, w);
+    place_look(&r->replicas, w->model);
+    worker_session_blame(r, w);
+    displace(r, w, why);
+    replica_leave(w);
+    if (worker_is_staged(w)) {
+        offers_departed(&r->replicas, w);
+    }
+    choices_recheck(&r->requests, w->model);
+    drain_close(&r->requests, w);
+    audit_worker_lost(r, w);
+    adoptions_close(&r->requests, w);
+    workers_free(&r->fleet, &w);
+}

@@ -1,0 +1,185 @@
+#include "router/requests/choice_life.h"
+
+#include <string.h>
+
+#include "common/base/failpoint.h"
+#include "router/replicas/place.h"
+#include "router/requests/adoption.h"
+#include "router/requests/request_end.h"
+#include "router/requests/stops.h"
+#include "router/requests/stream.h"
+#include "router/schedule/policy.h"
+
+#define TOKENS_AT_GRANT 4096 /* room for so many of max_tokens */
+
+static void lease_fire(void *room, struct event *e)
+{
+    struct requests *r = room;
+    struct choice *choice = EVENT_OF(e, struct choice, lease);
+
+    if (choice->removal == REMOVAL_NONE) { /* else a receipt is on its way */
+        choice->kept = false;
+        choice_ungrant(r, choice);
+        choice_settle(r, choice);
+    }
+}
+
+static void waits(struct requests *r, struct choice *choice)
+{
+    choice_move(choice, CHOICE_WAITING);
+    adoption_wanted(r, choice);
+    model_touch(r->fleet, choice->request->model);
+}
+
+void choice_enqueue(struct requests *r, struct choice *choice)
+{
+    stream_begin(r, choice);
+    if (stops_found(choice->stops)) { /* in what its client came with */
+        choice_finish(r, choice, SLUICE__V1__FINISH__FINISH_STOP);
+        return;
+    }
+    choice->entry.n_tokens = request_tokens(choice->request);
+    choice->entry.ran = choice->n_generated > 0;
+    queue_add(r->schedule, &choice->entry);
+    waits(r, choice);
+}
+
+void choice_requeue(struct requests *r, struct choice *choice)
+{
+    FP(ROUTER_REQUEUE);
+    choice_ungrant(r, choice);
+    queue_return(r->schedule, &choice->entry);
+    waits(r, choice);
+}
+
+void choice_granted(struct requests *r, struct choice *choice, struct worker *w,
+                    const struct need *need)
+{
+    queue_remove(r->schedule, &choice->entry);
+    adoption_decided(r, choice);
+    choice->adopting = false;
+    choice_move(choice, CHOICE_SUBMITTED);
+    choice->worker = w;
+    choice->grant = place_grant(w, need);
+    trial_granted(w, &choice->entry, choice->n_generated);
+    choice->entry.ran = true;
+    choice->need = *need;
+    choice->held = place_sum(w, need);
+    choice->n_gaps = 0;
+    choice->removal = REMOVAL_NONE;
+    if (choice->granted_us == 0) {
+        choice->granted_us = r->base->now_us;
+    }
+    memcpy(choice->worker_name, w->peer->name, sizeof choice->worker_name);
+    /* Now rather than by doubling while it streams. */
+    choice_reserve(choice, choice->request->max_tokens < TOKENS_AT_GRANT
+                               ? choice->request->max_tokens
+                               : TOKENS_AT_GRANT);
+    table_add(&w->grants, &choice->by_grant, choice->grant);
+    list_append(&w->running, &choice->running);
+    place_more(w);
+    r->base->metrics.grants++;
+}
+
+void choice_ungrant(struct requests *r, struct choice *choice)
+{
+    if (choice->worker != NULL) {
+        trial_left(r->schedule, &choice->entry);
+        table_remove(&choice->worker->grants, &choice->by_grant);
+        list_remove(&choice->running);
+        list_remove(&choice->parts);
+        list_remove(&choice->removals);
+        choice->moving = false;
+        r->schedule->policy->release(&choice->entry);
+        place_less(r->replicas, choice->worker);
+        choice->worker = NULL;
+        event_clear(r->base, &choice->lease);
+    }
+}
+
+/* With the last choice that could want it the prompt's text job is unwanted. */
+static void end(struct requests *r, struct choice *choice)
+{
+    struct request *request = choice->request;
+
+    queue_remove(r->schedule, &choice->entry);
+    adoption_decided(r, choice);
+    r->schedule->policy->release(
+        &choice->entry); /* what is kept would not move */
+    choice_move(choice, CHOICE_ENDED);
+    choice->ended_us = r->base->now_us;
+    trial_ended(r->schedule, &choice->entry);
+    request->n_open--;
+    if (request->n_open == 0) {
+        table_remove(&r->jobs, &request->by_tag);
+    }
+}
+
+void choice_finish(struct requests *r, struct choice *choice,
+                   Sluice__V1__Finish finish)
+{
+    if (choice->stops != NULL && stops_end(choice->stops, r->text)) {
+        finish = SLUICE__V1__FINISH__FINISH_STOP;
+        r->base->metrics.stop_strings++;
+    }
+    end(r, choice);
+    choice->finish = finish;
+    if (finish == SLUICE__V1__FINISH__FINISH_CANCELLED) {
+        r->base->metrics.cancelled++;
+    } else {
+        r->base->metrics.finished++;
+    }
+    if (choice->granted_us != 0) {
+        model_ended(r->fleet, choice->request->model);
+    }
+    stream_ready(r, choice);
+    choice_settle(r, choice);
+}
+
+void choice_had(struct requests *r, struct choice *choice)
+{
+    end(r, choice);
+    choice->last_sent = true;
+    choice->request->n_unsent--;
+}
+
+void choice_fail(struct requests *r, struct choice *choice,
+                 const struct error *e, uint32_t retry_after_ms)
+{
+    struct request *request = choice->request;
+
+    stream_rest(r, request);
+    end(r, choice);
+    choice->finish = SLUICE__V1__FINISH__FINISH_FAILED;
+    r->base->metrics.failed++;
+    pending_fail(r->fleet, &request->call, e, retry_after_ms);
+    request_cancel(r, request, SLUICE__V1__CANCEL_REASON__CANCEL_CHOICE_FAILED);
+}
+
+void choice_refuse(struct requests *r, struct choice *choice)
+{
+    list_remove(&choice->ready);
+    if (choice->state != CHOICE_ENDED) {
+        end(r, choice);
+    }
+}
+
+void choice_abandon(struct requests *r, struct choice *choice)
+{
+    choice_ungrant(r, choice);
+    choice->kept = false;
+    if (choice->state != CHOICE_ENDED) {
+        r->base->metrics.failed++;
+        end(r, choice);
+    }
+}
+
+void choice_keep(struct requests *r, struct choice *choice)
+{
+    /* A second more than the worker keeps it, which began before. */
+    choice->kept = true;
+    event_init(&choice->lease, lease_fire, r);
+    event_set(r->base, &choice->lease,
+              r->base->now_us +
+                  ((int64_t)choice->request->keep_ms + 1000) * 1000);
+}

@@ -1,0 +1,97 @@
+#include "router/requests/request_enqueue.h"
+
+#include <inttypes.h>
+
+#include "router/requests/choice_life.h"
+#include "router/requests/request_end.h"
+#include "router/requests/resume.h"
+
+static enum status check_ids(const struct request *request, struct error *e)
+{
+    for (uint32_t i = 0; i < request->n_prompt; i++) {
+        if (request->prompt[i] >= request->model->vocab) {
+            return error_set(e, ST_INVALID_ARGUMENT,
+                             "prompt: token %" PRIu32 " is %" PRIu32
+                             ", the vocabulary of %s has %" PRIu32,
+                             i, request->prompt[i], request->model->name,
+                             request->model->vocab);
+        }
+    }
+    return ST_OK;
+}
+
+/* max_tokens = 0: the client named none. */
+static enum status check_length(struct request *request, struct error *e)
+{
+    uint32_t context = request->model->context;
+
+    if (request->n_prompt == 0) {
+        return error_set(e, ST_INVALID_ARGUMENT, "the prompt is empty");
+    }
+    if (request->n_prompt >= context) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "the prompt has %" PRIu32 " tokens, the context of %s "
+                         "is %" PRIu32 " and one token more is needed",
+                         request->n_prompt, request->model->name, context);
+    }
+    if (request->max_tokens == 0) {
+        uint32_t left = context - request->n_prompt;
+        request->max_tokens =
+            left < GENERATE_MAX_TOKENS ? left : GENERATE_MAX_TOKENS;
+    }
+    if (request_tokens(request) > context) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "prompt (%" PRIu32 ") and max_tokens (%" PRIu32
+                         ") are more than the context of %s, %" PRIu32
+                         " tokens",
+                         request->n_prompt, request->max_tokens,
+                         request->model->name, context);
+    }
+    return ST_OK;
+}
+
+static enum status check(struct requests *r, struct request *request,
+                         uint32_t *retry_after_ms, struct error *e)
+{
+    enum status st = ST_OK;
+
+    if (!model_waits(request->model)) {
+        *retry_after_ms = RETRY_MS_ABSENT;
+        return admission_absent(request->model, e);
+    }
+    st = check_length(request, e);
+    if (st == ST_OK) {
+        st = check_ids(request, e);
+    }
+    if (st == ST_OK) {
+        struct demand d = request_demand(request);
+
+        st = admission_possible(r->fleet, &d, e);
+        *retry_after_ms = st == ST_OK ? 0 : admission_retry_ms(e);
+    }
+    if (st == ST_OK) {
+        st = admission_queue(r->schedule, request->model, request->n_open,
+                             retry_after_ms, e);
+    }
+    return st;
+}
+
+void request_enqueue(struct requests *r, struct request *request)
+{
+    struct error e;
+    uint32_t retry_ms = 0;
+
+    if (check(r, request, &retry_ms, &e) != ST_OK ||
+        resume_check_length(request, &e) != ST_OK) {
+        request_refuse(r, request, &e,
+                       retry_ms != 0 ? retry_ms
+                                     : request_retry_ms(request, &e));
+        return;
+    }
+    resume_taken(r, request);
+    for (uint32_t c = 0; c < request->n_choices; c++) {
+        if (request->choices[c].state == CHOICE_ENCODING) {
+            choice_enqueue(r, &request->choices[c]);
+        }
+    }
+}

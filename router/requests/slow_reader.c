@@ -1,0 +1,57 @@
+#include "router/requests/slow_reader.h"
+
+#include <inttypes.h>
+
+#include "common/base/log.h"
+#include "router/requests/request_end.h"
+
+static void give_up(struct requests *r, struct request *request)
+{
+    char id[REQUEST_ID_TEXT];
+    struct error e;
+    uint64_t unread = 0;
+
+    for (uint32_t c = 0; c < request->n_choices; c++) {
+        unread += request->choices[c].n_generated - request->choices[c].n_sent;
+    }
+    request_id_format(request->id, id);
+    log_warn("slow-reader", "request=%s client=%s unread=%" PRIu64, id,
+             request->call.peer->name, unread);
+    r->base->metrics.slow_readers++;
+    error_set(&e, ST_CANCELLED,
+              "nothing was read for %d s, %" PRIu64 " tokens waited",
+              SLOW_READER_MS / 1000, unread);
+    pending_fail(r->fleet, &request->call, &e, 0);
+    request_cancel(r, request, SLUICE__V1__CANCEL_REASON__CANCEL_SLOW_READER);
+}
+
+/* While choice had something to give nothing of its call was taken, till when?
+ */
+static int64_t slow_at(const struct choice *choice)
+{
+    int64_t served_us = choice->request->served_us;
+
+    return (choice->ready_us > served_us ? choice->ready_us : served_us) +
+           SLOW_READER_MS * 1000;
+}
+
+void slow_reader_look(struct requests *r, struct router_peer *p)
+{
+    int64_t next = NODE_IDLE;
+    struct list *at = p->ready.next;
+
+    while (at != &p->ready) {
+        const struct choice *choice = LIST_OF(at, struct choice, ready);
+        int64_t due = slow_at(choice);
+
+        at = at->next;
+        if (due <= r->base->now_us) {
+            give_up(r, choice->request);
+            at = p->ready.next; /* more than choice went */
+            next = NODE_IDLE;
+        } else if (due < next) {
+            next = due;
+        }
+    }
+    event_set(r->base, &p->slow, next);
+}

@@ -1,0 +1,54 @@
+#include "router/schedule/queue.h"
+
+#include "common/base/plant.h"
+#include "router/schedule/policy.h"
+
+static void add(struct schedule *s, struct queue_entry *e, bool again)
+{
+    struct list *before = s->policy->order(s, e, again);
+
+    if (!again || !PLANT(REQUEUE_LOST)) {
+        list_insert(before, &e->queue);
+    }
+    e->model->n_waiting++;
+    s->n_waiting++;
+}
+
+void queue_add(struct schedule *s, struct queue_entry *e)
+{
+    add(s, e, false);
+}
+
+void queue_return(struct schedule *s, struct queue_entry *e)
+{
+    add(s, e, true);
+}
+
+void queue_remove(struct schedule *s, struct queue_entry *e)
+{
+    if (list_linked(&e->queue)) {
+        list_remove(&e->queue);
+        e->model->n_waiting--;
+        s->n_waiting--;
+        model_touch(s->fleet, e->model);
+    }
+}
+
+void queue_run(struct schedule *s, struct model *m)
+{
+    struct list *at = m->waiting.next;
+    uint32_t n_aside = 0;
+
+    while (at != &m->waiting) {
+        struct queue_entry *e = LIST_OF(at, struct queue_entry, queue);
+        struct worker *w = s->policy->place(s, e);
+
+        at = at->next;
+        if (w == NULL && n_aside < TRIALS_ASIDE_MAX &&
+            s->policy->yields(s, e)) {
+            n_aside++;
+        } else if (w == NULL || s->events->grant(s->above, e, w) != ST_OK) {
+            return;
+        }
+    }
+}
