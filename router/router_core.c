@@ -234,31 +234,11 @@ bool router_worker_view(const struct router_core *r, uint32_t i,
     return true;
 }
 
-void router_counts(const struct router_core *r, struct router_counts *out)
+void router_counts(const struct router_core *r, struct router_metrics *out)
 {
-    const struct router_metrics *m = &r->metrics;
-
-    *out = (struct router_counts){
-        .requests = m->requests,
-        .finished = m->finished,
-        .cancelled = m->cancelled,
-        .failed = m->failed,
-        .refused = m->refused,
-        .resumed = m->resumed,
-        .had_ended = m->had_ended,
-        .moved = m->moved,
-        .indicted = m->indicted,
-        .tokens = m->tokens,
-        .strikes = m->strikes,
-        .ledger_violations = m->ledger_violations,
-        .hung = m->hung,
-        .lies = m->lies,
-        .adopted = m->adopted,
-        .adoptions_lost = m->adoptions_lost,
-        .disowned = m->disowned,
-        .n_choices = r->n_choices,
-        .n_waiting = r->n_waiting,
-        .n_early = r->early.n_choices,
-        .early_bytes = r->early.bytes,
-    };
+    *out = r->metrics;
+    out->choices_open = r->n_choices;
+    out->choices_waiting = r->n_waiting;
+    out->choices_early = r->early.n_choices;
+    out->early_bytes = r->early.bytes;
 }

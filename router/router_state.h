@@ -31,7 +31,7 @@ struct router_core {
     int64_t now_us, start_us;
     struct timers timers;
     bool stopping;
-    struct router_metrics metrics;
+    struct router_metrics metrics; /* router_counts() adds some gauges */
 
     struct table peers; /* struct router_peer by peer_id */
     struct list all_peers, dirty_peers, gone_peers;

@@ -13,17 +13,47 @@ struct watch {
     int64_t period_us;
 };
 
-static void status_fill(const struct router_core *r, Sluice__V1__StatusReply *m)
-{
-    const struct router_metrics *k = &r->metrics;
+#define N_METRICS METRIC_COUNT(router_metrics_rows)
 
+struct status_message {
+    Sluice__V1__StatusReply reply;
+    Sluice__V1__Metric metrics[N_METRICS], *list[N_METRICS];
+};
+
+static void metrics_fill(struct status_message *s,
+                         const struct router_metrics *values)
+{
+    for (size_t i = 0; i < N_METRICS; i++) {
+        const struct metric_row *row = &router_metrics_rows[i];
+        Sluice__V1__Metric *m = &s->metrics[i];
+
+        sluice__v1__metric__init(m);
+        m->name = wire_text(row->name);
+        m->kind = row->kind == METRIC_COUNTER
+                      ? SLUICE__V1__METRIC_KIND__METRIC_COUNTER
+                      : SLUICE__V1__METRIC_KIND__METRIC_GAUGE;
+        m->help = wire_text(row->help);
+        m->value = metric_value(values, i);
+        s->list[i] = m;
+    }
+    s->reply.n_metrics = N_METRICS;
+    s->reply.metrics = s->list;
+}
+
+static void status_fill(const struct router_core *r, struct status_message *s)
+{
+    Sluice__V1__StatusReply *m = &s->reply;
+    struct router_metrics counts, *k = &counts;
+
+    router_counts(r, k);
     sluice__v1__status_reply__init(m);
+    metrics_fill(s, k);
     m->router = wire_text(r->name);
     m->version = wire_text(SLUICE_VERSION);
     m->uptime_ms = (uint64_t)(r->now_us - r->start_us) / 1000;
     m->n_workers = r->n_workers;
     m->n_clients = peers_count(r, BY_CLIENT | BY_ADMIN);
-    m->n_waiting = r->n_waiting + r->early.n_choices;
+    m->n_waiting = (uint32_t)(k->choices_waiting + k->choices_early);
     for (uint32_t i = 0; i < r->n_workers; i++) {
         const struct worker *w = r->workers[i];
 
@@ -53,20 +83,20 @@ static void status_fill(const struct router_core *r, Sluice__V1__StatusReply *m)
 
 void recv_admin_status(struct router_core *r, const struct incoming *in)
 {
-    Sluice__V1__StatusReply m;
+    struct status_message m;
 
     status_fill(r, &m);
-    peer_end(in->peer->peer, in->call, &m.base);
+    peer_end(in->peer->peer, in->call, &m.reply.base);
 }
 
 /* A message that finds no room is left out: the next one says more. */
 static void watch_fire(struct router_core *r, struct event *e)
 {
     struct watch *x = EVENT_OF(e, struct watch, next);
-    Sluice__V1__StatusReply m;
+    struct status_message m;
 
     status_fill(r, &m);
-    (void)!peer_reply(x->call.peer->peer, x->call.id, &m.base);
+    (void)!peer_reply(x->call.peer->peer, x->call.id, &m.reply.base);
     event_set(r, &x->next, r->now_us + x->period_us);
 }
 

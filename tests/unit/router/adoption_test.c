@@ -87,9 +87,9 @@ static bool lives(const struct scene *s, uint8_t id, uint32_t choice)
     return adoption_find(s->rig->router, full, choice) != NULL;
 }
 
-static struct router_counts counts(const struct scene *s)
+static struct router_metrics counts(const struct scene *s)
 {
-    struct router_counts k;
+    struct router_metrics k;
 
     router_counts(s->rig->router, &k);
     return k;

@@ -257,7 +257,7 @@ static void whatever_comes(void **state)
 
     (void)state;
     for (uint64_t seed = 1; seed <= SEEDS; seed++) {
-        struct router_counts k;
+        struct router_metrics k;
         struct scene s;
 
         bring(&s, seed);
