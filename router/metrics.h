@@ -1,7 +1,8 @@
 /* metrics.h - The router's counters and gauges.
  *
- * --list-metrics, Status, Watch, sluicectl metrics, the log line `counted` at
- * the end and the table in docs/operating.md are generated from these rows.
+ * --list-metrics, Status, Watch, sluicectl metrics and the log line `counted`
+ * on exit are generated from these rows.  tests/system/tables compares the
+ * table in docs/operating.md with them.
  *
  * Threading: the core's. */
 #ifndef ROUTER_METRICS_H

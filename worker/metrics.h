@@ -1,7 +1,8 @@
 /* metrics.h - The worker's counters.
  *
- * --list-metrics, the log line `counted` at the end and the table in
- * docs/operating.md are generated from these rows.
+ * --list-metrics and the log line `counted` on exit are generated from these
+ * rows.  tests/system/tables compares the table in docs/operating.md with
+ * them.
  *
  * Threading: the core's. */
 #ifndef WORKER_METRICS_H

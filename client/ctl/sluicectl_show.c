@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "client/ctl/columns.h"
+#include "client/ctl/metrics_reply.h"
 #include "client/ctl/overview.h"
 #include "client/ctl/sluicectl.h"
 #include "common/wire/request_id.h"
@@ -185,6 +186,9 @@ static void take_status(void *arg, const ProtobufCMessage *reply)
 
     if (copy->json) {
         copy->object = json_message(reply);
+        json_object_set_new(
+            copy->object, "metrics",
+            metrics_reply_json((const Sluice__V1__StatusReply *)reply));
     } else {
         print_status((const Sluice__V1__StatusReply *)reply);
     }
