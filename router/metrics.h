@@ -50,7 +50,8 @@
     X(replicas_up, GAUGE, "replicas of several stages that are up")           \
     X(replicas_forming, GAUGE, "replicas of several stages that are forming") \
     X(hung, COUNTER, "worker sessions ended by the watchdog")                 \
-    X(lies, COUNTER, "worker sessions ended for a protocol violation")        \
+    X(protocol_violations, COUNTER,                                           \
+      "worker sessions ended for a protocol violation")                       \
     X(strikes, COUNTER, "frames that violated the wire protocol")             \
     X(foreign, COUNTER, "frames of unknown sessions")                         \
     X(hellos_refused, COUNTER, "refused Hello calls")                         \

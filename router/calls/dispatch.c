@@ -62,7 +62,7 @@ void worker_lied(struct router_core *r, struct worker *w, const struct error *e)
     if (!w->peer->ended) {
         log_error("worker-lied", "worker=%s why=\"%s\"", w->peer->name,
                   e->text);
-        r->metrics.lies++;
+        r->metrics.protocol_violations++;
         quarantine(r, w->peer->name);
         peers_end(r, w->peer, "what you say cannot be: %s", e->text);
     }

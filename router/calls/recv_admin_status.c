@@ -89,7 +89,7 @@ void recv_admin_status(struct router_core *r, const struct incoming *in)
     peer_end(in->peer->peer, in->call, &m.reply.base);
 }
 
-/* A message that finds no room is left out: the next one says more. */
+/* A message that finds no room is dropped: the next one has newer values. */
 static void watch_fire(struct router_core *r, struct event *e)
 {
     struct watch *x = EVENT_OF(e, struct watch, next);

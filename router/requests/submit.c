@@ -325,6 +325,6 @@ void submit_answered(struct router_core *r, struct worker *w, uint64_t grant,
     } else {
         peers_end(r, w->peer,
                   "it refused a sequence of which it had sent tokens");
-        r->metrics.lies++;
+        r->metrics.protocol_violations++;
     }
 }

@@ -156,7 +156,7 @@ static void tick_router(struct sim *s)
     if (c.ledger_violations) {
         sim_fail(s, -1, "the router counts ledger violations");
     }
-    if (c.lies) {
+    if (c.protocol_violations) {
         sim_fail(s, -1, "the router takes a worker for a liar");
     }
     if (!s->options.faulty && c.strikes) {

@@ -153,8 +153,9 @@ static bool same_counts(const struct router_metrics *a,
 {
     return a->finished == b->finished && a->cancelled == b->cancelled &&
            a->failed == b->failed && a->moved == b->moved &&
-           a->lies == b->lies && a->strikes == b->strikes &&
-           a->indicted == b->indicted && a->choices_open == b->choices_open &&
+           a->protocol_violations == b->protocol_violations &&
+           a->strikes == b->strikes && a->indicted == b->indicted &&
+           a->choices_open == b->choices_open &&
            a->choices_waiting == b->choices_waiting &&
            a->choices_early == b->choices_early;
 }

@@ -557,10 +557,10 @@ static void as_many_as_there_may_be(void **state)
     tell(&s, t, 0, LIVE_ROWS_MAX);
     tell(&s, t, LIVE_ROWS_MAX, WORKER_ORPHANS_MAX - LIVE_ROWS_MAX);
     assert_false(s.w->gone);
-    assert_int_equal(counts(&s).lies, 0);
+    assert_int_equal(counts(&s).protocol_violations, 0);
     tell(&s, t, WORKER_ORPHANS_MAX, 1);
     assert_true(s.w->gone);
-    assert_int_equal(counts(&s).lies, 1);
+    assert_int_equal(counts(&s).protocol_violations, 1);
     rig_free(&s.rig);
 }
 
@@ -617,7 +617,7 @@ static void limits_of_a_row(void **state)
                 tell(&s, t, 1, 1);
             }
             assert_int_equal(s.w->gone, past);
-            assert_int_equal(counts(&s).lies, past);
+            assert_int_equal(counts(&s).protocol_violations, past);
             rig_free(&s.rig);
         }
     }
@@ -638,7 +638,7 @@ static void columns_of_other_length(void **state)
                          t->generated);
         rig_run(s.rig);
         assert_true(s.w->gone);
-        assert_int_equal(counts(&s).lies, 1);
+        assert_int_equal(counts(&s).protocol_violations, 1);
         rig_free(&s.rig);
     }
 }
