@@ -14,6 +14,7 @@ struct watch {
 };
 
 #define N_METRICS METRIC_COUNT(router_metrics_rows)
+_Static_assert(N_METRICS <= 64, "a rule of proto/common.proto");
 
 struct status_message {
     Sluice__V1__StatusReply reply;
