@@ -228,6 +228,15 @@ static void say_ready(const struct program *p)
     fflush(stdout);
 }
 
+static void log_counts(const struct program *p)
+{
+    struct router_metrics m;
+
+    router_counts(p->core, &m);
+    metric_log("counted", router_metrics_rows,
+               METRIC_COUNT(router_metrics_rows), &m);
+}
+
 /* True if the options asked for a text and nothing else. */
 static bool printed(const struct router_args *a)
 {
@@ -305,6 +314,7 @@ int main(int argc, char **argv)
     }
     say_ready(&p);
     loop_run(&p.loop);
+    log_counts(&p);
     dismantle(&p);
     return EXIT_SUCCESS;
 }

@@ -7,6 +7,7 @@
 
 #include "common/base/log.h"
 #include "common/wire/hello.h"
+#include "router/calls/counts.h"
 #include "router/calls/recv.h"
 #include "router/calls/router_state.h"
 #include "router/calls/tick.h"
@@ -326,31 +327,7 @@ bool router_worker_view(const struct router_core *r, uint32_t i,
     return true;
 }
 
-void router_counts(const struct router_core *r, struct router_counts *out)
+void router_counts(const struct router_core *r, struct router_metrics *out)
 {
-    const struct router_metrics *m = &r->base.metrics;
-
-    *out = (struct router_counts){
-        .requests = m->requests,
-        .finished = m->finished,
-        .cancelled = m->cancelled,
-        .failed = m->failed,
-        .refused = m->refused,
-        .resumed = m->resumed,
-        .had_ended = m->had_ended,
-        .moved = m->moved,
-        .indicted = m->indicted,
-        .tokens = m->tokens,
-        .strikes = m->strikes,
-        .ledger_violations = m->ledger_violations,
-        .hung = m->hung,
-        .lies = m->lies,
-        .adopted = m->adopted,
-        .adoptions_lost = m->adoptions_lost,
-        .disowned = m->disowned,
-        .n_choices = r->requests.n_choices,
-        .n_waiting = r->schedule.n_waiting,
-        .n_early = r->early.n_choices,
-        .early_bytes = r->early.bytes,
-    };
+    counts_take(r, out);
 }

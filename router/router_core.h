@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "common/wire/node_io.h"
+#include "router/base/metrics.h"
 #include "router/base/router_options.h"
 #include "router/requests/choice_state.h"
 
@@ -55,18 +56,7 @@ struct router_worker_view {
 bool router_worker_view(const struct router_core *r, uint32_t i,
                         struct router_worker_view *out);
 
-struct router_counts {
-    uint64_t requests, refused, resumed;                 /* Generate calls */
-    uint64_t finished, cancelled, failed, moved, tokens; /* choices */
-    uint64_t had_ended; /* choices that a resumed call had the end of */
-    uint64_t strikes, ledger_violations, lies, indicted;
-    uint64_t adopted, adoptions_lost, disowned;
-    uint64_t hung;                 /* workers that were fenced */
-    uint32_t n_choices, n_waiting; /* choices, now */
-    uint32_t n_early;              /* held for a first worker */
-    size_t early_bytes;
-};
-
-void router_counts(const struct router_core *r, struct router_counts *out);
+/* Copies the counters and gauges as they are now. */
+void router_counts(const struct router_core *r, struct router_metrics *out);
 
 #endif

@@ -6,7 +6,6 @@
 
 #include "common/base/descriptors.h"
 #include "common/base/failpoint.h"
-#include "common/base/log.h"
 #include "common/base/std_fds.h"
 #include "worker/metrics.h"
 #include "worker/model/check.h"
@@ -16,15 +15,13 @@
 #define EXIT_ENGINE 5
 #define EXIT_DEVICE 6
 
-static void say_counts(const struct worker_core *core)
+static void log_counts(const struct worker_core *core)
 {
-    char text[LOG_LINE / 2];
     struct worker_metrics m;
 
     worker_counts(core, &m);
-    metric_text(text, sizeof text, worker_metrics_rows,
-                METRIC_COUNT(worker_metrics_rows), &m);
-    log_info("counted", "%s", text);
+    metric_log("counted", worker_metrics_rows,
+               METRIC_COUNT(worker_metrics_rows), &m);
 }
 
 /* --check DIR: --memory must then be bytes. */
@@ -89,7 +86,7 @@ int main(int argc, char **argv)
     }
     program_say_ready(&p);
     loop_run(&p.loop);
-    say_counts(p.core);
+    log_counts(p.core);
     if (worker_failed(p.core)) {
         transport_free(&p.transport); /* its Goodbye goes out */
         /* Nobody waits for the engine's thread. */

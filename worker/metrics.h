@@ -1,5 +1,8 @@
-/* metrics.h - what the worker counts.  One table: --list-metrics and the line
- * that is logged at the end are printed from these rows.
+/* metrics.h - The worker's counters.
+ *
+ * --list-metrics and the log line `counted` on exit are generated from these
+ * rows.  tests/system/tables compares the table in docs/operating.md with
+ * them.
  *
  * Threading: the core's. */
 #ifndef WORKER_METRICS_H
@@ -7,28 +10,29 @@
 
 #include "common/base/metric.h"
 
-/* name, kind, what it counts since the start */
-#define WORKER_METRICS(X)                                               \
-    X(sessions, COUNTER, "sessions with a router")                      \
-    X(submits, COUNTER, "Submit calls")                                 \
-    X(refused, COUNTER, "Submit calls that were refused")               \
-    X(adopted, COUNTER, "Submit calls that went on with what was here") \
-    X(steps, COUNTER, "plans that came back from the engine")           \
-    X(steps_failed, COUNTER, "plans that failed, or were refused")      \
-    X(prompt_tokens, COUNTER, "prompt tokens computed")                 \
-    X(tokens, COUNTER, "tokens generated")                              \
-    X(stopped, COUNTER, "sequences that ended by a stop or end token")  \
-    X(full, COUNTER, "sequences that ended by their length")            \
-    X(cancelled, COUNTER, "sequences that were cancelled or removed")   \
-    X(failed, COUNTER, "sequences that failed")                         \
-    X(dropped, COUNTER, "sequences that ended with their session")      \
-    X(orphans, COUNTER, "sequences that outlived their session")        \
-    X(orphans_expired, COUNTER, "of these, that nobody asked for")      \
-    X(orphans_disowned, COUNTER, "of these, that nobody needed")        \
-    X(assemblies, COUNTER, "replicas of which it was a stage")          \
-    X(assemblies_broken, COUNTER, "of these, that it gave up itself")   \
-    X(streams_broken, COUNTER, "of these, by a message that was wrong") \
-    X(ledger_violations, COUNTER, "ledger identities broken")
+/* name, kind, what a counter has counted since the start */
+#define WORKER_METRICS(X)                                                 \
+    X(sessions, COUNTER, "sessions with a router")                        \
+    X(submits, COUNTER, "Submit calls")                                   \
+    X(refused, COUNTER, "refused Submit calls")                           \
+    X(adopted, COUNTER, "Submit calls that adopted an orphaned sequence") \
+    X(steps, COUNTER, "plans that the engine finished or refused")        \
+    X(steps_failed, COUNTER, "plans that failed or were refused")         \
+    X(prompt_tokens, COUNTER, "computed prompt tokens")                   \
+    X(tokens, COUNTER, "generated tokens")                                \
+    X(stopped, COUNTER, "sequences that ended by a stop or end token")    \
+    X(full, COUNTER, "sequences that ended by their length")              \
+    X(cancelled, COUNTER, "sequences that were cancelled or removed")     \
+    X(failed, COUNTER, "sequences that failed")                           \
+    X(dropped, COUNTER, "sequences that ended with their session")        \
+    X(orphans, COUNTER, "sequences orphaned by the end of their session") \
+    X(orphans_expired, COUNTER, "orphans that expired")                   \
+    X(orphans_disowned, COUNTER, "orphans that the router disowned")      \
+    X(assemblies, COUNTER, "replicas that this worker joined as a stage") \
+    X(assemblies_broken, COUNTER, "replicas that this worker gave up")    \
+    X(streams_broken, COUNTER,                                            \
+      "replicas given up because of an invalid message of another stage") \
+    X(ledger_violations, COUNTER, "broken ledger identities")
 
 METRIC_TABLE(worker_metrics, WORKER_METRICS);
 

@@ -61,6 +61,12 @@ static const struct verb verbs[] = {
      "what each holds (#), what it has promised (+), and the time of its last\n"
      "step as a share of its replica's.\n\n"
      "  sluicectl status\n  sluicectl status --json\n"},
+    {"metrics", "", "the router's counters, as Prometheus reads them",
+     ctl_metrics, NO_ROWS,
+     "Every row of sluice-router --list-metrics.  With --json: one object "
+     "with\n"
+     "each value by its name.\n\n"
+     "  sluicectl metrics\n  sluicectl metrics --json\n"},
     {"workers", "", "the workers and their pools", ctl_workers, NO_ROWS,
      "BLOCKS and SLOTS: held by or promised to sequences, of all.\n\n"
      "  sluicectl workers\n"},

@@ -176,6 +176,7 @@ int ctl_generate(struct ctl *c);
 int ctl_status(struct ctl *c);
 int ctl_workers(struct ctl *c);
 int ctl_sequences(struct ctl *c);
+int ctl_metrics(struct ctl *c);
 int ctl_models(struct ctl *c);
 int ctl_cancel(struct ctl *c);
 int ctl_remove(struct ctl *c);

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "client/ctl/columns.h"
+#include "client/ctl/metrics_reply.h"
 #include "client/ctl/overview.h"
 #include "client/ctl/sluicectl.h"
 #include "common/wire/request_id.h"
@@ -185,6 +186,9 @@ static void take_status(void *arg, const ProtobufCMessage *reply)
 
     if (copy->json) {
         copy->object = json_message(reply);
+        json_object_set_new(
+            copy->object, "metrics",
+            metrics_reply_json((const Sluice__V1__StatusReply *)reply));
     } else {
         print_status((const Sluice__V1__StatusReply *)reply);
     }
@@ -226,12 +230,13 @@ static void show_status(struct status_copy *copy, struct worker_pages *p)
 
 int ctl_status(struct ctl *c)
 {
-    Sluice__V1__Nothing nothing = SLUICE__V1__NOTHING__INIT;
+    Sluice__V1__StatusRequest m = SLUICE__V1__STATUS_REQUEST__INIT;
     struct status_copy copy = {.json = c->o.json};
     struct worker_pages p = {.ctl = c, .overview = overview_new()};
-    int rc =
-        ctl_call(c, METHOD_ADMIN_STATUS, &nothing.base, take_status, &copy);
+    int rc;
 
+    m.has_metrics = m.metrics = c->o.json;
+    rc = ctl_call(c, METHOD_ADMIN_STATUS, &m.base, take_status, &copy);
     if (rc == CTL_OK) {
         rc = all_workers(c, &p);
     }

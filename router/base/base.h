@@ -27,7 +27,7 @@ struct router_base {
     int64_t now_us, start_us;
     struct timers timers;
     bool stopping;
-    struct router_metrics metrics;
+    struct router_metrics metrics; /* router_counts() adds some gauges */
 };
 
 /* Something that happens at a time.  room: the struct of the room that set

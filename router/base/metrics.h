@@ -1,5 +1,8 @@
-/* metrics.h - what the router counts.  One table: --list-metrics, Status and
- * /metrics are printed from these rows.
+/* metrics.h - The router's counters and gauges.
+ *
+ * --list-metrics, Status, Watch, sluicectl metrics and the log line `counted`
+ * on exit are generated from these rows.  tests/system/tables compares the
+ * table in docs/operating.md with them.
  *
  * Threading: the core's. */
 #ifndef ROUTER_BASE_METRICS_H
@@ -7,44 +10,56 @@
 
 #include "common/base/metric.h"
 
-/* name, kind, what it counts since the start */
-#define ROUTER_METRICS(X)                                                \
-    X(requests, COUNTER, "Generate calls")                               \
-    X(finished, COUNTER, "choices that ended by stop or length")         \
-    X(stop_strings, COUNTER, "choices that a stop string ended")         \
-    X(cancelled, COUNTER, "choices that were cancelled or removed")      \
-    X(failed, COUNTER, "choices that failed after they were taken in")   \
-    X(refused, COUNTER, "Generate calls that were refused")              \
-    X(held_early, COUNTER, "Generate calls held for a first worker")     \
-    X(resumed, COUNTER, "Generate calls that were resumed")              \
-    X(had_ended, COUNTER, "choices of these that had ended before")      \
-    X(moved, COUNTER, "times a sequence went on at another worker")      \
-    X(adopted, COUNTER, "sequences that went on where they lived")       \
-    X(adoptions_lost, COUNTER, "sequences that lived there no more")     \
-    X(disowned, COUNTER, "sequences that lived where nobody needs them") \
-    X(tokens, COUNTER, "tokens generated")                               \
-    X(grants, COUNTER, "grants given")                                   \
-    X(steps, COUNTER, "StepOutput messages taken")                       \
-    X(rows_forgotten, COUNTER, "rows of sequences that had ended")       \
-    X(rows_dropped, COUNTER, "rows that started past the next index")    \
-    X(ledgers_dropped, COUNTER, "ledgers older than the newest")         \
-    X(ledger_violations, COUNTER,                                        \
-      "ledger identities broken, here or at a worker")                   \
-    X(slow_readers, COUNTER,                                             \
-      "Generate calls cancelled because nobody read them")               \
-    X(suspects, COUNTER, "sequences a worker may have died of")          \
-    X(indicted, COUNTER, "choices that workers died of")                 \
-    X(barren_lives, COUNTER, "workers that died with nothing done")      \
-    X(workers_lost, COUNTER, "worker sessions that ended")               \
-    X(replicas, COUNTER, "replicas of several stages that came up")      \
-    X(replicas_over, COUNTER, "assemblies that ended, up or not")        \
-    X(replicas_up, GAUGE, "replicas of several stages")                  \
-    X(replicas_forming, GAUGE, "assemblies not yet up")                  \
-    X(hung, COUNTER, "worker sessions ended because nothing ticked")     \
-    X(lies, COUNTER, "worker sessions ended because of what they said")  \
-    X(strikes, COUNTER, "frames that broke a rule")                      \
-    X(foreign, COUNTER, "frames of another session, answered Goodbye")   \
-    X(hellos_refused, COUNTER, "Hello calls refused")
+/* name, kind, what a counter has counted since the start or a gauge measures */
+#define ROUTER_METRICS(X)                                                     \
+    X(requests, COUNTER, "Generate calls")                                    \
+    X(finished, COUNTER, "choices that ended by a stop or their length")      \
+    X(stop_strings, COUNTER, "choices that ended by a stop string")           \
+    X(cancelled, COUNTER, "choices that were cancelled or removed")           \
+    X(failed, COUNTER, "choices that failed after admission")                 \
+    X(refused, COUNTER, "refused Generate calls")                             \
+    X(held_early, COUNTER,                                                    \
+      "Generate calls held for the first worker of their model")              \
+    X(resumed, COUNTER, "resumed Generate calls")                             \
+    X(had_ended, COUNTER,                                                     \
+      "choices of resumed calls that had ended before the resumption")        \
+    X(moved, COUNTER, "moves of choices to another worker")                   \
+    X(adopted, COUNTER, "choices adopted at their old worker")                \
+    X(adoptions_lost, COUNTER,                                                \
+      "adoptions of sequences that the worker no longer had")                 \
+    X(disowned, COUNTER, "orphaned sequences that the router disowned")       \
+    X(tokens, COUNTER, "generated tokens")                                    \
+    X(grants, COUNTER, "grants to workers")                                   \
+    X(steps, COUNTER, "accepted StepOutput messages")                         \
+    X(rows_forgotten, COUNTER, "rows of choices that had ended")              \
+    X(rows_dropped, COUNTER,                                                  \
+      "rows dropped because they started past the next token index")          \
+    X(ledgers_dropped, COUNTER,                                               \
+      "ledgers dropped because they were stale or of another session")        \
+    X(ledger_violations, COUNTER,                                             \
+      "ledger identities broken in the router or at a worker")                \
+    X(slow_readers, COUNTER,                                                  \
+      "Generate calls cancelled because the client stopped reading")          \
+    X(suspects, COUNTER, "choices suspected of the death of a worker")        \
+    X(indicted, COUNTER, "choices ended after repeated worker deaths")        \
+    X(barren_lives, COUNTER, "worker runs that died without progress")        \
+    X(workers_lost, COUNTER, "ended worker sessions")                         \
+    X(replicas, COUNTER, "replicas of several stages that came up")           \
+    X(replicas_over, COUNTER,                                                 \
+      "replicas of several stages that ended while up or forming")            \
+    X(replicas_up, GAUGE, "replicas of several stages that are up")           \
+    X(replicas_forming, GAUGE, "replicas of several stages that are forming") \
+    X(hung, COUNTER, "worker sessions ended by the watchdog")                 \
+    X(protocol_violations, COUNTER,                                           \
+      "worker sessions ended for a protocol violation")                       \
+    X(strikes, COUNTER, "frames that violated the wire protocol")             \
+    X(foreign, COUNTER, "frames of unknown sessions")                         \
+    X(hellos_refused, COUNTER, "refused Hello calls")                         \
+    X(choices_open, GAUGE, "choices of open requests")                        \
+    X(choices_waiting, GAUGE, "choices in the queue for room")                \
+    X(choices_early, GAUGE,                                                   \
+      "choices of Generate calls held for a first worker")                    \
+    X(early_bytes, GAUGE, "bytes of Generate calls held for a first worker")
 
 METRIC_TABLE(router_metrics, ROUTER_METRICS);
 

@@ -1,9 +1,10 @@
-/* Status, and Watch: Status again and again. */
+/* recv_admin_status.c - Status, and Watch: Status again and again. */
 #include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 
 #include "proto/admin.pb-c.h"
+#include "router/calls/counts.h"
 #include "router/calls/recv.h"
 #include "router/calls/router_state.h"
 
@@ -11,24 +12,42 @@ struct watch {
     struct pending call;
     struct event next;
     int64_t period_us;
+    bool metrics; /* the caller asked for them */
 };
 
-static void status_fill(const struct router_core *r, Sluice__V1__StatusReply *m)
+#define N_METRICS METRIC_COUNT(router_metrics_rows)
+_Static_assert(N_METRICS <= 64, "proto/common.proto: 64 messages in a list");
+
+struct status_message {
+    Sluice__V1__StatusReply reply;
+    Sluice__V1__Metric metrics[N_METRICS], *list[N_METRICS];
+};
+
+/* Every row of the table, so that a counter that exists can be read. */
+static void metrics_fill(struct status_message *s,
+                         const struct router_metrics *values)
 {
-    const struct router_metrics *k = &r->base.metrics;
+    for (size_t i = 0; i < N_METRICS; i++) {
+        const struct metric_row *row = &router_metrics_rows[i];
+        Sluice__V1__Metric *m = &s->metrics[i];
 
-    sluice__v1__status_reply__init(m);
-    m->router = wire_text(r->base.name);
-    m->version = wire_text(SLUICE_VERSION);
-    m->uptime_ms = (uint64_t)(r->base.now_us - r->base.start_us) / 1000;
-    m->n_workers = r->fleet.n_workers;
-    m->n_clients = peers_count(&r->fleet, BY_CLIENT | BY_ADMIN);
-    m->n_waiting = r->schedule.n_waiting + r->early.n_choices;
-    for (uint32_t i = 0; i < r->fleet.n_workers; i++) {
-        const struct worker *w = r->fleet.workers[i];
-
-        m->n_running += w->stage == 0 ? w->n_running : 0; /* once each */
+        sluice__v1__metric__init(m);
+        m->name = wire_text(row->name);
+        m->kind = row->kind == METRIC_COUNTER
+                      ? SLUICE__V1__METRIC_KIND__METRIC_COUNTER
+                      : SLUICE__V1__METRIC_KIND__METRIC_GAUGE;
+        m->help = wire_text(row->help);
+        m->value = metric_value(values, i);
+        s->list[i] = m;
     }
+    s->reply.n_metrics = N_METRICS;
+    s->reply.metrics = s->list;
+}
+
+static void counters_fill(Sluice__V1__StatusReply *m,
+                          const struct router_metrics *k)
+{
+    m->n_waiting = (uint32_t)(k->choices_waiting + k->choices_early);
     m->n_requests = k->requests;
     m->n_finished = k->finished;
     m->n_cancelled = k->cancelled;
@@ -51,30 +70,52 @@ static void status_fill(const struct router_core *r, Sluice__V1__StatusReply *m)
     m->n_forming = (uint32_t)k->replicas_forming;
 }
 
-void recv_admin_status(struct router_core *r, const struct incoming *in,
-                       const request_of_ADMIN_STATUS *none)
+static void status_fill(const struct router_core *r, struct status_message *s,
+                        bool metrics)
 {
-    Sluice__V1__StatusReply m;
+    Sluice__V1__StatusReply *m = &s->reply;
+    struct router_metrics counts;
 
-    (void)none;
-    status_fill(r, &m);
-    peer_end(in->peer->peer, in->call, &m.base);
+    counts_take(r, &counts);
+    sluice__v1__status_reply__init(m);
+    m->router = wire_text(r->base.name);
+    m->version = wire_text(SLUICE_VERSION);
+    m->uptime_ms = (uint64_t)(r->base.now_us - r->base.start_us) / 1000;
+    m->n_workers = r->fleet.n_workers;
+    m->n_clients = peers_count(&r->fleet, BY_CLIENT | BY_ADMIN);
+    for (uint32_t i = 0; i < r->fleet.n_workers; i++) {
+        const struct worker *w = r->fleet.workers[i];
+
+        m->n_running += w->stage == 0 ? w->n_running : 0; /* once each */
+    }
+    counters_fill(m, &counts);
+    if (metrics) {
+        metrics_fill(s, &counts);
+    }
 }
 
-/* A message that finds no room is left out: the next one says more. */
+void recv_admin_status(struct router_core *r, const struct incoming *in,
+                       const request_of_ADMIN_STATUS *m)
+{
+    struct status_message s;
+
+    status_fill(r, &s, m->metrics);
+    peer_end(in->peer->peer, in->call, &s.reply.base);
+}
+
+/* A message that finds no room is dropped: the next one has newer values. */
 static void watch_send(struct router_core *r, struct watch *x)
 {
-    Sluice__V1__StatusReply m;
+    struct status_message s;
 
-    status_fill(r, &m);
-    (void)!peer_reply(x->call.peer->peer, x->call.id, &m.base);
+    status_fill(r, &s, x->metrics);
+    (void)!peer_reply(x->call.peer->peer, x->call.id, &s.reply.base);
     event_set(&r->base, &x->next, r->base.now_us + x->period_us);
 }
 
 static void watch_fire(void *room, struct event *e)
 {
-    struct router_core *r = room;
-    watch_send(r, EVENT_OF(e, struct watch, next));
+    watch_send(room, EVENT_OF(e, struct watch, next));
 }
 
 static void watch_dropped(void *room, struct pending *c, bool gone)
@@ -103,6 +144,7 @@ void recv_admin_watch(struct router_core *r, const struct incoming *in,
     pending_init(&x->call);
     pending_open(&r->fleet, &x->call, in->peer, in->call, watch_dropped, r);
     x->period_us = (int64_t)m->period_ms * 1000;
+    x->metrics = m->metrics;
     event_init(&x->next, watch_fire, r);
     watch_send(r, x);
 }

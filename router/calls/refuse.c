@@ -38,7 +38,7 @@ void worker_lied(struct fleet *fleet, struct worker *w, const struct error *e)
     if (!w->peer->ended) {
         log_error("worker-lied", "worker=%s why=\"%s\"", w->peer->name,
                   e->text);
-        fleet->base->metrics.lies++;
+        fleet->base->metrics.protocol_violations++;
         quarantine_add(fleet, w->peer->name);
         peers_end(fleet, w->peer, "what you say cannot be: %s", e->text);
     }

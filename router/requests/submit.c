@@ -294,7 +294,7 @@ void submit_answered(struct requests *r, struct worker *w, uint64_t grant,
     } else {
         peers_end(r->fleet, w->peer,
                   "it refused a sequence of which it had sent tokens");
-        r->base->metrics.lies++;
+        r->base->metrics.protocol_violations++;
     }
 }
 

@@ -16,7 +16,7 @@ int main(void)
     struct rig *rig = rig_new(NULL);
     struct fake *w[SIDES], *c[SIDES];
     char name[16];
-    struct router_counts k;
+    struct router_metrics k;
     uint8_t id = 0;
     double s;
 

@@ -142,7 +142,7 @@ static void tick_router(struct sim *s)
 {
     const void *router = s->nodes[SIM_ROUTER].core;
     struct router_worker_view v;
-    struct router_counts c;
+    struct router_metrics c;
 
     for (uint32_t i = 0; router_worker_view(router, i, &v); i++) {
         if (v.granted_blocks > v.free_blocks ||
@@ -156,7 +156,7 @@ static void tick_router(struct sim *s)
     if (c.ledger_violations) {
         sim_fail(s, -1, "the router counts ledger violations");
     }
-    if (c.lies) {
+    if (c.protocol_violations) {
         sim_fail(s, -1, "the router takes a worker for a liar");
     }
     if (!s->options.faulty && c.strikes) {
@@ -173,14 +173,15 @@ static uint32_t less(uint32_t n, uint64_t taken)
 static void look_full(struct sim *s)
 {
     const void *router = s->nodes[SIM_ROUTER].core;
-    struct router_counts c;
+    struct router_metrics c;
     uint32_t queue, places, room;
 
     router_counts(router, &c);
     /* Those that a frame brought may be cancelled by the same frame. */
-    queue = less(s->options.max_waiting, (uint64_t)c.n_waiting + s->n_brought);
+    queue = less(s->options.max_waiting,
+                 (uint64_t)c.choices_waiting + s->n_brought);
     places =
-        less(s->options.max_requests, (uint64_t)c.n_choices + s->n_brought);
+        less(s->options.max_requests, (uint64_t)c.choices_open + s->n_brought);
     room = queue < places ? queue : places;
     /* What is after a frame was not while it was read. */
     auditor_full(s, room < s->room_before ? room : s->room_before);
@@ -325,7 +326,7 @@ static bool worker_quiet(const struct sim *s, uint32_t w, char *why, size_t cap)
 
 bool auditor_quiet(struct sim *s, char *why, size_t cap)
 {
-    struct router_counts c;
+    struct router_metrics c;
 
     for (uint32_t i = SIM_FIRST_CLIENT; s->verbose && i < SIM_NODES; i++) {
         if (s->nodes[i].core) {
@@ -344,10 +345,12 @@ bool auditor_quiet(struct sim *s, char *why, size_t cap)
         return false;
     }
     router_counts(s->nodes[SIM_ROUTER].core, &c);
-    if (c.n_choices || c.n_waiting || c.n_early) {
+    if (c.choices_open || c.choices_waiting || c.choices_early) {
         (void)snprintf(why, cap,
-                       "the router has %u requests, %u waiting, %u early",
-                       c.n_choices, c.n_waiting, c.n_early);
+                       "the router has %llu requests, %llu waiting, %llu early",
+                       (unsigned long long)c.choices_open,
+                       (unsigned long long)c.choices_waiting,
+                       (unsigned long long)c.choices_early);
         return false;
     }
     for (uint32_t w = 0; w < s->options.n_workers; w++) {
@@ -361,7 +364,7 @@ bool auditor_quiet(struct sim *s, char *why, size_t cap)
 /* A call is refused, or each of its choices ends in one way. */
 static void check_counts(struct sim *s)
 {
-    struct router_counts c;
+    struct router_metrics c;
     uint64_t ended, served,
         most = s->options.choices_of ? GENERATION_CHOICES : 1;
 

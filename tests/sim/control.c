@@ -231,6 +231,7 @@ static enum status call_plain(struct control *c)
     Sluice__V1__ListRequest list = SLUICE__V1__LIST_REQUEST__INIT;
     Sluice__V1__ListModelsRequest models =
         SLUICE__V1__LIST_MODELS_REQUEST__INIT;
+    Sluice__V1__StatusRequest status = SLUICE__V1__STATUS_REQUEST__INIT;
 
     switch ((int)c->method) {
     case METHOD_ADMIN_LIST_WORKERS:
@@ -238,6 +239,8 @@ static enum status call_plain(struct control *c)
         return call(c, &list.base);
     case METHOD_INFERENCE_LIST_MODELS:
         return call(c, &models.base);
+    case METHOD_ADMIN_STATUS:
+        return call(c, &status.base);
     default:
         return call(c, &nothing.base);
     }

@@ -73,7 +73,7 @@ void liveness_router(struct sim *s)
     const void *router = s->nodes[SIM_ROUTER].core;
     struct liveness_seen *a = &s->alive;
     struct router_worker_view v;
-    struct router_counts c;
+    struct router_metrics c;
 
     router_counts(router, &c);
     if (c.hung > a->hung) {

@@ -189,7 +189,7 @@ static void watch(struct sim *s, uint32_t model)
 {
     struct spare *p = &s->spare[model];
     struct place two[2];
-    struct router_counts counts;
+    struct router_metrics counts;
     bool up = find_two(s, model, two) && !drains(s, model);
 
     for (int i = 0; i < 2; i++) {
@@ -204,7 +204,7 @@ static void watch(struct sim *s, uint32_t model)
     }
     router_counts(s->nodes[SIM_ROUTER].core, &counts);
     if (up && two[0].n_sequences + two[1].n_sequences == 0 &&
-        counts.n_waiting == 0) { /* which may have been let in before */
+        counts.choices_waiting == 0) { /* which may have been let in before */
         p->promised = true;
     }
     if (p->promised) {

@@ -125,7 +125,7 @@ static void say_hello(struct sim *s, const struct stranger *x)
 struct seen {
     uint32_t n;
     struct router_worker_view of[SESSIONS];
-    struct router_counts counts;
+    struct router_metrics counts;
 };
 
 static void look(const struct sim *s, struct seen *x)
@@ -148,14 +148,16 @@ static bool same_worker(const struct router_worker_view *a,
            a->draining == b->draining && a->assembly == b->assembly;
 }
 
-static bool same_counts(const struct router_counts *a,
-                        const struct router_counts *b)
+static bool same_counts(const struct router_metrics *a,
+                        const struct router_metrics *b)
 {
     return a->finished == b->finished && a->cancelled == b->cancelled &&
            a->failed == b->failed && a->moved == b->moved &&
-           a->lies == b->lies && a->strikes == b->strikes &&
-           a->indicted == b->indicted && a->n_choices == b->n_choices &&
-           a->n_waiting == b->n_waiting && a->n_early == b->n_early;
+           a->protocol_violations == b->protocol_violations &&
+           a->strikes == b->strikes && a->indicted == b->indicted &&
+           a->choices_open == b->choices_open &&
+           a->choices_waiting == b->choices_waiting &&
+           a->choices_early == b->choices_early;
 }
 
 static void compare(struct sim *s, const struct stranger *x,
@@ -182,10 +184,11 @@ static void compare(struct sim *s, const struct stranger *x,
     }
     if (!same_counts(&now.counts, &before->counts)) {
         sim_fail(s, -1,
-                 "a stranger of %s is refused, and of %u choices %u wait "
-                 "instead of %u",
-                 x->model_name, now.counts.n_choices, now.counts.n_waiting,
-                 before->counts.n_waiting);
+                 "a stranger of %s is refused, and of %llu choices %llu wait "
+                 "instead of %llu",
+                 x->model_name, (unsigned long long)now.counts.choices_open,
+                 (unsigned long long)now.counts.choices_waiting,
+                 (unsigned long long)before->counts.choices_waiting);
     }
 }
 

@@ -1,6 +1,7 @@
 """What the system tests in Python share: sluicectl, by its JSON."""
 import json
 import os
+import re
 import subprocess
 
 PROGRAM = os.path.join(os.environ["SLUICE_BIN"], "sluicectl")
@@ -13,6 +14,20 @@ def call(*args, rc=0):
     assert p.returncode == rc, (args, p.returncode, p.stdout, p.stderr)
     assert p.stderr == "", (args, p.stderr)
     return [json.loads(line) for line in p.stdout.splitlines()]
+
+
+def metric_rows(program):
+    """[name, kind, help] of each row that --list-metrics prints."""
+    p = subprocess.run([os.path.join(os.path.dirname(PROGRAM), program),
+                        "--list-metrics"], stdout=subprocess.PIPE, text=True,
+                       check=True)
+    return [line.split("\t") for line in p.stdout.splitlines()]
+
+
+def metric_names(program):
+    """Names without the prefix of the program and the suffix of a counter."""
+    return {re.sub(r"^sluice_[a-z]+_|_total$", "", row[0])
+            for row in metric_rows(program)}
 
 
 class Choice:

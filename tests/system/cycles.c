@@ -401,6 +401,7 @@ static void look(const char *endpoint, struct left *l)
 {
     const struct timespec pause = {.tv_nsec = 25000000};
     Sluice__V1__Nothing nothing = SLUICE__V1__NOTHING__INIT;
+    Sluice__V1__StatusRequest status = SLUICE__V1__STATUS_REQUEST__INIT;
     Sluice__V1__ListRequest all = SLUICE__V1__LIST_REQUEST__INIT;
     struct client *c = open_client(endpoint, true);
 
@@ -413,7 +414,7 @@ static void look(const char *endpoint, struct left *l)
         nanosleep(&pause, NULL);
     }
     call(c, METHOD_ADMIN_AUDIT, &nothing.base, take_audit, l);
-    call(c, METHOD_ADMIN_STATUS, &nothing.base, take_status, l);
+    call(c, METHOD_ADMIN_STATUS, &status.base, take_status, l);
     client_close(&c);
 }
 

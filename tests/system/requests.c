@@ -217,7 +217,7 @@ static void try_twice(const char *endpoint, struct client *c)
 
 static void try_admin(struct client *c)
 {
-    Sluice__V1__Nothing nothing = SLUICE__V1__NOTHING__INIT;
+    Sluice__V1__StatusRequest nothing = SLUICE__V1__STATUS_REQUEST__INIT;
     struct error e = {0};
 
     expect("the Admin service by a client", ST_PERMISSION_DENIED,

@@ -15,6 +15,7 @@
 
 #include "client/lib/client.h"
 #include "fake_router.h"
+#include "proto/admin.pb-c.h"
 #include "proto/inference.pb-c.h"
 
 static char endpoint[64];
@@ -490,7 +491,7 @@ static void what_cannot_be_sent_says_why(void **state)
 {
     struct fixture *f = *state;
     struct client_request r = client_request_default();
-    Sluice__V1__Nothing nothing = SLUICE__V1__NOTHING__INIT;
+    Sluice__V1__StatusRequest nothing = SLUICE__V1__STATUS_REQUEST__INIT;
     struct client_result result;
     struct error e = {0};
     char *text = calloc(1, 2u << 20);

@@ -410,11 +410,12 @@ static void test_wrong_requests(void **state)
     struct wire w;
     struct outcome o = {0};
     Sluice__V1__Nothing nothing = SLUICE__V1__NOTHING__INIT;
+    Sluice__V1__StatusRequest status = SLUICE__V1__STATUS_REQUEST__INIT;
 
     (void)state;
     setup(&w);
     assert_int_equal(client_core_call(w.client, METHOD_ADMIN_STATUS,
-                                      &nothing.base, 0, &ops, &o, NULL),
+                                      &status.base, 0, &ops, &o, NULL),
                      ST_PERMISSION_DENIED);
     assert_int_equal(client_core_call(w.client, METHOD_INFERENCE_LIST_MODELS,
                                       &nothing.base, 0, &ops, &o, NULL),

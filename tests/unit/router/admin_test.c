@@ -9,14 +9,29 @@
 #include <cmocka.h>
 
 #include "common/base/log.h"
+#include "common/wire/wire.h"
 #include "router/base/router_limits.h"
+#include "router/calls/router_state.h"
 #include "tests/unit/router/rig.h"
 
 static struct record *ask(struct fake *a, enum method m)
 {
     Sluice__V1__Nothing none = SLUICE__V1__NOTHING__INIT;
-    struct record *x = client_call(a, m, &none.base, 0);
+    Sluice__V1__StatusRequest status = SLUICE__V1__STATUS_REQUEST__INIT;
+    struct record *x = client_call(
+        a, m, m == METHOD_ADMIN_STATUS ? &status.base : &none.base, 0);
 
+    rig_run(a->rig);
+    return x;
+}
+
+static struct record *ask_metrics(struct fake *a)
+{
+    Sluice__V1__StatusRequest m = SLUICE__V1__STATUS_REQUEST__INIT;
+    struct record *x;
+
+    m.has_metrics = m.metrics = true;
+    x = client_call(a, METHOD_ADMIN_STATUS, &m.base, 0);
     rig_run(a->rig);
     return x;
 }
@@ -58,6 +73,114 @@ static void status(void **state)
     assert_int_equal(s->uptime_ms, 500);
     x = ask(c, METHOD_ADMIN_STATUS); /* a client is no administrator */
     assert_true(!x->ended || x->status != ST_OK);
+    rig_free(&rig);
+}
+
+static const Sluice__V1__Metric *metric_of(const Sluice__V1__StatusReply *s,
+                                           const char *name)
+{
+    for (size_t i = 0; i < s->n_metrics; i++) {
+        const ProtobufCBinaryData *d = &s->metrics[i]->name;
+
+        if (d->len == strlen(name) && memcmp(d->data, name, d->len) == 0) {
+            return s->metrics[i];
+        }
+    }
+    fail_msg("Status has no metric %s", name);
+    return NULL;
+}
+
+/* Every row of the table is there by name, with its kind, help and value. */
+static void assert_metrics(const Sluice__V1__StatusReply *s,
+                           const struct router_metrics *want)
+{
+    assert_int_equal(s->n_metrics, METRIC_COUNT(router_metrics_rows));
+    for (size_t i = 0; i < METRIC_COUNT(router_metrics_rows); i++) {
+        const struct metric_row *row = &router_metrics_rows[i];
+        const Sluice__V1__Metric *m = metric_of(s, row->name);
+
+        assert_int_equal(m->kind == SLUICE__V1__METRIC_KIND__METRIC_GAUGE,
+                         row->kind == METRIC_GAUGE);
+        assert_int_equal(m->help.len, strlen(row->help));
+        assert_memory_equal(m->help.data, row->help, m->help.len);
+        assert_true(m->value == metric_value(want, i));
+    }
+}
+
+#define DISTINCT 1000000u /* greater than the gauges of this test */
+
+/* Sets each field to a value of its own.  router_counts() reads some gauges
+ * elsewhere: those have their own values by what is open, waits and is held. */
+static void every_metric_arrives_in_status_and_watch(void **state)
+{
+    const struct rig_options o = {.max_peers = 16,
+                                  .max_requests = 64,
+                                  .max_waiting = 32,
+                                  .worker_wait_us = 60000000};
+    struct rig *rig = rig_new(&o);
+    struct fake *c, *a = rig_admin(rig, "a1");
+    Sluice__V1__WatchRequest request = SLUICE__V1__WATCH_REQUEST__INIT;
+    Sluice__V1__GenerateRequest m = SLUICE__V1__GENERATE_REQUEST__INIT;
+    struct router_metrics *k = &rig->router->base.metrics, before, want;
+    struct record *x;
+
+    (void)state;
+    rig_worker(rig, "w1", 64, 2);
+    c = rig_client(rig, "c1");
+    for (uint8_t i = 1; i <= 5; i++) { /* 2 run, 3 wait */
+        client_generate(c, i, 10, 4);
+    }
+    m.model = wire_text("absent");
+    client_generate_with(c, 6, 10, 4, &m, 0);
+    rig_run(rig);
+    before = *k;
+    for (size_t i = 0; i < METRIC_COUNT(router_metrics_rows); i++) {
+        ((uint64_t *)k)[i] = DISTINCT + i;
+    }
+    router_counts(rig->router, &want);
+    assert_int_equal(want.choices_open, 5);
+    assert_int_equal(want.choices_waiting, 3);
+    assert_int_equal(want.choices_early, 1);
+    assert_in_range(want.early_bytes, 6, DISTINCT - 1);
+    for (size_t i = 0; i < METRIC_COUNT(router_metrics_rows); i++) {
+        for (size_t j = 0; j < i; j++) {
+            assert_true(metric_value(&want, i) != metric_value(&want, j));
+        }
+    }
+    x = ask_metrics(a);
+    assert_metrics((const void *)x->reply, &want);
+    request.has_metrics = request.metrics = true;
+    x = client_call(a, METHOD_ADMIN_WATCH, &request.base, 0);
+    rig_run(rig);
+    assert_metrics((const void *)x->reply, &want);
+    *k = before;
+    rig_free(&rig);
+}
+
+/* The largest reply that the table can make is within the cap of its method,
+ * so that peer_end() never replaces it by an error. */
+static void status_fits_its_cap_with_all_values_at_their_limit(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *a = rig_admin(rig, "a1");
+    struct router_metrics *k = &rig->router->base.metrics, before = *k;
+    Sluice__V1__StatusReply s;
+    uint8_t name[PEER_NAME_MAX] = {0};
+    size_t bytes;
+
+    (void)state;
+    memset(k, 0xff, sizeof *k);
+    s = *(const Sluice__V1__StatusReply *)(const void *)ask_metrics(a)->reply;
+    *k = before;
+    s.router = (ProtobufCBinaryData){sizeof name, name};
+    s.uptime_ms = UINT64_MAX;
+    s.n_workers = s.n_clients = s.n_waiting = s.n_running = UINT32_MAX;
+    for (size_t i = 0; i < s.n_metrics; i++) {
+        s.metrics[i]->value = UINT64_MAX;
+    }
+    bytes = wire_size(&s.base);
+    assert_in_range(bytes, 1, method_find(METHOD_ADMIN_STATUS)->reply_cap);
+    assert_in_range(bytes, 1, method_find(METHOD_ADMIN_WATCH)->reply_cap);
     rig_free(&rig);
 }
 
@@ -669,6 +792,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(status),
+        cmocka_unit_test(every_metric_arrives_in_status_and_watch),
+        cmocka_unit_test(status_fits_its_cap_with_all_values_at_their_limit),
         cmocka_unit_test(watch),
         cmocka_unit_test(pages_of_sequences),
         cmocka_unit_test(list_of_workers),

@@ -5,8 +5,8 @@
 #include "common/base/log.h"
 #include "proto/admin.pb-c.h"
 #include "router/base/router_limits.h"
-#include "router/requests/adoption.h"
 #include "router/calls/router_state.h"
+#include "router/requests/adoption.h"
 #include "tests/unit/cmocka.h"
 #include "tests/unit/router/rig.h"
 
@@ -88,9 +88,9 @@ static bool lives(const struct scene *s, uint8_t id, uint32_t choice)
     return adoption_find(&s->rig->router->requests, full, choice) != NULL;
 }
 
-static struct router_counts counts(const struct scene *s)
+static struct router_metrics counts(const struct scene *s)
 {
-    struct router_counts k;
+    struct router_metrics k;
 
     router_counts(s->rig->router, &k);
     return k;
@@ -558,10 +558,10 @@ static void as_many_as_there_may_be(void **state)
     tell(&s, t, 0, LIVE_ROWS_MAX);
     tell(&s, t, LIVE_ROWS_MAX, WORKER_ORPHANS_MAX - LIVE_ROWS_MAX);
     assert_false(s.w->gone);
-    assert_int_equal(counts(&s).lies, 0);
+    assert_int_equal(counts(&s).protocol_violations, 0);
     tell(&s, t, WORKER_ORPHANS_MAX, 1);
     assert_true(s.w->gone);
-    assert_int_equal(counts(&s).lies, 1);
+    assert_int_equal(counts(&s).protocol_violations, 1);
     rig_free(&s.rig);
 }
 
@@ -618,7 +618,7 @@ static void limits_of_a_row(void **state)
                 tell(&s, t, 1, 1);
             }
             assert_int_equal(s.w->gone, past);
-            assert_int_equal(counts(&s).lies, past);
+            assert_int_equal(counts(&s).protocol_violations, past);
             rig_free(&s.rig);
         }
     }
@@ -639,7 +639,7 @@ static void columns_of_other_length(void **state)
                          t->generated);
         rig_run(s.rig);
         assert_true(s.w->gone);
-        assert_int_equal(counts(&s).lies, 1);
+        assert_int_equal(counts(&s).protocol_violations, 1);
         rig_free(&s.rig);
     }
 }
@@ -651,7 +651,7 @@ static void status_counts_them(void **state)
     struct scene s = begin(2);
     struct record *x = lose_one(&s), *y;
     struct fake *a = rig_admin(s.rig, "a");
-    Sluice__V1__Nothing m = SLUICE__V1__NOTHING__INIT;
+    Sluice__V1__StatusRequest m = SLUICE__V1__STATUS_REQUEST__INIT;
     const Sluice__V1__StatusReply *r;
 
     (void)state;

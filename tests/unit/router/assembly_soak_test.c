@@ -126,7 +126,7 @@ static void calm(struct soak *s)
 
 static uint32_t n_replicas(struct soak *s)
 {
-    Sluice__V1__Nothing m = SLUICE__V1__NOTHING__INIT;
+    Sluice__V1__StatusRequest m = SLUICE__V1__STATUS_REQUEST__INIT;
     struct record *x = client_call(s->admin, METHOD_ADMIN_STATUS, &m.base, 0);
     uint32_t n;
 

@@ -20,7 +20,7 @@ static void one_that_fails_fails_the_call(void **state)
     struct fake *w = rig_worker(rig, "w1", 6, 8);
     struct fake *c = rig_client(rig, "c1");
     struct record *x = client_generate_n(c, 1, 5, 40, 4);
-    struct router_counts k;
+    struct router_metrics k;
 
     (void)state;
     rig_run(rig);

@@ -69,7 +69,7 @@ static void a_reader_of_choices_is_slow(void **state)
     struct fake *w = rig_worker(rig, "w1", 100000, 64);
     struct fake *c = rig_client(rig, "c1");
     struct record *x = client_generate_n(c, 1, 3, 10, 39000);
-    struct router_counts k;
+    struct router_metrics k;
 
     (void)state;
     rig_run(rig);

@@ -225,15 +225,15 @@ static void choices_wait_their_turn(void **state)
     struct fake *c = rig_client(rig, "c1");
     struct record *x = client_generate_n(c, 1, 4, 40, 4);
     struct record *y = client_generate_n(c, 2, 2, 40, 4);
-    struct router_counts k;
+    struct router_metrics k;
 
     (void)state;
     rig_run(rig);
     assert_int_equal(w->n_submits, 3);
     assert_int_equal(rig_choice_state(rig, 1, 3), CHOICE_WAITING);
     router_counts(rig->router, &k);
-    assert_int_equal(k.n_waiting, 3);
-    assert_int_equal(k.n_choices, 6);
+    assert_int_equal(k.choices_waiting, 3);
+    assert_int_equal(k.choices_open, 6);
     assert_int_equal(k.requests, 2);
     worker_give(w, 1, 2, 4, LENGTH);
     assert_non_null(worker_choice_of(w, 1, 3));

@@ -37,9 +37,9 @@ static struct scene young(uint32_t max_waiting, int64_t wait_us)
     return s;
 }
 
-static struct router_counts counts(const struct scene *s)
+static struct router_metrics counts(const struct scene *s)
 {
-    struct router_counts k;
+    struct router_metrics k;
 
     router_counts(s->rig->router, &k);
     return k;
@@ -48,7 +48,7 @@ static struct router_counts counts(const struct scene *s)
 static void end(struct scene *s)
 {
     rig_advance(s->rig, 10000);
-    assert_int_equal(counts(s).n_early, 0);
+    assert_int_equal(counts(s).choices_early, 0);
     assert_int_equal(counts(s).early_bytes, 0);
     rig_end(&s->rig);
 }
@@ -92,7 +92,7 @@ static void refused(const struct record *x, enum status status, const char *why)
 static void open(const struct scene *s, const struct record *x, uint32_t early)
 {
     assert_false(x->ended);
-    assert_int_equal(counts(s).n_early, early);
+    assert_int_equal(counts(s).choices_early, early);
 }
 
 static void the_first_worker_comes(void **state)
@@ -110,9 +110,9 @@ static void the_first_worker_comes(void **state)
     rig_run(s.rig);
     open(&s, z, 3);
     rig_advance(s.rig, WAIT_US - 1 * MS);
-    assert_int_equal(counts(&s).n_early, 3);
+    assert_int_equal(counts(&s).choices_early, 3);
     w = rig_worker(s.rig, "w1", 64, 8);
-    assert_int_equal(counts(&s).n_early, 0);
+    assert_int_equal(counts(&s).choices_early, 0);
     assert_int_equal(counts(&s).requests, 3);
     /* In order of arrival. */
     assert_int_equal(worker_sequence_of(w, 1)->grant, 1);
@@ -240,16 +240,16 @@ static void callers_go(void **state)
     hasty = client_generate_with(s.c, 2, 40, 10, &m, 100);
     (void)client_generate(other, 3, 40, 10);
     rig_run(s.rig);
-    assert_int_equal(counts(&s).n_early, 3);
+    assert_int_equal(counts(&s).choices_early, 3);
     client_give_up(s.c, given_up);
     rig_run(s.rig);
-    assert_int_equal(counts(&s).n_early, 2);
+    assert_int_equal(counts(&s).choices_early, 2);
     rig_advance(s.rig, 200 * MS);
     assert_int_equal(hasty->status, ST_DEADLINE_EXCEEDED);
-    assert_int_equal(counts(&s).n_early, 1);
+    assert_int_equal(counts(&s).choices_early, 1);
     fake_lost(other);
     rig_run(s.rig);
-    assert_int_equal(counts(&s).n_early, 0);
+    assert_int_equal(counts(&s).choices_early, 0);
     assert_int_equal(counts(&s).cancelled, 3);
     w = rig_worker(s.rig, "w1", 64, 8);
     assert_int_equal(w->n_submits, 0);
@@ -381,7 +381,7 @@ static void cancels(void **state)
     r = client_cancel(s.c, 1);
     rig_run(s.rig);
     a_receipt(r, UNKNOWN, 0);
-    assert_int_equal(counts(&s).n_early, 0);
+    assert_int_equal(counts(&s).choices_early, 0);
     assert_int_equal(counts(&s).cancelled, 2);
     (void)rig_worker(s.rig, "w1", 64, 8);
     end(&s);

@@ -516,7 +516,7 @@ static void rubbish(void **state)
 {
     struct rig *rig = rig_new(NULL);
     struct fake *c = rig_client(rig, "c1");
-    struct router_counts k;
+    struct router_metrics k;
 
     (void)state;
     for (uint32_t n = 0; n < 300; n++) {

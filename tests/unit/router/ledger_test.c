@@ -175,7 +175,7 @@ static void settle(struct world *d)
 static void check(const struct world *d)
 {
     struct router_worker_view v;
-    struct router_counts k;
+    struct router_metrics k;
 
     for (uint8_t id = 1; id <= d->n; id++) {
         const struct record *x = d->x[id];
@@ -189,7 +189,7 @@ static void check(const struct world *d)
         }
     }
     router_counts(d->rig->router, &k);
-    assert_int_equal(k.n_choices, 0);
+    assert_int_equal(k.choices_open, 0);
     assert_int_equal(k.failed, 0);
     assert_int_equal(k.ledger_violations, 0);
     assert_int_equal(k.strikes, 0);

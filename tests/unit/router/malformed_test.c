@@ -220,7 +220,7 @@ static void each_gets_its_sentence(void **state)
     struct fake *w = rig_worker(rig, "w1", 64, 8);
     struct fake *c = rig_client(rig, "c1");
     size_t n = sizeof table / sizeof *table;
-    struct router_counts k;
+    struct router_metrics k;
     struct record *x;
 
     (void)state;
@@ -234,7 +234,7 @@ static void each_gets_its_sentence(void **state)
         }
     }
     router_counts(rig->router, &k);
-    assert_int_equal(k.n_choices, 0);
+    assert_int_equal(k.choices_open, 0);
     assert_int_equal(k.requests, n);
     assert_int_equal(k.refused, n);
     assert_int_equal(w->n_submits, 0);

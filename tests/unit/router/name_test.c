@@ -76,7 +76,7 @@ static void who_is_refused_takes_no_name(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct fake_text text;
-        struct router_counts n;
+        struct router_metrics n;
         struct quiet q;
         struct fake *other;
 

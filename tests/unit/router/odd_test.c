@@ -136,8 +136,8 @@ static void a_client_that_breaks_rules_is_put_out(void **state)
 {
     struct rig *rig = rig_new(NULL);
     struct fake *c = rig_client(rig, "c1"), *other = rig_client(rig, "c2");
-    Sluice__V1__Nothing nothing = SLUICE__V1__NOTHING__INIT;
-    struct router_counts k;
+    Sluice__V1__StatusRequest nothing = SLUICE__V1__STATUS_REQUEST__INIT;
+    struct router_metrics k;
 
     (void)state;
     for (int i = 0; i < PEER_STRIKES; i++) {

@@ -71,15 +71,15 @@ static void bring(struct scene *s, enum choice_state to, uint32_t keep_ms)
 
 static void nothing_left(struct scene *s)
 {
-    struct router_counts k;
+    struct router_metrics k;
     struct router_worker_view v;
     uint32_t others = s->at == CHOICE_WAITING;
 
     s->text.hold = false;
     rig_advance(s->rig, 10000);
     router_counts(s->rig->router, &k);
-    assert_int_equal(k.n_choices, others);
-    assert_int_equal(k.n_waiting, 0);
+    assert_int_equal(k.choices_open, others);
+    assert_int_equal(k.choices_waiting, 0);
     if (router_worker_view(s->rig->router, 0, &v)) {
         assert_int_equal(v.n_sequences, others);
     }
@@ -272,7 +272,7 @@ static void all_of_many_states(void **state)
     struct fake *w = rig_worker(rig, "w1", 6, 8); /* room for three */
     struct fake *c = rig_client(rig, "c1");
     struct record *x = client_generate_n(c, 1, 6, 40, 4), *one, *k;
-    struct router_counts n;
+    struct router_metrics n;
 
     (void)state;
     rig_run(rig);
@@ -302,7 +302,7 @@ static void all_of_many_states(void **state)
     assert_int_equal(x->finish, LENGTH);
     assert_int_equal(record_choice(x, 5)->finish, CANCELLED);
     router_counts(rig->router, &n);
-    assert_int_equal(n.n_choices, 0);
+    assert_int_equal(n.choices_open, 0);
     assert_int_equal(n.cancelled, 5);
     rig_free(&rig);
 }
@@ -318,7 +318,7 @@ static void all_at_two_workers(void **state)
         struct fake *w2 = rig_worker(rig, "w2", 64, 8);
         struct fake *c = rig_client(rig, "c1");
         struct record *x = client_generate_n(c, 1, 4, 40, 4), *k;
-        struct router_counts n;
+        struct router_metrics n;
 
         rig_run(rig);
         assert_int_equal(w1->n_submits, 2);
@@ -343,7 +343,7 @@ static void all_at_two_workers(void **state)
         assert_true(x->ended);
         assert_int_equal(x->finish, CANCELLED);
         router_counts(rig->router, &n);
-        assert_int_equal(n.n_choices, 0);
+        assert_int_equal(n.choices_open, 0);
         rig_free(&rig);
     }
 }

@@ -8,8 +8,8 @@
 #include <cmocka.h>
 
 #include "common/base/log.h"
-#include "router/replicas/replica.h"
 #include "router/base/router_limits.h"
+#include "router/replicas/replica.h"
 #include "tests/unit/router/rig.h"
 
 /* Of all models. */

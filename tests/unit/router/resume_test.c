@@ -78,7 +78,7 @@ static void it_is_submitted_as_one_that_moved(void **state)
     static struct have h;
     static const uint32_t ids[] = {'x', 'y', 'z', 'u', 'v'};
     const struct sequence *q;
-    struct router_counts n;
+    struct router_metrics n;
     struct record *x;
     struct tiny s;
 
@@ -122,7 +122,7 @@ static void the_seed_follows_from_the_id(void **state)
 static void ended_choices_are_left_alone(void **state)
 {
     static struct have h;
-    struct router_counts n;
+    struct router_metrics n;
     struct record *x;
     struct tiny s;
     uint32_t ids[] = {'a', 'b', 'c', 'd'};
@@ -153,7 +153,7 @@ static void ended_choices_are_left_alone(void **state)
 static void all_have_ended(void **state)
 {
     static struct have h;
-    struct router_counts n;
+    struct router_metrics n;
     struct record *x;
     struct tiny s;
 
@@ -170,7 +170,7 @@ static void all_have_ended(void **state)
     assert_int_equal(x->n_replies, 0);
     assert_int_equal(s.w->n_submits, 0);
     router_counts(s.rig->router, &n);
-    assert_int_equal(n.n_choices, 0);
+    assert_int_equal(n.choices_open, 0);
     tiny_end(&s);
 }
 
@@ -179,7 +179,7 @@ static void the_refused_are_not_counted(void **state)
 {
     static struct have h;
     static uint32_t ids[GENERATE_MAX_TOKENS + 2];
-    struct router_counts n;
+    struct router_metrics n;
     struct record *x;
     struct tiny s;
 

@@ -172,13 +172,13 @@ void rig_end(struct rig **prig)
 {
     struct rig *rig = *prig;
     struct router_worker_view v;
-    struct router_counts k;
+    struct router_metrics k;
 
     rig_advance(rig, 10000);
     router_counts(rig->router, &k);
-    assert_int_equal(k.n_choices, 0);
-    assert_int_equal(k.n_waiting, 0);
-    assert_int_equal(k.n_early, 0);
+    assert_int_equal(k.choices_open, 0);
+    assert_int_equal(k.choices_waiting, 0);
+    assert_int_equal(k.choices_early, 0);
     for (uint32_t i = 0; router_worker_view(rig->router, i, &v); i++) {
         assert_int_equal(v.n_sequences, 0);
     }

@@ -149,7 +149,7 @@ static void one_stays_silent(void **state)
 
 static void one_hangs(void **state)
 {
-    struct router_counts k;
+    struct router_metrics k;
     struct scene s;
 
     (void)state;

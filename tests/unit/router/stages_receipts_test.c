@@ -262,7 +262,7 @@ static void says_times(struct fake *w, size_t n)
 static void times_of_each_stage(void **state)
 {
     Sluice__V1__ListRequest m = SLUICE__V1__LIST_REQUEST__INIT;
-    Sluice__V1__Nothing none = SLUICE__V1__NOTHING__INIT;
+    Sluice__V1__StatusRequest none = SLUICE__V1__STATUS_REQUEST__INIT;
     const Sluice__V1__ListWorkersReply *l;
     struct record *x;
     struct scene s;

@@ -257,7 +257,7 @@ static void whatever_comes(void **state)
 
     (void)state;
     for (uint64_t seed = 1; seed <= SEEDS; seed++) {
-        struct router_counts k;
+        struct router_metrics k;
         struct scene s;
 
         bring(&s, seed);
@@ -274,7 +274,7 @@ static void whatever_comes(void **state)
         check(&s);
         router_counts(s.rig->router, &k);
         assert_int_equal(k.ledger_violations, 0);
-        assert_int_equal(k.lies, 0);
+        assert_int_equal(k.protocol_violations, 0);
         n_ok += s.n_ok;
         n_asked += s.n_asked;
         rig_end(&s.rig);

@@ -63,15 +63,15 @@ static void bring(struct scene *s, enum choice_state to)
 /* Whatever happened, nothing of it is left anywhere. */
 static void nothing_left(struct scene *s)
 {
-    struct router_counts k;
+    struct router_metrics k;
     struct router_worker_view v;
 
     s->text.hold = false;
     rig_advance(s->rig, 10000);
     router_counts(s->rig->router, &k);
     assert_int_equal(rig_state(s->rig, 1), CHOICE_ENDED);
-    assert_int_equal(k.n_choices, s->at == CHOICE_WAITING ? 1 : 0);
-    assert_int_equal(k.n_waiting, 0);
+    assert_int_equal(k.choices_open, s->at == CHOICE_WAITING ? 1 : 0);
+    assert_int_equal(k.choices_waiting, 0);
     if (router_worker_view(s->rig->router, 0, &v)) {
         assert_int_equal(v.n_sequences, s->at == CHOICE_WAITING ? 1 : 0);
     }
@@ -324,7 +324,7 @@ static void a_kept_sequence_is_removed(void **state)
     struct fake *c = rig_client(rig, "c1");
     Sluice__V1__GenerateRequest m = SLUICE__V1__GENERATE_REQUEST__INIT;
     struct record *x, *k, *again;
-    struct router_counts n;
+    struct router_metrics n;
 
     (void)state;
     m.model = wire_text("tiny");
@@ -352,7 +352,7 @@ static void a_kept_sequence_is_removed(void **state)
     assert_int_equal(k->receipt.blocks, 2);
     assert_string_equal(k->worker, "w1");
     router_counts(rig->router, &n);
-    assert_int_equal(n.n_choices, 0);
+    assert_int_equal(n.choices_open, 0);
     rig_free(&rig);
 }
 
@@ -362,7 +362,7 @@ static void a_lease_ends(void **state)
     struct fake *w = rig_worker(rig, "w1", 64, 8);
     struct fake *c = rig_client(rig, "c1");
     Sluice__V1__GenerateRequest m = SLUICE__V1__GENERATE_REQUEST__INIT;
-    struct router_counts n;
+    struct router_metrics n;
 
     (void)state;
     m.model = wire_text("tiny");
@@ -375,13 +375,13 @@ static void a_lease_ends(void **state)
     worker_step(w);
     for (int i = 0; i < 14; i++) {
         router_counts(rig->router, &n);
-        assert_int_equal(n.n_choices, 1);
+        assert_int_equal(n.choices_open, 1);
         rig_advance(rig, 200000);
         worker_report(w);
     }
     rig_advance(rig, 300000);
     router_counts(rig->router, &n);
-    assert_int_equal(n.n_choices, 0);
+    assert_int_equal(n.choices_open, 0);
     rig_free(&rig);
 }
 

@@ -67,7 +67,7 @@ static void the_worker_ends_before_it_hears(void **state)
  * sequence goes elsewhere. */
 static void the_worker_is_lost(void **state)
 {
-    struct router_counts counts;
+    struct router_metrics counts;
     struct record *x, *k;
     struct fake *w2;
     struct tiny s;
@@ -89,7 +89,7 @@ static void the_worker_is_lost(void **state)
     assert_int_equal(k->receipt.n_generated, 3);
     assert_int_equal(w2->n_submits, 0);
     router_counts(s.rig->router, &counts);
-    assert_int_equal(counts.n_choices, 0);
+    assert_int_equal(counts.choices_open, 0);
     assert_int_equal(counts.moved, 0);
     tiny_end(&s);
 }
@@ -178,7 +178,7 @@ static void a_cancel_came_first(void **state)
 /* Who gave up has no stream, and the worker lets go all the same. */
 static void the_client_gives_up(void **state)
 {
-    struct router_counts counts;
+    struct router_metrics counts;
     struct record *x;
     struct tiny s;
 
@@ -194,7 +194,7 @@ static void the_client_gives_up(void **state)
     worker_receipt(s.w);
     rig_run(s.rig);
     router_counts(s.rig->router, &counts);
-    assert_int_equal(counts.n_choices, 0);
+    assert_int_equal(counts.choices_open, 0);
     assert_int_equal(s.w->n_cancels, 1);
     tiny_end(&s);
 }
@@ -212,7 +212,7 @@ static void nothing_is_kept(void **state)
     (void)state;
     for (int i = 0; i < 3; i++) {
         Sluice__V1__GenerateRequest m = SLUICE__V1__GENERATE_REQUEST__INIT;
-        struct router_counts counts;
+        struct router_metrics counts;
         struct record *x;
         struct tiny s;
 
@@ -225,7 +225,7 @@ static void nothing_is_kept(void **state)
         assert_int_equal(s.w->n_cancels, 1);
         assert_int_equal(s.w->classes[0].granted, 0);
         router_counts(s.rig->router, &counts);
-        assert_int_equal(counts.n_choices, 0);
+        assert_int_equal(counts.choices_open, 0);
         tiny_end(&s);
     }
 }

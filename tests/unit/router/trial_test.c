@@ -11,7 +11,7 @@
 
 static uint64_t indicted(const struct rig *rig)
 {
-    struct router_counts k;
+    struct router_metrics k;
 
     router_counts(rig->router, &k);
     return k.indicted;
