@@ -129,7 +129,7 @@ enum ctl_exit {
       "                             some are faster; ...,NAME=SIZE too",       \
       0, 0)                                                                    \
     X(stages, U32, "N", NULL, "of these workers, the N best (all)", 1,         \
-      SPLIT_STAGES_MAX)                                                        \
+      STAGES_MAX)                                                              \
     X(in_order, FLAG, NULL, NULL, "workers stand in the order given", 0, 0)    \
     X(lengths, LIST, "N", NULL,                                                \
       "count sequences of N tokens; N,N,... too\n"                             \

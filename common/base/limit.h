@@ -21,6 +21,10 @@ struct limit_row {
 #name, (uint64_t)(name), unit, what \
     }
 
+/* Rows of common/base. */
+extern const struct limit_row base_limits[];
+extern const size_t base_limits_n;
+
 void limits_print(FILE *to, const struct limit_row *rows, size_t n);
 
 #endif

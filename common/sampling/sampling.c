@@ -4,6 +4,16 @@
 
 #include <xxhash.h>
 
+const struct limit_row sampling_limits[] = {
+    LIMIT_ROW(TEMPERATURE_MAX, "", "temperature, from 0"),
+    LIMIT_ROW(REPETITION_PENALTY_MAX, "", "repetition_penalty, from 0.01"),
+    LIMIT_ROW(PENALTY_MAX, "", "presence_penalty, frequency_penalty, + or -"),
+    LIMIT_ROW(LOGIT_BIAS_MAX, "", "a logit bias, + or -"),
+};
+
+const size_t sampling_limits_n =
+    sizeof sampling_limits / sizeof sampling_limits[0];
+
 struct sampling sampling_default(void)
 {
     return (struct sampling){

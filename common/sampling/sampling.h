@@ -32,20 +32,21 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/base/limit.h"
+#include "proto/limits.h"
+
 #define TEMPERATURE_MAX        100.0f
 #define REPETITION_PENALTY_MIN 0.01f
 #define REPETITION_PENALTY_MAX 100.0f
 #define PENALTY_MAX            2.0f /* presence, frequency: -2..2 */
 #define LOGIT_BIAS_MAX         100.0f
-#define LOGIT_BIASES_MAX       1024
-#define STOP_TOKENS_MAX        64
-#define TOP_LOGPROBS_MAX       20
-#define STOP_STRINGS_MAX       16
-#define STOP_STRING_BYTES_MAX  256
-#define CHOICES_MAX            64
 
 /* 32-bit values of the lists of one request, at most. */
 #define SAMPLING_LISTS (2 * LOGIT_BIASES_MAX + STOP_TOKENS_MAX)
+
+/* Rows of the ranges above, for --limits. */
+extern const struct limit_row sampling_limits[];
+extern const size_t sampling_limits_n;
 
 struct sampling {
     float temperature;                         /* 0: greedy */

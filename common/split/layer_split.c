@@ -16,7 +16,7 @@ enum goal {
 
 /* Workers that may stand for one another are taken in the order given. */
 struct kind {
-    uint32_t n, workers[SPLIT_STAGES_MAX];
+    uint32_t n, workers[STAGES_MAX];
     uint32_t stride; /* of its digit in the number of a state */
 };
 
@@ -28,7 +28,7 @@ struct search {
     const struct split_worker *workers;
     const struct split_terms *terms;
     uint32_t n_workers, n_stages, n_kinds, n_states;
-    struct kind kinds[SPLIT_STAGES_MAX];
+    struct kind kinds[STAGES_MAX];
     enum goal goal;
     double slowest;  /* no stage may take longer */
     double lacking;  /* or lack more, where all lack */
@@ -334,15 +334,15 @@ static enum status check_numbers(const struct search *s, struct error *e)
 {
     const struct split_terms *t = s->terms;
 
-    if (s->n_workers < 1 || s->n_workers > SPLIT_STAGES_MAX) {
+    if (s->n_workers < 1 || s->n_workers > STAGES_MAX) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "%u workers, 1 to %d are allowed", s->n_workers,
-                         SPLIT_STAGES_MAX);
+                         STAGES_MAX);
     }
-    if (s->model->n_layers < 1 || s->model->n_layers > SPLIT_LAYERS_MAX) {
+    if (s->model->n_layers < 1 || s->model->n_layers > MODEL_LAYERS_MAX) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "%u layers, 1 to %d are allowed", s->model->n_layers,
-                         SPLIT_LAYERS_MAX);
+                         MODEL_LAYERS_MAX);
     }
     if (t->block_tokens < 1 || t->context < 1 || t->max_rows < 1 ||
         t->length < 1) {
@@ -359,16 +359,16 @@ static enum status check_bytes(const struct search *s, struct error *e)
     const struct split_model *m = s->model;
     uint64_t tokens = (uint64_t)s->terms->context + s->terms->block_tokens;
     bool fits =
-        m->embed_bytes <= SPLIT_BYTES_MAX && m->head_bytes <= SPLIT_BYTES_MAX &&
-        m->head_scratch_bytes <= SPLIT_BYTES_MAX &&
+        m->embed_bytes <= SHARD_BYTES_MAX && m->head_bytes <= SHARD_BYTES_MAX &&
+        m->head_scratch_bytes <= SHARD_BYTES_MAX &&
         m->shared_bytes <= m->embed_bytes && m->shared_bytes <= m->head_bytes;
 
     for (uint32_t i = 0; i < m->n_layers; i++) {
         const struct split_layer *l = &m->layers[i];
 
-        fits = fits && l->weight_bytes <= SPLIT_BYTES_MAX &&
-               l->slot_bytes <= SPLIT_BYTES_MAX &&
-               l->token_bytes <= SPLIT_BYTES_MAX / tokens &&
+        fits = fits && l->weight_bytes <= SHARD_BYTES_MAX &&
+               l->slot_bytes <= SHARD_BYTES_MAX &&
+               l->token_bytes <= SHARD_BYTES_MAX / tokens &&
                l->weight_bytes > 0 && l->slot_bytes + l->token_bytes > 0;
     }
     return fits ? ST_OK
@@ -382,8 +382,8 @@ static enum status check_workers(const struct search *s, struct error *e)
     for (uint32_t i = 0; i < s->n_workers; i++) {
         const struct split_worker *w = &s->workers[i];
 
-        if (w->budget_bytes > SPLIT_BYTES_MAX ||
-            w->scratch_bytes > SPLIT_BYTES_MAX ||
+        if (w->budget_bytes > SHARD_BYTES_MAX ||
+            w->scratch_bytes > SHARD_BYTES_MAX ||
             !(w->speed >= SPLIT_SPEED_MIN && w->speed <= SPLIT_SPEED_MAX)) {
             return error_set(e, ST_INVALID_ARGUMENT,
                              "worker %s: bytes up to 1 PiB and a speed from "

@@ -26,7 +26,7 @@
  * has that, and only there.
  *
  * Threading: none, pure functions.  Memory: the caller's; a split_table is
- * 2.1 MB.  Time: at worst SPLIT_STATES * SPLIT_LAYERS_MAX^2 stages looked at
+ * 2.1 MB.  Time: at worst SPLIT_STATES * MODEL_LAYERS_MAX^2 stages looked at
  * in a pass; over 8 workers that all differ 64 layers took 10 ms of processor
  * time, 512 layers 0.8 s. */
 #ifndef COMMON_SPLIT_LAYER_SPLIT_H
@@ -37,24 +37,22 @@
 
 #include "common/base/status.h"
 #include "common/split/pool_split.h"
+#include "proto/limits.h"
 
-#define SPLIT_STAGES_MAX 16
-#define SPLIT_LAYERS_MAX 512
-#define SPLIT_STATES     256
-#define SPLIT_SPEED_MIN  1e-6
-#define SPLIT_SPEED_MAX  1e18
-#define SPLIT_BYTES_MAX  (UINT64_C(1) << 50) /* of anything below: a PiB */
+#define SPLIT_STATES    256
+#define SPLIT_SPEED_MIN 1e-6
+#define SPLIT_SPEED_MAX 1e18
 
 struct split_layer {
     uint64_t weight_bytes;
     uint64_t token_bytes; /* KV of a token; 0: a linear layer.  Of the whole
-                           * context SPLIT_BYTES_MAX at most */
+                           * context SHARD_BYTES_MAX at most */
     uint64_t slot_bytes;  /* state of a sequence; 0: an attention layer */
 };
 
 struct split_model {
-    uint32_t n_layers; /* 1..SPLIT_LAYERS_MAX */
-    struct split_layer layers[SPLIT_LAYERS_MAX];
+    uint32_t n_layers; /* 1..MODEL_LAYERS_MAX */
+    struct split_layer layers[MODEL_LAYERS_MAX];
     uint64_t embed_bytes;
     uint64_t head_bytes;   /* with the last norm, as a last stage has them */
     uint64_t shared_bytes; /* of both, which one stage alone holds once */
@@ -86,20 +84,20 @@ struct split_stage {
 
 struct split {
     uint32_t n_stages;
-    struct split_stage stages[SPLIT_STAGES_MAX];
+    struct split_stage stages[STAGES_MAX];
     bool every_order; /* was searched, or there is but one */
 };
 
 /* What the search remembers: for each count of workers taken of each kind,
  * and each boundary, the best way there. */
 struct split_table {
-    uint64_t weights[SPLIT_LAYERS_MAX + 1]; /* of layers [0, i) */
-    uint64_t tokens[SPLIT_LAYERS_MAX + 1], slots[SPLIT_LAYERS_MAX + 1];
+    uint64_t weights[MODEL_LAYERS_MAX + 1]; /* of layers [0, i) */
+    uint64_t tokens[MODEL_LAYERS_MAX + 1], slots[MODEL_LAYERS_MAX + 1];
     struct split_step {
         double value;
         uint16_t from; /* the boundary before */
         uint8_t kind;  /* of the worker between */
-    } steps[SPLIT_STATES][SPLIT_LAYERS_MAX + 1];
+    } steps[SPLIT_STATES][MODEL_LAYERS_MAX + 1];
 };
 
 /* Choose among n_workers.  Nothing is taken on trust.  ST_INVALID_ARGUMENT:

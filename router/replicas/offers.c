@@ -220,13 +220,11 @@ static void drop_expired(struct router_core *r)
 
 /* Those of a kind that may be given layers, the first that came. */
 static void gather_hands(struct router_core *r, const struct offer *like,
-                         struct offer *who[SPLIT_STAGES_MAX],
-                         struct deal_task *t)
+                         struct offer *who[STAGES_MAX], struct deal_task *t)
 {
     struct list *at = r->offers.all.next;
 
-    for (; at != &r->offers.all && t->n_workers < SPLIT_STAGES_MAX;
-         at = at->next) {
+    for (; at != &r->offers.all && t->n_workers < STAGES_MAX; at = at->next) {
         struct offer *o = LIST_OF(at, struct offer, all);
 
         if (is_free(r, o) && alike(o, like)) {
@@ -301,7 +299,7 @@ static bool look_kind(struct router_core *r, const struct offer *of)
                           .context = of->context,
                           .max_rows = of->max_rows,
                           .no_gaps = r->now_us < r->start_us + RETURN_US};
-    struct offer *who[SPLIT_STAGES_MAX];
+    struct offer *who[STAGES_MAX];
     struct deal d;
     struct error e;
 

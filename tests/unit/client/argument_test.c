@@ -119,13 +119,13 @@ static void workers_are_appended(void **state)
     assert_int_equal(argument_workers("d=1", given, MOST, &n, &e),
                      ST_INVALID_ARGUMENT);
     assert_string_equal(e.text, "two workers are called \"d\"");
-    snprintf(text, sizeof text, "%0*d=1", ARGUMENT_NAME_MAX, 0);
+    snprintf(text, sizeof text, "%0*d=1", PEER_NAME_MAX, 0);
     assert_int_equal(argument_workers(text, given, MOST, &n, &e), ST_OK);
     assert_int_equal(argument_workers("e=1", given, MOST, &n, &e),
                      ST_INVALID_ARGUMENT);
     assert_string_equal(e.text, "more than 4 are given");
     n = 0;
-    snprintf(text, sizeof text, "%0*d=1", ARGUMENT_NAME_MAX + 1, 0);
+    snprintf(text, sizeof text, "%0*d=1", PEER_NAME_MAX + 1, 0);
     assert_int_equal(argument_workers(text, given, MOST, &n, &e),
                      ST_INVALID_ARGUMENT);
 }

@@ -132,9 +132,9 @@ static void token_ids(void **state)
     json_t *root = fixture_small();
 
     (void)state;
-    fixture_set(root, "model.vocab.last", json_integer(TEXT_TOKEN_IDS - 1));
+    fixture_set(root, "model.vocab.last", json_integer(MODEL_VOCAB_MAX - 1));
     accept(root);
-    fixture_set(root, "model.vocab.last", json_integer(TEXT_TOKEN_IDS));
+    fixture_set(root, "model.vocab.last", json_integer(MODEL_VOCAB_MAX));
     refuse(root, "vocab[\"last\"]: id 1048576");
     json_decref(root);
 }
@@ -479,11 +479,11 @@ static void split_steps_exactly(void **state)
 static void table(void **state)
 {
     (void)state;
-    assert_int_equal(text_limits_n, 18);
+    assert_int_equal(text_limits_n, 16);
     assert_string_equal(text_limits[0].name, "TEXT_FILE_BYTES");
     assert_int_equal(text_limits[0].value, TEXT_FILE_BYTES);
-    assert_string_equal(text_limits[17].name, "TEXT_CHAT_BYTES");
-    assert_int_equal(text_limits[17].value, TEXT_CHAT_BYTES);
+    assert_string_equal(text_limits[15].name, "TEXT_CHAT_BYTES");
+    assert_int_equal(text_limits[15].value, TEXT_CHAT_BYTES);
 }
 
 int main(void)
