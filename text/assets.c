@@ -7,10 +7,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "common/base/utf8.h"
 #include "text/file.h"
 #include "text/json_read.h"
 #include "text/text_limits.h"
-#include "text/utf8.h"
 
 struct text_assets {
     struct tokenizer *tokenizer;

@@ -5,7 +5,6 @@
 
 #include "common/base/quote.h"
 #include "text/json_read.h"
-#include "text/utf8.h"
 
 /* The ids of one template, around the sequence. */
 struct around {

@@ -9,7 +9,6 @@
 
 #include "text/byte_level.h"
 #include "text/text_limits.h"
-#include "text/utf8.h"
 
 static enum status no_memory(struct error *e)
 {
