@@ -18,10 +18,11 @@ MUST_CHECK enum status argument_lengths(const char *text, uint32_t *out,
                                         size_t most, size_t *n,
                                         struct error *e);
 
-/* "451=-100" or "451=-100,362=2.5", in the same way. */
-MUST_CHECK enum status argument_biases(const char *text,
-                                       struct client_bias *out, size_t most,
-                                       size_t *n, struct error *e);
+/* "451=-100" or "451=-100,362=2.5", in the same way: each id goes to tokens,
+ * its bias to biases. */
+MUST_CHECK enum status argument_biases(const char *text, uint32_t *tokens,
+                                       float *biases, size_t most, size_t *n,
+                                       struct error *e);
 
 struct argument_worker {
     char name[PEER_NAME_MAX + 1];

@@ -17,7 +17,10 @@ const size_t sampling_limits_n =
 struct sampling sampling_default(void)
 {
     return (struct sampling){
-        .temperature = 1, .top_p = 1, .repetition_penalty = 1};
+#define X(field, kind, unset, least, most) .field = (unset),
+        SAMPLING_VALUES(X)
+#undef X
+    };
 }
 
 uint64_t sampling_seed(const uint8_t request_id[16])
@@ -59,12 +62,9 @@ static bool equal(const void *a, const void *b, size_t n)
 
 bool sampling_same(const struct sampling *a, const struct sampling *b)
 {
-    return a->temperature == b->temperature && a->top_k == b->top_k &&
-           a->top_p == b->top_p && a->min_p == b->min_p &&
-           a->repetition_penalty == b->repetition_penalty &&
-           a->presence_penalty == b->presence_penalty &&
-           a->frequency_penalty == b->frequency_penalty && a->seed == b->seed &&
-           a->ignore_eos == b->ignore_eos && a->logprobs == b->logprobs &&
+#define X(field, kind, unset, least, most) a->field == b->field &&
+    return SAMPLING_VALUES(X) a->seed == b->seed &&
+#undef X
            a->n_top_logprobs == b->n_top_logprobs &&
            a->n_biases == b->n_biases && a->n_stop_tokens == b->n_stop_tokens &&
            equal(a->bias_tokens, b->bias_tokens, a->n_biases * 4) &&

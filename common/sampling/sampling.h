@@ -48,17 +48,38 @@
 extern const struct limit_row sampling_limits[];
 extern const size_t sampling_limits_n;
 
+/* X(field, kind, default, least, most)
+ *
+ * One row for each parameter that is a single value.  struct sampling, the
+ * default, the check, the message and the comparison are made from these rows,
+ * and sluicectl copies an option to each.  The field has the same name in
+ * message Sampling (proto/common.proto) and in sluicectl's options.
+ *
+ * Kinds: FLOAT, least..most; SHARE, a float above least and at most most;
+ * COUNT, uint32_t; FLAG. */
+#define SAMPLING_VALUES(X)                                                  \
+    X(temperature, FLOAT, 1, 0, TEMPERATURE_MAX) /* 0: greedy */            \
+    X(top_k, COUNT, 0, 0, UINT32_MAX) /* 0: all; at most the vocabulary */  \
+    X(top_p, SHARE, 1, 0, 1)          /* 1: all */                          \
+    X(min_p, FLOAT, 0, 0, 1)          /* 0: all */                          \
+    X(repetition_penalty, FLOAT, 1, REPETITION_PENALTY_MIN,                 \
+      REPETITION_PENALTY_MAX)                                 /* 1: none */ \
+    X(presence_penalty, FLOAT, 0, -PENALTY_MAX, PENALTY_MAX)  /* 0: none */ \
+    X(frequency_penalty, FLOAT, 0, -PENALTY_MAX, PENALTY_MAX) /* 0: none */ \
+    X(ignore_eos, FLAG, false, false, true) /* keep on past end tokens */   \
+    X(logprobs, FLAG, false, false, true)   /* of each chosen token */
+
+#define SAMPLING_C_FLOAT float
+#define SAMPLING_C_SHARE float
+#define SAMPLING_C_COUNT uint32_t
+#define SAMPLING_C_FLAG  bool
+
 struct sampling {
-    float temperature;                         /* 0: greedy */
-    uint32_t top_k;                            /* 0: all */
-    float top_p;                               /* (0, 1]; 1: all */
-    float min_p;                               /* [0, 1]; 0: all */
-    float repetition_penalty;                  /* 1: none */
-    float presence_penalty, frequency_penalty; /* 0: none */
+#define X(field, kind, unset, least, most) SAMPLING_C_##kind field;
+    SAMPLING_VALUES(X)
+#undef X
     uint64_t seed;
-    bool ignore_eos;         /* the model's end tokens do not end it */
-    bool logprobs;           /* of each token chosen, */
-    uint32_t n_top_logprobs; /* and of the best so many */
+    uint32_t n_top_logprobs; /* best candidates with each chosen token */
     uint32_t n_biases, n_stop_tokens;
     const uint32_t *bias_tokens; /* [n_biases] ascending */
     const float *biases;         /* [n_biases] */
