@@ -8,7 +8,7 @@ static const char *kind_name(enum metric_kind kind)
     return kind == METRIC_COUNTER ? "counter" : "gauge";
 }
 
-/* Counters end in _total, as the exposition format wants. */
+/* The exposition format requires counters to end in _total. */
 static const char *suffix(enum metric_kind kind)
 {
     return kind == METRIC_COUNTER ? "_total" : "";

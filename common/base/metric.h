@@ -1,14 +1,14 @@
-/* metric.h - figures that only the owner writes, as tables that print
- * themselves.
+/* metric.h - Metrics as tables that print themselves; only the owner writes.
  *
  *     #define ROUTER_METRICS(X)                                           \
  *         X(requests, COUNTER, "generations asked for")                   \
  *         X(waiting, GAUGE, "generations that wait for room")
  *     METRIC_TABLE(router_metrics, ROUTER_METRICS);
  *
- * gives struct router_metrics with a uint64_t a row, and router_metrics_rows.
- * Threading: the owner's.  The text is the exposition format that Prometheus
- * reads. */
+ * The macro defines struct router_metrics with one uint64_t per row, and
+ * router_metrics_rows.
+ *
+ * Threading: the owner's.  The text is the Prometheus exposition format. */
 #ifndef COMMON_BASE_METRIC_H
 #define COMMON_BASE_METRIC_H
 
@@ -27,7 +27,8 @@ struct metric_row {
 #define METRIC_FIELD(name, kind, help) uint64_t name;
 #define METRIC_ROW(name, kind, help)   {#name, METRIC_##kind, help},
 
-/* All fields are uint64_t, so the struct is an array of them in row order. */
+/* Defines the struct and its rows.  All fields are uint64_t, so the struct is
+ * an array of them in row order. */
 #define METRIC_TABLE(tag, MAP)                                              \
     struct tag {                                                            \
         MAP(METRIC_FIELD)                                                   \
@@ -41,15 +42,16 @@ struct metric_row {
 
 #define METRIC_COUNT(rows) (sizeof(rows) / sizeof((rows)[0]))
 
-/* Name, kind and meaning, for --list-metrics. */
+/* Lists name, kind and meaning of each row, for --list-metrics. */
 void metric_list(FILE *to, const char *prefix, const struct metric_row *rows,
                  size_t n);
 
-/* name=value of those that are not 0, on one line, cut after cap - 1 bytes. */
+/* Formats name=value for each value that is not 0 on one line, cut after cap
+ * - 1 bytes. */
 void metric_text(char *out, size_t cap, const struct metric_row *rows, size_t n,
                  const void *values);
 
-/* The values: a struct of METRIC_TABLE. */
+/* Prints the values of a struct of METRIC_TABLE. */
 void metric_print(FILE *to, const char *prefix, const struct metric_row *rows,
                   size_t n, const void *values);
 

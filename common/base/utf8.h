@@ -17,9 +17,10 @@ enum utf8_kind {
     UTF8_CUT   /* all n bytes are the start of a character */
 };
 
-/* Examines the front of s[0..n), n > 0.  Returns its length, 1..4 bytes, and
- * sets *kind.  Invalid bytes are cut into "maximal subparts" (Unicode Standard,
- * section 3.9), as Python's errors='replace' and Rust's from_utf8_lossy do. */
+/* Returns the length of the character or bad bytes at the front of s[0..n),
+ * 1..4 bytes, and sets *kind.  n > 0.  Invalid bytes are cut into "maximal
+ * subparts" (Unicode Standard, section 3.9), as Python's errors='replace' and
+ * Rust's from_utf8_lossy do. */
 size_t utf8_step(const uint8_t *s, size_t n, enum utf8_kind *kind);
 
 /* Returns the length in bytes of the character at the front of s[0..n), n > 0;

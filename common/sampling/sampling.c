@@ -36,6 +36,8 @@ size_t sampling_bytes(const struct sampling *s)
            s->n_stop_tokens * sizeof *s->stop_tokens;
 }
 
+/* Guards n = 0: a list that is absent may be NULL, and memcpy() from NULL is
+ * undefined. */
 static void *move(void *to, const void *from, size_t n)
 {
     if (n > 0) {
@@ -72,6 +74,8 @@ bool sampling_same(const struct sampling *a, const struct sampling *b)
            equal(a->stop_tokens, b->stop_tokens, a->n_stop_tokens * 4);
 }
 
+/* The worker sends a sequence's history to the engine only if a penalty uses
+ * it. */
 bool sampling_penalises(const struct sampling *s)
 {
     return s->repetition_penalty != 1 || s->presence_penalty != 0 ||

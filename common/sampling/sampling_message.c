@@ -58,7 +58,8 @@ static enum status check_values(const Sluice__V1__Sampling *m, uint32_t vocab,
     return ST_OK;
 }
 
-/* Ascending: no id twice, and one order for one set. */
+/* Ids must ascend, so that no id comes twice and one set has one spelling:
+ * router and worker compare the lists byte by byte. */
 static enum status check_ids(const char *name, const uint32_t *ids, size_t n,
                              size_t most, uint32_t vocab, struct error *e)
 {
