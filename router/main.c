@@ -9,9 +9,10 @@
 #include "common/base/log.h"
 #include "common/base/option.h"
 #include "common/base/std_fds.h"
-#include "common/common_limits.h"
+#include "common/sampling/sampling.h"
 #include "common/wire/loop.h"
 #include "common/wire/method.h"
+#include "common/wire/wire_limits.h"
 #include "router/base/metrics.h"
 #include "router/base/router_limits.h"
 #include "router/router_core.h"
@@ -63,7 +64,6 @@ static const struct limit_row router_limits[] = {
         LIMIT_ROW(ROUTER_WORKERS_MAX, "", "workers at once"),
     LIMIT_ROW(ROUTER_MODELS_MAX, "", "models with text"),
     LIMIT_ROW(SLOW_READER_MS, "ms", "that nobody reads a generation"),
-    LIMIT_ROW(KEEP_MS_LIMIT, "ms", "that a finished sequence may be kept"),
     LIMIT_ROW(TEXT_THREADS_MAX, "", "threads that tokenise"),
     LIMIT_ROW(TEXT_QUEUE_MAX, "", "texts waiting for them"),
 };
@@ -247,7 +247,9 @@ static bool printed(const struct router_args *a)
     } else if (a->version) {
         puts("sluice-router " SLUICE_VERSION);
     } else if (a->limits) {
-        limits_print(stdout, common_limits, common_limits_n);
+        limits_print(stdout, wire_limits, wire_limits_n);
+        limits_print(stdout, sampling_limits, sampling_limits_n);
+        limits_print(stdout, base_limits, base_limits_n);
         limits_print(stdout, router_limits,
                      sizeof router_limits / sizeof router_limits[0]);
         limits_print(stdout, text_limits, text_limits_n);

@@ -5,7 +5,7 @@
 
 #include "text/json_read.h"
 #include "text/text_limits.h"
-#include "text/utf8.h"
+#include "text/unicode.h"
 
 static enum status no_memory(struct error *e)
 {
@@ -270,15 +270,18 @@ static bool counts(const struct added_search *s, const struct added_token *t,
     if (!t->single_word) {
         return true;
     }
-    return !(start > 0 && utf8_is_word(utf8_before(s->text, start, &len))) &&
-           !(end < s->n && utf8_is_word(utf8_at(s->text, s->n, end, &len)));
+    return !(start > 0 &&
+             unicode_is_word(unicode_before(s->text, start, &len))) &&
+           !(end < s->n &&
+             unicode_is_word(unicode_at(s->text, s->n, end, &len)));
 }
 
 static size_t strip_left(const struct added_search *s, size_t start)
 {
     size_t len;
 
-    while (start > s->gap && utf8_is_space(utf8_before(s->text, start, &len))) {
+    while (start > s->gap &&
+           unicode_is_space(unicode_before(s->text, start, &len))) {
         start -= len;
     }
     return start;
@@ -292,7 +295,8 @@ static size_t strip_right(struct added_search *s, size_t end)
     if (end < s->space_end) {
         return s->space_end;
     }
-    while (end < s->n && utf8_is_space(utf8_at(s->text, s->n, end, &len))) {
+    while (end < s->n &&
+           unicode_is_space(unicode_at(s->text, s->n, end, &len))) {
         end += len;
     }
     s->space_end = end;

@@ -7,14 +7,14 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "common/base/utf8.h"
 #include "text/file.h"
 #include "text/json_read.h"
 #include "text/text_limits.h"
-#include "text/utf8.h"
 
 struct text_assets {
     struct tokenizer *tokenizer;
-    uint32_t eos[TEXT_EOS_IDS];
+    uint32_t eos[MODEL_EOS_MAX];
     size_t n_eos;
     char *chat;
     size_t chat_len;
@@ -76,19 +76,19 @@ static enum status add_eos(struct text_assets *a, const json_t *v,
                          "eos_token_id: want an integer, found %s",
                          json_read_kind(v));
     }
-    if (id < 0 || id >= TEXT_TOKEN_IDS) {
+    if (id < 0 || id >= MODEL_VOCAB_MAX) {
         return error_set(e, ST_OUT_OF_RANGE,
                          "eos_token_id: %lld is not in 0..%d", (long long)id,
-                         TEXT_TOKEN_IDS - 1);
+                         MODEL_VOCAB_MAX - 1);
     }
     for (size_t i = 0; i < a->n_eos; i++) {
         if (a->eos[i] == id) {
             return ST_OK;
         }
     }
-    if (a->n_eos == TEXT_EOS_IDS) {
+    if (a->n_eos == MODEL_EOS_MAX) {
         return error_set(e, ST_OUT_OF_RANGE, "eos_token_id: more than %d ids",
-                         TEXT_EOS_IDS);
+                         MODEL_EOS_MAX);
     }
     a->eos[a->n_eos++] = (uint32_t)id;
     return ST_OK;

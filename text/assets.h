@@ -15,7 +15,7 @@
  *
  * Threading: read-only once loaded; any number of readers.
  * Memory: what the functions return is borrowed from the assets.
- * Limits: TEXT_FILE_BYTES, TEXT_EOS_IDS, TEXT_CHAT_BYTES. */
+ * Limits: TEXT_FILE_BYTES, MODEL_EOS_MAX, TEXT_CHAT_BYTES. */
 #ifndef TEXT_ASSETS_H
 #define TEXT_ASSETS_H
 

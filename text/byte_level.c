@@ -1,6 +1,6 @@
 #include "text/byte_level.h"
 
-#include "text/utf8.h"
+#include "text/unicode.h"
 
 int32_t byte_level_letter(uint8_t byte)
 {
@@ -49,7 +49,7 @@ bool byte_level_read(const char *s, size_t n, uint8_t *out, size_t *out_n)
 
     *out_n = 0;
     for (size_t at = 0; at < n; at += len) {
-        int byte = byte_level_byte(utf8_at(s, n, at, &len));
+        int byte = byte_level_byte(unicode_at(s, n, at, &len));
         if (byte < 0) {
             return false;
         }

@@ -3,7 +3,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "text/utf8.h"
+#include "common/base/utf8.h"
 
 static const char replacement[] = "\xEF\xBF\xBD";
 

@@ -2,9 +2,9 @@
 
 #include <stdlib.h>
 
+#include "common/base/utf8.h"
 #include "text/text_limits.h"
 #include "text/tokenizer_parts.h"
-#include "text/utf8.h"
 
 enum status encoder_init(struct encoder *c, const struct tokenizer *t,
                          struct error *e)

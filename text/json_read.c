@@ -5,7 +5,6 @@
 #include "common/base/json_bound.h"
 #include "common/base/quote.h"
 #include "text/text_limits.h"
-#include "text/utf8.h"
 
 static enum status read_with(json_t **out, const char *text, size_t n,
                              size_t flags, struct error *e)

@@ -9,7 +9,7 @@
 
 #include "common/base/quote.h"
 #include "text/json_read.h"
-#include "text/utf8.h"
+#include "text/unicode.h"
 
 /* --- parsing ------------------------------------------------------------- */
 
@@ -110,7 +110,7 @@ static bool decompose(struct code_points *c, int form, const char *text,
     size_t len;
 
     for (size_t at = 0; at < n; at += len) {
-        utf8proc_int32_t ch = utf8_at(text, n, at, &len);
+        utf8proc_int32_t ch = unicode_at(text, n, at, &len);
         utf8proc_ssize_t got;
 
         if (!reserve(c, c->n + EXPANSION_MAX)) {

@@ -9,7 +9,6 @@
 #include <pcre2.h>
 
 #include "common/base/quote.h"
-#include "text/utf8.h"
 
 #define WORD "\\p{L}\\p{M}\\p{Nd}\\p{Pc}"
 

@@ -5,7 +5,6 @@
 
 #include "common/base/quote.h"
 #include "text/json_read.h"
-#include "text/utf8.h"
 
 /* The ids of one template, around the sequence. */
 struct around {
@@ -34,7 +33,7 @@ static enum status push_side(struct around *a, const json_t *id,
         return error_set(e, ST_INVALID_ARGUMENT, "want an integer, found %s",
                          json_read_kind(id));
     }
-    if (v < 0 || v >= TEXT_TOKEN_IDS ||
+    if (v < 0 || v >= MODEL_VOCAB_MAX ||
         vocab_flags(a->vocab, (uint32_t)v) == 0) {
         return error_set(e, ST_INVALID_ARGUMENT, "id %lld is no token",
                          (long long)v);

@@ -5,7 +5,6 @@
 
 #include "common/base/quote.h"
 #include "text/json_read.h"
-#include "text/utf8.h"
 
 static const char gpt2[] = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+|"
                            " ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
@@ -28,7 +27,9 @@ static enum status add_split(struct pretokenizer *p, const char *pattern,
 {
     enum status st = add_stage(p, s, e);
 
-    return st == ST_OK ? split_init(&(*s)->split, pattern, n, literal, e) : st;
+    return st == ST_OK
+               ? pattern_split_init(&(*s)->split, pattern, n, literal, e)
+               : st;
 }
 
 /* {"Regex": "..."} or {"String": "..."} */
@@ -65,8 +66,8 @@ static enum status parse_split(struct pretokenizer *p, const json_t *v,
     if (st != ST_OK) {
         return st;
     }
-    if (!split_behaviour_named(json_string_value(behaviour),
-                               &s->split.behaviour)) {
+    if (!pattern_split_behaviour_named(json_string_value(behaviour),
+                                       &s->split.behaviour)) {
         return error_set(e, ST_UNIMPLEMENTED, "behavior: %s is not supported",
                          quote_bytes(json_string_value(behaviour),
                                      json_string_length(behaviour))
@@ -86,7 +87,8 @@ static enum status parse_digits(struct pretokenizer *p, const json_t *v,
         st = add_split(p, "\\p{N}", 5, false, &s, e);
     }
     if (st == ST_OK) {
-        s->split.behaviour = individual ? SPLIT_ISOLATED : SPLIT_CONTIGUOUS;
+        s->split.behaviour =
+            individual ? PATTERN_SPLIT_ISOLATED : PATTERN_SPLIT_CONTIGUOUS;
     }
     return st;
 }
@@ -157,7 +159,7 @@ enum status pretokenizer_parse(struct pretokenizer *p, const json_t *v,
 void pretokenizer_fini(struct pretokenizer *p)
 {
     for (unsigned i = 0; i < p->n; i++) {
-        split_fini(&p->stages[i].split);
+        pattern_split_fini(&p->stages[i].split);
     }
     p->n = 0;
 }
@@ -167,12 +169,12 @@ void pretokenizer_fini(struct pretokenizer *p)
 enum status pretokenizer_work_init(struct pretokenizer_work *w, struct error *e)
 {
     *w = (struct pretokenizer_work){0};
-    return split_work_init(&w->split, e);
+    return pattern_split_work_init(&w->split, e);
 }
 
 void pretokenizer_work_fini(struct pretokenizer_work *w)
 {
-    split_work_fini(&w->split);
+    pattern_split_work_fini(&w->split);
     free(w->spaced);
     w->spaced = NULL;
 }
@@ -227,7 +229,8 @@ static enum status walk_piece(void *ctx, const char *s, size_t n,
     if (stage->prefix_space) {
         return with_space(k, &next, s, n, e);
     }
-    return split_run(&stage->split, &k->w->split, s, n, walk_piece, &next, e);
+    return pattern_split_run(&stage->split, &k->w->split, s, n, walk_piece,
+                             &next, e);
 }
 
 enum status pretokenizer_run(const struct pretokenizer *p,

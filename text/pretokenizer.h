@@ -21,12 +21,12 @@
 #include <jansson.h>
 
 #include "common/base/status.h"
-#include "text/split.h"
+#include "text/pattern_split.h"
 #include "text/text_limits.h"
 
 struct stage {
     bool prefix_space; /* else a split */
-    struct split split;
+    struct pattern_split split;
 };
 
 struct pretokenizer {
@@ -42,7 +42,7 @@ MUST_CHECK enum status pretokenizer_parse(struct pretokenizer *p,
 void pretokenizer_fini(struct pretokenizer *p);
 
 struct pretokenizer_work {
-    struct split_work split;
+    struct pattern_split_work split;
     char *spaced; /* a piece with a space in front */
     size_t spaced_cap;
 };

@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#include "text/utf8.h"
+#include "common/base/utf8.h"
 
 #define NO_STRING 255
 

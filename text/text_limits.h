@@ -11,6 +11,7 @@
 #include <stddef.h>
 
 #include "common/base/limit.h"
+#include "proto/limits.h"
 
 /* X(name, value, unit, what it bounds) */
 #define TEXT_LIMIT_MAP(X)                                                      \
@@ -18,7 +19,6 @@
     X(TEXT_JSON_DEPTH, 64, "levels", "such a file's JSON")                     \
     X(TEXT_JSON_VALUES, 5 << 20, "values", "such a file's JSON")               \
     X(TEXT_JSON_LISTS, 5 << 18, "arrays and objects", "such a file's JSON")    \
-    X(TEXT_TOKEN_IDS, 1 << 20, "ids", "token ids lie below")                   \
     X(TEXT_TOKEN_BYTES, 4096, "bytes", "a token's spelling")                   \
     X(TEXT_MERGES, 1 << 20, "merges", "a tokenizer")                           \
     X(TEXT_ADDED_TOKENS, 1 << 16, "tokens", "added tokens of a tokenizer")     \
@@ -30,7 +30,6 @@
     X(TEXT_ENCODE_BYTES, 16 << 20, "bytes", "one text, also normalised")       \
     X(TEXT_SPLIT_STEPS, 64, "steps", "one regex match, per byte of text")      \
     X(TEXT_SPLIT_FLOOR, 100000, "steps", "one regex match, in any case")       \
-    X(TEXT_EOS_IDS, 32, "ids", "end-of-sequence ids of a model")               \
     X(TEXT_CHAT_BYTES, 1 << 20, "bytes", "a chat template")
 
 enum text_limit {

@@ -4,7 +4,6 @@
 #include "text/json_read.h"
 #include "text/text_limits.h"
 #include "text/tokenizer_parts.h"
-#include "text/utf8.h"
 
 /* --- model --------------------------------------------------------------- */
 

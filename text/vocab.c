@@ -9,7 +9,6 @@
 
 #include "text/byte_level.h"
 #include "text/text_limits.h"
-#include "text/utf8.h"
 
 static enum status no_memory(struct error *e)
 {
@@ -75,9 +74,9 @@ static enum status check(const struct vocab *v, const char *s, size_t n,
                          "the token is %zu bytes long, at most %d are allowed",
                          n, TEXT_TOKEN_BYTES);
     }
-    if (id < 0 || id >= TEXT_TOKEN_IDS) {
+    if (id < 0 || id >= MODEL_VOCAB_MAX) {
         return error_set(e, ST_OUT_OF_RANGE, "id %lld is not in 0..%d",
-                         (long long)id, TEXT_TOKEN_IDS - 1);
+                         (long long)id, MODEL_VOCAB_MAX - 1);
     }
     if (broken_byte_token(s, n)) {
         return error_set(e, ST_INVALID_ARGUMENT,

@@ -6,7 +6,7 @@
  *
  * Threading: any number of readers once it is filled.
  * Memory: 24 bytes per id up to the highest, and all spellings twice.
- * Limits: TEXT_TOKEN_IDS, TEXT_TOKEN_BYTES. */
+ * Limits: MODEL_VOCAB_MAX, TEXT_TOKEN_BYTES. */
 #ifndef TEXT_VOCAB_H
 #define TEXT_VOCAB_H
 

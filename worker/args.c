@@ -1,12 +1,14 @@
 #include "worker/args.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/log.h"
-#include "common/common_limits.h"
 #include "common/model/model_limits.h"
+#include "common/sampling/sampling.h"
 #include "common/wire/endpoint.h"
+#include "common/wire/wire_limits.h"
 #include "kernels/kernels.h"
 #include "kernels/opencl/device.h"
 #include "worker/cache/logprobs.h"
@@ -14,7 +16,8 @@
 #include "worker/metrics.h"
 #include "worker/stages/assembly.h"
 
-#define NAME_MAX_BYTES 64 /* as Hello allows */
+static_assert(KERNELS_BLOCK_MAX == SHARD_BLOCK_TOKENS_MAX,
+              "the router accepts every size of block that the kernels do");
 
 typedef struct worker_args option_this;
 
@@ -27,14 +30,9 @@ static const struct limit_row worker_limits[] = {
     LIMIT_ROW(WORKER_SEQUENCES_MAX, "", "sequences not yet forgotten"),
     LIMIT_ROW(WORKER_EOS_MAX, "tokens", "that end a sequence"),
     LIMIT_ROW(TOMBSTONES_MAX, "", "cancels that wait for their Submit"),
-    LIMIT_ROW(LIVE_ROWS_MAX, "", "rows of a Live, of a Disown"),
     LIMIT_ROW(ORPHAN_US, "us", "a sequence outlives its session, twice"),
-    LIMIT_ROW(KEEP_MS_MAX, "ms", "that a finished sequence may be kept"),
-    LIMIT_ROW(LEAVE_GRACE_MS_MAX, "ms", "of --grace"),
     LIMIT_ROW(LEAVE_US, "us", "past --grace, for the router's answer"),
-    LIMIT_ROW(STEP_TOKENS_MAX, "tokens", "in a StepOutput"),
     LIMIT_ROW(STEP_ROW_TOKENS_MAX, "tokens", "of a row of a StepOutput"),
-    LIMIT_ROW(STEP_LOGPROBS_MAX, "values", "of logprobs in a StepOutput"),
     LIMIT_ROW(LOGPROB_WINDOW, "tokens", "with logprobs not acknowledged"),
     LIMIT_ROW(REPORT_US, "us", "between two reports, at most"),
     LIMIT_ROW(ENGINE_STILL_US, "us", "without a tick: no new session"),
@@ -45,9 +43,7 @@ static const struct limit_row worker_limits[] = {
     LIMIT_ROW(KERNELS_STATE_DIM_MAX, "", "key and value dimensions of a state"),
     LIMIT_ROW(KERNELS_GROUP_MAX, "", "query heads of a key/value head"),
     LIMIT_ROW(KERNELS_CONV_MAX, "taps", "a convolution they compute"),
-    LIMIT_ROW(STAGES_MAX, "", "stages of a replica"),
     LIMIT_ROW(EDGES_US, "us", "from Assemble until both edges are up"),
-    LIMIT_ROW(OPEN_IDS_MAX, "tokens", "in an Open, in an OpenPart"),
     LIMIT_ROW(KERNELS_THREADS_MAX, "", "threads that compute"),
 };
 
@@ -99,7 +95,9 @@ bool args_print(const struct worker_args *a)
     } else if (a->version) {
         puts("sluice-worker " SLUICE_VERSION);
     } else if (a->limits) {
-        limits_print(stdout, common_limits, common_limits_n);
+        limits_print(stdout, wire_limits, wire_limits_n);
+        limits_print(stdout, sampling_limits, sampling_limits_n);
+        limits_print(stdout, base_limits, base_limits_n);
         limits_print(stdout, worker_limits,
                      sizeof worker_limits / sizeof worker_limits[0]);
         limits_print(stdout, model_limits, model_limits_n);
@@ -168,9 +166,9 @@ enum status args_check(const struct worker_args *a, struct error *e)
         return error_wrap(e, "--stage-advertise");
     }
     if (a->name != NULL &&
-        (a->name[0] == '\0' || strlen(a->name) > NAME_MAX_BYTES)) {
+        (a->name[0] == '\0' || strlen(a->name) > PEER_NAME_MAX)) {
         return error_set(e, ST_INVALID_ARGUMENT,
-                         "--name: 1 to %d bytes are wanted", NAME_MAX_BYTES);
+                         "--name: 1 to %d bytes are wanted", PEER_NAME_MAX);
     }
     return ST_OK;
 }

@@ -25,8 +25,9 @@
       "CPU: 64 whole contexts, 0.25 of it at most; a GPU: 0.9 of it)",         \
       0, 0)                                                                    \
     X(context, U32, "N", "0", "longest sequence (what the model allows)", 0,   \
-      16777216)                                                                \
-    X(block_tokens, U32, "N", "32", "tokens of a KV block", 1, 64)             \
+      MODEL_CONTEXT_MAX)                                                       \
+    X(block_tokens, U32, "N", "32", "tokens of a KV block", 1,                 \
+      SHARD_BLOCK_TOKENS_MAX)                                                  \
     X(kv_dtype, STRING, "DTYPE", "auto", "of the KV cache: auto or f32", 0, 0) \
     X(threads, U32, "N", "0", "that compute (the CPUs it may run on)", 0, 256) \
     X(pin, FLAG, NULL, NULL,                                                   \
@@ -50,7 +51,7 @@
       "the shard: layers A to B - 1, counted from 0 (all)", 0, 0)              \
     X(stages, U32, "N", NULL,                                                  \
       "be one of the N stages of a replica; the router says which layers", 1,  \
-      SPLIT_STAGES_MAX)                                                        \
+      STAGES_MAX)                                                              \
     X(stage_listen, STRING, "ENDPOINT", NULL,                                  \
       "where the stage before it connects to, of a worker of some layers "     \
       "(tcp://127.0.0.1:0, a free port)",                                      \
@@ -58,8 +59,7 @@
     X(stage_advertise, STRING, "ENDPOINT", NULL,                               \
       "how that one reaches it, through a tunnel (as it listens)", 0, 0)       \
     X(grace, MS, "SECONDS", "30",                                              \
-      "on SIGTERM: what runs longer moves to another worker", 0,               \
-      LEAVE_GRACE_MS_MAX)                                                      \
+      "on SIGTERM: what runs longer moves to another worker", 0, GRACE_MS_MAX) \
     X(check, STRING, "DIR", NULL,                                              \
       "say whether and how a model would load, and exit", 0, 0)                \
     X(log_level, STRING, "LEVEL", "warn", "debug, info, warn, error or off",   \

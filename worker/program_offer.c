@@ -1,6 +1,5 @@
 /* --stages N: one layer is measured, the rest is reckoned, and the router says
  * which layers it will be. */
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,8 +7,6 @@
 #include "worker/engine/measure.h"
 #include "worker/program.h"
 #include "worker/stages/offer.h"
-
-static_assert(MODEL_LAYERS_MAX <= SPLIT_LAYERS_MAX, "any model can be offered");
 
 /* What the offer is made of. */
 struct trial {

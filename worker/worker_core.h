@@ -26,20 +26,15 @@
 #include "common/wire/node_io.h"
 #include "worker/engine/engine.h"
 
-#define WORKER_EOS_MAX       16
-#define WORKER_SEQUENCES_MAX 4096 /* live and unacknowledged, of a session */
+#define WORKER_EOS_MAX MODEL_EOS_MAX
+/* Live and unacknowledged, of a session; all of them may be orphaned. */
+#define WORKER_SEQUENCES_MAX WORKER_ORPHANS_MAX
 #define TOMBSTONES_MAX       1024
-#define KEEP_MS_MAX          600000
-#define STEP_ROWS_MAX        512
-#define STEP_TOKENS_MAX      8192
 #define STEP_ROW_TOKENS_MAX  256     /* the rest goes in the next output */
-#define STEP_LOGPROBS_MAX    16384   /* values, of all rows together */
-#define LIVE_ROWS_MAX        2048    /* of a Live, of a Disown */
 #define ORPHAN_US            3000000 /* orphans.h */
 #define REPORT_US            250000  /* at least this often */
 #define REPORT_CHANGE_US     10000   /* at most this often on change */
 #define LEAVE_US             3000000 /* past the grace, for the answer */
-#define LEAVE_GRACE_MS_MAX   3600000
 
 struct worker_options {
     const char *name, *model, *device;
@@ -84,7 +79,7 @@ extern const struct node_ops worker_node_ops;
 void worker_stop(struct worker_core *w);
 
 /* Go without loss: the router is told, grants nothing more, and moves what
- * still runs after grace_ms (LEAVE_GRACE_MS_MAX at most; 0: at once).  The
+ * still runs after grace_ms (GRACE_MS_MAX at most; 0: at once).  The
  * worker serves on until the router says that nothing is left here; then, or
  * without a session, or without an answer LEAVE_US after the grace, it stops
  * as by worker_stop().  A second call stops it at once. */

@@ -84,15 +84,16 @@ enum status argument_lengths(const char *text, uint32_t *out, size_t most,
     return numbers(text, "N or N,N,...", out, most, n, e);
 }
 
-enum status argument_biases(const char *text, struct client_bias *out,
+enum status argument_biases(const char *text, uint32_t *tokens, float *biases,
                             size_t most, size_t *n, struct error *e)
 {
     const char *at = text;
-    struct client_bias b;
+    uint32_t token;
+    float bias;
 
     do {
-        if (!take_id(&at, &b.token) || *at++ != '=' ||
-            !take_bias(&at, &b.bias) || !next_item(&at)) {
+        if (!take_id(&at, &token) || *at++ != '=' || !take_bias(&at, &bias) ||
+            !next_item(&at)) {
             return error_set(e, ST_INVALID_ARGUMENT,
                              "%s: ID=BIAS or ID=BIAS,ID=BIAS,... is wanted",
                              quote(text).text);
@@ -100,7 +101,8 @@ enum status argument_biases(const char *text, struct client_bias *out,
         if (*n == most) {
             return too_many(most, e);
         }
-        out[(*n)++] = b;
+        tokens[*n] = token;
+        biases[(*n)++] = bias;
     } while (*at != '\0');
     return ST_OK;
 }

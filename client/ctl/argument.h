@@ -7,8 +7,7 @@
 #define CLIENT_CTL_ARGUMENT_H
 
 #include "client/lib/client.h"
-
-#define ARGUMENT_NAME_MAX 64 /* bytes of a worker's name, as Hello allows */
+#include "proto/limits.h"
 
 /* "451" or "451,362": appended to out[most], which holds *n. */
 MUST_CHECK enum status argument_ids(const char *text, uint32_t *out,
@@ -19,13 +18,14 @@ MUST_CHECK enum status argument_lengths(const char *text, uint32_t *out,
                                         size_t most, size_t *n,
                                         struct error *e);
 
-/* "451=-100" or "451=-100,362=2.5", in the same way. */
-MUST_CHECK enum status argument_biases(const char *text,
-                                       struct client_bias *out, size_t most,
-                                       size_t *n, struct error *e);
+/* "451=-100" or "451=-100,362=2.5", in the same way: each id goes to tokens,
+ * its bias to biases. */
+MUST_CHECK enum status argument_biases(const char *text, uint32_t *tokens,
+                                       float *biases, size_t most, size_t *n,
+                                       struct error *e);
 
 struct argument_worker {
-    char name[ARGUMENT_NAME_MAX + 1];
+    char name[PEER_NAME_MAX + 1];
     uint64_t bytes;
     double speed; /* 1 if not given */
 };

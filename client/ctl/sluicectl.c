@@ -9,7 +9,8 @@
 #include "client/lib/resumable.h"
 #include "common/base/failpoint.h"
 #include "common/base/std_fds.h"
-#include "common/common_limits.h"
+#include "common/sampling/sampling.h"
+#include "common/wire/wire_limits.h"
 #include "text/text_limits.h"
 
 typedef struct ctl_options option_this;
@@ -136,7 +137,6 @@ static const struct limit_row client_limits[] = {
     LIMIT_ROW(RESUMABLE_BACKOFF_MAX_US, "us", "before it is resumed again"),
     LIMIT_ROW(RESUMABLE_RETRY_MAX_US, "us", "of what a router asks for"),
     LIMIT_ROW(RESUMABLE_FIRST_MS, "ms", "for a router, with --no-resume"),
-    LIMIT_ROW(ARGUMENT_NAME_MAX, "bytes", "a worker's name in a plan"),
     LIMIT_ROW(PLAN_LENGTHS_MAX, "", "lengths that a plan counts for"),
     LIMIT_ROW(CTL_INPUT_BYTES_MAX, "bytes", "of standard input"),
 };
@@ -288,7 +288,9 @@ static int parse_options(struct ctl *c, const struct verb *v, int argc,
 static void print_limits(void)
 {
     limits_print(stdout, client_limits, OPTION_COUNT(client_limits));
-    limits_print(stdout, common_limits, common_limits_n);
+    limits_print(stdout, wire_limits, wire_limits_n);
+    limits_print(stdout, sampling_limits, sampling_limits_n);
+    limits_print(stdout, base_limits, base_limits_n);
     limits_print(stdout, text_limits, text_limits_n);
     limits_print(stdout, model_limits, model_limits_n);
 }

@@ -68,7 +68,7 @@ enum ctl_exit {
     X(now, FLAG, NULL, NULL, "all that runs moves at once: --grace 0", 0, 0)
 
 #define CTL_SAMPLING(X)                                                        \
-    X(temperature, F64, "T", "1", "0 is greedy", 0, 100)                       \
+    X(temperature, F64, "T", "1", "0 is greedy", 0, TEMPERATURE_MAX)           \
     X(top_k, U32, "K", "0", "choose among the K likeliest, 0: all", 0, 0)      \
     X(top_p, F64, "P", "1", "choose among the likeliest of this share", 0, 1)  \
     X(min_p, F64, "P", "0",                                                    \
@@ -78,13 +78,13 @@ enum ctl_exit {
     X(repetition_penalty, F64, "R", "1",                                       \
       "tokens of prompt and text: logits are divided\n"                        \
       "                             by R, those below 0 multiplied, 1: none",  \
-      0.01, 100)                                                               \
+      0.01, REPETITION_PENALTY_MAX)                                            \
     X(presence_penalty, F64, "P", "0",                                         \
       "tokens of the text: logits less P; below 0:\n"                          \
       "                             they come more often",                     \
-      -2, 2)                                                                   \
+      -PENALTY_MAX, PENALTY_MAX)                                               \
     X(frequency_penalty, F64, "P", "0",                                        \
-      "the same, less P for each time it came", -2, 2)                         \
+      "the same, less P for each time it came", -PENALTY_MAX, PENALTY_MAX)     \
     X(logit_bias, LIST, "ID=BIAS", NULL,                                       \
       "added to a token's logit, -100..100;\n"                                 \
       "                             ID=BIAS,ID=BIAS,... too",                  \
@@ -129,7 +129,7 @@ enum ctl_exit {
       "                             some are faster; ...,NAME=SIZE too",       \
       0, 0)                                                                    \
     X(stages, U32, "N", NULL, "of these workers, the N best (all)", 1,         \
-      SPLIT_STAGES_MAX)                                                        \
+      STAGES_MAX)                                                              \
     X(in_order, FLAG, NULL, NULL, "workers stand in the order given", 0, 0)    \
     X(lengths, LIST, "N", NULL,                                                \
       "count sequences of N tokens; N,N,... too\n"                             \

@@ -9,7 +9,8 @@
 
 /* What the options of lists became; the request borrows it. */
 struct lists {
-    struct client_bias biases[LOGIT_BIASES_MAX];
+    uint32_t bias_tokens[LOGIT_BIASES_MAX];
+    float biases[LOGIT_BIASES_MAX];
     uint32_t stop_tokens[STOP_TOKENS_MAX];
     struct client_stop stops[STOP_STRINGS_MAX];
     char *texts[STOP_STRINGS_MAX]; /* of the stops; owned */
@@ -52,14 +53,17 @@ static int take_biases(const struct ctl *c, struct client_request *r,
                        struct lists *l)
 {
     struct error e;
+    size_t n = 0;
 
-    r->biases = l->biases;
+    r->sampling.bias_tokens = l->bias_tokens;
+    r->sampling.biases = l->biases;
     for (unsigned i = 0; i < c->o.logit_bias.n; i++) {
-        if (argument_biases(c->o.logit_bias.item[i], l->biases,
-                            LOGIT_BIASES_MAX, &r->n_biases, &e) != ST_OK) {
+        if (argument_biases(c->o.logit_bias.item[i], l->bias_tokens, l->biases,
+                            LOGIT_BIASES_MAX, &n, &e) != ST_OK) {
             return ctl_misuse(c, "--logit-bias: %s", e.text);
         }
     }
+    r->sampling.n_biases = (uint32_t)n;
     return CTL_OK;
 }
 
@@ -67,14 +71,16 @@ static int take_stop_tokens(const struct ctl *c, struct client_request *r,
                             struct lists *l)
 {
     struct error e;
+    size_t n = 0;
 
-    r->stop_tokens = l->stop_tokens;
+    r->sampling.stop_tokens = l->stop_tokens;
     for (unsigned i = 0; i < c->o.stop_token.n; i++) {
         if (argument_ids(c->o.stop_token.item[i], l->stop_tokens,
-                         STOP_TOKENS_MAX, &r->n_stop_tokens, &e) != ST_OK) {
+                         STOP_TOKENS_MAX, &n, &e) != ST_OK) {
             return ctl_misuse(c, "--stop-token: %s", e.text);
         }
     }
+    r->sampling.n_stop_tokens = (uint32_t)n;
     return CTL_OK;
 }
 
@@ -113,7 +119,7 @@ static int take_names(const struct ctl *c, struct client_request *r)
     if (o->seed != NULL) {
         errno = 0;
         r->has_seed = true;
-        r->seed = strtoull(o->seed, &end, 10);
+        r->sampling.seed = strtoull(o->seed, &end, 10);
         if (*o->seed < '0' || *o->seed > '9' || *end != '\0' || errno != 0) {
             return ctl_misuse(c, "--seed takes a number, not \"%s\"", o->seed);
         }
@@ -134,17 +140,13 @@ static void take_values(const struct ctl_options *o, struct client_request *r)
     *r = client_request_default();
     r->model = o->model;
     r->max_tokens = o->max_tokens;
-    r->temperature = (float)o->temperature;
-    r->top_k = o->top_k;
-    r->top_p = (float)o->top_p;
-    r->min_p = (float)o->min_p;
-    r->repetition_penalty = (float)o->repetition_penalty;
-    r->presence_penalty = (float)o->presence_penalty;
-    r->frequency_penalty = (float)o->frequency_penalty;
-    r->logprobs = o->logprobs || o->top_logprobs > 0;
-    r->n_top_logprobs = o->top_logprobs;
+#define X(field, kind, unset, least, most) \
+    r->sampling.field = (SAMPLING_C_##kind)o->field;
+    SAMPLING_VALUES(X)
+#undef X
+    r->sampling.logprobs = o->logprobs || o->top_logprobs > 0;
+    r->sampling.n_top_logprobs = o->top_logprobs;
     r->n = o->n;
-    r->ignore_eos = o->ignore_eos;
     r->parse_special = o->parse_special;
     r->keep_ms = o->keep_ms;
     r->deadline_ms = (uint32_t)o->deadline;

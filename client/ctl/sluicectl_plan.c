@@ -19,8 +19,8 @@ struct plan {
     struct model_config config;
     bool has_files;
     enum dtype kv_dtype;
-    struct argument_worker given[SPLIT_STAGES_MAX];
-    struct split_worker workers[SPLIT_STAGES_MAX]; /* the same */
+    struct argument_worker given[STAGES_MAX];
+    struct split_worker workers[STAGES_MAX]; /* the same */
     size_t n_workers;
     uint32_t lengths[PLAN_LENGTHS_MAX]; /* the last one is the longest */
     size_t n_lengths;
@@ -37,8 +37,8 @@ static enum status read_workers(struct plan *p, struct error *e)
     const struct option_list *list = &p->ctl->o.workers;
 
     for (unsigned i = 0; i < list->n; i++) {
-        enum status st = argument_workers(list->item[i], p->given,
-                                          SPLIT_STAGES_MAX, &p->n_workers, e);
+        enum status st = argument_workers(list->item[i], p->given, STAGES_MAX,
+                                          &p->n_workers, e);
 
         if (st != ST_OK) {
             return error_wrap(e, "--workers");

@@ -177,8 +177,8 @@ void ctl_stream_init(struct ctl_stream *s, const struct ctl *c,
                              .escape = !c->o.raw && isatty(STDOUT_FILENO)};
     if (!c->o.json) {
         s->turns = turns_new(r->n, &ops, s);
-        if (r->logprobs) {
-            s->logprobs = ctl_logprobs_new(r->n, r->n_top_logprobs);
+        if (r->sampling.logprobs) {
+            s->logprobs = ctl_logprobs_new(r->n, r->sampling.n_top_logprobs);
         }
     }
 }

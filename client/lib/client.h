@@ -96,11 +96,6 @@ typedef bool client_chunk_fn(void *arg, const struct client_chunk *chunk);
 /* The connection of a generation is lost, why, and it is about to resume. */
 typedef void client_resume_fn(void *arg, const char *why);
 
-struct client_bias {
-    uint32_t token;
-    float bias;
-};
-
 struct client_stop {
     const char *text; /* UTF-8, [n], 1..STOP_STRING_BYTES_MAX */
     size_t n;
@@ -117,23 +112,13 @@ struct client_request {
     size_t n_text;
     const uint32_t *ids; /* [n_ids] */
     size_t n_ids;
-    uint32_t max_tokens;                       /* 0: the router's default */
-    float temperature;                         /* 0 is greedy */
-    uint32_t top_k;                            /* 0: all */
-    float top_p, min_p;                        /* 1 and 0: all */
-    float repetition_penalty;                  /* 1: none */
-    float presence_penalty, frequency_penalty; /* 0: none */
-    const struct client_bias *biases;          /* [n_biases] */
-    size_t n_biases;
-    const uint32_t *stop_tokens; /* [n_stop_tokens] end it like the model's */
-    size_t n_stop_tokens;
+    uint32_t max_tokens;             /* 0: the router's default */
+    struct sampling sampling;        /* n_top_logprobs implies logprobs */
     const struct client_stop *stops; /* [n_stops] texts that end a choice */
     size_t n_stops;
-    bool logprobs;           /* of each token chosen, */
-    uint32_t n_top_logprobs; /* and of the best so many; implies logprobs */
-    uint32_t n;              /* choices, 1..CHOICES_MAX; 0: 1 */
-    bool has_seed, ignore_eos, parse_special, no_text;
-    uint64_t seed;
+    uint32_t n;    /* choices, 1..CHOICES_MAX; 0: 1 */
+    bool has_seed; /* false: the router draws one, sampling.seed is unused */
+    bool parse_special, no_text;
     uint32_t keep_ms;
     uint32_t deadline_ms;        /* 0: none */
     bool no_resume;              /* it ends with its connection */

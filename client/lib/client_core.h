@@ -21,8 +21,9 @@
 #include "common/base/timer.h"
 #include "common/wire/method.h"
 #include "common/wire/node_io.h"
+#include "proto/limits.h"
 
-#define CLIENT_CALLS_MAX     1024
+#define CLIENT_CALLS_MAX     PEER_CALLS_MAX
 #define CLIENT_WAITING_BYTES (16u << 20)
 
 struct client_core;

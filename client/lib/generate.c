@@ -72,8 +72,8 @@ static enum status check_chunk(const struct generation *g,
                                const Sluice__V1__GenerateChunk *m)
 {
     const struct client_request *r = g->request;
-    bool wanted = r->logprobs || r->n_top_logprobs > 0;
-    size_t n_top = m->n_tokens * r->n_top_logprobs;
+    bool wanted = r->sampling.logprobs || r->sampling.n_top_logprobs > 0;
+    size_t n_top = m->n_tokens * r->sampling.n_top_logprobs;
 
     if (wanted && (m->n_logprobs != m->n_tokens || m->n_top_tokens != n_top ||
                    m->n_top_logprobs != n_top)) {
@@ -129,9 +129,9 @@ static void on_chunk(void *arg, const Sluice__V1__GenerateChunk *m)
         return;
     }
     chunk.first_index = g->out->choices[m->choice].n_generated;
-    if (r->logprobs || r->n_top_logprobs > 0) {
+    if (r->sampling.logprobs || r->sampling.n_top_logprobs > 0) {
         chunk.logprobs = m->logprobs;
-        chunk.n_top = r->n_top_logprobs;
+        chunk.n_top = r->sampling.n_top_logprobs;
         chunk.top_tokens = chunk.n_top > 0 ? m->top_tokens : NULL;
         chunk.top_logprobs = chunk.n_top > 0 ? m->top_logprobs : NULL;
     }

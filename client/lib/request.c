@@ -7,8 +7,7 @@
 
 struct client_request client_request_default(void)
 {
-    return (struct client_request){
-        .temperature = 1, .top_p = 1, .repetition_penalty = 1, .n = 1};
+    return (struct client_request){.sampling = sampling_default(), .n = 1};
 }
 
 /* ---- lists: bounded, ascending, each token once ---- */
@@ -22,26 +21,33 @@ static enum status check_length(const char *what, size_t n, size_t most,
                                  what, most);
 }
 
+struct bias {
+    uint32_t token;
+    float bias;
+};
+
 static int by_token(const void *a, const void *b)
 {
-    uint32_t x = ((const struct client_bias *)a)->token;
-    uint32_t y = ((const struct client_bias *)b)->token;
+    uint32_t x = ((const struct bias *)a)->token;
+    uint32_t y = ((const struct bias *)b)->token;
 
     return (x > y) - (x < y);
 }
 
 static enum status take_biases(struct request_message *out,
-                               const struct client_request *r, struct error *e)
+                               const struct sampling *r, struct error *e)
 {
-    struct client_bias sorted[LOGIT_BIASES_MAX];
+    struct bias sorted[LOGIT_BIASES_MAX];
     enum status s =
         check_length("logit biases", r->n_biases, LOGIT_BIASES_MAX, e);
 
     if (s != ST_OK) {
         return s;
     }
+    for (size_t i = 0; i < r->n_biases; i++) {
+        sorted[i] = (struct bias){r->bias_tokens[i], r->biases[i]};
+    }
     if (r->n_biases > 0) {
-        memcpy(sorted, r->biases, r->n_biases * sizeof *sorted);
         qsort(sorted, r->n_biases, sizeof *sorted, by_token);
     }
     for (size_t i = 0; i < r->n_biases; i++) {
@@ -63,8 +69,7 @@ static int by_value(const void *a, const void *b)
 }
 
 static enum status take_stop_tokens(struct request_message *out,
-                                    const struct client_request *r,
-                                    struct error *e)
+                                    const struct sampling *r, struct error *e)
 {
     uint32_t *sorted = out->stop_tokens;
     enum status s =
@@ -104,23 +109,12 @@ static enum status take_stops(struct request_message *out,
 static void write_sampling(struct request_message *out,
                            const struct client_request *r)
 {
-    struct sampling s = {.temperature = r->temperature,
-                         .top_k = r->top_k,
-                         .top_p = r->top_p,
-                         .min_p = r->min_p,
-                         .repetition_penalty = r->repetition_penalty,
-                         .presence_penalty = r->presence_penalty,
-                         .frequency_penalty = r->frequency_penalty,
-                         .seed = r->seed,
-                         .ignore_eos = r->ignore_eos,
-                         .logprobs = r->logprobs || r->n_top_logprobs > 0,
-                         .n_top_logprobs = r->n_top_logprobs,
-                         .n_biases = (uint32_t)r->n_biases,
-                         .n_stop_tokens = (uint32_t)r->n_stop_tokens,
-                         .bias_tokens = out->bias_tokens,
-                         .biases = out->biases,
-                         .stop_tokens = out->stop_tokens};
+    struct sampling s = r->sampling;
 
+    s.logprobs = s.logprobs || s.n_top_logprobs > 0;
+    s.bias_tokens = out->bias_tokens;
+    s.biases = out->biases;
+    s.stop_tokens = out->stop_tokens;
     sampling_write(&s, &out->sampling);
     out->sampling.has_seed = r->has_seed;
 }
@@ -158,9 +152,9 @@ enum status request_message(struct request_message *out,
                             const struct client_request *r,
                             const uint8_t request_id[16], struct error *e)
 {
-    enum status s = take_biases(out, r, e);
+    enum status s = take_biases(out, &r->sampling, e);
 
-    s = s == ST_OK ? take_stop_tokens(out, r, e) : s;
+    s = s == ST_OK ? take_stop_tokens(out, &r->sampling, e) : s;
     s = s == ST_OK ? take_stops(out, r, e) : s;
     if (s == ST_OK && r->n > CHOICES_MAX) {
         s = error_set(e, ST_INVALID_ARGUMENT,

@@ -1,6 +1,6 @@
-/* bytes.h - little-endian integers at any address.
+/* bytes.h - Little-endian integers at any address.
  *
- * Threading: none.  Compilers make one load or store of each. */
+ * Threading: no state.  Compilers turn each function into one load or store. */
 #ifndef COMMON_BASE_BYTES_H
 #define COMMON_BASE_BYTES_H
 

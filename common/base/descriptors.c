@@ -7,6 +7,8 @@
 
 #define PROBE_MAX 64
 
+/* A failure to raise the limit is no error: the program then serves fewer
+ * peers, and the caller logs the limit that holds. */
 uint64_t descriptors_raise(void)
 {
     struct rlimit limit;

@@ -1,4 +1,5 @@
-/* embedded.h - files that are part of a program; cmake/embed.cmake makes them.
+/* embedded.h - Files that are part of a program; cmake/embed.cmake makes
+ * them.
  *
  * Threading: constants.  Memory: static. */
 #ifndef COMMON_BASE_EMBEDDED_H
@@ -8,7 +9,7 @@
 
 struct embedded {
     const char *name;  /* "rms_norm.cl"; NULL ends a table */
-    const char *bytes; /* [size], and a zero behind them */
+    const char *bytes; /* [size], followed by a zero byte */
     size_t size;
 };
 

@@ -1,4 +1,5 @@
-/* Only programs of tests/faults have this; see the header. */
+/* The implementation of fail points.  Only programs of tests/faults contain
+ * it. */
 #include "common/base/failpoint.h"
 
 #include <errno.h>
@@ -25,7 +26,7 @@ static const struct {
 #undef X
 };
 
-/* What an action takes in brackets; 0: nothing. */
+/* The largest argument that an action takes in brackets; 0: no argument. */
 static const struct {
     const char *name;
     uint32_t max;
@@ -45,7 +46,7 @@ static _Atomic uint64_t counts[FAILPOINTS];
 
 /* ---- the grammar ---- */
 
-/* Moves past c if it is next. */
+/* Moves *at past c if c is next. */
 static bool skip(const char **at, char c)
 {
     bool there = **at == c;
@@ -54,7 +55,8 @@ static bool skip(const char **at, char c)
     return there;
 }
 
-/* Up to one of `ends`, cut out into out[WORD]; false: empty or too long. */
+/* Copies the text up to one of `ends` to out[WORD].  Returns false if the
+ * text is empty or too long. */
 static bool take_word(const char **at, const char *ends, char *out)
 {
     size_t n = strcspn(*at, ends);
@@ -68,7 +70,7 @@ static bool take_word(const char **at, const char *ends, char *out)
     return true;
 }
 
-/* Decimal digits only, min..max. */
+/* Reads decimal digits only, min..max. */
 static bool take_number(const char **at, uint64_t min, uint64_t max,
                         uint64_t *out)
 {
@@ -186,14 +188,15 @@ enum status failpoint_parse(const char *text, struct failpoint_rules *out,
             return error_wrap(e, "rule %u", out->n + 1);
         }
         out->n++;
-        (void)skip(&at, ';'); /* one at the end too */
+        (void)skip(&at, ';'); /* a final ';' is allowed */
     }
     return ST_OK;
 }
 
-/* ---- whether ---- */
+/* ---- when a rule applies ---- */
 
-/* splitmix64's finish: all bits of the result depend on all of x. */
+/* The finish of splitmix64: every bit of the result depends on every bit of
+ * x. */
 static uint64_t mix(uint64_t x)
 {
     x += 0x9e3779b97f4a7c15u;
@@ -211,7 +214,7 @@ bool failpoint_due(const struct failpoint_rule *r, uint64_t count)
            mix(mix(r->seed ^ (uint64_t)r->point << 56) ^ count) % r->q < r->p;
 }
 
-/* ---- what happens ---- */
+/* ---- actions ---- */
 
 static void sleep_ms(uint32_t ms)
 {
@@ -223,7 +226,8 @@ static void sleep_ms(uint32_t ms)
 
 static void crash(int signal_number)
 {
-    signal(signal_number, SIG_DFL); /* a sanitizer may have taken it */
+    signal(signal_number,
+           SIG_DFL); /* a sanitizer may have installed a handler */
     raise(signal_number);
 }
 

@@ -1,8 +1,9 @@
-/* failpoint.h - moments at which a process can be made to die, stop or err.
+/* failpoint.h - Points at which a process can be made to die, stop or fail.
  *
- * In the product FP(NAME) and FP_FAILS(NAME) are nothing: no code, no string
- * in the binary.  tests/faults builds the programs once more with
- * SLUICE_FAILPOINTS, and there the environment says what happens where:
+ * In the product FP(NAME) and FP_FAILS(NAME) expand to nothing: no code, no
+ * string in the binary.  tests/faults builds the programs once more with
+ * SLUICE_FAILPOINTS.  In those programs an environment variable sets what
+ * happens at which point:
  *
  *     SLUICE_FAILPOINTS='worker.step.before_result=kill@3;
  *                        router.submit.sent=sleep(200)%1/50#7'
@@ -10,26 +11,27 @@
  *     rules  = rule (';' rule)*           at most FAILPOINT_RULES
  *     rule   = point '=' action when?
  *     action = kill | stop | segv | abort | exit(CODE) | sleep(MS) | spin
- *            | error                      spin: this thread, for ever
- *     when   = '@' N                      the N-th time only, from 1
- *            | '%' P '/' Q ('#' SEED)?    P times of Q, by chance
+ *            | error                      spin: loop forever in this thread
+ *     when   = '@' N                      only the N-th time, from 1
+ *            | '%' P '/' Q ('#' SEED)?    P times out of Q, by chance
  *
- * Without a `when` it happens every time.  Chance is a function of seed,
- * point and count, so a run that reaches a point in the same order meets the
- * same faults.  `error` is for the points asked by FP_FAILS(), where the code
- * goes the way it goes when that step fails; the others do not have it.
- * What happens is said on standard error first.
+ * Without a `when` the action happens every time.  Chance is a function of
+ * seed, point and count, so a run that reaches a point in the same order
+ * meets the same faults.  `error` is for the points of FP_FAILS(): the code
+ * takes the path that it takes when that step fails.  Other points do not
+ * accept `error`.  Each action is reported on standard error before it
+ * happens.
  *
  *     FP(WORKER_RESULT);
  *     if (FP_FAILS(WORKER_PLAN_REFUSED) || submit(p) != ST_OK) ...
  *
- * Threading: any.  Memory: none.  The counts are of the process. */
+ * Threading: any thread.  Memory: none.  The counts are per process. */
 #ifndef COMMON_BASE_FAILPOINT_H
 #define COMMON_BASE_FAILPOINT_H
 
 #include <stdbool.h>
 
-/* id, name, whether it can fail, the moment */
+/* X(id, name, whether it can fail, when the point is reached) */
 #define FAILPOINT_MAP(X)                                                     \
     X(TRANSPORT_SEND, "transport.send", true,                                \
       "a frame is about to be sent; error: there is no room for it")         \
@@ -110,8 +112,8 @@ enum failpoint_action {
     FAILPOINT_STOP,
     FAILPOINT_SEGV,
     FAILPOINT_ABORT,
-    FAILPOINT_EXIT,  /* of = the exit code, 0..255 */
-    FAILPOINT_SLEEP, /* of = milliseconds, at most an hour */
+    FAILPOINT_EXIT,  /* exit code in `of`, 0..255 */
+    FAILPOINT_SLEEP, /* milliseconds in `of`, at most one hour */
     FAILPOINT_SPIN,
     FAILPOINT_ERROR,
     FAILPOINT_ACTIONS
@@ -121,8 +123,8 @@ struct failpoint_rule {
     enum failpoint point;
     enum failpoint_action action;
     uint32_t of;
-    uint64_t nth;  /* 0: see below */
-    uint32_t p, q; /* q 0: every time */
+    uint64_t nth;  /* 0: p and q decide */
+    uint32_t p, q; /* q = 0: every time */
     uint64_t seed;
 };
 
@@ -131,19 +133,22 @@ struct failpoint_rules {
     unsigned n;
 };
 
-/* text may be NULL or empty: no rules.  ST_INVALID_ARGUMENT with a sentence:
- * it is not what the grammar above says. */
+/* Parses rules.  text may be NULL or empty: no rules.  Returns
+ * ST_INVALID_ARGUMENT and a sentence if text does not follow the grammar
+ * above. */
 MUST_CHECK enum status
 failpoint_parse(const char *text, struct failpoint_rules *out, struct error *e);
 
-/* Does it happen the count-th time, from 1? */
+/* Returns whether the rule applies the count-th time, counted from 1. */
 bool failpoint_due(const struct failpoint_rule *r, uint64_t count);
 
-/* First thing in main(): takes the rules from the environment; exits with 2
- * and a sentence if they are wrong, with 0 and a list for --list-failpoints. */
+/* Starts fail points; call first in main().  Takes the rules from the
+ * environment.  Exits with 2 and a sentence if the rules are wrong, with 0
+ * and a list for --list-failpoints. */
 void failpoint_start(int argc, char **argv);
 
-/* Counts, does what the rules say; true: the step is to fail. */
+/* Counts one pass of the point and performs the action of a matching rule.
+ * Returns true if the step is to fail. */
 bool failpoint_hit(enum failpoint point);
 
 #define FAILPOINT_START(argc, argv) failpoint_start(argc, argv)

@@ -1,6 +1,7 @@
 #include "common/base/json_bound.h"
 
-/* Past the closing quote of the string that begins at text[i]. */
+/* Returns the index of the closing quote of the string that starts at
+ * text[i].  Brackets and commas inside strings count nothing. */
 static size_t skip_string(const char *text, size_t len, size_t i)
 {
     for (i++; i < len && text[i] != '"'; i++) {
@@ -11,6 +12,8 @@ static size_t skip_string(const char *text, size_t len, size_t i)
     return i;
 }
 
+/* A text that is not JSON may close more brackets than it opened; the depth
+ * then stays at 0, and the parser rejects the text. */
 static void count(struct json_bounds *n, char c)
 {
     switch (c) {

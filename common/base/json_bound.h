@@ -1,10 +1,10 @@
-/* json_bound.h - how much memory may a JSON text take?
+/* json_bound.h - Bounds on the memory that a JSON text can cost.
  *
- * A parser makes a tree of some 30 to 250 bytes a value, so a file of 64 MiB
- * from a stranger may cost 5 GB and, if it nests, the stack.  One pass without
- * allocation bounds both before a parser sees a byte.  It need not know
- * whether the text is JSON: every value but the first of its array or object
- * follows a comma, and every first one a bracket.
+ * A parser needs 30 to 250 bytes for each value of its tree.  An untrusted
+ * file of 64 MiB may therefore cost 5 GB, and deep nesting may exhaust the
+ * stack.  One pass without allocation bounds both before a parser runs.  The
+ * pass does not check that the text is JSON: every value follows a comma, or
+ * a bracket if it is the first of its array or object.
  *
  * Threading, memory: none. */
 #ifndef COMMON_BASE_JSON_BOUND_H
@@ -16,11 +16,12 @@
 
 struct json_bounds {
     size_t depth;  /* arrays and objects inside each other */
-    size_t values; /* of every kind, those two included */
-    size_t lists;  /* arrays and objects: what costs most */
+    size_t values; /* values of every kind, with arrays and objects */
+    size_t lists;  /* arrays and objects: the most expensive values */
 };
 
-/* code, with the bound that was passed and at which byte. */
+/* Checks text[0..len) against the bounds.  Returns code if a bound is passed;
+ * the sentence names the bound and the byte. */
 MUST_CHECK enum status json_bound(const char *text, size_t len,
                                   const struct json_bounds *most,
                                   enum status code, struct error *e);

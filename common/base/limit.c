@@ -2,6 +2,14 @@
 
 #include <inttypes.h>
 
+#include "common/base/option.h"
+
+const struct limit_row base_limits[] = {
+    LIMIT_ROW(OPTION_LIST_MAX, "", "uses of an option that may be repeated"),
+};
+
+const size_t base_limits_n = sizeof base_limits / sizeof base_limits[0];
+
 void limits_print(FILE *to, const struct limit_row *rows, size_t n)
 {
     for (size_t i = 0; i < n; i++) {

@@ -1,7 +1,9 @@
-/* limit.h - every limit by name, for --limits.
+/* limit.h - Named limits, for --limits.
  *
- * A module that has limits exports a table of rows; a program prints the
- * tables of the modules it is made of.  Threading: constant data. */
+ * Each module that has limits exports a table of rows.  A program prints the
+ * tables of its modules.
+ *
+ * Threading: constant data. */
 #ifndef COMMON_BASE_LIMIT_H
 #define COMMON_BASE_LIMIT_H
 
@@ -21,6 +23,11 @@ struct limit_row {
 #name, (uint64_t)(name), unit, what \
     }
 
+/* Rows of common/base. */
+extern const struct limit_row base_limits[];
+extern const size_t base_limits_n;
+
+/* Prints one line per row: name, value, unit, meaning. */
 void limits_print(FILE *to, const struct limit_row *rows, size_t n);
 
 #endif

@@ -1,7 +1,7 @@
-/* list.h - doubly linked rings of nodes that live inside what they link.
+/* list.h - Doubly linked rings of intrusive nodes.
  *
  * A head and a node are the same struct.  A node that is in no list points at
- * itself, so list_remove() is idempotent and list_linked() always legal.
+ * itself, so list_remove() is idempotent and list_linked() is always legal.
  *
  * Threading: none.  Memory: the caller's; nothing is allocated. */
 #ifndef COMMON_BASE_LIST_H
@@ -14,7 +14,7 @@ struct list {
     struct list *next, *prev;
 };
 
-/* The struct around a node. */
+/* Expands to the struct around a node. */
 #define LIST_OF(node, type, member) \
     ((type *)(void *)((char *)(node)-offsetof(type, member)))
 
@@ -34,7 +34,7 @@ static inline bool list_linked(const struct list *node)
     return node->next != node;
 }
 
-/* node, in no list, goes in front of `at`. */
+/* Inserts node, which is in no list, in front of `at`. */
 static inline void list_insert(struct list *at, struct list *node)
 {
     node->next = at;
@@ -55,7 +55,7 @@ static inline void list_remove(struct list *node)
     list_init(node);
 }
 
-/* The first node, taken out; NULL if there is none. */
+/* Takes the first node out of the list.  Returns NULL if the list is empty. */
 static inline struct list *list_take(struct list *head)
 {
     struct list *node = head->next;

@@ -35,7 +35,8 @@ bool log_level_parse(const char *word, enum log_level *level)
     return false;
 }
 
-/* Bytes of the character at p that may stand as it is, 0 if none may. */
+/* Returns the bytes of the character at p if it may be printed as it is, else
+ * 0. */
 static size_t plain(const unsigned char *p, size_t n)
 {
     size_t length;
@@ -44,7 +45,7 @@ static size_t plain(const unsigned char *p, size_t n)
         return p[0] >= 0x20 && p[0] != 0x7f && p[0] != '\\';
     }
     length = utf8_length(p, n);
-    /* U+0080..U+009F are controls of some terminals. */
+    /* U+0080..U+009F are control characters of some terminals. */
     if (length == 2 && p[0] == 0xc2 && p[1] < 0xa0) {
         return 0;
     }

@@ -1,13 +1,13 @@
-/* log.h - what happened, one line each: a stable event name and key=value.
+/* log.h - Log of events, one line each: a stable event name and key=value.
  *
  *     2026-11-21T02:07:01.123Z warn worker-lost worker=w3 silent_ms=1510
  *
- * Nothing that a peer, a user or a model said goes in unescaped: the whole
- * line is escaped on its way out (log_escape()), so a value may be passed as
- * it is, with %s and %.*s.  Whoever needs spaces in a value quotes it.
+ * Bytes from a peer, a user or a model never reach the log unescaped:
+ * log_escape() escapes the whole line before it is written.  Callers pass
+ * such values with %s and %.*s, and quote values that may contain spaces.
  *
  * Threading: any thread; a line is written whole.  Limits: LOG_LINE bytes,
- * the rest is cut.  A level that is off costs one comparison. */
+ * longer lines are cut.  A disabled level costs one comparison. */
 #ifndef COMMON_BASE_LOG_H
 #define COMMON_BASE_LOG_H
 
@@ -18,14 +18,15 @@
 
 enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_ERROR, LOG_OFF };
 
-/* The line without time and newline, escaped. */
+/* Receives one line, escaped, without time and newline. */
 typedef void log_sink_fn(void *arg, enum log_level level, const char *line);
 
-/* LOG_WARN and standard error until said otherwise; sink NULL: standard
- * error.  Call before threads start. */
+/* Sets the level and the sink.  The defaults are LOG_WARN and standard error;
+ * sink NULL also means standard error.  Call before threads start. */
 void log_setup(enum log_level level, log_sink_fn *sink, void *arg);
 
-/* "debug", "info", "warn", "error", "off"; false for any other word. */
+/* Parses "debug", "info", "warn", "error" or "off".  Returns false for any
+ * other word. */
 bool log_level_parse(const char *word, enum log_level *level);
 
 extern enum log_level log_threshold;
@@ -45,9 +46,10 @@ void log_write(enum log_level level, const char *event, const char *fmt, ...)
 #define log_warn(...)  log_at(LOG_WARN, __VA_ARGS__)
 #define log_error(...) log_at(LOG_ERROR, __VA_ARGS__)
 
-/* Printable ASCII except backslash as it is, UTF-8 beyond C1 as it is, all
- * other bytes as \xHH.  Always ends out with a NUL; returns the bytes before
- * it.  cap >= 1; what does not fit is cut at a whole character. */
+/* Escapes in[0..n) into out.  Keeps printable ASCII except backslash, and
+ * UTF-8 beyond C1; writes all other bytes as \xHH.  Cuts at a whole character
+ * what does not fit.  Always ends out with a NUL and returns the bytes before
+ * the NUL.  cap >= 1. */
 size_t log_escape(char *out, size_t cap, const char *in, size_t n);
 
 #endif

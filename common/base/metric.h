@@ -34,7 +34,8 @@ struct metric_row {
 #define METRIC_FIELD(name, kind, help) uint64_t name;
 #define METRIC_ROW(name, kind, help)   {#name, METRIC_##kind, help},
 
-/* All fields are uint64_t, so the struct is an array of them in row order. */
+/* Defines the struct and its rows.  All fields are uint64_t, so the struct is
+ * an array of them in row order. */
 #define METRIC_TABLE(tag, MAP)                                              \
     struct tag {                                                            \
         MAP(METRIC_FIELD)                                                   \

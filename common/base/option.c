@@ -34,7 +34,8 @@ static const struct unit time_units[] = {
     {"", 1000}, {"ms", 1}, {"s", 1000}, {"m", 60000}, {"h", 3600000}, {NULL, 0},
 };
 
-/* A plain decimal number: strtod would also take hex, inf and nan. */
+/* Accepts plain decimal numbers only: strtod() would also take hex, inf and
+ * nan. */
 static bool decimal(const char *text, double *value, const char **end)
 {
     const char *digits = text + (text[0] == '-');
@@ -89,7 +90,7 @@ static bool whole(const char *text, uint64_t *out)
     return *end == '\0' && errno == 0;
 }
 
-/* "--max-rows" for the field max_rows. */
+/* Writes the option's spelling: "--max-rows" for the field max_rows. */
 static const char *flag_name(const char *field, char *out, size_t cap)
 {
     int n = snprintf(out, cap, "--%s", field);
@@ -212,7 +213,7 @@ static enum status store(const struct option_row *row, void *out,
     return in_range(row, value, text, e);
 }
 
-/* Whether word[0..n) is --name, '_' and '-' being the same. */
+/* Returns whether word[0..n) is --name; '_' and '-' are equal. */
 static bool names(const char *word, size_t n, const char *name)
 {
     if (n != strlen(name)) {
@@ -228,7 +229,8 @@ static bool names(const char *word, size_t n, const char *name)
     return true;
 }
 
-/* Letters that differ, position by position: enough to find a slip. */
+/* Counts the positions at which letters differ, which is enough to find a
+ * typo. */
 static size_t distance(const char *a, size_t n, const char *b)
 {
     size_t m = strlen(b), same = 0;
@@ -270,7 +272,7 @@ static enum status unknown(const struct option_row *rows, size_t n,
                      word);
 }
 
-/* One option at argv[*at]; moves *at past its value. */
+/* Parses the option at argv[*at] and moves *at past its value. */
 static enum status take(const struct option_row *rows, size_t n, void *out,
                         int argc, char **argv, int *at, struct error *e)
 {

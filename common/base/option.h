@@ -1,22 +1,24 @@
-/* option.h - command lines as tables that parse, check and explain.
+/* option.h - Command lines as tables that parse, check and explain.
  *
  *     #define MY_OPTIONS(X)                                                \
  *         X(model, STRING, "DIR", NULL, "the model to serve", 0, 0)        \
  *         X(max_rows, U32, "N", "64", "sequences in a step", 1, 512)       \
  *         X(help, FLAG, NULL, NULL, "print this and exit", 0, 0)
  *
- *     struct my_options { MY_OPTIONS(OPTION_FIELD) };
- *     static const struct option_row rows[] =
- * {MY_OPTIONS(OPTION_ROW_OF(my_options))};
+ *     OPTION_TABLE(my_options, MY_OPTIONS);
  *
- * is written as OPTION_TABLE(my_options, MY_OPTIONS).  A field max_rows is
- * --max-rows on the command line, as `--max-rows 8` or `--max-rows=8`; `--`
- * ends the options.
+ * The macro defines struct my_options and its rows, my_options_rows. Field
+ * max_rows is --max-rows on the command line, written `--max-rows 8` or
+ * `--max-rows=8`.  `--` ends the options.
  *
- * Types: FLAG bool; STRING const char *; U32, U64; F64; BYTES (uint64_t:
- * 4096, 64KiB, 4GiB, 1GB); MS (uint64_t milliseconds: 250ms, 30s, 5m, a bare
- * number is seconds); LIST (strings, the option may be repeated; max, where
- * it is above 0, is how often at most).
+ * Types:
+ * - FLAG: bool.
+ * - STRING: const char *.
+ * - U32, U64, F64: numbers.
+ * - BYTES: uint64_t, written 4096, 64KiB, 4GiB or 1GB.
+ * - MS: uint64_t milliseconds, written 250ms, 30s or 5m; a bare number is
+ *   seconds.
+ * - LIST: strings; the option may be repeated, at most max times if max > 0.
  *
  * Threading: none.  Memory: strings point into argv.  Limits:
  * OPTION_LIST_MAX. */
@@ -58,13 +60,13 @@ enum option_type {
 #define OPTION_C_LIST   struct option_list
 
 struct option_row {
-    const char *name; /* as the field, with underscores */
+    const char *name; /* the field's name, with underscores */
     enum option_type type;
-    const char *value;    /* what stands after it in --help; NULL of a flag */
-    const char *fallback; /* parsed when the option is absent; NULL: 0 */
+    const char *value;    /* the name of the value in --help; NULL for a flag */
+    const char *fallback; /* parsed if the option is absent; NULL: 0 */
     const char *help;
-    double min, max; /* of numbers, where max > min; of a LIST, times */
-    size_t offset;   /* of the field */
+    double min, max; /* range of a number, if max > min; of a LIST: times */
+    size_t offset;   /* offset of the field */
 };
 
 #define OPTION_FIELD(name, type, value, fallback, help, min, max) \
@@ -83,21 +85,22 @@ struct option_row {
 
 #define OPTION_COUNT(rows) (sizeof(rows) / sizeof((rows)[0]))
 
-/* Fill *out from the fallbacks and argv[1..argc).  Other words are moved to
- * the front of argv from argv[1], their number goes to *n_words.
- * ST_INVALID_ARGUMENT with a sentence that names the option, what was wrong
- * and what would be right. */
+/* Fills *out from the fallbacks and argv[1..argc).  Moves words that are no
+ * options to the front of argv, from argv[1] on, and sets *n_words.  Returns
+ * ST_INVALID_ARGUMENT and a sentence that names the option, the fault and a
+ * valid value. */
 MUST_CHECK enum status option_parse(const struct option_row *rows, size_t n,
                                     void *out, int argc, char **argv,
                                     int *n_words, struct error *e);
 
-/* The table for --help, with defaults and what may be repeated. */
+/* Prints the table for --help, with defaults and options that may be
+ * repeated. */
 void option_print(FILE *to, const struct option_row *rows, size_t n);
 
-/* "4GiB" -> bytes; false if it is no size. */
+/* Converts "4GiB" to bytes.  Returns false if text is no size. */
 bool option_bytes(const char *text, uint64_t *bytes);
 
-/* "30s" -> milliseconds; false if it is no duration. */
+/* Converts "30s" to milliseconds.  Returns false if text is no duration. */
 bool option_ms(const char *text, uint64_t *ms);
 
 #endif

@@ -1,8 +1,8 @@
-/* plant.h - bugs planted on purpose, to show that the simulator finds them.
+/* plant.h - Bugs planted on purpose, to show that the simulator finds them.
  *
  * In the product PLANT(NAME) is false at compile time and leaves no code.
- * tests/sim compiles the cores once more with SLUICE_PLANTS, and there one
- * of them can be switched on for a run.
+ * tests/sim compiles the cores once more with SLUICE_PLANTS.  There, one bug
+ * can be switched on for a run.
  *
  *     if (PLANT(LOST_RECEIPT)) {
  *         return;
@@ -12,7 +12,7 @@
 
 #include <stdbool.h>
 
-/* name, what the planted code does wrong */
+/* X(name, what the planted code does wrong) */
 #define PLANT_MAP(X)                                                          \
     X(NONE, "nothing")                                                        \
     X(LOST_RECEIPT, "a worker frees the memory and says nothing")             \

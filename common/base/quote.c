@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The longest tail: one escape, three dots, a quote and a NUL. */
+/* Room for the longest tail: one escape, three dots, a quote and a NUL. */
 #define QUOTE_ROOM (QUOTE_TEXT - 9)
 
 static size_t put(char *to, unsigned char c)

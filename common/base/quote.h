@@ -1,7 +1,7 @@
-/* quote.h - what a file or a person said, made fit for a message.
+/* quote.h - Untrusted text, escaped for a message.
  *
- * Names in files are a stranger's bytes: they never reach a terminal or a log
- * as they are.
+ * Names in files are untrusted bytes and never reach a terminal or a log
+ * unescaped.
  *
  * Threading: none.  Memory: the caller's. */
 #ifndef COMMON_BASE_QUOTE_H
@@ -12,15 +12,16 @@
 #define QUOTE_TEXT 100
 
 struct quoted {
-    char text[QUOTE_TEXT]; /* in double quotes */
+    char text[QUOTE_TEXT]; /* in double quotes, with its NUL */
 };
 
-/* s in double quotes, at most QUOTE_TEXT - 1 characters of printable ASCII:
- * quote and backslash get a backslash, other bytes become \xNN, and a long s
- * ends in "...".  NULL gives (none). */
+/* Returns s in double quotes.  Escapes quote and backslash with a backslash
+ * and writes bytes that are not printable ASCII as \xNN.  A result longer
+ * than QUOTE_TEXT - 1 characters is cut and ends in "...".  NULL gives
+ * (none). */
 struct quoted quote(const char *s);
 
-/* The same of s[0..n), which may hold NULs. */
+/* Returns s[0..n) in double quotes, as quote() does; s may hold NULs. */
 struct quoted quote_bytes(const char *s, size_t n);
 
 #endif

@@ -1,4 +1,4 @@
-/* state_machine.h - a table of states and the one way to move between them.
+/* state_machine.h - A table of states and the one way to move between them.
  *
  *     static const struct sm_row rows[X_STATES] = {
  *         [X_IDLE] = {"idle", SM_TO(X_BUSY)},
@@ -6,8 +6,10 @@
  *         [X_DONE] = {"done", 0},
  *     };
  *
- * A move that the table does not allow is our own fault, never a peer's: it
- * is an assertion.  Threading: none.  Memory: the rows are static. */
+ * A move that the table does not allow is a bug of ours, never of a peer, so
+ * it fails an assertion.
+ *
+ * Threading: none.  Memory: the rows are static. */
 #ifndef COMMON_BASE_STATE_MACHINE_H
 #define COMMON_BASE_STATE_MACHINE_H
 
@@ -23,7 +25,7 @@ struct sm_row {
     uint32_t next; /* set of states that may follow */
 };
 
-/* Check and log one move; who names the machine and id the instance. */
+/* Checks and logs one move.  who names the machine, id the instance. */
 static inline void sm_check(const struct sm_row *rows, unsigned from,
                             unsigned to, const char *who, const char *id)
 {

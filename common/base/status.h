@@ -1,10 +1,10 @@
-/* status.h - the one error vocabulary of router, worker and client.
+/* status.h - Status codes and errors of router, worker and client.
  *
  * Threading: no state.  Memory: an error is the caller's storage. */
 #ifndef COMMON_BASE_STATUS_H
 #define COMMON_BASE_STATUS_H
 
-/* gRPC's codes, by number. */
+/* The codes of gRPC, with the same numbers. */
 #define STATUS_MAP(X)                                            \
     X(OK, 0, "ok")                                               \
     X(CANCELLED, 1, "cancelled")                                 \
@@ -35,24 +35,25 @@ enum status {
 
 #define ERROR_TEXT 512
 
-/* What went wrong, outermost context first: "load shard 3: read: EOF". */
+/* An error's text, outermost context first: "load shard 3: read: EOF". */
 struct error {
     enum status code;
     char text[ERROR_TEXT];
 };
 
-/* A sentence for people; never NULL. */
+/* Returns a sentence about code; never NULL. */
 const char *status_text(enum status code);
 
-/* "RESOURCE_EXHAUSTED"; "UNKNOWN" for a number that is none. */
+/* Returns the name, such as "RESOURCE_EXHAUSTED"; "UNKNOWN" for an unknown
+ * code. */
 const char *status_name(enum status code);
 
-/* Set e to code and a formatted message; returns code. e may be NULL. */
+/* Sets *e to code and a formatted message.  Returns code.  e may be NULL. */
 enum status error_set(struct error *e, enum status code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Prefix the message already in e with fmt and ": "; returns e->code, or
- * ST_UNKNOWN if e is NULL. */
+/* Wraps the message in *e: puts fmt and ": " in front of it.  Returns
+ * e->code, or ST_UNKNOWN if e is NULL. */
 enum status error_wrap(struct error *e, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 

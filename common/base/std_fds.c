@@ -6,8 +6,9 @@
 #include <string.h>
 #include <unistd.h>
 
-/* open() takes the lowest number that is free; the mode is the one that this
- * descriptor is not used in. */
+/* open() returns the lowest free number, so each closed descriptor is filled
+ * in turn.  The mode is the one in which the descriptor is not used, so that
+ * its use still fails. */
 void std_fds_reserve(void)
 {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {

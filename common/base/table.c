@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+/* The bounds keep a table of few nodes small and the buckets of a huge option
+ * value within 8 MiB. */
 #define TABLE_BITS_MIN 4
 #define TABLE_BITS_MAX 20
 
@@ -26,7 +28,8 @@ void table_fini(struct table *t)
 
 static struct table_node **bucket(const struct table *t, uint64_t key)
 {
-    /* Numbers counted from 1 spread well under a golden-ratio product. */
+    /* Keys are hashes, or numbers counted from 1; multiplying by the golden
+     * ratio spreads both (Knuth, volume 3, section 6.4). */
     return &t->buckets[(key * 0x9e3779b97f4a7c15u) >> (64 - t->bits)];
 }
 

@@ -1,7 +1,8 @@
-/* table.h - a hash table of nodes that live inside what they name.
+/* table.h - A hash table of intrusive nodes.
  *
- * Keys are 64 bits; nodes of equal key are all kept, and the caller tells
- * them apart (a 16-byte id is hashed to a key with a secret seed first).
+ * Keys are 64 bits.  Nodes with equal keys are all kept, and the caller
+ * distinguishes them: a 16-byte id is first hashed to a key with a secret
+ * seed.
  *
  * Threading: none.  Memory: the buckets, allocated once by table_init(); no
  * other call allocates.  Limits: none; chains grow past the size given. */
@@ -22,16 +23,17 @@ struct table {
     uint32_t bits, n;
 };
 
-/* Buckets for about `expected` nodes. */
+/* Allocates buckets for about `expected` nodes. */
 void table_init(struct table *t, uint32_t expected);
-/* Forgets the nodes; they are the caller's. */
+/* Frees the buckets.  The nodes are the caller's. */
 void table_fini(struct table *t);
 
 void table_add(struct table *t, struct table_node *node, uint64_t key);
-/* A no-op if the node is not in the table. */
+/* Removes node; a no-op if node is not in the table. */
 void table_remove(struct table *t, struct table_node *node);
 
-/* The first node of that key, and the next one of the same; NULL if none. */
+/* Returns the first node with that key; table_next() returns the next node
+ * with the same key.  NULL if there is none. */
 struct table_node *table_find(const struct table *t, uint64_t key);
 struct table_node *table_next(const struct table_node *node);
 

@@ -14,6 +14,8 @@ void timers_fini(struct timers *ts)
     timers_init(ts);
 }
 
+/* Positions count from 1, so that the parent of i is i / 2 and 0 can mean
+ * "not armed". */
 static void place(struct timers *ts, uint32_t i, struct timer *t)
 {
     ts->heap[i] = t;
@@ -61,8 +63,8 @@ static void make_room(struct timers *ts)
     ts->capacity = capacity;
 }
 
-/* Put t where the hole at i may be: its time may be earlier or later than
- * that of what stood there. */
+/* Puts t into the hole at i.  t may be due earlier or later than the timer
+ * that was there, so it may have to move either way. */
 static void settle(struct timers *ts, uint32_t i, struct timer *t)
 {
     if (i > 1 && ts->heap[i / 2]->due_us > t->due_us) {
@@ -97,6 +99,7 @@ void timer_clear(struct timers *ts, struct timer *t)
         return;
     }
     t->index = 0;
+    /* ;] The last timer fills the hole, which keeps the heap without gaps. */
     last = ts->heap[ts->n--];
     if (last != t) {
         settle(ts, i, last);

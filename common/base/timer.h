@@ -1,7 +1,9 @@
-/* timer.h - many deadlines, one question: which is due next?
+/* timer.h - A heap of deadlines.
  *
- * A binary heap of intrusive timers.  Threading: none.  Memory: one array
- * that grows with the number of armed timers and is kept. */
+ * A binary heap of intrusive timers.
+ *
+ * Threading: none.  Memory: one array, which grows with the number of armed
+ * timers and is kept. */
 #ifndef COMMON_BASE_TIMER_H
 #define COMMON_BASE_TIMER_H
 
@@ -9,25 +11,25 @@
 
 struct timer {
     int64_t due_us;
-    uint32_t index; /* in the heap, from 1; 0: not armed */
+    uint32_t index; /* position in the heap, from 1; 0: not armed */
 };
 
 struct timers {
-    struct timer **heap; /* [n] from heap[1] */
+    struct timer **heap; /* [n], from heap[1] on */
     uint32_t n, capacity;
 };
 
 void timers_init(struct timers *ts);
 void timers_fini(struct timers *ts);
 
-/* Arm, or move if armed.  due_us = INT64_MAX disarms. */
+/* Arms t, or moves it if it is armed.  due_us = INT64_MAX disarms it. */
 void timer_set(struct timers *ts, struct timer *t, int64_t due_us);
 void timer_clear(struct timers *ts, struct timer *t);
 
-/* The earliest, INT64_MAX if none. */
+/* Returns the earliest deadline, INT64_MAX if no timer is armed. */
 int64_t timers_due(const struct timers *ts);
 
-/* Take out one timer that is due at now_us, NULL if none is. */
+/* Takes out one timer that is due at now_us.  Returns NULL if none is due. */
 struct timer *timers_pop(struct timers *ts, int64_t now_us);
 
 #endif

@@ -1,7 +1,9 @@
-/* utf8.h - is this text?
+/* utf8.h - Validation of UTF-8.
  *
- * Threading: none.  Follows RFC 3629: no overlong form, no surrogate, nothing
- * past U+10FFFF. */
+ * Follows RFC 3629: overlong forms, surrogates and code points past U+10FFFF
+ * are invalid.  Categories of characters are in text/unicode.h.
+ *
+ * Threading: no state.  Memory: all bytes are borrowed. */
 #ifndef COMMON_BASE_UTF8_H
 #define COMMON_BASE_UTF8_H
 
@@ -9,53 +11,24 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Bytes of the character at p, of n left; 0 if it is not one. */
-static inline size_t utf8_length(const uint8_t *p, size_t n)
-{
-    uint8_t low = 0x80, high = 0xbf;
-    size_t length;
+enum utf8_kind {
+    UTF8_CHAR, /* a character of the returned length */
+    UTF8_BAD,  /* the longest prefix that starts no character: one U+FFFD */
+    UTF8_CUT   /* all n bytes are the start of a character */
+};
 
-    if (p[0] < 0x80) {
-        return 1;
-    }
-    if (p[0] < 0xc2 || p[0] > 0xf4) {
-        return 0;
-    }
-    length = p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : 4;
-    if (length > n) {
-        return 0;
-    }
-    if (p[0] == 0xe0) {
-        low = 0xa0;
-    } else if (p[0] == 0xed) {
-        high = 0x9f;
-    } else if (p[0] == 0xf0) {
-        low = 0x90;
-    } else if (p[0] == 0xf4) {
-        high = 0x8f;
-    }
-    if (p[1] < low || p[1] > high) {
-        return 0;
-    }
-    for (size_t i = 2; i < length; i++) {
-        if ((p[i] & 0xc0) != 0x80) {
-            return 0;
-        }
-    }
-    return length;
-}
+/* Returns the length of the character or bad bytes at the front of s[0..n),
+ * 1..4 bytes, and sets *kind.  n > 0.  Invalid bytes are cut into "maximal
+ * subparts" (Unicode Standard, section 3.9), as Python's errors='replace' and
+ * Rust's from_utf8_lossy do. */
+size_t utf8_step(const uint8_t *s, size_t n, enum utf8_kind *kind);
 
-static inline bool utf8_ok(const uint8_t *p, size_t n)
-{
-    for (size_t i = 0; i < n;) {
-        size_t length = utf8_length(p + i, n - i);
+/* Returns the length in bytes of the character at the front of s[0..n), n > 0;
+ * 0 if no character is there. */
+size_t utf8_length(const uint8_t *s, size_t n);
 
-        if (length == 0) {
-            return false;
-        }
-        i += length;
-    }
-    return true;
-}
+/* Returns whether s[0..n) is valid UTF-8.  If not, sets *bad to the offset of
+ * the first byte that belongs to no character.  bad may be NULL. */
+bool utf8_valid(const void *s, size_t n, size_t *bad);
 
 #endif

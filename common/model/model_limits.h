@@ -8,15 +8,11 @@
 #define COMMON_MODEL_MODEL_LIMITS_H
 
 #include "common/base/limit.h"
+#include "proto/limits.h"
 
 /* name, value, unit, what of */
 #define MODEL_LIMITS(X)                                                   \
-    X(MODEL_NAME_MAX, 128, "bytes", "a model's name")                     \
-    X(MODEL_LAYERS_MAX, 512, "layers", "a model")                         \
-    X(MODEL_HIDDEN_MAX, 65536, "", "hidden size")                         \
     X(MODEL_INTERMEDIATE_MAX, 1048576, "", "intermediate size of an MLP") \
-    X(MODEL_VOCAB_MAX, 2097152, "tokens", "a vocabulary")                 \
-    X(MODEL_CONTEXT_MAX, 16777216, "tokens", "a sequence")                \
     X(MODEL_HEADS_MAX, 1024, "heads", "a layer, of each kind")            \
     X(MODEL_HEAD_DIM_MAX, 512, "", "dimensions of an attention head")     \
     X(MODEL_KEY_DIM_MAX, 256, "", "dimensions of a linear key head")      \
@@ -24,7 +20,6 @@
     X(MODEL_CONV_MIN, 2, "taps", "a convolution, at least")               \
     X(MODEL_CONV_MAX, 8, "taps", "a convolution")                         \
     X(MODEL_MTP_MAX, 16, "layers", "multi-token prediction")              \
-    X(MODEL_EOS_MAX, 16, "tokens", "that end a sequence")                 \
     X(MODEL_FACTOR_MAX, 65536, "", "scaling factor of rotary positions")  \
     X(MODEL_GROUP_MIN, 32, "weights", "a quantised group, at least")      \
     X(MODEL_GROUP_MAX, 128, "weights", "a quantised group")               \

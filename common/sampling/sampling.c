@@ -4,10 +4,23 @@
 
 #include <xxhash.h>
 
+const struct limit_row sampling_limits[] = {
+    LIMIT_ROW(TEMPERATURE_MAX, "", "temperature, from 0"),
+    LIMIT_ROW(REPETITION_PENALTY_MAX, "", "repetition_penalty, from 0.01"),
+    LIMIT_ROW(PENALTY_MAX, "", "presence_penalty, frequency_penalty, + or -"),
+    LIMIT_ROW(LOGIT_BIAS_MAX, "", "a logit bias, + or -"),
+};
+
+const size_t sampling_limits_n =
+    sizeof sampling_limits / sizeof sampling_limits[0];
+
 struct sampling sampling_default(void)
 {
     return (struct sampling){
-        .temperature = 1, .top_p = 1, .repetition_penalty = 1};
+#define X(field, kind, unset, least, most) .field = (unset),
+        SAMPLING_VALUES(X)
+#undef X
+    };
 }
 
 uint64_t sampling_seed(const uint8_t request_id[16])
@@ -23,6 +36,8 @@ size_t sampling_bytes(const struct sampling *s)
            s->n_stop_tokens * sizeof *s->stop_tokens;
 }
 
+/* Guards n = 0: a list that is absent may be NULL, and memcpy() from NULL is
+ * undefined. */
 static void *move(void *to, const void *from, size_t n)
 {
     if (n > 0) {
@@ -49,12 +64,9 @@ static bool equal(const void *a, const void *b, size_t n)
 
 bool sampling_same(const struct sampling *a, const struct sampling *b)
 {
-    return a->temperature == b->temperature && a->top_k == b->top_k &&
-           a->top_p == b->top_p && a->min_p == b->min_p &&
-           a->repetition_penalty == b->repetition_penalty &&
-           a->presence_penalty == b->presence_penalty &&
-           a->frequency_penalty == b->frequency_penalty && a->seed == b->seed &&
-           a->ignore_eos == b->ignore_eos && a->logprobs == b->logprobs &&
+#define X(field, kind, unset, least, most) a->field == b->field &&
+    return SAMPLING_VALUES(X) a->seed == b->seed &&
+#undef X
            a->n_top_logprobs == b->n_top_logprobs &&
            a->n_biases == b->n_biases && a->n_stop_tokens == b->n_stop_tokens &&
            equal(a->bias_tokens, b->bias_tokens, a->n_biases * 4) &&
@@ -62,6 +74,8 @@ bool sampling_same(const struct sampling *a, const struct sampling *b)
            equal(a->stop_tokens, b->stop_tokens, a->n_stop_tokens * 4);
 }
 
+/* The worker sends a sequence's history to the engine only if a penalty uses
+ * it. */
 bool sampling_penalises(const struct sampling *s)
 {
     return s->repetition_penalty != 1 || s->presence_penalty != 0 ||

@@ -2,34 +2,53 @@
 
 /* ---- checks ---- */
 
-/* Written so that what is not a number fails too. */
-static bool within(float value, float least, float most)
+static enum status check_float(const char *name, float value, float least,
+                               float most, struct error *e)
 {
-    return value >= least && value <= most;
-}
-
-static enum status range(const char *name, float value, float least, float most,
-                         struct error *e)
-{
-    if (within(value, least, most)) {
+    /* Written so that NaN fails too. */
+    if (value >= least && value <= most) {
         return ST_OK;
     }
     return error_set(e, ST_INVALID_ARGUMENT, "%s is %g, it must be %g to %g",
                      name, (double)value, (double)least, (double)most);
 }
 
-static enum status check_shape(const Sluice__V1__Sampling *m, uint32_t vocab,
-                               struct error *e)
+static enum status check_share(const char *name, float value, float least,
+                               float most, struct error *e)
 {
-    if (range("temperature", m->temperature, 0, TEMPERATURE_MAX, e) != ST_OK ||
-        range("min_p", m->min_p, 0, 1, e) != ST_OK) {
-        return e->code;
+    if (value > least && value <= most) {
+        return ST_OK;
     }
-    if (!(m->top_p > 0 && m->top_p <= 1)) {
-        return error_set(e, ST_INVALID_ARGUMENT,
-                         "top_p is %g, it must be above 0 and at most 1",
-                         (double)m->top_p);
+    return error_set(e, ST_INVALID_ARGUMENT,
+                     "%s is %g, it must be above %g and at most %g", name,
+                     (double)value, (double)least, (double)most);
+}
+
+static enum status check_count(const char *name, uint32_t value, uint32_t least,
+                               uint32_t most, struct error *e)
+{
+    if (value >= least && value <= most) {
+        return ST_OK;
     }
+    return error_set(e, ST_INVALID_ARGUMENT, "%s is %u, it must be %u to %u",
+                     name, value, least, most);
+}
+
+/* One for each kind of SAMPLING_VALUES. */
+#define CHECK_FLOAT(...) check_float(__VA_ARGS__)
+#define CHECK_SHARE(...) check_share(__VA_ARGS__)
+#define CHECK_COUNT(...) check_count(__VA_ARGS__)
+#define CHECK_FLAG(...)  ST_OK /* the decoder makes every bool 0 or 1 */
+
+static enum status check_values(const Sluice__V1__Sampling *m, uint32_t vocab,
+                                struct error *e)
+{
+#define X(field, kind, unset, least, most)                             \
+    if (CHECK_##kind(#field, m->field, (least), (most), e) != ST_OK) { \
+        return e->code;                                                \
+    }
+    SAMPLING_VALUES(X)
+#undef X
     if (m->top_k > vocab) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "top_k is %u, it must be 0 (all) to the vocabulary, "
@@ -39,21 +58,8 @@ static enum status check_shape(const Sluice__V1__Sampling *m, uint32_t vocab,
     return ST_OK;
 }
 
-static enum status check_penalties(const Sluice__V1__Sampling *m,
-                                   struct error *e)
-{
-    if (range("repetition_penalty", m->repetition_penalty,
-              REPETITION_PENALTY_MIN, REPETITION_PENALTY_MAX, e) != ST_OK ||
-        range("presence_penalty", m->presence_penalty, -PENALTY_MAX,
-              PENALTY_MAX, e) != ST_OK ||
-        range("frequency_penalty", m->frequency_penalty, -PENALTY_MAX,
-              PENALTY_MAX, e) != ST_OK) {
-        return e->code;
-    }
-    return ST_OK;
-}
-
-/* Ascending: no id twice, and one order for one set. */
+/* Ids must ascend, so that no id comes twice and one set has one spelling:
+ * router and worker compare the lists byte by byte. */
 static enum status check_ids(const char *name, const uint32_t *ids, size_t n,
                              size_t most, uint32_t vocab, struct error *e)
 {
@@ -92,7 +98,9 @@ static enum status check_biases(const Sluice__V1__Sampling *m, uint32_t vocab,
         return e->code;
     }
     for (size_t i = 0; i < m->n_biases; i++) {
-        if (!within(m->biases[i], -LOGIT_BIAS_MAX, LOGIT_BIAS_MAX)) {
+        /* Negated, so that NaN fails too. */
+        if (!(m->biases[i] >= -LOGIT_BIAS_MAX &&
+              m->biases[i] <= LOGIT_BIAS_MAX)) {
             return error_set(e, ST_INVALID_ARGUMENT,
                              "the bias of token %u is %g, it must be %g to %g",
                              m->bias_tokens[i], (double)m->biases[i],
@@ -107,7 +115,7 @@ enum status sampling_check(const Sluice__V1__Sampling *m, uint32_t vocab,
 {
     uint32_t most = vocab < TOP_LOGPROBS_MAX ? vocab : TOP_LOGPROBS_MAX;
 
-    if (check_shape(m, vocab, e) != ST_OK || check_penalties(m, e) != ST_OK ||
+    if (check_values(m, vocab, e) != ST_OK ||
         check_biases(m, vocab, e) != ST_OK ||
         check_ids("stop_tokens", m->stop_tokens, m->n_stop_tokens,
                   STOP_TOKENS_MAX, vocab, e) != ST_OK) {
@@ -129,15 +137,10 @@ void sampling_read(struct sampling *out, const Sluice__V1__Sampling *m)
     if (m == NULL) {
         return;
     }
-    out->temperature = m->temperature;
-    out->top_k = m->top_k;
-    out->top_p = m->top_p;
-    out->min_p = m->min_p;
-    out->repetition_penalty = m->repetition_penalty;
-    out->presence_penalty = m->presence_penalty;
-    out->frequency_penalty = m->frequency_penalty;
+#define X(field, kind, unset, least, most) out->field = m->field;
+    SAMPLING_VALUES(X)
+#undef X
     out->seed = m->has_seed ? m->seed : 0;
-    out->ignore_eos = m->ignore_eos;
     out->logprobs = m->logprobs || m->top_logprobs > 0;
     out->n_top_logprobs = m->top_logprobs;
     out->n_biases = (uint32_t)m->n_biases;
@@ -150,22 +153,16 @@ void sampling_read(struct sampling *out, const Sluice__V1__Sampling *m)
 void sampling_write(const struct sampling *s, Sluice__V1__Sampling *out)
 {
     sluice__v1__sampling__init(out);
+    /* The schema has the same defaults, so a default need not travel.  These
+     * three do, so that a captured message shows how a token was chosen. */
+#define X(field, kind, unset, least, most)  \
+    out->has_##field = s->field != (unset); \
+    out->field = s->field;
+    SAMPLING_VALUES(X)
+#undef X
     out->has_temperature = out->has_top_k = out->has_top_p = true;
-    out->temperature = s->temperature;
-    out->top_k = s->top_k;
-    out->top_p = s->top_p;
-    out->has_min_p = s->min_p != 0;
-    out->min_p = s->min_p;
-    out->has_repetition_penalty = s->repetition_penalty != 1;
-    out->repetition_penalty = s->repetition_penalty;
-    out->has_presence_penalty = s->presence_penalty != 0;
-    out->presence_penalty = s->presence_penalty;
-    out->has_frequency_penalty = s->frequency_penalty != 0;
-    out->frequency_penalty = s->frequency_penalty;
     out->has_seed = true;
     out->seed = s->seed;
-    out->has_ignore_eos = out->ignore_eos = s->ignore_eos;
-    out->has_logprobs = out->logprobs = s->logprobs;
     out->has_top_logprobs = s->n_top_logprobs > 0;
     out->top_logprobs = s->n_top_logprobs;
     out->n_bias_tokens = out->n_biases = s->n_biases;

@@ -6,40 +6,41 @@
 
 #include "common/base/quote.h"
 
-/* What a pass makes least: of one stage, and over all of them. */
+/* The quantity that a pass minimises, per stage and over all stages. */
 enum goal {
-    LEAST_LACKING, /* bytes past the budget; the most of any stage */
-    FASTEST,       /* time; the most of any */
-    WIDEST,        /* less its sequences; the most of any */
-    EVENEST        /* its time squared; the sum */
+    LEAST_LACKING, /* bytes past the budget; the maximum */
+    FASTEST,       /* time; the maximum */
+    WIDEST,        /* sequences, negated; the maximum */
+    EVENEST        /* squared time; the sum */
 };
 
-/* Workers that may stand for one another are taken in the order given. */
+/* Workers of one kind are interchangeable and are taken in the order given. */
 struct kind {
-    uint32_t n, workers[SPLIT_STAGES_MAX];
-    uint32_t stride; /* of its digit in the number of a state */
+    uint32_t n, workers[STAGES_MAX];
+    uint32_t stride; /* place value of the kind's digit in a state */
 };
 
-/* A state says how many of each kind are taken: a number with a digit a
- * kind.  Taking one more makes it larger. */
+/* A state counts the workers taken of each kind, as a number with one digit
+ * per kind.  Taking one more worker makes the number larger, so ascending
+ * order visits every state after its predecessors. */
 struct search {
     struct split_table *table;
     const struct split_model *model;
     const struct split_worker *workers;
     const struct split_terms *terms;
     uint32_t n_workers, n_stages, n_kinds, n_states;
-    struct kind kinds[SPLIT_STAGES_MAX];
+    struct kind kinds[STAGES_MAX];
     enum goal goal;
     double slowest;  /* no stage may take longer */
-    double lacking;  /* or lack more, where all lack */
-    uint64_t fewest; /* and, for EVENEST, hold fewer sequences */
-    uint32_t end;    /* the state of the best way */
+    double lacking;  /* or lack more bytes, if every stage lacks some */
+    uint64_t fewest; /* for EVENEST: nor hold fewer sequences */
+    uint32_t end;    /* the final state of the best way */
 };
 
 enum verdict {
     FITS,
-    FITS_NOT, /* more layers may */
-    TOO_MUCH  /* and so are more layers */
+    FITS_NOT, /* a stage with more layers may fit */
+    TOO_MUCH  /* and so is a stage with more layers */
 };
 
 static void sum_up(struct split_table *t, const struct split_model *m)
@@ -52,7 +53,7 @@ static void sum_up(struct split_table *t, const struct split_model *m)
     }
 }
 
-/* All but its pool and its share. */
+/* Computes everything of a stage but its pool and its share. */
 static struct split_stage weigh(const struct search *s, uint32_t worker,
                                 uint32_t begin, uint32_t end)
 {
@@ -86,7 +87,8 @@ static double time_of(const struct search *s, const struct split_stage *g)
     return (double)g->step_bytes / s->workers[g->worker].speed;
 }
 
-/* With a pool for one sequence of the whole context, which is the least. */
+/* Returns the bytes of a stage with the smallest pool: one sequence of the
+ * whole context. */
 static uint64_t least_bytes(const struct split_stage *g)
 {
     return g->weight_bytes + g->scratch_bytes +
@@ -109,7 +111,7 @@ static void fill_pool(const struct search *s, struct split_stage *g)
         pool_split_make(&g->need, budget - g->weight_bytes - g->scratch_bytes);
 }
 
-/* A stage's part in what the pass makes least. */
+/* Computes a stage's part of the quantity that the pass minimises. */
 static enum verdict judge(const struct search *s, struct split_stage *g,
                           double *value)
 {
@@ -148,7 +150,8 @@ static uint32_t all_taken(const struct search *s, uint32_t state)
     return n;
 }
 
-/* Give the next worker of a kind layers from begin on, as many as it may. */
+/* Gives the next worker of a kind the layers from begin on, for every number
+ * of layers that fits. */
 static void give(struct search *s, uint32_t state, uint32_t begin,
                  uint32_t kind, uint32_t n_left)
 {
@@ -182,7 +185,7 @@ static void clear(struct search *s)
     s->table->steps[0][0].value = s->goal == EVENEST ? 0 : -INFINITY;
 }
 
-/* The least that can be had; INFINITY if there is no way. */
+/* Returns the minimum, INFINITY if no way exists. */
 static double pass(struct search *s, enum goal goal)
 {
     uint32_t n = s->model->n_layers;
@@ -210,7 +213,7 @@ static double pass(struct search *s, enum goal goal)
     return best;
 }
 
-/* The way that the last pass found, back from its end. */
+/* Reads the way that the last pass found, from its end back to the start. */
 static void read_back(const struct search *s, struct split *out)
 {
     uint32_t state = s->end, end = s->model->n_layers;
@@ -288,7 +291,7 @@ static bool alike(const struct split_worker *a, const struct split_worker *b)
            !(a->speed > b->speed);
 }
 
-/* Every worker to its kind, or all to one. */
+/* Assigns every worker to its kind, or all workers to one kind. */
 static void sort_kinds(struct search *s, bool one)
 {
     s->n_kinds = 0;
@@ -311,15 +314,15 @@ static void sort_kinds(struct search *s, bool one)
     }
 }
 
-/* A bound for what the whole search would find, from the order given: it is
- * had in no time, and most of what is worse need not be looked at. */
+/* Computes a bound for the full search from the order given alone.  It costs
+ * almost nothing, and the full search can then skip most worse ways. */
 static double quickly(struct search *s, enum goal goal)
 {
     sort_kinds(s, true);
     return pass(s, goal);
 }
 
-/* True if every order is among the ways. */
+/* Returns whether the search covers every order. */
 static bool choose_kinds(struct search *s)
 {
     sort_kinds(s, false);
@@ -334,15 +337,15 @@ static enum status check_numbers(const struct search *s, struct error *e)
 {
     const struct split_terms *t = s->terms;
 
-    if (s->n_workers < 1 || s->n_workers > SPLIT_STAGES_MAX) {
+    if (s->n_workers < 1 || s->n_workers > STAGES_MAX) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "%u workers, 1 to %d are allowed", s->n_workers,
-                         SPLIT_STAGES_MAX);
+                         STAGES_MAX);
     }
-    if (s->model->n_layers < 1 || s->model->n_layers > SPLIT_LAYERS_MAX) {
+    if (s->model->n_layers < 1 || s->model->n_layers > MODEL_LAYERS_MAX) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "%u layers, 1 to %d are allowed", s->model->n_layers,
-                         SPLIT_LAYERS_MAX);
+                         MODEL_LAYERS_MAX);
     }
     if (t->block_tokens < 1 || t->context < 1 || t->max_rows < 1 ||
         t->length < 1) {
@@ -353,22 +356,22 @@ static enum status check_numbers(const struct search *s, struct error *e)
     return ST_OK;
 }
 
-/* So that no sum below overflows. */
+/* Bounds every size so that no sum below overflows. */
 static enum status check_bytes(const struct search *s, struct error *e)
 {
     const struct split_model *m = s->model;
     uint64_t tokens = (uint64_t)s->terms->context + s->terms->block_tokens;
     bool fits =
-        m->embed_bytes <= SPLIT_BYTES_MAX && m->head_bytes <= SPLIT_BYTES_MAX &&
-        m->head_scratch_bytes <= SPLIT_BYTES_MAX &&
+        m->embed_bytes <= SHARD_BYTES_MAX && m->head_bytes <= SHARD_BYTES_MAX &&
+        m->head_scratch_bytes <= SHARD_BYTES_MAX &&
         m->shared_bytes <= m->embed_bytes && m->shared_bytes <= m->head_bytes;
 
     for (uint32_t i = 0; i < m->n_layers; i++) {
         const struct split_layer *l = &m->layers[i];
 
-        fits = fits && l->weight_bytes <= SPLIT_BYTES_MAX &&
-               l->slot_bytes <= SPLIT_BYTES_MAX &&
-               l->token_bytes <= SPLIT_BYTES_MAX / tokens &&
+        fits = fits && l->weight_bytes <= SHARD_BYTES_MAX &&
+               l->slot_bytes <= SHARD_BYTES_MAX &&
+               l->token_bytes <= SHARD_BYTES_MAX / tokens &&
                l->weight_bytes > 0 && l->slot_bytes + l->token_bytes > 0;
     }
     return fits ? ST_OK
@@ -382,8 +385,8 @@ static enum status check_workers(const struct search *s, struct error *e)
     for (uint32_t i = 0; i < s->n_workers; i++) {
         const struct split_worker *w = &s->workers[i];
 
-        if (w->budget_bytes > SPLIT_BYTES_MAX ||
-            w->scratch_bytes > SPLIT_BYTES_MAX ||
+        if (w->budget_bytes > SHARD_BYTES_MAX ||
+            w->scratch_bytes > SHARD_BYTES_MAX ||
             !(w->speed >= SPLIT_SPEED_MIN && w->speed <= SPLIT_SPEED_MAX)) {
             return error_set(e, ST_INVALID_ARGUMENT,
                              "worker %s: bytes up to 1 PiB and a speed from "

@@ -19,14 +19,14 @@ uint64_t pool_split_sequence(const struct pool_split_need *n, uint32_t tokens)
     return n->slot_bytes + pool_split_blocks(n, tokens) * n->block_bytes;
 }
 
-/* Sequences that may hold memory at a time. */
+/* Sequences that may hold memory at the same time. */
 static uint64_t rows_for(const struct pool_split_need *n, uint64_t pool)
 {
     uint64_t whole = pool / pool_split_sequence(n, n->context);
     uint64_t quarter =
         pool / pool_split_sequence(n, n->context / 4 + (n->context % 4 > 0));
 
-    /* Never so many that the blocks of one whole sequence do not fit. */
+    /* Slots are limited so that the blocks of one whole sequence still fit. */
     if (n->slot_bytes > 0) {
         uint64_t blocks = pool_split_blocks(n, n->context) * n->block_bytes;
 

@@ -7,8 +7,7 @@
 #include <stdbool.h>
 
 #include "common/base/status.h"
-
-#define ENDPOINT_MAX 256 /* bytes, the NUL included */
+#include "proto/limits.h"
 
 /* ST_INVALID_ARGUMENT: neither kind, too long, or ipc://@NAME, a socket that
  * is no file and that no mode protects. */

@@ -36,14 +36,12 @@
 #include <stdint.h>
 
 #include "common/base/status.h"
+#include "proto/limits.h"
 
-#define FRAME_MAGIC         0x43554c53u
-#define FRAME_VERSION       1
-#define FRAME_HEADER        64
-#define FRAME_BYTES_MAX     (2u << 20) /* all of it, without a tensor */
-#define FRAME_TENSOR_MAX    (64u << 20)
-#define FRAME_ENVELOPES_MAX 1024
-#define ENVELOPE_HEADER     24
+#define FRAME_MAGIC     0x43554c53u
+#define FRAME_VERSION   1
+#define FRAME_HEADER    64
+#define ENVELOPE_HEADER 24
 
 #define FRAME_GAP 1u /* what follows `ack` was lost: send it again now */
 

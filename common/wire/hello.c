@@ -170,10 +170,10 @@ enum status hello_check(const ProtobufCMessage *hello_request, const char *me,
                          "role %d is none of worker, client, admin",
                          (int)m->role);
     }
-    if (!wire_text_ok(m->name, 1, HELLO_NAME_BYTES)) {
+    if (!wire_text_ok(m->name, 1, PEER_NAME_MAX)) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "the name must be 1..%d bytes of UTF-8",
-                         HELLO_NAME_BYTES);
+                         PEER_NAME_MAX);
     }
     return ST_OK;
 }

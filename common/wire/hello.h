@@ -14,8 +14,7 @@
 #include "common/wire/frame.h"
 #include "common/wire/node_io.h"
 #include "common/wire/wire.h"
-
-#define HELLO_NAME_BYTES 64 /* bytes of a name */
+#include "proto/limits.h"
 
 /* The version that Hello speaks of. */
 #define WIRE_VERSION_MAJOR 1

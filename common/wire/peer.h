@@ -41,8 +41,7 @@
 #include "common/wire/node_io.h"
 #include "common/wire/wire.h"
 
-#define PEER_CALLS_MAX 1024
-#define PEER_STRIKES   8
+#define PEER_STRIKES 8
 
 struct peer;
 

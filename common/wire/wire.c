@@ -62,6 +62,6 @@ ProtobufCBinaryData wire_text(const char *s)
 bool wire_text_ok(ProtobufCBinaryData d, size_t min, size_t max)
 {
     return d.len >= min && d.len <= max &&
-           (d.len == 0 ||
-            (memchr(d.data, 0, d.len) == NULL && utf8_ok(d.data, d.len)));
+           (d.len == 0 || (memchr(d.data, 0, d.len) == NULL &&
+                           utf8_valid(d.data, d.len, NULL)));
 }

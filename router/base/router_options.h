@@ -7,13 +7,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "proto/limits.h"
 #include "router/text/text_seam.h"
 
-#define ROUTER_WORKERS_MAX  64
-#define ROUTER_MODELS_MAX   64
-#define GENERATE_MAX_TOKENS 256 /* when the client names none */
-#define SLOW_READER_MS      30000
-#define KEEP_MS_LIMIT       600000
+#define ROUTER_WORKERS_MAX 64
+#define ROUTER_MODELS_MAX  64
+#define SLOW_READER_MS     30000
 
 struct router_options {
     const char *name;

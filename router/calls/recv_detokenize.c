@@ -13,7 +13,7 @@ void recv_detokenize(struct router_core *r, const struct incoming *in,
     uint32_t model;
 
     for (size_t i = 0; i < m->n_tokens; i++) {
-        if (m->tokens[i] >= SHARD_VOCAB_MAX) {
+        if (m->tokens[i] >= MODEL_VOCAB_MAX) {
             refuse(in, ST_INVALID_ARGUMENT,
                    "token %zu is %" PRIu32 ", no vocabulary is so large", i,
                    m->tokens[i]);

@@ -56,10 +56,10 @@ static bool check_fields(const struct incoming *in, const generate_message *m)
                CHOICES_MAX);
         return false;
     }
-    if (m->keep_ms > KEEP_MS_LIMIT) {
+    if (m->keep_ms > KEEP_MS_MAX) {
         refuse(in, ST_INVALID_ARGUMENT,
                "keep_ms is %" PRIu32 ", at most %d is possible", m->keep_ms,
-               KEEP_MS_LIMIT);
+               KEEP_MS_MAX);
         return false;
     }
     return true;
@@ -355,10 +355,10 @@ void generate_encoded(struct router_core *r, struct request *request,
         request_refuse(&r->requests, request, &j->error, 0);
         return;
     }
-    if (j->n_ids > SHARD_CONTEXT_MAX) {
+    if (j->n_ids > MODEL_CONTEXT_MAX) {
         error_set(&j->error, ST_INVALID_ARGUMENT,
                   "the prompt has %zu tokens, at most %d are possible",
-                  j->n_ids, SHARD_CONTEXT_MAX);
+                  j->n_ids, MODEL_CONTEXT_MAX);
         request_refuse(&r->requests, request, &j->error, 0);
         return;
     }

@@ -10,8 +10,8 @@ struct flow {
     const struct cover_piece *p; /* [n] */
     uint32_t n, n_layers;
     bool used[COVER_PIECES_MAX];
-    uint32_t by[SHARD_LAYERS_MAX + 1];    /* the piece that led to a border */
-    uint32_t queue[SHARD_LAYERS_MAX + 1]; /* of borders */
+    uint32_t by[MODEL_LAYERS_MAX + 1];    /* the piece that led to a border */
+    uint32_t queue[MODEL_LAYERS_MAX + 1]; /* of borders */
 };
 
 /* Where piece i leads from a border: on, or back, if a path has it, which
@@ -99,7 +99,7 @@ void cover_find(struct cover *out, const struct cover_piece *p, uint32_t n,
     struct flow f = {.p = p, .n = n, .n_layers = n_layers};
     struct cover_set s;
 
-    assert(n <= COVER_PIECES_MAX && n_layers <= SHARD_LAYERS_MAX);
+    assert(n <= COVER_PIECES_MAX && n_layers <= MODEL_LAYERS_MAX);
     out->n = 0;
     while (reach(&f)) {
         take(&f);
@@ -122,7 +122,7 @@ struct chains {
 };
 
 /* There are fewer of the one than MUCH, whatever there is of the other. */
-#define MUCH (SHARD_LAYERS_MAX + 1)
+#define MUCH (MODEL_LAYERS_MAX + 1)
 
 static uint32_t gap_cost(const struct chains *c, uint32_t begin, uint32_t end)
 {
@@ -196,7 +196,7 @@ void cover_chain_find(struct cover_chain *out, const struct cover_piece *p,
     struct chains c = {.p = p, .wish = wish};
     uint32_t best = NOWHERE, least = UINT32_MAX;
 
-    assert(n > 0 && n <= COVER_PIECES_MAX && n_layers <= SHARD_LAYERS_MAX);
+    assert(n > 0 && n <= COVER_PIECES_MAX && n_layers <= MODEL_LAYERS_MAX);
     sort_by_begin(&c, n);
     for (uint32_t k = 0; k < n; k++) {
         uint32_t i = c.order[k], cost;

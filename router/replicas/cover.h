@@ -43,7 +43,7 @@ struct cover_chain {
 };
 
 /* Of n <= COVER_PIECES_MAX pieces, none of them all of the model, within
- * n_layers <= SHARD_LAYERS_MAX. */
+ * n_layers <= MODEL_LAYERS_MAX. */
 void cover_find(struct cover *out, const struct cover_piece *p, uint32_t n,
                 uint32_t n_layers);
 

@@ -61,8 +61,8 @@ static bool is_dealt(const struct deal *d, uint32_t worker)
 
 /* The workers that have got nothing yet, in who by number. */
 static uint32_t hands(const struct search *s, const struct deal *d,
-                      uint32_t who[SPLIT_STAGES_MAX],
-                      struct split_worker as[SPLIT_STAGES_MAX])
+                      uint32_t who[STAGES_MAX],
+                      struct split_worker as[STAGES_MAX])
 {
     uint32_t n = 0;
 
@@ -80,8 +80,8 @@ static enum status deal_out(struct deal *d, struct search *s,
                             struct error *e)
 {
     const struct deal_task *k = s->task;
-    struct split_worker as[SPLIT_STAGES_MAX];
-    uint32_t who[SPLIT_STAGES_MAX], n = hands(s, d, who, as);
+    struct split_worker as[STAGES_MAX];
+    uint32_t who[STAGES_MAX], n = hands(s, d, who, as);
     struct split_terms t = {.n_stages = n_stages,
                             .block_tokens = k->block_tokens,
                             .context = k->context,
@@ -141,9 +141,9 @@ static int most_first(const void *a, const void *b)
 static uint32_t fewest_for(const struct search *s, const struct deal *d,
                            uint64_t bytes)
 {
-    struct split_worker as[SPLIT_STAGES_MAX];
-    uint32_t who[SPLIT_STAGES_MAX], n = hands(s, d, who, as), k = 0;
-    uint64_t room[SPLIT_STAGES_MAX], sum = 0;
+    struct split_worker as[STAGES_MAX];
+    uint32_t who[STAGES_MAX], n = hands(s, d, who, as), k = 0;
+    uint64_t room[STAGES_MAX], sum = 0;
 
     for (uint32_t i = 0; i < n; i++) {
         uint64_t budget = as[i].budget_bytes, scratch = as[i].scratch_bytes;
@@ -274,7 +274,7 @@ enum status deal_find(struct deal *out, const struct deal_task *t,
     struct search *s = malloc(sizeof *s);
     enum status st;
 
-    assert(s != NULL && t->n_workers <= SPLIT_STAGES_MAX);
+    assert(s != NULL && t->n_workers <= STAGES_MAX);
     s->task = t;
     s->n_pieces = 0;
     out->n = 0;

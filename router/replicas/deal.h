@@ -14,7 +14,7 @@
  * sequences of the whole context.
  *
  * Threading: none, a pure function.  Memory: 2.2 MB on the heap while it
- * looks.  Limits: SPLIT_STAGES_MAX workers, COVER_PIECES_MAX shards.  Time: a
+ * looks.  Limits: STAGES_MAX workers, COVER_PIECES_MAX shards.  Time: a
  * search of split.h for each number of workers whose budgets could do.  Eight
  * workers that all differ and 128 layers took 61 ms of processor time; of
  * models of more than OFFER_ORDER_LAYERS workers stand in the order given. */
@@ -32,7 +32,7 @@ struct deal_task {
     bool no_gaps; /* where shards are left over nothing is dealt */
     struct cover_piece pieces[COVER_PIECES_MAX]; /* [n_pieces] shards */
     uint32_t n_pieces;
-    struct split_worker workers[SPLIT_STAGES_MAX]; /* [n_workers] */
+    struct split_worker workers[STAGES_MAX]; /* [n_workers] */
     uint32_t n_workers;
 };
 

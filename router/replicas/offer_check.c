@@ -1,6 +1,7 @@
 /* offer_check.c - what a worker may say of itself that has no layers yet. */
 #include <inttypes.h>
 
+#include "common/split/layer_split.h"
 #include "common/wire/endpoint.h"
 #include "router/replicas/offers.h"
 
@@ -23,17 +24,17 @@ static enum status check_numbers(const Sluice__V1__WorkerOffer *o,
         const char *name;
         uint64_t value, min, max;
     } bounds[] = {
-        {"n_layers", o->n_layers, 2, SPLIT_LAYERS_MAX},
+        {"n_layers", o->n_layers, 2, MODEL_LAYERS_MAX},
         {"n_stages", o->n_stages, 2,
          o->n_layers < STAGES_MAX ? o->n_layers : STAGES_MAX},
-        {"budget_bytes", o->budget_bytes, 1, SPLIT_BYTES_MAX},
+        {"budget_bytes", o->budget_bytes, 1, SHARD_BYTES_MAX},
         {"speed", o->speed, 1, (uint64_t)SPLIT_SPEED_MAX},
-        {"scratch_bytes", o->scratch_bytes, 0, SPLIT_BYTES_MAX},
-        {"embed_bytes", o->embed_bytes, 0, SPLIT_BYTES_MAX},
-        {"head_bytes", o->head_bytes, 0, SPLIT_BYTES_MAX},
+        {"scratch_bytes", o->scratch_bytes, 0, SHARD_BYTES_MAX},
+        {"embed_bytes", o->embed_bytes, 0, SHARD_BYTES_MAX},
+        {"head_bytes", o->head_bytes, 0, SHARD_BYTES_MAX},
         {"block_tokens", o->block_tokens, 1, SHARD_BLOCK_TOKENS_MAX},
-        {"context", o->context, 1, SHARD_CONTEXT_MAX},
-        {"max_rows", o->max_rows, 1, SHARD_ROWS_MAX},
+        {"context", o->context, 1, MODEL_CONTEXT_MAX},
+        {"max_rows", o->max_rows, 1, STEP_ROWS_MAX},
     };
     enum status st = ST_OK;
 
@@ -83,15 +84,15 @@ static enum status check_layer(const Sluice__V1__WorkerOffer *o, uint32_t i,
 {
     uint64_t tokens = (uint64_t)o->context + o->block_tokens;
     enum status st = check_range("a layer's layer_bytes", o->layer_bytes[i], 1,
-                                 SPLIT_BYTES_MAX, e);
+                                 SHARD_BYTES_MAX, e);
 
     if (st == ST_OK) {
         st = check_range("a layer's kv_bytes", o->kv_bytes[i], 0,
-                         SPLIT_BYTES_MAX / tokens, e);
+                         SHARD_BYTES_MAX / tokens, e);
     }
     if (st == ST_OK) {
         st = check_range("a layer's slot_bytes", o->slot_bytes[i], 0,
-                         SPLIT_BYTES_MAX, e);
+                         SHARD_BYTES_MAX, e);
     }
     if (st == ST_OK && o->kv_bytes[i] + o->slot_bytes[i] == 0) {
         st =

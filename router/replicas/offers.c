@@ -220,13 +220,12 @@ static void drop_expired(struct replicas *r)
 
 /* Those of a kind that may be given layers, the first that came. */
 static void gather_hands(struct replicas *r, const struct offer *like,
-                         struct offer *who[SPLIT_STAGES_MAX],
+                         struct offer *who[STAGES_MAX],
                          struct deal_task *t)
 {
     struct list *at = r->offers.all.next;
 
-    for (; at != &r->offers.all && t->n_workers < SPLIT_STAGES_MAX;
-         at = at->next) {
+    for (; at != &r->offers.all && t->n_workers < STAGES_MAX; at = at->next) {
         struct offer *o = LIST_OF(at, struct offer, all);
 
         if (is_free(r, o) && alike(o, like)) {
@@ -302,7 +301,7 @@ static bool look_kind(struct replicas *r, const struct offer *of)
                           .max_rows = of->max_rows,
                           .no_gaps =
                               r->base->now_us < r->base->start_us + RETURN_US};
-    struct offer *who[SPLIT_STAGES_MAX];
+    struct offer *who[STAGES_MAX];
     struct deal d;
     struct error e;
 

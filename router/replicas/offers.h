@@ -21,7 +21,7 @@
  * RETURN_US for what may come back before it fills gaps.
  *
  * Threading: the core's.  Memory: an offer or expectation on the heap each.
- * Limits: OFFERS_MAX; EXPECTED_MAX, the oldest goes; SPLIT_STAGES_MAX offers
+ * Limits: OFFERS_MAX; EXPECTED_MAX, the oldest goes; STAGES_MAX offers
  * are looked at at a time, the first that came. */
 #ifndef ROUTER_REPLICAS_OFFERS_H
 #define ROUTER_REPLICAS_OFFERS_H

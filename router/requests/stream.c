@@ -12,13 +12,13 @@
 #define CHUNK_ROOM  (160u << 10) /* the largest chunk and what is beside */
 #define CHUNK_BYTES (128u << 10) /* the method's cap on it */
 
-/* Ids are below SHARD_VOCAB_MAX: 4 bytes on the wire.  With w logprobs a token
+/* Ids are below MODEL_VOCAB_MAX: 4 bytes on the wire.  With w logprobs a token
  * n tokens take 4 n + 4 n w + 4 n (w - 1) bytes, n w <= CHUNK_LOGPROBS_MAX. */
 #define CHUNK_PUSH_MAX    (3 * (TEXT_TOKEN_BYTES + DETOK_HELD_MAX))
 #define CHUNK_COLUMNS_MAX (8 * CHUNK_LOGPROBS_MAX)
 #define CHUNK_BESIDE_MAX  512 /* figures, tags and lengths */
 
-_Static_assert(SHARD_VOCAB_MAX <= 1 << 28, "an id takes 4 bytes");
+_Static_assert(MODEL_VOCAB_MAX <= 1 << 28, "an id takes 4 bytes");
 _Static_assert(CHUNK_TOKENS_MAX <= CHUNK_LOGPROBS_MAX, "4 n fits 8 n w");
 _Static_assert(CHUNK_TEXT_MAX + CHUNK_PUSH_MAX + CHUNK_COLUMNS_MAX +
                        CHUNK_BESIDE_MAX <=

@@ -41,23 +41,23 @@ static void make_prompt(struct entry *e, uint32_t k, uint32_t longest,
 static void make_sampling(struct client_request *r, uint32_t k)
 {
     r->has_seed = true;
-    r->seed = 1000 + k;
-    r->temperature = k % 3 == 0 ? 0 : 0.5f + 0.1f * (float)(k % 7);
-    r->ignore_eos = k % 4 != 1;
+    r->sampling.seed = 1000 + k;
+    r->sampling.temperature = k % 3 == 0 ? 0 : 0.5f + 0.1f * (float)(k % 7);
+    r->sampling.ignore_eos = k % 4 != 1;
     if (k % 5 == 1) {
-        r->repetition_penalty = 1.2f;
-        r->presence_penalty = 0.5f;
-        r->frequency_penalty = 0.25f;
+        r->sampling.repetition_penalty = 1.2f;
+        r->sampling.presence_penalty = 0.5f;
+        r->sampling.frequency_penalty = 0.25f;
     }
     if (k % 5 == 2) {
-        r->top_k = 40;
-        r->top_p = 0.9f;
+        r->sampling.top_k = 40;
+        r->sampling.top_p = 0.9f;
     }
     if (k % 5 == 3) {
-        r->min_p = 0.05f;
+        r->sampling.min_p = 0.05f;
     }
-    r->n_top_logprobs = k % 9 == 4 ? 3 : 0;
-    r->logprobs = k % 9 == 4;
+    r->sampling.n_top_logprobs = k % 9 == 4 ? 3 : 0;
+    r->sampling.logprobs = k % 9 == 4;
     r->n = k % 12 == 2 ? CATALOGUE_CHOICES : 1;
     r->no_text = k % 10 == 9;
 }

@@ -6,11 +6,11 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "common/base/utf8.h"
 #include "fuzz.h"
 #include "text/detokenizer.h"
 #include "text/encoder.h"
 #include "text/tokenizer_parts.h"
-#include "text/utf8.h"
 
 #define TEXT_MAX 4096
 

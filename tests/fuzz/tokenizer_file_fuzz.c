@@ -8,9 +8,9 @@
 #include <jansson.h>
 
 #include "../unit/text/small.h"
+#include "common/base/utf8.h"
 #include "fuzz.h"
 #include "text/detokenizer.h"
-#include "text/utf8.h"
 
 #define IDS_MAX 4096
 

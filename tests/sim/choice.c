@@ -130,7 +130,7 @@ static void told(struct sim_choice *c, const Sluice__V1__GenerateChunk *m)
     }
     if (!c->g->want_text) {
         wrong(c, "a text that nobody wants");
-    } else if (!utf8_ok(m->text.data, n)) {
+    } else if (!utf8_valid(m->text.data, n, NULL)) {
         wrong(c, "a text that is no UTF-8");
     } else if (c->n_told > c->n_text || n > c->n_text - c->n_told ||
                memcmp(c->text + c->n_told, m->text.data, n) != 0) {

@@ -19,10 +19,10 @@ static uint32_t many_ids[CONTEXT + 1];
 static const uint32_t good_ids[] = {451, 362};
 static const uint32_t bad_id[] = {4096};
 static const uint32_t huge_id[] = {4294967295u};
-static const struct client_bias bad_bias_id[] = {{4096, 1}};
-static const struct client_bias high_bias[] = {{7, 100.5f}};
-static const struct client_bias nan_bias[] = {{7, NAN}};
-static const struct client_bias twice[] = {{7, 1}, {7, 1}};
+static const uint32_t twice[] = {7, 7};
+static const float ones[] = {1, 1};
+static const float high_bias[] = {100.5f};
+static const float nan_bias[] = {NAN};
 static const struct client_stop empty_stop[] = {{"", 0}};
 static const struct client_stop not_utf8_stop[] = {{"a\xff", 2}};
 static const char long_text[STOP_STRING_BYTES_MAX + 1] = {'x'}; /* and NULs */
@@ -38,8 +38,16 @@ static struct client_request good(void)
     r.ids = good_ids;
     r.n_ids = 2;
     r.max_tokens = 2;
-    r.ignore_eos = true;
+    r.sampling.ignore_eos = true;
     return r;
+}
+
+static void put_biases(struct client_request *r, const uint32_t *tokens,
+                       const float *biases, uint32_t n)
+{
+    r->sampling.bias_tokens = tokens;
+    r->sampling.biases = biases;
+    r->sampling.n_biases = n;
 }
 
 struct row {
@@ -65,30 +73,31 @@ SPOIL(prompt_too_long, (r->ids = many_ids, r->n_ids = CONTEXT + 1))
 SPOIL(prompt_fills_context, (r->ids = many_ids, r->n_ids = CONTEXT))
 SPOIL(too_many_tokens, r->max_tokens = CONTEXT)
 SPOIL(most_tokens, r->max_tokens = 4294967295u)
-SPOIL(temperature_nan, r->temperature = NAN)
-SPOIL(temperature_negative, r->temperature = -1)
-SPOIL(temperature_infinite, r->temperature = INFINITY)
-SPOIL(temperature_high, r->temperature = 100.5f)
-SPOIL(top_p_zero, r->top_p = 0)
-SPOIL(top_p_nan, r->top_p = NAN)
-SPOIL(top_p_high, r->top_p = 1.5f)
+SPOIL(temperature_nan, r->sampling.temperature = NAN)
+SPOIL(temperature_negative, r->sampling.temperature = -1)
+SPOIL(temperature_infinite, r->sampling.temperature = INFINITY)
+SPOIL(temperature_high, r->sampling.temperature = 100.5f)
+SPOIL(top_p_zero, r->sampling.top_p = 0)
+SPOIL(top_p_nan, r->sampling.top_p = NAN)
+SPOIL(top_p_high, r->sampling.top_p = 1.5f)
 SPOIL(unknown_model, r->model = "no-such-model")
 SPOIL(keep_too_long, r->keep_ms = 600001)
 
-SPOIL(min_p_nan, r->min_p = NAN)
-SPOIL(min_p_high, r->min_p = 1.5f)
-SPOIL(top_k_high, r->top_k = 4097)
-SPOIL(repetition_zero, r->repetition_penalty = 0)
-SPOIL(repetition_high, r->repetition_penalty = 100.5f)
-SPOIL(presence_low, r->presence_penalty = -2.5f)
-SPOIL(presence_nan, r->presence_penalty = NAN)
-SPOIL(frequency_high, r->frequency_penalty = 2.5f)
-SPOIL(bias_id, (r->biases = bad_bias_id, r->n_biases = 1))
-SPOIL(bias_high, (r->biases = high_bias, r->n_biases = 1))
-SPOIL(bias_nan, (r->biases = nan_bias, r->n_biases = 1))
-SPOIL(bias_twice, (r->biases = twice, r->n_biases = 2))
-SPOIL(stop_token_id, (r->stop_tokens = bad_id, r->n_stop_tokens = 1))
-SPOIL(top_logprobs_high, r->n_top_logprobs = TOP_LOGPROBS_MAX + 1)
+SPOIL(min_p_nan, r->sampling.min_p = NAN)
+SPOIL(min_p_high, r->sampling.min_p = 1.5f)
+SPOIL(top_k_high, r->sampling.top_k = 4097)
+SPOIL(repetition_zero, r->sampling.repetition_penalty = 0)
+SPOIL(repetition_high, r->sampling.repetition_penalty = 100.5f)
+SPOIL(presence_low, r->sampling.presence_penalty = -2.5f)
+SPOIL(presence_nan, r->sampling.presence_penalty = NAN)
+SPOIL(frequency_high, r->sampling.frequency_penalty = 2.5f)
+SPOIL(bias_id, put_biases(r, bad_id, ones, 1))
+SPOIL(bias_high, put_biases(r, twice, high_bias, 1))
+SPOIL(bias_nan, put_biases(r, twice, nan_bias, 1))
+SPOIL(bias_twice, put_biases(r, twice, ones, 2))
+SPOIL(stop_token_id,
+      (r->sampling.stop_tokens = bad_id, r->sampling.n_stop_tokens = 1))
+SPOIL(top_logprobs_high, r->sampling.n_top_logprobs = TOP_LOGPROBS_MAX + 1)
 SPOIL(stop_empty, (r->stops = empty_stop, r->n_stops = 1))
 SPOIL(stop_not_utf8, (r->stops = not_utf8_stop, r->n_stops = 1))
 SPOIL(stop_long, (r->stops = long_stop, r->n_stops = 1))
@@ -96,8 +105,9 @@ SPOIL(stop_whole, (r->stops = whole_stop, r->n_stops = 1))
 SPOIL(choices_high, r->n = CHOICES_MAX + 1)
 SPOIL(choices_most, r->n = CHOICES_MAX)
 SPOIL(all_values,
-      (r->min_p = 1, r->repetition_penalty = 100, r->presence_penalty = -2,
-       r->frequency_penalty = 2, r->n_top_logprobs = TOP_LOGPROBS_MAX))
+      (r->sampling.min_p = 1, r->sampling.repetition_penalty = 100,
+       r->sampling.presence_penalty = -2, r->sampling.frequency_penalty = 2,
+       r->sampling.n_top_logprobs = TOP_LOGPROBS_MAX))
 
 static const struct row rows[] = {
     {"nothing", spoil_nothing, ST_OK},

@@ -36,10 +36,11 @@
 
 #include "common/base/status.h"
 #include "common/sampling/sampling.h"
+#include "proto/limits.h"
 
 #define ENGINE_DEPTH_MAX 2
-#define PLAN_ROWS_MAX    512
-#define PLAN_TOKENS_MAX  8192
+#define PLAN_ROWS_MAX    STEP_ROWS_MAX
+#define PLAN_TOKENS_MAX  STEP_TOKENS_MAX
 #define TOKEN_NONE       UINT32_MAX
 #define SLOT_NONE        UINT32_MAX
 

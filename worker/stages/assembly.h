@@ -30,18 +30,16 @@
 #ifndef WORKER_STAGES_ASSEMBLY_H
 #define WORKER_STAGES_ASSEMBLY_H
 
-#include "common/split/layer_split.h"
 #include "common/wire/greeter.h"
 #include "common/wire/session.h"
+#include "proto/limits.h"
 #include "proto/stage.pb-c.h"
 #include "proto/worker.pb-c.h"
 
-#define STAGES_MAX SPLIT_STAGES_MAX /* of a replica; at least 2 */
 /* From Assemble until both edges are up; less than the router waits, so that
  * the stage's sentence comes first. */
 #define EDGES_US          5000000
-#define ASSEMBLY_ID_BYTES 6    /* of an id in Open or OpenPart, at most */
-#define OPEN_IDS_MAX      8192 /* ids in an Open, in an OpenPart */
+#define ASSEMBLY_ID_BYTES 6 /* of an id in Open or OpenPart, at most */
 
 struct worker_core;
 

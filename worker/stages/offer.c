@@ -22,9 +22,9 @@ struct offer {
     bool away, refused;  /* that has been said */
 
     Sluice__V1__WorkerOffer message;
-    uint64_t layer_bytes[SPLIT_LAYERS_MAX];
-    uint64_t kv_bytes[SPLIT_LAYERS_MAX];
-    uint64_t slot_bytes[SPLIT_LAYERS_MAX];
+    uint64_t layer_bytes[MODEL_LAYERS_MAX];
+    uint64_t kv_bytes[MODEL_LAYERS_MAX];
+    uint64_t slot_bytes[MODEL_LAYERS_MAX];
 };
 
 /* ---- the session ---- */
@@ -136,7 +136,7 @@ static bool options_ok(const struct offer_options *o)
 {
     return o->name != NULL && o->lineage != NULL && o->model != NULL &&
            o->stage_endpoint != NULL && o->n_stages >= 2 &&
-           o->costs->n_layers >= 2 && o->costs->n_layers <= SPLIT_LAYERS_MAX;
+           o->costs->n_layers >= 2 && o->costs->n_layers <= MODEL_LAYERS_MAX;
 }
 
 /* The message borrows from f. */

@@ -9,7 +9,8 @@
 #define MOST 4
 
 static uint32_t ids[MOST];
-static struct client_bias biases[MOST];
+static uint32_t tokens[MOST];
+static float biases[MOST];
 static struct error e;
 
 static void ids_are_appended(void **state)
@@ -49,16 +50,18 @@ static void biases_are_appended(void **state)
     size_t n = 0;
 
     (void)state;
-    assert_int_equal(argument_biases("451=-100", biases, MOST, &n, &e), ST_OK);
-    assert_int_equal(argument_biases("0=2.5,9=1e-3", biases, MOST, &n, &e),
+    assert_int_equal(argument_biases("451=-100", tokens, biases, MOST, &n, &e),
                      ST_OK);
+    assert_int_equal(
+        argument_biases("0=2.5,9=1e-3", tokens, biases, MOST, &n, &e), ST_OK);
     assert_int_equal(n, 3);
-    assert_int_equal(biases[0].token, 451);
-    assert_true(biases[0].bias == -100);
-    assert_true(biases[1].bias == 2.5f);
-    assert_true(biases[2].bias == 1e-3f);
-    assert_int_equal(argument_biases("1=1", biases, MOST, &n, &e), ST_OK);
-    assert_int_equal(argument_biases("2=1", biases, MOST, &n, &e),
+    assert_int_equal(tokens[0], 451);
+    assert_true(biases[0] == -100);
+    assert_true(biases[1] == 2.5f);
+    assert_true(biases[2] == 1e-3f);
+    assert_int_equal(argument_biases("1=1", tokens, biases, MOST, &n, &e),
+                     ST_OK);
+    assert_int_equal(argument_biases("2=1", tokens, biases, MOST, &n, &e),
                      ST_INVALID_ARGUMENT);
 }
 
@@ -73,8 +76,9 @@ static void what_is_no_bias_is_quoted(void **state)
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         size_t n = 0;
 
-        assert_int_equal(argument_biases(wrong[i], biases, MOST, &n, &e),
-                         ST_INVALID_ARGUMENT);
+        assert_int_equal(
+            argument_biases(wrong[i], tokens, biases, MOST, &n, &e),
+            ST_INVALID_ARGUMENT);
         assert_non_null(strstr(e.text, "ID=BIAS or ID=BIAS,"));
     }
 }
@@ -119,13 +123,13 @@ static void workers_are_appended(void **state)
     assert_int_equal(argument_workers("d=1", given, MOST, &n, &e),
                      ST_INVALID_ARGUMENT);
     assert_string_equal(e.text, "two workers are called \"d\"");
-    snprintf(text, sizeof text, "%0*d=1", ARGUMENT_NAME_MAX, 0);
+    snprintf(text, sizeof text, "%0*d=1", PEER_NAME_MAX, 0);
     assert_int_equal(argument_workers(text, given, MOST, &n, &e), ST_OK);
     assert_int_equal(argument_workers("e=1", given, MOST, &n, &e),
                      ST_INVALID_ARGUMENT);
     assert_string_equal(e.text, "more than 4 are given");
     n = 0;
-    snprintf(text, sizeof text, "%0*d=1", ARGUMENT_NAME_MAX + 1, 0);
+    snprintf(text, sizeof text, "%0*d=1", PEER_NAME_MAX + 1, 0);
     assert_int_equal(argument_workers(text, given, MOST, &n, &e),
                      ST_INVALID_ARGUMENT);
 }

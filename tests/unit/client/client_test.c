@@ -162,7 +162,7 @@ static enum status choices(struct fixture *f, enum script script,
     r.n = 2;
     r.stops = stops;
     r.n_stops = 2;
-    r.n_top_logprobs = 2;
+    r.sampling.n_top_logprobs = 2;
     r.max_tokens = script;
     r.on_chunk = fn;
     r.arg = arg;

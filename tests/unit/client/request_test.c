@@ -39,16 +39,16 @@ static void all_of_it_travels(void **state)
     struct client_request r = client_request_default();
 
     (void)state;
-    r.temperature = 0.5f;
-    r.top_k = 7;
-    r.top_p = 0.25f;
-    r.min_p = 0.125f;
-    r.repetition_penalty = 1.5f;
-    r.presence_penalty = -1;
-    r.frequency_penalty = 2;
+    r.sampling.temperature = 0.5f;
+    r.sampling.top_k = 7;
+    r.sampling.top_p = 0.25f;
+    r.sampling.min_p = 0.125f;
+    r.sampling.repetition_penalty = 1.5f;
+    r.sampling.presence_penalty = -1;
+    r.sampling.frequency_penalty = 2;
     r.has_seed = true;
-    r.seed = UINT64_MAX;
-    r.n_top_logprobs = 3;
+    r.sampling.seed = UINT64_MAX;
+    r.sampling.n_top_logprobs = 3;
     r.stops = stops;
     r.n_stops = 2;
     r.n = CHOICES_MAX;
@@ -71,16 +71,17 @@ static void all_of_it_travels(void **state)
 
 static void lists_are_sorted(void **state)
 {
-    static const struct client_bias biases[] = {
-        {4000, -100}, {7, 2.5f}, {300, 0}};
+    static const uint32_t bias_tokens[] = {4000, 7, 300};
+    static const float biases[] = {-100, 2.5f, 0};
     static const uint32_t stop_tokens[] = {9, 4095, 0};
     struct client_request r = client_request_default();
 
     (void)state;
-    r.biases = biases;
-    r.n_biases = 3;
-    r.stop_tokens = stop_tokens;
-    r.n_stop_tokens = 3;
+    r.sampling.bias_tokens = bias_tokens;
+    r.sampling.biases = biases;
+    r.sampling.n_biases = 3;
+    r.sampling.stop_tokens = stop_tokens;
+    r.sampling.n_stop_tokens = 3;
     assert_int_equal(message(&r), ST_OK);
     assert_int_equal(sampling_check(&out.sampling, 4096, &e), ST_OK);
     assert_int_equal(out.sampling.bias_tokens[0], 7);
@@ -89,58 +90,62 @@ static void lists_are_sorted(void **state)
     assert_true(out.sampling.biases[2] == -100);
     assert_int_equal(out.sampling.stop_tokens[0], 0);
     assert_int_equal(out.sampling.stop_tokens[2], 4095);
-    assert_int_equal(biases[0].token, 4000); /* the caller's is as it was */
+    assert_int_equal(bias_tokens[0], 4000); /* the caller's is as it was */
 }
 
 static void a_token_given_twice_is_refused(void **state)
 {
-    static const struct client_bias biases[] = {{7, 1}, {300, 0}, {7, 1}};
+    static const uint32_t bias_tokens[] = {7, 300, 7};
+    static const float biases[] = {1, 0, 1};
     static const uint32_t stop_tokens[] = {9, 5, 9};
     struct client_request r = client_request_default();
 
     (void)state;
-    r.biases = biases;
-    r.n_biases = 3;
+    r.sampling.bias_tokens = bias_tokens;
+    r.sampling.biases = biases;
+    r.sampling.n_biases = 3;
     assert_int_equal(message(&r), ST_INVALID_ARGUMENT);
     assert_string_equal(e.text, "token 7 has two logit biases");
-    r.n_biases = 0;
-    r.stop_tokens = stop_tokens;
-    r.n_stop_tokens = 3;
+    r.sampling.n_biases = 0;
+    r.sampling.stop_tokens = stop_tokens;
+    r.sampling.n_stop_tokens = 3;
     assert_int_equal(message(&r), ST_INVALID_ARGUMENT);
     assert_string_equal(e.text, "stop token 9 is given twice");
 }
 
 static void lists_are_bounded(void **state)
 {
-    static struct client_bias biases[LOGIT_BIASES_MAX + 1];
+    static uint32_t bias_tokens[LOGIT_BIASES_MAX + 1];
+    static float biases[LOGIT_BIASES_MAX + 1];
     static uint32_t stop_tokens[STOP_TOKENS_MAX + 1];
     static struct client_stop stops[STOP_STRINGS_MAX + 1];
     struct client_request r = client_request_default();
 
     (void)state;
     for (uint32_t i = 0; i <= LOGIT_BIASES_MAX; i++) {
-        biases[i].token = LOGIT_BIASES_MAX - i;
+        bias_tokens[i] = LOGIT_BIASES_MAX - i;
     }
     for (uint32_t i = 0; i <= STOP_TOKENS_MAX; i++) {
         stop_tokens[i] = i;
     }
-    r.biases = biases;
-    r.stop_tokens = stop_tokens;
+    r.sampling.bias_tokens = bias_tokens;
+    r.sampling.biases = biases;
+    r.sampling.stop_tokens = stop_tokens;
     r.stops = stops;
-    r.n_biases = LOGIT_BIASES_MAX;
-    r.n_stop_tokens = STOP_TOKENS_MAX;
+    r.sampling.n_biases = LOGIT_BIASES_MAX;
+    r.sampling.n_stop_tokens = STOP_TOKENS_MAX;
     r.n_stops = STOP_STRINGS_MAX;
     assert_int_equal(message(&r), ST_OK);
     assert_int_equal(sampling_check(&out.sampling, 4096, &e), ST_OK);
-    r.n_biases++;
+    r.sampling.n_biases++;
     assert_int_equal(message(&r), ST_INVALID_ARGUMENT);
     assert_string_equal(e.text,
                         "1025 logit biases are given, at most 1024 may be");
-    r.n_biases--;
-    r.n_stop_tokens++;
+    r.sampling.n_biases--;
+    r.sampling.n_stop_tokens++;
     assert_int_equal(message(&r), ST_INVALID_ARGUMENT);
     assert_string_equal(e.text, "65 stop tokens are given, at most 64 may be");
-    r.n_stop_tokens--;
+    r.sampling.n_stop_tokens--;
     r.n_stops++;
     assert_int_equal(message(&r), ST_INVALID_ARGUMENT);
     assert_string_equal(e.text, "17 stop strings are given, at most 16 may be");

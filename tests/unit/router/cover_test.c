@@ -1,5 +1,6 @@
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -116,11 +117,11 @@ static void of_the_most_pieces(void **state)
     (void)state;
     for (uint32_t i = 0; i < COVER_PIECES_MAX; i++) {
         p[i] = i % 2 == 0 ? (struct cover_piece){0, 1}
-                          : (struct cover_piece){1, SHARD_LAYERS_MAX};
+                          : (struct cover_piece){1, MODEL_LAYERS_MAX};
     }
-    cover_find(&c, p, COVER_PIECES_MAX, SHARD_LAYERS_MAX);
+    cover_find(&c, p, COVER_PIECES_MAX, MODEL_LAYERS_MAX);
     assert_int_equal(c.n, COVER_SETS_MAX);
-    check(&c, p, COVER_PIECES_MAX, SHARD_LAYERS_MAX);
+    check(&c, p, COVER_PIECES_MAX, MODEL_LAYERS_MAX);
 }
 
 #define MUCH 1000

@@ -123,7 +123,7 @@ static bool one_could(const struct deal_task *t)
 /* Every way there is to go on from a layer with those who are left. */
 struct tries {
     const struct deal_task *t;
-    bool piece_used[COVER_PIECES_MAX], worker_used[SPLIT_STAGES_MAX];
+    bool piece_used[COVER_PIECES_MAX], worker_used[STAGES_MAX];
     uint32_t n_dealt, n_pieces;
 };
 

@@ -100,7 +100,7 @@ BAD(no_layers)
 BAD(many_layers)
 {
     UNUSED;
-    f->shard.n_layers = SHARD_LAYERS_MAX + 1;
+    f->shard.n_layers = MODEL_LAYERS_MAX + 1;
 }
 BAD(layers_reversed)
 {
@@ -150,14 +150,14 @@ BAD(wide_hidden)
 {
     UNUSED;
     half(f);
-    f->shard.hidden = SHARD_HIDDEN_MAX + 1;
+    f->shard.hidden = MODEL_HIDDEN_MAX + 1;
 }
 BAD(long_steps)
 {
     UNUSED;
     half(f);
     f->shard.has_step_tokens = true;
-    f->shard.step_tokens = SHARD_STEP_TOKENS_MAX + 1;
+    f->shard.step_tokens = STEP_TOKENS_MAX + 1;
 }
 BAD(live_stage)
 {
@@ -214,7 +214,7 @@ BAD(context_0)
 BAD(context_huge)
 {
     UNUSED;
-    f->shard.context = SHARD_CONTEXT_MAX + 1;
+    f->shard.context = MODEL_CONTEXT_MAX + 1;
 }
 BAD(vocab_0)
 {
@@ -224,7 +224,7 @@ BAD(vocab_0)
 BAD(vocab_huge)
 {
     UNUSED;
-    f->shard.vocab = UINT32_MAX;
+    f->shard.vocab = MODEL_VOCAB_MAX + 1;
 }
 BAD(rows_0)
 {
@@ -234,7 +234,7 @@ BAD(rows_0)
 BAD(rows_huge)
 {
     UNUSED;
-    f->shard.max_rows = SHARD_ROWS_MAX + 1;
+    f->shard.max_rows = STEP_ROWS_MAX + 1;
 }
 BAD(ledger_broken)
 {
@@ -281,8 +281,8 @@ static const struct bad table[] = {
     {long_model, INVALID, "1..128 bytes"},
     {fingerprint_15, INVALID, "15 bytes long, not 16"},
     {tokenizer_8, INVALID, "8 bytes long, not 16 or 0"},
-    {no_layers, INVALID, "n_layers is 0, must be 1..1024"},
-    {many_layers, INVALID, "n_layers is 1025"},
+    {no_layers, INVALID, "n_layers is 0, must be 1..512"},
+    {many_layers, INVALID, "n_layers is 513"},
     {layers_reversed, INVALID, "layer_begin is 3, must be 0..1"},
     {layers_past, INVALID, "layer_end is 5, must be 1..4"},
     {no_endpoint, INVALID, "layers 0-2 of 4 are a stage of several"},
@@ -303,7 +303,7 @@ static const struct bad table[] = {
     {context_0, INVALID, "context is 0"},
     {context_huge, INVALID, "context is 4194305"},
     {vocab_0, INVALID, "vocab is 0"},
-    {vocab_huge, INVALID, "vocab is 4294967295"},
+    {vocab_huge, INVALID, "vocab is 1048577, must be 1..1048576"},
     {rows_0, INVALID, "max_rows is 0"},
     {rows_huge, INVALID, "max_rows is 513, must be 1..512"},
     {ledger_broken, INVALID, "blocks do not add up: total 8, sum 9"},
@@ -344,6 +344,25 @@ static void bad_hellos(void **state)
         assert_false(router_worker_view(rig->router, 0, &v));
         rig_free(&rig);
     }
+}
+
+static void accepts_a_shard_at_every_limit(void **state)
+{
+    struct rig *rig = rig_new(NULL);
+    struct fake *f = fake_worker_new(rig, "w1", 8, 2);
+
+    (void)state;
+    f->shard.n_layers = f->shard.layer_end = MODEL_LAYERS_MAX;
+    f->shard.context = MODEL_CONTEXT_MAX;
+    f->shard.vocab = MODEL_VOCAB_MAX;
+    f->shard.has_hidden = true;
+    f->shard.hidden = MODEL_HIDDEN_MAX;
+    f->shard.max_rows = STEP_ROWS_MAX;
+    f->shard.has_step_tokens = true;
+    f->shard.step_tokens = STEP_TOKENS_MAX;
+    fake_hello(f);
+    assert_true(f->up);
+    rig_free(&rig);
 }
 
 static void a_repeated_hello_gets_the_same_session(void **state)
@@ -600,6 +619,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bad_hellos),
+        cmocka_unit_test(accepts_a_shard_at_every_limit),
         cmocka_unit_test(a_repeated_hello_gets_the_same_session),
         cmocka_unit_test(ports_let_in_whom_they_are_for),
         cmocka_unit_test(names_are_taken_over_not_shared),

@@ -127,7 +127,7 @@ WRONG(keep_long)
 {
     UNUSED;
     m->has_keep_ms = true;
-    m->keep_ms = KEEP_MS_LIMIT + 1;
+    m->keep_ms = KEEP_MS_MAX + 1;
 }
 WRONG(temperature_low)
 {

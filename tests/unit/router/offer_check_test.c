@@ -30,19 +30,19 @@ BAD(one_layer)
 }
 BAD(most_layers)
 {
-    static uint64_t ones[SPLIT_LAYERS_MAX];
+    static uint64_t ones[MODEL_LAYERS_MAX];
 
-    for (int i = 0; i < SPLIT_LAYERS_MAX; i++) {
+    for (int i = 0; i < MODEL_LAYERS_MAX; i++) {
         ones[i] = 1;
     }
-    f->offer.n_layers = SPLIT_LAYERS_MAX;
+    f->offer.n_layers = MODEL_LAYERS_MAX;
     f->offer.n_layer_bytes = f->offer.n_kv_bytes = f->offer.n_slot_bytes =
-        SPLIT_LAYERS_MAX;
+        MODEL_LAYERS_MAX;
     f->offer.layer_bytes = f->offer.kv_bytes = f->offer.slot_bytes = ones;
 }
 BAD(too_many_layers)
 {
-    f->offer.n_layers = SPLIT_LAYERS_MAX + 1;
+    f->offer.n_layers = MODEL_LAYERS_MAX + 1;
 }
 BAD(one_stage)
 {
@@ -67,11 +67,11 @@ BAD(no_budget)
 }
 BAD(largest_budget)
 {
-    f->offer.budget_bytes = SPLIT_BYTES_MAX;
+    f->offer.budget_bytes = SHARD_BYTES_MAX;
 }
 BAD(huge_budget)
 {
-    f->offer.budget_bytes = SPLIT_BYTES_MAX + 1;
+    f->offer.budget_bytes = SHARD_BYTES_MAX + 1;
 }
 BAD(no_speed)
 {
@@ -87,7 +87,7 @@ BAD(past_top_speed)
 }
 BAD(huge_scratch)
 {
-    f->offer.scratch_bytes = SPLIT_BYTES_MAX + 1;
+    f->offer.scratch_bytes = SHARD_BYTES_MAX + 1;
 }
 BAD(huge_embedding)
 {
@@ -95,7 +95,7 @@ BAD(huge_embedding)
 }
 BAD(huge_head)
 {
-    f->offer.head_bytes = SPLIT_BYTES_MAX + 1;
+    f->offer.head_bytes = SHARD_BYTES_MAX + 1;
 }
 BAD(few_layer_bytes)
 {
@@ -115,19 +115,19 @@ BAD(empty_layer)
 }
 BAD(huge_layer)
 {
-    f->layer_bytes[7] = SPLIT_BYTES_MAX + 1;
+    f->layer_bytes[7] = SHARD_BYTES_MAX + 1;
 }
 BAD(largest_kv)
 {
-    f->kv_bytes[0] = SPLIT_BYTES_MAX / (64 + RIG_BLOCK);
+    f->kv_bytes[0] = SHARD_BYTES_MAX / (64 + RIG_BLOCK);
 }
 BAD(huge_kv)
 {
-    f->kv_bytes[0] = SPLIT_BYTES_MAX / (64 + RIG_BLOCK) + 1;
+    f->kv_bytes[0] = SHARD_BYTES_MAX / (64 + RIG_BLOCK) + 1;
 }
 BAD(huge_slot)
 {
-    f->slot_bytes[0] = SPLIT_BYTES_MAX + 1;
+    f->slot_bytes[0] = SHARD_BYTES_MAX + 1;
 }
 BAD(layer_of_no_kind)
 {
@@ -147,11 +147,11 @@ BAD(no_context)
 }
 BAD(largest_context)
 {
-    f->offer.context = SHARD_CONTEXT_MAX;
+    f->offer.context = MODEL_CONTEXT_MAX;
 }
 BAD(huge_context)
 {
-    f->offer.context = SHARD_CONTEXT_MAX + 1;
+    f->offer.context = MODEL_CONTEXT_MAX + 1;
 }
 BAD(rows_0)
 {
@@ -159,7 +159,7 @@ BAD(rows_0)
 }
 BAD(rows_513)
 {
-    f->offer.max_rows = SHARD_ROWS_MAX + 1;
+    f->offer.max_rows = STEP_ROWS_MAX + 1;
 }
 BAD(empty_lineage)
 {

@@ -178,7 +178,7 @@ static void eos_limit(void **state)
         char text[1024] = "{\"eos_token_id\":[0";
 
         (void)state;
-        for (int i = 1; i < TEXT_EOS_IDS + past; i++) {
+        for (int i = 1; i < MODEL_EOS_MAX + past; i++) {
             size_t w = strlen(text);
             snprintf(text + w, sizeof text - w, ",%d", i);
         }
@@ -186,10 +186,10 @@ static void eos_limit(void **state)
         put_text("generation_config.json", text);
         if (past == 0) {
             struct text_assets *a = load();
-            expect_eos(a, TEXT_EOS_IDS, 0);
+            expect_eos(a, MODEL_EOS_MAX, 0);
             text_assets_free(&a);
         } else {
-            refuse(ST_OUT_OF_RANGE, "more than 32 ids");
+            refuse(ST_OUT_OF_RANGE, "more than 16 ids");
         }
     }
 }

@@ -8,9 +8,9 @@
 
 #include <cmocka.h>
 
+#include "common/base/utf8.h"
 #include "fixture.h"
 #include "text/detokenizer.h"
-#include "text/utf8.h"
 
 /* Another way to errors='replace', by the definition: at each place the
  * longest prefix of a well-formed character, whatever that may be. */

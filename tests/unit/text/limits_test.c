@@ -13,7 +13,7 @@
 #include "fixture.h"
 #include "text/file.h"
 #include "text/normalizer.h"
-#include "text/split.h"
+#include "text/pattern_split.h"
 #include "text/text_limits.h"
 
 /* n letters and a NUL, to free() */
@@ -132,9 +132,9 @@ static void token_ids(void **state)
     json_t *root = fixture_small();
 
     (void)state;
-    fixture_set(root, "model.vocab.last", json_integer(TEXT_TOKEN_IDS - 1));
+    fixture_set(root, "model.vocab.last", json_integer(MODEL_VOCAB_MAX - 1));
     accept(root);
-    fixture_set(root, "model.vocab.last", json_integer(TEXT_TOKEN_IDS));
+    fixture_set(root, "model.vocab.last", json_integer(MODEL_VOCAB_MAX));
     refuse(root, "vocab[\"last\"]: id 1048576");
     json_decref(root);
 }
@@ -406,7 +406,8 @@ static enum status ignore_piece(void *ctx, const char *s, size_t n,
 
 /* The fewest steps allowed with which the first match is found, or found not
  * to be there. */
-static uint32_t steps_needed(const struct split *s, const struct split_work *w,
+static uint32_t steps_needed(const struct pattern_split *s,
+                             const struct pattern_split_work *w,
                              const char *text, size_t n)
 {
     uint32_t low = 0, high = 1u << 30;
@@ -433,8 +434,8 @@ static void split_steps_exactly(void **state)
     const size_t n_a = 23;
     uint32_t has_jit = 0, seen[2] = {0, 0};
     char *text;
-    struct split_work w;
-    struct split s;
+    struct pattern_split_work w;
+    struct pattern_split s;
     struct error e;
 
     (void)state;
@@ -442,9 +443,9 @@ static void split_steps_exactly(void **state)
     if (!has_jit) {
         skip(); /* an interpreter counts by twos */
     }
-    assert_int_equal(split_init(&s, pattern, sizeof pattern - 1, false, &e),
-                     ST_OK);
-    assert_int_equal(split_work_init(&w, &e), ST_OK);
+    assert_int_equal(
+        pattern_split_init(&s, pattern, sizeof pattern - 1, false, &e), ST_OK);
+    assert_int_equal(pattern_split_work_init(&w, &e), ST_OK);
     text = letters(512, 'z');
     memset(text, 'a', n_a);
     for (size_t n_b = 0; n_b < 64; n_b++) {
@@ -453,37 +454,37 @@ static void split_steps_exactly(void **state)
         memset(text + n_a, 'b', n_b);
         need = steps_needed(&s, &w, text, 512);
         for (size_t n = n_a + n_b; n <= 512; n++) {
-            bool fits = need <= split_steps(n);
+            bool fits = need <= pattern_split_steps(n);
 
-            if (fits && need < split_steps(n)) {
+            if (fits && need < pattern_split_steps(n)) {
                 break;
             }
-            if (need <= split_steps(n) + 1) {
+            if (need <= pattern_split_steps(n) + 1) {
                 seen[!fits]++;
                 assert_int_equal(
-                    split_run(&s, &w, text, n, ignore_piece, NULL, &e),
+                    pattern_split_run(&s, &w, text, n, ignore_piece, NULL, &e),
                     fits ? ST_OK : ST_RESOURCE_EXHAUSTED);
             }
         }
     }
     assert_true(seen[0] > 0 && seen[1] > 0);
-    assert_int_equal(split_steps(0), TEXT_SPLIT_FLOOR);
-    assert_int_equal(split_steps(1000),
+    assert_int_equal(pattern_split_steps(0), TEXT_SPLIT_FLOOR);
+    assert_int_equal(pattern_split_steps(1000),
                      TEXT_SPLIT_FLOOR + 1000 * TEXT_SPLIT_STEPS);
     free(text);
-    split_work_fini(&w);
-    split_fini(&s);
+    pattern_split_work_fini(&w);
+    pattern_split_fini(&s);
 }
 
 /* What a program prints is what the code uses. */
 static void table(void **state)
 {
     (void)state;
-    assert_int_equal(text_limits_n, 18);
+    assert_int_equal(text_limits_n, 16);
     assert_string_equal(text_limits[0].name, "TEXT_FILE_BYTES");
     assert_int_equal(text_limits[0].value, TEXT_FILE_BYTES);
-    assert_string_equal(text_limits[17].name, "TEXT_CHAT_BYTES");
-    assert_int_equal(text_limits[17].value, TEXT_CHAT_BYTES);
+    assert_string_equal(text_limits[15].name, "TEXT_CHAT_BYTES");
+    assert_int_equal(text_limits[15].value, TEXT_CHAT_BYTES);
 }
 
 int main(void)

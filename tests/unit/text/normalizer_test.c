@@ -11,7 +11,7 @@
 
 #include "common/base/quote.h"
 #include "text/normalizer.h"
-#include "text/utf8.h"
+#include "text/unicode.h"
 
 static struct normalizer form(const char *name)
 {
@@ -145,15 +145,16 @@ static void a_megabyte_of_marks(void **state)
 static void classes(void **state)
 {
     (void)state;
-    assert_true(utf8_is_space(' ') && utf8_is_space('\n') &&
-                utf8_is_space(0x85) && utf8_is_space(0xA0) &&
-                utf8_is_space(0x2028) && utf8_is_space(0x3000));
-    assert_false(utf8_is_space(0x180E) || utf8_is_space(0x200B) ||
-                 utf8_is_space('a') || utf8_is_space(0x1C));
-    assert_true(utf8_is_word('a') && utf8_is_word('_') && utf8_is_word('0') &&
-                utf8_is_word(0xE9) && utf8_is_word(0x301) &&
-                utf8_is_word(0x200D));
-    assert_false(utf8_is_word('-') || utf8_is_word(' ') || utf8_is_word(0xBD));
+    assert_true(unicode_is_space(' ') && unicode_is_space('\n') &&
+                unicode_is_space(0x85) && unicode_is_space(0xA0) &&
+                unicode_is_space(0x2028) && unicode_is_space(0x3000));
+    assert_false(unicode_is_space(0x180E) || unicode_is_space(0x200B) ||
+                 unicode_is_space('a') || unicode_is_space(0x1C));
+    assert_true(unicode_is_word('a') && unicode_is_word('_') &&
+                unicode_is_word('0') && unicode_is_word(0xE9) &&
+                unicode_is_word(0x301) && unicode_is_word(0x200D));
+    assert_false(unicode_is_word('-') || unicode_is_word(' ') ||
+                 unicode_is_word(0xBD));
 }
 
 static void quoting(void **state)

@@ -479,13 +479,13 @@ static void stops_rather_than_loads(void **state)
  * what is no offer is none. */
 static void fits_its_limits(void **state)
 {
-    struct rig *r = rig_new(SPLIT_LAYERS_MAX);
+    struct rig *r = rig_new(MODEL_LAYERS_MAX);
     struct offer *f;
     struct offer_options o = options(r);
 
     (void)state;
     offer_free(&r->offer);
-    for (uint32_t i = 0; i < SPLIT_LAYERS_MAX; i++) {
+    for (uint32_t i = 0; i < MODEL_LAYERS_MAX; i++) {
         r->costs.layers[i] = (struct split_layer){.weight_bytes = UINT64_MAX,
                                                   .token_bytes = UINT64_MAX,
                                                   .slot_bytes = UINT64_MAX};
@@ -494,9 +494,9 @@ static void fits_its_limits(void **state)
     assert_non_null(r->offer);
     turn(r);
     assert_int_equal(r->n_hellos, 1);
-    assert_int_equal(r->said.n_layer_bytes, SPLIT_LAYERS_MAX);
+    assert_int_equal(r->said.n_layer_bytes, MODEL_LAYERS_MAX);
 
-    r->costs.n_layers = SPLIT_LAYERS_MAX + 1;
+    r->costs.n_layers = MODEL_LAYERS_MAX + 1;
     assert_null(offer_new(&o, &r->io));
     r->costs.n_layers = 1;
     assert_null(offer_new(&o, &r->io));

@@ -1,6 +1,6 @@
 /* session_node.h - a node that connects, and what the world saw of it. */
-#ifndef TESTS_UNIT_COMMON_SESSION_NODE_H
-#define TESTS_UNIT_COMMON_SESSION_NODE_H
+#ifndef TESTS_UNIT_COMMON_WIRE_SESSION_NODE_H
+#define TESTS_UNIT_COMMON_WIRE_SESSION_NODE_H
 
 #include "common/wire/session.h"
 

@@ -1,37 +1,38 @@
-#include "text/split.h"
+#include "text/pattern_split.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "text/pattern.h"
 #include "text/text_limits.h"
-#include "text/utf8.h"
+#include "text/unicode.h"
 
 #define JIT_STACK_MIN  (32u << 10)
 #define JIT_STACK_MAX  (32u << 20)
 #define HEAP_LIMIT_KIB (64u << 10)
 
-bool split_behaviour_named(const char *name, enum split_behaviour *b)
+bool pattern_split_behaviour_named(const char *name,
+                                   enum pattern_split_behaviour *b)
 {
     static const char *const names[] = {
-        [SPLIT_ISOLATED] = "Isolated",
-        [SPLIT_REMOVED] = "Removed",
-        [SPLIT_MERGED_WITH_PREVIOUS] = "MergedWithPrevious",
-        [SPLIT_MERGED_WITH_NEXT] = "MergedWithNext",
-        [SPLIT_CONTIGUOUS] = "Contiguous",
+        [PATTERN_SPLIT_ISOLATED] = "Isolated",
+        [PATTERN_SPLIT_REMOVED] = "Removed",
+        [PATTERN_SPLIT_MERGED_WITH_PREVIOUS] = "MergedWithPrevious",
+        [PATTERN_SPLIT_MERGED_WITH_NEXT] = "MergedWithNext",
+        [PATTERN_SPLIT_CONTIGUOUS] = "Contiguous",
     };
 
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (strcmp(name, names[i]) == 0) {
-            *b = (enum split_behaviour)i;
+            *b = (enum pattern_split_behaviour)i;
             return true;
         }
     }
     return false;
 }
 
-static enum status compile(struct split *s, const char *pattern, size_t n,
-                           bool literal, struct error *e)
+static enum status compile(struct pattern_split *s, const char *pattern,
+                           size_t n, bool literal, struct error *e)
 {
     uint32_t options = PCRE2_UTF | PCRE2_NO_UTF_CHECK;
     pcre2_compile_context *c = pcre2_compile_context_create(NULL);
@@ -58,14 +59,14 @@ static enum status compile(struct split *s, const char *pattern, size_t n,
                      (size_t)at);
 }
 
-enum status split_init(struct split *s, const char *pattern, size_t n,
-                       bool literal, struct error *e)
+enum status pattern_split_init(struct pattern_split *s, const char *pattern,
+                               size_t n, bool literal, struct error *e)
 {
     enum status st;
     char *out;
     size_t out_n;
 
-    *s = (struct split){0};
+    *s = (struct pattern_split){0};
     if (n == 0) {
         return error_set(e, ST_INVALID_ARGUMENT, "the pattern is empty");
     }
@@ -88,20 +89,21 @@ enum status split_init(struct split *s, const char *pattern, size_t n,
     return st;
 }
 
-void split_fini(struct split *s)
+void pattern_split_fini(struct pattern_split *s)
 {
     pcre2_code_free(s->code);
     s->code = NULL;
 }
 
-enum status split_work_init(struct split_work *w, struct error *e)
+enum status pattern_split_work_init(struct pattern_split_work *w,
+                                    struct error *e)
 {
-    *w = (struct split_work){0};
+    *w = (struct pattern_split_work){0};
     w->data = pcre2_match_data_create(1, NULL);
     w->context = pcre2_match_context_create(NULL);
     w->stack = pcre2_jit_stack_create(JIT_STACK_MIN, JIT_STACK_MAX, NULL);
     if (w->data == NULL || w->context == NULL) {
-        split_work_fini(w);
+        pattern_split_work_fini(w);
         return error_set(e, ST_RESOURCE_EXHAUSTED, "out of memory");
     }
     if (w->stack != NULL) {
@@ -111,21 +113,21 @@ enum status split_work_init(struct split_work *w, struct error *e)
     return ST_OK;
 }
 
-void split_work_fini(struct split_work *w)
+void pattern_split_work_fini(struct pattern_split_work *w)
 {
     pcre2_match_data_free(w->data);
     pcre2_match_context_free(w->context);
     if (w->stack != NULL) {
         pcre2_jit_stack_free(w->stack);
     }
-    *w = (struct split_work){0};
+    *w = (struct pattern_split_work){0};
 }
 
 /* --- what the behaviour makes of matches and gaps ------------------------ */
 
 /* A run over one text: the piece that may still grow. */
 struct run {
-    const struct split *split;
+    const struct pattern_split *split;
     const char *text;
     piece_fn fn;
     void *ctx;
@@ -171,15 +173,15 @@ static enum status segment(struct run *r, size_t start, size_t end, bool match)
     match = match != r->split->invert;
     r->matched = match;
     switch (r->split->behaviour) {
-    case SPLIT_ISOLATED:
+    case PATTERN_SPLIT_ISOLATED:
         return emit(r, start, end);
-    case SPLIT_REMOVED:
+    case PATTERN_SPLIT_REMOVED:
         return match ? ST_OK : emit(r, start, end);
-    case SPLIT_MERGED_WITH_PREVIOUS:
+    case PATTERN_SPLIT_MERGED_WITH_PREVIOUS:
         return grow(r, match && !before, start, end);
-    case SPLIT_MERGED_WITH_NEXT:
+    case PATTERN_SPLIT_MERGED_WITH_NEXT:
         return grow(r, !match && before, start, end);
-    case SPLIT_CONTIGUOUS:
+    case PATTERN_SPLIT_CONTIGUOUS:
         return grow(r, match == before, start, end);
     }
     return ST_INTERNAL;
@@ -202,7 +204,7 @@ static enum status match_failed(int rc, size_t at, struct error *e)
     }
 }
 
-uint32_t split_steps(size_t n)
+uint32_t pattern_split_steps(size_t n)
 {
     uint64_t steps = (uint64_t)TEXT_SPLIT_STEPS * n + TEXT_SPLIT_FLOOR;
 
@@ -212,9 +214,10 @@ uint32_t split_steps(size_t n)
 /* The next match at or after *at, as Oniguruma's iterator finds it: an empty
  * one right behind the last match does not count.  *found is false at the
  * end. */
-static enum status next_match(const struct split *s, struct split_work *w,
-                              const char *text, size_t n, size_t *at,
-                              size_t last_end, bool *found, struct error *e)
+static enum status next_match(const struct pattern_split *s,
+                              struct pattern_split_work *w, const char *text,
+                              size_t n, size_t *at, size_t last_end,
+                              bool *found, struct error *e)
 {
     const PCRE2_SIZE *m = pcre2_get_ovector_pointer(w->data);
     size_t len;
@@ -237,16 +240,16 @@ static enum status next_match(const struct split *s, struct split_work *w,
         }
         len = 1;
         if (*at < n) {
-            (void)utf8_at(text, n, *at, &len);
+            (void)unicode_at(text, n, *at, &len);
         }
         *at += len;
     }
     return ST_OK;
 }
 
-enum status split_run(const struct split *s, struct split_work *w,
-                      const char *text, size_t n, piece_fn fn, void *ctx,
-                      struct error *e)
+enum status pattern_split_run(const struct pattern_split *s,
+                              struct pattern_split_work *w, const char *text,
+                              size_t n, piece_fn fn, void *ctx, struct error *e)
 {
     struct run r = {.split = s, .text = text, .fn = fn, .ctx = ctx, .e = e};
     const PCRE2_SIZE *m = pcre2_get_ovector_pointer(w->data);
@@ -254,7 +257,7 @@ enum status split_run(const struct split *s, struct split_work *w,
     enum status st = ST_OK;
     bool found = n > 0;
 
-    pcre2_set_match_limit(w->context, split_steps(n));
+    pcre2_set_match_limit(w->context, pattern_split_steps(n));
     while (st == ST_OK && found) {
         st = next_match(s, w, text, n, &at, last_end, &found, e);
         if (st != ST_OK || !found) {
@@ -268,7 +271,7 @@ enum status split_run(const struct split *s, struct split_work *w,
         if (st == ST_OK) {
             st = segment(&r, start, end, true);
         }
-        pcre2_set_match_limit(w->context, split_steps(n));
+        pcre2_set_match_limit(w->context, pattern_split_steps(n));
         at = done = last_end = end;
     }
     if (st == ST_OK && done < n) {

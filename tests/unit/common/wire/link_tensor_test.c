@@ -8,7 +8,7 @@
 #include "common/base/bytes.h"
 #include "proto/stage.pb-c.h"
 #include "tests/unit/cmocka.h"
-#include "tests/unit/common/peer_pair.h"
+#include "tests/unit/common/wire/peer_pair.h"
 
 #define SESSION 77
 #define KIB     1024u

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "common/base/log.h"
-#include "common/common_limits.h"
+#include "common/wire/wire_limits.h"
 #include "tests/unit/cmocka.h"
 
 #define TEST_METRICS(X)               \
@@ -159,7 +159,7 @@ static void prints_limits(void **state)
     FILE *to = open_memstream(&text, &bytes);
 
     (void)state;
-    limits_print(to, common_limits, common_limits_n);
+    limits_print(to, wire_limits, wire_limits_n);
     fclose(to);
     assert_non_null(strstr(text, "FRAME_BYTES_MAX"));
     assert_non_null(strstr(text, "2097152 bytes"));

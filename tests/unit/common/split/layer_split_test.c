@@ -11,7 +11,7 @@
 
 static struct split_table table;
 static struct split_model model;
-static struct split_worker workers[SPLIT_STAGES_MAX + 1];
+static struct split_worker workers[STAGES_MAX + 1];
 static struct split_terms terms;
 static struct split got;
 static struct error e;
@@ -438,12 +438,12 @@ static void refuses_more_stages_than_there_can_be(void **state)
 static void stays_within_its_limits(void **state)
 {
     (void)state;
-    layers(SPLIT_LAYERS_MAX);
-    give(SPLIT_STAGES_MAX + 1, GIB);
-    assert_int_equal(find(SPLIT_STAGES_MAX), ST_OK);
-    assert_int_equal(got.stages[15].end, SPLIT_LAYERS_MAX);
-    assert_int_equal(got.stages[15].begin, SPLIT_LAYERS_MAX - 32);
-    assert_int_equal(find(SPLIT_STAGES_MAX + 1), ST_INVALID_ARGUMENT);
+    layers(MODEL_LAYERS_MAX);
+    give(STAGES_MAX + 1, GIB);
+    assert_int_equal(find(STAGES_MAX), ST_OK);
+    assert_int_equal(got.stages[15].end, MODEL_LAYERS_MAX);
+    assert_int_equal(got.stages[15].begin, MODEL_LAYERS_MAX - 32);
+    assert_int_equal(find(STAGES_MAX + 1), ST_INVALID_ARGUMENT);
     assert_int_equal(find(0), ST_INVALID_ARGUMENT);
     model.n_layers++;
     assert_int_equal(find(1), ST_INVALID_ARGUMENT);
@@ -480,16 +480,16 @@ static void trusts_no_number(void **state)
         uint64_t *number, limit;
         enum status at_it;
     } rows[] = {
-        {&model.layers[1].weight_bytes, SPLIT_BYTES_MAX, ST_RESOURCE_EXHAUSTED},
-        {&model.layers[1].slot_bytes, SPLIT_BYTES_MAX, ST_RESOURCE_EXHAUSTED},
-        {&model.layers[3].token_bytes, SPLIT_BYTES_MAX / 68,
+        {&model.layers[1].weight_bytes, SHARD_BYTES_MAX, ST_RESOURCE_EXHAUSTED},
+        {&model.layers[1].slot_bytes, SHARD_BYTES_MAX, ST_RESOURCE_EXHAUSTED},
+        {&model.layers[3].token_bytes, SHARD_BYTES_MAX / 68,
          ST_RESOURCE_EXHAUSTED},
-        {&model.embed_bytes, SPLIT_BYTES_MAX, ST_RESOURCE_EXHAUSTED},
-        {&model.head_bytes, SPLIT_BYTES_MAX, ST_RESOURCE_EXHAUSTED},
-        {&model.head_scratch_bytes, SPLIT_BYTES_MAX, ST_RESOURCE_EXHAUSTED},
+        {&model.embed_bytes, SHARD_BYTES_MAX, ST_RESOURCE_EXHAUSTED},
+        {&model.head_bytes, SHARD_BYTES_MAX, ST_RESOURCE_EXHAUSTED},
+        {&model.head_scratch_bytes, SHARD_BYTES_MAX, ST_RESOURCE_EXHAUSTED},
         {&model.shared_bytes, 0, ST_OK},
-        {&workers[0].scratch_bytes, SPLIT_BYTES_MAX, ST_RESOURCE_EXHAUSTED},
-        {&workers[0].budget_bytes, SPLIT_BYTES_MAX, ST_OK},
+        {&workers[0].scratch_bytes, SHARD_BYTES_MAX, ST_RESOURCE_EXHAUSTED},
+        {&workers[0].budget_bytes, SHARD_BYTES_MAX, ST_OK},
     };
 
     (void)state;

@@ -8,7 +8,7 @@
 
 #include "proto/common.pb-c.h"
 #include "tests/unit/cmocka.h"
-#include "tests/unit/common/peer_pair.h"
+#include "tests/unit/common/wire/peer_pair.h"
 
 /* Envelopes as a peer of ours would never send them. */
 static enum peer_verdict forge(struct end *to, const struct envelope *e,

@@ -7,7 +7,7 @@
 #include "proto/inference.pb-c.h"
 #include "proto/registry.pb-c.h"
 #include "tests/unit/cmocka.h"
-#include "tests/unit/common/peer_pair.h"
+#include "tests/unit/common/wire/peer_pair.h"
 
 static enum status reply_chunk(struct end *e, uint64_t call, uint32_t first)
 {

@@ -6,8 +6,8 @@
  * the test if a request is of another type than its method's, if chunks are
  * not numbered 0, 1, ..., or if an end has a reply or a reason too many or
  * too few.  Limits: PAIR_FRAMES wait for an end. */
-#ifndef TESTS_UNIT_COMMON_PEER_PAIR_H
-#define TESTS_UNIT_COMMON_PEER_PAIR_H
+#ifndef TESTS_UNIT_COMMON_WIRE_PEER_PAIR_H
+#define TESTS_UNIT_COMMON_WIRE_PEER_PAIR_H
 
 #include <stdbool.h>
 #include <stdint.h>

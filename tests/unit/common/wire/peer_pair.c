@@ -1,4 +1,4 @@
-#include "tests/unit/common/peer_pair.h"
+#include "tests/unit/common/wire/peer_pair.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -6,7 +6,7 @@
 #include "proto/health.pb-c.h"
 #include "proto/registry.pb-c.h"
 #include "tests/unit/cmocka.h"
-#include "tests/unit/common/session_node.h"
+#include "tests/unit/common/wire/session_node.h"
 
 /* The Health/Check in the last frame sent; 0: there is none. */
 static uint64_t ping_sent(const struct node *n)

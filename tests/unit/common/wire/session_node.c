@@ -1,4 +1,4 @@
-#include "tests/unit/common/session_node.h"
+#include "tests/unit/common/wire/session_node.h"
 
 #include <string.h>
 

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "text/split.h"
+#include "text/pattern_split.h"
 #include "text/text_limits.h"
 
 /* Pieces, each in brackets. */
@@ -24,51 +24,54 @@ static enum status note(void *ctx, const char *s, size_t n, struct error *e)
 }
 
 static void expect_as(const char *pattern, bool literal,
-                      enum split_behaviour behaviour, bool invert,
+                      enum pattern_split_behaviour behaviour, bool invert,
                       const char *text, const char *want)
 {
     char got[400] = "";
-    struct split_work w;
+    struct pattern_split_work w;
     struct error e;
-    struct split s;
+    struct pattern_split s;
 
-    if (split_init(&s, pattern, strlen(pattern), literal, &e) != ST_OK) {
+    if (pattern_split_init(&s, pattern, strlen(pattern), literal, &e) !=
+        ST_OK) {
         fail_msg("%s: %s", pattern, e.text);
     }
     s.behaviour = behaviour;
     s.invert = invert;
-    assert_int_equal(split_work_init(&w, &e), ST_OK);
-    if (split_run(&s, &w, text, strlen(text), note, got, &e) != ST_OK) {
+    assert_int_equal(pattern_split_work_init(&w, &e), ST_OK);
+    if (pattern_split_run(&s, &w, text, strlen(text), note, got, &e) != ST_OK) {
         fail_msg("%s: %s", pattern, e.text);
     }
     assert_string_equal(got, want);
-    split_work_fini(&w);
-    split_fini(&s);
+    pattern_split_work_fini(&w);
+    pattern_split_fini(&s);
 }
 
 static void expect(const char *pattern, const char *text, const char *want)
 {
-    expect_as(pattern, false, SPLIT_ISOLATED, false, text, want);
+    expect_as(pattern, false, PATTERN_SPLIT_ISOLATED, false, text, want);
 }
 
 static void behaviours(void **state)
 {
     static const struct {
-        enum split_behaviour behaviour;
+        enum pattern_split_behaviour behaviour;
         bool invert;
         const char *want;
     } rows[] = {
         /* The reference's own example. */
-        {SPLIT_REMOVED, false, "[the][final][countdown]"},
-        {SPLIT_ISOLATED, false, "[the][-][final][-][-][countdown]"},
-        {SPLIT_MERGED_WITH_PREVIOUS, false, "[the-][final-][-][countdown]"},
-        {SPLIT_MERGED_WITH_NEXT, false, "[the][-final][-][-countdown]"},
-        {SPLIT_CONTIGUOUS, false, "[the][-][final][--][countdown]"},
-        {SPLIT_REMOVED, true, "[-][-][-]"},
-        {SPLIT_ISOLATED, true, "[the][-][final][-][-][countdown]"},
-        {SPLIT_MERGED_WITH_PREVIOUS, true, "[the][-final][-][-countdown]"},
-        {SPLIT_MERGED_WITH_NEXT, true, "[the-][final-][-][countdown]"},
-        {SPLIT_CONTIGUOUS, true, "[the][-][final][--][countdown]"},
+        {PATTERN_SPLIT_REMOVED, false, "[the][final][countdown]"},
+        {PATTERN_SPLIT_ISOLATED, false, "[the][-][final][-][-][countdown]"},
+        {PATTERN_SPLIT_MERGED_WITH_PREVIOUS, false,
+         "[the-][final-][-][countdown]"},
+        {PATTERN_SPLIT_MERGED_WITH_NEXT, false, "[the][-final][-][-countdown]"},
+        {PATTERN_SPLIT_CONTIGUOUS, false, "[the][-][final][--][countdown]"},
+        {PATTERN_SPLIT_REMOVED, true, "[-][-][-]"},
+        {PATTERN_SPLIT_ISOLATED, true, "[the][-][final][-][-][countdown]"},
+        {PATTERN_SPLIT_MERGED_WITH_PREVIOUS, true,
+         "[the][-final][-][-countdown]"},
+        {PATTERN_SPLIT_MERGED_WITH_NEXT, true, "[the-][final-][-][countdown]"},
+        {PATTERN_SPLIT_CONTIGUOUS, true, "[the][-][final][--][countdown]"},
     };
 
     (void)state;
@@ -78,23 +81,26 @@ static void behaviours(void **state)
         expect_as("-", true, rows[i].behaviour, rows[i].invert,
                   "the-final--countdown", rows[i].want);
     }
-    expect_as("-", false, SPLIT_MERGED_WITH_NEXT, false, "-a-", "[-a][-]");
-    expect_as("-", false, SPLIT_MERGED_WITH_PREVIOUS, false, "-a-", "[-][a-]");
-    expect_as("-", false, SPLIT_REMOVED, false, "--", "");
-    expect_as("-", false, SPLIT_REMOVED, false, "", "");
-    expect_as(".*[", true, SPLIT_ISOLATED, false, "a.*[b", "[a][.*[][b]");
+    expect_as("-", false, PATTERN_SPLIT_MERGED_WITH_NEXT, false, "-a-",
+              "[-a][-]");
+    expect_as("-", false, PATTERN_SPLIT_MERGED_WITH_PREVIOUS, false, "-a-",
+              "[-][a-]");
+    expect_as("-", false, PATTERN_SPLIT_REMOVED, false, "--", "");
+    expect_as("-", false, PATTERN_SPLIT_REMOVED, false, "", "");
+    expect_as(".*[", true, PATTERN_SPLIT_ISOLATED, false, "a.*[b",
+              "[a][.*[][b]");
 }
 
 static void names(void **state)
 {
-    enum split_behaviour b;
+    enum pattern_split_behaviour b;
 
     (void)state;
-    assert_true(split_behaviour_named("MergedWithNext", &b));
-    assert_int_equal(b, SPLIT_MERGED_WITH_NEXT);
-    assert_true(split_behaviour_named("Contiguous", &b));
-    assert_int_equal(b, SPLIT_CONTIGUOUS);
-    assert_false(split_behaviour_named("isolated", &b));
+    assert_true(pattern_split_behaviour_named("MergedWithNext", &b));
+    assert_int_equal(b, PATTERN_SPLIT_MERGED_WITH_NEXT);
+    assert_true(pattern_split_behaviour_named("Contiguous", &b));
+    assert_int_equal(b, PATTERN_SPLIT_CONTIGUOUS);
+    assert_false(pattern_split_behaviour_named("isolated", &b));
 }
 
 static void empty_matches(void **state)
@@ -154,14 +160,15 @@ static void dialect(void **state)
 static void refuse(const char *pattern)
 {
     struct error e = {.text = ""};
-    struct split s;
-    enum status st = split_init(&s, pattern, strlen(pattern), false, &e);
+    struct pattern_split s;
+    enum status st =
+        pattern_split_init(&s, pattern, strlen(pattern), false, &e);
 
     if (st != ST_UNIMPLEMENTED && st != ST_INVALID_ARGUMENT) {
         fail_msg("%s: %s", pattern, status_name(st));
     }
     assert_true(e.text[0] != '\0');
-    split_fini(&s);
+    pattern_split_fini(&s);
 }
 
 static void refused(void **state)
@@ -203,25 +210,26 @@ static void catastrophe(void **state)
     size_t n = 1 << 16;
     char *text = malloc(n);
     char got[400] = "";
-    struct split_work w;
+    struct pattern_split_work w;
     struct error e;
-    struct split s;
+    struct pattern_split s;
 
     (void)state;
     assert_non_null(text);
     memset(text, 'a', n);
     text[n - 1] = '!';
-    assert_int_equal(split_work_init(&w, &e), ST_OK);
+    assert_int_equal(pattern_split_work_init(&w, &e), ST_OK);
     /* none needs one certain letter, which PCRE2 would look for first */
     for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++) {
         assert_int_equal(
-            split_init(&s, patterns[i], strlen(patterns[i]), false, &e), ST_OK);
-        assert_int_equal(split_run(&s, &w, text, n, note, got, &e),
+            pattern_split_init(&s, patterns[i], strlen(patterns[i]), false, &e),
+            ST_OK);
+        assert_int_equal(pattern_split_run(&s, &w, text, n, note, got, &e),
                          ST_RESOURCE_EXHAUSTED);
         assert_non_null(strstr(e.text, "too much work"));
-        split_fini(&s);
+        pattern_split_fini(&s);
     }
-    split_work_fini(&w);
+    pattern_split_work_fini(&w);
     free(text);
 }
 
@@ -235,20 +243,20 @@ static enum status stop(void *ctx, const char *s, size_t n, struct error *e)
 
 static void callback_ends_it(void **state)
 {
-    struct split_work w;
+    struct pattern_split_work w;
     struct error e;
-    struct split s;
+    struct pattern_split s;
 
     (void)state;
-    assert_int_equal(split_init(&s, "a", 1, false, &e), ST_OK);
-    assert_int_equal(split_work_init(&w, &e), ST_OK);
-    for (int b = SPLIT_ISOLATED; b <= SPLIT_CONTIGUOUS; b++) {
-        s.behaviour = (enum split_behaviour)b;
-        assert_int_equal(split_run(&s, &w, "bab", 3, stop, NULL, &e),
+    assert_int_equal(pattern_split_init(&s, "a", 1, false, &e), ST_OK);
+    assert_int_equal(pattern_split_work_init(&w, &e), ST_OK);
+    for (int b = PATTERN_SPLIT_ISOLATED; b <= PATTERN_SPLIT_CONTIGUOUS; b++) {
+        s.behaviour = (enum pattern_split_behaviour)b;
+        assert_int_equal(pattern_split_run(&s, &w, "bab", 3, stop, NULL, &e),
                          ST_CANCELLED);
     }
-    split_work_fini(&w);
-    split_fini(&s);
+    pattern_split_work_fini(&w);
+    pattern_split_fini(&s);
 }
 
 int main(void)

@@ -6,7 +6,7 @@
 #include "proto/health.pb-c.h"
 #include "proto/registry.pb-c.h"
 #include "tests/unit/cmocka.h"
-#include "tests/unit/common/session_node.h"
+#include "tests/unit/common/wire/session_node.h"
 
 static void goes_up(void **state)
 {
