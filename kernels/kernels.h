@@ -27,7 +27,7 @@
  * copy.  Nothing at or past a row's end is read, whatever it holds.
  *
  * Threading: one caller at a time; progress may be read by any thread.
- * Memory: kernels_new() allocates all scratch, alloc() the pool; no operator
+ * Memory: backend_new() allocates all scratch, alloc() the pool; no operator
  * allocates.  The weights are borrowed and outlive the kernels; of a backend
  * with a copy of its own (weight_bytes) only their description must.
  * Limits: below.  Dimension letters: docs/model.md. */
@@ -163,19 +163,15 @@ struct kernels {
     const struct kernels_ops *ops;
 };
 
-/* Checks the shape against the limits above and allocates all scratch.
- * ST_INVALID_ARGUMENT: a shape or an option that no backend computes, an
- * unknown device; ST_UNIMPLEMENTED: an isa that this processor lacks;
- * ST_NOT_FOUND: no such device; ST_RESOURCE_EXHAUSTED: no memory;
- * ST_UNAVAILABLE: the device fails; ST_INTERNAL: it refuses a kernel.  Freed
- * by kernels_free(). */
-MUST_CHECK enum status kernels_new(struct kernels **out,
-                                   const struct shard_weights *w,
-                                   const struct kernels_options *o,
-                                   struct error *e);
-
-/* Nulls *k. */
-void kernels_free(struct kernels **k);
+/* Frees what backend_new() made (kernels/backends/backend.h) and nulls *k;
+ * *k may be NULL. */
+static inline void kernels_free(struct kernels **k)
+{
+    if (*k) {
+        (*k)->ops->free(*k);
+        *k = NULL;
+    }
+}
 
 static inline void kernels_sizes(const struct kernels *k,
                                  struct kernels_sizes *out)

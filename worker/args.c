@@ -8,7 +8,7 @@
 #include "common/model/model_limits.h"
 #include "common/wire/endpoint.h"
 #include "kernels/kernels.h"
-#include "kernels/opencl/device.h"
+#include "kernels/opencl/host/device.h"
 #include "worker/cache/logprobs.h"
 #include "worker/engine/watch.h"
 #include "worker/metrics.h"

@@ -14,8 +14,8 @@
 
 #include <stdatomic.h>
 
-#include "kernels/cpu/isa.h"
 #include "kernels/cpu/threads.h"
+#include "kernels/isa/isa.h"
 #include "kernels/kernels.h"
 
 /* Work of less than this many multiply-adds stays on the caller's thread. */

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 
 #include "kernels/opencl/chain.h"
-#include "kernels/opencl/launch.h"
-#include "kernels/opencl/memory.h"
+#include "kernels/opencl/host/launch.h"
+#include "kernels/opencl/host/memory.h"
 #include "kernels/opencl/nv/attention_nv.h"
 #include "kernels/opencl/rows.h"
 

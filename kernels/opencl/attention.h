@@ -2,7 +2,7 @@
 #ifndef KERNELS_OPENCL_ATTENTION_H
 #define KERNELS_OPENCL_ATTENTION_H
 
-#include "kernels/opencl/opencl.h"
+#include "kernels/opencl/host/opencl.h"
 
 MUST_CHECK enum status opencl_attention_setup(struct opencl *c,
                                               struct error *e);

@@ -1,16 +1,18 @@
 /* backend.c - the opencl backend put together and taken apart. */
+#include "kernels/opencl/backend.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "kernels/opencl/attention.h"
 #include "kernels/opencl/chain.h"
 #include "kernels/opencl/deltanet.h"
-#include "kernels/opencl/launch.h"
+#include "kernels/opencl/host/launch.h"
+#include "kernels/opencl/host/profile.h"
+#include "kernels/opencl/host/program.h"
+#include "kernels/opencl/host/queue.h"
 #include "kernels/opencl/matmul.h"
 #include "kernels/opencl/pool.h"
-#include "kernels/opencl/profile.h"
-#include "kernels/opencl/program.h"
-#include "kernels/opencl/queue.h"
 #include "kernels/opencl/rows.h"
 #include "kernels/opencl/sample.h"
 #include "kernels/opencl/step.h"

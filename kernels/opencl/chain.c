@@ -6,8 +6,8 @@
 #include "common/base/log.h"
 #include "kernels/opencl/attention.h"
 #include "kernels/opencl/deltanet.h"
-#include "kernels/opencl/launch.h"
-#include "kernels/opencl/memory.h"
+#include "kernels/opencl/host/launch.h"
+#include "kernels/opencl/host/memory.h"
 #include "kernels/opencl/nv/matmul_nv.h"
 #include "kernels/opencl/rows.h"
 

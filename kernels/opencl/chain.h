@@ -15,7 +15,7 @@
 #ifndef KERNELS_OPENCL_CHAIN_H
 #define KERNELS_OPENCL_CHAIN_H
 
-#include "kernels/opencl/opencl.h"
+#include "kernels/opencl/host/opencl.h"
 
 MUST_CHECK enum status opencl_chain_setup(struct opencl *c, struct error *e);
 void opencl_chain_free(struct opencl *c);

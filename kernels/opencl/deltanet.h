@@ -2,7 +2,7 @@
 #ifndef KERNELS_OPENCL_DELTANET_H
 #define KERNELS_OPENCL_DELTANET_H
 
-#include "kernels/opencl/opencl.h"
+#include "kernels/opencl/host/opencl.h"
 
 MUST_CHECK enum status opencl_deltanet_setup(struct opencl *c, struct error *e);
 void opencl_deltanet_free(struct opencl *c);

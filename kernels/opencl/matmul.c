@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "common/base/log.h"
-#include "kernels/opencl/launch.h"
-#include "kernels/opencl/memory.h"
+#include "kernels/opencl/host/launch.h"
+#include "kernels/opencl/host/memory.h"
 #include "kernels/opencl/nv/matmul_nv.h"
 
 enum matmul_op { MATMUL_STORE, MATMUL_SILU, MATMUL_ADD, MATMUL_OPS };

@@ -14,7 +14,7 @@
 #ifndef KERNELS_OPENCL_MATMUL_H
 #define KERNELS_OPENCL_MATMUL_H
 
-#include "kernels/opencl/opencl.h"
+#include "kernels/opencl/host/opencl.h"
 
 /* A model may store each matrix of each layer in another form: of three
  * dtypes, or of 4 or 8 bits in groups of 32, 64 or 128 with scales of one of

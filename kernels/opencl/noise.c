@@ -1,7 +1,7 @@
 #include "kernels/opencl/noise.h"
 
-#include "kernels/opencl/launch.h"
-#include "kernels/opencl/queue.h"
+#include "kernels/opencl/host/launch.h"
+#include "kernels/opencl/host/queue.h"
 
 #define GROUP 64
 #define ITEMS ((size_t)1 << 20)

@@ -9,7 +9,7 @@
 #ifndef KERNELS_OPENCL_NOISE_H
 #define KERNELS_OPENCL_NOISE_H
 
-#include "kernels/opencl/opencl.h"
+#include "kernels/opencl/host/opencl.h"
 
 extern const char opencl_noise_data[1], opencl_noise_other[1];
 

@@ -5,7 +5,7 @@
 #ifndef KERNELS_OPENCL_POOL_H
 #define KERNELS_OPENCL_POOL_H
 
-#include "kernels/opencl/memory.h"
+#include "kernels/opencl/host/memory.h"
 
 size_t opencl_kv_bytes(const struct opencl *c); /* of a block of a layer */
 size_t opencl_state_bytes(const struct opencl *c);

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/opencl/launch.h"
-#include "kernels/opencl/memory.h"
+#include "kernels/opencl/host/launch.h"
+#include "kernels/opencl/host/memory.h"
 
 #define WG   128
 #define PART 4096 /* ids of a scan's group, as in sample.cl */

@@ -2,7 +2,7 @@
 #ifndef KERNELS_OPENCL_SAMPLE_H
 #define KERNELS_OPENCL_SAMPLE_H
 
-#include "kernels/opencl/opencl.h"
+#include "kernels/opencl/host/opencl.h"
 
 MUST_CHECK enum status opencl_sample_setup(struct opencl *c, struct error *e);
 void opencl_sample_free(struct opencl *c);

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "kernels/opencl/chain.h"
-#include "kernels/opencl/memory.h"
+#include "kernels/opencl/host/memory.h"
 #include "kernels/opencl/rows.h"
 
 /* Of a step with block tables for whole contexts: 1 GiB. */
@@ -110,14 +110,6 @@ void opencl_begin(struct kernels *k, const struct kernel_step *step)
     }
     c->meta_used = c->meta_blocks + n_blocks;
     opencl_rows_stale(c);
-}
-
-void opencl_step_upload(struct opencl *c)
-{
-    if (c->meta_used > 0) {
-        opencl_upload_meta(c, c->meta_used);
-        c->meta_used = 0;
-    }
 }
 
 enum status opencl_end(struct kernels *k, struct error *e)

@@ -5,14 +5,11 @@
 #ifndef KERNELS_OPENCL_STEP_H
 #define KERNELS_OPENCL_STEP_H
 
-#include "kernels/opencl/opencl.h"
+#include "kernels/opencl/host/opencl.h"
 
 /* Places in meta, from c->sizes; c->meta_ints is its size.  False: it would be
  * too large. */
 bool opencl_step_layout(struct opencl *c);
-
-/* Meta to the device, if the step in hand's is not there yet. */
-void opencl_step_upload(struct opencl *c);
 
 /* As kernels.h says of the calls of the same names. */
 void opencl_begin(struct kernels *k, const struct kernel_step *step);

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/cpu/isa.h"
+#include "kernels/isa/isa.h"
+#include "kernels/opencl/host/queue.h"
 #include "kernels/opencl/noise.h"
-#include "kernels/opencl/queue.h"
 #include "kernels/rope.h"
 
 #define PARTS_MAX   4

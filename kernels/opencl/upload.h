@@ -8,7 +8,7 @@
 #ifndef KERNELS_OPENCL_UPLOAD_H
 #define KERNELS_OPENCL_UPLOAD_H
 
-#include "kernels/opencl/memory.h"
+#include "kernels/opencl/host/memory.h"
 
 /* *out is released with opencl_arena_free(); c->w may go then. */
 MUST_CHECK enum status opencl_weights_new(struct opencl *c,

@@ -22,7 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/opencl/program.h"
+#include "kernels/opencl/host/program.h"
 
 #define TURNS       3
 #define READ_BYTES  ((size_t)4 << 30)

@@ -28,6 +28,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "kernels/backends/backend.h"
 #include "tests/bench/demand.h"
 #include "tests/bench/machine.h"
 #include "tests/golden/runner.h"
@@ -391,7 +392,7 @@ static void bench_choices(struct bench *b, const struct kernels_options *o)
 
     one.n_threads = one.max_logits = 1;
     if (logits == NULL || ids == NULL ||
-        kernels_new(&alone, b->w, &one, &e) != ST_OK) {
+        backend_new(&alone, b->w, &one, &e) != ST_OK) {
         abort();
     }
     for (uint32_t i = 0; i < IDS; i++) {

@@ -32,7 +32,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/opencl/device.h"
+#include "kernels/opencl/host/device.h"
 #include "tests/golden/golden_file.h"
 #include "tests/golden/runner.h"
 #include "tests/golden/twin.h"

@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/opencl/device.h"
+#include "kernels/opencl/host/device.h"
 #include "tests/golden/golden_file.h"
 #include "tests/golden/stages.h"
 #include "tests/kernels/reference.h"

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/backends/backend.h"
 #include "tests/unit/cmocka.h"
 
 static void poison_blocks(struct bench *b)
@@ -64,7 +65,7 @@ void bench_open(struct bench *b, const struct random_shape *shape)
     struct error e = {0};
 
     random_model_new(&b->model, shape, &b->dice);
-    if (kernels_new(&b->k, &b->model.w, &b->o, &e) != ST_OK ||
+    if (backend_new(&b->k, &b->model.w, &b->o, &e) != ST_OK ||
         kernels_alloc(b->k, BENCH_BLOCKS, BENCH_SEQS, 1, &e) != ST_OK) {
         fail_msg("%s", e.text);
     }

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/cpu/isa.h"
+#include "kernels/isa/isa.h"
 #include "tests/kernels/random_model.h"
 #include "tests/kernels/reference.h"
 #include "tests/unit/cmocka.h"

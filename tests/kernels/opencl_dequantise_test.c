@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "common/model/half.h"
-#include "kernels/cpu/isa.h"
-#include "kernels/opencl/program.h"
+#include "kernels/isa/isa.h"
+#include "kernels/opencl/host/program.h"
 #include "tests/kernels/random_model.h"
 #include "tests/kernels/test_queue.h"
 #include "tests/unit/cmocka.h"

@@ -8,10 +8,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "kernels/kernels.h"
-#include "kernels/opencl/memory.h"
-#include "kernels/opencl/opencl.h"
-#include "kernels/opencl/queue.h"
+#include "kernels/backends/backend.h"
+#include "kernels/opencl/host/memory.h"
+#include "kernels/opencl/host/opencl.h"
+#include "kernels/opencl/host/queue.h"
 #include "tests/kernels/opencl_shape.h"
 #include "tests/kernels/test_device.h"
 #include "tests/unit/cmocka.h"
@@ -151,7 +151,7 @@ static void make_model(struct random_model *m)
 
 static enum status open_kernels(struct fixture *f, struct error *e)
 {
-    enum status st = kernels_new(&f->k, &f->model.w, &f->o, e);
+    enum status st = backend_new(&f->k, &f->model.w, &f->o, e);
 
     if (st == ST_OK) {
         st = kernels_alloc(f->k, BLOCKS, SLOTS, 1, e);

@@ -3,7 +3,8 @@
  *
  * The linker puts __wrap_clEnqueueNDRangeKernel in front of the driver's own
  * (-Wl,--wrap), which counts. */
-#include "kernels/opencl/opencl.h"
+#include "kernels/backends/backend.h"
+#include "kernels/opencl/host/opencl.h"
 #include "tests/kernels/opencl_shape.h"
 #include "tests/kernels/test_device.h"
 #include "tests/unit/cmocka.h"
@@ -50,7 +51,7 @@ static int set_up(void **state)
     struct error e;
 
     random_model_new(&f.model, &r, &d);
-    if (kernels_new(&f.k, &f.model.w, &o, &e) != ST_OK ||
+    if (backend_new(&f.k, &f.model.w, &o, &e) != ST_OK ||
         kernels_alloc(f.k, ROWS, ROWS, 0, &e) != ST_OK) {
         fail_msg("%s", e.text);
     }

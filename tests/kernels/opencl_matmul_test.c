@@ -8,10 +8,10 @@
 #include <string.h>
 
 #include "kernels/opencl/chain.h"
-#include "kernels/opencl/launch.h"
+#include "kernels/opencl/host/launch.h"
+#include "kernels/opencl/host/memory.h"
+#include "kernels/opencl/host/program.h"
 #include "kernels/opencl/matmul.h"
-#include "kernels/opencl/memory.h"
-#include "kernels/opencl/program.h"
 #include "tests/unit/cmocka.h"
 
 #define LAYERS_MAX 42

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "common/base/embedded.h"
-#include "kernels/opencl/program.h"
+#include "kernels/opencl/host/program.h"
 #include "tests/kernels/test_queue.h"
 #include "tests/unit/cmocka.h"
 

@@ -15,8 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/opencl/memory.h"
-#include "kernels/opencl/opencl.h"
+#include "kernels/opencl/host/memory.h"
+#include "kernels/opencl/host/opencl.h"
 #include "tests/kernels/bench.h"
 #include "tests/kernels/opencl_shape.h"
 #include "tests/kernels/test_device.h"

@@ -6,9 +6,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "kernels/opencl/cache.h"
-#include "kernels/opencl/nv/ptx.h"
-#include "kernels/opencl/program.h"
+#include "kernels/opencl/host/cache.h"
+#include "kernels/opencl/host/program.h"
+#include "kernels/opencl/host/ptx.h"
 #include "tests/kernels/test_device.h"
 #include "tests/unit/cmocka.h"
 

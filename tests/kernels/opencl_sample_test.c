@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/backends/backend.h"
 #include "tests/kernels/sampler.h"
 #include "tests/kernels/test_device.h"
 #include "tests/unit/cmocka.h"
@@ -40,7 +41,7 @@ static struct kernels *open_kernels(const struct pair *p, const char *device)
     struct kernels *k;
     struct error e;
 
-    if (kernels_new(&k, &p->model.w, &o, &e) != ST_OK) {
+    if (backend_new(&k, &p->model.w, &o, &e) != ST_OK) {
         fail_msg("%s", e.text);
     }
     return k;

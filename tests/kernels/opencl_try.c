@@ -9,8 +9,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "kernels/opencl/host/ptx.h"
 #include "kernels/opencl/nv/matmul_nv.h"
-#include "kernels/opencl/nv/ptx.h"
 
 #define FLUSH_BYTES  ((size_t)256 << 20) /* well past any last cache */
 #define READ_BYTES   ((size_t)2 << 30)

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/backends/backend.h"
 #include "kernels/cpu/threads.h"
 #include "tests/kernels/bench.h"
 #include "tests/kernels/test_device.h"
@@ -159,7 +160,7 @@ static void expect_refused(struct random_shape *r, struct kernels_options *o,
     struct error e;
 
     random_model_new(&m, r, &d);
-    assert_int_equal(kernels_new(&k, &m.w, o, &e), code);
+    assert_int_equal(backend_new(&k, &m.w, o, &e), code);
     assert_null(k);
     assert_true(strlen(e.text) > 10);
     random_model_free(&m);

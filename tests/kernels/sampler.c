@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "kernels/backends/backend.h"
 #include "kernels/philox.h"
 
 /* ---- a backend ---- */
@@ -38,7 +39,7 @@ struct sampler *sampler_open(uint32_t vocab, uint32_t n_threads,
     for (uint32_t i = 0; i < vocab; i++) {
         s->logits[i] = dice_float(&d, -2.0f, 2.0f);
     }
-    if (kernels_new(&s->k, &s->model.w, &o, &e) == ST_OK) {
+    if (backend_new(&s->k, &s->model.w, &o, &e) == ST_OK) {
         return s;
     }
     if (e.code != ST_UNIMPLEMENTED) {

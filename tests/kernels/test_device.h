@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/opencl/device.h"
+#include "kernels/opencl/host/device.h"
 
 #define TEST_SKIPPED 77
 

@@ -4,7 +4,7 @@
  * of a chunk, the context behind it, or the width of a product. */
 #include <stdlib.h>
 
-#include "kernels/kernels.h"
+#include "kernels/backends/backend.h"
 #include "tests/kernels/random_model.h"
 #include "tests/unit/cmocka.h"
 
@@ -63,7 +63,7 @@ static void begin_shape(struct bench *b, const struct random_shape *r,
     struct error e;
 
     random_model_new(&b->model, r, &d);
-    assert_int_equal(kernels_new(&b->k, &b->model.w, &o, &e), ST_OK);
+    assert_int_equal(backend_new(&b->k, &b->model.w, &o, &e), ST_OK);
     assert_int_equal(kernels_alloc(b->k, CONTEXT / BLOCK, 1, 0, &e), ST_OK);
     for (uint32_t i = 0; i < CONTEXT / BLOCK; i++) {
         b->blocks[i] = i;

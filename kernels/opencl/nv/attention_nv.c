@@ -3,8 +3,8 @@
 #include <stdlib.h>
 
 #include "common/base/log.h"
-#include "kernels/opencl/launch.h"
-#include "kernels/opencl/memory.h"
+#include "kernels/opencl/host/launch.h"
+#include "kernels/opencl/host/memory.h"
 
 #define SPLIT  128u /* as nv_attention_decode.cl has them */
 #define SPLITS 32u

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 
 #include "common/base/log.h"
-#include "kernels/opencl/launch.h"
-#include "kernels/opencl/memory.h"
+#include "kernels/opencl/host/launch.h"
+#include "kernels/opencl/host/memory.h"
 
 #define DIM  128u /* Dk and Dv */
 #define LEN  64u  /* of a chunk */

@@ -6,7 +6,7 @@
 #ifndef KERNELS_OPENCL_NV_DELTANET_NV_H
 #define KERNELS_OPENCL_NV_DELTANET_NV_H
 
-#include "kernels/opencl/opencl.h"
+#include "kernels/opencl/host/opencl.h"
 
 struct opencl_deltanet_nv;
 
