@@ -10,8 +10,8 @@
 #define ROWS   3 /* a prompt row, then two generated ones */
 #define BLOCKS (CANARY_TOKENS + ROWS)
 
-/* Of one backend: x after each layer, and logits, of the last token of each
- * row. */
+/* One backend's results: x after each layer, and the logits, of the last token
+ * of each row. */
 struct song {
     float *x;      /* [ROWS, 2, H] */
     float *logits; /* [ROWS, V] */
@@ -20,7 +20,7 @@ struct song {
 
 struct canary {
     const struct shard_weights *w;
-    uint32_t layers[2], n_layers; /* one of each kind */
+    uint32_t layers[2], n_layers; /* the first layer of each kind */
     uint32_t n_prompt, n_rows;
     uint32_t blocks[BLOCKS], ids[BLOCKS];
     struct song device, again, cpu;
@@ -43,7 +43,7 @@ static void choose_layers(struct canary *c)
     }
 }
 
-/* As many tokens as the model's context has room for. */
+/* Takes as many tokens as fit in the model's context. */
 static void choose_rows(struct canary *c)
 {
     uint32_t most = c->w->shape.context;
@@ -76,7 +76,8 @@ static void free_song(struct song *s)
     free(s->step);
 }
 
-/* x of a row of a shard without the embedding. */
+/* A shard without the embedding gets fixed pseudo-random values as its input
+ * x. */
 static void write_hidden(const struct canary *c, struct kernels *k,
                          struct song *s, uint32_t first, uint32_t n)
 {

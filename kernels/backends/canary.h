@@ -1,24 +1,30 @@
-/* canary.h - is a device's arithmetic right, before it is trusted?
+/* canary.h - tests a device's arithmetic before the worker trusts the device.
  *
- * A few fixed tokens go through the shard's first layer of each kind, its MLP
- * and the head, as a prompt row and then as generated rows, on the backend and
- * on the cpu backend over the same weights.  The residual streams agree within
- * CANARY_BOUND of the largest value, logits too; and done a second time on the
- * device all bits are the same.
+ * A few fixed tokens run through the shard's first layer of each kind, its MLP
+ * and the head: first as a prompt row, then as generated rows.  They run on the
+ * backend under test and on the cpu backend, over the same weights.  The
+ * residual streams and the logits must agree within CANARY_BOUND of the largest
+ * value.  A second run on the device must give the same bits.
  *
- * Uses block 0 and the next ones of the pool, and slot 0: before anything else
- * does.  Threading: as kernels.h.  Memory: a cpu backend for a few tokens. */
+ * The run uses slot 0 and the pool's first blocks, so it must come before any
+ * other use.
+ *
+ * Threading: as kernels.h.  Memory: a cpu backend for a few tokens. */
 #ifndef KERNELS_BACKENDS_CANARY_H
 #define KERNELS_BACKENDS_CANARY_H
 
 #include "kernels/kernels.h"
 
-#define CANARY_TOKENS 20   /* of the prompt row; two more are generated */
-#define CANARY_BOUND  0.03 /* a bf16 operand is within 2^-9 of its value */
+#define CANARY_TOKENS                                               \
+    20                    /* tokens of the prompt row; two more are \
+                           * generated */
+#define CANARY_BOUND 0.03 /* a bf16 operand is within 2^-9 of its value */
 
-/* k has its pool, at least a sequence of CANARY_TOKENS + 2 or of the model's
- * context; o is what k was made with.  ST_DATA_LOSS: it computes wrongly, with
- * where and how much; ST_UNAVAILABLE: it failed. */
+/* Runs the test on k.  Its pool must be allocated and hold at least one
+ * sequence of CANARY_TOKENS + 2 tokens, or of the model's context if that is
+ * shorter; o holds the options that k was made with.  Returns ST_DATA_LOSS and
+ * a text with the place and the difference if the device computes wrongly,
+ * ST_UNAVAILABLE if the device fails. */
 MUST_CHECK enum status canary_run(struct kernels *k,
                                   const struct shard_weights *w,
                                   const struct kernels_options *o,

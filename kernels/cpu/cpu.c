@@ -8,7 +8,8 @@
 
 #define ALIGN 64
 
-/* Cuts an area into aligned pieces; counts only, while base is NULL. */
+/* Cuts an area into aligned pieces.  While base is NULL it only counts
+ * bytes. */
 struct cutter {
     char *base;
     size_t used;
@@ -70,7 +71,7 @@ static void cut_mlp(struct cutter *k, struct cpu *c, size_t n)
     m->up = cut_floats(k, n, c->w->shape.intermediate);
 }
 
-/* The three parts never live at once: each starts at the same place. */
+/* The three parts are never in use at once, so all start at the same place. */
 static void cut_parts(struct cutter *k, struct cpu *c, size_t n)
 {
     void (*const part[])(struct cutter *, struct cpu *,
@@ -100,8 +101,8 @@ static uint32_t wider(uint32_t cols, const struct tensor *t)
     return t->bits > 0 ? most(cols, t->cols) : cols;
 }
 
-/* Columns of the widest quantised matrix that is multiplied with; 0: none
- * is. */
+/* Returns the columns of the widest quantised matrix that takes part in a
+ * product; 0 if there is none. */
 static uint32_t widest(const struct shard_weights *w)
 {
     uint32_t cols = wider(0, &w->head);
@@ -179,7 +180,7 @@ static void cut_all(struct cutter *k, struct cpu *c)
     cut_parts(k, c, n);
 }
 
-/* [C, K] as stored becomes [K, C], so that channels fill a register. */
+/* Transposes [C, K] as stored to [K, C], so that channels fill a register. */
 static void turn_conv(struct cpu *c)
 {
     size_t n = channels(&c->w->shape), taps = c->w->shape.conv;
@@ -238,6 +239,7 @@ static void cpu_free(struct kernels *k)
 void cpu_run(struct cpu *c, threads_task_fn fn, void *arg, uint32_t n,
              size_t work)
 {
+    /* Waking helpers takes longer than a small piece of work. */
     if (work >= CPU_SMALL_WORK) {
         threads_run(c->threads, fn, arg, n);
     } else {
@@ -336,11 +338,12 @@ static const struct kernels_ops cpu_ops = {
     .progress = cpu_progress,
 };
 
-/* Scratch is touched here, so that a step meets no page fault. */
+/* Touches all scratch here, so that no step takes a page fault. */
 static bool set_up(struct cpu *c, bool pin)
 {
     struct cutter count = {NULL, 0};
 
+    /* The first pass counts; the second, after the allocation, hands out. */
     cut_all(&count, c);
     c->sizes.scratch_bytes = count.used;
     c->scratch = aligned_alloc(ALIGN, count.used);

@@ -1,14 +1,17 @@
 /* cpu.h - the cpu backend's own state, shared by its operators.
  *
  * Storage of the pool, per layer of the shard that has it:
+ *
  *     attention  kv     [n_blocks] x { k [nkv, hd, block_tokens],
  *                                      v [nkv, block_tokens, hd] } kv_dtype
  *     linear     state  [n_slots + n_checkpoints, Hv, Dk, Dv] float32
  *                tail   [n_slots + n_checkpoints, K-1, C] kv_dtype
- * Keys lie across positions so that scores of sixteen of them fill a register.
+ *
+ * Keys are stored transposed, with positions innermost, so that the scores of
+ * sixteen positions fill a register.
  *
  * Threading: the caller of kernels.h, and the helpers of threads.h inside an
- * operator.  Memory: cpu_new() and cpu_alloc() only. */
+ * operator.  Memory: only cpu_new() and cpu_alloc() allocate. */
 #ifndef KERNELS_CPU_CPU_H
 #define KERNELS_CPU_CPU_H
 
@@ -18,14 +21,14 @@
 #include "kernels/isa/isa.h"
 #include "kernels/kernels.h"
 
-/* Work of less than this many multiply-adds stays on the caller's thread. */
+/* Work below this many multiply-adds stays on the caller's thread. */
 #define CPU_SMALL_WORK 32768
 
 /* Rows of a quantised matrix that are widened at a time: whole tiles of any
  * height. */
 #define CPU_PANEL_ROWS 12
 
-/* Of a row's logits, to find the best of them. */
+/* Buckets into which the sampler sorts a row's logits to find the best ones. */
 #define CPU_BUCKET_BITS 12
 #define CPU_BUCKETS     (1u << CPU_BUCKET_BITS)
 
@@ -41,7 +44,8 @@ struct cpu_attention_scratch {
     float *q;     /* [T, nh*hd or 2*nh*hd] as projected */
     float *k;     /* [T, nkv*hd] */
     float *v;     /* [T, nkv*hd] */
-    float *query; /* [T, nh, hd] normed and rotated */
+    float *query; /* Intermediate tensors of a mixer or MLP; the three structs
+                   * share one area. */
     float *y;     /* [T, nh, hd] */
     float *gate;  /* [T, nh, hd], gated models */
 };

@@ -12,7 +12,7 @@ struct delta_job {
     const struct cpu_delta_scratch *s;
     const struct model_shape *m;
     uint32_t channels; /* C */
-    uint32_t groups;   /* of channels or of columns, tasks of a row */
+    uint32_t groups;   /* tasks of a row: groups of channels or of columns */
 };
 
 static void conv_job(void *arg, uint32_t task, uint32_t thread)
@@ -22,7 +22,7 @@ static void conv_job(void *arg, uint32_t task, uint32_t thread)
     uint32_t first = task % j->groups * CONV_CHANNELS;
     uint32_t left = j->channels - first;
     size_t from = (size_t)row->first * j->channels + first;
-    size_t tail = cpu_tail_bytes(j->c); /* 0: a convolution of width 1 */
+    size_t tail = cpu_tail_bytes(j->c); /* 0 for a convolution of width 1 */
     struct conv_task t = {
         .in = j->s->qkv + from,
         .out = j->s->u + from,
@@ -42,8 +42,8 @@ static void conv_job(void *arg, uint32_t task, uint32_t thread)
     j->c->isa->conv(&t);
 }
 
-/* In double, so that every libm gives the same float32:
- * beta = sigmoid(b), g = exp(-exp(A_log) softplus(a + dt_bias)). */
+/* Computes in double, so that every libm gives the same float32: beta =
+ * sigmoid(b), g = exp(-exp(A_log) softplus(a + dt_bias)). */
 static void gates(const struct delta_job *j, uint32_t t)
 {
     float *b = j->s->b + (size_t)t * j->m->n_v_heads;
@@ -51,6 +51,7 @@ static void gates(const struct delta_job *j, uint32_t t)
 
     for (uint32_t h = 0; h < j->m->n_v_heads; h++) {
         double x = (double)a[h] + (double)j->w->dt_bias[h];
+        /* Past 20, log1p(exp(x)) equals x to float32 and exp may overflow. */
         double soft = x > 20.0 ? x : log1p(exp(x));
 
         a[h] = (float)exp(-exp((double)j->w->a_log[h]) * soft);
@@ -74,8 +75,8 @@ static void unit_task(void *arg, uint32_t t, uint32_t thread)
     gates(j, t);
 }
 
-/* A task is some columns of one value head's state, through a row's tokens:
- * a column of the state meets no other. */
+/* Takes some columns of one value head's state through all tokens of a row.
+ * Columns of the state are independent, so they can be separate tasks. */
 static void state_job(void *arg, uint32_t task, uint32_t thread)
 {
     const struct delta_job *j = arg;
@@ -112,7 +113,7 @@ static void state_job(void *arg, uint32_t task, uint32_t thread)
     cpu_tick(j->c);
 }
 
-/* y = norm(o) * gamma * silu(z), head by head; z is used up. */
+/* y = norm(o) * gamma * silu(z), head by head; overwrites z. */
 static void gate_task(void *arg, uint32_t t, uint32_t thread)
 {
     const struct delta_job *j = arg;

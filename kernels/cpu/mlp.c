@@ -1,4 +1,5 @@
-/* mlp.c - embedding, norm, MLP and head: what works token by token. */
+/* mlp.c - embedding, norm, MLP and head: the operators that work token by
+ * token. */
 #include "kernels/cpu/cpu.h"
 
 #include <assert.h>

@@ -1,5 +1,5 @@
-/* sample.c - a token out of a row of logits, and logprobs; the rule is in
- * kernels.h and common/sampling/sampling.h. */
+/* sample.c - chooses a token from a row of logits, and computes logprobs.  The
+ * rules are in kernels.h and common/sampling/sampling.h. */
 #include <assert.h>
 #include <float.h>
 #include <math.h>
@@ -12,7 +12,8 @@
 struct sample_job {
     struct cpu *c;
     const struct sample_row *rows;
-    struct sample_result *out; /* [n]; token V: the logits are not finite */
+    struct sample_result *out; /* [n]; token V means the logits are not
+                                * finite */
 };
 
 /* ---- bias and penalties ---- */
@@ -32,8 +33,8 @@ static float penalised(float l, uint32_t times, const struct sampling *s)
     return l;
 }
 
-/* Each of the row's ids once.  times [V] holds anything before and after: only
- * what the ids point at is used. */
+/* Applies the penalties to each of the row's ids once.  times [V] may hold
+ * anything before and after; only the entries of the ids are used. */
 static void penalise(float *l, uint32_t *times, const struct sample_row *row,
                      uint32_t vocab)
 {
@@ -63,6 +64,7 @@ static void adjust(const struct cpu_lane *lane, const float *raw,
 {
     const struct sampling *s = row->sampling;
 
+    /* On a copy, since logprobs are those of the model's own logits. */
     memcpy(lane->l, raw, vocab * sizeof *raw);
     for (uint32_t i = 0; i < s->n_biases; i++) {
         assert(s->bias_tokens[i] < vocab);
@@ -75,14 +77,16 @@ static void adjust(const struct cpu_lane *lane, const float *raw,
 
 /* ---- logprobs ---- */
 
-/* The k >= 1 best ids, the lower of equals first; how many there are. */
+/* Finds the k >= 1 best ids, equal logits by lower id; returns how many there
+ * are. */
 static uint32_t best_ids(const struct cpu_isa *isa, const float *l,
                          uint32_t vocab, uint32_t k, uint32_t *ids)
 {
     uint32_t n = 0;
     float bar = -INFINITY;
 
-    /* In order of id an equal of the last one never comes before it. */
+    /* Ids come in ascending order, so an equal of the last one ranks behind
+     * it. */
     for (size_t i = 0; (i = isa->above(l, i, vocab, bar)) < vocab; i++) {
         uint32_t at = n < k ? n++ : k - 1;
 
@@ -95,7 +99,7 @@ static uint32_t best_ids(const struct cpu_isa *isa, const float *l,
     return n;
 }
 
-/* At most 0: the sum has the best one's 1. */
+/* Never positive: the sum includes the best logit's own 1. */
 static float logprob(float l, float top, double log_sum)
 {
     double lp = (double)l - (double)top - log_sum;
@@ -103,7 +107,7 @@ static float logprob(float l, float top, double log_sum)
     return (float)(lp > (double)-FLT_MAX ? lp : (double)-FLT_MAX);
 }
 
-/* l [V] are the model's own. */
+/* l [V] holds the model's own logits, before bias and penalties. */
 static void add_logprobs(const struct cpu *c, const float *l,
                          const struct sampling *s, struct sample_result *out)
 {
@@ -127,11 +131,11 @@ static void add_logprobs(const struct cpu *c, const float *l,
 
 /* ---- the draw ---- */
 
-/* One row's choice in progress. */
+/* The choice of one row in progress. */
 struct draw {
     const float *l; /* [V] logits */
     float *p;       /* [V] weights */
-    uint32_t *ids;  /* [V] some of them */
+    uint32_t *ids;  /* [V] subset of the ids */
     double *bucket; /* [CPU_BUCKETS] weight in each */
     uint32_t vocab, best;
 };
@@ -149,8 +153,8 @@ static void swap(uint32_t *a, uint32_t *b)
     *b = t;
 }
 
-/* Split ids[lo .. hi), at least two, into better and worse; where the worse
- * begin, lo < it < hi.  The pivot is the middle of three. */
+/* Splits ids[lo .. hi), at least two, into better and worse; returns where the
+ * worse begin, lo < it < hi.  The pivot is the median of three. */
 static uint32_t split(const struct draw *d, uint32_t lo, uint32_t hi)
 {
     uint32_t *ids = d->ids, mid = lo + (hi - lo) / 2, end = lo + 1;
@@ -161,7 +165,8 @@ static uint32_t split(const struct draw *d, uint32_t lo, uint32_t hi)
     if (better(d, ids[hi - 1], ids[lo])) {
         swap(&ids[hi - 1], &ids[lo]);
     }
-    /* ids[lo] is the best of three; the pivot is the better of the rest. */
+    /* ids[lo] is the best of three; the pivot is the better of the other
+     * two. */
     if (better(d, ids[mid], ids[hi - 1])) {
         swap(&ids[mid], &ids[hi - 1]);
     }
@@ -187,18 +192,20 @@ static double total(const struct draw *d)
     return sum;
 }
 
-/* Ids by how far they are behind the best, in order of rank: what is left of
- * the upper bits of a float, so finer near the best. */
+/* Sorts ids into buckets by their distance from the best logit, in order of
+ * rank.  A bucket is the upper bits of that float, so buckets are finer near
+ * the best. */
 static uint32_t bucket_of(const struct draw *d, uint32_t id)
 {
     float behind = d->l[d->best] - d->l[id];
     uint32_t bits;
 
     memcpy(&bits, &behind, sizeof bits);
-    return bits << 1 >> (32 - CPU_BUCKET_BITS); /* zero has either sign */
+    return bits << 1 >> (32 - CPU_BUCKET_BITS); /* drops the sign, as zero may
+                                                 * have either */
 }
 
-/* In top_k each id weighs the same, in top_p what it weighs in the draw. */
+/* For top_k each id weighs 1; for top_p its weight in the draw. */
 static double weight_of(const struct draw *d, uint32_t id, bool each)
 {
     return each ? 1.0 : (double)d->p[id];
@@ -214,8 +221,8 @@ static double weight(const struct draw *d, uint32_t lo, uint32_t hi, bool each)
     return sum;
 }
 
-/* The bucket in which the run of the best reaches `need`, CPU_BUCKETS if none;
- * what is still needed of it. */
+/* Returns the bucket in which the best ids reach the weight `need`, or
+ * CPU_BUCKETS if none does.  *need becomes what that bucket must contribute. */
 static uint32_t find_bucket(const struct draw *d, double *need, bool each)
 {
     uint32_t at = 0;
@@ -241,8 +248,8 @@ static uint32_t gather(const struct draw *d, uint32_t bucket)
     return n;
 }
 
-/* The last of the shortest run of the best of ids[0 .. n) that weighs at least
- * `need`; of all n if they weigh less. */
+/* Returns the last id of the shortest prefix of ids[0 .. n), by rank, that
+ * weighs at least `need`; the last of all n if they weigh less. */
 static uint32_t last_of(const struct draw *d, uint32_t n, double need,
                         bool each)
 {
@@ -262,12 +269,13 @@ static uint32_t last_of(const struct draw *d, uint32_t n, double need,
     return d->ids[lo];
 }
 
-/* The shortest run of the best that weighs at least `need` is kept: what is
- * not weighs nothing from here on. */
+/* Keeps the shortest prefix by rank that weighs at least `need`, and sets the
+ * weights of all other ids to 0. */
 static void keep(const struct draw *d, double need, bool each)
 {
     uint32_t bucket = find_bucket(d, &need, each), last;
 
+    /* Rounding can leave the whole weight below `need`: then all are kept. */
     if (bucket == CPU_BUCKETS) {
         return;
     }
@@ -324,7 +332,7 @@ static uint32_t draw(const struct cpu *c, const struct cpu_lane *lane,
 
 /* ---- a row ---- */
 
-/* The best id, the lower of equals; V if a logit is not finite. */
+/* Returns the best id, the lower of equals; V if a logit is not finite. */
 static uint32_t best_of(const struct cpu_isa *isa, const float *l,
                         uint32_t vocab)
 {
@@ -335,7 +343,8 @@ static uint32_t best_of(const struct cpu_isa *isa, const float *l,
                : (uint32_t)isa->above(l, 0, vocab, nextafterf(top, -INFINITY));
 }
 
-/* What is not finite stays so, whatever bias and penalties add. */
+/* Checks the adjusted logits: bias and penalties never make an infinite or NaN
+ * logit finite. */
 static void sample_task(void *arg, uint32_t i, uint32_t thread)
 {
     struct sample_job *j = arg;

@@ -45,6 +45,8 @@ static void *map(size_t bytes)
     if (bytes == 0) {
         return NULL;
     }
+    /* mmap() rather than malloc(): pages of the pool cost nothing until
+     * used. */
     p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
              -1, 0);
     return p == MAP_FAILED ? NULL : p;
@@ -122,7 +124,7 @@ static float *state_at(const struct cpu *c, uint32_t layer, size_t slot)
 
 static char *tail_at(const struct cpu *c, uint32_t layer, size_t slot)
 {
-    size_t bytes = cpu_tail_bytes(c); /* 0: a convolution of width 1 */
+    size_t bytes = cpu_tail_bytes(c); /* 0 for a convolution of width 1 */
 
     return bytes == 0 ? NULL : c->layers[layer].tail + slot * bytes;
 }
@@ -132,7 +134,7 @@ static bool is_linear(const struct cpu *c, uint32_t layer)
     return cpu_weights(c, layer)->kind == MIXER_DELTANET;
 }
 
-/* A tail is no bytes at NULL where K is 1. */
+/* Where K is 1 a tail is NULL with 0 bytes, which memset() must not get. */
 static void zero(char *p, size_t bytes)
 {
     if (bytes > 0) {
@@ -191,7 +193,7 @@ void cpu_load_slot(struct kernels *k, uint32_t checkpoint, uint32_t slot)
     copy_state(c, slot, (size_t)c->n_slots + checkpoint);
 }
 
-/* Keys are turned from [hd, block_tokens] to [hd] a position, and back. */
+/* Transposes keys from [hd, block_tokens] to [hd] a position, and back. */
 static void keys_copy(const struct cpu *c, char *k, char *out, bool write)
 {
     size_t item = dtype_bytes(c->kv_dtype), hd = c->w->shape.head_dim;
