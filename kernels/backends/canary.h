@@ -15,10 +15,8 @@
 
 #include "kernels/kernels.h"
 
-#define CANARY_TOKENS                                               \
-    20                    /* tokens of the prompt row; two more are \
-                           * generated */
-#define CANARY_BOUND 0.03 /* a bf16 operand is within 2^-9 of its value */
+#define CANARY_TOKENS 20   /* prompt tokens; two more are generated */
+#define CANARY_BOUND  0.03 /* a bf16 operand is within 2^-9 of its value */
 
 /* Runs the test on k.  Its pool must be allocated and hold at least one
  * sequence of CANARY_TOKENS + 2 tokens, or of the model's context if that is

@@ -5,7 +5,7 @@
 #ifdef SLUICE_X86
 #include <cpuid.h>
 
-/* clang's __builtin_cpu_supports does not know this one. */
+/* clang's __builtin_cpu_supports() does not accept "f16c". */
 static bool has_f16c(void)
 {
     unsigned a, b, c, d;
@@ -43,6 +43,7 @@ const struct cpu_isa *isa_find(const char *name)
         {&isa_generic, has_generic},
     };
 
+    /* Best first, so that a NULL name takes the best set of this processor. */
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         if ((name == NULL || strcmp(name, all[i].isa->name) == 0) &&
             all[i].has()) {

@@ -1,11 +1,13 @@
 /* isa.h - the inner loops of the cpu backend, one table per instruction set.
  *
- * The bodies are the isa_*.inc files, written once over simd_*.h and compiled
- * by isa_generic.c, isa_avx2.c and isa_avx512.c with their own target flags.
- * All three give the same bits: every sum has its order here, none depends on
- * the width of a register or the shape of a tile.
+ * The bodies are the isa_*.inc files, written once over simd_*.h.
+ * isa_generic.c, isa_avx2.c and isa_avx512.c compile them with their own target
+ * flags.  All three give the same bits: this header fixes the order of every
+ * sum, and no sum depends on the width of a register or the shape of a tile.
  *
- * Threading: pure functions of what they are given. */
+ * The opencl backend uses the loops that widen weights, too.
+ *
+ * Threading: pure functions of their arguments. */
 #ifndef KERNELS_ISA_ISA_H
 #define KERNELS_ISA_ISA_H
 
@@ -15,12 +17,13 @@
 
 #include "kernels/kernels.h"
 
-#define CONV_CHANNELS  256 /* of one task */
-#define STATE_COLUMNS  32  /* of one task */
-#define ATTEND_QUERIES 32  /* of one task */
-#define ATTEND_SPAN    64  /* positions per turn of the online softmax */
+#define CONV_CHANNELS  256 /* channels of one task */
+#define STATE_COLUMNS  32  /* columns of one task */
+#define ATTEND_QUERIES 32  /* queries of one task */
+#define ATTEND_SPAN    64  /* positions per turn of online softmax */
 
 /* out[m, n] (+)= sum_k x[m, k] w[n, k] (+ bias[n]).
+ *
  * Lane j of sixteen sums k = j, j+16, ... in that order; then v16_sum. */
 struct matmul_block {
     const float *x;    /* [n_x, k], rows ld_x apart */
@@ -30,19 +33,19 @@ struct matmul_block {
     size_t ld_x, ld_out;
     uint32_t n_x, n_w, k;
     enum dtype dtype;
-    bool add; /* to what is in out */
+    bool add; /* adds to the contents of out */
 };
 
 /* Rows of a quantised matrix (weights.h). */
 struct quantised {
     const uint8_t *data; /* [n_w, k * bits / 8] */
     const void *scales;  /* [n_w, k / group] dtype */
-    const void *biases;  /* the same */
+    const void *biases;  /* [n_w, k / group] dtype */
     enum dtype dtype;
     uint32_t k, bits, group;
 };
 
-/* Those of t from one on. */
+/* Returns the rows of t from `first` on. */
 static inline struct quantised quantised_rows(const struct tensor *t,
                                               uint32_t first)
 {
@@ -59,20 +62,21 @@ static inline struct quantised quantised_rows(const struct tensor *t,
     };
 }
 
-/* The same sums over few rows of x, bit for bit those of the rows that
- * dequantise() gives. */
+/* Computes the same sums over a few rows of x, bit for bit those of the rows
+ * that dequantise() gives. */
 struct quantised_block {
     struct quantised w;
-    struct matmul_block b; /* without its w and dtype */
+    struct matmul_block b; /* its w and dtype are unused */
 };
 
-#define QUANTISED_X 32 /* rows of x past which that is slower */
+#define QUANTISED_X 32 /* with more rows of x, this is slower */
 
-/* Causal attention of n_q queries that share a table and a kv head, turn by
- * turn over absolute spans of ATTEND_SPAN positions:
- *   s_p = scale * sum_d q_d k_pd, in order of d
- *   M' = max(M, max s), l = l e^(M-M') + sum e^(s-M'), y = y e^(M-M') +
- *   sum_p e^(s_p-M') v_p in order of p; at the end y / l. */
+/* Causal attention of n_q queries that share a block table and a kv head, turn
+ * by turn over absolute spans of ATTEND_SPAN positions:
+ *
+ *       s_p = scale * sum_d q_d k_pd, in order of d
+ *       M' = max(M, max s), l = l e^(M-M') + sum e^(s-M'), y = y e^(M-M') +
+ *       sum_p e^(s_p-M') v_p in order of p; at the end y / l. */
 struct attend_task {
     const float *q;       /* [n_q, hd] */
     float *y;             /* [n_q, hd] */
@@ -87,9 +91,9 @@ struct attend_task {
     float *s; /* [ATTEND_QUERIES, ATTEND_SPAN] scratch */
 };
 
-/* u[t, c] = silu(sum_j w[j, c] in[t-K+1+j, c]), j in order; what lies before
- * t = 0 comes from the tail, and whatever is history is rounded to its dtype.
- * The last K-1 rows become the tail. */
+/* u[t, c] = silu(sum_j w[j, c] in[t-K+1+j, c]), j in order.  Inputs before t =
+ * 0 come from the tail.  All past inputs, inside the chunk too, are rounded to
+ * the tail's dtype.  The last K-1 rows become the new tail. */
 struct conv_task {
     const float *in; /* [n_tokens, n], rows ld apart */
     float *out;      /* [n_tokens, n], rows ld apart */
@@ -102,9 +106,11 @@ struct conv_task {
 
 /* The gated delta rule on n <= STATE_COLUMNS columns of one state, token by
  * token:
- *   S = g S; m_j = sum_i k_i S_ij; d_j = beta (v_j - m_j);
- *   S_ij += k_i d_j; o_j = sum_i q_i S_ij
- * Sums over i: four partial ones by i mod 4, then (0+1) + (2+3). */
+ *
+ *       S = g S; m_j = sum_i k_i S_ij; d_j = beta (v_j - m_j);
+ *       S_ij += k_i d_j; o_j = sum_i q_i S_ij
+ *
+ * Sums over i: four partial sums by i mod 4, then (0+1) + (2+3). */
 struct delta_task {
     float *state;       /* [Dk, n], rows ld_state apart */
     const float *q, *k; /* [n_tokens, Dk], rows ld_qk apart */
@@ -134,10 +140,10 @@ struct cpu_isa {
     void (*sigmoid_mul)(float *y, const float *gate, size_t n);
     /* p[i] = exp((l[i] - top) * factor). */
     void (*weigh)(float *p, const float *l, float top, float factor, size_t n);
-    /* The greatest of n >= 1 values; NaN if one is not finite. */
+    /* The greatest of n >= 1 values; NaN if any is not finite. */
     float (*highest)(const float *l, size_t n);
-    /* sum exp(l[i] - top) in turns of 256: lane j of sixteen sums j, j+16, ...
-     * of a turn; then v16_sum; turns in double, in order. */
+    /* sum exp(l[i] - top) in turns of 256.  In a turn, lane j of sixteen sums
+     * j, j+16, ...; then v16_sum.  The turns are added in double, in order. */
     double (*exp_sum)(const float *l, float top, size_t n);
     /* The first i in [from, n) with l[i] > bar; n if there is none. */
     size_t (*above)(const float *l, size_t from, size_t n, float bar);
@@ -151,8 +157,8 @@ extern const struct cpu_isa isa_avx2;
 extern const struct cpu_isa isa_avx512;
 #endif
 
-/* The table of that name, the best one for NULL; NULL if this processor lacks
- * it or there is none. */
+/* Returns the table with that name, or the best one for NULL.  Returns NULL if
+ * there is no such table or this processor lacks its instructions. */
 const struct cpu_isa *isa_find(const char *name);
 
 #endif

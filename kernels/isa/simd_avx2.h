@@ -1,5 +1,5 @@
-/* simd_avx2.h - sixteen float32 lanes as two AVX2 registers, with FMA and
- * F16C.  The calls and their meaning: simd_generic.h. */
+/* simd_avx2.h - sixteen float32 lanes as two AVX2 registers, with FMA and F16C.
+ * simd_generic.h describes the calls. */
 #ifndef KERNELS_ISA_SIMD_AVX2_H
 #define KERNELS_ISA_SIMD_AVX2_H
 
@@ -7,8 +7,8 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Rows of x and of W in a register tile; another one up to TILE_FEW rows of
- * x. */
+/* Rows of x and of W in a register tile; the FEW tile serves up to TILE_FEW
+ * rows of x. */
 #define TILE_X     3
 #define TILE_W     2
 #define TILE_FEW_X 6
@@ -71,7 +71,7 @@ static inline struct v16_group v16_group8(float scale, float bias)
     return v16_group4(scale, bias);
 }
 
-/* Of eight values, one in each lane. */
+/* Widens eight quantised values, one in each lane. */
 static inline __m256 v16_ungroup(struct v16_group g, __m256i q)
 {
     return _mm256_fmadd_ps(_mm256_cvtepi32_ps(q), g.scale, g.bias);

@@ -1,5 +1,5 @@
-/* simd_avx512.h - sixteen float32 lanes as one AVX-512F register.  The calls
- * and their meaning: simd_generic.h. */
+/* simd_avx512.h - sixteen float32 lanes as one AVX-512F register.
+ * simd_generic.h describes the calls. */
 #ifndef KERNELS_ISA_SIMD_AVX512_H
 #define KERNELS_ISA_SIMD_AVX512_H
 
@@ -7,8 +7,8 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Rows of x and of W in a register tile; another one up to TILE_FEW rows of
- * x. */
+/* Rows of x and of W in a register tile; the FEW tile serves up to TILE_FEW
+ * rows of x. */
 #define TILE_X     6
 #define TILE_W     4
 #define TILE_FEW_X 8
@@ -49,7 +49,7 @@ static inline struct v16 v16_load_f16(const uint16_t *p)
     return (struct v16){_mm512_cvtph_ps(h)};
 }
 
-/* Of four bits all that there can be, to be looked up. */
+/* all: with four bits, a table of all sixteen values. */
 struct v16_group {
     __m512 scale, bias, all;
 };
@@ -69,7 +69,7 @@ static inline struct v16_group v16_group8(float scale, float bias)
                               .bias = _mm512_set1_ps(bias)};
 }
 
-/* A look-up takes the lowest four bits of a lane. */
+/* A look-up uses the lowest four bits of each lane. */
 static inline struct v16 v16_load4(struct v16_group g, const uint8_t *p)
 {
     __m128i q = _mm_loadl_epi64((const __m128i *)(const void *)p);

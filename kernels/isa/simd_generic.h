@@ -1,9 +1,9 @@
 /* simd_generic.h - sixteen float32 lanes in plain C.
  *
- * The three simd_*.h give struct v16 and the same calls; each is bit for bit
- * the same function, so the choice of instructions never shows in a result.
- * v16_sum and v16_top fold lanes i and i+8, then +4, +2, +1.
- * v16_max(a, b) is a > b ? a : b: a NaN in b, the second, is kept. */
+ * The three simd_*.h files define struct v16 and the same calls.  Each call is
+ * bit for bit the same function in all three, so the instruction set never
+ * affects a result.  v16_sum and v16_top fold lanes i and i+8, then +4, +2, +1.
+ * v16_max(a, b) is a > b ? a : b: it keeps a NaN in b, the second argument. */
 #ifndef KERNELS_ISA_SIMD_GENERIC_H
 #define KERNELS_ISA_SIMD_GENERIC_H
 
@@ -13,11 +13,11 @@
 
 #include "common/model/half.h"
 
-/* See simd_math.h. */
+/* Selects plain loops in simd_math.h. */
 #define SIMD_PLAIN
 
-/* Rows of x and of W in a register tile; another one up to TILE_FEW rows of
- * x. */
+/* Rows of x and of W in a register tile; the FEW tile serves up to TILE_FEW
+ * rows of x. */
 #define TILE_X     4
 #define TILE_W     1
 #define TILE_FEW_X 4
@@ -62,7 +62,7 @@ static inline struct v16 v16_load_f16(const uint16_t *p)
     LANES(half_from_f16(p[i]));
 }
 
-/* What sixteen quantised values become: v16_fma(q, scale, bias). */
+/* Widens sixteen quantised values: v16_fma(q, scale, bias). */
 struct v16_group {
     float scale, bias;
 };
@@ -77,13 +77,13 @@ static inline struct v16_group v16_group8(float scale, float bias)
     return (struct v16_group){scale, bias};
 }
 
-/* Of the halves of 8 bytes, the lower one first. */
+/* Widens the 4-bit halves of 8 bytes, the lower half first. */
 static inline struct v16 v16_load4(struct v16_group g, const uint8_t *p)
 {
     LANES(fmaf((float)(p[i / 2] >> i % 2 * 4 & 15), g.scale, g.bias));
 }
 
-/* Of 16 bytes. */
+/* Widens 16 bytes. */
 static inline struct v16 v16_load8(struct v16_group g, const uint8_t *p)
 {
     LANES(fmaf((float)p[i], g.scale, g.bias));
@@ -139,7 +139,7 @@ static inline struct v16 v16_min(struct v16 a, struct v16 b)
     LANES(a.f[i] < b.f[i] ? a.f[i] : b.f[i]);
 }
 
-/* Lane by lane x < limit ? a : b. */
+/* Lane by lane: x < limit ? a : b. */
 static inline struct v16 v16_below(struct v16 x, struct v16 limit, struct v16 a,
                                    struct v16 b)
 {

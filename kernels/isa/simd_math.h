@@ -1,7 +1,7 @@
-/* simd_math.h - what the three simd_*.h build on top of their lanes: partial
- * loads and stores, a dtype chosen at run time, exp and what uses it.
+/* simd_math.h - functions that the three simd_*.h share: partial loads and
+ * stores, a dtype chosen at run time, exp and functions built on it.
  *
- * Included after one of them. */
+ * Included after one of the three. */
 #ifndef KERNELS_ISA_SIMD_MATH_H
 #define KERNELS_ISA_SIMD_MATH_H
 
@@ -9,9 +9,9 @@
 
 #include "common/model/weights.h"
 
-/* Registers must stay registers, so everything is one function and every
- * loop over them is unrolled; but sixteen lanes in plain C are no registers,
- * and there it would only keep the compiler busy for a minute. */
+/* Accumulators must stay in registers, so everything is inlined and every loop
+ * over registers is unrolled.  Sixteen lanes in plain C are no registers;
+ * unrolling there would only cost a minute of compile time. */
 #ifdef SIMD_PLAIN
 #define INLINE static inline
 #define UNROLL
@@ -24,13 +24,13 @@
 #endif
 #endif
 
-/* Sixteen values in memory, of either size. */
+/* Sixteen values in memory, of 32 or 16 bits. */
 union v16_part {
     float f[16];
     uint16_t h[16];
 };
 
-/* p[0 .. n) and zeros, n < 16. */
+/* Loads p[0 .. n), n < 16, and zeros behind. */
 INLINE struct v16 v16_load_n(const float *p, uint32_t n)
 {
     float part[16] = {0};
@@ -47,7 +47,7 @@ INLINE void v16_store_n(float *p, struct v16 a, uint32_t n)
     memcpy(p, part, n * sizeof *p);
 }
 
-/* Sixteen values of dtype t from element i of p. */
+/* Loads sixteen values of dtype t from element i of p. */
 INLINE struct v16 v16_get(const void *p, size_t i, const enum dtype t)
 {
     switch (t) {
@@ -93,7 +93,7 @@ INLINE void v16_put_n(void *p, size_t i, struct v16 a, const enum dtype t,
     memcpy((char *)p + i * dtype_bytes(t), &part, n * dtype_bytes(t));
 }
 
-/* a as it will be read back from storage of dtype t. */
+/* Returns a as it would be read back from storage of dtype t. */
 INLINE struct v16 v16_rounded(struct v16 a, const enum dtype t)
 {
     union v16_part part;

@@ -1,4 +1,4 @@
-/* backend.c - the opencl backend put together and taken apart. */
+/* backend.c - assembles the opencl backend and takes it apart. */
 #include "kernels/opencl/backend.h"
 
 #include <stdlib.h>

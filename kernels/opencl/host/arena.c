@@ -1,4 +1,4 @@
-/* arena.c - tensors laid into as few allocations as the device allows. */
+/* arena.c - places tensors in as few allocations as the device allows. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,7 +17,7 @@ struct opencl_arena {
     const char *what;
     struct request *requests;
     uint32_t n, room;
-    bool failed; /* no memory for a request */
+    bool failed; /* memory ran short for a request */
     cl_mem *mems;
     size_t *sizes; /* [n_mems] */
     uint32_t n_mems;
@@ -67,7 +67,7 @@ void opencl_arena_add(struct opencl_arena *a, struct opencl_tensor *out,
         (struct request){.out = out, .bytes = rows * cols * item};
 }
 
-/* Each behind the one before while the allocation allows. */
+/* Places each tensor behind the one before while the allocation allows. */
 static enum status lay_out(struct opencl_arena *a, uint64_t largest,
                            struct error *e)
 {
@@ -126,7 +126,7 @@ static enum status no_room(const struct opencl *c, const struct opencl_arena *a,
                      opencl_error_name(code, name, sizeof name));
 }
 
-/* A driver may put an allocation off until it is used: it is used now. */
+/* Uses the allocation at once, since a driver may defer it until first use. */
 static enum status touch(struct opencl *c, const struct opencl_arena *a,
                          uint32_t i, struct error *e)
 {
@@ -137,6 +137,7 @@ static enum status touch(struct opencl *c, const struct opencl_arena *a,
     opencl_zero(c, &all, 0, c->device.host_memory ? 16 : a->sizes[i]);
     opencl_wait(c);
     code = c->failed.code;
+    /* The deferred allocation failed, so the error is about room. */
     if (c->refusal == CL_MEM_OBJECT_ALLOCATION_FAILURE) {
         return no_room(c, a, c->refusal, e);
     }

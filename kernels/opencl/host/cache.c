@@ -35,7 +35,7 @@ void cache_default(char dir[CACHE_PATH])
     }
 }
 
-/* "DIR/HASH.bin"; false if that is too long. */
+/* Writes "DIR/HASH.bin"; false if that is too long. */
 static bool name_of(char out[CACHE_PATH], const char *dir,
                     const struct cache_key *key)
 {
@@ -59,7 +59,7 @@ static bool head_fits(const struct head *h, const struct cache_key *key)
            h->n <= CACHE_BYTES_MAX;
 }
 
-/* The body, and nothing behind it. */
+/* Reads the body; NULL if it is short, damaged, or has bytes behind it. */
 static char *body_read(FILE *f, const struct head *h)
 {
     size_t n = (size_t)h->n;
@@ -92,7 +92,7 @@ enum cache_found cache_read(const char *dir, const struct cache_key *key,
     return *bytes != NULL ? CACHE_HIT : CACHE_BROKEN;
 }
 
-/* The folder and those above it. */
+/* Makes the folder and those above it. */
 static void make_folders(const char *dir)
 {
     char path[CACHE_PATH];
@@ -140,6 +140,7 @@ bool cache_write(const char *dir, const struct cache_key *key,
         return false;
     }
     make_folders(dir);
+    /* The process id keeps two writers apart; rename() is atomic. */
     snprintf(part, sizeof part, "%s.%ld.part", path, (long)getpid());
     fd =
         open(part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);

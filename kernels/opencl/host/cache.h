@@ -1,7 +1,7 @@
-/* cache.h - files named by a hash; program.h says what they are.
+/* cache.h - files named by a hash; program.h describes their contents.
  *
- * Threading: none; several processes may use one folder.  Memory: what is
- * read is the caller's. */
+ * Threading: no state; several processes may use one folder.
+ * Memory: the caller owns what is read. */
 #ifndef KERNELS_OPENCL_HOST_CACHE_H
 #define KERNELS_OPENCL_HOST_CACHE_H
 
@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #define CACHE_PATH      1024
-#define CACHE_BYTES_MAX ((size_t)64 << 20) /* of a program */
+#define CACHE_BYTES_MAX ((size_t)64 << 20) /* of one program */
 
 struct cache_key {
     uint8_t v[16];
@@ -18,14 +18,15 @@ struct cache_key {
 
 enum cache_found { CACHE_HIT, CACHE_ABSENT, CACHE_BROKEN };
 
-/* Where programs are kept if nobody says; "" if there is no such place. */
+/* Writes the default folder to dir; "" if there is none. */
 void cache_default(char dir[CACHE_PATH]);
 
-/* CACHE_HIT: *bytes [*n] is the caller's to free. */
+/* Reads a program.  On CACHE_HIT the caller frees *bytes [*n]. */
 enum cache_found cache_read(const char *dir, const struct cache_key *key,
                             char **bytes, size_t *n);
 
-/* Makes the folder where it is missing.  False: it could not be kept. */
+/* Writes a program, and creates missing folders.  Returns false if it could not
+ * be kept. */
 bool cache_write(const char *dir, const struct cache_key *key,
                  const char *bytes, size_t n);
 

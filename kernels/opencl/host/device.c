@@ -7,7 +7,7 @@
 
 #define PLATFORMS_MAX 16
 #define POCL          "Portable Computing Language"
-/* cl_nv_device_attribute_query; not in every CL/cl_ext.h. */
+/* From cl_nv_device_attribute_query; not in every CL/cl_ext.h. */
 #define NV_MAJOR 0x4000
 #define NV_MINOR 0x4001
 
@@ -104,7 +104,7 @@ static bool has_part(const char *text, const char *part)
     return false;
 }
 
-/* The first GPU, else the first accelerator; n if there is neither. */
+/* Returns the first GPU, else the first accelerator; n if there is neither. */
 static uint32_t first_of(const struct opencl_device *all, uint32_t n)
 {
     static const cl_device_type wanted[] = {CL_DEVICE_TYPE_GPU,

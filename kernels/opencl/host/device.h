@@ -1,14 +1,15 @@
-/* device.h - which OpenCL devices there are, and the one that is wanted.
+/* device.h - lists the OpenCL devices and selects one.
  *
  * Devices are numbered from 0 over all platforms in the order of the ICD
- * loader.  A wish is
+ * loader.  A selector is
  *
  *     "opencl"   the first GPU, else the first accelerator; never a CPU
- *     "3"        the device of that number
- *     "h200"     the one whose name, or platform's name, has this in it,
- *                whatever the case; several: a sentence that lists them
+ *     "3"        the device with that number
+ *     "h200"     the device whose name, or platform's name, contains this text,
+ *                ignoring case; several matches are an error that lists them
  *
- * Threading: none.  Memory: nothing is kept.  Limits: OPENCL_DEVICES_MAX. */
+ * Threading: no state.  Memory: nothing is kept.  Limits:
+ * OPENCL_DEVICES_MAX. */
 #ifndef KERNELS_OPENCL_HOST_DEVICE_H
 #define KERNELS_OPENCL_HOST_DEVICE_H
 
@@ -29,25 +30,27 @@ struct opencl_device {
     char platform_name[128], name[128], version[128], driver[128];
     cl_device_type type;
     uint64_t memory;  /* bytes of the device */
-    uint64_t largest; /* bytes of one allocation, at most */
+    uint64_t largest; /* bytes of the largest allocation */
     size_t group_max; /* work-items of a work-group */
     uint32_t units;   /* compute units */
-    uint32_t nvidia;  /* 0: another maker's; else 10 * major + minor: 90 */
+    uint32_t nvidia;  /* 10 * major + minor, as 90; 0: not NVIDIA */
     bool host_memory; /* shares the host's memory */
-    bool caches;      /* its driver keeps on disk what it compiled */
+    bool caches;      /* its driver caches compiled kernels on disk */
 };
 
-/* ST_NOT_FOUND, with a sentence: no such device, no device, no loader. */
+/* Finds the device that the selector `wish` names.  Returns ST_NOT_FOUND and a
+ * text if there is no such device, no device at all, or no loader. */
 MUST_CHECK enum status opencl_device_find(struct opencl_device *out,
                                           const char *wish, struct error *e);
 
-/* All of them, at most `most`; how many. */
+/* Fills out with all devices, at most `most`; returns their number. */
 uint32_t opencl_devices(struct opencl_device *out, uint32_t most);
 
-/* A table for people; a sentence if there is none. */
+/* Prints a table for people, or a sentence if there is no device. */
 void opencl_devices_print(FILE *out);
 
-/* "CL_OUT_OF_RESOURCES (-5)"; text is used for what has no name. */
+/* Returns a name such as "CL_OUT_OF_RESOURCES (-5)"; codes without a name are
+ * formatted in text [size]. */
 const char *opencl_error_name(cl_int code, char *text, size_t size);
 
 #endif

@@ -105,6 +105,7 @@ enum status opencl_choose(struct opencl *c, struct opencl_kernel **out,
     for (uint32_t i = 0; i < n; i++) {
         const struct opencl_variant *v = &table[i];
 
+        /* A variant without fits() is portable. */
         if (v->fits != NULL && (c->portable || !v->fits(c, shape))) {
             continue;
         }
@@ -147,6 +148,7 @@ static void put(struct opencl_call *a, size_t size, const void *value)
 
 void opencl_arg_tensor(struct opencl_call *a, const struct opencl_tensor *t)
 {
+    /* An argument must be a valid cl_mem even if the tensor is absent. */
     cl_mem mem = t->mem ? t->mem : a->c->meta.mem;
     cl_ulong at = t->mem ? t->at / t->item : UINT64_MAX;
 
@@ -187,12 +189,12 @@ void opencl_arg_local(struct opencl_call *a, size_t bytes)
 
 /* ---- launch ---- */
 
-/* Kernels between two ticks: few events, and no long silence. */
+/* Launches between two ticks: few events, yet no long time without a tick. */
 #define LAUNCHES_A_TICK 6
 #define BRIEF_A_TICK    64
 
-/* An event keeps NVIDIA's devices from the next kernel for 2 us, and there a
- * step without prompts is over in some ms. */
+/* An event delays the next kernel on NVIDIA's devices by 2 us, and a step
+ * without prompts takes only a few ms there. */
 static bool is_brief(const struct opencl *c)
 {
     return c->device.nvidia > 0 && c->step.n_gen == c->step.n_tokens;
@@ -249,6 +251,7 @@ void opencl_launch(struct opencl_call *a, uint32_t dims, const size_t *global,
 void opencl_operator_end(struct opencl *c)
 {
     if (!is_brief(c)) {
+        /* The next launch gets an event. */
         c->unwatched = LAUNCHES_A_TICK;
     }
 }

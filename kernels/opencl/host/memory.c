@@ -10,17 +10,17 @@
 #define DOWN        ((size_t)4 << 20) /* of a download */
 #define FILL_GROUP  64
 #define FILL_ITEMS  ((size_t)1 << 20)
-#define SCRATCH_MAX 256 /* tensors in parts */
+#define SCRATCH_MAX 256 /* tensors in all parts */
 
-/* A tensor in a part: the area's own, from `at`. */
+/* A tensor in a part, at offset `at` of the shared area. */
 struct shared {
     struct opencl_tensor *out;
     size_t at;
 };
 
 struct opencl_memory {
-    struct opencl_arena *kept; /* scratch not shared */
-    struct opencl_tensor area; /* of kept: the parts over each other */
+    struct opencl_arena *kept; /* scratch that is not shared */
+    struct opencl_tensor area; /* in kept: the overlapping parts */
     size_t used[OPENCL_PARTS]; /* bytes of each part */
     struct shared shared[SCRATCH_MAX];
     uint32_t n_shared;
@@ -28,10 +28,10 @@ struct opencl_memory {
 
     cl_mem pinned;
     size_t pinned_bytes;
-    char *map;        /* pinned, as the host sees it: meta, up, down */
+    char *map;        /* pinned, mapped on the host: meta, up, down */
     char *up, *down;  /* [2 * PIECE], [DOWN] */
     size_t up_at;     /* where the next upload goes */
-    cl_event left[2]; /* the end of all uploads out of a half, or NULL */
+    cl_event left[2]; /* end of all uploads from a half, or NULL */
 };
 
 static const struct opencl_variant fills[] = {
@@ -134,7 +134,7 @@ void opencl_scratch(struct opencl *c, enum opencl_part part,
         opencl_arena_add(m->kept, out, rows, cols, item);
         return;
     }
-    opencl_arena_add(NULL, out, rows, cols, item); /* its shape alone */
+    opencl_arena_add(NULL, out, rows, cols, item); /* sets its shape only */
     if (rows * cols == 0) {
         return;
     }
@@ -157,6 +157,7 @@ enum status opencl_scratch_make(struct opencl *c, struct error *e)
                          SCRATCH_MAX);
     }
     for (int i = 0; i < OPENCL_PARTS; i++) {
+        /* Parts overlap, so the area is as large as the largest part. */
         most = m->used[i] > most ? m->used[i] : most;
     }
     opencl_arena_add(m->kept, &m->area, most > 0 ? 1 : 0, most, 1);
@@ -216,8 +217,8 @@ void opencl_move(struct opencl *c, const struct opencl_tensor *t, size_t to,
 
 /* ---- transfers ---- */
 
-/* Room for up to *n bytes of an upload.  A half is used again when all that
- * was read out of it has ended. */
+/* Returns room for up to *n bytes of an upload.  A half is reused once all
+ * reads from it have ended. */
 static char *take_up(struct opencl *c, size_t *n)
 {
     struct opencl_memory *m = c->memory;
@@ -229,6 +230,7 @@ static char *take_up(struct opencl *c, size_t *n)
         opencl_check(
             c, clEnqueueMarkerWithWaitList(opencl_queue_id(c), 0, NULL, end),
             "mark an upload");
+        /* Without a flush, the marker might not be submitted until the wait. */
         clFlush(opencl_queue_id(c));
         half %= 2;
         m->up_at = half * PIECE;
@@ -260,7 +262,8 @@ void opencl_upload(struct opencl *c, const struct opencl_tensor *to, size_t at,
     const char *rest = from;
 
     if (to == &c->meta) {
-        opencl_upload_meta(c); /* or it would overwrite this */
+        opencl_upload_meta(c); /* or the step's meta would overwrite this
+                                * later */
     }
     while (bytes > 0 && c->failed.code == ST_OK) {
         size_t n = bytes;
@@ -309,7 +312,7 @@ void opencl_download(struct opencl *c, const struct opencl_tensor *from,
     }
 }
 
-/* Nothing reads pinned memory any more. */
+/* After the wait, no command reads pinned memory. */
 void opencl_settle(struct opencl *c)
 {
     opencl_wait(c);

@@ -6,8 +6,8 @@
 #include "kernels/opencl/host/memory.h"
 #include "kernels/opencl/host/queue.h"
 
-#define READ_BYTES ((size_t)1 << 30)  /* of a device with memory of its own */
-#define READ_HOST  ((size_t)64 << 20) /* of one that shares the host's */
+#define READ_BYTES ((size_t)1 << 30)  /* for a device with its own memory */
+#define READ_HOST  ((size_t)64 << 20) /* for one that shares the host's */
 #define READ_GROUP 256
 #define READ_TURNS 4
 
@@ -15,7 +15,7 @@ static const struct opencl_variant reads[] = {
     {"read", "read_all", NULL, READ_GROUP, 0, 0, 0, false, 0, 0},
 };
 
-/* bytes, all of them once. */
+/* Reads all bytes of t once. */
 static void read_once(struct opencl *c, struct opencl_kernel *k,
                       const struct opencl_tensor *t,
                       const struct opencl_tensor *out)
@@ -52,6 +52,7 @@ static enum status measure(struct opencl *c, struct opencl_arena *arena,
 
         read_once(c, k, &all, &out);
         st = c->failed.code;
+        /* The fastest turn is the closest to what the device can do. */
         best = k->ns - before < best ? k->ns - before : best;
     }
     c->read_rate =

@@ -9,8 +9,8 @@
 #include "kernels/opencl/host/ptx.h"
 
 #define OPTIONS_MAX 2048
-#define SAID_MAX    300 /* bytes of a compiler's words in a sentence */
-#define PIECES      6   /* of a source: three files, each behind its #line */
+#define SAID_MAX    300 /* bytes of the compiler's log in an error text */
+#define PIECES      6   /* source strings: three files, each behind its #line */
 
 struct program {
     cl_program id;
@@ -28,7 +28,7 @@ struct opencl_programs {
     struct opencl_programs_counts counts;
 };
 
-/* One program on its way. */
+/* A program while it is built. */
 struct build {
     const struct opencl_programs *p;
     const char *file, *pieces[PIECES];
@@ -119,6 +119,7 @@ static bool digest(struct build *b)
         return false;
     }
     XXH3_128bits_reset(s);
+    /* A binary fits one driver version only, so all four are in the hash. */
     digest_text(s, d->platform_name);
     digest_text(s, d->name);
     digest_text(s, d->version);
@@ -133,13 +134,13 @@ static bool digest(struct build *b)
     return true;
 }
 
-/* The folder of a kernel file under kernels/opencl, by its name. */
+/* Returns the folder of a kernel file under kernels/opencl, by its name. */
 static const char *folder_of(const char *file)
 {
     return strncmp(file, "nv", 2) == 0 ? "nv" : "portable";
 }
 
-/* The i-th file of the source; nothing if this build has it not. */
+/* Adds the i-th file of the source; nothing if this build lacks it. */
 static void add_file(struct build *b, uint32_t i, const char *name)
 {
     const struct embedded *f = name ? find_file(b->p, name) : NULL;
@@ -177,7 +178,7 @@ static enum status prepare(struct build *b, const struct opencl_programs *p,
 
 /* ---- build ---- */
 
-/* The first words of the compiler, on one line. */
+/* Reports the first words of the compiler's log, on one line. */
 static enum status refused(const struct build *b, cl_program id, cl_int code,
                            struct error *e)
 {
@@ -257,7 +258,8 @@ static enum status from_binary(const struct build *b, cl_program *out,
     return st;
 }
 
-/* The program's binary, with a byte of room behind it; NULL: none to be had. */
+/* Returns the program's binary with one spare byte behind it, or NULL if there
+ * is none. */
 static char *binary_of(cl_program id, size_t *n)
 {
     unsigned char *bytes;
@@ -277,14 +279,14 @@ static char *binary_of(cl_program id, size_t *n)
     return (char *)bytes;
 }
 
-/* ---- all of it ---- */
+/* ---- cache and build ---- */
 
 static bool is_nvidia(const struct build *b)
 {
     return b->p->device.nvidia > 0;
 }
 
-/* From the cache; false if there is nothing usable in it. */
+/* Reads the program from the cache; false if the cache has no usable file. */
 static bool read_cached(struct opencl_programs *p, const struct build *b,
                         cl_program *out)
 {
@@ -311,6 +313,7 @@ static void keep(struct opencl_programs *p, const struct build *b,
     if (p->dir[0] == '\0' || cache_write(p->dir, &b->key, bytes, n)) {
         return;
     }
+    /* Once is enough in the log: the next programs would fail the same way. */
     if (p->counts.unwritten++ == 0) {
         log_warn("kernel-cache-unwritten", "dir=%s", p->dir);
     }
@@ -328,6 +331,7 @@ static enum status build(struct opencl_programs *p, const struct build *b,
     }
     p->counts.built++;
     bytes = p->device.caches ? NULL : binary_of(*out, &n);
+    /* The first build gave PTX; the released instructions need a second. */
     if (bytes != NULL && is_nvidia(b) && ptx_release(bytes, &n, n + 1)) {
         clReleaseProgram(*out);
         st = from_binary(b, out, bytes, n, e);

@@ -23,6 +23,7 @@ bool ptx_release(char *ptx, size_t *n, size_t room)
         ++*n;
     }
     while ((held = find_bytes(ptx, *n, PTX_HELD_BACK)) != NULL) {
+        /* Blanks keep every other byte, and so the size, as it is. */
         memset(held, ' ', strlen(PTX_HELD_BACK));
     }
     return true;

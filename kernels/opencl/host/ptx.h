@@ -1,10 +1,11 @@
-/* ptx.h - instructions that the OpenCL compiler does not know.
+/* ptx.h - instructions that the OpenCL compiler does not support.
  *
  * On NVIDIA a program's binary is PTX.  A line in it that begins with
  * PTX_HELD_BACK, a comment to the compiler, holds an instruction of the
- * architecture's own set (sm_90a); let go, the binary is built again.
+ * architecture-specific set (sm_90a).  ptx_release() removes the prefix, and
+ * the binary is then built again.
  *
- * Threading: none.  Memory: the caller's. */
+ * Threading: no state.  Memory: the caller's. */
 #ifndef KERNELS_OPENCL_HOST_PTX_H
 #define KERNELS_OPENCL_HOST_PTX_H
 
@@ -13,9 +14,9 @@
 
 #define PTX_HELD_BACK "//@"
 
-/* In place: ".target sm_90" becomes ".target sm_90a" and held-back lines are
- * let go.  room: bytes at ptx, at least one more than *n.  False: there is
- * nothing to let go, or no target line, and nothing was changed. */
+/* Edits ptx in place: ".target sm_90" becomes ".target sm_90a", and held-back
+ * lines become instructions.  room: bytes at ptx, at least *n + 1.  Returns
+ * false and changes nothing if there is no held-back line or no target line. */
 bool ptx_release(char *ptx, size_t *n, size_t room);
 
 #endif

@@ -6,7 +6,7 @@
 
 struct watched {
     cl_event event;
-    struct opencl_kernel *kernel; /* NULL: none, or no profile */
+    struct opencl_kernel *kernel; /* NULL: no kernel, or no profile */
 };
 
 struct opencl_queue {
@@ -39,6 +39,7 @@ bool opencl_check(struct opencl *c, cl_int code, const char *what)
     if (code == CL_SUCCESS) {
         return true;
     }
+    /* Only the first failure is the cause; the rest follow from it. */
     if (c->failed.code == ST_OK) {
         c->refusal = code;
     }
@@ -118,7 +119,7 @@ static void count_time(const struct watched *w)
     w->kernel->ns += end > begin ? end - begin : 0;
 }
 
-/* The oldest is finished; a negative state says how it failed. */
+/* Retires the oldest command; a negative state is its error code. */
 static void retire(struct opencl *c, cl_int state)
 {
     struct opencl_queue *q = c->queue;

@@ -1,13 +1,14 @@
-/* queue.h - the one in-order queue: what went wrong, ticks, the profile.
+/* queue.h - the one in-order queue: errors, ticks, the profile.
  *
- * Ticks count what the device has finished, not what it was asked for: now and
- * then a command gets an event, and a tick is its completion.  They are
- * looked at on the way and while waiting, oldest first.  With the profile on
- * every kernel has an event.
+ * Ticks count commands that the device has finished, not commands enqueued.
+ * Now and then a command gets an event, and its completion is a tick.  Events
+ * are polled, oldest first, at each new event and while waiting.  With the
+ * profile on, every kernel has an event.
  *
- * Threading: as opencl.h.  Memory: opencl_queue_new().  Limits:
- * OPENCL_EVENTS_MAX commands whose end nobody has seen; then the oldest is
- * waited for. */
+ * Threading: as opencl.h.
+ * Memory: opencl_queue_new() allocates.
+ * Limits: OPENCL_EVENTS_MAX commands with pending events; one more waits for
+ * the oldest. */
 #ifndef KERNELS_OPENCL_HOST_QUEUE_H
 #define KERNELS_OPENCL_HOST_QUEUE_H
 
@@ -15,35 +16,40 @@
 
 #define OPENCL_EVENTS_MAX 512
 
+/* Creates the queue in c->queue; profile: count every kernel's time. */
 MUST_CHECK enum status opencl_queue_new(struct opencl *c, bool profile,
                                         struct error *e);
 void opencl_queue_free(struct opencl *c);
 
+/* Returns OpenCL's own queue. */
 cl_command_queue opencl_queue_id(const struct opencl *c);
 
-/* Where a command's event goes, so that its end is a tick and kernel's time
- * is counted (NULL: no kernel).  Given back by opencl_seen(). */
+/* Returns the place for a command's event, so that its end becomes a tick and
+ * kernel's time is counted (NULL: no kernel).  opencl_seen() must follow. */
 cl_event *opencl_watch(struct opencl *c, struct opencl_kernel *kernel);
 
-/* The command was taken, or was not (then its event is none). */
+/* Ends opencl_watch(): taken is false if the command was rejected and has no
+ * event. */
 void opencl_seen(struct opencl *c, bool taken);
 
-/* Looks which of the watched commands are finished, without waiting. */
+/* Retires the watched commands that have finished, without waiting. */
 void opencl_look(struct opencl *c);
 
-/* Until all that was asked for is finished. */
+/* Waits until all enqueued commands have finished. */
 void opencl_wait(struct opencl *c);
 
-/* False: code is a failure, and the device is given up. */
+/* Returns whether code is CL_SUCCESS; if not, gives the device up. what: the
+ * call, for the error text. */
 bool opencl_check(struct opencl *c, cl_int code, const char *what);
 
-/* Is every kernel's time to be counted? */
+/* Returns whether every kernel's time is counted. */
 bool opencl_profiles(const struct opencl *c);
 
-/* A new one, zeroed, which is the queue's; NULL past OPENCL_KERNELS_MAX. */
+/* Returns a new kernel, zeroed and owned by the queue; NULL past
+ * OPENCL_KERNELS_MAX. */
 struct opencl_kernel *opencl_kernel_new(struct opencl *c);
 
-/* All of them so far. */
+/* Returns all [*n] kernels so far. */
 struct opencl_kernel *opencl_kernels(struct opencl *c, uint32_t *n);
 
 #endif
