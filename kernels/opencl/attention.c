@@ -12,12 +12,13 @@
 #define WG 64
 
 struct opencl_attention {
-    struct opencl_attention_nv *nv; /* or the portable ones */
+    struct opencl_attention_nv *nv; /* NVIDIA's kernels; NULL: the portable
+                                     * ones */
     struct opencl_kernel *prepare, *decode, *prefill;
     struct opencl_tensor in;    /* [T, in.rows] f32: q, k, v as projected */
     struct opencl_tensor query; /* [T, nh*hd] f32 normed and rotated */
     struct opencl_tensor y;     /* [T, nh*hd] operand dtype */
-    struct opencl_tensor part, tickets; /* of kernels that split a context */
+    struct opencl_tensor part, tickets; /* for kernels that split a context */
 };
 
 static const struct opencl_variant prepare[] = {
@@ -104,7 +105,8 @@ void opencl_attention_free(struct opencl *c)
     c->attention = NULL;
 }
 
-/* Queries of all tokens; their keys and values to the cache. */
+/* Prepares the queries of all tokens, and stores their keys and values in the
+ * cache. */
 static void run_prepare(struct opencl *c, const struct opencl_layer *l)
 {
     const struct opencl_attention *at = c->attention;
@@ -126,7 +128,7 @@ static void run_prepare(struct opencl *c, const struct opencl_layer *l)
                   (uint64_t)n * at->in.cols * sizeof(float) * 2);
 }
 
-/* Bytes of keys and values that rows [first, end) read at least. */
+/* Returns the least bytes of keys and values that rows [first, end) read. */
 static uint64_t context_bytes(const struct opencl *c, uint32_t first,
                               uint32_t end)
 {

@@ -28,7 +28,7 @@ struct operator
     void (*free)(struct opencl * c);
 };
 
-/* In the order in which they are set up. */
+/* In the order of setup; they are freed in reverse. */
 static const struct operator operators[] = {
     {opencl_matmul_setup, opencl_matmul_free},
     {opencl_rows_setup, opencl_rows_free},
@@ -47,7 +47,8 @@ static void backend_free(struct kernels *k)
     if (c->queue != NULL && c->memory != NULL) {
         opencl_settle(c);
     }
-    /* They write into the tensors that they gave: before who has these. */
+    /* Arenas write to their owners' tensors, so they are freed before the
+     * owners. */
     opencl_arena_free(&c->pool);
     opencl_arena_free(&c->weights);
     opencl_memory_free(c);
@@ -191,7 +192,7 @@ static enum status allocate_host(struct opencl *c, struct error *e)
                : error_set(e, ST_RESOURCE_EXHAUSTED, "no memory");
 }
 
-/* Scratch that belongs to no operator. */
+/* Requests the scratch that belongs to no operator. */
 static void ask_scratch(struct opencl *c)
 {
     const struct model_shape *s = &c->w->shape;

@@ -14,22 +14,22 @@
 #define PRODUCTS 4 /* out, gate_up, down, in */
 #define NONE     UINT32_MAX
 
-/* Of a layer. */
+/* The chained products of a layer. */
 struct chain {
     const struct opencl_tensor *w[PRODUCTS];
-    uint32_t n; /* of them: the last layer has no in behind it */
-    struct opencl_kernel *kernel;  /* NULL: none */
-    struct opencl_variant variant; /* of it, if this layer was the first */
+    uint32_t n; /* products; the last layer has no in behind it */
+    struct opencl_kernel *kernel;  /* NULL: not chained */
+    struct opencl_variant variant; /* its variant, in the first layer with it */
 };
 
 struct opencl_chain {
     struct chain *layers;       /* [end - begin] */
-    struct opencl_tensor posts; /* what work-groups leave for each other */
-    uint32_t launched;          /* the number of the last launch */
+    struct opencl_tensor posts; /* values that work-groups exchange */
+    uint32_t launched;          /* number of the last launch */
     bool zeroed;
-    uint32_t waits;                /* the layer whose out waits, or NONE */
-    const struct opencl_tensor *y; /* for it */
-    uint32_t began;                /* the layer whose in is there, or NONE */
+    uint32_t waits;                /* layer with a deferred out, or NONE */
+    const struct opencl_tensor *y; /* its input */
+    uint32_t began;                /* layer with a computed in, or NONE */
 };
 
 static uint32_t n_layers(const struct opencl *c)
@@ -49,8 +49,8 @@ static const struct opencl_tensor *out_of(const struct opencl_layer *l)
 
 /* ---- setup ---- */
 
-/* False: matrices are not alike, or one of them has portable kernels, whose
- * bits are others. */
+/* Returns false if matrices differ in form, or if one has portable kernels,
+ * which give other bits. */
 static bool describe(const struct opencl *c, uint32_t layer, struct chain *out)
 {
     const struct opencl_layer *l = &c->layers[layer];
@@ -107,7 +107,7 @@ static void choose(struct opencl *c, struct chain *of)
     }
 }
 
-/* Layers of the same shapes have the same kernels. */
+/* Chooses a layer's kernel; layers with the same shapes share one. */
 static void choose_layer(struct opencl *c, uint32_t layer)
 {
     struct chain *all = c->chain->layers, *of = &all[layer];
@@ -178,6 +178,7 @@ bool opencl_chain_began(struct opencl *c, uint32_t layer)
 bool opencl_chain_takes(struct opencl *c, uint32_t layer,
                         const struct opencl_tensor *y)
 {
+    /* nv_chain_decode.cl computes one token. */
     if (!c->chain->layers[layer].kernel || c->step.n_tokens != 1 ||
         c->step.n_gen != 1) {
         return false;
@@ -203,7 +204,8 @@ void opencl_chain_settle(struct opencl *c)
     }
 }
 
-/* Arguments behind down's: where the next layer's first product goes. */
+/* Arguments behind down's: the output and weights of the next layer's first
+ * product. */
 struct behind {
     struct opencl_tensor in, w, bias;
 };
@@ -258,6 +260,7 @@ static void launch(struct opencl *c, uint32_t layer)
     opencl_arg_tensor(&a, opencl_rows_behind(c, layer));
     opencl_arg_tensor(&a, &next.w);
     opencl_arg_tensor(&a, &next.bias);
+    /* Marks the posts of this launch, so that posts need no clearing. */
     opencl_arg_u32(&a, ++ch->launched);
     opencl_launch(&a, 1, &global, &local, bytes_of(of));
 }

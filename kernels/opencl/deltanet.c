@@ -10,11 +10,12 @@
 #include "kernels/opencl/rows.h"
 
 struct opencl_deltanet {
-    struct opencl_deltanet_nv *nv; /* or the portable ones */
+    struct opencl_deltanet_nv *nv; /* NVIDIA's kernels; NULL: the portable
+                                    * ones */
     struct opencl_kernel *decode, *prefill;
     struct opencl_tensor in;         /* [T, C + Hv*Dv + 2*Hv] f32: u, z, b, a */
     struct opencl_tensor y;          /* [T, Hv*Dv] operand dtype */
-    struct opencl_tensor o, tickets; /* of kernels that share a head */
+    struct opencl_tensor o, tickets; /* for kernels that share a head */
 };
 
 static const struct opencl_variant decode[] = {
@@ -81,7 +82,7 @@ void opencl_deltanet_free(struct opencl *c)
     c->deltanet = NULL;
 }
 
-/* Rows first .. first + n of the step. */
+/* Runs rows first .. first + n of the step. */
 static void run(struct opencl *c, const struct opencl_layer *l,
                 struct opencl_kernel *kernel, uint32_t first, uint32_t n)
 {

@@ -13,9 +13,10 @@ enum matmul_op { MATMUL_STORE, MATMUL_SILU, MATMUL_ADD, MATMUL_OPS };
 
 enum matmul_kind { MATMUL_DECODE, MATMUL_PREFILL, MATMUL_KINDS };
 
-/* What a kernel is made for: generated tokens, at most so many in a tile, or
- * prompt tokens, about so many in a launch.  Ways of one kind give the same
- * bits: all of a matrix are NVIDIA's, or none. */
+/* The cases that have a kernel each: generated tokens, at most this many in a
+ * tile, or prompt tokens, about this many in a launch.  Kernels of one kind
+ * must give the same bits, so NVIDIA's kernels serve all cases of a kind for a
+ * matrix, or none. */
 static const struct way {
     enum matmul_kind kind;
     uint32_t tokens;
@@ -26,19 +27,18 @@ static const struct way {
 };
 
 #define MATMUL_WAYS (sizeof ways / sizeof *ways)
-#define WIDEN_ITEMS 256 /* of a work-group that makes a matrix bf16 */
+#define WIDEN_ITEMS 256 /* per work-group that widens a matrix to bf16 */
 
-/* Tokens of a launch whose work-groups share tiles. */
+/* Most tokens of a launch whose work-groups share tiles. */
 #define SHARED_TOKENS 128
 
 /* The kernels of one matrix shape. */
 struct matmul_choice {
     enum matmul_op op;
-    struct opencl_tensor w; /* one of those, without its place */
+    struct opencl_tensor w; /* the matrix's form, without its place */
     struct opencl_kernel *widen;
     struct opencl_kernel *kernel[MATMUL_WAYS];
-    struct opencl_variant
-        nv[MATMUL_WAYS]; /* of those of them that are NVIDIA's */
+    struct opencl_variant nv[MATMUL_WAYS]; /* variants of NVIDIA's kernels */
 };
 
 /* ---- which kernel ---- */
@@ -105,7 +105,8 @@ static struct matmul_choice *find(const struct opencl_matmul *m,
     return NULL;
 }
 
-/* How NVIDIA's kernel for a way is cut; false: there is none. */
+/* Gets the cut of NVIDIA's kernel for a case; false if there is no such
+ * kernel. */
 static bool cut_nv(const struct opencl *c, const struct matmul_choice *of,
                    const struct way *way, struct matmul_nv *out)
 {
@@ -127,8 +128,8 @@ static bool cut_nv(const struct opencl *c, const struct matmul_choice *of,
                                       local);
 }
 
-/* NVIDIA's kernel for a way; false: there is none, or the compiler refuses
- * it. */
+/* Chooses NVIDIA's kernel for a case; false if there is none, or if the
+ * compiler rejects it. */
 static bool choose_nv(struct opencl *c, struct matmul_choice *of, size_t way,
                       const char *defines)
 {
@@ -158,8 +159,8 @@ static bool choose_nv(struct opencl *c, struct matmul_choice *of, size_t way,
     return true;
 }
 
-/* NVIDIA's kernels for a kind: for all of its ways or, where one is missing,
- * for none. */
+/* Chooses NVIDIA's kernels for all cases of a kind or, if any is missing, for
+ * none. */
 static void choose_all_nv(struct opencl *c, struct matmul_choice *of,
                           enum matmul_kind kind, const char *defines)
 {
@@ -181,7 +182,8 @@ static bool fits_nv(const struct opencl *c, const struct opencl_shape *s)
     return c->device.nvidia >= 80;
 }
 
-/* What NVIDIA's kernels for prompts read instead of all sums of squares. */
+/* Chooses the kernel that folds a row's sums of squares for NVIDIA's prefill
+ * kernels. */
 static void choose_fold(struct opencl *c)
 {
     static const struct opencl_variant fold = {.file = "nv_norm_fold",
@@ -196,8 +198,8 @@ static void choose_fold(struct opencl *c)
     }
 }
 
-/* What makes quantised matrices ready for NVIDIA's kernels for prompts: one
- * kernel for each form, found through the matrix. */
+/* Chooses the kernel that widens quantised matrices for NVIDIA's prefill
+ * kernels: one kernel for each form, found through the matrix. */
 static enum status choose_widen(struct opencl *c, struct matmul_choice *of,
                                 const char *defines, struct error *e)
 {
@@ -210,7 +212,7 @@ static enum status choose_widen(struct opencl *c, struct matmul_choice *of,
     return opencl_choose(c, &of->widen, &widen, 1, NULL, defines, e);
 }
 
-/* The kernels for op with a matrix of w's shape, once. */
+/* Chooses the kernels for op with a matrix of w's shape, once. */
 static enum status choose(struct opencl *c, enum matmul_op op,
                           const struct opencl_tensor *w, struct error *e)
 {
@@ -249,7 +251,7 @@ static enum status choose(struct opencl *c, enum matmul_op op,
     return st;
 }
 
-/* The kernel for n tokens of a kind. */
+/* Returns the kernel for n tokens of a kind. */
 static struct opencl_kernel *kernel_for(const struct opencl *c,
                                         enum matmul_op op,
                                         const struct opencl_tensor *w, int kind,
@@ -307,9 +309,9 @@ static enum status choose_each(struct opencl *c, struct error *e)
     return st == ST_OK ? choose(c, MATMUL_STORE, &c->head, e) : st;
 }
 
-/* Nothing promises that wgmma rounds as mma.sync does, and a token's bits may
- * not depend on how many there are: where one kernel is refused, none of them
- * is used. */
+/* Nothing guarantees that wgmma rounds as mma.sync does, and a token's bits
+ * must not depend on the number of tokens.  So if the compiler rejects one
+ * wgmma kernel, none is used, and the choice starts again. */
 static enum status choose_all(struct opencl *c, struct error *e)
 {
     struct opencl_matmul *m = c->matmul;
@@ -357,14 +359,14 @@ void opencl_operand_scratch(struct opencl *c, struct opencl_operand *out,
                    sizeof(float));
 }
 
-/* Tiles of a kernel beside each other: their columns are rows of w. */
+/* Returns the tiles of a kernel side by side: their columns are rows of w. */
 static size_t tiles_of(const struct opencl_variant *v,
                        const struct opencl_tensor *w)
 {
     return (w->rows + v->tile_cols - 1) / v->tile_cols;
 }
 
-/* Room for any quantised matrix that prompts are multiplied with, as bf16. */
+/* Requests room for any quantised matrix of the prefill products, as bf16. */
 static void wide_scratch(struct opencl *c)
 {
     size_t most = 0;
@@ -387,7 +389,8 @@ static void wide_scratch(struct opencl *c)
     }
 }
 
-/* Room for work-groups that share tiles, of whichever kernel wants most. */
+/* Requests room for work-groups that share tiles, for the kernel that needs
+ * most. */
 static void share_scratch(struct opencl *c)
 {
     size_t parts = 0, tickets = 0;
@@ -422,10 +425,13 @@ enum status opencl_matmul_setup(struct opencl *c, struct error *e)
     if (!m || !m->choices) {
         return error_set(e, ST_RESOURCE_EXHAUSTED, "no memory for kernels");
     }
+    /* One dtype for all operands, since kernels pass them on to each other. */
     m->operand = all_bf16(c) ? DTYPE_BF16 : DTYPE_F32;
     opencl_operand_scratch(c, &m->norm, c->sizes.max_tokens);
     wide_scratch(c);
     choose_fold(c);
+    /* Tickets are sized by the chosen kernels, so share_scratch() comes
+     * later. */
     st = choose_all(c, e);
     if (st == ST_OK) {
         share_scratch(c);
@@ -444,7 +450,7 @@ void opencl_matmul_free(struct opencl *c)
 
 /* ---- launches ---- */
 
-/* Rows of a launch. */
+/* A range of rows in a launch. */
 struct range {
     uint32_t first, n;
 };
@@ -458,7 +464,7 @@ static struct range range_of(const struct opencl *c, int kind)
                : (struct range){s->n_gen, s->n_tokens - s->n_gen};
 }
 
-/* first, n_rows, n, k; and the grid. */
+/* Sets the arguments first, n_rows, n, k, and launches the grid. */
 static void run(struct opencl_call *a, struct range r,
                 const struct opencl_tensor *w, uint32_t n, uint32_t ld_out)
 {
@@ -478,7 +484,7 @@ static void run(struct opencl_call *a, struct range r,
     opencl_launch(a, 2, global, local, opencl_tensor_bytes(w));
 }
 
-/* Before a norm's product with prompt tokens. */
+/* Folds sums of squares before a norm's product with prompt tokens. */
 static void fold(struct opencl *c, int kind, struct range r)
 {
     const size_t local = 256, global = (size_t)(r.n + 7) / 8 * local;
@@ -495,8 +501,8 @@ static void fold(struct opencl *c, int kind, struct range r)
     }
 }
 
-/* w as k takes it: NVIDIA's kernels for prompts want bf16, and a quantised
- * matrix is made that, here and each time. */
+/* Returns w in the form that k reads.  NVIDIA's prefill kernels read bf16, so a
+ * quantised matrix is widened here, at each launch. */
 static struct opencl_tensor as_taken(struct opencl *c, enum matmul_op op,
                                      const struct opencl_tensor *w, int kind,
                                      const struct opencl_kernel *k, uint32_t n)
@@ -584,7 +590,7 @@ void opencl_project_silu(struct opencl *c, const struct opencl_tensor *w,
     }
 }
 
-/* What is added, and the norm behind it. */
+/* The product to add, and the norm behind it. */
 struct addend {
     const struct opencl_tensor *in, *w, *bias, *gamma;
 };
@@ -607,7 +613,8 @@ static void add_range(struct opencl *c, struct opencl_kernel *k, struct range r,
     run(&a, r, of->w, of->w->rows, 0);
 }
 
-/* Work-groups that share tiles have room for so many tokens at a time. */
+/* Launches in pieces if work-groups share tiles, which have room for
+ * SHARED_TOKENS tokens. */
 static void add(struct opencl *c, struct opencl_kernel *k, struct range r,
                 const struct addend *of)
 {

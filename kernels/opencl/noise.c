@@ -5,8 +5,8 @@
 
 #define GROUP 64
 #define ITEMS ((size_t)1 << 20)
-#define PIECE 16   /* bytes that an item writes; OPENCL_ALIGN has room */
-#define STATE 0.1f /* about what a prompt leaves */
+#define PIECE 16   /* bytes per work-item; OPENCL_ALIGN has room */
+#define STATE 0.1f /* about the size that a prompt leaves */
 
 const char opencl_noise_data[1] = {0}, opencl_noise_other[1] = {0};
 
@@ -14,9 +14,9 @@ static const struct opencl_variant noises[] = {
     {"noise", "noise", NULL, GROUP, 0, 0, 0, false, 0, 0},
 };
 
-#define ANY_BITS 3 /* NOISE_DTYPE of what is no number */
+#define ANY_BITS 3 /* NOISE_DTYPE of raw bits */
 
-/* The same kernel again for the same dtype. */
+/* Chooses the kernel of a dtype; the same one at each call. */
 static struct opencl_kernel *choose(struct opencl *c, int dtype)
 {
     struct opencl_kernel *k = NULL;
@@ -30,7 +30,8 @@ static struct opencl_kernel *choose(struct opencl *c, int dtype)
     return k;
 }
 
-/* Bytes [at, at + bytes) of t, both multiples of PIECE but for the last. */
+/* Fills bytes [at, at + bytes) of t; both are multiples of PIECE except at the
+ * end. */
 static void make(struct opencl *c, int dtype, const struct opencl_tensor *t,
                  uint64_t at, uint64_t bytes, float width, uint64_t seed)
 {

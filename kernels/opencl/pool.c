@@ -153,7 +153,8 @@ void opencl_slot_copy(struct kernels *k, uint32_t layer, uint32_t slot,
     opencl_settle(c);
 }
 
-/* [nkv, block_tokens, hd] in `in` and [block_tokens, nkv, hd] in `out`. */
+/* Transposes [nkv, block_tokens, hd] in `in` to and from [block_tokens, nkv,
+ * hd] in `out`. */
 static void turn(const struct opencl *c, char *in, char *out, bool write)
 {
     const struct model_shape *s = &c->w->shape;

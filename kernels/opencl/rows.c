@@ -54,7 +54,7 @@ void opencl_rows_stale(struct opencl *c)
     opencl_chain_stale(c);
 }
 
-/* An item is NORM_PART columns of a row. */
+/* Launches for n rows; a work-item handles NORM_PART columns of a row. */
 static void run(struct opencl_call *a, uint32_t n)
 {
     const uint64_t h = a->c->w->shape.hidden;
@@ -65,7 +65,8 @@ static void run(struct opencl_call *a, uint32_t n)
     opencl_launch(a, 2, global, local, n * h * sizeof(float) * 2);
 }
 
-/* The operand of n rows: of x's rows ids[i], words of meta; or of row i. */
+/* Makes the operand of n rows: of x's rows ids[i] (words of meta), or of row
+ * i. */
 static void make_norm(struct opencl *c, const struct opencl_operand *out,
                       const struct opencl_tensor *gamma, uint32_t n,
                       uint32_t ids)
@@ -118,6 +119,7 @@ void opencl_embed(struct kernels *k, const uint32_t *tokens)
     const struct opencl_tensor *gamma = &c->layers[0].input_norm;
 
     for (uint32_t t = 0; t < c->step.n_tokens; t++) {
+        /* No upload of its own: the launch below uploads the step's meta. */
         c->meta_host[c->meta_ids + c->step.place[t]] = (int32_t)tokens[t];
     }
     opencl_arg_tensor(&a, &c->x);
@@ -152,7 +154,7 @@ void opencl_head(struct kernels *k, const uint32_t *tokens, uint32_t n)
 {
     struct opencl *c = opencl_of(k);
     uint32_t *places = (uint32_t *)c->meta_host + c->meta_heads;
-    /* Then the last layer has left what the head wants. */
+    /* If all tokens are generated, the last layer left the head's operand. */
     bool all = n == c->step.n_gen && n == c->step.n_tokens;
 
     assert(n <= c->sizes.max_logits);

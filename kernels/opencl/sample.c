@@ -1,5 +1,5 @@
-/* sample.c - what the device is asked to draw, and what comes back: ids, and
- * logprobs where they were asked for. */
+/* sample.c - sends sampling parameters to the device, and reads back ids and,
+ * where requested, logprobs. */
 #include "kernels/opencl/sample.h"
 
 #include <assert.h>
@@ -10,9 +10,10 @@
 #include "kernels/opencl/host/memory.h"
 
 #define WG   128
-#define PART 4096 /* ids of a scan's group, as in sample.cl */
+#define PART 4096 /* ids per work-group of a scan, as in sample.cl */
 
-/* Words of a row, see sample.cl; its lists lie behind all rows. */
+/* Parameters of a row, word by word as in sample.cl; lists are behind all
+ * rows. */
 struct ask {
     uint32_t flags;
     float factor;
@@ -35,7 +36,7 @@ enum {
     ASK_ADJUST = ASK_BIAS | ASK_PENALTY
 };
 
-#define FOUND    5 /* words of a part, as in sample.cl */
+#define FOUND    5 /* words per part, as in sample.cl */
 #define LP_WORDS (1 + 2 * TOP_LOGPROBS_MAX)
 
 struct opencl_sample {
@@ -45,10 +46,10 @@ struct opencl_sample {
     struct opencl_tensor tokens;          /* [max_logits] uint32 */
     struct opencl_tensor lps;             /* [max_logits, LP_WORDS] */
     struct opencl_tensor asks;            /* [max_logits, ASK_WORDS], lists */
-    uint32_t room;                        /* words of lists */
-    struct ask *rows;                     /* [max_logits] to be uploaded */
-    struct ask *sent;                     /* [max_logits]: the first n_sent */
-    uint32_t n_sent;                      /* are the device's */
+    uint32_t room;                        /* words for lists */
+    struct ask *rows;                     /* [max_logits] to upload */
+    struct ask *sent;                     /* [max_logits]; the device has */
+    uint32_t n_sent;                      /* the first n_sent of them */
     uint32_t *lists;                      /* [room] */
     uint32_t *answer;                     /* [max_logits, LP_WORDS] */
 };
@@ -145,7 +146,7 @@ void opencl_sample_free(struct opencl *c)
     }
 }
 
-/* ---- asking ---- */
+/* ---- parameters ---- */
 
 static struct ask ask_of(const struct sample_row *row)
 {
@@ -163,7 +164,8 @@ static struct ask ask_of(const struct sample_row *row)
         .repetition = s->repetition_penalty,
         .presence = s->presence_penalty,
         .frequency = s->frequency_penalty,
-        /* The greedy roll no dice: they ask for the same in every step. */
+        /* Greedy rows draw no random number, so these stay the same in every
+         * step and need no upload. */
         .seed = {greedy ? 0 : (uint32_t)s->seed,
                  greedy ? 0 : (uint32_t)(s->seed >> 32)},
         .choice = greedy ? 0 : row->choice,
@@ -172,7 +174,7 @@ static struct ask ask_of(const struct sample_row *row)
     };
 }
 
-/* Words of a row's lists. */
+/* Returns the words of a row's lists. */
 static size_t list_words(const struct sample_row *row)
 {
     const struct sampling *s = row->sampling;
@@ -180,7 +182,7 @@ static size_t list_words(const struct sample_row *row)
     return (size_t)2 * s->n_biases + (sampling_penalises(s) ? row->n_ids : 0);
 }
 
-/* A row's lists, at word `at` of s->lists, and where they are. */
+/* Writes a row's lists at word `at` of s->lists, and their places to ask. */
 static void put_lists(const struct opencl *c, const struct sample_row *row,
                       struct ask *ask, size_t at)
 {
@@ -202,7 +204,7 @@ static void put_lists(const struct opencl *c, const struct sample_row *row,
         memcpy(out + (size_t)2 * s->n_biases, row->ids,
                row->n_ids * sizeof *out);
     }
-    /* The device writes where they point. */
+    /* The device writes at these ids, so they must be below V. */
     for (uint32_t i = 0; i < s->n_biases; i++) {
         assert(s->bias_tokens[i] < c->w->shape.vocab);
     }
@@ -220,7 +222,7 @@ static void run(struct opencl_call *a, uint32_t parts, uint32_t n,
     opencl_launch(a, 2, global, local, bytes);
 }
 
-/* Rows first .. end to the device, unless it has them from the step before. */
+/* Uploads rows first .. end, unless the device has them from the last step. */
 static void send_rows(struct opencl *c, uint32_t first, uint32_t end)
 {
     struct opencl_sample *s = c->sample;
@@ -235,7 +237,7 @@ static void send_rows(struct opencl *c, uint32_t first, uint32_t end)
     }
 }
 
-/* Rows first .. end, whose lists are the first `words` of s->lists. */
+/* Adjusts rows first .. end, whose lists are the first `words` of s->lists. */
 static void run_adjust(struct opencl *c, uint32_t first, uint32_t end,
                        size_t words)
 {
@@ -259,8 +261,8 @@ static void run_adjust(struct opencl *c, uint32_t first, uint32_t end,
         (uint64_t)(end - first) * c->w->shape.vocab * sizeof(float) * 2);
 }
 
-/* What is asked, and its adjustments: as many rows at a time as have room for
- * their lists. */
+/* Uploads the parameters and adjusts the logits, as many rows at a time as have
+ * room for their lists. */
 static void ask_all(struct opencl *c, const struct sample_row *rows, uint32_t n)
 {
     struct opencl_sample *s = c->sample;
@@ -351,7 +353,7 @@ static bool any_logprobs(const struct sample_row *rows, uint32_t n)
     return false;
 }
 
-/* The tokens; the row whose logits are not finite, n if all are. */
+/* Reads the tokens; returns the first row whose logits are not finite, or n. */
 static uint32_t read_tokens(struct opencl *c, uint32_t n,
                             struct sample_result *out)
 {

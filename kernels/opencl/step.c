@@ -7,7 +7,7 @@
 #include "kernels/opencl/host/memory.h"
 #include "kernels/opencl/rows.h"
 
-/* Of a step with block tables for whole contexts: 1 GiB. */
+/* Ints of a step with block tables for whole contexts: 1 GiB. */
 #define META_INTS_MAX ((uint64_t)1 << 28)
 
 static uint32_t blocks_of(const struct opencl *c, uint32_t tokens)
@@ -60,7 +60,7 @@ static void write_tokens(struct opencl *c, uint32_t row,
     }
 }
 
-/* The caller's row r becomes the step's next one. */
+/* Appends the caller's row r to the permuted step. */
 static void add_row(struct opencl *c, const struct kernel_row *r,
                     uint32_t *n_blocks)
 {
@@ -92,7 +92,8 @@ static void add_row(struct opencl *c, const struct kernel_row *r,
     }
 }
 
-/* Of the step before nothing may be in flight: end has waited. */
+/* Overwrites meta_host, so no upload of the step before may be in flight: end
+ * has waited. */
 void opencl_begin(struct kernels *k, const struct kernel_step *step)
 {
     struct opencl *c = opencl_of(k);
@@ -127,7 +128,8 @@ enum status opencl_end(struct kernels *k, struct error *e)
 
 /* ---- x and logits ---- */
 
-/* Tokens from the caller's t on, at most n, that lie one behind the other. */
+/* Returns how many of the caller's tokens from t on, at most n, are consecutive
+ * in the permuted step. */
 static uint32_t run_of(const struct opencl *c, uint32_t t, uint32_t n)
 {
     uint32_t run = 1;

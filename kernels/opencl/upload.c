@@ -10,24 +10,25 @@
 #include "kernels/rope.h"
 
 #define PARTS_MAX   4
-#define WIDEN_ITEMS 16384 /* of a matrix, at a time */
-#define PAIRS_BYTES 65536 /* of scales and biases */
+#define WIDEN_ITEMS 16384 /* values of a matrix, at a time */
+#define PAIRS_BYTES 65536 /* bytes of scales and biases, at a time */
 
-/* Rows of several matrices, one after the other. */
+/* A matrix fused from the rows of several, one after the other. */
 struct fused {
     const struct tensor *part[PARTS_MAX];
     uint32_t n;
 };
 
-/* Runs twice over the same weights: to ask for room, then to fill it. */
+/* A walk over the weights.  The first walk requests room; the second fills
+ * it. */
 struct walk {
     struct opencl *c;
     struct opencl_arena *arena;
     bool fill;
-    uint64_t seed; /* the next, of matrices that are made here */
+    uint64_t seed; /* next seed, for matrices made on the device */
 };
 
-/* Are all parts stored alike? */
+/* Returns whether all parts are stored in the same form. */
 static bool is_uniform(const struct fused *f)
 {
     const struct tensor *a = f->part[0];
@@ -43,7 +44,7 @@ static bool is_uniform(const struct fused *f)
     return true;
 }
 
-/* As the whole is going to be. */
+/* Returns the shape and form of the fused matrix. */
 static struct tensor shape_of(const struct fused *f)
 {
     struct tensor t = *f->part[0];
@@ -58,7 +59,7 @@ static struct tensor shape_of(const struct fused *f)
     return t;
 }
 
-/* Another dtype than float32 to float32. */
+/* Widens a matrix of another dtype to float32. */
 static void widen(struct walk *w, const struct opencl_tensor *to, size_t at,
                   const struct tensor *from)
 {
@@ -76,7 +77,7 @@ static void widen(struct walk *w, const struct opencl_tensor *to, size_t at,
     }
 }
 
-/* A quantised matrix to float32, in pieces of a row. */
+/* Widens a quantised matrix to float32, row by row. */
 static void dequantise(struct walk *w, const struct opencl_tensor *to,
                        size_t at, const struct tensor *from)
 {
@@ -97,7 +98,7 @@ static void dequantise(struct walk *w, const struct opencl_tensor *to,
     free(wide);
 }
 
-/* Scales and biases in pairs, behind each other. */
+/* Uploads scales and biases as interleaved pairs. */
 static void pair_up(struct walk *w, const struct opencl_tensor *to, size_t at,
                     const struct tensor *from)
 {
@@ -117,7 +118,7 @@ static void pair_up(struct walk *w, const struct opencl_tensor *to, size_t at,
     }
 }
 
-/* A part to rows `first` and on of the whole. */
+/* Uploads a part to rows `first` and on of the fused matrix. */
 static void fill(struct walk *w, const struct opencl_tensor *out,
                  const struct tensor *whole, const struct tensor *t,
                  uint32_t first)
@@ -176,7 +177,7 @@ static void matrix(struct walk *w, struct opencl_tensor *out,
     fuse(w, out, &(struct fused){{t}, 1});
 }
 
-/* [rows, cols] float32; absent if from is NULL. */
+/* Places [rows, cols] float32; absent if from is NULL. */
 static void floats(struct walk *w, struct opencl_tensor *out, const float *from,
                    uint32_t rows, uint32_t cols)
 {
@@ -190,7 +191,7 @@ static void floats(struct walk *w, struct opencl_tensor *out, const float *from,
     }
 }
 
-/* Zeros where a part has none. */
+/* Fuses the biases, with zeros for parts that have none. */
 static void bias(struct walk *w, struct opencl_tensor *out,
                  const struct attention_weights *a)
 {
@@ -258,7 +259,7 @@ static void layer(struct walk *w, struct opencl_layer *out,
     matrix(w, &out->down, &l->mlp.down);
 }
 
-/* [context, R/2, 2] */
+/* Makes the rope table [context, R/2, 2]. */
 static void rope(struct walk *w)
 {
     struct opencl *c = w->c;

@@ -6,11 +6,11 @@
 #include "kernels/opencl/host/launch.h"
 #include "kernels/opencl/host/memory.h"
 
-#define SPLIT  128u /* as nv_attention_decode.cl has them */
+#define SPLIT  128u /* SPLIT, SPLITS, CHUNK: as in the decode .cl */
 #define SPLITS 32u
 #define CHUNK  8u
-#define ALL    128u /* tokens whose parts there is room for, at SPLITS each */
-#define WG     256u /* of nv_attention_prefill.cl, which has 16 rows a warp */
+#define ALL    128u /* tokens with room for SPLITS parts each */
+#define WG     256u /* of the prefill .cl: 16 rows a warp */
 #define ROWS   (WG / 32 * 16)
 
 struct opencl_attention_nv {
@@ -68,6 +68,7 @@ enum status opencl_attention_nv_setup(struct opencl *c,
                            &why);
     }
     if (st != ST_OK) {
+        /* Not an error: the portable kernels compute the same operator. */
         log_warn("kernel-refused", "kernel=nv_attention text=\"%s\"", why.text);
         opencl_attention_nv_free(out);
         return ST_OK;
@@ -82,7 +83,7 @@ void opencl_attention_nv_free(struct opencl_attention_nv **nv)
     *nv = NULL;
 }
 
-/* What a launch is about. */
+/* The tensors of a launch. */
 struct io {
     const struct opencl_tensor *y, *query, *in, *kv;
 };
@@ -104,7 +105,7 @@ static struct opencl_call call_of(struct opencl *c,
     return a;
 }
 
-/* Bytes of keys and values that rows [first, end) read at least. */
+/* Returns the least bytes of keys and values that rows [first, end) read. */
 static uint64_t context_bytes(const struct opencl *c, uint32_t first,
                               uint32_t end)
 {

@@ -7,8 +7,8 @@
 #include "kernels/opencl/host/memory.h"
 
 #define DIM  128u /* Dk and Dv */
-#define LEN  64u  /* of a chunk */
-#define COLS 32u  /* of the state, a work-group of the scan */
+#define LEN  64u  /* tokens of a chunk */
+#define COLS 32u  /* columns of the state per work-group of the scan */
 #define WG   256u
 
 struct opencl_deltanet_nv {
@@ -100,7 +100,7 @@ void opencl_deltanet_nv_free(struct opencl_deltanet_nv **nv)
     *nv = NULL;
 }
 
-/* Of n rows' states, read and written once. */
+/* Returns the bytes of n rows' states, read and written once. */
 static uint64_t state_bytes(const struct opencl *c, uint32_t n)
 {
     return (uint64_t)n * c->w->shape.n_v_heads * DIM * DIM * sizeof(float) * 2;
@@ -133,7 +133,7 @@ static void run_decode(struct opencl *c, const struct opencl_deltanet_nv *nv,
     opencl_launch(&a, 2, global, local, state_bytes(c, n));
 }
 
-/* Chunks of the prompt row that has most. */
+/* Returns the chunks of the longest prompt row. */
 static uint32_t most_chunks(const struct opencl *c)
 {
     uint32_t most = 0;
@@ -203,7 +203,7 @@ static void run_norm(struct opencl *c, const struct opencl_deltanet_nv *nv,
 {
     const uint32_t n = c->step.n_tokens - c->step.n_gen;
     struct opencl_call a = opencl_call(c, nv->norm);
-    const size_t heads = WG / 32; /* of a work-group */
+    const size_t heads = WG / 32; /* per work-group */
     const size_t local[2] = {WG, 1};
     const size_t global[2] = {
         (c->w->shape.n_v_heads + heads - 1) / heads * local[0], n};
