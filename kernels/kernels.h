@@ -115,7 +115,7 @@ struct sample_row {
 
 struct sample_result {
     uint32_t token;
-    float logprob; /* of token, if sampling->logprobs */
+    float logprob; /* the token's own, if sampling->logprobs */
     /* [n_top_logprobs] if sampling->logprobs: best first, equal logits by lower
      * id.  Entries past the V that exist are token 0 at -FLT_MAX. */
     struct token_logprob top[TOP_LOGPROBS_MAX];

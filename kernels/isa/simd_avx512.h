@@ -69,7 +69,7 @@ static inline struct v16_group v16_group8(float scale, float bias)
                               .bias = _mm512_set1_ps(bias)};
 }
 
-/* A look-up uses the lowest four bits of each lane. */
+/* Looks the values up: a look-up uses the lowest four bits of each lane. */
 static inline struct v16 v16_load4(struct v16_group g, const uint8_t *p)
 {
     __m128i q = _mm_loadl_epi64((const __m128i *)(const void *)p);

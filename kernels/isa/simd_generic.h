@@ -77,13 +77,13 @@ static inline struct v16_group v16_group8(float scale, float bias)
     return (struct v16_group){scale, bias};
 }
 
-/* Widens the 4-bit halves of 8 bytes, the lower half first. */
+/* Converts the 4-bit halves of 8 bytes, the lower half first. */
 static inline struct v16 v16_load4(struct v16_group g, const uint8_t *p)
 {
     LANES(fmaf((float)(p[i / 2] >> i % 2 * 4 & 15), g.scale, g.bias));
 }
 
-/* Widens 16 bytes. */
+/* Converts 16 bytes. */
 static inline struct v16 v16_load8(struct v16_group g, const uint8_t *p)
 {
     LANES(fmaf((float)p[i], g.scale, g.bias));
@@ -123,7 +123,7 @@ static inline struct v16 v16_div(struct v16 a, struct v16 b)
     LANES(a.f[i] / b.f[i]);
 }
 
-/* a * b + c, rounded once. */
+/* Computes a * b + c, rounded once. */
 static inline struct v16 v16_fma(struct v16 a, struct v16 b, struct v16 c)
 {
     LANES(fmaf(a.f[i], b.f[i], c.f[i]));
@@ -139,20 +139,20 @@ static inline struct v16 v16_min(struct v16 a, struct v16 b)
     LANES(a.f[i] < b.f[i] ? a.f[i] : b.f[i]);
 }
 
-/* Lane by lane: x < limit ? a : b. */
+/* Chooses x < limit ? a : b, lane by lane. */
 static inline struct v16 v16_below(struct v16 x, struct v16 limit, struct v16 a,
                                    struct v16 b)
 {
     LANES(x.f[i] < limit.f[i] ? a.f[i] : b.f[i]);
 }
 
-/* The first n lanes of a, the rest of b. */
+/* Joins the first n lanes of a and the rest of b. */
 static inline struct v16 v16_first(uint32_t n, struct v16 a, struct v16 b)
 {
     LANES((uint32_t)i < n ? a.f[i] : b.f[i]);
 }
 
-/* 2^n where t = n + 1.5 * 2^23. */
+/* Computes 2^n, where t = n + 1.5 * 2^23. */
 static inline struct v16 v16_pow2(struct v16 t)
 {
     LANES(half_from_bits((half_bits(t.f[i]) - 0x4b400000u + 127u) << 23));

@@ -23,8 +23,8 @@ void opencl_chain_free(struct opencl *c);
  * asking clears the state. */
 bool opencl_chain_began(struct opencl *c, uint32_t layer);
 
-/* Defers the output product of the layer's mixer, which left y [T, ..].
- * Returns false if that product must be computed now. */
+/* Queues the output product of the layer's mixer, which left y [T, ..], for the
+ * MLP behind it.  Returns false if that product must be computed now. */
 bool opencl_chain_takes(struct opencl *c, uint32_t layer,
                         const struct opencl_tensor *y);
 

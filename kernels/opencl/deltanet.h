@@ -13,7 +13,7 @@ void opencl_deltanet_free(struct opencl *c);
 /* Returns the output of its first product: [T, in.rows] f32. */
 const struct opencl_tensor *opencl_deltanet_in(const struct opencl *c);
 
-/* Implements the call of struct kernels_ops. */
+/* Computes x += mixer(norm(x)) of a linear layer, see kernels.h. */
 void opencl_deltanet(struct kernels *k, uint32_t layer);
 
 #endif

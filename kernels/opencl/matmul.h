@@ -21,7 +21,7 @@
  * dtypes. */
 #define MATMUL_FORMS    21
 #define MATMUL_MATRICES 7 /* six in both kinds of layers; the head */
-#define MATMUL_CHOICES  (MATMUL_MATRICES * MATMUL_FORMS) /* of a shard */
+#define MATMUL_CHOICES  (MATMUL_MATRICES * MATMUL_FORMS) /* per shard */
 #define NORM_PART       8 /* columns that share a sum of squares */
 
 struct matmul_choice;

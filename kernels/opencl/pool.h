@@ -8,11 +8,12 @@
 
 #include "kernels/opencl/host/memory.h"
 
-size_t opencl_kv_bytes(const struct opencl *c); /* one layer's block */
+/* Return the bytes of one layer: of a block, a slot's state, a slot's tail. */
+size_t opencl_kv_bytes(const struct opencl *c);
 size_t opencl_state_bytes(const struct opencl *c);
 size_t opencl_tail_bytes(const struct opencl *c);
 
-/* Implement the calls of the same names in kernels.h. */
+/* Allocate, reset and copy as the calls of the same names in kernels.h do. */
 enum status opencl_alloc(struct kernels *k, uint32_t n_blocks, uint32_t n_slots,
                          uint32_t n_checkpoints, struct error *e);
 void opencl_zero_slot(struct kernels *k, uint32_t slot);

@@ -11,7 +11,7 @@ struct opencl_kernel;
 struct opencl_rows {
     struct opencl_kernel *embed, *norm;
     struct opencl_tensor gated;  /* [T, I] operand dtype: silu(gate) up */
-    struct opencl_operand heads; /* of the rows that are sampled */
+    struct opencl_operand heads; /* for the rows that are sampled */
     /* The norm whose operand matmul holds; NULL: x has changed since. */
     const struct opencl_tensor *ready;
 };
@@ -19,7 +19,7 @@ struct opencl_rows {
 MUST_CHECK enum status opencl_rows_setup(struct opencl *c, struct error *e);
 void opencl_rows_free(struct opencl *c);
 
-/* Discards a prepared operand because x was written by another operator. */
+/* Drops a prepared operand, because another operator wrote x. */
 void opencl_rows_stale(struct opencl *c);
 
 /* Prepares the operand of the norm gamma, before a product behind it.  Launches
@@ -37,7 +37,7 @@ void opencl_rows_add(struct opencl *c, const struct opencl_tensor *in,
                      const struct opencl_tensor *bias,
                      const struct opencl_tensor *gamma);
 
-/* Implement the calls of struct kernels_ops. */
+/* Compute the operators of the same names in kernels.h. */
 void opencl_embed(struct kernels *k, const uint32_t *tokens);
 void opencl_mlp(struct kernels *k, uint32_t layer);
 void opencl_head(struct kernels *k, const uint32_t *tokens, uint32_t n);

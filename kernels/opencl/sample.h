@@ -10,7 +10,7 @@
 MUST_CHECK enum status opencl_sample_setup(struct opencl *c, struct error *e);
 void opencl_sample_free(struct opencl *c);
 
-/* Implements the sample call of struct kernels_ops. */
+/* Samples a token from each row of logits, see kernels_sample(). */
 MUST_CHECK enum status opencl_sample_rows(struct kernels *k,
                                           const struct sample_row *rows,
                                           uint32_t n, struct sample_result *out,

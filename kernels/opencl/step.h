@@ -11,7 +11,8 @@
  * Returns false if meta would be too large. */
 bool opencl_step_layout(struct opencl *c);
 
-/* Implement the calls of the same names in kernels.h. */
+/* Start and end a step, and copy x and logits, as the calls of the same names
+ * in kernels.h do. */
 void opencl_begin(struct kernels *k, const struct kernel_step *step);
 enum status opencl_end(struct kernels *k, struct error *e);
 void opencl_hidden_read(struct kernels *k, uint32_t first, uint32_t n,

@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #define CACHE_PATH      1024
-#define CACHE_BYTES_MAX ((size_t)64 << 20) /* of one program */
+#define CACHE_BYTES_MAX ((size_t)64 << 20) /* largest program */
 
 struct cache_key {
     uint8_t v[16];

@@ -41,8 +41,8 @@
 
 /* The matrix that a kernel is chosen for. */
 struct opencl_shape {
-    uint32_t rows, cols; /* of the matrix: N, K */
-    enum dtype dtype;    /* of the matrix */
+    uint32_t rows, cols; /* the matrix's N and K */
+    enum dtype dtype;    /* the matrix's */
 };
 
 struct opencl_variant {
@@ -52,7 +52,7 @@ struct opencl_variant {
      * are disabled. */
     bool (*fits)(const struct opencl *c, const struct opencl_shape *s);
     uint32_t wg;                   /* work-items per work-group */
-    uint32_t tile_rows, tile_cols; /* of the output, per work-group */
+    uint32_t tile_rows, tile_cols; /* output tile per work-group */
     size_t local_bytes;            /* for opencl_arg_local(), or 0 */
     bool shaped;     /* built for each shape, with -DN=rows -DK=cols */
     uint32_t groups; /* work-groups per compute unit; 0: one per tile */
@@ -88,8 +88,7 @@ struct opencl_call {
 /* Starts a call of k, without arguments. */
 struct opencl_call opencl_call(struct opencl *c, struct opencl_kernel *k);
 
-/* Sets two arguments: the cl_mem, and the offset of element 0 in elements,
- * ulong.  An absent tensor gets some valid cl_mem and the offset ULONG_MAX. */
+/* Sets one argument, the meta buffer. */
 void opencl_arg_tensor(struct opencl_call *a, const struct opencl_tensor *t);
 /* Sets one argument: the meta buffer. */
 void opencl_arg_meta(struct opencl_call *a);

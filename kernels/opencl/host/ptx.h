@@ -14,9 +14,9 @@
 
 #define PTX_HELD_BACK "//@"
 
-/* Edits ptx in place: ".target sm_90" becomes ".target sm_90a", and held-back
- * lines become instructions.  room: bytes at ptx, at least *n + 1.  Returns
- * false and changes nothing if there is no held-back line or no target line. */
+/* Turns, in place, ".target sm_90" into ".target sm_90a" and held-back lines
+ * into instructions.  room: bytes at ptx, at least *n + 1.  Returns false and
+ * changes nothing if there is no held-back line or no target line. */
 bool ptx_release(char *ptx, size_t *n, size_t room);
 
 #endif

@@ -46,8 +46,8 @@ uint32_t matmul_nv_local(uint32_t capability);
 /* A product that fits. */
 struct matmul_nv_product {
     enum matmul_nv_op op;
-    uint32_t rows, cols; /* of w */
-    uint32_t bits;       /* of w, 4 or 8; 0: w is bf16 */
+    uint32_t rows, cols; /* those of w */
+    uint32_t bits;       /* bits of w, 4 or 8; 0: w is bf16 */
 };
 
 /* Cuts a product for up to `tokens` generated tokens in a launch.  Useful

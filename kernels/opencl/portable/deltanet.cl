@@ -20,9 +20,9 @@
  * Launch    a group of WG per (key head, row)
  * Defines   WG 64, OPERAND_DTYPE
  * Needs     (2 DK + DV + WG) * 4 bytes of local memory
- * Numerics  float32; the same arithmetic for both kinds of rows, token by token;
- *           sums over DK: four partial sums by i mod 4, then (0+1) + (2+3), as
- *           on the cpu */
+ * Numerics  float32; the same arithmetic for both kinds of rows, token by
+ *           token; sums over DK: four partial sums by i mod 4, then
+ *           (0+1) + (2+3), as on the cpu */
 #define VALUES (HV / HK) /* value heads of a key head */
 #define Z_AT   C
 #define B_AT   (C + HV * DV)

@@ -6,8 +6,8 @@
  *   out  [rows, k]  bf16, 16 bytes aligned
  *   w    [rows, k]  quantised (common.cl), 8 bytes aligned
  *
- * Launch    global = rows * k / 8, rounded up; any local size: a work-item reads
- *           and writes 8 columns of a row at once
+ * Launch    global = rows * k / 8, rounded up; any local size: a work-item
+ *           reads and writes 8 columns of a row at once
  * Defines   W_DTYPE, W_BITS 4 or 8, W_GROUP
  * Needs     little-endian; k is a multiple of W_GROUP
  * Numerics  float32, rounded once, then to bf16 */

@@ -15,8 +15,9 @@
  *
  * Each kernel handles tokens first .. first + n_rows.
  *
- * Launch    global = (rows of w / 8, n_rows / TILE_ROWS), each rounded up.  Any
- *           local size: a work-item multiplies 8 rows of w with TILE_ROWS tokens
+ * Launch    global = (rows of w / 8, n_rows / TILE_ROWS), each rounded up.
+ *           Any local size: a work-item multiplies 8 rows of w with
+ *           TILE_ROWS tokens
  * Defines   W_DTYPE, W_BITS, W_GROUP, OPERAND_DTYPE, TILE_ROWS
  * Needs     nothing of n and k
  * Numerics  float32: lane j of 16 sums k = j, j + 16, .. by fma, then fold16,

@@ -1,7 +1,7 @@
 /* read.cl - measures the read bandwidth.
  *
- * Reads in [n].  out is written only if the xor of all values is one pattern that
- * does not occur, so that the compiler cannot drop the reads.
+ * Reads in [n].  out is written only if the xor of the values is a pattern
+ * that does not occur, so that the compiler cannot drop the reads.
  *
  *   out  uint4 [1]
  *   in   uint4 [n]

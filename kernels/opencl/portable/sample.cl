@@ -8,8 +8,8 @@
  *     sample_logprobs  logprobs of the token and of the best ids, from logits
  *
  *   logits, adjusted  [n, V] f32; times [n, V] uint, any contents
- *   asks    [n, ASK_WORDS] int, parameters of the rows from the host, followed by
- *           their lists: biases' ids and values, ids of prompt ++ generated
+ *   asks    [n, ASK_WORDS] int, parameters of the rows from the host, followed
+ *           by their lists: biases' ids and values, ids of prompt ++ generated
  *   found   [n, PARTS, 5] uint or f32 bits: the best, its id, 1 if not finite;
  *           of logits: the highest, sum exp(l - highest)
  *   tokens  [n] uint: V where the logits are not finite
