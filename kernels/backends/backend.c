@@ -86,8 +86,9 @@ static enum status check_options(const struct kernels_options *o,
     return st;
 }
 
-static enum status check(const struct shard_weights *w,
-                         const struct kernels_options *o, struct error *e)
+static enum status check_arguments(const struct shard_weights *w,
+                                   const struct kernels_options *o,
+                                   struct error *e)
 {
     const struct model_shape *s = &w->shape;
     enum status st = check_options(o, e);
@@ -104,7 +105,7 @@ static enum status check(const struct shard_weights *w,
 enum status backend_new(struct kernels **out, const struct shard_weights *w,
                         const struct kernels_options *o, struct error *e)
 {
-    enum status st = check(w, o, e);
+    enum status st = check_arguments(w, o, e);
 
     *out = NULL;
     if (st != ST_OK) {

@@ -12,7 +12,7 @@
 
 /* One backend's results: x after each layer, and the logits, of the last token
  * of each row. */
-struct song {
+struct trace {
     float *x;      /* [ROWS, 2, H] */
     float *logits; /* [ROWS, V] */
     float *step;   /* [CANARY_TOKENS, H] */
@@ -23,7 +23,7 @@ struct canary {
     uint32_t layers[2], n_layers; /* the first layer of each kind */
     uint32_t n_prompt, n_rows;
     uint32_t blocks[BLOCKS], ids[BLOCKS];
-    struct song device, again, cpu;
+    struct trace device, again, cpu;
 };
 
 static bool has_head(const struct canary *c)
@@ -59,7 +59,7 @@ static void choose_rows(struct canary *c)
     }
 }
 
-static bool allocate_song(const struct canary *c, struct song *s)
+static bool allocate_trace(const struct canary *c, struct trace *s)
 {
     size_t h = c->w->shape.hidden, v = c->w->shape.vocab;
 
@@ -69,7 +69,7 @@ static bool allocate_song(const struct canary *c, struct song *s)
     return s->x != NULL && s->logits != NULL && s->step != NULL;
 }
 
-static void free_song(struct song *s)
+static void free_trace(struct trace *s)
 {
     free(s->x);
     free(s->logits);
@@ -79,7 +79,7 @@ static void free_song(struct song *s)
 /* A shard without the embedding gets fixed pseudo-random values as its input
  * x. */
 static void write_hidden(const struct canary *c, struct kernels *k,
-                         struct song *s, uint32_t first, uint32_t n)
+                         struct trace *s, uint32_t first, uint32_t n)
 {
     size_t h = c->w->shape.hidden;
 
@@ -91,8 +91,8 @@ static void write_hidden(const struct canary *c, struct kernels *k,
     kernels_hidden_write(k, 0, n, s->step);
 }
 
-static enum status sing_row(const struct canary *c, struct kernels *k,
-                            struct song *s, uint32_t row, struct error *e)
+static enum status trace_row(const struct canary *c, struct kernels *k,
+                             struct trace *s, uint32_t row, struct error *e)
 {
     uint32_t first = row == 0 ? 0 : c->n_prompt + row - 1;
     struct kernel_row r = {.n_tokens = row == 0 ? c->n_prompt : 1,
@@ -125,8 +125,8 @@ static enum status sing_row(const struct canary *c, struct kernels *k,
     return kernels_end(k, e);
 }
 
-static enum status sing(const struct canary *c, struct kernels *k,
-                        struct song *s, struct error *e)
+static enum status trace_rows(const struct canary *c, struct kernels *k,
+                              struct trace *s, struct error *e)
 {
     struct kernels_sizes sizes;
     enum status st = ST_OK;
@@ -136,13 +136,13 @@ static enum status sing(const struct canary *c, struct kernels *k,
         kernels_zero_slot(k, 0);
     }
     for (uint32_t row = 0; row < c->n_rows && st == ST_OK; row++) {
-        st = sing_row(c, k, s, row, e);
+        st = trace_row(c, k, s, row, e);
     }
     return st;
 }
 
-static enum status sing_cpu(struct canary *c, const struct kernels_options *o,
-                            struct error *e)
+static enum status trace_cpu(struct canary *c, const struct kernels_options *o,
+                             struct error *e)
 {
     struct kernels_options on_cpu = {.device = "cpu",
                                      .kv_dtype = o->kv_dtype,
@@ -158,7 +158,7 @@ static enum status sing_cpu(struct canary *c, const struct kernels_options *o,
         st = kernels_alloc(k, BLOCKS, 1, 0, e);
     }
     if (st == ST_OK) {
-        st = sing(c, k, &c->cpu, e);
+        st = trace_rows(c, k, &c->cpu, e);
     }
     kernels_free(&k);
     return st;
@@ -166,8 +166,9 @@ static enum status sing_cpu(struct canary *c, const struct kernels_options *o,
 
 /* ---- comparison ---- */
 
-static enum status compare(const float *a, const float *b, size_t n,
-                           const char *what, double *worst, struct error *e)
+static enum status compare_values(const float *a, const float *b, size_t n,
+                                  const char *what, double *worst,
+                                  struct error *e)
 {
     double top = 0.0, most = 0.0;
 
@@ -188,7 +189,8 @@ static enum status compare(const float *a, const float *b, size_t n,
                      what, most, CANARY_BOUND);
 }
 
-static enum status judge(const struct canary *c, double *worst, struct error *e)
+static enum status judge_traces(const struct canary *c, double *worst,
+                                struct error *e)
 {
     size_t h = c->w->shape.hidden, v = c->w->shape.vocab;
     enum status st = ST_OK;
@@ -205,32 +207,33 @@ static enum status judge(const struct canary *c, double *worst, struct error *e)
             size_t at = (row * 2 + i) * h;
             bool attention = c->w->layers[c->layers[i]].kind == MIXER_ATTENTION;
 
-            st = compare(c->device.x + at, c->cpu.x + at, h,
-                         attention ? "an attention layer" : "a linear layer",
-                         worst, e);
+            st = compare_values(
+                c->device.x + at, c->cpu.x + at, h,
+                attention ? "an attention layer" : "a linear layer", worst, e);
         }
         if (st == ST_OK && has_head(c)) {
-            st = compare(c->device.logits + row * v, c->cpu.logits + row * v, v,
-                         "the head", worst, e);
+            st = compare_values(c->device.logits + row * v,
+                                c->cpu.logits + row * v, v, "the head", worst,
+                                e);
         }
     }
     return st;
 }
 
-static enum status run(struct canary *c, struct kernels *k,
-                       const struct kernels_options *o, struct error *e)
+static enum status run_traces(struct canary *c, struct kernels *k,
+                              const struct kernels_options *o, struct error *e)
 {
     double worst = 0.0;
     enum status st;
 
-    if (!allocate_song(c, &c->device) || !allocate_song(c, &c->again) ||
-        !allocate_song(c, &c->cpu)) {
+    if (!allocate_trace(c, &c->device) || !allocate_trace(c, &c->again) ||
+        !allocate_trace(c, &c->cpu)) {
         return error_set(e, ST_RESOURCE_EXHAUSTED, "no memory");
     }
-    st = sing(c, k, &c->device, e);
-    st = st == ST_OK ? sing(c, k, &c->again, e) : st;
-    st = st == ST_OK ? sing_cpu(c, o, e) : st;
-    st = st == ST_OK ? judge(c, &worst, e) : st;
+    st = trace_rows(c, k, &c->device, e);
+    st = st == ST_OK ? trace_rows(c, k, &c->again, e) : st;
+    st = st == ST_OK ? trace_cpu(c, o, e) : st;
+    st = st == ST_OK ? judge_traces(c, &worst, e) : st;
     if (st == ST_OK) {
         log_info("canary", "device=%s worst=%.2e allowed=%.2e", o->device,
                  worst, CANARY_BOUND);
@@ -250,10 +253,10 @@ enum status canary_run(struct kernels *k, const struct shard_weights *w,
     c->w = w;
     choose_layers(c);
     choose_rows(c);
-    st = run(c, k, o, e);
-    free_song(&c->device);
-    free_song(&c->again);
-    free_song(&c->cpu);
+    st = run_traces(c, k, o, e);
+    free_trace(&c->device);
+    free_trace(&c->again);
+    free_trace(&c->cpu);
     free(c);
     return st == ST_OK ? ST_OK : error_wrap(e, "try device %s", o->device);
 }

@@ -16,8 +16,8 @@ struct attention_job {
 };
 
 /* Rotates the pairs (i, i + R/2) of the first R dimensions by the angle. */
-static void rotate(float *head, uint32_t half, const float *cosine,
-                   const float *sine)
+static void rotate_head(float *head, uint32_t half, const float *cosine,
+                        const float *sine)
 {
     for (uint32_t i = 0; i < half; i++) {
         float a = head[i], b = head[i + half];
@@ -38,8 +38,8 @@ static void prepare_head(const struct attention_job *j, uint32_t t,
     if (norm) {
         c->isa->rms_norm(head, head, norm, s->head_dim, s->norm_eps);
     }
-    rotate(head, half, c->cosine + (size_t)t * half,
-           c->sine + (size_t)t * half);
+    rotate_head(head, half, c->cosine + (size_t)t * half,
+                c->sine + (size_t)t * half);
 }
 
 static void prepare_queries(const struct attention_job *j, uint32_t t)
@@ -234,7 +234,7 @@ static void gate_task(void *arg, uint32_t t, uint32_t thread)
     j->c->isa->sigmoid_mul(a->y + t * width, a->gate + t * width, width);
 }
 
-static void project(struct cpu *c, const struct attention_weights *w)
+static void project_inputs(struct cpu *c, const struct attention_weights *w)
 {
     const struct cpu_attention_scratch *a = &c->of[CPU_ATTENTION].attention;
     const struct cpu_product in[] = {
@@ -266,7 +266,7 @@ void cpu_attention(struct kernels *k, uint32_t layer)
         j.tasks_head += (c->step->rows[i].n_tokens + j.span - 1) / j.span;
     }
     cpu_norm(c, c->n, c->x, n, w->input_norm);
-    project(c, j.w);
+    project_inputs(c, j.w);
     cpu_run(c, prepare_task, &j, n, width * 8);
     cpu_run(c, attend_job, &j, j.tasks_head * s->n_kv_heads, attend_work(c));
     if (s->attn_gated) {

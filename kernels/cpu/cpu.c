@@ -15,7 +15,7 @@ struct cutter {
     size_t used;
 };
 
-static void *cut(struct cutter *k, size_t n, size_t item)
+static void *cut_piece(struct cutter *k, size_t n, size_t item)
 {
     size_t at = k->used;
 
@@ -25,7 +25,7 @@ static void *cut(struct cutter *k, size_t n, size_t item)
 
 static float *cut_floats(struct cutter *k, size_t rows, size_t cols)
 {
-    return cut(k, rows * cols, sizeof(float));
+    return cut_piece(k, rows * cols, sizeof(float));
 }
 
 static void cut_attention(struct cutter *k, struct cpu *c, size_t n)
@@ -136,11 +136,11 @@ static void cut_lane(struct cutter *k, struct cpu *c, struct cpu_lane *lane)
         .q = cut_floats(k, ATTEND_QUERIES, s->head_dim),
         .y = cut_floats(k, ATTEND_QUERIES, s->head_dim),
         .s = cut_floats(k, ATTEND_QUERIES, ATTEND_SPAN),
-        .last = cut(k, ATTEND_QUERIES, sizeof(uint32_t)),
+        .last = cut_piece(k, ATTEND_QUERIES, sizeof(uint32_t)),
         .l = cut_floats(k, 1, vocab),
         .p = cut_floats(k, 1, vocab),
-        .ids = cut(k, vocab, sizeof(uint32_t)),
-        .bucket = cut(k, vocab > 0 ? CPU_BUCKETS : 0, sizeof(double)),
+        .ids = cut_piece(k, vocab, sizeof(uint32_t)),
+        .bucket = cut_piece(k, vocab > 0 ? CPU_BUCKETS : 0, sizeof(double)),
         .panel = cut_floats(k, CPU_PANEL_ROWS, widest(c->w)),
     };
 
@@ -162,9 +162,9 @@ static void cut_all(struct cutter *k, struct cpu *c)
     c->sine = cut_floats(k, n, half);
     c->logits =
         cut_floats(k, has_head(c->w) ? c->sizes.max_logits : 0, s->vocab);
-    c->row_of = cut(k, n, sizeof(uint32_t));
-    c->layers = cut(k, c->w->end - c->w->begin, sizeof *c->layers);
-    c->lanes = cut(k, c->sizes.n_threads, sizeof *c->lanes);
+    c->row_of = cut_piece(k, n, sizeof(uint32_t));
+    c->layers = cut_piece(k, c->w->end - c->w->begin, sizeof *c->layers);
+    c->lanes = cut_piece(k, c->sizes.n_threads, sizeof *c->lanes);
     for (uint32_t i = 0; i < c->sizes.n_threads; i++) {
         cut_lane(k, c, k->base ? &c->lanes[i] : NULL);
     }

@@ -44,7 +44,7 @@ static void conv_job(void *arg, uint32_t task, uint32_t thread)
 
 /* Computes in double, so that every libm gives the same float32: beta =
  * sigmoid(b), g = exp(-exp(A_log) softplus(a + dt_bias)). */
-static void gates(const struct delta_job *j, uint32_t t)
+static void compute_gates(const struct delta_job *j, uint32_t t)
 {
     float *b = j->s->b + (size_t)t * j->m->n_v_heads;
     float *a = j->s->a + (size_t)t * j->m->n_v_heads;
@@ -72,7 +72,7 @@ static void unit_task(void *arg, uint32_t t, uint32_t thread)
         j->c->isa->l2_norm(q + (size_t)h * dk, dk, L2_EPS, scale);
         j->c->isa->l2_norm(k + (size_t)h * dk, dk, L2_EPS, 1.0f);
     }
-    gates(j, t);
+    compute_gates(j, t);
 }
 
 /* Takes some columns of one value head's state through all tokens of a row.
@@ -128,7 +128,7 @@ static void gate_task(void *arg, uint32_t t, uint32_t thread)
     j->c->isa->silu_mul(z, y, hv * dv);
 }
 
-static void project(const struct delta_job *j)
+static void project_inputs(const struct delta_job *j)
 {
     const struct deltanet_weights *w = j->w;
     uint32_t hv = j->m->n_v_heads;
@@ -142,7 +142,7 @@ static void project(const struct delta_job *j)
     cpu_matmul(j->c, j->c->n, j->c->step->n_tokens, in, 4);
 }
 
-static void mix(struct delta_job *j)
+static void mix_rows(struct delta_job *j)
 {
     struct cpu *c = j->c;
     uint32_t rows = c->step->n_rows, n = c->step->n_tokens;
@@ -173,8 +173,8 @@ void cpu_deltanet(struct kernels *k, uint32_t layer)
     const struct cpu_product out = {&j.w->out, NULL, c->x, m->hidden, true};
 
     cpu_norm(c, c->n, c->x, c->step->n_tokens, w->input_norm);
-    project(&j);
-    mix(&j);
+    project_inputs(&j);
+    mix_rows(&j);
     cpu_matmul(c, j.s->z, c->step->n_tokens, &out, 1);
     cpu_tick(c);
 }

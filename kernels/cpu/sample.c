@@ -18,12 +18,12 @@ struct sample_job {
 
 /* ---- bias and penalties ---- */
 
-static bool adjusts(const struct sampling *s)
+static bool needs_adjusting(const struct sampling *s)
 {
     return s->n_biases > 0 || sampling_penalises(s);
 }
 
-static float penalised(float l, uint32_t times, const struct sampling *s)
+static float penalised_logit(float l, uint32_t times, const struct sampling *s)
 {
     l = l > 0.0f ? l / s->repetition_penalty : l * s->repetition_penalty;
     if (times > 0) {
@@ -35,8 +35,8 @@ static float penalised(float l, uint32_t times, const struct sampling *s)
 
 /* Applies the penalties to each of the row's ids once.  times [V] may hold
  * anything before and after; only the entries of the ids are used. */
-static void penalise(float *l, uint32_t *times, const struct sample_row *row,
-                     uint32_t vocab)
+static void penalise_ids(float *l, uint32_t *times,
+                         const struct sample_row *row, uint32_t vocab)
 {
     const struct sampling *s = row->sampling;
     uint32_t begin = s->repetition_penalty != 1.0f ? 0 : row->n_prompt;
@@ -53,14 +53,14 @@ static void penalise(float *l, uint32_t *times, const struct sample_row *row,
         uint32_t id = row->ids[i];
 
         if (times[id] != UINT32_MAX) {
-            l[id] = penalised(l[id], times[id], s);
+            l[id] = penalised_logit(l[id], times[id], s);
             times[id] = UINT32_MAX;
         }
     }
 }
 
-static void adjust(const struct cpu_lane *lane, const float *raw,
-                   const struct sample_row *row, uint32_t vocab)
+static void adjust_logits(const struct cpu_lane *lane, const float *raw,
+                          const struct sample_row *row, uint32_t vocab)
 {
     const struct sampling *s = row->sampling;
 
@@ -71,7 +71,7 @@ static void adjust(const struct cpu_lane *lane, const float *raw,
         lane->l[s->bias_tokens[i]] += s->biases[i];
     }
     if (sampling_penalises(s)) {
-        penalise(lane->l, lane->ids, row, vocab);
+        penalise_ids(lane->l, lane->ids, row, vocab);
     }
 }
 
@@ -140,12 +140,12 @@ struct draw {
     uint32_t vocab, best;
 };
 
-static bool better(const struct draw *d, uint32_t a, uint32_t b)
+static bool ranks_before(const struct draw *d, uint32_t a, uint32_t b)
 {
     return d->l[a] > d->l[b] || (d->l[a] == d->l[b] && a < b);
 }
 
-static void swap(uint32_t *a, uint32_t *b)
+static void swap_ids(uint32_t *a, uint32_t *b)
 {
     uint32_t t = *a;
 
@@ -155,34 +155,34 @@ static void swap(uint32_t *a, uint32_t *b)
 
 /* Splits ids[lo .. hi), at least two, into better and worse; returns where the
  * worse begin, lo < it < hi.  The pivot is the median of three. */
-static uint32_t split(const struct draw *d, uint32_t lo, uint32_t hi)
+static uint32_t split_ids(const struct draw *d, uint32_t lo, uint32_t hi)
 {
     uint32_t *ids = d->ids, mid = lo + (hi - lo) / 2, end = lo + 1;
 
-    if (better(d, ids[mid], ids[lo])) {
-        swap(&ids[mid], &ids[lo]);
+    if (ranks_before(d, ids[mid], ids[lo])) {
+        swap_ids(&ids[mid], &ids[lo]);
     }
-    if (better(d, ids[hi - 1], ids[lo])) {
-        swap(&ids[hi - 1], &ids[lo]);
+    if (ranks_before(d, ids[hi - 1], ids[lo])) {
+        swap_ids(&ids[hi - 1], &ids[lo]);
     }
     /* ids[lo] is the best of three; the pivot is the better of the other
      * two. */
-    if (better(d, ids[mid], ids[hi - 1])) {
-        swap(&ids[mid], &ids[hi - 1]);
+    if (ranks_before(d, ids[mid], ids[hi - 1])) {
+        swap_ids(&ids[mid], &ids[hi - 1]);
     }
     for (uint32_t i = lo + 1; i + 1 < hi; i++) {
-        if (better(d, ids[i], ids[hi - 1])) {
-            swap(&ids[i], &ids[end++]);
+        if (ranks_before(d, ids[i], ids[hi - 1])) {
+            swap_ids(&ids[i], &ids[end++]);
         }
     }
     if (end < hi - 1) {
-        swap(&ids[end], &ids[hi - 1]);
+        swap_ids(&ids[end], &ids[hi - 1]);
         end++;
     }
     return end;
 }
 
-static double total(const struct draw *d)
+static double total_weight(const struct draw *d)
 {
     double sum = 0.0;
 
@@ -211,7 +211,8 @@ static double weight_of(const struct draw *d, uint32_t id, bool each)
     return each ? 1.0 : (double)d->p[id];
 }
 
-static double weight(const struct draw *d, uint32_t lo, uint32_t hi, bool each)
+static double run_weight(const struct draw *d, uint32_t lo, uint32_t hi,
+                         bool each)
 {
     double sum = 0.0;
 
@@ -237,7 +238,7 @@ static uint32_t find_bucket(const struct draw *d, double *need, bool each)
     return at;
 }
 
-static uint32_t gather(const struct draw *d, uint32_t bucket)
+static uint32_t gather_bucket(const struct draw *d, uint32_t bucket)
 {
     uint32_t n = 0;
 
@@ -256,8 +257,8 @@ static uint32_t last_of(const struct draw *d, uint32_t n, double need,
     uint32_t lo = 0, hi = n;
 
     while (hi - lo > 1) {
-        uint32_t mid = split(d, lo, hi);
-        double part = weight(d, lo, mid, each);
+        uint32_t mid = split_ids(d, lo, hi);
+        double part = run_weight(d, lo, mid, each);
 
         if (part >= need) {
             hi = mid;
@@ -271,7 +272,7 @@ static uint32_t last_of(const struct draw *d, uint32_t n, double need,
 
 /* Keeps the shortest prefix by rank that weighs at least `need`, and sets the
  * weights of all other ids to 0. */
-static void keep(const struct draw *d, double need, bool each)
+static void keep_best(const struct draw *d, double need, bool each)
 {
     uint32_t bucket = find_bucket(d, &need, each), last;
 
@@ -279,9 +280,9 @@ static void keep(const struct draw *d, double need, bool each)
     if (bucket == CPU_BUCKETS) {
         return;
     }
-    last = last_of(d, gather(d, bucket), need, each);
+    last = last_of(d, gather_bucket(d, bucket), need, each);
     for (uint32_t i = 0; i < d->vocab; i++) {
-        d->p[i] = better(d, last, i) ? 0.0f : d->p[i];
+        d->p[i] = ranks_before(d, last, i) ? 0.0f : d->p[i];
     }
 }
 
@@ -292,9 +293,9 @@ static void drop_below(const struct draw *d, float min_p)
     }
 }
 
-static uint32_t pick(const struct draw *d, double u)
+static uint32_t pick_token(const struct draw *d, double u)
 {
-    double reach = u * total(d), sum = 0.0;
+    double reach = u * total_weight(d), sum = 0.0;
     uint32_t token = 0;
 
     for (uint32_t i = 0; i < d->vocab; i++) {
@@ -309,9 +310,9 @@ static uint32_t pick(const struct draw *d, double u)
     return token;
 }
 
-static uint32_t draw(const struct cpu *c, const struct cpu_lane *lane,
-                     const float *l, uint32_t best,
-                     const struct sample_row *row)
+static uint32_t draw_token(const struct cpu *c, const struct cpu_lane *lane,
+                           const float *l, uint32_t best,
+                           const struct sample_row *row)
 {
     const struct sampling *s = row->sampling;
     uint32_t vocab = c->w->shape.vocab;
@@ -319,15 +320,15 @@ static uint32_t draw(const struct cpu *c, const struct cpu_lane *lane,
 
     c->isa->weigh(d.p, l, l[best], 1.0f / s->temperature, vocab);
     if (s->top_k > 0 && s->top_k < vocab) {
-        keep(&d, s->top_k, true);
+        keep_best(&d, s->top_k, true);
     }
     if (s->top_p < 1.0f) {
-        keep(&d, (double)s->top_p * total(&d), false);
+        keep_best(&d, (double)s->top_p * total_weight(&d), false);
     }
     if (s->min_p > 0.0f) {
         drop_below(&d, s->min_p);
     }
-    return pick(&d, philox_uniform(s->seed, row->choice, row->index));
+    return pick_token(&d, philox_uniform(s->seed, row->choice, row->index));
 }
 
 /* ---- a row ---- */
@@ -355,13 +356,13 @@ static void sample_task(void *arg, uint32_t i, uint32_t thread)
     const float *raw = j->c->logits + (size_t)i * vocab, *l = raw;
 
     cpu_tick(j->c);
-    if (adjusts(s)) {
-        adjust(lane, raw, row, vocab);
+    if (needs_adjusting(s)) {
+        adjust_logits(lane, raw, row, vocab);
         l = lane->l;
     }
     best = best_of(j->c->isa, l, vocab);
     if (best < vocab && s->temperature >= KERNELS_TEMPERATURE_MIN) {
-        best = draw(j->c, lane, l, best, row);
+        best = draw_token(j->c, lane, l, best, row);
     }
     j->out[i].token = best;
     if (best < vocab && s->logprobs) {

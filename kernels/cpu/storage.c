@@ -38,7 +38,7 @@ static uint32_t n_layers(const struct cpu *c)
     return c->w->end - c->w->begin;
 }
 
-static void *map(size_t bytes)
+static void *map_pages(size_t bytes)
 {
     void *p;
 
@@ -52,7 +52,7 @@ static void *map(size_t bytes)
     return p == MAP_FAILED ? NULL : p;
 }
 
-static void unmap(void *p, size_t bytes)
+static void unmap_pages(void *p, size_t bytes)
 {
     if (p) {
         munmap(p, bytes);
@@ -70,11 +70,11 @@ static bool layer_alloc(struct cpu *c, uint32_t i)
     size_t state = n_states(c) * cpu_state_floats(c) * sizeof(float);
 
     if (cpu_weights(c, i)->kind == MIXER_ATTENTION) {
-        l->kv = map(c->n_blocks * cpu_kv_bytes(c));
+        l->kv = map_pages(c->n_blocks * cpu_kv_bytes(c));
         return l->kv || c->n_blocks == 0;
     }
-    l->state = map(state);
-    l->tail = map(n_states(c) * cpu_tail_bytes(c));
+    l->state = map_pages(state);
+    l->tail = map_pages(n_states(c) * cpu_tail_bytes(c));
     return n_states(c) == 0 ||
            (l->state && (l->tail || cpu_tail_bytes(c) == 0));
 }
@@ -105,9 +105,10 @@ void cpu_release(struct cpu *c)
     for (uint32_t i = 0; i < n_layers(c); i++) {
         struct cpu_layer *l = &c->layers[i];
 
-        unmap(l->kv, c->n_blocks * cpu_kv_bytes(c));
-        unmap(l->state, n_states(c) * cpu_state_floats(c) * sizeof(float));
-        unmap(l->tail, n_states(c) * cpu_tail_bytes(c));
+        unmap_pages(l->kv, c->n_blocks * cpu_kv_bytes(c));
+        unmap_pages(l->state,
+                    n_states(c) * cpu_state_floats(c) * sizeof(float));
+        unmap_pages(l->tail, n_states(c) * cpu_tail_bytes(c));
         l->kv = NULL;
         l->state = NULL;
         l->tail = NULL;
@@ -135,14 +136,14 @@ static bool is_linear(const struct cpu *c, uint32_t layer)
 }
 
 /* Where K is 1 a tail is NULL with 0 bytes, which memset() must not get. */
-static void zero(char *p, size_t bytes)
+static void zero_bytes(char *p, size_t bytes)
 {
     if (bytes > 0) {
         memset(p, 0, bytes);
     }
 }
 
-static void move(char *inside, char *outside, size_t bytes, bool write)
+static void move_bytes(char *inside, char *outside, size_t bytes, bool write)
 {
     if (bytes > 0) {
         memcpy(write ? inside : outside, write ? outside : inside, bytes);
@@ -156,9 +157,9 @@ void cpu_zero_slot(struct kernels *k, uint32_t slot)
     assert(slot < c->n_slots);
     for (uint32_t i = 0; i < n_layers(c); i++) {
         if (is_linear(c, i)) {
-            zero((char *)state_at(c, i, slot),
-                 cpu_state_floats(c) * sizeof(float));
-            zero(tail_at(c, i, slot), cpu_tail_bytes(c));
+            zero_bytes((char *)state_at(c, i, slot),
+                       cpu_state_floats(c) * sizeof(float));
+            zero_bytes(tail_at(c, i, slot), cpu_tail_bytes(c));
         }
     }
     cpu_tick(c);
@@ -168,10 +169,10 @@ static void copy_state(struct cpu *c, size_t to, size_t from)
 {
     for (uint32_t i = 0; i < n_layers(c); i++) {
         if (is_linear(c, i)) {
-            move((char *)state_at(c, i, to), (char *)state_at(c, i, from),
-                 cpu_state_floats(c) * sizeof(float), true);
-            move(tail_at(c, i, to), tail_at(c, i, from), cpu_tail_bytes(c),
-                 true);
+            move_bytes((char *)state_at(c, i, to), (char *)state_at(c, i, from),
+                       cpu_state_floats(c) * sizeof(float), true);
+            move_bytes(tail_at(c, i, to), tail_at(c, i, from),
+                       cpu_tail_bytes(c), true);
         }
     }
     cpu_tick(c);
@@ -201,8 +202,8 @@ static void keys_copy(const struct cpu *c, char *k, char *out, bool write)
 
     for (size_t d = 0; d < hd; d++) {
         for (size_t p = 0; p < c->block_tokens; p++) {
-            move(k + (d * c->block_tokens + p) * item, out + p * row + d * item,
-                 item, write);
+            move_bytes(k + (d * c->block_tokens + p) * item,
+                       out + p * row + d * item, item, write);
         }
     }
 }
@@ -220,8 +221,9 @@ void cpu_block_copy(struct kernels *k, uint32_t layer, uint32_t block, void *kv,
     for (size_t h = 0; h < s->n_kv_heads; h++) {
         keys_copy(c, in + h * plane, out + h * head, write);
         for (size_t p = 0; p < c->block_tokens; p++) {
-            move(in + half + h * plane + p * head,
-                 out + half + (p * s->n_kv_heads + h) * head, head, write);
+            move_bytes(in + half + h * plane + p * head,
+                       out + half + (p * s->n_kv_heads + h) * head, head,
+                       write);
         }
     }
 }
@@ -232,7 +234,7 @@ void cpu_slot_copy(struct kernels *k, uint32_t layer, uint32_t slot,
     struct cpu *c = cpu_of(k);
 
     assert(slot < c->n_slots);
-    move((char *)state_at(c, layer, slot), (char *)state,
-         cpu_state_floats(c) * sizeof(float), write);
-    move(tail_at(c, layer, slot), tail, cpu_tail_bytes(c), write);
+    move_bytes((char *)state_at(c, layer, slot), (char *)state,
+               cpu_state_floats(c) * sizeof(float), write);
+    move_bytes(tail_at(c, layer, slot), tail, cpu_tail_bytes(c), write);
 }

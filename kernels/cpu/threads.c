@@ -106,7 +106,7 @@ static void await_job(struct threads *t, uint32_t seen)
 }
 
 /* Joins the open job, if any; t->lock is held on entry and on return. */
-static void help(struct threads *t, uint32_t thread)
+static void join_job(struct threads *t, uint32_t thread)
 {
     struct job job = t->job;
 
@@ -138,7 +138,7 @@ static void *helper_main(void *arg)
 
         if (number != seen) {
             seen = number;
-            help(t, h.thread);
+            join_job(t, h.thread);
             pthread_mutex_unlock(&t->lock);
             await_job(t, seen);
             pthread_mutex_lock(&t->lock);

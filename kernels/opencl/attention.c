@@ -44,7 +44,7 @@ static const struct opencl_layer *first_of(const struct opencl *c)
     return NULL;
 }
 
-static void scratch(struct opencl *c, const struct opencl_layer *l)
+static void request_scratch(struct opencl *c, const struct opencl_layer *l)
 {
     struct opencl_attention *a = c->attention;
     const struct model_shape *s = &c->w->shape;
@@ -77,7 +77,7 @@ enum status opencl_attention_setup(struct opencl *c, struct error *e)
 
     (void)snprintf(defines, sizeof defines, "-DOPERAND_DTYPE=%d",
                    (int)c->matmul->operand);
-    scratch(c, l);
+    request_scratch(c, l);
     st = opencl_choose(c, &a->prepare, prepare, 1, &shape, defines, e);
     if (st == ST_OK) {
         st = opencl_attention_nv_setup(c, &a->nv, defines, e);

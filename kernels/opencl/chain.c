@@ -51,7 +51,8 @@ static const struct opencl_tensor *out_of(const struct opencl_layer *l)
 
 /* Returns false if matrices differ in form, or if one has portable kernels,
  * which give other bits. */
-static bool describe(const struct opencl *c, uint32_t layer, struct chain *out)
+static bool describe_layer(const struct opencl *c, uint32_t layer,
+                           struct chain *out)
 {
     const struct opencl_layer *l = &c->layers[layer];
     bool fits = true;
@@ -80,7 +81,7 @@ static bool is_same(const struct chain *a, const struct chain *b)
     return same;
 }
 
-static void choose(struct opencl *c, struct chain *of)
+static void choose_kernel(struct opencl *c, struct chain *of)
 {
     static const enum matmul_nv_op ops[PRODUCTS] = {
         MATMUL_NV_ADD, MATMUL_NV_SILU, MATMUL_NV_ADD, MATMUL_NV_STORE};
@@ -112,7 +113,7 @@ static void choose_layer(struct opencl *c, uint32_t layer)
 {
     struct chain *all = c->chain->layers, *of = &all[layer];
 
-    if (!describe(c, layer, of)) {
+    if (!describe_layer(c, layer, of)) {
         return;
     }
     for (uint32_t i = 0; i < layer; i++) {
@@ -121,7 +122,7 @@ static void choose_layer(struct opencl *c, uint32_t layer)
             return;
         }
     }
-    choose(c, of);
+    choose_kernel(c, of);
 }
 
 enum status opencl_chain_setup(struct opencl *c, struct error *e)
@@ -206,22 +207,22 @@ void opencl_chain_settle(struct opencl *c)
 
 /* Arguments behind down's: the output and weights of the next layer's first
  * product. */
-struct behind {
+struct next_product {
     struct opencl_tensor in, w, bias;
 };
 
-static struct behind behind(const struct opencl *c, uint32_t layer)
+static struct next_product find_next(const struct opencl *c, uint32_t layer)
 {
     const struct opencl_layer *l = &c->layers[layer + 1];
 
     if (layer + 1 == n_layers(c)) {
-        return (struct behind){{0}, {0}, {0}};
+        return (struct next_product){{0}, {0}, {0}};
     }
     if (l->kind == MIXER_ATTENTION) {
-        return (struct behind){*opencl_attention_in(c), l->attention.in,
-                               l->attention.in_bias};
+        return (struct next_product){*opencl_attention_in(c), l->attention.in,
+                                     l->attention.in_bias};
     }
-    return (struct behind){*opencl_deltanet_in(c), l->deltanet.in, {0}};
+    return (struct next_product){*opencl_deltanet_in(c), l->deltanet.in, {0}};
 }
 
 static uint64_t bytes_of(const struct chain *of)
@@ -234,12 +235,12 @@ static uint64_t bytes_of(const struct chain *of)
     return bytes;
 }
 
-static void launch(struct opencl *c, uint32_t layer)
+static void launch_layer(struct opencl *c, uint32_t layer)
 {
     struct opencl_chain *ch = c->chain;
     const struct chain *of = &ch->layers[layer];
     const struct opencl_layer *l = &c->layers[layer];
-    const struct behind next = behind(c, layer);
+    const struct next_product next = find_next(c, layer);
     const struct opencl_tensor absent = {0};
     struct opencl_call a = opencl_call(c, of->kernel);
     const size_t local = of->kernel->variant->wg;
@@ -277,7 +278,7 @@ bool opencl_chain_run(struct opencl *c, uint32_t layer)
         ch->zeroed = true;
     }
     ch->waits = NONE;
-    launch(c, layer);
+    launch_layer(c, layer);
     ch->began = layer + 1 < n_layers(c) ? layer + 1 : NONE;
     c->rows->ready = opencl_rows_behind(c, layer);
     opencl_operator_end(c);

@@ -83,8 +83,8 @@ void opencl_deltanet_free(struct opencl *c)
 }
 
 /* Runs rows first .. first + n of the step. */
-static void run(struct opencl *c, const struct opencl_layer *l,
-                struct opencl_kernel *kernel, uint32_t first, uint32_t n)
+static void run_rows(struct opencl *c, const struct opencl_layer *l,
+                     struct opencl_kernel *kernel, uint32_t first, uint32_t n)
 {
     const struct opencl_deltanet *d = c->deltanet;
     const struct opencl_deltanet_weights *w = &l->deltanet;
@@ -124,8 +124,8 @@ void opencl_deltanet(struct kernels *k, uint32_t layer)
     if (d->nv) {
         opencl_deltanet_nv(c, d->nv, l, &d->y, &d->in);
     } else {
-        run(c, l, d->decode, 0, s->n_gen_rows);
-        run(c, l, d->prefill, s->n_gen_rows, s->n_rows - s->n_gen_rows);
+        run_rows(c, l, d->decode, 0, s->n_gen_rows);
+        run_rows(c, l, d->prefill, s->n_gen_rows, s->n_rows - s->n_gen_rows);
     }
     if (!opencl_chain_takes(c, layer, &d->y)) {
         opencl_rows_add(c, &d->y, &l->deltanet.out, &absent, &l->post_norm);

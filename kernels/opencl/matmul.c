@@ -90,9 +90,9 @@ void opencl_matrix_defines(const struct opencl *c,
                    (int)w->dtype, (int)c->matmul->operand, w->bits, w->group);
 }
 
-static struct matmul_choice *find(const struct opencl_matmul *m,
-                                  enum matmul_op op,
-                                  const struct opencl_tensor *w)
+static struct matmul_choice *find_choice(const struct opencl_matmul *m,
+                                         enum matmul_op op,
+                                         const struct opencl_tensor *w)
 {
     for (uint32_t i = 0; i < m->n_choices; i++) {
         struct matmul_choice *of = &m->choices[i];
@@ -213,8 +213,9 @@ static enum status choose_widen(struct opencl *c, struct matmul_choice *of,
 }
 
 /* Chooses the kernels for op with a matrix of w's shape, once. */
-static enum status choose(struct opencl *c, enum matmul_op op,
-                          const struct opencl_tensor *w, struct error *e)
+static enum status choose_kernels(struct opencl *c, enum matmul_op op,
+                                  const struct opencl_tensor *w,
+                                  struct error *e)
 {
     struct opencl_matmul *m = c->matmul;
     const struct opencl_shape shape = {w->rows, w->cols, w->dtype};
@@ -222,7 +223,7 @@ static enum status choose(struct opencl *c, enum matmul_op op,
     char defines[96];
     enum status st;
 
-    if (!w->mem || find(m, op, w)) {
+    if (!w->mem || find_choice(m, op, w)) {
         return ST_OK;
     }
     if (m->n_choices == MATMUL_CHOICES) {
@@ -257,7 +258,7 @@ static struct opencl_kernel *kernel_for(const struct opencl *c,
                                         const struct opencl_tensor *w, int kind,
                                         uint32_t n)
 {
-    const struct matmul_choice *of = find(c->matmul, op, w);
+    const struct matmul_choice *of = find_choice(c->matmul, op, w);
     struct opencl_kernel *k = NULL;
 
     for (size_t way = 0; way < MATMUL_WAYS; way++) {
@@ -277,7 +278,8 @@ bool opencl_matmul_decodes_nv(const struct opencl *c,
     bool all = true;
 
     for (int op = 0; op < MATMUL_OPS; op++) {
-        const struct matmul_choice *of = find(c->matmul, (enum matmul_op)op, w);
+        const struct matmul_choice *of =
+            find_choice(c->matmul, (enum matmul_op)op, w);
 
         for (size_t way = 0; of && way < MATMUL_WAYS; way++) {
             all = all && (ways[way].kind != MATMUL_DECODE ||
@@ -303,10 +305,10 @@ static enum status choose_each(struct opencl *c, struct error *e)
         };
 
         for (size_t j = 0; j < sizeof of / sizeof *of && st == ST_OK; j++) {
-            st = choose(c, of[j].op, of[j].w, e);
+            st = choose_kernels(c, of[j].op, of[j].w, e);
         }
     }
-    return st == ST_OK ? choose(c, MATMUL_STORE, &c->head, e) : st;
+    return st == ST_OK ? choose_kernels(c, MATMUL_STORE, &c->head, e) : st;
 }
 
 /* Nothing guarantees that wgmma rounds as mma.sync does, and a token's bits
@@ -465,8 +467,9 @@ static struct range range_of(const struct opencl *c, int kind)
 }
 
 /* Sets the arguments first, n_rows, n, k, and launches the grid. */
-static void run(struct opencl_call *a, struct range r,
-                const struct opencl_tensor *w, uint32_t n, uint32_t ld_out)
+static void launch_product(struct opencl_call *a, struct range r,
+                           const struct opencl_tensor *w, uint32_t n,
+                           uint32_t ld_out)
 {
     const struct opencl_variant *v = a->kernel->variant;
     const size_t local[2] = {v->wg, 1};
@@ -485,7 +488,7 @@ static void run(struct opencl_call *a, struct range r,
 }
 
 /* Folds sums of squares before a norm's product with prompt tokens. */
-static void fold(struct opencl *c, int kind, struct range r)
+static void fold_squares(struct opencl *c, int kind, struct range r)
 {
     const size_t local = 256, global = (size_t)(r.n + 7) / 8 * local;
 
@@ -507,7 +510,7 @@ static struct opencl_tensor as_taken(struct opencl *c, enum matmul_op op,
                                      const struct opencl_tensor *w, int kind,
                                      const struct opencl_kernel *k, uint32_t n)
 {
-    const struct matmul_choice *of = find(c->matmul, op, w);
+    const struct matmul_choice *of = find_choice(c->matmul, op, w);
     struct opencl_tensor wide = c->matmul->wide;
     const uint64_t values = (uint64_t)w->rows * w->cols;
     const size_t local = WIDEN_ITEMS;
@@ -547,7 +550,7 @@ static void project_range(struct opencl *c, int kind, struct range r,
     opencl_arg_tensor(&a, &norm->ss);
     opencl_arg_tensor(&a, &taken);
     opencl_arg_tensor(&a, bias);
-    run(&a, r, &taken, w->rows, out->cols);
+    launch_product(&a, r, &taken, w->rows, out->cols);
 }
 
 void opencl_project(struct opencl *c, const struct opencl_tensor *w,
@@ -555,7 +558,7 @@ void opencl_project(struct opencl *c, const struct opencl_tensor *w,
                     const struct opencl_tensor *out)
 {
     for (int kind = 0; kind < MATMUL_KINDS; kind++) {
-        fold(c, kind, range_of(c, kind));
+        fold_squares(c, kind, range_of(c, kind));
         project_range(c, kind, range_of(c, kind), &c->matmul->norm, w, bias,
                       out);
     }
@@ -581,12 +584,12 @@ void opencl_project_silu(struct opencl *c, const struct opencl_tensor *w,
             as_taken(c, MATMUL_SILU, w, kind, k, r.n);
         struct opencl_call a = opencl_call(c, k);
 
-        fold(c, kind, r);
+        fold_squares(c, kind, r);
         opencl_arg_tensor(&a, out);
         opencl_arg_tensor(&a, &c->matmul->norm.next);
         opencl_arg_tensor(&a, &c->matmul->norm.ss);
         opencl_arg_tensor(&a, &taken);
-        run(&a, r, &taken, w->rows / 2, 0);
+        launch_product(&a, r, &taken, w->rows / 2, 0);
     }
 }
 
@@ -610,13 +613,13 @@ static void add_range(struct opencl *c, struct opencl_kernel *k, struct range r,
     opencl_arg_tensor(&a, of->w);
     opencl_arg_tensor(&a, of->bias);
     opencl_arg_tensor(&a, of->gamma);
-    run(&a, r, of->w, of->w->rows, 0);
+    launch_product(&a, r, of->w, of->w->rows, 0);
 }
 
 /* Launches in pieces if work-groups share tiles, which have room for
  * SHARED_TOKENS tokens. */
-static void add(struct opencl *c, struct opencl_kernel *k, struct range r,
-                const struct addend *of)
+static void add_product(struct opencl *c, struct opencl_kernel *k,
+                        struct range r, const struct addend *of)
 {
     const uint32_t most = k->variant->shares > 0 ? SHARED_TOKENS : r.n;
 
@@ -646,6 +649,6 @@ void opencl_project_add(struct opencl *c, const struct opencl_tensor *in,
         const struct opencl_tensor taken =
             as_taken(c, MATMUL_ADD, w, kind, k, r.n);
 
-        add(c, k, r, &(struct addend){in, &taken, bias, gamma});
+        add_product(c, k, r, &(struct addend){in, &taken, bias, gamma});
     }
 }

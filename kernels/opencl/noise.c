@@ -17,7 +17,7 @@ static const struct opencl_variant noises[] = {
 #define ANY_BITS 3 /* NOISE_DTYPE of raw bits */
 
 /* Chooses the kernel of a dtype; the same one at each call. */
-static struct opencl_kernel *choose(struct opencl *c, int dtype)
+static struct opencl_kernel *choose_kernel(struct opencl *c, int dtype)
 {
     struct opencl_kernel *k = NULL;
     struct error e;
@@ -32,10 +32,11 @@ static struct opencl_kernel *choose(struct opencl *c, int dtype)
 
 /* Fills bytes [at, at + bytes) of t; both are multiples of PIECE except at the
  * end. */
-static void make(struct opencl *c, int dtype, const struct opencl_tensor *t,
-                 uint64_t at, uint64_t bytes, float width, uint64_t seed)
+static void make_noise(struct opencl *c, int dtype,
+                       const struct opencl_tensor *t, uint64_t at,
+                       uint64_t bytes, float width, uint64_t seed)
 {
-    struct opencl_kernel *k = choose(c, dtype);
+    struct opencl_kernel *k = choose_kernel(c, dtype);
     struct opencl_tensor to = {.mem = t->mem, .at = t->at + at, .item = PIECE};
     size_t pieces = (bytes + PIECE - 1) / PIECE, local = GROUP;
     size_t global = (pieces + GROUP - 1) / GROUP * GROUP;
@@ -63,10 +64,10 @@ void opencl_noise(struct opencl *c, const struct opencl_tensor *t, float width,
         return;
     }
     if (t->bits > 0) {
-        make(c, ANY_BITS, t, 0, data, 0.0f, seed);
+        make_noise(c, ANY_BITS, t, 0, data, 0.0f, seed);
         width /= (float)(1u << t->bits);
     }
-    make(c, (int)t->dtype, t, data, all - data, width, seed);
+    make_noise(c, (int)t->dtype, t, data, all - data, width, seed);
 }
 
 enum status opencl_noise_pool(struct kernels *k, uint64_t seed, struct error *e)

@@ -55,7 +55,7 @@ void opencl_rows_stale(struct opencl *c)
 }
 
 /* Launches for n rows; a work-item handles NORM_PART columns of a row. */
-static void run(struct opencl_call *a, uint32_t n)
+static void launch_rows(struct opencl_call *a, uint32_t n)
 {
     const uint64_t h = a->c->w->shape.hidden;
     const size_t parts = (h + NORM_PART - 1) / NORM_PART;
@@ -80,7 +80,7 @@ static void make_norm(struct opencl *c, const struct opencl_operand *out,
     opencl_arg_meta(&a);
     opencl_arg_u32(&a, n);
     opencl_arg_u32(&a, ids);
-    run(&a, n);
+    launch_rows(&a, n);
 }
 
 void opencl_rows_ready(struct opencl *c, const struct opencl_tensor *gamma)
@@ -129,7 +129,7 @@ void opencl_embed(struct kernels *k, const uint32_t *tokens)
     opencl_arg_tensor(&a, gamma);
     opencl_arg_meta(&a);
     opencl_arg_u32(&a, c->step.n_tokens);
-    run(&a, c->step.n_tokens);
+    launch_rows(&a, c->step.n_tokens);
     c->rows->ready = gamma;
     opencl_operator_end(c);
 }

@@ -72,7 +72,7 @@ static uint32_t parts_of(const struct opencl *c)
     return (c->w->shape.vocab + PART - 1) / PART;
 }
 
-static void scratch(struct opencl *c)
+static void request_scratch(struct opencl *c)
 {
     struct opencl_sample *s = c->sample;
     const size_t n = c->sizes.max_logits, vocab = c->w->shape.vocab;
@@ -88,7 +88,7 @@ static void scratch(struct opencl *c)
                    sizeof(uint32_t));
 }
 
-static enum status choose(struct opencl *c, struct error *e)
+static enum status choose_kernels(struct opencl *c, struct error *e)
 {
     struct opencl_sample *s = c->sample;
     const struct {
@@ -130,8 +130,8 @@ enum status opencl_sample_setup(struct opencl *c, struct error *e)
     if (!s || !s->rows || !s->sent || !s->lists || !s->answer) {
         return error_set(e, ST_RESOURCE_EXHAUSTED, "no memory for sampling");
     }
-    scratch(c);
-    return choose(c, e);
+    request_scratch(c);
+    return choose_kernels(c, e);
 }
 
 void opencl_sample_free(struct opencl *c)
@@ -213,8 +213,8 @@ static void put_lists(const struct opencl *c, const struct sample_row *row,
     }
 }
 
-static void run(struct opencl_call *a, uint32_t parts, uint32_t n,
-                uint64_t bytes)
+static void launch_rows(struct opencl_call *a, uint32_t parts, uint32_t n,
+                        uint64_t bytes)
 {
     const size_t local[2] = {WG, 1};
     const size_t global[2] = {(size_t)parts * WG, n};
@@ -257,8 +257,9 @@ static void run_adjust(struct opencl *c, uint32_t first, uint32_t end,
     opencl_arg_tensor(&a, &c->logits);
     opencl_arg_tensor(&a, &s->asks);
     opencl_arg_u32(&a, first);
-    run(&a, 1, end - first,
-        (uint64_t)(end - first) * c->w->shape.vocab * sizeof(float) * 2);
+    launch_rows(&a, 1, end - first,
+                (uint64_t)(end - first) * c->w->shape.vocab * sizeof(float) *
+                    2);
 }
 
 /* Uploads the parameters and adjusts the logits, as many rows at a time as have
@@ -302,14 +303,14 @@ static void draw_all(struct opencl *c, uint32_t n)
     opencl_arg_tensor(&a, &c->logits);
     opencl_arg_tensor(&a, &s->adjusted);
     opencl_arg_tensor(&a, &s->asks);
-    run(&a, parts_of(c), n, bytes);
+    launch_rows(&a, parts_of(c), n, bytes);
     a = opencl_call(c, s->draw);
     opencl_arg_tensor(&a, &s->tokens);
     opencl_arg_tensor(&a, &s->found);
     opencl_arg_tensor(&a, &c->logits);
     opencl_arg_tensor(&a, &s->adjusted);
     opencl_arg_tensor(&a, &s->asks);
-    run(&a, 1, n, bytes);
+    launch_rows(&a, 1, n, bytes);
 }
 
 static void read_logprobs(struct opencl *c, const struct sample_row *rows,
@@ -322,14 +323,14 @@ static void read_logprobs(struct opencl *c, const struct sample_row *rows,
     opencl_arg_tensor(&a, &s->found);
     opencl_arg_tensor(&a, &c->logits);
     opencl_arg_tensor(&a, &s->asks);
-    run(&a, parts_of(c), n, bytes);
+    launch_rows(&a, parts_of(c), n, bytes);
     a = opencl_call(c, s->logprobs);
     opencl_arg_tensor(&a, &s->lps);
     opencl_arg_tensor(&a, &s->tokens);
     opencl_arg_tensor(&a, &s->found);
     opencl_arg_tensor(&a, &c->logits);
     opencl_arg_tensor(&a, &s->asks);
-    run(&a, 1, n, bytes);
+    launch_rows(&a, 1, n, bytes);
     opencl_download(c, &s->lps, 0, s->answer, n * LP_WORDS * sizeof *s->answer);
     for (uint32_t i = 0; i < n; i++) {
         const uint32_t *from = s->answer + (size_t)i * LP_WORDS;

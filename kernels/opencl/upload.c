@@ -60,8 +60,8 @@ static struct tensor shape_of(const struct fused *f)
 }
 
 /* Widens a matrix of another dtype to float32. */
-static void widen(struct walk *w, const struct opencl_tensor *to, size_t at,
-                  const struct tensor *from)
+static void widen_matrix(struct walk *w, const struct opencl_tensor *to,
+                         size_t at, const struct tensor *from)
 {
     static float wide[WIDEN_ITEMS];
     const struct cpu_isa *isa = isa_find(NULL);
@@ -78,8 +78,8 @@ static void widen(struct walk *w, const struct opencl_tensor *to, size_t at,
 }
 
 /* Widens a quantised matrix to float32, row by row. */
-static void dequantise(struct walk *w, const struct opencl_tensor *to,
-                       size_t at, const struct tensor *from)
+static void dequantise_matrix(struct walk *w, const struct opencl_tensor *to,
+                              size_t at, const struct tensor *from)
 {
     const struct cpu_isa *isa = isa_find(NULL);
     float *wide = malloc(from->cols * sizeof *wide);
@@ -119,9 +119,9 @@ static void pair_up(struct walk *w, const struct opencl_tensor *to, size_t at,
 }
 
 /* Uploads a part to rows `first` and on of the fused matrix. */
-static void fill(struct walk *w, const struct opencl_tensor *out,
-                 const struct tensor *whole, const struct tensor *t,
-                 uint32_t first)
+static void fill_part(struct walk *w, const struct opencl_tensor *out,
+                      const struct tensor *whole, const struct tensor *t,
+                      uint32_t first)
 {
     const size_t at = first * tensor_row_bytes(whole);
 
@@ -132,16 +132,16 @@ static void fill(struct walk *w, const struct opencl_tensor *out,
                     first * 2 * tensor_scale_bytes(whole),
                 t);
     } else if (t->bits > 0) {
-        dequantise(w, out, at, t);
+        dequantise_matrix(w, out, at, t);
     } else if (t->dtype == whole->dtype) {
         opencl_upload(w->c, out, at, t->data, tensor_bytes(t));
     } else {
-        widen(w, out, at, t);
+        widen_matrix(w, out, at, t);
     }
 }
 
-static void fuse(struct walk *w, struct opencl_tensor *out,
-                 const struct fused *f)
+static void place_fused(struct walk *w, struct opencl_tensor *out,
+                        const struct fused *f)
 {
     const struct tensor whole = shape_of(f);
     uint32_t rows = 0;
@@ -166,20 +166,20 @@ static void fuse(struct walk *w, struct opencl_tensor *out,
         return;
     }
     for (uint32_t i = 0; i < f->n; i++) {
-        fill(w, out, &whole, f->part[i], rows);
+        fill_part(w, out, &whole, f->part[i], rows);
         rows += f->part[i]->rows;
     }
 }
 
-static void matrix(struct walk *w, struct opencl_tensor *out,
-                   const struct tensor *t)
+static void place_matrix(struct walk *w, struct opencl_tensor *out,
+                         const struct tensor *t)
 {
-    fuse(w, out, &(struct fused){{t}, 1});
+    place_fused(w, out, &(struct fused){{t}, 1});
 }
 
 /* Places [rows, cols] float32; absent if from is NULL. */
-static void floats(struct walk *w, struct opencl_tensor *out, const float *from,
-                   uint32_t rows, uint32_t cols)
+static void place_floats(struct walk *w, struct opencl_tensor *out,
+                         const float *from, uint32_t rows, uint32_t cols)
 {
     if (from == NULL) {
         return;
@@ -192,8 +192,8 @@ static void floats(struct walk *w, struct opencl_tensor *out, const float *from,
 }
 
 /* Fuses the biases, with zeros for parts that have none. */
-static void bias(struct walk *w, struct opencl_tensor *out,
-                 const struct attention_weights *a)
+static void place_bias(struct walk *w, struct opencl_tensor *out,
+                       const struct attention_weights *a)
 {
     const float *from[] = {a->q_bias, a->k_bias, a->v_bias};
     uint32_t rows[] = {a->q.rows, a->k.rows, a->v.rows};
@@ -216,51 +216,54 @@ static void bias(struct walk *w, struct opencl_tensor *out,
     }
 }
 
-static void attention(struct walk *w, struct opencl_attention_weights *out,
-                      const struct attention_weights *a)
+static void place_attention(struct walk *w,
+                            struct opencl_attention_weights *out,
+                            const struct attention_weights *a)
 {
     const struct model_shape *s = &w->c->w->shape;
 
-    fuse(w, &out->in, &(struct fused){{&a->q, &a->k, &a->v}, 3});
-    bias(w, &out->in_bias, a);
-    matrix(w, &out->o, &a->o);
-    floats(w, &out->o_bias, a->o_bias, 1, s->hidden);
-    floats(w, &out->q_norm, a->q_norm, 1, s->head_dim);
-    floats(w, &out->k_norm, a->k_norm, 1, s->head_dim);
+    place_fused(w, &out->in, &(struct fused){{&a->q, &a->k, &a->v}, 3});
+    place_bias(w, &out->in_bias, a);
+    place_matrix(w, &out->o, &a->o);
+    place_floats(w, &out->o_bias, a->o_bias, 1, s->hidden);
+    place_floats(w, &out->q_norm, a->q_norm, 1, s->head_dim);
+    place_floats(w, &out->k_norm, a->k_norm, 1, s->head_dim);
 }
 
-static void deltanet(struct walk *w, struct opencl_deltanet_weights *out,
-                     const struct deltanet_weights *d)
+static void place_deltanet(struct walk *w, struct opencl_deltanet_weights *out,
+                           const struct deltanet_weights *d)
 {
     const struct model_shape *s = &w->c->w->shape;
 
-    fuse(w, &out->in, &(struct fused){{&d->qkv, &d->z, &d->b, &d->a}, 4});
-    matrix(w, &out->out, &d->out);
-    floats(w, &out->conv, d->conv, d->qkv.rows, s->conv);
-    floats(w, &out->a_log, d->a_log, 1, s->n_v_heads);
-    floats(w, &out->dt_bias, d->dt_bias, 1, s->n_v_heads);
-    floats(w, &out->norm, d->norm, 1, s->v_dim);
+    place_fused(w, &out->in,
+                &(struct fused){{&d->qkv, &d->z, &d->b, &d->a}, 4});
+    place_matrix(w, &out->out, &d->out);
+    place_floats(w, &out->conv, d->conv, d->qkv.rows, s->conv);
+    place_floats(w, &out->a_log, d->a_log, 1, s->n_v_heads);
+    place_floats(w, &out->dt_bias, d->dt_bias, 1, s->n_v_heads);
+    place_floats(w, &out->norm, d->norm, 1, s->v_dim);
 }
 
-static void layer(struct walk *w, struct opencl_layer *out,
-                  const struct layer_weights *l)
+static void place_layer(struct walk *w, struct opencl_layer *out,
+                        const struct layer_weights *l)
 {
     uint32_t h = w->c->w->shape.hidden;
 
     out->kind = l->kind;
-    floats(w, &out->input_norm, l->input_norm, 1, h);
-    floats(w, &out->post_norm, l->post_norm, 1, h);
+    place_floats(w, &out->input_norm, l->input_norm, 1, h);
+    place_floats(w, &out->post_norm, l->post_norm, 1, h);
     if (l->kind == MIXER_ATTENTION) {
-        attention(w, &out->attention, &l->mixer.attention);
+        place_attention(w, &out->attention, &l->mixer.attention);
     } else {
-        deltanet(w, &out->deltanet, &l->mixer.deltanet);
+        place_deltanet(w, &out->deltanet, &l->mixer.deltanet);
     }
-    fuse(w, &out->gate_up, &(struct fused){{&l->mlp.gate, &l->mlp.up}, 2});
-    matrix(w, &out->down, &l->mlp.down);
+    place_fused(w, &out->gate_up,
+                &(struct fused){{&l->mlp.gate, &l->mlp.up}, 2});
+    place_matrix(w, &out->down, &l->mlp.down);
 }
 
 /* Makes the rope table [context, R/2, 2]. */
-static void rope(struct walk *w)
+static void place_rope(struct walk *w)
 {
     struct opencl *c = w->c;
     const struct model_shape *s = &c->w->shape;
@@ -295,16 +298,16 @@ static void walk_shard(struct walk *w)
     const struct shard_weights *s = c->w;
 
     if (s->embed.data != NULL) {
-        matrix(w, &c->embed, &s->embed);
+        place_matrix(w, &c->embed, &s->embed);
     }
     if (s->head.data != NULL && !is_tied(s)) {
-        matrix(w, &c->head, &s->head);
+        place_matrix(w, &c->head, &s->head);
     }
-    floats(w, &c->final_norm, s->final_norm, 1, s->shape.hidden);
+    place_floats(w, &c->final_norm, s->final_norm, 1, s->shape.hidden);
     for (uint32_t i = 0; i < s->end - s->begin; i++) {
-        layer(w, &c->layers[i], &s->layers[i]);
+        place_layer(w, &c->layers[i], &s->layers[i]);
     }
-    rope(w);
+    place_rope(w);
 }
 
 enum status opencl_weights_new(struct opencl *c, struct opencl_arena **out,

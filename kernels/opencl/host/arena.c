@@ -39,7 +39,7 @@ static size_t aligned(size_t bytes)
     return (bytes + OPENCL_ALIGN - 1) / OPENCL_ALIGN * OPENCL_ALIGN;
 }
 
-static bool grow(struct opencl_arena *a)
+static bool grow_requests(struct opencl_arena *a)
 {
     uint32_t room = a->room > 0 ? 2 * a->room : 64;
     struct request *new = realloc(a->requests, room * sizeof *new);
@@ -60,7 +60,8 @@ void opencl_arena_add(struct opencl_arena *a, struct opencl_tensor *out,
                                   .dtype = item == 2 ? DTYPE_BF16 : DTYPE_F32,
                                   .rows = (uint32_t)rows,
                                   .cols = (uint32_t)cols};
-    if (a == NULL || rows == 0 || cols == 0 || (a->n == a->room && !grow(a))) {
+    if (a == NULL || rows == 0 || cols == 0 ||
+        (a->n == a->room && !grow_requests(a))) {
         return;
     }
     a->requests[a->n++] =
@@ -68,8 +69,8 @@ void opencl_arena_add(struct opencl_arena *a, struct opencl_tensor *out,
 }
 
 /* Places each tensor behind the one before while the allocation allows. */
-static enum status lay_out(struct opencl_arena *a, uint64_t largest,
-                           struct error *e)
+static enum status place_requests(struct opencl_arena *a, uint64_t largest,
+                                  struct error *e)
 {
     size_t used = 0;
 
@@ -127,8 +128,8 @@ static enum status no_room(const struct opencl *c, const struct opencl_arena *a,
 }
 
 /* Uses the allocation at once, since a driver may defer it until first use. */
-static enum status touch(struct opencl *c, const struct opencl_arena *a,
-                         uint32_t i, struct error *e)
+static enum status touch_memory(struct opencl *c, const struct opencl_arena *a,
+                                uint32_t i, struct error *e)
 {
     struct opencl_tensor all = {
         .mem = a->mems[i], .item = 1, .rows = 1, .cols = 1};
@@ -156,7 +157,7 @@ enum status opencl_arena_make(struct opencl *c, struct opencl_arena *a,
     if (a == NULL || a->failed) {
         return error_set(e, ST_RESOURCE_EXHAUSTED, "no memory");
     }
-    st = lay_out(a, c->device.largest, e);
+    st = place_requests(a, c->device.largest, e);
     if (st == ST_OK && a->n > 0 && !allocate_tables(a)) {
         st = error_set(e, ST_RESOURCE_EXHAUSTED, "no memory");
     }
@@ -168,7 +169,7 @@ enum status opencl_arena_make(struct opencl *c, struct opencl_arena *a,
         if (a->mems[i] == NULL) {
             return no_room(c, a, code, e);
         }
-        st = touch(c, a, i, e);
+        st = touch_memory(c, a, i, e);
         a->bytes += st == ST_OK ? a->sizes[i] : 0;
     }
     for (uint32_t i = 0; i < a->n && st == ST_OK; i++) {

@@ -32,7 +32,7 @@ static uint32_t capability(cl_device_id id)
     return major * 10 + minor;
 }
 
-static void describe(struct opencl_device *d)
+static void describe_device(struct opencl_device *d)
 {
     cl_ulong memory = 0, largest = 0;
     cl_uint units = 0;
@@ -88,7 +88,7 @@ uint32_t opencl_devices(struct opencl_device *out, uint32_t most)
              j++) {
             out[n] = (struct opencl_device){
                 .platform = platforms[i], .id = ids[j], .index = n};
-            describe(&out[n++]);
+            describe_device(&out[n++]);
         }
     }
     return n;
@@ -120,27 +120,27 @@ static uint32_t first_of(const struct opencl_device *all, uint32_t n)
     return n;
 }
 
-static enum status find_number(uint32_t *out, const char *wish, uint32_t n,
+static enum status find_number(uint32_t *out, const char *selector, uint32_t n,
                                struct error *e)
 {
-    unsigned long number = strtoul(wish, NULL, 10);
+    unsigned long number = strtoul(selector, NULL, 10);
 
     *out = (uint32_t)number;
     return number < n ? ST_OK
                       : error_set(e, ST_NOT_FOUND,
                                   "device %s: there are %u, numbered from 0; "
                                   "--device list prints them",
-                                  wish, n);
+                                  selector, n);
 }
 
 static enum status find_name(uint32_t *out, const struct opencl_device *all,
-                             const char *wish, uint32_t n, struct error *e)
+                             const char *selector, uint32_t n, struct error *e)
 {
     uint32_t found = 0;
 
     for (uint32_t i = 0; i < n; i++) {
-        if (has_part(all[i].name, wish) ||
-            has_part(all[i].platform_name, wish)) {
+        if (has_part(all[i].name, selector) ||
+            has_part(all[i].platform_name, selector)) {
             *out = found == 0 ? i : *out;
             found++;
         }
@@ -156,10 +156,10 @@ static enum status find_name(uint32_t *out, const struct opencl_device *all,
                                   "devices have this in their names; "
                                   "--device list prints them with their "
                                   "numbers",
-                     wish, n);
+                     selector, n);
 }
 
-enum status opencl_device_find(struct opencl_device *out, const char *wish,
+enum status opencl_device_find(struct opencl_device *out, const char *selector,
                                struct error *e)
 {
     struct opencl_device all[OPENCL_DEVICES_MAX];
@@ -171,9 +171,9 @@ enum status opencl_device_find(struct opencl_device *out, const char *wish,
                          "device %s: this machine has no OpenCL device; a "
                          "driver and its file in /etc/OpenCL/vendors are "
                          "needed, or --device cpu",
-                         wish);
+                         selector);
     }
-    if (strcmp(wish, "opencl") == 0) {
+    if (strcmp(selector, "opencl") == 0) {
         at = first_of(all, n);
         if (at == n) {
             return error_set(e, ST_NOT_FOUND,
@@ -181,10 +181,11 @@ enum status opencl_device_find(struct opencl_device *out, const char *wish,
                              "is a GPU; --device list prints them",
                              n);
         }
-    } else if (wish[0] != '\0' && strspn(wish, "0123456789") == strlen(wish)) {
-        st = find_number(&at, wish, n, e);
+    } else if (selector[0] != '\0' &&
+               strspn(selector, "0123456789") == strlen(selector)) {
+        st = find_number(&at, selector, n, e);
     } else {
-        st = find_name(&at, all, wish, n, e);
+        st = find_name(&at, all, selector, n, e);
     }
     if (st == ST_OK) {
         *out = all[at];

@@ -38,10 +38,11 @@ struct opencl_device {
     bool caches;      /* its driver caches compiled kernels on disk */
 };
 
-/* Finds the device that the selector `wish` names.  Returns ST_NOT_FOUND and a
- * text if there is no such device, no device at all, or no loader. */
+/* Finds the device that the selector `selector` names.  Returns ST_NOT_FOUND
+ * and a text if there is no such device, no device at all, or no loader. */
 MUST_CHECK enum status opencl_device_find(struct opencl_device *out,
-                                          const char *wish, struct error *e);
+                                          const char *selector,
+                                          struct error *e);
 
 /* Fills out with all devices, at most `most`; returns their number. */
 uint32_t opencl_devices(struct opencl_device *out, uint32_t most);

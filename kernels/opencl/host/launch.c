@@ -31,8 +31,9 @@ static enum status defines_of(char all[DEFINES_MAX],
                                        "too many defines for %s.cl", v->file);
 }
 
-static struct opencl_kernel *
-find(struct opencl *c, const struct opencl_variant *v, cl_program program)
+static struct opencl_kernel *find_kernel(struct opencl *c,
+                                         const struct opencl_variant *v,
+                                         cl_program program)
 {
     uint32_t n;
     struct opencl_kernel *all = opencl_kernels(c, &n);
@@ -45,9 +46,9 @@ find(struct opencl *c, const struct opencl_variant *v, cl_program program)
     return NULL;
 }
 
-static enum status create(struct opencl *c, struct opencl_kernel **out,
-                          const struct opencl_variant *v, cl_program program,
-                          struct error *e)
+static enum status create_kernel(struct opencl *c, struct opencl_kernel **out,
+                                 const struct opencl_variant *v,
+                                 cl_program program, struct error *e)
 {
     char name[64];
     cl_int code;
@@ -67,10 +68,10 @@ static enum status create(struct opencl *c, struct opencl_kernel **out,
     return ST_OK;
 }
 
-static enum status make(struct opencl *c, struct opencl_kernel **out,
-                        const struct opencl_variant *v,
-                        const struct opencl_shape *shape, const char *defines,
-                        struct error *e)
+static enum status make_kernel(struct opencl *c, struct opencl_kernel **out,
+                               const struct opencl_variant *v,
+                               const struct opencl_shape *shape,
+                               const char *defines, struct error *e)
 {
     char all[DEFINES_MAX];
     cl_program program;
@@ -82,11 +83,11 @@ static enum status make(struct opencl *c, struct opencl_kernel **out,
     if (st != ST_OK) {
         return st;
     }
-    *out = find(c, v, program);
+    *out = find_kernel(c, v, program);
     if (*out != NULL) {
         return ST_OK;
     }
-    st = create(c, out, v, program, e);
+    st = create_kernel(c, out, v, program, e);
     if (st == ST_OK) {
         (*out)->shape = *shape;
     }
@@ -109,7 +110,7 @@ enum status opencl_choose(struct opencl *c, struct opencl_kernel **out,
         if (v->fits != NULL && (c->portable || !v->fits(c, shape))) {
             continue;
         }
-        st = make(c, out, v, shape, defines, e);
+        st = make_kernel(c, out, v, shape, defines, e);
         if (st == ST_OK) {
             return ST_OK;
         }
@@ -128,7 +129,7 @@ struct opencl_call opencl_call(struct opencl *c, struct opencl_kernel *k)
     return (struct opencl_call){.c = c, .kernel = k};
 }
 
-static void put(struct opencl_call *a, size_t size, const void *value)
+static void set_argument(struct opencl_call *a, size_t size, const void *value)
 {
     struct opencl *c = a->c;
     cl_uint at = a->n++;
@@ -152,39 +153,39 @@ void opencl_arg_tensor(struct opencl_call *a, const struct opencl_tensor *t)
     cl_mem mem = t->mem ? t->mem : a->c->meta.mem;
     cl_ulong at = t->mem ? t->at / t->item : UINT64_MAX;
 
-    put(a, sizeof mem, &mem);
-    put(a, sizeof at, &at);
+    set_argument(a, sizeof mem, &mem);
+    set_argument(a, sizeof at, &at);
 }
 
 void opencl_arg_meta(struct opencl_call *a)
 {
-    put(a, sizeof a->c->meta.mem, &a->c->meta.mem);
+    set_argument(a, sizeof a->c->meta.mem, &a->c->meta.mem);
 }
 
 void opencl_arg_u32(struct opencl_call *a, uint32_t v)
 {
     cl_uint value = v;
 
-    put(a, sizeof value, &value);
+    set_argument(a, sizeof value, &value);
 }
 
 void opencl_arg_u64(struct opencl_call *a, uint64_t v)
 {
     cl_ulong value = v;
 
-    put(a, sizeof value, &value);
+    set_argument(a, sizeof value, &value);
 }
 
 void opencl_arg_f32(struct opencl_call *a, float v)
 {
     cl_float value = v;
 
-    put(a, sizeof value, &value);
+    set_argument(a, sizeof value, &value);
 }
 
 void opencl_arg_local(struct opencl_call *a, size_t bytes)
 {
-    put(a, bytes, NULL);
+    set_argument(a, bytes, NULL);
 }
 
 /* ---- launch ---- */
@@ -200,7 +201,7 @@ static bool is_brief(const struct opencl *c)
     return c->device.nvidia > 0 && c->step.n_gen == c->step.n_tokens;
 }
 
-static bool wants_event(struct opencl *c)
+static bool needs_event(struct opencl *c)
 {
     const uint32_t most = is_brief(c) ? BRIEF_A_TICK : LAUNCHES_A_TICK;
 
@@ -232,13 +233,13 @@ void opencl_launch(struct opencl_call *a, uint32_t dims, const size_t *global,
     if (c->failed.code != ST_OK || is_empty(dims, global)) {
         return;
     }
-    if (wants_event(c)) {
+    if (needs_event(c)) {
         event = opencl_watch(c, a->kernel);
     }
     code = clEnqueueNDRangeKernel(opencl_queue_id(c), a->kernel->id, dims, NULL,
                                   global, local, 0, NULL, event);
     if (event != NULL) {
-        opencl_seen(c, code == CL_SUCCESS);
+        opencl_watch_end(c, code == CL_SUCCESS);
     }
     if (code != CL_SUCCESS) {
         opencl_check(c, code, a->kernel->variant->kernel);

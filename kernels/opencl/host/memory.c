@@ -46,7 +46,7 @@ static size_t aligned(size_t bytes)
     return (bytes + OPENCL_ALIGN - 1) / OPENCL_ALIGN * OPENCL_ALIGN;
 }
 
-static enum status pin(struct opencl *c, struct error *e)
+static enum status pin_memory(struct opencl *c, struct error *e)
 {
     struct opencl_memory *m = c->memory;
     size_t meta = aligned(c->meta_ints * sizeof *c->meta_host);
@@ -83,7 +83,7 @@ enum status opencl_memory_new(struct opencl *c, struct error *e)
         (c->memory->kept = opencl_arena_new("scratch")) == NULL) {
         return error_set(e, ST_RESOURCE_EXHAUSTED, "no memory");
     }
-    st = pin(c, e);
+    st = pin_memory(c, e);
     st = st == ST_OK ? opencl_choose(c, &c->fill, &fills[0], 1, NULL, NULL, e)
                      : st;
     return st == ST_OK
@@ -91,7 +91,7 @@ enum status opencl_memory_new(struct opencl *c, struct error *e)
                : st;
 }
 
-static void forget_halves(struct opencl_memory *m)
+static void release_events(struct opencl_memory *m)
 {
     for (int i = 0; i < 2; i++) {
         if (m->left[i] != NULL) {
@@ -108,7 +108,7 @@ void opencl_memory_free(struct opencl *c)
     if (m == NULL) {
         return;
     }
-    forget_halves(m);
+    release_events(m);
     if (m->map != NULL) {
         clEnqueueUnmapMemObject(opencl_queue_id(c), m->pinned, m->map, 0, NULL,
                                 NULL);
@@ -176,9 +176,9 @@ uint64_t opencl_scratch_bytes(const struct opencl *c)
 
 /* ---- on the device ---- */
 
-static void fill(struct opencl *c, struct opencl_kernel *kernel,
-                 const struct opencl_tensor *t, size_t at, size_t bytes,
-                 size_t item)
+static void fill_bytes(struct opencl *c, struct opencl_kernel *kernel,
+                       const struct opencl_tensor *t, size_t at, size_t bytes,
+                       size_t item)
 {
     struct opencl_tensor to = {.mem = t->mem, .at = t->at + at, .item = item};
     struct opencl_call a = opencl_call(c, kernel);
@@ -197,9 +197,9 @@ void opencl_zero(struct opencl *c, const struct opencl_tensor *t, size_t at,
                  size_t bytes)
 {
     if ((t->at + at) % 16 == 0 && bytes % 16 == 0) {
-        fill(c, c->fill, t, at, bytes, 16);
+        fill_bytes(c, c->fill, t, at, bytes, 16);
     } else {
-        fill(c, c->fill16, t, at, bytes, 2);
+        fill_bytes(c, c->fill16, t, at, bytes, 2);
     }
 }
 
@@ -219,7 +219,7 @@ void opencl_move(struct opencl *c, const struct opencl_tensor *t, size_t to,
 
 /* Returns room for up to *n bytes of an upload.  A half is reused once all
  * reads from it have ended. */
-static char *take_up(struct opencl *c, size_t *n)
+static char *take_room(struct opencl *c, size_t *n)
 {
     struct opencl_memory *m = c->memory;
     size_t half = m->up_at / PIECE, left;
@@ -240,7 +240,7 @@ static char *take_up(struct opencl *c, size_t *n)
             clReleaseEvent(m->left[half]);
             m->left[half] = NULL;
         }
-        opencl_look(c);
+        opencl_poll_events(c);
     }
     left = (half + 1) * PIECE - m->up_at;
     *n = *n < left ? *n : left;
@@ -267,7 +267,7 @@ void opencl_upload(struct opencl *c, const struct opencl_tensor *to, size_t at,
     }
     while (bytes > 0 && c->failed.code == ST_OK) {
         size_t n = bytes;
-        char *up = take_up(c, &n);
+        char *up = take_room(c, &n);
 
         memcpy(up, rest, n);
         write_piece(c, to, at, up, n);
@@ -302,7 +302,7 @@ void opencl_download(struct opencl *c, const struct opencl_tensor *from,
             clEnqueueReadBuffer(opencl_queue_id(c), from->mem, CL_FALSE,
                                 from->at + at, n, m->down, 0, NULL, event);
 
-        opencl_seen(c, code == CL_SUCCESS);
+        opencl_watch_end(c, code == CL_SUCCESS);
         opencl_check(c, code, "read from its memory");
         opencl_settle(c);
         memcpy(rest, m->down, n);
@@ -316,6 +316,6 @@ void opencl_download(struct opencl *c, const struct opencl_tensor *from,
 void opencl_settle(struct opencl *c)
 {
     opencl_wait(c);
-    forget_halves(c->memory);
+    release_events(c->memory);
     c->memory->up_at = 0;
 }

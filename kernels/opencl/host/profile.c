@@ -31,8 +31,8 @@ static void read_once(struct opencl *c, struct opencl_kernel *k,
     opencl_wait(c);
 }
 
-static enum status measure(struct opencl *c, struct opencl_arena *arena,
-                           struct error *e)
+static enum status measure_rate(struct opencl *c, struct opencl_arena *arena,
+                                struct error *e)
 {
     struct opencl_tensor all = {0}, out = {0};
     struct opencl_kernel *k;
@@ -65,7 +65,7 @@ enum status opencl_profile_new(struct opencl *c, struct error *e)
 {
     struct opencl_arena *arena = opencl_arena_new("profile");
 
-    return arena ? measure(c, arena, e)
+    return arena ? measure_rate(c, arena, e)
                  : error_set(e, ST_RESOURCE_EXHAUSTED, "no memory");
 }
 

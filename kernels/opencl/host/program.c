@@ -9,7 +9,7 @@
 #include "kernels/opencl/host/ptx.h"
 
 #define OPTIONS_MAX 2048
-#define SAID_MAX    300 /* bytes of the compiler's log in an error text */
+#define WORDS_MAX   300 /* bytes of the compiler's log in an error text */
 #define PIECES      6   /* source strings: three files, each behind its #line */
 
 struct program {
@@ -109,7 +109,7 @@ static void digest_text(XXH3_state_t *s, const char *text)
     XXH3_128bits_update(s, text, strlen(text) + 1);
 }
 
-static bool digest(struct build *b)
+static bool digest_source(struct build *b)
 {
     const struct opencl_device *d = &b->p->device;
     XXH3_state_t *s = XXH3_createState();
@@ -156,9 +156,10 @@ static void add_file(struct build *b, uint32_t i, const char *name)
     b->sizes[2 * i + 1] = f ? f->size : 0;
 }
 
-static enum status prepare(struct build *b, const struct opencl_programs *p,
-                           const char *file, const char *defines,
-                           struct error *e)
+static enum status prepare_source(struct build *b,
+                                  const struct opencl_programs *p,
+                                  const char *file, const char *defines,
+                                  struct error *e)
 {
     *b = (struct build){.p = p, .file = file};
     if (find_file(p, file) == NULL) {
@@ -173,16 +174,17 @@ static enum status prepare(struct build *b, const struct opencl_programs *p,
     add_file(b, 0, "common");
     add_file(b, 1, strncmp(file, "nv_", 3) == 0 ? "nv" : NULL);
     add_file(b, 2, file);
-    return digest(b) ? ST_OK : error_set(e, ST_RESOURCE_EXHAUSTED, "no memory");
+    return digest_source(b) ? ST_OK
+                            : error_set(e, ST_RESOURCE_EXHAUSTED, "no memory");
 }
 
 /* ---- build ---- */
 
 /* Reports the first words of the compiler's log, on one line. */
-static enum status refused(const struct build *b, cl_program id, cl_int code,
-                           struct error *e)
+static enum status report_rejection(const struct build *b, cl_program id,
+                                    cl_int code, struct error *e)
 {
-    char said[SAID_MAX + 1] = "", name[64], *all;
+    char words[WORDS_MAX + 1] = "", name[64], *all;
     size_t n = 0;
 
     clGetProgramBuildInfo(id, b->p->device.id, CL_PROGRAM_BUILD_LOG, 0, NULL,
@@ -191,16 +193,16 @@ static enum status refused(const struct build *b, cl_program id, cl_int code,
     if (all != NULL) {
         clGetProgramBuildInfo(id, b->p->device.id, CL_PROGRAM_BUILD_LOG, n, all,
                               NULL);
-        snprintf(said, sizeof said, "%s", all);
+        snprintf(words, sizeof words, "%s", all);
         free(all);
     }
-    for (char *at = said; *at != '\0'; at++) {
+    for (char *at = words; *at != '\0'; at++) {
         *at = *at < ' ' ? ' ' : *at;
     }
     return error_set(e, ST_INTERNAL,
                      "build kernels/opencl/%s/%s.cl for %s: %s: %s",
                      folder_of(b->file), b->file, b->p->device.name,
-                     opencl_error_name(code, name, sizeof name), said);
+                     opencl_error_name(code, name, sizeof name), words);
 }
 
 static enum status from_source(const struct build *b, cl_program *out,
@@ -223,7 +225,7 @@ static enum status from_source(const struct build *b, cl_program *out,
     if (code == CL_SUCCESS) {
         return ST_OK;
     }
-    st = refused(b, *out, code, e);
+    st = report_rejection(b, *out, code, e);
     clReleaseProgram(*out);
     *out = NULL;
     return st;
@@ -252,7 +254,7 @@ static enum status from_binary(const struct build *b, cl_program *out,
     if (code == CL_SUCCESS) {
         return ST_OK;
     }
-    st = refused(b, *out, code, e);
+    st = report_rejection(b, *out, code, e);
     clReleaseProgram(*out);
     *out = NULL;
     return st;
@@ -307,8 +309,8 @@ static bool read_cached(struct opencl_programs *p, const struct build *b,
     return found == CACHE_HIT;
 }
 
-static void keep(struct opencl_programs *p, const struct build *b,
-                 const char *bytes, size_t n)
+static void cache_binary(struct opencl_programs *p, const struct build *b,
+                         const char *bytes, size_t n)
 {
     if (p->dir[0] == '\0' || cache_write(p->dir, &b->key, bytes, n)) {
         return;
@@ -319,8 +321,9 @@ static void keep(struct opencl_programs *p, const struct build *b,
     }
 }
 
-static enum status build(struct opencl_programs *p, const struct build *b,
-                         cl_program *out, struct error *e)
+static enum status build_program(struct opencl_programs *p,
+                                 const struct build *b, cl_program *out,
+                                 struct error *e)
 {
     enum status st = from_source(b, out, e);
     size_t n = 0;
@@ -343,14 +346,14 @@ static enum status build(struct opencl_programs *p, const struct build *b,
                        b->file);
     }
     if (st == ST_OK && bytes != NULL) {
-        keep(p, b, bytes, n);
+        cache_binary(p, b, bytes, n);
     }
     free(bytes);
     return st;
 }
 
-static bool remember(struct opencl_programs *p, cl_program id, const char *file,
-                     const char *defines)
+static bool remember_program(struct opencl_programs *p, cl_program id,
+                             const char *file, const char *defines)
 {
     struct program *new = &p->programs[p->n];
 
@@ -382,11 +385,11 @@ enum status opencl_programs_get(struct opencl_programs *p, cl_program *out,
         return error_set(e, ST_INTERNAL, "more than %d programs",
                          OPENCL_PROGRAMS_MAX);
     }
-    st = prepare(&b, p, file, defines, e);
+    st = prepare_source(&b, p, file, defines, e);
     if (st == ST_OK && !read_cached(p, &b, out)) {
-        st = build(p, &b, out, e);
+        st = build_program(p, &b, out, e);
     }
-    if (st == ST_OK && !remember(p, *out, file, defines)) {
+    if (st == ST_OK && !remember_program(p, *out, file, defines)) {
         clReleaseProgram(*out);
         st = error_set(e, ST_RESOURCE_EXHAUSTED, "no memory");
     }

@@ -120,7 +120,7 @@ static void count_time(const struct watched *w)
 }
 
 /* Retires the oldest command; a negative state is its error code. */
-static void retire(struct opencl *c, cl_int state)
+static void retire_oldest(struct opencl *c, cl_int state)
 {
     struct opencl_queue *q = c->queue;
     struct watched *w = &q->watched[q->first];
@@ -145,7 +145,7 @@ static cl_int state_of(cl_event event)
     return code == CL_SUCCESS ? state : code;
 }
 
-void opencl_look(struct opencl *c)
+void opencl_poll_events(struct opencl *c)
 {
     struct opencl_queue *q = c->queue;
 
@@ -155,7 +155,7 @@ void opencl_look(struct opencl *c)
         if (state > CL_COMPLETE) {
             return;
         }
-        retire(c, state);
+        retire_oldest(c, state);
     }
 }
 
@@ -166,7 +166,7 @@ static void wait_oldest(struct opencl *c)
     cl_int code = clWaitForEvents(1, &event);
     cl_int state = state_of(event);
 
-    retire(c, state < 0 ? state : code);
+    retire_oldest(c, state < 0 ? state : code);
 }
 
 void opencl_wait(struct opencl *c)
@@ -187,7 +187,7 @@ cl_event *opencl_watch(struct opencl *c, struct opencl_kernel *kernel)
     struct opencl_queue *q = c->queue;
     struct watched *w;
 
-    opencl_look(c);
+    opencl_poll_events(c);
     if (q->n == OPENCL_EVENTS_MAX) {
         clFlush(q->id);
         wait_oldest(c);
@@ -198,7 +198,7 @@ cl_event *opencl_watch(struct opencl *c, struct opencl_kernel *kernel)
     return &w->event;
 }
 
-void opencl_seen(struct opencl *c, bool taken)
+void opencl_watch_end(struct opencl *c, bool taken)
 {
     c->queue->n += taken ? 1 : 0;
 }

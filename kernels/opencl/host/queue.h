@@ -25,15 +25,16 @@ void opencl_queue_free(struct opencl *c);
 cl_command_queue opencl_queue_id(const struct opencl *c);
 
 /* Returns the place for a command's event, so that its end becomes a tick and
- * kernel's time is counted (NULL: no kernel).  opencl_seen() must follow. */
+ * kernel's time is counted (NULL: no kernel).  opencl_watch_end() must follow.
+ */
 cl_event *opencl_watch(struct opencl *c, struct opencl_kernel *kernel);
 
 /* Ends opencl_watch(): taken is false if the command was rejected and has no
  * event. */
-void opencl_seen(struct opencl *c, bool taken);
+void opencl_watch_end(struct opencl *c, bool taken);
 
 /* Retires the watched commands that have finished, without waiting. */
-void opencl_look(struct opencl *c);
+void opencl_poll_events(struct opencl *c);
 
 /* Waits until all enqueued commands have finished. */
 void opencl_wait(struct opencl *c);

@@ -27,7 +27,7 @@ static const struct opencl_variant prefill = {.file = "nv_attention_prefill",
                                               .wg = WG,
                                               .tile_rows = ROWS};
 
-static bool fits(const struct opencl *c)
+static bool fits_model(const struct opencl *c)
 {
     const struct model_shape *s = &c->w->shape;
 
@@ -36,7 +36,7 @@ static bool fits(const struct opencl *c)
            (s->head_dim == 64 || s->head_dim == 128 || s->head_dim == 256);
 }
 
-static void scratch(struct opencl *c, struct opencl_attention_nv *nv)
+static void request_scratch(struct opencl *c, struct opencl_attention_nv *nv)
 {
     const struct model_shape *s = &c->w->shape;
 
@@ -55,7 +55,7 @@ enum status opencl_attention_nv_setup(struct opencl *c,
     enum status st;
 
     *out = NULL;
-    if (!fits(c)) {
+    if (!fits_model(c)) {
         return ST_OK;
     }
     *out = calloc(1, sizeof **out);
@@ -73,7 +73,7 @@ enum status opencl_attention_nv_setup(struct opencl *c,
         opencl_attention_nv_free(out);
         return ST_OK;
     }
-    scratch(c, *out);
+    request_scratch(c, *out);
     return ST_OK;
 }
 

@@ -30,7 +30,7 @@ static const struct opencl_variant scan = {
 static const struct opencl_variant norm = {
     .file = "nv_deltanet_norm", .kernel = "deltanet_norm", .wg = WG};
 
-static bool fits(const struct opencl *c)
+static bool fits_model(const struct opencl *c)
 {
     const struct model_shape *s = &c->w->shape;
 
@@ -38,7 +38,7 @@ static bool fits(const struct opencl *c)
            s->v_dim == DIM && s->n_v_heads % 2 == 0 && s->conv >= 2;
 }
 
-static void scratch(struct opencl *c, struct opencl_deltanet_nv *nv)
+static void request_scratch(struct opencl *c, struct opencl_deltanet_nv *nv)
 {
     const struct model_shape *s = &c->w->shape;
     const enum opencl_part part = OPENCL_IN_DELTANET;
@@ -53,8 +53,9 @@ static void scratch(struct opencl *c, struct opencl_deltanet_nv *nv)
                    sizeof(uint32_t));
 }
 
-static enum status choose(struct opencl *c, struct opencl_deltanet_nv *nv,
-                          const char *defines, struct error *e)
+static enum status choose_kernels(struct opencl *c,
+                                  struct opencl_deltanet_nv *nv,
+                                  const char *defines, struct error *e)
 {
     const struct {
         struct opencl_kernel **out;
@@ -78,19 +79,19 @@ enum status opencl_deltanet_nv_setup(struct opencl *c,
     struct error why = {0};
 
     *out = NULL;
-    if (!fits(c)) {
+    if (!fits_model(c)) {
         return ST_OK;
     }
     *out = calloc(1, sizeof **out);
     if (!*out) {
         return error_set(e, ST_RESOURCE_EXHAUSTED, "no memory for kernels");
     }
-    if (choose(c, *out, defines, &why) != ST_OK) {
+    if (choose_kernels(c, *out, defines, &why) != ST_OK) {
         log_warn("kernel-refused", "kernel=nv_deltanet text=\"%s\"", why.text);
         opencl_deltanet_nv_free(out);
         return ST_OK;
     }
-    scratch(c, *out);
+    request_scratch(c, *out);
     return ST_OK;
 }
 
