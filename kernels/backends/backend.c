@@ -16,8 +16,8 @@ static enum status check_limits(const struct limit *l, size_t n,
     for (size_t i = 0; i < n; i++) {
         if (l[i].value < l[i].least || l[i].value > l[i].most) {
             return error_set(e, ST_INVALID_ARGUMENT,
-                             "%s is %u: the kernels take %u to %u", l[i].name,
-                             l[i].value, l[i].least, l[i].most);
+                             "%s is %u; the kernels support %u to %u",
+                             l[i].name, l[i].value, l[i].least, l[i].most);
         }
     }
     return ST_OK;
@@ -37,11 +37,12 @@ static enum status check_attention(const struct model_shape *s, struct error *e)
     }
     if (s->n_heads % s->n_kv_heads != 0 || s->rope.dim % 2 != 0) {
         return error_set(e, ST_INVALID_ARGUMENT,
-                         "%u query heads over %u key/value heads, %u rotated "
-                         "dimensions: not divisible",
+                         "%u query heads, %u key/value heads and %u rotated "
+                         "dimensions: the query heads must be a multiple of "
+                         "the key/value heads, and the dimensions even",
                          s->n_heads, s->n_kv_heads, s->rope.dim);
     }
-    const struct limit group = {"query heads of a key/value head",
+    const struct limit group = {"query heads per key/value head",
                                 s->n_heads / s->n_kv_heads, 1,
                                 KERNELS_GROUP_MAX};
     return check_limits(&group, 1, e);
@@ -58,10 +59,10 @@ static enum status check_deltanet(const struct model_shape *s, struct error *e)
     enum status st = check_limits(limits, 4, e);
 
     if (st == ST_OK && s->n_v_heads % s->n_k_heads != 0) {
-        st = error_set(e, ST_INVALID_ARGUMENT,
-                       "%u linear value heads over %u key heads: not "
-                       "divisible",
-                       s->n_v_heads, s->n_k_heads);
+        st = error_set(
+            e, ST_INVALID_ARGUMENT,
+            "%u linear value heads are not a multiple of %u key heads",
+            s->n_v_heads, s->n_k_heads);
     }
     return st;
 }
@@ -71,8 +72,8 @@ static enum status check_options(const struct kernels_options *o,
 {
     const struct limit limits[] = {
         {"block_tokens", o->block_tokens, 1, KERNELS_BLOCK_MAX},
-        {"tokens of a step", o->max_tokens, 0, KERNELS_STEP_TOKENS_MAX},
-        {"rows of a step", o->max_rows, 0, KERNELS_STEP_TOKENS_MAX},
+        {"tokens per step", o->max_tokens, 0, KERNELS_STEP_TOKENS_MAX},
+        {"rows per step", o->max_rows, 0, KERNELS_STEP_TOKENS_MAX},
         {"rows of logits", o->max_logits, 0, KERNELS_STEP_TOKENS_MAX},
         {"number of threads", o->n_threads, 0, KERNELS_THREADS_MAX},
     };
@@ -80,7 +81,7 @@ static enum status check_options(const struct kernels_options *o,
 
     if (st == ST_OK && (o->block_tokens & (o->block_tokens - 1)) != 0) {
         st = error_set(e, ST_INVALID_ARGUMENT,
-                       "block_tokens is %u: a power of two is needed",
+                       "block_tokens is %u; it must be a power of two",
                        o->block_tokens);
     }
     return st;

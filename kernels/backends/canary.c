@@ -183,10 +183,11 @@ static enum status compare_values(const float *a, const float *b, size_t n,
     if (most <= CANARY_BOUND) {
         return ST_OK;
     }
-    return error_set(e, ST_DATA_LOSS,
-                     "the device computes wrongly: %s is %.3g of its largest "
-                     "value away from the cpu's, %.3g is allowed",
-                     what, most, CANARY_BOUND);
+    return error_set(
+        e, ST_DATA_LOSS,
+        "the device computes wrongly: %s differs from the cpu's by "
+        "%.3g of its largest value; at most %.3g is allowed",
+        what, most, CANARY_BOUND);
 }
 
 static enum status judge_traces(const struct canary *c, double *worst,
@@ -199,8 +200,8 @@ static enum status judge_traces(const struct canary *c, double *worst,
         memcmp(c->device.logits, c->again.logits,
                ROWS * v * sizeof *c->cpu.logits) != 0) {
         return error_set(e, ST_DATA_LOSS,
-                         "the device computes wrongly: the same step twice "
-                         "has not the same bits");
+                         "the device computes wrongly: the same step gave "
+                         "different bits the second time");
     }
     for (uint32_t row = 0; row < c->n_rows && st == ST_OK; row++) {
         for (uint32_t i = 0; i < c->n_layers && st == ST_OK; i++) {
@@ -228,7 +229,7 @@ static enum status run_traces(struct canary *c, struct kernels *k,
 
     if (!allocate_trace(c, &c->device) || !allocate_trace(c, &c->again) ||
         !allocate_trace(c, &c->cpu)) {
-        return error_set(e, ST_RESOURCE_EXHAUSTED, "no memory");
+        return error_set(e, ST_RESOURCE_EXHAUSTED, "out of memory");
     }
     st = trace_rows(c, k, &c->device, e);
     st = st == ST_OK ? trace_rows(c, k, &c->again, e) : st;
@@ -248,7 +249,7 @@ enum status canary_run(struct kernels *k, const struct shard_weights *w,
     enum status st;
 
     if (c == NULL) {
-        return error_set(e, ST_RESOURCE_EXHAUSTED, "no memory");
+        return error_set(e, ST_RESOURCE_EXHAUSTED, "out of memory");
     }
     c->w = w;
     choose_layers(c);

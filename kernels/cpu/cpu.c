@@ -376,14 +376,15 @@ enum status cpu_new(struct kernels **out, const struct shard_weights *w,
                          "this processor or build has no %s kernels", o->isa);
     }
     if (o->pin && o->n_threads > 0 && o->n_threads != threads_default()) {
-        return error_set(e, ST_INVALID_ARGUMENT,
-                         "%u threads cannot be pinned: the process may run on "
-                         "%u cpus, and a thread needs one of its own",
-                         o->n_threads, threads_default());
+        return error_set(
+            e, ST_INVALID_ARGUMENT,
+            "%u threads cannot be pinned: pinning needs one thread "
+            "for each of the %u CPUs the process may run on",
+            o->n_threads, threads_default());
     }
     c = calloc(1, sizeof *c);
     if (c == NULL) {
-        return error_set(e, ST_RESOURCE_EXHAUSTED, "no memory");
+        return error_set(e, ST_RESOURCE_EXHAUSTED, "out of memory");
     }
     c->base.ops = &cpu_ops;
     c->w = w;
@@ -397,8 +398,10 @@ enum status cpu_new(struct kernels **out, const struct shard_weights *w,
     c->sizes.isa = isa->name;
     if (!set_up(c, o->pin)) {
         cpu_free(&c->base);
-        return error_set(e, ST_RESOURCE_EXHAUSTED,
-                         "no memory for scratch, or threads refused");
+        return error_set(
+            e, ST_RESOURCE_EXHAUSTED,
+            "not enough memory for scratch, or the system refused a "
+            "thread");
     }
     *out = &c->base;
     return ST_OK;

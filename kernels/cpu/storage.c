@@ -91,10 +91,11 @@ enum status cpu_alloc(struct kernels *k, uint32_t n_blocks, uint32_t n_slots,
     for (uint32_t i = 0; i < n_layers(c); i++) {
         if (!layer_alloc(c, i)) {
             cpu_release(c);
-            return error_set(e, ST_RESOURCE_EXHAUSTED,
-                             "no memory for a pool of %u blocks, %u slots "
-                             "and %u checkpoints",
-                             n_blocks, n_slots, n_checkpoints);
+            return error_set(
+                e, ST_RESOURCE_EXHAUSTED,
+                "not enough memory for a pool of %u blocks, %u slots "
+                "and %u checkpoints",
+                n_blocks, n_slots, n_checkpoints);
         }
     }
     return ST_OK;

@@ -67,7 +67,8 @@ enum status opencl_attention_setup(struct opencl *c, struct error *e)
 
     c->attention = a;
     if (!a) {
-        return error_set(e, ST_RESOURCE_EXHAUSTED, "no memory for kernels");
+        return error_set(e, ST_RESOURCE_EXHAUSTED,
+                         "not enough memory for kernels");
     }
     if (!l) {
         return ST_OK;

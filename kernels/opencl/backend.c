@@ -155,10 +155,12 @@ static enum status count_sizes(struct opencl *c,
     }
     s->checkpoint_bytes = s->slot_bytes;
     if (!opencl_step_layout(c)) {
-        return error_set(e, ST_INVALID_ARGUMENT,
-                         "block tables of %u rows of %u tokens in blocks of "
-                         "%u: too many for a step",
-                         s->max_rows, c->w->shape.context, c->block_tokens);
+        return error_set(
+            e, ST_INVALID_ARGUMENT,
+            "block tables for %u rows of %u tokens in blocks of %u "
+            "exceed 1 GiB per step; use fewer rows or larger "
+            "blocks",
+            s->max_rows, c->w->shape.context, c->block_tokens);
     }
     return ST_OK;
 }
@@ -189,7 +191,7 @@ static enum status allocate_host(struct opencl *c, struct error *e)
     c->block = malloc(opencl_kv_bytes(c) + 1);
     return c->rows_of_step && c->place && c->block
                ? ST_OK
-               : error_set(e, ST_RESOURCE_EXHAUSTED, "no memory");
+               : error_set(e, ST_RESOURCE_EXHAUSTED, "out of memory");
 }
 
 /* Requests the scratch that belongs to no operator. */
@@ -252,7 +254,7 @@ enum status opencl_new(struct kernels **out, const struct shard_weights *w,
     *out = NULL;
     e = e ? e : &unseen;
     if (c == NULL) {
-        return error_set(e, ST_RESOURCE_EXHAUSTED, "no memory");
+        return error_set(e, ST_RESOURCE_EXHAUSTED, "out of memory");
     }
     c->base.ops = &backend_ops;
     c->w = w;

@@ -134,7 +134,8 @@ enum status opencl_chain_setup(struct opencl *c, struct error *e)
         ch->layers = calloc(n_layers(c), sizeof *ch->layers);
     }
     if (!ch || !ch->layers) {
-        return error_set(e, ST_RESOURCE_EXHAUSTED, "no memory for kernels");
+        return error_set(e, ST_RESOURCE_EXHAUSTED,
+                         "not enough memory for kernels");
     }
     opencl_chain_stale(c);
     if (c->portable || c->device.nvidia < 80 ||

@@ -44,7 +44,8 @@ enum status opencl_deltanet_setup(struct opencl *c, struct error *e)
 
     c->deltanet = d;
     if (!d) {
-        return error_set(e, ST_RESOURCE_EXHAUSTED, "no memory for kernels");
+        return error_set(e, ST_RESOURCE_EXHAUSTED,
+                         "not enough memory for kernels");
     }
     if (!l) {
         return ST_OK;

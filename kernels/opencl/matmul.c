@@ -228,7 +228,7 @@ static enum status choose_kernels(struct opencl *c, enum matmul_op op,
     }
     if (m->n_choices == MATMUL_CHOICES) {
         return error_set(e, ST_INVALID_ARGUMENT,
-                         "more than %d forms of matrices in a shard",
+                         "the shard stores matrices in more than %d forms",
                          MATMUL_CHOICES);
     }
     of = &m->choices[m->n_choices];
@@ -425,7 +425,8 @@ enum status opencl_matmul_setup(struct opencl *c, struct error *e)
         m->choices = calloc(MATMUL_CHOICES, sizeof *m->choices);
     }
     if (!m || !m->choices) {
-        return error_set(e, ST_RESOURCE_EXHAUSTED, "no memory for kernels");
+        return error_set(e, ST_RESOURCE_EXHAUSTED,
+                         "not enough memory for kernels");
     }
     /* One dtype for all operands, since kernels pass them on to each other. */
     m->operand = all_bf16(c) ? DTYPE_BF16 : DTYPE_F32;

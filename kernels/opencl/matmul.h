@@ -40,9 +40,9 @@ struct opencl_matmul {
     struct opencl_kernel *fold;    /* runs before NVIDIA's prefill kernels; or
                                     * NULL */
     uint32_t n_choices;
-    struct opencl_tensor part;    /* [shares, n_rows, n] f32: partial sums of
-                                   * work-groups that share a tile, for the last of
-                                   * them */
+    /* [shares, n_rows, n] f32: partial sums of work-groups that share a tile,
+     * for the last of them */
+    struct opencl_tensor part;
     struct opencl_tensor tickets; /* [tiles] u32, 0 between launches */
     bool zeroed;                  /* tickets are set to 0 */
     struct opencl_tensor wide;    /* [largest] bf16: a quantised matrix, widened

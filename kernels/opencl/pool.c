@@ -75,8 +75,9 @@ enum status opencl_alloc(struct kernels *k, uint32_t n_blocks, uint32_t n_slots,
     }
     opencl_arena_free(&c->pool);
     c->n_blocks = c->n_slots = c->n_checkpoints = 0;
-    return error_wrap(e, "a pool of %u blocks, %u slots and %u checkpoints",
-                      n_blocks, n_slots, n_checkpoints);
+    return error_wrap(
+        e, "allocate a pool of %u blocks, %u slots and %u checkpoints",
+        n_blocks, n_slots, n_checkpoints);
 }
 
 /* ---- slots ---- */

@@ -27,7 +27,8 @@ enum status opencl_rows_setup(struct opencl *c, struct error *e)
 
     c->rows = r;
     if (!r) {
-        return error_set(e, ST_RESOURCE_EXHAUSTED, "no memory for kernels");
+        return error_set(e, ST_RESOURCE_EXHAUSTED,
+                         "not enough memory for kernels");
     }
     opencl_matrix_defines(c, &c->embed, defines, sizeof defines);
     opencl_scratch(c, OPENCL_IN_MLP, &r->gated, c->sizes.max_tokens,

@@ -128,7 +128,8 @@ enum status opencl_sample_setup(struct opencl *c, struct error *e)
         s->answer = calloc(n * LP_WORDS, sizeof *s->answer);
     }
     if (!s || !s->rows || !s->sent || !s->lists || !s->answer) {
-        return error_set(e, ST_RESOURCE_EXHAUSTED, "no memory for sampling");
+        return error_set(e, ST_RESOURCE_EXHAUSTED,
+                         "not enough memory for sampling");
     }
     request_scratch(c);
     return choose_kernels(c, e);
@@ -274,9 +275,10 @@ static void ask_all(struct opencl *c, const struct sample_row *rows, uint32_t n)
         const size_t more = list_words(&rows[i]);
 
         if (more > s->room) {
-            opencl_fail(c, ST_INVALID_ARGUMENT,
-                        "row %u is penalised for %u tokens: at most %u", i,
-                        rows[i].n_ids, s->room - 2 * LOGIT_BIASES_MAX);
+            opencl_fail(
+                c, ST_INVALID_ARGUMENT,
+                "row %u has penalties on %u tokens; at most %u are supported",
+                i, rows[i].n_ids, s->room - 2 * LOGIT_BIASES_MAX);
             return;
         }
         if (words + more > s->room) {

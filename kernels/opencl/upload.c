@@ -85,7 +85,7 @@ static void dequantise_matrix(struct walk *w, const struct opencl_tensor *to,
     float *wide = malloc(from->cols * sizeof *wide);
 
     if (wide == NULL) {
-        opencl_fail(w->c, ST_RESOURCE_EXHAUSTED, "no memory for a row");
+        opencl_fail(w->c, ST_RESOURCE_EXHAUSTED, "not enough memory for a row");
         return;
     }
     for (uint32_t i = 0; i < from->rows; i++) {
@@ -319,7 +319,7 @@ enum status opencl_weights_new(struct opencl *c, struct opencl_arena **out,
     *out = w.arena = opencl_arena_new("weights");
     c->layers = calloc(c->w->end - c->w->begin, sizeof *c->layers);
     if (w.arena == NULL || c->layers == NULL) {
-        return error_set(e, ST_RESOURCE_EXHAUSTED, "no memory");
+        return error_set(e, ST_RESOURCE_EXHAUSTED, "out of memory");
     }
     walk_shard(&w);
     st = opencl_arena_make(c, w.arena, e);

@@ -300,7 +300,7 @@ static void test_split(void **state)
     a = opencl_arena_new("tensors");
     opencl_arena_add(a, &t[0], 1, 4097, 1);
     assert_int_equal(opencl_arena_make(c, a, &e), ST_RESOURCE_EXHAUSTED);
-    assert_non_null(strstr(e.text, "at once"));
+    assert_non_null(strstr(e.text, "largest allocation"));
     opencl_arena_free(&a);
     c->device.largest = largest;
 }
@@ -552,7 +552,7 @@ static void test_no_room_when_touched(void **state)
     fail_at(LAUNCH, 1, CL_MEM_OBJECT_ALLOCATION_FAILURE);
     assert_int_equal(open_kernels(f, &e), ST_RESOURCE_EXHAUSTED);
     assert_non_null(strstr(e.text, "has no room for"));
-    assert_non_null(strstr(e.text, "after 0.0 of them"));
+    assert_non_null(strstr(e.text, "0.0 MiB were allocated"));
     assert_non_null(strstr(e.text, "a smaller --memory may help"));
     reopen(f);
 }

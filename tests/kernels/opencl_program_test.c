@@ -275,7 +275,7 @@ static void test_refused(void **state)
     assert_int_equal(opencl_programs_get(p, &program, "good",
                                          "-DONE=1 " PROGRAM_OWN_SET, &e),
                      ST_INTERNAL);
-    assert_non_null(strstr(e.text, "good.cl: its binary is no PTX"));
+    assert_non_null(strstr(e.text, "good.cl: its binary is not PTX"));
     opencl_programs_free(&p);
 }
 
@@ -357,7 +357,7 @@ static void test_wishes(void **state)
     }
     snprintf(wish, sizeof wish, "%u", n);
     expect_none(wish, "numbered from 0");
-    expect_none("an abacus", "has this in its name");
+    expect_none("an abacus", "has this text in its name");
     expect_none("99999999999999999999", "numbered from 0");
     expect_none("", "none of the");
     if (n == 1) {

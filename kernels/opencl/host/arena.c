@@ -81,8 +81,8 @@ static enum status place_requests(struct opencl_arena *a, uint64_t largest,
 
         if (bytes > largest) {
             return error_set(e, ST_RESOURCE_EXHAUSTED,
-                             "the %s have a tensor of %.1f MiB, and the "
-                             "device allocates at most %.1f MiB at once",
+                             "the %s need a tensor of %.1f MiB, but the "
+                             "device's largest allocation is %.1f MiB",
                              a->what, (double)bytes / MIB,
                              (double)largest / MIB);
         }
@@ -119,9 +119,9 @@ static enum status no_room(const struct opencl *c, const struct opencl_arena *a,
         all += a->sizes[i];
     }
     return error_set(e, ST_RESOURCE_EXHAUSTED,
-                     "%s has no room for %s of %.1f MiB, after %.1f of them "
-                     "(of %.1f MiB in all, others may use it too): %s; a "
-                     "smaller --memory may help",
+                     "%s has no room for %s of %.1f MiB; %.1f MiB were "
+                     "allocated (its memory is %.1f MiB, which other "
+                     "processes may share): %s; a smaller --memory may help",
                      c->device.name, a->what, (double)all / MIB,
                      (double)a->bytes / MIB, (double)c->device.memory / MIB,
                      opencl_error_name(code, name, sizeof name));
@@ -155,11 +155,11 @@ enum status opencl_arena_make(struct opencl *c, struct opencl_arena *a,
     enum status st;
 
     if (a == NULL || a->failed) {
-        return error_set(e, ST_RESOURCE_EXHAUSTED, "no memory");
+        return error_set(e, ST_RESOURCE_EXHAUSTED, "out of memory");
     }
     st = place_requests(a, c->device.largest, e);
     if (st == ST_OK && a->n > 0 && !allocate_tables(a)) {
-        st = error_set(e, ST_RESOURCE_EXHAUSTED, "no memory");
+        st = error_set(e, ST_RESOURCE_EXHAUSTED, "out of memory");
     }
     for (uint32_t i = 0; i < a->n_mems && st == ST_OK; i++) {
         cl_int code;

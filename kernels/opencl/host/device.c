@@ -126,11 +126,13 @@ static enum status find_number(uint32_t *out, const char *selector, uint32_t n,
     unsigned long number = strtoul(selector, NULL, 10);
 
     *out = (uint32_t)number;
-    return number < n ? ST_OK
-                      : error_set(e, ST_NOT_FOUND,
-                                  "device %s: there are %u, numbered from 0; "
-                                  "--device list prints them",
-                                  selector, n);
+    return number < n
+               ? ST_OK
+               : error_set(e, ST_NOT_FOUND,
+                           "device %s does not exist; there are %u OpenCL "
+                           "devices, numbered from 0; --device list "
+                           "prints them",
+                           selector, n);
 }
 
 static enum status find_name(uint32_t *out, const struct opencl_device *all,
@@ -150,12 +152,12 @@ static enum status find_name(uint32_t *out, const struct opencl_device *all,
     }
     return error_set(e, ST_NOT_FOUND,
                      found == 0 ? "device %s: none of the %u OpenCL devices "
-                                  "has this in its name; --device list "
+                                  "has this text in its name; --device list "
                                   "prints them"
                                 : "device %s: several of the %u OpenCL "
-                                  "devices have this in their names; "
-                                  "--device list prints them with their "
-                                  "numbers",
+                                  "devices have this text in their names; "
+                                  "give a number instead; --device list "
+                                  "prints them",
                      selector, n);
 }
 
@@ -167,11 +169,12 @@ enum status opencl_device_find(struct opencl_device *out, const char *selector,
     enum status st = ST_OK;
 
     if (n == 0) {
-        return error_set(e, ST_NOT_FOUND,
-                         "device %s: this machine has no OpenCL device; a "
-                         "driver and its file in /etc/OpenCL/vendors are "
-                         "needed, or --device cpu",
-                         selector);
+        return error_set(
+            e, ST_NOT_FOUND,
+            "device %s: this machine has no OpenCL device; install "
+            "a driver with its file in /etc/OpenCL/vendors, or "
+            "use --device cpu",
+            selector);
     }
     if (strcmp(selector, "opencl") == 0) {
         at = first_of(all, n);
@@ -218,8 +221,8 @@ void opencl_devices_print(FILE *out)
                 d->driver);
     }
     if (n == 0) {
-        fprintf(out, "No OpenCL device: no driver has a file in "
-                     "/etc/OpenCL/vendors, or none of them finds a device.\n");
+        fprintf(out, "No OpenCL device: /etc/OpenCL/vendors has no driver's "
+                     "file, or no driver finds a device.\n");
     }
 }
 

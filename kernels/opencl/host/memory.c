@@ -64,7 +64,7 @@ static enum status pin_memory(struct opencl *c, struct error *e)
     }
     if (m->map == NULL) {
         return error_set(e, ST_RESOURCE_EXHAUSTED,
-                         "%.1f MiB of pinned memory for %s: %s",
+                         "allocate %.1f MiB of pinned memory for %s: %s",
                          (double)m->pinned_bytes / 0x1p20, c->device.name,
                          opencl_error_name(code, name, sizeof name));
     }
@@ -81,7 +81,7 @@ enum status opencl_memory_new(struct opencl *c, struct error *e)
     c->memory = calloc(1, sizeof *c->memory);
     if (c->memory == NULL ||
         (c->memory->kept = opencl_arena_new("scratch")) == NULL) {
-        return error_set(e, ST_RESOURCE_EXHAUSTED, "no memory");
+        return error_set(e, ST_RESOURCE_EXHAUSTED, "out of memory");
     }
     st = pin_memory(c, e);
     st = st == ST_OK ? opencl_choose(c, &c->fill, &fills[0], 1, NULL, NULL, e)
@@ -153,7 +153,7 @@ enum status opencl_scratch_make(struct opencl *c, struct error *e)
     enum status st;
 
     if (m->failed) {
-        return error_set(e, ST_INTERNAL, "more than %d tensors of scratch",
+        return error_set(e, ST_INTERNAL, "more than %d scratch tensors",
                          SCRATCH_MAX);
     }
     for (int i = 0; i < OPENCL_PARTS; i++) {

@@ -66,7 +66,7 @@ enum status opencl_profile_new(struct opencl *c, struct error *e)
     struct opencl_arena *arena = opencl_arena_new("profile");
 
     return arena ? measure_rate(c, arena, e)
-                 : error_set(e, ST_RESOURCE_EXHAUSTED, "no memory");
+                 : error_set(e, ST_RESOURCE_EXHAUSTED, "out of memory");
 }
 
 static int slowest(const void *a, const void *b)

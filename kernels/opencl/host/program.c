@@ -49,13 +49,13 @@ enum status opencl_programs_new(struct opencl_programs **out,
 
     *out = NULL;
     if (p == NULL) {
-        return error_set(e, ST_RESOURCE_EXHAUSTED, "no memory");
+        return error_set(e, ST_RESOURCE_EXHAUSTED, "out of memory");
     }
     if (strlen(options) >= sizeof p->options ||
         (dir != NULL && strlen(dir) >= sizeof p->dir)) {
         free(p);
         return error_set(e, ST_INVALID_ARGUMENT,
-                         "options or folder of the kernels are too long");
+                         "the kernels' options or cache folder are too long");
     }
     p->context = context;
     p->device = *device;
@@ -174,8 +174,9 @@ static enum status prepare_source(struct build *b,
     add_file(b, 0, "common");
     add_file(b, 1, strncmp(file, "nv_", 3) == 0 ? "nv" : NULL);
     add_file(b, 2, file);
-    return digest_source(b) ? ST_OK
-                            : error_set(e, ST_RESOURCE_EXHAUSTED, "no memory");
+    return digest_source(b)
+               ? ST_OK
+               : error_set(e, ST_RESOURCE_EXHAUSTED, "out of memory");
 }
 
 /* ---- build ---- */
@@ -247,8 +248,9 @@ static enum status from_binary(const struct build *b, cl_program *out,
             clReleaseProgram(*out);
             *out = NULL;
         }
-        return error_set(e, ST_INTERNAL, "%s.cl: a binary is refused: %s",
-                         b->file, opencl_error_name(code, name, sizeof name));
+        return error_set(e, ST_INTERNAL,
+                         "%s.cl: the driver rejected a binary: %s", b->file,
+                         opencl_error_name(code, name, sizeof name));
     }
     code = clBuildProgram(*out, 1, &device, b->options, NULL, NULL);
     if (code == CL_SUCCESS) {
@@ -341,9 +343,10 @@ static enum status build_program(struct opencl_programs *p,
     } else if (strstr(b->options, PROGRAM_OWN_SET) != NULL) {
         clReleaseProgram(*out);
         *out = NULL;
-        st = error_set(e, ST_INTERNAL,
-                       "kernels/opencl/nv/%s.cl: its binary is no PTX of sm_90",
-                       b->file);
+        st = error_set(
+            e, ST_INTERNAL,
+            "kernels/opencl/nv/%s.cl: its binary is not PTX for sm_90",
+            b->file);
     }
     if (st == ST_OK && bytes != NULL) {
         cache_binary(p, b, bytes, n);
@@ -391,7 +394,7 @@ enum status opencl_programs_get(struct opencl_programs *p, cl_program *out,
     }
     if (st == ST_OK && !remember_program(p, *out, file, defines)) {
         clReleaseProgram(*out);
-        st = error_set(e, ST_RESOURCE_EXHAUSTED, "no memory");
+        st = error_set(e, ST_RESOURCE_EXHAUSTED, "out of memory");
     }
     return st;
 }

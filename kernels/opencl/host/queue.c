@@ -44,7 +44,7 @@ bool opencl_check(struct opencl *c, cl_int code, const char *what)
         c->refusal = code;
     }
     c->lost = true;
-    opencl_fail(c, ST_UNAVAILABLE, "device %u (%s) is given up: %s: %s",
+    opencl_fail(c, ST_UNAVAILABLE, "device %u (%s) failed: %s: %s",
                 c->device.index, c->device.name, what,
                 opencl_error_name(code, name, sizeof name));
     return false;
@@ -57,7 +57,7 @@ enum status opencl_queue_new(struct opencl *c, bool profile, struct error *e)
     char name[64];
 
     if (q == NULL) {
-        return error_set(e, ST_RESOURCE_EXHAUSTED, "no memory");
+        return error_set(e, ST_RESOURCE_EXHAUSTED, "out of memory");
     }
     q->profile = profile;
     q->id =
@@ -65,7 +65,7 @@ enum status opencl_queue_new(struct opencl *c, bool profile, struct error *e)
                              profile ? CL_QUEUE_PROFILING_ENABLE : 0, &code);
     if (q->id == NULL) {
         free(q);
-        return error_set(e, ST_UNAVAILABLE, "a queue for %s: %s",
+        return error_set(e, ST_UNAVAILABLE, "create a queue for %s: %s",
                          c->device.name,
                          opencl_error_name(code, name, sizeof name));
     }

@@ -60,7 +60,8 @@ enum status opencl_attention_nv_setup(struct opencl *c,
     }
     *out = calloc(1, sizeof **out);
     if (!*out) {
-        return error_set(e, ST_RESOURCE_EXHAUSTED, "no memory for kernels");
+        return error_set(e, ST_RESOURCE_EXHAUSTED,
+                         "not enough memory for kernels");
     }
     st = opencl_choose(c, &(*out)->decode, &decode, 1, NULL, defines, &why);
     if (st == ST_OK) {

@@ -84,7 +84,8 @@ enum status opencl_deltanet_nv_setup(struct opencl *c,
     }
     *out = calloc(1, sizeof **out);
     if (!*out) {
-        return error_set(e, ST_RESOURCE_EXHAUSTED, "no memory for kernels");
+        return error_set(e, ST_RESOURCE_EXHAUSTED,
+                         "not enough memory for kernels");
     }
     if (choose_kernels(c, *out, defines, &why) != ST_OK) {
         log_warn("kernel-refused", "kernel=nv_deltanet text=\"%s\"", why.text);
