@@ -28,6 +28,7 @@ void rope_frequencies(const struct rope_shape *r, float *freq)
         } else if (r->kind == ROPE_LLAMA3) {
             f = llama3(r, f);
         }
+        /* Rounded once, from double, as in the reference. */
         freq[i] = (float)f;
     }
 }

@@ -5,6 +5,7 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/opencl/backend.h"
 
+/* An inclusive range for one figure of a model or an option. */
 struct limit {
     const char *name;
     uint32_t value, least, most;
@@ -42,6 +43,7 @@ static enum status check_attention(const struct model_shape *s, struct error *e)
                          "the key/value heads, and the dimensions even",
                          s->n_heads, s->n_kv_heads, s->rope.dim);
     }
+    /* After the check above, so the division is exact. */
     const struct limit group = {"query heads per key/value head",
                                 s->n_heads / s->n_kv_heads, 1,
                                 KERNELS_GROUP_MAX};
@@ -87,6 +89,8 @@ static enum status check_options(const struct kernels_options *o,
     return st;
 }
 
+/* Checks here, once for all backends: a backend may rely on these limits for
+ * its fixed-size arrays. */
 static enum status check_arguments(const struct shard_weights *w,
                                    const struct kernels_options *o,
                                    struct error *e)
@@ -94,6 +98,7 @@ static enum status check_arguments(const struct shard_weights *w,
     const struct model_shape *s = &w->shape;
     enum status st = check_options(o, e);
 
+    /* A shape of 0 heads means that the shard has no layer of that kind. */
     if (st == ST_OK && s->n_heads > 0) {
         st = check_attention(s, e);
     }
@@ -112,6 +117,7 @@ enum status backend_new(struct kernels **out, const struct shard_weights *w,
     if (st != ST_OK) {
         return st;
     }
+    /* Every other name is a selector of an OpenCL device. */
     return strcmp(o->device, "cpu") == 0 ? cpu_new(out, w, o, e)
                                          : opencl_new(out, w, o, e);
 }

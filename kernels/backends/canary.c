@@ -31,6 +31,7 @@ static bool has_head(const struct canary *c)
     return c->w->head.data != NULL;
 }
 
+/* One layer of each kind covers all kernels, which layers of a kind share. */
 static void choose_layers(struct canary *c)
 {
     for (int kind = MIXER_ATTENTION; kind <= MIXER_DELTANET; kind++) {
@@ -55,6 +56,7 @@ static void choose_rows(struct canary *c)
     }
     for (uint32_t i = 0; i < BLOCKS; i++) {
         c->blocks[i] = i;
+        /* A multiplicative hash spreads the ids over the vocabulary. */
         c->ids[i] = (uint32_t)((i * 2654435761u) % c->w->shape.vocab);
     }
 }
@@ -132,6 +134,7 @@ static enum status trace_rows(const struct canary *c, struct kernels *k,
     enum status st = ST_OK;
 
     kernels_sizes(k, &sizes);
+    /* Both runs must start from the same state, or their bits would differ. */
     if (sizes.slot_bytes > 0) {
         kernels_zero_slot(k, 0);
     }
@@ -144,6 +147,7 @@ static enum status trace_rows(const struct canary *c, struct kernels *k,
 static enum status trace_cpu(struct canary *c, const struct kernels_options *o,
                              struct error *e)
 {
+    /* The same cache layout and dtypes as the device, with minimal scratch. */
     struct kernels_options on_cpu = {.device = "cpu",
                                      .kv_dtype = o->kv_dtype,
                                      .block_tokens = o->block_tokens,
@@ -176,6 +180,7 @@ static enum status compare_values(const float *a, const float *b, size_t n,
         double d = fabs((double)a[i] - (double)b[i]);
 
         top = fabs((double)b[i]) > top ? fabs((double)b[i]) : top;
+        /* A NaN compares false with everything, so it is kept explicitly. */
         most = d > most || d != d ? d : most;
     }
     most = top > 0 ? most / top : most;
@@ -196,6 +201,7 @@ static enum status judge_traces(const struct canary *c, double *worst,
     size_t h = c->w->shape.hidden, v = c->w->shape.vocab;
     enum status st = ST_OK;
 
+    /* Different bits in two equal runs point to a race or to faulty memory. */
     if (memcmp(c->device.x, c->again.x, ROWS * 2 * h * sizeof *c->cpu.x) != 0 ||
         memcmp(c->device.logits, c->again.logits,
                ROWS * v * sizeof *c->cpu.logits) != 0) {

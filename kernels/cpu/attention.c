@@ -42,6 +42,7 @@ static void prepare_head(const struct attention_job *j, uint32_t t,
                 c->sine + (size_t)t * half);
 }
 
+/* Separates queries and gates, which a gated model projects head by head. */
 static void prepare_queries(const struct attention_job *j, uint32_t t)
 {
     const struct cpu *c = j->c;
@@ -109,6 +110,7 @@ static void store_kv(const struct attention_job *j, uint32_t t)
     }
 }
 
+/* Stores all keys and values of the step before any query reads them. */
 static void prepare_task(void *arg, uint32_t t, uint32_t thread)
 {
     const struct attention_job *j = arg;
@@ -261,6 +263,8 @@ void cpu_attention(struct kernels *k, uint32_t layer)
     const struct cpu_product out = {&j.w->o, j.w->o_bias, c->x, s->hidden,
                                     true};
 
+    /* Query heads of one kv head share its keys, so a task takes whole
+     * groups. */
     j.span = ATTEND_QUERIES / j.group;
     for (uint32_t i = 0; i < c->step->n_rows; i++) {
         j.tasks_head += (c->step->rows[i].n_tokens + j.span - 1) / j.span;

@@ -19,6 +19,7 @@ static void *cut_piece(struct cutter *k, size_t n, size_t item)
 {
     size_t at = k->used;
 
+    /* Pieces begin at cache lines, so two threads never share one. */
     k->used += (n * item + ALIGN - 1) / ALIGN * ALIGN;
     return k->base ? k->base + at : NULL;
 }
@@ -28,6 +29,7 @@ static float *cut_floats(struct cutter *k, size_t rows, size_t cols)
     return cut_piece(k, rows * cols, sizeof(float));
 }
 
+/* A gated model projects a gate beside each query: twice the width. */
 static void cut_attention(struct cutter *k, struct cpu *c, size_t n)
 {
     const struct model_shape *s = &c->w->shape;
@@ -128,10 +130,12 @@ static uint32_t widest(const struct shard_weights *w)
     return cols;
 }
 
+/* A lane belongs to a thread, so tasks need no locks for their scratch. */
 static void cut_lane(struct cutter *k, struct cpu *c, struct cpu_lane *lane)
 {
     const struct model_shape *s = &c->w->shape;
     size_t vocab = has_head(c->w) ? s->vocab : 0;
+    /* A local copy, since lane is NULL in the pass that only counts. */
     struct cpu_lane l = {
         .q = cut_floats(k, ATTEND_QUERIES, s->head_dim),
         .y = cut_floats(k, ATTEND_QUERIES, s->head_dim),
@@ -149,10 +153,12 @@ static void cut_lane(struct cutter *k, struct cpu *c, struct cpu_lane *lane)
     }
 }
 
+/* Must cut the same pieces in both passes: the first one sizes the area. */
 static void cut_all(struct cutter *k, struct cpu *c)
 {
     const struct model_shape *s = &c->w->shape;
     size_t n = c->sizes.max_tokens, half = s->rope.dim / 2;
+    /* The head norms up to max_logits rows into the same buffer. */
     size_t wide = n > c->sizes.max_logits ? n : c->sizes.max_logits;
 
     c->x = cut_floats(k, n, s->hidden);
@@ -198,6 +204,7 @@ static void turn_conv(struct cpu *c)
     }
 }
 
+/* Sums over the shard's own layers: a stage holds only some of them. */
 static void count_pool(struct cpu *c)
 {
     size_t state = cpu_state_floats(c) * sizeof(float);
@@ -229,6 +236,7 @@ static void cpu_free(struct kernels *k)
     struct cpu *c = cpu_of(k);
 
     threads_free(&c->threads);
+    /* cpu_release() reads the layers, which are in scratch. */
     if (c->scratch) {
         cpu_release(c);
     }
@@ -263,6 +271,7 @@ static void cpu_begin(struct kernels *k, const struct kernel_step *step)
 
         for (uint32_t t = r->first; t < r->first + r->n_tokens; t++) {
             c->row_of[t] = i;
+            /* Angles per token once, not once per layer and head. */
             if (c->sizes.block_bytes > 0) {
                 rope_angles(c->freq, half, r->position + t - r->first,
                             c->cosine + (size_t)t * half,
@@ -275,6 +284,8 @@ static void cpu_begin(struct kernels *k, const struct kernel_step *step)
 static enum status cpu_end(struct kernels *k, struct error *e)
 {
     (void)e;
+    /* All work was done in the operators: nothing can fail or be pending
+     * here. */
     cpu_of(k)->step = NULL;
     return ST_OK;
 }
@@ -375,6 +386,7 @@ enum status cpu_new(struct kernels **out, const struct shard_weights *w,
         return error_set(e, ST_UNIMPLEMENTED,
                          "this processor or build has no %s kernels", o->isa);
     }
+    /* With fewer threads, which CPUs stay free would be left to chance. */
     if (o->pin && o->n_threads > 0 && o->n_threads != threads_default()) {
         return error_set(
             e, ST_INVALID_ARGUMENT,

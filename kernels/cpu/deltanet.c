@@ -59,6 +59,7 @@ static void compute_gates(const struct delta_job *j, uint32_t t)
     }
 }
 
+/* Per token, since the norms of q and k span the channels of a head. */
 static void unit_task(void *arg, uint32_t t, uint32_t thread)
 {
     const struct delta_job *j = arg;
@@ -142,6 +143,8 @@ static void project_inputs(const struct delta_job *j)
     cpu_matmul(j->c, j->c->n, j->c->step->n_tokens, in, 4);
 }
 
+/* Each pass needs all channels of the one before, so the passes are
+ * separate. */
 static void mix_rows(struct delta_job *j)
 {
     struct cpu *c = j->c;

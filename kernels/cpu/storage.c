@@ -64,6 +64,7 @@ static size_t n_states(const struct cpu *c)
     return (size_t)c->n_slots + c->n_checkpoints;
 }
 
+/* One mapping for each layer and kind: a block or slot then has one stride. */
 static bool layer_alloc(struct cpu *c, uint32_t i)
 {
     struct cpu_layer *l = &c->layers[i];
@@ -101,6 +102,7 @@ enum status cpu_alloc(struct kernels *k, uint32_t n_blocks, uint32_t n_slots,
     return ST_OK;
 }
 
+/* The counts give the mapped sizes, so they are cleared last. */
 void cpu_release(struct cpu *c)
 {
     for (uint32_t i = 0; i < n_layers(c); i++) {

@@ -58,12 +58,14 @@ static void pin_to(const cpu_set_t *cpus, uint32_t number)
     for (size_t cpu = 0; cpu < CPU_SETSIZE; cpu++) {
         if (CPU_ISSET(cpu, cpus) && number-- == 0) {
             CPU_SET(cpu, &one);
+            /* Pinning only affects speed, so a refusal is not an error. */
             (void)sched_setaffinity(0, sizeof one, &one);
             return;
         }
     }
 }
 
+/* Not in threads_new(): the thread that runs jobs may be another one. */
 static void pin_caller(struct threads *t)
 {
     if (t->pinned &&
@@ -74,6 +76,7 @@ static void pin_caller(struct threads *t)
     }
 }
 
+/* Lets the sibling hyper-thread run while this one spins. */
 static void pause_cpu(void)
 {
 #if defined(__x86_64__) || defined(__i386__)
@@ -134,6 +137,8 @@ static void *helper_main(void *arg)
     }
     pthread_mutex_lock(&t->lock);
     while (!t->stop) {
+        /* A number rather than a flag: a helper that overslept several jobs
+         * joins the newest. */
         uint32_t number = atomic_load(&t->number);
 
         if (number != seen) {
@@ -186,6 +191,7 @@ struct threads *threads_new(uint32_t n, bool pin)
             break;
         }
     }
+    /* A smaller pool would silently be slower than requested. */
     if (t->helpers == NULL || t->n_started + 1 < n) {
         threads_free(&t);
     }
@@ -218,6 +224,7 @@ void threads_free(struct threads **self)
 static void open_job(struct threads *t, const struct job *job)
 {
     pthread_mutex_lock(&t->lock);
+    /* Copied, so that a late helper never reads the caller's stack. */
     t->job = *job;
     t->open = true;
     atomic_store_explicit(&t->next, 0, memory_order_relaxed);
@@ -255,6 +262,7 @@ void threads_run(struct threads *t, threads_task_fn fn, void *arg,
     struct job job = {fn, arg, n_tasks};
 
     pin_caller(t);
+    /* A single task needs no helper, and waking one would cost more. */
     if (t->n == 1 || n_tasks <= 1) {
         for (uint32_t i = 0; i < n_tasks; i++) {
             fn(arg, i, 0);

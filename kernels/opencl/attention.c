@@ -34,6 +34,7 @@ static const struct opencl_variant prefill[] = {
     {.file = "attention", .kernel = "attention", .wg = WG, .tile_rows = 4},
 };
 
+/* All layers of a kind have the same shape, so the first stands for all. */
 static const struct opencl_layer *first_of(const struct opencl *c)
 {
     for (uint32_t i = 0; i < c->w->end - c->w->begin; i++) {
@@ -173,6 +174,7 @@ void opencl_attention(struct kernels *k, uint32_t layer)
     const struct opencl_layer *l = &c->layers[layer];
     const struct opencl_step *s = &c->step;
 
+    /* The MLP before may have computed this layer's first product already. */
     if (!opencl_chain_began(c, layer)) {
         opencl_rows_ready(c, &l->input_norm);
         opencl_project(c, &l->attention.in, &l->attention.in_bias, &at->in);
@@ -186,6 +188,7 @@ void opencl_attention(struct kernels *k, uint32_t layer)
         run_attend(c, l, at->prefill, s->n_gen, s->n_tokens - s->n_gen,
                    context_bytes(c, s->n_gen_rows, s->n_rows));
     }
+    /* If deferred, the product runs in one launch with the MLP's. */
     if (!opencl_chain_takes(c, layer, &at->y)) {
         opencl_rows_add(c, &at->y, &l->attention.o, &l->attention.o_bias,
                         &l->post_norm);

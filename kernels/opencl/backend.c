@@ -22,6 +22,7 @@
 
 extern const struct embedded opencl_files[];
 
+/* How an operator is set up and freed. */
 struct operator
 {
     enum status (*setup)(struct opencl * c, struct error * e);
@@ -44,6 +45,7 @@ static void backend_free(struct kernels *k)
 {
     struct opencl *c = opencl_of(k);
 
+    /* Commands in flight still use the memory that is freed below. */
     if (c->queue != NULL && c->memory != NULL) {
         opencl_settle(c);
     }
@@ -145,6 +147,7 @@ static enum status count_sizes(struct opencl *c,
     s->max_rows = or_default(o->max_rows, KERNELS_STEP_ROWS);
     s->max_logits = or_default(o->max_logits, KERNELS_LOGIT_ROWS);
     s->isa = c->device.name;
+    /* 0 makes the caller count the host's memory instead. */
     s->device_bytes = c->device.host_memory ? 0 : c->device.memory;
     for (uint32_t i = 0; i < c->w->end - c->w->begin; i++) {
         if (c->w->layers[i].kind == MIXER_ATTENTION) {
@@ -170,6 +173,7 @@ static void options_write(const struct opencl *c, char out[OPTIONS_MAX])
     const struct model_shape *s = &c->w->shape;
     uint32_t channels = 2 * s->n_k_heads * s->k_dim + s->n_v_heads * s->v_dim;
 
+    /* Shapes are defines, so that the compiler can unroll loops over them. */
     snprintf(out, OPTIONS_MAX,
              "-cl-std=CL1.2 -DH=%u -DI=%u -DV=%u -DNH=%u -DNKV=%u -DHD=%u "
              "-DR=%u -DHK=%u -DHV=%u -DDK=%u -DDV=%u -DC=%u -DCONV=%u "
@@ -188,6 +192,8 @@ static enum status allocate_host(struct opencl *c, struct error *e)
 {
     c->rows_of_step = calloc(c->sizes.max_rows, sizeof *c->rows_of_step);
     c->place = calloc(c->sizes.max_tokens, sizeof *c->place);
+    /* Plus one, since malloc(0) may return NULL for a shard without
+     * attention. */
     c->block = malloc(opencl_kv_bytes(c) + 1);
     return c->rows_of_step && c->place && c->block
                ? ST_OK
@@ -219,6 +225,8 @@ static enum status set_up_operators(struct opencl *c, struct error *e)
     return st == ST_OK ? opencl_scratch_make(c, e) : st;
 }
 
+/* The order matters: programs need the defines of the sizes, memory needs
+ * programs for its fill kernels, and weights need memory. */
 static enum status set_up(struct opencl *c, const struct kernels_options *o,
                           struct error *e)
 {
@@ -234,6 +242,7 @@ static enum status set_up(struct opencl *c, const struct kernels_options *o,
                                  opencl_files, options, o->kernel_cache, e);
     }
     st = st == ST_OK ? opencl_memory_new(c, e) : st;
+    /* The bandwidth is measured while the memory is still free. */
     st = st == ST_OK && o->profile ? opencl_profile_new(c, e) : st;
     st = st == ST_OK ? opencl_weights_new(c, &c->weights, e) : st;
     st = st == ST_OK ? set_up_operators(c, e) : st;
@@ -252,10 +261,13 @@ enum status opencl_new(struct kernels **out, const struct shard_weights *w,
     enum status st;
 
     *out = NULL;
+    /* Set-up code reads e->code, so it needs an error even if the caller does
+     * not. */
     e = e ? e : &unseen;
     if (c == NULL) {
         return error_set(e, ST_RESOURCE_EXHAUSTED, "out of memory");
     }
+    /* backend_free() must work from here on, whatever set-up has reached. */
     c->base.ops = &backend_ops;
     c->w = w;
     c->kv_dtype = o->kv_dtype;

@@ -71,6 +71,7 @@ static bool describe_layer(const struct opencl *c, uint32_t layer,
     return fits;
 }
 
+/* Returns whether two layers can share a kernel. */
 static bool is_same(const struct chain *a, const struct chain *b)
 {
     bool same = a->n == b->n && opencl_tensors_alike(a->w[0], b->w[0]);

@@ -25,6 +25,7 @@ static const struct opencl_variant prefill[] = {
     {.file = "deltanet", .kernel = "deltanet", .wg = 64},
 };
 
+/* All layers of a kind have the same shape, so the first stands for all. */
 static const struct opencl_layer *first_of(const struct opencl *c)
 {
     for (uint32_t i = 0; i < c->w->end - c->w->begin; i++) {
@@ -118,6 +119,7 @@ void opencl_deltanet(struct kernels *k, uint32_t layer)
     const struct opencl_step *s = &c->step;
     const struct opencl_tensor absent = {0};
 
+    /* The MLP before may have computed this layer's first product already. */
     if (!opencl_chain_began(c, layer)) {
         opencl_rows_ready(c, &l->input_norm);
         opencl_project(c, &l->deltanet.in, &absent, &d->in);
@@ -128,6 +130,7 @@ void opencl_deltanet(struct kernels *k, uint32_t layer)
         run_rows(c, l, d->decode, 0, s->n_gen_rows);
         run_rows(c, l, d->prefill, s->n_gen_rows, s->n_rows - s->n_gen_rows);
     }
+    /* If deferred, the product runs in one launch with the MLP's. */
     if (!opencl_chain_takes(c, layer, &d->y)) {
         opencl_rows_add(c, &d->y, &l->deltanet.out, &absent, &l->post_norm);
     }

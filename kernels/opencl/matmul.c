@@ -231,6 +231,7 @@ static enum status choose_kernels(struct opencl *c, enum matmul_op op,
                          "the shard stores matrices in more than %d forms",
                          MATMUL_CHOICES);
     }
+    /* The choice counts only when all its kernels have been chosen. */
     of = &m->choices[m->n_choices];
     *of = (struct matmul_choice){.op = op, .w = *w};
     opencl_matrix_defines(c, w, defines, sizeof defines);
@@ -331,6 +332,7 @@ static enum status choose_all(struct opencl *c, struct error *e)
 
 /* ---- operands ---- */
 
+/* Returns whether all matrices, or their scales and biases, are bf16. */
 static bool all_bf16(const struct opencl *c)
 {
     bool all = !c->head.mem || c->head.dtype == DTYPE_BF16;
@@ -640,6 +642,7 @@ void opencl_project_add(struct opencl *c, const struct opencl_tensor *in,
 {
     struct opencl_matmul *m = c->matmul;
 
+    /* Once is enough: the kernels leave their tickets at 0. */
     if (!m->zeroed) {
         opencl_zero(c, &m->tickets, 0, m->tickets.cols * m->tickets.item);
         m->zeroed = true;

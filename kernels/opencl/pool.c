@@ -37,8 +37,11 @@ size_t opencl_tail_bytes(const struct opencl *c)
     return (c->w->shape.conv - 1) * channels(c) * dtype_bytes(c->kv_dtype);
 }
 
+/* Requests the pool's storage for one layer of the shard. */
 static void request_layer(struct opencl *c, struct opencl_layer *l)
 {
+    /* A checkpoint is a slot behind the others, so copies stay in one
+     * tensor. */
     size_t states = (size_t)c->n_slots + c->n_checkpoints;
     size_t item = dtype_bytes(c->kv_dtype);
 
@@ -98,6 +101,7 @@ void opencl_zero_slot(struct kernels *k, uint32_t slot)
     }
 }
 
+/* On the device: a slot's bytes never pass through the host. */
 static void copy_slot(struct opencl *c, size_t to, size_t from)
 {
     size_t state = opencl_state_bytes(c), tail = opencl_tail_bytes(c);
@@ -130,6 +134,7 @@ void opencl_load_slot(struct kernels *k, uint32_t checkpoint, uint32_t slot)
 
 /* ---- canonical layouts ---- */
 
+/* One function for both directions, so that they cannot differ in layout. */
 static void transfer_bytes(struct opencl *c, const struct opencl_tensor *t,
                            size_t at, void *host, size_t bytes, bool write)
 {

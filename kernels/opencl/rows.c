@@ -49,6 +49,7 @@ void opencl_rows_free(struct opencl *c)
     c->rows = NULL;
 }
 
+/* A chained product would be added to an x that has changed, so it goes too. */
 void opencl_rows_stale(struct opencl *c)
 {
     c->rows->ready = NULL;
@@ -87,6 +88,7 @@ static void make_norm(struct opencl *c, const struct opencl_operand *out,
 void opencl_rows_ready(struct opencl *c, const struct opencl_tensor *gamma)
 {
     opencl_chain_settle(c);
+    /* The address of a norm's weights identifies the norm. */
     if (c->rows->ready != gamma) {
         make_norm(c, &c->matmul->norm, gamma, c->step.n_tokens, UINT32_MAX);
         c->rows->ready = gamma;
@@ -167,6 +169,7 @@ void opencl_head(struct kernels *k, const uint32_t *tokens, uint32_t n)
     if (all && c->rows->ready == &c->final_norm) {
         opencl_project_rows(c, &c->matmul->norm, n, &c->head, &c->logits);
     } else {
+        /* The step's meta is already on the device; these indices are new. */
         opencl_upload(c, &c->meta, sizeof *places * c->meta_heads, places,
                       sizeof *places * n);
         make_norm(c, &c->rows->heads, &c->final_norm, n, c->meta_heads);

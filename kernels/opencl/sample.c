@@ -281,6 +281,8 @@ static void ask_all(struct opencl *c, const struct sample_row *rows, uint32_t n)
                 i, rows[i].n_ids, s->room - 2 * LOGIT_BIASES_MAX);
             return;
         }
+        /* The lists so far are full: adjust these rows, then reuse the
+         * space. */
         if (words + more > s->room) {
             run_adjust(c, first, i, words);
             first = i;
@@ -295,6 +297,7 @@ static void ask_all(struct opencl *c, const struct sample_row *rows, uint32_t n)
 
 /* ---- drawing ---- */
 
+/* Many work-groups scan a row for the best id; one then draws the token. */
 static void draw_all(struct opencl *c, uint32_t n)
 {
     struct opencl_sample *s = c->sample;
@@ -346,6 +349,7 @@ static void read_logprobs(struct opencl *c, const struct sample_row *rows,
     }
 }
 
+/* Logprobs cost two launches and a download, so they run on demand only. */
 static bool any_logprobs(const struct sample_row *rows, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {

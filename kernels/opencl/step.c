@@ -17,6 +17,7 @@ static uint32_t blocks_of(const struct opencl *c, uint32_t tokens)
                : (tokens + c->block_tokens - 1) / c->block_tokens;
 }
 
+/* The offsets are the same in every step: they are defines of the kernels. */
 bool opencl_step_layout(struct opencl *c)
 {
     const struct kernels_sizes *s = &c->sizes;
@@ -74,6 +75,8 @@ static void add_row(struct opencl *c, const struct kernel_row *r,
     write_row(c, s->n_rows, to, *n_blocks);
     write_tokens(c, s->n_rows, to);
     if (blocks > 0) {
+        /* Only the blocks in use are copied, so short sequences upload
+         * little. */
         memcpy(c->meta_host + c->meta_blocks + *n_blocks, r->blocks,
                blocks * sizeof *r->blocks);
     }
@@ -102,6 +105,7 @@ void opencl_begin(struct kernels *k, const struct kernel_step *step)
     assert(step->n_tokens <= c->sizes.max_tokens);
     assert(step->n_rows <= c->sizes.max_rows);
     c->step = (struct opencl_step){.rows = c->rows_of_step, .place = c->place};
+    /* Generated rows first: decode and prefill kernels each get one range. */
     for (int generated = 1; generated >= 0; generated--) {
         for (uint32_t i = 0; i < step->n_rows; i++) {
             if (step->rows[i].generated == (generated == 1)) {
@@ -120,6 +124,7 @@ enum status opencl_end(struct kernels *k, struct error *e)
     opencl_chain_settle(c);
     opencl_settle(c);
     c->meta_used = 0;
+    /* A failure stays: a lost device reports it at each end. */
     if (c->failed.code != ST_OK && e != NULL) {
         *e = c->failed;
     }

@@ -63,6 +63,7 @@ static struct tensor shape_of(const struct fused *f)
 static void widen_matrix(struct walk *w, const struct opencl_tensor *to,
                          size_t at, const struct tensor *from)
 {
+    /* Static, as it is too large for a stack and only one caller uploads. */
     static float wide[WIDEN_ITEMS];
     const struct cpu_isa *isa = isa_find(NULL);
     size_t n = (size_t)from->rows * from->cols, item = dtype_bytes(from->dtype);
@@ -125,6 +126,7 @@ static void fill_part(struct walk *w, const struct opencl_tensor *out,
 {
     const size_t at = first * tensor_row_bytes(whole);
 
+    /* Quantised data and its pairs are in separate areas of the tensor. */
     if (t->bits > 0 && whole->bits > 0) {
         opencl_upload(w->c, out, at, t->data, t->rows * tensor_row_bytes(t));
         pair_up(w, out,
@@ -276,6 +278,7 @@ static void place_rope(struct walk *w)
         opencl_arena_add(w->arena, &c->rope, s->context, 2 * half, sizeof *row);
         return;
     }
+    /* On the host, since OpenCL 1.2 devices need not support double. */
     rope_frequencies(&s->rope, freq);
     for (uint32_t p = 0; half > 0 && p < s->context; p++) {
         rope_angles(freq, half, p, cosine, sine);
@@ -292,6 +295,7 @@ static bool is_tied(const struct shard_weights *s)
     return s->head.data != NULL && s->head.data == s->embed.data;
 }
 
+/* Both walks must visit the same tensors in the same order. */
 static void walk_shard(struct walk *w)
 {
     struct opencl *c = w->c;
@@ -316,6 +320,7 @@ enum status opencl_weights_new(struct opencl *c, struct opencl_arena **out,
     struct walk w = {.c = c};
     enum status st;
 
+    /* The caller frees the arena, also after an error. */
     *out = w.arena = opencl_arena_new("weights");
     c->layers = calloc(c->w->end - c->w->begin, sizeof *c->layers);
     if (w.arena == NULL || c->layers == NULL) {
@@ -329,6 +334,7 @@ enum status opencl_weights_new(struct opencl *c, struct opencl_arena **out,
     w.fill = true;
     walk_shard(&w);
     opencl_settle(c);
+    /* A tied head shares the embedding's memory instead of a second copy. */
     if (is_tied(c->w)) {
         c->head = c->embed;
     }

@@ -7,6 +7,7 @@
 
 #define MIB 0x1p20
 
+/* A tensor to place, and the allocation and offset that it got. */
 struct request {
     struct opencl_tensor *out;
     size_t bytes, at;
@@ -36,6 +37,7 @@ struct opencl_arena *opencl_arena_new(const char *what)
 
 static size_t aligned(size_t bytes)
 {
+    /* Kernels load vectors, which must be aligned, from element 0 on. */
     return (bytes + OPENCL_ALIGN - 1) / OPENCL_ALIGN * OPENCL_ALIGN;
 }
 
@@ -56,6 +58,7 @@ static bool grow_requests(struct opencl_arena *a)
 void opencl_arena_add(struct opencl_arena *a, struct opencl_tensor *out,
                       size_t rows, size_t cols, size_t item)
 {
+    /* The shape is set even without memory, so that an operator may read it. */
     *out = (struct opencl_tensor){.item = item,
                                   .dtype = item == 2 ? DTYPE_BF16 : DTYPE_F32,
                                   .rows = (uint32_t)rows,
@@ -109,6 +112,7 @@ static bool allocate_tables(struct opencl_arena *a)
     return a->mems != NULL && a->sizes != NULL;
 }
 
+/* Reports how far the allocation came, so that --memory can be chosen. */
 static enum status no_room(const struct opencl *c, const struct opencl_arena *a,
                            cl_int code, struct error *e)
 {
@@ -135,6 +139,8 @@ static enum status touch_memory(struct opencl *c, const struct opencl_arena *a,
         .mem = a->mems[i], .item = 1, .rows = 1, .cols = 1};
     enum status code;
 
+    /* On host memory a few bytes do: touching all would claim the pages
+     * early. */
     opencl_zero(c, &all, 0, c->device.host_memory ? 16 : a->sizes[i]);
     opencl_wait(c);
     code = c->failed.code;
@@ -192,6 +198,7 @@ void opencl_arena_free(struct opencl_arena **self)
         return;
     }
     for (uint32_t i = 0; i < a->n; i++) {
+        /* An owner that outlives the arena must not use a released cl_mem. */
         a->requests[i].out->mem = NULL;
     }
     for (uint32_t i = 0; a->mems != NULL && i < a->n_mems; i++) {

@@ -12,6 +12,7 @@
 #define MAGIC   "sluicecl"
 #define VERSION 1
 
+/* The beginning of a cache file, see program.h. */
 struct head {
     char magic[8];
     uint32_t version, zero;
@@ -30,6 +31,7 @@ void cache_default(char dir[CACHE_PATH])
     } else if (home != NULL && home[0] == '/') {
         n = snprintf(dir, CACHE_PATH, "%s/.cache/sluice", home);
     }
+    /* A path that was cut off would name another folder. */
     if (n >= CACHE_PATH) {
         dir[0] = '\0';
     }
@@ -51,6 +53,7 @@ static bool name_of(char out[CACHE_PATH], const char *dir,
     return true;
 }
 
+/* The key is in the file too: a renamed file must not be used. */
 static bool head_fits(const struct head *h, const struct cache_key *key)
 {
     return memcmp(h->magic, MAGIC, sizeof h->magic) == 0 &&
@@ -93,6 +96,7 @@ enum cache_found cache_read(const char *dir, const struct cache_key *key,
 }
 
 /* Makes the folder and those above it. */
+/* Errors show when the file is opened. */
 static void make_folders(const char *dir)
 {
     char path[CACHE_PATH];
@@ -119,12 +123,14 @@ static bool all_written(int fd, const struct head *h, const char *bytes)
     while (left > 0) {
         ssize_t n = write(fd, from, left);
 
+        /* A full disk or a quota ends here; the program runs uncached. */
         if (n <= 0 && errno != EINTR) {
             return false;
         }
         from += n > 0 ? n : 0;
         left -= n > 0 ? (size_t)n : 0;
     }
+    /* Without it, a crash after rename() could leave an empty file. */
     return fsync(fd) == 0;
 }
 

@@ -19,6 +19,7 @@ static void text_of(cl_device_id id, cl_device_info what, char *out,
     out[size - 1] = '\0';
 }
 
+/* Returns 10 * major + minor, or 0 if the driver has no answer. */
 static uint32_t capability(cl_device_id id)
 {
     cl_uint major = 0, minor = 0;
@@ -32,6 +33,7 @@ static uint32_t capability(cl_device_id id)
     return major * 10 + minor;
 }
 
+/* Figures that a driver does not give stay 0 or empty. */
 static void describe_device(struct opencl_device *d)
 {
     cl_ulong memory = 0, largest = 0;
@@ -56,11 +58,13 @@ static void describe_device(struct opencl_device *d)
                     NULL);
     clGetDeviceInfo(d->id, CL_DEVICE_HOST_UNIFIED_MEMORY, sizeof unified,
                     &unified, NULL);
+    /* PoCL keeps compiled kernels on disk by itself. */
     d->caches = strcmp(d->platform_name, POCL) == 0;
     d->memory = memory;
     d->largest = largest;
     d->units = units;
     d->host_memory = unified == CL_TRUE;
+    /* The two queries are defined by this extension only. */
     if (strstr(extensions, "cl_nv_device_attribute_query") != NULL) {
         d->nvidia = capability(d->id);
     }
@@ -94,6 +98,7 @@ uint32_t opencl_devices(struct opencl_device *out, uint32_t most)
     return n;
 }
 
+/* Returns whether text contains part, ignoring case; strcasestr() is GNU's. */
 static bool has_part(const char *text, const char *part)
 {
     for (; *text != '\0' && *part != '\0'; text++) {
@@ -135,6 +140,7 @@ static enum status find_number(uint32_t *out, const char *selector, uint32_t n,
                            selector, n);
 }
 
+/* Ambiguous text is an error: the order of devices may change at a reboot. */
 static enum status find_name(uint32_t *out, const struct opencl_device *all,
                              const char *selector, uint32_t n, struct error *e)
 {

@@ -31,6 +31,7 @@ static enum status defines_of(char all[DEFINES_MAX],
                                        "too many defines for %s.cl", v->file);
 }
 
+/* Returns the kernel of a variant in a program, if there is one. */
 static struct opencl_kernel *find_kernel(struct opencl *c,
                                          const struct opencl_variant *v,
                                          cl_program program)
@@ -68,6 +69,7 @@ static enum status create_kernel(struct opencl *c, struct opencl_kernel **out,
     return ST_OK;
 }
 
+/* Builds the program if needed, and finds or creates the kernel in it. */
 static enum status make_kernel(struct opencl *c, struct opencl_kernel **out,
                                const struct opencl_variant *v,
                                const struct opencl_shape *shape,
@@ -83,6 +85,7 @@ static enum status make_kernel(struct opencl *c, struct opencl_kernel **out,
     if (st != ST_OK) {
         return st;
     }
+    /* The profile counts per kernel, so equal requests share one. */
     *out = find_kernel(c, v, program);
     if (*out != NULL) {
         return ST_OK;
@@ -114,6 +117,8 @@ enum status opencl_choose(struct opencl *c, struct opencl_kernel **out,
         if (st == ST_OK) {
             return ST_OK;
         }
+        /* The last refusal is the caller's error; earlier ones only cost
+         * speed. */
         if (i + 1 < n) {
             log_warn("kernel-refused", "kernel=%s text=\"%s\"", v->kernel,
                      e->text);
@@ -134,6 +139,7 @@ static void set_argument(struct opencl_call *a, size_t size, const void *value)
     struct opencl *c = a->c;
     cl_uint at = a->n++;
 
+    /* After a failure nothing is enqueued, so arguments need not be set. */
     if (c->failed.code == ST_OK) {
         cl_int code = clSetKernelArg(a->kernel->id, at, size, value);
 
@@ -229,7 +235,10 @@ void opencl_launch(struct opencl_call *a, uint32_t dims, const size_t *global,
     cl_event *event = NULL;
     cl_int code;
 
+    /* The first launch of a step uploads its meta, after embed added the
+     * ids. */
     opencl_upload_meta(c);
+    /* OpenCL rejects a global size of 0, which an empty range of rows gives. */
     if (c->failed.code != ST_OK || is_empty(dims, global)) {
         return;
     }

@@ -46,6 +46,7 @@ static size_t aligned(size_t bytes)
     return (bytes + OPENCL_ALIGN - 1) / OPENCL_ALIGN * OPENCL_ALIGN;
 }
 
+/* Mapped once and for good: one buffer holds meta, uploads and downloads. */
 static enum status pin_memory(struct opencl *c, struct error *e)
 {
     struct opencl_memory *m = c->memory;
@@ -186,6 +187,7 @@ static void fill_bytes(struct opencl *c, struct opencl_kernel *kernel,
     size_t groups = (size_t)(n + FILL_GROUP - 1) / FILL_GROUP;
     size_t global = groups * FILL_GROUP, local = FILL_GROUP;
 
+    /* The kernel strides, so a bounded grid fills any length. */
     global = global < FILL_ITEMS ? global : FILL_ITEMS;
     opencl_arg_tensor(&a, &to);
     opencl_arg_u32(&a, 0);

@@ -22,6 +22,7 @@ static void read_once(struct opencl *c, struct opencl_kernel *k,
 {
     struct opencl_call a = opencl_call(c, k);
     size_t bytes = t->cols, local = READ_GROUP;
+    /* Enough work-groups to occupy every compute unit several times. */
     size_t global = (size_t)c->device.units * 8 * READ_GROUP;
 
     opencl_arg_tensor(&a, out);
@@ -40,11 +41,13 @@ static enum status measure_rate(struct opencl *c, struct opencl_arena *arena,
     uint64_t best = UINT64_MAX;
     enum status st = opencl_choose(c, &k, reads, 1, NULL, NULL, e);
 
+    /* One tensor cannot be larger than the largest allocation. */
     bytes = bytes < c->device.largest ? bytes : (size_t)c->device.largest;
     bytes = bytes / 2 / 256 * 256;
     opencl_arena_add(arena, &all, 1, bytes, 1);
     opencl_arena_add(arena, &out, 1, 16, 1);
     st = st == ST_OK ? opencl_arena_make(c, arena, e) : st;
+    /* The elements of read.cl have 16 bytes. */
     all.item = 16;
     out.item = 16;
     for (int i = 0; i < READ_TURNS && st == ST_OK; i++) {
@@ -77,6 +80,7 @@ static int slowest(const void *a, const void *b)
     return (x->ns < y->ns) - (x->ns > y->ns);
 }
 
+/* Bytes per nanosecond are GB/s. */
 static void print_row(const struct opencl *c, const struct opencl_kernel *k,
                       uint64_t all, FILE *out)
 {

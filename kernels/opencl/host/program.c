@@ -104,11 +104,13 @@ static const struct embedded *find_file(const struct opencl_programs *p,
     return NULL;
 }
 
+/* Includes the terminator, so that "ab" "c" and "a" "bc" differ. */
 static void digest_text(XXH3_state_t *s, const char *text)
 {
     XXH3_128bits_update(s, text, strlen(text) + 1);
 }
 
+/* Hashes everything that the binary depends on. */
 static bool digest_source(struct build *b)
 {
     const struct opencl_device *d = &b->p->device;
@@ -146,6 +148,7 @@ static void add_file(struct build *b, uint32_t i, const char *name)
     const struct embedded *f = name ? find_file(b->p, name) : NULL;
 
     if (f != NULL) {
+        /* The newline ends a last line without one in the file before. */
         snprintf(b->lines[i], sizeof b->lines[i],
                  "\n#line 1 \"kernels/opencl/%s/%s\"\n", folder_of(f->name),
                  f->name);
@@ -197,6 +200,7 @@ static enum status report_rejection(const struct build *b, cl_program id,
         snprintf(words, sizeof words, "%s", all);
         free(all);
     }
+    /* An error text is one line, and a log must not pass control characters. */
     for (char *at = words; *at != '\0'; at++) {
         *at = *at < ' ' ? ' ' : *at;
     }
@@ -232,6 +236,7 @@ static enum status from_source(const struct build *b, cl_program *out,
     return st;
 }
 
+/* A driver may reject a binary at creation or at build: both count. */
 static enum status from_binary(const struct build *b, cl_program *out,
                                const char *bytes, size_t n, struct error *e)
 {
@@ -311,6 +316,7 @@ static bool read_cached(struct opencl_programs *p, const struct build *b,
     return found == CACHE_HIT;
 }
 
+/* A cache that cannot be written only costs time at the next start. */
 static void cache_binary(struct opencl_programs *p, const struct build *b,
                          const char *bytes, size_t n)
 {
@@ -335,6 +341,7 @@ static enum status build_program(struct opencl_programs *p,
         return st;
     }
     p->counts.built++;
+    /* Asking PoCL for a binary compiles everything again; see program.h. */
     bytes = p->device.caches ? NULL : binary_of(*out, &n);
     /* The first build gave PTX; the released instructions need a second. */
     if (bytes != NULL && is_nvidia(b) && ptx_release(bytes, &n, n + 1)) {
@@ -355,6 +362,7 @@ static enum status build_program(struct opencl_programs *p,
     return st;
 }
 
+/* Takes ownership of id if it returns true. */
 static bool remember_program(struct opencl_programs *p, cl_program id,
                              const char *file, const char *defines)
 {
@@ -384,6 +392,7 @@ enum status opencl_programs_get(struct opencl_programs *p, cl_program *out,
             return ST_OK;
         }
     }
+    /* OPENCL_PROGRAMS_MAX covers a shard with every form of matrix. */
     if (p->n == OPENCL_PROGRAMS_MAX) {
         return error_set(e, ST_INTERNAL, "more than %d programs",
                          OPENCL_PROGRAMS_MAX);

@@ -17,6 +17,7 @@ bool ptx_release(char *ptx, size_t *n, size_t room)
         return false;
     }
     behind = at + strlen(target);
+    /* A compiler may already target sm_90a. */
     if (behind == ptx + *n || *behind != 'a') {
         memmove(behind + 1, behind, (size_t)(ptx + *n - behind));
         *behind = 'a';

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A command whose completion becomes a tick. */
 struct watched {
     cl_event event;
     struct opencl_kernel *kernel; /* NULL: no kernel, or no profile */
@@ -43,6 +44,8 @@ bool opencl_check(struct opencl *c, cl_int code, const char *what)
     if (c->failed.code == ST_OK) {
         c->refusal = code;
     }
+    /* A failed call leaves the queue in an unknown state, so nothing is
+     * retried. */
     c->lost = true;
     opencl_fail(c, ST_UNAVAILABLE, "device %u (%s) failed: %s: %s",
                 c->device.index, c->device.name, what,
@@ -108,6 +111,7 @@ struct opencl_kernel *opencl_kernel_new(struct opencl *c)
 
 /* ---- events ---- */
 
+/* Adds the command's run time on the device, without its time in the queue. */
 static void count_time(const struct watched *w)
 {
     cl_ulong begin = 0, end = 0;
@@ -133,6 +137,7 @@ static void retire_oldest(struct opencl *c, cl_int state)
     clReleaseEvent(w->event);
     q->first = (q->first + 1) % OPENCL_EVENTS_MAX;
     q->n--;
+    /* Relaxed: the watchdog compares counts and reads nothing else. */
     atomic_fetch_add_explicit(&c->ticks, 1, memory_order_relaxed);
 }
 
@@ -142,6 +147,7 @@ static cl_int state_of(cl_event event)
     cl_int code = clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS,
                                  sizeof state, &state, NULL);
 
+    /* A query that fails counts as a failed command. */
     return code == CL_SUCCESS ? state : code;
 }
 
@@ -159,6 +165,7 @@ void opencl_poll_events(struct opencl *c)
     }
 }
 
+/* The queue is in order, so the oldest command ends first. */
 static void wait_oldest(struct opencl *c)
 {
     struct opencl_queue *q = c->queue;
@@ -169,6 +176,7 @@ static void wait_oldest(struct opencl *c)
     retire_oldest(c, state < 0 ? state : code);
 }
 
+/* Waits event by event, so that ticks go on during a long wait. */
 void opencl_wait(struct opencl *c)
 {
     struct opencl_queue *q = c->queue;
@@ -188,12 +196,15 @@ cl_event *opencl_watch(struct opencl *c, struct opencl_kernel *kernel)
     struct watched *w;
 
     opencl_poll_events(c);
+    /* The ring is full: waiting bounds the events and also the queue's
+     * length. */
     if (q->n == OPENCL_EVENTS_MAX) {
         clFlush(q->id);
         wait_oldest(c);
     }
     w = &q->watched[(q->first + q->n) % OPENCL_EVENTS_MAX];
     w->event = NULL;
+    /* Without the profile the event has no times to read. */
     w->kernel = q->profile ? kernel : NULL;
     return &w->event;
 }

@@ -27,6 +27,7 @@ static const struct opencl_variant prefill = {.file = "nv_attention_prefill",
                                               .wg = WG,
                                               .tile_rows = ROWS};
 
+/* The conditions are those of the two .cl files ("Defines", "Needs"). */
 static bool fits_model(const struct opencl *c)
 {
     const struct model_shape *s = &c->w->shape;
@@ -127,6 +128,7 @@ static void run_decode(struct opencl *c, const struct opencl_attention_nv *nv,
     const uint32_t chunks = (s->n_heads / s->n_kv_heads + CHUNK - 1) / CHUNK;
     const uint32_t most = (c->step.longest + SPLIT - 1) / SPLIT;
     const uint32_t splits = most < SPLITS ? most : SPLITS;
+    /* Short contexts need fewer parts each, so more tokens fit at once. */
     const uint32_t at_once = splits > 0 ? ALL * SPLITS / splits : 0;
 
     for (uint32_t first = 0; first < n; first += at_once) {
@@ -169,6 +171,7 @@ void opencl_attention_nv(struct opencl *c, struct opencl_attention_nv *nv,
 {
     const struct io io = {y, query, in, &l->kv};
 
+    /* Once is enough: the kernels leave their tickets at 0. */
     if (!nv->zeroed) {
         opencl_zero(c, &nv->tickets, 0,
                     (size_t)nv->tickets.rows * nv->tickets.cols *

@@ -30,6 +30,7 @@ static const struct opencl_variant scan = {
 static const struct opencl_variant norm = {
     .file = "nv_deltanet_norm", .kernel = "deltanet_norm", .wg = WG};
 
+/* The conditions are those of the four .cl files ("Defines", "Needs"). */
 static bool fits_model(const struct opencl *c)
 {
     const struct model_shape *s = &c->w->shape;
@@ -88,6 +89,7 @@ enum status opencl_deltanet_nv_setup(struct opencl *c,
                          "not enough memory for kernels");
     }
     if (choose_kernels(c, *out, defines, &why) != ST_OK) {
+        /* Not an error: the portable kernels compute the same operator. */
         log_warn("kernel-refused", "kernel=nv_deltanet text=\"%s\"", why.text);
         opencl_deltanet_nv_free(out);
         return ST_OK;
@@ -142,6 +144,8 @@ static uint32_t most_chunks(const struct opencl *c)
 
     for (uint32_t i = c->step.n_gen_rows; i < c->step.n_rows; i++) {
         const struct kernel_row *r = &c->step.rows[i];
+        /* Chunks end at absolute multiples of LEN, so a row may begin inside
+         * one. */
         uint32_t n = (r->position % LEN + r->n_tokens + LEN - 1) / LEN;
 
         most = n > most ? n : most;
@@ -149,6 +153,7 @@ static uint32_t most_chunks(const struct opencl *c)
     return most;
 }
 
+/* Everything that needs no state, for all chunks in parallel. */
 static void run_chunks(struct opencl *c, const struct opencl_deltanet_nv *nv,
                        const struct opencl_layer *l,
                        const struct opencl_tensor *in)
@@ -176,6 +181,7 @@ static void run_chunks(struct opencl *c, const struct opencl_deltanet_nv *nv,
                       sizeof(float));
 }
 
+/* Runs the state through the chunks, which is the only serial part. */
 static void run_scan(struct opencl *c, const struct opencl_deltanet_nv *nv,
                      const struct opencl_layer *l,
                      const struct opencl_tensor *in)
@@ -225,6 +231,7 @@ void opencl_deltanet_nv(struct opencl *c, struct opencl_deltanet_nv *nv,
                         const struct opencl_tensor *y,
                         const struct opencl_tensor *in)
 {
+    /* Once is enough: the kernels leave their tickets at 0. */
     if (!nv->zeroed) {
         opencl_zero(c, &nv->tickets, 0,
                     (size_t)nv->tickets.rows * nv->tickets.cols *
