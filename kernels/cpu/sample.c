@@ -41,8 +41,7 @@ static void penalise_ids(float *l, uint32_t *times,
     const struct sampling *s = row->sampling;
     uint32_t begin = s->repetition_penalty != 1.0f ? 0 : row->n_prompt;
 
-    /* The ids were checked at admission; a wrong one would write out of
-     * bounds. */
+    /* struct sample_row promises this; a wrong id would write out of bounds. */
     assert(row->n_prompt <= row->n_ids);
     for (uint32_t i = begin; i < row->n_ids; i++) {
         assert(row->ids[i] < vocab);
@@ -297,8 +296,7 @@ static void drop_below(const struct draw *d, float min_p)
 
 static uint32_t pick_token(const struct draw *d, double u)
 {
-    /* In double and in id order, so that the token does not depend on
-     * threads. */
+    /* The running sum goes in id order, as kernels.h prescribes. */
     double reach = u * total_weight(d), sum = 0.0;
     uint32_t token = 0;
 

@@ -140,7 +140,7 @@ static enum status find_number(uint32_t *out, const char *selector, uint32_t n,
                            selector, n);
 }
 
-/* Ambiguous text is an error: the order of devices may change at a reboot. */
+/* Ambiguous text is an error: the first match may not be the intended one. */
 static enum status find_name(uint32_t *out, const struct opencl_device *all,
                              const char *selector, uint32_t n, struct error *e)
 {
