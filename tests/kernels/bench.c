@@ -81,7 +81,8 @@ void bench_close(struct bench *b)
     random_model_free(&b->model);
 }
 
-/* The next tokens of each sequence that is not at its end: a ragged batch. */
+/* Makes a ragged batch from the next tokens of each sequence that has any
+ * left. */
 static uint32_t next_rows(struct bench *b, struct kernel_row *rows,
                           uint32_t *seq_of, uint32_t *n_tokens)
 {
@@ -112,7 +113,8 @@ static uint32_t next_rows(struct bench *b, struct kernel_row *rows,
     return n;
 }
 
-/* The tokens of a row by the reference, against b->out; the largest error. */
+/* Computes a row's tokens with the reference and compares b->out; returns the
+ * largest error. */
 static double compare_row(struct bench *b, const struct kernel_row *row,
                           struct bench_seq *s, uint32_t layer,
                           bench_expected_fn expected)
