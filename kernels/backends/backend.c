@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/backend.h"
 #include "kernels/opencl/backend.h"
 
 /* An inclusive range for one figure of a model or an option. */

@@ -152,12 +152,6 @@ size_t cpu_state_floats(const struct cpu *c);
 /* Returns the bytes of one layer's tail in a slot: (K-1)*C of kv_dtype. */
 size_t cpu_tail_bytes(const struct cpu *c);
 
-/* Creates a cpu backend, as backend_new() does. */
-MUST_CHECK enum status cpu_new(struct kernels **out,
-                               const struct shard_weights *w,
-                               const struct kernels_options *o,
-                               struct error *e);
-
 /* Answer the calls of struct kernels_ops; some share a file. */
 enum status cpu_alloc(struct kernels *k, uint32_t n_blocks, uint32_t n_slots,
                       uint32_t n_checkpoints, struct error *e);
