@@ -1,35 +1,42 @@
 /* kernels.h - the operators of the models over a ragged batch.
  *
- * A step is a list of rows; a row is some consecutive tokens of one sequence,
- * and its tokens are rows [first, first + n_tokens) of every tensor below.
- * The residual stream x [T, H] float32 is the backend's: embed (or
- * hidden_write, on a later stage) fills it, each mixer and MLP adds to it,
- * head reads it.  Operators are coarse so that a backend may fuse inside.
+ * A step is a list of rows.  A row is some consecutive tokens of one sequence;
+ * its tokens are rows [first, first + n_tokens) of every tensor below.  The
+ * backend owns the residual stream x [T, H] float32: embed fills it
+ * (hidden_write on a later stage), each mixer and MLP adds to it, head reads
+ * it.  Operators are coarse so that a backend can fuse kernels inside.
  *
  *     begin, embed, {attention | deltanet, mlp} per layer, head, sample, end
  *
- * Numbers.  Matrices are bf16, f16 or f32 as stored, or 8 or 4 bits in groups
- * (common/model/weights.h), widened to float32 in registers; products
- * accumulate in float32; the residual stream and the recurrent state are
- * float32 always.  KV and convolution tails have kv_dtype, rounded to nearest
- * even.  Values are rounded when they enter the cache and read back from it,
- * also inside a chunk, so chunking changes nothing.
+ * Numbers.  Matrices are stored as bf16, f16 or f32, or with 8 or 4 bits in
+ * groups (common/model/weights.h), and are widened to float32 in registers.
+ * Products accumulate in float32.  The residual stream and the recurrent state
+ * are always float32.  KV and convolution tails have kv_dtype, rounded to
+ * nearest even.  Values are rounded when they enter the cache and are read back
+ * from it, also inside a chunk, so chunking changes nothing.
  *
  * Batch invariance.  A row's bits depend on its own sequence, its kind and its
- * absolute positions: never on other rows, on chunking, on block or slot
- * numbers, or on threads.  The cpu backend has one arithmetic for both kinds.
+ * absolute positions.  They never depend on other rows, chunking, block or slot
+ * numbers, or threads.  The cpu backend computes both kinds of rows with the
+ * same arithmetic.
  *
- * Pool.  Blocks, slots and checkpoints are numbers; their storage is the
- * backend's.  A block holds k and v of block_tokens positions for each
- * attention layer of the shard: position p is at blocks[p / block_tokens].  A
- * slot holds, for each linear layer, the state [Hv, Dk, Dv] float32 and the
- * tail [K-1, C] kv_dtype, the oldest row first.  A checkpoint is a slot's
- * copy.  Nothing at or past a row's end is read, whatever it holds.
+ * Pool.  Callers address blocks, slots and checkpoints by number; the backend
+ * owns their storage.
  *
- * Threading: one caller at a time; progress may be read by any thread.
- * Memory: kernels_new() allocates all scratch, alloc() the pool; no operator
- * allocates.  The weights are borrowed and outlive the kernels; of a backend
- * with a copy of its own (weight_bytes) only their description must.
+ * - A block holds k and v of block_tokens positions for each attention layer of
+ *   the shard.  Position p is in blocks[p / block_tokens].
+ * - A slot holds, for each linear layer, the state [Hv, Dk, Dv] float32 and the
+ *   tail [K-1, C] kv_dtype, oldest row first.
+ * - A checkpoint is a copy of a slot.
+ *
+ * Operators never read anything at or past a row's end, whatever is stored
+ * there.
+ *
+ * Threading: one caller at a time; any thread may read progress.
+ * Memory: backend_new() allocates all scratch, alloc() the pool; no operator
+ * allocates.  The weights are borrowed and must outlive the kernels.  If the
+ * backend holds its own copy (weight_bytes), only the description of the
+ * weights must.
  * Limits: below.  Dimension letters: docs/model.md. */
 #ifndef KERNELS_KERNELS_H
 #define KERNELS_KERNELS_H
@@ -48,7 +55,7 @@
 #define KERNELS_CONV_MAX        8     /* K */
 #define KERNELS_BLOCK_MAX       64    /* block_tokens; a power of two */
 #define KERNELS_GROUP_MAX       32    /* nh / nkv */
-#define KERNELS_TEMPERATURE_MIN 1e-5f /* below it a choice is greedy */
+#define KERNELS_TEMPERATURE_MIN 1e-5f /* greedy below it */
 #define KERNELS_STEP_TOKENS     512   /* default of max_tokens */
 #define KERNELS_STEP_ROWS       512   /* default of max_rows */
 #define KERNELS_LOGIT_ROWS      64    /* default of max_logits */
@@ -56,75 +63,81 @@
 #define KERNELS_THREADS_MAX     256
 
 struct kernels_options {
-    const char *device;    /* "cpu", or a wish of kernels/opencl/device.h */
-    enum dtype kv_dtype;   /* of KV and tails */
+    const char *device;    /* "cpu", or a device selector of
+                            * kernels/opencl/host/device.h */
+    enum dtype kv_dtype;   /* dtype of KV and tails */
     uint32_t block_tokens; /* a power of two, 1..KERNELS_BLOCK_MAX */
-    uint32_t max_tokens;   /* of a step; 0: the default */
-    uint32_t max_rows;     /* of a step; 0: the default */
+    uint32_t max_tokens;   /* tokens of a step; 0: the default */
+    uint32_t max_rows;     /* rows of a step; 0: the default */
     uint32_t max_logits;   /* rows of one head call; 0: the default */
-    uint32_t n_threads;    /* 0: the cpus the process may run on */
-    bool pin;              /* a thread a cpu: n_threads is as many as it may
-                            * run on; see kernels/cpu/threads.h */
+    uint32_t n_threads;    /* 0: the CPUs the process may run on */
+    bool pin;              /* pins each thread to its own CPU; n_threads must
+                            * then be the number of CPUs the process may run on;
+                            * see kernels/cpu/threads.h */
     const char *isa;       /* "avx512", "avx2", "generic"; NULL: the best */
-    /* Of opencl: */
-    const char *kernel_cache; /* folder of built programs; NULL: the user's,
-                               * "": none; see kernels/opencl/program.h */
-    bool portable;            /* no kernels made for one maker's devices */
-    bool profile;             /* times every kernel, which costs some */
+    /* Options of the opencl backend: */
+    const char *kernel_cache; /* folder of built programs; NULL: the user's
+                               * cache, "": no cache; see
+                               * kernels/opencl/host/program.h */
+    bool portable;            /* skips kernels tuned for one vendor */
+    bool profile;             /* times every kernel, at some cost */
 };
 
 struct kernel_row {
-    uint32_t first;         /* its first token among the step's */
+    uint32_t first;         /* index of its first token among the step's
+                             * tokens */
     uint32_t n_tokens;      /* >= 1 */
-    uint32_t position;      /* of the first token in its sequence */
-    const uint32_t *blocks; /* its table; covers position + n_tokens */
-    uint32_t slot;          /* unused where the shard has no linear layer */
-    bool generated;         /* decode kernels rather than prefill kernels */
+    uint32_t position;      /* position of the first token in its sequence */
+    const uint32_t *blocks; /* block table; covers position + n_tokens */
+    uint32_t slot;          /* unused if the shard has no linear layer */
+    bool generated;         /* selects decode kernels, not prefill kernels */
 };
 
-/* Rows in any order; their tokens tile [0, n_tokens).  A sequence has at most
- * one row in a step. */
+/* Holds rows in any order; their tokens tile [0, n_tokens).  A sequence has at
+ * most one row in a step. */
 struct kernel_step {
     const struct kernel_row *rows; /* [n_rows] */
     uint32_t n_rows, n_tokens;
 };
 
-/* How a row's token is chosen from l [V] float32: common/sampling/sampling.h,
- * steps 1 to 8.  Equal logits rank by lower id.  With u uniform in [0, 1) from
- * Philox4x32-10, key = seed, counter = (index, choice, 0, 0), the token is
- * the first id, in id order among the kept, at which the running sum of p
- * exceeds u times the kept mass. */
+/* Describes how a row's token is chosen from l [V] float32: steps 1 to 8 of
+ * common/sampling/sampling.h.  Equal logits rank by lower id.  Let u be uniform
+ * in [0, 1) from Philox4x32-10 with key = seed and counter = (index, choice, 0,
+ * 0).  The token is the first kept id, in id order, at which the running sum of
+ * p exceeds u times the kept mass. */
 struct sample_row {
-    const struct sampling *sampling; /* checked; ids below V */
+    const struct sampling *sampling; /* already checked; its ids are below V */
     uint32_t choice, index;
-    const uint32_t *ids; /* [n_ids] prompt ++ generated, each below V; read
-                          * only if sampling_penalises() */
+    const uint32_t *ids; /* [n_ids] prompt ++ generated, each below V; read only
+                          * if sampling_penalises() */
     uint32_t n_ids, n_prompt;
 };
 
 struct sample_result {
     uint32_t token;
-    float logprob; /* of it, if sampling->logprobs */
-    /* [n_top_logprobs] if sampling->logprobs: the best first, of equal logits
-     * the lower id; past V of them token 0 at -FLT_MAX. */
+    float logprob; /* the token's own, if sampling->logprobs */
+    /* [n_top_logprobs] if sampling->logprobs: best first, equal logits by lower
+     * id.  Entries past the V that exist are token 0 at -FLT_MAX. */
     struct token_logprob top[TOP_LOGPROBS_MAX];
 };
 
 struct kernels_sizes {
-    size_t scratch_bytes;    /* of the largest step, allocated */
-    size_t block_bytes;      /* 0: no attention layer in the shard */
-    size_t slot_bytes;       /* 0: no linear layer in the shard */
-    size_t checkpoint_bytes; /* as a slot */
-    uint64_t weight_bytes;   /* of a copy of its own; 0: it has none */
-    uint64_t device_bytes;   /* of a device with memory of its own, all of
-                              * it; 0: it uses the host's */
+    size_t scratch_bytes;    /* allocated for the largest step */
+    size_t block_bytes;      /* 0: the shard has no attention layer */
+    size_t slot_bytes;       /* 0: the shard has no linear layer */
+    size_t checkpoint_bytes; /* equal to slot_bytes */
+    uint64_t weight_bytes;   /* bytes of the backend's own copy; 0: it has
+                              * none */
+    uint64_t device_bytes;   /* all memory of a device with its own memory; 0:
+                              * the device uses the host's */
     uint32_t max_tokens, max_rows, max_logits, n_threads;
-    const char *isa; /* or the device's name */
+    const char *isa; /* instruction set, or the device's name */
 };
 
 struct kernels;
 
-/* What a backend provides; see the calls of the same names below. */
+/* Functions that a backend provides; the calls of the same names below describe
+ * them. */
 struct kernels_ops {
     const char *name;
     void (*free)(struct kernels *k);
@@ -163,19 +176,15 @@ struct kernels {
     const struct kernels_ops *ops;
 };
 
-/* Checks the shape against the limits above and allocates all scratch.
- * ST_INVALID_ARGUMENT: a shape or an option that no backend computes, an
- * unknown device; ST_UNIMPLEMENTED: an isa that this processor lacks;
- * ST_NOT_FOUND: no such device; ST_RESOURCE_EXHAUSTED: no memory;
- * ST_UNAVAILABLE: the device fails; ST_INTERNAL: it refuses a kernel.  Freed
- * by kernels_free(). */
-MUST_CHECK enum status kernels_new(struct kernels **out,
-                                   const struct shard_weights *w,
-                                   const struct kernels_options *o,
-                                   struct error *e);
-
-/* Nulls *k. */
-void kernels_free(struct kernels **k);
+/* Frees what backend_new() made (kernels/backends/backend.h) and nulls *k;
+ * *k may be NULL. */
+static inline void kernels_free(struct kernels **k)
+{
+    if (*k) {
+        (*k)->ops->free(*k);
+        *k = NULL;
+    }
+}
 
 static inline void kernels_sizes(const struct kernels *k,
                                  struct kernels_sizes *out)
@@ -183,8 +192,9 @@ static inline void kernels_sizes(const struct kernels *k,
     k->ops->sizes(k, out);
 }
 
-/* The pool's storage, once; undefined until written, slots need zero_slot.
- * A kind that the shard lacks is ignored. */
+/* Allocates the pool's storage, once.  Contents are undefined until written; a
+ * slot needs zero_slot first.  Kinds that the shard lacks are ignored.  Returns
+ * ST_RESOURCE_EXHAUSTED if memory is short. */
 MUST_CHECK static inline enum status
 kernels_alloc(struct kernels *k, uint32_t n_blocks, uint32_t n_slots,
               uint32_t n_checkpoints, struct error *e)
@@ -192,46 +202,49 @@ kernels_alloc(struct kernels *k, uint32_t n_blocks, uint32_t n_slots,
     return k->ops->alloc(k, n_blocks, n_slots, n_checkpoints, e);
 }
 
+/* Sets the slot's state and tail to zero. */
 static inline void kernels_zero_slot(struct kernels *k, uint32_t slot)
 {
     k->ops->zero_slot(k, slot);
 }
 
-/* checkpoint := slot, and back. */
+/* Copies the slot to the checkpoint. */
 static inline void kernels_save_slot(struct kernels *k, uint32_t slot,
                                      uint32_t checkpoint)
 {
     k->ops->save_slot(k, slot, checkpoint);
 }
 
+/* Copies the checkpoint to the slot. */
 static inline void kernels_load_slot(struct kernels *k, uint32_t checkpoint,
                                      uint32_t slot)
 {
     k->ops->load_slot(k, checkpoint, slot);
 }
 
-/* The step that the operators below work on; borrowed until end. */
+/* Starts a step, on which the operators below work.  Borrows step until
+ * kernels_end(). */
 static inline void kernels_begin(struct kernels *k,
                                  const struct kernel_step *step)
 {
     k->ops->begin(k, step);
 }
 
-/* Waits for what was asked for since begin; the first failure among it. */
+/* Waits for all work requested since begin; returns its first failure. */
 MUST_CHECK static inline enum status kernels_end(struct kernels *k,
                                                  struct error *e)
 {
     return k->ops->end(k, e);
 }
 
-/* x[t] := E[tokens[t]]; tokens [n_tokens] u32, each < V. */
+/* Sets x[t] := E[tokens[t]]; tokens [n_tokens] u32, each < V. */
 static inline void kernels_embed(struct kernels *k, const uint32_t *tokens)
 {
     k->ops->embed(k, tokens);
 }
 
-/* x += mixer(norm(x)) for layer `begin + layer` of the shard; the formulas,
- * step by step, are in docs/model.md. */
+/* Adds the layer's mixer: x += mixer(norm(x)) for layer `begin + layer` of the
+ * shard.  docs/model.md gives the formulas step by step. */
 static inline void kernels_attention(struct kernels *k, uint32_t layer)
 {
     k->ops->attention(k, layer);
@@ -242,24 +255,24 @@ static inline void kernels_deltanet(struct kernels *k, uint32_t layer)
     k->ops->deltanet(k, layer);
 }
 
-/* x += down(silu(gate(n)) * up(n)), n = norm(x). */
+/* Adds the layer's MLP: x += down(silu(gate(n)) * up(n)), n = norm(x). */
 static inline void kernels_mlp(struct kernels *k, uint32_t layer)
 {
     k->ops->mlp(k, layer);
 }
 
-/* logits[i] := Whead norm(x[tokens[i]]); logits [n, V] float32 stay in the
- * backend until the next head.  tokens [n] u32; n <= max_logits. */
+/* Computes logits[i] := Whead norm(x[tokens[i]]).  The logits [n, V] float32
+ * stay in the backend until the next head.  tokens [n] u32; n <= max_logits. */
 static inline void kernels_head(struct kernels *k, const uint32_t *tokens,
                                 uint32_t n)
 {
     k->ops->head(k, tokens, n);
 }
 
-/* out[i] := the token chosen from logits[i]; out [n].  Waits for it.  The
- * logits are used up.  ST_INTERNAL, with a sentence, if any is not finite,
- * as the model gave it or once adjusted; it names the first such row, and out
- * is undefined. */
+/* Chooses out[i] from logits[i] and waits for it; out [n].  The logits are
+ * consumed.  Returns ST_INTERNAL and a text naming the first row whose logits
+ * are not finite, as computed or after bias and penalties; out is then
+ * undefined. */
 MUST_CHECK static inline enum status
 kernels_sample(struct kernels *k, const struct sample_row *rows, uint32_t n,
                struct sample_result *out, struct error *e)
@@ -267,44 +280,47 @@ kernels_sample(struct kernels *k, const struct sample_row *rows, uint32_t n,
     return k->ops->sample(k, rows, n, out, e);
 }
 
-/* x[first .. first + n) to and from out, in [n, H] float32, of the step's
- * tokens as the caller numbers them: written between begin and end, read until
- * the next begin.  They wait. */
+/* Reads x[first .. first + n) into out [n, H] float32, tokens numbered as the
+ * caller numbers them.  Allowed until the next begin.  Waits. */
 static inline void kernels_hidden_read(struct kernels *k, uint32_t first,
                                        uint32_t n, float *out)
 {
     k->ops->hidden_read(k, first, n, out);
 }
 
+/* Writes in [n, H] float32 to x[first .. first + n), between begin and end.
+ * Waits. */
 static inline void kernels_hidden_write(struct kernels *k, uint32_t first,
                                         uint32_t n, const float *in)
 {
     k->ops->hidden_write(k, first, n, in);
 }
 
-/* logits[i] [V] float32; read before sample.  They wait. */
+/* Reads logits[i] [V] float32, before sample.  Waits. */
 static inline void kernels_logits_read(struct kernels *k, uint32_t i,
                                        float *out)
 {
     k->ops->logits_read(k, i, out);
 }
 
+/* Writes logits[i] [V] float32, before sample.  Waits. */
 static inline void kernels_logits_write(struct kernels *k, uint32_t i,
                                         const float *in)
 {
     k->ops->logits_write(k, i, in);
 }
 
-/* A block of an attention layer in canonical layout, kv_dtype: k then v, each
- * [block_tokens, nkv, hd]; `write` says to the backend.  They wait. */
+/* Copies a block of an attention layer to or from canonical layout in kv_dtype:
+ * k then v, each [block_tokens, nkv, hd].  `write` copies into the backend.
+ * Waits. */
 static inline void kernels_block_copy(struct kernels *k, uint32_t layer,
                                       uint32_t block, void *kv, bool write)
 {
     k->ops->block_copy(k, layer, block, kv, write);
 }
 
-/* A slot of a linear layer: state [Hv, Dk, Dv] float32, tail [K-1, C]
- * kv_dtype. */
+/* Copies a slot of a linear layer, as block_copy does: state [Hv, Dk, Dv]
+ * float32, tail [K-1, C] kv_dtype. */
 static inline void kernels_slot_copy(struct kernels *k, uint32_t layer,
                                      uint32_t slot, float *state, void *tail,
                                      bool write)
@@ -312,15 +328,15 @@ static inline void kernels_slot_copy(struct kernels *k, uint32_t layer,
     k->ops->slot_copy(k, layer, slot, state, tail, write);
 }
 
-/* Has the device failed, so that it computes no more?  Then end, sample and
- * alloc have said how.  By the caller. */
+/* Returns whether the device has failed and computes no more; end, sample and
+ * alloc have then reported how.  Called by the caller of the operators. */
 static inline bool kernels_lost(const struct kernels *k)
 {
     return k->ops->lost != NULL && k->ops->lost(k);
 }
 
-/* Time, bytes and rate of every kernel so far, if the options asked for it.
- * By the caller. */
+/* Prints the time, bytes and rate of every kernel so far, if the options asked
+ * for a profile.  Called by the caller of the operators. */
 static inline void kernels_profile(struct kernels *k, FILE *out)
 {
     if (k->ops->profile != NULL) {
@@ -328,8 +344,9 @@ static inline void kernels_profile(struct kernels *k, FILE *out)
     }
 }
 
-/* Ticks of work done: per operator, and per tile of a long one.  On a device
- * what it has finished, not what it was asked for. */
+/* Returns ticks of finished work: one per operator, and one per tile of a long
+ * operator.  On a device, ticks count what the device has finished, not what
+ * was requested. */
 static inline uint64_t kernels_progress(const struct kernels *k)
 {
     return k->ops->progress(k);

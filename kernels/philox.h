@@ -1,8 +1,9 @@
-/* philox.h - the counter-based generator of the sampler.
+/* philox.h - the counter-based random generator of the sampler.
  *
- * Philox4x32-10 of Salmon, Moraes, Dror and Shaw, "Parallel Random Numbers:
- * As Easy as 1, 2, 3" (SC 2011); the constants are theirs.  Every draw is a
- * function of (key, counter) alone: no state, the same on every backend.
+ * Philox4x32-10 by Salmon, Moraes, Dror and Shaw, "Parallel Random Numbers: As
+ * Easy as 1, 2, 3" (SC 2011), with the paper's constants.  Every draw is a
+ * function of (key, counter) alone, so there is no state and every backend
+ * draws the same.
  *
  * Threading: no state. */
 #ifndef KERNELS_PHILOX_H
@@ -36,7 +37,7 @@ static inline struct philox philox4x32(uint64_t key, struct philox counter)
     return counter;
 }
 
-/* Uniform in [0, 1), 53 bits. */
+/* Returns a uniform value in [0, 1) with 53 random bits. */
 static inline double philox_uniform(uint64_t seed, uint32_t choice,
                                     uint32_t index)
 {

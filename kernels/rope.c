@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-/* Llama 3.1's rule: long waves are stretched, short ones kept. */
+/* Llama 3.1's rule: long wavelengths are stretched, short ones kept. */
 static double llama3(const struct rope_shape *r, double f)
 {
     double wave = 2.0 * 3.14159265358979323846 / f;
@@ -28,12 +28,13 @@ void rope_frequencies(const struct rope_shape *r, float *freq)
         } else if (r->kind == ROPE_LLAMA3) {
             f = llama3(r, f);
         }
+        /* Rounded once, from double, as in the reference. */
         freq[i] = (float)f;
     }
 }
 
-/* The angle is a float32, as in the reference; its cosine is taken in double
- * so that every libm rounds it alike. */
+/* The angle is float32, as in the reference.  Its cosine and sine are computed
+ * in double, so that every libm rounds them to the same float32. */
 void rope_angles(const float *freq, uint32_t half, uint32_t position,
                  float *cosine, float *sine)
 {

@@ -1,10 +1,11 @@
 /* rope.h - the frequencies of rotary positions, shared by the backends.
  *
- *   f_i = theta^(-2i/R), i in [0, R/2), float32
- *   linear: f_i / factor
- *   llama3: f_i kept above high_freq, / factor below low_freq, blended
- *           between, by wavelength against the original context
- *   angle of position p: (float)p * f_i, rounded to float32, as the reference
+ *       f_i = theta^(-2i/R), i in [0, R/2), float32
+ *       linear: f_i / factor
+ *       llama3: f_i kept above high_freq, / factor below low_freq, blended
+ *               between, by wavelength against the original context
+ *       angle of position p: (float)p * f_i, rounded to float32, as in the
+ *               reference
  *
  * Threading: no state. */
 #ifndef KERNELS_ROPE_H
@@ -12,10 +13,10 @@
 
 #include "common/model/weights.h"
 
-/* freq [R/2] float32. */
+/* Computes freq [R/2] float32. */
 void rope_frequencies(const struct rope_shape *r, float *freq);
 
-/* cos, sin [R/2] float32 of one position. */
+/* Computes the cosine and sine [R/2] float32 of one position's angles. */
 void rope_angles(const float *freq, uint32_t half, uint32_t position,
                  float *cosine, float *sine);
 

@@ -10,7 +10,7 @@
 #include "common/wire/endpoint.h"
 #include "common/wire/wire_limits.h"
 #include "kernels/kernels.h"
-#include "kernels/opencl/device.h"
+#include "kernels/opencl/host/device.h"
 #include "worker/cache/logprobs.h"
 #include "worker/engine/watch.h"
 #include "worker/metrics.h"

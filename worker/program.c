@@ -5,7 +5,7 @@
 
 #include "common/base/log.h"
 #include "common/wire/method.h"
-#include "kernels/canary.h"
+#include "kernels/backends/canary.h"
 #include "worker/model/progress.h"
 #include "worker/worker_core.h"
 

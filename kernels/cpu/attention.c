@@ -4,20 +4,20 @@
 #include <math.h>
 #include <string.h>
 
-#define TICK_QUERIES 4 /* from tick to tick, as many as share a read */
+#define TICK_QUERIES 4 /* queries between ticks: as many as share a read */
 
 struct attention_job {
     struct cpu *c;
     const struct attention_weights *w;
     char *kv;            /* the layer's storage */
     uint32_t group;      /* query heads of a kv head */
-    uint32_t span;       /* tokens of a row in a task */
+    uint32_t span;       /* tokens of a row in one task */
     uint32_t tasks_head; /* tasks of one kv head */
 };
 
-/* Pairs (i, i + R/2) of the first R dimensions are turned by the angle. */
-static void rotate(float *head, uint32_t half, const float *cosine,
-                   const float *sine)
+/* Rotates the pairs (i, i + R/2) of the first R dimensions by the angle. */
+static void rotate_head(float *head, uint32_t half, const float *cosine,
+                        const float *sine)
 {
     for (uint32_t i = 0; i < half; i++) {
         float a = head[i], b = head[i + half];
@@ -27,7 +27,7 @@ static void rotate(float *head, uint32_t half, const float *cosine,
     }
 }
 
-/* One head of token t, normed where the model does, and rotated. */
+/* Norms one head of token t where the model has that norm, and rotates it. */
 static void prepare_head(const struct attention_job *j, uint32_t t,
                          const float *norm, float *head)
 {
@@ -38,10 +38,11 @@ static void prepare_head(const struct attention_job *j, uint32_t t,
     if (norm) {
         c->isa->rms_norm(head, head, norm, s->head_dim, s->norm_eps);
     }
-    rotate(head, half, c->cosine + (size_t)t * half,
-           c->sine + (size_t)t * half);
+    rotate_head(head, half, c->cosine + (size_t)t * half,
+                c->sine + (size_t)t * half);
 }
 
+/* Separates queries and gates, which a gated model projects head by head. */
 static void prepare_queries(const struct attention_job *j, uint32_t t)
 {
     const struct cpu *c = j->c;
@@ -62,7 +63,7 @@ static void prepare_queries(const struct attention_job *j, uint32_t t)
     }
 }
 
-/* Keys lie across positions: one column of [hd, block_tokens]. */
+/* Keys are stored transposed: this key is one column of [hd, block_tokens]. */
 static void store_key(const struct cpu *c, char *k, uint32_t at,
                       const float *head)
 {
@@ -109,6 +110,7 @@ static void store_kv(const struct attention_job *j, uint32_t t)
     }
 }
 
+/* Stores all keys and values of the step before any query reads them. */
 static void prepare_task(void *arg, uint32_t t, uint32_t thread)
 {
     const struct attention_job *j = arg;
@@ -118,7 +120,8 @@ static void prepare_task(void *arg, uint32_t t, uint32_t thread)
     store_kv(j, t);
 }
 
-/* The row and its first token that the task-th span of tokens covers. */
+/* Returns the row, and in *first its first token, that the task-th span
+ * covers. */
 static const struct kernel_row *find_span(const struct attention_job *j,
                                           uint32_t task, uint32_t *first)
 {
@@ -135,8 +138,8 @@ static const struct kernel_row *find_span(const struct attention_job *j,
     }
 }
 
-/* A few queries at a time, as the kernel takes them anyway: over a long
- * context even these are much work. */
+/* Runs a few queries at a time, as the vector loop takes them anyway, and ticks
+ * after each: over a long context even these are much work. */
 static void run_groups(struct cpu *c, struct attend_task *t)
 {
     uint32_t left = t->n_q;
@@ -152,7 +155,7 @@ static void run_groups(struct cpu *c, struct attend_task *t)
     }
 }
 
-/* Queries of some tokens of a row, for the query heads of one kv head. */
+/* Attends for some tokens of a row, with the query heads of one kv head. */
 static void attend_span(const struct attention_job *j,
                         const struct kernel_row *row, uint32_t first,
                         uint32_t kv_head, const struct cpu_lane *lane)
@@ -185,6 +188,8 @@ static void attend_span(const struct attention_job *j,
         size_t head = kv_head * j->group + i % j->group;
 
         lane->last[i] = row->position + first + i / j->group;
+        /* Gathered, since queries that share keys lie n_heads apart in
+         * `query`. */
         memcpy(lane->q + i * hd, a->query + (token * s->n_heads + head) * hd,
                bytes);
     }
@@ -207,7 +212,7 @@ static void attend_job(void *arg, uint32_t task, uint32_t thread)
     attend_span(j, row, first, task / j->tasks_head, &j->c->lanes[thread]);
 }
 
-/* Multiply-adds of a step's attention, about. */
+/* Estimates the multiply-adds of a step's attention. */
 static size_t attend_work(const struct cpu *c)
 {
     size_t work = 0;
@@ -231,7 +236,7 @@ static void gate_task(void *arg, uint32_t t, uint32_t thread)
     j->c->isa->sigmoid_mul(a->y + t * width, a->gate + t * width, width);
 }
 
-static void project(struct cpu *c, const struct attention_weights *w)
+static void project_inputs(struct cpu *c, const struct attention_weights *w)
 {
     const struct cpu_attention_scratch *a = &c->of[CPU_ATTENTION].attention;
     const struct cpu_product in[] = {
@@ -258,12 +263,14 @@ void cpu_attention(struct kernels *k, uint32_t layer)
     const struct cpu_product out = {&j.w->o, j.w->o_bias, c->x, s->hidden,
                                     true};
 
+    /* Query heads of one kv head share its keys, so a task takes whole
+     * groups. */
     j.span = ATTEND_QUERIES / j.group;
     for (uint32_t i = 0; i < c->step->n_rows; i++) {
         j.tasks_head += (c->step->rows[i].n_tokens + j.span - 1) / j.span;
     }
     cpu_norm(c, c->n, c->x, n, w->input_norm);
-    project(c, j.w);
+    project_inputs(c, j.w);
     cpu_run(c, prepare_task, &j, n, width * 8);
     cpu_run(c, attend_job, &j, j.tasks_head * s->n_kv_heads, attend_work(c));
     if (s->attn_gated) {

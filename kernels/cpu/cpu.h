@@ -1,31 +1,34 @@
 /* cpu.h - the cpu backend's own state, shared by its operators.
  *
  * Storage of the pool, per layer of the shard that has it:
+ *
  *     attention  kv     [n_blocks] x { k [nkv, hd, block_tokens],
  *                                      v [nkv, block_tokens, hd] } kv_dtype
  *     linear     state  [n_slots + n_checkpoints, Hv, Dk, Dv] float32
  *                tail   [n_slots + n_checkpoints, K-1, C] kv_dtype
- * Keys lie across positions so that scores of sixteen of them fill a register.
+ *
+ * Keys are stored transposed, with positions innermost, so that the scores of
+ * sixteen positions fill a register.
  *
  * Threading: the caller of kernels.h, and the helpers of threads.h inside an
- * operator.  Memory: cpu_new() and cpu_alloc() only. */
+ * operator.  Memory: only cpu_new() and cpu_alloc() allocate. */
 #ifndef KERNELS_CPU_CPU_H
 #define KERNELS_CPU_CPU_H
 
 #include <stdatomic.h>
 
-#include "kernels/cpu/isa.h"
 #include "kernels/cpu/threads.h"
+#include "kernels/isa/isa.h"
 #include "kernels/kernels.h"
 
-/* Work of less than this many multiply-adds stays on the caller's thread. */
+/* Work below this many multiply-adds stays on the caller's thread. */
 #define CPU_SMALL_WORK 32768
 
 /* Rows of a quantised matrix that are widened at a time: whole tiles of any
  * height. */
 #define CPU_PANEL_ROWS 12
 
-/* Of a row's logits, to find the best of them. */
+/* Buckets into which the sampler sorts a row's logits to find the best ones. */
 #define CPU_BUCKET_BITS 12
 #define CPU_BUCKETS     (1u << CPU_BUCKET_BITS)
 
@@ -41,7 +44,8 @@ struct cpu_attention_scratch {
     float *q;     /* [T, nh*hd or 2*nh*hd] as projected */
     float *k;     /* [T, nkv*hd] */
     float *v;     /* [T, nkv*hd] */
-    float *query; /* [T, nh, hd] normed and rotated */
+    float *query; /* Intermediate tensors of a mixer or MLP; the three structs
+                   * share one area. */
     float *y;     /* [T, nh, hd] */
     float *gate;  /* [T, nh, hd], gated models */
 };
@@ -58,7 +62,7 @@ struct cpu_mlp_scratch {
     float *gate, *up; /* [T, I] */
 };
 
-/* Of one thread. */
+/* Scratch of one thread. */
 struct cpu_lane {
     float *q, *y;   /* [ATTEND_QUERIES, hd] */
     float *s;       /* [ATTEND_QUERIES, ATTEND_SPAN] */
@@ -116,10 +120,10 @@ static inline const struct layer_weights *cpu_weights(const struct cpu *c,
     return &c->w->layers[layer];
 }
 
-/* Runs fn for each of n tasks, on the caller alone if work is small, and
- * ticks.  A task of more than some 100 million multiply-adds ticks itself on
- * the way: on a slow core that is a tenth of a second, and a worker whose
- * ticks stand for 1.5 s is given up. */
+/* Runs fn for each of n tasks, then ticks.  Work below CPU_SMALL_WORK stays on
+ * the caller's thread.  A task of more than some 100 million multiply-adds must
+ * tick itself on the way.  On a slow core that is a tenth of a second, and the
+ * watchdog gives up a worker whose ticks stand still for 1.5 s. */
 void cpu_run(struct cpu *c, threads_task_fn fn, void *arg, uint32_t n,
              size_t work);
 
@@ -132,29 +136,27 @@ struct cpu_product {
     bool add;
 };
 
-/* out (+)= x W^T (+ bias) for each product; x [n_x, cols], rows cols apart.
- * Rows of x share each read of the weights. */
+/* Computes out (+)= x W^T (+ bias) for each product; x [n_x, cols], rows cols
+ * apart.  Rows of x share each read of the weights. */
 void cpu_matmul(struct cpu *c, const float *x, uint32_t n_x,
                 const struct cpu_product *p, uint32_t n);
 
-/* out[t] = norm(x[t]) * gamma; x, out [n, H]. */
+/* Computes out[t] = norm(x[t]) * gamma; x, out [n, H]. */
 void cpu_norm(struct cpu *c, float *out, const float *x, uint32_t n,
               const float *gamma);
 
-/* Bytes of k and v of one layer's block. */
+/* Returns the bytes of k and v of one layer's block. */
 size_t cpu_kv_bytes(const struct cpu *c);
-size_t cpu_state_floats(const struct cpu *c); /* Hv*Dk*Dv */
-size_t cpu_tail_bytes(const struct cpu *c);   /* (K-1)*C of kv_dtype */
+/* Returns the floats of one layer's state in a slot: Hv*Dk*Dv. */
+size_t cpu_state_floats(const struct cpu *c);
+/* Returns the bytes of one layer's tail in a slot: (K-1)*C of kv_dtype. */
+size_t cpu_tail_bytes(const struct cpu *c);
 
-MUST_CHECK enum status cpu_new(struct kernels **out,
-                               const struct shard_weights *w,
-                               const struct kernels_options *o,
-                               struct error *e);
-
-/* The calls of struct kernels_ops, one file each or some together. */
+/* Answer the calls of struct kernels_ops; some share a file. */
 enum status cpu_alloc(struct kernels *k, uint32_t n_blocks, uint32_t n_slots,
                       uint32_t n_checkpoints, struct error *e);
-void cpu_release(struct cpu *c); /* the pool's storage */
+/* Frees the pool's storage. */
+void cpu_release(struct cpu *c);
 void cpu_zero_slot(struct kernels *k, uint32_t slot);
 void cpu_save_slot(struct kernels *k, uint32_t slot, uint32_t checkpoint);
 void cpu_load_slot(struct kernels *k, uint32_t checkpoint, uint32_t slot);

@@ -12,7 +12,7 @@ struct delta_job {
     const struct cpu_delta_scratch *s;
     const struct model_shape *m;
     uint32_t channels; /* C */
-    uint32_t groups;   /* of channels or of columns, tasks of a row */
+    uint32_t groups;   /* tasks of a row: groups of channels or of columns */
 };
 
 static void conv_job(void *arg, uint32_t task, uint32_t thread)
@@ -22,7 +22,7 @@ static void conv_job(void *arg, uint32_t task, uint32_t thread)
     uint32_t first = task % j->groups * CONV_CHANNELS;
     uint32_t left = j->channels - first;
     size_t from = (size_t)row->first * j->channels + first;
-    size_t tail = cpu_tail_bytes(j->c); /* 0: a convolution of width 1 */
+    size_t tail = cpu_tail_bytes(j->c); /* 0 for a convolution of width 1 */
     struct conv_task t = {
         .in = j->s->qkv + from,
         .out = j->s->u + from,
@@ -42,15 +42,16 @@ static void conv_job(void *arg, uint32_t task, uint32_t thread)
     j->c->isa->conv(&t);
 }
 
-/* In double, so that every libm gives the same float32:
- * beta = sigmoid(b), g = exp(-exp(A_log) softplus(a + dt_bias)). */
-static void gates(const struct delta_job *j, uint32_t t)
+/* Computes in double, so that every libm gives the same float32: beta =
+ * sigmoid(b), g = exp(-exp(A_log) softplus(a + dt_bias)). */
+static void compute_gates(const struct delta_job *j, uint32_t t)
 {
     float *b = j->s->b + (size_t)t * j->m->n_v_heads;
     float *a = j->s->a + (size_t)t * j->m->n_v_heads;
 
     for (uint32_t h = 0; h < j->m->n_v_heads; h++) {
         double x = (double)a[h] + (double)j->w->dt_bias[h];
+        /* Past 20, log1p(exp(x)) equals x to float32 and exp may overflow. */
         double soft = x > 20.0 ? x : log1p(exp(x));
 
         a[h] = (float)exp(-exp((double)j->w->a_log[h]) * soft);
@@ -58,6 +59,7 @@ static void gates(const struct delta_job *j, uint32_t t)
     }
 }
 
+/* Per token, since the norms of q and k span the channels of a head. */
 static void unit_task(void *arg, uint32_t t, uint32_t thread)
 {
     const struct delta_job *j = arg;
@@ -71,11 +73,11 @@ static void unit_task(void *arg, uint32_t t, uint32_t thread)
         j->c->isa->l2_norm(q + (size_t)h * dk, dk, L2_EPS, scale);
         j->c->isa->l2_norm(k + (size_t)h * dk, dk, L2_EPS, 1.0f);
     }
-    gates(j, t);
+    compute_gates(j, t);
 }
 
-/* A task is some columns of one value head's state, through a row's tokens:
- * a column of the state meets no other. */
+/* Takes some columns of one value head's state through all tokens of a row.
+ * Columns of the state are independent, so they can be separate tasks. */
 static void state_job(void *arg, uint32_t task, uint32_t thread)
 {
     const struct delta_job *j = arg;
@@ -112,7 +114,7 @@ static void state_job(void *arg, uint32_t task, uint32_t thread)
     cpu_tick(j->c);
 }
 
-/* y = norm(o) * gamma * silu(z), head by head; z is used up. */
+/* y = norm(o) * gamma * silu(z), head by head; overwrites z. */
 static void gate_task(void *arg, uint32_t t, uint32_t thread)
 {
     const struct delta_job *j = arg;
@@ -127,7 +129,7 @@ static void gate_task(void *arg, uint32_t t, uint32_t thread)
     j->c->isa->silu_mul(z, y, hv * dv);
 }
 
-static void project(const struct delta_job *j)
+static void project_inputs(const struct delta_job *j)
 {
     const struct deltanet_weights *w = j->w;
     uint32_t hv = j->m->n_v_heads;
@@ -141,7 +143,9 @@ static void project(const struct delta_job *j)
     cpu_matmul(j->c, j->c->n, j->c->step->n_tokens, in, 4);
 }
 
-static void mix(struct delta_job *j)
+/* Each pass needs all channels of the one before, so the passes are
+ * separate. */
+static void mix_rows(struct delta_job *j)
 {
     struct cpu *c = j->c;
     uint32_t rows = c->step->n_rows, n = c->step->n_tokens;
@@ -172,8 +176,8 @@ void cpu_deltanet(struct kernels *k, uint32_t layer)
     const struct cpu_product out = {&j.w->out, NULL, c->x, m->hidden, true};
 
     cpu_norm(c, c->n, c->x, c->step->n_tokens, w->input_norm);
-    project(&j);
-    mix(&j);
+    project_inputs(&j);
+    mix_rows(&j);
     cpu_matmul(c, j.s->z, c->step->n_tokens, &out, 1);
     cpu_tick(c);
 }

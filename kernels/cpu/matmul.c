@@ -1,23 +1,23 @@
 #include "kernels/cpu/cpu.h"
 
-/* Weight bytes of a task: few enough to stay in a core's cache while strips
- * of x pass by. */
+/* Weight bytes of a task: few enough to stay in a core's cache while strips of
+ * x are multiplied with them. */
 #define TASK_BYTES 262144
 #define TASK_ROWS  64
 
-/* With few rows of x there are one or two strips and little to keep: weights
- * stream, and what a task has to wait for is its first tile. */
+/* A few rows of x form one or two strips, so caching gains little: weights
+ * stream, and a task's only wait is for its first tile. */
 #define STREAM_X     8
 #define STREAM_BYTES 2097152
 
-#define TASK_ALIGN 12  /* whole tiles of any height */
-#define TICK_X     512 /* rows of x, at most, from tick to tick */
+#define TASK_ALIGN 12  /* a whole number of tiles of any height */
+#define TICK_X     512 /* most rows of x between ticks */
 
 struct products {
     struct cpu *c;
     const float *x;
     const struct cpu_product *p;
-    uint32_t n_x, n, rows; /* rows of W in a task */
+    uint32_t n_x, n, rows; /* rows: rows of W in a task */
 };
 
 static uint32_t tasks_of(const struct cpu_product *p, uint32_t rows)
@@ -25,7 +25,7 @@ static uint32_t tasks_of(const struct cpu_product *p, uint32_t rows)
     return (p->w->rows + rows - 1) / rows;
 }
 
-/* The rows of x in parts as even as they can be, with a tick after each. */
+/* Splits the rows of x as evenly as possible, with a tick after each part. */
 static void run_parts(struct cpu *c, struct matmul_block b)
 {
     uint32_t parts = (b.n_x + TICK_X - 1) / TICK_X, left = b.n_x;
@@ -40,8 +40,9 @@ static void run_parts(struct cpu *c, struct matmul_block b)
     }
 }
 
-/* Few rows of x meet the weights as they lie; for many these are widened, some
- * rows at a time. */
+/* Multiplies a few rows of x with the weights as stored.  For many rows it
+ * first widens the weights, some rows at a time, since the widening then
+ * pays. */
 static void run_quantised(struct cpu *c, const struct matmul_block *b,
                           const struct tensor *w, uint32_t first, float *panel)
 {
@@ -98,13 +99,14 @@ static void product_task(void *arg, uint32_t task, uint32_t thread)
     }
 }
 
-/* Rows of W a task: as many as the cache holds, or stream well, fewer if that
- * would leave threads without work. */
+/* Returns the rows of W in a task: as many as the cache holds or as stream
+ * well, but fewer if that would leave threads idle. */
 static uint32_t task_rows(const struct cpu *c, const struct products *s,
                           uint32_t total)
 {
     uint32_t row_bytes = s->p->w->cols * 2u + 1;
     uint32_t fit = TASK_BYTES / row_bytes;
+    /* Four tasks a thread even out threads of different speed. */
     uint32_t share = total / (c->sizes.n_threads * 4);
     uint32_t rows = fit < TASK_ROWS ? fit : TASK_ROWS;
 

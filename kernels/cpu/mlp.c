@@ -1,4 +1,5 @@
-/* mlp.c - embedding, norm, MLP and head: what works token by token. */
+/* mlp.c - embedding, norm, MLP and head: the operators that work token by
+ * token. */
 #include "kernels/cpu/cpu.h"
 
 #include <assert.h>
@@ -97,6 +98,7 @@ void cpu_head(struct kernels *k, const uint32_t *tokens, uint32_t n)
     const struct cpu_product out = {&c->w->head, NULL, c->logits,
                                     c->w->shape.vocab, false};
 
+    /* The logits buffer has max_logits rows. */
     assert(n <= c->sizes.max_logits);
     cpu_run(c, norm_task, &j, n, (size_t)n * c->w->shape.hidden * 2);
     cpu_matmul(c, c->n, n, &out, 1);

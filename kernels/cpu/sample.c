@@ -1,5 +1,5 @@
-/* sample.c - a token out of a row of logits, and logprobs; the rule is in
- * kernels.h and common/sampling/sampling.h. */
+/* sample.c - chooses a token from a row of logits, and computes logprobs.  The
+ * rules are in kernels.h and common/sampling/sampling.h. */
 #include <assert.h>
 #include <float.h>
 #include <math.h>
@@ -12,17 +12,18 @@
 struct sample_job {
     struct cpu *c;
     const struct sample_row *rows;
-    struct sample_result *out; /* [n]; token V: the logits are not finite */
+    struct sample_result *out; /* [n]; token V means the logits are not
+                                * finite */
 };
 
 /* ---- bias and penalties ---- */
 
-static bool adjusts(const struct sampling *s)
+static bool needs_adjusting(const struct sampling *s)
 {
     return s->n_biases > 0 || sampling_penalises(s);
 }
 
-static float penalised(float l, uint32_t times, const struct sampling *s)
+static float penalised_logit(float l, uint32_t times, const struct sampling *s)
 {
     l = l > 0.0f ? l / s->repetition_penalty : l * s->repetition_penalty;
     if (times > 0) {
@@ -32,14 +33,15 @@ static float penalised(float l, uint32_t times, const struct sampling *s)
     return l;
 }
 
-/* Each of the row's ids once.  times [V] holds anything before and after: only
- * what the ids point at is used. */
-static void penalise(float *l, uint32_t *times, const struct sample_row *row,
-                     uint32_t vocab)
+/* Applies the penalties to each of the row's ids once.  times [V] may hold
+ * anything before and after; only the entries of the ids are used. */
+static void penalise_ids(float *l, uint32_t *times,
+                         const struct sample_row *row, uint32_t vocab)
 {
     const struct sampling *s = row->sampling;
     uint32_t begin = s->repetition_penalty != 1.0f ? 0 : row->n_prompt;
 
+    /* struct sample_row promises this; a wrong id would write out of bounds. */
     assert(row->n_prompt <= row->n_ids);
     for (uint32_t i = begin; i < row->n_ids; i++) {
         assert(row->ids[i] < vocab);
@@ -52,37 +54,40 @@ static void penalise(float *l, uint32_t *times, const struct sample_row *row,
         uint32_t id = row->ids[i];
 
         if (times[id] != UINT32_MAX) {
-            l[id] = penalised(l[id], times[id], s);
+            l[id] = penalised_logit(l[id], times[id], s);
             times[id] = UINT32_MAX;
         }
     }
 }
 
-static void adjust(const struct cpu_lane *lane, const float *raw,
-                   const struct sample_row *row, uint32_t vocab)
+static void adjust_logits(const struct cpu_lane *lane, const float *raw,
+                          const struct sample_row *row, uint32_t vocab)
 {
     const struct sampling *s = row->sampling;
 
+    /* On a copy, since logprobs are those of the model's own logits. */
     memcpy(lane->l, raw, vocab * sizeof *raw);
     for (uint32_t i = 0; i < s->n_biases; i++) {
         assert(s->bias_tokens[i] < vocab);
         lane->l[s->bias_tokens[i]] += s->biases[i];
     }
     if (sampling_penalises(s)) {
-        penalise(lane->l, lane->ids, row, vocab);
+        penalise_ids(lane->l, lane->ids, row, vocab);
     }
 }
 
 /* ---- logprobs ---- */
 
-/* The k >= 1 best ids, the lower of equals first; how many there are. */
+/* Finds the k >= 1 best ids, equal logits by lower id; returns how many there
+ * are. */
 static uint32_t best_ids(const struct cpu_isa *isa, const float *l,
                          uint32_t vocab, uint32_t k, uint32_t *ids)
 {
     uint32_t n = 0;
     float bar = -INFINITY;
 
-    /* In order of id an equal of the last one never comes before it. */
+    /* Ids come in ascending order, so an equal of the last one ranks behind
+     * it. */
     for (size_t i = 0; (i = isa->above(l, i, vocab, bar)) < vocab; i++) {
         uint32_t at = n < k ? n++ : k - 1;
 
@@ -95,7 +100,7 @@ static uint32_t best_ids(const struct cpu_isa *isa, const float *l,
     return n;
 }
 
-/* At most 0: the sum has the best one's 1. */
+/* Never positive: the sum includes the best logit's own 1. */
 static float logprob(float l, float top, double log_sum)
 {
     double lp = (double)l - (double)top - log_sum;
@@ -103,7 +108,7 @@ static float logprob(float l, float top, double log_sum)
     return (float)(lp > (double)-FLT_MAX ? lp : (double)-FLT_MAX);
 }
 
-/* l [V] are the model's own. */
+/* l [V] holds the model's own logits, before bias and penalties. */
 static void add_logprobs(const struct cpu *c, const float *l,
                          const struct sampling *s, struct sample_result *out)
 {
@@ -127,21 +132,21 @@ static void add_logprobs(const struct cpu *c, const float *l,
 
 /* ---- the draw ---- */
 
-/* One row's choice in progress. */
+/* The choice of one row in progress. */
 struct draw {
     const float *l; /* [V] logits */
     float *p;       /* [V] weights */
-    uint32_t *ids;  /* [V] some of them */
+    uint32_t *ids;  /* [V] subset of the ids */
     double *bucket; /* [CPU_BUCKETS] weight in each */
     uint32_t vocab, best;
 };
 
-static bool better(const struct draw *d, uint32_t a, uint32_t b)
+static bool ranks_before(const struct draw *d, uint32_t a, uint32_t b)
 {
     return d->l[a] > d->l[b] || (d->l[a] == d->l[b] && a < b);
 }
 
-static void swap(uint32_t *a, uint32_t *b)
+static void swap_ids(uint32_t *a, uint32_t *b)
 {
     uint32_t t = *a;
 
@@ -149,35 +154,36 @@ static void swap(uint32_t *a, uint32_t *b)
     *b = t;
 }
 
-/* Split ids[lo .. hi), at least two, into better and worse; where the worse
- * begin, lo < it < hi.  The pivot is the middle of three. */
-static uint32_t split(const struct draw *d, uint32_t lo, uint32_t hi)
+/* Splits ids[lo .. hi), at least two, into better and worse; returns where the
+ * worse begin, lo < it < hi.  The pivot is the median of three. */
+static uint32_t split_ids(const struct draw *d, uint32_t lo, uint32_t hi)
 {
     uint32_t *ids = d->ids, mid = lo + (hi - lo) / 2, end = lo + 1;
 
-    if (better(d, ids[mid], ids[lo])) {
-        swap(&ids[mid], &ids[lo]);
+    if (ranks_before(d, ids[mid], ids[lo])) {
+        swap_ids(&ids[mid], &ids[lo]);
     }
-    if (better(d, ids[hi - 1], ids[lo])) {
-        swap(&ids[hi - 1], &ids[lo]);
+    if (ranks_before(d, ids[hi - 1], ids[lo])) {
+        swap_ids(&ids[hi - 1], &ids[lo]);
     }
-    /* ids[lo] is the best of three; the pivot is the better of the rest. */
-    if (better(d, ids[mid], ids[hi - 1])) {
-        swap(&ids[mid], &ids[hi - 1]);
+    /* ids[lo] is the best of three; the pivot is the better of the other
+     * two. */
+    if (ranks_before(d, ids[mid], ids[hi - 1])) {
+        swap_ids(&ids[mid], &ids[hi - 1]);
     }
     for (uint32_t i = lo + 1; i + 1 < hi; i++) {
-        if (better(d, ids[i], ids[hi - 1])) {
-            swap(&ids[i], &ids[end++]);
+        if (ranks_before(d, ids[i], ids[hi - 1])) {
+            swap_ids(&ids[i], &ids[end++]);
         }
     }
     if (end < hi - 1) {
-        swap(&ids[end], &ids[hi - 1]);
+        swap_ids(&ids[end], &ids[hi - 1]);
         end++;
     }
     return end;
 }
 
-static double total(const struct draw *d)
+static double total_weight(const struct draw *d)
 {
     double sum = 0.0;
 
@@ -187,24 +193,27 @@ static double total(const struct draw *d)
     return sum;
 }
 
-/* Ids by how far they are behind the best, in order of rank: what is left of
- * the upper bits of a float, so finer near the best. */
+/* Sorts ids into buckets by their distance from the best logit, in order of
+ * rank.  A bucket is the upper bits of that float, so buckets are finer near
+ * the best. */
 static uint32_t bucket_of(const struct draw *d, uint32_t id)
 {
     float behind = d->l[d->best] - d->l[id];
     uint32_t bits;
 
     memcpy(&bits, &behind, sizeof bits);
-    return bits << 1 >> (32 - CPU_BUCKET_BITS); /* zero has either sign */
+    return bits << 1 >> (32 - CPU_BUCKET_BITS); /* drops the sign, as zero may
+                                                 * have either */
 }
 
-/* In top_k each id weighs the same, in top_p what it weighs in the draw. */
+/* For top_k each id weighs 1; for top_p its weight in the draw. */
 static double weight_of(const struct draw *d, uint32_t id, bool each)
 {
     return each ? 1.0 : (double)d->p[id];
 }
 
-static double weight(const struct draw *d, uint32_t lo, uint32_t hi, bool each)
+static double run_weight(const struct draw *d, uint32_t lo, uint32_t hi,
+                         bool each)
 {
     double sum = 0.0;
 
@@ -214,8 +223,8 @@ static double weight(const struct draw *d, uint32_t lo, uint32_t hi, bool each)
     return sum;
 }
 
-/* The bucket in which the run of the best reaches `need`, CPU_BUCKETS if none;
- * what is still needed of it. */
+/* Returns the bucket in which the best ids reach the weight `need`, or
+ * CPU_BUCKETS if none does.  *need becomes what that bucket must contribute. */
 static uint32_t find_bucket(const struct draw *d, double *need, bool each)
 {
     uint32_t at = 0;
@@ -230,7 +239,7 @@ static uint32_t find_bucket(const struct draw *d, double *need, bool each)
     return at;
 }
 
-static uint32_t gather(const struct draw *d, uint32_t bucket)
+static uint32_t gather_bucket(const struct draw *d, uint32_t bucket)
 {
     uint32_t n = 0;
 
@@ -241,16 +250,16 @@ static uint32_t gather(const struct draw *d, uint32_t bucket)
     return n;
 }
 
-/* The last of the shortest run of the best of ids[0 .. n) that weighs at least
- * `need`; of all n if they weigh less. */
+/* Returns the last id of the shortest prefix of ids[0 .. n), by rank, that
+ * weighs at least `need`; the last of all n if they weigh less. */
 static uint32_t last_of(const struct draw *d, uint32_t n, double need,
                         bool each)
 {
     uint32_t lo = 0, hi = n;
 
     while (hi - lo > 1) {
-        uint32_t mid = split(d, lo, hi);
-        double part = weight(d, lo, mid, each);
+        uint32_t mid = split_ids(d, lo, hi);
+        double part = run_weight(d, lo, mid, each);
 
         if (part >= need) {
             hi = mid;
@@ -262,18 +271,19 @@ static uint32_t last_of(const struct draw *d, uint32_t n, double need,
     return d->ids[lo];
 }
 
-/* The shortest run of the best that weighs at least `need` is kept: what is
- * not weighs nothing from here on. */
-static void keep(const struct draw *d, double need, bool each)
+/* Keeps the shortest prefix by rank that weighs at least `need`, and sets the
+ * weights of all other ids to 0. */
+static void keep_best(const struct draw *d, double need, bool each)
 {
     uint32_t bucket = find_bucket(d, &need, each), last;
 
+    /* Rounding can leave the whole weight below `need`: then all are kept. */
     if (bucket == CPU_BUCKETS) {
         return;
     }
-    last = last_of(d, gather(d, bucket), need, each);
+    last = last_of(d, gather_bucket(d, bucket), need, each);
     for (uint32_t i = 0; i < d->vocab; i++) {
-        d->p[i] = better(d, last, i) ? 0.0f : d->p[i];
+        d->p[i] = ranks_before(d, last, i) ? 0.0f : d->p[i];
     }
 }
 
@@ -284,9 +294,10 @@ static void drop_below(const struct draw *d, float min_p)
     }
 }
 
-static uint32_t pick(const struct draw *d, double u)
+static uint32_t pick_token(const struct draw *d, double u)
 {
-    double reach = u * total(d), sum = 0.0;
+    /* The running sum goes in id order, as kernels.h prescribes. */
+    double reach = u * total_weight(d), sum = 0.0;
     uint32_t token = 0;
 
     for (uint32_t i = 0; i < d->vocab; i++) {
@@ -301,9 +312,9 @@ static uint32_t pick(const struct draw *d, double u)
     return token;
 }
 
-static uint32_t draw(const struct cpu *c, const struct cpu_lane *lane,
-                     const float *l, uint32_t best,
-                     const struct sample_row *row)
+static uint32_t draw_token(const struct cpu *c, const struct cpu_lane *lane,
+                           const float *l, uint32_t best,
+                           const struct sample_row *row)
 {
     const struct sampling *s = row->sampling;
     uint32_t vocab = c->w->shape.vocab;
@@ -311,20 +322,20 @@ static uint32_t draw(const struct cpu *c, const struct cpu_lane *lane,
 
     c->isa->weigh(d.p, l, l[best], 1.0f / s->temperature, vocab);
     if (s->top_k > 0 && s->top_k < vocab) {
-        keep(&d, s->top_k, true);
+        keep_best(&d, s->top_k, true);
     }
     if (s->top_p < 1.0f) {
-        keep(&d, (double)s->top_p * total(&d), false);
+        keep_best(&d, (double)s->top_p * total_weight(&d), false);
     }
     if (s->min_p > 0.0f) {
         drop_below(&d, s->min_p);
     }
-    return pick(&d, philox_uniform(s->seed, row->choice, row->index));
+    return pick_token(&d, philox_uniform(s->seed, row->choice, row->index));
 }
 
 /* ---- a row ---- */
 
-/* The best id, the lower of equals; V if a logit is not finite. */
+/* Returns the best id, the lower of equals; V if a logit is not finite. */
 static uint32_t best_of(const struct cpu_isa *isa, const float *l,
                         uint32_t vocab)
 {
@@ -335,7 +346,8 @@ static uint32_t best_of(const struct cpu_isa *isa, const float *l,
                : (uint32_t)isa->above(l, 0, vocab, nextafterf(top, -INFINITY));
 }
 
-/* What is not finite stays so, whatever bias and penalties add. */
+/* Checks the adjusted logits: bias and penalties never make an infinite or NaN
+ * logit finite. */
 static void sample_task(void *arg, uint32_t i, uint32_t thread)
 {
     struct sample_job *j = arg;
@@ -346,13 +358,13 @@ static void sample_task(void *arg, uint32_t i, uint32_t thread)
     const float *raw = j->c->logits + (size_t)i * vocab, *l = raw;
 
     cpu_tick(j->c);
-    if (adjusts(s)) {
-        adjust(lane, raw, row, vocab);
+    if (needs_adjusting(s)) {
+        adjust_logits(lane, raw, row, vocab);
         l = lane->l;
     }
     best = best_of(j->c->isa, l, vocab);
     if (best < vocab && s->temperature >= KERNELS_TEMPERATURE_MIN) {
-        best = draw(j->c, lane, l, best, row);
+        best = draw_token(j->c, lane, l, best, row);
     }
     j->out[i].token = best;
     if (best < vocab && s->logprobs) {

@@ -38,19 +38,21 @@ static uint32_t n_layers(const struct cpu *c)
     return c->w->end - c->w->begin;
 }
 
-static void *map(size_t bytes)
+static void *map_pages(size_t bytes)
 {
     void *p;
 
     if (bytes == 0) {
         return NULL;
     }
+    /* mmap() rather than malloc(): pages of the pool cost nothing until
+     * used. */
     p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
              -1, 0);
     return p == MAP_FAILED ? NULL : p;
 }
 
-static void unmap(void *p, size_t bytes)
+static void unmap_pages(void *p, size_t bytes)
 {
     if (p) {
         munmap(p, bytes);
@@ -62,17 +64,18 @@ static size_t n_states(const struct cpu *c)
     return (size_t)c->n_slots + c->n_checkpoints;
 }
 
+/* One mapping for each layer and kind: a block or slot then has one stride. */
 static bool layer_alloc(struct cpu *c, uint32_t i)
 {
     struct cpu_layer *l = &c->layers[i];
     size_t state = n_states(c) * cpu_state_floats(c) * sizeof(float);
 
     if (cpu_weights(c, i)->kind == MIXER_ATTENTION) {
-        l->kv = map(c->n_blocks * cpu_kv_bytes(c));
+        l->kv = map_pages(c->n_blocks * cpu_kv_bytes(c));
         return l->kv || c->n_blocks == 0;
     }
-    l->state = map(state);
-    l->tail = map(n_states(c) * cpu_tail_bytes(c));
+    l->state = map_pages(state);
+    l->tail = map_pages(n_states(c) * cpu_tail_bytes(c));
     return n_states(c) == 0 ||
            (l->state && (l->tail || cpu_tail_bytes(c) == 0));
 }
@@ -89,23 +92,26 @@ enum status cpu_alloc(struct kernels *k, uint32_t n_blocks, uint32_t n_slots,
     for (uint32_t i = 0; i < n_layers(c); i++) {
         if (!layer_alloc(c, i)) {
             cpu_release(c);
-            return error_set(e, ST_RESOURCE_EXHAUSTED,
-                             "no memory for a pool of %u blocks, %u slots "
-                             "and %u checkpoints",
-                             n_blocks, n_slots, n_checkpoints);
+            return error_set(
+                e, ST_RESOURCE_EXHAUSTED,
+                "not enough memory for a pool of %u blocks, %u slots "
+                "and %u checkpoints",
+                n_blocks, n_slots, n_checkpoints);
         }
     }
     return ST_OK;
 }
 
+/* The counts give the mapped sizes, so they are cleared last. */
 void cpu_release(struct cpu *c)
 {
     for (uint32_t i = 0; i < n_layers(c); i++) {
         struct cpu_layer *l = &c->layers[i];
 
-        unmap(l->kv, c->n_blocks * cpu_kv_bytes(c));
-        unmap(l->state, n_states(c) * cpu_state_floats(c) * sizeof(float));
-        unmap(l->tail, n_states(c) * cpu_tail_bytes(c));
+        unmap_pages(l->kv, c->n_blocks * cpu_kv_bytes(c));
+        unmap_pages(l->state,
+                    n_states(c) * cpu_state_floats(c) * sizeof(float));
+        unmap_pages(l->tail, n_states(c) * cpu_tail_bytes(c));
         l->kv = NULL;
         l->state = NULL;
         l->tail = NULL;
@@ -122,7 +128,7 @@ static float *state_at(const struct cpu *c, uint32_t layer, size_t slot)
 
 static char *tail_at(const struct cpu *c, uint32_t layer, size_t slot)
 {
-    size_t bytes = cpu_tail_bytes(c); /* 0: a convolution of width 1 */
+    size_t bytes = cpu_tail_bytes(c); /* 0 for a convolution of width 1 */
 
     return bytes == 0 ? NULL : c->layers[layer].tail + slot * bytes;
 }
@@ -132,15 +138,15 @@ static bool is_linear(const struct cpu *c, uint32_t layer)
     return cpu_weights(c, layer)->kind == MIXER_DELTANET;
 }
 
-/* A tail is no bytes at NULL where K is 1. */
-static void zero(char *p, size_t bytes)
+/* Where K is 1 a tail is NULL with 0 bytes, which memset() must not get. */
+static void zero_bytes(char *p, size_t bytes)
 {
     if (bytes > 0) {
         memset(p, 0, bytes);
     }
 }
 
-static void move(char *inside, char *outside, size_t bytes, bool write)
+static void move_bytes(char *inside, char *outside, size_t bytes, bool write)
 {
     if (bytes > 0) {
         memcpy(write ? inside : outside, write ? outside : inside, bytes);
@@ -154,9 +160,9 @@ void cpu_zero_slot(struct kernels *k, uint32_t slot)
     assert(slot < c->n_slots);
     for (uint32_t i = 0; i < n_layers(c); i++) {
         if (is_linear(c, i)) {
-            zero((char *)state_at(c, i, slot),
-                 cpu_state_floats(c) * sizeof(float));
-            zero(tail_at(c, i, slot), cpu_tail_bytes(c));
+            zero_bytes((char *)state_at(c, i, slot),
+                       cpu_state_floats(c) * sizeof(float));
+            zero_bytes(tail_at(c, i, slot), cpu_tail_bytes(c));
         }
     }
     cpu_tick(c);
@@ -166,10 +172,10 @@ static void copy_state(struct cpu *c, size_t to, size_t from)
 {
     for (uint32_t i = 0; i < n_layers(c); i++) {
         if (is_linear(c, i)) {
-            move((char *)state_at(c, i, to), (char *)state_at(c, i, from),
-                 cpu_state_floats(c) * sizeof(float), true);
-            move(tail_at(c, i, to), tail_at(c, i, from), cpu_tail_bytes(c),
-                 true);
+            move_bytes((char *)state_at(c, i, to), (char *)state_at(c, i, from),
+                       cpu_state_floats(c) * sizeof(float), true);
+            move_bytes(tail_at(c, i, to), tail_at(c, i, from),
+                       cpu_tail_bytes(c), true);
         }
     }
     cpu_tick(c);
@@ -191,7 +197,7 @@ void cpu_load_slot(struct kernels *k, uint32_t checkpoint, uint32_t slot)
     copy_state(c, slot, (size_t)c->n_slots + checkpoint);
 }
 
-/* Keys are turned from [hd, block_tokens] to [hd] a position, and back. */
+/* Transposes keys from [hd, block_tokens] to [hd] a position, and back. */
 static void keys_copy(const struct cpu *c, char *k, char *out, bool write)
 {
     size_t item = dtype_bytes(c->kv_dtype), hd = c->w->shape.head_dim;
@@ -199,8 +205,8 @@ static void keys_copy(const struct cpu *c, char *k, char *out, bool write)
 
     for (size_t d = 0; d < hd; d++) {
         for (size_t p = 0; p < c->block_tokens; p++) {
-            move(k + (d * c->block_tokens + p) * item, out + p * row + d * item,
-                 item, write);
+            move_bytes(k + (d * c->block_tokens + p) * item,
+                       out + p * row + d * item, item, write);
         }
     }
 }
@@ -218,8 +224,9 @@ void cpu_block_copy(struct kernels *k, uint32_t layer, uint32_t block, void *kv,
     for (size_t h = 0; h < s->n_kv_heads; h++) {
         keys_copy(c, in + h * plane, out + h * head, write);
         for (size_t p = 0; p < c->block_tokens; p++) {
-            move(in + half + h * plane + p * head,
-                 out + half + (p * s->n_kv_heads + h) * head, head, write);
+            move_bytes(in + half + h * plane + p * head,
+                       out + half + (p * s->n_kv_heads + h) * head, head,
+                       write);
         }
     }
 }
@@ -230,7 +237,7 @@ void cpu_slot_copy(struct kernels *k, uint32_t layer, uint32_t slot,
     struct cpu *c = cpu_of(k);
 
     assert(slot < c->n_slots);
-    move((char *)state_at(c, layer, slot), (char *)state,
-         cpu_state_floats(c) * sizeof(float), write);
-    move(tail_at(c, layer, slot), tail, cpu_tail_bytes(c), write);
+    move_bytes((char *)state_at(c, layer, slot), (char *)state,
+               cpu_state_floats(c) * sizeof(float), write);
+    move_bytes(tail_at(c, layer, slot), tail, cpu_tail_bytes(c), write);
 }

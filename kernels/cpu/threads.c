@@ -6,8 +6,8 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-/* Looks at what is waited for before sleeping: some tens of microseconds, the
- * distance of two operators in a step, or of two threads' last tasks. */
+/* Polls before a thread sleeps: some tens of microseconds.  That is the gap
+ * between two operators of a step, or between two threads' last tasks. */
 #define SPINS 4000
 
 struct job {
@@ -20,18 +20,18 @@ struct threads {
     uint32_t n, n_started;
     pthread_t *helpers; /* [n - 1] */
     pthread_mutex_t lock;
-    pthread_cond_t wake; /* a job, or stop */
-    pthread_cond_t done; /* n_busy fell to 0 */
-    struct job job;      /* under lock; open while it may be joined */
+    pthread_cond_t wake; /* signals a job, or stop */
+    pthread_cond_t done; /* signals that n_busy fell to 0 */
+    struct job job;      /* guarded by lock; may be joined while open */
     bool open, stop;
     uint32_t n_asleep;
     atomic_uint n_busy; /* written under lock */
-    atomic_uint number; /* of the newest job, or changed by stop */
-    atomic_uint next;   /* task */
+    atomic_uint number; /* number of the newest job; also changed by stop */
+    atomic_uint next;   /* next task to take */
 
-    cpu_set_t cpus; /* one a thread, if pinned */
+    cpu_set_t cpus; /* one per thread, if pinned */
     bool pinned, has_caller;
-    pthread_t caller; /* that was pinned */
+    pthread_t caller; /* thread that was pinned as caller */
 };
 
 struct helper {
@@ -49,7 +49,7 @@ uint32_t threads_default(void)
     return CPU_COUNT(&set) > 0 ? (uint32_t)CPU_COUNT(&set) : 1;
 }
 
-/* The calling thread to the number-th cpu of the set. */
+/* Pins the calling thread to the number-th CPU of the set. */
 static void pin_to(const cpu_set_t *cpus, uint32_t number)
 {
     cpu_set_t one;
@@ -58,12 +58,14 @@ static void pin_to(const cpu_set_t *cpus, uint32_t number)
     for (size_t cpu = 0; cpu < CPU_SETSIZE; cpu++) {
         if (CPU_ISSET(cpu, cpus) && number-- == 0) {
             CPU_SET(cpu, &one);
+            /* Pinning only affects speed, so a refusal is not an error. */
             (void)sched_setaffinity(0, sizeof one, &one);
             return;
         }
     }
 }
 
+/* Not in threads_new(): the thread that runs jobs may be another one. */
 static void pin_caller(struct threads *t)
 {
     if (t->pinned &&
@@ -74,6 +76,7 @@ static void pin_caller(struct threads *t)
     }
 }
 
+/* Lets the sibling hyper-thread run while this one spins. */
 static void pause_cpu(void)
 {
 #if defined(__x86_64__) || defined(__i386__)
@@ -105,8 +108,8 @@ static void await_job(struct threads *t, uint32_t seen)
     }
 }
 
-/* Join the open job, if any; t->lock is held on entry and on return. */
-static void help(struct threads *t, uint32_t thread)
+/* Joins the open job, if any; t->lock is held on entry and on return. */
+static void join_job(struct threads *t, uint32_t thread)
 {
     struct job job = t->job;
 
@@ -134,11 +137,13 @@ static void *helper_main(void *arg)
     }
     pthread_mutex_lock(&t->lock);
     while (!t->stop) {
+        /* A number rather than a flag: a helper that overslept several jobs
+         * joins the newest. */
         uint32_t number = atomic_load(&t->number);
 
         if (number != seen) {
             seen = number;
-            help(t, h.thread);
+            join_job(t, h.thread);
             pthread_mutex_unlock(&t->lock);
             await_job(t, seen);
             pthread_mutex_lock(&t->lock);
@@ -186,6 +191,7 @@ struct threads *threads_new(uint32_t n, bool pin)
             break;
         }
     }
+    /* A smaller pool would silently be slower than requested. */
     if (t->helpers == NULL || t->n_started + 1 < n) {
         threads_free(&t);
     }
@@ -218,10 +224,13 @@ void threads_free(struct threads **self)
 static void open_job(struct threads *t, const struct job *job)
 {
     pthread_mutex_lock(&t->lock);
+    /* Copied, so that a late helper never reads the caller's stack. */
     t->job = *job;
     t->open = true;
     atomic_store_explicit(&t->next, 0, memory_order_relaxed);
     atomic_fetch_add(&t->number, 1);
+    /* A broadcast costs a system call, so spinning helpers are not
+     * signalled. */
     if (t->n_asleep > 0) {
         pthread_cond_broadcast(&t->wake);
     }
@@ -231,8 +240,9 @@ static void open_job(struct threads *t, const struct job *job)
 static void close_job(struct threads *t)
 {
     pthread_mutex_lock(&t->lock);
-    t->open = false; /* nobody joins any more */
+    t->open = false; /* no helper joins from here on */
     pthread_mutex_unlock(&t->lock);
+    /* The other threads are usually within one task of the end. */
     for (int i = 0; i < SPINS && atomic_load(&t->n_busy) > 0; i++) {
         pause_cpu();
     }
@@ -252,6 +262,7 @@ void threads_run(struct threads *t, threads_task_fn fn, void *arg,
     struct job job = {fn, arg, n_tasks};
 
     pin_caller(t);
+    /* A single task needs no helper, and waking one would cost more. */
     if (t->n == 1 || n_tasks <= 1) {
         for (uint32_t i = 0; i < n_tasks; i++) {
             fn(arg, i, 0);

@@ -4,20 +4,21 @@
 #include <stdlib.h>
 
 #include "kernels/opencl/chain.h"
-#include "kernels/opencl/launch.h"
-#include "kernels/opencl/memory.h"
+#include "kernels/opencl/host/launch.h"
+#include "kernels/opencl/host/memory.h"
 #include "kernels/opencl/nv/attention_nv.h"
 #include "kernels/opencl/rows.h"
 
 #define WG 64
 
 struct opencl_attention {
-    struct opencl_attention_nv *nv; /* or the portable ones */
+    struct opencl_attention_nv *nv; /* NVIDIA's kernels; NULL: the portable
+                                     * ones */
     struct opencl_kernel *prepare, *decode, *prefill;
     struct opencl_tensor in;    /* [T, in.rows] f32: q, k, v as projected */
     struct opencl_tensor query; /* [T, nh*hd] f32 normed and rotated */
     struct opencl_tensor y;     /* [T, nh*hd] operand dtype */
-    struct opencl_tensor part, tickets; /* of kernels that split a context */
+    struct opencl_tensor part, tickets; /* for kernels that split a context */
 };
 
 static const struct opencl_variant prepare[] = {
@@ -33,6 +34,7 @@ static const struct opencl_variant prefill[] = {
     {.file = "attention", .kernel = "attention", .wg = WG, .tile_rows = 4},
 };
 
+/* All layers of a kind have the same shape, so the first stands for all. */
 static const struct opencl_layer *first_of(const struct opencl *c)
 {
     for (uint32_t i = 0; i < c->w->end - c->w->begin; i++) {
@@ -43,7 +45,7 @@ static const struct opencl_layer *first_of(const struct opencl *c)
     return NULL;
 }
 
-static void scratch(struct opencl *c, const struct opencl_layer *l)
+static void request_scratch(struct opencl *c, const struct opencl_layer *l)
 {
     struct opencl_attention *a = c->attention;
     const struct model_shape *s = &c->w->shape;
@@ -66,7 +68,8 @@ enum status opencl_attention_setup(struct opencl *c, struct error *e)
 
     c->attention = a;
     if (!a) {
-        return error_set(e, ST_RESOURCE_EXHAUSTED, "no memory for kernels");
+        return error_set(e, ST_RESOURCE_EXHAUSTED,
+                         "not enough memory for kernels");
     }
     if (!l) {
         return ST_OK;
@@ -76,7 +79,7 @@ enum status opencl_attention_setup(struct opencl *c, struct error *e)
 
     (void)snprintf(defines, sizeof defines, "-DOPERAND_DTYPE=%d",
                    (int)c->matmul->operand);
-    scratch(c, l);
+    request_scratch(c, l);
     st = opencl_choose(c, &a->prepare, prepare, 1, &shape, defines, e);
     if (st == ST_OK) {
         st = opencl_attention_nv_setup(c, &a->nv, defines, e);
@@ -104,7 +107,8 @@ void opencl_attention_free(struct opencl *c)
     c->attention = NULL;
 }
 
-/* Queries of all tokens; their keys and values to the cache. */
+/* Prepares the queries of all tokens, and stores their keys and values in the
+ * cache. */
 static void run_prepare(struct opencl *c, const struct opencl_layer *l)
 {
     const struct opencl_attention *at = c->attention;
@@ -126,7 +130,7 @@ static void run_prepare(struct opencl *c, const struct opencl_layer *l)
                   (uint64_t)n * at->in.cols * sizeof(float) * 2);
 }
 
-/* Bytes of keys and values that rows [first, end) read at least. */
+/* Returns the least bytes of keys and values that rows [first, end) read. */
 static uint64_t context_bytes(const struct opencl *c, uint32_t first,
                               uint32_t end)
 {
@@ -170,6 +174,7 @@ void opencl_attention(struct kernels *k, uint32_t layer)
     const struct opencl_layer *l = &c->layers[layer];
     const struct opencl_step *s = &c->step;
 
+    /* The MLP before may have computed this layer's first product already. */
     if (!opencl_chain_began(c, layer)) {
         opencl_rows_ready(c, &l->input_norm);
         opencl_project(c, &l->attention.in, &l->attention.in_bias, &at->in);
@@ -183,6 +188,7 @@ void opencl_attention(struct kernels *k, uint32_t layer)
         run_attend(c, l, at->prefill, s->n_gen, s->n_tokens - s->n_gen,
                    context_bytes(c, s->n_gen_rows, s->n_rows));
     }
+    /* If deferred, the product runs in one launch with the MLP's. */
     if (!opencl_chain_takes(c, layer, &at->y)) {
         opencl_rows_add(c, &at->y, &l->attention.o, &l->attention.o_bias,
                         &l->post_norm);

@@ -1,16 +1,18 @@
-/* backend.c - the opencl backend put together and taken apart. */
+/* backend.c - assembles the opencl backend and takes it apart. */
+#include "kernels/opencl/backend.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "kernels/opencl/attention.h"
 #include "kernels/opencl/chain.h"
 #include "kernels/opencl/deltanet.h"
-#include "kernels/opencl/launch.h"
+#include "kernels/opencl/host/launch.h"
+#include "kernels/opencl/host/profile.h"
+#include "kernels/opencl/host/program.h"
+#include "kernels/opencl/host/queue.h"
 #include "kernels/opencl/matmul.h"
 #include "kernels/opencl/pool.h"
-#include "kernels/opencl/profile.h"
-#include "kernels/opencl/program.h"
-#include "kernels/opencl/queue.h"
 #include "kernels/opencl/rows.h"
 #include "kernels/opencl/sample.h"
 #include "kernels/opencl/step.h"
@@ -20,13 +22,14 @@
 
 extern const struct embedded opencl_files[];
 
+/* How an operator is set up and freed. */
 struct operator
 {
     enum status (*setup)(struct opencl * c, struct error * e);
     void (*free)(struct opencl * c);
 };
 
-/* In the order in which they are set up. */
+/* In the order of setup; they are freed in reverse. */
 static const struct operator operators[] = {
     {opencl_matmul_setup, opencl_matmul_free},
     {opencl_rows_setup, opencl_rows_free},
@@ -42,10 +45,12 @@ static void backend_free(struct kernels *k)
 {
     struct opencl *c = opencl_of(k);
 
+    /* Commands in flight still use the memory that is freed below. */
     if (c->queue != NULL && c->memory != NULL) {
         opencl_settle(c);
     }
-    /* They write into the tensors that they gave: before who has these. */
+    /* Arenas write to their owners' tensors, so they are freed before the
+     * owners. */
     opencl_arena_free(&c->pool);
     opencl_arena_free(&c->weights);
     opencl_memory_free(c);
@@ -142,6 +147,7 @@ static enum status count_sizes(struct opencl *c,
     s->max_rows = or_default(o->max_rows, KERNELS_STEP_ROWS);
     s->max_logits = or_default(o->max_logits, KERNELS_LOGIT_ROWS);
     s->isa = c->device.name;
+    /* 0 makes the caller count the host's memory instead. */
     s->device_bytes = c->device.host_memory ? 0 : c->device.memory;
     for (uint32_t i = 0; i < c->w->end - c->w->begin; i++) {
         if (c->w->layers[i].kind == MIXER_ATTENTION) {
@@ -152,10 +158,12 @@ static enum status count_sizes(struct opencl *c,
     }
     s->checkpoint_bytes = s->slot_bytes;
     if (!opencl_step_layout(c)) {
-        return error_set(e, ST_INVALID_ARGUMENT,
-                         "block tables of %u rows of %u tokens in blocks of "
-                         "%u: too many for a step",
-                         s->max_rows, c->w->shape.context, c->block_tokens);
+        return error_set(
+            e, ST_INVALID_ARGUMENT,
+            "block tables for %u rows of %u tokens in blocks of %u "
+            "exceed 1 GiB per step; use fewer rows or larger "
+            "blocks",
+            s->max_rows, c->w->shape.context, c->block_tokens);
     }
     return ST_OK;
 }
@@ -165,6 +173,7 @@ static void options_write(const struct opencl *c, char out[OPTIONS_MAX])
     const struct model_shape *s = &c->w->shape;
     uint32_t channels = 2 * s->n_k_heads * s->k_dim + s->n_v_heads * s->v_dim;
 
+    /* Shapes are defines, so that the compiler can unroll loops over them. */
     snprintf(out, OPTIONS_MAX,
              "-cl-std=CL1.2 -DH=%u -DI=%u -DV=%u -DNH=%u -DNKV=%u -DHD=%u "
              "-DR=%u -DHK=%u -DHV=%u -DDK=%u -DDV=%u -DC=%u -DCONV=%u "
@@ -183,13 +192,15 @@ static enum status allocate_host(struct opencl *c, struct error *e)
 {
     c->rows_of_step = calloc(c->sizes.max_rows, sizeof *c->rows_of_step);
     c->place = calloc(c->sizes.max_tokens, sizeof *c->place);
+    /* Plus one, since malloc(0) may return NULL for a shard without
+     * attention. */
     c->block = malloc(opencl_kv_bytes(c) + 1);
     return c->rows_of_step && c->place && c->block
                ? ST_OK
-               : error_set(e, ST_RESOURCE_EXHAUSTED, "no memory");
+               : error_set(e, ST_RESOURCE_EXHAUSTED, "out of memory");
 }
 
-/* Scratch that belongs to no operator. */
+/* Requests the scratch that belongs to no operator. */
 static void ask_scratch(struct opencl *c)
 {
     const struct model_shape *s = &c->w->shape;
@@ -214,6 +225,8 @@ static enum status set_up_operators(struct opencl *c, struct error *e)
     return st == ST_OK ? opencl_scratch_make(c, e) : st;
 }
 
+/* The order matters: programs need the defines of the sizes, memory needs
+ * programs for its fill kernels, and weights need memory. */
 static enum status set_up(struct opencl *c, const struct kernels_options *o,
                           struct error *e)
 {
@@ -229,6 +242,7 @@ static enum status set_up(struct opencl *c, const struct kernels_options *o,
                                  opencl_files, options, o->kernel_cache, e);
     }
     st = st == ST_OK ? opencl_memory_new(c, e) : st;
+    /* The bandwidth is measured while the memory is still free. */
     st = st == ST_OK && o->profile ? opencl_profile_new(c, e) : st;
     st = st == ST_OK ? opencl_weights_new(c, &c->weights, e) : st;
     st = st == ST_OK ? set_up_operators(c, e) : st;
@@ -247,10 +261,13 @@ enum status opencl_new(struct kernels **out, const struct shard_weights *w,
     enum status st;
 
     *out = NULL;
+    /* Set-up code reads e->code, so it needs an error even if the caller does
+     * not. */
     e = e ? e : &unseen;
     if (c == NULL) {
-        return error_set(e, ST_RESOURCE_EXHAUSTED, "no memory");
+        return error_set(e, ST_RESOURCE_EXHAUSTED, "out of memory");
     }
+    /* backend_free() must work from here on, whatever set-up has reached. */
     c->base.ops = &backend_ops;
     c->w = w;
     c->kv_dtype = o->kv_dtype;

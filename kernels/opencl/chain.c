@@ -6,30 +6,30 @@
 #include "common/base/log.h"
 #include "kernels/opencl/attention.h"
 #include "kernels/opencl/deltanet.h"
-#include "kernels/opencl/launch.h"
-#include "kernels/opencl/memory.h"
+#include "kernels/opencl/host/launch.h"
+#include "kernels/opencl/host/memory.h"
 #include "kernels/opencl/nv/matmul_nv.h"
 #include "kernels/opencl/rows.h"
 
 #define PRODUCTS 4 /* out, gate_up, down, in */
 #define NONE     UINT32_MAX
 
-/* Of a layer. */
+/* The chained products of a layer. */
 struct chain {
     const struct opencl_tensor *w[PRODUCTS];
-    uint32_t n; /* of them: the last layer has no in behind it */
-    struct opencl_kernel *kernel;  /* NULL: none */
-    struct opencl_variant variant; /* of it, if this layer was the first */
+    uint32_t n; /* products; the last layer has no in behind it */
+    struct opencl_kernel *kernel;  /* NULL: not chained */
+    struct opencl_variant variant; /* its variant, in the first layer with it */
 };
 
 struct opencl_chain {
     struct chain *layers;       /* [end - begin] */
-    struct opencl_tensor posts; /* what work-groups leave for each other */
-    uint32_t launched;          /* the number of the last launch */
+    struct opencl_tensor posts; /* values that work-groups exchange */
+    uint32_t launched;          /* number of the last launch */
     bool zeroed;
-    uint32_t waits;                /* the layer whose out waits, or NONE */
-    const struct opencl_tensor *y; /* for it */
-    uint32_t began;                /* the layer whose in is there, or NONE */
+    uint32_t waits;                /* layer with a deferred out, or NONE */
+    const struct opencl_tensor *y; /* its input */
+    uint32_t began;                /* layer with a computed in, or NONE */
 };
 
 static uint32_t n_layers(const struct opencl *c)
@@ -49,9 +49,10 @@ static const struct opencl_tensor *out_of(const struct opencl_layer *l)
 
 /* ---- setup ---- */
 
-/* False: matrices are not alike, or one of them has portable kernels, whose
- * bits are others. */
-static bool describe(const struct opencl *c, uint32_t layer, struct chain *out)
+/* Returns false if matrices differ in form, or if one has portable kernels,
+ * which give other bits. */
+static bool describe_layer(const struct opencl *c, uint32_t layer,
+                           struct chain *out)
 {
     const struct opencl_layer *l = &c->layers[layer];
     bool fits = true;
@@ -70,6 +71,7 @@ static bool describe(const struct opencl *c, uint32_t layer, struct chain *out)
     return fits;
 }
 
+/* Returns whether two layers can share a kernel. */
 static bool is_same(const struct chain *a, const struct chain *b)
 {
     bool same = a->n == b->n && opencl_tensors_alike(a->w[0], b->w[0]);
@@ -80,7 +82,7 @@ static bool is_same(const struct chain *a, const struct chain *b)
     return same;
 }
 
-static void choose(struct opencl *c, struct chain *of)
+static void choose_kernel(struct opencl *c, struct chain *of)
 {
     static const enum matmul_nv_op ops[PRODUCTS] = {
         MATMUL_NV_ADD, MATMUL_NV_SILU, MATMUL_NV_ADD, MATMUL_NV_STORE};
@@ -107,12 +109,12 @@ static void choose(struct opencl *c, struct chain *of)
     }
 }
 
-/* Layers of the same shapes have the same kernels. */
+/* Chooses a layer's kernel; layers with the same shapes share one. */
 static void choose_layer(struct opencl *c, uint32_t layer)
 {
     struct chain *all = c->chain->layers, *of = &all[layer];
 
-    if (!describe(c, layer, of)) {
+    if (!describe_layer(c, layer, of)) {
         return;
     }
     for (uint32_t i = 0; i < layer; i++) {
@@ -121,7 +123,7 @@ static void choose_layer(struct opencl *c, uint32_t layer)
             return;
         }
     }
-    choose(c, of);
+    choose_kernel(c, of);
 }
 
 enum status opencl_chain_setup(struct opencl *c, struct error *e)
@@ -133,7 +135,8 @@ enum status opencl_chain_setup(struct opencl *c, struct error *e)
         ch->layers = calloc(n_layers(c), sizeof *ch->layers);
     }
     if (!ch || !ch->layers) {
-        return error_set(e, ST_RESOURCE_EXHAUSTED, "no memory for kernels");
+        return error_set(e, ST_RESOURCE_EXHAUSTED,
+                         "not enough memory for kernels");
     }
     opencl_chain_stale(c);
     if (c->portable || c->device.nvidia < 80 ||
@@ -178,6 +181,7 @@ bool opencl_chain_began(struct opencl *c, uint32_t layer)
 bool opencl_chain_takes(struct opencl *c, uint32_t layer,
                         const struct opencl_tensor *y)
 {
+    /* nv_chain_decode.cl computes one token. */
     if (!c->chain->layers[layer].kernel || c->step.n_tokens != 1 ||
         c->step.n_gen != 1) {
         return false;
@@ -203,23 +207,24 @@ void opencl_chain_settle(struct opencl *c)
     }
 }
 
-/* Arguments behind down's: where the next layer's first product goes. */
-struct behind {
+/* Arguments behind down's: the output and weights of the next layer's first
+ * product. */
+struct next_product {
     struct opencl_tensor in, w, bias;
 };
 
-static struct behind behind(const struct opencl *c, uint32_t layer)
+static struct next_product find_next(const struct opencl *c, uint32_t layer)
 {
     const struct opencl_layer *l = &c->layers[layer + 1];
 
     if (layer + 1 == n_layers(c)) {
-        return (struct behind){{0}, {0}, {0}};
+        return (struct next_product){{0}, {0}, {0}};
     }
     if (l->kind == MIXER_ATTENTION) {
-        return (struct behind){*opencl_attention_in(c), l->attention.in,
-                               l->attention.in_bias};
+        return (struct next_product){*opencl_attention_in(c), l->attention.in,
+                                     l->attention.in_bias};
     }
-    return (struct behind){*opencl_deltanet_in(c), l->deltanet.in, {0}};
+    return (struct next_product){*opencl_deltanet_in(c), l->deltanet.in, {0}};
 }
 
 static uint64_t bytes_of(const struct chain *of)
@@ -232,12 +237,12 @@ static uint64_t bytes_of(const struct chain *of)
     return bytes;
 }
 
-static void launch(struct opencl *c, uint32_t layer)
+static void launch_layer(struct opencl *c, uint32_t layer)
 {
     struct opencl_chain *ch = c->chain;
     const struct chain *of = &ch->layers[layer];
     const struct opencl_layer *l = &c->layers[layer];
-    const struct behind next = behind(c, layer);
+    const struct next_product next = find_next(c, layer);
     const struct opencl_tensor absent = {0};
     struct opencl_call a = opencl_call(c, of->kernel);
     const size_t local = of->kernel->variant->wg;
@@ -258,6 +263,7 @@ static void launch(struct opencl *c, uint32_t layer)
     opencl_arg_tensor(&a, opencl_rows_behind(c, layer));
     opencl_arg_tensor(&a, &next.w);
     opencl_arg_tensor(&a, &next.bias);
+    /* Marks the posts of this launch, so that posts need no clearing. */
     opencl_arg_u32(&a, ++ch->launched);
     opencl_launch(&a, 1, &global, &local, bytes_of(of));
 }
@@ -274,7 +280,7 @@ bool opencl_chain_run(struct opencl *c, uint32_t layer)
         ch->zeroed = true;
     }
     ch->waits = NONE;
-    launch(c, layer);
+    launch_layer(c, layer);
     ch->began = layer + 1 < n_layers(c) ? layer + 1 : NONE;
     c->rows->ready = opencl_rows_behind(c, layer);
     opencl_operator_end(c);

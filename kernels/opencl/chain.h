@@ -1,41 +1,41 @@
-/* chain.h - a layer's products behind its mixer, and the next layer's first,
- * in one launch.
+/* chain.h - fuses a layer's products behind its mixer, and the next layer's
+ * first product, into one launch.
  *
- * In a step of one generated token a mixer leaves its output product
- * to the MLP behind it, and the MLP computes the first product of the layer
- * behind that:
+ * In a step of one generated token a mixer defers its output product to the MLP
+ * behind it, and the MLP also computes the first product of the next layer:
  *
  *     in ..mixer..  (out gate_up down in) ..mixer..  (out gate_up down in) ..
  *
- * So out may wait, and in may have been computed already; x is what it should
- * be as soon as somebody asks (opencl_chain_settle).  Only with NVIDIA's
- * kernels; the bits are those of the products one by one.
+ * So out may be pending, and in may have been computed already.
+ * opencl_chain_settle() completes x before any other reader.  Only NVIDIA's
+ * kernels are chained; the bits equal those of the single products.
  *
  * Threading, memory: as opencl.h. */
 #ifndef KERNELS_OPENCL_CHAIN_H
 #define KERNELS_OPENCL_CHAIN_H
 
-#include "kernels/opencl/opencl.h"
+#include "kernels/opencl/host/opencl.h"
 
 MUST_CHECK enum status opencl_chain_setup(struct opencl *c, struct error *e);
 void opencl_chain_free(struct opencl *c);
 
-/* The layer's first product is there, behind the MLP before it. */
+/* Returns whether the MLP before this layer has computed its first product;
+ * asking clears the state. */
 bool opencl_chain_began(struct opencl *c, uint32_t layer);
 
-/* The mixer of a layer has left y [T, ..]: false if its output product has to
- * be computed now. */
+/* Queues the output product of the layer's mixer, which left y [T, ..], for the
+ * MLP behind it.  Returns false if that product must be computed now. */
 bool opencl_chain_takes(struct opencl *c, uint32_t layer,
                         const struct opencl_tensor *y);
 
-/* The MLP of a layer, with what waits before it and the product behind it;
- * false: nothing waits. */
+/* Runs the layer's MLP with the deferred product before it and the product
+ * behind it.  Returns false if no product was deferred. */
 bool opencl_chain_run(struct opencl *c, uint32_t layer);
 
-/* Computes what waits: somebody wants x. */
+/* Computes a deferred product, because x is about to be read. */
 void opencl_chain_settle(struct opencl *c);
 
-/* x was written by someone else, or a step begins. */
+/* Resets the state: a step begins, or another operator wrote x. */
 void opencl_chain_stale(struct opencl *c);
 
 #endif

@@ -4,17 +4,18 @@
 #include <stdlib.h>
 
 #include "kernels/opencl/chain.h"
-#include "kernels/opencl/launch.h"
-#include "kernels/opencl/memory.h"
+#include "kernels/opencl/host/launch.h"
+#include "kernels/opencl/host/memory.h"
 #include "kernels/opencl/nv/deltanet_nv.h"
 #include "kernels/opencl/rows.h"
 
 struct opencl_deltanet {
-    struct opencl_deltanet_nv *nv; /* or the portable ones */
+    struct opencl_deltanet_nv *nv; /* NVIDIA's kernels; NULL: the portable
+                                    * ones */
     struct opencl_kernel *decode, *prefill;
     struct opencl_tensor in;         /* [T, C + Hv*Dv + 2*Hv] f32: u, z, b, a */
     struct opencl_tensor y;          /* [T, Hv*Dv] operand dtype */
-    struct opencl_tensor o, tickets; /* of kernels that share a head */
+    struct opencl_tensor o, tickets; /* for kernels that share a head */
 };
 
 static const struct opencl_variant decode[] = {
@@ -24,6 +25,7 @@ static const struct opencl_variant prefill[] = {
     {.file = "deltanet", .kernel = "deltanet", .wg = 64},
 };
 
+/* All layers of a kind have the same shape, so the first stands for all. */
 static const struct opencl_layer *first_of(const struct opencl *c)
 {
     for (uint32_t i = 0; i < c->w->end - c->w->begin; i++) {
@@ -43,7 +45,8 @@ enum status opencl_deltanet_setup(struct opencl *c, struct error *e)
 
     c->deltanet = d;
     if (!d) {
-        return error_set(e, ST_RESOURCE_EXHAUSTED, "no memory for kernels");
+        return error_set(e, ST_RESOURCE_EXHAUSTED,
+                         "not enough memory for kernels");
     }
     if (!l) {
         return ST_OK;
@@ -81,9 +84,9 @@ void opencl_deltanet_free(struct opencl *c)
     c->deltanet = NULL;
 }
 
-/* Rows first .. first + n of the step. */
-static void run(struct opencl *c, const struct opencl_layer *l,
-                struct opencl_kernel *kernel, uint32_t first, uint32_t n)
+/* Runs rows first .. first + n of the step. */
+static void run_rows(struct opencl *c, const struct opencl_layer *l,
+                     struct opencl_kernel *kernel, uint32_t first, uint32_t n)
 {
     const struct opencl_deltanet *d = c->deltanet;
     const struct opencl_deltanet_weights *w = &l->deltanet;
@@ -116,6 +119,7 @@ void opencl_deltanet(struct kernels *k, uint32_t layer)
     const struct opencl_step *s = &c->step;
     const struct opencl_tensor absent = {0};
 
+    /* The MLP before may have computed this layer's first product already. */
     if (!opencl_chain_began(c, layer)) {
         opencl_rows_ready(c, &l->input_norm);
         opencl_project(c, &l->deltanet.in, &absent, &d->in);
@@ -123,9 +127,10 @@ void opencl_deltanet(struct kernels *k, uint32_t layer)
     if (d->nv) {
         opencl_deltanet_nv(c, d->nv, l, &d->y, &d->in);
     } else {
-        run(c, l, d->decode, 0, s->n_gen_rows);
-        run(c, l, d->prefill, s->n_gen_rows, s->n_rows - s->n_gen_rows);
+        run_rows(c, l, d->decode, 0, s->n_gen_rows);
+        run_rows(c, l, d->prefill, s->n_gen_rows, s->n_rows - s->n_gen_rows);
     }
+    /* If deferred, the product runs in one launch with the MLP's. */
     if (!opencl_chain_takes(c, layer, &d->y)) {
         opencl_rows_add(c, &d->y, &l->deltanet.out, &absent, &l->post_norm);
     }

@@ -5,17 +5,18 @@
 #include <string.h>
 
 #include "common/base/log.h"
-#include "kernels/opencl/launch.h"
-#include "kernels/opencl/memory.h"
+#include "kernels/opencl/host/launch.h"
+#include "kernels/opencl/host/memory.h"
 #include "kernels/opencl/nv/matmul_nv.h"
 
 enum matmul_op { MATMUL_STORE, MATMUL_SILU, MATMUL_ADD, MATMUL_OPS };
 
 enum matmul_kind { MATMUL_DECODE, MATMUL_PREFILL, MATMUL_KINDS };
 
-/* What a kernel is made for: generated tokens, at most so many in a tile, or
- * prompt tokens, about so many in a launch.  Ways of one kind give the same
- * bits: all of a matrix are NVIDIA's, or none. */
+/* The cases that have a kernel each: generated tokens, at most this many in a
+ * tile, or prompt tokens, about this many in a launch.  Kernels of one kind
+ * must give the same bits, so NVIDIA's kernels serve all cases of a kind for a
+ * matrix, or none. */
 static const struct way {
     enum matmul_kind kind;
     uint32_t tokens;
@@ -26,19 +27,18 @@ static const struct way {
 };
 
 #define MATMUL_WAYS (sizeof ways / sizeof *ways)
-#define WIDEN_ITEMS 256 /* of a work-group that makes a matrix bf16 */
+#define WIDEN_ITEMS 256 /* per work-group that widens a matrix to bf16 */
 
-/* Tokens of a launch whose work-groups share tiles. */
+/* Most tokens of a launch whose work-groups share tiles. */
 #define SHARED_TOKENS 128
 
 /* The kernels of one matrix shape. */
 struct matmul_choice {
     enum matmul_op op;
-    struct opencl_tensor w; /* one of those, without its place */
+    struct opencl_tensor w; /* the matrix's form, without its place */
     struct opencl_kernel *widen;
     struct opencl_kernel *kernel[MATMUL_WAYS];
-    struct opencl_variant
-        nv[MATMUL_WAYS]; /* of those of them that are NVIDIA's */
+    struct opencl_variant nv[MATMUL_WAYS]; /* variants of NVIDIA's kernels */
 };
 
 /* ---- which kernel ---- */
@@ -90,9 +90,9 @@ void opencl_matrix_defines(const struct opencl *c,
                    (int)w->dtype, (int)c->matmul->operand, w->bits, w->group);
 }
 
-static struct matmul_choice *find(const struct opencl_matmul *m,
-                                  enum matmul_op op,
-                                  const struct opencl_tensor *w)
+static struct matmul_choice *find_choice(const struct opencl_matmul *m,
+                                         enum matmul_op op,
+                                         const struct opencl_tensor *w)
 {
     for (uint32_t i = 0; i < m->n_choices; i++) {
         struct matmul_choice *of = &m->choices[i];
@@ -105,7 +105,8 @@ static struct matmul_choice *find(const struct opencl_matmul *m,
     return NULL;
 }
 
-/* How NVIDIA's kernel for a way is cut; false: there is none. */
+/* Gets the cut of NVIDIA's kernel for a case; false if there is no such
+ * kernel. */
 static bool cut_nv(const struct opencl *c, const struct matmul_choice *of,
                    const struct way *way, struct matmul_nv *out)
 {
@@ -127,8 +128,8 @@ static bool cut_nv(const struct opencl *c, const struct matmul_choice *of,
                                       local);
 }
 
-/* NVIDIA's kernel for a way; false: there is none, or the compiler refuses
- * it. */
+/* Chooses NVIDIA's kernel for a case; false if there is none, or if the
+ * compiler rejects it. */
 static bool choose_nv(struct opencl *c, struct matmul_choice *of, size_t way,
                       const char *defines)
 {
@@ -158,8 +159,8 @@ static bool choose_nv(struct opencl *c, struct matmul_choice *of, size_t way,
     return true;
 }
 
-/* NVIDIA's kernels for a kind: for all of its ways or, where one is missing,
- * for none. */
+/* Chooses NVIDIA's kernels for all cases of a kind or, if any is missing, for
+ * none. */
 static void choose_all_nv(struct opencl *c, struct matmul_choice *of,
                           enum matmul_kind kind, const char *defines)
 {
@@ -181,7 +182,8 @@ static bool fits_nv(const struct opencl *c, const struct opencl_shape *s)
     return c->device.nvidia >= 80;
 }
 
-/* What NVIDIA's kernels for prompts read instead of all sums of squares. */
+/* Chooses the kernel that folds a row's sums of squares for NVIDIA's prefill
+ * kernels. */
 static void choose_fold(struct opencl *c)
 {
     static const struct opencl_variant fold = {.file = "nv_norm_fold",
@@ -196,8 +198,8 @@ static void choose_fold(struct opencl *c)
     }
 }
 
-/* What makes quantised matrices ready for NVIDIA's kernels for prompts: one
- * kernel for each form, found through the matrix. */
+/* Chooses the kernel that widens quantised matrices for NVIDIA's prefill
+ * kernels: one kernel for each form, found through the matrix. */
 static enum status choose_widen(struct opencl *c, struct matmul_choice *of,
                                 const char *defines, struct error *e)
 {
@@ -210,9 +212,10 @@ static enum status choose_widen(struct opencl *c, struct matmul_choice *of,
     return opencl_choose(c, &of->widen, &widen, 1, NULL, defines, e);
 }
 
-/* The kernels for op with a matrix of w's shape, once. */
-static enum status choose(struct opencl *c, enum matmul_op op,
-                          const struct opencl_tensor *w, struct error *e)
+/* Chooses the kernels for op with a matrix of w's shape, once. */
+static enum status choose_kernels(struct opencl *c, enum matmul_op op,
+                                  const struct opencl_tensor *w,
+                                  struct error *e)
 {
     struct opencl_matmul *m = c->matmul;
     const struct opencl_shape shape = {w->rows, w->cols, w->dtype};
@@ -220,14 +223,15 @@ static enum status choose(struct opencl *c, enum matmul_op op,
     char defines[96];
     enum status st;
 
-    if (!w->mem || find(m, op, w)) {
+    if (!w->mem || find_choice(m, op, w)) {
         return ST_OK;
     }
     if (m->n_choices == MATMUL_CHOICES) {
         return error_set(e, ST_INVALID_ARGUMENT,
-                         "more than %d forms of matrices in a shard",
+                         "the shard stores matrices in more than %d forms",
                          MATMUL_CHOICES);
     }
+    /* The choice counts only when all its kernels have been chosen. */
     of = &m->choices[m->n_choices];
     *of = (struct matmul_choice){.op = op, .w = *w};
     opencl_matrix_defines(c, w, defines, sizeof defines);
@@ -249,13 +253,13 @@ static enum status choose(struct opencl *c, enum matmul_op op,
     return st;
 }
 
-/* The kernel for n tokens of a kind. */
+/* Returns the kernel for n tokens of a kind. */
 static struct opencl_kernel *kernel_for(const struct opencl *c,
                                         enum matmul_op op,
                                         const struct opencl_tensor *w, int kind,
                                         uint32_t n)
 {
-    const struct matmul_choice *of = find(c->matmul, op, w);
+    const struct matmul_choice *of = find_choice(c->matmul, op, w);
     struct opencl_kernel *k = NULL;
 
     for (size_t way = 0; way < MATMUL_WAYS; way++) {
@@ -275,7 +279,8 @@ bool opencl_matmul_decodes_nv(const struct opencl *c,
     bool all = true;
 
     for (int op = 0; op < MATMUL_OPS; op++) {
-        const struct matmul_choice *of = find(c->matmul, (enum matmul_op)op, w);
+        const struct matmul_choice *of =
+            find_choice(c->matmul, (enum matmul_op)op, w);
 
         for (size_t way = 0; of && way < MATMUL_WAYS; way++) {
             all = all && (ways[way].kind != MATMUL_DECODE ||
@@ -301,15 +306,15 @@ static enum status choose_each(struct opencl *c, struct error *e)
         };
 
         for (size_t j = 0; j < sizeof of / sizeof *of && st == ST_OK; j++) {
-            st = choose(c, of[j].op, of[j].w, e);
+            st = choose_kernels(c, of[j].op, of[j].w, e);
         }
     }
-    return st == ST_OK ? choose(c, MATMUL_STORE, &c->head, e) : st;
+    return st == ST_OK ? choose_kernels(c, MATMUL_STORE, &c->head, e) : st;
 }
 
-/* Nothing promises that wgmma rounds as mma.sync does, and a token's bits may
- * not depend on how many there are: where one kernel is refused, none of them
- * is used. */
+/* Nothing guarantees that wgmma rounds as mma.sync does, and a token's bits
+ * must not depend on the number of tokens.  So if the compiler rejects one
+ * wgmma kernel, none is used, and the choice starts again. */
 static enum status choose_all(struct opencl *c, struct error *e)
 {
     struct opencl_matmul *m = c->matmul;
@@ -327,6 +332,7 @@ static enum status choose_all(struct opencl *c, struct error *e)
 
 /* ---- operands ---- */
 
+/* Returns whether all matrices, or their scales and biases, are bf16. */
 static bool all_bf16(const struct opencl *c)
 {
     bool all = !c->head.mem || c->head.dtype == DTYPE_BF16;
@@ -357,14 +363,14 @@ void opencl_operand_scratch(struct opencl *c, struct opencl_operand *out,
                    sizeof(float));
 }
 
-/* Tiles of a kernel beside each other: their columns are rows of w. */
+/* Returns the tiles of a kernel side by side: their columns are rows of w. */
 static size_t tiles_of(const struct opencl_variant *v,
                        const struct opencl_tensor *w)
 {
     return (w->rows + v->tile_cols - 1) / v->tile_cols;
 }
 
-/* Room for any quantised matrix that prompts are multiplied with, as bf16. */
+/* Requests room for any quantised matrix of the prefill products, as bf16. */
 static void wide_scratch(struct opencl *c)
 {
     size_t most = 0;
@@ -387,7 +393,8 @@ static void wide_scratch(struct opencl *c)
     }
 }
 
-/* Room for work-groups that share tiles, of whichever kernel wants most. */
+/* Requests room for work-groups that share tiles, for the kernel that needs
+ * most. */
 static void share_scratch(struct opencl *c)
 {
     size_t parts = 0, tickets = 0;
@@ -420,12 +427,16 @@ enum status opencl_matmul_setup(struct opencl *c, struct error *e)
         m->choices = calloc(MATMUL_CHOICES, sizeof *m->choices);
     }
     if (!m || !m->choices) {
-        return error_set(e, ST_RESOURCE_EXHAUSTED, "no memory for kernels");
+        return error_set(e, ST_RESOURCE_EXHAUSTED,
+                         "not enough memory for kernels");
     }
+    /* One dtype for all operands, since kernels pass them on to each other. */
     m->operand = all_bf16(c) ? DTYPE_BF16 : DTYPE_F32;
     opencl_operand_scratch(c, &m->norm, c->sizes.max_tokens);
     wide_scratch(c);
     choose_fold(c);
+    /* Tickets are sized by the chosen kernels, so share_scratch() comes
+     * later. */
     st = choose_all(c, e);
     if (st == ST_OK) {
         share_scratch(c);
@@ -444,7 +455,7 @@ void opencl_matmul_free(struct opencl *c)
 
 /* ---- launches ---- */
 
-/* Rows of a launch. */
+/* A range of rows in a launch. */
 struct range {
     uint32_t first, n;
 };
@@ -458,9 +469,10 @@ static struct range range_of(const struct opencl *c, int kind)
                : (struct range){s->n_gen, s->n_tokens - s->n_gen};
 }
 
-/* first, n_rows, n, k; and the grid. */
-static void run(struct opencl_call *a, struct range r,
-                const struct opencl_tensor *w, uint32_t n, uint32_t ld_out)
+/* Sets the arguments first, n_rows, n, k, and launches the grid. */
+static void launch_product(struct opencl_call *a, struct range r,
+                           const struct opencl_tensor *w, uint32_t n,
+                           uint32_t ld_out)
 {
     const struct opencl_variant *v = a->kernel->variant;
     const size_t local[2] = {v->wg, 1};
@@ -478,8 +490,8 @@ static void run(struct opencl_call *a, struct range r,
     opencl_launch(a, 2, global, local, opencl_tensor_bytes(w));
 }
 
-/* Before a norm's product with prompt tokens. */
-static void fold(struct opencl *c, int kind, struct range r)
+/* Folds sums of squares before a norm's product with prompt tokens. */
+static void fold_squares(struct opencl *c, int kind, struct range r)
 {
     const size_t local = 256, global = (size_t)(r.n + 7) / 8 * local;
 
@@ -495,13 +507,13 @@ static void fold(struct opencl *c, int kind, struct range r)
     }
 }
 
-/* w as k takes it: NVIDIA's kernels for prompts want bf16, and a quantised
- * matrix is made that, here and each time. */
+/* Returns w in the form that k reads.  NVIDIA's prefill kernels read bf16, so a
+ * quantised matrix is widened here, at each launch. */
 static struct opencl_tensor as_taken(struct opencl *c, enum matmul_op op,
                                      const struct opencl_tensor *w, int kind,
                                      const struct opencl_kernel *k, uint32_t n)
 {
-    const struct matmul_choice *of = find(c->matmul, op, w);
+    const struct matmul_choice *of = find_choice(c->matmul, op, w);
     struct opencl_tensor wide = c->matmul->wide;
     const uint64_t values = (uint64_t)w->rows * w->cols;
     const size_t local = WIDEN_ITEMS;
@@ -541,7 +553,7 @@ static void project_range(struct opencl *c, int kind, struct range r,
     opencl_arg_tensor(&a, &norm->ss);
     opencl_arg_tensor(&a, &taken);
     opencl_arg_tensor(&a, bias);
-    run(&a, r, &taken, w->rows, out->cols);
+    launch_product(&a, r, &taken, w->rows, out->cols);
 }
 
 void opencl_project(struct opencl *c, const struct opencl_tensor *w,
@@ -549,7 +561,7 @@ void opencl_project(struct opencl *c, const struct opencl_tensor *w,
                     const struct opencl_tensor *out)
 {
     for (int kind = 0; kind < MATMUL_KINDS; kind++) {
-        fold(c, kind, range_of(c, kind));
+        fold_squares(c, kind, range_of(c, kind));
         project_range(c, kind, range_of(c, kind), &c->matmul->norm, w, bias,
                       out);
     }
@@ -575,16 +587,16 @@ void opencl_project_silu(struct opencl *c, const struct opencl_tensor *w,
             as_taken(c, MATMUL_SILU, w, kind, k, r.n);
         struct opencl_call a = opencl_call(c, k);
 
-        fold(c, kind, r);
+        fold_squares(c, kind, r);
         opencl_arg_tensor(&a, out);
         opencl_arg_tensor(&a, &c->matmul->norm.next);
         opencl_arg_tensor(&a, &c->matmul->norm.ss);
         opencl_arg_tensor(&a, &taken);
-        run(&a, r, &taken, w->rows / 2, 0);
+        launch_product(&a, r, &taken, w->rows / 2, 0);
     }
 }
 
-/* What is added, and the norm behind it. */
+/* The product to add, and the norm behind it. */
 struct addend {
     const struct opencl_tensor *in, *w, *bias, *gamma;
 };
@@ -604,12 +616,13 @@ static void add_range(struct opencl *c, struct opencl_kernel *k, struct range r,
     opencl_arg_tensor(&a, of->w);
     opencl_arg_tensor(&a, of->bias);
     opencl_arg_tensor(&a, of->gamma);
-    run(&a, r, of->w, of->w->rows, 0);
+    launch_product(&a, r, of->w, of->w->rows, 0);
 }
 
-/* Work-groups that share tiles have room for so many tokens at a time. */
-static void add(struct opencl *c, struct opencl_kernel *k, struct range r,
-                const struct addend *of)
+/* Launches in pieces if work-groups share tiles, which have room for
+ * SHARED_TOKENS tokens. */
+static void add_product(struct opencl *c, struct opencl_kernel *k,
+                        struct range r, const struct addend *of)
 {
     const uint32_t most = k->variant->shares > 0 ? SHARED_TOKENS : r.n;
 
@@ -629,6 +642,7 @@ void opencl_project_add(struct opencl *c, const struct opencl_tensor *in,
 {
     struct opencl_matmul *m = c->matmul;
 
+    /* Once is enough: the kernels leave their tickets at 0. */
     if (!m->zeroed) {
         opencl_zero(c, &m->tickets, 0, m->tickets.cols * m->tickets.item);
         m->zeroed = true;
@@ -639,6 +653,6 @@ void opencl_project_add(struct opencl *c, const struct opencl_tensor *in,
         const struct opencl_tensor taken =
             as_taken(c, MATMUL_ADD, w, kind, k, r.n);
 
-        add(c, k, r, &(struct addend){in, &taken, bias, gamma});
+        add_product(c, k, r, &(struct addend){in, &taken, bias, gamma});
     }
 }

@@ -1,12 +1,12 @@
 #include "kernels/opencl/noise.h"
 
-#include "kernels/opencl/launch.h"
-#include "kernels/opencl/queue.h"
+#include "kernels/opencl/host/launch.h"
+#include "kernels/opencl/host/queue.h"
 
 #define GROUP 64
 #define ITEMS ((size_t)1 << 20)
-#define PIECE 16   /* bytes that an item writes; OPENCL_ALIGN has room */
-#define STATE 0.1f /* about what a prompt leaves */
+#define PIECE 16   /* bytes per work-item; OPENCL_ALIGN has room */
+#define STATE 0.1f /* about the size that a prompt leaves */
 
 const char opencl_noise_data[1] = {0}, opencl_noise_other[1] = {0};
 
@@ -14,10 +14,10 @@ static const struct opencl_variant noises[] = {
     {"noise", "noise", NULL, GROUP, 0, 0, 0, false, 0, 0},
 };
 
-#define ANY_BITS 3 /* NOISE_DTYPE of what is no number */
+#define ANY_BITS 3 /* NOISE_DTYPE of raw bits */
 
-/* The same kernel again for the same dtype. */
-static struct opencl_kernel *choose(struct opencl *c, int dtype)
+/* Chooses the kernel of a dtype; the same one at each call. */
+static struct opencl_kernel *choose_kernel(struct opencl *c, int dtype)
 {
     struct opencl_kernel *k = NULL;
     struct error e;
@@ -30,11 +30,13 @@ static struct opencl_kernel *choose(struct opencl *c, int dtype)
     return k;
 }
 
-/* Bytes [at, at + bytes) of t, both multiples of PIECE but for the last. */
-static void make(struct opencl *c, int dtype, const struct opencl_tensor *t,
-                 uint64_t at, uint64_t bytes, float width, uint64_t seed)
+/* Fills bytes [at, at + bytes) of t; both are multiples of PIECE except at the
+ * end. */
+static void make_noise(struct opencl *c, int dtype,
+                       const struct opencl_tensor *t, uint64_t at,
+                       uint64_t bytes, float width, uint64_t seed)
 {
-    struct opencl_kernel *k = choose(c, dtype);
+    struct opencl_kernel *k = choose_kernel(c, dtype);
     struct opencl_tensor to = {.mem = t->mem, .at = t->at + at, .item = PIECE};
     size_t pieces = (bytes + PIECE - 1) / PIECE, local = GROUP;
     size_t global = (pieces + GROUP - 1) / GROUP * GROUP;
@@ -62,10 +64,10 @@ void opencl_noise(struct opencl *c, const struct opencl_tensor *t, float width,
         return;
     }
     if (t->bits > 0) {
-        make(c, ANY_BITS, t, 0, data, 0.0f, seed);
+        make_noise(c, ANY_BITS, t, 0, data, 0.0f, seed);
         width /= (float)(1u << t->bits);
     }
-    make(c, (int)t->dtype, t, data, all - data, width, seed);
+    make_noise(c, (int)t->dtype, t, data, all - data, width, seed);
 }
 
 enum status opencl_noise_pool(struct kernels *k, uint64_t seed, struct error *e)

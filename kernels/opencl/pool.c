@@ -37,8 +37,11 @@ size_t opencl_tail_bytes(const struct opencl *c)
     return (c->w->shape.conv - 1) * channels(c) * dtype_bytes(c->kv_dtype);
 }
 
-static void ask(struct opencl *c, struct opencl_layer *l)
+/* Requests the pool's storage for one layer of the shard. */
+static void request_layer(struct opencl *c, struct opencl_layer *l)
 {
+    /* A checkpoint is a slot behind the others, so copies stay in one
+     * tensor. */
     size_t states = (size_t)c->n_slots + c->n_checkpoints;
     size_t item = dtype_bytes(c->kv_dtype);
 
@@ -67,7 +70,7 @@ enum status opencl_alloc(struct kernels *k, uint32_t n_blocks, uint32_t n_slots,
     c->n_checkpoints = n_checkpoints;
     c->pool = opencl_arena_new("pool");
     for (uint32_t i = 0; i < n_layers(c); i++) {
-        ask(c, &c->layers[i]);
+        request_layer(c, &c->layers[i]);
     }
     st = opencl_arena_make(c, c->pool, e);
     if (st == ST_OK) {
@@ -75,8 +78,9 @@ enum status opencl_alloc(struct kernels *k, uint32_t n_blocks, uint32_t n_slots,
     }
     opencl_arena_free(&c->pool);
     c->n_blocks = c->n_slots = c->n_checkpoints = 0;
-    return error_wrap(e, "a pool of %u blocks, %u slots and %u checkpoints",
-                      n_blocks, n_slots, n_checkpoints);
+    return error_wrap(
+        e, "allocate a pool of %u blocks, %u slots and %u checkpoints",
+        n_blocks, n_slots, n_checkpoints);
 }
 
 /* ---- slots ---- */
@@ -97,6 +101,7 @@ void opencl_zero_slot(struct kernels *k, uint32_t slot)
     }
 }
 
+/* On the device: a slot's bytes never pass through the host. */
 static void copy_slot(struct opencl *c, size_t to, size_t from)
 {
     size_t state = opencl_state_bytes(c), tail = opencl_tail_bytes(c);
@@ -129,8 +134,9 @@ void opencl_load_slot(struct kernels *k, uint32_t checkpoint, uint32_t slot)
 
 /* ---- canonical layouts ---- */
 
-static void transfer(struct opencl *c, const struct opencl_tensor *t, size_t at,
-                     void *host, size_t bytes, bool write)
+/* One function for both directions, so that they cannot differ in layout. */
+static void transfer_bytes(struct opencl *c, const struct opencl_tensor *t,
+                           size_t at, void *host, size_t bytes, bool write)
 {
     if (write) {
         opencl_upload(c, t, at, host, bytes);
@@ -146,15 +152,17 @@ void opencl_slot_copy(struct kernels *k, uint32_t layer, uint32_t slot,
     const struct opencl_layer *l = &c->layers[layer];
 
     assert(slot < c->n_slots);
-    transfer(c, &l->state, slot * opencl_state_bytes(c), state,
-             opencl_state_bytes(c), write);
-    transfer(c, &l->tail, slot * opencl_tail_bytes(c), tail,
-             opencl_tail_bytes(c), write);
+    transfer_bytes(c, &l->state, slot * opencl_state_bytes(c), state,
+                   opencl_state_bytes(c), write);
+    transfer_bytes(c, &l->tail, slot * opencl_tail_bytes(c), tail,
+                   opencl_tail_bytes(c), write);
     opencl_settle(c);
 }
 
-/* [nkv, block_tokens, hd] in `in` and [block_tokens, nkv, hd] in `out`. */
-static void turn(const struct opencl *c, char *in, char *out, bool write)
+/* Transposes [nkv, block_tokens, hd] in `in` to and from [block_tokens, nkv,
+ * hd] in `out`. */
+static void transpose_block(const struct opencl *c, char *in, char *out,
+                            bool write)
 {
     const struct model_shape *s = &c->w->shape;
     size_t head = s->head_dim * dtype_bytes(c->kv_dtype);
@@ -179,13 +187,13 @@ void opencl_block_copy(struct kernels *k, uint32_t layer, uint32_t block,
 
     assert(block < c->n_blocks);
     if (write) {
-        turn(c, in, out, true);
-        turn(c, in + half, out + half, true);
+        transpose_block(c, in, out, true);
+        transpose_block(c, in + half, out + half, true);
     }
-    transfer(c, &l->kv, block * bytes, in, bytes, write);
+    transfer_bytes(c, &l->kv, block * bytes, in, bytes, write);
     opencl_settle(c);
     if (!write) {
-        turn(c, in, out, false);
-        turn(c, in + half, out + half, false);
+        transpose_block(c, in, out, false);
+        transpose_block(c, in + half, out + half, false);
     }
 }

@@ -1,17 +1,19 @@
-/* pool.h - blocks, slots and checkpoints on the device; opencl.h has their
- * layout.
+/* pool.h - blocks, slots and checkpoints on the device; host/opencl.h describes
+ * their layout.
  *
- * Threading: as opencl.h.  Memory: opencl_alloc() only. */
+ * Threading: as opencl.h.
+ * Memory: only opencl_alloc() allocates. */
 #ifndef KERNELS_OPENCL_POOL_H
 #define KERNELS_OPENCL_POOL_H
 
-#include "kernels/opencl/memory.h"
+#include "kernels/opencl/host/memory.h"
 
-size_t opencl_kv_bytes(const struct opencl *c); /* of a block of a layer */
+/* Return the bytes of one layer: of a block, a slot's state, a slot's tail. */
+size_t opencl_kv_bytes(const struct opencl *c);
 size_t opencl_state_bytes(const struct opencl *c);
 size_t opencl_tail_bytes(const struct opencl *c);
 
-/* As kernels.h says of the calls of the same names. */
+/* Allocate, reset and copy as the calls of the same names in kernels.h do. */
 enum status opencl_alloc(struct kernels *k, uint32_t n_blocks, uint32_t n_slots,
                          uint32_t n_checkpoints, struct error *e);
 void opencl_zero_slot(struct kernels *k, uint32_t slot);

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 
 #include "kernels/opencl/chain.h"
-#include "kernels/opencl/launch.h"
-#include "kernels/opencl/memory.h"
+#include "kernels/opencl/host/launch.h"
+#include "kernels/opencl/host/memory.h"
 
 #define WG 16
 
@@ -27,7 +27,8 @@ enum status opencl_rows_setup(struct opencl *c, struct error *e)
 
     c->rows = r;
     if (!r) {
-        return error_set(e, ST_RESOURCE_EXHAUSTED, "no memory for kernels");
+        return error_set(e, ST_RESOURCE_EXHAUSTED,
+                         "not enough memory for kernels");
     }
     opencl_matrix_defines(c, &c->embed, defines, sizeof defines);
     opencl_scratch(c, OPENCL_IN_MLP, &r->gated, c->sizes.max_tokens,
@@ -48,14 +49,15 @@ void opencl_rows_free(struct opencl *c)
     c->rows = NULL;
 }
 
+/* A chained product would be added to an x that has changed, so it goes too. */
 void opencl_rows_stale(struct opencl *c)
 {
     c->rows->ready = NULL;
     opencl_chain_stale(c);
 }
 
-/* An item is NORM_PART columns of a row. */
-static void run(struct opencl_call *a, uint32_t n)
+/* Launches for n rows; a work-item handles NORM_PART columns of a row. */
+static void launch_rows(struct opencl_call *a, uint32_t n)
 {
     const uint64_t h = a->c->w->shape.hidden;
     const size_t parts = (h + NORM_PART - 1) / NORM_PART;
@@ -65,7 +67,8 @@ static void run(struct opencl_call *a, uint32_t n)
     opencl_launch(a, 2, global, local, n * h * sizeof(float) * 2);
 }
 
-/* The operand of n rows: of x's rows ids[i], words of meta; or of row i. */
+/* Makes the operand of n rows: of x's rows ids[i] (words of meta), or of row
+ * i. */
 static void make_norm(struct opencl *c, const struct opencl_operand *out,
                       const struct opencl_tensor *gamma, uint32_t n,
                       uint32_t ids)
@@ -79,12 +82,13 @@ static void make_norm(struct opencl *c, const struct opencl_operand *out,
     opencl_arg_meta(&a);
     opencl_arg_u32(&a, n);
     opencl_arg_u32(&a, ids);
-    run(&a, n);
+    launch_rows(&a, n);
 }
 
 void opencl_rows_ready(struct opencl *c, const struct opencl_tensor *gamma)
 {
     opencl_chain_settle(c);
+    /* The address of a norm's weights identifies the norm. */
     if (c->rows->ready != gamma) {
         make_norm(c, &c->matmul->norm, gamma, c->step.n_tokens, UINT32_MAX);
         c->rows->ready = gamma;
@@ -118,6 +122,7 @@ void opencl_embed(struct kernels *k, const uint32_t *tokens)
     const struct opencl_tensor *gamma = &c->layers[0].input_norm;
 
     for (uint32_t t = 0; t < c->step.n_tokens; t++) {
+        /* No upload of its own: the launch below uploads the step's meta. */
         c->meta_host[c->meta_ids + c->step.place[t]] = (int32_t)tokens[t];
     }
     opencl_arg_tensor(&a, &c->x);
@@ -127,7 +132,7 @@ void opencl_embed(struct kernels *k, const uint32_t *tokens)
     opencl_arg_tensor(&a, gamma);
     opencl_arg_meta(&a);
     opencl_arg_u32(&a, c->step.n_tokens);
-    run(&a, c->step.n_tokens);
+    launch_rows(&a, c->step.n_tokens);
     c->rows->ready = gamma;
     opencl_operator_end(c);
 }
@@ -152,7 +157,7 @@ void opencl_head(struct kernels *k, const uint32_t *tokens, uint32_t n)
 {
     struct opencl *c = opencl_of(k);
     uint32_t *places = (uint32_t *)c->meta_host + c->meta_heads;
-    /* Then the last layer has left what the head wants. */
+    /* If all tokens are generated, the last layer left the head's operand. */
     bool all = n == c->step.n_gen && n == c->step.n_tokens;
 
     assert(n <= c->sizes.max_logits);
@@ -164,6 +169,7 @@ void opencl_head(struct kernels *k, const uint32_t *tokens, uint32_t n)
     if (all && c->rows->ready == &c->final_norm) {
         opencl_project_rows(c, &c->matmul->norm, n, &c->head, &c->logits);
     } else {
+        /* The step's meta is already on the device; these indices are new. */
         opencl_upload(c, &c->meta, sizeof *places * c->meta_heads, places,
                       sizeof *places * n);
         make_norm(c, &c->rows->heads, &c->final_norm, n, c->meta_heads);

@@ -1,18 +1,19 @@
-/* sample.c - what the device is asked to draw, and what comes back: ids, and
- * logprobs where they were asked for. */
+/* sample.c - sends sampling parameters to the device, and reads back ids and,
+ * where requested, logprobs. */
 #include "kernels/opencl/sample.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/opencl/launch.h"
-#include "kernels/opencl/memory.h"
+#include "kernels/opencl/host/launch.h"
+#include "kernels/opencl/host/memory.h"
 
 #define WG   128
-#define PART 4096 /* ids of a scan's group, as in sample.cl */
+#define PART 4096 /* ids per work-group of a scan, as in sample.cl */
 
-/* Words of a row, see sample.cl; its lists lie behind all rows. */
+/* Parameters of a row, word by word as in sample.cl; lists are behind all
+ * rows. */
 struct ask {
     uint32_t flags;
     float factor;
@@ -35,7 +36,7 @@ enum {
     ASK_ADJUST = ASK_BIAS | ASK_PENALTY
 };
 
-#define FOUND    5 /* words of a part, as in sample.cl */
+#define FOUND    5 /* words per part, as in sample.cl */
 #define LP_WORDS (1 + 2 * TOP_LOGPROBS_MAX)
 
 struct opencl_sample {
@@ -45,10 +46,10 @@ struct opencl_sample {
     struct opencl_tensor tokens;          /* [max_logits] uint32 */
     struct opencl_tensor lps;             /* [max_logits, LP_WORDS] */
     struct opencl_tensor asks;            /* [max_logits, ASK_WORDS], lists */
-    uint32_t room;                        /* words of lists */
-    struct ask *rows;                     /* [max_logits] to be uploaded */
-    struct ask *sent;                     /* [max_logits]: the first n_sent */
-    uint32_t n_sent;                      /* are the device's */
+    uint32_t room;                        /* words for lists */
+    struct ask *rows;                     /* [max_logits] to upload */
+    struct ask *sent;                     /* [max_logits]; the device has */
+    uint32_t n_sent;                      /* the first n_sent of them */
     uint32_t *lists;                      /* [room] */
     uint32_t *answer;                     /* [max_logits, LP_WORDS] */
 };
@@ -71,7 +72,7 @@ static uint32_t parts_of(const struct opencl *c)
     return (c->w->shape.vocab + PART - 1) / PART;
 }
 
-static void scratch(struct opencl *c)
+static void request_scratch(struct opencl *c)
 {
     struct opencl_sample *s = c->sample;
     const size_t n = c->sizes.max_logits, vocab = c->w->shape.vocab;
@@ -87,7 +88,7 @@ static void scratch(struct opencl *c)
                    sizeof(uint32_t));
 }
 
-static enum status choose(struct opencl *c, struct error *e)
+static enum status choose_kernels(struct opencl *c, struct error *e)
 {
     struct opencl_sample *s = c->sample;
     const struct {
@@ -127,10 +128,11 @@ enum status opencl_sample_setup(struct opencl *c, struct error *e)
         s->answer = calloc(n * LP_WORDS, sizeof *s->answer);
     }
     if (!s || !s->rows || !s->sent || !s->lists || !s->answer) {
-        return error_set(e, ST_RESOURCE_EXHAUSTED, "no memory for sampling");
+        return error_set(e, ST_RESOURCE_EXHAUSTED,
+                         "not enough memory for sampling");
     }
-    scratch(c);
-    return choose(c, e);
+    request_scratch(c);
+    return choose_kernels(c, e);
 }
 
 void opencl_sample_free(struct opencl *c)
@@ -145,7 +147,7 @@ void opencl_sample_free(struct opencl *c)
     }
 }
 
-/* ---- asking ---- */
+/* ---- parameters ---- */
 
 static struct ask ask_of(const struct sample_row *row)
 {
@@ -163,7 +165,8 @@ static struct ask ask_of(const struct sample_row *row)
         .repetition = s->repetition_penalty,
         .presence = s->presence_penalty,
         .frequency = s->frequency_penalty,
-        /* The greedy roll no dice: they ask for the same in every step. */
+        /* Greedy rows draw no random number, so these stay the same in every
+         * step and need no upload. */
         .seed = {greedy ? 0 : (uint32_t)s->seed,
                  greedy ? 0 : (uint32_t)(s->seed >> 32)},
         .choice = greedy ? 0 : row->choice,
@@ -172,7 +175,7 @@ static struct ask ask_of(const struct sample_row *row)
     };
 }
 
-/* Words of a row's lists. */
+/* Returns the words of a row's lists. */
 static size_t list_words(const struct sample_row *row)
 {
     const struct sampling *s = row->sampling;
@@ -180,7 +183,7 @@ static size_t list_words(const struct sample_row *row)
     return (size_t)2 * s->n_biases + (sampling_penalises(s) ? row->n_ids : 0);
 }
 
-/* A row's lists, at word `at` of s->lists, and where they are. */
+/* Writes a row's lists at word `at` of s->lists, and their places to ask. */
 static void put_lists(const struct opencl *c, const struct sample_row *row,
                       struct ask *ask, size_t at)
 {
@@ -202,7 +205,7 @@ static void put_lists(const struct opencl *c, const struct sample_row *row,
         memcpy(out + (size_t)2 * s->n_biases, row->ids,
                row->n_ids * sizeof *out);
     }
-    /* The device writes where they point. */
+    /* The device writes at these ids, so they must be below V. */
     for (uint32_t i = 0; i < s->n_biases; i++) {
         assert(s->bias_tokens[i] < c->w->shape.vocab);
     }
@@ -211,8 +214,8 @@ static void put_lists(const struct opencl *c, const struct sample_row *row,
     }
 }
 
-static void run(struct opencl_call *a, uint32_t parts, uint32_t n,
-                uint64_t bytes)
+static void launch_rows(struct opencl_call *a, uint32_t parts, uint32_t n,
+                        uint64_t bytes)
 {
     const size_t local[2] = {WG, 1};
     const size_t global[2] = {(size_t)parts * WG, n};
@@ -220,7 +223,7 @@ static void run(struct opencl_call *a, uint32_t parts, uint32_t n,
     opencl_launch(a, 2, global, local, bytes);
 }
 
-/* Rows first .. end to the device, unless it has them from the step before. */
+/* Uploads rows first .. end, unless the device has them from the last step. */
 static void send_rows(struct opencl *c, uint32_t first, uint32_t end)
 {
     struct opencl_sample *s = c->sample;
@@ -235,7 +238,7 @@ static void send_rows(struct opencl *c, uint32_t first, uint32_t end)
     }
 }
 
-/* Rows first .. end, whose lists are the first `words` of s->lists. */
+/* Adjusts rows first .. end, whose lists are the first `words` of s->lists. */
 static void run_adjust(struct opencl *c, uint32_t first, uint32_t end,
                        size_t words)
 {
@@ -255,12 +258,13 @@ static void run_adjust(struct opencl *c, uint32_t first, uint32_t end,
     opencl_arg_tensor(&a, &c->logits);
     opencl_arg_tensor(&a, &s->asks);
     opencl_arg_u32(&a, first);
-    run(&a, 1, end - first,
-        (uint64_t)(end - first) * c->w->shape.vocab * sizeof(float) * 2);
+    launch_rows(&a, 1, end - first,
+                (uint64_t)(end - first) * c->w->shape.vocab * sizeof(float) *
+                    2);
 }
 
-/* What is asked, and its adjustments: as many rows at a time as have room for
- * their lists. */
+/* Uploads the parameters and adjusts the logits, as many rows at a time as have
+ * room for their lists. */
 static void ask_all(struct opencl *c, const struct sample_row *rows, uint32_t n)
 {
     struct opencl_sample *s = c->sample;
@@ -271,11 +275,14 @@ static void ask_all(struct opencl *c, const struct sample_row *rows, uint32_t n)
         const size_t more = list_words(&rows[i]);
 
         if (more > s->room) {
-            opencl_fail(c, ST_INVALID_ARGUMENT,
-                        "row %u is penalised for %u tokens: at most %u", i,
-                        rows[i].n_ids, s->room - 2 * LOGIT_BIASES_MAX);
+            opencl_fail(
+                c, ST_INVALID_ARGUMENT,
+                "row %u has penalties on %u tokens; at most %u are supported",
+                i, rows[i].n_ids, s->room - 2 * LOGIT_BIASES_MAX);
             return;
         }
+        /* The lists so far are full: adjust these rows, then reuse the
+         * space. */
         if (words + more > s->room) {
             run_adjust(c, first, i, words);
             first = i;
@@ -290,6 +297,7 @@ static void ask_all(struct opencl *c, const struct sample_row *rows, uint32_t n)
 
 /* ---- drawing ---- */
 
+/* Many work-groups scan a row for the best id; one then draws the token. */
 static void draw_all(struct opencl *c, uint32_t n)
 {
     struct opencl_sample *s = c->sample;
@@ -300,14 +308,14 @@ static void draw_all(struct opencl *c, uint32_t n)
     opencl_arg_tensor(&a, &c->logits);
     opencl_arg_tensor(&a, &s->adjusted);
     opencl_arg_tensor(&a, &s->asks);
-    run(&a, parts_of(c), n, bytes);
+    launch_rows(&a, parts_of(c), n, bytes);
     a = opencl_call(c, s->draw);
     opencl_arg_tensor(&a, &s->tokens);
     opencl_arg_tensor(&a, &s->found);
     opencl_arg_tensor(&a, &c->logits);
     opencl_arg_tensor(&a, &s->adjusted);
     opencl_arg_tensor(&a, &s->asks);
-    run(&a, 1, n, bytes);
+    launch_rows(&a, 1, n, bytes);
 }
 
 static void read_logprobs(struct opencl *c, const struct sample_row *rows,
@@ -320,14 +328,14 @@ static void read_logprobs(struct opencl *c, const struct sample_row *rows,
     opencl_arg_tensor(&a, &s->found);
     opencl_arg_tensor(&a, &c->logits);
     opencl_arg_tensor(&a, &s->asks);
-    run(&a, parts_of(c), n, bytes);
+    launch_rows(&a, parts_of(c), n, bytes);
     a = opencl_call(c, s->logprobs);
     opencl_arg_tensor(&a, &s->lps);
     opencl_arg_tensor(&a, &s->tokens);
     opencl_arg_tensor(&a, &s->found);
     opencl_arg_tensor(&a, &c->logits);
     opencl_arg_tensor(&a, &s->asks);
-    run(&a, 1, n, bytes);
+    launch_rows(&a, 1, n, bytes);
     opencl_download(c, &s->lps, 0, s->answer, n * LP_WORDS * sizeof *s->answer);
     for (uint32_t i = 0; i < n; i++) {
         const uint32_t *from = s->answer + (size_t)i * LP_WORDS;
@@ -341,6 +349,7 @@ static void read_logprobs(struct opencl *c, const struct sample_row *rows,
     }
 }
 
+/* Logprobs cost two launches and a download, so they run on demand only. */
 static bool any_logprobs(const struct sample_row *rows, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
@@ -351,7 +360,7 @@ static bool any_logprobs(const struct sample_row *rows, uint32_t n)
     return false;
 }
 
-/* The tokens; the row whose logits are not finite, n if all are. */
+/* Reads the tokens; returns the first row whose logits are not finite, or n. */
 static uint32_t read_tokens(struct opencl *c, uint32_t n,
                             struct sample_result *out)
 {

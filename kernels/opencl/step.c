@@ -4,10 +4,10 @@
 #include <string.h>
 
 #include "kernels/opencl/chain.h"
-#include "kernels/opencl/memory.h"
+#include "kernels/opencl/host/memory.h"
 #include "kernels/opencl/rows.h"
 
-/* Of a step with block tables for whole contexts: 1 GiB. */
+/* Ints of a step with block tables for whole contexts: 1 GiB. */
 #define META_INTS_MAX ((uint64_t)1 << 28)
 
 static uint32_t blocks_of(const struct opencl *c, uint32_t tokens)
@@ -17,6 +17,7 @@ static uint32_t blocks_of(const struct opencl *c, uint32_t tokens)
                : (tokens + c->block_tokens - 1) / c->block_tokens;
 }
 
+/* The offsets are the same in every step: they are defines of the kernels. */
 bool opencl_step_layout(struct opencl *c)
 {
     const struct kernels_sizes *s = &c->sizes;
@@ -60,7 +61,7 @@ static void write_tokens(struct opencl *c, uint32_t row,
     }
 }
 
-/* The caller's row r becomes the step's next one. */
+/* Appends the caller's row r to the permuted step. */
 static void add_row(struct opencl *c, const struct kernel_row *r,
                     uint32_t *n_blocks)
 {
@@ -74,6 +75,8 @@ static void add_row(struct opencl *c, const struct kernel_row *r,
     write_row(c, s->n_rows, to, *n_blocks);
     write_tokens(c, s->n_rows, to);
     if (blocks > 0) {
+        /* Only the blocks in use are copied, so short sequences upload
+         * little. */
         memcpy(c->meta_host + c->meta_blocks + *n_blocks, r->blocks,
                blocks * sizeof *r->blocks);
     }
@@ -92,7 +95,8 @@ static void add_row(struct opencl *c, const struct kernel_row *r,
     }
 }
 
-/* Of the step before nothing may be in flight: end has waited. */
+/* Overwrites meta_host, so no upload of the step before may be in flight: end
+ * has waited. */
 void opencl_begin(struct kernels *k, const struct kernel_step *step)
 {
     struct opencl *c = opencl_of(k);
@@ -101,6 +105,7 @@ void opencl_begin(struct kernels *k, const struct kernel_step *step)
     assert(step->n_tokens <= c->sizes.max_tokens);
     assert(step->n_rows <= c->sizes.max_rows);
     c->step = (struct opencl_step){.rows = c->rows_of_step, .place = c->place};
+    /* Generated rows first: decode and prefill kernels each get one range. */
     for (int generated = 1; generated >= 0; generated--) {
         for (uint32_t i = 0; i < step->n_rows; i++) {
             if (step->rows[i].generated == (generated == 1)) {
@@ -112,14 +117,6 @@ void opencl_begin(struct kernels *k, const struct kernel_step *step)
     opencl_rows_stale(c);
 }
 
-void opencl_step_upload(struct opencl *c)
-{
-    if (c->meta_used > 0) {
-        opencl_upload_meta(c, c->meta_used);
-        c->meta_used = 0;
-    }
-}
-
 enum status opencl_end(struct kernels *k, struct error *e)
 {
     struct opencl *c = opencl_of(k);
@@ -127,6 +124,7 @@ enum status opencl_end(struct kernels *k, struct error *e)
     opencl_chain_settle(c);
     opencl_settle(c);
     c->meta_used = 0;
+    /* A failure stays: a lost device reports it at each end. */
     if (c->failed.code != ST_OK && e != NULL) {
         *e = c->failed;
     }
@@ -135,7 +133,8 @@ enum status opencl_end(struct kernels *k, struct error *e)
 
 /* ---- x and logits ---- */
 
-/* Tokens from the caller's t on, at most n, that lie one behind the other. */
+/* Returns how many of the caller's tokens from t on, at most n, are consecutive
+ * in the permuted step. */
 static uint32_t run_of(const struct opencl *c, uint32_t t, uint32_t n)
 {
     uint32_t run = 1;

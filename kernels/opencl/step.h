@@ -1,20 +1,18 @@
-/* step.h - a step's rows, permuted and written to meta; x and logits to and
- * from the host.
+/* step.h - permutes a step's rows and writes them to meta; moves x and logits
+ * between host and device.
  *
  * Threading: as opencl.h.  Memory: none. */
 #ifndef KERNELS_OPENCL_STEP_H
 #define KERNELS_OPENCL_STEP_H
 
-#include "kernels/opencl/opencl.h"
+#include "kernels/opencl/host/opencl.h"
 
-/* Places in meta, from c->sizes; c->meta_ints is its size.  False: it would be
- * too large. */
+/* Computes the offsets in meta from c->sizes, and its size c->meta_ints.
+ * Returns false if meta would be too large. */
 bool opencl_step_layout(struct opencl *c);
 
-/* Meta to the device, if the step in hand's is not there yet. */
-void opencl_step_upload(struct opencl *c);
-
-/* As kernels.h says of the calls of the same names. */
+/* Start and end a step, and copy x and logits, as the calls of the same names
+ * in kernels.h do. */
 void opencl_begin(struct kernels *k, const struct kernel_step *step);
 enum status opencl_end(struct kernels *k, struct error *e);
 void opencl_hidden_read(struct kernels *k, uint32_t first, uint32_t n,

@@ -4,30 +4,31 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/cpu/isa.h"
+#include "kernels/isa/isa.h"
+#include "kernels/opencl/host/queue.h"
 #include "kernels/opencl/noise.h"
-#include "kernels/opencl/queue.h"
 #include "kernels/rope.h"
 
 #define PARTS_MAX   4
-#define WIDEN_ITEMS 16384 /* of a matrix, at a time */
-#define PAIRS_BYTES 65536 /* of scales and biases */
+#define WIDEN_ITEMS 16384 /* values of a matrix, at a time */
+#define PAIRS_BYTES 65536 /* bytes of scales and biases, at a time */
 
-/* Rows of several matrices, one after the other. */
+/* A matrix fused from the rows of several, one after the other. */
 struct fused {
     const struct tensor *part[PARTS_MAX];
     uint32_t n;
 };
 
-/* Runs twice over the same weights: to ask for room, then to fill it. */
+/* A walk over the weights.  The first walk requests room; the second fills
+ * it. */
 struct walk {
     struct opencl *c;
     struct opencl_arena *arena;
     bool fill;
-    uint64_t seed; /* the next, of matrices that are made here */
+    uint64_t seed; /* next seed, for matrices made on the device */
 };
 
-/* Are all parts stored alike? */
+/* Returns whether all parts are stored in the same form. */
 static bool is_uniform(const struct fused *f)
 {
     const struct tensor *a = f->part[0];
@@ -43,7 +44,7 @@ static bool is_uniform(const struct fused *f)
     return true;
 }
 
-/* As the whole is going to be. */
+/* Returns the shape and form of the fused matrix. */
 static struct tensor shape_of(const struct fused *f)
 {
     struct tensor t = *f->part[0];
@@ -58,10 +59,11 @@ static struct tensor shape_of(const struct fused *f)
     return t;
 }
 
-/* Another dtype than float32 to float32. */
-static void widen(struct walk *w, const struct opencl_tensor *to, size_t at,
-                  const struct tensor *from)
+/* Widens a matrix of another dtype to float32. */
+static void widen_matrix(struct walk *w, const struct opencl_tensor *to,
+                         size_t at, const struct tensor *from)
 {
+    /* Static, as it is too large for a stack and only one caller uploads. */
     static float wide[WIDEN_ITEMS];
     const struct cpu_isa *isa = isa_find(NULL);
     size_t n = (size_t)from->rows * from->cols, item = dtype_bytes(from->dtype);
@@ -76,15 +78,15 @@ static void widen(struct walk *w, const struct opencl_tensor *to, size_t at,
     }
 }
 
-/* A quantised matrix to float32, in pieces of a row. */
-static void dequantise(struct walk *w, const struct opencl_tensor *to,
-                       size_t at, const struct tensor *from)
+/* Widens a quantised matrix to float32, row by row. */
+static void dequantise_matrix(struct walk *w, const struct opencl_tensor *to,
+                              size_t at, const struct tensor *from)
 {
     const struct cpu_isa *isa = isa_find(NULL);
     float *wide = malloc(from->cols * sizeof *wide);
 
     if (wide == NULL) {
-        opencl_fail(w->c, ST_RESOURCE_EXHAUSTED, "no memory for a row");
+        opencl_fail(w->c, ST_RESOURCE_EXHAUSTED, "not enough memory for a row");
         return;
     }
     for (uint32_t i = 0; i < from->rows; i++) {
@@ -97,7 +99,7 @@ static void dequantise(struct walk *w, const struct opencl_tensor *to,
     free(wide);
 }
 
-/* Scales and biases in pairs, behind each other. */
+/* Uploads scales and biases as interleaved pairs. */
 static void pair_up(struct walk *w, const struct opencl_tensor *to, size_t at,
                     const struct tensor *from)
 {
@@ -117,13 +119,14 @@ static void pair_up(struct walk *w, const struct opencl_tensor *to, size_t at,
     }
 }
 
-/* A part to rows `first` and on of the whole. */
-static void fill(struct walk *w, const struct opencl_tensor *out,
-                 const struct tensor *whole, const struct tensor *t,
-                 uint32_t first)
+/* Uploads a part to rows `first` and on of the fused matrix. */
+static void fill_part(struct walk *w, const struct opencl_tensor *out,
+                      const struct tensor *whole, const struct tensor *t,
+                      uint32_t first)
 {
     const size_t at = first * tensor_row_bytes(whole);
 
+    /* Quantised data and its pairs are in separate areas of the tensor. */
     if (t->bits > 0 && whole->bits > 0) {
         opencl_upload(w->c, out, at, t->data, t->rows * tensor_row_bytes(t));
         pair_up(w, out,
@@ -131,16 +134,16 @@ static void fill(struct walk *w, const struct opencl_tensor *out,
                     first * 2 * tensor_scale_bytes(whole),
                 t);
     } else if (t->bits > 0) {
-        dequantise(w, out, at, t);
+        dequantise_matrix(w, out, at, t);
     } else if (t->dtype == whole->dtype) {
         opencl_upload(w->c, out, at, t->data, tensor_bytes(t));
     } else {
-        widen(w, out, at, t);
+        widen_matrix(w, out, at, t);
     }
 }
 
-static void fuse(struct walk *w, struct opencl_tensor *out,
-                 const struct fused *f)
+static void place_fused(struct walk *w, struct opencl_tensor *out,
+                        const struct fused *f)
 {
     const struct tensor whole = shape_of(f);
     uint32_t rows = 0;
@@ -165,20 +168,20 @@ static void fuse(struct walk *w, struct opencl_tensor *out,
         return;
     }
     for (uint32_t i = 0; i < f->n; i++) {
-        fill(w, out, &whole, f->part[i], rows);
+        fill_part(w, out, &whole, f->part[i], rows);
         rows += f->part[i]->rows;
     }
 }
 
-static void matrix(struct walk *w, struct opencl_tensor *out,
-                   const struct tensor *t)
+static void place_matrix(struct walk *w, struct opencl_tensor *out,
+                         const struct tensor *t)
 {
-    fuse(w, out, &(struct fused){{t}, 1});
+    place_fused(w, out, &(struct fused){{t}, 1});
 }
 
-/* [rows, cols] float32; absent if from is NULL. */
-static void floats(struct walk *w, struct opencl_tensor *out, const float *from,
-                   uint32_t rows, uint32_t cols)
+/* Places [rows, cols] float32; absent if from is NULL. */
+static void place_floats(struct walk *w, struct opencl_tensor *out,
+                         const float *from, uint32_t rows, uint32_t cols)
 {
     if (from == NULL) {
         return;
@@ -190,9 +193,9 @@ static void floats(struct walk *w, struct opencl_tensor *out, const float *from,
     }
 }
 
-/* Zeros where a part has none. */
-static void bias(struct walk *w, struct opencl_tensor *out,
-                 const struct attention_weights *a)
+/* Fuses the biases, with zeros for parts that have none. */
+static void place_bias(struct walk *w, struct opencl_tensor *out,
+                       const struct attention_weights *a)
 {
     const float *from[] = {a->q_bias, a->k_bias, a->v_bias};
     uint32_t rows[] = {a->q.rows, a->k.rows, a->v.rows};
@@ -215,51 +218,54 @@ static void bias(struct walk *w, struct opencl_tensor *out,
     }
 }
 
-static void attention(struct walk *w, struct opencl_attention_weights *out,
-                      const struct attention_weights *a)
+static void place_attention(struct walk *w,
+                            struct opencl_attention_weights *out,
+                            const struct attention_weights *a)
 {
     const struct model_shape *s = &w->c->w->shape;
 
-    fuse(w, &out->in, &(struct fused){{&a->q, &a->k, &a->v}, 3});
-    bias(w, &out->in_bias, a);
-    matrix(w, &out->o, &a->o);
-    floats(w, &out->o_bias, a->o_bias, 1, s->hidden);
-    floats(w, &out->q_norm, a->q_norm, 1, s->head_dim);
-    floats(w, &out->k_norm, a->k_norm, 1, s->head_dim);
+    place_fused(w, &out->in, &(struct fused){{&a->q, &a->k, &a->v}, 3});
+    place_bias(w, &out->in_bias, a);
+    place_matrix(w, &out->o, &a->o);
+    place_floats(w, &out->o_bias, a->o_bias, 1, s->hidden);
+    place_floats(w, &out->q_norm, a->q_norm, 1, s->head_dim);
+    place_floats(w, &out->k_norm, a->k_norm, 1, s->head_dim);
 }
 
-static void deltanet(struct walk *w, struct opencl_deltanet_weights *out,
-                     const struct deltanet_weights *d)
+static void place_deltanet(struct walk *w, struct opencl_deltanet_weights *out,
+                           const struct deltanet_weights *d)
 {
     const struct model_shape *s = &w->c->w->shape;
 
-    fuse(w, &out->in, &(struct fused){{&d->qkv, &d->z, &d->b, &d->a}, 4});
-    matrix(w, &out->out, &d->out);
-    floats(w, &out->conv, d->conv, d->qkv.rows, s->conv);
-    floats(w, &out->a_log, d->a_log, 1, s->n_v_heads);
-    floats(w, &out->dt_bias, d->dt_bias, 1, s->n_v_heads);
-    floats(w, &out->norm, d->norm, 1, s->v_dim);
+    place_fused(w, &out->in,
+                &(struct fused){{&d->qkv, &d->z, &d->b, &d->a}, 4});
+    place_matrix(w, &out->out, &d->out);
+    place_floats(w, &out->conv, d->conv, d->qkv.rows, s->conv);
+    place_floats(w, &out->a_log, d->a_log, 1, s->n_v_heads);
+    place_floats(w, &out->dt_bias, d->dt_bias, 1, s->n_v_heads);
+    place_floats(w, &out->norm, d->norm, 1, s->v_dim);
 }
 
-static void layer(struct walk *w, struct opencl_layer *out,
-                  const struct layer_weights *l)
+static void place_layer(struct walk *w, struct opencl_layer *out,
+                        const struct layer_weights *l)
 {
     uint32_t h = w->c->w->shape.hidden;
 
     out->kind = l->kind;
-    floats(w, &out->input_norm, l->input_norm, 1, h);
-    floats(w, &out->post_norm, l->post_norm, 1, h);
+    place_floats(w, &out->input_norm, l->input_norm, 1, h);
+    place_floats(w, &out->post_norm, l->post_norm, 1, h);
     if (l->kind == MIXER_ATTENTION) {
-        attention(w, &out->attention, &l->mixer.attention);
+        place_attention(w, &out->attention, &l->mixer.attention);
     } else {
-        deltanet(w, &out->deltanet, &l->mixer.deltanet);
+        place_deltanet(w, &out->deltanet, &l->mixer.deltanet);
     }
-    fuse(w, &out->gate_up, &(struct fused){{&l->mlp.gate, &l->mlp.up}, 2});
-    matrix(w, &out->down, &l->mlp.down);
+    place_fused(w, &out->gate_up,
+                &(struct fused){{&l->mlp.gate, &l->mlp.up}, 2});
+    place_matrix(w, &out->down, &l->mlp.down);
 }
 
-/* [context, R/2, 2] */
-static void rope(struct walk *w)
+/* Makes the rope table [context, R/2, 2]. */
+static void place_rope(struct walk *w)
 {
     struct opencl *c = w->c;
     const struct model_shape *s = &c->w->shape;
@@ -272,6 +278,7 @@ static void rope(struct walk *w)
         opencl_arena_add(w->arena, &c->rope, s->context, 2 * half, sizeof *row);
         return;
     }
+    /* On the host, since OpenCL 1.2 devices need not support double. */
     rope_frequencies(&s->rope, freq);
     for (uint32_t p = 0; half > 0 && p < s->context; p++) {
         rope_angles(freq, half, p, cosine, sine);
@@ -288,22 +295,23 @@ static bool is_tied(const struct shard_weights *s)
     return s->head.data != NULL && s->head.data == s->embed.data;
 }
 
+/* Both walks must visit the same tensors in the same order. */
 static void walk_shard(struct walk *w)
 {
     struct opencl *c = w->c;
     const struct shard_weights *s = c->w;
 
     if (s->embed.data != NULL) {
-        matrix(w, &c->embed, &s->embed);
+        place_matrix(w, &c->embed, &s->embed);
     }
     if (s->head.data != NULL && !is_tied(s)) {
-        matrix(w, &c->head, &s->head);
+        place_matrix(w, &c->head, &s->head);
     }
-    floats(w, &c->final_norm, s->final_norm, 1, s->shape.hidden);
+    place_floats(w, &c->final_norm, s->final_norm, 1, s->shape.hidden);
     for (uint32_t i = 0; i < s->end - s->begin; i++) {
-        layer(w, &c->layers[i], &s->layers[i]);
+        place_layer(w, &c->layers[i], &s->layers[i]);
     }
-    rope(w);
+    place_rope(w);
 }
 
 enum status opencl_weights_new(struct opencl *c, struct opencl_arena **out,
@@ -312,10 +320,11 @@ enum status opencl_weights_new(struct opencl *c, struct opencl_arena **out,
     struct walk w = {.c = c};
     enum status st;
 
+    /* The caller frees the arena, also after an error. */
     *out = w.arena = opencl_arena_new("weights");
     c->layers = calloc(c->w->end - c->w->begin, sizeof *c->layers);
     if (w.arena == NULL || c->layers == NULL) {
-        return error_set(e, ST_RESOURCE_EXHAUSTED, "no memory");
+        return error_set(e, ST_RESOURCE_EXHAUSTED, "out of memory");
     }
     walk_shard(&w);
     st = opencl_arena_make(c, w.arena, e);
@@ -325,6 +334,7 @@ enum status opencl_weights_new(struct opencl *c, struct opencl_arena **out,
     w.fill = true;
     walk_shard(&w);
     opencl_settle(c);
+    /* A tied head shares the embedding's memory instead of a second copy. */
     if (is_tied(c->w)) {
         c->head = c->embed;
     }

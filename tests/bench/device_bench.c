@@ -1,4 +1,4 @@
-/* device_bench - what an OpenCL device can do: the limits that grid_bench's
+/* device_bench - measures an OpenCL device: the limits that grid_bench's
  * figures are shares of.
  *
  *     device_bench [--device NAME] [--kernel-cache DIR] [--seconds S]
@@ -6,27 +6,27 @@
  * Prints one line of JSON:
  *
  *     device, platform, driver, units, memory_bytes
- *     read_bandwidth   bytes a second of a kernel that reads random words far
- *                      beyond the caches (kernels/opencl/portable/read.cl)
- *     rates            operations a second, a multiply-add being two: "f32" in
+ *     read_bandwidth   bytes/s of a kernel that reads random words far beyond
+ *                      the caches (kernels/opencl/portable/read.cl)
+ *     rates            operations/s, a multiply-add being two: "f32" in
  *                      registers; on NVIDIA "mma_bf16" (operands in registers)
  *                      and, from sm_90 on, "wgmma_bf16" (in local memory),
  *                      random operands, sums in float32
  *     matrix           the largest of these
  *
- * Each is the best of three runs of --seconds (0.1), by the device's own
- * clock.  Exit code 2, with a sentence: the device cannot be had. */
+ * Each figure is the best of three runs of --seconds (0.1), by the device's own
+ * clock.  Exit code 2, with a message: the device is not available. */
 #include <getopt.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/opencl/program.h"
+#include "kernels/opencl/host/program.h"
 
 #define TURNS       3
 #define READ_BYTES  ((size_t)4 << 30)
-#define READ_HOST   ((size_t)64 << 20) /* of a device in the host's memory */
+#define READ_HOST   ((size_t)64 << 20) /* for a device in the host's memory */
 #define GROUP       256
 #define RATE_FLOATS 128
 #define RATE_TILES  16
@@ -80,7 +80,7 @@ static void argument(cl_kernel k, cl_uint at, size_t size, const void *value)
     check(clSetKernelArg(k, at, size, value), "an argument");
 }
 
-/* Seconds of a launch, as the device says. */
+/* Returns the seconds of a launch, by the device's clock. */
 static double launch(struct bench *b, cl_kernel k, size_t groups)
 {
     size_t global = groups * GROUP, local = GROUP;
@@ -148,7 +148,8 @@ static double read_bandwidth(struct bench *b)
 
 /* ---- multiplying ---- */
 
-/* Every work-group has written sums that are numbers, and not all zero. */
+/* Checks that every work-group has written sums that are numbers, and not all
+ * zero. */
 static void look(struct bench *b, const char *what, size_t groups)
 {
     size_t n = groups * GROUP;
@@ -171,8 +172,8 @@ static void look(struct bench *b, const char *what, size_t groups)
     }
 }
 
-/* Operations a second of a kernel whose last argument is how often it goes
- * round, each worth `flops` a work-group. */
+/* Returns the operations/s of a kernel whose last argument is its number of
+ * iterations, each worth `flops` per work-group. */
 static double rate(struct bench *b, cl_kernel k, cl_uint last, size_t groups,
                    double flops)
 {
@@ -247,7 +248,7 @@ static void print_rates(struct bench *b)
     printf("}, \"matrix\": %.5g}\n", most);
 }
 
-/* ---- all of it ---- */
+/* ---- the bench ---- */
 
 static void open_device(struct bench *b, const char *wish, const char *cache)
 {
@@ -267,7 +268,7 @@ static void open_device(struct bench *b, const char *wish, const char *cache)
                             (size_t)b->device.units * 8 * GROUP * sizeof(float),
                             NULL, &code);
     check(code, "memory for sums");
-    /* common.cl wants a model's H and EPS. */
+    /* common.cl needs a model's H and EPS. */
     if (opencl_programs_new(
             &b->programs, b->context, &b->device, device_bench_files,
             "-cl-std=CL1.2 -DH=16 -DEPS=1e-6f", cache, &e) != ST_OK) {

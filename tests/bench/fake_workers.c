@@ -1,10 +1,10 @@
-/* fake_workers - workers whose engines compute nothing, for load on a router.
+/* fake_workers - workers whose engines compute nothing, to load a router.
  *
  *     fake_workers ENDPOINT N ROWS SEQUENCE_TOKENS
  *
- * N processes, each the worker's own core over ZeroMQ with an engine that
- * answers at once: a token a row, ROWS rows a step, a pool of ROWS sequences
- * of SEQUENCE_TOKENS tokens.  A step begins when the one before has been
+ * N processes run the worker's own core over ZeroMQ with an engine that answers
+ * at once: a token a row, ROWS rows a step, a pool of ROWS sequences of
+ * SEQUENCE_TOKENS tokens.  A step begins when the previous one has been
  * acknowledged, so the router sets the pace and every StepOutput carries one
  * new token a row.  Ends on SIGTERM. */
 #include <signal.h>
@@ -22,8 +22,8 @@
 #define WORKERS_MAX  64
 #define BLOCK_TOKENS 32
 #define VOCAB        32000
-#define PATIENCE_US  20000 /* an acknowledgement is lost: go on */
-#define N_STATE      10    /* where a frame says how much of it is state */
+#define PATIENCE_US  20000 /* the acknowledgement was lost: continue */
+#define N_STATE      10    /* where a frame states how much of it is state */
 
 /* node_ops and engine in one, around the worker's core. */
 struct fake {
@@ -85,7 +85,7 @@ static uint64_t fake_progress(struct engine *e)
 static const struct engine_ops engine_ops = {fake_submit, fake_poll,
                                              fake_progress};
 
-/* The core's own entries; what is heard of the router sets the pace. */
+/* Calls the core's own entries; frames from the router set the pace. */
 static void node_opened(void *node, struct peer_id who)
 {
     worker_node_ops.opened(((struct fake *)node)->core, who);

@@ -1,4 +1,4 @@
-"""Of tests/bench/run: what sluice makes of an OpenCL device, point by point,
+"""Part of tests/bench/run: measures sluice on an OpenCL device, point by point
 and through the daemons."""
 import contextlib
 import datetime
@@ -17,15 +17,15 @@ TINY = "tiny-hybrid"
 QUICK = ("decode:48:1", "decode:48:3", "prefill:40")
 PROGRAMS = ["device_bench", "grid_bench"]
 SERVED, SERVED_TIMES = "qwen3.5-0.8b", 7
-SERVED_PROMPT, SERVED_TOKENS = 160, 257  # as many steps as a point's at most
+SERVED_PROMPT, SERVED_TOKENS = 160, 257  # at most as many steps as a point has
 
 
 class NoDevice(Exception):
-    """The text says why there is none."""
+    """There is no such device; the text gives the reason."""
 
 
 def limits(device, quick):
-    """What device_bench says of it."""
+    """Returns device_bench's figures of the device."""
     try:
         return measure.program("device_bench", "--device", device, "--seconds",
                                0.005 if quick else 0.1)
@@ -42,8 +42,8 @@ def config(shape):
 
 
 def read_points(path, device):
-    """Those that an earlier run left; none if there is no such file.  Half a
-    line at its end goes."""
+    """Reads the points of an earlier run; none if there is no such file.
+    Drops half a line at its end."""
     try:
         with open(path, "r+", encoding="utf-8") as f:
             whole = [line for line in f.readlines() if line.endswith("\n")]
@@ -60,7 +60,7 @@ def read_points(path, device):
 
 
 def figures_of(row, shape, found):
-    """A line of grid_bench with its shares of the limits."""
+    """Adds shares of the limits to a line of grid_bench."""
     row = {"shape": shape, **row, "device": found["device"],
            "commit": measure.commit(),
            "when": datetime.datetime.now(datetime.timezone.utc).isoformat(
@@ -90,7 +90,7 @@ def text_of(row):
 
 
 def run_shape(shape, points, device, quick):
-    """Its lines, as they come."""
+    """Yields the lines of grid_bench as they arrive."""
     command = [os.path.join(measure.BIN, "grid_bench"), "--device", device,
                "--seconds", "0" if quick else "0.5", config(shape), *points]
     with subprocess.Popen(command, stdout=subprocess.PIPE,
@@ -104,7 +104,7 @@ def run_shape(shape, points, device, quick):
 
 
 def run_grid(shapes, device, quick, path):
-    """All points that are not there yet, each kept when it is through."""
+    """Measures all points that are missing, and saves each when it is done."""
     began = time.monotonic()
     found = limits(device, quick)
     print(limits_text(found))
@@ -145,7 +145,7 @@ def limits_text(found):
 # ---- through the daemons ----
 
 def ctl(clients, *words):
-    """The last object that sluicectl prints."""
+    """Returns the last object that sluicectl prints."""
     p = subprocess.run([os.path.join(measure.BIN, "sluicectl"), *words,
                         "--json", "--router", clients],
                        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -156,7 +156,7 @@ def ctl(clients, *words):
 
 
 def generate(clients, prompt, tokens, batch):
-    """Tokens a second after the first, as a client sees them."""
+    """Returns tokens/s after the first token, at a client."""
     ids = " ".join(str(1 + 7 * i) for i in range(prompt))
     end = ctl(clients, "generate", "--ids", "--ignore-eos", "--temperature",
               "0", "--n", str(batch), "--max-tokens", str(tokens), ids)
@@ -166,7 +166,8 @@ def generate(clients, prompt, tokens, batch):
 
 
 def served(model, device, depth, load):
-    """With so many plans in flight; load: prompt, tokens, batch, times."""
+    """Measures with this many plans in flight; load: prompt, tokens, batch,
+    times."""
     *sizes, times = load
     with measure.Daemons() as d:
         _p, workers, clients = measure.router(d)
@@ -180,7 +181,7 @@ def served(model, device, depth, load):
 
 
 def run_served(device, quick, keep):
-    """One shape, bare and through router and wire, in one run."""
+    """Measures one shape, bare and through router and wire, in one run."""
     shape, prompt, tokens, times = (
         (TINY, 8, 6, 1) if quick else
         (SERVED, SERVED_PROMPT, SERVED_TOKENS, SERVED_TIMES))

@@ -1,25 +1,24 @@
-/* grid_bench - tokens a second of a shape on a device, at given points.
+/* grid_bench - tokens/s of a model shape on a device, at given points.
  *
  *     grid_bench [--device NAME] [--portable] [--kernel-cache DIR]
  *                [--step-tokens N] [--seconds S] CONFIG.json POINT...
  *
- * POINT is decode:CONTEXT:BATCH, steps of one token each of BATCH sequences
- * whose caches hold CONTEXT tokens already, or prefill:TOKENS, a prompt and
- * its first token, --step-tokens (4096) of it at a time.  The model has the
- * shape of CONFIG.json; weights and caches are random and made on the device
+ * POINT is decode:CONTEXT:BATCH, steps of one token each for BATCH sequences
+ * whose caches already hold CONTEXT tokens, or prefill:TOKENS, a prompt and its
+ * first token, --step-tokens (4096) at a time.  The model has the shape of
+ * CONFIG.json.  Weights and caches are random and made on the device
  * (kernels/opencl/noise.h), so the host need not hold them.
  *
- * A point takes --seconds (0.5) and three turns at least, after half as long
- * that is not counted.  It prints a line of
- * JSON when it is through:
+ * A point takes --seconds (0.5) and at least three turns, after a warm-up of
+ * half that time.  It prints a line of JSON when it is done:
  *
  *     {"point", "tok_s", "step_s": the median turn's, "turns", "bytes",
- *      "flops": what a turn must move and multiply at least (demand.h),
+ *      "flops": the least that a turn must move and multiply (demand.h),
  *      "weight_bytes", "scratch_bytes"}
  *
- * or, if the device has not the room, {"point", "skipped": "needs X of Y GB"}.
- * Exit code, with a sentence: 1, a point fails; 2, there is no such device, or
- * used wrongly. */
+ * or, if the device lacks the room, {"point", "skipped": "needs X of Y GB"}.
+ * Exit code, with a message: 1, a point fails; 2, there is no such device, or
+ * wrong usage. */
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,13 +36,13 @@
 #define TURNS_MAX   256
 #define TURNS_LEAST 3
 #define CONFIG_MAX  ((size_t)1 << 20)
-#define ROOM        0.97 /* of a device's memory; the driver has some too */
+#define ROOM        0.97 /* of a device's memory; the driver uses some */
 #define GB          1e9
 
 struct point {
     const char *text;
     bool decode;
-    uint32_t tokens; /* of each context; of the prompt */
+    uint32_t tokens; /* of each context, or of the prompt */
     uint32_t batch;
 };
 
@@ -77,7 +76,8 @@ static uint32_t blocks_of(const struct bench *b, const struct point *p)
     return p->batch * (n / b->options.block_tokens + 1);
 }
 
-/* Free memory is not asked for: what others take is found out by a failure. */
+/* Returns the memory that a point needs.  Free memory is not queried: what
+ * others use shows as a failure to allocate. */
 static double needs(const struct bench *b, const struct point *p)
 {
     return (double)b->sizes.weight_bytes + (double)b->sizes.scratch_bytes +
@@ -93,8 +93,8 @@ static void say_skipped(const struct bench *b, const struct point *p,
     fflush(stdout);
 }
 
-/* Of all weights: an embedding that is not the head is there, though a step
- * reads next to nothing of it. */
+/* Returns the bytes of all weights.  An embedding that is not the head counts,
+ * though a step reads hardly any of it. */
 static double weight_bytes(const struct bench *b)
 {
     return b->demand.weight_bytes + b->demand.head_bytes +
@@ -153,7 +153,7 @@ static double prefill_turn(struct bench *b, uint32_t n)
 /* ---- a point ---- */
 
 struct times {
-    double of[TURNS_MAX], all, wanted; /* seconds, as many at least */
+    double of[TURNS_MAX], all, wanted; /* seconds; wanted: their least sum */
     uint32_t n, least;
 };
 
@@ -246,13 +246,13 @@ static int run_point(struct bench *b, const struct point *p)
         say_why(p->text, e.text);
         return 1;
     }
-    run_turns(b, p, &warm); /* clocks of a device that idled go up slowly */
+    run_turns(b, p, &warm); /* an idle device's clocks rise slowly */
     run_turns(b, p, &t);
     say(b, p, &t);
     return 0;
 }
 
-/* ---- all of them ---- */
+/* ---- the bench ---- */
 
 static void make_model(struct bench *b)
 {

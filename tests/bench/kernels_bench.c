@@ -1,33 +1,36 @@
-/* kernels_bench - tokens a second of the forward pass.
+/* kernels_bench - tokens/s of the forward pass.
  *
  *     kernels_bench [--threads N] [--isa NAME] [--prompt N] [--steps N]
  *                   [--device NAME] [--portable] [--profile]
  *                   [--step-tokens N] [--batch N] [--json]
  *                   MODEL_DIR | qwen3.5-0.8b | qwen3.5-9b | qwen3-0.6b
  *
- * The names are random weights in those models' exact shapes.  Decode is
- * at batch 1 to 32 after a prompt of N tokens each, N steps a round; prefill
- * is one prompt of N tokens and 512, and of --step-tokens.  The choice of a
- * token is timed alone, one row on one thread; what 20 logprobs cost also as
- * the processor time of decode steps at batch 1 over that of steps between
- * them.
+ * The names stand for random weights in those models' exact shapes.
  *
- * A decode step must read the weights once and each sequence's cache, a
- * prompt's token must pass every weight.  Each point is measured in rounds;
- * before each the processors' read bandwidth and float32 rate are, since what
- * others on the machine leave changes within seconds.  Every figure is the
- * median of the rounds, a share that of the rounds' own.  Of an OpenCL device
- * there are none, and shares are 0: tests/bench/run --grid has them.
+ * - Decode: at batch 1 to 32 after a prompt of N tokens each, N steps a round.
+ * - Prefill: one prompt of N tokens, of 512, and of --step-tokens.
+ * - Choice of a token: timed alone, one row on one thread.
+ * - 20 logprobs: timed alone, and as the processor time of decode steps at
+ *   batch 1 over that of steps between them.
+ *
+ * A decode step must read the weights once and each sequence's cache; a prompt
+ * token must pass every weight.  Each point is measured in rounds.  The
+ * processors' read bandwidth and float32 rate are measured before each round,
+ * since other load on the machine changes within seconds.  Every figure is the
+ * median of the rounds; a share is the median of each round's own share.  For
+ * an OpenCL device these limits are not measured and shares are 0;
+ * tests/bench/run --grid measures them.
  *
  * --json prints one object instead, for tests/bench/run: rates in bytes,
- * operations and tokens a second; `share` is of the read bandwidth (decode)
- * or of the float32 rate (prefill); of a choice, seconds of a row. */
+ * operations and tokens per second.  `share` is of the read bandwidth (decode)
+ * or of the float32 rate (prefill); for a choice, seconds per row. */
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include "kernels/backends/backend.h"
 #include "tests/bench/demand.h"
 #include "tests/bench/machine.h"
 #include "tests/golden/runner.h"
@@ -36,18 +39,18 @@
 
 #define BATCH_MAX 32
 #define BATCHES   5
-#define SEQUENCES 61   /* all of the batches at once */
-#define STEPS_MAX 1024 /* of a round */
-#define ROUNDS    5    /* of a point */
-#define CHOICES   50   /* of a row alone */
-#define IDS       4096 /* that penalties of a row alone walk */
+#define SEQUENCES 61   /* sequences of all batches together */
+#define STEPS_MAX 1024 /* most steps per round */
+#define ROUNDS    5    /* rounds per point */
+#define CHOICES   50   /* choices of a row alone */
+#define IDS       4096 /* ids under penalties of a row alone */
 
 struct bench {
     const struct shard_weights *w;
     struct runner runner;
     uint32_t prompt, steps;
-    uint32_t long_prompt; /* of --step-tokens; 0: not tried */
-    uint32_t batch;       /* the only one; 0: all that we try */
+    uint32_t long_prompt; /* of --step-tokens; 0: not measured */
+    uint32_t batch;       /* the only batch size; 0: all sizes */
     bool json;
     struct demand demand;
     struct kernels_sizes sizes;
@@ -72,7 +75,7 @@ static void start(struct bench *b, struct run_seq *s, uint32_t n, uint32_t more)
     free(ids);
 }
 
-/* The prompt alone; into logits unless NULL those of its first token. */
+/* Runs the prompt alone; unless NULL, logits gets those of its first token. */
 static void prompt_once(struct bench *b, float *logits)
 {
     struct run_seq s;
@@ -103,10 +106,10 @@ static double median(double *of, uint32_t n)
     return of[n / 2];
 }
 
-/* A point's figures of each round, then (the first) their medians. */
+/* A point's figures of each round, then their medians in the first. */
 struct point {
     double seconds[ROUNDS];
-    double bandwidth[ROUNDS], peak[ROUNDS]; /* of the threads; 0 of none */
+    double bandwidth[ROUNDS], peak[ROUNDS]; /* of the threads; 0: none */
     double bytes_share[ROUNDS], flops_share[ROUNDS];
 };
 
@@ -122,7 +125,7 @@ static double share(double rate, double limit)
     return limit > 0.0 ? rate / limit : 0.0;
 }
 
-/* After n turns, each of so many bytes and operations. */
+/* Ends a round of n turns, each of this many bytes and operations. */
 static void round_end(struct point *p, uint32_t i, uint32_t n, double bytes,
                       double flops)
 {
@@ -143,7 +146,7 @@ static void point_end(struct point *p)
     }
 }
 
-/* A prompt of n tokens. */
+/* Measures a prompt of n tokens. */
 static void bench_prefill(struct bench *b, uint32_t n)
 {
     double flops = demand_prefill_flops(&b->demand, n);
@@ -181,7 +184,8 @@ static void decode_once(struct bench *b, struct run_seq *s, uint32_t batch)
     }
 }
 
-/* What a step of so many sequences moves, half way through all steps. */
+/* Returns the bytes of a step of this many sequences, half way through all
+ * steps. */
 static double decode_bytes(const struct bench *b, uint32_t batch)
 {
     double blocks =
@@ -192,10 +196,10 @@ static double decode_bytes(const struct bench *b, uint32_t batch)
                                (double)b->sizes.slot_bytes);
 }
 
-/* A batch that decodes. */
+/* A batch in decode. */
 struct decode {
     uint32_t batch;
-    double bytes, flops; /* of a step */
+    double bytes, flops; /* of one step */
     struct run_seq s[BATCH_MAX];
     struct point p;
 };
@@ -237,8 +241,8 @@ static void decode_end(struct bench *b, struct decode *d)
            *p->bytes_share, *p->bandwidth, *p->flops_share);
 }
 
-/* Of each batch a round, then the next of each: so that what the machine gives
- * is the same for all of them. */
+/* Runs a round of each batch, then the next round of each, so that the
+ * machine's changing load affects all of them alike. */
 static void bench_decode(struct bench *b, const uint32_t *of, uint32_t n)
 {
     static struct decode d[BATCHES];
@@ -292,11 +296,12 @@ static double decode_as(struct bench *b, struct run_seq *s,
     return processor_seconds() - begin;
 }
 
-/* Decode steps with logprobs over greedy ones beside them. */
+/* Measures decode steps with logprobs, interleaved with greedy ones. */
 static void bench_logprobs(struct bench *b)
 {
     double plain[2 * STEPS_MAX], asked[2 * STEPS_MAX], ratio;
-    const uint32_t n = 2 * b->steps; /* of each: a point has room for both */
+    const uint32_t n = 2 * b->steps; /* for both kinds: a point has room for
+                                      * both */
     struct sampling how = greedy;
     struct run_seq s;
 
@@ -321,7 +326,7 @@ static void bench_logprobs(struct bench *b)
            ratio);
 }
 
-/* Seconds of one row's choice on the thread of `alone`. */
+/* Returns the seconds of one row's choice on the thread of `alone`. */
 static double choice_seconds(struct kernels *alone, const float *logits,
                              struct sample_row row)
 {
@@ -380,7 +385,7 @@ static void bench_rows(struct bench *b, struct kernels *alone,
     }
 }
 
-/* On the logits that the model itself gives after a prompt. */
+/* Measures choices on the logits that the model itself gives after a prompt. */
 static void bench_choices(struct bench *b, const struct kernels_options *o)
 {
     float *logits = calloc(b->w->shape.vocab, sizeof *logits);
@@ -391,7 +396,7 @@ static void bench_choices(struct bench *b, const struct kernels_options *o)
 
     one.n_threads = one.max_logits = 1;
     if (logits == NULL || ids == NULL ||
-        kernels_new(&alone, b->w, &one, &e) != ST_OK) {
+        backend_new(&alone, b->w, &one, &e) != ST_OK) {
         abort();
     }
     for (uint32_t i = 0; i < IDS; i++) {
@@ -418,7 +423,7 @@ static void measure_all(struct bench *b, const struct kernels_options *o)
     print_json(b, "], ");
     bench_decode(b, batches, BATCHES);
     print_json(b, ", \"choice\": {");
-    if (b->sizes.weight_bytes == 0) { /* a cpu's */
+    if (b->sizes.weight_bytes == 0) { /* a cpu backend */
         bench_choices(b, o);
     }
     print_json(b, "}}\n");
@@ -546,7 +551,7 @@ static const struct option options[] = {
     {NULL, 0, NULL, 0},
 };
 
-/* False of one that there is not. */
+/* Returns false for an unknown option. */
 static bool take_option(int c, struct bench *b, struct kernels_options *o,
                         uint32_t *bits)
 {

@@ -10,10 +10,10 @@
 #include <immintrin.h>
 #endif
 
-#define READ_BYTES  ((size_t)256 << 20) /* of a thread */
+#define READ_BYTES  ((size_t)256 << 20) /* per thread */
 #define READ_TURNS  4
 #define PEAK_TURNS  16000000
-#define CHAINS      16 /* more than the latency of a multiply-add covers */
+#define CHAINS      16 /* enough to cover the latency of a multiply-add */
 #define THREADS_MAX 256
 #define TRIES       3
 
@@ -25,9 +25,9 @@ double machine_now(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* A quarter of a thread's memory each, at the same time; with large pages,
- * like the weights of a model (worker/model/shard.c): with small ones it is
- * the page tables' limit that is found, half of the memory's. */
+/* Each thread reads four quarters of its memory at the same time.  With large
+ * pages, like a model's weights (worker/model/shard.c): with small pages the
+ * page tables are the limit, at half of the memory's rate. */
 #define STREAMS   4
 #define HUGE_PAGE ((size_t)2 << 20)
 
@@ -121,8 +121,8 @@ double machine_read_bandwidth(uint32_t n_threads)
     return (double)n_threads * READ_TURNS * (double)READ_BYTES / took;
 }
 
-/* A rate: operations of a turn on this processor (0: not known how to
- * measure), and PEAK_TURNS turns of it. */
+/* A rate: operations of a turn on this processor (0: cannot be measured), and
+ * PEAK_TURNS turns of it. */
 struct burner {
     double turn_ops;
     int (*turns)(void);
@@ -199,7 +199,7 @@ __attribute__((target("avx2"))) static int int8_avx2(void)
     for (int t = 0; t < PEAK_TURNS; t++) {
 #pragma GCC unroll 8
         for (int i = 0; i < 8; i++) {
-            /* x hangs on the sum before, so that nothing is hoisted. */
+            /* x depends on the previous sum, so that nothing is hoisted. */
             __m256i p = _mm256_maddubs_epi16(_mm256_xor_si256(x, a[i]), y);
 
             a[i] = _mm256_add_epi32(a[i], _mm256_madd_epi16(p, ones));
@@ -248,7 +248,8 @@ static void *burn(void *arg)
 {
     const struct burner *b = arg;
 
-    return (void *)(intptr_t)b->turns(); /* so that the work is not left out */
+    return (void *)(intptr_t)b->turns(); /* keeps the work from being optimised
+                                          * away */
 }
 
 static double peak(struct burner b, uint32_t n_threads)

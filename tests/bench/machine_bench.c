@@ -1,10 +1,9 @@
-/* machine_bench - what this machine can do, as one line of JSON.
+/* machine_bench - measures this machine, and prints one line of JSON.
  *
  *     machine_bench
  *
  * {"threads": N, "read_bandwidth": [1 thread, N], "f32": [..], "int8": [..]}:
- * bytes, or operations (a multiply-add is two), a second.  Each is
- * machine_best(). */
+ * bytes/s, or operations/s (a multiply-add is two).  Each is machine_best(). */
 #include <stdio.h>
 
 #include "kernels/cpu/threads.h"

@@ -1,5 +1,5 @@
-"""What tests/bench/run measures: each part runs programs of build/release and
-returns what they say, as docs/speed.md lists it."""
+"""The parts of tests/bench/run: each runs programs of build/release and returns
+their figures, as docs/speed.md lists them."""
 import contextlib
 import datetime
 import json
@@ -11,7 +11,7 @@ import time
 
 FORMAT = 2
 ROOT = os.path.realpath(os.path.join(os.path.dirname(__file__), "..", ".."))
-BUILT = os.environ.get("SLUICE_BIN")  # programs that are there already
+BUILT = os.environ.get("SLUICE_BIN")  # a folder of existing programs
 BIN = BUILT or os.path.join(ROOT, "build", "release", "bin")
 TINY = os.path.join(ROOT, "models", "tiny-hybrid")
 CONFIGS = os.path.join(ROOT, "tests", "vectors", "configs")
@@ -23,8 +23,8 @@ LIMIT_S = 1800  # no program takes longer
 
 
 class Failed(Exception):
-    """A part could not be measured; the text says why.  Of a program that
-    ended so: its exit code, and what it said."""
+    """A part could not be measured; the text gives the reason.  For a program
+    that failed: its exit code and its output."""
 
     def __init__(self, text, code=0, said=""):
         super().__init__(text)
@@ -32,7 +32,7 @@ class Failed(Exception):
 
 
 def program(name, *words):
-    """Run a program of the build; its output, parsed as JSON."""
+    """Runs a program of the build; returns its output, parsed as JSON."""
     try:
         p = subprocess.run([os.path.join(BIN, name), *map(str, words)],
                            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -48,7 +48,7 @@ def program(name, *words):
 
 
 def build():
-    """Quiet unless it fails."""
+    """Builds; prints nothing unless the build fails."""
     if BUILT:
         return
     log = os.path.join(ROOT, "build", "bench.log")
@@ -80,9 +80,9 @@ def part_tiny(quick, _keep):
 
 @contextlib.contextmanager
 def model_of(name, keep, bits=0):
-    """A directory with random weights in the shape of a published model, of
-    bits if that is not 0, else bf16; it goes with the run unless it is to be
-    kept."""
+    """Makes a directory with random weights in the shape of a published model,
+    quantised to `bits` if that is not 0, else bf16; deleted after the run
+    unless --keep names a folder."""
     config = os.path.join(CONFIGS, name + ".json")
     where = keep or tempfile.mkdtemp(prefix="sluice-bench.")
     path = os.path.join(where, f"{name}-q{bits}" if bits else name)
@@ -107,15 +107,15 @@ def of_shape(name, bits=0):
 # ---- daemons ----
 
 class Daemons:
-    """Programs that run beside; each is stopped at the end, and what it said
-    on stderr is shown if it did not stay."""
+    """Programs that run in the background; each is stopped at the end, and its
+    stderr is shown if it ended early."""
 
     def __init__(self):
         self.running = []
         self.log = tempfile.TemporaryFile(mode="w+")
 
     def start(self, name, *words, two_cores=False):
-        """Wait for its first line, if it is one that says it is ready."""
+        """Starts a program; waits for its line if it prints one when ready."""
         pipe = name.startswith("sluice-")
         p = subprocess.Popen([os.path.join(BIN, name), *map(str, words)],
                              stdout=subprocess.PIPE if pipe else None,
@@ -149,8 +149,8 @@ class Daemons:
 
 
 def router(daemons):
-    """On loopback TCP, ports that are free; the process, and where it
-    listens for workers and for clients."""
+    """Starts a router on free ports of loopback TCP; returns the process and
+    its endpoints for workers and for clients."""
     p, line = daemons.start("sluice-router", "--workers", "tcp://127.0.0.1:0",
                             "--clients", "tcp://127.0.0.1:0",
                             "--log-level", "error", two_cores=True)
@@ -160,7 +160,7 @@ def router(daemons):
 
 
 def await_workers(clients, n):
-    """Until n have said Hello."""
+    """Waits until n workers are connected."""
     for _ in range(200):
         p = subprocess.run([os.path.join(BIN, "sluicectl"), "workers",
                             "--json", "--router", clients],
@@ -204,8 +204,8 @@ def part_serve(quick, _keep):
 
 
 def part_stages(quick, keep):
-    """Are three stages busy; and two stages of one thread, cut as `plan` says,
-    beside one worker of two, in turn, 16 rows a microbatch."""
+    """Measures how busy three stages are; then two stages of one thread, cut by
+    `plan`, and one worker of two threads, in turn, 16 rows a microbatch."""
     figures = {"busy": program("replica_bench", "--json"), "one": [],
                "two": []}
     with model_of("qwen3.5-0.8b", keep) as model:
@@ -224,8 +224,8 @@ def part_stages(quick, keep):
 
 
 def distribution(values):
-    """p50, p99, max, and a histogram: [upper bound, how many] with two bars a
-    doubling."""
+    """Returns p50, p99, max, and a histogram: [upper bound, count] with two
+    bars a doubling."""
     values = sorted(values)
     bars, at, bound = [], 0, 1.0
     while at < len(values):
@@ -265,7 +265,7 @@ def commit():
 
 
 def start(quick):
-    """What is said of every run, and what failed: {part: why}."""
+    """Returns the fields of every run, with failures as {part: reason}."""
     figures = {"sluice_bench": FORMAT, "quick": quick, "commit": commit(),
                "when": datetime.datetime.now(datetime.timezone.utc).isoformat(
                    timespec="seconds"),
@@ -279,7 +279,7 @@ def start(quick):
 
 
 def run(parts, quick, keep):
-    """All figures, and what failed."""
+    """Returns all figures, and the failures."""
     figures, failed = start(quick)
     for part in [] if failed else parts:
         print(f"tests/bench/run: {part} ...", flush=True)

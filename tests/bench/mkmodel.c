@@ -1,9 +1,10 @@
-/* mkmodel - write a model directory of random weights.
+/* mkmodel - writes a model directory of random weights.
  *
  *     mkmodel CONFIG.json DIR [--seed N] [--dtype bf16|f16|f32] [--files N]
  *             [--prefix text|multimodal|mlx] [--bits 4|8] [--group 32|64|128]
  *
- * With --bits, quantised; groups are of 64 unless --group says otherwise. */
+ * With --bits, weights are quantised, in groups of 64 unless --group is
+ * given. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +21,7 @@ static int usage(void)
     return 2;
 }
 
-/* The place of word in a list of n, -1 if it is not there. */
+/* Returns the index of word in a list of n, or -1. */
 static int place(const char *word, const char *const *list, int n)
 {
     for (int i = 0; i < n; i++) {

@@ -14,7 +14,7 @@
 #define SPECS_PER_LAYER 32
 #define BUFFER          65536
 
-/* What values a tensor gets: middle + spread * [-1, 1). */
+/* The values of a tensor: middle + spread * [-1, 1). */
 struct fill {
     float middle, spread;
 };
@@ -24,7 +24,7 @@ struct spec {
     uint32_t rank;
     uint64_t dims[3];
     enum dtype dtype;
-    bool words; /* U32 of any bits, not dtype and fill */
+    bool words; /* U32 words of any bits; ignores dtype and fill */
     struct fill fill;
     uint64_t bytes;
 };
@@ -67,7 +67,8 @@ static bool quantises(const struct writer *w, uint64_t cols)
     return w->options->bits > 0 && cols % w->options->group == 0;
 }
 
-/* A matrix as stored: values in [-spread, spread), or words that come near. */
+/* Adds a matrix as stored: values in [-spread, spread), or words that
+ * dequantise to about that. */
 static void add_stored(struct writer *w, const char *name, uint64_t rows,
                        uint64_t cols, struct fill fill)
 {
@@ -107,7 +108,7 @@ static struct fill matrix_fill(uint64_t cols)
     return (struct fill){0, sqrtf(3.0f / (float)cols)};
 }
 
-/* Stored less one where the family does so and the file is no MLX one. */
+/* Stored minus one if the family does so and the file is not MLX's. */
 static struct fill norm_fill(const struct writer *w)
 {
     bool less = w->config.norms == NORM_GAMMA_MINUS_1 &&
@@ -251,8 +252,8 @@ static uint64_t draw(uint64_t *state)
     return z ^ z >> 31;
 }
 
-/* Normal numbers only, to nearest even: all that fill makes; what is too
- * small for float16 becomes 0. */
+/* Rounds normal numbers to nearest even, which is all that fill makes; values
+ * too small for float16 become 0. */
 static uint16_t half_of(float f, enum dtype dtype)
 {
     uint32_t bits, drop = dtype == DTYPE_BF16 ? 16 : 13;
@@ -282,7 +283,8 @@ static void put_value(char *to, float f, enum dtype dtype)
     }
 }
 
-/* A tensor's values follow from the seed and its name without a prefix. */
+/* Returns a tensor's seed, from the model's seed and the name without
+ * prefix. */
 static uint64_t seed_of(const struct writer *w, const char *name)
 {
     uint64_t state = w->options->seed;
@@ -301,7 +303,7 @@ static uint64_t seed_of(const struct writer *w, const char *name)
     return state;
 }
 
-/* Element i of a tensor to `to`; bits are drawn for it. */
+/* Writes element i of a tensor to `to`, from the drawn bits. */
 static void put_element(const struct spec *s, char *to, uint64_t bits)
 {
     float unit = (float)(int16_t)(bits & 0xffff) / 32768.0f;
@@ -434,7 +436,7 @@ static enum status write_files(const struct writer *w, struct error *e)
     return fclose(index) == 0 || st != ST_OK ? st : file_error(path, e);
 }
 
-/* With what it says of quantisation, if there is any. */
+/* Copies config.json, and adds the quantisation, if there is any. */
 static enum status write_config(const struct writer *w, json_t *doc,
                                 struct error *e)
 {

@@ -1,11 +1,13 @@
-/* model_writer.h - a model directory of random weights, for any config.json.
+/* model_writer.h - writes a model directory of random weights for any
+ * config.json.
  *
- * Writes what worker/model/shard.h reads, so that tests and benchmarks need
- * no download: config.json copied, model.safetensors or several files with an
- * index.  The same seed gives the same values, whatever the files and
- * prefixes; the numbers keep activations finite, and mean nothing.
+ * The files are those that worker/model/shard.h reads, so that tests and
+ * benchmarks need no download: config.json copied, model.safetensors or several
+ * files with an index.  The same seed gives the same values, whatever the files
+ * and prefixes.  The numbers keep activations finite, and mean nothing.
  *
- * Threading: none.  Memory: a buffer; tensors are streamed. */
+ * Threading: none.
+ * Memory: a buffer; tensors are streamed. */
 #ifndef TESTS_BENCH_MODEL_WRITER_H
 #define TESTS_BENCH_MODEL_WRITER_H
 
@@ -21,21 +23,21 @@ enum writer_prefix {
     WRITER_MLX         /* language_model.model., conv [C, K, 1], gamma whole */
 };
 
-/* Zeroed: float32, one file, text prefix. */
+/* All zero: float32, one file, text prefix. */
 struct writer_options {
     uint64_t seed;
     enum dtype dtype;
-    /* 4 or 8: matrices whose columns group (32, 64 or 128) divides are
-     * quantised as common/model/layout.h says, with scales and biases of
-     * dtype, and config.json says so; 0: none. */
+    /* 4 or 8: quantises matrices whose columns group (32, 64 or 128) divides,
+     * as common/model/layout.h describes, with scales and biases of dtype, and
+     * states it in config.json; 0: none. */
     uint32_t bits, group;
-    uint32_t n_files; /* 0: 1 */
+    uint32_t n_files; /* 0 means 1 */
     enum writer_prefix prefix;
-    const char *without; /* leave out the tensor whose name ends so */
-    const char *extra;   /* add an F32 [1] tensor of this whole name */
+    const char *without; /* omits the tensor whose name ends so */
+    const char *extra;   /* adds an F32 [1] tensor with this whole name */
 };
 
-/* Make dir if it is not there and fill it. */
+/* Makes dir if it does not exist, and fills it. */
 MUST_CHECK enum status model_write(const char *config_path, const char *dir,
                                    const struct writer_options *o,
                                    struct error *e);

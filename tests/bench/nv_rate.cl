@@ -1,18 +1,18 @@
-/* nv_rate.cl
+/* nv_rate.cl - rates of the matrix units.
  *
- * d += a b, over and over: what the matrix units do of bf16 products with
- * sums in float32, their operands random and already where they are read.
+ * d += a b, repeatedly: bf16 products with sums in float32, on random operands
+ * that are already in registers or local memory.
  *
  *   rate_mma     mma.sync m16n8k16, operands in registers
  *   rate_wgmma   wgmma m64n256k16, operands in local memory, 128-byte swizzle
  *
- *   out  float [items]: the sum of d, so that nothing is left out
+ *   out  float [items]: the sum of d, so that nothing is optimised away
  *
- * Launch    groups of RATE_GROUP items; a warp (mma) does
+ * Launch    groups of RATE_GROUP work-items; a warp (mma) does
  *           2 * 16 * 8 * 16 * RATE_TILES * n operations, four (wgmma)
  *           2 * 64 * 256 * 64 * n
  * Defines   RATE_GROUP 256, RATE_TILES 16
- * Needs     sm_80; rate_wgmma sm_90, by way of program.h's held-back lines */
+ * Needs     sm_80; rate_wgmma sm_90, with the held-back lines of program.h */
 static uint mix(uint x)
 {
     x = (x ^ x >> 16) * 0x85ebca6bu;
@@ -60,7 +60,8 @@ rate_mma(__global float *out, const uint n)
 #define A_BYTES (64 * 64 * 2)
 #define B_BYTES (256 * 64 * 2)
 
-/* Of a tile in local memory, rows of 128 bytes, eights of rows 1024 apart. */
+/* Describes a tile in local memory: rows of 128 bytes, eights of rows 1024
+ * apart. */
 #define SWIZZLE_128 ((ulong)1 << 62 | (ulong)64 << 32 | (ulong)1 << 16)
 
 #define F4(i)  "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
@@ -102,7 +103,7 @@ rate_wgmma(__global float *out, const uint n)
         tiles[i] = pair(i);
     }
 #pragma unroll
-    for (int i = 0; i < 128; i++) { /* d stays in registers */
+    for (int i = 0; i < 128; i++) { /* d must stay in registers */
         d[i] = 0.0f;
     }
     __asm__ volatile("fence.proxy.async;" ::: "memory");

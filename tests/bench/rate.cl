@@ -1,11 +1,11 @@
-/* rate.cl
+/* rate.cl - the float32 rate.
  *
- * x = a x + b, over and over, in registers: what the device multiplies and
- * adds in float32.
+ * x = a x + b, repeatedly, in registers: multiplications and additions in
+ * float32.
  *
- *   out  float [items]: the sum of x, so that nothing is left out
+ *   out  float [items]: the sum of x, so that nothing is optimised away
  *
- * Launch    any number of items; 2 * RATE_FLOATS * n operations each
+ * Launch    any number of work-items; 2 * RATE_FLOATS * n operations each
  * Defines   RATE_FLOATS 128 */
 __kernel void rate(__global float *out, const float a, const float b,
                    const uint n)

@@ -20,8 +20,8 @@ static void must(int ok, const char *what)
     }
 }
 
-/* All parts of one message from one socket to the other, the first (whom it
- * is for) put in place of the one that came; keeps who sent it. */
+/* Forwards all parts of one message from one socket to the other; replaces the
+ * first part, the addressee, and keeps the sender. */
 static void forward(void *from, void *to, zmq_msg_t *whom, zmq_msg_t *sender)
 {
     zmq_msg_t body, copy;
@@ -44,7 +44,7 @@ static void *router_bound(void *context, char *endpoint, size_t size)
     return s;
 }
 
-/* One client at a time and one worker: that is all the bench asks. */
+/* Serves one client at a time and one worker, which is all the bench needs. */
 static void broke(int out)
 {
     void *context = zmq_ctx_new();

@@ -1,14 +1,14 @@
-/* replica_bench - are all stages of a replica busy?
+/* replica_bench - measures whether all stages of a replica are busy.
  *
  *     replica_bench [--stages N] [--rows N] [--step-us N] [--depth N] [--json]
  *
- * Real cores, joined in memory, and engines that take the same time for every
- * step and do nothing in it: what the stages wait for each other, and for the
- * cores, is all there is to see.  N rows for each microbatch, 64 tokens each.
- * A stage's share is its steps' time of the time from the leader's first plan
- * to the last result.
+ * Real cores are joined in memory with engines that take the same time for
+ * every step and compute nothing.  So the only visible time is that which
+ * stages wait for each other and for the cores.  Each microbatch has N rows,
+ * each row 64 tokens.  A stage's share is the time of its steps over the time
+ * from the leader's first plan to the last result.
  *
- * The engines sleep, so a machine that is busy hurts it little. */
+ * The engines sleep, so a busy machine affects the result little. */
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +24,7 @@
 #define VOCAB  1000u
 #define PROMPT 8u
 
-/* Plans take step_us each, one after the other. */
+/* An engine whose plans take step_us each, one after the other. */
 struct sleeper {
     struct engine engine;
     int fd;
@@ -34,7 +34,7 @@ struct sleeper {
     int64_t end_us[ENGINE_DEPTH_MAX];
     uint32_t n, depth;
     uint64_t n_done;
-    int64_t first_us, last_us; /* begun, ended */
+    int64_t first_us, last_us; /* begin and end */
     float *hidden;
 };
 
@@ -107,7 +107,7 @@ static bool sleeper_poll(struct engine *e, struct plan_result *out)
 static uint64_t sleeper_progress(struct engine *e)
 {
     (void)e;
-    return (uint64_t)now_us(); /* it ticks */
+    return (uint64_t)now_us(); /* always progresses */
 }
 
 static const struct engine_ops sleeper_ops = {.submit = sleeper_submit,

@@ -1,12 +1,12 @@
-/* replica_speed - a model on one worker, or on several stages.
+/* replica_speed - measures a model on one worker, or on several stages.
  *
  *     replica_speed MODEL_DIR [--cuts A,B,..] [--threads N] [--sequences N]
  *                   [--prompt N] [--depth N] [--json]
  *
- * Whole workers joined in memory, each with N threads that compute; the stages
- * after the first begin at the layers A, B, ..  All sequences at once, 64
- * tokens each.  Prints tokens a second, prompt tokens apart, and the processor
- * time that all of it took. */
+ * Whole workers are joined in memory, each with N compute threads; the stages
+ * after the first begin at the layers A, B, ..  All sequences run at once, 64
+ * tokens each.  Prints tokens/s, prompt tokens separately, and the processor
+ * time of the whole run. */
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -90,7 +90,7 @@ static void fill_asks(struct replica_ask *asks, const struct setup *s,
     }
 }
 
-/* One token each is the prompts' time. */
+/* Runs one token each first: the prompts' time. */
 static double run(const struct replica_stage *stages, const struct setup *s,
                   const struct replica_options *o, uint32_t max_tokens)
 {

@@ -2,11 +2,11 @@
 
 MODELS = ("tiny-hybrid", "qwen3.5-0.8b", "qwen3.5-0.8b-q8", "qwen3.5-0.8b-q4",
           "qwen3-0.6b")
-BUSY = 0.5  # load average before the start above which figures mean little
+BUSY = 0.5  # with a higher load average before the start, figures mean little
 
 
 def at(figures, *path):
-    """figures[a][b]..., None where it is not there."""
+    """Returns figures[a][b]..., or None if there is no such figure."""
     for key in path:
         try:
             figures = figures[key]
@@ -28,7 +28,7 @@ def batching(figures, model):
     return many / one if one and many else None
 
 
-# name, what it is a figure of, wanted, at least (+1) or at most (-1)
+# name, its figure, target, at least (+1) or at most (-1)
 TARGETS = (
     ("decode at batch 1, qwen3.5-0.8b, share of the bandwidth",
      lambda f: decode(f, "qwen3.5-0.8b", 1, "share"), 0.7, 1),

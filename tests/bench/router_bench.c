@@ -1,8 +1,8 @@
-/* router_bench - tokens a second through the router's core, one thread.
+/* router_bench - tokens/s through the router's core, on one thread.
  *
- * 8 workers of 31 sequences each say one StepOutput a step, one token a row;
- * 8 clients take the chunks and acknowledge.  Only the time inside the
- * router (recv and tick) is counted: the fakes around it are not. */
+ * 8 workers of 31 sequences each send one StepOutput a step, one token a row; 8
+ * clients receive the chunks and acknowledge.  Only the time inside the router
+ * (recv and tick) counts, without the fakes around it. */
 #include <stdio.h>
 
 #include "tests/unit/router/rig.h"

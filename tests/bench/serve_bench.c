@@ -1,15 +1,15 @@
-/* serve_bench - how long a newcomer waits, and a cancel.
+/* serve_bench - measures how long a new request and a cancel take.
  *
  *     serve_bench ENDPOINT BACKGROUND PROBES
  *
- * Real daemons: while BACKGROUND generations decode, PROBES more come one
- * after the other: each joins the running batch, makes a few tokens, and is
+ * Uses real daemons.  While BACKGROUND requests decode, PROBES more arrive one
+ * after the other: each joins the running batch, generates a few tokens, and is
  * cancelled.  Prints one line of JSON with, for each probe, microseconds:
  *
- *     join    from the call to its first token, as the client sees it
- *     cancel  from the call to the receipt, as the client sees it
+ *     join    from the call to its first token, at the client
+ *     cancel  from the call to the receipt, at the client
  *     free    from the cancel's arrival at the worker until the memory was
- *             free, as the receipt says
+ *             free, as the receipt reports
  *     step    device time of the worker's last step */
 #include <inttypes.h>
 #include <stdio.h>
@@ -24,7 +24,7 @@
 #define BACKGROUND_MAX 64
 #define PROMPT         32
 #define LONG_TOKENS    3000
-#define PROBE_TOKENS   4 /* before it is cancelled, and up to 7 more */
+#define PROBE_TOKENS   4 /* before the cancel, and up to 7 more */
 
 struct probe {
     double join_us, cancel_us;
@@ -32,9 +32,9 @@ struct probe {
 };
 
 struct bench {
-    struct client *streams; /* the background's connection */
+    struct client *streams; /* connection of the background */
     struct client *probes, *admin;
-    uint32_t n_background, n_live; /* live: that have a first token */
+    uint32_t n_background, n_live; /* n_live: those with a first token */
     bool done;
 };
 
@@ -85,7 +85,7 @@ static void begin(struct client *c, uint8_t id[16], uint32_t max_tokens,
     }
 }
 
-/* ---- the background: begun anew when it ends ---- */
+/* ---- the background: restarted when it ends ---- */
 
 static void background_begin(struct stream *s);
 
@@ -122,7 +122,8 @@ static void background_begin(struct stream *s)
 
 /* ---- a probe ---- */
 
-/* Any part of a step: else all come where the step before ended. */
+/* Waits for any part of a step; otherwise all probes arrive when a step
+ * ends. */
 static void wait_some(struct bench *b, uint64_t step_us)
 {
     double end = machine_now() +
@@ -171,7 +172,7 @@ static void take_step(void *arg, const ProtobufCMessage *reply)
     }
 }
 
-/* out[-1] is the probe before. */
+/* out[-1] is the previous probe. */
 static void run_probe(struct bench *b, uint32_t number, struct probe *out)
 {
     static const struct client_call_ops ops = {probe_chunk, probe_end};
@@ -209,7 +210,7 @@ static void run_probe(struct bench *b, uint32_t number, struct probe *out)
     }
 }
 
-/* ---- all of it ---- */
+/* ---- the bench ---- */
 
 static struct client *open_client(const char *endpoint, bool admin)
 {

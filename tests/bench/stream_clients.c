@@ -1,13 +1,12 @@
-/* stream_clients - token events a second that clients receive in order.
+/* stream_clients - token events/s that clients receive in order.
  *
  *     stream_clients ENDPOINT CONNECTIONS STREAMS SECONDS ROUTER_PID
  *
- * CONNECTIONS processes, each a connection of the C library with its share
- * of STREAMS generations, begun anew as they end.  An event is one (request,
- * index) that came in its order, each once; a gap or a repetition ends the
- * run with exit code 1.  After a second of warming up, counts for SECONDS and
- * prints one line of JSON; router_cpu_s is the processor time of ROUTER_PID
- * in them. */
+ * CONNECTIONS processes each hold a connection of the C library with its share
+ * of STREAMS requests, which restart when they end.  An event is one (request,
+ * index), received once and in order; a gap or a repetition ends the run with
+ * exit code 1.  After a second of warm-up, counts for SECONDS and prints one
+ * line of JSON; router_cpu_s is the processor time of ROUTER_PID in them. */
 #include <inttypes.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -22,11 +21,12 @@
 #include "tests/bench/machine.h"
 
 #define CONNECTIONS_MAX 64
-#define STREAMS_MAX     256 /* of a connection */
+#define STREAMS_MAX     256 /* per connection */
 #define PROMPT          32
 #define MAX_TOKENS      4000
 
-/* Shared with the children; each writes its own, a cache line apart. */
+/* Shared with the children; each writes its own count, in its own cache
+ * line. */
 struct count {
     _Alignas(64) atomic_uint_fast64_t events;
     atomic_uint_fast64_t chunks;
@@ -125,7 +125,7 @@ static void serve(const char *endpoint, struct count *count, int n_streams)
     }
 }
 
-/* Processor seconds of a process and its threads. */
+/* Returns the processor seconds of a process and its threads. */
 static double cpu_of(int pid)
 {
     char path[64];

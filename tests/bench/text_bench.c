@@ -1,17 +1,20 @@
-/* text_bench.c - does the time of an encode grow as the text does?
+/* text_bench.c - tests whether the time of an encode grows linearly with the
+ * text.
  *
  *     text_bench TOKENIZER.json [KIB [SPLIT]]
  *
- * For texts that make naive tokenizers quadratic: processor time for KIB
- * (1024) and for twice as much, the median of RUNS turns of one and the other;
- * the ratio of the times, the ratio of the steps taken (pops and moves of the
- * merge queue, calls of the matcher), and the rate.  SPLIT is a split
- * expression to use in place of a Qwen tokenizer's own, without normalizer.
- * Exit code 1 if a ratio is over 2.2 or KIB takes more than a second per MiB.
+ * Uses texts that make naive tokenizers quadratic.  For each it measures the
+ * processor time for KIB (1024) and for twice as much, as the median of RUNS
+ * alternating turns.  It prints the ratio of the times, the ratio of the steps
+ * taken (pops and moves of the merge queue, calls of the matcher), and the
+ * rate.  SPLIT is a split expression to use in place of a Qwen tokenizer's own,
+ * without normalizer.  Exit code 1 if a ratio is over 2.2, or KIB takes more
+ * than a second per MiB.
  *
- * A word of a megabyte is worked on in some 24 MiB, which leave the cache
- * at a length that depends on the machine and its neighbours: around it the
- * time grows faster than the steps do, and past it as they do again. */
+ * A word of a megabyte needs some 24 MiB of working memory, which exceeds the
+ * cache at a length that depends on the machine and its load.  Around that
+ * length the time grows faster than the steps, and beyond it as fast as they
+ * do. */
 #include <jansson.h>
 #include <limits.h>
 #include <malloc.h>
@@ -32,7 +35,7 @@ struct bench {
     size_t cap;
 };
 
-/* Of one length of one text. */
+/* Figures of one length of one text. */
 struct figures {
     double s[RUNS];
     uint64_t steps;
@@ -84,7 +87,7 @@ static void fill(char *text, size_t n, const char *unit)
     for (size_t i = 0; i < n; i++) {
         text[i] = unit[i % len];
     }
-    /* No cut character at the end. */
+    /* Do not cut a character at the end. */
     for (size_t i = n / len * len; i < n; i++) {
         text[i] = ' ';
     }
@@ -92,7 +95,7 @@ static void fill(char *text, size_t n, const char *unit)
 
 static const struct row {
     const char *name, *unit;
-    bool tail; /* end in a letter: spaces are then looked at twice */
+    bool tail; /* end in a letter, so that spaces are examined twice */
 } rows[] = {
     {"a", "a", false},
     {"spaces", " ", false},
@@ -174,8 +177,8 @@ int main(int argc, char **argv)
                 "usage: text_bench TOKENIZER.json [KIB, to 4096 [SPLIT]]\n");
         return 2;
     }
-    /* glibc gives blocks of 32 MiB and more back to the kernel each time, and
-     * smaller ones not: that step is not the tokenizer's. */
+    /* glibc returns blocks of 32 MiB and more to the kernel each time, but not
+     * smaller ones; that jump is not the tokenizer's. */
     (void)mallopt(M_MMAP_MAX, 0);
     (void)mallopt(M_TRIM_THRESHOLD, INT_MAX);
     if (load(&b, argv[1], argc > 3 ? argv[3] : NULL, &e) != ST_OK) {

@@ -1,13 +1,13 @@
-/* unary_bench - a call to a worker through the router, beside raw ZeroMQ.
+/* unary_bench - measures a call to a worker through the router, and raw ZeroMQ.
  *
  *     unary_bench ENDPOINT ROUNDS CALLS
  *
- * Admin/Audit of a cluster of one small worker is asked, because it makes the
- * router ask the worker: two hops each way, as through the raw broker
- * (raw_broker.h), which carries frames of the same length.  One call at a
- * time; ROUNDS rounds of CALLS, sluice and raw in turn, so that both see the
- * same machine.  Prints one line of JSON: microseconds of each round, and
- * the ratios of the medians over the rounds. */
+ * The call is Admin/Audit of a cluster of one small worker, because it makes
+ * the router ask the worker: two hops each way, as through the raw broker
+ * (raw_broker.h), which carries frames of the same length.  One call at a time;
+ * ROUNDS rounds of CALLS, sluice and raw in turn, so that both run under the
+ * same load.  Prints one line of JSON: microseconds of each round, and the
+ * ratios of the medians over the rounds. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,9 +26,9 @@
 struct bench {
     struct client *client;
     void *raw;
-    uint32_t request_bytes, reply_bytes; /* of a frame */
+    uint32_t request_bytes, reply_bytes; /* per frame */
     size_t n_calls;
-    double *took_us; /* [n_calls] of the round */
+    double *took_us; /* [n_calls] per round */
 };
 
 struct figure {

@@ -1,10 +1,10 @@
-/* wire_bench - how many frames and messages a core moves, without a socket.
+/* wire_bench - frames and messages per second of a core, without a socket.
  *
  *     build/release/bin/wire_bench [seconds a case]
  *
- * Two peers in one thread hand frames to each other: pack, seal, check,
- * decode, deliver, acknowledge.  Prints one line a case: messages and frames
- * a second, and tokens where the message carries them. */
+ * Two peers in one thread exchange frames: pack, seal, check, decode, deliver,
+ * acknowledge.  Prints one line a case: messages/s and frames/s, and tokens/s
+ * where the message carries tokens. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -165,7 +165,7 @@ static void push_64_unary(struct end *a, struct end *b)
     }
 }
 
-/* One step of n rows with a token each. */
+/* Pushes one step of n rows with a token each. */
 static void push_step(struct end *a, uint32_t n)
 {
     Sluice__V1__StepOutputMessage m = SLUICE__V1__STEP_OUTPUT_MESSAGE__INIT;
@@ -203,7 +203,7 @@ static void push_step_64(struct end *a, struct end *b)
     push_step(a, 64);
 }
 
-/* One token to a client, on a stream that it opened. */
+/* Pushes one token to a client, on a stream that the client opened. */
 static void push_chunk(struct end *a, struct end *b)
 {
     static uint8_t id[16] = {1};
@@ -251,7 +251,7 @@ static void measure(const char *name, uint8_t self, uint8_t by, double limit_s,
     end_fini(&b);
 }
 
-/* Tensors of 1 MiB from one stage to the next. */
+/* Measures tensors of 1 MiB from one stage to the next. */
 static void measure_tensors(double limit_s)
 {
     static float x[1 << 18];

@@ -71,7 +71,7 @@ static void wait_result(struct engine_thread *t, struct plan_result *out)
     }
 }
 
-/* Only the last stage knows tokens, only the others hidden states. */
+/* Only the last stage has tokens; only the others have hidden states. */
 static void check_result(const struct plan_result *r, bool last)
 {
     if ((r->hidden == NULL) != last) {

@@ -1,7 +1,9 @@
-/* chain.h - a model split over several engines, each with its thread and its
- * pool, hidden states passed along: what a replica of several stages does.
+/* chain.h - a model split over several engines, as in a replica of several
+ * stages: each engine has its thread and its pool, and hidden states are passed
+ * along.
  *
- * Threading: one, beside the engines' own.  Memory, errors: as runner.h. */
+ * Threading: one thread, beside the engines' own.
+ * Memory, errors: as runner.h. */
 #ifndef TESTS_GOLDEN_CHAIN_H
 #define TESTS_GOLDEN_CHAIN_H
 
@@ -11,17 +13,18 @@
 #define CHAIN_MAX 4
 
 struct chain {
-    uint32_t n; /* stages */
+    uint32_t n; /* number of stages */
     struct runner runners[CHAIN_MAX];
     struct engine_thread *engines[CHAIN_MAX];
 };
 
-/* A sequence at each stage: blocks and slots are not the same numbers. */
+/* A sequence at each stage; its block and slot numbers differ between
+ * stages. */
 struct chain_seq {
     struct run_seq of[CHAIN_MAX];
 };
 
-/* shards[0 .. n), in order; the rest as runner_open(). */
+/* Opens shards[0 .. n), in order; the other parameters as in runner_open(). */
 void chain_open(struct chain *c, const struct shard_weights *const *shards,
                 uint32_t n, const struct kernels_options *o, uint32_t n_blocks,
                 uint32_t n_slots, uint32_t order);
@@ -31,11 +34,12 @@ void chain_start(struct chain *c, struct chain_seq *s, const uint32_t *ids,
                  uint32_t n_prompt, uint32_t more);
 void chain_stop(struct chain *c, struct chain_seq *s);
 
-/* A row at every stage, as runner_add(); the logits are the last one's. */
+/* Adds a row at every stage, as runner_add(); the logits are the last
+ * stage's. */
 uint32_t chain_add(struct chain *c, struct chain_seq *s, uint32_t n,
                    bool sample, float *logits);
 
-/* Run the plans one stage after the other, and begin empty ones. */
+/* Runs the plans one stage after the other, and begins empty ones. */
 void chain_step(struct chain *c);
 
 uint32_t chain_token(const struct chain *c, uint32_t row);

@@ -1,28 +1,30 @@
-/* golden - compare a model's tokens, logits and layers with its reference.
+/* golden - compares a model's tokens, logits and layers with its reference.
  *
  *     golden [--device NAME] [--portable] [--kv-dtype f32|auto] [--isa NAME]
  *            [--prompts N] [--steps N] [--layers] MODEL_DIR...
  *
- * --prompts: the first N of a model alone.  --layers: every layer of every
- * token, and the logits, also against a slow reference that rounds alike
- * (twin.h): within TWIN_BOUND.
- * For each prompt: the prompt in one row, then one row a token, greedy, not
- * stopped at end tokens, as far as the reference goes or N of them.  Each step
- * is fed the reference's token, so that one difference does not hide the steps
- * behind it.
+ * --prompts runs only the first N prompts of a model.  --layers also compares
+ * every layer of every token, and the logits, with a slow reference that rounds
+ * alike (twin.h): within TWIN_BOUND.
  *
- *   f32    every token equals, logits within LOGIT_F32 of the reference's
- *   auto   logits within LOGIT_AUTO; a step whose reference margin is under
- *          NEAR_TIE may choose otherwise: such steps are printed and counted as
- *          excluded.  All other tokens equal
+ * For each prompt, the prompt runs in one row, then one row a token: greedy,
+ * not stopped at end tokens, as far as the reference goes or for N tokens.
+ * Each step gets the reference's token, so that one difference does not hide
+ * those of later steps.
  *
- * A device that rounds the operands of its products to the weights' 16 bits
- * is expected to be as far from the reference as the twin alone, which rounds
- * the same in double: TWIN_LOGIT over tiny-hybrid's first 16 prompts and 64
- * steps of each, as --layers prints it.  Sums in another order tip other
- * operands, so it is another draw of the same error: its logits are within
- * LOGIT_OPERANDS, half as much again, and it may choose otherwise where that
- * bound allows it: where the margin is under twice the bound.
+ *     f32    every token equal, logits within LOGIT_F32 of the reference's
+ *     auto   logits within LOGIT_AUTO; a step whose reference margin is below
+ *            NEAR_TIE may choose another token: such steps are printed and
+ *            counted as excluded.  All other tokens equal
+ *
+ * Some devices round the operands of products to the weights' 16 bits.  Such a
+ * device is expected to be as far from the reference as the twin alone, which
+ * rounds the same values in double.  That distance is TWIN_LOGIT over
+ * tiny-hybrid's first 16 prompts and 64 steps of each, as --layers prints it.
+ * Sums in another order round other operands differently, so the device is
+ * another draw of the same error.  Its logits must be within LOGIT_OPERANDS,
+ * half as much again.  It may choose another token where that bound allows:
+ * where the margin is below twice the bound.
  *
  * Exit code: 0 if all prompts of all models pass, 77 if there is no such
  * device. */
@@ -32,7 +34,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/opencl/device.h"
+#include "kernels/opencl/host/device.h"
 #include "tests/golden/golden_file.h"
 #include "tests/golden/runner.h"
 #include "tests/golden/twin.h"
@@ -50,21 +52,21 @@
 struct check {
     const struct shard_weights *w;
     struct runner runner;
-    double most; /* that a logit may differ */
-    double tie;  /* margins under it are near-ties */
+    double most; /* largest allowed difference of a logit */
+    double tie;  /* margins below it are near-ties */
     float *logits;
-    float *hidden;     /* [n_layers + 2, H] of the last token of a step */
-    struct twin *twin; /* NULL: not asked for */
+    float *hidden;     /* [n_layers + 2, H] for the last token of a step */
+    struct twin *twin; /* NULL: not requested */
     double twin_logit; /* largest difference of the twin alone */
     uint32_t n_failed, n_excluded, n_steps;
 };
 
-/* What came of one prompt. */
+/* The result of one prompt. */
 struct outcome {
     uint32_t equal, excluded, wrong;
     double logit;                /* largest difference */
     double hidden[LAYERS_SHOWN]; /* largest difference by layer */
-    double margin;               /* smallest of the reference */
+    double margin;               /* smallest margin of the reference */
 };
 
 static void tap_layer(void *ctx, struct kernels *k, uint32_t done,
@@ -79,7 +81,7 @@ static void tap_layer(void *ctx, struct kernels *k, uint32_t done,
     }
 }
 
-/* The final norm of the last layer's output, as the head sees it. */
+/* Applies the final norm to the last layer's output, as the head does. */
 static void final_norm(const struct check *c)
 {
     uint32_t h = c->w->shape.hidden, n = c->w->shape.n_layers;
@@ -121,8 +123,8 @@ static void compare_hidden(const struct check *c, const struct golden_prompt *p,
     }
 }
 
-/* Logits after the token at a position, against what is known of them: the
- * largest difference. */
+/* Compares logits after the token at a position with those in the reference
+ * file; returns the largest difference. */
 static double compare_logits(const struct check *c, const float *logits,
                              const struct golden_prompt *p, uint32_t position)
 {
@@ -176,8 +178,8 @@ static void start(struct check *c, struct run_seq *s,
     }
 }
 
-/* The next n tokens in a plan of their own: what is chosen after them, and the
- * logits against what is known. */
+/* Runs the next n tokens in a plan of their own; returns the token chosen after
+ * them and compares the logits with the reference file. */
 static uint32_t step(struct check *c, struct run_seq *s, uint32_t n,
                      const struct golden_prompt *p, struct outcome *o)
 {
@@ -195,7 +197,7 @@ static uint32_t step(struct check *c, struct run_seq *s, uint32_t n,
     return runner_token(&c->runner, row);
 }
 
-/* The prompt one token a row, so that every position has logits. */
+/* Runs the prompt one token a row, so that every position has logits. */
 static void check_positions(struct check *c, const struct golden_prompt *p,
                             struct outcome *o)
 {
@@ -280,7 +282,7 @@ static void check_all(struct check *c, const struct golden *g,
     runner_close(&c->runner);
 }
 
-/* What the twin has seen. */
+/* Checks the twin's differences. */
 static void judge_twin(struct check *c)
 {
     const struct twin *t = c->twin;
@@ -292,7 +294,7 @@ static void judge_twin(struct check *c)
     c->n_failed += !(t->layer <= TWIN_BOUND && t->head <= TWIN_BOUND);
 }
 
-/* check_all(), with a twin if it is wanted. */
+/* Runs check_all(), with a twin if requested. */
 static void check_beside(struct check *c, const struct golden *g,
                          const struct kernels_options *o, bool layers)
 {
@@ -311,7 +313,7 @@ static void check_beside(struct check *c, const struct golden *g,
     twin_close(&twin);
 }
 
-/* How much of a reference is tried, and how. */
+/* The part of a reference to test, and the bounds. */
 struct part {
     uint32_t prompts, steps;
     bool layers;
@@ -383,7 +385,7 @@ static enum status check_model(const char *dir, struct kernels_options *o,
     return ST_OK;
 }
 
-/* As ctest takes it for a test that could not be tried. */
+/* Exits with the code that ctest counts as a skipped test. */
 static void skip_without_device(const char *name)
 {
     struct opencl_device d;

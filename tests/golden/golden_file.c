@@ -118,7 +118,7 @@ static void *read_file(const char *path, size_t *len)
     return bytes;
 }
 
-/* "hidden.NAME" and the like go to the prompt of that name. */
+/* Assigns "hidden.NAME" and the like to the prompt of that name. */
 static void place(struct golden *g, const struct safetensors_tensor *t,
                   const float *data)
 {
@@ -142,7 +142,7 @@ static void place(struct golden *g, const struct safetensors_tensor *t,
     }
 }
 
-/* The data is moved to the front of the block, where floats are aligned. */
+/* Moves the data to the front of the block, where floats are aligned. */
 static enum status read_tensors(struct golden *g, const char *dir,
                                 struct error *e)
 {

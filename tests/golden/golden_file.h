@@ -1,7 +1,7 @@
 /* golden_file.h - golden.json and golden.safetensors of a model directory.
  *
- * Memory: a golden owns what it points to; golden_free() releases it.  What a
- * file does not say is NULL or 0. */
+ * Memory: a golden owns what it points to; golden_free() releases it.  Values
+ * that a file lacks are NULL or 0. */
 #ifndef TESTS_GOLDEN_GOLDEN_FILE_H
 #define TESTS_GOLDEN_GOLDEN_FILE_H
 
@@ -24,9 +24,9 @@ struct golden_top {
 struct golden_prompt {
     char name[32];
     uint32_t *ids, n_ids; /* [n_ids] the prompt */
-    uint32_t steps;       /* greedy ones */
+    uint32_t steps;       /* greedy steps */
     uint32_t expect[GOLDEN_STEPS_MAX];
-    double margin[GOLDEN_STEPS_MAX]; /* best logit less the second */
+    double margin[GOLDEN_STEPS_MAX]; /* best logit minus the second */
     struct golden_top tops[GOLDEN_TOPS_MAX];
     uint32_t n_tops;
     const float *last;   /* [V] logits after the prompt */
@@ -42,7 +42,8 @@ struct golden {
     void *tensors; /* golden.safetensors, mapped as floats */
 };
 
-/* ST_NOT_FOUND if dir has no golden.json; ST_DATA_LOSS if it is broken. */
+/* Loads both files.  Returns ST_NOT_FOUND if dir has no golden.json,
+ * ST_DATA_LOSS if it is broken. */
 MUST_CHECK enum status golden_load(struct golden *g, const char *dir,
                                    struct error *e);
 void golden_free(struct golden *g);

@@ -1,24 +1,26 @@
-/* golden_quantised - a quantised model against its own weights in float32.
+/* golden_quantised - compares a quantised model with its own weights in
+ * float32.
  *
  *     golden_quantised [--device NAME] [--portable] [--prompts N] [--steps N]
  *                      PROMPTS_DIR MODEL_DIR
  *
- * MODEL_DIR is quantised.  Its matrices are made float32 one value after the
- * other (reference_weight()), and the prompts of PROMPTS_DIR's golden.json run
- * greedily through both on the cpu, with the same kernels as any float32
- * model: each token and every bit of each logit must be the same.  With a
- * device, the quantised model runs there: logits within LOGIT_OPERANDS, and
- * the same tokens, up to a step whose best two are nearer than NEAR_TIE, where
- * the prompt ends.
+ * MODEL_DIR is quantised.  Its matrices are converted to float32 value by value
+ * (reference_weight()).  The prompts of PROMPTS_DIR's golden.json run greedily
+ * through both models on the cpu; the float32 one uses the kernels of any
+ * float32 model.  Each token and every bit of each logit must be the same.
  *
- * Exit code: 0 if all is well, 77 if there is no such device. */
+ * With a device, the quantised model runs there: logits within LOGIT_OPERANDS,
+ * and the same tokens.  A prompt ends at a step whose best two logits are
+ * nearer than NEAR_TIE.
+ *
+ * Exit code: 0 if everything passes, 77 if there is no such device. */
 #include <getopt.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/opencl/device.h"
+#include "kernels/opencl/host/device.h"
 #include "tests/golden/golden_file.h"
 #include "tests/golden/stages.h"
 #include "tests/kernels/reference.h"
@@ -41,7 +43,7 @@ struct trial {
     bool portable;
     uint32_t prompts, steps;
     uint32_t n_wrong, n_ties;
-    double most; /* that a logit differs */
+    double most; /* largest difference of a logit */
 };
 
 static void widen(struct plain *p, struct tensor *t)
@@ -111,7 +113,7 @@ static void plain_free(struct plain *p)
     free(p->layers);
 }
 
-/* Of the best logit and the second. */
+/* Returns the best logit minus the second. */
 static double margin(const float *l, uint32_t n)
 {
     float best = -INFINITY, second = -INFINITY;

@@ -1,10 +1,10 @@
-/* random - whole models of random shape against the slow plain reference.
+/* random - compares whole models of random shape with the slow plain reference.
  *
  *     golden_random [CONFIGURATIONS [FIRST]]
  *
- * Head counts and sizes, layer kinds and intervals, biases, norms, rotary
- * scalings, dtypes, tied heads, block and chunk sizes, passes, threads: all
- * drawn.  Two sequences run side by side, the prompt in random chunks, then
+ * Drawn at random: head counts and sizes, layer kinds and intervals, biases,
+ * norms, rotary scalings, dtypes, tied heads, block and chunk sizes, passes,
+ * threads.  Two sequences run side by side, the prompt in random chunks, then
  * token by token; every row's logits are compared.
  *
  * Exit code: 0 if all are within BOUND of the largest logit. */
@@ -21,8 +21,8 @@
 #define STEPS  4
 #define VOCAB  512
 #define BOUND  1e-4
-/* A value that two arithmetics round to 16 bits differently is half a unit
- * in the last place off: 1/256 of it, and it is carried along. */
+/* If two computations round a value to 16 bits differently, it is half a unit
+ * in the last place off: 1/256 of the value, which is carried along. */
 #define BOUND_16 1e-2
 
 struct side {
@@ -90,7 +90,7 @@ static void close_trial(struct trial *t)
     random_model_free(&t->model);
 }
 
-/* Bring the reference to where the row ended, and compare. */
+/* Advances the reference to the row's end, and compares. */
 static void compare(struct trial *t, struct side *s)
 {
     double expect[VOCAB], top = 1e-3;
@@ -112,7 +112,7 @@ static void compare(struct trial *t, struct side *s)
     }
 }
 
-/* Ask for the next chunk of a sequence; false at its end. */
+/* Requests the next chunk of a sequence; returns false at its end. */
 static bool ask(struct trial *t, struct side *s)
 {
     uint32_t left = s->s.n_ids - s->s.n_done;

@@ -16,12 +16,12 @@
 #define FRAMES_MAX      4096
 #define CONNECTIONS_MAX 64
 #define EVENTS_MAX      64
-#define QUIET_MS        60000 /* nothing is heard any more: it hangs */
+#define QUIET_MS        60000 /* no frame arrives for so long: it hangs */
 #define TAG_SUBMIT      0u
 #define TAG_CANCEL      1000u
 #define TAG_ASSEMBLE    2000u
 
-/* A stage; the router's end is the node after the last. */
+/* A stage; the router's end is the node after the last stage. */
 struct node {
     struct replica *replica;
     uint32_t index;
@@ -31,7 +31,7 @@ struct node {
     char endpoint[32];
     int64_t due_us;
 
-    /* The router's of it. */
+    /* The router's peer for this stage. */
     struct peer *peer;
     uint64_t grant;
 };
@@ -42,7 +42,7 @@ struct parcel {
     struct frame *frame; /* NULL: the connection is open */
 };
 
-/* Ends 2i + 1, of who opened it, and 2i + 2. */
+/* Ends 2i + 1, of the node that opened the connection, and 2i + 2. */
 struct connection {
     uint32_t node[2];
 };
@@ -58,7 +58,7 @@ struct replica {
     struct arena arena;
     uint64_t random;
     uint32_t n_assembled;
-    int64_t news_us; /* when the newest output came */
+    int64_t news_us; /* time of the newest output */
 
     struct replica_ask *asks;
     uint32_t n_asks, n_sent, n_over;
@@ -154,7 +154,7 @@ static struct peer_id io_open_to(struct node_io *io, const char *endpoint)
     die("no stage at %s", endpoint);
 }
 
-/* Ends are ended by Goodbye alone. */
+/* Only a Goodbye ends a connection here. */
 static void io_close(struct node_io *io, struct peer_id who)
 {
     (void)io, (void)who;
@@ -175,7 +175,7 @@ static void io_make(struct replica *r, uint32_t i)
                              .close = io_close};
 }
 
-/* ---- the router's end: what it hears ---- */
+/* ---- the router's end: received messages ---- */
 
 static struct replica_ask *ask_of(struct replica *r, uint64_t grant)
 {
@@ -212,7 +212,7 @@ static void take_values(struct replica_ask *a,
     }
 }
 
-/* One that is said again, before the acknowledgement was there, is not new. */
+/* A row that is repeated, because its acknowledgement was late, is not new. */
 static void hear_row(struct replica *r, const Sluice__V1__StepOutputMessage *m,
                      size_t i, struct places *at)
 {
@@ -291,7 +291,7 @@ static void on_call(void *arg, struct peer *p, const struct method_row *m,
     }
 }
 
-/* What was freed at each stage: once, and as much as was granted there. */
+/* Checks what each stage freed: once, and as much as was granted there. */
 static void hear_receipt(struct replica *r, uint64_t tag,
                          const Sluice__V1__Receipt *m)
 {
@@ -341,7 +341,7 @@ static void hear_hello(struct replica *r, struct peer_id at)
                             .arena = &r->arena};
 
     if (n->peer != NULL) {
-        return; /* said again */
+        return; /* a repetition */
     }
     reply.version_major = WIRE_VERSION_MAJOR;
     reply.version_minor = WIRE_VERSION_MINOR;
@@ -368,7 +368,7 @@ static void router_recv(struct replica *r, struct peer_id at, struct frame *f)
     frame_free(&f);
 }
 
-/* ---- and says ---- */
+/* ---- and sent messages ---- */
 
 struct stages {
     Sluice__V1__StageGrants m;
@@ -497,7 +497,7 @@ static void deliver(struct replica *r)
     }
 }
 
-/* Until an engine has something, or a node is due. */
+/* Waits until an engine has a result, or a node's timer is due. */
 static void wait_for_work(struct replica *r)
 {
     struct pollfd fds[REPLICA_STAGES];
@@ -533,7 +533,8 @@ static void turn(struct replica *r)
     }
 }
 
-/* Turns until it is so; whatever comes of a step is news. */
+/* Takes turns until the condition holds; any result of a step restarts the
+ * timeout. */
 #define UNTIL(r, condition)                                  \
     for ((r)->news_us = clock_us(); !(condition); turn(r)) { \
         if (clock_us() - (r)->news_us > QUIET_MS * 1000) {   \
@@ -578,7 +579,7 @@ void replica_run(struct replica *r, struct replica_ask *asks, uint32_t n)
     UNTIL(r, all_free(r));
 }
 
-/* ---- made and freed ---- */
+/* ---- set-up and release ---- */
 
 static struct worker_options options(const struct replica *r,
                                      const struct node *n)

@@ -1,13 +1,14 @@
-/* replica.h - whole workers of a model's stages, core and engine with its
- * thread, joined in memory; a router's end is played.
+/* replica.h - whole workers of a model's stages, joined in memory.
  *
- * Each frame that a node sends is delivered in the next turn, in order.  The
- * engines compute at their own pace, so which microbatch has which rows is as
- * the day has it; what comes of a sequence must not be.
+ * Each worker has its core, and an engine with its thread; a simple router's
+ * end drives them.  Each frame that a node sends is delivered in the next turn,
+ * in order.  The engines compute at their own pace, so the rows of a microbatch
+ * vary from run to run; the results of a sequence must not.
  *
- * Threading: one, beside the engines' own.  Memory: a replica owns its nodes;
- * engines and asks are borrowed.  Errors end the program with a message: this
- * is for tests. */
+ * Threading: one thread, beside the engines' own.
+ * Memory: a replica owns its nodes; engines and asks are borrowed.
+ *
+ * Errors end the program with a message, as this is for tests. */
 #ifndef TESTS_GOLDEN_REPLICA_H
 #define TESTS_GOLDEN_REPLICA_H
 
@@ -17,15 +18,15 @@
 
 #define REPLICA_STAGES 4
 #define REPLICA_ASKS   32
-#define REPLICA_TOKENS 64 /* of an ask */
+#define REPLICA_TOKENS 64 /* most tokens of an ask */
 #define REPLICA_VALUES (REPLICA_TOKENS * (1 + 2 * TOP_LOGPROBS_MAX))
 
-/* A sequence, and what came of it. */
+/* A sequence to run, and its results. */
 struct replica_ask {
     const uint32_t *ids; /* [n_prompt + n_generated] */
     uint32_t n_prompt, n_generated, max_tokens;
     Sluice__V1__Sampling sampling;
-    uint32_t cancel_at; /* when so many tokens came; 0: never */
+    uint32_t cancel_at; /* cancels after this many tokens; 0: never */
 
     uint64_t grant;
     uint32_t tokens[REPLICA_TOKENS],
@@ -33,14 +34,14 @@ struct replica_ask {
     float logprobs[REPLICA_VALUES];
     uint32_t top_tokens[REPLICA_VALUES];
     uint32_t n_logprobs, n_top_tokens;
-    uint32_t finish; /* proto's; 0: it has not ended */
+    uint32_t finish; /* proto's reason; 0: not finished */
     bool cancelled, receipt;
 };
 
-/* A worker that is to be: layers [begin, end) of n. */
+/* A worker to create: layers [begin, end) of n. */
 struct replica_stage {
     uint32_t begin, end, n_layers, vocab, hidden;
-    bool has_blocks, has_slots; /* in its shard */
+    bool has_blocks, has_slots; /* whether its shard has them */
     struct engine *engine;
     int fd; /* readable when it has a result, until quiet(arg) */
     void (*quiet)(void *arg);
@@ -50,19 +51,21 @@ struct replica_stage {
 struct replica_options {
     uint32_t block_tokens;
     uint32_t step_tokens, chunk_tokens, max_rows, engine_depth;
-    uint32_t at_once; /* sequences; the pools hold REPLICA_ASKS */
+    uint32_t at_once; /* sequences at a time; the pools hold REPLICA_ASKS */
     uint32_t context;
 };
 
 struct replica;
 
-/* These stages in order, or one worker of all layers; up. */
+/* Creates these stages in order, or one worker of all layers, and waits until
+ * they are up. */
 struct replica *replica_new(const struct replica_stage *stages, uint32_t n,
                             const struct replica_options *o);
-/* Its ledgers must be empty: everything free at every stage. */
+/* Frees a replica.  Its ledgers must be empty: everything is free at every
+ * stage. */
 void replica_free(struct replica **r);
 
-/* Submit all n <= REPLICA_ASKS, at_once at a time, and run them to their end;
+/* Submits all n <= REPLICA_ASKS, at_once at a time, and runs them to their end;
  * once in the life of a replica. */
 void replica_run(struct replica *r, struct replica_ask *asks, uint32_t n);
 

@@ -1,15 +1,15 @@
-/* golden_replica - models over replicas of 2, 3 and 4 stages: whole workers,
- * core, engine and all, against one worker of all layers.
+/* golden_replica - compares models over replicas of 2, 3 and 4 stages, as whole
+ * workers with core and engine, with one worker of all layers.
  *
  *     golden_replica [--prompts N] [--steps N] MODEL_DIR...
  *
- * Of each directory some prompts of golden.json, each asked for greedily, drawn
- * with and without penalties, going on from tokens made elsewhere, and
- * cancelled on the way.  Tokens and bits of logprobs must be those of the one
- * worker, whatever was in which microbatch; the greedy tokens those of
- * golden.json; and every stage must be left empty.
+ * Some prompts of each directory's golden.json are run in several ways:
+ * greedily, sampled with and without penalties, continued from tokens made
+ * elsewhere, and cancelled on the way.  Tokens and bits of logprobs must equal
+ * those of the one worker, whichever microbatch a row was in.  Greedy tokens
+ * must equal golden.json's.  Every stage must be empty at the end.
  *
- * Exit code: 0 if all are. */
+ * Exit code: 0 if everything passes. */
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,8 +24,8 @@
 #define PROMPTS 5 /* by default */
 #define STEPS   12
 
-/* Where the stages after the first begin, by the model's layers, as in
- * stages_main.c. */
+/* Layers at which the stages after the first begin, by the model's number of
+ * layers, as in stages_main.c. */
 static const struct split {
     uint32_t n_layers, n_cuts, cuts[REPLICA_STAGES - 1];
 } splits[] = {
@@ -108,7 +108,7 @@ static void load(struct shard **out, const struct trial *t, uint32_t begin,
     }
 }
 
-/* Steps smaller than what is asked for: prompts in chunks, rows in turns. */
+/* Steps are smaller than the requests: prompts run in chunks, rows in turns. */
 static void run(struct trial *t, const struct split *split,
                 struct replica_ask *asks)
 {
@@ -165,7 +165,7 @@ static bool same_values(const struct replica_ask *a,
                       sizeof a->top_tokens[0]) == 0;
 }
 
-/* How far a cancelled one came is nobody's promise. */
+/* Compares results; how far a cancelled sequence came may vary. */
 static bool same(const struct replica_ask *a, const struct replica_ask *b)
 {
     if (a->cancel_at > 0) {
@@ -194,7 +194,7 @@ static void compare(struct trial *t, const struct split *split,
     t->n_splits++;
 }
 
-/* Is the one worker right? */
+/* Checks the single worker's results. */
 static void check_whole(struct trial *t, const struct replica_ask *whole)
 {
     for (uint32_t i = 0; i < t->prompts * KINDS; i++) {

@@ -170,7 +170,8 @@ void runner_skip(struct run_seq *s, uint32_t n)
     s->fresh = false;
 }
 
-/* Ids, or what must not be read where hidden states stand for them. */
+/* Adds ids or, where hidden states take their place, ids that must not be
+ * read. */
 static void add_ids(struct runner *r, const struct run_seq *s, uint32_t n)
 {
     uint32_t *to = r->plan.tokens + r->plan.n_tokens;

@@ -6,13 +6,13 @@
 
 #define CHUNK_MAX (RUNNER_STAGE_TOKENS / SCRIPT_LINES_MAX)
 
-/* A line on its way through a chain. */
+/* A line of the script, in progress on a chain. */
 struct side {
     const struct script_line *line;
     struct chain_seq s;
     uint32_t n_made;   /* tokens so far */
-    uint32_t leave_at; /* done ids at which it is taken off; 0: it was */
-    uint32_t row;      /* of the plan that runs */
+    uint32_t leave_at; /* done ids at which it is removed; 0: it was removed */
+    uint32_t row;      /* its row in the current plan */
     bool planned, samples;
     float *logits; /* [V] */
 };
@@ -88,7 +88,8 @@ static void start(struct chain *c, struct side *a)
     }
 }
 
-/* Its next row, if it has one: all that is left of a kind, or some. */
+/* Requests the next row, if there is one: all that is left of a kind, or
+ * some. */
 static bool ask(struct chain *c, struct side *a, struct dice *d)
 {
     const struct run_seq *s = &a->s.of[0];
@@ -111,8 +112,9 @@ static bool ask(struct chain *c, struct side *a, struct dice *d)
     return true;
 }
 
-/* 1 if the token or a bit of the logits is not the whole shard's.  It goes on
- * with the whole's, so that one difference does not hide the next. */
+/* Returns 1 if the token or a bit of the logits differs from the whole shard's.
+ * Continues with the whole shard's token, so that one difference does not hide
+ * the next. */
 static uint32_t take(struct chain *c, struct side *a, uint32_t vocab)
 {
     const struct script_line *l = a->line;
@@ -168,7 +170,7 @@ uint32_t script_chain(const struct script *s,
     }
     n_wrong = run_sides(&c, sides, s, d);
     for (uint32_t i = 0; i < s->n; i++) {
-        n_wrong += sides[i].leave_at > 0; /* it was never taken off */
+        n_wrong += sides[i].leave_at > 0; /* it was never removed */
         chain_stop(&c, &sides[i].s);
         free(sides[i].logits);
     }

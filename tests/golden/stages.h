@@ -1,12 +1,14 @@
-/* stages.h - sequences through a whole shard, and through chains of shards of
- * the same model: every logit must be the same bit for bit.
+/* stages.h - runs sequences through a whole shard, and through chains of shards
+ * of the same model: every logit must be the same bit for bit.
  *
- * Whole: a sequence alone, its prompt in one row, then one row a token.
- * Chain: all side by side, prompts and what is computed again in random
- * chunks; each sequence is once taken off, its memory given back at every
- * stage, and goes on elsewhere from its prompt and its tokens so far.
+ * - Whole: one sequence alone, its prompt in one row, then one row a token.
+ * - Chain: all side by side, prompts and recomputed tokens in random chunks.
+ *   Each sequence is removed once, its memory freed at every stage, and
+ *   continues elsewhere from its prompt and its tokens so far.
  *
- * Threading: one.  Memory: a script owns tokens and logits, ids are borrowed.
+ * Threading: one thread.
+ * Memory: a script owns tokens and logits; ids are borrowed.
+ *
  * Errors end the program, as in runner.h. */
 #ifndef TESTS_GOLDEN_STAGES_H
 #define TESTS_GOLDEN_STAGES_H
@@ -18,8 +20,8 @@
 
 struct script_line {
     const uint32_t *ids;   /* [n_ids] the prompt */
-    uint32_t n_ids, steps; /* 2 at least */
-    uint32_t *tokens;      /* [steps] what the whole shard chose, greedy */
+    uint32_t n_ids, steps; /* at least 2 */
+    uint32_t *tokens;      /* [steps] greedy choice of the whole shard */
     float *logits;         /* [steps, V] */
 };
 
@@ -28,11 +30,12 @@ struct script {
     struct script_line lines[SCRIPT_LINES_MAX];
 };
 
-/* Fill in tokens and logits of lines that have ids. */
+/* Fills in tokens and logits of lines that have ids. */
 void script_whole(struct script *s, const struct shard_weights *whole,
                   const struct kernels_options *o);
 
-/* The steps at which a chain differs, in its token or any bit of a logit. */
+/* Counts the steps at which a chain differs, in its token or any bit of a
+ * logit. */
 uint32_t script_chain(const struct script *s,
                       const struct shard_weights *const *shards, uint32_t n,
                       const struct kernels_options *o, struct dice *d);

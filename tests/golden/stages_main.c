@@ -1,14 +1,14 @@
-/* golden_stages - models split over 2, 3 and 4 engines.
+/* golden_stages - compares models split over 2, 3 and 4 engines with the whole.
  *
  *     golden_stages [--random N] [--prompts N] [--steps N] [MODEL_DIR...]
  *
- * Of each directory some prompts of golden.json with a cache of float32 over
- * the splits below, and with one of the model's dtype over those of four
- * stages; each shard is loaded on its own.  Then N models of random shape,
- * split at random.  Tokens and bits of logits must be the whole shard's
- * (stages.h), and in float32 the whole's tokens those of golden.json.
+ * Some prompts of each directory's golden.json run with a float32 cache over
+ * the splits below, and with a cache of the model's dtype over the splits of
+ * four stages; each shard is loaded on its own.  Then N models of random shape
+ * run, split at random.  Tokens and bits of logits must equal the whole shard's
+ * (stages.h).  In float32 the whole shard's tokens must equal golden.json's.
  *
- * Exit code: 0 if all are. */
+ * Exit code: 0 if everything passes. */
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,9 +23,10 @@
 #define RANDOM_PROMPT 40
 #define RANDOM_STEPS  3
 
-/* Where the stages after the first begin, by the model's layers.  The eight
- * are linear but for the layers 3 and 7: stages without attention (0-3, 4-7),
- * without linear layers (3-4, 7-8), and of both kinds. */
+/* Layers at which the stages after the first begin, by the model's number of
+ * layers.  Of the eight layers, all but 3 and 7 are linear: there are stages
+ * without attention (0-3, 4-7), without linear layers (3-4, 7-8), and of both
+ * kinds. */
 static const struct split {
     uint32_t n_layers, n_cuts, cuts[CHAIN_MAX - 1];
 } splits[] = {
@@ -43,7 +44,8 @@ struct trial {
     uint32_t n_wrong, n_splits;
 };
 
-/* Passes smaller than plans, in tokens and in rows; heads in several calls. */
+/* Makes passes smaller than plans, in tokens and in rows, and heads in several
+ * calls. */
 static struct kernels_options small_passes(enum dtype kv)
 {
     return (struct kernels_options){.device = "cpu",
@@ -55,7 +57,8 @@ static struct kernels_options small_passes(enum dtype kv)
                                     .n_threads = 2};
 }
 
-/* Of different lengths: the first one, and every so many. */
+/* Picks prompts of different lengths: the first one, then at equal
+ * distances. */
 static const struct golden_prompt *prompt(const struct trial *t, uint32_t i)
 {
     return &t->golden.prompts[i * (t->golden.n - 1) / t->prompts];
@@ -71,7 +74,7 @@ static void pick(struct script *s, const struct trial *t)
     }
 }
 
-/* Is the whole shard's choice the reference's? */
+/* Counts where the whole shard's choice differs from the reference's. */
 static uint32_t compare(const struct script *s, const struct trial *t)
 {
     uint32_t n_wrong = 0;
@@ -173,7 +176,8 @@ static bool check_dir(const char *dir, uint32_t prompts, uint32_t steps)
 
 /* ---- models of random shape ---- */
 
-/* Layers [begin, end) of the whole, as a shard of its own would have them. */
+/* Returns layers [begin, end) of the whole, as a separately loaded shard has
+ * them. */
 static struct shard_weights part_of(const struct shard_weights *whole,
                                     uint32_t begin, uint32_t end)
 {
@@ -192,7 +196,7 @@ static struct shard_weights part_of(const struct shard_weights *whole,
     return w;
 }
 
-/* Where each layer but the first begins a stage or not, by chance. */
+/* Begins a stage at each layer but the first, or not, at random. */
 static uint32_t cut(struct shard_weights parts[CHAIN_MAX],
                     const struct shard_weights *whole, struct dice *d)
 {

@@ -47,8 +47,8 @@ void twin_restart(struct twin *t)
     reference_open(t, of.w, of.kv_dtype, of.operand);
 }
 
-/* The largest difference of two vectors, of the largest value of the second;
- * NaN shows. */
+/* Returns the largest difference of two vectors, relative to the largest value
+ * of the second; a NaN is kept. */
 static double difference(const float *a, const double *b, uint32_t n)
 {
     double most = 0.0, top = 0.0;
@@ -67,7 +67,7 @@ static void note(double *most, double d)
     *most = d > *most || d != d ? d : *most;
 }
 
-/* x [H] of the token at t->r.position through a layer. */
+/* Runs x [H] of the token at t->r.position through a layer. */
 static void pass_layer(struct twin *t, uint32_t layer, double *x)
 {
     if (t->r.w->layers[layer].kind == MIXER_ATTENTION) {

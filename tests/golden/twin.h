@@ -1,28 +1,30 @@
-/* twin.h - a device's layers against tests/kernels/reference.c, one by one.
+/* twin.h - compares a device's layers with tests/kernels/reference.c, one by
+ * one.
  *
- * The twin is in double and rounds what the device rounds: the operands of
- * products and what enters a cache.  It is given the device's own x before
- * each layer, so that what is compared is one layer's arithmetic and its
- * history, never what layers before it made of a difference.
+ * The twin computes in double and rounds what the device rounds: the operands
+ * of products, and values that enter a cache.  It receives the device's own x
+ * before each layer.  So each comparison covers one layer's arithmetic and
+ * history, and not what earlier layers made of a difference.
  *
- * What is left is the order of float32 sums, some 1e-6 of a value, and where
- * such a difference lies across a border of bf16 an operand that is rounded
- * the other way: by 2^-8 of itself.  TWIN_BOUND allows a token as much as one
- * such operand of the size of its largest value, with a weight of one.  Seen:
- * 2.5e-3 with the portable kernels, 3.3e-3 with those for NVIDIA's, whose
- * attention rounds queries and weights as well.
+ * The remaining difference is the order of float32 sums, some 1e-6 of a value.
+ * If such a difference crosses a border of bf16, an operand is rounded the
+ * other way: by 2^-8 of itself.  TWIN_BOUND allows a token as much as one such
+ * operand of the size of its largest value, with a weight of one.  Measured:
+ * 2.5e-3 with the portable kernels, 3.3e-3 with NVIDIA's, whose attention also
+ * rounds queries and weights.
  *
- * And it can go alone, from the tokens: so far is the device expected to be
- * from a reference that rounds nothing.
+ * The twin can also run alone, from the tokens.  Its distance from a reference
+ * that rounds nothing is the distance expected of the device.
  *
- * Threading: one.  Memory: a twin owns its caches and copies of x; it ends the
- * program where there is none: this is for tests. */
+ * Threading: one thread.
+ * Memory: a twin owns its caches and copies of x.  It ends the program if
+ * memory is short, as this is for tests. */
 #ifndef TESTS_GOLDEN_TWIN_H
 #define TESTS_GOLDEN_TWIN_H
 
 #include "tests/kernels/reference.h"
 
-#define TWIN_BOUND 0x1p-8 /* of the largest value of x, or of the logits */
+#define TWIN_BOUND 0x1p-8 /* relative to the largest of x or the logits */
 
 struct twin {
     struct reference r;
@@ -30,25 +32,26 @@ struct twin {
     uint32_t first;        /* position of the pass' first token */
     float *before, *after; /* [room, H] of the pass' n tokens */
     uint32_t n, room;
-    double layer, head; /* largest difference seen, relative as TWIN_BOUND */
+    double layer, head; /* largest differences so far, relative as TWIN_BOUND */
 };
 
-/* Of products whose operands are of that dtype. */
+/* Opens a twin for products whose operands have that dtype. */
 void twin_open(struct twin *t, const struct shard_weights *w,
                enum dtype kv_dtype, enum dtype operand);
 void twin_close(struct twin *t);
 
-/* Another sequence; what was seen stays. */
+/* Begins another sequence; the largest differences stay. */
 void twin_restart(struct twin *t);
 
-/* As forward_tap's layer(): x after `done` layers of a pass of n tokens, all
- * of one sequence, in order. */
+/* Checks x after `done` layers of a pass of n tokens, all of one sequence, in
+ * order; as forward_tap's layer(). */
 void twin_layer(struct twin *t, struct kernels *k, uint32_t done, uint32_t n);
 
-/* The twin alone after the next n tokens: its logits [V], float32. */
+/* Runs the twin alone over the next n tokens; returns its logits [V] float32
+ * after them. */
 void twin_alone(struct twin *t, const uint32_t *ids, uint32_t n, float *logits);
 
-/* The logits [V] after the last pass' last token. */
+/* Checks the logits [V] after the last pass' last token. */
 void twin_head(struct twin *t, const float *logits);
 
 #endif

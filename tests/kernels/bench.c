@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/backends/backend.h"
 #include "tests/unit/cmocka.h"
 
 static void poison_blocks(struct bench *b)
@@ -64,7 +65,7 @@ void bench_open(struct bench *b, const struct random_shape *shape)
     struct error e = {0};
 
     random_model_new(&b->model, shape, &b->dice);
-    if (kernels_new(&b->k, &b->model.w, &b->o, &e) != ST_OK ||
+    if (backend_new(&b->k, &b->model.w, &b->o, &e) != ST_OK ||
         kernels_alloc(b->k, BENCH_BLOCKS, BENCH_SEQS, 1, &e) != ST_OK) {
         fail_msg("%s", e.text);
     }
@@ -80,7 +81,8 @@ void bench_close(struct bench *b)
     random_model_free(&b->model);
 }
 
-/* The next tokens of each sequence that is not at its end: a ragged batch. */
+/* Makes a ragged batch from the next tokens of each sequence that has any
+ * left. */
 static uint32_t next_rows(struct bench *b, struct kernel_row *rows,
                           uint32_t *seq_of, uint32_t *n_tokens)
 {
@@ -111,7 +113,8 @@ static uint32_t next_rows(struct bench *b, struct kernel_row *rows,
     return n;
 }
 
-/* The tokens of a row by the reference, against b->out; the largest error. */
+/* Computes a row's tokens with the reference and compares b->out; returns the
+ * largest error. */
 static double compare_row(struct bench *b, const struct kernel_row *row,
                           struct bench_seq *s, uint32_t layer,
                           bench_expected_fn expected)

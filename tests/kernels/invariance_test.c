@@ -1,15 +1,15 @@
-/* The same sequence gives the same bits whatever runs beside it.
+/* Tests that a sequence gives the same bits whatever runs beside it.
  *
- * The embedded hybrid model, and random models: some sequences run alone,
- * token by token; then again in batches, with prefill in chunks, on other
- * blocks and slots, while neighbours come and go, on other numbers of
- * threads, and computed anew on another pool.  Every token and every bit of
- * every generated token's logits must be the same.
+ * Some sequences of the embedded hybrid model and of random models first run
+ * alone, token by token.  Then they run again in batches: with chunked prefill,
+ * on other blocks and slots, while neighbours come and go, on other numbers of
+ * threads, and recomputed on another pool.  Every token and every bit of every
+ * generated token's logits must be the same.
  *
- * On another device than the cpu (SLUICE_TEST_DEVICE) prompts are cut where
- * they may be cut there, at multiples of FORWARD_CUT, and only the embedded
- * model runs.  SLUICE_TEST_SHORT=1: a few sequences, and all ways over one set
- * of programs, where a slow compiler is in the way. */
+ * On a device other than the cpu (SLUICE_TEST_DEVICE) prompts are cut only at
+ * multiples of FORWARD_CUT, as required there, and only the embedded model
+ * runs.  SLUICE_TEST_SHORT=1 runs a few sequences, and all variants with one
+ * set of programs, for slow compilers. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,12 +21,12 @@
 
 #define MODEL_DIR "models/tiny-hybrid"
 #define SEQS      32
-#define FEW       6   /* of the short form */
+#define FEW       6   /* sequences in the short form */
 #define BATCH_MAX 128 /* rows of a batch: each sequence several times */
 #define STEPS     6
 #define WHOLE     4096 /* a chunk longer than any prompt */
 #ifdef __SANITIZE_ADDRESS__
-#define EVERY 4 /* way to differ: each takes five times as long */
+#define EVERY 4 /* takes one variant in five, to save time */
 #else
 #define EVERY 1
 #endif
@@ -46,17 +46,17 @@ struct fixture {
     const struct shard_weights *w;
     enum dtype kv_dtype;
     struct expected seqs[SEQS];
-    uint32_t n;              /* of seqs */
+    uint32_t n;              /* number of seqs */
     const uint32_t *lengths; /* [n] */
 };
 
-/* How a run differs from the first one. */
+/* A variant: how a run differs from the first one. */
 struct variant {
     uint32_t n_threads, block_tokens, order;
-    uint32_t chunk;      /* of prefill */
-    uint32_t max_tokens; /* of a pass */
+    uint32_t chunk;      /* tokens of a prefill chunk */
+    uint32_t max_tokens; /* most tokens per pass */
     const char *isa;
-    bool churn;     /* neighbours stop and start on the way */
+    bool churn;     /* neighbours start and stop during the run */
     uint32_t batch; /* sequences together */
 };
 
@@ -87,7 +87,7 @@ static void open_runner(struct runner *r, const struct fixture *f,
     runner_open(r, f->w, &o, blocks + 64, v->batch + 2, v->order);
 }
 
-/* Each alone: the prompt in one row, then token by token. */
+/* Runs each sequence alone: the prompt in one row, then token by token. */
 static void record(struct fixture *f, const struct variant *v)
 {
     struct runner r;
@@ -154,9 +154,9 @@ static void begin(struct runner *r, struct member *m, const struct expected *x,
     runner_start(r, &m->s, x->prompt, x->n_prompt, STEPS);
 }
 
-/* Sequences [first, first + n) together, past the last from the first again;
- * joined by neighbours that are dropped in the middle, if the variant says
- * so. */
+/* Runs sequences [first, first + n) together; past the last, from the first
+ * again.  If the variant has churn, neighbours join and are dropped in
+ * between. */
 static void run_batch(const struct fixture *f, const struct variant *v,
                       struct runner *r, uint32_t first, uint32_t n)
 {
@@ -199,7 +199,7 @@ static void run_batch(const struct fixture *f, const struct variant *v,
     free(guest.logits);
 }
 
-/* How many of a variant's batch begin at sequence i. */
+/* Returns how many sequences of a variant's batch begin at sequence i. */
 static uint32_t batch_at(const struct fixture *f, const struct variant *v,
                          uint32_t i)
 {
@@ -217,7 +217,7 @@ static void run_variant(const struct fixture *f, const struct variant *v)
     runner_close(&r);
 }
 
-/* The prompt of each in chunks, all together. */
+/* Prefills the prompts in chunks, all together. */
 static void prefill(struct runner *r, struct run_seq *seqs, uint32_t n,
                     const struct variant *v)
 {
@@ -241,9 +241,9 @@ static void prefill(struct runner *r, struct run_seq *seqs, uint32_t n,
     } while (rows > 0);
 }
 
-/* Sequences [first, first + n): prompt and generated tokens once more, as
- * after a move: the prompts in chunks, the generated ones each in one row of
- * their own kind; then go on. */
+/* Computes sequences [first, first + n) once more, as after a move: the prompts
+ * in chunks, the generated tokens each in one row of their own kind; then
+ * continues. */
 static void resume_batch(const struct fixture *f, const struct variant *v,
                          struct runner *r, uint32_t first, uint32_t n)
 {
@@ -327,7 +327,7 @@ static void close_fixture(struct fixture *f)
 
 #define COUNT(of) (sizeof(of) / sizeof *(of))
 
-/* The ways in which a device may see a prompt cut. */
+/* Checks all allowed ways to cut a prompt on a device. */
 static void check_cuts(struct fixture *f)
 {
     static const struct variant base = {1, 32, 0, WHOLE, 512, NULL, false, 1};
@@ -350,7 +350,7 @@ static void check_cuts(struct fixture *f)
     }
 }
 
-/* Every `step`th of the ways to differ, from the first-th on. */
+/* Checks every `step`th variant, from the first-th on. */
 static void check_ways(struct fixture *f, size_t first, size_t step)
 {
     static const struct variant base = {1, 32, 0, WHOLE, 640, NULL, false, 1};

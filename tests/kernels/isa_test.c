@@ -1,10 +1,10 @@
-/* The instruction sets agree to the last bit, and the lanes' own arithmetic is
- * as good as it says. */
+/* Tests that the instruction sets agree to the last bit, and that the lanes'
+ * own arithmetic has the accuracy stated in isa.h. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/cpu/isa.h"
+#include "kernels/isa/isa.h"
 #include "tests/kernels/random_model.h"
 #include "tests/kernels/reference.h"
 #include "tests/unit/cmocka.h"
@@ -53,7 +53,7 @@ static void matmul_of(const struct cpu_isa *isa, uint32_t round, float *out)
     isa->matmul(&b);
 }
 
-/* Against sums in double; what lies beyond the block is left alone. */
+/* Compares with sums in double; memory beyond the block must not change. */
 static void test_matmul(void **state)
 {
     static float out[N], before[N], x[N], plain[N], bias[64];
@@ -94,7 +94,8 @@ static void test_matmul(void **state)
 
 struct quantised_case {
     uint8_t data[7 * WIDEST];
-    float scales[7 * WIDEST / 32], biases[7 * WIDEST / 32]; /* or halves */
+    float scales[7 * WIDEST / 32], biases[7 * WIDEST / 32]; /* or 16-bit
+                                                             * values */
     float x[QUANTISED_X * WIDEST];
     struct quantised w;
     uint32_t n_w;
@@ -152,8 +153,8 @@ static void compare_products(const struct cpu_isa *isa,
     assert_memory_equal(out[0], out[1], sizeof out[0]);
 }
 
-/* What is read of a row is exactly what weights.h says; and a product with it
- * is, to the bit, that with the float32 rows. */
+/* A row's values must be exactly those that weights.h defines, and a product
+ * with the row must equal, to the bit, the product with the float32 row. */
 static void test_quantised(void **state)
 {
     static const char *const all[] = {"generic", "avx2", "avx512"};
@@ -233,7 +234,7 @@ static void logits_of(const struct cpu_isa *isa, uint32_t round, float *out)
     out[4] = isnan(isa->highest(l, n)) ? 1.0f : 0.0f;
 }
 
-/* Against the plain loops. */
+/* Compares with plain loops. */
 static void test_logits(void **state)
 {
     static float l[N], out[N];
@@ -395,7 +396,7 @@ static void test_same_bits(void **state)
     compare(attend_of, 216);
 }
 
-/* exp through weigh(): within 2 ulp, 1 at 0, 0 far below, NaN kept. */
+/* exp by weigh(): within 2 ulp, 1 at 0, 0 far below, NaN kept. */
 static void test_exp(void **state)
 {
     const struct cpu_isa *isa = isa_find(NULL);
@@ -448,7 +449,7 @@ static void test_rounding(void **state)
         uint32_t bits = dice_u32(&d);
         float f;
 
-        if (i % 3 == 0) { /* half way between two bf16, and beside it */
+        if (i % 3 == 0) { /* half way between two bf16, and next to it */
             bits = (bits & 0xffff0000u) + 0x8000u + (uint32_t)(i % 9 / 3) - 1;
         } else if (i % 3 == 1) { /* the same for f16 */
             bits = (bits & 0xffffe000u) + 0x1000u + (uint32_t)(i % 9 / 3) - 1;

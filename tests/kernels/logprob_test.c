@@ -1,5 +1,5 @@
-/* Logprobs: values, order, and one answer whatever the batch, the threads and
- * the instruction set. */
+/* Tests logprobs: values and order, and that batch, threads and instruction set
+ * do not change them. */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -27,7 +27,7 @@ static void check_value(float logprob, double expect)
                 1e-5 * fmax(1.0, fabs(expect)));
 }
 
-/* All of one answer: values, and ids in order of rank. */
+/* Checks one answer: values, and ids in order of rank. */
 static void check_answer(const struct sampler *s, uint32_t n_top,
                          const struct sample_result *r)
 {
@@ -75,8 +75,8 @@ static void check_all(struct sampler *s)
     }
 }
 
-/* Uniform, peaked, far apart; many equals; all equal; one of all the mass;
- * ascending and descending; the greatest there are. */
+/* Uniform, peaked, far apart; many equals; all equal; one with all the mass;
+ * ascending and descending; the largest finite values. */
 static void shape(struct sampler *s, uint32_t kind, struct dice *d)
 {
     for (uint32_t i = 0; i < s->vocab; i++) {
@@ -118,7 +118,7 @@ static void test_values(void **state)
     }
 }
 
-/* What is further down than a float can say is the least float. */
+/* Logprobs below the range of float become the lowest float. */
 static void test_floor(void **state)
 {
     struct sampler *s = sampler_open(50, 1, NULL);
@@ -137,7 +137,7 @@ static void test_floor(void **state)
     sampler_close(s);
 }
 
-/* They are the model's own, whatever chooses the token. */
+/* Logprobs are those of the model's own logits, however the token is chosen. */
 static void test_raw(void **state)
 {
     static const uint32_t ids[] = {5, 6, 7, 7, 7};
@@ -214,7 +214,7 @@ static void check_same(const struct sample_row *row,
     }
 }
 
-/* All rows at once, in either order, against each alone. */
+/* Compares all rows at once, in either order, with each row alone. */
 static void check_batches(struct sampler *s, const struct sample_row *rows,
                           const struct sample_result *expect)
 {

@@ -1,6 +1,6 @@
-/* matmul_nv_test.c - every matrix is cut so that NVIDIA's kernels can be
- * built: within a work-group, within local memory, and with a split that no
- * number of tokens changes. */
+/* matmul_nv_test.c - tests that every matrix is cut so that NVIDIA's kernels
+ * can be built: within a work-group, within local memory, and with a split that
+ * no number of tokens changes. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -13,7 +13,7 @@
 
 #include "kernels/opencl/nv/matmul_nv.h"
 
-/* Bytes of a work-group: of sm_86, sm_80 and sm_90. */
+/* Bytes of local memory per work-group on sm_86, sm_80 and sm_90. */
 static const uint32_t locals[] = {99u << 10, 163u << 10, 227u << 10};
 
 #define LOCALS (sizeof(locals) / sizeof(locals[0]))
@@ -29,7 +29,7 @@ static uint32_t define_of(const struct matmul_nv *w, const char *name)
     return v;
 }
 
-/* Of nv_matmul_decode.cl. */
+/* Returns the local memory of nv_matmul_decode.cl. */
 static uint32_t decode_bytes(const struct matmul_nv *w, uint32_t cols)
 {
     uint32_t tokens = define_of(w, "TOKENS"), slab = define_of(w, "SLAB");
@@ -41,7 +41,7 @@ static uint32_t decode_bytes(const struct matmul_nv *w, uint32_t cols)
     return held + sums + tokens * 4;
 }
 
-/* Its split. */
+/* Checks a decode cut and returns its split. */
 static uint32_t check_decode(const struct matmul_nv_product *of,
                              uint32_t tokens, uint32_t local)
 {
@@ -70,7 +70,7 @@ static uint32_t check_decode(const struct matmul_nv_product *of,
     return s;
 }
 
-/* Neither tokens nor the device change the split. */
+/* Neither tokens nor the device may change the split. */
 static void check_decodes(const struct matmul_nv_product *of)
 {
     static const uint32_t tokens[] = {1, 8, 9, 33, 128};
@@ -101,7 +101,7 @@ static void decode_is_cut_to_fit(void **state)
     }
 }
 
-/* groups, split, depth, tiles of a product of a chain. */
+/* Reads groups, split, depth and tiles of a chained product. */
 static void cut_of(const struct matmul_nv *w, const char *name, uint32_t cut[4])
 {
     char key[32];
@@ -116,8 +116,9 @@ static void cut_of(const struct matmul_nv *w, const char *name, uint32_t cut[4])
     }
 }
 
-/* All rows have a work-group, those of out and of down the same; each split is
- * that of the product alone; of several tiles each is a number of rounds. */
+/* Every row has a work-group, the same one for out and down.  Each split is
+ * that of the single product.  With several tiles, a tile is a whole number of
+ * rounds. */
 static void check_chain(const struct matmul_nv_product *of, uint32_t n,
                         uint32_t units)
 {
@@ -219,7 +220,7 @@ static void some_do_not_fit(void **state)
     assert_false(matmul_nv_fits_bits(MATMUL_NV_SILU, 32, 384, 4));
 }
 
-/* Of nv_matmul_prefill.cl. */
+/* Checks a cut of nv_matmul_prefill.cl. */
 static void check_prefill(enum matmul_nv_op op, uint32_t rows, uint32_t tokens,
                           bool wgmma, uint32_t local)
 {
@@ -280,8 +281,8 @@ static void prefill_is_wide_where_all_units_have_work(void **state)
     expect_tile(1024, 256, true, 64, 128);
 }
 
-/* 128 by 128 in three stages, at the limit and one past it; and operands of a
- * token with the sums of 24 warps. */
+/* 128 by 128 in three stages, at the limit and one past it; and one token's
+ * operands with the sums of 24 warps. */
 static void what_does_not_fit_is_not_cut(void **state)
 {
     const struct matmul_nv_product one = {MATMUL_NV_ADD, 4096, 4096, 0};
@@ -309,7 +310,8 @@ static void local_memory_is_the_devices(void **state)
     assert_int_equal(matmul_nv_local(90), 227 * 1024);
     assert_int_equal(matmul_nv_local(100), 227 * 1024);
     assert_int_equal(matmul_nv_local(120), 99 * 1024);
-    assert_int_equal(matmul_nv_local(999), 99 * 1024); /* not known */
+    assert_int_equal(matmul_nv_local(999), 99 * 1024); /* an unlisted
+                                                        * capability */
 }
 
 int main(void)

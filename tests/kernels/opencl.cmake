@@ -1,13 +1,16 @@
 # The opencl backend, on the first OpenCL device or SLUICE_TEST_DEVICE: PoCL on
 # a machine without a GPU.  Skipped where there is none.
 #
-# PoCL compiles for a second or two a kernel file and a model's sizes.  So the
-# tests share few models, and what was compiled lies in the build folder; tests
-# of one model go one after the other, or each would compile.
+# PoCL takes a second or two to compile a kernel file for a model's sizes.  So
+# the tests share few models, and compiled programs are cached in the build
+# folder.  Tests of one model run one after the other; otherwise each would
+# compile.
 #
-# What takes minutes there is of the configuration opencl: ctest -C opencl.
+# Tests that take minutes there are in the configuration opencl
+# (ctest -C opencl).
 
-# sluice_wrap(TARGET FUNCTION...): the linker puts the test's own in front.
+# sluice_wrap(TARGET FUNCTION...): the linker puts the test's functions in
+# front.
 function(sluice_wrap target)
   foreach(f ${ARGN})
     target_link_options(${target} PRIVATE -Wl,--wrap=${f})
@@ -37,7 +40,7 @@ foreach(kind odd f16 one)
   list(APPEND kinds opencl_operators_${kind})
 endforeach()
 
-# Of the same model as opencl_operators_test.
+# Uses the same model as opencl_operators_test.
 sluice_test(opencl_launch_test SOURCES opencl_launch_test.c
   LINK sluice_reference)
 sluice_wrap(opencl_launch_test clEnqueueNDRangeKernel)
@@ -47,7 +50,7 @@ sluice_wrap(opencl_host_test clCreateBuffer clEnqueueNDRangeKernel
   clEnqueueReadBuffer clEnqueueWriteBuffer clFinish clWaitForEvents
   clBuildProgram)
 
-# Of the embedded model, whose programs golden_opencl has built.
+# Uses the embedded model, whose programs golden_opencl has built.
 add_test(NAME invariance_opencl COMMAND invariance_test
   WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
 add_test(NAME invariance_opencl_all COMMAND invariance_test

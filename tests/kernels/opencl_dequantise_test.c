@@ -1,11 +1,11 @@
-/* dequantise.cl, which no portable way of a product needs, against the cpu's:
- * every bit of every form, and nothing behind the end. */
+/* Tests dequantise.cl against the cpu's dequantise(): every bit of every form,
+ * and nothing written behind the end.  No portable product uses this kernel. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/model/half.h"
-#include "kernels/cpu/isa.h"
-#include "kernels/opencl/program.h"
+#include "kernels/isa/isa.h"
+#include "kernels/opencl/host/program.h"
 #include "tests/kernels/random_model.h"
 #include "tests/kernels/test_queue.h"
 #include "tests/unit/cmocka.h"
@@ -17,7 +17,7 @@
 #define AWAY                                                                 \
     256          /* bytes before the matrix, and values before what it gives \
                   */
-#define GUARD 64 /* values behind */
+#define GUARD 64 /* values behind the matrix */
 
 extern const struct embedded opencl_files[];
 
@@ -47,7 +47,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* A matrix as the device has it, behind AWAY bytes, and as the cpu reads it. */
+/* A matrix as the device stores it, at offset AWAY, and as the cpu reads it. */
 struct matrix {
     uint8_t on_device[AWAY + N + 2 * 4 * N / 32];
     float scales[N / 32], biases[N / 32];

@@ -1,5 +1,5 @@
-/* The host side of the opencl backend: memory, transfers, the order of tokens,
- * ticks, and what happens when the driver fails.
+/* Tests the host side of the opencl backend: memory, transfers, the order of
+ * tokens, ticks, and failures of the driver.
  *
  * The linker puts the functions __wrap_cl... below in front of the driver's
  * (-Wl,--wrap), so that a test can make the n-th call fail, or hold kernels
@@ -8,10 +8,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "kernels/kernels.h"
-#include "kernels/opencl/memory.h"
-#include "kernels/opencl/opencl.h"
-#include "kernels/opencl/queue.h"
+#include "kernels/backends/backend.h"
+#include "kernels/opencl/host/memory.h"
+#include "kernels/opencl/host/opencl.h"
+#include "kernels/opencl/host/queue.h"
 #include "tests/kernels/opencl_shape.h"
 #include "tests/kernels/test_device.h"
 #include "tests/unit/cmocka.h"
@@ -21,7 +21,7 @@
 #define BLOCKS 24
 #define SLOTS  ROWS
 
-/* ---- the driver, as it may be ---- */
+/* ---- a driver that can fail ---- */
 
 enum call { CREATE_BUFFER, LAUNCH, READ, WRITE, FINISH, WAIT, BUILD, CALLS };
 
@@ -151,7 +151,7 @@ static void make_model(struct random_model *m)
 
 static enum status open_kernels(struct fixture *f, struct error *e)
 {
-    enum status st = kernels_new(&f->k, &f->model.w, &f->o, e);
+    enum status st = backend_new(&f->k, &f->model.w, &f->o, e);
 
     if (st == ST_OK) {
         st = kernels_alloc(f->k, BLOCKS, SLOTS, 1, e);
@@ -192,7 +192,7 @@ static int tear_down_all(void **state)
     return 0;
 }
 
-/* A new device for what breaks it. */
+/* Opens a new device, for tests that break it. */
 static void reopen(struct fixture *f)
 {
     struct error e;
@@ -204,7 +204,7 @@ static void reopen(struct fixture *f)
     }
 }
 
-/* Prompt rows and generated rows by turns, so that begin has to sort. */
+/* Alternates prompt rows and generated rows, so that begin must sort them. */
 static void make_step(struct fixture *f, struct kernel_row *rows,
                       struct kernel_step *step)
 {
@@ -271,7 +271,8 @@ static void test_sizes(void **state)
     assert_int_equal(k.max_tokens, TOKENS);
 }
 
-/* Bytes of an arena lie in as few allocations as allowed, none across two. */
+/* An arena's tensors use as few allocations as possible, and none crosses
+ * two. */
 static void test_split(void **state)
 {
     struct fixture *f = *state;
@@ -283,7 +284,7 @@ static void test_split(void **state)
 
     c->device.largest = 4096;
     opencl_arena_add(a, &t[0], 1, 1000, 2); /* 2000 -> 2048 */
-    opencl_arena_add(a, &t[1], 1, 2048, 1); /* to the limit */
+    opencl_arena_add(a, &t[1], 1, 2048, 1); /* exactly at the limit */
     opencl_arena_add(a, &t[2], 4, 4, 4);
     opencl_arena_add(a, &t[3], 1, 4096, 1); /* alone */
     opencl_arena_add(a, &t[4], 0, 7, 4);    /* nothing */
@@ -300,12 +301,12 @@ static void test_split(void **state)
     a = opencl_arena_new("tensors");
     opencl_arena_add(a, &t[0], 1, 4097, 1);
     assert_int_equal(opencl_arena_make(c, a, &e), ST_RESOURCE_EXHAUSTED);
-    assert_non_null(strstr(e.text, "at once"));
+    assert_non_null(strstr(e.text, "largest allocation"));
     opencl_arena_free(&a);
     c->device.largest = largest;
 }
 
-/* More than both halves of pinned memory, at odd places. */
+/* Transfers more than both halves of pinned memory, at odd offsets. */
 static void test_transfers(void **state)
 {
     struct fixture *f = *state;
@@ -340,7 +341,7 @@ static void test_transfers(void **state)
     free(to);
 }
 
-/* x comes back as it was written, however begin sorted the rows. */
+/* x reads back as written, however begin sorted the rows. */
 static void test_order(void **state)
 {
     struct fixture *f = *state;
@@ -372,7 +373,7 @@ static void test_order(void **state)
     free(out);
 }
 
-/* Canonical blocks and slots come back; their neighbours stay. */
+/* Canonical blocks and slots read back; their neighbours do not change. */
 static void test_pool_copies(void **state)
 {
     struct fixture *f = *state;
@@ -409,7 +410,8 @@ static void test_pool_copies(void **state)
 
 /* ---- a step of generated rows ---- */
 
-/* Of two, the logits in the order of heads; how often something was written. */
+/* Returns the number of writes of a step of two rows, and the logits in the
+ * order of heads. */
 static uint32_t decode(struct fixture *f, const uint32_t heads[2],
                        float *logits)
 {
@@ -449,8 +451,8 @@ static uint32_t decode(struct fixture *f, const uint32_t heads[2],
     return 1000 - left;
 }
 
-/* The head takes what the last layer left where it is all that is asked for,
- * and looks for it otherwise: with the same bits. */
+/* The head uses the operand of the last layer if it covers all requested rows
+ * in order, and computes it otherwise, with the same bits. */
 static void test_decode(void **state)
 {
     struct fixture *f = *state;
@@ -460,8 +462,8 @@ static void test_decode(void **state)
 
     assert_true(a != NULL && b != NULL);
     reopen(f);
-    assert_int_equal(decode(f, in_order, a), 2); /* meta, what is asked */
-    assert_int_equal(decode(f, in_order, b), 1); /* which is the same again */
+    assert_int_equal(decode(f, in_order, a), 2); /* meta, parameters */
+    assert_int_equal(decode(f, in_order, b), 1); /* parameters are unchanged */
     assert_memory_equal(a, b, 2 * bytes);
     assert_int_equal(decode(f, turned, b), 2); /* meta, places */
     assert_memory_equal(a, b + v, bytes);
@@ -472,7 +474,7 @@ static void test_decode(void **state)
 
 /* ---- ticks ---- */
 
-/* Asking is no progress: while kernels are held back the ticks stand. */
+/* Enqueueing is no progress: while kernels are held back, ticks stand still. */
 static void test_ticks(void **state)
 {
     struct fixture *f = *state;
@@ -503,7 +505,7 @@ static void test_ticks(void **state)
 
 /* ---- faults ---- */
 
-/* Whatever fails while it is set up, it says so, and lets go of everything. */
+/* Any failure during set-up is reported, and everything is released. */
 static void test_set_up_fails(void **state)
 {
     static const struct {
@@ -541,8 +543,8 @@ static void test_set_up_fails(void **state)
     }
 }
 
-/* NVIDIA's gives memory when it is touched first, and says then that there is
- * none. */
+/* NVIDIA's driver allocates memory at first use, and only then reports that it
+ * has none. */
 static void test_no_room_when_touched(void **state)
 {
     struct fixture *f = *state;
@@ -552,12 +554,12 @@ static void test_no_room_when_touched(void **state)
     fail_at(LAUNCH, 1, CL_MEM_OBJECT_ALLOCATION_FAILURE);
     assert_int_equal(open_kernels(f, &e), ST_RESOURCE_EXHAUSTED);
     assert_non_null(strstr(e.text, "has no room for"));
-    assert_non_null(strstr(e.text, "after 0.0 of them"));
+    assert_non_null(strstr(e.text, "0.0 MiB were allocated"));
     assert_non_null(strstr(e.text, "a smaller --memory may help"));
     reopen(f);
 }
 
-/* A driver that refuses a program: the last variant's sentence comes out. */
+/* If the driver rejects a program, the error is that of the last variant. */
 static void test_build_fails(void **state)
 {
     struct fixture *f = *state;
@@ -573,8 +575,8 @@ static void test_build_fails(void **state)
     reopen(f);
 }
 
-/* The n-th call of a step fails: end or sample say so, the device is lost, and
- * nothing reaches the driver any more. */
+/* If the n-th call of a step fails, end or sample reports it, the device is
+ * lost, and the driver gets no further calls. */
 static void test_step_fails(void **state)
 {
     static const enum call calls[] = {LAUNCH, READ, WRITE, FINISH, WAIT};
@@ -609,7 +611,7 @@ static void test_step_fails(void **state)
     reopen(f);
 }
 
-/* The same step gives the same token on a device that was opened anew. */
+/* The same step gives the same token on a reopened device. */
 static void test_again(void **state)
 {
     struct fixture *f = *state;
@@ -624,7 +626,7 @@ static void test_again(void **state)
     assert_int_equal(first, second);
 }
 
-/* A table with a line for each kernel that ran. */
+/* The profile has a line for each kernel that ran. */
 static void test_profile(void **state)
 {
     struct fixture *f = *state;
@@ -635,7 +637,7 @@ static void test_profile(void **state)
     struct error e;
 
     assert_non_null(out);
-    kernels_profile(f->k, out); /* off: nothing */
+    kernels_profile(f->k, out); /* profile is off: prints nothing */
     fflush(out);
     assert_int_equal(n, 0);
     f->o.profile = true;

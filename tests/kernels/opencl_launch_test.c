@@ -1,9 +1,10 @@
-/* How many kernels a layer launches: a decode step's time is made of launches
- * where little is computed in each.
+/* Tests how many kernels a layer launches: where kernels compute little,
+ * launches dominate the time of a decode step.
  *
  * The linker puts __wrap_clEnqueueNDRangeKernel in front of the driver's own
- * (-Wl,--wrap), which counts. */
-#include "kernels/opencl/opencl.h"
+ * (-Wl,--wrap); the wrapper counts. */
+#include "kernels/backends/backend.h"
+#include "kernels/opencl/host/opencl.h"
 #include "tests/kernels/opencl_shape.h"
 #include "tests/kernels/test_device.h"
 #include "tests/unit/cmocka.h"
@@ -50,7 +51,7 @@ static int set_up(void **state)
     struct error e;
 
     random_model_new(&f.model, &r, &d);
-    if (kernels_new(&f.k, &f.model.w, &o, &e) != ST_OK ||
+    if (backend_new(&f.k, &f.model.w, &o, &e) != ST_OK ||
         kernels_alloc(f.k, ROWS, ROWS, 0, &e) != ST_OK) {
         fail_msg("%s", e.text);
     }
@@ -82,8 +83,8 @@ struct launches {
     uint32_t linear, attention;
 };
 
-/* Of the layers, in a step of n generated rows, one token each, and of a
- * prompt row if there is one. */
+/* Counts the layers' launches in a step of n generated rows, one token each,
+ * and of a prompt row if `prompt`. */
 static struct launches count(struct kernels *k, uint32_t n, bool prompt)
 {
     static const uint32_t ids[ROWS];
@@ -110,16 +111,16 @@ static struct launches count(struct kernels *k, uint32_t n, bool prompt)
     return of;
 }
 
-/* However many rows: the portable kernels are at the limit in a layer of
- * attention and one under it in a linear one, a maker's own may be fewer.
- * Prompt rows cost more, so what is counted counts. */
+/* For any number of rows, the portable kernels are at the limit in an attention
+ * layer and one below it in a linear layer.  Tuned kernels may need fewer.
+ * Prompt rows cost more, which shows that counting works. */
 static void test_launches(void **state)
 {
     struct fixture *f = *state;
     const bool portable = opencl_of(f->k)->device.nvidia == 0;
     const uint32_t most = OPENCL_LAUNCHES_MAX;
 
-    (void)count(f->k, 1, false); /* the first also clears scratch */
+    (void)count(f->k, 1, false); /* the first step also clears scratch */
     for (uint32_t n = 1; n <= ROWS; n += ROWS - 1) {
         const struct launches of = count(f->k, n, false);
 

@@ -1,33 +1,34 @@
-/* Which kernels the products of the opencl backend are given, on devices of
- * which there is none here.
+/* Tests which kernels the opencl backend chooses for products, on devices that
+ * this machine does not have.
  *
  * The linker puts the functions __wrap_.. below in front of those that build
- * and launch (-Wl,--wrap): a compiler that refuses what it is told to, and
- * launches that are only looked at. */
+ * and launch (-Wl,--wrap): a compiler that rejects chosen programs, and
+ * launches that are only recorded. */
 #include <stdio.h>
 #include <string.h>
 
 #include "kernels/opencl/chain.h"
-#include "kernels/opencl/launch.h"
+#include "kernels/opencl/host/launch.h"
+#include "kernels/opencl/host/memory.h"
+#include "kernels/opencl/host/program.h"
 #include "kernels/opencl/matmul.h"
-#include "kernels/opencl/memory.h"
-#include "kernels/opencl/program.h"
 #include "tests/unit/cmocka.h"
 
 #define LAYERS_MAX 42
 #define MADE_MAX   2048
-#define OTHERS     64 /* programs and kernels of other operators, at most */
+#define OTHERS     64 /* most programs and kernels of other operators */
 
-/* ---- the driver, as it may be ---- */
+/* ---- a driver that can fail ---- */
 
 struct made {
-    struct opencl_kernel kernel; /* the first: what a launch has */
+    struct opencl_kernel kernel; /* kernel of the first launch */
     char program[512];
 };
 
 static struct made made[MADE_MAX];
 static uint32_t n_made;
-static const char *refused[2]; /* a program with all of these in its text */
+static const char *refused[2]; /* rejects programs with all of these in their
+                                * text */
 static const struct made *launched;
 
 static bool is_refused(const char *program)
@@ -36,7 +37,7 @@ static bool is_refused(const char *program)
            (!refused[1] || strstr(program, refused[1]));
 }
 
-/* As opencl_choose() does: one for a variant and a program. */
+/* Chooses as opencl_choose() does: one kernel for a variant and a program. */
 enum status __wrap_opencl_choose(struct opencl *c, struct opencl_kernel **out,
                                  const struct opencl_variant *table, uint32_t n,
                                  const struct opencl_shape *shape,
@@ -85,7 +86,8 @@ void __wrap_opencl_scratch(struct opencl *c, enum opencl_part part,
     (void)c, (void)part, (void)out, (void)rows, (void)cols, (void)item;
 }
 
-/* Of products only, and if there is anything to compute. */
+/* Records launches of products only, and only if there is anything to
+ * compute. */
 void __wrap_opencl_launch(struct opencl_call *a, uint32_t dims,
                           const size_t *global, const size_t *local,
                           uint64_t bytes);
@@ -124,7 +126,7 @@ struct fixture {
 
 static struct opencl_tensor matrix(uint32_t rows, uint32_t cols)
 {
-    static int memory; /* there is some: never looked at */
+    static int memory; /* memory exists, and is never read */
 
     return (struct opencl_tensor){.mem = (cl_mem)(void *)&memory,
                                   .item = 2,
@@ -133,7 +135,7 @@ static struct opencl_tensor matrix(uint32_t rows, uint32_t cols)
                                   .cols = cols};
 }
 
-/* As Qwen3.5-0.8B has them. */
+/* Shapes of Qwen3.5-0.8B. */
 static struct opencl_layer layer_of(enum mixer_kind kind)
 {
     struct opencl_layer l = {.kind = kind,
@@ -150,7 +152,8 @@ static struct opencl_layer layer_of(enum mixer_kind kind)
     return l;
 }
 
-/* On a device of NVIDIA's, or 0; with nothing refused. */
+/* Makes a shard on an NVIDIA device, or another one for 0, with nothing
+ * rejected. */
 static void make_shard(struct fixture *f, uint32_t nvidia)
 {
     memset(f, 0, sizeof *f);
@@ -165,7 +168,7 @@ static void make_shard(struct fixture *f, uint32_t nvidia)
     f->c.head = matrix(248320, 1024);
     f->c.device.nvidia = nvidia;
     f->c.device.units = 132;
-    f->c.failed.code = ST_UNAVAILABLE; /* arguments go nowhere */
+    f->c.failed.code = ST_UNAVAILABLE; /* so that arguments are not set */
 }
 
 static void refuse(const char *a, const char *b)
@@ -183,8 +186,8 @@ static void set_up_shard(struct fixture *f)
     }
 }
 
-/* What computes a product of w: a file's arithmetic is one, but that of wgmma
- * may be another. */
+/* Returns the arithmetic that computes a product of w: one per file, but
+ * wgmma's may differ. */
 static const char *arithmetic(struct fixture *f, const struct opencl_tensor *w,
                               uint32_t n_gen, uint32_t n_prompt)
 {
@@ -207,7 +210,7 @@ static const char *arithmetic(struct fixture *f, const struct opencl_tensor *w,
                : launched->kernel.variant->file;
 }
 
-/* However many tokens there are, of either kind. */
+/* The arithmetic must be the same for any number of tokens, in either kind. */
 static void check_one_arithmetic(struct fixture *f)
 {
     static const uint32_t tokens[] = {1,   2,   8,   9,    32,   33,  200,
@@ -230,8 +233,8 @@ static void check_one_arithmetic(struct fixture *f)
 
 /* ---- tests ---- */
 
-/* Whatever the compiler refuses, on whatever device: a token's bits do not
- * depend on how many others there are. */
+/* Whatever the compiler rejects, on any device: a token's bits do not depend on
+ * the number of other tokens. */
 static void test_one_arithmetic(void **state)
 {
     static const char gate_up[] = "-DN=3584 -DK=1024 ";
@@ -264,7 +267,7 @@ static void test_one_arithmetic(void **state)
     }
 }
 
-/* Only what is refused, or cannot be, becomes portable. */
+/* Only a product that is rejected, or cannot be cut, becomes portable. */
 static void test_refused_alone(void **state)
 {
     struct fixture f;
@@ -302,8 +305,8 @@ static void expect_chains(struct fixture *f, bool first, bool last)
     opencl_matmul_free(&f->c);
 }
 
-/* A token alone goes through a chain, with the bits that it has among others:
- * so there is none where a product has others. */
+/* A single token uses a chain, with the same bits as among others.  So there is
+ * no chain where a product has other kernels. */
 static void test_chains(void **state)
 {
     struct fixture f;
@@ -342,7 +345,8 @@ static void make_quantised(struct fixture *f, uint32_t bits, uint32_t group)
     }
 }
 
-/* So does one of few bits, if all four matrices are quantised alike. */
+/* A chain also serves weights of few bits, if all four matrices are quantised
+ * alike. */
 static void test_chains_of_few_bits(void **state)
 {
     struct fixture f;
@@ -363,7 +367,7 @@ static void test_chains_of_few_bits(void **state)
     expect_chains(&f, true, false);
 }
 
-/* n layers of attention, no matrix of which has another's shape; 4 each. */
+/* n attention layers whose matrices all have different shapes; 4 each. */
 static void make_shapes(struct fixture *f, uint32_t n)
 {
     make_shard(f, 0);
@@ -380,8 +384,7 @@ static void make_shapes(struct fixture *f, uint32_t n)
     }
 }
 
-/* No model's matrices have so many shapes and forms; whoever brings them is
- * told. */
+/* No model's matrices have so many shapes and forms; more are an error. */
 static void test_most_choices(void **state)
 {
     struct fixture f;
@@ -395,11 +398,12 @@ static void test_most_choices(void **state)
     opencl_matmul_free(&f.c);
     make_shapes(&f, 37);
     assert_int_equal(opencl_matmul_setup(&f.c, &e), ST_INVALID_ARGUMENT);
-    assert_string_equal(e.text, "more than 147 forms of matrices in a shard");
+    assert_string_equal(e.text,
+                        "the shard stores matrices in more than 147 forms");
     opencl_matmul_free(&f.c);
 }
 
-/* The i-th way to store a matrix: those of bf16 first. */
+/* Sets the i-th form of a matrix; bf16 forms come first. */
 static void store_as(struct opencl_tensor *t, uint32_t i)
 {
     static const enum dtype dtypes[] = {DTYPE_BF16, DTYPE_F16, DTYPE_F32};
@@ -434,9 +438,9 @@ static void check_room(void)
     assert_in_range(n_made + OTHERS, OTHERS, OPENCL_KERNELS_MAX);
 }
 
-/* A model may store its layers in all forms there are.  Kernels of NVIDIA's
- * for all of them: those of bf16 alone, and most where wgmma is refused last,
- * for the others then come besides. */
+/* A model may store its layers in all forms.  With NVIDIA's kernels for all of
+ * them there are the most kernels: those of bf16 alone and, if wgmma is
+ * rejected last, those of the other forms besides. */
 static void test_all_forms(void **state)
 {
     struct fixture f;

@@ -1,16 +1,16 @@
-/* The values that noise.cl writes: within their width, spread over it, other
- * ones for another seed, and nothing past the end. */
+/* Tests the values that noise.cl writes: within their width, spread over it,
+ * different for another seed, and nothing past the end. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/embedded.h"
-#include "kernels/opencl/program.h"
+#include "kernels/opencl/host/program.h"
 #include "tests/kernels/test_queue.h"
 #include "tests/unit/cmocka.h"
 
 #define PIECES 4099 /* of 16 bytes */
-#define GUARD  16   /* more, which must stay as they are */
+#define GUARD  16   /* bytes behind, which must not change */
 #define BYTES  ((PIECES + GUARD) * 16)
 #define WIDTH  0.3f
 
@@ -67,7 +67,7 @@ static void run(struct fixture *f, cl_kernel k, cl_mem mem, cl_ulong seed)
                      CL_SUCCESS);
 }
 
-/* out [BYTES], all ones before. */
+/* Fills out [BYTES], whose bits are all 1 before. */
 static void noise(struct fixture *f, enum dtype_of_noise dtype, cl_ulong seed,
                   char *out)
 {
@@ -123,12 +123,12 @@ static void check_values(const char *got, enum dtype_of_noise dtype)
     for (size_t i = 0; i < n; i++) {
         float v = value(got + i * item, dtype);
 
-        assert_true(fabsf(v) <= WIDTH * 1.004f); /* rounded to a bf16 */
+        assert_true(fabsf(v) <= WIDTH * 1.004f); /* rounded to bf16 */
         sum += v;
         squares += (double)v * v;
     }
-    /* Uniform: a mean of 0, a variance of a third of the width's square; these
-     * are nine standard deviations and more. */
+    /* Uniform values have mean 0 and a third of the width's square as variance;
+     * the limits are nine standard deviations or more. */
     assert_true(fabs(sum / (double)n) < 0.05 * WIDTH);
     assert_true(fabs(squares / (double)n * 3 / (WIDTH * WIDTH) - 1) < 0.07);
 }

@@ -1,22 +1,22 @@
-/* The opencl backend's operators against the slow plain reference, over rows
- * of one token, odd numbers, and a tile's less one and more one; and nothing
- * is written beside a tensor.
+/* Tests the opencl backend's operators against the slow plain reference, over
+ * rows of one token, odd numbers, and a tile's size plus and minus one; nothing
+ * may be written beside a tensor.
  *
  *     opencl_operators_test [KIND]
  *
  * Sizes of a model are constants of its programs, so there are few kinds: with
- * one, odd ones, and a tile's.  Where the backend rounds the operands of a
- * product to bf16, so does the reference.
+ * one, odd and tile sizes.  Where the backend rounds the operands of a product
+ * to bf16, so does the reference.
  *
- * The linker puts __wrap_opencl_arena_add and __wrap_opencl_scratch in front
- * of the backend's own (-Wl,--wrap): behind each tensor lies a zone, no two
- * tensors share a place, and the zones are NaN.  What is written there is
- * found; what is read there and used shows as NaN in a result. */
+ * The linker puts __wrap_opencl_arena_add and __wrap_opencl_scratch in front of
+ * the backend's own (-Wl,--wrap).  They add a zone of NaN behind each tensor
+ * and share no memory between tensors.  Writes there are found; reads show as
+ * NaN in a result. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/opencl/memory.h"
-#include "kernels/opencl/opencl.h"
+#include "kernels/opencl/host/memory.h"
+#include "kernels/opencl/host/opencl.h"
 #include "tests/kernels/bench.h"
 #include "tests/kernels/opencl_shape.h"
 #include "tests/kernels/test_device.h"
@@ -72,7 +72,8 @@ void __wrap_opencl_scratch(struct opencl *c, enum opencl_part part,
     __real_opencl_scratch(c, OPENCL_KEEP, out, rows, cols, item);
 }
 
-/* From the tensor's last byte to the zone's, and how many these are. */
+/* Returns the bytes from the tensor's last byte to the zone's end; *n: how
+ * many. */
 static struct opencl_tensor zone_bytes(const struct zone *z, size_t *n)
 {
     struct opencl_tensor t = z->behind;
@@ -99,7 +100,7 @@ static void fill_zones(struct opencl *c)
     assert_int_equal(c->failed.code, ST_OK);
 }
 
-/* How many zones are no longer as they were. */
+/* Returns how many zones have changed. */
 static uint32_t zones_hurt(struct opencl *c)
 {
     unsigned char now[2 * ZONE];
@@ -120,7 +121,7 @@ static uint32_t zones_hurt(struct opencl *c)
     return n_hurt;
 }
 
-/* Every zone is whole; and if one byte is not, it is seen. */
+/* Checks that every zone is intact, and that one changed byte is detected. */
 static void check_zones(struct opencl *c)
 {
     const unsigned char byte = 0xfe;
@@ -144,7 +145,7 @@ struct kind {
     uint32_t n_heads, n_kv_heads, head_dim, rotated;
     uint32_t n_k_heads, n_v_heads, k_dim, v_dim, conv;
     bool gated, bias, qk_norm;
-    bool nvidia; /* fits the kernels for NVIDIA's, and is for them alone */
+    bool nvidia; /* suits NVIDIA's kernels, and only runs with them */
 };
 
 /* clang-format off */
@@ -159,7 +160,7 @@ static const struct kind kinds[] = {
      2, 4, 128, 128, 4, true, false, true, true},
     {"nvidia-wide", DTYPE_BF16, DTYPE_BF16, 16, 128, 320, 264, 2, 1, 256, 64,
      2, 2, 128, 128, 4, true, false, true, true},
-    /* columns enough for work-groups that share them */
+    /* enough columns for work-groups that share them */
     {"nvidia-deep", DTYPE_BF16, DTYPE_BF16, 16, 64, 8192, 264, 2, 1, 64, 32,
      2, 2, 128, 128, 4, true, false, true, true},
 };
@@ -221,8 +222,8 @@ static void expected_mlp(struct reference *r, uint32_t layer, double *x)
     reference_mlp(r, layer, x);
 }
 
-/* float32 sums; and 16-bit operands and caches that may round the other way
- * than the reference's, where the two differ in the last bit before. */
+/* float32 sums; and 16-bit operands and caches that may round differently from
+ * the reference's, where the two differ in the last bit before rounding. */
 static double bound(const struct bench *b)
 {
     return b->operand == DTYPE_F32 && b->o.kv_dtype == DTYPE_F32 ? 2e-5 : 6e-3;
@@ -308,7 +309,7 @@ static bool is_nvidia(void)
     return d.nvidia > 0;
 }
 
-/* The portable kernels, and on one of NVIDIA's devices its own as well. */
+/* Tests the portable kernels and, on an NVIDIA device, its own as well. */
 static void test_operators(void **state)
 {
     const struct random_shape common = opencl_shape();

@@ -1,4 +1,4 @@
-/* Programs and their cache on disk; devices and how they are named.  The
+/* Tests programs and their cache on disk, and the selection of devices.  The
  * compiler is the driver's own. */
 #include <fcntl.h>
 #include <stdlib.h>
@@ -6,9 +6,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "kernels/opencl/cache.h"
-#include "kernels/opencl/nv/ptx.h"
-#include "kernels/opencl/program.h"
+#include "kernels/opencl/host/cache.h"
+#include "kernels/opencl/host/program.h"
+#include "kernels/opencl/host/ptx.h"
 #include "tests/kernels/test_device.h"
 #include "tests/unit/cmocka.h"
 
@@ -30,7 +30,7 @@ static const struct embedded files[] = {
 struct fixture {
     struct opencl_device device;
     cl_context context;
-    char dir[64]; /* of the cache */
+    char dir[64]; /* folder of the cache */
     char above[64];
 };
 
@@ -44,7 +44,7 @@ static int set_up(void **state)
     snprintf(f.dir, sizeof f.dir, "%.40s/a/b", f.above);
     assert_int_equal(opencl_device_find(&f.device, test_device_or("0"), &e),
                      ST_OK);
-    f.device.caches = false; /* what is tried is this cache */
+    f.device.caches = false; /* this test is about our cache */
     f.context = clCreateContext(NULL, 1, &f.device.id, NULL, NULL, NULL);
     assert_non_null(f.context);
     *state = &f;
@@ -61,7 +61,7 @@ static int tear_down(void **state)
     return system(command);
 }
 
-/* good.cl with ONE so defined; what that cost. */
+/* Gets good.cl with this define of ONE; returns the counters. */
 static struct opencl_programs_counts get(const struct fixture *f,
                                          const char *dir, const char *one)
 {
@@ -91,7 +91,7 @@ static void expect(struct opencl_programs_counts c, uint32_t built,
     assert_int_equal(c.unwritten, unwritten);
 }
 
-/* The only file of the cache, whole. */
+/* Returns the only file of the cache, with its full path. */
 static char *cached_path(const struct fixture *f)
 {
     static char path[256];
@@ -103,7 +103,7 @@ static char *cached_path(const struct fixture *f)
     assert_non_null(p);
     assert_non_null(fgets(path, sizeof path, p));
     path[strcspn(path, "\n")] = '\0';
-    assert_null(fgets(command, sizeof command, p)); /* and nothing else */
+    assert_null(fgets(command, sizeof command, p)); /* no second file */
     pclose(p);
     return path;
 }
@@ -127,7 +127,7 @@ static void test_kept(void **state)
     empty(f);
 }
 
-/* A driver that caches is left to it. */
+/* The cache is off for a driver with its own. */
 static void test_left_to_driver(void **state)
 {
     struct fixture *f = *state;
@@ -153,7 +153,7 @@ static void flip(const char *path, long at)
     assert_int_equal(fclose(file), 0);
 }
 
-/* Every part of the head, and the body at both ends. */
+/* Damages every field of the head, and the body at both ends. */
 static void test_damaged(void **state)
 {
     static const long at[] = {0, 8, 12, 16, 31, 32, 40, 48, -1};
@@ -190,7 +190,7 @@ static void test_cut(void **state)
     empty(f);
 }
 
-/* A whole entry under another's name, and one that no driver takes. */
+/* A complete entry under another name, and one that no driver accepts. */
 static void test_foreign(void **state)
 {
     struct fixture *f = *state;
@@ -217,7 +217,7 @@ static void test_foreign(void **state)
     empty(f);
 }
 
-/* A file stands where the folder should be: nobody can write, root neither. */
+/* A file in place of the folder: no user can write there, not even root. */
 static void test_unwritable(void **state)
 {
     struct fixture *f = *state;
@@ -267,15 +267,15 @@ static void test_refused(void **state)
     assert_int_equal(opencl_programs_get(p, &program, "bad", "", &e),
                      ST_INTERNAL);
     assert_non_null(strstr(e.text, "kernels/opencl/portable/bad.cl"));
-    assert_non_null(strstr(e.text, "nonsense")); /* the compiler's words */
+    assert_non_null(strstr(e.text, "nonsense")); /* the compiler's message */
     assert_non_null(strstr(e.text, "CL_BUILD_PROGRAM_FAILURE"));
     assert_int_equal(opencl_programs_get(p, &program, "none", "", &e),
                      ST_NOT_FOUND);
-    /* What is nothing without instructions that are let go. */
+    /* This program is unusable without released instructions. */
     assert_int_equal(opencl_programs_get(p, &program, "good",
                                          "-DONE=1 " PROGRAM_OWN_SET, &e),
                      ST_INTERNAL);
-    assert_non_null(strstr(e.text, "good.cl: its binary is no PTX"));
+    assert_non_null(strstr(e.text, "good.cl: its binary is not PTX"));
     opencl_programs_free(&p);
 }
 
@@ -291,7 +291,8 @@ static void test_default_folder(void **state)
     unsetenv("XDG_CACHE_HOME");
     cache_default(dir);
     assert_string_equal(dir, "/h/.cache/sluice");
-    setenv("XDG_CACHE_HOME", "relative", 1); /* the standard: ignore it */
+    setenv("XDG_CACHE_HOME", "relative", 1); /* the standard: ignore relative
+                                              * paths */
     cache_default(dir);
     assert_string_equal(dir, "/h/.cache/sluice");
     unsetenv("XDG_CACHE_HOME");
@@ -314,7 +315,7 @@ static void released(const char *from, const char *to)
     assert_int_equal(text[n], '#');
 }
 
-/* What is held back is let go, and the target becomes the one that has it. */
+/* Held-back lines are released, and the target becomes sm_90a. */
 static void test_release(void **state)
 {
     (void)state;
@@ -357,7 +358,7 @@ static void test_wishes(void **state)
     }
     snprintf(wish, sizeof wish, "%u", n);
     expect_none(wish, "numbered from 0");
-    expect_none("an abacus", "has this in its name");
+    expect_none("an abacus", "has this text in its name");
     expect_none("99999999999999999999", "numbered from 0");
     expect_none("", "none of the");
     if (n == 1) {

@@ -1,19 +1,20 @@
-/* The opencl backend's sampler against the cpu's: the same rows, the same
- * logits, the same tokens; logprobs within what float32 leaves of them.
+/* Tests the opencl backend's sampler against the cpu's: the same rows and
+ * logits must give the same tokens, and logprobs within float32's accuracy.
  *
- * Where a draw falls within 1e-5 of a border, or an edge between kept and not
- * is as near as the reference cannot tell, the two may differ: such rows are
+ * The two may differ if a draw falls within 1e-5 of a border, or if the
+ * reference cannot decide an edge between kept and not kept.  Such rows are
  * counted, and must be few. */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/backends/backend.h"
 #include "tests/kernels/sampler.h"
 #include "tests/kernels/test_device.h"
 #include "tests/unit/cmocka.h"
 
-#define VOCAB  4100 /* one part of a scan, and a bit */
+#define VOCAB  4100 /* one part of a scan, and some more */
 #define ROUNDS 12
 #define IDS    200
 #define LP     4e-6
@@ -40,7 +41,7 @@ static struct kernels *open_kernels(const struct pair *p, const char *device)
     struct kernels *k;
     struct error e;
 
-    if (kernels_new(&k, &p->model.w, &o, &e) != ST_OK) {
+    if (backend_new(&k, &p->model.w, &o, &e) != ST_OK) {
         fail_msg("%s", e.text);
     }
     return k;
@@ -80,7 +81,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* Logits of all sorts: spread, peaked, with many equals. */
+/* Draws logits of all sorts: spread, peaked, with many equals. */
 static void random_logits(struct pair *p, float *l)
 {
     uint32_t kind = dice_below(&p->dice, 3);
@@ -152,7 +153,7 @@ static void compare_logprobs(const struct sample_result *a,
     }
 }
 
-/* May the two differ? */
+/* Returns whether the two may differ. */
 static bool near(struct pair *p, uint32_t i)
 {
     bool close = sampler_weights(p->logits[i], VOCAB, &p->rows[i], p->weight);
@@ -191,7 +192,7 @@ static void test_like_cpu(void **state)
     assert_true(differ < ROUNDS * SAMPLER_ROWS / 100);
 }
 
-/* One row alone or among others, at any place: the same. */
+/* A row gives the same result alone and among others, at any place. */
 static void test_alone(void **state)
 {
     struct pair *p = *state;
@@ -215,8 +216,8 @@ static void test_alone(void **state)
     }
 }
 
-/* A share that is less than any token's still leaves the best: also where it
- * is less than 2^-64, the last digit of a share on the device. */
+/* A top_p below any token's mass still keeps the best, also below 2^-64, the
+ * device's smallest step. */
 static void test_least_top_p(void **state)
 {
     static const float least[] = {FLT_TRUE_MIN, FLT_MIN,    1e-20f,

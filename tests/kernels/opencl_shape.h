@@ -1,15 +1,17 @@
-/* opencl_shape.h - the model with which several tests try the opencl backend:
- * what is built for one of them is there for the others, as long as the
- * options that programs are built with are the same.
+/* opencl_shape.h - the model that several tests of the opencl backend share.
  *
- * Two layers, one of each kind; bf16; every operator with all that it has. */
+ * Programs built for one test are cached for the others, as long as the build
+ * options are the same.
+ *
+ * Two layers, one of each kind, in bf16, with every optional part of every
+ * operator. */
 #ifndef TESTS_KERNELS_OPENCL_SHAPE_H
 #define TESTS_KERNELS_OPENCL_SHAPE_H
 
 #include "tests/kernels/random_model.h"
 
-#define OPENCL_SHAPE_BLOCK  16  /* tokens of a block */
-#define OPENCL_SHAPE_TOKENS 300 /* of a step, at most */
+#define OPENCL_SHAPE_BLOCK  16  /* tokens per block */
+#define OPENCL_SHAPE_TOKENS 300 /* most tokens per step */
 
 static inline struct random_shape opencl_shape(void)
 {

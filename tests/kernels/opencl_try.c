@@ -9,16 +9,16 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "kernels/opencl/host/ptx.h"
 #include "kernels/opencl/nv/matmul_nv.h"
-#include "kernels/opencl/nv/ptx.h"
 
-#define FLUSH_BYTES  ((size_t)256 << 20) /* well past any last cache */
+#define FLUSH_BYTES  ((size_t)256 << 20) /* exceeds any cache */
 #define READ_BYTES   ((size_t)2 << 30)
 #define CACHE_BYTES  ((size_t)16 << 20)
 #define SOURCE_MAX   ((size_t)1 << 20)
 #define ALONE_TIMES  15
-#define CHAIN_TIMES  200u    /* at most, */
-#define CHAIN_US     20000.0 /* and not much longer than that */
+#define CHAIN_TIMES  200u    /* upper limit of launches, */
+#define CHAIN_US     20000.0 /* and about this long at most */
 #define CHAIN_ROUNDS 5
 #define FILES_MAX    8
 
@@ -180,7 +180,7 @@ void try_free(struct try *t)
 
 /* ---- kernels ---- */
 
-/* What is held back in a program's PTX is let go, and it is built again. */
+/* Releases held-back instructions in a program's PTX and builds it again. */
 static cl_int release(struct try *t, cl_program *p, const char *options)
 {
     size_t n = 0;
@@ -234,7 +234,7 @@ static cl_kernel build(struct try *t, const char *const *sources, cl_uint n,
     return k;
 }
 
-/* A file with the line that names it in the compiler's messages. */
+/* Loads a file with the #line that names it in the compiler's messages. */
 static char *load(const struct try *t, const char *file)
 {
     char path[4096];
@@ -383,7 +383,7 @@ static void nothing(void *arg, uint32_t i)
     (void)i;
 }
 
-/* From the first launch to the end of the last, and the wait for it. */
+/* From the first launch to the end of the last, wait included. */
 static double span_us(struct try *t, const struct try_launch *l, uint32_t n,
                       void (*set)(void *arg, uint32_t i), void *arg)
 {
@@ -519,7 +519,8 @@ static void open_device(struct try *t, uint32_t wish)
     clGetDeviceInfo(t->device, CL_DEVICE_NAME, 255, name, NULL);
     clGetDeviceInfo(t->device, CL_DRIVER_VERSION, 255, driver, NULL);
     clGetDeviceInfo(t->device, CL_DEVICE_MAX_COMPUTE_UNITS, 4, &units, NULL);
-    clGetDeviceInfo(t->device, 0x4000, 4, &major, NULL); /* of NVIDIA's */
+    clGetDeviceInfo(t->device, 0x4000, 4, &major, NULL); /* NVIDIA's
+                                                          * capability */
     clGetDeviceInfo(t->device, 0x4001, 4, &minor, NULL);
     t->nvidia = 10 * major + minor;
     t->local = t->local > 0 ? t->local : matmul_nv_local(t->nvidia);

@@ -1,8 +1,10 @@
-/* Each operator against the slow plain reference, on shapes of every kind. */
+/* Tests each operator against the slow plain reference, on shapes of every
+ * kind. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/backends/backend.h"
 #include "kernels/cpu/threads.h"
 #include "tests/kernels/bench.h"
 #include "tests/kernels/test_device.h"
@@ -34,8 +36,8 @@ static void expected_mlp(struct reference *r, uint32_t layer, double *x)
     reference_mlp(r, layer, x);
 }
 
-/* A 16-bit cache may round a value the other way than the reference does,
- * where the two differ in the last bit before rounding. */
+/* A 16-bit cache may round a value differently from the reference, where the
+ * two differ in the last bit before rounding. */
 static double bound(const struct bench *b)
 {
     return b->o.kv_dtype == DTYPE_F32 ? 2e-5 : 4e-3;
@@ -97,7 +99,7 @@ static void test_embed_and_head(void **state)
     free(b);
 }
 
-/* A slot saved, overwritten and loaded again is the slot that was. */
+/* A slot that is saved, overwritten and loaded again has its old contents. */
 static void test_checkpoint(void **state)
 {
     struct bench *b = calloc(1, sizeof *b);
@@ -120,7 +122,7 @@ static void test_checkpoint(void **state)
     free(b);
 }
 
-/* What is stored of a position is where the canonical layout says. */
+/* A position's values are stored where the canonical layout has them. */
 static void test_block_layout(void **state)
 {
     struct bench *b = calloc(1, sizeof *b);
@@ -159,7 +161,7 @@ static void expect_refused(struct random_shape *r, struct kernels_options *o,
     struct error e;
 
     random_model_new(&m, r, &d);
-    assert_int_equal(kernels_new(&k, &m.w, o, &e), code);
+    assert_int_equal(backend_new(&k, &m.w, o, &e), code);
     assert_null(k);
     assert_true(strlen(e.text) > 10);
     random_model_free(&m);
@@ -184,7 +186,7 @@ static void test_limits(void **state)
     o.isa = "mmx";
     expect_refused(&r, &o, ST_UNIMPLEMENTED);
     o.isa = NULL;
-    o.pin = true; /* a thread more than there are cpus */
+    o.pin = true; /* one thread more than CPUs */
     o.n_threads = threads_default() + 1;
     expect_refused(&r, &o, ST_INVALID_ARGUMENT);
     o.pin = false;

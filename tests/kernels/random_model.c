@@ -105,7 +105,8 @@ static void *own(struct random_model *m, size_t bytes)
     return p;
 }
 
-/* The first 16 bits of a float32, or an f16 of a value in +-[2^-14, 2]. */
+/* Returns the first 16 bits of a float32, or an f16 of a value in +-[2^-14,
+ * 2]. */
 static uint16_t half_of(float f, enum dtype t)
 {
     uint32_t bits;
@@ -121,7 +122,7 @@ static uint16_t half_of(float f, enum dtype t)
                       (((bits & 0x7fffffff) - 0x38000000) >> 13));
 }
 
-/* n values of dtype t between low and high. */
+/* Makes n values of dtype t between low and high. */
 static void *values(struct random_model *m, struct dice *d, size_t n,
                     enum dtype t, float low, float high)
 {
@@ -140,7 +141,7 @@ static void *values(struct random_model *m, struct dice *d, size_t n,
     return out;
 }
 
-/* Values as wide as a plain matrix has, of any group that divides cols. */
+/* Makes values as wide as a plain matrix's, in any group that divides cols. */
 static void quantise(struct random_model *m, struct dice *d, struct tensor *t,
                      float width)
 {

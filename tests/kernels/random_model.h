@@ -1,8 +1,8 @@
 /* random_model.h - models of any shape, with random weights.
  *
  * Weights are drawn so that activations stay near one: matrices uniform with
- * variance 1 / cols, gammas in [0.5, 1.5], decays from slow to fast; of a
- * quantised model each matrix has bits and groups of its own.
+ * variance 1 / cols, gammas in [0.5, 1.5], decays from slow to fast.  Each
+ * matrix of a quantised model has its own bits and groups.
  *
  * Memory: a random_model owns its weights; random_model_free() releases it. */
 #ifndef TESTS_KERNELS_RANDOM_MODEL_H
@@ -20,18 +20,18 @@ struct dice {
 uint32_t dice_u32(struct dice *d);
 uint32_t dice_below(struct dice *d, uint32_t n);
 float dice_float(struct dice *d, float low, float high);
-/* One of the n values at `of`. */
+/* Picks one of the n values at `of`. */
 uint32_t dice_pick(struct dice *d, const uint32_t *of, uint32_t n);
 
 struct random_shape {
     struct model_shape shape;
     enum mixer_kind mixers[RANDOM_LAYERS_MAX];
     bool tied, qkv_bias, o_bias, qk_norm;
-    bool hollow;    /* matrices without contents: kernels/opencl/noise.h;
+    bool hollow;    /* matrices without contents (kernels/opencl/noise.h);
                      * quantised only with bits */
     bool quantised; /* most matrices whose columns 32 divides; with bits, all
-                     * that group divides */
-    uint32_t bits, group; /* of them; 0: of each its own */
+                     * whose columns group divides */
+    uint32_t bits, group; /* for all matrices; 0: drawn for each */
 };
 
 struct random_model {
@@ -44,10 +44,11 @@ struct random_model {
     uint32_t bits, group;
 };
 
-/* A shape that the kernels take, small enough to be quick. */
+/* Draws a shape that the kernels support, small enough to be fast. */
 void random_shape(struct random_shape *r, struct dice *d);
 
-/* Allocation failure ends the program: this is for tests. */
+/* Makes the model.  An allocation failure ends the program, as this is for
+ * tests. */
 void random_model_new(struct random_model *m, const struct random_shape *r,
                       struct dice *d);
 void random_model_free(struct random_model *m);

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define WIDE 16384 /* of any intermediate vector */
+#define WIDE 16384 /* widest intermediate vector */
 
 static double *zeros(size_t n)
 {
@@ -104,7 +104,7 @@ double reference_at(const void *data, enum dtype t, size_t i)
     return value_at(data, t, i);
 }
 
-/* To `digits` binary digits, exponents from `least` up. */
+/* Rounds to `digits` binary digits, with exponents from `least` up. */
 static double to_digits(double x, int digits, int least)
 {
     int exponent;
@@ -150,7 +150,8 @@ double reference_weight(const struct tensor *w, uint32_t row, uint32_t col)
                            DTYPE_F32);
 }
 
-/* What takes most of the time: plain weights need no look at each. */
+/* Takes most of the time, so plain weights are read without a check for
+ * each. */
 static double row_product(const struct tensor *w, uint32_t row, const double *x)
 {
     size_t first = (size_t)row * w->cols;
@@ -191,7 +192,7 @@ static void norm(const double *x, const float *gamma, uint32_t n, float eps,
     }
 }
 
-/* As a product's operands, in place. */
+/* Rounds to the dtype of a product's operands, in place. */
 static void round_operands(const struct reference *r, double *x, uint32_t n)
 {
     for (uint32_t i = 0; r->operand != DTYPE_F32 && i < n; i++) {
@@ -199,7 +200,7 @@ static void round_operands(const struct reference *r, double *x, uint32_t n)
     }
 }
 
-/* The norm before a product. */
+/* Computes the norm before a product. */
 static void norm_operands(const struct reference *r, const double *x,
                           const float *gamma, double *out)
 {
@@ -237,8 +238,8 @@ void reference_embed(const struct reference *r, uint32_t token, double *x)
     }
 }
 
-/* Frequency i of R/2; the scalings of kernels/rope.h.  It and the angle are
- * float32, as the models were trained. */
+/* Returns the angle of frequency i of R/2 at a position, with the scalings of
+ * kernels/rope.h.  Frequency and angle are float32, as in training. */
 static double angle(const struct rope_shape *p, uint32_t i, uint32_t position)
 {
     double f = pow(p->theta, -2.0 * i / p->dim);
@@ -267,7 +268,8 @@ static void rotate(const struct rope_shape *p, uint32_t position, double *x)
     }
 }
 
-/* One query head over all positions so far: y = sum softmax(q k) v. */
+/* Attends with one query head over all positions so far: y = sum softmax(q k)
+ * v. */
 static void attend(const struct reference *r, const struct reference_layer *l,
                    uint32_t kv_head, const double *q, double *y)
 {

@@ -1,4 +1,4 @@
-/* The sampler: its generator, its eight steps, its distribution. */
+/* Tests the sampler: its generator, its eight steps, its distribution. */
 #include <float.h>
 #include <math.h>
 #include <string.h>
@@ -70,9 +70,9 @@ static void count_draws(struct sampler *s, const struct sample_row *row,
     }
 }
 
-/* Counts against weights by chi-square, what is expected less than five times
- * being one kind: its mean is the number of kinds less one; the bound is six
- * deviations above. */
+/* Compares counts with weights by chi-square; results expected fewer than five
+ * times count as one class.  The mean is the number of classes minus one; the
+ * bound is six standard deviations above. */
 static void check_counts(struct sampler *s, const struct sample_row *row)
 {
     uint32_t counts[VOCAB] = {0}, rare = 0;
@@ -174,7 +174,7 @@ static float pick(struct dice *d, const float *of, uint32_t n)
     return of[dice_below(d, n)];
 }
 
-/* Ascending ids, each its own, for each a bias. */
+/* Ascending distinct ids, each with a bias. */
 static void roll_biases(struct dice *d, uint32_t vocab, struct lists *l,
                         struct sampling *s)
 {
@@ -192,7 +192,7 @@ static void roll_biases(struct dice *d, uint32_t vocab, struct lists *l,
     s->biases = l->biases;
 }
 
-/* Any mixture, each parameter often at a limit. */
+/* Any mixture of parameters, each often at a limit. */
 static void roll(struct dice *d, uint32_t vocab, struct lists *l,
                  struct sampling *s, struct sample_row *row)
 {
@@ -239,7 +239,7 @@ static void roll_logits(struct dice *d, float *l, uint32_t vocab)
     }
 }
 
-/* Of draws that no border is near, every token is the reference's. */
+/* Every token equals the reference's, except for draws near a border. */
 static void test_tokens(void **state)
 {
     static const uint32_t vocabs[] = {1, 2, 7, 50, 64, 777, 1100};
@@ -277,7 +277,7 @@ static void test_tokens(void **state)
     assert_true(n_near * 10 < n);
 }
 
-/* Greedy by six ways of asking. */
+/* Six ways to request greedy sampling. */
 static void test_greedy(void **state)
 {
     struct sampler *s = open_small();
@@ -319,7 +319,7 @@ static void set_all(struct sampler *s, float l)
     }
 }
 
-/* At the limit a draw is a draw, below it the best. */
+/* At the lowest temperature a draw is random; below it, greedy. */
 static void test_coldest(void **state)
 {
     struct sampler *s = open_small();
@@ -330,7 +330,8 @@ static void test_coldest(void **state)
     (void)state;
     set_all(s, -1.0f);
     s->logits[7] = 1.0f;
-    s->logits[3] = nextafterf(1.0f, 0.0f); /* weighs e^-0.006 of the best */
+    s->logits[3] = nextafterf(1.0f, 0.0f); /* weighs e^-0.006 of the best one's
+                                            * weight */
     for (row.index = 0; row.index < 200; row.index++) {
         uint32_t token;
 
@@ -345,7 +346,7 @@ static void test_coldest(void **state)
     sampler_close(s);
 }
 
-/* Which of the ids are ever drawn, as bits of the first 64. */
+/* Returns which of the first 64 ids are ever drawn, as bits. */
 static uint64_t seen(struct sampler *s, struct sample_row row)
 {
     uint64_t bits = 0;
@@ -356,8 +357,8 @@ static uint64_t seen(struct sampler *s, struct sample_row row)
     return bits;
 }
 
-/* Equals rank by id, also at the edges of top_k, top_p and min_p; zero has no
- * sign. */
+/* Equals rank by id, also at the edges of top_k, top_p and min_p; the sign of
+ * zero is ignored. */
 static void test_ties(void **state)
 {
     struct sampler *s = open_small();
@@ -387,8 +388,8 @@ static void test_ties(void **state)
     sampler_close(s);
 }
 
-/* The same key draws the same token in any batch and place; any other key is
- * another draw. */
+/* The same key draws the same token in any batch and place; another key draws
+ * independently. */
 static void test_key(void **state)
 {
     struct sampler *s = open_small();
@@ -427,8 +428,8 @@ static void test_key(void **state)
 
 /* ---- bias and penalties ---- */
 
-/* Tokens 0 and 1 have logits a and b, all others less; the ids are all token
- * 0.  Which one is the best? */
+/* Tokens 0 and 1 have logits a and b, all others less; the ids are all token 0.
+ * Which one ranks first? */
 struct duel {
     float a, b, bias, repetition, frequency, presence;
     uint32_t n_prompt, n_generated, best;
@@ -437,7 +438,7 @@ struct duel {
 static void test_penalties(void **state)
 {
     static const struct duel duels[] = {
-        /* repetition: once, from prompt or answer, by the sign */
+        /* repetition: once, for prompt or generated ids, by sign */
         {4, 1.5f, 0, 2, 0, 0, 3, 0, 0},
         {4, 2.5f, 0, 2, 0, 0, 1, 0, 1},
         {4, 2.5f, 0, 2, 0, 0, 0, 1, 1},
@@ -446,14 +447,14 @@ static void test_penalties(void **state)
         {-1, -2.5f, 0, 2, 0, 0, 2, 2, 0},
         {-3, -2, 0, 0.5f, 0, 0, 1, 1, 0},
         {0, -0.1f, 0, 100, 0, 0, 1, 1, 0},
-        {4, 2, 0, 2, 0, 0, 1, 0, 0}, /* equals now: the lower id */
-        /* frequency: each time it was generated, never the prompt */
+        {4, 2, 0, 2, 0, 0, 1, 0, 0}, /* now equal: the lower id */
+        /* frequency: each time the id was generated, never for the prompt */
         {3, 1.6f, 0, 1, 0.5f, 0, 0, 2, 0},
         {3, 1.6f, 0, 1, 0.5f, 0, 0, 3, 1},
         {3, 1.6f, 0, 1, 0.5f, 0, 9, 2, 0},
         {3, 2.9f, 0, 1, 2, 0, 9, 0, 0},
         {3, 3.1f, 0, 1, -0.5f, 0, 9, 1, 0},
-        /* presence: once if it was generated */
+        /* presence: once if the id was generated */
         {3, 1.5f, 0, 1, 0, 1, 0, 9, 0},
         {3, 2.5f, 0, 1, 0, 1, 0, 1, 1},
         {3, 2.5f, 0, 1, 0, 1, 9, 0, 0},
@@ -509,7 +510,7 @@ static void check_broken(struct sampler *s, struct sample_row *rows, uint32_t n,
     assert_non_null(strstr(e.text, "not finite"));
 }
 
-/* In any place of a register and of what is left over. */
+/* At any place of a register, and in the remainder. */
 static void test_not_finite(void **state)
 {
     static const float bad[] = {NAN, INFINITY, -INFINITY};
@@ -538,7 +539,7 @@ static void test_not_finite(void **state)
     sampler_close(s);
 }
 
-/* Finite as given, not so once adjusted; and the greatest there are. */
+/* Finite before adjustment and not after; and the largest finite values. */
 static void test_overflow(void **state)
 {
     static const uint32_t ids[] = {3};

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "kernels/backends/backend.h"
 #include "kernels/philox.h"
 
 /* ---- a backend ---- */
@@ -38,7 +39,7 @@ struct sampler *sampler_open(uint32_t vocab, uint32_t n_threads,
     for (uint32_t i = 0; i < vocab; i++) {
         s->logits[i] = dice_float(&d, -2.0f, 2.0f);
     }
-    if (kernels_new(&s->k, &s->model.w, &o, &e) == ST_OK) {
+    if (backend_new(&s->k, &s->model.w, &o, &e) == ST_OK) {
         return s;
     }
     if (e.code != ST_UNIMPLEMENTED) {
@@ -87,7 +88,7 @@ uint32_t sampler_token(struct sampler *s, const struct sample_row *row)
 
 /* ---- the reference ---- */
 
-/* An id in order of rank. */
+/* An id with its logit, in order of rank. */
 struct ranked {
     uint32_t id;
     double l, p;
@@ -112,7 +113,7 @@ static uint32_t times(const uint32_t *ids, uint32_t begin, uint32_t end,
     return n;
 }
 
-/* Steps 1 to 3 for one id. */
+/* Runs steps 1 to 3 for one id. */
 static double adjusted(double l, uint32_t id, const struct sample_row *row)
 {
     const struct sampling *s = row->sampling;
@@ -134,7 +135,7 @@ static bool close_to(double a, double b, double slack)
     return a != b && fabs(a - b) <= slack;
 }
 
-/* Steps 4 to 7: how many of r [n], in order of rank, are kept. */
+/* Runs steps 4 to 7: returns how many of r [n], in order of rank, are kept. */
 static uint32_t kept_of(struct ranked *r, uint32_t n, const struct sampling *s,
                         bool *near)
 {

@@ -1,8 +1,8 @@
-/* test_device.h - on what device a test of kernels runs.
+/* test_device.h - the device on which a test of kernels runs.
  *
- * SLUICE_TEST_DEVICE names it as --device does; unset it is "cpu", or the
- * first OpenCL device for a test of that backend alone.  A test that asks for
- * a device that is not there is skipped: exit code 77. */
+ * SLUICE_TEST_DEVICE names the device as --device does.  If it is unset, the
+ * device is "cpu", or the first OpenCL device for a test of that backend alone.
+ * A test whose device does not exist is skipped: exit code 77. */
 #ifndef TESTS_KERNELS_TEST_DEVICE_H
 #define TESTS_KERNELS_TEST_DEVICE_H
 
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/opencl/device.h"
+#include "kernels/opencl/host/device.h"
 
 #define TEST_SKIPPED 77
 

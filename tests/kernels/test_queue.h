@@ -1,5 +1,5 @@
-/* test_queue.h - the queue of a test that calls OpenCL itself, on the device of
- * test_device.h. */
+/* test_queue.h - a queue for tests that call OpenCL themselves, on the device
+ * of test_device.h. */
 #ifndef TESTS_KERNELS_TEST_QUEUE_H
 #define TESTS_KERNELS_TEST_QUEUE_H
 

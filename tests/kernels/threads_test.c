@@ -1,4 +1,5 @@
-/* The fork-join pool: every task once, however many threads and jobs. */
+/* Tests the fork-join pool: every task runs once, for any number of threads and
+ * jobs. */
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -82,12 +83,12 @@ static void test_start_and_stop(void **state)
 #define CPUS_MAX 16
 
 struct places {
-    cpu_set_t of[CPUS_MAX]; /* of each thread */
-    atomic_uint seen;       /* of them */
+    cpu_set_t of[CPUS_MAX]; /* CPUs of each thread */
+    atomic_uint seen;       /* threads in `of` */
     atomic_bool was[CPUS_MAX];
 };
 
-/* Long enough for every thread to come. */
+/* Runs long enough for every thread to join. */
 static void look(void *arg, uint32_t i, uint32_t thread)
 {
     struct places *p = arg;
@@ -107,7 +108,7 @@ struct pinning {
     struct places places;
 };
 
-/* In a thread of its own: a caller that is pinned stays it. */
+/* Runs in its own thread, since a pinned caller stays pinned. */
 static void *run_pinned(void *arg)
 {
     struct pinning *p = arg;
@@ -130,7 +131,7 @@ static void run_pool(struct pinning *p)
     assert_int_equal(atomic_load(&p->places.seen), p->n);
 }
 
-/* A cpu a thread, all of them allowed and no two the same. */
+/* Each thread has one CPU; all are allowed and no two the same. */
 static void test_pins_a_thread_a_cpu(void **state)
 {
     struct pinning p = {.n = threads_default(), .pin = true};
@@ -148,7 +149,7 @@ static void test_pins_a_thread_a_cpu(void **state)
         CPU_OR(&taken, &taken, &p.places.of[i]);
     }
     assert_true(CPU_EQUAL(&taken, &allowed));
-    assert_int_equal(threads_default(), p.n); /* we are where we were */
+    assert_int_equal(threads_default(), p.n); /* the affinity is unchanged */
 }
 
 static void test_leaves_threads_alone(void **state)

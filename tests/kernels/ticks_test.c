@@ -1,10 +1,11 @@
-/* A long step ticks on its way: nobody may take it for one that stands.
+/* Tests that a long step ticks on its way, so that the watchdog does not take
+ * it for a stalled one.
  *
- * Counted, not timed: work between two ticks is bounded whatever the length
- * of a chunk, the context behind it, or the width of a product. */
+ * Ticks are counted, not timed: work between two ticks is bounded for any
+ * length of a chunk or context, and any width of a product. */
 #include <stdlib.h>
 
-#include "kernels/kernels.h"
+#include "kernels/backends/backend.h"
 #include "tests/kernels/random_model.h"
 #include "tests/unit/cmocka.h"
 
@@ -49,7 +50,7 @@ static struct random_shape shape_of(void)
     return r;
 }
 
-/* A step of n tokens from this position on, begun. */
+/* Begins a step of n tokens from this position on. */
 static void begin_shape(struct bench *b, const struct random_shape *r,
                         uint32_t position, uint32_t n)
 {
@@ -63,7 +64,7 @@ static void begin_shape(struct bench *b, const struct random_shape *r,
     struct error e;
 
     random_model_new(&b->model, r, &d);
-    assert_int_equal(kernels_new(&b->k, &b->model.w, &o, &e), ST_OK);
+    assert_int_equal(backend_new(&b->k, &b->model.w, &o, &e), ST_OK);
     assert_int_equal(kernels_alloc(b->k, CONTEXT / BLOCK, 1, 0, &e), ST_OK);
     for (uint32_t i = 0; i < CONTEXT / BLOCK; i++) {
         b->blocks[i] = i;
@@ -108,8 +109,8 @@ static uint64_t ticks_of_mlp(uint32_t n)
     return ticks;
 }
 
-/* 1,025 rows of x are three parts, 512 are one; what ticks once an operator
- * ticks as often. Up to 8 rows share larger tasks. */
+/* 1,025 rows of x are three parts, 512 are one; operations that tick once per
+ * operator tick as often.  Up to 8 rows share larger tasks. */
 static void a_product_ticks_with_its_rows(void **state)
 {
     uint64_t once = ticks_of_mlp(9), most = ticks_of_mlp(512);
@@ -123,7 +124,7 @@ static void a_product_ticks_with_its_rows(void **state)
     assert_true(ticks_of_mlp(1025) >= once + 2 * tasks);
 }
 
-/* However few the rows of x and the threads: a tick for every 2 MiB. */
+/* For any number of rows of x and of threads: a tick for every 2 MiB. */
 static void a_product_ticks_with_its_weights(void **state)
 {
     struct random_shape r = shape_of();
@@ -161,7 +162,7 @@ static void attention_ticks_with_its_queries(void **state)
     }
 }
 
-/* Each operator, and each part of one, however small. */
+/* Each operator ticks, and each of its parts, however small. */
 static void every_operator_ticks(void **state)
 {
     struct bench b;

@@ -1,9 +1,9 @@
 /* try_attention.c - the attention mixers; see opencl_try.h.
  *
- * Reference in double, from the values that the kernels are said to use: the
- * cache as rounded, the query rounded to bf16.  Allowed: what the rounding of
- * weights and of the output to bf16 gives, 2^-9 each.  Every position that a
- * row must not read is NaN. */
+ * The reference is in double, from the values that the kernels are specified to
+ * use: the cache as rounded, the query rounded to bf16.  Allowed difference:
+ * the rounding of weights and of the output to bf16, 2^-9 each.  Every position
+ * that a row must not read is NaN. */
 #include "tests/kernels/opencl_try.h"
 
 #include <math.h>
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SPLIT       128 /* as nv_attention_decode.cl has them */
+#define SPLIT       128 /* as in nv_attention_decode.cl */
 #define SPLITS      32
 #define ROWS_MAX    64
 #define TOKENS_MAX  8192
@@ -32,7 +32,7 @@ static const struct shape shapes[] = {
     {"wide", 20, 1, 128, 128, false, 2},   {"odd", 7, 1, 64, 32, true, 8},
     {"least", 2, 1, 256, 64, true, 16},
 };
-#define SMALL_DECODE  4 /* the first that are small */
+#define SMALL_DECODE  4 /* index of the first small shapes */
 #define SMALL_PREFILL 5
 #define N_SHAPES      (sizeof(shapes) / sizeof(shapes[0]))
 
@@ -48,9 +48,9 @@ struct world {
     uint32_t first[ROWS_MAX];
     const struct row *rows;
     uint32_t per_block; /* elements */
-    uint32_t *blocks;   /* of row r from r * table_ld */
+    uint32_t *blocks;   /* blocks of row r, from r * table_ld */
     uint32_t table_ld;
-    uint16_t *host_kv; /* NULL: random, everywhere */
+    uint16_t *host_kv; /* NULL: random everywhere */
     cl_mem meta, kv, y, part, tickets, query, in;
 };
 
@@ -59,7 +59,7 @@ static uint32_t in_ld(const struct shape *s)
     return (s->gated ? 2 : 1) * s->nh * s->hd + 2 * s->nkv * s->hd;
 }
 
-/* Of up to 8 query heads, of a kv head. */
+/* Returns the chunks of up to 8 query heads, for a kv head. */
 static uint32_t chunks_of(const struct shape *s)
 {
     return (s->nh / s->nkv + 7) / 8;
@@ -88,7 +88,7 @@ static void *take(size_t n, size_t item)
     return p;
 }
 
-/* Element of k (or v) of a sequence, whatever block it is in. */
+/* Returns the element of k (or v) of a sequence, in whichever block. */
 static size_t place(const struct world *w, uint32_t row, uint32_t position,
                     uint32_t kv_head, bool value)
 {
@@ -108,7 +108,7 @@ static float cached(uint32_t seed, const struct shape *s, uint32_t position,
     return try_value(seed, i + d, value ? 1.0f : 1.5f, TRY_BF16);
 }
 
-/* k and v of the positions before `until`; sequence r's data is seed r's. */
+/* Fills k and v of the positions before `until`; sequence r uses seed r. */
 static void fill_cache(struct world *w, uint32_t row, uint32_t seed,
                        uint32_t until)
 {
@@ -125,7 +125,7 @@ static void fill_cache(struct world *w, uint32_t row, uint32_t seed,
     }
 }
 
-/* Blocks are handed out in an order that `shuffle` decides. */
+/* Hands out blocks in an order that `shuffle` decides. */
 static void make_meta(struct try *t, struct world *w, uint32_t shuffle)
 {
     uint32_t n_blocks = w->n_rows * w->table_ld;
@@ -190,14 +190,15 @@ static void make_world(struct try *t, struct world *w, const struct shape *s,
     size_t heads = (size_t)w->n_tokens * s->nh;
     uint32_t *zeros = take(heads, 4);
     w->y = try_poison(t, heads * s->hd * 2);
-    size_t parted = (size_t)n * s->nh; /* of tokens that decode is given */
+    size_t parted = (size_t)n * s->nh; /* tokens for decode */
     w->part = try_poison(t, parted * n_splits(w) * (s->hd + 2) * 4);
     w->tickets =
         try_data(t, zeros, (size_t)w->n_tokens * s->nkv * chunks_of(s) * 4);
     free(zeros);
 }
 
-/* Query and `in` of the tokens [from, from + n_tokens) of a longer step. */
+/* Copies query and `in` of the tokens [from, from + n_tokens) of a longer
+ * step. */
 static void give_inputs(struct try *t, struct world *w, uint32_t from)
 {
     const struct shape *s = w->s;
@@ -237,7 +238,7 @@ static cl_kernel attention_kernel(struct try *t, const struct world *w,
         (unsigned)t->nvidia, more);
 }
 
-/* kv_at: where the layer's cache begins in w->kv. */
+/* kv_at: start of the layer's cache in w->kv. */
 static void layer_args(cl_kernel k, const struct world *w, uint64_t kv_at,
                        uint32_t first, uint32_t n)
 {
@@ -340,7 +341,8 @@ static void run_decode(struct try *t, struct world *w, uint16_t *y)
         return;
     }
     struct try_launch l = decode_launch(k, w);
-    for (uint32_t twice = 0; twice < 2; twice++) { /* tickets are left at 0 */
+    for (uint32_t twice = 0; twice < 2; twice++) { /* tickets must be left at
+                                                    * 0 */
         try_repoison(t, w->y, (size_t)w->n_tokens * w->s->nh * w->s->hd * 2);
         attend_args(k, w, 0, w->n_tokens);
         try_run(t, &l);
@@ -388,7 +390,7 @@ static void check_decode(struct try *t, const struct shape *s,
     try_free(t);
 }
 
-/* Launches of a chain take other layers' caches in turn. */
+/* The launches of a chain use other layers' caches in turn. */
 struct chain {
     const struct world *w;
     cl_kernel k;
@@ -485,7 +487,7 @@ static void run_prefill(struct try *t, struct world *w, uint32_t warps,
     try_read(t, w->y, 0, (size_t)w->n_tokens * w->s->nh * w->s->hd * 2, y);
 }
 
-/* The tokens from `at` on of the only row, alone: the same bits. */
+/* Runs the tokens from `at` on of the only row alone: the same bits. */
 static void prefill_chunk(struct try *t, const struct shape *s,
                           const struct row *row, uint32_t at, uint32_t n,
                           const uint16_t *whole)

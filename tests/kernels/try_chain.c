@@ -1,8 +1,8 @@
 /* try_chain.c - all products between two mixers in one launch; see
  * opencl_try.h.
  *
- * Compared bit for bit with the same products one by one, in the order of a
- * step, again and again with other weights; timed against them. */
+ * The results are compared bit for bit with single products, in the order of a
+ * step, repeatedly with other weights.  Times are compared too. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,12 +13,12 @@
 #define POOL   ((size_t)1 << 30) /* elements of bf16 to cut weights from */
 #define ROUNDS 5
 #define N      4  /* out, gate_up, down, in */
-#define GROUP  64 /* of weights of few bits */
+#define GROUP  64 /* columns of a group of quantised weights */
 
 static const struct layer {
     const char *name;
     uint32_t h, inner, out_k, in_n; /* in_n 0: the last layer */
-    uint32_t bits;                  /* of a weight, 4 or 8; 0: bf16 */
+    uint32_t bits;                  /* bits of a weight, 4 or 8; 0: bf16 */
 } layers[] = {
     {"0.8B to deltanet", 1024, 3584, 2048, 8224, 0},
     {"0.8B to attention", 1024, 3584, 2048, 5120, 0},
@@ -42,7 +42,7 @@ static const struct layer {
     {"tiles, 4 bits", 256, 768, 256, 328, 4},
 };
 
-/* What is written: x, next, ss, in; and, one by one, gated. */
+/* Written tensors: x, next, ss, in; and, for single products, gated. */
 enum { X, NEXT, SS, IN, WRITTEN };
 
 struct trial {
@@ -53,11 +53,13 @@ struct trial {
     struct try_launch one[N], all;
     cl_mem y, w[N], gamma, gated, posts, written[WRITTEN];
     size_t bytes[WRITTEN];
-    uint32_t copies, launched; /* of the pool; the last one's number */
+    uint32_t copies, launched; /* copies in the pool; number of the last
+                                * launch */
 };
 
-/* Of a matrix, in units of 2 bytes.  One of few bits has scale and bias of each
- * group behind it; its weights may be any bits. */
+/* Returns the size of a matrix, in units of 2 bytes.  A quantised matrix is
+ * followed by a scale and a bias for each group; its weights may be any
+ * bits. */
 static uint64_t cells(const struct trial *r, uint32_t p)
 {
     uint64_t n = (uint64_t)r->of[p].rows * r->of[p].cols;
@@ -73,7 +75,7 @@ static uint64_t all_cells(const struct trial *r)
     return sum;
 }
 
-/* Where the i-th matrix of a product begins, of few bits in bytes. */
+/* Returns the start of the i-th matrix of a product; if quantised, in bytes. */
 static uint64_t cell(const struct trial *r, uint32_t p, uint32_t i)
 {
     return i % r->copies * cells(r, p) * (r->l->bits ? 2 : 1);
@@ -120,7 +122,7 @@ static bool build_all(struct trial *r)
     return built;
 }
 
-/* Of the i-th set of weights. */
+/* Selects the i-th set of weights. */
 static void set_one(struct trial *r, uint32_t p, uint32_t i)
 {
     const struct matmul_nv_product *of = &r->of[p];
@@ -128,7 +130,7 @@ static void set_one(struct trial *r, uint32_t p, uint32_t i)
     cl_mem in = p == 0 ? r->y : p == 2 ? r->gated : r->written[NEXT];
     cl_kernel k = r->one[p].kernel;
     if (of->op == MATMUL_NV_ADD) {
-        /* Neither part nor tickets: no columns are shared. */
+        /* No part and no tickets: no columns are shared. */
         try_args(k, "mUmUmUmUmUmUmUmUmUuuuu", r->written[X], z,
                  r->written[NEXT], z, r->written[SS], z, r->y, z, r->y, z, in,
                  z, r->w[p], w, r->gamma, none, r->gamma, z, 0u, 1u, of->rows,
@@ -155,7 +157,7 @@ static void set_all(void *arg, uint32_t i)
              ++r->launched);
 }
 
-/* The products one by one, as a launch of several. */
+/* The single products, as a chain of launches. */
 struct single {
     struct trial *r;
     uint32_t p;
@@ -188,7 +190,7 @@ static void make_buffers(struct trial *r)
         r->w[i] =
             try_random(r->t, TRY_BF16, r->copies * cells(r, i), 5 + i, 0.05f);
     }
-    for (uint32_t i = r->n; i < N; i++) { /* not used */
+    for (uint32_t i = r->n; i < N; i++) { /* unused */
         r->w[i] = try_poison(r->t, 2);
     }
 }
@@ -200,7 +202,7 @@ static void read_all(struct trial *r, uint8_t *out[WRITTEN])
     }
 }
 
-/* x goes on from round to round. */
+/* x carries over from round to round. */
 static void check(struct trial *r)
 {
     static const char *const names[WRITTEN] = {"x", "next", "ss", "in"};

@@ -1,7 +1,8 @@
 /* try_deltanet.c - the Gated DeltaNet mixers; see opencl_try.h.
  *
- * Reference: the recurrence token by token, in double, from the same float32
- * inputs.  What is not a row's (other slots, tokens past the end) is NaN. */
+ * The reference is the recurrence token by token, in double, from the same
+ * float32 inputs.  Memory outside a row (other slots, tokens past the end) is
+ * NaN. */
 #include "tests/kernels/opencl_try.h"
 
 #include <math.h>
@@ -43,7 +44,7 @@ struct world {
     uint16_t *tail_host;
 };
 
-/* What a step leaves behind. */
+/* The results of a step. */
 struct result {
     uint16_t *y;  /* [T, Hv, DIM] */
     float *state; /* [rows, Hv, DIM, DIM] */
@@ -95,7 +96,8 @@ static void *take(size_t n, size_t item)
 
 /* ---- the reference ---- */
 
-/* Inputs of sequence `seed` at position p; weights have seeds below 10. */
+/* Returns inputs of sequence `seed` at position p; weights have seeds below
+ * 10. */
 static float input(uint32_t seed, const struct shape *s, uint32_t p, uint32_t i)
 {
     float scale = i < channels(s) + s->hv * DIM ? 1.0f : 3.0f;
@@ -107,7 +109,7 @@ static double weight(uint32_t seed, uint32_t i, float scale)
     return (double)try_value(seed, i, scale, TRY_F32);
 }
 
-/* c [C] of token i; history before the row is in tail. */
+/* c [C] of token i; inputs before the row are in tail. */
 static void convolve(const struct shape *s, uint32_t seed, uint32_t p,
                      uint32_t i, const uint16_t *tail, double *c)
 {
@@ -158,7 +160,7 @@ static void head_step(double *state, const double *q, const double *k,
     }
 }
 
-/* y [Hv, DIM] of one token; state moves on. */
+/* Computes y [Hv, DIM] of one token and advances the state. */
 static void token_step(const struct shape *s, uint32_t seed, uint32_t p,
                        double *c, double *state, double *y)
 {
@@ -284,7 +286,7 @@ static void make_host(struct try *t, struct world *w)
     w->tail = try_data(t, w->tail_host, w->n_slots * tail_size(s) * 2);
 }
 
-/* Row r is sequence seed + r; the slots go backwards. */
+/* Row r is sequence seed + r; slots are in reverse order. */
 static void make_world(struct try *t, struct world *w, const struct shape *s,
                        const struct row *rows, uint32_t n, uint32_t seed,
                        bool checked)
@@ -417,7 +419,7 @@ static void check_decode(struct try *t, const struct shape *s)
     drop_result(&all);
 }
 
-/* Launches of a chain take other layers' states in turn. */
+/* The launches of a chain use other layers' states in turn. */
 struct chain {
     const struct world *w;
     cl_kernel k;
@@ -475,7 +477,7 @@ static void decode_case(struct try *t)
 
 /* ---- prefill ---- */
 
-/* The three kernels of a prompt, and what lies between them. */
+/* The three kernels of a prompt, and the tensors between them. */
 struct prefill {
     struct try_launch chunks, scan, norm;
     cl_mem kq, v, tp, gates;
@@ -534,7 +536,8 @@ static void run_prefill(struct try *t, const struct world *w, struct result *r)
     read_result(t, w, r);
 }
 
-/* The only row again, from `at` on, from what the row until there left. */
+/* Runs the only row again from `at` on, from the state that its beginning
+ * left. */
 static void prefill_rest(struct try *t, const struct world *all,
                          const struct result *whole, uint32_t at)
 {

@@ -1,8 +1,9 @@
 /* try_products.c - NVIDIA's matrix products; see opencl_try.h.
  *
- * Each is cut as kernels/opencl/nv/matmul_nv.h says, compared with plain C on
- * some columns, and, bit for bit, with the same tokens in another launch: alone
- * or with others, in other tiles, in the middle of a tile. */
+ * Each product is cut by kernels/opencl/nv/matmul_nv.h and compared with plain
+ * C on some columns.  It is also compared bit for bit with the same tokens in
+ * another launch: alone or with others, in other tiles, in the middle of a
+ * tile. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,14 +15,14 @@
 #define POOL    ((size_t)1 << 30) /* elements of bf16 to cut weights from */
 #define SAMPLES 24
 #define EPS     1e-6
-#define GROUP   64 /* of weights of few bits */
+#define GROUP   64 /* columns of a group of quantised weights */
 
 struct product {
     const char *name;
-    uint32_t n, k; /* of out, and of in */
+    uint32_t n, k; /* columns of out, and of in */
     uint32_t h;
     enum matmul_nv_op op;
-    uint32_t bits; /* of a weight, 4 or 8; 0: bf16 */
+    uint32_t bits; /* bits of a weight, 4 or 8; 0: bf16 */
 };
 
 static const struct product shapes[] = {
@@ -63,12 +64,12 @@ struct trial {
     const struct product *p;
     cl_kernel kernel;
     cl_mem out, next, ss, in, w, gamma, part, tickets;
-    uint32_t most; /* tokens that there are */
+    uint32_t most; /* most tokens */
     uint32_t parts, copies, first, n_rows;
     size_t out_bytes;
     uint8_t *golden, *got; /* [most, n], as the kernel writes it */
     bool has_golden;
-    bool wgmma; /* prefill: these, or mma.sync */
+    bool wgmma; /* prefill by wgmma, else mma.sync */
 };
 
 static cl_kernel build(struct try *t, const struct matmul_nv *w,
@@ -113,7 +114,7 @@ static void set_args(void *arg, uint32_t i)
     }
 }
 
-/* Seeds of the buffers, and what they are scaled by. */
+/* Seeds of the buffers, and their scales. */
 enum { SEED_W = 1, SEED_IN, SEED_SS, SEED_GAMMA, SEED_X, SEED_SCALE };
 
 #define W_SCALE 0.05f
@@ -142,7 +143,7 @@ static double norm_scale(const struct product *p, uint32_t t)
     return 1.0 / sqrt(sum / p->h + EPS);
 }
 
-/* Of few bits, scale and bias of a group are pairs of bf16. */
+/* Scale and bias of a quantised group are a pair of bf16. */
 static uint32_t few_bits(const struct product *p, uint64_t i)
 {
     float most = p->bits == 4 ? 8.0f : 128.0f;
@@ -163,7 +164,7 @@ static float weight(const struct product *p, uint64_t i)
                          pair(i / GROUP * 2 + 1)));
 }
 
-/* A matrix of few bits: the weights, then the pairs. */
+/* Makes a quantised matrix: the weights, then the pairs. */
 static cl_mem make_few_bits(struct try *t, const struct product *p,
                             size_t cells)
 {
@@ -223,8 +224,8 @@ static float got_at(const struct trial *r, uint32_t t, uint32_t j)
     return v;
 }
 
-/* Some columns of two tokens.  A sum is rounded, maybe toward zero, once for
- * each mma, that is for each 8 columns at least; silu is rounded to bf16. */
+/* Checks some columns of two tokens.  A sum may be rounded, perhaps toward
+ * zero, once per mma, which is at least 8 columns; silu is rounded to bf16. */
 static void check_values(struct trial *r, const char *what)
 {
     double want[2 * SAMPLES];
@@ -241,7 +242,7 @@ static void check_values(struct trial *r, const char *what)
              r->p->op == MATMUL_NV_SILU ? 4e-3 : r->p->k / 8 * 0x1p-24);
 }
 
-/* next and ss are functions of x. */
+/* Checks next and ss, which are functions of x. */
 static void check_next(struct trial *r, const char *what)
 {
     const uint32_t n = r->p->n, t = r->first + r->n_rows - 1;
@@ -273,8 +274,8 @@ static void check_next(struct trial *r, const char *what)
     free(want);
 }
 
-/* Prompts: what goes before store and silu; nothing is lost by folding twice.
- */
+/* Runs the kernel before store and silu of prompts; folding twice changes
+ * nothing. */
 static void fold(struct trial *r)
 {
     static const char *const files[] = {"common.cl", "nv.cl", "nv_norm_fold.cl",
@@ -309,9 +310,9 @@ static void check(struct trial *r, const struct try_launch *l, const char *what)
              r->n_rows * row);
 }
 
-/* A way to compute n_rows tokens at first; again is not to be timed. */
+/* A way to compute n_rows tokens from `first`; `again` is not timed. */
 struct turn {
-    uint32_t tokens; /* that the kernel is made for */
+    uint32_t tokens; /* tokens that the kernel is made for */
     uint32_t first, n_rows;
     bool prefill, again;
 };
@@ -423,7 +424,7 @@ static void try_shapes(struct try *t, const char *model,
 
 #define N_OF(a) (uint32_t)(sizeof(a) / sizeof(a[0]))
 
-/* The first has all tokens: the others are compared with it. */
+/* The first turn has all tokens; the others are compared with it. */
 static const struct turn decode_turns[] = {
     {32, 0, 128, false, true},  {128, 0, 128, false, false},
     {128, 0, 64, false, false}, {128, 0, 96, false, false},
@@ -433,7 +434,7 @@ static const struct turn decode_turns[] = {
     {32, 1, 29, false, true},   {8, 100, 8, false, true},
 };
 
-/* They end with the last token, or begin with the first. */
+/* These end with the last token, or begin with the first. */
 #define SMALL_DECODED 137
 static const struct turn small_decode_turns[] = {
     {32, 0, 137, false, true},  {128, 0, 137, false, true},
@@ -458,7 +459,7 @@ static void decode_small(struct try *t)
     }
 }
 
-/* For products of many tokens: every bit. */
+/* For products of many tokens: compares every bit. */
 static void dequantise(struct try *t, uint32_t bits)
 {
     static const char *const files[] = {"common.cl", "dequantise.cl", NULL};
@@ -523,7 +524,7 @@ static const struct turn prefill_turns[] = {
     {512, 77, 1, true, true},     {2048, 2048, 2048, true, false},
 };
 
-/* Of each tile: those that are best for so many tokens and 129 to 256 rows. */
+/* For each tile: the best one for this many tokens and 129 to 256 rows. */
 #define SMALL_PROMPT 193
 static const struct turn small_prefill_turns[] = {
     {25344, 0, 193, true, true},  {25344, 1, 192, true, true},

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/base/failpoint.h"
+#include "kernels/backends/backend.h"
 #include "worker/engine/plan_check.h"
 
 /* One pass over the layers: a part of the plan. */
@@ -93,7 +94,7 @@ enum status forward_new(struct forward **out, const struct shard_weights *w,
         .block_tokens = o->block_tokens,
         .last = f->last,
     };
-    st = kernels_new(&f->kernels, w, o, e);
+    st = backend_new(&f->kernels, w, o, e);
     if (st != ST_OK) {
         forward_free(&f);
         return st;

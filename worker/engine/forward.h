@@ -41,7 +41,7 @@ struct forward_tap {
     void (*logits)(void *ctx, struct kernels *k, uint32_t row, uint32_t i);
 };
 
-/* Errors as kernels_new().  Freed by forward_free(). */
+/* Errors as backend_new().  Freed by forward_free(). */
 MUST_CHECK enum status forward_new(struct forward **out,
                                    const struct shard_weights *w,
                                    const struct kernels_options *o,

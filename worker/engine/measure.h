@@ -26,7 +26,7 @@ struct measured {
 
 /* w is one layer of layer_bytes, not the last of its model; o as its worker
  * will have them, with room for the hidden states of n_plans plans.  Errors as
- * kernels_new()'s. */
+ * backend_new()'s. */
 MUST_CHECK enum status measure_layer(struct measured *out,
                                      const struct shard_weights *w,
                                      uint64_t layer_bytes,

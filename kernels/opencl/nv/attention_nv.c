@@ -3,14 +3,14 @@
 #include <stdlib.h>
 
 #include "common/base/log.h"
-#include "kernels/opencl/launch.h"
-#include "kernels/opencl/memory.h"
+#include "kernels/opencl/host/launch.h"
+#include "kernels/opencl/host/memory.h"
 
-#define SPLIT  128u /* as nv_attention_decode.cl has them */
+#define SPLIT  128u /* SPLIT, SPLITS, CHUNK: as in the decode .cl */
 #define SPLITS 32u
 #define CHUNK  8u
-#define ALL    128u /* tokens whose parts there is room for, at SPLITS each */
-#define WG     256u /* of nv_attention_prefill.cl, which has 16 rows a warp */
+#define ALL    128u /* tokens with room for SPLITS parts each */
+#define WG     256u /* of the prefill .cl: 16 rows a warp */
 #define ROWS   (WG / 32 * 16)
 
 struct opencl_attention_nv {
@@ -27,7 +27,8 @@ static const struct opencl_variant prefill = {.file = "nv_attention_prefill",
                                               .wg = WG,
                                               .tile_rows = ROWS};
 
-static bool fits(const struct opencl *c)
+/* The conditions are those of the two .cl files ("Defines", "Needs"). */
+static bool fits_model(const struct opencl *c)
 {
     const struct model_shape *s = &c->w->shape;
 
@@ -36,7 +37,7 @@ static bool fits(const struct opencl *c)
            (s->head_dim == 64 || s->head_dim == 128 || s->head_dim == 256);
 }
 
-static void scratch(struct opencl *c, struct opencl_attention_nv *nv)
+static void request_scratch(struct opencl *c, struct opencl_attention_nv *nv)
 {
     const struct model_shape *s = &c->w->shape;
 
@@ -55,12 +56,13 @@ enum status opencl_attention_nv_setup(struct opencl *c,
     enum status st;
 
     *out = NULL;
-    if (!fits(c)) {
+    if (!fits_model(c)) {
         return ST_OK;
     }
     *out = calloc(1, sizeof **out);
     if (!*out) {
-        return error_set(e, ST_RESOURCE_EXHAUSTED, "no memory for kernels");
+        return error_set(e, ST_RESOURCE_EXHAUSTED,
+                         "not enough memory for kernels");
     }
     st = opencl_choose(c, &(*out)->decode, &decode, 1, NULL, defines, &why);
     if (st == ST_OK) {
@@ -68,11 +70,12 @@ enum status opencl_attention_nv_setup(struct opencl *c,
                            &why);
     }
     if (st != ST_OK) {
+        /* Not an error: the portable kernels compute the same operator. */
         log_warn("kernel-refused", "kernel=nv_attention text=\"%s\"", why.text);
         opencl_attention_nv_free(out);
         return ST_OK;
     }
-    scratch(c, *out);
+    request_scratch(c, *out);
     return ST_OK;
 }
 
@@ -82,7 +85,7 @@ void opencl_attention_nv_free(struct opencl_attention_nv **nv)
     *nv = NULL;
 }
 
-/* What a launch is about. */
+/* The tensors of a launch. */
 struct io {
     const struct opencl_tensor *y, *query, *in, *kv;
 };
@@ -104,7 +107,7 @@ static struct opencl_call call_of(struct opencl *c,
     return a;
 }
 
-/* Bytes of keys and values that rows [first, end) read at least. */
+/* Returns the least bytes of keys and values that rows [first, end) read. */
 static uint64_t context_bytes(const struct opencl *c, uint32_t first,
                               uint32_t end)
 {
@@ -125,6 +128,7 @@ static void run_decode(struct opencl *c, const struct opencl_attention_nv *nv,
     const uint32_t chunks = (s->n_heads / s->n_kv_heads + CHUNK - 1) / CHUNK;
     const uint32_t most = (c->step.longest + SPLIT - 1) / SPLIT;
     const uint32_t splits = most < SPLITS ? most : SPLITS;
+    /* Short contexts need fewer parts each, so more tokens fit at once. */
     const uint32_t at_once = splits > 0 ? ALL * SPLITS / splits : 0;
 
     for (uint32_t first = 0; first < n; first += at_once) {
@@ -167,6 +171,7 @@ void opencl_attention_nv(struct opencl *c, struct opencl_attention_nv *nv,
 {
     const struct io io = {y, query, in, &l->kv};
 
+    /* Once is enough: the kernels leave their tickets at 0. */
     if (!nv->zeroed) {
         opencl_zero(c, &nv->tickets, 0,
                     (size_t)nv->tickets.rows * nv->tickets.cols *

@@ -3,12 +3,12 @@
 #include <stdlib.h>
 
 #include "common/base/log.h"
-#include "kernels/opencl/launch.h"
-#include "kernels/opencl/memory.h"
+#include "kernels/opencl/host/launch.h"
+#include "kernels/opencl/host/memory.h"
 
 #define DIM  128u /* Dk and Dv */
-#define LEN  64u  /* of a chunk */
-#define COLS 32u  /* of the state, a work-group of the scan */
+#define LEN  64u  /* tokens of a chunk */
+#define COLS 32u  /* columns of the state per work-group of the scan */
 #define WG   256u
 
 struct opencl_deltanet_nv {
@@ -30,7 +30,8 @@ static const struct opencl_variant scan = {
 static const struct opencl_variant norm = {
     .file = "nv_deltanet_norm", .kernel = "deltanet_norm", .wg = WG};
 
-static bool fits(const struct opencl *c)
+/* The conditions are those of the four .cl files ("Defines", "Needs"). */
+static bool fits_model(const struct opencl *c)
 {
     const struct model_shape *s = &c->w->shape;
 
@@ -38,7 +39,7 @@ static bool fits(const struct opencl *c)
            s->v_dim == DIM && s->n_v_heads % 2 == 0 && s->conv >= 2;
 }
 
-static void scratch(struct opencl *c, struct opencl_deltanet_nv *nv)
+static void request_scratch(struct opencl *c, struct opencl_deltanet_nv *nv)
 {
     const struct model_shape *s = &c->w->shape;
     const enum opencl_part part = OPENCL_IN_DELTANET;
@@ -53,8 +54,9 @@ static void scratch(struct opencl *c, struct opencl_deltanet_nv *nv)
                    sizeof(uint32_t));
 }
 
-static enum status choose(struct opencl *c, struct opencl_deltanet_nv *nv,
-                          const char *defines, struct error *e)
+static enum status choose_kernels(struct opencl *c,
+                                  struct opencl_deltanet_nv *nv,
+                                  const char *defines, struct error *e)
 {
     const struct {
         struct opencl_kernel **out;
@@ -78,19 +80,21 @@ enum status opencl_deltanet_nv_setup(struct opencl *c,
     struct error why = {0};
 
     *out = NULL;
-    if (!fits(c)) {
+    if (!fits_model(c)) {
         return ST_OK;
     }
     *out = calloc(1, sizeof **out);
     if (!*out) {
-        return error_set(e, ST_RESOURCE_EXHAUSTED, "no memory for kernels");
+        return error_set(e, ST_RESOURCE_EXHAUSTED,
+                         "not enough memory for kernels");
     }
-    if (choose(c, *out, defines, &why) != ST_OK) {
+    if (choose_kernels(c, *out, defines, &why) != ST_OK) {
+        /* Not an error: the portable kernels compute the same operator. */
         log_warn("kernel-refused", "kernel=nv_deltanet text=\"%s\"", why.text);
         opencl_deltanet_nv_free(out);
         return ST_OK;
     }
-    scratch(c, *out);
+    request_scratch(c, *out);
     return ST_OK;
 }
 
@@ -100,7 +104,7 @@ void opencl_deltanet_nv_free(struct opencl_deltanet_nv **nv)
     *nv = NULL;
 }
 
-/* Of n rows' states, read and written once. */
+/* Returns the bytes of n rows' states, read and written once. */
 static uint64_t state_bytes(const struct opencl *c, uint32_t n)
 {
     return (uint64_t)n * c->w->shape.n_v_heads * DIM * DIM * sizeof(float) * 2;
@@ -133,13 +137,15 @@ static void run_decode(struct opencl *c, const struct opencl_deltanet_nv *nv,
     opencl_launch(&a, 2, global, local, state_bytes(c, n));
 }
 
-/* Chunks of the prompt row that has most. */
+/* Returns the chunks of the longest prompt row. */
 static uint32_t most_chunks(const struct opencl *c)
 {
     uint32_t most = 0;
 
     for (uint32_t i = c->step.n_gen_rows; i < c->step.n_rows; i++) {
         const struct kernel_row *r = &c->step.rows[i];
+        /* Chunks end at absolute multiples of LEN, so a row may begin inside
+         * one. */
         uint32_t n = (r->position % LEN + r->n_tokens + LEN - 1) / LEN;
 
         most = n > most ? n : most;
@@ -147,6 +153,7 @@ static uint32_t most_chunks(const struct opencl *c)
     return most;
 }
 
+/* Everything that needs no state, for all chunks in parallel. */
 static void run_chunks(struct opencl *c, const struct opencl_deltanet_nv *nv,
                        const struct opencl_layer *l,
                        const struct opencl_tensor *in)
@@ -174,6 +181,7 @@ static void run_chunks(struct opencl *c, const struct opencl_deltanet_nv *nv,
                       sizeof(float));
 }
 
+/* Runs the state through the chunks, which is the only serial part. */
 static void run_scan(struct opencl *c, const struct opencl_deltanet_nv *nv,
                      const struct opencl_layer *l,
                      const struct opencl_tensor *in)
@@ -203,7 +211,7 @@ static void run_norm(struct opencl *c, const struct opencl_deltanet_nv *nv,
 {
     const uint32_t n = c->step.n_tokens - c->step.n_gen;
     struct opencl_call a = opencl_call(c, nv->norm);
-    const size_t heads = WG / 32; /* of a work-group */
+    const size_t heads = WG / 32; /* per work-group */
     const size_t local[2] = {WG, 1};
     const size_t global[2] = {
         (c->w->shape.n_v_heads + heads - 1) / heads * local[0], n};
@@ -223,6 +231,7 @@ void opencl_deltanet_nv(struct opencl *c, struct opencl_deltanet_nv *nv,
                         const struct opencl_tensor *y,
                         const struct opencl_tensor *in)
 {
+    /* Once is enough: the kernels leave their tickets at 0. */
     if (!nv->zeroed) {
         opencl_zero(c, &nv->tickets, 0,
                     (size_t)nv->tickets.rows * nv->tickets.cols *

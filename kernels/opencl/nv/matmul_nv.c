@@ -3,12 +3,12 @@
 #include <stdio.h>
 
 #define CHUNK 64  /* columns that a warp takes at a time */
-#define UNITS 132 /* compute units that the cut is made for */
-#define WARPS 24  /* of a compute unit: enough to keep memory busy */
-#define KEPT  128 /* KiB on their way to a compute unit, at most */
+#define UNITS 132 /* compute units that the cut assumes */
+#define WARPS 24  /* per compute unit: enough to keep memory busy */
+#define KEPT  128 /* most KiB in flight to a compute unit */
 
-/* Operands in local memory: all columns of at most so many tokens' at once, of
- * 8 and of more, or in each of two slabs. */
+/* Elements of operands in local memory: all columns of all tokens at once (of 8
+ * tokens, of more), or the size of each of two slabs. */
 #define WHOLE_OF_8 (4096 * 8)
 #define WHOLE      (2048 * 32)
 #define SLAB_OF_8  (2048 * 8)
@@ -19,13 +19,14 @@
 #define REGISTERS 65536
 #define OF_BLOCK  8
 
-/* Columns that the warps of a split have at a time, at most. */
+/* Most columns that the warps of a split process at a time. */
 #define SPLIT_COLS 1024
 
-/* Columns that are worth a work-group of their own, with more rows for it. */
+/* With this many columns a work-group of its own, with more rows, pays. */
 #define SHARE_COLS 1024
 
-/* Columns of the operands of nv_chain_decode.cl, for local memory: 64 KiB. */
+/* Most columns of the operands of nv_chain_decode.cl, for 64 KiB of local
+ * memory. */
 #define CHAIN_COLS 32768
 
 static const char *const kernels[] = {
@@ -44,7 +45,7 @@ static uint32_t most_of(uint32_t a, uint32_t b)
     return a > b ? a : b;
 }
 
-/* The largest power of two that is at most v, and 1 of 0. */
+/* Returns the largest power of two that is at most v, and 1 for 0. */
 static uint32_t power_below(uint32_t v)
 {
     uint32_t p = 1;
@@ -61,7 +62,8 @@ bool matmul_nv_fits(enum matmul_nv_op op, uint32_t rows, uint32_t cols)
            rows >= 16;
 }
 
-/* A warp asks for as many bytes of a row whatever the bits. */
+/* Returns the columns of a chunk: a warp requests the same number of bytes of a
+ * row for all bits. */
 static uint32_t chunk_of(uint32_t bits)
 {
     return bits > 0 ? CHUNK * 16 / bits : CHUNK;
@@ -95,17 +97,17 @@ uint32_t matmul_nv_local(uint32_t capability)
 /* The cut of nv_matmul_decode.cl; see its defines. */
 struct cut {
     uint32_t tokens, blocks, groups, split, shares, depth, slab, chunk;
-    bool whole; /* all columns of the operands are in local memory at once */
+    bool whole; /* all operand columns fit in local memory */
 };
 
-/* Blocks of 8 rows that a compute unit has when each has its share. */
+/* Returns the blocks of 8 rows per compute unit, if shared out evenly. */
 static uint32_t share_of(uint32_t rows)
 {
     return (rows / 8 + UNITS - 1) / UNITS;
 }
 
-/* Warps share the columns where there are too few rows for them.  Bits depend
- * on it: no tokens here. */
+/* Returns how many warps share the columns where there are too few rows for all
+ * warps.  Bits depend on the split, so it must not depend on tokens. */
 static uint32_t split_of(uint32_t rows, uint32_t cols, uint32_t chunk)
 {
     uint32_t most = least(8, SPLIT_COLS / chunk);
@@ -122,7 +124,8 @@ static uint32_t items_of(const struct cut *c)
     return c->groups * (c->split / c->shares) * 32;
 }
 
-/* As many chunks under way as registers hold, in whole rounds. */
+/* Returns how many chunks may be in flight: as many as registers hold, in whole
+ * rounds. */
 static uint32_t depth_of(const struct cut *c, uint32_t steps, uint32_t most)
 {
     uint32_t warps = c->groups * (c->split / c->shares) * c->blocks;
@@ -141,7 +144,7 @@ static bool is_whole(const struct cut *c, uint32_t cols)
                                  (c->tokens == 8 ? WHOLE_OF_8 : WHOLE);
 }
 
-/* Chunks under way, at most: for the sake of registers, and of slabs. */
+/* Returns the most chunks in flight, limited by registers and by slabs. */
 static uint32_t depth_most(const struct cut *c, bool many)
 {
     const uint32_t step = c->chunk * (c->split / c->shares);
@@ -154,11 +157,13 @@ static uint32_t depth_most(const struct cut *c, bool many)
 
         return c->whole ? most : least(most, SPLIT_COLS / step);
     }
-    return c->tokens == 128 && c->shares == 1 ? 1 : 2; /* sums are many */
+    return c->tokens == 128 && c->shares == 1 ? 1 : 2; /* its sums take many
+                                                        * registers */
 }
 
-/* Columns of the operands in local memory at a time: two such slabs, each
- * what is under way, some of that, or a part of it. */
+/* Returns the columns of the operands in local memory at a time.  There are two
+ * such slabs; each holds all chunks in flight, several times that, or a part of
+ * it. */
 static uint32_t slab_of(const struct cut *c, uint32_t cols)
 {
     const uint32_t step = c->chunk * (c->split / c->shares);
@@ -184,7 +189,7 @@ static uint32_t slab_of(const struct cut *c, uint32_t cols)
     return least(steps * step, cols);
 }
 
-/* Bytes of local memory: operands, sums of each output, scales. */
+/* Returns the bytes of local memory: operands, sums of each output, scales. */
 static uint64_t decode_bytes(const struct cut *c, uint32_t cols)
 {
     const uint64_t slabs = c->slab < cols / c->shares ? 2 : 1;
@@ -195,8 +200,8 @@ static uint64_t decode_bytes(const struct cut *c, uint32_t cols)
            c->tokens * sizeof(float);
 }
 
-/* Depth and slab.  What is too much for local memory is fetched in slabs, and
- * these become smaller with fewer chunks under way. */
+/* Sets depth and slab.  Operands too large for local memory are fetched in
+ * slabs, which become smaller with fewer chunks in flight. */
 static void lay_slabs(struct cut *c, uint32_t rows, uint32_t cols,
                       uint32_t local)
 {
@@ -263,6 +268,7 @@ bool matmul_nv_decode(struct matmul_nv *out, const struct matmul_nv_product *of,
                                          : 128,
                           local);
 
+    /* Fewer tokens in a tile need less local memory and give the same bits. */
     while (decode_bytes(&c, cols) > local && c.tokens > 8) {
         c = cut_of(of, c.tokens / 2, local);
     }
@@ -286,22 +292,23 @@ bool matmul_nv_decode(struct matmul_nv *out, const struct matmul_nv_product *of,
 
 /* ---- one token, all products between two mixers ---- */
 
-/* Registers that a work-item has to have besides those for chunks on their
- * way; and more of them, and for a chunk, where weights have few bits. */
+/* Registers that a work-item needs besides those for chunks in flight.  Weights
+ * with few bits need more of them, and more for each chunk. */
 #define BESIDE       44
 #define BESIDE_WIDEN 12
 #define OF_PAIRS     2
 
-/* Tiles that a work-group has at most, for each item to finish one output. */
+/* Most tiles of a work-group, so that each work-item finishes one output. */
 #define TILES 4
 
-/* One of them, where each work-group has as many rows. */
+/* The cut of one product, where every work-group has the same number of
+ * rows. */
 struct chain_cut {
     uint32_t groups, split, tiles;
-    uint32_t steps; /* chunks of a warp, of a tile */
+    uint32_t steps; /* chunks of a warp, per tile */
 };
 
-/* False: it takes too many tiles. */
+/* Returns false if the product takes too many tiles. */
 static bool cut_chain(struct chain_cut *c, const struct matmul_nv_product *p,
                       uint32_t units)
 {
@@ -319,7 +326,8 @@ static bool cut_chain(struct chain_cut *c, const struct matmul_nv_product *p,
     return c->tiles <= TILES;
 }
 
-/* Chunks of one on their way; a tile's last leave none over. */
+/* Returns the chunks of one product in flight; a tile's last round must be
+ * full. */
 static uint32_t depth_of_chained(const struct chain_cut *c, uint32_t most)
 {
     uint32_t depth = least(most, c->steps);
@@ -330,7 +338,7 @@ static uint32_t depth_of_chained(const struct chain_cut *c, uint32_t most)
     return depth;
 }
 
-/* Chunks on their way, at most. */
+/* Returns the most chunks in flight. */
 static uint32_t chain_depth(uint32_t items, uint32_t bits)
 {
     const uint32_t beside = BESIDE + (bits ? BESIDE_WIDEN : 0);
@@ -356,6 +364,7 @@ bool matmul_nv_chain(struct matmul_nv *out, const struct matmul_nv_product *of,
         widest = most_of(widest, of[i].cols);
         tiles = most_of(tiles, cuts[i].tiles);
     }
+    /* out and down must cut rows alike: a work-group keeps its rows of x. */
     if (widest > CHAIN_COLS ||
         cuts[0].groups * cuts[0].tiles != cuts[2].groups * cuts[2].tiles) {
         return false;
@@ -379,8 +388,8 @@ bool matmul_nv_chain(struct matmul_nv *out, const struct matmul_nv_product *of,
     return true;
 }
 
-/* Behind out and down, where a norm is, two elements of a vector and one of its
- * squares; behind gate_up two elements. */
+/* Behind out and down, where a norm follows, there are two elements of a vector
+ * and one of its squares; behind gate_up two elements. */
 size_t matmul_nv_posts(uint32_t hidden, uint32_t intermediate)
 {
     const size_t norm = hidden / 2 + hidden / 8;
@@ -388,10 +397,10 @@ size_t matmul_nv_posts(uint32_t hidden, uint32_t intermediate)
     return 2 * norm + intermediate / 2;
 }
 
-/* ---- many ---- */
+/* ---- many tokens ---- */
 
 /* A work-group's tile, the stages of columns in local memory, and how long it
- * keeps a compute unit busy: measured, 128 by 256 being 100. */
+ * occupies a compute unit: measured, relative to 100 for 128 by 256. */
 struct tile {
     uint32_t tokens, rows, stages, cost;
 };
@@ -407,7 +416,7 @@ static const struct tile mma_sync_tiles[] = {
     {128, 128, 3, 57},
 };
 
-/* Bytes of local memory: stages, scales. */
+/* Returns the bytes of local memory: stages, scales. */
 static uint32_t tile_bytes(const struct tile *t)
 {
     return t->stages * (t->tokens + t->rows) * CHUNK *
@@ -415,7 +424,8 @@ static uint32_t tile_bytes(const struct tile *t)
            t->tokens * (uint32_t)sizeof(float);
 }
 
-/* The tile with which so many tokens are soonest done; NULL: none fits. */
+/* Returns the tile that finishes this many tokens soonest; NULL if none
+ * fits. */
 static const struct tile *best_tile(const struct tile *tiles, size_t n,
                                     uint32_t rows, uint32_t tokens,
                                     uint32_t local)

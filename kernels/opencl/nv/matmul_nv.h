@@ -1,13 +1,13 @@
 /* matmul_nv.h - how the products are cut for NVIDIA's kernels.
  *
- * nv_matmul_decode.cl and nv_matmul_prefill.cl are built for one matrix and
- * one number of tokens at most; this says with which defines, and what a
- * work-group then computes.  The bits of a decode product depend on its split
- * alone, which is a function of the matrix: not of the number of tokens, nor
- * of the device.  Where a device has little local memory a work-group holds
- * less at a time, and gives the same bits.
+ * nv_matmul_decode.cl and nv_matmul_prefill.cl are built for one matrix and one
+ * maximum number of tokens.  This module computes their defines, and what a
+ * work-group then computes.  The bits of a decode product depend only on its
+ * split.  The split is a function of the matrix, not of the number of tokens or
+ * the device.  On a device with little local memory a work-group holds less at
+ * a time, and gives the same bits.
  *
- * Threading: none.  Memory: none is kept.  Limits: below. */
+ * Threading: no state.  Memory: none is kept.  Limits: below. */
 #ifndef KERNELS_OPENCL_NV_MATMUL_NV_H
 #define KERNELS_OPENCL_NV_MATMUL_NV_H
 
@@ -18,56 +18,60 @@
 enum matmul_nv_op { MATMUL_NV_STORE, MATMUL_NV_SILU, MATMUL_NV_ADD };
 
 struct matmul_nv {
-    const char *file;   /* of kernels/opencl, without .cl */
-    const char *kernel; /* in it */
-    uint32_t items;     /* of a work-group */
-    uint32_t tokens;    /* of its tile */
-    uint32_t rows;      /* of w of its tile */
-    uint32_t shares; /* work-groups of its tile, each with a sum of its own, of
-                      * some columns; 0: one work-group has the tile alone */
-    char defines[256]; /* besides those of launch.h */
+    const char *file;   /* file name without .cl */
+    const char *kernel; /* kernel in that file */
+    uint32_t items;     /* work-items per work-group */
+    uint32_t tokens;    /* tokens of its tile */
+    uint32_t rows;      /* rows of w in its tile */
+    uint32_t shares; /* work-groups per tile, each summing some of the columns;
+                      * 0: no sharing */
+    char defines[256]; /* in addition to those of launch.h */
 };
 
-/* Whether a matrix [rows, cols] bf16 can be multiplied by these kernels at
- * all; rows of silu: gate and up together. */
+/* Returns whether these kernels can multiply a matrix [rows, cols] bf16.  For
+ * silu, rows counts gate and up together. */
 bool matmul_nv_fits(enum matmul_nv_op op, uint32_t rows, uint32_t cols);
 
-/* The same for generated tokens and a matrix of 4 or 8 bits; 0: of bf16. */
+/* Returns the same for generated tokens and a matrix of 4 or 8 bits; bits 0
+ * means bf16. */
 bool matmul_nv_fits_bits(enum matmul_nv_op op, uint32_t rows, uint32_t cols,
                          uint32_t bits);
 
-/* Bytes of local memory that a work-group may have on a device of a compute
- * capability, 80 and up: CUDA's documentation says so, and OpenCL does not
- * (CL_DEVICE_LOCAL_MEM_SIZE is 48 KiB).  The least of all of them for one that
- * is not known. */
+/* Returns the bytes of local memory that a work-group may use on a device of
+ * this compute capability, 80 and up.  The figures are from CUDA's
+ * documentation, since OpenCL does not report them (CL_DEVICE_LOCAL_MEM_SIZE is
+ * 48 KiB).  An unlisted capability gets the smallest of all figures. */
 uint32_t matmul_nv_local(uint32_t capability);
 
-/* One that fits. */
+/* A product that fits. */
 struct matmul_nv_product {
     enum matmul_nv_op op;
-    uint32_t rows, cols; /* of w */
-    uint32_t bits;       /* of w, 4 or 8; 0: it is bf16 */
+    uint32_t rows, cols; /* those of w */
+    uint32_t bits;       /* bits of w, 4 or 8; 0: w is bf16 */
 };
 
-/* For up to `tokens` generated tokens in a launch.  Worth asking for: 1, 8,
- * 32, 64 and 128; more than out->tokens go in several tiles.  False: it takes
- * more than `local` bytes however it is cut. */
+/* Cuts a product for up to `tokens` generated tokens in a launch.  Useful
+ * values: 1, 8, 32, 64 and 128; more than out->tokens tokens take several
+ * tiles.  Returns false if every cut needs more than `local` bytes. */
 bool matmul_nv_decode(struct matmul_nv *out, const struct matmul_nv_product *of,
                       uint32_t tokens, uint32_t local);
 
-/* For nv_chain_decode.cl: its three or four products, in order, of a generated
- * token, on a device of `units` compute units; a work-group has rows of each,
- * the same of out and down, so out->rows is none.  False: one of them cannot be
- * cut so, or their bits differ. */
+/* Cuts the three or four products of nv_chain_decode.cl, in order, for one
+ * generated token on a device of `units` compute units.  A work-group has rows
+ * of each product, the same rows for out and down, so out->rows is not set.
+ * Returns false if a product cannot be cut that way, or if their bits
+ * differ. */
 bool matmul_nv_chain(struct matmul_nv *out, const struct matmul_nv_product *of,
                      uint32_t n, uint32_t units);
 
-/* Elements of its `posts`, of 8 bytes, 0 before the first launch. */
+/* Returns the elements of its `posts`, of 8 bytes each, which must be 0 before
+ * the first launch. */
 size_t matmul_nv_posts(uint32_t hidden, uint32_t intermediate);
 
-/* For about `tokens` prompt tokens in a launch; w is bf16 by then, whatever its
- * bits.  What comes out depends on wgmma, of sm_90a, and not on them.
- * nv_norm_fold.cl has to go before store and silu.  False: as above. */
+/* Cuts a product for about `tokens` prompt tokens in a launch; w is bf16 by
+ * then, whatever its stored bits.  The result depends on wgmma (sm_90a), not on
+ * `tokens`.  nv_norm_fold.cl must run before store and silu.  Returns false if
+ * every cut needs more than `local` bytes. */
 bool matmul_nv_prefill(struct matmul_nv *out,
                        const struct matmul_nv_product *of, uint32_t tokens,
                        bool wgmma, uint32_t local);

@@ -1,13 +1,13 @@
-/* nv.cl - the instructions of sm_80 and later that OpenCL C has no words for,
- * and what kernels share that use them.
+/* nv.cl - instructions of sm_80 and later that OpenCL C cannot express, and
+ * functions shared by the kernels that use them.
  *
- * It comes after common.cl and before each nv_*.cl.  A lane is a work-item of
- * a warp, get_local_id(0) % 32; every call with `sync` in its instruction is
- * made by all 32 lanes of a warp together.
+ * This file comes after common.cl and before each nv_*.cl.  A lane is a
+ * work-item of a warp, get_local_id(0) % 32.  All 32 lanes of a warp must make
+ * a call together if its instruction contains `sync`.
  *
- * Fragments of mma_bf16(), d [16, 8] += a [16, 16] * b [16, 8], where
- * g = lane / 4 and c = lane % 4; a uint holds two bf16, the lower index in
- * the lower half:
+ * Fragments of mma_bf16(), d [16, 8] += a [16, 16] * b [16, 8], where g = lane
+ * / 4 and c = lane % 4; a uint holds two bf16, the lower index in the lower
+ * half:
  *
  *     a0 (g, 2c..)   a1 (g + 8, 2c..)   a2 (g, 2c + 8..)   a3 (g + 8, 2c + 8..)
  *     b0 (2c.., g)   b1 (2c + 8.., g)
@@ -29,8 +29,9 @@ INLINE void mma_bf16(float *d, const uint a0, const uint a1, const uint a2,
             : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
 
-/* Four 8x8 matrices of 16-bit elements; lane i gives the address of row i % 8
- * of matrix i / 8, 16 bytes aligned.  r[m]: of matrix m row g, columns 2c.. */
+/* Loads four 8x8 matrices of 16-bit elements.  Lane i gives the address of row
+ * i % 8 of matrix i / 8, 16 bytes aligned.  r[m] gets row g, columns 2c.. of
+ * matrix m. */
 INLINE void ldmatrix(uint *r, __local const void *row)
 {
     __asm__ volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 "
@@ -40,7 +41,7 @@ INLINE void ldmatrix(uint *r, __local const void *row)
                      : "memory");
 }
 
-/* r[m]: of matrix m column g, rows 2c.. */
+/* The same, but r[m] gets column g, rows 2c.. of matrix m. */
 INLINE void ldmatrix_trans(uint *r, __local const void *row)
 {
     __asm__ volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 "
@@ -50,7 +51,8 @@ INLINE void ldmatrix_trans(uint *r, __local const void *row)
                      : "memory");
 }
 
-/* An 8x8 matrix of 16-bit elements, row g, columns 2c.., turned over. */
+/* Transposes an 8x8 matrix of 16-bit elements; a lane has row g, columns
+ * 2c.. */
 INLINE uint movmatrix(const uint a)
 {
     uint r;
@@ -76,7 +78,7 @@ INLINE void warp_sync(void)
     __asm__ volatile("bar.warp.sync 0xffffffff;" ::: "memory");
 }
 
-/* Two floats to bf16, to nearest even. */
+/* Rounds two floats to bf16, to nearest even. */
 INLINE uint pack_bf16(const float low, const float high)
 {
     uint r;
@@ -85,7 +87,7 @@ INLINE uint pack_bf16(const float low, const float high)
     return r;
 }
 
-/* a * b + c of two bf16 each, each rounded once. */
+/* a * b + c for two pairs of bf16, each rounded once. */
 INLINE uint fma_bf16x2(const uint a, const uint b, const uint c)
 {
     uint r;
@@ -96,7 +98,7 @@ INLINE uint fma_bf16x2(const uint a, const uint b, const uint c)
     return r;
 }
 
-/* Bytes of a and b picked by a selector. */
+/* Picks bytes of a and b with a selector. */
 INLINE uint byte_perm(const uint a, const uint b, const uint selector)
 {
     uint r;
@@ -107,8 +109,8 @@ INLINE uint byte_perm(const uint a, const uint b, const uint selector)
     return r;
 }
 
-/* x, of which the compiler knows nothing: what is computed from it in a loop
- * is not kept in registers from before the loop. */
+/* Hides x from the optimiser, so that values computed from x in a loop are not
+ * kept in registers from before the loop. */
 INLINE uint opaque(uint x)
 {
     __asm__ volatile("" : "+r"(x));
@@ -124,7 +126,8 @@ INLINE float exp2_fast(const float x)
     return r;
 }
 
-/* 16 bytes to local memory, past level 1; zeros if n is 0 rather than 16. */
+/* Copies 16 bytes to local memory, past level 1; writes zeros if n is 0 instead
+ * of 16. */
 INLINE void copy_async(__local void *to, __global const void *from,
                        const uint n)
 {
@@ -140,12 +143,12 @@ INLINE void copy_commit(void)
     __asm__ volatile("cp.async.commit_group;" ::: "memory");
 }
 
-/* All but the newest n groups of this work-item are there. */
+/* Waits for all but the newest n groups of this work-item. */
 #define copy_wait(n) \
     __asm__ volatile("cp.async.wait_group %0;" ::"n"(n) : "memory")
 
-/* Adds 1; what was written before it in this work-group (with a barrier
- * between) is seen by whoever gets a higher number. */
+/* Adds 1.  Earlier writes of this work-group (with a barrier between) are
+ * visible to every work-group that gets a higher number. */
 INLINE uint ticket_take(volatile __global uint *ticket)
 {
     uint r;
@@ -164,7 +167,7 @@ INLINE void fence_device(void)
     __asm__ volatile("fence.acq_rel.gpu;" ::: "memory");
 }
 
-/* A value with a number, stored whole. */
+/* Stores a value and a number as one 8-byte word. */
 INLINE void post(__global ulong *to, const uint value, const uint number)
 {
     __asm__ volatile("{ .reg .u64 g; cvta.to.global.u64 g, %0; "
@@ -174,8 +177,8 @@ INLINE void post(__global ulong *to, const uint value, const uint number)
                      : "memory");
 }
 
-/* Two of those next to each other, as they are now: value and number, of each;
- * 16 bytes aligned. */
+/* Loads two adjacent posts as they are now: value and number of each; 16 bytes
+ * aligned. */
 INLINE uint4 posted(__global const ulong *two)
 {
     ulong a, b;
@@ -188,14 +191,14 @@ INLINE uint4 posted(__global const ulong *two)
     return (uint4)((uint)a, (uint)(a >> 32), (uint)b, (uint)(b >> 32));
 }
 
-/* Ends the kernel with a fault, which the host sees. */
+/* Ends the kernel with a fault that the host detects. */
 INLINE void give_up(void)
 {
     __asm__ volatile("trap;" ::: "memory");
 }
 
-/* 16 bytes that nobody reads again, nor writes while the kernel runs; the other
- * half of their line is wanted too. */
+/* Loads 16 bytes that are not read again, nor written while the kernel runs.
+ * The other half of their line is needed too. */
 INLINE uint4 load_once(__global const ushort *from)
 {
     uint4 v;
@@ -210,14 +213,15 @@ INLINE uint4 load_once(__global const ushort *from)
 
 /* ---- sm_90a: see PTX_HELD_BACK of ptx.h ---- */
 
-/* What copy_async() and stores of this work-item have written to local memory
- * is there for wgmma, after a barrier. */
+/* Makes writes of this work-item to local memory, by copy_async() and stores,
+ * visible to wgmma after a barrier. */
 INLINE void wgmma_publish(void)
 {
     __asm__ volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-/* Before the first wgmma of a group: sums may have been written elsewise. */
+/* Comes before the first wgmma of a group, since other instructions may have
+ * written the sums. */
 INLINE void wgmma_begin(void)
 {
     __asm__ volatile("//@wgmma.fence.sync.aligned;" ::: "memory");
@@ -228,12 +232,13 @@ INLINE void wgmma_commit(void)
     __asm__ volatile("//@wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-/* All but the newest n groups of this warpgroup are done. */
+/* Waits for all but the newest n groups of this warpgroup. */
 #define wgmma_wait(n) \
     __asm__ volatile("//@wgmma.wait_group.sync.aligned %0;" ::"n"(n) : "memory")
 
-/* An operand in local memory: rows of 128 bytes, their 16-byte unit u at
- * u ^ r % 8 in row r, row 0 at a multiple of 1024.  Add 2 for each 16 bf16. */
+/* Describes an operand in local memory: rows of 128 bytes, with the 16-byte
+ * unit u of row r at u ^ r % 8, and row 0 at a multiple of 1024.  Add 2 for
+ * each 16 bf16. */
 INLINE ulong wgmma_rows(__local const void *row0)
 {
     const ulong swizzle_128 = (ulong)1 << 62, eight_rows = 1024 >> 4;
@@ -262,9 +267,9 @@ INLINE ulong wgmma_rows(__local const void *row0)
 #define WGMMA_D_32(i)                                                         \
     WGMMA_D_8(i), WGMMA_D_8(i + 8), WGMMA_D_8(i + 16), WGMMA_D_8(i + 24)
 
-/* d [64, 128] += a [64, 16] * b [128, 16]^T by 128 work-items, a and b by
- * wgmma_rows().  Warp w of the four has rows 16 w .. 16 w + 15; of them and of
- * columns 8 n .. 8 n + 7 a lane has d[4 n ..], as of mma_bf16(). */
+/* d [64, 128] += a [64, 16] * b [128, 16]^T by 128 work-items, with a and b
+ * from wgmma_rows().  Warp w of the four has rows 16 w .. 16 w + 15.  In these
+ * rows and columns 8 n .. 8 n + 7, a lane has d[4 n ..], as in mma_bf16(). */
 INLINE void wgmma_128(float *d, const ulong a, const ulong b)
 {
     __asm__ volatile("//@wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 "
@@ -288,11 +293,11 @@ INLINE void wgmma_256(float *d, const ulong a, const ulong b)
 
 #endif
 
-/* Two loads of a warp, each 4 rows by 64 columns, where lane i has row i / 8 and
- * 8 columns from i % 8 * 8, become left operands of mma_bf16().  Row g of these
- * is row g / 2 of `even` if g is even, else of `odd`; of it a lane has 8
- * columns from 8 c in `first`, for a0, and as many from 8 c + 32 in `second`,
- * for a2.  is_odd: lane & 4. */
+/* Turns two loads of a warp into left operands of mma_bf16().  Each load is 4
+ * rows by 64 columns, where lane i has row i / 8 and 8 columns from i % 8 * 8.
+ * Row g of the operands is row g / 2 of `even` if g is even, else of `odd`.  A
+ * lane has 8 of its columns from 8 c in `first`, for a0, and 8 from 8 c + 32 in
+ * `second`, for a2.  is_odd: lane & 4. */
 INLINE void mma_pairs(uint *first, uint *second, const uint even,
                       const uint odd, const bool is_odd)
 {
@@ -326,24 +331,24 @@ INLINE float bf16_high(const uint pair)
     return as_float(pair & 0xffff0000u);
 }
 
-/* x as the sum of two bf16, to about 16 bits: what it is rounded to, and
- * what that leaves. */
+/* Splits x into a sum of two bf16, exact to about 16 bits: returns the second
+ * part, the remainder of the rounding. */
 INLINE uint pack_rest(const uint rounded, const float low, const float high)
 {
     return pack_bf16(low - bf16_low(rounded), high - bf16_high(rounded));
 }
 
-/* ---- weights, as products of few tokens take them ---- */
+/* ---- weights, for products of few tokens ---- */
 
-/* 16 bytes are 8 columns of bf16, or SPAN times as many of 8 or 4 bits. */
+/* 16 bytes hold 8 columns of bf16, or SPAN times as many of 8 or 4 bits. */
 #if defined(W_BITS) && W_BITS > 0
 #define SPAN  (16 / W_BITS)
 #else
 #define SPAN  1
 #endif
-#define CHUNK (64 * SPAN) /* columns that a warp takes at a time */
+#define CHUNK (64 * SPAN) /* columns per warp at a time */
 
-/* What a lane loads of a row of a chunk. */
+/* A lane's load of one row of a chunk. */
 struct load {
     uint4 v;
 #if SPAN > 1
@@ -351,7 +356,7 @@ struct load {
 #endif
 };
 
-/* Part s of what a lane has of a row, as bf16. */
+/* Returns part s of a lane's load of a row, as bf16. */
 INLINE uint4 widen(const struct load *l, const uint s)
 {
 #if SPAN == 1
@@ -384,7 +389,7 @@ INLINE uint4 widen(const struct load *l, const uint s)
 
     #pragma unroll
     for (uint i = 0; i < 4; i++) {
-        /* Byte i of each; 128 + q, less 128. */
+        /* Byte i of each; 128 + q, minus 128. */
         const uint two = byte_perm(word, word >> 4, 0x4400 + i * 0x1111);
         const uint q = (two & 0x000f000f) | 0x43004300;
 

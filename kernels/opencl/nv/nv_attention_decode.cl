@@ -1,28 +1,29 @@
-/* nv_attention_decode.cl
- *
- * Attention of generated tokens over the paged cache, split over the context.
+/* nv_attention_decode.cl - attention of generated tokens over the paged cache,
+ * split over the context.
  *
  *     s_j = query . k_j / sqrt(HD)           j = 0 .. p, p the token's position
  *     y   = sum_j softmax(s)_j v_j * sigmoid(gate)           the gate if GATED
  *
  *   y        [T, NH, HD]        operand dtype
- *   part     [n_tokens, NH, n_splits, HD] f32, then [.., n_splits, 2]: what a
- *            split gives: sum of w v, max of s, sum of w; scratch
+ *   part     [n_tokens, NH, n_splits, HD] f32, then [.., n_splits, 2]: results
+ *            of a split: sum of w v, max of s, sum of w; scratch
  *   tickets  [n_tokens, NKV, CHUNKS] u32; 0 before and after
  *   query    [T, NH, HD]        f32: normed and rotated
- *   in       [T, IN_LD]         f32: of it the gates
+ *   in       [T, IN_LD]         f32; only the gates are read
  *   kv       [blocks][2][NKV, BLOCK_TOKENS, HD]  bf16
  *   n_splits at least min(SPLITS, (longest context + SPLIT - 1) / SPLIT)
  *
  * The context of a token at p is cut at multiples of L, the least power of two
- * times SPLIT with L * SPLITS > p.  A work-group takes one such part for up to
- * 8 query heads of a kv head, STEP positions at a time; its WARPS warps take
- * turns of 16.  Both products are the tensor cores' with the heads as columns:
- * s = K query^T, y^T = V^T w^T.  Keys and values go from memory straight into
- * the registers of the fragments, 16 bytes a load: the order of HD in the
- * first product is ours to choose, if query has the same, and of V the rows
- * of a fragment are.  The last group of a token to arrive adds the parts up,
- * in order.
+ * times SPLIT with L * SPLITS > p.  A work-group handles one part for up to 8
+ * query heads of a kv head, STEP positions at a time; its WARPS warps take
+ * turns of 16 positions.
+ *
+ * The tensor cores compute both products with the heads as columns: s = K
+ * query^T, y^T = V^T w^T.  Keys and values are loaded from memory straight into
+ * the registers of the fragments, 16 bytes a load.  That is possible because
+ * the order of HD in the first product is free, if query has the same order,
+ * and so is the order of the rows of a fragment of V.  The last work-group of a
+ * token to arrive adds up the parts, in order.
  *
  * Launch    WG = 128; groups (n_splits, NKV * CHUNKS, n_tokens),
  *           CHUNKS = (NH / NKV + 7) / 8
@@ -30,8 +31,8 @@
  *           multiple of STEP
  * Needs     sm_80; KV_DTYPE 1; kv 16-byte aligned
  * Numerics  query and w are rounded to bf16, sums are f32.  Splits and turns
- *           lie at absolute positions, so a token's bits depend on nothing but
- *           its own sequence.  What lies past p is never used: where a turn
+ *           begin at absolute positions, so a token's bits depend on its own
+ *           sequence only.  Positions past p are never used: where a turn
  *           reaches past p, position p is read instead, with weight 0. */
 #define GROUP      (NH / NKV)
 #define CHUNKS     ((GROUP + 7) / 8)
@@ -45,13 +46,13 @@
 #endif
 #define WARPS  4
 #define LANES  (32 * WARPS)
-#define TURNS  (STEP / (16 * WARPS)) /* of a warp, in a step */
+#define TURNS  (STEP / (16 * WARPS)) /* turns of a warp, in a step */
 #define IN_LD  ((GATED ? 2 : 1) * NH * HD + 2 * NKV * HD)
 #define PLANE  (NKV * BLOCK_TOKENS * HD) /* k or v of a block */
-#define PIECE  (HD < 128 ? HD : 128)     /* of HD, loaded at a time */
+#define PIECE  (HD < 128 ? HD : 128)     /* dimensions loaded at a time */
 #define PIECES (HD / PIECE)
 
-/* Of the STEP positions from `from`, the j-th or the last there is. */
+/* Row of the j-th of the STEP positions from `from`, or of the last one. */
 INLINE ulong kv_row(__global const int *blocks, const uint from, const uint j,
                     const uint last)
 {
@@ -61,8 +62,8 @@ INLINE ulong kv_row(__global const int *blocks, const uint from, const uint j,
            p % BLOCK_TOKENS * HD;
 }
 
-/* 16 positions of PIECE dimensions: lane g, c has 8 of each 32 dimensions of
- * positions g and g + 8. */
+/* Loads 16 positions of PIECE dimensions: lane g, c gets 8 of each 32
+ * dimensions of positions g and g + 8. */
 INLINE void load_keys(uint4 *to, __global const ushort *row0,
                       __global const ushort *row1, const uint c)
 {
@@ -73,7 +74,7 @@ INLINE void load_keys(uint4 *to, __global const ushort *row0,
     }
 }
 
-/* Lane g, c has dimensions 8g.. of each 64 of positions 2c, 2c + 1, 2c + 8,
+/* Lane g, c gets dimensions 8g.. of each 64, of positions 2c, 2c + 1, 2c + 8,
  * 2c + 9. */
 INLINE void load_values(uint4 *to, __global const ushort *base,
                         const ulong *row, const uint g)
@@ -108,7 +109,7 @@ INLINE void add_values(float *acc, const uint4 *v, const uint w0, const uint w1)
     }
 }
 
-/* The query as fragments, to [HD / 32][32]: lane g, c has 8 of each 32
+/* Writes the query as fragments to [HD / 32][32]: lane g, c has 8 of each 32
  * dimensions of head g. */
 INLINE void load_query(__local uint4 *to, __global const float *query,
                        const uint heads)
@@ -126,8 +127,8 @@ INLINE void load_query(__local uint4 *to, __global const float *query,
     }
 }
 
-/* s [TURNS][4] of this warp's turns: s[i] of positions g, g, g + 8, g + 8 and
- * heads 2c, 2c + 1, 2c, 2c + 1, in units of a power of 2. */
+/* s [TURNS][4] of this warp's turns: s[i] is for positions g, g, g + 8, g + 8
+ * and heads 2c, 2c + 1, 2c, 2c + 1, as base-2 logarithms. */
 INLINE void scores(float (*s)[4], __local const uint4 *query,
                    __global const ushort *keys, __global const int *blocks,
                    const uint from, const uint last, const uint warp,
@@ -177,9 +178,9 @@ INLINE void scores(float (*s)[4], __local const uint4 *query,
     }
 }
 
-/* s becomes the weights, as fragments in w; m and sum [2] go on: of heads 2c
- * and 2c + 1, over this warp's positions.  acc, what was summed so far,
- * shrinks to the new maxima. */
+/* Turns s into weights, as fragments in w, and updates m and sum [2] of heads
+ * 2c and 2c + 1 over this warp's positions.  Scales acc, the earlier sums, to
+ * the new maxima. */
 INLINE void weigh(uint (*w)[2], float *m, float *sum, float *acc, float (*s)[4],
                   const bool first)
 {
@@ -236,9 +237,9 @@ INLINE void value_rows(ulong *row, __global const int *blocks, const uint from,
     row[3] = kv_row(blocks, from, at + 9, last);
 }
 
-/* acc [HD / 64][4][4] goes on: lane g, c has of each 64 dimensions 8g + 2j
- * (+ 1 in the upper half) of heads 2c and 2c + 1.  ahead[0] is loaded, from
- * the rows `row`. */
+/* Adds to acc [HD / 64][4][4]: of each 64 dimensions, lane g, c has 8g + 2j (+
+ * 1 in the upper half) of heads 2c and 2c + 1.  ahead[0] is already loaded,
+ * from the rows `row`. */
 INLINE void values(float *acc, uint (*w)[2], uint4 (*ahead)[PIECE / 16],
                    ulong *row, __global const ushort *base,
                    __global const int *blocks, const uint from, const uint last,
@@ -261,7 +262,7 @@ INLINE void values(float *acc, uint (*w)[2], uint4 (*ahead)[PIECE / 16],
     }
 }
 
-/* The gate of a token's head and dimension. */
+/* Returns the gate of a token's head and dimension. */
 INLINE float gate_of(__global const float *in, const uint head, const uint d)
 {
 #if GATED
@@ -272,8 +273,8 @@ INLINE float gate_of(__global const float *in, const uint head, const uint d)
 }
 
 /* Adds up the parts of a token for `heads` heads from `head`: y [heads, HD].
- * part [heads, n_splits, HD] and ml [heads, n_splits, 2] are theirs; weight:
- * 8 * SPLITS floats of local memory. */
+ * part [heads, n_splits, HD] and ml [heads, n_splits, 2] belong to these heads;
+ * weight: 8 * SPLITS floats of local memory. */
 INLINE void combine(__global operand_t *y, __global const float *in,
                     __global const float *part, __global const float *ml,
                     __local float *weight, const uint head, const uint heads,
@@ -317,8 +318,8 @@ INLINE void combine(__global operand_t *y, __global const float *in,
     }
 }
 
-/* What the warps leave for each other; a head's row is one longer than HD,
- * for the banks. */
+/* Sums that the warps exchange.  A head's row is one longer than HD, to avoid
+ * bank conflicts. */
 #define SUM_LD (HD + 1)
 #define SUMS   (WARPS * GROUP_MOST * SUM_LD)
 
@@ -350,7 +351,7 @@ INLINE void leave(__local float *sums, __local float *tops, const float *acc,
     }
 }
 
-/* L of a token at p. */
+/* Returns L of a token at p. */
 INLINE uint length_at(const uint p)
 {
     uint length = SPLIT;
@@ -418,7 +419,7 @@ attention_decode(__global operand_t *y, const ulong y_at, __global float *part,
             uint w[TURNS][2];
             ulong row[4];
 
-            /* Under way while the keys are at work. */
+            /* These loads are in flight while the keys are multiplied. */
             value_rows(row, blocks, from, 0, warp, lane % 4, last);
             load_values(ahead[0], keys + PLANE, row, lane % 32 / 4);
             scores(s, q, keys, blocks, from, last, warp, lane % 32);

@@ -1,34 +1,32 @@
-/* nv_attention_prefill.cl
- *
- * Causal attention of prompt tokens over the paged cache, the tokens' own
- * keys and values included.
+/* nv_attention_prefill.cl - causal attention of prompt tokens over the paged
+ * cache, which includes their own keys and values.
  *
  *     s_j = query . k_j / sqrt(HD)           j = 0 .. p, p the token's position
  *     y   = sum_j softmax(s)_j v_j * sigmoid(gate)           the gate if GATED
  *
  *   y        [T, NH, HD]        operand dtype
- *   part, tickets               not used
+ *   part, tickets               unused
  *   query    [T, NH, HD]        f32: normed and rotated
- *   in       [T, IN_LD]         f32: of it the gates
+ *   in       [T, IN_LD]         f32; only the gates are read
  *   kv       [blocks][2][NKV, BLOCK_TOKENS, HD]  bf16
  *
  * A work-group has TILE tokens with the GROUP query heads of one kv head: M
- * rows, 16 of them a warp, one after the other in (token, head).  Its warps
- * walk the context together in turns of 64 positions: S = Q K^T, the running
- * softmax, Y += W V, on the tensor cores.  Keys of the next turn come in
- * while W V is computed, values while Q K^T is.  Where tokens of several rows
- * of the step meet in a group, it walks once for each.
+ * rows, 16 a warp, ordered by (token, head).  Its warps walk the context
+ * together in turns of 64 positions: S = Q K^T, the running softmax, Y += W V,
+ * on the tensor cores.  Keys of the next turn are loaded during W V, values
+ * during Q K^T.  If a work-group's tokens belong to several rows of the step,
+ * it walks once for each row.
  *
  * Launch    WG 128 or 256; groups ((n_tokens + TILE - 1) / TILE, NKV),
  *           TILE = WG / 2 / GROUP
  * Defines   HD 64, 128 or 256; NH / NKV <= 32
  * Needs     sm_80; KV_DTYPE 1; kv 16-byte aligned; local memory
  *           (M + 128) * HD * 2 bytes, 128 KiB at most
- * Numerics  query and w are rounded to bf16, sums are f32.  Turns lie at
- *           absolute multiples of 64 and the rows of a fragment do not meet,
- *           so a token's bits depend on nothing but its own sequence.  What
- *           lies past a group's last position is never used: that position
- *           is read instead, with weight 0. */
+ * Numerics  query and w are rounded to bf16, sums are f32.  Turns begin at
+ *           absolute multiples of 64 and the rows of a fragment are
+ *           independent, so a token's bits depend on its own sequence only.
+ *           Positions past a work-group's last one are never used: the last
+ *           one is read instead, with weight 0. */
 #define GROUP (NH / NKV)
 #define WARPS (WG / 32)
 #define LANES WG
@@ -39,18 +37,18 @@
 #define PLANE (NKV * BLOCK_TOKENS * HD) /* k or v of a block */
 #define WIDE  (HD / 8)                  /* 16-byte pieces of a row */
 
-/* Rows of HD bf16 in local memory: piece i of row r, turned over so that
- * eight rows of one piece lie in different banks. */
+/* Place of piece i of row r, for rows of HD bf16 in local memory.  Swizzled, so
+ * that eight rows of one piece are in different banks. */
 INLINE uint piece_at(const uint r, const uint i)
 {
     return r * WIDE + (i ^ (r & 7));
 }
 
-/* Where a lane's rows of matrices lie: of pieces 2 j and 2 j + 1; the others
- * are whole rows, or 8 pieces, further. */
+/* A lane's offsets in matrices, for pieces 2 j and 2 j + 1; others are whole
+ * rows, or 8 pieces, further. */
 struct places {
-    uint rows[4]; /* of 16 rows: for a (Q), and turned for b (V) */
-    uint keys[4]; /* of 16 positions, for b */
+    uint rows[4]; /* in 16 rows: for a (Q), and transposed for b (V) */
+    uint keys[4]; /* in 16 positions, for b */
 };
 
 INLINE void refresh(struct places *at)
@@ -62,7 +60,8 @@ INLINE void refresh(struct places *at)
     }
 }
 
-/* Positions [from, from + TURN) of one kv head; base: of block 0's k or v. */
+/* Loads positions [from, from + TURN) of one kv head; base: block 0's k or
+ * v. */
 INLINE void load_turn(__local uint4 *to, __global const ushort *base,
                       __global const int *blocks, const uint from,
                       const uint last)
@@ -84,7 +83,7 @@ INLINE void load_turn(__local uint4 *to, __global const ushort *base,
 }
 
 /* s [TURN / 8][4] = Q K^T of this warp's rows, q the first of them.  Here and
- * in add_values() fragments are loaded a step before they are used. */
+ * in add_values(), fragments are loaded one step before their use. */
 INLINE void scores(float (*s)[4], __local const uint4 *q,
                    __local const uint4 *k, const struct places *at)
 {
@@ -115,8 +114,8 @@ INLINE void scores(float (*s)[4], __local const uint4 *q,
     }
 }
 
-/* Of row g or g + 8 of the warp's (h): s becomes weights against the new
- * maximum; what was summed before shrinks by the factor returned. */
+/* For row g or g + 8 (h) of the warp: turns s into weights against the new
+ * maximum, and returns the factor that scales the earlier sums. */
 INLINE float weigh(float (*s)[4], float *top, float *sum, const uint h)
 {
     const float scale = 1.4426950408889634f / sqrt((float)HD);
@@ -172,7 +171,7 @@ INLINE void add_values(float (*acc)[4], float (*s)[4], __local const uint4 *v,
     }
 }
 
-/* Takes out what lies behind the rows' positions p0 and p1. */
+/* Masks scores past the rows' positions p0 and p1. */
 INLINE void mask(float (*s)[4], const uint from, const uint p0, const uint p1,
                  const uint c)
 {
@@ -188,7 +187,7 @@ INLINE void mask(float (*s)[4], const uint from, const uint p0, const uint p1,
     }
 }
 
-/* Row g or g + 8 of the warp's (h): y [HD] of a head. */
+/* Writes y [HD] of a head, for row g or g + 8 (h) of the warp. */
 INLINE void store(__global operand_t *y, __global const float *in,
                   float (*acc)[4], const float sum, const uint head,
                   const uint h, const uint c)
@@ -210,7 +209,8 @@ INLINE void store(__global operand_t *y, __global const float *in,
     }
 }
 
-/* The queries of tokens [token0, token0 + TILE), past the end the last. */
+/* Loads the queries of tokens [token0, token0 + TILE); past the end, the
+ * last. */
 INLINE void load_queries(__local uint4 *to, __global const float *query,
                          const uint token0, const uint end, const uint kv_head)
 {

@@ -1,4 +1,4 @@
-/* nv_chain_decode.cl - a token's products between two mixers, in one launch.
+/* nv_chain_decode.cl - one token's products between two mixers, in one launch.
  *
  *     x    += y w_out^T + out_bias                    the mixer's output
  *     gated = silu(g) u, (g, u) = norm(x) w_gate_up^T
@@ -9,44 +9,47 @@
  *   in     [IN_N]   f32      w_gate_up  [2 I, H]    quantised (common.cl)
  *   x      [H]      f32      w_down     [H, I]
  *                            w_in       [IN_N, H]
- *   next   [H] bf16, ss [SS_LD] f32: what down's norm leaves (common.cl);
+ *   next   [H] bf16, ss [SS_LD] f32: operand of down's norm (common.cl);
  *          norms behind out by gamma_post [H], behind down by gamma_next [H]
- *   posts  [H + 2 SS_LD + I / 2] u64, what work-groups leave for each other
+ *   posts  [H + 2 SS_LD + I / 2] u64, for the exchange between work-groups
  *
- * nv_matmul_decode.cl computes each of the four, with the same bits; what is
- * gained here is what lies between two launches.  Before a work-group waits for
- * the operands of its next product, it has asked for the first weights of it,
- * so memory has work all the while.  It has rows of each product, in `tiles`
- * one after the other, a tile being groups of `split` warps, a group 8 rows and
- * a warp every split-th chunk of them; how a warp multiplies is told there.
- * Rows of out and of down are the same work-group's, so x stays with its
+ * nv_matmul_decode.cl computes each of the four products with the same bits;
+ * this kernel saves the time between launches.  Before a work-group waits for
+ * the operands of its next product, it requests the first weights of that
+ * product, so memory stays busy.
+ *
+ * A work-group has rows of each product, in `tiles` one after the other.  A
+ * tile is groups of `split` warps; a group has 8 rows, and a warp every
+ * split-th chunk of them.  nv_matmul_decode.cl describes how a warp multiplies.
+ * The same work-group has the same rows of out and down, so x stays with its
  * work-item between the two.
  *
- * Nobody counts who is through: a post carries, besides two bf16 or a float,
- * the launch's number, and whoever wants it looks until it has come.  It is
- * stored and read whole, so that needs no fence.  Each product has posts of its
- * own, so none is overwritten before the next launch.
+ * Work-groups do not count arrivals.  A post carries two bf16 or a float, and
+ * the launch's number; a reader polls it until that number appears.  A post is
+ * stored and read as one word, so no fence is needed.  Each product has its own
+ * posts, so none is overwritten before the next launch.
  *
- * Launch    ITEMS items; as many work-groups as the device has compute units,
- *           for all must run at the same time: one a unit does, unless another
- *           process has units to itself (NVIDIA's MPS).  Who waits for a post
- *           longer than any work takes ends the kernel with a fault.
- * Defines   OUT_K; IN_N: 0 if the last layer, then there is no such product;
- *           ITEMS a multiple of 32; DEPTH, chunks on their way, at most; of
+ * Launch    ITEMS work-items; as many work-groups as the device has compute
+ *           units, since all must run at the same time.  They do, one per unit,
+ *           unless another process holds units (NVIDIA's MPS).  A work-group
+ *           that waits for a post longer than any work takes ends the kernel
+ *           with a fault.
+ * Defines   OUT_K; IN_N: 0 if the last layer, which has no such product;
+ *           ITEMS a multiple of 32; DEPTH, most chunks in flight; of
  *           each product _CUT: groups, split, depth, tiles; TILES, the most
  * Needs     sm_80; H, I and OUT_K multiples of 64, IN_N of 8; of a product
  *           groups * split * 32 <= ITEMS, columns a multiple of split chunks,
  *           and of split * depth if it has several tiles, at most 4
- * Numerics  of nv_matmul_decode.cl: of the defines only split changes bits */
+ * Numerics  as nv_matmul_decode.cl: of the defines only split changes bits */
 #define KEPT     4          /* lanes whose operands differ */
-#define PART     (2 * KEPT) /* of a chunk's operands, of SPAN; 16 bytes each */
-#define PATIENCE (1u << 24) /* looks at a post, each over 300 ns */
+#define PART     (2 * KEPT) /* of a chunk's operands, per SPAN; 16 bytes each */
+#define PATIENCE (1u << 24) /* polls of a post, each over 300 ns */
 
-/* A product and how it is cut: a constant wherever it is used. */
+/* A product and its cut: a constant wherever it is used. */
 enum kind { STORE, SILU, ADD };
 struct cut {
     enum kind kind;
-    uint n, k; /* columns of what comes out, and of the operands */
+    uint n, k; /* columns of the output, and of the operands */
     uint groups, split, depth, tiles;
 };
 #define OUT     ((struct cut){ADD, H, OUT_K, OUT_CUT})
@@ -60,7 +63,7 @@ struct cut {
 #define HELD_MOST  MOST(H + 2 * SS_LD, MOST(I, OUT_K)) /* of 2 bytes */
 
 struct shared {
-    uint4 held[(HELD_MOST + 7) / 8];    /* operands; behind H of them squares */
+    uint4 held[(HELD_MOST + 7) / 8];    /* operands; squares behind H of them */
     float sums[TILES * ITEMS / 32 * 8]; /* [split][part][column] */
 };
 
@@ -69,7 +72,7 @@ INLINE uint parts_of(const struct cut c)
     return c.kind == SILU ? 2 : 1;
 }
 
-/* Of what comes out, a work-group's. */
+/* Returns the columns of the output that a work-group has. */
 INLINE uint cols_of(const struct cut c)
 {
     return c.tiles * c.groups * 8 / parts_of(c);
@@ -82,14 +85,14 @@ INLINE bool has_rows(const struct cut c)
 
 /* ---- posts ---- */
 
-/* Of a vector of bf16 two elements each; what a norm leaves is H elements of
- * next and, behind them, each of ss. */
+/* A post holds two elements of a bf16 vector.  A norm leaves H elements of next
+ * and, behind them, each element of ss. */
 #define NORM_POSTS  (H / 2 + SS_LD)
 #define OUT_POSTS   0
 #define GATED_POSTS NORM_POSTS
 #define DOWN_POSTS  (GATED_POSTS + I / 2)
 
-/* How many a product waits for, if any. */
+/* Returns the number of posts that a product waits for, if any. */
 INLINE uint posts_of(const struct cut c)
 {
     return c.kind == ADD ? c.k / 2 : NORM_POSTS;
@@ -100,7 +103,8 @@ INLINE bool is_posted(const uint4 two, const uint number)
     return two.y == number && two.w == number;
 }
 
-/* Of column `col`, all lanes of a warp together: those of even columns post. */
+/* Posts column `col`, with all lanes of a warp together; lanes of even columns
+ * post. */
 INLINE void post_pair(__global ulong *to, const float v, const uint col,
                       const bool mine, const uint number)
 {
@@ -113,7 +117,7 @@ INLINE void post_pair(__global ulong *to, const float v, const uint col,
 
 /* ---- operands ---- */
 
-/* Where the n-th 8 columns are held, in the order in which lanes want them. */
+/* Place of the n-th 8 columns, in the order in which lanes read them. */
 INLINE uint place(const uint n)
 {
     const uint u = n % (8 * SPAN);
@@ -121,8 +125,9 @@ INLINE uint place(const uint n)
     return n - u + u % SPAN * PART + u / SPAN;
 }
 
-/* The j-th unit of a work-item that has `each`.  Work-groups have them in
- * different orders, so as not to ask for the same at the same time. */
+/* Returns the j-th unit of a work-item that has `each`.  Work-groups use
+ * different orders, so that they do not request the same unit at the same
+ * time. */
 INLINE uint unit_of(const uint j, const uint each)
 {
     const uint i = j + (uint)get_group_id(0) % each;
@@ -149,7 +154,8 @@ INLINE void hold(__local uint4 *held, const struct cut c,
     copy_wait(0);
 }
 
-/* As they come, two at a time; a work-item's before any is stored. */
+/* Copies posts as they arrive, two at a time; all posts of a work-item arrive
+ * before any is stored. */
 INLINE void hold_posts(__local uint2 *held, const struct cut c,
                        __global const ulong *posts, const uint number)
 {
@@ -188,7 +194,7 @@ INLINE void hold_posts(__local uint2 *held, const struct cut c,
     }
 }
 
-/* 1 / sqrt(mean of squares + eps), by a warp. */
+/* 1 / sqrt(mean of squares + eps), with one warp. */
 INLINE float find_scale(__local const struct shared *s, const uint lane)
 {
     __local const float *ss = (__local const float *)(s->held + H / 8);
@@ -208,16 +214,17 @@ INLINE float find_scale(__local const struct shared *s, const uint lane)
 /* ---- weights ---- */
 
 /* A warp's 8 rows of w (silu: 4 of gate, 4 of up), at this lane's row and
- * columns of the warp's first chunk; as many are half a chunk on. */
+ * columns of the warp's first chunk.  The lane's other columns are half a chunk
+ * further. */
 struct rows {
     __global const weight_t *of;
 #if SPAN > 1
     __global const uint *pairs; /* scale and bias */
 #endif
-    uint steps; /* of this warp, in all tiles that it has */
+    uint steps; /* steps of this warp, in all its tiles */
 };
 
-/* Of a tile. */
+/* Returns the steps of a tile. */
 INLINE uint steps_of(const struct cut c)
 {
     return c.k / CHUNK / c.split;
@@ -252,7 +259,7 @@ INLINE struct rows find_rows(const struct cut c, __global const weight_t *w,
     return r;
 }
 
-/* The warp has a tile. */
+/* Returns whether the warp has this tile. */
 INLINE bool has_tile(const struct cut c, const struct rows *r, const uint tile)
 {
     return tile * steps_of(c) < r->steps;
@@ -263,7 +270,8 @@ INLINE void load(struct load *v, const struct cut c, const struct rows *r,
 {
     if (c.tiles == 1 ? step < steps_of(c) : step < r->steps) {
         const uint tile = c.tiles == 1 ? 0 : step / steps_of(c);
-        const uint row = tile * (c.groups * 8 / parts_of(c) - 1); /* to skip */
+        const uint row = tile * (c.groups * 8 / parts_of(c) - 1); /* rows to
+                                                                   * skip */
 
         #pragma unroll
         for (uint i = 0; i < 2; i++) {
@@ -281,7 +289,7 @@ INLINE void load(struct load *v, const struct cut c, const struct rows *r,
     }
 }
 
-/* Asks for the first chunks of a product. */
+/* Requests the first chunks of a product. */
 INLINE void start(struct load v[DEPTH][2], const struct cut c,
                   const struct rows *r)
 {
@@ -308,7 +316,7 @@ INLINE void multiply(float *acc, const struct load *v,
     }
 }
 
-/* acc of a warp's tile; the first chunks are in v, or on their way. */
+/* Sums acc over a warp's tile; the first chunks are in v, or in flight. */
 INLINE void products(float *acc, struct load v[DEPTH][2], const struct cut c,
                      const struct rows *r, const uint tile,
                      __local const uint4 *held)
@@ -336,7 +344,8 @@ INLINE uint sum_at(const struct cut c, const uint split, const uint part,
     return (split * parts_of(c) + part) * cols_of(c) + j;
 }
 
-/* A warp's sums: lane i has those of row i / 4, the first is the token's. */
+/* Stores a warp's sums: lane i has those of row i / 4; the first is the
+ * token's. */
 INLINE void leave(__local float *to, const struct cut c, const float *acc,
                   const uint tile, const uint warp, const uint lane)
 {
@@ -360,20 +369,20 @@ INLINE float total(__local const float *sums, const struct cut c,
     return sum;
 }
 
-/* ---- what becomes of them ---- */
+/* ---- epilogues ---- */
 
-/* Tensors of a product, from element 0; NULL where there is none. */
+/* Tensors of a product, from element 0; NULL if absent. */
 struct io {
-    __global const ushort *y;     /* operands, or posts of them: */
+    __global const ushort *y;     /* operands, or instead posts of them: */
     __global const ulong *waited;
-    __global ulong *posts; /* of what comes out */
-    __global float *out;   /* x of add */
+    __global ulong *posts; /* posts of the output */
+    __global float *out;   /* for add: x */
     __global ushort *next;
     __global float *ss;
     __global const float *bias, *gamma;
 };
 
-/* The output of this work-item; bias and gamma of it are read early. */
+/* The output of this work-item; its bias and gamma are read early. */
 struct output {
     uint col;
     bool mine;
@@ -420,8 +429,8 @@ INLINE void finish_add(const struct io *io, const struct output *o,
     }
 }
 
-/* scale: of the norm before store and silu; x: of this work-item, from out to
- * down. */
+/* scale: of the norm before store and silu; x: of this work-item, passed from
+ * out to down. */
 INLINE void finish(const struct cut c, const struct io *io,
                    const struct output *o, __local const struct shared *s,
                    const float scale, float *x, const uint number)
@@ -444,10 +453,10 @@ INLINE void finish(const struct cut c, const struct io *io,
     }
 }
 
-/* ---- the whole ---- */
+/* ---- the kernel ---- */
 
-/* A product, whose first weights have been asked for; before its end those of
- * the next are, from then. */
+/* Runs a product whose first weights have been requested.  Before it ends, it
+ * requests the first weights of the next product, `then`. */
 INLINE void run(const struct cut c, const struct io *io, float *x,
                 const struct cut then, __global const weight_t *then_w,
                 struct rows *rows, struct load v[DEPTH][2],

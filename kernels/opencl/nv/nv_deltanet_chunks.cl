@@ -1,8 +1,8 @@
-/* nv_deltanet_chunks.cl
+/* nv_deltanet_chunks.cl - the Gated DeltaNet of prompt rows, first of three
+ * kernels: everything that needs no state.
  *
- * The Gated DeltaNet of prompt rows, first of three: all that needs no state,
- * for chunks of up to 64 tokens that end at absolute multiples of 64 or at
- * the row's end.  For each chunk, rows i, j of it, and head:
+ * A row is cut into chunks of up to 64 tokens, which end at absolute multiples
+ * of 64 or at the row's end.  For each chunk, its tokens i, j, and each head:
  *
  *     c, q, k, beta, g as in nv_deltanet_decode.cl;  v = c_v
  *     G_i  = sum_{m <= i} log g_m
@@ -11,7 +11,7 @@
  *     P_ij = (q_i . k_j) exp(G_i - G_j)             j <= i, else 0
  *
  *   kq       [T, HK, 4, DK]   bf16: k, its rest, q, its rest.  A number is
- *                             the sum of its bf16 and the rest's: 16 bits
+ *                             the sum of its bf16 and the rest: 16 bits
  *   v        [T, HV, DV]      f32
  *   tp       [T, HV, 4, 64]   bf16: row i of T, its rest, row i of P, its rest
  *   gates    [T, HV, 4]       f32: beta_i, exp(G_i), exp(G_last - G_i),
@@ -20,17 +20,17 @@
  *   tail     [slots, CONV - 1, C]    kv dtype; read
  *   conv     [C, CONV], a_log, dt_bias [HV]   f32
  *
- * A work-group has a chunk and a key head, with the value heads of it.  Its
- * items convolve a channel each; then k and q lie in local memory as bf16 and
- * rest, and one product [k; q] k^T serves A and P.  T is solved a column an
- * item, in registers.
+ * A work-group has a chunk and a key head, with the value heads of that key
+ * head.  Each work-item convolves one channel.  Then k and q are in local
+ * memory as bf16 and rest, and one product [k; q] k^T serves A and P.  Each
+ * work-item solves one column of T, in registers.
  *
  * Launch    WG = 256; groups (HK, chunks, rows), chunks the most of a row:
  *           (position % 64 + n_tokens + 63) / 64
  * Defines   DK = DV = 128; CONV 2..8
  * Needs     sm_80; kq and tp 16-byte aligned; 100 KiB of local memory
  * Numerics  convolution, norms, gates and T in f32, G in double; products of
- *           k and q: three of bf16 and rest, f32 sums, within 2^-15 */
+ *           k and q: three products of bf16 and rest, f32 sums, within 2^-15 */
 #define LANES   256
 #define LEN     64
 #define HEADS   (HV / HK)
@@ -39,9 +39,9 @@
 #define L2_EPS  1e-6f
 #define WIDE    (DK / 4) /* 16-byte pieces of a row of DK floats */
 #define A_LD    (LEN + 4)
-#define AHEAD   8 /* tokens that are loaded before they are used */
+#define AHEAD   8 /* tokens loaded ahead of their use */
 
-/* What the convolution sees `back` rows before token i of the row. */
+/* Returns the convolution's input `back` tokens before token i of the row. */
 INLINE float before(__global const float *in, __global const kv_t *tail,
                     const int i, const int back, const uint channel)
 {
@@ -49,8 +49,8 @@ INLINE float before(__global const float *in, __global const kv_t *tail,
                      : kv_get(tail, (ulong)(HISTORY + i - back) * C + channel);
 }
 
-/* The weights w [CONV] of a channel, and in x [CONV] what lies before token
- * `start` of the row. */
+/* Loads the weights w [CONV] of a channel, and in x [CONV] the inputs before
+ * token `start` of the row. */
 INLINE void start_channel(float *w, float *x, __global const float *in,
                           __global const kv_t *tail, __global const float *conv,
                           const uint start, const uint channel)
@@ -65,7 +65,8 @@ INLINE void start_channel(float *w, float *x, __global const float *in,
     }
 }
 
-/* The next AHEAD tokens, of which n are there; in: of the channel. */
+/* Convolves the next AHEAD tokens, of which n exist; in: the channel's
+ * input. */
 INLINE void convolve(float *out, float *x, const float *w,
                      __global const float *in, const uint n)
 {
@@ -102,14 +103,16 @@ INLINE float warp_sum(float x)
     return x + shfl_xor(x, 1);
 }
 
-/* Piece i of row r: 16 bytes, turned over for the banks.  A row is first DK
- * floats, then DK bf16 and their rests: pieces 0.. and WIDE / 2... */
+/* Place of piece i of row r: 16 bytes, swizzled to avoid bank conflicts.  A row
+ * holds DK floats first, then DK bf16 and their rests, at pieces 0.. and WIDE /
+ * 2... */
 INLINE uint piece_at(const uint r, const uint i)
 {
     return r * WIDE + (i ^ (r & 7));
 }
 
-/* Row r of the stack [k; q] by one warp: of length 1, split, and kept. */
+/* Normalises row r of the stack [k; q] to length 1, splits it into bf16 and
+ * rest, and stores it; by one warp. */
 INLINE void split_row(__local uint4 *stack, __global ushort *out, const uint r,
                       const bool there, const uint lane)
 {
@@ -126,7 +129,7 @@ INLINE void split_row(__local uint4 *stack, __global ushort *out, const uint r,
     high = (uint2)(pack_bf16(x.s0, x.s1), pack_bf16(x.s2, x.s3));
     rest =
         (uint2)(pack_rest(high.s0, x.s0, x.s1), pack_rest(high.s1, x.s2, x.s3));
-    warp_sync(); /* all have read the floats */
+    warp_sync(); /* all lanes have read the floats */
     *((__local uint2 *)(stack + piece_at(r, lane / 2)) + lane % 2) = high;
     *((__local uint2 *)(stack + piece_at(r, WIDE / 2 + lane / 2)) + lane % 2) =
         rest;
@@ -182,7 +185,7 @@ INLINE float decay_between(__local const double *sum, const uint i,
     return j <= i ? exp((float)(sum[i] - sum[j])) : 0.0f;
 }
 
-/* A of one head, from the fragments of k k^T. */
+/* Makes A of one head, from the fragments of k k^T. */
 INLINE void make_a(__local float *a, float (*acc)[4], __local const double *sum,
                    __local const float *beta, const uint row0, const uint lane)
 {
@@ -199,7 +202,8 @@ INLINE void make_a(__local float *a, float (*acc)[4], __local const double *sum,
     }
 }
 
-/* P of one head, from those of q k^T, to tp of the chunk's first token. */
+/* Writes P of one head, from the fragments of q k^T, to tp of the chunk's first
+ * token. */
 INLINE void make_p(__global ushort *tp, float (*acc)[4],
                    __local const double *sum, const uint row0, const uint m,
                    const uint lane)
@@ -222,7 +226,7 @@ INLINE void make_p(__global ushort *tp, float (*acc)[4],
     }
 }
 
-/* Column j of T = (1 - A)^-1. */
+/* Solves for column j of T = (1 - A)^-1. */
 INLINE void solve(__global ushort *tp, __local const float *a, const uint j,
                   const uint m)
 {
@@ -252,8 +256,8 @@ INLINE void solve(__global ushort *tp, __local const float *a, const uint j,
     }
 }
 
-/* Gates of one head, by LEN items, i the item's token; beta [LEN] and the
- * logs of the decays [LEN] go to local memory. */
+/* Computes the gates of one head, with LEN work-items, one for each token i.
+ * beta [LEN] and the logs of the decays [LEN] go to local memory. */
 INLINE void log_gates(__local float *beta, __local float *logs,
                       __global const float *ba, const float a_log,
                       const float dt_bias, const uint i, const uint m)
@@ -307,7 +311,8 @@ deltanet_chunks(__global ushort *kq, const ulong kq_at, __global float *v,
     const uint key_head = get_group_id(0);
     __global const int *row = ROW(meta, first_row + get_group_id(2));
     const uint position = (uint)row[ROW_POSITION], n = (uint)row[ROW_TOKENS];
-    const uint begin = get_group_id(1) * LEN; /* past the chunk's multiple */
+    const uint begin = get_group_id(1) * LEN; /* past the chunk's multiple of
+                                               * LEN */
     const uint skip = position % LEN;
     const uint start = begin > skip ? begin - skip : 0;
     float acc[LEN / 8][4];

@@ -1,7 +1,5 @@
-/* nv_deltanet_decode.cl
- *
- * The Gated DeltaNet mixer of generated rows, all that is between its two
- * products, in one launch; the state is read and written once.
+/* nv_deltanet_decode.cl - the Gated DeltaNet of generated rows, everything
+ * between its two products, in one launch.
  *
  *     c_t = silu(sum_j conv[.][j] qkv_{t-CONV+1+j})       channel by channel
  *     q = c_q / sqrt(sum c_q^2 + 1e-6) / sqrt(DK),  k the same, unscaled
@@ -10,34 +8,34 @@
  *     y = o / sqrt(mean(o^2) + EPS) * norm * silu(z)
  *
  *   y        [T, HV, DV]             operand dtype
- *   o        not used
+ *   o        unused
  *   tickets  [n_rows, HK]            u32; 0 before and after
  *   state    [slots, HV, DK, DV]     f32
  *   tail     [slots, CONV - 1, C]    kv dtype, the oldest row first
  *   in       [T, C + HV DV + 2 HV]   f32: qkv, z, b, a
  *   conv     [C, CONV], a_log, dt_bias [HV], norm [DV]   f32
  *
- * A work-group has the state of a value head, in registers from the first
- * token of the row to the last: a work-item 4 columns of ROWS rows.  A warp
- * reads 4 rows of 128 bytes at a time.  The tail of q and k is read by all
- * value heads of a key head: the last of them to have read it, by ticket,
- * moves it on.
+ * A work-group keeps the state of a value head in registers, from the first
+ * token of the row to the last, so the state is read and written once.  A
+ * work-item has 4 columns of ROWS rows.  A warp reads 4 rows of 128 bytes at a
+ * time.  All value heads of a key head read the tail of q and k.  The last of
+ * them to have read the tail, by ticket, moves it on.
  *
  * Launch    WG = 256; groups (HV, n_rows)
  * Defines   DK = DV = 128; CONV 2..8
  * Needs     sm_80; state 16-byte aligned
- * Numerics  f32.  A sum over DK: ROWS rows of an item in order, 4 items by a
- *           tree, QUADS such in order; no bit depends on n_rows */
-#define ROWS    16 /* of a work-item */
+ * Numerics  f32.  A sum over DK: ROWS rows of a work-item in order, 4 items by
+ *           a tree, QUADS of these in order; no bit depends on n_rows */
+#define ROWS    16 /* per work-item */
 #define QUADS   2  /* warps that share columns */
 #define LANES   256
-#define STRIDE  8         /* from row to row of an item */
+#define STRIDE  8         /* between rows of a work-item */
 #define HEADS   (HV / HK) /* value heads of a key head */
 #define IN_LD   (C + HV * DV + 2 * HV)
 #define HISTORY (CONV - 1)
 #define L2_EPS  1e-6f
 
-/* What the convolution sees `back` rows before token i of the row. */
+/* Returns the convolution's input `back` tokens before token i of the row. */
 INLINE float before(__global const float *in, __global const kv_t *tail,
                     const int i, const int back, const uint channel)
 {
@@ -45,7 +43,7 @@ INLINE float before(__global const float *in, __global const kv_t *tail,
                      : kv_get(tail, (ulong)(HISTORY + i - back) * C + channel);
 }
 
-/* in: of the row's first token. */
+/* in: input of the row's first token. */
 INLINE float convolve(__global const float *in, __global const kv_t *tail,
                       __global const float *conv, const int i,
                       const uint channel)
@@ -61,7 +59,7 @@ INLINE float convolve(__global const float *in, __global const kv_t *tail,
     return silu_of(sum);
 }
 
-/* The tail after n tokens. */
+/* Writes the tail after n tokens. */
 INLINE void move_tail(__global kv_t *tail, __global const float *in,
                       const int n, const uint channel)
 {
@@ -81,7 +79,7 @@ INLINE float warp_sum(float x)
     return x + shfl_xor(x, 1);
 }
 
-/* Over the 4 work-items of a warp that have the same columns. */
+/* Sums over the 4 work-items of a warp that have the same columns. */
 INLINE float4 rows_sum(const float4 x)
 {
     float4 r;
@@ -103,7 +101,8 @@ INLINE float4 scaled(const float a, const float4 x, const float4 y)
                     fma(a, x.s3, y.s3));
 }
 
-/* One head of a token, by one warp: lane l has elements 4l.. of x, z, norm. */
+/* Handles one head of a token with one warp: lane l has elements 4l.. of x, z
+ * and norm. */
 INLINE void norm_gate(__global operand_t *y, const float4 x, const float4 z,
                       const float4 norm, const uint lane)
 {
@@ -117,7 +116,8 @@ INLINE void norm_gate(__global operand_t *y, const float4 x, const float4 z,
     y[4 * lane + 3] = operand_of(x.s3 * scale * norm.s3 * silu_of(z.s3));
 }
 
-/* 1 / sqrt(sum of squares + eps) of q or k, from its 4 warps. */
+/* 1 / sqrt(sum of squares + eps) of q or k, whose squares 4 warps have
+ * summed. */
 INLINE float unit_scale(__local const float *squares)
 {
     return 1.0f /
@@ -163,7 +163,7 @@ deltanet_decode(__global operand_t *y, const ulong y_at, __global float *o,
     const uint from = quad * 4 + lane % 32 / 8; /* rows from + STRIDE i */
     const uint q_channel = key_head * DK + lane;
     const uint k_channel = HK * DK + q_channel;
-    const uint v_lane = LANES - DV; /* the last DV items convolve v */
+    const uint v_lane = LANES - DV; /* the last DV work-items convolve v */
     const uint v_channel = 2 * HK * DK + head * DV + lane - v_lane;
     __local const float *q = qk + from, *k = q + DK;
     __global float4 *mine =

@@ -1,12 +1,11 @@
-/* nv_deltanet_norm.cl
- *
- * The Gated DeltaNet of prompt rows, last of three: the gated norm.
+/* nv_deltanet_norm.cl - the Gated DeltaNet of prompt rows, last of three
+ * kernels: the gated norm.
  *
  *     y = o / sqrt(mean(o^2) + EPS) * norm * silu(z)      head by head
  *
  *   y     [T, HV, DV]             operand dtype
- *   o     [T, HV, DV]             f32: what nv_deltanet_scan.cl left in v
- *   in    [T, C + HV DV + 2 HV]   f32: of it z
+ *   o     [T, HV, DV]             f32: left in v by nv_deltanet_scan.cl
+ *   in    [T, C + HV DV + 2 HV]   f32; only z is read
  *   norm  [DV]                    f32
  *
  * Launch    WG = 256, a warp a head; groups ((HV + 7) / 8, n_tokens)

@@ -1,7 +1,5 @@
-/* nv_deltanet_scan.cl
- *
- * The Gated DeltaNet of prompt rows, second of three: chunk after chunk
- * through the state, from what nv_deltanet_chunks.cl left.
+/* nv_deltanet_scan.cl - the Gated DeltaNet of prompt rows, second of three
+ * kernels: runs the state through the chunks of nv_deltanet_chunks.cl.
  *
  *     R = beta (V - exp(G) (K S))          [m, DV], row by row
  *     N = T R
@@ -11,21 +9,21 @@
  *   v        [T, HV, DV]             f32: V, and O in its place
  *   state    [slots, HV, DK, DV]     f32
  *   tail     [slots, CONV - 1, C]    kv dtype: moved to the row's end
- *   kq, tp, gates                    as nv_deltanet_chunks.cl
- *   in       [T, C + HV DV + 2 HV]   f32: of it qkv, for the tail
+ *   kq, tp, gates                    as in nv_deltanet_chunks.cl
+ *   in       [T, C + HV DV + 2 HV]   f32; only qkv is read, for the tail
  *
- * A work-group has COLS columns of a value head's state and walks its row.
- * The state is in registers, as the fragments of the last product, and once
- * more in local memory as bf16 and rest, for the first.  A warp computes 16
+ * A work-group has COLS columns of a value head's state and walks its row.  The
+ * state is in registers, as the fragments of the last product, and also in
+ * local memory as bf16 and rest, for the first product.  A warp computes 16
  * tokens and 16 columns of K S, Q S, R, N and O, and 16 rows of S.  K of the
- * next chunk and the next Q, T and P come in as soon as their place is free.
+ * next chunk and the next Q, T and P are loaded as soon as their place is free.
  *
  * Launch    WG = 256; groups (HV * DV / COLS, rows)
  * Defines   DK = DV = 128; CONV 2..8
  * Needs     sm_80; state, kq, tp 16-byte aligned; 170 KiB of local memory
- * Numerics  the state stays f32; products: three of bf16 and rest, f32 sums,
- *           within 2^-15.  Chunks end at absolute multiples of 64, so a
- *           prompt may be cut there without a trace */
+ * Numerics  the state stays f32; products: three products of bf16 and rest,
+ *           f32 sums, within 2^-15.  Chunks end at absolute multiples of 64,
+ *           so cutting a prompt there changes no bit */
 #define LANES   256
 #define COLS    32
 #define SLICES  (DV / COLS)
@@ -34,8 +32,8 @@
 #define IN_LD   (C + HV * DV + 2 * HV)
 #define HISTORY (CONV - 1)
 
-/* Matrices of bf16 in local memory, in pieces of 16 bytes, turned over for
- * the banks: rows of 128, of 64 and of 32. */
+/* Places in bf16 matrices in local memory, in pieces of 16 bytes, swizzled to
+ * avoid bank conflicts: rows of 128, of 64 and of 32 elements. */
 INLINE uint at_128(const uint r, const uint i)
 {
     return r * 16 + (i ^ (r & 7));
@@ -51,7 +49,7 @@ INLINE uint at_32(const uint r, const uint i)
     return r * 4 + (i ^ (r >> 1 & 3));
 }
 
-/* What the row had `back` tokens before its token i. */
+/* Returns the row's input `back` tokens before its token i. */
 INLINE float before(__global const float *in, __global const kv_t *tail,
                     const int i, const int back, const uint channel)
 {
@@ -68,7 +66,7 @@ INLINE void move_tail(__global kv_t *tail, __global const float *in,
     }
 }
 
-/* k or q of a chunk of m tokens: bf16 to [LEN][DK], rests behind them. */
+/* Loads k or q of a chunk of m tokens: bf16 to [LEN][DK], rests behind them. */
 INLINE void load_128(__local uint4 *to, __global const ushort *from,
                      const uint m)
 {
@@ -84,7 +82,7 @@ INLINE void load_128(__local uint4 *to, __global const ushort *from,
     }
 }
 
-/* T or P likewise: [LEN][LEN], and rests. */
+/* Loads T or P in the same way: [LEN][LEN], and rests. */
 INLINE void load_64(__local uint4 *to, __global const ushort *from,
                     const uint m)
 {
@@ -101,7 +99,7 @@ INLINE void load_64(__local uint4 *to, __global const ushort *from,
     }
 }
 
-/* acc [2][4] += a * b, 16 columns. */
+/* acc [2][4] += a * b, for 16 columns. */
 INLINE void mma_pair(float (*acc)[4], const uint *a, const uint *b)
 {
     mma_bf16(acc[0], a[0], a[1], a[2], a[3], b[0], b[1]);
@@ -113,7 +111,7 @@ struct split {
     uint high[4], rest[4];
 };
 
-/* Columns 16 n.. of rows 16 k.. of a matrix [rows][COLS], for b. */
+/* Loads columns 16 n.. of rows 16 k.. of a matrix [rows][COLS], for b. */
 INLINE void load_b(struct split *b, __local const uint4 *from, const uint rows,
                    const uint k, const uint n, const uint lane)
 {
@@ -124,7 +122,7 @@ INLINE void load_b(struct split *b, __local const uint4 *from, const uint rows,
     ldmatrix_trans(b->rest, at + rows * 4);
 }
 
-/* Columns 16 k.. of 16 rows of a [LEN][DK], or of a [LEN][LEN], for a. */
+/* Load columns 16 k.. of 16 rows of a [LEN][DK], or of a [LEN][LEN], for a. */
 INLINE void load_128_a(struct split *a, __local const uint4 *from,
                        const uint row0, const uint k, const uint lane)
 {
@@ -144,9 +142,9 @@ INLINE void load_64_a(struct split *a, __local const uint4 *from,
     ldmatrix(a->rest, at + LEN * 8);
 }
 
-/* x, y [2][4] += 16 rows of k and of q (and rests) times columns 16 n.. of
- * S [DK][COLS].  In all products here the fragments of the next step are
- * loaded before those of this one are used. */
+/* x, y [2][4] += 16 rows of k and of q (and rests) times columns 16 n.. of S
+ * [DK][COLS].  Each product in this file loads the fragments of the next step
+ * before it uses those of the current one. */
 INLINE void times_state(float (*x)[4], float (*y)[4], __local const uint4 *k,
                         __local const uint4 *q, __local const uint4 *s,
                         const uint row0, const uint n, const uint lane)
@@ -174,8 +172,8 @@ INLINE void times_state(float (*x)[4], float (*y)[4], __local const uint4 *k,
     }
 }
 
-/* acc [2][4] += 16 rows of a [LEN][LEN] times columns 16 n.. of b
- * [LEN][COLS].  Products with rests are summed apart. */
+/* acc [2][4] += 16 rows of a [LEN][LEN] times columns 16 n.. of b [LEN][COLS].
+ * Products with rests have their own sum. */
 INLINE void times_chunk(float (*acc)[4], __local const uint4 *a,
                         __local const uint4 *b, const uint row0, const uint n,
                         const uint lane)
@@ -239,7 +237,7 @@ INLINE void add_outer(float (*s)[4], __local const uint4 *k,
     }
 }
 
-/* Two columns c.. of row r, as bf16 and rest (`rows` rows further). */
+/* Writes two columns c.. of row r, as bf16 and rest (`rows` rows further). */
 INLINE void put(__local uint4 *to, const uint rows, const uint r, const uint c,
                 const float x, const float y)
 {
@@ -271,7 +269,7 @@ deltanet_scan(__global float *v, const ulong v_at, __global float *state,
     const uint first = (uint)row[ROW_FIRST], n = (uint)row[ROW_TOKENS];
     const uint slot = (uint)row[ROW_SLOT];
     const uint row0 = warp % 4 * 16; /* this warp's tokens of a chunk, */
-    const uint side = warp / 4;      /* and half of the columns */
+    const uint side = warp / 4;      /* and its half of the columns */
     uint start = 0, turn = 0;
     uint m = min(n, LEN - (uint)row[ROW_POSITION] % LEN);
     float s[4][4];
@@ -303,7 +301,7 @@ deltanet_scan(__global float *v, const ulong v_at, __global float *state,
     for (; start < n; turn ^= 1) {
         const uint next = start + m; /* the next chunk, if there is one */
         const uint next_m = min(n - next, (uint)LEN);
-        const uint t0 = row0 + g, t1 = t0 + 8; /* this item's tokens */
+        const uint t0 = row0 + g, t1 = t0 + 8; /* this work-item's tokens */
         __global float *v0 =
             v + (ulong)(start + t0) * (HV * DV) + side * 16 + c;
         __global float *v1 = v0 + 8 * (HV * DV);
@@ -362,7 +360,7 @@ deltanet_scan(__global float *v, const ulong v_at, __global float *state,
             load_128(q_mem, kq + (ulong)next * (HK * 4 * DK) + 2 * DK, next_m);
         }
         copy_commit();
-        /* N, and N as it enters the state. */
+        /* N, and N as it is added to the state. */
         times_chunk(r, t_mem, r_mem, row0, side, lane);
 #pragma unroll
         for (uint j = 0; j < 2; j++) {

@@ -1,86 +1,95 @@
 /* nv_matmul_decode.cl - products of few tokens, on NVIDIA's matrix units.
  *
- * What matmul.cl computes, with its argument lists: EPILOGUE says which of
- * matmul_store (0), matmul_silu (1) and matmul_add (2) this program holds.
+ * The formulas and argument lists are those of matmul.cl.  EPILOGUE selects the
+ * kernel in this program: matmul_store (0), matmul_silu (1), matmul_add (2).
  *
  *   in     [T, K]  bf16
  *   w      [N, K], silu [2 N, K]  bf16, or quantised (common.cl)
  *   out    [T, ld_out] f32; silu: [T, N] bf16
  *   x      [T, N] f32;  next [T, N] bf16;  ss [T, SS_LD] f32
  *   part   [SPLIT, n_rows, N] f32;  tickets u32 for each tile, 0 before and
- *          after: of add, where work-groups share columns
+ *          after: for add, where work-groups share columns
  *
- * Each weight is read once a tile, straight to registers: that is the fastest
- * way from memory, if enough is asked for at a time (64 KiB a compute unit) and
- * whole lines are.  For the matrix unit row i / 4 of its left operand belongs to
- * lane i.  With one token a load of a warp is 8 rows of w by 32 columns, lane i
- * having 8 columns from i % 4 * 8, and the next load the other half of the
- * lines.  With more it is 4 rows by 64 columns, lane i having row i / 8, and
- * lanes of two such loads exchange halves (mma_rows() of nv.cl), which is
- * quicker then.  Both give the matrix unit the same products.
+ * Loads.  Each weight is read once per tile, straight into registers.  That is
+ * the fastest way from memory, provided that enough is requested at a time (64
+ * KiB per compute unit) and that whole lines are.  In the matrix unit, row i /
+ * 4 of the left operand belongs to lane i.
  *
- * Of 8 bits 16 bytes are 16 columns of a lane, of 4 bits 32: a chunk is SPAN
- * times 64 columns, and its columns meet the matrix unit in SPAN parts, part s
- * being columns 8 s .. 8 s + 7 of each lane.  A lane's columns lie in one
- * group; they become bf16 as they go to the matrix unit.
+ * - With one token, a load of a warp is 8 rows of w by 32 columns: lane i has 8
+ *   columns from i % 4 * 8.  The next load is the other half of the lines.
+ * - With more tokens, a load is 4 rows by 64 columns: lane i has row i / 8.
+ *   Lanes of two such loads exchange halves (mma_rows() of nv.cl), which is
+ *   faster there.
  *
- * A tile has GROUPS groups of BLOCKS blocks of 8 rows (silu: 4 of gate, 4 of
- * up), and a group SPLIT warps: warp s takes the chunks s, s + SPLIT, ...  The
- * operands pass through local memory in slabs of SLAB columns, two at a time.
- * All units of a device read all operands, so what they read is not small where
- * columns are many and rows few.  Then SHARES work-groups have a tile, with
- * SPLIT / SHARES warps of each group and the columns of these; each leaves its
- * sums in `part`, and the last, by ticket, adds up.
+ * Both give the matrix unit the same products.
+ *
+ * Quantised weights.  With 8 bits, 16 bytes are 16 columns of a lane; with 4
+ * bits, 32.  A chunk is SPAN times 64 columns, and its columns reach the matrix
+ * unit in SPAN parts: part s is columns 8 s .. 8 s + 7 of each lane.  A lane's
+ * columns are in one group; they become bf16 on the way to the matrix unit.
+ *
+ * Tiles.  A tile has GROUPS groups of BLOCKS blocks of 8 rows (silu: 4 of gate,
+ * 4 of up).  A group has SPLIT warps: warp s takes the chunks s, s + SPLIT, ...
+ * The operands pass through local memory in slabs of SLAB columns, two at a
+ * time.
+ *
+ * Sharing.  All units of a device read all operands, which is much where
+ * columns are many and rows few.  Then SHARES work-groups have one tile, with
+ * SPLIT / SHARES warps of each group and the columns of these.  Each leaves its
+ * sums in `part`; the last one, by ticket, adds them up.
  *
  * Launch    ITEMS = 32 * GROUPS * SPLIT / SHARES items; dim 0: ceil(N / COLS) *
  *           SHARES groups, COLS = GROUPS * BLOCKS * 8 (silu: * 4); dim 1:
  *           ceil(n_rows / TOKENS)
- * Defines   N, K of the matrix (N: columns of out); EPILOGUE 0..2; TOKENS of
- *           a tile at most: 1 or a multiple of 8; BLOCKS 1, 2, 4..; GROUPS,
- *           SPLIT 1..32; SHARES: 1, or, of add, SPLIT; DEPTH 1..: chunks on
- *           their way; SLAB: K / SHARES or more, else a multiple of
+ * Defines   N, K of the matrix (N: columns of out); EPILOGUE 0..2; TOKENS, the
+ *           most of a tile: 1 or a multiple of 8; BLOCKS 1, 2, 4..; GROUPS,
+ *           SPLIT 1..32; SHARES: 1, or, for add, SPLIT; DEPTH 1..: chunks in
+ *           flight; SLAB: K / SHARES or more, else a multiple of
  *           64 * SPAN * SPLIT / SHARES: of DEPTH of these, or of a divisor of
  *           DEPTH
  * Needs     sm_80; K a multiple of 64 * SPAN, and of SPLIT chunks if shared; N
  *           of 8; local memory for the slabs and, unless shared, for SPLIT sums
- *           of each output, whatever the device admits
+ *           of each output, even beyond what the device reports
  * Numerics  float32.  Sum s of SPLIT is over the chunks c = s mod SPLIT in
  *           order, 16 columns of each at a time; then the sums are added in
  *           order of s.  Of the defines only K, SPLIT and SPAN change any bit.
  *           A quantised weight is rounded to bf16. */
 #define CHUNKS (K / CHUNK)
-#define WARPS  (SPLIT / SHARES) /* of a group */
+#define WARPS  (SPLIT / SHARES) /* per group */
 #define ITEMS  (GROUPS * WARPS * 32)
-#define STEPS  ((CHUNKS + SPLIT - 1) / SPLIT) /* chunks of a warp, at most */
+#define STEPS  ((CHUNKS + SPLIT - 1) / SPLIT) /* most chunks of a warp */
 #define WHOLE  (CHUNKS % (SPLIT * DEPTH) == 0)
 
-/* Whether loads of a warp are whole lines, and lanes exchange halves. */
+/* Whether a warp's loads are whole lines, and lanes exchange halves. */
 #define EXCHANGE (TOKENS > 1)
 
 #define OCTETS  ((TOKENS + 7) / 8)
 #define TILES   ((BLOCKS + 1) / 2) /* of 16 rows */
 #define PARTS   (EPILOGUE == 1 ? 2 : 1)
-#define COLS    (GROUPS * BLOCKS * 8 / PARTS) /* of out, of a work-group */
-#define OUTPUTS ((TOKENS * COLS + ITEMS - 1) / ITEMS) /* of a work-item */
+#define COLS    (GROUPS * BLOCKS * 8 / PARTS) /* columns of out, per
+                                               * work-group */
+#define OUTPUTS ((TOKENS * COLS + ITEMS - 1) / ITEMS) /* per work-item */
 #define AT_ONCE (OUTPUTS < 8 ? OUTPUTS : 8)
 
 #define SLABS       ((K / SHARES + SLAB - 1) / SLAB)
 #define SLAB_CHUNKS (SLABS == 1 ? CHUNKS / SHARES : SLAB / CHUNK)
 #define SLAB_STEPS  ((SLAB_CHUNKS + WARPS - 1) / WARPS)
-#define BETWEEN     (SLAB_STEPS < DEPTH ? SLAB_STEPS : DEPTH) /* slabs */
+#define BETWEEN     (SLAB_STEPS < DEPTH ? SLAB_STEPS : DEPTH) /* steps between
+                                                               * slabs */
 #define KEPT        (TOKENS == 1 ? 4 : 32) /* lanes whose operands differ */
-#define PART        (OCTETS * 2 * KEPT) /* of a chunk; 16 bytes each */
+#define PART        (OCTETS * 2 * KEPT) /* per chunk; 16 bytes each */
 #define HELD        (SLAB_CHUNKS * SPAN * PART)
 
 /* ---- operands ---- */
 
-/* Starts copies of a slab, in the order in which lanes want it: [chunk][part]
- * [octet of tokens][half of the lanes][token, 8 columns].  Work-groups start at
- * different places, so as not to ask for the same at the same time. */
+/* Starts the copies of a slab, in the order in which lanes read it: [chunk]
+ * [part][octet of tokens][half of the lanes][token, 8 columns].  Work-groups
+ * start at different places, so that they do not request the same bytes at the
+ * same time. */
 INLINE void hold(__local uint4 *held, __global const ushort *in, uint share,
                  uint slab, uint n_rows)
 {
-    const uint units = SLAB_CHUNKS * SPAN * 8; /* of 8 columns, of a token */
+    const uint units = SLAB_CHUNKS * SPAN * 8; /* of 8 columns, per token */
     const uint all = min(n_rows, (uint)TOKENS) * units;
     const uint start = (uint)get_group_id(0) % 16 * (all / 16);
 
@@ -92,7 +101,7 @@ INLINE void hold(__local uint4 *held, __global const ushort *in, uint share,
         uint to = ((part * OCTETS + t / 8) * 2 + lane / 4) * KEPT +
                   t % 8 * 4 + lane % 4;
 
-        if (SHARES > 1) { /* others have chunks between */
+        if (SHARES > 1) { /* others have the chunks between */
             c += (chunk / WARPS * (SPLIT - WARPS) + share * WARPS) * 8 * SPAN;
         }
         if (SLABS == 1 || chunk < CHUNKS / SHARES) {
@@ -101,8 +110,8 @@ INLINE void hold(__local uint4 *held, __global const ushort *in, uint share,
     }
 }
 
-/* scale[t] = 1 / sqrt(mean of squares + eps): lane i of a warp sums ss i,
- * i + 32, .., then lanes are folded. */
+/* scale[t] = 1 / sqrt(mean of squares + eps): lane i of a warp sums ss i, i +
+ * 32, .., then lanes are folded. */
 INLINE void find_scales(__local float *scale, __global const float *ss,
                         uint n_rows)
 {
@@ -129,7 +138,7 @@ INLINE void find_scales(__local float *scale, __global const float *ss,
 /* ---- weights ---- */
 
 /* A warp's two loads of each block of w, at this lane's row and columns of the
- * warp's first chunk.  Past the last row, the last again. */
+ * warp's first chunk.  Rows past the last one repeat it. */
 struct rows {
     __global const weight_t *of[BLOCKS][2];
 #if SPAN > 1
@@ -169,7 +178,7 @@ INLINE struct rows find_rows(__global const weight_t *w, uint group, uint split,
     return r;
 }
 
-/* The chunk of a step; a warp whose chunks are used up gets nothing. */
+/* Loads the chunk of a step; a warp without chunks left loads nothing. */
 INLINE void load(struct load v[BLOCKS][2], const struct rows *r, uint step,
                  uint split)
 {
@@ -191,8 +200,8 @@ INLINE void load(struct load v[BLOCKS][2], const struct rows *r, uint step,
     }
 }
 
-/* acc += part times operands, of the rows of BLOCKS blocks; two of these are
- * the 16 rows of a left operand. */
+/* acc += part times operands, for the rows of BLOCKS blocks; two blocks are the
+ * 16 rows of a left operand. */
 INLINE void multiply(float acc[TILES][OCTETS][4], uint4 w[2 * TILES][2],
                      __local const uint4 *held, uint n_rows)
 {
@@ -260,12 +269,13 @@ INLINE void chunk(float acc[TILES][OCTETS][4], struct load v[BLOCKS][2],
 
 /* Tensors at the first token and column of the work-group. */
 struct target {
-    __global float *out; /* x of add */
+    __global float *out; /* for add: x */
     __global ushort *next;
     __global float *ss;
     __global const float *bias, *gamma; /* bias NULL: none */
-    uint ld, n_rows, n_cols;            /* of the tile that there are */
-    __global float *part;               /* shares: [SPLIT, apart], of add */
+    uint ld, n_rows, n_cols;            /* rows and columns of the tile that
+                                         * exist */
+    __global float *part;               /* shares: [SPLIT, apart], for add */
     __global uint *ticket;
     ulong apart;
 };
@@ -274,8 +284,8 @@ struct sums {
     float v[WARPS][PARTS][SHARES > 1 ? 1 : TOKENS][COLS];
 };
 
-/* A warp's sums: lane i has those of row i / 4 of each block, as the matrix
- * unit had them (mma_rows()), of two tokens. */
+/* Stores a warp's sums: lane i has those of row i / 4 of each block, in the
+ * matrix unit's order (mma_rows()), for two tokens. */
 INLINE void leave(__local struct sums *to, const struct target *g,
                   float acc[TILES][OCTETS][4], uint group, uint split,
                   uint share, uint lane)
@@ -309,8 +319,8 @@ INLINE void leave(__local struct sums *to, const struct target *g,
     }
 }
 
-/* Whether this work-group is the last of those that share columns, and what
- * the others left is there. */
+/* Returns whether this work-group is the last of those that share columns, and
+ * makes the sums of the others visible. */
 INLINE bool is_last(const struct target *g, __local uint *turn)
 {
     barrier(CLK_GLOBAL_MEM_FENCE | CLK_LOCAL_MEM_FENCE);
@@ -336,10 +346,11 @@ INLINE float total(__local const struct sums *s, uint part, uint t, uint j)
     return sum;
 }
 
-/* ---- what becomes of them ---- */
+/* ---- epilogues ---- */
 
-/* What an output of add needs besides its sum, read before it is written, that
- * of the first AT_ONCE of a work-item long before. */
+/* Values that an output of add needs besides its sum.  They are read before the
+ * output is written; those of a work-item's first AT_ONCE outputs, long
+ * before. */
 struct beside {
     float x, bias, gamma;
     float sum; /* if shared */
@@ -426,7 +437,7 @@ INLINE void finish(const struct target *g, struct beside *b,
     }
 }
 
-/* ---- the whole ---- */
+/* ---- the kernels ---- */
 
 INLINE void products(const struct target *g, __global const weight_t *w,
                      __global const ushort *in, __global const float *ss,
@@ -459,7 +470,7 @@ INLINE void products(const struct target *g, __global const weight_t *w,
         #pragma unroll
         for (uint d = 0; d < DEPTH; d++) {
             const uint slab = (step + d) / SLAB_STEPS;
-            const uint c = (step + d) * WARPS + split; /* of the share's */
+            const uint c = (step + d) * WARPS + split; /* within the share */
 
             if (d % BETWEEN == 0 && (step + d) % SLAB_STEPS == 0 &&
                 step + d < STEPS) {

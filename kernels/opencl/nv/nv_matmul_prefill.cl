@@ -1,34 +1,35 @@
 /* nv_matmul_prefill.cl - products of many tokens, on NVIDIA's matrix units.
  *
- * What matmul.cl computes, with its argument lists: EPILOGUE says which of
- * matmul_store (0), matmul_silu (1) and matmul_add (2) this program holds.
+ * The formulas and argument lists are those of matmul.cl.  EPILOGUE selects the
+ * kernel in this program: matmul_store (0), matmul_silu (1), matmul_add (2).
  *
  *   in     [T, K]  bf16
  *   w      [N, K], silu [2 N, K]  bf16
  *   out    [T, ld_out] f32; silu: [T, N] bf16
  *   x      [T, N] f32;  next [T, N] bf16;  ss [T, SS_LD] f32: store and silu
- *          read the first of each token only: nv_norm_fold.cl goes before
+ *          read only the first of each token: nv_norm_fold.cl runs before
  *
  * A work-group has a tile of TILE_T tokens by TILE_W rows of w (silu: of each
- * 16 rows 8 of gate and the same 8 of up).  Columns come in stages of 64 to
- * local memory.  There a row is 8 units of 16 bytes, unit u of row r at
- * u ^ r % 8: so that neither copies nor ldmatrix meet in a bank, and as wgmma
- * wants it.
+ * 16 rows, 8 of gate and the same 8 of up).  Columns arrive in local memory in
+ * stages of 64.  A row of a stage is 8 units of 16 bytes, with unit u of row r
+ * at u ^ r % 8.  So neither copies nor ldmatrix have bank conflicts, and wgmma
+ * requires this layout.
  *
- * WGMMA 1: a warpgroup of four warps multiplies 64 tokens by all of TILE_W,
- * straight from local memory, and a stage is copied while the two before it
- * are multiplied.  WGMMA 0: a warp multiplies 64 by 64.
+ * - WGMMA 1: a warpgroup of four warps multiplies 64 tokens by all of TILE_W,
+ *   straight from local memory.  A stage is copied while the two before it are
+ *   multiplied.
+ * - WGMMA 0: a warp multiplies 64 by 64.
  *
- * Launch    ITEMS items; dim 0: ceil(rows of w / TILE_W), dim 1: ceil(n_rows /
- *           TILE_T).  Tiles are taken in bands of BAND tiles of tokens, for
- *           the sake of the cache
+ * Launch    ITEMS work-items; dim 0: ceil(rows of w / TILE_W), dim 1:
+ *           ceil(n_rows / TILE_T).  Tiles are taken in bands of BAND tiles of
+ *           tokens, to reuse the cache
  * Defines   N, K of the matrix (N: columns of out); EPILOGUE 0..2; WGMMA 0, 1;
  *           STAGES 3..; BAND 1..; TILE_T a multiple of 64, TILE_W 128 or 256:
  *           ITEMS, 128 for each 64 of TILE_T or (WGMMA 0) 32 for each 64 by 64,
  *           is 128..512
  * Needs     sm_80; WGMMA: sm_90a.  K a multiple of 64, N of 8; 128 * STAGES *
- *           (TILE_T + TILE_W) bytes of local memory and 4 * TILE_T, whatever
- *           the device admits to
+ *           (TILE_T + TILE_W) bytes of local memory and 4 * TILE_T, even beyond
+ *           what the device reports
  * Numerics  one sum in float32, by 16 columns at a time in their order.  Of
  *           the defines only K, and WGMMA maybe, change any bit. */
 #define STEP   64 /* columns of a stage */
@@ -36,8 +37,8 @@
 #define PARTS  (EPILOGUE == 1 ? 2 : 1)
 #define TILE_N (TILE_W / PARTS) /* columns of out */
 
-/* What a warp has the sums of: M_TILES times 16 tokens, N_TILES times 8 rows
- * of w; WARPS_T of them have the tokens of a tile. */
+/* The sums of a warp: M_TILES times 16 tokens, N_TILES times 8 rows of w;
+ * WARPS_T warps cover the tokens of a tile. */
 #if WGMMA
 #define WGMMA_2(w) wgmma_##w
 #define WGMMA_1(w) WGMMA_2(w)
@@ -56,19 +57,20 @@
 #define BATCHES (M_TILES * 2 * N_TILES / BATCH)
 
 #define UNITS  8            /* of 16 bytes, of a row in a stage */
-#define PASS   (ITEMS / 8)  /* rows that all items copy at once */
+#define PASS   (ITEMS / 8)  /* rows that all work-items copy at once */
 #define STAGE  ((TILE_T + TILE_W) * UNITS)
 
 /* ---- copies ---- */
 
-/* What an item copies: unit id % 8 of every PASS-th row from id / 8. */
+/* The source of a work-item's copies: unit id % 8 of every PASS-th row from id
+ * / 8. */
 struct source {
     __global const ushort *in, *w;
-    uint n_in, n_w; /* how many of these rows there are */
+    uint n_in, n_w; /* how many of these rows exist */
 };
 
-/* Rows of w in a tile: plainly one after the other; silu: 8 of gate, 8 of up,
- * so PASS rows of the tile are PASS / 2 of either. */
+/* Rows of w in a tile are consecutive; silu: 8 of gate, then 8 of up, so PASS
+ * rows of the tile are PASS / 2 of either. */
 INLINE struct source find_source(__global const ushort *in,
                                  __global const ushort *w, uint t0, uint j0,
                                  uint n_rows)
@@ -85,7 +87,7 @@ INLINE struct source find_source(__global const ushort *in,
     return s;
 }
 
-/* A row that is not there becomes zeros. */
+/* Copies rows; a row that does not exist becomes zeros. */
 INLINE void fetch_rows(__local uint4 *to, __global const ushort *from,
                        const uint n_tile, const uint pitch, const uint n)
 {
@@ -133,7 +135,8 @@ INLINE void sums(float acc[M_TILES][N_TILES][4], const struct source *s,
 
         copy_wait(STAGES - 3);
         wgmma_publish();
-        barrier(CLK_LOCAL_MEM_FENCE); /* and all are done with step - 2 */
+        barrier(CLK_LOCAL_MEM_FENCE); /* all work-items are done with step -
+                                       * 2 */
         wgmma_begin();
         #pragma unroll
         for (uint k = 0; k < STEP / 16; k++) {
@@ -149,9 +152,9 @@ INLINE void sums(float acc[M_TILES][N_TILES][4], const struct source *s,
     wgmma_wait(0);
 }
 #else
-/* acc += a stage.  ldmatrix takes from lane i of 32 the address of a row: for
- * 16 tokens row i % 16, unit i / 16; for 16 rows of w row i % 8 and 8 more of
- * i / 16, unit i / 8 % 2.  a, b: this lane's unit of the first 16 columns. */
+/* acc += a stage.  Lane i of 32 gives ldmatrix the address of a row.  For 16
+ * tokens: row i % 16, unit i / 16; for 16 rows of w: row i % 8 plus 8 times i /
+ * 16, unit i / 8 % 2.  a, b: this lane's unit of the first 16 columns. */
 INLINE void multiply(float acc[M_TILES][N_TILES][4], __local const uint4 *stage,
                      uint a, uint b)
 {
@@ -209,15 +212,16 @@ INLINE void sums(float acc[M_TILES][N_TILES][4], const struct source *s,
 }
 #endif
 
-/* ---- what becomes of them ---- */
+/* ---- epilogues ---- */
 
 /* Tensors at the tile's first token and column. */
 struct target {
-    __global float *out; /* x of add */
+    __global float *out; /* for add: x */
     __global ushort *next;
     __global float *ss;
     __global const float *bias, *gamma; /* bias NULL: none */
-    uint ld, n_rows, n_cols;            /* of the tile that there are */
+    uint ld, n_rows, n_cols;            /* rows and columns of the tile that
+                                         * exist */
 };
 
 INLINE void finish_store(const struct target *g, const float *d, uint t, uint j,
@@ -249,8 +253,8 @@ INLINE void finish_silu(const struct target *g, const float *gate,
     }
 }
 
-/* x is what was there, gamma that of these columns.  Four lanes together have
- * the 8 columns of a part of ss. */
+/* x: the value to add to; gamma: that of these columns.  Four lanes together
+ * have the 8 columns of a part of ss. */
 INLINE void finish_add(const struct target *g, const float *d, uint t, uint j,
                        float2 x, float2 gamma)
 {
@@ -278,7 +282,7 @@ INLINE void finish_add(const struct target *g, const float *d, uint t, uint j,
     }
 }
 
-/* Where batch b of this lane begins: token and column of the tile. */
+/* Returns where batch b of this lane begins: token and column of the tile. */
 INLINE uint2 find_batch(uint b)
 {
     const uint lane = get_local_id(0) % 32, warp = get_local_id(0) / 32;
@@ -301,7 +305,7 @@ INLINE void load_batch(float2 *x, const struct target *g, uint2 at)
     }
 }
 
-/* d: of the batch's BATCH tiles, sums of this row. */
+/* d: sums of this row, in the batch's BATCH tiles. */
 INLINE void finish_batch(const struct target *g, float d[][4], uint i, uint2 at,
                          float scale, const float2 *x)
 {
@@ -327,8 +331,8 @@ INLINE void finish_batch(const struct target *g, float d[][4], uint i, uint2 at,
     }
 }
 
-/* add: x of a batch is asked for before the one before it is finished, and all
- * of a batch' gamma before any of it is stored. */
+/* For add, x of a batch is requested before the previous batch is finished, and
+ * all gamma of a batch before any of its outputs is stored. */
 INLINE void finish(const struct target *g, float acc[M_TILES][N_TILES][4],
                    __local const float *scale)
 {
@@ -351,10 +355,10 @@ INLINE void finish(const struct target *g, float acc[M_TILES][N_TILES][4],
     }
 }
 
-/* ---- the whole ---- */
+/* ---- the kernels ---- */
 
-/* Which tile a work-group has: bands of BAND tiles of tokens, in each the
- * tiles of one column of tiles after the other. */
+/* Returns the tile of a work-group: bands of BAND tiles of tokens, and in each
+ * band one column of tiles after the other. */
 INLINE uint2 find_tile(void)
 {
     const uint n_n = get_num_groups(0), n_t = get_num_groups(1);

@@ -1,11 +1,12 @@
-/* nv_norm_fold.cl - the sums of squares of a token, folded into one.
+/* nv_norm_fold.cl - folds the sums of squares of a token into one.
  *
- * ss[t, 0] = sum_i ss[t, i], and the others are 0: whoever sums them gets the
- * same.  nv_matmul_prefill.cl reads the first alone.
+ *     ss[t, 0] = sum_i ss[t, i];  ss[t, i] = 0 for i > 0
+ *
+ * The sum of all is unchanged.  nv_matmul_prefill.cl reads only the first.
  *
  *   ss     [T, SS_LD] f32; tokens first .. first + n_rows
  *
- * Launch    256 items, a warp a token; dim 0: ceil(n_rows / 8)
+ * Launch    256 work-items, a warp a token; dim 0: ceil(n_rows / 8)
  * Needs     sm_80
  * Numerics  lane i of 32 sums i, i + 32, ..; lanes are folded i and i + 16,
  *           then + 8, + 4, + 2, + 1 */

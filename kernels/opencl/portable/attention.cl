@@ -1,4 +1,4 @@
-/* attention.cl - what an attention layer does between its two products.
+/* attention.cl - an attention layer between its two products.
  *
  *   attention_prepare, for each token at position p:
  *     query[t, h] = rotate(norm(q[t, h], q_norm), p)
@@ -14,7 +14,7 @@
  *   kv     of the layer: block b is [2, NKV, BLOCK_TOKENS, HD] KV_DTYPE
  *   q_norm, k_norm [HD] f32 or absent
  *   rope   [context, R/2, 2] f32: cosine, sine
- *   part, tickets: not used here; for kernels that split the context
+ *   part, tickets: unused here; for kernels that split the context
  *
  * Launch    prepare: a group of WG per (head of NH + NKV, token);
  *           attention: one per (TILE_ROWS tokens, query head)
@@ -23,7 +23,7 @@
  *           local memory
  * Numerics  float32; scores: lane j of 16 sums dimensions j, j + 16, .. by
  *           fma, then fold16; softmax and y in turns of 64 absolute positions,
- *           y in order of position: a token's bits depend on no other's */
+ *           y in order of position.  A token's bits depend on no other token */
 #define SPAN  64 /* positions of a turn */
 #define GROUP (NH / NKV)
 #define Q_LD  (GATED ? 2 * HD : HD)
@@ -32,7 +32,7 @@
 #define IN_LD (V_AT + NKV * HD)
 #define PLANE ((ulong)BLOCK_TOKENS * HD) /* k or v of a head in a block */
 
-/* Where k of position p and kv head h lies; v is V_PLANES further. */
+/* Offset of k for position p and kv head h; v is V_PLANES further. */
 #define V_PLANES (NKV * PLANE)
 
 static ulong kv_place(__global const int *table, uint p, uint h)
@@ -42,7 +42,7 @@ static ulong kv_place(__global const int *table, uint p, uint h)
     return (block * 2 * NKV + h) * PLANE + (ulong)(p % BLOCK_TOKENS) * HD;
 }
 
-/* Every item's x, in order. */
+/* Sums x of all work-items, in order. */
 static float sum_of(__local float *part, float x)
 {
     float sum = 0.0f;
@@ -94,7 +94,7 @@ attention_prepare(__global float *query, ulong query_at, __global kv_t *kv,
 {
     __local float head[HD], part[WG];
     const uint lane = get_local_id(0), h = get_group_id(0);
-    const uint t = get_group_id(1), kh = h - NH; /* of a key */
+    const uint t = get_group_id(1), kh = h - NH; /* index among key heads */
     const bool is_query = h < NH;
     const uint p = TOKEN(meta, t)[TOKEN_POSITION];
     __global const int *row = ROW(meta, TOKEN(meta, t)[TOKEN_ROW]);
@@ -119,7 +119,7 @@ attention_prepare(__global float *query, ulong query_at, __global kv_t *kv,
 
 /* ---- one turn ---- */
 
-/* n <= 16 values from element i of the cache, and zeros. */
+/* Loads n <= 16 values from element i of the cache, and zeros behind. */
 static float16 kv_rest(__global const kv_t *kv, ulong i, uint n)
 {
     float part[16];
@@ -140,7 +140,7 @@ static float16 local_rest(__local const float *x, uint n)
     return vload16(0, part);
 }
 
-/* s[i, lane] = q[i] . k at this item's position, for n queries. */
+/* s[i, lane] = q[i] . k at this work-item's position, for n queries. */
 static void scores(__local float *s, __local const float *q, uint n,
                    __global const kv_t *kv, ulong at)
 {
@@ -198,7 +198,8 @@ static void values(__local float *y, __local const float *s, float factor,
     }
 }
 
-/* Query i's weights of the turn; its top and total go on. */
+/* Turns query i's scores of the turn into weights, and updates its top and
+ * total. */
 static void weigh(__local float *s, uint valid, __local float *top,
                   __local float *total, __local float *factor)
 {
@@ -216,7 +217,7 @@ static void weigh(__local float *s, uint valid, __local float *top,
     *top = high;
 }
 
-/* ---- a run of n tokens of one row from token t ---- */
+/* ---- n tokens of one row, from token t ---- */
 
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 attention(__global operand_t *y, ulong y_at, __global float *part,

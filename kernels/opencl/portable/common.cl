@@ -1,20 +1,21 @@
-/* common.cl - what comes before every kernel: dtypes, the step, arithmetic.
+/* common.cl - the text that precedes every kernel: dtypes, the step,
+ * arithmetic.
  *
- * Defines   those of launch.h; of a program that reads matrices or writes
- *           their operands: W_DTYPE 0 f32, 1 bf16, 2 f16, OPERAND_DTYPE 0 f32,
- *           1 bf16; where they are quantised, W_BITS 4 or 8, W_GROUP 32, 64 or
- *           128, and W_DTYPE is of the scales and biases
+ * Defines   those of launch.h; in programs that read matrices or write their
+ *           operands, also W_DTYPE 0 f32, 1 bf16, 2 f16, and OPERAND_DTYPE 0
+ *           f32, 1 bf16; for quantised matrices also W_BITS 4 or 8, W_GROUP 32,
+ *           64 or 128, with W_DTYPE the dtype of the scales and biases
  * Numerics  nothing is contracted: a product and a sum are rounded once only
- *           where fma() says so, so a value's bits depend on no vectorising,
- *           and on no compiler that keeps to OpenCL 1.2
+ *           where fma() is written.  A value's bits therefore do not depend on
+ *           vectorising, nor on the compiler, if it conforms to OpenCL 1.2
  *
- * A tensor is two arguments, a pointer and the offset of its element 0; one
- * that is absent has the offset ABSENT. */
+ * A tensor is two arguments: a pointer, and the offset of its element 0.  An
+ * absent tensor has the offset ABSENT. */
 #pragma OPENCL FP_CONTRACT OFF
 
 #define ABSENT ULONG_MAX
 
-/* The step, see opencl.h. */
+/* The step's meta buffer, see host/opencl.h. */
 #define ROW_INTS        8
 #define ROW(meta, r)    ((meta) + META_ROWS + (r) * ROW_INTS)
 #define ROW_FIRST       0
@@ -62,7 +63,7 @@ static float16 from_bf16x16(ushort16 h)
     return as_float16(convert_uint16(h) << 16);
 }
 
-/* To nearest, ties to even; a NaN stays one. */
+/* Rounds to nearest, ties to even; a NaN stays a NaN. */
 static ushort to_bf16(float f)
 {
     uint bits = as_uint(f);
@@ -117,7 +118,7 @@ static kv_t kv_of(float f)
 #endif
 }
 
-/* f as it will be read back. */
+/* f as it is read back from the cache. */
 static float kv_rounded(float f)
 {
 #if KV_DTYPE == 0
@@ -129,7 +130,7 @@ static float kv_rounded(float f)
 #endif
 }
 
-/* Element i of dtype W_DTYPE. */
+/* Element i, of dtype W_DTYPE. */
 static float scale_get(__global const scale_t *p, ulong i)
 {
 #if !defined(W_DTYPE) || W_DTYPE == 0
@@ -141,11 +142,11 @@ static float scale_get(__global const scale_t *p, ulong i)
 #endif
 }
 
-/* A matrix [rows, k], and the scale and bias of each of its groups. */
+/* A matrix [rows, k], with a scale and a bias for each group if quantised. */
 typedef struct {
     __global const weight_t *w;
-    __global const scale_t *pairs; /* of a quantised one: [rows, k / W_GROUP]
-                                    * [2], behind w */
+    __global const scale_t *pairs; /* if quantised: [rows, k / W_GROUP][2],
+                                    * behind w */
 } matrix_t;
 
 #if !defined(W_BITS) || W_BITS == 0
@@ -175,7 +176,7 @@ static float16 weight_get16(matrix_t m, ulong i)
 
 #else
 
-/* at: bytes; n: elements. */
+/* at: offset in bytes; n: elements. */
 static matrix_t matrix_of(__global const weight_t *w, ulong at, ulong n)
 {
     const matrix_t m = {
@@ -196,7 +197,7 @@ static float weight_get(matrix_t m, ulong i)
     return fma((float)q, scale_get(m.pairs, g), scale_get(m.pairs, g + 1));
 }
 
-/* From a multiple of 16. */
+/* i must be a multiple of 16. */
 static float16 weight_get16(matrix_t m, ulong i)
 {
     const ulong g = i / W_GROUP * 2;
@@ -245,7 +246,7 @@ static operand_t operand_of(float f)
 
 /* ---- arithmetic ---- */
 
-/* exp(x) within 2 ulp, bit for bit that of kernels/cpu/simd_math.h: 0 below
+/* exp(x) within 2 ulp, bit for bit that of kernels/isa/simd_math.h: 0 below
  * -87.3, saturates above 88.3, NaN stays NaN. */
 static float exp_of(float in)
 {
@@ -277,7 +278,7 @@ static float silu_of(float x)
     return x * sigmoid_of(x);
 }
 
-/* Lanes fold i and i+8, then +4, +2, +1. */
+/* Folds lanes i and i+8, then +4, +2, +1. */
 static float fold8(float8 a)
 {
     float4 b = a.lo + a.hi;
@@ -291,15 +292,15 @@ static float fold16(float16 a)
     return fold8(a.lo + a.hi);
 }
 
-/* ---- what a norm leaves to the product behind it ---- */
+/* ---- operands that a norm leaves for the product behind it ---- */
 
-/* x [H] of a token becomes its operand for the next norm, in two parts:
+/* x [H] of a token becomes the operand of the next norm, in two parts:
  *
  *     next[c] = operand(x[c] gamma[c])            [T, H]
  *     ss[c / 8] = sum of x[c]^2 over 8 columns    [T, SS_LD]
  *
- * and whoever multiplies with next scales its finished sums by norm_scale().
- * A bf16 has float32's range, so rounding before the scale costs nothing. */
+ * A kernel that multiplies with next scales its finished sums by norm_scale().
+ * Rounding before the scale loses nothing, as bf16 has float32's range. */
 #define NORM_PART 8
 #define SS_LD     ((H + NORM_PART - 1) / NORM_PART)
 

@@ -1,4 +1,4 @@
-/* deltanet.cl - what a Gated DeltaNet layer does between its two products.
+/* deltanet.cl - a Gated DeltaNet layer between its two products.
  *
  * For each token of a row, in order, and each value head h of key head g:
  *     c = silu(sum_{j<CONV} conv[., j] u_{t-CONV+1+j}) of q_g, k_g and v_h
@@ -12,16 +12,17 @@
  *   y      [T, HV, DV] operand dtype
  *   state  [slots, HV, DK, DV] f32, tail [slots, CONV - 1, C] KV_DTYPE
  *   conv   [C, CONV], a_log, dt_bias [HV], norm [DV] f32
- *   o, tickets: not used here; for kernels that share a head among groups
+ *   o, tickets: unused here; for kernels that share a head among groups
  *
- * What lies before the row's first token comes from the tail, and whatever is
- * history is rounded to its dtype.
+ * Inputs before the row's first token come from the tail.  All past inputs are
+ * rounded to the tail's dtype.
  *
  * Launch    a group of WG per (key head, row)
  * Defines   WG 64, OPERAND_DTYPE
  * Needs     (2 DK + DV + WG) * 4 bytes of local memory
- * Numerics  float32; one arithmetic for both kinds, token by token; sums over
- *           DK: four partial ones by i mod 4, then (0+1) + (2+3), as the cpu */
+ * Numerics  float32; the same arithmetic for both kinds of rows, token by
+ *           token; sums over DK: four partial sums by i mod 4, then
+ *           (0+1) + (2+3), as on the cpu */
 #define VALUES (HV / HK) /* value heads of a key head */
 #define Z_AT   C
 #define B_AT   (C + HV * DV)
@@ -29,7 +30,7 @@
 #define IN_LD  (A_AT + HV)
 #define L2_EPS 1e-6f
 
-/* Every item's x, in order. */
+/* Sums x of all work-items, in order. */
 static float sum_of(__local float *part, float x)
 {
     float sum = 0.0f;
@@ -43,7 +44,8 @@ static float sum_of(__local float *part, float x)
     return sum;
 }
 
-/* Channel c of the row's token i; in0 is its first token's row. */
+/* Convolves channel c at the row's token i; in0 is the input of its first
+ * token. */
 static float convolve(__global const float *in0, __global const kv_t *tail,
                       __global const float *conv, uint c, uint i)
 {
@@ -62,8 +64,8 @@ static float convolve(__global const float *in0, __global const kv_t *tail,
     return silu_of(sum);
 }
 
-/* out [2, DK] := q and k of key head g, each made a unit vector; q is scaled
- * by 1 / sqrt(DK). */
+/* out [2, DK] := q and k of key head g, each normalised to a unit vector; q is
+ * also scaled by 1 / sqrt(DK). */
 static void convolve_units(__local float *out, __local float *part,
                            __global const float *in0,
                            __global const kv_t *tail,
@@ -114,7 +116,7 @@ static void put_n(__global float *p, float16 a, uint n)
     }
 }
 
-/* Columns j .. j + n of a state go one token further; v becomes o. */
+/* Advances columns j .. j + n of a state by one token; v becomes o. */
 static void recur(__global float *s, __local float *v, __local const float *q,
                   __local const float *k, float decay, float beta, uint j,
                   uint n)
@@ -235,7 +237,7 @@ deltanet(__global operand_t *y, ulong y_at, __global float *o, ulong o_at,
             barrier(CLK_LOCAL_MEM_FENCE);
         }
     }
-    barrier(CLK_GLOBAL_MEM_FENCE); /* all have read the old tail */
+    barrier(CLK_GLOBAL_MEM_FENCE); /* all work-items have read the old tail */
     for (uint d = lane; d < DK; d += WG) {
         shift_tail(tail0, in0, g * DK + d, n);
         shift_tail(tail0, in0, (HK + g) * DK + d, n);

@@ -1,12 +1,13 @@
-/* dequantise.cl - a quantised matrix as bf16, for a product of many tokens.
+/* dequantise.cl - widens a quantised matrix to bf16, for a product of many
+ * tokens.
  *
  *     out[i] = bf16(scale q + bias)
  *
  *   out  [rows, k]  bf16, 16 bytes aligned
  *   w    [rows, k]  quantised (common.cl), 8 bytes aligned
  *
- * Launch    global = rows * k / 8, rounded up; any local size: an item is 8
- *           columns of a row, read and written in one go
+ * Launch    global = rows * k / 8, rounded up; any local size: a work-item
+ *           reads and writes 8 columns of a row at once
  * Defines   W_DTYPE, W_BITS 4 or 8, W_GROUP
  * Needs     little-endian; k is a multiple of W_GROUP
  * Numerics  float32, rounded once, then to bf16 */

@@ -1,12 +1,12 @@
-/* fill.cl
+/* fill.cl - fills memory with a value.
  *
  * out[i] = value, 0 <= i < n
  *
  *   fill      uint4: out [n] of 16 bytes
  *   fill16    ushort: out [n] of 2 bytes
  *
- * Launch    any number of items; each goes on in strides of all of them
- * Numerics  bits */
+ * Launch    any number of work-items; each strides by their number
+ * Numerics  copies bits */
 __kernel void fill(__global uint4 *out, const ulong at, const uint value,
                    const ulong n)
 {

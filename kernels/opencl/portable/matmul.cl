@@ -1,4 +1,4 @@
-/* matmul.cl - products of operands and a stored matrix, with what follows.
+/* matmul.cl - products of operands and a stored matrix, with fused epilogues.
  *
  *     store  out[t, j] = s_t sum_k in[t, k] w[j, k] (+ bias[j])
  *     silu   out[t, j] = operand(silu(s_t g) (s_t u)),
@@ -11,18 +11,19 @@
  *   w      [n, k], silu [2 n, k]  W_DTYPE, or quantised (common.cl)
  *   out    [T, ld_out] f32; silu: [T, n] operand dtype
  *   x      [T, n = H] f32;  next [T, H] operand dtype;  ss [T, SS_LD] f32
- *   part, tickets: not used here; for kernels that share columns
+ *   part, tickets: unused here; for kernels that share columns
  *
- * Tokens first .. first + n_rows of each.
+ * Each kernel handles tokens first .. first + n_rows.
  *
- * Launch    global = (rows of w / 8, n_rows / TILE_ROWS), each rounded up.  Any
- *           local size: an item is 8 rows of w through TILE_ROWS tokens
+ * Launch    global = (rows of w / 8, n_rows / TILE_ROWS), each rounded up.
+ *           Any local size: a work-item multiplies 8 rows of w with
+ *           TILE_ROWS tokens
  * Defines   W_DTYPE, W_BITS, W_GROUP, OPERAND_DTYPE, TILE_ROWS
  * Needs     nothing of n and k
  * Numerics  float32: lane j of 16 sums k = j, j + 16, .. by fma, then fold16,
- *           as the cpu; one arithmetic whatever the tile and the other rows */
-#define COLS 8 /* rows of w of an item */
-#define PAIR 2 /* tokens that share a read of them */
+ *           as on the cpu; the same arithmetic for every tile and other rows */
+#define COLS 8 /* rows of w per work-item */
+#define PAIR 2 /* tokens that share a read of w */
 
 static float16 weight_rest(matrix_t w, ulong i, uint n)
 {
@@ -44,7 +45,7 @@ static float16 operand_rest(__global const operand_t *x, ulong i, uint n)
     return vload16(0, part);
 }
 
-/* sum[r][c] = in row r times w row c; row[c], of[r] are where they begin. */
+/* sum[r][c] = in row r times w row c; of[r] and row[c] are their offsets. */
 static void products(float sum[PAIR][COLS], __global const operand_t *in,
                      const ulong *of, matrix_t w, const ulong *row, uint k)
 {
@@ -91,7 +92,7 @@ static void products(float sum[PAIR][COLS], __global const operand_t *in,
     }
 }
 
-/* Where the operands of tokens t and t + 1 begin; past the end, the last. */
+/* Sets the offsets of tokens t and t + 1; past the end, of the last token. */
 static void find_rows(ulong *of, ulong in_at, uint t, uint end, uint k)
 {
     for (uint r = 0; r < PAIR; r++) {

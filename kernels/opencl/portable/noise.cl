@@ -1,12 +1,12 @@
-/* noise.cl
+/* noise.cl - fills a tensor with pseudo-random values.
  *
  * out[i] = width u_i, u_i uniform in [-1, 1) and drawn from (seed, i),
  * 0 <= i < n; n counts pieces of 16 bytes
  *
  *   out  uint4 [n]: elements of NOISE_DTYPE
  *
- * Launch    any number of items; each goes on in strides of all of them
- * Defines   NOISE_DTYPE 0 f32, 1 bf16, 2 f16, 3 bits as they are drawn
+ * Launch    any number of work-items; each strides by their number
+ * Defines   NOISE_DTYPE 0 f32, 1 bf16, 2 f16, 3 raw bits
  * Numerics  16 bits of u in a 16-bit element, 24 in a float32 */
 static uint mix(uint x)
 {

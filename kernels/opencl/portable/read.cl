@@ -1,12 +1,12 @@
-/* read.cl
+/* read.cl - measures the read bandwidth.
  *
- * Reads in [n], to see how fast that goes; out is written only if the sum of
- * its bits is one that it never is.
+ * Reads in [n].  out is written only if the xor of the values is a pattern
+ * that does not occur, so that the compiler cannot drop the reads.
  *
  *   out  uint4 [1]
  *   in   uint4 [n]
  *
- * Launch    any number of items; each goes on in strides of all of them
+ * Launch    any number of work-items; each strides by their number
  * Numerics  none */
 __kernel void read_all(__global uint4 *out, const ulong out_at,
                        __global const uint4 *in, const ulong in_at,

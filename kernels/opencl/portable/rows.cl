@@ -1,4 +1,4 @@
-/* rows.cl - token by token: the embedding, and a norm's first part.
+/* rows.cl - token by token: the embedding, and the first part of a norm.
  *
  *     embed  x[t] = E[ids[t]]                            and next, ss of x
  *     norm   next[i], ss[i] of x[t], t = ids[i] or i     (common.cl)
@@ -9,13 +9,15 @@
  *   e      [V, H]      W_DTYPE, or quantised (common.cl)
  *   gamma  [H]         f32, of the norm that comes next
  *
- * Launch    global = (SS_LD, n), any local size: an item is 8 columns of a row
+ * Launch    global = (SS_LD, n), any local size: a work-item handles 8 columns
+ *           of a row
  * Defines   W_DTYPE, W_BITS, W_GROUP of e, OPERAND_DTYPE
  * Needs     nothing of H
- * Numerics  exact but for next (rounded once) and ss (8 squares, each rounded,
- *           folded +4, +2, +1) */
+ * Numerics  exact except for next (rounded once) and ss (8 squares, each
+ *           rounded, folded +4, +2, +1) */
 
-/* next and ss of 8 columns from c; x0, next0 [H], ss0 [SS_LD] of the row. */
+/* Writes next and ss of 8 columns from c; x0, next0 [H], ss0 [SS_LD] of the
+ * row. */
 static void part_out(__global operand_t *next0, __global float *ss0,
                      __global const float *x0, __global const float *gamma,
                      uint c)

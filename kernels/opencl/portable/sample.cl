@@ -1,35 +1,36 @@
-/* sample.cl - a token out of a row of logits: common/sampling/sampling.h, steps 1 to 8.
+/* sample.cl - draws a token from a row of logits: steps 1 to 8 of
+ * common/sampling/sampling.h.
  *
  *     sample_adjust    adjusted[i] = bias and penalties of logits[i]
- *     sample_scan      each part of PART ids: the best one; is all finite
- *     sample_sum       and for logprobs its sum of exponents
+ *     sample_scan      for each part of PART ids: the best id; all finite?
+ *     sample_sum       for logprobs, each part's sum of exponentials
  *     sample_draw      the token
- *     sample_logprobs  its logprob and those of the best, of logits
+ *     sample_logprobs  logprobs of the token and of the best ids, from logits
  *
- *   logits, adjusted  [n, V] f32; times [n, V] uint, anything
- *   asks    [n, ASK_WORDS] int, the rows as the host asks for them, with their
- *           lists behind: biases' ids and values, ids of prompt ++ generated
+ *   logits, adjusted  [n, V] f32; times [n, V] uint, any contents
+ *   asks    [n, ASK_WORDS] int, parameters of the rows from the host, followed
+ *           by their lists: biases' ids and values, ids of prompt ++ generated
  *   found   [n, PARTS, 5] uint or f32 bits: the best, its id, 1 if not finite;
  *           of logits: the highest, sum exp(l - highest)
  *   tokens  [n] uint: V where the logits are not finite
  *   lps     [n, LP_WORDS]: logprob, then n_top of (id, logprob)
  *
- * Launch    groups of WG: (PARTS, n) of scan and sum, else (1, n); adjust:
+ * Launch    groups of WG: (PARTS, n) for scan and sum, else (1, n); adjust:
  *           rows from `first`
  * Defines   WG, a power of two, 16..128
  * Needs     16 WG ulong of local memory (16 KiB for 128); no 64-bit atomics,
  *           no float64
- * Numerics  weights p are the cpu's, bit for bit; masses are sums of p in
- *           multiples of 2^-MASS_BITS, which are integers: exact, in any
- *           order.  The cpu's are doubles; the two differ where u times the
- *           mass comes within some 2^-40 of it of an edge */
+ * Numerics  weights p equal the cpu's bit for bit.  Masses are sums of p in
+ *           multiples of 2^-MASS_BITS, which are integers: exact in any order.
+ *           The cpu sums doubles; the two differ only where u times the mass
+ *           is within some 2^-40 of the mass from an edge */
 #define PART      4096
 #define PARTS     ((V + PART - 1) / PART)
 #define FOUND     5
 #define TOP_MOST  20 /* TOP_LOGPROBS_MAX */
 #define LP_WORDS  (1 + 2 * TOP_MOST)
 #if V <= 1 << 19
-#define MASS_BITS 44 /* of V weights, 1 at most each, in 63 */
+#define MASS_BITS 44 /* V weights, each at most 1, fit in 63 bits */
 #else
 #define MASS_BITS 31
 #endif
@@ -43,7 +44,7 @@
 #define ASK_REPETITION 5 /* f32 */
 #define ASK_PRESENCE   6 /* f32 */
 #define ASK_FREQUENCY  7 /* f32 */
-#define ASK_SEED       8 /* two words, the lower first */
+#define ASK_SEED       8 /* two words, lower first */
 #define ASK_CHOICE     10
 #define ASK_INDEX      11
 #define ASK_N_TOP      12
@@ -110,7 +111,7 @@ sample_adjust(__global float *adjusted, ulong adjusted_at,
     for (uint j = lane; j < end; j += WG) {
         const uint id = ids[j], n = atomic_xchg(&seen[id], UINT_MAX);
 
-        if (n != UINT_MAX) { /* the first to come: each id once */
+        if (n != UINT_MAX) { /* only the first work-item: each id once */
             l[id] = penalised(l[id], n, ask);
         }
     }
@@ -118,13 +119,13 @@ sample_adjust(__global float *adjusted, ulong adjusted_at,
 
 /* ---- the best ---- */
 
-/* Is (a, i) better than (b, j)?  Equals rank by lower id. */
+/* Returns whether (a, i) ranks before (b, j); equals rank by lower id. */
 static bool better(float a, uint i, float b, uint j)
 {
     return a > b || (a == b && i < j);
 }
 
-/* l [V] that row i is drawn from. */
+/* Returns l [V] from which row i is drawn. */
 static __global const float *drawn_from(__global const float *logits,
                                         __global const float *adjusted,
                                         __global const int *ask, uint i)
@@ -178,7 +179,7 @@ sample_scan(__global uint *found, ulong found_at,
     }
 }
 
-/* For logprobs: of logits as the model gave them. */
+/* For logprobs: sums over the model's own logits. */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 sample_sum(__global uint *found, ulong found_at, __global const float *logits,
            ulong logits_at, __global const int *asks, ulong asks_at)
@@ -229,7 +230,8 @@ struct draw {
 
 enum weight { EACH, MASS, TIES };
 
-/* The better the logit, the smaller; zeros of either sign are one. */
+/* Maps a logit to a key: better logits have smaller keys, and zeros of either
+ * sign the same key. */
 static uint key_of(float l)
 {
     const uint bits = as_uint(l + 0.0f);
@@ -249,8 +251,8 @@ static ulong mass_of(const struct draw *d, float l)
     return p < d->min_p ? 0 : (ulong)(p * (float)(1ul << MASS_BITS));
 }
 
-/* What id weighs, nothing if it is not kept: 1 each, its mass, or 1 if it is
- * one of the last key. */
+/* Returns the weight of an id: 0 if it is not kept, else 1, its mass, or 1 if
+ * it has the last key. */
 static ulong weight_of(const struct draw *d, uint id, enum weight by)
 {
     const float l = d->l[id];
@@ -264,20 +266,19 @@ static ulong weight_of(const struct draw *d, uint id, enum weight by)
 
 /* A pass over the row:
  *
- *     TOTAL  sums[0] = what all weighs
+ *     TOTAL  sums[0] = the weight of all ids
  *     FIND   the first id, in order, at which the running sum exceeds need,
- *            which is less than the sum of all: [begin, end) is cut in WG
- *            pieces; sums = the piece that has it, what is left of need
- *     DIGIT  sums[b] = what those weigh whose key goes on with digit b behind
- *            prefix
- */
+ *            which is less than the sum of all: [begin, end) is cut into WG
+ *            pieces; sums = the piece with that id, what is left of need
+ *     DIGIT  sums[b] = the weight of ids whose key continues prefix with
+ *            digit b */
 enum kind { TOTAL, FIND, DIGIT };
 
 struct pass {
     enum kind kind;
     enum weight by;
     ulong need;
-    uint begin, end, length; /* of a piece */
+    uint begin, end, length; /* ids of a piece */
     uint prefix, shift;
 };
 
@@ -347,8 +348,8 @@ static struct pass over_all(enum kind kind, enum weight by, ulong need)
     return (struct pass){kind, by, need, 0, V, (V + WG - 1) / WG, 0, 28};
 }
 
-/* Four bits of the key of the last that is kept are known from sums.  If they
- * are the last four, false. */
+/* Fixes four more bits of the last kept key, from the sums; returns false if
+ * they are the last four. */
 static bool next_digit(struct draw *d, struct pass *s, __local ulong *sums)
 {
     uint at = 0;
@@ -358,14 +359,14 @@ static bool next_digit(struct draw *d, struct pass *s, __local ulong *sums)
         s->need -= sums[at++];
     }
     if (at == 16) {
-        return false; /* all of it weighs less: all stays */
+        return false; /* all ids weigh less: all stay */
     }
     s->prefix = s->prefix << 4 | at;
     if (s->shift > 0) {
         s->shift -= 4;
         return true;
     }
-    /* All of this key weigh the same; the lower ids stay. */
+    /* Ids with this key weigh the same; the lower ids stay. */
     d->last = s->prefix == d->key ? d->last : UINT_MAX;
     d->key = s->prefix;
     if (sums[at] > s->need) {
@@ -376,7 +377,7 @@ static bool next_digit(struct draw *d, struct pass *s, __local ulong *sums)
     return false;
 }
 
-/* The id is in the piece that sums say; false once it is the only one. */
+/* Narrows to the piece that sums name; returns false once one id is left. */
 static bool next_piece(struct pass *s, __local ulong *sums)
 {
     s->begin += (uint)sums[0] * s->length;
@@ -386,8 +387,8 @@ static bool next_piece(struct pass *s, __local ulong *sums)
     return s->begin + 1 < s->end;
 }
 
-/* The least whole number at least share * total, and at least 1: what is below
- * 2^-64 of share is lost.  share in (0, 1), total not 0. */
+/* Returns the least whole number that is at least share * total and at least 1.
+ * Parts of share below 2^-64 are lost.  share in (0, 1), total not 0. */
 static ulong share_of(float share, ulong total)
 {
     const ulong s = (ulong)(share * 18446744073709551616.0f);
@@ -395,9 +396,9 @@ static ulong share_of(float share, ulong total)
     return max(mul_hi(s, total) + (s * total != 0), 1ul);
 }
 
-/* Of d the top_k best stay, of these the shortest run of the best with top_p
- * of their mass, of these what has min_p; then the id at share u, times 2^64,
- * of what is left.  only_k: nothing comes behind top_k. */
+/* Keeps the top_k best of d, then the shortest prefix by rank with top_p of
+ * their mass, then the ids with at least min_p.  Returns the id at share u,
+ * times 2^64, of the rest.  only_k: stops after top_k. */
 static uint choose(struct draw *d, uint top_k, float top_p, float min_p,
                    ulong u, bool only_k, __local ulong *bins,
                    __local ulong *sums)
@@ -407,7 +408,7 @@ static uint choose(struct draw *d, uint top_k, float top_p, float min_p,
     bool more = top_k > 0 && top_k < V;
 
     for (;;) {
-        if (!more && stage == TOP_K) { /* top_k has been kept */
+        if (!more && stage == TOP_K) { /* top_k is done */
             stage = only_k ? DONE : top_p < 1.0f ? TOP_P : PICK;
         } else if (!more && stage == TOP_P) {
             stage = PICK;
@@ -444,7 +445,7 @@ static uint4 philox_round(uint4 c, uint k0, uint k1)
                    mul_hi(0xD2511F53u, c.x) ^ c.w ^ k1, 0xD2511F53u * c.x);
 }
 
-/* Uniform in [0, 1), times 2^64; the upper 53 bits. */
+/* Uniform in [0, 1), times 2^64, in the upper 53 bits. */
 static ulong philox_uniform(uint k0, uint k1, uint choice, uint index)
 {
     uint4 c = (uint4)(index, choice, 0, 0);
@@ -508,7 +509,7 @@ static float logprob(float l, float top, float log_sum)
     return lp > -FLT_MAX ? fmin(lp, 0.0f) : -FLT_MAX;
 }
 
-/* ids [n] that are kept, in order of rank, and their logprobs. */
+/* Sorts ids [n] by rank and writes them with their logprobs. */
 static void write_best(__global uint *out, __local uint *ids, uint n,
                        const struct draw *d, float log_sum)
 {
@@ -528,7 +529,7 @@ static void write_best(__global uint *out, __local uint *ids, uint n,
     }
 }
 
-/* log sum exp(l - highest); the highest. */
+/* Returns log sum exp(l - highest), and the highest. */
 static float log_sum_of(__global const uint *parts, float *highest)
 {
     float top = -INFINITY, sum = 0.0f;

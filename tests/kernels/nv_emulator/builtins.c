@@ -1,6 +1,6 @@
 /* builtins.c - functions of OpenCL C; see emulator.h.
  *
- * They are overloaded, so clang calls them by names that tell their types. */
+ * They are overloaded, so clang calls them by names that encode their types. */
 #include <math.h>
 #include <stdint.h>
 

@@ -1,7 +1,8 @@
 /* device.c - calls of OpenCL, on the emulator; see emulator.h.
  *
- * Only what opencl_try and plants.c call.  Arguments of kernels are buffers
- * and integers.  A program is built once for the same source and options. */
+ * Implements only the calls of opencl_try and plants.c.  Arguments of kernels
+ * are buffers and integers.  A program is built once for the same source and
+ * options. */
 #define CL_TARGET_OPENCL_VERSION 120
 #include <CL/cl.h>
 #include <dlfcn.h>
@@ -16,17 +17,17 @@
 #include "tests/kernels/nv_emulator/emulator.h"
 
 #define ARGS_MAX 40
-#define ALIGNED  256 /* as buffers are on NVIDIA's devices */
+#define ALIGNED  256 /* as on NVIDIA's devices */
 
-/* What clang is called with: nothing is optimised away, and that is soonest
- * done; array-bounds: within a variable, too. */
+/* Options for clang.  Without optimisation nothing is optimised away, and
+ * builds are fastest.  array-bounds also checks accesses within a variable. */
 #define COMPILE                                                         \
     NV_CLANG " -x cl -cl-std=CL1.2 -O0 -g1 -w -fPIC -ffp-contract=off " \
              "-fsanitize=address,alignment,array-bounds "               \
              "-fno-sanitize-recover=all "                               \
              "-I " NV_ROOT " -include tests/kernels/nv_emulator/nv.h "
 
-/* Source and options, and the libraries that came of them. */
+/* Source and options, and the libraries built from them. */
 struct built {
     struct built *next;
     char *text;
@@ -49,11 +50,11 @@ struct _cl_kernel {
     void *copies[NV_GROUPS];
     struct {
         uint64_t value;
-        cl_mem mem; /* NULL: the value is all */
+        cl_mem mem; /* NULL: the value is complete */
     } args[ARGS_MAX];
 };
 
-/* What there is: kernels until the end, for few are released. */
+/* All programs and kernels, kept until the end, as few are released. */
 static struct built *all_built;
 static struct _cl_mem *all_mems;
 static struct _cl_kernel *all_kernels;
@@ -105,8 +106,10 @@ cl_int clGetDeviceInfo(cl_device_id device, cl_device_info what, size_t bytes,
                        void *out, size_t *size)
 {
     const cl_uint number = what == CL_DEVICE_MAX_COMPUTE_UNITS ? NV_GROUPS
-                           : what == 0x4000 /* of NVIDIA's: major, minor */ ? 9
-                                                                            : 0;
+                           : what == 0x4000 /* NVIDIA's capability: major,
+                                             * minor */
+                               ? 9
+                               : 0;
 
     (void)device;
     (void)size;
@@ -266,7 +269,7 @@ cl_program clCreateProgramWithBinary(cl_context context, cl_uint n,
     return NULL;
 }
 
-/* There is no PTX in a program: none is held back. */
+/* A program has no PTX here, so nothing is held back. */
 cl_int clGetProgramInfo(cl_program p, cl_program_info what, size_t bytes,
                         void *out, size_t *size)
 {
@@ -310,7 +313,8 @@ __attribute__((format(printf, 1, 2))) static bool run(const char *format, ...)
     return n > 0 && (size_t)n < sizeof(command) && system(command) == 0;
 }
 
-/* Where programs lie until the process ends: reports name their lines. */
+/* The folder of programs until the process ends, as reports name their
+ * lines. */
 static char directory[] = "/tmp/nv_emulator.XXXXXX";
 static pid_t owner;
 
@@ -349,7 +353,7 @@ static bool copy_file(const char *from, const char *to)
     return fclose(out) == 0;
 }
 
-/* Libraries from the same file would be the same library. */
+/* Copies the file, since dlopen() of one file twice gives the same library. */
 static void load_copies(struct built *b, const char *library)
 {
     char path[128];
@@ -444,7 +448,7 @@ cl_int clReleaseKernel(cl_kernel k)
     return CL_SUCCESS;
 }
 
-/* A number that is the address of a buffer's handle is that buffer. */
+/* A number that is the address of a buffer's handle stands for that buffer. */
 static cl_mem mem_of(uint64_t value)
 {
     struct _cl_mem *m = all_mems;
@@ -469,8 +473,8 @@ cl_int clSetKernelArg(cl_kernel k, cl_uint i, size_t bytes, const void *value)
     return CL_SUCCESS;
 }
 
-/* More arguments than a kernel has do no harm, as C functions are called
- * here; pointers and integers take the same places. */
+/* Passes more arguments than a kernel has, which is harmless in calls of C
+ * functions here; pointers and integers use the same registers and slots. */
 static void call(void *arg, uint32_t copy)
 {
     cl_kernel k = arg;
@@ -521,7 +525,7 @@ cl_int clEnqueueNDRangeKernel(cl_command_queue queue, cl_kernel k, cl_uint dims,
     return CL_SUCCESS;
 }
 
-/* ---- times: there are none ---- */
+/* ---- times: always 0 ---- */
 
 cl_int clWaitForEvents(cl_uint n, const cl_event *events)
 {

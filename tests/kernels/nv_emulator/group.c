@@ -9,11 +9,11 @@
 #include "tests/kernels/nv_emulator/emulator.h"
 
 #define STACK ((size_t)256 << 10)
-#define GUARD ((size_t)4 << 10) /* of it, below */
+#define GUARD ((size_t)4 << 10) /* bytes of guard below a stack */
 
 enum { READY, YIELDED, WAITING, DONE };
 
-/* Those who came to a place where all have to be. */
+/* Work-items that have reached a point where all must arrive. */
 struct meeting {
     uint32_t n;
     nv_together_fn fn;
@@ -21,7 +21,7 @@ struct meeting {
 
 struct nv_group {
     size_t id[3];
-    uint32_t left; /* work-items that are not done */
+    uint32_t left; /* work-items that have not finished */
     uint32_t at_barrier;
     struct meeting warps[NV_ITEMS_MAX / NV_WARP];
     struct meeting warpgroups[NV_ITEMS_MAX / NV_WARPGROUP];
@@ -58,8 +58,8 @@ struct nv_item *nv_now(void)
 
 /* ---- from one stack to another ---- */
 
-/* Keeps what a function has to keep, leaves the stack pointer in *from and
- * goes on where `to` was left. */
+/* Saves the registers that a function must preserve, stores the stack pointer
+ * in *from and continues where `to` was left. */
 void nv_switch(void **from, void *to);
 __asm__(".text\n"
         ".globl nv_switch\n"
@@ -95,7 +95,7 @@ static void resume(struct nv_item *i)
     now = NULL;
 }
 
-/* Back to the host, in another state. */
+/* Switches back to the host, with a new state. */
 static void suspend(int state)
 {
     struct nv_item *i = now;
@@ -115,7 +115,8 @@ static void enter(void)
     suspend(DONE);
 }
 
-/* As if nv_switch() had been called at the start of enter(). */
+/* Prepares a stack as if nv_switch() had been called at the start of
+ * enter(). */
 static void *first_sp(void *stack)
 {
     void **sp = (void **)((char *)stack + STACK);
@@ -135,7 +136,7 @@ void nv_yield(void)
     suspend(YIELDED);
 }
 
-/* All of n items from the first are ready again. */
+/* Makes all n items from the first ready again. */
 static void release(struct nv_item *first, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
@@ -220,7 +221,7 @@ size_t nv_global_size(uint32_t dim)
 
 /* ---- launches ---- */
 
-/* Stacks are kept from launch to launch. */
+/* Returns a stack; stacks are kept from launch to launch. */
 static void *stack_of(uint32_t group, uint32_t item)
 {
     static char *stacks;
@@ -259,7 +260,7 @@ static void start_group(struct nv_group *g, size_t number)
     }
 }
 
-/* Lanes of a warp, again and again until all wait.  Whether any ran. */
+/* Runs the lanes of a warp in turn until all wait.  Returns whether any ran. */
 static bool run_warp(struct nv_item *first, uint32_t n)
 {
     bool any = false, again = true;

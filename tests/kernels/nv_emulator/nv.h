@@ -1,5 +1,5 @@
 /* nv.h - the instructions of kernels/opencl/nv/nv.cl, for kernels compiled for
- * the host; see there.  It is read as C and as OpenCL C. */
+ * the host; nv.cl describes them.  The file is valid C and OpenCL C. */
 #ifndef TESTS_KERNELS_NV_EMULATOR_NV_H
 #define TESTS_KERNELS_NV_EMULATOR_NV_H
 
@@ -11,7 +11,7 @@ typedef uint uint32_t;
 typedef int int32_t;
 typedef ulong uint64_t;
 
-/* The sanitizer puts no zones around a variable that is aligned to more. */
+/* The sanitizer puts no red zones around a variable with a larger alignment. */
 #define aligned(n) aligned(32)
 
 #define load_once(from)  (*(__global const uint4 *)(from))

@@ -1,7 +1,9 @@
-/* plants.c - the emulator sees accesses out of bounds; see emulator.h.
+/* plants.c - tests that the emulator detects accesses out of bounds; see
+ * emulator.h.
  *
- * Each kernel of plants.cl has one, of its own kind, but plant_none.  It runs
- * in a process of its own, which has to end with the sanitizer's report. */
+ * Each kernel of plants.cl except plant_none has one such access, each of its
+ * own kind.  It runs in its own process, which must end with the sanitizer's
+ * report. */
 #define CL_TARGET_OPENCL_VERSION 120
 #include <CL/cl.h>
 #include <stdbool.h>
@@ -62,7 +64,7 @@ static cl_program build(cl_context context, const char *path)
     return p;
 }
 
-/* In the child. */
+/* Runs in the child process. */
 static void run(cl_context context, cl_program program, const struct plant *p)
 {
     static uint32_t data[2 * N];
@@ -82,7 +84,7 @@ static void run(cl_context context, cl_program program, const struct plant *p)
          p->name);
 }
 
-/* Whether it ended as it should. */
+/* Returns whether the child ended as expected. */
 static bool try_plant(cl_context context, cl_program program,
                       const struct plant *p)
 {

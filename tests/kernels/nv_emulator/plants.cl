@@ -1,6 +1,7 @@
 /* plants.cl - accesses out of bounds; see plants.c.
  *
- * Launch    64 items, one group; buffers of n elements, at least 64 */
+ * Launch    64 work-items, one work-group; buffers of n elements, at least
+ * 64 */
 __kernel void plant_none(__global uint *out, __global const uint *in, uint n)
 {
     __local uint4 held[64];
@@ -75,7 +76,7 @@ __kernel void plant_matrix(__global uint *out, __global const uint *in, uint n)
     out[get_local_id(0)] = r[0];
 }
 
-/* Tiles of 64 and of 128 rows, of which only 64 are there. */
+/* Tiles of 64 and of 128 rows, of which only 64 exist. */
 __kernel void plant_wgmma(__global uint *out, __global const uint *in, uint n)
 {
     __local uint4 ring[64 * 8] __attribute__((aligned(1024)));

@@ -1,10 +1,9 @@
-/* warp.c - the instructions of kernels/opencl/nv/nv.cl; see there and
+/* warp.c - the instructions of kernels/opencl/nv/nv.cl; see nv.cl and
  * emulator.h.
  *
- * Products are summed in double and rounded once an instruction.  What reads
- * or writes through a kernel's pointers does so as the kernel would, with the
- * sanitizer's checks; arithmetic on lanes alone is left unchecked, for speed.
- */
+ * Products are summed in double and rounded once per instruction.  Reads and
+ * writes through a kernel's pointers have the sanitizer's checks, as in the
+ * kernel itself.  Arithmetic on lanes alone is unchecked, for speed. */
 #include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -155,7 +154,7 @@ static void must_be_aligned(const void *p, uint32_t n)
     }
 }
 
-/* This lane's row is read here first, so that a report names who asked. */
+/* Reads this lane's row here first, so that a report names the caller. */
 static void load_matrices(uint32_t *r, const void *row, nv_together_fn fn)
 {
     struct nv_lane *lane = &nv_now()->lane;
@@ -252,15 +251,15 @@ void wgmma_wait(int32_t n)
     (void)n;
 }
 
-/* In place of the instruction's address in local memory: units of 16 bytes
- * from row 0, which the work-item remembers. */
+/* Returns units of 16 bytes from row 0, which the work-item remembers, instead
+ * of the instruction's address in local memory. */
 uint64_t wgmma_rows(const void *row0)
 {
     nv_now()->local_base = row0;
     return 0;
 }
 
-/* Element i of 16 of a row, from unit `at` on: units are turned over. */
+/* Returns element i of 16 of a row, from unit `at` on; units are swizzled. */
 static float element(const void *base, uint64_t at, uint32_t row, uint32_t i)
 {
     const uint64_t unit = at % 8 + i / 8, r = at / 8 + row;
@@ -271,7 +270,8 @@ static float element(const void *base, uint64_t at, uint32_t row, uint32_t i)
     return of_bits((uint32_t)v << 16);
 }
 
-/* Warp r / 16 has the rows, lane g * 4 + c of it, as of mma_bf16(). */
+/* Warp r / 16 has the rows, lane g * 4 + c of it the elements, as in
+ * mma_bf16(). */
 PLAIN static void add_to_lanes(struct nv_item *first, uint32_t n)
 {
     for (uint32_t r = 0; r < 64; r++) {
@@ -337,7 +337,7 @@ void wgmma_256(float *d, uint64_t a, uint64_t b)
 
 /* ---- copies ---- */
 
-/* Read now, written when it is waited for: until then what is there is NaN. */
+/* Reads now, and writes at the wait; until then the target holds NaN. */
 void copy_async(void *to, const void *from, uint32_t n)
 {
     struct nv_item *item = nv_now();
@@ -398,7 +398,7 @@ void post(uint64_t *to, uint32_t value, uint32_t number)
     *to = (uint64_t)number << 32 | value;
 }
 
-/* Who looks, looks again: the others go on. */
+/* A reader polls again later; the others run in between. */
 uint4 posted(const uint64_t *two)
 {
     nv_yield();

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "common/model/sizes.h"
-#include "kernels/kernels.h"
+#include "kernels/backends/backend.h"
 #include "tests/unit/cmocka.h"
 #include "tests/unit/worker/model/fixture.h"
 
@@ -145,7 +145,7 @@ static void agrees_with_the_cpu(void **state)
         double estimate = (double)costs_scratch(&c, &step);
 
         estimate += end == 8 ? (double)costs_head_scratch(&c, &step) : 0;
-        assert_int_equal(kernels_new(&k, shard_weights(s), &o, &e), ST_OK);
+        assert_int_equal(backend_new(&k, shard_weights(s), &o, &e), ST_OK);
         kernels_sizes(k, &sizes);
         z = sizes_of(&c, 0, end, 32, o.kv_dtype);
         assert_int_equal(sizes.block_bytes, z.block_bytes);

@@ -1,0 +1,123 @@
+#include "kernels/backends/backend.h"
+
+#include <string.h>
+
+#include "kernels/cpu/backend.h"
+#include "kernels/opencl/backend.h"
+
+/* An inclusive range for one figure of a model or an option. */
+struct limit {
+    const char *name;
+    uint32_t value, least, most;
+};
+
+static enum status check_limits(const struct limit *l, size_t n,
+                                struct error *e)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (l[i].value < l[i].least || l[i].value > l[i].most) {
+            return error_set(e, ST_INVALID_ARGUMENT,
+                             "%s is %u; the kernels support %u to %u",
+                             l[i].name, l[i].value, l[i].least, l[i].most);
+        }
+    }
+    return ST_OK;
+}
+
+static enum status check_attention(const struct model_shape *s, struct error *e)
+{
+    const struct limit limits[] = {
+        {"head size", s->head_dim, 2, KERNELS_HEAD_DIM_MAX},
+        {"number of key/value heads", s->n_kv_heads, 1, s->n_heads},
+        {"rotated part of a head", s->rope.dim, 0, s->head_dim},
+    };
+    enum status st = check_limits(limits, 3, e);
+
+    if (st != ST_OK) {
+        return st;
+    }
+    if (s->n_heads % s->n_kv_heads != 0 || s->rope.dim % 2 != 0) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "%u query heads, %u key/value heads and %u rotated "
+                         "dimensions: the query heads must be a multiple of "
+                         "the key/value heads, and the dimensions even",
+                         s->n_heads, s->n_kv_heads, s->rope.dim);
+    }
+    /* After the check above, so the division is exact. */
+    const struct limit group = {"query heads per key/value head",
+                                s->n_heads / s->n_kv_heads, 1,
+                                KERNELS_GROUP_MAX};
+    return check_limits(&group, 1, e);
+}
+
+static enum status check_deltanet(const struct model_shape *s, struct error *e)
+{
+    const struct limit limits[] = {
+        {"key size of a linear layer", s->k_dim, 1, KERNELS_STATE_DIM_MAX},
+        {"value size of a linear layer", s->v_dim, 1, KERNELS_STATE_DIM_MAX},
+        {"convolution kernel", s->conv, 1, KERNELS_CONV_MAX},
+        {"number of linear key heads", s->n_k_heads, 1, s->n_v_heads},
+    };
+    enum status st = check_limits(limits, 4, e);
+
+    if (st == ST_OK && s->n_v_heads % s->n_k_heads != 0) {
+        st = error_set(
+            e, ST_INVALID_ARGUMENT,
+            "%u linear value heads are not a multiple of %u key heads",
+            s->n_v_heads, s->n_k_heads);
+    }
+    return st;
+}
+
+static enum status check_options(const struct kernels_options *o,
+                                 struct error *e)
+{
+    const struct limit limits[] = {
+        {"block_tokens", o->block_tokens, 1, KERNELS_BLOCK_MAX},
+        {"tokens per step", o->max_tokens, 0, KERNELS_STEP_TOKENS_MAX},
+        {"rows per step", o->max_rows, 0, KERNELS_STEP_TOKENS_MAX},
+        {"rows of logits", o->max_logits, 0, KERNELS_STEP_TOKENS_MAX},
+        {"number of threads", o->n_threads, 0, KERNELS_THREADS_MAX},
+    };
+    enum status st = check_limits(limits, 5, e);
+
+    if (st == ST_OK && (o->block_tokens & (o->block_tokens - 1)) != 0) {
+        st = error_set(e, ST_INVALID_ARGUMENT,
+                       "block_tokens is %u; it must be a power of two",
+                       o->block_tokens);
+    }
+    return st;
+}
+
+/* Checks here, once for all backends: a backend may rely on these limits for
+ * its fixed-size arrays. */
+static enum status check_arguments(const struct shard_weights *w,
+                                   const struct kernels_options *o,
+                                   struct error *e)
+{
+    const struct model_shape *s = &w->shape;
+    enum status st = check_options(o, e);
+
+    /* A shape of 0 heads means that the shard has no layer of that kind. */
+    if (st == ST_OK && s->n_heads > 0) {
+        st = check_attention(s, e);
+    }
+    if (st == ST_OK && s->n_v_heads > 0) {
+        st = check_deltanet(s, e);
+    }
+    return st;
+}
+
+enum status backend_new(struct kernels **out, const struct shard_weights *w,
+                        const struct kernels_options *o, struct error *e)
+{
+    enum status st = check_arguments(w, o, e);
+
+    *out = NULL;
+    if (st != ST_OK) {
+        return st;
+    }
+    /* Every other name is a selector of an OpenCL device. */
+    return strcmp(o->device, "cpu") == 0 ? cpu_new(out, w, o, e)
+                                         : opencl_new(out, w, o, e);
+}

@@ -1,0 +1,269 @@
+#include "kernels/backends/canary.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/log.h"
+#include "kernels/backends/backend.h"
+
+#define ROWS   3 /* a prompt row, then two generated ones */
+#define BLOCKS (CANARY_TOKENS + ROWS)
+
+/* One backend's results: x after each layer, and the logits, of the last token
+ * of each row. */
+struct trace {
+    float *x;      /* [ROWS, 2, H] */
+    float *logits; /* [ROWS, V] */
+    float *step;   /* [CANARY_TOKENS, H] */
+};
+
+struct canary {
+    const struct shard_weights *w;
+    uint32_t layers[2], n_layers; /* the first layer of each kind */
+    uint32_t n_prompt, n_rows;
+    uint32_t blocks[BLOCKS], ids[BLOCKS];
+    struct trace device, again, cpu;
+};
+
+static bool has_head(const struct canary *c)
+{
+    return c->w->head.data != NULL;
+}
+
+/* One layer of each kind covers all kernels, which layers of a kind share. */
+static void choose_layers(struct canary *c)
+{
+    for (int kind = MIXER_ATTENTION; kind <= MIXER_DELTANET; kind++) {
+        for (uint32_t i = 0; i < c->w->end - c->w->begin; i++) {
+            if ((int)c->w->layers[i].kind == kind) {
+                c->layers[c->n_layers++] = i;
+                break;
+            }
+        }
+    }
+}
+
+/* Takes as many tokens as fit in the model's context. */
+static void choose_rows(struct canary *c)
+{
+    uint32_t most = c->w->shape.context;
+
+    c->n_rows = most > ROWS ? ROWS : 1;
+    c->n_prompt = most - (c->n_rows - 1);
+    if (c->n_prompt > CANARY_TOKENS) {
+        c->n_prompt = CANARY_TOKENS;
+    }
+    for (uint32_t i = 0; i < BLOCKS; i++) {
+        c->blocks[i] = i;
+        /* A multiplicative hash spreads the ids over the vocabulary. */
+        c->ids[i] = (uint32_t)((i * 2654435761u) % c->w->shape.vocab);
+    }
+}
+
+static bool allocate_trace(const struct canary *c, struct trace *s)
+{
+    size_t h = c->w->shape.hidden, v = c->w->shape.vocab;
+
+    s->x = calloc(ROWS * 2 * h, sizeof *s->x);
+    s->logits = calloc(ROWS * v, sizeof *s->logits);
+    s->step = calloc(CANARY_TOKENS * h, sizeof *s->step);
+    return s->x != NULL && s->logits != NULL && s->step != NULL;
+}
+
+static void free_trace(struct trace *s)
+{
+    free(s->x);
+    free(s->logits);
+    free(s->step);
+}
+
+/* A shard without the embedding gets fixed pseudo-random values as its input
+ * x. */
+static void write_hidden(const struct canary *c, struct kernels *k,
+                         struct trace *s, uint32_t first, uint32_t n)
+{
+    size_t h = c->w->shape.hidden;
+
+    for (size_t i = 0; i < n * h; i++) {
+        uint32_t bits = (uint32_t)(first * h + i) * 2654435761u;
+
+        s->step[i] = (float)(int32_t)bits * 0x1p-31f;
+    }
+    kernels_hidden_write(k, 0, n, s->step);
+}
+
+static enum status trace_row(const struct canary *c, struct kernels *k,
+                             struct trace *s, uint32_t row, struct error *e)
+{
+    uint32_t first = row == 0 ? 0 : c->n_prompt + row - 1;
+    struct kernel_row r = {.n_tokens = row == 0 ? c->n_prompt : 1,
+                           .position = first,
+                           .blocks = c->blocks,
+                           .generated = row > 0};
+    struct kernel_step step = {&r, 1, r.n_tokens};
+    size_t h = c->w->shape.hidden;
+    uint32_t last = r.n_tokens - 1;
+
+    kernels_begin(k, &step);
+    if (c->w->embed.data != NULL) {
+        kernels_embed(k, c->ids + first);
+    } else {
+        write_hidden(c, k, s, first, r.n_tokens);
+    }
+    for (uint32_t i = 0; i < c->n_layers; i++) {
+        if (c->w->layers[c->layers[i]].kind == MIXER_ATTENTION) {
+            kernels_attention(k, c->layers[i]);
+        } else {
+            kernels_deltanet(k, c->layers[i]);
+        }
+        kernels_mlp(k, c->layers[i]);
+        kernels_hidden_read(k, last, 1, s->x + (row * 2 + i) * h);
+    }
+    if (has_head(c)) {
+        kernels_head(k, &last, 1);
+        kernels_logits_read(k, 0, s->logits + row * c->w->shape.vocab);
+    }
+    return kernels_end(k, e);
+}
+
+static enum status trace_rows(const struct canary *c, struct kernels *k,
+                              struct trace *s, struct error *e)
+{
+    struct kernels_sizes sizes;
+    enum status st = ST_OK;
+
+    kernels_sizes(k, &sizes);
+    /* Both runs must start from the same state, or their bits would differ. */
+    if (sizes.slot_bytes > 0) {
+        kernels_zero_slot(k, 0);
+    }
+    for (uint32_t row = 0; row < c->n_rows && st == ST_OK; row++) {
+        st = trace_row(c, k, s, row, e);
+    }
+    return st;
+}
+
+static enum status trace_cpu(struct canary *c, const struct kernels_options *o,
+                             struct error *e)
+{
+    /* The same cache layout and dtypes as the device, with minimal scratch. */
+    struct kernels_options on_cpu = {.device = "cpu",
+                                     .kv_dtype = o->kv_dtype,
+                                     .block_tokens = o->block_tokens,
+                                     .max_tokens = CANARY_TOKENS,
+                                     .max_rows = 1,
+                                     .max_logits = 1,
+                                     .n_threads = o->n_threads};
+    struct kernels *k;
+    enum status st = backend_new(&k, c->w, &on_cpu, e);
+
+    if (st == ST_OK) {
+        st = kernels_alloc(k, BLOCKS, 1, 0, e);
+    }
+    if (st == ST_OK) {
+        st = trace_rows(c, k, &c->cpu, e);
+    }
+    kernels_free(&k);
+    return st;
+}
+
+/* ---- comparison ---- */
+
+static enum status compare_values(const float *a, const float *b, size_t n,
+                                  const char *what, double *worst,
+                                  struct error *e)
+{
+    double top = 0.0, most = 0.0;
+
+    for (size_t i = 0; i < n; i++) {
+        double d = fabs((double)a[i] - (double)b[i]);
+
+        top = fabs((double)b[i]) > top ? fabs((double)b[i]) : top;
+        /* A NaN compares false with everything, so it is kept explicitly. */
+        most = d > most || d != d ? d : most;
+    }
+    most = top > 0 ? most / top : most;
+    *worst = most > *worst || most != most ? most : *worst;
+    if (most <= CANARY_BOUND) {
+        return ST_OK;
+    }
+    return error_set(
+        e, ST_DATA_LOSS,
+        "the device computes wrongly: %s differs from the cpu's by "
+        "%.3g of its largest value; at most %.3g is allowed",
+        what, most, CANARY_BOUND);
+}
+
+static enum status judge_traces(const struct canary *c, double *worst,
+                                struct error *e)
+{
+    size_t h = c->w->shape.hidden, v = c->w->shape.vocab;
+    enum status st = ST_OK;
+
+    /* Different bits in two equal runs point to a race or to faulty memory. */
+    if (memcmp(c->device.x, c->again.x, ROWS * 2 * h * sizeof *c->cpu.x) != 0 ||
+        memcmp(c->device.logits, c->again.logits,
+               ROWS * v * sizeof *c->cpu.logits) != 0) {
+        return error_set(e, ST_DATA_LOSS,
+                         "the device computes wrongly: the same step gave "
+                         "different bits the second time");
+    }
+    for (uint32_t row = 0; row < c->n_rows && st == ST_OK; row++) {
+        for (uint32_t i = 0; i < c->n_layers && st == ST_OK; i++) {
+            size_t at = (row * 2 + i) * h;
+            bool attention = c->w->layers[c->layers[i]].kind == MIXER_ATTENTION;
+
+            st = compare_values(
+                c->device.x + at, c->cpu.x + at, h,
+                attention ? "an attention layer" : "a linear layer", worst, e);
+        }
+        if (st == ST_OK && has_head(c)) {
+            st = compare_values(c->device.logits + row * v,
+                                c->cpu.logits + row * v, v, "the head", worst,
+                                e);
+        }
+    }
+    return st;
+}
+
+static enum status run_traces(struct canary *c, struct kernels *k,
+                              const struct kernels_options *o, struct error *e)
+{
+    double worst = 0.0;
+    enum status st;
+
+    if (!allocate_trace(c, &c->device) || !allocate_trace(c, &c->again) ||
+        !allocate_trace(c, &c->cpu)) {
+        return error_set(e, ST_RESOURCE_EXHAUSTED, "out of memory");
+    }
+    st = trace_rows(c, k, &c->device, e);
+    st = st == ST_OK ? trace_rows(c, k, &c->again, e) : st;
+    st = st == ST_OK ? trace_cpu(c, o, e) : st;
+    st = st == ST_OK ? judge_traces(c, &worst, e) : st;
+    if (st == ST_OK) {
+        log_info("canary", "device=%s worst=%.2e allowed=%.2e", o->device,
+                 worst, CANARY_BOUND);
+    }
+    return st;
+}
+
+enum status canary_run(struct kernels *k, const struct shard_weights *w,
+                       const struct kernels_options *o, struct error *e)
+{
+    struct canary *c = calloc(1, sizeof *c);
+    enum status st;
+
+    if (c == NULL) {
+        return error_set(e, ST_RESOURCE_EXHAUSTED, "out of memory");
+    }
+    c->w = w;
+    choose_layers(c);
+    choose_rows(c);
+    st = run_traces(c, k, o, e);
+    free_trace(&c->device);
+    free_trace(&c->again);
+    free_trace(&c->cpu);
+    free(c);
+    return st == ST_OK ? ST_OK : error_wrap(e, "try device %s", o->device);
+}

@@ -1,0 +1,31 @@
+/* canary.h - tests a device's arithmetic before the worker trusts the device.
+ *
+ * A few fixed tokens run through the shard's first layer of each kind, its MLP
+ * and the head: first as a prompt row, then as generated rows.  They run on the
+ * backend under test and on the cpu backend, over the same weights.  The
+ * residual streams and the logits must agree within CANARY_BOUND of the largest
+ * value.  A second run on the device must give the same bits.
+ *
+ * The run uses slot 0 and the pool's first blocks, so it must come before any
+ * other use.
+ *
+ * Threading: as kernels.h.  Memory: a cpu backend for a few tokens. */
+#ifndef KERNELS_BACKENDS_CANARY_H
+#define KERNELS_BACKENDS_CANARY_H
+
+#include "kernels/kernels.h"
+
+#define CANARY_TOKENS 20   /* prompt tokens; two more are generated */
+#define CANARY_BOUND  0.03 /* a bf16 operand is within 2^-9 of its value */
+
+/* Runs the test on k.  Its pool must be allocated and hold at least one
+ * sequence of CANARY_TOKENS + 2 tokens, or of the model's context if that is
+ * shorter; o holds the options that k was made with.  Returns ST_DATA_LOSS and
+ * a text with the place and the difference if the device computes wrongly,
+ * ST_UNAVAILABLE if the device fails. */
+MUST_CHECK enum status canary_run(struct kernels *k,
+                                  const struct shard_weights *w,
+                                  const struct kernels_options *o,
+                                  struct error *e);
+
+#endif

@@ -1,0 +1,408 @@
+/* backend.c - assembles the cpu backend: scratch, the step, the calls. */
+#include "kernels/cpu/backend.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/cpu/cpu.h"
+#include "kernels/rope.h"
+
+#define ALIGN 64
+
+/* Cuts an area into aligned pieces.  While base is NULL it only counts
+ * bytes. */
+struct cutter {
+    char *base;
+    size_t used;
+};
+
+static void *cut_piece(struct cutter *k, size_t n, size_t item)
+{
+    size_t at = k->used;
+
+    /* Pieces begin at cache lines, so two threads never share one. */
+    k->used += (n * item + ALIGN - 1) / ALIGN * ALIGN;
+    return k->base ? k->base + at : NULL;
+}
+
+static float *cut_floats(struct cutter *k, size_t rows, size_t cols)
+{
+    return cut_piece(k, rows * cols, sizeof(float));
+}
+
+/* A gated model projects a gate beside each query: twice the width. */
+static void cut_attention(struct cutter *k, struct cpu *c, size_t n)
+{
+    const struct model_shape *s = &c->w->shape;
+    struct cpu_attention_scratch *a = &c->of[CPU_ATTENTION].attention;
+    size_t wide = (size_t)s->n_heads * s->head_dim;
+    size_t narrow = (size_t)s->n_kv_heads * s->head_dim;
+
+    a->q = cut_floats(k, n, s->attn_gated ? 2 * wide : wide);
+    a->k = cut_floats(k, n, narrow);
+    a->v = cut_floats(k, n, narrow);
+    a->query = cut_floats(k, n, wide);
+    a->y = cut_floats(k, n, wide);
+    a->gate = cut_floats(k, s->attn_gated ? n : 0, wide);
+}
+
+static size_t channels(const struct model_shape *s)
+{
+    return (size_t)2 * s->n_k_heads * s->k_dim +
+           (size_t)s->n_v_heads * s->v_dim;
+}
+
+static void cut_delta(struct cutter *k, struct cpu *c, size_t n)
+{
+    const struct model_shape *s = &c->w->shape;
+    struct cpu_delta_scratch *d = &c->of[CPU_DELTA].delta;
+    size_t values = (size_t)s->n_v_heads * s->v_dim;
+
+    d->qkv = cut_floats(k, n, channels(s));
+    d->u = cut_floats(k, n, channels(s));
+    d->z = cut_floats(k, n, values);
+    d->b = cut_floats(k, n, s->n_v_heads);
+    d->a = cut_floats(k, n, s->n_v_heads);
+    d->y = cut_floats(k, n, values);
+}
+
+static void cut_mlp(struct cutter *k, struct cpu *c, size_t n)
+{
+    struct cpu_mlp_scratch *m = &c->of[CPU_MLP].mlp;
+
+    m->gate = cut_floats(k, n, c->w->shape.intermediate);
+    m->up = cut_floats(k, n, c->w->shape.intermediate);
+}
+
+/* The three parts are never in use at once, so all start at the same place. */
+static void cut_parts(struct cutter *k, struct cpu *c, size_t n)
+{
+    void (*const part[])(struct cutter *, struct cpu *,
+                         size_t) = {cut_attention, cut_delta, cut_mlp};
+    size_t begin = k->used, end = begin;
+
+    for (size_t i = 0; i < sizeof part / sizeof *part; i++) {
+        k->used = begin;
+        part[i](k, c, n);
+        end = k->used > end ? k->used : end;
+    }
+    k->used = end;
+}
+
+static bool has_head(const struct shard_weights *w)
+{
+    return w->head.data != NULL;
+}
+
+static uint32_t most(uint32_t a, uint32_t b)
+{
+    return a > b ? a : b;
+}
+
+static uint32_t wider(uint32_t cols, const struct tensor *t)
+{
+    return t->bits > 0 ? most(cols, t->cols) : cols;
+}
+
+/* Returns the columns of the widest quantised matrix that takes part in a
+ * product; 0 if there is none. */
+static uint32_t widest(const struct shard_weights *w)
+{
+    uint32_t cols = wider(0, &w->head);
+
+    for (uint32_t i = 0; i < w->end - w->begin; i++) {
+        const struct layer_weights *l = &w->layers[i];
+        const struct attention_weights *a = &l->mixer.attention;
+        const struct deltanet_weights *d = &l->mixer.deltanet;
+        const struct tensor *of[] = {
+            &l->mlp.gate, &l->mlp.up, &l->mlp.down, &a->q, &a->k, &a->v, &a->o};
+
+        if (l->kind == MIXER_DELTANET) {
+            of[3] = &d->qkv;
+            of[4] = &d->z;
+            of[5] = &d->b;
+            of[6] = &d->out;
+            cols = wider(cols, &d->a);
+        }
+        for (size_t j = 0; j < sizeof of / sizeof *of; j++) {
+            cols = wider(cols, of[j]);
+        }
+    }
+    return cols;
+}
+
+/* A lane belongs to a thread, so tasks need no locks for their scratch. */
+static void cut_lane(struct cutter *k, struct cpu *c, struct cpu_lane *lane)
+{
+    const struct model_shape *s = &c->w->shape;
+    size_t vocab = has_head(c->w) ? s->vocab : 0;
+    /* A local copy, since lane is NULL in the pass that only counts. */
+    struct cpu_lane l = {
+        .q = cut_floats(k, ATTEND_QUERIES, s->head_dim),
+        .y = cut_floats(k, ATTEND_QUERIES, s->head_dim),
+        .s = cut_floats(k, ATTEND_QUERIES, ATTEND_SPAN),
+        .last = cut_piece(k, ATTEND_QUERIES, sizeof(uint32_t)),
+        .l = cut_floats(k, 1, vocab),
+        .p = cut_floats(k, 1, vocab),
+        .ids = cut_piece(k, vocab, sizeof(uint32_t)),
+        .bucket = cut_piece(k, vocab > 0 ? CPU_BUCKETS : 0, sizeof(double)),
+        .panel = cut_floats(k, CPU_PANEL_ROWS, widest(c->w)),
+    };
+
+    if (lane) {
+        *lane = l;
+    }
+}
+
+/* Must cut the same pieces in both passes: the first one sizes the area. */
+static void cut_all(struct cutter *k, struct cpu *c)
+{
+    const struct model_shape *s = &c->w->shape;
+    size_t n = c->sizes.max_tokens, half = s->rope.dim / 2;
+    /* The head norms up to max_logits rows into the same buffer. */
+    size_t wide = n > c->sizes.max_logits ? n : c->sizes.max_logits;
+
+    c->x = cut_floats(k, n, s->hidden);
+    c->n = cut_floats(k, wide, s->hidden);
+    c->freq = cut_floats(k, 1, half);
+    c->cosine = cut_floats(k, n, half);
+    c->sine = cut_floats(k, n, half);
+    c->logits =
+        cut_floats(k, has_head(c->w) ? c->sizes.max_logits : 0, s->vocab);
+    c->row_of = cut_piece(k, n, sizeof(uint32_t));
+    c->layers = cut_piece(k, c->w->end - c->w->begin, sizeof *c->layers);
+    c->lanes = cut_piece(k, c->sizes.n_threads, sizeof *c->lanes);
+    for (uint32_t i = 0; i < c->sizes.n_threads; i++) {
+        cut_lane(k, c, k->base ? &c->lanes[i] : NULL);
+    }
+    for (uint32_t i = 0; i < c->w->end - c->w->begin; i++) {
+        if (cpu_weights(c, i)->kind == MIXER_DELTANET) {
+            float *conv = cut_floats(k, s->conv, channels(s));
+
+            if (k->base) {
+                c->layers[i].conv = conv;
+            }
+        }
+    }
+    cut_parts(k, c, n);
+}
+
+/* Transposes [C, K] as stored to [K, C], so that channels fill a register. */
+static void turn_conv(struct cpu *c)
+{
+    size_t n = channels(&c->w->shape), taps = c->w->shape.conv;
+
+    for (uint32_t i = 0; i < c->w->end - c->w->begin; i++) {
+        const struct layer_weights *w = cpu_weights(c, i);
+
+        if (w->kind != MIXER_DELTANET) {
+            continue;
+        }
+        for (size_t at = 0; at < n * taps; at++) {
+            c->layers[i].conv[at % taps * n + at / taps] =
+                w->mixer.deltanet.conv[at];
+        }
+    }
+}
+
+/* Sums over the shard's own layers: a stage holds only some of them. */
+static void count_pool(struct cpu *c)
+{
+    size_t state = cpu_state_floats(c) * sizeof(float);
+
+    for (uint32_t i = 0; i < c->w->end - c->w->begin; i++) {
+        if (cpu_weights(c, i)->kind == MIXER_ATTENTION) {
+            c->sizes.block_bytes += cpu_kv_bytes(c);
+        } else {
+            c->sizes.slot_bytes += state + cpu_tail_bytes(c);
+        }
+    }
+    c->sizes.checkpoint_bytes = c->sizes.slot_bytes;
+}
+
+static void cpu_sizes(const struct kernels *k, struct kernels_sizes *out)
+{
+    *out = ((const struct cpu *)(const void *)k)->sizes;
+}
+
+static uint64_t cpu_progress(const struct kernels *k)
+{
+    const struct cpu *c = (const struct cpu *)(const void *)k;
+
+    return atomic_load_explicit(&c->ticks, memory_order_relaxed);
+}
+
+static void cpu_free(struct kernels *k)
+{
+    struct cpu *c = cpu_of(k);
+
+    threads_free(&c->threads);
+    /* cpu_release() reads the layers, which are in scratch. */
+    if (c->scratch) {
+        cpu_release(c);
+    }
+    free(c->scratch);
+    free(c);
+}
+
+static void cpu_begin(struct kernels *k, const struct kernel_step *step)
+{
+    struct cpu *c = cpu_of(k);
+    uint32_t half = c->w->shape.rope.dim / 2;
+
+    assert(step->n_tokens <= c->sizes.max_tokens);
+    assert(step->n_rows <= c->sizes.max_rows);
+    c->step = step;
+    for (uint32_t i = 0; i < step->n_rows; i++) {
+        const struct kernel_row *r = &step->rows[i];
+
+        for (uint32_t t = r->first; t < r->first + r->n_tokens; t++) {
+            c->row_of[t] = i;
+            /* Angles per token once, not once per layer and head. */
+            if (c->sizes.block_bytes > 0) {
+                rope_angles(c->freq, half, r->position + t - r->first,
+                            c->cosine + (size_t)t * half,
+                            c->sine + (size_t)t * half);
+            }
+        }
+    }
+}
+
+static enum status cpu_end(struct kernels *k, struct error *e)
+{
+    (void)e;
+    /* All work was done in the operators: nothing can fail or be pending
+     * here. */
+    cpu_of(k)->step = NULL;
+    return ST_OK;
+}
+
+static void cpu_hidden_read(struct kernels *k, uint32_t first, uint32_t n,
+                            float *out)
+{
+    const struct cpu *c = cpu_of(k);
+    size_t h = c->w->shape.hidden;
+
+    memcpy(out, c->x + first * h, n * h * sizeof *out);
+}
+
+static void cpu_hidden_write(struct kernels *k, uint32_t first, uint32_t n,
+                             const float *in)
+{
+    struct cpu *c = cpu_of(k);
+    size_t h = c->w->shape.hidden;
+
+    memcpy(c->x + first * h, in, n * h * sizeof *in);
+}
+
+static void cpu_logits_read(struct kernels *k, uint32_t i, float *out)
+{
+    const struct cpu *c = cpu_of(k);
+    size_t v = c->w->shape.vocab;
+
+    memcpy(out, c->logits + i * v, v * sizeof *out);
+}
+
+static void cpu_logits_write(struct kernels *k, uint32_t i, const float *in)
+{
+    struct cpu *c = cpu_of(k);
+    size_t v = c->w->shape.vocab;
+
+    memcpy(c->logits + i * v, in, v * sizeof *in);
+}
+
+static const struct kernels_ops cpu_ops = {
+    .name = "cpu",
+    .free = cpu_free,
+    .sizes = cpu_sizes,
+    .alloc = cpu_alloc,
+    .zero_slot = cpu_zero_slot,
+    .save_slot = cpu_save_slot,
+    .load_slot = cpu_load_slot,
+    .begin = cpu_begin,
+    .end = cpu_end,
+    .embed = cpu_embed,
+    .attention = cpu_attention,
+    .deltanet = cpu_deltanet,
+    .mlp = cpu_mlp,
+    .head = cpu_head,
+    .sample = cpu_sample,
+    .hidden_read = cpu_hidden_read,
+    .hidden_write = cpu_hidden_write,
+    .logits_read = cpu_logits_read,
+    .logits_write = cpu_logits_write,
+    .block_copy = cpu_block_copy,
+    .slot_copy = cpu_slot_copy,
+    .progress = cpu_progress,
+};
+
+/* Touches all scratch here, so that no step takes a page fault. */
+static bool set_up(struct cpu *c, bool pin)
+{
+    struct cutter count = {NULL, 0};
+
+    /* The first pass counts; the second, after the allocation, hands out. */
+    cut_all(&count, c);
+    c->sizes.scratch_bytes = count.used;
+    c->scratch = aligned_alloc(ALIGN, count.used);
+    if (c->scratch == NULL) {
+        return false;
+    }
+    memset(c->scratch, 0, count.used);
+    cut_all(&(struct cutter){c->scratch, 0}, c);
+    turn_conv(c);
+    count_pool(c);
+    rope_frequencies(&c->w->shape.rope, c->freq);
+    c->threads = threads_new(c->sizes.n_threads, pin);
+    return c->threads != NULL;
+}
+
+static uint32_t or_default(uint32_t value, uint32_t other)
+{
+    return value > 0 ? value : other;
+}
+
+enum status cpu_new(struct kernels **out, const struct shard_weights *w,
+                    const struct kernels_options *o, struct error *e)
+{
+    const struct cpu_isa *isa = isa_find(o->isa);
+    struct cpu *c;
+
+    *out = NULL;
+    if (isa == NULL) {
+        return error_set(e, ST_UNIMPLEMENTED,
+                         "this processor or build has no %s kernels", o->isa);
+    }
+    /* With fewer threads, which CPUs stay free would be left to chance. */
+    if (o->pin && o->n_threads > 0 && o->n_threads != threads_default()) {
+        return error_set(
+            e, ST_INVALID_ARGUMENT,
+            "%u threads cannot be pinned: pinning needs one thread "
+            "for each of the %u CPUs the process may run on",
+            o->n_threads, threads_default());
+    }
+    c = calloc(1, sizeof *c);
+    if (c == NULL) {
+        return error_set(e, ST_RESOURCE_EXHAUSTED, "out of memory");
+    }
+    c->base.ops = &cpu_ops;
+    c->w = w;
+    c->isa = isa;
+    c->kv_dtype = o->kv_dtype;
+    c->block_tokens = o->block_tokens;
+    c->sizes.max_tokens = or_default(o->max_tokens, KERNELS_STEP_TOKENS);
+    c->sizes.max_rows = or_default(o->max_rows, KERNELS_STEP_ROWS);
+    c->sizes.max_logits = or_default(o->max_logits, KERNELS_LOGIT_ROWS);
+    c->sizes.n_threads = or_default(o->n_threads, threads_default());
+    c->sizes.isa = isa->name;
+    if (!set_up(c, o->pin)) {
+        cpu_free(&c->base);
+        return error_set(
+            e, ST_RESOURCE_EXHAUSTED,
+            "not enough memory for scratch, or the system refused a "
+            "thread");
+    }
+    *out = &c->base;
+    return ST_OK;
+}

@@ -1,0 +1,36 @@
+/* isa_avx2.c - the inner loops, for AVX2 with FMA and F16C. */
+#include "kernels/isa/isa.h"
+
+#include "kernels/isa/simd_avx2.h"
+
+#include "kernels/isa/simd_math.h"
+
+#include "kernels/isa/isa_matmul.inc"
+
+#include "kernels/isa/isa_quantised.inc"
+
+#include "kernels/isa/isa_attend.inc"
+
+#include "kernels/isa/isa_delta.inc"
+
+#include "kernels/isa/isa_rows.inc"
+
+const struct cpu_isa isa_avx2 = {
+    .name = "avx2",
+    .matmul = matmul,
+    .matmul_quantised = matmul_quantised,
+    .dequantise = dequantise,
+    .attend = attend,
+    .conv = conv,
+    .delta = delta,
+    .rms_norm = rms_norm,
+    .l2_norm = l2_norm,
+    .silu_mul = silu_mul,
+    .sigmoid_mul = sigmoid_mul,
+    .weigh = weigh,
+    .highest = highest,
+    .exp_sum = exp_sum,
+    .above = above,
+    .widen = widen,
+    .narrow = narrow,
+};

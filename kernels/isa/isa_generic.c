@@ -1,0 +1,36 @@
+/* isa_generic.c - the inner loops, for any processor. */
+#include "kernels/isa/isa.h"
+
+#include "kernels/isa/simd_generic.h"
+
+#include "kernels/isa/simd_math.h"
+
+#include "kernels/isa/isa_matmul.inc"
+
+#include "kernels/isa/isa_quantised.inc"
+
+#include "kernels/isa/isa_attend.inc"
+
+#include "kernels/isa/isa_delta.inc"
+
+#include "kernels/isa/isa_rows.inc"
+
+const struct cpu_isa isa_generic = {
+    .name = "generic",
+    .matmul = matmul,
+    .matmul_quantised = matmul_quantised,
+    .dequantise = dequantise,
+    .attend = attend,
+    .conv = conv,
+    .delta = delta,
+    .rms_norm = rms_norm,
+    .l2_norm = l2_norm,
+    .silu_mul = silu_mul,
+    .sigmoid_mul = sigmoid_mul,
+    .weigh = weigh,
+    .highest = highest,
+    .exp_sum = exp_sum,
+    .above = above,
+    .widen = widen,
+    .narrow = narrow,
+};

@@ -1,0 +1,199 @@
+/* simd_avx512.h - sixteen float32 lanes as one AVX-512F register.
+ * simd_generic.h describes the calls. */
+#ifndef KERNELS_ISA_SIMD_AVX512_H
+#define KERNELS_ISA_SIMD_AVX512_H
+
+#include <immintrin.h>
+#include <stdint.h>
+#include <string.h>
+
+/* Rows of x and of W in a register tile; the FEW tile serves up to TILE_FEW
+ * rows of x. */
+#define TILE_X     6
+#define TILE_W     4
+#define TILE_FEW_X 8
+#define TILE_FEW_W 3
+#define TILE_FEW   32
+
+struct v16 {
+    __m512 v;
+};
+
+static inline struct v16 v16_set(float x)
+{
+    return (struct v16){_mm512_set1_ps(x)};
+}
+
+static inline struct v16 v16_load(const float *p)
+{
+    return (struct v16){_mm512_loadu_ps(p)};
+}
+
+static inline void v16_store(float *p, struct v16 a)
+{
+    _mm512_storeu_ps(p, a.v);
+}
+
+static inline struct v16 v16_load_bf16(const uint16_t *p)
+{
+    __m256i h = _mm256_loadu_si256((const __m256i *)(const void *)p);
+    __m512i wide = _mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16);
+
+    return (struct v16){_mm512_castsi512_ps(wide)};
+}
+
+static inline struct v16 v16_load_f16(const uint16_t *p)
+{
+    __m256i h = _mm256_loadu_si256((const __m256i *)(const void *)p);
+
+    return (struct v16){_mm512_cvtph_ps(h)};
+}
+
+/* all: with four bits, a table of all sixteen values. */
+struct v16_group {
+    __m512 scale, bias, all;
+};
+
+static inline struct v16_group v16_group4(float scale, float bias)
+{
+    __m512 q =
+        _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+
+    return (struct v16_group){
+        .all = _mm512_fmadd_ps(q, _mm512_set1_ps(scale), _mm512_set1_ps(bias))};
+}
+
+static inline struct v16_group v16_group8(float scale, float bias)
+{
+    return (struct v16_group){.scale = _mm512_set1_ps(scale),
+                              .bias = _mm512_set1_ps(bias)};
+}
+
+/* Looks the values up: a look-up uses the lowest four bits of each lane. */
+static inline struct v16 v16_load4(struct v16_group g, const uint8_t *p)
+{
+    __m128i q = _mm_loadl_epi64((const __m128i *)(const void *)p);
+    __m512i word =
+        _mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1);
+    __m512i at = _mm512_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28, 0, 4, 8, 12, 16,
+                                   20, 24, 28);
+    __m512i all = _mm512_permutexvar_epi32(word, _mm512_castsi128_si512(q));
+
+    return (struct v16){
+        _mm512_permutexvar_ps(_mm512_srlv_epi32(all, at), g.all)};
+}
+
+static inline struct v16 v16_load8(struct v16_group g, const uint8_t *p)
+{
+    __m128i q = _mm_loadu_si128((const __m128i *)(const void *)p);
+    __m512 wide = _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(q));
+
+    return (struct v16){_mm512_fmadd_ps(wide, g.scale, g.bias)};
+}
+
+static inline void v16_store_bf16(uint16_t *p, struct v16 a)
+{
+    __m512i bits = _mm512_castps_si512(a.v);
+    __m512i odd =
+        _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+    __m512i even = _mm512_add_epi32(
+        bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
+    __mmask16 nan = _mm512_cmp_ps_mask(a.v, a.v, _CMP_UNORD_Q);
+    __m512i pick =
+        _mm512_mask_or_epi32(even, nan, bits, _mm512_set1_epi32(0x400000));
+
+    _mm256_storeu_si256((__m256i *)(void *)p,
+                        _mm512_cvtepi32_epi16(_mm512_srli_epi32(pick, 16)));
+}
+
+static inline void v16_store_f16(uint16_t *p, struct v16 a)
+{
+    _mm256_storeu_si256((__m256i *)(void *)p, _mm512_cvtps_ph(a.v, 0));
+}
+
+static inline struct v16 v16_add(struct v16 a, struct v16 b)
+{
+    return (struct v16){_mm512_add_ps(a.v, b.v)};
+}
+
+static inline struct v16 v16_sub(struct v16 a, struct v16 b)
+{
+    return (struct v16){_mm512_sub_ps(a.v, b.v)};
+}
+
+static inline struct v16 v16_mul(struct v16 a, struct v16 b)
+{
+    return (struct v16){_mm512_mul_ps(a.v, b.v)};
+}
+
+static inline struct v16 v16_div(struct v16 a, struct v16 b)
+{
+    return (struct v16){_mm512_div_ps(a.v, b.v)};
+}
+
+static inline struct v16 v16_fma(struct v16 a, struct v16 b, struct v16 c)
+{
+    return (struct v16){_mm512_fmadd_ps(a.v, b.v, c.v)};
+}
+
+static inline struct v16 v16_max(struct v16 a, struct v16 b)
+{
+    return (struct v16){_mm512_max_ps(a.v, b.v)};
+}
+
+static inline struct v16 v16_min(struct v16 a, struct v16 b)
+{
+    return (struct v16){_mm512_min_ps(a.v, b.v)};
+}
+
+static inline struct v16 v16_below(struct v16 x, struct v16 limit, struct v16 a,
+                                   struct v16 b)
+{
+    __mmask16 m = _mm512_cmp_ps_mask(x.v, limit.v, _CMP_LT_OQ);
+
+    return (struct v16){_mm512_mask_blend_ps(m, b.v, a.v)};
+}
+
+static inline struct v16 v16_first(uint32_t n, struct v16 a, struct v16 b)
+{
+    __mmask16 m = (__mmask16)(n >= 16 ? 0xffffu : (1u << n) - 1u);
+
+    return (struct v16){_mm512_mask_blend_ps(m, b.v, a.v)};
+}
+
+static inline struct v16 v16_pow2(struct v16 t)
+{
+    __m512i n = _mm512_sub_epi32(_mm512_castps_si512(t.v),
+                                 _mm512_set1_epi32(0x4b400000 - 127));
+
+    return (struct v16){_mm512_castsi512_ps(_mm512_slli_epi32(n, 23))};
+}
+
+static inline __m256 v16_upper(struct v16 a)
+{
+    __m512d wide = _mm512_castps_pd(a.v);
+
+    return _mm256_castpd_ps(_mm512_extractf64x4_pd(wide, 1));
+}
+
+static inline float v16_sum(struct v16 a)
+{
+    __m256 h = _mm256_add_ps(_mm512_castps512_ps256(a.v), v16_upper(a));
+    __m128 q =
+        _mm_add_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
+
+    q = _mm_add_ps(q, _mm_movehl_ps(q, q));
+    return _mm_cvtss_f32(_mm_add_ss(q, _mm_movehdup_ps(q)));
+}
+
+static inline float v16_top(struct v16 a)
+{
+    __m256 h = _mm256_max_ps(_mm512_castps512_ps256(a.v), v16_upper(a));
+    __m128 q =
+        _mm_max_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
+
+    q = _mm_max_ps(q, _mm_movehl_ps(q, q));
+    return _mm_cvtss_f32(_mm_max_ss(q, _mm_movehdup_ps(q)));
+}
+
+#endif

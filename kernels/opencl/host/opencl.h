@@ -1,0 +1,209 @@
+/* opencl.h - the opencl backend's own state, shared by its operators.
+ *
+ * The host runtime, in kernels/opencl/host:
+ *
+ *     device.h    selects a device        memory.h   arenas, transfers
+ *     program.h   .cl files to programs   launch.h   arguments and launches
+ *     profile.h   time of each kernel     queue.h    waiting, ticks
+ *
+ * Above it, in kernels/opencl:
+ *
+ *     upload.h    weights to the device   pool.h     blocks and slots
+ *     step.h      begin, end, rows to meta
+ *
+ *     rows.h (embed, mlp, head)  matmul.h  attention.h  deltanet.h  sample.h
+ *     chain.h (products of two operators in one launch): the operators
+ *
+ * Each operator has a _setup, which requests its kernels and scratch, a _free,
+ * and the calls of struct kernels_ops.
+ *
+ * Tokens.  begin permutes a step's rows and tokens: generated rows first, each
+ * kind in the caller's order.  x and every other [T, ..] tensor is in this
+ * order: tokens [0, n_gen) are generated, [n_gen, n_tokens) are prompt tokens.
+ * A generated row may have several tokens; the decode kernels compute each as
+ * if it came alone.
+ *
+ * Meta.  One int32 buffer describes the step.  Kernels read it at offsets that
+ * are defines, the same in every step:
+ *
+ *     META_ROWS    [max_rows][8]    first, n_tokens, position, slot,
+ *                                   first_block, kind (1 generated), 0, 0
+ *     META_TOKENS  [max_tokens][2]  row, position
+ *     META_IDS     [max_tokens]     token id
+ *     META_HEADS   [max_logits]     token (a row of x) of each row of logits
+ *     META_BLOCKS  [..]             block tables; a row's begins at
+ *                                   META_BLOCKS + first_block
+ *
+ * Storage of the pool, per layer of the shard that has it; checkpoint c is slot
+ * n_slots + c:
+ *
+ *     attention  kv     [n_blocks] x { k [nkv, block_tokens, hd],
+ *                                      v [nkv, block_tokens, hd] } kv_dtype
+ *     linear     state  [n_slots + n_checkpoints, Hv, Dk, Dv] float32
+ *                tail   [n_slots + n_checkpoints, K-1, C] kv_dtype
+ *
+ * No tensor crosses a cl_mem: a kernel takes the cl_mem and an offset.
+ *
+ * Failure.  Operators return nothing.  The first failure is kept in `failed`.
+ * From then on launches and transfers do nothing, and end, sample and alloc
+ * report it.
+ *
+ * Threading: the caller of kernels.h; any thread may read ticks.
+ * Memory: only opencl_new() and alloc allocate. */
+#ifndef KERNELS_OPENCL_HOST_OPENCL_H
+#define KERNELS_OPENCL_HOST_OPENCL_H
+
+#include <stdatomic.h>
+
+#include "kernels/kernels.h"
+#include "kernels/opencl/host/device.h"
+
+#define OPENCL_ROW_INTS     8 /* ints of a row in META_ROWS */
+#define OPENCL_TOKEN_INTS   2
+#define OPENCL_LAUNCHES_MAX 6 /* per layer, in a step without prompt rows */
+
+/* A tensor [rows, cols], row-major; vectors have one row.  mem NULL: absent.
+ *
+ * A quantised matrix (weights.h) is its data, followed by a scale and a bias
+ * side by side for each group of each row, of dtype; item is 1. */
+struct opencl_tensor {
+    cl_mem mem;
+    size_t at;   /* bytes from the start of mem, a multiple of 256 */
+    size_t item; /* bytes of an element */
+    enum dtype dtype;
+    uint32_t rows, cols;
+    uint32_t bits, group; /* 0: not quantised */
+};
+
+static inline uint64_t opencl_tensor_bytes(const struct opencl_tensor *t)
+{
+    const struct tensor as = {.dtype = t->dtype,
+                              .rows = t->rows,
+                              .cols = t->cols,
+                              .bits = t->bits,
+                              .group = t->group};
+
+    return tensor_bytes(&as);
+}
+
+static inline bool opencl_tensors_alike(const struct opencl_tensor *a,
+                                        const struct opencl_tensor *b)
+{
+    return a->dtype == b->dtype && a->bits == b->bits && a->group == b->group;
+}
+
+/* Fused matrices hold the rows of their parts one after the other.  If the
+ * parts' dtypes, bits or groups differ, all become float32.  Vectors are
+ * float32. */
+struct opencl_attention_weights {
+    struct opencl_tensor in; /* [q.rows + 2*nkv*hd, H]: q (with the gates, as
+                              * stored), k, v */
+    struct opencl_tensor in_bias; /* [in.rows], zeros for parts without one;
+                                   * absent if no part has one */
+    struct opencl_tensor o;       /* [H, nh*hd] */
+    struct opencl_tensor o_bias, q_norm, k_norm; /* each may be absent */
+};
+
+struct opencl_deltanet_weights {
+    struct opencl_tensor in;   /* [C + Hv*Dv + 2*Hv, H]: qkv, z, b, a */
+    struct opencl_tensor out;  /* [H, Hv*Dv] */
+    struct opencl_tensor conv; /* [C, K], as in weights.h */
+    struct opencl_tensor a_log, dt_bias, norm; /* [Hv], [Hv], [Dv] */
+};
+
+struct opencl_layer {
+    enum mixer_kind kind;
+    struct opencl_tensor input_norm, post_norm; /* [H] */
+    struct opencl_attention_weights attention;  /* absent in a layer of the
+                                                 * other kind */
+    struct opencl_deltanet_weights deltanet;
+    struct opencl_tensor gate_up; /* [2*I, H]: gate, then up */
+    struct opencl_tensor down;    /* [H, I] */
+    struct opencl_tensor kv;      /* the pool's storage, see above */
+    struct opencl_tensor state, tail;
+};
+
+/* The current step, permuted. */
+struct opencl_step {
+    uint32_t n_rows, n_tokens;
+    uint32_t n_gen_rows, n_gen; /* rows and tokens of the generated kind */
+    uint32_t longest; /* largest position + n_tokens of a generated row */
+    uint32_t longest_prompt;       /* the same of a prompt row */
+    const struct kernel_row *rows; /* [n_rows] permuted, with new `first` */
+    const uint32_t *place; /* [n_tokens] place of the caller's token t */
+};
+
+struct opencl_arena;
+struct opencl_kernel;
+struct opencl_memory;
+struct opencl_programs;
+struct opencl_queue;
+struct opencl_rows;
+struct opencl_matmul;
+struct opencl_attention;
+struct opencl_deltanet;
+struct opencl_sample;
+struct opencl_chain;
+
+struct opencl {
+    struct kernels base;
+    const struct shard_weights *w;
+    struct kernels_sizes sizes;
+    enum dtype kv_dtype;
+    uint32_t block_tokens;
+    struct opencl_device device;
+    bool portable;   /* skips kernels tuned for one vendor */
+    bool has_logits; /* the shard includes the head */
+    cl_context context;
+    double read_rate; /* device's GB/s, measured if the profile is on */
+    atomic_uint_fast64_t ticks;
+    struct error failed; /* first failure; code ST_OK: none */
+    cl_int refusal;      /* driver's code, if a call failed */
+    bool lost;           /* the device computes no more */
+    uint32_t unwatched;  /* launches since the last one with an event */
+
+    struct opencl_memory *memory;     /* memory.h */
+    struct opencl_programs *programs; /* program.h */
+    struct opencl_queue *queue;       /* queue.h */
+
+    struct opencl_layer *layers; /* [end - begin] */
+    struct opencl_tensor embed;  /* [V, H]; absent past the first stage */
+    struct opencl_tensor head;   /* [V, H]; embed's if tied */
+    struct opencl_tensor final_norm;
+    struct opencl_tensor rope;   /* [context, R/2, 2] f32: cosine, sine */
+    struct opencl_tensor x;      /* [max_tokens, H] f32 */
+    struct opencl_tensor logits; /* [max_logits, V] f32 */
+    struct opencl_tensor meta;   /* int32 */
+    uint32_t n_blocks, n_slots, n_checkpoints;
+    struct opencl_arena *weights, *pool;
+    char *block; /* [a layer's block] on the host, to transpose it */
+
+    struct opencl_kernel *fill, *fill16; /* fill.cl */
+    struct opencl_step step;
+    struct kernel_row *rows_of_step; /* [max_rows] step.rows */
+    uint32_t *place;                 /* [max_tokens] step.place */
+    int32_t *meta_host; /* step's meta in pinned memory: begin writes it, embed
+                         * adds ids; the next launch uploads it */
+    uint32_t meta_tokens, meta_ids, meta_heads; /* META_TOKENS, .. */
+    uint32_t meta_blocks, meta_ints;            /* META_BLOCKS, size */
+    uint32_t meta_used; /* ints of this step; 0: already uploaded */
+
+    /* State of the operators. */
+    struct opencl_rows *rows;
+    struct opencl_matmul *matmul;
+    struct opencl_attention *attention;
+    struct opencl_deltanet *deltanet;
+    struct opencl_sample *sample;
+    struct opencl_chain *chain;
+};
+
+static inline struct opencl *opencl_of(struct kernels *k)
+{
+    return (struct opencl *)(void *)k;
+}
+
+/* Records a failure; later ones are dropped. */
+void opencl_fail(struct opencl *c, enum status code, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+#endif
