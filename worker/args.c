@@ -10,8 +10,8 @@
 #include "kernels/kernels.h"
 #include "kernels/opencl/device.h"
 #include "worker/cache/logprobs.h"
-#include "worker/engine/watch.h"
-#include "worker/metrics.h"
+#include "worker/base/watch.h"
+#include "worker/base/metrics.h"
 #include "worker/stages/assembly.h"
 
 #define NAME_MAX_BYTES 64 /* as Hello allows */

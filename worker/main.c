@@ -8,7 +8,7 @@
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
 #include "common/base/std_fds.h"
-#include "worker/metrics.h"
+#include "worker/base/metrics.h"
 #include "worker/model/check.h"
 #include "worker/program.h"
 

@@ -24,7 +24,7 @@
 #define WORKER_ENGINE_FORWARD_H
 
 #include "kernels/kernels.h"
-#include "worker/engine/engine.h"
+#include "worker/base/engine.h"
 
 #define FORWARD_CUT 64
 

@@ -10,7 +10,7 @@
 #define WORKER_ENGINE_PLAN_CHECK_H
 
 #include "common/model/weights.h"
-#include "worker/engine/engine.h"
+#include "worker/base/engine.h"
 
 struct plan_bounds {
     const struct model_shape *shape;

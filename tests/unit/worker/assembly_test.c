@@ -109,10 +109,10 @@ static void lets_only_the_stage_before_in(void **state)
     struct bench *b = bench_new(false);
 
     (void)state;
-    turned_away(b, 501, 0, "FAILED_PRECONDITION: no assembly is ordered here");
+    turned_away(b, 501, 0, "FAILED_PRECONDITION: this worker has no assembly");
     bench_order(b);
     turned_away(b, b->assembly - 1, 0,
-                "FAILED_PRECONDITION: another assembly is ordered here");
+                "FAILED_PRECONDITION: this worker belongs to another assembly");
     turned_away(b, b->assembly, 2,
                 "FAILED_PRECONDITION: stage 0 comes before stage 1 of 3, not "
                 "stage 2");
@@ -150,7 +150,8 @@ static void gives_up_in_time(void **state)
     call = bench_order(b);
     bench_advance(b, EDGES_US);
     assert_int_equal(b->ends[call].status, ST_DEADLINE_EXCEEDED);
-    assert_string_equal(b->ends[call].text, "stage 0 has not come in 5000 ms");
+    assert_string_equal(b->ends[call].text,
+                        "stage 0 has not connected in 5000 ms");
     assert_int_equal(b->n_broken, 0);
     bench_assemble(b);
     bench_free(&b);
@@ -302,7 +303,7 @@ static void a_cancel_ends_it(void **state)
     peer_cancel(b->router, call);
     bench_turn(b);
     assert_null(b->in);
-    turned_away(b, b->assembly, 0, "no assembly is ordered here");
+    turned_away(b, b->assembly, 0, "this worker has no assembly");
     bench_free(&b);
 }
 
@@ -383,7 +384,7 @@ static void a_wrong_message_breaks_it(void **state)
                     &(Sluice__V1__SubmitPartMessage)
                          SLUICE__V1__SUBMIT_PART_MESSAGE__INIT.base),
         ST_OK);
-    bench_check_broken(b, "stage 0 sent what breaks the rules of frames");
+    bench_check_broken(b, "stage 0 sent an invalid frame");
     bench_free(&b);
 }
 
@@ -404,7 +405,7 @@ static void a_message_too_early_breaks_it(void **state)
     bench_say(b, METHOD_STAGE_REMOVE, &remove.base);
     assert_int_equal(b->ends[call].status, ST_ABORTED);
     assert_string_equal(b->ends[call].text,
-                        "Remove came before the assembly stood");
+                        "Remove came before the assembly was up");
     assert_int_equal(b->n_broken, 0);
     bench_free(&b);
 }

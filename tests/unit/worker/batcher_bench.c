@@ -60,7 +60,7 @@ void bench_back(struct batcher *b)
     uint32_t id = 500;
 
     for (uint32_t i = 0; i < t->plan.n_rows; i++) {
-        struct sequence *s = t->who[i];
+        struct sequence *s = t->owners[i];
 
         s->inflight--;
         if (t->plan.rows[i].sample) {

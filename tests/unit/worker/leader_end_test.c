@@ -180,7 +180,7 @@ static void breaks_at_wrong_results(void **state)
         {"1 tokens, 0 widths", offsetof(Sluice__V1__StageResult, n_width)},
         {"2 logprobs", offsetof(Sluice__V1__StageResult, n_logprobs)},
         {"1 top_tokens", offsetof(Sluice__V1__StageResult, n_top_tokens)},
-        {"the times of 2 stages, there are 3",
+        {"times of 2 stages, but there are 3",
          offsetof(Sluice__V1__StageResult, n_device_us)},
     };
 
@@ -207,12 +207,12 @@ static void breaks_at_wrong_values(void **state)
     (void)state;
     for (int i = 0; i < 6; i++) {
         const char *const why[] = {
-            "sampled id 1000, the vocabulary is 1000",
+            "sampled id 1000, which is not below the vocabulary of 1000",
             "ranked id 1000",
             "logprob of 1",
-            "Result of step 7, the oldest under way is 1",
-            "did not ask for",
-            "did not ask for"};
+            "Result of step 7, but the oldest step under way is 1",
+            "which do not match its",
+            "which do not match its"};
         struct ring_result x;
         struct rig *r = with_result(&x);
 
@@ -260,7 +260,7 @@ static void breaks_at_a_result_of_nothing(void **state)
     ring_say(r->ring, METHOD_STAGE_RESULT, &x.m.base);
     assert_int_equal(rig_inflight(r), 1); /* the next plan is here */
     ring_say(r->ring, METHOD_STAGE_RESULT, &x.m.base);
-    check_broken(&r, "Result of step 1, none is under way");
+    check_broken(&r, "Result of step 1, but no step is under way");
 }
 
 static void fill_remove(Sluice__V1__StageRemove *m, uint64_t grant,
@@ -280,8 +280,8 @@ static void breaks_at_wrong_removes(void **state)
                                    "Remove of grant 9, which was not sent",
                                    "Remove of grant 0, which was not sent",
                                    "overtook the Results of 1 steps",
-                                   "what 2, 1 and 2 stages have freed",
-                                   "what 3, 2 and 2 stages have freed"};
+                                   "receipts of 2, 1 and 2 stages",
+                                   "receipts of 3, 2 and 2 stages"};
         struct rig *r = with_one(&usual);
         Sluice__V1__StageRemove m;
         uint32_t zeros[3] = {0};

@@ -195,8 +195,8 @@ static void refuses_what_is_not_for_it(void **state)
     rig_turn(r);
     ring_check_refused(
         r, tag, ST_INVALID_ARGUMENT,
-        "2 grants, 2 blocks, 1 slots and 2 checkpoints, this worker "
-        "leads 2 more");
+        "2 grants, 2 blocks, 1 slots and 2 checkpoints; this worker "
+        "leads 2 others");
     ring_rig_free(&r);
 }
 
@@ -213,7 +213,7 @@ static void refuses_without_an_assembly(void **state)
     r = rig_new(&o);
     tag = rig_submit(r, &usual);
     rig_turn(r);
-    ring_check_refused(r, tag, ST_UNAVAILABLE, "leads no assembly");
+    ring_check_refused(r, tag, ST_UNAVAILABLE, "its assembly is not up");
     rig_free(&r);
 
     r = rig_new(NULL);

@@ -415,7 +415,8 @@ static void has_those_of_its_own_tokens(void **state)
         tag = rig_submit(r, &s);
         rig_turn(r);
         snprintf(says, sizeof says,
-                 "have_index is %u, with logprobs it must be at least", k - 1);
+                 "have_index is %u, but with logprobs it must be at least",
+                 k - 1);
         assert_int_equal(r->ends[tag].status, ST_INVALID_ARGUMENT);
         assert_non_null(strstr(r->ends[tag].text, says));
         s.have = k;
@@ -503,12 +504,12 @@ static void fails_a_plan_whose_logprobs_are_none(void **state)
     static const struct {
         void (*lie)(struct plan_result *);
         const char *says;
-    } lies[] = {{lie_nan, "the engine gave a logprob of "},
-                {lie_above, "the engine gave a logprob of 1.4013e-45"},
-                {lie_below, "the engine gave a logprob of -inf"},
-                {lie_top_id, "the engine ranked id 1000, the vocabulary is"},
-                {lie_top_nan, "the engine gave a logprob of "},
-                {lie_top_above, "the engine gave a logprob of 0.5"}};
+    } lies[] = {{lie_nan, "the engine returned a logprob of "},
+                {lie_above, "the engine returned a logprob of 1.4013e-45"},
+                {lie_below, "the engine returned a logprob of -inf"},
+                {lie_top_id, "the engine ranked id 1000, which is not below"},
+                {lie_top_nan, "the engine returned a logprob of "},
+                {lie_top_above, "the engine returned a logprob of 0.5"}};
 
     for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
         for (uint32_t n_top = 0; n_top <= 2; n_top++) {

@@ -38,7 +38,7 @@ static void check_plan(const struct ring *r, const struct batch *t,
 
     for (uint32_t i = 0; i < t->plan.n_rows; i++) {
         const struct plan_row *row = &t->plan.rows[i];
-        const struct sequence *s = t->who[i];
+        const struct sequence *s = t->owners[i];
 
         assert_false(row->chained);
         assert_true(s->pending <= 1);
@@ -77,8 +77,8 @@ static void ring_back(struct ring *r)
     bench_back(r->b);
     memmove(r->at, r->at + 1, (r->n - 1) * sizeof r->at[0]);
     for (uint32_t i = 0; i < t->plan.n_rows; i++) {
-        if (t->who[i]->n_generated == t->who[i]->max_tokens) {
-            batcher_drop(t->who[i]);
+        if (t->owners[i]->n_generated == t->owners[i]->max_tokens) {
+            batcher_drop(t->owners[i]);
         }
     }
 }

@@ -5,7 +5,7 @@
 
 #include "tests/unit/cmocka.h"
 #include "tests/unit/worker/stage_bench.h"
-#include "worker/engine/watch.h"
+#include "worker/base/watch.h"
 
 #define NONE UINT32_MAX /* the row samples nothing */
 
@@ -142,13 +142,13 @@ static void wrong_open(struct bench_open *o, int how)
 static void a_wrong_open_breaks_it(void **state)
 {
     static const char *const says[] = {
-        "it came after grant 101",
+        "the previous Open had grant 101",
         "this stage's grant 3 came after 1",
         "this stage's grant 1 came after 1",
         "grants of 1 stages past the first",
-        "slots of 1, checkpoints of 2: there are 2",
-        "sequence and sampling must be there",
-        "sequence and sampling must be there",
+        "slots of 1, checkpoints of 2; there are 2",
+        "sequence and sampling are required",
+        "sequence and sampling are required",
         "n_prompt 0 and max_tokens 8",
         "n_prompt 8 and max_tokens 0",
         "together at most the context, 256",
@@ -214,7 +214,7 @@ static void takes_the_longest(void **state)
     assert_int_equal(b->n_broken, 0);
     assert_int_equal(bench_account(b).blocks.held, 32);
     bench_forward(b, grant, true, 255, 1, 8); /* eight have been chosen */
-    bench_check_broken(b, "index 8, 8 of at most 8 are generated");
+    bench_check_broken(b, "index 8, but 8 of at most 8 tokens are generated");
     bench_free(&b);
 }
 
@@ -268,7 +268,7 @@ static void receipts_add_up(void **state)
     m.n_blocks = m.n_slots = m.n_checkpoints = 1;
     m.blocks = m.slots = m.checkpoints = freed;
     bench_say(b, METHOD_STAGE_REMOVE, &m.base);
-    bench_check_broken(b, "receipts of 1, 1 and 1 stages, it has passed 0");
+    bench_check_broken(b, "receipts of 1, 1 and 1 stages, but it passed 0");
     bench_free(&b);
     b = bench_new(true);
     b->stage = 2;
@@ -286,7 +286,7 @@ static void receipts_add_up(void **state)
     assert_int_equal(bench_last(b, METHOD_STAGE_REMOVE)->slots[1], 1);
     m.n_slots = 0;
     bench_say(b, METHOD_STAGE_REMOVE, &m.base);
-    bench_check_broken(b, "receipts of 1, 0 and 1 stages, it has passed 1");
+    bench_check_broken(b, "receipts of 1, 0 and 1 stages, but it passed 1");
     bench_free(&b);
 }
 
@@ -408,9 +408,10 @@ static void an_engine_that_refuses_fails_the_step(void **state)
     b->no_hidden = true;
     bench_forward(b, grant, false, 0, 8, 0);
     bench_run(b);
-    assert_string_equal(bench_last(b, METHOD_STAGE_FORWARD)->failure,
-                        "stage 1: the engine gave no hidden states for layers "
-                        "2-3 of 4");
+    assert_string_equal(
+        bench_last(b, METHOD_STAGE_FORWARD)->failure,
+        "stage 1: the engine returned no hidden states for layers "
+        "2-3 of 4");
     assert_int_equal(b->n_broken, 0);
     bench_free(&b);
 }
@@ -431,7 +432,7 @@ static void a_failure_has_no_tensor(void **state)
     assert_int_equal(peer_oneway_tensor(b->out, METHOD_STAGE_FORWARD, &f.m.base,
                                         x, sizeof x),
                      ST_OK);
-    bench_check_broken(b, "a failure, with a tensor of 128 bytes");
+    bench_check_broken(b, "a failure with a tensor of 128 bytes");
     bench_free(&b);
 }
 

@@ -167,7 +167,7 @@ static void microbatches_wait_in_line(void **state)
     }
     assert_int_equal(b->n_broken, 0);
     bench_forward(b, grants[3], false, 0, 8, 0);
-    bench_check_broken(b, "3 are here, at most 3 may be under way");
+    bench_check_broken(b, "3 steps are here already, at most 3 may be");
     bench_run(b);
     bench_free(&b);
 }
@@ -203,22 +203,27 @@ static struct bench *with_some(void)
 static void a_wrong_row_breaks_it(void **state)
 {
     static const struct wrong rows[] = {
-        {109, false, 0, 8, 0, "grant 109: it is not open here"},
-        {0, false, 0, 8, 0, "grant 0: it is not open here"},
-        {103, false, 0, 8, 0, "grant 103: it is not open here"},
-        {104, true, 8, 1, 1, "grant 104: it is removed"},
-        {101, false, 5, 0, NONE, "0 tokens at 5, there are 16 positions"},
-        {101, false, 4, 4, 0, "position 4, the next is 5"},
-        {101, false, 6, 2, 0, "position 6, the next is 5"},
-        {101, false, 5, 4, 0, "prompt positions 5 to 9, the prompt has 8"},
-        {101, true, 5, 3, 0, "generated positions 5 to 8, the prompt has 8"},
-        {101, false, 5, 3, NONE, "positions to 8, without a token; 8 are"},
-        {101, false, 5, 2, 0, "positions to 7, with a token; 8 are known"},
-        {101, false, 5, 3, 1, "index 1, 0 of at most 8 are generated"},
-        {102, true, 8, 2, 2, "positions to 10, with a token; 9 are known"},
-        {102, true, 8, 9, 2, "9 tokens at 8, there are 16 positions"},
+        {109, false, 0, 8, 0, "grant 109: the sequence is not open here"},
+        {0, false, 0, 8, 0, "grant 0: the sequence is not open here"},
+        {103, false, 0, 8, 0, "grant 103: the sequence is not open here"},
+        {104, true, 8, 1, 1, "grant 104: the sequence is removed"},
+        {101, false, 5, 0, NONE, "0 tokens at 5, but there are 16 positions"},
+        {101, false, 4, 4, 0, "position 4, but the next one is 5"},
+        {101, false, 6, 2, 0, "position 6, but the next one is 5"},
+        {101, false, 5, 4, 0, "prompt positions 5 to 9, but the prompt has 8"},
+        {101, true, 5, 3, 0,
+         "generated positions 5 to 8, but the prompt has 8"},
+        {101, false, 5, 3, NONE, "positions to 8 without a token, but 8 ids"},
+        {101, false, 5, 2, 0,
+         "positions to 7 with a token, but 8 ids are known"},
+        {101, false, 5, 3, 1,
+         "index 1, but 0 of at most 8 tokens are generated"},
+        {102, true, 8, 2, 2,
+         "positions to 10 with a token, but 9 ids are known"},
+        {102, true, 8, 9, 2, "9 tokens at 8, but there are 16 positions"},
         {102, true, 4294967295u, 2, 2, "2 tokens at 4294967295"},
-        {102, true, 8, 1, 2, "index 2, 1 of at most 8 are generated"},
+        {102, true, 8, 1, 2,
+         "index 2, but 1 of at most 8 tokens are generated"},
     };
 
     (void)state;
@@ -299,17 +304,17 @@ static void wrong_forward(const struct bench *b, struct bench_forward *f,
 static void a_wrong_forward_breaks_it(void **state)
 {
     static const char *const says[] = {
-        "step 1: it came after step 2",
+        "step 1: the previous step was 2",
         "columns of 1 grants, 0 positions",
         "1 counts, 0 kinds",
         "kind 4",
-        "times of 0 stages, it has passed 1",
-        "a tensor of 64 bytes, 3 tokens of 4 float32 are 48",
-        "a tensor of 0 bytes, 3 tokens of 4 float32 are 48",
-        "row 1, grant 101: it has a row already",
+        "times of 0 stages, but it passed 1",
+        "a tensor of 64 bytes, but 3 tokens of 4 float32 have 48",
+        "a tensor of 0 bytes, but 3 tokens of 4 float32 have 48",
+        "row 1, grant 101: the sequence has a row already",
         "a failure of 0 bytes",
-        "0 rows, a step has 1 to 8",
-        "9 rows, a step has 1 to 8",
+        "0 rows, but a step has 1 to 8",
+        "9 rows, but a step has 1 to 8",
     };
 
     (void)state;
@@ -358,8 +363,9 @@ static void steps_are_as_the_assembly_says(void **state)
             bench_run(b);
             assert_int_equal(b->n_broken, 0);
         } else {
-            bench_check_broken(b, over == 1 ? "21 tokens, a step has at most 20"
-                                            : "3 rows, a step has 1 to 2");
+            bench_check_broken(b, over == 1
+                                      ? "21 tokens, but a step has at most 20"
+                                      : "3 rows, but a step has 1 to 2");
         }
     }
     bench_free(&b);
@@ -375,13 +381,13 @@ static void a_token_needs_its_ids(void **state)
         uint32_t offset, n, from;
         const char *text;
     } wrong[] = {
-        {109, 4, 4, 0, "OpenPart of grant 109: it is not open here"},
-        {101, 3, 4, 0, "4 ids at 3, 4 of 8 are here"},
-        {101, 5, 3, 0, "3 ids at 5, 4 of 8 are here"},
-        {101, 4, 0, 0, "0 ids at 4, 4 of 8 are here"},
-        {101, 4, 5, 0, "5 ids at 4, 4 of 8 are here"},
+        {109, 4, 4, 0, "OpenPart of grant 109: the sequence is not open here"},
+        {101, 3, 4, 0, "4 ids at 3, but 4 of 8 have come"},
+        {101, 5, 3, 0, "3 ids at 5, but 4 of 8 have come"},
+        {101, 4, 0, 0, "0 ids at 4, but 4 of 8 have come"},
+        {101, 4, 5, 0, "5 ids at 4, but 4 of 8 have come"},
         {101, 4, 4, 1, "id 1000 at position 7"},
-        {0, 0, 0, 0, "a token is asked for, 4 of 8 ids are here"},
+        {0, 0, 0, 0, "it samples, but only 4 of 8 ids have come"},
     };
 
     (void)state;

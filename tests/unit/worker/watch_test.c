@@ -1,5 +1,5 @@
 /* The worker's watch over its engine, alone and in the core. */
-#include "worker/engine/watch.h"
+#include "worker/base/watch.h"
 
 #include <string.h>
 
@@ -12,14 +12,14 @@
 
 static void counts_what_was_looked_at(void **state)
 {
-    struct watch w = {0};
+    struct engine_watch w = {0};
     int64_t now = 7000000;
 
     (void)state;
     watch_look(&w, 5, true, now);
     for (int i = 0; i < 40; i++) {
         assert_int_equal(w.still_us, i * WATCH_LOOK_US);
-        assert_int_equal(watch_stands(&w), w.still_us >= ENGINE_STILL_US);
+        assert_int_equal(watch_is_stalled(&w), w.still_us >= ENGINE_STILL_US);
         assert_false(watch_is_dead(&w));
         assert_int_equal(watch_due(&w), now + WATCH_LOOK_US);
         now += WATCH_LOOK_US;
@@ -31,7 +31,7 @@ static void counts_what_was_looked_at(void **state)
 static void dies_at_the_limit(void **state)
 {
     for (int64_t less = 0; less <= 1; less++) {
-        struct watch w = {0};
+        struct engine_watch w = {0};
         int64_t now = 1;
 
         (void)state;
@@ -48,7 +48,7 @@ static void dies_at_the_limit(void **state)
 
 static void a_tick_or_rest_begins_anew(void **state)
 {
-    struct watch w = {0};
+    struct engine_watch w = {0};
 
     (void)state;
     watch_look(&w, 5, true, 0);
@@ -67,7 +67,7 @@ static void a_tick_or_rest_begins_anew(void **state)
 /* Stopped as a whole for a minute: the engine had no time to tick. */
 static void its_own_absence_counts_little(void **state)
 {
-    struct watch w = {0};
+    struct engine_watch w = {0};
 
     (void)state;
     watch_look(&w, 5, true, 0);
