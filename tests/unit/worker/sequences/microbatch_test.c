@@ -2,7 +2,7 @@
  * many, and whether the stages have work. */
 #include <string.h>
 
-#include "tests/unit/worker/batcher_bench.h"
+#include "tests/unit/worker/sequences/batcher_bench.h"
 
 /* Stages of equal step time: in a turn each computes one microbatch, and hands
  * it on. */

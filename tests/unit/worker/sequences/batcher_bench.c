@@ -1,4 +1,4 @@
-#include "tests/unit/worker/batcher_bench.h"
+#include "tests/unit/worker/sequences/batcher_bench.h"
 
 #include "tests/unit/cmocka.h"
 

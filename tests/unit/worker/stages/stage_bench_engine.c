@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "tests/unit/cmocka.h"
-#include "tests/unit/worker/stage_bench_internal.h"
+#include "tests/unit/worker/stages/stage_bench_internal.h"
 
 static struct bench *bench_of(struct engine *e)
 {

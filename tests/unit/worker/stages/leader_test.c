@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "tests/unit/cmocka.h"
-#include "tests/unit/worker/ring.h"
+#include "tests/unit/worker/stages/ring.h"
 #include "worker/cache/sequence.h"
 #include "worker/stages/assembly.h"
 

@@ -1,4 +1,4 @@
-#include "tests/unit/worker/stage_bench.h"
+#include "tests/unit/worker/stages/stage_bench.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 
 #include "proto/health.pb-c.h"
 #include "tests/unit/cmocka.h"
-#include "tests/unit/worker/stage_bench_internal.h"
+#include "tests/unit/worker/stages/stage_bench_internal.h"
 
 #define NEXT_ID   1000u /* from here on: the worker's to the next stage */
 #define BEFORE_ID 2000u

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "tests/unit/cmocka.h"
-#include "tests/unit/worker/stage_bench.h"
+#include "tests/unit/worker/stages/stage_bench.h"
 #include "worker/base/watch.h"
 
 #define NONE UINT32_MAX /* the row samples nothing */

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "tests/unit/cmocka.h"
-#include "tests/unit/worker/stage_bench.h"
+#include "tests/unit/worker/stages/stage_bench.h"
 
 static void hello_says_where_to_come(void **state)
 {

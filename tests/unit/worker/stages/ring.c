@@ -1,4 +1,4 @@
-#include "tests/unit/worker/ring.h"
+#include "tests/unit/worker/stages/ring.h"
 #include "tests/unit/worker/rig_internal.h"
 
 #include <stdio.h>

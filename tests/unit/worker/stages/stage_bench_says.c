@@ -6,7 +6,7 @@
 
 #include "proto/health.pb-c.h"
 #include "tests/unit/cmocka.h"
-#include "tests/unit/worker/stage_bench_internal.h"
+#include "tests/unit/worker/stages/stage_bench_internal.h"
 
 /* ---- the router ---- */
 

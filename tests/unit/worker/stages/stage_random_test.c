@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "tests/unit/cmocka.h"
-#include "tests/unit/worker/stage_bench.h"
+#include "tests/unit/worker/stages/stage_bench.h"
 
 #ifdef __SANITIZE_ADDRESS__
 #define SEEDS 40

@@ -2,7 +2,7 @@
 #ifndef TESTS_UNIT_WORKER_STAGE_BENCH_INTERNAL_H
 #define TESTS_UNIT_WORKER_STAGE_BENCH_INTERNAL_H
 
-#include "tests/unit/worker/stage_bench.h"
+#include "tests/unit/worker/stages/stage_bench.h"
 
 /* stage_bench_says.c: takes the frame. */
 void bench_router_recv(struct bench *b, struct frame *f);

@@ -1,5 +1,5 @@
 /* What a step computes, row by row. */
-#include "tests/unit/worker/batcher_bench.h"
+#include "tests/unit/worker/sequences/batcher_bench.h"
 
 static void cuts_a_prompt_at_multiples(void **state)
 {
