@@ -12,8 +12,8 @@
 #include "kernels/kernels.h"
 #include "kernels/opencl/host/device.h"
 #include "worker/cache/logprobs.h"
-#include "worker/engine/watch.h"
-#include "worker/metrics.h"
+#include "worker/base/watch.h"
+#include "worker/base/metrics.h"
 #include "worker/stages/assembly.h"
 
 static_assert(KERNELS_BLOCK_MAX == SHARD_BLOCK_TOKENS_MAX,

@@ -7,7 +7,7 @@
 #include "common/base/descriptors.h"
 #include "common/base/failpoint.h"
 #include "common/base/std_fds.h"
-#include "worker/metrics.h"
+#include "worker/base/metrics.h"
 #include "worker/model/check.h"
 #include "worker/program.h"
 

@@ -3,7 +3,7 @@
  * or are cancelled, and their Removes come back. */
 #include "tests/alloc/count.h"
 #include "tests/unit/cmocka.h"
-#include "tests/unit/worker/ring.h"
+#include "tests/unit/worker/stages/ring.h"
 
 #define WARM   20
 #define ROUNDS 100

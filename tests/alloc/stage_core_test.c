@@ -5,7 +5,7 @@
 
 #include "tests/alloc/count.h"
 #include "tests/unit/cmocka.h"
-#include "tests/unit/worker/stage_bench.h"
+#include "tests/unit/worker/stages/stage_bench.h"
 
 #define WARM   100
 #define ROUNDS 500

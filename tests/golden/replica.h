@@ -14,7 +14,7 @@
 
 #include "common/sampling/sampling.h"
 #include "proto/common.pb-c.h"
-#include "worker/engine/engine.h"
+#include "worker/base/engine.h"
 
 #define REPLICA_STAGES 4
 #define REPLICA_ASKS   32

@@ -1,4 +1,4 @@
-/* fake_engine.h - worker/engine/engine.h over a model of memory, in virtual
+/* fake_engine.h - worker/base/engine.h over a model of memory, in virtual
  * time.
  *
  *     block: [block_tokens] cells (token, position, kind), written by rows
@@ -26,7 +26,7 @@
 
 #include <stdint.h>
 
-#include "worker/engine/engine.h"
+#include "worker/base/engine.h"
 
 struct sim;
 struct fake_engine;

@@ -18,7 +18,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "worker/engine/engine.h"
+#include "worker/base/engine.h"
 
 #define ORACLE_EOS_MAX 4
 

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define OWNER_NOBODY 0u
-#define OWNER_IDLE   1u
-#define OWNER_FIRST  2u /* + the sequence's place in the table */
+#define OWNER_NONE  0u
+#define OWNER_IDLE  1u
+#define OWNER_FIRST 2u /* + the sequence's index in the table */
 
 bool ledger_init(struct ledger *l, const struct pool *pool)
 {
@@ -63,6 +63,7 @@ void ledger_fill(struct ledger *l, const struct pool *pool,
     }
     fill_class(&out->pages, &pages);
     sluice__v1__ledger__init(m);
+    /* Hello carries a ledger before its session exists: no snapshot. */
     if (l->session != 0) {
         l->snapshot++;
     }
@@ -85,7 +86,7 @@ void ledger_fill(struct ledger *l, const struct pool *pool,
 
 /* ---- audit ---- */
 
-struct audit {
+struct ledger_walk {
     const struct pool *pool;
     const struct sequence_table *table;
     uint32_t *owners;
@@ -94,7 +95,7 @@ struct audit {
     size_t cap, used;
 };
 
-__attribute__((format(printf, 2, 3))) static void differs(struct audit *a,
+__attribute__((format(printf, 2, 3))) static void differs(struct ledger_walk *a,
                                                           const char *fmt, ...)
 {
     va_list ap;
@@ -117,7 +118,7 @@ __attribute__((format(printf, 2, 3))) static void differs(struct audit *a,
     a->text[a->used] = '\0';
 }
 
-static void claim(struct audit *a, enum pool_class c, uint32_t number,
+static void claim(struct ledger_walk *a, enum pool_class c, uint32_t number,
                   uint32_t owner)
 {
     const char *name = pool_class_name(c);
@@ -126,14 +127,14 @@ static void claim(struct audit *a, enum pool_class c, uint32_t number,
         differs(a, "%s: number %u is none", name, number);
         return;
     }
-    if (a->owners[number] != OWNER_NOBODY) {
+    if (a->owners[number] != OWNER_NONE) {
         differs(a, "%s: number %u is in two places", name, number);
         return;
     }
     a->owners[number] = owner;
 }
 
-static void claim_idle(struct audit *a, enum pool_class c)
+static void claim_idle(struct ledger_walk *a, enum pool_class c)
 {
     const struct pool_stack *s = &a->pool->classes[c];
 
@@ -142,8 +143,8 @@ static void claim_idle(struct audit *a, enum pool_class c)
     }
 }
 
-/* What a sequence has by number; returns how many. */
-static uint32_t claim_sequence(struct audit *a, enum pool_class c,
+/* Claims the numbers that s holds; returns how many. */
+static uint32_t claim_sequence(struct ledger_walk *a, enum pool_class c,
                                const struct sequence *s)
 {
     uint32_t owner = OWNER_FIRST + (uint32_t)(s - a->table->memory);
@@ -161,8 +162,9 @@ static uint32_t claim_sequence(struct audit *a, enum pool_class c,
     return 0;
 }
 
-static void compare(struct audit *a, enum pool_class c, const char *column,
-                    uint64_t counted, uint64_t found)
+/* Each column is counted twice: by the pool as it went, and by this walk. */
+static void compare(struct ledger_walk *a, enum pool_class c,
+                    const char *column, uint64_t counted, uint64_t found)
 {
     if (counted != found) {
         differs(a, "%s: %s is %llu, found %llu", pool_class_name(c), column,
@@ -170,7 +172,7 @@ static void compare(struct audit *a, enum pool_class c, const char *column,
     }
 }
 
-static void audit_class(struct audit *a, enum pool_class c)
+static void audit_class(struct ledger_walk *a, enum pool_class c)
 {
     const struct pool_account *p = pool_account(a->pool, c);
     uint64_t held = 0, charged = 0;
@@ -178,7 +180,7 @@ static void audit_class(struct audit *a, enum pool_class c)
     memset(a->owners, 0, p->total * sizeof *a->owners);
     claim_idle(a, c);
     for (const struct sequence *s = a->table->all.head; s != NULL;
-         s = list_next(s, LIST_ALL)) {
+         s = sequence_next(s, LIST_ALL)) {
         uint32_t n = claim_sequence(a, c, s);
 
         held += n;
@@ -188,8 +190,9 @@ static void audit_class(struct audit *a, enum pool_class c)
                     (unsigned long long)s->number, n, s->need.n[c]);
         }
     }
+    /* A number that nothing claimed has leaked. */
     for (uint32_t i = 0; i < p->total; i++) {
-        if (a->owners[i] == OWNER_NOBODY) {
+        if (a->owners[i] == OWNER_NONE) {
             differs(a, "%s: number %u is nowhere", pool_class_name(c), i);
         }
     }
@@ -201,12 +204,12 @@ static void audit_class(struct audit *a, enum pool_class c)
             (uint64_t)p->free + p->held + p->cached + p->granted);
 }
 
-static void audit_states(struct audit *a)
+static void audit_states(struct ledger_walk *a)
 {
     uint32_t found[SEQUENCE_STATES] = {0};
 
     for (const struct sequence *s = a->table->all.head; s != NULL;
-         s = list_next(s, LIST_ALL)) {
+         s = sequence_next(s, LIST_ALL)) {
         found[s->state]++;
     }
     for (int i = 0; i < SEQUENCE_STATES; i++) {
@@ -221,11 +224,11 @@ static void audit_states(struct audit *a)
 uint32_t ledger_audit(const struct ledger *l, const struct pool *pool,
                       const struct sequence_table *t, char *text, size_t cap)
 {
-    struct audit a = {.pool = pool,
-                      .table = t,
-                      .owners = l->owners,
-                      .text = cap > 0 ? text : NULL,
-                      .cap = cap};
+    struct ledger_walk a = {.pool = pool,
+                            .table = t,
+                            .owners = l->owners,
+                            .text = cap > 0 ? text : NULL,
+                            .cap = cap};
 
     if (a.text != NULL) {
         a.text[0] = '\0';

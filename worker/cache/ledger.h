@@ -1,10 +1,12 @@
-/* ledger.h - the account of the pool as the router sees it, and its audit.
+/* ledger.h - The pool's account as sent to the router, and its audit.
  *
- * Every ledger sent has a number of its own (snapshot), counted from 1 in a
- * session, and the highest grant up to which all are settled: what a Submit
- * was promised stands in its figures, or the Submit was refused.
+ * Every ledger that is sent has a snapshot number, counted from 1 in each
+ * session, and names the highest settled grant.  A grant is settled if its
+ * figures include what the Submit was promised, or if the Submit was refused.
+ * All grants up to that number are settled.
  *
- * Threading: the core's.  Memory: ledger_init(); no other call allocates. */
+ * Threading: the core's.  Memory: ledger_init() allocates; no other call
+ * does. */
 #ifndef WORKER_CACHE_LEDGER_H
 #define WORKER_CACHE_LEDGER_H
 
@@ -18,32 +20,33 @@
 
 struct ledger {
     uint64_t session, snapshot, grant;
-    uint32_t *owners; /* of the audit: [most of a class] */
+    uint32_t *owners; /* for the audit: [total of the largest class] */
 };
 
-/* A protobuf Ledger with the messages it points to. */
+/* A protobuf Ledger with the messages that it points to. */
 struct ledger_message {
     Sluice__V1__Ledger ledger;
     Sluice__V1__ClassLedger classes[POOL_CLASSES], pages;
 };
 
-/* False if memory is out. */
+/* Returns false if memory runs out. */
 MUST_CHECK bool ledger_init(struct ledger *l, const struct pool *pool);
 void ledger_fini(struct ledger *l);
 
-/* A new session: nothing granted, no snapshot taken. */
+/* Starts a session: no grant, no snapshot.  session: 0 for none. */
 void ledger_begin(struct ledger *l, uint64_t session);
 
-/* The snapshot that first includes what was released just now. */
+/* Returns the first snapshot that will include what is released now. */
 uint64_t ledger_next_snapshot(const struct ledger *l);
 
-/* Fill in the account as it is; a session's is a new snapshot. */
+/* Fills `out` with the account as it is.  Within a session each call makes a
+ * new snapshot. */
 void ledger_fill(struct ledger *l, const struct pool *pool,
                  const struct sequence_table *t, struct ledger_message *out);
 
-/* Walk free lists and sequences: each number in exactly one place, the
- * counts equal to what is found.  Returns the number of differences (0 is
- * whole); the first ones are written to text[cap], one a line. */
+/* Walks free lists and sequences, and checks that every number is in exactly
+ * one place and that the counts match.  Returns the number of differences, 0
+ * if there are none, and writes the first ones to text[cap], one a line. */
 uint32_t ledger_audit(const struct ledger *l, const struct pool *pool,
                       const struct sequence_table *t, char *text, size_t cap);
 

@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <string.h>
 
+/* Returns the values in a row of the ring. */
 static uint32_t width(const struct logprobs *l)
 {
     return 1 + 2 * l->n_top;
@@ -52,6 +53,7 @@ void logprobs_put(struct slab *s, struct logprobs *l, float logprob,
     }
     paged_write(s, &l->values, l->end % l->window * width(l), row, width(l));
     l->end++;
+    /* The row just written replaced the oldest one. */
     if (l->end - l->first > l->window) {
         l->first = l->end - l->window;
     }

@@ -4,7 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* 1 GiB of addresses; more is refused as a shortage when it is asked for. */
+/* 1 GiB of addresses.  A larger demand is not an error here: sequences that
+ * do not fit are refused one by one. */
 #define SLAB_NUMBERS_MAX ((uint64_t)1 << 28)
 #define SLAB_SHIFT_MIN   4u
 
@@ -18,7 +19,7 @@ bool slab_init(struct slab *s, uint32_t longest, uint64_t values,
     while (((uint64_t)1 << (2 * s->shift)) < longest) {
         s->shift++;
     }
-    /* Each array has a root and may leave a leaf partly empty. */
+    /* Each array has a root page and may leave one leaf partly empty. */
     pages = (values >> s->shift) + 2 * (uint64_t)n_arrays + 1;
     if (pages > SLAB_NUMBERS_MAX >> s->shift) {
         pages = SLAB_NUMBERS_MAX >> s->shift;
@@ -120,6 +121,7 @@ void paged_keep(struct slab *s, struct paged *a, uint32_t begin, uint32_t end)
     if (a->root == PAGE_NONE) {
         return;
     }
+    /* Pages go back one leaf at a time; the root stays, as the array does. */
     for (uint32_t i = 0; i < a->n_pages; i++) {
         if (end <= begin || i < begin >> s->shift || i >= leaves(s, end)) {
             leaf_give(s, page_at(s, a->root), i);
@@ -127,7 +129,8 @@ void paged_keep(struct slab *s, struct paged *a, uint32_t begin, uint32_t end)
     }
 }
 
-/* The run of values at `at` that lie in one leaf, at most n. */
+/* Returns the values at `at`, and in *run how many of them, at most n, lie in
+ * the same leaf. */
 static uint32_t *run_at(const struct slab *s, const struct paged *a,
                         uint32_t at, uint32_t n, uint32_t *run)
 {

@@ -1,17 +1,16 @@
-/* paged.h - arrays of 32-bit numbers out of one slab: a sequence's tokens,
- * its block table.
+/* paged.h - Arrays of 32-bit numbers in one slab: a sequence's tokens and its
+ * block table.
  *
  *     root page:  [page] numbers of leaf pages
- *     leaf page:  [page] values           value i is leaf[root[i / page]][i %
- * page]
+ *     leaf page:  [page] values, value i is leaf[root[i / page]][i % page]
  *
- * Two levels, with `page` a power of two at least the root of the longest
- * array.  Pages are all of one size, so the slab cannot fragment: whether an
- * array fits is a matter of counting.
+ * The tree has two levels.  `page` is a power of two, large enough for the root
+ * of the longest array.  All pages have the same size, so the slab cannot
+ * fragment, and an array fits if enough pages are free.
  *
- * Threading: the core's.  Memory: one allocation in slab_init(), of which
- * the system backs only pages that have been used; used pages are used
- * again first.  No other call allocates. */
+ * Threading: the core's.  Memory: slab_init() makes one allocation, of which
+ * the system backs only pages that have been used.  Freed pages are used again
+ * before fresh ones.  No other call allocates. */
 #ifndef WORKER_CACHE_PAGED_H
 #define WORKER_CACHE_PAGED_H
 
@@ -19,7 +18,7 @@
 #include <stdint.h>
 
 #include "common/base/status.h"
-#include "worker/engine/engine.h"
+#include "worker/base/engine.h"
 
 #define PAGE_NONE UINT32_MAX
 
@@ -31,39 +30,42 @@ struct slab {
 };
 
 struct paged {
-    uint32_t root;    /* PAGE_NONE: no pages, whatever n says */
-    uint32_t n;       /* values it has room for */
-    uint32_t n_pages; /* leaves it was made with */
+    uint32_t root;    /* PAGE_NONE: no pages, whatever n is */
+    uint32_t n;       /* values that fit */
+    uint32_t n_pages; /* leaves at creation */
 };
 
-/* For arrays of at most `longest` values, `n_arrays` at once with `values`
- * together.  False if memory is out. */
+/* Allocates a slab for `n_arrays` arrays of at most `longest` values each and
+ * `values` together.  Returns false if memory runs out. */
 MUST_CHECK bool slab_init(struct slab *s, uint32_t longest, uint64_t values,
                           uint32_t n_arrays);
 void slab_fini(struct slab *s);
 
-/* Pages that an array of n values takes, and those that are left. */
+/* Returns the pages that an array of n values takes. */
 uint32_t slab_cost(const struct slab *s, uint32_t n);
+/* Returns the pages that are left. */
 uint32_t slab_room(const struct slab *s);
 
-/* Room for n values (undefined at first), all or nothing; n = 0 takes
- * nothing.  The caller gives it back with paged_free(). */
+/* Takes pages for n values, whose contents are undefined; n = 0 takes none.
+ * Returns false, with nothing taken, if too few pages are left.  The caller
+ * gives the pages back with paged_free(). */
 MUST_CHECK bool paged_make(struct slab *s, struct paged *a, uint32_t n);
 void paged_free(struct slab *s, struct paged *a);
 
-/* Give back the leaves that hold nothing of [begin, end); what was in them
- * must not be read again. */
+/* Gives back the leaves that hold nothing of [begin, end).  Their values must
+ * not be read again. */
 void paged_keep(struct slab *s, struct paged *a, uint32_t begin, uint32_t end);
 
-/* Values [at, at + n), which must be within the array. */
+/* Copy values [at, at + n), which must lie within the array. */
 void paged_write(struct slab *s, const struct paged *a, uint32_t at,
                  const uint32_t *in, uint32_t n);
 void paged_read(const struct slab *s, const struct paged *a, uint32_t at,
                 uint32_t *out, uint32_t n);
 uint32_t paged_get(const struct slab *s, const struct paged *a, uint32_t at);
 
-/* Where the values are, for another thread that reads some of them: they stay
- * there, as they are, until paged_free(), paged_keep() or a write to them. */
+/* Returns the location of the values, for a reader in another thread.  They
+ * stay in place and unchanged until paged_free(), paged_keep() or a write to
+ * them. */
 struct id_pages paged_pages(const struct slab *s, const struct paged *a);
 
 #endif

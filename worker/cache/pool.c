@@ -24,7 +24,7 @@ static bool stack_init(struct pool_stack *s, uint32_t total)
     if (s->idle == NULL || s->taken == NULL) {
         return false;
     }
-    /* Number 0 is on top, so a small load stays in low numbers. */
+    /* Number 0 is on top, so a light load stays in low numbers. */
     for (uint32_t i = 0; i < total; i++) {
         s->idle[i] = total - 1 - i;
     }
@@ -69,6 +69,7 @@ void pool_violation(struct pool *p, const char *what, enum pool_class c,
 enum status pool_grant(struct pool *p, const struct pool_need *need,
                        struct error *e)
 {
+    /* Check every class before any is changed: all or nothing. */
     for (int c = 0; c < POOL_CLASSES; c++) {
         const struct pool_account *a = &p->classes[c].a;
 
@@ -105,6 +106,8 @@ bool pool_take(struct pool *p, enum pool_class c, uint32_t n, uint32_t *out)
 {
     struct pool_stack *s = &p->classes[c];
 
+    /* A free number never stands in for a missing grant: it may be promised
+     * to a Submit that is on its way. */
     if (n > s->a.granted || n > s->n_idle) {
         pool_violation(p, "take-more-than-granted", c, n);
         return false;

@@ -1,23 +1,24 @@
-/* pool.h - what a worker's cache memory is divided into, by number.
+/* pool.h - The accounts of a worker's cache memory, by number.
  *
- * Three classes: blocks (KV of block_tokens positions), slots (recurrent
- * state of one sequence) and checkpoints (saved slots).  The numbers of a
- * class run from 0; the memory behind them is the engine's.  At every moment
+ * The pool has three classes: blocks (KV of block_tokens positions), slots
+ * (recurrent state of one sequence) and checkpoints (saved slots).  The numbers
+ * of a class run from 0; the engine owns the memory behind them.  This identity
+ * always holds for each class:
  *
- *     total = free + held + cached + granted        of each class
+ *     total = free + held + cached + granted
  *
  *     free --grant--> granted --take--> held --release--> free
  *       ^                |
  *       +----ungrant-----+
  *
- * A promise (granted) binds no particular number; which one it becomes is
- * decided by take.  Free numbers are used last in, first out: the memory
- * that is warm is used again.  The border between the classes is fixed, so
- * each class binds by itself; pages are counted for the report.
+ * A grant binds no particular number; pool_take() chooses the numbers.  Free
+ * numbers are used last in, first out, so that warm memory is used again.  The
+ * border between the classes is fixed, so each class limits by itself.  Pages
+ * are counted for the report only.
  *
- * Threading: the core's.  Memory: sized by pool_init(); no other call
- * allocates.  A call that would break the account changes nothing, is logged
- * and counted in `violations`; it never crashes. */
+ * Threading: the core's.  Memory: pool_init() allocates; no other call does.
+ * A call that would break the identity changes nothing, is logged, and is
+ * counted in `violations`.  It never crashes. */
 #ifndef WORKER_CACHE_POOL_H
 #define WORKER_CACHE_POOL_H
 
@@ -28,7 +29,7 @@
 
 enum pool_class { POOL_BLOCKS, POOL_SLOTS, POOL_CHECKPOINTS, POOL_CLASSES };
 
-/* How many of each class. */
+/* A number of each class. */
 struct pool_need {
     uint32_t n[POOL_CLASSES];
 };
@@ -39,7 +40,7 @@ struct pool_account {
 
 struct pool_stack {
     struct pool_account a;
-    uint32_t *idle;  /* [n_idle] numbers that nobody has; the top goes first */
+    uint32_t *idle; /* [n_idle] numbers that are not held; the top goes first */
     uint32_t n_idle; /* = free + granted */
     uint8_t *taken;  /* [total] 1: held */
 };
@@ -50,38 +51,40 @@ struct pool {
     uint64_t violations;
 };
 
-/* "blocks", "slots", "checkpoints". */
+/* Returns "blocks", "slots" or "checkpoints". */
 const char *pool_class_name(enum pool_class c);
 
-/* All free.  False if memory is out (then there is nothing to fini). */
+/* Makes a pool with everything free.  Returns false if memory runs out; then
+ * there is nothing to fini. */
 MUST_CHECK bool pool_init(struct pool *p, const struct pool_need *total,
                           const struct pool_need *pages_per);
 void pool_fini(struct pool *p);
 
-/* Promise `need`: free to granted, all or nothing.  ST_RESOURCE_EXHAUSTED
- * names the first class that is short, with what is needed and free. */
+/* Moves `need` from free to granted, all or nothing.  Returns
+ * ST_RESOURCE_EXHAUSTED if a class is short; e names the first such class with
+ * the numbers needed and free. */
 MUST_CHECK enum status pool_grant(struct pool *p, const struct pool_need *need,
                                   struct error *e);
 
-/* Take a promise back: granted to free. */
+/* Takes a grant back: granted to free. */
 void pool_ungrant(struct pool *p, const struct pool_need *need);
 
-/* Turn n promised ones into numbers: granted to held, out[0..n).  False if
- * fewer are granted: a violation, nothing taken. */
+/* Turns n granted ones into numbers, out[0..n): granted to held.  Returns
+ * false, takes nothing and counts a violation if fewer are granted. */
 MUST_CHECK bool pool_take(struct pool *p, enum pool_class c, uint32_t n,
                           uint32_t *out);
 
-/* Give a number back: held to free.  One that is not held, or none at all,
- * is a violation. */
+/* Gives a number back: held to free.  A number that is not held, or does not
+ * exist, is a violation. */
 void pool_release(struct pool *p, enum pool_class c, uint32_t number);
 
 const struct pool_account *pool_account(const struct pool *p,
                                         enum pool_class c);
 
-/* The same account in pages, all classes together. */
+/* Returns the account in pages, all classes together. */
 struct pool_account pool_pages(const struct pool *p);
 
-/* Count and log something that must not be. */
+/* Counts and logs a broken identity. */
 void pool_violation(struct pool *p, const char *what, enum pool_class c,
                     uint64_t number);
 

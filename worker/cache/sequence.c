@@ -23,7 +23,8 @@ static const struct sm_row state_rows[SEQUENCE_STATES] = {
     [SEQUENCE_FINISHED] = {"finished", 0},
 };
 
-/* Numbers of proto's SequenceState. */
+/* Numbers of proto's SequenceState.  RECEIVING is queued to the router, and
+ * RELEASING and FINISHED are both finished. */
 static const int public_states[SEQUENCE_STATES] = {
     [SEQUENCE_RECEIVING] = 1, [SEQUENCE_QUEUED] = 1, [SEQUENCE_PREFILL] = 2,
     [SEQUENCE_DECODE] = 3,    [SEQUENCE_KEPT] = 4,   [SEQUENCE_RELEASING] = 5,
@@ -77,7 +78,7 @@ bool sequence_table_init(struct sequence_table *t,
     t->hash_seed = l->hash_seed;
     t->pool = pool;
     t->all.link = LIST_ALL;
-    /* Entries are cleared when they are first used. */
+    /* sequence_new() clears an entry, so that untouched ones cost no memory. */
     t->memory = malloc(l->capacity * sizeof *t->memory);
     t->keys = calloc(buckets, sizeof *t->keys);
     t->grants = calloc(buckets, sizeof *t->grants);
@@ -132,7 +133,7 @@ struct sequence *sequence_new(struct sequence_table *t, uint32_t n_tokens,
     s->blocks = blocks;
     t->in_state[SEQUENCE_RECEIVING]++;
     t->n_live++;
-    list_push(&t->all, s);
+    sequence_push(&t->all, s);
     return s;
 }
 
@@ -144,7 +145,7 @@ void sequence_free(struct sequence_table *t, struct sequence **s)
     sequence_clear_key(t, gone);
     sequence_set_grant(t, gone, 0);
     for (int i = 0; i < SEQUENCE_LISTS; i++) {
-        list_remove(gone, (enum sequence_in)i);
+        sequence_unlink(gone, (enum sequence_in)i);
     }
     paged_free(&t->slab, &gone->tokens);
     paged_free(&t->slab, &gone->blocks);
@@ -248,6 +249,26 @@ void sequence_set_grant(struct sequence_table *t, struct sequence *s,
     }
 }
 
+bool sequence_key_read(struct sequence_key *out,
+                       const Sluice__V1__SequenceRef *ref, struct error *e)
+{
+    if (ref->request_id.len != REQUEST_ID_BYTES) {
+        error_set(e, ST_INVALID_ARGUMENT,
+                  "request_id has %zu bytes, it must have %d",
+                  ref->request_id.len, REQUEST_ID_BYTES);
+        return false;
+    }
+    if (request_id_is_zero(ref->request_id.data)) {
+        error_set(e, ST_INVALID_ARGUMENT,
+                  "request_id is all zero, it must be %d random bytes",
+                  REQUEST_ID_BYTES);
+        return false;
+    }
+    memcpy(out->request_id, ref->request_id.data, sizeof out->request_id);
+    out->choice = PLANT(CHOICE_MIXED) ? 0 : ref->choice;
+    return true;
+}
+
 bool sequence_set_sampling(struct sequence_table *t, struct sequence *s,
                            const struct sampling *sampling)
 {
@@ -285,12 +306,12 @@ void sequence_release(struct sequence_table *t, struct sequence *s)
 
 /* ---- lists ---- */
 
-void list_push(struct sequence_list *l, struct sequence *s)
+void sequence_push(struct sequence_list *l, struct sequence *s)
 {
     struct sequence_node *n = &s->links[l->link];
 
     if (n->list != NULL) {
-        list_remove(s, l->link);
+        sequence_unlink(s, l->link);
     }
     *n = (struct sequence_node){.prev = l->tail, .list = l};
     if (l->tail != NULL) {
@@ -302,7 +323,7 @@ void list_push(struct sequence_list *l, struct sequence *s)
     l->n++;
 }
 
-void list_remove(struct sequence *s, enum sequence_in link)
+void sequence_unlink(struct sequence *s, enum sequence_in link)
 {
     struct sequence_node *n = &s->links[link];
     struct sequence_list *l = n->list;
@@ -324,12 +345,12 @@ void list_remove(struct sequence *s, enum sequence_in link)
     *n = (struct sequence_node){0};
 }
 
-struct sequence *list_next(const struct sequence *s, enum sequence_in link)
+struct sequence *sequence_next(const struct sequence *s, enum sequence_in link)
 {
     return s->links[link].next;
 }
 
-bool list_has(const struct sequence *s, enum sequence_in link)
+bool sequence_is_linked(const struct sequence *s, enum sequence_in link)
 {
     return s->links[link].list != NULL;
 }

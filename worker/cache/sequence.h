@@ -1,4 +1,4 @@
-/* sequence.h - the sequences of a worker: one prompt each and what is
+/* sequence.h - The sequences of a worker: each has one prompt and the tokens
  * generated for it.
  *
  *   RECEIVING --all ids--> QUEUED --in a plan--> PREFILL --token--> DECODE
@@ -6,20 +6,20 @@
  *       |                    |                      +---- keep_ms ----+
  *       |                    |                      |      KEPT       |
  *       +--------------------+----------+-----------+-----------------+
- *                                       v   an ending, of any kind
- *                                   RELEASING --plans that name it are back,
- *                                       |       its memory is free-->
+ *                                       v   any ending
+ *                                   RELEASING --its plans have returned, its
+ *                                       |       memory is free-->
  *                                   FINISHED --acknowledged--> forgotten
  *
  * Positions of prompt ++ generated ids:
  *
  *   0          n_prompt            n_prompt + n_generated (known)
  *   |--prompt--|----generated------|
- *        n_planned: the next position to compute; it runs ahead of what is
- *        known by pending - 1 while sampled tokens are on their way
+ *        n_planned: the next position to compute.  While sampled tokens are
+ *        being computed, it exceeds the known ids by pending - 1.
  *
- * Threading: the core's.  Memory: sequence_table_init(); no other call
- * allocates.  Limits: `capacity` sequences at once. */
+ * Threading: the core's.  Memory: sequence_table_init() allocates; no other
+ * call does.  Limits: `capacity` sequences at once. */
 #ifndef WORKER_CACHE_SEQUENCE_H
 #define WORKER_CACHE_SEQUENCE_H
 
@@ -30,10 +30,10 @@
 #include "common/base/status.h"
 #include "common/base/timer.h"
 #include "common/wire/request_id.h"
+#include "proto/common.pb-c.h"
 #include "worker/cache/logprobs.h"
 #include "worker/cache/paged.h"
 #include "worker/cache/pool.h"
-#include "worker/engine/engine.h"
 
 enum sequence_state {
     SEQUENCE_RECEIVING,
@@ -46,7 +46,7 @@ enum sequence_state {
     SEQUENCE_STATES
 };
 
-/* Why it ended; numbers as proto's Finish. */
+/* Reasons for an ending, numbered as proto's Finish. */
 enum sequence_finish {
     FINISH_NONE,
     FINISH_STOP,
@@ -55,32 +55,32 @@ enum sequence_finish {
     FINISH_FAILED
 };
 
-/* It came to its end by itself, with all its tokens. */
+/* Returns whether the sequence ended by itself, with all its tokens. */
 static inline bool finish_is_whole(enum sequence_finish f)
 {
     return f == FINISH_STOP || f == FINISH_LENGTH;
 }
 
-/* (request_id, choice): what the router calls it. */
+/* (request_id, choice): the router's name for a sequence. */
 struct sequence_key {
     uint8_t request_id[REQUEST_ID_BYTES];
     uint32_t choice;
 };
 
-/* Lists that a sequence can be in, each at most once. */
+/* Lists of sequences; a sequence is in each at most once. */
 enum sequence_in {
-    LIST_ALL,  /* in the order of arrival */
-    LIST_PLAN, /* wants rows: of prefill, or of decode */
-    LIST_OUT,  /* has something to say in StepOutput */
+    LIST_ALL,  /* in order of arrival */
+    LIST_PLAN, /* waits for rows: prefill or decode */
+    LIST_OUT,  /* has rows to send in StepOutput */
     SEQUENCE_LISTS
 };
 
 struct sequence;
-struct waiter;
+struct receipt_waiter; /* worker/sequences/receipts.h */
 
 struct sequence_node {
     struct sequence *prev, *next;
-    struct sequence_list *list; /* NULL: in none */
+    struct sequence_list *list; /* NULL: not in a list */
 };
 
 struct sequence_list {
@@ -90,59 +90,61 @@ struct sequence_list {
 };
 
 struct sequence {
-    /* Who it is. */
+    /* Identity. */
     struct sequence_key key;
-    uint64_t number; /* of this worker's life: for plans and logs */
-    uint64_t grant;  /* 0: its session is over */
+    uint64_t number; /* unique in this process, for plans and logs */
+    uint64_t grant;  /* 0: none; its session is over */
     enum sequence_state state;
     enum sequence_finish finish;
 
-    /* What was asked for. */
+    /* The request. */
     uint32_t n_prompt, max_tokens, keep_ms;
     struct sampling sampling; /* its lists point into the table's memory */
 
-    /* What it holds: need is granted or taken, n_blocks and slot taken. */
+    /* Memory: `need` is granted or taken; n_blocks and slot are taken. */
     struct pool_need need;
-    struct paged blocks; /* its table, [n_blocks] in use */
+    struct paged blocks; /* the block table, [n_blocks] in use */
     uint32_t n_blocks;
     uint32_t slot; /* SLOT_NONE: not taken */
 
-    /* Ids: the prompt, then the generated ones. */
+    /* Ids: the prompt, then the generated tokens. */
     struct paged tokens;
-    uint32_t n_received; /* of what the Submit announced */
-    uint32_t n_announced;
+    uint32_t n_received;  /* ids that have come, */
+    uint32_t n_announced; /* of those that the Submit announced */
     uint32_t n_generated;
-    struct logprobs logprobs; /* of the newest, where asked for */
+    struct logprobs logprobs; /* of the newest tokens, if requested */
 
     /* Plans. */
     uint32_t n_planned; /* positions computed or in flight */
-    uint32_t pending;   /* tokens asked for and not back */
+    uint32_t pending;   /* tokens being sampled by plans in flight */
     uint32_t inflight;  /* plans in flight that name it */
-    uint64_t last_step; /* the newest of them, */
-    uint32_t last_row;  /* and its row there */
-    bool spoilt; /* of a stage (worker/stages/stage.h): a step of it failed */
+    uint64_t last_step; /* the newest of these plans, */
+    uint32_t last_row;  /* and the row there */
+    bool spoilt; /* at a stage (worker/stages/stage.h): one of its steps failed
+                  */
 
-    /* The stages after this one, of a leader. */
-    bool staged;      /* they have it: its Remove is not back */
-    bool remove_sent; /* that is under way */
+    /* At a leader: the later stages. */
+    bool staged;      /* they hold the sequence until its Remove returns */
+    bool remove_sent; /* the Remove is on its way */
 
-    /* What the router has of it. */
-    uint32_t acked;        /* next index it wants */
+    /* What the router has received. */
+    uint32_t acked;        /* next index that the router expects */
     uint32_t sent_running; /* end of the longest row sent before its end */
-    bool row_sent;         /* any row at all was */
-    bool told;             /* its end was sent */
-    bool forgotten;        /* its end is acknowledged */
-    uint64_t call;         /* the Submit still open, 0: none */
+    bool row_sent;         /* some row was sent */
+    bool end_sent;         /* the row with its ending was sent */
+    bool forgotten;        /* the router needs nothing more of it */
+    uint64_t call;         /* the Submit that is still open, 0: none */
 
-    /* Its session is over, and it lives on (worker/sequences/orphans.h). */
-    bool orphan, orphan_told;
-    uint64_t ids_hash; /* of the first n_hashed ids, when those may be gone */
+    /* Outlives its session (worker/sequences/orphans.h). */
+    bool orphan;
+    bool orphan_sent;  /* a later session was sent a Live that names it */
+    uint64_t ids_hash; /* of the first n_hashed ids, which may be dropped */
     uint32_t n_hashed;
 
-    struct timer keep; /* of KEPT, or of an orphan */
-    struct waiter *waiters, *last_waiter;
+    struct timer keep; /* end of the KEPT lease, or of an orphan's time */
+    struct receipt_waiter *waiters, *last_waiter;
 
-    struct sequence *key_next, *grant_next; /* in their hash chains */
+    struct sequence *key_next, *grant_next; /* hash chains */
     bool in_keys, in_grants;
     struct sequence_node links[SEQUENCE_LISTS];
 };
@@ -155,85 +157,96 @@ struct sequence_table {
     uint32_t mask;                    /* buckets - 1 */
     uint64_t hash_seed;
     uint64_t next_number;
-    uint32_t *lists; /* [capacity, SAMPLING_LISTS] of each one's sampling */
+    uint32_t *lists; /* [capacity, SAMPLING_LISTS] of each sampling */
     uint32_t in_state[SEQUENCE_STATES];
-    struct slab slab;  /* of tokens and block tables */
-    struct slab rings; /* of logprobs */
+    struct slab slab;  /* tokens and block tables */
+    struct slab rings; /* logprobs */
     struct sequence_list all;
-    struct pool *pool; /* borrowed, for violations */
+    struct pool *pool; /* borrowed */
 };
 
 struct sequence_limits {
-    uint32_t capacity;  /* sequences, forgotten ones not counted */
+    uint32_t capacity;  /* sequences that are not yet forgotten */
     uint32_t longest;   /* values in one array */
     uint64_t values;    /* in all arrays together */
     uint32_t n_rings;   /* sequences with logprobs */
-    uint64_t hash_seed; /* so that no peer can choose collisions */
+    uint64_t hash_seed; /* random, so that no peer can cause collisions */
 };
 
-/* False if memory is out. */
+/* Returns false if memory runs out.  The pool is borrowed. */
 MUST_CHECK bool sequence_table_init(struct sequence_table *t,
                                     const struct sequence_limits *l,
                                     struct pool *pool);
 void sequence_table_fini(struct sequence_table *t);
 
-/* A new one, RECEIVING, in no hash and no list but LIST_ALL; arrays for
- * n_tokens and n_blocks.  NULL if the table or the slab is full (nothing
- * taken then). */
+/* Makes a sequence in RECEIVING, in LIST_ALL and no hash, with arrays for
+ * n_tokens and n_blocks.  Returns NULL, with nothing taken, if the table or
+ * the slab is full. */
 struct sequence *sequence_new(struct sequence_table *t, uint32_t n_tokens,
                               uint32_t n_blocks);
 
-/* Forget it: out of all lists and hashes, arrays given back.  It must hold
- * nothing of the pool.  Nulls *s. */
+/* Forgets a sequence: removes it from all lists and hashes, and gives its
+ * arrays back.  It must hold nothing of the pool.  Nulls *s. */
 void sequence_free(struct sequence_table *t, struct sequence **s);
 
-/* Name it.  A key or grant that is taken is the caller's mistake. */
+/* Set or clear the names under which a sequence is found.  A key or grant that
+ * another sequence has is the caller's mistake. */
 void sequence_set_key(struct sequence_table *t, struct sequence *s,
                       const struct sequence_key *key);
 void sequence_clear_key(struct sequence_table *t, struct sequence *s);
 void sequence_set_grant(struct sequence_table *t, struct sequence *s,
                         uint64_t grant); /* 0: none */
 
-/* NULL if there is none. */
+/* Returns NULL if there is none. */
 struct sequence *sequence_by_key(const struct sequence_table *t,
                                  const struct sequence_key *key);
 struct sequence *sequence_by_grant(const struct sequence_table *t,
                                    uint64_t grant);
 
-/* What was asked for; the lists are copied into the table's memory.  Of a
- * sequence whose n_generated and max_tokens are known: it has logprobs from
- * there on.  False if there is no room for those. */
+/* Reads the key in `ref`.  Returns false with e set if the id has a wrong
+ * length or is all zero. */
+MUST_CHECK bool sequence_key_read(struct sequence_key *out,
+                                  const Sluice__V1__SequenceRef *ref,
+                                  struct error *e);
+
+/* Copies the sampling; its lists go into the table's memory.  n_generated and
+ * max_tokens must be set, because the ring of logprobs covers what lies
+ * between.  Returns false if the ring finds no room. */
 MUST_CHECK bool sequence_set_sampling(struct sequence_table *t,
                                       struct sequence *s,
                                       const struct sampling *sampling);
 
 const char *sequence_state_name(enum sequence_state s);
 
-/* The one way from state to state; checked against the table, logged. */
+/* Changes the state; checked against the table of successors, and logged. */
 void sequence_move(struct sequence_table *t, struct sequence *s,
                    enum sequence_state to);
 
-/* The number of proto's SequenceState. */
+/* Returns the number of proto's SequenceState. */
 int sequence_public_state(const struct sequence *s);
 
-/* "0123..ef/2": request id in hexadecimal and choice, for logs. */
+/* Writes "0123..ef/2", the request id in hexadecimal and the choice, for logs.
+ * Returns out. */
 #define SEQUENCE_NAME 48
 const char *sequence_name(const struct sequence_key *key,
                           char out[SEQUENCE_NAME]);
 
+/* Returns the number of ids that are known: prompt and generated. */
 static inline uint32_t sequence_known(const struct sequence *s)
 {
     return s->n_prompt + s->n_generated;
 }
 
-/* Give back all that it holds of the pool: blocks, slot, and what was
- * promised and not taken.  That is `need`, which is none afterwards. */
+/* Gives back everything that s has of the pool: blocks, slot, and what was
+ * granted but not taken.  `need` is zero afterwards. */
 void sequence_release(struct sequence_table *t, struct sequence *s);
 
-/* Lists. */
-void list_push(struct sequence_list *l, struct sequence *s);
-void list_remove(struct sequence *s, enum sequence_in link);
-struct sequence *list_next(const struct sequence *s, enum sequence_in link);
-bool list_has(const struct sequence *s, enum sequence_in link);
+/* Appends s to l; moves it to the tail if it is in l already. */
+void sequence_push(struct sequence_list *l, struct sequence *s);
+/* Removes s from its list of that kind, if it is in one. */
+void sequence_unlink(struct sequence *s, enum sequence_in link);
+/* Returns the sequence after s in its list, NULL at the tail. */
+struct sequence *sequence_next(const struct sequence *s, enum sequence_in link);
+bool sequence_is_linked(const struct sequence *s, enum sequence_in link);
 
 #endif

@@ -1,17 +1,22 @@
-#include <string.h>
+/* Audit: compares the accounts with what the pool and the sequences hold. */
+#include "worker/calls/calls.h"
 
-#include "worker/worker_state.h"
+#define AUDIT_TEXT 4096
 
-void worker_recv_audit(struct worker_core *w, struct peer *p, uint64_t call)
+void worker_recv_audit(const struct calls *c, struct peer *p, uint64_t call,
+                       const request_of_WORKER_AUDIT *m)
 {
+    struct sequences *q = c->sequences;
     char text[AUDIT_TEXT];
     struct ledger_message ledger;
-    Sluice__V1__AuditReply m = SLUICE__V1__AUDIT_REPLY__INIT;
+    Sluice__V1__AuditReply reply = SLUICE__V1__AUDIT_REPLY__INIT;
 
-    ledger_fill(&w->ledger, &w->pool, &w->table, &ledger);
-    m.ledger = &ledger.ledger;
-    m.n_differences = worker_audit(w, text, sizeof text);
-    m.has_text = m.n_differences > 0;
-    m.text = wire_text(text);
-    peer_end(p, call, &m.base);
+    (void)m;
+    ledger_fill(&q->ledger, &q->pool, &q->table, &ledger);
+    reply.ledger = &ledger.ledger;
+    reply.n_differences =
+        ledger_audit(&q->ledger, &q->pool, &q->table, text, sizeof text);
+    reply.has_text = reply.n_differences > 0;
+    reply.text = wire_text(text);
+    peer_end(p, call, &reply.base);
 }

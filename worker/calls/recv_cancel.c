@@ -1,14 +1,18 @@
-#include "worker/worker_state.h"
+/* Cancel: ends a sequence whatever its state, or leaves a tombstone for one
+ * that has not come yet.  The receipt follows when its memory is free. */
+#include "worker/calls/calls.h"
+#include "worker/sequences/ending.h"
 
-void worker_recv_cancel(struct worker_core *w, struct peer *p, uint64_t call,
-                        const Sluice__V1__CancelRequest *m)
+void worker_recv_cancel(const struct calls *c, struct peer *p, uint64_t call,
+                        const request_of_WORKER_CANCEL *m)
 {
     struct sequence_key key;
     struct error e;
 
-    if (!worker_key(m->sequence, &key, &e)) {
+    if (!sequence_key_read(&key, m->sequence, &e)) {
         peer_fail(p, call, &e, 0);
         return;
     }
-    worker_remove(w, p, call, &key, m->has_grant ? m->grant : GRANT_ANY);
+    ending_remove(c->sequences, p, call, &key,
+                  m->has_grant ? m->grant : GRANT_ANY);
 }

@@ -1,12 +1,14 @@
-#include "worker/worker_state.h"
+/* RemoveSequence: like Cancel, for the owner of a kept sequence. */
+#include "worker/calls/calls.h"
+#include "worker/sequences/ending.h"
 
-void worker_recv_remove(struct worker_core *w, struct peer *p, uint64_t call,
-                        const Sluice__V1__RemoveRequest *m)
+void worker_recv_remove(const struct calls *c, struct peer *p, uint64_t call,
+                        const request_of_WORKER_REMOVE *m)
 {
     struct sequence_key key;
     struct error e;
 
-    if (!worker_key(m->sequence, &key, &e)) {
+    if (!sequence_key_read(&key, m->sequence, &e)) {
         peer_fail(p, call, &e, 0);
         return;
     }
@@ -17,5 +19,6 @@ void worker_recv_remove(struct worker_core *w, struct peer *p, uint64_t call,
         peer_fail(p, call, &e, 0);
         return;
     }
-    worker_remove(w, p, call, &key, m->has_grant ? m->grant : GRANT_ANY);
+    ending_remove(c->sequences, p, call, &key,
+                  m->has_grant ? m->grant : GRANT_ANY);
 }

@@ -1,9 +1,10 @@
-/* SubmitPart: the next ids of a Submit that is still open.  Ordered, so the
- * offset can only be what is missing next. */
-#include "worker/stages/leader.h"
-#include "worker/worker_state.h"
+/* SubmitPart: further ids of a Submit that is still open.  Parts come in order,
+ * so the offset can only be the first id that is missing. */
+#include "worker/calls/calls.h"
+#include "worker/sequences/ending.h"
+#include "worker/sequences/submit.h"
 
-static enum status check_part(const struct worker_core *w,
+static enum status check_part(const struct sequences *q,
                               const struct sequence *s,
                               const Sluice__V1__SubmitPartMessage *m,
                               struct error *e)
@@ -22,37 +23,39 @@ static enum status check_part(const struct worker_core *w,
                          "a part has %zu ids, %u are missing", m->n_tokens,
                          s->n_announced - s->n_received);
     }
-    return submit_check_ids(w, m->tokens, m->n_tokens, m->offset, e);
+    return submit_check_ids(q, m->tokens, m->n_tokens, m->offset, e);
 }
 
-void worker_recv_submit_part(struct worker_core *w, struct peer *p,
-                             const Sluice__V1__SubmitPartMessage *m)
+void worker_recv_submit_part(const struct calls *c, struct peer *p,
+                             uint64_t call,
+                             const request_of_WORKER_SUBMIT_PART *m)
 {
+    struct sequences *q = c->sequences;
     struct sequence *s =
-        m->grant == 0 ? NULL : sequence_by_grant(&w->table, m->grant);
+        m->grant == 0 ? NULL : sequence_by_grant(&q->table, m->grant);
     struct error e;
 
-    if (m->grant == 0 || m->grant > w->ledger.grant) {
-        worker_break(w, "a part came before its Submit");
+    (void)call;
+    if (m->grant == 0 || m->grant > q->ledger.grant) {
+        base_break(c->base, "a part came before its Submit");
         return;
     }
-    /* Of a Submit that was refused, cancelled or adopted: its parts were on
+    /* The Submit was refused, cancelled or adopted while its parts were on
      * their way. */
     if (s == NULL || s->call == 0) {
         return;
     }
-    if (check_part(w, s, m, &e) != ST_OK) {
+    if (check_part(q, s, m, &e) != ST_OK) {
         peer_fail(p, s->call, &e, 0);
         s->call = 0;
-        s->forgotten = true;
-        worker_end(w, s, FINISH_CANCELLED);
+        ending_cancel(q, s);
         return;
     }
-    paged_write(&w->table.slab, &s->tokens, s->n_received, m->tokens,
+    paged_write(&q->table.slab, &s->tokens, s->n_received, m->tokens,
                 (uint32_t)m->n_tokens);
     s->n_received += (uint32_t)m->n_tokens;
-    leader_ids(w, s, m->offset, m->tokens, m->n_tokens);
+    q->role.ops->add_ids(q->role.self, s, m->offset, m->tokens, m->n_tokens);
     if (s->n_received == s->n_announced) {
-        submit_complete(w, p, s);
+        submit_complete(q, p, s);
     }
 }

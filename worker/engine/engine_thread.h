@@ -11,7 +11,7 @@
 #ifndef WORKER_ENGINE_ENGINE_THREAD_H
 #define WORKER_ENGINE_ENGINE_THREAD_H
 
-#include "worker/engine/engine.h"
+#include "worker/base/engine.h"
 #include "worker/engine/forward.h"
 
 struct engine_thread;

@@ -9,7 +9,7 @@
  *
  * A shard with layer 0 embeds, a later one is given hidden states; one with
  * the last layer samples, an earlier one gives hidden states away
- * (worker/engine/engine.h).  They cross bit for bit: a chain of shards computes
+ * (worker/base/engine.h).  They cross bit for bit: a chain of shards computes
  * what the whole model does.
  *
  * The plan is checked before anything runs (worker/engine/plan_check.h).  The
@@ -24,7 +24,7 @@
 #define WORKER_ENGINE_FORWARD_H
 
 #include "kernels/kernels.h"
-#include "worker/engine/engine.h"
+#include "worker/base/engine.h"
 
 #define FORWARD_CUT 64
 

@@ -2,7 +2,7 @@
  *
  * Token ids, tables and slots are looked at against the pool, chained rows
  * against the plan before, histories against their pages and the row's
- * position; of a stage's plan (worker/engine/engine.h) hidden states, and that
+ * position; of a stage's plan (worker/base/engine.h) hidden states, and that
  * rows tile the tokens.  What is not read is not looked at.
  *
  * Threading, memory: none. */
@@ -10,7 +10,7 @@
 #define WORKER_ENGINE_PLAN_CHECK_H
 
 #include "common/model/weights.h"
-#include "worker/engine/engine.h"
+#include "worker/base/engine.h"
 
 struct plan_bounds {
     const struct model_shape *shape;

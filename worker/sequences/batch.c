@@ -8,16 +8,17 @@
 bool batch_init(struct batch *t, const struct batcher_limits *l)
 {
     struct plan *p = &t->plan;
-    /* No two sequences share a block, so one plan names each at most once. */
+    /* No two sequences share a block, so one plan names each block at most
+     * once. */
     size_t n_blocks = l->n_blocks > 0 ? l->n_blocks : 1;
 
     p->rows = malloc(l->max_rows * sizeof *p->rows);
     p->tokens = malloc(l->step_tokens * sizeof *p->tokens);
     p->blocks = malloc(n_blocks * sizeof *p->blocks);
     p->zero_slots = malloc(l->max_rows * sizeof *p->zero_slots);
-    t->who = malloc(l->max_rows * sizeof *t->who);
+    t->owners = malloc(l->max_rows * sizeof *t->owners);
     return p->rows != NULL && p->tokens != NULL && p->blocks != NULL &&
-           p->zero_slots != NULL && t->who != NULL;
+           p->zero_slots != NULL && t->owners != NULL;
 }
 
 void batch_fini(struct batch *t)
@@ -26,7 +27,7 @@ void batch_fini(struct batch *t)
     free(t->plan.tokens);
     free(t->plan.blocks);
     free(t->plan.zero_slots);
-    free(t->who);
+    free(t->owners);
     memset(t, 0, sizeof *t);
 }
 

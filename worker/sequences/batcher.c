@@ -9,7 +9,7 @@ static uint32_t least(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
-/* A smaller budget moves the cuts: a chunk must fit a step. */
+/* A chunk must fit into a step, so a smaller budget lowers the cut. */
 static void set_cut(struct batcher *b)
 {
     b->cut = least(BATCHER_CUT,
@@ -58,20 +58,20 @@ void batcher_lead(struct batcher *b, uint32_t n_stages, uint32_t max_rows,
     set_cut(b);
 }
 
-/* How many may be under way. */
-static uint32_t most(const struct batcher *b)
+/* Returns how many plans may be under way. */
+static uint32_t inflight_max(const struct batcher *b)
 {
     return b->stages > 1 ? b->stages : b->limits.depth;
 }
 
 void batcher_add(struct batcher *b, struct sequence *s)
 {
-    list_push(&b->prefill, s);
+    sequence_push(&b->prefill, s);
 }
 
 void batcher_drop(struct sequence *s)
 {
-    list_remove(s, LIST_PLAN);
+    sequence_unlink(s, LIST_PLAN);
 }
 
 /* ---- rows ---- */
@@ -90,7 +90,7 @@ static void fill_ids(struct batcher *b, struct plan *p, struct plan_row *row,
                &p->tokens[row->token], row->n_tokens);
 }
 
-/* Add a row of the next n positions of s. */
+/* Adds a row with the next n positions of s. */
 static void add_row(struct batcher *b, struct batch *t, struct sequence *s,
                     uint32_t n)
 {
@@ -127,21 +127,21 @@ static void add_row(struct batcher *b, struct batch *t, struct sequence *s,
     s->inflight++;
     s->last_step = p->step;
     s->last_row = p->n_rows;
-    t->who[p->n_rows++] = s;
+    t->owners[p->n_rows++] = s;
     if (s->state == SEQUENCE_QUEUED) {
         sequence_move(b->table, s, SEQUENCE_PREFILL);
     }
     if (row->sample) {
-        list_push(&b->decode, s);
+        sequence_push(&b->decode, s);
     }
 }
 
 /* ---- decode ---- */
 
-/* Has it a next token to compute, known or on its way? */
+/* Returns whether s has a next token to compute, known or chained. */
 static bool decode_ready(const struct batcher *b, const struct sequence *s)
 {
-    /* The router must have heard of some before there can be more. */
+    /* The window is full: wait for an acknowledgement. */
     if (s->sampling.logprobs && !PLANT(WINDOW_IGNORED) &&
         !logprobs_room(&s->logprobs, s->acked, s->pending)) {
         return false;
@@ -158,8 +158,8 @@ static uint32_t ceil_div(uint32_t a, uint32_t b)
     return a / b + (a % b != 0);
 }
 
-/* Rows of this microbatch: what is left is for the others. */
-static uint32_t share(const struct batcher *b)
+/* Returns the most decode rows of this microbatch; the others get the rest. */
+static uint32_t decode_share(const struct batcher *b)
 {
     uint32_t ready = 0;
 
@@ -167,15 +167,15 @@ static uint32_t share(const struct batcher *b)
         return UINT32_MAX;
     }
     for (const struct sequence *s = b->decode.head; s != NULL;
-         s = list_next(s, LIST_PLAN)) {
+         s = sequence_next(s, LIST_PLAN)) {
         ready += decode_ready(b, s);
     }
-    return least(ceil_div(ready, most(b) - b->inflight),
+    return least(ceil_div(ready, inflight_max(b) - b->inflight),
                  ceil_div(b->decode.n, b->stages));
 }
 
-/* A share of the step that prefill may count on while it waits.  Where a
- * step is too small to share, the two take turns. */
+/* Reserves a part of the step for prefill while it waits.  Where a step is too
+ * small to divide, prefill and decode take turns. */
 static void decode_limits(const struct batcher *b, uint32_t *rows,
                           uint32_t *tokens)
 {
@@ -199,11 +199,11 @@ static void plan_decode(struct batcher *b, struct batch *t)
     uint32_t rows, tokens, left = b->decode.n;
 
     decode_limits(b, &rows, &tokens);
-    rows = least(rows, share(b));
-    /* Each once from the head; a planned one goes to the tail. */
+    rows = least(rows, decode_share(b));
+    /* Visit each once, from the head; add_row() moves it to the tail. */
     for (struct sequence *s = b->decode.head, *next; left > 0;
          left--, s = next) {
-        next = list_next(s, LIST_PLAN);
+        next = sequence_next(s, LIST_PLAN);
         if (t->plan.n_rows == rows || t->plan.n_tokens == tokens) {
             return;
         }
@@ -215,7 +215,7 @@ static void plan_decode(struct batcher *b, struct batch *t)
 
 /* ---- prefill ---- */
 
-/* How many positions of s fit `room` tokens; 0: none now. */
+/* Returns how many positions of s fit into `room` tokens; 0: none now. */
 static uint32_t chunk(const struct batcher *b, const struct sequence *s,
                       uint32_t room)
 {
@@ -241,18 +241,19 @@ static void plan_prefill(struct batcher *b, struct batch *t)
     for (; s != NULL && t->plan.n_rows < b->limits.max_rows; s = next) {
         uint32_t n = chunk(b, s, b->limits.step_tokens - t->plan.n_tokens);
 
-        /* Nobody overtakes: the next one waits with it. */
+        /* FIFO: later sequences wait behind this one, or a long prompt could
+         * starve. */
         if (n == 0) {
             return;
         }
-        next = list_next(s, LIST_PLAN);
+        next = sequence_next(s, LIST_PLAN);
         add_row(b, t, s, n);
     }
 }
 
 /* ---- plans ---- */
 
-/* Of the i-th in flight, 0 the oldest. */
+/* Returns the ring index of the i-th plan in flight, 0 being the oldest. */
 static uint32_t place(const struct batcher *b, uint32_t i)
 {
     return (b->oldest + i) % b->limits.batches;
@@ -263,7 +264,7 @@ const struct plan *batcher_plan(struct batcher *b)
     struct batch *t;
 
     b->stuck = NULL;
-    if (b->inflight >= most(b) || b->here == b->limits.depth) {
+    if (b->inflight >= inflight_max(b) || b->here == b->limits.depth) {
         return NULL;
     }
     t = &b->ring[place(b, b->inflight)];
@@ -304,10 +305,10 @@ void batcher_pass(struct batcher *b)
     b->here--;
 }
 
-static bool has(const struct batch *t, const struct sequence *s)
+static bool batch_names(const struct batch *t, const struct sequence *s)
 {
     for (uint32_t i = 0; i < t->plan.n_rows; i++) {
-        if (t->who[i] == s) {
+        if (t->owners[i] == s) {
             return true;
         }
     }
@@ -319,7 +320,7 @@ bool batcher_names(const struct batcher *b, const struct sequence *s)
     for (uint32_t i = b->inflight - b->here; i < b->inflight; i++) {
         const struct batch *t = &b->ring[place(b, i)];
 
-        if (s->last_step >= t->plan.step && has(t, s)) {
+        if (s->last_step >= t->plan.step && batch_names(t, s)) {
             return true;
         }
     }

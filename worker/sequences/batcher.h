@@ -1,110 +1,114 @@
-/* batcher.h - chooses what the next step computes.
+/* batcher.h - Chooses the rows of the next step.
  *
- * A plan is a ragged batch: first the sequences that decode, one token each;
- * then prefill, first come first served, in chunks.  A row is some
- * consecutive tokens of one sequence, of one kind:
+ * A plan is a ragged batch: first one token of each decoding sequence, then
+ * prefill chunks in FIFO order.  A row is consecutive tokens of one sequence
+ * and of one kind:
  *
- *   prompt     cut at absolute multiples of `cut` (64) or the prompt's end,
+ *   prompt     cut at absolute multiples of `cut` (64) or at the prompt's end,
  *              so that a chunk's arithmetic does not depend on the load
- *   generated  one token in decode; many at once when a sequence that was
- *              moved here is computed again
+ *   generated  one token in decode; many at once when a sequence that moved
+ *              here is computed again
  *
- * The row that reaches the last known id samples the next one.  With two
- * plans in flight the row after it is chained: its id is the one sampled by
- * the plan before, which the engine knows first.
+ * The row that reaches the last known id samples the next token.  With two
+ * plans in flight, the row after that one is chained: its id is sampled by the
+ * previous plan, and the engine has it before the core does.
  *
  *   budget of a step: max_rows rows, step_tokens tokens, chunk_tokens a row
  *
- * While prefill waits, decode leaves it one row and one cut of tokens, and
- * sequences that decode take turns if they are too many: a new sequence is
- * in the next plan.
+ * While prefill waits, decode leaves it one row and one cut of tokens.  If too
+ * many sequences decode, they take turns.  A new sequence is therefore in the
+ * next plan.
  *
- * A sequence with logprobs is left out while those that the router has not
- * acknowledged fill their window (cache/logprobs.h).
+ * A sequence with logprobs is skipped while its unacknowledged tokens fill the
+ * window (cache/logprobs.h).
  *
  * Blocks and the slot go from granted to held as positions are reached.
  *
- * A worker of all layers is alone: what its engine has done is back.  One that
- * leads n stages makes microbatches: what its engine has done goes round the
- * stages after it, and is back when their Result is.
+ * At a worker with all layers, a plan returns with the engine's result.  A
+ * leader of n stages makes microbatches: after the engine's result they pass
+ * through the later stages, and return with the Result.
  *
  *     oldest                                        newest
- *     |-- passed: at the stages after it --|-- here --|
- *         n under way at most                depth at most
+ *     |-- passed: at the later stages --|-- here --|
+ *         at most n under way             at most depth
  *
- * There no row is chained, as its token is known when the batch is back, so a
- * sequence decodes in one microbatch at a time; chunks of a prompt follow each
- * other in consecutive ones.  Sequences that decode are spread: a microbatch
- * takes an equal part of those that are ready, as there are places free, and
- * no more than an n-th of all of them; both rounded up.  So where n of them
- * run, no microbatch stays without rows.
+ * A leader's plan has no chained rows, because the token is known only when
+ * the microbatch returns.  A sequence therefore decodes in one microbatch at a
+ * time, while chunks of a prompt fill consecutive ones.
  *
- * Threading: the core's.  Memory: batcher_init(); no other call allocates.
- * A plan belongs to the engine from batcher_plan() to batcher_return(). */
+ * A leader spreads decoding sequences over microbatches.  Each takes an equal
+ * part of the ready ones for each free place, and at most an n-th of all; both
+ * are rounded up.  With at least n decoding sequences, no microbatch is empty.
+ *
+ * Threading: the core's.  Memory: batcher_init() allocates; no other call does.
+ * The engine borrows a plan from batcher_plan() to batcher_return(). */
 #ifndef WORKER_SEQUENCES_BATCHER_H
 #define WORKER_SEQUENCES_BATCHER_H
 
 #include "worker/sequences/batch.h"
 
 #define BATCHER_CUT 64
-#define BATCHES_MAX 16 /* under way: stages of a replica */
+#define BATCHES_MAX 16 /* under way at once: one for each stage */
 
 struct batcher {
-    struct batcher_limits limits;    /* of a step: as it may be now */
-    uint32_t rows_made, tokens_made; /* room of each plan */
+    struct batcher_limits limits;    /* current limits of a step */
+    uint32_t rows_made, tokens_made; /* allocated in each plan */
     uint32_t cut;
     struct sequence_table *table;
     struct sequence_list prefill, decode;
     struct batch ring[BATCHES_MAX];
-    uint32_t stages; /* of the replica that it leads; 1: alone */
+    uint32_t stages; /* of the replica that this worker leads; 1: alone */
     uint32_t oldest, inflight;
-    uint32_t here;          /* of them with the engine: the newest */
+    uint32_t here;          /* with the engine: the newest of those in flight */
     uint64_t step;          /* of the newest plan */
-    struct sequence *stuck; /* whose memory could not be taken */
+    struct sequence *stuck; /* its granted memory could not be taken */
 };
 
-/* The table is borrowed.  False if memory is out. */
+/* Allocates the batches.  The table is borrowed.  Returns false if memory runs
+ * out. */
 MUST_CHECK bool batcher_init(struct batcher *b, const struct batcher_limits *l,
                              struct sequence_table *table);
 void batcher_fini(struct batcher *b);
 
-/* From here on it leads n_stages, 2..limits.batches, for none of which a step
- * may be larger than this; nor than what batcher_init() was told. */
+/* Makes plans for a replica of n_stages, 2..limits.batches, from now on.  A
+ * step is limited to max_rows and step_tokens, and to the limits of
+ * batcher_init(). */
 void batcher_lead(struct batcher *b, uint32_t n_stages, uint32_t max_rows,
                   uint32_t step_tokens);
 
-/* A QUEUED sequence with all its ids joins the line. */
+/* Adds a QUEUED sequence, whose ids have all come, to the prefill queue. */
 void batcher_add(struct batcher *b, struct sequence *s);
 
-/* It gets no more rows; plans in flight may still name it. */
+/* Removes s: it gets no more rows.  Plans in flight may still name it. */
 void batcher_drop(struct sequence *s);
 
-/* Make the next plan, which counts as in flight from here.  NULL if as many
- * are under way as may be, `depth` here or n in all, or if there is nothing to
- * do.  b->stuck is set to a sequence that broke the account and must be
- * failed; it has left the line. */
+/* Makes the next plan, which counts as in flight from now on.  Returns NULL if
+ * `depth` plans are here, n are under way, or there is nothing to do.  Sets
+ * b->stuck to a sequence that broke the account; it has left its queue, and the
+ * caller fails it. */
 const struct plan *batcher_plan(struct batcher *b);
 
-/* The engine has taken the plan made last. */
+/* Records when the engine accepted the newest plan. */
 void batcher_sent(struct batcher *b, int64_t now_us);
 
-/* Since when the oldest plan here is with the engine; 0: there is none. */
+/* Returns how long the engine has had its oldest plan, 0 if it has none. */
 uint64_t batcher_age_us(const struct batcher *b, int64_t now_us);
 
-/* The oldest plan that is here, NULL if there is none; and its going on to
- * the next stage. */
+/* Returns the oldest plan here, NULL if there is none. */
 const struct batch *batcher_here(const struct batcher *b);
+/* Passes that plan on to the next stage. */
 void batcher_pass(struct batcher *b);
 
-/* Does a plan that is here name s? */
+/* Returns whether a plan here names s. */
 bool batcher_names(const struct batcher *b, const struct sequence *s);
 
-/* The oldest plan in flight, NULL if there is none; and its end. */
+/* Returns the oldest plan in flight, NULL if there is none. */
 const struct batch *batcher_oldest(const struct batcher *b);
+/* Ends that plan: it has returned. */
 void batcher_return(struct batcher *b);
 
-/* The plan made last, which the engine did not take, leaves; its batch stays
- * as it is until the next is made. */
+/* Withdraws the newest plan, which the engine refused.  Returns its batch,
+ * which stays as it is until the next plan is made. */
 const struct batch *batcher_withdraw(struct batcher *b);
 
 #endif

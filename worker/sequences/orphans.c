@@ -6,12 +6,15 @@
 #include "common/base/plant.h"
 #include "common/sampling/sampling_message.h"
 #include "common/wire/ids_hash.h"
+#include "proto/registry.pb-c.h"
+#include "worker/sequences/ending.h"
+#include "worker/sequences/submit.h"
 
 #define HASH_STEP 256 /* ids read at once */
 
 /* ---- the end of a session ---- */
 
-static bool lives_on(const struct sequence *s)
+static bool outlives_session(const struct sequence *s)
 {
     if (s->forgotten || s->waiters != NULL) {
         return false;
@@ -30,47 +33,47 @@ static bool lives_on(const struct sequence *s)
     }
 }
 
-static void set_deadline(struct worker_core *w, struct sequence *s)
+static void set_deadline(struct sequences *q, struct sequence *s)
 {
     if (!PLANT(ORPHAN_FOREVER)) {
-        timer_set(&w->timers, &s->keep, w->io->now_us(w->io) + ORPHAN_US);
+        timer_set(&q->timers, &s->keep, base_now_us(q->base) + ORPHAN_US);
     }
 }
 
-static void become_orphan(struct worker_core *w, struct sequence *s)
+static void become_orphan(struct sequences *q, struct sequence *s)
 {
     if (s->state == SEQUENCE_KEPT) {
-        worker_let_go(w, s);
+        ending_release(q, s);
     }
     s->orphan = true;
-    s->orphan_told = false;
-    list_remove(s, LIST_OUT);
+    s->orphan_sent = false;
+    sequence_unlink(s, LIST_OUT);
     if (!PLANT(ORPHAN_GRANT)) {
-        sequence_set_grant(&w->table, s, 0);
+        sequence_set_grant(&q->table, s, 0);
     }
-    set_deadline(w, s);
+    set_deadline(q, s);
 }
 
-void orphans_begin(struct worker_core *w)
+void orphans_begin(struct sequences *q)
 {
-    struct sequence *s = w->table.all.head, *next;
+    struct sequence *s = q->table.all.head, *next;
     uint32_t n_orphans = 0, n_dropped = 0;
 
     for (; s != NULL; s = next) {
-        next = list_next(s, LIST_ALL);
+        next = sequence_next(s, LIST_ALL);
         if (s->orphan) {
             n_orphans++;
-        } else if (lives_on(s)) {
-            become_orphan(w, s);
-            w->metrics.orphans++;
+        } else if (outlives_session(s)) {
+            become_orphan(q, s);
+            q->base->metrics.orphans++;
             n_orphans++;
         } else {
-            worker_drop(w, s);
+            ending_drop(q, s);
             n_dropped++;
         }
     }
-    worker_drop_tombstones(w);
-    w->changed = true;
+    tombstones_clear(&q->tombstones);
+    q->report.changed = true;
     if (n_orphans + n_dropped > 0) {
         log_warn("session-over", "orphans=%u dropped=%u", n_orphans, n_dropped);
     }
@@ -78,13 +81,12 @@ void orphans_begin(struct worker_core *w)
 
 /* ---- the next session ---- */
 
-/* Until when all of a Live are here. */
 static int64_t earlier(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
 
-static void add_row(struct live *l, const struct sequence *s)
+static void add_row(struct live_columns *l, const struct sequence *s)
 {
     memcpy(l->ids + (size_t)l->n * REQUEST_ID_BYTES, s->key.request_id,
            REQUEST_ID_BYTES);
@@ -93,12 +95,13 @@ static void add_row(struct live *l, const struct sequence *s)
     l->n++;
 }
 
-/* A link that is new has room for all that the table holds. */
-static void send_live(struct worker_core *w, struct peer *p, int64_t until_us)
+/* The link is new, so it has room for every sequence of the table.  The message
+ * promises all of its rows until the earliest of their deadlines. */
+static void send_live(struct sequences *q, struct peer *p, int64_t until_us)
 {
-    struct live *l = &w->live;
+    struct live_columns *l = &q->live;
     Sluice__V1__LiveMessage m = SLUICE__V1__LIVE_MESSAGE__INIT;
-    int64_t left_us = until_us - w->io->now_us(w->io);
+    int64_t left_us = until_us - base_now_us(q->base);
 
     m.request_ids.data = l->ids;
     m.request_ids.len = (size_t)l->n * REQUEST_ID_BYTES;
@@ -107,46 +110,46 @@ static void send_live(struct worker_core *w, struct peer *p, int64_t until_us)
     m.n_generated = l->n_generated;
     m.expires_ms = left_us > 0 ? (uint32_t)(left_us / 1000) : 0;
     if (peer_oneway(p, METHOD_REGISTRY_LIVE, &m.base) != ST_OK) {
-        worker_break(w, "Live finds no room");
+        base_break(q->base, "the link has no room for Live");
     }
     l->n = 0;
 }
 
-void orphans_tell(struct worker_core *w, struct peer *p)
+void orphans_announce(struct sequences *q, struct peer *p)
 {
     int64_t until_us = INT64_MAX;
     uint32_t n = 0;
 
-    w->live.n = 0;
-    for (struct sequence *s = w->table.all.head; s != NULL;
-         s = list_next(s, LIST_ALL)) {
+    q->live.n = 0;
+    for (struct sequence *s = q->table.all.head; s != NULL;
+         s = sequence_next(s, LIST_ALL)) {
         if (!s->orphan) {
             continue;
         }
-        if (!s->orphan_told) {
-            s->orphan_told = true;
-            set_deadline(w, s);
+        if (!s->orphan_sent) {
+            s->orphan_sent = true;
+            set_deadline(q, s);
         }
-        if (w->live.n == LIVE_ROWS_MAX) {
-            send_live(w, p, until_us);
+        if (q->live.n == LIVE_ROWS_MAX) {
+            send_live(q, p, until_us);
             until_us = INT64_MAX;
         }
-        add_row(&w->live, s);
+        add_row(&q->live, s);
         until_us = earlier(until_us, s->keep.due_us);
         n++;
     }
     if (n > 0) {
-        send_live(w, p, until_us);
-        log_info("orphans-told", "sequences=%u", n);
+        send_live(q, p, until_us);
+        log_info("orphans-announced", "sequences=%u", n);
     }
 }
 
-uint32_t orphans_count(const struct worker_core *w)
+uint32_t orphans_count(const struct sequences *q)
 {
     uint32_t n = 0;
 
-    for (const struct sequence *s = w->table.all.head; s != NULL;
-         s = list_next(s, LIST_ALL)) {
+    for (const struct sequence *s = q->table.all.head; s != NULL;
+         s = sequence_next(s, LIST_ALL)) {
         n += s->orphan;
     }
     return n;
@@ -154,53 +157,53 @@ uint32_t orphans_count(const struct worker_core *w)
 
 /* ---- their end ---- */
 
-void orphan_disclaim(struct worker_core *w, struct sequence *s)
+void orphan_disclaim(struct sequences *q, struct sequence *s)
 {
     s->orphan = false;
     s->forgotten = true;
-    timer_clear(&w->timers, &s->keep);
-    sequence_clear_key(&w->table, s);
+    timer_clear(&q->timers, &s->keep);
+    sequence_clear_key(&q->table, s);
 }
 
-void orphan_end(struct worker_core *w, struct sequence *s)
+void orphan_end(struct sequences *q, struct sequence *s)
 {
-    orphan_disclaim(w, s);
+    orphan_disclaim(q, s);
     if (s->state == SEQUENCE_FINISHED) {
-        worker_forget(w, s);
+        ending_forget(q, s);
     } else if (s->state != SEQUENCE_RELEASING) {
-        worker_end(w, s, FINISH_CANCELLED);
+        ending_finish(q, s, FINISH_CANCELLED);
     }
 }
 
-void orphan_expire(struct worker_core *w, struct sequence *s)
+void orphan_expire(struct sequences *q, struct sequence *s)
 {
     char name[SEQUENCE_NAME];
 
     log_info("orphan-expired", "request=%s state=%s generated=%u",
              sequence_name(&s->key, name), sequence_state_name(s->state),
              s->n_generated);
-    w->metrics.orphans_expired++;
-    orphan_end(w, s);
+    q->base->metrics.orphans_expired++;
+    orphan_end(q, s);
 }
 
-bool orphans_make_room(struct worker_core *w)
+bool orphans_make_room(struct sequences *q)
 {
-    struct sequence *s = w->table.all.head;
+    struct sequence *s = q->table.all.head;
 
     while (s != NULL && !(s->orphan && s->state == SEQUENCE_FINISHED)) {
-        s = list_next(s, LIST_ALL);
+        s = sequence_next(s, LIST_ALL);
     }
     if (s == NULL) {
         return false;
     }
-    orphan_expire(w, s);
+    orphan_expire(q, s);
     return true;
 }
 
 /* ---- adoption ---- */
 
-/* Of prompt ++ generated, the first n; n is not before what was hashed. */
-static uint64_t hash_to(const struct worker_core *w, const struct sequence *s,
+/* Returns the hash of the first n ids of prompt ++ generated, n >= n_hashed. */
+static uint64_t hash_to(const struct sequences *q, const struct sequence *s,
                         uint32_t n)
 {
     uint64_t h = s->n_hashed > 0 ? s->ids_hash : IDS_HASH_START;
@@ -209,86 +212,88 @@ static uint64_t hash_to(const struct worker_core *w, const struct sequence *s,
     for (uint32_t at = s->n_hashed; at < n;) {
         uint32_t k = n - at < HASH_STEP ? n - at : HASH_STEP;
 
-        paged_read(&w->table.slab, &s->tokens, at, ids, k);
+        paged_read(&q->table.slab, &s->tokens, at, ids, k);
         h = ids_hash(h, ids, k);
         at += k;
     }
     return h;
 }
 
-void orphan_remember(struct worker_core *w, struct sequence *s)
+void orphan_remember(struct sequences *q, struct sequence *s)
 {
     if (finish_is_whole(s->finish)) {
-        s->ids_hash = hash_to(w, s, s->n_prompt + s->acked);
+        s->ids_hash = hash_to(q, s, s->n_prompt + s->acked);
         s->n_hashed = s->n_prompt + s->acked;
     }
 }
 
-/* A router that keeps the rules says none of this. */
-static enum status check_fields(const struct worker_core *w,
+/* A router that follows the protocol never gets one of these errors. */
+static enum status check_fields(const struct sequences *q,
                                 const Sluice__V1__SubmitRequest *m,
                                 struct error *e)
 {
     if (!m->has_ids_hash || !m->has_have_index) {
         return error_set(e, ST_INVALID_ARGUMENT,
-                         "adopt is set: ids_hash and have_index must be there");
+                         "adopt is set, so ids_hash and have_index are "
+                         "required");
     }
     if (m->n_tokens > 0 || m->n_generated > 0) {
         return error_set(e, ST_INVALID_ARGUMENT,
-                         "adopt is set: no ids come with it, %zu came",
+                         "adopt is set with %zu ids; an adoption carries "
+                         "none",
                          m->n_tokens);
     }
     if (m->need->blocks + m->need->slots + m->need->checkpoints > 0) {
         return error_set(e, ST_INVALID_ARGUMENT,
-                         "adopt is set: nothing is granted with it, need must "
-                         "be 0");
+                         "adopt is set, so nothing is granted and need must be "
+                         "0");
     }
     if (m->has_keep_ms && m->keep_ms > KEEP_MS_MAX) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "keep_ms is %u, it must be at most %u", m->keep_ms,
                          KEEP_MS_MAX);
     }
-    return sampling_check(m->sampling, w->o.vocab, e);
+    return sampling_check(m->sampling, q->base->o.vocab, e);
 }
 
-/* Where the router is ahead, its ids cannot be compared.  What has ended is
- * not kept, so it is none that is to be kept. */
-static bool can_go_on(const struct worker_core *w, const struct sequence *s,
+/* If the router is ahead of this worker, its ids cannot be compared.  A
+ * sequence that has ended holds no memory, so it cannot satisfy keep_ms. */
+static bool can_go_on(const struct sequences *q, const struct sequence *s,
                       const Sluice__V1__SubmitRequest *m)
 {
     return submit_is_same(s, m) && m->have_index <= s->n_generated &&
-           submit_can_tell(s, m->have_index) &&
+           submit_can_send(s, m->have_index) &&
            (s->finish == FINISH_NONE || m->keep_ms == 0) &&
-           hash_to(w, s, s->n_prompt + m->have_index) == m->ids_hash;
+           hash_to(q, s, s->n_prompt + m->have_index) == m->ids_hash;
 }
 
-enum status orphan_adopt(struct worker_core *w, const struct sequence_key *key,
+enum status orphan_adopt(struct sequences *q, const struct sequence_key *key,
                          const Sluice__V1__SubmitRequest *m, struct error *e)
 {
-    struct sequence *s = sequence_by_key(&w->table, key);
+    struct sequence *s = sequence_by_key(&q->table, key);
 
-    if (check_fields(w, m, e) != ST_OK) {
+    if (check_fields(q, m, e) != ST_OK) {
         return e->code;
     }
     if (s == NULL || !s->orphan) {
-        return error_set(e, ST_NOT_FOUND, "no such sequence lives here");
+        return error_set(e, ST_NOT_FOUND, "this worker has no such orphan");
     }
-    if (!can_go_on(w, s, m)) {
+    if (!can_go_on(q, s, m)) {
         return error_set(e, ST_NOT_FOUND,
-                         "what lives here is another sequence of this name, "
-                         "or not to be told from %u on",
+                         "the orphan of this name is another sequence, or "
+                         "its tokens from %u on are gone",
                          m->have_index);
     }
     s->orphan = false;
-    timer_clear(&w->timers, &s->keep);
+    timer_clear(&q->timers, &s->keep);
     s->keep_ms = m->keep_ms;
     if (PLANT(ADOPT_FREE)) {
         struct pool_need promised = s->need;
 
         promised.n[POOL_BLOCKS] -= s->n_blocks;
         promised.n[POOL_SLOTS] -= s->slot != SLOT_NONE;
-        pool_ungrant(&w->pool, &promised);
+        pool_ungrant(&q->pool, &promised);
     }
-    submit_regrant(w, s, m);
+    submit_regrant(q, s, m);
     return ST_OK;
 }

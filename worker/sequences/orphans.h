@@ -1,69 +1,73 @@
-/* orphans.h - what lives on at a worker whose session has ended, though
- * neither end has died.
+/* orphans.h - Sequences that outlive their session, although neither the worker
+ * nor the router has died.
  *
- *     runs, or has ended by itself and not been told to its end
+ *     running, or ended by itself and its ending not acknowledged
  *        |  the session ends
  *        v
- *     ORPHAN: no grant, no rows; keeps its memory, goes on generating
+ *     ORPHAN: no grant, no rows; keeps its memory and goes on generating
  *        |-- Submit{adopt} of a later session: a grant, rows from have_index
- *        |-- Disown, Cancel, a plain Submit of its name: ends
+ *        |-- Disown, Cancel, or a plain Submit of its name: ends
  *        +-- its time is over: ends
  *
- * Dropped with the session all the same: what had not all its ids, what was
- * cancelled, what the router had acknowledged to the end, the lease of what
- * was kept.  An orphan is not kept at its end either: a lease is of a client.
+ * Not every sequence becomes an orphan.  The end of a session drops a sequence
+ * that lacks ids, was cancelled, or was acknowledged to its end, and it ends
+ * the lease of a kept one.  An orphan is not kept at its end either, because a
+ * lease belongs to a client.
  *
- * Its time: ORPHAN_US from the end of its session, and once more from when
- * the next one came up and it was told there (Live).  So it ends at most
- * 2 ORPHAN_US after its session, however often sessions come and go.
+ * Time: an orphan lives for ORPHAN_US after the end of its session, and once
+ * more for ORPHAN_US after the next session has come up and a Live has named
+ * it.  It therefore ends at most 2 ORPHAN_US after its session, however often
+ * sessions come and go.
  *
- * An orphan stands in the columns of the pool where it stood: what is written
- * is held, what was promised is granted.  Neither is free, so an adoption
- * takes nothing.
+ * The pool's columns do not change: what is written stays held, what was
+ * promised stays granted.  Neither is free, so an adoption takes nothing.
  *
- * Adopted is what is the same: lengths, sampling, and by hash all the ids up
- * to have_index, those generated included.  So a router that takes one for
- * another, or a client that asks for something else by an old request_id,
- * gets no foreign token; it gets NOT_FOUND.
+ * A Submit adopts an orphan only if it is the same sequence: equal lengths,
+ * equal sampling, and an equal hash over all ids before have_index, generated
+ * ones included.  A router that mistakes one sequence for another, or a client
+ * that reuses a request_id for something else, gets NOT_FOUND and never a
+ * foreign token.
  *
  * Threading: the core's.  Memory: the sequences' own.  Limits: ORPHAN_US,
- * LIVE_ROWS_MAX rows a Live. */
+ * LIVE_ROWS_MAX rows in a Live. */
 #ifndef WORKER_SEQUENCES_ORPHANS_H
 #define WORKER_SEQUENCES_ORPHANS_H
 
-#include "worker/worker_state.h"
+#include "worker/sequences/sequences.h"
 
-/* The session is over: sequences become orphans, or are dropped. */
-void orphans_begin(struct worker_core *w);
+/* Makes orphans of the session's sequences, or drops them: the session is
+ * over. */
+void orphans_begin(struct sequences *q);
 
-/* A session is up: tell of all of them, before anything else. */
-void orphans_tell(struct worker_core *w, struct peer *p);
+/* Sends Live for all orphans, before anything else in a new session. */
+void orphans_announce(struct sequences *q, struct peer *p);
 
-uint32_t orphans_count(const struct worker_core *w);
+uint32_t orphans_count(const struct sequences *q);
 
-/* Nobody wants it.  Afterwards s may be gone; what a plan names is freed when
- * the plan returns. */
-void orphan_end(struct worker_core *w, struct sequence *s);
+/* Ends an orphan that the router does not want.  s may be gone afterwards;
+ * memory that a plan names is freed when the plan returns. */
+void orphan_end(struct sequences *q, struct sequence *s);
 
-/* Its time is over.  Afterwards s may be gone. */
-void orphan_expire(struct worker_core *w, struct sequence *s);
+/* Ends an orphan whose time is over.  s may be gone afterwards. */
+void orphan_expire(struct sequences *q, struct sequence *s);
 
-/* It ends without having come to its end: nobody is to be told, nobody finds
- * it.  For whoever ends it. */
-void orphan_disclaim(struct worker_core *w, struct sequence *s);
+/* Turns an orphan into a sequence without a name that sends no rows.  The
+ * caller ends it. */
+void orphan_disclaim(struct sequences *q, struct sequence *s);
 
-/* Forget one that has finished, the oldest, to make room in the table.  False:
- * there is none. */
-bool orphans_make_room(struct worker_core *w);
+/* Forgets the oldest orphan that has finished, to make room in the table.
+ * Returns false if there is none. */
+bool orphans_make_room(struct sequences *q);
 
-/* Submit{adopt}: everything after the grant; an error is the answer, and
- * nothing has changed. */
-MUST_CHECK enum status orphan_adopt(struct worker_core *w,
+/* Serves Submit{adopt} after its grant was counted.  An error is the answer to
+ * the call, and nothing has changed then. */
+MUST_CHECK enum status orphan_adopt(struct sequences *q,
                                     const struct sequence_key *key,
                                     const Sluice__V1__SubmitRequest *m,
                                     struct error *e);
 
-/* Its ids up to what the router has are about to go: keep their hash. */
-void orphan_remember(struct worker_core *w, struct sequence *s);
+/* Stores the hash of the ids that the router has, which are about to be
+ * dropped. */
+void orphan_remember(struct sequences *q, struct sequence *s);
 
 #endif

@@ -1,12 +1,10 @@
-/* report.c - Report and StepOutput: the ledger, and the tokens that the
- * router has not acknowledged.
- *
- * One StepOutput a step.  Where no step runs, what is unacknowledged is said
- * again on the timer; a change (a cancel, an ending) goes out soon. */
+#include "worker/sequences/report.h"
+
 #include <string.h>
 
 #include "common/base/failpoint.h"
-#include "worker/worker_state.h"
+#include "proto/registry.pb-c.h"
+#include "worker/sequences/step.h"
 
 /* ---- rows ---- */
 
@@ -15,8 +13,9 @@ static uint32_t least(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
-/* How many of the tokens that s has to tell fit. */
-static uint32_t room_for(const struct output *o, const struct sequence *s)
+/* Returns how many of the unacknowledged tokens of s fit. */
+static uint32_t room_for(const struct output_columns *o,
+                         const struct sequence *s)
 {
     uint32_t room = least(STEP_TOKENS_MAX - o->n_tokens, STEP_ROW_TOKENS_MAX);
     uint32_t width = sampling_width(&s->sampling);
@@ -27,10 +26,10 @@ static uint32_t room_for(const struct output *o, const struct sequence *s)
     return least(room, s->n_generated - s->acked);
 }
 
-static void add_tokens(struct worker_core *w, const struct sequence *s,
+static void add_tokens(struct sequences *q, const struct sequence *s,
                        uint32_t count)
 {
-    struct output *o = &w->output;
+    struct output_columns *o = &q->output;
     uint32_t width = sampling_width(&s->sampling);
 
     o->width[o->n_rows] = width;
@@ -38,11 +37,11 @@ static void add_tokens(struct worker_core *w, const struct sequence *s,
     if (count == 0) {
         return;
     }
-    paged_read(&w->table.slab, &s->tokens, s->n_prompt + s->acked,
+    paged_read(&q->table.slab, &s->tokens, s->n_prompt + s->acked,
                &o->tokens[o->n_tokens], count);
     o->n_tokens += count;
     if (width > 0) {
-        logprobs_get(&w->table.rings, &s->logprobs, s->acked, count,
+        logprobs_get(&q->table.rings, &s->logprobs, s->acked, count,
                      &o->logprobs[o->n_logprobs],
                      &o->top_tokens[o->n_top_tokens]);
         o->n_logprobs += count * width;
@@ -50,13 +49,13 @@ static void add_tokens(struct worker_core *w, const struct sequence *s,
     }
 }
 
-/* One row of what is unacknowledged; the ending goes with the last token. */
-static void add_row(struct worker_core *w, struct sequence *s, uint32_t count)
+/* Adds a row of unacknowledged tokens; the ending goes with the last token. */
+static void add_row(struct sequences *q, struct sequence *s, uint32_t count)
 {
-    struct output *o = &w->output;
+    struct output_columns *o = &q->output;
     bool whole = s->acked + count == s->n_generated;
 
-    add_tokens(w, s, count);
+    add_tokens(q, s, count);
     o->grant[o->n_rows] = s->grant;
     o->first_index[o->n_rows] = s->acked;
     o->count[o->n_rows] = count;
@@ -65,7 +64,7 @@ static void add_row(struct worker_core *w, struct sequence *s, uint32_t count)
     o->n_rows++;
     o->failed = o->failed || (whole && s->finish == FINISH_FAILED);
     if (whole && s->finish != FINISH_NONE) {
-        s->told = true;
+        s->end_sent = true;
     } else {
         s->row_sent = true;
         if (s->acked + count > s->sent_running) {
@@ -74,50 +73,58 @@ static void add_row(struct worker_core *w, struct sequence *s, uint32_t count)
     }
 }
 
-/* Each once, from the head; those that were heard go to the tail, so that
- * what did not fit comes first in the next output.  Where the logprobs of one
- * find no room, another may have none. */
-static void add_rows(struct worker_core *w)
+/* Visits each sequence once, from the head.  Those that got a row go to the
+ * tail, so that the others come first in the next output.  A sequence whose
+ * logprobs do not fit is skipped, because a later one may have none. */
+static void add_rows(struct sequences *q)
 {
-    struct output *o = &w->output;
-    uint32_t left = w->out.n;
+    struct output_columns *o = &q->output;
+    uint32_t left = q->out.n;
 
     o->n_rows = o->n_tokens = o->n_logprobs = o->n_top_tokens = 0;
     o->has_width = o->failed = false;
-    for (struct sequence *s = w->out.head, *next;
+    for (struct sequence *s = q->out.head, *next;
          left > 0 && o->n_rows < STEP_ROWS_MAX && o->n_tokens < STEP_TOKENS_MAX;
          left--, s = next) {
         uint32_t count = room_for(o, s);
 
-        next = list_next(s, LIST_OUT);
+        next = sequence_next(s, LIST_OUT);
         if (count > 0 || s->acked == s->n_generated) {
-            add_row(w, s, count);
-            list_push(&w->out, s);
+            add_row(q, s, count);
+            sequence_push(&q->out, s);
         }
+    }
+}
+
+void report_add(struct sequences *q, struct sequence *s)
+{
+    if (s->grant != 0 && !s->forgotten) {
+        sequence_push(&q->out, s);
     }
 }
 
 /* ---- messages ---- */
 
-/* Ticks are those of this very moment. */
-static void fill_engine(const struct worker_core *w, int64_t now_us,
+/* Reads the ticks now, so that the router never sees progress that is older
+ * than the report. */
+static void fill_engine(const struct sequences *q, int64_t now_us,
                         Sluice__V1__EngineState *out)
 {
     sluice__v1__engine_state__init(out);
-    out->ticks = step_ticks(w);
-    out->n_planned = step_planned(w);
-    out->plan_age_us = step_age_us(w, now_us);
+    out->ticks = step_ticks(q);
+    out->n_planned = step_n_planned(q);
+    out->plan_age_us = step_age_us(q, now_us);
 }
 
-static enum status send_output(struct worker_core *w, struct peer *p,
+static enum status send_output(struct sequences *q, struct peer *p,
                                Sluice__V1__Ledger *ledger,
                                Sluice__V1__EngineState *engine)
 {
-    struct output *o = &w->output;
+    struct output_columns *o = &q->output;
     Sluice__V1__StepOutputMessage m = SLUICE__V1__STEP_OUTPUT_MESSAGE__INIT;
 
-    add_rows(w);
-    m.step = w->step;
+    add_rows(q);
+    m.step = q->report.step;
     m.ledger = ledger;
     m.engine = engine;
     m.n_grant = m.n_first_index = m.n_count = o->n_rows;
@@ -135,13 +142,13 @@ static enum status send_output(struct worker_core *w, struct peer *p,
     m.width = o->width;
     m.logprobs = o->logprobs;
     m.top_tokens = o->top_tokens;
-    m.has_device_us = m.has_n_prompt_tokens = w->stepped;
-    m.device_us = w->device_us;
-    m.n_prompt_tokens = w->n_prompt_tokens;
-    m.n_stage_us = w->stepped ? w->leader.n_stage_us : 0;
-    m.stage_us = w->leader.stage_us;
-    m.has_failure = o->failed && w->failure[0] != '\0';
-    m.failure = wire_text(w->failure);
+    m.has_device_us = m.has_n_prompt_tokens = q->report.stepped;
+    m.device_us = q->report.device_us;
+    m.n_prompt_tokens = q->report.n_prompt_tokens;
+    m.n_stage_us = q->report.stepped ? q->report.n_stage_us : 0;
+    m.stage_us = q->report.stage_us;
+    m.has_failure = o->failed && q->report.failure[0] != '\0';
+    m.failure = wire_text(q->report.failure);
     if (FP_FAILS(WORKER_OUTPUT)) {
         return ST_RESOURCE_EXHAUSTED;
     }
@@ -158,34 +165,35 @@ static enum status send_report(struct peer *p, Sluice__V1__Ledger *ledger,
     return peer_oneway(p, METHOD_REGISTRY_REPORT, &m.base);
 }
 
-static int64_t due_us(const struct worker_core *w)
+static int64_t due_us(const struct sequences *q)
 {
-    return w->reported_us + (w->changed ? REPORT_CHANGE_US : REPORT_US);
+    return q->report.sent_us +
+           (q->report.changed ? REPORT_CHANGE_US : REPORT_US);
 }
 
-int64_t report_send(struct worker_core *w, int64_t now_us)
+int64_t report_send(struct sequences *q, int64_t now_us)
 {
-    struct peer *p = worker_peer(w);
+    struct peer *p = base_peer(q->base);
     struct ledger_message ledger;
     Sluice__V1__EngineState engine;
     enum status status;
 
     if (p == NULL) {
-        w->stepped = false;
+        q->report.stepped = false;
         return NODE_IDLE;
     }
-    if (!w->stepped && now_us < due_us(w)) {
-        return due_us(w);
+    if (!q->report.stepped && now_us < due_us(q)) {
+        return due_us(q);
     }
-    ledger_fill(&w->ledger, &w->pool, &w->table, &ledger);
-    fill_engine(w, now_us, &engine);
-    status = w->stepped || w->out.n > 0
-                 ? send_output(w, p, &ledger.ledger, &engine)
+    ledger_fill(&q->ledger, &q->pool, &q->table, &ledger);
+    fill_engine(q, now_us, &engine);
+    status = q->report.stepped || q->out.n > 0
+                 ? send_output(q, p, &ledger.ledger, &engine)
                  : send_report(p, &ledger.ledger, &engine);
-    w->reported_us = now_us;
-    w->stepped = false;
-    w->n_prompt_tokens = 0;
-    /* More than one output holds, or no room in the link: soon again. */
-    w->changed = status != ST_OK || w->out.n > w->output.n_rows;
-    return due_us(w);
+    q->report.sent_us = now_us;
+    q->report.stepped = false;
+    q->report.n_prompt_tokens = 0;
+    /* Try again soon if rows were left over or the link had no room. */
+    q->report.changed = status != ST_OK || q->out.n > q->output.n_rows;
+    return due_us(q);
 }

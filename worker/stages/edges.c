@@ -5,92 +5,38 @@
 
 #include "common/base/log.h"
 #include "common/base/plant.h"
-#include "worker/stages/leader.h"
-#include "worker/worker_state.h"
+#include "proto/registry.pb-c.h"
 
-/* What an Open has beside its ids, at most, with its Remove: the lists of its
- * sampling, and a column or two for each stage. */
+/* Bytes of an Open and its Remove beside the ids, at most: the lists of its
+ * sampling, and one or two columns for each stage. */
 #define OPEN_BYTES 16384u
 
-_Static_assert(STAGES_MAX <= LINK_TENSORS_MAX, "as many tensors may wait");
+_Static_assert(STAGES_MAX <= LINK_TENSORS_MAX, "one tensor a microbatch");
 
-uint32_t edges_before(const struct assembly *a)
-{
-    return (a->stage + a->n_stages - 1) % a->n_stages;
-}
+/* ---- messages ---- */
 
-/* ---- what comes in ---- */
-
-static void to_stage(struct worker_core *w, struct peer *p,
-                     const struct method_row *m,
-                     const ProtobufCMessage *message)
-{
-    const void *x;
-    uint32_t bytes;
-
-    switch (m->number) {
-    case METHOD_STAGE_OPEN:
-        stage_recv_open(w, (const Sluice__V1__StageOpen *)message);
-        break;
-    case METHOD_STAGE_OPEN_PART:
-        stage_recv_open_part(w, (const Sluice__V1__StageOpenPart *)message);
-        break;
-    case METHOD_STAGE_FORWARD:
-        x = peer_tensor(p, &bytes);
-        stage_recv_forward(w, (const Sluice__V1__StageForward *)message, x,
-                           bytes);
-        break;
-    case METHOD_STAGE_REMOVE:
-        stage_recv_remove(w, (const Sluice__V1__StageRemove *)message);
-        break;
-    default:
-        assembly_break(w, "%s came to stage %u, which does not lead", m->method,
-                       w->assembly.stage);
-    }
-}
-
-static void to_leader(struct worker_core *w, const struct method_row *m,
-                      const ProtobufCMessage *message)
-{
-    switch (m->number) {
-    case METHOD_STAGE_RESULT:
-        leader_recv_result(w, (const Sluice__V1__StageResult *)message);
-        break;
-    case METHOD_STAGE_REMOVE:
-        leader_recv_remove(w, (const Sluice__V1__StageRemove *)message);
-        break;
-    default:
-        assembly_break(w, "%s came to stage 0, which leads", m->method);
-    }
-}
-
-/* The other methods that one worker may call of another are answered by the
- * peer: none is built. */
+/* The peer itself answers the other methods that workers may call of each
+ * other: this worker implements none. */
 static void on_call(void *node, struct peer *p, const struct method_row *m,
                     uint64_t call, int64_t deadline_us,
                     const ProtobufCMessage *message)
 {
-    struct worker_core *w = node;
-    struct assembly *a = &w->assembly;
+    struct assembly *a = ((struct edges *)node)->a;
 
     (void)deadline_us;
     if (m->number == METHOD_HEALTH_CHECK) {
-        worker_health(p, call);
+        base_health(p, call);
     } else if (p != a->in) {
-        assembly_break(w, "%s came from stage %u, against the ring", m->method,
-                       (a->stage + 1) % a->n_stages);
+        assembly_break(a, "%s came from stage %u, against the ring", m->method,
+                       assembly_after(a));
     } else if (a->state != ASSEMBLY_UP) {
-        assembly_break(w, "%s came before the assembly stood", m->method);
-    } else if (a->broken) {
-        return;
-    } else if (assembly_leads(w)) {
-        to_leader(w, m, message);
-    } else {
-        to_stage(w, p, m, message);
+        assembly_break(a, "%s came before the assembly was up", m->method);
+    } else if (!a->broken) {
+        a->member->recv(a->self, p, m, message);
     }
 }
 
-/* Only pings are called, of which nobody is told. */
+/* The only calls on an edge are pings, and the keepalive handles those. */
 static void on_end(void *node, struct peer *p, uint64_t tag,
                    const struct method_row *m, enum status status,
                    const ProtobufCMessage *reply, const struct error *e,
@@ -107,30 +53,30 @@ static const struct peer_ops peer_table = {.on_call = on_call,
 
 static void next_hello(void *node, ProtobufCMessage *m)
 {
-    ((Sluice__V1__HelloRequest *)m)->name =
-        wire_text(((struct worker_core *)node)->o.name);
+    const struct edges *g = node;
+
+    ((Sluice__V1__HelloRequest *)m)->name = wire_text(g->a->base->o.name);
 }
 
 static void next_up(void *node, struct peer *p)
 {
-    struct worker_core *w = node;
+    struct edges *g = node;
 
-    w->assembly.out = p;
-    assembly_edge_up(w);
+    g->a->out = p;
+    g->up(g->owner);
 }
 
-/* One that stood before the assembly did is tried again, as one that did not
- * come up; why it did not is for the sentence when time is over. */
+/* In JOINING the session retries, whether the edge was up or not.  The reason
+ * is kept for the error after EDGES_US. */
 static void next_down(void *node, struct peer *p, enum status refused,
                       const char *why)
 {
-    struct worker_core *w = node;
-    struct assembly *a = &w->assembly;
+    struct assembly *a = ((struct edges *)node)->a;
 
     a->out = NULL;
     if (a->state == ASSEMBLY_UP) {
-        assembly_edge_down(w, "the edge to stage %u ended: %s",
-                           (a->stage + 1) % a->n_stages, why);
+        assembly_edge_down(a, "the edge to stage %u ended: %s",
+                           assembly_after(a), why);
     } else if (a->state == ASSEMBLY_JOINING && !a->broken) {
         snprintf(a->why, sizeof a->why, "%s", why);
     }
@@ -141,16 +87,16 @@ static void next_down(void *node, struct peer *p, enum status refused,
 static const struct session_ops next_table = {
     .hello = next_hello, .up = next_up, .down = next_down};
 
-/* Tensors as many as there may be microbatches; Opens of twice what this pool
- * holds. */
-static struct link_limits limits_of(const struct worker_core *w)
+/* Room for a tensor of each microbatch that may be under way, and for the Opens
+ * of twice the sequences that this pool holds. */
+static struct link_limits limits_of(const struct edges *g)
 {
-    const struct assembly *a = &w->assembly;
-    uint64_t x = (uint64_t)a->step_tokens * w->o.hidden * sizeof(float);
+    const struct assembly *a = g->a;
+    uint64_t x = (uint64_t)a->step_tokens * a->base->o.hidden * sizeof(float);
     struct link_limits l = link_limits_tensors(a->n_stages, (uint32_t)x);
 
-    l.outbox_bytes += (size_t)w->table.capacity * OPEN_BYTES;
-    l.outbox_bytes += ((size_t)w->table.slab.n_pages << w->table.slab.shift) *
+    l.outbox_bytes += (size_t)g->table->capacity * OPEN_BYTES;
+    l.outbox_bytes += ((size_t)g->table->slab.n_pages << g->table->slab.shift) *
                       ASSEMBLY_ID_BYTES;
     return l;
 }
@@ -160,43 +106,41 @@ static struct link_limits limits_of(const struct worker_core *w)
 static enum status before_welcome(void *node, uint64_t assembly, uint32_t index,
                                   struct error *e)
 {
-    const struct worker_core *w = node;
-    const struct assembly *a = &w->assembly;
+    const struct assembly *a = ((const struct edges *)node)->a;
 
     if (a->state == ASSEMBLY_NONE || a->broken) {
         return error_set(e, ST_FAILED_PRECONDITION,
-                         "no assembly is ordered here");
+                         "this worker has no assembly");
     }
     if (assembly != a->id && !PLANT(ASSEMBLY_UNCHECKED)) {
         return error_set(e, ST_FAILED_PRECONDITION,
-                         "another assembly is ordered here");
+                         "this worker belongs to another assembly");
     }
-    if (index != edges_before(a)) {
+    if (index != assembly_before(a)) {
         return error_set(e, ST_FAILED_PRECONDITION,
                          "stage %u comes before stage %u of %u, not stage %u",
-                         edges_before(a), a->stage, a->n_stages, index);
+                         assembly_before(a), a->stage, a->n_stages, index);
     }
     return ST_OK;
 }
 
 static void before_up(void *node, struct peer *p)
 {
-    struct worker_core *w = node;
+    struct edges *g = node;
 
-    w->assembly.in = p;
-    assembly_edge_up(w);
+    g->a->in = p;
+    g->up(g->owner);
 }
 
 static void before_down(void *node, struct peer *p, const char *why)
 {
-    struct worker_core *w = node;
-    struct assembly *a = &w->assembly;
+    struct assembly *a = ((struct edges *)node)->a;
 
     (void)p;
     a->in = NULL;
     if (a->state == ASSEMBLY_UP) {
-        assembly_edge_down(w, "the edge from stage %u ended: %s",
-                           edges_before(a), why);
+        assembly_edge_down(a, "the edge from stage %u ended: %s",
+                           assembly_before(a), why);
     }
 }
 
@@ -205,117 +149,124 @@ static const struct greeter_ops before_table = {before_welcome, before_up,
 
 /* ---- made and ended ---- */
 
-void assembly_init(struct worker_core *w)
+void edges_init(struct edges *g, struct assembly *a,
+                const struct sequence_table *table, void (*up)(void *owner),
+                void *owner)
 {
-    struct assembly *a = &w->assembly;
+    struct worker_base *b = a->base;
 
-    memset(a, 0, sizeof *a);
-    /* What is sent that way is small: acknowledgements, answers to pings. */
-    greeter_init(&a->before, w->io, &before_table, &peer_table, w, &w->arena,
-                 w->o.name, &link_limits_usual);
+    memset(g, 0, sizeof *g);
+    g->a = a;
+    g->table = table;
+    g->up = up;
+    g->owner = owner;
+    /* Only acknowledgements and answers to pings go back on that edge, so its
+     * link has the usual size. */
+    greeter_init(&g->before, b->io, &before_table, &peer_table, g, &b->arena,
+                 b->o.name, &link_limits_usual);
 }
 
-void edges_begin(struct worker_core *w, ProtobufCBinaryData next)
+void edges_begin(struct edges *g, ProtobufCBinaryData next)
 {
-    struct assembly *a = &w->assembly;
+    struct worker_base *b = g->a->base;
     struct session_stage stage = {
-        .assembly = a->id, .index = a->stage, .limits = limits_of(w)};
+        .assembly = g->a->id, .index = g->a->stage, .limits = limits_of(g)};
 
     memcpy(stage.endpoint, next.data, next.len);
     stage.endpoint[next.len] = '\0';
-    session_init_stage(&a->next, w->io, &next_table, &peer_table, w, &w->arena,
+    session_init_stage(&g->next, b->io, &next_table, &peer_table, g, &b->arena,
                        &stage);
-    a->has_next = true;
+    g->has_next = true;
 }
 
-void edges_end(struct worker_core *w, const char *why)
+void edges_end(struct edges *g, const char *why)
 {
-    struct assembly *a = &w->assembly;
-
-    if (a->has_next) {
-        session_fini(&a->next, why);
-        a->has_next = false;
+    if (g->has_next) {
+        session_fini(&g->next, why);
+        g->has_next = false;
     }
-    greeter_end(&a->before, why);
+    greeter_end(&g->before, why);
 }
 
-void edges_fini(struct worker_core *w, const char *why)
+void edges_fini(struct edges *g, const char *why)
 {
-    edges_end(w, why);
-    greeter_fini(&w->assembly.before, why);
+    edges_end(g, why);
+    greeter_fini(&g->before, why);
 }
 
 /* ---- node_ops ---- */
 
-bool assembly_opened(struct worker_core *w, struct peer_id who)
+bool edges_opened(struct edges *g, struct peer_id from)
 {
-    struct assembly *a = &w->assembly;
-
-    if (!a->has_next || !session_is_at(&a->next, who)) {
+    if (!g->has_next || !session_is_at(&g->next, from)) {
         return false;
     }
-    session_opened(&a->next, who);
+    session_opened(&g->next, from);
     return true;
 }
 
-/* A frame of the edge that breaks a rule was dropped, with what was in it. */
-static void recv_before(struct worker_core *w, struct peer_id from,
-                        struct frame **f)
+/* A frame that breaks a rule is dropped with its message, so the stream has a
+ * gap from there on. */
+static void recv_before(struct edges *g, struct peer_id from, struct frame **f)
 {
-    struct assembly *a = &w->assembly;
-    uint64_t strikes = a->before.counts.strikes;
-    bool is_edge = a->in != NULL && a->before.id.v == from.v;
+    struct assembly *a = g->a;
+    uint64_t strikes = g->before.counts.strikes;
+    bool is_edge = a->in != NULL && g->before.id.v == from.v;
 
     a->arriving = *f;
-    greeter_recv(&a->before, from, f);
+    greeter_recv(&g->before, from, f);
     a->arriving = NULL;
-    if (is_edge && a->before.counts.strikes > strikes) {
-        assembly_break(w, "stage %u sent what breaks the rules of frames",
-                       edges_before(a));
+    if (is_edge && g->before.counts.strikes > strikes) {
+        assembly_break(a, "stage %u sent an invalid frame", assembly_before(a));
     }
 }
 
-bool assembly_recv(struct worker_core *w, struct peer_id from, struct frame **f)
+/* Returns whether `from` is a connection to the stage port: everything that is
+ * not the router. */
+static bool is_stage_port(const struct edges *g, struct peer_id from)
 {
-    struct assembly *a = &w->assembly;
+    const struct worker_base *b = g->a->base;
 
-    if (a->has_next && session_is_at(&a->next, from)) {
-        session_recv(&a->next, from, f);
+    return b->o.stage_endpoint != NULL && !session_is_at(&b->session, from);
+}
+
+bool edges_recv(struct edges *g, struct peer_id from, struct frame **f)
+{
+    if (g->has_next && session_is_at(&g->next, from)) {
+        session_recv(&g->next, from, f);
         return true;
     }
-    if (w->o.stage_endpoint == NULL || session_is_at(&w->session, from)) {
+    if (!is_stage_port(g, from)) {
         return false;
     }
-    recv_before(w, from, f);
+    recv_before(g, from, f);
     return true;
 }
 
-bool assembly_lost(struct worker_core *w, struct peer_id who)
+bool edges_lost(struct edges *g, struct peer_id from)
 {
-    struct assembly *a = &w->assembly;
-
-    if (a->has_next && session_is_at(&a->next, who)) {
-        session_lost(&a->next, who);
+    if (g->has_next && session_is_at(&g->next, from)) {
+        session_lost(&g->next, from);
         return true;
     }
-    if (w->o.stage_endpoint == NULL || session_is_at(&w->session, who)) {
+    if (!is_stage_port(g, from)) {
         return false;
     }
-    greeter_lost(&a->before, who);
+    greeter_lost(&g->before, from);
     return true;
 }
 
-int64_t assembly_tick(struct worker_core *w, int64_t now_us)
+int64_t edges_tick(struct edges *g, int64_t now_us)
 {
-    struct assembly *a = &w->assembly;
+    const struct assembly *a = g->a;
     int64_t due = NODE_IDLE, next;
 
-    if (a->has_next) {
-        due = session_tick(&a->next, now_us);
+    if (g->has_next) {
+        due = session_tick(&g->next, now_us);
         due = a->state == ASSEMBLY_JOINING && a->due_us < due ? a->due_us : due;
     }
-    if (w->o.stage_endpoint != NULL) {
-        next = greeter_tick(&a->before, now_us);
+    if (a->base->o.stage_endpoint != NULL) {
+        next = greeter_tick(&g->before, now_us);
         due = next < due ? next : due;
     }
     return a->broken ? now_us : due;

@@ -1,31 +1,48 @@
-/* edges.h - the two edges of an assembly: how they come up, what comes in by
- * them, how they go.  worker/stages/assembly.h is the contract; nobody but
- * assembly.c and edges.c includes this.
+/* edges.h - The two edges of an assembly: how they come up, what they deliver,
+ * and how they end.
  *
- * A stage speaks to the one after it.  What comes the other way, or out of its
- * place, or breaks a rule of frames, breaks the assembly: a stream with a hole
- * is none.
+ * A stage sends to the next one only.  A message that comes from the next
+ * stage, out of its place, or against the rules of frames breaks the assembly,
+ * because a stream with a gap is useless.
  *
- * Threading: the core's. */
+ * Threading: the core's.  Memory: of one session and one greeter. */
 #ifndef WORKER_STAGES_EDGES_H
 #define WORKER_STAGES_EDGES_H
 
+#include "common/wire/greeter.h"
+#include "common/wire/session.h"
+#include "worker/cache/sequence.h"
 #include "worker/stages/assembly.h"
 
-/* The place of the stage that comes in. */
-uint32_t edges_before(const struct assembly *a);
+struct edges {
+    struct assembly *a;
+    const struct sequence_table *table; /* for the size of the outgoing link */
+    void (*up)(void *owner);            /* an edge came up */
+    void *owner;
+    bool has_next;         /* next is initialised: not in NONE */
+    struct session next;   /* the edge out */
+    struct greeter before; /* the edge in; made once */
+};
 
-/* JOINING: connect to `next`, let the one before in. */
-void edges_begin(struct worker_core *w, ProtobufCBinaryData next);
-/* NONE: both end, with Goodbye. */
-void edges_end(struct worker_core *w, const char *why);
+/* Listens for the previous stage.  a->base, a and table are borrowed. */
+void edges_init(struct edges *g, struct assembly *a,
+                const struct sequence_table *table, void (*up)(void *owner),
+                void *owner);
+
+/* JOINING begins: connects to `next` and lets the previous stage in. */
+void edges_begin(struct edges *g, ProtobufCBinaryData next);
+/* Ends both edges with Goodbye. */
+void edges_end(struct edges *g, const char *why);
 /* The same, for good. */
-void edges_fini(struct worker_core *w, const char *why);
+void edges_fini(struct edges *g, const char *why);
 
-/* assembly.c: an edge is up; are both?  And: one of an assembly that was up is
- * not any more. */
-void assembly_edge_up(struct worker_core *w);
-__attribute__((format(printf, 2, 3))) void
-assembly_edge_down(struct worker_core *w, const char *fmt, ...);
+/* Handle the events of node_ops.  Each returns true if the event belonged to an
+ * edge; *f is taken then. */
+bool edges_opened(struct edges *g, struct peer_id from);
+bool edges_recv(struct edges *g, struct peer_id from, struct frame **f);
+bool edges_lost(struct edges *g, struct peer_id from);
+
+/* Flushes, retries and pings silent edges.  Returns when to call again. */
+int64_t edges_tick(struct edges *g, int64_t now_us);
 
 #endif

@@ -3,75 +3,96 @@
 #include <string.h>
 
 #include "common/base/quote.h"
-#include "worker/stages/assembly.h"
-#include "worker/worker_state.h"
+#include "common/wire/method_message.h"
+#include "worker/sequences/ending.h"
+#include "worker/sequences/results.h"
+#include "worker/sequences/step.h"
 
 _Static_assert(STAGES_MAX <= BATCHES_MAX, "a microbatch for each stage");
 
-void leader_begin(struct worker_core *w)
+void leader_init(struct leader *l, struct sequences *q, struct assembly *a)
 {
-    const struct assembly *a = &w->assembly;
-
-    batcher_lead(&w->batcher, a->n_stages, a->max_rows, a->step_tokens);
-    w->leader.first_step = w->batcher.step + 1;
-    w->leader.n_stage_us = 0;
+    l->sequences = q;
+    l->assembly = a;
 }
 
-static void rows_back(struct worker_core *w, const struct batch *t)
+/* ---- the member of an assembly ---- */
+
+static bool member_begin(void *self)
+{
+    (void)self; /* all memory was allocated with the core */
+    return true;
+}
+
+static void member_up(void *self)
+{
+    struct leader *l = self;
+    const struct assembly *a = l->assembly;
+    struct batcher *b = &l->sequences->batcher;
+
+    batcher_lead(b, a->n_stages, a->max_rows, a->step_tokens);
+    l->first_step = b->step + 1;
+    l->sequences->report.n_stage_us = 0;
+}
+
+static void rows_back(struct leader *l, const struct batch *t)
 {
     for (uint32_t i = 0; i < t->plan.n_rows; i++) {
-        worker_plan_back(w, t->who[i]);
+        ending_plan_back(l->sequences, t->owners[i]);
     }
-    batcher_return(&w->batcher);
+    batcher_return(&l->sequences->batcher);
 }
 
-void leader_over(struct worker_core *w)
+/* Microbatches past this stage never return.  A plan that the engine still has
+ * still returns; first_step distinguishes it from those of the next assembly.
+ */
+static void member_over(void *self)
 {
-    w->leader.first_step = w->batcher.step + 1;
-    while (w->batcher.inflight > w->batcher.here) {
-        rows_back(w, batcher_oldest(&w->batcher));
+    struct leader *l = self;
+    struct batcher *b = &l->sequences->batcher;
+
+    l->first_step = b->step + 1;
+    while (b->inflight > b->here) {
+        rows_back(l, batcher_oldest(b));
     }
 }
 
 /* ---- Submits ---- */
 
-static enum status check_stages(const struct worker_core *w,
+static enum status check_stages(const struct leader *l,
                                 const Sluice__V1__StageGrants *g,
                                 struct error *e)
 {
-    uint32_t n = w->assembly.n_stages - 1;
+    uint32_t n = l->assembly->n_stages - 1;
 
     if (g == NULL) {
         return error_set(e, ST_INVALID_ARGUMENT,
-                         "stages is missing: this worker leads %u more", n);
+                         "stages is missing; this worker leads %u others", n);
     }
     if (g->n_grant != n || g->n_blocks != n || g->n_slots != n ||
         g->n_checkpoints != n) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "stages has %zu grants, %zu blocks, %zu slots and "
-                         "%zu checkpoints, this worker leads %u more",
+                         "%zu checkpoints; this worker leads %u others",
                          g->n_grant, g->n_blocks, g->n_slots, g->n_checkpoints,
                          n);
     }
     return ST_OK;
 }
 
-enum status leader_check(const struct worker_core *w,
-                         const Sluice__V1__SubmitRequest *m, struct error *e)
+static enum status check(const void *self, const Sluice__V1__SubmitRequest *m,
+                         struct error *e)
 {
-    if (!assembly_leads(w)) {
-        return m->stages == NULL
-                   ? ST_OK
-                   : error_set(e, ST_INVALID_ARGUMENT,
-                               "stages is set: this worker has all layers");
-    }
-    if (!assembly_is_up(w)) {
+    const struct leader *l = self;
+    const struct worker_options *o = &l->assembly->base->o;
+
+    if (!assembly_is_up(l->assembly)) {
         return error_set(e, ST_UNAVAILABLE,
-                         "this worker has layers %u-%u of %u, and leads no "
-                         "assembly",
-                         w->o.layer_begin, w->o.layer_end, w->o.n_layers);
+                         "this worker has layers %u-%u of %u, and its assembly "
+                         "is not up",
+                         o->layer_begin, o->layer_end, o->n_layers);
     }
-    return check_stages(w, m->stages, e);
+    return check_stages(l, m->stages, e);
 }
 
 static uint32_t at_most(size_t n, uint32_t most)
@@ -79,15 +100,31 @@ static uint32_t at_most(size_t n, uint32_t most)
     return n < most ? (uint32_t)n : most;
 }
 
-void leader_open(struct worker_core *w, struct sequence *s,
-                 const Sluice__V1__SubmitRequest *m)
+static void add_ids(void *self, const struct sequence *s, uint32_t offset,
+                    const uint32_t *ids, size_t n)
 {
+    struct leader *l = self;
+    Sluice__V1__StageOpenPart part = SLUICE__V1__STAGE_OPEN_PART__INIT;
+
+    if (!s->staged || !sampling_penalises(&s->sampling)) {
+        return;
+    }
+    part.grant = s->grant;
+    for (size_t done = 0; done < n; done += part.n_tokens) {
+        part.offset = offset + (uint32_t)done;
+        part.n_tokens = at_most(n - done, OPEN_IDS_MAX);
+        part.tokens = (uint32_t *)(uintptr_t)&ids[done];
+        assembly_send(l->assembly, METHOD_STAGE_OPEN_PART, &part.base);
+    }
+}
+
+static void open_stages(void *self, struct sequence *s,
+                        const Sluice__V1__SubmitRequest *m)
+{
+    struct leader *l = self;
     Sluice__V1__StageOpen open = SLUICE__V1__STAGE_OPEN__INIT;
     uint32_t first = 0;
 
-    if (!assembly_leads(w)) {
-        return;
-    }
     if (sampling_penalises(&s->sampling)) {
         first = at_most(m->n_tokens, OPEN_IDS_MAX);
     }
@@ -102,43 +139,45 @@ void leader_open(struct worker_core *w, struct sequence *s,
     open.n_tokens = first;
     open.tokens = m->tokens;
     s->staged = true;
-    assembly_send(w, METHOD_STAGE_OPEN, &open.base);
+    assembly_send(l->assembly, METHOD_STAGE_OPEN, &open.base);
     if (first < m->n_tokens) {
-        leader_ids(w, s, first, m->tokens + first, m->n_tokens - first);
+        add_ids(l, s, first, m->tokens + first, m->n_tokens - first);
     }
 }
 
-/* The grant is settled at every stage all the same.  Where the Submit does not
- * even name their grants there is none to settle. */
-void leader_void(struct worker_core *w, const Sluice__V1__SubmitRequest *m)
+/* A refused Submit uses up its grants at the other stages too.  If it does not
+ * name them correctly, there are none to settle. */
+static void refuse_stages(void *self, const Sluice__V1__SubmitRequest *m)
 {
+    struct leader *l = self;
     Sluice__V1__StageOpen open = SLUICE__V1__STAGE_OPEN__INIT;
 
-    if (!assembly_leads(w) || !assembly_is_up(w) || m->stages == NULL ||
-        m->stages->n_grant != w->assembly.n_stages - 1) {
+    if (!assembly_is_up(l->assembly) || m->stages == NULL ||
+        m->stages->n_grant != l->assembly->n_stages - 1) {
         return;
     }
     open.grant = m->grant;
     open.stages = m->stages;
     open.has_void_ = open.void_ = true;
-    assembly_send(w, METHOD_STAGE_OPEN, &open.base);
+    assembly_send(l->assembly, METHOD_STAGE_OPEN, &open.base);
 }
 
-void leader_ids(struct worker_core *w, const struct sequence *s,
-                uint32_t offset, const uint32_t *ids, size_t n)
-{
-    Sluice__V1__StageOpenPart part = SLUICE__V1__STAGE_OPEN_PART__INIT;
+/* ---- Removes ---- */
 
-    if (!s->staged || !sampling_penalises(&s->sampling)) {
+/* A Remove follows every Forward that names the sequence, so it waits while a
+ * plan here does. */
+static void remove_stages(void *self, struct sequence *s)
+{
+    struct leader *l = self;
+    Sluice__V1__StageRemove m = SLUICE__V1__STAGE_REMOVE__INIT;
+
+    if (!s->staged || s->remove_sent ||
+        batcher_names(&l->sequences->batcher, s)) {
         return;
     }
-    part.grant = s->grant;
-    for (size_t done = 0; done < n; done += part.n_tokens) {
-        part.offset = offset + (uint32_t)done;
-        part.n_tokens = at_most(n - done, OPEN_IDS_MAX);
-        part.tokens = (uint32_t *)(uintptr_t)&ids[done];
-        assembly_send(w, METHOD_STAGE_OPEN_PART, &part.base);
-    }
+    s->remove_sent = true;
+    m.grant = s->grant;
+    assembly_send(l->assembly, METHOD_STAGE_REMOVE, &m.base);
 }
 
 /* ---- plans ---- */
@@ -148,7 +187,7 @@ static void fill_columns(struct forward_columns *c, const struct batch *t)
     for (uint32_t i = 0; i < t->plan.n_rows; i++) {
         const struct plan_row *row = &t->plan.rows[i];
 
-        c->grant[i] = t->who[i]->grant;
+        c->grant[i] = t->owners[i]->grant;
         c->position[i] = row->position;
         c->count[i] = row->n_tokens;
         c->kind[i] = row->kind == ROW_PROMPT
@@ -160,10 +199,10 @@ static void fill_columns(struct forward_columns *c, const struct batch *t)
     }
 }
 
-static void send_forward(struct worker_core *w, const struct batch *t)
+static void send_forward(struct leader *l, const struct batch *t)
 {
-    struct forward_columns *c = &w->leader.columns;
-    const struct plan_result *r = &w->result;
+    struct forward_columns *c = &l->columns;
+    const struct plan_result *r = &l->sequences->result;
     Sluice__V1__StageForward m = SLUICE__V1__STAGE_FORWARD__INIT;
     uint32_t device_us = r->device_us;
 
@@ -180,38 +219,69 @@ static void send_forward(struct worker_core *w, const struct batch *t)
     m.device_us = &device_us;
     m.has_failure = r->status != ST_OK;
     m.failure = wire_text(m.has_failure ? r->error.text : "");
-    assembly_send_forward(w, &m, m.has_failure ? NULL : r->hidden,
+    assembly_send_forward(l->assembly, &m, m.has_failure ? NULL : r->hidden,
                           t->plan.n_tokens);
 }
 
-void leader_pass(struct worker_core *w, const struct batch *t)
+/* The engine has computed t: the microbatch goes on to the next stage. */
+static void pass_on(struct leader *l, const struct batch *t)
 {
-    w->n_results++;
-    if (t->plan.step < w->leader.first_step) { /* its assembly is over */
-        rows_back(w, t);
+    struct sequences *q = l->sequences;
+
+    q->n_results++;
+    if (t->plan.step < l->first_step) { /* its assembly is over */
+        rows_back(l, t);
         return;
     }
-    step_check_answer(w, &t->plan);
-    send_forward(w, t);
-    batcher_pass(&w->batcher);
+    results_check_answer(q, &t->plan);
+    send_forward(l, t);
+    batcher_pass(&q->batcher);
+    /* Removes that waited for this plan can follow its Forward now. */
     for (uint32_t i = 0; i < t->plan.n_rows; i++) {
-        if (t->who[i]->state == SEQUENCE_RELEASING) {
-            leader_remove(w, t->who[i]);
+        if (t->owners[i]->state == SEQUENCE_RELEASING) {
+            remove_stages(l, t->owners[i]);
         }
     }
 }
 
+static void take_results(void *self)
+{
+    struct leader *l = self;
+    struct sequences *q = l->sequences;
+    const struct batch *t;
+
+    while ((t = batcher_here(&q->batcher)) != NULL && step_poll(q, &t->plan)) {
+        pass_on(l, t);
+    }
+}
+
+static void submit_plans(void *self)
+{
+    step_submit_plans(((struct leader *)self)->sequences);
+}
+
+static uint32_t n_planned(const void *self)
+{
+    return ((const struct leader *)self)->sequences->batcher.here;
+}
+
+static const struct batch *oldest(const void *self)
+{
+    return batcher_here(&((const struct leader *)self)->sequences->batcher);
+}
+
 /* ---- Results ---- */
 
-/* Where the next row's values start. */
-struct places {
-    uint32_t row, logprob, top; /* row: of those that sample */
+/* Cursors into the columns of a Result. */
+struct result_cursor {
+    uint32_t row, logprob, top; /* row: counts rows that sample */
 };
 
-/* What row i of the plan chose; false if the columns lack it. */
+/* Reads what row i of the plan sampled.  Returns false if the columns lack it.
+ */
 static bool take_row(struct plan_result *r, const struct sampling *s,
                      uint32_t i, const Sluice__V1__StageResult *m,
-                     struct places *at)
+                     struct result_cursor *at)
 {
     uint32_t width = sampling_width(s);
 
@@ -235,11 +305,11 @@ static bool take_row(struct plan_result *r, const struct sampling *s,
     return true;
 }
 
-static bool take_columns(struct worker_core *w, const struct plan *p,
+static bool take_columns(struct leader *l, const struct plan *p,
                          const Sluice__V1__StageResult *m)
 {
-    struct plan_result *r = &w->result;
-    struct places at = {0, 0, 0};
+    struct plan_result *r = &l->sequences->result;
+    struct result_cursor at = {0, 0, 0};
 
     if (m->n_width > 0 && m->n_width != m->n_tokens) {
         return false;
@@ -261,11 +331,12 @@ static bool has_columns(const Sluice__V1__StageResult *m)
     return m->n_tokens + m->n_width + m->n_logprobs + m->n_top_tokens > 0;
 }
 
-/* w->result as if the engine had given it; false: the message is wrong. */
-static bool take_result(struct worker_core *w, const struct plan *p,
+/* Fills the result as if the engine had returned it.  Returns false, with the
+ * assembly broken, if the message is wrong. */
+static bool take_result(struct leader *l, const struct plan *p,
                         const Sluice__V1__StageResult *m)
 {
-    struct plan_result *r = &w->result;
+    struct plan_result *r = &l->sequences->result;
     unsigned long long step = m->step;
 
     r->step = p->step;
@@ -280,92 +351,126 @@ static bool take_result(struct worker_core *w, const struct plan *p,
             quote_bytes((const char *)m->failure.data, m->failure.len).text);
         return true;
     }
-    if (m->has_failure || !take_columns(w, p, m)) {
-        assembly_break(w,
+    if (m->has_failure || !take_columns(l, p, m)) {
+        assembly_break(l->assembly,
                        "Result of step %llu has %zu tokens, %zu widths, %zu "
-                       "logprobs and %zu top_tokens, which its %u rows did not "
-                       "ask for",
+                       "logprobs and %zu top_tokens, which do not match its "
+                       "%u rows",
                        step, m->n_tokens, m->n_width, m->n_logprobs,
                        m->n_top_tokens, p->n_rows);
         return false;
     }
-    step_check_choices(w, p);
+    results_check_choices(l->sequences, p);
     if (r->status != ST_OK) {
-        assembly_break(w, "Result of step %llu: %s", step, r->error.text);
+        assembly_break(l->assembly, "Result of step %llu: %s", step,
+                       r->error.text);
         return false;
     }
     return true;
 }
 
-void leader_recv_result(struct worker_core *w, const Sluice__V1__StageResult *m)
+static void recv_result(struct leader *l, const Sluice__V1__StageResult *m)
 {
-    const struct batch *t = batcher_oldest(&w->batcher);
-    uint32_t n_stages = w->assembly.n_stages;
+    const struct batch *t = batcher_oldest(&l->sequences->batcher);
+    uint32_t n_stages = l->assembly->n_stages;
     unsigned long long step = m->step;
 
-    if (w->batcher.inflight == w->batcher.here) {
-        assembly_break(w, "Result of step %llu, none is under way", step);
+    if (l->sequences->batcher.inflight == l->sequences->batcher.here) {
+        assembly_break(l->assembly,
+                       "Result of step %llu, but no step is under way", step);
         return;
     }
     if (m->step != t->plan.step) {
-        assembly_break(w, "Result of step %llu, the oldest under way is %llu",
+        assembly_break(l->assembly,
+                       "Result of step %llu, but the oldest step under way is "
+                       "%llu",
                        step, (unsigned long long)t->plan.step);
         return;
     }
     if (m->n_device_us != n_stages) {
-        assembly_break(w,
-                       "Result of step %llu has the times of %zu stages, "
+        assembly_break(l->assembly,
+                       "Result of step %llu has times of %zu stages, but "
                        "there are %u",
                        step, m->n_device_us, n_stages);
         return;
     }
-    if (take_result(w, &t->plan, m)) {
-        w->leader.n_stage_us = n_stages;
-        memcpy(w->leader.stage_us, m->device_us,
-               n_stages * sizeof w->leader.stage_us[0]);
-        step_round(w, t);
-        batcher_return(&w->batcher);
+    if (take_result(l, &t->plan, m)) {
+        l->sequences->report.n_stage_us = n_stages;
+        memcpy(l->sequences->report.stage_us, m->device_us,
+               n_stages * sizeof l->sequences->report.stage_us[0]);
+        results_count(l->sequences, t);
+        step_apply(l->sequences, t);
+        batcher_return(&l->sequences->batcher);
     }
 }
 
-/* ---- Removes ---- */
+/* ---- receipts of Removes ---- */
 
-void leader_remove(struct worker_core *w, struct sequence *s)
-{
-    Sluice__V1__StageRemove m = SLUICE__V1__STAGE_REMOVE__INIT;
-
-    if (!s->staged || s->remove_sent || batcher_names(&w->batcher, s)) {
-        return;
-    }
-    s->remove_sent = true;
-    m.grant = s->grant;
-    assembly_send(w, METHOD_STAGE_REMOVE, &m.base);
-}
-
-void leader_recv_remove(struct worker_core *w, const Sluice__V1__StageRemove *m)
+static void recv_remove(struct leader *l, const Sluice__V1__StageRemove *m)
 {
     struct sequence *s =
-        m->grant == 0 ? NULL : sequence_by_grant(&w->table, m->grant);
+        m->grant == 0 ? NULL
+                      : sequence_by_grant(&l->sequences->table, m->grant);
     unsigned long long grant = m->grant;
-    uint32_t n = w->assembly.n_stages - 1;
+    uint32_t n = l->assembly->n_stages - 1;
 
     if (s == NULL || !s->remove_sent) {
-        assembly_break(w, "Remove of grant %llu, which was not sent", grant);
+        assembly_break(l->assembly, "Remove of grant %llu, which was not sent",
+                       grant);
         return;
     }
     if (m->n_blocks != n || m->n_slots != n || m->n_checkpoints != n) {
-        assembly_break(w,
-                       "Remove of grant %llu says what %zu, %zu and %zu stages "
-                       "have freed, there are %u",
+        assembly_break(l->assembly,
+                       "Remove of grant %llu has receipts of %zu, %zu and %zu "
+                       "stages, but there are %u",
                        grant, m->n_blocks, m->n_slots, m->n_checkpoints, n);
         return;
     }
     if (s->inflight > 0) {
-        assembly_break(w,
+        assembly_break(l->assembly,
                        "Remove of grant %llu overtook the Results of %u "
                        "steps",
                        grant, s->inflight);
         return;
     }
-    worker_removed(w, s, m);
+    ending_removed(l->sequences, s, m);
 }
+
+/* ---- tables ---- */
+
+static void member_recv(void *self, struct peer *p, const struct method_row *m,
+                        const ProtobufCMessage *message)
+{
+    struct leader *l = self;
+
+    (void)p;
+    switch (m->number) {
+    case METHOD_STAGE_RESULT:
+        recv_result(l, AS_REQUEST(STAGE_RESULT, message));
+        break;
+    case METHOD_STAGE_REMOVE:
+        recv_remove(l, AS_REQUEST(STAGE_REMOVE, message));
+        break;
+    default:
+        assembly_break(l->assembly, "%s came to stage 0, which leads",
+                       m->method);
+    }
+}
+
+const struct member_ops leader_member = {.begin = member_begin,
+                                         .up = member_up,
+                                         .over = member_over,
+                                         .recv = member_recv};
+
+/* Nothing is adopted: a sequence that is submitted again starts anew, under a
+ * grant of its own at every stage. */
+const struct role_ops leader_role = {.check = check,
+                                     .open = open_stages,
+                                     .refuse = refuse_stages,
+                                     .add_ids = add_ids,
+                                     .remove = remove_stages,
+                                     .take_results = take_results,
+                                     .submit_plans = submit_plans,
+                                     .n_planned = n_planned,
+                                     .oldest = oldest,
+                                     .adopts = false};

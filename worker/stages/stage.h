@@ -1,54 +1,58 @@
-/* stage.h - a stage that does not lead: it obeys what comes down the stream
+/* stage.h - A stage that does not lead: it executes the leader's stream
  * (proto/README.md, "Shards").
  *
- *     Open      reserves its need under this stage's own grant; goes on
- *     OpenPart  ids, of a sequence that the last stage penalises; goes on
- *     Forward   waits in line; computes, one at a time; goes on with the
- *               result, from the last stage as Result
- *     Remove    frees, when the plans that came before it are back; goes on
+ *     Open      reserves memory under this stage's own grant; passed on
+ *     OpenPart  ids of a sequence with penalties, for the last stage; passed on
+ *     Forward   waits in line, is computed one at a time; passed on with the
+ *               new hidden states, or from the last stage as Result
+ *     Remove    frees memory when the plans before it have returned; passed on
  *               with a receipt
  *
- * Sequences stand in the worker's table under the leader's grant.  Positions,
- * tables and slots are this stage's to keep; the last one also keeps ids, of
- * sequences with penalties, and puts there what it samples.
+ * Sequences are in the worker's table under the leader's grant.  The stage
+ * keeps positions, block tables and slots itself.  The last stage also keeps
+ * the ids of sequences with penalties, and appends what it samples.
  *
- * Every message is checked against what came before it, as it comes; one that
- * does not fit breaks the assembly with a sentence: leader and stage disagree,
- * and neither can say who is wrong.
+ * Every message is checked against the ones before it when it comes.  A message
+ * that does not match breaks the assembly, because the leader and the stage
+ * disagree and neither can tell which of them is wrong.
  *
- * A step that fails here, or came as failed, goes on as a failure in its place
- * of the line.  What it named is spoilt: rows of such a sequence that were on
- * their way already are computed, as others stand beside them, and never
- * sampled; the leader ends it, and its Remove comes.
+ * A step that fails here, or came as failed, is passed on as a failure in its
+ * place in the line.  Its sequences are spoilt: their rows in later
+ * microbatches are still computed, because other rows stand beside them, but
+ * never sampled. The leader ends a spoilt sequence, and its Remove follows.
  *
- * Threading: the core's.  Memory: of n_stages + 1 microbatches, made at the
- * first Assemble of so many and kept; x stays in the frame that brought it.
- * Limits: n_stages microbatches in line. */
+ * Threading: the core's.  Memory: n_stages + 1 microbatches, allocated at the
+ * first Assemble of that size and kept; hidden states stay in the frame that
+ * brought them.  Limits: n_stages microbatches in line.
+ *
+ *   stage.c          Open, OpenPart, Remove; made and freed
+ *   stage_forward.c  Forward: its checks, and its place in the line
+ *   stage_line.c     the line: to the engine, and on to the next stage */
 #ifndef WORKER_STAGES_STAGE_H
 #define WORKER_STAGES_STAGE_H
 
 #include "proto/stage.pb-c.h"
-#include "worker/sequences/batch.h"
+#include "worker/sequences/sequences.h"
 #include "worker/stages/assembly.h"
 
-/* A Forward that is here. */
+/* A Forward that has come. */
 struct microbatch {
     struct batch batch;
-    bool *samples;   /* [max_rows] it asked for a token */
+    bool *samples;   /* [max_rows] the row requests a token */
     struct frame *x; /* holds plan.hidden; NULL: it came as failed */
     uint32_t device_us[STAGES_MAX]; /* of the stages that it has passed */
     bool made, in_line;
-    bool over; /* its assembly is: what comes of it is nobody's */
+    bool over; /* its assembly is over: the result is ignored */
     bool failed;
     char failure[ERROR_TEXT];
 };
 
-/* What the stages passed have freed, of a Remove that waits. */
-struct stage_passed {
+/* What the previous stages have freed, for a Remove that waits. */
+struct stage_receipts {
     uint32_t blocks[STAGES_MAX], slots[STAGES_MAX], checkpoints[STAGES_MAX];
 };
 
-/* The columns of a Forward, or of a Result. */
+/* The columns of a Forward or a Result. */
 struct stage_columns {
     uint64_t grant[PLAN_ROWS_MAX];
     uint32_t position[PLAN_ROWS_MAX], count[PLAN_ROWS_MAX];
@@ -59,43 +63,55 @@ struct stage_columns {
 };
 
 struct stage {
+    struct worker_base *base;
+    struct sequences *sequences;
+    struct assembly *assembly;
     struct microbatch memory[STAGES_MAX + 1];
     struct microbatch *line[STAGES_MAX + 1]; /* [n] in order of arrival */
     uint32_t n;
-    bool computing;              /* line[0] is with the engine */
-    bool opened;                 /* some Open came in this assembly */
-    uint64_t grant;              /* then: the leader's, of the newest */
-    uint64_t step;               /* the newest Forward's, 0: none came */
-    struct stage_passed *passed; /* [the table's capacity] */
+    bool computing; /* line[0] is at the engine */
+    bool opened;    /* an Open has come in this assembly; then */
+    uint64_t grant; /* the leader's grant in the newest one */
+    uint64_t step;  /* of the newest Forward, 0: none has come */
+    struct stage_receipts *receipts; /* [the table's capacity] */
     struct stage_columns *columns;
 };
 
-/* An assembly begins.  False if memory is out. */
-MUST_CHECK bool stage_begin(struct worker_core *w);
-/* It is over: what waits in line is dropped, what the engine has is nobody's
- * when it is back.  The caller drops all sequences next. */
-void stage_over(struct worker_core *w);
-void stage_free(struct worker_core *w);
+/* Both are borrowed. */
+void stage_init(struct stage *g, struct sequences *q, struct assembly *a);
+void stage_fini(struct stage *g);
 
-/* The stream; of an assembly that is up.  x: what came with the Forward, within
- * w->assembly.arriving. */
-void stage_recv_open(struct worker_core *w, const Sluice__V1__StageOpen *m);
-void stage_recv_open_part(struct worker_core *w,
-                          const Sluice__V1__StageOpenPart *m);
-void stage_recv_forward(struct worker_core *w,
-                        const Sluice__V1__StageForward *m, const float *x,
-                        uint32_t bytes);
-void stage_recv_remove(struct worker_core *w, const Sluice__V1__StageRemove *m);
+/* `self` is the struct stage. */
+extern const struct member_ops stage_member;
+extern const struct role_ops stage_role;
 
-/* Is it the last one, which samples? */
-bool stage_is_last(const struct worker_core *w);
+/* ---- for the files of this module ---- */
 
-/* Take in the result that is ready; hand the engine the next plan in line. */
-void stage_results(struct worker_core *w);
-void stage_plans(struct worker_core *w);
+/* Begins an assembly.  Returns false if memory runs out. */
+MUST_CHECK bool stage_begin(struct stage *g);
+/* Ends it: what waits in line is dropped, and what the engine has is ignored
+ * when it returns.  The caller drops all sequences next. */
+void stage_over(struct stage *g);
 
-/* Plans that the engine has, and the oldest of them, NULL if none. */
-uint32_t stage_planned(const struct worker_core *w);
-const struct batch *stage_oldest(const struct worker_core *w);
+/* Receive the stream of an assembly that is up.  x: the Forward's tensor, which
+ * lies within assembly->arriving. */
+void stage_recv_open(struct stage *g, const Sluice__V1__StageOpen *m);
+void stage_recv_open_part(struct stage *g, const Sluice__V1__StageOpenPart *m);
+void stage_recv_forward(struct stage *g, const Sluice__V1__StageForward *m,
+                        const float *x, uint32_t bytes);
+void stage_recv_remove(struct stage *g, const Sluice__V1__StageRemove *m);
+
+/* Returns whether this is the last stage, which samples. */
+bool stage_is_last(const struct stage *g);
+
+/* Counts a plan that named s, or a failed Forward, as passed on.  s may be gone
+ * afterwards. */
+void stage_plan_back(struct stage *g, struct sequence *s);
+
+/* Returns a microbatch that is not in the line; there is one while fewer than
+ * n_stages are. */
+struct microbatch *stage_line_free(struct stage *g);
+/* Appends b to the line. */
+void stage_line_add(struct stage *g, struct microbatch *b);
 
 #endif

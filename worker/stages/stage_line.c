@@ -1,11 +1,16 @@
-#include "worker/stages/stage_line.h"
-
+/* The line of microbatches: to the engine one at a time, and on to the next
+ * stage with the result. */
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "common/base/failpoint.h"
 #include "common/base/plant.h"
+#include "common/wire/method_message.h"
+#include "worker/sequences/ending.h"
+#include "worker/sequences/results.h"
+#include "worker/sequences/step.h"
+#include "worker/stages/stage.h"
 
 /* ---- the line ---- */
 
@@ -28,10 +33,9 @@ void stage_line_add(struct stage *g, struct microbatch *b)
     g->line[g->n++] = b;
 }
 
-/* The first leaves; its sequences know. */
-static void leave(struct worker_core *w)
+/* Takes the first microbatch off the line, and counts its plan as returned. */
+static void line_pop(struct stage *g)
 {
-    struct stage *g = &w->stage;
     struct microbatch *b = g->line[0];
 
     g->n--;
@@ -39,14 +43,13 @@ static void leave(struct worker_core *w)
     b->in_line = false;
     frame_free(&b->x);
     for (uint32_t i = 0; i < b->batch.plan.n_rows; i++) {
-        stage_plan_back(w, b->batch.who[i]);
+        stage_plan_back(g, b->batch.owners[i]);
     }
 }
 
-/* The last first, so that the one with the engine, if any, is left. */
-void stage_over(struct worker_core *w)
+/* From the end, so that only the microbatch at the engine, if any, is left. */
+void stage_over(struct stage *g)
 {
-    struct stage *g = &w->stage;
 
     while (g->n > (g->computing ? 1 : 0)) {
         struct microbatch *b = g->line[--g->n];
@@ -54,7 +57,7 @@ void stage_over(struct worker_core *w)
         b->in_line = false;
         frame_free(&b->x);
         for (uint32_t i = 0; i < b->batch.plan.n_rows; i++) {
-            worker_plan_back(w, b->batch.who[i]);
+            ending_plan_back(g->sequences, b->batch.owners[i]);
         }
     }
     if (g->computing) {
@@ -62,18 +65,18 @@ void stage_over(struct worker_core *w)
     }
 }
 
-/* ---- on with what came of it ---- */
+/* ---- results ---- */
 
-static void send_forward(struct worker_core *w, const struct microbatch *b)
+static void send_forward(struct stage *g, const struct microbatch *b)
 {
     Sluice__V1__StageForward m = SLUICE__V1__STAGE_FORWARD__INIT;
-    struct stage_columns *c = w->stage.columns;
+    struct stage_columns *c = g->columns;
     const struct plan *p = &b->batch.plan;
 
     for (uint32_t i = 0; i < p->n_rows; i++) {
         const struct plan_row *r = &p->rows[i];
 
-        c->grant[i] = b->batch.who[i]->grant;
+        c->grant[i] = b->batch.owners[i]->grant;
         c->position[i] = r->position;
         c->count[i] = r->n_tokens;
         c->kind[i] =
@@ -91,21 +94,22 @@ static void send_forward(struct worker_core *w, const struct microbatch *b)
     m.count = c->count;
     m.kind = c->kind;
     m.index = c->index;
-    m.n_device_us = w->assembly.stage + 1;
+    m.n_device_us = g->assembly->stage + 1;
     m.device_us = (uint32_t *)(uintptr_t)b->device_us;
     m.has_failure = b->failed;
     m.failure = wire_text(b->failed ? b->failure : "");
-    assembly_send_forward(w, &m, b->failed ? NULL : w->result.hidden,
+    assembly_send_forward(g->assembly, &m,
+                          b->failed ? NULL : g->sequences->result.hidden,
                           p->n_tokens);
 }
 
-/* The logprobs that row i of the result has, or, of one that is spoilt, as
- * many zeros: the columns are what was asked for. */
-static void add_logprobs(const struct worker_core *w, uint32_t i,
+/* Adds the logprobs of row i; zeros for a spoilt sequence, because the width of
+ * the columns follows from the request. */
+static void add_logprobs(const struct stage *g, uint32_t i,
                          const struct sequence *s, Sluice__V1__StageResult *m)
 {
-    struct stage_columns *c = w->stage.columns;
-    const struct plan_result *r = &w->result;
+    struct stage_columns *c = g->columns;
+    const struct plan_result *r = &g->sequences->result;
 
     c->logprobs[m->n_logprobs++] = s->spoilt ? 0 : r->logprobs[i];
     for (uint32_t j = 0; j < s->sampling.n_top_logprobs; j++) {
@@ -114,164 +118,228 @@ static void add_logprobs(const struct worker_core *w, uint32_t i,
     }
 }
 
-static void add_tokens(const struct worker_core *w, const struct microbatch *b,
+static void add_tokens(const struct stage *g, const struct microbatch *b,
                        Sluice__V1__StageResult *m)
 {
-    struct stage_columns *c = w->stage.columns;
+    struct stage_columns *c = g->columns;
     bool has_width = false;
 
     for (uint32_t i = 0; i < b->batch.plan.n_rows; i++) {
-        const struct sequence *s = b->batch.who[i];
+        const struct sequence *s = b->batch.owners[i];
         bool logprobs = s->sampling.logprobs;
 
         if (!b->samples[i]) {
             continue;
         }
         c->width[m->n_tokens] = logprobs ? 1 + s->sampling.n_top_logprobs : 0;
-        c->tokens[m->n_tokens++] = s->spoilt ? 0 : w->result.tokens[i];
+        c->tokens[m->n_tokens++] =
+            s->spoilt ? 0 : g->sequences->result.tokens[i];
         has_width = has_width || logprobs;
         if (logprobs) {
-            add_logprobs(w, i, s, m);
+            add_logprobs(g, i, s, m);
         }
     }
     m->n_width = has_width ? m->n_tokens : 0;
 }
 
-static void send_result(struct worker_core *w, const struct microbatch *b)
+static void send_result(struct stage *g, const struct microbatch *b)
 {
     Sluice__V1__StageResult m = SLUICE__V1__STAGE_RESULT__INIT;
-    struct stage_columns *c = w->stage.columns;
+    struct stage_columns *c = g->columns;
 
     m.step = b->batch.plan.step;
     m.tokens = c->tokens;
     m.width = c->width;
     m.logprobs = c->logprobs;
     m.top_tokens = c->top_tokens;
-    m.n_device_us = w->assembly.n_stages;
+    m.n_device_us = g->assembly->n_stages;
     m.device_us = (uint32_t *)(uintptr_t)b->device_us;
     m.has_failure = b->failed;
     m.failure = wire_text(b->failed ? b->failure : "");
     if (!b->failed) {
-        add_tokens(w, b, &m);
+        add_tokens(g, b, &m);
     }
-    assembly_send(w, METHOD_STAGE_RESULT, &m.base);
+    assembly_send(g->assembly, METHOD_STAGE_RESULT, &m.base);
 }
 
-/* A token was chosen after the last known one: here if this stage is the
- * last, else it will be. */
-static void sampled(struct worker_core *w, struct sequence *s, uint32_t token)
+/* Counts a token that was sampled here, or that the last stage will sample. */
+static void count_token(struct stage *g, struct sequence *s, uint32_t token)
 {
     s->pending--;
     if (s->n_announced > 0 && !s->spoilt && !PLANT(STAGE_IDS_STALE)) {
-        paged_write(&w->table.slab, &s->tokens, sequence_known(s), &token, 1);
+        paged_write(&g->sequences->table.slab, &s->tokens, sequence_known(s),
+                    &token, 1);
     }
     s->n_generated++;
     if (s->state == SEQUENCE_PREFILL) {
-        sequence_move(&w->table, s, SEQUENCE_DECODE);
+        sequence_move(&g->sequences->table, s, SEQUENCE_DECODE);
     }
 }
 
-static void rows_back(struct worker_core *w, const struct microbatch *b)
+static void rows_back(struct stage *g, const struct microbatch *b)
 {
     for (uint32_t i = 0; i < b->batch.plan.n_rows; i++) {
-        struct sequence *s = b->batch.who[i];
+        struct sequence *s = b->batch.owners[i];
 
         s->spoilt = s->spoilt || (b->failed && !PLANT(SPOILT_FORGOTTEN));
         if (b->samples[i] && !b->failed) {
-            sampled(w, s, w->result.tokens[i]);
+            count_token(g, s, g->sequences->result.tokens[i]);
         }
     }
 }
 
-/* The first in line has been computed, or there is nothing to compute. */
-static void pass_on(struct worker_core *w)
+/* Passes on the first in line: it was computed, or there is nothing to
+ * compute. */
+static void pass_on(struct stage *g)
 {
-    struct microbatch *b = w->stage.line[0];
+    struct microbatch *b = g->line[0];
 
     if (!b->over) {
-        if (stage_is_last(w)) {
-            send_result(w, b);
+        if (stage_is_last(g)) {
+            send_result(g, b);
         } else {
-            send_forward(w, b);
+            send_forward(g, b);
         }
-        rows_back(w, b);
+        rows_back(g, b);
     }
-    leave(w);
+    line_pop(g);
 }
 
-/* w->result is of the first in line. */
-static void result_back(struct worker_core *w)
+/* Passes on the first in line with the engine's result. */
+static void result_back(struct stage *g)
 {
-    struct microbatch *b = w->stage.line[0];
+    struct microbatch *b = g->line[0];
 
-    step_note(w, &b->batch);
-    b->device_us[w->assembly.stage] = w->result.device_us;
-    if (w->result.status != ST_OK) {
+    results_note(g->sequences, &b->batch);
+    b->device_us[g->assembly->stage] = g->sequences->result.device_us;
+    if (g->sequences->result.status != ST_OK) {
         b->failed = true;
         snprintf(b->failure, sizeof b->failure, "stage %u: %.400s",
-                 w->assembly.stage, w->result.error.text);
+                 g->assembly->stage, g->sequences->result.error.text);
     }
-    pass_on(w);
+    pass_on(g);
 }
 
-void stage_results(struct worker_core *w)
+static void take_results(void *self)
 {
-    struct stage *g = &w->stage;
+    struct stage *g = self;
 
-    if (!g->computing || !engine_poll(w->engine, &w->result)) {
-        return;
+    if (g->computing && step_poll(g->sequences, &g->line[0]->batch.plan)) {
+        g->computing = false;
+        result_back(g);
     }
-    FP(WORKER_RESULT);
-    if (w->result.lost && !w->lost) {
-        step_device_lost(w, &g->line[0]->batch.plan);
-    }
-    g->computing = false;
-    result_back(w);
 }
 
-/* Of what is spoilt nobody needs a token, and it may not be one that can be
- * drawn. */
-static void spare(struct microbatch *b)
+/* A spoilt sequence needs no token, and its logits may be such that none can be
+ * sampled. */
+static void skip_spoilt(struct microbatch *b)
 {
     for (uint32_t i = 0; i < b->batch.plan.n_rows; i++) {
-        if (b->batch.who[i]->spoilt) {
+        if (b->batch.owners[i]->spoilt) {
             b->batch.plan.rows[i].sample = false;
         }
     }
 }
 
-void stage_plans(struct worker_core *w)
+static void submit_plans(void *self)
 {
-    struct stage *g = &w->stage;
+    struct stage *g = self;
 
-    /* What broke it may be half a microbatch. */
-    while (g->n > 0 && !g->computing && !w->assembly.broken) {
+    /* The microbatch that broke the assembly may be incomplete. */
+    while (g->n > 0 && !g->computing && !g->assembly->broken) {
         struct microbatch *b = g->line[0];
         const struct plan *p = &b->batch.plan;
 
         if (b->failed) {
-            b->device_us[w->assembly.stage] = 0;
-            pass_on(w);
+            b->device_us[g->assembly->stage] = 0;
+            pass_on(g);
             continue;
         }
-        spare(b);
-        if (FP_FAILS(WORKER_PLAN) || engine_submit(w->engine, p) != ST_OK) {
-            step_refused(w, p);
-            result_back(w);
+        skip_spoilt(b);
+        if (FP_FAILS(WORKER_PLAN) ||
+            engine_submit(g->base->engine, p) != ST_OK) {
+            results_refuse(g->sequences, p);
+            result_back(g);
             continue;
         }
         g->computing = true;
-        b->batch.sent_us = w->io->now_us(w->io);
+        b->batch.sent_us = base_now_us(g->base);
         FP(WORKER_PLANNED);
     }
 }
 
-uint32_t stage_planned(const struct worker_core *w)
+/* ---- the role ---- */
+
+static uint32_t n_planned(const void *self)
 {
-    return w->stage.computing ? 1 : 0;
+    return ((const struct stage *)self)->computing ? 1 : 0;
 }
 
-const struct batch *stage_oldest(const struct worker_core *w)
+static const struct batch *oldest(const void *self)
 {
-    return w->stage.computing ? &w->stage.line[0]->batch : NULL;
+    const struct stage *g = self;
+
+    return g->computing ? &g->line[0]->batch : NULL;
 }
+
+/* A stage has no Submits to check or refuse, and frees memory at the leader's
+ * Remove only. */
+static void remove_none(void *self, struct sequence *s)
+{
+    (void)self, (void)s;
+}
+
+const struct role_ops stage_role = {.remove = remove_none,
+                                    .take_results = take_results,
+                                    .submit_plans = submit_plans,
+                                    .n_planned = n_planned,
+                                    .oldest = oldest};
+
+/* ---- the member of an assembly ---- */
+
+static bool member_begin(void *self)
+{
+    return stage_begin(self);
+}
+
+static void member_up(void *self)
+{
+    (void)self; /* the leader's first Open comes next */
+}
+
+static void member_over(void *self)
+{
+    stage_over(self);
+}
+
+static void member_recv(void *self, struct peer *p, const struct method_row *m,
+                        const ProtobufCMessage *message)
+{
+    struct stage *g = self;
+    const void *x;
+    uint32_t bytes;
+
+    switch (m->number) {
+    case METHOD_STAGE_OPEN:
+        stage_recv_open(g, AS_REQUEST(STAGE_OPEN, message));
+        break;
+    case METHOD_STAGE_OPEN_PART:
+        stage_recv_open_part(g, AS_REQUEST(STAGE_OPEN_PART, message));
+        break;
+    case METHOD_STAGE_FORWARD:
+        x = peer_tensor(p, &bytes);
+        stage_recv_forward(g, AS_REQUEST(STAGE_FORWARD, message), x, bytes);
+        break;
+    case METHOD_STAGE_REMOVE:
+        stage_recv_remove(g, AS_REQUEST(STAGE_REMOVE, message));
+        break;
+    default:
+        assembly_break(g->assembly, "%s came to stage %u, which does not lead",
+                       m->method, g->assembly->stage);
+    }
+}
+
+const struct member_ops stage_member = {.begin = member_begin,
+                                        .up = member_up,
+                                        .over = member_over,
+                                        .recv = member_recv};

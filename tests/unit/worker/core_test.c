@@ -4,7 +4,7 @@
 #include "common/base/log.h"
 #include "tests/unit/cmocka.h"
 #include "tests/unit/worker/rig.h"
-#include "worker/metrics.h"
+#include "worker/base/metrics.h"
 
 #define STOP   SLUICE__V1__FINISH__FINISH_STOP
 #define LENGTH SLUICE__V1__FINISH__FINISH_LENGTH

@@ -1,6 +1,5 @@
-/* The core links with common and proto alone: this program names its entries
- * and links nothing that computes.  Beside it, includes.sh looks at what the
- * core's files include. */
+/* The core links with common and proto alone: this program names its entry
+ * points and links no kernels.  tests/house/rooms checks the includes. */
 #include "tests/unit/cmocka.h"
 #include "worker/worker_core.h"
 

@@ -1,5 +1,5 @@
 #include "tests/unit/worker/rig_internal.h"
-#include "tests/unit/worker/ring.h"
+#include "tests/unit/worker/stages/ring.h"
 
 #include <stdlib.h>
 #include <string.h>

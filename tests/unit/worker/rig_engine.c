@@ -4,7 +4,7 @@
 
 #include "tests/unit/cmocka.h"
 #include "tests/unit/worker/rig_internal.h"
-#include "tests/unit/worker/ring.h"
+#include "tests/unit/worker/stages/ring.h"
 
 /* ---- what a token is ---- */
 

@@ -4,7 +4,7 @@
 #include "common/wire/ids_hash.h"
 #include "tests/unit/cmocka.h"
 #include "tests/unit/worker/rig_internal.h"
-#include "tests/unit/worker/ring.h"
+#include "tests/unit/worker/stages/ring.h"
 
 static void make_id(uint32_t id, uint8_t out[16])
 {

@@ -1,0 +1,428 @@
+/* What a leader makes of steps that fail, of a stream that is wrong, and of the
+ * end of its assembly. */
+#include <stddef.h>
+#include <string.h>
+
+#include "tests/unit/cmocka.h"
+#include "tests/unit/worker/stages/ring.h"
+#include "worker/cache/sequence.h"
+
+static const struct rig_submit usual = {
+    .id = 1, .n_prompt = 10, .max_tokens = 6, .ignore_eos = true};
+
+static struct rig *with_one(const struct rig_submit *s)
+{
+    struct rig *r = ring_rig(3, NULL);
+
+    rig_submit(r, s);
+    rig_turn(r);
+    return r;
+}
+
+/* ---- failures ---- */
+
+static struct rig *with_three(struct worker_options *o)
+{
+    struct rig *r = ring_rig(3, o);
+
+    for (uint32_t i = 1; i <= 3; i++) {
+        struct rig_submit s = usual;
+
+        s.id = i;
+        rig_submit(r, &s);
+    }
+    rig_turn(r);
+    /* All prompts are back, and the next rows are apart. */
+    rig_step(r);
+    while (r->heard[1].n == 0) {
+        assert_true(ring_step(r->ring));
+    }
+    while (rig_step(r)) {
+    }
+    assert_int_equal(r->ring->n_forwards, 4);
+    return r;
+}
+
+/* One fails alone, the others come to their end. */
+static void check_one_failed(struct rig *r, uint32_t id)
+{
+    ring_run(r->ring);
+    for (uint32_t i = 1; i <= 3; i++) {
+        assert_int_equal(r->heard[i].finish,
+                         i == id ? FINISH_FAILED : FINISH_LENGTH);
+        rig_check_tokens(r, i, i, 10, i == id ? 1 : 6);
+        assert_int_equal(ring_removes(r->ring, i), 1);
+    }
+    assert_int_equal(r->n_broken, 0);
+    rig_check_empty(r);
+    ring_rig_end(&r);
+}
+
+static void fails_the_rows_of_a_step_that_failed(void **state)
+{
+    struct rig *r = with_three(NULL);
+    uint32_t id = (uint32_t)ring_said(r->ring, r->ring->n_done)->grants[0];
+
+    (void)state;
+    r->ring->fail_next = "stage 1: out of\nluck";
+    ring_step(r->ring);
+    assert_non_null(strstr(r->failure, "out of\\x0aluck"));
+    check_one_failed(r, id);
+}
+
+/* It goes round as any other, so that what is before it stays before it. */
+static void fails_its_own_step_in_its_place(void **state)
+{
+    struct rig *r = with_three(NULL);
+    const struct ring_said *s;
+    uint32_t id;
+
+    (void)state;
+    ring_step(r->ring); /* room for another */
+    id = (uint32_t)rig_plan(r, 0)->rows[0].sequence;
+    r->fail_next = "the leader's engine";
+    rig_step(r);
+    s = ring_said(r->ring, r->ring->n_said - 1);
+    assert_int_equal(s->method, METHOD_STAGE_FORWARD);
+    assert_true(s->failed);
+    assert_int_equal(r->heard[id].finish, FINISH_NONE);
+    ring_run(r->ring);
+    assert_int_equal(r->heard[id].finish, FINISH_FAILED);
+    rig_check_tokens(r, id, id, 10, 2);
+    assert_int_equal(r->n_broken, 0);
+    ring_rig_end(&r);
+}
+
+static void survives_an_engine_that_takes_no_plan(void **state)
+{
+    struct rig *r = with_three(NULL);
+
+    (void)state;
+    r->refuse_plans = true;
+    ring_step(r->ring);
+    r->refuse_plans = false;
+    ring_run(r->ring);
+    assert_int_equal(r->n_broken, 0);
+    rig_check_empty(r);
+    ring_rig_end(&r);
+}
+
+static void give_no_hidden(struct plan_result *out)
+{
+    out->hidden = NULL;
+}
+
+static void give_another_step(struct plan_result *out)
+{
+    out->step++;
+}
+
+static void fails_a_step_whose_engine_lies(void **state)
+{
+    void (*const lies[])(struct plan_result *) = {give_no_hidden,
+                                                  give_another_step};
+
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        struct rig *r = with_one(&usual);
+
+        r->lie = lies[i];
+        ring_run(r->ring);
+        assert_int_equal(r->heard[1].finish, FINISH_FAILED);
+        assert_int_equal(r->n_broken, 0);
+        ring_rig_end(&r);
+    }
+}
+
+/* ---- the end of an assembly ---- */
+
+/* It is told once with this sentence, all is free, and another can be. */
+static void check_broken(struct rig **r, const char *why)
+{
+    rig_turn(*r);
+    assert_int_equal((*r)->n_broken, 1);
+    if (strstr((*r)->broken_why, why) == NULL) {
+        fail_msg("\"%s\" lacks \"%s\"", (*r)->broken_why, why);
+    }
+    rig_run(*r);
+    rig_check_empty(*r);
+    ring_assemble((*r)->ring);
+    rig_submit(*r, &usual);
+    rig_turn(*r);
+    ring_run((*r)->ring);
+    rig_check_tokens(*r, (*r)->grant, 1, 10, 6);
+    ring_rig_free(r);
+}
+
+/* One with logprobs whose first Forward waits for its Result. */
+static struct rig *with_result(struct ring_result *out)
+{
+    struct rig_submit s = usual;
+    struct rig *r;
+
+    s.logprobs = true;
+    s.n_top = 2;
+    r = with_one(&s);
+    rig_step(r);
+    ring_step(r->ring);
+    ring_result(r->ring, out);
+    return r;
+}
+
+static void breaks_at_wrong_results(void **state)
+{
+    struct {
+        const char *why;
+        size_t field; /* of a count in the message, less one; 0: another */
+    } const columns[] = {
+        {"0 tokens, 1 widths, 3 logprobs and 2 top_tokens",
+         offsetof(Sluice__V1__StageResult, n_tokens)},
+        {"1 tokens, 0 widths", offsetof(Sluice__V1__StageResult, n_width)},
+        {"2 logprobs", offsetof(Sluice__V1__StageResult, n_logprobs)},
+        {"1 top_tokens", offsetof(Sluice__V1__StageResult, n_top_tokens)},
+        {"times of 2 stages, but there are 3",
+         offsetof(Sluice__V1__StageResult, n_device_us)},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof columns / sizeof columns[0]; i++) {
+        for (int more = 0; more < 2; more++) {
+            struct ring_result x;
+            struct rig *r = with_result(&x);
+            size_t *n = (size_t *)(void *)((char *)&x.m + columns[i].field);
+
+            memset(&x.tokens[1], 0, sizeof x.tokens[1]);
+            x.width[1] = 0;
+            x.logprobs[3] = 0;
+            x.top[2] = x.device_us[3] = 0;
+            *n += more ? 1 : (size_t)-1;
+            ring_say(r->ring, METHOD_STAGE_RESULT, &x.m.base);
+            check_broken(&r, more ? "Result of step 1" : columns[i].why);
+        }
+    }
+}
+
+static void breaks_at_wrong_values(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 6; i++) {
+        const char *const why[] = {
+            "sampled id 1000, which is not below the vocabulary of 1000",
+            "ranked id 1000",
+            "logprob of 1",
+            "Result of step 7, but the oldest step under way is 1",
+            "which do not match its",
+            "which do not match its"};
+        struct ring_result x;
+        struct rig *r = with_result(&x);
+
+        x.tokens[0] = i == 0 ? RIG_VOCAB : x.tokens[0];
+        x.top[1] = i == 1 ? RIG_VOCAB : x.top[1];
+        x.logprobs[2] = i == 2 ? 1.0f : x.logprobs[2];
+        x.m.step = i == 3 ? 7 : x.m.step;
+        x.width[0] = i == 4 ? 2 : x.width[0];
+        x.m.has_failure = i == 5; /* with columns */
+        ring_say(r->ring, METHOD_STAGE_RESULT, &x.m.base);
+        check_broken(&r, why[i]);
+    }
+}
+
+/* At the limit all is well. */
+static void takes_the_last_id_of_the_vocabulary(void **state)
+{
+    struct ring_result x;
+    struct rig *r = with_result(&x);
+
+    (void)state;
+    r->hears_lies = true;
+    x.tokens[0] = RIG_VOCAB - 1;
+    x.top[1] = RIG_VOCAB - 1;
+    x.logprobs[2] = 0;
+    r->ring->n_done++;
+    r->ring->n_results++;
+    ring_say(r->ring, METHOD_STAGE_RESULT, &x.m.base);
+    assert_int_equal(r->heard[1].tokens[0], RIG_VOCAB - 1);
+    assert_int_equal(r->n_broken, 0);
+    rig_cancel(r, 1);
+    rig_turn(r);
+    ring_run(r->ring);
+    ring_rig_end(&r);
+}
+
+static void breaks_at_a_result_of_nothing(void **state)
+{
+    struct ring_result x;
+    struct rig *r = with_result(&x);
+
+    (void)state;
+    r->ring->n_done++;
+    r->ring->n_results++;
+    ring_say(r->ring, METHOD_STAGE_RESULT, &x.m.base);
+    assert_int_equal(rig_inflight(r), 1); /* the next plan is here */
+    ring_say(r->ring, METHOD_STAGE_RESULT, &x.m.base);
+    check_broken(&r, "Result of step 1, but no step is under way");
+}
+
+static void fill_remove(Sluice__V1__StageRemove *m, uint64_t grant,
+                        uint32_t *zeros)
+{
+    sluice__v1__stage_remove__init(m);
+    m->grant = grant;
+    m->n_blocks = m->n_slots = m->n_checkpoints = 2;
+    m->blocks = m->slots = m->checkpoints = zeros;
+}
+
+static void breaks_at_wrong_removes(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 6; i++) {
+        const char *const why[] = {"Remove of grant 1, which was not sent",
+                                   "Remove of grant 9, which was not sent",
+                                   "Remove of grant 0, which was not sent",
+                                   "overtook the Results of 1 steps",
+                                   "receipts of 2, 1 and 2 stages",
+                                   "receipts of 3, 2 and 2 stages"};
+        struct rig *r = with_one(&usual);
+        Sluice__V1__StageRemove m;
+        uint32_t zeros[3] = {0};
+
+        rig_step(r);
+        if (i >= 3) {
+            rig_cancel(r, 1);
+            rig_turn(r);
+        }
+        if (i >= 4) {
+            ring_step(r->ring);
+            ring_step(r->ring);
+        }
+        fill_remove(&m, i == 1 ? 9 : i == 2 ? 0 : 1, zeros);
+        m.n_slots = i == 4 ? 1 : 2;
+        m.n_blocks = i == 5 ? 3 : 2;
+        ring_say(r->ring, METHOD_STAGE_REMOVE, &m.base);
+        check_broken(&r, why[i]);
+    }
+}
+
+/* With plans here, at the stages, a receipt that waits, and a Submit whose ids
+ * have not all come: nobody's fault, so it can go elsewhere. */
+static void frees_all_when_an_edge_breaks(void **state)
+{
+    struct worker_options o;
+    struct rig_submit s = usual;
+    struct rig *r;
+    uint64_t tag, open;
+
+    (void)state;
+    ring_options(&o);
+    o.engine_depth = 2;
+    r = with_three(&o);
+    s.id = 4;
+    s.n_first = 5;
+    open = rig_submit(r, &s);
+    ring_step(r->ring);
+    assert_int_equal(rig_inflight(r), 1);
+    tag = rig_cancel(r, 2);
+    rig_turn(r);
+    ring_cut(r->ring);
+    rig_turn(r);
+    ring_check_refused(r, tag, ST_UNAVAILABLE,
+                       "assembly of its stages is over");
+    ring_check_refused(r, open, ST_UNAVAILABLE,
+                       "assembly of its stages is over");
+    assert_int_equal(rig_inflight(r), 1); /* it holds what it names */
+    check_broken(&r, "");
+}
+
+/* A Submit whose ids are not all here has had no answer: the router is told to
+ * try elsewhere, for it is nobody's fault. */
+static void sends_a_half_submit_elsewhere(void **state)
+{
+    const struct rig_submit s = {
+        .id = 9, .n_prompt = 20, .max_tokens = 4, .n_first = 10};
+    struct rig_message m;
+    struct rig *r = with_three(NULL);
+    uint64_t tag;
+
+    (void)state;
+    rig_message(r, &s, &m);
+    tag = rig_send_submit(r, &m);
+    rig_turn(r);
+    assert_false(r->ends[tag].ended);
+    ring_cut(r->ring);
+    rig_turn(r);
+    assert_true(r->ends[tag].ended);
+    assert_int_equal(r->ends[tag].status, ST_UNAVAILABLE);
+    check_broken(&r, "");
+}
+
+/* What the engine has of the last assembly is back in the next one. */
+static void forgets_the_plans_of_the_last_assembly(void **state)
+{
+    struct rig *r = with_three(NULL);
+
+    (void)state;
+    ring_step(r->ring);
+    assert_int_equal(rig_inflight(r), 1);
+    ring_cut(r->ring);
+    rig_turn(r);
+    assert_int_equal(r->n_broken, 1);
+    ring_assemble(r->ring);
+    rig_submit(r, &usual);
+    rig_turn(r);
+    assert_int_equal(rig_inflight(r), 1); /* still the old one */
+    ring_run(r->ring);
+    rig_check_tokens(r, r->grant, 1, 10, 6);
+    rig_check_empty(r);
+    ring_rig_end(&r);
+}
+
+/* No orphan outlives its assembly. */
+static void drops_all_with_the_session(void **state)
+{
+    struct rig *r = with_three(NULL);
+
+    (void)state;
+    rig_lose(r);
+    rig_run(r);
+    rig_check_empty(r);
+    rig_reconnect(r);
+    assert_int_equal(r->hello_live, 0);
+    assert_int_equal(r->n_lives, 0);
+    ring_assemble(r->ring);
+    rig_submit(r, &usual);
+    rig_turn(r);
+    ring_run(r->ring);
+    rig_check_tokens(r, 1, 1, 10, 6);
+    ring_rig_end(&r);
+}
+
+static void drops_all_when_it_stops(void **state)
+{
+    struct rig *r = with_three(NULL);
+
+    (void)state;
+    ring_step(r->ring);
+    ring_rig_free(&r); /* which looks that all is free */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(fails_the_rows_of_a_step_that_failed),
+        cmocka_unit_test(fails_its_own_step_in_its_place),
+        cmocka_unit_test(survives_an_engine_that_takes_no_plan),
+        cmocka_unit_test(fails_a_step_whose_engine_lies),
+        cmocka_unit_test(breaks_at_wrong_results),
+        cmocka_unit_test(breaks_at_wrong_values),
+        cmocka_unit_test(takes_the_last_id_of_the_vocabulary),
+        cmocka_unit_test(breaks_at_a_result_of_nothing),
+        cmocka_unit_test(breaks_at_wrong_removes),
+        cmocka_unit_test(frees_all_when_an_edge_breaks),
+        cmocka_unit_test(sends_a_half_submit_elsewhere),
+        cmocka_unit_test(forgets_the_plans_of_the_last_assembly),
+        cmocka_unit_test(drops_all_with_the_session),
+        cmocka_unit_test(drops_all_when_it_stops),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,179 @@
+/* stage_bench_engine.c - the engine of some layers, which checks its plans. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/unit/cmocka.h"
+#include "tests/unit/worker/stages/stage_bench_internal.h"
+
+static struct bench *bench_of(struct engine *e)
+{
+    return (struct bench *)(void *)((char *)e - offsetof(struct bench, engine));
+}
+
+static enum status submit(struct engine *e, const struct plan *p)
+{
+    struct bench *b = bench_of(e);
+
+    /* At most one of a stage's computes. */
+    assert_null(b->plan);
+    if (b->refuse_plans) {
+        return ST_RESOURCE_EXHAUSTED;
+    }
+    assert_in_range(p->n_rows, 1, b->o.max_rows);
+    assert_in_range(p->n_tokens, 1, b->o.step_tokens);
+    assert_non_null(p->hidden);
+    b->plan = p;
+    b->n_plans++;
+    return ST_OK;
+}
+
+static bool poll(struct engine *e, struct plan_result *out)
+{
+    struct bench *b = bench_of(e);
+
+    if (!b->has_result) {
+        return false;
+    }
+    *out = b->result;
+    b->has_result = false;
+    return true;
+}
+
+static uint64_t progress(struct engine *e)
+{
+    const struct bench *b = bench_of(e);
+
+    return b->stands ? 1 : (uint64_t)b->now_us;
+}
+
+static const struct engine_ops ops = {submit, poll, progress};
+
+/* Its table and slot are its own, and it goes on where it stood. */
+static void check_row(struct bench *b, const struct plan *p,
+                      const struct plan_row *row)
+{
+    uint32_t end = row->position + row->n_tokens, bt = b->o.block_tokens;
+
+    if (b->astray) {
+        return;
+    }
+    assert_true(row->n_blocks * bt >= end);
+    for (uint32_t i = 0; i < row->n_blocks; i++) {
+        uint32_t block = p->blocks[row->block + i];
+
+        assert_in_range(block, 0, b->o.n_blocks - 1);
+        if (i >= row->position / bt + (row->position % bt != 0)) {
+            b->block_owner[block] = row->sequence;
+        }
+        assert_int_equal(b->block_owner[block], row->sequence);
+    }
+    assert_in_range(row->slot, 0, b->o.n_slots - 1);
+    if (b->slot_n[row->slot] == 0) {
+        b->slot_owner[row->slot] = row->sequence;
+    }
+    assert_int_equal(b->slot_owner[row->slot], row->sequence);
+    b->slot_n[row->slot] = end;
+}
+
+static uint32_t history_id(const struct id_pages *p, uint32_t i)
+{
+    uint32_t leaf = p->memory[((size_t)p->root << p->shift) + (i >> p->shift)];
+
+    return p->memory[((size_t)leaf << p->shift) + i % (1u << p->shift)];
+}
+
+/* With penalties: the last id of the history and its length are in the token,
+ * so that a test sees both. */
+static uint32_t sampled(const struct bench *b, const struct plan *p,
+                        const struct plan_row *row)
+{
+    uint32_t last = row->token + row->n_tokens;
+    float x = p->hidden[(size_t)last * b->o.hidden - 1];
+    uint32_t token = (uint32_t)x;
+
+    if (row->history.n > 0) {
+        token = history_id(&row->history.pages, row->history.n - 1) * 7 +
+                row->history.n;
+    }
+    return token % BENCH_VOCAB;
+}
+
+static void compute(struct bench *b, const struct plan *p,
+                    struct plan_result *r)
+{
+    bool last = b->o.layer_end == b->o.n_layers;
+
+    for (uint32_t i = 0; i < p->n_zero; i++) {
+        b->slot_n[p->zero_slots[i]] = 0;
+    }
+    for (uint32_t i = 0; i < p->n_rows; i++) {
+        const struct plan_row *row = &p->rows[i];
+
+        check_row(b, p, row);
+        r->tokens[i] = TOKEN_NONE;
+        if (last && row->sample) {
+            r->tokens[i] = sampled(b, p, row);
+            r->logprobs[i] = -0.5f;
+            for (uint32_t j = 0; j < row->sampling->n_top_logprobs; j++) {
+                r->top[i][j] = (struct token_logprob){j, -(float)j};
+            }
+        }
+    }
+    for (uint32_t i = 0; i < p->n_tokens * b->o.hidden; i++) {
+        b->x[i] = p->hidden[i] + 1;
+    }
+    r->hidden = last || b->no_hidden ? NULL : b->x;
+}
+
+bool bench_run(struct bench *b)
+{
+    const struct plan *p = b->plan;
+    struct plan_result *r = &b->result;
+
+    if (p == NULL) {
+        return false;
+    }
+    memset(r, 0xff, sizeof *r);
+    r->step = p->step;
+    r->status = ST_OK;
+    r->lost = b->lost;
+    r->n_rows = p->n_rows;
+    r->hidden = NULL;
+    r->device_us = 11;
+    if (b->lost) {
+        r->status = error_set(&r->error, ST_DATA_LOSS, "the device is gone");
+    } else if (b->fail_next != NULL) {
+        r->status = error_set(&r->error, ST_INTERNAL, "%s", b->fail_next);
+        b->fail_next = NULL;
+    } else {
+        compute(b, p, r);
+    }
+    b->plan = NULL;
+    b->has_result = true;
+    b->now_us += 100;
+    bench_turn(b);
+    return true;
+}
+
+void bench_engine_new(struct bench *b)
+{
+    const struct worker_options *o = &b->o;
+
+    b->engine.ops = &ops;
+    b->x = calloc((size_t)o->step_tokens * b->o.hidden, sizeof *b->x);
+    b->block_owner = calloc(o->n_blocks, sizeof *b->block_owner);
+    b->slot_owner = calloc(o->n_slots, sizeof *b->slot_owner);
+    b->slot_n = calloc(o->n_slots, sizeof *b->slot_n);
+    /* A slot that nobody zeroed is found out. */
+    for (uint32_t i = 0; i < o->n_slots; i++) {
+        b->slot_n[i] = 12345;
+    }
+}
+
+void bench_engine_free(struct bench *b)
+{
+    free(b->x);
+    free(b->block_owner);
+    free(b->slot_owner);
+    free(b->slot_n);
+}

@@ -1,0 +1,323 @@
+/* A stage that obeys, under random streams: right ones never break it, and
+ * come out whole and in order; one with a wrong number ends it with a
+ * sentence or is nothing, and everything is free again. */
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/unit/cmocka.h"
+#include "tests/unit/worker/stages/stage_bench.h"
+
+#ifdef __SANITIZE_ADDRESS__
+#define SEEDS 40
+#else
+#define SEEDS 200
+#endif
+#define OPS  60
+#define LIVE 6
+
+/* A sequence as the leader knows it. */
+struct seq {
+    uint64_t grant; /* 0: none */
+    uint32_t n_prompt, max_tokens, n_generated, planned;
+    bool pending; /* a token of it is on its way */
+};
+
+struct leader {
+    struct bench *b;
+    struct seq seqs[LIVE];
+    uint64_t dice;
+    uint32_t lies;      /* one message in so many has one; 0: none */
+    uint32_t n_here;    /* microbatches that have not come out */
+    uint32_t n_said;    /* of what came out, looked at */
+    uint64_t next_step; /* that comes out */
+    bool lied;
+};
+
+static uint32_t roll(struct leader *l, uint32_t n)
+{
+    l->dice = l->dice * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)((l->dice >> 33) % n);
+}
+
+static bool lies_now(struct leader *l)
+{
+    bool now = l->lies > 0 && roll(l, l->lies) == 0;
+
+    l->lied = l->lied || now;
+    return now;
+}
+
+/* Another number, often a near one. */
+static uint32_t wrong(struct leader *l, uint32_t right)
+{
+    static const uint32_t far[] = {0, 1, 255, 65536, 2147483648u, 4294967295u};
+
+    switch (roll(l, 3)) {
+    case 0:
+        return right + 1;
+    case 1:
+        return right - 1;
+    default:
+        return far[roll(l, sizeof far / sizeof *far)];
+    }
+}
+
+static void lie_of_open(struct leader *l, struct bench_open *o)
+{
+    uint32_t *const at[] = {
+        &o->m.n_prompt, &o->m.max_tokens,   &o->m.n_generated,  &o->blocks[0],
+        &o->slots[0],   &o->checkpoints[0], &o->sampling.top_k,
+    };
+    size_t i;
+
+    switch (roll(l, 4)) {
+    case 0:
+        o->m.grant = wrong(l, (uint32_t)o->m.grant);
+        break;
+    case 1:
+        o->grants[0] = wrong(l, (uint32_t)o->grants[0]);
+        break;
+    default:
+        i = roll(l, sizeof at / sizeof *at);
+        o->sampling.has_top_k = true;
+        *at[i] = wrong(l, *at[i]);
+    }
+}
+
+static void open_one(struct leader *l, struct seq *s)
+{
+    struct bench_open o;
+
+    *s = (struct seq){.n_prompt = 1 + roll(l, 40),
+                      .max_tokens = 1 + roll(l, 20)};
+    bench_open(l->b, &o, s->n_prompt, s->max_tokens);
+    s->grant = l->b->grant;
+    s->n_generated = o.m.n_generated = roll(l, s->max_tokens);
+    if (roll(l, 3) == 0) {
+        o.sampling.has_presence_penalty = true;
+        o.sampling.presence_penalty = 1;
+        o.m.n_tokens = s->n_prompt + s->n_generated; /* at most 60 */
+    }
+    if (lies_now(l)) {
+        lie_of_open(l, &o);
+    }
+    bench_say(l->b, METHOD_STAGE_OPEN, &o.m.base);
+}
+
+/* The next positions of s, as many as chance says. */
+static void add_row(struct leader *l, struct bench_forward *f, struct seq *s)
+{
+    uint32_t known = s->n_prompt + s->n_generated, left;
+    bool generated = s->planned >= s->n_prompt;
+
+    left = (generated ? known : s->n_prompt) - s->planned;
+    left = left > 7 ? 1 + roll(l, 7) : left;
+    s->pending = s->planned + left == known;
+    bench_row(f, s->grant, generated, s->planned, left,
+              s->pending ? s->n_generated : UINT32_MAX);
+    s->planned += left;
+}
+
+static void lie_of_forward(struct leader *l, struct bench_forward *f)
+{
+    size_t i = roll(l, (uint32_t)f->m.n_grant);
+    uint32_t *const at[] = {&f->position[i], &f->count[i], &f->kind[i],
+                            &f->index[i]};
+    size_t *const n[] = {&f->m.n_grant, &f->m.n_position, &f->m.n_count,
+                         &f->m.n_kind,  &f->m.n_index,    &f->m.n_device_us};
+
+    switch (roll(l, 5)) {
+    case 0:
+        f->m.step = wrong(l, (uint32_t)f->m.step);
+        break;
+    case 1:
+        f->grant[i] = wrong(l, (uint32_t)f->grant[i]);
+        break;
+    case 2:
+        (*n[roll(l, sizeof n / sizeof *n)])--;
+        break;
+    case 3:
+        f->n_tokens = roll(l, 70);
+        break;
+    default:
+        i = roll(l, sizeof at / sizeof *at);
+        *at[i] = wrong(l, *at[i]);
+    }
+}
+
+static void forward(struct leader *l)
+{
+    struct bench_forward f;
+
+    if (l->n_here == l->b->n_stages) {
+        return;
+    }
+    bench_begin(l->b, &f);
+    for (int i = 0; i < LIVE; i++) {
+        struct seq *s = &l->seqs[i];
+
+        if (s->grant != 0 && !s->pending && s->n_generated < s->max_tokens &&
+            roll(l, 2) == 0) {
+            add_row(l, &f, s);
+        }
+    }
+    if (f.m.n_grant == 0) {
+        l->b->step--;
+        return;
+    }
+    if (lies_now(l)) {
+        lie_of_forward(l, &f);
+    }
+    l->n_here++;
+    bench_send(l->b, &f);
+}
+
+static void remove_one(struct leader *l, struct seq *s)
+{
+    uint64_t grant = lies_now(l) ? wrong(l, (uint32_t)s->grant) : s->grant;
+
+    bench_remove(l->b, grant);
+    s->grant = 0;
+}
+
+/* What came out of the stage: microbatches in order. */
+static void look(struct leader *l)
+{
+    struct bench *b = l->b;
+
+    for (; l->n_said < b->n_said; l->n_said++) {
+        const struct bench_said *s = &b->said[l->n_said];
+
+        if (s->method != METHOD_STAGE_FORWARD &&
+            s->method != METHOD_STAGE_RESULT) {
+            continue;
+        }
+        l->n_here--;
+        if (!l->lied) {
+            assert_int_equal(s->step, l->next_step);
+        }
+        l->next_step++;
+    }
+}
+
+/* The oldest has gone round: its tokens are known. */
+static void run(struct leader *l)
+{
+    const struct plan *p = l->b->plan;
+    bool came[LIVE] = {false};
+
+    if (p == NULL) {
+        return;
+    }
+    for (uint32_t i = 0; i < p->n_rows; i++) {
+        for (int k = 0; k < LIVE && p->rows[i].sample; k++) {
+            struct seq *s = &l->seqs[k];
+
+            came[k] = came[k] || (s->grant != 0 && s->pending &&
+                                  p->rows[i].position + p->rows[i].n_tokens ==
+                                      s->planned &&
+                                  p->rows[i].index == s->n_generated);
+        }
+    }
+    bench_run(l->b);
+    look(l);
+    for (int k = 0; k < LIVE; k++) {
+        if (came[k]) {
+            l->seqs[k].pending = false;
+            l->seqs[k].n_generated++;
+        }
+    }
+}
+
+static void begin(struct leader *l)
+{
+    while (bench_run(l->b)) {
+    }
+    bench_assemble(l->b);
+    memset(l->seqs, 0, sizeof l->seqs);
+    l->n_here = 0;
+    l->b->n_said = l->n_said = 0;
+    l->next_step = 1;
+    l->lied = false;
+}
+
+static void one_op(struct leader *l)
+{
+    struct seq *s = &l->seqs[roll(l, LIVE)];
+
+    switch (roll(l, 4)) {
+    case 0:
+        if (s->grant == 0) {
+            open_one(l, s);
+        } else if (roll(l, 3) == 0) {
+            remove_one(l, s);
+        }
+        break;
+    case 1:
+        forward(l);
+        break;
+    default:
+        run(l);
+    }
+    look(l);
+}
+
+static void run_seed(uint64_t seed, uint32_t lies, uint32_t *n_broken)
+{
+    struct leader l = {
+        .b = bench_new(seed % 2 == 0), .dice = seed, .lies = lies};
+
+    begin(&l);
+    l.b->astray = lies > 0;
+    for (int i = 0; i < OPS; i++) {
+        one_op(&l);
+        if (l.b->n_broken > 0) {
+            if (!l.lied) {
+                fail_msg("seed %llu: %s", (unsigned long long)seed, l.b->why);
+            }
+            assert_true(l.b->why[0] != '\0');
+            l.b->n_broken = 0;
+            (*n_broken)++;
+            begin(&l);
+        }
+    }
+    if (lies == 0) {
+        while (l.b->plan != NULL) {
+            run(&l);
+        }
+        assert_int_equal(l.n_here, 0);
+    }
+    bench_free(&l.b);
+}
+
+static void a_right_stream_holds(void **state)
+{
+    uint32_t n_broken = 0;
+
+    (void)state;
+    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+        run_seed(seed, 0, &n_broken);
+    }
+    assert_int_equal(n_broken, 0);
+}
+
+static void a_lie_ends_it(void **state)
+{
+    uint32_t n_broken = 0;
+
+    (void)state;
+    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+        run_seed(seed, 8, &n_broken);
+    }
+    assert_true(n_broken > SEEDS / 2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_right_stream_holds),
+        cmocka_unit_test(a_lie_ends_it),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,153 @@
+/* engine.h - The seam between the worker's core and the engine that computes.
+ *
+ * The core keeps all accounts and submits plans.  The engine owns memory,
+ * weights and kernels, and makes no decisions.  At most `depth` plans are in
+ * flight.  They run in the order of submission, and results return in the same
+ * order.
+ *
+ * An engine has layers [a, b) of a model of n layers.  An engine without some
+ * of the layers is a stage: it exchanges hidden states of size H with its
+ * neighbours.
+ *
+ *     plan      a = 0  tokens are embedded, hidden is NULL
+ *               a > 0  hidden is the residual stream after layer a - 1, tokens
+ *                      are not read
+ *     result    b = n  tokens and logprobs, hidden is NULL
+ *               b < n  hidden is the residual stream after layer b - 1, no row
+ *                      has a token
+ *
+ * Only the last stage reads `sample` and the fields after it in a row.  A
+ * stage's plan has no chained rows, because the sampled token is not there.
+ * The tokens of its rows tile [0, n_tokens) in the order of the rows.
+ *
+ * Implementations: worker/engine/engine_thread.c over kernels/ (in its own
+ * thread), and tests/sim/ (a fake with predictable tokens and virtual time).
+ *
+ * Threading: the core's thread calls submit, poll and progress; they never
+ * block.  Memory: the core owns a plan and its hidden states; the engine
+ * borrows them from engine_submit() until engine_poll() returns the result.
+ * The engine owns a result's hidden states; they stay valid until the next
+ * engine_poll() that returns true.  Block and slot numbers index the pool's
+ * storage, which the engine owns. */
+#ifndef WORKER_BASE_ENGINE_H
+#define WORKER_BASE_ENGINE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/base/status.h"
+#include "common/sampling/sampling.h"
+#include "proto/limits.h"
+
+#define ENGINE_DEPTH_MAX 2
+#define PLAN_ROWS_MAX    STEP_ROWS_MAX
+#define PLAN_TOKENS_MAX  STEP_TOKENS_MAX
+#define TOKEN_NONE       UINT32_MAX
+#define SLOT_NONE        UINT32_MAX
+
+/* A sequence's ids in the core's own storage, in pages of 1 << shift:
+ * id i is memory[(memory[(root << shift) + (i >> shift)] << shift) + i % page].
+ * Ids that a plan in flight refers to neither change nor move; other ids in
+ * the same pages may. */
+struct id_pages {
+    const uint32_t *memory; /* [n_pages << shift] */
+    uint32_t n_pages, root, shift;
+};
+
+/* Input of the penalties: prompt ++ generated ids that the core has.  A chained
+ * row's own id follows them. */
+struct plan_history {
+    struct id_pages pages;
+    uint32_t n, n_prompt; /* n = 0: the row's sampling has no penalties */
+};
+
+/* Prompt rows run on the prefill kernels, generated rows on the decode kernels,
+ * also when they are computed again.  A row never mixes the two kinds. */
+enum row_kind { ROW_PROMPT, ROW_GENERATED };
+
+/* Consecutive tokens of one sequence. */
+struct plan_row {
+    uint64_t sequence; /* the core's number, for logs */
+    enum row_kind kind;
+    uint32_t position; /* of the first token */
+    uint32_t n_tokens; /* >= 1 */
+    uint32_t token;    /* tokens[token .. token + n_tokens) */
+    bool chained;      /* n_tokens = 1: the id is the token sampled for row
+                        * `chain_row` of the previous plan */
+    uint32_t chain_row;
+    uint32_t block;    /* blocks[block .. block + n_blocks): its table */
+    uint32_t n_blocks; /* covers position + n_tokens; not read if the shard has
+                        * no attention layer */
+    uint32_t slot;     /* SLOT_NONE if the shard has no linear layer */
+    bool sample;       /* sample a token after the last one */
+    /* Only for rows that sample: */
+    uint32_t index; /* of the sampled token, from 0 */
+    uint32_t choice;
+    const struct sampling *sampling; /* borrowed from the sequence */
+    struct plan_history history;
+};
+
+struct plan_copy {
+    uint32_t from, to;
+};
+
+/* One step.  The engine zeroes zero_slots before any row runs. */
+struct plan {
+    uint64_t step;
+    uint32_t n_rows, n_tokens, n_blocks, n_zero;
+    struct plan_row *rows; /* [PLAN_ROWS_MAX] */
+    uint32_t *tokens;      /* [PLAN_TOKENS_MAX] */
+    uint32_t *blocks;      /* [n_blocks of the pool] */
+    uint32_t *zero_slots;  /* [PLAN_ROWS_MAX] */
+    const float *hidden;   /* [n_tokens, H], as tokens; or NULL, see above */
+};
+
+/* The result of a plan.  After an error no row has a token and hidden is NULL;
+ * the contents of the rows' blocks and slots are undefined. */
+struct plan_result {
+    uint64_t step;
+    enum status status;
+    struct error error;
+    bool lost; /* the device failed for good: nothing else in this result
+                * counts, and no further result will come */
+    uint32_t n_rows;
+    const float *hidden; /* [n_tokens, H], as the plan's tokens; or NULL */
+    uint32_t tokens[PLAN_ROWS_MAX]; /* TOKEN_NONE if the row does not sample */
+    uint32_t device_us;
+    /* Only if the plan succeeded, for rows that ask for logprobs: */
+    float logprobs[PLAN_ROWS_MAX]; /* of tokens[i] */
+    struct token_logprob top[PLAN_ROWS_MAX][TOP_LOGPROBS_MAX]; /* best first */
+};
+
+struct engine;
+
+struct engine_ops {
+    /* Starts p; ST_RESOURCE_EXHAUSTED if `depth` plans are in flight. */
+    enum status (*submit)(struct engine *e, const struct plan *p);
+    /* Takes the next finished plan's result; false if none is ready. */
+    bool (*poll)(struct engine *e, struct plan_result *out);
+    /* Returns ticks of work done, which never decrease.  While a plan is in
+     * flight they grow per operator and per tile of a long product. */
+    uint64_t (*progress)(struct engine *e);
+};
+
+struct engine {
+    const struct engine_ops *ops;
+};
+
+static inline enum status engine_submit(struct engine *e, const struct plan *p)
+{
+    return e->ops->submit(e, p);
+}
+
+static inline bool engine_poll(struct engine *e, struct plan_result *out)
+{
+    return e->ops->poll(e, out);
+}
+
+static inline uint64_t engine_progress(struct engine *e)
+{
+    return e->ops->progress(e);
+}
+
+#endif

@@ -1,0 +1,70 @@
+/* options.h - The options and limits of the worker's core.
+ *
+ * Every room of the core reads them; worker/worker_core.h is the contract for
+ * the program that fills them in.
+ *
+ * Threading: constant after worker_new().  Memory: worker_new() copies the
+ * struct and its strings. */
+#ifndef WORKER_BASE_OPTIONS_H
+#define WORKER_BASE_OPTIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "proto/limits.h"
+
+#define WORKER_EOS_MAX MODEL_EOS_MAX
+/* Live or unacknowledged, in one session; all of them may be orphaned. */
+#define WORKER_SEQUENCES_MAX WORKER_ORPHANS_MAX
+#define TOMBSTONES_MAX       1024
+#define STEP_ROW_TOKENS_MAX  256     /* further tokens go in the next output */
+#define ORPHAN_US            3000000 /* worker/sequences/orphans.h */
+#define REPORT_US            250000  /* longest interval between reports */
+#define REPORT_CHANGE_US     10000   /* shortest interval after a change */
+#define LEAVE_US             3000000 /* wait for the answer after the grace */
+
+struct worker_options {
+    const char *name, *model, *device;
+    const char *lineage; /* stays the same over restarts; NULL: name */
+    uint8_t fingerprint[16];
+    uint8_t tokenizer[16];
+    bool has_tokenizer;
+    uint32_t layer_begin, layer_end, n_layers;
+    uint32_t block_tokens;
+    uint64_t block_bytes, slot_bytes, checkpoint_bytes;
+    uint32_t n_blocks, n_slots, n_checkpoints; /* the pool; 0: no such class */
+    uint32_t pages_per_block, pages_per_slot, pages_per_checkpoint;
+    uint64_t weight_bytes, scratch_bytes, pool_bytes;
+    uint32_t context; /* longest sequence: prompt and generated tokens */
+    uint32_t vocab;
+    uint32_t eos[WORKER_EOS_MAX];
+    uint32_t n_eos;
+    uint32_t max_rows;     /* sequences in a step, 1..PLAN_ROWS_MAX */
+    uint32_t step_tokens;  /* token budget of a step, 1..PLAN_TOKENS_MAX */
+    uint32_t chunk_tokens; /* longest prefill chunk of a row, >= 1 */
+    uint32_t engine_depth; /* plans in flight, 1..ENGINE_DEPTH_MAX */
+    /* The endpoint that the previous stage connects to; io must then have
+     * open_to().  NULL: the worker joins no replica of several stages. */
+    const char *stage_endpoint;
+    uint32_t hidden; /* H, at least 1 where stage_endpoint is set */
+};
+
+/* The part that a worker plays in a replica.  It follows from the layers and
+ * never changes. */
+enum worker_role {
+    ROLE_ALONE,  /* has all layers */
+    ROLE_LEADER, /* has layer 0, but not all layers */
+    ROLE_STAGE   /* does not have layer 0 */
+};
+
+/* Returns the role that the layers in o imply. */
+static inline enum worker_role
+worker_options_role(const struct worker_options *o)
+{
+    if (o->layer_begin > 0) {
+        return ROLE_STAGE;
+    }
+    return o->layer_end < o->n_layers ? ROLE_LEADER : ROLE_ALONE;
+}
+
+#endif

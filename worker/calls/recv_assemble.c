@@ -1,0 +1,90 @@
+/* Assemble: this worker becomes a stage of a replica
+ * (worker/stages/assembly.h).
+ *
+ *   1 the current assembly ends, whatever the new one is like
+ *   2 every field is checked; the error names the field and the limit
+ *   3 JOINING; the call is answered when both edges are up */
+#include "worker/calls/calls.h"
+
+static enum status check_place(const struct worker_options *o,
+                               const Sluice__V1__AssembleRequest *m,
+                               struct error *e)
+{
+    if (m->assembly == 0) {
+        return error_set(e, ST_INVALID_ARGUMENT, "assembly is 0");
+    }
+    if (m->n_stages < 2 || m->n_stages > STAGES_MAX ||
+        m->stage >= m->n_stages) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "stage is %u of %u, a replica has 2 to %d stages",
+                         m->stage, m->n_stages, STAGES_MAX);
+    }
+    if ((m->stage == 0) != (o->layer_begin == 0) ||
+        (m->stage + 1 == m->n_stages) != (o->layer_end == o->n_layers)) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "layers %u-%u of %u cannot be stage %u of %u",
+                         o->layer_begin, o->layer_end, o->n_layers, m->stage,
+                         m->n_stages);
+    }
+    if (!wire_text_ok(m->next, 1, ENDPOINT_MAX - 1)) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "next has %zu bytes, an endpoint has 1 to %d of UTF-8",
+                         m->next.len, ENDPOINT_MAX - 1);
+    }
+    return ST_OK;
+}
+
+static enum status check_step(const struct worker_options *o,
+                              const Sluice__V1__AssembleRequest *m,
+                              struct error *e)
+{
+    uint32_t tokens = m->has_step_tokens ? m->step_tokens : o->step_tokens;
+
+    if (m->has_max_rows && (m->max_rows < 1 || m->max_rows > o->max_rows)) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "max_rows is %u, this stage takes 1 to %u",
+                         m->max_rows, o->max_rows);
+    }
+    if (tokens < 1 || tokens > o->step_tokens) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "step_tokens is %u, this stage takes 1 to %u", tokens,
+                         o->step_tokens);
+    }
+    if ((uint64_t)tokens * o->hidden * sizeof(float) > FRAME_TENSOR_MAX) {
+        return error_set(e, ST_FAILED_PRECONDITION,
+                         "a step of %u tokens of %u float32 exceeds the %u "
+                         "bytes of a frame; start the workers with fewer "
+                         "--step-tokens",
+                         tokens, o->hidden, FRAME_TENSOR_MAX);
+    }
+    return ST_OK;
+}
+
+static enum status check(const struct worker_options *o,
+                         const Sluice__V1__AssembleRequest *m, struct error *e)
+{
+    if (worker_options_role(o) == ROLE_ALONE) {
+        return error_set(e, ST_FAILED_PRECONDITION,
+                         "this worker has all layers and needs no assembly");
+    }
+    if (o->stage_endpoint == NULL) {
+        return error_set(e, ST_FAILED_PRECONDITION,
+                         "this worker has no port for other stages");
+    }
+    if (check_place(o, m, e) != ST_OK) {
+        return e->code;
+    }
+    return check_step(o, m, e);
+}
+
+void worker_recv_assemble(const struct calls *c, struct peer *p, uint64_t call,
+                          const request_of_WORKER_ASSEMBLE *m)
+{
+    struct error e;
+
+    stages_replace(c->stages);
+    if (check(&c->base->o, m, &e) != ST_OK ||
+        stages_join(c->stages, call, m, &e) != ST_OK) {
+        peer_fail(p, call, &e, 0);
+    }
+}

@@ -1,0 +1,119 @@
+#include "worker/sequences/results.h"
+
+#include <float.h>
+#include <string.h>
+
+#include "common/base/log.h"
+
+/* ---- checks ---- */
+
+static enum status check_id(struct plan_result *r, const char *what,
+                            uint32_t id, uint32_t vocab)
+{
+    return id < vocab ? ST_OK
+                      : error_set(&r->error, ST_INTERNAL,
+                                  "the engine %s id %u, which is not below the "
+                                  "vocabulary of %u",
+                                  what, id, vocab);
+}
+
+/* The comparison is written so that it fails for NaN too. */
+static enum status check_logprob(struct plan_result *r, float logprob)
+{
+    return logprob <= 0 && logprob >= -FLT_MAX
+               ? ST_OK
+               : error_set(&r->error, ST_INTERNAL,
+                           "the engine returned a logprob of %g",
+                           (double)logprob);
+}
+
+/* Checks the token of row i, and the logprobs that s requests. */
+static enum status check_choice(struct sequences *q, const struct sampling *s,
+                                uint32_t i)
+{
+    struct plan_result *r = &q->result;
+    enum status st = check_id(r, "sampled", r->tokens[i], q->base->o.vocab);
+
+    if (st != ST_OK || !s->logprobs) {
+        return st;
+    }
+    st = check_logprob(r, r->logprobs[i]);
+    for (uint32_t j = 0; j < s->n_top_logprobs && st == ST_OK; j++) {
+        st = check_id(r, "ranked", r->top[i][j].token, q->base->o.vocab);
+        st = st == ST_OK ? check_logprob(r, r->top[i][j].logprob) : st;
+    }
+    return st;
+}
+
+void results_check_answer(struct sequences *q, const struct plan *p)
+{
+    struct plan_result *r = &q->result;
+
+    if (r->status != ST_OK) {
+        return;
+    }
+    if (r->step != p->step || r->n_rows != p->n_rows) {
+        r->status = error_set(&r->error, ST_INTERNAL,
+                              "the engine returned step %llu with %u rows for "
+                              "step %llu with %u rows",
+                              (unsigned long long)r->step, r->n_rows,
+                              (unsigned long long)p->step, p->n_rows);
+    } else if ((q->base->o.layer_end < q->base->o.n_layers) !=
+               (r->hidden != NULL)) {
+        r->status =
+            error_set(&r->error, ST_INTERNAL,
+                      "the engine returned %s hidden states for layers "
+                      "%u-%u of %u",
+                      r->hidden != NULL ? "" : "no", q->base->o.layer_begin,
+                      q->base->o.layer_end, q->base->o.n_layers);
+    }
+}
+
+void results_check_choices(struct sequences *q, const struct plan *p)
+{
+    struct plan_result *r = &q->result;
+
+    for (uint32_t i = 0; i < p->n_rows && r->status == ST_OK; i++) {
+        if (p->rows[i].sample) {
+            r->status = check_choice(q, p->rows[i].sampling, i);
+        }
+    }
+}
+
+void results_count(struct sequences *q, const struct batch *t)
+{
+    if (q->result.status != ST_OK) {
+        log_error("step-failed", "step=%llu rows=%u status=%s origin=\"%s\"",
+                  (unsigned long long)t->plan.step, t->plan.n_rows,
+                  status_name(q->result.status), q->result.error.text);
+        memcpy(q->report.failure, q->result.error.text,
+               sizeof q->report.failure);
+        q->base->metrics.steps_failed++;
+    }
+    q->base->metrics.steps++;
+    q->base->metrics.prompt_tokens += t->n_prompt_tokens;
+    q->report.step = t->plan.step;
+    q->report.device_us = q->result.device_us;
+    q->report.n_prompt_tokens += t->n_prompt_tokens;
+    q->report.changed = true;
+}
+
+void results_note(struct sequences *q, const struct batch *t)
+{
+    q->n_results++;
+    results_check_answer(q, &t->plan);
+    if (q->result.hidden == NULL) { /* else the last stage samples */
+        results_check_choices(q, &t->plan);
+    }
+    results_count(q, t);
+}
+
+/* The engine has fewer plans than its depth, so waiting would not help: the
+ * plan fails before it runs. */
+void results_refuse(struct sequences *q, const struct plan *p)
+{
+    q->result.step = p->step;
+    q->result.device_us = 0;
+    q->result.status =
+        error_set(&q->result.error, ST_INTERNAL, "the engine refused a plan");
+}

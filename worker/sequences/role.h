@@ -1,0 +1,59 @@
+/* role.h - The part of a replica that a worker plays, as its sequences see it.
+ *
+ * One table per role answers every question that depends on the role:
+ *
+ *     alone    sequences/alone.h   has all layers
+ *     leader   stages/leader.h     decides, and passes work on to the stages
+ *     stage    stages/stage.h      obeys the leader's stream
+ *
+ * A stage is never asked about Submits: the router sends those to the leader.
+ *
+ * Threading: the core's. */
+#ifndef WORKER_SEQUENCES_ROLE_H
+#define WORKER_SEQUENCES_ROLE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/base/status.h"
+#include "proto/worker.pb-c.h"
+
+struct batch;
+struct sequence;
+
+/* `self` is the pointer of the same name in struct role. */
+struct role_ops {
+    /* Returns ST_OK if a Submit may come here: with the grants of the other
+     * stages at a leader, without them at a worker that is alone. */
+    enum status (*check)(const void *self, const Sluice__V1__SubmitRequest *m,
+                         struct error *e);
+    /* The Submit became s. */
+    void (*open)(void *self, struct sequence *s,
+                 const Sluice__V1__SubmitRequest *m);
+    /* The Submit was refused. */
+    void (*refuse)(void *self, const Sluice__V1__SubmitRequest *m);
+    /* Further ids of s came, from `offset` on. */
+    void (*add_ids)(void *self, const struct sequence *s, uint32_t offset,
+                    const uint32_t *ids, size_t n);
+    /* s is RELEASING: free it at the other stages too. */
+    void (*remove)(void *self, struct sequence *s);
+
+    /* Process every result that is ready. */
+    void (*take_results)(void *self);
+    /* Submit as many plans as the engine takes. */
+    void (*submit_plans)(void *self);
+    /* Return how many plans the engine has, and the oldest, NULL if none. */
+    uint32_t (*n_planned)(const void *self);
+    const struct batch *(*oldest)(const void *self);
+
+    /* A Submit of a sequence that runs here may take it over as it is. */
+    bool adopts;
+};
+
+struct role {
+    const struct role_ops *ops;
+    void *self;
+};
+
+#endif

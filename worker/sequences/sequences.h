@@ -1,0 +1,107 @@
+/* sequences.h - The state of the room: all sequences of a worker and what they
+ * share.
+ *
+ *   submit.h      a Submit becomes a sequence, or takes over one that is here
+ *   step.h        plans to the engine, results into the sequences
+ *   ending.h      how a sequence ends
+ *   receipts.h    answers to Cancel and RemoveSequence
+ *   orphans.h     sequences that outlive their session
+ *   report.h      Report and StepOutput
+ *
+ * Threading: the core's.  Memory: sequences_init() allocates; no other call
+ * does. */
+#ifndef WORKER_SEQUENCES_SEQUENCES_H
+#define WORKER_SEQUENCES_SEQUENCES_H
+
+#include "common/base/timer.h"
+#include "common/split/layer_split.h"
+#include "worker/base/base.h"
+#include "worker/cache/ledger.h"
+#include "worker/cache/pool.h"
+#include "worker/cache/sequence.h"
+#include "worker/sequences/batcher.h"
+#include "worker/sequences/role.h"
+#include "worker/sequences/tombstones.h"
+
+#define WAITERS_MAX PEER_CALLS_MAX
+
+/* A Cancel or RemoveSequence that waits until the memory is free. */
+struct receipt_waiter {
+    struct receipt_waiter *next;
+    uint64_t call;
+    int64_t since_us;
+    int state;  /* proto's SequenceState when the call came */
+    bool first; /* this call caused the release, so it reports what was freed */
+    struct pool_need freed;
+};
+
+struct receipt_waiters {
+    struct receipt_waiter memory[WAITERS_MAX];
+    struct receipt_waiter *free;
+    uint32_t n_fresh; /* entries of memory that were ever used */
+};
+
+/* The columns of a Live. */
+struct live_columns {
+    uint8_t ids[LIVE_ROWS_MAX * REQUEST_ID_BYTES];
+    uint32_t choice[LIVE_ROWS_MAX];
+    uint32_t n_generated[LIVE_ROWS_MAX];
+    uint32_t n;
+};
+
+/* The columns of a StepOutput. */
+struct output_columns {
+    uint64_t grant[STEP_ROWS_MAX];
+    uint32_t first_index[STEP_ROWS_MAX];
+    uint32_t count[STEP_ROWS_MAX];
+    uint32_t finish[STEP_ROWS_MAX];
+    uint32_t state[STEP_ROWS_MAX];
+    uint32_t width[STEP_ROWS_MAX];
+    uint32_t tokens[STEP_TOKENS_MAX];
+    float logprobs[STEP_LOGPROBS_MAX];
+    uint32_t top_tokens[STEP_LOGPROBS_MAX];
+    uint32_t n_rows, n_tokens, n_logprobs, n_top_tokens;
+    bool has_width; /* some row has a width other than 0 */
+    bool failed;    /* some row has FINISH_FAILED */
+};
+
+/* What the next Report or StepOutput contains, and when it is due. */
+struct report {
+    int64_t sent_us; /* when the newest ledger went out */
+    bool changed;    /* something changed since then */
+    bool stepped;    /* a result came in this turn */
+    uint64_t step;   /* of the newest result */
+    uint32_t device_us, n_prompt_tokens;
+    uint32_t stage_us[STAGES_MAX]; /* [n_stage_us] of the newest Result */
+    uint32_t n_stage_us; /* 0: no Result has come, or the worker is alone */
+    char failure[ERROR_TEXT]; /* of the newest failed plan */
+};
+
+struct sequences {
+    struct worker_base *base;
+    struct role role;
+    struct pool pool;
+    struct sequence_table table;
+    struct ledger ledger;
+    struct batcher batcher;
+    struct timers timers; /* of sequences that are KEPT or orphans */
+    struct tombstones tombstones;
+    struct receipt_waiters waiters;
+    struct sequence_list out; /* sequences with rows to send */
+    struct report report;
+    uint64_t n_results; /* results of the engine's plans */
+    struct live_columns live;
+
+    /* Last, because they are large and sequences_init() leaves them unset. */
+    struct output_columns output;
+    struct plan_result result; /* the result that is being processed */
+};
+
+/* Makes everything but the role, which the core sets next.  n_batches: plans
+ * and microbatches under way at once.  Returns false if memory runs out; the
+ * caller then calls sequences_fini(). */
+MUST_CHECK bool sequences_init(struct sequences *q, struct worker_base *b,
+                               uint32_t n_batches);
+void sequences_fini(struct sequences *q);
+
+#endif

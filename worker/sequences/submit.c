@@ -1,0 +1,143 @@
+#include "worker/sequences/submit.h"
+
+#include "common/base/failpoint.h"
+#include "common/base/log.h"
+#include "common/base/plant.h"
+#include "common/sampling/sampling_message.h"
+#include "worker/sequences/ending.h"
+#include "worker/sequences/step.h"
+
+/* The router may add one block for speculative tokens, beyond the context. */
+#define NEED_SPARE_BLOCKS 1u
+
+/* ---- checks ---- */
+
+enum status submit_check_ids(const struct sequences *q, const uint32_t *ids,
+                             size_t n, uint32_t offset, struct error *e)
+{
+    uint32_t vocab = q->base->o.vocab;
+
+    for (size_t i = 0; i < n; i++) {
+        if (ids[i] >= vocab) {
+            return error_set(e, ST_INVALID_ARGUMENT,
+                             "id %u at position %zu is not below the "
+                             "vocabulary, %u",
+                             ids[i], offset + i, vocab);
+        }
+    }
+    return ST_OK;
+}
+
+static uint32_t blocks_for(const struct worker_options *o, uint32_t n_tokens)
+{
+    uint32_t bt = o->block_tokens;
+
+    return o->n_blocks == 0 ? 0 : n_tokens / bt + (n_tokens % bt != 0);
+}
+
+enum status submit_check_need(const struct sequences *q,
+                              const struct pool_need *need, uint32_t n_ids,
+                              struct error *e)
+{
+    const struct worker_options *o = &q->base->o;
+    uint32_t slots = o->n_slots > 0 ? 1 : 0;
+    uint32_t least = blocks_for(o, n_ids);
+    uint32_t most =
+        o->n_blocks == 0 ? 0 : blocks_for(o, o->context) + NEED_SPARE_BLOCKS;
+
+    if (need->n[POOL_BLOCKS] < least || need->n[POOL_BLOCKS] > most) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "need has %u blocks, %u ids need %u to %u blocks of "
+                         "%u ids",
+                         need->n[POOL_BLOCKS], n_ids, least, most,
+                         o->block_tokens);
+    }
+    if (need->n[POOL_SLOTS] != slots) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "need has %u slots, a sequence needs %u here",
+                         need->n[POOL_SLOTS], slots);
+    }
+    if (need->n[POOL_CHECKPOINTS] > o->n_checkpoints) {
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "need has %u checkpoints, this worker has %u",
+                         need->n[POOL_CHECKPOINTS], o->n_checkpoints);
+    }
+    return ST_OK;
+}
+
+/* ---- a sequence that is here already ---- */
+
+uint32_t submit_have(const Sluice__V1__SubmitRequest *m)
+{
+    return m->has_have_index ? m->have_index : m->n_generated;
+}
+
+bool submit_is_same(const struct sequence *s,
+                    const Sluice__V1__SubmitRequest *m)
+{
+    struct sampling asked;
+
+    sampling_read(&asked, m->sampling);
+    return s->n_prompt == m->n_prompt && s->max_tokens == m->max_tokens &&
+           sampling_same(&s->sampling, &asked);
+}
+
+/* A finished sequence has dropped the ids that were acknowledged, and a ring of
+ * logprobs drops what its window has passed. */
+bool submit_can_send(const struct sequence *s, uint32_t have)
+{
+    bool ended = s->finish != FINISH_NONE;
+    bool complete = finish_is_whole(s->finish);
+
+    if (s->sampling.logprobs &&
+        !logprobs_reach(&s->logprobs, have, s->pending)) {
+        return false;
+    }
+    return !ended ||
+           (complete && (s->state != SEQUENCE_FINISHED || have >= s->acked));
+}
+
+/* The old grant is forgotten; what s holds is charged to the new one. */
+void submit_regrant(struct sequences *q, struct sequence *s,
+                    const Sluice__V1__SubmitRequest *m)
+{
+    uint32_t have = PLANT(ADOPT_STALE) ? s->n_generated : submit_have(m);
+    char name[SEQUENCE_NAME];
+
+    log_info("sequence-adopted", "request=%s grant=%llu old=%llu state=%s",
+             sequence_name(&s->key, name), (unsigned long long)m->grant,
+             (unsigned long long)s->grant, sequence_state_name(s->state));
+    q->base->metrics.adopted++;
+    sequence_set_grant(&q->table, s, m->grant);
+    s->acked = have < s->n_generated ? have : s->n_generated;
+    s->row_sent = s->end_sent = s->forgotten = false;
+    s->sent_running = 0;
+    if (s->acked < s->n_generated || s->finish != FINISH_NONE) {
+        sequence_push(&q->out, s);
+    }
+    q->report.changed = true;
+}
+
+/* ---- a new sequence ---- */
+
+void submit_complete(struct sequences *q, struct peer *p, struct sequence *s)
+{
+    Sluice__V1__Nothing reply = SLUICE__V1__NOTHING__INIT;
+    enum sequence_finish finish;
+
+    peer_end(p, s->call, &reply.base);
+    s->call = 0;
+    q->report.changed = true;
+    if (s->acked < s->n_generated) {
+        sequence_push(&q->out, s);
+    }
+    sequence_move(&q->table, s, SEQUENCE_QUEUED);
+    /* A sequence that moved here after its last token needs no step. */
+    finish = step_finish(q, s);
+    if (finish != FINISH_NONE) {
+        ending_finish(q, s, finish);
+        return;
+    }
+    batcher_add(&q->batcher, s);
+    FP(WORKER_SUBMIT);
+}
