@@ -10,7 +10,7 @@
 
 #include "client/ctl/escape.h"
 
-static void add(struct table *t, const char *text)
+static void add(struct columns *t, const char *text)
 {
     size_t n = strlen(text);
     char *cell = malloc(n * ESCAPE_GROWTH + 1);
@@ -25,33 +25,33 @@ static void add(struct table *t, const char *text)
     t->cells[t->n_cells++] = cell;
 }
 
-void table_init(struct table *t, ...)
+void columns_init(struct columns *t, ...)
 {
     va_list ap;
     const char *head;
 
-    *t = (struct table){0};
+    *t = (struct columns){0};
     va_start(ap, t);
     while ((head = va_arg(ap, const char *)) != NULL) {
         add(t, head);
     }
     va_end(ap);
     t->n_columns = t->n_cells;
-    assert(t->n_columns > 0 && t->n_columns <= TABLE_COLUMNS_MAX);
+    assert(t->n_columns > 0 && t->n_columns <= COLUMNS_MAX);
 }
 
-void table_fini(struct table *t)
+void columns_fini(struct columns *t)
 {
     for (size_t i = 0; i < t->n_cells; i++) {
         free(t->cells[i]);
     }
     free(t->cells);
-    *t = (struct table){0};
+    *t = (struct columns){0};
 }
 
-void table_cell(struct table *t, const char *fmt, ...)
+void columns_cell(struct columns *t, const char *fmt, ...)
 {
-    char text[TABLE_CELL_MAX];
+    char text[COLUMNS_CELL_MAX];
     va_list ap;
 
     va_start(ap, fmt);
@@ -76,7 +76,7 @@ static size_t width_of(const char *cell)
 }
 
 /* A column of numbers stands at the right, its head too. */
-static bool is_number_column(const struct table *t, size_t column)
+static bool is_number_column(const struct columns *t, size_t column)
 {
     size_t i = t->n_columns + column;
 
@@ -104,10 +104,10 @@ static void print_cell(FILE *to, const char *cell, size_t width, bool right,
     fputs(last ? "\n" : "  ", to);
 }
 
-void table_print(const struct table *t, FILE *to)
+void columns_print(const struct columns *t, FILE *to)
 {
-    size_t widths[TABLE_COLUMNS_MAX] = {0};
-    bool right[TABLE_COLUMNS_MAX];
+    size_t widths[COLUMNS_MAX] = {0};
+    bool right[COLUMNS_MAX];
 
     assert(t->n_cells % t->n_columns == 0);
     for (size_t i = 0; i < t->n_cells; i++) {

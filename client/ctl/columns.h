@@ -3,12 +3,12 @@
  * A column is as wide as its widest cell; what begins with a digit stands at
  * the right.  Cells are escaped (client/ctl/escape.h): names come from peers.
  *
- *     struct table t;
- *     table_init(&t, "worker", "sequences", NULL);
- *     table_cell(&t, "%s", name);
- *     table_cell(&t, "%u", n);
- *     table_print(&t, stdout);
- *     table_fini(&t);
+ *     struct columns t;
+ *     columns_init(&t, "worker", "sequences", NULL);
+ *     columns_cell(&t, "%s", name);
+ *     columns_cell(&t, "%u", n);
+ *     columns_print(&t, stdout);
+ *     columns_fini(&t);
  *
  * Threading: none.  Memory: grows with its cells, on the heap. */
 #ifndef CLIENT_CTL_COLUMNS_H
@@ -18,23 +18,23 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#define TABLE_COLUMNS_MAX 16
-#define TABLE_CELL_MAX    4096
+#define COLUMNS_MAX      16
+#define COLUMNS_CELL_MAX 4096
 
-struct table {
+struct columns {
     char **cells; /* [n_cells], the heads first, row by row */
     size_t n_cells, capacity, n_columns;
 };
 
 /* The column heads, up to NULL. */
-void table_init(struct table *t, ...) __attribute__((sentinel));
-void table_fini(struct table *t);
+void columns_init(struct columns *t, ...) __attribute__((sentinel));
+void columns_fini(struct columns *t);
 
 /* The next cell, from left to right; a row ends with its last column. */
-void table_cell(struct table *t, const char *fmt, ...)
+void columns_cell(struct columns *t, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
-void table_print(const struct table *t, FILE *to);
+void columns_print(const struct columns *t, FILE *to);
 
 /* How full something is: "[######....]", width characters between brackets.
  * Part of a mark counts as a whole one; out is [width + 3]. */

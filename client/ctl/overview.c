@@ -208,80 +208,80 @@ static double step_share(const struct entry *e, const struct entry *first,
 
 /* ---- for people ---- */
 
-static void cell_class(struct table *t, const Sluice__V1__ClassLedger *l)
+static void cell_class(struct columns *t, const Sluice__V1__ClassLedger *l)
 {
     char bar[BAR + 3];
 
     if (l->total == 0) {
-        table_cell(t, "none");
+        columns_cell(t, "none");
         return;
     }
     bar_parts(bar, BAR, l->held, l->granted, l->total);
-    table_cell(t, "%s %u + %u of %u", bar, l->held, l->granted, l->total);
+    columns_cell(t, "%s %u + %u of %u", bar, l->held, l->granted, l->total);
 }
 
-static void cell_replica(struct table *t, const struct entry *e, bool first)
+static void cell_replica(struct columns *t, const struct entry *e, bool first)
 {
     if (e->place == WAITS) {
-        table_cell(t, "waits for other layers");
+        columns_cell(t, "waits for other layers");
     } else if (e->place == OFFERS) {
-        table_cell(t, e->speed > 0 ? "offers itself" : "loads its layers");
+        columns_cell(t, e->speed > 0 ? "offers itself" : "loads its layers");
     } else if (!first) {
-        table_cell(t, " ");
+        columns_cell(t, " ");
     } else if (e->assembly != 0) {
-        table_cell(t, "%s %08" PRIx32, e->replica,
-                   (uint32_t)(e->assembly >> 32));
+        columns_cell(t, "%s %08" PRIx32, e->replica,
+                     (uint32_t)(e->assembly >> 32));
     } else {
-        table_cell(t, "%s", e->state);
+        columns_cell(t, "%s", e->state);
     }
 }
 
-static void cell_stage(struct table *t, const struct entry *e)
+static void cell_stage(struct columns *t, const struct entry *e)
 {
     if (e->place == REPLICA) {
-        table_cell(t, "%u of %u", e->stage, e->n_stages);
+        columns_cell(t, "%u of %u", e->stage, e->n_stages);
     } else if (e->place == OFFERS && e->n_stages > 0) {
-        table_cell(t, "1 of %u", e->n_stages);
+        columns_cell(t, "1 of %u", e->n_stages);
     } else {
-        table_cell(t, "-");
+        columns_cell(t, "-");
     }
 }
 
-static void cell_layers(struct table *t, const struct entry *e)
+static void cell_layers(struct columns *t, const struct entry *e)
 {
     if (e->end == 0) {
-        table_cell(t, "-");
+        columns_cell(t, "-");
     } else if (e->place == OFFERS) {
-        table_cell(t, "%u-%u", e->begin, e->end);
+        columns_cell(t, "%u-%u", e->begin, e->end);
     } else {
-        table_cell(t, "%u-%u of %u", e->begin, e->end, e->n_layers);
+        columns_cell(t, "%u-%u of %u", e->begin, e->end, e->n_layers);
     }
 }
 
-static void cell_step(struct table *t, const struct entry *e,
+static void cell_step(struct columns *t, const struct entry *e,
                       const struct entry *first, uint32_t n)
 {
     if (e->step_us == 0) {
-        table_cell(t, "-");
+        columns_cell(t, "-");
     } else if (n > 1) {
-        table_cell(t, "%.1f ms, %.0f %%", e->step_us / 1e3,
-                   100 * step_share(e, first, n));
+        columns_cell(t, "%.1f ms, %.0f %%", e->step_us / 1e3,
+                     100 * step_share(e, first, n));
     } else {
-        table_cell(t, "%.1f ms", e->step_us / 1e3);
+        columns_cell(t, "%.1f ms", e->step_us / 1e3);
     }
 }
 
-static void print_rows(struct table *t, const struct entry *first, uint32_t n)
+static void print_rows(struct columns *t, const struct entry *first, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
         const struct entry *e = &first[i];
 
         cell_replica(t, e, i == 0);
         cell_stage(t, e);
-        table_cell(t, "%s", e->name);
+        columns_cell(t, "%s", e->name);
         cell_layers(t, e);
-        table_cell(t, "%s", e->state);
-        table_cell(t, "%u", e->n_sequences);
+        columns_cell(t, "%s", e->state);
+        columns_cell(t, "%u", e->n_sequences);
         cell_class(t, &e->blocks);
         cell_class(t, &e->slots);
         cell_step(t, e, first, n);
@@ -291,17 +291,18 @@ static void print_rows(struct table *t, const struct entry *first, uint32_t n)
 static void print_model(const struct overview *o, uint32_t first, uint32_t n,
                         FILE *to)
 {
-    struct table t;
+    struct columns t;
 
-    table_init(&t, "REPLICA", "STAGE", "WORKER", "LAYERS", "STATE", "SEQUENCES",
-               "BLOCKS held + granted", "SLOTS held + granted", "STEP", NULL);
+    columns_init(&t, "REPLICA", "STAGE", "WORKER", "LAYERS", "STATE",
+                 "SEQUENCES", "BLOCKS held + granted", "SLOTS held + granted",
+                 "STEP", NULL);
     for (uint32_t i = first, k; i < first + n; i += k) {
         k = of_replica(o, i);
         print_rows(&t, &o->entries[i], k);
     }
     fprintf(to, "\n%s\n", o->entries[first].model);
-    table_print(&t, to);
-    table_fini(&t);
+    columns_print(&t, to);
+    columns_fini(&t);
 }
 
 void overview_print(struct overview *o, FILE *to)

@@ -208,10 +208,10 @@ static const char *text_of(const struct pieces *p, uint32_t id)
 
 /* ---- the table ---- */
 
-static void add_best(struct table *t, const struct pieces *p, bool ids,
+static void add_best(struct columns *t, const struct pieces *p, bool ids,
                      const struct token_logprob *best, uint32_t n)
 {
-    char text[TABLE_CELL_MAX] = "";
+    char text[COLUMNS_CELL_MAX] = "";
     size_t at = 0;
 
     for (uint32_t i = 0; i < n && at < sizeof text - PIECE_TEXT - 32; i++) {
@@ -223,32 +223,32 @@ static void add_best(struct table *t, const struct pieces *p, bool ids,
                            : snprintf(text + at, sizeof text - at, "%s%s %.4f",
                                       gap, text_of(p, best[i].token), logprob));
     }
-    table_cell(t, "%s", text);
+    columns_cell(t, "%s", text);
 }
 
 static void print_column(const struct column *column, const struct pieces *p,
                          bool ids, uint32_t n_top)
 {
-    struct table t;
+    struct columns t;
     const char *best = n_top > 0 ? "BEST" : NULL;
 
-    table_init(&t, "INDEX", "TOKEN", "LOGPROB", ids ? best : "TEXT",
-               ids ? NULL : best, NULL);
+    columns_init(&t, "INDEX", "TOKEN", "LOGPROB", ids ? best : "TEXT",
+                 ids ? NULL : best, NULL);
     for (size_t i = 0; i < column->n; i++) {
         const struct token_logprob *row = column->items + i * (1 + n_top);
 
-        table_cell(&t, "%zu", i);
-        table_cell(&t, "%u", row->token);
-        table_cell(&t, "%.4f", (double)row->logprob);
+        columns_cell(&t, "%zu", i);
+        columns_cell(&t, "%u", row->token);
+        columns_cell(&t, "%.4f", (double)row->logprob);
         if (!ids) {
-            table_cell(&t, "%s", text_of(p, row->token));
+            columns_cell(&t, "%s", text_of(p, row->token));
         }
         if (n_top > 0) {
             add_best(&t, p, ids, row + 1, n_top);
         }
     }
-    table_print(&t, stderr);
-    table_fini(&t);
+    columns_print(&t, stderr);
+    columns_fini(&t);
 }
 
 void ctl_logprobs_print(const struct ctl *c, const struct ctl_logprobs *l)

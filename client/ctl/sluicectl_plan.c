@@ -239,51 +239,51 @@ static json_t *json_split(const struct plan *p, const struct split *split)
 
 static void print_stages(const struct plan *p, const struct split *split)
 {
-    struct table t;
+    struct columns t;
 
-    table_init(&t, "STAGE", "WORKER", "LAYERS", "WEIGHTS", "SCRATCH", "POOL",
-               "BLOCKS", "SLOTS", "PAGES", "STEP", NULL);
+    columns_init(&t, "STAGE", "WORKER", "LAYERS", "WEIGHTS", "SCRATCH", "POOL",
+                 "BLOCKS", "SLOTS", "PAGES", "STEP", NULL);
     for (uint32_t i = 0; i < split->n_stages; i++) {
         const struct split_stage *s = &split->stages[i];
         const uint64_t bytes[] = {s->weight_bytes, s->scratch_bytes,
                                   s->pool.bytes};
 
-        table_cell(&t, "%u", i);
-        table_cell(&t, "%s", name_of(p, s));
-        table_cell(&t, "%u-%u", s->begin, s->end);
+        columns_cell(&t, "%u", i);
+        columns_cell(&t, "%s", name_of(p, s));
+        columns_cell(&t, "%u-%u", s->begin, s->end);
         for (int k = 0; k < 3; k++) {
             char text[BYTES_TEXT];
 
             bytes_write(text, bytes[k]);
-            table_cell(&t, "%s", text);
+            columns_cell(&t, "%s", text);
         }
-        table_cell(&t, "%u", s->pool.n_blocks);
-        table_cell(&t, "%u", s->pool.n_slots);
-        table_cell(&t, "%" PRIu64, split_pages(s));
-        table_cell(&t, "%.1f %%", 100 * s->step_share);
+        columns_cell(&t, "%u", s->pool.n_blocks);
+        columns_cell(&t, "%u", s->pool.n_slots);
+        columns_cell(&t, "%" PRIu64, split_pages(s));
+        columns_cell(&t, "%.1f %%", 100 * s->step_share);
     }
-    table_print(&t, stdout);
-    table_fini(&t);
+    columns_print(&t, stdout);
+    columns_fini(&t);
 }
 
 static void print_counts(const struct plan *p)
 {
-    struct table t;
+    struct columns t;
 
-    table_init(&t, "LENGTH", "SEQUENCES", "BOUND BY", NULL);
+    columns_init(&t, "LENGTH", "SEQUENCES", "BOUND BY", NULL);
     for (size_t i = 0; i < p->n_lengths; i++) {
         uint32_t stage;
         uint64_t n = split_sequences(&p->split, p->lengths[i], &stage);
         const struct split_stage *s = &p->split.stages[stage];
 
-        table_cell(&t, "%u", p->lengths[i]);
-        table_cell(&t, "%" PRIu64, n);
-        table_cell(&t, "%s of stage %u, %s",
-                   lacks_slots(s, n) ? "slots" : "blocks", stage,
-                   name_of(p, s));
+        columns_cell(&t, "%u", p->lengths[i]);
+        columns_cell(&t, "%" PRIu64, n);
+        columns_cell(&t, "%s of stage %u, %s",
+                     lacks_slots(s, n) ? "slots" : "blocks", stage,
+                     name_of(p, s));
     }
-    table_print(&t, stdout);
-    table_fini(&t);
+    columns_print(&t, stdout);
+    columns_fini(&t);
 }
 
 /* One worker with the whole model: the first of each size. */

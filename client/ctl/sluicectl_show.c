@@ -18,7 +18,7 @@ struct pool_sum {
 /* All workers' rows, page by page. */
 struct worker_pages {
     const struct ctl *ctl;
-    struct table *table;       /* of `workers`, else NULL */
+    struct columns *table;     /* of `workers`, else NULL */
     json_t *json;              /* array, else NULL */
     struct overview *overview; /* of `status`, else NULL */
     struct pool_sum blocks, slots;
@@ -33,35 +33,35 @@ static void add_class(struct pool_sum *sum, const Sluice__V1__ClassLedger *l)
     sum->total += l->total;
 }
 
-static void cell_pool(struct table *t, const Sluice__V1__ClassLedger *l)
+static void cell_pool(struct columns *t, const Sluice__V1__ClassLedger *l)
 {
     char bar[BAR_TEXT];
 
     bar_write(bar, BAR, l->held + l->granted, l->total);
-    table_cell(t, "%s %u of %u", bar, l->held + l->granted, l->total);
+    columns_cell(t, "%s %u of %u", bar, l->held + l->granted, l->total);
 }
 
-static void add_worker(struct table *t, const Sluice__V1__WorkerRow *w)
+static void add_worker(struct columns *t, const Sluice__V1__WorkerRow *w)
 {
     char pool[BYTES_TEXT];
 
     bytes_write(pool, w->pool_bytes);
-    table_cell(t, "%s", ctl_name(w->name));
+    columns_cell(t, "%s", ctl_name(w->name));
     if (w->readmit_ms > 0) {
-        table_cell(t, "%s, %u ms", ctl_name(w->state), w->readmit_ms);
+        columns_cell(t, "%s, %u ms", ctl_name(w->state), w->readmit_ms);
     } else {
-        table_cell(t, "%s", ctl_name(w->state));
+        columns_cell(t, "%s", ctl_name(w->state));
     }
-    table_cell(t, "%s", ctl_name(w->model));
-    table_cell(t, "%u-%u of %u", w->layer_begin, w->layer_end, w->n_layers);
-    table_cell(t, "%u", w->n_sequences);
+    columns_cell(t, "%s", ctl_name(w->model));
+    columns_cell(t, "%u-%u of %u", w->layer_begin, w->layer_end, w->n_layers);
+    columns_cell(t, "%u", w->n_sequences);
     cell_pool(t, w->ledger->blocks);
     cell_pool(t, w->ledger->slots);
-    table_cell(t, "%s", pool);
-    table_cell(t, "%llu", (unsigned long long)w->n_tokens);
-    table_cell(t, "%.1f ms", w->step_us / 1e3);
-    table_cell(t, "%u ms", w->silent_ms);
-    table_cell(t, "%s", ctl_name(w->device));
+    columns_cell(t, "%s", pool);
+    columns_cell(t, "%llu", (unsigned long long)w->n_tokens);
+    columns_cell(t, "%.1f ms", w->step_us / 1e3);
+    columns_cell(t, "%u ms", w->silent_ms);
+    columns_cell(t, "%s", ctl_name(w->device));
 }
 
 static void take_workers(void *arg, const ProtobufCMessage *reply)
@@ -111,12 +111,13 @@ static void print_list(const char *name, json_t *list)
 
 int ctl_workers(struct ctl *c)
 {
-    struct table t;
+    struct columns t;
     struct worker_pages p = {.ctl = c, .table = &t};
     int rc;
 
-    table_init(&t, "WORKER", "STATE", "MODEL", "LAYERS", "SEQUENCES", "BLOCKS",
-               "SLOTS", "POOL", "TOKENS", "STEP", "SILENT", "DEVICE", NULL);
+    columns_init(&t, "WORKER", "STATE", "MODEL", "LAYERS", "SEQUENCES",
+                 "BLOCKS", "SLOTS", "POOL", "TOKENS", "STEP", "SILENT",
+                 "DEVICE", NULL);
     p.json = c->o.json ? json_array() : NULL;
     rc = all_workers(c, &p);
     if (rc != CTL_OK) {
@@ -126,12 +127,12 @@ int ctl_workers(struct ctl *c)
     } else if (p.blocks.total + p.slots.total == 0) {
         puts("no worker is there");
     } else {
-        table_print(&t, stdout);
+        columns_print(&t, stdout);
     }
     if (rc == CTL_OK && !c->o.json && p.n_offers > 0) {
         printf("%zu have no layers yet: status shows them\n", p.n_offers);
     }
-    table_fini(&t);
+    columns_fini(&t);
     return rc;
 }
 
@@ -245,13 +246,13 @@ int ctl_status(struct ctl *c)
 }
 
 struct sequence_pages {
-    struct table *table;
+    struct columns *table;
     json_t *json;
     size_t n;
     uint64_t next;
 };
 
-static void add_sequence(struct table *t, const Sluice__V1__SequenceRow *s)
+static void add_sequence(struct columns *t, const Sluice__V1__SequenceRow *s)
 {
     char id[REQUEST_ID_TEXT] = "-", age[MICROS_TEXT];
 
@@ -259,16 +260,16 @@ static void add_sequence(struct table *t, const Sluice__V1__SequenceRow *s)
         request_id_format(s->sequence->request_id.data, id);
     }
     micros_write(age, s->age_ms * 1000);
-    table_cell(t, "%s", id);
-    table_cell(t, "%u", s->sequence->choice);
-    table_cell(t, "%s", ctl_name(s->state));
-    table_cell(t, "%s", ctl_name(s->model));
-    table_cell(t, "%s", s->has_worker ? ctl_name(s->worker) : "-");
-    table_cell(t, "%u", s->n_prompt);
-    table_cell(t, "%u of %u", s->n_generated, s->max_tokens);
-    table_cell(t, "%u", s->blocks);
-    table_cell(t, "%u", s->slots);
-    table_cell(t, "%s", age);
+    columns_cell(t, "%s", id);
+    columns_cell(t, "%u", s->sequence->choice);
+    columns_cell(t, "%s", ctl_name(s->state));
+    columns_cell(t, "%s", ctl_name(s->model));
+    columns_cell(t, "%s", s->has_worker ? ctl_name(s->worker) : "-");
+    columns_cell(t, "%u", s->n_prompt);
+    columns_cell(t, "%u of %u", s->n_generated, s->max_tokens);
+    columns_cell(t, "%u", s->blocks);
+    columns_cell(t, "%u", s->slots);
+    columns_cell(t, "%s", age);
 }
 
 static void take_sequences(void *arg, const ProtobufCMessage *reply)
@@ -292,12 +293,12 @@ static void take_sequences(void *arg, const ProtobufCMessage *reply)
 int ctl_sequences(struct ctl *c)
 {
     Sluice__V1__ListRequest r = SLUICE__V1__LIST_REQUEST__INIT;
-    struct table t;
+    struct columns t;
     struct sequence_pages p = {.table = &t};
     int rc;
 
-    table_init(&t, "ID", "CHOICE", "STATE", "MODEL", "WORKER", "PROMPT",
-               "GENERATED", "BLOCKS", "SLOTS", "AGE", NULL);
+    columns_init(&t, "ID", "CHOICE", "STATE", "MODEL", "WORKER", "PROMPT",
+                 "GENERATED", "BLOCKS", "SLOTS", "AGE", NULL);
     p.json = c->o.json ? json_array() : NULL;
     do {
         r.has_after = p.next != 0;
@@ -312,9 +313,9 @@ int ctl_sequences(struct ctl *c)
     } else if (p.n == 0) {
         puts("no sequence is there");
     } else {
-        table_print(&t, stdout);
+        columns_print(&t, stdout);
     }
-    table_fini(&t);
+    columns_fini(&t);
     return rc;
 }
 
@@ -323,7 +324,7 @@ static void print_models(void *arg, const ProtobufCMessage *reply)
     const struct ctl *c = arg;
     const Sluice__V1__ListModelsReply *m =
         (const Sluice__V1__ListModelsReply *)reply;
-    struct table t;
+    struct columns t;
 
     if (c->o.json) {
         ctl_print_json(json_message(reply));
@@ -333,16 +334,16 @@ static void print_models(void *arg, const ProtobufCMessage *reply)
         puts("no model is there");
         return;
     }
-    table_init(&t, "MODEL", "WORKERS", "CONTEXT", "VOCABULARY", "TEXT", NULL);
+    columns_init(&t, "MODEL", "WORKERS", "CONTEXT", "VOCABULARY", "TEXT", NULL);
     for (size_t i = 0; i < m->n_models; i++) {
-        table_cell(&t, "%s", ctl_name(m->models[i]->name));
-        table_cell(&t, "%u", m->models[i]->n_workers);
-        table_cell(&t, "%u", m->models[i]->context);
-        table_cell(&t, "%u", m->models[i]->vocab);
-        table_cell(&t, "%s", m->models[i]->has_text ? "yes" : "ids only");
+        columns_cell(&t, "%s", ctl_name(m->models[i]->name));
+        columns_cell(&t, "%u", m->models[i]->n_workers);
+        columns_cell(&t, "%u", m->models[i]->context);
+        columns_cell(&t, "%u", m->models[i]->vocab);
+        columns_cell(&t, "%s", m->models[i]->has_text ? "yes" : "ids only");
     }
-    table_print(&t, stdout);
-    table_fini(&t);
+    columns_print(&t, stdout);
+    columns_fini(&t);
 }
 
 int ctl_models(struct ctl *c)

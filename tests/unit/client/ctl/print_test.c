@@ -84,17 +84,17 @@ static void escaping_never_outgrows_its_bound(void **state)
 static void print_table(char *text, size_t cap)
 {
     FILE *f = fmemopen(text, cap, "w");
-    struct table t;
+    struct columns t;
 
-    table_init(&t, "name", "held", "what", NULL);
-    table_cell(&t, "%s", "w1");
-    table_cell(&t, "%u", 7);
-    table_cell(&t, "%s", "x");
-    table_cell(&t, "%s", "n\xc3\xa4me\x1b");
-    table_cell(&t, "%u", 12345);
-    table_cell(&t, "%s", "yy");
-    table_print(&t, f);
-    table_fini(&t);
+    columns_init(&t, "name", "held", "what", NULL);
+    columns_cell(&t, "%s", "w1");
+    columns_cell(&t, "%u", 7);
+    columns_cell(&t, "%s", "x");
+    columns_cell(&t, "%s", "n\xc3\xa4me\x1b");
+    columns_cell(&t, "%u", 12345);
+    columns_cell(&t, "%s", "yy");
+    columns_print(&t, f);
+    columns_fini(&t);
     fclose(f);
 }
 
