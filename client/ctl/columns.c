@@ -1,3 +1,4 @@
+/* columns.c - Aligned tables, bars, sizes and times for a terminal. */
 #include "client/ctl/columns.h"
 
 #include <assert.h>
@@ -10,6 +11,8 @@
 
 #include "client/ctl/escape.h"
 
+/* Escapes when a cell is added, so that its width is that of the printed
+ * text. */
 static void add(struct columns *t, const char *text)
 {
     size_t n = strlen(text);
@@ -60,7 +63,8 @@ void columns_cell(struct columns *t, const char *fmt, ...)
     add(t, text);
 }
 
-/* Columns on the terminal, not bytes. */
+/* Returns the width on the terminal: a wide character takes two columns, a
+ * combining mark none. */
 static size_t width_of(const char *cell)
 {
     const utf8proc_uint8_t *at = (const utf8proc_uint8_t *)cell;
@@ -75,7 +79,8 @@ static size_t width_of(const char *cell)
     return width;
 }
 
-/* A column of numbers stands at the right, its head too. */
+/* Returns whether each cell but the head begins like a number.  Such a column
+ * is right-aligned, with its head. */
 static bool is_number_column(const struct columns *t, size_t column)
 {
     size_t i = t->n_columns + column;
@@ -91,6 +96,8 @@ static bool is_number_column(const struct columns *t, size_t column)
     return true;
 }
 
+/* Pads by hand, because the width of %*s counts bytes.  The last column is not
+ * padded: no line ends with blanks. */
 static void print_cell(FILE *to, const char *cell, size_t width, bool right,
                        bool last)
 {
@@ -127,6 +134,7 @@ void columns_print(const struct columns *t, FILE *to)
     }
 }
 
+/* Rounds up, so that a bar is empty only if nothing is used. */
 void bar_write(char *out, unsigned width, uint64_t used, uint64_t total)
 {
     uint64_t marks = 0;
@@ -143,6 +151,7 @@ void bar_write(char *out, unsigned width, uint64_t used, uint64_t total)
     out[width + 2] = '\0';
 }
 
+/* Draws the sum, then turns the marks past the first part into '+'. */
 void bar_parts(char *out, unsigned width, uint64_t first, uint64_t second,
                uint64_t total)
 {

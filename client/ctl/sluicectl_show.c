@@ -1,4 +1,7 @@
-/* sluicectl status, workers, sequences, models: what is there. */
+/* sluicectl_show.c - The verbs status, workers, sequences and models.
+ *
+ * Lists come in pages: a request is repeated with `after` until a reply has no
+ * `next`.  Rows may change between two pages. */
 #include <stdlib.h>
 
 #include "client/ctl/columns.h"
@@ -15,7 +18,7 @@ struct pool_sum {
     uint64_t held, cached, total;
 };
 
-/* All workers' rows, page by page. */
+/* Output of ListWorkers, added up page by page. */
 struct worker_pages {
     const struct ctl *ctl;
     struct columns *table;     /* of `workers`, else NULL */
@@ -26,6 +29,7 @@ struct worker_pages {
     uint64_t next;
 };
 
+/* Granted memory counts as held: no other sequence can get it. */
 static void add_class(struct pool_sum *sum, const Sluice__V1__ClassLedger *l)
 {
     sum->held += l->held + l->granted;
@@ -47,7 +51,7 @@ static void add_worker(struct columns *t, const Sluice__V1__WorkerRow *w)
 
     bytes_write(pool, w->pool_bytes);
     columns_cell(t, "%s", ctl_name(w->name));
-    if (w->readmit_ms > 0) {
+    if (w->readmit_ms > 0) { /* on probation: time until it is readmitted */
         columns_cell(t, "%s, %u ms", ctl_name(w->state), w->readmit_ms);
     } else {
         columns_cell(t, "%s", ctl_name(w->state));
@@ -64,6 +68,7 @@ static void add_worker(struct columns *t, const Sluice__V1__WorkerRow *w)
     columns_cell(t, "%s", ctl_name(w->device));
 }
 
+/* Adds a page to the sums and to the one output that the verb uses. */
 static void take_workers(void *arg, const ProtobufCMessage *reply)
 {
     struct worker_pages *p = arg;
@@ -125,17 +130,19 @@ int ctl_workers(struct ctl *c)
     } else if (c->o.json) {
         print_list("workers", p.json);
     } else if (p.blocks.total + p.slots.total == 0) {
-        puts("no worker is there");
+        puts("no workers are connected");
     } else {
         columns_print(&t, stdout);
     }
     if (rc == CTL_OK && !c->o.json && p.n_offers > 0) {
-        printf("%zu have no layers yet: status shows them\n", p.n_offers);
+        printf("%zu more without layers; \"sluicectl status\" lists them\n",
+               p.n_offers);
     }
     columns_fini(&t);
     return rc;
 }
 
+/* Prints the two largest units only: "3d 4h", "12m 5s", "3.6 s". */
 static void print_uptime(uint64_t ms)
 {
     unsigned long long s = ms / 1000;
@@ -159,11 +166,11 @@ static void print_status(const Sluice__V1__StatusReply *m)
            "%u waiting\n",
            m->n_workers, m->n_clients, m->n_running, m->n_waiting);
     if (m->n_replicas + m->n_forming > 0) {
-        printf("replicas  %u of several stages up, %u forming\n", m->n_replicas,
-               m->n_forming);
+        printf("replicas  %u with several stages up, %u forming\n",
+               m->n_replicas, m->n_forming);
     }
-    printf("requests  %llu, %llu refused\n", (unsigned long long)m->n_requests,
-           (unsigned long long)m->n_refused);
+    printf("requests  %llu received, %llu refused\n",
+           (unsigned long long)m->n_requests, (unsigned long long)m->n_refused);
     printf("choices   %llu finished, %llu cancelled, %llu failed; %llu moves, "
            "%llu adopted\n",
            (unsigned long long)m->n_finished,
@@ -175,11 +182,14 @@ static void print_status(const Sluice__V1__StatusReply *m)
            (unsigned long long)m->n_strikes, (unsigned long long)m->n_indicted);
 }
 
+/* The reply of Status as JSON, completed with figures of ListWorkers. */
 struct status_copy {
     bool json;
     json_t *object;
 };
 
+/* Text is printed at once.  JSON waits for the second call, because its sums
+ * belong to the same object. */
 static void take_status(void *arg, const ProtobufCMessage *reply)
 {
     struct status_copy *copy = arg;
@@ -225,6 +235,8 @@ static void show_status(struct status_copy *copy, struct worker_pages *p)
     }
 }
 
+/* Status has the router's own figures; the sums of memory and the table of
+ * replicas come from ListWorkers. */
 int ctl_status(struct ctl *c)
 {
     Sluice__V1__Nothing nothing = SLUICE__V1__NOTHING__INIT;
@@ -247,9 +259,9 @@ int ctl_status(struct ctl *c)
 
 struct sequence_pages {
     struct columns *table;
-    json_t *json;
-    size_t n;
-    uint64_t next;
+    json_t *json;  /* array, else NULL */
+    size_t n;      /* rows so far */
+    uint64_t next; /* page; 0: the last page was read */
 };
 
 static void add_sequence(struct columns *t, const Sluice__V1__SequenceRow *s)
@@ -260,7 +272,7 @@ static void add_sequence(struct columns *t, const Sluice__V1__SequenceRow *s)
         request_id_format(s->sequence->request_id.data, id);
     }
     micros_write(age, s->age_ms * 1000);
-    columns_cell(t, "%s", id);
+    columns_cell(t, "%s", id); /* whole, to be copied into cancel */
     columns_cell(t, "%u", s->sequence->choice);
     columns_cell(t, "%s", ctl_name(s->state));
     columns_cell(t, "%s", ctl_name(s->model));
@@ -311,7 +323,7 @@ int ctl_sequences(struct ctl *c)
     } else if (c->o.json) {
         print_list("sequences", p.json);
     } else if (p.n == 0) {
-        puts("no sequence is there");
+        puts("no sequences are waiting or running");
     } else {
         columns_print(&t, stdout);
     }
@@ -331,7 +343,7 @@ static void print_models(void *arg, const ProtobufCMessage *reply)
         return;
     }
     if (m->n_models == 0) {
-        puts("no model is there");
+        puts("no models are served");
         return;
     }
     columns_init(&t, "MODEL", "WORKERS", "CONTEXT", "VOCABULARY", "TEXT", NULL);

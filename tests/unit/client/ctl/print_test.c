@@ -1,4 +1,4 @@
-/* What sluicectl shows: escaped text, aligned tables, messages as JSON. */
+/* Output of sluicectl: escaped text, aligned tables, messages as JSON. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,7 +18,7 @@ struct escape_case {
     const char *in, *out;
 };
 
-static void text_that_a_terminal_obeys_is_shown(void **state)
+static void control_characters_are_escaped(void **state)
 {
     static const struct escape_case cases[] = {
         {"plain text", "plain text"},
@@ -47,7 +47,7 @@ static void text_that_a_terminal_obeys_is_shown(void **state)
     }
 }
 
-static void a_line_stays_on_its_line(void **state)
+static void escape_line_escapes_newlines(void **state)
 {
     char out[64];
 
@@ -56,7 +56,7 @@ static void a_line_stays_on_its_line(void **state)
     assert_string_equal(out, "a\\n\\tb\\x1b");
 }
 
-static void what_json_has_no_number_for_is_null(void **state)
+static void infinity_and_nan_become_null(void **state)
 {
     json_t *list = json_array();
     char *text;
@@ -116,7 +116,7 @@ static void bars_show_the_part_in_use(void **state)
     (void)state;
     bar_write(bar, 10, 0, 100);
     assert_string_equal(bar, "[..........]");
-    bar_write(bar, 10, 1, 100); /* not nothing */
+    bar_write(bar, 10, 1, 100); /* rounded up to one mark */
     assert_string_equal(bar, "[#.........]");
     bar_write(bar, 10, 100, 100);
     assert_string_equal(bar, "[##########]");
@@ -205,9 +205,9 @@ static void a_receipt_becomes_json(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(text_that_a_terminal_obeys_is_shown),
-        cmocka_unit_test(a_line_stays_on_its_line),
-        cmocka_unit_test(what_json_has_no_number_for_is_null),
+        cmocka_unit_test(control_characters_are_escaped),
+        cmocka_unit_test(escape_line_escapes_newlines),
+        cmocka_unit_test(infinity_and_nan_become_null),
         cmocka_unit_test(escaping_never_outgrows_its_bound),
         cmocka_unit_test(tables_are_aligned_and_escaped),
         cmocka_unit_test(bars_show_the_part_in_use),
