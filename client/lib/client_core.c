@@ -490,10 +490,10 @@ void client_core_free(struct client_core **cp)
         return;
     }
     c->ending = true;
-    session_fini(&c->session, "the client is done");
+    session_fini(&c->session, "the client is closing");
     while (c->first_waiting != CALL_NONE) {
         call_fail(c, &c->calls[c->first_waiting], ST_UNAVAILABLE,
-                  "the client is done");
+                  "the client is closing");
     }
     end_waits(c, INT64_MAX);
     timers_fini(&c->deadlines);

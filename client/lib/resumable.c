@@ -371,7 +371,7 @@ static void on_wait(struct client_wait *w)
     struct error e;
 
     if (client_core_ending(s->core)) {
-        (void)error_set(&e, ST_UNAVAILABLE, "the client is done");
+        (void)error_set(&e, ST_UNAVAILABLE, "the client is closing");
         end(s, ST_UNAVAILABLE, &e, 0);
     } else if (s->state == RESUMABLE_WAITING) {
         if (now_us >= s->deadline_us || now_us >= give_up_at_us(s)) {
