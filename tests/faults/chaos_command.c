@@ -8,7 +8,7 @@
 #define WORDS   6
 #define IDS_MAX 64
 
-/* A command that is being done. */
+/* A command in progress. */
 struct command {
     struct chaos_proxy *proxy;
     char *word[WORDS]; /* [0]: the target, [1]: the verb */
@@ -21,7 +21,7 @@ struct command {
 
 struct verb {
     const char *name;
-    unsigned min, max; /* words after it */
+    unsigned min, max; /* words after the verb */
     enum status (*run)(struct command *c);
 };
 
@@ -73,7 +73,7 @@ static void copy_all(struct chaos_settings *s, const void *arg)
     *s = *(const struct chaos_settings *)arg;
 }
 
-/* arg: what to take; the field is named by the offset in it. */
+/* Takes a number; arg has its range and the offset of its field. */
 struct chance {
     size_t field;
     uint32_t n;
@@ -249,7 +249,7 @@ static enum status run_heal(struct command *c)
     return st == ST_OK && c->id == CHAOS_ALL ? accept_as(c, CHAOS_ACCEPT) : st;
 }
 
-/* ---- what is told ---- */
+/* ---- answers ---- */
 
 #define TOTALS(X)                                   \
     X("accepted", accepted)                         \
@@ -271,7 +271,7 @@ static enum status run_heal(struct command *c)
 static enum status run_stats(struct command *c)
 {
     struct chaos_totals sum = {0}, one;
-    size_t at = 2; /* after "ok" */
+    size_t at = 2; /* after the text "ok" */
 
     for (unsigned i = c->first; i <= c->last; i++) {
         chaos_proxy_totals(c->proxy, i, &one);

@@ -1,11 +1,11 @@
-/* Workers that say what cannot be. */
+/* Workers that send false reports. */
 #include <stdio.h>
 #include <string.h>
 
 #include "tests/faults/rogue.h"
 #include "tests/faults/rogue_node.h"
 
-/* One row of grant 1 that would be true: tokens 2 and 3 after 0 and 1. */
+/* A valid row of grant 1: tokens 2 and 3 after 0 and 1. */
 struct said {
     uint64_t grant;
     uint32_t first, count, finish, tokens[16];
@@ -15,7 +15,7 @@ struct said {
 typedef void lie_fn(struct rogue_node *w, struct said *s);
 
 struct pair {
-    struct rogue_node *node[2]; /* the worker, its only client */
+    struct rogue_node *node[2]; /* the worker and its only client */
     uint8_t id[16];
 };
 
@@ -71,7 +71,7 @@ static struct said truth(uint64_t grant, uint32_t first)
                          .n_tokens = 2};
 }
 
-/* A worker and a client of its model, which has had two tokens. */
+/* Starts a worker and a client of its model, which has received two tokens. */
 static bool begin(struct rogue_at *at, struct pair *p)
 {
     const char *name = rogue_name("liar");
@@ -111,8 +111,8 @@ static bool no_bad_token(const struct rogue_node *c, uint32_t n)
     return c->n_tokens == n;
 }
 
-/* Told once: the session ends, the name is kept out, the client sees none of
- * it. */
+/* Sends the false report once: the session must end, the name be quarantined,
+ * and the client receive none of it. */
 static bool run_lie(struct rogue_at *at, const struct rogue_case *c)
 {
     struct pair p;
@@ -171,7 +171,7 @@ LIE(settles_max)        { (void)s; w->shard.ledger.grant = UINT64_MAX; }
 LIE(settles_back)       { (void)s; w->shard.ledger.grant = 0; }
 /* clang-format on */
 
-/* ---- what is no lie: dropped, and the session goes on ---- */
+/* ---- late but valid: dropped, and the session continues ---- */
 
 static bool has_ack(const void *arg)
 {
@@ -183,7 +183,7 @@ static bool has_all(const void *arg)
     return ((const struct pair *)arg)->node[CLIENT]->n_ends > 0;
 }
 
-/* The last eight of ten tokens, and the client's end. */
+/* Sends the last eight of ten tokens, and waits for the client's end. */
 static bool finish(struct pair *p)
 {
     struct rogue_node *w = p->node[WORKER];
@@ -235,10 +235,11 @@ static bool run_dropped(struct rogue_at *at, const struct rogue_case *c)
     return well;
 }
 
-/* An old ledger says that all is free: its rows count, its room does not. */
+/* In an old report with a free ledger, the rows count and the room does not. */
 LIE(snapshot_back)
 {
-    w->shard.ledger.snapshot = UINT64_MAX; /* 0, when it is said */
+    w->shard.ledger.snapshot =
+        UINT64_MAX; /* incremented to 0 when it is sent */
     for (int i = 0; i < 2; i++) {
         CLASS(i).free += CLASS(i).granted;
         CLASS(i).granted = 0;
@@ -264,7 +265,7 @@ static bool is_acked(const void *arg)
     return ((const struct pair *)arg)->node[WORKER]->ack_index == 10;
 }
 
-/* A row of a sequence that has ended is to be forgotten, not believed. */
+/* A row of an ended sequence must be dropped. */
 static bool run_finished_grant(struct rogue_at *at, const struct rogue_case *c)
 {
     struct pair p;
@@ -276,7 +277,7 @@ static bool run_finished_grant(struct rogue_at *at, const struct rogue_case *c)
         struct rogue_node *w = p.node[WORKER];
         struct said s = truth(w->grant, 2);
 
-        w->n_acks = 1; /* wait for one more */
+        w->n_acks = 1; /* wait for another ack */
         say(w, &s);
         well = rogue_run(p.node, 2, has_ack, &p) &&
                w->ack_index == UINT32_MAX && w->n_down == 0 &&
