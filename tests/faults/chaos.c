@@ -96,7 +96,7 @@ int main(int argc, char **argv)
     uint64_t seed = argc > 2 ? strtoull(argv[2], &end, 10) : 0;
 
     if (argc < 3 || strcmp(argv[1], "--seed") != 0 || *end != '\0') {
-        return usage("--seed N is needed first");
+        return usage("--seed N is required first");
     }
     allow_descriptors();
     p = chaos_proxy_new(seed);

@@ -27,8 +27,8 @@ struct verb {
 
 static enum status wrong(struct command *c, const char *wanted)
 {
-    return error_set(c->e, ST_INVALID_ARGUMENT, "%s: %s is wanted", c->word[1],
-                     wanted);
+    return error_set(c->e, ST_INVALID_ARGUMENT, "%s: %s is required",
+                     c->word[1], wanted);
 }
 
 static bool number(const char *text, uint64_t max, uint64_t *out)
@@ -162,7 +162,7 @@ static enum status chance_of(struct command *c, size_t field, bool messages)
     for (unsigned i = c->first; messages && i <= c->last; i++) {
         if (!chaos_proxy_zmtp(c->proxy, i)) {
             return error_set(c->e, ST_FAILED_PRECONDITION,
-                             "%s: route %s is plain, it has no messages",
+                             "%s: route %s is plain and has no messages",
                              c->word[1], chaos_proxy_name(c->proxy, i));
         }
     }
@@ -357,7 +357,7 @@ static enum status find_verb(struct command *c, const struct verb **out)
                                    v->min, v->max, c->n - 2);
         }
     }
-    return error_set(c->e, ST_INVALID_ARGUMENT, "%s is no command",
+    return error_set(c->e, ST_INVALID_ARGUMENT, "%s is not a command",
                      c->n > 1 ? c->word[1] : c->word[0]);
 }
 
@@ -380,7 +380,7 @@ enum status chaos_route(struct chaos_proxy *p, const char *text,
         (*end != '\0' && !plain)) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "%s: NAME=LISTEN:TARGET or NAME=LISTEN:TARGET,plain "
-                         "is wanted, with ports of this machine",
+                         "is required, with ports of this machine",
                          text);
     }
     return chaos_proxy_add(p, name, (uint16_t)from, (uint16_t)target, !plain,

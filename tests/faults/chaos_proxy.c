@@ -414,7 +414,7 @@ enum status chaos_proxy_add(struct chaos_proxy *p, const char *name,
     }
     for (unsigned i = 0; i < p->n_routes; i++) {
         if (strcmp(p->routes[i]->name, name) == 0) {
-            return error_set(e, ST_ALREADY_EXISTS, "%s is there already", name);
+            return error_set(e, ST_ALREADY_EXISTS, "%s exists already", name);
         }
     }
     r = calloc(1, sizeof *r);

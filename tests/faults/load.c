@@ -242,7 +242,7 @@ static void *run_record(void *arg)
     s->client = open_client(s->number);
     while ((s->entry = atomic_fetch_add(&next_entry, 1)) < CATALOGUE) {
         if (generate(s, on_recorded, &result, &e) != ST_OK) {
-            die("a request could not be recorded", e.text);
+            die("cannot record a request", e.text);
         }
     }
     atomic_store(&s->done, true);
@@ -455,7 +455,7 @@ int main(int argc, char **argv)
             set(argv[at], argv[at + 1]);
             at += 2;
         } else {
-            die(argv[at], "wants a value");
+            die(argv[at], "a value is required");
         }
     }
     catalogue_make(catalogue, options.longest);

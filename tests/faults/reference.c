@@ -160,7 +160,7 @@ enum status streams_write(const struct streams *s, const struct entry *entries,
     }
     bad = ferror(to) != 0;
     if (fclose(to) != 0 || bad) {
-        return error_set(e, ST_INTERNAL, "%s: could not be written", path);
+        return error_set(e, ST_INTERNAL, "%s: cannot be written", path);
     }
     return ST_OK;
 }
@@ -220,7 +220,7 @@ enum status streams_read(struct streams *s, const char *path, uint32_t longest,
     fclose(from);
     if (!good) {
         return error_set(e, ST_INVALID_ARGUMENT,
-                         "%s: not what --record writes with --longest %" PRIu32,
+                         "%s: not written by --record with --longest %" PRIu32,
                          path, longest);
     }
     return ST_OK;

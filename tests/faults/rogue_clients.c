@@ -191,7 +191,8 @@ static bool run_strikes(struct rogue_at *at, const struct rogue_case *c)
         rogue_raw_state(n, &e);
         well = rogue_run(&n, 1, is_out, n) && is_heard(n);
     }
-    rogue_saw(at, well, "out after %d strikes: \"%s\", let in again: %s",
+    rogue_saw(at, well,
+              "session ended after %d strikes: \"%s\", readmitted: %s",
               PEER_STRIKES, n->why, n->n_up == 2 ? "yes" : "no");
     rogue_node_free(&n);
     return well;
@@ -304,7 +305,7 @@ static void call_raw(struct rogue_node *n, const uint8_t *body, size_t bytes)
 
 /* Sends each field of Generate and Sampling at each extreme; returns the
  * number of calls. */
-static unsigned tell_extremes(struct rogue_at *at, struct rogue_node *n)
+static unsigned send_extremes(struct rogue_at *at, struct rogue_node *n)
 {
     const ProtobufCMessageDescriptor *types[] = {
         &sluice__v1__generate_request__descriptor,
@@ -342,7 +343,7 @@ static bool run_extremes(struct rogue_at *at, const struct rogue_case *c)
     struct rogue_node *other =
         rogue_node_new(at->clients, BY_CLIENT, "bystander");
     bool well = rogue_run_up(n);
-    unsigned sent = well ? tell_extremes(at, n) : 0;
+    unsigned sent = well ? send_extremes(at, n) : 0;
     struct ends all = {n, sent};
 
     (void)c;
@@ -375,9 +376,9 @@ BODY(cancel_merge, INFERENCE_CANCEL,
 BODY(past_generate, INFERENCE_GENERATE, "\x28\x01", 2, 1);
 BODY(past_cancel, INFERENCE_CANCEL, "\x10\x01", 2, 1);
 
-#define BOMB(body, text)                                                     \
-    {                                                                        \
-        "bomb-" text, ROGUE_ROUTER, "that call fails alone", run_body, &body \
+#define BOMB(body, text)                                                    \
+    {                                                                       \
+        "bomb-" text, ROGUE_ROUTER, "only that call fails", run_body, &body \
     }
 
 static const struct rogue_case cases[] = {
@@ -394,11 +395,11 @@ static const struct rogue_case cases[] = {
     BOMB(cancel_merge, "cancel-merge"),
     BOMB(past_generate, "generate-past-cap"),
     BOMB(past_cancel, "cancel-past-cap"),
-    {"strikes", ROGUE_ROUTER, "out at PEER_STRIKES, not before", run_strikes,
-     NULL},
+    {"strikes", ROGUE_ROUTER, "the session ends at PEER_STRIKES, not before",
+     run_strikes, NULL},
     {"damaged-frames", ROGUE_ROUTER, "each is dropped, the session stays",
      run_damaged, NULL},
-    {"extremes", ROGUE_ROUTER, "each call fails alone or is served",
+    {"extremes", ROGUE_ROUTER, "each call is served, or fails alone",
      run_extremes, NULL},
 };
 

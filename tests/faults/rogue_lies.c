@@ -6,13 +6,13 @@
 #include "tests/faults/rogue_node.h"
 
 /* A valid row of grant 1: tokens 2 and 3 after 0 and 1. */
-struct said {
+struct step_row {
     uint64_t grant;
     uint32_t first, count, finish, tokens[16];
     size_t n_first, n_count, n_finish, n_state, n_tokens;
 };
 
-typedef void lie_fn(struct rogue_node *w, struct said *s);
+typedef void lie_fn(struct rogue_node *w, struct step_row *s);
 
 struct pair {
     struct rogue_node *node[2]; /* the worker and its only client */
@@ -37,7 +37,7 @@ static bool is_kept_out(const void *arg)
     return ((const struct pair *)arg)->node[WORKER]->n_refused > 0;
 }
 
-static void say(struct rogue_node *w, struct said *s)
+static void send_row(struct rogue_node *w, struct step_row *s)
 {
     Sluice__V1__StepOutputMessage m = SLUICE__V1__STEP_OUTPUT_MESSAGE__INIT;
     uint32_t first[2] = {s->first}, count[2] = {s->count};
@@ -58,24 +58,24 @@ static void say(struct rogue_node *w, struct said *s)
     rogue_step(w, &m);
 }
 
-static struct said truth(uint64_t grant, uint32_t first)
+static struct step_row truth(uint64_t grant, uint32_t first)
 {
-    return (struct said){.grant = grant,
-                         .first = first,
-                         .count = 2,
-                         .tokens = {100 + first, 101 + first},
-                         .n_first = 1,
-                         .n_count = 1,
-                         .n_finish = 1,
-                         .n_state = 1,
-                         .n_tokens = 2};
+    return (struct step_row){.grant = grant,
+                             .first = first,
+                             .count = 2,
+                             .tokens = {100 + first, 101 + first},
+                             .n_first = 1,
+                             .n_count = 1,
+                             .n_finish = 1,
+                             .n_state = 1,
+                             .n_tokens = 2};
 }
 
 /* Starts a worker and a client of its model, which has received two tokens. */
 static bool begin(struct rogue_at *at, struct pair *p)
 {
     const char *name = rogue_name("liar");
-    struct said s;
+    struct step_row s;
 
     p->node[WORKER] = rogue_node_new(at->workers, BY_WORKER, name);
     p->node[CLIENT] = rogue_node_new(at->clients, BY_CLIENT, "victim");
@@ -87,9 +87,9 @@ static bool begin(struct rogue_at *at, struct pair *p)
                          p->node[WORKER]->why, p->node[CLIENT]->text);
     }
     s = truth(p->node[WORKER]->grant, 0);
-    say(p->node[WORKER], &s);
+    send_row(p->node[WORKER], &s);
     if (!rogue_run(p->node, 2, has_two, p)) {
-        return rogue_saw(at, false, "the truth was not believed: %s",
+        return rogue_saw(at, false, "a valid report was rejected: %s",
                          p->node[WORKER]->why);
     }
     return true;
@@ -116,7 +116,7 @@ static bool no_bad_token(const struct rogue_node *c, uint32_t n)
 static bool run_lie(struct rogue_at *at, const struct rogue_case *c)
 {
     struct pair p;
-    struct said s;
+    struct step_row s;
     lie_fn *const *lie = c->arg;
     bool well = begin(at, &p);
 
@@ -126,7 +126,7 @@ static bool run_lie(struct rogue_at *at, const struct rogue_case *c)
         s = truth(w->grant, 2);
         (*lie)(w, &s);
         w->mute = true;
-        say(w, &s);
+        send_row(w, &s);
         well = rogue_run(p.node, 2, is_kept_out, &p) &&
                w->refused == ST_UNAVAILABLE && w->n_up == 1 &&
                no_bad_token(p.node[CLIENT], 2);
@@ -140,10 +140,10 @@ static bool run_lie(struct rogue_at *at, const struct rogue_case *c)
     return well;
 }
 
-#define LIE(name)                                                 \
-    static void lie_##name(struct rogue_node *w, struct said *s); \
-    static lie_fn *const name = lie_##name;                       \
-    static void lie_##name(struct rogue_node *w, struct said *s)
+#define LIE(name)                                                     \
+    static void lie_##name(struct rogue_node *w, struct step_row *s); \
+    static lie_fn *const name = lie_##name;                           \
+    static void lie_##name(struct rogue_node *w, struct step_row *s)
 #define CLASS(i) (w->shard.classes[i])
 
 /* clang-format off */
@@ -187,7 +187,7 @@ static bool has_all(const void *arg)
 static bool finish(struct pair *p)
 {
     struct rogue_node *w = p->node[WORKER];
-    struct said s = truth(w->grant, 2);
+    struct step_row s = truth(w->grant, 2);
 
     s.count = 8;
     s.n_tokens = 8;
@@ -199,7 +199,7 @@ static bool finish(struct pair *p)
         CLASS(i).free += w->need[i];
         CLASS(i).granted -= w->need[i];
     }
-    say(w, &s);
+    send_row(w, &s);
     return rogue_run(p->node, 2, has_all, p) &&
            p->node[CLIENT]->status == ST_OK &&
            no_bad_token(p->node[CLIENT], 10) && w->n_down == 0;
@@ -214,11 +214,11 @@ static bool run_dropped(struct rogue_at *at, const struct rogue_case *c)
     if (well) {
         struct rogue_node *w = p.node[WORKER];
         struct rogue_shard kept = w->shard;
-        struct said s = truth(w->grant, 2);
+        struct step_row s = truth(w->grant, 2);
 
         (*odd)(w, &s);
         w->mute = true;
-        say(w, &s);
+        send_row(w, &s);
         well = rogue_run(p.node, 2, has_ack, &p);
         w->shard.ledger.grant = kept.ledger.grant;
         w->shard.ledger.snapshot = kept.ledger.snapshot + 1;
@@ -275,10 +275,10 @@ static bool run_finished_grant(struct rogue_at *at, const struct rogue_case *c)
     (void)c;
     if (well) {
         struct rogue_node *w = p.node[WORKER];
-        struct said s = truth(w->grant, 2);
+        struct step_row s = truth(w->grant, 2);
 
         w->n_acks = 1; /* wait for another ack */
-        say(w, &s);
+        send_row(w, &s);
         well = rogue_run(p.node, 2, has_ack, &p) &&
                w->ack_index == UINT32_MAX && w->n_down == 0 &&
                p.node[CLIENT]->n_tokens == 10;
@@ -289,7 +289,7 @@ static bool run_finished_grant(struct rogue_at *at, const struct rogue_case *c)
     return well;
 }
 
-#define A_LIE "the session ends, the name is kept out, no client sees it"
+#define A_LIE "the session ends, the name is quarantined, no client sees it"
 #define LIED(lie, text)                                 \
     {                                                   \
         "lie-" text, ROGUE_ROUTER, A_LIE, run_lie, &lie \
@@ -323,9 +323,9 @@ static const struct rogue_case cases[] = {
     LIED(settles_max, "settles-max-grant"),
     LIED(settles_back, "settles-back"),
     ODD(snapshot_back, "snapshot-back", "an older ledger is dropped"),
-    ODD(index_gap, "index-gap", "the row is dropped and asked for again"),
-    ODD(repeated_row, "repeated-row", "what the router has is dropped"),
-    {"finished-grant", ROGUE_ROUTER, "the worker is told to forget it",
+    ODD(index_gap, "index-gap", "the row is dropped and requested again"),
+    ODD(repeated_row, "repeated-row", "the repeated row is dropped"),
+    {"finished-grant", ROGUE_ROUTER, "the worker is asked to drop it",
      run_finished_grant, NULL},
 };
 

@@ -124,7 +124,7 @@ static bool run_bytes(struct rogue_at *at, const struct rogue_case *c)
     }
     well = closed == 2 && others_come_in(at);
     return rogue_saw(at, well, "%u of 2 connections closed, others: %s", closed,
-                     well ? "served" : "not looked at");
+                     well ? "served" : "not checked");
 }
 
 static bool run_garbage(struct rogue_at *at, const struct rogue_case *c)

@@ -379,7 +379,7 @@ static bool run_attack(struct rogue_at *at, const struct rogue_case *c)
     const struct attack *a = c->arg;
     struct fake *f = fake_new(at->listen);
     bool well = until(f, &f->n_hellos, 1), served = false;
-    char said[ERROR_TEXT];
+    char saw[ERROR_TEXT];
     enum status status;
     struct submit s;
 
@@ -388,11 +388,11 @@ static bool run_attack(struct rogue_at *at, const struct rogue_case *c)
         a->act(f, &s);
         well = came(f, a);
     }
-    snprintf(said, sizeof said, "%s", f->text);
+    snprintf(saw, sizeof saw, "%s", f->text);
     status = f->status;
     served = well && serves(f);
     rogue_saw(at, served, "%u sessions over, %s \"%s\", then honest work: %s",
-              f->n_overs, status_name(status), said,
+              f->n_overs, status_name(status), saw,
               served ? "served, nothing held" : "not served");
     fake_free(&f);
     return served;
@@ -593,12 +593,13 @@ static const struct rogue_case cases[] = {
     CASE(no_id, "no-id", "INVALID_ARGUMENT"),
     CASE(cancel_nothing, "cancel-nothing", "a receipt: unknown"),
     CASE(remove_short_id, "remove-short-id", "INVALID_ARGUMENT"),
-    CASE(tombstones, "tombstones", "bounded: the oldest go"),
+    CASE(tombstones, "tombstones", "bounded: the oldest are dropped"),
     CASE(ack_of_nothing, "ack-of-nothing", "ignored"),
     CASE(ack_columns, "ack-columns", LEAVES),
     CASE(other_session, "other-session", "ignored"),
     CASE(answered_twice, "answered-twice", "ignored"),
-    CASE(goodbye, "goodbye-at-work", "all is freed, Hello again"),
+    CASE(goodbye, "goodbye-at-work",
+         "all memory is released, then a new Hello"),
 };
 
 const struct rogue_table rogue_routers = {cases,
