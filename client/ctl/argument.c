@@ -1,3 +1,7 @@
+/* argument.c - Parsing of option values that are lists or escaped text.
+ *
+ * The take_ functions parse one item at *at and move *at past it.  They return
+ * false if there is no such item; *at is undefined then. */
 #include "client/ctl/argument.h"
 
 #include <ctype.h>
@@ -9,7 +13,7 @@
 #include "common/base/option.h"
 #include "common/base/quote.h"
 
-/* A token id at *at, moved past it. */
+/* strtoull() alone would accept blanks and a sign. */
 static bool take_id(const char **at, uint32_t *id)
 {
     unsigned long long v;
@@ -25,6 +29,7 @@ static bool take_id(const char **at, uint32_t *id)
     return errno == 0 && v <= UINT32_MAX;
 }
 
+/* strtof() alone would accept hexadecimal numbers, inf and nan. */
 static bool take_bias(const char **at, float *bias)
 {
     size_t n = strspn(*at, "+-.0123456789eE");
@@ -32,13 +37,14 @@ static bool take_bias(const char **at, float *bias)
 
     *bias = strtof(*at, &end);
     if (n == 0 || end != *at + n) {
-        return false; /* hex, inf and nan too */
+        return false;
     }
     *at = end;
     return isfinite(*bias);
 }
 
-/* Past a comma between two items; false where neither it nor the end is. */
+/* Moves past a comma between two items.  Returns false unless there is one, or
+ * the end of the text. */
 static bool next_item(const char **at)
 {
     if (**at == ',' && (*at)[1] != '\0') {
@@ -50,10 +56,12 @@ static bool next_item(const char **at)
 
 static enum status too_many(size_t most, struct error *e)
 {
-    return error_set(e, ST_INVALID_ARGUMENT, "more than %zu are given", most);
+    return error_set(e, ST_INVALID_ARGUMENT,
+                     "too many values; the limit is %zu", most);
 }
 
-static enum status numbers(const char *text, const char *wanted, uint32_t *out,
+/* Appends 32-bit numbers; form is the accepted form, for the error. */
+static enum status numbers(const char *text, const char *form, uint32_t *out,
                            size_t most, size_t *n, struct error *e)
 {
     const char *at = text;
@@ -61,8 +69,8 @@ static enum status numbers(const char *text, const char *wanted, uint32_t *out,
 
     do {
         if (!take_id(&at, &v) || !next_item(&at)) {
-            return error_set(e, ST_INVALID_ARGUMENT, "%s: %s is wanted",
-                             quote(text).text, wanted);
+            return error_set(e, ST_INVALID_ARGUMENT, "%s: %s is required",
+                             quote(text).text, form);
         }
         if (*n == most) {
             return too_many(most, e);
@@ -95,7 +103,7 @@ enum status argument_biases(const char *text, uint32_t *tokens, float *biases,
         if (!take_id(&at, &token) || *at++ != '=' || !take_bias(&at, &bias) ||
             !next_item(&at)) {
             return error_set(e, ST_INVALID_ARGUMENT,
-                             "%s: ID=BIAS or ID=BIAS,ID=BIAS,... is wanted",
+                             "%s: ID=BIAS or ID=BIAS,ID=BIAS,... is required",
                              quote(text).text);
         }
         if (*n == most) {
@@ -107,7 +115,7 @@ enum status argument_biases(const char *text, uint32_t *tokens, float *biases,
     return ST_OK;
 }
 
-/* text[0..n) cut off and NUL-terminated; false if it is longer than out. */
+/* Copies text[0..n) to out with a NUL; returns false if out is too small. */
 static bool cut_off(char *out, size_t size, const char *text, size_t n)
 {
     if (n >= size) {
@@ -118,6 +126,7 @@ static bool cut_off(char *out, size_t size, const char *text, size_t n)
     return true;
 }
 
+/* Parses "" (speed 1) or "@SPEED", a finite number above 0. */
 static bool take_speed(const char *text, double *speed)
 {
     char *end;
@@ -132,7 +141,7 @@ static bool take_speed(const char *text, double *speed)
            *end == '\0' && *speed > 0 && isfinite(*speed);
 }
 
-/* NAME=SIZE or NAME=SIZE@SPEED, moved past. */
+/* Parses NAME=SIZE or NAME=SIZE@SPEED. */
 static bool take_worker(const char **at, struct argument_worker *w)
 {
     const char *equals = *at + strcspn(*at, "=,");
@@ -159,14 +168,14 @@ enum status argument_workers(const char *text, struct argument_worker *out,
     do {
         if (!take_worker(&at, &w) || !next_item(&at)) {
             return error_set(e, ST_INVALID_ARGUMENT,
-                             "%s: NAME=SIZE or NAME=SIZE@SPEED,... is wanted, "
-                             "such as w1=24GiB,w2=16GiB@0.5",
+                             "%s: NAME=SIZE or NAME=SIZE@SPEED,... is "
+                             "required, such as w1=24GiB,w2=16GiB@0.5",
                              quote(text).text);
         }
         for (size_t i = 0; i < *n; i++) {
             if (strcmp(out[i].name, w.name) == 0) {
                 return error_set(e, ST_INVALID_ARGUMENT,
-                                 "two workers are called %s",
+                                 "two workers have the name %s",
                                  quote(w.name).text);
             }
         }
@@ -178,6 +187,7 @@ enum status argument_workers(const char *text, struct argument_worker *out,
     return ST_OK;
 }
 
+/* Returns the character that follows a backslash, or 0 if it has no meaning. */
 static char unescaped(char c)
 {
     switch (c) {
@@ -202,8 +212,8 @@ enum status argument_text(const char *text, char *out, size_t *n,
         out[*n] = *at == '\\' ? unescaped(*++at) : *at;
         if (out[(*n)++] == '\0') {
             return error_set(e, ST_INVALID_ARGUMENT,
-                             "%s: after a backslash n, t, r or a backslash is "
-                             "wanted",
+                             "%s: a backslash must be followed by n, t, r or "
+                             "another backslash",
                              quote(text).text);
         }
     }

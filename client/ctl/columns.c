@@ -1,3 +1,4 @@
+/* columns.c - Aligned tables, bars, sizes and times for a terminal. */
 #include "client/ctl/columns.h"
 
 #include <assert.h>
@@ -10,7 +11,9 @@
 
 #include "client/ctl/escape.h"
 
-static void add(struct table *t, const char *text)
+/* Escapes when a cell is added, so that its width is that of the printed
+ * text. */
+static void add(struct columns *t, const char *text)
 {
     size_t n = strlen(text);
     char *cell = malloc(n * ESCAPE_GROWTH + 1);
@@ -25,33 +28,33 @@ static void add(struct table *t, const char *text)
     t->cells[t->n_cells++] = cell;
 }
 
-void table_init(struct table *t, ...)
+void columns_init(struct columns *t, ...)
 {
     va_list ap;
     const char *head;
 
-    *t = (struct table){0};
+    *t = (struct columns){0};
     va_start(ap, t);
     while ((head = va_arg(ap, const char *)) != NULL) {
         add(t, head);
     }
     va_end(ap);
     t->n_columns = t->n_cells;
-    assert(t->n_columns > 0 && t->n_columns <= TABLE_COLUMNS_MAX);
+    assert(t->n_columns > 0 && t->n_columns <= COLUMNS_MAX);
 }
 
-void table_fini(struct table *t)
+void columns_fini(struct columns *t)
 {
     for (size_t i = 0; i < t->n_cells; i++) {
         free(t->cells[i]);
     }
     free(t->cells);
-    *t = (struct table){0};
+    *t = (struct columns){0};
 }
 
-void table_cell(struct table *t, const char *fmt, ...)
+void columns_cell(struct columns *t, const char *fmt, ...)
 {
-    char text[TABLE_CELL_MAX];
+    char text[COLUMNS_CELL_MAX];
     va_list ap;
 
     va_start(ap, fmt);
@@ -60,7 +63,8 @@ void table_cell(struct table *t, const char *fmt, ...)
     add(t, text);
 }
 
-/* Columns on the terminal, not bytes. */
+/* Returns the width on the terminal: a wide character takes two columns, a
+ * combining mark none. */
 static size_t width_of(const char *cell)
 {
     const utf8proc_uint8_t *at = (const utf8proc_uint8_t *)cell;
@@ -75,8 +79,9 @@ static size_t width_of(const char *cell)
     return width;
 }
 
-/* A column of numbers stands at the right, its head too. */
-static bool is_number_column(const struct table *t, size_t column)
+/* Returns whether each cell but the head begins like a number.  Such a column
+ * is right-aligned, with its head. */
+static bool is_number_column(const struct columns *t, size_t column)
 {
     size_t i = t->n_columns + column;
 
@@ -91,6 +96,8 @@ static bool is_number_column(const struct table *t, size_t column)
     return true;
 }
 
+/* Pads by hand, because the width of %*s counts bytes.  The last column is not
+ * padded: no line ends with blanks. */
 static void print_cell(FILE *to, const char *cell, size_t width, bool right,
                        bool last)
 {
@@ -104,10 +111,10 @@ static void print_cell(FILE *to, const char *cell, size_t width, bool right,
     fputs(last ? "\n" : "  ", to);
 }
 
-void table_print(const struct table *t, FILE *to)
+void columns_print(const struct columns *t, FILE *to)
 {
-    size_t widths[TABLE_COLUMNS_MAX] = {0};
-    bool right[TABLE_COLUMNS_MAX];
+    size_t widths[COLUMNS_MAX] = {0};
+    bool right[COLUMNS_MAX];
 
     assert(t->n_cells % t->n_columns == 0);
     for (size_t i = 0; i < t->n_cells; i++) {
@@ -127,6 +134,7 @@ void table_print(const struct table *t, FILE *to)
     }
 }
 
+/* Rounds up, so that a bar is empty only if nothing is used. */
 void bar_write(char *out, unsigned width, uint64_t used, uint64_t total)
 {
     uint64_t marks = 0;
@@ -143,6 +151,7 @@ void bar_write(char *out, unsigned width, uint64_t used, uint64_t total)
     out[width + 2] = '\0';
 }
 
+/* Draws the sum, then turns the marks past the first part into '+'. */
 void bar_parts(char *out, unsigned width, uint64_t first, uint64_t second,
                uint64_t total)
 {

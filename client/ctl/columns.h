@@ -1,16 +1,18 @@
-/* columns.h - rows and columns, aligned for people.
+/* columns.h - Aligned tables for a terminal.
  *
- * A column is as wide as its widest cell; what begins with a digit stands at
- * the right.  Cells are escaped (client/ctl/escape.h): names come from peers.
+ * A column is as wide as its widest cell.  It is right-aligned if each of its
+ * cells begins with a digit or a minus sign.  Cells are escaped
+ * (client/ctl/escape.h), because names come from peers.
  *
- *     struct table t;
- *     table_init(&t, "worker", "sequences", NULL);
- *     table_cell(&t, "%s", name);
- *     table_cell(&t, "%u", n);
- *     table_print(&t, stdout);
- *     table_fini(&t);
+ *     struct columns t;
+ *     columns_init(&t, "worker", "sequences", NULL);
+ *     columns_cell(&t, "%s", name);
+ *     columns_cell(&t, "%u", n);
+ *     columns_print(&t, stdout);
+ *     columns_fini(&t);
  *
- * Threading: none.  Memory: grows with its cells, on the heap. */
+ * Threading: none.  Memory: the cells, on the heap; aborts without memory.
+ * Limits: COLUMNS_MAX columns, COLUMNS_CELL_MAX bytes a cell. */
 #ifndef CLIENT_CTL_COLUMNS_H
 #define CLIENT_CTL_COLUMNS_H
 
@@ -18,37 +20,40 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#define TABLE_COLUMNS_MAX 16
-#define TABLE_CELL_MAX    4096
+#define COLUMNS_MAX      16
+#define COLUMNS_CELL_MAX 4096
 
-struct table {
-    char **cells; /* [n_cells], the heads first, row by row */
+struct columns {
+    char **cells; /* [n_cells] row by row; the first row is the heads */
     size_t n_cells, capacity, n_columns;
 };
 
-/* The column heads, up to NULL. */
-void table_init(struct table *t, ...) __attribute__((sentinel));
-void table_fini(struct table *t);
+/* Starts a table with these column heads; the last argument is NULL. */
+void columns_init(struct columns *t, ...) __attribute__((sentinel));
+void columns_fini(struct columns *t);
 
-/* The next cell, from left to right; a row ends with its last column. */
-void table_cell(struct table *t, const char *fmt, ...)
+/* Adds the next cell, left to right; the last column ends the row.  A longer
+ * text is cut at COLUMNS_CELL_MAX - 1 bytes. */
+void columns_cell(struct columns *t, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
-void table_print(const struct table *t, FILE *to);
+/* Prints heads and rows.  Every row must be complete. */
+void columns_print(const struct columns *t, FILE *to);
 
-/* How full something is: "[######....]", width characters between brackets.
- * Part of a mark counts as a whole one; out is [width + 3]. */
+/* Writes a bar of the share used / total: "[######....]", with width
+ * characters between the brackets.  A part of a mark is rounded up to a whole
+ * one.  out has width + 3 bytes. */
 void bar_write(char *out, unsigned width, uint64_t used, uint64_t total);
 
-/* The same of two kinds, the second as '+': "[####++....]". */
+/* Writes a bar of two shares, the second drawn with '+': "[####++....]". */
 void bar_parts(char *out, unsigned width, uint64_t first, uint64_t second,
                uint64_t total);
 
-/* "1.5 GiB", "812 B"; out is [BYTES_TEXT]. */
+/* Writes a size with its unit: "1.5 GiB", "812 B". */
 #define BYTES_TEXT 16
 void bytes_write(char out[BYTES_TEXT], uint64_t bytes);
 
-/* "3.21 s", "12.3 ms", "85 us"; out is [MICROS_TEXT]. */
+/* Writes a time with its unit: "3.21 s", "12.3 ms", "85 us". */
 #define MICROS_TEXT 24
 void micros_write(char out[MICROS_TEXT], uint64_t us);
 

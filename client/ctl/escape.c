@@ -1,3 +1,4 @@
+/* escape.c - Escaping of text from a model or a peer for a terminal. */
 #include "client/ctl/escape.h"
 
 #include <stdbool.h>
@@ -6,7 +7,8 @@
 
 #include <utf8proc.h>
 
-/* What turns the reading direction can make one text look like another. */
+/* Marks that change the reading direction are escaped, because they can make
+ * one text look like another ("Trojan Source", CVE-2021-42574). */
 static bool turns_direction(int32_t c)
 {
     return (c >= 0x202a && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069) ||
@@ -19,9 +21,11 @@ static bool is_plain(int32_t c, bool keep_lines)
         return keep_lines;
     }
     return c >= 0x20 && !(c >= 0x7f && c <= 0x9f) && !turns_direction(c) &&
-           c != 0x2028 && c != 0x2029;
+           c != 0x2028 && c != 0x2029; /* line and paragraph separators */
 }
 
+/* Writes the escape of c: \n, \x1b or \u202e.  Characters past U+FFFF are
+ * plain, so ESCAPE_GROWTH bytes suffice. */
 static size_t show(char *out, int32_t c)
 {
     static const char named[] = {['\n'] = 'n', ['\t'] = 't', ['\r'] = 'r'};
@@ -39,7 +43,9 @@ static size_t show(char *out, int32_t c)
     return (size_t)n;
 }
 
-/* One character of text[0..n) to out: bytes read, *put bytes written. */
+/* Writes the first character of text[0..n) to out, plain or escaped.  Returns
+ * the bytes read; *put receives the bytes written.  A byte that is not UTF-8
+ * is a step of its own, so the next character is found again. */
 static size_t step(const char *text, size_t n, bool keep_lines, char *out,
                    size_t *put)
 {

@@ -1,9 +1,12 @@
-/* escape.h - text of a model or a peer, made fit for a terminal.
+/* escape.h - Escaping of text from a model or a peer for a terminal.
  *
- * A terminal obeys what it is sent: ESC sequences move the cursor, set the
- * title, even paste.  So everything that is not plain text is shown, not
- * sent: C0 (but newline and tab), DEL, C1, the marks that turn the reading
- * direction, and bytes that are no UTF-8, as \x1b, \u202e.
+ * A terminal executes control sequences in its input: they move the cursor,
+ * set the title or even paste.  Characters that are not plain text are
+ * therefore replaced by an escape such as \x1b or \u202e:
+ *
+ *   - C0 except newline and tab, DEL, C1;
+ *   - marks that change the reading direction, line and paragraph separators;
+ *   - bytes that are not UTF-8.
  *
  * Threading: no state.  Memory: the caller's. */
 #ifndef CLIENT_CTL_ESCAPE_H
@@ -12,16 +15,18 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-#define ESCAPE_GROWTH 6 /* bytes out for a byte in, at most */
+#define ESCAPE_GROWTH 6 /* output bytes per input byte, at most */
 
-/* Write n bytes of text to out, [n * ESCAPE_GROWTH] at least; the number of
- * bytes written.  Whole characters: a text is not cut inside one. */
+/* Writes text[0..n) to out, which has n * ESCAPE_GROWTH bytes or more, and
+ * keeps newline and tab.  Returns the number of bytes written; no NUL is
+ * added.  The bytes of an incomplete character are escaped. */
 size_t escape_text(const char *text, size_t n, char *out);
 
-/* The same, newline and tab shown too: it stays on its line. */
+/* Writes like escape_text(), and escapes newline and tab too, so that the
+ * result is one line. */
 size_t escape_line(const char *text, size_t n, char *out);
 
-/* To a stream.  keep_lines false shows newline and tab too. */
+/* Prints text[0..n) to a stream; keep_lines keeps newline and tab. */
 void escape_print(FILE *to, const char *text, size_t n, bool keep_lines);
 
 #endif

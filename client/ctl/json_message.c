@@ -1,3 +1,5 @@
+/* json_message.c - Conversion of protobuf messages to JSON, driven by their
+ * descriptors. */
 #include "client/ctl/json_message.h"
 
 #include <assert.h>
@@ -18,6 +20,7 @@ json_t *json_number(double v)
     return isfinite(v) ? json_real(v) : json_null();
 }
 
+/* json_stringn() rejects text that is not UTF-8; only then it is escaped. */
 json_t *json_text(const char *text, size_t n)
 {
     json_t *j = json_stringn(text, n);
@@ -52,7 +55,8 @@ static json_t *json_id64(uint64_t v)
     return json_string(text);
 }
 
-/* FINISH_STOP is "stop". */
+/* Converts FINISH_STOP to "stop".  A value that this schema does not have
+ * stays a number. */
 static json_t *json_enum(const ProtobufCEnumDescriptor *type, int v)
 {
     const ProtobufCEnumValue *value =
@@ -97,6 +101,8 @@ static json_t *json_value(const ProtobufCFieldDescriptor *f, const void *at)
     }
 }
 
+/* memcpy() reads the fields of any message type without breaking the aliasing
+ * rules. */
 static json_t *json_repeated(const ProtobufCFieldDescriptor *f,
                              const uint8_t *message)
 {
@@ -112,7 +118,8 @@ static json_t *json_repeated(const ProtobufCFieldDescriptor *f,
     return list;
 }
 
-/* Sub-messages have no has_ flag: absent is NULL. */
+/* Returns whether a field is set or has a default.  protobuf-c has no has_ flag
+ * for messages: an absent one is NULL. */
 static bool is_present(const ProtobufCFieldDescriptor *f,
                        const uint8_t *message)
 {

@@ -1,25 +1,31 @@
-/* json_message.h - a protobuf message as JSON.
+/* json_message.h - Conversion of protobuf messages to JSON.
  *
- * The fields are the schema's (proto/), by its names, so that the schema is
- * the documentation of what --json prints.  Counts are numbers; ids that use
- * all 64 bits (fixed64: session, seed) are decimal strings, since a JSON
- * number is a double in most readers; request_id is 32 hex digits; an enum
- * is its word in lower case ("decode"); other bytes are text.  An optional
- * field that is absent and has no default is left out.
+ * JSON fields have the names of the schema (proto/), so the schema documents
+ * the output of --json:
  *
- * Threading: none.  Memory: the result is the caller's, json_decref(). */
+ *   - counts are numbers;
+ *   - 64-bit ids (fixed64: session, seed) are decimal strings, because most
+ *     JSON readers store numbers as doubles;
+ *   - request_id is 32 hex digits, other bytes are text;
+ *   - an enum value is its word in lower case ("decode");
+ *   - an optional field that is absent and has no default is left out.
+ *
+ * Threading: none.  Memory: the caller owns the result and calls
+ * json_decref().  Aborts without memory for a text. */
 #ifndef CLIENT_CTL_JSON_MESSAGE_H
 #define CLIENT_CTL_JSON_MESSAGE_H
 
 #include <jansson.h>
 #include <protobuf-c/protobuf-c.h>
 
+/* Converts a message of the schema. */
 json_t *json_message(const ProtobufCMessage *m);
 
-/* null where v is no finite number, which JSON has none of. */
+/* Converts a number; returns null if v is not finite, because JSON has no
+ * infinity and no NaN. */
 json_t *json_number(double v);
 
-/* Text that may be no UTF-8: those bytes are shown as \xNN. */
+/* Converts text[0..n); bytes that are not UTF-8 become \xNN. */
 json_t *json_text(const char *text, size_t n);
 
 #endif

@@ -1,3 +1,8 @@
+/* overview.c - Tables of models, replicas and stages for sluicectl status.
+ *
+ * Workers are listed in any order.  Each entry notes the index of the first
+ * entry of its model and of its replica; sorting by these two indices groups
+ * models and replicas without losing the order in which they appeared. */
 #include "client/ctl/overview.h"
 
 #include <assert.h>
@@ -11,19 +16,21 @@
 
 #define BAR 10
 
+/* A worker belongs to a replica, waits for other layers, or has none yet and
+ * offers itself.  Rows of a model are printed in this order. */
 enum place { REPLICA, WAITS, OFFERS };
 
 struct entry {
     char *name, *model, *state;
-    char *replica; /* its state; where the router does not say, the worker's */
+    char *replica; /* state of the replica, else the worker's state */
     enum place place;
-    uint32_t model_order, replica_order; /* index of the first of it */
+    uint32_t model_order, replica_order; /* index of the first such entry */
     uint32_t stage, n_stages;
-    uint64_t assembly; /* 0: of one stage */
+    uint64_t assembly; /* 0: a replica of one stage */
     uint64_t replica_ms;
     uint32_t begin, end, n_layers;
     uint32_t n_sequences, step_us;
-    uint64_t budget_bytes, speed; /* of an offer */
+    uint64_t budget_bytes, speed; /* offers only; speed 0: loads its layers */
     Sluice__V1__ClassLedger blocks, slots;
 };
 
@@ -69,7 +76,8 @@ void overview_free(struct overview **o)
     free(gone);
 }
 
-/* Where the model, and the replica, of the newest entry first came. */
+/* Finds the first entry of the newest entry's model, and of its replica.  A
+ * replica of one stage has no assembly and is its own first entry. */
 static void find_orders(struct overview *o)
 {
     struct entry *e = &o->entries[o->n];
@@ -90,7 +98,7 @@ static bool is_part(const Sluice__V1__WorkerRow *w)
     return w->layer_begin != 0 || w->layer_end != w->n_layers;
 }
 
-/* Takes e. */
+/* Appends e and takes its strings. */
 static void add(struct overview *o, const struct entry *e)
 {
     if (o->n == o->capacity) {
@@ -162,6 +170,8 @@ static int by_place(const void *x, const void *y)
     return d != 0 ? d : by_number(a->stage, b->stage);
 }
 
+/* Sorts before output.  qsort() is not stable, but the indices make every key
+ * unique except among waiting workers and offers. */
 static void sort(struct overview *o)
 {
     if (!o->sorted && o->n > 0) {
@@ -170,7 +180,8 @@ static void sort(struct overview *o)
     o->sorted = true;
 }
 
-/* How many entries from `first` on are of its model; of its replica. */
+/* Return the number of entries from `first` on that have its model, or belong
+ * to its replica. */
 static uint32_t of_model(const struct overview *o, uint32_t first)
 {
     uint32_t n = 1;
@@ -194,7 +205,7 @@ static uint32_t of_replica(const struct overview *o, uint32_t first)
     return n;
 }
 
-/* Of the steps of all stages; 0 where none is known. */
+/* Returns the stage's share of the replica's step time; 0 before any step. */
 static double step_share(const struct entry *e, const struct entry *first,
                          uint32_t n)
 {
@@ -206,82 +217,84 @@ static double step_share(const struct entry *e, const struct entry *first,
     return sum > 0 ? (double)e->step_us / (double)sum : 0;
 }
 
-/* ---- for people ---- */
+/* ---- tables ---- */
 
-static void cell_class(struct table *t, const Sluice__V1__ClassLedger *l)
+static void cell_class(struct columns *t, const Sluice__V1__ClassLedger *l)
 {
     char bar[BAR + 3];
 
     if (l->total == 0) {
-        table_cell(t, "none");
+        columns_cell(t, "none");
         return;
     }
     bar_parts(bar, BAR, l->held, l->granted, l->total);
-    table_cell(t, "%s %u + %u of %u", bar, l->held, l->granted, l->total);
+    columns_cell(t, "%s %u + %u of %u", bar, l->held, l->granted, l->total);
 }
 
-static void cell_replica(struct table *t, const struct entry *e, bool first)
+/* The first stage of a replica has its state, and the first digits of its
+ * assembly, which the logs use; further stages have an empty cell. */
+static void cell_replica(struct columns *t, const struct entry *e, bool first)
 {
     if (e->place == WAITS) {
-        table_cell(t, "waits for other layers");
+        columns_cell(t, "waits for other layers");
     } else if (e->place == OFFERS) {
-        table_cell(t, e->speed > 0 ? "offers itself" : "loads its layers");
+        columns_cell(t, e->speed > 0 ? "offers itself" : "loads its layers");
     } else if (!first) {
-        table_cell(t, " ");
+        columns_cell(t, " ");
     } else if (e->assembly != 0) {
-        table_cell(t, "%s %08" PRIx32, e->replica,
-                   (uint32_t)(e->assembly >> 32));
+        columns_cell(t, "%s %08" PRIx32, e->replica,
+                     (uint32_t)(e->assembly >> 32));
     } else {
-        table_cell(t, "%s", e->state);
+        columns_cell(t, "%s", e->state);
     }
 }
 
-static void cell_stage(struct table *t, const struct entry *e)
+static void cell_stage(struct columns *t, const struct entry *e)
 {
     if (e->place == REPLICA) {
-        table_cell(t, "%u of %u", e->stage, e->n_stages);
+        columns_cell(t, "%u of %u", e->stage, e->n_stages);
     } else if (e->place == OFFERS && e->n_stages > 0) {
-        table_cell(t, "1 of %u", e->n_stages);
+        columns_cell(t, "1 of %u", e->n_stages);
     } else {
-        table_cell(t, "-");
+        columns_cell(t, "-");
     }
 }
 
-static void cell_layers(struct table *t, const struct entry *e)
+static void cell_layers(struct columns *t, const struct entry *e)
 {
     if (e->end == 0) {
-        table_cell(t, "-");
+        columns_cell(t, "-");
     } else if (e->place == OFFERS) {
-        table_cell(t, "%u-%u", e->begin, e->end);
+        columns_cell(t, "%u-%u", e->begin, e->end);
     } else {
-        table_cell(t, "%u-%u of %u", e->begin, e->end, e->n_layers);
+        columns_cell(t, "%u-%u of %u", e->begin, e->end, e->n_layers);
     }
 }
 
-static void cell_step(struct table *t, const struct entry *e,
+static void cell_step(struct columns *t, const struct entry *e,
                       const struct entry *first, uint32_t n)
 {
     if (e->step_us == 0) {
-        table_cell(t, "-");
+        columns_cell(t, "-");
     } else if (n > 1) {
-        table_cell(t, "%.1f ms, %.0f %%", e->step_us / 1e3,
-                   100 * step_share(e, first, n));
+        columns_cell(t, "%.1f ms, %.0f %%", e->step_us / 1e3,
+                     100 * step_share(e, first, n));
     } else {
-        table_cell(t, "%.1f ms", e->step_us / 1e3);
+        columns_cell(t, "%.1f ms", e->step_us / 1e3);
     }
 }
 
-static void print_rows(struct table *t, const struct entry *first, uint32_t n)
+static void print_rows(struct columns *t, const struct entry *first, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
         const struct entry *e = &first[i];
 
         cell_replica(t, e, i == 0);
         cell_stage(t, e);
-        table_cell(t, "%s", e->name);
+        columns_cell(t, "%s", e->name);
         cell_layers(t, e);
-        table_cell(t, "%s", e->state);
-        table_cell(t, "%u", e->n_sequences);
+        columns_cell(t, "%s", e->state);
+        columns_cell(t, "%u", e->n_sequences);
         cell_class(t, &e->blocks);
         cell_class(t, &e->slots);
         cell_step(t, e, first, n);
@@ -291,17 +304,18 @@ static void print_rows(struct table *t, const struct entry *first, uint32_t n)
 static void print_model(const struct overview *o, uint32_t first, uint32_t n,
                         FILE *to)
 {
-    struct table t;
+    struct columns t;
 
-    table_init(&t, "REPLICA", "STAGE", "WORKER", "LAYERS", "STATE", "SEQUENCES",
-               "BLOCKS held + granted", "SLOTS held + granted", "STEP", NULL);
+    columns_init(&t, "REPLICA", "STAGE", "WORKER", "LAYERS", "STATE",
+                 "SEQUENCES", "BLOCKS held + granted", "SLOTS held + granted",
+                 "STEP", NULL);
     for (uint32_t i = first, k; i < first + n; i += k) {
         k = of_replica(o, i);
         print_rows(&t, &o->entries[i], k);
     }
     fprintf(to, "\n%s\n", o->entries[first].model);
-    table_print(&t, to);
-    table_fini(&t);
+    columns_print(&t, to);
+    columns_fini(&t);
 }
 
 void overview_print(struct overview *o, FILE *to)
@@ -313,7 +327,7 @@ void overview_print(struct overview *o, FILE *to)
     }
 }
 
-/* ---- for programs ---- */
+/* ---- JSON ---- */
 
 static void set_text(json_t *j, const char *name, const char *text)
 {

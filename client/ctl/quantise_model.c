@@ -1,3 +1,8 @@
+/* quantise_model.c - Quantisation of a model directory into a new directory.
+ *
+ * A safetensors file begins with a header that has the offsets of all tensors.
+ * Shapes determine the quantised sizes, so each header is written first, and
+ * the tensors follow in one pass. */
 #include "client/ctl/quantise_model.h"
 
 #include <errno.h>
@@ -13,7 +18,7 @@
 #include "common/model/layout.h"
 #include "common/model/quantise.h"
 
-#define STEP 1048576 /* bytes of a tensor that are read at a time */
+#define STEP 1048576 /* bytes of a tensor copied at a time */
 
 struct work {
     const char *in, *out;
@@ -22,20 +27,20 @@ struct work {
     struct model_config config;
     struct checkpoint *files;
     int *fds;
-    bool *matrix; /* [files->n_tensors] to be quantised */
+    bool *matrix; /* [files->n_tensors] the tensor is to be quantised */
     uint64_t done, total;
     struct error *error;
 };
 
-/* ---- which ---- */
+/* ---- choice of the matrices ---- */
 
 static enum status no_memory(struct work *w)
 {
-    return error_set(w->error, ST_RESOURCE_EXHAUSTED,
-                     "no memory to quantise with");
+    return error_set(w->error, ST_RESOURCE_EXHAUSTED, "out of memory");
 }
 
-/* What a load would not widen is a matrix. */
+/* Chooses the tensors to quantise.  A load widens vectors to float32 and keeps
+ * matrices as stored, so a tensor that it does not widen is a matrix. */
 static enum status choose(struct work *w)
 {
     struct layout l;
@@ -56,6 +61,8 @@ static enum status choose(struct work *w)
     return st;
 }
 
+/* Maps a tensor of a file's header to the checkpoint's list.  The search is
+ * linear: it runs a few times per tensor, and each tensor is read from disk. */
 static bool is_matrix(const struct work *w, const struct safetensors_tensor *t)
 {
     for (uint32_t i = 0; i < w->files->n_tensors; i++) {
@@ -63,7 +70,7 @@ static bool is_matrix(const struct work *w, const struct safetensors_tensor *t)
             return w->matrix[i];
         }
     }
-    return false; /* set aside */
+    return false; /* a tensor that the model does not use */
 }
 
 /* ---- a file's header ---- */
@@ -84,7 +91,7 @@ static void add_entry(json_t *header, const char *name, const char *dtype,
     *at += bytes;
 }
 
-/* X.scales or X.biases of X.weight, in a buffer of the caller's. */
+/* Writes X.scales or X.biases for X.weight to the caller's buffer. */
 static const char *renamed(char *to, size_t room, const char *name,
                            const char *end)
 {
@@ -101,7 +108,7 @@ static enum dtype dtype_of(const struct safetensors_tensor *t)
                                           : DTYPE_F16;
 }
 
-/* As the tensor is going to be; its pointers are the caller's to set. */
+/* Returns the shape of the quantised tensor, without pointers to data. */
 static struct tensor shape_of(const struct work *w,
                               const struct safetensors_tensor *t)
 {
@@ -130,6 +137,8 @@ static void add_quantised(const struct work *w, json_t *header,
     }
 }
 
+/* Adds a tensor to the header of the new file at offset *at, which moves past
+ * it, and counts it. */
 static void add_tensor(const struct work *w, json_t *header,
                        const struct safetensors_tensor *t, uint64_t *at)
 {
@@ -147,7 +156,8 @@ static void add_tensor(const struct work *w, json_t *header,
     w->report->bytes_out += *at - before;
 }
 
-/* Length, JSON, and blanks to a multiple of eight. */
+/* Writes the header: its length in 8 bytes little-endian, the JSON, and blanks
+ * up to a multiple of eight, so that the tensors are aligned. */
 static bool write_header(const json_t *header, FILE *to)
 {
     char *text = json_dumps(header, JSON_COMPACT);
@@ -167,7 +177,7 @@ static bool write_header(const json_t *header, FILE *to)
 
 /* ---- a tensor's data ---- */
 
-static void tell(struct work *w, uint64_t bytes)
+static void report_progress(struct work *w, uint64_t bytes)
 {
     w->done += bytes;
     if (w->options->progress != NULL) {
@@ -177,7 +187,8 @@ static void tell(struct work *w, uint64_t bytes)
 
 static enum status cannot_write(struct work *w)
 {
-    return error_set(w->error, ST_UNAVAILABLE, "write: %s", strerror(errno));
+    return error_set(w->error, ST_UNAVAILABLE, "cannot write: %s",
+                     strerror(errno));
 }
 
 static enum status copy_tensor(struct work *w, int fd, uint64_t from,
@@ -193,7 +204,7 @@ static enum status copy_tensor(struct work *w, int fd, uint64_t from,
         if (st == ST_OK && fwrite(part, 1, n, to) != n) {
             st = cannot_write(w);
         }
-        tell(w, n);
+        report_progress(w, n);
     }
     free(part);
     return st;
@@ -214,12 +225,13 @@ static void widen(float *out, const char *in, enum dtype t, size_t n)
     }
 }
 
-/* A row as stored, as float32, as words. */
+/* Buffers: one row as stored, as float32 and as words; and the scales and
+ * biases of all rows, because the file has them after the words. */
 struct row {
     char *stored;
     float *wide;
     uint8_t *words;
-    char *scales, *biases; /* of all rows */
+    char *scales, *biases;
 };
 
 static bool row_new(struct row *r, const struct tensor *s)
@@ -266,12 +278,12 @@ static enum status quantise_rows(struct work *w, int fd, uint64_t from,
         widen(r->wide, r->stored, s->dtype, s->cols);
         if (!quantise(&out, r->wide, s->cols)) {
             return error_set(w->error, ST_INVALID_ARGUMENT,
-                             "a value of row %u is not finite", i);
+                             "row %u has a value that is not finite", i);
         }
         if (fwrite(r->words, 1, words, to) != words) {
             return cannot_write(w);
         }
-        tell(w, stored);
+        report_progress(w, stored);
     }
     return ST_OK;
 }
@@ -316,6 +328,8 @@ static enum status write_tensors(struct work *w, uint32_t file, FILE *to)
     return st;
 }
 
+/* Creates a file of the new directory.  "x": never overwrites, even if another
+ * process wrote into the directory meanwhile. */
 static FILE *create(struct work *w, const char *name, enum status *st)
 {
     char path[PATH_MAX];
@@ -329,12 +343,14 @@ static FILE *create(struct work *w, const char *name, enum status *st)
     return f;
 }
 
+/* Closes a file.  A full disk may show only now, when buffers are flushed. */
 static enum status finish(struct work *w, FILE *f, enum status st)
 {
     return fclose(f) != 0 && st == ST_OK ? cannot_write(w) : st;
 }
 
-/* The file, and where its tensors are now, to the index. */
+/* Writes a weight file, and adds its tensors, with the new scales and biases,
+ * to the index. */
 static enum status write_file(struct work *w, uint32_t file, json_t *index)
 {
     const struct checkpoint_file *f = &w->files->files[file];
@@ -396,6 +412,8 @@ static enum status write_weights(struct work *w)
     return st;
 }
 
+/* Writes config.json with the field `quantization` of the MLX format, whose
+ * mode "affine" is the one that sluice reads. */
 static enum status write_config(struct work *w)
 {
     char *text;
@@ -422,8 +440,8 @@ static enum status write_config(struct work *w)
     return st;
 }
 
-/* What may lie beside the weights for text; others say nothing of this model,
- * or say it of the one that is not quantised. */
+/* Optional files that apply to the quantised model too: tokenizer, template,
+ * licence.  Any other file is irrelevant, or describes the original weights. */
 static const char *const others[] = {
     "generation_config.json",
     "tokenizer.json",
@@ -477,11 +495,13 @@ static enum status make_directory(struct work *w)
     }
     return error_set(w->error,
                      errno == EEXIST ? ST_ALREADY_EXISTS : ST_UNAVAILABLE,
-                     errno == EEXIST ? "%s is there already: name a new one"
-                                     : "%s cannot be made",
+                     errno == EEXIST ? "%s exists; name a new directory"
+                                     : "cannot create directory %s",
                      quote(w->out).text);
 }
 
+/* Writes config.json last: without it the directory is no model, so a run that
+ * fails or is interrupted leaves nothing that a worker would load. */
 static enum status write_all(struct work *w)
 {
     enum status st = make_directory(w);
@@ -500,7 +520,7 @@ static enum status write_all(struct work *w)
         st = write_config(w);
     }
     return st == ST_OK ? st
-                       : error_wrap(w->error, "%s is not whole, remove it",
+                       : error_wrap(w->error, "%s is incomplete; remove it",
                                     quote(w->out).text);
 }
 
@@ -510,7 +530,7 @@ static enum status open_all(struct work *w)
 
     if (st == ST_OK && w->config.quant.bits > 0) {
         st = error_set(w->error, ST_FAILED_PRECONDITION,
-                       "it is quantised already, at %u bits",
+                       "the model is already quantised, at %u bits",
                        w->config.quant.bits);
     }
     if (st == ST_OK) {

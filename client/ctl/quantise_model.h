@@ -1,17 +1,24 @@
-/* quantise_model.h - a model directory, quantised into another one.
+/* quantise_model.h - Quantisation of a model directory into a new directory.
  *
- * Every matrix that sluice multiplies with or looks up in, and whose columns
- * are whole groups, becomes U32 words, scales and biases (common/model/
- * layout.h, quantise.h), the latter in the matrix's own dtype; all other
- * tensors are copied.  Files keep their names and their tensors' order;
- * config.json gets `quantization` and is written last, so that what was
- * broken off is no model.  Tokenizer, template and generation_config.json are
- * copied.
+ * A matrix is quantised if sluice multiplies with it or looks up rows in it,
+ * and if its number of columns is a multiple of the group size.  It becomes
+ * U32 words, scales and biases (common/model/layout.h, quantise.h); scales and
+ * biases have the matrix's dtype.  All other tensors are copied.
  *
- * Threading: none.  Memory: a matrix's scales and biases, some MiB beside.
- * Errors: as config_load() and layout_make(); ST_FAILED_PRECONDITION: it is
- * quantised already; ST_ALREADY_EXISTS: there is an `out`; ST_INVALID_ARGUMENT:
- * a weight is not finite; ST_UNAVAILABLE: a file cannot be written. */
+ * Files keep their names and the order of their tensors.  Tokenizer, chat
+ * template and generation_config.json are copied.  config.json gets the field
+ * `quantization` and is written last, so an interrupted run leaves a directory
+ * that no worker loads.
+ *
+ * Threading: none.  Memory: the scales and biases of one matrix, and some MiB.
+ *
+ * Errors: those of config_load() and layout_make(), and
+ *
+ *   ST_FAILED_PRECONDITION   the model is already quantised
+ *   ST_ALREADY_EXISTS        `out` exists
+ *   ST_INVALID_ARGUMENT      a weight is not finite
+ *   ST_UNAVAILABLE           a file or the directory cannot be written
+ *   ST_RESOURCE_EXHAUSTED    out of memory */
 #ifndef CLIENT_CTL_QUANTISE_MODEL_H
 #define CLIENT_CTL_QUANTISE_MODEL_H
 
@@ -22,16 +29,17 @@
 struct quantise_options {
     uint32_t bits;  /* 4 or 8 */
     uint32_t group; /* 32, 64 or 128 */
-    /* Now and then, or NULL: bytes read of all. */
+    /* Called after each part, or NULL: bytes of tensors read so far. */
     void (*progress)(void *ctx, uint64_t done, uint64_t total);
     void *ctx;
 };
 
 struct quantise_report {
     uint32_t n_quantised, n_copied; /* tensors */
-    uint64_t bytes_in, bytes_out;   /* of all of them */
+    uint64_t bytes_in, bytes_out;   /* sums over all tensors */
 };
 
+/* Quantises the model in `in` into the new directory `out`, and fills *r. */
 MUST_CHECK enum status quantise_model(struct quantise_report *r, const char *in,
                                       const char *out,
                                       const struct quantise_options *o,

@@ -1,4 +1,4 @@
-/* sluicectl - talk to a sluice router from the shell: main, verbs, help. */
+/* sluicectl - Command line client of a router: main(), verbs, help. */
 #include "client/ctl/sluicectl.h"
 
 #include <signal.h>
@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "client/ctl/argument.h"
-#include "client/lib/resumable.h"
 #include "common/base/failpoint.h"
 #include "common/base/std_fds.h"
 #include "common/sampling/sampling.h"
@@ -28,6 +27,7 @@ static const struct option_row plan_rows[] = {CTL_PLAN(OPTION_ROW)};
 static const struct option_row quantise_rows[] = {CTL_QUANTISE(OPTION_ROW)};
 static const struct option_row no_rows[1];
 
+/* Rows of all verbs.  detokenize has only rows of tokenize. */
 #define ROWS_MAX                                               \
     (OPTION_COUNT(common_rows) + OPTION_COUNT(generate_rows) + \
      OPTION_COUNT(tokenize_rows) + OPTION_COUNT(drain_rows) +  \
@@ -38,126 +38,136 @@ struct verb {
     ctl_verb_fn *run;
     const struct option_row *rows;
     size_t n_rows;
-    const char *more; /* examples and notes */
+    const char *more; /* notes and examples, for --help VERB */
 };
 
 #define ROWS(rows) rows, OPTION_COUNT(rows)
 #define NO_ROWS    no_rows, 0
 
 static const struct verb verbs[] = {
-    {"generate", "[PROMPT]", "complete a prompt, printed as it comes",
+    {"generate", "[PROMPT]", "complete a prompt and stream the text",
      ctl_generate, ROWS(generate_rows),
-     "The prompt is the words given, else standard input.  Ctrl-C cancels\n"
-     "and prints what was given back.  Of several choices (--n) the first is\n"
-     "printed as it comes, the others after it, each under a line that names\n"
-     "it.  With --json: one object a line, as the chunks come, each with its\n"
-     "choice; the last has the figures (docs/operating.md).\n\n"
+     "The prompt is the operands joined by blanks, or standard input without\n"
+     "operands.  Ctrl-C cancels the request and prints a receipt: the blocks\n"
+     "and slots that were released.\n\n"
+     "With --n, the first choice is printed as it arrives, the others after\n"
+     "it, each under a line such as \"== choice 1 ==\".\n\n"
+     "With --json, each chunk is one object on one line, and the last line\n"
+     "has the figures (docs/operating.md).\n\n"
      "  sluicectl generate \"Once upon a time\" --max-tokens 64 --figures\n"
      "  sluicectl generate --temperature 0 --seed 7 < prompt.txt\n"
      "  sluicectl generate --n 3 --stop '\\n' --stop 'The end' \"A riddle:\"\n"
      "  sluicectl generate --temperature 0 --top-logprobs 3 \"One day\"\n"
      "  sluicectl generate --logit-bias 585=-100 --ids 451 362 585\n"},
-    {"status", "", "the router at a glance", ctl_status, NO_ROWS,
-     "Below the figures, for each model: its replicas, stage by stage, with\n"
-     "what each holds (#), what it has promised (+), and the time of its last\n"
-     "step as a share of its replica's.\n\n"
+    {"status", "", "show the router's counters, replicas and memory",
+     ctl_status, NO_ROWS,
+     "A table for each model lists the stages of its replicas.  A bar shows\n"
+     "blocks or slots that are held (#) and granted (+).  STEP is the time of\n"
+     "the stage's last step, and its share of the replica's step time.\n\n"
      "  sluicectl status\n  sluicectl status --json\n"},
-    {"metrics", "", "the router's counters, as Prometheus reads them",
-     ctl_metrics, NO_ROWS,
-     "Every row of sluice-router --list-metrics.  With --json: one object "
-     "with\n"
-     "each value by its name.\n\n"
+    {"metrics", "", "print the router's counters for Prometheus", ctl_metrics,
+     NO_ROWS,
+     "Prints every row of sluice-router --list-metrics in the text exposition\n"
+     "format.  With --json, prints one object with each value by name.\n\n"
      "  sluicectl metrics\n  sluicectl metrics --json\n"},
-    {"workers", "", "the workers and their pools", ctl_workers, NO_ROWS,
-     "BLOCKS and SLOTS: held by or promised to sequences, of all.\n\n"
+    {"workers", "", "list the workers and their pools", ctl_workers, NO_ROWS,
+     "BLOCKS and SLOTS are held by sequences or granted to them, of the\n"
+     "total.  SILENT is the time since the worker's last report.\n\n"
      "  sluicectl workers\n"},
-    {"sequences", "", "the generations that wait or run", ctl_sequences,
+    {"sequences", "", "list the choices that wait or run", ctl_sequences,
      NO_ROWS, "  sluicectl sequences\n"},
-    {"cancel", "ID", "cancel a generation; prints what was given back",
-     ctl_cancel, NO_ROWS,
-     "ID is all its choices, ID/CHOICE one of them.  The first digits of the\n"
-     "id do where they name one generation.\n\n"
+    {"cancel", "ID", "cancel a request and print its receipt", ctl_cancel,
+     NO_ROWS,
+     "ID cancels all choices of a request, ID/CHOICE one of them.  The first\n"
+     "digits of an id suffice if no other request has them.  The receipt "
+     "lists\n"
+     "the blocks and slots that were released.\n\n"
      "  sluicectl cancel 3f9a\n  sluicectl cancel 3f9a/2\n"},
-    {"remove", "ID", "remove a generation, a kept one too", ctl_remove, NO_ROWS,
-     "ID is all its choices, ID/CHOICE one of them.\n\n"
+    {"remove", "ID", "remove a request, running or kept (--keep-ms)",
+     ctl_remove, NO_ROWS,
+     "ID removes all choices of a request, ID/CHOICE one of them.  The first\n"
+     "digits of an id suffice if no other request has them.\n\n"
      "  sluicectl remove 3f9a\n  sluicectl remove 3f9a/2\n"},
-    {"drain", "WORKER", "give a worker nothing more, and empty it", ctl_drain,
+    {"drain", "WORKER", "stop new grants to a worker, and empty it", ctl_drain,
      ROWS(drain_rows),
-     "What runs there may end within the grace and is moved then; nothing is\n"
-     "lost.  Waits until the worker has nothing left; Ctrl-C ends the "
-     "waiting,\n"
-     "not the draining.  What no other worker could hold is not moved.  A\n"
-     "drained worker stays so until undrain, or until it is started again.  A\n"
-     "stage of a replica drains all of it.\n\n"
+     "Sequences may finish on the worker within the grace period.  After it,\n"
+     "they move to other workers and no token is lost.  A sequence that no\n"
+     "other worker can hold stays until it finishes.\n\n"
+     "The command returns when the worker is empty.  Ctrl-C ends the wait,\n"
+     "and the worker keeps draining.  A worker stays drained until undrain,\n"
+     "or until it reconnects or restarts.  Draining one stage drains its "
+     "whole\n"
+     "replica.\n\n"
      "  sluicectl drain w1\n  sluicectl drain w1 --grace 5m\n"
      "  sluicectl drain w1 --now\n"},
-    {"undrain", "WORKER", "let a drained worker take sequences again",
+    {"undrain", "WORKER", "let a drained worker accept sequences again",
      ctl_undrain, NO_ROWS, "  sluicectl undrain w1\n"},
-    {"audit", "", "have every worker prove its ledger", ctl_audit, NO_ROWS,
-     "Exit code 1 if a worker finds a difference or does not answer.\n\n"
+    {"audit", "", "have every worker verify its memory ledger", ctl_audit,
+     NO_ROWS,
+     "The exit code is 1 if a worker finds a difference or does not answer.\n\n"
      "  sluicectl audit\n"},
-    {"models", "", "the models that are served", ctl_models, NO_ROWS,
+    {"models", "", "list the models served", ctl_models, NO_ROWS,
      "  sluicectl models\n"},
-    {"plan", "MODEL_DIR", "which worker would get which layers of a model",
-     ctl_plan, ROWS(plan_rows),
-     "Needs no router, and of the model only config.json; with weights\n"
-     "beside it their bytes are exact.  The slowest stage is made as fast as\n"
-     "can be, then room for the most sequences.  SPEED is what a worker reads\n"
-     "of its memory in a second, in any unit.\n\n"
+    {"plan", "MODEL_DIR", "compute a split of a model's layers", ctl_plan,
+     ROWS(plan_rows),
+     "Needs no router, and only config.json of the model.  If the directory\n"
+     "has weights, their exact sizes are used.\n\n"
+     "The split minimises the time of the slowest stage, then maximises the\n"
+     "number of sequences that fit.  SPEED is a worker's read bandwidth, in\n"
+     "any unit.\n\n"
      "  sluicectl plan models/tiny-hybrid --workers a=40MiB,b=80MiB\n"
      "  sluicectl plan Qwen3.5-27B --workers a=24GiB,b=24GiB,c=24GiB \\\n"
      "      --context 32768 --lengths 4096,32768\n"},
-    {"quantise", "MODEL_DIR NEW_DIR", "a smaller model of 8 or 4 bits a weight",
-     ctl_quantise, ROWS(quantise_rows),
-     "Needs no router.  NEW_DIR is made, and has everything that a worker and\n"
-     "a router read.  Each --group weights share a scale and a bias in the\n"
-     "model's dtype (docs/model.md); norms, convolutions and what is no whole\n"
-     "groups wide stay as they are.\n\n"
+    {"quantise", "MODEL_DIR NEW_DIR",
+     "write a copy with 4-bit or 8-bit weights", ctl_quantise,
+     ROWS(quantise_rows),
+     "Needs no router.  The command creates NEW_DIR with all files that a\n"
+     "worker and a router read.  Each group of weights has a scale and a bias\n"
+     "in the model's dtype (docs/model.md).  Norms, convolutions and matrices\n"
+     "whose width is not a multiple of the group stay unchanged.\n\n"
      "  sluicectl quantise Qwen3.5-9B Qwen3.5-9B-4bit\n"
      "  sluicectl quantise models/tiny-hybrid /tmp/tiny-8 --bits 8\n"},
-    {"tokenize", "[TEXT]", "text to ids", ctl_tokenize, ROWS(tokenize_rows),
-     "With --model DIR, a model directory, no cluster is needed.\n\n"
+    {"tokenize", "[TEXT]", "convert text to token ids", ctl_tokenize,
+     ROWS(tokenize_rows),
+     "Without operands, the text is standard input.  --model also accepts a\n"
+     "model directory; no router is needed then.\n\n"
      "  sluicectl tokenize \"Once upon a time\"\n"
      "  sluicectl tokenize --model models/tiny-hybrid < text\n"
      "  sluicectl tokenize --model models/tiny-hybrid --decode 451 362\n"},
-    {"detokenize", "[IDS]", "ids to text", ctl_detokenize,
-     ROWS(detokenize_rows), "  sluicectl detokenize 451 362 585\n"},
-    {"ping", "", "ask whether the router serves", ctl_ping, NO_ROWS,
+    {"detokenize", "[IDS]", "convert token ids to text", ctl_detokenize,
+     ROWS(detokenize_rows),
+     "Without operands, the ids are read from standard input.  --model also\n"
+     "accepts a model directory; no router is needed then.\n\n"
+     "  sluicectl detokenize 451 362 585\n"},
+    {"ping", "", "check whether the router serves", ctl_ping, NO_ROWS,
+     "The exit code is 1 if the router is not serving, 3 if none answers.\n\n"
      "  sluicectl ping --timeout 200ms\n"},
 };
 
 #define N_VERBS (sizeof verbs / sizeof verbs[0])
 
-static const struct limit_row client_limits[] = {
-    LIMIT_ROW(CLIENT_CALLS_MAX, "", "open calls of one connection"),
-    LIMIT_ROW(CLIENT_WAITING_BYTES, "bytes", "of requests not yet sent"),
-    LIMIT_ROW(CLIENT_TIMEOUT_MS, "ms", "to connect, where none is given"),
-    LIMIT_ROW(CLIENT_RECEIPT_MS, "ms", "to wait for a receipt"),
-    LIMIT_ROW(CLIENT_RESUME_MS, "ms", "without a router, then it ends"),
-    LIMIT_ROW(RESUMABLE_BACKOFF_MAX_US, "us", "before it is resumed again"),
-    LIMIT_ROW(RESUMABLE_RETRY_MAX_US, "us", "of what a router asks for"),
-    LIMIT_ROW(RESUMABLE_FIRST_MS, "ms", "for a router, with --no-resume"),
-    LIMIT_ROW(PLAN_LENGTHS_MAX, "", "lengths that a plan counts for"),
-    LIMIT_ROW(CTL_INPUT_BYTES_MAX, "bytes", "of standard input"),
+static const struct limit_row ctl_limits[] = {
+    LIMIT_ROW(PLAN_LENGTHS_MAX, "", "sequence lengths in a plan"),
+    LIMIT_ROW(CTL_INPUT_BYTES_MAX, "bytes", "standard input"),
 };
 
 static const char general_help[] =
     "usage: sluicectl VERB [operands] [options]\n"
     "\n"
-    "Talks to a sluice router.\n"
+    "Sends requests to a sluice router, shows its state, and prepares models.\n"
     "\n";
 
 static const char exit_help[] =
     "\n"
     "exit codes\n"
-    "  0    done\n"
-    "  1    the call failed; the sentence names the status\n"
-    "  2    used wrongly\n"
+    "  0    success\n"
+    "  1    the call failed; the error message names the status\n"
+    "  2    error in the command line\n"
     "  3    no router answered\n"
-    "  4    refused for lack of room: try again later\n"
-    "  130  interrupted; a generation was cancelled\n"
+    "  4    not enough room; try again later\n"
+    "  130  interrupted; a running request was cancelled\n"
     "\n"
-    "sluicectl --help VERB shows a verb's options and examples.\n";
+    "sluicectl --help VERB prints the options of a verb, with examples.\n";
 
 static void print_help(void)
 {
@@ -167,7 +177,7 @@ static void print_help(void)
         char left[32];
 
         snprintf(left, sizeof left, "%s %s", verbs[i].name, verbs[i].operands);
-        printf("  %-20s %s\n", left, verbs[i].summary);
+        printf("  %-26s %s\n", left, verbs[i].summary);
     }
     fputs("\noptions of every verb\n", stdout);
     option_print(stdout, common_rows, OPTION_COUNT(common_rows));
@@ -197,6 +207,7 @@ static const struct verb *find_verb(const char *name)
     return NULL;
 }
 
+/* Copies n rows to to[at] and returns the next free place. */
 static size_t append(struct option_row *to, size_t at,
                      const struct option_row *rows, size_t n)
 {
@@ -204,7 +215,8 @@ static size_t append(struct option_row *to, size_t at,
     return at + n;
 }
 
-/* Does a line that is not understood want its answer in JSON? */
+/* Looks for --json in a command line that failed to parse: the error is
+ * printed as JSON even if the mistake stands before the option. */
 static bool wants_json(char **argv)
 {
     while (*argv != NULL && strcmp(*argv, "--") != 0 &&
@@ -214,7 +226,7 @@ static bool wants_json(char **argv)
     return *argv != NULL && strcmp(*argv, "--json") == 0;
 }
 
-/* Parse argv by the rows; its words stand from argv[1] on. */
+/* Parses argv by the rows.  option_parse() moves the operands to argv[1]. */
 static int parse(struct ctl *c, const struct option_row *rows, size_t n,
                  int argc, char **argv)
 {
@@ -229,8 +241,9 @@ static int parse(struct ctl *c, const struct option_row *rows, size_t n,
     return CTL_OK;
 }
 
-/* The verb is the first word; where it stands is only known once options
- * with a value are told from those without, so all rows are tried first. */
+/* Finds the verb, which is the first operand.  Options may stand before it, and
+ * only their rows show which of them have a value.  This first pass therefore
+ * parses a copy of argv with the rows of all verbs. */
 static int parse_verb(struct ctl *c, int argc, char **argv,
                       const struct verb **verb)
 {
@@ -244,7 +257,7 @@ static int parse_verb(struct ctl *c, int argc, char **argv,
     }
     memcpy(copy, argv, ((size_t)argc + 1) * sizeof *copy);
     n = append(rows, n, generate_rows, OPTION_COUNT(generate_rows));
-    n = append(rows, n, tokenize_rows, 1);
+    n = append(rows, n, tokenize_rows, 1); /* the rest are rows of generate */
     n = append(rows, n, drain_rows, OPTION_COUNT(drain_rows));
     n = append(rows, n, plan_rows, OPTION_COUNT(plan_rows));
     n = append(rows, n, quantise_rows, OPTION_COUNT(quantise_rows));
@@ -253,7 +266,7 @@ static int parse_verb(struct ctl *c, int argc, char **argv,
     if (rc == CTL_OK && c->n_operands > 0) {
         *verb = find_verb(c->operands[0]);
         if (*verb == NULL) {
-            rc = ctl_misuse(c, "\"%s\" is no verb; --help lists them",
+            rc = ctl_misuse(c, "unknown verb \"%s\"; --help lists the verbs",
                             c->operands[0]);
         }
     }
@@ -261,6 +274,8 @@ static int parse_verb(struct ctl *c, int argc, char **argv,
     return rc;
 }
 
+/* Parses argv again with the rows of the verb only, so that another verb's
+ * options are errors. */
 static int parse_options(struct ctl *c, const struct verb *v, int argc,
                          char **argv)
 {
@@ -272,6 +287,7 @@ static int parse_options(struct ctl *c, const struct verb *v, int argc,
     rc = parse(c, rows, n, argc, argv);
     c->operands++; /* past the verb */
     c->n_operands--;
+    /* An empty SLUICE_ROUTER counts as unset. */
     if (c->o.router == NULL) {
         c->o.router = getenv("SLUICE_ROUTER");
     }
@@ -279,7 +295,7 @@ static int parse_options(struct ctl *c, const struct verb *v, int argc,
         c->o.router = CTL_DEFAULT_ROUTER;
     }
     if (rc == CTL_OK && c->n_operands > 0 && v->operands[0] == '\0') {
-        rc = ctl_misuse(c, "%s takes no operand, \"%s\" is one", v->name,
+        rc = ctl_misuse(c, "%s takes no operand; remove \"%s\"", v->name,
                         c->operands[0]);
     }
     return rc;
@@ -287,7 +303,8 @@ static int parse_options(struct ctl *c, const struct verb *v, int argc,
 
 static void print_limits(void)
 {
-    limits_print(stdout, client_limits, OPTION_COUNT(client_limits));
+    limits_print(stdout, client_limits, client_limits_n);
+    limits_print(stdout, ctl_limits, OPTION_COUNT(ctl_limits));
     limits_print(stdout, wire_limits, wire_limits_n);
     limits_print(stdout, sampling_limits, sampling_limits_n);
     limits_print(stdout, base_limits, base_limits_n);
@@ -295,8 +312,9 @@ static void print_limits(void)
     limits_print(stdout, model_limits, model_limits_n);
 }
 
-/* What needs no verb; false if it was none of these. */
-static bool answer(const struct ctl *c, const struct verb *v)
+/* Handles --help, --version and --limits, which need no verb.  Returns false
+ * if none of them is given. */
+static bool print_info(const struct ctl *c, const struct verb *v)
 {
     if (c->o.help) {
         if (v == NULL) {
@@ -314,16 +332,17 @@ static bool answer(const struct ctl *c, const struct verb *v)
     return true;
 }
 
+/* Parses twice: first for the verb, then with the options of that verb. */
 static int run(struct ctl *c, int argc, char **argv)
 {
     const struct verb *v;
     int rc = parse_verb(c, argc, argv, &v);
 
-    if (rc != CTL_OK || answer(c, v)) {
+    if (rc != CTL_OK || print_info(c, v)) {
         return rc;
     }
     if (v == NULL) {
-        return ctl_misuse(c, "a verb is wanted; --help lists them");
+        return ctl_misuse(c, "no verb given; --help lists the verbs");
     }
     rc = parse_options(c, v, argc, argv);
     return rc == CTL_OK ? v->run(c) : rc;
@@ -334,11 +353,11 @@ int main(int argc, char **argv)
     struct ctl c = {0};
     int rc;
 
-    std_fds_reserve();
+    std_fds_reserve(); /* before any socket could become descriptor 0, 1 or 2 */
     FAILPOINT_START(argc, argv);
-    signal(SIGPIPE, SIG_IGN); /* a write says EPIPE instead */
+    signal(SIGPIPE, SIG_IGN); /* a write fails with EPIPE instead */
     rc = run(&c, argc, argv);
-    ctl_catch_interrupt(NULL);
+    ctl_catch_interrupt(NULL); /* the client is about to be freed */
     client_close(&c.client);
     return ctl_end_output(rc);
 }

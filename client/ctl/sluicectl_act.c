@@ -1,4 +1,4 @@
-/* sluicectl cancel, remove, audit, ping: what is done to the cluster. */
+/* sluicectl_act.c - The verbs cancel, remove, audit and ping. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,17 +41,19 @@ void ctl_print_receipt(FILE *to, const struct client_receipt *r)
 
     micros_write(took, r->micros);
     fprintf(to,
-            "was %s, %u token%s generated; given back: %u block%s, "
-            "%u slot%s, in %s",
+            "was %s, %u token%s generated; released %u block%s, %u slot%s "
+            "in %s",
             state_word(r->state), r->n_generated, plural(r->n_generated),
             r->blocks, plural(r->blocks), r->slots, plural(r->slots), took);
     if (r->worker[0] != '\0') {
-        fputs(", at ", to);
+        fputs(" at ", to);
         escape_print(to, r->worker, strlen(r->worker), false);
     }
     fputc('\n', to);
 }
 
+/* Uses the field names and words of the schema's Receipt, like json_message().
+ * A state that this version does not have becomes "unknown". */
 json_t *ctl_json_receipt(const struct client_receipt *r)
 {
     static const char *const words[] = {"unknown", "queued", "prefill",
@@ -73,14 +75,17 @@ json_t *ctl_json_receipt(const struct client_receipt *r)
     return j;
 }
 
-/* The beginning of an id is enough where only one sequence has it. */
+/* A search for the request whose id begins with a prefix. */
 struct lookup {
-    const char *prefix;       /* [n_prefix] */
-    size_t n_prefix, n_found; /* ids, whatever their choices */
-    uint64_t next;
+    const char *prefix; /* [n_prefix] */
+    size_t n_prefix;
+    size_t n_found; /* different ids; the choices of a request share one */
+    uint64_t next;  /* page of ListSequences; 0: the last page was read */
     uint8_t id[16];
 };
 
+/* Compares a page of sequences.  The choices of a request follow one another,
+ * so comparing with the last match counts each request once. */
 static void match(void *arg, const ProtobufCMessage *reply)
 {
     struct lookup *l = arg;
@@ -104,7 +109,9 @@ static void match(void *arg, const ProtobufCMessage *reply)
     l->next = m->has_next ? m->next : 0;
 }
 
-/* 16 bytes of the whole id text[0..n), or of the only one that begins so. */
+/* Converts a whole id text[0..n), or finds the only id with that prefix.  A
+ * whole id is not looked up: the router may have forgotten the request, and
+ * cancel then returns a receipt of the state unknown. */
 static int find_id(struct ctl *c, const char *text, size_t n, uint8_t id[16])
 {
     Sluice__V1__ListRequest r = SLUICE__V1__LIST_REQUEST__INIT;
@@ -115,8 +122,8 @@ static int find_id(struct ctl *c, const char *text, size_t n, uint8_t id[16])
     if (n == 0 || n > ID_DIGITS ||
         strspn(text, "0123456789abcdefABCDEF") != n) {
         return ctl_misuse(c,
-                          "\"%s\" is no request id (32 hex digits, or the "
-                          "first few; /CHOICE after them for one choice)",
+                          "\"%s\" is not a request id: 32 hex digits, or the "
+                          "first digits; append /CHOICE for one choice",
                           text);
     }
     snprintf(whole, sizeof whole, "%.*s", (int)n, text);
@@ -130,16 +137,17 @@ static int find_id(struct ctl *c, const char *text, size_t n, uint8_t id[16])
     } while (rc == CTL_OK && l.next != 0);
     if (rc == CTL_OK && l.n_found != 1) {
         return ctl_fail(c, ST_NOT_FOUND,
-                        l.n_found == 0 ? "no sequence has an id like that"
-                                       : "several sequences have an id like "
-                                         "that: give more digits",
+                        l.n_found == 0 ? "no request has an id that begins so; "
+                                         "\"sluicectl sequences\" lists the ids"
+                                       : "several requests have an id that "
+                                         "begins so; give more digits",
                         0);
     }
     memcpy(id, l.id, sizeof l.id);
     return rc;
 }
 
-/* ID or ID/CHOICE. */
+/* Parses ID or ID/CHOICE. */
 static int find_sequence(struct ctl *c, const char *text, uint8_t id[16],
                          uint32_t *choice)
 {
@@ -157,10 +165,12 @@ static int find_sequence(struct ctl *c, const char *text, uint8_t id[16],
     return find_id(c, text, n, id);
 }
 
+/* client_cancel() or client_remove(). */
 typedef enum status receipt_fn(struct client *c, const uint8_t request_id[16],
                                uint32_t choice, uint32_t timeout_ms,
                                struct client_receipt *out, struct error *e);
 
+/* Runs cancel or remove on the operand, and prints the receipt. */
 static int with_receipt(struct ctl *c, receipt_fn *act)
 {
     struct client_receipt r;
@@ -171,8 +181,8 @@ static int with_receipt(struct ctl *c, receipt_fn *act)
     int rc;
 
     if (c->n_operands != 1) {
-        return ctl_misuse(c, "needs one request id; \"sluicectl sequences\" "
-                             "lists them");
+        return ctl_misuse(c, "one request id is required; \"sluicectl "
+                             "sequences\" lists the ids");
     }
     rc = find_sequence(c, c->operands[0], id, &choice);
     if (rc != CTL_OK) {
@@ -202,7 +212,7 @@ int ctl_remove(struct ctl *c)
 
 struct audit {
     const struct ctl *ctl;
-    uint32_t n_differences, n_silent;
+    uint32_t n_differences, n_silent; /* n_silent: workers without an answer */
 };
 
 static void print_audit_row(const Sluice__V1__WorkerAudit *w)
@@ -218,7 +228,7 @@ static void print_audit_row(const Sluice__V1__WorkerAudit *w)
                b->total, b->free, b->held, b->cached, b->granted, s->total,
                s->free, s->held, s->cached, s->granted);
     } else {
-        fputs("; it did not answer", stdout);
+        fputs("; no answer", stdout);
     }
     putchar('\n');
     if (w->has_text && w->text.len > 0) {
@@ -249,6 +259,7 @@ static void print_audit(void *arg, const ProtobufCMessage *reply)
     }
 }
 
+/* A silent worker fails the audit too: its pool is unchecked. */
 int ctl_audit(struct ctl *c)
 {
     Sluice__V1__Nothing nothing = SLUICE__V1__NOTHING__INIT;

@@ -1,5 +1,7 @@
-/* drain and undrain: the router's call is open as long as the worker has
- * something, and ListWorkers tells meanwhile how much that is. */
+/* sluicectl_drain.c - The verbs drain and undrain.
+ *
+ * The router's Drain call stays open until the worker is empty.  Meanwhile
+ * ListWorkers is polled, to show how many sequences still run. */
 #include <string.h>
 #include <unistd.h>
 
@@ -19,9 +21,9 @@ struct drain {
     struct error error;
     uint32_t retry_after_ms;
     Sluice__V1__DrainReply reply;
-    struct ctl_worker now; /* as ListWorkers says */
-    uint32_t n_told;       /* in the last line of progress */
-    bool told;             /* there was one */
+    struct ctl_worker now; /* the worker's last row in ListWorkers */
+    uint32_t n_shown;      /* sequences in the last line of progress */
+    bool shown;            /* a line of progress was printed */
 };
 
 static const char *plural(uint32_t n)
@@ -45,31 +47,32 @@ static void on_end(void *arg, enum status status, const ProtobufCMessage *reply,
     }
 }
 
-/* On a terminal one line that changes, else a line for each change. */
-static void tell(struct drain *d)
+/* Shows progress: on a terminal one line that is overwritten (ESC[K clears its
+ * rest), otherwise a line for each change. */
+static void show_progress(struct drain *d)
 {
     bool terminal = isatty(STDERR_FILENO);
     uint32_t n = d->now.n_sequences;
 
-    if (d->ctl->o.json || !d->now.found || (d->told && d->n_told == n)) {
+    if (d->ctl->o.json || !d->now.found || (d->shown && d->n_shown == n)) {
         return;
     }
-    fprintf(stderr, "%s%s: %u sequence%s still run%s%s", terminal ? "\r" : "",
-            ctl_name(wire_text(d->worker)), n, plural(n), n == 1 ? "s" : "",
+    fprintf(stderr, "%s%s: %u sequence%s still running%s", terminal ? "\r" : "",
+            ctl_name(wire_text(d->worker)), n, plural(n),
             terminal ? " \x1b[K" : "\n");
-    d->n_told = n;
-    d->told = true;
+    d->n_shown = n;
+    d->shown = true;
 }
 
-static void tell_no_more(const struct drain *d)
+static void clear_progress(const struct drain *d)
 {
-    if (d->told && isatty(STDERR_FILENO)) {
+    if (d->shown && isatty(STDERR_FILENO)) {
         fputs("\r\x1b[K", stderr);
     }
 }
 
-/* An interrupt between two polls is taken by the next.  False: there was one.
- */
+/* Waits for the end of the call.  Returns false after Ctrl-C, which the next
+ * poll notices: client_turn() does not look for an interrupt. */
 static bool wait_end(struct drain *d)
 {
     while (!d->ended) {
@@ -78,7 +81,7 @@ static bool wait_end(struct drain *d)
             return false;
         }
         if (!d->ended) {
-            tell(d);
+            show_progress(d);
         }
         for (int ms = 0; ms < POLL_MS && !d->ended; ms += TURN_MS) {
             client_turn(d->ctl->client, TURN_MS);
@@ -101,9 +104,10 @@ static void print_done(const struct drain *d)
         return;
     }
     micros_write(took, m->micros);
-    printf("drained %s: %u ran, %u finished there, %u moved, in %s\n",
-           ctl_name(wire_text(d->worker)), m->n_running, m->n_finished,
-           m->n_moved, took);
+    printf("drained %s in %s: of %u running sequences, %u finished there and "
+           "%u moved\n",
+           ctl_name(wire_text(d->worker)), took, m->n_running, m->n_finished,
+           m->n_moved);
 }
 
 static int interrupted(const struct drain *d)
@@ -111,7 +115,8 @@ static int interrupted(const struct drain *d)
     char text[ERROR_TEXT];
 
     snprintf(text, sizeof text,
-             "interrupted: %s goes on draining; \"%s undrain %s\" ends that",
+             "interrupted: %s keeps draining; \"%s undrain %s\" ends the "
+             "draining",
              d->worker, CTL_NAME, d->worker);
     return ctl_fail(d->ctl, ST_CANCELLED, text, 0);
 }
@@ -121,7 +126,7 @@ static int drain(struct ctl *c, Sluice__V1__DrainRequest *r)
     static const struct client_call_ops ops = {NULL, on_end};
     struct drain d = {.ctl = c, .worker = c->operands[0]};
     uint64_t id;
-    bool whole;
+    bool ended;
 
     ctl_catch_interrupt(c->client);
     d.status =
@@ -129,11 +134,11 @@ static int drain(struct ctl *c, Sluice__V1__DrainRequest *r)
     if (d.status != ST_OK) {
         return ctl_fail(c, d.status, status_text(d.status), 0);
     }
-    client_turn(c->client, TURN_MS); /* a refusal comes before any poll */
-    whole = wait_end(&d);
-    tell_no_more(&d);
-    if (!whole) {
-        client_give_up(c->client, id); /* the call: not the draining */
+    client_turn(c->client, TURN_MS); /* a refusal arrives before any poll */
+    ended = wait_end(&d);
+    clear_progress(&d);
+    if (!ended) {
+        client_give_up(c->client, id); /* ends the call, not the draining */
         return interrupted(&d);
     }
     if (d.status != ST_OK) {
@@ -147,8 +152,8 @@ static int needs_worker(const struct ctl *c)
 {
     return c->n_operands == 1
                ? CTL_OK
-               : ctl_misuse(c, "needs the name of one worker; "
-                               "\"" CTL_NAME " workers\" lists them");
+               : ctl_misuse(c, "the name of one worker is required; "
+                               "\"" CTL_NAME " workers\" lists the names");
 }
 
 int ctl_drain(struct ctl *c)
@@ -180,7 +185,7 @@ static void print_undrained(void *arg, const ProtobufCMessage *reply)
         json_object_set_new(j, "worker", json_text(worker, strlen(worker)));
         ctl_print_json(j);
     } else {
-        printf("%s takes sequences\n", ctl_name(wire_text(worker)));
+        printf("%s accepts sequences again\n", ctl_name(wire_text(worker)));
     }
 }
 

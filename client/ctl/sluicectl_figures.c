@@ -1,4 +1,5 @@
-/* sluicectl generate: how it went, for people (--figures) and as JSON. */
+/* sluicectl_figures.c - The figures of generate, as text (--figures) and as
+ * JSON. */
 #include <string.h>
 #include <unistd.h>
 
@@ -9,8 +10,10 @@
 #include "proto/admin.pb-c.h"
 #include "proto/common.pb-c.h"
 
+/* Polls of a worker's pool after the end, 0.5 s at most.  A worker reports a
+ * changed ledger within 10 ms. */
 #define SETTLE_TRIES 20
-#define SETTLE_US    25000 /* a ledger is reported on change every 10 ms */
+#define SETTLE_US    25000
 
 const char *ctl_finish_word(int finish)
 {
@@ -56,6 +59,7 @@ static json_t *json_figures(const struct client_result *r)
     return j;
 }
 
+/* A choice without an end in a cancelled request counts as cancelled. */
 static json_t *json_choice(uint32_t i, const struct client_choice *k,
                            bool cancelled)
 {
@@ -120,7 +124,9 @@ static bool is_held(const struct ctl_worker *p)
            0;
 }
 
-/* What the worker's own ledger says once it has reported the end. */
+/* Prints the worker's own ledger, as evidence that the memory is free.  The end
+ * of a stream may arrive before the ledger, so a pool that still holds memory
+ * is polled for a while.  Other requests may hold memory too. */
 static void print_pool(const struct ctl *c, const char *worker)
 {
     struct ctl_worker p;
@@ -135,14 +141,14 @@ static void print_pool(const struct ctl *c, const char *worker)
         usleep(SETTLE_US);
     }
     fprintf(stderr,
-            "  pool of %-12s %u of %u blocks and %u of %u slots are held now\n",
+            "  pool of %-12s %u of %u blocks, %u of %u slots held now\n",
             ctl_name((ProtobufCBinaryData){strlen(worker),
                                            (uint8_t *)(uintptr_t)worker}),
             p.blocks.held + p.blocks.granted, p.blocks.total,
             p.slots.held + p.slots.granted, p.slots.total);
 }
 
-/* Of each worker once. */
+/* Prints the pool of each worker once. */
 static void print_pools(const struct ctl *c, const struct client_result *r)
 {
     for (uint32_t i = 0; i < r->n_choices; i++) {
@@ -160,7 +166,9 @@ static void print_pools(const struct ctl *c, const struct client_result *r)
 
 /* ---- for people ---- */
 
-/* Tokens after the first, by the time after the first. */
+/* Returns the decode speed: tokens after the first chunk's first token, divided
+ * by the time after the first chunk.  The wait for room and prefill are not
+ * part of it. */
 static double tokens_per_second(const struct client_result *r)
 {
     int64_t us = r->end_us - r->first_chunk_us;
@@ -171,7 +179,7 @@ static double tokens_per_second(const struct client_result *r)
     return (r->n_generated - 1) * 1e6 / (double)us;
 }
 
-/* "96 tokens, then stop, by "\n"" */
+/* Prints the end of a choice: 96 tokens, then stop, by "\n" */
 static void print_end(const struct client_request *r,
                       const struct client_choice *k)
 {
@@ -216,9 +224,9 @@ void ctl_print_figures(const struct ctl *c, const struct client_request *r,
     fprintf(stderr, "  time to first token  %s (queued %s)\n", first, queued);
     fprintf(stderr, "  tokens per second    %.1f\n", tokens_per_second(result));
     fprintf(stderr, "  total                %s\n", total);
-    fprintf(stderr, "  blocks               %u held, %u given back\n",
+    fprintf(stderr, "  blocks               %u held, %u released\n",
             result->blocks, result->blocks);
-    fprintf(stderr, "  slots                %u held, %u given back\n",
+    fprintf(stderr, "  slots                %u held, %u released\n",
             result->slots, result->slots);
     fprintf(stderr, "  seed                 %llu\n",
             (unsigned long long)result->seed);
@@ -228,7 +236,7 @@ void ctl_print_figures(const struct ctl *c, const struct client_request *r,
     }
     if (result->n_resumes > 0) {
         micros_write(total, (uint64_t)result->gap_us);
-        fprintf(stderr, "  resumed              %u times, after %s in all\n",
+        fprintf(stderr, "  resumed              %u times, %s lost in all\n",
                 result->n_resumes, total);
     }
     print_pools(c, result);

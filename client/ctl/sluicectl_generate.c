@@ -1,4 +1,5 @@
-/* sluicectl generate: options to a request, the run, its end. */
+/* sluicectl_generate.c - The verb generate: from the options to a request, its
+ * run, and its end. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,15 +8,17 @@
 #include "client/ctl/sluicectl_generate.h"
 #include "common/wire/request_id.h"
 
-/* What the options of lists became; the request borrows it. */
+/* Parsed values of the list options; the request borrows them. */
 struct lists {
     uint32_t bias_tokens[LOGIT_BIASES_MAX];
     float biases[LOGIT_BIASES_MAX];
     uint32_t stop_tokens[STOP_TOKENS_MAX];
     struct client_stop stops[STOP_STRINGS_MAX];
-    char *texts[STOP_STRINGS_MAX]; /* of the stops; owned */
+    char *texts[STOP_STRINGS_MAX]; /* texts of the stops; owned */
 };
 
+/* Prints the end of a request and returns the exit code.  Ctrl-C gives 130,
+ * with a receipt if one came; a cancel by another client is a failure, 1. */
 static int finish(struct ctl *c, enum status s, const struct client_request *r,
                   const struct client_result *result, const struct error *e,
                   struct ctl_stream *stream)
@@ -24,7 +27,7 @@ static int finish(struct ctl *c, enum status s, const struct client_request *r,
 
     ctl_stream_finish(stream);
     if (stream->broken) {
-        return CTL_FAILED;
+        return CTL_FAILED; /* ctl_end_output() prints the reason */
     }
     if (s != ST_OK && !(cancelled && result->has_receipt)) {
         int rc = ctl_fail(c, s, e->text, result->retry_after_ms);
@@ -102,8 +105,8 @@ static int take_stops(const struct ctl *c, struct client_request *r,
             return ctl_misuse(c, "--stop: %s", e.text);
         }
         if (n == 0 || n > STOP_STRING_BYTES_MAX) {
-            return ctl_misuse(c, "--stop takes 1 to %d bytes, not %zu",
-                              STOP_STRING_BYTES_MAX, n);
+            return ctl_misuse(c, "--stop: %zu bytes; 1 to %d are allowed", n,
+                              STOP_STRING_BYTES_MAX);
         }
         l->stops[i] = (struct client_stop){l->texts[i], n};
         r->n_stops++;
@@ -111,6 +114,8 @@ static int take_stops(const struct ctl *c, struct client_request *r,
     return CTL_OK;
 }
 
+/* Takes --seed and --request-id.  strtoull() alone would accept blanks and a
+ * sign before the seed. */
 static int take_names(const struct ctl *c, struct client_request *r)
 {
     const struct ctl_options *o = &c->o;
@@ -121,20 +126,25 @@ static int take_names(const struct ctl *c, struct client_request *r)
         r->has_seed = true;
         r->sampling.seed = strtoull(o->seed, &end, 10);
         if (*o->seed < '0' || *o->seed > '9' || *end != '\0' || errno != 0) {
-            return ctl_misuse(c, "--seed takes a number, not \"%s\"", o->seed);
+            return ctl_misuse(c,
+                              "--seed \"%s\": a number from 0 to "
+                              "18446744073709551615 is required",
+                              o->seed);
         }
     }
     if (o->request_id != NULL &&
         (!request_id_parse(o->request_id, r->request_id) ||
          request_id_is_zero(r->request_id))) {
         return ctl_misuse(c,
-                          "--request-id takes 32 hex digits, not all 0; "
-                          "\"%s\" is none",
+                          "--request-id \"%s\": 32 hex digits, not all 0, are "
+                          "required",
                           o->request_id);
     }
     return CTL_OK;
 }
 
+/* Copies the options that are numbers and flags.  Their ranges were checked by
+ * the option table. */
 static void take_values(const struct ctl_options *o, struct client_request *r)
 {
     *r = client_request_default();
@@ -162,8 +172,8 @@ static int take_options(const struct ctl *c, struct client_request *r,
 
     take_values(&c->o, r);
     if (c->o.raw && c->o.n > 1 && !c->o.json) {
-        return ctl_misuse(c, "--raw prints the text of one choice and nothing "
-                             "else; with --n take --json");
+        return ctl_misuse(c, "--raw prints one choice only; use --json with "
+                             "--n");
     }
     rc = take_names(c, r);
     rc = rc == CTL_OK ? take_biases(c, r, l) : rc;
@@ -171,6 +181,8 @@ static int take_options(const struct ctl *c, struct client_request *r,
     return rc == CTL_OK ? take_stops(c, r, l) : rc;
 }
 
+/* Connects and runs the request.  From ctl_catch_interrupt() on, Ctrl-C cancels
+ * the request instead of ending the program. */
 static int run(struct ctl *c, struct client_request *r)
 {
     struct ctl_stream stream;
@@ -193,7 +205,8 @@ static int run(struct ctl *c, struct client_request *r)
     return rc;
 }
 
-/* The prompt is read last: a slip in the options shows before it is typed. */
+/* Reads the prompt after the options are checked, so that an error in them
+ * shows before a prompt is typed in. */
 static int with_prompt(struct ctl *c, struct client_request *r)
 {
     char *text = NULL;

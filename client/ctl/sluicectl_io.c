@@ -1,4 +1,5 @@
-/* What the verbs of sluicectl share: the connection, operands, complaints. */
+/* sluicectl_io.c - Functions shared by the verbs: connection, operands, errors,
+ * output, signals. */
 #include "client/ctl/sluicectl.h"
 
 #include <assert.h>
@@ -12,8 +13,8 @@
 #include "client/ctl/escape.h"
 #include "common/base/std_fds.h"
 
-#define NAMES        8
-#define FLOAT_DIGITS 9 /* all reals come from floats: these bring them back */
+#define NAMES        8 /* buffers of ctl_name() */
+#define FLOAT_DIGITS 9 /* significant digits that reproduce any float */
 
 void ctl_print_json(json_t *j)
 {
@@ -29,6 +30,8 @@ bool ctl_flush(void)
     return std_out_flush(&why);
 }
 
+/* A command line error or a failed call keeps its own exit code; success
+ * without its output is a failure. */
 int ctl_end_output(int rc)
 {
     struct error e;
@@ -44,6 +47,7 @@ int ctl_end_output(int rc)
     return rc == CTL_OK ? CTL_FAILED : rc;
 }
 
+/* A ring of buffers, so that one printf() can have several names. */
 const char *ctl_name(ProtobufCBinaryData name)
 {
     static char names[NAMES][128 * ESCAPE_GROWTH + 1];
@@ -55,6 +59,7 @@ const char *ctl_name(ProtobufCBinaryData name)
     return out;
 }
 
+/* A lack of room is temporary, so scripts get a code of its own for it. */
 static int exit_code(enum status status)
 {
     switch (status) {
@@ -88,7 +93,7 @@ static json_t *json_failure(enum status status, const char *text,
 int ctl_fail(const struct ctl *c, enum status status, const char *text,
              uint32_t retry_after_ms)
 {
-    (void)ctl_flush();
+    (void)ctl_flush(); /* what was printed comes before the error */
     if (c->o.json) {
         ctl_print_json(json_failure(status, text, retry_after_ms));
         return exit_code(status);
@@ -97,7 +102,7 @@ int ctl_fail(const struct ctl *c, enum status status, const char *text,
     escape_print(stderr, text, strlen(text), false);
     fprintf(stderr, " (%s)", status_name(status));
     if (retry_after_ms > 0) {
-        fprintf(stderr, "; try again in %u ms", retry_after_ms);
+        fprintf(stderr, "; retry after %u ms", retry_after_ms);
     }
     fputc('\n', stderr);
     return exit_code(status);
@@ -121,6 +126,8 @@ int ctl_misuse(const struct ctl *c, const char *fmt, ...)
     return CTL_USAGE;
 }
 
+/* Every verb connects as admin: status, cancel and drain are calls of the
+ * Admin service, and generate looks up the workers' pools there. */
 int ctl_open(struct ctl *c)
 {
     struct client_config config = {.endpoint = c->o.router,
@@ -160,6 +167,7 @@ int ctl_call(struct ctl *c, enum method m, const ProtobufCMessage *request,
     return s == ST_OK ? CTL_OK : ctl_fail(c, s, e.text, 0);
 }
 
+/* Returns the words joined by blanks, as a shell's echo would. */
 static char *join(char **words, int n, size_t *bytes)
 {
     size_t total = 1, at = 0;
@@ -179,7 +187,7 @@ static char *join(char **words, int n, size_t *bytes)
     return text;
 }
 
-/* All of standard input, a NUL behind it that does not count. */
+/* Reads all of standard input and adds a NUL that does not count. */
 static char *read_input(const struct ctl *c, size_t *bytes)
 {
     char *text = malloc(CTL_INPUT_BYTES_MAX + 2);
@@ -189,7 +197,7 @@ static char *read_input(const struct ctl *c, size_t *bytes)
     if (ferror(stdin) || *bytes > CTL_INPUT_BYTES_MAX) {
         (void)ctl_misuse(c, "standard input: %s",
                          ferror(stdin) ? strerror(errno)
-                                       : "more than 8 MiB is no prompt");
+                                       : "longer than the limit of 8 MiB");
         free(text);
         return NULL;
     }
@@ -205,7 +213,8 @@ char *ctl_text(const struct ctl *c, size_t *n)
                                       : read_input(c, n);
 }
 
-/* The number at *at, which moves past it; false: it does not. */
+/* Parses the id at *at and moves *at past it.  Returns false, without moving,
+ * if there is no 32-bit number. */
 static bool next_id(const char **at, uint32_t *id)
 {
     unsigned long v;
@@ -234,14 +243,15 @@ bool ctl_ids(const struct ctl *c, uint32_t **ids, size_t *n)
         return false;
     }
     *n = 0;
+    /* An id and its separator take at least two bytes. */
     *ids = malloc((bytes / 2 + 1) * sizeof **ids);
     assert(*ids != NULL);
     for (at += strspn(at, " ,[]\t\r\n"); at < text + bytes;
          at += strspn(at, " ,[]\t\r\n")) {
         if (!next_id(&at, &(*ids)[*n])) {
             (void)ctl_misuse(c,
-                             "ids are numbers with blanks or commas "
-                             "between them: \"%.20s\" is none",
+                             "\"%.20s\" is not a token id; ids are numbers "
+                             "below 2^32, separated by blanks or commas",
                              *at == '\0' ? "\\0" : at);
             free(text);
             free(*ids);
@@ -254,7 +264,7 @@ bool ctl_ids(const struct ctl *c, uint32_t **ids, size_t *n)
     return true;
 }
 
-/* A signal handler reaches nothing but a global. */
+/* Global, because a signal handler receives no argument of its own. */
 static struct client *volatile interrupted;
 
 static void on_signal(int number)

@@ -1,4 +1,5 @@
-/* sluicectl generate --logprobs: a table of the tokens, after the text.
+/* sluicectl_logprobs.c - generate --logprobs: a table of the tokens, printed
+ * after the text.
  *
  *     INDEX  TOKEN  LOGPROB  TEXT     BEST
  *         0    585  -0.0412  " Lily"  " Lily" -0.0412  " Tim" -3.9012
@@ -14,11 +15,12 @@
 #include "common/sampling/sampling.h"
 #include "proto/inference.pb-c.h"
 
-#define PIECE_BYTES  24 /* of a token's text are shown */
+#define PIECE_BYTES  24 /* bytes of a token's text that are shown */
 #define PIECE_TEXT   (PIECE_BYTES * ESCAPE_GROWTH + 8)
-#define PIECES_ASKED 64 /* Detokenize calls under way at once */
+#define PIECES_ASKED 64 /* Detokenize calls in progress at once */
 
-/* Of one choice: a token, then its n_top best, and so on. */
+/* The tokens of one choice, each followed by the n_top likeliest at its
+ * position. */
 struct column {
     struct token_logprob *items; /* [n, 1 + n_top] */
     size_t n, capacity;
@@ -88,17 +90,18 @@ void ctl_logprobs_add(struct ctl_logprobs *l, const struct client_chunk *chunk)
 
 struct pieces;
 
+/* The text of one token. */
 struct piece {
     uint32_t id;
     bool known;
     char text[PIECE_TEXT]; /* in quotes, on one line */
-    struct pieces *of;
+    struct pieces *pieces; /* the set that this piece belongs to */
 };
 
 struct pieces {
-    struct piece *items; /* [n] by id */
-    size_t n, n_asked;
-    bool failed; /* a call did: ask no more */
+    struct piece *items; /* [n] in ascending order of id */
+    size_t n, n_asked;   /* n_asked: calls in progress */
+    bool failed;         /* a call failed: begin no more */
 };
 
 static int by_id(const void *a, const void *b)
@@ -109,7 +112,7 @@ static int by_id(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* All tokens of l, each once. */
+/* Collects all tokens of l, each once, sorted for bsearch(). */
 static void collect(struct pieces *p, const struct ctl_logprobs *l)
 {
     size_t n = 0, width = 1 + l->n_top;
@@ -134,7 +137,7 @@ static void collect(struct pieces *p, const struct ctl_logprobs *l)
     p->n = n;
 }
 
-/* Whole characters of it, in quotes. */
+/* Stores the text in quotes, cut after whole characters. */
 static void take_piece(struct piece *piece, ProtobufCBinaryData text)
 {
     size_t n = 0, used;
@@ -158,11 +161,11 @@ static void on_piece(void *arg, enum status status,
 
     (void)e;
     (void)retry_after_ms;
-    piece->of->n_asked--;
+    piece->pieces->n_asked--;
     if (status == ST_OK) {
         take_piece(piece, ((const Sluice__V1__DetokenizeReply *)reply)->text);
     } else {
-        piece->of->failed = true;
+        piece->pieces->failed = true;
     }
 }
 
@@ -176,7 +179,7 @@ static void ask(const struct ctl *c, struct pieces *p, struct piece *piece)
     r.model = (ProtobufCBinaryData){strlen(model), (uint8_t *)(uintptr_t)model};
     r.n_tokens = 1;
     r.tokens = &piece->id;
-    piece->of = p;
+    piece->pieces = p;
     p->n_asked++;
     if (client_begin(c->client, METHOD_INFERENCE_DETOKENIZE, &r.base, ms, &ops,
                      piece, NULL) != ST_OK) {
@@ -185,7 +188,8 @@ static void ask(const struct ctl *c, struct pieces *p, struct piece *piece)
     }
 }
 
-/* A text that the router does not give is a question mark. */
+/* Requests the texts, PIECES_ASKED at a time, and waits for all replies.  After
+ * a failure the table shows "?" for the rest: it is worth printing without. */
 static void ask_all(const struct ctl *c, struct pieces *p)
 {
     for (size_t i = 0; (i < p->n && !p->failed) || p->n_asked > 0;) {
@@ -208,10 +212,12 @@ static const char *text_of(const struct pieces *p, uint32_t id)
 
 /* ---- the table ---- */
 
-static void add_best(struct table *t, const struct pieces *p, bool ids,
+/* Adds the cell of the n likeliest tokens.  Tokens that do not fit into a cell
+ * are left out. */
+static void add_best(struct columns *t, const struct pieces *p, bool ids,
                      const struct token_logprob *best, uint32_t n)
 {
-    char text[TABLE_CELL_MAX] = "";
+    char text[COLUMNS_CELL_MAX] = "";
     size_t at = 0;
 
     for (uint32_t i = 0; i < n && at < sizeof text - PIECE_TEXT - 32; i++) {
@@ -223,32 +229,32 @@ static void add_best(struct table *t, const struct pieces *p, bool ids,
                            : snprintf(text + at, sizeof text - at, "%s%s %.4f",
                                       gap, text_of(p, best[i].token), logprob));
     }
-    table_cell(t, "%s", text);
+    columns_cell(t, "%s", text);
 }
 
 static void print_column(const struct column *column, const struct pieces *p,
                          bool ids, uint32_t n_top)
 {
-    struct table t;
+    struct columns t;
     const char *best = n_top > 0 ? "BEST" : NULL;
 
-    table_init(&t, "INDEX", "TOKEN", "LOGPROB", ids ? best : "TEXT",
-               ids ? NULL : best, NULL);
+    columns_init(&t, "INDEX", "TOKEN", "LOGPROB", ids ? best : "TEXT",
+                 ids ? NULL : best, NULL);
     for (size_t i = 0; i < column->n; i++) {
         const struct token_logprob *row = column->items + i * (1 + n_top);
 
-        table_cell(&t, "%zu", i);
-        table_cell(&t, "%u", row->token);
-        table_cell(&t, "%.4f", (double)row->logprob);
+        columns_cell(&t, "%zu", i);
+        columns_cell(&t, "%u", row->token);
+        columns_cell(&t, "%.4f", (double)row->logprob);
         if (!ids) {
-            table_cell(&t, "%s", text_of(p, row->token));
+            columns_cell(&t, "%s", text_of(p, row->token));
         }
         if (n_top > 0) {
             add_best(&t, p, ids, row + 1, n_top);
         }
     }
-    table_print(&t, stderr);
-    table_fini(&t);
+    columns_print(&t, stderr);
+    columns_fini(&t);
 }
 
 void ctl_logprobs_print(const struct ctl *c, const struct ctl_logprobs *l)

@@ -1,4 +1,8 @@
-/* sluicectl plan: which worker would get which layers, and what fits then. */
+/* sluicectl_plan.c - The verb plan: which worker would get which layers, and
+ * how many sequences would then fit.
+ *
+ * Plan, `sluice-worker --check` and the worker use the same functions for sizes
+ * and splits (common/model/, common/split/), so their results agree. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +14,7 @@
 #include "common/model/sizes.h"
 #include "common/split/layer_split.h"
 
-/* The step whose scratch is estimated: a worker's defaults, on 16 threads. */
+/* The step whose scratch is estimated: a worker's defaults with 16 threads. */
 static const struct costs_step largest_step = {
     .tokens = 512, .threads = 16, .logits = 64};
 
@@ -19,10 +23,10 @@ struct plan {
     struct model_config config;
     bool has_files;
     enum dtype kv_dtype;
-    struct argument_worker given[STAGES_MAX];
-    struct split_worker workers[STAGES_MAX]; /* the same */
+    struct argument_worker given[STAGES_MAX]; /* [n_workers] --workers */
+    struct split_worker workers[STAGES_MAX];  /* for split_find() */
     size_t n_workers;
-    uint32_t lengths[PLAN_LENGTHS_MAX]; /* the last one is the longest */
+    uint32_t lengths[PLAN_LENGTHS_MAX]; /* [n_lengths] ascending */
     size_t n_lengths;
     struct split_model model;
     struct split_terms terms;
@@ -30,7 +34,7 @@ struct plan {
     struct split_table table;
 };
 
-/* ---- what is asked ---- */
+/* ---- options and model ---- */
 
 static enum status read_workers(struct plan *p, struct error *e)
 {
@@ -46,7 +50,7 @@ static enum status read_workers(struct plan *p, struct error *e)
     }
     if (p->n_workers == 0) {
         return error_set(e, ST_INVALID_ARGUMENT,
-                         "--workers NAME=SIZE,... is needed");
+                         "--workers NAME=SIZE,... is required");
     }
     for (size_t i = 0; i < p->n_workers; i++) {
         p->workers[i] = (struct split_worker){
@@ -68,6 +72,8 @@ static int by_length(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
+/* Reads --lengths, by default 1024, times 4, ... and the context.  The split
+ * makes room for the longest length. */
 static enum status read_lengths(struct plan *p, struct error *e)
 {
     const struct option_list *list = &p->ctl->o.lengths;
@@ -82,8 +88,7 @@ static enum status read_lengths(struct plan *p, struct error *e)
     for (size_t i = 0; i < p->n_lengths; i++) {
         if (p->lengths[i] == 0 || p->lengths[i] > context) {
             return error_set(e, ST_INVALID_ARGUMENT,
-                             "--lengths %u: 1 to %u are allowed, which is the "
-                             "context",
+                             "--lengths %u: 1 to the context of %u is allowed",
                              p->lengths[i], context);
         }
     }
@@ -104,12 +109,13 @@ static enum status read_terms(struct plan *p, struct error *e)
     uint32_t context = p->config.shape.context;
 
     if (strcmp(o->kv_dtype, "auto") != 0 && strcmp(o->kv_dtype, "f32") != 0) {
-        return error_set(e, ST_INVALID_ARGUMENT, "--kv-dtype %s: auto or f32",
-                         o->kv_dtype);
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "--kv-dtype %s: auto or f32 is required", o->kv_dtype);
     }
     if ((o->block_tokens & (o->block_tokens - 1)) != 0) {
         return error_set(e, ST_INVALID_ARGUMENT,
-                         "--block-tokens %u: 1, 2, 4, 8, 16, 32 or 64",
+                         "--block-tokens %u: 1, 2, 4, 8, 16, 32 or 64 is "
+                         "required",
                          o->block_tokens);
     }
     if (o->context > context) {
@@ -127,7 +133,8 @@ static enum status read_terms(struct plan *p, struct error *e)
     return ST_OK;
 }
 
-/* With weights beside the configuration, theirs are the bytes. */
+/* Computes the sizes from config.json, then replaces them by the exact sizes in
+ * the headers of the weight files, if there are any. */
 static enum status read_costs(struct plan *p, const char *dir, struct error *e)
 {
     struct checkpoint *files;
@@ -150,6 +157,8 @@ static enum status read_costs(struct plan *p, const char *dir, struct error *e)
     return st;
 }
 
+/* The order matters: lengths and scratch depend on the context and the model,
+ * the costs on the block size. */
 static enum status read_all(struct plan *p, struct error *e)
 {
     const char *dir = p->ctl->operands[0];
@@ -167,7 +176,7 @@ static enum status read_all(struct plan *p, struct error *e)
     return st;
 }
 
-/* ---- what comes of it ---- */
+/* ---- the result ---- */
 
 static const char *name_of(const struct plan *p, const struct split_stage *s)
 {
@@ -176,7 +185,7 @@ static const char *name_of(const struct plan *p, const struct split_stage *s)
                               (uint8_t *)(uintptr_t)p->given[s->worker].name});
 }
 
-/* Is it slots that a stage runs out of? */
+/* Returns whether the stage's slots, and not its blocks, limit the count. */
 static bool lacks_slots(const struct split_stage *s, uint64_t n_sequences)
 {
     return s->need.slot_bytes > 0 && s->pool.n_slots == n_sequences;
@@ -211,6 +220,8 @@ static json_t *json_stage(const struct plan *p, const struct split_stage *s)
     return j;
 }
 
+/* Returns the stages of a split, and for each length the number of sequences
+ * and the stage that limits it. */
 static json_t *json_split(const struct plan *p, const struct split *split)
 {
     json_t *j = json_object(), *stages = json_array(), *counts = json_array();
@@ -239,54 +250,54 @@ static json_t *json_split(const struct plan *p, const struct split *split)
 
 static void print_stages(const struct plan *p, const struct split *split)
 {
-    struct table t;
+    struct columns t;
 
-    table_init(&t, "STAGE", "WORKER", "LAYERS", "WEIGHTS", "SCRATCH", "POOL",
-               "BLOCKS", "SLOTS", "PAGES", "STEP", NULL);
+    columns_init(&t, "STAGE", "WORKER", "LAYERS", "WEIGHTS", "SCRATCH", "POOL",
+                 "BLOCKS", "SLOTS", "PAGES", "STEP", NULL);
     for (uint32_t i = 0; i < split->n_stages; i++) {
         const struct split_stage *s = &split->stages[i];
         const uint64_t bytes[] = {s->weight_bytes, s->scratch_bytes,
                                   s->pool.bytes};
 
-        table_cell(&t, "%u", i);
-        table_cell(&t, "%s", name_of(p, s));
-        table_cell(&t, "%u-%u", s->begin, s->end);
+        columns_cell(&t, "%u", i);
+        columns_cell(&t, "%s", name_of(p, s));
+        columns_cell(&t, "%u-%u", s->begin, s->end);
         for (int k = 0; k < 3; k++) {
             char text[BYTES_TEXT];
 
             bytes_write(text, bytes[k]);
-            table_cell(&t, "%s", text);
+            columns_cell(&t, "%s", text);
         }
-        table_cell(&t, "%u", s->pool.n_blocks);
-        table_cell(&t, "%u", s->pool.n_slots);
-        table_cell(&t, "%" PRIu64, split_pages(s));
-        table_cell(&t, "%.1f %%", 100 * s->step_share);
+        columns_cell(&t, "%u", s->pool.n_blocks);
+        columns_cell(&t, "%u", s->pool.n_slots);
+        columns_cell(&t, "%" PRIu64, split_pages(s));
+        columns_cell(&t, "%.1f %%", 100 * s->step_share);
     }
-    table_print(&t, stdout);
-    table_fini(&t);
+    columns_print(&t, stdout);
+    columns_fini(&t);
 }
 
 static void print_counts(const struct plan *p)
 {
-    struct table t;
+    struct columns t;
 
-    table_init(&t, "LENGTH", "SEQUENCES", "BOUND BY", NULL);
+    columns_init(&t, "LENGTH", "SEQUENCES", "BOUND BY", NULL);
     for (size_t i = 0; i < p->n_lengths; i++) {
         uint32_t stage;
         uint64_t n = split_sequences(&p->split, p->lengths[i], &stage);
         const struct split_stage *s = &p->split.stages[stage];
 
-        table_cell(&t, "%u", p->lengths[i]);
-        table_cell(&t, "%" PRIu64, n);
-        table_cell(&t, "%s of stage %u, %s",
-                   lacks_slots(s, n) ? "slots" : "blocks", stage,
-                   name_of(p, s));
+        columns_cell(&t, "%u", p->lengths[i]);
+        columns_cell(&t, "%" PRIu64, n);
+        columns_cell(&t, "%s of stage %u, %s",
+                     lacks_slots(s, n) ? "slots" : "blocks", stage,
+                     name_of(p, s));
     }
-    table_print(&t, stdout);
-    table_fini(&t);
+    columns_print(&t, stdout);
+    columns_fini(&t);
 }
 
-/* One worker with the whole model: the first of each size. */
+/* Plans for one worker with the whole model. */
 static enum status split_alone(struct plan *p, size_t worker, struct split *out,
                                struct error *e)
 {
@@ -294,12 +305,14 @@ static enum status split_alone(struct plan *p, size_t worker, struct split *out,
     enum status st;
 
     terms.n_stages = 1;
+    /* p->table is scratch here: p->split keeps no pointer into it. */
     st = split_find(out, &p->table, &p->model, &p->workers[worker], 1, &terms,
                     e);
     out->stages[0].worker = (uint32_t)worker;
     return st;
 }
 
+/* Workers of one size give the same result, so only the first is shown. */
 static bool is_first_of_size(const struct plan *p, size_t worker)
 {
     for (size_t i = 0; i < worker; i++) {
@@ -315,8 +328,8 @@ static void print_one(const struct plan *p, const struct split *one)
     const struct split_stage *s = &one->stages[0];
     uint32_t stage;
 
-    printf("alone      %s: %u blocks, %u slots;", name_of(p, s),
-           s->pool.n_blocks, s->pool.n_slots);
+    printf("single     %s with all layers: %u blocks, %u slots; sequences:",
+           name_of(p, s), s->pool.n_blocks, s->pool.n_slots);
     for (size_t k = 0; k < p->n_lengths; k++) {
         printf("%s %" PRIu64 " of %u", k > 0 ? "," : "",
                split_sequences(one, p->lengths[k], &stage), p->lengths[k]);
@@ -324,7 +337,8 @@ static void print_one(const struct plan *p, const struct split *one)
     puts(" tokens");
 }
 
-/* Those that would do, or why the largest would not. */
+/* Prints each size of worker that can hold the whole model, or why the largest
+ * worker cannot. */
 static void print_alone(struct plan *p)
 {
     struct split one;
@@ -339,9 +353,9 @@ static void print_alone(struct plan *p)
             any = true;
         }
     }
-    if (!any) {
+    if (!any) { /* again, for the text of the error */
         (void)!split_alone(p, largest, &one, &e);
-        printf("alone      none: %s\n", e.text);
+        printf("single     no worker holds all layers: %s\n", e.text);
     }
 }
 
@@ -356,10 +370,12 @@ static void print_plan(struct plan *p)
                (ProtobufCBinaryData){strlen(name), (uint8_t *)(uintptr_t)name}),
            n, config_count(c, MIXER_DELTANET, 0, n),
            config_count(c, MIXER_ATTENTION, 0, n), p->terms.context);
-    printf("weights    %s\n", p->has_files ? "as the files' headers say"
-                                           : "as config.json says: no files");
+    printf("weights    %s\n", p->has_files
+                                  ? "sizes from the weight files"
+                                  : "sizes computed from config.json (no "
+                                    "weight files found)");
     if (!p->split.every_order) {
-        puts("order      the one given; others were not tried");
+        puts("order      as given; other orders were not tried");
     }
     putchar('\n');
     print_stages(p, &p->split);
@@ -399,17 +415,18 @@ int ctl_plan(struct ctl *c)
     int rc = CTL_OK;
 
     if (c->n_operands != 1) {
-        return ctl_misuse(c, "plan needs one model directory");
+        return ctl_misuse(c, "plan requires one model directory");
     }
-    p = calloc(1, sizeof *p);
+    p = calloc(1, sizeof *p); /* too large for the stack */
     if (p == NULL) {
-        return ctl_fail(c, ST_RESOURCE_EXHAUSTED, "no memory for a plan", 0);
+        return ctl_fail(c, ST_RESOURCE_EXHAUSTED, "out of memory", 0);
     }
     p->ctl = c;
     if (read_all(p, &e) != ST_OK) {
         rc = ctl_misuse(c, "%s", e.text);
     } else if (split_find(&p->split, &p->table, &p->model, p->workers,
                           (uint32_t)p->n_workers, &p->terms, &e) != ST_OK) {
+        /* Bad options give exit code 2, too little memory 4. */
         rc = e.code == ST_INVALID_ARGUMENT ? ctl_misuse(c, "%s", e.text)
                                            : ctl_fail(c, e.code, e.text, 0);
     } else if (c->o.json) {

@@ -1,4 +1,5 @@
-/* sluicectl_quantise.c - quantise: a model directory into a smaller one. */
+/* sluicectl_quantise.c - The verb quantise: a copy of a model directory with
+ * quantised weights. */
 #include "client/ctl/sluicectl.h"
 
 #include <inttypes.h>
@@ -8,12 +9,14 @@
 
 #define MIB 1048576.0
 
+/* Shows progress on a terminal, in whole percents so that it is not redrawn
+ * for each row of a matrix. */
 static void show(void *ctx, uint64_t done, uint64_t total)
 {
     int *shown = ctx, percent = (int)(100.0 * (double)done / (double)total);
 
     if (percent != *shown) {
-        fprintf(stderr, "\rquantising: %d %% of %.1f MiB", percent,
+        fprintf(stderr, "\rquantised %d %% of %.1f MiB", percent,
                 (double)total / MIB);
         *shown = percent;
     }
@@ -34,7 +37,7 @@ static void print_report(const struct ctl *c, const struct quantise_report *r)
         return;
     }
     printf("%u matrices quantised at %u bits in groups of %u, %u tensors "
-           "copied: %.1f MiB became %.1f\n",
+           "copied; %.1f MiB reduced to %.1f MiB\n",
            r->n_quantised, c->o.bits, c->o.group, r->n_copied,
            (double)r->bytes_in / MIB, (double)r->bytes_out / MIB);
 }
@@ -52,15 +55,14 @@ int ctl_quantise(struct ctl *c)
     enum status st;
 
     if (c->n_operands != 2) {
-        return ctl_misuse(c, "quantise needs a model directory and the name "
-                             "of a new one");
+        return ctl_misuse(c, "quantise requires a model directory and the "
+                             "name of a new directory");
     }
     if (o.bits != 4 && o.bits != 8) {
-        return ctl_misuse(c, "--bits is %u: 4 and 8 are supported", o.bits);
+        return ctl_misuse(c, "--bits %u: 4 or 8 is required", o.bits);
     }
     if ((o.group & (o.group - 1)) != 0) {
-        return ctl_misuse(c, "--group is %u: 32, 64 and 128 are supported",
-                          o.group);
+        return ctl_misuse(c, "--group %u: 32, 64 or 128 is required", o.group);
     }
     st = quantise_model(&r, c->operands[0], c->operands[1], &o, &e);
     if (shown >= 0) {

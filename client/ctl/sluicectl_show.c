@@ -1,4 +1,7 @@
-/* sluicectl status, workers, sequences, models: what is there. */
+/* sluicectl_show.c - The verbs status, workers, sequences and models.
+ *
+ * Lists come in pages: a request is repeated with `after` until a reply has no
+ * `next`.  Rows may change between two pages. */
 #include <stdlib.h>
 
 #include "client/ctl/columns.h"
@@ -16,10 +19,10 @@ struct pool_sum {
     uint64_t held, cached, total;
 };
 
-/* All workers' rows, page by page. */
+/* Output of ListWorkers, added up page by page. */
 struct worker_pages {
     const struct ctl *ctl;
-    struct table *table;       /* of `workers`, else NULL */
+    struct columns *table;     /* of `workers`, else NULL */
     json_t *json;              /* array, else NULL */
     struct overview *overview; /* of `status`, else NULL */
     struct pool_sum blocks, slots;
@@ -27,6 +30,7 @@ struct worker_pages {
     uint64_t next;
 };
 
+/* Granted memory counts as held: no other sequence can get it. */
 static void add_class(struct pool_sum *sum, const Sluice__V1__ClassLedger *l)
 {
     sum->held += l->held + l->granted;
@@ -34,37 +38,38 @@ static void add_class(struct pool_sum *sum, const Sluice__V1__ClassLedger *l)
     sum->total += l->total;
 }
 
-static void cell_pool(struct table *t, const Sluice__V1__ClassLedger *l)
+static void cell_pool(struct columns *t, const Sluice__V1__ClassLedger *l)
 {
     char bar[BAR_TEXT];
 
     bar_write(bar, BAR, l->held + l->granted, l->total);
-    table_cell(t, "%s %u of %u", bar, l->held + l->granted, l->total);
+    columns_cell(t, "%s %u of %u", bar, l->held + l->granted, l->total);
 }
 
-static void add_worker(struct table *t, const Sluice__V1__WorkerRow *w)
+static void add_worker(struct columns *t, const Sluice__V1__WorkerRow *w)
 {
     char pool[BYTES_TEXT];
 
     bytes_write(pool, w->pool_bytes);
-    table_cell(t, "%s", ctl_name(w->name));
-    if (w->readmit_ms > 0) {
-        table_cell(t, "%s, %u ms", ctl_name(w->state), w->readmit_ms);
+    columns_cell(t, "%s", ctl_name(w->name));
+    if (w->readmit_ms > 0) { /* on probation: time until it is readmitted */
+        columns_cell(t, "%s, %u ms", ctl_name(w->state), w->readmit_ms);
     } else {
-        table_cell(t, "%s", ctl_name(w->state));
+        columns_cell(t, "%s", ctl_name(w->state));
     }
-    table_cell(t, "%s", ctl_name(w->model));
-    table_cell(t, "%u-%u of %u", w->layer_begin, w->layer_end, w->n_layers);
-    table_cell(t, "%u", w->n_sequences);
+    columns_cell(t, "%s", ctl_name(w->model));
+    columns_cell(t, "%u-%u of %u", w->layer_begin, w->layer_end, w->n_layers);
+    columns_cell(t, "%u", w->n_sequences);
     cell_pool(t, w->ledger->blocks);
     cell_pool(t, w->ledger->slots);
-    table_cell(t, "%s", pool);
-    table_cell(t, "%llu", (unsigned long long)w->n_tokens);
-    table_cell(t, "%.1f ms", w->step_us / 1e3);
-    table_cell(t, "%u ms", w->silent_ms);
-    table_cell(t, "%s", ctl_name(w->device));
+    columns_cell(t, "%s", pool);
+    columns_cell(t, "%llu", (unsigned long long)w->n_tokens);
+    columns_cell(t, "%.1f ms", w->step_us / 1e3);
+    columns_cell(t, "%u ms", w->silent_ms);
+    columns_cell(t, "%s", ctl_name(w->device));
 }
 
+/* Adds a page to the sums and to the one output that the verb uses. */
 static void take_workers(void *arg, const ProtobufCMessage *reply)
 {
     struct worker_pages *p = arg;
@@ -112,12 +117,13 @@ static void print_list(const char *name, json_t *list)
 
 int ctl_workers(struct ctl *c)
 {
-    struct table t;
+    struct columns t;
     struct worker_pages p = {.ctl = c, .table = &t};
     int rc;
 
-    table_init(&t, "WORKER", "STATE", "MODEL", "LAYERS", "SEQUENCES", "BLOCKS",
-               "SLOTS", "POOL", "TOKENS", "STEP", "SILENT", "DEVICE", NULL);
+    columns_init(&t, "WORKER", "STATE", "MODEL", "LAYERS", "SEQUENCES",
+                 "BLOCKS", "SLOTS", "POOL", "TOKENS", "STEP", "SILENT",
+                 "DEVICE", NULL);
     p.json = c->o.json ? json_array() : NULL;
     rc = all_workers(c, &p);
     if (rc != CTL_OK) {
@@ -125,17 +131,19 @@ int ctl_workers(struct ctl *c)
     } else if (c->o.json) {
         print_list("workers", p.json);
     } else if (p.blocks.total + p.slots.total == 0) {
-        puts("no worker is there");
+        puts("no workers are connected");
     } else {
-        table_print(&t, stdout);
+        columns_print(&t, stdout);
     }
     if (rc == CTL_OK && !c->o.json && p.n_offers > 0) {
-        printf("%zu have no layers yet: status shows them\n", p.n_offers);
+        printf("%zu more without layers; \"sluicectl status\" lists them\n",
+               p.n_offers);
     }
-    table_fini(&t);
+    columns_fini(&t);
     return rc;
 }
 
+/* Prints the two largest units only: "3d 4h", "12m 5s", "3.6 s". */
 static void print_uptime(uint64_t ms)
 {
     unsigned long long s = ms / 1000;
@@ -159,11 +167,11 @@ static void print_status(const Sluice__V1__StatusReply *m)
            "%u waiting\n",
            m->n_workers, m->n_clients, m->n_running, m->n_waiting);
     if (m->n_replicas + m->n_forming > 0) {
-        printf("replicas  %u of several stages up, %u forming\n", m->n_replicas,
-               m->n_forming);
+        printf("replicas  %u with several stages up, %u forming\n",
+               m->n_replicas, m->n_forming);
     }
-    printf("requests  %llu, %llu refused\n", (unsigned long long)m->n_requests,
-           (unsigned long long)m->n_refused);
+    printf("requests  %llu received, %llu refused\n",
+           (unsigned long long)m->n_requests, (unsigned long long)m->n_refused);
     printf("choices   %llu finished, %llu cancelled, %llu failed; %llu moves, "
            "%llu adopted\n",
            (unsigned long long)m->n_finished,
@@ -175,11 +183,14 @@ static void print_status(const Sluice__V1__StatusReply *m)
            (unsigned long long)m->n_strikes, (unsigned long long)m->n_indicted);
 }
 
+/* The reply of Status as JSON, completed with figures of ListWorkers. */
 struct status_copy {
     bool json;
     json_t *object;
 };
 
+/* Text is printed at once.  JSON waits for the second call, because its sums
+ * belong to the same object. */
 static void take_status(void *arg, const ProtobufCMessage *reply)
 {
     struct status_copy *copy = arg;
@@ -228,6 +239,8 @@ static void show_status(struct status_copy *copy, struct worker_pages *p)
     }
 }
 
+/* Status has the router's own figures; the sums of memory and the table of
+ * replicas come from ListWorkers. */
 int ctl_status(struct ctl *c)
 {
     Sluice__V1__StatusRequest m = SLUICE__V1__STATUS_REQUEST__INIT;
@@ -250,13 +263,13 @@ int ctl_status(struct ctl *c)
 }
 
 struct sequence_pages {
-    struct table *table;
-    json_t *json;
-    size_t n;
-    uint64_t next;
+    struct columns *table;
+    json_t *json;  /* array, else NULL */
+    size_t n;      /* rows so far */
+    uint64_t next; /* page; 0: the last page was read */
 };
 
-static void add_sequence(struct table *t, const Sluice__V1__SequenceRow *s)
+static void add_sequence(struct columns *t, const Sluice__V1__SequenceRow *s)
 {
     char id[REQUEST_ID_TEXT] = "-", age[MICROS_TEXT];
 
@@ -264,16 +277,16 @@ static void add_sequence(struct table *t, const Sluice__V1__SequenceRow *s)
         request_id_format(s->sequence->request_id.data, id);
     }
     micros_write(age, s->age_ms * 1000);
-    table_cell(t, "%s", id);
-    table_cell(t, "%u", s->sequence->choice);
-    table_cell(t, "%s", ctl_name(s->state));
-    table_cell(t, "%s", ctl_name(s->model));
-    table_cell(t, "%s", s->has_worker ? ctl_name(s->worker) : "-");
-    table_cell(t, "%u", s->n_prompt);
-    table_cell(t, "%u of %u", s->n_generated, s->max_tokens);
-    table_cell(t, "%u", s->blocks);
-    table_cell(t, "%u", s->slots);
-    table_cell(t, "%s", age);
+    columns_cell(t, "%s", id); /* whole, to be copied into cancel */
+    columns_cell(t, "%u", s->sequence->choice);
+    columns_cell(t, "%s", ctl_name(s->state));
+    columns_cell(t, "%s", ctl_name(s->model));
+    columns_cell(t, "%s", s->has_worker ? ctl_name(s->worker) : "-");
+    columns_cell(t, "%u", s->n_prompt);
+    columns_cell(t, "%u of %u", s->n_generated, s->max_tokens);
+    columns_cell(t, "%u", s->blocks);
+    columns_cell(t, "%u", s->slots);
+    columns_cell(t, "%s", age);
 }
 
 static void take_sequences(void *arg, const ProtobufCMessage *reply)
@@ -297,12 +310,12 @@ static void take_sequences(void *arg, const ProtobufCMessage *reply)
 int ctl_sequences(struct ctl *c)
 {
     Sluice__V1__ListRequest r = SLUICE__V1__LIST_REQUEST__INIT;
-    struct table t;
+    struct columns t;
     struct sequence_pages p = {.table = &t};
     int rc;
 
-    table_init(&t, "ID", "CHOICE", "STATE", "MODEL", "WORKER", "PROMPT",
-               "GENERATED", "BLOCKS", "SLOTS", "AGE", NULL);
+    columns_init(&t, "ID", "CHOICE", "STATE", "MODEL", "WORKER", "PROMPT",
+                 "GENERATED", "BLOCKS", "SLOTS", "AGE", NULL);
     p.json = c->o.json ? json_array() : NULL;
     do {
         r.has_after = p.next != 0;
@@ -315,11 +328,11 @@ int ctl_sequences(struct ctl *c)
     } else if (c->o.json) {
         print_list("sequences", p.json);
     } else if (p.n == 0) {
-        puts("no sequence is there");
+        puts("no sequences are waiting or running");
     } else {
-        table_print(&t, stdout);
+        columns_print(&t, stdout);
     }
-    table_fini(&t);
+    columns_fini(&t);
     return rc;
 }
 
@@ -328,26 +341,26 @@ static void print_models(void *arg, const ProtobufCMessage *reply)
     const struct ctl *c = arg;
     const Sluice__V1__ListModelsReply *m =
         (const Sluice__V1__ListModelsReply *)reply;
-    struct table t;
+    struct columns t;
 
     if (c->o.json) {
         ctl_print_json(json_message(reply));
         return;
     }
     if (m->n_models == 0) {
-        puts("no model is there");
+        puts("no models are served");
         return;
     }
-    table_init(&t, "MODEL", "WORKERS", "CONTEXT", "VOCABULARY", "TEXT", NULL);
+    columns_init(&t, "MODEL", "WORKERS", "CONTEXT", "VOCABULARY", "TEXT", NULL);
     for (size_t i = 0; i < m->n_models; i++) {
-        table_cell(&t, "%s", ctl_name(m->models[i]->name));
-        table_cell(&t, "%u", m->models[i]->n_workers);
-        table_cell(&t, "%u", m->models[i]->context);
-        table_cell(&t, "%u", m->models[i]->vocab);
-        table_cell(&t, "%s", m->models[i]->has_text ? "yes" : "ids only");
+        columns_cell(&t, "%s", ctl_name(m->models[i]->name));
+        columns_cell(&t, "%u", m->models[i]->n_workers);
+        columns_cell(&t, "%u", m->models[i]->context);
+        columns_cell(&t, "%u", m->models[i]->vocab);
+        columns_cell(&t, "%s", m->models[i]->has_text ? "yes" : "ids only");
     }
-    table_print(&t, stdout);
-    table_fini(&t);
+    columns_print(&t, stdout);
+    columns_fini(&t);
 }
 
 int ctl_models(struct ctl *c)

@@ -1,4 +1,4 @@
-/* sluicectl generate: chunks as they come, as text, ids or JSON. */
+/* sluicectl_stream.c - The output of generate: chunks as text, ids or JSON. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -7,7 +7,7 @@
 #include "client/ctl/sluicectl_generate.h"
 #include "proto/common.pb-c.h"
 
-/* ---- JSON: a line a chunk ---- */
+/* ---- JSON: one line per chunk ---- */
 
 static json_t *json_ids(const uint32_t *ids, size_t n)
 {
@@ -29,7 +29,7 @@ static json_t *json_floats(const float *values, size_t n)
     return list;
 }
 
-/* [[{token, logprob}]]: a list for each token. */
+/* Returns [[{token, logprob}, ...], ...]: a list for each token. */
 static json_t *json_top(const struct client_chunk *chunk)
 {
     json_t *lists = json_array();
@@ -51,6 +51,8 @@ static json_t *json_top(const struct client_chunk *chunk)
     return lists;
 }
 
+/* Prints a chunk on one line.  Fields that were not requested are absent, so
+ * an empty list always means "none". */
 static void print_json_chunk(const struct ctl *c,
                              const struct client_chunk *chunk)
 {
@@ -79,8 +81,9 @@ static void print_json_chunk(const struct ctl *c,
     ctl_print_json(j);
 }
 
-/* ---- for people: one choice after the other ---- */
+/* ---- text and ids: one choice after the other ---- */
 
+/* Ends a line that text has begun. */
 static void end_line(struct ctl_stream *s)
 {
     if (s->last != '\0' && s->last != '\n') {
@@ -100,12 +103,13 @@ static void begin_choice(void *arg, uint32_t choice)
     }
 }
 
+/* Shows a piece of the current choice; n > 0. */
 static void show(void *arg, const char *text, size_t n)
 {
     struct ctl_stream *s = arg;
 
     if (s->ctl->o.ids && (s->last == '\0' || s->last == '\n')) {
-        text++; /* the blank before the first id of a line */
+        text++; /* skip the blank before the first id of a line */
         n--;
     }
     if (s->escape) {
@@ -116,6 +120,7 @@ static void show(void *arg, const char *text, size_t n)
     s->last = text[n - 1];
 }
 
+/* Adds ids as text with a blank before each; show() drops the first blank. */
 static void put_ids(struct ctl_stream *s, const struct client_chunk *chunk)
 {
     for (size_t i = 0; i < chunk->n_tokens; i++) {
@@ -150,18 +155,21 @@ bool ctl_stream_chunk(void *arg, const struct client_chunk *chunk)
     } else {
         show_chunk(s, chunk);
     }
-    s->broken = !ctl_flush();
+    s->broken = !ctl_flush(); /* a lost reader cancels the request */
     return !s->broken;
 }
 
+/* If both streams are one terminal, the message must not continue the line of
+ * the text. */
 void ctl_stream_lost(void *arg, const char *why)
 {
     const struct ctl_stream *s = arg;
-    bool glued = s->last != '\0' && s->last != '\n' && isatty(STDOUT_FILENO) &&
-                 isatty(STDERR_FILENO);
+    bool in_line = s->last != '\0' && s->last != '\n' &&
+                   isatty(STDOUT_FILENO) && isatty(STDERR_FILENO);
 
     if (!s->ctl->o.quiet) {
-        fprintf(stderr, "%s" CTL_NAME ": connection lost (", glued ? "\n" : "");
+        fprintf(stderr, "%s" CTL_NAME ": connection lost (",
+                in_line ? "\n" : "");
         escape_print(stderr, why, strlen(why), false);
         fputs("), resuming...\n", stderr);
     }

@@ -1,5 +1,7 @@
-/* sluicectl tokenize, detokenize: text to ids and back, by the router or by
- * a model directory at hand. */
+/* sluicectl_text.c - The verbs tokenize and detokenize.
+ *
+ * The router converts, or this program itself if --model names a directory:
+ * "here" in the names below. */
 #include <assert.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -33,6 +35,7 @@ static void print_ids(const struct ctl *c, const uint32_t *ids, size_t n)
     ctl_print_json(j);
 }
 
+/* Escapes only on a terminal: a pipe or file receives the bytes unchanged. */
 static void print_text(const struct ctl *c, const char *text, size_t n)
 {
     if (c->o.json) {
@@ -86,6 +89,7 @@ static int encode_by_router(struct ctl *c, char *text, size_t n)
     return ctl_call(c, METHOD_INFERENCE_TOKENIZE, &r.base, take_ids, c);
 }
 
+/* The router checks the range of the ids; decode_here() does so itself. */
 static int decode_by_router(struct ctl *c, uint32_t *ids, size_t n)
 {
     Sluice__V1__DetokenizeRequest r = SLUICE__V1__DETOKENIZE_REQUEST__INIT;
@@ -103,8 +107,9 @@ static bool is_directory(const char *path)
     return path != NULL && stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-/* A model that is a directory here needs no router.  A name may have a slash
- * too, but hardly one whose beginning is a directory here: a slip. */
+/* Decides whether --model is a directory, which needs no router.  A name may
+ * contain a slash too.  But if the part before the last slash is a directory,
+ * the value is taken for a mistyped path, and rejected. */
 static int find_model(const struct ctl *c, bool *here)
 {
     const char *slash = c->o.model == NULL ? NULL : strrchr(c->o.model, '/');
@@ -118,9 +123,10 @@ static int find_model(const struct ctl *c, bool *here)
              c->o.model);
     return slash > c->o.model && !is_directory(parent)
                ? CTL_OK
-               : ctl_misuse(c, "--model %s: no such directory", c->o.model);
+               : ctl_misuse(c, "--model %s: directory not found", c->o.model);
 }
 
+/* Loads the tokenizer of a model directory; no other file is needed. */
 static int load(const struct ctl *c, struct tokenizer **t)
 {
     char path[PATH_MAX];
@@ -128,7 +134,8 @@ static int load(const struct ctl *c, struct tokenizer **t)
     int n = snprintf(path, sizeof path, "%s/tokenizer.json", c->o.model);
 
     if (n < 0 || (size_t)n >= sizeof path) {
-        return ctl_misuse(c, "--model: the path is too long");
+        return ctl_misuse(c, "--model: the path exceeds %d bytes",
+                          PATH_MAX - 1);
     }
     if (tokenizer_load(t, path, &e) != ST_OK) {
         return ctl_misuse(c, "%s", e.text);
@@ -136,7 +143,8 @@ static int load(const struct ctl *c, struct tokenizer **t)
     return CTL_OK;
 }
 
-/* To the ids that a router makes of a prompt. */
+/* Encodes as a router encodes a prompt, with the tokens that the tokenizer
+ * adds around a text (bos). */
 static int encode_here(struct ctl *c, const char *text, size_t n)
 {
     unsigned flags = TOKENIZE_ADD_SPECIAL |
@@ -163,6 +171,7 @@ static int encode_here(struct ctl *c, const char *text, size_t n)
     return rc;
 }
 
+/* Decodes all ids, which are in range. */
 static void decode_ids(const struct ctl *c, const struct tokenizer *t,
                        const uint32_t *ids, size_t n)
 {
@@ -171,7 +180,7 @@ static void decode_ids(const struct ctl *c, const struct tokenizer *t,
     char *text;
 
     max = detokenizer_max(t);
-    text = malloc((n + 1) * max);
+    text = malloc((n + 1) * max); /* + 1: detokenizer_finish() writes too */
     assert(text != NULL);
     detokenizer_init(&d, t, 0);
     for (size_t i = 0; i < n; i++) {
@@ -192,7 +201,9 @@ static int decode_here(struct ctl *c, const uint32_t *ids, size_t n)
     }
     for (size_t i = 0; i < n && rc == CTL_OK; i++) {
         if (ids[i] >= tokenizer_vocab(t)) {
-            rc = ctl_misuse(c, "ids[%zu] is %u, the vocabulary has %u tokens",
+            rc = ctl_misuse(c,
+                            "ids[%zu] is %u; the ids of this vocabulary are "
+                            "below %u",
                             i, ids[i], tokenizer_vocab(t));
         }
     }
@@ -203,6 +214,7 @@ static int decode_here(struct ctl *c, const uint32_t *ids, size_t n)
     return rc;
 }
 
+/* `detokenize` and `tokenize --decode`. */
 static int decode(struct ctl *c)
 {
     uint32_t *ids;

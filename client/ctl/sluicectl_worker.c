@@ -1,4 +1,4 @@
-/* What the router says of one worker. */
+/* sluicectl_worker.c - Search for one worker in ListWorkers. */
 #include <string.h>
 
 #include "client/ctl/sluicectl.h"
@@ -7,9 +7,10 @@
 struct search {
     const char *name;
     struct ctl_worker *out;
-    uint64_t next; /* page; 0: no more */
+    uint64_t next; /* page; 0: the last page was read */
 };
 
+/* The reply has an arena's lifetime, so the figures are copied. */
 static void look(void *arg, const ProtobufCMessage *reply)
 {
     struct search *s = arg;

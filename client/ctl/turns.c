@@ -1,3 +1,4 @@
+/* turns.c - Printing of interleaved texts one after the other. */
 #include "client/ctl/turns.h"
 
 #include <assert.h>
@@ -14,10 +15,11 @@ struct held {
 struct turns {
     const struct turns_ops *ops;
     void *arg;
-    uint32_t n, current; /* current = n: all are shown */
+    uint32_t n, current; /* the text shown; n: all have ended */
     struct held held[];  /* [n] */
 };
 
+/* Begins the current text and shows the pieces held for it. */
 static void begin(struct turns *t)
 {
     struct held *h = &t->held[t->current];
@@ -82,6 +84,8 @@ void turns_put(struct turns *t, uint32_t i, const char *text, size_t n)
     }
 }
 
+/* The end of the current text may show several texts: all that have ended, and
+ * the first that has not. */
 void turns_end(struct turns *t, uint32_t i)
 {
     assert(i < t->n);

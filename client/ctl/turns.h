@@ -1,11 +1,12 @@
-/* turns.h - texts that come mixed, shown one after the other.
+/* turns.h - Printing of interleaved texts one after the other.
  *
- * The choices of a generation come in any order, and a terminal has one
- * place.  The first text is shown as it comes; what comes of the others is
- * held back until those before it have ended, and then shown at once and
- * from there on as it comes.
+ * The choices of a request arrive interleaved, but a terminal shows one text
+ * at a time.  The first text is shown as it arrives.  Pieces of a later text
+ * are held until all texts before it have ended.  The held pieces are then
+ * shown together, and the rest of that text as it arrives.
  *
- * Threading: none.  Memory: what is held back, on the heap. */
+ * Threading: none.  Memory: the held texts, on the heap; aborts without
+ * memory. */
 #ifndef CLIENT_CTL_TURNS_H
 #define CLIENT_CTL_TURNS_H
 
@@ -20,16 +21,17 @@ struct turns_ops {
     void (*end)(void *arg, uint32_t i); /* after text i; may be NULL */
 };
 
-/* Of n texts, 1 at least; begins the first. */
+/* Creates turns for n texts, n >= 1, and begins text 0.  ops is borrowed. */
 struct turns *turns_new(uint32_t n, const struct turns_ops *ops, void *arg);
 void turns_free(struct turns **t);
 
-/* More of text i; nothing more comes of it after turns_end(), which may be
- * said again. */
+/* Adds text[0..n) to text i.  Ignored after turns_end() of text i. */
 void turns_put(struct turns *t, uint32_t i, const char *text, size_t n);
+
+/* Ends text i; a second call has no effect. */
 void turns_end(struct turns *t, uint32_t i);
 
-/* No more comes: end what has not ended. */
+/* Ends every text that has not ended. */
 void turns_finish(struct turns *t);
 
 #endif

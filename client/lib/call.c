@@ -1,10 +1,11 @@
-/* Blocking calls over client_begin() and client_turn(). */
+/* call.c - Blocking calls, made of client_begin() and client_turn(). */
 #include <assert.h>
 #include <string.h>
 
 #include "client/lib/client_impl.h"
 #include "proto/worker.pb-c.h"
 
+/* A blocking call in progress. */
 struct waiting {
     client_reply_fn *on_reply;
     void *arg;
@@ -13,6 +14,7 @@ struct waiting {
     bool ended;
 };
 
+/* A unary reply arrives with on_end() and is passed on from there. */
 static void on_reply(void *arg, const ProtobufCMessage *message)
 {
     struct waiting *w = arg;
@@ -38,6 +40,7 @@ static void on_end(void *arg, enum status status, const ProtobufCMessage *reply,
     }
 }
 
+/* The core returns only a status; the limits behind it are added here. */
 enum status client_not_begun(enum method m, enum status status, struct error *e)
 {
     const struct method_row *row = method_find((uint16_t)m);
@@ -45,13 +48,17 @@ enum status client_not_begun(enum method m, enum status status, struct error *e)
     assert(row != NULL);
     switch (status) {
     case ST_RESOURCE_EXHAUSTED:
-        return error_set(e, status, "too many calls are open or waiting, %u",
-                         CLIENT_CALLS_MAX);
+        return error_set(e, status,
+                         "too many calls are open or waiting; the limits are "
+                         "%u calls and %u bytes of waiting requests",
+                         CLIENT_CALLS_MAX, CLIENT_WAITING_BYTES);
     case ST_INVALID_ARGUMENT:
-        return error_set(e, status, "the request is longer than %u bytes",
-                         row->request_cap);
+        return error_set(e, status,
+                         "the request exceeds the limit of %u bytes for %s",
+                         row->request_cap, row->name);
     case ST_PERMISSION_DENIED:
-        return error_set(e, status, "only an admin may call %s", row->name);
+        return error_set(e, status, "%s requires the role of an admin",
+                         row->name);
     default:
         return error_set(e, status, "%s", status_text(status));
     }
@@ -78,7 +85,7 @@ enum status client_call(struct client *c, enum method m,
         client_turn(c, CLIENT_TURN_MS);
     }
     if (!w.ended) {
-        client_give_up(c, id);
+        client_give_up(c, id); /* runs on_end, which sets w.status */
     }
     return w.status;
 }
@@ -99,6 +106,7 @@ static enum status ask_receipt(struct client *c, enum method m,
                        take_receipt, out, e);
 }
 
+/* Without a choice, the reference means all choices of the request. */
 static Sluice__V1__SequenceRef ref_of(const uint8_t request_id[16],
                                       uint32_t choice)
 {
@@ -110,7 +118,8 @@ static Sluice__V1__SequenceRef ref_of(const uint8_t request_id[16],
     return s;
 }
 
-/* An admin may name any sequence, a client its own. */
+/* The Admin service accepts any client's request, the Inference service only
+ * the caller's own. */
 enum status client_cancel(struct client *c, const uint8_t request_id[16],
                           uint32_t choice, uint32_t timeout_ms,
                           struct client_receipt *out, struct error *e)

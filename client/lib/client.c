@@ -1,4 +1,4 @@
-/* The connection: open, turn, interrupt, close. */
+/* client.c - The connection: open, turn, interrupt, close. */
 #include <assert.h>
 #include <errno.h>
 #include <stdatomic.h>
@@ -9,8 +9,22 @@
 #include <unistd.h>
 
 #include "client/lib/client_impl.h"
+#include "client/lib/resumable.h"
 #include "common/wire/loop.h"
 #include "common/wire/transport.h"
+
+const struct limit_row client_limits[] = {
+    LIMIT_ROW(CLIENT_CALLS_MAX, "", "open calls of one connection"),
+    LIMIT_ROW(CLIENT_WAITING_BYTES, "bytes", "requests not yet sent"),
+    LIMIT_ROW(CLIENT_TIMEOUT_MS, "ms", "default time limit to connect"),
+    LIMIT_ROW(CLIENT_RECEIPT_MS, "ms", "default time limit for a receipt"),
+    LIMIT_ROW(CLIENT_RESUME_MS, "ms", "default time limit to find a router"),
+    LIMIT_ROW(RESUMABLE_BACKOFF_MAX_US, "us", "pause before a resumption"),
+    LIMIT_ROW(RESUMABLE_RETRY_MAX_US, "us", "pause requested by a router"),
+    LIMIT_ROW(RESUMABLE_FIRST_MS, "ms",
+              "time to find a router, with --no-resume"),
+};
+const size_t client_limits_n = sizeof client_limits / sizeof client_limits[0];
 
 struct client {
     struct transport *transport;
@@ -18,9 +32,10 @@ struct client {
     struct loop loop;
     uint32_t timeout_ms;
     bool admin;
-    atomic_bool interrupted;
+    atomic_bool interrupted; /* written by other threads and by signals */
 };
 
+/* The clock of the event loop, so that all times of a result agree. */
 int64_t client_now_us(void)
 {
     return loop_now_us();
@@ -30,7 +45,7 @@ void client_draw_id(uint8_t out[16])
 {
     ssize_t n = getrandom(out, 16, 0);
 
-    assert(n == 16);
+    assert(n == 16); /* up to 256 bytes are never cut short: getrandom(2) */
     (void)n;
 }
 
@@ -46,6 +61,7 @@ struct node_io *client_io(struct client *c)
 
 void client_soon(struct client *c)
 {
+    /* A time in the past makes the next turn run the core's tick first. */
     c->loop.due_us = 0;
 }
 
@@ -59,6 +75,8 @@ bool client_is_admin(const struct client *c)
     return c->admin;
 }
 
+/* Async-signal-safe: a lock-free atomic store and nothing else.  c may be NULL
+ * in a handler that runs between two clients. */
 void client_interrupt(struct client *c)
 {
     if (c != NULL) {
@@ -71,7 +89,7 @@ bool client_take_interrupt(struct client *c)
     return atomic_exchange(&c->interrupted, false);
 }
 
-/* Turn until Hello is answered. */
+/* Turns until the router accepts or rejects the Hello. */
 static enum status wait_up(struct client *c, const char *endpoint,
                            struct error *e)
 {
@@ -86,6 +104,7 @@ static enum status wait_up(struct client *c, const char *endpoint,
         if (client_take_interrupt(c)) {
             return error_set(e, ST_CANCELLED, "interrupted");
         }
+        /* The trouble of the last attempt, if any, explains the timeout. */
         if (loop_now_us() >= end_us) {
             why = client_core_trouble(c->core);
             return error_set(
@@ -110,7 +129,7 @@ enum status client_open(struct client **out, const struct client_config *config,
     c->admin = config->admin;
     c->timeout_ms =
         config->timeout_ms == 0 ? CLIENT_TIMEOUT_MS : config->timeout_ms;
-    if (options.name == NULL) {
+    if (options.name == NULL) { /* so that an operator finds the process */
         snprintf(name, sizeof name, "%.40s-%ld", program_invocation_short_name,
                  (long)getpid());
         options.name = name;
@@ -152,7 +171,7 @@ void client_turn(struct client *c, uint32_t wait_ms)
 void client_drop(struct client *c)
 {
     client_core_drop(c->core, "dropped by the client");
-    client_turn(c, 0);
+    client_turn(c, 0); /* the core drops in its next tick */
 }
 
 enum status client_begin(struct client *c, enum method m,

@@ -1,4 +1,4 @@
-/* client.h - the C library of sluice: a connection to a router, and calls.
+/* client.h - C library of sluice: a connection to a router, and calls.
  *
  *     struct client_config config = {.endpoint = "tcp://127.0.0.1:7071"};
  *     struct client *c;
@@ -12,23 +12,26 @@
  *     client_generate(c, &r, &result, &e);
  *     client_close(&c);
  *
- * Calls block: they turn the connection's loop until they end, and callbacks
- * run inside them, on the caller's thread.  A callback must not call back
- * into the same client, but client_interrupt() may.  Many calls at once go
- * by client_begin() and client_turn().
+ * Calls block: a call runs the connection's event loop until it ends, and
+ * callbacks run inside the call, on the caller's thread.  A callback must not
+ * call the same client, except client_interrupt().  client_begin() and
+ * client_turn() run many calls at once.
  *
- * A generation outlasts its connection: when that breaks, or the router dies
- * or stops, it goes on at the next router from the tokens it has, and its
- * caller sees a pause (client/lib/resumable.h; client_request.no_resume turns
- * it off).  Nothing else is repeated behind the caller's back: other calls end
+ * A request survives its connection.  If the connection breaks, or the router
+ * dies or stops, the request resumes at the next router from the tokens
+ * received so far, and its caller observes a pause (client/lib/resumable.h).
+ * client_request.no_resume turns this off.  No other call is retried: it ends
  * ST_UNAVAILABLE, and the next call opens a new connection.
  *
- * Threading: a client belongs to one thread at a time; several clients may
- * be used by several threads.  client_interrupt() may come from any thread
- * and from a signal handler.  Memory: what callbacks see lives until they
- * return; strings of a config or a request are borrowed for the call.
- * Limits: CLIENT_CALLS_MAX open calls, client/lib/client_core.h; of a
- * generation's values and lists, common/sampling/sampling.h. */
+ * Threading: one thread at a time may use a client; different threads may use
+ * different clients.  client_interrupt() may be called from any thread and
+ * from a signal handler.
+ *
+ * Memory: data passed to a callback is valid until the callback returns.
+ * Strings of a config or a request are borrowed for the call.
+ *
+ * Limits: CLIENT_CALLS_MAX open calls (client/lib/client_core.h); the limits
+ * of a request's values and lists are in common/sampling/sampling.h. */
 #ifndef CLIENT_LIB_CLIENT_H
 #define CLIENT_LIB_CLIENT_H
 
@@ -37,63 +40,70 @@
 #include <stdint.h>
 
 #include "client/lib/client_core.h"
+#include "common/base/limit.h"
 #include "common/base/status.h"
 #include "common/sampling/sampling.h"
 #include "common/wire/method.h"
 
-#define CLIENT_TIMEOUT_MS  5000  /* of client_open() and unary calls */
-#define CLIENT_RECEIPT_MS  10000 /* to wait for the receipt of a cancel */
-#define CLIENT_RESUME_MS   30000 /* without a router that takes it up */
-#define CLIENT_WORKER_NAME 65
+#define CLIENT_TIMEOUT_MS  5000  /* default of client_open() and unary calls */
+#define CLIENT_RECEIPT_MS  10000 /* default time limit for a receipt */
+#define CLIENT_RESUME_MS   30000 /* default time limit to find a router */
+#define CLIENT_WORKER_NAME 65    /* bytes of a worker's name and its NUL */
+
+/* Limits of the library, for limits_print(). */
+extern const struct limit_row client_limits[];
+extern const size_t client_limits_n;
 
 struct client;
 
 struct client_config {
-    const char *endpoint; /* of the router, for clients */
-    const char *name;     /* for people, NULL: the program and its pid */
-    bool admin;           /* may call the Admin service too */
+    const char *endpoint; /* the router's endpoint for clients */
+    const char *name;     /* for logs; NULL: program name and process id */
+    bool admin;           /* the client may also call the Admin service */
     uint32_t timeout_ms;  /* 0: CLIENT_TIMEOUT_MS */
 };
 
-/* Connect and say Hello.  ST_INVALID_ARGUMENT: the endpoint is none;
- * ST_UNAVAILABLE: no router answered in time; ST_CANCELLED: interrupted; any
- * other, at once: it refused us. */
+/* Connects to a router and sends Hello.  On ST_OK the caller owns *out.
+ * Returns ST_INVALID_ARGUMENT if the endpoint is malformed, ST_UNAVAILABLE if
+ * no router answered within timeout_ms, ST_CANCELLED if interrupted, and the
+ * router's own status as soon as it rejects the Hello. */
 MUST_CHECK enum status client_open(struct client **out,
                                    const struct client_config *config,
                                    struct error *e);
 
-/* Says Goodbye: the router cancels what is still open. */
+/* Closes the connection with a Goodbye and frees the client.  The router
+ * cancels the calls that are still open. */
 void client_close(struct client **c);
 
-/* End the blocking call that is going on, soon: a generation is cancelled
- * and returns with its receipt, a second interrupt returns at once; a unary
- * call returns.  Both ST_CANCELLED.  Without a call going on, the next one
- * is interrupted. */
+/* Ends the blocking call in progress, within CLIENT_TURN_MS.  A request
+ * is cancelled and returns with its receipt; a second interrupt returns at
+ * once.  A unary call returns.  Both return ST_CANCELLED.  If no call is in
+ * progress, the next one is interrupted. */
 void client_interrupt(struct client *c);
 
-/* One or more tokens of one choice, or its end, or both. */
+/* A chunk: one or more tokens of one choice, or its end, or both. */
 struct client_chunk {
     uint32_t choice;        /* 0..n - 1 */
-    uint32_t first_index;   /* of tokens[0]: 0, 1, 2, ... each once, in order,
-                               for each choice */
+    uint32_t first_index;   /* index of tokens[0]; the indices of a choice are
+                               0, 1, 2, ... in order, each once */
     const uint32_t *tokens; /* [n_tokens] */
     size_t n_tokens;
     const char *text; /* [n_text], valid UTF-8 */
     size_t n_text;
-    /* If asked for, else NULL: natural logarithms, and of the n_top best of
-     * each token, best first. */
+    /* Natural logarithms, NULL unless requested: of each token, and of the
+     * n_top likeliest tokens at its position, best first. */
     const float *logprobs;      /* [n_tokens] */
     const uint32_t *top_tokens; /* [n_tokens, n_top] */
     const float *top_logprobs;  /* [n_tokens, n_top] */
     uint32_t n_top;
-    int finish;      /* Sluice__V1__Finish; not RUNNING: the choice's last */
-    int stop_string; /* which of the request's ended it, or -1 */
+    int finish;      /* Sluice__V1__Finish; not RUNNING: the last chunk */
+    int stop_string; /* index of the stop string that ended it, or -1 */
 };
 
-/* false cancels the generation, all its choices. */
+/* Receives a chunk.  Returns false to cancel all choices of the request. */
 typedef bool client_chunk_fn(void *arg, const struct client_chunk *chunk);
 
-/* The connection of a generation is lost, why, and it is about to resume. */
+/* Receives the reason for a lost connection, before the request resumes. */
 typedef void client_resume_fn(void *arg, const char *why);
 
 struct client_stop {
@@ -101,10 +111,10 @@ struct client_stop {
     size_t n;
 };
 
-/* The prompt is text or ids.  common/sampling/sampling.h says how a token is
- * chosen, and has the limits of values and lists.  A list that is too long or
- * names a token twice is refused here, values by the router.  The lists need no
- * order. */
+/* A request: a prompt, as text or as ids, and parameters.
+ * common/sampling/sampling.h defines the choice of a token, and the limits of
+ * values and lists.  The library rejects a list that is too long or names a
+ * token twice; the router rejects bad values.  Lists may be in any order. */
 struct client_request {
     uint8_t request_id[16]; /* all 0: drawn, see client_result */
     const char *model;      /* NULL: the only one there is */
@@ -130,95 +140,110 @@ struct client_request {
     void *arg;
 };
 
-/* Greedy is not the default: temperature 1, and nothing else; one choice. */
+/* Returns a request for one choice at temperature 1, without any other
+ * sampling parameter.  The default is therefore not greedy. */
 struct client_request client_request_default(void);
 
-/* What a cancel or a removal gave back. */
+/* The resources that a cancel or a removal released. */
 struct client_receipt {
     uint8_t request_id[16];
-    int state; /* Sluice__V1__SequenceState it was in */
+    int state; /* Sluice__V1__SequenceState before the cancel */
     uint32_t n_generated, blocks, slots, checkpoints;
-    uint64_t micros;
+    uint64_t micros; /* from the cancel's arrival to the release */
     char worker[CLIENT_WORKER_NAME];
 };
 
-/* How a choice ended, and its figures; the router's but for the last two. */
+/* The end of a choice and its figures.  The router measures all of them except
+ * the last two. */
 struct client_choice {
-    int finish;      /* Sluice__V1__Finish; FINISH_RUNNING: it never did */
-    int stop_string; /* which of the request's ended it, or -1 */
+    int finish;      /* Sluice__V1__Finish; FINISH_RUNNING: no end came */
+    int stop_string; /* index of the stop string that ended it, or -1 */
     bool has_figures;
     uint32_t n_generated, blocks, slots, n_moves;
     uint64_t queued_us, first_token_us, total_us;
     char worker[CLIENT_WORKER_NAME];
-    int64_t first_chunk_us, end_us; /* from the call, as seen here; 0: none */
+    int64_t first_chunk_us, end_us; /* since the call, measured here; 0: none */
 };
 
+/* The result of a request.  The figures after `choices` are those of the only
+ * choice.  Several choices are combined:
+ *
+ *   counts                       sum
+ *   first_token_us, first_chunk_us   earliest
+ *   queued_us, total_us          longest
+ *   finish, stop_string, worker  those of the first choice that did not end
+ *                                with STOP or LENGTH, else those of choice 0 */
 struct client_result {
     uint8_t request_id[16];
     uint32_t n_choices;
     struct client_choice choices[CHOICES_MAX]; /* [n_choices] */
-    /* Of one choice: its own.  Of several: the sums of counts, the first
-     * token of any and the end of the last, the finish of the first choice
-     * that did not end well, else of choice 0, and its stop string and
-     * worker. */
     int finish, stop_string;
     bool has_figures, has_receipt;
-    bool asked;         /* to cancel, by this side */
-    uint32_t n_resumes; /* times it went on after a loss of the connection */
-    int64_t gap_us;     /* from the losses to the next chunks, in all */
+    bool asked;         /* this client requested the cancel */
+    uint32_t n_resumes; /* resumptions after a lost connection */
+    int64_t gap_us;     /* from each loss to the next chunk, summed */
     uint32_t n_prompt, n_generated, blocks, slots, n_moves;
     uint64_t queued_us, first_token_us, total_us, seed; /* the router's */
-    int64_t first_chunk_us, end_us; /* from the call, as seen here; 0: none */
+    int64_t first_chunk_us, end_us; /* since the call, measured here; 0: none */
     char worker[CLIENT_WORKER_NAME];
-    struct client_receipt receipt; /* of a generation that was cancelled */
+    struct client_receipt receipt; /* if has_receipt: it was cancelled */
     uint32_t retry_after_ms;       /* with RESOURCE_EXHAUSTED, UNAVAILABLE */
 };
 
-/* Generate and block until the end.  ST_CANCELLED if on_chunk said false or
- * client_interrupt() was called: then the receipt is in *out; also if
- * somebody else cancelled it. */
+/* Runs a request and blocks until its end; *out is filled in any case.
+ * Returns ST_CANCELLED if on_chunk returned false, or after
+ * client_interrupt(); *out then has the receipt if the router sent one.  Also
+ * returns ST_CANCELLED if another client cancelled the request. */
 MUST_CHECK enum status client_generate(struct client *c,
                                        const struct client_request *r,
                                        struct client_result *out,
                                        struct error *e);
 
+/* Receives a reply, or one message of a stream. */
 typedef void client_reply_fn(void *arg, const ProtobufCMessage *reply);
 
-/* Any call, unary or stream, blocking; on_reply sees the reply, or each
- * message of the stream.  timeout_ms is its deadline; 0: the config's for a
- * unary call, none for a stream. */
+/* Calls method m and blocks until the call ends.  on_reply may be NULL.
+ * timeout_ms is the deadline; 0: the config's timeout for a unary call, none
+ * for a stream.  Returns the status of the call, ST_CANCELLED after
+ * client_interrupt(), or an error of client_begin(). */
 MUST_CHECK enum status client_call(struct client *c, enum method m,
                                    const ProtobufCMessage *request,
                                    uint32_t timeout_ms,
                                    client_reply_fn *on_reply, void *arg,
                                    struct error *e);
 
-/* Cancel one choice of a generation, or all of them, or remove them;
- * answered when the memory is free.  Of an unknown one the state is unknown
- * and nothing was freed.  An admin may name anybody's.  timeout_ms is for the
- * answer; 0: CLIENT_RECEIPT_MS. */
 #define CLIENT_ALL_CHOICES UINT32_MAX
 
+/* Cancels one choice of a request, or CLIENT_ALL_CHOICES.  Returns ST_OK with
+ * the receipt in *out when the memory is free.  For an unknown request the
+ * receipt has the state UNKNOWN and all counts 0.  An admin may name any
+ * request, a client its own.  timeout_ms is the deadline of the call; 0:
+ * CLIENT_RECEIPT_MS. */
 MUST_CHECK enum status
 client_cancel(struct client *c, const uint8_t request_id[16], uint32_t choice,
               uint32_t timeout_ms, struct client_receipt *out, struct error *e);
+
+/* Removes choices, also those kept by keep_ms; otherwise as client_cancel(). */
 MUST_CHECK enum status
 client_remove(struct client *c, const uint8_t request_id[16], uint32_t choice,
               uint32_t timeout_ms, struct client_receipt *out, struct error *e);
 
-/* Many calls at once.  Begin one: its ops run inside client_turn(). */
+/* Begins a call and returns at once; many may be open.  Its ops run inside
+ * client_turn().  Errors are those of client_core_call(). */
 MUST_CHECK enum status client_begin(struct client *c, enum method m,
                                     const ProtobufCMessage *request,
                                     uint32_t deadline_ms,
                                     const struct client_call_ops *ops,
                                     void *arg, uint64_t *id);
-/* Give a begun call up: on_end follows at once with CANCELLED. */
+
+/* Cancels a begun call; its on_end runs with CANCELLED before this returns. */
 void client_give_up(struct client *c, uint64_t id);
 
-/* Deliver what came, do what is due, wait at most wait_ms for more. */
+/* Runs the event loop once: delivers received messages, runs timers that are
+ * due, and waits at most wait_ms for more messages. */
 void client_turn(struct client *c, uint32_t wait_ms);
 
-/* Drop the connection without a word, as a crash would. */
+/* Drops the connection without a Goodbye, as a crash would. */
 void client_drop(struct client *c);
 
 #endif

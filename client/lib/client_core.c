@@ -1,3 +1,8 @@
+/* client_core.c - Client side of the protocol.
+ *
+ * Calls live in a fixed array; free calls form one list, waiting calls another
+ * (FIFO).  An id is serial * CLIENT_CALLS_MAX + index, so a stale id of a
+ * reused place never matches. */
 #include "client/lib/client_core.h"
 
 #include <stdio.h>
@@ -12,20 +17,24 @@
 #include "proto/health.pb-c.h"
 #include "proto/registry.pb-c.h"
 
-/* A call waits until a session with room takes it, then it is open. */
+/* A call waits for a session with room, then it is open.
+ *
+ *     FREE --begin--> WAITING --sent--> OPEN --end--> FREE
+ */
 enum call_state { CALL_FREE, CALL_WAITING, CALL_OPEN };
 
 struct call {
-    struct timer deadline; /* first: a timer is its call; while waiting */
+    struct timer deadline; /* first: the core casts a timer to its call; set
+                              while waiting, later the peer has its own */
     enum call_state state;
     uint64_t id;      /* serial * CLIENT_CALLS_MAX + index; the peer's tag */
-    uint64_t at_peer; /* while open */
+    uint64_t at_peer; /* the peer's id of the call while open */
     const struct client_call_ops *ops;
     void *arg;
     const struct method_row *row;
     uint8_t *request; /* [bytes], packed, while waiting; owned */
     size_t bytes;
-    uint32_t next; /* of the free or the waiting ones, CALL_NONE: last */
+    uint32_t next; /* in the list of free or waiting calls; CALL_NONE: last */
 };
 
 #define CALL_NONE UINT32_MAX
@@ -33,19 +42,19 @@ struct call {
 struct client_core {
     struct node_io *io;
     struct session session;
-    struct peer *peer; /* of the session that is up, else NULL */
+    struct peer *peer; /* while the session is up, else NULL */
     struct arena arena;
     struct timers deadlines, waits;
     struct call calls[CLIENT_CALLS_MAX];
     uint32_t first_free, first_waiting, last_waiting;
-    uint32_t n_calls; /* not free */
+    uint32_t n_calls; /* open or waiting */
     uint64_t serial;
     size_t waiting_bytes;
-    bool drop; /* at the next tick, for this reason */
+    bool drop; /* drop the session at the next tick */
     char drop_reason[ERROR_TEXT];
     char name[65];
     char trouble[ERROR_TEXT];
-    enum status refused; /* the last Hello, for this reason, or ST_OK */
+    enum status refused; /* status that rejected the last Hello, or ST_OK */
     uint8_t role;        /* BY_CLIENT or BY_ADMIN */
     bool ending;
 };
@@ -98,6 +107,8 @@ static void waiting_append(struct client_core *c, struct call *k)
     c->waiting_bytes += k->bytes;
 }
 
+/* Unlinks a waiting call.  The walk is short: calls mostly leave at the head,
+ * in FIFO order; only cancels and deadlines leave from the middle. */
 static void waiting_remove(struct client_core *c, struct call *k)
 {
     uint32_t i = call_index(c, k), before = CALL_NONE;
@@ -117,7 +128,8 @@ static void waiting_remove(struct client_core *c, struct call *k)
     timer_clear(&c->deadlines, &k->deadline);
 }
 
-/* The call is free before its op runs, which may begin another. */
+/* Ends a call.  Its place is free before on_end runs, so that on_end can begin
+ * another call even if all places were taken. */
 static void call_end(struct client_core *c, struct call *k, enum status status,
                      const ProtobufCMessage *reply, const struct error *e,
                      uint32_t retry_after_ms)
@@ -132,6 +144,7 @@ static void call_end(struct client_core *c, struct call *k, enum status status,
     ops->on_end(arg, status, reply, e, retry_after_ms);
 }
 
+/* Ends a call without a reply, with a text of this end. */
 static void call_fail(struct client_core *c, struct call *k, enum status code,
                       const char *why)
 {
@@ -174,7 +187,8 @@ static enum status hold(struct client_core *c, struct call *k,
     return ST_OK;
 }
 
-/* At once if there is room and nobody waits before it, else later. */
+/* Sends the request at once if the session has room and no earlier call waits;
+ * otherwise the call waits.  Overtaking would break the order of requests. */
 static enum status begin(struct client_core *c, struct call *k,
                          const ProtobufCMessage *request, uint32_t deadline_ms)
 {
@@ -233,7 +247,8 @@ void client_core_cancel(struct client_core *c, uint64_t id)
     }
 }
 
-/* Time left of a waiting call, in ms, upwards; 0: it has no deadline. */
+/* Returns the time left to a waiting call in ms, rounded up so that a call
+ * with time left never sends 0, which means no deadline. */
 static uint32_t left_ms(const struct call *k, int64_t now_us)
 {
     return k->deadline.index
@@ -241,7 +256,9 @@ static uint32_t left_ms(const struct call *k, int64_t now_us)
                : 0;
 }
 
-/* Hand the first waiting call to the peer; false if it must go on waiting. */
+/* Passes the first waiting call to the peer.  Returns false if the peer has no
+ * room and the call keeps waiting.  The packed request is unpacked again here,
+ * because the caller's message is valid only during client_core_call(). */
 static bool send_waiting(struct client_core *c, int64_t now_us)
 {
     struct call *k = &c->calls[c->first_waiting];
@@ -261,21 +278,25 @@ static bool send_waiting(struct client_core *c, int64_t now_us)
         waiting_remove(c, k);
         k->state = CALL_OPEN;
     } else {
-        call_fail(c, k, st, "the request was not taken");
+        call_fail(c, k, st, "the session rejected the waiting request");
     }
     return true;
 }
 
+/* Ends waiting calls past their deadline.  The trouble of the last connection
+ * is the best explanation for a session that did not come. */
 static void end_late(struct client_core *c, int64_t now_us)
 {
     struct timer *t;
 
     while ((t = timers_pop(&c->deadlines, now_us))) {
         call_fail(c, (struct call *)t, ST_DEADLINE_EXCEEDED,
-                  *c->trouble ? c->trouble : "no session in time");
+                  *c->trouble ? c->trouble
+                              : "no session with a router in time");
     }
 }
 
+/* A router may call a client too.  Only the health check is served. */
 static void on_call(void *node, struct peer *p, const struct method_row *m,
                     uint64_t call, int64_t deadline_us,
                     const ProtobufCMessage *request)
@@ -290,7 +311,7 @@ static void on_call(void *node, struct peer *p, const struct method_row *m,
         health.serving = true;
         peer_end(p, call, &health.base);
     } else if (call) {
-        (void)error_set(&e, ST_UNIMPLEMENTED, "%s: a client serves no calls",
+        (void)error_set(&e, ST_UNIMPLEMENTED, "%s: not served by a client",
                         m->name);
         peer_fail(p, call, &e, 0);
     }
@@ -298,7 +319,7 @@ static void on_call(void *node, struct peer *p, const struct method_row *m,
 
 static void on_cancel(void *node, struct peer *p, uint64_t call)
 {
-    (void)node; /* what a client serves is answered at once */
+    (void)node; /* on_call() answers at once: no call is left to cancel */
     (void)p;
     (void)call;
 }
@@ -327,14 +348,14 @@ static void on_end(void *node, struct peer *p, uint64_t tag,
 
     (void)p;
     (void)m;
-    if (k) { /* it may have been cancelled while its session went down */
+    if (k) { /* NULL: cancelled while its session went down */
         call_end(c, k, status, reply, e, retry_after_ms);
     }
 }
 
 static void on_dirty(void *node, struct peer *p)
 {
-    (void)node; /* a client has one peer: every tick flushes it */
+    (void)node; /* every tick flushes the only peer */
     (void)p;
 }
 
@@ -363,8 +384,8 @@ static void on_up(void *node, struct peer *p)
     c->refused = ST_OK;
 }
 
-/* Those that wait now: an end may begin another call, which waits for the
- * next Hello. */
+/* Ends the calls that wait now.  The count is taken first, because an on_end
+ * may begin another call, which waits for the next Hello. */
 static void end_refused(struct client_core *c)
 {
     uint32_t n = 0;
@@ -384,7 +405,7 @@ static void on_down(void *node, struct peer *p, enum status refused,
     struct error e;
 
     (void)p;
-    c->peer = NULL; /* calls begun by the ends of others wait */
+    c->peer = NULL; /* calls that on_end begins from here on wait */
     c->refused = refused;
     if (refused != ST_OK) {
         (void)error_set(&e, refused, "the router refused this client: %s", why);
@@ -397,7 +418,8 @@ static void on_down(void *node, struct peer *p, enum status refused,
     }
 }
 
-/* An idle client asks nobody anything. */
+/* Returns whether a silent router must be noticed.  An idle client does not
+ * need to, and then costs nothing. */
 static bool listens(void *node)
 {
     const struct client_core *c = node;
@@ -468,10 +490,10 @@ void client_core_free(struct client_core **cp)
         return;
     }
     c->ending = true;
-    session_fini(&c->session, "the client is done");
+    session_fini(&c->session, "the client is closing");
     while (c->first_waiting != CALL_NONE) {
         call_fail(c, &c->calls[c->first_waiting], ST_UNAVAILABLE,
-                  "the client is done");
+                  "the client is closing");
     }
     end_waits(c, INT64_MAX);
     timers_fini(&c->deadlines);
@@ -495,7 +517,8 @@ const char *client_core_trouble(const struct client_core *c)
     return c->trouble;
 }
 
-/* Later, as an op may ask for it while its peer is reading a frame. */
+/* Only sets a flag for the next tick, because an op may drop while its peer is
+ * reading a frame. */
 void client_core_drop(struct client_core *c, const char *reason)
 {
     c->drop = true;
@@ -540,6 +563,7 @@ static int64_t node_tick(void *node, int64_t now_us)
     }
     end_late(c, now_us);
     end_waits(c, now_us);
+    /* Before session_tick(), so that it flushes these requests in this tick. */
     while (c->peer && c->first_waiting != CALL_NONE &&
            send_waiting(c, now_us)) {
     }

@@ -1,33 +1,40 @@
-/* client_impl.h - what the files of the client library share. */
+/* client_impl.h - Functions shared by the files of the client library, and not
+ * part of its interface. */
 #ifndef CLIENT_LIB_CLIENT_IMPL_H
 #define CLIENT_LIB_CLIENT_IMPL_H
 
 #include "client/lib/client.h"
 
-/* A signal that comes just before the wait is seen this late at most. */
+/* Longest wait of one turn.  A signal that arrives just before the wait is
+ * therefore noticed within this time. */
 #define CLIENT_TURN_MS 50
 
-int64_t client_now_us(void); /* monotonic */
+/* Returns the monotonic time in microseconds. */
+int64_t client_now_us(void);
 
-/* 16 random bytes. */
+/* Writes a new request id: 16 random bytes. */
 void client_draw_id(uint8_t out[16]);
 
-/* Whether client_interrupt() was called; it counts once. */
+/* Returns whether client_interrupt() was called since the last call, and
+ * clears the flag. */
 bool client_take_interrupt(struct client *c);
 
-/* Its core and io, for client/lib/resumable.h; and: the next turn sends before
- * it waits. */
+/* Returns the client's core and its io, for client/lib/resumable.h. */
 struct client_core *client_core_of(struct client *c);
 struct node_io *client_io(struct client *c);
+
+/* Makes the next turn send before it waits. */
 void client_soon(struct client *c);
 
 uint32_t client_timeout_ms(const struct client *c);
 bool client_is_admin(const struct client *c);
 
-/* Why client_begin() did not; returns status. */
+/* Sets *e to the text for a status returned by client_begin() or
+ * resumable_begin().  Returns status. */
 enum status client_not_begun(enum method m, enum status status,
                              struct error *e);
 
+/* Copies a Receipt message to *out. */
 void client_take_receipt(struct client_receipt *out,
                          const ProtobufCMessage *reply);
 

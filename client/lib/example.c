@@ -1,4 +1,6 @@
-/* example - a completion by the C library, printed as it comes. */
+/* example - Streams a completion with the C library.
+ *
+ *     sluice-example ROUTER PROMPT */
 #include <stdio.h>
 #include <string.h>
 
@@ -8,7 +10,7 @@ static bool print(void *arg, const struct client_chunk *chunk)
 {
     (void)arg;
     fwrite(chunk->text, 1, chunk->n_text, stdout);
-    return fflush(stdout) == 0; /* false would cancel */
+    return fflush(stdout) == 0; /* false cancels the request */
 }
 
 int main(int argc, char **argv)
@@ -21,7 +23,7 @@ int main(int argc, char **argv)
 
     if (argc != 3 || client_open(&client, &config, &error) != ST_OK) {
         fprintf(stderr, "%s\n",
-                argc != 3 ? "example ROUTER PROMPT" : error.text);
+                argc != 3 ? "usage: sluice-example ROUTER PROMPT" : error.text);
         return 1;
     }
     request.text = argv[2];
@@ -31,7 +33,7 @@ int main(int argc, char **argv)
     if (client_generate(client, &request, &result, &error) != ST_OK) {
         fprintf(stderr, "%s\n", error.text);
     }
-    printf("\n%u tokens, %u blocks given back\n", result.n_generated,
+    printf("\n%u tokens, %u blocks released\n", result.n_generated,
            result.blocks);
     client_close(&client);
     return result.n_generated > 0 ? 0 : 1;

@@ -1,4 +1,5 @@
-/* client_generate(): a stream, and the cancel that may end it. */
+/* generate.c - client_generate(): a request's stream, and the cancel that may
+ * end it. */
 #include <assert.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -8,18 +9,21 @@
 #include "client/lib/resumable.h"
 #include "common/wire/request_id.h"
 
-struct generation {
+/* A request in progress. */
+struct generate_call {
     struct client *client;
     const struct client_request *request;
     struct client_result *out;
     struct error *error;
-    enum status status;
+    enum status status; /* of checks at this end, later of the call */
     int64_t began_us;
     bool ended, wants_cancel;
     struct resumable stream;
     struct request_message message;
 };
 
+/* Copies a worker's name; a router of another version may send a longer one,
+ * which is cut. */
 static void take_name(char out[CLIENT_WORKER_NAME], bool has,
                       ProtobufCBinaryData name)
 {
@@ -66,9 +70,9 @@ void client_take_receipt(struct client_receipt *out,
     take_name(out->worker, r->has_worker, r->worker);
 }
 
-/* What a chunk says must follow from what was asked; that it follows from what
- * came before is the stream's to check. */
-static enum status check_chunk(const struct generation *g,
+/* Checks a chunk against the request, so that callbacks can rely on the array
+ * lengths.  The stream (resumable.c) checks it against earlier chunks. */
+static enum status check_chunk(const struct generate_call *g,
                                const Sluice__V1__GenerateChunk *m)
 {
     const struct client_request *r = g->request;
@@ -78,19 +82,20 @@ static enum status check_chunk(const struct generation *g,
     if (wanted && (m->n_logprobs != m->n_tokens || m->n_top_tokens != n_top ||
                    m->n_top_logprobs != n_top)) {
         return error_set(g->error, ST_DATA_LOSS,
-                         "%zu tokens came with %zu logprobs, and %zu of "
-                         "alternatives",
+                         "bad chunk from the router: %zu tokens with %zu "
+                         "logprobs and %zu top logprobs",
                          m->n_tokens, m->n_logprobs, m->n_top_logprobs);
     }
     if (m->has_stop_string && m->stop_string >= r->n_stops) {
         return error_set(g->error, ST_DATA_LOSS,
-                         "stop string %u ended it, %zu were given",
+                         "bad chunk from the router: ended by stop string "
+                         "%u of %zu",
                          m->stop_string, r->n_stops);
     }
     return ST_OK;
 }
 
-static void count_chunk(struct generation *g,
+static void count_chunk(struct generate_call *g,
                         const Sluice__V1__GenerateChunk *m)
 {
     struct client_choice *k = &g->out->choices[m->choice];
@@ -98,7 +103,7 @@ static void count_chunk(struct generation *g,
     if (m->n_tokens > 0 && k->n_generated == 0) {
         k->first_chunk_us = client_now_us() - g->began_us;
     }
-    k->n_generated += (uint32_t)m->n_tokens; /* until its figures come */
+    k->n_generated += (uint32_t)m->n_tokens; /* figures replace the count */
     k->finish = (int)m->finish;
     k->stop_string = m->has_stop_string ? (int)m->stop_string : -1;
     if (k->finish != SLUICE__V1__FINISH__FINISH_RUNNING) {
@@ -111,7 +116,7 @@ static void count_chunk(struct generation *g,
 
 static void on_chunk(void *arg, const Sluice__V1__GenerateChunk *m)
 {
-    struct generation *g = arg;
+    struct generate_call *g = arg;
     const struct client_request *r = g->request;
     struct client_chunk chunk = {.choice = m->choice,
                                  .tokens = m->tokens,
@@ -121,7 +126,7 @@ static void on_chunk(void *arg, const Sluice__V1__GenerateChunk *m)
                                  .finish = (int)m->finish};
 
     if (g->wants_cancel) {
-        return;
+        return; /* chunks sent before the cancel arrived */
     }
     g->status = check_chunk(g, m);
     if (g->status != ST_OK) {
@@ -144,7 +149,7 @@ static void on_chunk(void *arg, const Sluice__V1__GenerateChunk *m)
 
 static void on_lost(void *arg, const char *why)
 {
-    struct generation *g = arg;
+    struct generate_call *g = arg;
 
     if (g->request->on_resume != NULL) {
         g->request->on_resume(g->request->arg, why);
@@ -154,18 +159,19 @@ static void on_lost(void *arg, const char *why)
 static void on_end(void *arg, enum status status, const struct error *e,
                    uint32_t retry_after_ms)
 {
-    struct generation *g = arg;
+    struct generate_call *g = arg;
 
     g->ended = true;
     g->out->end_us = client_now_us() - g->began_us;
     g->out->retry_after_ms = retry_after_ms;
+    /* An error found by check_chunk() takes precedence over the call's. */
     if (g->status == ST_OK && status != ST_OK) {
         g->status = error_set(g->error, status, "%s",
                               e != NULL ? e->text : status_text(status));
     }
 }
 
-static enum status begin(struct generation *g)
+static enum status begin(struct generate_call *g)
 {
     static const struct resumable_ops ops = {on_chunk, on_lost, on_end};
     const struct client_request *r = g->request;
@@ -186,7 +192,7 @@ static enum status begin(struct generation *g)
     if (r->no_resume) {
         o.resume_ms = 0;
     }
-    client_soon(g->client);
+    client_soon(g->client); /* send before the first wait */
     s = resumable_begin(&g->stream, client_core_of(g->client), &g->message.m,
                         &o);
     return s == ST_OK
@@ -194,17 +200,19 @@ static enum status begin(struct generation *g)
                : client_not_begun(METHOD_INFERENCE_GENERATE, s, g->error);
 }
 
-/* Ask the router to cancel and wait for what it gave back; the call itself
- * ends meanwhile.  Interrupted again, or without an answer: give up.  Without
- * a router nobody is asked: what it ran for us ends by itself. */
-static void cancel(struct generation *g)
+/* Cancels at the router and waits for the receipt; the request's call ends
+ * meanwhile.  A second interrupt, or a receipt that does not come in time, ends
+ * the wait.  Without a session no cancel can be sent, and none is needed: the
+ * router cancels the requests of a lost client, and sequences of a lost router
+ * end at their workers after 3 s. */
+static void cancel(struct generate_call *g)
 {
     struct error e;
     enum status s;
 
     g->out->asked = true;
     if (!client_core_up(client_core_of(g->client))) {
-        s = error_set(&e, ST_UNAVAILABLE, "no router is connected");
+        s = error_set(&e, ST_UNAVAILABLE, "not connected to a router");
     } else {
         s = client_cancel(g->client, g->out->request_id, CLIENT_ALL_CHOICES, 0,
                           &g->out->receipt, &e);
@@ -230,22 +238,24 @@ static uint64_t larger(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-/* The smaller, where 0 is none. */
+/* Returns the smaller time; 0 means none. */
 static uint64_t earlier(uint64_t a, uint64_t b)
 {
     return a == 0 || (b != 0 && b < a) ? b : a;
 }
 
-/* The choices as one; the first that did not end well speaks for all. */
+/* Combines the choices as client.h documents.  The first choice that did not
+ * end with STOP or LENGTH decides the finish, so that a failure is not hidden
+ * by the others' success. */
 static void sum_up(struct client_result *out)
 {
-    const struct client_choice *k, *speaker = &out->choices[0];
+    const struct client_choice *k, *chosen = &out->choices[0];
 
     out->has_figures = true;
     for (uint32_t i = 0; i < out->n_choices; i++) {
         k = &out->choices[i];
-        if (ended_well(speaker) && !ended_well(k)) {
-            speaker = k;
+        if (ended_well(chosen) && !ended_well(k)) {
+            chosen = k;
         }
         out->has_figures = out->has_figures && k->has_figures;
         out->n_generated += k->n_generated;
@@ -258,12 +268,12 @@ static void sum_up(struct client_result *out)
         out->first_chunk_us = (int64_t)earlier((uint64_t)out->first_chunk_us,
                                                (uint64_t)k->first_chunk_us);
     }
-    out->finish = speaker->finish;
-    out->stop_string = speaker->stop_string;
-    memcpy(out->worker, speaker->worker, sizeof out->worker);
+    out->finish = chosen->finish;
+    out->stop_string = chosen->stop_string;
+    memcpy(out->worker, chosen->worker, sizeof out->worker);
 }
 
-/* Of a call that ended OK. */
+/* Returns the status of a request whose call ended OK. */
 static enum status judge(const struct client_result *out, struct error *e)
 {
     switch (out->finish) {
@@ -272,12 +282,14 @@ static enum status judge(const struct client_result *out, struct error *e)
         return ST_OK;
     case SLUICE__V1__FINISH__FINISH_CANCELLED:
         return error_set(e, ST_CANCELLED,
-                         "cancelled by somebody else after %u tokens",
+                         "cancelled by another client after %u tokens",
                          out->n_generated);
     case SLUICE__V1__FINISH__FINISH_FAILED:
-        return error_set(e, ST_INTERNAL, "the worker failed the sequence");
+        return error_set(e, ST_INTERNAL,
+                         "the worker failed to run the sequence");
     default:
-        return error_set(e, ST_DATA_LOSS, "the stream ended without its end");
+        return error_set(e, ST_DATA_LOSS,
+                         "the stream ended without the end of a choice");
     }
 }
 
@@ -285,7 +297,7 @@ static void prepare(struct client_result *out, const struct client_request *r)
 {
     *out = (struct client_result){.n_choices = r->n > 1 ? r->n : 1};
     if (out->n_choices > CHOICES_MAX) {
-        out->n_choices = CHOICES_MAX; /* refused before it is used */
+        out->n_choices = CHOICES_MAX; /* request_message() rejects r->n */
     }
     for (uint32_t i = 0; i < out->n_choices; i++) {
         out->choices[i].stop_string = -1;
@@ -299,7 +311,8 @@ static void prepare(struct client_result *out, const struct client_request *r)
 enum status client_generate(struct client *c, const struct client_request *r,
                             struct client_result *out, struct error *e)
 {
-    struct generation g = {.client = c, .request = r, .out = out, .error = e};
+    struct generate_call g = {
+        .client = c, .request = r, .out = out, .error = e};
 
     prepare(out, r);
     g.began_us = client_now_us();
@@ -310,7 +323,7 @@ enum status client_generate(struct client *c, const struct client_request *r,
     while (!g.ended && !g.wants_cancel && !client_take_interrupt(c)) {
         client_turn(c, CLIENT_TURN_MS);
     }
-    /* Its End may have come with the chunk at which on_chunk said no. */
+    /* The call may have ended in the turn in which on_chunk returned false. */
     if (!g.ended || (g.wants_cancel && g.status == ST_OK)) {
         cancel(&g);
     }

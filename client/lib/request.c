@@ -1,3 +1,4 @@
+/* request.c - Conversion of a struct client_request to a GenerateRequest. */
 #include "client/lib/request.h"
 
 #include <stdlib.h>
@@ -10,15 +11,18 @@ struct client_request client_request_default(void)
     return (struct client_request){.sampling = sampling_default(), .n = 1};
 }
 
-/* ---- lists: bounded, ascending, each token once ---- */
+/* ---- lists ----
+ *
+ * The message has bounded lists in ascending order, each token once (checked
+ * by the router); the caller's lists may be in any order. */
 
 static enum status check_length(const char *what, size_t n, size_t most,
                                 struct error *e)
 {
-    return n <= most ? ST_OK
-                     : error_set(e, ST_INVALID_ARGUMENT,
-                                 "%zu %s are given, at most %zu may be", n,
-                                 what, most);
+    return n <= most
+               ? ST_OK
+               : error_set(e, ST_INVALID_ARGUMENT,
+                           "%zu %s exceed the limit of %zu", n, what, most);
 }
 
 struct bias {
@@ -34,6 +38,7 @@ static int by_token(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* Sorts a copy, because the caller's array is const. */
 static enum status take_biases(struct request_message *out,
                                const struct sampling *r, struct error *e)
 {
@@ -85,7 +90,7 @@ static enum status take_stop_tokens(struct request_message *out,
     for (size_t i = 1; i < r->n_stop_tokens; i++) {
         if (sorted[i] == sorted[i - 1]) {
             return error_set(e, ST_INVALID_ARGUMENT,
-                             "stop token %u is given twice", sorted[i]);
+                             "stop token %u occurs twice", sorted[i]);
         }
     }
     return ST_OK;
@@ -106,6 +111,8 @@ static enum status take_stops(struct request_message *out,
 
 /* ---- the message ---- */
 
+/* has_seed is set here, because struct sampling always has a seed: without one
+ * in the request, the router derives it from the request_id. */
 static void write_sampling(struct request_message *out,
                            const struct client_request *r)
 {
@@ -119,6 +126,8 @@ static void write_sampling(struct request_message *out,
     out->sampling.has_seed = r->has_seed;
 }
 
+/* Writes the fields besides sampling.  Optional fields at their default are
+ * left out. */
 static void write_rest(struct request_message *out,
                        const struct client_request *r,
                        const uint8_t request_id[16])
@@ -158,8 +167,7 @@ enum status request_message(struct request_message *out,
     s = s == ST_OK ? take_stops(out, r, e) : s;
     if (s == ST_OK && r->n > CHOICES_MAX) {
         s = error_set(e, ST_INVALID_ARGUMENT,
-                      "%u choices are asked for, at most %d may be", r->n,
-                      CHOICES_MAX);
+                      "%u choices exceed the limit of %d", r->n, CHOICES_MAX);
     }
     if (s == ST_OK) {
         write_sampling(out, r);

@@ -1,3 +1,4 @@
+/* resumable.c - A request that survives its connection. */
 #include "client/lib/resumable.h"
 
 #include <assert.h>
@@ -7,8 +8,9 @@
 #include "common/wire/session.h"
 
 static_assert(RESUMABLE_FIRST_MS * 1000 > SESSION_OPEN_US,
-              "a connection that nobody opened is tried again");
+              "an unanswered connection is followed by another attempt");
 
+/* Ends the request.  The state changes first, because on_end may free it. */
 static void end(struct resumable *s, enum status status, const struct error *e,
                 uint32_t retry_after_ms)
 {
@@ -19,6 +21,8 @@ static void end(struct resumable *s, enum status status, const struct error *e,
 
 /* ---- chunks ---- */
 
+/* Checks that a chunk continues its choice.  A gap or a repetition would
+ * silently corrupt the text, so it ends the request DATA_LOSS instead. */
 static enum status check(const struct resumable *s,
                          const Sluice__V1__GenerateChunk *m, struct error *e)
 {
@@ -26,17 +30,20 @@ static enum status check(const struct resumable *s,
 
     if (m->choice >= s->n_choices) {
         return error_set(e, ST_DATA_LOSS,
-                         "tokens of choice %u came, %u were asked for",
+                         "bad chunk from the router: choice %u of %u",
                          m->choice, s->n_choices);
     }
     k = &s->choices[m->choice];
     if (k->ended) {
         return error_set(e, ST_DATA_LOSS,
-                         "tokens of choice %u came after its end", m->choice);
+                         "bad chunk from the router: tokens of choice %u "
+                         "after its end",
+                         m->choice);
     }
     if (m->n_tokens > 0 && m->first_index != k->n) {
         return error_set(e, ST_DATA_LOSS,
-                         "tokens from index %u came, %u was next",
+                         "bad chunk from the router: tokens from index %u, "
+                         "expected index %u",
                          m->first_index, k->n);
     }
     return ST_OK;
@@ -57,6 +64,7 @@ static void keep(struct resumable_choice *k, const uint32_t *tokens, size_t n)
     memcpy(k->tokens + k->n, tokens, n * sizeof(*tokens));
 }
 
+/* Notes what a later call has to send: tokens, bytes of text, ended choices. */
 static void take(struct resumable *s, const Sluice__V1__GenerateChunk *m)
 {
     struct resumable_choice *k = &s->choices[m->choice];
@@ -69,8 +77,8 @@ static void take(struct resumable *s, const Sluice__V1__GenerateChunk *m)
     k->ended = m->finish != SLUICE__V1__FINISH__FINISH_RUNNING;
 }
 
-/* A router has it again. */
-static void taken_up(struct resumable *s)
+/* Ends resuming: the new router has sent a chunk or the end. */
+static void resumed(struct resumable *s)
 {
     if (s->lost_us != NODE_IDLE) {
         s->n_resumes++;
@@ -96,7 +104,7 @@ static void on_chunk(void *arg, const ProtobufCMessage *message)
         client_core_cancel(s->core, s->call);
         return;
     }
-    taken_up(s);
+    resumed(s);
     take(s, m);
     s->options.ops->on_chunk(s->options.arg, m);
 }
@@ -110,9 +118,11 @@ static bool has_all(const struct resumable *s)
             return false;
         }
     }
-    return s->n_choices > 0; /* none: a router is to refuse that */
+    return s->n_choices > 0; /* 0 is invalid, and the router's to reject */
 }
 
+/* Ends the request with the reason for its loss, and with the core's trouble
+ * unless the reason already contains it. */
 static void give_up(struct resumable *s, enum status code)
 {
     const char *trouble = client_core_trouble(s->core);
@@ -120,12 +130,13 @@ static void give_up(struct resumable *s, enum status code)
                 strstr(s->why.text, trouble) == NULL;
     struct error e;
 
-    (void)error_set(&e, code, "%s%s%s, and no router took it up in time",
+    (void)error_set(&e, code, "%s%s%s; no router accepted the request in time",
                     s->why.text, more ? "; " : "", more ? trouble : "");
     end(s, code, &e, 0);
 }
 
-static int64_t patience_us(const struct resumable *s)
+/* Returns the time at which resume_ms end. */
+static int64_t give_up_at_us(const struct resumable *s)
 {
     uint32_t ms = s->options.resume_ms;
 
@@ -139,13 +150,14 @@ static int64_t jitter(struct resumable *s, int64_t us)
     return (int64_t)(io->random(io) % (uint64_t)(us + 1));
 }
 
-/* After a while, of which a part is chance: those that lost one router do not
- * come to the next one all at once. */
+/* Calls again after a pause.  The pause is random by half, so that the clients
+ * of a lost router do not reach the next one at the same moment.  At the
+ * deadline or at the end of resume_ms the request gives up instead. */
 static void again_later(struct resumable *s, uint32_t retry_after_ms)
 {
     int64_t now_us = s->options.io->now_us(s->options.io);
     int64_t asked_us = (int64_t)retry_after_ms * 1000;
-    int64_t due_us, end_us = patience_us(s);
+    int64_t due_us, end_us = give_up_at_us(s);
 
     if (now_us >= s->deadline_us) {
         give_up(s, ST_DEADLINE_EXCEEDED);
@@ -171,13 +183,14 @@ static void again_later(struct resumable *s, uint32_t retry_after_ms)
     client_core_wait(s->core, &s->wait, due_us);
 }
 
-static bool may_pass(const struct resumable *s, enum status status,
-                     uint32_t retry_after_ms)
+/* Returns whether a refusal while resuming is retryable. */
+static bool is_retryable(const struct resumable *s, enum status status,
+                         uint32_t retry_after_ms)
 {
     switch ((int)status) {
     case ST_UNAVAILABLE:
         return true;
-    case ST_RESOURCE_EXHAUSTED: /* of the router, or of its Hello */
+    case ST_RESOURCE_EXHAUSTED: /* from the router, or for its Hello */
         return retry_after_ms > 0 || !client_core_up(s->core);
     case ST_ALREADY_EXISTS:
         return retry_after_ms > 0;
@@ -186,8 +199,10 @@ static bool may_pass(const struct resumable *s, enum status status,
     }
 }
 
-/* Did the session end, rather than the generation?  A router also says so
- * when it takes this call for an older one than the next. */
+/* Returns whether a call ended because its session was lost, not because the
+ * request failed.  ALREADY_EXISTS with a retry_after_ms counts as a loss too:
+ * the router has another call of this request_id, such as an older one of this
+ * client that a slow network delivered later. */
 static bool is_loss(const struct resumable *s, enum status status,
                     uint32_t retry_after_ms)
 {
@@ -198,17 +213,19 @@ static bool is_loss(const struct resumable *s, enum status status,
            client_core_refused(s->core) == ST_OK;
 }
 
+/* Notes a loss: its time, its reason, and the start of resume_ms. */
 static void lost(struct resumable *s, const struct error *e)
 {
     int64_t now_us = s->options.io->now_us(s->options.io);
     bool first = s->lost_us == NODE_IDLE;
 
-    /* A call that waits for a session outlives it: this one was in one, which
-     * had not refused it. */
+    /* A call that waits for a session does not end with a session.  This call
+     * was therefore open in a session, whose router had accepted it, and
+     * resume_ms start again. */
     if (first || e->code == ST_UNAVAILABLE) {
         s->waits_us = now_us;
         s->why = *e;
-        if (!client_core_up(s->core)) { /* which knows more of it */
+        if (!client_core_up(s->core)) { /* the core has the cause */
             (void)error_set(&s->why, ST_UNAVAILABLE, "%s",
                             client_core_trouble(s->core));
         }
@@ -232,17 +249,17 @@ static void on_end(void *arg, enum status status, const ProtobufCMessage *reply,
         return;
     }
     if (status == ST_OK) {
-        taken_up(s);
+        resumed(s);
         end(s, ST_OK, NULL, 0);
     } else if (resumes && is_loss(s, status, retry_after_ms)) {
-        if (has_all(s)) { /* but for the End, which says nothing */
+        if (has_all(s)) { /* only the End is missing, and it carries no data */
             end(s, ST_OK, NULL, 0);
             return;
         }
         lost(s, e);
         again_later(s, retry_after_ms);
     } else if (resumes && s->lost_us != NODE_IDLE &&
-               may_pass(s, status, retry_after_ms)) {
+               is_retryable(s, status, retry_after_ms)) {
         s->why = *e;
         again_later(s, retry_after_ms);
     } else {
@@ -252,13 +269,15 @@ static void on_end(void *arg, enum status status, const ProtobufCMessage *reply,
 
 /* ---- calls ---- */
 
-/* What is there of each choice, as the request says it. */
+/* The received part of each choice, as fields of the next request. */
 struct have {
     uint32_t count[CHOICES_MAX], text[CHOICES_MAX];
     protobuf_c_boolean ended[CHOICES_MAX];
     uint32_t *tokens; /* owned */
 };
 
+/* Adds the received parts to a request; the tokens of all choices are one
+ * array, in the order of the choices. */
 static void put(const struct resumable *s, struct have *h,
                 Sluice__V1__GenerateRequest *m)
 {
@@ -290,6 +309,8 @@ static void put(const struct resumable *s, struct have *h,
 
 static const struct client_call_ops call_ops = {on_chunk, on_end};
 
+/* Calls Generate with the time left, and after a loss with the received
+ * parts.  The core copies the request, so the parts are freed at once. */
 static enum status call(struct resumable *s, int64_t now_us)
 {
     Sluice__V1__GenerateRequest m = *s->request;
@@ -310,36 +331,38 @@ static enum status call(struct resumable *s, int64_t now_us)
     return st;
 }
 
+/* Calls again after a backoff.  If the core has no free call, the request
+ * waits for another backoff. */
 static void again(struct resumable *s, int64_t now_us)
 {
     enum status st = call(s, now_us);
     struct error e;
 
     if (st == ST_OK) {
-        client_core_wait(s->core, &s->wait, patience_us(s));
+        client_core_wait(s->core, &s->wait, give_up_at_us(s));
     } else if (st == ST_RESOURCE_EXHAUSTED) {
         again_later(s, 0);
     } else {
         (void)error_set(&e, ST_UNAVAILABLE,
-                        "%s, and with the tokens it has the request is too "
-                        "long to be resumed",
+                        "%s; the request cannot be resumed, because it is too "
+                        "long together with the tokens received",
                         s->why.text);
         end(s, ST_UNAVAILABLE, &e, 0);
     }
 }
 
-/* A call that waits for its first session. */
+/* Starts resume_ms for a call that waits for its first session. */
 static void await_session(struct resumable *s, int64_t now_us)
 {
     const char *trouble = client_core_trouble(s->core);
 
     (void)error_set(&s->why, ST_UNAVAILABLE, "%s",
-                    *trouble != '\0' ? trouble : "there is no connection");
+                    *trouble != '\0' ? trouble : "not connected to a router");
     s->waits_us = now_us;
-    client_core_wait(s->core, &s->wait, patience_us(s));
+    client_core_wait(s->core, &s->wait, give_up_at_us(s));
 }
 
-/* No session in all that time, or the back-off is over. */
+/* The backoff is over, or no session came within resume_ms. */
 static void on_wait(struct client_wait *w)
 {
     struct resumable *s =
@@ -348,10 +371,10 @@ static void on_wait(struct client_wait *w)
     struct error e;
 
     if (client_core_ending(s->core)) {
-        (void)error_set(&e, ST_UNAVAILABLE, "the client is done");
+        (void)error_set(&e, ST_UNAVAILABLE, "the client is closing");
         end(s, ST_UNAVAILABLE, &e, 0);
     } else if (s->state == RESUMABLE_WAITING) {
-        if (now_us >= s->deadline_us || now_us >= patience_us(s)) {
+        if (now_us >= s->deadline_us || now_us >= give_up_at_us(s)) {
             again_later(s, 0); /* gives up */
         } else {
             again(s, now_us);

@@ -1,21 +1,21 @@
-"""After every fault the same questions: is all memory back, is nothing open,
-is no process larger than it was."""
+"""The audit after every fault: all memory is released, nothing is open, no
+process has grown."""
 import re
 import time
 
 from daemons import Failed, await_true
 
-# What a process may have grown by since the warm-up round.
+# Allowed growth of a process since the warm-up rounds.
 RSS_SHARE, RSS_KB = 0.02, 4096
-LARGE_KB = 2048  # a mapping
+LARGE_KB = 2048  # smallest mapping that counts as large
 QUIET_S = 30
-# What daemons print besides their log.
+# Allowed output of daemons besides their log.
 BENIGN = re.compile(r"\s*$|reading weights: ")
 
 
 def held(cluster):
-    """Blocks, slots and checkpoints that the workers do not have free, by
-    their own ledgers as the router shows them."""
+    """Returns the number of blocks, slots and checkpoints that are neither free
+    nor cached, by the workers' ledgers."""
     n = 0
     for w in cluster.ctl("workers")["workers"]:
         for kind in ("blocks", "slots", "checkpoints"):
@@ -29,7 +29,7 @@ def is_quiet(cluster):
 
 
 def settle(cluster):
-    """Nothing is open and nothing held, or what is left is told by audit()."""
+    """Waits until nothing is open or held; audit() reports what is left."""
     try:
         await_true("quiet", lambda: is_quiet(cluster), QUIET_S)
     except Failed:
@@ -37,7 +37,7 @@ def settle(cluster):
 
 
 def mappings(pid):
-    """(size, resident, anonymous and writable), in kB."""
+    """Returns [(size, resident, anonymous and writable)], sizes in kB."""
     out, size, anonymous = [], 0, False
     with open(f"/proc/{pid}/smaps", encoding="utf-8") as f:
         for line in f:
@@ -47,14 +47,14 @@ def mappings(pid):
             elif words[0] == "Rss:":
                 out.append((size, int(words[1]), anonymous))
             elif not words[0].endswith(":"):
-                # What is only reserved is no memory.
+                # Reserved address space is not memory.
                 anonymous = len(words) < 6 and words[1].startswith("rw")
     return out
 
 
 def measure(daemon):
-    """Of a worker rss is without large: its pool and scratch, which are
-    touched little by little, and must not grow as such."""
+    """Returns a daemon's sizes.  A worker's pool and scratch count as "large"
+    instead of "rss", because their pages become resident over time."""
     maps = mappings(daemon.pid)
     large = [m for m in maps if m[2] and m[0] >= LARGE_KB
              and daemon.name != "router"]
@@ -64,15 +64,15 @@ def measure(daemon):
 
 
 def baseline(cluster):
-    """Of the router and of the largest worker: any worker is held to it."""
+    """Returns the sizes of the router and of the largest worker."""
     workers = [measure(w) for w in cluster.workers.values()]
     return {"router": measure(cluster.router),
             "worker": {k: max(w[k] for w in workers) for k in workers[0]}}
 
 
 def grown(daemon, base):
-    """What is more than it was, in words."""
-    end = time.monotonic() + 5  # sockets of clients that left go one by one
+    """Returns a text for each size that has grown."""
+    end = time.monotonic() + 5  # sockets of gone clients close one by one
     while True:
         now = measure(daemon)
         bad = [f"{daemon.name}: {now[k]} {k}, {base[k]} before"
@@ -86,8 +86,8 @@ def grown(daemon, base):
 
 
 def audit(cluster, base, strikes=False):
-    """(blocks leaked, what is wrong in words).  strikes: the fault was one
-    that breaks frames."""
+    """Returns (blocks leaked, list of errors).  strikes: the fault corrupts
+    frames."""
     settle(cluster)
     bad = []
     leaked = held(cluster)
@@ -98,7 +98,7 @@ def audit(cluster, base, strikes=False):
     if whole["n_differences"] != 0:
         bad.append(f"audit: {whole}")
     if len(whole["workers"]) != len(cluster.workers):
-        bad.append(f"{len(whole['workers'])} workers are audited, there are "
+        bad.append(f"{len(whole['workers'])} workers were audited, of "
                    f"{len(cluster.workers)}")
     status = cluster.ctl("status")
     if status["ledger_violations"] != 0:
@@ -106,8 +106,8 @@ def audit(cluster, base, strikes=False):
     if status["n_strikes"] != 0 and not strikes:
         bad.append(f"{status['n_strikes']} strikes")
     if status["n_waiting"] + status["n_running"] != 0:
-        bad.append(f"{status['n_waiting']} wait and {status['n_running']} run "
-                   "in the router's figures")
+        bad.append(f"{status['n_waiting']} waiting and {status['n_running']} "
+                   "running in the router's figures")
     bad += grown(cluster.router, base["router"])
     for w in cluster.workers.values():
         bad += grown(w, base["worker"])
@@ -115,6 +115,6 @@ def audit(cluster, base, strikes=False):
 
 
 def strange(daemons):
-    """What no log line is: a sanitizer's report, an assertion."""
-    return [f"{d.name} said: {line}" for d in daemons
+    """Returns output that is not a log line, such as a sanitizer's report."""
+    return [f"{d.name} printed: {line}" for d in daemons
             for line in d.log.strange if not BENIGN.match(line)]

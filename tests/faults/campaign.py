@@ -1,4 +1,4 @@
-"""One fault, again and again: a cluster, the load, rounds, the auditor."""
+"""A campaign of one fault: a cluster, the load, rounds, the audit."""
 import random
 import re
 import shutil
@@ -17,21 +17,20 @@ PROGRESS_S = 10
 
 
 class Fault:
-    """What one is: a subclass says how a round goes.  The text of the class
-    is what --list shows."""
+    """A fault.  A subclass defines a round; --list prints its docstring."""
     name = ""
-    number = ""        # in the table of faults
-    must = ""          # what must hold, beside what the auditor asks
+    number = ""        # in the catalogue of faults
+    must = ""          # the requirement, besides those of the audit
     times, quick = 20, 1
     workers, streams, cancel = 2, 32, 0
     warm = 1           # rounds before the baseline
     memory = "64MiB"
     router_args = worker_args = ()
-    may_fail = None    # a pattern of sentences that requests may end with
-    may_log = None     # of lines on stderr that are no log lines
-    strikes = False    # frames are broken by it
-    receipts = True    # every cancel must have one
-    detect_s = None    # p99 of detection, of a full run
+    may_fail = None    # pattern of errors that requests may end with
+    may_log = None     # pattern of allowed stderr lines besides the log
+    strikes = False    # the fault corrupts frames
+    receipts = True    # every cancel must have a receipt
+    detect_s = None    # limit of the p99 of detection in a full run
 
     def start(self, run):
         run.cluster.start(self.workers)
@@ -40,11 +39,11 @@ class Fault:
         raise NotImplementedError
 
     def finish(self, run):
-        """Before the audit: undo what stands between it and a cluster."""
+        """Undoes the fault before the audit."""
 
 
 class Run:
-    """What a fault's round gets."""
+    """The cluster, the load and the results of one fault."""
 
     def __init__(self, fault, settings):
         self.fault, self.settings = fault, settings
@@ -54,7 +53,7 @@ class Run:
             settings.build, self.folder, self.rng, fault.router_args,
             ("--memory", fault.memory, *fault.worker_args))
         self.load, self.load_at = None, None
-        self.helpers = []  # processes of a fault, killed at the end
+        self.helpers = []  # the fault's processes, killed at the end
         self.hurt_at = []  # (wall clock, monotonic), in seconds
         self.detected, self.recovered = [], []  # seconds
         self.rounds = 0
@@ -70,7 +69,7 @@ class Run:
         time.sleep(self.rng.uniform(least, most))
 
     def hurt(self, act=None, at=None):
-        """Now it happens; or it happened at that wall-clock time."""
+        """Injects the fault now, or notes that it happened at that time."""
         wall, mono = time.time(), time.monotonic()
         if at is not None:
             mono -= wall - at
@@ -82,8 +81,8 @@ class Run:
         return wall
 
     def detect(self, since_wall, mark, names, seconds=30, **fields):
-        """The router's log line of it.  A stamp is cut to milliseconds: it
-        counts as the end of its own."""
+        """Waits for the router's log line.  Time stamps are truncated to
+        milliseconds; the end of the millisecond counts."""
         log = self.cluster.router.log
         event = await_true(f"the router logs {names} {fields}",
                            lambda: log.find(mark, names, **fields), seconds)
@@ -142,7 +141,7 @@ class Run:
                 self.bad.append(f"a stream differs: {end}")
 
     def take_gaps(self):
-        """Streams that stood still when it happened: until they went on."""
+        """Notes how long the streams paused after each fault."""
         for _wall, mono in self.hurt_at:
             for gap in self.load.gaps:
                 if not gap["first"] and gap["from_us"] <= mono * 1e6 + 2000 \
@@ -168,7 +167,7 @@ class Run:
                       f"{self.load.read().progress}", flush=True)
 
     def warm_up(self):
-        """So that what is measured has been through it once."""
+        """Runs rounds before the baseline of sizes is measured."""
         self.start_load()
         for _ in range(self.fault.warm):
             self.one_round()
@@ -180,7 +179,7 @@ class Run:
         return base
 
     def go(self, times):
-        """Never raises but on Ctrl-C; self.bad says what was wrong."""
+        """Raises only on Ctrl-C; failures are in self.bad."""
         try:
             self.settings.reference()
             self.fault.start(self)
@@ -213,21 +212,21 @@ class Run:
                 self.bad.append(f"{self.totals[key]} {key}")
         if self.fault.receipts and \
                 self.totals["receipts"] != self.totals["cancelled"]:
-            self.bad.append(f"{self.totals['cancelled']} were cancelled, "
-                            f"{self.totals['receipts']} receipts came")
+            self.bad.append(f"{self.totals['cancelled']} cancels, "
+                            f"{self.totals['receipts']} receipts")
         if self.totals["ended"] == 0:
             self.bad.append("no request ended")
         if self.fault.detect_s and not self.quick and self.detected:
             p99 = percentile(self.detected, 99)
             if p99 > self.fault.detect_s:
                 self.bad.append(f"detected in {p99 * 1e3:.0f} ms at p99, "
-                                f"{self.fault.detect_s * 1e3:.0f} ms at most")
+                                f"limit {self.fault.detect_s * 1e3:.0f} ms")
 
     def salvage(self):
-        """A round failed: what the load says of it, and the last log lines."""
+        """After a failed round: notes the load's last ends and log lines."""
         if self.load and self.load.process.poll() is None:
             self.load.read()
-            self.bad += [f"before that: {e}" for e in self.load.ends[-3:]]
+            self.bad += [f"earlier end: {e}" for e in self.load.ends[-3:]]
         for d in self.cluster.all():
             self.bad.append(f"{d.name}: {daemons.tail(d, 3)}")
 

@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define VOCAB        4000 /* of models/tiny-hybrid, without its special tokens */
-#define PROMPT_SHARE 12   /* ids, for each token of the longest stream */
+#define VOCAB        4000 /* models/tiny-hybrid, without special tokens */
+#define PROMPT_SHARE 12   /* prompt ids per token of the longest stream */
 
 uint64_t catalogue_draw(uint64_t *state, uint64_t below)
 {
@@ -18,7 +18,7 @@ uint64_t catalogue_draw(uint64_t *state, uint64_t below)
 static void make_prompt(struct entry *e, uint32_t k, uint32_t longest,
                         uint64_t *rng)
 {
-    bool is_long = k % 8 == 7; /* several chunks of prefill */
+    bool is_long = k % 8 == 7; /* several prefill chunks */
 
     if (k % 6 == 5) {
         snprintf(e->text, sizeof e->text, "Once upon a time, on day %u,", k);

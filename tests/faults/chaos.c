@@ -1,11 +1,12 @@
-/* chaos - a TCP proxy on loopback that an orchestrator steers: delay, rate,
- * loss, one-way loss, resets, flipped bits, doubled and swapped messages.
+/* chaos - A TCP proxy on loopback that injects faults on command: delay, rate
+ * limits, loss, one-way loss, resets, flipped bits, duplicated and reordered
+ * messages.
  *
  *     chaos --seed 7 w1=0:7070 c1=7171:7071 raw=0:9000,plain
  *     ready seed=7 w1=40123 c1=7171 raw=40124
  *
- * Then chaos_command.h: lines on standard input, a line of answer each.  It
- * ends when its standard input does. */
+ * After the ready line it reads commands from standard input, one per line, and
+ * answers each with a line (chaos_command.h).  It exits at end of input. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +27,7 @@ static int usage(const char *why)
     return EXIT_SETUP;
 }
 
-/* A connection has two sockets. */
+/* Raises the limit of descriptors: a connection has two sockets. */
 static void allow_descriptors(void)
 {
     struct rlimit limit;
@@ -37,7 +38,7 @@ static void allow_descriptors(void)
     }
 }
 
-/* Commands of what has been read so far; what is left of a line stays. */
+/* Runs the complete lines read so far, and keeps the rest. */
 static size_t answer_lines(struct chaos_proxy *p, char *text, size_t n)
 {
     char answer[CHAOS_ANSWER], *end;
@@ -72,7 +73,7 @@ static void run(struct chaos_proxy *p)
         }
         n = answer_lines(p, text, n + (size_t)more);
         if (n == sizeof text) {
-            return; /* no command is so long */
+            return; /* longer than any command */
         }
     }
 }
@@ -95,7 +96,7 @@ int main(int argc, char **argv)
     uint64_t seed = argc > 2 ? strtoull(argv[2], &end, 10) : 0;
 
     if (argc < 3 || strcmp(argv[1], "--seed") != 0 || *end != '\0') {
-        return usage("--seed N is needed first");
+        return usage("--seed N is required first");
     }
     allow_descriptors();
     p = chaos_proxy_new(seed);

@@ -8,7 +8,7 @@
 #define WORDS   6
 #define IDS_MAX 64
 
-/* A command that is being done. */
+/* A command in progress. */
 struct command {
     struct chaos_proxy *proxy;
     char *word[WORDS]; /* [0]: the target, [1]: the verb */
@@ -21,14 +21,14 @@ struct command {
 
 struct verb {
     const char *name;
-    unsigned min, max; /* words after it */
+    unsigned min, max; /* words after the verb */
     enum status (*run)(struct command *c);
 };
 
 static enum status wrong(struct command *c, const char *wanted)
 {
-    return error_set(c->e, ST_INVALID_ARGUMENT, "%s: %s is wanted", c->word[1],
-                     wanted);
+    return error_set(c->e, ST_INVALID_ARGUMENT, "%s: %s is required",
+                     c->word[1], wanted);
 }
 
 static bool number(const char *text, uint64_t max, uint64_t *out)
@@ -73,7 +73,7 @@ static void copy_all(struct chaos_settings *s, const void *arg)
     *s = *(const struct chaos_settings *)arg;
 }
 
-/* arg: what to take; the field is named by the offset in it. */
+/* Takes a number; arg has its range and the offset of its field. */
 struct chance {
     size_t field;
     uint32_t n;
@@ -162,7 +162,7 @@ static enum status chance_of(struct command *c, size_t field, bool messages)
     for (unsigned i = c->first; messages && i <= c->last; i++) {
         if (!chaos_proxy_zmtp(c->proxy, i)) {
             return error_set(c->e, ST_FAILED_PRECONDITION,
-                             "%s: route %s is plain, it has no messages",
+                             "%s: route %s is plain and has no messages",
                              c->word[1], chaos_proxy_name(c->proxy, i));
         }
     }
@@ -249,7 +249,7 @@ static enum status run_heal(struct command *c)
     return st == ST_OK && c->id == CHAOS_ALL ? accept_as(c, CHAOS_ACCEPT) : st;
 }
 
-/* ---- what is told ---- */
+/* ---- answers ---- */
 
 #define TOTALS(X)                                   \
     X("accepted", accepted)                         \
@@ -271,7 +271,7 @@ static enum status run_heal(struct command *c)
 static enum status run_stats(struct command *c)
 {
     struct chaos_totals sum = {0}, one;
-    size_t at = 2; /* after "ok" */
+    size_t at = 2; /* after the text "ok" */
 
     for (unsigned i = c->first; i <= c->last; i++) {
         chaos_proxy_totals(c->proxy, i, &one);
@@ -357,7 +357,7 @@ static enum status find_verb(struct command *c, const struct verb **out)
                                    v->min, v->max, c->n - 2);
         }
     }
-    return error_set(c->e, ST_INVALID_ARGUMENT, "%s is no command",
+    return error_set(c->e, ST_INVALID_ARGUMENT, "%s is not a command",
                      c->n > 1 ? c->word[1] : c->word[0]);
 }
 
@@ -380,7 +380,7 @@ enum status chaos_route(struct chaos_proxy *p, const char *text,
         (*end != '\0' && !plain)) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "%s: NAME=LISTEN:TARGET or NAME=LISTEN:TARGET,plain "
-                         "is wanted, with ports of this machine",
+                         "is required, with ports of this machine",
                          text);
     }
     return chaos_proxy_add(p, name, (uint16_t)from, (uint16_t)target, !plain,

@@ -1,23 +1,23 @@
-/* chaos_command.h - what an orchestrator says to the proxy, a line each, and
- * the line that answers: "ok", "ok KEY=VALUE ..." or "error SENTENCE".
+/* chaos_command.h - Commands of the proxy, one per line.  The answer is one
+ * line: "ok", "ok KEY=VALUE ..." or "error TEXT".
  *
  *     TARGET delay MS [jitter MS]     TARGET = ROUTE | ROUTE#ID | *
- *     TARGET rate BYTES_PER_SECOND    each way; 0: as fast as it goes
- *     TARGET drop up|down|both        thrown away; up: from who connected
- *     TARGET freeze up|down|both      neither read nor written
- *     TARGET flip 1/N                 one bit in N bytes, of all
- *     TARGET flip_body 1/N            of the bodies of messages (ZMTP)
- *     TARGET dup 1/N                  messages (ZMTP), as the next two
- *     TARGET reorder 1/N              with the one that follows
- *     TARGET lose 1/N
- *     TARGET reset | close            connections; "ok n=2"
- *     ROUTE pause_accept | refuse     * for all; heal ends it
- *     TARGET heal                     nothing is done to it any more
- *     ROUTE stats                     * for the sum of all
+ *     TARGET rate BYTES_PER_SECOND    each way; 0: unlimited
+ *     TARGET drop up|down|both        discard bytes; up: from the client
+ *     TARGET freeze up|down|both      neither read nor write
+ *     TARGET flip 1/N                 flip one bit in N bytes of the stream
+ *     TARGET flip_body 1/N            the same in bodies of messages (ZMTP)
+ *     TARGET dup 1/N                  duplicate messages (ZMTP)
+ *     TARGET reorder 1/N              swap messages with the next one (ZMTP)
+ *     TARGET lose 1/N                 lose messages (ZMTP)
+ *     TARGET reset | close            end connections; "ok n=2"
+ *     ROUTE pause_accept | refuse     ROUTE may be *; heal ends it
+ *     TARGET heal                     end all faults
+ *     ROUTE stats                     counters; * for the sum of all
  *     ROUTE connections               "ok n=2 ids=3,7"
  *     add NAME=LISTEN:TARGET[,plain]  "ok NAME=LISTEN"
  *
- * 1/0 ends a chance.  An empty line is answered with "ok".
+ * 1/0 switches a fault off.  The answer to an empty line is "ok".
  *
  * Threading: none.  Memory: none. */
 #ifndef TESTS_FAULTS_CHAOS_COMMAND_H
@@ -30,11 +30,12 @@
 #define CHAOS_LINE   256
 #define CHAOS_ANSWER 1024
 
-/* line: without its newline; it is taken apart.  answer: without one. */
+/* Runs a command.  line has no newline and is overwritten; answer receives the
+ * answer without a newline. */
 void chaos_command(struct chaos_proxy *p, char *line,
                    char answer[CHAOS_ANSWER]);
 
-/* Add the route NAME=LISTEN:TARGET[,plain]. */
+/* Adds the route NAME=LISTEN:TARGET[,plain]. */
 MUST_CHECK enum status chaos_route(struct chaos_proxy *p, const char *text,
                                    struct error *e);
 

@@ -1,5 +1,5 @@
-/* The proxy's commands over a DEALER and a ROUTER.  Its argument is the
- * program. */
+/* The proxy's commands, between a DEALER and a ROUTER.  Argument: the path of
+ * the proxy. */
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #define MESSAGES 500
 #define END      UINT32_MAX
 
-/* Two frames, of which the second's length and bytes follow from the number. */
+/* Sends two frames; the number determines length and bytes of the second. */
 static void z_send(uint32_t number)
 {
     static uint8_t body[70000];
@@ -21,7 +21,7 @@ static void z_send(uint32_t number)
     assert_int_equal(zmq_send(rig.dealer, body, n, 0), (int)n);
 }
 
-/* Its number; bits that are wrong in the body are counted. */
+/* Receives a message and returns its number; counts wrong bits in the body. */
 static uint32_t z_recv(unsigned long *wrong)
 {
     uint8_t id[16];
@@ -51,14 +51,14 @@ struct seen {
     unsigned long wrong;
 };
 
-/* All messages through while `command` holds, then one more that ends it. */
+/* Sends all messages under `command`, then one that marks the end. */
 static void z_run(const char *command, struct seen *seen)
 {
     uint32_t number, before = 0;
     unsigned long done = rig_stat("z", "messages_up");
 
     *seen = (struct seen){.n = 0};
-    z_send(END); /* the connection stands */
+    z_send(END); /* wait for the connection */
     assert_int_equal(z_recv(&seen->wrong), END);
     rig_ok(command);
     for (uint32_t i = 0; i < MESSAGES; i++) {
@@ -128,7 +128,7 @@ static void bodies_are_damaged_and_the_stream_is_whole(void **state)
     struct seen seen;
 
     (void)state;
-    /* The number is a body too: so seldom that none is met, by this seed. */
+    /* The number is a body too; at this rate and seed, none is hit. */
     z_run("z flip_body 1/100000", &seen);
     assert_int_equal(seen.n, MESSAGES);
     assert_true(seen.wrong > 0);
@@ -136,8 +136,8 @@ static void bodies_are_damaged_and_the_stream_is_whole(void **state)
     assert_int_equal(rig_stat("z", "accepted"), 1);
 }
 
-/* In a flag or a length, sooner or later, it makes a message that is larger
- * than allowed: that costs the connection, and ZeroMQ makes another. */
+/* A flipped bit in a flag or a length can make a message longer than allowed.
+ * ZeroMQ then drops the connection and opens another one. */
 static void flips_anywhere_kill_the_connection(void **state)
 {
     unsigned long wrong = 0;

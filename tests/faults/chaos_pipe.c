@@ -4,13 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What can be written in one go at `rate`: so much time's worth. */
+/* At a limited rate, bytes are written in slices of this duration. */
 #define RATE_SLICE_US 20000
 
 struct chaos_segment {
     struct chaos_segment *next;
     int64_t due_us;
-    size_t bytes, at; /* at: how many are out */
+    size_t bytes, at; /* at: bytes already written */
     uint8_t data[];
 };
 
@@ -23,7 +23,7 @@ uint64_t chaos_draw(uint64_t *state, uint64_t n)
     return (x ^ (x >> 31)) % n;
 }
 
-/* One in n; 0: never, and nothing is drawn. */
+/* Returns true once in n draws on average; 0: never, and draws nothing. */
 static bool chance(struct chaos_pipe *p, uint32_t n)
 {
     return n > 0 && chaos_draw(&p->random, n) == 0;
@@ -54,7 +54,7 @@ void chaos_pipe_fini(struct chaos_pipe *p)
     free(p->unit);
 }
 
-/* ---- in ---- */
+/* ---- input ---- */
 
 static struct chaos_segment *segment_new(const uint8_t *data, size_t n)
 {
@@ -66,7 +66,8 @@ static struct chaos_segment *segment_new(const uint8_t *data, size_t n)
     return s;
 }
 
-/* Takes s.  What is late stays behind what is later: it is one stream. */
+/* Queues s and takes it.  A slice is never due before the slices in front of
+ * it, because the bytes are one stream. */
 static void queue(struct chaos_pipe *p, struct chaos_segment *s, int64_t now_us)
 {
     const struct chaos_settings *o = p->settings;
@@ -97,7 +98,7 @@ static void queue_held(struct chaos_pipe *p, int64_t now_us)
     }
 }
 
-/* A whole message: what becomes of it. */
+/* Decides what happens to a whole message. */
 static void message(struct chaos_pipe *p, int64_t now_us)
 {
     const struct chaos_settings *o = p->settings;
@@ -129,7 +130,7 @@ static void message(struct chaos_pipe *p, int64_t now_us)
     }
 }
 
-/* What is no message, or too large for one. */
+/* Passes a unit that is not a message, or is too large to be held. */
 static void pass(struct chaos_pipe *p, int64_t now_us)
 {
     bool drops = p->rest == UNIT_SKIPS ||
@@ -144,7 +145,7 @@ static void pass(struct chaos_pipe *p, int64_t now_us)
     p->unit_bytes = 0;
 }
 
-/* Once begun so, the rest of a large message goes the same way. */
+/* The rest of a large message is treated like its beginning. */
 static void pass_large(struct chaos_pipe *p, bool ends, int64_t now_us)
 {
     if (p->rest == UNIT_WAITS) {
@@ -154,7 +155,7 @@ static void pass_large(struct chaos_pipe *p, bool ends, int64_t now_us)
     p->rest = ends ? UNIT_WAITS : p->rest;
 }
 
-/* One bit in settings->flip bytes, or flip_body of those in bodies. */
+/* Flips one bit in settings->flip bytes, or in flip_body bytes of bodies. */
 static void flip(struct chaos_pipe *p, uint8_t *data, size_t n, bool body)
 {
     const struct chaos_settings *o = p->settings;
@@ -192,7 +193,7 @@ static void unit_add(struct chaos_pipe *p, const uint8_t *data, size_t n,
     p->unit_bytes = want;
 }
 
-/* One piece of a ZMTP stream is in p->unit. */
+/* Adds a piece of a ZMTP stream to p->unit. */
 static void unit_grew(struct chaos_pipe *p, const struct zmtp_piece *piece,
                       int64_t now_us)
 {
@@ -238,7 +239,7 @@ void chaos_pipe_put(struct chaos_pipe *p, const uint8_t *data, size_t n,
     }
 }
 
-/* What has come of a unit goes on: whoever sent it has not sent more. */
+/* Passes an incomplete unit, because its sender has closed. */
 void chaos_pipe_end(struct chaos_pipe *p, int64_t now_us)
 {
     queue_held(p, now_us);
@@ -252,7 +253,7 @@ bool chaos_pipe_full(const struct chaos_pipe *p)
            p->queued >= CHAOS_PIPE_MAX;
 }
 
-/* ---- out ---- */
+/* ---- output ---- */
 
 static size_t slice(const struct chaos_pipe *p, size_t n)
 {
@@ -320,7 +321,7 @@ int64_t chaos_pipe_due(const struct chaos_pipe *p)
     return due_us;
 }
 
-/* A cut line does not tell that the other end has gone. */
+/* The end of a connection does not pass a way that drops or freezes. */
 bool chaos_pipe_done(const struct chaos_pipe *p)
 {
     return p->ended && p->first == NULL && p->held == NULL &&

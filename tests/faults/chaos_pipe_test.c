@@ -1,4 +1,4 @@
-/* The pipe by itself: the faults are the same however the bytes are cut. */
+/* The pipe: faults do not depend on the pieces in which bytes arrive. */
 #include "tests/faults/chaos_pipe.h"
 
 #include <stdlib.h>
@@ -37,7 +37,7 @@ static void add_frame(struct bytes *b, uint8_t flags, size_t n, uint8_t fill)
     }
 }
 
-/* A greeting, then messages of one to three frames with a command at times. */
+/* Makes a greeting, then messages of one to three frames, and some commands. */
 static void fill_stream(struct bytes *b)
 {
     uint8_t greeting[64] = {0xff, [9] = 0x7f, [10] = 3, [12] = 'N'};
@@ -58,7 +58,7 @@ static void fill_stream(struct bytes *b)
     }
 }
 
-/* Everything that comes out at once. */
+/* Reads everything that may leave now. */
 static void drain(struct chaos_pipe *p, struct bytes *out)
 {
     const uint8_t *data;
@@ -70,7 +70,7 @@ static void drain(struct chaos_pipe *p, struct bytes *out)
     }
 }
 
-/* Through a pipe, in pieces of 1..most bytes. */
+/* Passes bytes through a pipe in pieces of 1..most bytes. */
 static void through(const struct bytes *in, const struct chaos_settings *s,
                     size_t most, struct chaos_counts *counts, struct bytes *out)
 {
@@ -128,7 +128,7 @@ static void chance_does_not_see_how_it_was_cut(void **state)
     }
 }
 
-/* What is dropped is whole messages, wherever the drop begins and ends. */
+/* Only whole messages are dropped, wherever the drop begins and ends. */
 static void a_drop_leaves_the_stream_whole(void **state)
 {
     static struct bytes in, out, again;
@@ -176,7 +176,7 @@ static void what_is_no_zmtp_passes(void **state)
     assert_memory_equal(out.at, in.at, in.n);
 }
 
-/* Later bytes never come out before earlier ones, nor before their time. */
+/* Bytes leave in order and not before their time. */
 static void late_and_in_order(void **state)
 {
     struct chaos_settings s = {.delay_ms = 10, .jitter_ms = 50};
@@ -223,7 +223,7 @@ static void so_many_bytes_a_second(void **state)
         }
         now_us = out < sizeof in ? chaos_pipe_due(&p) : now_us;
     }
-    /* All but the last slice has been paid for. */
+    /* The rate covers all but the last slice. */
     assert_in_range(now_us, 2900000, 3000000);
     chaos_pipe_fini(&p);
 }

@@ -15,17 +15,17 @@
 #define BACKLOG    1024
 #define EVENTS     64
 #define READ_BYTES (64u << 10)
-#define READS      16 /* of one socket, in a turn */
+#define READS      16 /* reads of one socket per turn */
 #define WAIT_MS    1000
 
-/* What epoll tells of: a route's port, or one socket of a connection. */
+/* An object watched by epoll: a route's port, or one socket of a connection. */
 struct side {
     enum { SIDE_PORT, SIDE_SOCKET } kind;
     int fd;
-    uint32_t watched; /* events, 0: not in the set */
+    uint32_t watched; /* events; 0: not in the epoll set */
     struct route *route;
-    struct connection *connection; /* of a SIDE_SOCKET */
-    unsigned at;                   /* 0: who connected; 1: the target */
+    struct connection *connection; /* if this is a SIDE_SOCKET */
+    unsigned at;                   /* 0: the client's socket; 1: the target's */
 };
 
 struct connection {
@@ -34,7 +34,7 @@ struct connection {
     struct side side[2];
     struct chaos_pipe pipe[2]; /* pipe[i]: from side i to the other */
     bool shut[2];              /* the end of pipe[i] has passed */
-    bool dead[2];              /* side i broke, and the other must not know */
+    bool dead[2];              /* side i broke, and the other must not notice */
     bool connecting, gone;
     struct chaos_settings settings;
 };
@@ -56,7 +56,7 @@ struct chaos_proxy {
     uint64_t seed;
     struct route *routes[CHAOS_ROUTES_MAX];
     unsigned n_routes, n_connections;
-    int64_t now_us; /* when the turn began */
+    int64_t now_us; /* time at the start of the turn */
     struct side command;
 };
 
@@ -68,7 +68,7 @@ static int64_t now_us(void)
     return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
 }
 
-/* Epoll tells of a hang-up whatever was asked: what is not wanted leaves. */
+/* epoll always reports a hang-up, so a side without events leaves the set. */
 static void watch(struct chaos_proxy *p, struct side *s, uint32_t events)
 {
     struct epoll_event e = {.events = events, .data.ptr = s};
@@ -94,7 +94,7 @@ static void linger_none(int fd)
     setsockopt(fd, SOL_SOCKET, SO_LINGER, &none, sizeof none);
 }
 
-/* Its memory goes at the end of the turn: events may still name it. */
+/* The memory is freed at the end of the turn: events may still refer to it. */
 static void end(struct chaos_proxy *p, struct connection *c, bool reset)
 {
     if (c->gone) {
@@ -150,8 +150,8 @@ static void no_delay(int fd)
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
-/* fd is of a peer that has connected.  A connection that cannot be made is
- * reset, when the kernel says so. */
+/* Connects a new client, fd, to the target.  If the kernel reports that the
+ * target is unreachable, the client's connection is reset. */
 static void take(struct chaos_proxy *p, struct route *r, int fd)
 {
     struct sockaddr_in to = loopback(r->target);
@@ -223,7 +223,8 @@ static bool is_cut(const struct connection *c, unsigned way)
     return c->settings.drop[way] || c->settings.freeze[way];
 }
 
-/* What broke on one side breaks on the other, as soon as that way is open. */
+/* A connection that broke on one side is broken on the other, as soon as that
+ * way is open. */
 static void broke(struct chaos_proxy *p, struct connection *c, unsigned at)
 {
     c->dead[at] = true;
@@ -252,7 +253,8 @@ static void read_side(struct chaos_proxy *p, struct connection *c, unsigned at)
     }
 }
 
-/* From pipe[1 - at], as much as goes; true: there is more that is due. */
+/* Writes as much of pipe[1 - at] as the socket takes.  Returns true if more is
+ * due. */
 static bool write_side(struct chaos_proxy *p, struct connection *c, unsigned at)
 {
     struct chaos_pipe *from = &c->pipe[1 - at];
@@ -292,7 +294,7 @@ static void serve_side(struct chaos_proxy *p, struct connection *c, unsigned at)
     }
 }
 
-/* Move what can be moved, and watch for the rest. */
+/* Moves all bytes that can move, and watches for the rest. */
 static void serve(struct chaos_proxy *p, struct connection *c)
 {
     if (c->connecting) {
@@ -366,7 +368,7 @@ enum status chaos_proxy_accept(struct chaos_proxy *p, unsigned route,
     return st;
 }
 
-/* ---- the whole ---- */
+/* ---- the proxy ---- */
 
 struct chaos_proxy *chaos_proxy_new(uint64_t seed)
 {
@@ -412,7 +414,7 @@ enum status chaos_proxy_add(struct chaos_proxy *p, const char *name,
     }
     for (unsigned i = 0; i < p->n_routes; i++) {
         if (strcmp(p->routes[i]->name, name) == 0) {
-            return error_set(e, ST_ALREADY_EXISTS, "%s is there already", name);
+            return error_set(e, ST_ALREADY_EXISTS, "%s exists already", name);
         }
     }
     r = calloc(1, sizeof *r);
@@ -510,7 +512,7 @@ unsigned chaos_proxy_ids(const struct chaos_proxy *p, unsigned route,
     return all;
 }
 
-/* Until the first pipe has something to give, rounded up. */
+/* Returns the time until the first pipe has output, rounded up. */
 static int wait_ms(const struct chaos_proxy *p)
 {
     int64_t due_us = CHAOS_NEVER, left_us;
@@ -521,7 +523,7 @@ static int wait_ms(const struct chaos_proxy *p)
             for (int k = 0; k < 2 && !c->connecting; k++) {
                 int64_t at_us = chaos_pipe_due(&c->pipe[k]);
 
-                /* What is due already waits for room in the socket. */
+                /* Output that is due already waits for room in the socket. */
                 if (at_us > p->now_us && at_us < due_us) {
                     due_us = at_us;
                 }
@@ -534,7 +536,7 @@ static int wait_ms(const struct chaos_proxy *p)
                : (int)((left_us + 999) / 1000);
 }
 
-/* A full house takes nobody. */
+/* At the limit of connections no client is accepted. */
 static void watch_port(struct chaos_proxy *p, struct route *r)
 {
     bool in =

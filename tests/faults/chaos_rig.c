@@ -113,7 +113,7 @@ static void set_int(void *socket, int option, int value)
     assert_int_equal(zmq_setsockopt(socket, option, &value, sizeof value), 0);
 }
 
-/* No limit of messages, and no wait at the end. */
+/* No limit of queued messages, and no wait for them at the end. */
 static void *socket_make(int type)
 {
     void *socket = zmq_socket(rig.context, type);
@@ -151,7 +151,7 @@ int rig_setup(void **state)
     return 0;
 }
 
-/* It ends by itself when its standard input does. */
+/* The proxy exits at the end of its standard input. */
 int rig_teardown(void **state)
 {
     int status;

@@ -1,6 +1,6 @@
-/* chaos_rig.h - the proxy as a process, between sockets of a test.
+/* chaos_rig.h - The proxy as a process, between sockets of a test.
  *
- * One rig at a time, made anew for each test.  Checks are cmocka's. */
+ * One rig at a time, created for each test.  Failures are cmocka's. */
 #ifndef TESTS_FAULTS_CHAOS_RIG_H
 #define TESTS_FAULTS_CHAOS_RIG_H
 
@@ -14,19 +14,20 @@
 
 #define RIG_PATIENCE_MS 20000
 
-/* A proxy with route "plain" to our listener and "z" to our ROUTER. */
+/* A proxy with the route "plain" to the test's listener, and "z" to its
+ * ROUTER. */
 struct rig {
     pid_t pid;
     FILE *in, *out;
     int listener;
-    unsigned plain, z; /* its ports */
+    unsigned plain, z; /* ports of the two routes */
     void *context, *router, *dealer;
     char answer[1100];
 };
 
 extern struct rig rig;
 
-/* argv[1] is the proxy; false: it is not there. */
+/* Takes the proxy's path from argv[1].  Returns false if it does not exist. */
 bool rig_program(int argc, char **argv);
 
 int rig_setup(void **state);
@@ -34,12 +35,12 @@ int rig_teardown(void **state);
 
 #define RIG_TEST(f) cmocka_unit_test_setup_teardown(f, rig_setup, rig_teardown)
 
-/* Say a command; its answer, until the next. */
+/* Sends a command.  Returns its answer, valid until the next call. */
 const char *rig_tell(const char *command);
-/* One that must succeed. */
+/* Sends a command that must succeed. */
 void rig_ok(const char *command);
 
-/* A figure of `ROUTE stats`, now, or when it has come to n. */
+/* Return a counter of `ROUTE stats`: now, or as soon as it is n. */
 unsigned long rig_stat(const char *route, const char *key);
 void rig_until(const char *route, const char *key, unsigned long n);
 

@@ -1,4 +1,4 @@
-/* The proxy's commands over plain sockets.  Its argument is the program. */
+/* The proxy's commands over plain sockets.  Argument: the path of the proxy. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <poll.h>
@@ -10,7 +10,7 @@
 #include "tests/faults/chaos_rig.h"
 
 struct pair {
-    int up, down; /* who connected; whom the proxy reached */
+    int up, down; /* the client's socket; the target's */
 };
 
 static int dial(void)
@@ -45,7 +45,7 @@ static void pair_close(struct pair p)
     close(p.down);
 }
 
-/* n bytes through, while both ends are served; checks nothing. */
+/* Passes n bytes through while serving both ends; checks nothing. */
 static void move(int from, int to, const uint8_t *in, uint8_t *out, size_t n)
 {
     size_t sent = 0, got = 0;
@@ -83,7 +83,7 @@ static void nothing_at(int fd)
     assert_int_equal(errno, EAGAIN);
 }
 
-/* 0 at an orderly end, else the error. */
+/* Returns 0 at an orderly end, else the error. */
 static int end_of(int fd)
 {
     struct pollfd in = {fd, POLLIN, 0};
@@ -110,7 +110,7 @@ static void bytes_pass_both_ways(void **state)
     assert_int_equal(rig_stat("plain", "bytes_up"), sizeof in);
     assert_int_equal(rig_stat("plain", "bytes_down"), sizeof in);
     shutdown(p.up, SHUT_WR);
-    assert_int_equal(end_of(p.down), 0); /* one way only */
+    assert_int_equal(end_of(p.down), 0); /* only this way ended */
     says(p.down, p.up, "still here");
     pair_close(p);
 }
@@ -129,7 +129,7 @@ static void delay_and_rate(void **state)
     rig_ok("plain rate 102400");
     from = rig_now_ms();
     move(p.down, p.up, in, out, sizeof in);
-    assert_true(rig_now_ms() - from >= 160); /* 200, less the first slice */
+    assert_true(rig_now_ms() - from >= 160); /* 200 ms less the first slice */
     pair_close(p);
 }
 
@@ -172,7 +172,7 @@ static void a_frozen_way_fills_and_goes_on(void **state)
     }
     rig_ok("plain freeze up");
     while ((n = send(p.up, in, sizeof in, MSG_DONTWAIT)) > 0) {
-        sent += (size_t)n; /* until the kernel has no more room */
+        sent += (size_t)n; /* until the kernel's buffer is full */
         assert_true(sent < 256u << 20);
     }
     assert_int_equal(rig_stat("plain", "bytes_up"), 0);
@@ -245,7 +245,7 @@ static void pause_and_refuse(void **state)
 
     (void)state;
     rig_ok("plain pause_accept");
-    fd = dial(); /* the kernel takes it */
+    fd = dial(); /* the kernel accepts it */
     assert_true(fd >= 0);
     assert_int_equal(rig_stat("plain", "accepted"), 0);
     rig_ok("plain heal");
@@ -262,7 +262,7 @@ static void pause_and_refuse(void **state)
     pair_close(p);
 }
 
-/* Where out differs from in, by one bit each; how often. */
+/* Counts the bytes that differ, each by one bit. */
 static size_t flips(const uint8_t *in, const uint8_t *out, size_t n)
 {
     size_t sum = 0;
@@ -286,12 +286,12 @@ static void bits_flip_by_the_seed(void **state)
     move(p.up, p.down, in, out, sizeof in);
     n = flips(in, out, sizeof in);
     assert_int_equal(n, rig_stat("plain", "flips"));
-    /* 1049 are expected, the deviation is 19. */
+    /* 1049 are expected, with a standard deviation of 19. */
     assert_in_range(n, 1049 - 6 * 19, 1049 + 6 * 19);
     pair_close(p);
     rig_teardown(state);
     rig_setup(state);
-    p = pair_make(); /* number 1 again */
+    p = pair_make(); /* connection number 1 again */
     rig_ok("plain flip 1/1000");
     move(p.up, p.down, in, again, sizeof in);
     assert_memory_equal(out, again, sizeof in);
@@ -313,19 +313,19 @@ static void nobody_there(void **state)
     snprintf(text, sizeof text, "add more=0:%u,plain", rig.z);
     rig_ok(text);
     assert_int_equal(rig_stat("more", "accepted"), 0);
-    rig.listener = dup(STDIN_FILENO); /* for teardown */
+    rig.listener = dup(STDIN_FILENO); /* a descriptor for teardown */
 }
 
 static void what_is_refused(void **state)
 {
     static const char *const cases[][2] = {
         {"", "ok"},
-        {"plain", "error plain is no command"},
-        {"plain explode", "error explode is no command"},
+        {"plain", "error plain is not a command"},
+        {"plain explode", "error explode is not a command"},
         {"nobody heal", "error there is no route nobody"},
         {"plain#0 heal", "error plain#0: ids are numbers from 1"},
         {"plain#9 heal", "error plain#9 is not open"},
-        {"plain#9 refuse", "error refuse: a route is wanted"},
+        {"plain#9 refuse", "error refuse: a route is required"},
         {"plain delay", "error delay takes 1 to 3 words, not 0"},
         {"plain delay -1", "error delay: MS or MS jitter MS, at most 600000,"},
         {"plain delay 600001", "error delay: MS or"},
@@ -333,14 +333,14 @@ static void what_is_refused(void **state)
         {"plain rate fast", "error rate: a number of bytes a second"},
         {"plain drop left", "error drop: up, down or both"},
         {"plain freeze", "error freeze takes 1 to 1 words"},
-        {"plain flip 2/3", "error flip: 1/N is wanted"},
-        {"plain dup 1/4294967296", "error dup: 1/N is wanted"},
+        {"plain flip 2/3", "error flip: 1/N is required"},
+        {"plain dup 1/4294967296", "error dup: 1/N is required"},
         {"plain dup 1/2", "error dup: route plain is plain"},
         {"* lose 1/2", "error lose: route plain is plain"},
-        {"* connections", "error connections: one route is wanted"},
+        {"* connections", "error connections: one route is required"},
         {"add x=1:2:3", "error x=1:2:3: NAME=LISTEN:TARGET"},
         {"add x=0:65536", "error x=0:65536: NAME=LISTEN:TARGET"},
-        {"add plain=0:9", "error plain is there already"},
+        {"add plain=0:9", "error plain exists already"},
         {"add a#b=0:9", "error a name has 1 to 31 bytes"},
     };
 

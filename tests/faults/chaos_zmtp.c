@@ -35,7 +35,7 @@ static struct zmtp_piece greeting(struct zmtp *z, const uint8_t *data, size_t n)
     return p;
 }
 
-/* The frame is through: does its unit end with it? */
+/* The frame is complete: returns whether its unit ends with it. */
 static bool frame_ends(struct zmtp *z)
 {
     z->in_body = false;

@@ -1,6 +1,6 @@
-/* clock_shim - a wall clock that jumps, for one process: preloaded, it adds to
- * CLOCK_REALTIME the seconds that stand in the file $CLOCK_SHIM, read anew
- * each time.  The monotonic clock stays as it is, as the kernel has it.
+/* clock_shim - A wall clock that jumps, for one process.  The preloaded library
+ * adds to CLOCK_REALTIME the seconds in the file $CLOCK_SHIM, which it reads at
+ * each call.  The monotonic clock is unchanged.
  *
  * Threading: any.  Memory: none. */
 #define _GNU_SOURCE

@@ -1,4 +1,4 @@
-"""A cluster of real daemons: started, killed, stopped, and what they log."""
+"""A cluster of real daemons, and their logs."""
 import calendar
 import ctypes
 import json
@@ -14,7 +14,7 @@ MODEL = os.path.join(ROOT, "models", "tiny-hybrid")
 LIBC = ctypes.CDLL(None, use_errno=True)
 PR_SET_PDEATHSIG = 1
 POLL_S = 0.002
-PATIENCE_S = 30  # for what takes a moment on a quiet machine
+PATIENCE_S = 30  # far more than a quiet machine needs
 
 LINE = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.(\d{3})Z "
                   r"(\w+) (\S+) ?(.*)")
@@ -22,7 +22,7 @@ FIELD = re.compile(r'(\w+)=("[^"]*"|\S+)')
 
 
 class Failed(Exception):
-    """What should have come about did not; the text says what."""
+    """An expected event did not happen; the text names the event."""
 
 
 def await_true(what, ask, seconds=PATIENCE_S):
@@ -86,7 +86,7 @@ class Log:
 
 
 def on_start(limits, when_we_go=signal.SIGKILL):
-    """In the child: it goes when we go, however that is."""
+    """Returns a function for the child: it ends when this process ends."""
     def run():
         LIBC.prctl(PR_SET_PDEATHSIG, when_we_go)
         os.setsid()
@@ -120,11 +120,12 @@ class Daemon:
         os.kill(self.pid, number)
 
     def wait(self, seconds=PATIENCE_S):
-        """Its exit code; of a signal, minus its number."""
+        """Returns the exit code, or minus the number of a signal."""
         try:
             return self.process.wait(seconds)
         except subprocess.TimeoutExpired:
-            raise Failed(f"{self.name} did not end in {seconds} s") from None
+            raise Failed(f"{self.name} did not exit within {seconds} s") \
+                from None
 
     def kill(self):
         if self.alive():
@@ -136,7 +137,7 @@ class Daemon:
         return len(os.listdir(f"/proc/{self.pid}/fd"))
 
     def status(self, field):
-        """Of /proc: a number, kB or a count."""
+        """Returns a number of /proc/PID/status, a count or kB."""
         with open(f"/proc/{self.pid}/status", encoding="ascii") as f:
             for line in f:
                 if line.startswith(field + ":"):
@@ -145,8 +146,8 @@ class Daemon:
 
 
 def free_port(rng):
-    """Below those that the kernel hands out by itself, so that it is still
-    free when a daemon that was killed wants it back."""
+    """Returns a port below the kernel's ephemeral range, so that it is still
+    free when a killed daemon is started again."""
     while True:
         port = rng.randrange(12000, 32000)
         with socket.socket() as s:
@@ -167,8 +168,8 @@ class Cluster:
         self.workers_at = f"tcp://127.0.0.1:{free_port(rng)}"
         self.clients_at = f"tcp://127.0.0.1:{free_port(rng)}"
         self.router, self.workers = None, {}
-        self.others = []  # started and left alone
-        self.ended = []  # daemons that are gone, for their logs
+        self.others = []  # daemons outside the rounds
+        self.ended = []  # ended daemons, for their logs
         self.started = 0
 
     def program(self, name, failpoints=False):
@@ -215,7 +216,7 @@ class Cluster:
                                                    failpoints, args), **options)
 
     def start_worker(self, name, **options):
-        """Until the router has it."""
+        """Starts a worker and waits until the router lists it."""
         mark = self.router.log.mark()
         worker = self.workers[name] = self.spawn_worker(name, **options)
         self.await_up(name, mark)
@@ -230,7 +231,7 @@ class Cluster:
             raise Failed(f"{name} did not start: {tail(worker)}")
 
     def worker_gone(self, name):
-        """It is dead, or dies now."""
+        """Removes a worker that is dead, or kills it."""
         worker = self.workers.pop(name)
         worker.kill()
         self.ended.append(worker)
@@ -249,7 +250,7 @@ class Cluster:
                 if d]
 
     def stop(self):
-        """Ask, then kill; what did not end with 0 when asked is told."""
+        """Stops all daemons; returns those that did not exit with 0."""
         bad = []
         for d in [*self.others, *self.workers.values(), self.router]:
             if d and d.alive():

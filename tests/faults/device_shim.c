@@ -1,13 +1,13 @@
-/* device_shim - an OpenCL driver that fails, for one process: preloaded, it
- * stands in front of the driver and does to one call what is asked for.
+/* device_shim - An OpenCL driver that fails, for one process.  The preloaded
+ * library intercepts calls of the driver and makes them fail.
  *
  *     DEVICE_SHIM=CALL:N:WHAT
  *
- * CALL is buffer, build, launch or read.  It happens to the N-th call of the
- * process, counted from 1, and to every later one; if DEVICE_SHIM_AFTER names
- * a file, calls count once it is there.  WHAT is the driver's code
- * with which they fail, as a number; or `hang`: launches whose kernels never
- * end; or `flip`: reads that come back with a bit turned.
+ * CALL is buffer, build, launch or read.  The N-th such call of the process,
+ * counted from 1, and every later one is affected.  If DEVICE_SHIM_AFTER names
+ * a file, counting starts when the file exists.  WHAT is the error code of the
+ * failing calls, as a number; or `hang`: launched kernels never end; or `flip`:
+ * reads return data with one bit flipped.
  *
  * Threading: any, one at a time.  Memory: none. */
 #define _GNU_SOURCE
@@ -25,8 +25,8 @@ struct wish {
     long at;
 };
 
-/* Does it happen to this call, the ++*n-th?  *code is what it fails with, 0
- * for the other thing that can happen to it. */
+/* Returns whether this call, the ++*n-th, is affected.  *code is its error
+ * code, 0 for `hang` and `flip`. */
 static bool is_due(const char *call, long *n, const char *what, cl_int *code)
 {
     const char *text = getenv("DEVICE_SHIM");
@@ -46,7 +46,7 @@ static bool is_due(const char *call, long *n, const char *what, cl_int *code)
     return *n >= w.at && (*code != 0 || strcmp(w.what, what) == 0);
 }
 
-/* The driver's own. */
+/* Returns the driver's own function. */
 static void *next(const char *name)
 {
     void *f = dlsym(RTLD_NEXT, name);
@@ -91,7 +91,7 @@ cl_int clBuildProgram(cl_program p, cl_uint n, const cl_device_id *ids,
                : of(p, n, ids, options, done, arg);
 }
 
-/* An event that nobody will ever set. */
+/* Returns an event that is never set. */
 static cl_event never(cl_command_queue q)
 {
     cl_context c = NULL;
@@ -135,7 +135,7 @@ cl_int clEnqueueReadBuffer(cl_command_queue q, cl_mem m, cl_bool block,
                ? fault
                : of(q, m, CL_TRUE, at, size, to, n, waits, event);
     if (code == CL_SUCCESS && size > 3) {
-        ((unsigned char *)to)[3] ^= 0x40; /* of a float: its exponent */
+        ((unsigned char *)to)[3] ^= 0x40; /* the exponent of a float */
     }
     return code;
 }

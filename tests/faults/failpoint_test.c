@@ -1,4 +1,4 @@
-/* What SLUICE_FAILPOINTS may say, and when a rule holds. */
+/* The syntax of SLUICE_FAILPOINTS, and the conditions of a rule. */
 #include "common/base/failpoint.h"
 
 #include <stdio.h>
@@ -54,7 +54,7 @@ static void every_action_and_every_when(void **state)
     assert_int_equal(r.rule[7].action, FAILPOINT_ERROR);
 }
 
-/* Each with a word of the sentence that says why. */
+/* Each with a part of the expected error text. */
 static void what_is_refused(void **state)
 {
     static const char *const cases[][2] = {
@@ -144,7 +144,7 @@ static void chance_is_fair_and_comes_again(void **state)
     unsigned n = times("worker.session.up=kill%1/50#1", a, N);
 
     (void)state;
-    /* 2000 are expected, the deviation is 44. */
+    /* 2000 are expected, with a standard deviation of 44. */
     assert_in_range(n, 2000 - 6 * 44, 2000 + 6 * 44);
     assert_int_equal(times("worker.session.up=kill%1/50#1", b, N), n);
     assert_memory_equal(a, b, sizeof a);

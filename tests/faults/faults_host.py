@@ -1,4 +1,4 @@
-"""Faults of the host and of people: clocks, disks, descriptors, files,
+"""Faults of the host and of operators: clocks, disks, descriptors, files,
 names, ports, strangers."""
 import os
 import shutil
@@ -13,8 +13,8 @@ from faults_process import LOST
 
 
 def model_copy(run, name):
-    """A model of its own, to be broken: what is changed is copied, the rest
-    linked."""
+    """Makes a model to be damaged: copies the files that change, links the
+    rest."""
     path = os.path.join(run.folder, name)
     os.makedirs(path, exist_ok=True)
     for f in os.listdir(MODEL):
@@ -29,10 +29,10 @@ def model_copy(run, name):
 
 
 def refused(run, daemon, words):
-    """It ends by itself with 2 and a sentence that has the words."""
+    """Checks that a daemon exits with 2 and one of the words."""
     rc = daemon.wait()
     if rc != 2 or not any(w in tail(daemon) for w in words):
-        raise Failed(f"{daemon.name}: exit code {rc}, 2 is wanted: "
+        raise Failed(f"{daemon.name}: exit code {rc}, expected 2: "
                      f"{tail(daemon)}")
     daemon.log.read().strange.clear()
     daemon.kill()
@@ -44,8 +44,8 @@ READY = b"\x04\x1c\x05READY\x0bSocket-Type\x00\x00\x00\x06DEALER"
 
 
 def crowd(port, n):
-    """n strangers at a port; every other one shakes hands, as far as it is
-    let in, and then keeps its connection until a heartbeat finds it mute."""
+    """Connects n strangers to a port.  Every other one sends a handshake and
+    keeps its connection until a heartbeat times out."""
     strangers = []
     for _ in range(n):
         s = socket.socket()
@@ -56,14 +56,14 @@ def crowd(port, n):
         try:
             s.send(GREETING + READY)
         except OSError:
-            pass  # it waits to be let in, or has been shown out
+            pass  # not accepted yet, or disconnected
     return strangers
 
 
 class ClockJumps(Fault):
-    """the wall clocks of router and workers jump by up to a day, back too"""
+    """the wall clocks of router and workers jump by up to a day, both ways"""
     name, number = "clock_jumps", "26"
-    must = "nothing is seen of it"
+    must = "no effect"
     times, quick = 50, 2
 
     def start(self, run):
@@ -88,13 +88,13 @@ class ClockJumps(Fault):
         run.pause(0.1, 0.4)
         run.load.await_tokens(50)
         if run.cluster.router.log.find(mark, LOST):
-            raise Failed("a worker was given up as the clock jumped")
+            raise Failed("a worker was lost when the clock jumped")
 
 
 class SignalStorm(Fault):
     """1,000 handled signals a second to each thread of router and workers"""
     name, number = "signal_storm", "42"
-    must = "nothing is seen of it"
+    must = "no effect"
     times, quick = 100, 1
 
     def start(self, run):
@@ -118,17 +118,17 @@ class SignalStorm(Fault):
         mark, before = run.cluster.router.log.mark(), self.arrived(run)
         run.hurt()
         run.load.await_tokens(100)
-        await_true("signals come everywhere", lambda: all(
+        await_true("signals arrive at every daemon", lambda: all(
             n >= before[name] + 100
             for name, n in self.arrived(run).items()))
         if run.cluster.router.log.find(mark, LOST):
-            raise Failed("a worker was given up")
+            raise Failed("a worker was lost")
 
 
 class DiskFull(Fault):
-    """a worker whose log has no room, and that has much to say"""
+    """a worker that logs to a full disk at level debug"""
     name, number = "disk_full", "33"
-    must = "it serves all the same and ends with 0"
+    must = "the worker serves and exits with 0"
     times, quick, receipts = 20, 1, False
 
     def round(self, run):
@@ -147,11 +147,11 @@ class DiskFull(Fault):
 
 
 class Descriptors(Fault):
-    """2,000 strangers connect to a router that may have 200 descriptors"""
+    """2,000 strangers connect to a router with a limit of 200 descriptors"""
     name, number = "descriptors", "44"
-    must = "streams go on; it takes newcomers again when they have gone"
+    must = "streams continue; newcomers are accepted when they have gone"
     times, quick = 10, 1
-    warm = 4  # its memory fits 200 handshakes after a few rounds: no leak
+    warm = 4  # memory of 200 handshakes is reused after a few rounds
 
     def start(self, run):
         import resource
@@ -173,9 +173,9 @@ class Descriptors(Fault):
 
 
 class Mismatch(Fault):
-    """a worker with another tokenizer, one of a name that is taken"""
+    """a worker with another tokenizer, and one with a name in use"""
     name, number = "mismatch", "38"
-    must = "they are refused with a sentence, nothing else is seen"
+    must = "they are refused with a message, no other effect"
     times, quick = 20, 0
 
     def round(self, run):
@@ -205,7 +205,7 @@ class Mismatch(Fault):
 class DoubleStart(Fault):
     """a second router at the same ports"""
     name, number = "double_start", "43"
-    must = "it ends with 2 and a sentence, nothing else is seen"
+    must = "it exits with 2 and a message, no other effect"
     times, quick = 20, 0
 
     def round(self, run):
@@ -217,9 +217,9 @@ class DoubleStart(Fault):
 
 
 class BrokenFiles(Fault):
-    """workers of models that are cut short, altered, or not there"""
+    """workers with models that are truncated, altered or missing"""
     name, number = "broken_files", "34"
-    must = "each ends with 2 and a sentence, nothing else is seen"
+    must = "each exits with 2 and a message, no other effect"
     times, quick = 20, 1
 
     def round(self, run):
@@ -253,9 +253,9 @@ class BrokenFiles(Fault):
 
 
 class FilesGo(Fault):
-    """a model's files are removed, then cut to nothing, under its workers"""
+    """a model's files are removed, then truncated, while workers run"""
     name, number = "files_go", "34"
-    must = "no wrong token; a worker that dies of it is replaced"
+    must = "no wrong token; a worker that dies is replaced"
     times, quick = 20, 1
 
     def round(self, run):
@@ -272,22 +272,22 @@ class FilesGo(Fault):
             os.unlink(os.path.join(path, f))
         run.load.await_tokens(100)
         if not x.alive():
-            raise Failed("a worker died as its files were unlinked")
+            raise Failed("a worker died when its files were unlinked")
         for fd in held:
             os.ftruncate(fd, 0)
             os.close(fd)
         run.load.await_tokens(100)
-        run.note("a worker whose weights are cut to nothing "
+        run.note("a worker with truncated weights "
                  + ("lives" if x.alive() else f"dies ({x.wait()})"))
         run.cluster.worker_gone("x")
-        await_true("the end of x is seen", lambda: run.cluster.router.log.
+        await_true("x is lost", lambda: run.cluster.router.log.
                    find(mark, LOST, worker="x"))
 
 
 class Garbage(Fault):
-    """strangers at both ports: noise, half greetings, silence"""
+    """strangers at both ports: random bytes, half greetings, silence"""
     name, number = "garbage", "24, 25"
-    must = "nothing is seen of it"
+    must = "no effect"
     times, quick = 100, 1
     strikes = True
 
@@ -304,13 +304,13 @@ class Garbage(Fault):
             try:
                 s.sendall(self.words(run, i % 5))
             except OSError:
-                pass  # it was shown out while it spoke
+                pass  # disconnected while sending
         run.pause(0, 0.2)
         for s in strangers:
             s.close()
         run.load.await_tokens(30)
         if run.cluster.router.log.find(mark, LOST):
-            raise Failed("strangers cost a worker its session")
+            raise Failed("a worker lost its session to strangers")
 
     @staticmethod
     def words(run, kind):
@@ -320,11 +320,11 @@ class Garbage(Fault):
 
 
 class Poison(Fault):
-    """every worker that takes in a certain request dies of it"""
+    """a request that kills every worker that runs it"""
     name, number = "poison", "39"
-    must = "it ends ABORTED after few deaths, nothing else failed"
+    must = "it ends ABORTED after few deaths, no other request fails"
     times, quick, workers, memory = 20, 1, 3, "128MiB"
-    most = 5  # deaths by one request
+    most = 5  # limit of deaths by one request
 
     def round(self, run):
         name = bytes(run.rng.randrange(256) for _ in range(16)).hex()
@@ -366,9 +366,9 @@ class Poison(Fault):
 
 
 class Rogues(Fault):
-    """peers that break the rules, cases of tests/faults/rogue by chance"""
+    """peers that break the rules, random cases of tests/faults/rogue"""
     name, number = "rogues", "24, 25, 40"
-    must = "each is refused as its case says, nothing else is seen"
+    must = "each is refused as its case requires, no other effect"
     times, quick, strikes = 50, 0, True
 
     def round(self, run):
@@ -387,7 +387,7 @@ class Rogues(Fault):
         run.load.await_tokens(30)
 
     def finish(self, run):
-        """Some ask to be kept for long, as they may."""
+        """Removes requests that asked for a long keep_ms."""
         for s in run.cluster.ctl("sequences")["sequences"]:
             run.cluster.ctl("remove", s["sequence"]["request_id"])
 

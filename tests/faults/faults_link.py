@@ -1,5 +1,5 @@
-"""Faults of the wire: every worker reaches the router through tests/faults'
-proxy, and so does the load where a fault asks for it."""
+"""Faults of the network: every worker reaches the router through the proxy,
+and for some faults the load does too."""
 import subprocess
 import time
 
@@ -7,14 +7,14 @@ from campaign import Fault
 from daemons import Failed, on_start
 from faults_process import LOST
 
-SHAKE_S = 15  # until a proxy has met what it is to shake
+SHAKE_S = 15  # limit until every kind of fault has occurred
 
 
 class Chaos:
-    """The proxy; a route for each worker, and one for clients."""
+    """The proxy, with a route for each worker and one for clients."""
 
     def __init__(self, cluster, ports, seed):
-        """ports: {name of a route: where it leads}"""
+        """ports: {name of a route: target port}"""
         clients = cluster.clients_at.rsplit(":", 1)[1]
         self.process = subprocess.Popen(
             [cluster.program("chaos", True), "--seed", str(seed),
@@ -33,7 +33,7 @@ class Chaos:
         self.process.stdin.flush()
         answer = self.process.stdout.readline().strip()
         if not answer.startswith("ok"):
-            raise Failed(f"the proxy says to {words}: {answer}")
+            raise Failed(f"the proxy answered to {words}: {answer}")
         return answer
 
     def kill(self):
@@ -66,7 +66,7 @@ class Link(Fault):
         run.chaos("*", "heal")
 
     def back(self, run, name, mark):
-        """It was given up, or not; in the end it is there."""
+        """Waits until the worker is connected, whether it was lost or not."""
         lost = run.cluster.router.log.find(mark, LOST, worker=name)
         if lost:
             run.cluster.await_up(name, mark)
@@ -74,9 +74,9 @@ class Link(Fault):
 
 
 class Cut(Link):
-    """nothing passes a worker's cable any more, no connection ends"""
+    """nothing passes a worker's link, but no connection ends"""
     name, number = "cut", "12"
-    must = "seen within 2 s, nothing failed; it comes back"
+    must = "noticed within 2 s, no request fails; it reconnects"
     times, quick = 50, 1
     detect_s = 2.0
 
@@ -92,9 +92,9 @@ class Cut(Link):
 
 
 class Partition(Link):
-    """a worker's link stands still for 0.2 to 60 s, then goes on"""
+    """a worker's link is frozen for 0.2 to 60 s"""
     name, number = "partition", "13"
-    must = "below 1 s nothing is seen; longer, it goes on elsewhere"
+    must = "below 1 s no effect; longer, sequences continue elsewhere"
     times, quick = 40, 1
     toggle = 0
 
@@ -113,14 +113,14 @@ class Partition(Link):
         time.sleep(max(0, at + d - time.time()))
         run.chaos(name, "heal")
         if not long and run.cluster.router.log.find(mark, LOST, worker=name):
-            raise Failed(f"{name} was given up after {d:.1f} s")
+            raise Failed(f"{name} was lost after {d:.1f} s")
         self.back(run, name, mark)
 
 
 class OneWay(Link):
-    """what a worker says, or what it is told, is lost for 0.1 to 3 s"""
+    """one direction of a worker's link is lost for 0.1 to 3 s"""
     name, number = "one_way", "14, 19"
-    must = "nothing failed"
+    must = "no request fails"
     times, quick = 50, 0
 
     def round(self, run):
@@ -133,9 +133,9 @@ class OneWay(Link):
 
 
 class Shaken(Link):
-    """For some seconds: settings of the proxy, on a worker's link."""
+    """Faults of the proxy on a worker's link, for some seconds."""
     settings = ()
-    counted = ()  # of the proxy's figures, that must not be 0 in the end
+    counted = ()  # counters of the proxy that must not stay 0
     seconds = 3
 
     def round(self, run):
@@ -146,7 +146,7 @@ class Shaken(Link):
         self.back(run, name, mark)
 
     def shake(self, run, name):
-        """For so long, and until the proxy has done of all a little."""
+        """Runs for `seconds`, and until every kind of fault has occurred."""
         run.hurt()
         for words in self.settings:
             run.chaos(name, words)
@@ -169,20 +169,20 @@ class Shaken(Link):
         Shaken.tell(self, run)
 
     def tell(self, run):
-        """The proxy did what it was told."""
+        """Checks and notes the proxy's counters."""
         if run.rounds == 0:
             return
         stats = Shaken.stats(self, run)
         if not Shaken.has_shaken(self, run):
-            raise Failed(f"the proxy did nothing: {stats}")
+            raise Failed(f"no fault occurred: {stats}")
         if self.counted:
             run.note(", ".join(f"{stats[w]} {w}" for w in self.counted))
 
 
 class SlowLink(Shaken):
-    """a link of 50 ms with jitter, and of 128 KiB/s"""
+    """a link with 50 ms delay, jitter, and 128 KiB/s"""
     name, number = "slow_link", "15"
-    must = "it is slow, and nothing else"
+    must = "slow, no other effect"
     times, quick = 30, 0
     settings = ("delay 50 jitter 30", "rate 131072")
 
@@ -190,34 +190,34 @@ class SlowLink(Shaken):
 class Lost(Shaken):
     """one message in 10 is lost"""
     name, number = "lost", "19"
-    must = "the link repairs it, nothing failed"
+    must = "the link repairs the loss, no request fails"
     times, quick = 30, 1
     settings = ("lose 1/10",)
     counted = ("losses",)
 
 
 class Flips(Shaken):
-    """one bit in 500 bytes of messages is turned"""
+    """one bit in 500 bytes of messages is flipped"""
     name, number = "flips", "16"
-    must = "every one is found, no wrong token, nothing failed"
+    must = "every flip is detected, no wrong token, no request fails"
     times, quick, strikes = 50, 1, True
     settings = ("flip_body 1/500",)
     counted = ("flips",)
 
 
 class FlipsOfAll(Shaken):
-    """one bit in 1,000 bytes is turned, ZeroMQ's own among them"""
+    """one bit in 1,000 bytes is flipped, also in ZeroMQ's own bytes"""
     name, number = "flips_of_all", "16"
-    must = "no wrong token, nothing failed"
+    must = "no wrong token, no request fails"
     times, quick, strikes = 30, 0, True
     settings = ("flip 1/1000",)
     counted = ("flips",)
 
 
 class Doubled(Shaken):
-    """one message in 5 comes twice, one in 5 after the next"""
+    """messages: 1 in 5 doubled, 1 in 5 swapped with the next"""
     name, number = "doubled", "17, 18"
-    must = "nothing is seen of it"
+    must = "no effect"
     times, quick = 30, 1
     settings = ("dup 1/5", "reorder 1/5")
     counted = ("dups", "reorders")
@@ -226,7 +226,7 @@ class Doubled(Shaken):
 class Reset(Link):
     """a worker's connection is reset"""
     name, number = "reset", "13"
-    must = "seen at once, nothing failed, it comes back"
+    must = "noticed at once, no request fails, it reconnects"
     times, quick = 300, 1
     detect_s = 0.050
 
@@ -242,7 +242,7 @@ class Reset(Link):
 class ClientReset(Link):
     """the connections of all clients are reset"""
     name, number = "client_reset", "21"
-    must = "clients resume, nothing failed"
+    must = "clients resume, no request fails"
     times, quick, via_clients, receipts = 100, 0, True, False
 
     def round(self, run):
@@ -252,18 +252,18 @@ class ClientReset(Link):
 
 
 class ClientFlips(Shaken):
-    """one bit in 500 bytes between clients and router is turned"""
+    """one bit in 500 bytes between clients and router is flipped"""
     name, number = "client_flips", "16"
-    must = "no wrong token, nothing failed"
+    must = "no wrong token, no request fails"
     times, quick, strikes, via_clients = 30, 0, True, True
     settings = ("flip_body 1/500",)
     counted = ("flips",)
 
 
 class ClientDoubled(Shaken):
-    """one message in 5 of clients comes twice, one in 5 late, one in 20 not"""
+    """clients' messages: 1 in 5 doubled, 1 in 5 late, 1 in 20 lost"""
     name, number = "client_doubled", "17, 18, 19"
-    must = "nothing is seen of it"
+    must = "no effect"
     times, quick, via_clients = 30, 0, True
     settings = ("dup 1/5", "reorder 1/5", "lose 1/20")
     counted = ("dups", "reorders", "losses")

@@ -1,5 +1,5 @@
-"""Faults at a stated moment: programs with the failpoints of
-common/base/failpoint.h in them.  The victim is a worker x beside two whole ones."""
+"""Faults at a defined point: programs with the failpoints of
+common/base/failpoint.h.  The victim is a worker x beside two normal ones."""
 import os
 import signal
 import subprocess
@@ -11,7 +11,7 @@ from faults_process import LOST
 
 
 def points(run, program):
-    """The points of a program, as it lists them."""
+    """Returns the failpoints of a program."""
     text = subprocess.run([run.cluster.program(program, True),
                            "--list-failpoints"], capture_output=True,
                           text=True, check=True).stdout
@@ -19,7 +19,7 @@ def points(run, program):
 
 
 def start_x(run, rule):
-    """Worker x with a rule; it may die of it while it starts."""
+    """Starts worker x with a rule; it may die while it starts."""
     mark = run.cluster.router.log.mark()
     x = run.cluster.workers["x"] = run.cluster.spawn_worker(
         "x", failpoints=rule)
@@ -27,8 +27,8 @@ def start_x(run, rule):
 
 
 def acted(daemon):
-    """When its point was met, by the wall clock: what it says of it is the
-    last that it wrote if it hangs or is dead."""
+    """Returns the wall-clock time at which a daemon met its failpoint: the
+    last line of a hung or dead daemon."""
     daemon.log.read()
     if any(line.startswith("failpoint ") for line in daemon.log.strange):
         return os.stat(daemon.path).st_mtime
@@ -46,7 +46,7 @@ class Points(Fault):
 class KillAt(Points):
     """a worker dies at each of its failpoints in turn"""
     name, number = "kill_at", "3"
-    must = "nothing failed; prefill or not, cancel or not"
+    must = "no request fails, in prefill or decode, cancelled or not"
     times, quick, cancel, receipts = 200, 3, 200, False
     seldom = ("session", "cancel", "receipt")
     turn = 0
@@ -65,7 +65,7 @@ class KillAt(Points):
         try:
             x.wait(4)
         except Failed:
-            run.note(f"{point} was not met in 4 s")
+            run.note(f"{point} was not reached within 4 s")
             x.signal(signal.SIGKILL)
             x.wait()
         event = acted(x)
@@ -73,7 +73,7 @@ class KillAt(Points):
         if event and was_up:
             run.detect(run.hurt(at=event), mark, LOST, worker="x")
         elif was_up:
-            await_true("the end of x is seen", lambda: run.cluster.router.log.
+            await_true("x is lost", lambda: run.cluster.router.log.
                        find(mark, LOST, worker="x"))
         run.cluster.worker_gone("x")
 
@@ -81,7 +81,7 @@ class KillAt(Points):
 class Wedge(Points):
     """the thread of a worker's engine spins for ever"""
     name, number = "wedge", "5"
-    must = "its session ends within 2 s, it ends itself with 5 after 10 s"
+    must = "its session ends within 2 s, it exits with 5 after 10 s"
     times, quick = 20, 1
     detect_s = 2.0
 
@@ -93,14 +93,14 @@ class Wedge(Points):
         if not run.quick:
             rc = x.wait(30)
             if rc != 5:
-                raise Failed(f"x ended with {rc}, 5 is wanted")
+                raise Failed(f"x exited with {rc}, expected 5")
         run.cluster.worker_gone("x")
 
 
 class SlowStep(Points):
-    """steps of 10 s whose layers tick"""
+    """steps of 10 s with ticking layers"""
     name, number = "slow_step", "5"
-    must = "the worker is not given up, whatever a step takes"
+    must = "the worker keeps its session, however long a step takes"
     times, quick, warm = 5, 1, 0
 
     def round(self, run):
@@ -110,20 +110,20 @@ class SlowStep(Points):
         run.hurt()
         time.sleep(steps_s)
         if run.cluster.router.log.find(mark, LOST, worker="x"):
-            raise Failed("a worker was given up for a slow step: "
+            raise Failed("a worker was lost during a slow step: "
                          + tail(run.cluster.router))
         if not x.alive():
-            raise Failed("a worker ended in a slow step: " + tail(x))
+            raise Failed("a worker exited in a slow step: " + tail(x))
         x.signal(signal.SIGKILL)
-        await_true("the end of x is seen", lambda: run.cluster.router.log.
+        await_true("x is lost", lambda: run.cluster.router.log.
                    find(mark, LOST, worker="x"))
         run.cluster.worker_gone("x")
 
 
 class Lossy(Points):
-    """frames lost, links full, acknowledgements overlooked"""
+    """lost frames, full links, ignored acknowledgements"""
     name, number = "lossy", "19"
-    must = "nothing is seen of it"
+    must = "no effect"
     times, quick, warm, cancel = 30, 0, 1, 100
     rules = ("transport.send=error%1/20#{0}", "transport.recv=error%1/20#{0}",
              "worker.output.before_send=error%1/5#{0}",
@@ -136,15 +136,15 @@ class Lossy(Points):
         run.hurt()
         run.load.await_tokens(200 if run.quick else 1000)
         x.signal(signal.SIGKILL)
-        await_true("the end of x is seen", lambda: run.cluster.router.log.
+        await_true("x is lost", lambda: run.cluster.router.log.
                    find(mark, LOST, worker="x"))
         run.cluster.worker_gone("x")
 
 
 class FailedStep(Points):
-    """a step of a worker fails, or its engine refuses one"""
+    """a worker's step fails, or its engine refuses one"""
     name, number = "failed_step", "30"
-    must = "only what was in it fails, with a sentence"
+    must = "only the requests of that step fail, with a message"
     times, quick, cancel = 50, 1, 0
     may_fail = "failpoint|the engine refused"
 
@@ -157,7 +157,7 @@ class FailedStep(Points):
         run.hurt()
         run.load.await_tokens(100)
         x.signal(signal.SIGKILL)
-        await_true("the end of x is seen", lambda: run.cluster.router.log.
+        await_true("x is lost", lambda: run.cluster.router.log.
                    find(mark, LOST, worker="x"))
         run.cluster.worker_gone("x")
 
@@ -165,7 +165,7 @@ class FailedStep(Points):
 class RouterKillAt(Points):
     """the router dies at each of its failpoints in turn"""
     name, number = "router_kill_at", "8"
-    must = "clients resume, nothing failed"
+    must = "clients resume, no request fails"
     times, quick, receipts, cancel = 100, 2, False, 100
     turn = 0
 
@@ -183,7 +183,7 @@ class RouterKillAt(Points):
         try:
             run.cluster.router.wait(5)
         except Failed:
-            run.note(f"{point} was not met in 5 s")
+            run.note(f"{point} was not reached within 5 s")
         event = acted(run.cluster.router)
         run.cluster.router_gone()
         run.hurt(at=event)

@@ -1,4 +1,4 @@
-"""Faults of processes: killed, stopped, told to go, in a crash loop."""
+"""Faults of processes: killed, stopped, terminated, in a crash loop."""
 import signal
 import time
 
@@ -10,7 +10,7 @@ LOST = ("worker-lost",)
 
 
 def kill(run, name):
-    """Killed, seen, back again."""
+    """Kills a worker and waits until the router notices."""
     log, worker = run.cluster.router.log, run.cluster.workers[name]
     mark = log.mark()
     at = run.hurt(lambda: worker.signal(signal.SIGKILL))
@@ -21,9 +21,9 @@ def kill(run, name):
 class Kill(Fault):
     """kill -9 a worker at a random moment, start it again"""
     name, number = "kill", "1"
-    must = "nothing failed, its sequences go on at the other"
+    must = "no request fails, its sequences continue at the other worker"
     times, quick = 1000, 2
-    memory = "128MiB"  # one has room for all
+    memory = "128MiB"  # one worker has room for all
     detect_s = 0.050
 
     def round(self, run):
@@ -35,20 +35,21 @@ class Kill(Fault):
 
 
 class FullHouse(Fault):
-    """kill -9 a worker of a cluster that is as full as --headroom lets it be"""
+    """kill -9 a worker of a cluster as full as --headroom allows"""
     name, number = "full_house", "1, 2"
-    must = "what it ran goes on at once, before it or anybody else is gone"
+    must = "its sequences continue at once, before any other one ends"
     times, quick = 100, 1
     router_args, memory = ("--headroom",), "48MiB"
 
     @staticmethod
     def rows(run):
-        """{sequence: row} of what the router has."""
+        """Returns {sequence: row} of the router's sequences."""
         return {(r["sequence"]["request_id"], r["sequence"]["choice"]): r
                 for r in run.cluster.ctl("sequences")["sequences"]}
 
     def full(self, run):
-        """Some wait, and each worker runs what is no suspect (2 tokens)."""
+        """Returns the rows if requests wait and each worker runs one with 2 or
+        more tokens, which is no suspect of a crash."""
         rows = self.rows(run)
         at = {r["worker"] for r in rows.values()
               if "worker" in r and r["n_generated"] >= 2}
@@ -56,13 +57,13 @@ class FullHouse(Fault):
         return rows if waits and at == set(run.cluster.workers) else None
 
     def settled(self, run, movers, others):
-        """All of movers go on or have ended; that none of others, which run
-        at the other worker, had to end for it."""
+        """Returns whether all movers run again or have ended.  Fails if a
+        sequence of the other worker had to end first."""
         rows = self.rows(run)
         waiting = [k for k in movers if k in rows and "worker" not in rows[k]]
         if waiting and any(k not in rows for k in others):
             raise Failed(f"{len(waiting)} of {len(movers)} wait for the end "
-                         "of what runs at the other worker")
+                         "of sequences at the other worker")
         return not waiting
 
     def round(self, run):
@@ -73,7 +74,7 @@ class FullHouse(Fault):
         kill(run, name)
         others = [k for k, r in self.rows(run).items() if "worker" in r
                   and k in rows and k not in movers]
-        await_true("what it ran goes on",
+        await_true("its sequences continue",
                    lambda: self.settled(run, movers, others))
         run.cluster.start_worker(name)
         run.load.await_all()
@@ -82,7 +83,7 @@ class FullHouse(Fault):
 class KillOnly(Fault):
     """kill -9 the only worker, start it again within 2 s"""
     name, number = "kill_only", "2"
-    must = "requests wait for it, nothing failed"
+    must = "requests wait for it, none fails"
     times, quick, workers = 50, 1, 1
     detect_s = 0.050
 
@@ -97,7 +98,7 @@ class KillOnly(Fault):
 class KillAll(Fault):
     """kill -9 every worker at once, start them again"""
     name, number = "kill_all", "2"
-    must = "requests wait for them, nothing failed"
+    must = "requests wait for them, none fails"
     times, quick = 50, 0
 
     def round(self, run):
@@ -116,7 +117,7 @@ class KillAll(Fault):
 class Zombie(Fault):
     """SIGSTOP a worker for 0.1 to 10 s, then SIGCONT"""
     name, number = "zombie", "4"
-    must = "seen within 2 s, its late tokens are dropped, it comes back"
+    must = "noticed within 2 s, its late tokens are dropped, it reconnects"
     times, quick = 100, 1
     detect_s = 2.0
     toggle = 0
@@ -141,12 +142,12 @@ class Zombie(Fault):
         if long:
             run.cluster.await_up(name, mark)
         elif log.find(mark, LOST, worker=name):
-            raise Failed(f"{name} was given up after {d:.1f} s")
+            raise Failed(f"{name} was lost after {d:.1f} s")
         run.load.await_tokens(50)
 
 
 def stutter(run, gone):
-    """A victim that runs a little at a time is not given up."""
+    """Checks that a victim that runs in short bursts keeps its session."""
     worker = run.cluster.workers[run.victim()]
     mark = run.cluster.router.log.mark()
     run.hurt()
@@ -156,13 +157,13 @@ def stutter(run, gone):
         worker.signal(signal.SIGCONT)
         run.pause(0, 0.005)
     if run.cluster.router.log.find(mark, gone):
-        raise Failed("who is slow was given up")
+        raise Failed("a slow daemon was lost")
 
 
 class Stutter(Fault):
-    """SIGSTOP and SIGCONT a worker every few ms: a straggler, signals"""
+    """SIGSTOP and SIGCONT a worker every few ms: a straggler"""
     name, number = "stutter", "36, 42"
-    must = "it is slow, and nothing else"
+    must = "slow, no other effect"
     times, quick = 50, 0
 
     def round(self, run):
@@ -172,7 +173,7 @@ class Stutter(Fault):
 class Rolling(Fault):
     """SIGTERM each worker in turn, start it again when it has gone"""
     name, number = "rolling", "6"
-    must = "each ends with 0, nothing failed"
+    must = "each exits with 0, no request fails"
     times, quick = 200, 1
 
     def round(self, run):
@@ -182,7 +183,7 @@ class Rolling(Fault):
             run.hurt(lambda w=worker: w.signal(signal.SIGTERM))
             rc = worker.wait(60)
             if rc != 0:
-                raise Failed(f"{name} ended with {rc} after SIGTERM")
+                raise Failed(f"{name} exited with {rc} after SIGTERM")
             run.cluster.worker_gone(name)
             run.cluster.start_worker(name)
 
@@ -190,7 +191,7 @@ class Rolling(Fault):
 class Drain(Fault):
     """sluicectl drain a worker, then undrain it"""
     name, number = "drain", "6"
-    must = "it has nothing left when drain answers, nothing failed"
+    must = "the worker is empty when drain returns, no request fails"
     times, quick = 50, 1
 
     def round(self, run):
@@ -203,15 +204,15 @@ class Drain(Fault):
         row = next(w for w in run.cluster.ctl("workers")["workers"]
                    if w["name"] == name)
         if row["n_sequences"] or row["ledger"]["slots"]["held"]:
-            raise Failed(f"{name} is drained and has {row['n_sequences']} "
-                         "sequences")
+            raise Failed(f"{name} is drained and still has "
+                         f"{row['n_sequences']} sequences")
         run.cluster.ctl("undrain", name)
 
 
 class CrashLoop(Fault):
-    """a third worker dies at its first sequences, eight times over"""
+    """a third worker dies at its first sequences, eight times in a row"""
     name, number = "crash_loop", "7"
-    must = "nothing failed; it gets work later each time"
+    must = "no request fails; exponential backoff delays its next sequence"
     times, quick, warm = 10, 1, 1
     may_log = "failpoint"
 
@@ -225,17 +226,17 @@ class CrashLoop(Fault):
             try:
                 worker.wait(1.5)
             except Failed:
-                run.note("loop was kept from work for longer than 1.5 s")
+                run.note("loop received no sequence for more than 1.5 s")
             run.hurt()
             run.cluster.worker_gone("loop")
-            await_true("the end of loop is seen", lambda: run.cluster.router.
+            await_true("loop is lost", lambda: run.cluster.router.
                        log.find(mark, LOST, worker="loop"), 10)
 
 
 class RouterKill(Fault):
     """kill -9 the router, start it again at the same ports"""
     name, number = "router_kill", "8"
-    must = "clients resume, workers go on; nothing failed"
+    must = "clients resume, workers keep running; no request fails"
     times, quick, streams = 200, 1, 64
     memory, receipts = "192MiB", False  # room for all
 
@@ -253,7 +254,7 @@ class RouterKill(Fault):
 class RouterStop(Fault):
     """SIGSTOP the router for 0.2 to 5 s, then SIGCONT"""
     name, number = "router_stop", "9"
-    must = "nothing failed, nothing grows"
+    must = "no request fails, no process grows"
     times, quick = 20, 1
 
     def round(self, run):
@@ -267,7 +268,7 @@ class RouterStop(Fault):
 class Herd(Fault):
     """kill -9 a router with 12 workers and 128 clients"""
     name, number = "herd", "11"
-    must = "all are back, nothing failed"
+    must = "all reconnect, no request fails"
     times, quick, workers, streams = 20, 1, 12, 128
     memory, receipts = "40MiB", False
 
@@ -286,7 +287,7 @@ class Herd(Fault):
 class ClientKill(Fault):
     """kill -9 a program with 8 streams in the middle of them"""
     name, number = "client_kill", "21"
-    must = "its sequences are gone, the others' streams go on"
+    must = "its sequences are removed, other streams continue"
     times, quick = 200, 1
 
     def round(self, run):
@@ -305,11 +306,11 @@ class ClientKill(Fault):
 
 
 class Cancels(Fault):
-    """cancel at random moments, in every phase; 1,000 a time"""
+    """1,000 cancels a round at random moments, in every phase"""
     name, number = "cancels", "22, 23"
-    must = "a receipt for each, nothing held"
+    must = "a receipt for each, no memory held"
     times, quick, cancel = 100, 1, 950
-    memory = "80MiB"  # some wait, most run
+    memory = "80MiB"  # most requests run, some wait
 
     def __init__(self):
         self.steps_us = []
@@ -323,7 +324,7 @@ class Cancels(Fault):
             "workers"] if "step_us" in w]
 
     def finish(self, run):
-        """What the time to free is to be held against."""
+        """Notes the step times, to compare with the times to free."""
         if self.steps_us:
             run.note(f"steps of p50 {percentile(self.steps_us, 50) / 1e3:.1f}"
                      f" ms, p99 {percentile(self.steps_us, 99) / 1e3:.1f} ms")
@@ -332,7 +333,7 @@ class Cancels(Fault):
 class CancelsAndKills(Fault):
     """cancel at random moments while workers are killed"""
     name, number = "cancels_kills", "22"
-    must = "one ending each, nothing held"
+    must = "one end for each, no memory held"
     times, quick, cancel, receipts = 100, 0, 500, False
 
     def round(self, run):

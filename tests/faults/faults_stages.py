@@ -1,5 +1,5 @@
-"""Faults of replicas of several stages: two replicas of two stages each, of
-workers that take the layers they are given."""
+"""Faults of replicas with several stages: two replicas of two stages each,
+made of workers that the router assigns layers to."""
 import resource
 import signal
 import time
@@ -34,13 +34,13 @@ class Staged(Fault):
         return run.cluster.ctl("status")["n_replicas"]
 
     def await_replicas(self, run, seconds=30):
-        """All of them: workers that were given up are back, too."""
+        """Waits for all replicas, including workers that reconnect."""
         wanted = len(run.cluster.workers) // N_STAGES
         await_true(f"{wanted} replicas are up",
                    lambda: self.n_replicas(run) >= wanted, seconds)
 
     def again(self, run, name, **options):
-        """A worker that fills the gap which the last of this name left."""
+        """Starts a worker that takes over the layers of the lost one."""
         run.cluster.workers[name] = self.spawn(run, name, **options)
         self.await_replicas(run)
 
@@ -51,7 +51,7 @@ class Staged(Fault):
 class StageKill(Staged):
     """kill -9 a stage at a random moment, start it again"""
     name, number = "stage_kill", "35"
-    must = "nothing failed, the other replica goes on; the gap is filled"
+    must = "no request fails, the other replica continues; the gap is filled"
     times, quick = 500, 1
     memory = "96MiB"  # one replica has room for all
     detect_s = 0.050
@@ -71,7 +71,7 @@ class StageKill(Staged):
 class StageKillBoth(Staged):
     """kill -9 a stage of each replica at once, start them again"""
     name, number = "stage_kill_both", "2, 35"
-    must = "requests wait for a replica, nothing failed"
+    must = "requests wait for a replica, none fails"
     times, quick = 50, 0
 
     def round(self, run):
@@ -94,7 +94,7 @@ class StageKillBoth(Staged):
 class StageStop(Staged):
     """SIGSTOP a stage for 0.1 to 10 s, then SIGCONT"""
     name, number = "stage_stop", "4, 36"
-    must = "below 1 s nothing is seen; longer, the other replica goes on"
+    must = "below 1 s no effect; longer, the other replica continues"
     times, quick = 60, 0
     detect_s = 2.0
     toggle = 0
@@ -116,7 +116,7 @@ class StageStop(Staged):
         finally:
             worker.signal(signal.SIGCONT)
         if not long and run.cluster.router.log.find(mark, OVER):
-            raise Failed(f"a replica was given up after {d:.1f} s")
+            raise Failed(f"a replica was lost after {d:.1f} s")
         self.await_replicas(run)
         run.load.await_tokens(50)
 
@@ -124,7 +124,7 @@ class StageStop(Staged):
 class StageStutter(Staged):
     """SIGSTOP and SIGCONT a stage every few ms: a straggler"""
     name, number = "stage_stutter", "36"
-    must = "its replica is slow, and nothing else"
+    must = "its replica is slow, no other effect"
     times, quick = 50, 0
 
     def round(self, run):
@@ -134,7 +134,7 @@ class StageStutter(Staged):
 class StageWedge(Staged):
     """the thread of a stage's engine spins for ever"""
     name, number = "stage_wedge", "5, 36"
-    must = "its replica ends within 2 s, the other goes on"
+    must = "its replica ends within 2 s, the other continues"
     times, quick = 20, 0
     detect_s = 2.0
     may_log = "failpoint"
@@ -153,9 +153,9 @@ class StageWedge(Staged):
 
 
 class StageSlowStep(Staged):
-    """steps of seconds, at one stage, whose layers tick"""
+    """steps of seconds with ticking layers, at one stage"""
     name, number = "stage_slow_step", "36"
-    must = "its replica is not given up, whatever a step takes"
+    must = "its replica is kept, however long a step takes"
     times, quick, warm = 5, 0, 0
     may_log = "failpoint"
 
@@ -168,16 +168,16 @@ class StageSlowStep(Staged):
         run.hurt()
         time.sleep(steps_s)
         if run.cluster.router.log.find(mark, OVER):
-            raise Failed("a replica was given up for a slow step: "
+            raise Failed("a replica was lost during a slow step: "
                          + tail(run.cluster.router))
         run.cluster.worker_gone(name)
         self.again(run, name)
 
 
 class StageKillAt(Staged):
-    """a stage dies at each of its failpoints in turn, while it is assembled too"""
+    """a stage dies at each of its failpoints in turn, also during assembly"""
     name, number = "stage_kill_at", "3, 35"
-    must = "nothing failed; the other replica goes on, the gap is filled"
+    must = "no request fails; the other replica continues, the gap is filled"
     times, quick, cancel, receipts = 100, 0, 200, False
     may_log = "failpoint"
     turn = 0
@@ -192,14 +192,14 @@ class StageKillAt(Staged):
 
     def round(self, run):
         point = self.next_point(run)
-        x = f"x{self.turn}"  # a lineage each: these deaths are no crash loop
+        x = f"x{self.turn}"  # a name each: these deaths are no crash loop
         run.cluster.worker_gone(run.victim())
         dying = run.cluster.workers[x] = self.spawn(
             run, x, failpoints=f"{point}=kill@{run.rng.randint(1, 12)}")
         try:
             dying.wait(4)
         except Failed:
-            run.note(f"{point} was not met in 4 s")
+            run.note(f"{point} was not reached within 4 s")
         run.hurt(at=acted(dying))
         run.cluster.worker_gone(x)
         self.again(run, f"w{self.turn + self.workers}")
@@ -209,7 +209,7 @@ class StageKillAt(Staged):
 class StageTerm(Staged):
     """SIGTERM each stage in turn, start it again when it has gone"""
     name, number = "stage_term", "6"
-    must = "each ends with 0, nothing failed"
+    must = "each exits with 0, no request fails"
     times, quick = 50, 0
 
     def round(self, run):
@@ -219,7 +219,7 @@ class StageTerm(Staged):
             run.hurt(lambda w=worker: w.signal(signal.SIGTERM))
             rc = worker.wait(60)
             if rc != 0:
-                raise Failed(f"{name} ended with {rc} after SIGTERM")
+                raise Failed(f"{name} exited with {rc} after SIGTERM")
             run.cluster.worker_gone(name)
             self.again(run, name)
 
@@ -227,7 +227,7 @@ class StageTerm(Staged):
 class StageDrain(Staged):
     """sluicectl drain a stage, then undrain it"""
     name, number = "stage_drain", "6"
-    must = "its replica has nothing left when drain answers, nothing failed"
+    must = "its replica is empty when drain returns, no request fails"
     times, quick = 50, 0
 
     def round(self, run):
@@ -240,8 +240,8 @@ class StageDrain(Staged):
         row = next(w for w in run.cluster.ctl("workers")["workers"]
                    if w["name"] == name)
         if row["n_sequences"] or row["ledger"]["slots"]["held"]:
-            raise Failed(f"{name} is drained and has {row['n_sequences']} "
-                         "sequences")
+            raise Failed(f"{name} is drained and still has "
+                         f"{row['n_sequences']} sequences")
         run.cluster.ctl("undrain", name)
         self.await_replicas(run)
 
@@ -249,7 +249,7 @@ class StageDrain(Staged):
 class StageRouterKill(Staged):
     """kill -9 the router of staged workers, start it again"""
     name, number = "stage_router_kill", "8"
-    must = "clients resume, the same layers meet again; nothing failed"
+    must = "clients resume, the replicas form again; no request fails"
     times, quick = 100, 0
     memory, receipts = "128MiB", False  # room for all
 
@@ -266,7 +266,7 @@ class StageRouterKill(Staged):
 class StageDescriptors(Staged):
     """strangers take all descriptors of a stage, then its router is killed"""
     name, number = "stage_descriptors", "8, 44"
-    must = "the stage lives, and is back when they have gone; nothing failed"
+    must = "the stage lives, and reconnects when they go; no request fails"
     times, quick = 20, 0
     memory, receipts = "128MiB", False
     limit = 96
@@ -294,7 +294,7 @@ class StageDescriptors(Staged):
         run.cluster.start_router()
         run.pause(0.2, 1)
         if not worker.alive():
-            raise Failed(f"{name} died of it: {tail(worker)}")
+            raise Failed(f"{name} died without descriptors: {tail(worker)}")
         for s in strangers:
             s.close()
         self.await_replicas(run)
@@ -302,7 +302,7 @@ class StageDescriptors(Staged):
 
 
 class Edge(Staged):
-    """The edges between stages pass through the proxy."""
+    """A fault whose edges between stages pass through the proxy."""
 
     def start(self, run):
         self.ports = {f"w{i}": free_port(run.rng)
@@ -322,9 +322,9 @@ class Edge(Staged):
 
 
 class StageCut(Edge):
-    """nothing passes between two stages any more, no connection ends"""
+    """nothing passes between two stages, but no connection ends"""
     name, number = "stage_cut", "12, 14"
-    must = "the whole replica ends within 2 s, nothing failed; it comes back"
+    must = "the replica ends within 2 s, no request fails; it forms again"
     times, quick = 50, 0
     detect_s = 2.0
     way = "both"
@@ -342,10 +342,10 @@ class StageCut(Edge):
 
 
 class StageOneWay(StageCut):
-    """what a stage tells the next is lost, or what that answers"""
+    """one direction between two stages is lost"""
     name, number = "stage_one_way", "14"
     quick = 1
-    must = "the whole replica ends within 2 s, nothing stands; it comes back"
+    must = "the replica ends within 2 s, no stream hangs; it forms again"
 
     def round(self, run):
         self.way = run.rng.choice(("up", "down"))
@@ -355,7 +355,7 @@ class StageOneWay(StageCut):
 class StageReset(Edge):
     """the connection between two stages is reset"""
     name, number = "stage_reset", "13, 14"
-    must = "seen at once, nothing failed, it comes back"
+    must = "noticed at once, no request fails, the replica forms again"
     times, quick = 100, 0
     detect_s = 0.5
 
@@ -369,7 +369,7 @@ class StageReset(Edge):
 
 
 class ShakenEdge(Edge):
-    """For some seconds: settings of the proxy, on an edge."""
+    """Faults of the proxy on one edge, for some seconds."""
     settings, counted, seconds = (), (), 3
 
     def round(self, run):
@@ -383,18 +383,18 @@ class ShakenEdge(Edge):
 
 
 class StageGarbage(ShakenEdge):
-    """one bit in 20,000 bytes between stages is turned, tensors too"""
+    """one bit in 20,000 bytes between stages is flipped, also in tensors"""
     name, number = "stage_garbage", "16"
-    must = "every one is found, no wrong token, nothing failed"
+    must = "every flip is detected, no wrong token, no request fails"
     times, quick, strikes = 30, 1, True
     settings = ("flip_body 1/20000",)
     counted = ("flips",)
 
 
 class StageDoubled(ShakenEdge):
-    """one message in 5 comes twice, one in 5 late, one in 20 not"""
+    """messages between stages: 1 in 5 doubled, 1 in 5 late, 1 in 20 lost"""
     name, number = "stage_doubled", "17, 18, 19"
-    must = "nothing is seen of it"
+    must = "no effect"
     times, quick = 30, 0
     settings = ("dup 1/5", "reorder 1/5", "lose 1/20")
     counted = ("dups", "reorders", "losses")
@@ -403,7 +403,7 @@ class StageDoubled(ShakenEdge):
 class StageSlowLink(ShakenEdge):
     """an edge of 20 ms with jitter"""
     name, number = "stage_slow_link", "15"
-    must = "its replica is slow, and nothing else"
+    must = "its replica is slow, no other effect"
     times, quick = 20, 0
     settings = ("delay 20 jitter 10",)
 

@@ -1,29 +1,35 @@
-/* load - streams that know what they must get.
+/* load - A load of streams that are checked against recorded ones.
  *
  *     load ENDPOINT --record FILE [options]
  *     load ENDPOINT --check FILE [options]
  *
- * --record asks for every request of the catalogue once and writes what
- * came.  --check keeps --streams requests open, each in a thread with a client
- * of its own, begun anew as they end, and compares every token, text, logprob
- * and ending with FILE, until a line "stop" comes on standard input: then
- * what is open runs to its end.  At the end of standard input it goes at
- * once.  A line "mark" says that something has happened: the first gap of each
- * stream that began before is printed.
+ * --record sends every request of the catalogue once and writes the streams to
+ * FILE.  --check keeps --streams requests open, each in a thread with a client
+ * of its own, and compares every token, text, logprob and ending with FILE.
  *
- *     --streams N   32
- *     --seed S      of the order of requests and of cancels
- *     --longest N   tokens of a stream at most
- *     --cancel N    of 1000 requests so many are cancelled: some at a token,
- *                   some at a moment, some at once
- *     --gap-ms N    20: gaps from there on count as such
- *     --patience S  after "stop", until what is open counts as unended
- *     --all         print a line for every request that ended
+ * Lines on standard input:
+ *
+ *     mark          a fault has happened: print the first gap of each stream
+ *                   that began before
+ *     stop          begin no more requests; open ones run to their end
+ *     (end)         exit at once
+ *
+ * Options:
+ *
+ *     --streams N   requests open at once (default: 32)
+ *     --seed S      seed for the order of requests and for cancels
+ *     --longest N   most tokens of a stream
+ *     --cancel N    cancels per 1000 requests: at a token, after a time, or
+ *                   at once
+ *     --gap-ms N    shortest pause that counts as a gap (default: 20)
+ *     --patience S  time after "stop" until open requests count as unended
+ *     --all         a line for every ended request
  *
  * Prints lines of JSON: {"end":...} for a request that failed or differed,
- * {"gap":...} for a stream that stood still (times are CLOCK_MONOTONIC, in
+ * {"gap":...} for a pause of a stream (times are CLOCK_MONOTONIC, in
  * microseconds), {"progress":...} 20 times a second, {"summary":...} at the
- * end.  Exit code 0 if nothing failed, was lost, doubled, wrong or unended. */
+ * end.  The exit code is 0 if no request failed or was left unended, and no
+ * token was lost, doubled or wrong. */
 #include <assert.h>
 #include <inttypes.h>
 #include <poll.h>
@@ -42,8 +48,8 @@
 
 #define STREAMS_MAX      256
 #define PROGRESS_MS      50
-#define CANCEL_WITHIN_US 60000 /* of those at a moment */
-#define AGAIN_MS         20    /* after a failure */
+#define CANCEL_WITHIN_US 60000 /* longest time until a timed cancel */
+#define AGAIN_MS         20    /* pause after a failure */
 #define OPEN_TRIES       400
 
 enum fate { RUN, CANCEL_AT_TOKEN, CANCEL_AT_MOMENT, CANCEL_AT_ONCE };
@@ -55,11 +61,11 @@ struct stream {
     uint64_t rng;
     uint32_t entry;
     enum fate fate;
-    uint32_t after;            /* tokens, then it is cancelled */
-    atomic_llong cancel_at_us; /* 0: not by the clock */
+    uint32_t after;            /* tokens until the cancel */
+    atomic_llong cancel_at_us; /* 0: no timed cancel */
     int64_t last_us[CATALOGUE_CHOICES];
-    int64_t mark_us;       /* the newest that it has passed */
-    atomic_llong moved_us; /* its newest token, or end */
+    int64_t mark_us;       /* time of the newest mark it has passed */
+    atomic_llong moved_us; /* time of its newest token, or of its end */
     struct tally_end end;
     atomic_bool done;
 };
@@ -80,8 +86,8 @@ static struct streams reference;
 static struct stream streams[STREAMS_MAX];
 static atomic_bool stopping;
 static atomic_llong mark_us;
-static uint32_t n_marks;       /* of the main thread */
-static atomic_uint next_entry; /* to record */
+static uint32_t n_marks;       /* main thread only */
+static atomic_uint next_entry; /* next entry to record */
 
 static void die(const char *what, const char *why)
 {
@@ -96,7 +102,7 @@ static void pause_ms(uint32_t ms)
     nanosleep(&t, NULL);
 }
 
-/* The router may be away just now. */
+/* Connects; retries, because the router may be down at the moment. */
 static struct client *open_client(uint32_t number)
 {
     char name[32];
@@ -117,7 +123,7 @@ static struct client *open_client(uint32_t number)
     return NULL;
 }
 
-/* A stream that stood still when something happened, and goes on. */
+/* Reports a stream that paused at a mark and continues now. */
 static void note_gap(struct stream *s, uint32_t choice, bool first)
 {
     int64_t now_us = tally_now_us(), last_us = s->last_us[choice];
@@ -236,14 +242,14 @@ static void *run_record(void *arg)
     s->client = open_client(s->number);
     while ((s->entry = atomic_fetch_add(&next_entry, 1)) < CATALOGUE) {
         if (generate(s, on_recorded, &result, &e) != ST_OK) {
-            die("a request could not be recorded", e.text);
+            die("cannot record a request", e.text);
         }
     }
     atomic_store(&s->done, true);
     return NULL;
 }
 
-/* Cancels by the clock. */
+/* Runs timed cancels. */
 static void *run_clock(void *arg)
 {
     (void)arg;
@@ -274,14 +280,14 @@ static uint32_t n_open(void)
     return n;
 }
 
-/* Lines, as far as they have come; false at "stop". */
+/* Reads the lines available.  Returns false at "stop". */
 static bool read_lines(void)
 {
     char text[256];
     ssize_t n = read(STDIN_FILENO, text, sizeof text);
 
     if (n <= 0) {
-        _exit(3); /* nobody waits for the rest */
+        _exit(3); /* the parent has gone */
     }
     if (memchr(text, 'm', (size_t)n) != NULL) {
         atomic_store(&mark_us, tally_now_us());
@@ -396,7 +402,7 @@ static int check(void)
     return tally_is_well() ? 0 : 1;
 }
 
-/* Its number, in range, or no return. */
+/* Returns a number in the range, or exits with usage. */
 static uint32_t number(const char *name, const char *text, uint32_t least,
                        uint32_t most)
 {
@@ -449,7 +455,7 @@ int main(int argc, char **argv)
             set(argv[at], argv[at + 1]);
             at += 2;
         } else {
-            die(argv[at], "wants a value");
+            die(argv[at], "a value is required");
         }
     }
     catalogue_make(catalogue, options.longest);

@@ -19,7 +19,7 @@ static void *room(void *at, size_t *have, size_t need, size_t size)
     return at;
 }
 
-/* FNV-1a */
+/* Returns a hash; FNV-1a. */
 static uint64_t hash(uint64_t h, const void *data, size_t n)
 {
     const unsigned char *p = data;
@@ -47,7 +47,7 @@ static uint64_t logprobs_of(const struct client_chunk *c, size_t i)
     return h;
 }
 
-/* Room for so many more of both. */
+/* Makes room for n more tokens and text bytes. */
 static void widen(struct stream_of_choice *s, size_t n_tokens, size_t n_text)
 {
     size_t same = s->tokens_room;
@@ -74,7 +74,7 @@ void stream_append(struct stream_of_choice *to, const struct client_chunk *c)
     to->stop_string = c->stop_string;
 }
 
-/* Is what c brings what comes next of the text? */
+/* Returns whether the text of c continues the expected text. */
 static bool text_is_right(const struct reading *r,
                           const struct stream_of_choice *wanted,
                           const struct client_stop *stops,
@@ -112,7 +112,7 @@ void reading_chunk(struct reading *r, const struct stream_of_choice *wanted,
     }
     r->n_text += c->n_text;
     if (r->n_text > wanted->n_text) {
-        r->n_text = wanted->n_text; /* said once */
+        r->n_text = wanted->n_text; /* count a difference once */
     }
 }
 
@@ -160,12 +160,12 @@ enum status streams_write(const struct streams *s, const struct entry *entries,
     }
     bad = ferror(to) != 0;
     if (fclose(to) != 0 || bad) {
-        return error_set(e, ST_INTERNAL, "%s: could not be written", path);
+        return error_set(e, ST_INTERNAL, "%s: cannot be written", path);
     }
     return ST_OK;
 }
 
-/* false: not a line that write_one() wrote. */
+/* Returns false if the line was not written by write_one(). */
 static bool read_rest(FILE *from, struct stream_of_choice *s, size_t n_tokens,
                       size_t n_text)
 {
@@ -220,7 +220,7 @@ enum status streams_read(struct streams *s, const char *path, uint32_t longest,
     fclose(from);
     if (!good) {
         return error_set(e, ST_INVALID_ARGUMENT,
-                         "%s: not what --record writes with --longest %" PRIu32,
+                         "%s: not written by --record with --longest %" PRIu32,
                          path, longest);
     }
     return ST_OK;

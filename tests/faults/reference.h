@@ -1,13 +1,13 @@
-/* reference.h - the streams of the catalogue, as an undisturbed cluster made
- * them, and what another cluster's streams differ in.
+/* reference.h - Streams of the catalogue recorded on an undisturbed cluster,
+ * and their comparison with streams of another one.
  *
  * A file of lines: "sluice-streams 1 LONGEST", then for each choice of each
  * entry its numbers, ids, a hash of the logprobs of each token, and its text
  * in hex.
  *
  * Threading: streams_read() and streams_write() one at a time; afterwards
- * constant, a struct reading belongs to one thread.  Memory: the tables are
- * the caller's, what stands in them is on the heap until streams_free(). */
+ * constant.  A struct reading belongs to one thread.  Memory: the tables are
+ * the caller's, their contents are on the heap until streams_free(). */
 #ifndef TESTS_FAULTS_REFERENCE_H
 #define TESTS_FAULTS_REFERENCE_H
 
@@ -21,7 +21,7 @@
 struct stream_of_choice {
     int finish, stop_string;
     uint32_t *tokens;   /* [n_tokens] */
-    uint64_t *logprobs; /* [n_tokens], hashes; 0 without */
+    uint64_t *logprobs; /* [n_tokens] hashes; 0 without logprobs */
     size_t n_tokens, tokens_room;
     char *text; /* [n_text] */
     size_t n_text, text_room;
@@ -39,21 +39,21 @@ MUST_CHECK enum status streams_write(const struct streams *s,
                                      struct error *e);
 void streams_free(struct streams *s);
 
-/* Put a chunk at the end of a stream that is being recorded. */
+/* Appends a chunk to a stream that is being recorded. */
 void stream_append(struct stream_of_choice *to, const struct client_chunk *c);
 
-/* How far a stream that is being checked has come, and what was wrong. */
+/* Position in a stream that is being checked, and its differences. */
 struct reading {
     size_t n_tokens, n_text;
-    uint64_t lost, doubled, wrong; /* tokens; wrong: texts and ends too */
+    uint64_t lost, doubled, wrong; /* tokens; wrong: also texts and ends */
 };
 
-/* stops: of its entry.  One that is cancelled gets what was held back as well:
- * it may be the beginning of the stop string that was to come. */
+/* Checks a chunk; stops are the stop strings of the entry.  A cancelled stream
+ * also receives the held text, which may be the beginning of a stop string. */
 void reading_chunk(struct reading *r, const struct stream_of_choice *wanted,
                    const struct client_stop *stops,
                    const struct client_chunk *c);
-/* Of one that ended well: nothing may be missing. */
+/* Checks that no token of a completed stream is missing. */
 void reading_end(struct reading *r, const struct stream_of_choice *wanted,
                  int finish, int stop_string);
 

@@ -1,4 +1,4 @@
-/* What the load takes for the right text. */
+/* The load's comparison of texts. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,13 +12,13 @@
 #define CANCELLED SLUICE__V1__FINISH__FINISH_CANCELLED
 #define STOP      SLUICE__V1__FINISH__FINISH_STOP
 
-/* " to", ended by the second of these. */
+/* The recorded text " to" ends by the second stop string. */
 static const struct client_stop stops[2] = {{"\n\n", 2}, {" the ", 5}};
 static char text[] = " to";
 static const struct stream_of_choice wanted = {
     .finish = STOP, .stop_string = 1, .text = text, .n_text = 3};
 
-/* What is said of a chunk with this text, after `before` of it. */
+/* Returns the verdict on a chunk with this text, after `before`. */
 static uint64_t wrong(size_t before, const char *chunk, int finish)
 {
     struct reading r = {.n_text = before};

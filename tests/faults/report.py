@@ -1,4 +1,4 @@
-"""The table, and the verdict, of what figures() says of each run."""
+"""The table of all faults, and the verdict."""
 from campaign import percentile
 
 COLUMNS = ("fault", "times", "detected p50", "p99", "recovered p50", "p99",
@@ -6,7 +6,7 @@ COLUMNS = ("fault", "times", "detected p50", "p99", "recovered p50", "p99",
 
 
 def figures(run):
-    """What --json writes of a fault."""
+    """Returns the figures of a fault, for --json."""
     return {"fault": run.fault.name, "number": run.fault.number,
             "times": run.rounds,
             "detected_s": distribution(run.detected),
@@ -16,7 +16,7 @@ def figures(run):
 
 
 def nothing(name, why):
-    """Of a run that said nothing."""
+    """Returns the figures of a run without a result."""
     return {"fault": name, "times": 0, "detected_s": None, "recovered_s": None,
             "leaked": 0, "bad": [why], "notes": []}
 
@@ -53,8 +53,8 @@ def table(faults):
 
 
 def cancels(run):
-    """Of a fault with cancels: until the memory was free, and in which state
-    they found their sequences."""
+    """Returns the times from cancel to free memory, and the states of the
+    cancelled sequences."""
     freed = run.totals.get("freed_us")
     if not freed or not run.fault.cancel:
         return []

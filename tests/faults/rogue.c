@@ -1,12 +1,13 @@
-/* rogue - one attack of a peer on real daemons.
+/* rogue - Attacks of a faulty peer on real daemons.
  *
  *     rogue --list
  *     rogue CASE... --workers ENDPOINT --clients ENDPOINT [--model NAME]
  *     rogue CASE... --listen ENDPOINT      cases named router-*: a worker
  *                                          connects to it
  *
- * A line for each case: its name, held or BROKEN, what was seen.  Exit code:
- * 0 if all hold what proto/README.md demands, 1 if not, 2 if used wrongly. */
+ * Prints a line per case: its name, held or BROKEN, and the observation.  Exit
+ * code: 0 if all daemons behave as proto/README.md requires, 1 if not, 2 on an
+ * error in the command line. */
 #include "tests/faults/rogue.h"
 
 #include <stdarg.h>
@@ -84,7 +85,7 @@ static const struct rogue_case *find(const char *name)
     return NULL;
 }
 
-/* An option's value goes to its place; false: it is none. */
+/* Stores an option's value.  Returns false if the option is unknown. */
 static bool take_option(struct rogue_at *at, const char *name,
                         const char *value)
 {

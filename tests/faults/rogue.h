@@ -1,8 +1,8 @@
-/* rogue.h - attacks of peers on real daemons: one table of cases.
+/* rogue.h - Attacks of faulty peers on real daemons: one table of cases.
  *
- * A case takes the part of a worker, a client, a router or of nobody at all,
- * breaks one rule of proto/README.md, and looks at what the daemon does.
- * Whether the daemon goes on serving others is for the caller to see.
+ * A case acts as a worker, a client, a router or a stranger, breaks one rule of
+ * proto/README.md, and checks the daemon's reaction.  The caller checks that
+ * the daemon keeps serving others.
  *
  * Threading: one thread.  Memory: the process's. */
 #ifndef TESTS_FAULTS_ROGUE_H
@@ -15,25 +15,25 @@
 #include "common/base/status.h"
 
 struct rogue_at {
-    const char *workers; /* the router's ports */
+    const char *workers; /* endpoints of the router */
     const char *clients;
-    const char *listen;         /* where to be a router, for a worker */
-    const char *model;          /* that honest workers serve */
-    char saw[ERROR_TEXT + 256]; /* one line, by the case */
+    const char *listen;         /* endpoint to act as a router for a worker */
+    const char *model;          /* model that correct workers serve */
+    char saw[ERROR_TEXT + 256]; /* observation of the case, one line */
 };
 
 enum rogue_needs {
-    ROGUE_ROUTER, /* workers and clients */
-    ROGUE_WORKER  /* listen: a worker connects there */
+    ROGUE_ROUTER, /* needs workers and clients */
+    ROGUE_WORKER  /* needs listen: a worker connects to it */
 };
 
 struct rogue_case {
     const char *name;
     enum rogue_needs needs;
-    const char *rule; /* what must happen */
-    /* True: it has. */
+    const char *rule; /* the required reaction */
+    /* Returns whether the daemon reacted as required. */
     bool (*run)(struct rogue_at *at, const struct rogue_case *c);
-    const void *arg; /* the case's own */
+    const void *arg; /* argument of the case */
 };
 
 struct rogue_table {
@@ -44,14 +44,14 @@ struct rogue_table {
 extern const struct rogue_table rogue_lies, rogue_hellos, rogue_clients,
     rogue_raws, rogue_routers;
 
-/* at->saw, and its value for a case's return. */
+/* Writes at->saw and returns as_wanted, for the return of a case. */
 bool rogue_saw(struct rogue_at *at, bool as_wanted, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* A name of this process, for peers, models and lineages. */
+/* Writes a name unique to this process, for peers, models and lineages. */
 const char *rogue_name(const char *what);
 
-/* 16 random bytes. */
+/* Writes a new id: 16 random bytes. */
 void rogue_id(uint8_t id[16]);
 
 #endif

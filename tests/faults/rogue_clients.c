@@ -1,4 +1,4 @@
-/* Clients that ask for what is not theirs, or for too much. */
+/* Clients that name other clients' requests, or exceed limits. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 
 #define GUESSES 2000
 #define AT_ONCE 250
-#define BITS    128 /* of a request_id */
+#define BITS    128 /* bits of a request_id */
 
 struct ends {
     const struct rogue_node *node;
@@ -33,7 +33,7 @@ static bool is_out(const void *arg)
     return ((const struct rogue_node *)arg)->n_down > 0;
 }
 
-/* It is still heard: ListModels is answered. */
+/* Returns whether the client is still served: ListModels is answered. */
 static bool is_heard(struct rogue_node *n)
 {
     Sluice__V1__ListModelsRequest m = SLUICE__V1__LIST_MODELS_REQUEST__INIT;
@@ -59,7 +59,7 @@ static enum status cancel(struct rogue_node *n, enum method method,
                      0, NULL);
 }
 
-/* Guess i at an id: all but a bit of it, or none. */
+/* Makes guess i at an id: the id with one bit flipped, or a random one. */
 static enum status guess(struct rogue_node *thief, const uint8_t id[16], int i)
 {
     uint8_t near[16];
@@ -75,7 +75,7 @@ static enum status guess(struct rogue_node *thief, const uint8_t id[16], int i)
         near);
 }
 
-/* All guesses, so many at once; false: one had no answer. */
+/* Sends all guesses, a few at once.  Returns false if one had no answer. */
 static bool guess_all(struct rogue_node *const *nodes, const uint8_t id[16])
 {
     struct rogue_node *thief = nodes[1];
@@ -124,9 +124,9 @@ static bool run_guessed_ids(struct rogue_at *at, const struct rogue_case *c)
 
 struct body {
     enum method method;
-    const char *pattern; /* again and again */
-    size_t n;            /* bytes of it */
-    size_t over;         /* the body is this much longer than the cap */
+    const char *pattern; /* repeated */
+    size_t n;            /* bytes of the pattern */
+    size_t over;         /* bytes by which the body exceeds the cap */
 };
 
 static void call_with(struct rogue_node *n, const struct body *b)
@@ -169,15 +169,16 @@ static bool run_body(struct rogue_at *at, const struct rogue_case *c)
     return well;
 }
 
-/* Frames that break a rule, until the session ends: not one more, not one
- * fewer than PEER_STRIKES. */
+/* Sends frames that break a rule until the session ends: it must end after
+ * exactly PEER_STRIKES. */
 static bool run_strikes(struct rogue_at *at, const struct rogue_case *c)
 {
     struct rogue_node *n =
         rogue_node_new(at->clients, BY_CLIENT, rogue_name("breaker"));
     struct envelope e = {.call = 1,
                          .method = METHOD_REGISTRY_REPORT,
-                         .kind = ENVELOPE_ONEWAY}; /* of workers only */
+                         .kind =
+                             ENVELOPE_ONEWAY}; /* allowed for workers only */
     bool well = rogue_run_up(n);
 
     (void)c;
@@ -190,13 +191,14 @@ static bool run_strikes(struct rogue_at *at, const struct rogue_case *c)
         rogue_raw_state(n, &e);
         well = rogue_run(&n, 1, is_out, n) && is_heard(n);
     }
-    rogue_saw(at, well, "out after %d strikes: \"%s\", let in again: %s",
+    rogue_saw(at, well,
+              "session ended after %d strikes: \"%s\", readmitted: %s",
               PEER_STRIKES, n->why, n->n_up == 2 ? "yes" : "no");
     rogue_node_free(&n);
     return well;
 }
 
-/* Every bit of a good frame turned, one at a time: all are dropped. */
+/* Flips every bit of a valid frame, one at a time: each frame is dropped. */
 static bool run_damaged(struct rogue_at *at, const struct rogue_case *c)
 {
     struct rogue_node *n =
@@ -218,7 +220,7 @@ static bool run_damaged(struct rogue_at *at, const struct rogue_case *c)
         f->data[i / 8] ^= (uint8_t)(1u << i % 8);
         (void)n->session.io->send(n->session.io, n->session.id, &f);
         if (i % 16 == 15) {
-            rogue_run_for(&n, 1, 1000); /* room for more */
+            rogue_run_for(&n, 1, 1000); /* until the link has room */
         }
     }
     well = well && is_heard(n) && n->n_down == 0;
@@ -254,7 +256,7 @@ static void append_varint(uint8_t *out, size_t *at, uint64_t v)
     out[(*at)++] = (uint8_t)v;
 }
 
-/* Field f with this value, after what stands in out: the last one counts. */
+/* Appends field f with this value to out: the last occurrence counts. */
 static void append_field(uint8_t *out, size_t *at,
                          const ProtobufCFieldDescriptor *f, uint64_t v)
 {
@@ -271,7 +273,7 @@ static void append_field(uint8_t *out, size_t *at,
     *at += wire == 1 ? 8 : 4;
 }
 
-/* A good Generate of one id, bytes of it. */
+/* Writes a valid Generate of one id and returns its size. */
 static size_t good_generate(const struct rogue_at *at, uint8_t *out)
 {
     Sluice__V1__GenerateRequest m = SLUICE__V1__GENERATE_REQUEST__INIT;
@@ -288,7 +290,7 @@ static size_t good_generate(const struct rogue_at *at, uint8_t *out)
     return protobuf_c_message_pack(&m.base, out);
 }
 
-/* One call on one session: sent raw, as peer_call() would not. */
+/* Sends one call on a session of its own, raw: peer_call() would refuse it. */
 static void call_raw(struct rogue_node *n, const uint8_t *body, size_t bytes)
 {
     struct envelope e = {.call = n->sent + 1,
@@ -301,8 +303,9 @@ static void call_raw(struct rogue_node *n, const uint8_t *body, size_t bytes)
     rogue_raw(n, &e);
 }
 
-/* Fields of Generate and of its Sampling, each at each extreme; how many. */
-static unsigned tell_extremes(struct rogue_at *at, struct rogue_node *n)
+/* Sends each field of Generate and Sampling at each extreme; returns the
+ * number of calls. */
+static unsigned send_extremes(struct rogue_at *at, struct rogue_node *n)
 {
     const ProtobufCMessageDescriptor *types[] = {
         &sluice__v1__generate_request__descriptor,
@@ -340,7 +343,7 @@ static bool run_extremes(struct rogue_at *at, const struct rogue_case *c)
     struct rogue_node *other =
         rogue_node_new(at->clients, BY_CLIENT, "bystander");
     bool well = rogue_run_up(n);
-    unsigned sent = well ? tell_extremes(at, n) : 0;
+    unsigned sent = well ? send_extremes(at, n) : 0;
     struct ends all = {n, sent};
 
     (void)c;
@@ -373,9 +376,9 @@ BODY(cancel_merge, INFERENCE_CANCEL,
 BODY(past_generate, INFERENCE_GENERATE, "\x28\x01", 2, 1);
 BODY(past_cancel, INFERENCE_CANCEL, "\x10\x01", 2, 1);
 
-#define BOMB(body, text)                                                     \
-    {                                                                        \
-        "bomb-" text, ROGUE_ROUTER, "that call fails alone", run_body, &body \
+#define BOMB(body, text)                                                    \
+    {                                                                       \
+        "bomb-" text, ROGUE_ROUTER, "only that call fails", run_body, &body \
     }
 
 static const struct rogue_case cases[] = {
@@ -392,11 +395,11 @@ static const struct rogue_case cases[] = {
     BOMB(cancel_merge, "cancel-merge"),
     BOMB(past_generate, "generate-past-cap"),
     BOMB(past_cancel, "cancel-past-cap"),
-    {"strikes", ROGUE_ROUTER, "out at PEER_STRIKES, not before", run_strikes,
-     NULL},
+    {"strikes", ROGUE_ROUTER, "the session ends at PEER_STRIKES, not before",
+     run_strikes, NULL},
     {"damaged-frames", ROGUE_ROUTER, "each is dropped, the session stays",
      run_damaged, NULL},
-    {"extremes", ROGUE_ROUTER, "each call fails alone or is served",
+    {"extremes", ROGUE_ROUTER, "each call is served, or fails alone",
      run_extremes, NULL},
 };
 

@@ -1,4 +1,4 @@
-/* Peers that say of themselves what cannot be, or come twice. */
+/* Peers with an invalid Hello, or with a second one. */
 #include <stdio.h>
 #include <string.h>
 
@@ -9,7 +9,7 @@ typedef void spoil_fn(struct rogue_shard *s);
 
 struct absurd {
     spoil_fn *spoil;
-    enum status status; /* of the refusal */
+    enum status status; /* expected status of the refusal */
 };
 
 static bool is_refused(const void *arg)
@@ -19,7 +19,7 @@ static bool is_refused(const void *arg)
     return n->n_refused > 0 || n->n_up > 0;
 }
 
-/* The case's saw, when n was refused with this status, or not. */
+/* Writes the observation and returns whether n was refused with this status. */
 static bool refused_as(struct rogue_at *at, struct rogue_node *n,
                        enum status wanted)
 {
@@ -89,7 +89,7 @@ ABSURD(model_long, INVALID_ARGUMENT)
     s->m.model = (ProtobufCBinaryData){129, (uint8_t *)long_name};
 }
 
-/* ---- who comes in where, and as whom ---- */
+/* ---- roles and ports ---- */
 
 static bool run_worker_at_clients(struct rogue_at *at,
                                   const struct rogue_case *c)
@@ -137,7 +137,7 @@ static bool has_end(const void *arg)
     return ((const struct rogue_node *)arg)->n_ends > 0;
 }
 
-/* Another Hello on a connection that has a session. */
+/* Sends another Hello on a connection that has a session. */
 static bool run_two_hellos(struct rogue_at *at, const struct rogue_case *c)
 {
     struct rogue_node *n =
@@ -167,7 +167,7 @@ static bool run_two_hellos(struct rogue_at *at, const struct rogue_case *c)
     return well;
 }
 
-/* The honest workers' model, with other weights or another vocabulary. */
+/* Offers the correct workers' model with other weights or vocabulary. */
 static bool run_false_model(struct rogue_at *at, const struct rogue_case *c)
 {
     struct rogue_node *n =

@@ -1,21 +1,21 @@
-/* Workers that say what cannot be. */
+/* Workers that send false reports. */
 #include <stdio.h>
 #include <string.h>
 
 #include "tests/faults/rogue.h"
 #include "tests/faults/rogue_node.h"
 
-/* One row of grant 1 that would be true: tokens 2 and 3 after 0 and 1. */
-struct said {
+/* A valid row of grant 1: tokens 2 and 3 after 0 and 1. */
+struct step_row {
     uint64_t grant;
     uint32_t first, count, finish, tokens[16];
     size_t n_first, n_count, n_finish, n_state, n_tokens;
 };
 
-typedef void lie_fn(struct rogue_node *w, struct said *s);
+typedef void lie_fn(struct rogue_node *w, struct step_row *s);
 
 struct pair {
-    struct rogue_node *node[2]; /* the worker, its only client */
+    struct rogue_node *node[2]; /* the worker and its only client */
     uint8_t id[16];
 };
 
@@ -37,7 +37,7 @@ static bool is_kept_out(const void *arg)
     return ((const struct pair *)arg)->node[WORKER]->n_refused > 0;
 }
 
-static void say(struct rogue_node *w, struct said *s)
+static void send_row(struct rogue_node *w, struct step_row *s)
 {
     Sluice__V1__StepOutputMessage m = SLUICE__V1__STEP_OUTPUT_MESSAGE__INIT;
     uint32_t first[2] = {s->first}, count[2] = {s->count};
@@ -58,24 +58,24 @@ static void say(struct rogue_node *w, struct said *s)
     rogue_step(w, &m);
 }
 
-static struct said truth(uint64_t grant, uint32_t first)
+static struct step_row truth(uint64_t grant, uint32_t first)
 {
-    return (struct said){.grant = grant,
-                         .first = first,
-                         .count = 2,
-                         .tokens = {100 + first, 101 + first},
-                         .n_first = 1,
-                         .n_count = 1,
-                         .n_finish = 1,
-                         .n_state = 1,
-                         .n_tokens = 2};
+    return (struct step_row){.grant = grant,
+                             .first = first,
+                             .count = 2,
+                             .tokens = {100 + first, 101 + first},
+                             .n_first = 1,
+                             .n_count = 1,
+                             .n_finish = 1,
+                             .n_state = 1,
+                             .n_tokens = 2};
 }
 
-/* A worker and a client of its model, which has had two tokens. */
+/* Starts a worker and a client of its model, which has received two tokens. */
 static bool begin(struct rogue_at *at, struct pair *p)
 {
     const char *name = rogue_name("liar");
-    struct said s;
+    struct step_row s;
 
     p->node[WORKER] = rogue_node_new(at->workers, BY_WORKER, name);
     p->node[CLIENT] = rogue_node_new(at->clients, BY_CLIENT, "victim");
@@ -87,9 +87,9 @@ static bool begin(struct rogue_at *at, struct pair *p)
                          p->node[WORKER]->why, p->node[CLIENT]->text);
     }
     s = truth(p->node[WORKER]->grant, 0);
-    say(p->node[WORKER], &s);
+    send_row(p->node[WORKER], &s);
     if (!rogue_run(p->node, 2, has_two, p)) {
-        return rogue_saw(at, false, "the truth was not believed: %s",
+        return rogue_saw(at, false, "a valid report was rejected: %s",
                          p->node[WORKER]->why);
     }
     return true;
@@ -111,12 +111,12 @@ static bool no_bad_token(const struct rogue_node *c, uint32_t n)
     return c->n_tokens == n;
 }
 
-/* Told once: the session ends, the name is kept out, the client sees none of
- * it. */
+/* Sends the false report once: the session must end, the name be quarantined,
+ * and the client receive none of it. */
 static bool run_lie(struct rogue_at *at, const struct rogue_case *c)
 {
     struct pair p;
-    struct said s;
+    struct step_row s;
     lie_fn *const *lie = c->arg;
     bool well = begin(at, &p);
 
@@ -126,7 +126,7 @@ static bool run_lie(struct rogue_at *at, const struct rogue_case *c)
         s = truth(w->grant, 2);
         (*lie)(w, &s);
         w->mute = true;
-        say(w, &s);
+        send_row(w, &s);
         well = rogue_run(p.node, 2, is_kept_out, &p) &&
                w->refused == ST_UNAVAILABLE && w->n_up == 1 &&
                no_bad_token(p.node[CLIENT], 2);
@@ -140,10 +140,10 @@ static bool run_lie(struct rogue_at *at, const struct rogue_case *c)
     return well;
 }
 
-#define LIE(name)                                                 \
-    static void lie_##name(struct rogue_node *w, struct said *s); \
-    static lie_fn *const name = lie_##name;                       \
-    static void lie_##name(struct rogue_node *w, struct said *s)
+#define LIE(name)                                                     \
+    static void lie_##name(struct rogue_node *w, struct step_row *s); \
+    static lie_fn *const name = lie_##name;                           \
+    static void lie_##name(struct rogue_node *w, struct step_row *s)
 #define CLASS(i) (w->shard.classes[i])
 
 /* clang-format off */
@@ -171,7 +171,7 @@ LIE(settles_max)        { (void)s; w->shard.ledger.grant = UINT64_MAX; }
 LIE(settles_back)       { (void)s; w->shard.ledger.grant = 0; }
 /* clang-format on */
 
-/* ---- what is no lie: dropped, and the session goes on ---- */
+/* ---- late but valid: dropped, and the session continues ---- */
 
 static bool has_ack(const void *arg)
 {
@@ -183,11 +183,11 @@ static bool has_all(const void *arg)
     return ((const struct pair *)arg)->node[CLIENT]->n_ends > 0;
 }
 
-/* The last eight of ten tokens, and the client's end. */
+/* Sends the last eight of ten tokens, and waits for the client's end. */
 static bool finish(struct pair *p)
 {
     struct rogue_node *w = p->node[WORKER];
-    struct said s = truth(w->grant, 2);
+    struct step_row s = truth(w->grant, 2);
 
     s.count = 8;
     s.n_tokens = 8;
@@ -199,7 +199,7 @@ static bool finish(struct pair *p)
         CLASS(i).free += w->need[i];
         CLASS(i).granted -= w->need[i];
     }
-    say(w, &s);
+    send_row(w, &s);
     return rogue_run(p->node, 2, has_all, p) &&
            p->node[CLIENT]->status == ST_OK &&
            no_bad_token(p->node[CLIENT], 10) && w->n_down == 0;
@@ -214,11 +214,11 @@ static bool run_dropped(struct rogue_at *at, const struct rogue_case *c)
     if (well) {
         struct rogue_node *w = p.node[WORKER];
         struct rogue_shard kept = w->shard;
-        struct said s = truth(w->grant, 2);
+        struct step_row s = truth(w->grant, 2);
 
         (*odd)(w, &s);
         w->mute = true;
-        say(w, &s);
+        send_row(w, &s);
         well = rogue_run(p.node, 2, has_ack, &p);
         w->shard.ledger.grant = kept.ledger.grant;
         w->shard.ledger.snapshot = kept.ledger.snapshot + 1;
@@ -235,10 +235,11 @@ static bool run_dropped(struct rogue_at *at, const struct rogue_case *c)
     return well;
 }
 
-/* An old ledger says that all is free: its rows count, its room does not. */
+/* In an old report with a free ledger, the rows count and the room does not. */
 LIE(snapshot_back)
 {
-    w->shard.ledger.snapshot = UINT64_MAX; /* 0, when it is said */
+    w->shard.ledger.snapshot =
+        UINT64_MAX; /* incremented to 0 when it is sent */
     for (int i = 0; i < 2; i++) {
         CLASS(i).free += CLASS(i).granted;
         CLASS(i).granted = 0;
@@ -264,7 +265,7 @@ static bool is_acked(const void *arg)
     return ((const struct pair *)arg)->node[WORKER]->ack_index == 10;
 }
 
-/* A row of a sequence that has ended is to be forgotten, not believed. */
+/* A row of an ended sequence must be dropped. */
 static bool run_finished_grant(struct rogue_at *at, const struct rogue_case *c)
 {
     struct pair p;
@@ -274,10 +275,10 @@ static bool run_finished_grant(struct rogue_at *at, const struct rogue_case *c)
     (void)c;
     if (well) {
         struct rogue_node *w = p.node[WORKER];
-        struct said s = truth(w->grant, 2);
+        struct step_row s = truth(w->grant, 2);
 
-        w->n_acks = 1; /* wait for one more */
-        say(w, &s);
+        w->n_acks = 1; /* wait for another ack */
+        send_row(w, &s);
         well = rogue_run(p.node, 2, has_ack, &p) &&
                w->ack_index == UINT32_MAX && w->n_down == 0 &&
                p.node[CLIENT]->n_tokens == 10;
@@ -288,7 +289,7 @@ static bool run_finished_grant(struct rogue_at *at, const struct rogue_case *c)
     return well;
 }
 
-#define A_LIE "the session ends, the name is kept out, no client sees it"
+#define A_LIE "the session ends, the name is quarantined, no client sees it"
 #define LIED(lie, text)                                 \
     {                                                   \
         "lie-" text, ROGUE_ROUTER, A_LIE, run_lie, &lie \
@@ -322,9 +323,9 @@ static const struct rogue_case cases[] = {
     LIED(settles_max, "settles-max-grant"),
     LIED(settles_back, "settles-back"),
     ODD(snapshot_back, "snapshot-back", "an older ledger is dropped"),
-    ODD(index_gap, "index-gap", "the row is dropped and asked for again"),
-    ODD(repeated_row, "repeated-row", "what the router has is dropped"),
-    {"finished-grant", ROGUE_ROUTER, "the worker is told to forget it",
+    ODD(index_gap, "index-gap", "the row is dropped and requested again"),
+    ODD(repeated_row, "repeated-row", "the repeated row is dropped"),
+    {"finished-grant", ROGUE_ROUTER, "the worker is asked to drop it",
      run_finished_grant, NULL},
 };
 

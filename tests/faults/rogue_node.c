@@ -8,9 +8,9 @@
 #define REPORT_EVERY_US 200000
 #define TURN_US         2000
 
-/* ---- what it says ---- */
+/* ---- messages sent ---- */
 
-/* All is free. */
+/* Fills a ledger in which all memory is free. */
 static void classes_init(struct rogue_shard *s)
 {
     const uint32_t totals[4] = {ROGUE_BLOCKS, ROGUE_SLOTS, 0, 0};
@@ -56,7 +56,7 @@ static void on_hello(void *node, ProtobufCMessage *message)
     if (n->role == BY_WORKER) {
         n->shard.ledger.session = 0;
         n->shard.ledger.snapshot = n->shard.ledger.grant = 0;
-        if (n->n_up > 0) { /* whatever it said in its last session */
+        if (n->n_up > 0) { /* forget the last session's ledger */
             classes_init(&n->shard);
         }
         m->worker = &n->shard.m;
@@ -90,7 +90,7 @@ static void on_down(void *node, struct peer *p, enum status refused,
 static const struct session_ops session_table = {
     .hello = on_hello, .up = on_up, .down = on_down};
 
-/* ---- what it is asked: as a worker that has room ---- */
+/* ---- calls received, as a worker with room ---- */
 
 static void on_submit(struct rogue_node *n, struct peer *p, uint64_t call,
                       const Sluice__V1__SubmitRequest *m)
@@ -164,7 +164,7 @@ static void on_call(void *node, struct peer *p, const struct method_row *m,
     }
 }
 
-/* ---- what it is answered: as a client ---- */
+/* ---- replies received, as a client ---- */
 
 static void on_reply(void *node, struct peer *p, uint64_t tag,
                      const struct method_row *m, const ProtobufCMessage *reply)
@@ -214,7 +214,7 @@ static void node_opened(void *node, struct peer_id who)
     session_opened(&((struct rogue_node *)node)->session, who);
 }
 
-/* What comes when the link is out of the game: in order, over TCP. */
+/* Receives frames without the link; over TCP they arrive in order. */
 static void recv_raw(struct rogue_node *n, struct frame **fp)
 {
     struct frame *f = *fp;

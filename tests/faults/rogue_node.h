@@ -1,8 +1,7 @@
-/* rogue_node.h - a peer that keeps the rules of the transport and says over
- * it what its case wants: a worker of a model of its own, a client, or
- * (rogue_router.c) a router.  It is made of the product's own session, peer
- * and transport, so that what reaches the daemons is well formed as far as
- * the case wants it to be.
+/* rogue_node.h - A peer that follows the rules of the transport and sends the
+ * messages of its case: a worker with a model of its own, a client, or
+ * (rogue_routers.c) a router.  It uses the product's session, peer and
+ * transport, so that messages are well formed except where a case breaks them.
  *
  * Threading: one thread runs all nodes, in turn.  Memory: on the heap. */
 #ifndef TESTS_FAULTS_ROGUE_NODE_H
@@ -17,14 +16,14 @@
 #include "proto/registry.pb-c.h"
 #include "proto/worker.pb-c.h"
 
-#define ROGUE_PATIENCE_US 60000000 /* of a machine that is busy */
+#define ROGUE_PATIENCE_US 60000000 /* enough for a busy machine */
 #define ROGUE_CONTEXT     4096
 #define ROGUE_VOCAB       1000
 #define ROGUE_BLOCKS      64
 #define ROGUE_SLOTS       8
-#define ROGUE_TOKENS      64 /* of a generation, that are kept */
+#define ROGUE_TOKENS      64 /* tokens of a request that are kept */
 
-/* What a worker says of itself and of its memory. */
+/* A worker's shard and memory, as it reports them. */
 struct rogue_shard {
     Sluice__V1__WorkerShard m;
     Sluice__V1__Ledger ledger;
@@ -40,60 +39,60 @@ struct rogue_node {
     struct loop loop;
     struct session session;
     struct arena arena;
-    struct peer *peer; /* NULL: no session */
+    struct peer *peer; /* NULL without a session */
     struct rogue_shard shard;
-    bool mute; /* a worker that does not report by itself */
-    /* After rogue_go_raw(): its link is out of the game. */
+    bool mute; /* a worker that sends no reports by itself */
+    /* After rogue_go_raw(), which bypasses the link. */
     bool raw;
     uint64_t sent, got; /* numbers of ordered frames */
     int64_t reported_us;
     uint64_t step;
 
-    /* What came. */
+    /* Received. */
     unsigned n_up, n_down, n_refused;
-    enum status refused;  /* the last Hello */
-    char why[ERROR_TEXT]; /* of the last end of a session, or refusal */
+    enum status refused;  /* status of the last Hello */
+    char why[ERROR_TEXT]; /* last end of a session, or refusal */
     unsigned n_submits, n_removals, n_acks;
-    uint64_t grant; /* of the last Submit */
+    uint64_t grant; /* the last Submit's */
     uint32_t need[2], n_tokens, n_chunks, n_ends;
-    uint32_t tokens[ROGUE_TOKENS]; /* of chunks, as a client */
-    uint32_t ack_index;            /* the last one */
-    enum status status;            /* of the last End */
-    char text[ERROR_TEXT];         /* its sentence */
-    unsigned n_unknown;            /* Receipts that say so */
+    uint32_t tokens[ROGUE_TOKENS]; /* from chunks, as a client */
+    uint32_t ack_index;            /* the last ack's */
+    enum status status;            /* the last End's */
+    char text[ERROR_TEXT];         /* and its text */
+    unsigned n_unknown;            /* receipts of the state UNKNOWN */
 };
 
-/* Begins to connect; a worker serves a model named as itself. */
+/* Creates a node and begins to connect.  A worker serves a model of its own
+ * name. */
 struct rogue_node *rogue_node_new(const char *endpoint, uint8_t role,
                                   const char *name);
-/* Says Goodbye. */
+/* Ends the session with a Goodbye and frees the node. */
 void rogue_node_free(struct rogue_node **n);
 
 typedef bool rogue_until_fn(const void *arg);
 
-/* Run n nodes until done(arg); false: not in ROGUE_PATIENCE_US. */
+/* Runs n nodes until done(arg).  Returns false after ROGUE_PATIENCE_US. */
 MUST_CHECK bool rogue_run(struct rogue_node *const *nodes, unsigned n,
                           rogue_until_fn *done, const void *arg);
-/* The same until one has a session. */
+/* Runs a node until it has a session. */
 MUST_CHECK bool rogue_run_up(struct rogue_node *n);
-/* For so long, whatever happens. */
+/* Runs n nodes for a time. */
 void rogue_run_for(struct rogue_node *const *nodes, unsigned n, int64_t for_us);
 
-/* As a worker: a Report or a StepOutput with the next snapshot. */
+/* Sends a Report or a StepOutput with the next snapshot, as a worker. */
 void rogue_report(struct rogue_node *n);
 void rogue_step(struct rogue_node *n, Sluice__V1__StepOutputMessage *m);
 
-/* As a client: a Generate of three ids, which only max_tokens ends. */
+/* Sends a Generate of three ids, as a client; only max_tokens ends it. */
 enum status rogue_generate(struct rogue_node *n, const char *model,
                            const uint8_t id[16], uint32_t max_tokens);
 
-/* A frame of one envelope of state traffic, past all that the peer would
- * check. */
+/* Sends a frame with one state envelope, bypassing the peer's checks. */
 void rogue_raw_state(struct rogue_node *n, const struct envelope *e);
 
-/* From now on, of a session that is new, what comes is counted and
- * acknowledged only (ends, and Goodbye as the end of the session), and
- * rogue_raw() sends ordered frames of one envelope. */
+/* Bypasses the link of a new session: from now on received frames are only
+ * counted and acknowledged (except ends, and Goodbye, which ends the session),
+ * and rogue_raw() sends ordered frames of one envelope. */
 void rogue_go_raw(struct rogue_node *n);
 void rogue_raw(struct rogue_node *n, const struct envelope *e);
 

@@ -1,4 +1,4 @@
-/* Nobody: bytes on the ports that are no peer's. */
+/* Strangers: bytes on the ports from senders that are not peers. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -18,9 +18,9 @@
 #include "tests/faults/rogue.h"
 #include "tests/faults/rogue_node.h"
 
-#define SILENT 500 /* connections at once */
+#define SILENT 500 /* silent connections at once */
 
-/* tcp://HOST:PORT or ipc://PATH; -1: nobody there. */
+/* Connects to tcp://HOST:PORT or ipc://PATH.  Returns -1 if nothing listens. */
 static int dial(const char *endpoint)
 {
     struct sockaddr_un un = {.sun_family = AF_UNIX};
@@ -42,7 +42,7 @@ static int dial(const char *endpoint)
     return fd;
 }
 
-/* Until the other side closes; false: it does not. */
+/* Waits until the other side closes.  Returns false if it does not. */
 static bool is_closed(int fd)
 {
     char bytes[4096];
@@ -61,7 +61,7 @@ static bool is_closed(int fd)
     }
 }
 
-/* An honest peer gets a session, while all that goes on. */
+/* Returns whether a correct peer gets a session meanwhile. */
 static bool others_come_in(const struct rogue_at *at)
 {
     struct rogue_node *n = rogue_node_new(at->clients, BY_CLIENT, "bystander");
@@ -76,17 +76,17 @@ static const uint8_t greeting[64] = {0xff, [9] = 0x7f, [10] = 3, [12] = 'N',
 static const uint8_t ready[] = "\x04\x1c\x05READY\x0bSocket-Type\0\0\0\x06"
                                "DEALER";
 
-/* Greetings and READY both ways. */
+/* Exchanges greetings and READY. */
 static void shake(int fd)
 {
-    uint8_t bytes[sizeof greeting + 2 + 39]; /* READY of a ROUTER */
+    uint8_t bytes[sizeof greeting + 2 + 39]; /* READY from a ROUTER */
 
     (void)!send(fd, greeting, sizeof greeting, MSG_NOSIGNAL);
     (void)!send(fd, ready, sizeof ready - 1, MSG_NOSIGNAL);
     (void)!recv(fd, bytes, sizeof bytes, MSG_WAITALL);
 }
 
-/* Bytes on a fresh connection, after the handshake or instead of it. */
+/* Sends bytes on a new connection, after the handshake or instead of it. */
 static int say(const char *endpoint, bool shaken, const void *bytes, size_t n)
 {
     int fd = dial(endpoint);
@@ -106,7 +106,7 @@ struct bytes {
     bool shaken;
 };
 
-/* They cost their sender the connection, at both ports. */
+/* The bytes must end their connection, at both ports. */
 static bool run_bytes(struct rogue_at *at, const struct rogue_case *c)
 {
     const struct bytes *b = c->arg;
@@ -124,7 +124,7 @@ static bool run_bytes(struct rogue_at *at, const struct rogue_case *c)
     }
     well = closed == 2 && others_come_in(at);
     return rogue_saw(at, well, "%u of 2 connections closed, others: %s", closed,
-                     well ? "served" : "not looked at");
+                     well ? "served" : "not checked");
 }
 
 static bool run_garbage(struct rogue_at *at, const struct rogue_case *c)
@@ -150,8 +150,8 @@ static bool run_garbage(struct rogue_at *at, const struct rogue_case *c)
                      well ? "served" : "not served");
 }
 
-/* Half a handshake and silence: they are closed after the handshake's time,
- * and others come in before that. */
+/* Half a handshake, then silence: the connections must be closed after the
+ * handshake timeout, and other peers accepted before. */
 static bool run_silence(struct rogue_at *at, const struct rogue_case *c)
 {
     static int fds[SILENT];
@@ -174,8 +174,8 @@ static bool run_silence(struct rogue_at *at, const struct rogue_case *c)
                      well ? "served" : "not served", closed);
 }
 
-/* docs/design.md, section 9: libzmq keeps what is sent of a message that does
- * not end.  Here 16 MiB of it; others must be served, more is not said. */
+/* libzmq keeps the parts of a message that does not end (docs/design.md,
+ * section 9).  Sends 16 MiB of one; other peers must still be served. */
 static bool run_unfinished(struct rogue_at *at, const struct rogue_case *c)
 {
     static uint8_t frame[2 + 255] = {1 /* MORE */, 255};
@@ -197,7 +197,7 @@ static bool run_unfinished(struct rogue_at *at, const struct rogue_case *c)
                      sent, well ? "served" : "not served");
 }
 
-/* Whole messages that are no frame of ours, over a real socket. */
+/* Sends whole messages that are not valid frames, over a real socket. */
 static bool run_parts(struct rogue_at *at, const struct rogue_case *c)
 {
     void *context = zmq_ctx_new(), *socket = zmq_socket(context, ZMQ_DEALER);

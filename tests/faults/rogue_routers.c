@@ -1,6 +1,6 @@
-/* A router that breaks the rules, against a real worker: the worker says so,
- * or does nothing, and after that it serves an honest Submit to the end with
- * all of its memory back. */
+/* A router that breaks the rules, against a real worker.  The worker must
+ * report the violation or ignore it, and afterwards serve a valid Submit to the
+ * end and release all its memory. */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,9 +17,9 @@ struct fake {
     struct transport *transport;
     struct loop loop;
     struct arena arena;
-    struct peer *peer; /* the worker's session; NULL: it has none */
+    struct peer *peer; /* the worker's session, or NULL */
     uint64_t session, grant;
-    unsigned n_calls; /* of the attack, each with an end */
+    unsigned n_calls; /* calls of the attack; each must end */
     uint32_t block_tokens, vocab, context, blocks, slots;
     bool has_slots;
 
@@ -27,13 +27,13 @@ struct fake {
     enum status status;
     char text[ERROR_TEXT];
     Sluice__V1__SequenceState receipt;
-    uint32_t n_differences, free[2]; /* of the newest ledger */
+    uint32_t n_differences, free[2]; /* in the newest ledger */
     uint64_t last_row_grant;
     uint32_t n_tokens;
     bool audited;
 };
 
-/* ---- what the worker says ---- */
+/* ---- messages of the worker ---- */
 
 static void take_ledger(struct fake *f, const Sluice__V1__Ledger *l)
 {
@@ -42,7 +42,7 @@ static void take_ledger(struct fake *f, const Sluice__V1__Ledger *l)
     f->free[1] = l->slots->free;
 }
 
-/* Acknowledged as an honest router does. */
+/* Acknowledges like a correct router. */
 static void take_rows(struct fake *f, struct peer *p,
                       const Sluice__V1__StepOutputMessage *m)
 {
@@ -160,7 +160,7 @@ static void welcome(struct fake *f, struct peer_id from,
     f->peer = peer_new(&c);
 }
 
-/* Its calls end first: what is told is why. */
+/* Notes why the session ended; its calls have ended before. */
 static void end_session(struct fake *f)
 {
     char why[ERROR_TEXT];
@@ -202,7 +202,8 @@ static void node_lost(void *node, struct peer_id who)
 {
     struct fake *f = node;
 
-    /* The break may be told before the Goodbye that was sent ahead of it. */
+    /* The broken connection may be reported before the Goodbye sent ahead of
+     * it. */
     if (f->peer != NULL && peer_id(f->peer).v == who.v) {
         f->n_overs++;
         peer_free(&f->peer);
@@ -222,7 +223,7 @@ static int64_t node_tick(void *node, int64_t now_us)
 static const struct node_ops node_table = {node_opened, node_recv, node_lost,
                                            node_tick};
 
-/* Turns until *count is at least n; false: not in time. */
+/* Turns until *count is n or more.  Returns false if that takes too long. */
 static bool until(struct fake *f, const unsigned *count, unsigned n)
 {
     int64_t end_us = loop_now_us() + ROGUE_PATIENCE_US;
@@ -260,7 +261,7 @@ static void fake_free(struct fake **self)
     free(f);
 }
 
-/* ---- what the router says ---- */
+/* ---- messages of the router ---- */
 
 struct submit {
     Sluice__V1__SubmitRequest m;
@@ -271,7 +272,7 @@ struct submit {
     uint32_t ids[PROMPT];
 };
 
-/* An honest one, of the next grant. */
+/* Makes a valid Submit of the next grant. */
 static void submit_init(struct fake *f, struct submit *s)
 {
     sluice__v1__submit_request__init(&s->m);
@@ -305,7 +306,7 @@ static void submit(struct fake *f, struct submit *s)
     (void)!peer_call(f->peer, METHOD_WORKER_SUBMIT, &s->m.base, 0, 0, NULL);
 }
 
-/* Until the worker says that all is free. */
+/* Waits until the worker reports that all memory is free. */
 static bool until_idle(struct fake *f)
 {
     int64_t end_us = loop_now_us() + ROGUE_PATIENCE_US;
@@ -319,7 +320,7 @@ static bool until_idle(struct fake *f)
     return f->free[0] == f->blocks && f->free[1] == f->slots;
 }
 
-/* An honest generation, and an audit of an empty pool after it. */
+/* Runs a valid request, then audits the empty pool. */
 static bool serves(struct fake *f)
 {
     Sluice__V1__Nothing none = SLUICE__V1__NOTHING__INIT;
@@ -349,8 +350,8 @@ static bool serves(struct fake *f)
 /* ---- the cases ---- */
 
 enum outcome {
-    BREAKS, /* Goodbye, and Hello again */
-    FAILS,  /* the call, with this status */
+    BREAKS, /* ends the session, then reconnects */
+    FAILS,  /* fails the call with this status */
     IGNORED
 };
 
@@ -378,7 +379,7 @@ static bool run_attack(struct rogue_at *at, const struct rogue_case *c)
     const struct attack *a = c->arg;
     struct fake *f = fake_new(at->listen);
     bool well = until(f, &f->n_hellos, 1), served = false;
-    char said[ERROR_TEXT];
+    char saw[ERROR_TEXT];
     enum status status;
     struct submit s;
 
@@ -387,11 +388,11 @@ static bool run_attack(struct rogue_at *at, const struct rogue_case *c)
         a->act(f, &s);
         well = came(f, a);
     }
-    snprintf(said, sizeof said, "%s", f->text);
+    snprintf(saw, sizeof saw, "%s", f->text);
     status = f->status;
     served = well && serves(f);
     rogue_saw(at, served, "%u sessions over, %s \"%s\", then honest work: %s",
-              f->n_overs, status_name(status), said,
+              f->n_overs, status_name(status), saw,
               served ? "served, nothing held" : "not served");
     fake_free(&f);
     return served;
@@ -423,8 +424,8 @@ ATTACK(grant_max, BREAKS, OK)
     s->m.grant = UINT64_MAX;
     submit(f, s);
 }
-/* As large as they may be, until one does not fit any more: in one frame, so
- * that none has ended before. */
+/* Submits of the largest size until one does not fit, in one frame, so that
+ * none has ended before. */
 ATTACK(beyond_pool, FAILS, RESOURCE_EXHAUSTED)
 {
     s->need.blocks = f->context / f->block_tokens + 1;
@@ -494,7 +495,7 @@ ATTACK(remove_short_id, FAILS, INVALID_ARGUMENT)
     (void)!peer_call(f->peer, METHOD_WORKER_REMOVE, &m.base, 0, 0, NULL);
 }
 
-/* More tombstones than are kept, of grants that never come. */
+/* Cancels of more unknown grants than the worker keeps tombstones. */
 ATTACK(tombstones, IGNORED, OK)
 {
     for (uint64_t i = 0; i < 500; i++) {
@@ -532,7 +533,7 @@ ATTACK(ack_columns, BREAKS, OK)
     (void)!peer_oneway(f->peer, METHOD_WORKER_ACKNOWLEDGE, &m.base);
 }
 
-/* Frames of another session: not for this worker. */
+/* Sends frames of another session, which the worker must drop. */
 ATTACK(other_session, IGNORED, OK)
 {
     struct node_io *io = transport_io(f->transport);
@@ -545,7 +546,7 @@ ATTACK(other_session, IGNORED, OK)
     }
 }
 
-/* A second answer to its Hello, with another session. */
+/* Sends a second reply to the Hello, with another session. */
 ATTACK(answered_twice, IGNORED, OK)
 {
     struct node_io *io = transport_io(f->transport);
@@ -564,10 +565,10 @@ ATTACK(goodbye, BREAKS, OK)
     struct node_io *io = transport_io(f->transport);
     struct frame *bye = goodbye_make(f->session, "for no reason");
 
-    submit(f, s); /* in the middle of work */
+    submit(f, s); /* while a sequence runs */
     (void)loop_turn(&f->loop, 0);
     (void)io->send(io, peer_id(f->peer), &bye);
-    f->n_overs++; /* ours */
+    f->n_overs++; /* this side ended the session */
 }
 
 #define CASE(attack, text, rule)                                \
@@ -592,12 +593,13 @@ static const struct rogue_case cases[] = {
     CASE(no_id, "no-id", "INVALID_ARGUMENT"),
     CASE(cancel_nothing, "cancel-nothing", "a receipt: unknown"),
     CASE(remove_short_id, "remove-short-id", "INVALID_ARGUMENT"),
-    CASE(tombstones, "tombstones", "bounded: the oldest go"),
+    CASE(tombstones, "tombstones", "bounded: the oldest are dropped"),
     CASE(ack_of_nothing, "ack-of-nothing", "ignored"),
     CASE(ack_columns, "ack-columns", LEAVES),
     CASE(other_session, "other-session", "ignored"),
     CASE(answered_twice, "answered-twice", "ignored"),
-    CASE(goodbye, "goodbye-at-work", "all is freed, Hello again"),
+    CASE(goodbye, "goodbye-at-work",
+         "all memory is released, then a new Hello"),
 };
 
 const struct rogue_table rogue_routers = {cases,

@@ -1,4 +1,4 @@
-# tests/faults/run: real daemons, and streams that know what they must get.
+# tests/faults/run: real daemons, and a load that checks every stream.
 add_executable(fault_load load.c catalogue.c reference.c tally.c)
 target_link_libraries(fault_load PRIVATE
   sluice_flags sluice_warnings sluice_client sluice_proto)
@@ -8,8 +8,8 @@ set_target_properties(fault_load PROPERTIES
 sluice_test(fault_reference_test SOURCES reference_test.c reference.c
   LINK sluice_client)
 
-# To be preloaded: a wall clock that jumps, a storm of signals, and an OpenCL
-# driver that fails.
+# Libraries to preload: a jumping wall clock, a storm of signals, and a failing
+# OpenCL driver.
 foreach(shim clock_shim device_shim storm_shim)
   add_library(${shim} SHARED ${shim}.c)
   set_target_properties(${shim} PROPERTIES PREFIX ""
@@ -17,14 +17,14 @@ foreach(shim clock_shim device_shim storm_shim)
 endforeach()
 target_link_libraries(storm_shim PRIVATE Threads::Threads)
 
-# A worker on that driver, by the programs that golden_opencl has built.
+# A worker on that driver, with the kernels that golden_opencl has built.
 sluice_fault_test(device_faults)
 sluice_opencl_test(device_faults)
 set_tests_properties(device_faults PROPERTIES DEPENDS golden_opencl LABELS system)
 set_property(TEST device_faults APPEND PROPERTY ENVIRONMENT
   SLUICE_BIN=${PROJECT_BINARY_DIR}/bin)
 
-# Every fault a few times; a sanitizer's build does some of them.
+# Every fault a few times; a build with sanitizers runs some of them.
 set(faults_quick --quick --build ${PROJECT_BINARY_DIR})
 if(SLUICE_SANITIZE)
   list(APPEND faults_quick --no-rss --fault kill --fault rolling

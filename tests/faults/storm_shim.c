@@ -1,9 +1,9 @@
-/* storm_shim - a process that is interrupted all the time: preloaded, it
- * handles SIGUSR1 without SA_RESTART, and a thread of it sends that signal to
- * every other thread each millisecond.  How many have arrived stands in the
- * file $STORM_SHIM.PID, written anew every hundredth time.
+/* storm_shim - A storm of signals for one process.  The preloaded library
+ * handles SIGUSR1 without SA_RESTART, and its thread sends that signal to every
+ * other thread each millisecond.  The file $STORM_SHIM.PID has the number of
+ * signals received; it is rewritten every hundred signals.
  *
- * Threading: its thread blocks all signals, so that it takes none that are
+ * Threading: the library's thread blocks all signals, so that it receives none
  * meant for the program.  Memory: none. */
 #define _GNU_SOURCE
 #include <dirent.h>

@@ -1,4 +1,4 @@
-"""The load: fault_load, which knows what each stream must be."""
+"""The load: fault_load, which compares streams with recorded ones."""
 import json
 import os
 import signal
@@ -8,7 +8,7 @@ from daemons import Failed, await_true, on_start
 
 
 class Streams:
-    """Runs until stop(); what it says is read as it comes."""
+    """A running load; its output is read as it arrives."""
 
     count = 0
 
@@ -46,7 +46,7 @@ class Streams:
             self.process.stdin.write(line + b"\n")
             self.process.stdin.flush()
         except BrokenPipeError:
-            raise Failed("the load has ended by itself") from None
+            raise Failed("the load exited early") from None
 
     def mark(self):
         self.marks += 1
@@ -54,20 +54,20 @@ class Streams:
 
     def await_tokens(self, more=1):
         at = self.read().progress.get("tokens", 0)
-        await_true("tokens come", lambda: self.read().progress.get(
+        await_true("tokens arrive", lambda: self.read().progress.get(
             "tokens", 0) >= at + more or self.process.poll() is not None, 60)
         if self.process.poll() is not None:
-            raise Failed("the load has ended by itself")
+            raise Failed("the load exited early")
 
     def await_all(self):
-        """Each stream has had a token since the mark, or has ended."""
+        """Waits until each stream has a token since the mark, or has ended."""
         marked = self.marks
-        await_true("all streams go on", lambda: self.process.poll() is not None
+        await_true("all streams run", lambda: self.process.poll() is not None
                    or (self.read().progress.get("marks") == marked and
                        self.progress["behind"] == 0), 60)
 
     def stop(self):
-        """What is open runs to its end; what it says of it all."""
+        """Lets open requests complete; returns the summary."""
         self.say(b"stop")
         try:
             self.process.wait(self.patience + 30)
@@ -75,7 +75,7 @@ class Streams:
             raise Failed("the load did not stop") from None
         self.read().close()
         if self.summary is None:
-            raise Failed(f"the load died: {self.process.returncode}")
+            raise Failed(f"the load exited with {self.process.returncode}")
         return self.summary
 
     def close(self):
@@ -91,11 +91,11 @@ class Streams:
 
 
 def record(cluster, path, longest):
-    """The streams of an undisturbed cluster."""
+    """Records the streams of an undisturbed cluster."""
     p = subprocess.run([cluster.program("fault_load", True),
                         cluster.clients_at, "--record", path, "--streams", "8",
                         "--longest", str(longest)],
                        stdin=subprocess.DEVNULL, stderr=subprocess.PIPE,
                        text=True, check=False, preexec_fn=on_start(()))
     if p.returncode != 0:
-        raise Failed(f"the streams could not be recorded: {p.stderr}")
+        raise Failed(f"cannot record the streams: {p.stderr}")

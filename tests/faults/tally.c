@@ -26,7 +26,7 @@ static struct {
     uint64_t states[STATES];
     int64_t longest_gap_us;
     uint32_t unended;
-    struct samples freed; /* by the receipts */
+    struct samples freed; /* times in the receipts */
 } tally = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 int64_t tally_now_us(void)
@@ -62,14 +62,16 @@ static void count_cancel(const struct tally_end *t)
     add(&tally.freed, k->micros);
 }
 
-/* The library refuses a chunk that does not follow: "tokens from index A
- * came, B was next". */
+/* Counts a chunk that the library refused for a gap or a repetition; the error
+ * text has both indices (client/lib/resumable.c). */
 static void count_refusal(const char *why)
 {
     unsigned came, next;
 
-    if (sscanf(why, "tokens from index %u came, %u was next", &came, &next) !=
-        2) {
+    if (sscanf(why,
+               "bad chunk from the router: tokens from index %u, expected "
+               "index %u",
+               &came, &next) != 2) {
         tally.wrong++;
     } else if (came < next) {
         tally.doubled += next - came;

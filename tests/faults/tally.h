@@ -1,5 +1,5 @@
-/* tally.h - what the streams of the load have seen, in all, and the lines of
- * JSON that say it: load.c says which.
+/* tally.h - Counters of all streams of the load, and the lines of JSON that
+ * report them (documented in load.c).
  *
  * Threading: every function may be called by every thread.  Memory: the
  * samples of cancels, 8 bytes each. */
@@ -14,7 +14,8 @@
 
 int64_t tally_now_us(void); /* CLOCK_MONOTONIC */
 
-/* An ended request of entry number `entry` in stream `stream`. */
+/* An ended request: entry number `entry` of the catalogue in stream `stream`.
+ */
 struct tally_end {
     uint32_t stream, entry;
     enum status status;
@@ -23,22 +24,23 @@ struct tally_end {
     struct reading readings[CATALOGUE_CHOICES];
 };
 
-/* Counts it, and prints a line if it failed, or was not as recorded, or
- * `always`. */
+/* Counts an ended request.  Prints a line if it failed or differed from the
+ * recorded stream, or if `always`. */
 void tally_ended(const struct tally_end *t, bool always);
 
-/* A stream had no token between two moments.  first: it had none before,
- * from_us is the call's beginning. */
+/* Reports a time without tokens in a stream.  first: it had no token before,
+ * and from_us is the start of the call. */
 void tally_gap(uint32_t stream, int64_t from_us, int64_t to_us, bool first,
                bool print);
 
-/* A line.  marks: how many there were; behind: streams that stand still since
- * the newest. */
+/* Prints the line of progress.  marks: number of marks; behind: streams without
+ * a token since the newest mark. */
 void tally_progress(uint32_t marks, uint32_t behind);
-/* unended: requests that were still open. */
+/* Prints the summary.  unended: requests that were still open. */
 void tally_summary(uint32_t unended);
 
-/* Nothing failed, lost, doubled, wrong or unended. */
+/* Returns whether no request failed or is unended, and no token was lost,
+ * doubled or wrong. */
 bool tally_is_well(void);
 
 #endif

@@ -1,4 +1,4 @@
-"""What the system tests in Python share: sluicectl, by its JSON."""
+"""Functions shared by the system tests in Python: sluicectl and its JSON."""
 import json
 import os
 import re
@@ -8,7 +8,7 @@ PROGRAM = os.path.join(os.environ["SLUICE_BIN"], "sluicectl")
 
 
 def call(*args, rc=0):
-    """The objects that it prints, a line each."""
+    """Returns the objects that sluicectl prints, one per line."""
     p = subprocess.run([PROGRAM, *args, "--json"], stdin=subprocess.DEVNULL,
                        capture_output=True, text=True)
     assert p.returncode == rc, (args, p.returncode, p.stdout, p.stderr)
@@ -31,7 +31,7 @@ def metric_names(program):
 
 
 class Choice:
-    """What came of one choice, its chunks put together."""
+    """The chunks of one choice, put together."""
 
     def __init__(self):
         self.tokens, self.text, self.logprobs, self.top = [], "", [], []
@@ -53,7 +53,7 @@ class Choice:
 
 
 def together(lines, n):
-    """The choices of all lines of a generation, and the last line."""
+    """Returns the choices of a request's lines, and its last line."""
     *chunks, end = lines
     choices = [Choice() for _ in range(n)]
     for chunk in chunks:
@@ -70,5 +70,5 @@ def generate(*args, n=1):
 
 
 def one(*args):
-    """The only choice."""
+    """Returns the only choice."""
     return generate(*args)[0][0]

@@ -1,16 +1,16 @@
-/* cycles - submit, cancel, remove, disconnect, N times over many streams.
+/* cycles - Submits, cancels, removes and disconnects N requests.
  *
  *     cycles ENDPOINT N [SEED]
  *
- * A few connections keep up to STREAMS generations open.  Each has a fate
- * drawn at its start: run to its end, be cancelled or removed (all of it, or
- * one choice) once some tokens have come, have its call given up, or go down
- * with its connection.  Some ask for several choices, penalties, logprobs, or
- * an end by token or text, which most then find.
- * At the end nothing may be held: every block and slot of every worker is
- * free or cached, no audit finds a difference, the router lists no sequence.
- * Prints how long cancels took until their receipt.  Exit code 0 if all of
- * that held. */
+ * A few connections keep up to STREAMS requests open each.  A fate is drawn
+ * for each request at its start: it completes, it is cancelled or removed
+ * (whole, or one choice) after some tokens, its call is given up, or its
+ * connection is dropped.  Some requests have several choices, penalties or
+ * logprobs, or end by a token or text.
+ *
+ * At the end no memory may be held: every block and slot is free or cached, no
+ * audit finds a difference, and the router lists no sequence.  Prints the times
+ * from cancel to receipt.  The exit code is 0 if all checks hold. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,12 +22,12 @@
 #include "proto/inference.pb-c.h"
 
 #define CONNECTIONS    4
-#define STREAMS        8 /* of a connection */
+#define STREAMS        8 /* per connection */
 #define PROMPT_MAX     40
 #define MAX_TOKENS_MAX 20
 #define N_MAX          3 /* choices */
 #define VOCAB          4000
-#define QUIET_S        60 /* without an ending: something hangs */
+#define QUIET_S        60 /* longest time without any end */
 #define SETTLE_TRIES   400
 
 enum fate { RUN, CANCEL, REMOVE, GIVE_UP, DROP, FATES };
@@ -38,10 +38,10 @@ struct stream {
     uint8_t id[16];
     uint64_t call;
     enum fate fate;
-    uint32_t n, next_index[N_MAX]; /* of each choice */
-    uint32_t after; /* the fate comes after so many tokens of choice 0 */
+    uint32_t n, next_index[N_MAX]; /* next_index: per choice */
+    uint32_t after;                /* tokens of choice 0 before the fate */
     int64_t asked_us;
-    uint32_t expects; /* endings: of the call, of the cancel */
+    uint32_t expects; /* ends to come: the call's, the cancel's */
 };
 
 struct connection {
@@ -67,7 +67,7 @@ static void die(const char *what, const char *why)
     exit(1);
 }
 
-/* splitmix64 */
+/* splitmix64, Steele et al., 2014 */
 static uint64_t draw(uint64_t below)
 {
     static uint64_t state;
@@ -119,7 +119,7 @@ static void on_receipt_end(void *arg, enum status status,
     settle(s);
 }
 
-/* Of a stream whose End is in already too: the answer is then "finished". */
+/* Also cancels a stream whose End has arrived; the state is then FINISHED. */
 static void ask(struct stream *s)
 {
     static const struct client_call_ops ops = {NULL, on_receipt_end};
@@ -140,7 +140,7 @@ static void ask(struct stream *s)
              : client_begin(s->on->client, METHOD_INFERENCE_REMOVE,
                             &removal.base, 0, &ops, s, NULL);
     if (st != ST_OK) {
-        die("a cancel could not be sent", status_name(st));
+        die("cannot send a cancel", status_name(st));
     }
 }
 
@@ -151,7 +151,7 @@ static void on_chunk(void *arg, const ProtobufCMessage *message)
         (const Sluice__V1__GenerateChunk *)message;
 
     if (m->choice >= s->n) {
-        die("a stream has a choice too many", "");
+        die("a chunk has an unknown choice", "");
     }
     if (m->n_tokens > 0 && m->first_index != s->next_index[m->choice]) {
         die("a stream has a gap", "");
@@ -160,7 +160,7 @@ static void on_chunk(void *arg, const ProtobufCMessage *message)
     soak.tokens += m->n_tokens;
 }
 
-/* A stream may end by its fate, or run to its end before it came. */
+/* A stream may end by its fate, or reach its end before. */
 static void on_end(void *arg, enum status status, const ProtobufCMessage *reply,
                    const struct error *e, uint32_t retry_after_ms)
 {
@@ -174,11 +174,11 @@ static void on_end(void *arg, enum status status, const ProtobufCMessage *reply,
                !(status == ST_UNAVAILABLE && s->on->wants_drop)) {
         die("a stream failed", e != NULL ? e->text : status_name(status));
     }
-    s->asked = true; /* whatever its fate was */
+    s->asked = true; /* no fate follows an end */
     settle(s);
 }
 
-/* Now and then, what keeps more than ids and a seed. */
+/* Some requests have parameters that keep more state than ids and a seed. */
 static void draw_options(Sluice__V1__GenerateRequest *m, struct stream *s)
 {
     static ProtobufCBinaryData stop[] = {{1, (uint8_t *)"e"},
@@ -244,7 +244,7 @@ static void begin(struct connection *k, struct stream *s)
     st = client_begin(k->client, METHOD_INFERENCE_GENERATE, &m.base, 0, &ops, s,
                       &s->call);
     if (st != ST_OK) {
-        die("a generation could not be sent", status_name(st));
+        die("cannot send a request", status_name(st));
     }
     soak.begun++;
     soak.fates[s->fate]++;
@@ -282,7 +282,7 @@ static void run_connection(struct connection *k)
         }
     }
     if (k->wants_drop) {
-        client_drop(k->client); /* its streams end UNAVAILABLE */
+        client_drop(k->client); /* ends its streams UNAVAILABLE */
         k->wants_drop = false;
     }
     client_turn(k->client, 0);
@@ -318,7 +318,7 @@ static void run(const char *endpoint)
             last = soak.ended;
             changed = time(NULL);
         } else if (time(NULL) - changed > QUIET_S) {
-            die("nothing has ended for a minute", "");
+            die("no request has ended for a minute", "");
         }
     }
     for (int i = 0; i < CONNECTIONS; i++) {
@@ -396,7 +396,7 @@ static void call(struct client *c, enum method m, const ProtobufCMessage *r,
     }
 }
 
-/* The last receipts are out; the last ledgers follow within a report. */
+/* After the last receipt, the last ledgers follow within one report. */
 static void look(const char *endpoint, struct left *l)
 {
     const struct timespec pause = {.tv_nsec = 25000000};
@@ -428,7 +428,7 @@ static int by_value(const void *a, const void *b)
 static void print_figures(double seconds)
 {
     qsort(soak.took_us, soak.n_took, sizeof *soak.took_us, by_value);
-    printf("cycles: %" PRIu64 " in %.1f s: %" PRIu64 " to the end, %" PRIu64
+    printf("cycles: %" PRIu64 " in %.1f s: %" PRIu64 " completed, %" PRIu64
            " cancelled, %" PRIu64 " removed, %" PRIu64 " given up, %" PRIu64
            " connections dropped; %" PRIu64 " refused\n",
            soak.ended, seconds, soak.fates[RUN], soak.fates[CANCEL],
@@ -459,12 +459,12 @@ int main(int argc, char **argv)
     soak.seed = argc > 3 ? strtoull(argv[3], NULL, 10) : 1;
     soak.took_us = calloc(soak.wanted + 1, sizeof *soak.took_us);
     if (soak.took_us == NULL || soak.wanted == 0) {
-        die("nothing to do", "");
+        die("N must be 1 or more, and fit into memory", "");
     }
     run(argv[1]);
     print_figures((double)(now_us() - began) / 1e6);
     look(argv[1], &l);
-    printf("cycles: held after all: %" PRIu64 " of %" PRIu64 " blocks, %" PRIu64
+    printf("cycles: still held: %" PRIu64 " of %" PRIu64 " blocks, %" PRIu64
            " of %" PRIu64 " slots; %zu sequences; audit of %zu workers: %u "
            "differences; %" PRIu64 " ledger violations, %" PRIu64 " strikes\n",
            l.blocks, l.total_blocks, l.slots, l.total_slots, l.n_sequences,
@@ -472,7 +472,7 @@ int main(int argc, char **argv)
     if (l.n_workers == 0 || l.total_blocks == 0 || l.blocks + l.slots > 0 ||
         l.n_sequences > 0 || l.differences > 0 ||
         l.violations + l.strikes > 0) {
-        die("something is left", l.text);
+        die("a sequence or a difference is left", l.text);
     }
     free(soak.took_us);
     return 0;

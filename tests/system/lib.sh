@@ -1,9 +1,9 @@
-# lib.sh - what the system tests share: a cluster of real daemons in a
-# temporary directory, and checks that say what they wanted.
+# lib.sh - Functions shared by the system tests: a cluster of real daemons in a
+# temporary directory, and checks that print the expected value.
 #
-# Each test is a script that sources this file; its daemons talk over ipc in
-# its own directory, so that tests run side by side without a port in common,
-# and whatever is left at the end is stopped by the trap.
+# Each test is a script that sources this file.  Its daemons use ipc endpoints
+# in its own directory, so tests run side by side without sharing a port.  A
+# trap stops the daemons that are left at the end.
 # shellcheck shell=bash
 set -euo pipefail
 
@@ -14,9 +14,10 @@ dir=$(mktemp -d "${TMPDIR:-/tmp}/sluice.XXXXXX")
 workers_at=ipc://$dir/workers
 clients_at=ipc://$dir/clients
 export SLUICE_ROUTER=$clients_at
-# Of a machine that is busy, under sanitizers too: what passes does not wait.
+# Seconds to wait for a condition, enough for a busy machine and sanitizers.  A
+# test that passes does not wait that long.
 patience=${SLUICE_PATIENCE:-60}
-# By what tests that make many tokens divide them, for the same reason.
+# Divisor for the tokens of long tests, for the same reason.
 shorter=${SLUICE_SHORTER:-1}
 declare -A pid_of=()
 out='' err='' rc=0
@@ -26,7 +27,7 @@ cleanup()
     local status=$? name
 
     trap - EXIT
-    if declare -F at_end >/dev/null; then at_end; fi # of the test itself
+    if declare -F at_end >/dev/null; then at_end; fi # the test's own
     for name in "${!pid_of[@]}"; do
         kill -KILL "${pid_of[$name]}" 2>/dev/null || true
     done
@@ -43,7 +44,7 @@ fail()
 {
     local i=1
 
-    # The line of the test itself, not of a helper here.
+    # Report the line of the test, not of a helper in this file.
     while [[ ${BASH_SOURCE[$i]} == */lib.sh ]]; do i=$((i + 1)); done
     echo "FAILED at ${BASH_SOURCE[$i]##*/}:${BASH_LINENO[$((i - 1))]}: $*" >&2
     if [ -n "$out$err" ]; then
@@ -55,7 +56,7 @@ fail()
 
 equal()
 {
-    [ "$2" = "$3" ] || fail "$1: wanted \"$2\", got \"$3\""
+    [ "$2" = "$3" ] || fail "$1: expected \"$2\", got \"$3\""
 }
 
 # matches WHAT REGEX TEXT
@@ -64,7 +65,7 @@ matches()
     [[ $3 =~ $2 ]] || fail "$1: \"$3\" does not match \"$2\""
 }
 
-# until_true SECONDS COMMAND...: poll until it succeeds.
+# until_true SECONDS COMMAND...: polls until COMMAND succeeds.
 until_true()
 {
     local end=$((SECONDS + $1))
@@ -76,7 +77,7 @@ until_true()
     done
 }
 
-# run COMMAND...: its stdout, stderr and exit code in out, err and rc.
+# run COMMAND...: sets out, err and rc to its stdout, stderr and exit code.
 run()
 {
     rc=0
@@ -95,25 +96,25 @@ has_output()
     [ -s "$dir/$1.out" ] || ! kill -0 "${pid_of[$1]}" 2>/dev/null
 }
 
-# python_test ARGUMENTS...: a test in Python, from standard input, with ctl.py.
+# python_test ARGUMENTS...: runs a Python test from standard input, with ctl.py.
 python_test()
 {
     SLUICE_BIN=$bin PYTHONDONTWRITEBYTECODE=1 \
         PYTHONPATH=$root/tests/system python3 - "$@"
 }
 
-# start NAME COMMAND...: in the background, until it prints its ready line.
+# start NAME COMMAND...: starts a daemon and waits for its ready line.
 start()
 {
     local name=$1
     shift
 
-    : >"$dir/$name.out" # of one of this name before
+    : >"$dir/$name.out" # an earlier daemon may have had the name
     "$@" >"$dir/$name.out" 2>"$dir/$name.log" </dev/null &
     pid_of[$name]=$!
     until_true "$patience" has_output "$name" ||
-        fail "$name did not get ready"
-    [ -s "$dir/$name.out" ] || fail "$name ended before it was ready"
+        fail "$name printed no ready line within $patience s"
+    [ -s "$dir/$name.out" ] || fail "$name exited before its ready line"
 }
 
 start_router()
@@ -127,7 +128,7 @@ is_up()
     "$bin/sluicectl" workers --json 2>/dev/null | grep -q "\"name\":\"$1\""
 }
 
-# start_worker NAME OPTIONS...
+# start_worker NAME OPTIONS...: returns when the router lists the worker.
 start_worker()
 {
     local name=$1
@@ -135,12 +136,11 @@ start_worker()
 
     start "$name" "${bin_of_worker:-$bin}/sluice-worker" --model "$model" \
         --router "$workers_at" --name "$name" "$@"
-    until_true "$patience" is_up "$name" || fail "$name did not join"
+    until_true "$patience" is_up "$name" || fail "$name is not listed within $patience s"
 }
 
-# start_slow_worker NAME OPTIONS...: step_ms (3) a step at least, so that a
-# stream that was seen to run is still there a moment later, however fast the
-# machine.
+# start_slow_worker NAME OPTIONS...: a step takes step_ms (default: 3) or more,
+# so that a running stream is still running a moment later on any machine.
 start_slow_worker()
 {
     SLUICE_FAILPOINTS="worker.engine.before_forward=sleep(${step_ms:-3})" \
@@ -159,14 +159,14 @@ replicas_are()
     [ "$rc" -eq 0 ] && [ "$(field n_replicas "$out")" -eq "$1" ]
 }
 
-# Of several stages, that are up.
+# await_replicas N: waits until N replicas of several stages are up.
 await_replicas()
 {
     until_true "$patience" replicas_are "$1" ||
-        fail "there are never $1 replicas up"
+        fail "not $1 replicas up within $patience s"
 }
 
-# start_stream OPTIONS...: in the background until some of its ids are there.
+# start_stream OPTIONS...: starts a stream of ids and waits for the first ones.
 start_stream()
 {
     : >"$dir/stream.out"
@@ -181,7 +181,7 @@ has_some()
     [ "$(wc -w <"$dir/stream.out")" -ge 5 ]
 }
 
-# Until it ends: its stdout, stderr and exit code in out, err and rc.
+# Waits for the end of the stream; sets out, err and rc.
 await_stream()
 {
     rc=0
@@ -190,7 +190,8 @@ await_stream()
     out=$(cat "$dir/stream.out") err=$(cat "$dir/stream.err")
 }
 
-# end_of_stream WANTED WHAT: its ids are those, though it was moved by WHAT.
+# end_of_stream WANTED EVENT: checks that the stream has the wanted ids although
+# EVENT moved it.
 end_of_stream()
 {
     await_stream
@@ -199,7 +200,7 @@ end_of_stream()
     matches "figures after $2" 'moved +[1-9]' "$err"
 }
 
-# stop NAME [SIGNAL]: its exit code in rc.
+# stop NAME [SIGNAL]: sets rc to the daemon's exit code.
 stop()
 {
     local name=$1
@@ -210,7 +211,7 @@ stop()
     unset "pid_of[$name]"
 }
 
-# field PATH FILE-OR-JSON: jq is not everywhere, python3 is.
+# field PATH JSON: prints a field.  Uses python3, because jq may be missing.
 field()
 {
     python3 -c '
@@ -222,7 +223,7 @@ print(json.dumps(value) if isinstance(value, (dict, list, bool)) else value)
 ' "$1" "$2"
 }
 
-# There are workers, and none holds or has promised anything.
+# Succeeds if there are workers and all their blocks and slots are free.
 is_idle()
 {
     "$bin/sluicectl" workers --json | python3 -c '
@@ -246,7 +247,7 @@ no_sequence()
 
 nothing_is_held()
 {
-    until_true "$patience" is_idle || fail 'memory is still held, or no worker is there'
+    until_true "$patience" is_idle || fail 'memory is still held, or no worker is connected'
     until_true "$patience" no_sequence || fail 'a sequence is still listed'
     ctl audit --json
     equal 'exit code of audit' 0 "$rc"

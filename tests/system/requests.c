@@ -1,10 +1,10 @@
-/* requests - what a client may ask wrongly, over the wire, by the library.
+/* requests - Invalid requests over the wire, sent with the C library.
  *
  *     requests ENDPOINT
  *
- * sluicectl refuses much of this before it is sent; another client may not.
- * Each row: what is wrong, and the status it must end with.  Exit code 0 if
- * all do, and the router serves a good request after each. */
+ * sluicectl rejects many of them itself; another client may not.  Each row has
+ * an invalid request and the expected status.  The exit code is 0 if all rows
+ * end with their status and the router serves a valid request after each. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,7 +25,7 @@ static const float high_bias[] = {100.5f};
 static const float nan_bias[] = {NAN};
 static const struct client_stop empty_stop[] = {{"", 0}};
 static const struct client_stop not_utf8_stop[] = {{"a\xff", 2}};
-static const char long_text[STOP_STRING_BYTES_MAX + 1] = {'x'}; /* and NULs */
+static const char long_text[STOP_STRING_BYTES_MAX + 1] = {'x'}; /* then NULs */
 static const struct client_stop long_stop[] = {{long_text, sizeof long_text}};
 static const struct client_stop whole_stop[] = {
     {long_text, STOP_STRING_BYTES_MAX}};
@@ -114,7 +114,7 @@ static const struct row rows[] = {
     {"no prompt", spoil_no_prompt, ST_INVALID_ARGUMENT},
     {"empty text", spoil_empty_text, ST_INVALID_ARGUMENT},
     {"text and ids", spoil_both, ST_INVALID_ARGUMENT},
-    {"text that is no UTF-8", spoil_not_utf8, ST_INVALID_ARGUMENT},
+    {"text that is not UTF-8", spoil_not_utf8, ST_INVALID_ARGUMENT},
     {"an id past the vocabulary", spoil_id_out_of_range, ST_INVALID_ARGUMENT},
     {"the highest id", spoil_id_huge, ST_INVALID_ARGUMENT},
     {"a prompt past the context", spoil_prompt_too_long, ST_INVALID_ARGUMENT},
@@ -138,14 +138,16 @@ static const struct row rows[] = {
     {"presence penalty -2.5", spoil_presence_low, ST_INVALID_ARGUMENT},
     {"presence penalty NaN", spoil_presence_nan, ST_INVALID_ARGUMENT},
     {"frequency penalty 2.5", spoil_frequency_high, ST_INVALID_ARGUMENT},
-    {"a bias of no token", spoil_bias_id, ST_INVALID_ARGUMENT},
+    {"a bias past the vocabulary", spoil_bias_id, ST_INVALID_ARGUMENT},
     {"a bias of 100.5", spoil_bias_high, ST_INVALID_ARGUMENT},
     {"a bias NaN", spoil_bias_nan, ST_INVALID_ARGUMENT},
     {"two biases of a token", spoil_bias_twice, ST_INVALID_ARGUMENT},
-    {"a stop token that is none", spoil_stop_token_id, ST_INVALID_ARGUMENT},
+    {"a stop token past the vocabulary", spoil_stop_token_id,
+     ST_INVALID_ARGUMENT},
     {"top_logprobs 21", spoil_top_logprobs_high, ST_INVALID_ARGUMENT},
     {"an empty stop string", spoil_stop_empty, ST_INVALID_ARGUMENT},
-    {"a stop string, no UTF-8", spoil_stop_not_utf8, ST_INVALID_ARGUMENT},
+    {"a stop string that is not UTF-8", spoil_stop_not_utf8,
+     ST_INVALID_ARGUMENT},
     {"a stop string of 257 bytes", spoil_stop_long, ST_INVALID_ARGUMENT},
     {"a stop string of 256 bytes", spoil_stop_whole, ST_OK},
     {"65 choices", spoil_choices_high, ST_INVALID_ARGUMENT},
@@ -158,7 +160,7 @@ static void expect(const char *name, enum status wanted, enum status got,
                    const char *text)
 {
     if (got != wanted) {
-        printf("requests: FAILED: %s: wanted %s, got %s: %s\n", name,
+        printf("requests: FAILED: %s: expected %s, got %s: %s\n", name,
                status_name(wanted), status_name(got), text);
         n_failed++;
     } else {
@@ -177,7 +179,7 @@ static void try_row(struct client *c, const struct row *row)
     got = client_generate(c, &r, &result, &e);
     expect(row->name, row->wanted, got, e.text);
     if (got != ST_OK && strlen(e.text) < 10) {
-        printf("requests: FAILED: %s: no sentence\n", row->name);
+        printf("requests: FAILED: %s: no error text\n", row->name);
         n_failed++;
     }
     r = good();
@@ -187,12 +189,12 @@ static void try_row(struct client *c, const struct row *row)
     }
 }
 
-/* An id that runs cannot be used again; one that ended can. */
+/* Cancels at the first chunk.  An id may be used again after its end. */
 static bool again(void *arg, const struct client_chunk *chunk)
 {
     (void)chunk;
     (*(int *)arg)++;
-    return false; /* enough: cancel */
+    return false; /* cancel */
 }
 
 static void try_twice(const char *endpoint, struct client *c)
@@ -215,7 +217,7 @@ static void try_twice(const char *endpoint, struct client *c)
     expect("cancelled by its callback", ST_CANCELLED,
            client_generate(c, &r, &result, &e), e.text);
     if (!result.has_receipt || result.receipt.slots != 1 || n == 0) {
-        printf("requests: FAILED: no whole receipt\n");
+        printf("requests: FAILED: incomplete receipt\n");
         n_failed++;
     }
     r.max_tokens = 2;

@@ -1,4 +1,4 @@
-/* The client core against a hand-made router: one peer, two queues. */
+/* The client core against a simple router: one peer, two queues. */
 #include <string.h>
 
 #include "client/lib/client_core.h"
@@ -22,9 +22,9 @@ struct wire {
     struct queue up, down; /* to the router, to the client */
     int64_t now_us;
     uint64_t random;
-    uint32_t opened, standing; /* connections; the one that stands */
+    uint32_t opened, standing; /* connections opened; the current one */
     struct client_core *client;
-    struct peer *peer; /* the router's */
+    struct peer *peer; /* the router's side */
     struct arena arena;
     bool refuse, silent; /* the answer to Hello */
     uint64_t calls[CLIENT_CALLS_MAX];
@@ -100,7 +100,7 @@ static void served(void *node, struct peer *p, const struct method_row *m,
 
     (void)deadline_us;
     (void)request;
-    if (m->number == METHOD_HEALTH_CHECK) { /* it listens to us */
+    if (m->number == METHOD_HEALTH_CHECK) { /* the client serves it */
         peer_end(p, call, &health.base);
         return;
     }
@@ -168,7 +168,7 @@ static void router_takes(struct wire *w, struct frame *f)
     frame_free(&f);
 }
 
-/* Both sides until nothing moves, then ms later. */
+/* Runs both sides until no frame is left, then advances the time by ms. */
 static void run(struct wire *w, int64_t ms)
 {
     for (int64_t end = w->now_us + ms * 1000; w->now_us <= end;
@@ -225,7 +225,7 @@ struct outcome {
     struct wire *w;
     unsigned n_replies, n_ends;
     enum status status;
-    bool again; /* call once more from on_end */
+    bool again; /* begin another call in on_end */
 };
 
 static enum status list(struct wire *w, uint32_t deadline_ms, struct outcome *o,
@@ -311,8 +311,9 @@ static void test_deadline_while_waiting(void **state)
     teardown(&w);
 }
 
-/* At once, and not those begun by the ends: the next Hello may be welcome. */
-static void test_refusal_ends_what_waits(void **state)
+/* A refused Hello ends waiting calls at once, but not the calls that begin in
+ * their on_end: those wait for the next Hello. */
+static void test_refusal_ends_waiting_calls(void **state)
 {
     struct wire w;
     struct outcome o[2] = {{.again = true}, {0}};
@@ -322,7 +323,7 @@ static void test_refusal_ends_what_waits(void **state)
     w.refuse = true;
     assert_int_equal(list(&w, 0, &o[0], NULL), ST_OK);
     assert_int_equal(list(&w, 60000, &o[1], NULL), ST_OK);
-    run(&w, 15); /* a round trip, and less than the back-off after it */
+    run(&w, 15); /* longer than a round trip, shorter than the backoff */
     assert_int_equal(o[0].n_ends, 1);
     assert_int_equal(o[0].status, ST_PERMISSION_DENIED);
     assert_int_equal(o[1].n_ends, 1);
@@ -374,7 +375,7 @@ static void test_drop_ends_open_calls(void **state)
     assert_int_equal(o.n_ends, 1);
     assert_int_equal(o.status, ST_UNAVAILABLE);
     assert_non_null(strstr(client_core_trouble(w.client), "plug"));
-    run(&w, 1000); /* the one begun in on_end goes out on the next session */
+    run(&w, 1000); /* the next session sends the call begun in on_end */
     assert_int_equal(w.opened, 2);
     assert_int_equal(w.n_calls, 2);
     answer(&w, 1);
@@ -432,7 +433,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_waits_for_a_session),
         cmocka_unit_test(test_deadline_while_waiting),
-        cmocka_unit_test(test_refusal_ends_what_waits),
+        cmocka_unit_test(test_refusal_ends_waiting_calls),
         cmocka_unit_test(test_one_call_too_many),
         cmocka_unit_test(test_drop_ends_open_calls),
         cmocka_unit_test(test_cancel_of_an_open_call),

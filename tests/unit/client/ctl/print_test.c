@@ -1,4 +1,4 @@
-/* What sluicectl shows: escaped text, aligned tables, messages as JSON. */
+/* Output of sluicectl: escaped text, aligned tables, messages as JSON. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,7 +18,7 @@ struct escape_case {
     const char *in, *out;
 };
 
-static void text_that_a_terminal_obeys_is_shown(void **state)
+static void control_characters_are_escaped(void **state)
 {
     static const struct escape_case cases[] = {
         {"plain text", "plain text"},
@@ -47,7 +47,7 @@ static void text_that_a_terminal_obeys_is_shown(void **state)
     }
 }
 
-static void a_line_stays_on_its_line(void **state)
+static void escape_line_escapes_newlines(void **state)
 {
     char out[64];
 
@@ -56,7 +56,7 @@ static void a_line_stays_on_its_line(void **state)
     assert_string_equal(out, "a\\n\\tb\\x1b");
 }
 
-static void what_json_has_no_number_for_is_null(void **state)
+static void infinity_and_nan_become_null(void **state)
 {
     json_t *list = json_array();
     char *text;
@@ -84,17 +84,17 @@ static void escaping_never_outgrows_its_bound(void **state)
 static void print_table(char *text, size_t cap)
 {
     FILE *f = fmemopen(text, cap, "w");
-    struct table t;
+    struct columns t;
 
-    table_init(&t, "name", "held", "what", NULL);
-    table_cell(&t, "%s", "w1");
-    table_cell(&t, "%u", 7);
-    table_cell(&t, "%s", "x");
-    table_cell(&t, "%s", "n\xc3\xa4me\x1b");
-    table_cell(&t, "%u", 12345);
-    table_cell(&t, "%s", "yy");
-    table_print(&t, f);
-    table_fini(&t);
+    columns_init(&t, "name", "held", "what", NULL);
+    columns_cell(&t, "%s", "w1");
+    columns_cell(&t, "%u", 7);
+    columns_cell(&t, "%s", "x");
+    columns_cell(&t, "%s", "n\xc3\xa4me\x1b");
+    columns_cell(&t, "%u", 12345);
+    columns_cell(&t, "%s", "yy");
+    columns_print(&t, f);
+    columns_fini(&t);
     fclose(f);
 }
 
@@ -116,7 +116,7 @@ static void bars_show_the_part_in_use(void **state)
     (void)state;
     bar_write(bar, 10, 0, 100);
     assert_string_equal(bar, "[..........]");
-    bar_write(bar, 10, 1, 100); /* not nothing */
+    bar_write(bar, 10, 1, 100); /* rounded up to one mark */
     assert_string_equal(bar, "[#.........]");
     bar_write(bar, 10, 100, 100);
     assert_string_equal(bar, "[##########]");
@@ -205,9 +205,9 @@ static void a_receipt_becomes_json(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(text_that_a_terminal_obeys_is_shown),
-        cmocka_unit_test(a_line_stays_on_its_line),
-        cmocka_unit_test(what_json_has_no_number_for_is_null),
+        cmocka_unit_test(control_characters_are_escaped),
+        cmocka_unit_test(escape_line_escapes_newlines),
+        cmocka_unit_test(infinity_and_nan_become_null),
         cmocka_unit_test(escaping_never_outgrows_its_bound),
         cmocka_unit_test(tables_are_aligned_and_escaped),
         cmocka_unit_test(bars_show_the_part_in_use),

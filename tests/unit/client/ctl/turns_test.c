@@ -1,4 +1,4 @@
-/* Texts that come mixed are shown one after the other. */
+/* Interleaved texts are shown one after the other. */
 #include "client/ctl/turns.h"
 
 #include <stdio.h>
@@ -50,7 +50,7 @@ static void put(struct turns *t, uint32_t i, const char *text)
     turns_put(t, i, text, strlen(text));
 }
 
-static void one_is_shown_as_it_comes(void **state)
+static void the_first_text_is_shown_at_once(void **state)
 {
     struct turns *t = start(1);
 
@@ -66,7 +66,7 @@ static void one_is_shown_as_it_comes(void **state)
     assert_null(t);
 }
 
-static void others_wait_for_their_turn(void **state)
+static void later_texts_are_held(void **state)
 {
     struct turns *t = start(3);
 
@@ -80,14 +80,14 @@ static void others_wait_for_their_turn(void **state)
     assert_string_equal(shown, "<0>ab");
     turns_end(t, 0);
     assert_string_equal(shown, "<0>ab</0><1>12");
-    put(t, 1, "3"); /* as it comes, from here on */
+    put(t, 1, "3"); /* shown at once from here on */
     assert_string_equal(shown, "<0>ab</0><1>123");
     turns_end(t, 1);
     assert_string_equal(shown, "<0>ab</0><1>123</1><2>x</2>");
     turns_free(&t);
 }
 
-static void a_cut_shows_what_was_held(void **state)
+static void finish_shows_the_held_texts(void **state)
 {
     struct turns *t = start(3);
 
@@ -99,7 +99,7 @@ static void a_cut_shows_what_was_held(void **state)
     turns_free(&t);
 }
 
-static void what_is_never_shown_is_freed(void **state)
+static void held_texts_are_freed(void **state)
 {
     struct turns *t = start(2);
 
@@ -109,7 +109,7 @@ static void what_is_never_shown_is_freed(void **state)
     assert_string_equal(shown, "<0>");
 }
 
-static void nothing_comes_after_an_end(void **state)
+static void text_after_an_end_is_ignored(void **state)
 {
     struct turns *t = start(2);
 
@@ -126,11 +126,11 @@ static void nothing_comes_after_an_end(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_is_shown_as_it_comes),
-        cmocka_unit_test(others_wait_for_their_turn),
-        cmocka_unit_test(a_cut_shows_what_was_held),
-        cmocka_unit_test(what_is_never_shown_is_freed),
-        cmocka_unit_test(nothing_comes_after_an_end),
+        cmocka_unit_test(the_first_text_is_shown_at_once),
+        cmocka_unit_test(later_texts_are_held),
+        cmocka_unit_test(finish_shows_the_held_texts),
+        cmocka_unit_test(held_texts_are_freed),
+        cmocka_unit_test(text_after_an_end_is_ignored),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

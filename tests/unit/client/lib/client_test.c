@@ -24,7 +24,7 @@ struct seen {
     char text[64];
     uint32_t tokens[16];
     size_t n_tokens, n_chunks;
-    size_t stop_after; /* chunks; 0: never */
+    size_t stop_after; /* chunks until the callback returns false; 0: never */
     size_t n_lost;
     bool no_resume;
 };
@@ -100,7 +100,7 @@ static enum status generate(struct fixture *f, enum script script,
     return client_generate(f->client, &r, result, e);
 }
 
-static void a_generation_comes_in_order(void **state)
+static void chunks_arrive_in_order(void **state)
 {
     struct seen seen = {0};
     struct client_result r;
@@ -120,7 +120,7 @@ static void a_generation_comes_in_order(void **state)
 }
 
 struct mixed {
-    char order[16]; /* "0 1* 0*": the choices as they came, * at an end */
+    char order[16]; /* "01*0*": choices in order of arrival, * at an end */
     uint32_t next[2];
     int stop_string;
 };
@@ -170,7 +170,7 @@ static enum status choices(struct fixture *f, enum script script,
     return client_generate(f->client, &r, result, e);
 }
 
-static void choices_come_mixed_each_in_order(void **state)
+static void interleaved_choices_stay_in_order(void **state)
 {
     struct mixed mixed = {.stop_string = -2};
     struct client_result r;
@@ -214,16 +214,16 @@ static void choices_are_summed_up(void **state)
     assert_string_equal(r.worker, "w1");
 }
 
-static void choices_that_make_no_sense_are_data_loss(void **state)
+static void inconsistent_choices_are_data_loss(void **state)
 {
     static const struct {
         enum script script;
         const char *sentence;
     } rows[] = {
-        {SCRIPT_CHOICE_BEYOND, "choice 2 came, 2 were asked for"},
-        {SCRIPT_AFTER_END, "choice 0 came after its end"},
-        {SCRIPT_HALF, "without its end"},
-        {SCRIPT_THREE_CHUNKS, "2 tokens came with 0 logprobs"},
+        {SCRIPT_CHOICE_BEYOND, "choice 2 of 2"},
+        {SCRIPT_AFTER_END, "choice 0 after its end"},
+        {SCRIPT_HALF, "without the end of a choice"},
+        {SCRIPT_THREE_CHUNKS, "2 tokens with 0 logprobs"},
     };
     struct client_result r;
     struct error e;
@@ -235,7 +235,7 @@ static void choices_that_make_no_sense_are_data_loss(void **state)
     }
 }
 
-static void a_stop_string_that_was_not_given_is_data_loss(void **state)
+static void an_unknown_stop_string_is_data_loss(void **state)
 {
     struct fixture *f = *state;
     struct client_request r = short_request();
@@ -245,7 +245,7 @@ static void a_stop_string_that_was_not_given_is_data_loss(void **state)
     r.n = 2;
     r.max_tokens = SCRIPT_CHOICES;
     assert_int_equal(client_generate(f->client, &r, &result, &e), ST_DATA_LOSS);
-    assert_non_null(strstr(e.text, "stop string 1 ended it, 0 were given"));
+    assert_non_null(strstr(e.text, "ended by stop string 1 of 0"));
 }
 
 static void one_failed_choice_fails_the_call(void **state)
@@ -295,8 +295,8 @@ static void a_callback_cancels(void **state)
     assert_memory_equal(r.receipt.request_id, r.request_id, 16);
 }
 
-/* The rest of it, and its End, come in the same frame. */
-static void a_callback_cancels_what_ends(void **state)
+/* The remaining chunks and the End arrive in the same frame as the first. */
+static void a_callback_cancels_at_the_end(void **state)
 {
     struct seen seen = {.stop_after = 1};
     struct client_result r;
@@ -307,8 +307,8 @@ static void a_callback_cancels_what_ends(void **state)
     assert_true(r.asked && r.has_receipt);
 }
 
-/* Two that come before the first is taken are one: so they go on, at most
- * `times`, until the call has ended. */
+/* Interrupts repeatedly, at most `times`, until the call has ended: two
+ * interrupts count as one if they arrive before the first is noticed. */
 struct interrupt {
     struct client *client;
     int times;
@@ -365,7 +365,7 @@ static void a_second_interrupt_gives_up(void **state)
         strstr(e.text, "cancelled by the caller")); /* no deadline */
 }
 
-static void a_refusal_says_when_to_retry(void **state)
+static void a_refusal_has_a_retry_time(void **state)
 {
     struct seen seen = {0};
     struct client_result r;
@@ -377,7 +377,7 @@ static void a_refusal_says_when_to_retry(void **state)
     assert_int_equal(r.retry_after_ms, 700);
 }
 
-static void a_generation_outlasts_its_session(void **state)
+static void a_request_survives_its_session(void **state)
 {
     struct seen seen = {0};
     struct client_result r;
@@ -392,8 +392,8 @@ static void a_generation_outlasts_its_session(void **state)
     assert_int_equal(r.n_generated, 6);
 }
 
-/* Without a router there is nobody to wait for. */
-static void an_interrupt_ends_what_is_lost(void **state)
+/* Without a router there is no receipt to wait for. */
+static void an_interrupt_ends_a_lost_request(void **state)
 {
     struct client_result r;
     struct error e;
@@ -405,9 +405,9 @@ static void an_interrupt_ends_what_is_lost(void **state)
     assert_int_equal(r.n_generated, 2);
 }
 
-/* Begun when the router has gone: it ends in its own time, an interrupt at
- * once, with nobody to ask for a receipt. */
-static void what_begins_without_a_router_ends(void **state)
+/* A request that begins after the router has gone ends after resume_ms; an
+ * interrupt ends it at once, without a receipt. */
+static void a_request_without_a_router_ends(void **state)
 {
     struct fixture *f = *state;
     struct client_request r = short_request();
@@ -419,15 +419,15 @@ static void what_begins_without_a_router_ends(void **state)
     client_drop(f->client);
     assert_int_equal(client_generate(f->client, &r, &result, &e),
                      ST_UNAVAILABLE);
-    assert_non_null(strstr(e.text, "no router took it up in time"));
+    assert_non_null(strstr(e.text, "no router accepted the request in time"));
     client_interrupt(f->client);
     assert_int_equal(client_generate(f->client, &r, &result, &e), ST_CANCELLED);
-    assert_string_equal(e.text,
-                        "cancelled, without a receipt: no router is connected");
+    assert_string_equal(
+        e.text, "cancelled, without a receipt: not connected to a router");
     f->router = fake_router_start(endpoint, 0);
 }
 
-static void an_ended_session_ends_calls_and_comes_back(void **state)
+static void a_client_reconnects_after_a_goodbye(void **state)
 {
     struct seen seen = {.no_resume = true}, again = {0};
     struct client_result r;
@@ -441,7 +441,7 @@ static void an_ended_session_ends_calls_and_comes_back(void **state)
     assert_int_equal(again.n_tokens, 6);
 }
 
-static void a_dropped_client_comes_back(void **state)
+static void a_client_reconnects_after_a_drop(void **state)
 {
     struct fixture *f = *state;
     struct seen seen = {0};
@@ -467,8 +467,8 @@ static void unary_calls_have_a_deadline(void **state)
                      ST_OK);
 }
 
-/* Nothing answers a Remove here: it ends when its time is over. */
-static void a_receipt_is_waited_for_as_long_as_asked(void **state)
+/* The fake router never answers a Remove, so the call times out. */
+static void a_receipt_has_a_timeout(void **state)
 {
     struct fixture *f = *state;
     const uint8_t id[16] = {1};
@@ -487,7 +487,7 @@ static void a_receipt_is_waited_for_as_long_as_asked(void **state)
     assert_true(fake_router_deadline_ms(f->router) <= CLIENT_RECEIPT_MS);
 }
 
-static void what_cannot_be_sent_says_why(void **state)
+static void rejected_calls_name_the_reason(void **state)
 {
     struct fixture *f = *state;
     struct client_request r = client_request_default();
@@ -500,14 +500,14 @@ static void what_cannot_be_sent_says_why(void **state)
     r.n_text = 2u << 20;
     assert_int_equal(client_generate(f->client, &r, &result, &e),
                      ST_INVALID_ARGUMENT);
-    assert_non_null(strstr(e.text, "longer than 1048576 bytes"));
+    assert_non_null(strstr(e.text, "limit of 1048576 bytes"));
     free(text);
     assert_int_equal(client_call(f->client, METHOD_ADMIN_STATUS, &nothing.base,
                                  100, NULL, NULL, &e),
                      ST_PERMISSION_DENIED);
 }
 
-static void no_router_is_said_in_time(void **state)
+static void a_missing_router_is_reported_in_time(void **state)
 {
     struct client_config config = {.endpoint = "ipc:///tmp/sluice-no-router",
                                    .timeout_ms = 200};
@@ -522,8 +522,9 @@ static void no_router_is_said_in_time(void **state)
     assert_int_equal(client_open(&c, &config, &e), ST_INVALID_ARGUMENT);
 }
 
-/* With its status, not ST_UNAVAILABLE as after the ten minutes. */
-static void a_refused_hello_is_passed_on_at_once(void **state)
+/* client_open() returns the router's status, not ST_UNAVAILABLE after the
+ * timeout of ten minutes. */
+static void a_refused_hello_is_reported_at_once(void **state)
 {
     struct client_config config = {.endpoint = "ipc:///tmp/sluice-refusing",
                                    .timeout_ms = 600000};
@@ -543,29 +544,29 @@ static void a_refused_hello_is_passed_on_at_once(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        WITH_ROUTER(a_generation_comes_in_order),
-        WITH_ROUTER(choices_come_mixed_each_in_order),
+        WITH_ROUTER(chunks_arrive_in_order),
+        WITH_ROUTER(interleaved_choices_stay_in_order),
         WITH_ROUTER(choices_are_summed_up),
-        WITH_ROUTER(choices_that_make_no_sense_are_data_loss),
-        WITH_ROUTER(a_stop_string_that_was_not_given_is_data_loss),
+        WITH_ROUTER(inconsistent_choices_are_data_loss),
+        WITH_ROUTER(an_unknown_stop_string_is_data_loss),
         WITH_ROUTER(one_failed_choice_fails_the_call),
         WITH_ROUTER(a_gap_is_never_passed_on),
         WITH_ROUTER(a_stream_needs_its_finish),
         WITH_ROUTER(a_callback_cancels),
-        WITH_ROUTER(a_callback_cancels_what_ends),
+        WITH_ROUTER(a_callback_cancels_at_the_end),
         WITH_ROUTER(an_interrupt_cancels),
         WITH_ROUTER(a_second_interrupt_gives_up),
-        WITH_ROUTER(a_refusal_says_when_to_retry),
-        WITH_ROUTER(a_generation_outlasts_its_session),
-        WITH_ROUTER(an_interrupt_ends_what_is_lost),
-        WITH_ROUTER(what_begins_without_a_router_ends),
-        WITH_ROUTER(an_ended_session_ends_calls_and_comes_back),
-        WITH_ROUTER(a_dropped_client_comes_back),
+        WITH_ROUTER(a_refusal_has_a_retry_time),
+        WITH_ROUTER(a_request_survives_its_session),
+        WITH_ROUTER(an_interrupt_ends_a_lost_request),
+        WITH_ROUTER(a_request_without_a_router_ends),
+        WITH_ROUTER(a_client_reconnects_after_a_goodbye),
+        WITH_ROUTER(a_client_reconnects_after_a_drop),
         WITH_ROUTER(unary_calls_have_a_deadline),
-        WITH_ROUTER(a_receipt_is_waited_for_as_long_as_asked),
-        WITH_ROUTER(what_cannot_be_sent_says_why),
-        cmocka_unit_test(no_router_is_said_in_time),
-        cmocka_unit_test(a_refused_hello_is_passed_on_at_once),
+        WITH_ROUTER(a_receipt_has_a_timeout),
+        WITH_ROUTER(rejected_calls_name_the_reason),
+        cmocka_unit_test(a_missing_router_is_reported_in_time),
+        cmocka_unit_test(a_refused_hello_is_reported_at_once),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

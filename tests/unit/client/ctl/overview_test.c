@@ -1,4 +1,4 @@
-/* How sluicectl status draws models, replicas and stages. */
+/* The tables and JSON of models, replicas and stages in sluicectl status. */
 #include "client/ctl/overview.h"
 
 #include <stdlib.h>
@@ -7,13 +7,13 @@
 #include "common/wire/wire.h"
 #include "tests/unit/cmocka.h"
 
-/* One row, of a worker with 100 blocks and, in its stages, 10 slots. */
+/* A row of a worker with 100 blocks and 10 slots. */
 struct row {
     const char *name, *model;
     uint32_t begin, end;
     uint64_t assembly;
     uint32_t stage, n_stages, step_us;
-    bool no_replica; /* its router does not say that one's state */
+    bool no_replica; /* the router sends no state of the replica */
 };
 
 static void add(struct overview *o, const struct row *r)
@@ -98,7 +98,7 @@ static struct overview *made(void)
     return o;
 }
 
-static void draws_stages_in_their_order(void **state)
+static void stages_are_printed_in_order(void **state)
 {
     static const char *const words[] = {"\nother\n",
                                         "0 of 1",
@@ -134,7 +134,7 @@ static void draws_stages_in_their_order(void **state)
     (void)state;
     overview_print(o, f);
     fclose(f);
-    at = text; /* in this order, whatever the widths */
+    at = text; /* in this order; column widths are ignored */
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         next = strstr(at, words[i]);
         if (next == NULL) {
@@ -156,7 +156,7 @@ static const char *text_of(json_t *j, const char *name)
     return json_string_value(json_object_get(j, name));
 }
 
-static void says_the_same_to_programs(void **state)
+static void json_has_the_same_rows(void **state)
 {
     struct overview *o = made();
     json_t *j = json_object(), *r, *s;
@@ -193,7 +193,7 @@ static void says_the_same_to_programs(void **state)
     overview_free(&o);
 }
 
-static void a_replica_may_have_no_state_of_its_own(void **state)
+static void a_missing_replica_state_is_the_workers(void **state)
 {
     const struct row row = {.name = "w",
                             .model = "tiny",
@@ -219,7 +219,7 @@ static void a_replica_may_have_no_state_of_its_own(void **state)
     overview_free(&o);
 }
 
-static void nobody_is_there(void **state)
+static void no_workers_print_nothing(void **state)
 {
     struct overview *o = overview_new();
     json_t *j = json_object();
@@ -235,10 +235,10 @@ static void nobody_is_there(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(draws_stages_in_their_order),
-        cmocka_unit_test(says_the_same_to_programs),
-        cmocka_unit_test(a_replica_may_have_no_state_of_its_own),
-        cmocka_unit_test(nobody_is_there),
+        cmocka_unit_test(stages_are_printed_in_order),
+        cmocka_unit_test(json_has_the_same_rows),
+        cmocka_unit_test(a_missing_replica_state_is_the_workers),
+        cmocka_unit_test(no_workers_print_nothing),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* Values of options that are lists or escaped text. */
+/* Parsing of option values that are lists or escaped text. */
 #include "client/ctl/argument.h"
 
 #include <stdio.h>
@@ -25,10 +25,10 @@ static void ids_are_appended(void **state)
     assert_int_equal(ids[2], UINT32_MAX);
     assert_int_equal(argument_ids("1,2", ids, MOST, &n, &e),
                      ST_INVALID_ARGUMENT);
-    assert_string_equal(e.text, "more than 4 are given");
+    assert_string_equal(e.text, "too many values; the limit is 4");
 }
 
-static void what_is_no_id_is_quoted(void **state)
+static void bad_ids_are_quoted_in_the_error(void **state)
 {
     static const char *const wrong[] = {
         "",  ",",  "7,", ",7",         "7,,8", "7 8",
@@ -40,7 +40,7 @@ static void what_is_no_id_is_quoted(void **state)
 
         assert_int_equal(argument_ids(wrong[i], ids, MOST, &n, &e),
                          ST_INVALID_ARGUMENT);
-        assert_non_null(strstr(e.text, "ID or ID,ID,... is wanted"));
+        assert_non_null(strstr(e.text, "ID or ID,ID,... is required"));
         assert_non_null(strstr(e.text, wrong[i]));
     }
 }
@@ -65,7 +65,7 @@ static void biases_are_appended(void **state)
                      ST_INVALID_ARGUMENT);
 }
 
-static void what_is_no_bias_is_quoted(void **state)
+static void bad_biases_are_quoted_in_the_error(void **state)
 {
     static const char *const wrong[] = {
         "",        "7",      "7=",    "=1",      "7=x",  "7=nan",
@@ -83,7 +83,7 @@ static void what_is_no_bias_is_quoted(void **state)
     }
 }
 
-static void escapes_are_read(void **state)
+static void escapes_are_replaced(void **state)
 {
     char out[64];
     size_t n;
@@ -96,7 +96,7 @@ static void escapes_are_read(void **state)
     assert_int_equal(argument_text("", out, &n, &e), ST_OK);
     assert_int_equal(n, 0);
     assert_int_equal(argument_text("\\d", out, &n, &e), ST_INVALID_ARGUMENT);
-    assert_non_null(strstr(e.text, "after a backslash"));
+    assert_non_null(strstr(e.text, "a backslash must be followed"));
     assert_int_equal(argument_text("end\\", out, &n, &e), ST_INVALID_ARGUMENT);
 }
 
@@ -122,19 +122,19 @@ static void workers_are_appended(void **state)
     assert_true(given[2].speed == 1000);
     assert_int_equal(argument_workers("d=1", given, MOST, &n, &e),
                      ST_INVALID_ARGUMENT);
-    assert_string_equal(e.text, "two workers are called \"d\"");
+    assert_string_equal(e.text, "two workers have the name \"d\"");
     snprintf(text, sizeof text, "%0*d=1", PEER_NAME_MAX, 0);
     assert_int_equal(argument_workers(text, given, MOST, &n, &e), ST_OK);
     assert_int_equal(argument_workers("e=1", given, MOST, &n, &e),
                      ST_INVALID_ARGUMENT);
-    assert_string_equal(e.text, "more than 4 are given");
+    assert_string_equal(e.text, "too many values; the limit is 4");
     n = 0;
     snprintf(text, sizeof text, "%0*d=1", PEER_NAME_MAX + 1, 0);
     assert_int_equal(argument_workers(text, given, MOST, &n, &e),
                      ST_INVALID_ARGUMENT);
 }
 
-static void what_is_no_worker_is_quoted(void **state)
+static void bad_workers_are_quoted_in_the_error(void **state)
 {
     static const char *const wrong[] = {
         "",        "a",       "=1",    "a=",       "a=1,",    ",a=1",
@@ -147,7 +147,7 @@ static void what_is_no_worker_is_quoted(void **state)
 
         assert_int_equal(argument_workers(wrong[i], given, MOST, &n, &e),
                          ST_INVALID_ARGUMENT);
-        assert_non_null(strstr(e.text, "NAME=SIZE@SPEED,... is wanted"));
+        assert_non_null(strstr(e.text, "NAME=SIZE@SPEED,... is required"));
         assert_non_null(strstr(e.text, wrong[i]));
     }
 }
@@ -156,12 +156,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ids_are_appended),
-        cmocka_unit_test(what_is_no_id_is_quoted),
+        cmocka_unit_test(bad_ids_are_quoted_in_the_error),
         cmocka_unit_test(biases_are_appended),
-        cmocka_unit_test(what_is_no_bias_is_quoted),
-        cmocka_unit_test(escapes_are_read),
+        cmocka_unit_test(bad_biases_are_quoted_in_the_error),
+        cmocka_unit_test(escapes_are_replaced),
         cmocka_unit_test(workers_are_appended),
-        cmocka_unit_test(what_is_no_worker_is_quoted),
+        cmocka_unit_test(bad_workers_are_quoted_in_the_error),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

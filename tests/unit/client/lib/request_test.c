@@ -1,5 +1,5 @@
-/* A struct client_request as it travels: its lists, and that the router will
- * find them right. */
+/* Conversion of a struct client_request to its message, and of its lists to
+ * the order that the router requires. */
 #include "client/lib/request.h"
 
 #include <string.h>
@@ -33,7 +33,7 @@ static void the_default_is_plain(void **state)
     assert_true(out.m.want_text);
 }
 
-static void all_of_it_travels(void **state)
+static void every_field_is_sent(void **state)
 {
     static const struct client_stop stops[] = {{"a", 1}, {"b\0c", 3}};
     struct client_request r = client_request_default();
@@ -90,10 +90,11 @@ static void lists_are_sorted(void **state)
     assert_true(out.sampling.biases[2] == -100);
     assert_int_equal(out.sampling.stop_tokens[0], 0);
     assert_int_equal(out.sampling.stop_tokens[2], 4095);
-    assert_int_equal(bias_tokens[0], 4000); /* the caller's is as it was */
+    assert_int_equal(bias_tokens[0],
+                     4000); /* the caller's array is unchanged */
 }
 
-static void a_token_given_twice_is_refused(void **state)
+static void a_repeated_token_is_refused(void **state)
 {
     static const uint32_t bias_tokens[] = {7, 300, 7};
     static const float biases[] = {1, 0, 1};
@@ -110,7 +111,7 @@ static void a_token_given_twice_is_refused(void **state)
     r.sampling.stop_tokens = stop_tokens;
     r.sampling.n_stop_tokens = 3;
     assert_int_equal(message(&r), ST_INVALID_ARGUMENT);
-    assert_string_equal(e.text, "stop token 9 is given twice");
+    assert_string_equal(e.text, "stop token 9 occurs twice");
 }
 
 static void lists_are_bounded(void **state)
@@ -139,29 +140,28 @@ static void lists_are_bounded(void **state)
     assert_int_equal(sampling_check(&out.sampling, 4096, &e), ST_OK);
     r.sampling.n_biases++;
     assert_int_equal(message(&r), ST_INVALID_ARGUMENT);
-    assert_string_equal(e.text,
-                        "1025 logit biases are given, at most 1024 may be");
+    assert_string_equal(e.text, "1025 logit biases exceed the limit of 1024");
     r.sampling.n_biases--;
     r.sampling.n_stop_tokens++;
     assert_int_equal(message(&r), ST_INVALID_ARGUMENT);
-    assert_string_equal(e.text, "65 stop tokens are given, at most 64 may be");
+    assert_string_equal(e.text, "65 stop tokens exceed the limit of 64");
     r.sampling.n_stop_tokens--;
     r.n_stops++;
     assert_int_equal(message(&r), ST_INVALID_ARGUMENT);
-    assert_string_equal(e.text, "17 stop strings are given, at most 16 may be");
+    assert_string_equal(e.text, "17 stop strings exceed the limit of 16");
     r.n_stops--;
     r.n = CHOICES_MAX + 1;
     assert_int_equal(message(&r), ST_INVALID_ARGUMENT);
-    assert_string_equal(e.text, "65 choices are asked for, at most 64 may be");
+    assert_string_equal(e.text, "65 choices exceed the limit of 64");
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_default_is_plain),
-        cmocka_unit_test(all_of_it_travels),
+        cmocka_unit_test(every_field_is_sent),
         cmocka_unit_test(lists_are_sorted),
-        cmocka_unit_test(a_token_given_twice_is_refused),
+        cmocka_unit_test(a_repeated_token_is_refused),
         cmocka_unit_test(lists_are_bounded),
     };
 

@@ -1,6 +1,6 @@
-/* A generation that outlasts its connection, over a core made of paper: the
- * test says what becomes of each call, whether there is a session, and what
- * time it is. */
+/* A request that survives its connection, over a stand-in for the client core.
+ * The test decides the end of each call, whether a session is up, and the
+ * time. */
 #include "client/lib/resumable.h"
 
 #include <stdlib.h>
@@ -12,15 +12,15 @@
 
 static struct paper {
     struct node_io io;
-    int64_t now_us, wait_us; /* NODE_IDLE: nobody waits */
+    int64_t now_us, wait_us; /* NODE_IDLE: no wait is set */
     uint64_t random;
     bool up, ending;
     enum status refused, call_status;
     struct client_wait *wait;
-    const struct client_call_ops *ops; /* of the open call, or NULL */
+    const struct client_call_ops *ops; /* ops of the open call, or NULL */
     void *arg;
     uint32_t n_calls, n_cancels, deadline_ms;
-    Sluice__V1__GenerateRequest *request; /* of the last call; owned */
+    Sluice__V1__GenerateRequest *request; /* the last call's; owned */
 
     struct resumable g;
     uint32_t n_chunks, n_lost, n_ends;
@@ -30,7 +30,7 @@ static struct paper {
     uint32_t retry_ms;
 } p;
 
-/* ---- the core ---- */
+/* ---- the stand-in for the core ---- */
 
 static int64_t paper_now(struct node_io *io)
 {
@@ -133,7 +133,7 @@ bool client_core_ending(const struct client_core *c)
     return p.ending;
 }
 
-/* ---- who reads ---- */
+/* ---- the reader of the request ---- */
 
 static void on_chunk(void *arg, const Sluice__V1__GenerateChunk *chunk)
 {
@@ -199,7 +199,7 @@ static void end(void)
     }
 }
 
-/* n tokens from `first` on, named by their index; then finish. */
+/* Sends n tokens, each equal to its index, from index `first`, and finish. */
 static void chunk(uint32_t choice, uint32_t first, uint32_t n, const char *text,
                   Sluice__V1__Finish finish)
 {
@@ -236,9 +236,9 @@ static void wait_fires(void)
 #define RUNNING SLUICE__V1__FINISH__FINISH_RUNNING
 #define LENGTH  SLUICE__V1__FINISH__FINISH_LENGTH
 
-/* ---- what is said again ---- */
+/* ---- contents of the next call ---- */
 
-static void it_says_what_it_has(void **state)
+static void a_resumed_call_has_the_received_parts(void **state)
 {
     (void)state;
     assert_int_equal(begin(3, 0, 30000), ST_OK);
@@ -273,8 +273,8 @@ static void it_says_what_it_has(void **state)
     end();
 }
 
-/* Nothing but the End was lost, which says nothing. */
-static void with_all_there_is_nothing_to_resume(void **state)
+/* Only the End was lost, and it carries no data. */
+static void a_complete_request_is_not_resumed(void **state)
 {
     (void)state;
     assert_int_equal(begin(2, 0, 30000), ST_OK);
@@ -286,7 +286,7 @@ static void with_all_there_is_nothing_to_resume(void **state)
     end();
 }
 
-static void without_leave_it_ends(void **state)
+static void without_resume_ms_it_ends(void **state)
 {
     (void)state;
     assert_int_equal(begin(1, 0, 0), ST_OK);
@@ -298,15 +298,15 @@ static void without_leave_it_ends(void **state)
     end();
 }
 
-/* ---- when ---- */
+/* ---- pauses ---- */
 
-/* The next wait is from the half to the whole of w. */
+/* Checks that the next wait is between w / 2 and w. */
 static void check_wait(int64_t w)
 {
     assert_in_range(p.wait_us - p.now_us, w / 2, w);
 }
 
-static void it_backs_off(void **state)
+static void backoff_doubles(void **state)
 {
     int64_t w = RESUMABLE_BACKOFF_US;
 
@@ -317,20 +317,20 @@ static void it_backs_off(void **state)
         check_wait(w);
         wait_fires();
         p.up = true;
-        p.random += 1234567; /* it is not always the same */
+        p.random += 1234567; /* another draw */
         call_ends(ST_UNAVAILABLE, "no worker is up yet", 0);
         w = w * 2 < RESUMABLE_BACKOFF_MAX_US ? w * 2 : RESUMABLE_BACKOFF_MAX_US;
     }
     wait_fires();
-    chunk(0, 0, 1, "a", RUNNING); /* a router has it: all begins anew */
+    chunk(0, 0, 1, "a", RUNNING); /* resumed: the backoff starts again */
     lose();
     check_wait(RESUMABLE_BACKOFF_US);
     resumable_cancel(&p.g);
     end();
 }
 
-/* Those that wait for one router differ, by chance, in when they do. */
-static void the_waits_are_jittered(void **state)
+/* Requests that lost the same router call again at different times. */
+static void backoff_is_jittered(void **state)
 {
     int64_t waits[2][2];
 
@@ -348,11 +348,11 @@ static void the_waits_are_jittered(void **state)
         end();
     }
     assert_true(waits[0][0] != waits[0][1]);
-    assert_int_equal(waits[1][0], 700 * MS); /* never less than asked for */
+    assert_int_equal(waits[1][0], 700 * MS); /* at least retry_after_ms */
     assert_true(waits[1][0] < waits[1][1]);
 }
 
-static void what_is_asked_for_has_a_limit(void **state)
+static void retry_after_ms_has_a_limit(void **state)
 {
     (void)state;
     assert_int_equal(begin(1, 0, 30000), ST_OK);
@@ -368,7 +368,7 @@ static void what_is_asked_for_has_a_limit(void **state)
     end();
 }
 
-/* ---- what may pass, and what may not ---- */
+/* ---- retryable and final refusals ---- */
 
 struct refusal {
     enum status status;
@@ -382,8 +382,9 @@ static void refusals_while_it_resumes(void **state)
         {ST_UNAVAILABLE, 0, true, true},
         {ST_UNAVAILABLE, 100, true, true},
         {ST_RESOURCE_EXHAUSTED, 1, true, true},
-        {ST_RESOURCE_EXHAUSTED, 0, true, false}, /* it will never fit */
-        {ST_RESOURCE_EXHAUSTED, 0, false, true}, /* a router full of peers */
+        {ST_RESOURCE_EXHAUSTED, 0, true, false}, /* can never fit */
+        {ST_RESOURCE_EXHAUSTED, 0, false,
+         true}, /* Hello refused: too many peers */
         {ST_ALREADY_EXISTS, 1, true, true},
         {ST_ALREADY_EXISTS, 0, true, false},
         {ST_INVALID_ARGUMENT, 100, true, false},
@@ -411,8 +412,8 @@ static void refusals_while_it_resumes(void **state)
     }
 }
 
-/* Of a first call, and of one whose router lives. */
-static void refusals_that_no_loss_came_before(void **state)
+/* Refusals of a first call, and of a call whose session is still up. */
+static void refusals_without_a_loss_are_final(void **state)
 {
     (void)state;
     for (int chunks = 0; chunks < 2; chunks++) {
@@ -426,7 +427,7 @@ static void refusals_that_no_loss_came_before(void **state)
         assert_int_equal(p.n_lost, 0);
         end();
     }
-    /* The Hello was refused: no session was lost. */
+    /* The Hello was refused, so no session was lost. */
     assert_int_equal(begin(1, 0, 30000), ST_OK);
     p.refused = ST_UNAVAILABLE;
     lose();
@@ -434,9 +435,9 @@ static void refusals_that_no_loss_came_before(void **state)
     end();
 }
 
-/* The network crossed two of them, and the router took the older for the
+/* Two calls crossed in the network, and the router took the older one for the
  * newer. */
-static void it_comes_back_when_it_is_superseded(void **state)
+static void a_superseded_call_resumes(void **state)
 {
     (void)state;
     assert_int_equal(begin(1, 0, 30000), ST_OK);
@@ -451,9 +452,9 @@ static void it_comes_back_when_it_is_superseded(void **state)
     end();
 }
 
-/* ---- till when ---- */
+/* ---- time limits ---- */
 
-static void its_patience_ends(void **state)
+static void resume_ms_end(void **state)
 {
     int64_t lost_us;
 
@@ -462,18 +463,19 @@ static void its_patience_ends(void **state)
     lose();
     lost_us = p.now_us;
     wait_fires();
-    assert_int_equal(p.n_calls, 2); /* it waits for a session */
+    assert_int_equal(p.n_calls, 2); /* the second call waits for a session */
     assert_int_equal(p.wait_us, lost_us + 30000 * MS);
     wait_fires();
     assert_int_equal(p.status, ST_UNAVAILABLE);
-    assert_string_equal(p.error.text,
-                        "the cable is cut, and no router took it up in time");
+    assert_string_equal(
+        p.error.text,
+        "the cable is cut; no router accepted the request in time");
     assert_int_equal(p.n_cancels, 1);
     end();
 }
 
-/* It begins while no session is up, and none comes; or one does. */
-static void the_first_session_is_not_waited_for_for_ever(void **state)
+/* A request that begins without a session: none comes, or one does. */
+static void the_wait_for_a_first_session_is_limited(void **state)
 {
     static const uint32_t waits_ms[][2] = {{30000, 30000},
                                            {0, RESUMABLE_FIRST_MS}};
@@ -485,7 +487,7 @@ static void the_first_session_is_not_waited_for_for_ever(void **state)
             assert_int_equal(p.wait_us, p.now_us + waits_ms[i][1] * MS);
             p.up = comes;
             wait_fires();
-            if (comes) { /* and has it in its queue */
+            if (comes) { /* the router has queued the request */
                 assert_int_equal(p.n_ends, 0);
                 chunk(0, 0, 1, "a", LENGTH);
                 call_ends(ST_OK, "", 0);
@@ -494,7 +496,7 @@ static void the_first_session_is_not_waited_for_for_ever(void **state)
                 assert_int_equal(p.status, ST_UNAVAILABLE);
                 assert_string_equal(
                     p.error.text,
-                    "the cable is cut, and no router took it up in time");
+                    "the cable is cut; no router accepted the request in time");
                 assert_int_equal(p.n_cancels, 1);
             }
             assert_int_equal(p.n_calls, 1);
@@ -503,8 +505,9 @@ static void the_first_session_is_not_waited_for_for_ever(void **state)
     }
 }
 
-/* Refused to the end; and a router that has it in its queue is not left. */
-static void patience_is_with_refusals_not_with_queues(void **state)
+/* Refusals end after resume_ms; a router that has queued the request is not
+ * abandoned. */
+static void refusals_end_after_resume_ms_and_queues_do_not(void **state)
 {
     int64_t lost_us;
     uint32_t n = 0;
@@ -522,21 +525,23 @@ static void patience_is_with_refusals_not_with_queues(void **state)
         assert_true(++n < 1000);
     }
     assert_int_equal(p.now_us, lost_us + 30000 * MS);
-    assert_string_equal(p.error.text, "full, and no router took it up in time");
+    assert_string_equal(p.error.text,
+                        "full; no router accepted the request in time");
     end();
     assert_int_equal(begin(1, 0, 30000), ST_OK);
     lose();
     wait_fires();
     p.up = true;
-    wait_fires(); /* the end of its patience */
+    wait_fires(); /* the end of resume_ms */
     assert_int_equal(p.n_ends, 0);
     chunk(0, 0, 1, "a", LENGTH);
     call_ends(ST_OK, "", 0);
     end();
 }
 
-/* A router that had it in its queue is lost: that is a new beginning. */
-static void its_patience_begins_anew(void **state)
+/* After the loss of a router that had queued the request, resume_ms start
+ * again. */
+static void resume_ms_start_again_after_a_loss(void **state)
 {
     int64_t lost_us;
 
@@ -545,7 +550,7 @@ static void its_patience_begins_anew(void **state)
     lose();
     for (int again = 0; again < 2; again++) {
         wait_fires();
-        p.up = true; /* it waits there, and longer than resume_ms */
+        p.up = true; /* queued there for longer than resume_ms */
         wait_fires();
         p.now_us += 5000 * MS;
         lose();
@@ -558,7 +563,8 @@ static void its_patience_begins_anew(void **state)
     assert_int_equal(p.wait_us, lost_us + 30000 * MS);
     p.up = true;
     p.now_us = lost_us + 20000 * MS;
-    call_ends(ST_UNAVAILABLE, "no worker is up", 1000); /* a refusal is not */
+    call_ends(ST_UNAVAILABLE, "no worker is up",
+              1000); /* a refusal does not restart them */
     while (p.n_ends == 0) {
         wait_fires();
         if (p.ops != NULL) {
@@ -569,7 +575,7 @@ static void its_patience_begins_anew(void **state)
     end();
 }
 
-static void its_deadline_goes_on(void **state)
+static void the_deadline_includes_the_losses(void **state)
 {
     (void)state;
     assert_int_equal(begin(1, 1000, 30000), ST_OK);
@@ -587,7 +593,7 @@ static void its_deadline_goes_on(void **state)
     end();
 }
 
-static void the_client_is_done(void **state)
+static void a_freed_client_ends_the_request(void **state)
 {
     (void)state;
     for (int waiting = 0; waiting < 2; waiting++) {
@@ -606,30 +612,30 @@ static void the_client_is_done(void **state)
     }
 }
 
-static void too_long_to_be_resumed(void **state)
+static void a_request_too_long_to_resume_ends(void **state)
 {
     (void)state;
     assert_int_equal(begin(1, 0, 30000), ST_OK);
     lose();
-    p.call_status = ST_RESOURCE_EXHAUSTED; /* no place for a call: later */
+    p.call_status = ST_RESOURCE_EXHAUSTED; /* no free call: try later */
     wait_fires();
     assert_int_equal(p.n_ends, 0);
     p.call_status = ST_INVALID_ARGUMENT;
     wait_fires();
     assert_int_equal(p.status, ST_UNAVAILABLE);
-    assert_non_null(strstr(p.error.text, "too long to be resumed"));
+    assert_non_null(strstr(p.error.text, "cannot be resumed"));
     end();
     assert_int_equal(begin(1, 0, 30000), ST_OK);
     resumable_cancel(&p.g);
     assert_int_equal(p.status, ST_CANCELLED);
     assert_int_equal(p.n_cancels, 1);
-    resumable_cancel(&p.g); /* no second end */
+    resumable_cancel(&p.g); /* on_end does not run again */
     end();
 }
 
-/* ---- what comes must follow ---- */
+/* ---- invalid chunks ---- */
 
-static void check_lie(const char *sentence)
+static void check_data_loss(const char *sentence)
 {
     assert_int_equal(p.status, ST_DATA_LOSS);
     assert_string_equal(p.error.text, sentence);
@@ -637,16 +643,17 @@ static void check_lie(const char *sentence)
     end();
 }
 
-static void what_does_not_follow_is_data_loss(void **state)
+static void invalid_chunks_are_data_loss(void **state)
 {
     (void)state;
     assert_int_equal(begin(2, 0, 30000), ST_OK);
     chunk(2, 0, 1, "a", RUNNING);
-    check_lie("tokens of choice 2 came, 2 were asked for");
+    check_data_loss("bad chunk from the router: choice 2 of 2");
     assert_int_equal(begin(2, 0, 30000), ST_OK);
     chunk(1, 0, 1, "a", LENGTH);
     chunk(1, 1, 1, "a", RUNNING);
-    check_lie("tokens of choice 1 came after its end");
+    check_data_loss(
+        "bad chunk from the router: tokens of choice 1 after its end");
     for (uint32_t first = 0; first < 3; first += 2) {
         assert_int_equal(begin(1, 0, 30000), ST_OK);
         chunk(0, 0, 1, "a", RUNNING);
@@ -654,31 +661,33 @@ static void what_does_not_follow_is_data_loss(void **state)
         wait_fires();
         p.up = true;
         chunk(0, first, 1, "a", RUNNING);
-        check_lie(first == 0 ? "tokens from index 0 came, 1 was next"
-                             : "tokens from index 2 came, 1 was next");
+        check_data_loss(first == 0 ? "bad chunk from the router: tokens from "
+                                     "index 0, expected index 1"
+                                   : "bad chunk from the router: tokens from "
+                                     "index 2, expected index 1");
     }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(it_says_what_it_has),
-        cmocka_unit_test(with_all_there_is_nothing_to_resume),
-        cmocka_unit_test(without_leave_it_ends),
-        cmocka_unit_test(it_backs_off),
-        cmocka_unit_test(the_waits_are_jittered),
-        cmocka_unit_test(what_is_asked_for_has_a_limit),
+        cmocka_unit_test(a_resumed_call_has_the_received_parts),
+        cmocka_unit_test(a_complete_request_is_not_resumed),
+        cmocka_unit_test(without_resume_ms_it_ends),
+        cmocka_unit_test(backoff_doubles),
+        cmocka_unit_test(backoff_is_jittered),
+        cmocka_unit_test(retry_after_ms_has_a_limit),
         cmocka_unit_test(refusals_while_it_resumes),
-        cmocka_unit_test(refusals_that_no_loss_came_before),
-        cmocka_unit_test(it_comes_back_when_it_is_superseded),
-        cmocka_unit_test(its_patience_ends),
-        cmocka_unit_test(the_first_session_is_not_waited_for_for_ever),
-        cmocka_unit_test(patience_is_with_refusals_not_with_queues),
-        cmocka_unit_test(its_patience_begins_anew),
-        cmocka_unit_test(its_deadline_goes_on),
-        cmocka_unit_test(the_client_is_done),
-        cmocka_unit_test(too_long_to_be_resumed),
-        cmocka_unit_test(what_does_not_follow_is_data_loss),
+        cmocka_unit_test(refusals_without_a_loss_are_final),
+        cmocka_unit_test(a_superseded_call_resumes),
+        cmocka_unit_test(resume_ms_end),
+        cmocka_unit_test(the_wait_for_a_first_session_is_limited),
+        cmocka_unit_test(refusals_end_after_resume_ms_and_queues_do_not),
+        cmocka_unit_test(resume_ms_start_again_after_a_loss),
+        cmocka_unit_test(the_deadline_includes_the_losses),
+        cmocka_unit_test(a_freed_client_ends_the_request),
+        cmocka_unit_test(a_request_too_long_to_resume_ends),
+        cmocka_unit_test(invalid_chunks_are_data_loss),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -17,14 +17,14 @@ struct fake_router {
     struct transport *transport;
     struct loop loop;
     struct arena arena;
-    struct peer *peer; /* one client at a time is enough */
+    struct peer *peer; /* one client at a time */
     uint64_t sessions, generate;
     uint32_t script;
-    bool breaks; /* at the next tick */
+    bool breaks; /* end the session at the next tick */
     bool vanished;
-    bool resumed; /* the Generate says that it has the first chunk */
+    bool resumed; /* the Generate has the tokens of the first chunk */
     int refuse_hello;
-    atomic_int deadline_ms; /* of the last call */
+    atomic_int deadline_ms; /* the last call's */
     atomic_bool stop;
     pthread_t thread;
 };
@@ -66,7 +66,7 @@ static void chunk(struct fake_router *r, struct peer *p, uint32_t first,
 static const uint32_t best_tokens[] = {20, 21, 22, 23};
 static const float logprobs[] = {-0.5f, -1, -1.5f, -2};
 
-/* Two tokens of a choice, with their logprobs and the two best of each. */
+/* Sends two tokens of a choice, with logprobs and the two likeliest tokens. */
 static void choice_chunk(struct fake_router *r, struct peer *p, uint32_t choice,
                          uint32_t first, int finish, int stop_string)
 {
@@ -206,7 +206,7 @@ static bool has_one(const Sluice__V1__GenerateRequest *m)
            m->have_text[0] == 4 && m->n_have_ended == 1 && !m->have_ended[0];
 }
 
-/* Upwards. */
+/* Rounded up. */
 static int ms_until(int64_t due_us)
 {
     return (int)((due_us - loop_now_us() + 999) / 1000);
@@ -231,7 +231,7 @@ static void on_call(void *node, struct peer *p, const struct method_row *m,
     } else if (m->number == METHOD_HEALTH_CHECK) {
         health.serving = 1;
         peer_end(p, call, &health.base);
-    } /* all else is never answered */
+    } /* no other call is answered */
 }
 
 static void on_cancel(void *node, struct peer *p, uint64_t call)
@@ -308,7 +308,7 @@ static int64_t node_tick(void *node, int64_t now_us)
     if (r->peer != NULL) {
         peer_flush(r->peer, now_us);
     }
-    if (r->breaks) { /* the chunk went before it */
+    if (r->breaks) { /* after the chunk was sent */
         struct frame *f = goodbye_make(peer_session(r->peer), "the end");
 
         r->breaks = false;
