@@ -1,5 +1,5 @@
 /* sluicectl - Command line client of a router: main(), verbs, help. */
-#include "client/ctl/sluicectl.h"
+#include "client/ctl/ctl.h"
 
 #include <signal.h>
 #include <stdlib.h>

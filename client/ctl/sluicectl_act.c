@@ -5,7 +5,7 @@
 #include "client/ctl/argument.h"
 #include "client/ctl/columns.h"
 #include "client/ctl/escape.h"
-#include "client/ctl/sluicectl.h"
+#include "client/ctl/ctl.h"
 #include "common/wire/request_id.h"
 #include "proto/admin.pb-c.h"
 #include "proto/health.pb-c.h"

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "client/ctl/columns.h"
-#include "client/ctl/sluicectl.h"
+#include "client/ctl/ctl.h"
 #include "common/wire/wire.h"
 #include "proto/admin.pb-c.h"
 

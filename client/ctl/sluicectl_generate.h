@@ -6,7 +6,7 @@
 #ifndef CLIENT_CTL_SLUICECTL_GENERATE_H
 #define CLIENT_CTL_SLUICECTL_GENERATE_H
 
-#include "client/ctl/sluicectl.h"
+#include "client/ctl/ctl.h"
 #include "client/ctl/turns.h"
 
 struct ctl_logprobs;

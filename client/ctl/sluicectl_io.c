@@ -1,6 +1,6 @@
 /* sluicectl_io.c - Functions shared by the verbs: connection, operands, errors,
  * output, signals. */
-#include "client/ctl/sluicectl.h"
+#include "client/ctl/ctl.h"
 
 #include <assert.h>
 #include <ctype.h>

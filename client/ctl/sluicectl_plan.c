@@ -9,7 +9,7 @@
 
 #include "client/ctl/argument.h"
 #include "client/ctl/columns.h"
-#include "client/ctl/sluicectl.h"
+#include "client/ctl/ctl.h"
 #include "common/model/costs.h"
 #include "common/model/sizes.h"
 #include "common/split/layer_split.h"

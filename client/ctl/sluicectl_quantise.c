@@ -1,6 +1,6 @@
 /* sluicectl_quantise.c - The verb quantise: a copy of a model directory with
  * quantised weights. */
-#include "client/ctl/sluicectl.h"
+#include "client/ctl/ctl.h"
 
 #include <inttypes.h>
 #include <unistd.h>

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "client/ctl/escape.h"
-#include "client/ctl/sluicectl.h"
+#include "client/ctl/ctl.h"
 #include "proto/inference.pb-c.h"
 #include "text/detokenizer.h"
 #include "text/tokenizer.h"

@@ -1,7 +1,7 @@
 /* sluicectl_worker.c - Search for one worker in ListWorkers. */
 #include <string.h>
 
-#include "client/ctl/sluicectl.h"
+#include "client/ctl/ctl.h"
 #include "proto/admin.pb-c.h"
 
 struct search {

@@ -1,4 +1,4 @@
-/* sluicectl.h - Options, connection and output shared by the verbs of
+/* ctl.h - Options, connection and output shared by the verbs of
  * sluicectl.
  *
  * Each group of verbs has one file.  A verb is a function that receives the
@@ -6,8 +6,8 @@
  * returns the exit code.
  *
  * Threading: one thread.  Memory: struct ctl lives in main(). */
-#ifndef CLIENT_CTL_SLUICECTL_H
-#define CLIENT_CTL_SLUICECTL_H
+#ifndef CLIENT_CTL_CTL_H
+#define CLIENT_CTL_CTL_H
 
 #include <stdbool.h>
 #include <stdint.h>
