@@ -7,12 +7,12 @@
 
 #define MANY 300
 
-/* How somebody wishes for the end of a request. */
+/* Ways in which a client ends a request. */
 enum wish {
-    WISH_CALL_CANCEL, /* of the Generate call */
+    WISH_CALL_CANCEL, /* Cancel of the Generate call */
     WISH_CANCEL,
     WISH_REMOVE,
-    WISH_OTHER_CANCEL, /* by another client */
+    WISH_OTHER_CANCEL, /* sent by another client */
     WISH_OTHER_REMOVE,
     WISH_ADMIN_CANCEL,
     WISH_ADMIN_REMOVE,
@@ -31,7 +31,7 @@ static bool same_client(const struct sim *s, const struct sim_request *g)
            s->nodes[g->client].life == g->client_life;
 }
 
-/* kind: enum wish, of which choice above it. */
+/* what: kind (enum wish) + WISHES * choice. */
 static void wish(struct sim *s, uint32_t number, uint64_t what)
 {
     static const enum method methods[WISHES] = {
@@ -62,7 +62,7 @@ static void wish(struct sim *s, uint32_t number, uint64_t what)
                 choice < g->n_choices ? choice : CHOICE_ALL);
 }
 
-/* Of one choice as often as of all. */
+/* Draws a single choice as often as all choices. */
 static uint64_t draw_wish(struct sim *s, const struct sim_request *g,
                           uint64_t kind)
 {
@@ -87,7 +87,7 @@ static void wish_later(struct sim *s, const struct sim_request *g,
     int64_t at_us = sim_now(s) + rng_octave(&s->will, 1, hi_us);
 
     wish_at(s, g, kind, at_us);
-    if (rng_below(&s->will, 4) == 0) { /* twice, or each in its own way */
+    if (rng_below(&s->will, 4) == 0) { /* again, of the same or another kind */
         kind = rng_below(&s->will, 2) ? kind : rng_below(&s->will, WISHES);
         at_us += rng_octave(&s->will, 1, 20000);
         wish_at(s, g, kind, at_us);
@@ -127,7 +127,7 @@ static void draw_penalties(struct sim *s, struct sampling *p)
     p->frequency_penalty = pick(s, others, 3);
 }
 
-/* n ids, ascending, none twice. */
+/* Draws n ids, ascending and distinct. */
 static void draw_ids(struct sim *s, uint32_t *ids, uint32_t n, uint32_t vocab)
 {
     uint32_t step = vocab / n;
@@ -137,7 +137,7 @@ static void draw_ids(struct sim *s, uint32_t *ids, uint32_t n, uint32_t vocab)
     }
 }
 
-/* A few, or as many as there may be. */
+/* Draws a few biases, or the largest possible number. */
 static void draw_biases(struct sim *s, struct sim_request *g, uint32_t vocab)
 {
     uint32_t n = (uint32_t)rng_range(&s->will, 1, 8);
@@ -154,7 +154,7 @@ static void draw_biases(struct sim *s, struct sim_request *g, uint32_t vocab)
     }
 }
 
-/* The lists are the request's own. */
+/* Points the sampling at the request's own lists. */
 static void own_lists(struct sim_request *g)
 {
     g->sampling.bias_tokens = g->bias_tokens;
@@ -199,7 +199,8 @@ static void draw_sampling(struct sim *s, struct sim_request *g)
     own_lists(g);
 }
 
-/* Such as tokens make, so that it comes soon, or later, or never. */
+/* Draws from the characters of the vocabulary, so that the string occurs soon,
+ * later, or never. */
 static void draw_stop(struct sim *s, char out[GENERATION_STOP_BYTES])
 {
     static const char letters[] = "abc";
@@ -226,7 +227,7 @@ static void draw_text(struct sim *s, struct sim_request *g)
             g->n_stops = (uint32_t)rng_range(&s->will, 1, GENERATION_STOPS);
         }
     }
-    if (g->defect == DEFECT_STOP) { /* where there is no tokenizer, none */
+    if (g->defect == DEFECT_STOP) { /* any is one, without a tokenizer */
         g->n_stops = 1;
     }
     for (uint32_t i = 0; i < g->n_stops; i++) {
@@ -260,8 +261,8 @@ static void draw_prompt(struct sim *s, struct sim_request *g)
     }
 }
 
-/* How long prompt and answer are; together within the context, unless the
- * defect is that they are not. */
+/* Draws the lengths of prompt and answer.  Together they fit the context,
+ * except for DEFECT_CONTEXT. */
 static void draw_lengths(struct sim *s, struct sim_request *g)
 {
     const struct sim_options *o = &s->options;
@@ -284,7 +285,7 @@ static void draw(struct sim *s, struct sim_request *g)
 {
     const struct sim_options *o = &s->options;
 
-    /* As the workers are spread. */
+    /* Same distribution as the models of the workers. */
     g->model =
         rng_below(&s->will, 4) ? 0 : (uint32_t)rng_below(&s->will, o->n_models);
     if (rng_chance(&s->will, o->wrong_of)) {
@@ -326,7 +327,7 @@ static struct sim_request *new_request(struct sim *s, uint32_t client)
 static void ask(struct sim *s, struct sim_request *g)
 {
     if (!sim_request_ask(s, g)) {
-        g->n_ends = 1; /* never went out */
+        g->n_ends = 1; /* the call was not sent */
         return;
     }
     s->n_open++;
@@ -362,8 +363,8 @@ static void again_the_same(struct sim_request *g, const struct sim_request *old)
     memcpy(g->stops, old->stops, sizeof(g->stops));
 }
 
-/* The same request once more, as a client does whose session broke, or one
- * that has lost count. */
+/* Sends the same request again, as a client does after its session broke, or by
+ * mistake. */
 static void again(struct sim *s, uint32_t number, uint64_t unused)
 {
     struct sim_request *old = &s->requests[number];
@@ -387,14 +388,15 @@ static void again(struct sim *s, uint32_t number, uint64_t unused)
     g->prompt = allocate(g->n_prompt * sizeof(*g->prompt));
     memcpy(g->prompt, old->prompt, g->n_prompt * sizeof(*g->prompt));
     sim_request_open(g, old->n_choices);
-    g->end_asked = old->end_asked; /* that may still arrive */
+    g->end_asked = old->end_asked; /* the Cancel may arrive later */
     for (uint32_t i = 0; i < g->n_choices; i++) {
         g->choices[i].end_asked = old->choices[i].end_asked;
     }
     ask(s, g);
 }
 
-/* At once, while its worker still holds what is left of it, or later. */
+/* Schedules a repetition: at once, while the worker still holds the remains of
+ * the first, or later. */
 static void again_later(struct sim *s, const struct sim_request *g, uint32_t of)
 {
     if (g->defect == DEFECT_NONE && !s->closing &&
@@ -418,7 +420,7 @@ static void one_more(struct sim *s)
     g = new_request(s, client);
     draw(s, g);
     if (rng_chance(&s->will, s->options.end_of)) {
-        if (rng_below(&s->will, 10) == 0) { /* before it exists */
+        if (rng_below(&s->will, 10) == 0) { /* before the request exists */
             wish(s, g->number,
                  draw_wish(s, g, WISH_CANCEL + rng_below(&s->will, 2)));
         }
@@ -461,7 +463,7 @@ static void come_back(struct sim *s, uint32_t client, uint64_t unused)
     }
 }
 
-/* Politely, by a broken connection, or without a word. */
+/* Makes a client leave: with a Goodbye, by a broken connection, or killed. */
 static void leave(struct sim *s)
 {
     uint32_t client = any_client(s);
@@ -489,7 +491,7 @@ static void leave(struct sim *s)
               come_back, client, 0);
 }
 
-/* Long enough to count as a reader who has gone, or not. */
+/* Pauses a client, for long enough or not to count as a dead reader. */
 static void fall_asleep(struct sim *s)
 {
     uint32_t client = any_client(s);
@@ -529,7 +531,7 @@ static void arrive(struct sim *s, uint32_t a, uint64_t b)
         one_more(s);
     }
     if (s->n_requests > MANY) {
-        gap_us *= 10; /* all are refused at once: one a frame, then */
+        gap_us *= 10; /* all are refused at once, one per frame */
     }
     clock_add(&s->clock, sim_now(s) + rng_range(&s->will, 0, gap_us * 2),
               arrive, 0, 0);

@@ -1,10 +1,10 @@
-/* auditor.c - what must hold at every moment, and when all is quiet. */
+/* auditor.c - Rules that hold at every moment, and when the cluster is idle. */
 #include <stdio.h>
 #include <string.h>
 
 #include "tests/sim/sim.h"
 
-#define WALK_EVERY 16 /* ticks of a worker; a walk costs its whole pool */
+#define WALK_EVERY 16 /* ticks of a worker; a walk visits its whole pool */
 
 static bool whole(const struct class_account *a)
 {
@@ -46,8 +46,8 @@ static bool view_of(const struct sim *s, uint32_t node,
     return false;
 }
 
-/* One suspect at a time; on probation nothing before its time, and one
- * sequence at a time. */
+/* Checks that a worker tries at most one suspect.  On probation, it receives
+ * nothing before its time, and then one sequence at a time. */
 static void check_deaths(struct sim *s, const struct router_worker_view *v)
 {
     uint64_t *deeds = s->counts.cells.deeds;
@@ -58,7 +58,7 @@ static void check_deaths(struct sim *s, const struct router_worker_view *v)
     if (v->n_suspects > 1) {
         sim_fail(s, -1, "%u suspects are tried at one worker", v->n_suspects);
     } else if (s->n_sessions[w] > 1) {
-        return; /* it may have what it had: that is adopted at once */
+        return; /* it may have sequences, which are adopted at once */
     } else if (v->readmit_ms && v->last_grant) {
         sim_fail(s, -1, "a grant to a worker that is kept waiting");
     } else if (v->probation && v->n_sequences > 1) {
@@ -67,7 +67,8 @@ static void check_deaths(struct sim *s, const struct router_worker_view *v)
     }
 }
 
-/* How many more workers may die of c, as others die of something else. */
+/* Returns how many more workers may die of c because others died of other
+ * causes. */
 static uint32_t mercy(const struct sim *s, const struct sim_choice *c)
 {
     uint32_t n = s->n_ended[c->g->model];
@@ -87,14 +88,14 @@ void auditor_poisoned(struct sim *s, uint32_t number, struct sim_choice *c)
     if (!s->nodes[SIM_ROUTER].core || g->again || g->shared || g->router_lost ||
         !replicas_place(s, number, &v) || v.id.v != c->submitted_conn ||
         !view_of(s, number, &own)) {
-        return; /* nobody tells the router of what */
+        return; /* the router cannot attribute this death */
     }
     if (c->adopting && v.n_suspects > 0 && v.n_sequences > 1) {
-        return; /* found alive beside one on trial: that one is charged */
+        return; /* adopted beside a suspect, which is charged instead */
     }
     if (c->n_killed == 0 ||
         c->n_given - c->n_given_killed >= SIM_TRIAL_TOKENS) {
-        c->n_killed = 0; /* what the last one died of looked like chance */
+        c->n_killed = 0; /* the previous death looked like chance */
     }
     c->n_given_killed = c->n_given;
     c->killed_conn = own.id.v;
@@ -113,7 +114,8 @@ void auditor_forgiven(struct sim_choice *c)
     c->killed_conn = 0;
 }
 
-/* The router cannot know of what the worker died that had this connection. */
+/* Removes the death of the worker with this connection, because the router
+ * cannot find its cause. */
 static void forgive(struct sim *s, uint32_t conn)
 {
     for (uint32_t i = 0; i < s->n_requests; i++) {
@@ -133,7 +135,7 @@ void auditor_goodbye(struct sim *s, uint32_t conn)
 
     if (s->nodes[SIM_ROUTER].core &&
         view_of(s, network_conn(&s->network, conn)->node, &v) &&
-        v.id.v == conn) { /* else it is too late, the session is over */
+        v.id.v == conn) { /* otherwise the session has ended already */
         forgive(s, conn);
     }
 }
@@ -169,7 +171,8 @@ static uint32_t less(uint32_t n, uint64_t taken)
     return taken < n ? n - (uint32_t)taken : 0;
 }
 
-/* How many choices could the router take?  Then a refusal of more is right. */
+/* Computes how many choices the router can accept; it may refuse any larger
+ * number. */
 static void look_full(struct sim *s)
 {
     const void *router = s->nodes[SIM_ROUTER].core;
@@ -177,12 +180,13 @@ static void look_full(struct sim *s)
     uint32_t queue, places, room;
 
     router_counts(router, &c);
-    /* Those that a frame brought may be cancelled by the same frame. */
+    /* The frame that brought these may also cancel them. */
     queue = less(s->options.max_waiting, (uint64_t)c.n_waiting + s->n_brought);
     places =
         less(s->options.max_requests, (uint64_t)c.n_choices + s->n_brought);
     room = queue < places ? queue : places;
-    /* What is after a frame was not while it was read. */
+    /* Room that exists after a frame may not have existed while the router read
+     * it. */
     auditor_full(s, room < s->room_before ? room : s->room_before);
     s->room_before = room;
     s->n_brought = 0;
@@ -195,8 +199,8 @@ void auditor_full(struct sim *s, uint32_t room)
     }
 }
 
-/* The session of a stage may be ended with its replica, before the router has
- * heard that the stage is dead. */
+/* Handles the end of a stage's session together with its replica, before the
+ * router detects that the stage is dead. */
 static void let_go(struct sim *s, uint32_t w)
 {
     const struct conn *c = network_conn(&s->network, s->session_conns[w]);
@@ -206,7 +210,7 @@ static void let_go(struct sim *s, uint32_t w)
     }
 }
 
-/* Has the router let a worker go? */
+/* Detects workers whose session the router has ended or replaced. */
 static void look_sessions(struct sim *s)
 {
     const void *router = s->nodes[SIM_ROUTER].core;
@@ -263,7 +267,7 @@ void auditor_tick(struct sim *s, uint32_t number)
     }
 }
 
-/* What a client asked for by a session that is over is on its way out. */
+/* Checks that all requests of a lost session are ending. */
 void auditor_lost(struct sim *s, uint32_t conn)
 {
     spare_lost(s, conn);
@@ -358,7 +362,8 @@ bool auditor_quiet(struct sim *s, char *why, size_t cap)
     return replicas_quiet(s, why, cap) && offers_quiet(s, why, cap);
 }
 
-/* A call is refused, or each of its choices ends in one way. */
+/* Checks the router's counters: each call is refused, or each of its choices
+ * ends in one way. */
 static void check_counts(struct sim *s)
 {
     struct router_counts c;
@@ -378,9 +383,10 @@ static void check_counts(struct sim *s)
     s->counts.refused += c.refused;
 }
 
-/* What the network lost was said all the same.  Where a worker is on probation
- * its clients may wait till the faults stop: one that leaves each second never
- * comes to the end of it, so few may have asked. */
+/* Checks that enough happened.  Frames that the network lost count too.
+ * Clients of a worker on probation may wait until the faults stop: a worker
+ * that leaves each second never completes its probation.  Few requests are then
+ * allowed. */
 static void check_enough(struct sim *s)
 {
     const struct sim_counts *c = &s->counts;

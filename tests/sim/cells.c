@@ -98,7 +98,8 @@ enum cell_state cells_at_worker(const struct sim *s, uint32_t node,
                          : CELL_NONE;
 }
 
-/* The liveliest word of any worker. */
+/* Returns the earliest state of a choice on any worker, CELL_NONE if on none.
+ */
 static enum cell_state at_workers(const struct sim *s,
                                   const struct sim_choice *c)
 {
@@ -148,7 +149,7 @@ static bool runs(enum cell_state state)
     return state == CELL_PREFILL || state == CELL_DECODE;
 }
 
-/* One choice ends while another goes on. */
+/* Counts a choice that ends while another one of its request runs. */
 static void one_of_many(struct sim *s, uint32_t request, uint32_t choice)
 {
     const struct sim_request *g = &s->requests[request];
@@ -193,7 +194,7 @@ void cells_disconnect(struct sim *s, uint32_t node)
     }
 }
 
-/* What a dying worker has of a request, or of its model's queue. */
+/* Counts a choice on a dying worker, or in the queue of its model. */
 static void worker_killed(struct sim *s, uint32_t node, uint32_t i,
                           uint32_t choice)
 {

@@ -89,7 +89,7 @@ enum deed {
     DEED_ENGINE_DEAD, /* ... so long that its worker ends */
     DEED_HALF_OPEN,   /* silent connection closed by its peer */
     DEED_POISONED,    /* worker killed by a sequence that it ran */
-    DEED_CRASHED,     /* ... crashed by itself, as in its previous life */
+    DEED_CRASHED,     /* ... crashed by itself, as its options define */
     DEED_ON_TRIAL,
     DEED_INDICTED,      /* poison that is not tried again */
     DEED_UNLUCKY,       /* same for a request that is not poison */

@@ -108,7 +108,7 @@ void sim_choice_check(struct sim_choice *c)
 
 /* ---- text ---- */
 
-/* The token that ends it is no text. */
+/* The token that ends the sequence has no text. */
 static void add_text(struct sim_choice *c, uint32_t from)
 {
     const struct sim_request *g = c->g;
@@ -146,8 +146,8 @@ struct match {
     bool found;
 };
 
-/* The first to end; of those the one that begins first; of equal ones the
- * first given. */
+/* Returns the match that ends first; of these, the one that begins first; of
+ * equal ones, the first in the request. */
 static struct match first_stop(const struct sim_choice *c)
 {
     const struct sim_request *g = c->g;
@@ -186,8 +186,9 @@ static void count_stop(struct sim_choice *c, const struct match *m)
     }
 }
 
-/* What a stop string ended holds nothing at a worker soon after its client
- * heard so: a way to the worker, and the plans that named it. */
+/* Returns the time after which a stopped choice must hold no memory on a
+ * worker, from the moment its client received the end: a message to the worker,
+ * and the plans that name the sequence. */
 static int64_t gone_us(const struct sim *s)
 {
     bool staged = options_has_stages(&s->options);
@@ -199,7 +200,7 @@ static int64_t gone_us(const struct sim *s)
             (d->step_us * 2 + (int64_t)d->token_us * d->step_tokens) *
             (d->slow_of ? 30 : 1) * d->depth;
 
-        if (staged) { /* as many may be before it at every stage */
+        if (staged) { /* this many plans may be ahead at every stage */
             us += step_us * SIM_WORKERS;
         } else {
             us = us > step_us ? us : step_us;
@@ -235,8 +236,8 @@ static void stopped(struct sim_choice *c, const struct match *stop)
     }
 }
 
-/* The end: a character that never was completed is text too, and may be the
- * end of a stop string. */
+/* Completes the text: an incomplete character at the end is text too, and may
+ * be the end of a stop string. */
 static struct match end_text(struct sim_choice *c)
 {
     struct match stop = first_stop(c);
@@ -248,9 +249,9 @@ static struct match end_text(struct sim_choice *c)
     return stop;
 }
 
-/* Cancelled before a worker of the model was up: then the router has nothing to
- * make text with, and what was held back is not told (router/requests/early.h).
- */
+/* Returns whether a choice was cancelled before a worker of the model was up.
+ * The router then cannot make text, and does not send the held-back text
+ * (router/requests/early.h). */
 static bool cancelled_early(const struct sim_choice *c,
                             const Sluice__V1__GenerateChunk *m)
 {
@@ -258,8 +259,8 @@ static bool cancelled_early(const struct sim_choice *c,
            c->n_had == c->n_got && m->text.len == 0;
 }
 
-/* All that was to be told was, up to the first stop string, and there is no
- * token past the one that completed it. */
+/* Checks that all text up to the first stop string was sent, and that no token
+ * follows the one that completed it. */
 static void last_text(struct sim_choice *c, const Sluice__V1__GenerateChunk *m)
 {
     struct match stop = end_text(c);

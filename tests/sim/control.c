@@ -6,8 +6,8 @@
 #include "proto/inference.pb-c.h"
 #include "tests/sim/sim.h"
 
-/* Whoever got a receipt may count on it: what it names has ended.  But its
- * client may have been away, hear nothing of it, and come back. */
+/* Checks that the target has ended, as a receipt guarantees.  Skipped if the
+ * target's client was away and resumed: it may not have received the end. */
 static void check_over(struct control *c)
 {
     const struct sim_request *g = &c->sim->requests[c->target];
@@ -24,8 +24,8 @@ static void check_over(struct control *c)
     }
 }
 
-/* What its workers said of it, summed: all of that if nobody else asked, some
- * of it otherwise. */
+/* Checks the receipt against the sum of the workers' receipts: equal if no
+ * other call ended the target, at most equal otherwise. */
 static void check_sum(struct control *c, const Sluice__V1__Receipt *r)
 {
     const struct sim *s = c->sim;
@@ -97,7 +97,7 @@ static bool same_sequence(const Sluice__V1__SequenceRef *a,
            memcmp(a->request_id.data, b->request_id.data, 16) == 0;
 }
 
-/* Some client asked for it, and for as much. */
+/* Checks that a client requested this sequence, with the same limits. */
 static void check_listed(struct sim *s, const Sluice__V1__SequenceRow *row)
 {
     bool asked = false;
@@ -147,8 +147,8 @@ static void check_drained(struct control *c, const Sluice__V1__DrainReply *r)
     deeds[DEED_DRAIN_MOVED] += r->n_moved != 0;
 }
 
-/* There may be no such worker now, it may leave by itself, or be undrained
- * while it drains. */
+/* Returns whether the status is legitimate: the worker may be absent, may leave
+ * by itself, or may be undrained while it drains. */
 static bool drain_explained(const struct control *c, enum status status)
 {
     c->sim->counts.cells.deeds[DEED_UNDRAINED] +=

@@ -8,7 +8,7 @@
 #define UNDRAIN_MAX_US 2000000
 #define GRACE_MAX_MS   3000
 #define AWAY_MAX_US    3000000
-#define SECOND_OF      8 /* leaves: somebody loses patience */
+#define SECOND_OF      8 /* one leave in this many is cut short */
 
 static uint32_t any_worker(struct sim *s)
 {
@@ -47,7 +47,7 @@ static void drain(struct sim *s, uint32_t unused, uint64_t unused_too)
     }
     control_ask_worker(s, SIM_FIRST_CLIENT, METHOD_ADMIN_DRAIN, w,
                        draw_grace(s));
-    if (rng_below(&s->chance, 8)) { /* else until it is gone */
+    if (rng_below(&s->chance, 8)) { /* otherwise until it is gone */
         clock_add(&s->clock,
                   sim_now(s) + rng_octave(&s->chance, 1000, UNDRAIN_MAX_US),
                   undrain, w, 0);
@@ -55,7 +55,7 @@ static void drain(struct sim *s, uint32_t unused, uint64_t unused_too)
     again(s, s->options.drain_every_us, drain);
 }
 
-/* ---- a worker that leaves, and comes back ---- */
+/* ---- leaving and returning ---- */
 
 static void at_once(struct sim *s, uint32_t number, uint64_t life)
 {
@@ -108,7 +108,7 @@ void drains_start(struct sim *s)
     }
 }
 
-/* ---- what must hold ---- */
+/* ---- rules ---- */
 
 static void look_at(struct sim *s, const struct router_worker_view *v)
 {
@@ -123,7 +123,7 @@ static void look_at(struct sim *s, const struct router_worker_view *v)
                                 v->serves && !v->draining, v->draining};
 }
 
-/* Some worker that is open could hold it. */
+/* Returns whether an open worker could hold it. */
 static bool has_worker(const struct sim *s, const struct sim_request *g)
 {
     for (uint32_t w = 0; w < s->options.n_workers; w++) {
@@ -165,7 +165,8 @@ void drains_watch(struct sim *s)
     set_open(s, open);
 }
 
-/* Who is open no more when this one drains: a stage, of whatever replica. */
+/* Returns the workers that may close when this one drains: for a stage, all
+ * stages, whatever their replica. */
 static uint32_t closes(const struct sim *s, uint32_t w)
 {
     const struct sim_options *o = &s->options;

@@ -18,7 +18,7 @@ static void *zeroed(size_t n, size_t size)
     return p;
 }
 
-/* Of all that the engine may read. */
+/* Hashes everything that the engine may read. */
 static uint64_t plan_hash(const struct fake_engine *e, const struct plan *p)
 {
     uint64_t h = p->step;
@@ -53,7 +53,7 @@ static int64_t duration(struct fake_engine *e, const struct plan *p)
                : us;
 }
 
-/* The plan may stand still for a while in its middle, mostly for too long. */
+/* Draws whether the plan stalls in its middle, usually for too long. */
 static void draw_stand(struct fake_engine *e, struct flown *f)
 {
     uint32_t of = e->draw->stand_of;
@@ -90,8 +90,8 @@ bool fake_engine_stood_lately(const struct fake_engine *e, int64_t least_us,
             sim_now(e->sim) - before_us < ago_us);
 }
 
-/* Of several stages each poison kills one and the same: the first, or the
- * last. */
+/* Returns whether this stage dies of the poison.  With several stages, each
+ * poison always kills the same one: the first or the last. */
 static bool strikes_here(const struct fake_engine *e,
                          const struct sim_request *g)
 {
@@ -99,7 +99,7 @@ static bool strikes_here(const struct fake_engine *e,
                          : !fake_engine_gives_hidden(e);
 }
 
-/* What it runs kills its worker, or it dies by itself. */
+/* Returns whether the worker dies: of a sequence that it runs, or by itself. */
 static bool dies(struct fake_engine *e, const struct plan *p)
 {
     uint32_t node = SIM_FIRST_WORKER + e->w;
@@ -131,7 +131,7 @@ static void note_pace(struct sim *s, const struct flown *f)
         f->stood_us > 500000 && f->stood_us < 1000000;
 }
 
-/* The oldest plan that is not done is. */
+/* Completes the oldest plan that is not done. */
 static void finish(struct sim *s, uint32_t w, uint64_t life)
 {
     struct fake_engine *e = s->engines[w];
@@ -205,7 +205,7 @@ static void let_go(struct fake_engine *e, const struct plan *p)
     }
 }
 
-/* A result is 100 KB, most of it of rows that are not there. */
+/* Copies the used rows only: a result is 100 KB, mostly unused rows. */
 static void take_result(struct plan_result *to, const struct plan_result *from)
 {
     size_t n = from->n_rows;
@@ -217,7 +217,7 @@ static void take_result(struct plan_result *to, const struct plan_result *from)
     memcpy(to->top, from->top, n * sizeof(*to->top));
 }
 
-/* What the result before this one had is not there any more. */
+/* Clears the hidden states of the previous result. */
 static void forget_hidden(struct fake_engine *e)
 {
     size_t floats = (size_t)e->draw->step_tokens * FAKE_HIDDEN;

@@ -29,7 +29,7 @@ void fake_engine_scribble(struct fake_engine *e, uint32_t block)
     }
 }
 
-/* The row takes hold of table entry k. */
+/* Makes the row hold table entry k. */
 static void name_block(struct fake_engine *e, const struct plan_row *r,
                        uint32_t k, uint32_t block)
 {
@@ -143,8 +143,8 @@ static void check_shape(struct fake_engine *e, const struct plan *p,
     }
 }
 
-/* A stage before this one has failed with some of this sequence, which has
- * not come here. */
+/* Takes over the taint of a sequence that failed partly at a previous stage,
+ * where this stage has not run the failed part. */
 static void hear_taint(struct fake_engine *e, const struct plan *p,
                        const struct plan_row *r, struct tracked *t)
 {
@@ -183,7 +183,8 @@ static void check_row(struct fake_engine *e, const struct plan *p, uint32_t i)
     }
 }
 
-/* What comes from the stage before, and is read by the one after. */
+/* Checks hidden states from the previous stage, and the rows that the next
+ * stage reads. */
 static void check_hidden(struct fake_engine *e, const struct plan *p)
 {
     uint32_t at = 0;

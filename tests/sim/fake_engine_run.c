@@ -1,4 +1,4 @@
-/* fake_engine_run.c - what a plan computes, from memory as it really is. */
+/* fake_engine_run.c - Computation of a plan, from the contents of memory. */
 #include "tests/sim/fake_engine_internal.h"
 
 static void write_cells(struct fake_engine *e, const struct plan *p,
@@ -15,7 +15,7 @@ static void write_cells(struct fake_engine *e, const struct plan *p,
     }
 }
 
-/* The whole history, as the table reaches it. */
+/* Digests the whole history, as the table reaches it. */
 static uint64_t attend(struct fake_engine *e, const struct plan *p,
                        const struct plan_row *r)
 {
@@ -55,7 +55,7 @@ static uint64_t place(uint32_t token, uint32_t position)
     return mix64((uint64_t)position << 32 | token);
 }
 
-/* These ids have been run: what its history must be from now on. */
+/* Records executed ids; the history must equal them from now on. */
 static void note_ids(struct tracked *t, const struct plan_row *r,
                      const uint32_t *tokens)
 {
@@ -73,8 +73,8 @@ static uint32_t history_id(const struct id_pages *p, uint32_t i)
     return p->memory[(page << p->shift) + (i & ((1u << p->shift) - 1))];
 }
 
-/* What the penalties of a row look at, read as the plan has it; and is it the
- * ids that were run? */
+/* Digests the history for the penalties of a row as the plan provides it, and
+ * checks it against the executed ids. */
 static uint64_t remember(struct fake_engine *e, const struct plan_row *r,
                          uint32_t chained)
 {
@@ -123,10 +123,10 @@ static void choose(struct fake_engine *e, const struct plan_row *r,
     }
 }
 
-/* ---- what comes in, what goes out ---- */
+/* ---- input and output ---- */
 
-/* Its ids, embedded before or here: [r->n_tokens]; *last: what the stages
- * before this one said of its last token. */
+/* Returns the row's ids [r->n_tokens], from the plan or from the hidden states.
+ * *last: hidden state of the last token from the previous stages. */
 static const uint32_t *take_ids(struct fake_engine *e, const struct plan *p,
                                 const struct plan_row *r,
                                 struct fake_hidden *last)
@@ -157,7 +157,8 @@ static float *hidden_of(struct fake_engine *e)
            e->finished % HIDDEN_RING * e->draw->step_tokens * FAKE_HIDDEN;
 }
 
-/* Only its last token has the digests, for only after it one is chosen. */
+/* Writes hidden states.  Only the last token has the digests, because a token
+ * is chosen only after it. */
 static void give_ids(struct fake_engine *e, const struct plan_row *r,
                      const uint32_t *ids, const struct fake_hidden *last)
 {
@@ -176,8 +177,8 @@ static void give_ids(struct fake_engine *e, const struct plan_row *r,
 
 /* ---- rows ---- */
 
-/* The layers of this shard: memory takes the ids, the digests of the last one
- * what memory says. */
+/* Runs the layers of this shard: writes the ids to memory, and adds the
+ * contents of memory to the digests of the last token. */
 static void run_layers(struct fake_engine *e, const struct plan *p,
                        const struct plan_row *r, const uint32_t *ids,
                        struct fake_hidden *last)

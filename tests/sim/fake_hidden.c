@@ -42,7 +42,7 @@ static uint64_t digest(const float x[3])
            (uint64_t)lane(&x[2]) << 2 * LANE_BITS;
 }
 
-/* Every bit of the lanes before it is in it. */
+/* Checksum over every bit of the preceding lanes. */
 static uint64_t check(const float *x, uint64_t salt, uint32_t layer)
 {
     uint64_t sum = salt + layer;

@@ -2,13 +2,13 @@
 
 #include "tests/sim/sim.h"
 
-#define HUNG_US   1500000 /* as the router's and the workers' limits */
-#define GAP_US    250000  /* between two looks, at most so much counts */
+#define HUNG_US   1500000 /* same as the router's and the workers' limits */
+#define GAP_US    250000  /* at most this much counts between two looks */
 #define SILENT_US 2500000
 #define DEAD_US   10000000
-#define TICK_US   200 /* of the fake engine: what it did since the last */
-/* The least that an engine has stood of which reports, late and early, said
- * that it did for HUNG_US; and how old the news may be. */
+#define TICK_US   200 /* tick of the fake engine: error of a stall's length */
+/* Shortest actual stall for which reports, late and early, can show a stall of
+ * HUNG_US; and the maximum age of such reports. */
 #define STOOD_US 500000
 #define NEWS_US  10000000
 
@@ -43,15 +43,16 @@ void liveness_report(struct sim *s, uint32_t conn, const Sluice__V1__Ledger *l,
     r->heard_us = sim_now(s);
 }
 
-/* Did it stand still, and not too long ago?  Of one that has ended since, and
- * of the life before one that has no session yet, nothing is known. */
+/* Returns whether the engine stalled recently.  Also true if this cannot be
+ * determined: the engine is gone, or the worker has no session in its current
+ * life. */
 static bool stood(const struct sim *s, uint32_t w)
 {
     return !s->engines[w] || s->n_sessions[w] == 0 ||
            fake_engine_stood_lately(s->engines[w], STOOD_US, NEWS_US);
 }
 
-/* Those whose session has just ended, and who stood still. */
+/* Counts workers that stalled and whose session has just ended. */
 static uint32_t fenced(const struct sim *s)
 {
     const void *router = s->nodes[SIM_ROUTER].core;
@@ -105,7 +106,7 @@ static void look_engine(struct sim *s, uint32_t w, struct ear *e)
         e->stood_us = 0;
     } else {
         e->stood_us += gap(e->looked_us, sim_now(s));
-        e->stood_us = e->stood_us < us ? e->stood_us : us; /* not two at once */
+        e->stood_us = e->stood_us < us ? e->stood_us : us; /* one stall only */
     }
     if (e->stood_us > DEAD_US + 2 * GAP_US) {
         sim_fail(s, -1, "worker %u goes on, and its engine is dead", w);

@@ -1,4 +1,5 @@
-/* sluice-sim - many seeds, spread over processes; one line of verdict. */
+/* sluice-sim - Runs many seeds in several processes; prints one line of
+ * verdict. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -14,10 +15,10 @@
 #include "tests/sim/sim.h"
 
 #define JOBS_MAX      64
-#define SEEDS_DEFAULT 3000 /* or as SLUICE_SIM_SEEDS says */
-#define SHOWN_MAX     20   /* failures printed */
-/* From this many seeds on, a cell that nobody hit is a failure; one of
- * stages, which three seeds of ten have. */
+#define SEEDS_DEFAULT 3000 /* or $SLUICE_SIM_SEEDS */
+#define SHOWN_MAX     20   /* limit on printed failures */
+/* From this number of seeds on, a cell without a hit is a failure.  Cells of
+ * stages have their own limit, because three seeds in ten have stages. */
 #define CELLS_SEEDS       5000
 #define STAGE_CELLS_SEEDS 20000
 
@@ -26,7 +27,7 @@ enum plant plant_active = PLANT_NONE;
 #endif
 
 struct job {
-    uint64_t next; /* seed under way, or the first of those left */
+    uint64_t next; /* current seed, or the first one left */
     uint64_t n_failed, first_failed;
     struct sim_counts counts;
 };
@@ -141,7 +142,7 @@ static pid_t start(const struct task *t, uint32_t i)
     return pid;
 }
 
-/* A child that died took a seed with it: say which, and go on after it. */
+/* Reports the seed of a child that crashed, and continues after that seed. */
 static bool crashed(const struct task *t, struct job *j, int status)
 {
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0) {
@@ -194,7 +195,8 @@ static uint32_t print_deeds(const struct cells *c, int from, int to)
     return empty;
 }
 
-/* Of replicas of several stages. */
+/* Prints the cells of replicas of several stages, and returns how many are
+ * empty. */
 static uint32_t print_stage_cells(const struct cells *c)
 {
     uint32_t empty = 0;
@@ -236,7 +238,7 @@ static double now_s(void)
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-/* Print all cells; how many are empty that should not be. */
+/* Prints all cells.  Returns how many are empty but should not be. */
 static uint32_t missed(const struct task *t, const struct sim_counts *c)
 {
     uint32_t empty = print_cells(&c->cells), of_stages = 0;
@@ -292,8 +294,8 @@ static bool verdict(const struct task *t, double seconds)
     return fine;
 }
 
-/* Does the seed draw these options still, with what it has, or as it was
- * before there were offers, or stages? */
+/* Finds the features with which the seed still draws these options: as drawn
+ * now, without offers, or without stages and offers. */
 static bool find_options(struct task *t, uint64_t seed, uint64_t hash)
 {
     static const struct seeds_with tries[] = {{SEEDS_DRAWN, SEEDS_DRAWN},
@@ -321,7 +323,7 @@ static uint64_t options_of(uint64_t seed)
     return options_hash(&o);
 }
 
-/* Lines of "seed options-hash sentence"; # begins a comment. */
+/* Runs lines of "seed options-hash sentence"; # begins a comment. */
 static bool run_regressions(struct task *t)
 {
     FILE *f = fopen(t->regressions, "r");

@@ -81,7 +81,7 @@ static uint32_t node_at(const struct conn *c, enum conn_end end)
     return end == END_ROUTER ? c->listener : c->node;
 }
 
-/* Which end of it a node is. */
+/* Returns the end of a connection at which a node is. */
 static enum conn_end end_of(const struct conn *c, uint32_t node)
 {
     return node == c->listener ? END_ROUTER : END_PEER;
@@ -136,7 +136,7 @@ static void hear_frame(struct sim *s, uint32_t flight, uint64_t unused)
     node_soon(s, node->number);
 }
 
-/* One copy of a frame on its way; out of order if it is late. */
+/* Schedules one copy of a frame; a late one may arrive out of order. */
 static void fly(struct sim *s, uint32_t conn, enum conn_end to, struct frame *f,
                 int64_t late_us)
 {
@@ -163,7 +163,7 @@ static struct frame *copy(const struct frame *f)
     return g;
 }
 
-/* The body of what a stage says is anything, in a frame that is whole. */
+/* Replaces the body of a stage's message by garbage, in a valid frame. */
 static void spoil(struct sim *s, struct frame **f)
 {
     struct frame_header h;
@@ -226,7 +226,7 @@ enum status network_send(struct sim *s, uint32_t node, struct peer_id to,
         fly(s, to.v, there, copy(f), lateness(s));
     }
     if (chance(s, s->options.flip_of)) {
-        struct frame *whole = f; /* maybe the sender's too */
+        struct frame *whole = f; /* the sender may share this frame */
 
         f = copy(whole);
         frame_free(&whole);
@@ -296,7 +296,7 @@ static void tell_lost(struct sim *s, uint32_t number, enum conn_end end,
     }
 }
 
-/* A connection reaches who listens, or is refused, or nobody ever answers. */
+/* Connects to a listener, which may refuse, or never answer. */
 static void try_open(struct sim *s, uint32_t number, uint64_t unused)
 {
     struct conn *c = network_conn(&s->network, number);
@@ -335,7 +335,7 @@ struct peer_id network_open(struct sim *s, uint32_t node, uint32_t listener)
     return (struct peer_id){number};
 }
 
-/* One end is gone; the other hears of it after what was sent before. */
+/* Closes one end; the other end is notified after frames sent before. */
 static void end_close(struct sim *s, uint32_t number, enum conn_end end,
                       int64_t after_us)
 {

@@ -83,7 +83,7 @@ uint32_t oracle_next(const struct oracle *o, const struct fake_model *m,
     return (uint32_t)(x % m->vocab);
 }
 
-/* Steps down from the best, and from id to id: 20 of them are fewer than the
+/* Descends from the best, and from id to id: 20 ids are fewer than the
  * vocabulary, so all are different. */
 float oracle_logprobs(const struct oracle *o, const struct fake_model *m,
                       uint32_t token, uint32_t n_top,

@@ -1,5 +1,5 @@
-/* The simulator's own parts: events, chance, network, texts.  A simulator
- * that cannot see a fault proves nothing. */
+/* Tests of the simulator's own parts: events, randomness, network, texts.  A
+ * simulator that cannot detect a fault proves nothing. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,8 +9,8 @@
 
 /* ---- options ---- */
 
-/* Whether a seed has offers is a chance of its own: without them it is what it
- * was before there were any. */
+/* Offers are drawn from an independent stream: seeds without them do not
+ * change. */
 static void test_offers_leave_other_seeds_alone(void **state)
 {
     const struct seeds_with drawn = {0}, none = {.offers = SEEDS_NONE},
@@ -42,7 +42,7 @@ static uint32_t n_offering(const struct sim_options *o)
     return n;
 }
 
-/* All of one model; nobody's number is out of range. */
+/* All offers are of one model; every number is within its limits. */
 static void test_offers_are_drawn_within_limits(void **state)
 {
     const struct seeds_with all = {.offers = SEEDS_ALL};
@@ -104,7 +104,8 @@ static void test_events_in_order(void **state)
     clock_fini(&c);
 }
 
-/* An alarm is one event, whenever it was set; ties are as they were set. */
+/* An alarm is one event, however often it is set; ties run in the order of
+ * setting. */
 static void test_alarms_are_moved(void **state)
 {
     struct clock c;
@@ -156,13 +157,13 @@ static void test_chance_is_bounded_and_repeats(void **state)
     assert_true(rng_chance(&a, 10000));
 }
 
-/* ---- the network, from the router to one client that writes down ---- */
+/* ---- the network, from the router to one client that records ---- */
 
 #define CLIENT SIM_FIRST_CLIENT
 #define HEARD  256
 
 static struct {
-    uint64_t sessions[HEARD]; /* of whole frames */
+    uint64_t sessions[HEARD]; /* sessions of whole frames */
     int64_t at_us[HEARD];
     uint32_t n, damaged, lost;
     uint32_t n_at_lost;
@@ -217,7 +218,7 @@ static void run(struct sim *s)
     }
 }
 
-/* A connection that stands. */
+/* Opens a connection. */
 static uint32_t begin_network(struct sim *s)
 {
     struct peer_id id;
@@ -368,7 +369,7 @@ static void test_network_close(void **state)
     assert_int_equal(send_one(s, conn, 2), ST_UNAVAILABLE);
     run(s);
     assert_int_equal(heard.n, 1);
-    assert_int_equal(heard.lost, 1); /* after what was sent before it */
+    assert_int_equal(heard.lost, 1); /* after the frames sent before it */
     assert_int_equal(heard.n_at_lost, 1);
     end_network(s);
 }
@@ -380,7 +381,7 @@ static void test_network_pause(void **state)
 
     (void)state;
     node_pause(s, CLIENT, 1000000);
-    node_pause(s, CLIENT, 10); /* never shorter */
+    node_pause(s, CLIENT, 10); /* a pause is never shortened */
     assert_int_equal(send_one(s, conn, 1), ST_OK);
     assert_int_equal(send_one(s, conn, 2), ST_OK);
     run(s);
@@ -412,7 +413,7 @@ static void test_vocabulary_is_its_tokenizer(void **state)
     }
 }
 
-/* Two opinions on the text of random tokens. */
+/* The detokenizer and the independent check agree on random tokens. */
 static void test_texts_are_the_detokenizers(void **state)
 {
     const struct tokenizer *t = vocabulary_tokenizer();

@@ -33,7 +33,7 @@ static bool find_view(const struct sim *s, uint32_t node,
     return false;
 }
 
-/* The leader of this assembly. */
+/* Finds the leader of this assembly. */
 static bool find_leader(const struct sim *s, uint64_t assembly,
                         struct router_worker_view *out)
 {
@@ -57,7 +57,7 @@ bool replicas_place(const struct sim *s, uint32_t node,
            (out->assembly != 0 && find_leader(s, out->assembly, out));
 }
 
-/* ---- what passes ---- */
+/* ---- frames ---- */
 
 static const void *body(struct sim *s, const struct envelope *e,
                         const ProtobufCMessageDescriptor *type)
@@ -70,15 +70,15 @@ static const void *body(struct sim *s, const struct envelope *e,
                : NULL;
 }
 
-/* One more is under way, or one less, of the replica that this node leads.  An
- * edge may be of the one before. */
+/* Adds `more` to the microbatches in flight in the replica that this node
+ * leads.  Ignores an edge of a previous assembly. */
 static void count(struct sim *s, const struct conn *c, uint32_t leader,
                   int more)
 {
     struct replicas_seen *r = &s->replicas[leader - SIM_FIRST_WORKER];
     struct worker_account a = {.assembly = 0};
 
-    if (node_worker(s, leader)) { /* it may have died since */
+    if (node_worker(s, leader)) { /* the leader may have died since */
         worker_account(s->nodes[leader].core, &a);
     }
     if (r->led != a.assembly) {
@@ -144,7 +144,7 @@ static uint64_t named_by(struct sim *s, const struct envelope *e)
     return m && m->stage ? m->stage->assembly : 0;
 }
 
-/* The Hello of an edge, again and again until it is answered. */
+/* Inspects the Hello of an edge, which is repeated until it is answered. */
 static void greets(struct sim *s, struct conn *c, enum conn_end to,
                    const struct envelope *e)
 {
@@ -189,7 +189,7 @@ void replicas_sniff(struct sim *s, uint32_t conn, enum conn_end to,
     struct envelope e;
     uint32_t at = 0;
 
-    if (!node_is_worker(c->listener) || /* of a test that plays it */
+    if (!node_is_worker(c->listener) || /* the listener is a test */
         frame_check(f->data, f->bytes, &h, NULL) != ST_OK) {
         return;
     }
@@ -219,7 +219,7 @@ static uint32_t sum(const uint32_t *of, size_t n)
     return total;
 }
 
-/* Does a stage free more than it was granted for one sequence? */
+/* Returns whether a stage frees more than was granted for one sequence. */
 static bool frees_too_much(const struct sim *s, uint32_t node,
                            const struct sim_request *g,
                            const Sluice__V1__Receipt *r)
@@ -262,7 +262,7 @@ void replicas_receipt(struct sim *s, uint32_t node, const struct sim_request *g,
     }
 }
 
-/* ---- what is held ---- */
+/* ---- memory ---- */
 
 static void look_held(struct sim *s, uint32_t w, const struct worker_account *a)
 {
@@ -292,7 +292,7 @@ void replicas_worker(struct sim *s, uint32_t w)
     if (a.streams_broken > 0 && s->options.stages.garbage_of == 0) {
         sim_fail(s, -1, "w%u found a message of a stage wrong", w);
     }
-    if (a.assembly == 0 && r->assembly == 0) { /* it ends in its own time */
+    if (a.assembly == 0 && r->assembly == 0) { /* freed with some delay */
         look_held(s, w, &a);
     } else if (a.assembly != 0 && a.assembly != r->assembly) {
         s->counts.cells.deeds[DEED_ASSEMBLED]++;
@@ -302,10 +302,10 @@ void replicas_worker(struct sim *s, uint32_t w)
     r->assembly = a.assembly;
 }
 
-/* ---- what befalls it ---- */
+/* ---- events ---- */
 
-/* Where a choice stands that was submitted to this node: there, or on its
- * way. */
+/* Returns the state of a choice submitted to this node: at the node, or on its
+ * way there. */
 static enum cell_state state_at(const struct sim *s, uint32_t request,
                                 uint32_t choice, uint32_t node)
 {
@@ -319,7 +319,7 @@ static enum cell_state state_at(const struct sim *s, uint32_t request,
     return CELL_SUBMITTED;
 }
 
-/* Of all that is at this place. */
+/* Counts an event for all choices at this place. */
 static void hit(struct sim *s, uint32_t conn, enum stage_event what)
 {
     uint32_t node = s->network.conns[conn - 1].node;
@@ -375,7 +375,7 @@ void replicas_stands(struct sim *s, uint32_t node)
 
 /* ---- the end ---- */
 
-/* Is it where the router has it? */
+/* Returns whether a stage is where the router expects it. */
 static bool in_place(const struct sim *s, const struct router_worker_view *v,
                      char *why, size_t cap)
 {

@@ -13,7 +13,7 @@
 #define KEEP_SURE_MS 500
 #define RESUME_MS    30000
 
-/* The message of a request, and what it names. */
+/* The message of a request, and the data that it points to. */
 struct asked {
     Sluice__V1__GenerateRequest m;
     Sluice__V1__Sampling sampling;
@@ -21,7 +21,7 @@ struct asked {
     char name[8], text[SIM_PROMPT_MAX];
 };
 
-#define POISON 0xdeadull /* the upper half of the seed of poison */
+#define POISON 0xdeadull /* upper half of a poison request's seed */
 
 static void wrong(struct sim_request *g, const char *what)
 {
@@ -38,7 +38,7 @@ void sim_request_seed(struct sim_request *g, uint64_t seed)
 static void check_figures(struct sim_request *g, const struct sim_choice *c,
                           const Sluice__V1__GenerateFigures *f)
 {
-    /* A text that was cancelled before it was encoded has no ids. */
+    /* A text that is cancelled before it is encoded has no ids. */
     bool no_ids = g->as_text && f->n_prompt == 0 &&
                   (c->n_got == 0 || g->resumes) &&
                   c->finish == SLUICE__V1__FINISH__FINISH_CANCELLED;
@@ -65,14 +65,15 @@ static void on_chunk(void *arg, const Sluice__V1__GenerateChunk *m)
     }
 }
 
-/* Its lease has just begun, and nothing here could have ended it. */
+/* Checks that a choice is kept: its lease has just begun, and nothing else
+ * could have ended it. */
 static void check_kept(struct sim_request *g, const struct sim_choice *c)
 {
     const struct sim *s = g->sim;
     bool awake = s->nodes[g->client].paused_us <= g->asked_us;
 
-    /* Of several, the lease of the first may be over; what a stop string
-     * ended is cancelled at its worker. */
+    /* With several choices, the lease of the first may have expired.  A choice
+     * that a stop string ended is cancelled on its worker. */
     if (g->keep_ms >= KEEP_SURE_MS && !s->options.faulty && !c->end_asked &&
         !g->again && !g->shared && awake && g->n_choices == 1 && !c->stopped &&
         !drains_drawn(&s->options) &&
@@ -113,20 +114,21 @@ static bool past_deadline(const struct sim_request *g)
            sim_now(g->sim) >= g->asked_us + (int64_t)g->deadline_ms * 1000;
 }
 
-/* A refusal that the figures must explain. */
+/* Returns whether the room or the pools explain a refusal. */
 static bool refused_rightly(const struct sim_request *g)
 {
     return !sim_request_fits(g->sim, g) ||
            g->sim->full_us[g->n_choices] >= g->asked_us;
 }
 
-/* Its client has slept since it asked: its session may have been given up. */
+/* Returns whether its client has slept since it sent the request; its session
+ * may then have been closed. */
 static bool slept(const struct sim_request *g)
 {
     return g->sim->nodes[g->client].paused_us > g->asked_us;
 }
 
-/* Is this status an ending that this seed explains? */
+/* Returns whether the seed explains this final status. */
 static bool explained(const struct sim_request *g)
 {
     const struct sim *s = g->sim;
@@ -143,9 +145,9 @@ static bool explained(const struct sim_request *g)
                slept(g);
     case ST_ALREADY_EXISTS:
         return g->again || g->shared;
-    case ST_NOT_FOUND: /* a new router knows no model until a worker comes */
+    case ST_NOT_FOUND: /* a new router has no models until a worker registers */
         return s->options.faulty || drains_bereft(s, g);
-    case ST_ABORTED: /* so many workers ended with it */
+    case ST_ABORTED: /* enough workers were lost while they ran it */
         return s->n_ended[g->model] - g->n_ended > SIM_TRIAL_DEATHS;
     case ST_INTERNAL:
         return s->options.faulty && g->defect == DEFECT_NONE;
@@ -154,8 +156,8 @@ static bool explained(const struct sim_request *g)
     }
 }
 
-/* The client's own clock ends a call, so no fault excuses a late end; only a
- * sleeper notices later. */
+/* Checks that a call ends by its deadline.  The client's own clock ends it, so
+ * no fault excuses a late end.  Only a client that slept may be late. */
 static void check_deadline(struct sim_request *g)
 {
     const struct sim_node *n = &g->sim->nodes[g->client];
@@ -167,7 +169,8 @@ static void check_deadline(struct sim_request *g)
     }
 }
 
-/* Nobody can have taken it up, in all the time that a client is patient? */
+/* Returns whether no router could have resumed the request within the client's
+ * patience, or a router refused it rightly. */
 static bool resumed_in_vain(const struct sim_request *g)
 {
     const struct sim *s = g->sim;
@@ -175,12 +178,12 @@ static bool resumed_in_vain(const struct sim_request *g)
     int64_t lost_us = g->stream.lost_us;
 
     return sim_now(s) >= lost_us + RESUME_MS * 1000 || n->paused_us > lost_us ||
-           n->core == NULL || /* it goes, too */
+           n->core == NULL || /* its client stops */
            g->defect != DEFECT_NONE || refused_rightly(g);
 }
 
-/* The death of a router, or of a connection, is no reason for a client that
- * resumes: what it meets then is retried, or has another cause. */
+/* Checks that a resumable request does not fail because its router died or its
+ * connection broke: such an error is retried, unless it has another cause. */
 static void check_resumed(struct sim_request *g)
 {
     bool lost = g->status != ST_OK && g->stream.lost_us != NODE_IDLE;
@@ -337,7 +340,7 @@ bool sim_request_ask(struct sim *s, struct sim_request *g)
     g->asked_us = sim_now(s);
     g->n_ended = s->n_ended[g->model];
     if (n->dropped_us + DROP_US > sim_now(s)) {
-        sim_request_doomed(g); /* it goes with the session that is to end */
+        sim_request_doomed(g); /* it ends with the session */
     }
     return resumable_begin(&g->stream, n->core, &g->asked->m, &o) == ST_OK;
 }
@@ -396,14 +399,14 @@ static bool holds(const struct sim *s, const struct sim_request *g, uint32_t w)
     const struct worker_draw *d = &o->workers[w];
     uint32_t blocks = sim_request_blocks(g, d->block_tokens);
 
-    if (options_offers(o, w)) { /* whichever layers it is given */
+    if (options_offers(o, w)) { /* enough for whichever layers it receives */
         return !o->models[d->model].attention ||
                blocks <= o->offers.workers[w].n_blocks;
     }
     return !options_shard(o, w).attention || blocks <= d->n_blocks;
 }
 
-/* A stage may meet any others of its model. */
+/* Worker w may form a replica with any other stages of its model. */
 bool sim_request_fits_at(const struct sim *s, const struct sim_request *g,
                          uint32_t w)
 {

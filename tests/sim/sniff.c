@@ -1,4 +1,4 @@
-/* sniff.c - what goes over the wire, read along as it is delivered. */
+/* sniff.c - Inspects frames when they are delivered. */
 #include <stdio.h>
 #include <string.h>
 
@@ -44,7 +44,7 @@ void sniff_log(const struct sim *s, uint32_t conn, enum conn_end to,
     sim_log(s, "%s", line);
 }
 
-/* The newest with this id. */
+/* Finds the newest request with this id. */
 static uint32_t find(const struct sim *s, ProtobufCBinaryData id)
 {
     for (uint32_t i = s->n_requests; i; i--) {
@@ -67,7 +67,7 @@ static const void *body(struct sim *s, const struct envelope *e,
                : NULL;
 }
 
-/* What its client says that it has, as it goes on. */
+/* Counts the tokens and text with which a client resumes. */
 static void resumed(struct sim *s, struct sim_request *g,
                     const Sluice__V1__GenerateRequest *r)
 {
@@ -106,7 +106,7 @@ static void generate(struct sim *s, uint32_t conn, const struct envelope *e)
 
         g->arrived = true;
         for (uint32_t k = 0; k < g->n_choices; k++) {
-            g->choices[k].n_killed = 0; /* nobody counts on from before */
+            g->choices[k].n_killed = 0; /* each call counts anew */
         }
         s->n_brought += g->n_choices;
         g->arrived_us = sim_now(s);
@@ -117,7 +117,7 @@ static void generate(struct sim *s, uint32_t conn, const struct envelope *e)
     }
 }
 
-/* What a Cancel or RemoveSequence names; NULL: it is none. */
+/* Returns the target of a Cancel or RemoveSequence; NULL if it has none. */
 static const Sluice__V1__SequenceRef *
 target(struct sim *s, const struct envelope *e, bool remove)
 {
@@ -209,8 +209,9 @@ static void check_ledger(struct sim *s, const Sluice__V1__Ledger *l)
     }
 }
 
-/* Room is granted before it is asked for, so no fault of a network and no
- * death explains that a worker has none, or finds a Submit wrong. */
+/* Checks a worker's error.  Room is granted before it is used.  No network
+ * fault and no death explains that a worker lacks room, or rejects a Submit as
+ * invalid. */
 static void check_refusal(struct sim *s, uint32_t conn,
                           const struct envelope *e)
 {
@@ -248,7 +249,7 @@ static void receipt(struct sim *s, uint32_t conn, const struct envelope *e)
     }
 }
 
-/* Does a sequence wait until the router has heard of its logprobs? */
+/* Counts sequences that wait for acknowledgement of their logprobs. */
 static void look_windows(struct sim *s, const Sluice__V1__StepOutputMessage *r)
 {
     for (size_t i = 0; i < r->n_width; i++) {
@@ -309,7 +310,8 @@ static void from_worker(struct sim *s, uint32_t conn, const struct envelope *e)
     }
 }
 
-/* Does the router know this connection (still), by this session unless 0? */
+/* Returns whether the router has a worker on this connection, with this session
+ * unless it is 0. */
 static bool is_worker_of_router(const struct sim *s, uint32_t conn,
                                 uint64_t session)
 {
@@ -324,9 +326,10 @@ static bool is_worker_of_router(const struct sim *s, uint32_t conn,
     return false;
 }
 
-/* It goes to a worker: the one before has let go of it, unless the router
- * has lost one of them, or what lives there was not what it asked for.  A Hello
- * that comes late opens the connection anew, with another session. */
+/* Checks that the previous worker has released a choice that goes to another
+ * one.  Exceptions: the router has lost one of them, or the Submit adopts a
+ * sequence that was not there.  A late Hello reopens a connection with another
+ * session. */
 static void check_alone(const struct sim_choice *c, uint32_t conn)
 {
     struct sim *s = c->g->sim;
@@ -359,7 +362,7 @@ static void submitted(struct sim *s, uint32_t conn, struct sim_choice *c,
 
     check_alone(c, conn);
     if (c->killed_conn && is_worker_of_router(s, c->killed_conn, 0)) {
-        auditor_forgiven(c); /* it has left before the death was known */
+        auditor_forgiven(c); /* released before the death was detected */
     }
     spare_submitted(c, r->n_generated);
     cells->deeds[DEED_ABSENT_SERVED] += g->bereft;
@@ -471,7 +474,7 @@ static void to_worker(struct sim *s, uint32_t conn, const struct envelope *e)
 bool sniff_fresh(struct conn *c, enum conn_end to, const struct frame_header *h)
 {
     if (h->session == 0) {
-        return false; /* a Hello, maybe once more and late */
+        return false; /* such as a late or repeated Hello */
     }
     if (h->session != c->session) {
         c->session = h->session;

@@ -2,15 +2,16 @@
 
 #include "tests/sim/sim.h"
 
-/* Where sequences of a model run: a worker of all layers, or a replica. */
+/* A place where sequences of a model run: a worker with all layers, or a
+ * replica. */
 struct place {
-    uint32_t leader; /* its number */
-    uint32_t conn;   /* of the leader */
+    uint32_t leader; /* number of the leading worker */
+    uint32_t conn;   /* connection of the leader */
     uint64_t session;
-    uint64_t assembly; /* 0: of one worker */
+    uint64_t assembly; /* 0: a single worker */
     uint32_t n_sequences;
-    uint32_t workers; /* set of them */
-    bool closes;      /* one is gone, and the router has yet to hear of it */
+    uint32_t workers; /* set of workers */
+    bool closes;      /* one is gone, which the router has not detected yet */
 };
 
 static uint32_t worker_at(const struct sim *s,
@@ -26,7 +27,7 @@ static void add_worker(struct place *p, const struct sim *s,
     p->closes = p->closes || !s->network.conns[v->id.v - 1].open[END_PEER];
 }
 
-/* Those who are workers of the place beside its leader. */
+/* Adds the workers of the place other than its leader. */
 static void add_stages(struct place *p, const struct sim *s)
 {
     const void *router = s->nodes[SIM_ROUTER].core;
@@ -39,7 +40,7 @@ static void add_stages(struct place *p, const struct sim *s)
     }
 }
 
-/* The places of a model that are open, if they are two, by their leaders'
+/* Finds the open places of a model if there are two, ordered by their leaders'
  * numbers. */
 static bool find_two(const struct sim *s, uint32_t model, struct place two[2])
 {
@@ -78,7 +79,8 @@ struct amount {
     uint64_t blocks, slots;
 };
 
-/* Open at the router, by a Submit that this connection took. */
+/* Returns whether a choice is open at the router, with a Submit on this
+ * connection. */
 static bool is_open(const struct sim *s, const struct sim_request *g,
                     uint32_t k, uint32_t conn)
 {
@@ -88,7 +90,7 @@ static bool is_open(const struct sim *s, const struct sim_request *g,
            at < CHOICE_ENDING;
 }
 
-/* Could every worker of a place hold it, if it were empty? */
+/* Returns whether every worker of an empty place could hold it. */
 static bool holds(const struct sim *s, const struct sim_request *g,
                   const struct place *p)
 {
@@ -106,10 +108,11 @@ static bool holds(const struct sim *s, const struct sim_request *g,
     return true;
 }
 
-/* What the open sequences of its place, or of the other one, take at worker w.
- * One that has ended at its place takes nothing there: the row that says so is
- * late or lost, a ledger may have come before.  Nor does one of the other that
- * this one could not hold if it were empty: nothing is promised to that. */
+/* Returns the memory that the open sequences of both places take on worker w of
+ * the place `own`.  A sequence that has ended at its place takes nothing there,
+ * even if its result is late or lost; a ledger may have arrived before.  A
+ * sequence of the other place that this one could never hold is not counted,
+ * because nothing is reserved for it. */
 static struct amount taken(const struct sim *s, uint32_t w,
                            const struct sim_request *g, const struct place *own,
                            const struct place *other)
@@ -131,7 +134,8 @@ static struct amount taken(const struct sim *s, uint32_t w,
     return sum;
 }
 
-/* Would worker w hold what the other place has, beside what its own has? */
+/* Checks that worker w could hold the other place's sequences in addition to
+ * its own. */
 static void check_worker(struct sim *s, uint32_t model, uint32_t w,
                          const struct place *own, const struct place *other)
 {
@@ -145,7 +149,7 @@ static void check_worker(struct sim *s, uint32_t model, uint32_t w,
 
         if (g->model != model || g->n_ends || g->shared ||
             g->stream.lost_us != NODE_IDLE) {
-            continue; /* the router's word may be of the next of its id */
+            continue; /* the router's entry may be the next request of its id */
         }
         a = taken(s, w, g, own, other);
         sum.blocks += a.blocks;
@@ -204,7 +208,7 @@ static void watch(struct sim *s, uint32_t model)
     }
     router_counts(s->nodes[SIM_ROUTER].core, &counts);
     if (up && two[0].n_sequences + two[1].n_sequences == 0 &&
-        counts.n_waiting == 0) { /* which may have been let in before */
+        counts.n_waiting == 0) { /* these may have been admitted before */
         p->promised = true;
     }
     if (p->promised) {
@@ -220,7 +224,7 @@ void spare_watch(struct sim *s)
     }
 }
 
-/* Does it fit all that there is of its model? */
+/* Returns whether it fits on every worker of its model. */
 static bool fits_all(const struct sim *s, const struct sim_request *g)
 {
     for (uint32_t w = 0; w < s->options.n_workers; w++) {

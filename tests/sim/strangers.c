@@ -8,9 +8,9 @@
 #include "tests/sim/sim.h"
 
 #define STRANGERS_STREAM 70
-#define STRANGER_CONN    0x7fffffffu /* of no connection of the network */
+#define STRANGER_CONN    0x7fffffffu /* not a connection of the network */
 #define SETTLE_TICKS     100
-#define SESSIONS         64 /* of workers, more than there are */
+#define SESSIONS         64 /* limit on compared workers, more than exist */
 
 static const uint8_t tokenizer[16] = {1}, other_tokenizer[16] = {2};
 static uint8_t other_weights[16] = {3}; /* the cluster's are all 0 */
@@ -30,16 +30,16 @@ const uint8_t *strangers_tokenizer(const struct sim *s)
     return s->strangers.every_us ? tokenizer : NULL;
 }
 
-/* ---- who comes ---- */
+/* ---- the stranger ---- */
 
 struct stranger {
     uint32_t model;
     char model_name[8], name[16];
-    bool weights, vocab, tokenizer; /* others than the cluster's */
-    bool named, met; /* as a worker that is here; another of its model is */
+    bool weights, vocab, tokenizer; /* these differ from the cluster's */
+    bool named, met; /* name of a registered worker; its model has a worker */
 };
 
-/* Has the router workers of its model, and one of its name? */
+/* Looks for workers of its model, and for one with its name, at the router. */
 static void look_around(const struct sim *s, struct stranger *x)
 {
     struct router_worker_view v;
@@ -56,7 +56,7 @@ static void look_around(const struct sim *s, struct stranger *x)
     }
 }
 
-/* False: the router may let it in. */
+/* Draws a stranger; false if the router may accept it. */
 static bool draw(struct sim *s, struct stranger *x)
 {
     struct rng *r = &s->strangers.chance;
@@ -120,7 +120,7 @@ static void say_hello(struct sim *s, const struct stranger *x)
     router->ops->recv(router->core, (struct peer_id){STRANGER_CONN}, &f);
 }
 
-/* ---- what must not change ---- */
+/* ---- the state to compare ---- */
 
 struct seen {
     uint32_t n;
@@ -189,9 +189,10 @@ static void compare(struct sim *s, const struct stranger *x,
     }
 }
 
-/* ---- when ---- */
+/* ---- the encounter ---- */
 
-/* All that is due now is done: what changes next is a stranger's. */
+/* Runs everything that is due now, so that only the stranger can cause the next
+ * change. */
 static bool settle(struct sim *s)
 {
     struct sim_node *n = &s->nodes[SIM_ROUTER];

@@ -1,7 +1,7 @@
-/* A whole cluster in one process, a thread a node: router with its text
- * threads, two workers with their engine's and their kernels' threads, and
- * clients, over the embedded model and mailboxes.  ThreadSanitizer runs it
- * (tests/run --part tsan); without it it is a test like any other. */
+/* A whole cluster in one process, with a thread per node, over the embedded
+ * model and mailboxes.  The router has its text threads, the two workers their
+ * engine and kernel threads.  ThreadSanitizer runs this test (tests/run --part
+ * tsan).  Without ThreadSanitizer, it is an ordinary test. */
 #include <stdatomic.h>
 #include <string.h>
 #include <time.h>
@@ -21,7 +21,7 @@
 #define MODEL       "models/tiny-hybrid"
 #define WORKERS     2
 #define CLIENTS     3
-#define GENERATIONS 8 /* of a client */
+#define GENERATIONS 8 /* for each client */
 #define MAX_TOKENS  12
 #define BLOCKS      64
 #define SLOTS       4
@@ -158,7 +158,7 @@ static void worker_start(struct worker *w, struct memory_net *net, int number)
     w->node = memory_node_new(net, &c);
 }
 
-/* ---- clients: one generation after the other, by text ---- */
+/* ---- clients: one request after the other, with text prompts ---- */
 
 struct client {
     struct client_core *core;
@@ -210,7 +210,7 @@ static void on_end(void *arg, enum status status, const ProtobufCMessage *reply,
 
     (void)reply, (void)retry_after_ms;
     if (status == ST_UNAVAILABLE && c->next_index == 0) {
-        c->begun--; /* no worker was there yet: again */
+        c->begun--; /* no worker was registered yet: repeat */
     } else {
         if (status != ST_OK) {
             fail_msg("client %d: %s", c->number, e->text);
@@ -258,7 +258,7 @@ static void begin(struct client *c)
                      ST_OK);
 }
 
-/* The last client cancels every other one of its generations. */
+/* Makes the last client cancel every other request. */
 static void maybe_cancel(struct client *c)
 {
     static const struct client_call_ops ops = {NULL, on_receipt};
@@ -304,7 +304,8 @@ static void await(atomic_uint *n, unsigned wanted)
     }
 }
 
-/* Greedy: whoever asks, wherever it ran, also after a worker was lost. */
+/* Checks that greedy tokens are the same for every client and worker, also
+ * after a worker was lost. */
 static void check_same_tokens(const struct client *clients)
 {
     for (uint32_t i = 0; i < GENERATIONS; i++) {
