@@ -333,9 +333,9 @@ static void ask(struct sim *s, struct sim_request *g)
     s->n_open++;
     s->counts.requests++;
     sim_log(s,
-            "%s asks request %u (%02x%02x%02x%02x): model %u, %u prompt, %u "
-            "tokens, keep %u ms, "
-            "deadline %u ms, defect %d%s, n %u, %u stops, logprobs %d%s",
+            "%s sends request %u (%02x%02x%02x%02x): model %u, %u prompt "
+            "tokens, max_tokens %u, keep %u ms, deadline %u ms, defect %d%s, n "
+            "%u, %u stops, logprobs %d%s",
             s->nodes[g->client].name, g->number, g->id[0], g->id[1], g->id[2],
             g->id[3], g->model, g->n_prompt, g->max_tokens, g->keep_ms,
             g->deadline_ms, (int)g->defect, g->as_text ? ", text" : "",

@@ -19,18 +19,22 @@ static void tick_worker(struct sim *s, uint32_t w)
 
     worker_account(n->core, &a);
     if (!whole(&a.blocks) || !whole(&a.slots) || !whole(&a.checkpoints)) {
-        sim_fail(s, -1, "%s: the identity is broken", n->name);
+        sim_fail(s, -1, "%s: the ledger's classes do not add up to the total",
+                 n->name);
     } else if (a.violations) {
-        sim_fail(s, -1, "%s: the ledger counts violations", n->name);
+        sim_fail(s, -1, "%s: the ledger counts protocol violations", n->name);
     } else if (a.blocks.free + fake_engine_named_blocks(s->engines[w]) >
                a.blocks.total) {
-        sim_fail(s, -1, "%s: a block is free while a plan names it", n->name);
+        sim_fail(s, -1, "%s: a free block is named by a plan in flight",
+                 n->name);
     } else if (a.slots.free + fake_engine_named_slots(s->engines[w]) >
                a.slots.total) {
-        sim_fail(s, -1, "%s: a slot is free while a plan names it", n->name);
+        sim_fail(s, -1, "%s: a free slot is named by a plan in flight",
+                 n->name);
     } else if (n->tick_number % WALK_EVERY == 0 &&
                worker_audit(n->core, text, sizeof(text))) {
-        sim_fail(s, -1, "%s: the walk differs: %s", n->name, text);
+        sim_fail(s, -1, "%s: a walk of the pool differs from the ledger: %s",
+                 n->name, text);
     }
 }
 
@@ -56,13 +60,15 @@ static void check_deaths(struct sim *s, const struct router_worker_view *v)
     deeds[DEED_ON_TRIAL] += v->n_suspects != 0;
     deeds[DEED_PROBATION] += v->probation;
     if (v->n_suspects > 1) {
-        sim_fail(s, -1, "%u suspects are tried at one worker", v->n_suspects);
+        sim_fail(s, -1, "%u suspects on trial on one worker, at most 1 allowed",
+                 v->n_suspects);
     } else if (s->n_sessions[w] > 1) {
         return; /* it may have sequences, which are adopted at once */
     } else if (v->readmit_ms && v->last_grant) {
-        sim_fail(s, -1, "a grant to a worker that is kept waiting");
+        sim_fail(s, -1, "grant to a worker that is not readmitted yet");
     } else if (v->probation && v->n_sequences > 1) {
-        sim_fail(s, -1, "%u sequences at a worker on probation",
+        sim_fail(s, -1,
+                 "%u sequences on a worker on probation, at most 1 allowed",
                  v->n_sequences);
     }
 }
@@ -101,7 +107,8 @@ void auditor_poisoned(struct sim *s, uint32_t number, struct sim_choice *c)
     c->killed_conn = own.id.v;
     most = SIM_TRIAL_DEATHS + 1 + mercy(s, c);
     if (++c->n_killed > most) {
-        sim_fail(s, (int32_t)g->number, "%u workers die of choice %u",
+        sim_fail(s, (int32_t)g->number,
+                 "%u workers killed by choice %u, which is more than allowed",
                  c->n_killed, c->number);
     }
 }
@@ -149,7 +156,9 @@ static void tick_router(struct sim *s)
     for (uint32_t i = 0; router_worker_view(router, i, &v); i++) {
         if (v.granted_blocks > v.free_blocks ||
             v.granted_slots > v.free_slots) {
-            sim_fail(s, -1, "more granted than there is room (%u of %u)",
+            sim_fail(s, -1,
+                     "granted blocks or slots exceed the free ones (%u of %u "
+                     "blocks)",
                      v.granted_blocks, v.free_blocks);
         }
         check_deaths(s, &v);
@@ -159,10 +168,10 @@ static void tick_router(struct sim *s)
         sim_fail(s, -1, "the router counts ledger violations");
     }
     if (c.lies) {
-        sim_fail(s, -1, "the router takes a worker for a liar");
+        sim_fail(s, -1, "the router counts protocol violations by a worker");
     }
     if (!s->options.faulty && c.strikes) {
-        sim_fail(s, -1, "strikes without a fault");
+        sim_fail(s, -1, "strikes in a seed without faults");
     }
 }
 
@@ -278,7 +287,8 @@ void auditor_lost(struct sim *s, uint32_t conn)
         for (uint32_t k = 0; k < g->n_choices && g->conn == conn; k++) {
             if (g->arrived && !g->again && !g->shared &&
                 cells_at_router(s, g, k) < CHOICE_ENDING) {
-                sim_fail(s, (int32_t)i, "it runs on after its client has gone");
+                sim_fail(s, (int32_t)i,
+                         "request still runs after its client disconnected");
             }
         }
     }
@@ -301,13 +311,14 @@ static bool worker_quiet(const struct sim *s, uint32_t w, char *why, size_t cap)
     if (a.n_sequences || a.blocks.held || a.blocks.granted || a.slots.held ||
         a.slots.granted || a.checkpoints.held || a.checkpoints.granted) {
         (void)snprintf(why, cap,
-                       "%s has %u sequences, %u + %u blocks, %u + %u slots",
+                       "%s has %u sequences, %u held + %u granted blocks, %u "
+                       "held + %u granted slots",
                        n->name, a.n_sequences, a.blocks.held, a.blocks.granted,
                        a.slots.held, a.slots.granted);
         return false;
     }
     if (!view_of(s, n->number, &v)) {
-        (void)snprintf(why, cap, "the router does not know %s", n->name);
+        (void)snprintf(why, cap, "the router has no session with %s", n->name);
         return false;
     }
     if (v.grant != a.grant || v.last_grant != a.grant ||
@@ -316,8 +327,9 @@ static bool worker_quiet(const struct sim *s, uint32_t w, char *why, size_t cap)
         v.free_slots != a.slots.free + a.slots.cached) {
         (void)snprintf(
             why, cap,
-            "the router sees %s otherwise: grant %llu/%llu of %llu, snapshot "
-            "%llu of %llu, %u sequences, %u granted, %u free of %u",
+            "the router's account of %s differs: grant %llu/%llu of %llu, "
+            "snapshot %llu of %llu, %u sequences, %u granted, %u free of %u "
+            "blocks",
             n->name, (unsigned long long)v.grant,
             (unsigned long long)v.last_grant, (unsigned long long)a.grant,
             (unsigned long long)v.snapshot, (unsigned long long)a.snapshot,
@@ -350,7 +362,7 @@ bool auditor_quiet(struct sim *s, char *why, size_t cap)
     router_counts(s->nodes[SIM_ROUTER].core, &c);
     if (c.n_choices || c.n_waiting || c.n_early) {
         (void)snprintf(why, cap,
-                       "the router has %u requests, %u waiting, %u early",
+                       "the router has %u choices, %u waiting, %u early",
                        c.n_choices, c.n_waiting, c.n_early);
         return false;
     }
@@ -375,8 +387,8 @@ static void check_counts(struct sim *s)
     served = c.requests - c.refused;
     if (ended < served || ended > served * most) {
         sim_fail(s, -1,
-                 "the router counts %llu requests, %llu refused, but %llu "
-                 "choices that ended",
+                 "the router counts %llu requests, %llu of them refused, but "
+                 "%llu ended choices",
                  (unsigned long long)c.requests, (unsigned long long)c.refused,
                  (unsigned long long)ended);
     }
@@ -394,7 +406,7 @@ static void check_enough(struct sim *s)
         s->n_requests < SIM_REQUESTS_MIN && c->cells.deeds[DEED_PROBATION] == 0;
 
     if (few || c->frames + c->lost < SIM_FRAMES_MIN) {
-        sim_fail(s, -1, "too little happened: %u requests, %llu frames",
+        sim_fail(s, -1, "too little activity: %u requests, %llu frames",
                  s->n_requests, (unsigned long long)c->frames);
     }
 }
@@ -413,14 +425,20 @@ void auditor_end(struct sim *s)
         worker_account(n->core, &a);
         if (a.blocks.free + a.blocks.cached != a.blocks.total ||
             a.slots.free + a.slots.cached != a.slots.total) {
-            sim_fail(s, -1, "%s: the pool is not whole", n->name);
+            sim_fail(
+                s, -1,
+                "%s: blocks or slots are missing from the free pool at the end",
+                n->name);
         } else if (worker_audit(n->core, text, sizeof(text))) {
-            sim_fail(s, -1, "%s: the last walk differs: %s", n->name, text);
+            sim_fail(
+                s, -1,
+                "%s: the final walk of the pool differs from the ledger: %s",
+                n->name, text);
         }
     }
     for (uint32_t i = 0; i < s->n_requests && !s->failed; i++) {
         if (s->requests[i].n_ends != 1) {
-            sim_fail(s, (int32_t)i, "not one end");
+            sim_fail(s, (int32_t)i, "request did not end exactly once");
         }
     }
     check_enough(s);

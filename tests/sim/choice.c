@@ -72,7 +72,7 @@ static void check_logprobs(struct sim_choice *c, uint32_t i)
     }
     if (!same) {
         sim_fail(c->g->sim, (int32_t)c->g->number,
-                 "choice %u: logprobs of token %u are wrong", c->number, i);
+                 "choice %u: wrong logprobs for token %u", c->number, i);
     }
 }
 
@@ -82,11 +82,11 @@ static void check_token(struct sim_choice *c, uint32_t i)
     const struct fake_model *m = model_of(c);
 
     if (i && oracle_ends(m, &g->sampling, c->got[i - 1])) {
-        wrong(c, "a token after the end token");
+        wrong(c, "token received after the end token");
     } else if (c->got[i] !=
                oracle_next(&c->oracle, m, &g->sampling, c->number, i)) {
-        sim_fail(g->sim, (int32_t)g->number, "choice %u: token %u is wrong",
-                 c->number, i);
+        sim_fail(g->sim, (int32_t)g->number,
+                 "choice %u: wrong token at index %u", c->number, i);
     } else if (g->sampling.logprobs) {
         check_logprobs(c, i);
     }
@@ -129,12 +129,12 @@ static void told(struct sim_choice *c, const Sluice__V1__GenerateChunk *m)
         return;
     }
     if (!c->g->want_text) {
-        wrong(c, "a text that nobody wants");
+        wrong(c, "text received that was not requested");
     } else if (!utf8_ok(m->text.data, n)) {
-        wrong(c, "a text that is no UTF-8");
+        wrong(c, "text is not valid UTF-8");
     } else if (c->n_told > c->n_text || n > c->n_text - c->n_told ||
                memcmp(c->text + c->n_told, m->text.data, n) != 0) {
-        wrong(c, "the text is not that of the tokens");
+        wrong(c, "text does not match the tokens");
     } else {
         c->n_told += n;
     }
@@ -216,7 +216,7 @@ static void check_gone(struct sim *s, uint32_t request, uint64_t choice)
 
     if (state < CELL_KEPT && !g->shared && !g->again) {
         sim_fail(s, (int32_t)request,
-                 "choice %u: a stop string ended it, but it is %s",
+                 "choice %u: ended by a stop string, but still in state %s",
                  (uint32_t)choice, cell_state_names[state]);
     }
 }
@@ -271,14 +271,14 @@ static void last_text(struct sim_choice *c, const Sluice__V1__GenerateChunk *m)
     if (c->stopped != stop.found ||
         (stop.found && c->stop_string != stop.string)) {
         sim_fail(c->g->sim, (int32_t)c->g->number,
-                 "choice %u: stop string %d, not %d", c->number,
+                 "choice %u: ended by stop string %d, expected %d", c->number,
                  c->stopped ? (int)c->stop_string : -1,
                  stop.found ? (int)stop.string : -1);
     } else if (c->stopped && c->finish != SLUICE__V1__FINISH__FINISH_STOP) {
-        wrong(c, "a stop string that did not stop it");
+        wrong(c, "stop string reported, but the finish reason is not STOP");
     } else if (stop.found && c->n_got > 1 &&
                c->text_end[c->n_got - 2] >= stop.end) {
-        wrong(c, "a token past the stop string");
+        wrong(c, "token received after the stop string");
     }
     if (stop.found) {
         c->n_text = stop.begin;
@@ -287,8 +287,8 @@ static void last_text(struct sim_choice *c, const Sluice__V1__GenerateChunk *m)
     told(c, m);
     if (c->g->want_text && c->n_told != c->n_text) {
         sim_fail(c->g->sim, (int32_t)c->g->number,
-                 "choice %u: %zu bytes of text, %zu were to come", c->number,
-                 c->n_told, c->n_text);
+                 "choice %u: received %zu bytes of text, expected %zu",
+                 c->number, c->n_told, c->n_text);
     }
 }
 
@@ -340,21 +340,21 @@ void sim_choice_chunk(struct sim_choice *c, const Sluice__V1__GenerateChunk *m)
     struct sim_request *g = c->g;
 
     if (c->finish) {
-        wrong(c, "a chunk after the end");
+        wrong(c, "chunk received after the end");
         return;
     }
     if (m->n_tokens && m->first_index != c->n_got) {
         sim_fail(g->sim, (int32_t)g->number,
-                 "choice %u: chunk at %u, %u wanted", c->number, m->first_index,
-                 c->n_got);
+                 "choice %u: chunk at index %u, expected %u", c->number,
+                 m->first_index, c->n_got);
         return;
     }
     if (m->n_tokens > g->max_tokens - c->n_got) {
-        wrong(c, "more tokens than asked for");
+        wrong(c, "more tokens than max_tokens");
         return;
     }
     if (!columns_fit(c, m)) {
-        wrong(c, "logprobs that do not fit the tokens");
+        wrong(c, "logprobs do not match the number of tokens");
         return;
     }
     if (m->n_tokens) {
@@ -370,7 +370,7 @@ void sim_choice_chunk(struct sim_choice *c, const Sluice__V1__GenerateChunk *m)
     } else if (c->text) {
         last_text(c, m);
     } else if (m->has_text || c->stopped) {
-        wrong(c, "a text without a tokenizer");
+        wrong(c, "text received from a model without a tokenizer");
     }
 }
 
@@ -382,13 +382,13 @@ void sim_choice_check_whole(struct sim_choice *c)
     bool stop = c->finish == SLUICE__V1__FINISH__FINISH_STOP;
 
     if (!c->figured) {
-        wrong(c, "an end without figures");
+        wrong(c, "last chunk has no figures");
     } else if (c->stopped) {
         return;
     } else if (stop != ends) {
-        wrong(c, "a wrong reason for the end");
+        wrong(c, "wrong finish reason");
     } else if (!stop && c->n_got != g->max_tokens) {
-        wrong(c, "an end before the last token");
+        wrong(c, "ended by length before max_tokens");
     } else if (stop && sampling_stops(&g->sampling, c->got[c->n_got - 1])) {
         g->sim->counts.cells.deeds[DEED_STOP_TOKEN]++;
         g->sim->counts.cells.deeds[DEED_STOP_TOKEN_NO_EOS] +=

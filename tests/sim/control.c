@@ -19,7 +19,7 @@ static void check_over(struct control *c)
         if ((c->choice == CHOICE_ALL || c->choice == i) &&
             cells_at_router(c->sim, g, i) != CHOICE_ENDED) {
             sim_fail(c->sim, (int32_t)c->target,
-                     "a receipt, but choice %u runs on", i);
+                     "receipt received, but choice %u has not ended", i);
         }
     }
 }
@@ -43,7 +43,7 @@ static void check_sum(struct control *c, const Sluice__V1__Receipt *r)
     if (r->blocks > blocks || r->slots > slots ||
         (all && (r->blocks != blocks || r->slots != slots))) {
         sim_fail(c->sim, (int32_t)c->target,
-                 "a receipt of %u blocks and %u slots, the workers freed %u "
+                 "receipt of %u blocks and %u slots, but the workers freed %u "
                  "and %u",
                  r->blocks, r->slots, blocks, slots);
     }
@@ -59,13 +59,15 @@ static void check_receipt(struct control *c, const Sluice__V1__Receipt *r)
 
     if (r->sequence->request_id.len != sizeof(g->id) ||
         memcmp(r->sequence->request_id.data, g->id, sizeof(g->id)) != 0) {
-        sim_fail(c->sim, (int32_t)c->target, "a receipt of another sequence");
+        sim_fail(c->sim, (int32_t)c->target, "receipt names another sequence");
     } else if (over && (r->blocks || r->slots || r->checkpoints)) {
-        sim_fail(c->sim, (int32_t)c->target, "a second receipt frees memory");
+        sim_fail(c->sim, (int32_t)c->target,
+                 "repeated receipt frees memory again");
     } else if (r->n_generated > g->max_tokens * n ||
                r->blocks > sim_request_blocks(g, 1) * n * stages ||
                r->slots > n * stages) {
-        sim_fail(c->sim, (int32_t)c->target, "a receipt of too much");
+        sim_fail(c->sim, (int32_t)c->target,
+                 "receipt exceeds what the request may use");
     } else if (r->state != SLUICE__V1__SEQUENCE_STATE__SEQUENCE_UNKNOWN) {
         check_over(c);
     }
@@ -83,7 +85,7 @@ static void check_audit(struct control *c, const Sluice__V1__AuditAllReply *r)
             text.len > 3 && memcmp(text.data, "it", 2) == 0;
 
         if (r->workers[i]->n_differences && !broken) {
-            sim_fail(c->sim, -1, "Audit finds %u differences: %.*s",
+            sim_fail(c->sim, -1, "Audit reports %u differences: %.*s",
                      r->workers[i]->n_differences, (int)r->workers[i]->text.len,
                      r->workers[i]->text.data);
         }
@@ -112,7 +114,7 @@ static void check_listed(struct sim *s, const Sluice__V1__SequenceRow *row)
                 (row->n_prompt == g->n_prompt || row->n_prompt == 0);
     }
     if (!asked || row->n_generated > row->max_tokens) {
-        sim_fail(s, -1, "a sequence is listed that nobody asked for");
+        sim_fail(s, -1, "listed sequence matches no request");
     }
 }
 
@@ -124,7 +126,7 @@ static void check_listing(struct control *c,
         for (size_t k = 0; k < i; k++) {
             if (same_sequence(r->sequences[i]->sequence,
                               r->sequences[k]->sequence)) {
-                sim_fail(c->sim, -1, "a sequence is listed twice");
+                sim_fail(c->sim, -1, "sequence is listed twice");
             }
         }
     }
@@ -140,8 +142,10 @@ static void check_drained(struct control *c, const Sluice__V1__DrainReply *r)
     uint64_t *deeds = c->sim->counts.cells.deeds;
 
     if (r->n_running != r->n_finished + r->n_moved) {
-        sim_fail(c->sim, -1, "drained: %u are not %u finished and %u moved",
-                 r->n_running, r->n_finished, r->n_moved);
+        sim_fail(
+            c->sim, -1,
+            "drain counts differ: %u running, but %u finished and %u moved",
+            r->n_running, r->n_finished, r->n_moved);
     }
     deeds[DEED_DRAIN_ENDED] += r->n_finished != 0;
     deeds[DEED_DRAIN_MOVED] += r->n_moved != 0;
@@ -193,7 +197,7 @@ static void on_end(void *arg, enum status status, const ProtobufCMessage *reply,
             status_name(status), e ? ": " : "", e ? e->text : "");
     c->sim->n_controls_open -= c->n_ends == 0;
     if (c->n_ends++) {
-        sim_fail(c->sim, (int32_t)c->target, "a control call ends twice");
+        sim_fail(c->sim, (int32_t)c->target, "control call ended twice");
     } else {
         check_answer(c, status, reply);
     }
@@ -274,7 +278,7 @@ static void ask(struct sim *s, const struct control *what)
     if (st == ST_OK) {
         s->n_controls++;
         s->n_controls_open++;
-        sim_log(s, "%s asks %s of %d", s->nodes[c->client].name,
+        sim_log(s, "%s sends %s for request %d", s->nodes[c->client].name,
                 method_find((uint16_t)c->method)->method,
                 of_worker(c) ? (int)c->worker : (int)c->target);
     }

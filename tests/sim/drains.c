@@ -117,7 +117,8 @@ static void look_at(struct sim *s, const struct router_worker_view *v)
 
     if (seen->session == v->session && seen->draining && v->draining &&
         v->last_grant != seen->last_grant) {
-        sim_fail(s, -1, "%s drains, but is granted to", s->nodes[node].name);
+        sim_fail(s, -1, "%s is draining, but received a grant",
+                 s->nodes[node].name);
     }
     *seen = (struct drain_seen){v->session, v->last_grant,
                                 v->serves && !v->draining, v->draining};
@@ -212,7 +213,7 @@ void drains_goodbye(struct sim *s, uint32_t node, uint32_t conn)
         if (v.id.v == conn) {
             s->counts.cells.deeds[DEED_LEFT]++;
             if (v.n_sequences) {
-                sim_fail(s, -1, "%s left %u sequences behind", n->name,
+                sim_fail(s, -1, "%s left with %u sequences remaining", n->name,
                          v.n_sequences);
             }
         }

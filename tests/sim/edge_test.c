@@ -97,12 +97,12 @@ static uint64_t run_seed(uint64_t seed, struct sim_counts *sum)
         s->calm = s->calm || sim_now(s) > SIM_START_US + FAULTY_US;
         e.fn(s, e.a, e.b);
         if (left.bad || right.bad || s->failed) {
-            fail_msg("seed %llu: a tensor is not what it was",
+            fail_msg("seed %llu: tensor changed in transit",
                      (unsigned long long)seed);
         }
     }
     if (!all_there(&left) || !all_there(&right)) {
-        fail_msg("seed %llu: %u and %u of %d came; %s; %s",
+        fail_msg("seed %llu: %u and %u of %d arrived; %s; %s",
                  (unsigned long long)seed, left.n_got, right.n_got, FORWARDS,
                  left.why, right.why);
     }

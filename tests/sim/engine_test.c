@@ -172,7 +172,7 @@ static void test_engine_scribbles_over_taken_blocks(void **state)
     assert_int_equal(engine_submit(b.seam, &b.plan[1]), ST_OK);
     run(b.sim);
     assert_true(b.sim->failed);
-    assert_non_null(strstr(b.sim->what, "a cell that is not its own"));
+    assert_non_null(strstr(b.sim->what, "cell of another position"));
     end_engine(&b);
 }
 
@@ -192,11 +192,11 @@ static void test_engine_refuses_wrong_plans(void **state)
     begin_engine(&b);
     add_prompt(&b.plan[0], 1, 0, 0, 3);
     add_prompt(&b.plan[0], 2, 0, 1, 3);
-    refuse(&b, "a block of another sequence");
+    refuse(&b, "block of another sequence");
     begin_engine(&b);
     add_prompt(&b.plan[0], 1, 0, 0, 3);
     add_prompt(&b.plan[0], 2, 1, 0, 3);
-    refuse(&b, "a slot of another sequence");
+    refuse(&b, "slot of another sequence");
     begin_engine(&b);
     add_prompt(&b.plan[0], 1, 0, 0, 3);
     b.plan[0].n_zero = 0;
@@ -206,7 +206,7 @@ static void test_engine_refuses_wrong_plans(void **state)
     refuse(&b, "does not cover");
     begin_engine(&b);
     add_prompt(&b.plan[0], 1, 0, 0, 3)->position = 1;
-    refuse(&b, "a gap");
+    refuse(&b, "gap");
     begin_engine(&b);
     add_prompt(&b.plan[0], 1, 0, 0, 6);
     b.blocks[0][1] = b.blocks[0][0];
@@ -214,11 +214,11 @@ static void test_engine_refuses_wrong_plans(void **state)
     begin_engine(&b);
     add_prompt(&b.plan[0], 1, 0, 0, 1)->chained = true;
     b.rows[0][0].kind = ROW_GENERATED;
-    refuse(&b, "without a plan before");
+    refuse(&b, "without a previous plan");
     begin_engine(&b);
     add_prompt(&b.plan[0], 1, 0, 0, 3);
     b.tokens[0][1] = 1000;
-    refuse(&b, "past the vocabulary");
+    refuse(&b, "outside the vocabulary");
     begin_engine(&b);
     refuse(&b, "no rows");
 }
@@ -322,18 +322,18 @@ static void test_engine_sees_a_wrong_history(void **state)
     uint32_t memory[32];
 
     (void)state;
-    wrong_history(history(memory, 2, 2), "another length");
-    wrong_history(history(memory, 3, 2), "another length");
-    wrong_history(history(memory, 0, 0), "another length");
+    wrong_history(history(memory, 2, 2), "wrong length");
+    wrong_history(history(memory, 3, 2), "wrong length");
+    wrong_history(history(memory, 0, 0), "wrong length");
     (void)history(memory, 3, 3);
     memory[2]++;
     wrong_history((struct plan_history){.pages = {memory, 2, 1, 4}, 3, 3},
-                  "other ids");
+                  "wrong ids");
     (void)history(memory, 3, 3);
     memory[1] = memory[2]; /* the same ids, elsewhere */
     memory[2] = 11;
     wrong_history((struct plan_history){.pages = {memory, 2, 1, 4}, 3, 3},
-                  "other ids");
+                  "wrong ids");
 }
 
 /* Logprobs as a model produces them: best first, none above 0, no id twice, and

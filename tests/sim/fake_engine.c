@@ -66,7 +66,7 @@ static void draw_stand(struct fake_engine *e, struct flown *f)
         f->stood_us = e->stood_us = rng_octave(&e->rng, 200000, 30000000);
         f->took_us += f->stood_us;
         replicas_stands(e->sim, SIM_FIRST_WORKER + e->w);
-        sim_log(e->sim, "engine %u is about to stand still for %lld us", e->w,
+        sim_log(e->sim, "engine %u will stall for %lld us", e->w,
                 (long long)f->stood_us);
     }
 }
@@ -144,7 +144,7 @@ static void finish(struct sim *s, uint32_t w, uint64_t life)
         i++;
     }
     if (plan_hash(e, e->flying[i].plan) != e->flying[i].hash) {
-        fake_engine_wrong(e, NULL, "changed while in flight");
+        fake_engine_wrong(e, NULL, "plan changed while in flight");
         return;
     }
     if (dies(e, e->flying[i].plan)) {

@@ -28,7 +28,7 @@ static uint64_t attend(struct fake_engine *e, const struct plan *p,
 
         if (c->where >> 1 != at &&
             !fake_engine_track(e, r->sequence)->tainted) {
-            fake_engine_wrong(e, r, "a row reads a cell that is not its own");
+            fake_engine_wrong(e, r, "row reads a cell of another position");
         }
         a = oracle_attend(a, c->token, c->where >> 1, c->where & 1);
     }
@@ -41,7 +41,7 @@ static uint64_t advance(struct fake_engine *e, const struct plan_row *r,
     struct slot_state *s = &e->slots[r->slot];
 
     if (s->n != r->position && !fake_engine_track(e, r->sequence)->tainted) {
-        fake_engine_wrong(e, r, "a row continues a state that is not its own");
+        fake_engine_wrong(e, r, "row continues a state of another position");
     }
     for (uint32_t i = 0; i < r->n_tokens; i++) {
         s->hash = oracle_advance(s->hash, tokens[i], r->kind);
@@ -98,9 +98,9 @@ static uint64_t remember(struct fake_engine *e, const struct plan_row *r,
         return h;
     }
     if (y->n + r->chained != t->n || y->n_prompt != t->n_prompt) {
-        fake_engine_wrong(e, r, "a history of another length");
+        fake_engine_wrong(e, r, "history has the wrong length");
     } else if (ids != t->ids) {
-        fake_engine_wrong(e, r, "a history of other ids");
+        fake_engine_wrong(e, r, "history has the wrong ids");
     }
     return h;
 }
@@ -114,7 +114,7 @@ static void choose(struct fake_engine *e, const struct plan_row *r,
     if (sampling_penalises(p)) {
         o->h = remember(e, r, chained);
     } else if (r->history.n) {
-        fake_engine_wrong(e, r, "a history without penalties");
+        fake_engine_wrong(e, r, "history without penalties");
     }
     out->tokens[row] = oracle_next(o, e->model, p, r->choice, r->index);
     if (p->logprobs) {
@@ -141,7 +141,7 @@ static const uint32_t *take_ids(struct fake_engine *e, const struct plan *p,
         const float *x = p->hidden + (size_t)(r->token + i) * FAKE_HIDDEN;
 
         if (!fake_hidden_get(last, x, e->model->salt, e->shard.begin)) {
-            fake_engine_wrong(e, r, "hidden states that no stage gave");
+            fake_engine_wrong(e, r, "hidden states that no stage produced");
         } else if (last->where != ((r->position + i) << 1 | r->kind) &&
                    !tainted) {
             fake_engine_wrong(e, r, "hidden states of another position");

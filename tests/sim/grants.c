@@ -42,12 +42,13 @@ void grants_answer(struct sim *s, uint32_t conn, uint64_t call,
             continue;
         }
         if (status == ST_OK && e->early) {
-            sim_fail(s, -1, "a cancelled Submit is accepted, grant %llu",
+            sim_fail(s, -1,
+                     "worker accepted the cancelled Submit of grant %llu",
                      (unsigned long long)e->grant);
         } else if (status == ST_CANCELLED && !e->cancelled) {
             sim_fail(s, -1,
-                     "a Submit is struck that nobody cancelled, "
-                     "grant %llu",
+                     "worker struck the Submit of grant %llu, which was not "
+                     "cancelled",
                      (unsigned long long)e->grant);
         }
     }

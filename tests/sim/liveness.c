@@ -32,7 +32,10 @@ void liveness_report(struct sim *s, uint32_t conn, const Sluice__V1__Ledger *l,
         return;
     }
     if (r->still_us >= HUNG_US) {
-        sim_fail(s, -1, "worker %u is hung, and its session goes on", w);
+        sim_fail(s, -1,
+                 "worker %u reports no ticks beyond the limit, but its session "
+                 "continues",
+                 w);
     }
     r->still_us = e->ticks == r->ticks && e->n_planned && r->n_planned
                       ? r->still_us + gap(r->heard_us, sim_now(s))
@@ -80,7 +83,7 @@ void liveness_router(struct sim *s)
     if (c.hung > a->hung) {
         s->counts.cells.deeds[DEED_FENCED] += c.hung - a->hung;
         if (fenced(s) < c.hung - a->hung) {
-            sim_fail(s, -1, "a worker is fenced although its engine ticks");
+            sim_fail(s, -1, "worker fenced although its engine ticks");
         }
     }
     a->hung = c.hung;
@@ -109,7 +112,10 @@ static void look_engine(struct sim *s, uint32_t w, struct ear *e)
         e->stood_us = e->stood_us < us ? e->stood_us : us; /* one stall only */
     }
     if (e->stood_us > DEAD_US + 2 * GAP_US) {
-        sim_fail(s, -1, "worker %u goes on, and its engine is dead", w);
+        sim_fail(
+            s, -1,
+            "worker %u continues although its engine stalled beyond the limit",
+            w);
     }
 }
 
@@ -125,7 +131,10 @@ void liveness_worker(struct sim *s, uint32_t w)
         e->silent_us += gap(e->looked_us, sim_now(s));
     }
     if (e->silent_us > SILENT_US) {
-        sim_fail(s, -1, "worker %u hears nothing, and its session goes on", w);
+        sim_fail(s, -1,
+                 "worker %u receives nothing beyond the limit, but keeps its "
+                 "session",
+                 w);
     }
     e->conn = conn;
     e->looked_us = sim_now(s);
@@ -140,6 +149,6 @@ void liveness_died(struct sim *s, uint32_t w)
     s->counts.cells.deeds[DEED_ENGINE_DEAD]++;
     if (fake_engine_stood_us(s->engines[w], &ago_us) < DEAD_US - TICK_US ||
         ago_us > TICK_US) {
-        sim_fail(s, -1, "worker %u ends itself although its engine ticks", w);
+        sim_fail(s, -1, "worker %u stops itself although its engine ticks", w);
     }
 }

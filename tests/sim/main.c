@@ -342,8 +342,8 @@ static bool run_regressions(struct task *t)
             continue;
         }
         if (!find_options(t, seed, hash)) {
-            printf("stale: the seed draws other options now, without stages "
-                   "%016" PRIx64 ": %s",
+            printf("stale: the seed now draws other options (hash without "
+                   "stages %016" PRIx64 "): %s",
                    options_of(seed), line);
         }
         t->job[0].next = t->from = t->to = seed;
@@ -355,19 +355,21 @@ static bool run_regressions(struct task *t)
 
 static void usage(void)
 {
-    printf("usage: sluice-sim [--seeds A..B] [--jobs N] [--verbose] [--hash]\n"
-           "                  [--plant NAME | --list-plants] [--first]\n"
-           "                  [--stages WHICH] [--offers WHICH] [--regressions "
-           "FILE]\n"
-           "  --seeds A..B  run these, or one seed A\n"
-           "                (default 1..$SLUICE_SIM_SEEDS, or 1..3000)\n"
-           "  --verbose     log everything that happens, for one seed\n"
-           "  --hash        print a hash of all that was delivered, by seed\n"
-           "  --first       stop at the first failure\n"
-           "  --stages W    replicas of several stages: in all seeds, in no\n"
-           "                seed, or drawn (three of ten)\n"
-           "  --offers W    workers that have no layers until they are given\n"
-           "                some: the same (drawn: one of ten)\n");
+    printf("usage: sluice-sim [OPTION]...\n"
+           "  --seeds A..B        seeds, or a single seed A (default:\n"
+           "                      1..$SLUICE_SIM_SEEDS, or 1..3000)\n"
+           "  --jobs N            processes (default: 1)\n"
+           "  --verbose           log of all events, for a single seed\n"
+           "  --hash              hash of all deliveries, for each seed\n"
+           "  --first             stop at the first failure\n"
+           "  --plant NAME        planted bug to activate (default: NONE)\n"
+           "  --list-plants       list of the planted bugs\n"
+           "  --regressions FILE  seeds of FILE in place of --seeds\n"
+           "  --stages WHICH      seeds with replicas of several stages: all,\n"
+           "                      none or drawn (default: drawn, 3 in 10)\n"
+           "  --offers WHICH      seeds with workers without layers at first:\n"
+           "                      all, none or drawn (default: drawn, 1 in "
+           "10)\n");
 }
 
 static void list_plants(void)
@@ -388,7 +390,7 @@ static bool set_plant(const char *name)
     PLANT_MAP(X)
 #undef X
 #endif
-    fprintf(stderr, "sluice-sim: no plant %s in this build\n", name);
+    fprintf(stderr, "sluice-sim: unknown plant %s; see --list-plants\n", name);
     return false;
 }
 

@@ -155,7 +155,7 @@ static void check_spin(struct sim *s, struct sim_node *n)
         n->spin_us = sim_now(s);
         n->spins = 0;
     } else if (++n->spins > SPIN_TICKS) {
-        sim_fail(s, -1, "%s spins", n->name);
+        sim_fail(s, -1, "%s ticks without advancing the time", n->name);
     }
 }
 
@@ -360,7 +360,7 @@ void node_serve(struct sim *s, uint32_t number)
 {
     struct sim_node *n = &s->nodes[number];
 
-    sim_log(s, "%s has its layers", n->name);
+    sim_log(s, "%s has loaded its layers", n->name);
     n->tick_us = NODE_IDLE;
     n->first_conn = s->network.n_conns + 1;
     start_worker(s, n);
@@ -371,7 +371,7 @@ void node_stop(struct sim *s, uint32_t number)
 {
     struct sim_node *n = &s->nodes[number];
 
-    sim_log(s, "%s is asked to stop", n->name);
+    sim_log(s, "%s stops on request", n->name);
     cells_killed(s, number);
     if (number == SIM_ROUTER) {
         router_stop(n->core);

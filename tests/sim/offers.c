@@ -97,12 +97,13 @@ bool offers_end(struct sim *s, struct sim_node *n)
 
     switch (offer_ended(n->core, &begin, &end, &e)) {
     case OFFER_REFUSED:
-        sim_fail(s, -1, "%s: its offer is refused for good: %s", n->name,
-                 e.text);
+        sim_fail(s, -1, "%s: the router refused its offer permanently: %s",
+                 n->name, e.text);
         return false;
     case OFFER_ASSIGNED:
         if (n->ending) {
-            sim_fail(s, -1, "%s was told to stop, and would load", n->name);
+            sim_fail(s, -1, "%s accepted layers although it is stopping",
+                     n->name);
         }
         set_layers(s, worker_of(n->number), begin, end);
         return true;
@@ -126,7 +127,7 @@ static void loaded(struct sim *s, uint32_t node, uint64_t life)
     o->loads = false;
     if (!s->calm && rng_chance(&n->rng, s->options.offers.fail_of)) {
         deeds(s)[DEED_LOAD_FAILED]++;
-        sim_log(s, "%s cannot load its layers", n->name);
+        sim_log(s, "%s failed to load its layers", n->name);
         faults_restart(s, node);
     } else {
         node_serve(s, node);
@@ -259,12 +260,12 @@ void offers_assigned(struct sim *s, uint32_t conn, uint64_t call,
     const char *name = s->nodes[node].name;
 
     if (!o->waits) {
-        sim_fail(s, -1, "%s is given layers, and has some", name);
+        sim_fail(s, -1, "%s received an Assign, but has layers", name);
     } else if (o->given_conn == conn && o->given_call != call) {
-        sim_fail(s, -1, "%s is given layers twice", name);
+        sim_fail(s, -1, "%s received layers twice in one session", name);
     } else if (!holds(s, worker_of(node), m->layer_begin, m->layer_end)) {
-        sim_fail(s, -1, "%s is given layers %u-%u, which it cannot hold", name,
-                 m->layer_begin, m->layer_end);
+        sim_fail(s, -1, "%s received layers %u-%u, which exceed its budget",
+                 name, m->layer_begin, m->layer_end);
     }
     o->given_conn = conn;
     o->given_call = call;
@@ -296,7 +297,9 @@ static void look_whole(struct sim *s, const struct router_worker_view *leader)
                  .n_layers[s->options.workers[worker_of(c->node)].model];
     for (uint32_t i = 0; n == leader->n_stages && i <= n; i++) {
         if (at[i] != 0) {
-            sim_fail(s, -1, "the stages that %s leads do not meet at stage %u",
+            sim_fail(s, -1,
+                     "stages of the replica led by %s are not contiguous at "
+                     "stage %u",
                      s->nodes[c->node].name, i);
         }
     }
@@ -327,7 +330,8 @@ struct hunt {
     uint64_t tried[SIM_LAYERS + 1];
 };
 
-_Static_assert(1u << SIM_WORKERS <= 64, "sets of workers are 64");
+_Static_assert(1u << SIM_WORKERS <= 64,
+               "a set of sets of workers fits in 64 bits");
 
 static uint32_t size_of(uint32_t set)
 {
@@ -394,7 +398,8 @@ static bool find_shards(struct hunt *h, char *why, size_t cap)
             continue;
         }
         if (v.readmit_ms) {
-            (void)snprintf(why, cap, "%s is kept out", s->nodes[c->node].name);
+            (void)snprintf(why, cap, "%s is not readmitted yet",
+                           s->nodes[c->node].name);
             return false;
         }
         h->shards |= 1u << w;
@@ -413,7 +418,7 @@ static bool is_here(const struct sim *s, uint32_t w, char *why, size_t cap)
                        s->offers[w].loads ? "loads" : "is dead");
     } else if (s->offers[w].waits &&
                network_session(&s->network, n->number) == 0) {
-        (void)snprintf(why, cap, "%s offers itself, and has no session",
+        (void)snprintf(why, cap, "%s waits for layers, but has no session",
                        n->name);
     } else {
         return true;
@@ -470,7 +475,8 @@ bool offers_quiet(const struct sim *s, char *why, size_t cap)
     }
     h.n_layers = s->options.stages.n_layers[model_of(s)];
     if (is_exact(s) && h.shards) {
-        (void)snprintf(why, cap, "given layers, and in no replica: set %x",
+        (void)snprintf(why, cap,
+                       "workers with assigned layers in no replica: set %x",
                        h.shards);
         return false;
     }
@@ -479,10 +485,10 @@ bool offers_quiet(const struct sim *s, char *why, size_t cap)
         h.n_stages = d->workers[w].n_stages;
         memset(h.tried, 0, sizeof(h.tried));
         if (completes(&h, 0, 0)) {
-            (void)snprintf(why, cap,
-                           "a replica could be made of set %x of shards and "
-                           "%x that wait",
-                           h.shards, h.waiting);
+            (void)snprintf(
+                why, cap,
+                "a replica is possible from shards %x and waiting workers %x",
+                h.shards, h.waiting);
             return false;
         }
     }

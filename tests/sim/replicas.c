@@ -90,7 +90,7 @@ static void count(struct sim *s, const struct conn *c, uint32_t leader,
     }
     r->under_way += (uint32_t)more;
     if (r->under_way > a.n_stages) {
-        sim_fail(s, -1, "%s leads %u stages, and %d microbatches are under way",
+        sim_fail(s, -1, "%s leads %u stages, but %d microbatches are in flight",
                  s->nodes[leader].name, a.n_stages, (int)r->under_way);
     }
     s->counts.cells.deeds[DEED_RING_FULL] += r->under_way == a.n_stages;
@@ -160,7 +160,7 @@ static void greets(struct sim *s, struct conn *c, enum conn_end to,
     }
     if (to == END_PEER && e->kind == ENVELOPE_END && e->status == ST_OK &&
         c->assembly != c->ordered) {
-        sim_fail(s, -1, "%s lets in an edge of another assembly",
+        sim_fail(s, -1, "%s accepted an edge of another assembly",
                  s->nodes[c->listener].name);
     }
 }
@@ -176,8 +176,8 @@ void replicas_ordered(struct sim *s, uint32_t node, uint64_t assembly)
 void replicas_broken(struct sim *s, uint32_t node, const char *why, size_t n)
 {
     if (!s->options.faulty && !drains_drawn(&s->options)) {
-        sim_fail(s, -1, "%s breaks its assembly: %.*s", s->nodes[node].name,
-                 (int)n, why);
+        sim_fail(s, -1, "%s broke its assembly in a seed without faults: %.*s",
+                 s->nodes[node].name, (int)n, why);
     }
 }
 
@@ -246,17 +246,18 @@ void replicas_receipt(struct sim *s, uint32_t node, const struct sim_request *g,
     }
     if (!is_staged(s, node)) {
         if (n != 0) {
-            sim_fail(s, -1, "a receipt of stages, where there are none");
+            sim_fail(s, -1, "receipt lists stages of a worker without stages");
         }
     } else if (n != r->n_stage_slots ||
                (n == 0 ? r->blocks || r->slots
                        : r->blocks != sum(r->stage_blocks, n) ||
                              r->slots != sum(r->stage_slots, n))) {
-        sim_fail(s, -1, "a receipt of %zu stages that is not their sum", n);
+        sim_fail(s, -1, "receipt differs from the sum of its %zu stages", n);
     } else if (n && a.assembly && n != a.n_stages) {
-        sim_fail(s, -1, "a receipt of %zu stages, there are %u", n, a.n_stages);
+        sim_fail(s, -1, "receipt lists %zu stages, expected %u", n, a.n_stages);
     } else if (g && !g->again && !g->shared && frees_too_much(s, node, g, r)) {
-        sim_fail(s, (int32_t)g->number, "a stage frees more than it has");
+        sim_fail(s, (int32_t)g->number,
+                 "stage frees more than the request may use");
     } else {
         s->counts.cells.deeds[DEED_STAGE_RECEIPT] += n != 0;
     }
@@ -272,8 +273,8 @@ static void look_held(struct sim *s, uint32_t w, const struct worker_account *a)
         (rows == 0 && (a->blocks.granted || a->slots.granted ||
                        a->blocks.held || a->slots.held))) {
         sim_fail(s, -1,
-                 "%s is in no assembly, and has %u sequences, %u + %u blocks "
-                 "and %u + %u slots",
+                 "%s is in no assembly, but has %u sequences, %u held + %u "
+                 "granted blocks, %u held + %u granted slots",
                  s->nodes[SIM_FIRST_WORKER + w].name, a->n_sequences,
                  a->blocks.held, a->blocks.granted, a->slots.held,
                  a->slots.granted);
@@ -290,7 +291,7 @@ void replicas_worker(struct sim *s, uint32_t w)
     }
     worker_account(s->nodes[SIM_FIRST_WORKER + w].core, &a);
     if (a.streams_broken > 0 && s->options.stages.garbage_of == 0) {
-        sim_fail(s, -1, "w%u found a message of a stage wrong", w);
+        sim_fail(s, -1, "w%u rejected a message of another stage", w);
     }
     if (a.assembly == 0 && r->assembly == 0) { /* freed with some delay */
         look_held(s, w, &a);
@@ -383,15 +384,16 @@ static bool in_place(const struct sim *s, const struct router_worker_view *v,
     struct worker_account a;
 
     if (!node_worker(s, n->number)) {
-        (void)snprintf(why, cap, "the router has %s as a stage still", n->name);
+        (void)snprintf(why, cap, "the router still lists %s as a stage",
+                       n->name);
         return false;
     }
     worker_account(n->core, &a);
     if (a.assembly != v->assembly || a.stage != v->stage ||
         a.n_stages != v->n_stages) {
         (void)snprintf(why, cap,
-                       "%s is stage %u of %u of %016llx, the router has it as "
-                       "%u of %u of %016llx",
+                       "%s is stage %u of %u of assembly %016llx, but for the "
+                       "router %u of %u of %016llx",
                        n->name, a.stage, a.n_stages,
                        (unsigned long long)a.assembly, v->stage, v->n_stages,
                        (unsigned long long)v->assembly);
@@ -422,8 +424,8 @@ bool replicas_quiet(const struct sim *s, char *why, size_t cap)
     }
     for (uint32_t m = 0; m < s->options.n_models; m++) {
         if (up[m] < s->options.stages.n_places[m] && !drained[m]) {
-            (void)snprintf(why, cap, "model %u has %u replicas of %u", m, up[m],
-                           s->options.stages.n_places[m]);
+            (void)snprintf(why, cap, "model %u has %u replicas up, expected %u",
+                           m, up[m], s->options.stages.n_places[m]);
             return false;
         }
     }

@@ -31,7 +31,7 @@ static void wrong(struct sim_request *g, const char *what)
 void sim_request_seed(struct sim_request *g, uint64_t seed)
 {
     if (g->sampling.seed != seed) {
-        wrong(g, "another seed");
+        wrong(g, "wrong sampling seed");
     }
 }
 
@@ -45,7 +45,7 @@ static void check_figures(struct sim_request *g, const struct sim_choice *c,
 
     sim_request_seed(g, f->seed);
     if ((f->n_prompt != g->n_prompt && !no_ids) || f->n_generated != c->n_got) {
-        wrong(g, "figures that do not tell what came");
+        wrong(g, "figures do not match the received tokens");
     }
 }
 
@@ -54,9 +54,9 @@ static void on_chunk(void *arg, const Sluice__V1__GenerateChunk *m)
     struct sim_request *g = arg;
 
     if (g->n_ends) {
-        wrong(g, "a chunk after the end");
+        wrong(g, "chunk received after the end");
     } else if (m->choice >= g->n_choices) {
-        wrong(g, "a chunk of no choice");
+        wrong(g, "chunk names no choice of the request");
     } else {
         sim_choice_chunk(&g->choices[m->choice], m);
         if (m->figures && !g->sim->failed) {
@@ -78,7 +78,7 @@ static void check_kept(struct sim_request *g, const struct sim_choice *c)
         !g->again && !g->shared && awake && g->n_choices == 1 && !c->stopped &&
         !drains_drawn(&s->options) &&
         cells_state(s, g->number, c->number) != CELL_KEPT) {
-        wrong(g, "what was to be kept is gone");
+        wrong(g, "sequence is gone although it was to be kept");
     }
 }
 
@@ -88,23 +88,23 @@ static void check_choice(struct sim_request *g, struct sim_choice *c)
     case SLUICE__V1__FINISH__FINISH_STOP:
     case SLUICE__V1__FINISH__FINISH_LENGTH:
         if (g->defect != DEFECT_NONE) {
-            wrong(g, "a wrong request was served");
+            wrong(g, "invalid request was served");
         }
         sim_choice_check_whole(c);
         check_kept(g, c);
         break;
     case SLUICE__V1__FINISH__FINISH_CANCELLED:
         if (!c->end_asked) {
-            wrong(g, "cancelled, but nobody asked for it");
+            wrong(g, "cancelled, but no client requested this");
         }
         break;
     case SLUICE__V1__FINISH__FINISH_FAILED:
         if (!g->sim->options.faulty) {
-            wrong(g, "failed without a fault");
+            wrong(g, "failed in a seed without faults");
         }
         break;
     default:
-        wrong(g, "OK without a last chunk");
+        wrong(g, "status OK without a last chunk");
     }
 }
 
@@ -165,7 +165,7 @@ static void check_deadline(struct sim_request *g)
 
     if (g->deadline_ms && n->paused_us <= g->asked_us &&
         sim_now(g->sim) > deadline + LATE_US) {
-        wrong(g, "an end long past the deadline");
+        wrong(g, "ended long after its deadline");
     }
 }
 
@@ -192,7 +192,7 @@ static void check_resumed(struct sim_request *g)
         g->status != ST_DEADLINE_EXCEEDED && g->status != ST_INTERNAL &&
         g->status != ST_ABORTED && !g->again && !g->shared &&
         !resumed_in_vain(g)) {
-        sim_fail(g->sim, (int32_t)g->number, "resumed, but it ends %s",
+        sim_fail(g->sim, (int32_t)g->number, "resumable request ended with %s",
                  status_name(g->status));
     }
 }
@@ -217,7 +217,7 @@ static void check_end(struct sim_request *g)
                   g->status == ST_FAILED_PRECONDITION ||
                   g->status == ST_OUT_OF_RANGE || g->status == ST_NOT_FOUND ||
                   g->status == ST_UNAVAILABLE))) {
-        sim_fail(g->sim, (int32_t)g->number, "an end without a reason: %s",
+        sim_fail(g->sim, (int32_t)g->number, "unexpected status %s",
                  status_name(g->status));
     }
 }
@@ -226,7 +226,7 @@ static void on_lost(void *arg, const char *why)
 {
     struct sim_request *g = arg;
 
-    sim_log(g->sim, "request %u is lost: %s", g->number, why);
+    sim_log(g->sim, "request %u lost its connection: %s", g->number, why);
     for (uint32_t i = 0; i < g->n_choices; i++) {
         enum cell_state state = cells_state(g->sim, g->number, i);
 
@@ -241,14 +241,14 @@ static void on_end(void *arg, enum status status, const struct error *e,
     struct sim_request *g = arg;
 
     (void)retry_after_ms;
-    sim_log(g->sim, "request %u ends %s, finish %u, %u tokens%s%s", g->number,
-            status_name(status), g->choices[0].finish, g->choices[0].n_got,
-            e ? ": " : "", e ? e->text : "");
+    sim_log(g->sim, "request %u ended with %s, finish %u, %u tokens%s%s",
+            g->number, status_name(status), g->choices[0].finish,
+            g->choices[0].n_got, e ? ": " : "", e ? e->text : "");
     g->sim->n_open -= g->n_ends == 0;
     g->ended_us = sim_now(g->sim);
     g->status = status;
     if (g->n_ends++) {
-        wrong(g, "a second end");
+        wrong(g, "ended twice");
     }
     if (!g->sim->failed) {
         check_end(g);

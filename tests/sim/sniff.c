@@ -194,7 +194,7 @@ static void check_class(struct sim *s, const Sluice__V1__ClassLedger *c,
                         const char *what)
 {
     if (c->total != c->free + c->held + c->cached + c->granted) {
-        sim_fail(s, -1, "a ledger of %s breaks the identity", what);
+        sim_fail(s, -1, "ledger of %s does not add up to the total", what);
     }
 }
 
@@ -205,7 +205,7 @@ static void check_ledger(struct sim *s, const Sluice__V1__Ledger *l)
     check_class(s, l->checkpoints, "checkpoints");
     check_class(s, l->pages, "pages");
     if (l->violations) {
-        sim_fail(s, -1, "a ledger with violations");
+        sim_fail(s, -1, "ledger counts protocol violations");
     }
 }
 
@@ -224,7 +224,7 @@ static void check_refusal(struct sim *s, uint32_t conn,
         const Sluice__V1__Failure *f =
             body(s, e, &sluice__v1__failure__descriptor);
 
-        sim_fail(s, -1, "%s refuses a call: %s: %.*s",
+        sim_fail(s, -1, "%s rejected a call: %s: %.*s",
                  s->nodes[network_conn(&s->network, conn)->node].name,
                  status_name((enum status)e->status),
                  f ? (int)f->message.len : 0, f ? f->message.data : NULL);
@@ -348,7 +348,7 @@ static void check_alone(const struct sim_choice *c, uint32_t conn)
                 : SLUICE__V1__SEQUENCE_STATE__SEQUENCE_UNKNOWN;
     if (state == SLUICE__V1__SEQUENCE_STATE__SEQUENCE_PREFILL ||
         state == SLUICE__V1__SEQUENCE_STATE__SEQUENCE_DECODE) {
-        sim_fail(s, (int32_t)c->g->number, "choice %u: it runs at %s too",
+        sim_fail(s, (int32_t)c->g->number, "choice %u: still runs on %s",
                  c->number, n->name);
     }
 }
@@ -411,9 +411,9 @@ static void submit(struct sim *s, uint32_t conn, const struct envelope *e)
     }
     g = &s->requests[i];
     if (r->n_prompt != g->n_prompt) {
-        sim_fail(s, (int32_t)i, "a Submit with another prompt");
+        sim_fail(s, (int32_t)i, "Submit has another prompt than the request");
     } else if (r->sequence->choice >= g->n_choices) {
-        sim_fail(s, (int32_t)i, "a Submit of no choice");
+        sim_fail(s, (int32_t)i, "Submit names no choice of the request");
     } else {
         submitted(s, conn, &g->choices[r->sequence->choice], r);
         sim_request_seed(g, r->sampling->seed);

@@ -158,8 +158,8 @@ static void check_worker(struct sim *s, uint32_t model, uint32_t w,
     if ((shard.attention && sum.blocks > d->n_blocks) ||
         (shard.linear && sum.slots > d->n_slots)) {
         sim_fail(s, -1,
-                 "no head-room: model %u has %llu blocks and %llu slots, %s "
-                 "%u and %u",
+                 "no headroom: model %u needs %llu blocks and %llu slots, but "
+                 "%s has %u and %u",
                  model, (unsigned long long)sum.blocks,
                  (unsigned long long)sum.slots,
                  s->nodes[SIM_FIRST_WORKER + w].name, d->n_blocks, d->n_slots);

@@ -166,24 +166,25 @@ static void compare(struct sim *s, const struct stranger *x,
     look(s, &now);
     for (uint32_t i = 0; i < now.n; i++) {
         if (now.of[i].id.v == STRANGER_CONN) {
-            sim_fail(s, -1, "a stranger is let in as %s", x->name);
+            sim_fail(s, -1, "router accepted a stranger as %s", x->name);
             return;
         }
     }
     if (now.n != before->n) {
-        sim_fail(s, -1, "a stranger is refused as %s, and a worker goes",
+        sim_fail(s, -1,
+                 "refusal of a stranger named %s changed the number of workers",
                  x->name);
     }
     for (uint32_t i = 0; i < now.n && i < before->n; i++) {
         if (!same_worker(&now.of[i], &before->of[i])) {
-            sim_fail(s, -1, "a stranger is refused, and %s is another",
+            sim_fail(s, -1, "refusal of a stranger changed the state of %s",
                      s->nodes[s->network.conns[now.of[i].id.v - 1].node].name);
         }
     }
     if (!same_counts(&now.counts, &before->counts)) {
         sim_fail(s, -1,
-                 "a stranger of %s is refused, and of %u choices %u wait "
-                 "instead of %u",
+                 "refusal of a stranger of %s changed the router's counters: "
+                 "%u choices, %u waiting, %u before",
                  x->model_name, now.counts.n_choices, now.counts.n_waiting,
                  before->counts.n_waiting);
     }
@@ -223,9 +224,9 @@ static void meet(struct sim *s)
     if (!router_hears(s) || !settle(s) || !draw(s, &x)) {
         return;
     }
-    sim_log(s, "a stranger of %s comes as %s:%s%s%s", x.model_name, x.name,
-            x.weights ? " weights" : "", x.vocab ? " vocabulary" : "",
-            x.tokenizer ? " tokenizer" : "");
+    sim_log(s, "stranger of %s sends Hello as %s, with other:%s%s%s",
+            x.model_name, x.name, x.weights ? " weights" : "",
+            x.vocab ? " vocabulary" : "", x.tokenizer ? " tokenizer" : "");
     s->counts.cells.deeds[DEED_NAMESAKE] += x.named;
     s->counts.cells.deeds[DEED_STRANGER] += !x.met;
     look(s, &before);
