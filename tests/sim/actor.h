@@ -15,6 +15,6 @@ struct sim_request;
 void actor_start(struct sim *s);
 
 /* Reports that a request has ended; may draw follow-up actions. */
-void actor_ended(struct sim *s, struct sim_request *g);
+void actor_ended(struct sim *s, struct sim_request *request);
 
 #endif

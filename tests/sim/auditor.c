@@ -77,7 +77,7 @@ static void check_deaths(struct sim *s, const struct router_worker_view *v)
  * causes. */
 static uint32_t mercy(const struct sim *s, const struct sim_choice *c)
 {
-    uint32_t n = s->n_ended[c->g->model];
+    uint32_t n = s->n_ended[c->request->model];
 
     n = n > c->n_killed ? n - c->n_killed : 0;
     return n < SIM_TRIAL_MERCY ? n : SIM_TRIAL_MERCY;
@@ -85,15 +85,16 @@ static uint32_t mercy(const struct sim *s, const struct sim_choice *c)
 
 void auditor_poisoned(struct sim *s, uint32_t number, struct sim_choice *c)
 {
-    const struct sim_request *g = c->g;
+    const struct sim_request *request = c->request;
     struct router_worker_view v, own;
     uint32_t most;
 
     s->counts.cells.deeds[DEED_POISONED]++;
-    sim_log(s, "%s is killed by request %u", s->nodes[number].name, g->number);
-    if (!s->nodes[SIM_ROUTER].core || g->again || g->shared || g->router_lost ||
-        !replicas_place(s, number, &v) || v.id.v != c->submitted_conn ||
-        !view_of(s, number, &own)) {
+    sim_log(s, "%s is killed by request %u", s->nodes[number].name,
+            request->number);
+    if (!s->nodes[SIM_ROUTER].core || request->again || request->shared ||
+        request->router_lost || !replicas_place(s, number, &v) ||
+        v.id.v != c->submitted_conn || !view_of(s, number, &own)) {
         return; /* the router cannot attribute this death */
     }
     if (c->adopting && v.n_suspects > 0 && v.n_sequences > 1) {
@@ -107,7 +108,7 @@ void auditor_poisoned(struct sim *s, uint32_t number, struct sim_choice *c)
     c->killed_conn = own.id.v;
     most = SIM_TRIAL_DEATHS + 1 + mercy(s, c);
     if (++c->n_killed > most) {
-        sim_fail(s, (int32_t)g->number,
+        sim_fail(s, (int32_t)request->number,
                  "%u workers killed by choice %u, which is more than allowed",
                  c->n_killed, c->number);
     }
@@ -203,7 +204,7 @@ static void look_full(struct sim *s)
 
 void auditor_full(struct sim *s, uint32_t room)
 {
-    for (uint32_t n = room + 1; n <= GENERATION_CHOICES; n++) {
+    for (uint32_t n = room + 1; n <= REQUEST_CHOICES; n++) {
         s->full_us[n] = sim_now(s);
     }
 }
@@ -214,7 +215,7 @@ static void let_go(struct sim *s, uint32_t w)
 {
     const struct conn *c = network_conn(&s->network, s->session_conns[w]);
 
-    if (options_staged(&s->options, w) && c && !c->heard) {
+    if (options_staged(&s->options, w) && c && !c->lost_received) {
         forgive(s, s->session_conns[w]);
     }
 }
@@ -245,7 +246,7 @@ static void look_sessions(struct sim *s)
     }
 }
 
-void auditor_heard(struct sim *s, uint32_t number)
+void auditor_received(struct sim *s, uint32_t number)
 {
     if (number == SIM_ROUTER) {
         look_full(s);
@@ -282,11 +283,12 @@ void auditor_lost(struct sim *s, uint32_t conn)
     spare_lost(s, conn);
     drains_watch(s);
     for (uint32_t i = 0; i < s->n_requests; i++) {
-        const struct sim_request *g = &s->requests[i];
+        const struct sim_request *request = &s->requests[i];
 
-        for (uint32_t k = 0; k < g->n_choices && g->conn == conn; k++) {
-            if (g->arrived && !g->again && !g->shared &&
-                cells_at_router(s, g, k) < CHOICE_ENDING) {
+        for (uint32_t k = 0; k < request->n_choices && request->conn == conn;
+             k++) {
+            if (request->arrived && !request->again && !request->shared &&
+                cells_at_router(s, request, k) < CHOICE_ENDING) {
                 sim_fail(s, (int32_t)i,
                          "request still runs after its client disconnected");
             }
@@ -379,8 +381,7 @@ bool auditor_quiet(struct sim *s, char *why, size_t cap)
 static void check_counts(struct sim *s)
 {
     struct router_counts c;
-    uint64_t ended, served,
-        most = s->options.choices_of ? GENERATION_CHOICES : 1;
+    uint64_t ended, served, most = s->options.choices_of ? REQUEST_CHOICES : 1;
 
     router_counts(s->nodes[SIM_ROUTER].core, &c);
     ended = c.finished + c.cancelled + c.failed + c.had_ended;

@@ -134,7 +134,7 @@ extern const char *const cell_state_names[CELL_STATES];
 extern const char *const cell_event_names[CELL_EVENTS];
 
 /* Returns the current state of a choice, from router and workers. */
-enum cell_state cells_state(const struct sim *s, uint32_t request,
+enum cell_state cells_state(const struct sim *s, uint32_t number,
                             uint32_t choice);
 
 /* Returns the state of a choice at this worker, CELL_NONE if it is not there.
@@ -145,10 +145,11 @@ enum cell_state cells_at_worker(const struct sim *s, uint32_t node,
 /* Returns the state of a choice at the router, CHOICE_ENDED if the router has
  * no such choice. */
 enum choice_state cells_at_router(const struct sim *s,
-                                  const struct sim_request *g, uint32_t choice);
+                                  const struct sim_request *request,
+                                  uint32_t choice);
 
 /* Counts an event for a choice, or for CHOICE_ALL. */
-void cells_hit(struct sim *s, uint32_t request, uint32_t choice,
+void cells_hit(struct sim *s, uint32_t number, uint32_t choice,
                enum cell_event what);
 
 /* Counts a disconnect of this node, when the router detects it. */

@@ -8,13 +8,13 @@
 
 static void wrong(struct sim_choice *c, const char *what)
 {
-    sim_fail(c->g->sim, (int32_t)c->g->number, "choice %u: %s", c->number,
-             what);
+    sim_fail(c->request->sim, (int32_t)c->request->number, "choice %u: %s",
+             c->number, what);
 }
 
 static const struct fake_model *model_of(const struct sim_choice *c)
 {
-    return &c->g->sim->options.models[c->g->model];
+    return &c->request->sim->options.models[c->request->model];
 }
 
 static void *allocate(size_t n, size_t size)
@@ -27,19 +27,19 @@ static void *allocate(size_t n, size_t size)
     return p;
 }
 
-void sim_choice_init(struct sim_choice *c, struct sim_request *g,
+void sim_choice_init(struct sim_choice *c, struct sim_request *request,
                      uint32_t number)
 {
-    size_t n = g->max_tokens, n_top = g->sampling.n_top_logprobs;
+    size_t n = request->max_tokens, n_top = request->sampling.n_top_logprobs;
 
-    *c = (struct sim_choice){.g = g, .number = number};
+    *c = (struct sim_choice){.request = request, .number = number};
     c->got = allocate(n, sizeof(*c->got));
-    if (g->sampling.logprobs) {
+    if (request->sampling.logprobs) {
         c->logprobs = allocate(n, sizeof(*c->logprobs));
         c->top_tokens = allocate(n * n_top, sizeof(*c->top_tokens));
         c->top_logprobs = allocate(n * n_top, sizeof(*c->top_logprobs));
     }
-    if (sim_request_has_text(g)) {
+    if (sim_request_has_text(request)) {
         c->text = allocate((n + 1) * VOCABULARY_BYTES + PLAIN_MAX, 3);
         c->text_end = allocate(n, sizeof(*c->text_end));
     }
@@ -59,7 +59,7 @@ void sim_choice_fini(struct sim_choice *c)
 
 static void check_logprobs(struct sim_choice *c, uint32_t i)
 {
-    uint32_t n_top = c->g->sampling.n_top_logprobs;
+    uint32_t n_top = c->request->sampling.n_top_logprobs;
     struct token_logprob top[TOP_LOGPROBS_MAX];
     float own = oracle_logprobs(&c->oracle, model_of(c), c->got[i], n_top, top);
     bool same = memcmp(&own, &c->logprobs[i], sizeof(own)) == 0;
@@ -71,36 +71,36 @@ static void check_logprobs(struct sim_choice *c, uint32_t i)
                memcmp(&top[k].logprob, &c->top_logprobs[at], sizeof(own)) == 0;
     }
     if (!same) {
-        sim_fail(c->g->sim, (int32_t)c->g->number,
+        sim_fail(c->request->sim, (int32_t)c->request->number,
                  "choice %u: wrong logprobs for token %u", c->number, i);
     }
 }
 
 static void check_token(struct sim_choice *c, uint32_t i)
 {
-    const struct sim_request *g = c->g;
+    const struct sim_request *request = c->request;
     const struct fake_model *m = model_of(c);
 
-    if (i && oracle_ends(m, &g->sampling, c->got[i - 1])) {
+    if (i && oracle_ends(m, &request->sampling, c->got[i - 1])) {
         wrong(c, "token received after the end token");
     } else if (c->got[i] !=
-               oracle_next(&c->oracle, m, &g->sampling, c->number, i)) {
-        sim_fail(g->sim, (int32_t)g->number,
+               oracle_next(&c->oracle, m, &request->sampling, c->number, i)) {
+        sim_fail(request->sim, (int32_t)request->number,
                  "choice %u: wrong token at index %u", c->number, i);
-    } else if (g->sampling.logprobs) {
+    } else if (request->sampling.logprobs) {
         check_logprobs(c, i);
     }
 }
 
 void sim_choice_check(struct sim_choice *c)
 {
-    const struct sim_request *g = c->g;
+    const struct sim_request *request = c->request;
     const struct fake_model *m = model_of(c);
 
-    for (uint32_t i = c->oracle.n; i < g->n_prompt; i++) {
-        oracle_feed(&c->oracle, m, g->prompt[i], ROW_PROMPT);
+    for (uint32_t i = c->oracle.n; i < request->n_prompt; i++) {
+        oracle_feed(&c->oracle, m, request->prompt[i], ROW_PROMPT);
     }
-    for (; c->n_checked < c->n_got && !g->sim->failed; c->n_checked++) {
+    for (; c->n_checked < c->n_got && !request->sim->failed; c->n_checked++) {
         check_token(c, c->n_checked);
         oracle_feed(&c->oracle, m, c->got[c->n_checked], ROW_GENERATED);
     }
@@ -111,32 +111,33 @@ void sim_choice_check(struct sim_choice *c)
 /* The token that ends the sequence has no text. */
 static void add_text(struct sim_choice *c, uint32_t from)
 {
-    const struct sim_request *g = c->g;
+    const struct sim_request *request = c->request;
 
     for (uint32_t i = from; i < c->n_got; i++) {
-        if (!oracle_ends(model_of(c), &g->sampling, c->got[i])) {
+        if (!oracle_ends(model_of(c), &request->sampling, c->got[i])) {
             c->n_text += plain_push(&c->plain, c->got[i], c->text + c->n_text);
         }
         c->text_end[i] = (uint32_t)c->n_text;
     }
 }
 
-static void told(struct sim_choice *c, const Sluice__V1__GenerateChunk *m)
+static void take_text(struct sim_choice *c, const Sluice__V1__GenerateChunk *m)
 {
     size_t n = m->text.len;
 
     if (n == 0) {
         return;
     }
-    if (!c->g->want_text) {
+    if (!c->request->want_text) {
         wrong(c, "text received that was not requested");
     } else if (!utf8_ok(m->text.data, n)) {
         wrong(c, "text is not valid UTF-8");
-    } else if (c->n_told > c->n_text || n > c->n_text - c->n_told ||
-               memcmp(c->text + c->n_told, m->text.data, n) != 0) {
+    } else if (c->n_text_received > c->n_text ||
+               n > c->n_text - c->n_text_received ||
+               memcmp(c->text + c->n_text_received, m->text.data, n) != 0) {
         wrong(c, "text does not match the tokens");
     } else {
-        c->n_told += n;
+        c->n_text_received += n;
     }
 }
 
@@ -150,14 +151,15 @@ struct match {
  * equal ones, the first in the request. */
 static struct match first_stop(const struct sim_choice *c)
 {
-    const struct sim_request *g = c->g;
+    const struct sim_request *request = c->request;
     struct match m = {0};
 
     for (size_t end = 1; end <= c->n_text && !m.found; end++) {
-        for (uint32_t k = 0; k < g->n_stops; k++) {
-            size_t n = strlen(g->stops[k]);
+        for (uint32_t k = 0; k < request->n_stops; k++) {
+            size_t n = strlen(request->stops[k]);
 
-            if (n <= end && memcmp(c->text + end - n, g->stops[k], n) == 0 &&
+            if (n <= end &&
+                memcmp(c->text + end - n, request->stops[k], n) == 0 &&
                 (!m.found || end - n < m.begin)) {
                 m = (struct match){end - n, end, k, true};
             }
@@ -168,7 +170,7 @@ static struct match first_stop(const struct sim_choice *c)
 
 static void count_stop(struct sim_choice *c, const struct match *m)
 {
-    struct cells *cells = &c->g->sim->counts.cells;
+    struct cells *cells = &c->request->sim->counts.cells;
     uint32_t last = c->n_got - 1;
     size_t begin = last ? c->text_end[last - 1] : 0;
 
@@ -176,11 +178,11 @@ static void count_stop(struct sim_choice *c, const struct match *m)
     cells->deeds[DEED_STOP_ACROSS] += m->begin < begin;
     cells->deeds[DEED_STOP_FIRST] += last == 0;
     cells->deeds[DEED_STOP_MOVED] += c->n_moves != 0;
-    cells->deeds[DEED_STOP_AT_LENGTH] += c->n_got == c->g->max_tokens;
+    cells->deeds[DEED_STOP_AT_LENGTH] += c->n_got == c->request->max_tokens;
     cells->deeds[DEED_STOP_BROKEN] += m->end > c->text_end[last];
     if (c->n_checked == c->n_got &&
-        oracle_ends(model_of(c), &c->g->sampling,
-                    oracle_next(&c->oracle, model_of(c), &c->g->sampling,
+        oracle_ends(model_of(c), &c->request->sampling,
+                    oracle_next(&c->oracle, model_of(c), &c->request->sampling,
                                 c->number, c->n_got))) {
         cells->deeds[DEED_STOP_BEFORE_END]++;
     }
@@ -209,13 +211,13 @@ static int64_t gone_us(const struct sim *s)
     return ways * (s->options.delay_us + s->options.jitter_us) + 2 * us;
 }
 
-static void check_gone(struct sim *s, uint32_t request, uint64_t choice)
+static void check_gone(struct sim *s, uint32_t number, uint64_t choice)
 {
-    const struct sim_request *g = &s->requests[request];
-    enum cell_state state = cells_state(s, request, (uint32_t)choice);
+    const struct sim_request *request = &s->requests[number];
+    enum cell_state state = cells_state(s, number, (uint32_t)choice);
 
-    if (state < CELL_KEPT && !g->shared && !g->again) {
-        sim_fail(s, (int32_t)request,
+    if (state < CELL_KEPT && !request->shared && !request->again) {
+        sim_fail(s, (int32_t)number,
                  "choice %u: ended by a stop string, but still in state %s",
                  (uint32_t)choice, cell_state_names[state]);
     }
@@ -223,7 +225,7 @@ static void check_gone(struct sim *s, uint32_t request, uint64_t choice)
 
 static void stopped(struct sim_choice *c, const struct match *stop)
 {
-    struct sim *s = c->g->sim;
+    struct sim *s = c->request->sim;
 
     count_stop(c, stop);
     if (c->submitted_conn &&
@@ -231,8 +233,8 @@ static void stopped(struct sim_choice *c, const struct match *stop)
         s->counts.cells.deeds[DEED_STOP_LOST]++;
     }
     if (!s->options.faulty) {
-        clock_add(&s->clock, sim_now(s) + gone_us(s), check_gone, c->g->number,
-                  c->number);
+        clock_add(&s->clock, sim_now(s) + gone_us(s), check_gone,
+                  c->request->number, c->number);
     }
 }
 
@@ -270,7 +272,7 @@ static void last_text(struct sim_choice *c, const Sluice__V1__GenerateChunk *m)
     }
     if (c->stopped != stop.found ||
         (stop.found && c->stop_string != stop.string)) {
-        sim_fail(c->g->sim, (int32_t)c->g->number,
+        sim_fail(c->request->sim, (int32_t)c->request->number,
                  "choice %u: ended by stop string %d, expected %d", c->number,
                  c->stopped ? (int)c->stop_string : -1,
                  stop.found ? (int)stop.string : -1);
@@ -284,11 +286,11 @@ static void last_text(struct sim_choice *c, const Sluice__V1__GenerateChunk *m)
         c->n_text = stop.begin;
         stopped(c, &stop);
     }
-    told(c, m);
-    if (c->g->want_text && c->n_told != c->n_text) {
-        sim_fail(c->g->sim, (int32_t)c->g->number,
+    take_text(c, m);
+    if (c->request->want_text && c->n_text_received != c->n_text) {
+        sim_fail(c->request->sim, (int32_t)c->request->number,
                  "choice %u: received %zu bytes of text, expected %zu",
-                 c->number, c->n_told, c->n_text);
+                 c->number, c->n_text_received, c->n_text);
     }
 }
 
@@ -297,7 +299,7 @@ static void last_text(struct sim_choice *c, const Sluice__V1__GenerateChunk *m)
 static bool columns_fit(const struct sim_choice *c,
                         const Sluice__V1__GenerateChunk *m)
 {
-    const struct sampling *p = &c->g->sampling;
+    const struct sampling *p = &c->request->sampling;
     size_t n = p->logprobs ? m->n_tokens : 0;
 
     return m->n_logprobs == n && m->n_top_tokens == n * p->n_top_logprobs &&
@@ -307,7 +309,7 @@ static bool columns_fit(const struct sim_choice *c,
 static void take_logprobs(struct sim_choice *c,
                           const Sluice__V1__GenerateChunk *m)
 {
-    size_t n_top = c->g->sampling.n_top_logprobs;
+    size_t n_top = c->request->sampling.n_top_logprobs;
 
     memcpy(&c->logprobs[c->n_got], m->logprobs,
            m->n_logprobs * sizeof(*m->logprobs));
@@ -329,7 +331,7 @@ static void take_tokens(struct sim_choice *c,
         take_logprobs(c, m);
     }
     c->n_got += (uint32_t)m->n_tokens;
-    c->g->sim->counts.tokens += m->n_tokens;
+    c->request->sim->counts.tokens += m->n_tokens;
     if (c->text) {
         add_text(c, from);
     }
@@ -337,19 +339,19 @@ static void take_tokens(struct sim_choice *c,
 
 void sim_choice_chunk(struct sim_choice *c, const Sluice__V1__GenerateChunk *m)
 {
-    struct sim_request *g = c->g;
+    struct sim_request *request = c->request;
 
     if (c->finish) {
         wrong(c, "chunk received after the end");
         return;
     }
     if (m->n_tokens && m->first_index != c->n_got) {
-        sim_fail(g->sim, (int32_t)g->number,
+        sim_fail(request->sim, (int32_t)request->number,
                  "choice %u: chunk at index %u, expected %u", c->number,
                  m->first_index, c->n_got);
         return;
     }
-    if (m->n_tokens > g->max_tokens - c->n_got) {
+    if (m->n_tokens > request->max_tokens - c->n_got) {
         wrong(c, "more tokens than max_tokens");
         return;
     }
@@ -366,7 +368,7 @@ void sim_choice_chunk(struct sim_choice *c, const Sluice__V1__GenerateChunk *m)
     c->stop_string = m->stop_string;
     sim_choice_check(c);
     if (c->text && !c->finish) {
-        told(c, m);
+        take_text(c, m);
     } else if (c->text) {
         last_text(c, m);
     } else if (m->has_text || c->stopped) {
@@ -376,9 +378,9 @@ void sim_choice_chunk(struct sim_choice *c, const Sluice__V1__GenerateChunk *m)
 
 void sim_choice_check_whole(struct sim_choice *c)
 {
-    const struct sim_request *g = c->g;
-    bool ends = c->n_got &&
-                oracle_ends(model_of(c), &g->sampling, c->got[c->n_got - 1]);
+    const struct sim_request *request = c->request;
+    bool ends = c->n_got && oracle_ends(model_of(c), &request->sampling,
+                                        c->got[c->n_got - 1]);
     bool stop = c->finish == SLUICE__V1__FINISH__FINISH_STOP;
 
     if (!c->figured) {
@@ -387,11 +389,12 @@ void sim_choice_check_whole(struct sim_choice *c)
         return;
     } else if (stop != ends) {
         wrong(c, "wrong finish reason");
-    } else if (!stop && c->n_got != g->max_tokens) {
+    } else if (!stop && c->n_got != request->max_tokens) {
         wrong(c, "ended by length before max_tokens");
-    } else if (stop && sampling_stops(&g->sampling, c->got[c->n_got - 1])) {
-        g->sim->counts.cells.deeds[DEED_STOP_TOKEN]++;
-        g->sim->counts.cells.deeds[DEED_STOP_TOKEN_NO_EOS] +=
-            g->sampling.ignore_eos;
+    } else if (stop &&
+               sampling_stops(&request->sampling, c->got[c->n_got - 1])) {
+        request->sim->counts.cells.deeds[DEED_STOP_TOKEN]++;
+        request->sim->counts.cells.deeds[DEED_STOP_TOKEN_NO_EOS] +=
+            request->sampling.ignore_eos;
     }
 }

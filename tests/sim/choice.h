@@ -19,7 +19,7 @@
 struct sim_request;
 
 struct sim_choice {
-    struct sim_request *g;
+    struct sim_request *request;
     uint32_t number;
 
     uint32_t *got; /* [n_got] of max_tokens; owned */
@@ -34,7 +34,7 @@ struct sim_choice {
     struct plain_text plain;
     char *text;         /* [n_text] */
     uint32_t *text_end; /* [n_got] bytes of text after each token */
-    size_t n_text, n_told;
+    size_t n_text, n_text_received;
 
     uint32_t finish; /* protocol's Finish in the last chunk */
     bool figured;    /* its figures were received */
@@ -55,7 +55,7 @@ struct sim_choice {
     uint32_t freed_blocks, freed_slots; /* from receipts of its workers */
 };
 
-void sim_choice_init(struct sim_choice *c, struct sim_request *g,
+void sim_choice_init(struct sim_choice *c, struct sim_request *request,
                      uint32_t number);
 void sim_choice_fini(struct sim_choice *c);
 

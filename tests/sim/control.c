@@ -10,14 +10,15 @@
  * target's client was away and resumed: it may not have received the end. */
 static void check_over(struct control *c)
 {
-    const struct sim_request *g = &c->sim->requests[c->target];
+    const struct sim_request *request = &c->sim->requests[c->target];
 
-    if (g->stream.n_resumes || g->stream.lost_us != NODE_IDLE) {
+    if (request->stream.n_resumes || request->stream.lost_us != NODE_IDLE) {
         return;
     }
-    for (uint32_t i = 0; i < g->n_choices && !g->again && !g->shared; i++) {
+    for (uint32_t i = 0;
+         i < request->n_choices && !request->again && !request->shared; i++) {
         if ((c->choice == CHOICE_ALL || c->choice == i) &&
-            cells_at_router(c->sim, g, i) != CHOICE_ENDED) {
+            cells_at_router(c->sim, request, i) != CHOICE_ENDED) {
             sim_fail(c->sim, (int32_t)c->target,
                      "receipt received, but choice %u has not ended", i);
         }
@@ -29,15 +30,16 @@ static void check_over(struct control *c)
 static void check_sum(struct control *c, const Sluice__V1__Receipt *r)
 {
     const struct sim *s = c->sim;
-    const struct sim_request *g = &s->requests[c->target];
+    const struct sim_request *request = &s->requests[c->target];
     uint32_t blocks = 0, slots = 0;
-    bool all = !s->options.faulty && g->n_asked == 1 && g->n_stops == 0 &&
-               g->deadline_ms == 0 && !g->left && !drains_drawn(&s->options);
+    bool all = !s->options.faulty && request->n_asked == 1 &&
+               request->n_stops == 0 && request->deadline_ms == 0 &&
+               !request->left && !drains_drawn(&s->options);
 
-    for (uint32_t i = 0; i < g->n_choices; i++) {
+    for (uint32_t i = 0; i < request->n_choices; i++) {
         if (c->choice == CHOICE_ALL || c->choice == i) {
-            blocks += g->choices[i].freed_blocks;
-            slots += g->choices[i].freed_slots;
+            blocks += request->choices[i].freed_blocks;
+            slots += request->choices[i].freed_slots;
         }
     }
     if (r->blocks > blocks || r->slots > slots ||
@@ -51,27 +53,28 @@ static void check_sum(struct control *c, const Sluice__V1__Receipt *r)
 
 static void check_receipt(struct control *c, const Sluice__V1__Receipt *r)
 {
-    const struct sim_request *g = &c->sim->requests[c->target];
-    uint32_t n = c->choice == CHOICE_ALL ? g->n_choices : 1;
+    const struct sim_request *request = &c->sim->requests[c->target];
+    uint32_t n = c->choice == CHOICE_ALL ? request->n_choices : 1;
     uint32_t stages = options_has_stages(&c->sim->options) ? SIM_WORKERS : 1;
     bool over = r->state == SLUICE__V1__SEQUENCE_STATE__SEQUENCE_FINISHED ||
                 r->state == SLUICE__V1__SEQUENCE_STATE__SEQUENCE_UNKNOWN;
 
-    if (r->sequence->request_id.len != sizeof(g->id) ||
-        memcmp(r->sequence->request_id.data, g->id, sizeof(g->id)) != 0) {
+    if (r->sequence->request_id.len != sizeof(request->id) ||
+        memcmp(r->sequence->request_id.data, request->id,
+               sizeof(request->id)) != 0) {
         sim_fail(c->sim, (int32_t)c->target, "receipt names another sequence");
     } else if (over && (r->blocks || r->slots || r->checkpoints)) {
         sim_fail(c->sim, (int32_t)c->target,
                  "repeated receipt frees memory again");
-    } else if (r->n_generated > g->max_tokens * n ||
-               r->blocks > sim_request_blocks(g, 1) * n * stages ||
+    } else if (r->n_generated > request->max_tokens * n ||
+               r->blocks > sim_request_blocks(request, 1) * n * stages ||
                r->slots > n * stages) {
         sim_fail(c->sim, (int32_t)c->target,
                  "receipt exceeds what the request may use");
     } else if (r->state != SLUICE__V1__SEQUENCE_STATE__SEQUENCE_UNKNOWN) {
         check_over(c);
     }
-    if (!g->again && !g->shared) {
+    if (!request->again && !request->shared) {
         check_sum(c, r);
     }
 }
@@ -105,13 +108,13 @@ static void check_listed(struct sim *s, const Sluice__V1__SequenceRow *row)
     bool asked = false;
 
     for (uint32_t i = 0; i < s->n_requests && !asked; i++) {
-        const struct sim_request *g = &s->requests[i];
+        const struct sim_request *request = &s->requests[i];
 
         asked = row->sequence->request_id.len == 16 &&
-                memcmp(g->id, row->sequence->request_id.data, 16) == 0 &&
-                row->sequence->choice < g->n_choices &&
-                row->max_tokens == g->max_tokens &&
-                (row->n_prompt == g->n_prompt || row->n_prompt == 0);
+                memcmp(request->id, row->sequence->request_id.data, 16) == 0 &&
+                row->sequence->choice < request->n_choices &&
+                row->max_tokens == request->max_tokens &&
+                (row->n_prompt == request->n_prompt || row->n_prompt == 0);
     }
     if (!asked || row->n_generated > row->max_tokens) {
         sim_fail(s, -1, "listed sequence matches no request");
@@ -213,16 +216,16 @@ static enum status call(struct control *c, const ProtobufCMessage *request)
 
 static enum status call_target(struct control *c)
 {
-    struct sim_request *g = &c->sim->requests[c->target];
+    struct sim_request *target = &c->sim->requests[c->target];
     Sluice__V1__SequenceRef ref = SLUICE__V1__SEQUENCE_REF__INIT;
     Sluice__V1__CancelRequest cancel = SLUICE__V1__CANCEL_REQUEST__INIT;
     Sluice__V1__RemoveRequest remove = SLUICE__V1__REMOVE_REQUEST__INIT;
 
-    ref.request_id = (ProtobufCBinaryData){sizeof(g->id), g->id};
+    ref.request_id = (ProtobufCBinaryData){sizeof(target->id), target->id};
     ref.has_choice = c->choice != CHOICE_ALL;
     ref.choice = ref.has_choice ? c->choice : 0;
     cancel.sequence = remove.sequence = &ref;
-    sim_request_end_asked(c->sim, g, c->choice);
+    sim_request_end_asked(c->sim, target, c->choice);
     return call(c, method_find((uint16_t)c->method)->request ==
                            &sluice__v1__cancel_request__descriptor
                        ? &cancel.base

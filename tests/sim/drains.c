@@ -125,10 +125,11 @@ static void look_at(struct sim *s, const struct router_worker_view *v)
 }
 
 /* Returns whether an open worker could hold it. */
-static bool has_worker(const struct sim *s, const struct sim_request *g)
+static bool has_worker(const struct sim *s, const struct sim_request *request)
 {
     for (uint32_t w = 0; w < s->options.n_workers; w++) {
-        if ((s->drains.open >> w & 1) != 0 && sim_request_fits_at(s, g, w)) {
+        if ((s->drains.open >> w & 1) != 0 &&
+            sim_request_fits_at(s, request, w)) {
             return true;
         }
     }
@@ -142,9 +143,10 @@ static void set_open(struct sim *s, uint32_t open)
     }
     s->drains.open = open;
     for (uint32_t i = 0; i < s->n_requests; i++) {
-        struct sim_request *g = &s->requests[i];
+        struct sim_request *request = &s->requests[i];
 
-        g->bereft = g->bereft || (!g->n_ends && !has_worker(s, g));
+        request->bereft =
+            request->bereft || (!request->n_ends && !has_worker(s, request));
     }
 }
 
@@ -190,13 +192,13 @@ void drains_asked(struct sim *s, const uint8_t *name, size_t n)
     }
 }
 
-bool drains_bereft(const struct sim *s, const struct sim_request *g)
+bool drains_bereft(const struct sim *s, const struct sim_request *request)
 {
     bool comes_and_goes =
         drains_drawn(&s->options) || options_has_stages(&s->options);
-    bool doubt = comes_and_goes && (g->again || g->shared);
+    bool doubt = comes_and_goes && (request->again || request->shared);
 
-    return g->bereft || doubt || !has_worker(s, g);
+    return request->bereft || doubt || !has_worker(s, request);
 }
 
 void drains_goodbye(struct sim *s, uint32_t node, uint32_t conn)

@@ -46,7 +46,7 @@ void drains_watch(struct sim *s);
 /* Returns whether a request was without an open worker at any time.  Also
  * returns true if it cannot be determined, because the request's id was used
  * twice. */
-bool drains_bereft(const struct sim *s, const struct sim_request *g);
+bool drains_bereft(const struct sim *s, const struct sim_request *request);
 
 /* Checks, when a worker's Goodbye arrives, that a leaving worker has no
  * sequences. */

@@ -93,10 +93,10 @@ bool fake_engine_stood_lately(const struct fake_engine *e, int64_t least_us,
 /* Returns whether this stage dies of the poison.  With several stages, each
  * poison always kills the same one: the first or the last. */
 static bool strikes_here(const struct fake_engine *e,
-                         const struct sim_request *g)
+                         const struct sim_request *request)
 {
-    return g->number % 2 ? !fake_engine_takes_hidden(e)
-                         : !fake_engine_gives_hidden(e);
+    return request->number % 2 ? !fake_engine_takes_hidden(e)
+                               : !fake_engine_gives_hidden(e);
 }
 
 /* Returns whether the worker dies: of a sequence that it runs, or by itself. */
@@ -106,12 +106,13 @@ static bool dies(struct fake_engine *e, const struct plan *p)
 
     for (uint32_t i = 0; i < p->n_rows; i++) {
         const struct plan_row *r = &p->rows[i];
-        struct sim_request *g =
+        struct sim_request *request =
             r->sampling ? sim_request_poison(e->sim, r->sampling->seed) : NULL;
 
-        if (g && g->poison && strikes_here(e, g) &&
-            (g->poison_at == 0 || (r->sample && r->index == g->poison_at))) {
-            auditor_poisoned(e->sim, node, &g->choices[r->choice]);
+        if (request && request->poison && strikes_here(e, request) &&
+            (request->poison_at == 0 ||
+             (r->sample && r->index == request->poison_at))) {
+            auditor_poisoned(e->sim, node, &request->choices[r->choice]);
             return true;
         }
     }

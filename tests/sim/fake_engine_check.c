@@ -144,8 +144,8 @@ static void check_shape(struct fake_engine *e, const struct plan *p,
 
 /* Takes over the taint of a sequence that failed partly at a previous stage,
  * where this stage has not run the failed part. */
-static void hear_taint(struct fake_engine *e, const struct plan *p,
-                       const struct plan_row *r, struct tracked *t)
+static void inherit_taint(struct fake_engine *e, const struct plan *p,
+                          const struct plan_row *r, struct tracked *t)
 {
     struct fake_hidden h;
 
@@ -163,7 +163,7 @@ static void check_row(struct fake_engine *e, const struct plan *p, uint32_t i)
 
     e->rows++;
     check_shape(e, p, r);
-    hear_taint(e, p, r, t);
+    inherit_taint(e, p, r, t);
     if (r->position != t->next && !t->tainted) {
         fake_engine_wrong(e, r, "gap in the positions");
     }

@@ -2,16 +2,17 @@
 
 #include "tests/sim/sim.h"
 
-static struct grant_seen *see(struct grants *g, uint32_t conn, uint64_t grant)
+static struct grant_seen *see(struct grants *grants, uint32_t conn,
+                              uint64_t grant)
 {
     struct grant_seen *e;
 
     for (uint32_t i = 0; i < GRANTS_SEEN; i++) {
-        if (g->seen[i].conn == conn && g->seen[i].grant == grant) {
-            return &g->seen[i];
+        if (grants->seen[i].conn == conn && grants->seen[i].grant == grant) {
+            return &grants->seen[i];
         }
     }
-    e = &g->seen[g->next++ % GRANTS_SEEN];
+    e = &grants->seen[grants->next++ % GRANTS_SEEN];
     *e = (struct grant_seen){.conn = conn, .grant = grant};
     return e;
 }

@@ -38,12 +38,12 @@ void liveness_report(struct sim *s, uint32_t conn, const Sluice__V1__Ledger *l,
                  w);
     }
     r->still_us = e->ticks == r->ticks && e->n_planned && r->n_planned
-                      ? r->still_us + gap(r->heard_us, sim_now(s))
+                      ? r->still_us + gap(r->received_us, sim_now(s))
                       : 0;
     r->snapshot = l->snapshot;
     r->ticks = e->ticks;
     r->n_planned = e->n_planned;
-    r->heard_us = sim_now(s);
+    r->received_us = sim_now(s);
 }
 
 /* Returns whether the engine stalled recently.  Also true if this cannot be
@@ -94,14 +94,14 @@ void liveness_router(struct sim *s)
 
 /* ---- silent ---- */
 
-void liveness_word(struct sim *s, uint32_t node)
+void liveness_received(struct sim *s, uint32_t node)
 {
     if (node_is_worker(node)) {
-        s->alive.ears[node - SIM_FIRST_WORKER].silent_us = 0;
+        s->alive.silences[node - SIM_FIRST_WORKER].silent_us = 0;
     }
 }
 
-static void look_engine(struct sim *s, uint32_t w, struct ear *e)
+static void look_engine(struct sim *s, uint32_t w, struct silence *e)
 {
     int64_t ago_us, us = fake_engine_stood_us(s->engines[w], &ago_us);
 
@@ -121,7 +121,7 @@ static void look_engine(struct sim *s, uint32_t w, struct ear *e)
 
 void liveness_worker(struct sim *s, uint32_t w)
 {
-    struct ear *e = &s->alive.ears[w];
+    struct silence *e = &s->alive.silences[w];
     uint32_t conn = network_session(&s->network, SIM_FIRST_WORKER + w);
 
     look_engine(s, w, e);

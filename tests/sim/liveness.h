@@ -27,20 +27,20 @@ struct liveness_seen {
     struct reported {
         uint64_t session, snapshot, ticks;
         uint32_t n_planned;
-        int64_t heard_us, still_us;
+        int64_t received_us, still_us;
     } reported[SIM_WORKERS];
     /* Time for which each worker has received nothing. */
-    struct ear {
+    struct silence {
         uint32_t conn;
         int64_t looked_us, silent_us, stood_us;
-    } ears[SIM_WORKERS];
+    } silences[SIM_WORKERS];
 };
 
 /* Records a report before its delivery to the router; a frame of the session
  * before its delivery to a worker or client. */
 void liveness_report(struct sim *s, uint32_t conn, const Sluice__V1__Ledger *l,
                      const Sluice__V1__EngineState *e);
-void liveness_word(struct sim *s, uint32_t node);
+void liveness_received(struct sim *s, uint32_t node);
 
 /* Check liveness after each action of the router, before sessions are compared;
  * after each tick of a worker. */

@@ -24,8 +24,8 @@ struct conn {
     uint32_t listener; /* usually SIM_ROUTER */
     bool standing;     /* the peer has received `opened` */
     bool open[ENDS];
-    bool told[ENDS];       /* `lost` is on its way */
-    bool heard;            /* ... and has reached the listener */
+    bool lost_sent[ENDS];  /* `lost` is on its way */
+    bool lost_received;    /* ... and has reached the listener */
     int64_t last_us[ENDS]; /* arrival of the last frame towards this end */
     int64_t cut_us[ENDS];  /* frames towards this end vanish until then */
     uint32_t in_flight[ENDS];
@@ -66,9 +66,9 @@ enum status network_send(struct sim *s, uint32_t node, struct peer_id to,
 struct peer_id network_open(struct sim *s, uint32_t node, uint32_t listener);
 void network_close(struct sim *s, uint32_t node, struct peer_id who);
 
-/* Cuts a connection at both ends.  Each end receives `lost` about told_us
+/* Cuts a connection at both ends.  Each end receives `lost` about notice_us
  * later, separately.  Frames in flight are lost. */
-void network_cut(struct sim *s, uint32_t number, int64_t told_us);
+void network_cut(struct sim *s, uint32_t number, int64_t notice_us);
 
 /* Removes a node: its connections end without a Goodbye. */
 void network_forget(struct sim *s, uint32_t node);

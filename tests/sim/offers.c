@@ -178,7 +178,7 @@ void offers_spoil(struct sim *s, uint32_t node, struct frame **f)
 {
     struct frame_header h;
     struct envelope e;
-    struct frame *g;
+    struct frame *spoiled;
     uint32_t at = 0;
 
     if (s->calm || !node_is_worker(node) || !s->offers[worker_of(node)].waits ||
@@ -190,12 +190,12 @@ void offers_spoil(struct sim *s, uint32_t node, struct frame **f)
             rng_chance(&s->chance, s->options.offers.refuse_of)) {
             uint8_t *body;
 
-            g = frame_copy(*f); /* the sender may share this frame */
-            body = g->data + (e.body - (*f)->data);
+            spoiled = frame_copy(*f); /* the sender may share this frame */
+            body = spoiled->data + (e.body - (*f)->data);
             body[3] = body[1]; /* layers [n, n) */
-            frame_seal(g, &h);
+            frame_seal(spoiled, &h);
             frame_free(f);
-            *f = g;
+            *f = spoiled;
             return;
         }
     }

@@ -531,7 +531,7 @@ static void draw_odd_offers(struct sim_options *o, uint32_t model,
 }
 
 /* Adds n of n_stages stages with fixed layers. */
-static void add_known(struct sim_options *o, uint32_t model, uint32_t n_stages,
+static void add_fixed(struct sim_options *o, uint32_t model, uint32_t n_stages,
                       uint32_t n, struct rng *r)
 {
     uint32_t cuts[STAGES_MOST];
@@ -558,10 +558,10 @@ static void draw_offers(struct sim_options *o, struct rng *r)
 {
     uint32_t model = (uint32_t)rng_below(r, o->n_models);
     uint32_t n_stages = (uint32_t)rng_range(r, 2, STAGES_MOST);
-    uint32_t n_known =
+    uint32_t n_fixed =
         rng_below(r, 3) ? 0 : (uint32_t)rng_range(r, 1, n_stages - 1);
     uint32_t n =
-        (uint32_t)rng_range(r, n_stages - n_known, SIM_WORKERS - n_known);
+        (uint32_t)rng_range(r, n_stages - n_fixed, SIM_WORKERS - n_fixed);
 
     memset(&o->stages, 0, sizeof(o->stages));
     begin_stages(o, r);
@@ -571,8 +571,8 @@ static void draw_offers(struct sim_options *o, struct rng *r)
         add_offer(o, model, n_stages, r);
     }
     draw_odd_offers(o, model, n_stages, r);
-    if (n_known) {
-        add_known(o, model, n_stages, n_known, r);
+    if (n_fixed) {
+        add_fixed(o, model, n_stages, n_fixed, r);
     }
     while (o->n_workers < SIM_WORKERS && rng_below(r, 2)) {
         add_worker(o, (uint32_t)rng_below(r, o->n_models), 0, 0, r);

@@ -221,11 +221,12 @@ static uint32_t sum(const uint32_t *of, size_t n)
 
 /* Returns whether a stage frees more than was granted for one sequence. */
 static bool frees_too_much(const struct sim *s, uint32_t node,
-                           const struct sim_request *g,
+                           const struct sim_request *request,
                            const Sluice__V1__Receipt *r)
 {
     uint32_t w = node - SIM_FIRST_WORKER;
-    uint32_t blocks = sim_request_blocks(g, s->options.workers[w].block_tokens);
+    uint32_t blocks =
+        sim_request_blocks(request, s->options.workers[w].block_tokens);
 
     for (size_t i = 0; i < r->n_stage_blocks; i++) {
         if (r->stage_blocks[i] > blocks || r->stage_slots[i] > 1) {
@@ -235,7 +236,8 @@ static bool frees_too_much(const struct sim *s, uint32_t node,
     return false;
 }
 
-void replicas_receipt(struct sim *s, uint32_t node, const struct sim_request *g,
+void replicas_receipt(struct sim *s, uint32_t node,
+                      const struct sim_request *request,
                       const Sluice__V1__Receipt *r)
 {
     struct worker_account a = {.assembly = 0};
@@ -255,8 +257,9 @@ void replicas_receipt(struct sim *s, uint32_t node, const struct sim_request *g,
         sim_fail(s, -1, "receipt differs from the sum of its %zu stages", n);
     } else if (n && a.assembly && n != a.n_stages) {
         sim_fail(s, -1, "receipt lists %zu stages, expected %u", n, a.n_stages);
-    } else if (g && !g->again && !g->shared && frees_too_much(s, node, g, r)) {
-        sim_fail(s, (int32_t)g->number,
+    } else if (request && !request->again && !request->shared &&
+               frees_too_much(s, node, request, r)) {
+        sim_fail(s, (int32_t)request->number,
                  "stage frees more than the request may use");
     } else {
         s->counts.cells.deeds[DEED_STAGE_RECEIPT] += n != 0;
@@ -307,14 +310,14 @@ void replicas_worker(struct sim *s, uint32_t w)
 
 /* Returns the state of a choice submitted to this node: at the node, or on its
  * way there. */
-static enum cell_state state_at(const struct sim *s, uint32_t request,
+static enum cell_state state_at(const struct sim *s, uint32_t number,
                                 uint32_t choice, uint32_t node)
 {
-    const struct sim_request *g = &s->requests[request];
-    enum cell_state there = cells_at_worker(s, node, &g->choices[choice]);
+    const struct sim_request *request = &s->requests[number];
+    enum cell_state there = cells_at_worker(s, node, &request->choices[choice]);
 
-    if (there != CELL_NONE || g->n_ends ||
-        cells_state(s, request, choice) != CELL_SUBMITTED) {
+    if (there != CELL_NONE || request->n_ends ||
+        cells_state(s, number, choice) != CELL_SUBMITTED) {
         return there;
     }
     return CELL_SUBMITTED;
@@ -326,10 +329,10 @@ static void hit(struct sim *s, uint32_t conn, enum stage_event what)
     uint32_t node = s->network.conns[conn - 1].node;
 
     for (uint32_t i = 0; i < s->n_requests; i++) {
-        const struct sim_request *g = &s->requests[i];
+        const struct sim_request *request = &s->requests[i];
 
-        for (uint32_t k = 0; k < g->n_choices; k++) {
-            if (g->choices[k].submitted_conn == conn) {
+        for (uint32_t k = 0; k < request->n_choices; k++) {
+            if (request->choices[k].submitted_conn == conn) {
                 enum cell_state state = state_at(s, i, k, node);
 
                 if (state != CELL_NONE) {

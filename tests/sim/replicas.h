@@ -55,8 +55,9 @@ void replicas_sniff(struct sim *s, uint32_t conn, enum conn_end to,
 void replicas_ordered(struct sim *s, uint32_t node, uint64_t assembly);
 void replicas_broken(struct sim *s, uint32_t node, const char *why, size_t n);
 
-/* Checks a worker's receipt of g before its delivery to the router. */
-void replicas_receipt(struct sim *s, uint32_t node, const struct sim_request *g,
+/* Checks a worker's receipt of a request before its delivery to the router. */
+void replicas_receipt(struct sim *s, uint32_t node,
+                      const struct sim_request *request,
                       const Sluice__V1__Receipt *r);
 
 /* Checks worker w after each tick. */

@@ -12,10 +12,10 @@
 
 struct sim;
 
-#define GENERATION_CHOICES    8
-#define GENERATION_ENDS       4 /* stop tokens */
-#define GENERATION_STOPS      4 /* stop strings */
-#define GENERATION_STOP_BYTES 40
+#define REQUEST_CHOICES    8
+#define REQUEST_ENDS       4 /* stop tokens */
+#define REQUEST_STOPS      4 /* stop strings */
+#define REQUEST_STOP_BYTES 40
 
 /* Deliberate errors of a request. */
 enum defect {
@@ -49,10 +49,10 @@ struct sim_request {
     struct sampling sampling; /* lists below */
     uint32_t *bias_tokens;    /* [n_biases] owned */
     float *biases;            /* [n_biases] owned */
-    uint32_t stop_tokens[GENERATION_ENDS];
+    uint32_t stop_tokens[REQUEST_ENDS];
     bool want_text;
     uint32_t n_stops;
-    char stops[GENERATION_STOPS][GENERATION_STOP_BYTES];
+    char stops[REQUEST_STOPS][REQUEST_STOP_BYTES];
 
     uint32_t n_choices;
     struct sim_choice *choices; /* [n_choices] owned */
@@ -75,43 +75,44 @@ struct sim_request {
 };
 
 /* Allocates the choices, after everything else is drawn. */
-void sim_request_open(struct sim_request *g, uint32_t n_choices);
+void sim_request_open(struct sim_request *request, uint32_t n_choices);
 
 /* Returns whether its text is needed, and its model has a tokenizer. */
-bool sim_request_has_text(const struct sim_request *g);
+bool sim_request_has_text(const struct sim_request *request);
 
 /* Sends it; false if the client has no place for the call. */
-bool sim_request_ask(struct sim *s, struct sim_request *g);
+bool sim_request_ask(struct sim *s, struct sim_request *request);
 
 /* Marks all of it as ended on purpose: its client leaves, or may leave. */
-void sim_request_doomed(struct sim_request *g);
+void sim_request_doomed(struct sim_request *request);
 
 /* Marks a choice, or CHOICE_ALL, as cancelled or removed; also in other
  * requests with the same id. */
-void sim_request_end_asked(struct sim *s, const struct sim_request *g,
+void sim_request_end_asked(struct sim *s, const struct sim_request *request,
                            uint32_t choice);
 
 /* Checks the seed that a router or a worker reports. */
-void sim_request_seed(struct sim_request *g, uint64_t seed);
+void sim_request_seed(struct sim_request *request, uint64_t seed);
 
 /* Returns the number of blocks that a choice reserves on a worker with blocks
  * of this size. */
-uint32_t sim_request_blocks(const struct sim_request *g, uint32_t block_tokens);
+uint32_t sim_request_blocks(const struct sim_request *request,
+                            uint32_t block_tokens);
 
 /* Returns whether any worker of the seed has a pool that can hold it. */
-bool sim_request_fits(const struct sim *s, const struct sim_request *g);
+bool sim_request_fits(const struct sim *s, const struct sim_request *request);
 
 /* Returns whether worker w can hold it; for a stage, whether every stage of its
  * model can. */
-bool sim_request_fits_at(const struct sim *s, const struct sim_request *g,
+bool sim_request_fits_at(const struct sim *s, const struct sim_request *request,
                          uint32_t w);
 
 /* Makes it poison that strikes at this token. */
-void sim_request_envenom(struct sim_request *g, uint32_t at);
+void sim_request_envenom(struct sim_request *request, uint32_t at);
 
 /* Returns the poison request that has this seed; NULL if there is none. */
 struct sim_request *sim_request_poison(struct sim *s, uint64_t seed);
 
-void sim_request_fini(struct sim_request *g);
+void sim_request_fini(struct sim_request *request);
 
 #endif

@@ -107,7 +107,7 @@ struct sim {
     struct strangers strangers;
     uint32_t n_brought; /* choices requested by the frame just delivered */
     /* Time when the router last lacked room for so many choices. */
-    int64_t full_us[GENERATION_CHOICES + 1];
+    int64_t full_us[REQUEST_CHOICES + 1];
     uint32_t room_before; /* room of the router at the last look */
     /* The router's session with each worker, 0: none; ended sessions per
      * model. */
@@ -197,7 +197,7 @@ void sniff_log(const struct sim *s, uint32_t conn, enum conn_end to,
 /* auditor.c: check the cluster after each frame that a node received; after
  * each tick of a node; while waiting for idle (if not idle, why receives the
  * reason); at the end. */
-void auditor_heard(struct sim *s, uint32_t number);
+void auditor_received(struct sim *s, uint32_t number);
 void auditor_tick(struct sim *s, uint32_t number);
 /* Handles a connection loss that the router has detected. */
 void auditor_lost(struct sim *s, uint32_t conn);

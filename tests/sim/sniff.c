@@ -68,31 +68,31 @@ static const void *body(struct sim *s, const struct envelope *e,
 }
 
 /* Counts the tokens and text with which a client resumes. */
-static void resumed(struct sim *s, struct sim_request *g,
+static void resumed(struct sim *s, struct sim_request *request,
                     const Sluice__V1__GenerateRequest *r)
 {
     uint64_t *deeds = s->counts.cells.deeds;
     uint32_t n_ended = 0;
 
-    if (r->n_have_count != g->n_choices) {
+    if (r->n_have_count != request->n_choices) {
         return;
     }
-    for (uint32_t i = 0; i < g->n_choices; i++) {
-        struct sim_choice *c = &g->choices[i];
+    for (uint32_t i = 0; i < request->n_choices; i++) {
+        struct sim_choice *c = &request->choices[i];
 
         c->n_had = r->have_count[i];
         n_ended += r->have_ended[i] != 0;
-        deeds[DEED_RESUMED_STOP] += g->n_stops && g->want_text &&
+        deeds[DEED_RESUMED_STOP] += request->n_stops && request->want_text &&
                                     c->n_got == r->have_count[i] &&
                                     r->have_text[i] < c->n_text;
         deeds[DEED_RESUMED_LOGPROBS] +=
-            g->sampling.logprobs && r->have_count[i] > 0;
+            request->sampling.logprobs && r->have_count[i] > 0;
     }
-    deeds[DEED_RESUMED_PREFILL] += g->lost_prefill;
-    deeds[DEED_RESUMED_DECODE] += g->lost_decode && r->n_have_tokens > 0;
-    deeds[DEED_RESUMED_ENDED] += n_ended > 0 && n_ended < g->n_choices;
-    deeds[DEED_RESUMED_TWICE] += g->stream.n_resumes > 0;
-    g->lost_prefill = g->lost_decode = false;
+    deeds[DEED_RESUMED_PREFILL] += request->lost_prefill;
+    deeds[DEED_RESUMED_DECODE] += request->lost_decode && r->n_have_tokens > 0;
+    deeds[DEED_RESUMED_ENDED] += n_ended > 0 && n_ended < request->n_choices;
+    deeds[DEED_RESUMED_TWICE] += request->stream.n_resumes > 0;
+    request->lost_prefill = request->lost_decode = false;
 }
 
 static void generate(struct sim *s, uint32_t conn, const struct envelope *e)
@@ -102,18 +102,18 @@ static void generate(struct sim *s, uint32_t conn, const struct envelope *e)
     uint32_t i = r ? find(s, r->request_id) : NOBODY;
 
     if (i != NOBODY) {
-        struct sim_request *g = &s->requests[i];
+        struct sim_request *request = &s->requests[i];
 
-        g->arrived = true;
-        for (uint32_t k = 0; k < g->n_choices; k++) {
-            g->choices[k].n_killed = 0; /* each call counts anew */
+        request->arrived = true;
+        for (uint32_t k = 0; k < request->n_choices; k++) {
+            request->choices[k].n_killed = 0; /* each call counts anew */
         }
-        s->n_brought += g->n_choices;
-        g->arrived_us = sim_now(s);
-        resumed(s, g, r);
-        g->conn = conn;
-        g->at_router = e->call;
-        g->bereft = g->bereft || drains_bereft(s, g);
+        s->n_brought += request->n_choices;
+        request->arrived_us = sim_now(s);
+        resumed(s, request, r);
+        request->conn = conn;
+        request->at_router = e->call;
+        request->bereft = request->bereft || drains_bereft(s, request);
     }
 }
 
@@ -143,9 +143,10 @@ static void named(struct sim *s, const struct envelope *e, bool remove)
 static void call_cancelled(struct sim *s, uint32_t conn, uint64_t call)
 {
     for (uint32_t i = s->n_requests; i; i--) {
-        const struct sim_request *g = &s->requests[i - 1];
+        const struct sim_request *request = &s->requests[i - 1];
 
-        if (g->arrived && g->conn == conn && g->at_router == call) {
+        if (request->arrived && request->conn == conn &&
+            request->at_router == call) {
             cells_hit(s, i - 1, CHOICE_ALL, CELL_CANCEL);
             return;
         }
@@ -332,7 +333,7 @@ static bool is_worker_of_router(const struct sim *s, uint32_t conn,
  * session. */
 static void check_alone(const struct sim_choice *c, uint32_t conn)
 {
-    struct sim *s = c->g->sim;
+    struct sim *s = c->request->sim;
     uint32_t old = c->submitted_conn;
     const struct sim_node *n;
     int state;
@@ -344,11 +345,11 @@ static void check_alone(const struct sim_choice *c, uint32_t conn)
     }
     n = &s->nodes[network_conn(&s->network, old)->node];
     state = node_worker(s, n->number)
-                ? worker_sequence_state(n->core, c->g->id, c->number)
+                ? worker_sequence_state(n->core, c->request->id, c->number)
                 : SLUICE__V1__SEQUENCE_STATE__SEQUENCE_UNKNOWN;
     if (state == SLUICE__V1__SEQUENCE_STATE__SEQUENCE_PREFILL ||
         state == SLUICE__V1__SEQUENCE_STATE__SEQUENCE_DECODE) {
-        sim_fail(s, (int32_t)c->g->number, "choice %u: still runs on %s",
+        sim_fail(s, (int32_t)c->request->number, "choice %u: still runs on %s",
                  c->number, n->name);
     }
 }
@@ -357,7 +358,7 @@ static void submitted(struct sim *s, uint32_t conn, struct sim_choice *c,
                       const Sluice__V1__SubmitRequest *r)
 {
     struct cells *cells = &s->counts.cells;
-    const struct sim_request *g = c->g;
+    const struct sim_request *request = c->request;
     bool moved = c->submitted_conn && c->submitted_conn != conn;
 
     check_alone(c, conn);
@@ -365,7 +366,7 @@ static void submitted(struct sim *s, uint32_t conn, struct sim_choice *c,
         auditor_forgiven(c); /* released before the death was detected */
     }
     spare_submitted(c, r->n_generated);
-    cells->deeds[DEED_ABSENT_SERVED] += g->bereft;
+    cells->deeds[DEED_ABSENT_SERVED] += request->bereft;
     s->counts.moved += moved;
     s->counts.moved_tokens += r->n_generated != 0;
     c->submitted_conn = conn;
@@ -374,21 +375,22 @@ static void submitted(struct sim *s, uint32_t conn, struct sim_choice *c,
     c->adopting = r->adopt;
     if (r->n_generated) {
         c->n_moves++;
-        cells->deeds[DEED_MOVED_PENALTIES] += sampling_penalises(&g->sampling);
-        cells->deeds[DEED_MOVED_LOGPROBS] += g->sampling.logprobs;
+        cells->deeds[DEED_MOVED_PENALTIES] +=
+            sampling_penalises(&request->sampling);
+        cells->deeds[DEED_MOVED_LOGPROBS] += request->sampling.logprobs;
         cells->deeds[DEED_MOVED_TEXT] += c->text != NULL;
     }
-    for (uint32_t i = 0; i < g->n_choices; i++) {
-        const struct sim_choice *o = &g->choices[i];
+    for (uint32_t i = 0; i < request->n_choices; i++) {
+        const struct sim_choice *o = &request->choices[i];
 
         if (o->submitted_conn && o->submitted_conn != conn && !o->finish) {
             cells->deeds[DEED_CHOICES_APART]++;
         }
     }
-    if (g->sampling.logprobs &&
+    if (request->sampling.logprobs &&
         network_conn(&s->network, conn)->open[END_PEER] &&
         worker_sequence_state(
-            s->nodes[network_conn(&s->network, conn)->node].core, g->id,
+            s->nodes[network_conn(&s->network, conn)->node].core, request->id,
             c->number) != SLUICE__V1__SEQUENCE_STATE__SEQUENCE_UNKNOWN) {
         cells->deeds[DEED_FOUND_LOGPROBS]++;
     }
@@ -399,7 +401,7 @@ static void submit(struct sim *s, uint32_t conn, const struct envelope *e)
     const Sluice__V1__SubmitRequest *r =
         body(s, e, &sluice__v1__submit_request__descriptor);
     uint32_t i = r ? find(s, r->sequence->request_id) : NOBODY;
-    struct sim_request *g;
+    struct sim_request *request;
     bool wanted = false;
 
     if (r) {
@@ -409,14 +411,14 @@ static void submit(struct sim *s, uint32_t conn, const struct envelope *e)
     if (i == NOBODY || !wanted) {
         return;
     }
-    g = &s->requests[i];
-    if (r->n_prompt != g->n_prompt) {
+    request = &s->requests[i];
+    if (r->n_prompt != request->n_prompt) {
         sim_fail(s, (int32_t)i, "Submit has another prompt than the request");
-    } else if (r->sequence->choice >= g->n_choices) {
+    } else if (r->sequence->choice >= request->n_choices) {
         sim_fail(s, (int32_t)i, "Submit names no choice of the request");
     } else {
-        submitted(s, conn, &g->choices[r->sequence->choice], r);
-        sim_request_seed(g, r->sampling->seed);
+        submitted(s, conn, &request->choices[r->sequence->choice], r);
+        sim_request_seed(request, r->sampling->seed);
     }
 }
 
@@ -504,7 +506,7 @@ void sniff(struct sim *s, uint32_t conn, enum conn_end to,
     }
     ordered = sniff_fresh(c, to, &h);
     if (to == END_PEER && h.session != 0) {
-        liveness_word(s, c->node);
+        liveness_received(s, c->node);
     }
     for (uint32_t i = 0; envelope_next(f, &h, &at, &e) && !s->failed; i++) {
         if (i < h.n_ordered && !ordered) {

@@ -81,17 +81,17 @@ struct amount {
 
 /* Returns whether a choice is open at the router, with a Submit on this
  * connection. */
-static bool is_open(const struct sim *s, const struct sim_request *g,
+static bool is_open(const struct sim *s, const struct sim_request *request,
                     uint32_t k, uint32_t conn)
 {
-    enum choice_state at = cells_at_router(s, g, k);
+    enum choice_state at = cells_at_router(s, request, k);
 
-    return g->choices[k].submitted_conn == conn && at >= CHOICE_SUBMITTED &&
-           at < CHOICE_ENDING;
+    return request->choices[k].submitted_conn == conn &&
+           at >= CHOICE_SUBMITTED && at < CHOICE_ENDING;
 }
 
 /* Returns whether every worker of an empty place could hold it. */
-static bool holds(const struct sim *s, const struct sim_request *g,
+static bool holds(const struct sim *s, const struct sim_request *request,
                   const struct place *p)
 {
     for (uint32_t w = 0; w < s->options.n_workers; w++) {
@@ -100,7 +100,7 @@ static bool holds(const struct sim *s, const struct sim_request *g,
 
         if ((p->workers >> w & 1) != 0 &&
             ((shard.attention &&
-              sim_request_blocks(g, d->block_tokens) > d->n_blocks) ||
+              sim_request_blocks(request, d->block_tokens) > d->n_blocks) ||
              (shard.linear && d->n_slots == 0))) {
             return false;
         }
@@ -114,19 +114,20 @@ static bool holds(const struct sim *s, const struct sim_request *g,
  * sequence of the other place that this one could never hold is not counted,
  * because nothing is reserved for it. */
 static struct amount taken(const struct sim *s, uint32_t w,
-                           const struct sim_request *g, const struct place *own,
-                           const struct place *other)
+                           const struct sim_request *request,
+                           const struct place *own, const struct place *other)
 {
-    uint32_t blocks = sim_request_blocks(g, s->options.workers[w].block_tokens);
-    bool held = holds(s, g, own);
+    uint32_t blocks =
+        sim_request_blocks(request, s->options.workers[w].block_tokens);
+    bool held = holds(s, request, own);
     struct amount sum = {0, 0};
 
-    for (uint32_t k = 0; k < g->n_choices; k++) {
-        bool here = is_open(s, g, k, own->conn) &&
+    for (uint32_t k = 0; k < request->n_choices; k++) {
+        bool here = is_open(s, request, k, own->conn) &&
                     cells_at_worker(s, SIM_FIRST_WORKER + own->leader,
-                                    &g->choices[k]) != CELL_FINISHED;
+                                    &request->choices[k]) != CELL_FINISHED;
 
-        if (here || (held && is_open(s, g, k, other->conn))) {
+        if (here || (held && is_open(s, request, k, other->conn))) {
             sum.blocks += blocks;
             sum.slots++;
         }
@@ -144,14 +145,14 @@ static void check_worker(struct sim *s, uint32_t model, uint32_t w,
     struct amount sum = {0, 0};
 
     for (uint32_t i = 0; i < s->n_requests; i++) {
-        const struct sim_request *g = &s->requests[i];
+        const struct sim_request *request = &s->requests[i];
         struct amount a;
 
-        if (g->model != model || g->n_ends || g->shared ||
-            g->stream.lost_us != NODE_IDLE) {
+        if (request->model != model || request->n_ends || request->shared ||
+            request->stream.lost_us != NODE_IDLE) {
             continue; /* the router's entry may be the next request of its id */
         }
-        a = taken(s, w, g, own, other);
+        a = taken(s, w, request, own, other);
         sum.blocks += a.blocks;
         sum.slots += a.slots;
     }
@@ -225,11 +226,11 @@ void spare_watch(struct sim *s)
 }
 
 /* Returns whether it fits on every worker of its model. */
-static bool fits_all(const struct sim *s, const struct sim_request *g)
+static bool fits_all(const struct sim *s, const struct sim_request *request)
 {
     for (uint32_t w = 0; w < s->options.n_workers; w++) {
-        if (s->options.workers[w].model == g->model &&
-            !sim_request_fits_at(s, g, w)) {
+        if (s->options.workers[w].model == request->model &&
+            !sim_request_fits_at(s, request, w)) {
             return false;
         }
     }
@@ -238,13 +239,13 @@ static bool fits_all(const struct sim *s, const struct sim_request *g)
 
 void spare_submitted(const struct sim_choice *c, uint32_t n_generated)
 {
-    const struct sim_request *g = c->g;
-    struct sim *s = g->sim;
+    const struct sim_request *request = c->request;
+    struct sim *s = request->sim;
 
-    if (s->spare[g->model].promised &&
-        (n_generated || c->submitted_conn || g->again || g->shared ||
-         !fits_all(s, g))) {
-        s->spare[g->model].promised = false;
+    if (s->spare[request->model].promised &&
+        (n_generated || c->submitted_conn || request->again ||
+         request->shared || !fits_all(s, request))) {
+        s->spare[request->model].promised = false;
     }
 }
 

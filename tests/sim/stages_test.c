@@ -479,7 +479,7 @@ static void disturbances_are_seen(void **state)
 
 /* A fault that no check can detect, because only the ids differ, changes the
  * token: microbatches that are swapped at every stage. */
-static void a_digest_tells(void **state)
+static void a_digest_shows_swapped_ids(void **state)
 {
     struct chain c;
 
@@ -558,7 +558,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tokens_do_not_depend_on_stages),
         cmocka_unit_test(disturbances_are_seen),
-        cmocka_unit_test(a_digest_tells),
+        cmocka_unit_test(a_digest_shows_swapped_ids),
         cmocka_unit_test(a_bit_is_seen),
         cmocka_unit_test(a_failed_step_taints),
     };

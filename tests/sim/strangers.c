@@ -87,7 +87,7 @@ static void fill_ledger(Sluice__V1__Ledger *l, Sluice__V1__ClassLedger c[4])
     l->pages = &c[3];
 }
 
-static void say_hello(struct sim *s, const struct stranger *x)
+static void send_hello(struct sim *s, const struct stranger *x)
 {
     struct sim_node *router = &s->nodes[SIM_ROUTER];
     const struct fake_model *m = &s->options.models[x->model];
@@ -209,7 +209,7 @@ static bool settle(struct sim *s)
     return false;
 }
 
-static bool router_hears(const struct sim *s)
+static bool router_receives(const struct sim *s)
 {
     const struct sim_node *n = &s->nodes[SIM_ROUTER];
 
@@ -221,7 +221,7 @@ static void meet(struct sim *s)
     struct seen before;
     struct stranger x;
 
-    if (!router_hears(s) || !settle(s) || !draw(s, &x)) {
+    if (!router_receives(s) || !settle(s) || !draw(s, &x)) {
         return;
     }
     sim_log(s, "stranger of %s sends Hello as %s, with other:%s%s%s",
@@ -230,7 +230,7 @@ static void meet(struct sim *s)
     s->counts.cells.deeds[DEED_NAMESAKE] += x.named;
     s->counts.cells.deeds[DEED_STRANGER] += !x.met;
     look(s, &before);
-    say_hello(s, &x);
+    send_hello(s, &x);
     compare(s, &x, &before);
     if (!s->failed && settle(s)) {
         compare(s, &x, &before);

@@ -230,14 +230,14 @@ static void *node_main(void *arg)
 {
     struct memory_node *n = arg;
     void *core = n->c.make(n->c.arg, &n->io);
-    bool told = false;
+    bool ending = false;
     int64_t due = 0;
 
     assert(core != NULL);
     while (due != NODE_STOP) {
         wait_for(n, due);
-        if (atomic_load(&n->stopping) && !told) {
-            told = true;
+        if (atomic_load(&n->stopping) && !ending) {
+            ending = true;
             if (n->c.stop == NULL) {
                 break;
             }
@@ -245,7 +245,7 @@ static void *node_main(void *arg)
         }
         deliver(n, core);
         due = n->c.ops->tick(core, io_now(&n->io));
-        if (n->c.turn != NULL && !told) {
+        if (n->c.turn != NULL && !ending) {
             n->c.turn(n->c.arg, core);
         }
     }
