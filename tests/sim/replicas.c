@@ -343,8 +343,8 @@ static void hit(struct sim *s, uint32_t conn, enum stage_event what)
     }
 }
 
-static void befalls(struct sim *s, uint32_t node, enum stage_event leader,
-                    enum stage_event other)
+static void count_event(struct sim *s, uint32_t node, enum stage_event leader,
+                        enum stage_event other)
 {
     struct router_worker_view v;
 
@@ -360,7 +360,7 @@ static void befalls(struct sim *s, uint32_t node, enum stage_event leader,
 
 void replicas_killed(struct sim *s, uint32_t node)
 {
-    befalls(s, node, STAGE_LEADER_LOST, STAGE_LOST);
+    count_event(s, node, STAGE_LEADER_LOST, STAGE_LOST);
 }
 
 void replicas_cut(struct sim *s, uint32_t conn)
@@ -368,13 +368,13 @@ void replicas_cut(struct sim *s, uint32_t conn)
     const struct conn *c = network_conn(&s->network, conn);
 
     if (c->listener != SIM_ROUTER) {
-        befalls(s, c->node, STAGE_EDGE_CUT, STAGE_EDGE_CUT);
+        count_event(s, c->node, STAGE_EDGE_CUT, STAGE_EDGE_CUT);
     }
 }
 
 void replicas_stands(struct sim *s, uint32_t node)
 {
-    befalls(s, node, STAGE_STANDS, STAGE_STANDS);
+    count_event(s, node, STAGE_STANDS, STAGE_STANDS);
 }
 
 /* ---- the end ---- */

@@ -9,7 +9,7 @@
 #include "tests/sim/sim.h"
 #include "worker/cache/logprobs.h"
 
-#define NOBODY UINT32_MAX
+#define NO_REQUEST UINT32_MAX
 
 static const char *kind_name(uint8_t kind)
 {
@@ -53,7 +53,7 @@ static uint32_t find(const struct sim *s, ProtobufCBinaryData id)
             return i - 1;
         }
     }
-    return NOBODY;
+    return NO_REQUEST;
 }
 
 static const void *body(struct sim *s, const struct envelope *e,
@@ -99,9 +99,9 @@ static void generate(struct sim *s, uint32_t conn, const struct envelope *e)
 {
     const Sluice__V1__GenerateRequest *r =
         body(s, e, &sluice__v1__generate_request__descriptor);
-    uint32_t i = r ? find(s, r->request_id) : NOBODY;
+    uint32_t i = r ? find(s, r->request_id) : NO_REQUEST;
 
-    if (i != NOBODY) {
+    if (i != NO_REQUEST) {
         struct sim_request *request = &s->requests[i];
 
         request->arrived = true;
@@ -132,9 +132,9 @@ target(struct sim *s, const struct envelope *e, bool remove)
 static void named(struct sim *s, const struct envelope *e, bool remove)
 {
     const Sluice__V1__SequenceRef *ref = target(s, e, remove);
-    uint32_t i = ref ? find(s, ref->request_id) : NOBODY;
+    uint32_t i = ref ? find(s, ref->request_id) : NO_REQUEST;
 
-    if (i != NOBODY) {
+    if (i != NO_REQUEST) {
         cells_hit(s, i, ref->has_choice ? ref->choice : CHOICE_ALL,
                   remove ? CELL_REMOVE : CELL_CANCEL);
     }
@@ -235,14 +235,14 @@ static void check_refusal(struct sim *s, uint32_t conn,
 static void receipt(struct sim *s, uint32_t conn, const struct envelope *e)
 {
     const Sluice__V1__Receipt *r = body(s, e, &sluice__v1__receipt__descriptor);
-    uint32_t i = r ? find(s, r->sequence->request_id) : NOBODY;
+    uint32_t i = r ? find(s, r->sequence->request_id) : NO_REQUEST;
 
     if (r) {
         replicas_receipt(s, network_conn(&s->network, conn)->node,
-                         i == NOBODY ? NULL : &s->requests[i], r);
+                         i == NO_REQUEST ? NULL : &s->requests[i], r);
     }
 
-    if (i != NOBODY && r->sequence->choice < s->requests[i].n_choices) {
+    if (i != NO_REQUEST && r->sequence->choice < s->requests[i].n_choices) {
         struct sim_choice *c = &s->requests[i].choices[r->sequence->choice];
 
         c->freed_blocks += r->blocks;
@@ -400,7 +400,7 @@ static void submit(struct sim *s, uint32_t conn, const struct envelope *e)
 {
     const Sluice__V1__SubmitRequest *r =
         body(s, e, &sluice__v1__submit_request__descriptor);
-    uint32_t i = r ? find(s, r->sequence->request_id) : NOBODY;
+    uint32_t i = r ? find(s, r->sequence->request_id) : NO_REQUEST;
     struct sim_request *request;
     bool wanted = false;
 
@@ -408,7 +408,7 @@ static void submit(struct sim *s, uint32_t conn, const struct envelope *e)
         wanted = grants_submit(s, conn, r->grant, e->call);
         adoptions_submit(s, conn, e->call, r);
     }
-    if (i == NOBODY || !wanted) {
+    if (i == NO_REQUEST || !wanted) {
         return;
     }
     request = &s->requests[i];
