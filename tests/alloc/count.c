@@ -29,7 +29,7 @@ static void count(void)
     atomic_fetch_add(&counts[owner_now], 1);
 }
 
-/* ---- in place of libc's, over what libc calls its own ---- */
+/* ---- replacements of libc's functions, over libc's internal ones ---- */
 
 void *__libc_malloc(size_t bytes);
 void *__libc_calloc(size_t n, size_t bytes);

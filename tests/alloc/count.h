@@ -1,12 +1,12 @@
-/* count.h - who allocates: malloc and its like, as the whole program calls
- * them, libraries included, counted by what runs.
+/* count.h - Counts allocations by owner: malloc and related functions.
  *
- * The definitions in count.c stand before those of libc; what they count goes
- * to the owner that the thread has set.  Threads that set none are
- * ALLOC_THREADS: engine, kernels, text.
+ * The count covers the whole program, libraries included.  The definitions in
+ * count.c replace those of libc.  Each call counts for the owner that its
+ * thread has set.  Threads that set none count for ALLOC_THREADS: engine,
+ * kernels, text.
  *
- * Threading: any.  Memory: none.  Not with sanitizers, which stand there
- * themselves. */
+ * Threading: any.  Memory: none.  Not usable with sanitizers, which replace
+ * the same functions. */
 #ifndef TESTS_ALLOC_COUNT_H
 #define TESTS_ALLOC_COUNT_H
 
@@ -14,17 +14,17 @@
 
 enum alloc_owner {
     ALLOC_THREADS,
-    ALLOC_TEST, /* the test's own work */
+    ALLOC_TEST, /* work of the test itself */
     ALLOC_ROUTER,
     ALLOC_WORKER,
     ALLOC_CLIENT,
     ALLOC_OWNERS
 };
 
-/* Of this thread from here on. */
+/* Sets the owner of this thread's allocations from now on. */
 void alloc_as(enum alloc_owner owner);
 
-/* Since the last reset. */
+/* Returns the allocations of this owner since the last reset. */
 uint64_t alloc_count(enum alloc_owner owner);
 void alloc_reset(void);
 

@@ -1,6 +1,6 @@
-/* A leader does not allocate while it runs: sequences come, with ids in parts,
- * penalties and logprobs, go round the ring in microbatches, end by themselves
- * or are cancelled, and their Removes come back. */
+/* A running leader does not allocate.  Sequences arrive, with ids in parts,
+ * penalties and logprobs, pass through the ring in microbatches, and end by
+ * themselves or are cancelled.  Their Removes come back. */
 #include "tests/alloc/count.h"
 #include "tests/unit/cmocka.h"
 #include "tests/unit/worker/stages/ring.h"
@@ -63,7 +63,7 @@ static void a_leader_allocates_nothing(void **state)
     r = ring_rig(3, &o);
     r->within = within;
     rounds(r, WARM);
-    assert_true(alloc_count(ALLOC_WORKER) > 0); /* it does count */
+    assert_true(alloc_count(ALLOC_WORKER) > 0); /* the counter works */
     alloc_reset();
     rounds(r, ROUNDS);
     assert_int_equal(alloc_count(ALLOC_WORKER), 0);

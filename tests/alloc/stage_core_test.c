@@ -1,6 +1,6 @@
-/* The core of a stage that obeys does not allocate while it runs: sequences
- * come, go through steps with penalties and logprobs, and are removed, in the
- * middle of a ring and at its end. */
+/* The core of a stage that is not the leader does not allocate while it runs.
+ * Sequences arrive, run steps with penalties and logprobs, and are removed, in
+ * the middle of a ring and at its end. */
 #include <string.h>
 
 #include "tests/alloc/count.h"
@@ -32,7 +32,7 @@ static void open_all(struct bench *b, uint64_t *grants)
     }
 }
 
-/* One step of half of them, in each of two microbatches. */
+/* Runs one step of half of the sequences, in each of two microbatches. */
 static void steps(struct bench *b, const uint64_t *grants, uint32_t index)
 {
     for (uint32_t half = 0; half < 2; half++) {
@@ -79,7 +79,7 @@ static void a_stage_allocates_nothing(void **state)
         alloc_reset();
         rounds(b, ROUNDS);
         assert_int_equal(alloc_count(ALLOC_WORKER), 0);
-        assert_true(alloc_count(ALLOC_TEST) > 0); /* it does count */
+        assert_true(alloc_count(ALLOC_TEST) > 0); /* the counter works */
         b->within = NULL;
         bench_free(&b);
     }

@@ -1,5 +1,5 @@
-/* stages_test - engines of some layers do not allocate while they run: three
- * of them over the embedded model, hidden states passed along. */
+/* stages_test - Engines with some of the layers do not allocate while they run.
+ * Three of them run the embedded model and pass hidden states along. */
 #include "tests/alloc/count.h"
 #include "tests/golden/chain.h"
 #include "tests/unit/cmocka.h"
@@ -41,7 +41,8 @@ static void load(void)
     chain_open(&the.chain, weights, STAGES, &o, BLOCKS, SEQS, 0);
 }
 
-/* One step of all: what each has left, in a plan of several passes at first. */
+/* Runs one step of all sequences with their remaining tokens; the first plan
+ * has several passes. */
 static void step(void)
 {
     uint32_t rows[SEQS];

@@ -1,9 +1,10 @@
-/* steady_test - the steady state does not allocate.
+/* steady_test - The steady state does not allocate.
  *
- * Router, worker and client cores in one thread, frames handed over by the
- * test; the worker's engine is the real one over the embedded model.  Once
- * all streams run, 1,000 steps are counted: nobody calls malloc, no library
- * either.  What may still grow, and up to what: docs/design.md. */
+ * Router, worker and client cores run in one thread, and the test hands over
+ * their frames.  The worker's engine is the real one over the embedded model.
+ * Once all streams run, 1,000 steps are counted: neither the program nor a
+ * library calls malloc.  docs/design.md lists what may still grow, and up to
+ * which limit. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,11 +48,11 @@ static struct {
     struct flying {
         enum node_number to;
         struct peer_id who;
-        struct frame *frame; /* NULL: it has been opened */
+        struct frame *frame; /* NULL: the connection was opened */
     } flying[FLYING];
     unsigned n_flying;
     uint32_t last_id;
-    enum node_number owner_of[8]; /* of a connection */
+    enum node_number owner_of[8]; /* by connection */
     uint64_t random;
 
     struct model_config config;
@@ -140,7 +141,7 @@ static void node_init(enum node_number number, enum alloc_owner owner,
                              .port = io_port};
 }
 
-/* ---- turns ---- */
+/* ---- loop ---- */
 
 static void deliver(void)
 {
@@ -216,7 +217,7 @@ static void begin(uint32_t number)
                      ST_OK);
 }
 
-/* Until the slowest stream has so many tokens. */
+/* Runs until the slowest stream has this many tokens. */
 static void run_to(uint32_t n_tokens)
 {
     uint32_t least = 0;
@@ -252,7 +253,7 @@ static void print_counts(void)
     }
 }
 
-/* Spare frames as after a moment when every ring was full. */
+/* Fills the frame pools, as after a moment with every ring full. */
 static void warm_frames(void)
 {
     enum { N = 4 * LINK_RING_FRAMES };
@@ -276,8 +277,8 @@ static void a_thousand_steps(void **state)
     for (uint32_t i = 0; i < STREAMS; i++) {
         begin(i);
     }
-    /* A stall of the machine may pile up more in an outbox than there ever
-     * was: that is warming up too. */
+    /* A stall of the machine may put more frames in an outbox than ever before.
+     * This is part of the warm-up, too. */
     for (uint32_t at = WARM_STEPS; at < END_STEPS; at += STEPS) {
         run_to(at);
         alloc_reset();
@@ -291,7 +292,7 @@ static void a_thousand_steps(void **state)
     fail_msg("allocations in each thousand of %d steps", END_STEPS);
 }
 
-/* What counts must count. */
+/* The counter itself must work. */
 static void counts(void **state)
 {
     void *volatile p;
@@ -312,7 +313,7 @@ static void counts(void **state)
     assert_int_equal(alloc_count(ALLOC_WORKER), 5);
 }
 
-/* ---- made and freed ---- */
+/* ---- creation and release ---- */
 
 static void engine_make(void)
 {

@@ -7,16 +7,16 @@
 
 #define MANY 300
 
-/* How somebody wishes for the end of a request. */
-enum wish {
-    WISH_CALL_CANCEL, /* of the Generate call */
-    WISH_CANCEL,
-    WISH_REMOVE,
-    WISH_OTHER_CANCEL, /* by another client */
-    WISH_OTHER_REMOVE,
-    WISH_ADMIN_CANCEL,
-    WISH_ADMIN_REMOVE,
-    WISHES
+/* Ways in which a client ends a request. */
+enum end_way {
+    BY_CALL_CANCEL, /* Cancel of the Generate call */
+    BY_CANCEL,
+    BY_REMOVE,
+    BY_OTHER_CANCEL, /* sent by another client */
+    BY_OTHER_REMOVE,
+    BY_ADMIN_CANCEL,
+    BY_ADMIN_REMOVE,
+    END_WAYS
 };
 
 static uint32_t any_client(struct sim *s)
@@ -25,72 +25,73 @@ static uint32_t any_client(struct sim *s)
            (uint32_t)rng_below(&s->will, s->options.n_clients);
 }
 
-static bool same_client(const struct sim *s, const struct sim_request *g)
+static bool same_client(const struct sim *s, const struct sim_request *request)
 {
-    return s->nodes[g->client].core &&
-           s->nodes[g->client].life == g->client_life;
+    return s->nodes[request->client].core &&
+           s->nodes[request->client].life == request->client_life;
 }
 
-/* kind: enum wish, of which choice above it. */
-static void wish(struct sim *s, uint32_t number, uint64_t what)
+/* Ends a request; what: kind (enum end_way) + END_WAYS * choice. */
+static void end_request(struct sim *s, uint32_t number, uint64_t what)
 {
-    static const enum method methods[WISHES] = {
-        [WISH_CANCEL] = METHOD_INFERENCE_CANCEL,
-        [WISH_REMOVE] = METHOD_INFERENCE_REMOVE,
-        [WISH_OTHER_CANCEL] = METHOD_INFERENCE_CANCEL,
-        [WISH_OTHER_REMOVE] = METHOD_INFERENCE_REMOVE,
-        [WISH_ADMIN_CANCEL] = METHOD_ADMIN_CANCEL,
-        [WISH_ADMIN_REMOVE] = METHOD_ADMIN_REMOVE};
-    struct sim_request *g = &s->requests[number];
-    uint32_t client = g->client, kind = (uint32_t)(what % WISHES);
-    uint32_t choice = (uint32_t)(what / WISHES);
+    static const enum method methods[END_WAYS] = {
+        [BY_CANCEL] = METHOD_INFERENCE_CANCEL,
+        [BY_REMOVE] = METHOD_INFERENCE_REMOVE,
+        [BY_OTHER_CANCEL] = METHOD_INFERENCE_CANCEL,
+        [BY_OTHER_REMOVE] = METHOD_INFERENCE_REMOVE,
+        [BY_ADMIN_CANCEL] = METHOD_ADMIN_CANCEL,
+        [BY_ADMIN_REMOVE] = METHOD_ADMIN_REMOVE};
+    struct sim_request *request = &s->requests[number];
+    uint32_t client = request->client, kind = (uint32_t)(what % END_WAYS);
+    uint32_t choice = (uint32_t)(what / END_WAYS);
 
-    if (kind == WISH_CALL_CANCEL) {
-        if (same_client(s, g) && g->n_ends == 0) {
-            sim_request_end_asked(s, g, CHOICE_ALL);
-            resumable_cancel(&g->stream);
+    if (kind == BY_CALL_CANCEL) {
+        if (same_client(s, request) && request->n_ends == 0) {
+            sim_request_end_asked(s, request, CHOICE_ALL);
+            resumable_cancel(&request->stream);
             node_soon(s, client);
         }
         return;
     }
-    if (kind == WISH_OTHER_CANCEL || kind == WISH_OTHER_REMOVE) {
+    if (kind == BY_OTHER_CANCEL || kind == BY_OTHER_REMOVE) {
         client = any_client(s);
-    } else if (kind >= WISH_ADMIN_CANCEL) {
+    } else if (kind >= BY_ADMIN_CANCEL) {
         client = SIM_FIRST_CLIENT;
     }
     control_ask(s, client, methods[kind], number,
-                choice < g->n_choices ? choice : CHOICE_ALL);
+                choice < request->n_choices ? choice : CHOICE_ALL);
 }
 
-/* Of one choice as often as of all. */
-static uint64_t draw_wish(struct sim *s, const struct sim_request *g,
-                          uint64_t kind)
+/* Draws a single choice as often as all choices. */
+static uint64_t draw_end(struct sim *s, const struct sim_request *request,
+                         uint64_t kind)
 {
-    uint64_t choice = g->n_choices;
+    uint64_t choice = request->n_choices;
 
-    if (g->n_choices > 1 && rng_below(&s->will, 2)) {
-        choice = rng_below(&s->will, g->n_choices);
+    if (request->n_choices > 1 && rng_below(&s->will, 2)) {
+        choice = rng_below(&s->will, request->n_choices);
     }
-    return kind + WISHES * choice;
+    return kind + END_WAYS * choice;
 }
 
-static void wish_at(struct sim *s, const struct sim_request *g, uint64_t kind,
-                    int64_t at_us)
+static void end_at(struct sim *s, const struct sim_request *request,
+                   uint64_t kind, int64_t at_us)
 {
-    clock_add(&s->clock, at_us, wish, g->number, draw_wish(s, g, kind));
+    clock_add(&s->clock, at_us, end_request, request->number,
+              draw_end(s, request, kind));
 }
 
-static void wish_later(struct sim *s, const struct sim_request *g,
-                       int64_t hi_us)
+static void end_later(struct sim *s, const struct sim_request *request,
+                      int64_t hi_us)
 {
-    uint64_t kind = rng_below(&s->will, WISHES);
+    uint64_t kind = rng_below(&s->will, END_WAYS);
     int64_t at_us = sim_now(s) + rng_octave(&s->will, 1, hi_us);
 
-    wish_at(s, g, kind, at_us);
-    if (rng_below(&s->will, 4) == 0) { /* twice, or each in its own way */
-        kind = rng_below(&s->will, 2) ? kind : rng_below(&s->will, WISHES);
+    end_at(s, request, kind, at_us);
+    if (rng_below(&s->will, 4) == 0) { /* again, of the same or another kind */
+        kind = rng_below(&s->will, 2) ? kind : rng_below(&s->will, END_WAYS);
         at_us += rng_octave(&s->will, 1, 20000);
-        wish_at(s, g, kind, at_us);
+        end_at(s, request, kind, at_us);
     }
 }
 
@@ -104,12 +105,12 @@ static void *allocate(size_t n)
     return p;
 }
 
-static void draw_id(struct sim *s, struct sim_request *g)
+static void draw_id(struct sim *s, struct sim_request *request)
 {
     uint64_t a = rng_u64(&s->will), b = rng_u64(&s->will);
 
-    memcpy(g->id, &a, 8);
-    memcpy(g->id + 8, &b, 8);
+    memcpy(request->id, &a, 8);
+    memcpy(request->id + 8, &b, 8);
 }
 
 static float pick(struct sim *s, const float *of, size_t n)
@@ -127,7 +128,7 @@ static void draw_penalties(struct sim *s, struct sampling *p)
     p->frequency_penalty = pick(s, others, 3);
 }
 
-/* n ids, ascending, none twice. */
+/* Draws n ids, ascending and distinct. */
 static void draw_ids(struct sim *s, uint32_t *ids, uint32_t n, uint32_t vocab)
 {
     uint32_t step = vocab / n;
@@ -137,57 +138,59 @@ static void draw_ids(struct sim *s, uint32_t *ids, uint32_t n, uint32_t vocab)
     }
 }
 
-/* A few, or as many as there may be. */
-static void draw_biases(struct sim *s, struct sim_request *g, uint32_t vocab)
+/* Draws a few biases, or the largest possible number. */
+static void draw_biases(struct sim *s, struct sim_request *request,
+                        uint32_t vocab)
 {
     uint32_t n = (uint32_t)rng_range(&s->will, 1, 8);
 
     if (rng_below(&s->will, 8) == 0) {
         n = vocab < LOGIT_BIASES_MAX ? vocab : LOGIT_BIASES_MAX;
     }
-    g->sampling.n_biases = n;
-    g->bias_tokens = allocate(n * sizeof(*g->bias_tokens));
-    g->biases = allocate(n * sizeof(*g->biases));
-    draw_ids(s, g->bias_tokens, n, vocab);
+    request->sampling.n_biases = n;
+    request->bias_tokens = allocate(n * sizeof(*request->bias_tokens));
+    request->biases = allocate(n * sizeof(*request->biases));
+    draw_ids(s, request->bias_tokens, n, vocab);
     for (uint32_t i = 0; i < n; i++) {
-        g->biases[i] = (float)rng_range(&s->will, -100, 100);
+        request->biases[i] = (float)rng_range(&s->will, -100, 100);
     }
 }
 
-/* The lists are the request's own. */
-static void own_lists(struct sim_request *g)
+/* Points the sampling at the request's own lists. */
+static void own_lists(struct sim_request *request)
 {
-    g->sampling.bias_tokens = g->bias_tokens;
-    g->sampling.biases = g->biases;
-    g->sampling.stop_tokens = g->stop_tokens;
+    request->sampling.bias_tokens = request->bias_tokens;
+    request->sampling.biases = request->biases;
+    request->sampling.stop_tokens = request->stop_tokens;
 }
 
-static void draw_sampling(struct sim *s, struct sim_request *g)
+static void draw_sampling(struct sim *s, struct sim_request *request)
 {
     static const float temperatures[] = {0.0f, 0.7f, 1.0f, 1.5f};
     static const float top_ps[] = {0.5f, 0.95f, 1.0f};
     static const float min_ps[] = {0.0f, 0.05f, 1.0f};
     const struct sim_options *o = &s->options;
-    uint32_t vocab = o->models[g->model].vocab;
-    struct sampling *p = &g->sampling;
+    uint32_t vocab = o->models[request->model].vocab;
+    struct sampling *p = &request->sampling;
 
     *p = sampling_default();
     p->temperature = pick(s, temperatures, 4);
     p->top_k = rng_below(&s->will, 2) ? 0 : 40;
     p->top_p = pick(s, top_ps, 3);
-    g->seed_given = rng_below(&s->will, 2);
-    p->seed = g->seed_given ? rng_u64(&s->will) : sampling_seed(g->id);
+    request->seed_given = rng_below(&s->will, 2);
+    p->seed =
+        request->seed_given ? rng_u64(&s->will) : sampling_seed(request->id);
     p->ignore_eos = rng_below(&s->will, 3) == 0;
     if (rng_chance(&s->will, o->penalties_of)) {
         draw_penalties(s, p);
     }
     if (rng_chance(&s->will, o->lists_of)) {
         p->min_p = pick(s, min_ps, 3);
-        draw_biases(s, g, vocab);
+        draw_biases(s, request, vocab);
     }
     if (rng_chance(&s->will, o->ends_of)) {
-        p->n_stop_tokens = (uint32_t)rng_range(&s->will, 1, GENERATION_ENDS);
-        draw_ids(s, g->stop_tokens, p->n_stop_tokens, vocab);
+        p->n_stop_tokens = (uint32_t)rng_range(&s->will, 1, REQUEST_ENDS);
+        draw_ids(s, request->stop_tokens, p->n_stop_tokens, vocab);
     }
     if (rng_chance(&s->will, o->logprobs_of)) {
         p->logprobs = true;
@@ -196,11 +199,12 @@ static void draw_sampling(struct sim *s, struct sim_request *g)
                 ? (uint32_t)rng_below(&s->will, 4)
                 : (uint32_t)rng_range(&s->will, 4, TOP_LOGPROBS_MAX);
     }
-    own_lists(g);
+    own_lists(request);
 }
 
-/* Such as tokens make, so that it comes soon, or later, or never. */
-static void draw_stop(struct sim *s, char out[GENERATION_STOP_BYTES])
+/* Draws from the characters of the vocabulary, so that the string occurs soon,
+ * later, or never. */
+static void draw_stop(struct sim *s, char out[REQUEST_STOP_BYTES])
 {
     static const char letters[] = "abc";
     static const char *const others[] = {"\xc3\xa9", "\xe2\x82\xac",
@@ -216,227 +220,240 @@ static void draw_stop(struct sim *s, char out[GENERATION_STOP_BYTES])
     }
 }
 
-static void draw_text(struct sim *s, struct sim_request *g)
+static void draw_text(struct sim *s, struct sim_request *request)
 {
     const struct sim_options *o = &s->options;
 
-    if (o->text[g->model]) {
-        g->want_text = rng_chance(&s->will, o->want_text_of);
+    if (o->text[request->model]) {
+        request->want_text = rng_chance(&s->will, o->want_text_of);
         if (rng_chance(&s->will, o->stop_of)) {
-            g->n_stops = (uint32_t)rng_range(&s->will, 1, GENERATION_STOPS);
+            request->n_stops = (uint32_t)rng_range(&s->will, 1, REQUEST_STOPS);
         }
     }
-    if (g->defect == DEFECT_STOP) { /* where there is no tokenizer, none */
-        g->n_stops = 1;
+    if (request->defect == DEFECT_STOP) { /* any is one, without a tokenizer */
+        request->n_stops = 1;
     }
-    for (uint32_t i = 0; i < g->n_stops; i++) {
-        draw_stop(s, g->stops[i]);
+    for (uint32_t i = 0; i < request->n_stops; i++) {
+        draw_stop(s, request->stops[i]);
     }
-    if (g->defect == DEFECT_STOP && o->text[g->model]) {
-        g->stops[0][0] = '\0';
+    if (request->defect == DEFECT_STOP && o->text[request->model]) {
+        request->stops[0][0] = '\0';
     }
 }
 
 static uint32_t draw_choices(struct sim *s)
 {
-    static const uint32_t numbers[] = {2, 2, 3, GENERATION_CHOICES};
+    static const uint32_t numbers[] = {2, 2, 3, REQUEST_CHOICES};
 
     return rng_chance(&s->will, s->options.choices_of)
                ? numbers[rng_below(&s->will, 4)]
                : 1;
 }
 
-static void draw_prompt(struct sim *s, struct sim_request *g)
+static void draw_prompt(struct sim *s, struct sim_request *request)
 {
-    const struct fake_model *m = &s->options.models[g->model];
+    const struct fake_model *m = &s->options.models[request->model];
 
-    g->prompt = allocate(g->n_prompt * sizeof(*g->prompt));
-    for (uint32_t i = 0; i < g->n_prompt; i++) {
-        g->prompt[i] = g->as_text ? 32 + (uint32_t)rng_below(&s->will, 90)
-                                  : (uint32_t)rng_below(&s->will, m->vocab);
+    request->prompt = allocate(request->n_prompt * sizeof(*request->prompt));
+    for (uint32_t i = 0; i < request->n_prompt; i++) {
+        request->prompt[i] = request->as_text
+                                 ? 32 + (uint32_t)rng_below(&s->will, 90)
+                                 : (uint32_t)rng_below(&s->will, m->vocab);
     }
-    if (g->defect == DEFECT_TOKEN) {
-        g->prompt[rng_below(&s->will, g->n_prompt)] = m->vocab;
+    if (request->defect == DEFECT_TOKEN) {
+        request->prompt[rng_below(&s->will, request->n_prompt)] = m->vocab;
     }
 }
 
-/* How long prompt and answer are; together within the context, unless the
- * defect is that they are not. */
-static void draw_lengths(struct sim *s, struct sim_request *g)
+/* Draws the lengths of prompt and answer.  Together they fit the context,
+ * except for DEFECT_CONTEXT. */
+static void draw_lengths(struct sim *s, struct sim_request *request)
 {
     const struct sim_options *o = &s->options;
-    uint32_t context = o->models[g->model].context, left;
+    uint32_t context = o->models[request->model].context, left;
 
-    g->max_tokens =
+    request->max_tokens =
         (uint32_t)rng_octave(&s->will, o->tokens_min, o->tokens_max);
-    g->max_tokens = g->max_tokens < context / 2 ? g->max_tokens : context / 2;
-    left = context - g->max_tokens;
-    g->n_prompt = (uint32_t)rng_octave(
+    request->max_tokens =
+        request->max_tokens < context / 2 ? request->max_tokens : context / 2;
+    left = context - request->max_tokens;
+    request->n_prompt = (uint32_t)rng_octave(
         &s->will, 1, o->prompt_max < left ? o->prompt_max : left);
-    if (g->defect == DEFECT_EMPTY) {
-        g->n_prompt = 0;
-    } else if (g->defect == DEFECT_CONTEXT) {
-        g->max_tokens = context - g->n_prompt + 1;
+    if (request->defect == DEFECT_EMPTY) {
+        request->n_prompt = 0;
+    } else if (request->defect == DEFECT_CONTEXT) {
+        request->max_tokens = context - request->n_prompt + 1;
     }
 }
 
-static void draw(struct sim *s, struct sim_request *g)
+static void draw(struct sim *s, struct sim_request *request)
 {
     const struct sim_options *o = &s->options;
 
-    /* As the workers are spread. */
-    g->model =
+    /* Same distribution as the models of the workers. */
+    request->model =
         rng_below(&s->will, 4) ? 0 : (uint32_t)rng_below(&s->will, o->n_models);
     if (rng_chance(&s->will, o->wrong_of)) {
-        g->defect = (enum defect)rng_range(&s->will, 1, DEFECTS - 1);
+        request->defect = (enum defect)rng_range(&s->will, 1, DEFECTS - 1);
     }
-    draw_lengths(s, g);
-    g->as_text = o->text[g->model] && g->defect != DEFECT_EMPTY &&
-                 g->defect != DEFECT_TOKEN && g->n_prompt <= SIM_PROMPT_MAX &&
-                 rng_chance(&s->will, o->text_of);
-    draw_id(s, g);
-    draw_sampling(s, g);
-    draw_prompt(s, g);
+    draw_lengths(s, request);
+    request->as_text =
+        o->text[request->model] && request->defect != DEFECT_EMPTY &&
+        request->defect != DEFECT_TOKEN &&
+        request->n_prompt <= SIM_PROMPT_MAX && rng_chance(&s->will, o->text_of);
+    draw_id(s, request);
+    draw_sampling(s, request);
+    draw_prompt(s, request);
     if (rng_chance(&s->will, o->keep_of)) {
-        g->keep_ms = (uint32_t)rng_octave(&s->will, 1, 2000);
+        request->keep_ms = (uint32_t)rng_octave(&s->will, 1, 2000);
     }
     if (rng_chance(&s->will, o->deadline_of)) {
-        g->deadline_ms = (uint32_t)rng_octave(&s->will, 1, 2000);
+        request->deadline_ms = (uint32_t)rng_octave(&s->will, 1, 2000);
     }
-    draw_text(s, g);
-    sim_request_open(g, draw_choices(s));
-    g->resumes = rng_chance(&s->will, o->resume_of);
+    draw_text(s, request);
+    sim_request_open(request, draw_choices(s));
+    request->resumes = rng_chance(&s->will, o->resume_of);
     if (o->poison_of && rng_chance(&s->will, o->poison_of)) {
-        sim_request_envenom(g, (uint32_t)rng_below(&s->will, g->max_tokens));
+        sim_request_envenom(request,
+                            (uint32_t)rng_below(&s->will, request->max_tokens));
     }
 }
 
 static struct sim_request *new_request(struct sim *s, uint32_t client)
 {
-    struct sim_request *g = &s->requests[s->n_requests];
+    struct sim_request *request = &s->requests[s->n_requests];
 
-    memset(g, 0, sizeof(*g));
-    g->sim = s;
-    g->number = s->n_requests++;
-    g->client = client;
-    g->client_life = s->nodes[client].life;
-    return g;
+    memset(request, 0, sizeof(*request));
+    request->sim = s;
+    request->number = s->n_requests++;
+    request->client = client;
+    request->client_life = s->nodes[client].life;
+    return request;
 }
 
-static void ask(struct sim *s, struct sim_request *g)
+static void ask(struct sim *s, struct sim_request *request)
 {
-    if (!sim_request_ask(s, g)) {
-        g->n_ends = 1; /* never went out */
+    if (!sim_request_ask(s, request)) {
+        request->n_ends = 1; /* the call was not sent */
         return;
     }
     s->n_open++;
     s->counts.requests++;
-    sim_log(s,
-            "%s asks request %u (%02x%02x%02x%02x): model %u, %u prompt, %u "
-            "tokens, keep %u ms, "
-            "deadline %u ms, defect %d%s, n %u, %u stops, logprobs %d%s",
-            s->nodes[g->client].name, g->number, g->id[0], g->id[1], g->id[2],
-            g->id[3], g->model, g->n_prompt, g->max_tokens, g->keep_ms,
-            g->deadline_ms, (int)g->defect, g->as_text ? ", text" : "",
-            g->n_choices, g->n_stops,
-            g->sampling.logprobs ? (int)g->sampling.n_top_logprobs : -1,
-            g->resumes ? ", resumes" : "");
-    node_soon(s, g->client);
+    sim_log(
+        s,
+        "%s sends request %u (%02x%02x%02x%02x): model %u, %u prompt "
+        "tokens, max_tokens %u, keep %u ms, deadline %u ms, defect %d%s, n "
+        "%u, %u stops, logprobs %d%s",
+        s->nodes[request->client].name, request->number, request->id[0],
+        request->id[1], request->id[2], request->id[3], request->model,
+        request->n_prompt, request->max_tokens, request->keep_ms,
+        request->deadline_ms, (int)request->defect,
+        request->as_text ? ", text" : "", request->n_choices, request->n_stops,
+        request->sampling.logprobs ? (int)request->sampling.n_top_logprobs : -1,
+        request->resumes ? ", resumes" : "");
+    node_soon(s, request->client);
 }
 
-static void again_the_same(struct sim_request *g, const struct sim_request *old)
+static void again_the_same(struct sim_request *request,
+                           const struct sim_request *old)
 {
-    g->sampling = old->sampling;
+    request->sampling = old->sampling;
     if (old->bias_tokens) {
-        size_t bytes = g->sampling.n_biases * sizeof(*g->biases);
+        size_t bytes = request->sampling.n_biases * sizeof(*request->biases);
 
-        g->bias_tokens = allocate(bytes);
-        g->biases = allocate(bytes);
-        memcpy(g->bias_tokens, old->bias_tokens, bytes);
-        memcpy(g->biases, old->biases, bytes);
+        request->bias_tokens = allocate(bytes);
+        request->biases = allocate(bytes);
+        memcpy(request->bias_tokens, old->bias_tokens, bytes);
+        memcpy(request->biases, old->biases, bytes);
     }
-    memcpy(g->stop_tokens, old->stop_tokens, sizeof(g->stop_tokens));
-    own_lists(g);
-    g->want_text = old->want_text;
-    g->n_stops = old->n_stops;
-    memcpy(g->stops, old->stops, sizeof(g->stops));
+    memcpy(request->stop_tokens, old->stop_tokens,
+           sizeof(request->stop_tokens));
+    own_lists(request);
+    request->want_text = old->want_text;
+    request->n_stops = old->n_stops;
+    memcpy(request->stops, old->stops, sizeof(request->stops));
 }
 
-/* The same request once more, as a client does whose session broke, or one
- * that has lost count. */
+/* Sends the same request again, as a client does after its session broke, or by
+ * mistake. */
 static void again(struct sim *s, uint32_t number, uint64_t unused)
 {
     struct sim_request *old = &s->requests[number];
     uint32_t client = any_client(s);
-    struct sim_request *g;
+    struct sim_request *request;
 
     (void)unused;
     if (!s->nodes[client].core || s->n_requests == SIM_REQUESTS_MAX) {
         return;
     }
-    g = new_request(s, client);
-    memcpy(g->id, old->id, sizeof(g->id));
-    g->again = old->shared = true;
-    g->model = old->model;
-    g->as_text = old->as_text;
-    g->seed_given = old->seed_given;
-    g->resumes = old->resumes;
-    again_the_same(g, old);
-    g->n_prompt = old->n_prompt;
-    g->max_tokens = old->max_tokens;
-    g->prompt = allocate(g->n_prompt * sizeof(*g->prompt));
-    memcpy(g->prompt, old->prompt, g->n_prompt * sizeof(*g->prompt));
-    sim_request_open(g, old->n_choices);
-    g->end_asked = old->end_asked; /* that may still arrive */
-    for (uint32_t i = 0; i < g->n_choices; i++) {
-        g->choices[i].end_asked = old->choices[i].end_asked;
+    request = new_request(s, client);
+    memcpy(request->id, old->id, sizeof(request->id));
+    request->again = old->shared = true;
+    request->model = old->model;
+    request->as_text = old->as_text;
+    request->seed_given = old->seed_given;
+    request->resumes = old->resumes;
+    again_the_same(request, old);
+    request->n_prompt = old->n_prompt;
+    request->max_tokens = old->max_tokens;
+    request->prompt = allocate(request->n_prompt * sizeof(*request->prompt));
+    memcpy(request->prompt, old->prompt,
+           request->n_prompt * sizeof(*request->prompt));
+    sim_request_open(request, old->n_choices);
+    request->end_asked = old->end_asked; /* the Cancel may arrive later */
+    for (uint32_t i = 0; i < request->n_choices; i++) {
+        request->choices[i].end_asked = old->choices[i].end_asked;
     }
-    ask(s, g);
+    ask(s, request);
 }
 
-/* At once, while its worker still holds what is left of it, or later. */
-static void again_later(struct sim *s, const struct sim_request *g, uint32_t of)
+/* Schedules a repetition: at once, while the worker still holds the remains of
+ * the first, or later. */
+static void again_later(struct sim *s, const struct sim_request *request,
+                        uint32_t of)
 {
-    if (g->defect == DEFECT_NONE && !s->closing &&
+    if (request->defect == DEFECT_NONE && !s->closing &&
         rng_chance(&s->will, of < 5000 ? of : 5000)) {
         int64_t wait_us = rng_below(&s->will, 2)
                               ? rng_range(&s->will, 0, 100)
                               : rng_octave(&s->will, 100, 200000);
 
-        clock_add(&s->clock, sim_now(s) + wait_us, again, g->number, 0);
+        clock_add(&s->clock, sim_now(s) + wait_us, again, request->number, 0);
     }
 }
 
 static void one_more(struct sim *s)
 {
     uint32_t client = any_client(s);
-    struct sim_request *g;
+    struct sim_request *request;
 
     if (!s->nodes[client].core || s->n_requests == SIM_REQUESTS_MAX) {
         return;
     }
-    g = new_request(s, client);
-    draw(s, g);
+    request = new_request(s, client);
+    draw(s, request);
     if (rng_chance(&s->will, s->options.end_of)) {
-        if (rng_below(&s->will, 10) == 0) { /* before it exists */
-            wish(s, g->number,
-                 draw_wish(s, g, WISH_CANCEL + rng_below(&s->will, 2)));
+        if (rng_below(&s->will, 10) == 0) { /* before the request exists */
+            end_request(
+                s, request->number,
+                draw_end(s, request, BY_CANCEL + rng_below(&s->will, 2)));
         }
-        wish_later(s, g, 400000);
+        end_later(s, request, 400000);
     }
-    ask(s, g);
-    again_later(s, g, s->options.again_of / 4); /* while the first runs */
+    ask(s, request);
+    again_later(s, request, s->options.again_of / 4); /* while the first runs */
 }
 
-void actor_ended(struct sim *s, struct sim_request *g)
+void actor_ended(struct sim *s, struct sim_request *request)
 {
-    uint32_t times = g->status == ST_UNAVAILABLE || g->n_asked ? 10 : 1;
+    uint32_t times =
+        request->status == ST_UNAVAILABLE || request->n_asked ? 10 : 1;
 
-    again_later(s, g, s->options.again_of * times);
-    if (g->keep_ms && rng_below(&s->will, 2)) {
-        wish_later(s, g, (int64_t)g->keep_ms * 1000);
+    again_later(s, request, s->options.again_of * times);
+    if (request->keep_ms && rng_below(&s->will, 2)) {
+        end_later(s, request, (int64_t)request->keep_ms * 1000);
     } else if (s->options.end_of && rng_below(&s->will, 20) == 0) {
-        wish_later(s, g, 10000); /* after its end */
+        end_later(s, request, 10000); /* after its end */
     }
 }
 
@@ -461,7 +478,7 @@ static void come_back(struct sim *s, uint32_t client, uint64_t unused)
     }
 }
 
-/* Politely, by a broken connection, or without a word. */
+/* Makes a client leave: with a Goodbye, by a broken connection, or killed. */
 static void leave(struct sim *s)
 {
     uint32_t client = any_client(s);
@@ -489,7 +506,7 @@ static void leave(struct sim *s)
               come_back, client, 0);
 }
 
-/* Long enough to count as a reader who has gone, or not. */
+/* Pauses a client, for long enough or not to count as a dead reader. */
 static void fall_asleep(struct sim *s)
 {
     uint32_t client = any_client(s);
@@ -529,7 +546,7 @@ static void arrive(struct sim *s, uint32_t a, uint64_t b)
         one_more(s);
     }
     if (s->n_requests > MANY) {
-        gap_us *= 10; /* all are refused at once: one a frame, then */
+        gap_us *= 10; /* all are refused at once, one per frame */
     }
     clock_add(&s->clock, sim_now(s) + rng_range(&s->will, 0, gap_us * 2),
               arrive, 0, 0);

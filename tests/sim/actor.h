@@ -1,5 +1,7 @@
-/* actor.h - what the people at the clients do: ask, change their minds, go
- * away, come back, fall asleep, look around. */
+/* actor.h - Simulated users of the clients.
+ *
+ * They send requests, cancel or remove them, disconnect, return, sleep, and
+ * query the router. */
 #ifndef SIM_ACTOR_H
 #define SIM_ACTOR_H
 
@@ -9,10 +11,10 @@
 struct sim;
 struct sim_request;
 
-/* Begin to ask as soon as all workers are up. */
+/* Starts to send requests as soon as all workers are up. */
 void actor_start(struct sim *s);
 
-/* A request has ended; what follows may be drawn. */
-void actor_ended(struct sim *s, struct sim_request *g);
+/* Reports that a request has ended; may draw follow-up actions. */
+void actor_ended(struct sim *s, struct sim_request *request);
 
 #endif

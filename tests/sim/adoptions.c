@@ -117,8 +117,8 @@ void adoptions_end(struct sim *s)
 
         if (c && c->open[END_PEER] && c->open[END_ROUTER]) {
             sim_fail(s, -1,
-                     "%s told of what runs elsewhere, and nobody "
-                     "disowned it",
+                     "%s reported a sequence that runs elsewhere, and the "
+                     "router did not disown it",
                      s->nodes[c->node].name);
         }
     }

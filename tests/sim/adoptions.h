@@ -1,8 +1,9 @@
-/* adoptions.h - what outlives a session, as it is told, adopted and disowned
- * on the wire and as the workers count it.
+/* adoptions.h - Sequences that outlive a session: reported, adopted and
+ * disowned.
  *
- * What a worker tells of that runs elsewhere must be disowned in the same
- * session. */
+ * Counts adoptions, both on the wire and in the workers' counters.  Checks that
+ * the router disowns a reported sequence in the same session if the sequence
+ * runs elsewhere. */
 #ifndef SIM_ADOPTIONS_H
 #define SIM_ADOPTIONS_H
 
@@ -13,15 +14,15 @@
 #include "proto/registry.pb-c.h"
 #include "proto/worker.pb-c.h"
 
-#define ADOPTIONS_SEEN 256 /* Submits not answered, the newest */
-#define UNWANTED_SEEN  512 /* to be disowned, the newest */
+#define ADOPTIONS_SEEN 256 /* newest unanswered Submits */
+#define UNWANTED_SEEN  512 /* newest sequences to be disowned */
 
 struct sim;
 
 struct adoption_seen {
     uint64_t call; /* 0: none */
     uint32_t conn;
-    int state; /* proto's, of the sequence when the Submit came */
+    int state; /* protocol state of the sequence when the Submit arrived */
     bool logprobs, penalties;
 };
 
@@ -31,7 +32,7 @@ struct unwanted_seen {
     uint8_t id[16];
 };
 
-/* What a worker's counters were. */
+/* Counters of a worker at the last look. */
 struct orphans_seen {
     uint32_t life;
     uint64_t expired, disowned;
@@ -43,7 +44,7 @@ struct adoptions {
     uint32_t next, next_unwanted;
 };
 
-/* Read along, before it is delivered. */
+/* Inspect messages before they are delivered. */
 void adoptions_live(struct sim *s, uint32_t conn,
                     const Sluice__V1__LiveMessage *m);
 void adoptions_submit(struct sim *s, uint32_t conn, uint64_t call,
@@ -53,10 +54,10 @@ void adoptions_answer(struct sim *s, uint32_t conn, uint64_t call,
 void adoptions_disown(struct sim *s, uint32_t conn,
                       const Sluice__V1__DisownMessage *m);
 
-/* After a tick of worker w. */
+/* Counts adoptions after a tick of worker w. */
 void adoptions_count(struct sim *s, uint32_t w);
 
-/* When all is quiet. */
+/* Checks, once the cluster is idle, that nothing remains to be disowned. */
 void adoptions_end(struct sim *s);
 
 #endif

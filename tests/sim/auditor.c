@@ -1,10 +1,10 @@
-/* auditor.c - what must hold at every moment, and when all is quiet. */
+/* auditor.c - Rules that hold at every moment, and when the cluster is idle. */
 #include <stdio.h>
 #include <string.h>
 
 #include "tests/sim/sim.h"
 
-#define WALK_EVERY 16 /* ticks of a worker; a walk costs its whole pool */
+#define WALK_EVERY 16 /* ticks of a worker; a walk visits its whole pool */
 
 static bool whole(const struct class_account *a)
 {
@@ -19,18 +19,22 @@ static void tick_worker(struct sim *s, uint32_t w)
 
     worker_account(n->core, &a);
     if (!whole(&a.blocks) || !whole(&a.slots) || !whole(&a.checkpoints)) {
-        sim_fail(s, -1, "%s: the identity is broken", n->name);
+        sim_fail(s, -1, "%s: the ledger's classes do not add up to the total",
+                 n->name);
     } else if (a.violations) {
-        sim_fail(s, -1, "%s: the ledger counts violations", n->name);
+        sim_fail(s, -1, "%s: the ledger counts protocol violations", n->name);
     } else if (a.blocks.free + fake_engine_named_blocks(s->engines[w]) >
                a.blocks.total) {
-        sim_fail(s, -1, "%s: a block is free while a plan names it", n->name);
+        sim_fail(s, -1, "%s: a free block is named by a plan in flight",
+                 n->name);
     } else if (a.slots.free + fake_engine_named_slots(s->engines[w]) >
                a.slots.total) {
-        sim_fail(s, -1, "%s: a slot is free while a plan names it", n->name);
+        sim_fail(s, -1, "%s: a free slot is named by a plan in flight",
+                 n->name);
     } else if (n->tick_number % WALK_EVERY == 0 &&
                worker_audit(n->core, text, sizeof(text))) {
-        sim_fail(s, -1, "%s: the walk differs: %s", n->name, text);
+        sim_fail(s, -1, "%s: a walk of the pool differs from the ledger: %s",
+                 n->name, text);
     }
 }
 
@@ -46,8 +50,8 @@ static bool view_of(const struct sim *s, uint32_t node,
     return false;
 }
 
-/* One suspect at a time; on probation nothing before its time, and one
- * sequence at a time. */
+/* Checks that a worker tries at most one suspect.  On probation, it receives
+ * nothing before its time, and then one sequence at a time. */
 static void check_deaths(struct sim *s, const struct router_worker_view *v)
 {
     uint64_t *deeds = s->counts.cells.deeds;
@@ -56,21 +60,24 @@ static void check_deaths(struct sim *s, const struct router_worker_view *v)
     deeds[DEED_ON_TRIAL] += v->n_suspects != 0;
     deeds[DEED_PROBATION] += v->probation;
     if (v->n_suspects > 1) {
-        sim_fail(s, -1, "%u suspects are tried at one worker", v->n_suspects);
+        sim_fail(s, -1, "%u suspects on trial on one worker, at most 1 allowed",
+                 v->n_suspects);
     } else if (s->n_sessions[w] > 1) {
-        return; /* it may have what it had: that is adopted at once */
+        return; /* it may have sequences, which are adopted at once */
     } else if (v->readmit_ms && v->last_grant) {
-        sim_fail(s, -1, "a grant to a worker that is kept waiting");
+        sim_fail(s, -1, "grant to a worker that is not readmitted yet");
     } else if (v->probation && v->n_sequences > 1) {
-        sim_fail(s, -1, "%u sequences at a worker on probation",
+        sim_fail(s, -1,
+                 "%u sequences on a worker on probation, at most 1 allowed",
                  v->n_sequences);
     }
 }
 
-/* How many more workers may die of c, as others die of something else. */
+/* Returns how many more workers may die of c because others died of other
+ * causes. */
 static uint32_t mercy(const struct sim *s, const struct sim_choice *c)
 {
-    uint32_t n = s->n_ended[c->g->model];
+    uint32_t n = s->n_ended[c->request->model];
 
     n = n > c->n_killed ? n - c->n_killed : 0;
     return n < SIM_TRIAL_MERCY ? n : SIM_TRIAL_MERCY;
@@ -78,29 +85,31 @@ static uint32_t mercy(const struct sim *s, const struct sim_choice *c)
 
 void auditor_poisoned(struct sim *s, uint32_t number, struct sim_choice *c)
 {
-    const struct sim_request *g = c->g;
+    const struct sim_request *request = c->request;
     struct router_worker_view v, own;
     uint32_t most;
 
     s->counts.cells.deeds[DEED_POISONED]++;
-    sim_log(s, "%s is killed by request %u", s->nodes[number].name, g->number);
-    if (!s->nodes[SIM_ROUTER].core || g->again || g->shared || g->router_lost ||
-        !replicas_place(s, number, &v) || v.id.v != c->submitted_conn ||
-        !view_of(s, number, &own)) {
-        return; /* nobody tells the router of what */
+    sim_log(s, "%s is killed by request %u", s->nodes[number].name,
+            request->number);
+    if (!s->nodes[SIM_ROUTER].core || request->again || request->shared ||
+        request->router_lost || !replicas_place(s, number, &v) ||
+        v.id.v != c->submitted_conn || !view_of(s, number, &own)) {
+        return; /* the router cannot attribute this death */
     }
     if (c->adopting && v.n_suspects > 0 && v.n_sequences > 1) {
-        return; /* found alive beside one on trial: that one is charged */
+        return; /* adopted beside a suspect, which is charged instead */
     }
     if (c->n_killed == 0 ||
         c->n_given - c->n_given_killed >= SIM_TRIAL_TOKENS) {
-        c->n_killed = 0; /* what the last one died of looked like chance */
+        c->n_killed = 0; /* the previous death looked like chance */
     }
     c->n_given_killed = c->n_given;
     c->killed_conn = own.id.v;
     most = SIM_TRIAL_DEATHS + 1 + mercy(s, c);
     if (++c->n_killed > most) {
-        sim_fail(s, (int32_t)g->number, "%u workers die of choice %u",
+        sim_fail(s, (int32_t)request->number,
+                 "%u workers killed by choice %u, which is more than allowed",
                  c->n_killed, c->number);
     }
 }
@@ -113,7 +122,8 @@ void auditor_forgiven(struct sim_choice *c)
     c->killed_conn = 0;
 }
 
-/* The router cannot know of what the worker died that had this connection. */
+/* Removes the death of the worker with this connection, because the router
+ * cannot find its cause. */
 static void forgive(struct sim *s, uint32_t conn)
 {
     for (uint32_t i = 0; i < s->n_requests; i++) {
@@ -133,7 +143,7 @@ void auditor_goodbye(struct sim *s, uint32_t conn)
 
     if (s->nodes[SIM_ROUTER].core &&
         view_of(s, network_conn(&s->network, conn)->node, &v) &&
-        v.id.v == conn) { /* else it is too late, the session is over */
+        v.id.v == conn) { /* otherwise the session has ended already */
         forgive(s, conn);
     }
 }
@@ -147,7 +157,9 @@ static void tick_router(struct sim *s)
     for (uint32_t i = 0; router_worker_view(router, i, &v); i++) {
         if (v.granted_blocks > v.free_blocks ||
             v.granted_slots > v.free_slots) {
-            sim_fail(s, -1, "more granted than there is room (%u of %u)",
+            sim_fail(s, -1,
+                     "granted blocks or slots exceed the free ones (%u of %u "
+                     "blocks)",
                      v.granted_blocks, v.free_blocks);
         }
         check_deaths(s, &v);
@@ -157,10 +169,10 @@ static void tick_router(struct sim *s)
         sim_fail(s, -1, "the router counts ledger violations");
     }
     if (c.protocol_violations) {
-        sim_fail(s, -1, "the router takes a worker for a liar");
+        sim_fail(s, -1, "the router counts protocol violations by a worker");
     }
     if (!s->options.faulty && c.strikes) {
-        sim_fail(s, -1, "strikes without a fault");
+        sim_fail(s, -1, "strikes in a seed without faults");
     }
 }
 
@@ -169,7 +181,8 @@ static uint32_t less(uint32_t n, uint64_t taken)
     return taken < n ? n - (uint32_t)taken : 0;
 }
 
-/* How many choices could the router take?  Then a refusal of more is right. */
+/* Computes how many choices the router can accept; it may refuse any larger
+ * number. */
 static void look_full(struct sim *s)
 {
     const void *router = s->nodes[SIM_ROUTER].core;
@@ -177,13 +190,14 @@ static void look_full(struct sim *s)
     uint32_t queue, places, room;
 
     router_counts(router, &c);
-    /* Those that a frame brought may be cancelled by the same frame. */
+    /* The frame that brought these may also cancel them. */
     queue = less(s->options.max_waiting,
                  (uint64_t)c.choices_waiting + s->n_brought);
     places =
         less(s->options.max_requests, (uint64_t)c.choices_open + s->n_brought);
     room = queue < places ? queue : places;
-    /* What is after a frame was not while it was read. */
+    /* Room that exists after a frame may not have existed while the router read
+     * it. */
     auditor_full(s, room < s->room_before ? room : s->room_before);
     s->room_before = room;
     s->n_brought = 0;
@@ -191,23 +205,23 @@ static void look_full(struct sim *s)
 
 void auditor_full(struct sim *s, uint32_t room)
 {
-    for (uint32_t n = room + 1; n <= GENERATION_CHOICES; n++) {
+    for (uint32_t n = room + 1; n <= REQUEST_CHOICES; n++) {
         s->full_us[n] = sim_now(s);
     }
 }
 
-/* The session of a stage may be ended with its replica, before the router has
- * heard that the stage is dead. */
+/* Handles the end of a stage's session together with its replica, before the
+ * router detects that the stage is dead. */
 static void let_go(struct sim *s, uint32_t w)
 {
     const struct conn *c = network_conn(&s->network, s->session_conns[w]);
 
-    if (options_staged(&s->options, w) && c && !c->heard) {
+    if (options_staged(&s->options, w) && c && !c->lost_received) {
         forgive(s, s->session_conns[w]);
     }
 }
 
-/* Has the router let a worker go? */
+/* Detects workers whose session the router has ended or replaced. */
 static void look_sessions(struct sim *s)
 {
     const void *router = s->nodes[SIM_ROUTER].core;
@@ -233,7 +247,7 @@ static void look_sessions(struct sim *s)
     }
 }
 
-void auditor_heard(struct sim *s, uint32_t number)
+void auditor_received(struct sim *s, uint32_t number)
 {
     if (number == SIM_ROUTER) {
         look_full(s);
@@ -264,18 +278,20 @@ void auditor_tick(struct sim *s, uint32_t number)
     }
 }
 
-/* What a client asked for by a session that is over is on its way out. */
+/* Checks that all requests of a lost session are ending. */
 void auditor_lost(struct sim *s, uint32_t conn)
 {
     spare_lost(s, conn);
     drains_watch(s);
     for (uint32_t i = 0; i < s->n_requests; i++) {
-        const struct sim_request *g = &s->requests[i];
+        const struct sim_request *request = &s->requests[i];
 
-        for (uint32_t k = 0; k < g->n_choices && g->conn == conn; k++) {
-            if (g->arrived && !g->again && !g->shared &&
-                cells_at_router(s, g, k) < CHOICE_ENDING) {
-                sim_fail(s, (int32_t)i, "it runs on after its client has gone");
+        for (uint32_t k = 0; k < request->n_choices && request->conn == conn;
+             k++) {
+            if (request->arrived && !request->again && !request->shared &&
+                cells_at_router(s, request, k) < CHOICE_ENDING) {
+                sim_fail(s, (int32_t)i,
+                         "request still runs after its client disconnected");
             }
         }
     }
@@ -298,13 +314,14 @@ static bool worker_quiet(const struct sim *s, uint32_t w, char *why, size_t cap)
     if (a.n_sequences || a.blocks.held || a.blocks.granted || a.slots.held ||
         a.slots.granted || a.checkpoints.held || a.checkpoints.granted) {
         (void)snprintf(why, cap,
-                       "%s has %u sequences, %u + %u blocks, %u + %u slots",
+                       "%s has %u sequences, %u held + %u granted blocks, %u "
+                       "held + %u granted slots",
                        n->name, a.n_sequences, a.blocks.held, a.blocks.granted,
                        a.slots.held, a.slots.granted);
         return false;
     }
     if (!view_of(s, n->number, &v)) {
-        (void)snprintf(why, cap, "the router does not know %s", n->name);
+        (void)snprintf(why, cap, "the router has no session with %s", n->name);
         return false;
     }
     if (v.grant != a.grant || v.last_grant != a.grant ||
@@ -313,8 +330,9 @@ static bool worker_quiet(const struct sim *s, uint32_t w, char *why, size_t cap)
         v.free_slots != a.slots.free + a.slots.cached) {
         (void)snprintf(
             why, cap,
-            "the router sees %s otherwise: grant %llu/%llu of %llu, snapshot "
-            "%llu of %llu, %u sequences, %u granted, %u free of %u",
+            "the router's account of %s differs: grant %llu/%llu of %llu, "
+            "snapshot %llu of %llu, %u sequences, %u granted, %u free of %u "
+            "blocks",
             n->name, (unsigned long long)v.grant,
             (unsigned long long)v.last_grant, (unsigned long long)a.grant,
             (unsigned long long)v.snapshot, (unsigned long long)a.snapshot,
@@ -347,7 +365,7 @@ bool auditor_quiet(struct sim *s, char *why, size_t cap)
     router_counts(s->nodes[SIM_ROUTER].core, &c);
     if (c.choices_open || c.choices_waiting || c.choices_early) {
         (void)snprintf(why, cap,
-                       "the router has %llu requests, %llu waiting, %llu early",
+                       "the router has %llu choices, %llu waiting, %llu early",
                        (unsigned long long)c.choices_open,
                        (unsigned long long)c.choices_waiting,
                        (unsigned long long)c.choices_early);
@@ -361,29 +379,30 @@ bool auditor_quiet(struct sim *s, char *why, size_t cap)
     return replicas_quiet(s, why, cap) && offers_quiet(s, why, cap);
 }
 
-/* A call is refused, or each of its choices ends in one way. */
+/* Checks the router's counters: each call is refused, or each of its choices
+ * ends in one way. */
 static void check_counts(struct sim *s)
 {
     struct router_metrics c;
-    uint64_t ended, served,
-        most = s->options.choices_of ? GENERATION_CHOICES : 1;
+    uint64_t ended, served, most = s->options.choices_of ? REQUEST_CHOICES : 1;
 
     router_counts(s->nodes[SIM_ROUTER].core, &c);
     ended = c.finished + c.cancelled + c.failed + c.had_ended;
     served = c.requests - c.refused;
     if (ended < served || ended > served * most) {
         sim_fail(s, -1,
-                 "the router counts %llu requests, %llu refused, but %llu "
-                 "choices that ended",
+                 "the router counts %llu requests, %llu of them refused, but "
+                 "%llu ended choices",
                  (unsigned long long)c.requests, (unsigned long long)c.refused,
                  (unsigned long long)ended);
     }
     s->counts.refused += c.refused;
 }
 
-/* What the network lost was said all the same.  Where a worker is on probation
- * its clients may wait till the faults stop: one that leaves each second never
- * comes to the end of it, so few may have asked. */
+/* Checks that enough happened.  Frames that the network lost count too.
+ * Clients of a worker on probation may wait until the faults stop: a worker
+ * that leaves each second never completes its probation.  Few requests are then
+ * allowed. */
 static void check_enough(struct sim *s)
 {
     const struct sim_counts *c = &s->counts;
@@ -391,7 +410,7 @@ static void check_enough(struct sim *s)
         s->n_requests < SIM_REQUESTS_MIN && c->cells.deeds[DEED_PROBATION] == 0;
 
     if (few || c->frames + c->lost < SIM_FRAMES_MIN) {
-        sim_fail(s, -1, "too little happened: %u requests, %llu frames",
+        sim_fail(s, -1, "too little activity: %u requests, %llu frames",
                  s->n_requests, (unsigned long long)c->frames);
     }
 }
@@ -410,14 +429,20 @@ void auditor_end(struct sim *s)
         worker_account(n->core, &a);
         if (a.blocks.free + a.blocks.cached != a.blocks.total ||
             a.slots.free + a.slots.cached != a.slots.total) {
-            sim_fail(s, -1, "%s: the pool is not whole", n->name);
+            sim_fail(
+                s, -1,
+                "%s: blocks or slots are missing from the free pool at the end",
+                n->name);
         } else if (worker_audit(n->core, text, sizeof(text))) {
-            sim_fail(s, -1, "%s: the last walk differs: %s", n->name, text);
+            sim_fail(
+                s, -1,
+                "%s: the final walk of the pool differs from the ledger: %s",
+                n->name, text);
         }
     }
     for (uint32_t i = 0; i < s->n_requests && !s->failed; i++) {
         if (s->requests[i].n_ends != 1) {
-            sim_fail(s, (int32_t)i, "not one end");
+            sim_fail(s, (int32_t)i, "request did not end exactly once");
         }
     }
     check_enough(s);

@@ -94,11 +94,13 @@ enum cell_state cells_at_worker(const struct sim *s, uint32_t node,
     const void *core = node_worker(s, node);
     bool leads = options_shard(&s->options, node - SIM_FIRST_WORKER).begin == 0;
 
-    return core && leads ? of[worker_sequence_state(core, c->g->id, c->number)]
-                         : CELL_NONE;
+    return core && leads
+               ? of[worker_sequence_state(core, c->request->id, c->number)]
+               : CELL_NONE;
 }
 
-/* The liveliest word of any worker. */
+/* Returns the earliest state of a choice on any worker, CELL_NONE if on none.
+ */
 static enum cell_state at_workers(const struct sim *s,
                                   const struct sim_choice *c)
 {
@@ -113,21 +115,23 @@ static enum cell_state at_workers(const struct sim *s,
 }
 
 enum choice_state cells_at_router(const struct sim *s,
-                                  const struct sim_request *g, uint32_t choice)
+                                  const struct sim_request *request,
+                                  uint32_t choice)
 {
     const void *router = s->nodes[SIM_ROUTER].core;
 
-    return router ? router_choice_state(router, g->id, choice) : CHOICE_ENDED;
+    return router ? router_choice_state(router, request->id, choice)
+                  : CHOICE_ENDED;
 }
 
-enum cell_state cells_state(const struct sim *s, uint32_t request,
+enum cell_state cells_state(const struct sim *s, uint32_t number,
                             uint32_t choice)
 {
-    const struct sim_request *g = &s->requests[request];
-    enum choice_state at = cells_at_router(s, g, choice);
+    const struct sim_request *request = &s->requests[number];
+    enum choice_state at = cells_at_router(s, request, choice);
     enum cell_state there;
 
-    if (!g->arrived) {
+    if (!request->arrived) {
         return CELL_NONE;
     }
     if (at == CHOICE_ENCODING) {
@@ -136,7 +140,7 @@ enum cell_state cells_state(const struct sim *s, uint32_t request,
     if (at == CHOICE_WAITING) {
         return CELL_WAITING;
     }
-    there = at_workers(s, &g->choices[choice]);
+    there = at_workers(s, &request->choices[choice]);
     if (there != CELL_NONE) {
         return there;
     }
@@ -148,29 +152,29 @@ static bool runs(enum cell_state state)
     return state == CELL_PREFILL || state == CELL_DECODE;
 }
 
-/* One choice ends while another goes on. */
-static void one_of_many(struct sim *s, uint32_t request, uint32_t choice)
+/* Counts a choice that ends while another one of its request runs. */
+static void one_of_many(struct sim *s, uint32_t number, uint32_t choice)
 {
-    const struct sim_request *g = &s->requests[request];
+    const struct sim_request *request = &s->requests[number];
 
-    for (uint32_t i = 0; i < g->n_choices; i++) {
-        if (i != choice && runs(cells_state(s, request, choice)) &&
-            runs(cells_state(s, request, i))) {
+    for (uint32_t i = 0; i < request->n_choices; i++) {
+        if (i != choice && runs(cells_state(s, number, choice)) &&
+            runs(cells_state(s, number, i))) {
             s->counts.cells.deeds[DEED_CHOICE_CANCELLED]++;
         }
     }
 }
 
-void cells_hit(struct sim *s, uint32_t request, uint32_t choice,
+void cells_hit(struct sim *s, uint32_t number, uint32_t choice,
                enum cell_event what)
 {
-    uint32_t n = s->requests[request].n_choices;
+    uint32_t n = s->requests[number].n_choices;
 
     if (choice != CHOICE_ALL && choice < n && n > 1) {
-        one_of_many(s, request, choice);
+        one_of_many(s, number, choice);
     }
     for (uint32_t i = 0; i < n; i++) {
-        enum cell_state state = cells_state(s, request, i);
+        enum cell_state state = cells_state(s, number, i);
 
         if (state != CELL_NONE && (choice == CHOICE_ALL || choice == i)) {
             s->counts.cells.hits[state][what]++;
@@ -184,31 +188,31 @@ void cells_disconnect(struct sim *s, uint32_t node)
         return;
     }
     for (uint32_t i = 0; i < s->n_requests; i++) {
-        struct sim_request *g = &s->requests[i];
+        struct sim_request *request = &s->requests[i];
 
-        if (g->client == node && g->arrived && !g->left) {
+        if (request->client == node && request->arrived && !request->left) {
             cells_hit(s, i, CHOICE_ALL, CELL_DISCONNECT);
-            g->left = true;
+            request->left = true;
         }
     }
 }
 
-/* What a dying worker has of a request, or of its model's queue. */
+/* Counts a choice on a dying worker, or in the queue of its model. */
 static void worker_killed(struct sim *s, uint32_t node, uint32_t i,
                           uint32_t choice)
 {
-    const struct sim_request *g = &s->requests[i];
+    const struct sim_request *request = &s->requests[i];
     uint32_t w = node - SIM_FIRST_WORKER;
-    enum cell_state here = cells_at_worker(s, node, &g->choices[choice]);
+    enum cell_state here = cells_at_worker(s, node, &request->choices[choice]);
     enum cell_state all;
 
     if (here != CELL_NONE) {
         s->counts.cells.hits[here][CELL_WORKER_LOST]++;
         s->counts.cells.deeds[DEED_STOP_LOST] +=
-            here < CELL_KEPT && g->choices[choice].stopped;
+            here < CELL_KEPT && request->choices[choice].stopped;
         return;
     }
-    if (s->options.workers[w].model != g->model) {
+    if (s->options.workers[w].model != request->model) {
         return;
     }
     all = cells_state(s, i, choice);
@@ -219,11 +223,11 @@ static void worker_killed(struct sim *s, uint32_t node, uint32_t i,
 
 static void router_killed(struct sim *s, uint32_t i)
 {
-    struct sim_request *g = &s->requests[i];
+    struct sim_request *request = &s->requests[i];
 
-    if (!g->router_lost) {
+    if (!request->router_lost) {
         cells_hit(s, i, CHOICE_ALL, CELL_ROUTER_LOST);
-        g->router_lost = g->arrived;
+        request->router_lost = request->arrived;
     }
 }
 
@@ -233,12 +237,13 @@ void cells_killed(struct sim *s, uint32_t node)
     s->counts.cells.deeds[DEED_OFFER_KILLED] +=
         node_is_worker(node) && s->offers[node - SIM_FIRST_WORKER].waits;
     for (uint32_t i = 0; i < s->n_requests; i++) {
-        const struct sim_request *g = &s->requests[i];
+        const struct sim_request *request = &s->requests[i];
 
         if (node == SIM_ROUTER) {
             router_killed(s, i);
         }
-        for (uint32_t k = 0; k < g->n_choices && node_is_worker(node); k++) {
+        for (uint32_t k = 0; k < request->n_choices && node_is_worker(node);
+             k++) {
             worker_killed(s, node, i, k);
         }
     }

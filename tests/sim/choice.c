@@ -8,13 +8,13 @@
 
 static void wrong(struct sim_choice *c, const char *what)
 {
-    sim_fail(c->g->sim, (int32_t)c->g->number, "choice %u: %s", c->number,
-             what);
+    sim_fail(c->request->sim, (int32_t)c->request->number, "choice %u: %s",
+             c->number, what);
 }
 
 static const struct fake_model *model_of(const struct sim_choice *c)
 {
-    return &c->g->sim->options.models[c->g->model];
+    return &c->request->sim->options.models[c->request->model];
 }
 
 static void *allocate(size_t n, size_t size)
@@ -27,19 +27,19 @@ static void *allocate(size_t n, size_t size)
     return p;
 }
 
-void sim_choice_init(struct sim_choice *c, struct sim_request *g,
+void sim_choice_init(struct sim_choice *c, struct sim_request *request,
                      uint32_t number)
 {
-    size_t n = g->max_tokens, n_top = g->sampling.n_top_logprobs;
+    size_t n = request->max_tokens, n_top = request->sampling.n_top_logprobs;
 
-    *c = (struct sim_choice){.g = g, .number = number};
+    *c = (struct sim_choice){.request = request, .number = number};
     c->got = allocate(n, sizeof(*c->got));
-    if (g->sampling.logprobs) {
+    if (request->sampling.logprobs) {
         c->logprobs = allocate(n, sizeof(*c->logprobs));
         c->top_tokens = allocate(n * n_top, sizeof(*c->top_tokens));
         c->top_logprobs = allocate(n * n_top, sizeof(*c->top_logprobs));
     }
-    if (sim_request_has_text(g)) {
+    if (sim_request_has_text(request)) {
         c->text = allocate((n + 1) * VOCABULARY_BYTES + PLAIN_MAX, 3);
         c->text_end = allocate(n, sizeof(*c->text_end));
     }
@@ -59,7 +59,7 @@ void sim_choice_fini(struct sim_choice *c)
 
 static void check_logprobs(struct sim_choice *c, uint32_t i)
 {
-    uint32_t n_top = c->g->sampling.n_top_logprobs;
+    uint32_t n_top = c->request->sampling.n_top_logprobs;
     struct token_logprob top[TOP_LOGPROBS_MAX];
     float own = oracle_logprobs(&c->oracle, model_of(c), c->got[i], n_top, top);
     bool same = memcmp(&own, &c->logprobs[i], sizeof(own)) == 0;
@@ -71,36 +71,36 @@ static void check_logprobs(struct sim_choice *c, uint32_t i)
                memcmp(&top[k].logprob, &c->top_logprobs[at], sizeof(own)) == 0;
     }
     if (!same) {
-        sim_fail(c->g->sim, (int32_t)c->g->number,
-                 "choice %u: logprobs of token %u are wrong", c->number, i);
+        sim_fail(c->request->sim, (int32_t)c->request->number,
+                 "choice %u: wrong logprobs for token %u", c->number, i);
     }
 }
 
 static void check_token(struct sim_choice *c, uint32_t i)
 {
-    const struct sim_request *g = c->g;
+    const struct sim_request *request = c->request;
     const struct fake_model *m = model_of(c);
 
-    if (i && oracle_ends(m, &g->sampling, c->got[i - 1])) {
-        wrong(c, "a token after the end token");
+    if (i && oracle_ends(m, &request->sampling, c->got[i - 1])) {
+        wrong(c, "token received after the end token");
     } else if (c->got[i] !=
-               oracle_next(&c->oracle, m, &g->sampling, c->number, i)) {
-        sim_fail(g->sim, (int32_t)g->number, "choice %u: token %u is wrong",
-                 c->number, i);
-    } else if (g->sampling.logprobs) {
+               oracle_next(&c->oracle, m, &request->sampling, c->number, i)) {
+        sim_fail(request->sim, (int32_t)request->number,
+                 "choice %u: wrong token at index %u", c->number, i);
+    } else if (request->sampling.logprobs) {
         check_logprobs(c, i);
     }
 }
 
 void sim_choice_check(struct sim_choice *c)
 {
-    const struct sim_request *g = c->g;
+    const struct sim_request *request = c->request;
     const struct fake_model *m = model_of(c);
 
-    for (uint32_t i = c->oracle.n; i < g->n_prompt; i++) {
-        oracle_feed(&c->oracle, m, g->prompt[i], ROW_PROMPT);
+    for (uint32_t i = c->oracle.n; i < request->n_prompt; i++) {
+        oracle_feed(&c->oracle, m, request->prompt[i], ROW_PROMPT);
     }
-    for (; c->n_checked < c->n_got && !g->sim->failed; c->n_checked++) {
+    for (; c->n_checked < c->n_got && !request->sim->failed; c->n_checked++) {
         check_token(c, c->n_checked);
         oracle_feed(&c->oracle, m, c->got[c->n_checked], ROW_GENERATED);
     }
@@ -108,35 +108,36 @@ void sim_choice_check(struct sim_choice *c)
 
 /* ---- text ---- */
 
-/* The token that ends it is no text. */
+/* The token that ends the sequence has no text. */
 static void add_text(struct sim_choice *c, uint32_t from)
 {
-    const struct sim_request *g = c->g;
+    const struct sim_request *request = c->request;
 
     for (uint32_t i = from; i < c->n_got; i++) {
-        if (!oracle_ends(model_of(c), &g->sampling, c->got[i])) {
+        if (!oracle_ends(model_of(c), &request->sampling, c->got[i])) {
             c->n_text += plain_push(&c->plain, c->got[i], c->text + c->n_text);
         }
         c->text_end[i] = (uint32_t)c->n_text;
     }
 }
 
-static void told(struct sim_choice *c, const Sluice__V1__GenerateChunk *m)
+static void take_text(struct sim_choice *c, const Sluice__V1__GenerateChunk *m)
 {
     size_t n = m->text.len;
 
     if (n == 0) {
         return;
     }
-    if (!c->g->want_text) {
-        wrong(c, "a text that nobody wants");
+    if (!c->request->want_text) {
+        wrong(c, "text received that was not requested");
     } else if (!utf8_valid(m->text.data, n, NULL)) {
-        wrong(c, "a text that is no UTF-8");
-    } else if (c->n_told > c->n_text || n > c->n_text - c->n_told ||
-               memcmp(c->text + c->n_told, m->text.data, n) != 0) {
-        wrong(c, "the text is not that of the tokens");
+        wrong(c, "text is not valid UTF-8");
+    } else if (c->n_text_received > c->n_text ||
+               n > c->n_text - c->n_text_received ||
+               memcmp(c->text + c->n_text_received, m->text.data, n) != 0) {
+        wrong(c, "text does not match the tokens");
     } else {
-        c->n_told += n;
+        c->n_text_received += n;
     }
 }
 
@@ -146,18 +147,19 @@ struct match {
     bool found;
 };
 
-/* The first to end; of those the one that begins first; of equal ones the
- * first given. */
+/* Returns the match that ends first; of these, the one that begins first; of
+ * equal ones, the first in the request. */
 static struct match first_stop(const struct sim_choice *c)
 {
-    const struct sim_request *g = c->g;
+    const struct sim_request *request = c->request;
     struct match m = {0};
 
     for (size_t end = 1; end <= c->n_text && !m.found; end++) {
-        for (uint32_t k = 0; k < g->n_stops; k++) {
-            size_t n = strlen(g->stops[k]);
+        for (uint32_t k = 0; k < request->n_stops; k++) {
+            size_t n = strlen(request->stops[k]);
 
-            if (n <= end && memcmp(c->text + end - n, g->stops[k], n) == 0 &&
+            if (n <= end &&
+                memcmp(c->text + end - n, request->stops[k], n) == 0 &&
                 (!m.found || end - n < m.begin)) {
                 m = (struct match){end - n, end, k, true};
             }
@@ -168,7 +170,7 @@ static struct match first_stop(const struct sim_choice *c)
 
 static void count_stop(struct sim_choice *c, const struct match *m)
 {
-    struct cells *cells = &c->g->sim->counts.cells;
+    struct cells *cells = &c->request->sim->counts.cells;
     uint32_t last = c->n_got - 1;
     size_t begin = last ? c->text_end[last - 1] : 0;
 
@@ -176,18 +178,19 @@ static void count_stop(struct sim_choice *c, const struct match *m)
     cells->deeds[DEED_STOP_ACROSS] += m->begin < begin;
     cells->deeds[DEED_STOP_FIRST] += last == 0;
     cells->deeds[DEED_STOP_MOVED] += c->n_moves != 0;
-    cells->deeds[DEED_STOP_AT_LENGTH] += c->n_got == c->g->max_tokens;
+    cells->deeds[DEED_STOP_AT_LENGTH] += c->n_got == c->request->max_tokens;
     cells->deeds[DEED_STOP_BROKEN] += m->end > c->text_end[last];
     if (c->n_checked == c->n_got &&
-        oracle_ends(model_of(c), &c->g->sampling,
-                    oracle_next(&c->oracle, model_of(c), &c->g->sampling,
+        oracle_ends(model_of(c), &c->request->sampling,
+                    oracle_next(&c->oracle, model_of(c), &c->request->sampling,
                                 c->number, c->n_got))) {
         cells->deeds[DEED_STOP_BEFORE_END]++;
     }
 }
 
-/* What a stop string ended holds nothing at a worker soon after its client
- * heard so: a way to the worker, and the plans that named it. */
+/* Returns the time after which a stopped choice must hold no memory on a
+ * worker, from the moment its client received the end: a message to the worker,
+ * and the plans that name the sequence. */
 static int64_t gone_us(const struct sim *s)
 {
     bool staged = options_has_stages(&s->options);
@@ -199,7 +202,7 @@ static int64_t gone_us(const struct sim *s)
             (d->step_us * 2 + (int64_t)d->token_us * d->step_tokens) *
             (d->slow_of ? 30 : 1) * d->depth;
 
-        if (staged) { /* as many may be before it at every stage */
+        if (staged) { /* this many plans may be ahead at every stage */
             us += step_us * SIM_WORKERS;
         } else {
             us = us > step_us ? us : step_us;
@@ -208,21 +211,21 @@ static int64_t gone_us(const struct sim *s)
     return ways * (s->options.delay_us + s->options.jitter_us) + 2 * us;
 }
 
-static void check_gone(struct sim *s, uint32_t request, uint64_t choice)
+static void check_gone(struct sim *s, uint32_t number, uint64_t choice)
 {
-    const struct sim_request *g = &s->requests[request];
-    enum cell_state state = cells_state(s, request, (uint32_t)choice);
+    const struct sim_request *request = &s->requests[number];
+    enum cell_state state = cells_state(s, number, (uint32_t)choice);
 
-    if (state < CELL_KEPT && !g->shared && !g->again) {
-        sim_fail(s, (int32_t)request,
-                 "choice %u: a stop string ended it, but it is %s",
+    if (state < CELL_KEPT && !request->shared && !request->again) {
+        sim_fail(s, (int32_t)number,
+                 "choice %u: ended by a stop string, but still in state %s",
                  (uint32_t)choice, cell_state_names[state]);
     }
 }
 
 static void stopped(struct sim_choice *c, const struct match *stop)
 {
-    struct sim *s = c->g->sim;
+    struct sim *s = c->request->sim;
 
     count_stop(c, stop);
     if (c->submitted_conn &&
@@ -230,13 +233,13 @@ static void stopped(struct sim_choice *c, const struct match *stop)
         s->counts.cells.deeds[DEED_STOP_LOST]++;
     }
     if (!s->options.faulty) {
-        clock_add(&s->clock, sim_now(s) + gone_us(s), check_gone, c->g->number,
-                  c->number);
+        clock_add(&s->clock, sim_now(s) + gone_us(s), check_gone,
+                  c->request->number, c->number);
     }
 }
 
-/* The end: a character that never was completed is text too, and may be the
- * end of a stop string. */
+/* Completes the text: an incomplete character at the end is text too, and may
+ * be the end of a stop string. */
 static struct match end_text(struct sim_choice *c)
 {
     struct match stop = first_stop(c);
@@ -248,9 +251,9 @@ static struct match end_text(struct sim_choice *c)
     return stop;
 }
 
-/* Cancelled before a worker of the model was up: then the router has nothing to
- * make text with, and what was held back is not told (router/requests/early.h).
- */
+/* Returns whether a choice was cancelled before a worker of the model was up.
+ * The router then cannot make text, and does not send the held-back text
+ * (router/requests/early.h). */
 static bool cancelled_early(const struct sim_choice *c,
                             const Sluice__V1__GenerateChunk *m)
 {
@@ -258,8 +261,8 @@ static bool cancelled_early(const struct sim_choice *c,
            c->n_had == c->n_got && m->text.len == 0;
 }
 
-/* All that was to be told was, up to the first stop string, and there is no
- * token past the one that completed it. */
+/* Checks that all text up to the first stop string was sent, and that no token
+ * follows the one that completed it. */
 static void last_text(struct sim_choice *c, const Sluice__V1__GenerateChunk *m)
 {
     struct match stop = end_text(c);
@@ -269,25 +272,25 @@ static void last_text(struct sim_choice *c, const Sluice__V1__GenerateChunk *m)
     }
     if (c->stopped != stop.found ||
         (stop.found && c->stop_string != stop.string)) {
-        sim_fail(c->g->sim, (int32_t)c->g->number,
-                 "choice %u: stop string %d, not %d", c->number,
+        sim_fail(c->request->sim, (int32_t)c->request->number,
+                 "choice %u: ended by stop string %d, expected %d", c->number,
                  c->stopped ? (int)c->stop_string : -1,
                  stop.found ? (int)stop.string : -1);
     } else if (c->stopped && c->finish != SLUICE__V1__FINISH__FINISH_STOP) {
-        wrong(c, "a stop string that did not stop it");
+        wrong(c, "stop string reported, but the finish reason is not STOP");
     } else if (stop.found && c->n_got > 1 &&
                c->text_end[c->n_got - 2] >= stop.end) {
-        wrong(c, "a token past the stop string");
+        wrong(c, "token received after the stop string");
     }
     if (stop.found) {
         c->n_text = stop.begin;
         stopped(c, &stop);
     }
-    told(c, m);
-    if (c->g->want_text && c->n_told != c->n_text) {
-        sim_fail(c->g->sim, (int32_t)c->g->number,
-                 "choice %u: %zu bytes of text, %zu were to come", c->number,
-                 c->n_told, c->n_text);
+    take_text(c, m);
+    if (c->request->want_text && c->n_text_received != c->n_text) {
+        sim_fail(c->request->sim, (int32_t)c->request->number,
+                 "choice %u: received %zu bytes of text, expected %zu",
+                 c->number, c->n_text_received, c->n_text);
     }
 }
 
@@ -296,7 +299,7 @@ static void last_text(struct sim_choice *c, const Sluice__V1__GenerateChunk *m)
 static bool columns_fit(const struct sim_choice *c,
                         const Sluice__V1__GenerateChunk *m)
 {
-    const struct sampling *p = &c->g->sampling;
+    const struct sampling *p = &c->request->sampling;
     size_t n = p->logprobs ? m->n_tokens : 0;
 
     return m->n_logprobs == n && m->n_top_tokens == n * p->n_top_logprobs &&
@@ -306,7 +309,7 @@ static bool columns_fit(const struct sim_choice *c,
 static void take_logprobs(struct sim_choice *c,
                           const Sluice__V1__GenerateChunk *m)
 {
-    size_t n_top = c->g->sampling.n_top_logprobs;
+    size_t n_top = c->request->sampling.n_top_logprobs;
 
     memcpy(&c->logprobs[c->n_got], m->logprobs,
            m->n_logprobs * sizeof(*m->logprobs));
@@ -328,7 +331,7 @@ static void take_tokens(struct sim_choice *c,
         take_logprobs(c, m);
     }
     c->n_got += (uint32_t)m->n_tokens;
-    c->g->sim->counts.tokens += m->n_tokens;
+    c->request->sim->counts.tokens += m->n_tokens;
     if (c->text) {
         add_text(c, from);
     }
@@ -336,24 +339,24 @@ static void take_tokens(struct sim_choice *c,
 
 void sim_choice_chunk(struct sim_choice *c, const Sluice__V1__GenerateChunk *m)
 {
-    struct sim_request *g = c->g;
+    struct sim_request *request = c->request;
 
     if (c->finish) {
-        wrong(c, "a chunk after the end");
+        wrong(c, "chunk received after the end");
         return;
     }
     if (m->n_tokens && m->first_index != c->n_got) {
-        sim_fail(g->sim, (int32_t)g->number,
-                 "choice %u: chunk at %u, %u wanted", c->number, m->first_index,
-                 c->n_got);
+        sim_fail(request->sim, (int32_t)request->number,
+                 "choice %u: chunk at index %u, expected %u", c->number,
+                 m->first_index, c->n_got);
         return;
     }
-    if (m->n_tokens > g->max_tokens - c->n_got) {
-        wrong(c, "more tokens than asked for");
+    if (m->n_tokens > request->max_tokens - c->n_got) {
+        wrong(c, "more tokens than max_tokens");
         return;
     }
     if (!columns_fit(c, m)) {
-        wrong(c, "logprobs that do not fit the tokens");
+        wrong(c, "logprobs do not match the number of tokens");
         return;
     }
     if (m->n_tokens) {
@@ -365,32 +368,33 @@ void sim_choice_chunk(struct sim_choice *c, const Sluice__V1__GenerateChunk *m)
     c->stop_string = m->stop_string;
     sim_choice_check(c);
     if (c->text && !c->finish) {
-        told(c, m);
+        take_text(c, m);
     } else if (c->text) {
         last_text(c, m);
     } else if (m->has_text || c->stopped) {
-        wrong(c, "a text without a tokenizer");
+        wrong(c, "text received from a model without a tokenizer");
     }
 }
 
 void sim_choice_check_whole(struct sim_choice *c)
 {
-    const struct sim_request *g = c->g;
-    bool ends = c->n_got &&
-                oracle_ends(model_of(c), &g->sampling, c->got[c->n_got - 1]);
+    const struct sim_request *request = c->request;
+    bool ends = c->n_got && oracle_ends(model_of(c), &request->sampling,
+                                        c->got[c->n_got - 1]);
     bool stop = c->finish == SLUICE__V1__FINISH__FINISH_STOP;
 
     if (!c->figured) {
-        wrong(c, "an end without figures");
+        wrong(c, "last chunk has no figures");
     } else if (c->stopped) {
         return;
     } else if (stop != ends) {
-        wrong(c, "a wrong reason for the end");
-    } else if (!stop && c->n_got != g->max_tokens) {
-        wrong(c, "an end before the last token");
-    } else if (stop && sampling_stops(&g->sampling, c->got[c->n_got - 1])) {
-        g->sim->counts.cells.deeds[DEED_STOP_TOKEN]++;
-        g->sim->counts.cells.deeds[DEED_STOP_TOKEN_NO_EOS] +=
-            g->sampling.ignore_eos;
+        wrong(c, "wrong finish reason");
+    } else if (!stop && c->n_got != request->max_tokens) {
+        wrong(c, "ended by length before max_tokens");
+    } else if (stop &&
+               sampling_stops(&request->sampling, c->got[c->n_got - 1])) {
+        request->sim->counts.cells.deeds[DEED_STOP_TOKEN]++;
+        request->sim->counts.cells.deeds[DEED_STOP_TOKEN_NO_EOS] +=
+            request->sampling.ignore_eos;
     }
 }

@@ -1,6 +1,7 @@
-/* choice.h - what came of one choice of a request, and whether that was
- * right: every token once and in order, with the logprobs of the oracle, the
- * text of those tokens, cut where the first stop string is. */
+/* choice.h - Results of one choice of a request, and checks of them.
+ *
+ * Tokens must arrive once each and in order.  Logprobs must be those of the
+ * oracle.  Text must match the tokens, cut at the first stop string. */
 #ifndef SIM_CHOICE_H
 #define SIM_CHOICE_H
 
@@ -13,12 +14,12 @@
 #include "tests/sim/oracle.h"
 #include "tests/sim/vocabulary.h"
 
-#define CHOICE_ALL UINT32_MAX /* where one could be named */
+#define CHOICE_ALL UINT32_MAX /* all choices, where one may be named */
 
 struct sim_request;
 
 struct sim_choice {
-    struct sim_request *g;
+    struct sim_request *request;
     uint32_t number;
 
     uint32_t *got; /* [n_got] of max_tokens; owned */
@@ -28,42 +29,43 @@ struct sim_choice {
     float *top_logprobs;  /* [n_got * n_top] */
     struct oracle oracle; /* prompt and got[0..n_checked) */
 
-    /* Made of what it got by the simulator: the text that is certain after
-     * each token, and what came. */
+    /* Text derived by the simulator from the received tokens: the settled
+     * bytes after each token, and the bytes received. */
     struct plain_text plain;
     char *text;         /* [n_text] */
     uint32_t *text_end; /* [n_got] bytes of text after each token */
-    size_t n_text, n_told;
+    size_t n_text, n_text_received;
 
-    uint32_t finish; /* proto's Finish, of the last chunk */
-    bool figured;    /* its figures came */
-    bool stopped;    /* by a stop string */
+    uint32_t finish; /* protocol's Finish in the last chunk */
+    bool figured;    /* its figures were received */
+    bool stopped;    /* ended by a stop string */
     uint32_t stop_string;
 
-    bool end_asked;             /* somebody has asked for its end */
-    uint32_t submitted_conn;    /* the last that took its Submit, */
-    uint64_t submitted_session; /* and by which session */
-    bool adopting;              /* of what lives there */
+    bool end_asked;             /* a client has cancelled or removed it */
+    uint32_t submitted_conn;    /* last connection that received its Submit, */
+    uint64_t submitted_session; /* and the session on that connection */
+    bool adopting;              /* the last Submit adopts a sequence */
     uint32_t n_moves;
-    uint32_t n_given; /* tokens that the last Submit brought */
-    uint32_t n_had;   /* tokens that its client went on with last */
-    /* Workers that it killed in a row without TRIAL_TOKENS tokens between
-     * two, and what the Submit to the last of them brought, by which way. */
+    uint32_t n_given; /* tokens in the last Submit */
+    uint32_t n_had;   /* tokens that its client last resumed with */
+    /* Workers that it killed in a row with fewer than TRIAL_TOKENS tokens
+     * between two deaths; the tokens in the Submit to the last of them, and its
+     * connection. */
     uint32_t n_killed, n_given_killed, killed_conn;
-    uint32_t freed_blocks, freed_slots; /* by receipts of its workers */
+    uint32_t freed_blocks, freed_slots; /* from receipts of its workers */
 };
 
-void sim_choice_init(struct sim_choice *c, struct sim_request *g,
+void sim_choice_init(struct sim_choice *c, struct sim_request *request,
                      uint32_t number);
 void sim_choice_fini(struct sim_choice *c);
 
-/* A chunk of it came. */
+/* Takes a received chunk. */
 void sim_choice_chunk(struct sim_choice *c, const Sluice__V1__GenerateChunk *m);
 
-/* Compare what came since the last time. */
+/* Compares the tokens received since the last call with the oracle. */
 void sim_choice_check(struct sim_choice *c);
 
-/* It has ended by itself: is this all, and the reason the right one? */
+/* Checks a choice that ended by itself: all tokens, and the right reason. */
 void sim_choice_check_whole(struct sim_choice *c);
 
 #endif

@@ -1,9 +1,9 @@
-/* clock.h - virtual time: what happens next, in an order that a seed fixes.
+/* clock.h - Virtual time: events in an order that the seed fixes.
  *
- * Events of equal time run in the order of their scheduling.  An event names
- * what it concerns by number, never by an address, so what has gone in the
- * meantime is recognised by who handles it.  An alarm is an event of which
- * there is one, and which is moved often: the next tick of a node. */
+ * Events of equal time run in the order of their scheduling.  An event refers
+ * to its subjects by number, never by address, so the handler can detect that a
+ * subject is gone.  An alarm is a single event that is often rescheduled, such
+ * as the next tick of a node. */
 #ifndef SIM_CLOCK_H
 #define SIM_CLOCK_H
 
@@ -30,22 +30,22 @@ struct clock {
     struct event *heap; /* [n] from heap[1] */
     uint32_t n, capacity;
     struct event alarms[CLOCK_ALARMS]; /* at_us INT64_MAX: not set */
-    uint32_t soonest;                  /* of them */
+    uint32_t soonest;                  /* number of alarms that are set */
 };
 
 void clock_init(struct clock *c, int64_t now_us);
 void clock_fini(struct clock *c);
 
-/* at_us earlier than now means now. */
+/* Schedules an event; at_us earlier than now means now. */
 void clock_add(struct clock *c, int64_t at_us, event_fn *fn, uint32_t a,
                uint64_t b);
 
-/* The same for alarm a, in place of when it was set to. */
+/* Sets alarm a to an event, in place of its previous one. */
 void clock_alarm(struct clock *c, int64_t at_us, event_fn *fn, uint32_t a,
                  uint64_t b);
 void clock_alarm_off(struct clock *c, uint32_t a);
 
-/* Take the next event and move the time to it; false if there is none. */
+/* Takes the next event and advances the time to it; false if there is none. */
 bool clock_next(struct clock *c, struct event *out);
 
 #endif

@@ -6,44 +6,46 @@
 #include "proto/inference.pb-c.h"
 #include "tests/sim/sim.h"
 
-/* Whoever got a receipt may count on it: what it names has ended.  But its
- * client may have been away, hear nothing of it, and come back. */
+/* Checks that the target has ended, as a receipt guarantees.  Skipped if the
+ * target's client was away and resumed: it may not have received the end. */
 static void check_over(struct control *c)
 {
-    const struct sim_request *g = &c->sim->requests[c->target];
+    const struct sim_request *request = &c->sim->requests[c->target];
 
-    if (g->stream.n_resumes || g->stream.lost_us != NODE_IDLE) {
+    if (request->stream.n_resumes || request->stream.lost_us != NODE_IDLE) {
         return;
     }
-    for (uint32_t i = 0; i < g->n_choices && !g->again && !g->shared; i++) {
+    for (uint32_t i = 0;
+         i < request->n_choices && !request->again && !request->shared; i++) {
         if ((c->choice == CHOICE_ALL || c->choice == i) &&
-            cells_at_router(c->sim, g, i) != CHOICE_ENDED) {
+            cells_at_router(c->sim, request, i) != CHOICE_ENDED) {
             sim_fail(c->sim, (int32_t)c->target,
-                     "a receipt, but choice %u runs on", i);
+                     "receipt received, but choice %u has not ended", i);
         }
     }
 }
 
-/* What its workers said of it, summed: all of that if nobody else asked, some
- * of it otherwise. */
+/* Checks the receipt against the sum of the workers' receipts: equal if no
+ * other call ended the target, at most equal otherwise. */
 static void check_sum(struct control *c, const Sluice__V1__Receipt *r)
 {
     const struct sim *s = c->sim;
-    const struct sim_request *g = &s->requests[c->target];
+    const struct sim_request *request = &s->requests[c->target];
     uint32_t blocks = 0, slots = 0;
-    bool all = !s->options.faulty && g->n_asked == 1 && g->n_stops == 0 &&
-               g->deadline_ms == 0 && !g->left && !drains_drawn(&s->options);
+    bool all = !s->options.faulty && request->n_asked == 1 &&
+               request->n_stops == 0 && request->deadline_ms == 0 &&
+               !request->left && !drains_drawn(&s->options);
 
-    for (uint32_t i = 0; i < g->n_choices; i++) {
+    for (uint32_t i = 0; i < request->n_choices; i++) {
         if (c->choice == CHOICE_ALL || c->choice == i) {
-            blocks += g->choices[i].freed_blocks;
-            slots += g->choices[i].freed_slots;
+            blocks += request->choices[i].freed_blocks;
+            slots += request->choices[i].freed_slots;
         }
     }
     if (r->blocks > blocks || r->slots > slots ||
         (all && (r->blocks != blocks || r->slots != slots))) {
         sim_fail(c->sim, (int32_t)c->target,
-                 "a receipt of %u blocks and %u slots, the workers freed %u "
+                 "receipt of %u blocks and %u slots, but the workers freed %u "
                  "and %u",
                  r->blocks, r->slots, blocks, slots);
     }
@@ -51,25 +53,28 @@ static void check_sum(struct control *c, const Sluice__V1__Receipt *r)
 
 static void check_receipt(struct control *c, const Sluice__V1__Receipt *r)
 {
-    const struct sim_request *g = &c->sim->requests[c->target];
-    uint32_t n = c->choice == CHOICE_ALL ? g->n_choices : 1;
+    const struct sim_request *request = &c->sim->requests[c->target];
+    uint32_t n = c->choice == CHOICE_ALL ? request->n_choices : 1;
     uint32_t stages = options_has_stages(&c->sim->options) ? SIM_WORKERS : 1;
     bool over = r->state == SLUICE__V1__SEQUENCE_STATE__SEQUENCE_FINISHED ||
                 r->state == SLUICE__V1__SEQUENCE_STATE__SEQUENCE_UNKNOWN;
 
-    if (r->sequence->request_id.len != sizeof(g->id) ||
-        memcmp(r->sequence->request_id.data, g->id, sizeof(g->id)) != 0) {
-        sim_fail(c->sim, (int32_t)c->target, "a receipt of another sequence");
+    if (r->sequence->request_id.len != sizeof(request->id) ||
+        memcmp(r->sequence->request_id.data, request->id,
+               sizeof(request->id)) != 0) {
+        sim_fail(c->sim, (int32_t)c->target, "receipt names another sequence");
     } else if (over && (r->blocks || r->slots || r->checkpoints)) {
-        sim_fail(c->sim, (int32_t)c->target, "a second receipt frees memory");
-    } else if (r->n_generated > g->max_tokens * n ||
-               r->blocks > sim_request_blocks(g, 1) * n * stages ||
+        sim_fail(c->sim, (int32_t)c->target,
+                 "repeated receipt frees memory again");
+    } else if (r->n_generated > request->max_tokens * n ||
+               r->blocks > sim_request_blocks(request, 1) * n * stages ||
                r->slots > n * stages) {
-        sim_fail(c->sim, (int32_t)c->target, "a receipt of too much");
+        sim_fail(c->sim, (int32_t)c->target,
+                 "receipt exceeds what the request may use");
     } else if (r->state != SLUICE__V1__SEQUENCE_STATE__SEQUENCE_UNKNOWN) {
         check_over(c);
     }
-    if (!g->again && !g->shared) {
+    if (!request->again && !request->shared) {
         check_sum(c, r);
     }
 }
@@ -83,7 +88,7 @@ static void check_audit(struct control *c, const Sluice__V1__AuditAllReply *r)
             text.len > 3 && memcmp(text.data, "it", 2) == 0;
 
         if (r->workers[i]->n_differences && !broken) {
-            sim_fail(c->sim, -1, "Audit finds %u differences: %.*s",
+            sim_fail(c->sim, -1, "Audit reports %u differences: %.*s",
                      r->workers[i]->n_differences, (int)r->workers[i]->text.len,
                      r->workers[i]->text.data);
         }
@@ -97,22 +102,22 @@ static bool same_sequence(const Sluice__V1__SequenceRef *a,
            memcmp(a->request_id.data, b->request_id.data, 16) == 0;
 }
 
-/* Some client asked for it, and for as much. */
+/* Checks that a client requested this sequence, with the same limits. */
 static void check_listed(struct sim *s, const Sluice__V1__SequenceRow *row)
 {
     bool asked = false;
 
     for (uint32_t i = 0; i < s->n_requests && !asked; i++) {
-        const struct sim_request *g = &s->requests[i];
+        const struct sim_request *request = &s->requests[i];
 
         asked = row->sequence->request_id.len == 16 &&
-                memcmp(g->id, row->sequence->request_id.data, 16) == 0 &&
-                row->sequence->choice < g->n_choices &&
-                row->max_tokens == g->max_tokens &&
-                (row->n_prompt == g->n_prompt || row->n_prompt == 0);
+                memcmp(request->id, row->sequence->request_id.data, 16) == 0 &&
+                row->sequence->choice < request->n_choices &&
+                row->max_tokens == request->max_tokens &&
+                (row->n_prompt == request->n_prompt || row->n_prompt == 0);
     }
     if (!asked || row->n_generated > row->max_tokens) {
-        sim_fail(s, -1, "a sequence is listed that nobody asked for");
+        sim_fail(s, -1, "listed sequence matches no request");
     }
 }
 
@@ -124,7 +129,7 @@ static void check_listing(struct control *c,
         for (size_t k = 0; k < i; k++) {
             if (same_sequence(r->sequences[i]->sequence,
                               r->sequences[k]->sequence)) {
-                sim_fail(c->sim, -1, "a sequence is listed twice");
+                sim_fail(c->sim, -1, "sequence is listed twice");
             }
         }
     }
@@ -140,15 +145,17 @@ static void check_drained(struct control *c, const Sluice__V1__DrainReply *r)
     uint64_t *deeds = c->sim->counts.cells.deeds;
 
     if (r->n_running != r->n_finished + r->n_moved) {
-        sim_fail(c->sim, -1, "drained: %u are not %u finished and %u moved",
-                 r->n_running, r->n_finished, r->n_moved);
+        sim_fail(
+            c->sim, -1,
+            "drain counts differ: %u running, but %u finished and %u moved",
+            r->n_running, r->n_finished, r->n_moved);
     }
     deeds[DEED_DRAIN_ENDED] += r->n_finished != 0;
     deeds[DEED_DRAIN_MOVED] += r->n_moved != 0;
 }
 
-/* There may be no such worker now, it may leave by itself, or be undrained
- * while it drains. */
+/* Returns whether the status is legitimate: the worker may be absent, may leave
+ * by itself, or may be undrained while it drains. */
 static bool drain_explained(const struct control *c, enum status status)
 {
     c->sim->counts.cells.deeds[DEED_UNDRAINED] +=
@@ -193,7 +200,7 @@ static void on_end(void *arg, enum status status, const ProtobufCMessage *reply,
             status_name(status), e ? ": " : "", e ? e->text : "");
     c->sim->n_controls_open -= c->n_ends == 0;
     if (c->n_ends++) {
-        sim_fail(c->sim, (int32_t)c->target, "a control call ends twice");
+        sim_fail(c->sim, (int32_t)c->target, "control call ended twice");
     } else {
         check_answer(c, status, reply);
     }
@@ -209,16 +216,16 @@ static enum status call(struct control *c, const ProtobufCMessage *request)
 
 static enum status call_target(struct control *c)
 {
-    struct sim_request *g = &c->sim->requests[c->target];
+    struct sim_request *target = &c->sim->requests[c->target];
     Sluice__V1__SequenceRef ref = SLUICE__V1__SEQUENCE_REF__INIT;
     Sluice__V1__CancelRequest cancel = SLUICE__V1__CANCEL_REQUEST__INIT;
     Sluice__V1__RemoveRequest remove = SLUICE__V1__REMOVE_REQUEST__INIT;
 
-    ref.request_id = (ProtobufCBinaryData){sizeof(g->id), g->id};
+    ref.request_id = (ProtobufCBinaryData){sizeof(target->id), target->id};
     ref.has_choice = c->choice != CHOICE_ALL;
     ref.choice = ref.has_choice ? c->choice : 0;
     cancel.sequence = remove.sequence = &ref;
-    sim_request_end_asked(c->sim, g, c->choice);
+    sim_request_end_asked(c->sim, target, c->choice);
     return call(c, method_find((uint16_t)c->method)->request ==
                            &sluice__v1__cancel_request__descriptor
                        ? &cancel.base
@@ -277,7 +284,7 @@ static void ask(struct sim *s, const struct control *what)
     if (st == ST_OK) {
         s->n_controls++;
         s->n_controls_open++;
-        sim_log(s, "%s asks %s of %d", s->nodes[c->client].name,
+        sim_log(s, "%s sends %s for request %d", s->nodes[c->client].name,
                 method_find((uint16_t)c->method)->method,
                 of_worker(c) ? (int)c->worker : (int)c->target);
     }

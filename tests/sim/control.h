@@ -1,5 +1,7 @@
-/* control.h - what clients ask beside requests: Cancel, RemoveSequence,
- * the same as admin, listings, Audit; and whether the answers can be. */
+/* control.h - Client calls other than Generate, and checks of their replies.
+ *
+ * Calls are Cancel and RemoveSequence, their administrative forms, listings,
+ * Audit, Drain and Undrain. */
 #ifndef SIM_CONTROL_H
 #define SIM_CONTROL_H
 
@@ -17,18 +19,19 @@ struct control {
     struct sim *sim;
     enum method method;
     uint32_t target;           /* a request's number, or CONTROL_NO_TARGET */
-    uint32_t choice;           /* of it, or CHOICE_ALL */
-    uint32_t worker, grace_ms; /* of Drain and Undrain */
+    uint32_t choice;           /* choice of the target, or CHOICE_ALL */
+    uint32_t worker, grace_ms; /* for Drain and Undrain */
     uint32_t client, client_life;
     int64_t asked_us;
     uint32_t n_ends;
 };
 
-/* Drain or Undrain a worker. */
+/* Sends Drain or Undrain of a worker. */
 void control_ask_worker(struct sim *s, uint32_t client, enum method m,
                         uint32_t worker, uint32_t grace_ms);
 
-/* Ask by a client's core; nothing happens if it is dead or has no place. */
+/* Sends a call through a client's core; does nothing if the core is dead or has
+ * no place for the call. */
 void control_ask(struct sim *s, uint32_t client, enum method m, uint32_t target,
                  uint32_t choice);
 

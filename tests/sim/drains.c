@@ -8,7 +8,7 @@
 #define UNDRAIN_MAX_US 2000000
 #define GRACE_MAX_MS   3000
 #define AWAY_MAX_US    3000000
-#define SECOND_OF      8 /* leaves: somebody loses patience */
+#define SECOND_OF      8 /* one leave in this many is cut short */
 
 static uint32_t any_worker(struct sim *s)
 {
@@ -47,7 +47,7 @@ static void drain(struct sim *s, uint32_t unused, uint64_t unused_too)
     }
     control_ask_worker(s, SIM_FIRST_CLIENT, METHOD_ADMIN_DRAIN, w,
                        draw_grace(s));
-    if (rng_below(&s->chance, 8)) { /* else until it is gone */
+    if (rng_below(&s->chance, 8)) { /* otherwise until it is gone */
         clock_add(&s->clock,
                   sim_now(s) + rng_octave(&s->chance, 1000, UNDRAIN_MAX_US),
                   undrain, w, 0);
@@ -55,7 +55,7 @@ static void drain(struct sim *s, uint32_t unused, uint64_t unused_too)
     again(s, s->options.drain_every_us, drain);
 }
 
-/* ---- a worker that leaves, and comes back ---- */
+/* ---- leaving and returning ---- */
 
 static void at_once(struct sim *s, uint32_t number, uint64_t life)
 {
@@ -108,7 +108,7 @@ void drains_start(struct sim *s)
     }
 }
 
-/* ---- what must hold ---- */
+/* ---- rules ---- */
 
 static void look_at(struct sim *s, const struct router_worker_view *v)
 {
@@ -117,17 +117,19 @@ static void look_at(struct sim *s, const struct router_worker_view *v)
 
     if (seen->session == v->session && seen->draining && v->draining &&
         v->last_grant != seen->last_grant) {
-        sim_fail(s, -1, "%s drains, but is granted to", s->nodes[node].name);
+        sim_fail(s, -1, "%s is draining, but received a grant",
+                 s->nodes[node].name);
     }
     *seen = (struct drain_seen){v->session, v->last_grant,
                                 v->serves && !v->draining, v->draining};
 }
 
-/* Some worker that is open could hold it. */
-static bool has_worker(const struct sim *s, const struct sim_request *g)
+/* Returns whether an open worker could hold it. */
+static bool has_worker(const struct sim *s, const struct sim_request *request)
 {
     for (uint32_t w = 0; w < s->options.n_workers; w++) {
-        if ((s->drains.open >> w & 1) != 0 && sim_request_fits_at(s, g, w)) {
+        if ((s->drains.open >> w & 1) != 0 &&
+            sim_request_fits_at(s, request, w)) {
             return true;
         }
     }
@@ -141,9 +143,10 @@ static void set_open(struct sim *s, uint32_t open)
     }
     s->drains.open = open;
     for (uint32_t i = 0; i < s->n_requests; i++) {
-        struct sim_request *g = &s->requests[i];
+        struct sim_request *request = &s->requests[i];
 
-        g->bereft = g->bereft || (!g->n_ends && !has_worker(s, g));
+        request->bereft =
+            request->bereft || (!request->n_ends && !has_worker(s, request));
     }
 }
 
@@ -165,7 +168,8 @@ void drains_watch(struct sim *s)
     set_open(s, open);
 }
 
-/* Who is open no more when this one drains: a stage, of whatever replica. */
+/* Returns the workers that may close when this one drains: for a stage, all
+ * stages, whatever their replica. */
 static uint32_t closes(const struct sim *s, uint32_t w)
 {
     const struct sim_options *o = &s->options;
@@ -188,13 +192,13 @@ void drains_asked(struct sim *s, const uint8_t *name, size_t n)
     }
 }
 
-bool drains_bereft(const struct sim *s, const struct sim_request *g)
+bool drains_bereft(const struct sim *s, const struct sim_request *request)
 {
     bool comes_and_goes =
         drains_drawn(&s->options) || options_has_stages(&s->options);
-    bool doubt = comes_and_goes && (g->again || g->shared);
+    bool doubt = comes_and_goes && (request->again || request->shared);
 
-    return g->bereft || doubt || !has_worker(s, g);
+    return request->bereft || doubt || !has_worker(s, request);
 }
 
 void drains_goodbye(struct sim *s, uint32_t node, uint32_t conn)
@@ -211,7 +215,7 @@ void drains_goodbye(struct sim *s, uint32_t node, uint32_t conn)
         if (v.id.v == conn) {
             s->counts.cells.deeds[DEED_LEFT]++;
             if (v.n_sequences) {
-                sim_fail(s, -1, "%s left %u sequences behind", n->name,
+                sim_fail(s, -1, "%s left with %u sequences remaining", n->name,
                          v.n_sequences);
             }
         }

@@ -1,9 +1,9 @@
-/* drains.h - workers that are drained by an administrator, and workers that
- * leave politely and come back: faults that must cost nothing.
+/* drains.h - Workers drained by an administrator, or leaving and returning.
  *
- * A request that always had a worker which was open and could hold it does
- * not fail because of them, in a seed without other faults: it is bereft
- * otherwise, from the first moment it had none. */
+ * These faults must not cost a request anything.  In a seed without other
+ * faults, a request does not fail because of them if an open worker could hold
+ * it at all times.  Otherwise, the request is bereft from the first moment
+ * without such a worker. */
 #ifndef SIM_DRAINS_H
 #define SIM_DRAINS_H
 
@@ -16,7 +16,7 @@
 struct sim;
 struct sim_request;
 
-/* What the router was last seen to believe of a worker. */
+/* Router's view of a worker at the last look. */
 struct drain_seen {
     uint64_t session, last_grant;
     bool open, draining;
@@ -27,26 +27,29 @@ struct drains {
     uint32_t open; /* set of workers that the router may grant to */
 };
 
-/* From now on they happen; none after the faults have stopped. */
+/* Schedules drains and leaves; none occur after the faults have stopped. */
 void drains_start(struct sim *s);
 
-/* Does this seed have some? */
+/* Returns whether this seed has drains or leaves. */
 static inline bool drains_drawn(const struct sim_options *o)
 {
     return o->drain_every_us != 0 || o->leave_every_us != 0;
 }
 
-/* A Drain of a worker arrives; an Undrain may be right behind it. */
+/* Reports the arrival of a Drain for a worker; an Undrain may follow directly.
+ */
 void drains_asked(struct sim *s, const uint8_t *name, size_t n);
 
-/* Look at the router: nothing is granted where it drains. */
+/* Checks that the router grants nothing to a draining worker. */
 void drains_watch(struct sim *s);
 
-/* Has it been without a worker, at any time so far?  Of one whose id was used
- * twice this is not known, and said. */
-bool drains_bereft(const struct sim *s, const struct sim_request *g);
+/* Returns whether a request was without an open worker at any time.  Also
+ * returns true if it cannot be determined, because the request's id was used
+ * twice. */
+bool drains_bereft(const struct sim *s, const struct sim_request *request);
 
-/* A Goodbye of a worker arrives: if it leaves, it has nothing left. */
+/* Checks, when a worker's Goodbye arrives, that a leaving worker has no
+ * sequences. */
 void drains_goodbye(struct sim *s, uint32_t node, uint32_t conn);
 
 #endif

@@ -1,6 +1,6 @@
-/* Edges between stages over the faulty network: whatever it does, a session
- * delivers every tensor once, in order, bit for bit, and after the faults
- * both directions come to their end. */
+/* Edges between stages over the faulty network.  Whatever the network does, a
+ * session delivers every tensor once, in order and bit for bit.  After the
+ * faults, both directions come to their end. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +21,7 @@
 #define RUNS 60
 #endif
 
-/* Some connection that stands: cut for both, or for one direction. */
+/* Cuts a random open connection, for both directions or for one. */
 static void cut_one(struct sim *s, uint32_t unused_a, uint64_t unused_b)
 {
     uint32_t n = s->network.n_conns;
@@ -97,12 +97,12 @@ static uint64_t run_seed(uint64_t seed, struct sim_counts *sum)
         s->calm = s->calm || sim_now(s) > SIM_START_US + FAULTY_US;
         e.fn(s, e.a, e.b);
         if (left.bad || right.bad || s->failed) {
-            fail_msg("seed %llu: a tensor is not what it was",
+            fail_msg("seed %llu: tensor changed in transit",
                      (unsigned long long)seed);
         }
     }
     if (!all_there(&left) || !all_there(&right)) {
-        fail_msg("seed %llu: %u and %u of %d came; %s; %s",
+        fail_msg("seed %llu: %u and %u of %d arrived; %s; %s",
                  (unsigned long long)seed, left.n_got, right.n_got, FORWARDS,
                  left.why, right.why);
     }
@@ -128,7 +128,7 @@ static void tensors_survive_the_network(void **state)
     for (uint64_t seed = 1; seed <= RUNS; seed++) {
         ends += run_seed(seed, &sum);
     }
-    /* The faults that it is about did happen. */
+    /* The faults under test did occur. */
     assert_true(sum.lost > 0 && sum.flipped > 0 && sum.doubled > 0 &&
                 sum.reordered > 0);
     assert_true(ends > RUNS);

@@ -1,5 +1,5 @@
-/* The fake engine and its oracle: what it gives, and what it sees.  A
- * simulator that cannot see a fault proves nothing. */
+/* Tests of the fake engine and its oracle: their results, and the faults that
+ * they detect.  A simulator that cannot detect a fault proves nothing. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -73,7 +73,8 @@ static void end_engine(struct bench *b)
 static const struct sampling plain = {
     .temperature = 1, .top_p = 1, .repetition_penalty = 1, .seed = 5};
 
-/* A row of n prompt tokens 10, 11, ... from position 0, one block each 4. */
+/* Adds a row of n prompt tokens 10, 11, ... from position 0, with one block
+ * for each 4 tokens. */
 static struct plan_row *add_prompt(struct plan *p, uint64_t sequence,
                                    uint32_t block, uint32_t slot, uint32_t n)
 {
@@ -159,7 +160,7 @@ static void test_engine_scribbles_over_taken_blocks(void **state)
     assert_true(engine_poll(b.seam, &out));
     b.plan[0].n_rows = b.plan[0].n_tokens = b.plan[0].n_blocks = 0;
     b.plan[0].n_zero = 0;
-    add_prompt(&b.plan[0], 2, 0, 1, 2); /* its block, given to another */
+    add_prompt(&b.plan[0], 2, 0, 1, 2); /* its block, in another sequence */
     assert_int_equal(engine_submit(b.seam, &b.plan[0]), ST_OK);
     run(b.sim);
     assert_true(engine_poll(b.seam, &out));
@@ -171,7 +172,7 @@ static void test_engine_scribbles_over_taken_blocks(void **state)
     assert_int_equal(engine_submit(b.seam, &b.plan[1]), ST_OK);
     run(b.sim);
     assert_true(b.sim->failed);
-    assert_non_null(strstr(b.sim->what, "a cell that is not its own"));
+    assert_non_null(strstr(b.sim->what, "cell of another position"));
     end_engine(&b);
 }
 
@@ -191,11 +192,11 @@ static void test_engine_refuses_wrong_plans(void **state)
     begin_engine(&b);
     add_prompt(&b.plan[0], 1, 0, 0, 3);
     add_prompt(&b.plan[0], 2, 0, 1, 3);
-    refuse(&b, "a block of another sequence");
+    refuse(&b, "block of another sequence");
     begin_engine(&b);
     add_prompt(&b.plan[0], 1, 0, 0, 3);
     add_prompt(&b.plan[0], 2, 1, 0, 3);
-    refuse(&b, "a slot of another sequence");
+    refuse(&b, "slot of another sequence");
     begin_engine(&b);
     add_prompt(&b.plan[0], 1, 0, 0, 3);
     b.plan[0].n_zero = 0;
@@ -205,7 +206,7 @@ static void test_engine_refuses_wrong_plans(void **state)
     refuse(&b, "does not cover");
     begin_engine(&b);
     add_prompt(&b.plan[0], 1, 0, 0, 3)->position = 1;
-    refuse(&b, "a gap");
+    refuse(&b, "gap");
     begin_engine(&b);
     add_prompt(&b.plan[0], 1, 0, 0, 6);
     b.blocks[0][1] = b.blocks[0][0];
@@ -213,11 +214,11 @@ static void test_engine_refuses_wrong_plans(void **state)
     begin_engine(&b);
     add_prompt(&b.plan[0], 1, 0, 0, 1)->chained = true;
     b.rows[0][0].kind = ROW_GENERATED;
-    refuse(&b, "without a plan before");
+    refuse(&b, "without a previous plan");
     begin_engine(&b);
     add_prompt(&b.plan[0], 1, 0, 0, 3);
     b.tokens[0][1] = 1000;
-    refuse(&b, "past the vocabulary");
+    refuse(&b, "outside the vocabulary");
     begin_engine(&b);
     refuse(&b, "no rows");
 }
@@ -244,7 +245,7 @@ static const struct sampling penalty = {.temperature = 1,
                                         .n_top_logprobs = 3,
                                         .seed = 5};
 
-/* One page of ids behind a page of pages. */
+/* One page of ids behind a root page. */
 static struct plan_history history(uint32_t memory[32], uint32_t n,
                                    uint32_t n_prompt)
 {
@@ -258,7 +259,7 @@ static struct plan_history history(uint32_t memory[32], uint32_t n,
         .n_prompt = n_prompt};
 }
 
-/* Submit a prompt of three ids and whatever history; run it. */
+/* Submits a prompt of three ids with the given history, and runs it. */
 static void run_penalty(struct bench *b, const struct plan_history *h,
                         struct plan_result *out)
 {
@@ -295,7 +296,7 @@ static void test_engine_reads_the_history(void **state)
     assert_memory_equal(&own, &out.logprobs[0], sizeof(own));
     assert_memory_equal(top, out.top[0], 3 * sizeof(top[0]));
     end_engine(&b);
-    o.h++; /* of another history, another token */
+    o.h++; /* another history gives another token */
     assert_int_not_equal(out.tokens[0],
                          oracle_next(&o,
                                      &(struct fake_model){.salt = 99,
@@ -321,22 +322,22 @@ static void test_engine_sees_a_wrong_history(void **state)
     uint32_t memory[32];
 
     (void)state;
-    wrong_history(history(memory, 2, 2), "another length");
-    wrong_history(history(memory, 3, 2), "another length");
-    wrong_history(history(memory, 0, 0), "another length");
+    wrong_history(history(memory, 2, 2), "wrong length");
+    wrong_history(history(memory, 3, 2), "wrong length");
+    wrong_history(history(memory, 0, 0), "wrong length");
     (void)history(memory, 3, 3);
     memory[2]++;
     wrong_history((struct plan_history){.pages = {memory, 2, 1, 4}, 3, 3},
-                  "other ids");
+                  "wrong ids");
     (void)history(memory, 3, 3);
     memory[1] = memory[2]; /* the same ids, elsewhere */
     memory[2] = 11;
     wrong_history((struct plan_history){.pages = {memory, 2, 1, 4}, 3, 3},
-                  "other ids");
+                  "wrong ids");
 }
 
-/* Logprobs as a model gives them: the best first, none above 0, no id twice,
- * and the chosen one's own among them if it is there. */
+/* Logprobs as a model produces them: best first, none above 0, no id twice, and
+ * the chosen token's own value if it is among them. */
 static void test_logprobs_are_in_order(void **state)
 {
     struct token_logprob top[TOP_LOGPROBS_MAX];

@@ -18,7 +18,7 @@ static void *zeroed(size_t n, size_t size)
     return p;
 }
 
-/* Of all that the engine may read. */
+/* Hashes everything that the engine may read. */
 static uint64_t plan_hash(const struct fake_engine *e, const struct plan *p)
 {
     uint64_t h = p->step;
@@ -53,7 +53,7 @@ static int64_t duration(struct fake_engine *e, const struct plan *p)
                : us;
 }
 
-/* The plan may stand still for a while in its middle, mostly for too long. */
+/* Draws whether the plan stalls in its middle, usually for too long. */
 static void draw_stand(struct fake_engine *e, struct flown *f)
 {
     uint32_t of = e->draw->stand_of;
@@ -66,7 +66,7 @@ static void draw_stand(struct fake_engine *e, struct flown *f)
         f->stood_us = e->stood_us = rng_octave(&e->rng, 200000, 30000000);
         f->took_us += f->stood_us;
         replicas_stands(e->sim, SIM_FIRST_WORKER + e->w);
-        sim_log(e->sim, "engine %u is about to stand still for %lld us", e->w,
+        sim_log(e->sim, "engine %u will stall for %lld us", e->w,
                 (long long)f->stood_us);
     }
 }
@@ -90,28 +90,29 @@ bool fake_engine_stood_lately(const struct fake_engine *e, int64_t least_us,
             sim_now(e->sim) - before_us < ago_us);
 }
 
-/* Of several stages each poison kills one and the same: the first, or the
- * last. */
+/* Returns whether this stage dies of the poison.  With several stages, each
+ * poison always kills the same one: the first or the last. */
 static bool strikes_here(const struct fake_engine *e,
-                         const struct sim_request *g)
+                         const struct sim_request *request)
 {
-    return g->number % 2 ? !fake_engine_takes_hidden(e)
-                         : !fake_engine_gives_hidden(e);
+    return request->number % 2 ? !fake_engine_takes_hidden(e)
+                               : !fake_engine_gives_hidden(e);
 }
 
-/* What it runs kills its worker, or it dies by itself. */
+/* Returns whether the worker dies: of a sequence that it runs, or by itself. */
 static bool dies(struct fake_engine *e, const struct plan *p)
 {
     uint32_t node = SIM_FIRST_WORKER + e->w;
 
     for (uint32_t i = 0; i < p->n_rows; i++) {
         const struct plan_row *r = &p->rows[i];
-        struct sim_request *g =
+        struct sim_request *request =
             r->sampling ? sim_request_poison(e->sim, r->sampling->seed) : NULL;
 
-        if (g && g->poison && strikes_here(e, g) &&
-            (g->poison_at == 0 || (r->sample && r->index == g->poison_at))) {
-            auditor_poisoned(e->sim, node, &g->choices[r->choice]);
+        if (request && request->poison && strikes_here(e, request) &&
+            (request->poison_at == 0 ||
+             (r->sample && r->index == request->poison_at))) {
+            auditor_poisoned(e->sim, node, &request->choices[r->choice]);
             return true;
         }
     }
@@ -131,7 +132,7 @@ static void note_pace(struct sim *s, const struct flown *f)
         f->stood_us > 500000 && f->stood_us < 1000000;
 }
 
-/* The oldest plan that is not done is. */
+/* Completes the oldest plan that is not done. */
 static void finish(struct sim *s, uint32_t w, uint64_t life)
 {
     struct fake_engine *e = s->engines[w];
@@ -144,7 +145,7 @@ static void finish(struct sim *s, uint32_t w, uint64_t life)
         i++;
     }
     if (plan_hash(e, e->flying[i].plan) != e->flying[i].hash) {
-        fake_engine_wrong(e, NULL, "changed while in flight");
+        fake_engine_wrong(e, NULL, "plan changed while in flight");
         return;
     }
     if (dies(e, e->flying[i].plan)) {
@@ -205,7 +206,7 @@ static void let_go(struct fake_engine *e, const struct plan *p)
     }
 }
 
-/* A result is 100 KB, most of it of rows that are not there. */
+/* Copies the used rows only: a result is 100 KB, mostly unused rows. */
 static void take_result(struct plan_result *to, const struct plan_result *from)
 {
     size_t n = from->n_rows;
@@ -217,7 +218,7 @@ static void take_result(struct plan_result *to, const struct plan_result *from)
     memcpy(to->top, from->top, n * sizeof(*to->top));
 }
 
-/* What the result before this one had is not there any more. */
+/* Clears the hidden states of the previous result. */
 static void forget_hidden(struct fake_engine *e)
 {
     size_t floats = (size_t)e->draw->step_tokens * FAKE_HIDDEN;

@@ -4,23 +4,28 @@
  *     block: [block_tokens] cells (token, position, kind), written by rows
  *     slot:  a rolling hash of the tokens fed since it was zeroed
  *
- * A sampled token is oracle_choose() of what is really reached through the
- * row's block table and slot, so stale, shared or unzeroed memory shows as a
- * wrong token.  A block that a sequence names for the first time, and will
- * write from its beginning, is scribbled over first: whoever still counts on
- * what was there reads nonsense.
+ * A sampled token is oracle_choose() of the contents that the row's block table
+ * and slot reach.  Stale, shared or unzeroed memory therefore produces a wrong
+ * token.  When a sequence names a block for the first time and will write it
+ * from its beginning, the engine first overwrites the block with garbage.  A
+ * sequence that still depends on the old contents then reads garbage.
  *
- * An engine of some layers is a stage: its hidden states are those of
- * tests/sim/fake_hidden.h, and gone when the next result is polled.
+ * An engine with some of the layers is a stage.  Its hidden states are those of
+ * tests/sim/fake_hidden.h, and are cleared when the next result is polled.
  *
- * Some plans take seconds, and tick; in some the engine stands still for a
+ * Some plans take seconds, and tick.  In some plans, the engine stalls for a
  * while, or for good.
  *
- * What can be seen of a plan before it runs is checked on submission and
- * fails the run: a block in two tables, a slot of two rows, a table that does
- * not cover, a chained row without its forerunner, a gap in positions, a
- * budget passed, a plan changed while in flight; of a stage hidden states that
- * are missing, another layer's or another position's. */
+ * Submission checks each plan before it runs, and fails the run for:
+ *
+ * - a block in two tables, or a slot in two rows
+ * - a table that does not cover the row
+ * - a chained row without its predecessor
+ * - a gap in positions
+ * - an exceeded budget
+ * - a plan changed while in flight
+ * - in a stage: hidden states that are missing, or of another layer or position
+ */
 #ifndef SIM_FAKE_ENGINE_H
 #define SIM_FAKE_ENGINE_H
 
@@ -31,23 +36,25 @@
 struct sim;
 struct fake_engine;
 
-/* Of worker number w (from 0), as its options say. */
+/* Creates the engine of worker number w (from 0), as its options define. */
 struct fake_engine *fake_engine_new(struct sim *s, uint32_t w);
 void fake_engine_free(struct fake_engine **e);
 
 struct engine *fake_engine_seam(struct fake_engine *e);
 
-/* Different blocks, slots named by plans that have not been polled. */
+/* Return the number of different blocks and slots named by plans that have not
+ * been polled. */
 uint32_t fake_engine_named_blocks(const struct fake_engine *e);
 uint32_t fake_engine_named_slots(const struct fake_engine *e);
 
-/* Rows of these plans. */
+/* Returns the number of rows in these plans. */
 uint32_t fake_engine_rows(const struct fake_engine *e);
 
-/* How long nothing has ticked, or did when it last stood still, and how long
- * ago that ended: 0, it stands. */
+/* Returns the length of the current or most recent stall, in which nothing
+ * ticks.  *ago_us: time since its end, 0 if the engine is stalled. */
 int64_t fake_engine_stood_us(const struct fake_engine *e, int64_t *ago_us);
-/* Did it stand so long at least, then or the time before, no longer ago? */
+/* Returns whether the last or the previous stall was at least this long, and
+ * ended no longer ago than the limit. */
 bool fake_engine_stood_lately(const struct fake_engine *e, int64_t least_us,
                               int64_t ago_us);
 

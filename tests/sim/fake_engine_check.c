@@ -29,17 +29,17 @@ void fake_engine_scribble(struct fake_engine *e, uint32_t block)
     }
 }
 
-/* The row takes hold of table entry k. */
+/* Makes the row hold table entry k. */
 static void name_block(struct fake_engine *e, const struct plan_row *r,
                        uint32_t k, uint32_t block)
 {
     struct holder *h = &e->block_of[block];
 
     if (h->plans && h->sequence != r->sequence) {
-        fake_engine_wrong(e, r, "a block of another sequence in flight");
+        fake_engine_wrong(e, r, "block of another sequence in flight");
     }
     if (h->row == e->rows) {
-        fake_engine_wrong(e, r, "a block twice in a table");
+        fake_engine_wrong(e, r, "block is twice in a table");
     }
     h->row = e->rows;
     if (h->sequence != r->sequence &&
@@ -66,10 +66,10 @@ static void name_slot(struct fake_engine *e, const struct plan *p,
     struct holder *h = &e->slot_of[r->slot];
 
     if (h->plans && h->sequence != r->sequence) {
-        fake_engine_wrong(e, r, "a slot of another sequence in flight");
+        fake_engine_wrong(e, r, "slot of another sequence in flight");
     }
     if (h->sequence != r->sequence && !zeroes(p, r->slot)) {
-        fake_engine_wrong(e, r, "a slot that was not zeroed");
+        fake_engine_wrong(e, r, "slot was not zeroed");
     }
     h->sequence = r->sequence;
     e->named_slots += h->plans++ == 0;
@@ -85,19 +85,18 @@ static void check_chain(struct fake_engine *e, const struct plan_row *r)
     const struct plan_row *l;
 
     if (is_stage(e)) {
-        fake_engine_wrong(e, r, "a chained row at a stage");
+        fake_engine_wrong(e, r, "chained row on a stage");
     } else if (r->n_tokens != 1 || r->kind != ROW_GENERATED) {
-        fake_engine_wrong(e, r,
-                          "a chained row that is not one generated token");
+        fake_engine_wrong(e, r, "chained row is not one generated token");
     } else if (r->chain_row >= e->n_last_rows) {
-        fake_engine_wrong(e, r, "a chained row without a plan before");
+        fake_engine_wrong(e, r, "chained row without a previous plan");
     } else {
         l = &e->last_rows[r->chain_row];
         if (!l->sample || l->sequence != r->sequence ||
             l->position + l->n_tokens != r->position ||
             (r->sample && l->index + 1 != r->index)) {
-            fake_engine_wrong(
-                e, r, "a chained row that does not follow its forerunner");
+            fake_engine_wrong(e, r,
+                              "chained row does not follow its predecessor");
         }
     }
 }
@@ -111,7 +110,7 @@ static void check_tokens(struct fake_engine *e, const struct plan *p,
     }
     for (uint32_t i = 0; i < r->n_tokens && !fake_engine_takes_hidden(e); i++) {
         if (p->tokens[r->token + i] >= e->model->vocab) {
-            fake_engine_wrong(e, r, "a token past the vocabulary");
+            fake_engine_wrong(e, r, "token id outside the vocabulary");
         }
     }
 }
@@ -123,19 +122,19 @@ static void check_shape(struct fake_engine *e, const struct plan *p,
     uint32_t end = r->position + r->n_tokens;
 
     if (r->n_tokens == 0 || end > e->model->context) {
-        fake_engine_wrong(e, r, "an empty row, or one past the context");
+        fake_engine_wrong(e, r, "row is empty or exceeds the context");
     } else if (r->n_tokens > d->chunk_tokens && !fake_engine_takes_hidden(e)) {
-        fake_engine_wrong(e, r, "a chunk longer than the option");
+        fake_engine_wrong(e, r, "chunk exceeds chunk_tokens");
     } else if (r->block > p->n_blocks || r->n_blocks > p->n_blocks - r->block) {
-        fake_engine_wrong(e, r, "a table out of range");
+        fake_engine_wrong(e, r, "block table out of range");
     } else if (e->shard.attention &&
                (uint64_t)r->n_blocks * d->block_tokens < end) {
-        fake_engine_wrong(e, r, "a table that does not cover");
+        fake_engine_wrong(e, r, "block table does not cover the row");
     } else if ((r->slot == SLOT_NONE) == e->shard.linear ||
                (r->slot != SLOT_NONE && r->slot >= d->n_slots)) {
-        fake_engine_wrong(e, r, "a wrong slot");
+        fake_engine_wrong(e, r, "invalid slot");
     } else if (r->sample && !r->sampling && !fake_engine_gives_hidden(e)) {
-        fake_engine_wrong(e, r, "a row that samples as nobody says");
+        fake_engine_wrong(e, r, "row to sample has no sampling parameters");
     } else if (r->chained) {
         check_chain(e, r);
     } else {
@@ -143,10 +142,10 @@ static void check_shape(struct fake_engine *e, const struct plan *p,
     }
 }
 
-/* A stage before this one has failed with some of this sequence, which has
- * not come here. */
-static void hear_taint(struct fake_engine *e, const struct plan *p,
-                       const struct plan_row *r, struct tracked *t)
+/* Takes over the taint of a sequence that failed partly at a previous stage,
+ * where this stage has not run the failed part. */
+static void inherit_taint(struct fake_engine *e, const struct plan *p,
+                          const struct plan_row *r, struct tracked *t)
 {
     struct fake_hidden h;
 
@@ -164,16 +163,16 @@ static void check_row(struct fake_engine *e, const struct plan *p, uint32_t i)
 
     e->rows++;
     check_shape(e, p, r);
-    hear_taint(e, p, r, t);
+    inherit_taint(e, p, r, t);
     if (r->position != t->next && !t->tainted) {
-        fake_engine_wrong(e, r, "a gap in the positions");
+        fake_engine_wrong(e, r, "gap in the positions");
     }
     t->next = r->position + r->n_tokens;
     for (uint32_t k = 0; k < r->n_blocks && !e->sim->failed; k++) {
         uint32_t block = p->blocks[r->block + k];
 
         if (block >= e->draw->n_blocks) {
-            fake_engine_wrong(e, r, "no such block");
+            fake_engine_wrong(e, r, "block number out of range");
             return;
         }
         name_block(e, r, k, block);
@@ -183,22 +182,24 @@ static void check_row(struct fake_engine *e, const struct plan *p, uint32_t i)
     }
 }
 
-/* What comes from the stage before, and is read by the one after. */
+/* Checks hidden states from the previous stage, and the rows that the next
+ * stage reads. */
 static void check_hidden(struct fake_engine *e, const struct plan *p)
 {
     uint32_t at = 0;
 
     if ((p->hidden != NULL) != fake_engine_takes_hidden(e)) {
-        fake_engine_wrong(e, NULL, "hidden states where there are none to be");
+        fake_engine_wrong(e, NULL, "hidden states missing or unexpected");
     }
     for (uint32_t i = 0; i < p->n_rows && is_stage(e); i++) {
         if (p->rows[i].token != at) {
-            fake_engine_wrong(e, &p->rows[i], "rows that do not tile");
+            fake_engine_wrong(e, &p->rows[i],
+                              "rows are not contiguous in the plan's tokens");
         }
         at += p->rows[i].n_tokens;
     }
     if (is_stage(e) && at != p->n_tokens) {
-        fake_engine_wrong(e, NULL, "tokens of no row");
+        fake_engine_wrong(e, NULL, "tokens without a row");
     }
 }
 
@@ -211,21 +212,21 @@ void fake_engine_check(struct fake_engine *e, const struct plan *p)
         n += p->rows[i].n_tokens;
         for (uint32_t j = 0; j < i; j++) {
             if (p->rows[i].sequence == p->rows[j].sequence) {
-                fake_engine_wrong(e, &p->rows[i], "a sequence with two rows");
+                fake_engine_wrong(e, &p->rows[i], "sequence has two rows");
             }
         }
     }
     if (p->n_rows == 0 || p->n_rows > e->draw->max_rows) {
-        fake_engine_wrong(e, NULL, "no rows, or too many");
+        fake_engine_wrong(e, NULL, "no rows, or more than max_rows");
     }
     if (n > e->draw->step_tokens) {
-        fake_engine_wrong(e, NULL, "more tokens than a step may have");
+        fake_engine_wrong(e, NULL, "more tokens than step_tokens");
     }
     for (uint32_t i = 0; i < p->n_zero; i++) {
         if (p->zero_slots[i] >= e->draw->n_slots ||
             e->slot_of[p->zero_slots[i]].plans) {
             fake_engine_wrong(e, NULL,
-                              "a slot to zero that is none, or in flight");
+                              "slot to zero is out of range or in flight");
             return;
         }
     }

@@ -1,8 +1,8 @@
-/* fake_engine_internal.h - what the parts of the fake engine share.
+/* fake_engine_internal.h - Shared state of the fake engine's modules.
  *
- *   fake_engine.c        the seam, time, and what becomes of a plan
- *   fake_engine_run.c    what a plan computes
- *   fake_engine_check.c  plans, before they run */
+ *   fake_engine.c        the engine interface, time, and results of plans
+ *   fake_engine_run.c    computation of a plan
+ *   fake_engine_check.c  checks of plans before they run */
 #ifndef SIM_FAKE_ENGINE_INTERNAL_H
 #define SIM_FAKE_ENGINE_INTERNAL_H
 
@@ -10,19 +10,19 @@
 #include "tests/sim/fake_hidden.h"
 #include "tests/sim/sim.h"
 
-#define TRACKED 4096 /* sequences of a worker's life, the last ones */
-/* Results' hidden states: of the plans in flight, and of the last polled. */
+#define TRACKED 4096 /* the last sequences of a worker's life */
+/* Hidden states of the plans in flight and of the last polled result. */
 #define HIDDEN_RING (ENGINE_DEPTH_MAX + 1)
 
 struct cell {
     uint32_t token, where; /* position << 1 | kind */
 };
 
-/* What one block or slot is to the plans in flight. */
+/* Use of one block or slot by the plans in flight. */
 struct holder {
-    uint64_t sequence; /* that named it last */
-    uint32_t plans;    /* in flight that name it */
-    uint64_t row;      /* the newest that does, as e->rows counts */
+    uint64_t sequence; /* sequence that named it last */
+    uint32_t plans;    /* plans in flight that name it */
+    uint64_t row;      /* newest row that names it, as e->rows counts */
 };
 
 struct slot_state {
@@ -32,17 +32,17 @@ struct slot_state {
 
 struct tracked {
     uint64_t sequence;
-    uint32_t next;        /* position: all before are written or in flight */
-    uint32_t n, n_prompt; /* ids that were run, */
-    uint64_t ids;         /* which, and where */
-    bool tainted;         /* named by a plan that failed: nothing is known */
+    uint32_t next; /* position: all earlier ones are written or in flight */
+    uint32_t n, n_prompt; /* number of ids that were run, */
+    uint64_t ids;         /* and a digest of ids and positions */
+    bool tainted;         /* named by a failed plan: contents are undefined */
 };
 
 struct flown {
     const struct plan *plan;
     uint64_t hash;
     int64_t start_us, took_us;
-    int64_t stand_us, stood_us; /* from then on, so long nothing ticks */
+    int64_t stand_us, stood_us; /* start and length of a stall without ticks */
     bool done;
 };
 
@@ -59,25 +59,25 @@ struct fake_engine {
     struct holder *block_of, *slot_of;
     float *hidden; /* [HIDDEN_RING, step_tokens, FAKE_HIDDEN], or NULL */
     uint32_t named_blocks, named_slots;
-    uint32_t n_tracked; /* of them were looked at, the first ones */
+    uint32_t n_tracked; /* entries of tracked[] in use, from the first */
     struct flown flying[ENGINE_DEPTH_MAX]; /* oldest first */
     uint32_t n_flying;
-    int64_t free_us;            /* when the newest plan will be done */
-    int64_t stand_us, stood_us; /* of the newest plan that stands still */
-    int64_t stand_before_us, stood_before_us; /* of the one before */
-    uint64_t finished, polled;                /* plans */
-    uint64_t rows;                            /* checked */
+    int64_t free_us;            /* completion time of the newest plan */
+    int64_t stand_us, stood_us; /* stall of the newest plan that has one */
+    int64_t stand_before_us, stood_before_us; /* the previous stall */
+    uint64_t finished, polled;                /* numbers of plans */
+    uint64_t rows;                            /* rows checked */
     uint32_t n_last_rows;
 
-    /* Last, as they are filled in when they come to be. */
+    /* Last in the struct, because these are initialised on first use. */
     struct tracked tracked[TRACKED];
-    struct plan_row last_rows[PLAN_ROWS_MAX];   /* of the newest submitted */
-    struct plan_result ready[ENGINE_DEPTH_MAX]; /* beside flying */
+    struct plan_row last_rows[PLAN_ROWS_MAX];   /* newest submitted plan */
+    struct plan_result ready[ENGINE_DEPTH_MAX]; /* parallel to flying */
     struct {
         enum status status;
         uint32_t tokens[PLAN_ROWS_MAX];
-    } before;                      /* of the newest executed */
-    uint32_t ids[PLAN_TOKENS_MAX]; /* of the row under way */
+    } before;                      /* result of the newest executed plan */
+    uint32_t ids[PLAN_TOKENS_MAX]; /* ids of the current row */
 };
 
 static inline bool fake_engine_takes_hidden(const struct fake_engine *e)
@@ -90,20 +90,19 @@ static inline bool fake_engine_gives_hidden(const struct fake_engine *e)
     return e->shard.end < e->shard.n_layers;
 }
 
-/* The run has failed: the core ordered what cannot be. */
+/* Fails the run because of an invalid plan from the core. */
 void fake_engine_wrong(struct fake_engine *e, const struct plan_row *r,
                        const char *what);
 
 struct tracked *fake_engine_track(struct fake_engine *e, uint64_t sequence);
 
-/* What a block holds is nonsense from now on. */
+/* Overwrites a block with garbage. */
 void fake_engine_scribble(struct fake_engine *e, uint32_t block);
 
-/* All that can be seen of a plan before it runs; its rows take hold of their
- * blocks and slots. */
+/* Checks a plan before it runs; its rows then hold their blocks and slots. */
 void fake_engine_check(struct fake_engine *e, const struct plan *p);
 
-/* What it computes, into out. */
+/* Computes the result of a plan into out. */
 void fake_engine_run(struct fake_engine *e, const struct plan *p,
                      struct plan_result *out);
 

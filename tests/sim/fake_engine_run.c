@@ -1,4 +1,4 @@
-/* fake_engine_run.c - what a plan computes, from memory as it really is. */
+/* fake_engine_run.c - Computation of a plan, from the contents of memory. */
 #include "tests/sim/fake_engine_internal.h"
 
 static void write_cells(struct fake_engine *e, const struct plan *p,
@@ -15,7 +15,7 @@ static void write_cells(struct fake_engine *e, const struct plan *p,
     }
 }
 
-/* The whole history, as the table reaches it. */
+/* Digests the whole history, as the table reaches it. */
 static uint64_t attend(struct fake_engine *e, const struct plan *p,
                        const struct plan_row *r)
 {
@@ -28,7 +28,7 @@ static uint64_t attend(struct fake_engine *e, const struct plan *p,
 
         if (c->where >> 1 != at &&
             !fake_engine_track(e, r->sequence)->tainted) {
-            fake_engine_wrong(e, r, "a row reads a cell that is not its own");
+            fake_engine_wrong(e, r, "row reads a cell of another position");
         }
         a = oracle_attend(a, c->token, c->where >> 1, c->where & 1);
     }
@@ -41,7 +41,7 @@ static uint64_t advance(struct fake_engine *e, const struct plan_row *r,
     struct slot_state *s = &e->slots[r->slot];
 
     if (s->n != r->position && !fake_engine_track(e, r->sequence)->tainted) {
-        fake_engine_wrong(e, r, "a row continues a state that is not its own");
+        fake_engine_wrong(e, r, "row continues a state of another position");
     }
     for (uint32_t i = 0; i < r->n_tokens; i++) {
         s->hash = oracle_advance(s->hash, tokens[i], r->kind);
@@ -55,7 +55,7 @@ static uint64_t place(uint32_t token, uint32_t position)
     return mix64((uint64_t)position << 32 | token);
 }
 
-/* These ids have been run: what its history must be from now on. */
+/* Records executed ids; the history must equal them from now on. */
 static void note_ids(struct tracked *t, const struct plan_row *r,
                      const uint32_t *tokens)
 {
@@ -73,8 +73,8 @@ static uint32_t history_id(const struct id_pages *p, uint32_t i)
     return p->memory[(page << p->shift) + (i & ((1u << p->shift) - 1))];
 }
 
-/* What the penalties of a row look at, read as the plan has it; and is it the
- * ids that were run? */
+/* Digests the history for the penalties of a row as the plan provides it, and
+ * checks it against the executed ids. */
 static uint64_t remember(struct fake_engine *e, const struct plan_row *r,
                          uint32_t chained)
 {
@@ -98,9 +98,9 @@ static uint64_t remember(struct fake_engine *e, const struct plan_row *r,
         return h;
     }
     if (y->n + r->chained != t->n || y->n_prompt != t->n_prompt) {
-        fake_engine_wrong(e, r, "a history of another length");
+        fake_engine_wrong(e, r, "history has the wrong length");
     } else if (ids != t->ids) {
-        fake_engine_wrong(e, r, "a history of other ids");
+        fake_engine_wrong(e, r, "history has the wrong ids");
     }
     return h;
 }
@@ -114,7 +114,7 @@ static void choose(struct fake_engine *e, const struct plan_row *r,
     if (sampling_penalises(p)) {
         o->h = remember(e, r, chained);
     } else if (r->history.n) {
-        fake_engine_wrong(e, r, "a history without penalties");
+        fake_engine_wrong(e, r, "history without penalties");
     }
     out->tokens[row] = oracle_next(o, e->model, p, r->choice, r->index);
     if (p->logprobs) {
@@ -123,10 +123,10 @@ static void choose(struct fake_engine *e, const struct plan_row *r,
     }
 }
 
-/* ---- what comes in, what goes out ---- */
+/* ---- input and output ---- */
 
-/* Its ids, embedded before or here: [r->n_tokens]; *last: what the stages
- * before this one said of its last token. */
+/* Returns the row's ids [r->n_tokens], from the plan or from the hidden states.
+ * *last: hidden state of the last token from the previous stages. */
 static const uint32_t *take_ids(struct fake_engine *e, const struct plan *p,
                                 const struct plan_row *r,
                                 struct fake_hidden *last)
@@ -141,7 +141,7 @@ static const uint32_t *take_ids(struct fake_engine *e, const struct plan *p,
         const float *x = p->hidden + (size_t)(r->token + i) * FAKE_HIDDEN;
 
         if (!fake_hidden_get(last, x, e->model->salt, e->shard.begin)) {
-            fake_engine_wrong(e, r, "hidden states that no stage gave");
+            fake_engine_wrong(e, r, "hidden states that no stage produced");
         } else if (last->where != ((r->position + i) << 1 | r->kind) &&
                    !tainted) {
             fake_engine_wrong(e, r, "hidden states of another position");
@@ -157,7 +157,8 @@ static float *hidden_of(struct fake_engine *e)
            e->finished % HIDDEN_RING * e->draw->step_tokens * FAKE_HIDDEN;
 }
 
-/* Only its last token has the digests, for only after it one is chosen. */
+/* Writes hidden states.  Only the last token has the digests, because a token
+ * is chosen only after it. */
 static void give_ids(struct fake_engine *e, const struct plan_row *r,
                      const uint32_t *ids, const struct fake_hidden *last)
 {
@@ -176,8 +177,8 @@ static void give_ids(struct fake_engine *e, const struct plan_row *r,
 
 /* ---- rows ---- */
 
-/* The layers of this shard: memory takes the ids, the digests of the last one
- * what memory says. */
+/* Runs the layers of this shard: writes the ids to memory, and adds the
+ * contents of memory to the digests of the last token. */
 static void run_layers(struct fake_engine *e, const struct plan *p,
                        const struct plan_row *r, const uint32_t *ids,
                        struct fake_hidden *last)

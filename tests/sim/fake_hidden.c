@@ -42,7 +42,7 @@ static uint64_t digest(const float x[3])
            (uint64_t)lane(&x[2]) << 2 * LANE_BITS;
 }
 
-/* Every bit of the lanes before it is in it. */
+/* Checksum over every bit of the preceding lanes. */
 static uint64_t check(const float *x, uint64_t salt, uint32_t layer)
 {
     uint64_t sum = salt + layer;
@@ -85,7 +85,7 @@ bool fake_hidden_get(struct fake_hidden *h, const float *x, uint64_t salt,
     return memcmp(&right, &x[LANE_CHECK], sizeof(right)) == 0;
 }
 
-uint64_t fake_hidden_join(bool has, uint64_t said, uint64_t own)
+uint64_t fake_hidden_join(bool has, uint64_t before, uint64_t own)
 {
-    return has ? said + (said ^ own) * 0xd6e8feb86659fd93u : own;
+    return has ? before + (before ^ own) * 0xd6e8feb86659fd93u : own;
 }

@@ -1,17 +1,18 @@
-/* fake_hidden.h - what a stage of the fake model tells the next of a token, in
- * the lanes of its hidden state.
+/* fake_hidden.h - Hidden state of a token, as one fake stage sends it to the
+ * next.
  *
  *     lane   0      token, and the marks below
  *            1      position << 1 | kind
- *            2..4   A, as the stages passed have it (tests/sim/oracle.h)
+ *            2..4   A of the previous stages (tests/sim/oracle.h)
  *            5..7   S
  *            8      a check of all of these, of the model and of the layer
  *
- * A lane is a float32 of 22 bits of it, [1, 1.5): nobody calculates with it,
- * and no bit of it may be lost on the way.  Only the last token of a row has A
- * and S, as only after it a token is chosen.  Each stage adds what its own
- * memory holds: agreement changes nothing, a difference is in the digest from
- * there on, and in the token that it becomes. */
+ * A lane is a float32 that carries 22 bits, in [1, 1.5).  No lane is ever used
+ * in arithmetic, and no bit may change in transit.  Only the last token of a
+ * row has A and S, because a token is chosen only after it.  Each stage adds
+ * the contents of its own memory.  If they agree, the digest does not change.
+ * A difference stays in the digest from that stage on, and in the resulting
+ * token. */
 #ifndef SIM_FAKE_HIDDEN_H
 #define SIM_FAKE_HIDDEN_H
 
@@ -22,20 +23,23 @@
 
 struct fake_hidden {
     uint32_t token, where; /* below 1 << 18, position << 1 | kind */
-    bool tainted;          /* a stage passed failed with some of its sequence */
+    bool tainted; /* a previous stage failed with part of this sequence */
     bool has_a, has_s;
     uint64_t a, s;
 };
 
-/* Behind layer `layer` - 1 of the model with this salt: x [FAKE_HIDDEN]. */
+/* Stores in x[FAKE_HIDDEN] the hidden state behind layer `layer` - 1 of the
+ * model with this salt. */
 void fake_hidden_put(float *x, const struct fake_hidden *h, uint64_t salt,
                      uint32_t layer);
 
-/* False: no stage has said this there. */
+/* Reads a hidden state; false if no stage produced x for this salt and layer.
+ */
 bool fake_hidden_get(struct fake_hidden *h, const float *x, uint64_t salt,
                      uint32_t layer);
 
-/* What a stage says that has `own` where those before said `said`. */
-uint64_t fake_hidden_join(bool has, uint64_t said, uint64_t own);
+/* Returns the digest of a stage with digest `own`, where previous stages (if
+ * `has`) produced `before`. */
+uint64_t fake_hidden_join(bool has, uint64_t before, uint64_t own);
 
 #endif

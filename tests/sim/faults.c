@@ -1,4 +1,4 @@
-/* faults.c - what befalls the cluster, at the intervals of the seed. */
+/* faults.c - Faults of the cluster, at the intervals of the seed. */
 #include "tests/sim/sim.h"
 
 static uint32_t any_peer(struct sim *s)
@@ -11,7 +11,8 @@ static uint32_t any_peer(struct sim *s)
                : SIM_FIRST_CLIENT + (uint32_t)(n - s->options.n_workers);
 }
 
-/* Of a stage: to the router, or to the next stage, as chance will. */
+/* Draws whether to skip this connection of a stage, so that both connections to
+ * the router and to other stages are hit. */
 static bool wants_other(struct sim *s, const struct conn *c)
 {
     return node_is_worker(c->node) &&
@@ -19,7 +20,7 @@ static bool wants_other(struct sim *s, const struct conn *c)
            rng_below(&s->chance, 2);
 }
 
-/* The connection it uses now; 0: none. */
+/* Returns the connection that a node uses now; 0: none. */
 static uint32_t newest_conn(struct sim *s, uint32_t node)
 {
     uint32_t found = 0;
@@ -60,7 +61,7 @@ static uint32_t router_conn(struct sim *s, uint32_t node)
     return 0;
 }
 
-/* Has another worker the same layers of the same model? */
+/* Returns whether both workers have the same layers of the same model. */
 static bool are_twins(const struct sim *s, uint32_t a, uint32_t b)
 {
     const struct sim_options *o = &s->options;
@@ -96,7 +97,8 @@ void faults_strike(struct sim *s, uint32_t node)
     }
 }
 
-/* Nobody is told before a heartbeat of the transport has failed. */
+/* Breaks a cable: neither end detects the loss before a heartbeat of the
+ * transport fails. */
 static void break_cable(struct sim *s, uint32_t first, uint64_t unused)
 {
     uint32_t conn = first ? 0 : newest_conn(s, any_peer(s));
@@ -170,7 +172,7 @@ static void end_node(struct sim *s, uint32_t node)
 
 void faults_crash(struct sim *s, uint32_t node)
 {
-    bool ending = s->nodes[node].ending; /* somebody brings it back already */
+    bool ending = s->nodes[node].ending; /* a restart is scheduled already */
 
     node_kill(s, node);
     if (!ending) {
@@ -179,7 +181,7 @@ void faults_crash(struct sim *s, uint32_t node)
                   come_back, node, 0);
     }
     if (s->calm) {
-        s->calm_us = sim_now(s); /* it is not, quite */
+        s->calm_us = sim_now(s); /* calm begins only now */
     }
 }
 

@@ -2,16 +2,17 @@
 
 #include "tests/sim/sim.h"
 
-static struct grant_seen *see(struct grants *g, uint32_t conn, uint64_t grant)
+static struct grant_seen *see(struct grants *grants, uint32_t conn,
+                              uint64_t grant)
 {
     struct grant_seen *e;
 
     for (uint32_t i = 0; i < GRANTS_SEEN; i++) {
-        if (g->seen[i].conn == conn && g->seen[i].grant == grant) {
-            return &g->seen[i];
+        if (grants->seen[i].conn == conn && grants->seen[i].grant == grant) {
+            return &grants->seen[i];
         }
     }
-    e = &g->seen[g->next++ % GRANTS_SEEN];
+    e = &grants->seen[grants->next++ % GRANTS_SEEN];
     *e = (struct grant_seen){.conn = conn, .grant = grant};
     return e;
 }
@@ -42,12 +43,13 @@ void grants_answer(struct sim *s, uint32_t conn, uint64_t call,
             continue;
         }
         if (status == ST_OK && e->early) {
-            sim_fail(s, -1, "a cancelled Submit is accepted, grant %llu",
+            sim_fail(s, -1,
+                     "worker accepted the cancelled Submit of grant %llu",
                      (unsigned long long)e->grant);
         } else if (status == ST_CANCELLED && !e->cancelled) {
             sim_fail(s, -1,
-                     "a Submit is struck that nobody cancelled, "
-                     "grant %llu",
+                     "worker struck the Submit of grant %llu, which was not "
+                     "cancelled",
                      (unsigned long long)e->grant);
         }
     }

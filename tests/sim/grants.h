@@ -1,8 +1,8 @@
-/* grants.h - which grants of a connection were submitted and which were
- * cancelled, in the order that the worker heard of it.
+/* grants.h - Submitted and cancelled grants of each connection.
  *
- * A Submit whose Cancel came before it must not run, and none may be struck
- * that nobody cancelled. */
+ * Events are in the order of arrival at the worker.  A Submit that arrives
+ * after its Cancel must not run.  A worker must not strike a Submit that was
+ * not cancelled. */
 #ifndef SIM_GRANTS_H
 #define SIM_GRANTS_H
 
@@ -11,15 +11,15 @@
 
 #include "common/base/status.h"
 
-#define GRANTS_SEEN 512 /* the newest */
+#define GRANTS_SEEN 512 /* number of newest grants kept */
 
 struct sim;
 
 struct grant_seen {
-    uint64_t grant, call; /* of its Submit, 0: not come */
+    uint64_t grant, call; /* call of its Submit, 0: not received */
     uint32_t conn;
     bool cancelled;
-    bool early; /* before its Submit */
+    bool early; /* its Cancel arrived before its Submit */
 };
 
 struct grants {
@@ -27,7 +27,7 @@ struct grants {
     uint32_t next;
 };
 
-/* False: its Cancel has come before it. */
+/* Records a Submit; false if its Cancel arrived first. */
 bool grants_submit(struct sim *s, uint32_t conn, uint64_t grant, uint64_t call);
 void grants_cancel(struct sim *s, uint32_t conn, uint64_t grant);
 void grants_answer(struct sim *s, uint32_t conn, uint64_t call,

@@ -2,13 +2,13 @@
 
 #include "tests/sim/sim.h"
 
-#define HUNG_US   1500000 /* as the router's and the workers' limits */
-#define GAP_US    250000  /* between two looks, at most so much counts */
+#define HUNG_US   1500000 /* same as the router's and the workers' limits */
+#define GAP_US    250000  /* at most this much counts between two looks */
 #define SILENT_US 2500000
 #define DEAD_US   10000000
-#define TICK_US   200 /* of the fake engine: what it did since the last */
-/* The least that an engine has stood of which reports, late and early, said
- * that it did for HUNG_US; and how old the news may be. */
+#define TICK_US   200 /* tick of the fake engine: error of a stall's length */
+/* Shortest actual stall for which reports, late and early, can show a stall of
+ * HUNG_US; and the maximum age of such reports. */
 #define STOOD_US 500000
 #define NEWS_US  10000000
 
@@ -32,26 +32,30 @@ void liveness_report(struct sim *s, uint32_t conn, const Sluice__V1__Ledger *l,
         return;
     }
     if (r->still_us >= HUNG_US) {
-        sim_fail(s, -1, "worker %u is hung, and its session goes on", w);
+        sim_fail(s, -1,
+                 "worker %u reports no ticks beyond the limit, but its session "
+                 "continues",
+                 w);
     }
     r->still_us = e->ticks == r->ticks && e->n_planned && r->n_planned
-                      ? r->still_us + gap(r->heard_us, sim_now(s))
+                      ? r->still_us + gap(r->received_us, sim_now(s))
                       : 0;
     r->snapshot = l->snapshot;
     r->ticks = e->ticks;
     r->n_planned = e->n_planned;
-    r->heard_us = sim_now(s);
+    r->received_us = sim_now(s);
 }
 
-/* Did it stand still, and not too long ago?  Of one that has ended since, and
- * of the life before one that has no session yet, nothing is known. */
+/* Returns whether the engine stalled recently.  Also true if this cannot be
+ * determined: the engine is gone, or the worker has no session in its current
+ * life. */
 static bool stood(const struct sim *s, uint32_t w)
 {
     return !s->engines[w] || s->n_sessions[w] == 0 ||
            fake_engine_stood_lately(s->engines[w], STOOD_US, NEWS_US);
 }
 
-/* Those whose session has just ended, and who stood still. */
+/* Counts workers that stalled and whose session has just ended. */
 static uint32_t fenced(const struct sim *s)
 {
     const void *router = s->nodes[SIM_ROUTER].core;
@@ -79,7 +83,7 @@ void liveness_router(struct sim *s)
     if (c.hung > a->hung) {
         s->counts.cells.deeds[DEED_FENCED] += c.hung - a->hung;
         if (fenced(s) < c.hung - a->hung) {
-            sim_fail(s, -1, "a worker is fenced although its engine ticks");
+            sim_fail(s, -1, "worker fenced although its engine ticks");
         }
     }
     a->hung = c.hung;
@@ -90,14 +94,14 @@ void liveness_router(struct sim *s)
 
 /* ---- silent ---- */
 
-void liveness_word(struct sim *s, uint32_t node)
+void liveness_received(struct sim *s, uint32_t node)
 {
     if (node_is_worker(node)) {
-        s->alive.ears[node - SIM_FIRST_WORKER].silent_us = 0;
+        s->alive.silences[node - SIM_FIRST_WORKER].silent_us = 0;
     }
 }
 
-static void look_engine(struct sim *s, uint32_t w, struct ear *e)
+static void look_engine(struct sim *s, uint32_t w, struct silence *e)
 {
     int64_t ago_us, us = fake_engine_stood_us(s->engines[w], &ago_us);
 
@@ -105,16 +109,19 @@ static void look_engine(struct sim *s, uint32_t w, struct ear *e)
         e->stood_us = 0;
     } else {
         e->stood_us += gap(e->looked_us, sim_now(s));
-        e->stood_us = e->stood_us < us ? e->stood_us : us; /* not two at once */
+        e->stood_us = e->stood_us < us ? e->stood_us : us; /* one stall only */
     }
     if (e->stood_us > DEAD_US + 2 * GAP_US) {
-        sim_fail(s, -1, "worker %u goes on, and its engine is dead", w);
+        sim_fail(
+            s, -1,
+            "worker %u continues although its engine stalled beyond the limit",
+            w);
     }
 }
 
 void liveness_worker(struct sim *s, uint32_t w)
 {
-    struct ear *e = &s->alive.ears[w];
+    struct silence *e = &s->alive.silences[w];
     uint32_t conn = network_session(&s->network, SIM_FIRST_WORKER + w);
 
     look_engine(s, w, e);
@@ -124,7 +131,10 @@ void liveness_worker(struct sim *s, uint32_t w)
         e->silent_us += gap(e->looked_us, sim_now(s));
     }
     if (e->silent_us > SILENT_US) {
-        sim_fail(s, -1, "worker %u hears nothing, and its session goes on", w);
+        sim_fail(s, -1,
+                 "worker %u receives nothing beyond the limit, but keeps its "
+                 "session",
+                 w);
     }
     e->conn = conn;
     e->looked_us = sim_now(s);
@@ -139,6 +149,6 @@ void liveness_died(struct sim *s, uint32_t w)
     s->counts.cells.deeds[DEED_ENGINE_DEAD]++;
     if (fake_engine_stood_us(s->engines[w], &ago_us) < DEAD_US - TICK_US ||
         ago_us > TICK_US) {
-        sim_fail(s, -1, "worker %u ends itself although its engine ticks", w);
+        sim_fail(s, -1, "worker %u stops itself although its engine ticks", w);
     }
 }

@@ -1,4 +1,5 @@
-/* sluice-sim - many seeds, spread over processes; one line of verdict. */
+/* sluice-sim - Runs many seeds in several processes; prints one line of
+ * verdict. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -14,10 +15,10 @@
 #include "tests/sim/sim.h"
 
 #define JOBS_MAX      64
-#define SEEDS_DEFAULT 3000 /* or as SLUICE_SIM_SEEDS says */
-#define SHOWN_MAX     20   /* failures printed */
-/* From this many seeds on, a cell that nobody hit is a failure; one of
- * stages, which three seeds of ten have. */
+#define SEEDS_DEFAULT 3000 /* or $SLUICE_SIM_SEEDS */
+#define SHOWN_MAX     20   /* limit on printed failures */
+/* From this number of seeds on, a cell without a hit is a failure.  Cells of
+ * stages have their own limit, because three seeds in ten have stages. */
 #define CELLS_SEEDS       5000
 #define STAGE_CELLS_SEEDS 20000
 
@@ -26,7 +27,7 @@ enum plant plant_active = PLANT_NONE;
 #endif
 
 struct job {
-    uint64_t next; /* seed under way, or the first of those left */
+    uint64_t next; /* current seed, or the first one left */
     uint64_t n_failed, first_failed;
     struct sim_counts counts;
 };
@@ -141,7 +142,7 @@ static pid_t start(const struct task *t, uint32_t i)
     return pid;
 }
 
-/* A child that died took a seed with it: say which, and go on after it. */
+/* Reports the seed of a child that crashed, and continues after that seed. */
 static bool crashed(const struct task *t, struct job *j, int status)
 {
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0) {
@@ -194,7 +195,8 @@ static uint32_t print_deeds(const struct cells *c, int from, int to)
     return empty;
 }
 
-/* Of replicas of several stages. */
+/* Prints the cells of replicas of several stages, and returns how many are
+ * empty. */
 static uint32_t print_stage_cells(const struct cells *c)
 {
     uint32_t empty = 0;
@@ -236,7 +238,7 @@ static double now_s(void)
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-/* Print all cells; how many are empty that should not be. */
+/* Prints all cells.  Returns how many are empty but should not be. */
 static uint32_t missed(const struct task *t, const struct sim_counts *c)
 {
     uint32_t empty = print_cells(&c->cells), of_stages = 0;
@@ -292,8 +294,8 @@ static bool verdict(const struct task *t, double seconds)
     return fine;
 }
 
-/* Does the seed draw these options still, with what it has, or as it was
- * before there were offers, or stages? */
+/* Finds the features with which the seed still draws these options: as drawn
+ * now, without offers, or without stages and offers. */
 static bool find_options(struct task *t, uint64_t seed, uint64_t hash)
 {
     static const struct seeds_with tries[] = {{SEEDS_DRAWN, SEEDS_DRAWN},
@@ -321,7 +323,7 @@ static uint64_t options_of(uint64_t seed)
     return options_hash(&o);
 }
 
-/* Lines of "seed options-hash sentence"; # begins a comment. */
+/* Runs lines of "seed options-hash sentence"; # begins a comment. */
 static bool run_regressions(struct task *t)
 {
     FILE *f = fopen(t->regressions, "r");
@@ -340,8 +342,8 @@ static bool run_regressions(struct task *t)
             continue;
         }
         if (!find_options(t, seed, hash)) {
-            printf("stale: the seed draws other options now, without stages "
-                   "%016" PRIx64 ": %s",
+            printf("stale: the seed now draws other options (hash without "
+                   "stages %016" PRIx64 "): %s",
                    options_of(seed), line);
         }
         t->job[0].next = t->from = t->to = seed;
@@ -353,19 +355,21 @@ static bool run_regressions(struct task *t)
 
 static void usage(void)
 {
-    printf("usage: sluice-sim [--seeds A..B] [--jobs N] [--verbose] [--hash]\n"
-           "                  [--plant NAME | --list-plants] [--first]\n"
-           "                  [--stages WHICH] [--offers WHICH] [--regressions "
-           "FILE]\n"
-           "  --seeds A..B  run these, or one seed A\n"
-           "                (default 1..$SLUICE_SIM_SEEDS, or 1..3000)\n"
-           "  --verbose     log everything that happens, for one seed\n"
-           "  --hash        print a hash of all that was delivered, by seed\n"
-           "  --first       stop at the first failure\n"
-           "  --stages W    replicas of several stages: in all seeds, in no\n"
-           "                seed, or drawn (three of ten)\n"
-           "  --offers W    workers that have no layers until they are given\n"
-           "                some: the same (drawn: one of ten)\n");
+    printf("usage: sluice-sim [OPTION]...\n"
+           "  --seeds A..B        seeds, or a single seed A (default:\n"
+           "                      1..$SLUICE_SIM_SEEDS, or 1..3000)\n"
+           "  --jobs N            processes (default: 1)\n"
+           "  --verbose           log of all events, for a single seed\n"
+           "  --hash              hash of all deliveries, for each seed\n"
+           "  --first             stop at the first failure\n"
+           "  --plant NAME        planted bug to activate (default: NONE)\n"
+           "  --list-plants       list of the planted bugs\n"
+           "  --regressions FILE  seeds of FILE in place of --seeds\n"
+           "  --stages WHICH      seeds with replicas of several stages: all,\n"
+           "                      none or drawn (default: drawn, 3 in 10)\n"
+           "  --offers WHICH      seeds with workers without layers at first:\n"
+           "                      all, none or drawn (default: drawn, 1 in "
+           "10)\n");
 }
 
 static void list_plants(void)
@@ -386,7 +390,7 @@ static bool set_plant(const char *name)
     PLANT_MAP(X)
 #undef X
 #endif
-    fprintf(stderr, "sluice-sim: no plant %s in this build\n", name);
+    fprintf(stderr, "sluice-sim: unknown plant %s; see --list-plants\n", name);
     return false;
 }
 

@@ -81,7 +81,7 @@ static uint32_t node_at(const struct conn *c, enum conn_end end)
     return end == END_ROUTER ? c->listener : c->node;
 }
 
-/* Which end of it a node is. */
+/* Returns the end of a connection at which a node is. */
 static enum conn_end end_of(const struct conn *c, uint32_t node)
 {
     return node == c->listener ? END_ROUTER : END_PEER;
@@ -98,7 +98,7 @@ static bool chance(struct sim *s, uint32_t of)
     return !s->calm && rng_chance(&s->chance, of);
 }
 
-static void hear_frame(struct sim *s, uint32_t flight, uint64_t unused)
+static void deliver(struct sim *s, uint32_t flight, uint64_t unused)
 {
     struct flight *l = &s->network.flights[flight];
     struct conn *c = network_conn(&s->network, l->conn);
@@ -109,7 +109,7 @@ static void hear_frame(struct sim *s, uint32_t flight, uint64_t unused)
 
     (void)unused;
     if (node->paused_us > sim_now(s) && c->open[to]) {
-        clock_add(&s->clock, node->paused_us, hear_frame, flight, 0);
+        clock_add(&s->clock, node->paused_us, deliver, flight, 0);
         return;
     }
     c->in_flight[to]--;
@@ -132,11 +132,11 @@ static void hear_frame(struct sim *s, uint32_t flight, uint64_t unused)
         replicas_sniff(s, number, to, f);
     }
     node->ops->recv(node->core, (struct peer_id){number}, &f);
-    auditor_heard(s, node->number);
+    auditor_received(s, node->number);
     node_soon(s, node->number);
 }
 
-/* One copy of a frame on its way; out of order if it is late. */
+/* Schedules one copy of a frame; a late one may arrive out of order. */
 static void fly(struct sim *s, uint32_t conn, enum conn_end to, struct frame *f,
                 int64_t late_us)
 {
@@ -152,23 +152,23 @@ static void fly(struct sim *s, uint32_t conn, enum conn_end to, struct frame *f,
     }
     c->in_flight[to]++;
     s->network.flights[i] = (struct flight){f, conn, NO_FLIGHT, to};
-    clock_add(&s->clock, at, hear_frame, i, 0);
+    clock_add(&s->clock, at, deliver, i, 0);
 }
 
 static struct frame *copy(const struct frame *f)
 {
-    struct frame *g = frame_new(f->bytes);
+    struct frame *copied = frame_new(f->bytes);
 
-    memcpy(g->data, f->data, f->bytes);
-    return g;
+    memcpy(copied->data, f->data, f->bytes);
+    return copied;
 }
 
-/* The body of what a stage says is anything, in a frame that is whole. */
+/* Replaces the body of a stage's message by garbage, in a valid frame. */
 static void spoil(struct sim *s, struct frame **f)
 {
     struct frame_header h;
     struct envelope e;
-    struct frame *g;
+    struct frame *spoiled;
     uint32_t at = 0;
 
     if (frame_check((*f)->data, (*f)->bytes, &h, NULL) != ST_OK ||
@@ -176,13 +176,13 @@ static void spoil(struct sim *s, struct frame **f)
         e.kind != ENVELOPE_ONEWAY || e.body_bytes == 0) {
         return;
     }
-    g = copy(*f);
+    spoiled = copy(*f);
     for (uint32_t i = 0; i < e.body_bytes; i++) {
-        g->data[e.body - (*f)->data + i] = (uint8_t)rng_u64(&s->chance);
+        spoiled->data[e.body - (*f)->data + i] = (uint8_t)rng_u64(&s->chance);
     }
-    frame_seal(g, &h);
+    frame_seal(spoiled, &h);
     frame_free(f);
-    *f = g;
+    *f = spoiled;
     s->counts.cells.deeds[DEED_GARBAGE]++;
 }
 
@@ -226,7 +226,7 @@ enum status network_send(struct sim *s, uint32_t node, struct peer_id to,
         fly(s, to.v, there, copy(f), lateness(s));
     }
     if (chance(s, s->options.flip_of)) {
-        struct frame *whole = f; /* maybe the sender's too */
+        struct frame *whole = f; /* the sender may share this frame */
 
         f = copy(whole);
         frame_free(&whole);
@@ -242,17 +242,17 @@ enum status network_send(struct sim *s, uint32_t node, struct peer_id to,
     return ST_OK;
 }
 
-static void hear_opened(struct sim *s, uint32_t number, uint64_t unused)
+static void deliver_opened(struct sim *s, uint32_t number, uint64_t unused)
 {
     struct conn *c = network_conn(&s->network, number);
     struct sim_node *node = &s->nodes[c->node];
 
     (void)unused;
-    if (!c->open[END_PEER] || c->told[END_PEER]) {
+    if (!c->open[END_PEER] || c->lost_sent[END_PEER]) {
         return;
     }
     if (node->paused_us > sim_now(s)) {
-        clock_add(&s->clock, node->paused_us, hear_opened, number, 0);
+        clock_add(&s->clock, node->paused_us, deliver_opened, number, 0);
         return;
     }
     c->standing = true;
@@ -260,7 +260,7 @@ static void hear_opened(struct sim *s, uint32_t number, uint64_t unused)
     node_soon(s, c->node);
 }
 
-static void hear_lost(struct sim *s, uint32_t number, uint64_t end)
+static void deliver_lost(struct sim *s, uint32_t number, uint64_t end)
 {
     struct conn *c = network_conn(&s->network, number);
     struct sim_node *node = &s->nodes[node_at(c, (enum conn_end)end)];
@@ -269,14 +269,14 @@ static void hear_lost(struct sim *s, uint32_t number, uint64_t end)
         return;
     }
     if (node->paused_us > sim_now(s)) {
-        clock_add(&s->clock, node->paused_us, hear_lost, number, end);
+        clock_add(&s->clock, node->paused_us, deliver_lost, number, end);
         return;
     }
     if (node->number == SIM_ROUTER) {
         cells_disconnect(s, c->node);
     }
     c->open[end] = false;
-    c->heard = c->heard || end == END_ROUTER;
+    c->lost_received = c->lost_received || end == END_ROUTER;
     sim_log(s, "%s lost connection %u", node->name, number);
     node->ops->lost(node->core, (struct peer_id){number});
     if (node->number == SIM_ROUTER) {
@@ -285,18 +285,18 @@ static void hear_lost(struct sim *s, uint32_t number, uint64_t end)
     node_soon(s, node->number);
 }
 
-static void tell_lost(struct sim *s, uint32_t number, enum conn_end end,
+static void send_lost(struct sim *s, uint32_t number, enum conn_end end,
                       int64_t at_us)
 {
     struct conn *c = network_conn(&s->network, number);
 
-    if (c->open[end] && !c->told[end]) {
-        c->told[end] = true;
-        clock_add(&s->clock, at_us, hear_lost, number, end);
+    if (c->open[end] && !c->lost_sent[end]) {
+        c->lost_sent[end] = true;
+        clock_add(&s->clock, at_us, deliver_lost, number, end);
     }
 }
 
-/* A connection reaches who listens, or is refused, or nobody ever answers. */
+/* Connects to a listener, which may refuse, or never answer. */
 static void try_open(struct sim *s, uint32_t number, uint64_t unused)
 {
     struct conn *c = network_conn(&s->network, number);
@@ -307,9 +307,9 @@ static void try_open(struct sim *s, uint32_t number, uint64_t unused)
     }
     if (s->nodes[c->listener].core && !chance(s, 100)) {
         c->open[END_ROUTER] = true;
-        clock_add(&s->clock, sim_now(s) + delay(s), hear_opened, number, 0);
+        clock_add(&s->clock, sim_now(s) + delay(s), deliver_opened, number, 0);
     } else if (s->calm || rng_below(&s->chance, 4)) {
-        tell_lost(s, number, END_PEER, sim_now(s) + delay(s));
+        send_lost(s, number, END_PEER, sim_now(s) + delay(s));
     }
 }
 
@@ -335,7 +335,7 @@ struct peer_id network_open(struct sim *s, uint32_t node, uint32_t listener)
     return (struct peer_id){number};
 }
 
-/* One end is gone; the other hears of it after what was sent before. */
+/* Closes one end; the other end is notified after frames sent before. */
 static void end_close(struct sim *s, uint32_t number, enum conn_end end,
                       int64_t after_us)
 {
@@ -344,7 +344,7 @@ static void end_close(struct sim *s, uint32_t number, enum conn_end end,
     int64_t at = sim_now(s) + delay(s) + after_us;
 
     c->open[end] = false;
-    tell_lost(s, number, other,
+    send_lost(s, number, other,
               at > c->last_us[other] ? at : c->last_us[other] + 1);
 }
 
@@ -360,14 +360,14 @@ void network_close(struct sim *s, uint32_t node, struct peer_id who)
     }
 }
 
-void network_cut(struct sim *s, uint32_t number, int64_t told_us)
+void network_cut(struct sim *s, uint32_t number, int64_t notice_us)
 {
     struct conn *c = network_conn(&s->network, number);
 
     for (int end = 0; end < ENDS; end++) {
         c->cut_us[end] = INT64_MAX;
-        tell_lost(s, number, (enum conn_end)end,
-                  sim_now(s) + told_us + rng_octave(&s->chance, 10, 100000));
+        send_lost(s, number, (enum conn_end)end,
+                  sim_now(s) + notice_us + rng_octave(&s->chance, 10, 100000));
     }
 }
 

@@ -1,10 +1,10 @@
-/* network.h - connections of workers and clients to the router, and of nodes
- * to one another, as a seed wants them: slow, lossy, doubled, reordered,
- * damaged, cut.
+/* network.h - Connections of workers and clients to the router, and between
+ * nodes.
  *
+ * The seed draws delay, loss, duplication, reordering, corruption and cuts.
  * Both ends name a connection by the same number.  Frames of one direction
- * arrive in order unless a fault is drawn.  Whoever closes hears nothing; the
- * other end hears `lost` after what was sent before. */
+ * arrive in order unless a fault is drawn.  The end that closes receives no
+ * callback; the other end receives `lost` after the frames sent before. */
 #ifndef SIM_NETWORK_H
 #define SIM_NETWORK_H
 
@@ -15,25 +15,27 @@
 
 struct sim;
 
-/* Ends of a connection: who opened it; the router, or whoever else listens. */
+/* Ends of a connection: the node that opened it; the listener, usually the
+ * router. */
 enum conn_end { END_PEER, END_ROUTER, ENDS };
 
 struct conn {
-    uint32_t node;     /* that opened it */
-    uint32_t listener; /* SIM_ROUTER mostly */
-    bool standing;     /* the peer has heard `opened` */
+    uint32_t node;     /* node that opened it */
+    uint32_t listener; /* usually SIM_ROUTER */
+    bool standing;     /* the peer has received `opened` */
     bool open[ENDS];
-    bool told[ENDS];       /* `lost` is on its way */
-    bool heard;            /* ... and has come to the listener */
-    int64_t last_us[ENDS]; /* of the frames towards this end */
+    bool lost_sent[ENDS];  /* `lost` is on its way */
+    bool lost_received;    /* ... and has reached the listener */
+    int64_t last_us[ENDS]; /* arrival of the last frame towards this end */
     int64_t cut_us[ENDS];  /* frames towards this end vanish until then */
     uint32_t in_flight[ENDS];
     uint64_t number[ENDS]; /* ordered frames taken by this end */
-    uint64_t session;      /* as the frames towards the router say */
-    /* Of an edge: the assembly that its Hello names, and the one ordered last
-     * where it came; as often as it came. */
+    uint64_t session;      /* session in the frames towards the router */
+    /* For an edge between stages: the assembly named by its Hello, and the
+     * last one ordered at the listener when that Hello arrived.  Updated by
+     * each Hello. */
     uint64_t assembly, ordered;
-    uint32_t begin, end; /* layers that a worker had when it opened it */
+    uint32_t begin, end; /* the worker's layers when it opened it */
 };
 
 struct flight {
@@ -54,20 +56,21 @@ void network_fini(struct network *n);
 
 struct conn *network_conn(struct network *n, uint32_t number);
 
-/* The connection by which a node has a session with the router; 0: none. */
+/* Returns the connection on which a node has a session with the router, 0 if
+ * none. */
 uint32_t network_session(const struct network *n, uint32_t node);
 
-/* What node_io asks of it. */
+/* Implement the calls of node_io. */
 enum status network_send(struct sim *s, uint32_t node, struct peer_id to,
                          struct frame **f);
 struct peer_id network_open(struct sim *s, uint32_t node, uint32_t listener);
 void network_close(struct sim *s, uint32_t node, struct peer_id who);
 
-/* Both ends lose it, and hear of that about told_us later, each in its own
- * time; what is in flight is gone. */
-void network_cut(struct sim *s, uint32_t number, int64_t told_us);
+/* Cuts a connection at both ends.  Each end receives `lost` about notice_us
+ * later, separately.  Frames in flight are lost. */
+void network_cut(struct sim *s, uint32_t number, int64_t notice_us);
 
-/* The node is no more: its connections end without a word. */
+/* Removes a node: its connections end without a Goodbye. */
 void network_forget(struct sim *s, uint32_t node);
 
 #endif

@@ -1,4 +1,4 @@
-/* nodes.c - the cores of a cluster, and the io of each. */
+/* nodes.c - The cores of a cluster, and the io of each. */
 #include <stdio.h>
 #include <string.h>
 
@@ -8,10 +8,10 @@
 
 #define SPIN_US    10000
 #define SPIN_TICKS 20000
-#define PEERS_MAX  44 /* of the router */
+#define PEERS_MAX  44 /* limit of the router */
 
-/* The number that seeds know it by: the workers past SIM_WORKERS_WHOLE came
- * after the clients. */
+/* Returns the number that seeds use for a node: workers past SIM_WORKERS_WHOLE
+ * were added after the clients. */
 static uint32_t seed_number(uint32_t number)
 {
     const uint32_t more = SIM_WORKERS - SIM_WORKERS_WHOLE;
@@ -64,7 +64,7 @@ static struct peer_id io_open(struct node_io *io)
     return network_open(n->sim, n->number, SIM_ROUTER);
 }
 
-/* Endpoints are "sim://NUMBER", of a node. */
+/* Opens a connection to "sim://NUMBER", the endpoint of a node. */
 static struct peer_id io_open_to(struct node_io *io, const char *endpoint)
 {
     struct sim_node *n = io->impl;
@@ -130,7 +130,8 @@ static void tick_at(struct sim *s, uint32_t number, int64_t at_us)
     }
 }
 
-/* Never shorter than before: what waits for its end keeps its order. */
+/* Extends a pause, but never shortens it: deliveries that wait for its end keep
+ * their order. */
 void node_pause(struct sim *s, uint32_t number, int64_t us)
 {
     int64_t until = sim_now(s) + us;
@@ -154,11 +155,11 @@ static void check_spin(struct sim *s, struct sim_node *n)
         n->spin_us = sim_now(s);
         n->spins = 0;
     } else if (++n->spins > SPIN_TICKS) {
-        sim_fail(s, -1, "%s spins", n->name);
+        sim_fail(s, -1, "%s ticks without advancing the time", n->name);
     }
 }
 
-/* Its supervisor starts it again, if nobody else is about to. */
+/* Restarts the worker as a supervisor would, unless a restart is scheduled. */
 static void engine_died(struct sim *s, struct sim_node *n)
 {
     liveness_died(s, n->number - SIM_FIRST_WORKER);
@@ -359,7 +360,7 @@ void node_serve(struct sim *s, uint32_t number)
 {
     struct sim_node *n = &s->nodes[number];
 
-    sim_log(s, "%s has its layers", n->name);
+    sim_log(s, "%s has loaded its layers", n->name);
     n->tick_us = NODE_IDLE;
     n->first_conn = s->network.n_conns + 1;
     start_worker(s, n);
@@ -370,7 +371,7 @@ void node_stop(struct sim *s, uint32_t number)
 {
     struct sim_node *n = &s->nodes[number];
 
-    sim_log(s, "%s is asked to stop", n->name);
+    sim_log(s, "%s stops on request", n->name);
     cells_killed(s, number);
     if (number == SIM_ROUTER) {
         router_stop(n->core);
@@ -382,7 +383,7 @@ void node_stop(struct sim *s, uint32_t number)
         worker_stop(n->core);
         node_soon(s, number);
     } else {
-        free_core(s, number); /* says Goodbye and closes */
+        free_core(s, number); /* sends Goodbye and closes */
         gone(s, number);
     }
 }

@@ -6,10 +6,10 @@
 #include "tests/sim/sim.h"
 #include "worker/stages/offer.h"
 
-#define LATE_US     600000000 /* as long as the router waits for a load */
-#define LATE_MAX_US 20000000  /* and so much more */
+#define LATE_US     600000000 /* the router's limit for a load */
+#define LATE_MAX_US 20000000  /* maximum beyond this limit */
 #define MAX_ROWS    4
-/* Two fields of a byte each, their numbers before them. */
+/* Body of an Assign: two fields of one byte each, with their tags. */
 #define ASSIGN_BYTES 4
 
 static uint32_t worker_of(uint32_t node)
@@ -22,7 +22,7 @@ static uint64_t *deeds(struct sim *s)
     return s->counts.cells.deeds;
 }
 
-/* Of all that offer themselves. */
+/* Returns the model of all workers that offer themselves. */
 static uint32_t model_of(const struct sim *s)
 {
     return s->options.workers[0].model;
@@ -97,12 +97,13 @@ bool offers_end(struct sim *s, struct sim_node *n)
 
     switch (offer_ended(n->core, &begin, &end, &e)) {
     case OFFER_REFUSED:
-        sim_fail(s, -1, "%s: its offer is refused for good: %s", n->name,
-                 e.text);
+        sim_fail(s, -1, "%s: the router refused its offer permanently: %s",
+                 n->name, e.text);
         return false;
     case OFFER_ASSIGNED:
         if (n->ending) {
-            sim_fail(s, -1, "%s was told to stop, and would load", n->name);
+            sim_fail(s, -1, "%s accepted layers although it is stopping",
+                     n->name);
         }
         set_layers(s, worker_of(n->number), begin, end);
         return true;
@@ -126,7 +127,7 @@ static void loaded(struct sim *s, uint32_t node, uint64_t life)
     o->loads = false;
     if (!s->calm && rng_chance(&n->rng, s->options.offers.fail_of)) {
         deeds(s)[DEED_LOAD_FAILED]++;
-        sim_log(s, "%s cannot load its layers", n->name);
+        sim_log(s, "%s failed to load its layers", n->name);
         faults_restart(s, node);
     } else {
         node_serve(s, node);
@@ -177,7 +178,7 @@ void offers_spoil(struct sim *s, uint32_t node, struct frame **f)
 {
     struct frame_header h;
     struct envelope e;
-    struct frame *g;
+    struct frame *spoiled;
     uint32_t at = 0;
 
     if (s->calm || !node_is_worker(node) || !s->offers[worker_of(node)].waits ||
@@ -189,19 +190,20 @@ void offers_spoil(struct sim *s, uint32_t node, struct frame **f)
             rng_chance(&s->chance, s->options.offers.refuse_of)) {
             uint8_t *body;
 
-            g = frame_copy(*f); /* it may be the sender's too */
-            body = g->data + (e.body - (*f)->data);
+            spoiled = frame_copy(*f); /* the sender may share this frame */
+            body = spoiled->data + (e.body - (*f)->data);
             body[3] = body[1]; /* layers [n, n) */
-            frame_seal(g, &h);
+            frame_seal(spoiled, &h);
             frame_free(f);
-            *f = g;
+            *f = spoiled;
             return;
         }
     }
 }
 
-/* As common/split/layer_split.h has it: weights, scratch, one sequence of the
- * whole context. */
+/* Returns whether the budget of w holds these layers, as in
+ * common/split/layer_split.h: weights, scratch, one sequence of the whole
+ * context. */
 static bool holds(const struct sim *s, uint32_t w, uint32_t begin, uint32_t end)
 {
     const struct sim_options *o = &s->options;
@@ -223,7 +225,7 @@ static bool holds(const struct sim *s, uint32_t w, uint32_t begin, uint32_t end)
            d->workers[w].budget_bytes;
 }
 
-/* Some shard stands in no replica. */
+/* Returns whether any shard is in no replica. */
 static bool has_left_over(const struct sim *s)
 {
     const void *router = s->nodes[SIM_ROUTER].core;
@@ -248,7 +250,8 @@ void offers_refused(struct sim *s, uint32_t conn, uint64_t call)
     }
 }
 
-/* It may come again, as the first was not heard: the session had not begun. */
+/* Checks an Assign.  It may arrive twice, if the worker ignored the first
+ * because its session had not begun. */
 void offers_assigned(struct sim *s, uint32_t conn, uint64_t call,
                      const Sluice__V1__AssignRequest *m)
 {
@@ -257,12 +260,12 @@ void offers_assigned(struct sim *s, uint32_t conn, uint64_t call,
     const char *name = s->nodes[node].name;
 
     if (!o->waits) {
-        sim_fail(s, -1, "%s is given layers, and has some", name);
+        sim_fail(s, -1, "%s received an Assign, but has layers", name);
     } else if (o->given_conn == conn && o->given_call != call) {
-        sim_fail(s, -1, "%s is given layers twice", name);
+        sim_fail(s, -1, "%s received layers twice in one session", name);
     } else if (!holds(s, worker_of(node), m->layer_begin, m->layer_end)) {
-        sim_fail(s, -1, "%s is given layers %u-%u, which it cannot hold", name,
-                 m->layer_begin, m->layer_end);
+        sim_fail(s, -1, "%s received layers %u-%u, which exceed its budget",
+                 name, m->layer_begin, m->layer_end);
     }
     o->given_conn = conn;
     o->given_call = call;
@@ -270,9 +273,10 @@ void offers_assigned(struct sim *s, uint32_t conn, uint64_t call,
     deeds(s)[DEED_GAP_FILLED] += has_left_over(s);
 }
 
-/* ---- what must hold ---- */
+/* ---- rules ---- */
 
-/* The stages of one that leads, as far as their sessions are not closed. */
+/* Checks that the stages of a leader's replica are contiguous, as far as their
+ * sessions are open. */
 static void look_whole(struct sim *s, const struct router_worker_view *leader)
 {
     const void *router = s->nodes[SIM_ROUTER].core;
@@ -293,7 +297,9 @@ static void look_whole(struct sim *s, const struct router_worker_view *leader)
                  .n_layers[s->options.workers[worker_of(c->node)].model];
     for (uint32_t i = 0; n == leader->n_stages && i <= n; i++) {
         if (at[i] != 0) {
-            sim_fail(s, -1, "the stages that %s leads do not meet at stage %u",
+            sim_fail(s, -1,
+                     "stages of the replica led by %s are not contiguous at "
+                     "stage %u",
                      s->nodes[c->node].name, i);
         }
     }
@@ -314,23 +320,25 @@ void offers_watch(struct sim *s)
 
 /* ---- the end ---- */
 
-/* Shards that are left over and workers that wait, by number. */
+/* Search for a replica among leftover shards and waiting workers, by number. */
 struct hunt {
     const struct sim *s;
     uint32_t shards, waiting; /* sets of workers */
     uint32_t begin[SIM_WORKERS], end[SIM_WORKERS];
-    uint32_t n_layers, n_stages;    /* wanted by those who wait */
-    uint64_t tried[SIM_LAYERS + 1]; /* sets of sets of who has all before it */
+    uint32_t n_layers, n_stages; /* wanted by those that wait */
+    /* [layer] bit set of the sets of used workers that were tried from there */
+    uint64_t tried[SIM_LAYERS + 1];
 };
 
-_Static_assert(1u << SIM_WORKERS <= 64, "sets of workers are 64");
+_Static_assert(1u << SIM_WORKERS <= 64,
+               "a set of sets of workers fits in 64 bits");
 
 static uint32_t size_of(uint32_t set)
 {
     return (uint32_t)__builtin_popcount(set);
 }
 
-/* Can layers from this one on be run by those who are not used? */
+/* Returns whether unused workers can run the layers from this one on. */
 static bool completes(struct hunt *h, uint32_t at, uint32_t used)
 {
     uint32_t dealt = size_of(used & h->waiting);
@@ -359,7 +367,7 @@ static bool completes(struct hunt *h, uint32_t at, uint32_t used)
     return false;
 }
 
-/* Has every replica come up whose stages are all open? */
+/* Returns whether every replica is up, unless a stage drains. */
 static bool are_up(const struct sim *s, char *why, size_t cap)
 {
     const void *router = s->nodes[SIM_ROUTER].core;
@@ -374,8 +382,8 @@ static bool are_up(const struct sim *s, char *why, size_t cap)
     return up || drains;
 }
 
-/* Of the model that is offered, what stands in no replica.  False: somebody
- * is on his way to somewhere. */
+/* Finds the leftover shards of the offered model.  Returns false if
+ * one of their workers is not readmitted yet. */
 static bool find_shards(struct hunt *h, char *why, size_t cap)
 {
     const struct sim *s = h->s;
@@ -390,7 +398,8 @@ static bool find_shards(struct hunt *h, char *why, size_t cap)
             continue;
         }
         if (v.readmit_ms) {
-            (void)snprintf(why, cap, "%s is kept out", s->nodes[c->node].name);
+            (void)snprintf(why, cap, "%s is not readmitted yet",
+                           s->nodes[c->node].name);
             return false;
         }
         h->shards |= 1u << w;
@@ -409,7 +418,7 @@ static bool is_here(const struct sim *s, uint32_t w, char *why, size_t cap)
                        s->offers[w].loads ? "loads" : "is dead");
     } else if (s->offers[w].waits &&
                network_session(&s->network, n->number) == 0) {
-        (void)snprintf(why, cap, "%s offers itself, and has no session",
+        (void)snprintf(why, cap, "%s waits for layers, but has no session",
                        n->name);
     } else {
         return true;
@@ -417,7 +426,7 @@ static bool is_here(const struct sim *s, uint32_t w, char *why, size_t cap)
     return false;
 }
 
-/* Those who wait and want as many stages as worker w. */
+/* Returns the waiting workers that want as many stages as worker w. */
 static uint32_t like(const struct sim *s, uint32_t w)
 {
     const struct offer_draw *d = &s->options.offers;
@@ -432,9 +441,9 @@ static uint32_t like(const struct sim *s, uint32_t w)
     return set;
 }
 
-/* Nothing has befallen anybody, nobody was taken for another one, and nobody
- * came with layers of its own that may stand in the place of one who was given
- * the same. */
+/* Returns whether no assigned worker may be left over: there are no faults,
+ * each lineage has one worker, and no worker has fixed layers that could
+ * replace an equal shard. */
 static bool is_exact(const struct sim *s)
 {
     const struct sim_options *o = &s->options;
@@ -466,7 +475,8 @@ bool offers_quiet(const struct sim *s, char *why, size_t cap)
     }
     h.n_layers = s->options.stages.n_layers[model_of(s)];
     if (is_exact(s) && h.shards) {
-        (void)snprintf(why, cap, "given layers, and in no replica: set %x",
+        (void)snprintf(why, cap,
+                       "workers with assigned layers in no replica: set %x",
                        h.shards);
         return false;
     }
@@ -475,10 +485,10 @@ bool offers_quiet(const struct sim *s, char *why, size_t cap)
         h.n_stages = d->workers[w].n_stages;
         memset(h.tried, 0, sizeof(h.tried));
         if (completes(&h, 0, 0)) {
-            (void)snprintf(why, cap,
-                           "a replica could be made of set %x of shards and "
-                           "%x that wait",
-                           h.shards, h.waiting);
+            (void)snprintf(
+                why, cap,
+                "a replica is possible from shards %x and waiting workers %x",
+                h.shards, h.waiting);
             return false;
         }
     }

@@ -1,27 +1,28 @@
-/* offers.h - workers that have no layers yet, in the simulator.
+/* offers.h - Workers without layers, in the simulator.
  *
  *     offers --Assign--> loads --> a worker of a shard
  *       ^  |               |               |
- *       +--+---------------+---------------+  killed, stopped, a load that
- *                                             failed: its next life
+ *       +--+---------------+---------------+  killed, stopped, load failed:
+ *                                             its next life
  *
- * Each life begins without layers, as that of a process with --stages.  What
- * it is given, and while it waits that it has none, stands in the options: at
- * the place where a stage that knows its layers has them.
+ * Each life begins without layers, as does a process with --stages.  The
+ * options hold the layers of such a worker in the same fields as those of a
+ * stage with fixed layers.  While the worker waits, these fields describe an
+ * empty shard.
  *
- * What must hold:
+ * Rules:
  *
- *     once      nobody is given layers who has been given some in this session
- *               and did not refuse them; none are given that cannot be held
- *     whole     the stages of a replica stand end to end, from the first layer
- *               to the last
- *     the end   all who are there have a session; no shards that are left over
- *               make a replica, neither alone nor with those who wait, nor
- *               do as many of these as they want to be; where nothing befalls
- *               anybody, who was given layers is in a replica
+ * - once: a worker receives layers at most once per session, unless it refused
+ *   them.  The layers never exceed its budget.
+ * - whole: the stages of a replica are contiguous, from the first layer to the
+ *   last.
+ * - the end: all live workers have a session.  No replica can be made from
+ *   leftover shards, nor from these and waiting workers, nor from as many
+ *   waiting workers as they want stages.  Without faults, each worker with
+ *   assigned layers is in a replica.
  *
- * The last is found by trying all there is: who stands where, up to which
- * layer. */
+ * The last rule is checked by trying every combination of workers and layers.
+ */
 #ifndef SIM_OFFERS_H
 #define SIM_OFFERS_H
 
@@ -36,46 +37,49 @@
 struct sim;
 struct sim_node;
 
-/* Of a worker. */
+/* State of one worker. */
 struct offer_seen {
     bool waits; /* its core is a struct offer */
-    bool loads; /* it has no core, and will have one */
-    /* The Assign that came last, unless it was refused; 0: none. */
+    bool loads; /* it has no core yet, and loads its layers */
+    /* Last Assign received, unless it was refused; 0: none. */
     uint32_t given_conn;
     uint64_t given_call;
     char model[8], endpoint[16];
 };
 
-/* It begins a life without layers. */
+/* Begins a life without layers. */
 void offers_begin(struct sim *s, struct sim_node *n);
 
-/* Its offer has ended, and is freed next: what it was given is put down.
- * True: it loads it from now on. */
+/* Takes over the result of an offer that has ended, before the offer is freed.
+ * Stores the assigned layers.  Returns true if the worker now loads them. */
 bool offers_end(struct sim *s, struct sim_node *n);
 void offers_load(struct sim *s, uint32_t node);
 
-/* It is killed while it loads. */
+/* Kills a worker that loads. */
 void offers_kill(struct sim *s, uint32_t node);
 
-/* Are there any that load? */
+/* Returns whether any worker loads. */
 bool offers_loading(const struct sim *s);
 
-/* A frame is on its way to a worker: if it is an Assign, it may be made one
- * that the worker must refuse. */
+/* Takes a frame on its way to a worker.  An Assign may be replaced by one that
+ * the worker must refuse. */
 void offers_spoil(struct sim *s, uint32_t node, struct frame **f);
 
-/* Assign is about to be delivered, or a refusal of it to the router. */
+/* Inspect an Assign before its delivery, or its refusal before delivery to the
+ * router. */
 void offers_assigned(struct sim *s, uint32_t conn, uint64_t call,
                      const Sluice__V1__AssignRequest *m);
 void offers_refused(struct sim *s, uint32_t conn, uint64_t call);
 
-/* After each tick of the router. */
+/* Checks the replicas after each tick of the router. */
 void offers_watch(struct sim *s);
 
-/* Is nothing left to be done?  What is, is written to why. */
+/* Returns whether nothing is left to do.  Otherwise, writes what remains to
+ * why. */
 bool offers_quiet(const struct sim *s, char *why, size_t cap);
 
-/* The same before anybody asks for anything: all have come in, too. */
+/* Returns the same before any request is sent; also requires that all workers
+ * have registered. */
 bool offers_ready(const struct sim *s);
 
 #endif

@@ -8,9 +8,9 @@
 #include "tests/sim/rng.h"
 
 #define LONG_CONTEXT 32768
-#define WHOLE_LAYERS 4   /* of a model whose workers have all */
-#define STAGES_MOST  4   /* of a replica */
-#define SHORT_TOKENS 128 /* of an answer; more are long ones */
+#define WHOLE_LAYERS 4   /* layers of a model whose workers have all */
+#define STAGES_MOST  4   /* maximum in a replica */
+#define SHORT_TOKENS 128 /* longer answers are long ones */
 
 #define STAGES_STREAM 50
 #define OFFERS_STREAM 60
@@ -20,7 +20,7 @@ static uint32_t octave(struct rng *r, uint32_t lo, uint32_t hi)
     return (uint32_t)rng_octave(r, lo, hi);
 }
 
-/* Two seeds of three have a rate, from rare to often. */
+/* Draws a rate in two seeds of three, from rare to frequent. */
 static uint32_t rate(struct rng *r, uint32_t hi)
 {
     return rng_below(r, 3) ? octave(r, 1, hi) : 0;
@@ -37,10 +37,10 @@ static void draw_model(struct fake_model *m, struct rng *r)
     m->context = octave(r, 64, 512);
     m->n_eos = (uint32_t)rng_below(r, ORACLE_EOS_MAX + 1);
     for (uint32_t i = 0; i < m->n_eos; i++) {
-        /* neighbours: never one token twice */
+        /* adjacent ids, so that no id occurs twice */
         m->eos[i] = m->vocab / 2 + i;
     }
-    /* Often enough that sequences end by themselves. */
+    /* Makes sequences end by themselves often enough. */
     if (rng_below(r, 2)) {
         m->vocab = 256;
         for (uint32_t i = 0; i < m->n_eos; i++) {
@@ -59,7 +59,7 @@ static void draw_worker(struct worker_draw *w, const struct sim_options *o,
     w->model = rng_below(r, 4) ? 0 : (uint32_t)rng_below(r, o->n_models);
     m = &o->models[w->model];
     w->block_tokens = 1u << rng_below(r, 7);
-    /* As few as one sequence of 64 tokens, or plenty. */
+    /* Room from one sequence of 64 tokens to plenty. */
     least = (64 + w->block_tokens - 1) / w->block_tokens;
     w->n_blocks = m->attention ? octave(r, least, least * 64) : 0;
     w->n_slots = m->linear ? octave(r, 1, 32) : 0;
@@ -80,7 +80,7 @@ static void draw_faults(struct sim_options *o, struct rng *r)
                                                  [FAULT_WORKER] = 50000,
                                                  [FAULT_ROUTER] = 400000,
                                                  [FAULT_PAUSE] = 100000};
-    /* Of six seeds: worker loss is what moves sequences. */
+    /* Share of seeds, in sixths: worker loss moves sequences. */
     static const uint32_t of_six[FAULTS] = {[FAULT_CUT] = 3,
                                             [FAULT_ONE_WAY] = 3,
                                             [FAULT_WORKER] = 5,
@@ -121,7 +121,7 @@ static void draw_load(struct sim_options *o, struct rng *r)
     o->keep_of = rng_below(r, 2) ? 1500 : 0;
     o->end_of = rng_below(r, 3) ? 4000 : 0;
     o->wrong_of = 200;
-    /* A few seeds use an id again and again. */
+    /* A few seeds reuse ids often. */
     o->again_of = rng_below(r, 4) ? 0 : octave(r, 100, 3000);
     o->admin_of = rng_below(r, 2) ? 1000 : 0;
     o->leave_of = o->faulty || rng_below(r, 4) == 0 ? 200 : 0;
@@ -139,8 +139,8 @@ static void draw_long_worker(struct worker_draw *w, struct rng *r)
     w->token_us = 0;
 }
 
-/* Prompts that take several Submits, and more than the link lets go out
- * before an acknowledgement: what comes after is overtaken by cancels. */
+/* Draws prompts that need several Submits, and exceed the bytes that the link
+ * sends before an acknowledgement.  Cancels then overtake the rest. */
 static void draw_long(struct sim_options *o, struct rng *r)
 {
     for (uint32_t i = 0; i < o->n_models; i++) {
@@ -152,7 +152,7 @@ static void draw_long(struct sim_options *o, struct rng *r)
     }
     o->prompt_max = LONG_CONTEXT - 100;
     o->tokens_max = octave(r, 2, 16);
-    if (rng_below(r, 2)) { /* ... and the next of their name is behind them */
+    if (rng_below(r, 2)) { /* ... and the next with the same id follow them */
         o->again_of = 3000;
         o->end_of = 6000;
     }
@@ -164,7 +164,7 @@ static void draw_answering_worker(struct worker_draw *w, struct rng *r)
     w->step_us = octave(r, 50, 400);
 }
 
-/* Answers longer than what a worker remembers of logprobs. */
+/* Draws answers longer than the worker's logprob window. */
 static void draw_long_answers(struct sim_options *o, struct rng *r)
 {
     for (uint32_t i = 0; i < o->n_models; i++) {
@@ -183,8 +183,8 @@ static void draw_long_answers(struct sim_options *o, struct rng *r)
     }
 }
 
-/* Sessions come and go while sequences run for long: what outlives them goes
- * on where it is.  Most have nowhere else to go. */
+/* Draws long-running sequences on short-lived sessions: a sequence that
+ * outlives its session continues on its worker.  Most have no other worker. */
 static void draw_flaps(struct sim_options *o, struct rng *r)
 {
     if (rng_below(r, 3) && o->workers[0].model == 0) {
@@ -210,7 +210,7 @@ static void draw_stand(struct worker_draw *w, bool faulty, struct rng *r)
     w->stand_of = !faulty || rng_below(r, 4) ? 0 : octave(r, 1, 20);
 }
 
-/* Steps that take seconds and tick, engines that stand still, cables. */
+/* Draws ticking steps of seconds, engine stalls, and broken cables. */
 static void draw_stands(struct sim_options *o, struct rng *r)
 {
     for (uint32_t i = 0; i < o->n_workers; i++) {
@@ -228,7 +228,7 @@ static void draw_crash(struct sim_options *o, uint32_t w, struct rng *r)
     }
 }
 
-/* What workers die of, beside chance. */
+/* Draws causes of death other than random kills. */
 static void draw_deaths(struct sim_options *o, struct rng *r)
 {
     o->poison_of = rng_below(r, 3) ? 0 : octave(r, 30, 600);
@@ -269,7 +269,7 @@ struct fake_shard options_shard(const struct sim_options *o, uint32_t w)
     return s;
 }
 
-/* Where a model is cut, and which of its layers have attention. */
+/* Draws how many layers a model has, and which of them have attention. */
 static void draw_layers(struct sim_options *o, uint32_t model, struct rng *r)
 {
     const struct fake_model *m = &o->models[model];
@@ -285,7 +285,7 @@ static void draw_layers(struct sim_options *o, uint32_t model, struct rng *r)
     o->stages.attention[model] = mask;
 }
 
-/* n ascending cuts of n_layers layers, the last of them at their end. */
+/* Draws n ascending cuts of n_layers layers; the last one is n_layers. */
 static void draw_cuts(uint32_t cuts[STAGES_MOST], uint32_t n, uint32_t n_layers,
                       struct rng *r)
 {
@@ -298,7 +298,7 @@ static void draw_cuts(uint32_t cuts[STAGES_MOST], uint32_t n, uint32_t n_layers,
     cuts[n - 1] = n_layers;
 }
 
-/* The next worker, of layers [begin, end) of a model; end 0: of all. */
+/* Adds a worker with layers [begin, end) of a model; end 0: all layers. */
 static void add_worker(struct sim_options *o, uint32_t model, uint32_t begin,
                        uint32_t end, struct rng *r)
 {
@@ -333,8 +333,9 @@ static void add_worker(struct sim_options *o, uint32_t model, uint32_t begin,
     }
 }
 
-/* A place where sequences can run: a worker of all layers, or several.  Half
- * of the later ones are cut as the first, so that they can change partners. */
+/* Adds a place where sequences can run: a worker with all layers, or several
+ * stages.  Half of the later places have the cuts of the first, so that stages
+ * can change partners. */
 static void add_place(struct sim_options *o, uint32_t model, uint32_t n,
                       struct rng *r)
 {
@@ -356,7 +357,7 @@ static void add_place(struct sim_options *o, uint32_t model, uint32_t n,
     o->stages.n_places[model]++;
 }
 
-/* One more of a stage that is there. */
+/* Adds another worker with the layers of an existing stage. */
 static void add_spare(struct sim_options *o, uint32_t n, struct rng *r)
 {
     uint32_t i = (uint32_t)rng_below(r, n);
@@ -365,7 +366,7 @@ static void add_spare(struct sim_options *o, uint32_t n, struct rng *r)
                o->stages.layers[i].end, r);
 }
 
-/* Models of several layers, and no workers yet. */
+/* Draws models of several layers, and removes all workers. */
 static void begin_stages(struct sim_options *o, struct rng *r)
 {
     o->stages.strike_of =
@@ -382,8 +383,8 @@ static void begin_stages(struct sim_options *o, struct rng *r)
     }
 }
 
-/* Other workers in place of those drawn: the first place has several stages,
- * others as many, or one, or are of another model. */
+/* Replaces the drawn workers.  The first place has several stages; others have
+ * the same number, or one, or are of another model. */
 static void draw_stages(struct sim_options *o, struct rng *r)
 {
     uint32_t n = (uint32_t)rng_range(r, 2, STAGES_MOST);
@@ -403,22 +404,22 @@ static void draw_stages(struct sim_options *o, struct rng *r)
     }
 }
 
-/* More of them have long prompts: a Submit that a Cancel has overtaken is
- * settled at every stage. */
+/* Gives long prompts to more of these seeds: every stage then has to settle a
+ * Submit that a Cancel has overtaken. */
 static void draw_long_stages(struct sim_options *o, uint64_t seed)
 {
     struct rng r;
 
     rng_init(&r, seed, STAGES_STREAM + 1);
     if (o->tokens_min == 1 && rng_below(&r, 4) == 0) {
-        o->n_workers = 0; /* which are drawn next */
+        o->n_workers = 0; /* drawn again by draw_stages */
         draw_long(o, &r);
         o->end_of = 6000;
     }
 }
 
-/* Three seeds of ten, by a chance of their own: the others are as they were
- * before there were stages. */
+/* Returns whether the seed has stages: three in ten, drawn from an independent
+ * stream, so that other seeds do not change. */
 static bool has_stages(uint64_t seed, enum seeds which, struct rng *r)
 {
     rng_init(r, seed, STAGES_STREAM);
@@ -427,7 +428,7 @@ static bool has_stages(uint64_t seed, enum seeds which, struct rng *r)
 
 /* ---- workers that offer themselves ---- */
 
-/* What layer i takes with one sequence of the whole context. */
+/* Returns the bytes of layer i with one sequence of the whole context. */
 static uint64_t layer_bytes(const struct sim_options *o, uint32_t model,
                             uint32_t i)
 {
@@ -456,7 +457,7 @@ static void draw_costs(struct sim_options *o, uint32_t model, struct rng *r)
     d->scratch_bytes = octave(r, 1, 1 << 20);
 }
 
-/* n_stages of them, whichever, can hold the model. */
+/* Draws a budget such that any n_stages workers can hold the model. */
 static uint64_t draw_budget(const struct sim_options *o, uint32_t model,
                             uint32_t n_stages, struct rng *r)
 {
@@ -473,7 +474,7 @@ static uint64_t draw_budget(const struct sim_options *o, uint32_t model,
            all / n_stages * (uint64_t)rng_range(r, 10, 30) / 10;
 }
 
-/* Its pool is drawn for layers of both kinds. */
+/* Adds a worker without layers; its pool suits layers of both kinds. */
 static void add_offer(struct sim_options *o, uint32_t model, uint32_t n_stages,
                       struct rng *r)
 {
@@ -491,7 +492,7 @@ static void add_offer(struct sim_options *o, uint32_t model, uint32_t n_stages,
     d->n++;
 }
 
-/* Room for some layers, whichever. */
+/* Draws a budget for a random range of layers. */
 static uint64_t draw_room(const struct sim_options *o, uint32_t model,
                           struct rng *r)
 {
@@ -509,7 +510,8 @@ static uint64_t draw_room(const struct sim_options *o, uint32_t model,
     return bytes;
 }
 
-/* Some that are otherwise than the rest: the spare ones, the last one. */
+/* Changes some workers: budgets of the spare ones, and the last one's number of
+ * stages or lineage. */
 static void draw_odd_offers(struct sim_options *o, uint32_t model,
                             uint32_t n_stages, struct rng *r)
 {
@@ -528,8 +530,8 @@ static void draw_odd_offers(struct sim_options *o, uint32_t model,
     }
 }
 
-/* n of n_stages stages that know their layers. */
-static void add_known(struct sim_options *o, uint32_t model, uint32_t n_stages,
+/* Adds n of n_stages stages with fixed layers. */
+static void add_fixed(struct sim_options *o, uint32_t model, uint32_t n_stages,
                       uint32_t n, struct rng *r)
 {
     uint32_t cuts[STAGES_MOST];
@@ -549,16 +551,17 @@ static void draw_loads(struct offer_draw *d, bool faulty, struct rng *r)
     d->late_of = faulty && rng_below(r, 8) == 0 ? octave(r, 10, 1000) : 0;
 }
 
-/* Other workers once more: those that offer themselves first, for one replica
- * or for more; then stages, whose gaps they fill; then some of all layers. */
+/* Replaces the drawn workers: first those that offer themselves, for one or
+ * more replicas; then stages with fixed layers, whose gaps they fill; then some
+ * with all layers. */
 static void draw_offers(struct sim_options *o, struct rng *r)
 {
     uint32_t model = (uint32_t)rng_below(r, o->n_models);
     uint32_t n_stages = (uint32_t)rng_range(r, 2, STAGES_MOST);
-    uint32_t n_known =
+    uint32_t n_fixed =
         rng_below(r, 3) ? 0 : (uint32_t)rng_range(r, 1, n_stages - 1);
     uint32_t n =
-        (uint32_t)rng_range(r, n_stages - n_known, SIM_WORKERS - n_known);
+        (uint32_t)rng_range(r, n_stages - n_fixed, SIM_WORKERS - n_fixed);
 
     memset(&o->stages, 0, sizeof(o->stages));
     begin_stages(o, r);
@@ -568,15 +571,16 @@ static void draw_offers(struct sim_options *o, struct rng *r)
         add_offer(o, model, n_stages, r);
     }
     draw_odd_offers(o, model, n_stages, r);
-    if (n_known) {
-        add_known(o, model, n_stages, n_known, r);
+    if (n_fixed) {
+        add_fixed(o, model, n_stages, n_fixed, r);
     }
     while (o->n_workers < SIM_WORKERS && rng_below(r, 2)) {
         add_worker(o, (uint32_t)rng_below(r, o->n_models), 0, 0, r);
     }
 }
 
-/* One seed of ten, by a chance of its own again: the same as if all had. */
+/* Returns whether the seed has offers: one in ten, drawn from an independent
+ * stream.  With SEEDS_ALL, such a seed draws the same options. */
 static bool has_offers(uint64_t seed, enum seeds which, struct rng *r)
 {
     bool is_drawn;
@@ -590,7 +594,7 @@ void options_draw(struct sim_options *o, uint64_t seed, struct seeds_with with)
 {
     struct rng r;
 
-    memset(o, 0, sizeof(*o)); /* padding too: it is hashed */
+    memset(o, 0, sizeof(*o)); /* including padding, because it is hashed */
     rng_init(&r, seed, 0);
     o->faulty = seed % 5 != 0;
     o->n_models = rng_below(&r, 4) ? 1 : 2 + (uint32_t)rng_below(&r, 2);
@@ -638,7 +642,8 @@ void options_draw(struct sim_options *o, uint64_t seed, struct seeds_with with)
     }
 }
 
-/* Of seeds without them as it was before there were any. */
+/* Returns the bytes to hash: for seeds without offers or stages, only the
+ * options before these, so that their hash does not change. */
 static size_t hashed_bytes(const struct sim_options *o)
 {
     static const struct stage_draw none;

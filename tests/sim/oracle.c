@@ -32,7 +32,7 @@ uint64_t oracle_remember(uint64_t h, uint32_t token, enum row_kind kind)
     return h + mix64(((uint64_t)token << 1 | kind) + 0x9e3779b97f4a7c15u);
 }
 
-static uint64_t model_says(const struct oracle *o, const struct fake_model *m)
+static uint64_t model_hash(const struct oracle *o, const struct fake_model *m)
 {
     uint64_t x = mix64(m->salt ^ (m->attention ? o->a : 0));
 
@@ -74,7 +74,7 @@ void oracle_feed(struct oracle *o, const struct fake_model *m, uint32_t token,
 uint32_t oracle_next(const struct oracle *o, const struct fake_model *m,
                      const struct sampling *p, uint32_t choice, uint32_t index)
 {
-    uint64_t x = mix64(model_says(o, m) ^ p->seed);
+    uint64_t x = mix64(model_hash(o, m) ^ p->seed);
 
     x = mix64(x + bits(p->temperature) * 3 + bits(p->top_p) * 5 +
               bits(p->min_p) * 7 + p->top_k);
@@ -83,13 +83,13 @@ uint32_t oracle_next(const struct oracle *o, const struct fake_model *m,
     return (uint32_t)(x % m->vocab);
 }
 
-/* Steps down from the best, and from id to id: 20 of them are fewer than the
+/* Descends from the best, and from id to id: 20 ids are fewer than the
  * vocabulary, so all are different. */
 float oracle_logprobs(const struct oracle *o, const struct fake_model *m,
                       uint32_t token, uint32_t n_top,
                       struct token_logprob top[TOP_LOGPROBS_MAX])
 {
-    uint64_t x = mix64(model_says(o, m) + 1);
+    uint64_t x = mix64(model_hash(o, m) + 1);
     uint32_t id = (uint32_t)(x >> 8) % m->vocab;
     float value = -(float)(x & 255) / 64, own = 1;
 

@@ -1,17 +1,17 @@
-/* oracle.h - the fake model: which token follows, as pure arithmetic.
+/* oracle.h - The fake model: the next token, as pure arithmetic.
  *
  *     attention  A(n+1) = mix(A(n), token n, position n, kind n)
  *     state      S(n+1) = mix'(S(n), token n, kind n)
  *     history    H(n+1) = H(n) + mix"(token n, kind n)   a multiset of ids
  *     choose     token  = mix'''(salt, A, S, H if there are penalties,
  *                         sampling, lists, choice, index) mod vocab
- *     logprobs   of salt, A and S alone, as they are the model's
+ *     logprobs   from salt, A and S only, because they are the model's
  *
- * The fake engine reaches A through block tables, S through slots and H
- * through the plan's history; the auditor folds the same from the prompt.  A
- * model without attention has A = 0, one without linear layers S = 0.  kind
- * (prompt or generated) is part of it: a generated token that is computed
- * again as prompt is a fault. */
+ * The fake engine reads A through block tables, S through slots and H through
+ * the plan's history.  The auditor computes the same values from the prompt.  A
+ * model without attention has A = 0, a model without linear layers S = 0.  kind
+ * (prompt or generated) is an input: a generated token that is computed again
+ * as prompt is a fault. */
 #ifndef SIM_ORACLE_H
 #define SIM_ORACLE_H
 
@@ -35,7 +35,7 @@ uint64_t oracle_attend(uint64_t a, uint32_t token, uint32_t position,
 uint64_t oracle_advance(uint64_t s, uint32_t token, enum row_kind kind);
 uint64_t oracle_remember(uint64_t h, uint32_t token, enum row_kind kind);
 
-/* A sequence of the right tokens. */
+/* State of a sequence that consists of the right tokens. */
 struct oracle {
     uint64_t a, s, h;
     uint32_t n; /* tokens fed */
@@ -44,18 +44,18 @@ struct oracle {
 void oracle_feed(struct oracle *o, const struct fake_model *m, uint32_t token,
                  enum row_kind kind);
 
-/* The token of this choice and index. */
+/* Returns the token of this choice and index. */
 uint32_t oracle_next(const struct oracle *o, const struct fake_model *m,
                      const struct sampling *p, uint32_t choice, uint32_t index);
 
-/* How likely that token was, and the best n_top, best first. */
+/* Returns the logprob of that token; stores the best n_top, best first. */
 float oracle_logprobs(const struct oracle *o, const struct fake_model *m,
                       uint32_t token, uint32_t n_top,
                       struct token_logprob top[TOP_LOGPROBS_MAX]);
 
 bool oracle_is_eos(const struct fake_model *m, uint32_t token);
 
-/* Does a sequence end after it? */
+/* Returns whether this token ends a sequence. */
 bool oracle_ends(const struct fake_model *m, const struct sampling *p,
                  uint32_t token);
 

@@ -1,5 +1,5 @@
-/* The simulator's own parts: events, chance, network, texts.  A simulator
- * that cannot see a fault proves nothing. */
+/* Tests of the simulator's own parts: events, randomness, network, texts.  A
+ * simulator that cannot detect a fault proves nothing. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,8 +9,8 @@
 
 /* ---- options ---- */
 
-/* Whether a seed has offers is a chance of its own: without them it is what it
- * was before there were any. */
+/* Offers are drawn from an independent stream: seeds without them do not
+ * change. */
 static void test_offers_leave_other_seeds_alone(void **state)
 {
     const struct seeds_with drawn = {0}, none = {.offers = SEEDS_NONE},
@@ -42,7 +42,7 @@ static uint32_t n_offering(const struct sim_options *o)
     return n;
 }
 
-/* All of one model; nobody's number is out of range. */
+/* All offers are of one model; every number is within its limits. */
 static void test_offers_are_drawn_within_limits(void **state)
 {
     const struct seeds_with all = {.offers = SEEDS_ALL};
@@ -104,7 +104,8 @@ static void test_events_in_order(void **state)
     clock_fini(&c);
 }
 
-/* An alarm is one event, whenever it was set; ties are as they were set. */
+/* An alarm is one event, however often it is set; ties run in the order of
+ * setting. */
 static void test_alarms_are_moved(void **state)
 {
     struct clock c;
@@ -156,18 +157,18 @@ static void test_chance_is_bounded_and_repeats(void **state)
     assert_true(rng_chance(&a, 10000));
 }
 
-/* ---- the network, from the router to one client that writes down ---- */
+/* ---- the network, from the router to one client that records ---- */
 
-#define CLIENT SIM_FIRST_CLIENT
-#define HEARD  256
+#define CLIENT   SIM_FIRST_CLIENT
+#define RECEIVED 256
 
 static struct {
-    uint64_t sessions[HEARD]; /* of whole frames */
-    int64_t at_us[HEARD];
+    uint64_t sessions[RECEIVED]; /* sessions of whole frames */
+    int64_t at_us[RECEIVED];
     uint32_t n, damaged, lost;
     uint32_t n_at_lost;
     struct sim *sim;
-} heard;
+} received;
 
 static void take_opened(void *node, struct peer_id who)
 {
@@ -182,10 +183,10 @@ static void take_frame(void *node, struct peer_id from, struct frame **f)
     (void)node;
     (void)from;
     if (frame_check((*f)->data, (*f)->bytes, &h, NULL) != ST_OK) {
-        heard.damaged++;
+        received.damaged++;
     } else {
-        heard.at_us[heard.n] = sim_now(heard.sim);
-        heard.sessions[heard.n++] = h.session;
+        received.at_us[received.n] = sim_now(received.sim);
+        received.sessions[received.n++] = h.session;
     }
     frame_free(f);
 }
@@ -194,8 +195,8 @@ static void take_lost(void *node, struct peer_id who)
 {
     (void)node;
     (void)who;
-    heard.lost++;
-    heard.n_at_lost = heard.n;
+    received.lost++;
+    received.n_at_lost = received.n;
 }
 
 static int64_t take_tick(void *node, int64_t now_us)
@@ -217,24 +218,24 @@ static void run(struct sim *s)
     }
 }
 
-/* A connection that stands. */
+/* Opens a connection. */
 static uint32_t begin_network(struct sim *s)
 {
     struct peer_id id;
 
-    memset(&heard, 0, sizeof(heard));
-    heard.sim = s;
+    memset(&received, 0, sizeof(received));
+    received.sim = s;
     clock_init(&s->clock, SIM_START_US);
     network_init(&s->network);
     rng_init(&s->chance, 1, 1);
     s->options.delay_us = 100;
     s->options.jitter_us = 50;
-    s->options.send_limit = HEARD;
+    s->options.send_limit = RECEIVED;
     for (uint32_t i = 0; i < SIM_NODES; i++) {
         s->nodes[i] = (struct sim_node){.sim = s,
                                         .number = i,
                                         .ops = &scribe,
-                                        .core = &heard,
+                                        .core = &received,
                                         .tick_us = NODE_IDLE};
     }
     id = network_open(s, CLIENT, SIM_ROUTER);
@@ -280,10 +281,10 @@ static void test_network_keeps_order(void **state)
         assert_int_equal(send_one(s, conn, i), ST_OK);
     }
     run(s);
-    assert_int_equal(heard.n, 100);
+    assert_int_equal(received.n, 100);
     for (uint32_t i = 0; i < 100; i++) {
-        assert_int_equal(heard.sessions[i], i + 1);
-        assert_true(heard.at_us[i] >= SIM_START_US + 100);
+        assert_int_equal(received.sessions[i], i + 1);
+        assert_true(received.at_us[i] >= SIM_START_US + 100);
     }
     end_network(s);
 }
@@ -297,27 +298,27 @@ static void test_network_faults(void **state)
     s->options.drop_of = 10000;
     assert_int_equal(send_one(s, conn, 1), ST_OK);
     run(s);
-    assert_int_equal(heard.n, 0);
+    assert_int_equal(received.n, 0);
     s->options.drop_of = 0;
     s->options.double_of = 10000;
     assert_int_equal(send_one(s, conn, 2), ST_OK);
     run(s);
-    assert_int_equal(heard.n, 2);
+    assert_int_equal(received.n, 2);
     s->options.double_of = 0;
     s->options.flip_of = 10000;
     assert_int_equal(send_one(s, conn, 3), ST_OK);
     run(s);
-    assert_int_equal(heard.n, 2);
-    assert_int_equal(heard.damaged, 1);
+    assert_int_equal(received.n, 2);
+    assert_int_equal(received.damaged, 1);
     s->options.flip_of = 0;
     s->options.reorder_of = 5000;
     for (uint64_t i = 1; i <= 100; i++) {
         assert_int_equal(send_one(s, conn, i), ST_OK);
     }
     run(s);
-    assert_int_equal(heard.n, 102);
+    assert_int_equal(received.n, 102);
     for (uint32_t i = 3; i < 102; i++) {
-        late += heard.sessions[i] < heard.sessions[i - 1];
+        late += received.sessions[i] < received.sessions[i - 1];
     }
     assert_true(late > 0);
     end_network(s);
@@ -333,8 +334,8 @@ static void test_network_calm_has_no_faults(void **state)
     s->options.drop_of = s->options.flip_of = s->options.double_of = 10000;
     assert_int_equal(send_one(s, conn, 1), ST_OK);
     run(s);
-    assert_int_equal(heard.n, 1);
-    assert_int_equal(heard.damaged, 0);
+    assert_int_equal(received.n, 1);
+    assert_int_equal(received.damaged, 0);
     end_network(s);
 }
 
@@ -349,11 +350,11 @@ static void test_network_limit_and_cut(void **state)
     assert_int_equal(send_one(s, conn, 2), ST_OK);
     assert_int_equal(send_one(s, conn, 3), ST_RESOURCE_EXHAUSTED);
     run(s);
-    assert_int_equal(heard.n, 2);
+    assert_int_equal(received.n, 2);
     network_conn(&s->network, conn)->cut_us[END_PEER] = sim_now(s) + 1000000;
     assert_int_equal(send_one(s, conn, 4), ST_OK);
     run(s);
-    assert_int_equal(heard.n, 2);
+    assert_int_equal(received.n, 2);
     end_network(s);
 }
 
@@ -367,9 +368,9 @@ static void test_network_close(void **state)
     network_close(s, SIM_ROUTER, (struct peer_id){conn});
     assert_int_equal(send_one(s, conn, 2), ST_UNAVAILABLE);
     run(s);
-    assert_int_equal(heard.n, 1);
-    assert_int_equal(heard.lost, 1); /* after what was sent before it */
-    assert_int_equal(heard.n_at_lost, 1);
+    assert_int_equal(received.n, 1);
+    assert_int_equal(received.lost, 1); /* after the frames sent before it */
+    assert_int_equal(received.n_at_lost, 1);
     end_network(s);
 }
 
@@ -380,13 +381,13 @@ static void test_network_pause(void **state)
 
     (void)state;
     node_pause(s, CLIENT, 1000000);
-    node_pause(s, CLIENT, 10); /* never shorter */
+    node_pause(s, CLIENT, 10); /* a pause is never shortened */
     assert_int_equal(send_one(s, conn, 1), ST_OK);
     assert_int_equal(send_one(s, conn, 2), ST_OK);
     run(s);
-    assert_int_equal(heard.n, 2);
-    assert_int_equal(heard.sessions[0], 1);
-    assert_true(heard.at_us[0] >= SIM_START_US + 1000000);
+    assert_int_equal(received.n, 2);
+    assert_int_equal(received.sessions[0], 1);
+    assert_true(received.at_us[0] >= SIM_START_US + 1000000);
     end_network(s);
 }
 
@@ -412,7 +413,7 @@ static void test_vocabulary_is_its_tokenizer(void **state)
     }
 }
 
-/* Two opinions on the text of random tokens. */
+/* The detokenizer and the independent check agree on random tokens. */
 static void test_texts_are_the_detokenizers(void **state)
 {
     const struct tokenizer *t = vocabulary_tokenizer();

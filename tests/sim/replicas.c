@@ -33,7 +33,7 @@ static bool find_view(const struct sim *s, uint32_t node,
     return false;
 }
 
-/* The leader of this assembly. */
+/* Finds the leader of this assembly. */
 static bool find_leader(const struct sim *s, uint64_t assembly,
                         struct router_worker_view *out)
 {
@@ -57,7 +57,7 @@ bool replicas_place(const struct sim *s, uint32_t node,
            (out->assembly != 0 && find_leader(s, out->assembly, out));
 }
 
-/* ---- what passes ---- */
+/* ---- frames ---- */
 
 static const void *body(struct sim *s, const struct envelope *e,
                         const ProtobufCMessageDescriptor *type)
@@ -70,15 +70,15 @@ static const void *body(struct sim *s, const struct envelope *e,
                : NULL;
 }
 
-/* One more is under way, or one less, of the replica that this node leads.  An
- * edge may be of the one before. */
+/* Adds `more` to the microbatches in flight in the replica that this node
+ * leads.  Ignores an edge of a previous assembly. */
 static void count(struct sim *s, const struct conn *c, uint32_t leader,
                   int more)
 {
     struct replicas_seen *r = &s->replicas[leader - SIM_FIRST_WORKER];
     struct worker_account a = {.assembly = 0};
 
-    if (node_worker(s, leader)) { /* it may have died since */
+    if (node_worker(s, leader)) { /* the leader may have died since */
         worker_account(s->nodes[leader].core, &a);
     }
     if (r->led != a.assembly) {
@@ -90,7 +90,7 @@ static void count(struct sim *s, const struct conn *c, uint32_t leader,
     }
     r->under_way += (uint32_t)more;
     if (r->under_way > a.n_stages) {
-        sim_fail(s, -1, "%s leads %u stages, and %d microbatches are under way",
+        sim_fail(s, -1, "%s leads %u stages, but %d microbatches are in flight",
                  s->nodes[leader].name, a.n_stages, (int)r->under_way);
     }
     s->counts.cells.deeds[DEED_RING_FULL] += r->under_way == a.n_stages;
@@ -144,7 +144,7 @@ static uint64_t named_by(struct sim *s, const struct envelope *e)
     return m && m->stage ? m->stage->assembly : 0;
 }
 
-/* The Hello of an edge, again and again until it is answered. */
+/* Inspects the Hello of an edge, which is repeated until it is answered. */
 static void greets(struct sim *s, struct conn *c, enum conn_end to,
                    const struct envelope *e)
 {
@@ -160,7 +160,7 @@ static void greets(struct sim *s, struct conn *c, enum conn_end to,
     }
     if (to == END_PEER && e->kind == ENVELOPE_END && e->status == ST_OK &&
         c->assembly != c->ordered) {
-        sim_fail(s, -1, "%s lets in an edge of another assembly",
+        sim_fail(s, -1, "%s accepted an edge of another assembly",
                  s->nodes[c->listener].name);
     }
 }
@@ -176,8 +176,8 @@ void replicas_ordered(struct sim *s, uint32_t node, uint64_t assembly)
 void replicas_broken(struct sim *s, uint32_t node, const char *why, size_t n)
 {
     if (!s->options.faulty && !drains_drawn(&s->options)) {
-        sim_fail(s, -1, "%s breaks its assembly: %.*s", s->nodes[node].name,
-                 (int)n, why);
+        sim_fail(s, -1, "%s broke its assembly in a seed without faults: %.*s",
+                 s->nodes[node].name, (int)n, why);
     }
 }
 
@@ -189,7 +189,7 @@ void replicas_sniff(struct sim *s, uint32_t conn, enum conn_end to,
     struct envelope e;
     uint32_t at = 0;
 
-    if (!node_is_worker(c->listener) || /* of a test that plays it */
+    if (!node_is_worker(c->listener) || /* the listener is a test */
         frame_check(f->data, f->bytes, &h, NULL) != ST_OK) {
         return;
     }
@@ -219,13 +219,14 @@ static uint32_t sum(const uint32_t *of, size_t n)
     return total;
 }
 
-/* Does a stage free more than it was granted for one sequence? */
+/* Returns whether a stage frees more than was granted for one sequence. */
 static bool frees_too_much(const struct sim *s, uint32_t node,
-                           const struct sim_request *g,
+                           const struct sim_request *request,
                            const Sluice__V1__Receipt *r)
 {
     uint32_t w = node - SIM_FIRST_WORKER;
-    uint32_t blocks = sim_request_blocks(g, s->options.workers[w].block_tokens);
+    uint32_t blocks =
+        sim_request_blocks(request, s->options.workers[w].block_tokens);
 
     for (size_t i = 0; i < r->n_stage_blocks; i++) {
         if (r->stage_blocks[i] > blocks || r->stage_slots[i] > 1) {
@@ -235,7 +236,8 @@ static bool frees_too_much(const struct sim *s, uint32_t node,
     return false;
 }
 
-void replicas_receipt(struct sim *s, uint32_t node, const struct sim_request *g,
+void replicas_receipt(struct sim *s, uint32_t node,
+                      const struct sim_request *request,
                       const Sluice__V1__Receipt *r)
 {
     struct worker_account a = {.assembly = 0};
@@ -246,23 +248,25 @@ void replicas_receipt(struct sim *s, uint32_t node, const struct sim_request *g,
     }
     if (!is_staged(s, node)) {
         if (n != 0) {
-            sim_fail(s, -1, "a receipt of stages, where there are none");
+            sim_fail(s, -1, "receipt lists stages of a worker without stages");
         }
     } else if (n != r->n_stage_slots ||
                (n == 0 ? r->blocks || r->slots
                        : r->blocks != sum(r->stage_blocks, n) ||
                              r->slots != sum(r->stage_slots, n))) {
-        sim_fail(s, -1, "a receipt of %zu stages that is not their sum", n);
+        sim_fail(s, -1, "receipt differs from the sum of its %zu stages", n);
     } else if (n && a.assembly && n != a.n_stages) {
-        sim_fail(s, -1, "a receipt of %zu stages, there are %u", n, a.n_stages);
-    } else if (g && !g->again && !g->shared && frees_too_much(s, node, g, r)) {
-        sim_fail(s, (int32_t)g->number, "a stage frees more than it has");
+        sim_fail(s, -1, "receipt lists %zu stages, expected %u", n, a.n_stages);
+    } else if (request && !request->again && !request->shared &&
+               frees_too_much(s, node, request, r)) {
+        sim_fail(s, (int32_t)request->number,
+                 "stage frees more than the request may use");
     } else {
         s->counts.cells.deeds[DEED_STAGE_RECEIPT] += n != 0;
     }
 }
 
-/* ---- what is held ---- */
+/* ---- memory ---- */
 
 static void look_held(struct sim *s, uint32_t w, const struct worker_account *a)
 {
@@ -272,8 +276,8 @@ static void look_held(struct sim *s, uint32_t w, const struct worker_account *a)
         (rows == 0 && (a->blocks.granted || a->slots.granted ||
                        a->blocks.held || a->slots.held))) {
         sim_fail(s, -1,
-                 "%s is in no assembly, and has %u sequences, %u + %u blocks "
-                 "and %u + %u slots",
+                 "%s is in no assembly, but has %u sequences, %u held + %u "
+                 "granted blocks, %u held + %u granted slots",
                  s->nodes[SIM_FIRST_WORKER + w].name, a->n_sequences,
                  a->blocks.held, a->blocks.granted, a->slots.held,
                  a->slots.granted);
@@ -290,9 +294,9 @@ void replicas_worker(struct sim *s, uint32_t w)
     }
     worker_account(s->nodes[SIM_FIRST_WORKER + w].core, &a);
     if (a.streams_broken > 0 && s->options.stages.garbage_of == 0) {
-        sim_fail(s, -1, "w%u found a message of a stage wrong", w);
+        sim_fail(s, -1, "w%u rejected a message of another stage", w);
     }
-    if (a.assembly == 0 && r->assembly == 0) { /* it ends in its own time */
+    if (a.assembly == 0 && r->assembly == 0) { /* freed with some delay */
         look_held(s, w, &a);
     } else if (a.assembly != 0 && a.assembly != r->assembly) {
         s->counts.cells.deeds[DEED_ASSEMBLED]++;
@@ -302,33 +306,33 @@ void replicas_worker(struct sim *s, uint32_t w)
     r->assembly = a.assembly;
 }
 
-/* ---- what befalls it ---- */
+/* ---- events ---- */
 
-/* Where a choice stands that was submitted to this node: there, or on its
- * way. */
-static enum cell_state state_at(const struct sim *s, uint32_t request,
+/* Returns the state of a choice submitted to this node: at the node, or on its
+ * way there. */
+static enum cell_state state_at(const struct sim *s, uint32_t number,
                                 uint32_t choice, uint32_t node)
 {
-    const struct sim_request *g = &s->requests[request];
-    enum cell_state there = cells_at_worker(s, node, &g->choices[choice]);
+    const struct sim_request *request = &s->requests[number];
+    enum cell_state there = cells_at_worker(s, node, &request->choices[choice]);
 
-    if (there != CELL_NONE || g->n_ends ||
-        cells_state(s, request, choice) != CELL_SUBMITTED) {
+    if (there != CELL_NONE || request->n_ends ||
+        cells_state(s, number, choice) != CELL_SUBMITTED) {
         return there;
     }
     return CELL_SUBMITTED;
 }
 
-/* Of all that is at this place. */
+/* Counts an event for all choices at this place. */
 static void hit(struct sim *s, uint32_t conn, enum stage_event what)
 {
     uint32_t node = s->network.conns[conn - 1].node;
 
     for (uint32_t i = 0; i < s->n_requests; i++) {
-        const struct sim_request *g = &s->requests[i];
+        const struct sim_request *request = &s->requests[i];
 
-        for (uint32_t k = 0; k < g->n_choices; k++) {
-            if (g->choices[k].submitted_conn == conn) {
+        for (uint32_t k = 0; k < request->n_choices; k++) {
+            if (request->choices[k].submitted_conn == conn) {
                 enum cell_state state = state_at(s, i, k, node);
 
                 if (state != CELL_NONE) {
@@ -339,8 +343,8 @@ static void hit(struct sim *s, uint32_t conn, enum stage_event what)
     }
 }
 
-static void befalls(struct sim *s, uint32_t node, enum stage_event leader,
-                    enum stage_event other)
+static void count_event(struct sim *s, uint32_t node, enum stage_event leader,
+                        enum stage_event other)
 {
     struct router_worker_view v;
 
@@ -356,7 +360,7 @@ static void befalls(struct sim *s, uint32_t node, enum stage_event leader,
 
 void replicas_killed(struct sim *s, uint32_t node)
 {
-    befalls(s, node, STAGE_LEADER_LOST, STAGE_LOST);
+    count_event(s, node, STAGE_LEADER_LOST, STAGE_LOST);
 }
 
 void replicas_cut(struct sim *s, uint32_t conn)
@@ -364,18 +368,18 @@ void replicas_cut(struct sim *s, uint32_t conn)
     const struct conn *c = network_conn(&s->network, conn);
 
     if (c->listener != SIM_ROUTER) {
-        befalls(s, c->node, STAGE_EDGE_CUT, STAGE_EDGE_CUT);
+        count_event(s, c->node, STAGE_EDGE_CUT, STAGE_EDGE_CUT);
     }
 }
 
 void replicas_stands(struct sim *s, uint32_t node)
 {
-    befalls(s, node, STAGE_STANDS, STAGE_STANDS);
+    count_event(s, node, STAGE_STANDS, STAGE_STANDS);
 }
 
 /* ---- the end ---- */
 
-/* Is it where the router has it? */
+/* Returns whether a stage is where the router expects it. */
 static bool in_place(const struct sim *s, const struct router_worker_view *v,
                      char *why, size_t cap)
 {
@@ -383,15 +387,16 @@ static bool in_place(const struct sim *s, const struct router_worker_view *v,
     struct worker_account a;
 
     if (!node_worker(s, n->number)) {
-        (void)snprintf(why, cap, "the router has %s as a stage still", n->name);
+        (void)snprintf(why, cap, "the router still lists %s as a stage",
+                       n->name);
         return false;
     }
     worker_account(n->core, &a);
     if (a.assembly != v->assembly || a.stage != v->stage ||
         a.n_stages != v->n_stages) {
         (void)snprintf(why, cap,
-                       "%s is stage %u of %u of %016llx, the router has it as "
-                       "%u of %u of %016llx",
+                       "%s is stage %u of %u of assembly %016llx, but for the "
+                       "router %u of %u of %016llx",
                        n->name, a.stage, a.n_stages,
                        (unsigned long long)a.assembly, v->stage, v->n_stages,
                        (unsigned long long)v->assembly);
@@ -422,8 +427,8 @@ bool replicas_quiet(const struct sim *s, char *why, size_t cap)
     }
     for (uint32_t m = 0; m < s->options.n_models; m++) {
         if (up[m] < s->options.stages.n_places[m] && !drained[m]) {
-            (void)snprintf(why, cap, "model %u has %u replicas of %u", m, up[m],
-                           s->options.stages.n_places[m]);
+            (void)snprintf(why, cap, "model %u has %u replicas up, expected %u",
+                           m, up[m], s->options.stages.n_places[m]);
             return false;
         }
     }

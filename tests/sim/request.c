@@ -13,350 +13,365 @@
 #define KEEP_SURE_MS 500
 #define RESUME_MS    30000
 
-/* The message of a request, and what it names. */
+/* The message of a request, and the data that it points to. */
 struct asked {
     Sluice__V1__GenerateRequest m;
     Sluice__V1__Sampling sampling;
-    ProtobufCBinaryData stops[GENERATION_STOPS];
+    ProtobufCBinaryData stops[REQUEST_STOPS];
     char name[8], text[SIM_PROMPT_MAX];
 };
 
-#define POISON 0xdeadull /* the upper half of the seed of poison */
+#define POISON 0xdeadull /* upper half of a poison request's seed */
 
-static void wrong(struct sim_request *g, const char *what)
+static void wrong(struct sim_request *request, const char *what)
 {
-    sim_fail(g->sim, (int32_t)g->number, "%s", what);
+    sim_fail(request->sim, (int32_t)request->number, "%s", what);
 }
 
-void sim_request_seed(struct sim_request *g, uint64_t seed)
+void sim_request_seed(struct sim_request *request, uint64_t seed)
 {
-    if (g->sampling.seed != seed) {
-        wrong(g, "another seed");
+    if (request->sampling.seed != seed) {
+        wrong(request, "wrong sampling seed");
     }
 }
 
-static void check_figures(struct sim_request *g, const struct sim_choice *c,
+static void check_figures(struct sim_request *request,
+                          const struct sim_choice *c,
                           const Sluice__V1__GenerateFigures *f)
 {
-    /* A text that was cancelled before it was encoded has no ids. */
-    bool no_ids = g->as_text && f->n_prompt == 0 &&
-                  (c->n_got == 0 || g->resumes) &&
+    /* A text that is cancelled before it is encoded has no ids. */
+    bool no_ids = request->as_text && f->n_prompt == 0 &&
+                  (c->n_got == 0 || request->resumes) &&
                   c->finish == SLUICE__V1__FINISH__FINISH_CANCELLED;
 
-    sim_request_seed(g, f->seed);
-    if ((f->n_prompt != g->n_prompt && !no_ids) || f->n_generated != c->n_got) {
-        wrong(g, "figures that do not tell what came");
+    sim_request_seed(request, f->seed);
+    if ((f->n_prompt != request->n_prompt && !no_ids) ||
+        f->n_generated != c->n_got) {
+        wrong(request, "figures do not match the received tokens");
     }
 }
 
 static void on_chunk(void *arg, const Sluice__V1__GenerateChunk *m)
 {
-    struct sim_request *g = arg;
+    struct sim_request *request = arg;
 
-    if (g->n_ends) {
-        wrong(g, "a chunk after the end");
-    } else if (m->choice >= g->n_choices) {
-        wrong(g, "a chunk of no choice");
+    if (request->n_ends) {
+        wrong(request, "chunk received after the end");
+    } else if (m->choice >= request->n_choices) {
+        wrong(request, "chunk names no choice of the request");
     } else {
-        sim_choice_chunk(&g->choices[m->choice], m);
-        if (m->figures && !g->sim->failed) {
-            check_figures(g, &g->choices[m->choice], m->figures);
+        sim_choice_chunk(&request->choices[m->choice], m);
+        if (m->figures && !request->sim->failed) {
+            check_figures(request, &request->choices[m->choice], m->figures);
         }
     }
 }
 
-/* Its lease has just begun, and nothing here could have ended it. */
-static void check_kept(struct sim_request *g, const struct sim_choice *c)
+/* Checks that a choice is kept: its lease has just begun, and nothing else
+ * could have ended it. */
+static void check_kept(struct sim_request *request, const struct sim_choice *c)
 {
-    const struct sim *s = g->sim;
-    bool awake = s->nodes[g->client].paused_us <= g->asked_us;
+    const struct sim *s = request->sim;
+    bool awake = s->nodes[request->client].paused_us <= request->asked_us;
 
-    /* Of several, the lease of the first may be over; what a stop string
-     * ended is cancelled at its worker. */
-    if (g->keep_ms >= KEEP_SURE_MS && !s->options.faulty && !c->end_asked &&
-        !g->again && !g->shared && awake && g->n_choices == 1 && !c->stopped &&
-        !drains_drawn(&s->options) &&
-        cells_state(s, g->number, c->number) != CELL_KEPT) {
-        wrong(g, "what was to be kept is gone");
+    /* With several choices, the lease of the first may have expired.  A choice
+     * that a stop string ended is cancelled on its worker. */
+    if (request->keep_ms >= KEEP_SURE_MS && !s->options.faulty &&
+        !c->end_asked && !request->again && !request->shared && awake &&
+        request->n_choices == 1 && !c->stopped && !drains_drawn(&s->options) &&
+        cells_state(s, request->number, c->number) != CELL_KEPT) {
+        wrong(request, "sequence is gone although it was to be kept");
     }
 }
 
-static void check_choice(struct sim_request *g, struct sim_choice *c)
+static void check_choice(struct sim_request *request, struct sim_choice *c)
 {
     switch (c->finish) {
     case SLUICE__V1__FINISH__FINISH_STOP:
     case SLUICE__V1__FINISH__FINISH_LENGTH:
-        if (g->defect != DEFECT_NONE) {
-            wrong(g, "a wrong request was served");
+        if (request->defect != DEFECT_NONE) {
+            wrong(request, "invalid request was served");
         }
         sim_choice_check_whole(c);
-        check_kept(g, c);
+        check_kept(request, c);
         break;
     case SLUICE__V1__FINISH__FINISH_CANCELLED:
         if (!c->end_asked) {
-            wrong(g, "cancelled, but nobody asked for it");
+            wrong(request, "cancelled, but no client requested this");
         }
         break;
     case SLUICE__V1__FINISH__FINISH_FAILED:
-        if (!g->sim->options.faulty) {
-            wrong(g, "failed without a fault");
+        if (!request->sim->options.faulty) {
+            wrong(request, "failed in a seed without faults");
         }
         break;
     default:
-        wrong(g, "OK without a last chunk");
+        wrong(request, "status OK without a last chunk");
     }
 }
 
-static bool past_deadline(const struct sim_request *g)
+static bool past_deadline(const struct sim_request *request)
 {
-    return g->deadline_ms &&
-           sim_now(g->sim) >= g->asked_us + (int64_t)g->deadline_ms * 1000;
+    return request->deadline_ms &&
+           sim_now(request->sim) >=
+               request->asked_us + (int64_t)request->deadline_ms * 1000;
 }
 
-/* A refusal that the figures must explain. */
-static bool refused_rightly(const struct sim_request *g)
+/* Returns whether the room or the pools explain a refusal. */
+static bool refused_rightly(const struct sim_request *request)
 {
-    return !sim_request_fits(g->sim, g) ||
-           g->sim->full_us[g->n_choices] >= g->asked_us;
+    return !sim_request_fits(request->sim, request) ||
+           request->sim->full_us[request->n_choices] >= request->asked_us;
 }
 
-/* Its client has slept since it asked: its session may have been given up. */
-static bool slept(const struct sim_request *g)
+/* Returns whether its client has slept since it sent the request; its session
+ * may then have been closed. */
+static bool slept(const struct sim_request *request)
 {
-    return g->sim->nodes[g->client].paused_us > g->asked_us;
+    return request->sim->nodes[request->client].paused_us > request->asked_us;
 }
 
-/* Is this status an ending that this seed explains? */
-static bool explained(const struct sim_request *g)
+/* Returns whether the seed explains this final status. */
+static bool explained(const struct sim_request *request)
 {
-    const struct sim *s = g->sim;
+    const struct sim *s = request->sim;
 
-    switch ((int)g->status) {
+    switch ((int)request->status) {
     case ST_CANCELLED:
-        return g->end_asked;
+        return request->end_asked;
     case ST_DEADLINE_EXCEEDED:
-        return past_deadline(g);
+        return past_deadline(request);
     case ST_RESOURCE_EXHAUSTED:
-        return s->options.faulty || refused_rightly(g) || drains_bereft(s, g);
+        return s->options.faulty || refused_rightly(request) ||
+               drains_bereft(s, request);
     case ST_UNAVAILABLE:
-        return s->options.faulty || g->end_asked || drains_bereft(s, g) ||
-               slept(g);
+        return s->options.faulty || request->end_asked ||
+               drains_bereft(s, request) || slept(request);
     case ST_ALREADY_EXISTS:
-        return g->again || g->shared;
-    case ST_NOT_FOUND: /* a new router knows no model until a worker comes */
-        return s->options.faulty || drains_bereft(s, g);
-    case ST_ABORTED: /* so many workers ended with it */
-        return s->n_ended[g->model] - g->n_ended > SIM_TRIAL_DEATHS;
+        return request->again || request->shared;
+    case ST_NOT_FOUND: /* a new router has no models until a worker registers */
+        return s->options.faulty || drains_bereft(s, request);
+    case ST_ABORTED: /* enough workers were lost while they ran it */
+        return s->n_ended[request->model] - request->n_ended > SIM_TRIAL_DEATHS;
     case ST_INTERNAL:
-        return s->options.faulty && g->defect == DEFECT_NONE;
+        return s->options.faulty && request->defect == DEFECT_NONE;
     default:
         return false;
     }
 }
 
-/* The client's own clock ends a call, so no fault excuses a late end; only a
- * sleeper notices later. */
-static void check_deadline(struct sim_request *g)
+/* Checks that a call ends by its deadline.  The client's own clock ends it, so
+ * no fault excuses a late end.  Only a client that slept may be late. */
+static void check_deadline(struct sim_request *request)
 {
-    const struct sim_node *n = &g->sim->nodes[g->client];
-    int64_t deadline = g->asked_us + (int64_t)g->deadline_ms * 1000;
+    const struct sim_node *n = &request->sim->nodes[request->client];
+    int64_t deadline = request->asked_us + (int64_t)request->deadline_ms * 1000;
 
-    if (g->deadline_ms && n->paused_us <= g->asked_us &&
-        sim_now(g->sim) > deadline + LATE_US) {
-        wrong(g, "an end long past the deadline");
+    if (request->deadline_ms && n->paused_us <= request->asked_us &&
+        sim_now(request->sim) > deadline + LATE_US) {
+        wrong(request, "ended long after its deadline");
     }
 }
 
-/* Nobody can have taken it up, in all the time that a client is patient? */
-static bool resumed_in_vain(const struct sim_request *g)
+/* Returns whether no router could have resumed the request within the client's
+ * patience, or a router refused it rightly. */
+static bool resumed_in_vain(const struct sim_request *request)
 {
-    const struct sim *s = g->sim;
-    const struct sim_node *n = &s->nodes[g->client];
-    int64_t lost_us = g->stream.lost_us;
+    const struct sim *s = request->sim;
+    const struct sim_node *n = &s->nodes[request->client];
+    int64_t lost_us = request->stream.lost_us;
 
     return sim_now(s) >= lost_us + RESUME_MS * 1000 || n->paused_us > lost_us ||
-           n->core == NULL || /* it goes, too */
-           g->defect != DEFECT_NONE || refused_rightly(g);
+           n->core == NULL || /* its client stops */
+           request->defect != DEFECT_NONE || refused_rightly(request);
 }
 
-/* The death of a router, or of a connection, is no reason for a client that
- * resumes: what it meets then is retried, or has another cause. */
-static void check_resumed(struct sim_request *g)
+/* Checks that a resumable request does not fail because its router died or its
+ * connection broke: such an error is retried, unless it has another cause. */
+static void check_resumed(struct sim_request *request)
 {
-    bool lost = g->status != ST_OK && g->stream.lost_us != NODE_IDLE;
+    bool lost =
+        request->status != ST_OK && request->stream.lost_us != NODE_IDLE;
 
-    if (lost && g->status != ST_CANCELLED && g->status != ST_ABORTED &&
-        g->status != ST_DEADLINE_EXCEEDED && g->status != ST_INTERNAL &&
-        g->status != ST_ABORTED && !g->again && !g->shared &&
-        !resumed_in_vain(g)) {
-        sim_fail(g->sim, (int32_t)g->number, "resumed, but it ends %s",
-                 status_name(g->status));
+    if (lost && request->status != ST_CANCELLED &&
+        request->status != ST_ABORTED &&
+        request->status != ST_DEADLINE_EXCEEDED &&
+        request->status != ST_INTERNAL && request->status != ST_ABORTED &&
+        !request->again && !request->shared && !resumed_in_vain(request)) {
+        sim_fail(request->sim, (int32_t)request->number,
+                 "resumable request ended with %s",
+                 status_name(request->status));
     }
 }
 
-static void check_end(struct sim_request *g)
+static void check_end(struct sim_request *request)
 {
-    struct sim *s = g->sim;
-    bool wrong_asked = g->defect != DEFECT_NONE || !sim_request_fits(s, g);
+    struct sim *s = request->sim;
+    bool wrong_asked =
+        request->defect != DEFECT_NONE || !sim_request_fits(s, request);
 
-    check_deadline(g);
-    if (g->status == ST_ABORTED) {
-        s->counts.cells.deeds[g->poison ? DEED_INDICTED : DEED_UNLUCKY]++;
+    check_deadline(request);
+    if (request->status == ST_ABORTED) {
+        s->counts.cells.deeds[request->poison ? DEED_INDICTED : DEED_UNLUCKY]++;
     }
-    check_resumed(g);
-    if (g->status == ST_OK) {
-        for (uint32_t i = 0; i < g->n_choices && !s->failed; i++) {
-            check_choice(g, &g->choices[i]);
+    check_resumed(request);
+    if (request->status == ST_OK) {
+        for (uint32_t i = 0; i < request->n_choices && !s->failed; i++) {
+            check_choice(request, &request->choices[i]);
         }
-    } else if (!explained(g) &&
-               !(wrong_asked &&
-                 (g->status == ST_INVALID_ARGUMENT ||
-                  g->status == ST_FAILED_PRECONDITION ||
-                  g->status == ST_OUT_OF_RANGE || g->status == ST_NOT_FOUND ||
-                  g->status == ST_UNAVAILABLE))) {
-        sim_fail(g->sim, (int32_t)g->number, "an end without a reason: %s",
-                 status_name(g->status));
+    } else if (!explained(request) &&
+               !(wrong_asked && (request->status == ST_INVALID_ARGUMENT ||
+                                 request->status == ST_FAILED_PRECONDITION ||
+                                 request->status == ST_OUT_OF_RANGE ||
+                                 request->status == ST_NOT_FOUND ||
+                                 request->status == ST_UNAVAILABLE))) {
+        sim_fail(request->sim, (int32_t)request->number, "unexpected status %s",
+                 status_name(request->status));
     }
 }
 
 static void on_lost(void *arg, const char *why)
 {
-    struct sim_request *g = arg;
+    struct sim_request *request = arg;
 
-    sim_log(g->sim, "request %u is lost: %s", g->number, why);
-    for (uint32_t i = 0; i < g->n_choices; i++) {
-        enum cell_state state = cells_state(g->sim, g->number, i);
+    sim_log(request->sim, "request %u lost its connection: %s", request->number,
+            why);
+    for (uint32_t i = 0; i < request->n_choices; i++) {
+        enum cell_state state = cells_state(request->sim, request->number, i);
 
-        g->lost_prefill = g->lost_prefill || state == CELL_PREFILL;
-        g->lost_decode = g->lost_decode || state == CELL_DECODE;
+        request->lost_prefill = request->lost_prefill || state == CELL_PREFILL;
+        request->lost_decode = request->lost_decode || state == CELL_DECODE;
     }
 }
 
 static void on_end(void *arg, enum status status, const struct error *e,
                    uint32_t retry_after_ms)
 {
-    struct sim_request *g = arg;
+    struct sim_request *request = arg;
 
     (void)retry_after_ms;
-    sim_log(g->sim, "request %u ends %s, finish %u, %u tokens%s%s", g->number,
-            status_name(status), g->choices[0].finish, g->choices[0].n_got,
-            e ? ": " : "", e ? e->text : "");
-    g->sim->n_open -= g->n_ends == 0;
-    g->ended_us = sim_now(g->sim);
-    g->status = status;
-    if (g->n_ends++) {
-        wrong(g, "a second end");
+    sim_log(request->sim, "request %u ended with %s, finish %u, %u tokens%s%s",
+            request->number, status_name(status), request->choices[0].finish,
+            request->choices[0].n_got, e ? ": " : "", e ? e->text : "");
+    request->sim->n_open -= request->n_ends == 0;
+    request->ended_us = sim_now(request->sim);
+    request->status = status;
+    if (request->n_ends++) {
+        wrong(request, "ended twice");
     }
-    if (!g->sim->failed) {
-        check_end(g);
+    if (!request->sim->failed) {
+        check_end(request);
     }
-    if (!g->sim->failed) {
-        actor_ended(g->sim, g);
+    if (!request->sim->failed) {
+        actor_ended(request->sim, request);
     }
 }
 
 static const struct resumable_ops ops = {on_chunk, on_lost, on_end};
 
-static void fill_sampling(const struct sim_request *g, Sluice__V1__Sampling *p)
+static void fill_sampling(const struct sim_request *request,
+                          Sluice__V1__Sampling *p)
 {
-    sampling_write(&g->sampling, p);
-    p->has_seed = g->seed_given;
-    if (g->defect == DEFECT_TOP_P) {
+    sampling_write(&request->sampling, p);
+    p->has_seed = request->seed_given;
+    if (request->defect == DEFECT_TOP_P) {
         p->top_p = 2;
     }
 }
 
-static void fill_stops(struct sim_request *g, struct asked *a)
+static void fill_stops(struct sim_request *request, struct asked *a)
 {
     Sluice__V1__GenerateRequest *r = &a->m;
 
-    for (uint32_t i = 0; i < g->n_stops; i++) {
-        a->stops[i] =
-            (ProtobufCBinaryData){strlen(g->stops[i]), (uint8_t *)g->stops[i]};
+    for (uint32_t i = 0; i < request->n_stops; i++) {
+        a->stops[i] = (ProtobufCBinaryData){strlen(request->stops[i]),
+                                            (uint8_t *)request->stops[i]};
     }
     r->stop = a->stops;
-    r->n_stop = g->n_stops;
-    r->has_n = g->n_choices != 1 || g->defect == DEFECT_N;
-    r->n = g->n_choices;
-    if (g->defect == DEFECT_N) {
-        r->n = g->number % 2 ? CHOICES_MAX + 1 : 0;
+    r->n_stop = request->n_stops;
+    r->has_n = request->n_choices != 1 || request->defect == DEFECT_N;
+    r->n = request->n_choices;
+    if (request->defect == DEFECT_N) {
+        r->n = request->number % 2 ? CHOICES_MAX + 1 : 0;
     }
     r->has_want_text = true;
-    r->want_text = g->want_text;
+    r->want_text = request->want_text;
 }
 
-static void fill_prompt(struct sim_request *g, struct asked *a)
+static void fill_prompt(struct sim_request *request, struct asked *a)
 {
     Sluice__V1__GenerateRequest *r = &a->m;
 
-    if (g->as_text) {
-        for (uint32_t i = 0; i < g->n_prompt; i++) {
-            a->text[i] = (char)g->prompt[i];
+    if (request->as_text) {
+        for (uint32_t i = 0; i < request->n_prompt; i++) {
+            a->text[i] = (char)request->prompt[i];
         }
         r->has_text = true;
-        r->text = (ProtobufCBinaryData){g->n_prompt, (uint8_t *)a->text};
+        r->text = (ProtobufCBinaryData){request->n_prompt, (uint8_t *)a->text};
     } else {
-        r->tokens = g->prompt;
-        r->n_tokens = g->n_prompt;
+        r->tokens = request->prompt;
+        r->n_tokens = request->n_prompt;
     }
 }
 
-static void fill(struct sim_request *g, struct asked *a)
+static void fill(struct sim_request *request, struct asked *a)
 {
     Sluice__V1__GenerateRequest *r = &a->m;
 
     sluice__v1__generate_request__init(r);
     (void)snprintf(a->name, sizeof(a->name), "m%u",
-                   g->defect == DEFECT_MODEL ? 7 : g->model);
-    fill_sampling(g, &a->sampling);
+                   request->defect == DEFECT_MODEL ? 7 : request->model);
+    fill_sampling(request, &a->sampling);
     r->sampling = &a->sampling;
-    r->request_id = (ProtobufCBinaryData){sizeof(g->id), g->id};
+    r->request_id = (ProtobufCBinaryData){sizeof(request->id), request->id};
     r->model = (ProtobufCBinaryData){strlen(a->name), (uint8_t *)a->name};
-    fill_prompt(g, a);
+    fill_prompt(request, a);
     r->has_max_tokens = true;
-    r->max_tokens = g->max_tokens;
-    r->has_keep_ms = g->keep_ms != 0;
-    r->keep_ms = g->keep_ms;
-    fill_stops(g, a);
+    r->max_tokens = request->max_tokens;
+    r->has_keep_ms = request->keep_ms != 0;
+    r->keep_ms = request->keep_ms;
+    fill_stops(request, a);
 }
 
-bool sim_request_ask(struct sim *s, struct sim_request *g)
+bool sim_request_ask(struct sim *s, struct sim_request *request)
 {
-    struct sim_node *n = &s->nodes[g->client];
+    struct sim_node *n = &s->nodes[request->client];
     struct resumable_options o = {.io = &n->io,
                                   .ops = &ops,
-                                  .arg = g,
-                                  .deadline_ms = g->deadline_ms,
-                                  .resume_ms = g->resumes ? RESUME_MS : 0};
+                                  .arg = request,
+                                  .deadline_ms = request->deadline_ms,
+                                  .resume_ms =
+                                      request->resumes ? RESUME_MS : 0};
 
-    g->asked = calloc(1, sizeof(*g->asked));
-    if (!g->asked) {
+    request->asked = calloc(1, sizeof(*request->asked));
+    if (!request->asked) {
         abort();
     }
-    fill(g, g->asked);
-    g->asked_us = sim_now(s);
-    g->n_ended = s->n_ended[g->model];
+    fill(request, request->asked);
+    request->asked_us = sim_now(s);
+    request->n_ended = s->n_ended[request->model];
     if (n->dropped_us + DROP_US > sim_now(s)) {
-        sim_request_doomed(g); /* it goes with the session that is to end */
+        sim_request_doomed(request); /* it ends with the session */
     }
-    return resumable_begin(&g->stream, n->core, &g->asked->m, &o) == ST_OK;
+    return resumable_begin(&request->stream, n->core, &request->asked->m, &o) ==
+           ST_OK;
 }
 
-void sim_request_doomed(struct sim_request *g)
+void sim_request_doomed(struct sim_request *request)
 {
-    g->end_asked = true;
-    for (uint32_t i = 0; i < g->n_choices; i++) {
-        g->choices[i].end_asked = true;
+    request->end_asked = true;
+    for (uint32_t i = 0; i < request->n_choices; i++) {
+        request->choices[i].end_asked = true;
     }
 }
 
-void sim_request_end_asked(struct sim *s, const struct sim_request *g,
+void sim_request_end_asked(struct sim *s, const struct sim_request *request,
                            uint32_t choice)
 {
     for (uint32_t i = 0; i < s->n_requests; i++) {
         struct sim_request *o = &s->requests[i];
 
-        if (memcmp(o->id, g->id, sizeof(g->id)) != 0) {
+        if (memcmp(o->id, request->id, sizeof(request->id)) != 0) {
             continue;
         }
         o->n_asked++;
@@ -368,63 +383,67 @@ void sim_request_end_asked(struct sim *s, const struct sim_request *g,
     }
 }
 
-void sim_request_open(struct sim_request *g, uint32_t n_choices)
+void sim_request_open(struct sim_request *request, uint32_t n_choices)
 {
-    g->n_choices = n_choices;
-    g->choices = calloc(n_choices, sizeof(*g->choices));
-    if (!g->choices) {
+    request->n_choices = n_choices;
+    request->choices = calloc(n_choices, sizeof(*request->choices));
+    if (!request->choices) {
         abort();
     }
     for (uint32_t i = 0; i < n_choices; i++) {
-        sim_choice_init(&g->choices[i], g, i);
+        sim_choice_init(&request->choices[i], request, i);
     }
 }
 
-bool sim_request_has_text(const struct sim_request *g)
+bool sim_request_has_text(const struct sim_request *request)
 {
-    return g->sim->options.text[g->model] && (g->want_text || g->n_stops);
+    return request->sim->options.text[request->model] &&
+           (request->want_text || request->n_stops);
 }
 
-uint32_t sim_request_blocks(const struct sim_request *g, uint32_t block_tokens)
+uint32_t sim_request_blocks(const struct sim_request *request,
+                            uint32_t block_tokens)
 {
-    return (g->n_prompt + g->max_tokens + block_tokens - 1) / block_tokens;
+    return (request->n_prompt + request->max_tokens + block_tokens - 1) /
+           block_tokens;
 }
 
-static bool holds(const struct sim *s, const struct sim_request *g, uint32_t w)
+static bool holds(const struct sim *s, const struct sim_request *request,
+                  uint32_t w)
 {
     const struct sim_options *o = &s->options;
     const struct worker_draw *d = &o->workers[w];
-    uint32_t blocks = sim_request_blocks(g, d->block_tokens);
+    uint32_t blocks = sim_request_blocks(request, d->block_tokens);
 
-    if (options_offers(o, w)) { /* whichever layers it is given */
+    if (options_offers(o, w)) { /* enough for whichever layers it receives */
         return !o->models[d->model].attention ||
                blocks <= o->offers.workers[w].n_blocks;
     }
     return !options_shard(o, w).attention || blocks <= d->n_blocks;
 }
 
-/* A stage may meet any others of its model. */
-bool sim_request_fits_at(const struct sim *s, const struct sim_request *g,
+/* Worker w may form a replica with any other stages of its model. */
+bool sim_request_fits_at(const struct sim *s, const struct sim_request *request,
                          uint32_t w)
 {
     const struct sim_options *o = &s->options;
 
-    if (o->workers[w].model != g->model || !holds(s, g, w)) {
+    if (o->workers[w].model != request->model || !holds(s, request, w)) {
         return false;
     }
     for (uint32_t i = 0; i < o->n_workers && options_staged(o, w); i++) {
-        if (o->workers[i].model == g->model && options_staged(o, i) &&
-            !holds(s, g, i)) {
+        if (o->workers[i].model == request->model && options_staged(o, i) &&
+            !holds(s, request, i)) {
             return false;
         }
     }
     return true;
 }
 
-bool sim_request_fits(const struct sim *s, const struct sim_request *g)
+bool sim_request_fits(const struct sim *s, const struct sim_request *request)
 {
     for (uint32_t i = 0; i < s->options.n_workers; i++) {
-        if (sim_request_fits_at(s, g, i)) {
+        if (sim_request_fits_at(s, request, i)) {
             return true;
         }
     }
@@ -439,22 +458,22 @@ struct sim_request *sim_request_poison(struct sim *s, uint64_t seed)
                                                           : NULL;
 }
 
-void sim_request_envenom(struct sim_request *g, uint32_t at)
+void sim_request_envenom(struct sim_request *request, uint32_t at)
 {
-    g->poison = g->seed_given = true;
-    g->sampling.seed = POISON << 32 | g->number;
-    g->poison_at = at;
+    request->poison = request->seed_given = true;
+    request->sampling.seed = POISON << 32 | request->number;
+    request->poison_at = at;
 }
 
-void sim_request_fini(struct sim_request *g)
+void sim_request_fini(struct sim_request *request)
 {
-    for (uint32_t i = 0; i < g->n_choices; i++) {
-        sim_choice_fini(&g->choices[i]);
+    for (uint32_t i = 0; i < request->n_choices; i++) {
+        sim_choice_fini(&request->choices[i]);
     }
-    resumable_fini(&g->stream);
-    free(g->asked);
-    free(g->choices);
-    free(g->prompt);
-    free(g->bias_tokens);
-    free(g->biases);
+    resumable_fini(&request->stream);
+    free(request->asked);
+    free(request->choices);
+    free(request->prompt);
+    free(request->bias_tokens);
+    free(request->biases);
 }

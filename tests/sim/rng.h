@@ -1,6 +1,6 @@
-/* rng.h - the only source of chance: xoshiro256**, seeded by splitmix64.
+/* rng.h - The only source of randomness: xoshiro256**, seeded by splitmix64.
  *
- * Integers only, so that a seed means the same run on every compiler. */
+ * Integers only, so that a seed gives the same run with every compiler. */
 #ifndef SIM_RNG_H
 #define SIM_RNG_H
 
@@ -11,24 +11,24 @@ struct rng {
     uint64_t s[4];
 };
 
-/* Streams of one seed are independent of each other. */
+/* Initialises a stream; streams of one seed are independent of each other. */
 void rng_init(struct rng *r, uint64_t seed, uint64_t stream);
 
 uint64_t rng_u64(struct rng *r);
 
-/* 0..n-1; 0 for n = 0. */
+/* Returns 0..n-1; 0 for n = 0. */
 uint64_t rng_below(struct rng *r, uint64_t n);
 
-/* lo..hi, both included. */
+/* Returns lo..hi, both included. */
 int64_t rng_range(struct rng *r, int64_t lo, int64_t hi);
 
-/* lo..hi with every octave as likely as any other; lo >= 1. */
+/* Returns lo..hi with equal probability for every octave; lo >= 1. */
 int64_t rng_octave(struct rng *r, int64_t lo, int64_t hi);
 
-/* True in `of` of 10,000 cases. */
+/* Returns true in `of` of 10,000 cases. */
 bool rng_chance(struct rng *r, uint32_t of);
 
-/* A 64-bit mixer for hashes that need no secret. */
+/* Mixes 64 bits, for hashes that need no secret. */
 uint64_t mix64(uint64_t x);
 
 #endif

@@ -47,7 +47,7 @@ static void calm_down(struct sim *s, uint32_t a, uint64_t b)
     faults_stop(s);
 }
 
-/* Look for the end, and for the lack of one. */
+/* Checks for the end of the run, and for a run that does not end. */
 static void watch(struct sim *s, uint32_t calming, uint64_t b)
 {
     char why[200];
@@ -70,10 +70,10 @@ static void watch(struct sim *s, uint32_t calming, uint64_t b)
         s->calm_us = sim_now(s);
     }
     if (s->calm && offers_loading(s)) {
-        s->calm_us = sim_now(s); /* it is not, quite */
+        s->calm_us = sim_now(s); /* calm begins only now */
     }
     if (s->calm && sim_now(s) > s->calm_us + SIM_CALM_US) {
-        sim_fail(s, -1, "no quiet: %s", why);
+        sim_fail(s, -1, "not idle in time: %s", why);
         return;
     }
     clock_add(&s->clock, sim_now(s) + SIM_WATCH_US, watch, calming, b);
@@ -131,11 +131,11 @@ bool sim_run(struct sim *s, uint64_t seed, struct seeds_with with, bool verbose)
         e.fn(s, e.a, e.b);
     }
     if (!s->done) {
-        sim_fail(s, -1, "nothing happens any more");
+        sim_fail(s, -1, "no events left, but the run has not ended");
     }
     s->counts.seeds = 1;
     s->counts.virtual_ms = (uint64_t)(sim_now(s) - SIM_START_US) / 1000;
-    counts = s->counts; /* the teardown is not part of the run */
+    counts = s->counts; /* excludes the teardown */
     hash = s->hash;
     s->failed = !s->done || s->failed;
     end(s);

@@ -1,4 +1,4 @@
-/* sniff.c - what goes over the wire, read along as it is delivered. */
+/* sniff.c - Inspects frames when they are delivered. */
 #include <stdio.h>
 #include <string.h>
 
@@ -9,7 +9,7 @@
 #include "tests/sim/sim.h"
 #include "worker/cache/logprobs.h"
 
-#define NOBODY UINT32_MAX
+#define NO_REQUEST UINT32_MAX
 
 static const char *kind_name(uint8_t kind)
 {
@@ -44,7 +44,7 @@ void sniff_log(const struct sim *s, uint32_t conn, enum conn_end to,
     sim_log(s, "%s", line);
 }
 
-/* The newest with this id. */
+/* Finds the newest request with this id. */
 static uint32_t find(const struct sim *s, ProtobufCBinaryData id)
 {
     for (uint32_t i = s->n_requests; i; i--) {
@@ -53,7 +53,7 @@ static uint32_t find(const struct sim *s, ProtobufCBinaryData id)
             return i - 1;
         }
     }
-    return NOBODY;
+    return NO_REQUEST;
 }
 
 static const void *body(struct sim *s, const struct envelope *e,
@@ -67,57 +67,57 @@ static const void *body(struct sim *s, const struct envelope *e,
                : NULL;
 }
 
-/* What its client says that it has, as it goes on. */
-static void resumed(struct sim *s, struct sim_request *g,
+/* Counts the tokens and text with which a client resumes. */
+static void resumed(struct sim *s, struct sim_request *request,
                     const Sluice__V1__GenerateRequest *r)
 {
     uint64_t *deeds = s->counts.cells.deeds;
     uint32_t n_ended = 0;
 
-    if (r->n_have_count != g->n_choices) {
+    if (r->n_have_count != request->n_choices) {
         return;
     }
-    for (uint32_t i = 0; i < g->n_choices; i++) {
-        struct sim_choice *c = &g->choices[i];
+    for (uint32_t i = 0; i < request->n_choices; i++) {
+        struct sim_choice *c = &request->choices[i];
 
         c->n_had = r->have_count[i];
         n_ended += r->have_ended[i] != 0;
-        deeds[DEED_RESUMED_STOP] += g->n_stops && g->want_text &&
+        deeds[DEED_RESUMED_STOP] += request->n_stops && request->want_text &&
                                     c->n_got == r->have_count[i] &&
                                     r->have_text[i] < c->n_text;
         deeds[DEED_RESUMED_LOGPROBS] +=
-            g->sampling.logprobs && r->have_count[i] > 0;
+            request->sampling.logprobs && r->have_count[i] > 0;
     }
-    deeds[DEED_RESUMED_PREFILL] += g->lost_prefill;
-    deeds[DEED_RESUMED_DECODE] += g->lost_decode && r->n_have_tokens > 0;
-    deeds[DEED_RESUMED_ENDED] += n_ended > 0 && n_ended < g->n_choices;
-    deeds[DEED_RESUMED_TWICE] += g->stream.n_resumes > 0;
-    g->lost_prefill = g->lost_decode = false;
+    deeds[DEED_RESUMED_PREFILL] += request->lost_prefill;
+    deeds[DEED_RESUMED_DECODE] += request->lost_decode && r->n_have_tokens > 0;
+    deeds[DEED_RESUMED_ENDED] += n_ended > 0 && n_ended < request->n_choices;
+    deeds[DEED_RESUMED_TWICE] += request->stream.n_resumes > 0;
+    request->lost_prefill = request->lost_decode = false;
 }
 
 static void generate(struct sim *s, uint32_t conn, const struct envelope *e)
 {
     const Sluice__V1__GenerateRequest *r =
         body(s, e, &sluice__v1__generate_request__descriptor);
-    uint32_t i = r ? find(s, r->request_id) : NOBODY;
+    uint32_t i = r ? find(s, r->request_id) : NO_REQUEST;
 
-    if (i != NOBODY) {
-        struct sim_request *g = &s->requests[i];
+    if (i != NO_REQUEST) {
+        struct sim_request *request = &s->requests[i];
 
-        g->arrived = true;
-        for (uint32_t k = 0; k < g->n_choices; k++) {
-            g->choices[k].n_killed = 0; /* nobody counts on from before */
+        request->arrived = true;
+        for (uint32_t k = 0; k < request->n_choices; k++) {
+            request->choices[k].n_killed = 0; /* each call counts anew */
         }
-        s->n_brought += g->n_choices;
-        g->arrived_us = sim_now(s);
-        resumed(s, g, r);
-        g->conn = conn;
-        g->at_router = e->call;
-        g->bereft = g->bereft || drains_bereft(s, g);
+        s->n_brought += request->n_choices;
+        request->arrived_us = sim_now(s);
+        resumed(s, request, r);
+        request->conn = conn;
+        request->at_router = e->call;
+        request->bereft = request->bereft || drains_bereft(s, request);
     }
 }
 
-/* What a Cancel or RemoveSequence names; NULL: it is none. */
+/* Returns the target of a Cancel or RemoveSequence; NULL if it has none. */
 static const Sluice__V1__SequenceRef *
 target(struct sim *s, const struct envelope *e, bool remove)
 {
@@ -132,9 +132,9 @@ target(struct sim *s, const struct envelope *e, bool remove)
 static void named(struct sim *s, const struct envelope *e, bool remove)
 {
     const Sluice__V1__SequenceRef *ref = target(s, e, remove);
-    uint32_t i = ref ? find(s, ref->request_id) : NOBODY;
+    uint32_t i = ref ? find(s, ref->request_id) : NO_REQUEST;
 
-    if (i != NOBODY) {
+    if (i != NO_REQUEST) {
         cells_hit(s, i, ref->has_choice ? ref->choice : CHOICE_ALL,
                   remove ? CELL_REMOVE : CELL_CANCEL);
     }
@@ -143,9 +143,10 @@ static void named(struct sim *s, const struct envelope *e, bool remove)
 static void call_cancelled(struct sim *s, uint32_t conn, uint64_t call)
 {
     for (uint32_t i = s->n_requests; i; i--) {
-        const struct sim_request *g = &s->requests[i - 1];
+        const struct sim_request *request = &s->requests[i - 1];
 
-        if (g->arrived && g->conn == conn && g->at_router == call) {
+        if (request->arrived && request->conn == conn &&
+            request->at_router == call) {
             cells_hit(s, i - 1, CHOICE_ALL, CELL_CANCEL);
             return;
         }
@@ -194,7 +195,7 @@ static void check_class(struct sim *s, const Sluice__V1__ClassLedger *c,
                         const char *what)
 {
     if (c->total != c->free + c->held + c->cached + c->granted) {
-        sim_fail(s, -1, "a ledger of %s breaks the identity", what);
+        sim_fail(s, -1, "ledger of %s does not add up to the total", what);
     }
 }
 
@@ -205,12 +206,13 @@ static void check_ledger(struct sim *s, const Sluice__V1__Ledger *l)
     check_class(s, l->checkpoints, "checkpoints");
     check_class(s, l->pages, "pages");
     if (l->violations) {
-        sim_fail(s, -1, "a ledger with violations");
+        sim_fail(s, -1, "ledger counts protocol violations");
     }
 }
 
-/* Room is granted before it is asked for, so no fault of a network and no
- * death explains that a worker has none, or finds a Submit wrong. */
+/* Checks a worker's error.  Room is granted before it is used.  No network
+ * fault and no death explains that a worker lacks room, or rejects a Submit as
+ * invalid. */
 static void check_refusal(struct sim *s, uint32_t conn,
                           const struct envelope *e)
 {
@@ -223,7 +225,7 @@ static void check_refusal(struct sim *s, uint32_t conn,
         const Sluice__V1__Failure *f =
             body(s, e, &sluice__v1__failure__descriptor);
 
-        sim_fail(s, -1, "%s refuses a call: %s: %.*s",
+        sim_fail(s, -1, "%s rejected a call: %s: %.*s",
                  s->nodes[network_conn(&s->network, conn)->node].name,
                  status_name((enum status)e->status),
                  f ? (int)f->message.len : 0, f ? f->message.data : NULL);
@@ -233,14 +235,14 @@ static void check_refusal(struct sim *s, uint32_t conn,
 static void receipt(struct sim *s, uint32_t conn, const struct envelope *e)
 {
     const Sluice__V1__Receipt *r = body(s, e, &sluice__v1__receipt__descriptor);
-    uint32_t i = r ? find(s, r->sequence->request_id) : NOBODY;
+    uint32_t i = r ? find(s, r->sequence->request_id) : NO_REQUEST;
 
     if (r) {
         replicas_receipt(s, network_conn(&s->network, conn)->node,
-                         i == NOBODY ? NULL : &s->requests[i], r);
+                         i == NO_REQUEST ? NULL : &s->requests[i], r);
     }
 
-    if (i != NOBODY && r->sequence->choice < s->requests[i].n_choices) {
+    if (i != NO_REQUEST && r->sequence->choice < s->requests[i].n_choices) {
         struct sim_choice *c = &s->requests[i].choices[r->sequence->choice];
 
         c->freed_blocks += r->blocks;
@@ -248,7 +250,7 @@ static void receipt(struct sim *s, uint32_t conn, const struct envelope *e)
     }
 }
 
-/* Does a sequence wait until the router has heard of its logprobs? */
+/* Counts sequences that wait for acknowledgement of their logprobs. */
 static void look_windows(struct sim *s, const Sluice__V1__StepOutputMessage *r)
 {
     for (size_t i = 0; i < r->n_width; i++) {
@@ -309,7 +311,8 @@ static void from_worker(struct sim *s, uint32_t conn, const struct envelope *e)
     }
 }
 
-/* Does the router know this connection (still), by this session unless 0? */
+/* Returns whether the router has a worker on this connection, with this session
+ * unless it is 0. */
 static bool is_worker_of_router(const struct sim *s, uint32_t conn,
                                 uint64_t session)
 {
@@ -324,12 +327,13 @@ static bool is_worker_of_router(const struct sim *s, uint32_t conn,
     return false;
 }
 
-/* It goes to a worker: the one before has let go of it, unless the router
- * has lost one of them, or what lives there was not what it asked for.  A Hello
- * that comes late opens the connection anew, with another session. */
+/* Checks that the previous worker has released a choice that goes to another
+ * one.  Exceptions: the router has lost one of them, or the Submit adopts a
+ * sequence that was not there.  A late Hello reopens a connection with another
+ * session. */
 static void check_alone(const struct sim_choice *c, uint32_t conn)
 {
-    struct sim *s = c->g->sim;
+    struct sim *s = c->request->sim;
     uint32_t old = c->submitted_conn;
     const struct sim_node *n;
     int state;
@@ -341,11 +345,11 @@ static void check_alone(const struct sim_choice *c, uint32_t conn)
     }
     n = &s->nodes[network_conn(&s->network, old)->node];
     state = node_worker(s, n->number)
-                ? worker_sequence_state(n->core, c->g->id, c->number)
+                ? worker_sequence_state(n->core, c->request->id, c->number)
                 : SLUICE__V1__SEQUENCE_STATE__SEQUENCE_UNKNOWN;
     if (state == SLUICE__V1__SEQUENCE_STATE__SEQUENCE_PREFILL ||
         state == SLUICE__V1__SEQUENCE_STATE__SEQUENCE_DECODE) {
-        sim_fail(s, (int32_t)c->g->number, "choice %u: it runs at %s too",
+        sim_fail(s, (int32_t)c->request->number, "choice %u: still runs on %s",
                  c->number, n->name);
     }
 }
@@ -354,15 +358,15 @@ static void submitted(struct sim *s, uint32_t conn, struct sim_choice *c,
                       const Sluice__V1__SubmitRequest *r)
 {
     struct cells *cells = &s->counts.cells;
-    const struct sim_request *g = c->g;
+    const struct sim_request *request = c->request;
     bool moved = c->submitted_conn && c->submitted_conn != conn;
 
     check_alone(c, conn);
     if (c->killed_conn && is_worker_of_router(s, c->killed_conn, 0)) {
-        auditor_forgiven(c); /* it has left before the death was known */
+        auditor_forgiven(c); /* released before the death was detected */
     }
     spare_submitted(c, r->n_generated);
-    cells->deeds[DEED_ABSENT_SERVED] += g->bereft;
+    cells->deeds[DEED_ABSENT_SERVED] += request->bereft;
     s->counts.moved += moved;
     s->counts.moved_tokens += r->n_generated != 0;
     c->submitted_conn = conn;
@@ -371,21 +375,22 @@ static void submitted(struct sim *s, uint32_t conn, struct sim_choice *c,
     c->adopting = r->adopt;
     if (r->n_generated) {
         c->n_moves++;
-        cells->deeds[DEED_MOVED_PENALTIES] += sampling_penalises(&g->sampling);
-        cells->deeds[DEED_MOVED_LOGPROBS] += g->sampling.logprobs;
+        cells->deeds[DEED_MOVED_PENALTIES] +=
+            sampling_penalises(&request->sampling);
+        cells->deeds[DEED_MOVED_LOGPROBS] += request->sampling.logprobs;
         cells->deeds[DEED_MOVED_TEXT] += c->text != NULL;
     }
-    for (uint32_t i = 0; i < g->n_choices; i++) {
-        const struct sim_choice *o = &g->choices[i];
+    for (uint32_t i = 0; i < request->n_choices; i++) {
+        const struct sim_choice *o = &request->choices[i];
 
         if (o->submitted_conn && o->submitted_conn != conn && !o->finish) {
             cells->deeds[DEED_CHOICES_APART]++;
         }
     }
-    if (g->sampling.logprobs &&
+    if (request->sampling.logprobs &&
         network_conn(&s->network, conn)->open[END_PEER] &&
         worker_sequence_state(
-            s->nodes[network_conn(&s->network, conn)->node].core, g->id,
+            s->nodes[network_conn(&s->network, conn)->node].core, request->id,
             c->number) != SLUICE__V1__SEQUENCE_STATE__SEQUENCE_UNKNOWN) {
         cells->deeds[DEED_FOUND_LOGPROBS]++;
     }
@@ -395,25 +400,25 @@ static void submit(struct sim *s, uint32_t conn, const struct envelope *e)
 {
     const Sluice__V1__SubmitRequest *r =
         body(s, e, &sluice__v1__submit_request__descriptor);
-    uint32_t i = r ? find(s, r->sequence->request_id) : NOBODY;
-    struct sim_request *g;
+    uint32_t i = r ? find(s, r->sequence->request_id) : NO_REQUEST;
+    struct sim_request *request;
     bool wanted = false;
 
     if (r) {
         wanted = grants_submit(s, conn, r->grant, e->call);
         adoptions_submit(s, conn, e->call, r);
     }
-    if (i == NOBODY || !wanted) {
+    if (i == NO_REQUEST || !wanted) {
         return;
     }
-    g = &s->requests[i];
-    if (r->n_prompt != g->n_prompt) {
-        sim_fail(s, (int32_t)i, "a Submit with another prompt");
-    } else if (r->sequence->choice >= g->n_choices) {
-        sim_fail(s, (int32_t)i, "a Submit of no choice");
+    request = &s->requests[i];
+    if (r->n_prompt != request->n_prompt) {
+        sim_fail(s, (int32_t)i, "Submit has another prompt than the request");
+    } else if (r->sequence->choice >= request->n_choices) {
+        sim_fail(s, (int32_t)i, "Submit names no choice of the request");
     } else {
-        submitted(s, conn, &g->choices[r->sequence->choice], r);
-        sim_request_seed(g, r->sampling->seed);
+        submitted(s, conn, &request->choices[r->sequence->choice], r);
+        sim_request_seed(request, r->sampling->seed);
     }
 }
 
@@ -471,7 +476,7 @@ static void to_worker(struct sim *s, uint32_t conn, const struct envelope *e)
 bool sniff_fresh(struct conn *c, enum conn_end to, const struct frame_header *h)
 {
     if (h->session == 0) {
-        return false; /* a Hello, maybe once more and late */
+        return false; /* such as a late or repeated Hello */
     }
     if (h->session != c->session) {
         c->session = h->session;
@@ -501,7 +506,7 @@ void sniff(struct sim *s, uint32_t conn, enum conn_end to,
     }
     ordered = sniff_fresh(c, to, &h);
     if (to == END_PEER && h.session != 0) {
-        liveness_word(s, c->node);
+        liveness_received(s, c->node);
     }
     for (uint32_t i = 0; envelope_next(f, &h, &at, &e) && !s->failed; i++) {
         if (i < h.n_ordered && !ordered) {

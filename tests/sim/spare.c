@@ -2,15 +2,16 @@
 
 #include "tests/sim/sim.h"
 
-/* Where sequences of a model run: a worker of all layers, or a replica. */
+/* A place where sequences of a model run: a worker with all layers, or a
+ * replica. */
 struct place {
-    uint32_t leader; /* its number */
-    uint32_t conn;   /* of the leader */
+    uint32_t leader; /* number of the leading worker */
+    uint32_t conn;   /* connection of the leader */
     uint64_t session;
-    uint64_t assembly; /* 0: of one worker */
+    uint64_t assembly; /* 0: a single worker */
     uint32_t n_sequences;
-    uint32_t workers; /* set of them */
-    bool closes;      /* one is gone, and the router has yet to hear of it */
+    uint32_t workers; /* set of workers */
+    bool closes;      /* one is gone, which the router has not detected yet */
 };
 
 static uint32_t worker_at(const struct sim *s,
@@ -26,7 +27,7 @@ static void add_worker(struct place *p, const struct sim *s,
     p->closes = p->closes || !s->network.conns[v->id.v - 1].open[END_PEER];
 }
 
-/* Those who are workers of the place beside its leader. */
+/* Adds the workers of the place other than its leader. */
 static void add_stages(struct place *p, const struct sim *s)
 {
     const void *router = s->nodes[SIM_ROUTER].core;
@@ -39,7 +40,7 @@ static void add_stages(struct place *p, const struct sim *s)
     }
 }
 
-/* The places of a model that are open, if they are two, by their leaders'
+/* Finds the open places of a model if there are two, ordered by their leaders'
  * numbers. */
 static bool find_two(const struct sim *s, uint32_t model, struct place two[2])
 {
@@ -78,18 +79,19 @@ struct amount {
     uint64_t blocks, slots;
 };
 
-/* Open at the router, by a Submit that this connection took. */
-static bool is_open(const struct sim *s, const struct sim_request *g,
+/* Returns whether a choice is open at the router, with a Submit on this
+ * connection. */
+static bool is_open(const struct sim *s, const struct sim_request *request,
                     uint32_t k, uint32_t conn)
 {
-    enum choice_state at = cells_at_router(s, g, k);
+    enum choice_state at = cells_at_router(s, request, k);
 
-    return g->choices[k].submitted_conn == conn && at >= CHOICE_SUBMITTED &&
-           at < CHOICE_ENDING;
+    return request->choices[k].submitted_conn == conn &&
+           at >= CHOICE_SUBMITTED && at < CHOICE_ENDING;
 }
 
-/* Could every worker of a place hold it, if it were empty? */
-static bool holds(const struct sim *s, const struct sim_request *g,
+/* Returns whether every worker of an empty place could hold it. */
+static bool holds(const struct sim *s, const struct sim_request *request,
                   const struct place *p)
 {
     for (uint32_t w = 0; w < s->options.n_workers; w++) {
@@ -98,7 +100,7 @@ static bool holds(const struct sim *s, const struct sim_request *g,
 
         if ((p->workers >> w & 1) != 0 &&
             ((shard.attention &&
-              sim_request_blocks(g, d->block_tokens) > d->n_blocks) ||
+              sim_request_blocks(request, d->block_tokens) > d->n_blocks) ||
              (shard.linear && d->n_slots == 0))) {
             return false;
         }
@@ -106,24 +108,26 @@ static bool holds(const struct sim *s, const struct sim_request *g,
     return true;
 }
 
-/* What the open sequences of its place, or of the other one, take at worker w.
- * One that has ended at its place takes nothing there: the row that says so is
- * late or lost, a ledger may have come before.  Nor does one of the other that
- * this one could not hold if it were empty: nothing is promised to that. */
+/* Returns the memory that the open sequences of both places take on worker w of
+ * the place `own`.  A sequence that has ended at its place takes nothing there,
+ * even if its result is late or lost; a ledger may have arrived before.  A
+ * sequence of the other place that this one could never hold is not counted,
+ * because nothing is reserved for it. */
 static struct amount taken(const struct sim *s, uint32_t w,
-                           const struct sim_request *g, const struct place *own,
-                           const struct place *other)
+                           const struct sim_request *request,
+                           const struct place *own, const struct place *other)
 {
-    uint32_t blocks = sim_request_blocks(g, s->options.workers[w].block_tokens);
-    bool held = holds(s, g, own);
+    uint32_t blocks =
+        sim_request_blocks(request, s->options.workers[w].block_tokens);
+    bool held = holds(s, request, own);
     struct amount sum = {0, 0};
 
-    for (uint32_t k = 0; k < g->n_choices; k++) {
-        bool here = is_open(s, g, k, own->conn) &&
+    for (uint32_t k = 0; k < request->n_choices; k++) {
+        bool here = is_open(s, request, k, own->conn) &&
                     cells_at_worker(s, SIM_FIRST_WORKER + own->leader,
-                                    &g->choices[k]) != CELL_FINISHED;
+                                    &request->choices[k]) != CELL_FINISHED;
 
-        if (here || (held && is_open(s, g, k, other->conn))) {
+        if (here || (held && is_open(s, request, k, other->conn))) {
             sum.blocks += blocks;
             sum.slots++;
         }
@@ -131,7 +135,8 @@ static struct amount taken(const struct sim *s, uint32_t w,
     return sum;
 }
 
-/* Would worker w hold what the other place has, beside what its own has? */
+/* Checks that worker w could hold the other place's sequences in addition to
+ * its own. */
 static void check_worker(struct sim *s, uint32_t model, uint32_t w,
                          const struct place *own, const struct place *other)
 {
@@ -140,22 +145,22 @@ static void check_worker(struct sim *s, uint32_t model, uint32_t w,
     struct amount sum = {0, 0};
 
     for (uint32_t i = 0; i < s->n_requests; i++) {
-        const struct sim_request *g = &s->requests[i];
+        const struct sim_request *request = &s->requests[i];
         struct amount a;
 
-        if (g->model != model || g->n_ends || g->shared ||
-            g->stream.lost_us != NODE_IDLE) {
-            continue; /* the router's word may be of the next of its id */
+        if (request->model != model || request->n_ends || request->shared ||
+            request->stream.lost_us != NODE_IDLE) {
+            continue; /* the router's entry may be the next request of its id */
         }
-        a = taken(s, w, g, own, other);
+        a = taken(s, w, request, own, other);
         sum.blocks += a.blocks;
         sum.slots += a.slots;
     }
     if ((shard.attention && sum.blocks > d->n_blocks) ||
         (shard.linear && sum.slots > d->n_slots)) {
         sim_fail(s, -1,
-                 "no head-room: model %u has %llu blocks and %llu slots, %s "
-                 "%u and %u",
+                 "no headroom: model %u needs %llu blocks and %llu slots, but "
+                 "%s has %u and %u",
                  model, (unsigned long long)sum.blocks,
                  (unsigned long long)sum.slots,
                  s->nodes[SIM_FIRST_WORKER + w].name, d->n_blocks, d->n_slots);
@@ -204,7 +209,7 @@ static void watch(struct sim *s, uint32_t model)
     }
     router_counts(s->nodes[SIM_ROUTER].core, &counts);
     if (up && two[0].n_sequences + two[1].n_sequences == 0 &&
-        counts.choices_waiting == 0) { /* which may have been let in before */
+        counts.choices_waiting == 0) { /* these may have been admitted before */
         p->promised = true;
     }
     if (p->promised) {
@@ -220,12 +225,12 @@ void spare_watch(struct sim *s)
     }
 }
 
-/* Does it fit all that there is of its model? */
-static bool fits_all(const struct sim *s, const struct sim_request *g)
+/* Returns whether it fits on every worker of its model. */
+static bool fits_all(const struct sim *s, const struct sim_request *request)
 {
     for (uint32_t w = 0; w < s->options.n_workers; w++) {
-        if (s->options.workers[w].model == g->model &&
-            !sim_request_fits_at(s, g, w)) {
+        if (s->options.workers[w].model == request->model &&
+            !sim_request_fits_at(s, request, w)) {
             return false;
         }
     }
@@ -234,13 +239,13 @@ static bool fits_all(const struct sim *s, const struct sim_request *g)
 
 void spare_submitted(const struct sim_choice *c, uint32_t n_generated)
 {
-    const struct sim_request *g = c->g;
-    struct sim *s = g->sim;
+    const struct sim_request *request = c->request;
+    struct sim *s = request->sim;
 
-    if (s->spare[g->model].promised &&
-        (n_generated || c->submitted_conn || g->again || g->shared ||
-         !fits_all(s, g))) {
-        s->spare[g->model].promised = false;
+    if (s->spare[request->model].promised &&
+        (n_generated || c->submitted_conn || request->again ||
+         request->shared || !fits_all(s, request))) {
+        s->spare[request->model].promised = false;
     }
 }
 

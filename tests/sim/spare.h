@@ -1,15 +1,18 @@
-/* spare.h - does the router's head-room keep what it promises?
+/* spare.h - Checks of the router's --headroom reservation.
  *
- * Of a model with two places, each a worker of all layers or a replica, in a
- * seed with --headroom: what one has fits every worker of the other beside that
- * one's own, so whichever is lost, nothing waits for room.  What has ended at
- * its worker takes no room there any more, but the router may not know: if it
- * is lost first, the sequence runs its last steps at the other, and so counts
- * there.
+ * Applies to a model with two places, each a worker with all layers or a
+ * replica, in seeds with --headroom.  The sequences of one place must fit on
+ * every worker of the other, in addition to that place's own sequences.
+ * Whichever place is lost, no sequence then waits for room.
  *
- * That holds from when both were empty until something is granted that the
- * rule does not hold back: what moves or is resumed, what only one could hold;
- * or one of them goes, or drains. */
+ * A sequence that has ended on its worker holds no room there, but the router
+ * may not have the result yet.  If its worker is lost first, the sequence runs
+ * its last steps on the other place, and is charged there.
+ *
+ * The rule holds from the time when both places are empty.  It ends when a
+ * grant is exempt from the reservation: a sequence that moves or is resumed,
+ * or one that only one place could hold.  It also ends when a place leaves or
+ * drains. */
 #ifndef SIM_SPARE_H
 #define SIM_SPARE_H
 
@@ -19,18 +22,19 @@
 struct sim;
 struct sim_choice;
 
-/* Of a model. */
+/* State of a model. */
 struct spare {
     bool promised;
-    /* Of its two places' leaders, 0: they are not two. */
+    /* Leaders of its two places, 0: there are not two places. */
     uint64_t session[2], assembly[2];
 };
 
-/* After a tick of the router. */
+/* Checks the reservation after a tick of the router. */
 void spare_watch(struct sim *s);
-/* A Submit of c arrives, with so many generated ids. */
+/* Handles the arrival of a Submit of c, with this many generated ids. */
 void spare_submitted(const struct sim_choice *c, uint32_t n_generated);
-/* The router has lost this connection: the promise is kept, and is over. */
+/* Ends the rule because the router has lost this connection; counts the
+ * sequences for which room was reserved. */
 void spare_lost(struct sim *s, uint32_t conn);
 
 #endif

@@ -1,5 +1,5 @@
-/* The fake engine as a stage of a model: tokens do not depend on the number
- * of stages, and what goes wrong between or within stages is seen. */
+/* Tests of the fake engine as a stage of a model: tokens are independent of the
+ * number of stages, and faults between or within stages are detected. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,7 +29,7 @@ struct microbatch {
 };
 
 struct line {
-    uint32_t ids[IDS], n, n_run; /* known, computed */
+    uint32_t ids[IDS], n, n_run; /* all ids, and those computed */
 };
 
 struct chain {
@@ -41,7 +41,7 @@ struct chain {
     struct plan_result out;
 };
 
-/* What is done to the plans of a stage before they are submitted. */
+/* Changes the plans of a stage before they are submitted. */
 typedef void disturb_fn(struct chain *c, uint32_t stage);
 
 static const struct sampling plain = {
@@ -98,7 +98,7 @@ static void end(struct chain *c)
     free(c->sim);
 }
 
-/* Each stage has its own numbers for blocks and slots. */
+/* Adds a row.  Each stage has its own numbers for blocks and slots. */
 static void add_row(struct chain *c, struct microbatch *b, uint32_t stage,
                     uint32_t i)
 {
@@ -160,7 +160,8 @@ static void run_clock(struct sim *s)
     }
 }
 
-/* The result's hidden states are only there until the next one is polled. */
+/* Copies the hidden states of a result, which are valid only until the next one
+ * is polled. */
 static bool poll_hidden(struct chain *c, uint32_t stage, uint32_t batch)
 {
     struct microbatch *b = &c->batches[batch];
@@ -193,7 +194,8 @@ static void take_tokens(struct chain *c, uint32_t batch)
     }
 }
 
-/* One round of both microbatches through all stages; false: seen. */
+/* Runs one round of both microbatches through all stages; false if a fault was
+ * detected. */
 static bool run_round(struct chain *c, disturb_fn *disturb)
 {
     for (uint32_t stage = 0; stage < c->n_stages; stage++) {
@@ -224,7 +226,7 @@ static bool run_round(struct chain *c, disturb_fn *disturb)
     return true;
 }
 
-/* Are all tokens those of the whole model? */
+/* Returns whether all tokens are those of the whole model. */
 static bool right(const struct chain *c)
 {
     const struct fake_model *m = &c->sim->options.models[0];
@@ -245,7 +247,7 @@ static bool right(const struct chain *c)
     return same;
 }
 
-/* False: something was seen, in plans, memory or tokens. */
+/* Returns false if a fault was detected, in plans, memory or tokens. */
 static bool run(struct chain *c, disturb_fn *disturb)
 {
     for (c->round = 0; c->round < ROUNDS; c->round++) {
@@ -256,7 +258,8 @@ static bool run(struct chain *c, disturb_fn *disturb)
     return right(c);
 }
 
-/* All attention, none, in the middle, at the end, as real hybrids. */
+/* All layers with attention, none, in the middle, at the end, and as in real
+ * hybrids. */
 static const uint32_t kinds[] = {0xff, 0x00, 0x18, 0x80, 0x88, 0x0f};
 
 #define KINDS (sizeof(kinds) / sizeof(*kinds))
@@ -332,7 +335,7 @@ static void give_first_hidden(struct chain *c, uint32_t stage)
     }
 }
 
-/* Its own blocks, in another order. */
+/* Swaps two of a row's own blocks. */
 static void turn_table(struct chain *c, uint32_t stage)
 {
     struct microbatch *b = &c->batches[0];
@@ -345,7 +348,7 @@ static void turn_table(struct chain *c, uint32_t stage)
     }
 }
 
-/* The table of one that is not in this plan. */
+/* Uses the block table of a sequence that is not in this plan. */
 static void borrow_table(struct chain *c, uint32_t stage)
 {
     if (now(c, stage)) {
@@ -440,7 +443,8 @@ static void overwrite(struct chain *c, uint32_t stage)
     }
 }
 
-/* Each with 2 to 4 stages of a model that has what it disturbs. */
+/* Checks that the disturbance is detected with 2 to 4 stages of a model with
+ * these attention layers. */
 static void see(disturb_fn *disturb, uint32_t attention)
 {
     struct chain c;
@@ -473,9 +477,9 @@ static void disturbances_are_seen(void **state)
     see(swap_slots, 0x08);
 }
 
-/* What no check can see, as all is as it should be but the ids, is in the
- * token: microbatches that are swapped all the way. */
-static void a_digest_tells(void **state)
+/* A fault that no check can detect, because only the ids differ, changes the
+ * token: microbatches that are swapped at every stage. */
+static void a_digest_shows_swapped_ids(void **state)
 {
     struct chain c;
 
@@ -488,7 +492,7 @@ static void a_digest_tells(void **state)
     }
 }
 
-/* Any bit of any lane. */
+/* Flips any bit of any lane. */
 static void a_bit_is_seen(void **state)
 {
     const struct fake_hidden h = {.token = 77, .where = 12, .a = 1, .s = 2};
@@ -519,8 +523,8 @@ static void submit_first(struct chain *c, uint32_t stage)
     run_clock(c->sim);
 }
 
-/* A stage that failed with a sequence says so to those after it, which take
- * what of it was under way for what it is. */
+/* A stage whose step failed marks the sequence for the stages after it, which
+ * then tolerate its remaining steps. */
 static void a_failed_step_taints(void **state)
 {
     struct chain c;
@@ -540,7 +544,7 @@ static void a_failed_step_taints(void **state)
     submit_first(&c, 0);
     assert_true(poll_hidden(&c, 0, 0));
     fill(&c, 0, 1);
-    for (uint32_t i = 0; i < ROWS; i++) { /* it sees them for the first time */
+    for (uint32_t i = 0; i < ROWS; i++) { /* first run on this stage */
         p->zero_slots[p->n_zero++] = p->rows[i].slot;
     }
     submit_first(&c, 1);
@@ -554,7 +558,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tokens_do_not_depend_on_stages),
         cmocka_unit_test(disturbances_are_seen),
-        cmocka_unit_test(a_digest_tells),
+        cmocka_unit_test(a_digest_shows_swapped_ids),
         cmocka_unit_test(a_bit_is_seen),
         cmocka_unit_test(a_failed_step_taints),
     };

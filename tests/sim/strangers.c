@@ -8,9 +8,9 @@
 #include "tests/sim/sim.h"
 
 #define STRANGERS_STREAM 70
-#define STRANGER_CONN    0x7fffffffu /* of no connection of the network */
+#define STRANGER_CONN    0x7fffffffu /* not a connection of the network */
 #define SETTLE_TICKS     100
-#define SESSIONS         64 /* of workers, more than there are */
+#define SESSIONS         64 /* limit on compared workers, more than exist */
 
 static const uint8_t tokenizer[16] = {1}, other_tokenizer[16] = {2};
 static uint8_t other_weights[16] = {3}; /* the cluster's are all 0 */
@@ -30,16 +30,16 @@ const uint8_t *strangers_tokenizer(const struct sim *s)
     return s->strangers.every_us ? tokenizer : NULL;
 }
 
-/* ---- who comes ---- */
+/* ---- the stranger ---- */
 
 struct stranger {
     uint32_t model;
     char model_name[8], name[16];
-    bool weights, vocab, tokenizer; /* others than the cluster's */
-    bool named, met; /* as a worker that is here; another of its model is */
+    bool weights, vocab, tokenizer; /* these differ from the cluster's */
+    bool named, met; /* name of a registered worker; its model has a worker */
 };
 
-/* Has the router workers of its model, and one of its name? */
+/* Looks for workers of its model, and for one with its name, at the router. */
 static void look_around(const struct sim *s, struct stranger *x)
 {
     struct router_worker_view v;
@@ -56,7 +56,7 @@ static void look_around(const struct sim *s, struct stranger *x)
     }
 }
 
-/* False: the router may let it in. */
+/* Draws a stranger; false if the router may accept it. */
 static bool draw(struct sim *s, struct stranger *x)
 {
     struct rng *r = &s->strangers.chance;
@@ -87,7 +87,7 @@ static void fill_ledger(Sluice__V1__Ledger *l, Sluice__V1__ClassLedger c[4])
     l->pages = &c[3];
 }
 
-static void say_hello(struct sim *s, const struct stranger *x)
+static void send_hello(struct sim *s, const struct stranger *x)
 {
     struct sim_node *router = &s->nodes[SIM_ROUTER];
     const struct fake_model *m = &s->options.models[x->model];
@@ -120,7 +120,7 @@ static void say_hello(struct sim *s, const struct stranger *x)
     router->ops->recv(router->core, (struct peer_id){STRANGER_CONN}, &f);
 }
 
-/* ---- what must not change ---- */
+/* ---- the state to compare ---- */
 
 struct seen {
     uint32_t n;
@@ -168,33 +168,35 @@ static void compare(struct sim *s, const struct stranger *x,
     look(s, &now);
     for (uint32_t i = 0; i < now.n; i++) {
         if (now.of[i].id.v == STRANGER_CONN) {
-            sim_fail(s, -1, "a stranger is let in as %s", x->name);
+            sim_fail(s, -1, "router accepted a stranger as %s", x->name);
             return;
         }
     }
     if (now.n != before->n) {
-        sim_fail(s, -1, "a stranger is refused as %s, and a worker goes",
+        sim_fail(s, -1,
+                 "refusal of a stranger named %s changed the number of workers",
                  x->name);
     }
     for (uint32_t i = 0; i < now.n && i < before->n; i++) {
         if (!same_worker(&now.of[i], &before->of[i])) {
-            sim_fail(s, -1, "a stranger is refused, and %s is another",
+            sim_fail(s, -1, "refusal of a stranger changed the state of %s",
                      s->nodes[s->network.conns[now.of[i].id.v - 1].node].name);
         }
     }
     if (!same_counts(&now.counts, &before->counts)) {
         sim_fail(s, -1,
-                 "a stranger of %s is refused, and of %llu choices %llu wait "
-                 "instead of %llu",
+                 "refusal of a stranger of %s changed the router's counters: "
+                 "%llu choices, %llu waiting, %llu before",
                  x->model_name, (unsigned long long)now.counts.choices_open,
                  (unsigned long long)now.counts.choices_waiting,
                  (unsigned long long)before->counts.choices_waiting);
     }
 }
 
-/* ---- when ---- */
+/* ---- the encounter ---- */
 
-/* All that is due now is done: what changes next is a stranger's. */
+/* Runs everything that is due now, so that only the stranger can cause the next
+ * change. */
 static bool settle(struct sim *s)
 {
     struct sim_node *n = &s->nodes[SIM_ROUTER];
@@ -210,7 +212,7 @@ static bool settle(struct sim *s)
     return false;
 }
 
-static bool router_hears(const struct sim *s)
+static bool router_receives(const struct sim *s)
 {
     const struct sim_node *n = &s->nodes[SIM_ROUTER];
 
@@ -222,16 +224,16 @@ static void meet(struct sim *s)
     struct seen before;
     struct stranger x;
 
-    if (!router_hears(s) || !settle(s) || !draw(s, &x)) {
+    if (!router_receives(s) || !settle(s) || !draw(s, &x)) {
         return;
     }
-    sim_log(s, "a stranger of %s comes as %s:%s%s%s", x.model_name, x.name,
-            x.weights ? " weights" : "", x.vocab ? " vocabulary" : "",
-            x.tokenizer ? " tokenizer" : "");
+    sim_log(s, "stranger of %s sends Hello as %s, with other:%s%s%s",
+            x.model_name, x.name, x.weights ? " weights" : "",
+            x.vocab ? " vocabulary" : "", x.tokenizer ? " tokenizer" : "");
     s->counts.cells.deeds[DEED_NAMESAKE] += x.named;
     s->counts.cells.deeds[DEED_STRANGER] += !x.met;
     look(s, &before);
-    say_hello(s, &x);
+    send_hello(s, &x);
     compare(s, &x, &before);
     if (!s->failed && settle(s)) {
         compare(s, &x, &before);

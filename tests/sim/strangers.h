@@ -1,12 +1,12 @@
-/* strangers.h - who is refused is no event to anybody else.
+/* strangers.h - Checks that refused workers have no side effects.
  *
- * One seed of eight has strangers, by a chance of its own, so that the others
- * are as they were before there were any: now and then a worker that is not of
- * this cluster says Hello to the router, with other weights, another
- * vocabulary or another tokenizer than those that are here, under a name of
- * its own or under that of a worker.  Only where the router has to refuse it;
- * what the router has is compared before and after, in a moment when nothing
- * else is due. */
+ * One seed in eight has strangers.  An independent stream draws them, so that
+ * other seeds do not change.  Now and then, a worker of another cluster sends
+ * Hello to the router.  Its weights, vocabulary or tokenizer differ from those
+ * of the cluster.  Its name is new, or that of a registered worker.
+ *
+ * Strangers come only if the router has to refuse them.  The router's state is
+ * compared before and after, at a moment when nothing else is due. */
 #ifndef SIM_STRANGERS_H
 #define SIM_STRANGERS_H
 
@@ -18,15 +18,17 @@
 struct sim;
 
 struct strangers {
-    int64_t every_us; /* 0: there are none */
+    int64_t every_us; /* mean interval, 0: no strangers */
     struct rng chance;
 };
 
-/* Before a node is started: those of such a seed have a tokenizer. */
+/* Draws the strangers of a seed.  Called before a node starts, because such a
+ * seed sets a tokenizer. */
 void strangers_draw(struct sim *s);
 void strangers_start(struct sim *s);
 
-/* That of router and workers; NULL: there are no strangers. */
+/* Returns the tokenizer digest of router and workers; NULL if there are no
+ * strangers. */
 const uint8_t *strangers_tokenizer(const struct sim *s);
 
 #endif

@@ -31,8 +31,8 @@ static void add(const char *before, const char *middle, const char *after)
     memcpy(t->bytes + strlen(before) + strlen(middle), after, strlen(after));
 }
 
-/* Run number i over a, b, c: 0 is empty, then 3 of one, 9 of two, 27 of
- * three, 81 of four. */
+/* Returns run number i over a, b, c: 0 is empty, then 3 of one letter, 9 of
+ * two, 27 of three, 81 of four. */
 static const char *run(uint32_t i, char out[5])
 {
     uint32_t length = 0, n = 1;
@@ -50,7 +50,7 @@ static const char *run(uint32_t i, char out[5])
     return out;
 }
 
-/* Parts of characters, with the first n runs before or after. */
+/* Adds parts of characters, with each of the first n runs before or after. */
 static void add_parts(const char *part, uint32_t n, bool before)
 {
     char text[5];
@@ -92,7 +92,7 @@ static void fill(void)
     for (uint32_t i = 40; n_tokens < SPECIAL; i++) {
         add(run(i, text), "", "");
     }
-    n_tokens++; /* the special one */
+    n_tokens++; /* the special token */
     for (uint32_t i = 0; i < 256; i++) {
         if (!is_token((uint8_t)i)) {
             tokens[n_tokens].bytes[0] = (uint8_t)i;
@@ -101,7 +101,7 @@ static void fill(void)
     }
 }
 
-/* ,"spelling":id with what JSON wants escaped. */
+/* Writes ,"spelling":id, with JSON escapes where needed. */
 static size_t entry(uint32_t id, char *out)
 {
     char spelling[2 * VOCABULARY_BYTES];
@@ -170,7 +170,7 @@ const uint8_t *vocabulary_bytes(uint32_t id, size_t *n)
     return id < n_tokens ? tokens[id].bytes : NULL;
 }
 
-/* Bytes that a character with this first byte has; 0: none begins so. */
+/* Returns the bytes of a character with this first byte; 0: none begins so. */
 static size_t length_of(uint8_t first)
 {
     return first < 0x80                    ? 1
@@ -180,8 +180,8 @@ static size_t length_of(uint8_t first)
                                            : 0;
 }
 
-/* May this be byte k (from 1) after that first one?  The Unicode Standard,
- * table 3-7. */
+/* Returns whether `byte` may be byte k (from 1) after this first one: The
+ * Unicode Standard, table 3-7. */
 static bool follows(uint8_t first, size_t k, uint8_t byte)
 {
     uint8_t lo = 0x80, hi = 0xbf;
@@ -193,8 +193,9 @@ static bool follows(uint8_t first, size_t k, uint8_t byte)
     return byte >= lo && byte <= hi;
 }
 
-/* Bytes of the beginning of `in` that are one character or the longest part
- * of one; *whole: it is one, *open: more bytes could make it one. */
+/* Returns how many bytes at the beginning of `in` are one character or the
+ * longest part of one.  *whole: it is a character; *open: more bytes could
+ * complete it. */
 static size_t part(const uint8_t *in, size_t n, bool *whole, bool *open)
 {
     size_t want = length_of(in[0]), k = 1;

@@ -1,7 +1,7 @@
-/* A whole cluster in one process, a thread a node: router with its text
- * threads, two workers with their engine's and their kernels' threads, and
- * clients, over the embedded model and mailboxes.  ThreadSanitizer runs it
- * (tests/run --part tsan); without it it is a test like any other. */
+/* A whole cluster in one process, with a thread per node, over the embedded
+ * model and mailboxes.  The router has its text threads, the two workers their
+ * engine and kernel threads.  ThreadSanitizer runs this test (tests/run --part
+ * tsan).  Without ThreadSanitizer, it is an ordinary test. */
 #include <stdatomic.h>
 #include <string.h>
 #include <time.h>
@@ -18,14 +18,14 @@
 #include "worker/model/shard.h"
 #include "worker/worker_core.h"
 
-#define MODEL       "models/tiny-hybrid"
-#define WORKERS     2
-#define CLIENTS     3
-#define GENERATIONS 8 /* of a client */
-#define MAX_TOKENS  12
-#define BLOCKS      64
-#define SLOTS       4
-#define PATIENCE_S  100
+#define MODEL      "models/tiny-hybrid"
+#define WORKERS    2
+#define CLIENTS    3
+#define REQUESTS   8 /* for each client */
+#define MAX_TOKENS 12
+#define BLOCKS     64
+#define SLOTS      4
+#define PATIENCE_S 100
 
 static struct {
     struct model_config config;
@@ -49,7 +49,7 @@ static void *router_make(void *arg, struct node_io *io)
     return router_new(&o, io);
 }
 
-static void router_told(void *core)
+static void stop_router(void *core)
 {
     router_stop(core);
 }
@@ -105,7 +105,7 @@ static void *worker_make(void *arg, struct node_io *io)
     return worker_new(&o, io, engine_thread_engine(w->engine));
 }
 
-static void worker_told(void *core)
+static void stop_worker(void *core)
 {
     worker_stop(core);
 }
@@ -141,7 +141,7 @@ static void worker_start(struct worker *w, struct memory_net *net, int number)
     struct memory_node_config c = {.role = BY_WORKER,
                                    .make = worker_make,
                                    .ops = &worker_node_ops,
-                                   .stop = worker_told,
+                                   .stop = stop_worker,
                                    .free = worker_gone,
                                    .arg = w,
                                    .n_sources = 1};
@@ -158,7 +158,7 @@ static void worker_start(struct worker *w, struct memory_net *net, int number)
     w->node = memory_node_new(net, &c);
 }
 
-/* ---- clients: one generation after the other, by text ---- */
+/* ---- clients: one request after the other, with text prompts ---- */
 
 struct client {
     struct client_core *core;
@@ -168,7 +168,7 @@ struct client {
     bool open, asked;
     uint8_t id[16];
     uint32_t next_index;
-    uint32_t tokens[GENERATIONS][MAX_TOKENS];
+    uint32_t tokens[REQUESTS][MAX_TOKENS];
     atomic_uint n_tokens, n_done;
     atomic_bool done;
 };
@@ -210,7 +210,7 @@ static void on_end(void *arg, enum status status, const ProtobufCMessage *reply,
 
     (void)reply, (void)retry_after_ms;
     if (status == ST_UNAVAILABLE && c->next_index == 0) {
-        c->begun--; /* no worker was there yet: again */
+        c->begun--; /* no worker was registered yet: repeat */
     } else {
         if (status != ST_OK) {
             fail_msg("client %d: %s", c->number, e->text);
@@ -258,7 +258,7 @@ static void begin(struct client *c)
                      ST_OK);
 }
 
-/* The last client cancels every other one of its generations. */
+/* Makes the last client cancel every other request. */
 static void maybe_cancel(struct client *c)
 {
     static const struct client_call_ops ops = {NULL, on_receipt};
@@ -283,7 +283,7 @@ static void client_turn(void *arg, void *core)
     (void)core;
     if (c->open) {
         maybe_cancel(c);
-    } else if (c->ended < GENERATIONS) {
+    } else if (c->ended < REQUESTS) {
         begin(c);
         client_node_ops.tick(c->core, 0);
     } else {
@@ -304,10 +304,11 @@ static void await(atomic_uint *n, unsigned wanted)
     }
 }
 
-/* Greedy: whoever asks, wherever it ran, also after a worker was lost. */
+/* Checks that greedy tokens are the same for every client and worker, also
+ * after a worker was lost. */
 static void check_same_tokens(const struct client *clients)
 {
-    for (uint32_t i = 0; i < GENERATIONS; i++) {
+    for (uint32_t i = 0; i < REQUESTS; i++) {
         assert_memory_equal(clients[0].tokens[i], clients[1].tokens[i],
                             sizeof clients[0].tokens[i]);
         assert_memory_equal(clients[0].tokens[i], clients[2].tokens[i],
@@ -324,7 +325,7 @@ static void serves_while_a_worker_comes_and_goes(void **state)
         .role = BY_ROUTER,
         .make = router_make,
         .ops = &router_node_ops,
-        .stop = router_told,
+        .stop = stop_router,
         .free = router_gone,
         .sources = {{text_threads_fd(the.text), text_quiet, the.text}},
         .n_sources = 1};
@@ -349,7 +350,7 @@ static void serves_while_a_worker_comes_and_goes(void **state)
     await(&clients[0].n_tokens, 4 * MAX_TOKENS + 2);
     memory_node_cut(workers[0].node);
     for (int i = 0; i < CLIENTS; i++) {
-        await(&clients[i].n_done, GENERATIONS);
+        await(&clients[i].n_done, REQUESTS);
         memory_node_stop(clients[i].node);
     }
     check_same_tokens(clients);

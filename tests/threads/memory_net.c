@@ -28,21 +28,21 @@ struct memory_node {
     struct memory_net *net;
     struct memory_node_config c;
     pthread_t thread;
-    int fd; /* of the mailbox, and of stopping */
+    int fd; /* of the mailbox, and readable on a stop */
     atomic_bool stopping;
     uint64_t random;
 
-    pthread_mutex_t lock; /* of the mailbox */
+    pthread_mutex_t lock; /* protects the mailbox */
     struct letter ring[NET_MAILBOX];
     unsigned first, n;
 };
 
 struct memory_net {
-    pthread_mutex_t lock; /* of all below */
+    pthread_mutex_t lock; /* protects all fields below */
     struct memory_node *nodes[NET_NODES_MAX];
     unsigned n_nodes;
     struct memory_node *owner[NET_CONNECTIONS_MAX]; /* NULL: broken */
-    uint32_t n_connections; /* ids are places in owner, from 1 */
+    uint32_t n_connections; /* connection ids are indices of owner, from 1 */
 };
 
 static void wake(const struct memory_node *n)
@@ -54,7 +54,7 @@ static void wake(const struct memory_node *n)
     (void)wrote;
 }
 
-/* Takes the frame.  What is not a frame always finds room. */
+/* Takes the frame.  Letters without a frame always find room. */
 static enum status post(struct memory_node *to, struct letter letter)
 {
     enum status st = ST_OK;
@@ -108,7 +108,8 @@ static uint64_t io_random(struct node_io *io)
     return z ^ (z >> 31);
 }
 
-/* Who is at the other end of a connection, seen from n; NULL: nobody. */
+/* Returns the node at the other end of a connection, seen from n; NULL if there
+ * is none. */
 static struct memory_node *other_end(const struct memory_node *n,
                                      struct peer_id who)
 {
@@ -155,7 +156,7 @@ static struct peer_id io_open(struct node_io *io)
     return id;
 }
 
-/* Takes it out; its owner, NULL if it was broken already. */
+/* Removes a connection.  Returns its owner, NULL if it was broken already. */
 static struct memory_node *break_connection(struct memory_net *net,
                                             struct peer_id who)
 {
@@ -229,14 +230,14 @@ static void *node_main(void *arg)
 {
     struct memory_node *n = arg;
     void *core = n->c.make(n->c.arg, &n->io);
-    bool told = false;
+    bool ending = false;
     int64_t due = 0;
 
     assert(core != NULL);
     while (due != NODE_STOP) {
         wait_for(n, due);
-        if (atomic_load(&n->stopping) && !told) {
-            told = true;
+        if (atomic_load(&n->stopping) && !ending) {
+            ending = true;
             if (n->c.stop == NULL) {
                 break;
             }
@@ -244,7 +245,7 @@ static void *node_main(void *arg)
         }
         deliver(n, core);
         due = n->c.ops->tick(core, io_now(&n->io));
-        if (n->c.turn != NULL && !told) {
+        if (n->c.turn != NULL && !ending) {
             n->c.turn(n->c.arg, core);
         }
     }
@@ -252,7 +253,7 @@ static void *node_main(void *arg)
     return NULL;
 }
 
-/* ---- made and freed ---- */
+/* ---- creation and release ---- */
 
 struct memory_net *memory_net_new(void)
 {

@@ -1,13 +1,13 @@
-/* memory_net.h - node_io between threads: mailboxes in place of sockets.
+/* memory_net.h - node_io between threads, with mailboxes in place of sockets.
  *
- * Each node runs in a thread of its own and waits on descriptors, as
- * common/wire/loop.c does: its mailbox, and what else it is given (an engine's,
- * a text pool's).  No ZeroMQ is linked, so that ThreadSanitizer sees every
- * thread there is and every lock that orders them.
+ * Each node runs in its own thread and waits on descriptors, as
+ * common/wire/loop.c does: its mailbox, and others that it is given, such as
+ * those of an engine or a text pool.  ZeroMQ is not linked, so ThreadSanitizer
+ * sees every thread and every lock that orders them.
  *
- * Threading: memory_net_new/free, memory_node_new and memory_node_stop by the
- * test's thread; a node's core by the node's own.  Memory: frames change hands
- * through the mailbox.  Limits: below; a full mailbox loses frames, as a
+ * Threading: the test's thread calls memory_net_new/free, memory_node_new and
+ * memory_node_stop; a node's own thread runs its core.  Memory: frames change
+ * hands through the mailbox.  Limits: below; a full mailbox drops frames, as a
  * network does. */
 #ifndef TESTS_THREADS_MEMORY_NET_H
 #define TESTS_THREADS_MEMORY_NET_H
@@ -24,20 +24,20 @@ struct memory_node;
 
 struct memory_source {
     int fd;
-    void (*quiet)(void *arg); /* reads what made it readable */
+    void (*quiet)(void *arg); /* reads fd until it is no longer readable */
     void *arg;
 };
 
-/* What a node is; all of it is called by its thread. */
+/* Configuration of a node; its thread makes all the calls. */
 struct memory_node_config {
-    uint8_t role; /* one of BY_*; BY_ROUTER is who the others connect to */
-    /* Makes the core; NULL ends the program. */
+    uint8_t role; /* one of BY_*; nodes connect to the one with BY_ROUTER */
+    /* Creates the core; NULL ends the program. */
     void *(*make)(void *arg, struct node_io *io);
     const struct node_ops *ops;
-    /* After every tick; may be NULL. */
+    /* Called after every tick; may be NULL. */
     void (*turn)(void *arg, void *core);
-    /* Once, when the node is told to stop; NULL: the thread ends at once,
-     * else when tick answers NODE_STOP. */
+    /* Called once, when the node is to stop; the thread then ends when tick
+     * returns NODE_STOP.  NULL: the thread ends at once. */
     void (*stop)(void *core);
     void (*free)(void *arg, void *core);
     void *arg;
@@ -46,16 +46,16 @@ struct memory_node_config {
 };
 
 struct memory_net *memory_net_new(void);
-/* Every node has been stopped. */
+/* Frees the net, after every node has been stopped. */
 void memory_net_free(struct memory_net **net);
 
-/* The router first. */
+/* Creates a node and starts its thread.  The router must be the first. */
 struct memory_node *memory_node_new(struct memory_net *net,
                                     const struct memory_node_config *c);
-/* Tells it to stop, and joins. */
+/* Stops a node, and joins its thread. */
 void memory_node_stop(struct memory_node *n);
 
-/* The newest connection of a node breaks, for both ends. */
+/* Breaks the newest connection of a node, at both ends. */
 void memory_node_cut(struct memory_node *n);
 
 #endif
