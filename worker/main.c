@@ -1,4 +1,4 @@
-/* sluice-worker: what it was asked for, its codes. */
+/* sluice-worker: its modes and exit codes. */
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +16,7 @@
 #define EXIT_ENGINE 5
 #define EXIT_DEVICE 6
 
-static void say_counts(const struct worker_core *core)
+static void log_counts(const struct worker_core *core)
 {
     char text[LOG_LINE / 2];
     struct worker_metrics m;
@@ -27,7 +27,8 @@ static void say_counts(const struct worker_core *core)
     log_info("counted", "%s", text);
 }
 
-/* --check DIR: --memory must then be bytes. */
+/* Runs --check DIR.  --memory must be bytes then, because a share would depend
+ * on this machine. */
 static enum status check(const struct program *p, struct error *e)
 {
     const struct worker_args *a = &p->args;
@@ -37,8 +38,7 @@ static enum status check(const struct program *p, struct error *e)
 
     if (a->memory != NULL && !option_bytes(a->memory, &o.budget_bytes)) {
         return error_set(e, ST_INVALID_ARGUMENT,
-                         "--memory %s: with --check a size such as 4GiB is "
-                         "wanted",
+                         "--memory %s: with --check, give a size such as 4GiB",
                          a->memory);
     }
     if (a->layers != NULL &&
@@ -75,7 +75,7 @@ int main(int argc, char **argv)
     if (p.args.check != NULL) {
         return check(&p, &e) == ST_OK ? EXIT_SUCCESS : fail(&e);
     }
-    signal(SIGPIPE, SIG_IGN); /* whoever reads the log may go */
+    signal(SIGPIPE, SIG_IGN); /* the reader of the log may exit */
     descriptors_raise();
     p.signals = loop_signals();
     st = program_begin(&p, &e);
@@ -84,15 +84,15 @@ int main(int argc, char **argv)
     if (st != ST_OK) {
         int rc = st == ST_CANCELLED ? EXIT_SUCCESS : fail(&e);
 
-        program_stop(&p); /* waits for threads: what is wrong is said */
+        program_stop(&p); /* after the message, because it waits for threads */
         return rc;
     }
-    program_say_ready(&p);
+    program_print_ready(&p);
     loop_run(&p.loop);
-    say_counts(p.core);
+    log_counts(p.core);
     if (worker_failed(p.core)) {
-        transport_free(&p.transport); /* its Goodbye goes out */
-        /* Nobody waits for the engine's thread. */
+        transport_free(&p.transport); /* sends Goodbye */
+        /* The engine's thread may never return, so it is not joined. */
         _exit(worker_lost(p.core) ? EXIT_DEVICE : EXIT_ENGINE);
     }
     program_stop(&p);

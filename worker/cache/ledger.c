@@ -14,6 +14,7 @@ bool ledger_init(struct ledger *l, const struct pool *pool)
     uint32_t most = 1;
 
     memset(l, 0, sizeof *l);
+    /* One array serves all classes, which are audited one after the other. */
     for (int c = 0; c < POOL_CLASSES; c++) {
         uint32_t total = pool_account(pool, (enum pool_class)c)->total;
 
@@ -106,6 +107,7 @@ __attribute__((format(printf, 2, 3))) static void differs(struct ledger_walk *a,
         return;
     }
     va_start(ap, fmt);
+    /* The count goes on when the text is full. */
     n = vsnprintf(a->text + a->used, a->cap - a->used, fmt, ap);
     va_end(ap);
     a->used += n > 0 ? (size_t)n : 0;
@@ -131,6 +133,7 @@ static void claim(struct ledger_walk *a, enum pool_class c, uint32_t number,
         differs(a, "%s: number %u is in two places", name, number);
         return;
     }
+    /* The owner is kept only to detect a second claim. */
     a->owners[number] = owner;
 }
 

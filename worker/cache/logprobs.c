@@ -19,6 +19,7 @@ bool logprobs_slab(struct slab *s, uint32_t n)
 bool logprobs_make(struct slab *s, struct logprobs *l, uint32_t n_top,
                    uint32_t next, uint32_t max_tokens)
 {
+    /* A short sequence gets a short ring. */
     uint32_t left = max_tokens - next;
 
     assert(n_top <= TOP_LOGPROBS_MAX && next <= max_tokens);
@@ -35,6 +36,8 @@ void logprobs_free(struct slab *s, struct logprobs *l)
     *l = (struct logprobs){.window = 0};
 }
 
+/* Pending tokens count too: they will be written whether or not the router
+ * acknowledges anything before. */
 bool logprobs_room(const struct logprobs *l, uint32_t acked, uint32_t pending)
 {
     return l->end + pending - acked < l->window;
@@ -47,6 +50,8 @@ void logprobs_put(struct slab *s, struct logprobs *l, float logprob,
 
     assert(l->window > 0);
     memcpy(&row[0], &logprob, sizeof row[0]);
+    /* Floats are stored as their bits, because the slab holds 32-bit numbers.
+     */
     for (uint32_t i = 0; i < l->n_top; i++) {
         row[1 + i] = top[i].token;
         memcpy(&row[1 + l->n_top + i], &top[i].logprob, sizeof row[0]);

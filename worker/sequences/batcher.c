@@ -131,6 +131,8 @@ static void add_row(struct batcher *b, struct batch *t, struct sequence *s,
     if (s->state == SEQUENCE_QUEUED) {
         sequence_move(b->table, s, SEQUENCE_PREFILL);
     }
+    /* From its first sample on, a sequence decodes; pushing it again moves it
+     * to the tail, which is how turns are taken. */
     if (row->sample) {
         sequence_push(&b->decode, s);
     }
@@ -183,6 +185,7 @@ static void decode_limits(const struct batcher *b, uint32_t *rows,
 
     *rows = b->limits.max_rows;
     *tokens = b->limits.step_tokens;
+    /* Nothing waits for prefill: decode may use the whole step. */
     if (b->prefill.head == NULL) {
         return;
     }
@@ -226,6 +229,8 @@ static uint32_t chunk(const struct batcher *b, const struct sequence *s,
     if (at >= s->n_prompt) {
         return least(n, sequence_known(s) - at);
     }
+    /* The last chunk may end anywhere: the prompt's end is the same under any
+     * load. */
     if (n >= s->n_prompt - at) {
         return s->n_prompt - at;
     }
@@ -263,6 +268,8 @@ const struct plan *batcher_plan(struct batcher *b)
 {
     struct batch *t;
 
+    /* Rows are added to the ring's next batch in place; it counts as in flight
+     * only if it got any. */
     b->stuck = NULL;
     if (b->inflight >= inflight_max(b) || b->here == b->limits.depth) {
         return NULL;

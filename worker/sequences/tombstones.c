@@ -16,6 +16,8 @@ static bool names(const struct tombstone *t, const struct sequence_key *key)
                0;
 }
 
+/* The search is linear: tombstones are rare, and only a Submit looks for one.
+ */
 bool tombstones_take(struct tombstones *t, const struct sequence_key *key,
                      uint64_t grant)
 {
@@ -50,6 +52,7 @@ void tombstones_add(struct tombstones *t, const struct sequence_key *key,
             return;
         }
     }
+    /* The oldest one goes: its Submit is the least likely to come still. */
     if (t->n == TOMBSTONES_MAX) {
         t->first = (t->first + 1) % TOMBSTONES_MAX;
         t->n--;

@@ -35,9 +35,11 @@
 #define STAGES_MAX SPLIT_STAGES_MAX /* in a replica; at least 2 */
 /* From Assemble until both edges are up.  Shorter than the router's timeout, so
  * that the stage's own error comes first. */
-#define EDGES_US          5000000
-#define ASSEMBLY_ID_BYTES 6    /* of one id in Open or OpenPart, at most */
-#define OPEN_IDS_MAX      8192 /* ids in one Open or OpenPart */
+#define EDGES_US 5000000
+#define ASSEMBLY_ID_BYTES                                                  \
+    6                     /* largest encoding of an id in Open or OpenPart \
+                           */
+#define OPEN_IDS_MAX 8192 /* ids in one Open or OpenPart */
 
 enum assembly_state {
     ASSEMBLY_NONE,
@@ -68,7 +70,7 @@ struct assembly {
     enum assembly_state state;
     uint64_t id;
     uint32_t stage, n_stages;
-    uint32_t max_rows, step_tokens; /* of a step, which every stage can run */
+    uint32_t max_rows, step_tokens; /* limits of a step at every stage */
     uint64_t call;  /* the Assemble that is not answered yet, 0: none */
     int64_t due_us; /* end of JOINING */
 

@@ -345,6 +345,7 @@ static bool take_result(struct leader *l, const struct plan *p,
     r->lost = false;
     r->device_us = m->device_us[0];
     r->status = ST_OK;
+    /* A failed step fails its rows, not the assembly. */
     if (m->has_failure && !has_columns(m)) {
         r->status = error_set(
             &r->error, ST_INTERNAL, "%s",
@@ -426,6 +427,7 @@ static void recv_remove(struct leader *l, const Sluice__V1__StageRemove *m)
                        grant, m->n_blocks, m->n_slots, m->n_checkpoints, n);
         return;
     }
+    /* The ring keeps the order, so no Result can be behind this Remove. */
     if (s->inflight > 0) {
         assembly_break(l->assembly,
                        "Remove of grant %llu overtook the Results of %u "

@@ -67,6 +67,7 @@ static enum status check_lengths(const struct stage *g,
                          "together at most the context, %u",
                          m->n_prompt, m->max_tokens, g->base->o.context);
     }
+    /* A sequence that moved here brings tokens of another worker. */
     if (m->n_generated > m->max_tokens ||
         m->n_tokens > m->n_prompt + m->n_generated) {
         return error_set(e, ST_INVALID_ARGUMENT,
@@ -157,12 +158,14 @@ static enum status take_in(struct stage *g, const Sluice__V1__StageOpen *m,
     if (check_columns(g, m, e) != ST_OK || check_order(g, m, e) != ST_OK) {
         return e->code;
     }
+    /* The grants are used up from here on, whatever becomes of the Open. */
     g->opened = true;
     g->grant = m->grant;
     if (!m->void_ || !PLANT(VOID_UNSETTLED)) {
         g->sequences->ledger.grant = m->stages->grant[g->assembly->stage - 1];
     }
     g->sequences->report.changed = true;
+    /* A void Open only settles the grants. */
     if (m->void_) {
         return ST_OK;
     }
@@ -200,6 +203,7 @@ take_part(struct stage *g, const Sluice__V1__StageOpenPart *m, struct error *e)
     if (m->grant == 0 || s == NULL) {
         return error_set(e, ST_NOT_FOUND, "the sequence is not open here");
     }
+    /* Without penalties the ids are not needed. */
     if (!keeps_ids(g, &s->sampling)) {
         return ST_OK;
     }
@@ -317,6 +321,7 @@ void stage_recv_remove(struct stage *g, const Sluice__V1__StageRemove *m)
         send_remove(g, m->grant, &receipts, &nothing);
         return;
     }
+    /* The receipts wait with the sequence until its plans have returned. */
     *receipts_of(g, s) = receipts;
     sequence_move(&g->sequences->table, s, SEQUENCE_RELEASING);
     if (s->inflight == 0 || PLANT(MICROBATCH_OVERTAKES_REMOVE)) {
@@ -335,6 +340,7 @@ static bool microbatch_make(struct stage *g, struct microbatch *b)
                                .n_blocks = o->n_blocks,
                                .n_slots = o->n_slots};
 
+    /* Kept from an earlier assembly: the options do not change. */
     if (b->made) {
         return true;
     }
@@ -372,6 +378,7 @@ bool stage_begin(struct stage *g)
     for (uint32_t i = 0; i <= g->assembly->n_stages && ok; i++) {
         ok = microbatch_make(g, &g->memory[i]);
     }
+    /* Grants and steps start anew in each assembly. */
     g->opened = false;
     g->grant = g->step = 0;
     return ok && g->receipts != NULL && g->columns != NULL;

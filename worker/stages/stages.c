@@ -40,6 +40,7 @@ static void notify(struct stages *g, enum status code, const char *why)
     struct peer *p = base_peer(a->base);
     struct error e;
 
+    /* Without a session the router has given the assembly up itself. */
     if (p == NULL) {
         return;
     }
@@ -84,6 +85,7 @@ void stages_settle(struct stages *g, int64_t now_us)
     const struct assembly *a = &g->assembly;
     char why[sizeof a->why];
 
+    /* A copy, because the assembly changes while it ends. */
     if (a->broken) {
         memcpy(why, a->why, sizeof why);
         end_for(g, ST_ABORTED, why);
@@ -141,6 +143,7 @@ enum status stages_join(struct stages *g, uint64_t call,
 {
     struct assembly *a = &g->assembly;
 
+    /* The place comes first: the member sizes its memory by n_stages. */
     take_place(a, m);
     if (!a->member->begin(a->self)) {
         return error_set(e, ST_RESOURCE_EXHAUSTED,
@@ -169,6 +172,7 @@ static void on_edge_up(void *owner)
     log_info("assembly-up", "assembly=%016" PRIx64 " stage=%u stages=%u", a->id,
              a->stage, a->n_stages);
     a->member->up(a->self);
+    /* The leader is ready before the router can send it a Submit. */
     if (p != NULL) {
         peer_end(p, a->call, &reply.base);
     }
@@ -185,6 +189,7 @@ void stages_init(struct stages *g, struct sequences *q)
 
     memset(g, 0, sizeof *g);
     g->sequences = q;
+    /* The role follows from the layers, so it is set once and never changes. */
     q->role = (struct role){&alone_role, q};
     switch (worker_options_role(&b->o)) {
     case ROLE_LEADER:

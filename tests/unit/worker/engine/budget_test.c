@@ -54,7 +54,7 @@ static void fits_one_sequence_and_no_less(void **state)
     assert_int_equal(budget_divide(&b, "145MiB", 0, &hybrid, &e),
                      ST_RESOURCE_EXHAUSTED);
     assert_non_null(strstr(e.text, "budget of 145.0 MiB"));
-    assert_non_null(strstr(e.text, "at least 146.0 MiB"));
+    assert_non_null(strstr(e.text, "give at least 146.0 MiB"));
 }
 
 static void gives_slots_for_shorter_sequences(void **state)
@@ -142,7 +142,7 @@ static void reads_a_budget_alone(void **state)
     assert_int_equal(bytes, 3 * GIB);
     assert_int_equal(budget_bytes(&bytes, "1.1", 2 * GIB, &e),
                      ST_INVALID_ARGUMENT);
-    assert_non_null(strstr(e.text, "--memory 1.1: a size such as 4GiB"));
+    assert_non_null(strstr(e.text, "--memory 1.1: give a size such as 4GiB"));
 }
 
 /* ---- what is available, on machines of files ---- */

@@ -137,11 +137,11 @@ static void refuses_wrong_plans(void **state)
     refused(g, "no hidden states for layers 1-3 of 4");
     g->plan.hidden = g->hidden;
     two_rows(g, 5, 1)[1].chained = true;
-    refused(g, "row 1, sequence 1: chained to row 0, whose token layers 1-3 of "
-               "4 do not have");
+    refused(g, "row 1, sequence 1: chained to row 0, but layers 1-3 of 4 do "
+               "not have its token");
     two_rows(g, 5, 5)[0].token = 1;
-    refused(g, "row 0, sequence 0: tokens at 1, those of the rows before end "
-               "at 0");
+    refused(g, "row 0, sequence 0: tokens at 1, but those of the previous "
+               "rows end at 0");
     two_rows(g, 5, 5)[1].token = 4;
     refused(g, "row 1, sequence 1: tokens at 4");
     two_rows(g, 5, 5)[1].n_tokens = 4;
@@ -174,7 +174,7 @@ static void knows_its_room(void **state)
 
     (void)state;
     two_rows(g, 1, 1);
-    refused(g, "a plan of 2 tokens: there is room for the hidden states of 0");
+    refused(g, "a plan of 2 tokens, but hidden states of only 0 fit");
     g->plan.n_rows = g->plan.n_tokens = g->plan.n_zero = 0;
     run(g);
     assert_null(g->result.hidden);
@@ -188,8 +188,7 @@ static void knows_its_room(void **state)
     two_rows(g, 5, ROOM - 5);
     run(g);
     two_rows(g, 5, ROOM - 4);
-    refused(g, "a plan of 13 tokens: there is room for the hidden states of "
-               "12");
+    refused(g, "a plan of 13 tokens, but hidden states of only 12 fit");
     rig_free(g);
     g = rig_with_room(2, LAYERS); /* gives none, needs no room */
     assert_int_equal(forward_hidden_plans(g->forward), UINT32_MAX);
@@ -221,7 +220,7 @@ static void reads_what_is_its_own(void **state)
     assert_int_equal(g->result.tokens[0], TOKEN_NONE);
     assert_in_range(g->result.tokens[1], 0, 99);
     g->rows[1].sampling = NULL;
-    refused(g, "no sampling says how");
+    refused(g, "has no sampling parameters");
     rig_free(g);
 }
 

@@ -169,9 +169,9 @@ static void test_chained_to_nothing(void **state)
     assert_int_equal(g->result.status, ST_OK);
     assert_int_equal(g->result.tokens[0], TOKEN_NONE);
     one_row(g, 10, 1)->chained = true;
-    refused(g, ST_INTERNAL, "chose no token");
+    refused(g, ST_INTERNAL, "sampled no token");
     one_row(g, 10, 1)->chained = true;
-    refused(g, ST_ABORTED, "the step before failed");
+    refused(g, ST_ABORTED, "the previous step failed");
     rig_free(g);
 }
 
@@ -394,7 +394,7 @@ static void test_history_room(void **state)
         assert_int_equal(g->result.status, over ? ST_INTERNAL : ST_OK);
         if (over) {
             assert_string_equal(g->result.error.text,
-                                "row 1, sequence 0: histories of over 32 ids");
+                                "row 1, sequence 0: histories of more than 32 ids");
         }
     }
     check_ids(0, 7, 16, 16);
@@ -419,7 +419,7 @@ static void test_wrong_histories(void **state)
 
     (void)state;
     with_history(g, &b)->sampling = NULL;
-    refused(g, ST_INTERNAL, "no sampling says how");
+    refused(g, ST_INTERNAL, "has no sampling parameters");
     with_history(g, &b)->history = (struct plan_history){.n = 0};
     refused(g, ST_INTERNAL, "history of 0 ids, 0 of a prompt, for 17");
     with_history(g, &b)->history.n = 16;
@@ -443,7 +443,7 @@ static void test_wrong_histories(void **state)
     refused(g, ST_INTERNAL, "history on page 16 of 16");
     with_history(g, &b);
     b.memory[5 << SHIFT] = 100; /* page 5 is the first leaf */
-    refused(g, ST_INTERNAL, "history has token id 100 of 100");
+    refused(g, ST_INTERNAL, "history has id 100, which is not below");
     with_history(g, &b);
     b.memory[5 << SHIFT] = 99;
     run(g);

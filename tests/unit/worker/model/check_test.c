@@ -96,7 +96,7 @@ static void sizes_a_config_alone(void **state)
     (void)state;
     EXPECT(dir, NULL, ST_OK, "26895998464", "153944064 bytes", "65536 bytes",
            "none here", "verdict      no weights to load");
-    EXPECT(dir, &o, ST_RESOURCE_EXHAUSTED, "more than the budget",
+    EXPECT(dir, &o, ST_RESOURCE_EXHAUSTED, "exceed the budget by",
            "verdict      would not load: ");
     o.budget_bytes = 53799800000u + full;
     EXPECT(dir, &o, ST_OK, "1 of 262144 tokens");
@@ -148,7 +148,7 @@ static void weighs(const char *dir, uint32_t begin, uint32_t end)
     o.budget_bytes--;
     EXPECT(dir, &o, ST_RESOURCE_EXHAUSTED, line, "verdict      would not");
     o.budget_bytes = bytes - 1;
-    EXPECT(dir, &o, ST_RESOURCE_EXHAUSTED, line, "weights are 1 bytes more");
+    EXPECT(dir, &o, ST_RESOURCE_EXHAUSTED, line, "exceed the budget by 1 bytes");
 }
 
 /* The whole's weights, beside a part, too. */

@@ -490,7 +490,7 @@ static void stops_when_it_is_told_to(void **state)
         assert_null(s);
         assert_int_equal(seen.calls, seen.stop);
         assert_true(seen.done < seen.total || seen.stop == n);
-        assert_non_null(strstr(e.text, "stopped while weights were read"));
+        assert_non_null(strstr(e.text, "stopped while reading weights"));
     }
 }
 
