@@ -58,8 +58,7 @@ static void fill_shard(struct worker_core *w, Sluice__V1__WorkerShard *m)
         m->hidden = o->hidden;
         m->step_tokens = o->step_tokens;
     }
-    /* The router then waits for Live before it submits those sequences again.
-     */
+    /* The router grants nothing until Live has listed all of them. */
     m->n_live = orphans_count(q);
     m->has_n_live = m->n_live > 0;
 }
