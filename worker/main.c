@@ -29,7 +29,7 @@ static void log_counts(const struct worker_core *core)
 
 /* Runs --check DIR.  --memory must be bytes then, because a share would depend
  * on this machine. */
-static enum status check(const struct program *p, struct error *e)
+static enum status check_model(const struct program *p, struct error *e)
 {
     const struct worker_args *a = &p->args;
     struct check_options o = {.block_tokens = a->block_tokens,
@@ -49,7 +49,7 @@ static enum status check(const struct program *p, struct error *e)
     return st == ST_OK ? std_out_end(e) : st;
 }
 
-static int fail(const struct error *e)
+static int print_error(const struct error *e)
 {
     fprintf(stderr, "sluice-worker: %s\n", e->text);
     return EXIT_SETUP;
@@ -64,16 +64,16 @@ int main(int argc, char **argv)
     std_fds_reserve();
     FAILPOINT_START(argc, argv);
     if (args_parse(&p.args, argc, argv, &e) != ST_OK) {
-        return fail(&e);
+        return print_error(&e);
     }
     if (args_print(&p.args)) {
-        return std_out_end(&e) == ST_OK ? EXIT_SUCCESS : fail(&e);
+        return std_out_end(&e) == ST_OK ? EXIT_SUCCESS : print_error(&e);
     }
     if (args_check(&p.args, &e) != ST_OK) {
-        return fail(&e);
+        return print_error(&e);
     }
     if (p.args.check != NULL) {
-        return check(&p, &e) == ST_OK ? EXIT_SUCCESS : fail(&e);
+        return check_model(&p, &e) == ST_OK ? EXIT_SUCCESS : print_error(&e);
     }
     signal(SIGPIPE, SIG_IGN); /* the reader of the log may exit */
     descriptors_raise();
@@ -82,7 +82,7 @@ int main(int argc, char **argv)
     st = st == ST_OK ? program_offer(&p, &e) : st;
     st = st == ST_OK ? program_load(&p, &e) : st;
     if (st != ST_OK) {
-        int rc = st == ST_CANCELLED ? EXIT_SUCCESS : fail(&e);
+        int rc = st == ST_CANCELLED ? EXIT_SUCCESS : print_error(&e);
 
         program_stop(&p); /* after the message, because it waits for threads */
         return rc;

@@ -56,7 +56,7 @@ static bool has_kind(const struct shard_weights *w, enum mixer_kind kind)
     return false;
 }
 
-static bool allocate(struct forward *f)
+static bool allocate_arrays(struct forward *f)
 {
     size_t rows = f->sizes.max_rows, logits = f->sizes.max_logits;
 
@@ -99,7 +99,7 @@ enum status forward_new(struct forward **out, const struct shard_weights *w,
         return st;
     }
     kernels_sizes(f->kernels, &f->sizes);
-    if (!allocate(f)) {
+    if (!allocate_arrays(f)) {
         forward_free(&f);
         return error_set(e, ST_RESOURCE_EXHAUSTED, "no memory");
     }
@@ -217,7 +217,8 @@ struct kernels *forward_kernels(struct forward *f)
 
 /* Returns how many tokens of a row go into a pass with `room` tokens left: all
  * `left` from position `at`, or as many as end at a multiple of FORWARD_CUT. */
-static uint32_t fit(uint32_t at, uint32_t left, uint32_t room, bool empty)
+static uint32_t fit_tokens(uint32_t at, uint32_t left, uint32_t room,
+                           bool empty)
 {
     uint32_t end = (at + room) / FORWARD_CUT * FORWARD_CUT;
 
@@ -246,8 +247,8 @@ static void gather_ids(struct forward *f, const struct plan *p,
 
 /* Fills a pass from *row, after the *done tokens of earlier passes, and
  * advances both. */
-static void gather(struct forward *f, const struct plan *p, uint32_t *row,
-                   uint32_t *done)
+static void gather_pass(struct forward *f, const struct plan *p, uint32_t *row,
+                        uint32_t *done)
 {
     struct forward_pass *s = &f->pass;
 
@@ -256,8 +257,9 @@ static void gather(struct forward *f, const struct plan *p, uint32_t *row,
     s->n_tokens = 0;
     while (*row < p->n_rows && s->n_rows < f->sizes.max_rows) {
         const struct plan_row *r = &p->rows[*row];
-        uint32_t n = fit(r->position + *done, r->n_tokens - *done,
-                         f->sizes.max_tokens - s->n_tokens, s->n_rows == 0);
+        uint32_t n =
+            fit_tokens(r->position + *done, r->n_tokens - *done,
+                       f->sizes.max_tokens - s->n_tokens, s->n_rows == 0);
 
         if (n == 0) {
             return;
@@ -506,7 +508,7 @@ static enum status run_plan(struct forward *f, const struct plan *p,
         kernels_zero_slot(f->kernels, p->zero_slots[i]);
     }
     while (row < p->n_rows && st == ST_OK) {
-        gather(f, p, &row, &done);
+        gather_pass(f, p, &row, &done);
         st = run_pass(f, p, out);
     }
     return st;

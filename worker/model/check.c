@@ -275,8 +275,8 @@ static enum status try_weights(struct check *c, const char *dir, bool *found,
     return st;
 }
 
-static enum status prepare(struct check *c, const char *dir,
-                           const struct check_options *o, struct error *e)
+static enum status prepare_check(struct check *c, const char *dir,
+                                 const struct check_options *o, struct error *e)
 {
     struct check_options *p = &c->options;
     enum dtype kv;
@@ -315,7 +315,7 @@ enum status model_check(FILE *out, const char *dir,
     enum status st;
 
     e = e != NULL ? e : &ignored;
-    st = prepare(&c, dir, o, e);
+    st = prepare_check(&c, dir, o, e);
     if (st == ST_OK) {
         print_model(&c);
         st = try_weights(&c, dir, &found, e);

@@ -43,7 +43,7 @@ struct load_reader {
 /* Returns where a slice's stored bytes are read to.  A slice that will be
  * widened goes to the end of its room, so that widening can run from the front.
  */
-static char *landing(const struct load_plan *p, const struct slice *s)
+static char *landing_place(const struct load_plan *p, const struct slice *s)
 {
     char *at = p->memory + s->place;
 
@@ -95,7 +95,7 @@ static bool read_piece(struct load_reader *r, size_t i)
     int fd = l->plan->fds[s->source->file];
     uint64_t from = s->source->offset + s->offset + p->offset;
     uint32_t step = p->kept ? p->bytes : LOAD_STEP;
-    char *to = p->kept ? landing(l->plan, s) + p->offset : r->scratch;
+    char *to = p->kept ? landing_place(l->plan, s) + p->offset : r->scratch;
     struct error why;
 
     if (!p->kept) {
@@ -219,11 +219,11 @@ static void run_threads(struct loader *l)
 
 /* Widens in place.  Element i is written to bytes [4i, 4i + 4), which end at or
  * before 2n + 2i + 2, where the next two-byte element is read. */
-static void widen(const struct load_plan *p, const struct slice *s)
+static void widen_slice(const struct load_plan *p, const struct slice *s)
 {
     uint64_t n = s->bytes / dtype_bytes(s->dtype);
     char *to = p->memory + s->place;
-    const char *from = landing(p, s);
+    const char *from = landing_place(p, s);
 
     for (uint64_t i = 0; i < n; i++) {
         uint16_t half;
@@ -283,7 +283,7 @@ enum status load_run(const struct load_plan *p, const struct shard_options *o,
     digest_tensors(&l, digests);
     for (uint32_t i = 0; i < p->shard->n; i++) {
         if (p->shard->slices[i].widen) {
-            widen(p, &p->shard->slices[i]);
+            widen_slice(p, &p->shard->slices[i]);
         }
     }
 out:

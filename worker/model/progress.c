@@ -14,7 +14,7 @@ void progress_init(struct progress *p, FILE *out, bool terminal, int64_t now_us)
 
 /* A load that ends within PROGRESS_QUIET_US prints nothing, not even its end.
  */
-static bool due(const struct progress *p, int64_t now_us, bool last)
+static bool is_due(const struct progress *p, int64_t now_us, bool last)
 {
     int64_t every = p->terminal ? PROGRESS_TERMINAL_US : PROGRESS_LOG_US;
 
@@ -46,7 +46,7 @@ static void print_line(const struct progress *p, int64_t us, uint64_t done,
 void progress_update(struct progress *p, int64_t now_us, uint64_t done,
                      uint64_t total)
 {
-    if (!due(p, now_us, done == total)) {
+    if (!is_due(p, now_us, done == total)) {
         return;
     }
     print_line(p, now_us - p->began_us, done, total);

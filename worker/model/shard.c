@@ -26,8 +26,8 @@ static_assert(sizeof((struct shard_known *)0)->fingerprint == FINGERPRINT_BYTES,
               "the size of a fingerprint");
 
 /* Aligns the block for huge pages if it can fill one. */
-static enum status allocate(struct shard *s, uint64_t bytes, uint64_t max,
-                            struct error *e)
+static enum status allocate_weights(struct shard *s, uint64_t bytes,
+                                    uint64_t max, struct error *e)
 {
     size_t align = bytes >= HUGE_PAGE ? HUGE_PAGE : LAYOUT_ALIGN;
 
@@ -145,15 +145,16 @@ static enum status read_all(struct shard *s, const struct layout *l,
     return st;
 }
 
-static enum status load(struct shard *s, const struct model_config *config,
-                        const struct checkpoint *c,
-                        const struct shard_options *o, struct error *e)
+static enum status load_layers(struct shard *s,
+                               const struct model_config *config,
+                               const struct checkpoint *c,
+                               const struct shard_options *o, struct error *e)
 {
     struct layout l;
     enum status st = layout_make(&l, &s->weights, s->layers, config, c, e);
 
     if (st == ST_OK) {
-        st = allocate(s, l.bytes, o->max_bytes, e);
+        st = allocate_weights(s, l.bytes, o->max_bytes, e);
     }
     if (st == ST_OK) {
         st = read_all(s, &l, config, c, o, e);
@@ -166,8 +167,9 @@ static enum status load(struct shard *s, const struct model_config *config,
     return st;
 }
 
-static enum status create(struct shard **out, const struct model_config *c,
-                          uint32_t begin, uint32_t end, struct error *e)
+static enum status create_shard(struct shard **out,
+                                const struct model_config *c, uint32_t begin,
+                                uint32_t end, struct error *e)
 {
     struct shard *s;
 
@@ -204,12 +206,12 @@ enum status shard_load(struct shard **out, const struct model_config *c,
 
     *out = NULL;
     e = e != NULL ? e : &ignored;
-    st = create(&s, c, begin, end, e);
+    st = create_shard(&s, c, begin, end, e);
     if (st == ST_OK) {
         st = checkpoint_open(&files, dir, e);
     }
     if (st == ST_OK) {
-        st = load(s, c, files, o != NULL ? o : &defaults, e);
+        st = load_layers(s, c, files, o != NULL ? o : &defaults, e);
     }
     checkpoint_close(&files);
     if (st != ST_OK) {

@@ -85,7 +85,7 @@ void orphans_begin(struct sequences *q)
 
 /* ---- the next session ---- */
 
-static int64_t earlier(int64_t a, int64_t b)
+static int64_t earlier_us(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
@@ -140,7 +140,7 @@ void orphans_announce(struct sequences *q, struct peer *p)
             until_us = INT64_MAX;
         }
         add_row(&q->live, s);
-        until_us = earlier(until_us, s->keep.due_us);
+        until_us = earlier_us(until_us, s->keep.due_us);
         n++;
     }
     if (n > 0) {

@@ -95,7 +95,7 @@ static enum status check(const void *self, const Sluice__V1__SubmitRequest *m,
     return check_stages(l, m->stages, e);
 }
 
-static uint32_t at_most(size_t n, uint32_t most)
+static uint32_t ids_at_most(size_t n, uint32_t most)
 {
     return n < most ? (uint32_t)n : most;
 }
@@ -112,7 +112,7 @@ static void add_ids(void *self, const struct sequence *s, uint32_t offset,
     part.grant = s->grant;
     for (size_t done = 0; done < n; done += part.n_tokens) {
         part.offset = offset + (uint32_t)done;
-        part.n_tokens = at_most(n - done, OPEN_IDS_MAX);
+        part.n_tokens = ids_at_most(n - done, OPEN_IDS_MAX);
         part.tokens = (uint32_t *)(uintptr_t)&ids[done];
         assembly_send(l->assembly, METHOD_STAGE_OPEN_PART, &part.base);
     }
@@ -126,7 +126,7 @@ static void open_stages(void *self, struct sequence *s,
     uint32_t first = 0;
 
     if (sampling_penalises(&s->sampling)) {
-        first = at_most(m->n_tokens, OPEN_IDS_MAX);
+        first = ids_at_most(m->n_tokens, OPEN_IDS_MAX);
     }
     open.grant = m->grant;
     open.stages = m->stages;
