@@ -18,7 +18,7 @@ static void begin(struct progress *p, bool terminal)
     progress_init(p, out, terminal, 7000000);
 }
 
-/* Ends p and compares all that it said. */
+/* Ends p and compares its whole output. */
 static void said(struct progress *p, const char *want)
 {
     progress_end(p);
@@ -45,7 +45,8 @@ static void writes_over_a_line_of_a_terminal(void **state)
     (void)state;
     begin(&p, true);
     progress_update(&p, 9000000, 100 * MIB, 400 * MIB);
-    progress_update(&p, 9000000 + PROGRESS_TERMINAL_US - 1, 150 * MIB, 400 * MIB);
+    progress_update(&p, 9000000 + PROGRESS_TERMINAL_US - 1, 150 * MIB,
+                    400 * MIB);
     progress_update(&p, 11000000, 200 * MIB, 400 * MIB);
     progress_update(&p, 11000001, 400 * MIB, 400 * MIB);
     said(&p, "\rreading weights: 25 % of 400.0 MiB, 50 MiB/s, 6 s left   "
@@ -68,7 +69,7 @@ static void writes_lines_to_a_log(void **state)
              "reading weights: 100 % of 4000.0 MiB, 40 s\n");
 }
 
-/* The message that follows a failed load has a line of its own. */
+/* The message after a failed load starts on a new line. */
 static void ends_its_line(void **state)
 {
     struct progress p;
