@@ -11,9 +11,9 @@
 #include "common/wire/wire_limits.h"
 #include "kernels/kernels.h"
 #include "kernels/opencl/host/device.h"
-#include "worker/cache/logprobs.h"
-#include "worker/base/watch.h"
 #include "worker/base/metrics.h"
+#include "worker/base/watch.h"
+#include "worker/cache/logprobs.h"
 #include "worker/stages/assembly.h"
 
 static_assert(KERNELS_BLOCK_MAX == SHARD_BLOCK_TOKENS_MAX,
@@ -23,6 +23,7 @@ typedef struct worker_args option_this;
 
 static const struct option_row rows[] = {WORKER_OPTIONS(OPTION_ROW)};
 
+/* Limits of common/ and of the model files are in tables of their own. */
 static const struct limit_row worker_limits[] = {
     LIMIT_ROW(PLAN_ROWS_MAX, "", "sequences in a step"),
     LIMIT_ROW(PLAN_TOKENS_MAX, "tokens", "in a step"),
@@ -30,28 +31,27 @@ static const struct limit_row worker_limits[] = {
     LIMIT_ROW(WORKER_SEQUENCES_MAX, "", "sequences not yet forgotten"),
     LIMIT_ROW(WORKER_EOS_MAX, "tokens", "that end a sequence"),
     LIMIT_ROW(TOMBSTONES_MAX, "", "cancels that wait for their Submit"),
-    LIMIT_ROW(ORPHAN_US, "us", "a sequence outlives its session, twice"),
-    LIMIT_ROW(LEAVE_US, "us", "past --grace, for the router's answer"),
-    LIMIT_ROW(STEP_ROW_TOKENS_MAX, "tokens", "of a row of a StepOutput"),
-    LIMIT_ROW(LOGPROB_WINDOW, "tokens", "with logprobs not acknowledged"),
-    LIMIT_ROW(REPORT_US, "us", "between two reports, at most"),
+    LIMIT_ROW(ORPHAN_US, "us", "lifetime of an orphan, at most twice"),
+    LIMIT_ROW(LEAVE_US, "us", "after --grace, wait for the router"),
+    LIMIT_ROW(STEP_ROW_TOKENS_MAX, "tokens", "in a row of a StepOutput"),
+    LIMIT_ROW(LOGPROB_WINDOW, "tokens", "with logprobs, unacknowledged"),
+    LIMIT_ROW(REPORT_US, "us", "longest interval between reports"),
     LIMIT_ROW(ENGINE_STILL_US, "us", "without a tick: no new session"),
     LIMIT_ROW(ENGINE_DEAD_US, "us", "without a tick: exit code 5"),
     LIMIT_ROW(KERNELS_STEP_TOKENS_MAX, "tokens", "in a pass of the kernels"),
-    LIMIT_ROW(KERNELS_BLOCK_MAX, "tokens", "of a KV block"),
-    LIMIT_ROW(KERNELS_HEAD_DIM_MAX, "", "dimensions of a head they compute"),
+    LIMIT_ROW(KERNELS_BLOCK_MAX, "tokens", "in a KV block"),
+    LIMIT_ROW(KERNELS_HEAD_DIM_MAX, "", "dimensions of a head"),
     LIMIT_ROW(KERNELS_STATE_DIM_MAX, "", "key and value dimensions of a state"),
-    LIMIT_ROW(KERNELS_GROUP_MAX, "", "query heads of a key/value head"),
-    LIMIT_ROW(KERNELS_CONV_MAX, "taps", "a convolution they compute"),
+    LIMIT_ROW(KERNELS_GROUP_MAX, "", "query heads per key/value head"),
+    LIMIT_ROW(KERNELS_CONV_MAX, "taps", "in a convolution"),
     LIMIT_ROW(EDGES_US, "us", "from Assemble until both edges are up"),
-    LIMIT_ROW(KERNELS_THREADS_MAX, "", "threads that compute"),
+    LIMIT_ROW(KERNELS_THREADS_MAX, "", "compute threads"),
 };
 
 static const char usage[] =
     "usage: sluice-worker --model DIR [--layers A-B | --stages N] [options]\n"
     "       sluice-worker --check DIR [--memory SIZE] [--layers A-B]\n\n"
-    "Owns a model, or some of its layers, and a cache pool; serves a "
-    "router.\n\n";
+    "Serves a model, or some of its layers, to a router.\n\n";
 
 static const char examples[] =
     "\nexamples:\n"
@@ -61,11 +61,13 @@ static const char examples[] =
     "  sluice-worker --model models/tiny-hybrid --layers 0-4 (and 4-8)\n"
     "  sluice-worker --check models/tiny-hybrid --memory 1GiB\n"
     "  sluice-worker --check models/tiny-hybrid --layers 0-4\n\n"
-    "On SIGTERM or SIGINT it takes nothing new, and ends when what runs has\n"
-    "ended or moved; on a second one at once.\n\n"
+    "On SIGTERM or SIGINT the worker drains: it accepts no new sequences, and\n"
+    "exits when the running ones have finished or moved.  A second signal "
+    "stops\n"
+    "it at once.\n\n"
     "exit codes: 0 stopped by SIGTERM or SIGINT, 2 could not start,\n"
-    "            5 its engine stood still for 10 s: start it again\n"
-    "            6 its device failed: start it again\n";
+    "            5 the engine made no progress for 10 s: restart it\n"
+    "            6 the device failed: restart it\n";
 
 enum status args_parse(struct worker_args *a, int argc, char **argv,
                        struct error *e)
@@ -75,9 +77,10 @@ enum status args_parse(struct worker_args *a, int argc, char **argv,
         option_parse(rows, OPTION_COUNT(rows), a, argc, argv, &n_words, e);
 
     if (st == ST_OK && n_words > 0) {
-        return error_set(e, ST_INVALID_ARGUMENT, "%s: no such word; see --help",
-                         argv[1]);
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "%s: unexpected argument; see --help", argv[1]);
     }
+    /* The default depends on the device, so the table cannot hold it. */
     if (st == ST_OK && a->engine_depth == 0) {
         a->engine_depth = strcmp(a->device, "cpu") == 0 ? 1 : ENGINE_DEPTH_MAX;
     }
@@ -116,6 +119,7 @@ enum status args_layers(const char *text, uint32_t *begin, uint32_t *end,
     char *at = "";
     unsigned long long a = 0, b = 0;
 
+    /* strtoull() alone would accept a sign and leading space. */
     if (text[0] >= '0' && text[0] <= '9') {
         a = strtoull(text, &at, 10);
     }
@@ -124,8 +128,8 @@ enum status args_layers(const char *text, uint32_t *begin, uint32_t *end,
     }
     if (at[0] != '\0' || a >= b || b > UINT32_MAX) {
         return error_set(e, ST_INVALID_ARGUMENT,
-                         "--layers %s: A-B with A < B is wanted; 0-12 are "
-                         "layers 0 to 11",
+                         "--layers %s: give A-B with A < B; 0-12 are layers "
+                         "0 to 11",
                          text);
     }
     *begin = (uint32_t)a;
@@ -139,27 +143,28 @@ enum status args_check(const struct worker_args *a, struct error *e)
 
     if (!log_level_parse(a->log_level, &level)) {
         return error_set(e, ST_INVALID_ARGUMENT,
-                         "--log-level %s: debug, info, warn, error or off",
+                         "--log-level %s: give debug, info, warn, error or off",
                          a->log_level);
     }
+    /* Log lines obey the level from here on. */
     log_setup(level, NULL, NULL);
     if (strcmp(a->kv_dtype, "auto") != 0 && strcmp(a->kv_dtype, "f32") != 0) {
-        return error_set(e, ST_INVALID_ARGUMENT, "--kv-dtype %s: auto or f32",
-                         a->kv_dtype);
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "--kv-dtype %s: give auto or f32", a->kv_dtype);
     }
     if ((a->block_tokens & (a->block_tokens - 1)) != 0) {
         return error_set(e, ST_INVALID_ARGUMENT,
-                         "--block-tokens %u: 1, 2, 4, 8, 16, 32 or 64",
+                         "--block-tokens %u: give 1, 2, 4, 8, 16, 32 or 64",
                          a->block_tokens);
     }
     if (a->model == NULL && a->check == NULL) {
         return error_set(e, ST_INVALID_ARGUMENT,
-                         "--model DIR is needed; see --help");
+                         "--model DIR is missing; see --help");
     }
     if (a->stages > 0 && a->layers != NULL) {
         return error_set(e, ST_INVALID_ARGUMENT,
-                         "--stages lets the router choose, --layers does not: "
-                         "one of the two");
+                         "--stages lets the router assign layers, --layers "
+                         "does not: give one of the two");
     }
     if (a->stage_advertise != NULL &&
         endpoint_check(a->stage_advertise, e) != ST_OK) {
@@ -167,8 +172,8 @@ enum status args_check(const struct worker_args *a, struct error *e)
     }
     if (a->name != NULL &&
         (a->name[0] == '\0' || strlen(a->name) > PEER_NAME_MAX)) {
-        return error_set(e, ST_INVALID_ARGUMENT,
-                         "--name: 1 to %d bytes are wanted", PEER_NAME_MAX);
+        return error_set(e, ST_INVALID_ARGUMENT, "--name: give 1 to %d bytes",
+                         PEER_NAME_MAX);
     }
     return ST_OK;
 }

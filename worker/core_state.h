@@ -24,7 +24,7 @@ struct worker_core {
     bool away_logged;    /* that the router is away */
     bool refused_logged; /* that the router refused this worker */
 
-    /* What Hello borrows. */
+    /* Parts of Hello, which borrows them. */
     struct ledger_message hello_ledger;
     Sluice__V1__WorkerShard hello_shard;
 

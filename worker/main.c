@@ -1,4 +1,4 @@
-/* sluice-worker: what it was asked for, its codes. */
+/* sluice-worker: its modes and exit codes. */
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,8 +24,9 @@ static void log_counts(const struct worker_core *core)
                METRIC_COUNT(worker_metrics_rows), &m);
 }
 
-/* --check DIR: --memory must then be bytes. */
-static enum status check(const struct program *p, struct error *e)
+/* Runs --check DIR.  --memory must be bytes then, because a share would depend
+ * on this machine. */
+static enum status check_model(const struct program *p, struct error *e)
 {
     const struct worker_args *a = &p->args;
     struct check_options o = {.block_tokens = a->block_tokens,
@@ -34,8 +35,7 @@ static enum status check(const struct program *p, struct error *e)
 
     if (a->memory != NULL && !option_bytes(a->memory, &o.budget_bytes)) {
         return error_set(e, ST_INVALID_ARGUMENT,
-                         "--memory %s: with --check a size such as 4GiB is "
-                         "wanted",
+                         "--memory %s: with --check, give a size such as 4GiB",
                          a->memory);
     }
     if (a->layers != NULL &&
@@ -46,7 +46,7 @@ static enum status check(const struct program *p, struct error *e)
     return st == ST_OK ? std_out_end(e) : st;
 }
 
-static int fail(const struct error *e)
+static int print_error(const struct error *e)
 {
     fprintf(stderr, "sluice-worker: %s\n", e->text);
     return EXIT_SETUP;
@@ -61,35 +61,35 @@ int main(int argc, char **argv)
     std_fds_reserve();
     FAILPOINT_START(argc, argv);
     if (args_parse(&p.args, argc, argv, &e) != ST_OK) {
-        return fail(&e);
+        return print_error(&e);
     }
     if (args_print(&p.args)) {
-        return std_out_end(&e) == ST_OK ? EXIT_SUCCESS : fail(&e);
+        return std_out_end(&e) == ST_OK ? EXIT_SUCCESS : print_error(&e);
     }
     if (args_check(&p.args, &e) != ST_OK) {
-        return fail(&e);
+        return print_error(&e);
     }
     if (p.args.check != NULL) {
-        return check(&p, &e) == ST_OK ? EXIT_SUCCESS : fail(&e);
+        return check_model(&p, &e) == ST_OK ? EXIT_SUCCESS : print_error(&e);
     }
-    signal(SIGPIPE, SIG_IGN); /* whoever reads the log may go */
+    signal(SIGPIPE, SIG_IGN); /* the reader of the log may exit */
     descriptors_raise();
     p.signals = loop_signals();
     st = program_begin(&p, &e);
     st = st == ST_OK ? program_offer(&p, &e) : st;
     st = st == ST_OK ? program_load(&p, &e) : st;
     if (st != ST_OK) {
-        int rc = st == ST_CANCELLED ? EXIT_SUCCESS : fail(&e);
+        int rc = st == ST_CANCELLED ? EXIT_SUCCESS : print_error(&e);
 
-        program_stop(&p); /* waits for threads: what is wrong is said */
+        program_stop(&p); /* after the message, because it waits for threads */
         return rc;
     }
-    program_say_ready(&p);
+    program_print_ready(&p);
     loop_run(&p.loop);
     log_counts(p.core);
     if (worker_failed(p.core)) {
-        transport_free(&p.transport); /* its Goodbye goes out */
-        /* Nobody waits for the engine's thread. */
+        transport_free(&p.transport); /* sends Goodbye */
+        /* The engine's thread may never return, so it is not joined. */
         _exit(worker_lost(p.core) ? EXIT_DEVICE : EXIT_ENGINE);
     }
     program_stop(&p);

@@ -13,35 +13,36 @@
 #define STAGE_LISTEN "tcp://127.0.0.1:0"
 #define MIB          (1024.0 * 1024.0)
 
-/* Has a signal come?  Asked until the loop runs, which hears them then. */
-static bool is_told_to_stop(struct program *p)
+/* Returns whether a signal has come, for the time before the loop handles
+ * signals. */
+static bool is_stopped(struct program *p)
 {
     p->stopped = p->stopped || loop_signal_read(p->signals) != 0;
     return p->stopped;
 }
 
-static enum status go_on(struct program *p, struct error *e)
+static enum status check_stopped(struct program *p, struct error *e)
 {
-    return is_told_to_stop(p) ? error_set(e, ST_CANCELLED, "stopped") : ST_OK;
+    return is_stopped(p) ? error_set(e, ST_CANCELLED, "stopped") : ST_OK;
 }
 
-struct reading {
+struct weights_reading {
     struct program *program;
     struct progress progress;
 };
 
 static bool on_progress(void *ctx, uint64_t done, uint64_t total)
 {
-    struct reading *r = ctx;
+    struct weights_reading *r = ctx;
 
-    if (is_told_to_stop(r->program)) {
+    if (is_stopped(r->program)) {
         return false;
     }
-    progress_tell(&r->progress, loop_now_us(), done, total);
+    progress_update(&r->progress, loop_now_us(), done, total);
     return true;
 }
 
-/* --layers, or all there are. */
+/* Reads --layers; the default is all layers. */
 static enum status layers_read(struct program *p, struct error *e)
 {
     const char *text = p->args.layers;
@@ -58,7 +59,7 @@ static enum status layers_read(struct program *p, struct error *e)
     return p->end <= n ? ST_OK
                        : error_set(e, ST_INVALID_ARGUMENT,
                                    "--layers %s: the model has %u layers, so "
-                                   "B is at most %u",
+                                   "B must be at most %u",
                                    text, n, n);
 }
 
@@ -78,13 +79,14 @@ static enum status config_read(struct program *p, struct error *e)
                          "--context %u: the model allows at most %u tokens",
                          a->context, p->config.shape.context);
     }
+    /* A shorter context makes each sequence cheaper, and the pool hold more. */
     if (st == ST_OK && a->context > 0) {
         p->config.shape.context = a->context;
     }
     return st;
 }
 
-/* A model without a tokenizer is served by ids. */
+/* A model without a tokenizer is served by token ids alone. */
 static enum status tokenizer_read(struct program *p, struct error *e)
 {
     char path[4096];
@@ -99,7 +101,7 @@ static enum status tokenizer_read(struct program *p, struct error *e)
 enum status program_read(struct program *p, struct shard **out, uint32_t begin,
                          uint32_t end, struct error *e)
 {
-    struct reading r = {.program = p};
+    struct weights_reading r = {.program = p};
     struct shard_options o = {.progress = on_progress,
                               .ctx = &r,
                               .known = p->has_known ? &p->known : NULL};
@@ -143,6 +145,8 @@ struct kernels_options program_kernels(const struct program *p)
                                     .profile = a->profile};
 }
 
+/* One more plan of hidden states than are in flight: the result that was polled
+ * last is still being sent. */
 static enum status forward_make(struct program *p, struct error *e)
 {
     const struct worker_args *a = &p->args;
@@ -155,8 +159,8 @@ static enum status forward_make(struct program *p, struct error *e)
                        : st;
 }
 
-/* Before a plan runs on it.  Then the host's copy of the weights has had its
- * use. */
+/* Runs the canary before the first plan.  After that, the host's copy of the
+ * weights is not needed any more. */
 static enum status device_try(struct program *p,
                               const struct kernels_sizes *sizes,
                               struct error *e)
@@ -166,7 +170,7 @@ static enum status device_try(struct program *p,
     if (sizes->weight_bytes == 0) {
         return ST_OK;
     }
-    st = go_on(p, e);
+    st = check_stopped(p, e);
     if (st != ST_OK) {
         return st;
     }
@@ -207,8 +211,9 @@ static enum status pool_make(struct program *p, struct error *e)
     enum status st;
 
     forward_sizes(p->forward, &k);
-    p->sizes =
-        sizes_of(&p->config, p->begin, p->end, a->block_tokens, p->kv_dtype);
+    p->sizes = sizes_of(&p->config, p->begin, p->end, a->block_tokens,
+                        p->kv_dtype); /* A device that stores the weights itself
+                                         reports their size. */
     need = (struct budget_need){
         .weight_bytes =
             k.weight_bytes > 0 ? k.weight_bytes : shard_report(p->shard)->bytes,
@@ -280,10 +285,10 @@ static void on_result(void *arg, int fd)
     struct program *p = arg;
 
     (void)fd;
-    engine_thread_quiet(p->engine); /* the tick that follows polls it */
+    engine_thread_quiet(p->engine); /* the next tick polls the result */
 }
 
-/* The first asks, the second does not. */
+/* The first signal drains the worker, the second stops it at once. */
 static void on_signal(void *arg, int fd)
 {
     struct program *p = arg;
@@ -293,12 +298,14 @@ static void on_signal(void *arg, int fd)
     }
 }
 
-static void name_it(struct program *p)
+static void name_worker(struct program *p)
 {
     const struct worker_args *a = &p->args;
     char host[64] = "worker";
 
     gethostname(host, sizeof host - 1);
+    /* The lineage survives a restart, unlike a process number, so that the
+     * router can recognise a worker that keeps crashing. */
     if (a->name != NULL) {
         snprintf(p->name, sizeof p->name, "%s", a->name);
         snprintf(p->lineage, sizeof p->lineage, "%s", a->name);
@@ -308,7 +315,7 @@ static void name_it(struct program *p)
     }
 }
 
-/* A worker of some layers has a port for the stage before it. */
+/* A worker with some of the layers has a port for the previous stage. */
 static enum status ports_make(struct program *p, struct error *e)
 {
     const char *listen = p->args.stage_listen;
@@ -320,6 +327,7 @@ static enum status ports_make(struct program *p, struct error *e)
                                   .tensors = true};
     enum status st;
 
+    /* A worker with all layers opens no port at all. */
     if (!is_stage) {
         return transport_connect(&p->transport, p->args.router, e);
     }
@@ -336,7 +344,8 @@ enum status program_begin(struct program *p, struct error *e)
 {
     enum status st;
 
-    name_it(p);
+    name_worker(p);
+    /* Before the weights are read: afterwards they would count as used. */
     p->available = budget_available("");
     st = config_read(p, e);
     st = st == ST_OK ? tokenizer_read(p, e) : st;
@@ -357,8 +366,8 @@ static enum status core_make(struct program *p, struct error *e)
     return p->core != NULL
                ? ST_OK
                : error_set(e, ST_INTERNAL,
-                           "no worker can be made of these options: pool of "
-                           "%u blocks and %u slots",
+                           "cannot make a worker with a pool of %u blocks and "
+                           "%u slots",
                            o.n_blocks, o.n_slots);
 }
 
@@ -366,7 +375,7 @@ enum status program_load(struct program *p, struct error *e)
 {
     enum status st = weights_read(p, e);
 
-    st = st == ST_OK ? go_on(p, e) : st;
+    st = st == ST_OK ? check_stopped(p, e) : st;
     st = st == ST_OK ? forward_make(p, e) : st;
     st = st == ST_OK ? pool_make(p, e) : st;
     if (st != ST_OK) {
@@ -375,13 +384,15 @@ enum status program_load(struct program *p, struct error *e)
     st = core_make(p, e);
     if (st == ST_OK) {
         loop_init(&p->loop, p->transport, &worker_node_ops, p->core);
+        /* A result wakes the loop, whose tick then polls the engine. */
         loop_add(&p->loop, engine_thread_fd(p->engine), on_result, p);
         loop_add(&p->loop, p->signals, on_signal, p);
     }
     return st;
 }
 
-/* The core may have a plan in flight that the engine reads: it goes after. */
+/* The engine ends before the core, because it reads plans in the core's
+ * memory. */
 void program_stop(struct program *p)
 {
     engine_thread_free(&p->engine);
@@ -395,10 +406,11 @@ void program_stop(struct program *p)
     tokenizer_free(&p->tokenizer);
 }
 
-void program_say_ready(const struct program *p)
+void program_print_ready(const struct program *p)
 {
     const struct budget_need *n = &p->need;
     uint32_t n_layers = p->config.shape.n_layers;
+    /* Part of the line only if the worker has a part of the model. */
     char layers[64] = "";
 
     if (p->end - p->begin < n_layers) {

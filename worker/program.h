@@ -1,6 +1,6 @@
-/* program.h - everything that sluice-worker is made of.
+/* program.h - Everything that sluice-worker consists of.
  *
- * Threading: the main thread; the engine has one of its own.  Memory: one, in
+ * Threading: the main thread; the engine has its own.  Memory: one, in
  * main(). */
 #ifndef WORKER_PROGRAM_H
 #define WORKER_PROGRAM_H
@@ -15,7 +15,7 @@
 #include "worker/model/shard.h"
 #include "worker/worker_core.h"
 
-/* In the order it is made. */
+/* In the order in which it is made. */
 struct program {
     struct worker_args args;
     enum dtype kv_dtype;
@@ -24,7 +24,7 @@ struct program {
     struct model_config config;
     struct tokenizer *tokenizer;
     struct transport *transport;
-    const char *stage_endpoint; /* as told to others; NULL: it is no stage */
+    const char *stage_endpoint; /* advertised endpoint; NULL: not a stage */
     uint32_t begin, end;        /* layers of the shard */
     bool has_known;
     struct shard_known known;
@@ -37,39 +37,45 @@ struct program {
     struct worker_core *core;
     struct loop loop;
     int signals;
-    bool stopped; /* a signal came before the loop that hears them */
+    bool stopped; /* a signal came before the loop ran */
     char name[128], lineage[128];
 };
 
-/* In this order, once p->args are and p->signals reads signals; whatever comes
- * of it, program_stop() follows.  First what needs no weights: */
+/* Starts what needs no weights: configuration, tokenizer, ports.  p->args and
+ * p->signals are set.  The next two functions follow, and in any case
+ * program_stop(). */
 MUST_CHECK enum status program_begin(struct program *p, struct error *e);
-/* with --stages, until the router has said which layers it will be; */
+/* Waits until the router has assigned layers, with --stages.  Returns
+ * ST_CANCELLED if a signal came. */
 MUST_CHECK enum status program_offer(struct program *p, struct error *e);
-/* and all the rest.  Of both ST_CANCELLED: a signal came, which they look for
- * at each piece of the weights and between what else takes long. */
+/* Loads the weights and makes engine, pool and core.  Returns ST_CANCELLED if a
+ * signal came; it looks for one at each piece of the weights, and between other
+ * long operations. */
 MUST_CHECK enum status program_load(struct program *p, struct error *e);
+/* Frees everything that was made. */
 void program_stop(struct program *p);
 
-/* The line on standard output. */
-void program_say_ready(const struct program *p);
+/* Prints the line that the worker is ready to standard output. */
+void program_print_ready(const struct program *p);
 
-/* ---- what program.c and program_offer.c share ---- */
+/* ---- shared by program.c and program_offer.c ---- */
 
-/* Layers [begin, end) of the model, with progress on standard error. */
+/* Loads layers [begin, end) of the model, with progress on standard error. */
 MUST_CHECK enum status program_read(struct program *p, struct shard **out,
                                     uint32_t begin, uint32_t end,
                                     struct error *e);
 
+/* Returns the options of the kernels that follow from the arguments. */
 struct kernels_options program_kernels(const struct program *p);
 
-/* --memory: of the device, if it has memory of its own (device_bytes), else of
- * the host. */
+/* --memory, and the bytes that a share of it refers to. */
 struct program_memory {
     const char *text; /* NULL: the default */
     uint64_t available;
 };
 
+/* Returns the memory of the device, if it has its own (device_bytes > 0), else
+ * that of the host. */
 struct program_memory program_memory(const struct program *p,
                                      uint64_t device_bytes);
 

@@ -1,5 +1,6 @@
-/* --stages N: one layer is measured, the rest is reckoned, and the router says
- * which layers it will be. */
+/* --stages N: measures one layer, computes the costs of the others, offers them
+ * to the router, and waits for the layers that it assigns. */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,15 +9,15 @@
 #include "worker/program.h"
 #include "worker/stages/offer.h"
 
-/* What the offer is made of. */
-struct trial {
+/* The measurements that the offer contains. */
+struct layer_costs {
     struct split_model costs;
     struct measured measured;
     struct shard *layer;
 };
 
-/* Not the first, which comes with the embedding, and not the last, which comes
- * with the head, where there is another. */
+/* Prefers a layer between the first, which brings the embedding, and the last,
+ * which brings the head. */
 static uint32_t layer_to_try(const struct program *p)
 {
     return p->config.shape.n_layers > 2 ? 1 : 0;
@@ -34,9 +35,9 @@ static enum status costs_read(struct program *p, struct split_model *costs,
     return st;
 }
 
-/* The layer is gone again when it has been measured; which model this is, is
- * known from here on. */
-static enum status try_layer(struct program *p, struct trial *t,
+/* Loads a layer, measures it and frees it.  The load also gives the
+ * fingerprint, so the next one need not hash the model again. */
+static enum status try_layer(struct program *p, struct layer_costs *t,
                              struct error *e)
 {
     uint32_t layer = layer_to_try(p);
@@ -50,11 +51,13 @@ static enum status try_layer(struct program *p, struct trial *t,
                            t->costs.layers[layer].weight_bytes, &o,
                            p->args.engine_depth + 1, e);
     }
+    /* Freed before the offer: the router may assign other layers, and the
+     * budget is for those. */
     shard_free(&t->layer);
     return st;
 }
 
-/* A stage may have the head, so its scratch is counted at each. */
+/* Any stage may get the head, so each one counts the head's scratch. */
 static uint64_t scratch_bytes(const struct program *p, const struct measured *m)
 {
     struct costs_step step = {.tokens = p->args.step_tokens,
@@ -64,7 +67,7 @@ static uint64_t scratch_bytes(const struct program *p, const struct measured *m)
     return m->scratch_bytes + costs_head_scratch(&p->config, &step);
 }
 
-static enum status offer_make(struct program *p, const struct trial *t,
+static enum status offer_make(struct program *p, const struct layer_costs *t,
                               struct offer **out, struct error *e)
 {
     struct program_memory m = program_memory(p, t->measured.device_bytes);
@@ -89,8 +92,7 @@ static enum status offer_make(struct program *p, const struct trial *t,
     *out = offer_new(&o, transport_io(p->transport));
     if (*out == NULL) {
         return error_set(e, ST_INTERNAL,
-                         "no offer can be made of these "
-                         "options");
+                         "cannot make an offer with these options");
     }
     printf("sluice-worker %s offers itself: %s for %s in %u stages at %s; "
            "budget %.1f MiB, reads %.2f GB/s\n",
@@ -131,22 +133,23 @@ static enum status check_layers(const struct program *p, struct error *e)
     return p->args.stages <= n
                ? ST_OK
                : error_set(e, ST_INVALID_ARGUMENT,
-                           "--stages %u: the model has %u layers",
+                           "--stages %u: the model has only %u layers",
                            p->args.stages, n);
 }
 
 enum status program_offer(struct program *p, struct error *e)
 {
     struct offer *f = NULL;
-    struct trial *t;
+    struct layer_costs *t;
     enum status st;
 
+    /* A replica of one stage has all layers, so there is nothing to offer. */
     if (p->args.stages < 2) {
         return ST_OK;
     }
     t = calloc(1, sizeof *t);
     if (t == NULL) {
-        return error_set(e, ST_RESOURCE_EXHAUSTED, "no memory for an offer");
+        return error_set(e, ST_RESOURCE_EXHAUSTED, "out of memory");
     }
     st = check_layers(p, e);
     st = st == ST_OK ? costs_read(p, &t->costs, e) : st;

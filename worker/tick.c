@@ -98,9 +98,12 @@ static int64_t node_tick(void *node, int64_t now_us)
     struct sequences *q = &w->sequences;
     int64_t due;
 
+    /* A stopping worker only waits for the plans that read its memory. */
     if (w->base.stopping || leave_tick(&w->leave, now_us)) {
         return tick_stopping(w, now_us);
     }
+    /* The session ends here and not where it broke, because that may have been
+     * within one of its callbacks. */
     if (w->base.broken != NULL) {
         session_restart(&w->base.session, w->base.broken);
         w->base.broken = NULL;

@@ -58,6 +58,7 @@ static void fill_shard(struct worker_core *w, Sluice__V1__WorkerShard *m)
         m->hidden = o->hidden;
         m->step_tokens = o->step_tokens;
     }
+    /* The router grants nothing until Live has listed all of them. */
     m->n_live = orphans_count(q);
     m->has_n_live = m->n_live > 0;
 }
@@ -193,6 +194,7 @@ static bool options_ok(const struct worker_options *o)
 
 static bool copy_names(struct worker_options *o)
 {
+    /* The caller's strings may be gone when Hello is sent again. */
     o->lineage = strdup(o->lineage != NULL ? o->lineage : o->name);
     o->name = strdup(o->name);
     o->model = strdup(o->model);
@@ -251,12 +253,15 @@ struct worker_core *worker_new(const struct worker_options *o,
     if (w == NULL) {
         return NULL;
     }
+    /* Not all of it: the buffers at the end are large and need no zeros. */
     memset(w, 0, offsetof(struct worker_core, sequences));
     w->base.o = *o;
     w->base.io = io;
     w->base.engine = engine;
     w->base.ops = &base_table;
     w->base.core = w;
+    /* The router sees by it whether a session follows a restart or only a lost
+     * connection. */
     w->life = io->random(io);
     ok = copy_names(&w->base.o);
     if (!sequences_init(&w->sequences, &w->base, batches_of(o)) || !ok) {
@@ -291,6 +296,8 @@ void worker_stop(struct worker_core *w)
         return;
     }
     w->base.stopping = true;
+    /* Goodbye first, so that the router moves the sequences without waiting for
+     * a timeout.  `stopping` keeps on_down() from making orphans of them. */
     session_fini(&w->base.session, "the worker stops");
     stages_stop(&w->stages, "a stage stops");
     ending_drop_all(&w->sequences);

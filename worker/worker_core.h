@@ -78,8 +78,8 @@ struct class_account {
 struct worker_account {
     struct class_account blocks, slots, checkpoints;
     uint64_t grant, snapshot, violations;
-    uint32_t n_sequences; /* not yet forgotten */
-    uint32_t n_orphans;   /* of those, worker/sequences/orphans.h */
+    uint32_t n_sequences;                       /* not yet forgotten */
+    uint32_t n_orphans;                         /* orphans among them */
     uint64_t orphans_expired, orphans_disowned; /* since the start */
     /* The assembly that is up, 0: none; and this worker's place in it. */
     uint64_t assembly;
@@ -89,7 +89,9 @@ struct worker_account {
 
 void worker_account(const struct worker_core *w, struct worker_account *out);
 
-struct worker_metrics; /* worker/base/metrics.h */
+struct worker_metrics;
+
+/* Copies the counters (worker/base/metrics.h). */
 void worker_counts(const struct worker_core *w, struct worker_metrics *out);
 
 /* Walks pool and sequences (ledger_audit()).  Returns the number of

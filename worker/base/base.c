@@ -20,6 +20,7 @@ void base_break(struct worker_base *b, const char *why)
     }
 }
 
+/* Upward through the table, because the core is the room above. */
 void base_stop(struct worker_base *b)
 {
     b->ops->stop(b->core);

@@ -69,7 +69,7 @@ enum row_kind { ROW_PROMPT, ROW_GENERATED };
 struct plan_row {
     uint64_t sequence; /* the core's number, for logs */
     enum row_kind kind;
-    uint32_t position; /* of the first token */
+    uint32_t position; /* the first token's */
     uint32_t n_tokens; /* >= 1 */
     uint32_t token;    /* tokens[token .. token + n_tokens) */
     bool chained;      /* n_tokens = 1: the id is the token sampled for row
@@ -81,7 +81,7 @@ struct plan_row {
     uint32_t slot;     /* SLOT_NONE if the shard has no linear layer */
     bool sample;       /* sample a token after the last one */
     /* Only for rows that sample: */
-    uint32_t index; /* of the sampled token, from 0 */
+    uint32_t index; /* the sampled token's, from 0 */
     uint32_t choice;
     const struct sampling *sampling; /* borrowed from the sequence */
     struct plan_history history;
@@ -115,7 +115,7 @@ struct plan_result {
     uint32_t tokens[PLAN_ROWS_MAX]; /* TOKEN_NONE if the row does not sample */
     uint32_t device_us;
     /* Only if the plan succeeded, for rows that ask for logprobs: */
-    float logprobs[PLAN_ROWS_MAX]; /* of tokens[i] */
+    float logprobs[PLAN_ROWS_MAX]; /* for tokens[i] */
     struct token_logprob top[PLAN_ROWS_MAX][TOP_LOGPROBS_MAX]; /* best first */
 };
 

@@ -14,6 +14,7 @@ bool ledger_init(struct ledger *l, const struct pool *pool)
     uint32_t most = 1;
 
     memset(l, 0, sizeof *l);
+    /* One array serves all classes, which are audited one after the other. */
     for (int c = 0; c < POOL_CLASSES; c++) {
         uint32_t total = pool_account(pool, (enum pool_class)c)->total;
 
@@ -95,13 +96,12 @@ struct ledger_walk {
     size_t cap, used;
 };
 
-__attribute__((format(printf, 2, 3))) static void differs(struct ledger_walk *a,
-                                                          const char *fmt, ...)
+__attribute__((format(printf, 2, 3))) static void
+add_difference(struct ledger_walk *a, const char *fmt, ...)
 {
     va_list ap;
     int n;
-
-    a->differences++;
+    a->differences++; /* also when the text is full */
     if (a->text == NULL || a->used + 1 >= a->cap) {
         return;
     }
@@ -118,19 +118,20 @@ __attribute__((format(printf, 2, 3))) static void differs(struct ledger_walk *a,
     a->text[a->used] = '\0';
 }
 
-static void claim(struct ledger_walk *a, enum pool_class c, uint32_t number,
-                  uint32_t owner)
+static void claim_number(struct ledger_walk *a, enum pool_class c,
+                         uint32_t number, uint32_t owner)
 {
     const char *name = pool_class_name(c);
 
     if (number >= pool_account(a->pool, c)->total) {
-        differs(a, "%s: number %u is none", name, number);
+        add_difference(a, "%s: number %u is none", name, number);
         return;
     }
     if (a->owners[number] != OWNER_NONE) {
-        differs(a, "%s: number %u is in two places", name, number);
+        add_difference(a, "%s: number %u is in two places", name, number);
         return;
     }
+    /* The owner is kept only to detect a second claim. */
     a->owners[number] = owner;
 }
 
@@ -139,7 +140,7 @@ static void claim_idle(struct ledger_walk *a, enum pool_class c)
     const struct pool_stack *s = &a->pool->classes[c];
 
     for (uint32_t i = 0; i < s->n_idle; i++) {
-        claim(a, c, s->idle[i], OWNER_IDLE);
+        claim_number(a, c, s->idle[i], OWNER_IDLE);
     }
 }
 
@@ -151,24 +152,26 @@ static uint32_t claim_sequence(struct ledger_walk *a, enum pool_class c,
 
     if (c == POOL_BLOCKS) {
         for (uint32_t i = 0; i < s->n_blocks; i++) {
-            claim(a, c, paged_get(&a->table->slab, &s->blocks, i), owner);
+            claim_number(a, c, paged_get(&a->table->slab, &s->blocks, i),
+                         owner);
         }
         return s->n_blocks;
     }
     if (c == POOL_SLOTS && s->slot != SLOT_NONE) {
-        claim(a, c, s->slot, owner);
+        claim_number(a, c, s->slot, owner);
         return 1;
     }
     return 0;
 }
 
 /* Each column is counted twice: by the pool as it went, and by this walk. */
-static void compare(struct ledger_walk *a, enum pool_class c,
-                    const char *column, uint64_t counted, uint64_t found)
+static void compare_column(struct ledger_walk *a, enum pool_class c,
+                           const char *column, uint64_t counted, uint64_t found)
 {
     if (counted != found) {
-        differs(a, "%s: %s is %llu, found %llu", pool_class_name(c), column,
-                (unsigned long long)counted, (unsigned long long)found);
+        add_difference(a, "%s: %s is %llu, found %llu", pool_class_name(c),
+                       column, (unsigned long long)counted,
+                       (unsigned long long)found);
     }
 }
 
@@ -186,22 +189,24 @@ static void audit_class(struct ledger_walk *a, enum pool_class c)
         held += n;
         charged += s->need.n[c];
         if (n > s->need.n[c]) {
-            differs(a, "%s: sequence %llu holds %u of %u", pool_class_name(c),
-                    (unsigned long long)s->number, n, s->need.n[c]);
+            add_difference(a, "%s: sequence %llu holds %u of %u",
+                           pool_class_name(c), (unsigned long long)s->number, n,
+                           s->need.n[c]);
         }
     }
     /* A number that nothing claimed has leaked. */
     for (uint32_t i = 0; i < p->total; i++) {
         if (a->owners[i] == OWNER_NONE) {
-            differs(a, "%s: number %u is nowhere", pool_class_name(c), i);
+            add_difference(a, "%s: number %u is nowhere", pool_class_name(c),
+                           i);
         }
     }
-    compare(a, c, "held", p->held, held);
-    compare(a, c, "granted", p->granted, charged - held);
-    compare(a, c, "free and granted", (uint64_t)p->free + p->granted,
-            a->pool->classes[c].n_idle);
-    compare(a, c, "total", p->total,
-            (uint64_t)p->free + p->held + p->cached + p->granted);
+    compare_column(a, c, "held", p->held, held);
+    compare_column(a, c, "granted", p->granted, charged - held);
+    compare_column(a, c, "free and granted", (uint64_t)p->free + p->granted,
+                   a->pool->classes[c].n_idle);
+    compare_column(a, c, "total", p->total,
+                   (uint64_t)p->free + p->held + p->cached + p->granted);
 }
 
 static void audit_states(struct ledger_walk *a)
@@ -214,9 +219,10 @@ static void audit_states(struct ledger_walk *a)
     }
     for (int i = 0; i < SEQUENCE_STATES; i++) {
         if (found[i] != a->table->in_state[i]) {
-            differs(a, "sequences: %u are counted %s, found %u",
-                    a->table->in_state[i],
-                    sequence_state_name((enum sequence_state)i), found[i]);
+            add_difference(a, "sequences: %u are counted %s, found %u",
+                           a->table->in_state[i],
+                           sequence_state_name((enum sequence_state)i),
+                           found[i]);
         }
     }
 }

@@ -60,6 +60,7 @@ static uint32_t page_take(struct slab *s)
 {
     uint32_t page = s->free_head;
 
+    /* Fresh pages come last: until one is touched, it costs no memory. */
     if (page == PAGE_NONE) {
         assert(s->n_fresh < s->n_pages);
         return s->n_fresh++;
@@ -80,10 +81,12 @@ bool paged_make(struct slab *s, struct paged *a, uint32_t n)
 {
     uint32_t *root;
 
+    /* An array of no values is valid and takes no page. */
     *a = (struct paged){.root = PAGE_NONE, .n = n};
     if (n == 0) {
         return true;
     }
+    /* Counting is enough, because pages cannot fragment. */
     if (slab_cost(s, n) > slab_room(s) || leaves(s, n) > 1u << s->shift) {
         a->n = 0;
         return false;
@@ -138,6 +141,7 @@ static uint32_t *run_at(const struct slab *s, const struct paged *a,
     uint32_t left = (1u << s->shift) - in_page;
     uint32_t leaf = page_at(s, a->root)[at >> s->shift];
 
+    /* A leaf that paged_keep() gave back holds another array's values now. */
     assert(leaf != PAGE_NONE);
     *run = n < left ? n : left;
     return page_at(s, leaf) + in_page;

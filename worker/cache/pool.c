@@ -19,6 +19,8 @@ static bool stack_init(struct pool_stack *s, uint32_t total)
     if (total == 0) {
         return true;
     }
+    /* Two views of the same numbers: the stack finds a free one, and the flags
+     * catch a double release. */
     s->idle = malloc(total * sizeof *s->idle);
     s->taken = calloc(total, 1);
     if (s->idle == NULL || s->taken == NULL) {
@@ -92,6 +94,7 @@ void pool_ungrant(struct pool *p, const struct pool_need *need)
     for (int c = 0; c < POOL_CLASSES; c++) {
         struct pool_account *a = &p->classes[c].a;
 
+        /* The other classes are still given back: they are not at fault. */
         if (need->n[c] > a->granted) {
             pool_violation(p, "ungrant-more-than-granted", (enum pool_class)c,
                            need->n[c]);
@@ -125,6 +128,7 @@ void pool_release(struct pool *p, enum pool_class c, uint32_t number)
 {
     struct pool_stack *s = &p->classes[c];
 
+    /* A number released twice would be given to two sequences. */
     if (number >= s->a.total || !s->taken[number]) {
         pool_violation(p, "release-of-what-is-not-held", c, number);
         return;

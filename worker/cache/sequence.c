@@ -113,6 +113,7 @@ struct sequence *sequence_new(struct sequence_table *t, uint32_t n_tokens,
     if (s == NULL && t->n_fresh == t->capacity) {
         return NULL;
     }
+    /* All memory is reserved now, so that no step can fail for want of it. */
     if (!paged_make(&t->slab, &tokens, n_tokens)) {
         return NULL;
     }
@@ -125,6 +126,8 @@ struct sequence *sequence_new(struct sequence_table *t, uint32_t n_tokens,
     } else {
         s = &t->memory[t->n_fresh++];
     }
+    /* Numbers are never reused, unlike entries: a log line names one sequence.
+     */
     memset(s, 0, sizeof *s);
     s->number = ++t->next_number;
     s->state = SEQUENCE_RECEIVING;
@@ -161,11 +164,15 @@ void sequence_free(struct sequence_table *t, struct sequence **s)
 static struct sequence **key_bucket(const struct sequence_table *t,
                                     const struct sequence_key *key)
 {
+    /* Clients choose request ids, so the hash is seeded: none can force all of
+     * them into one bucket. */
     uint64_t h = request_id_hash(key->request_id, t->hash_seed + key->choice);
 
     return &t->keys[h & t->mask];
 }
 
+/* Grants are consecutive numbers of the router, so they need no hash function.
+ */
 static struct sequence **grant_bucket(const struct sequence_table *t,
                                       uint64_t grant)
 {
@@ -273,6 +280,7 @@ bool sequence_set_sampling(struct sequence_table *t, struct sequence *s,
                            const struct sampling *sampling)
 {
     s->sampling = *sampling;
+    /* The lists point into the message, which is freed after this turn. */
     if (!PLANT(LISTS_BORROWED)) {
         sampling_own(&s->sampling,
                      t->lists + (size_t)(s - t->memory) * SAMPLING_LISTS);
@@ -297,6 +305,7 @@ void sequence_release(struct sequence_table *t, struct sequence *s)
         pool_release(t->pool, POOL_SLOTS, s->slot);
         promised.n[POOL_SLOTS]--;
     }
+    /* What was granted but never taken goes back with the rest. */
     pool_ungrant(t->pool, &promised);
     s->need = (struct pool_need){0};
     s->n_blocks = 0;
@@ -310,6 +319,7 @@ void sequence_push(struct sequence_list *l, struct sequence *s)
 {
     struct sequence_node *n = &s->links[l->link];
 
+    /* One push is a move: rows rotate, and a prefill becomes a decode. */
     if (n->list != NULL) {
         sequence_unlink(s, l->link);
     }

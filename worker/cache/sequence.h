@@ -109,10 +109,10 @@ struct sequence {
 
     /* Ids: the prompt, then the generated tokens. */
     struct paged tokens;
-    uint32_t n_received;  /* ids that have come, */
-    uint32_t n_announced; /* of those that the Submit announced */
+    uint32_t n_received;  /* ids that have come */
+    uint32_t n_announced; /* ids that the Submit announced */
     uint32_t n_generated;
-    struct logprobs logprobs; /* of the newest tokens, if requested */
+    struct logprobs logprobs; /* the newest tokens', if requested */
 
     /* Plans. */
     uint32_t n_planned; /* positions computed or in flight */
@@ -127,7 +127,7 @@ struct sequence {
     bool staged;      /* they hold the sequence until its Remove returns */
     bool remove_sent; /* the Remove is on its way */
 
-    /* What the router has received. */
+    /* The router's view. */
     uint32_t acked;        /* next index that the router expects */
     uint32_t sent_running; /* end of the longest row sent before its end */
     bool row_sent;         /* some row was sent */
@@ -137,8 +137,9 @@ struct sequence {
 
     /* Outlives its session (worker/sequences/orphans.h). */
     bool orphan;
-    bool orphan_sent;  /* a later session was sent a Live that names it */
-    uint64_t ids_hash; /* of the first n_hashed ids, which may be dropped */
+    bool orphan_sent; /* a later session was sent a Live that names it */
+    uint64_t
+        ids_hash; /* hash of the first n_hashed ids, which may be dropped */
     uint32_t n_hashed;
 
     struct timer keep; /* end of the KEPT lease, or of an orphan's time */
@@ -210,8 +211,8 @@ MUST_CHECK bool sequence_key_read(struct sequence_key *out,
                                   struct error *e);
 
 /* Copies the sampling; its lists go into the table's memory.  n_generated and
- * max_tokens must be set, because the ring of logprobs covers what lies
- * between.  Returns false if the ring finds no room. */
+ * max_tokens must be set, because the ring of logprobs covers the tokens
+ * between them.  Returns false if the ring finds no room. */
 MUST_CHECK bool sequence_set_sampling(struct sequence_table *t,
                                       struct sequence *s,
                                       const struct sampling *sampling);

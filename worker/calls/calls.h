@@ -1,4 +1,4 @@
-/* calls.h - What the router calls of a worker: one handler for each message, in
+/* calls.h - The router's calls of a worker: one handler for each message, in
  * recv_<message>.c.
  *
  * Handlers get the request as its own type; dispatch.c alone casts.  Each one

@@ -47,8 +47,8 @@ static void refuse_unbuilt(struct peer *p, uint64_t call,
     peer_fail(p, call, &e, 0);
 }
 
-/* The router may not know yet that this worker is a stage.  A message without
- * an answer is ignored: its sequence is not here. */
+/* Refuses a call, and ignores a message without an answer: the sequences of a
+ * replica are at its leader. */
 static void refuse_stage(const struct calls *c, struct peer *p, uint64_t call,
                          const struct method_row *m)
 {

@@ -13,6 +13,8 @@ void leave_init(struct leave *l, struct worker_base *b,
     l->table = table;
 }
 
+/* Without a session there is no one to wait for: the router has queued the
+ * sequences again when the session ended. */
 static bool is_over(const struct leave *l, int64_t now_us)
 {
     return l->answered || l->base->session.state != SESSION_UP ||
@@ -32,6 +34,7 @@ void leave_begin(struct leave *l, uint32_t grace_ms)
     log_info("leaving", "grace_ms=%u sequences=%u", grace_ms, l->table->n_live);
     l->wanted = true;
     l->grace_ms = grace_ms;
+    /* The router enforces the grace; the rest is for its answer. */
     l->end_us = base_now_us(l->base) + (int64_t)grace_ms * 1000 + LEAVE_US;
 }
 

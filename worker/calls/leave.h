@@ -24,7 +24,7 @@ struct leave {
     int64_t end_us; /* the worker stops then, answered or not */
 };
 
-/* Both are borrowed. */
+/* Makes a worker that stays.  Both pointers are borrowed. */
 void leave_init(struct leave *l, struct worker_base *b,
                 const struct sequence_table *table);
 

@@ -18,7 +18,7 @@ static bool end_is_known(const struct sequence *s, uint32_t index)
     return s->end_sent && index >= s->n_generated && !could_be_old;
 }
 
-static void forget(struct sequences *q, struct sequence *s)
+static void forget_sequence(struct sequences *q, struct sequence *s)
 {
     if (s->finish != FINISH_NONE) {
         ending_forget(q, s);
@@ -27,7 +27,8 @@ static void forget(struct sequences *q, struct sequence *s)
     ending_cancel(q, s); /* it runs, but no request needs it */
 }
 
-static void acknowledge(struct sequences *q, uint64_t grant, uint32_t index)
+static void acknowledge_index(struct sequences *q, uint64_t grant,
+                              uint32_t index)
 {
     struct sequence *s =
         grant == 0 ? NULL : sequence_by_grant(&q->table, grant);
@@ -36,7 +37,7 @@ static void acknowledge(struct sequences *q, uint64_t grant, uint32_t index)
         return;
     }
     if (index == INDEX_FORGET) {
-        forget(q, s);
+        forget_sequence(q, s);
         return;
     }
     if (index > s->n_generated) {
@@ -68,6 +69,6 @@ void worker_recv_acknowledge(const struct calls *c, struct peer *p,
         return;
     }
     for (size_t i = 0; i < m->n_grant; i++) {
-        acknowledge(c->sequences, m->grant[i], m->index[i]);
+        acknowledge_index(c->sequences, m->grant[i], m->index[i]);
     }
 }

@@ -60,8 +60,9 @@ static enum status check_step(const struct worker_options *o,
     return ST_OK;
 }
 
-static enum status check(const struct worker_options *o,
-                         const Sluice__V1__AssembleRequest *m, struct error *e)
+static enum status check_assemble(const struct worker_options *o,
+                                  const Sluice__V1__AssembleRequest *m,
+                                  struct error *e)
 {
     if (worker_options_role(o) == ROLE_ALONE) {
         return error_set(e, ST_FAILED_PRECONDITION,
@@ -83,7 +84,7 @@ void worker_recv_assemble(const struct calls *c, struct peer *p, uint64_t call,
     struct error e;
 
     stages_replace(c->stages);
-    if (check(&c->base->o, m, &e) != ST_OK ||
+    if (check_assemble(&c->base->o, m, &e) != ST_OK ||
         stages_join(c->stages, call, m, &e) != ST_OK) {
         peer_fail(p, call, &e, 0);
     }

@@ -12,6 +12,8 @@ void worker_recv_audit(const struct calls *c, struct peer *p, uint64_t call,
     Sluice__V1__AuditReply reply = SLUICE__V1__AUDIT_REPLY__INIT;
 
     (void)m;
+    /* The ledger and the audit are of the same moment, so a difference between
+     * them is a real one. */
     ledger_fill(&q->ledger, &q->pool, &q->table, &ledger);
     reply.ledger = &ledger.ledger;
     reply.n_differences =

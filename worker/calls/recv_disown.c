@@ -6,7 +6,7 @@
 #include "worker/calls/calls.h"
 #include "worker/sequences/orphans.h"
 
-static void disown(struct sequences *q, const struct sequence_key *key)
+static void disown_sequence(struct sequences *q, const struct sequence_key *key)
 {
     struct sequence *s = sequence_by_key(&q->table, key);
 
@@ -34,6 +34,6 @@ void worker_recv_disown(const struct calls *c, struct peer *p, uint64_t call,
         memcpy(key.request_id, m->request_ids.data + i * REQUEST_ID_BYTES,
                REQUEST_ID_BYTES);
         key.choice = m->choice[i];
-        disown(c->sequences, &key);
+        disown_sequence(c->sequences, &key);
     }
 }

@@ -12,6 +12,7 @@ void worker_recv_remove(const struct calls *c, struct peer *p, uint64_t call,
         peer_fail(p, call, &e, 0);
         return;
     }
+    /* Refused rather than ignored: removing all of it would lose data. */
     if (m->has_begin || m->has_end) {
         error_set(&e, ST_UNIMPLEMENTED,
                   "a range of a kept sequence cannot be removed yet: leave "

@@ -111,7 +111,7 @@ static enum status check_submit(const struct sequences *q,
 
 /* s runs, but some of the tokens that the router lacks cannot be sent any more.
  * The new sequence generates the same tokens and logprobs again. */
-static void supersede(struct sequences *q, struct sequence *s)
+static void supersede_sequence(struct sequences *q, struct sequence *s)
 {
     char name[SEQUENCE_NAME];
 
@@ -124,8 +124,9 @@ static void supersede(struct sequences *q, struct sequence *s)
 
 /* Ends s to make way for a new sequence of its name, or refuses.  same: s is
  * what the new one would be. */
-static enum status replace(struct sequences *q, struct peer *p,
-                           struct sequence *s, bool same, struct error *e)
+static enum status replace_sequence(struct sequences *q, struct peer *p,
+                                    struct sequence *s, bool same,
+                                    struct error *e)
 {
     switch (s->state) {
     case SEQUENCE_FINISHED:
@@ -154,7 +155,7 @@ static enum status replace(struct sequences *q, struct peer *p,
                              "take another request_id",
                              s->n_prompt, s->max_tokens);
         }
-        supersede(q, s);
+        supersede_sequence(q, s);
         return ST_OK;
     }
 }
@@ -162,8 +163,8 @@ static enum status replace(struct sequences *q, struct peer *p,
 /* ---- a new sequence ---- */
 
 /* Fills s from the Submit.  Returns false if its logprobs find no room. */
-static bool fill(struct sequences *q, struct sequence *s,
-                 const Sluice__V1__SubmitRequest *m)
+static bool fill_sequence(struct sequences *q, struct sequence *s,
+                          const Sluice__V1__SubmitRequest *m)
 {
     uint32_t have = submit_have(m);
     struct sampling sampling;
@@ -180,8 +181,9 @@ static bool fill(struct sequences *q, struct sequence *s,
     return sequence_set_sampling(&q->table, s, &sampling);
 }
 
-static struct sequence *
-make(struct sequences *q, const Sluice__V1__SubmitRequest *m, struct error *e)
+static struct sequence *make_sequence(struct sequences *q,
+                                      const Sluice__V1__SubmitRequest *m,
+                                      struct error *e)
 {
     struct pool_need need = need_of(m);
     struct sequence *s;
@@ -193,7 +195,7 @@ make(struct sequences *q, const Sluice__V1__SubmitRequest *m, struct error *e)
         s = sequence_new(&q->table, m->n_prompt + m->max_tokens,
                          m->need->blocks);
     } while (s == NULL && orphans_make_room(q));
-    if (s != NULL && !fill(q, s, m)) {
+    if (s != NULL && !fill_sequence(q, s, m)) {
         sequence_free(&q->table, &s);
     }
     if (s == NULL) {
@@ -210,8 +212,10 @@ make(struct sequences *q, const Sluice__V1__SubmitRequest *m, struct error *e)
 }
 
 /* Does everything after the grant.  An error is the answer to the call. */
-static enum status take_in(struct sequences *q, struct peer *p, uint64_t call,
-                           const Sluice__V1__SubmitRequest *m, struct error *e)
+static enum status take_submit(struct sequences *q, struct peer *p,
+                               uint64_t call,
+                               const Sluice__V1__SubmitRequest *m,
+                               struct error *e)
 {
     Sluice__V1__Nothing reply = SLUICE__V1__NOTHING__INIT;
     struct sequence_key key;
@@ -247,10 +251,10 @@ static enum status take_in(struct sequences *q, struct peer *p, uint64_t call,
         peer_end(p, call, &reply.base);
         return ST_OK;
     }
-    if (s != NULL && replace(q, p, s, same, e) != ST_OK) {
+    if (s != NULL && replace_sequence(q, p, s, same, e) != ST_OK) {
         return e->code;
     }
-    s = make(q, m, e);
+    s = make_sequence(q, m, e);
     if (s == NULL) {
         return e->code;
     }
@@ -279,7 +283,7 @@ void worker_recv_submit(const struct calls *c, struct peer *p, uint64_t call,
     q->ledger.grant = m->grant;
     q->report.changed = true;
     q->base->metrics.submits++;
-    if (take_in(q, p, call, m, &e) != ST_OK) {
+    if (take_submit(q, p, call, m, &e) != ST_OK) {
         q->base->metrics.refused++;
         log_info("submit-refused", "grant=%llu status=%s why=\"%s\"",
                  (unsigned long long)m->grant, status_name(e.code), e.text);

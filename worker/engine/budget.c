@@ -10,15 +10,15 @@
 #include "common/base/option.h"
 
 #define MIB        (1024.0 * 1024.0)
-#define PATH_BYTES 4352 /* the longest path, and what stands around it */
+#define PATH_BYTES 4352 /* PATH_MAX, a prefix and a file name */
 
 static uint64_t least(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
 }
 
-/* "0.9": a share, in decimal; anything else must be a size. */
-static bool wanted(const char *text, uint64_t available, uint64_t *bytes)
+/* Parses "0.9" as a share, in decimal; anything else must be a size. */
+static bool parse_memory(const char *text, uint64_t available, uint64_t *bytes)
 {
     char *end;
     double share = strtod(text, &end);
@@ -39,8 +39,8 @@ static enum status too_small(const struct budget_need *n, uint64_t bytes,
     return error_set(
         e, ST_RESOURCE_EXHAUSTED,
         "the memory budget of %.1f MiB is too small: weights take %.1f MiB, "
-        "scratch %.1f MiB, one sequence of %u tokens %.1f MiB; at least "
-        "%.1f MiB are needed (--memory), or a shorter --context",
+        "scratch %.1f MiB, one sequence of %u tokens %.1f MiB; give at least "
+        "%.1f MiB with --memory, or a shorter --context",
         (double)bytes / MIB, (double)n->weight_bytes / MIB,
         (double)n->scratch_bytes / MIB, n->pool.context, (double)one / MIB,
         (double)(n->weight_bytes + n->scratch_bytes + one) / MIB);
@@ -48,18 +48,20 @@ static enum status too_small(const struct budget_need *n, uint64_t bytes,
 
 static enum status no_size(const char *text, struct error *e)
 {
-    return error_set(e, ST_INVALID_ARGUMENT,
-                     "--memory %s: a size such as 4GiB, or a share such as 0.5 "
-                     "of what is available, is wanted",
-                     text);
+    return error_set(
+        e, ST_INVALID_ARGUMENT,
+        "--memory %s: give a size such as 4GiB, or a share such as "
+        "0.5 of the available memory",
+        text);
 }
 
 enum status budget_bytes(uint64_t *out, const char *text, uint64_t available,
                          struct error *e)
 {
     *out = (uint64_t)(BUDGET_SHARE * (double)available);
-    return text == NULL || wanted(text, available, out) ? ST_OK
-                                                        : no_size(text, e);
+    return text == NULL || parse_memory(text, available, out)
+               ? ST_OK
+               : no_size(text, e);
 }
 
 enum status budget_divide(struct budget *out, const char *text,
@@ -72,7 +74,7 @@ enum status budget_divide(struct budget *out, const char *text,
 
     if (text == NULL) {
         bytes = least(bytes, (uint64_t)(BUDGET_SHARE * (double)available));
-    } else if (!wanted(text, available, &bytes)) {
+    } else if (!parse_memory(text, available, &bytes)) {
         return no_size(text, e);
     }
     if (bytes < fixed + one) {
@@ -104,7 +106,7 @@ static bool read_number(const char *dir, const char *name, const char *key,
     return found;
 }
 
-/* What a version of cgroups calls its things. */
+/* The file names of a cgroup version. */
 struct cgroup {
     const char *mount, *controller;
     const char *limit, *used;
@@ -118,14 +120,15 @@ static const struct cgroup cgroups[] = {
      "memory.usage_in_bytes", "total_inactive_file ", "total_active_file "},
 };
 
-/* The page cache counts as used, but makes room when room is wanted: weights
- * that were read once must not stand in the way of the next start. */
+/* A cgroup counts the page cache as used, but the kernel drops it on demand.
+ * Without this correction, the cached weight files of an earlier start would
+ * take the memory of the next one. */
 static uint64_t left_in(const struct cgroup *g, const char *dir)
 {
     uint64_t limit, used = 0, inactive = 0, active = 0;
 
     if (!read_number(dir, g->limit, "", &limit)) {
-        return UINT64_MAX; /* "max", or no such place */
+        return UINT64_MAX; /* "max", or no such cgroup */
     }
     (void)read_number(dir, g->used, "", &used);
     (void)read_number(dir, "memory.stat", g->inactive, &inactive);
@@ -134,8 +137,8 @@ static uint64_t left_in(const struct cgroup *g, const char *dir)
     return limit - least(used, limit);
 }
 
-/* Of a line of /proc/self/cgroup, "4:cpu,memory:/path", the path, if its
- * hierarchy has the controller.  Cuts the line. */
+/* Returns the path in a line of /proc/self/cgroup, "4:cpu,memory:/path", if its
+ * hierarchy has the controller.  Writes into the line. */
 static const char *path_in(char *line, const char *controller)
 {
     char *rest = line, *names, *path, *name;
@@ -151,8 +154,8 @@ static const char *path_in(char *line, const char *controller)
     return NULL;
 }
 
-/* Where this process stands below g's mount; "" if that cannot be told, or
- * is outside of what a container sees. */
+/* Writes the cgroup of this process, relative to g's mount.  Writes "" if it
+ * cannot be read, or is outside of the container's view. */
 static void own_path(const char *root, const struct cgroup *g, char *out,
                      size_t size)
 {
@@ -174,7 +177,7 @@ static void own_path(const char *root, const struct cgroup *g, char *out,
     }
 }
 
-/* The least that the process's own group and those above it leave;
+/* Returns the least that this process's cgroup and its parents leave;
  * UINT64_MAX if none has a limit. */
 static uint64_t cgroup_left(const char *root, const struct cgroup *g)
 {
@@ -195,7 +198,7 @@ static uint64_t cgroup_left(const char *root, const struct cgroup *g)
 
 uint64_t budget_available(const char *root)
 {
-    uint64_t kib, left = 1u << 30; /* nothing tells: assume a gibibyte */
+    uint64_t kib, left = 1u << 30; /* without /proc, assume 1 GiB */
 
     if (read_number(root, "proc/meminfo", "MemAvailable:", &kib)) {
         left = kib * 1024;

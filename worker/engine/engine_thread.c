@@ -17,14 +17,14 @@ struct finished {
 };
 
 struct engine_thread {
-    struct engine engine; /* first: the seam's handle is this */
+    struct engine engine; /* first, so that the handle can be cast back */
     struct forward *forward;
     uint32_t depth;
     int fd;
     pthread_t thread;
-    struct plan_result running; /* the thread's own */
+    struct plan_result running; /* used by the engine's thread only */
 
-    pthread_mutex_t lock; /* of all below */
+    pthread_mutex_t lock; /* guards all below */
     pthread_cond_t wake;
     const struct plan *plans[ENGINE_DEPTH_MAX];
     struct finished results[ENGINE_DEPTH_MAX];
@@ -33,7 +33,7 @@ struct engine_thread {
     bool stopping;
 };
 
-static struct engine_thread *of(struct engine *e)
+static struct engine_thread *thread_of(struct engine *e)
 {
     return (struct engine_thread *)e;
 }
@@ -60,7 +60,7 @@ static void logprobs_copy(struct plan_result *to,
     }
 }
 
-/* Only what is used of it: the arrays are large. */
+/* Copies only the rows in use, because the arrays are large. */
 static void result_copy(struct plan_result *to, const struct plan_result *from,
                         const struct plan *p)
 {
@@ -74,7 +74,7 @@ static void result_copy(struct plan_result *to, const struct plan_result *from,
 
 static enum status thread_submit(struct engine *e, const struct plan *p)
 {
-    struct engine_thread *t = of(e);
+    struct engine_thread *t = thread_of(e);
     enum status st = ST_RESOURCE_EXHAUSTED;
 
     pthread_mutex_lock(&t->lock);
@@ -90,7 +90,7 @@ static enum status thread_submit(struct engine *e, const struct plan *p)
 
 static bool thread_poll(struct engine *e, struct plan_result *out)
 {
-    struct engine_thread *t = of(e);
+    struct engine_thread *t = thread_of(e);
     bool found;
 
     pthread_mutex_lock(&t->lock);
@@ -100,6 +100,8 @@ static bool thread_poll(struct engine *e, struct plan_result *out)
 
         result_copy(out, &f->result, f->plan);
         t->first_result = (t->first_result + 1) % ENGINE_DEPTH_MAX;
+        /* A slot of `results` is free again only now: n_open bounds both
+         * rings. */
         t->n_results--;
         t->n_open--;
     }
@@ -109,7 +111,7 @@ static bool thread_poll(struct engine *e, struct plan_result *out)
 
 static uint64_t thread_progress(struct engine *e)
 {
-    return forward_progress(of(e)->forward);
+    return forward_progress(thread_of(e)->forward);
 }
 
 static const struct engine_ops thread_ops = {
@@ -118,7 +120,7 @@ static const struct engine_ops thread_ops = {
     .progress = thread_progress,
 };
 
-/* With the lock held: wait for a plan, NULL to stop. */
+/* Waits for a plan, with the lock held.  Returns NULL to stop. */
 static const struct plan *next_plan(struct engine_thread *t)
 {
     const struct plan *p;
@@ -126,6 +128,7 @@ static const struct plan *next_plan(struct engine_thread *t)
     while (t->n_plans == 0 && !t->stopping) {
         pthread_cond_wait(&t->wake, &t->lock);
     }
+    /* Plans that have not started are dropped: nobody polls them any more. */
     if (t->stopping) {
         return NULL;
     }
@@ -135,7 +138,7 @@ static const struct plan *next_plan(struct engine_thread *t)
     return p;
 }
 
-static void run(struct engine_thread *t, const struct plan *p)
+static void run_plan(struct engine_thread *t, const struct plan *p)
 {
     int64_t start = now_us(), took;
 
@@ -157,12 +160,13 @@ static void *thread_main(void *arg)
         uint32_t at;
 
         pthread_mutex_unlock(&t->lock);
-        run(t, p);
+        run_plan(t, p);
         pthread_mutex_lock(&t->lock);
         at = (t->first_result + t->n_results++) % ENGINE_DEPTH_MAX;
         t->results[at].plan = p;
         result_copy(&t->results[at].result, &t->running, p);
-        /* Fails only if the counter is full, and then it is readable. */
+        /* The write fails only if the counter is full; the descriptor is then
+         * readable anyway. */
         if (write(t->fd, &one, sizeof one) != sizeof one) {
             continue;
         }
@@ -178,6 +182,8 @@ enum status engine_thread_new(struct engine_thread **out,
     struct engine_thread *t = calloc(1, sizeof *t);
 
     assert(t != NULL && depth >= 1 && depth <= ENGINE_DEPTH_MAX);
+    /* The core may still send the hidden states polled last while all plans in
+     * flight write theirs. */
     assert(forward_hidden_plans(forward) > depth);
     t->engine.ops = &thread_ops;
     t->forward = forward;
@@ -191,7 +197,7 @@ enum status engine_thread_new(struct engine_thread **out,
         }
         free(t);
         return error_set(e, ST_RESOURCE_EXHAUSTED,
-                         "start the engine's thread: the system refused");
+                         "cannot start the engine's thread");
     }
     *out = t;
     return ST_OK;

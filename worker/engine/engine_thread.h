@@ -1,13 +1,14 @@
-/* engine_thread.h - the engine over worker/engine/forward.h: one thread that
- * runs plans, one after the other.
+/* engine_thread.h - The engine over worker/engine/forward.h: one thread that
+ * runs plans one after the other.
  *
- * Plans and results cross in two rings of ENGINE_DEPTH_MAX under one lock,
- * held for a copy and never while a plan runs.  A descriptor becomes readable
- * when a result waits, so that the core's loop can sleep.
+ * Plans and results pass through two rings of ENGINE_DEPTH_MAX under one lock.
+ * The lock is held for a copy, and never while a plan runs.  A descriptor
+ * becomes readable when a result waits, so that the core's loop can sleep.
  *
- * Threading: engine_thread_new/free and what engine.h lists belong to the
- * core's thread; forward is the engine's own until engine_thread_free().
- * Memory: the forward pass is borrowed; nothing is allocated after new. */
+ * Threading: the core's thread calls engine_thread_new/free and the functions
+ * of base/engine.h.  The engine's thread uses the forward pass until
+ * engine_thread_free().  Memory: the forward pass is borrowed; nothing is
+ * allocated after new. */
 #ifndef WORKER_ENGINE_ENGINE_THREAD_H
 #define WORKER_ENGINE_ENGINE_THREAD_H
 
@@ -16,20 +17,23 @@
 
 struct engine_thread;
 
-/* depth is 1..ENGINE_DEPTH_MAX; the forward pass has its pool and, where it
- * gives hidden states, room for those of depth + 1 plans: the one that was
- * polled last, and all in flight. */
+/* Starts the engine.  depth: plans in flight, 1..ENGINE_DEPTH_MAX.  The forward
+ * pass has its pool and, if it writes hidden states, room for depth + 1 plans:
+ * the one polled last, and all in flight.  Returns ST_RESOURCE_EXHAUSTED if the
+ * thread cannot start. */
 MUST_CHECK enum status engine_thread_new(struct engine_thread **out,
                                          struct forward *forward,
                                          uint32_t depth, struct error *e);
 
-/* Lets the plan that runs come to its end, drops the rest, joins. */
+/* Waits for the plan that runs, drops the others, and joins the thread. */
 void engine_thread_free(struct engine_thread **t);
 
+/* Returns the handle for the core. */
 struct engine *engine_thread_engine(struct engine_thread *t);
 
-/* An eventfd; engine_thread_quiet() reads it. */
+/* Returns an eventfd that is readable while a result waits. */
 int engine_thread_fd(const struct engine_thread *t);
+/* Makes the descriptor unreadable until the next result. */
 void engine_thread_quiet(struct engine_thread *t);
 
 #endif

@@ -9,22 +9,22 @@
 #include "worker/engine/plan_check.h"
 
 /* One pass over the layers: a part of the plan. */
-struct pass {
+struct forward_pass {
     struct kernel_row *rows; /* [max_rows] */
-    uint32_t *plan_rows;     /* [max_rows] where each comes from */
+    uint32_t *plan_rows;     /* [max_rows] the row of the plan */
     uint32_t *tokens;        /* [max_tokens] ids */
     uint32_t n_rows, n_tokens;
-    size_t first; /* tokens of the plan in the passes before */
+    size_t first; /* tokens of the plan in earlier passes */
 };
 
-/* What a shard without the last layer gives away, run after run. */
+/* The results of a shard without the last layer, one plan after the other. */
 struct hidden {
     float *rows; /* [n_plans, n_tokens, H] */
     uint32_t n_plans, n_tokens;
-    uint32_t next; /* plan whose turn it is */
+    uint32_t next; /* the part that the next plan uses */
 };
 
-/* Rows of a pass that ask for a token, as many as one head call takes. */
+/* Rows of a pass that sample, at most as many as one head call takes. */
 struct heads {
     uint32_t *tokens;          /* [max_logits] in the pass */
     uint32_t *plan_rows;       /* [max_logits] */
@@ -41,10 +41,10 @@ struct forward {
     struct kernels_sizes sizes;
     struct plan_bounds bounds;
     struct forward_tap tap;
-    struct pass pass;
+    struct forward_pass pass;
     struct heads heads;
     struct hidden hidden;
-    uint32_t last[PLAN_ROWS_MAX]; /* tokens of the plan before */
+    uint32_t last[PLAN_ROWS_MAX]; /* tokens of the previous plan */
 };
 
 static bool has_kind(const struct shard_weights *w, enum mixer_kind kind)
@@ -57,7 +57,7 @@ static bool has_kind(const struct shard_weights *w, enum mixer_kind kind)
     return false;
 }
 
-static bool allocate(struct forward *f)
+static bool allocate_arrays(struct forward *f)
 {
     size_t rows = f->sizes.max_rows, logits = f->sizes.max_logits;
 
@@ -100,7 +100,7 @@ enum status forward_new(struct forward **out, const struct shard_weights *w,
         return st;
     }
     kernels_sizes(f->kernels, &f->sizes);
-    if (!allocate(f)) {
+    if (!allocate_arrays(f)) {
         forward_free(&f);
         return error_set(e, ST_RESOURCE_EXHAUSTED, "no memory");
     }
@@ -134,7 +134,7 @@ void forward_sizes(const struct forward *f, struct kernels_sizes *out)
     *out = f->sizes;
 }
 
-/* Touched here, so that a step meets no page fault. */
+/* The memory is touched here, so that no step has a page fault. */
 enum status forward_alloc_hidden(struct forward *f, uint32_t n_plans,
                                  uint32_t n_tokens, struct error *e)
 {
@@ -165,8 +165,8 @@ uint32_t forward_hidden_plans(const struct forward *f)
     return plan_gives_hidden(&f->bounds) ? f->hidden.n_plans : UINT32_MAX;
 }
 
-/* Rows of one head call have whole contexts at most; no two of them share a
- * block or a slot.  A shard without the head reads none. */
+/* The rows of one head call have at most a whole context each, and no two share
+ * a block or a slot.  A shard without the head reads no history. */
 static bool allocate_history(struct forward *f)
 {
     const struct plan_bounds *b = &f->bounds;
@@ -216,9 +216,10 @@ struct kernels *forward_kernels(struct forward *f)
     return f->kernels;
 }
 
-/* Tokens of a row, of which `left` remain from position `at`, that go into a
- * pass with this room: all, or as many as end at a multiple of FORWARD_CUT. */
-static uint32_t fit(uint32_t at, uint32_t left, uint32_t room, bool empty)
+/* Returns how many tokens of a row go into a pass with `room` tokens left: all
+ * `left` from position `at`, or as many as end at a multiple of FORWARD_CUT. */
+static uint32_t fit_tokens(uint32_t at, uint32_t left, uint32_t room,
+                           bool empty)
 {
     uint32_t end = (at + room) / FORWARD_CUT * FORWARD_CUT;
 
@@ -231,8 +232,8 @@ static uint32_t fit(uint32_t at, uint32_t left, uint32_t room, bool empty)
     return empty ? room : 0;
 }
 
-/* n ids of a row, `done` of them being in passes before; none where hidden
- * states stand for them. */
+/* Copies n ids of a row, after the `done` ones of earlier passes.  A shard that
+ * reads hidden states needs no ids. */
 static void gather_ids(struct forward *f, const struct plan *p,
                        const struct plan_row *r, uint32_t done, uint32_t n)
 {
@@ -245,20 +246,21 @@ static void gather_ids(struct forward *f, const struct plan *p,
     }
 }
 
-/* Fill a pass from *row, *done tokens of it being in passes before; moves
- * both on. */
-static void gather(struct forward *f, const struct plan *p, uint32_t *row,
-                   uint32_t *done)
+/* Fills a pass from *row, after the *done tokens of earlier passes, and
+ * advances both. */
+static void gather_pass(struct forward *f, const struct plan *p, uint32_t *row,
+                        uint32_t *done)
 {
-    struct pass *s = &f->pass;
+    struct forward_pass *s = &f->pass;
 
     s->first += s->n_tokens;
     s->n_rows = 0;
     s->n_tokens = 0;
     while (*row < p->n_rows && s->n_rows < f->sizes.max_rows) {
         const struct plan_row *r = &p->rows[*row];
-        uint32_t n = fit(r->position + *done, r->n_tokens - *done,
-                         f->sizes.max_tokens - s->n_tokens, s->n_rows == 0);
+        uint32_t n =
+            fit_tokens(r->position + *done, r->n_tokens - *done,
+                       f->sizes.max_tokens - s->n_tokens, s->n_rows == 0);
 
         if (n == 0) {
             return;
@@ -289,7 +291,7 @@ static void tap_layer(struct forward *f, uint32_t done)
     }
 }
 
-/* The residual stream before the first layer: [n_tokens, H]. */
+/* Fills the residual stream before the first layer: [n_tokens, H]. */
 static void run_input(struct forward *f, const struct plan *p)
 {
     if (plan_takes_hidden(&f->bounds)) {
@@ -331,7 +333,8 @@ static void read_pages(const struct id_pages *p, uint32_t *out, uint32_t n)
     }
 }
 
-/* What the row's penalties look at, flat, the chained id at its end. */
+/* Copies the history of a row into one array, with the chained id at its end.
+ */
 static enum status add_history(struct forward *f, const struct plan_row *r,
                                struct sample_row *out, struct error *e)
 {
@@ -343,7 +346,7 @@ static enum status add_history(struct forward *f, const struct plan_row *r,
         return ST_OK;
     }
     if (n > h->history_room - h->n_history) {
-        return error_set(e, ST_INTERNAL, "histories of over %zu ids",
+        return error_set(e, ST_INTERNAL, "histories of more than %zu ids",
                          h->history_room);
     }
     read_pages(&r->history.pages, ids, r->history.n);
@@ -352,8 +355,11 @@ static enum status add_history(struct forward *f, const struct plan_row *r,
     }
     for (uint32_t i = 0; i < n; i++) {
         if (ids[i] >= f->w->shape.vocab) {
-            return error_set(e, ST_INTERNAL, "history has token id %u of %u",
-                             ids[i], f->w->shape.vocab);
+            return error_set(
+                e, ST_INTERNAL,
+                "history has id %u, which is not below the vocabulary "
+                "of %u",
+                ids[i], f->w->shape.vocab);
         }
     }
     out->ids = ids;
@@ -395,7 +401,7 @@ static void take_result(const struct plan_row *r, uint32_t row,
     }
 }
 
-/* Choose tokens for the rows gathered in heads. */
+/* Samples tokens for the rows gathered in heads. */
 static enum status run_heads(struct forward *f, const struct plan *p,
                              struct plan_result *out)
 {
@@ -431,6 +437,7 @@ static enum status run_sampling(struct forward *f, const struct plan *p,
     for (uint32_t i = 0; i < f->pass.n_rows && st == ST_OK; i++) {
         const struct kernel_row *k = &f->pass.rows[i];
         const struct plan_row *r = &p->rows[f->pass.plan_rows[i]];
+        /* Only the last part of a row that was cut samples. */
         bool ends = k->position + k->n_tokens == r->position + r->n_tokens;
 
         if (!r->sample || !ends) {
@@ -445,7 +452,7 @@ static enum status run_sampling(struct forward *f, const struct plan *p,
     return st == ST_OK ? run_heads(f, p, out) : st;
 }
 
-/* The room of the plan that runs: [n_tokens, H]. */
+/* Returns the room for the hidden states of this plan: [n_tokens, H]. */
 static float *hidden_room(const struct forward *f)
 {
     const struct hidden *h = &f->hidden;
@@ -475,6 +482,8 @@ static enum status run_pass(struct forward *f, const struct plan *p,
     run_input(f, p);
     run_layers(f);
     st = run_output(f, p, out);
+    /* An error of the kernels is the cause; that of the sampling may follow
+     * from it. */
     end = kernels_end(f->kernels, &e);
     if (FP_FAILS(ENGINE_STEP)) {
         end = error_set(&e, ST_INTERNAL, "a failpoint failed the step");
@@ -494,23 +503,26 @@ static enum status run_plan(struct forward *f, const struct plan *p,
 
     f->pass.first = 0;
     f->pass.n_tokens = 0;
+    /* Slots are zeroed before any row runs: a sequence starts with no state of
+     * the one that had the slot before. */
     for (uint32_t i = 0; i < p->n_zero && st == ST_OK; i++) {
         kernels_zero_slot(f->kernels, p->zero_slots[i]);
     }
     while (row < p->n_rows && st == ST_OK) {
-        gather(f, p, &row, &done);
+        gather_pass(f, p, &row, &done);
         st = run_pass(f, p, out);
     }
     return st;
 }
 
-/* A room's turn comes again when those of all other plans have passed. */
-static const float *give_hidden(struct forward *f)
+/* The rooms are used in turn, so a result stays valid while the rooms of the
+ * other plans are filled. */
+static const float *take_hidden(struct forward *f)
 {
-    const float *given = hidden_room(f);
+    const float *room = hidden_room(f);
 
     f->hidden.next = (f->hidden.next + 1) % f->hidden.n_plans;
-    return given;
+    return room;
 }
 
 void forward_run(struct forward *f, const struct plan *p,
@@ -537,8 +549,9 @@ void forward_run(struct forward *f, const struct plan *p,
         out->tokens[i] = TOKEN_NONE;
     }
     if (out->status == ST_OK && plan_gives_hidden(b) && p->n_tokens > 0) {
-        out->hidden = give_hidden(f);
+        out->hidden = take_hidden(f);
     }
+    /* Chained rows of the next plan read these. */
     memcpy(f->last, out->tokens, out->n_rows * sizeof *f->last);
     b->n_last = out->n_rows;
     b->last_failed = out->status != ST_OK;

@@ -5,8 +5,8 @@
 
 #include "worker/engine/forward.h"
 
-/* A plan of one generated token, over and over. */
-struct trial {
+/* A plan of one generated token, which runs again and again. */
+struct layer_trial {
     struct forward *forward;
     struct plan plan;
     struct plan_row row;
@@ -16,14 +16,16 @@ struct trial {
     struct plan_result result;
 };
 
-/* It has a slot. */
+/* Returns whether the layer is linear, and so needs a slot. */
 static bool is_linear(const struct shard_weights *w)
 {
     return w->layers[0].kind == MIXER_DELTANET;
 }
 
-static void make_plan(struct trial *t, const struct shard_weights *w)
+static void make_plan(struct layer_trial *t, const struct shard_weights *w)
 {
+    /* A generated token runs the decode kernels, whose speed is that of reading
+     * the weights. */
     t->row = (struct plan_row){.kind = ROW_GENERATED,
                                .n_tokens = 1,
                                .n_blocks = 1,
@@ -48,7 +50,10 @@ static int64_t now_us(void)
     return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
 }
 
-static enum status quickest(struct trial *t, int64_t *us, struct error *e)
+/* Takes the fastest step, not the mean: interrupts and cold caches only ever
+ * add time. */
+static enum status measure_fastest(struct layer_trial *t, int64_t *us,
+                                   struct error *e)
 {
     int64_t began = now_us(), at = began, now;
 
@@ -78,15 +83,16 @@ uint64_t measure_round(double speed)
     return (uint64_t)step;
 }
 
-static enum status run_trial(struct measured *out, struct trial *t,
+static enum status run_trial(struct measured *out, struct layer_trial *t,
                              uint64_t layer_bytes, struct error *e)
 {
     struct kernels_sizes sizes;
     int64_t us = 1;
     enum status st = forward_alloc(t->forward, 1, 1, 0, e);
 
+    /* One block and one slot are enough for a sequence of one token. */
     forward_sizes(t->forward, &sizes);
-    st = st == ST_OK ? quickest(t, &us, e) : st;
+    st = st == ST_OK ? measure_fastest(t, &us, e) : st;
     *out = (struct measured){
         .speed = measure_round((double)layer_bytes * 1e6 / (double)us),
         .scratch_bytes = sizes.scratch_bytes,
@@ -99,7 +105,7 @@ enum status measure_layer(struct measured *out, const struct shard_weights *w,
                           uint64_t layer_bytes, const struct kernels_options *o,
                           uint32_t n_plans, struct error *e)
 {
-    struct trial *t = calloc(1, sizeof *t);
+    struct layer_trial *t = calloc(1, sizeof *t);
     enum status st;
 
     if (t != NULL) {
@@ -107,7 +113,8 @@ enum status measure_layer(struct measured *out, const struct shard_weights *w,
     }
     if (t == NULL || t->hidden == NULL) {
         free(t);
-        return error_set(e, ST_RESOURCE_EXHAUSTED, "no memory for a trial");
+        return error_set(e, ST_RESOURCE_EXHAUSTED,
+                         "out of memory to measure the device");
     }
     make_plan(t, w);
     st = forward_new(&t->forward, w, o, e);

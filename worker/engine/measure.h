@@ -1,39 +1,40 @@
-/* measure.h - what a device makes of a layer, before it is known which layers
- * it will have: how fast it reads weights, what the largest step takes.
+/* measure.h - Measures a device on one layer, for a worker that has no layers
+ * yet: its read bandwidth, and the scratch of the largest step.
  *
- * A decode step reads all weights of its layers once, so the speed is the
- * layer's bytes by the time of the quickest of some steps of one token through
- * it.  It is rounded down to a power of MEASURE_STEP, so that two of a kind
- * say the same, or nearly.
+ * A decode step reads all weights of its layers once.  The read bandwidth is
+ * therefore the layer's bytes divided by the time of the fastest step of one
+ * token.  It is rounded down to a power of MEASURE_STEP, so that two equal
+ * devices report the same value, or nearly.
  *
- * Threading: the caller's, and those of the kernels.  Memory: that of a step
- * and of one sequence of a block, freed before it returns. */
+ * Threading: the caller's, and those of the kernels.  Memory: a step and a
+ * sequence of one block, freed on return. */
 #ifndef WORKER_ENGINE_MEASURE_H
 #define WORKER_ENGINE_MEASURE_H
 
 #include "kernels/kernels.h"
 
-#define MEASURE_STEP 1.125  /* what is nearer than that is taken for noise */
-#define MEASURE_US   200000 /* of steps, at least; */
-#define MEASURE_RUNS 3      /* and so many of them */
+#define MEASURE_STEP 1.125  /* smaller differences count as noise */
+#define MEASURE_US   200000 /* shortest measurement */
+#define MEASURE_RUNS 3      /* fewest steps in one */
 
 struct measured {
-    uint64_t speed;         /* bytes a second, 1 at least */
-    uint64_t scratch_bytes; /* of the largest step, without a head */
-    uint64_t device_bytes;  /* of a device with memory of its own, else 0 */
+    uint64_t speed;         /* read bandwidth, bytes a second, at least 1 */
+    uint64_t scratch_bytes; /* largest step, without a head */
+    uint64_t device_bytes;  /* if the device has its own memory, else 0 */
     uint32_t n_threads;
 };
 
-/* w is one layer of layer_bytes, not the last of its model; o as its worker
- * will have them, with room for the hidden states of n_plans plans.  Errors as
- * backend_new()'s. */
+/* Measures the device.  w: one layer of layer_bytes, not the last of its model.
+ * o: the options of the worker; n_plans: the plans whose hidden states need
+ * room.  Returns the errors of backend_new(). */
 MUST_CHECK enum status measure_layer(struct measured *out,
                                      const struct shard_weights *w,
                                      uint64_t layer_bytes,
                                      const struct kernels_options *o,
                                      uint32_t n_plans, struct error *e);
 
-/* The rounding, 1 at least. */
+/* Returns the largest power of MEASURE_STEP that is at most `speed`, at least
+ * 1. */
 uint64_t measure_round(double speed);
 
 #endif

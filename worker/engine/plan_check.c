@@ -6,6 +6,7 @@ static enum status check_table(const struct plan_bounds *b,
 {
     uint64_t end = (uint64_t)r->position + r->n_tokens;
 
+    /* Without an attention layer nothing reads the table. */
     if (!b->has_attention) {
         return ST_OK;
     }
@@ -34,17 +35,19 @@ static enum status check_chain(const struct plan_bounds *b,
 {
     if (is_stage(b)) {
         return error_set(e, ST_INTERNAL,
-                         "chained to row %u, whose token layers %u-%u of %u do "
-                         "not have",
+                         "chained to row %u, but layers %u-%u of %u do not "
+                         "have its token",
                          r->chain_row, b->begin, b->end, b->shape->n_layers);
     }
+    /* A failed plan has no token to continue from.  The core fails the sequence
+     * when that result arrives; this plan fails too. */
     if (b->last_failed) {
-        return error_set(e, ST_ABORTED, "the step before failed");
+        return error_set(e, ST_ABORTED, "the previous step failed");
     }
     if (r->n_tokens != 1 || r->chain_row >= b->n_last ||
         b->last[r->chain_row] == TOKEN_NONE) {
         return error_set(e, ST_INTERNAL,
-                         "chained to row %u, which chose no token",
+                         "chained to row %u, which sampled no token",
                          r->chain_row);
     }
     return ST_OK;
@@ -70,6 +73,8 @@ static enum status check_tokens(const struct plan_bounds *b,
     return ST_OK;
 }
 
+/* Checks the page numbers only; the forward pass checks the ids when it reads
+ * them. */
 static enum status check_pages(const struct id_pages *p, uint32_t n,
                                struct error *e)
 {
@@ -104,11 +109,13 @@ static enum status check_sampling(const struct plan_bounds *b,
     }
     if (r->sampling == NULL) {
         return error_set(e, ST_INTERNAL,
-                         "no sampling says how to choose a token");
+                         "the row samples but has no sampling parameters");
     }
     if (!sampling_penalises(r->sampling)) {
         return ST_OK;
     }
+    /* Penalties count every id before the sampled one, so the history must
+     * reach exactly to the row's end. */
     if (h->n_prompt == 0 || h->n_prompt > h->n ||
         (uint64_t)h->n + r->chained != end) {
         return error_set(e, ST_INTERNAL,
@@ -136,7 +143,7 @@ static enum status check_row(const struct plan_bounds *b, const struct plan *p,
     return st;
 }
 
-/* Rows that run have at least one token, which check_row() saw to. */
+/* check_row() has checked that each row has at least one token. */
 static enum status check_tiling(const struct plan *p, struct error *e)
 {
     uint32_t at = 0;
@@ -144,8 +151,8 @@ static enum status check_tiling(const struct plan *p, struct error *e)
     for (uint32_t i = 0; i < p->n_rows; i++) {
         if (p->rows[i].token != at) {
             return error_set(e, ST_INTERNAL,
-                             "row %u, sequence %llu: tokens at %u, those of "
-                             "the rows before end at %u",
+                             "row %u, sequence %llu: tokens at %u, but those "
+                             "of the previous rows end at %u",
                              i, (unsigned long long)p->rows[i].sequence,
                              p->rows[i].token, at);
         }
@@ -157,6 +164,8 @@ static enum status check_tiling(const struct plan *p, struct error *e)
                            at, p->n_tokens);
 }
 
+/* Hidden states are exchanged as one tensor, without an index of rows, so a
+ * stage's rows must tile it. */
 static enum status check_hidden(const struct plan_bounds *b,
                                 const struct plan *p, struct error *e)
 {
@@ -168,8 +177,8 @@ static enum status check_hidden(const struct plan_bounds *b,
     }
     if (plan_gives_hidden(b) && p->n_tokens > b->hidden_tokens) {
         return error_set(e, ST_INTERNAL,
-                         "a plan of %u tokens: there is room for the hidden "
-                         "states of %u",
+                         "a plan of %u tokens, but hidden states of only %u "
+                         "fit",
                          p->n_tokens, b->hidden_tokens);
     }
     return is_stage(b) ? check_tiling(p, e) : ST_OK;
@@ -187,6 +196,7 @@ enum status plan_check(const struct plan_bounds *b, const struct plan *p,
                               (unsigned long long)p->rows[i].sequence);
         }
     }
+    /* Zeroing a slot outside the pool would overwrite foreign memory. */
     for (uint32_t i = 0; i < p->n_zero; i++) {
         if (p->zero_slots[i] >= b->n_slots) {
             return error_set(e, ST_INTERNAL, "slot %u of %u to zero",

@@ -17,8 +17,8 @@ struct check {
     FILE *out;
     struct check_options options; /* with defaults filled in */
     struct model_config config;
-    struct sizes sizes, whole; /* of the layers asked for, of all */
-    struct split_model costs;  /* of each layer */
+    struct sizes sizes, whole; /* the requested layers; all layers */
+    struct split_model costs;  /* each layer */
 };
 
 static const char *dtype_name(enum dtype t)
@@ -72,7 +72,7 @@ static void print_model(const struct check *c)
     }
 }
 
-/* Layers of [begin, end) of the kind and the weight of layer i. */
+/* Counts the layers of [begin, end) with the kind and the bytes of layer i. */
 static uint32_t n_like(const struct check *c, uint32_t i, uint32_t begin,
                        uint32_t end)
 {
@@ -85,7 +85,8 @@ static uint32_t n_like(const struct check *c, uint32_t i, uint32_t begin,
     return n;
 }
 
-/* One line for each kind of layer; more where files store some otherwise. */
+/* Prints one line for each kind of layer, and another where files store some
+ * layers in other dtypes. */
 static void print_layers(const struct check *c)
 {
     static const char *const names[] = {
@@ -130,7 +131,7 @@ static void print_sizes(const struct check *c)
             z->pages_per_checkpoint);
 }
 
-/* Beside a part, what all layers together weigh. */
+/* Prints the sizes of the whole model, if only a part was requested. */
 static void print_whole(const struct check *c)
 {
     const struct sizes *z = &c->whole;
@@ -150,8 +151,8 @@ static void print_whole(const struct check *c)
     }
 }
 
-/* What is left for sequences; the scratch of a step is measured by a worker
- * that runs. */
+/* Prints what is left for sequences.  Scratch is not subtracted, because only a
+ * running worker can measure it. */
 static enum status print_budget(const struct check *c, struct error *e)
 {
     const struct sizes *z = &c->sizes;
@@ -159,14 +160,14 @@ static enum status print_budget(const struct check *c, struct error *e)
     uint64_t budget = c->options.budget_bytes, pool;
     uint64_t full = sizes_sequence(z, c->options.block_tokens, context);
 
+    /* Without --memory there is no budget to check. */
     if (budget == 0) {
         return ST_OK;
     }
     print_bytes(c, "budget", budget);
     if (z->weight_bytes > budget) {
         return error_set(e, ST_RESOURCE_EXHAUSTED,
-                         "the weights are %" PRIu64
-                         " bytes more than the budget",
+                         "the weights exceed the budget by %" PRIu64 " bytes",
                          z->weight_bytes - budget);
     }
     pool = budget - z->weight_bytes;
@@ -174,6 +175,7 @@ static enum status print_budget(const struct check *c, struct error *e)
             "pool         %15" PRIu64 " bytes  (%.1f MiB), less the scratch "
             "of a step\n",
             pool, (double)pool / MIB);
+    /* Short sequences as well: the pool holds many more of those. */
     for (uint32_t n = 1024; n < context; n *= 4) {
         fprintf(c->out, "sequences    %15" PRIu64 " of %u tokens\n",
                 pool / sizes_sequence(z, c->options.block_tokens, n), n);
@@ -206,7 +208,8 @@ static void print_layout(const struct check *c, const struct layout *l,
     }
 }
 
-/* A shard reads the whole model: fingerprint.h. */
+/* Lays the whole model out too, because a shard reads all of it for the
+ * fingerprint (fingerprint.h). */
 static enum status try_model(struct check *c, const struct checkpoint *files,
                              struct error *e)
 {
@@ -223,8 +226,8 @@ static enum status try_model(struct check *c, const struct checkpoint *files,
     return st;
 }
 
-/* From here on weights are those of the files: config.json need not be right
- * about dtypes and bits. */
+/* Takes the weights from the files, because config.json need not be right about
+ * dtypes and bits. */
 static enum status try_layout(struct check *c, const struct checkpoint *files,
                               struct error *e)
 {
@@ -236,7 +239,7 @@ static enum status try_layout(struct check *c, const struct checkpoint *files,
     enum status st;
 
     if (layers == NULL) {
-        return error_set(e, ST_RESOURCE_EXHAUSTED, "no memory for a check");
+        return error_set(e, ST_RESOURCE_EXHAUSTED, "out of memory");
     }
     st = layout_make(&l, &w, layers, &c->config, files, e);
     if (st == ST_OK) {
@@ -251,7 +254,7 @@ static enum status try_layout(struct check *c, const struct checkpoint *files,
     return st;
 }
 
-/* Config alone is fine; an index whose files are missing is not. */
+/* Accepts a config.json alone, but not an index whose files are missing. */
 static enum status try_weights(struct check *c, const char *dir, bool *found,
                                struct error *e)
 {
@@ -272,8 +275,8 @@ static enum status try_weights(struct check *c, const char *dir, bool *found,
     return st;
 }
 
-static enum status prepare(struct check *c, const char *dir,
-                           const struct check_options *o, struct error *e)
+static enum status prepare_check(struct check *c, const char *dir,
+                                 const struct check_options *o, struct error *e)
 {
     struct check_options *p = &c->options;
     enum dtype kv;
@@ -312,10 +315,11 @@ enum status model_check(FILE *out, const char *dir,
     enum status st;
 
     e = e != NULL ? e : &ignored;
-    st = prepare(&c, dir, o, e);
+    st = prepare_check(&c, dir, o, e);
     if (st == ST_OK) {
         print_model(&c);
         st = try_weights(&c, dir, &found, e);
+        /* Also after an error: the sizes may explain it. */
         print_sizes(&c);
         print_whole(&c);
     }

@@ -7,6 +7,7 @@ static void hash_u64(XXH3_state_t *h, uint64_t v)
 {
     unsigned char b[8];
 
+    /* Byte by byte, so that the value does not depend on the machine. */
     for (int i = 0; i < 8; i++) {
         b[i] = (unsigned char)(v >> (8 * i));
     }
@@ -17,6 +18,7 @@ static void hash_real(XXH3_state_t *h, double v)
 {
     uint64_t bits;
 
+    /* The bits, because a decimal form could round. */
     memcpy(&bits, &v, sizeof bits);
     hash_u64(h, bits);
 }
@@ -32,7 +34,8 @@ static void hash_rope(XXH3_state_t *h, const struct rope_shape *r)
     hash_real(h, r->high_freq);
 }
 
-/* Numbers as u64, reals as the bits of a double, in this order. */
+/* Hashes numbers as u64 and reals as the bits of a double.  The order is part
+ * of the fingerprint and never changes. */
 static void hash_config(XXH3_state_t *h, const struct model_config *c)
 {
     const struct model_shape *s = &c->shape;
@@ -59,6 +62,8 @@ static void hash_tensor(XXH3_state_t *h, const struct checkpoint_tensor *t,
 {
     const char *dtype = safetensors_dtype_name(t->info->dtype);
 
+    /* The terminating 0 is hashed too, so that no key is a prefix of another.
+     */
     XXH3_128bits_update(h, t->key, strlen(t->key) + 1);
     XXH3_128bits_update(h, dtype, strlen(dtype) + 1);
     hash_u64(h, t->info->rank);
@@ -78,11 +83,12 @@ enum status fingerprint_make(uint8_t out[FINGERPRINT_BYTES],
     XXH128_canonical_t canonical;
 
     if (h == NULL) {
-        return error_set(e, ST_RESOURCE_EXHAUSTED, "no memory for a hash");
+        return error_set(e, ST_RESOURCE_EXHAUSTED, "out of memory");
     }
     XXH3_128bits_reset(h);
     hash_config(h, c);
     for (uint32_t i = 0; i < checkpoint->n_tensors; i++) {
+        /* Tensors without a digest are not part of the model. */
         if (digests[i].known) {
             hash_tensor(h, &checkpoint->tensors[i], &digests[i]);
         }

@@ -1,8 +1,10 @@
-/* fingerprint.h - which model this is, in 16 bytes: every byte of it counts.
+/* fingerprint.h - A 16-byte identity of a model; every byte of its weights
+ * counts.
  *
- * The canonical (big-endian) XXH3-128 of
+ * The fingerprint is the canonical (big-endian) XXH3-128 of
  *
- *     the configuration that computing depends on, as fingerprint.c prints it
+ *     the configuration that the computation depends on, in the order of
+ *     fingerprint.c
  *     for every tensor that layout_of_model() uses, in byte order of its key
  *     (checkpoint.h):
  *         key | 0 | dtype's name | 0
@@ -10,16 +12,15 @@
  *         its digest: the canonical XXH3-128 of the canonical XXH3-128s of
  *         its pieces, in order.  A piece is LOAD_PIECE (8 MiB) bytes of a
  *         slice (layout.h: the tensor, or a key head's part of a grouped
- *         one), the last one of a slice what is left
+ *         one); the last piece of a slice is shorter
  *
- * So it is the same however many threads read, however the files are split,
- * named or padded, and for all shards of one model: a shard of some layers
- * hashes the others too, and keeps nothing of them.  That costs each stage of
- * a replica the reading of the whole model, and is what lets a router tell
- * that stages belong together.  Tensors that sluice sets aside or does not
- * know have no part in it.
+ * It does not depend on the number of threads, on how the files are split,
+ * named or padded, or on the shard's layers.  A shard of some layers hashes the
+ * others too and drops them.  Each stage of a replica therefore reads the whole
+ * model, and a router can check that stages belong together.  Tensors that
+ * sluice sets aside or does not recognise do not count.
  *
- * What is hashed is what was read, on its way into the shard's memory.
+ * The bytes are hashed as they are read into the shard's memory.
  *
  * Threading: none.  Memory: some hundred bytes. */
 #ifndef WORKER_MODEL_FINGERPRINT_H
@@ -33,7 +34,8 @@
 
 #define FINGERPRINT_BYTES 16
 
-/* digests [checkpoint->n_tensors] are load_run()'s. */
+/* Writes the fingerprint.  digests [checkpoint->n_tensors] come from
+ * load_run(). Returns ST_RESOURCE_EXHAUSTED if memory runs out. */
 MUST_CHECK enum status fingerprint_make(uint8_t out[FINGERPRINT_BYTES],
                                         const struct model_config *c,
                                         const struct checkpoint *checkpoint,

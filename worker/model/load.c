@@ -12,7 +12,7 @@
 #include "common/model/document.h"
 #include "common/model/half.h"
 
-struct piece {
+struct load_piece {
     const struct slice *slice;
     uint64_t offset; /* in the slice */
     uint32_t bytes;
@@ -23,26 +23,27 @@ struct loader {
     const struct load_plan *plan;
     const struct shard_options *options;
     size_t n_pieces;
-    struct piece *pieces;     /* [n_pieces], those of a tensor side by side */
-    XXH128_canonical_t *sums; /* [n_pieces] */
-    uint64_t total;           /* bytes */
+    struct load_piece *pieces; /* [n_pieces], grouped by tensor */
+    XXH128_canonical_t *sums;  /* [n_pieces] */
+    uint64_t total;            /* bytes */
     atomic_size_t next;
-    pthread_mutex_t lock; /* of what follows, and of progress calls */
+    pthread_mutex_t lock; /* guards all below, and progress calls */
     uint64_t done;
     enum status status;
     struct error *error;
 };
 
-/* What a reading thread has for itself. */
-struct reader {
+/* The private state of a thread. */
+struct load_reader {
     struct loader *loader;
     XXH3_state_t *hash;
-    char *scratch; /* [LOAD_STEP], for what is not kept */
+    char *scratch; /* [LOAD_STEP] for pieces that are not kept */
 };
 
-/* Where a slice's stored bytes are read to: what will be widened goes to the
- * end of its room, so that widening can run from the front in place. */
-static char *landing(const struct load_plan *p, const struct slice *s)
+/* Returns where a slice's stored bytes are read to.  A slice that will be
+ * widened goes to the end of its room, so that widening can run from the front.
+ */
+static char *landing_place(const struct load_plan *p, const struct slice *s)
 {
     char *at = p->memory + s->place;
 
@@ -52,9 +53,9 @@ static char *landing(const struct load_plan *p, const struct slice *s)
     return at;
 }
 
-/* The first fault is kept. */
-static void failed(struct loader *l, const struct slice *s, enum status st,
-                   const struct error *why)
+/* Keeps the first error. */
+static void fail_load(struct loader *l, const struct slice *s, enum status st,
+                      const struct error *why)
 {
     pthread_mutex_lock(&l->lock);
     if (l->status == ST_OK) {
@@ -64,8 +65,8 @@ static void failed(struct loader *l, const struct slice *s, enum status st,
     pthread_mutex_unlock(&l->lock);
 }
 
-/* False once anything has failed, or is not wanted any more. */
-static bool finished(struct loader *l, const struct piece *p)
+/* Counts a piece.  Returns false after an error or a cancellation. */
+static bool finish_piece(struct loader *l, const struct load_piece *p)
 {
     const struct shard_options *o = l->options;
     bool go_on;
@@ -76,24 +77,25 @@ static bool finished(struct loader *l, const struct piece *p)
     if (go_on && o->progress != NULL &&
         !o->progress(o->ctx, l->done, l->total)) {
         go_on = false;
-        l->status = error_set(l->error, ST_CANCELLED,
-                              "stopped while weights were read");
+        l->status =
+            error_set(l->error, ST_CANCELLED, "stopped while reading weights");
     }
     pthread_mutex_unlock(&l->lock);
     return go_on;
 }
 
-/* A kept piece in one go, because a disk likes that; another in steps through
- * the scratch, with a word to the disk of what comes. */
-static bool read_piece(struct reader *r, size_t i)
+/* Reads a kept piece with one call, which is fastest.  Another piece goes
+ * through the small scratch in steps, with readahead requested for the whole of
+ * it. */
+static bool read_piece(struct load_reader *r, size_t i)
 {
     struct loader *l = r->loader;
-    const struct piece *p = &l->pieces[i];
+    const struct load_piece *p = &l->pieces[i];
     const struct slice *s = p->slice;
     int fd = l->plan->fds[s->source->file];
     uint64_t from = s->source->offset + s->offset + p->offset;
     uint32_t step = p->kept ? p->bytes : LOAD_STEP;
-    char *to = p->kept ? landing(l->plan, s) + p->offset : r->scratch;
+    char *to = p->kept ? landing_place(l->plan, s) + p->offset : r->scratch;
     struct error why;
 
     if (!p->kept) {
@@ -106,19 +108,19 @@ static bool read_piece(struct reader *r, size_t i)
         n = p->bytes - at < step ? p->bytes - at : step;
         st = document_pread(fd, to, n, from + at, &why);
         if (st != ST_OK) {
-            failed(l, s, st, &why);
+            fail_load(l, s, st, &why);
             return false;
         }
         XXH3_128bits_update(r->hash, to, n);
     }
     XXH128_canonicalFromHash(&l->sums[i], XXH3_128bits_digest(r->hash));
-    return finished(l, p);
+    return finish_piece(l, p);
 }
 
 static void *read_pieces(void *arg)
 {
     struct loader *l = arg;
-    struct reader r = {
+    struct load_reader r = {
         .loader = l, .hash = XXH3_createState(), .scratch = malloc(LOAD_STEP)};
     size_t i;
 
@@ -147,7 +149,7 @@ static void cut_slice(struct loader *l, const struct slice *s, bool kept)
     for (uint64_t at = 0; at < s->bytes; at += LOAD_PIECE) {
         uint64_t left = s->bytes - at;
 
-        l->pieces[l->n_pieces++] = (struct piece){
+        l->pieces[l->n_pieces++] = (struct load_piece){
             .slice = s,
             .offset = at,
             .bytes = (uint32_t)(left < LOAD_PIECE ? left : LOAD_PIECE),
@@ -157,7 +159,7 @@ static void cut_slice(struct loader *l, const struct slice *s, bool kept)
     l->total += s->bytes;
 }
 
-/* The shard's own slices, and of the model's those of other tensors. */
+/* Lists the shard's slices, and the model's slices of all other tensors. */
 static void cut_all(struct loader *l, struct load_digest *digests)
 {
     const struct load_plan *p = l->plan;
@@ -194,7 +196,7 @@ static uint32_t thread_count(const struct loader *l)
 
 /* The caller reads too, so a thread that cannot start, or has no memory, costs
  * only time. */
-static void run(struct loader *l)
+static void run_threads(struct loader *l)
 {
     pthread_t threads[SHARD_THREADS_MAX];
     uint32_t n = thread_count(l), started = 0;
@@ -211,17 +213,17 @@ static void run(struct loader *l)
     pthread_mutex_destroy(&l->lock);
     if (l->status == ST_OK && l->done != l->total) {
         l->status = error_set(l->error, ST_RESOURCE_EXHAUSTED,
-                              "no memory to read weights with");
+                              "out of memory while reading weights");
     }
 }
 
-/* In place: element i is written to bytes [4i, 4i + 4), which end at or
- * before 2n + 2i + 2, where the next one of two bytes is read. */
-static void widen(const struct load_plan *p, const struct slice *s)
+/* Widens in place.  Element i is written to bytes [4i, 4i + 4), which end at or
+ * before 2n + 2i + 2, where the next two-byte element is read. */
+static void widen_slice(const struct load_plan *p, const struct slice *s)
 {
     uint64_t n = s->bytes / dtype_bytes(s->dtype);
     char *to = p->memory + s->place;
-    const char *from = landing(p, s);
+    const char *from = landing_place(p, s);
 
     for (uint64_t i = 0; i < n; i++) {
         uint16_t half;
@@ -234,12 +236,12 @@ static void widen(const struct load_plan *p, const struct slice *s)
             f = s->dtype == DTYPE_BF16 ? half_from_bf16(half)
                                        : half_from_f16(half);
         }
-        f = s->add != 0 ? f + s->add : f; /* a -0 stays one */
+        f = s->add != 0 ? f + s->add : f; /* adding 0 would turn -0 into 0 */
         memcpy(to + 4 * i, &f, sizeof f);
     }
 }
 
-/* A tensor's digest from its pieces'. */
+/* Computes the digest of each tensor from those of its pieces. */
 static void digest_tensors(const struct loader *l, struct load_digest *digests)
 {
     const struct checkpoint_tensor *first = l->plan->checkpoint->tensors;
@@ -270,18 +272,18 @@ enum status load_run(const struct load_plan *p, const struct shard_options *o,
     l.sums = calloc(n + 1, sizeof *l.sums);
     if (l.pieces == NULL || l.sums == NULL) {
         l.status = error_set(e, ST_RESOURCE_EXHAUSTED,
-                             "no memory for a list of %zu pieces", n);
+                             "out of memory for a list of %zu pieces", n);
         goto out;
     }
     cut_all(&l, digests);
-    run(&l);
+    run_threads(&l);
     if (l.status != ST_OK) {
         goto out;
     }
     digest_tensors(&l, digests);
     for (uint32_t i = 0; i < p->shard->n; i++) {
         if (p->shard->slices[i].widen) {
-            widen(p, &p->shard->slices[i]);
+            widen_slice(p, &p->shard->slices[i]);
         }
     }
 out:

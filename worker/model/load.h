@@ -1,9 +1,9 @@
-/* load.h - a shard's slices, read and hashed by some threads.
+/* load.h - Reads and hashes a shard's slices with several threads.
  *
  * Each slice is read in pieces of at most LOAD_PIECE bytes straight to its
- * place; what becomes float32 is widened there afterwards, so no second copy
- * exists at any time.  Every byte is hashed as it comes, and so are the
- * model's tensors that the shard does not keep: fingerprint.h says why.
+ * place. Vectors that become float32 are widened there afterwards, so no second
+ * copy exists at any time.  Every byte is hashed as it is read, and so are the
+ * model's tensors that the shard does not keep (fingerprint.h has the reason).
  *
  * Threading: starts and joins its own.  Memory: 40 bytes a piece, LOAD_STEP a
  * thread. */
@@ -19,19 +19,20 @@
 
 struct load_plan {
     const struct checkpoint *checkpoint;
-    const int *fds; /* as checkpoint_open_files() gave them */
-    const struct layout *shard, *model; /* the same: all else is known */
+    const int *fds;                     /* from checkpoint_open_files() */
+    const struct layout *shard, *model; /* equal: hash only the shard */
     char *memory;                       /* [shard->bytes] */
 };
 
-/* Of a tensor's stored bytes; fingerprint.h says over what. */
+/* The digest of a tensor's stored bytes, as fingerprint.h defines it. */
 struct load_digest {
     bool known;
     uint8_t bytes[16];
 };
 
-/* Read all slices of the shard into memory, and hash all tensors of the model
- * and the shard: digests is [checkpoint->n_tensors], zeroed by the caller. */
+/* Reads all slices of the shard into memory, and hashes all tensors of the
+ * model and the shard.  digests: [checkpoint->n_tensors], zeroed by the caller.
+ * Returns the first error of any thread. */
 MUST_CHECK enum status load_run(const struct load_plan *p,
                                 const struct shard_options *o,
                                 struct load_digest *digests, struct error *e);

@@ -12,7 +12,9 @@ void progress_init(struct progress *p, FILE *out, bool terminal, int64_t now_us)
                            .shown_us = now_us};
 }
 
-static bool due(const struct progress *p, int64_t now_us, bool last)
+/* A load that ends within PROGRESS_QUIET_US prints nothing, not even its end.
+ */
+static bool is_due(const struct progress *p, int64_t now_us, bool last)
 {
     int64_t every = p->terminal ? PROGRESS_TERMINAL_US : PROGRESS_LOG_US;
 
@@ -22,9 +24,9 @@ static bool due(const struct progress *p, int64_t now_us, bool last)
     return last || !p->shown || now_us - p->shown_us >= every;
 }
 
-/* Spaces behind it cover a longer line that stood there. */
-static void show(const struct progress *p, int64_t us, uint64_t done,
-                 uint64_t total)
+/* Trailing spaces overwrite the rest of a longer line. */
+static void print_line(const struct progress *p, int64_t us, uint64_t done,
+                       uint64_t total)
 {
     double s = (double)us / 1e6, rate = (double)done / s;
     int percent = (int)(100.0 * (double)done / (double)total);
@@ -41,15 +43,16 @@ static void show(const struct progress *p, int64_t us, uint64_t done,
     fflush(p->out);
 }
 
-void progress_tell(struct progress *p, int64_t now_us, uint64_t done,
-                   uint64_t total)
+void progress_update(struct progress *p, int64_t now_us, uint64_t done,
+                     uint64_t total)
 {
-    if (!due(p, now_us, done == total)) {
+    if (!is_due(p, now_us, done == total)) {
         return;
     }
-    show(p, now_us - p->began_us, done, total);
+    print_line(p, now_us - p->began_us, done, total);
     p->shown = true;
     p->shown_us = now_us;
+    /* The line of a terminal stays open, so that the next one overwrites it. */
     p->open = p->terminal && done < total;
 }
 

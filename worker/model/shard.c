@@ -23,27 +23,28 @@ struct shard {
 };
 
 static_assert(sizeof((struct shard_known *)0)->fingerprint == FINGERPRINT_BYTES,
-              "a fingerprint");
+              "the size of a fingerprint");
 
-/* Aligned for huge pages where it can fill one. */
-static enum status allocate(struct shard *s, uint64_t bytes, uint64_t max,
-                            struct error *e)
+/* Aligns the block for huge pages if it can fill one. */
+static enum status allocate_weights(struct shard *s, uint64_t bytes,
+                                    uint64_t max, struct error *e)
 {
     size_t align = bytes >= HUGE_PAGE ? HUGE_PAGE : LAYOUT_ALIGN;
 
     if (max != 0 && bytes > max) {
-        return error_set(e, ST_RESOURCE_EXHAUSTED,
-                         "the weights take %llu bytes, %llu are allowed",
-                         (unsigned long long)bytes, (unsigned long long)max);
+        return error_set(
+            e, ST_RESOURCE_EXHAUSTED,
+            "the weights take %llu bytes, at most %llu are allowed",
+            (unsigned long long)bytes, (unsigned long long)max);
     }
     if (posix_memalign(&s->memory, align, (size_t)bytes) != 0) {
         s->memory = NULL;
         return error_set(e, ST_RESOURCE_EXHAUSTED,
-                         "no memory for weights of %llu bytes",
+                         "out of memory for weights of %llu bytes",
                          (unsigned long long)bytes);
     }
     if (align == HUGE_PAGE) {
-        /* Advice only: whether it is taken does not matter to us. */
+        /* Advice only: the weights are correct without it. */
         (void)madvise(s->memory, (size_t)bytes, MADV_HUGEPAGE);
     }
     return ST_OK;
@@ -71,10 +72,11 @@ static enum status read_files(struct shard *s, const struct load_plan *p,
     enum status st;
 
     if (digests == NULL) {
-        return error_set(e, ST_RESOURCE_EXHAUSTED, "no memory for digests");
+        return error_set(e, ST_RESOURCE_EXHAUSTED, "out of memory");
     }
     st = load_run(p, o, digests, e);
     if (st == ST_OK) {
+        /* Only now: a change while reading would mix two versions. */
         st = checkpoint_unchanged(p->checkpoint, p->fds, e);
     }
     if (st == ST_OK && p->model != p->shard) {
@@ -85,7 +87,7 @@ static enum status read_files(struct shard *s, const struct load_plan *p,
     return st;
 }
 
-/* Which files these are, as far as can be told without reading them. */
+/* Hashes what identifies the files without reading them. */
 static uint64_t files_hash(const struct checkpoint *c)
 {
     uint64_t h = 0;
@@ -100,7 +102,8 @@ static uint64_t files_hash(const struct checkpoint *c)
     return h;
 }
 
-/* With what is known of them, the model is as good as the shard alone. */
+/* If an earlier load has the fingerprint of these files, only the shard needs
+ * to be read and hashed. */
 static enum status choose_model(struct shard *s, struct load_plan *p,
                                 struct layout *model,
                                 const struct model_config *config,
@@ -108,6 +111,9 @@ static enum status choose_model(struct shard *s, struct load_plan *p,
                                 struct error *e)
 {
     s->known.files = files_hash(p->checkpoint);
+    /* Names, sizes and times identify unchanged files well enough here: the
+     * bytes of the layers are still read, and checked for changes while they
+     * are. */
     if (known != NULL && known->files == s->known.files) {
         s->known = *known;
         p->model = p->shard;
@@ -139,15 +145,16 @@ static enum status read_all(struct shard *s, const struct layout *l,
     return st;
 }
 
-static enum status load(struct shard *s, const struct model_config *config,
-                        const struct checkpoint *c,
-                        const struct shard_options *o, struct error *e)
+static enum status load_layers(struct shard *s,
+                               const struct model_config *config,
+                               const struct checkpoint *c,
+                               const struct shard_options *o, struct error *e)
 {
     struct layout l;
     enum status st = layout_make(&l, &s->weights, s->layers, config, c, e);
 
     if (st == ST_OK) {
-        st = allocate(s, l.bytes, o->max_bytes, e);
+        st = allocate_weights(s, l.bytes, o->max_bytes, e);
     }
     if (st == ST_OK) {
         st = read_all(s, &l, config, c, o, e);
@@ -160,8 +167,9 @@ static enum status load(struct shard *s, const struct model_config *config,
     return st;
 }
 
-static enum status create(struct shard **out, const struct model_config *c,
-                          uint32_t begin, uint32_t end, struct error *e)
+static enum status create_shard(struct shard **out,
+                                const struct model_config *c, uint32_t begin,
+                                uint32_t end, struct error *e)
 {
     struct shard *s;
 
@@ -176,7 +184,7 @@ static enum status create(struct shard **out, const struct model_config *c,
     }
     if (s == NULL || s->layers == NULL) {
         shard_free(&s);
-        return error_set(e, ST_RESOURCE_EXHAUSTED, "no memory for a shard");
+        return error_set(e, ST_RESOURCE_EXHAUSTED, "out of memory");
     }
     s->weights.shape = c->shape;
     s->weights.begin = begin;
@@ -198,12 +206,12 @@ enum status shard_load(struct shard **out, const struct model_config *c,
 
     *out = NULL;
     e = e != NULL ? e : &ignored;
-    st = create(&s, c, begin, end, e);
+    st = create_shard(&s, c, begin, end, e);
     if (st == ST_OK) {
         st = checkpoint_open(&files, dir, e);
     }
     if (st == ST_OK) {
-        st = load(s, c, files, o != NULL ? o : &defaults, e);
+        st = load_layers(s, c, files, o != NULL ? o : &defaults, e);
     }
     checkpoint_close(&files);
     if (st != ST_OK) {
@@ -214,8 +222,8 @@ enum status shard_load(struct shard **out, const struct model_config *c,
     return ST_OK;
 }
 
-/* The addresses stay, as those who ask whether there is a tensor want; what is
- * there are zeros. */
+/* The addresses stay valid, because callers test pointers for the presence of a
+ * tensor; the memory reads as zeros. */
 void shard_forget(struct shard *s)
 {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);

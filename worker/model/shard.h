@@ -1,24 +1,24 @@
-/* shard.h - the weights of layers [begin, end), in memory of our own.
+/* shard.h - The weights of layers [begin, end), in memory of our own.
  *
- * Read, not mapped: a file that is replaced or cut while the worker runs
- * cannot change a token or kill the process; one that changes while it is
- * read is refused.
+ * The files are read, not mapped.  A file that is replaced or truncated while
+ * the worker runs therefore cannot change a token or kill the process.  A file
+ * that changes while it is read is refused.
  *
- * What is read: the layers' tensors; the embedding if begin is 0; norm and
- * head if end is the number of layers (a tied head is the embedding, which a
- * last stage then reads too).  Of the model's other tensors every byte is
- * hashed and none is kept, unless what that gives is known already.
- * shard_weights() is as common/model/weights.h says: matrices as stored,
- * F32, BF16, F16 or quantised, each 64-byte aligned; vectors float32; norms
+ * A shard reads the tensors of its layers; the embedding if begin is 0; norm
+ * and head if end is the number of layers.  A tied head is the embedding, which
+ * a last stage then reads too.  Every byte of the model's other tensors is
+ * hashed and dropped, unless an earlier load has the result.
+ *
+ * shard_weights() is as in common/model/weights.h: matrices as stored (F32,
+ * BF16, F16 or quantised), each 64-byte aligned; vectors in float32; norms
  * gamma itself.
  *
- * Threading: shard_load() starts threads of its own and joins them; a loaded
- * shard is read-only.  Memory: one block, 2 MiB aligned and advised for huge
- * pages; at most 1.1 times the bytes kept plus 4 MiB and the headers, also
- * while loading.  Errors: ST_NOT_FOUND (file or tensor, by name),
- * ST_INVALID_ARGUMENT (shape, dtype, range), ST_DATA_LOSS (broken file),
- * ST_ABORTED (changed while read), ST_RESOURCE_EXHAUSTED (no room),
- * ST_CANCELLED (progress said so). */
+ * Threading: shard_load() starts and joins its own threads; a loaded shard is
+ * read-only.  Memory: one block, 2 MiB aligned and advised for huge pages; at
+ * most 1.1 times the bytes kept plus 4 MiB and the headers, also while loading.
+ * Errors: ST_NOT_FOUND (file or tensor, by name), ST_INVALID_ARGUMENT (shape,
+ * dtype, range), ST_DATA_LOSS (broken file), ST_ABORTED (changed while read),
+ * ST_RESOURCE_EXHAUSTED (too little memory), ST_CANCELLED (by progress). */
 #ifndef WORKER_MODEL_SHARD_H
 #define WORKER_MODEL_SHARD_H
 
@@ -32,39 +32,40 @@
 
 struct shard;
 
-/* Called by the loading threads, one at a time, done never falling; total is
- * all that is read, kept or not.  False: nothing more is read, and
- * shard_load() answers ST_CANCELLED. */
+/* Called by the loading threads, one at a time.  done never decreases; total
+ * counts all bytes that are read, kept or not.  If it returns false, reading
+ * stops and shard_load() returns ST_CANCELLED. */
 typedef bool (*shard_progress_fn)(void *ctx, uint64_t done, uint64_t total);
 
-/* What one reading of a model's files tells the next. */
+/* The result of reading a model's files, for the next load of the same files.
+ */
 struct shard_known {
     uint8_t fingerprint[16];
-    uint64_t files; /* their names, sizes and times of change, hashed */
+    uint64_t files; /* hash of their names, sizes and times of change */
 };
 
 /* Zeroed means the defaults. */
 struct shard_options {
-    uint32_t n_threads;         /* that read; 0: 4, at most one per CPU */
-    uint64_t max_bytes;         /* of memory; 0: no limit but the machine's */
+    uint32_t n_threads;         /* readers; 0: 4, at most one per CPU */
+    uint64_t max_bytes;         /* memory limit; 0: none */
     shard_progress_fn progress; /* or NULL */
     void *ctx;
-    /* Of an earlier shard of this model, or NULL: if the files are still the
-     * same, nothing is read but the layers' own tensors. */
+    /* From an earlier shard of this model, or NULL.  If the files are
+     * unchanged, only the tensors of the layers are read. */
     const struct shard_known *known;
 };
 
 struct shard_report {
-    uint64_t bytes;        /* of memory */
-    uint64_t file_bytes;   /* of the tensors loaded */
+    uint64_t bytes;        /* memory in use */
+    uint64_t file_bytes;   /* stored bytes of the loaded tensors */
     uint32_t n_tensors;    /* loaded */
-    uint32_t n_aside;      /* vision, multi-token prediction: known, unused */
-    uint32_t n_unknown;    /* of these layers, or of no layer: ignored */
-    struct quoted unknown; /* the first of them */
+    uint32_t n_aside;      /* vision, multi-token prediction: not used */
+    uint32_t n_unknown;    /* ignored, in these layers or in none */
+    struct quoted unknown; /* the first ignored one */
 };
 
-/* Load layers [begin, end) of the model in dir.  c is borrowed for the call,
- * o may be NULL.  *out is released with shard_free(). */
+/* Loads layers [begin, end) of the model in dir.  c is borrowed for the call, o
+ * may be NULL.  The caller frees *out with shard_free().  Errors: above. */
 MUST_CHECK enum status shard_load(struct shard **out,
                                   const struct model_config *c, const char *dir,
                                   uint32_t begin, uint32_t end,
@@ -73,20 +74,21 @@ MUST_CHECK enum status shard_load(struct shard **out,
 
 void shard_free(struct shard **s);
 
-/* Gives the memory of all tensors back to the system, for whoever has copied
- * them: their data may not be read any more, all else stays. */
+/* Returns the memory of all tensors to the system, after they were copied to a
+ * device.  Their data must not be read any more; everything else stays valid.
+ */
 void shard_forget(struct shard *s);
 
-/* Borrowed until shard_free(). */
+/* Return what shard_free() frees. */
 const struct shard_weights *shard_weights(const struct shard *s);
 const struct shard_report *shard_report(const struct shard *s);
 
-/* Says which model this is: 16 bytes over every byte of its weights, equal
- * for all shards of one model whatever their layers, and however its files
- * are split or its names are prefixed; fingerprint.h defines it. */
+/* Returns the 16-byte fingerprint of the model.  It is equal for all shards of
+ * one model, however its files are split or its names are prefixed;
+ * fingerprint.h defines it. */
 const uint8_t *shard_fingerprint(const struct shard *s);
 
-/* The same, for another shard of the model. */
+/* Returns what another load of the same files can reuse. */
 struct shard_known shard_known(const struct shard *s);
 
 #endif

@@ -47,6 +47,8 @@ bool batch_take_memory(const struct batcher_limits *l,
     uint32_t bt = l->block_tokens;
     uint32_t want = l->n_blocks > 0 ? (end + bt - 1) / bt : 0;
 
+    /* Blocks are taken only as positions are reached; the rest of the grant
+     * stays a promise without numbers. */
     while (s->n_blocks < want) {
         uint32_t block;
 
@@ -60,6 +62,7 @@ bool batch_take_memory(const struct batcher_limits *l,
         if (!pool_take(pool, POOL_SLOTS, 1, &s->slot)) {
             return false;
         }
+        /* The recurrent state of the previous owner is still in the slot. */
         if (!PLANT(SLOT_NOT_ZEROED)) {
             p->zero_slots[p->n_zero++] = s->slot;
         }
@@ -83,6 +86,7 @@ void batch_fill_table(const struct sequence_table *table, struct plan *p,
 struct plan_history batch_history(const struct sequence_table *table,
                                   const struct sequence *s)
 {
+    /* Only penalties read the history, so other rows do not carry it. */
     if (!sampling_penalises(&s->sampling)) {
         return (struct plan_history){.n = 0};
     }

@@ -15,11 +15,11 @@ struct batcher_limits {
     uint32_t max_rows;     /* 1..PLAN_ROWS_MAX */
     uint32_t step_tokens;  /* 1..PLAN_TOKENS_MAX */
     uint32_t chunk_tokens; /* >= 1 */
-    uint32_t depth;        /* of the engine, 1..ENGINE_DEPTH_MAX */
+    uint32_t depth;        /* the engine's, 1..ENGINE_DEPTH_MAX */
     uint32_t batches;      /* batches to allocate: depth..BATCHES_MAX */
     uint32_t block_tokens; /* >= 1 */
-    uint32_t n_blocks;     /* of the pool; 0: no attention layers */
-    uint32_t n_slots;      /* of the pool; 0: no recurrent layers */
+    uint32_t n_blocks;     /* the pool's; 0: no attention layers */
+    uint32_t n_slots;      /* the pool's; 0: no recurrent layers */
 };
 
 struct batch {

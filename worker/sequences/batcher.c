@@ -131,6 +131,8 @@ static void add_row(struct batcher *b, struct batch *t, struct sequence *s,
     if (s->state == SEQUENCE_QUEUED) {
         sequence_move(b->table, s, SEQUENCE_PREFILL);
     }
+    /* From its first sample on, a sequence decodes; pushing it again moves it
+     * to the tail, which is how turns are taken. */
     if (row->sample) {
         sequence_push(&b->decode, s);
     }
@@ -183,6 +185,7 @@ static void decode_limits(const struct batcher *b, uint32_t *rows,
 
     *rows = b->limits.max_rows;
     *tokens = b->limits.step_tokens;
+    /* Nothing waits for prefill: decode may use the whole step. */
     if (b->prefill.head == NULL) {
         return;
     }
@@ -216,8 +219,8 @@ static void plan_decode(struct batcher *b, struct batch *t)
 /* ---- prefill ---- */
 
 /* Returns how many positions of s fit into `room` tokens; 0: none now. */
-static uint32_t chunk(const struct batcher *b, const struct sequence *s,
-                      uint32_t room)
+static uint32_t chunk_length(const struct batcher *b, const struct sequence *s,
+                             uint32_t room)
 {
     uint32_t at = s->n_planned;
     uint32_t n = least(room, b->limits.chunk_tokens);
@@ -226,6 +229,8 @@ static uint32_t chunk(const struct batcher *b, const struct sequence *s,
     if (at >= s->n_prompt) {
         return least(n, sequence_known(s) - at);
     }
+    /* The last chunk may end anywhere: the prompt's end is the same under any
+     * load. */
     if (n >= s->n_prompt - at) {
         return s->n_prompt - at;
     }
@@ -239,7 +244,8 @@ static void plan_prefill(struct batcher *b, struct batch *t)
     struct sequence *s = b->prefill.head, *next;
 
     for (; s != NULL && t->plan.n_rows < b->limits.max_rows; s = next) {
-        uint32_t n = chunk(b, s, b->limits.step_tokens - t->plan.n_tokens);
+        uint32_t n =
+            chunk_length(b, s, b->limits.step_tokens - t->plan.n_tokens);
 
         /* FIFO: later sequences wait behind this one, or a long prompt could
          * starve. */
@@ -254,7 +260,7 @@ static void plan_prefill(struct batcher *b, struct batch *t)
 /* ---- plans ---- */
 
 /* Returns the ring index of the i-th plan in flight, 0 being the oldest. */
-static uint32_t place(const struct batcher *b, uint32_t i)
+static uint32_t ring_index(const struct batcher *b, uint32_t i)
 {
     return (b->oldest + i) % b->limits.batches;
 }
@@ -263,11 +269,13 @@ const struct plan *batcher_plan(struct batcher *b)
 {
     struct batch *t;
 
+    /* Rows are added to the ring's next batch in place; it counts as in flight
+     * only if it got any. */
     b->stuck = NULL;
     if (b->inflight >= inflight_max(b) || b->here == b->limits.depth) {
         return NULL;
     }
-    t = &b->ring[place(b, b->inflight)];
+    t = &b->ring[ring_index(b, b->inflight)];
     batch_begin(t, b->step + 1);
     plan_decode(b, t);
     plan_prefill(b, t);
@@ -283,7 +291,7 @@ const struct plan *batcher_plan(struct batcher *b)
 void batcher_sent(struct batcher *b, int64_t now_us)
 {
     assert(b->here > 0);
-    b->ring[place(b, b->inflight - 1)].sent_us = now_us;
+    b->ring[ring_index(b, b->inflight - 1)].sent_us = now_us;
 }
 
 uint64_t batcher_age_us(const struct batcher *b, int64_t now_us)
@@ -296,7 +304,7 @@ uint64_t batcher_age_us(const struct batcher *b, int64_t now_us)
 
 const struct batch *batcher_here(const struct batcher *b)
 {
-    return b->here > 0 ? &b->ring[place(b, b->inflight - b->here)] : NULL;
+    return b->here > 0 ? &b->ring[ring_index(b, b->inflight - b->here)] : NULL;
 }
 
 void batcher_pass(struct batcher *b)
@@ -318,7 +326,7 @@ static bool batch_names(const struct batch *t, const struct sequence *s)
 bool batcher_names(const struct batcher *b, const struct sequence *s)
 {
     for (uint32_t i = b->inflight - b->here; i < b->inflight; i++) {
-        const struct batch *t = &b->ring[place(b, i)];
+        const struct batch *t = &b->ring[ring_index(b, i)];
 
         if (s->last_step >= t->plan.step && batch_names(t, s)) {
             return true;
@@ -335,7 +343,7 @@ const struct batch *batcher_oldest(const struct batcher *b)
 void batcher_return(struct batcher *b)
 {
     assert(b->inflight > 0);
-    b->oldest = place(b, 1);
+    b->oldest = ring_index(b, 1);
     b->inflight--;
     b->here = least(b->here, b->inflight);
 }
@@ -345,5 +353,5 @@ const struct batch *batcher_withdraw(struct batcher *b)
     assert(b->here > 0);
     b->here--;
     b->inflight--;
-    return &b->ring[place(b, b->inflight)];
+    return &b->ring[ring_index(b, b->inflight)];
 }

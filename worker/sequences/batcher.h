@@ -57,10 +57,10 @@ struct batcher {
     struct sequence_table *table;
     struct sequence_list prefill, decode;
     struct batch ring[BATCHES_MAX];
-    uint32_t stages; /* of the replica that this worker leads; 1: alone */
+    uint32_t stages; /* stages of its replica; 1: alone */
     uint32_t oldest, inflight;
     uint32_t here;          /* with the engine: the newest of those in flight */
-    uint64_t step;          /* of the newest plan */
+    uint64_t step;          /* the newest plan's */
     struct sequence *stuck; /* its granted memory could not be taken */
 };
 

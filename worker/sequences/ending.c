@@ -36,7 +36,7 @@ static void reach_finished(struct sequences *q, struct sequence *s,
 
 /* No plan names s any more: its memory here is free from now on, and that at
  * the other stages when its Remove has returned. */
-static void released(struct sequences *q, struct sequence *s)
+static void memory_released(struct sequences *q, struct sequence *s)
 {
     sequence_release(&q->table, s);
     q->report.changed = true;
@@ -62,7 +62,7 @@ void ending_release(struct sequences *q, struct sequence *s)
     q->report.changed = true;
     q->role.ops->remove(q->role.self, s);
     if (s->inflight == 0 || PLANT(FREED_EARLY)) {
-        released(q, s);
+        memory_released(q, s);
     }
 }
 
@@ -70,7 +70,7 @@ void ending_plan_back(struct sequences *q, struct sequence *s)
 {
     s->inflight--;
     if (s->state == SEQUENCE_RELEASING && s->inflight == 0) {
-        released(q, s);
+        memory_released(q, s);
     }
 }
 
@@ -90,7 +90,7 @@ static bool is_kept(const struct sequence *s, enum sequence_finish finish)
            s->state == SEQUENCE_DECODE && !s->orphan && finish_is_whole(finish);
 }
 
-static void count(struct worker_metrics *m, enum sequence_finish finish)
+static void count_ending(struct worker_metrics *m, enum sequence_finish finish)
 {
     m->stopped += finish == FINISH_STOP;
     m->full += finish == FINISH_LENGTH;
@@ -110,7 +110,7 @@ void ending_finish(struct sequences *q, struct sequence *s,
         orphan_disclaim(q, s);
     }
     batcher_drop(s);
-    count(&q->base->metrics, finish);
+    count_ending(&q->base->metrics, finish);
     s->finish = finish;
     q->report.changed = true;
     report_add(q, s);
@@ -223,7 +223,7 @@ void ending_drop(struct sequences *q, struct sequence *s)
         break;
     case SEQUENCE_RELEASING:
         if (s->inflight == 0) { /* it waited for its Remove only */
-            released(q, s);
+            memory_released(q, s);
         }
         break;
     case SEQUENCE_KEPT:

@@ -14,6 +14,8 @@
 
 /* ---- the end of a session ---- */
 
+/* A sequence that was cancelled, or that the router has acknowledged to its
+ * end, has nothing left to send. */
 static bool outlives_session(const struct sequence *s)
 {
     if (s->forgotten || s->waiters != NULL) {
@@ -42,6 +44,8 @@ static void set_deadline(struct sequences *q, struct sequence *s)
 
 static void become_orphan(struct sequences *q, struct sequence *s)
 {
+    /* The lease ends with its client's session; the tokens may still be needed.
+     */
     if (s->state == SEQUENCE_KEPT) {
         ending_release(q, s);
     }
@@ -81,7 +85,7 @@ void orphans_begin(struct sequences *q)
 
 /* ---- the next session ---- */
 
-static int64_t earlier(int64_t a, int64_t b)
+static int64_t earlier_us(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
@@ -126,6 +130,7 @@ void orphans_announce(struct sequences *q, struct peer *p)
         if (!s->orphan) {
             continue;
         }
+        /* Only the first session after its own extends its time. */
         if (!s->orphan_sent) {
             s->orphan_sent = true;
             set_deadline(q, s);
@@ -135,7 +140,7 @@ void orphans_announce(struct sequences *q, struct peer *p)
             until_us = INT64_MAX;
         }
         add_row(&q->live, s);
-        until_us = earlier(until_us, s->keep.due_us);
+        until_us = earlier_us(until_us, s->keep.due_us);
         n++;
     }
     if (n > 0) {
@@ -190,6 +195,7 @@ bool orphans_make_room(struct sequences *q)
 {
     struct sequence *s = q->table.all.head;
 
+    /* Running orphans stay: ending one would waste what it has computed. */
     while (s != NULL && !(s->orphan && s->state == SEQUENCE_FINISHED)) {
         s = sequence_next(s, LIST_ALL);
     }
@@ -206,6 +212,7 @@ bool orphans_make_room(struct sequences *q)
 static uint64_t hash_to(const struct sequences *q, const struct sequence *s,
                         uint32_t n)
 {
+    /* A finished orphan has dropped its first ids and kept their hash. */
     uint64_t h = s->n_hashed > 0 ? s->ids_hash : IDS_HASH_START;
     uint32_t ids[HASH_STEP];
 
@@ -275,6 +282,7 @@ enum status orphan_adopt(struct sequences *q, const struct sequence_key *key,
     if (check_fields(q, m, e) != ST_OK) {
         return e->code;
     }
+    /* NOT_FOUND makes the router submit the sequence as a new one. */
     if (s == NULL || !s->orphan) {
         return error_set(e, ST_NOT_FOUND, "this worker has no such orphan");
     }

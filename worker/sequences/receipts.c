@@ -110,6 +110,7 @@ bool receipts_wait(struct sequences *q, struct sequence *s, uint64_t call)
     r->since_us = base_now_us(q->base);
     r->state = sequence_public_state(s);
     r->first = s->state != SEQUENCE_RELEASING;
+    /* `need` is what the release will free: granted and held together. */
     if (r->first) {
         r->freed = s->need;
     }

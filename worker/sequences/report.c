@@ -63,6 +63,8 @@ static void add_row(struct sequences *q, struct sequence *s, uint32_t count)
     o->state[o->n_rows] = (uint32_t)sequence_public_state(s);
     o->n_rows++;
     o->failed = o->failed || (whole && s->finish == FINISH_FAILED);
+    /* recv_acknowledge.c compares these with the index that the router sends.
+     */
     if (whole && s->finish != FINISH_NONE) {
         s->end_sent = true;
     } else {
@@ -149,6 +151,7 @@ static enum status send_output(struct sequences *q, struct peer *p,
     m.stage_us = q->report.stage_us;
     m.has_failure = o->failed && q->report.failure[0] != '\0';
     m.failure = wire_text(q->report.failure);
+    /* As if the link had no room: the rows are sent again later. */
     if (FP_FAILS(WORKER_OUTPUT)) {
         return ST_RESOURCE_EXHAUSTED;
     }
@@ -178,6 +181,7 @@ int64_t report_send(struct sequences *q, int64_t now_us)
     Sluice__V1__EngineState engine;
     enum status status;
 
+    /* Without a session nothing is due; the next one starts with a report. */
     if (p == NULL) {
         q->report.stepped = false;
         return NODE_IDLE;

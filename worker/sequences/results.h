@@ -15,8 +15,8 @@ void results_note(struct sequences *q, const struct batch *t);
 /* Counts the result, which was checked, without the engine's own count. */
 void results_count(struct sequences *q, const struct batch *t);
 
-/* The two checks of results_note(): the shape of the answer, and the tokens and
- * logprobs of rows that sample.  They set the result's status and error. */
+/* Check the shape of the answer, and the tokens and logprobs of rows that
+ * sample. They set the result's status and error. */
 void results_check_answer(struct sequences *q, const struct plan *p);
 void results_check_choices(struct sequences *q, const struct plan *p);
 

@@ -65,16 +65,16 @@ struct output_columns {
     bool failed;    /* some row has FINISH_FAILED */
 };
 
-/* What the next Report or StepOutput contains, and when it is due. */
+/* Contents of the next Report or StepOutput, and when it is due. */
 struct report {
     int64_t sent_us; /* when the newest ledger went out */
     bool changed;    /* something changed since then */
     bool stepped;    /* a result came in this turn */
-    uint64_t step;   /* of the newest result */
+    uint64_t step;   /* the newest result's */
     uint32_t device_us, n_prompt_tokens;
     uint32_t stage_us[STAGES_MAX]; /* [n_stage_us] of the newest Result */
     uint32_t n_stage_us; /* 0: no Result has come, or the worker is alone */
-    char failure[ERROR_TEXT]; /* of the newest failed plan */
+    char failure[ERROR_TEXT]; /* the newest failed plan's */
 };
 
 struct sequences {
@@ -84,7 +84,7 @@ struct sequences {
     struct sequence_table table;
     struct ledger ledger;
     struct batcher batcher;
-    struct timers timers; /* of sequences that are KEPT or orphans */
+    struct timers timers; /* ends of leases and of orphans */
     struct tombstones tombstones;
     struct receipt_waiters waiters;
     struct sequence_list out; /* sequences with rows to send */

@@ -22,8 +22,8 @@ static bool is_eos(const struct sequences *q, uint32_t id)
     return false;
 }
 
-static bool ends_it(const struct sequences *q, const struct sequence *s,
-                    uint32_t id)
+static bool is_end_token(const struct sequences *q, const struct sequence *s,
+                         uint32_t id)
 {
     return sampling_stops(&s->sampling, id) ||
            (!s->sampling.ignore_eos && is_eos(q, id));
@@ -40,7 +40,8 @@ enum sequence_finish step_finish(const struct sequences *q,
         return FINISH_NONE;
     }
     last = paged_get(&q->table.slab, &s->tokens, sequence_known(s) - 1);
-    if (ends_it(q, s, last) && !(PLANT(STOP_MISSED) && s->n_generated > 9)) {
+    if (is_end_token(q, s, last) &&
+        !(PLANT(STOP_MISSED) && s->n_generated > 9)) {
         return FINISH_STOP;
     }
     return s->n_generated >= s->max_tokens ? FINISH_LENGTH : FINISH_NONE;

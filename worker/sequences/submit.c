@@ -128,6 +128,7 @@ void submit_complete(struct sequences *q, struct peer *p, struct sequence *s)
     peer_end(p, s->call, &reply.base);
     s->call = 0;
     q->report.changed = true;
+    /* The router may lack tokens that another worker generated. */
     if (s->acked < s->n_generated) {
         sequence_push(&q->out, s);
     }

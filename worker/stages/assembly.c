@@ -53,6 +53,8 @@ uint32_t assembly_before(const struct assembly *a)
 __attribute__((format(printf, 2, 0))) static bool
 give_up(struct assembly *a, const char *fmt, va_list ap)
 {
+    /* In NONE there is nothing to give up: late events of old edges end here.
+     */
     if (a->state == ASSEMBLY_NONE || a->broken) {
         return false;
     }

@@ -34,8 +34,10 @@
 
 /* From Assemble until both edges are up.  Shorter than the router's timeout, so
  * that the stage's own error comes first. */
-#define EDGES_US          5000000
-#define ASSEMBLY_ID_BYTES 6    /* of one id in Open or OpenPart, at most */
+#define EDGES_US 5000000
+#define ASSEMBLY_ID_BYTES                              \
+    6 /* largest encoding of an id in Open or OpenPart \
+       */
 
 enum assembly_state {
     ASSEMBLY_NONE,
@@ -66,7 +68,7 @@ struct assembly {
     enum assembly_state state;
     uint64_t id;
     uint32_t stage, n_stages;
-    uint32_t max_rows, step_tokens; /* of a step, which every stage can run */
+    uint32_t max_rows, step_tokens; /* limits of a step at every stage */
     uint64_t call;  /* the Assemble that is not answered yet, 0: none */
     int64_t due_us; /* end of JOINING */
 

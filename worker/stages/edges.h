@@ -29,11 +29,11 @@ void edges_init(struct edges *g, struct assembly *a,
                 const struct sequence_table *table, void (*up)(void *owner),
                 void *owner);
 
-/* JOINING begins: connects to `next` and lets the previous stage in. */
+/* Connects to `next` and lets the previous stage in, as JOINING begins. */
 void edges_begin(struct edges *g, ProtobufCBinaryData next);
 /* Ends both edges with Goodbye. */
 void edges_end(struct edges *g, const char *why);
-/* The same, for good. */
+/* Ends both edges for good. */
 void edges_fini(struct edges *g, const char *why);
 
 /* Handle the events of node_ops.  Each returns true if the event belonged to an

@@ -95,7 +95,7 @@ static enum status check(const void *self, const Sluice__V1__SubmitRequest *m,
     return check_stages(l, m->stages, e);
 }
 
-static uint32_t at_most(size_t n, uint32_t most)
+static uint32_t ids_at_most(size_t n, uint32_t most)
 {
     return n < most ? (uint32_t)n : most;
 }
@@ -112,7 +112,7 @@ static void add_ids(void *self, const struct sequence *s, uint32_t offset,
     part.grant = s->grant;
     for (size_t done = 0; done < n; done += part.n_tokens) {
         part.offset = offset + (uint32_t)done;
-        part.n_tokens = at_most(n - done, OPEN_IDS_MAX);
+        part.n_tokens = ids_at_most(n - done, OPEN_IDS_MAX);
         part.tokens = (uint32_t *)(uintptr_t)&ids[done];
         assembly_send(l->assembly, METHOD_STAGE_OPEN_PART, &part.base);
     }
@@ -126,7 +126,7 @@ static void open_stages(void *self, struct sequence *s,
     uint32_t first = 0;
 
     if (sampling_penalises(&s->sampling)) {
-        first = at_most(m->n_tokens, OPEN_IDS_MAX);
+        first = ids_at_most(m->n_tokens, OPEN_IDS_MAX);
     }
     open.grant = m->grant;
     open.stages = m->stages;
@@ -345,6 +345,7 @@ static bool take_result(struct leader *l, const struct plan *p,
     r->lost = false;
     r->device_us = m->device_us[0];
     r->status = ST_OK;
+    /* A failed step fails its rows, not the assembly. */
     if (m->has_failure && !has_columns(m)) {
         r->status = error_set(
             &r->error, ST_INTERNAL, "%s",
@@ -426,6 +427,7 @@ static void recv_remove(struct leader *l, const Sluice__V1__StageRemove *m)
                        grant, m->n_blocks, m->n_slots, m->n_checkpoints, n);
         return;
     }
+    /* The ring keeps the order, so no Result can be behind this Remove. */
     if (s->inflight > 0) {
         assembly_break(l->assembly,
                        "Remove of grant %llu overtook the Results of %u "

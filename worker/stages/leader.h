@@ -39,12 +39,11 @@ struct forward_columns {
 struct leader {
     struct sequences *sequences;
     struct assembly *assembly;
-    uint64_t first_step; /* of this assembly; results of older plans are
-                          * ignored */
+    uint64_t first_step; /* results of older plans are ignored */
     struct forward_columns columns;
 };
 
-/* Both are borrowed. */
+/* Makes a leader without an assembly.  Both pointers are borrowed. */
 void leader_init(struct leader *l, struct sequences *q, struct assembly *a);
 
 /* `self` is the struct leader. */

@@ -5,10 +5,11 @@
 #include <string.h>
 
 #include "common/base/log.h"
+#include "common/wire/method_message.h"
 #include "common/wire/session.h"
-#include "proto/health.pb-c.h"
 #include "proto/registry.pb-c.h"
 #include "proto/worker.pb-c.h"
+#include "worker/base/base.h"
 
 struct offer {
     struct offer_options o;
@@ -18,8 +19,8 @@ struct offer {
     enum offer_end ended;
     uint32_t begin, end; /* ASSIGNED */
     struct error why;    /* REFUSED */
-    bool fini;           /* the session is gone for good */
-    bool away, refused;  /* that has been said */
+    bool closed;         /* the session is gone for good */
+    bool away_logged, refused_logged;
 
     Sluice__V1__WorkerOffer message;
     uint64_t layer_bytes[MODEL_LAYERS_MAX];
@@ -45,9 +46,10 @@ static void on_up(void *node, struct peer *p)
 
     log_info("offered", "session=%016" PRIx64 " model=%s stages=%" PRIu32,
              peer_session(p), f->o.model, f->o.n_stages);
-    f->away = f->refused = false;
+    f->away_logged = f->refused_logged = false;
 }
 
+/* A refusal that no later attempt can change. */
 static bool is_final(enum status refused)
 {
     return refused == ST_INVALID_ARGUMENT || refused == ST_UNIMPLEMENTED;
@@ -59,26 +61,27 @@ static void on_down(void *node, struct peer *p, enum status refused,
     struct offer *f = node;
 
     (void)p;
+    /* The session ends because the offer has: there is nothing to log. */
     if (f->ended != OFFER_OPEN) {
         return;
     }
     if (is_final(refused)) {
         f->ended = OFFER_REFUSED;
         error_set(&f->why, refused, "%s", why);
-    } else if (refused != ST_OK && !f->refused) {
+    } else if (refused != ST_OK && !f->refused_logged) {
         log_error("offer-refused", "status=%s why=\"%s\"", status_name(refused),
                   why);
-        f->refused = true;
-    } else if (refused == ST_OK && !f->away) {
+        f->refused_logged = true;
+    } else if (refused == ST_OK && !f->away_logged) {
         log_warn("router-away", "why=\"%s\"", why);
-        f->away = true;
+        f->away_logged = true;
     }
 }
 
 static const struct session_ops session_table = {
     .hello = on_hello, .up = on_up, .down = on_down};
 
-/* ---- what the router says ---- */
+/* ---- calls ---- */
 
 static void recv_assign(struct offer *f, struct peer *p, uint64_t call,
                         const Sluice__V1__AssignRequest *m)
@@ -94,20 +97,13 @@ static void recv_assign(struct offer *f, struct peer *p, uint64_t call,
         peer_fail(p, call, &e, 0);
         return;
     }
+    /* The next tick ends the offer, so the answer can still go out. */
     f->begin = m->layer_begin;
     f->end = m->layer_end;
     f->ended = OFFER_ASSIGNED;
     log_info("assigned", "layers=%" PRIu32 "-%" PRIu32 " of=%" PRIu32, f->begin,
              f->end, n);
     peer_end(p, call, &nothing.base);
-}
-
-static void recv_health(struct peer *p, uint64_t call)
-{
-    Sluice__V1__HealthReply reply = SLUICE__V1__HEALTH_REPLY__INIT;
-
-    reply.serving = true;
-    peer_end(p, call, &reply.base);
 }
 
 static void on_call(void *node, struct peer *p, const struct method_row *m,
@@ -119,9 +115,9 @@ static void on_call(void *node, struct peer *p, const struct method_row *m,
 
     (void)deadline_us;
     if (m->number == METHOD_HEALTH_CHECK) {
-        recv_health(p, call);
+        base_health(p, call);
     } else if (m->number == METHOD_WORKER_ASSIGN && f->ended == OFFER_OPEN) {
-        recv_assign(f, p, call, (const Sluice__V1__AssignRequest *)request);
+        recv_assign(f, p, call, AS_REQUEST(WORKER_ASSIGN, request));
     } else if (call != 0) {
         error_set(&e, ST_FAILED_PRECONDITION, "this worker has no layers yet");
         peer_fail(p, call, &e, 0);
@@ -139,7 +135,7 @@ static bool options_ok(const struct offer_options *o)
            o->costs->n_layers >= 2 && o->costs->n_layers <= MODEL_LAYERS_MAX;
 }
 
-/* The message borrows from f. */
+/* Fills the message, which borrows from f. */
 static void fill_message(struct offer *f, const struct split_model *costs)
 {
     const struct offer_options *o = &f->o;
@@ -181,6 +177,7 @@ struct offer *offer_new(const struct offer_options *o, struct node_io *io)
         return NULL;
     }
     f->o = *o;
+    /* The costs are copied into the message below; the rest is borrowed. */
     f->o.costs = NULL;
     f->io = io;
     fill_message(f, o->costs);
@@ -190,11 +187,11 @@ struct offer *offer_new(const struct offer_options *o, struct node_io *io)
     return f;
 }
 
-/* Goodbye, unless it has been said. */
+/* Sends Goodbye, unless the session is closed already. */
 static void close_session(struct offer *f, const char *why)
 {
-    if (!f->fini) {
-        f->fini = true;
+    if (!f->closed) {
+        f->closed = true;
         session_fini(&f->session, why);
     }
 }
@@ -231,12 +228,12 @@ enum offer_end offer_ended(const struct offer *f, uint32_t *begin,
 
 /* ---- the node ---- */
 
-static void node_opened(void *node, struct peer_id who)
+static void node_opened(void *node, struct peer_id from)
 {
     struct offer *f = node;
 
-    if (!f->fini) {
-        session_opened(&f->session, who);
+    if (!f->closed) {
+        session_opened(&f->session, from);
     }
 }
 
@@ -244,31 +241,33 @@ static void node_recv(void *node, struct peer_id from, struct frame **frame)
 {
     struct offer *f = node;
 
-    if (f->fini) {
+    if (f->closed) {
         frame_free(frame);
         return;
     }
     session_recv(&f->session, from, frame);
 }
 
-static void node_lost(void *node, struct peer_id who)
+static void node_lost(void *node, struct peer_id from)
 {
     struct offer *f = node;
 
-    if (!f->fini) {
-        session_lost(&f->session, who);
+    if (!f->closed) {
+        session_lost(&f->session, from);
     }
 }
 
-/* The answer to Assign leaves before Goodbye does. */
+/* session_tick() first, so that the answer to Assign goes out before Goodbye.
+ */
 static int64_t node_tick(void *node, int64_t now_us)
 {
     struct offer *f = node;
-    int64_t due = f->fini ? NODE_STOP : session_tick(&f->session, now_us);
+    int64_t due = f->closed ? NODE_STOP : session_tick(&f->session, now_us);
 
     if (f->ended != OFFER_OPEN) {
-        close_session(f, f->ended == OFFER_ASSIGNED ? "loads its layers"
-                                                    : "the offer is over");
+        close_session(f, f->ended == OFFER_ASSIGNED
+                             ? "the worker loads its layers"
+                             : "the offer is over");
         return NODE_STOP;
     }
     return due;

@@ -67,6 +67,7 @@ static enum status check_lengths(const struct stage *g,
                          "together at most the context, %u",
                          m->n_prompt, m->max_tokens, g->base->o.context);
     }
+    /* A sequence that moved here brings tokens of another worker. */
     if (m->n_generated > m->max_tokens ||
         m->n_tokens > m->n_prompt + m->n_generated) {
         return error_set(e, ST_INVALID_ARGUMENT,
@@ -94,9 +95,9 @@ static bool keeps_ids(const struct stage *g, const struct sampling *s)
     return stage_is_last(g) && sampling_penalises(s);
 }
 
-static bool fill(struct stage *g, struct sequence *s,
-                 const Sluice__V1__StageOpen *m,
-                 const struct sampling *sampling)
+static bool fill_sequence(struct stage *g, struct sequence *s,
+                          const Sluice__V1__StageOpen *m,
+                          const struct sampling *sampling)
 {
     s->n_prompt = m->n_prompt;
     s->max_tokens = m->max_tokens;
@@ -110,8 +111,8 @@ static bool fill(struct stage *g, struct sequence *s,
     return sequence_set_sampling(&g->sequences->table, s, sampling);
 }
 
-static enum status reserve(struct stage *g, const Sluice__V1__StageOpen *m,
-                           struct error *e)
+static enum status
+reserve_memory(struct stage *g, const Sluice__V1__StageOpen *m, struct error *e)
 {
     struct pool_need need = need_of(g, m);
     struct sampling sampling;
@@ -124,7 +125,7 @@ static enum status reserve(struct stage *g, const Sluice__V1__StageOpen *m,
     s = sequence_new(&g->sequences->table,
                      keeps_ids(g, &sampling) ? m->n_prompt + m->max_tokens : 0,
                      need.n[POOL_BLOCKS]);
-    if (s != NULL && !fill(g, s, m, &sampling)) {
+    if (s != NULL && !fill_sequence(g, s, m, &sampling)) {
         sequence_free(&g->sequences->table, &s);
     }
     if (s == NULL) {
@@ -148,8 +149,8 @@ static enum status reserve(struct stage *g, const Sluice__V1__StageOpen *m,
     return ST_OK;
 }
 
-static enum status take_in(struct stage *g, const Sluice__V1__StageOpen *m,
-                           struct error *e)
+static enum status take_open(struct stage *g, const Sluice__V1__StageOpen *m,
+                             struct error *e)
 {
     struct sequence_key key;
     struct pool_need need;
@@ -157,12 +158,14 @@ static enum status take_in(struct stage *g, const Sluice__V1__StageOpen *m,
     if (check_columns(g, m, e) != ST_OK || check_order(g, m, e) != ST_OK) {
         return e->code;
     }
+    /* The grants are used up from here on, whatever becomes of the Open. */
     g->opened = true;
     g->grant = m->grant;
     if (!m->void_ || !PLANT(VOID_UNSETTLED)) {
         g->sequences->ledger.grant = m->stages->grant[g->assembly->stage - 1];
     }
     g->sequences->report.changed = true;
+    /* A void Open only settles the grants. */
     if (m->void_) {
         return ST_OK;
     }
@@ -175,14 +178,14 @@ static enum status take_in(struct stage *g, const Sluice__V1__StageOpen *m,
         submit_check_ids(g->sequences, m->tokens, m->n_tokens, 0, e) != ST_OK) {
         return e->code;
     }
-    return reserve(g, m, e);
+    return reserve_memory(g, m, e);
 }
 
 void stage_recv_open(struct stage *g, const Sluice__V1__StageOpen *m)
 {
     struct error e;
 
-    if (take_in(g, m, &e) != ST_OK) {
+    if (take_open(g, m, &e) != ST_OK) {
         assembly_break(g->assembly, "Open of grant %" PRIu64 ": %s", m->grant,
                        e.text);
     } else if (!stage_is_last(g)) {
@@ -200,6 +203,7 @@ take_part(struct stage *g, const Sluice__V1__StageOpenPart *m, struct error *e)
     if (m->grant == 0 || s == NULL) {
         return error_set(e, ST_NOT_FOUND, "the sequence is not open here");
     }
+    /* Without penalties the ids are not needed. */
     if (!keeps_ids(g, &s->sampling)) {
         return ST_OK;
     }
@@ -261,7 +265,7 @@ static struct stage_receipts *receipts_of(struct stage *g,
 }
 
 /* No plan names s any more: its memory is free from now on. */
-static void release(struct stage *g, struct sequence *s)
+static void release_sequence(struct stage *g, struct sequence *s)
 {
     struct pool_need freed = s->need;
 
@@ -280,11 +284,11 @@ void stage_plan_back(struct stage *g, struct sequence *s)
     }
     s->inflight--;
     if (s->state == SEQUENCE_RELEASING && s->inflight == 0) {
-        release(g, s);
+        release_sequence(g, s);
     }
 }
 
-static void copy(uint32_t *out, const uint32_t *in, size_t n)
+static void copy_column(uint32_t *out, const uint32_t *in, size_t n)
 {
     if (n > 0) {
         memcpy(out, in, n * sizeof *in);
@@ -310,17 +314,18 @@ void stage_recv_remove(struct stage *g, const Sluice__V1__StageRemove *m)
                        m->grant, m->grant == 0 ? "names none" : "came before");
         return;
     }
-    copy(receipts.blocks, m->blocks, n);
-    copy(receipts.slots, m->slots, n);
-    copy(receipts.checkpoints, m->checkpoints, n);
+    copy_column(receipts.blocks, m->blocks, n);
+    copy_column(receipts.slots, m->slots, n);
+    copy_column(receipts.checkpoints, m->checkpoints, n);
     if (s == NULL) {
         send_remove(g, m->grant, &receipts, &nothing);
         return;
     }
+    /* The receipts wait with the sequence until its plans have returned. */
     *receipts_of(g, s) = receipts;
     sequence_move(&g->sequences->table, s, SEQUENCE_RELEASING);
     if (s->inflight == 0 || PLANT(MICROBATCH_OVERTAKES_REMOVE)) {
-        release(g, s);
+        release_sequence(g, s);
     }
 }
 
@@ -335,6 +340,7 @@ static bool microbatch_make(struct stage *g, struct microbatch *b)
                                .n_blocks = o->n_blocks,
                                .n_slots = o->n_slots};
 
+    /* Kept from an earlier assembly: the options do not change. */
     if (b->made) {
         return true;
     }
@@ -372,6 +378,7 @@ bool stage_begin(struct stage *g)
     for (uint32_t i = 0; i <= g->assembly->n_stages && ok; i++) {
         ok = microbatch_make(g, &g->memory[i]);
     }
+    /* Grants and steps start anew in each assembly. */
     g->opened = false;
     g->grant = g->step = 0;
     return ok && g->receipts != NULL && g->columns != NULL;

@@ -14,7 +14,7 @@
  *
  * Every message is checked against the ones before it when it comes.  A message
  * that does not match breaks the assembly, because the leader and the stage
- * disagree and neither can tell which of them is wrong.
+ * disagree and neither can decide which of them is wrong.
  *
  * A step that fails here, or came as failed, is passed on as a failure in its
  * place in the line.  Its sequences are spoilt: their rows in later
@@ -40,14 +40,14 @@ struct microbatch {
     struct batch batch;
     bool *samples;   /* [max_rows] the row requests a token */
     struct frame *x; /* holds plan.hidden; NULL: it came as failed */
-    uint32_t device_us[STAGES_MAX]; /* of the stages that it has passed */
+    uint32_t device_us[STAGES_MAX]; /* [stage] so far */
     bool made, in_line;
     bool over; /* its assembly is over: the result is ignored */
     bool failed;
     char failure[ERROR_TEXT];
 };
 
-/* What the previous stages have freed, for a Remove that waits. */
+/* Memory that the previous stages have freed, for a Remove that waits. */
 struct stage_receipts {
     uint32_t blocks[STAGES_MAX], slots[STAGES_MAX], checkpoints[STAGES_MAX];
 };
@@ -72,12 +72,12 @@ struct stage {
     bool computing; /* line[0] is at the engine */
     bool opened;    /* an Open has come in this assembly; then */
     uint64_t grant; /* the leader's grant in the newest one */
-    uint64_t step;  /* of the newest Forward, 0: none has come */
+    uint64_t step;  /* the newest Forward's, 0: none has come */
     struct stage_receipts *receipts; /* [the table's capacity] */
     struct stage_columns *columns;
 };
 
-/* Both are borrowed. */
+/* Makes a stage without an assembly.  Both pointers are borrowed. */
 void stage_init(struct stage *g, struct sequences *q, struct assembly *a);
 void stage_fini(struct stage *g);
 
@@ -94,7 +94,7 @@ MUST_CHECK bool stage_begin(struct stage *g);
 void stage_over(struct stage *g);
 
 /* Receive the stream of an assembly that is up.  x: the Forward's tensor, which
- * lies within assembly->arriving. */
+ * is inside assembly->arriving. */
 void stage_recv_open(struct stage *g, const Sluice__V1__StageOpen *m);
 void stage_recv_open_part(struct stage *g, const Sluice__V1__StageOpenPart *m);
 void stage_recv_forward(struct stage *g, const Sluice__V1__StageForward *m,

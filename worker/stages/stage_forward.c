@@ -266,8 +266,8 @@ static enum status add_rows(struct stage *g, struct microbatch *b,
     return ST_OK;
 }
 
-static void fill(struct stage *g, struct microbatch *b,
-                 const Sluice__V1__StageForward *m, const float *x)
+static void fill_microbatch(struct stage *g, struct microbatch *b,
+                            const Sluice__V1__StageForward *m, const float *x)
 {
     batch_begin(&b->batch, m->step);
     memcpy(b->device_us, m->device_us, m->n_device_us * sizeof *b->device_us);
@@ -292,7 +292,7 @@ void stage_recv_forward(struct stage *g, const Sluice__V1__StageForward *m,
     if (check_columns(g, m, &e) == ST_OK && check_turn(g, m, &e) == ST_OK &&
         check_tensor(g, m, bytes, &e) == ST_OK) {
         b = stage_line_free(g);
-        fill(g, b, m, x);
+        fill_microbatch(g, b, m, x);
         stage_line_add(g, b);
         g->step = m->step;
         g->sequences->report.changed = true;

@@ -18,6 +18,7 @@ struct microbatch *stage_line_free(struct stage *g)
 {
     uint32_t i = 0;
 
+    /* At most n_stages are in line, and one more is allocated. */
     while (g->memory[i].in_line) {
         i++;
         assert(i <= STAGES_MAX);
@@ -94,6 +95,7 @@ static void send_forward(struct stage *g, const struct microbatch *b)
     m.count = c->count;
     m.kind = c->kind;
     m.index = c->index;
+    /* Each stage adds its own time, so the leader gets one for every stage. */
     m.n_device_us = g->assembly->stage + 1;
     m.device_us = (uint32_t *)(uintptr_t)b->device_us;
     m.has_failure = b->failed;

@@ -14,7 +14,7 @@
 
 /* The state is NONE before the edges end, so that their end is not reported as
  * the loss of an edge. */
-static void end(struct stages *g, const char *why)
+static void end_assembly(struct stages *g, const char *why)
 {
     struct assembly *a = &g->assembly;
 
@@ -33,13 +33,14 @@ static void end(struct stages *g, const char *why)
 
 /* Notifies the router: fails an Assemble that is still open, else sends
  * Broken. */
-static void notify(struct stages *g, enum status code, const char *why)
+static void notify_router(struct stages *g, enum status code, const char *why)
 {
     Sluice__V1__BrokenMessage m = SLUICE__V1__BROKEN_MESSAGE__INIT;
     struct assembly *a = &g->assembly;
     struct peer *p = base_peer(a->base);
     struct error e;
 
+    /* Without a session the router has given the assembly up itself. */
     if (p == NULL) {
         return;
     }
@@ -56,10 +57,10 @@ static void notify(struct stages *g, enum status code, const char *why)
     }
 }
 
-static void end_for(struct stages *g, enum status code, const char *why)
+static void end_with_error(struct stages *g, enum status code, const char *why)
 {
-    notify(g, code, why);
-    end(g, why);
+    notify_router(g, code, why);
+    end_assembly(g, why);
 }
 
 /* Names the edge that is missing, and the last reason that it failed for. */
@@ -76,7 +77,7 @@ static void time_out(struct stages *g)
         snprintf(why, sizeof why, "stage %u has not connected in %d ms",
                  assembly_before(a), EDGES_US / 1000);
     }
-    end_for(g, ST_DEADLINE_EXCEEDED, why);
+    end_with_error(g, ST_DEADLINE_EXCEEDED, why);
 }
 
 void stages_settle(struct stages *g, int64_t now_us)
@@ -84,9 +85,10 @@ void stages_settle(struct stages *g, int64_t now_us)
     const struct assembly *a = &g->assembly;
     char why[sizeof a->why];
 
+    /* A copy, because the assembly changes while it ends. */
     if (a->broken) {
         memcpy(why, a->why, sizeof why);
-        end_for(g, ST_ABORTED, why);
+        end_with_error(g, ST_ABORTED, why);
     } else if (a->state == ASSEMBLY_JOINING && now_us >= a->due_us) {
         time_out(g);
     }
@@ -95,7 +97,7 @@ void stages_settle(struct stages *g, int64_t now_us)
 void stages_session_over(struct stages *g)
 {
     if (g->assembly.state != ASSEMBLY_NONE) {
-        end(g, "the router's session is over");
+        end_assembly(g, "the router's session is over");
     }
 }
 
@@ -106,7 +108,7 @@ bool stages_cancelled(struct stages *g, uint64_t call)
     if (a->state != ASSEMBLY_JOINING || a->call != call) {
         return false;
     }
-    end(g, "the router cancelled Assemble");
+    end_assembly(g, "the router cancelled Assemble");
     return true;
 }
 
@@ -115,10 +117,10 @@ void stages_replace(struct stages *g)
     static const char why[] = "another Assemble came";
 
     if (g->assembly.state == ASSEMBLY_JOINING) {
-        notify(g, ST_ABORTED, why);
+        notify_router(g, ST_ABORTED, why);
     }
     if (g->assembly.state != ASSEMBLY_NONE) {
-        end(g, why);
+        end_assembly(g, why);
     }
 }
 
@@ -141,6 +143,7 @@ enum status stages_join(struct stages *g, uint64_t call,
 {
     struct assembly *a = &g->assembly;
 
+    /* The place comes first: the member sizes its memory by n_stages. */
     take_place(a, m);
     if (!a->member->begin(a->self)) {
         return error_set(e, ST_RESOURCE_EXHAUSTED,
@@ -169,6 +172,7 @@ static void on_edge_up(void *owner)
     log_info("assembly-up", "assembly=%016" PRIx64 " stage=%u stages=%u", a->id,
              a->stage, a->n_stages);
     a->member->up(a->self);
+    /* The leader is ready before the router can send it a Submit. */
     if (p != NULL) {
         peer_end(p, a->call, &reply.base);
     }
@@ -185,6 +189,7 @@ void stages_init(struct stages *g, struct sequences *q)
 
     memset(g, 0, sizeof *g);
     g->sequences = q;
+    /* The role follows from the layers, so it is set once and never changes. */
     q->role = (struct role){&alone_role, q};
     switch (worker_options_role(&b->o)) {
     case ROLE_LEADER:
@@ -209,7 +214,7 @@ void stages_init(struct stages *g, struct sequences *q)
 void stages_stop(struct stages *g, const char *why)
 {
     if (g->assembly.state != ASSEMBLY_NONE) {
-        end(g, why);
+        end_assembly(g, why);
     }
     edges_fini(&g->edges, why);
 }

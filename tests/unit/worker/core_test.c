@@ -24,7 +24,7 @@ static void generates_to_the_length(void **state)
         rig_check_tokens(r, 1, 1, 20, 10);
         assert_int_equal(r->heard[1].finish, LENGTH);
         /* The first token comes from the prefill's own logits, and no step
-         * is made past the last one. */
+         * follows the last token. */
         assert_int_equal(r->n_steps, 10);
         rig_advance(r, 20000);
         rig_check_empty(r);
@@ -111,7 +111,7 @@ static void ignores_the_end_token_if_told(void **state)
     rig_free(&r);
 }
 
-/* Tokens do not depend on chunks, company or depth. */
+/* Tokens do not depend on chunks, on the other rows, or on the depth. */
 static void says_the_same_whatever_the_batch(void **state)
 {
     static const uint32_t chunks[] = {1, 7, 16, 64, 100, 128};
@@ -179,7 +179,8 @@ static void lets_a_new_sequence_join_the_next_step(void **state)
         }
         rig_submit(r, &b);
         rig_turn(r);
-        /* What is in flight was made before it came; the next is not. */
+        /* Plans in flight were made before the cancel came; the next one was
+         * not. */
         rig_step(r);
         assert_int_equal(rig_plan(r, depth - 1)->n_rows, 2);
         for (uint32_t i = 0; i < depth; i++) {
@@ -247,7 +248,7 @@ static void refuses_parts_that_do_not_fit(void **state)
         assert_int_equal(r->ends[tag].status, ST_INVALID_ARGUMENT);
         assert_string_equal(r->ends[tag].text, wrong[i].says);
         rig_check_empty(r);
-        /* The rest of it was on its way. */
+        /* The rest of it was on its way when the session ended. */
         rig_part(r, r->grant, &m, 100, 100);
         rig_turn(r);
         rig_check_empty(r);
@@ -270,13 +271,13 @@ static void repeats_tokens_until_acknowledged(void **state)
     rows = r->heard[1].rows;
     outputs = r->n_outputs;
     rig_advance(r, 1000000);
-    /* On the report timer, not more. */
+    /* On the report timer, and not more often. */
     assert_in_range(r->n_outputs - outputs, 3, 5);
     assert_int_equal(r->heard[1].rows - rows, r->n_outputs - outputs);
     rig_ack(r, 1, 3);
     rig_turn(r);
     assert_int_equal(rig_state(r, 6), 5);
-    rig_ack(r, 1, 9); /* more than there are */
+    rig_ack(r, 1, 9); /* more than there are in the pool */
     rig_turn(r);
     assert_int_equal(rig_state(r, 6), 5);
     rig_ack(r, 1, 5);
@@ -430,7 +431,7 @@ static void starts_anew_after_a_wrong_grant(void **state)
         assert_true(r->session > session);
         assert_int_equal(rig_account(r).grant, 0);
         rig_run(r);
-        rig_disown(r, 1, 0); /* it lived on, to its end */
+        rig_disown(r, 1, 0); /* it became an orphan and ran to its end */
         rig_turn(r);
         rig_check_empty(r);
         rig_submit(r, &s);

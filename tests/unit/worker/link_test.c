@@ -9,7 +9,7 @@ static void links_without_kernels(void **state)
     struct worker_core *none = NULL;
 
     (void)state;
-    assert_null(worker_new(&o, NULL, NULL)); /* options that say nothing */
+    assert_null(worker_new(&o, NULL, NULL)); /* empty options */
     worker_free(&none);
     assert_non_null(worker_node_ops.tick);
 }

@@ -1,14 +1,16 @@
-/* Thousands of random operations against a model of what must be so.
+/* Thousands of random operations against a model of the rules.
  *
- * The model keeps of every accepted sequence its need and its ids.  After
- * every turn the rig checks the identity and the audit; here, besides:
- *   - a Submit is accepted if and only if its need fits the free room
- *   - what is charged is what the live sequences need
- *   - a receipt frees what the sequence was charged, the second one nothing
- *   - tokens are those of the sequence, each index once, in order
- *   - logprobs are those of the tokens, whatever was lost or said again
- *   - every accepted Submit ends, with all its tokens if nobody stopped it
- *   - what outlives its session is adopted from wherever the router is */
+ * The model keeps the need and the ids of every accepted sequence.  After every
+ * turn the rig checks the identity of the ledger, and audits the pool.  This
+ * test also checks:
+ *
+ *  - a Submit is accepted if and only if its need fits the free room
+ *  - the charge equals the need of the live sequences
+ *  - a receipt reports what the sequence was charged; a second one reports zero
+ *  - tokens belong to the sequence, each index once and in order
+ *  - logprobs belong to the tokens, whatever was lost or repeated
+ *  - every accepted Submit ends, with all its tokens unless it was cancelled
+ *  - orphans are adopted from any index that the router has */
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,13 +23,13 @@
 
 struct model {
     bool known;   /* submitted and accepted in this session */
-    bool stopped; /* cancelled, removed, failed: it may end early */
+    bool stopped; /* cancelled, removed or failed: it may end early */
     bool partial; /* waits for parts */
     bool orphan;  /* its session is over */
     uint64_t grant, tag;
     uint32_t n_prompt, max_tokens, have, blocks, sent;
-    uint32_t n_elsewhere; /* tokens that it came with */
-    uint32_t heard;       /* of an orphan */
+    uint32_t n_elsewhere; /* tokens that came with its Submit */
+    uint32_t heard;       /* an orphan's */
 };
 
 struct walk {
@@ -38,7 +40,7 @@ struct walk {
     uint32_t adopted, disowned;
 };
 
-/* What the id-th sequence asks for beside its length. */
+/* Chooses the sampling of the id-th sequence. */
 static void ask(struct rig_submit *s)
 {
     s->logprobs = s->id % 3 != 0;
@@ -59,8 +61,8 @@ static bool is_live(const struct rig *r, uint32_t id)
     return state >= 1 && state <= 4;
 }
 
-/* Charged is what the live ones need; while a plan runs, also what those
- * need that it still names. */
+/* The charge is the need of the live sequences, and of those that a running
+ * plan still names. */
 static void check_charge(struct walk *k)
 {
     struct worker_account a = rig_account(k->r);
@@ -110,7 +112,7 @@ static void submit(struct walk *k)
     uint64_t tag;
     bool fits;
 
-    /* One that lives or is not forgotten is left alone here. */
+    /* Leaves sequences alone that are live or not forgotten. */
     if (rig_state(k->r, s.id) != 0 || m->partial) {
         return;
     }
@@ -183,7 +185,8 @@ static void take_away(struct walk *k)
     int before = rig_state(k->r, i + 1);
     uint64_t tag;
 
-    /* A cancel of nothing leaves a tombstone, which the other test tries. */
+    /* A cancel of an unknown sequence leaves a tombstone; cancel_test.c
+     * covers that. */
     if (before == 0) {
         return;
     }
@@ -206,7 +209,8 @@ static void take_away(struct walk *k)
     k->freed++;
 }
 
-/* From where the router was, or less: all that is asked of it is there. */
+/* Adopts from the router's index or before: the worker still has those
+ * tokens. */
 static void adopt_orphan(struct walk *k, uint32_t i)
 {
     struct model *m = &k->m[i];
@@ -238,8 +242,8 @@ static void adopt_orphan(struct walk *k, uint32_t i)
     k->adopted++;
 }
 
-/* With logprobs it cannot be told from its first token if that was made
- * elsewhere: it starts anew, if the room of the old one is free already. */
+/* With logprobs it cannot be sent from its first token if that came from
+ * elsewhere: it starts anew, if the old one's room is free already. */
 static void adopt(struct walk *k)
 {
     uint32_t i = below(k, IDS);
@@ -309,7 +313,7 @@ static void break_step(struct walk *k)
     for (uint32_t i = 0; i < IDS; i++) {
         int state = rig_state(k->r, i + 1);
 
-        /* Whoever runs may be in it. */
+        /* Any running sequence may be in it. */
         k->m[i].stopped = k->m[i].stopped || state == 2 || state == 3;
     }
     k->r->fail_next = "a random failure";
@@ -379,7 +383,7 @@ static void finish(struct walk *k)
     rig_check_empty(k->r);
 }
 
-/* Of all walks: one that does nothing proves nothing. */
+/* Sums over all walks: a walk without operations would prove nothing. */
 static struct {
     uint32_t accepted, refused, freed, lost, failed, ended, restarted;
     uint32_t adopted, disowned;
@@ -418,7 +422,7 @@ static void walk(uint64_t seed)
     rig_free(&k.r);
 }
 
-static uint64_t only; /* this seed alone, 0: all */
+static uint64_t only; /* only this seed; 0: all */
 
 static void holds_under_random_operations(void **state)
 {

@@ -18,7 +18,7 @@ static int64_t io_now(struct node_io *io)
     return rig_io(io)->now_us;
 }
 
-/* Back-offs are without jitter; an edge must have a number for its session. */
+/* Makes back-off free of jitter, but gives each edge a session number. */
 static uint64_t io_random(struct node_io *io)
 {
     struct rig *r = rig_io(io);
@@ -26,7 +26,7 @@ static uint64_t io_random(struct node_io *io)
     return r->ring != NULL ? rig_mix(++r->random, 0) : 0;
 }
 
-/* Both ends send through it; only the worker's end is connection 1, 2, ... */
+/* Both ends send through it; connections 1, 2, ... are the worker's. */
 static enum status io_send(struct node_io *io, struct peer_id to,
                            struct frame **f)
 {
@@ -87,7 +87,7 @@ static void io_close(struct node_io *io, struct peer_id who)
         return;
     }
     assert_int_equal(who.v, r->id.v);
-    /* What was sent before is still on its way. */
+    /* Frames that were sent before still arrive. */
     r->open = r->opening = false;
 }
 

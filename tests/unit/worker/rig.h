@@ -1,15 +1,15 @@
-/* rig.h - a worker core on a bench: a router's end of the wire on one side, a
- * fake engine on the other, a clock that the test moves.
+/* rig.h - A worker core on a bench, with a router's end of the wire, a fake
+ * engine, and a clock that the test advances.
  *
- * The engine keeps what each block and slot was given and checks every row
- * against it: a table that names the wrong block, a slot that was not zeroed
- * or a position left out fails the test in rig_step().  What it samples is a
- * function of the ids it finds, which rig_expect() computes apart.
+ * The engine records the writes to each block and slot, and checks every row
+ * against them.  A table with a wrong block, a slot that was not zeroed, or a
+ * skipped position fails the test in rig_step().  The sampled token is a
+ * function of the ids in the blocks, which rig_expect() computes separately.
  *
- * It looks at a plan twice, when it comes and when it runs: sampling
- * parameters and histories must be the same, and a history what the blocks
- * hold.  Each logprob is a function of the token and its index, which the
- * router's end checks bit for bit in every output. */
+ * The engine reads a plan twice, when it comes and when it runs: sampling
+ * parameters and histories must not change, and a history must match the
+ * blocks. Each logprob is a function of the token and its index.  The router's
+ * end checks the logprobs of every output bit for bit. */
 #ifndef TESTS_UNIT_WORKER_RIG_H
 #define TESTS_UNIT_WORKER_RIG_H
 
@@ -28,7 +28,7 @@
 #define RIG_EOS       7u
 #define RIG_CONTEXT   512u
 
-/* How our call ended. */
+/* The end of a call by the router's end. */
 struct rig_end {
     bool ended;
     enum status status;
@@ -40,15 +40,15 @@ struct rig_end {
         uint64_t micros, snapshot;
         uint32_t n_stages, stage_blocks[16], stage_slots[16];
     } receipt;
-    uint32_t differences; /* of an Audit */
+    uint32_t differences; /* an Audit's */
 };
 
-/* What StepOutput said of a grant. */
+/* The rows of StepOutput for one grant. */
 struct rig_heard {
     uint32_t tokens[RIG_CONTEXT];
     uint32_t n, rows, finish, state;
-    uint32_t width; /* values a token that its rows must have */
-    bool forgotten; /* answer with "forget it" */
+    uint32_t width; /* expected values per token */
+    bool forgotten; /* acknowledge with INDEX_FORGET */
 };
 
 /* A row of Live. */
@@ -64,7 +64,7 @@ struct rig {
     struct node_io io, router_io;
     struct worker_core *worker;
     struct ring *ring;       /* NULL: the worker is alone */
-    void (*within)(bool in); /* told when the worker runs, or NULL */
+    void (*within)(bool in); /* called around the worker, or NULL */
     int64_t now_us, due_us;
     uint64_t random;
 
@@ -73,77 +73,77 @@ struct rig {
     uint32_t n_to_router, n_to_worker;
     struct peer_id id;
     bool opening, open, answer_hello;
-    bool broken;      /* the cable: frames vanish, nobody is told */
-    uint32_t n_eaten; /* so */
+    bool broken;      /* the cable is cut: frames vanish silently */
+    uint32_t n_eaten; /* expected to be so */
     size_t eaten_bytes;
     uint64_t session;
     struct peer *peer;
     struct arena arena;
 
-    /* What was heard. */
+    /* Everything that the router's end has received. */
     struct rig_end ends[RIG_TAGS];
     struct rig_heard heard[RIG_GRANTS];
     Sluice__V1__Ledger ledger;
     Sluice__V1__ClassLedger blocks, slots, pages;
     Sluice__V1__EngineState heard_engine;
-    bool has_engine;                        /* some report spoke of it */
+    bool has_engine;                        /* some report has mentioned it */
     uint32_t free_blocks_at[RIG_SNAPSHOTS]; /* [snapshot % RIG_SNAPSHOTS] */
     uint32_t n_reports, n_outputs, n_hellos, n_goodbyes;
     uint64_t last_step;
-    uint32_t last_count[STEP_ROWS_MAX]; /* of the rows of the newest output */
+    uint32_t last_count[STEP_ROWS_MAX]; /* in the newest output's rows */
     uint32_t last_outs, last_logprobs;
     char failure[ERROR_TEXT];
     bool acknowledge;
-    uint64_t grant, tag; /* the last used */
+    uint64_t grant, tag; /* the newest one in use */
     uint64_t leave_call; /* a Leave that is open, 0: none */
     uint32_t n_leaves, leave_grace_ms;
-    uint32_t n_broken; /* Registry/Broken, and the last one's sentence */
+    uint32_t n_broken; /* Registry/Broken, and the newest reason */
     char broken_why[ERROR_TEXT];
-    uint32_t n_stage_us, stage_us[16]; /* of the newest output */
-    struct rig_live live[RIG_LIVE];    /* of this session */
+    uint32_t n_stage_us, stage_us[16]; /* the newest output's */
+    struct rig_live live[RIG_LIVE];    /* in this session */
     uint32_t n_live, n_lives;          /* rows, messages */
     uint32_t hello_live;               /* rows that Hello announced */
 
     /* The engine. */
     struct engine engine;
     struct rig_fake *fake;
-    uint32_t eos_at;       /* sample RIG_EOS at this index, UINT32_MAX: never */
-    const char *fail_next; /* the next step fails with this */
+    uint32_t eos_at;       /* sample RIG_EOS at this index; UINT32_MAX: never */
+    const char *fail_next; /* error of the next step */
     bool refuse_plans;     /* submit fails */
-    bool ticks;            /* all the time, not only with each step */
-    void (*lie)(struct plan_result *); /* told of the next step's result */
+    bool ticks;            /* ticks always, not only with each step */
+    void (*lie)(struct plan_result *); /* called with the next step's result */
     bool hears_lies;                   /* logprobs are not compared */
     uint32_t n_steps;
-    uint32_t last_rows, last_tokens; /* of the newest plan */
+    uint32_t last_rows, last_tokens; /* the newest plan's */
 };
 
 void rig_defaults(struct worker_options *o);
 
-/* With a session up.  o: NULL for the defaults. */
+/* Makes a rig with a session up. o: NULL for the defaults. */
 struct rig *rig_new(const struct worker_options *o);
 struct rig *rig_with_depth(uint32_t depth);
-/* Checks that the pool is whole. */
+/* Checks that the pool is whole, and frees the rig. */
 void rig_free(struct rig **r);
 
-/* Deliver all that waits, tick; checks the account each time. */
+/* Delivers everything that waits, and ticks; checks the account each time. */
 void rig_turn(struct rig *r);
-/* Let time pass, in turns of a millisecond. */
+/* Lets time pass, in turns of a millisecond. */
 void rig_advance(struct rig *r, int64_t us);
-/* Run the oldest plan and turn; false if none was in flight. */
+/* Runs the oldest plan, and a turn. Returns false if none was in flight. */
 bool rig_step(struct rig *r);
 uint32_t rig_inflight(const struct rig *r);
-/* Steps until nothing is in flight. */
+/* Steps until no plan is in flight. */
 void rig_run(struct rig *r);
 
-/* The plan in flight, 0 the oldest; NULL past the last. */
+/* Returns the i-th plan in flight, 0 being the oldest; NULL past the last. */
 const struct plan *rig_plan(const struct rig *r, uint32_t i);
 
-/* The connection breaks; a turn and some time later there is a new session.*/
+/* Breaks the connection; a turn and some time later there is a new session. */
 void rig_lose(struct rig *r);
 void rig_reconnect(struct rig *r);
 
 struct rig_submit {
-    uint32_t id, choice; /* request_id is made of id */
+    uint32_t id, choice; /* the request_id is made of it */
     uint32_t n_prompt, max_tokens, n_generated;
     uint32_t n_first; /* ids in the Submit itself; 0: all */
     uint32_t keep_ms;
@@ -162,7 +162,7 @@ struct rig_stages {
     uint32_t blocks[16], slots[16], checkpoints[16];
 };
 
-/* Fill in a message, whose arrays live in buf. */
+/* Fills in a message, whose arrays are in buf. */
 struct rig_message {
     Sluice__V1__SubmitRequest m;
     Sluice__V1__SequenceRef ref;
@@ -176,7 +176,8 @@ struct rig_message {
 void rig_message(struct rig *r, const struct rig_submit *s,
                  struct rig_message *out);
 
-/* All give the tag; grants are numbered on.  No turn is made. */
+/* Send a message and return its tag; grants are numbered on. No turn is
+ * made. */
 uint64_t rig_send_submit(struct rig *r, const struct rig_message *m);
 uint64_t rig_submit(struct rig *r, const struct rig_submit *s);
 void rig_part(struct rig *r, uint64_t grant, const struct rig_message *m,
@@ -186,8 +187,8 @@ uint64_t rig_cancel_choice(struct rig *r, uint32_t id, uint32_t choice);
 uint64_t rig_cancel_grant(struct rig *r, uint32_t id, uint64_t grant);
 uint64_t rig_remove(struct rig *r, uint32_t id);
 void rig_ack(struct rig *r, uint64_t grant, uint32_t index);
-/* Submit{adopt} of the choice that s describes; the router has s->have tokens
- * of it, and they are the right ones. */
+/* Sends Submit{adopt} for the choice that s describes; the router has its
+ * first s->have tokens. */
 uint64_t rig_adopt(struct rig *r, const struct rig_submit *s);
 void rig_adopt_message(struct rig *r, const struct rig_submit *s,
                        struct rig_message *out);
@@ -196,20 +197,20 @@ void rig_disown(struct rig *r, uint32_t id, uint32_t choice);
 int rig_state(const struct rig *r, uint32_t id);
 int rig_choice_state(const struct rig *r, uint32_t id, uint32_t choice);
 struct worker_account rig_account(const struct rig *r);
-/* Everything free again and nothing remembered. */
+/* Checks that everything is free again and no sequence remembered. */
 void rig_check_empty(const struct rig *r);
 
-/* The i-th id of a prompt, and the tokens that follow it. */
+/* Return the i-th id of a prompt, and the tokens that follow the prompt. */
 uint32_t rig_prompt_id(uint32_t id, uint32_t i);
 void rig_expect(uint32_t id, uint32_t n_prompt, uint32_t n, uint32_t *out);
 void rig_expect_choice(uint32_t id, uint32_t choice, uint32_t n_prompt,
                        uint32_t n, uint32_t *out);
-/* Is that what was heard of a grant? */
+/* Checks the rows that came for a grant. */
 void rig_check_tokens(const struct rig *r, uint64_t grant, uint32_t id,
                       uint32_t n_prompt, uint32_t n);
 void rig_check_ok(const struct rig *r, uint64_t tag);
 
-/* Of a token at an index, and of the i-th best there. */
+/* Return the logprob of a token at an index, and of the i-th best there. */
 float rig_logprob(uint32_t token, uint32_t index);
 struct token_logprob rig_top(uint32_t token, uint32_t index, uint32_t i);
 

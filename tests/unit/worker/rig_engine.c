@@ -1,4 +1,4 @@
-/* rig_engine.c - the fake engine, which checks what it is told. */
+/* rig_engine.c - The fake engine, which checks every plan. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,7 +14,7 @@ uint64_t rig_mix(uint64_t h, uint32_t id)
     return h ^ (h >> 29);
 }
 
-/* Never the end token. */
+/* Returns any token but the end token. */
 static uint32_t sampled(uint64_t h, uint32_t choice)
 {
     h = choice > 0 ? rig_mix(h, ~choice) : h;
@@ -64,17 +64,17 @@ struct rig_fake {
     uint32_t n;
     struct plan_result done[ENGINE_DEPTH_MAX], before;
     uint32_t n_done;
-    /* Of the newest failed plan: what they wrote is undefined. */
+    /* Rows of the newest failed plan: their contents are undefined. */
     uint64_t failed[PLAN_ROWS_MAX];
     uint32_t n_failed;
     uint32_t *ids;       /* [n_blocks * block_tokens] */
-    uint64_t *owner;     /* [n_blocks] sequence that wrote it last */
+    uint64_t *owner;     /* [n_blocks] the sequence that wrote it last */
     uint64_t *slot_hash; /* [n_slots] */
     uint32_t *slot_n;
-    float *hidden; /* [step_tokens, RING_HIDDEN] of the plan run last */
+    float *hidden; /* [step_tokens, RING_HIDDEN] the last plan's */
 };
 
-/* ---- what is borrowed for a row that samples ---- */
+/* ---- memory borrowed for a row that samples ---- */
 
 static uint32_t history_id(const struct id_pages *p, uint32_t i)
 {
@@ -99,7 +99,7 @@ static uint64_t mix_bits(uint64_t h, const void *values, uint32_t n)
     return h;
 }
 
-/* Of everything that the core must leave as it is until the plan is back. */
+/* Hashes everything that the core must not change until the plan returns. */
 static uint64_t look(const struct plan_row *row)
 {
     const struct sampling *s = row->sampling;
@@ -176,7 +176,7 @@ static uint32_t row_id(const struct rig_fake *f, const struct plan *p,
     return p->tokens[row->token + i];
 }
 
-/* Write the row's ids where its table says. */
+/* Writes the row's ids to the blocks of its table. */
 static void write_row(struct rig *r, const struct plan *p,
                       const struct plan_row *row)
 {
@@ -208,7 +208,7 @@ static void write_row(struct rig *r, const struct plan *p,
     }
 }
 
-/* The history as the blocks have it. */
+/* Reads the history from the blocks. */
 static uint64_t history(const struct rig *r, const struct plan *p,
                         const struct plan_row *row)
 {
@@ -231,7 +231,7 @@ static uint64_t history(const struct rig *r, const struct plan *p,
     return h;
 }
 
-/* h: of the ids up to the row's last, which its history must be. */
+/* Checks the row's history against h, the hash of the ids up to its last. */
 static void check_history(const struct rig_fake *f, const struct plan *p,
                           const struct plan_row *row, uint64_t h)
 {
@@ -292,8 +292,8 @@ static void break_down(struct rig *r, const struct plan *p,
     }
 }
 
-/* A leader's engine chooses nothing: what it would have is in the hidden state
- * of the row's last token. */
+/* A leader's engine samples nothing: the token that it would sample is in
+ * the hidden state of the row's last token. */
 static void hide(struct rig *r, const struct plan *p, struct plan_result *out)
 {
     float *x = r->fake->hidden;
@@ -350,7 +350,8 @@ bool rig_step(struct rig *r)
     }
     p = f->plans[0];
     out = &f->done[f->n_done++];
-    /* What nobody asked for is not to be read. */
+    /* Fills results that were not requested with garbage, because the core
+     * must not read them. */
     memset(out, 0xff, sizeof *out);
     out->step = p->step;
     out->status = ST_OK;
@@ -405,7 +406,7 @@ void rig_engine_new(struct rig *r)
     f->slot_hash = calloc(o->n_slots + 1, sizeof *f->slot_hash);
     f->slot_n = calloc(o->n_slots + 1, sizeof *f->slot_n);
     f->hidden = calloc((size_t)o->step_tokens * RING_HIDDEN, sizeof *f->hidden);
-    /* A slot that nobody zeroed is found out. */
+    /* A slot that was not zeroed fails the test. */
     for (uint32_t i = 0; i < o->n_slots; i++) {
         f->slot_n[i] = 12345;
     }

@@ -1,10 +1,10 @@
-/* rig_internal.h - what the files of the rig share. */
+/* rig_internal.h - Shared by the files of the rig. */
 #ifndef TESTS_UNIT_WORKER_RIG_INTERNAL_H
 #define TESTS_UNIT_WORKER_RIG_INTERNAL_H
 
 #include "tests/unit/worker/rig.h"
 
-/* Around what the worker does. */
+/* Called before and after the worker runs. */
 static inline void rig_within(const struct rig *r, bool in)
 {
     if (r->within != NULL) {

@@ -1,4 +1,4 @@
-/* A sequence that loses its session, and who adopts it. */
+/* A sequence that loses its session, and its adoption. */
 #include "tests/unit/worker/rig_orphan.h"
 #include "tests/unit/cmocka.h"
 

@@ -1,4 +1,4 @@
-/* rig_orphan.h - a sequence that loses its session, and who adopts it. */
+/* rig_orphan.h - A sequence that loses its session, and its adoption. */
 #ifndef TESTS_UNIT_WORKER_RIG_ORPHAN_H
 #define TESTS_UNIT_WORKER_RIG_ORPHAN_H
 
@@ -11,11 +11,13 @@
 extern const struct rig_submit usual;
 #define NEED 7u
 
-/* `usual` with n tokens made and heard; then the session is lost. */
+/* Runs `usual` until n tokens have been generated and received; then the
+ * session is lost. */
 struct rig *lost_after(uint32_t n, uint32_t depth);
-/* The Submit that adopts `usual` for a router that has so many tokens. */
+/* Returns the Submit that adopts `usual` for a router that has so many
+ * tokens. */
 struct rig_submit having(uint32_t have);
-/* The status of an adoption, which is answered at once. */
+/* Returns the status of an adoption, which is answered at once. */
 enum status adopt(struct rig *r, const struct rig_submit *s);
 enum status adopt_message(struct rig *r, const struct rig_message *m);
 

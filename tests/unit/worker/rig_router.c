@@ -1,4 +1,4 @@
-/* rig_router.c - the router's end of the wire: hears and answers. */
+/* rig_router.c - The router's end of the wire: receives and answers. */
 #include <stdio.h>
 #include <string.h>
 
@@ -6,7 +6,7 @@
 #include "tests/unit/cmocka.h"
 #include "tests/unit/worker/rig_internal.h"
 
-/* ---- what is heard ---- */
+/* ---- received messages ---- */
 
 static void hear_ledger(struct rig *r, const Sluice__V1__Ledger *l)
 {
@@ -28,12 +28,12 @@ static void check_bits(float heard, float right)
     assert_memory_equal(&heard, &right, sizeof heard);
 }
 
-/* Where the next row's values start. */
+/* Cursors into the columns. */
 struct columns {
     size_t token, logprob, top;
 };
 
-/* The logprobs of row i, of which there are as many as were asked for. */
+/* Checks the logprobs of row i, as many as were requested. */
 static void check_logprobs(const struct rig *r,
                            const Sluice__V1__StepOutputMessage *m, size_t i,
                            const struct columns *at)
@@ -108,7 +108,7 @@ static void acknowledge(struct rig *r, const Sluice__V1__StepOutputMessage *m)
                      ST_OK);
 }
 
-/* All rows, each with its part of the columns. */
+/* Takes all rows, each with its part of the columns. */
 static void hear_rows(struct rig *r, const Sluice__V1__StepOutputMessage *m)
 {
     struct columns at = {0, 0, 0};
@@ -161,7 +161,7 @@ static void hear_output(struct rig *r, const Sluice__V1__StepOutputMessage *m)
     }
 }
 
-/* Before any ledger of the session. */
+/* Live comes before any ledger of the session. */
 static void hear_live(struct rig *r, const Sluice__V1__LiveMessage *m)
 {
     assert_int_equal(r->ledger.snapshot, 0);
@@ -180,7 +180,7 @@ static void hear_live(struct rig *r, const Sluice__V1__LiveMessage *m)
     }
 }
 
-/* The core always says, and nothing goes back. */
+/* Every report has an engine state, and its figures never decrease. */
 static void hear_engine(struct rig *r, const Sluice__V1__EngineState *e)
 {
     assert_non_null(e);
@@ -312,7 +312,7 @@ static void hello(struct rig *r, const struct envelope *e)
     memset(r->heard, 0, sizeof r->heard);
     memset(&r->ledger, 0, sizeof r->ledger);
     c.session = r->session;
-    peer_free(&r->peer); /* of one that it gave up */
+    peer_free(&r->peer); /* of a call that it gave up */
     r->peer = peer_new(&c);
     r->to_worker[r->n_to_worker++] =
         hello_answer(r->session, &reply.base, NULL, 0);

@@ -1,4 +1,4 @@
-/* rig_says.c - what the router says: submits, cancels, acknowledges. */
+/* rig_says.c - The router's messages: submits, cancels, acknowledges. */
 #include <string.h>
 
 #include "common/wire/ids_hash.h"

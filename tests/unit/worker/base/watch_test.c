@@ -1,4 +1,4 @@
-/* The worker's watch over its engine, alone and in the core. */
+/* The watchdog over the engine, alone and in the core. */
 #include "worker/base/watch.h"
 
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "tests/unit/cmocka.h"
 #include "tests/unit/worker/rig.h"
 
-/* ---- the watch ---- */
+/* ---- the watchdog ---- */
 
 static void counts_what_was_looked_at(void **state)
 {
@@ -59,12 +59,13 @@ static void a_tick_or_rest_begins_anew(void **state)
     watch_look(&w, 9, false, 100 * WATCH_LOOK_US);
     assert_int_equal(w.still_us, 0);
     assert_true(watch_due(&w) == INT64_MAX);
-    /* It has just been given a plan: what was before is no standstill. */
+    /* The engine has just received a plan: the time before does not count. */
     watch_look(&w, 9, true, 1000 * WATCH_LOOK_US);
     assert_int_equal(w.still_us, 0);
 }
 
-/* Stopped as a whole for a minute: the engine had no time to tick. */
+/* The whole process was suspended for a minute: the engine had no time to
+ * tick. */
 static void its_own_absence_counts_little(void **state)
 {
     struct engine_watch w = {0};
@@ -77,7 +78,7 @@ static void its_own_absence_counts_little(void **state)
     assert_int_equal(w.still_us, 2 * WATCH_GAP_US);
 }
 
-/* ---- what reports say ---- */
+/* ---- reports ---- */
 
 static void reports_say_where_the_engine_stands(void **state)
 {
@@ -94,7 +95,7 @@ static void reports_say_where_the_engine_stands(void **state)
     sent_us = r->now_us;
     rig_turn(r);
     assert_int_equal(rig_inflight(r), 2);
-    for (int i = 0; i < 4; i++) { /* nothing changes, reports go on */
+    for (int i = 0; i < 4; i++) { /* nothing changes, and reports go on */
         uint32_t before = r->n_reports;
 
         rig_advance(r, REPORT_US);
@@ -104,7 +105,7 @@ static void reports_say_where_the_engine_stands(void **state)
                         (uint64_t)(r->now_us - sent_us - REPORT_US),
                         (uint64_t)(r->now_us - sent_us));
     }
-    rig_step(r); /* the next oldest is as old, and one more is out */
+    rig_step(r); /* the next oldest is as old, and another plan is in flight */
     assert_int_equal(r->heard_engine.n_planned, 2);
     assert_int_equal(r->heard_engine.plan_age_us, r->now_us - sent_us);
     rig_step(r);
@@ -186,8 +187,8 @@ static void keep_status(struct plan_result *out)
     out->lost = true;
 }
 
-/* At once, with a Goodbye and without a word on its sequences, whatever else
- * the result says: they are tried elsewhere. */
+/* The worker stops at once, with Goodbye and without rows of its sequences,
+ * whatever else the result has: the router moves them. */
 static void a_lost_device_ends_the_worker(void **state)
 {
     for (int kept = 0; kept <= 1; kept++) {
@@ -209,7 +210,7 @@ static void a_lost_device_ends_the_worker(void **state)
     }
 }
 
-/* Also of one that was told to stop, and waits for the plan. */
+/* The same at a worker that is stopping and waits for the plan. */
 static void a_lost_device_ends_a_stop(void **state)
 {
     struct rig *r = wedged();
@@ -240,7 +241,7 @@ static void it_lives_if_the_step_comes_back(void **state)
     rig_free(&r);
 }
 
-/* Also when it was told to stop, and waits for the plan. */
+/* The same at a worker that is stopping and waits for the plan. */
 static void it_does_not_wait_for_ever_to_stop(void **state)
 {
     struct rig *r = wedged();
@@ -257,7 +258,8 @@ static void it_does_not_wait_for_ever_to_stop(void **state)
     rig_free(&r);
 }
 
-/* Fenced by the router, it does not come back before its engine moves. */
+/* After the router has fenced it, the worker reconnects only when its engine
+ * makes progress. */
 static void no_session_while_the_engine_stands(void **state)
 {
     struct rig *r = wedged();
@@ -277,9 +279,9 @@ static void no_session_while_the_engine_stands(void **state)
     rig_free(&r);
 }
 
-/* A broken cable, and a worker that makes tokens all the time: each output
- * takes the place of the one before, nothing piles up, and after the limit
- * the connection is given up. */
+/* The cable is cut while the worker generates: each output replaces the one
+ * before, nothing accumulates, and after the limit the worker drops the
+ * connection. */
 static void a_broken_cable_costs_nothing(void **state)
 {
     struct rig *r = rig_new(NULL);
@@ -303,8 +305,8 @@ static void a_broken_cable_costs_nothing(void **state)
     assert_true(r->open && r->id.v == id.v);
     n_steps = r->n_steps - n_steps;
     assert_in_range(n_steps, 100, 200);
-    /* An output a step with the tokens since the last acknowledgement, a
-     * question, and what the link resends of it. */
+    /* One output a step with the tokens since the last acknowledgement, a
+     * ping, and what the link resends. */
     assert_in_range(r->n_eaten, n_steps, n_steps + 10);
     assert_in_range(r->eaten_bytes, 1, (size_t)r->n_eaten * 1024);
     rig_advance(r, 40000);

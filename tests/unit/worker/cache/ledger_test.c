@@ -1,4 +1,4 @@
-/* Sequences, the ledger, and an audit that finds what is put wrong. */
+/* Sequences, the ledger, and an audit that finds planted errors. */
 #include "worker/cache/ledger.h"
 
 #include <string.h>
@@ -54,7 +54,7 @@ static uint32_t audit(struct bench *b)
                         sizeof b->text);
 }
 
-/* Two blocks and a slot taken of five and one. */
+/* Takes two of five blocks, and the slot. */
 static struct sequence *one(struct bench *b, uint32_t i)
 {
     struct sequence *s = sequence_new(&b->table, 40, 5);
@@ -161,7 +161,7 @@ static void numbers_snapshots_of_a_session(void **state)
     assert_int_equal(m.ledger.blocks->free, 11);
     assert_int_equal(m.ledger.blocks->held, 2);
     assert_int_equal(m.ledger.blocks->granted, 3);
-    assert_int_equal(m.ledger.n_queued, 1); /* it is being received */
+    assert_int_equal(m.ledger.n_queued, 1); /* it is RECEIVING */
 }
 
 static void finds_what_is_put_wrong(void **state)
@@ -178,16 +178,16 @@ static void finds_what_is_put_wrong(void **state)
     assert_non_null(strstr(b->text, "nowhere"));
     paged_write(&b->table.slab, &s->blocks, 0, &mine, 1);
     b->pool.classes[POOL_SLOTS].a.held++;
-    assert_int_equal(audit(b), 2); /* held, and the sum */
+    assert_int_equal(audit(b), 2); /* held, and the total */
     b->pool.classes[POOL_SLOTS].a.held--;
     s->need.n[POOL_BLOCKS] = 1;
-    assert_int_equal(audit(b), 2); /* over its need, and granted */
+    assert_int_equal(audit(b), 2); /* more than its need, and granted */
     s->need.n[POOL_BLOCKS] = 5;
     b->table.in_state[SEQUENCE_QUEUED]++;
     assert_int_equal(audit(b), 1);
     b->table.in_state[SEQUENCE_QUEUED]--;
     b->pool.classes[POOL_BLOCKS].n_idle--;
-    assert_int_equal(audit(b), 2); /* one nowhere, one too few */
+    assert_int_equal(audit(b), 2); /* one number leaked, one too few counted */
     b->pool.classes[POOL_BLOCKS].n_idle++;
     assert_int_equal(audit(b), 0);
     assert_int_equal(b->text[0], '\0');

@@ -4,7 +4,7 @@
 
 #include "tests/unit/cmocka.h"
 
-/* Every bit pattern comes back, so values here need not be logprobs. */
+/* Every bit pattern is preserved, so the values here need not be logprobs. */
 static float value(uint32_t index, uint32_t i)
 {
     uint32_t bits = index * 4096 + i + 1;
@@ -77,7 +77,7 @@ static void knows_what_it_reaches(void **state)
     assert_true(logprobs_slab(&s, 1));
     assert_true(logprobs_make(&s, &l, 0, 10, 5000));
     assert_true(logprobs_reach(&l, 10, 1));
-    assert_false(logprobs_reach(&l, 9, 0)); /* made elsewhere */
+    assert_false(logprobs_reach(&l, 9, 0)); /* generated elsewhere */
     for (uint32_t n = 0; n < LOGPROB_WINDOW - 1; n++) {
         assert_true(logprobs_room(&l, 10, 0));
         put(&s, &l);
@@ -121,12 +121,12 @@ static void takes_no_more_than_can_come(void **state)
     check(&s, &l, 5, 8);
     logprobs_free(&s, &l);
     logprobs_free(&s, &none);
-    logprobs_free(&s, &none); /* also of one that never was made */
+    logprobs_free(&s, &none); /* also for a ring that was never made */
     assert_int_equal(slab_room(&s), room);
     slab_fini(&s);
 }
 
-/* The largest of all always fit; one more ring is refused and takes nothing. */
+/* The largest rings all fit; another one is refused and takes nothing. */
 static void holds_as_many_as_it_was_made_for(void **state)
 {
     struct logprobs l[6];

@@ -29,7 +29,7 @@ static void keeps_values_over_page_borders(void **state)
     slab_fini(&s);
 }
 
-/* As another thread finds them, which knows the pages and nothing else. */
+/* Reads values like another thread, with the pages alone. */
 static void shows_where_values_are(void **state)
 {
     struct slab s;
@@ -70,12 +70,12 @@ static void takes_all_or_nothing(void **state)
     assert_true(paged_make(&s, &a, 256));
     assert_int_equal(slab_room(&s), room - slab_cost(&s, 256));
     room = slab_room(&s);
-    assert_false(paged_make(&s, &b, 16 * room)); /* its root is one more */
+    assert_false(paged_make(&s, &b, 16 * room)); /* and one for the root */
     assert_int_equal(slab_room(&s), room);
     paged_free(&s, &b);
     paged_free(&s, &a);
     paged_free(&s, &none);
-    assert_false(paged_make(&s, &b, 257)); /* longer than it was made for */
+    assert_false(paged_make(&s, &b, 257)); /* longer than the slab allows */
     slab_fini(&s);
 }
 

@@ -102,9 +102,9 @@ static void counts_what_breaks_the_account(void **state)
     pool_release(&p, POOL_BLOCKS, got[0]);
     pool_release(&p, POOL_BLOCKS, got[0]); /* twice */
     assert_int_equal(p.violations, 2);
-    pool_release(&p, POOL_BLOCKS, 4); /* there is none */
-    pool_release(&p, POOL_BLOCKS, 3); /* nobody has it */
-    pool_release(&p, POOL_SLOTS, 0);  /* no such kind */
+    pool_release(&p, POOL_BLOCKS, 4); /* no such number */
+    pool_release(&p, POOL_BLOCKS, 3); /* it is not held */
+    pool_release(&p, POOL_SLOTS, 0);  /* no such class */
     assert_int_equal(p.violations, 5);
     pool_ungrant(&p, &more);
     assert_int_equal(p.violations, 6);

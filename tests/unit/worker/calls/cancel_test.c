@@ -1,6 +1,6 @@
-/* Every state against Cancel, RemoveSequence and (those that do not outlive
- * it) the loss of the session, at both depths: what the receipt says, when it
- * comes, and that the pool is whole afterwards. */
+/* Every state against Cancel, RemoveSequence and the loss of the session, at
+ * both depths: the contents and the time of the receipt, and a whole pool
+ * afterwards. */
 #include <string.h>
 
 #include "common/base/log.h"
@@ -28,7 +28,7 @@ static struct rig *with_depth(uint32_t depth)
     return rig_new(&o);
 }
 
-/* Sequence 1 brought into a state; it runs alone, but for QUEUED. */
+/* Brings sequence 1 into a state; it runs alone, except in QUEUED. */
 static struct rig *bring(enum at at, uint32_t depth)
 {
     struct rig *r = with_depth(depth);
@@ -38,7 +38,7 @@ static struct rig *bring(enum at at, uint32_t depth)
     if (at == UNKNOWN) {
         return r;
     }
-    if (at == QUEUED) { /* two others have the rows */
+    if (at == QUEUED) { /* two other sequences take the rows */
         rig_submit(r, &other);
         other.id = 9;
         rig_submit(r, &other);
@@ -55,7 +55,7 @@ static struct rig *bring(enum at at, uint32_t depth)
     if (at == KEPT || at == FINISHED) {
         rig_run(r);
     }
-    rig_advance(r, 11000); /* a ledger shows it */
+    rig_advance(r, 11000); /* a ledger has it */
     assert_int_equal(rig_state(r, 1), said[at]);
     return r;
 }
@@ -106,7 +106,7 @@ static void check_snapshot(const struct rig *r, uint64_t snapshot,
     }
 }
 
-/* Twice each way: the second finds nothing to free. */
+/* Each way twice: the second call finds nothing to free. */
 static void one_removal(enum at at, uint32_t depth, bool remove)
 {
     struct rig *r = bring(at, depth);
@@ -119,7 +119,8 @@ static void one_removal(enum at at, uint32_t depth, bool remove)
     first = remove ? rig_remove(r, 1) : rig_cancel(r, 1);
     second = rig_cancel(r, 1);
     rig_turn(r);
-    /* At once, unless plans name it: then when they have returned. */
+    /* The memory is free at once, or when the plans that name it have
+     * returned. */
     for (uint32_t i = 0; runs(at) && i < in_flight; i++) {
         assert_false(r->ends[first].ended);
         assert_false(r->ends[second].ended);
@@ -135,7 +136,8 @@ static void one_removal(enum at at, uint32_t depth, bool remove)
     assert_int_equal(r->ends[second].receipt.blocks, 0);
     assert_int_equal(r->ends[second].receipt.slots, 0);
     if (at == RECEIVING || at == UNKNOWN || at == KEPT) {
-        /* Never accepted, or acknowledged already: nothing is remembered. */
+        /* A sequence that was never accepted, or was acknowledged, is not
+         * remembered. */
         assert_int_equal(r->ends[second].receipt.state, STATE(UNKNOWN));
     } else {
         assert_int_equal(r->ends[second].receipt.state, STATE(FINISHED));
@@ -145,9 +147,10 @@ static void one_removal(enum at at, uint32_t depth, bool remove)
         rig_advance(r, 11000);
         check_snapshot(r, r->ends[first].receipt.snapshot, free);
     }
-    assert_int_equal(r->heard[grant].n, generated); /* nothing after it */
+    assert_int_equal(r->heard[grant].n, generated); /* no row after it */
     if (at == RECEIVING) {
-        assert_int_equal(r->heard[grant].rows, 0); /* never accepted: no row */
+        assert_int_equal(r->heard[grant].rows,
+                         0); /* it was never accepted: no row */
         assert_int_equal(r->ends[1].status, ST_CANCELLED);
     } else if (holds(at) && at != KEPT) {
         assert_int_equal(r->heard[grant].finish,
@@ -171,7 +174,8 @@ static void removes_in_every_state(void **state)
     (void)state;
 }
 
-/* What runs, or has ended and not been told so, lives on: orphans_test.c. */
+/* Running sequences, and endings that were not sent, become orphans:
+ * orphans_test.c. */
 static bool goes_with_its_session(enum at at)
 {
     return at == RECEIVING || at == KEPT || at == UNKNOWN;
@@ -190,7 +194,7 @@ static void frees_what_goes_with_its_session(void **state)
             rig_cancel(r, 55); /* a tombstone */
             rig_turn(r);
             rig_lose(r);
-            /* Only what a plan names is held still. */
+            /* Only memory that a plan names stays held. */
             assert_int_equal(rig_state(r, 1), STATE(UNKNOWN));
             assert_int_equal(
                 rig_account(r).blocks.granted == 0 || rig_inflight(r) > 0, 1);
@@ -216,7 +220,8 @@ static void frees_what_goes_with_its_session(void **state)
     (void)state;
 }
 
-/* A new session's sequences run beside what an old plan still holds. */
+/* The sequences of a new session run beside memory that an old plan still
+ * holds. */
 static void starts_while_an_old_plan_runs(void **state)
 {
     for (uint32_t depth = 1; depth <= 2; depth++) {
@@ -245,7 +250,7 @@ static void leaves_a_tombstone(void **state)
 
     (void)state;
     cancel = rig_cancel(r, 1);
-    rig_cancel(r, 1); /* the same one, not a second */
+    rig_cancel(r, 1); /* the same tombstone, not another */
     rig_turn(r);
     assert_int_equal(r->ends[cancel].receipt.state, STATE(UNKNOWN));
     first = rig_submit(r, &s);
@@ -259,7 +264,8 @@ static void leaves_a_tombstone(void **state)
     finish(r);
 }
 
-/* Two of one name on their way, both cancelled before they come. */
+/* Two Submits of one name are on their way; both are cancelled before they
+ * come. */
 static void strikes_each_of_a_name(void **state)
 {
     struct rig *r = with_depth(1);
@@ -281,7 +287,7 @@ static void strikes_each_of_a_name(void **state)
     finish(r);
 }
 
-/* The one that is here is not the one that is meant, which is yet to come. */
+/* The sequence that is here is not meant; the meant one has yet to come. */
 static void strikes_behind_one_of_its_name(void **state)
 {
     struct rig *r = with_depth(1);
@@ -292,7 +298,7 @@ static void strikes_behind_one_of_its_name(void **state)
     r->acknowledge = false;
     rig_submit(r, &s);
     rig_turn(r);
-    rig_run(r); /* it has finished, and is not acknowledged */
+    rig_run(r); /* finished and not acknowledged */
     assert_int_equal(rig_state(r, 1), STATE(FINISHED));
     cancel = rig_cancel_grant(r, 1, 2);
     rig_turn(r);
@@ -320,11 +326,11 @@ static void drops_the_oldest_tombstone(void **state)
         }
     }
     rig_turn(r);
-    s.id = 100; /* one too many were left: its own is gone */
+    s.id = 100; /* one tombstone too many: its own was replaced */
     tag = rig_submit(r, &s);
     rig_turn(r);
     assert_int_equal(r->ends[tag].status, ST_OK);
-    s.id = 101; /* the oldest of those at the limit */
+    s.id = 101; /* the oldest one at the limit */
     tag = rig_submit(r, &s);
     rig_turn(r);
     assert_int_equal(r->ends[tag].status, ST_CANCELLED);
@@ -444,7 +450,8 @@ static void gives_up_a_submit_that_is_called_off(void **state)
     finish(r);
 }
 
-/* An acknowledgement that was on its way before the end proves nothing. */
+/* An acknowledgement that was sent before the end proves nothing about the
+ * end. */
 static void does_not_take_an_old_acknowledgement_for_the_end(void **state)
 {
     struct rig *r = bring(DECODE, 1);

@@ -1,10 +1,10 @@
-/* How a worker goes: with the router's leave, or without it. */
+/* How a worker leaves: with the router's answer, or without it. */
 #include "tests/unit/cmocka.h"
 #include "tests/unit/worker/rig.h"
 
 #define MS 1000
 
-/* One that has a sequence in decode and was asked to leave. */
+/* A worker with a sequence in decode that was asked to leave. */
 static struct rig *leaving(uint32_t grace_ms)
 {
     struct rig *r = rig_new(NULL);
@@ -25,7 +25,7 @@ static bool has_stopped(const struct rig *r)
     return r->due_us == NODE_STOP;
 }
 
-/* All that is left is to be freed: rig_free() wants a whole pool. */
+/* rig_free() checks that the pool is whole. */
 static void end(struct rig *r)
 {
     rig_run(r);
@@ -114,7 +114,7 @@ static void a_second_wish_is_a_command(void **state)
     worker_leave(r->worker, 30000);
     rig_turn(r);
     assert_int_equal(r->n_goodbyes, 1);
-    worker_leave(r->worker, 30000); /* and a third one changes nothing */
+    worker_leave(r->worker, 30000); /* a third call changes nothing */
     end(r);
 }
 

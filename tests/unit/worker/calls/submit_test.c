@@ -1,5 +1,5 @@
-/* Every field of Submit: what is refused, with which sentence, and that the
- * limit itself is not. */
+/* Every field of Submit: values past the limit are refused with the right
+ * error, and the limit itself is accepted. */
 #include <math.h>
 #include <string.h>
 
@@ -13,7 +13,7 @@ struct wrong {
     const char *what;
     change_fn *change;
     enum status status;
-    const char *says; /* part of the sentence */
+    const char *says; /* part of the error */
 };
 
 #define CHANGE(name, ...)                             \
@@ -140,7 +140,7 @@ static void refuses_what_is_wrong_and_nothing_else(void **state)
             fail_msg("%zu %s: %s: %s", i, w->what, status_name(end->status),
                      end->text);
         }
-        /* Right or wrong, the grant is used up. */
+        /* The grant is used up, whether the Submit is accepted or refused. */
         assert_int_equal(rig_account(r).grant, i + 1);
         if (w->status != ST_OK) {
             rig_check_empty(r);
@@ -203,7 +203,7 @@ static void refuses_a_slot_too_many(void **state)
     rig_free(&r);
 }
 
-/* What is finished and never acknowledged is bounded, too. */
+/* The number of finished, unacknowledged sequences is bounded too. */
 static void remembers_a_bounded_number(void **state)
 {
     struct worker_options o;
@@ -250,7 +250,8 @@ static void tells_long_outputs_in_portions(void **state)
     rig_turn(r);
     rig_run(r);
     assert_int_equal(r->heard[1].n, STEP_ROW_TOKENS_MAX);
-    assert_int_equal(r->heard[1].finish, 0); /* that row is not the last */
+    assert_int_equal(r->heard[1].finish,
+                     0); /* that row does not have the end */
     r->acknowledge = true;
     rig_advance(r, 300000);
     rig_expect(1, 4, 500, expect);
@@ -261,7 +262,7 @@ static void tells_long_outputs_in_portions(void **state)
     rig_free(&r);
 }
 
-/* More rows than an output holds: the rest soon after, and in turns. */
+/* More rows than an output holds: the others follow soon, and take turns. */
 static void tells_many_sequences_in_turns(void **state)
 {
     const uint32_t n = STEP_ROWS_MAX + 88;
@@ -281,7 +282,7 @@ static void tells_many_sequences_in_turns(void **state)
 
         rig_submit(r, &s);
         if (i % 50 == 0) {
-            rig_turn(r); /* the link's window, not ours */
+            rig_turn(r); /* the window of the link, not of the worker */
         }
     }
     rig_turn(r);

@@ -13,8 +13,8 @@
 #define MIB (1ull << 20)
 #define GIB (1ull << 30)
 
-/* A block of 1 MiB holds 32 tokens, a sequence of 1024 needs 32; slots of
- * 4 MiB. */
+/* A block of 1 MiB holds 32 tokens, so a sequence of 1024 needs 32 blocks;
+ * slots have 4 MiB. */
 static const struct budget_need hybrid = {.weight_bytes = 100 * MIB,
                                           .scratch_bytes = 10 * MIB,
                                           .pool = {.block_bytes = MIB,
@@ -54,7 +54,7 @@ static void fits_one_sequence_and_no_less(void **state)
     assert_int_equal(budget_divide(&b, "145MiB", 0, &hybrid, &e),
                      ST_RESOURCE_EXHAUSTED);
     assert_non_null(strstr(e.text, "budget of 145.0 MiB"));
-    assert_non_null(strstr(e.text, "at least 146.0 MiB"));
+    assert_non_null(strstr(e.text, "give at least 146.0 MiB"));
 }
 
 static void gives_slots_for_shorter_sequences(void **state)
@@ -94,7 +94,7 @@ static void knows_shards_without_slots(void **state)
     assert_non_null(strstr(e.text, "one sequence of 1024 tokens 32.0 MiB"));
 }
 
-/* One without attention: a sequence is a slot, whatever its length. */
+/* A stage without attention: a sequence takes one slot, whatever its length. */
 static void knows_shards_without_blocks(void **state)
 {
     struct budget_need n = hybrid;
@@ -128,7 +128,8 @@ static void reads_sizes_and_shares(void **state)
     assert_true(budget_available("") > MIB);
 }
 
-/* Before the layers are known: what is asked for, or a quarter. */
+/* Before the layers are assigned: --memory, or a quarter of the available
+ * memory. */
 static void reads_a_budget_alone(void **state)
 {
     uint64_t bytes;
@@ -142,10 +143,10 @@ static void reads_a_budget_alone(void **state)
     assert_int_equal(bytes, 3 * GIB);
     assert_int_equal(budget_bytes(&bytes, "1.1", 2 * GIB, &e),
                      ST_INVALID_ARGUMENT);
-    assert_non_null(strstr(e.text, "--memory 1.1: a size such as 4GiB"));
+    assert_non_null(strstr(e.text, "--memory 1.1: give a size such as 4GiB"));
 }
 
-/* ---- what is available, on machines of files ---- */
+/* ---- available memory, with files in place of /proc and /sys ---- */
 
 static char machine[] = "/tmp/sluice-budget-XXXXXX";
 
@@ -173,7 +174,7 @@ static int drop_machine(void **state)
     return empty(state) != 0 || rmdir(machine) != 0;
 }
 
-/* A file, with the folders on its way. */
+/* Writes a file and the directories above it. */
 __attribute__((format(printf, 3, 4))) static void
 put(const char *dir, const char *name, const char *fmt, ...)
 {
@@ -203,7 +204,7 @@ static void put_memory(unsigned mib)
 
 #define NO_LIMIT 0
 
-/* A group of version 2, in MiB. */
+/* Writes a cgroup of version 2, in MiB. */
 static void put_group(const char *path, unsigned limit, unsigned used,
                       unsigned inactive, unsigned active)
 {
@@ -229,7 +230,7 @@ static void available_is(unsigned mib)
 static void takes_what_the_machine_has(void **state)
 {
     (void)state;
-    available_is(1024); /* nothing tells */
+    available_is(1024); /* no source of information */
     put_memory(4000);
     available_is(4000);
     put("/proc", "self/cgroup", "0::/\n");
@@ -238,7 +239,7 @@ static void takes_what_the_machine_has(void **state)
     available_is(4000);
 }
 
-/* A container sees its own group as the root. */
+/* A container sees its own cgroup as the root. */
 static void a_container_bounds_it(void **state)
 {
     (void)state;
@@ -252,7 +253,7 @@ static void a_container_bounds_it(void **state)
     available_is(0);
 }
 
-/* What was read from files goes when others want the room. */
+/* The page cache is dropped on demand, so it does not count. */
 static void page_cache_is_not_taken(void **state)
 {
     (void)state;
@@ -260,11 +261,12 @@ static void page_cache_is_not_taken(void **state)
     put("/proc", "self/cgroup", "0::/\n");
     put_group("", 300, 295, 200, 60);
     available_is(265);
-    put_group("", 300, 250, 200, 60); /* the figures are not of one moment */
+    put_group("", 300, 250, 200,
+              60); /* the figures are from different moments */
     available_is(300);
 }
 
-/* systemd's MemoryMax=, of a service or of a slice. */
+/* systemd's MemoryMax= of a service or of a slice. */
 static void groups_above_bound_it_too(void **state)
 {
     (void)state;
@@ -280,11 +282,11 @@ static void groups_above_bound_it_too(void **state)
     available_is(4000);
     put_group("/system.slice", 1000, 950, 100, 0);
     available_is(150);
-    put_group("/system.slice/y.service", 10, 10, 0, 0); /* another's */
+    put_group("/system.slice/y.service", 10, 10, 0, 0); /* of another process */
     available_is(150);
 }
 
-/* The host's path in a container; one out of what is mounted. */
+/* The host's path in a container; a path outside of the mount. */
 static void a_path_may_not_be_there(void **state)
 {
     static const char *const lines[] = {"0::/docker/0123\n", "0::/../other\n",

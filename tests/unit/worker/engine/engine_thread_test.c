@@ -1,5 +1,5 @@
-/* The engine's thread over the embedded model: plans go in, results come out
- * in order, and the descriptor says when. */
+/* The engine's thread over the embedded model: results come in the order of
+ * plans, and the descriptor becomes readable. */
 #include "worker/engine/engine_thread.h"
 
 #include <poll.h>
@@ -67,7 +67,7 @@ static void start(uint32_t depth)
     rig.engine = engine_thread_engine(rig.thread);
 }
 
-/* A greedy step of one sequence: n tokens from `position`. */
+/* Makes a greedy step of one sequence: n tokens from `position`. */
 static struct plan step(uint64_t number, struct plan_row *row, uint32_t n,
                         uint32_t position)
 {
@@ -91,7 +91,7 @@ static void wait_result(void)
 {
     struct pollfd p = {.fd = engine_thread_fd(rig.thread), .events = POLLIN};
 
-    /* Readable may be of a result that was polled already. */
+    /* The descriptor may still be readable after the result was polled. */
     do {
         assert_int_equal(poll(&p, 1, 60000), 1);
         engine_thread_quiet(rig.thread);
@@ -138,7 +138,7 @@ static void takes_as_many_as_its_depth(void **state)
     uint32_t first, second;
 
     (void)state;
-    rows[1].chained = true; /* the token that plan 1 chose */
+    rows[1].chained = true; /* the token that plan 1 sampled */
     start(2);
     assert_int_equal(engine_submit(rig.engine, &a), ST_OK);
     assert_int_equal(engine_submit(rig.engine, &b), ST_OK);
@@ -152,7 +152,7 @@ static void takes_as_many_as_its_depth(void **state)
     assert_int_equal(result.step, 2);
     assert_int_equal(result.status, ST_OK);
     second = result.tokens[0];
-    /* The same steps, the token written down, choose the same. */
+    /* The same steps with explicit ids sample the same tokens. */
     submit_and_wait(&a);
     assert_int_equal(result.tokens[0], first);
     tokens[4] = first;
@@ -163,7 +163,7 @@ static void takes_as_many_as_its_depth(void **state)
     engine_thread_free(&rig.thread);
 }
 
-/* The next id of a sequence comes in, on the page that the engine reads. */
+/* The core writes the next id to the page that the engine reads. */
 static void reads_a_history_while_more_is_written(void **state)
 {
     static const struct sampling penalised = {
@@ -192,7 +192,7 @@ static void reads_a_history_while_more_is_written(void **state)
     engine_thread_free(&rig.thread);
 }
 
-/* Only what a row asked for crosses from thread to thread. */
+/* Only the values that a row requests are copied between threads. */
 static void copies_the_logprobs_that_are_asked_for(void **state)
 {
     struct sampling asks[3] = {greedy, greedy, greedy};
@@ -277,8 +277,8 @@ static struct shard *stage_load(struct forward **out)
     return shard;
 }
 
-/* What layers 0-3 give for the next stage stays while two more plans run:
- * until the next result is polled. */
+/* The hidden states of layers 0-3 stay while two more plans run, until the
+ * next result is polled. */
 static void keeps_hidden_states_until_the_next_poll(void **state)
 {
     struct forward *whole = rig.forward;

@@ -1,6 +1,6 @@
-/* The forward pass of shards that lack layers: what they are given and give,
- * and the plans that they refuse.  That a chain of them computes what the
- * whole does is golden_stages' to show. */
+/* The forward pass of shards with some of the layers: hidden states in and
+ * out, and the plans that they refuse. golden_stages shows that a chain of
+ * them computes what the whole model computes. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,11 +23,11 @@ struct rig {
     struct plan plan;
     struct plan_row rows[4];
     uint32_t tokens[64], blocks[64], zero[4];
-    float *hidden; /* [64, H] what the plan is given, where it is */
+    float *hidden; /* [64, H] input of the plan, if it reads hidden states */
     struct plan_result result;
 };
 
-/* Layers [begin, end), not yet with room for hidden states. */
+/* Makes layers [begin, end), without room for hidden states yet. */
 static struct rig *rig_new(uint32_t begin, uint32_t end)
 {
     struct rig *g = calloc(1, sizeof *g);
@@ -81,7 +81,7 @@ static void rig_free(struct rig *g)
     free(g);
 }
 
-/* Two rows from position 0, on blocks and slots of their own. */
+/* Makes two rows from position 0, on separate blocks and slots. */
 static struct plan_row *two_rows(struct rig *g, uint32_t n, uint32_t m)
 {
     struct plan *p = &g->plan;
@@ -137,11 +137,11 @@ static void refuses_wrong_plans(void **state)
     refused(g, "no hidden states for layers 1-3 of 4");
     g->plan.hidden = g->hidden;
     two_rows(g, 5, 1)[1].chained = true;
-    refused(g, "row 1, sequence 1: chained to row 0, whose token layers 1-3 of "
-               "4 do not have");
+    refused(g, "row 1, sequence 1: chained to row 0, but layers 1-3 of 4 do "
+               "not have its token");
     two_rows(g, 5, 5)[0].token = 1;
-    refused(g, "row 0, sequence 0: tokens at 1, those of the rows before end "
-               "at 0");
+    refused(g, "row 0, sequence 0: tokens at 1, but those of the previous "
+               "rows end at 0");
     two_rows(g, 5, 5)[1].token = 4;
     refused(g, "row 1, sequence 1: tokens at 4");
     two_rows(g, 5, 5)[1].n_tokens = 4;
@@ -165,7 +165,7 @@ static void refuses_wrong_plans(void **state)
     rig_free(g);
 }
 
-/* As many tokens as there is room for, and one more. */
+/* As many tokens as fit, and one more. */
 static void knows_its_room(void **state)
 {
     struct rig *g = rig_new(0, 2);
@@ -174,7 +174,7 @@ static void knows_its_room(void **state)
 
     (void)state;
     two_rows(g, 1, 1);
-    refused(g, "a plan of 2 tokens: there is room for the hidden states of 0");
+    refused(g, "a plan of 2 tokens, but hidden states of only 0 fit");
     g->plan.n_rows = g->plan.n_tokens = g->plan.n_zero = 0;
     run(g);
     assert_null(g->result.hidden);
@@ -188,17 +188,16 @@ static void knows_its_room(void **state)
     two_rows(g, 5, ROOM - 5);
     run(g);
     two_rows(g, 5, ROOM - 4);
-    refused(g, "a plan of 13 tokens: there is room for the hidden states of "
-               "12");
+    refused(g, "a plan of 13 tokens, but hidden states of only 12 fit");
     rig_free(g);
-    g = rig_with_room(2, LAYERS); /* gives none, needs no room */
+    g = rig_with_room(2, LAYERS); /* writes none, so it needs no room */
     assert_int_equal(forward_hidden_plans(g->forward), UINT32_MAX);
     two_rows(g, 16, 16);
     run(g);
     rig_free(g);
 }
 
-/* What stands in for a token, or says how to choose one, is not there. */
+/* Hidden states, or the sampling, are missing. */
 static void reads_what_is_its_own(void **state)
 {
     struct rig *g = rig_with_room(1, 3);
@@ -221,7 +220,7 @@ static void reads_what_is_its_own(void **state)
     assert_int_equal(g->result.tokens[0], TOKEN_NONE);
     assert_in_range(g->result.tokens[1], 0, 99);
     g->rows[1].sampling = NULL;
-    refused(g, "no sampling says how");
+    refused(g, "has no sampling parameters");
     rig_free(g);
 }
 
@@ -248,13 +247,14 @@ static void needs_no_memory_of_a_kind_it_lacks(void **state)
     assert_true(z.block_bytes > 0);
     assert_int_equal(z.slot_bytes, 0);
     rows[0].slot = rows[1].slot = SLOT_NONE;
-    refused(g, "slot 0 of 0 to zero"); /* whatever forward_alloc() was told */
+    refused(g, "slot 0 of 0 to zero"); /* whatever forward_alloc() got */
     g->plan.n_zero = 0;
     run(g);
     rig_free(g);
 }
 
-/* Row by row what a plan of that row alone gives, passes or not. */
+/* Each row has the result of a plan with that row alone, in one pass or
+ * several. */
 static void keeps_the_order_of_rows(void **state)
 {
     struct rig *g = rig_with_room(1, 3), *alone = rig_with_room(1, 3);
@@ -276,7 +276,7 @@ static void keeps_the_order_of_rows(void **state)
     rig_free(g);
 }
 
-/* It is there until PLANS more have run. */
+/* The result stays until PLANS more plans have run. */
 static void keeps_what_it_gave(void **state)
 {
     struct rig *g = rig_with_room(0, 3);

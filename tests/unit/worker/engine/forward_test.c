@@ -1,5 +1,5 @@
-/* The forward pass as the engine meets it: plans that are wrong, chained rows,
- * logits that are not finite. */
+/* The forward pass at its limits: wrong plans, chained rows, logits that are
+ * not finite. */
 #include "worker/engine/forward.h"
 
 #include <math.h>
@@ -13,7 +13,7 @@
 #define SLOTS  2
 
 static const struct sampling greedy = {.top_p = 1, .repetition_penalty = 1};
-static float logits[100]; /* of the newest row that sampled */
+static float logits[100]; /* the newest sampled row's */
 
 struct rig {
     struct random_model model;
@@ -56,7 +56,7 @@ static void rig_free(struct rig *g)
     free(g);
 }
 
-/* A plan of one row on blocks 0, 1, ... and slot 0. */
+/* Makes a plan of one row on blocks 0, 1, ... and slot 0. */
 static struct plan_row *one_row(struct rig *g, uint32_t position, uint32_t n)
 {
     g->plan.step++;
@@ -134,7 +134,7 @@ static void test_wrong_plans(void **state)
     rig_free(g);
 }
 
-/* A chained row is the row with the token written out. */
+/* A chained row computes what the row with the explicit token computes. */
 static void test_chained(void **state)
 {
     struct rig *g = rig_new();
@@ -169,13 +169,13 @@ static void test_chained_to_nothing(void **state)
     assert_int_equal(g->result.status, ST_OK);
     assert_int_equal(g->result.tokens[0], TOKEN_NONE);
     one_row(g, 10, 1)->chained = true;
-    refused(g, ST_INTERNAL, "chose no token");
+    refused(g, ST_INTERNAL, "sampled no token");
     one_row(g, 10, 1)->chained = true;
-    refused(g, ST_ABORTED, "the step before failed");
+    refused(g, ST_ABORTED, "the previous step failed");
     rig_free(g);
 }
 
-/* A weight that is not a number: the plan fails, and says so. */
+/* A weight that is NaN: the plan fails with an error. */
 static void test_not_finite(void **state)
 {
     struct rig *g = rig_new();
@@ -191,7 +191,7 @@ static void test_not_finite(void **state)
     rig_free(g);
 }
 
-/* Scratch and pool are what the shape says. */
+/* The sizes of scratch and pool follow from the shape. */
 static void test_sizes(void **state)
 {
     struct rig *g = rig_new();
@@ -220,7 +220,7 @@ static void test_sizes(void **state)
 static const struct sampling penalised = {
     .top_p = 1, .repetition_penalty = 1, .frequency_penalty = 2};
 
-/* Arrays of ids in pages that are nowhere in order. */
+/* Writes ids to pages in random order. */
 struct book {
     uint32_t memory[PAGES << SHIFT];
     uint32_t used;
@@ -263,8 +263,8 @@ static struct plan_history write_history(struct book *b, uint32_t first,
     return write_ids(b, ids, n, n_prompt);
 }
 
-/* Between the forward pass and its kernels: keeps what sample was given, and
- * answers what no kernel would. */
+/* A layer between the forward pass and its kernels: it records the arguments
+ * of sample, and returns artificial results. */
 static struct {
     struct kernels_ops ops;
     struct sample_row rows[4];
@@ -318,7 +318,7 @@ static void check_ids(uint32_t row, uint32_t first, uint32_t n,
     }
 }
 
-/* A second row of the plan, on the blocks and the slot after the first's. */
+/* Adds a second row, on the blocks and the slot after the first's. */
 static struct plan_row *second_row(struct rig *g, uint32_t n)
 {
     struct plan *p = &g->plan;
@@ -359,7 +359,7 @@ static void test_history(void **state)
     check_ids(0, 7, 17, 12);
     assert_null(spy.rows[1].ids); /* no penalties: no history */
     assert_int_equal(spy.rows[1].n_ids, 0);
-    /* The chained id, 40, comes last. */
+    /* The chained id, 40, is the last one. */
     row = one_row(g, 17, 1);
     row->chained = true;
     row->sampling = &penalised;
@@ -372,7 +372,7 @@ static void test_history(void **state)
     rig_free(g);
 }
 
-/* Both histories fill the room, 8 blocks of 4; one id more is a lie. */
+/* Both histories fill the room, 8 blocks of 4; one more id does not fit. */
 static void test_history_room(void **state)
 {
     struct rig *g = rig_spied();
@@ -380,7 +380,8 @@ static void test_history_room(void **state)
 
     (void)state;
     for (uint32_t over = 0; over < 2; over++) {
-        struct plan_row *row = one_row(g, 15, 1); /* of a pass with the other */
+        struct plan_row *row =
+            one_row(g, 15, 1); /* in one pass with the other row */
 
         b.used = 0;
         row->sampling = &penalised;
@@ -393,8 +394,9 @@ static void test_history_room(void **state)
         forward_run(g->forward, &g->plan, &g->result);
         assert_int_equal(g->result.status, over ? ST_INTERNAL : ST_OK);
         if (over) {
-            assert_string_equal(g->result.error.text,
-                                "row 1, sequence 0: histories of over 32 ids");
+            assert_string_equal(
+                g->result.error.text,
+                "row 1, sequence 0: histories of more than 32 ids");
         }
     }
     check_ids(0, 7, 16, 16);
@@ -419,7 +421,7 @@ static void test_wrong_histories(void **state)
 
     (void)state;
     with_history(g, &b)->sampling = NULL;
-    refused(g, ST_INTERNAL, "no sampling says how");
+    refused(g, ST_INTERNAL, "has no sampling parameters");
     with_history(g, &b)->history = (struct plan_history){.n = 0};
     refused(g, ST_INTERNAL, "history of 0 ids, 0 of a prompt, for 17");
     with_history(g, &b)->history.n = 16;
@@ -443,7 +445,7 @@ static void test_wrong_histories(void **state)
     refused(g, ST_INTERNAL, "history on page 16 of 16");
     with_history(g, &b);
     b.memory[5 << SHIFT] = 100; /* page 5 is the first leaf */
-    refused(g, ST_INTERNAL, "history has token id 100 of 100");
+    refused(g, ST_INTERNAL, "history has id 100, which is not below");
     with_history(g, &b);
     b.memory[5 << SHIFT] = 99;
     run(g);
@@ -451,7 +453,8 @@ static void test_wrong_histories(void **state)
     rig_free(g);
 }
 
-/* Of rows that ask, as much as they ask for; the rest is not touched. */
+/* Only rows that request logprobs get them, as many as requested; the others
+ * are not touched. */
 static void test_logprobs(void **state)
 {
     struct sampling asks = greedy;
@@ -487,8 +490,8 @@ static void keep_logits(void *ctx, struct kernels *k, uint32_t row, uint32_t i)
     kernels_logits_read(k, i, logits);
 }
 
-/* The best after penalties, as common/sampling/sampling.h states them, in
- * double. */
+/* Returns the best token after penalties (common/sampling/sampling.h),
+ * computed in double. */
 static uint32_t best_penalised(const struct sampling *s, const uint32_t *ids,
                                uint32_t n, uint32_t n_prompt)
 {
@@ -527,7 +530,7 @@ static double log_share(uint32_t token)
 }
 
 /* Twenty tokens of one sequence, each chained to the one before; without
- * penalties it would say other things. */
+ * penalties the tokens would differ. */
 static uint32_t generate(struct rig *g, const struct sampling *s,
                          uint32_t ids[30])
 {

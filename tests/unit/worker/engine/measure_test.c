@@ -1,4 +1,4 @@
-/* What is measured of a layer before its worker knows its layers. */
+/* The measurements of a layer for a worker without layers. */
 #include "worker/engine/measure.h"
 
 #include <stdlib.h>
@@ -31,8 +31,8 @@ static struct shard_weights make(struct random_model *m, uint32_t layer,
     return part;
 }
 
-/* The first layer embeds, the second is given hidden states; either kind has a
- * speed, and the scratch is that of a worker with the same options. */
+/* The first layer embeds, the second reads hidden states; both have a read
+ * bandwidth, and the scratch of a worker with the same options. */
 static void measures(uint32_t layer, enum mixer_kind kind)
 {
     struct kernels_options o = {.device = "cpu",
@@ -85,7 +85,8 @@ static void says_what_is_wrong(void **state)
     random_model_free(&m);
 }
 
-/* Two that differ by chance say the same; twice as fast is not the same. */
+/* Values that differ by noise are rounded to the same value; twice the speed
+ * is not. */
 static void rounds_noise_away(void **state)
 {
     (void)state;

@@ -11,7 +11,8 @@
 #include "tests/unit/cmocka.h"
 #include "tests/unit/worker/model/fixture.h"
 
-/* Check dir, expect code and every text up to a NULL in what it prints. */
+/* Checks dir, and expects the code and every text up to a NULL in the
+ * output. */
 static void expect(const char *dir, const struct check_options *o,
                    enum status code, const char *const *texts)
 {
@@ -96,7 +97,7 @@ static void sizes_a_config_alone(void **state)
     (void)state;
     EXPECT(dir, NULL, ST_OK, "26895998464", "153944064 bytes", "65536 bytes",
            "none here", "verdict      no weights to load");
-    EXPECT(dir, &o, ST_RESOURCE_EXHAUSTED, "more than the budget",
+    EXPECT(dir, &o, ST_RESOURCE_EXHAUSTED, "exceed the budget by",
            "verdict      would not load: ");
     o.budget_bytes = 53799800000u + full;
     EXPECT(dir, &o, ST_OK, "1 of 262144 tokens");
@@ -105,7 +106,7 @@ static void sizes_a_config_alone(void **state)
            "no sequence of 262144 tokens fits");
 }
 
-/* Published sizes, as they are printed. */
+/* Published sizes, as printed. */
 static void sizes_the_family(void **state)
 {
     static const struct {
@@ -128,8 +129,8 @@ static void sizes_the_family(void **state)
     }
 }
 
-/* The verdict on a budget of these weights and one sequence of full length,
- * and on a byte less. */
+/* The verdict for a budget of these weights and one sequence of full length,
+ * and for one byte less. */
 static void weighs(const char *dir, uint32_t begin, uint32_t end)
 {
     struct model_config c = fixture_load_config(dir);
@@ -148,10 +149,11 @@ static void weighs(const char *dir, uint32_t begin, uint32_t end)
     o.budget_bytes--;
     EXPECT(dir, &o, ST_RESOURCE_EXHAUSTED, line, "verdict      would not");
     o.budget_bytes = bytes - 1;
-    EXPECT(dir, &o, ST_RESOURCE_EXHAUSTED, line, "weights are 1 bytes more");
+    EXPECT(dir, &o, ST_RESOURCE_EXHAUSTED, line,
+           "exceed the budget by 1 bytes");
 }
 
-/* The whole's weights, beside a part, too. */
+/* The sizes of the whole model are printed beside a part. */
 static void weighs_all(const char *dir)
 {
     struct shard *s = fixture_shard_all(dir);
@@ -167,7 +169,7 @@ static void weighs_all(const char *dir)
     weighs(dir, 1, 4);
 }
 
-/* Whatever config.json says of dtype and quantisation. */
+/* The files count, whatever config.json states about dtype and quantisation. */
 static void weighs_the_files(void **state)
 {
     static const struct {

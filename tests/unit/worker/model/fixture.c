@@ -142,7 +142,7 @@ const char *fixture_model(const char *name, const json_t *config,
     return dir;
 }
 
-/* A copy of an object with model.X renamed model.language_model.X. */
+/* Copies an object with model.X renamed to model.language_model.X. */
 static json_t *renamed(const json_t *object)
 {
     json_t *out = json_object(), *v;

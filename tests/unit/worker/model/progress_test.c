@@ -18,7 +18,7 @@ static void begin(struct progress *p, bool terminal)
     progress_init(p, out, terminal, 7000000);
 }
 
-/* Ends p and compares all that it said. */
+/* Ends p and compares its whole output. */
 static void said(struct progress *p, const char *want)
 {
     progress_end(p);
@@ -33,8 +33,8 @@ static void is_quiet_about_short_loads(void **state)
 
     (void)state;
     begin(&p, true);
-    progress_tell(&p, 7000001, MIB, 2 * MIB);
-    progress_tell(&p, 7000000 + PROGRESS_QUIET_US - 1, 2 * MIB, 2 * MIB);
+    progress_update(&p, 7000001, MIB, 2 * MIB);
+    progress_update(&p, 7000000 + PROGRESS_QUIET_US - 1, 2 * MIB, 2 * MIB);
     said(&p, "");
 }
 
@@ -44,10 +44,11 @@ static void writes_over_a_line_of_a_terminal(void **state)
 
     (void)state;
     begin(&p, true);
-    progress_tell(&p, 9000000, 100 * MIB, 400 * MIB);
-    progress_tell(&p, 9000000 + PROGRESS_TERMINAL_US - 1, 150 * MIB, 400 * MIB);
-    progress_tell(&p, 11000000, 200 * MIB, 400 * MIB);
-    progress_tell(&p, 11000001, 400 * MIB, 400 * MIB);
+    progress_update(&p, 9000000, 100 * MIB, 400 * MIB);
+    progress_update(&p, 9000000 + PROGRESS_TERMINAL_US - 1, 150 * MIB,
+                    400 * MIB);
+    progress_update(&p, 11000000, 200 * MIB, 400 * MIB);
+    progress_update(&p, 11000001, 400 * MIB, 400 * MIB);
     said(&p, "\rreading weights: 25 % of 400.0 MiB, 50 MiB/s, 6 s left   "
              "\rreading weights: 50 % of 400.0 MiB, 50 MiB/s, 4 s left   "
              "\rreading weights: 100 % of 400.0 MiB, 4 s                  \n");
@@ -59,23 +60,23 @@ static void writes_lines_to_a_log(void **state)
 
     (void)state;
     begin(&p, false);
-    progress_tell(&p, 8000000, 100 * MIB, 4000 * MIB);
-    progress_tell(&p, 8000000 + PROGRESS_LOG_US - 1, 101 * MIB, 4000 * MIB);
-    progress_tell(&p, 8000000 + PROGRESS_LOG_US, 1100 * MIB, 4000 * MIB);
-    progress_tell(&p, 47000000, 4000 * MIB, 4000 * MIB);
+    progress_update(&p, 8000000, 100 * MIB, 4000 * MIB);
+    progress_update(&p, 8000000 + PROGRESS_LOG_US - 1, 101 * MIB, 4000 * MIB);
+    progress_update(&p, 8000000 + PROGRESS_LOG_US, 1100 * MIB, 4000 * MIB);
+    progress_update(&p, 47000000, 4000 * MIB, 4000 * MIB);
     said(&p, "reading weights: 2 % of 4000.0 MiB, 100 MiB/s, 39 s left\n"
              "reading weights: 27 % of 4000.0 MiB, 100 MiB/s, 29 s left\n"
              "reading weights: 100 % of 4000.0 MiB, 40 s\n");
 }
 
-/* The message that follows a failed load has a line of its own. */
+/* The message after a failed load starts on a new line. */
 static void ends_its_line(void **state)
 {
     struct progress p;
 
     (void)state;
     begin(&p, true);
-    progress_tell(&p, 8000000, MIB, 2 * MIB);
+    progress_update(&p, 8000000, MIB, 2 * MIB);
     progress_end(&p);
     said(&p, "\rreading weights: 50 % of 2.0 MiB, 1 MiB/s, 1 s left   \n");
 }

@@ -1,6 +1,6 @@
-/* Every way in which a small model file can be cut or have one bit of its
- * header flipped ends in an error with a sentence, or in a valid load, and
- * leaves nothing open behind it. */
+/* A small model file that is cut anywhere, or has one bit of its header
+ * flipped, gives an error with a text or a valid load, and leaves no
+ * descriptor open. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "tests/unit/worker/model/fixture.h"
 #include "worker/model/shard.h"
 
-/* With an argument, only every n-th case: for builds with sanitizers. */
+/* With an argument, runs every n-th case only: for builds with sanitizers. */
 static size_t stride = 1;
 
 /* 64 KiB, mostly weights, of both kinds of layer. */
@@ -123,7 +123,7 @@ static void flip_every_bit_of_the_header(void **state)
         try_load(&v);
         put(&v, at, v.bytes[at]);
     }
-    /* A name in __metadata__ does not matter; nearly all else does. */
+    /* A name in __metadata__ does not count; nearly everything else does. */
     assert_in_range(v.n_ok, stride == 1, v.n_refused / 50);
     assert_int_equal(fixture_open_files(), open_before);
     printf("%u of %u loads refused\n", v.n_refused, v.n_refused + v.n_ok);

@@ -54,7 +54,7 @@ static void loads_tiny_hybrid(void **state)
     assert_null(s);
 }
 
-/* Compare n elements with the stored bfloat16 ones plus add. */
+/* Compares n elements with the stored bfloat16 ones plus add. */
 static void assert_widened(const float *v, const char *file, const char *tensor,
                            uint32_t n, float add)
 {
@@ -117,7 +117,7 @@ static void loads_layer_ranges(void **state)
     assert_non_null(shard_weights(a)->embed.data);
     assert_null(shard_weights(a)->final_norm);
     assert_null(shard_weights(a)->head.data);
-    /* A tied head is read by the last stage as well. */
+    /* The last stage reads a tied head too. */
     assert_null(w->embed.data);
     assert_tensor(&w->head, 4096, 256);
     assert_memory_equal(w->head.data, shard_weights(all)->embed.data, 2097152);
@@ -178,7 +178,7 @@ static void does_not_mind_how_files_are_split(void **state)
     json_decref(j);
 }
 
-/* The loads of a model by every range of layers name one model. */
+/* Every range of layers of a model has the same fingerprint. */
 static void every_range_names_the_model(void **state)
 {
     static const char *const families[] = {"qwen3_5", "qwen3_next", "llama"};
@@ -207,8 +207,8 @@ static void every_range_names_the_model(void **state)
     }
 }
 
-/* Another byte at a place in model.safetensors makes another model, for the
- * shard of layers [begin, end) as well; and the old one makes the old. */
+/* Another byte at a place in model.safetensors changes the fingerprint, for
+ * the shard of layers [begin, end) too; the old byte restores it. */
 static void flip(const char *dir, uint64_t at, uint32_t begin, uint32_t end,
                  const uint8_t was[16])
 {
@@ -270,7 +270,7 @@ static void every_byte_counts(void **state)
     }
 }
 
-/* A tensor of three pieces: at their borders, and far from any of them. */
+/* A tensor of three pieces: bytes at their borders, and far from them. */
 static void every_piece_counts(void **state)
 {
     static const uint64_t places[] = {0,
@@ -312,7 +312,8 @@ static void every_piece_counts(void **state)
     json_decref(j);
 }
 
-/* It is what another build, machine or release says of the same weights. */
+/* The fingerprint equals that of another build, machine or release for the
+ * same weights. */
 static void a_known_model_has_a_known_name(void **state)
 {
     static const uint8_t name[16] = {0x56, 0xba, 0x0d, 0x71, 0xc6, 0x52,
@@ -325,7 +326,8 @@ static void a_known_model_has_a_known_name(void **state)
     shard_free(&s);
 }
 
-/* Another number that computing depends on makes another model. */
+/* Another number in the configuration that the computation depends on
+ * changes the fingerprint. */
 static void fingerprints_the_configuration(void **state)
 {
     json_t *j = fixture_config("llama");
@@ -362,7 +364,7 @@ static void refuses_what_is_not_there(void **state)
     assert_int_equal(unlink(fixture_path("gone/model.safetensors.index.json")),
                      0);
     fixture_refused(dir, ST_NOT_FOUND, "no weights");
-    /* A pipe would wait for ever. */
+    /* Reading a pipe would wait for ever. */
     assert_int_equal(mkfifo(fixture_path("gone/model.safetensors"), 0600), 0);
     fixture_refused(dir, ST_INVALID_ARGUMENT, "not a regular file");
     assert_int_equal(shard_load(&s, &c, dir, 2, 2, NULL, &e),
@@ -376,7 +378,7 @@ struct seen {
     uint64_t done, total;
     uint32_t calls;
     const char *touch; /* a file to change at the first call */
-    uint32_t stop;     /* the call that says to stop; 0: none does */
+    uint32_t stop;     /* the call that cancels; 0: none */
 };
 
 static bool watch(void *ctx, uint64_t done, uint64_t total)
@@ -388,7 +390,7 @@ static bool watch(void *ctx, uint64_t done, uint64_t total)
 
         utimensat(AT_FDCWD, s->touch, t, 0);
     }
-    /* Not an assertion: cmocka's jump must not leave another thread. */
+    /* Not an assertion: cmocka's longjmp must not leave another thread. */
     s->calls += done >= s->done && done <= total ? 1 : 1000000;
     s->done = done;
     s->total = total;
@@ -418,8 +420,8 @@ static void reads_in_parallel(void **state)
     shard_free(&one);
 }
 
-/* What one shard knows spares the next all but its own tensors, unless the
- * files are others. */
+/* With the result of one shard, the next load reads its own tensors only,
+ * unless the files have changed. */
 static void reads_only_its_own_once_known(void **state)
 {
     json_t *j = fixture_config("llama");
@@ -468,8 +470,8 @@ static void notices_a_change_while_reading(void **state)
     json_decref(j);
 }
 
-/* Whoever is told how far it is may say that it is far enough, at the last
- * piece too; no piece is told of after that. */
+/* The progress callback can cancel the load, at the last piece too; it is
+ * not called again after that. */
 static void stops_when_it_is_told_to(void **state)
 {
     struct model_config c = fixture_load_config(TINY_HYBRID);
@@ -490,7 +492,7 @@ static void stops_when_it_is_told_to(void **state)
         assert_null(s);
         assert_int_equal(seen.calls, seen.stop);
         assert_true(seen.done < seen.total || seen.stop == n);
-        assert_non_null(strstr(e.text, "stopped while weights were read"));
+        assert_non_null(strstr(e.text, "stopped while reading weights"));
     }
 }
 
@@ -551,8 +553,8 @@ static long peak_kib(void)
     return u.ru_maxrss;
 }
 
-/* Does loading layers [begin, 4), in a process of its own, raise its peak by
- * at most 1.1 times what they keep? */
+/* Returns whether loading layers [begin, 4), in a separate process, raises
+ * its peak memory by at most 1.1 times the bytes kept. */
 static void assert_frugal(const char *dir, uint32_t begin)
 {
     pid_t child = fork();
@@ -571,7 +573,8 @@ static void assert_frugal(const char *dir, uint32_t begin)
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-/* Embedding and head are 51 MB each; the last layers do without the first. */
+/* Embedding and head have 51 MB each; the last layers do not need the
+ * embedding. */
 static void takes_little_more_memory_than_bytes(void **state)
 {
     json_t *j;

@@ -1,4 +1,5 @@
-/* Sequences that are not new: they run here already, or began elsewhere. */
+/* Sequences that are not new: they run here already, or began at another
+ * worker. */
 #include <string.h>
 
 #include "common/base/log.h"
@@ -49,7 +50,7 @@ static void sends_only_what_the_router_lacks(void **state)
     (void)state;
     rig_expect(4, 20, 12, ids);
     rig_submit(r, &s);
-    r->heard[1].n = 8; /* without have_index it has all it sent */
+    r->heard[1].n = 8; /* without have_index the router has all that it sent */
     memcpy(r->heard[1].tokens, ids, 8 * sizeof *ids);
     rig_turn(r);
     rig_run(r);
@@ -131,7 +132,7 @@ static void adopts_one_whose_end_is_not_acknowledged(void **state)
     rig_free(&r);
 }
 
-/* Its end was acknowledged under the old grant: that counts no more. */
+/* Its end was acknowledged under the old grant, which no longer counts. */
 static void adopts_one_that_is_kept(void **state)
 {
     struct rig *r = rig_new(NULL);
@@ -152,7 +153,7 @@ static void adopts_one_that_is_kept(void **state)
     rig_check_ok(r, tag);
     rig_remove(r, 6);
     rig_turn(r);
-    /* The memory is free, the end still to be told. */
+    /* The memory is free, but the end was not sent yet. */
     assert_int_equal(rig_account(r).blocks.free, 128);
     assert_int_equal(rig_state(r, 6), 5);
     memcpy(r->heard[2].tokens, r->heard[1].tokens, sizeof r->heard[1].tokens);
@@ -165,7 +166,7 @@ static void adopts_one_that_is_kept(void **state)
     rig_free(&r);
 }
 
-/* What was acknowledged of it is gone: it is computed anew. */
+/* Its acknowledged tokens are gone, so it is computed again. */
 static void starts_a_finished_one_again(void **state)
 {
     struct rig *r = rig_new(NULL);

@@ -1,4 +1,4 @@
-/* A request_id that is used again: what it meets of its first life. */
+/* A request_id that is used again while the first sequence is still here. */
 #include "tests/unit/cmocka.h"
 #include "tests/unit/worker/rig.h"
 
@@ -16,8 +16,8 @@ static uint64_t cancel_grant(struct rig *r, const struct rig_message *submit,
     return r->tag;
 }
 
-/* Its end was acknowledged before the Cancel came: nothing is left of the
- * first, and nothing may strike the second. */
+/* Its end was acknowledged before the Cancel came: no trace of the first may
+ * hit the second. */
 static void late_cancel_spares_the_next_submit(void **state)
 {
     struct rig *r = rig_new(NULL);
@@ -60,7 +60,7 @@ static void early_cancel_strikes_its_submit(void **state)
     rig_free(&r);
 }
 
-/* The router drew another seed, so the old tokens are not its answer. */
+/* The router drew another seed, so the old tokens do not belong to it. */
 static void another_seed_starts_anew(void **state)
 {
     struct rig *r = rig_new(NULL);
@@ -90,8 +90,8 @@ static void another_seed_starts_anew(void **state)
     rig_free(&r);
 }
 
-/* An end token came while the plan after it ran: the memory is still named,
- * but the router knows the end and may be asked again. */
+/* An end token came while the next plan ran: the plan still names the
+ * memory, but the router has the end and may submit again. */
 static void starts_while_the_last_plan_returns(void **state)
 {
     struct worker_options o;

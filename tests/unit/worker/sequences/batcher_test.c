@@ -1,4 +1,4 @@
-/* What a step computes, row by row. */
+/* The rows of a step. */
 #include "tests/unit/worker/sequences/batcher_bench.h"
 
 static void cuts_a_prompt_at_multiples(void **state)
@@ -21,7 +21,7 @@ static void cuts_a_prompt_at_multiples(void **state)
     bench_check_row(p, 0, s, 64, 64, false);
     assert_int_equal(p->tokens[p->rows[0].token], 64);
     bench_back(b);
-    /* The rest fits a chunk: cut at the prompt's end. */
+    /* The rest fits into a chunk: cut at the prompt's end. */
     p = bench_next(b);
     bench_check_row(p, 0, s, 128, 100, true);
     assert_int_equal(p->rows[0].index, 0);
@@ -66,8 +66,8 @@ static void takes_decode_first_then_prefill_in_order(void **state)
     d = bench_line_up(100, 0, 5);
     e = bench_line_up(4, 0, 5);
     p = bench_next(b);
-    /* One token of a, all of c; 59 are left, too few for a cut of d, and
-     * nobody overtakes d. */
+    /* One token of a, all of c; the 59 left are too few for a cut of d, and
+     * no sequence overtakes d. */
     assert_int_equal(p->n_rows, 2);
     bench_check_row(p, 0, a, 3, 1, true);
     bench_check_row(p, 1, c, 0, 100, true);
@@ -92,7 +92,7 @@ static void computes_moved_ids_as_generated(void **state)
     const struct plan *p = bench_next(b);
 
     (void)state;
-    /* The prompt's end ends the row, although more is known. */
+    /* The row ends at the prompt's end, although more ids are known. */
     bench_check_row(p, 0, s, 0, 10, false);
     bench_back(b);
     bench_check_row(bench_next(b), 0, s, 10, 64, false);
@@ -126,7 +126,7 @@ static void chains_a_row_to_the_plan_before(void **state)
     assert_true(p->rows[0].chained);
     assert_int_equal(p->rows[0].index, 2);
     bench_back(b);
-    /* Index 2 is the last of 3: nothing more to ask for. */
+    /* Index 2 is the last of 3: no further token is sampled. */
     assert_null(batcher_plan(b));
     bench_back(b);
     assert_int_equal(s->n_generated, 3);
@@ -173,7 +173,7 @@ static void lets_many_take_turns(void **state)
         }
         bench_back(b);
     }
-    /* 60 rows; the ones that joined last have a few less. */
+    /* 60 rows; sequences that joined last have a few less. */
     for (int i = 0; i < 6; i++) {
         assert_in_range(seen[i], 7, 14);
         assert_int_equal(seen[i], s[i]->n_generated);

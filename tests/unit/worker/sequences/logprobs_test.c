@@ -1,6 +1,6 @@
-/* Logprobs from the engine to the router: told with their tokens, kept until
- * they are acknowledged, and never more than the window.  The rig compares
- * each one, in each output, with what its engine gave. */
+/* Logprobs from the engine to the router: sent with their tokens, kept until
+ * acknowledged, and never more than the window. The rig compares each one,
+ * in each output, with its engine's. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -31,7 +31,7 @@ static void tells_those_of_each_token(void **state)
             rig_turn(r);
             rig_step(r);
             rig_step(r);
-            /* The second row has none, and is told so. */
+            /* The second row has none, and its width is 0. */
             assert_int_equal(r->last_outs, 2);
             assert_int_equal(r->last_logprobs,
                              r->last_count[0] * (1 + tops[t]));
@@ -46,7 +46,7 @@ static void tells_those_of_each_token(void **state)
     (void)state;
 }
 
-/* How far sequence 1 comes while nobody acknowledges it. */
+/* Returns how far sequence 1 runs without acknowledgements. */
 static uint32_t reach_unheard(struct rig *r, uint32_t max_tokens)
 {
     struct rig_submit s = {
@@ -65,7 +65,7 @@ static void waits_for_the_router_at_the_window(void **state)
     for (uint32_t depth = 1; depth <= 2; depth++) {
         struct rig *r = rig_with_depth(depth);
 
-        /* As many as the window need no word of the router. */
+        /* As many tokens as the window need no acknowledgement. */
         assert_int_equal(reach_unheard(r, LOGPROB_WINDOW), LOGPROB_WINDOW);
         assert_int_equal(r->heard[1].finish, LENGTH);
         r->acknowledge = true;
@@ -77,7 +77,7 @@ static void waits_for_the_router_at_the_window(void **state)
         assert_int_equal(rig_state(r, 1), 3);
         rig_advance(r, 1000000);
         assert_int_equal(r->n_steps, LOGPROB_WINDOW);
-        rig_ack(r, 1, 0); /* nothing new */
+        rig_ack(r, 1, 0); /* no new tokens */
         rig_turn(r);
         assert_int_equal(rig_inflight(r), 0);
         rig_ack(r, 1, 1);
@@ -94,7 +94,7 @@ static void waits_for_the_router_at_the_window(void **state)
     (void)state;
 }
 
-/* Each word of the router lets it make just as many. */
+/* Each acknowledgement allows as many further tokens. */
 static void goes_on_as_far_as_is_acknowledged(void **state)
 {
     for (uint32_t depth = 1; depth <= 2; depth++) {
@@ -131,7 +131,7 @@ static void disturbs_nobody_while_it_waits(void **state)
         rig_turn(r);
         rig_run(r);
         rig_check_tokens(r, 2, 2, 100, 60);
-        assert_int_equal(r->n_steps - n, 60); /* none of them for it */
+        assert_int_equal(r->n_steps - n, 60); /* none is for it */
         rig_cancel(r, 1);
         rig_turn(r);
         r->acknowledge = true;
@@ -142,8 +142,8 @@ static void disturbs_nobody_while_it_waits(void **state)
     (void)state;
 }
 
-/* 3 rows of 256 tokens with 20 others each, 12 of a fourth: 4 values are left,
- * which no fifth has use for.  One without logprobs goes by. */
+/* 3 rows of 256 tokens with 20 others each, and 12 of a fourth leave 4
+ * values, too few for a fifth. A sequence without logprobs still fits. */
 static void cuts_what_one_output_does_not_hold(void **state)
 {
     struct worker_options o;
@@ -176,7 +176,7 @@ static void cuts_what_one_output_does_not_hold(void **state)
     assert_int_equal(r->last_count[4], 20);
     assert_int_equal(r->last_logprobs, (3 * 256 + 12) * 21);
     assert_true(r->last_logprobs + 21 > STEP_LOGPROBS_MAX);
-    /* Who was left out comes first in the next, soon. */
+    /* Sequences that were left out come first in the next output, soon. */
     for (uint32_t i = 1; i <= 6; i++) {
         rows[i] = r->heard[i].rows;
     }
@@ -197,7 +197,7 @@ static void cuts_what_one_output_does_not_hold(void **state)
     rig_free(&r);
 }
 
-/* 4 rows of 256 tokens with 15 others each are all that there may be. */
+/* 4 rows of 256 tokens with 15 others each fill an output. */
 static void fills_an_output_to_the_last_value(void **state)
 {
     struct worker_options o;
@@ -234,7 +234,7 @@ static void fills_an_output_to_the_last_value(void **state)
     rig_free(&r);
 }
 
-/* An output with all columns as long as they may be fits its message. */
+/* An output with the longest columns fits into its message. */
 static void fits_the_message_at_its_largest(void **state)
 {
     Sluice__V1__StepOutputMessage m = SLUICE__V1__STEP_OUTPUT_MESSAGE__INIT;
@@ -267,7 +267,7 @@ static void fits_the_message_at_its_largest(void **state)
                     method_find(METHOD_REGISTRY_STEP_OUTPUT)->request_cap);
 }
 
-/* More of them than there is room for at once, one after the other. */
+/* More of them than fit at once, one after the other. */
 static void gives_back_their_memory(void **state)
 {
     struct rig *r = rig_new(NULL);
@@ -295,7 +295,7 @@ static void gives_back_their_memory(void **state)
 
 /* ---- sequences that are not new ---- */
 
-/* 300 tokens made, all acknowledged, the next ones on their way. */
+/* 300 tokens generated, all acknowledged, the next ones in flight. */
 static struct rig *at_300(uint32_t depth, struct rig_submit *s)
 {
     struct rig *r = rig_with_depth(depth);
@@ -311,7 +311,7 @@ static struct rig *at_300(uint32_t depth, struct rig_submit *s)
     return r;
 }
 
-/* Submit it again, to a router that has only so many. */
+/* Submits it again, for a router that has only so many tokens. */
 static uint64_t submit_again(struct rig *r, struct rig_submit *s, uint32_t have)
 {
     uint64_t tag;
@@ -343,7 +343,7 @@ static void adopts_one_whose_window_reaches_back(void **state)
     (void)state;
 }
 
-/* One index further back: its logprobs would be written over. */
+/* One index further back: its logprobs would be overwritten. */
 static void starts_anew_one_whose_window_does_not(void **state)
 {
     for (uint32_t depth = 1; depth <= 2; depth++) {
@@ -364,7 +364,7 @@ static void starts_anew_one_whose_window_does_not(void **state)
     (void)state;
 }
 
-/* What holds memory for its client is not thrown away for it. */
+/* A kept sequence holds memory for its client, so it is not dropped. */
 static void leaves_a_kept_one_to_be_removed(void **state)
 {
     struct rig *r = rig_new(NULL);
@@ -436,7 +436,8 @@ static void has_those_of_its_own_tokens(void **state)
     (void)state;
 }
 
-/* Moved here with 10, of which none has logprobs here: it starts anew. */
+/* It moved here with 10 tokens, none of which has logprobs here: it starts
+ * anew. */
 static void does_not_adopt_for_what_came_before(void **state)
 {
     struct rig *r = rig_new(NULL);
@@ -519,7 +520,7 @@ static void fails_a_plan_whose_logprobs_are_none(void **state)
                                    .max_tokens = 40,
                                    .logprobs = true,
                                    .n_top = n_top};
-            /* Only what was asked for is looked at. */
+            /* Only requested values are checked. */
             bool seen = i < 3 || n_top == 2;
 
             rig_submit(r, &s);

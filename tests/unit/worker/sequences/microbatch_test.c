@@ -1,17 +1,17 @@
-/* Microbatches of a worker that leads several stages: who is in which, how
- * many, and whether the stages have work. */
+/* Microbatches of a leader: which sequences are in each, how many there are,
+ * and whether all stages have work. */
 #include <string.h>
 
 #include "tests/unit/worker/sequences/batcher_bench.h"
 
-/* Stages of equal step time: in a turn each computes one microbatch, and hands
- * it on. */
+/* Stages of equal step time: in a turn each one computes a microbatch and
+ * passes it on. */
 struct ring {
     struct batcher *b;
     uint32_t n;
     uint32_t at[BATCHES_MAX]; /* the stage of the i-th oldest */
     uint32_t turns, busy[BATCHES_MAX];
-    uint32_t least_rows; /* of microbatches since ring_measure() */
+    uint32_t least_rows; /* microbatches since ring_measure() */
 };
 
 static void ring_new(struct ring *r, uint32_t n, uint32_t rows, uint32_t tokens,
@@ -30,7 +30,7 @@ static void ring_measure(struct ring *r)
     r->least_rows = UINT32_MAX;
 }
 
-/* Nobody is decoded in two, nobody has more than its share. */
+/* No sequence decodes in two microbatches, and none has more than its share. */
 static void check_plan(const struct ring *r, const struct batch *t,
                        uint32_t n_decode)
 {
@@ -69,7 +69,7 @@ static void ring_plan(struct ring *r)
     }
 }
 
-/* The oldest is back; who has all tokens leaves. */
+/* The oldest microbatch returns; sequences with all tokens leave. */
 static void ring_back(struct ring *r)
 {
     const struct batch *t = batcher_oldest(r->b);
@@ -136,7 +136,8 @@ static void chains_no_row(void **state)
     bench_done();
 }
 
-/* The least of what the stages take; a later assembly may take more. */
+/* The limits are the least of all stages; a later assembly may have larger
+ * ones. */
 static void takes_the_limits_of_all_stages(void **state)
 {
     struct batcher *b = bench_with(8, 512, 128, 1);
@@ -158,7 +159,7 @@ static void takes_the_limits_of_all_stages(void **state)
     bench_done();
 }
 
-/* As many as there are stages, and as the engine takes. */
+/* As many microbatches as stages, and as the engine takes. */
 static void knows_how_many_are_under_way(void **state)
 {
     struct batcher *b = bench_with(8, 64, 64, 2);
@@ -211,7 +212,7 @@ static void spreads_over_the_free_places(void **state)
     (void)state;
     ring_new(&r, 3, 16, 512, 2);
     some(s, 8, 50);
-    for (int i = 0; i < 3; i++) { /* all prompts in one */
+    for (int i = 0; i < 3; i++) { /* all prompts in one microbatch */
         ring_turn(&r);
     }
     assert_int_equal(r.b->inflight, 0);
@@ -225,7 +226,7 @@ static void spreads_over_the_free_places(void **state)
     bench_done();
 }
 
-/* 4 over 3: 2, 1 and 1 rather than 2, 2 and none. */
+/* 4 over 3: 2, 1 and 1, not 2, 2 and 0. */
 static void leaves_no_microbatch_without_rows(void **state)
 {
     for (uint32_t n = 2; n <= 8; n++) {
@@ -252,7 +253,7 @@ static void leaves_no_microbatch_without_rows(void **state)
     }
 }
 
-/* Everybody's turn comes with every round of the ring. */
+/* Every sequence decodes once in each round of the ring. */
 static void is_fair(void **state)
 {
     struct ring r;
@@ -288,8 +289,8 @@ static void lets_many_take_turns(void **state)
     bench_done();
 }
 
-/* The chunks of one prompt are one after the other, none waits for another to
- * be back; and each leaves room for who decodes. */
+/* The chunks of one prompt follow each other without waiting for results,
+ * and each leaves room for decode. */
 static void prefills_through_all_microbatches(void **state)
 {
     struct ring r;
@@ -314,13 +315,13 @@ static void prefills_through_all_microbatches(void **state)
             assert_int_equal(late->n_planned - planned, 64);
         }
     }
-    assert_int_equal(n_turns, 10 + 2); /* and the last one's way */
+    assert_int_equal(n_turns, 10 + 2); /* and the last one's round */
     all_are_busy(&r);
     assert_in_range(s[0]->n_generated - before, n_turns / 3, n_turns / 3 + 1);
     bench_done();
 }
 
-/* A step too small to share: prefill and decode take turns. */
+/* A step too small to divide: prefill and decode take turns. */
 static void shares_the_smallest_step(void **state)
 {
     struct ring r;
@@ -342,8 +343,8 @@ static void shares_the_smallest_step(void **state)
     bench_done();
 }
 
-/* Dropped in line, here and passed: it gets no more rows, its place is used by
- * the others, and what is here is known to name it. */
+/* Dropped while queued, here and passed: it gets no more rows, others use
+ * its place, and batcher_names() reports the plan here. */
 static void drops_at_every_place(void **state)
 {
     struct batcher *b = bench_with(8, 64, 64, 2);
@@ -375,8 +376,8 @@ static void drops_at_every_place(void **state)
     bench_done();
 }
 
-/* What the engine did not take is not under way; what is named by the one
- * before it is named still. */
+/* A refused plan is not under way; the plan before it still names its
+ * sequences. */
 static void withdraws_the_newest(void **state)
 {
     struct batcher *b = bench_with(8, 64, 64, 2);
@@ -395,8 +396,8 @@ static void withdraws_the_newest(void **state)
     bench_done();
 }
 
-/* Whoever comes and goes, and whenever: the rules of check_plan(), everybody
- * comes to his end, and in the end nothing is under way. */
+/* Random arrivals and departures: check_plan() holds, every sequence ends,
+ * and nothing is under way at the end. */
 static void holds_under_change(void **state)
 {
     uint64_t dice = 12345;

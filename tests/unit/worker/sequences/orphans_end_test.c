@@ -1,4 +1,4 @@
-/* What outlives its session: which Submit finds it, and what ends it. */
+/* Orphans: which Submit adopts one, and what ends one. */
 #include <string.h>
 
 #include "common/base/log.h"
@@ -6,7 +6,7 @@
 #include "tests/unit/cmocka.h"
 #include "tests/unit/worker/rig_orphan.h"
 
-/* ---- what is the same ---- */
+/* ---- equal sequences ---- */
 
 static void finds_only_the_same(void **state)
 {
@@ -33,7 +33,8 @@ static void finds_only_the_same(void **state)
     rig_adopt_message(r, &s, &m); /* another prompt, or other tokens */
     m.m.ids_hash++;
     assert_int_equal(adopt_message(r, &m), ST_NOT_FOUND);
-    rig_adopt_message(r, &s, &m); /* ahead: there is nothing to compare */
+    rig_adopt_message(r, &s,
+                      &m); /* the router is ahead: its ids cannot be compared */
     m.m.have_index = 12;
     assert_int_equal(adopt_message(r, &m), ST_NOT_FOUND);
     after = rig_account(r);
@@ -79,7 +80,7 @@ static void refuses_what_is_no_adoption(void **state)
     rig_free(&r);
 }
 
-/* What runs under a grant of this session is not adopted by it. */
+/* A sequence with a grant of this session is not adopted. */
 static void finds_no_orphan_twice(void **state)
 {
     struct rig *r = lost_after(10, 1);
@@ -94,9 +95,9 @@ static void finds_no_orphan_twice(void **state)
     rig_free(&r);
 }
 
-/* ---- how it ends otherwise ---- */
+/* ---- other endings ---- */
 
-/* The ids of a plain Submit have not all come: it may be another prompt. */
+/* The ids of a plain Submit have not all come, so the prompt may differ. */
 static void makes_way_for_a_plain_submit(void **state)
 {
     (void)state;
@@ -218,7 +219,7 @@ static void breaks_with_who_disowns_nonsense(void **state)
     rig_free(&r);
 }
 
-/* A Cancel overtakes the Submit that would adopt it: both are about it. */
+/* A Cancel overtakes the Submit that would adopt the orphan: it ends both. */
 static void is_cancelled_before_its_adoption_comes(void **state)
 {
     (void)state;
@@ -265,7 +266,7 @@ static void is_removed_by_name(void **state)
 
 /* ---- the hash ---- */
 
-/* A number of the wire: another end computes the same. */
+/* The hash is part of the protocol: the router computes the same. */
 static void hashes_ids(void **state)
 {
     static const uint32_t ids[3] = {0, 7, 4000000000u};

@@ -1,10 +1,10 @@
-/* What outlives its session: who does, for how long, who is told, and how it
- * goes on. */
+/* Orphans: which sequences become one, for how long, how Live announces
+ * them, and how they go on. */
 #include "common/base/log.h"
 #include "tests/unit/cmocka.h"
 #include "tests/unit/worker/rig_orphan.h"
 
-/* ---- who lives on ---- */
+/* ---- which sequences become orphans ---- */
 
 static void goes_on_from_wherever_it_was(void **state)
 {
@@ -14,7 +14,7 @@ static void goes_on_from_wherever_it_was(void **state)
             struct rig *r = lost_after(n, depth);
             struct rig_submit s = having(n);
 
-            rig_step(r); /* while nobody listens */
+            rig_step(r); /* without a session */
             rig_reconnect(r);
             assert_int_equal(r->hello_live, 1);
             assert_int_equal(r->n_live, 1);
@@ -26,14 +26,14 @@ static void goes_on_from_wherever_it_was(void **state)
             rig_advance(r, 20000);
             rig_check_tokens(r, 1, 6, 20, 30);
             assert_int_equal(r->heard[1].finish, LENGTH);
-            assert_int_equal(r->n_steps, 30); /* nothing was made twice */
+            assert_int_equal(r->n_steps, 30); /* no token was generated twice */
             rig_check_empty(r);
             rig_free(&r);
         }
     }
 }
 
-/* The router may have less than the worker was told. */
+/* The router may have fewer tokens than it acknowledged. */
 static void tells_from_where_the_router_is(void **state)
 {
     (void)state;
@@ -72,7 +72,7 @@ static void keeps_the_tokens_of_one_that_ended(void **state)
     }
 }
 
-/* What was acknowledged of it is gone with its end. */
+/* Its acknowledged tokens were dropped at its end. */
 static void does_not_find_what_is_gone(void **state)
 {
     struct rig *r = lost_after(8, 1);
@@ -149,7 +149,8 @@ static void drops_the_others(void **state)
     rig_free(&r);
 }
 
-/* The end of what is kept may not be known: its lease goes, not its tokens. */
+/* The router may lack the end of a kept sequence: its lease ends, but its
+ * tokens stay. */
 static void ends_the_lease_of_what_is_kept(void **state)
 {
     struct rig *r = rig_new(NULL);
@@ -167,7 +168,7 @@ static void ends_the_lease_of_what_is_kept(void **state)
     rig_reconnect(r);
     r->acknowledge = true;
     s.has_have = true;
-    /* It is to be kept, and cannot be any more. */
+    /* The Submit asks to keep it, which is no longer possible. */
     assert_int_equal(adopt(r, &s), ST_NOT_FOUND);
     s.keep_ms = 0;
     assert_int_equal(adopt(r, &s), ST_OK);
@@ -211,7 +212,7 @@ static void goes_with_the_worker(void **state)
     struct rig *r = lost_after(5, 2);
 
     (void)state;
-    rig_free(&r); /* which stops it, and checks that the pool is whole */
+    rig_free(&r); /* stops the worker, and checks that the pool is whole */
 }
 
 /* ---- logprobs ---- */
@@ -237,7 +238,7 @@ static void waits_at_the_window_of_logprobs(void **state)
     }
     rig_lose(r);
     r->answer_hello = false;
-    rig_run(r); /* as far as it goes */
+    rig_run(r); /* as far as the window allows */
     r->answer_hello = true;
     rig_reconnect(r);
     assert_in_range(r->live[0].n_generated, LOGPROB_WINDOW,
@@ -294,7 +295,7 @@ static void ends_if_the_next_session_does_not_want_it(void **state)
     rig_free(&r);
 }
 
-/* Sessions that come and go do not keep it for ever. */
+/* Sessions that come and go do not extend its time for ever. */
 static void does_not_live_by_flaps(void **state)
 {
     struct rig *r = lost_after(5, 1);
@@ -302,7 +303,7 @@ static void does_not_live_by_flaps(void **state)
     uint32_t told = 0;
 
     (void)state;
-    r->ticks = true; /* a worker whose engine stands does not come back */
+    r->ticks = true; /* a worker with a stalled engine does not reconnect */
     while (rig_account(r).n_orphans > 0) {
         rig_reconnect(r);
         told += r->n_live;
@@ -349,8 +350,8 @@ static void lives_through_several_sessions(void **state)
 
 /* ---- many ---- */
 
-/* What has finished and was never told fills the table: a new one is worth
- * more than the oldest of them. */
+/* Finished orphans fill the table: a new sequence replaces the oldest of
+ * them. */
 static void makes_room_in_the_table(void **state)
 {
     struct worker_options o;
@@ -399,7 +400,7 @@ static void tell_of(uint32_t n, uint32_t messages)
     r = rig_new(&o);
     for (s.id = 1; s.id <= n; s.id++) {
         rig_submit(r, &s);
-        if (s.id % 500 == 0) { /* so many calls may be open */
+        if (s.id % 500 == 0) { /* limit of open calls */
             rig_turn(r);
         }
     }

@@ -1,5 +1,5 @@
-/* Sampling parameters from a Submit to the rows of plans: their limits, whose
- * memory they are, what they end, and what is the same. */
+/* Sampling parameters from a Submit to the rows of plans: their limits,
+ * their memory, the endings, and the comparison of sequences. */
 #include <math.h>
 #include <string.h>
 
@@ -11,7 +11,7 @@
 #define LENGTH    SLUICE__V1__FINISH__FINISH_LENGTH
 #define FAILED    SLUICE__V1__FINISH__FINISH_FAILED
 #define CANCELLED SLUICE__V1__FINISH__FINISH_CANCELLED
-#define VOCAB     4096u /* over every limit of a list */
+#define VOCAB     4096u /* beyond every limit of a list */
 
 /* ---- limits ---- */
 
@@ -165,7 +165,7 @@ static void refuses_what_is_over_a_limit(void **state)
     rig_free(&r);
 }
 
-/* There are no more best tokens than tokens. */
+/* There are at most as many best tokens as tokens. */
 static void bounds_top_logprobs_by_the_vocabulary(void **state)
 {
     struct rig *r = with_vocab(10);
@@ -186,8 +186,8 @@ static void bounds_top_logprobs_by_the_vocabulary(void **state)
     rig_free(&r);
 }
 
-/* As many ids as the router puts into a Submit, the largest there are, and
- * lists as long as they may be: one message, which is taken. */
+/* As many ids as the router puts into a Submit, with the largest values and
+ * the longest lists: one message, which is accepted. */
 static void takes_a_submit_at_its_largest(void **state)
 {
     enum { IDS = 12288, BIG = 1 << 24 };
@@ -222,7 +222,7 @@ static void takes_a_submit_at_its_largest(void **state)
     top_most(&m.sampling);
     assert_in_range(sluice__v1__submit_request__get_packed_size(&m.m), 57000,
                     method_find(METHOD_WORKER_SUBMIT)->request_cap);
-    r->refuse_plans = true; /* the engine knows smaller ids */
+    r->refuse_plans = true; /* the engine's vocabulary is smaller */
     tag = rig_send_submit(r, &m);
     rig_turn(r);
     rig_check_ok(r, tag);
@@ -233,7 +233,7 @@ static void takes_a_submit_at_its_largest(void **state)
 
 /* ---- lists ---- */
 
-/* The message is gone, and its memory another's, when the plan runs. */
+/* When the plan runs, the message is freed and its memory reused. */
 static void owns_the_lists_of_its_sequences(void **state)
 {
     struct rig *r = with_vocab(VOCAB);
@@ -267,7 +267,7 @@ static void owns_the_lists_of_its_sequences(void **state)
     rig_free(&r);
 }
 
-/* ---- what ends it ---- */
+/* ---- endings ---- */
 
 static void stops_at_a_token_of_its_own(void **state)
 {
@@ -324,7 +324,7 @@ static void ends_at_once_what_had_stopped_elsewhere(void **state)
     rig_free(&r);
 }
 
-/* ---- what is the same ---- */
+/* ---- equal sequences ---- */
 
 static float twos[] = {2, 2, 2};
 
@@ -352,7 +352,7 @@ static void (*const changes[])(Sluice__V1__Sampling *) = {
     told,        told_more,    other_biases, biases_elsewhere, fewer_biases,
     other_stops, fewer_stops};
 
-/* Any parameter that differs makes it another sequence. */
+/* A different parameter makes it another sequence. */
 static void adopts_only_what_is_the_same(void **state)
 {
     for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
@@ -460,8 +460,8 @@ static void end_it(struct rig *r, enum ending how)
     rig_turn(r);
 }
 
-/* However it ends, its ids stay until the plans that name it are back: those
- * of other sequences, which come in meanwhile, take no page of them. */
+/* However a sequence ends, its ids stay until the plans that name it return:
+ * sequences that come meanwhile take none of its pages. */
 static void leaves_alone_what_a_plan_looks_at(void **state)
 {
     for (int how = 0; how < ENDINGS; how++) {
@@ -545,7 +545,7 @@ static void keeps_choices_apart(void **state)
     (void)state;
 }
 
-/* A Cancel that comes first strikes the choice it names and no other. */
+/* A Cancel that comes first hits only the choice that it names. */
 static void strikes_the_choice_that_was_cancelled(void **state)
 {
     struct rig *r = rig_new(NULL);

@@ -1,4 +1,4 @@
-/* An assembly of a worker: its edges, the answer to Assemble, its ends. */
+/* An assembly of a worker: its edges, the answer to Assemble, its endings. */
 #include <stdio.h>
 #include <string.h>
 
@@ -89,11 +89,11 @@ static void refuses_a_wrong_place(void **state)
     bench_message(b, &m);
     m.n_stages = STAGES_MAX;
     bench_send_assemble(b, &m);
-    assert_false(b->ends[b->calls].ended); /* the most there may be */
+    assert_false(b->ends[b->calls].ended); /* the most allowed */
     bench_free(&b);
 }
 
-/* The refusal that the stage before heard. */
+/* Checks the refusal that the previous stage received. */
 static void turned_away(struct bench *b, uint64_t assembly, uint32_t index,
                         const char *text)
 {
@@ -124,7 +124,8 @@ static void lets_only_the_stage_before_in(void **state)
     bench_free(&b);
 }
 
-/* It tries the next stage again until its time is over, then says why. */
+/* The worker retries the next stage until its time is over, then reports the
+ * reason. */
 static void gives_up_in_time(void **state)
 {
     struct bench *b = bench_new(false);
@@ -133,7 +134,7 @@ static void gives_up_in_time(void **state)
 
     (void)state;
     bench_message(b, &m);
-    m.assembly = b->assembly + 7; /* which the next stage does not know */
+    m.assembly = b->assembly + 7; /* which is unknown to the next stage */
     call = bench_send_assemble(b, &m);
     tries = b->next_id.v;
     bench_advance(b, EDGES_US - 1000);
@@ -157,7 +158,7 @@ static void gives_up_in_time(void **state)
     bench_free(&b);
 }
 
-/* The next stage hears of its Assemble later. */
+/* The next stage gets its Assemble later. */
 static void waits_for_the_others(void **state)
 {
     struct bench *b = bench_new(false);
@@ -179,7 +180,7 @@ static void waits_for_the_others(void **state)
     bench_free(&b);
 }
 
-/* An edge that goes before the assembly stands may come again. */
+/* An edge that ends before the assembly is up may come again. */
 static void an_edge_may_come_twice(void **state)
 {
     struct bench *b = bench_new(false);
@@ -198,7 +199,7 @@ static void an_edge_may_come_twice(void **state)
     bench_free(&b);
 }
 
-/* With all that it held, a plan in flight apart. */
+/* Everything held is freed, except what a plan in flight names. */
 static void ends_with_an_edge(void **state)
 {
     struct bench *b = bench_new(false);
@@ -213,7 +214,7 @@ static void ends_with_an_edge(void **state)
     assert_int_equal(bench_account(b).n_sequences, 2);
     greeter_end(&b->next, "the stage after goes");
     bench_check_broken(b, "the edge to stage 2 ended");
-    assert_null(b->out); /* the stage before was told */
+    assert_null(b->out); /* the previous stage was notified */
     assert_int_equal(bench_account(b).blocks.granted, 1);
     assert_int_equal(bench_account(b).blocks.held, 1);
     bench_run(b);
@@ -225,7 +226,7 @@ static void ends_with_an_edge(void **state)
     bench_free(&b);
 }
 
-/* No frame comes any more, and the connections stand. */
+/* No frame arrives any more, but the connections stay open. */
 static void ends_with_a_silent_edge(void **state)
 {
     struct bench *b = bench_new(false);
@@ -241,7 +242,7 @@ static void ends_with_a_silent_edge(void **state)
     bench_free(&b);
 }
 
-/* The router's session is the assembly's: no orphan, no Broken. */
+/* The assembly ends with the router's session: no orphan, no Broken. */
 static void ends_with_the_session(void **state)
 {
     struct bench *b = bench_new(false);
@@ -255,7 +256,7 @@ static void ends_with_the_session(void **state)
     assert_int_equal(bench_account(b).n_orphans, 0);
     assert_null(b->in);
     assert_null(b->out);
-    bench_advance(b, 1000000); /* Hello says n_live 0, as the bench checks */
+    bench_advance(b, 1000000); /* Hello has n_live 0, which the bench checks */
     assert_int_equal(b->n_hellos, 2);
     assert_int_equal(b->n_broken, 0);
     bench_assemble(b);
@@ -279,12 +280,12 @@ static void another_assemble_ends_it(void **state)
     bench_assemble(b);
     assert_int_equal(bench_account(b).n_sequences, 0);
     assert_int_equal(b->n_broken, 0);
-    bench_open_plain(b, 8, 8); /* its grants go on */
+    bench_open_plain(b, 8, 8); /* its grants continue */
     assert_int_equal(b->n_broken, 0);
     bench_free(&b);
 }
 
-/* The router gives its call up. */
+/* The router cancels its call. */
 static void a_cancel_ends_it(void **state)
 {
     struct bench *b = bench_new(false);
@@ -323,7 +324,7 @@ static void stops_in_an_assembly(void **state)
     bench_free(&b); /* the plan in flight comes back first */
 }
 
-/* Sequences are the leader's matter. */
+/* Sequences are the leader's business. */
 static void refuses_the_routers_sequences(void **state)
 {
     struct bench *b = bench_new(false);
@@ -360,7 +361,7 @@ static void refuses_the_routers_sequences(void **state)
     bench_free(&b);
 }
 
-/* Each is a stream with a hole, or against the ring. */
+/* Each of these has a gap in the stream, or goes against the ring. */
 static void a_wrong_message_breaks_it(void **state)
 {
     struct bench *b = bench_new(false);
@@ -378,7 +379,7 @@ static void a_wrong_message_breaks_it(void **state)
                      ST_OK);
     bench_check_broken(b, "Remove came from stage 2, against the ring");
     bench_assemble(b);
-    /* A oneway of the router's. */
+    /* A one-way message of the router. */
     assert_int_equal(
         peer_oneway(b->out, METHOD_WORKER_SUBMIT_PART,
                     &(Sluice__V1__SubmitPartMessage)
@@ -388,7 +389,7 @@ static void a_wrong_message_breaks_it(void **state)
     bench_free(&b);
 }
 
-/* Before the other edge is up nothing may come. */
+/* No message may come before the other edge is up. */
 static void a_message_too_early_breaks_it(void **state)
 {
     struct bench *b = bench_new(false);

@@ -1,5 +1,5 @@
-/* What a leader makes of steps that fail, of a stream that is wrong, and of the
- * end of its assembly. */
+/* A leader with failed steps, with wrong streams, and at the end of its
+ * assembly. */
 #include <stddef.h>
 #include <string.h>
 
@@ -32,7 +32,8 @@ static struct rig *with_three(struct worker_options *o)
         rig_submit(r, &s);
     }
     rig_turn(r);
-    /* All prompts are back, and the next rows are apart. */
+    /* All prompts have returned, and the next rows are in separate
+     * microbatches. */
     rig_step(r);
     while (r->heard[1].n == 0) {
         assert_true(ring_step(r->ring));
@@ -43,7 +44,7 @@ static struct rig *with_three(struct worker_options *o)
     return r;
 }
 
-/* One fails alone, the others come to their end. */
+/* One sequence fails alone, the others finish. */
 static void check_one_failed(struct rig *r, uint32_t id)
 {
     ring_run(r->ring);
@@ -70,7 +71,7 @@ static void fails_the_rows_of_a_step_that_failed(void **state)
     check_one_failed(r, id);
 }
 
-/* It goes round as any other, so that what is before it stays before it. */
+/* A failed step goes round like any other, which keeps the order. */
 static void fails_its_own_step_in_its_place(void **state)
 {
     struct rig *r = with_three(NULL);
@@ -136,7 +137,8 @@ static void fails_a_step_whose_engine_lies(void **state)
 
 /* ---- the end of an assembly ---- */
 
-/* It is told once with this sentence, all is free, and another can be. */
+/* Checks that Broken was sent once with this reason, that all memory is
+ * free, and that another assembly can begin. */
 static void check_broken(struct rig **r, const char *why)
 {
     rig_turn(*r);
@@ -154,7 +156,7 @@ static void check_broken(struct rig **r, const char *why)
     ring_rig_free(r);
 }
 
-/* One with logprobs whose first Forward waits for its Result. */
+/* A sequence with logprobs whose first Forward waits for its Result. */
 static struct rig *with_result(struct ring_result *out)
 {
     struct rig_submit s = usual;
@@ -173,7 +175,7 @@ static void breaks_at_wrong_results(void **state)
 {
     struct {
         const char *why;
-        size_t field; /* of a count in the message, less one; 0: another */
+        size_t field; /* a count of the message, minus one; 0: another error */
     } const columns[] = {
         {"0 tokens, 1 widths, 3 logprobs and 2 top_tokens",
          offsetof(Sluice__V1__StageResult, n_tokens)},
@@ -227,7 +229,7 @@ static void breaks_at_wrong_values(void **state)
     }
 }
 
-/* At the limit all is well. */
+/* The limit itself is accepted. */
 static void takes_the_last_id_of_the_vocabulary(void **state)
 {
     struct ring_result x;
@@ -303,8 +305,9 @@ static void breaks_at_wrong_removes(void **state)
     }
 }
 
-/* With plans here, at the stages, a receipt that waits, and a Submit whose ids
- * have not all come: nobody's fault, so it can go elsewhere. */
+/* With plans here and at the stages, a receipt that waits, and a Submit
+ * whose ids have not all come: UNAVAILABLE, so the router can retry
+ * elsewhere. */
 static void frees_all_when_an_edge_breaks(void **state)
 {
     struct worker_options o;
@@ -329,12 +332,13 @@ static void frees_all_when_an_edge_breaks(void **state)
                        "assembly of its stages is over");
     ring_check_refused(r, open, ST_UNAVAILABLE,
                        "assembly of its stages is over");
-    assert_int_equal(rig_inflight(r), 1); /* it holds what it names */
+    assert_int_equal(rig_inflight(r),
+                     1); /* it holds the memory that it names */
     check_broken(&r, "");
 }
 
-/* A Submit whose ids are not all here has had no answer: the router is told to
- * try elsewhere, for it is nobody's fault. */
+/* A Submit whose ids have not all come has no answer yet: it fails with
+ * UNAVAILABLE, so the router retries elsewhere. */
 static void sends_a_half_submit_elsewhere(void **state)
 {
     const struct rig_submit s = {
@@ -355,7 +359,7 @@ static void sends_a_half_submit_elsewhere(void **state)
     check_broken(&r, "");
 }
 
-/* What the engine has of the last assembly is back in the next one. */
+/* A plan of the last assembly returns from the engine in the next one. */
 static void forgets_the_plans_of_the_last_assembly(void **state)
 {
     struct rig *r = with_three(NULL);
@@ -402,7 +406,7 @@ static void drops_all_when_it_stops(void **state)
 
     (void)state;
     ring_step(r->ring);
-    ring_rig_free(&r); /* which looks that all is free */
+    ring_rig_free(&r); /* checks that everything is free */
 }
 
 int main(void)

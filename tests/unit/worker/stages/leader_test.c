@@ -1,5 +1,5 @@
-/* A leader among stages that are played (ring.h): what it tells them, what it
- * makes of what comes back, and that nothing is left anywhere. */
+/* A leader with simulated stages (ring.h): the messages that it sends, how
+ * it handles the answers, and that no memory leaks anywhere. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 static const struct rig_submit usual = {
     .id = 1, .n_prompt = 10, .max_tokens = 6, .ignore_eos = true};
 
-/* The next message of the leader's, after the n-th. */
+/* Returns the leader's next message after the n-th. */
 static const struct ring_said *said(const struct rig *r, uint32_t n,
                                     enum method m)
 {
@@ -22,7 +22,7 @@ static const struct ring_said *said(const struct rig *r, uint32_t n,
     return s;
 }
 
-/* ---- what is told ---- */
+/* ---- the stream ---- */
 
 static void generates_round_the_ring(void **state)
 {
@@ -72,7 +72,7 @@ static void gives_logprobs_of_the_last_stage(void **state)
     ring_rig_end(&r);
 }
 
-/* One Open each, in order; refused and struck ones are void. */
+/* One Open each, in order; void for refused and cancelled ones. */
 static void opens_once_a_submit(void **state)
 {
     struct rig *r = ring_rig(3, NULL);
@@ -104,8 +104,8 @@ static void opens_once_a_submit(void **state)
     ring_rig_end(&r);
 }
 
-/* Ids go to who penalises, and only then; those that come in parts go on in
- * parts, before the row that samples (ring.c). */
+/* Ids are sent only for penalties; ids that come in parts go on in parts,
+ * before the row that samples (ring.c). */
 static void sends_ids_where_they_are_needed(void **state)
 {
     struct rig *r = ring_rig(3, NULL);
@@ -141,7 +141,7 @@ static void sends_ids_where_they_are_needed(void **state)
     ring_rig_end(&r);
 }
 
-/* As many as an Open holds, and one more. */
+/* As many ids as an Open holds, and one more. */
 static void sends_long_prompts_in_parts(void **state)
 {
     static uint32_t ids[OPEN_IDS_MAX + 1];
@@ -191,7 +191,8 @@ static void refuses_what_is_not_for_it(void **state)
     rig_message(r, &usual, &m);
     m.stages.m.n_slots = 1;
     tag = rig_send_submit(r, &m);
-    r->ring->last_open = 1; /* the others have not heard of the first */
+    r->ring->last_open =
+        1; /* the other stages have not received the first one */
     rig_turn(r);
     ring_check_refused(
         r, tag, ST_INVALID_ARGUMENT,
@@ -248,7 +249,7 @@ static void has_as_many_under_way_as_stages(void **state)
         }
         rig_turn(r);
         ring_run(r->ring);
-        /* Nothing is back before all is out. */
+        /* No Result returns before all microbatches are out. */
         assert_int_equal(r->ring->most_under_way, n);
         for (uint32_t i = 1; i <= 8; i++) {
             rig_check_tokens(r, i, i, 10, 6);
@@ -280,7 +281,7 @@ static void prefills_in_consecutive_microbatches(void **state)
 
 /* ---- cancels ---- */
 
-/* One receipt with all stages, another with none; the memory is free. */
+/* One receipt with all stages, another without; the memory is free. */
 static void check_receipt(struct rig *r, uint64_t tag, int was, uint32_t blocks)
 {
     const struct rig_end *e = &r->ends[tag];
@@ -299,7 +300,7 @@ static void check_receipt(struct rig *r, uint64_t tag, int was, uint32_t blocks)
     assert_true(e->receipt.snapshot > 0);
 }
 
-/* Cancel it now, and run to the end. */
+/* Cancels it now, and runs to the end. */
 static void cancel_now(struct rig *r, int was, uint32_t blocks)
 {
     uint64_t tag = rig_cancel(r, 1), again;
@@ -360,7 +361,7 @@ static void cancels_what_has_passed(void **state)
     cancel_now(r, 2, 2);
 }
 
-/* A chunk here, one at the stages, one not yet planned. */
+/* One chunk here, one at the stages, one not yet planned. */
 static void cancels_a_long_prefill(void **state)
 {
     struct rig_submit s = usual;
@@ -401,7 +402,8 @@ static void removes_what_is_kept(void **state)
     cancel_now(r, 4, 2);
 }
 
-/* No plan names it: its memory is free here, and told when it is everywhere. */
+/* No plan names it: its memory is free here, and the receipt follows when it
+ * is free at all stages. */
 static void frees_its_own_at_once(void **state)
 {
     struct rig_submit s = usual;
@@ -460,7 +462,7 @@ static void empty_receipts_have_no_stages(void **state)
     ring_rig_end(&r);
 }
 
-/* The Submit's call is given up while its ids are on their way. */
+/* The router cancels the Submit while its ids are on their way. */
 static void removes_a_submit_that_is_refused_late(void **state)
 {
     struct rig_submit s = usual;
@@ -483,7 +485,7 @@ static void removes_a_submit_that_is_refused_late(void **state)
     ring_rig_end(&r);
 }
 
-/* The same again: nothing is adopted, both have grants of their own. */
+/* The same Submit again: nothing is adopted, both have their own grants. */
 static void starts_anew_what_is_submitted_again(void **state)
 {
     struct rig *r = with_one(&usual);
@@ -504,7 +506,7 @@ static void starts_anew_what_is_submitted_again(void **state)
     ring_rig_end(&r);
 }
 
-/* ---- whatever comes ---- */
+/* ---- random streams ---- */
 
 static uint32_t roll(uint64_t *dice, uint32_t n)
 {
@@ -566,7 +568,8 @@ static void act(struct rig *r, uint64_t *dice)
     rig_turn(r);
 }
 
-/* Every call was answered, and whoever freed something says of which stages. */
+/* Checks that every call was answered, and that receipts with memory name
+ * the stages. */
 static void check_ends(const struct rig *r)
 {
     for (uint64_t i = 1; i <= r->tag; i++) {

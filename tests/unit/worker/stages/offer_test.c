@@ -1,4 +1,4 @@
-/* A worker that offers itself: what its Hello says, and what becomes of it. */
+/* A worker that offers itself: its Hello, and the outcomes. */
 #include "worker/stages/offer.h"
 
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 #define SESSION 77
 #define LAYERS  3
 
-/* The offer at one end, a router's peer at the other; no network between. */
+/* An offer at one end and a router's peer at the other, without a network. */
 struct rig {
     struct node_io io, router_io;
     struct offer *offer;
@@ -26,14 +26,14 @@ struct rig {
     struct arena arena;
     struct peer *peer; /* the router's end of the session */
 
-    Sluice__V1__HelloRequest hello; /* the last */
+    Sluice__V1__HelloRequest hello; /* the newest */
     Sluice__V1__WorkerOffer said;
     uint64_t layer_bytes[LAYERS], kv_bytes[LAYERS], slot_bytes[LAYERS];
     char name[64], model[64], lineage[64], endpoint[64];
     uint32_t n_hellos;
 
     uint32_t n_ends;
-    enum status ended; /* of our last call */
+    enum status ended; /* of the router's newest call */
     char why[ERROR_TEXT];
 };
 
@@ -97,7 +97,7 @@ static void hear_hello(struct rig *r, const struct envelope *v)
     }
 }
 
-/* What the offer sends comes at once. */
+/* Delivers the offer's frames at once. */
 static enum status io_send(struct node_io *io, struct peer_id to,
                            struct frame **f)
 {
@@ -118,7 +118,7 @@ static enum status io_send(struct node_io *io, struct peer_id to,
     return ST_OK;
 }
 
-/* And what the router sends. */
+/* Delivers the router's frames. */
 static enum status router_send(struct node_io *io, struct peer_id to,
                                struct frame **f)
 {
@@ -212,7 +212,7 @@ static int64_t turn(struct rig *r)
     return due;
 }
 
-/* The answer to its Hello: welcome, or a status. */
+/* Answers Hello: welcome, or a status. */
 static void answer(struct rig *r, enum status status, const char *why)
 {
     Sluice__V1__HelloReply reply = SLUICE__V1__HELLO_REPLY__INIT;
@@ -303,7 +303,7 @@ static void says_what_layers_cost(void **state)
     rig_free(r);
 }
 
-/* The answer arrives, then Goodbye, then it is over. */
+/* The answer arrives, then Goodbye, then the offer ends. */
 static void takes_what_it_is_given(void **state)
 {
     struct rig *r = rig_up();
@@ -339,12 +339,12 @@ static void refuses_layers_that_are_none(void **state)
         still_open(r);
     }
     assert_string_equal(r->why, "layers 3-4 of a model of 3");
-    assign(r, 0, 3); /* all of them is as good as some */
+    assign(r, 0, 3); /* all layers are as valid as some */
     assert_int_equal(turn(r), NODE_STOP);
     rig_free(r);
 }
 
-/* Two Assigns on the way: the first counts. */
+/* Two Assigns are on the way: the first counts. */
 static void takes_the_first_of_two(void **state)
 {
     struct rig *r = rig_up();
@@ -384,7 +384,7 @@ static void refuses_what_a_worker_does(void **state)
     rig_free(r);
 }
 
-/* What may be right at another time is said again. */
+/* After a refusal that may pass, Hello is sent again. */
 static void goes_on_trying(void **state)
 {
     static const enum status passing[] = {ST_FAILED_PRECONDITION,
@@ -458,8 +458,8 @@ static void stops_when_asked(void **state)
     rig_free(r);
 }
 
-/* Even if its layers have just come: else it would load them, and serve, and
- * nobody would ask again. */
+/* A stop counts even if the layers have just been assigned, or the worker
+ * would load them and serve. */
 static void stops_rather_than_loads(void **state)
 {
     struct rig *r = rig_up();
@@ -475,8 +475,8 @@ static void stops_rather_than_loads(void **state)
     rig_free(r);
 }
 
-/* The longest model that can be offered, in its largest numbers, fits Hello;
- * what is no offer is none. */
+/* The longest model with the largest numbers fits into Hello; an invalid
+ * offer is not made. */
 static void fits_its_limits(void **state)
 {
     struct rig *r = rig_new(MODEL_LAYERS_MAX);

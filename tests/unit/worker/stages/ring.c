@@ -8,9 +8,9 @@
 #include "proto/health.pb-c.h"
 #include "tests/unit/cmocka.h"
 
-#define FIRST_ID 100000u /* of connections: none of the router's */
+#define FIRST_ID 100000u /* first connection but the router's */
 
-/* ---- io of the played stages ---- */
+/* ---- io of the simulated stages ---- */
 
 static struct ring *ring_of(struct node_io *io)
 {
@@ -49,7 +49,7 @@ static struct peer_id io_open_to(struct node_io *io, const char *endpoint)
     return g->before_id;
 }
 
-/* The other end hears that it is gone. */
+/* Notifies the other end that the connection is closed. */
 static void io_close(struct node_io *io, struct peer_id who)
 {
     struct ring *g = ring_of(io);
@@ -59,7 +59,7 @@ static void io_close(struct node_io *io, struct peer_id who)
     }
 }
 
-/* ---- what the leader says ---- */
+/* ---- the leader's messages ---- */
 
 static struct ring_said *hear(struct ring *g, enum method m, uint64_t grant)
 {
@@ -406,7 +406,7 @@ void ring_fill_stages(const struct ring *g, const Sluice__V1__Need *need,
     m->checkpoints = out->checkpoints;
 }
 
-/* ---- the stages play ---- */
+/* ---- the simulated stages ---- */
 
 uint32_t ring_waiting(const struct ring *g)
 {
@@ -502,7 +502,7 @@ static void answer_forward(struct ring *g)
     ring_say(g, METHOD_STAGE_RESULT, &r.m.base);
 }
 
-/* Of stage i it is i more, so that they can be told apart. */
+/* Stage i adds i, so that the stages can be distinguished. */
 static void answer_remove(struct ring *g, uint64_t grant)
 {
     Sluice__V1__StageRemove m = SLUICE__V1__STAGE_REMOVE__INIT;

@@ -1,15 +1,15 @@
-/* ring.h - the other stages of a replica, played for the leader on the bench
- * (rig.h): one end that the leader connects to, one that connects to it, over
- * the same sessions and greeters as a stage has.
+/* ring.h - The other stages of a replica, simulated for the leader on the bench
+ * (rig.h): one end that the leader connects to, and one that connects to it,
+ * with the sessions and greeters of a real stage.
  *
- * What the leader sends waits in one queue.  ring_step() plays all stages for
- * the oldest message: a Forward becomes a Result, a Remove goes round.  On the
- * way everything is held against the contract: grants in order without gaps, no
- * row of what was not opened or is removed, positions without gaps, no more
- * microbatches under way than stages, ids complete before the row that samples.
+ * The leader's messages wait in one queue.  ring_step() handles the oldest one
+ * at all stages: a Forward becomes a Result, a Remove goes round.  Every
+ * message is checked: grants are in order without gaps, rows name open
+ * sequences, positions have no gaps, at most n_stages microbatches are under
+ * way, and ids are complete before the row that samples.
  *
- * The leader's engine hides what it would have sampled in the hidden state of
- * the row's last token; that is where the tokens come from. */
+ * The leader's engine puts the token that it would have sampled into the hidden
+ * state of the row's last token; the stages read it from there. */
 #ifndef TESTS_UNIT_WORKER_RING_H
 #define TESTS_UNIT_WORKER_RING_H
 
@@ -24,13 +24,13 @@
 #define RING_ROWS   16
 #define RING_IDS    RIG_CONTEXT
 
-/* A message of the leader. */
+/* A message from the leader. */
 struct ring_said {
     enum method method;
-    uint64_t grant; /* of Open, OpenPart, Remove */
+    uint64_t grant; /* in Open, OpenPart, Remove */
     bool is_void;
-    uint32_t n_ids; /* of Open, OpenPart */
-    uint64_t step;  /* of Forward, with its rows */
+    uint32_t n_ids; /* in Open, OpenPart */
+    uint64_t step;  /* in Forward, with its rows */
     bool failed;
     uint32_t n_rows;
     uint64_t grants[RING_ROWS];
@@ -38,15 +38,15 @@ struct ring_said {
     uint32_t index[RING_ROWS], token[RING_ROWS];
 };
 
-/* What the stages know of a grant. */
+/* The state of a grant at the stages. */
 struct ring_grant {
     bool opened, is_void, removed;
     uint32_t blocks, slots,
-        checkpoints; /* of the first stage past the leader */
+        checkpoints; /* at the first stage after the leader */
     uint32_t n_prompt, n_generated, next; /* the position */
     uint32_t ids[RING_IDS], n_ids;        /* the first of them */
     bool penalises;
-    uint32_t width; /* of logprobs */
+    uint32_t width; /* logprobs' state */
 };
 
 struct ring {
@@ -56,7 +56,7 @@ struct ring {
     struct arena arena;
     struct greeter next;
     struct session before;
-    struct peer *to_leader; /* of `before`, when it is up */
+    struct peer *to_leader; /* the peer of `before`, when it is up */
     uint64_t assembly, random;
     struct peer_id next_id, before_id;
     bool next_opening, before_opening;
@@ -67,41 +67,43 @@ struct ring {
     } to_worker[RING_FRAMES], from_worker[RING_FRAMES];
     uint32_t n_to_worker, n_from_worker;
 
-    struct ring_said said[RING_QUEUE]; /* all there ever was */
-    uint32_t n_said, n_done;           /* those that went round */
+    struct ring_said said[RING_QUEUE]; /* everything ever sent */
+    uint32_t n_said, n_done;           /* microbatches that went round */
     uint32_t n_forwards, n_results, most_under_way;
     uint64_t first_open, last_open;
     struct ring_grant grants[RIG_GRANTS];
-    const char *fail_next; /* the next Forward fails at a stage with this */
+    const char *fail_next; /* error of the next Forward, at a stage */
 };
 
-/* A leader of n stages on a bench, assembled; o: NULL for the defaults. */
+/* Makes a leader of n stages on a bench, with its assembly up; o: NULL for
+ * the defaults. */
 struct rig *ring_rig(uint32_t n_stages, const struct worker_options *o);
 void ring_options(struct worker_options *o);
-/* And the end of both. */
+/* Frees both. */
 void ring_rig_free(struct rig **r);
 
-/* Assemble them (again). */
+/* Assembles the stages (again). */
 void ring_assemble(struct ring *g);
-/* The edge from the last stage breaks. */
+/* Breaks the edge from the last stage. */
 void ring_cut(struct ring *g);
 
-/* Play the oldest message of the leader's; false: there is none. */
+/* Handles the leader's oldest message at all stages. Returns false if there
+ * is none. */
 bool ring_step(struct ring *g);
-/* Until nothing is under way. */
+/* Steps until nothing is under way. */
 void ring_run(struct ring *g);
 
-/* The n-th message said, of all; fails if there are fewer. */
+/* Returns the n-th message ever sent; fails if there are fewer. */
 const struct ring_said *ring_said(const struct ring *g, uint32_t n);
-/* Messages that wait. */
+/* Returns the number of messages that wait. */
 uint32_t ring_waiting(const struct ring *g);
-/* How many Removes of a grant were sent. */
+/* Returns how many Removes of a grant were sent. */
 uint32_t ring_removes(const struct ring *g, uint64_t grant);
 
-/* Say what one likes; then turn. */
+/* Sends any message to the leader; then a turn. */
 void ring_say(struct ring *g, enum method m, const ProtobufCMessage *message);
 
-/* Columns of a Result, to be changed before they are said. */
+/* The columns of a Result, which a test may change before sending. */
 struct ring_result {
     Sluice__V1__StageResult m;
     uint32_t tokens[RING_ROWS], width[RING_ROWS];
@@ -110,16 +112,18 @@ struct ring_result {
     uint32_t device_us[16];
 };
 
-/* The right one for the oldest message, which is a Forward and stays. */
+/* Makes the right Result for the oldest message, which is a Forward and
+ * stays queued. */
 void ring_result(const struct ring *g, struct ring_result *out);
 
-/* Are all grants that were opened removed, once each? */
+/* Checks that every opened grant was removed exactly once. */
 void ring_check_empty(const struct ring *g);
 
-/* The same, and free the rig. */
+/* The same, and frees the rig. */
 void ring_rig_end(struct rig **r);
 
-/* The call of this tag ended so, with a sentence that has text in it. */
+/* Checks that the call of this tag ended with this status, and an error with
+ * text. */
 void ring_check_refused(const struct rig *r, uint64_t tag, enum status status,
                         const char *text);
 

@@ -8,7 +8,7 @@
 #include "tests/unit/cmocka.h"
 #include "tests/unit/worker/stages/stage_bench_internal.h"
 
-#define NEXT_ID   1000u /* from here on: the worker's to the next stage */
+#define NEXT_ID   1000u /* first connection to the next stage */
 #define BEFORE_ID 2000u
 
 /* ---- io ---- */
@@ -101,7 +101,7 @@ static void other_close(struct node_io *io, struct peer_id who)
     worker_node_ops.lost(bench_of(io)->worker, who);
 }
 
-/* ---- the edges' other ends ---- */
+/* ---- the other ends of the edges ---- */
 
 static void on_call(void *node, struct peer *p, const struct method_row *m,
                     uint64_t call, int64_t deadline_us,
@@ -217,7 +217,7 @@ static void to_other(struct bench *b, struct bench_frame *f)
     }
 }
 
-/* The core, from here to core(b, false). */
+/* Marks the time in the core, until core(b, false). */
 static void core(const struct bench *b, bool in)
 {
     if (b->within != NULL) {
@@ -270,7 +270,7 @@ static bool open_all(struct bench *b)
     return any;
 }
 
-/* Those who are mute do not even look at the time. */
+/* A mute stage does not even tick. */
 static void tick_edges(struct bench *b)
 {
     if (b->has_before && !b->mute) {

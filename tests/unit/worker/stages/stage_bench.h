@@ -1,12 +1,12 @@
-/* stage_bench.h - a worker core with some layers on a bench: the router's end,
- * the stage before it, the stage after it, and a fake engine, with a clock
- * that the test moves.
+/* stage_bench.h - A worker core with some of the layers on a bench, with the
+ * router's end, the previous stage, the next stage, a fake engine, and a clock
+ * that the test advances.
  *
- * The stage before is a session, the one after a greeter, as in a worker.  The
- * engine adds 1 to each value of x, and keeps of each block and slot whose it
- * is and how far: a row at a wrong position, or with a table or slot of
- * another, fails the test.  The last stage's engine samples what it finds in
- * the last value of the row (bench_x()). */
+ * The previous stage is a session and the next one a greeter, as in a worker.
+ * The engine adds 1 to each value of x.  It records the owner and the length of
+ * each block and slot: a row at a wrong position, or with the table or slot of
+ * another sequence, fails the test.  The last stage's engine samples the last
+ * value of the row (bench_x()). */
 #ifndef TESTS_UNIT_WORKER_STAGE_BENCH_H
 #define TESTS_UNIT_WORKER_STAGE_BENCH_H
 
@@ -24,13 +24,13 @@
 #define BENCH_SAID   256
 #define BENCH_ROWS   16
 #define BENCH_CALLS  64
-#define BENCH_GRANT  100 /* of the leader before the first of an assembly */
+#define BENCH_GRANT  100 /* before an assembly's first Open */
 
 /* A message that came to the next stage. */
 struct bench_said {
     enum method method;
     uint64_t grant, step;
-    uint32_t n; /* rows, ids, receipts, tokens */
+    uint32_t n; /* number of rows, ids, receipts or tokens */
     uint64_t grants[BENCH_ROWS];
     uint32_t position[BENCH_ROWS], count[BENCH_ROWS], kind[BENCH_ROWS];
     uint32_t index[BENCH_ROWS], blocks[BENCH_ROWS], slots[BENCH_ROWS];
@@ -51,7 +51,7 @@ struct bench_end {
 };
 
 struct bench_frame {
-    struct peer_id who; /* the connection, as the worker names it */
+    struct peer_id who; /* the worker's number for the connection */
     struct frame *frame;
 };
 
@@ -64,9 +64,10 @@ struct bench {
     uint64_t random;
     struct bench_frame to_worker[BENCH_FRAMES], from_worker[BENCH_FRAMES];
     uint32_t n_to_worker, n_from_worker;
-    bool mute;               /* nothing of the edges arrives any more */
-    bool deaf;               /* the next stage loses what comes */
-    void (*within)(bool in); /* the core is entered, left; NULL: whatever */
+    bool mute; /* nothing arrives over the edges any more */
+    bool deaf; /* the next stage drops what comes */
+    void (*within)(
+        bool in); /* called when the core is entered and left; may be NULL */
 
     /* The router. */
     struct peer_id router_id;
@@ -78,7 +79,7 @@ struct bench {
     uint64_t broken;
     char why[ERROR_TEXT];
     uint64_t ledger_grant;
-    char endpoint[ENDPOINT_MAX]; /* as Hello told it */
+    char endpoint[ENDPOINT_MAX]; /* from Hello */
     uint32_t hidden, step_tokens;
 
     /* The edges. */
@@ -87,18 +88,18 @@ struct bench {
     struct session before;
     bool has_before, before_opening;
     struct peer_id before_id;
-    struct peer *out; /* of the stage before */
+    struct peer *out; /* the previous stage's */
     char refused[ERROR_TEXT];
     struct greeter next;
     bool next_opening;
     struct peer_id next_id;
-    struct peer *in; /* of the stage after */
+    struct peer *in; /* the next stage's */
     struct bench_said said[BENCH_SAID];
     uint32_t n_said;
 
-    /* What the leader has said. */
-    uint64_t grant; /* of the newest Open */
-    uint64_t own;   /* this stage's, of it */
+    /* The leader's stream so far. */
+    uint64_t grant; /* the newest Open's */
+    uint64_t own;   /* this stage's grant in it */
     uint64_t step;
 
     /* The engine. */
@@ -106,9 +107,9 @@ struct bench {
     const struct plan *plan; /* in flight */
     struct plan_result result;
     bool has_result, refuse_plans, no_hidden;
-    bool astray; /* rows of what is spoilt may be anywhere */
-    bool stands; /* it ticks no more */
-    bool lost;   /* the device is, says the next result */
+    bool astray; /* rows of spoilt sequences may be at any position */
+    bool stands; /* it makes no progress */
+    bool lost;   /* the next result reports a lost device */
     const char *fail_next;
     uint32_t n_plans;
     float *x;
@@ -116,29 +117,29 @@ struct bench {
     uint32_t *slot_n;
 };
 
-/* Stage 1 of 3, or the last of two (layers 2-4 of 4), a session up and no
- * assembly. */
+/* Makes stage 1 of 3, or the last of two (layers 2-4 of 4), with a session
+ * and no assembly. */
 struct bench *bench_new(bool last);
 struct bench *bench_new_wide(bool last, uint32_t hidden);
-/* All is free at the end, which is checked. */
+/* Checks that everything is free, and frees the bench. */
 void bench_free(struct bench **b);
 
 void bench_turn(struct bench *b);
 void bench_advance(struct bench *b, int64_t us);
-/* Run the plan in flight; false: there is none. */
+/* Runs the plan in flight. Returns false if there is none. */
 bool bench_run(struct bench *b);
 
-/* A new assembly, as the router orders it; returns the call. */
+/* Sends Assemble, as the router does; returns the call. */
 uint64_t bench_order(struct bench *b);
 void bench_message(const struct bench *b, Sluice__V1__AssembleRequest *m);
 uint64_t bench_send_assemble(struct bench *b,
                              const Sluice__V1__AssembleRequest *m);
-/* The stage before connects, with the assembly and place that it is told. */
+/* Connects the previous stage, with this assembly and place. */
 void bench_connect(struct bench *b, uint64_t assembly, uint32_t index);
-/* Both: it is up. */
+/* Brings both edges up, and so the assembly. */
 void bench_assemble(struct bench *b);
 
-/* The leader's next Open, as it should be; to be changed before it is sent. */
+/* Makes the leader's next Open, which a test may change before sending. */
 struct bench_open {
     Sluice__V1__StageOpen m;
     Sluice__V1__StageGrants stages;
@@ -151,7 +152,7 @@ struct bench_open {
 };
 void bench_open(struct bench *b, struct bench_open *o, uint32_t n_prompt,
                 uint32_t max_tokens);
-/* And as it is: returns the grant. */
+/* Sends the next Open unchanged; returns the grant. */
 uint64_t bench_open_plain(struct bench *b, uint32_t n_prompt,
                           uint32_t max_tokens);
 
@@ -160,26 +161,26 @@ struct bench_forward {
     uint64_t grant[BENCH_ROWS];
     uint32_t position[BENCH_ROWS], count[BENCH_ROWS], kind[BENCH_ROWS];
     uint32_t index[BENCH_ROWS], device_us[STAGES_MAX];
-    uint32_t n_tokens; /* of x, which goes with it */
+    uint32_t n_tokens; /* bytes of x, the tensor */
 };
-/* No rows yet; then one at a time.  index: of the token to choose, UINT32_MAX:
- * none. */
+/* Make a Forward without rows, and add one row. index: of the token to
+ * sample, UINT32_MAX: none. */
 void bench_begin(struct bench *b, struct bench_forward *f);
 void bench_row(struct bench_forward *f, uint64_t grant, bool generated,
                uint32_t position, uint32_t count, uint32_t index);
 void bench_send(struct bench *b, struct bench_forward *f);
-/* One row alone. */
+/* Sends a Forward with one row. */
 void bench_forward(struct bench *b, uint64_t grant, bool generated,
                    uint32_t position, uint32_t count, uint32_t index);
 
 void bench_remove(struct bench *b, uint64_t grant);
-/* Anything, from the stage before; then a turn. */
+/* Sends any message from the previous stage; then a turn. */
 void bench_say(struct bench *b, enum method m, const ProtobufCMessage *message);
 
-/* x of token i of a Forward. */
+/* Returns x of token i of a Forward. */
 float bench_x(uint64_t step, uint32_t token);
 
-/* The assembly has ended, with a sentence that has this in it. */
+/* Checks that the assembly has ended, with an error that has this text. */
 void bench_check_broken(struct bench *b, const char *text);
 const struct bench_said *bench_last(const struct bench *b, enum method m);
 struct worker_account bench_account(const struct bench *b);

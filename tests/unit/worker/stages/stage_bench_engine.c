@@ -1,4 +1,4 @@
-/* stage_bench_engine.c - the engine of some layers, which checks its plans. */
+/* stage_bench_engine.c - The engine of some layers, which checks its plans. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,7 +14,7 @@ static enum status submit(struct engine *e, const struct plan *p)
 {
     struct bench *b = bench_of(e);
 
-    /* At most one of a stage's computes. */
+    /* A stage has at most one plan at the engine. */
     assert_null(b->plan);
     if (b->refuse_plans) {
         return ST_RESOURCE_EXHAUSTED;
@@ -48,7 +48,8 @@ static uint64_t progress(struct engine *e)
 
 static const struct engine_ops ops = {submit, poll, progress};
 
-/* Its table and slot are its own, and it goes on where it stood. */
+/* Checks that the row's table and slot belong to its sequence, and that it
+ * continues where it was. */
 static void check_row(struct bench *b, const struct plan *p,
                       const struct plan_row *row)
 {
@@ -82,8 +83,8 @@ static uint32_t history_id(const struct id_pages *p, uint32_t i)
     return p->memory[((size_t)leaf << p->shift) + i % (1u << p->shift)];
 }
 
-/* With penalties: the last id of the history and its length are in the token,
- * so that a test sees both. */
+/* With penalties, the token contains the last id and the length of the
+ * history, so that a test can check both. */
 static uint32_t sampled(const struct bench *b, const struct plan *p,
                         const struct plan_row *row)
 {
@@ -164,7 +165,7 @@ void bench_engine_new(struct bench *b)
     b->block_owner = calloc(o->n_blocks, sizeof *b->block_owner);
     b->slot_owner = calloc(o->n_slots, sizeof *b->slot_owner);
     b->slot_n = calloc(o->n_slots, sizeof *b->slot_n);
-    /* A slot that nobody zeroed is found out. */
+    /* A slot that was not zeroed fails the test. */
     for (uint32_t i = 0; i < o->n_slots; i++) {
         b->slot_n[i] = 12345;
     }

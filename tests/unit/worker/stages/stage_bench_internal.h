@@ -1,4 +1,4 @@
-/* stage_bench_internal.h - what the files of the bench share. */
+/* stage_bench_internal.h - Shared by the files of the bench. */
 #ifndef TESTS_UNIT_WORKER_STAGE_BENCH_INTERNAL_H
 #define TESTS_UNIT_WORKER_STAGE_BENCH_INTERNAL_H
 
@@ -6,7 +6,7 @@
 
 /* stage_bench_says.c: takes the frame. */
 void bench_router_recv(struct bench *b, struct frame *f);
-/* What came to the next stage. */
+/* Records a message that came to the next stage. */
 void bench_hear(struct bench *b, struct peer *p, const struct method_row *m,
                 const ProtobufCMessage *message);
 

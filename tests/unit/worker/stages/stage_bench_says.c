@@ -1,5 +1,5 @@
-/* stage_bench_says.c - what the router and the stage before say, and what
- * comes to the router and to the stage after. */
+/* stage_bench_says.c - The messages of the router and the previous stage,
+ * and those that come to the router and the next stage. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

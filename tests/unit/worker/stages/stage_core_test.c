@@ -1,5 +1,5 @@
-/* A stage that obeys: what it makes of Open and Remove, of failures, and what
- * it refuses.  Forward: stage_forward_test.c. */
+/* A stage: Open and Remove, failures, and what it refuses. Forward is in
+ * stage_forward_test.c. */
 #include <stdio.h>
 #include <string.h>
 
@@ -33,7 +33,7 @@ static void open_reserves(void **state)
     assert_int_equal(a.n_sequences, 1);
     assert_int_equal(bench_last(b, METHOD_STAGE_OPEN)->grant, grant);
     bench_advance(b, 20000);
-    assert_int_equal(b->ledger_grant, 1); /* the report says it is settled */
+    assert_int_equal(b->ledger_grant, 1); /* the report has it as settled */
     assert_int_equal(b->n_outputs, 0);
     bench_free(&b);
 }
@@ -55,7 +55,7 @@ static void void_settles_alone(void **state)
     assert_int_equal(bench_account(b).n_sequences, 0);
     assert_int_equal(bench_account(b).blocks.free, b->o.n_blocks);
     assert_int_equal(bench_last(b, METHOD_STAGE_OPEN)->grant, b->grant);
-    /* Its Remove finds nothing, and adds zeros. */
+    /* Its Remove finds no sequence, and adds zeros. */
     bench_remove(b, b->grant);
     assert_int_equal(bench_last(b, METHOD_STAGE_REMOVE)->n, 1);
     assert_int_equal(bench_last(b, METHOD_STAGE_REMOVE)->blocks[0], 0);
@@ -108,7 +108,7 @@ static void wrong_open(struct bench_open *o, int how)
         o->m.max_tokens = 0;
         break;
     case 9:
-        o->m.max_tokens = 249; /* one past the context, with 8 */
+        o->m.max_tokens = 249; /* one more than the context, with 8 */
         break;
     case 10:
         o->m.n_generated = o->m.max_tokens + 1;
@@ -177,7 +177,7 @@ static void a_wrong_open_breaks_it(void **state)
     }
 }
 
-/* Of slots there are eight: the ninth does not fit. */
+/* There are eight slots: a ninth sequence does not fit. */
 static void what_does_not_fit_breaks_it(void **state)
 {
     struct bench *b = stand(false);
@@ -194,7 +194,7 @@ static void what_does_not_fit_breaks_it(void **state)
     bench_free(&b);
 }
 
-/* The longest sequence there may be, in all of its memory. */
+/* The longest sequence, which fills its memory. */
 static void takes_the_longest(void **state)
 {
     struct bench *b = stand(false);
@@ -213,7 +213,7 @@ static void takes_the_longest(void **state)
     }
     assert_int_equal(b->n_broken, 0);
     assert_int_equal(bench_account(b).blocks.held, 32);
-    bench_forward(b, grant, true, 255, 1, 8); /* eight have been chosen */
+    bench_forward(b, grant, true, 255, 1, 8); /* eight have been sampled */
     bench_check_broken(b, "index 8, but 8 of at most 8 tokens are generated");
     bench_free(&b);
 }
@@ -245,16 +245,16 @@ static void remove_frees_between_plans(void **state)
     assert_int_equal(s->slots[0], 1);
     assert_int_equal(bench_account(b).blocks.free, b->o.n_blocks - 4);
     bench_run(b);
-    bench_remove(b, two); /* at once: no plan names it */
+    bench_remove(b, two); /* at once, because no plan names it */
     assert_int_equal(bench_last(b, METHOD_STAGE_REMOVE)->grant, two);
     assert_int_equal(bench_account(b).n_sequences, 1);
-    bench_remove(b, two); /* nothing is here any more */
+    bench_remove(b, two); /* no sequence is here any more */
     assert_int_equal(bench_last(b, METHOD_STAGE_REMOVE)->blocks[0], 0);
     assert_int_equal(b->n_broken, 0);
     bench_free(&b);
 }
 
-/* What the stages before have freed goes along. */
+/* The receipts of the previous stages are passed on. */
 static void receipts_add_up(void **state)
 {
     struct bench *b = stand(true);
@@ -332,7 +332,7 @@ static void a_failed_step_goes_on(void **state)
     assert_int_equal(s->grants[0], one);
     assert_int_equal(s->n_device_us, 2);
     assert_int_equal(b->plan->n_rows, 2);
-    assert_false(b->plan->rows[0].sample); /* nobody needs it */
+    assert_false(b->plan->rows[0].sample); /* not needed any more */
     assert_true(b->plan->rows[1].sample);
     bench_run(b);
     s = bench_last(b, METHOD_STAGE_FORWARD);
@@ -347,7 +347,8 @@ static void a_failed_step_goes_on(void **state)
     bench_free(&b);
 }
 
-/* At an earlier stage: here nothing is computed, and the order holds. */
+/* A failure at an earlier stage: nothing is computed here, and the order is
+ * kept. */
 static void a_failure_keeps_its_place(void **state)
 {
     struct bench *b = stand(true);
@@ -376,7 +377,7 @@ static void a_failure_keeps_its_place(void **state)
     assert_int_equal(s->n_device_us, 2);
     assert_int_equal(s->device_us[1], 0);
     assert_int_equal(b->n_plans, 1);
-    /* The rest of it was on its way: it counts as sampled, with nothing. */
+    /* Later rows were on their way: they count as sampled, without a token. */
     bench_begin(b, &f);
     bench_row(&f, one, false, 8, 8, 0);
     bench_row(&f, two, true, 8, 1, 1);
@@ -416,7 +417,7 @@ static void an_engine_that_refuses_fails_the_step(void **state)
     bench_free(&b);
 }
 
-/* A failure with a tensor is neither. */
+/* A failure must not have a tensor. */
 static void a_failure_has_no_tensor(void **state)
 {
     struct bench *b = stand(false);
@@ -479,12 +480,12 @@ static void a_dead_engine_ends_the_stage(void **state)
     bench_advance(b, ENGINE_DEAD_US + WATCH_LOOK_US);
     assert_true(b->due_us == NODE_STOP);
     assert_true(worker_failed(b->worker));
-    assert_null(b->in); /* the stages beside it were told */
+    assert_null(b->in); /* the neighbour stages were notified */
     assert_null(b->out);
     bench_free(&b);
 }
 
-/* Of the step that was under way nothing goes on. */
+/* The step that was under way is not passed on. */
 static void a_lost_device_ends_the_stage(void **state)
 {
     struct bench *b = stand(true);
@@ -504,8 +505,9 @@ static void a_lost_device_ends_the_stage(void **state)
 
 /* ---- back-pressure ---- */
 
-/* A next stage that takes nothing for a while: all that may be under way has
- * room in the link to it, three tensors of 3.75 MiB and what fills the pool. */
+/* The next stage accepts nothing for a while: the link has room for
+ * everything that may be under way, three tensors of 3.75 MiB and what fills
+ * the pool. */
 static void all_that_may_be_under_way_has_room(void **state)
 {
     struct bench *b = bench_new_wide(false, 16384);

@@ -1,5 +1,5 @@
-/* A stage that obeys: Forward, what comes of it, and each way in which one is
- * wrong; OpenPart. */
+/* A stage: Forward, its results, and every way in which it can be wrong;
+ * OpenPart. */
 #include <stdio.h>
 #include <string.h>
 
@@ -82,7 +82,7 @@ static void the_last_stage_answers(void **state)
     bench_run(b);
     s = bench_last(b, METHOD_STAGE_RESULT);
     assert_int_equal(s->step, 1);
-    assert_int_equal(s->n, 1); /* row two samples not */
+    assert_int_equal(s->n, 1); /* row two does not sample */
     assert_int_equal(s->tokens[0], (uint32_t)bench_x(1, 7));
     assert_int_equal(s->n_width, 0);
     assert_int_equal(s->n_logprobs, 0);
@@ -106,7 +106,7 @@ static void the_last_stage_answers(void **state)
     bench_free(&b);
 }
 
-/* What it sampled is in the history of the next. */
+/* The sampled token is in the history of the next one. */
 static void the_last_stage_keeps_ids_of_penalties(void **state)
 {
     struct bench *b = stand(true);
@@ -121,7 +121,7 @@ static void the_last_stage_keeps_ids_of_penalties(void **state)
     o.sampling.frequency_penalty = 1;
     o.m.n_tokens = 4;
     bench_say(b, METHOD_STAGE_OPEN, &o.m.base);
-    bench_forward(b, b->grant, false, 0, 6, NONE); /* ids are not there yet */
+    bench_forward(b, b->grant, false, 0, 6, NONE); /* ids have not all come */
     bench_run(b);
     part.grant = b->grant;
     part.offset = 4;
@@ -140,7 +140,8 @@ static void the_last_stage_keeps_ids_of_penalties(void **state)
     bench_free(&b);
 }
 
-/* One computes, the others wait, in order; as many as there are stages. */
+/* One microbatch computes, the others wait in order; as many as there are
+ * stages. */
 static void microbatches_wait_in_line(void **state)
 {
     struct bench *b = stand(false);
@@ -179,8 +180,8 @@ struct wrong {
     const char *text;
 };
 
-/* Grant 101 has 8 ids of a prompt, of which 5 are computed, of 102 all 8, and
- * the first token is chosen; 103 is removed, 104 waits for that. */
+/* Grant 101 has 8 prompt ids, 5 of them computed; 102 has all 8 computed and
+ * the first token sampled; 103 is removed, and 104 waits for its removal. */
 static struct bench *with_some(void)
 {
     struct bench *b = stand(false);
@@ -331,7 +332,7 @@ static void a_wrong_forward_breaks_it(void **state)
     }
 }
 
-/* As many tokens and rows as a step of the assembly has, and one more. */
+/* As many tokens and rows as a step of the assembly allows, and one more. */
 static void steps_are_as_the_assembly_says(void **state)
 {
     struct bench *b = bench_new(false);

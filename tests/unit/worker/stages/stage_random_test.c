@@ -1,6 +1,6 @@
-/* A stage that obeys, under random streams: right ones never break it, and
- * come out whole and in order; one with a wrong number ends it with a
- * sentence or is nothing, and everything is free again. */
+/* A stage under random streams: right ones never break it, and come out
+ * complete and in order; a wrong number breaks the assembly with an error or
+ * changes nothing, and everything is free again. */
 #include <stdio.h>
 #include <string.h>
 
@@ -15,21 +15,21 @@
 #define OPS  60
 #define LIVE 6
 
-/* A sequence as the leader knows it. */
+/* A sequence in the leader's view. */
 struct seq {
     uint64_t grant; /* 0: none */
     uint32_t n_prompt, max_tokens, n_generated, planned;
-    bool pending; /* a token of it is on its way */
+    bool pending; /* one of its tokens is being sampled */
 };
 
 struct leader {
     struct bench *b;
     struct seq seqs[LIVE];
     uint64_t dice;
-    uint32_t lies;      /* one message in so many has one; 0: none */
+    uint32_t lies;      /* one message in so many is wrong; 0: none */
     uint32_t n_here;    /* microbatches that have not come out */
-    uint32_t n_said;    /* of what came out, looked at */
-    uint64_t next_step; /* that comes out */
+    uint32_t n_said;    /* number of messages checked */
+    uint64_t next_step; /* number that comes out next */
     bool lied;
 };
 
@@ -47,7 +47,7 @@ static bool lies_now(struct leader *l)
     return now;
 }
 
-/* Another number, often a near one. */
+/* Returns another number, often a near one. */
 static uint32_t wrong(struct leader *l, uint32_t right)
 {
     static const uint32_t far[] = {0, 1, 255, 65536, 2147483648u, 4294967295u};
@@ -104,7 +104,7 @@ static void open_one(struct leader *l, struct seq *s)
     bench_say(l->b, METHOD_STAGE_OPEN, &o.m.base);
 }
 
-/* The next positions of s, as many as chance says. */
+/* Adds a random number of the next positions of s. */
 static void add_row(struct leader *l, struct bench_forward *f, struct seq *s)
 {
     uint32_t known = s->n_prompt + s->n_generated, left;
@@ -180,7 +180,7 @@ static void remove_one(struct leader *l, struct seq *s)
     s->grant = 0;
 }
 
-/* What came out of the stage: microbatches in order. */
+/* Checks the stage's output: microbatches in order. */
 static void look(struct leader *l)
 {
     struct bench *b = l->b;
@@ -200,7 +200,7 @@ static void look(struct leader *l)
     }
 }
 
-/* The oldest has gone round: its tokens are known. */
+/* The oldest microbatch has gone round: its tokens are known. */
 static void run(struct leader *l)
 {
     const struct plan *p = l->b->plan;
