@@ -110,7 +110,7 @@ static enum status no_memory(struct error *e)
                      "no memory for a checkpoint's names");
 }
 
-/* Takes the index's names. */
+/* Takes ownership of the index's names. */
 static enum status name_files(struct checkpoint *c, struct safetensors_index *x,
                               struct error *e)
 {
@@ -137,7 +137,7 @@ static enum status name_single(struct checkpoint *c, struct error *e)
     return c->files[0].name == NULL ? no_memory(e) : ST_OK;
 }
 
-/* One file if it is there, else what the index names. */
+/* Lists one file if model.safetensors exists, else the files of the index. */
 static enum status list_files(struct checkpoint *c, struct error *e)
 {
     struct safetensors_index x;

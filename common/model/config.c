@@ -14,16 +14,16 @@
 /* Defaults are those of the family's reference implementation. */
 struct family {
     const char *type;         /* model_type */
-    const char *architecture; /* where model_type is absent */
-    bool hybrid;              /* Gated DeltaNet layers between attention */
-    bool qkv_bias;            /* always, whatever attention_bias says */
+    const char *architecture; /* used if model_type is absent */
+    bool hybrid;   /* Gated DeltaNet layers between attention layers */
+    bool qkv_bias; /* always present, whatever attention_bias is */
     bool qk_norm;
     enum norm_storage norms;
     enum linear_storage linear;
     uint32_t head_dim; /* 0: hidden / heads */
-    double partial;    /* part of a head that is rotated */
+    double partial;    /* rotated part of a head */
     uint32_t context;
-    bool windowed; /* sliding_window counts without use_sliding_window */
+    bool windowed; /* sliding_window applies even without use_sliding_window */
 };
 
 static const struct family families[] = {
@@ -97,8 +97,8 @@ static void refuse_window(struct fields *f, const struct family *family)
 
 #define SUPPORTED "groups of 32, 64 or 128 at 4 or 8 bits, as MLX writes them"
 
-/* A number of a quantisation: of those that are powers of two in [min, max];
- * fallback where it is absent. */
+/* Reads a number of a quantisation: a power of two in [min, max]; fallback if
+ * absent. */
 static uint32_t quant_number(struct fields *f, const json_t *o,
                              const char *where, const char *key,
                              uint32_t fallback, json_int_t min, json_int_t max)
@@ -119,7 +119,7 @@ static uint32_t quant_number(struct fields *f, const json_t *o,
     return (uint32_t)n;
 }
 
-/* One object, of all modules or of one. */
+/* Reads one quantisation object, of all modules or of one. */
 static struct quantisation affine(struct fields *f, const json_t *o,
                                   const char *where,
                                   const struct quantisation *all)
@@ -167,7 +167,7 @@ static struct quantisation parse_quant(struct fields *f, const char *key)
     return q;
 }
 
-/* MLX writes the same under both names. */
+/* MLX writes the same object under both names. */
 static void parse_quantised(struct model_config *c, struct fields *f)
 {
     struct quantisation old = parse_quant(f, "quantization_config");
@@ -380,7 +380,7 @@ static void add_eos(struct model_config *c, struct fields *f, const json_t *v)
     c->eos[c->n_eos++] = (uint32_t)id;
 }
 
-/* One id, a list of ids, or nothing. */
+/* Reads one id, a list of ids, or nothing. */
 static void parse_eos(struct model_config *c, struct fields *f,
                       const json_t *object)
 {
@@ -529,7 +529,7 @@ enum status config_set_name(struct model_config *c, const char *name,
     return ST_OK;
 }
 
-/* The last part of the path that dir really is, so that "." has a name. */
+/* Sets the name to the last part of dir's real path, so that "." has a name. */
 static enum status name_after(struct model_config *c, const char *dir,
                               struct error *e)
 {

@@ -101,7 +101,7 @@ double field_real(struct fields *f, const char *key, double fallback,
         field_fault(f, ST_INVALID_ARGUMENT, "%s is not a number", key);
         return min;
     }
-    /* Written so that a NaN fails. */
+    /* Written so that NaN fails. */
     if (!(x >= min && x <= max)) {
         field_fault(f, ST_INVALID_ARGUMENT, "%s is %g, %g to %g are allowed",
                     key, x, min, max);

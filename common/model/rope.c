@@ -10,7 +10,7 @@ static const struct {
     enum rope_kind kind;
 } kinds[] = {
     {"default", ROPE_DEFAULT},
-    {"mrope", ROPE_DEFAULT}, /* for text all three positions are equal */
+    {"mrope", ROPE_DEFAULT}, /* the three positions of text are equal */
     {"linear", ROPE_LINEAR},
     {"llama3", ROPE_LLAMA3},
 };
@@ -87,7 +87,7 @@ static void parse_scaling(struct rope_shape *r, struct fields *f,
     }
 }
 
-/* Look into `rope_parameters`, else `rope_scaling`, if there is one. */
+/* Enters `rope_parameters`, else `rope_scaling`, if one is present. */
 static void enter(struct fields *f)
 {
     const char *key = "rope_parameters";
@@ -111,7 +111,7 @@ static void look_into(struct fields *f, const struct fields *place)
     f->outer = place->outer;
 }
 
-/* From where f looks, or from the flat keys if it is not there. */
+/* Reads a key from f's object, or from the flat keys if it is absent there. */
 static double either(struct fields *f, const struct fields *flat,
                      const char *key, double fallback, double min, double max)
 {

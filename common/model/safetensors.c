@@ -134,8 +134,8 @@ static enum status parse_offsets(struct safetensors_tensor *t, const json_t *o,
     return ST_OK;
 }
 
-/* Multiplied in bits, so that the product of all is what is bounded; a zero
- * dimension comes last, lest it hide an overflow. */
+/* Multiplies in bits, so that the product of all factors is bounded.  A zero
+ * dimension is multiplied last, so that it cannot hide an overflow. */
 static enum status check_size(const struct safetensors_tensor *t,
                               struct error *e)
 {
@@ -213,7 +213,7 @@ static int by_begin(const void *a, const void *b)
     return strcmp(x->name, y->name);
 }
 
-/* End to end from 0 to data_bytes. */
+/* Checks that the tensors cover 0..data_bytes end to end. */
 static enum status check_cover(const struct safetensors *s, uint64_t data_bytes,
                                struct error *e)
 {
@@ -242,7 +242,7 @@ static enum status check_cover(const struct safetensors *s, uint64_t data_bytes,
     return ST_OK;
 }
 
-/* Names are copied into one block, so that the document can go. */
+/* Copies the names into one block, so that the document can be freed. */
 static enum status allocate(struct safetensors *s, json_t *doc, struct error *e)
 {
     size_t bytes = 1;

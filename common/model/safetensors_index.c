@@ -21,7 +21,8 @@ static enum status add_file(struct safetensors_index *x, const char *name,
 {
     char **grown;
 
-    /* Tensors of one file are mostly neighbours: look at the newest first. */
+    /* Tensors of one file are mostly neighbours, so the newest file is
+     * compared first. */
     for (uint32_t i = x->n_files; i > 0; i--) {
         if (strcmp(x->files[i - 1], name) == 0) {
             return ST_OK;

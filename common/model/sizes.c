@@ -4,7 +4,7 @@
 
 #include "common/model/layout.h"
 
-/* Weights, tensor by tensor, as layout.c places them. */
+/* Weights tensor by tensor, as layout.c places them. */
 struct tally {
     enum dtype dtype;
     struct quantisation quant;

@@ -11,8 +11,8 @@
 #define IPC "ipc://"
 #define TCP "tcp://"
 
-/* Linux's abstract namespace: sockets without a file, and so without a mode,
- * that anybody of this machine can reach. */
+/* Sockets of Linux's abstract namespace have no file and therefore no mode:
+ * every user of the machine can connect to them. */
 #define ABSTRACT IPC "@"
 
 static bool starts(const char *s, const char *with)
@@ -43,7 +43,8 @@ bool endpoint_is_ipc(const char *endpoint)
     return starts(endpoint, IPC);
 }
 
-/* Of 127.0.0.0/8, in figures: a name may begin with them too. */
+/* Accepts 127.0.0.0/8 in digits only: a host name may also start with these
+ * digits. */
 static bool is_loopback(const char *host)
 {
     char text[INET_ADDRSTRLEN];

@@ -26,7 +26,8 @@ enum {
     AT_CHECKSUM = 56
 };
 
-/* Up to here a copy with the checksum cut out is cheaper than a stream. */
+/* Up to this size, copying the frame without the checksum is cheaper than a
+ * streaming hash. */
 #define CHECK_COPY 512
 
 struct frame *frame_new(uint32_t bytes)
@@ -65,7 +66,8 @@ struct frame *frame_copy(const struct frame *f)
     return c;
 }
 
-/* Where the tensor begins: the padding is there for its sake alone. */
+/* Returns where the tensor begins.  The padding exists only for the tensor's
+ * alignment. */
 static uint64_t body_end(uint32_t envelopes_bytes, uint32_t tensor_bytes)
 {
     uint64_t end = FRAME_HEADER + (uint64_t)envelopes_bytes;

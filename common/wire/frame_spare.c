@@ -18,7 +18,7 @@ static struct {
     unsigned n[CLASSES];
 } spare = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* The class that holds so much, CLASSES if none does. */
+/* Returns the size class that holds this many bytes, CLASSES if none does. */
 static unsigned class_of(size_t bytes)
 {
     unsigned c = 0;

@@ -22,7 +22,7 @@ void greeter_init(struct greeter *g, struct node_io *io,
                           .limits = *limits};
 }
 
-/* The node is told and the peer freed. */
+/* Reports the end to the node and frees the peer. */
 static void down(struct greeter *g, const char *why)
 {
     struct peer *p = g->peer;
@@ -60,7 +60,8 @@ void greeter_fini(struct greeter *g, const char *reason)
     greeter_end(g, reason);
 }
 
-/* What the ops asked for while the peer was at work. */
+/* Performs what the ops requested while the peer was running: the peer must
+ * not be freed inside its own calls. */
 static void leave_peer(struct greeter *g)
 {
     g->busy = false;
@@ -86,12 +87,15 @@ static void answer(struct greeter *g)
     struct frame *f;
 
     reply.version_major = WIRE_VERSION_MAJOR;
-    reply.version_minor = WIRE_VERSION_MINOR; /* the lowest there is */
+    reply.version_minor =
+        WIRE_VERSION_MINOR; /* the lowest version that exists */
     reply.name = wire_text(g->name);
     f = hello_answer(peer_session(g->peer), &reply.base, NULL, 0);
     (void)g->io->send(g->io, g->id, &f);
 }
 
+/* Checks the sender's role twice, in Hello and by its port: a client that
+ * claims to be a worker is refused. */
 static enum status check(struct greeter *g, struct peer_id from,
                          const Sluice__V1__HelloRequest *m, struct error *e)
 {
@@ -132,7 +136,7 @@ static void come_up(struct greeter *g, struct peer_id from, uint64_t nonce)
     g->nonce = nonce;
     g->keepalive = (struct keepalive){.listening = false};
     g->peer = peer_new(&c);
-    answer(g); /* before anything that the node may say */
+    answer(g); /* before any frame that the node may send */
     g->busy = true;
     g->ops->up(g->node, g->peer);
     leave_peer(g);

@@ -8,10 +8,10 @@
 #include "proto/common.pb-c.h"
 #include "proto/registry.pb-c.h"
 
-/* The one call of a connection that stands outside its session. */
+/* The only call that takes place outside a session. */
 #define HELLO_CALL 1
 
-/* A frame of one unordered envelope. */
+/* Makes a frame of one unordered envelope. */
 static struct frame *lone_frame(uint64_t session, struct envelope *e,
                                 const ProtobufCMessage *body)
 {

@@ -20,14 +20,15 @@ void outbox_fini(struct outbox *o)
     free(o->lanes[LANE_SUBMIT].data);
 }
 
-/* ---- what is put in ---- */
+/* ---- input ---- */
 
 static size_t queue_bytes(const struct queue *q)
 {
     return q->tail - q->head;
 }
 
-/* Move what waits to the front; double what is then too small. */
+/* Moves the waiting bytes to the front, and doubles the memory if that is not
+ * enough. */
 static void queue_settle(struct queue *q, size_t bytes)
 {
     size_t used = queue_bytes(q);
@@ -37,7 +38,7 @@ static void queue_settle(struct queue *q, size_t bytes)
         q->head = 0;
         q->tail = used;
     }
-    /* Half free at least, so that moving stays cheap. */
+    /* At least half is then free, so moves stay cheap on average. */
     if (q->capacity / 2 < used + bytes) {
         size_t capacity = q->capacity == 0 ? QUEUE_BYTES_MIN : q->capacity;
 
@@ -98,13 +99,15 @@ static uint8_t *state_reserve(struct outbox *o, uint16_t method, size_t bytes)
     return s->data;
 }
 
-/* An END is bounded by the calls, a CANCEL too. */
+/* The number of ENDs and CANCELs is bounded by the calls, so they need no
+ * limit of their own. */
 static bool always_taken(const struct envelope *e)
 {
     return e->kind == ENVELOPE_END || e->kind == ENVELOPE_CANCEL;
 }
 
-/* What waits in LANE_CONTROL, tensors and all, or in LANE_SUBMIT. */
+/* Returns the bytes waiting in LANE_CONTROL, with tensors, or in
+ * LANE_SUBMIT. */
 static size_t lane_bytes(const struct outbox *o, enum lane lane)
 {
     return queue_bytes(&o->lanes[lane]) +
@@ -178,9 +181,10 @@ uint64_t outbox_queued(const struct outbox *o, enum lane lane)
            (lane == LANE_CONTROL ? o->n_tensors : 0);
 }
 
-/* ---- what is taken out ---- */
+/* ---- output ---- */
 
-/* Envelopes of the control lane that go before the first tensor that waits. */
+/* Returns how many envelopes of the control lane go before the first waiting
+ * tensor. */
 static uint64_t before_tensor(const struct outbox *o)
 {
     return o->n_tensors == 0 ? UINT64_MAX

@@ -9,8 +9,8 @@
 #include "proto/common.pb-c.h"
 #include "proto/registry.pb-c.h"
 
-/* Calls are taken while replies have this much room: a peer that asks and
- * never reads is refused before it fills our memory with answers. */
+/* New calls are accepted while replies have this much room.  A peer that
+ * calls but never reads is refused before its answers fill our memory. */
 #define PEER_ROOM_MIN (LINK_OUTBOX_BYTES / 2)
 
 #define PEER_FAILURE_CAP 4096
@@ -19,13 +19,13 @@ struct peer {
     struct peer_config c;
     struct link *link;
     struct calls ours, theirs;
-    uint64_t last_call; /* number of the call we made last */
-    uint64_t ping;      /* of the newest peer_ping(), which no op is told of */
+    uint64_t last_call; /* number of our last call */
+    uint64_t ping; /* call of the newest peer_ping(), which no op reports */
     void *data;
     int64_t now_us;        /* in peer_recv() */
     const uint8_t *tensor; /* of the frame in peer_recv() */
     uint32_t tensor_bytes;
-    int64_t due_us; /* as the node knows it since peer_flush() */
+    int64_t due_us; /* as reported to the node since peer_flush() */
     uint32_t strikes;
     bool dirty, dying, inside, struck, goodbye;
     char reason[96];
@@ -46,7 +46,8 @@ struct peer *peer_new(const struct peer_config *c)
     return p;
 }
 
-/* The node's, or our own ping? */
+/* Distinguishes the node's calls from our own ping, which the node never
+ * sees. */
 static void tell_end(struct peer *p, const struct call *c, enum status status,
                      const ProtobufCMessage *reply, const struct error *e,
                      uint32_t retry_after_ms)
@@ -141,6 +142,8 @@ uint64_t peer_taken(const struct peer *p, enum lane lane)
     return link_taken(p->link, lane);
 }
 
+/* Calls on_dirty only when the due time moves closer, so that a burst of
+ * replies wakes the node once. */
 static void touch(struct peer *p)
 {
     if (!p->dirty && !p->dying) {
@@ -151,9 +154,10 @@ static void touch(struct peer *p)
     }
 }
 
-/* ---- what we send ---- */
+/* ---- sending ---- */
 
-/* Pack the body, if there is one, straight into the lane. */
+/* Packs the body, if there is one, straight into the lane, without a copy in
+ * between. */
 static enum status push(struct peer *p, enum lane lane, struct envelope *e,
                         const ProtobufCMessage *body, uint32_t cap)
 {
@@ -224,7 +228,8 @@ bool peer_ping(struct peer *p)
                ST_OK;
 }
 
-/* In the lane of the call, so that it comes after it; always taken. */
+/* Uses the lane of the call, so that the cancel follows it; a cancel is
+ * always accepted. */
 static void push_cancel(struct peer *p, const struct call *c)
 {
     struct envelope e = {.call = c->number, .kind = ENVELOPE_CANCEL};
@@ -304,7 +309,7 @@ enum status peer_reply(struct peer *p, uint64_t call,
     return push(p, LANE_CONTROL, &e, reply, c->row->reply_cap);
 }
 
-/* False: the body is larger than the cap. */
+/* Returns false if the body is larger than the cap. */
 static bool push_end(struct peer *p, uint64_t call, uint16_t method,
                      enum status status, const ProtobufCMessage *body,
                      uint32_t cap)
@@ -358,15 +363,16 @@ void peer_fail(struct peer *p, uint64_t call, const struct error *e,
     }
 }
 
-/* ---- what we are sent ---- */
+/* ---- receiving ---- */
 
 static void strike(struct peer *p)
 {
     p->struck = true;
 }
 
-/* A call that never opened.  Unlike the end of an open one it needs room:
- * else refusals to a peer that does not read would pile up. */
+/* Refuses a call that never opened.  Unlike the end of an open call, a
+ * refusal needs room: otherwise refusals to a peer that does not read would
+ * pile up. */
 static void refuse(struct peer *p, const struct envelope *e, enum status code,
                    const char *what, const char *name)
 {
@@ -380,7 +386,7 @@ static void refuse(struct peer *p, const struct envelope *e, enum status code,
     push_failure(p, e->call, e->method, &why, 0);
 }
 
-/* May this peer send us this method at all, and so much of it? */
+/* Returns whether this peer may send us this method at this size. */
 static bool allowed(struct peer *p, const struct method_row *row,
                     const struct envelope *e, enum status *code,
                     const char **what)
@@ -398,7 +404,7 @@ static bool allowed(struct peer *p, const struct method_row *row,
     return false;
 }
 
-/* Room for one more, and something to serve it? */
+/* Returns whether there is room for one more call and an op that serves it. */
 static bool servable(struct peer *p, const struct method_row *row,
                      enum status *code, const char **what)
 {
@@ -449,7 +455,7 @@ static void recv_call(struct peer *p, const struct envelope *e)
     }
 }
 
-/* What we called answers with what cannot be read: give it up. */
+/* Ends our call whose answer cannot be read. */
 static void give_up(struct peer *p, const struct call *open, const char *why)
 {
     struct call c;
@@ -529,7 +535,7 @@ static void recv_cancel(struct peer *p, const struct envelope *e)
     }
 }
 
-/* What a peer said goes to people and logs: printable or not at all. */
+/* Escapes the peer's reason: it is shown to people and in logs. */
 static void note_goodbye(struct peer *p, const ProtobufCMessage *m)
 {
     const Sluice__V1__GoodbyeMessage *g = (const Sluice__V1__GoodbyeMessage *)m;
@@ -665,7 +671,7 @@ void peer_flush(struct peer *p, int64_t now_us)
         if (st == ST_RESOURCE_EXHAUSTED) {
             link_unsent(p->link, now_us);
         } else if (st == ST_UNAVAILABLE) {
-            break; /* `lost` is on its way */
+            break; /* `lost` follows */
         }
     }
     p->due_us = peer_due(p);

@@ -38,7 +38,8 @@ void session_init_stage(struct session *s, struct node_io *io,
     s->stage = *stage;
 }
 
-/* Half of it is chance, so that a hundred workers do not come back as one. */
+/* Half of the delay is random, so that a hundred workers do not reconnect at
+ * the same moment. */
 static void back_off(struct session *s, int64_t now_us, uint32_t retry_after_ms)
 {
     int64_t half = s->backoff_us / 2;
@@ -48,7 +49,8 @@ static void back_off(struct session *s, int64_t now_us, uint32_t retry_after_ms)
     if (asked > SESSION_BACKOFF_MAX_US) {
         asked = SESSION_BACKOFF_MAX_US;
     }
-    if (asked > 0) { /* all those it refuses are asked for the same */
+    if (asked >
+        0) { /* the router asks every session it refuses for the same delay */
         asked += (int64_t)(s->io->random(s->io) % (uint64_t)(asked / 2 + 1));
     }
     s->due_us = now_us + (wait > asked ? wait : asked);
@@ -72,8 +74,8 @@ static void say_goodbye(struct session *s, const char *reason)
     }
 }
 
-/* To CLOSED: whatever the state, the node is told and the peer freed.  A
- * session that stood for long starts its back-off anew. */
+/* Moves to CLOSED from any state: reports to the node and frees the peer.  A
+ * session that was up for long starts its backoff anew. */
 static void end(struct session *s, enum status refused, uint32_t retry_after_ms,
                 const char *why, bool close)
 {
@@ -94,7 +96,8 @@ static void end(struct session *s, enum status refused, uint32_t retry_after_ms,
     peer_free(&p);
 }
 
-/* Without a status; what: before the name of the other end, then: after it. */
+/* Ends without a status.  The sentence is `what`, the name of the other end,
+ * `then`. */
 static void end_for(struct session *s, const char *what, const char *then,
                     bool close)
 {
@@ -127,7 +130,8 @@ void session_restart(struct session *s, const char *reason)
     end(s, ST_OK, 0, s->why, true);
 }
 
-/* What the ops asked for while the peer was at work. */
+/* Performs what the ops requested while the peer was running: the peer must
+ * not be freed inside its own calls. */
 static void leave_peer(struct session *s)
 {
     s->busy = false;
@@ -137,6 +141,8 @@ static void leave_peer(struct session *s)
     }
 }
 
+/* The nonce is the same for every Hello of a connection, so the other end
+ * recognises a repeated one and answers with the same session. */
 static void greet(struct session *s, int64_t now_us)
 {
     Sluice__V1__HelloRequest hello = SLUICE__V1__HELLO_REQUEST__INIT;
@@ -230,6 +236,7 @@ static void recv_answer(struct session *s, const struct envelope *e)
         return;
     }
     reply = (const Sluice__V1__HelloReply *)m;
+    /* Session 0 is reserved for frames outside a session. */
     if (reply->session == 0 || reply->version_major != WIRE_VERSION_MAJOR) {
         error_set(&why, ST_FAILED_PRECONDITION,
                   "%s speaks another version of the protocol", whom(s));
