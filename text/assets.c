@@ -32,7 +32,7 @@ static enum status path_of(char *path, const char *dir, const char *name,
                : ST_OK;
 }
 
-/* A missing file is ST_OK and *data NULL. */
+/* Reads an optional file.  A missing file is ST_OK with *data NULL. */
 static enum status read_opt(const char *dir, const char *name, size_t max,
                             char **data, size_t *n, struct error *e)
 {
@@ -94,7 +94,7 @@ static enum status add_eos(struct text_assets *a, const json_t *v,
     return ST_OK;
 }
 
-/* A number, a list of numbers, or null. */
+/* Reads a number, a list of numbers, or null. */
 static enum status eos_of(struct text_assets *a, const json_t *config,
                           struct error *e)
 {
@@ -135,7 +135,8 @@ static enum status eos_file(struct text_assets *a, const char *dir,
 
 /* --- chat template ------------------------------------------------------- */
 
-/* Older files have a list of {"name", "template"}: the default one counts. */
+/* Older files have a list of {"name", "template"}; the entry named "default"
+ * counts. */
 static const json_t *default_template(const json_t *v)
 {
     for (size_t i = 0; i < json_array_size(v); i++) {
@@ -170,7 +171,8 @@ static enum status keep_chat(struct text_assets *a, const char *s, size_t n,
     return ST_OK;
 }
 
-/* transformers writes "no limit" as a model_max_length of int(1e30). */
+/* Integers are not parsed: transformers writes "no limit" as a
+ * model_max_length of int(1e30), which no 64-bit integer holds. */
 static enum status chat_of_config(struct text_assets *a, const char *dir,
                                   struct error *e)
 {

@@ -48,7 +48,7 @@ static enum status encode_plain(struct encoder *c, const char *s, size_t n,
 typedef enum status (*plain_fn)(struct encoder *c, const char *s, size_t n,
                                 struct error *e);
 
-/* Put the added tokens of one set, and what is between them through fn. */
+/* Puts the added tokens of one set, and passes the text between them to fn. */
 static enum status encode_around(struct encoder *c, const char *s, size_t n,
                                  bool normalized, plain_fn fn, struct error *e)
 {

@@ -9,7 +9,7 @@ void merge_queue_reset(struct merge_queue *q)
     q->n_heap = 0;
     q->n_nodes = 0;
     q->free = NONE;
-    q->epoch++; /* forgets all runs */
+    q->epoch++; /* makes all runs stale */
 }
 
 void merge_queue_fini(struct merge_queue *q)
@@ -90,7 +90,7 @@ static bool heap_push(struct merge_queue *q, struct merge_entry entry)
     return true;
 }
 
-/* Put entry where the top was. */
+/* Replaces the top of the heap by entry. */
 static void heap_replace(struct merge_queue *q, struct merge_entry entry)
 {
     size_t i = 0, child;

@@ -58,12 +58,12 @@ enum status normalizer_parse(struct normalizer *z, const json_t *v,
 
 /* --- running ------------------------------------------------------------- */
 
-/* Text that no form with these options changes: below U+0300 NFC does not,
- * ASCII none does. */
+/* Returns whether no form with these options changes the text.  NFC leaves
+ * everything below U+0300 alone; the other forms leave ASCII alone. */
 static bool plain(int form, const char *text, size_t n)
 {
     bool nfc = (form & UTF8PROC_COMPOSE) && !(form & UTF8PROC_COMPAT);
-    uint8_t limit = nfc ? 0xCC : 0x80; /* 0xCC leads U+0300 */
+    uint8_t limit = nfc ? 0xCC : 0x80; /* 0xCC is the first byte of U+0300 */
 
     for (size_t i = 0; i < n; i++) {
         if ((uint8_t)text[i] >= limit) {
@@ -98,7 +98,7 @@ static bool reserve(struct code_points *c, size_t n)
     return true;
 }
 
-/* No character decomposes into more (U+FDFA: 18). */
+/* Code points of the longest decomposition (U+FDFA has 18). */
 #define EXPANSION_MAX 32
 
 static bool decompose(struct code_points *c, int form, const char *text,
@@ -131,7 +131,7 @@ static unsigned class_of(utf8proc_int32_t c)
     return c < 0x300 ? 0u : (uint8_t)utf8proc_get_property(c)->combining_class;
 }
 
-/* Short runs, which are all that real text has. */
+/* For short runs, which is all that real text has. */
 static void insertion_sort(utf8proc_int32_t *v, size_t n)
 {
     for (size_t i = 1; i < n; i++) {
@@ -167,7 +167,8 @@ static bool counting_sort(utf8proc_int32_t *v, size_t n)
     return true;
 }
 
-/* Canonical ordering: each run of marks, stably, by combining class. */
+/* Canonical ordering: sorts each run of marks, stably, by combining class.  A
+ * counting sort bounds the time of a long run. */
 static bool order(struct code_points *c)
 {
     for (size_t i = 0; i < c->n; i++) {

@@ -32,7 +32,7 @@ static enum status add_split(struct pretokenizer *p, const char *pattern,
                : st;
 }
 
-/* {"Regex": "..."} or {"String": "..."} */
+/* Reads {"Regex": "..."} or {"String": "..."}. */
 static enum status parse_pattern(struct pretokenizer *p, const json_t *v,
                                  struct stage **s, struct error *e)
 {
@@ -96,7 +96,7 @@ static enum status parse_digits(struct pretokenizer *p, const json_t *v,
 static enum status parse_byte_level(struct pretokenizer *p, const json_t *v,
                                     struct error *e)
 {
-    bool prefix = true, regex = true; /* what the reference takes if not said */
+    bool prefix = true, regex = true; /* the reference's defaults */
     struct stage *s = NULL;
     enum status st = json_read_bool(v, "add_prefix_space", &prefix, e);
 
@@ -179,7 +179,7 @@ void pretokenizer_work_fini(struct pretokenizer_work *w)
     w->spaced = NULL;
 }
 
-/* Where in the chain a piece is. */
+/* The position of a piece in the chain. */
 struct walk {
     const struct pretokenizer *p;
     struct pretokenizer_work *w;
@@ -191,7 +191,7 @@ struct walk {
 static enum status walk_piece(void *ctx, const char *s, size_t n,
                               struct error *e);
 
-/* There is one such stage at most, so one buffer does. */
+/* At most one stage adds spaces, so one buffer is enough. */
 static enum status with_space(const struct walk *k, struct walk *next,
                               const char *s, size_t n, struct error *e)
 {

@@ -6,14 +6,14 @@
 
 #define NO_STRING 255
 
-/* A node stands for a beginning of one string or more.  Node 0 is the empty
- * one; it is nobody's child, so 0 also says that there is none. */
+/* A node stands for a prefix of one or more strings.  Node 0 is the empty
+ * prefix; it is no node's child, so 0 also means "no child". */
 struct node {
     uint16_t child, sibling;
-    uint16_t back;  /* the longest end of it that is a node, too */
-    uint16_t depth; /* bytes of it */
-    uint8_t byte;   /* the last of them */
-    uint8_t string; /* the longest string that is an end of it */
+    uint16_t back;  /* the node of its longest suffix that is a prefix too */
+    uint16_t depth; /* length of the prefix */
+    uint8_t byte;   /* last byte of the prefix */
+    uint8_t string; /* the longest string that is a suffix of it */
 };
 
 struct stop_strings {
@@ -50,7 +50,7 @@ static enum status check(const struct stop_string *strings, size_t n,
     return ST_OK;
 }
 
-/* ---- the machine ---- */
+/* ---- the automaton ---- */
 
 static uint16_t child_of(const struct stop_strings *s, uint16_t at,
                          uint8_t byte)
@@ -63,7 +63,7 @@ static uint16_t child_of(const struct stop_strings *s, uint16_t at,
     return next;
 }
 
-/* The longest end of (at, byte) that is a node. */
+/* Returns the longest suffix of (prefix, byte) that is a node. */
 static uint16_t step(const struct stop_strings *s, uint16_t at, uint8_t byte)
 {
     uint16_t next;
@@ -99,8 +99,8 @@ static void insert(struct stop_strings *s, const struct stop_string *string,
     }
 }
 
-/* Depth by depth, as each node needs those above it; a node of several
- * strings is done several times, to the same end. */
+/* Links nodes depth by depth, as each node needs those above it.  A node of
+ * several strings is linked several times, with the same result. */
 static void link_back(struct stop_strings *s, const struct stop_string *strings,
                       size_t n)
 {

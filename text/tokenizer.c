@@ -117,8 +117,9 @@ enum status tokenizer_encode(const struct tokenizer *t, const char *text,
     return st;
 }
 
-/* UTF-8 grows by 3 at most under NFC and NFD, by 11 under NFKC and NFKD
- * (Unicode, UAX 15); then every byte may be a word that gets a space. */
+/* UTF-8 grows by a factor of 3 at most under NFC and NFD, of 11 under NFKC
+ * and NFKD (Unicode, UAX 15).  Then every byte may be a word that gets a
+ * space. */
 size_t tokenizer_bound(const struct tokenizer *t, size_t len)
 {
     const struct normalizer *z = &t->normalizer;

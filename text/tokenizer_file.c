@@ -14,7 +14,7 @@ static enum status fill_vocab(struct tokenizer *t, const json_t *vocab,
     json_t *id;
     size_t n;
 
-    /* Jansson's iteration macro wants an object that could be changed. */
+    /* Jansson's iteration macro requires an object that is not const. */
     json_object_keylen_foreach((json_t *)(uintptr_t)vocab, spelling, n, id)
     {
         enum status st =
@@ -30,7 +30,7 @@ static enum status fill_vocab(struct tokenizer *t, const json_t *vocab,
     return ST_OK;
 }
 
-/* "left right" or ["left", "right"] */
+/* Reads "left right" or ["left", "right"]. */
 static enum status merge_sides(const json_t *v, const char *side[2],
                                size_t n[2], struct error *e)
 {
@@ -93,7 +93,7 @@ static enum status fill_merges(struct tokenizer *t, const json_t *merges,
     return st;
 }
 
-/* Fields that change what a model does and are not supported. */
+/* Refuses fields that change the result and are not supported. */
 static enum status check_affixes(const json_t *model, struct error *e)
 {
     static const char *const names[] = {"continuing_subword_prefix",
@@ -111,8 +111,8 @@ static enum status check_affixes(const json_t *model, struct error *e)
     return st;
 }
 
-/* unk_token and fuse_unk may be anything: all 256 bytes have tokens, so
- * nothing is ever unknown. */
+/* unk_token and fuse_unk may have any value: all 256 bytes have tokens, so no
+ * text is unknown. */
 static enum status check_model(const json_t *model, bool *ignore_merges,
                                struct error *e)
 {
@@ -167,7 +167,7 @@ static enum status model_fields(const json_t *model, struct model_fields *m,
 
 /* --- decoder ------------------------------------------------------------- */
 
-/* ByteLevel once; Fuse may follow it, and then does nothing. */
+/* Accepts ByteLevel once; Fuse may follow it and has no effect then. */
 static enum status check_decoder(const json_t *v, bool *byte_level, int depth,
                                  struct error *e)
 {
@@ -263,8 +263,8 @@ static enum status fill_post_processor(struct tokenizer *t, const json_t *root,
     return st == ST_OK ? ST_OK : error_wrap(e, "post_processor");
 }
 
-/* Added tokens come between vocabulary and merges: they say which tokens are
- * special, and no merge may make one of those. */
+/* Added tokens are read between vocabulary and merges: they decide which
+ * tokens are special, and no merge may produce a special token. */
 static enum status fill_tokens(struct tokenizer *t, const json_t *root,
                                uint64_t seed, struct error *e)
 {

@@ -37,7 +37,8 @@ void vocab_fini(struct vocab *v)
     *v = (struct vocab){0};
 }
 
-/* The slot that holds the spelling, or the free one where it would go. */
+/* Returns the slot that holds the spelling, or the free slot where it would
+ * go. */
 static uint32_t *slot_of(const struct vocab *v, const char *s, size_t n)
 {
     size_t i = (size_t)XXH3_64bits_withSeed(s, n, v->seed) & v->mask;
@@ -52,8 +53,8 @@ static uint32_t *slot_of(const struct vocab *v, const char *s, size_t n)
     return &v->slots[i];
 }
 
-/* llama.cpp's "<0x-1>" wrote before a block: a byte token is two hex digits
- * or the file is broken. */
+/* Rejects a byte token that is not two hex digits.  llama.cpp once read
+ * "<0x-1>" and wrote in front of a buffer. */
 static bool broken_byte_token(const char *s, size_t n)
 {
     if (n < 4 || n > 8 || memcmp(s, "<0x", 3) != 0 || s[n - 1] != '>') {
@@ -135,7 +136,7 @@ static bool arena_room(struct vocab *v, size_t n)
     return true;
 }
 
-/* Write spelling and bytes behind each other into the arena. */
+/* Writes spelling and bytes one after the other into the arena. */
 static void store(struct vocab *v, struct vocab_entry *t, const char *s,
                   size_t n)
 {

@@ -54,8 +54,7 @@ enum status costs_of_files(struct split_model *m, const struct model_config *c,
 
         st = layout_make(&l, &w, &layer, c, files, e);
         embed = i == 0 ? placed(&w.embed) : embed;
-        head = placed(
-            &w.head); /* norm of the last stage, whose embedding size is 0 */
+        head = placed(&w.head); /* 0 except for the last layer */
         m->layers[i].weight_bytes = l.bytes - head - (i == 0 ? embed : 0) -
                                     (i + 1 == m->n_layers ? norm : 0);
         layout_fini(&l);
