@@ -49,6 +49,7 @@ static enum status enter(const struct added_token *t, int64_t id,
                          "id %lld, but the vocabulary has it as %u",
                          (long long)id, known);
     }
+    /* Only a token of the model may be entered again, and once. */
     if (!(vocab_flags(vocab, known) & VOCAB_MODEL) ||
         (vocab_flags(vocab, known) & VOCAB_ADDED)) {
         return error_set(e, ST_INVALID_ARGUMENT, "the token is there twice");
@@ -98,6 +99,7 @@ static enum status respell(struct added_token *t, const struct normalizer *z,
 
 /* --- the tries ----------------------------------------------------------- */
 
+/* Node 0 is the root, which is no child, so 0 means "no edge". */
 static uint32_t trie_step(const struct added_trie *t, uint32_t node,
                           uint8_t byte)
 {

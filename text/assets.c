@@ -66,6 +66,7 @@ static enum status read_json_opt(const char *dir, const char *name,
 
 /* --- end of sequence ----------------------------------------------------- */
 
+/* The same id in both files is normal and counts once. */
 static enum status add_eos(struct text_assets *a, const json_t *v,
                            struct error *e)
 {
@@ -113,6 +114,7 @@ static enum status eos_of(struct text_assets *a, const json_t *config,
     return st;
 }
 
+/* Some models name their end tokens only in text_config. */
 static enum status eos_file(struct text_assets *a, const char *dir,
                             const char *name, struct error *e)
 {
@@ -230,6 +232,8 @@ static enum status tokenizer(struct text_assets *a, const char *dir,
     return st == ST_OK ? ST_OK : error_wrap(e, "%s", name);
 }
 
+/* Checked first: without it, a missing directory would look like a model
+ * without files. */
 static enum status check_dir(const char *dir, struct error *e)
 {
     struct stat s;

@@ -71,6 +71,7 @@ enum status bpe_init(struct bpe *b, const struct vocab *vocab, size_t n,
         size_t len = byte_level_spell(&byte, 1, letter);
         uint32_t id;
 
+        /* Every byte needs a token, so that no text is unknown. */
         if (!vocab_find(vocab, letter, len, &id) ||
             !(vocab_flags(vocab, id) & VOCAB_MODEL)) {
             return error_set(e, ST_INVALID_ARGUMENT,
@@ -142,6 +143,7 @@ enum status bpe_add(struct bpe *b, uint32_t rank, const char *left,
     memcpy(joined, left, n_left);
     memcpy(joined + n_left, right, n_right);
     st = model_id(b, "result", joined, n_left + n_right, &id, e);
+    /* Ignored, not refused: real files have such merges. */
     if (st != ST_OK || (vocab_flags(b->vocab, id) & VOCAB_SPECIAL)) {
         return st;
     }
@@ -202,6 +204,7 @@ static bool join(const struct bpe *b, struct bpe_work *w, uint32_t i)
 
     s[i].id = b->made[s[i].rank];
     s[i].next = s[gone].next;
+    /* .rank = NONE;] Marks queued pairs of the absorbed symbol as stale. */
     s[gone].rank = NONE;
     if (s[i].next != NONE) {
         s[s[i].next].prev = i;
@@ -209,6 +212,8 @@ static bool join(const struct bpe *b, struct bpe_work *w, uint32_t i)
     return (s[i].prev == NONE || pair_up(b, w, s[i].prev)) && pair_up(b, w, i);
 }
 
+/* With ignore_merges, a word that is a token is that token, even if its
+ * merges would lead elsewhere. */
 static bool whole_word(const struct bpe *b, const uint8_t *word, size_t n,
                        uint32_t *id)
 {
@@ -293,6 +298,7 @@ static bool meet(const struct bpe_work *w, uint32_t n_tail, uint32_t n,
         if (i == NONE) {
             return false;
         }
+        /* Same start and same end, hence the same token. */
         if (i == t->begin && end_of(w, i, n) == t->end) {
             *at = i;
             return true;
@@ -310,6 +316,8 @@ static bool merge_windows(const struct bpe *b, struct bpe_work *w,
                           const uint8_t *word, uint32_t n, uint32_t window,
                           struct id_sink *out)
 {
+    /* A larger overlap makes windows meet more often and costs more repeated
+     * work. */
     const uint32_t overlap = window / 16;
     uint32_t begin = 0, len = window, i = 0;
     bool ok;
@@ -350,6 +358,8 @@ static enum status merge_run(const struct bpe *b, struct bpe_work *w,
         if (merge_windows(b, w, word, n, window, out)) {
             return ST_OK;
         }
+        /* Drops the ids of the windows; the word is encoded again as a
+         * whole. */
         out->n = before;
         w->n_whole++;
     }
@@ -372,6 +382,7 @@ enum status bpe_word(const struct bpe *b, struct bpe_work *w,
         return id_sink_put(out, id, e);
     }
     for (size_t at = 0; st == ST_OK && at < n; at = end) {
+        /* Cuts between bytes that no merge joins; each run is independent. */
         for (end = at + 1; end < n; end++) {
             if (!may_join(b, word[end - 1], word[end])) {
                 break;

@@ -42,6 +42,7 @@ static size_t drain(struct detokenizer *d, const uint8_t *s, size_t n,
         } else if (kind == UTF8_BAD) {
             w += put(out + w, replacement, REPLACEMENT_LEN);
         } else {
+            /* A cut character lacks at least one of its 4 bytes. */
             assert(len <= DETOK_HELD_MAX);
             memcpy(d->held, s + at, len);
             d->n_held = (uint8_t)len;
@@ -72,6 +73,8 @@ static size_t complete(struct detokenizer *d, const uint8_t *s, size_t n,
             }
             *w += put(out + *w, front, len + 1);
         } else {
+            /* The held bytes start no character; the byte after them is
+             * looked at again. */
             *w += put(out + *w, replacement, REPLACEMENT_LEN);
         }
         d->n_held = 0;
@@ -84,6 +87,8 @@ size_t detokenizer_push(struct detokenizer *d, uint32_t id, char *out)
     size_t n, w = 0, taken;
     const uint8_t *s = (const uint8_t *)tokenizer_token(d->t, id, &n);
 
+    /* Unknown ids are ignored: a model may have more rows than its tokenizer
+     * has tokens. */
     if (s == NULL ||
         ((d->flags & DETOK_SKIP_SPECIAL) && tokenizer_is_special(d->t, id))) {
         return 0;

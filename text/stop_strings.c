@@ -64,6 +64,8 @@ static uint16_t child_of(const struct stop_strings *s, uint16_t at,
 }
 
 /* Returns the longest suffix of (prefix, byte) that is a node. */
+/* Each call of `back` shortens the prefix, and each byte lengthens it by one
+ * at most, so a scan is linear on average. */
 static uint16_t step(const struct stop_strings *s, uint16_t at, uint8_t byte)
 {
     uint16_t next;
@@ -94,6 +96,7 @@ static void insert(struct stop_strings *s, const struct stop_string *string,
         }
         at = next;
     }
+    /* .string == NO_STRING) {] Among equal strings the first given counts. */
     if (s->nodes[at].string == NO_STRING) {
         s->nodes[at].string = number;
     }
@@ -117,6 +120,8 @@ static void link_back(struct stop_strings *s, const struct stop_string *strings,
             byte = (uint8_t)strings[i].text[depth];
             node = &s->nodes[child_of(s, at[i], byte)];
             node->back = depth == 0 ? 0 : step(s, s->nodes[at[i]].back, byte);
+            /* A shorter string may end inside a longer one; the one that
+             * begins first is preferred. */
             if (node->string == NO_STRING) {
                 node->string = s->nodes[node->back].string;
             }
@@ -183,5 +188,7 @@ bool stop_scan_push(const struct stop_strings *s, struct stop_scan *scan,
 uint64_t stop_scan_certain(const struct stop_strings *s,
                            const struct stop_scan *scan)
 {
+    /* The automaton's depth is exactly the number of bytes that may still
+     * become a string. */
     return scan->found ? scan->begin : scan->n - s->nodes[scan->at].depth;
 }

@@ -7,6 +7,7 @@
 
 /* --- model --------------------------------------------------------------- */
 
+/* Keys may contain NULs, so they are handled with their length. */
 static enum status fill_vocab(struct tokenizer *t, const json_t *vocab,
                               struct error *e)
 {
@@ -37,6 +38,8 @@ static enum status merge_sides(const json_t *v, const char *side[2],
     if (json_is_string(v)) {
         const char *s = json_string_value(v);
         size_t len = json_string_length(v);
+        /* The older form separates the sides by a space; a second space would
+         * be ambiguous. */
         const char *space = memchr(s, ' ', len);
 
         if (space == NULL ||
@@ -66,6 +69,7 @@ static enum status merge_sides(const json_t *v, const char *side[2],
     return ST_OK;
 }
 
+/* The index of a merge is its rank. */
 static enum status fill_merges(struct tokenizer *t, const json_t *merges,
                                uint64_t seed, struct error *e)
 {
@@ -94,6 +98,7 @@ static enum status fill_merges(struct tokenizer *t, const json_t *merges,
 }
 
 /* Refuses fields that change the result and are not supported. */
+/* An empty affix has no effect and is accepted. */
 static enum status check_affixes(const json_t *model, struct error *e)
 {
     static const char *const names[] = {"continuing_subword_prefix",
@@ -139,6 +144,8 @@ static enum status check_model(const json_t *model, bool *ignore_merges,
     if (st == ST_OK && fallback) {
         st = error_set(e, ST_UNIMPLEMENTED, "byte_fallback is not supported");
     }
+    /* Dropout makes an encode random, which no served model wants; 0 means
+     * none. */
     if (st == ST_OK && dropout != NULL && !json_is_null(dropout) &&
         !(json_is_number(dropout) && json_number_value(dropout) == 0)) {
         st = error_set(e, ST_UNIMPLEMENTED, "dropout is not supported");
@@ -200,6 +207,8 @@ static enum status check_decoder(const json_t *v, bool *byte_level, int depth,
     return st;
 }
 
+/* The decoder must be the inverse of the byte letters, which is all that
+ * detokenizer.c does. */
 static enum status decoder(const json_t *root, struct error *e)
 {
     bool byte_level = false;
@@ -304,6 +313,7 @@ static enum status fill_tokens(struct tokenizer *t, const json_t *root,
 enum status tokenizer_fill(struct tokenizer *t, const json_t *root,
                            uint64_t seed, struct error *e)
 {
+    /* The normalizer comes first: added tokens are spelt with it. */
     enum status st = fill_normalizer(t, root, e);
 
     if (st == ST_OK) {

@@ -229,8 +229,8 @@ static bool names(const char *word, size_t n, const char *name)
     return true;
 }
 
-/* Counts the positions at which letters differ, which is enough to find a
- * typo. */
+/* Counts the letters that have no partner in order, found greedily: enough to
+ * suggest an option for a typo. */
 static size_t distance(const char *a, size_t n, const char *b)
 {
     size_t m = strlen(b), same = 0;

@@ -43,6 +43,8 @@ static const struct family families[] = {
      128, 1, 32768, false},
 };
 
+/* model_type decides; the architecture counts only without one.  A derived
+ * model often keeps its parent's architecture name. */
 static const struct family *family_of(struct fields *f)
 {
     const char *type = field_text(f, "model_type");
@@ -66,6 +68,7 @@ static const struct family *family_of(struct fields *f)
     return NULL;
 }
 
+/* A dense model may have these keys with the value 0. */
 static void refuse_experts(struct fields *f)
 {
     static const char *const keys[] = {"num_experts", "num_local_experts",
@@ -83,6 +86,8 @@ static void refuse_experts(struct fields *f)
     }
 }
 
+/* A window is refused even where the context is shorter: the model would
+ * otherwise compute a different function than its reference. */
 static void refuse_window(struct fields *f, const struct family *family)
 {
     const json_t *v = field_get(f, "sliding_window");
@@ -158,6 +163,8 @@ static struct quantisation parse_quant(struct fields *f, const char *key)
         return none;
     }
     q = affine(f, o, key, &none);
+    /* Per-module objects are checked here, so that an unsupported one is
+     * refused before any weight is read. */
     json_object_foreach((json_t *)(uintptr_t)o, module, v)
     {
         if (json_is_object(v)) {
@@ -213,6 +220,7 @@ static void refuse_unsupported(struct fields *f, const struct family *family)
     }
 }
 
+/* torch_dtype is the older name; some files write "torch.bfloat16". */
 static enum dtype parse_dtype(struct fields *f)
 {
     static const char *const names[] = {
@@ -239,6 +247,7 @@ static enum dtype parse_dtype(struct fields *f)
     return DTYPE_BF16;
 }
 
+/* An explicit list takes precedence over full_attention_interval. */
 static void listed_mixers(struct model_config *c, struct fields *f,
                           const json_t *types)
 {
@@ -268,6 +277,8 @@ static void listed_mixers(struct model_config *c, struct fields *f,
     }
 }
 
+/* Without a list, every full_attention_interval-th layer is attention, as in
+ * the reference. */
 static void parse_mixers(struct model_config *c, struct fields *f,
                          const struct family *family)
 {
@@ -285,6 +296,7 @@ static void parse_mixers(struct model_config *c, struct fields *f,
                 (i + 1) % every == 0 ? MIXER_ATTENTION : MIXER_DELTANET;
         }
     }
+    /* Only the hybrid families have the parameters of a Gated DeltaNet. */
     if (!family->hybrid &&
         config_count(c, MIXER_DELTANET, 0, c->shape.n_layers) > 0) {
         field_fault(f, ST_UNIMPLEMENTED,
@@ -294,6 +306,8 @@ static void parse_mixers(struct model_config *c, struct fields *f,
     }
 }
 
+/* head_dim may be absent: some families fix it, others derive it from the
+ * hidden size. */
 static uint32_t derived_head_dim(struct fields *f, const struct family *family,
                                  uint32_t hidden, uint32_t heads)
 {
@@ -331,6 +345,7 @@ static void parse_attention(struct model_config *c, struct fields *f,
     s->head_dim = derived_head_dim(f, family, s->hidden, s->n_heads);
     s->attn_gated = family->hybrid && field_bool(f, "attn_output_gate", true);
     c->qkv_bias = bias || family->qkv_bias;
+    /* qwen2 has biases on q, k and v alone, whatever attention_bias is. */
     c->o_bias = bias && !family->qkv_bias;
     c->qk_norm = family->qk_norm;
     rope_parse(&s->rope, f, s->head_dim, family->partial, s->context);

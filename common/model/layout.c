@@ -29,6 +29,8 @@ struct maker {
         }                                                           \
     } while (0)
 
+/* Both shapes are printed: the reader has to decide which of the two files is
+ * wrong. */
 static void shape_fault(struct maker *m, const struct checkpoint_tensor *t,
                         uint64_t rows, uint64_t cols)
 {
@@ -53,6 +55,8 @@ static void shape_fault(struct maker *m, const struct checkpoint_tensor *t,
           quote(t->info->name).text, have, want);
 }
 
+/* U32 words alone are a common sight: an MLX checkpoint whose config.json
+ * lost its quantization. */
 static bool dtype_of(struct maker *m, const struct checkpoint_tensor *t,
                      enum dtype *out)
 {
@@ -79,6 +83,7 @@ static bool dtype_of(struct maker *m, const struct checkpoint_tensor *t,
     }
 }
 
+/* Tensors that stay unused are reported at the end. */
 static void use(struct maker *m, const struct checkpoint_tensor *t)
 {
     m->used[t - m->checkpoint->tensors] = true;
@@ -113,6 +118,7 @@ static uint64_t reserve(struct maker *m, uint64_t bytes)
 {
     uint64_t place = m->layout->bytes;
 
+    /* Rounds up, so that every tensor starts on a cache line. */
     bytes += LAYOUT_ALIGN - 1;
     m->layout->bytes += bytes - bytes % LAYOUT_ALIGN;
     return place;

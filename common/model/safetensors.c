@@ -32,9 +32,12 @@ enum status safetensors_header_bytes(uint64_t *header_bytes, const void *first,
                          "the file is %llu bytes long, at least 10 needed",
                          (unsigned long long)file_bytes);
     }
+    /* Read byte by byte: the buffer may be unaligned and the host
+     * big-endian. */
     for (int i = 7; i >= 0; i--) {
         n = n << 8 | p[i];
     }
+    /* Usually this is a file of another format, so the message asks. */
     if (n > SAFETENSORS_HEADER_MAX) {
         return error_set(e, ST_DATA_LOSS,
                          "the header says %llu bytes, %d are allowed at most: "
@@ -46,6 +49,7 @@ enum status safetensors_header_bytes(uint64_t *header_bytes, const void *first,
                          "header is %llu bytes long, at least 2 needed",
                          (unsigned long long)n);
     }
+    /* The subtraction cannot underflow: the prefix was checked above. */
     if (n > file_bytes - SAFETENSORS_PREFIX) {
         return error_set(e, ST_DATA_LOSS,
                          "the header says %llu bytes, but only %llu follow",
@@ -104,6 +108,7 @@ static enum status parse_shape(struct safetensors_tensor *t, const json_t *o,
     return ST_OK;
 }
 
+/* Offsets are checked against the data before they are used in any sum. */
 static enum status parse_offsets(struct safetensors_tensor *t, const json_t *o,
                                  uint64_t data_bytes, struct error *e)
 {
@@ -163,6 +168,7 @@ static enum status check_size(const struct safetensors_tensor *t,
     return ST_OK;
 }
 
+/* Dtype and shape come first: check_size() needs them with the offsets. */
 static enum status parse_tensor(struct safetensors_tensor *t, const json_t *o,
                                 uint64_t data_bytes, struct error *e)
 {
@@ -182,6 +188,7 @@ static enum status parse_tensor(struct safetensors_tensor *t, const json_t *o,
     return st == ST_OK ? check_size(t, e) : st;
 }
 
+/* The format allows strings only; sluice does not use them. */
 static enum status check_metadata(const json_t *o, struct error *e)
 {
     const char *key;

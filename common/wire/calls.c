@@ -116,6 +116,8 @@ bool calls_take(struct calls *cs, uint64_t number, struct call *out)
     return true;
 }
 
+/* The earliest deadline is recomputed by the scan only; removing a call
+ * leaves it too early, which costs one scan and never misses a deadline. */
 bool calls_take_due(struct calls *cs, int64_t now_us, struct call *out)
 {
     int64_t due = INT64_MAX;

@@ -142,6 +142,8 @@ static void come_up(struct greeter *g, struct peer_id from, uint64_t nonce)
     leave_peer(g);
 }
 
+/* A repeated Hello of the same connection gets the same answer; the nonce
+ * distinguishes it from a second session. */
 static void judge(struct greeter *g, struct peer_id from,
                   const Sluice__V1__HelloRequest *m)
 {
@@ -159,6 +161,8 @@ static void judge(struct greeter *g, struct peer_id from,
     } else {
         st = check(g, from, m, &e);
         if (st == ST_OK && g->peer != NULL) {
+            /* The new connection is refused all the same: the node first has
+             * to react to the end of the old edge. */
             greeter_end(g, "the stage before came back on a new connection");
             st = error_set(&e, ST_UNAVAILABLE,
                            "the edge before this one has only now ended; "

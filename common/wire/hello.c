@@ -115,6 +115,7 @@ bool hello_is_goodbye(const struct frame *f, const struct frame_header *h,
     return only_envelope(f, h, METHOD_REGISTRY_GOODBYE, ENVELOPE_ONEWAY, out);
 }
 
+/* A broken Failure must not hide the status, which stands in the envelope. */
 void failure_read(struct arena *a, const struct envelope *end, struct error *e,
                   uint32_t *retry_after_ms)
 {
@@ -178,6 +179,8 @@ enum status hello_check(const ProtobufCMessage *hello_request, const char *me,
     return ST_OK;
 }
 
+/* Random, so that frames of an earlier life of this node do not match; 0
+ * means "no session". */
 uint64_t hello_session(struct node_io *io)
 {
     uint64_t s = 0;

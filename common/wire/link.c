@@ -338,6 +338,8 @@ static struct frame *bare_ack(struct link *l)
     return f;
 }
 
+/* The delay doubles until an acknowledgement resets it, so a dead peer is not
+ * flooded. */
 static void time_out(struct link *l, int64_t now_us)
 {
     l->resend_delay_us *= 2;
@@ -359,11 +361,14 @@ struct frame *link_pop(struct link *l, int64_t now_us)
     if (now_us >= l->resend_due_us) {
         time_out(l, now_us);
     }
+    /* Old frames go first: the peer accepts only the next number. */
     f = resending(l) ? resend(l) : seal_next(l, now_us);
     if (f == NULL && now_us >= l->ack_due_us) {
         f = bare_ack(l);
     }
     if (f != NULL) {
+        /* Every frame carries the newest ack, so a bare one is no longer
+         * due. */
         l->ack_sent = l->received;
         l->unacked_bytes = 0;
         l->ack_due_us = INT64_MAX;
@@ -373,6 +378,7 @@ struct frame *link_pop(struct link *l, int64_t now_us)
 
 void link_unsent(struct link *l, int64_t now_us)
 {
+    /* A frame that was acknowledged meanwhile need not be sent again. */
     if (l->popped != 0 && l->popped > l->acked) {
         go_back(l, l->popped);
     }
@@ -425,6 +431,7 @@ static bool tensor_allowed(const struct frame *f, const struct frame_header *h)
            h->tensor_bytes <= row->tensor_cap;
 }
 
+/* Any progress resets the delay and refills the budget of a recovery. */
 static void take_ack(struct link *l, uint64_t ack, int64_t now_us)
 {
     while (l->acked < ack) {
@@ -440,6 +447,7 @@ static void take_ack(struct link *l, uint64_t ack, int64_t now_us)
         l->acked + 1 < l->next ? now_us + patience_us(l) : INT64_MAX;
     if (l->recover_end != 0) {
         l->resend_budget = LINK_SEAL_BYTES;
+        /* The peer may acknowledge frames that were about to be resent. */
         if (l->resend_at <= ack) {
             l->resend_at = ack + 1;
         }
@@ -463,6 +471,8 @@ static void hear_gap(struct link *l, uint64_t ack, int64_t now_us)
     go_back(l, ack + 1);
 }
 
+/* The report is limited in time: every frame behind the gap would otherwise
+ * cause one. */
 static void miss(struct link *l, int64_t now_us)
 {
     uint64_t missed = l->received + 1;
@@ -485,6 +495,8 @@ static bool take_number(struct link *l, const struct frame_header *h,
         return false;
     }
     if (h->number <= l->received) {
+        /* A duplicate means that the ack was lost, so it is sent again at
+         * once. */
         l->counts.duplicates++;
         l->ack_due_us = now_us;
         return PLANT(DUPLICATE_DELIVERED);
@@ -495,6 +507,8 @@ static bool take_number(struct link *l, const struct frame_header *h,
     }
     l->received++;
     l->unacked_bytes += (size_t)h->envelopes_bytes + h->tensor_bytes;
+    /* Acks are frequent enough that the sender's ring and window never run
+     * full. */
     if (l->received - l->ack_sent >= LINK_ACK_FRAMES ||
         l->unacked_bytes >= LINK_SUBMIT_WINDOW / 2) {
         l->ack_due_us = now_us;
@@ -512,6 +526,8 @@ bool link_recv(struct link *l, const struct frame *f,
     uint32_t at = 0, n = 0;
     bool next;
 
+    /* Everything is checked before any state changes, so a bad frame has no
+     * effect. */
     if (h->ack >= l->next || !envelopes_whole(f, h) || !tensor_allowed(f, h) ||
         (h->number > l->received &&
          h->number - l->received > LINK_RING_FRAMES)) {

@@ -99,8 +99,8 @@ static uint8_t *state_reserve(struct outbox *o, uint16_t method, size_t bytes)
     return s->data;
 }
 
-/* The number of ENDs and CANCELs is bounded by the calls, so they need no
- * limit of their own. */
+/* ENDs and CANCELs close calls, so refusing one would leave a call open for
+ * ever.  Their number is bounded by the calls, so they need no limit. */
 static bool always_taken(const struct envelope *e)
 {
     return e->kind == ENVELOPE_END || e->kind == ENVELOPE_CANCEL;

@@ -83,8 +83,11 @@ void peer_free(struct peer **pp)
     if (p == NULL) {
         return;
     }
+    /* An op that freed its own peer would return into freed memory. */
     assert(!p->inside && !p->dying);
     p->dying = true;
+    /* An op may start a call while it handles an end; dying refuses it, so
+     * the loops end. */
     while (calls_take_any(&p->ours, &c)) {
         end_ours(p, &c, ST_UNAVAILABLE, "the session is over");
     }
@@ -142,10 +145,10 @@ uint64_t peer_taken(const struct peer *p, enum lane lane)
     return link_taken(p->link, lane);
 }
 
-/* Calls on_dirty only when the due time moves closer, so that a burst of
- * replies wakes the node once. */
 static void touch(struct peer *p)
 {
+    /* One on_dirty between two flushes is enough: peer_flush() sends
+     * everything. */
     if (!p->dirty && !p->dying) {
         p->dirty = true;
         if (p->c.ops->on_dirty != NULL) {
@@ -201,6 +204,7 @@ enum status peer_call(struct peer *p, enum method m,
     enum status st;
 
     assert(row->kind != ONEWAY && request->descriptor == row->request);
+    /* Checked before the request is packed, which is the expensive part. */
     if (peer_calls_left(p) == 0) {
         return ST_RESOURCE_EXHAUSTED;
     }
@@ -211,6 +215,7 @@ enum status peer_call(struct peer *p, enum method m,
     if (deadline_ms > 0) {
         c.deadline_us = p->c.io->now_us(p->c.io) + (int64_t)deadline_ms * 1000;
     }
+    /* Counted only now: a call that found no room has used no number. */
     p->last_call++;
     calls_add(&p->ours, &c);
     if (call != NULL) {
@@ -235,6 +240,7 @@ static void push_cancel(struct peer *p, const struct call *c)
     struct envelope e = {.call = c->number, .kind = ENVELOPE_CANCEL};
     enum status st = push(p, c->row->lane, &e, NULL, 0);
 
+    /* The lane always accepts a cancel, see outbox.c. */
     assert(st == ST_OK || p->dying);
     (void)st;
 }
@@ -324,6 +330,8 @@ static bool push_end(struct peer *p, uint64_t call, uint16_t method,
     return st != ST_INVALID_ARGUMENT;
 }
 
+/* Sends the end of a call that failed.  A status of OK would hide the
+ * failure. */
 static void push_failure(struct peer *p, uint64_t call, uint16_t method,
                          const struct error *e, uint32_t retry_after_ms)
 {
@@ -345,6 +353,7 @@ void peer_end(struct peer *p, uint64_t call, const ProtobufCMessage *reply)
     if (p->dying || !calls_take(&p->theirs, call, &c)) {
         return;
     }
+    /* A stream ends without a message; its messages were replies. */
     assert((reply != NULL) == (c.row->kind == UNARY));
     if (!push_end(p, call, c.row->number, ST_OK, reply, c.row->reply_cap)) {
         error_set(&e, ST_INTERNAL, "%s: the reply is larger than %u bytes",
@@ -426,6 +435,8 @@ static bool servable(struct peer *p, const struct method_row *row,
     return false;
 }
 
+/* Checks run from cheap to expensive, and the body is decoded last: a peer
+ * that may not call costs no memory. */
 static void recv_call(struct peer *p, const struct envelope *e)
 {
     const struct method_row *row = method_find(e->method);
@@ -437,6 +448,7 @@ static void recv_call(struct peer *p, const struct envelope *e)
 
     if (row == NULL) {
         refuse(p, e, ST_UNIMPLEMENTED, "no such method", "call");
+        /* A second call with an open number would make answers ambiguous. */
     } else if (e->call == 0 || row->kind == ONEWAY ||
                calls_find(&p->theirs, e->call) != NULL) {
         strike(p);
@@ -466,6 +478,7 @@ static void give_up(struct peer *p, const struct call *open, const char *why)
     }
 }
 
+/* A reply to an unknown call is normal: our Cancel crossed it. */
 static void recv_reply(struct peer *p, const struct envelope *e)
 {
     const struct call *c = calls_find(&p->ours, e->call);
@@ -487,6 +500,7 @@ static void recv_reply(struct peer *p, const struct envelope *e)
     }
 }
 
+/* The cap keeps a peer from filling the log with its reason. */
 static void recv_failure(struct peer *p, const struct envelope *e,
                          const struct call *c)
 {
@@ -550,6 +564,7 @@ static void note_goodbye(struct peer *p, const ProtobufCMessage *m)
     p->reason[n] = '\0';
 }
 
+/* A oneway has no answer, so a broken one can only count as a strike. */
 static void recv_oneway(struct peer *p, const struct envelope *e, bool ordered)
 {
     const struct method_row *row = method_find(e->method);
@@ -579,6 +594,7 @@ static void deliver(void *arg, const struct envelope *e, bool ordered)
 {
     struct peer *p = arg;
 
+    /* State may be lost or repeated, which only oneways survive. */
     if (!ordered && e->kind != ENVELOPE_ONEWAY) {
         strike(p);
         return;
@@ -599,6 +615,7 @@ static void deliver(void *arg, const struct envelope *e, bool ordered)
     case ENVELOPE_ONEWAY:
         recv_oneway(p, e, ordered);
         break;
+    /* An unknown kind may come from a newer minor version. */
     default:
         break;
     }
@@ -622,6 +639,7 @@ enum peer_verdict peer_recv(struct peer *p, const struct frame *f,
     if (peer_due(p) < p->due_us) {
         touch(p);
     }
+    /* One strike per frame, however many of its envelopes break a rule. */
     if (p->struck) {
         p->strikes++;
     }
@@ -636,6 +654,8 @@ enum peer_verdict peer_recv(struct peer *p, const struct frame *f,
 
 /* ---- time ---- */
 
+/* Both ends watch the deadline, so a call ends even if the other end is
+ * stuck. */
 static void end_overdue(struct peer *p, int64_t now_us)
 {
     struct error e;

@@ -107,7 +107,8 @@ void *peer_data(
     const struct peer *p); /* Returns the node's own pointer, initially NULL. */
 void peer_set_data(struct peer *p, void *data);
 
-/* Returns the reason that came with PEER_GOODBYE, escaped, "" if none. */
+/* Returns the reason that came with PEER_GOODBYE, "" if none.  Bytes that do
+ * not print are '?'. */
 const char *peer_goodbye(const struct peer *p);
 
 enum peer_verdict {

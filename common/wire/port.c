@@ -30,6 +30,8 @@ void *port_context(unsigned n_ports)
 {
     unsigned wanted = CONTEXT_DESCRIPTORS + n_ports * PORT_DESCRIPTORS;
     void *context = descriptors_left(wanted) ? zmq_ctx_new() : NULL;
+    /* The first socket starts the context's threads; it is closed again at
+     * once. */
     void *first = context != NULL ? zmq_socket(context, ZMQ_PAIR) : NULL;
 
     if (first != NULL) {
@@ -172,6 +174,7 @@ static int send_given(struct port *p, struct frame *f)
         rc = zmq_msg_send(&msg, p->socket, ZMQ_DONTWAIT);
     } while (rc < 0 && errno == EINTR);
     if (rc < 0) {
+        /* zmq_msg_close() may change errno, which the caller reads. */
         int why = errno;
 
         zmq_msg_close(&msg); /* releases it */
@@ -186,6 +189,8 @@ int port_send_frame(struct port *p, struct frame **fp)
     int rc;
 
     *fp = NULL;
+    /* Below this size a copy is cheaper than ZeroMQ's bookkeeping for a
+     * foreign buffer. */
     if (f->bytes > PORT_COPIED_BYTES) {
         return send_given(p, f);
     }

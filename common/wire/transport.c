@@ -61,6 +61,8 @@ static struct port *dialled(struct transport *t, struct peer_id who)
 
 /* ---- sending ---- */
 
+/* Sends the routing id first; ZMQ_ROUTER_MANDATORY makes it fail at once if
+ * the peer is gone or its queue is full. */
 static enum status send_routed(struct transport *t, struct connection *c,
                                struct frame **f)
 {
@@ -91,6 +93,8 @@ static enum status transport_send(struct node_io *io, struct peer_id to,
         frame_free(f);
         return ST_RESOURCE_EXHAUSTED;
     }
+    /* Ids of accepted and of outgoing connections share one count, so at most
+     * one of the two lookups succeeds. */
     c = connections_by_id(&t->connections, to.v);
     p = dialled(t, to);
     if (c != NULL && !c->closed) {
@@ -105,6 +109,8 @@ static enum status transport_send(struct node_io *io, struct peer_id to,
     return st;
 }
 
+/* Never reconnects: a new connection must be a new session.  ZMQ_IMMEDIATE
+ * keeps frames out of the queue of a connection that may never stand. */
 static bool dial_port(struct transport *t, struct port *p, const char *endpoint)
 {
     if (!port_open(p, t->context, ZMQ_DEALER, endpoint, ++t->n_opened)) {
@@ -147,6 +153,8 @@ static struct peer_id transport_open_to(struct node_io *io,
     return (struct peer_id){0};
 }
 
+/* An accepted connection cannot be closed singly in ZeroMQ.  It stays in the
+ * table, ignored, until its peer disconnects. */
 static void transport_close(struct node_io *io, struct peer_id who)
 {
     struct transport *t = of(io);
@@ -174,6 +182,7 @@ static uint8_t transport_port(struct node_io *io, struct peer_id who)
 
 /* ---- receiving ---- */
 
+/* Removes the connection before the op runs: the op may open a new one. */
 static void told_lost(struct transport *t, unsigned port, int fd,
                       const struct node_ops *ops, void *node)
 {
@@ -209,6 +218,8 @@ static void drain_listening(struct transport *t, unsigned port,
     }
 }
 
+/* Every failed handshake is a lost connection to the core, whatever its
+ * cause. */
 static void drain_connecting(struct port *p, const struct node_ops *ops,
                              void *node)
 {
@@ -247,6 +258,7 @@ static struct frame *take_frame(struct transport *t, const struct port *p,
     size_t n = zmq_msg_size(msg);
     struct frame *f;
 
+    /* A message in several parts cannot come from our own transport. */
     if (n < FRAME_HEADER || n > port_bytes_max(p) || zmq_msg_more(msg)) {
         t->counts.malformed++;
         return NULL;
@@ -259,6 +271,7 @@ static struct frame *take_frame(struct transport *t, const struct port *p,
     return f;
 }
 
+/* Reads the remaining parts, so that the next read starts at a message. */
 static void skip_rest(struct port *p, zmq_msg_t *msg)
 {
     while (zmq_msg_more(msg) && port_recv(p, msg)) {
@@ -318,6 +331,8 @@ static bool receive_routed(struct port *p, uint8_t *routing, zmq_msg_t *body)
         zmq_msg_close(&id);
         return false;
     }
+    /* = 1;] libzmq's own routing ids start with a zero byte; any other first
+     * byte was chosen by the peer. */
     routing[0] = 1;
     if (zmq_msg_size(&id) == ROUTING_ID_BYTES) {
         memcpy(routing, zmq_msg_data(&id), ROUTING_ID_BYTES);
@@ -406,6 +421,8 @@ static void read_port(struct transport *t, unsigned i,
         more = i < t->n_listen ? take_routed(t, i, ops, node)
                                : take_plain(t, &t->ports[i], ops, node);
     }
+    /* .unread = more;] A port that used up its budget is read again in the
+     * next turn, without a wait. */
     t->ports[i].unread = more;
 }
 

@@ -191,6 +191,8 @@ static bool read_value(struct arena *a, struct reader *r,
 /* ---- lists ---- */
 
 /* Makes room for this many more values after those that are there. */
+/* Values that are already there are copied: a list may come in several runs,
+ * and the arena cannot extend memory in place. */
 static uint8_t *grow(struct arena *a, const ProtobufCFieldDescriptor *f,
                      uint8_t *base, size_t more)
 {
@@ -220,6 +222,8 @@ static bool count_run(const struct reader *run, enum wire_type wire, size_t *n)
         return wire == WIRE_4_BYTES && bytes % 4 == 0;
     }
     for (size_t i = 0; i < bytes; i++) {
+        /* < 0x80;] The last byte of a varint has its high bit clear, so the
+         * count needs no decoding. */
         ends += run->at[i] < 0x80;
     }
     *n = ends;
@@ -292,6 +296,7 @@ static bool read_list(struct arena *a, struct reader *r,
     uint8_t *to;
     uint64_t same;
 
+    /* A packed list has the wire type of bytes, whatever its values are. */
     if ((tag & 7) != wire_type_of(f->type)) {
         return (tag & 7) == WIRE_BYTES && read_run(a, r, f, base);
     }
@@ -316,6 +321,7 @@ static bool read_field(struct arena *a, struct reader *r,
     if (f->label == PROTOBUF_C_LABEL_REPEATED) {
         return read_list(a, r, f, tag, base);
     }
+    /* A merged sub-message would have to be decoded twice. */
     if ((tag & 7) != wire_type_of(f->type) ||
         (again && f->type == PROTOBUF_C_TYPE_MESSAGE)) {
         return false;
@@ -327,6 +333,7 @@ static bool read_field(struct arena *a, struct reader *r,
     return read_value(a, r, f, base + f->offset);
 }
 
+/* Linear: WIRE_FIELDS_MAX is small, and fields out of order are rare. */
 static unsigned search_field(const ProtobufCMessageDescriptor *type,
                              uint64_t number)
 {
@@ -348,6 +355,8 @@ static inline unsigned find_field(const ProtobufCMessageDescriptor *type,
     return search_field(type, number);
 }
 
+/* A set of 64 bits is enough, as a message has at most WIRE_FIELDS_MAX
+ * fields. */
 static bool is_whole(const ProtobufCMessageDescriptor *type, uint64_t seen)
 {
     uint64_t required = 0;
@@ -396,6 +405,7 @@ static bool read_fields(struct arena *a, struct reader r, ProtobufCMessage *m)
         if (i < type->n_fields && is_number(&type->fields[i])) {
             fine = read_number(&r, &type->fields[i], tag, (uint8_t *)m);
         } else {
+            /* A copy, so that r itself can stay in registers. */
             rest = r;
             fine = i == type->n_fields
                        ? skip_value(&rest, (unsigned)tag & 7)
@@ -418,6 +428,7 @@ static bool read_message(struct arena *a, const struct reader *r,
     if (m == NULL) {
         return false;
     }
+    /* Sets the schema's defaults; the arena's memory is not zeroed. */
     type->message_init(m);
     *out = m;
     return read_fields(a, *r, m);
