@@ -198,8 +198,8 @@ enum status added_tokens_parse(struct added_tokens *a, const json_t *list,
     *a = (struct added_tokens){.n = json_array_size(list)};
     if (a->n > TEXT_ADDED_TOKENS) {
         st = error_set(e, ST_OUT_OF_RANGE,
-                       "added_tokens: %zu of them, at most %d are allowed",
-                       a->n, TEXT_ADDED_TOKENS);
+                       "added_tokens: %zu tokens, at most %d are allowed", a->n,
+                       TEXT_ADDED_TOKENS);
         a->n = 0;
         return st;
     }

@@ -74,7 +74,7 @@ static enum status add_eos(struct text_assets *a, const json_t *v,
 
     if (!json_is_integer(v)) {
         return error_set(e, ST_INVALID_ARGUMENT,
-                         "eos_token_id: want an integer, found %s",
+                         "eos_token_id: expected an integer, found %s",
                          json_read_kind(v));
     }
     if (id < 0 || id >= MODEL_VOCAB_MAX) {
@@ -188,8 +188,8 @@ static enum status chat_of_config(struct text_assets *a, const char *dir,
     if (st == ST_OK && v != NULL && !json_is_null(v)) {
         st = json_is_string(v)
                  ? keep_chat(a, json_string_value(v), json_string_length(v), e)
-                 : error_set(e, ST_INVALID_ARGUMENT, "want a string, found %s",
-                             json_read_kind(v));
+                 : error_set(e, ST_INVALID_ARGUMENT,
+                             "expected a string, found %s", json_read_kind(v));
         if (st != ST_OK) {
             st = error_wrap(e, "chat_template");
         }

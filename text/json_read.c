@@ -72,7 +72,7 @@ enum status json_read_opt(const json_t *obj, const char *key, json_type type,
 
     *out = NULL;
     if (!json_is_object(obj)) {
-        return error_set(e, ST_INVALID_ARGUMENT, "want an object, found %s",
+        return error_set(e, ST_INVALID_ARGUMENT, "expected an object, found %s",
                          json_read_kind(obj));
     }
     v = json_object_get(obj, key);
@@ -80,8 +80,8 @@ enum status json_read_opt(const json_t *obj, const char *key, json_type type,
         return ST_OK;
     }
     if (json_typeof(v) != type) {
-        return error_set(e, ST_INVALID_ARGUMENT, "%s: want %s, found %s", key,
-                         kind_name(type), json_read_kind(v));
+        return error_set(e, ST_INVALID_ARGUMENT, "%s: expected %s, found %s",
+                         key, kind_name(type), json_read_kind(v));
     }
     *out = v;
     return ST_OK;
@@ -107,8 +107,8 @@ enum status json_read_bool(const json_t *obj, const char *key, bool *out,
         return ST_OK;
     }
     if (!json_is_boolean(v)) {
-        return error_set(e, ST_INVALID_ARGUMENT, "%s: want %s, found %s", key,
-                         kind_name(JSON_TRUE), json_read_kind(v));
+        return error_set(e, ST_INVALID_ARGUMENT, "%s: expected %s, found %s",
+                         key, kind_name(JSON_TRUE), json_read_kind(v));
     }
     *out = json_is_true(v);
     return ST_OK;

@@ -30,8 +30,8 @@ static enum status push_side(struct around *a, const json_t *id,
     json_int_t v = json_integer_value(id);
 
     if (!json_is_integer(id)) {
-        return error_set(e, ST_INVALID_ARGUMENT, "want an integer, found %s",
-                         json_read_kind(id));
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "expected an integer, found %s", json_read_kind(id));
     }
     if (v < 0 || v >= MODEL_VOCAB_MAX ||
         vocab_flags(a->vocab, (uint32_t)v) == 0) {

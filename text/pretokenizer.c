@@ -151,7 +151,7 @@ enum status pretokenizer_parse(struct pretokenizer *p, const json_t *v,
     if (st == ST_OK && !p->byte_level) {
         return error_set(e, ST_UNIMPLEMENTED,
                          "only byte-level vocabularies are supported, and "
-                         "there is no ByteLevel");
+                         "ByteLevel is missing");
     }
     return st;
 }

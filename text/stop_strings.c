@@ -30,15 +30,15 @@ static enum status check(const struct stop_string *strings, size_t n,
 {
     if (n == 0 || n > STOP_STRINGS_MAX) {
         return error_set(e, ST_INVALID_ARGUMENT,
-                         "%zu stop strings, it must be 1 to %d", n,
+                         "%zu stop strings, 1 to %d are allowed", n,
                          STOP_STRINGS_MAX);
     }
     for (size_t i = 0; i < n; i++) {
         size_t bad;
         if (strings[i].n == 0 || strings[i].n > STOP_STRING_BYTES_MAX) {
             return error_set(e, ST_INVALID_ARGUMENT,
-                             "stop string %zu has %zu bytes, it must be 1 to "
-                             "%d",
+                             "stop string %zu has %zu bytes, 1 to %d are "
+                             "allowed",
                              i, strings[i].n, STOP_STRING_BYTES_MAX);
         }
         if (!utf8_valid(strings[i].text, strings[i].n, &bad)) {

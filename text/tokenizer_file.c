@@ -18,12 +18,12 @@ static enum status fill_vocab(struct tokenizer *t, const json_t *vocab,
     /* Jansson's iteration macro requires an object that is not const. */
     json_object_keylen_foreach((json_t *)(uintptr_t)vocab, spelling, n, id)
     {
-        enum status st =
-            json_is_integer(id)
-                ? vocab_add(&t->vocab, spelling, n, json_integer_value(id),
-                            VOCAB_MODEL, e)
-                : error_set(e, ST_INVALID_ARGUMENT, "want an integer, found %s",
-                            json_read_kind(id));
+        enum status st = json_is_integer(id)
+                             ? vocab_add(&t->vocab, spelling, n,
+                                         json_integer_value(id), VOCAB_MODEL, e)
+                             : error_set(e, ST_INVALID_ARGUMENT,
+                                         "expected an integer, found %s",
+                                         json_read_kind(id));
         if (st != ST_OK) {
             return error_wrap(e, "vocab[%s]", quote_bytes(spelling, n).text);
         }
@@ -45,7 +45,7 @@ static enum status merge_sides(const json_t *v, const char *side[2],
         if (space == NULL ||
             memchr(space + 1, ' ', len - (size_t)(space + 1 - s)) != NULL) {
             return error_set(e, ST_INVALID_ARGUMENT,
-                             "want two tokens and a space between");
+                             "expected two tokens with one space between");
         }
         side[0] = s;
         n[0] = (size_t)(space - s);
@@ -55,13 +55,13 @@ static enum status merge_sides(const json_t *v, const char *side[2],
     }
     if (!json_is_array(v) || json_array_size(v) != 2) {
         return error_set(e, ST_INVALID_ARGUMENT,
-                         "want a string or a pair of strings");
+                         "expected a string or a pair of strings");
     }
     for (size_t i = 0; i < 2; i++) {
         const json_t *s = json_array_get(v, i);
         if (!json_is_string(s)) {
-            return error_set(e, ST_INVALID_ARGUMENT, "want a string, found %s",
-                             json_read_kind(s));
+            return error_set(e, ST_INVALID_ARGUMENT,
+                             "expected a string, found %s", json_read_kind(s));
         }
         side[i] = json_string_value(s);
         n[i] = json_string_length(s);
@@ -78,7 +78,7 @@ static enum status fill_merges(struct tokenizer *t, const json_t *merges,
 
     if (count > TEXT_MERGES) {
         return error_set(e, ST_OUT_OF_RANGE,
-                         "merges: %zu of them, at most %d are allowed", count,
+                         "merges: %zu merges, at most %d are allowed", count,
                          TEXT_MERGES);
     }
     st = bpe_init(&t->bpe, &t->vocab, count, seed, e);
@@ -220,7 +220,7 @@ static enum status decoder(const json_t *root, struct error *e)
     }
     st = check_decoder(v, &byte_level, 0, e);
     if (st == ST_OK && !byte_level) {
-        st = error_set(e, ST_UNIMPLEMENTED, "there is no ByteLevel");
+        st = error_set(e, ST_UNIMPLEMENTED, "ByteLevel is missing");
     }
     return st == ST_OK ? ST_OK : error_wrap(e, "decoder");
 }

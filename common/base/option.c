@@ -206,7 +206,7 @@ static enum status store(const struct option_row *row, void *out,
         break;
     }
     if (!store_number(row, field, text, &value)) {
-        return error_set(e, ST_INVALID_ARGUMENT, "%s %s: %s is wanted",
+        return error_set(e, ST_INVALID_ARGUMENT, "%s %s: %s is needed",
                          flag_name(row->name, flag, sizeof flag), text,
                          wanted(row->type));
     }
@@ -264,11 +264,11 @@ static enum status unknown(const struct option_row *rows, size_t n,
     }
     if (near != NULL) {
         return error_set(e, ST_INVALID_ARGUMENT,
-                         "--%.*s: no such option; %s is one", (int)length, word,
-                         flag_name(near, flag, sizeof flag));
+                         "--%.*s: unknown option; did you mean %s?",
+                         (int)length, word, flag_name(near, flag, sizeof flag));
     }
     return error_set(e, ST_INVALID_ARGUMENT,
-                     "--%.*s: no such option; --help lists them", (int)length,
+                     "--%.*s: unknown option; --help lists all", (int)length,
                      word);
 }
 

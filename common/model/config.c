@@ -186,8 +186,8 @@ static void parse_quantised(struct model_config *c, struct fields *f)
     if (old.bits > 0 &&
         (old.bits != c->quant.bits || old.group != c->quant.group)) {
         field_fault(f, ST_INVALID_ARGUMENT,
-                    "quantization says %u bits in groups of %u, "
-                    "quantization_config %u in groups of %u",
+                    "quantization has %u bits in groups of %u, "
+                    "quantization_config has %u in groups of %u",
                     c->quant.bits, c->quant.group, old.bits, old.group);
     }
     if (field_get(f, "compression_config") != NULL) {
@@ -489,7 +489,7 @@ enum status config_parse(struct model_config *c, const char *json, size_t len,
     memset(c, 0, sizeof *c);
     if (len > CONFIG_BYTES_MAX) {
         return error_set(e, ST_INVALID_ARGUMENT,
-                         "%zu bytes, %d are allowed at most", len,
+                         "%zu bytes long, at most %d are allowed", len,
                          CONFIG_BYTES_MAX);
     }
     st = document_parse(&doc, json, len, e);

@@ -139,7 +139,7 @@ enum status document_read(char **bytes, size_t *len, const char *dir,
     }
     if (size > max) {
         st = error_set(e, ST_INVALID_ARGUMENT,
-                       "%llu bytes, %zu are allowed at most",
+                       "%llu bytes long, at most %zu are allowed",
                        (unsigned long long)size, max);
         goto out;
     }

@@ -39,10 +39,11 @@ enum status safetensors_header_bytes(uint64_t *header_bytes, const void *first,
     }
     /* Usually this is a file of another format, so the message asks. */
     if (n > SAFETENSORS_HEADER_MAX) {
-        return error_set(e, ST_DATA_LOSS,
-                         "the header says %llu bytes, %d are allowed at most: "
-                         "is this a safetensors file?",
-                         (unsigned long long)n, SAFETENSORS_HEADER_MAX);
+        return error_set(
+            e, ST_DATA_LOSS,
+            "the header is %llu bytes long, at most %d are allowed: "
+            "is this a safetensors file?",
+            (unsigned long long)n, SAFETENSORS_HEADER_MAX);
     }
     if (n < 2) {
         return error_set(e, ST_DATA_LOSS,
@@ -52,7 +53,7 @@ enum status safetensors_header_bytes(uint64_t *header_bytes, const void *first,
     /* The subtraction cannot underflow: the prefix was checked above. */
     if (n > file_bytes - SAFETENSORS_PREFIX) {
         return error_set(e, ST_DATA_LOSS,
-                         "the header says %llu bytes, but only %llu follow",
+                         "the header is %llu bytes long, but only %llu follow",
                          (unsigned long long)n,
                          (unsigned long long)(file_bytes - SAFETENSORS_PREFIX));
     }

@@ -88,7 +88,7 @@ enum status safetensors_index_parse(struct safetensors_index *x,
     memset(x, 0, sizeof *x);
     if (len > INDEX_BYTES_MAX) {
         return error_set(e, ST_INVALID_ARGUMENT,
-                         "%zu bytes, %d are allowed at most", len,
+                         "%zu bytes long, at most %d are allowed", len,
                          INDEX_BYTES_MAX);
     }
     st = document_parse(&doc, json, len, e);

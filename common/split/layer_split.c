@@ -403,8 +403,8 @@ static enum status check_workers(const struct search *s, struct error *e)
             w->scratch_bytes > SHARD_BYTES_MAX ||
             !(w->speed >= SPLIT_SPEED_MIN && w->speed <= SPLIT_SPEED_MAX)) {
             return error_set(e, ST_INVALID_ARGUMENT,
-                             "worker %s: bytes up to 1 PiB and a speed from "
-                             "%g to %g are wanted",
+                             "worker %s: bytes must be at most 1 PiB, speed "
+                             "must be %g to %g",
                              quote(w->name).text, SPLIT_SPEED_MIN,
                              SPLIT_SPEED_MAX);
         }

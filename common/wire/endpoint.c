@@ -31,8 +31,8 @@ enum status endpoint_check(const char *endpoint, struct error *e)
     }
     if (starts(endpoint, ABSTRACT)) {
         return error_set(e, ST_INVALID_ARGUMENT,
-                         "%.200s: a name that begins with @ has no file that "
-                         "keeps others out; ipc:///PATH is wanted",
+                         "%.200s: a name that begins with @ has no file "
+                         "mode; use ipc:///PATH",
                          endpoint);
     }
     return ST_OK;

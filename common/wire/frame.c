@@ -197,7 +197,7 @@ static enum status check_lengths(const uint8_t *data, size_t bytes,
     }
     if (end + h->tensor_bytes != bytes) {
         return error_set(e, ST_INVALID_ARGUMENT,
-                         "%zu bytes long, but its header says %llu", bytes,
+                         "%zu bytes long, but its header has %llu", bytes,
                          (unsigned long long)(end + h->tensor_bytes));
     }
     for (uint64_t i = used; i < end; i++) {

@@ -110,11 +110,11 @@ static enum status check(struct greeter *g, struct peer_id from,
     }
     if ((role & allowed & BY_WORKER) == 0) {
         return error_set(e, ST_PERMISSION_DENIED,
-                         "only a worker may come in here");
+                         "only workers may connect here");
     }
     if (m->stage == NULL || m->worker != NULL || m->offer != NULL) {
         return error_set(e, ST_INVALID_ARGUMENT,
-                         "to a worker a stage says its place in an assembly, "
+                         "a Hello to a worker needs its place in an assembly, "
                          "and nothing else");
     }
     return g->ops->welcome(g->node, m->stage->assembly, m->stage->index, e);
@@ -156,7 +156,7 @@ static void judge(struct greeter *g, struct peer_id from,
             return;
         }
         st = error_set(&e, ST_FAILED_PRECONDITION,
-                       "this connection has a session already; say Hello on "
+                       "this connection already has a session; send Hello on "
                        "a new one");
     } else {
         st = check(g, from, m, &e);
@@ -165,8 +165,8 @@ static void judge(struct greeter *g, struct peer_id from,
              * to react to the end of the old edge. */
             greeter_end(g, "the stage before came back on a new connection");
             st = error_set(&e, ST_UNAVAILABLE,
-                           "the edge before this one has only now ended; "
-                           "come again");
+                           "the previous edge has only now ended; "
+                           "retry");
         }
     }
     if (st == ST_OK) {

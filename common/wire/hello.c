@@ -167,9 +167,10 @@ enum status hello_check(const ProtobufCMessage *hello_request, const char *me,
     }
     *role = role_of(m->role);
     if (*role == 0) {
-        return error_set(e, ST_INVALID_ARGUMENT,
-                         "role %d is none of worker, client, admin",
-                         (int)m->role);
+        return error_set(
+            e, ST_INVALID_ARGUMENT,
+            "role %d is unknown: worker, client or admin is needed",
+            (int)m->role);
     }
     if (!wire_text_ok(m->name, 1, PEER_NAME_MAX)) {
         return error_set(e, ST_INVALID_ARGUMENT,
@@ -198,7 +199,7 @@ void hello_foreign(struct node_io *io, struct peer_id from,
     struct frame *bye;
 
     if (!hello_is_goodbye(f, h, &v)) {
-        bye = goodbye_make(h->session, "there is no such session");
+        bye = goodbye_make(h->session, "unknown session");
         (void)io->send(io, from, &bye);
     }
 }

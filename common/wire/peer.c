@@ -422,7 +422,7 @@ static bool servable(struct peer *p, const struct method_row *row,
         *what = "not built";
     } else if (row->number == METHOD_REGISTRY_HELLO) {
         *code = ST_FAILED_PRECONDITION;
-        *what = "there is a session already";
+        *what = "a session already exists";
     } else if (p->theirs.n >= PEER_CALLS_MAX) {
         *code = ST_RESOURCE_EXHAUSTED;
         *what = "too many open calls";
@@ -447,7 +447,7 @@ static void recv_call(struct peer *p, const struct envelope *e)
     struct error why;
 
     if (row == NULL) {
-        refuse(p, e, ST_UNIMPLEMENTED, "no such method", "call");
+        refuse(p, e, ST_UNIMPLEMENTED, "unknown method", "call");
         /* A second call with an open number would make answers ambiguous. */
     } else if (e->call == 0 || row->kind == ONEWAY ||
                calls_find(&p->theirs, e->call) != NULL) {

@@ -239,7 +239,7 @@ static void recv_answer(struct session *s, const struct envelope *e)
     /* Session 0 is reserved for frames outside a session. */
     if (reply->session == 0 || reply->version_major != WIRE_VERSION_MAJOR) {
         error_set(&why, ST_FAILED_PRECONDITION,
-                  "%s speaks another version of the protocol", whom(s));
+                  "%s has another version of the protocol", whom(s));
         end(s, why.code, 0, why.text, true);
         return;
     }

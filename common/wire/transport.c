@@ -632,7 +632,7 @@ static enum status self_test(struct error *e)
     st = st == ST_OK ? listen_one(t, &port, e) : st;
     if (st == ST_OK && !self_run(t)) {
         st = error_set(e, ST_INTERNAL,
-                       "this libzmq does not tell which connection a message "
+                       "this libzmq does not report which connection a message "
                        "came by (ZMQ_SRCFD against the socket monitor)");
     }
     transport_free(&t);

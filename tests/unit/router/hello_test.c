@@ -522,7 +522,7 @@ static void foreign_frames(void **state)
     worker_report(w);
     rig_run(rig);
     assert_true(w->gone);
-    assert_non_null(strstr(w->goodbye, "no such session"));
+    assert_non_null(strstr(w->goodbye, "unknown session"));
     before = rig->n_sent;
     f = goodbye_make(77, "bye");
     w->io.send(&w->io, (struct peer_id){1}, &f);

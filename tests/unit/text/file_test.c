@@ -1,4 +1,4 @@
-/* Broken and unsupported files: each refused, with the place. */
+/* Broken and unsupported files: each is refused with the place. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,8 +12,8 @@
 
 #include "fixture.h"
 
-/* Where in the small tokenizer, what is put there (JSON), and what comes of
- * it; a NULL value removes the field. */
+/* Place in the small tokenizer, the JSON put there, and the result; a NULL
+ * value removes the field. */
 static const struct row {
     const char *path, *value;
     enum status status;
@@ -21,11 +21,11 @@ static const struct row {
 } rows[] = {
     /* merges */
     {"model.merges", "[\"a b\",\"ab\"]", ST_INVALID_ARGUMENT,
-     "model: merges[1]: want two tokens"},
+     "model: merges[1]: expected two tokens"},
     {"model.merges", "[\"a b c\"]", ST_INVALID_ARGUMENT, "model: merges[0]"},
     {"model.merges", "[[\"a\"]]", ST_INVALID_ARGUMENT, "model: merges[0]"},
     {"model.merges", "[[\"a\",1]]", ST_INVALID_ARGUMENT,
-     "merges[0]: want a string, found an integer"},
+     "merges[0]: expected a string, found an integer"},
     {"model.merges", "[7]", ST_INVALID_ARGUMENT, "merges[0]"},
     {"model.merges", "[\"a c\"]", ST_INVALID_ARGUMENT,
      "merges[0]: the result is not in the vocabulary"},
@@ -50,10 +50,10 @@ static const struct row {
     {"model.vocab.<0x1234>", "300", ST_INVALID_ARGUMENT, "two hex digits"},
     {"model.vocab.a", NULL, ST_INVALID_ARGUMENT, "no token for byte 0x61"},
     {"model.vocab", NULL, ST_INVALID_ARGUMENT, "model: vocab: missing"},
-    {"model.vocab", "[]", ST_INVALID_ARGUMENT, "vocab: want an object"},
+    {"model.vocab", "[]", ST_INVALID_ARGUMENT, "vocab: expected an object"},
     /* model */
     {"model", NULL, ST_INVALID_ARGUMENT, "model: missing"},
-    {"model", "3", ST_INVALID_ARGUMENT, "model: want an object"},
+    {"model", "3", ST_INVALID_ARGUMENT, "model: expected an object"},
     {"model.type", "\"WordPiece\"", ST_UNIMPLEMENTED,
      "model: type: \"WordPiece\""},
     {"model.type", "\"\\u001b[31m\"", ST_UNIMPLEMENTED, "\\x1b[31m"},
@@ -64,7 +64,7 @@ static const struct row {
      "continuing_subword_prefix"},
     {"model.end_of_word_suffix", "\"</w>\"", ST_UNIMPLEMENTED,
      "end_of_word_suffix"},
-    {"model.end_of_word_suffix", "7", ST_INVALID_ARGUMENT, "want a string"},
+    {"model.end_of_word_suffix", "7", ST_INVALID_ARGUMENT, "expected a string"},
     {"model.ignore_merges", "\"yes\"", ST_INVALID_ARGUMENT, "ignore_merges"},
     /* added tokens */
     {"added_tokens", "{}", ST_INVALID_ARGUMENT, "added_tokens: want an array"},
@@ -155,7 +155,7 @@ static const struct row {
     {"decoder", "{\"type\":\"WordPiece\"}", ST_UNIMPLEMENTED,
      "decoder: type: \"WordPiece\""},
     {"decoder", "{\"type\":\"Sequence\",\"decoders\":[]}", ST_UNIMPLEMENTED,
-     "decoder: there is no ByteLevel"},
+     "decoder: ByteLevel is missing"},
     {"decoder",
      "{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"ByteLevel\"},"
      "{\"type\":\"Strip\"}]}",
@@ -226,7 +226,7 @@ static void not_json(void **state)
     }
 }
 
-/* 8 MiB of opening brackets are past a limit; the stack sees none of them. */
+/* 8 MiB of opening brackets exceed a limit and do not reach the stack. */
 static void nesting(void **state)
 {
     const size_t n = 8u << 20;
@@ -246,7 +246,7 @@ static void nesting(void **state)
     free(deep);
 }
 
-/* A real file cut off anywhere is refused. */
+/* A real file cut anywhere is refused. */
 static void truncated(void **state)
 {
     size_t n;

@@ -32,7 +32,8 @@ static void prints_name_kind_and_value(void **state)
     free(text);
 }
 
-/* What is 0 is left out; what finds no room is cut, and ended. */
+/* Zero values are left out; a text without room is cut and still ends in
+ * NUL. */
 static void says_what_is_not_zero(void **state)
 {
     struct test_metrics m = {.requests = 3, .waiting = 0};
