@@ -223,7 +223,7 @@ static void chat_templates(void **state)
              "{\"name\":\"default\",\"template\":\"two\"}]}");
     expect_chat("two");
     put_text("tokenizer_config.json", "{\"chat_template\":7}");
-    refuse(ST_INVALID_ARGUMENT, "tokenizer_config.json: chat_template: want");
+    refuse(ST_INVALID_ARGUMENT, "tokenizer_config.json: chat_template: expected");
     put_text("chat_template.jinja", "three");
     expect_chat("three");
     put_text("chat_template.jinja", "\xFF");

@@ -35,7 +35,7 @@ static const struct row {
     {"model.merges", "[\"ab \"]", ST_INVALID_ARGUMENT, "merges[0]: the right"},
     {"model.merges", "[\"a b\",[\"a\",\"b\"]]", ST_INVALID_ARGUMENT,
      "merges[1]: the pair is there twice"},
-    {"model.merges", "{}", ST_INVALID_ARGUMENT, "merges: want an array"},
+    {"model.merges", "{}", ST_INVALID_ARGUMENT, "merges: expected an array"},
     {"model.merges", NULL, ST_INVALID_ARGUMENT, "merges: missing"},
     /* vocabulary */
     {"model.vocab.x1", "-1", ST_OUT_OF_RANGE, "vocab[\"x1\"]: id -1"},
@@ -59,7 +59,7 @@ static const struct row {
     {"model.type", "\"\\u001b[31m\"", ST_UNIMPLEMENTED, "\\x1b[31m"},
     {"model.dropout", "0.1", ST_UNIMPLEMENTED, "model: dropout"},
     {"model.byte_fallback", "true", ST_UNIMPLEMENTED, "model: byte_fallback"},
-    {"model.byte_fallback", "1", ST_INVALID_ARGUMENT, "want a boolean"},
+    {"model.byte_fallback", "1", ST_INVALID_ARGUMENT, "expected a boolean"},
     {"model.continuing_subword_prefix", "\"##\"", ST_UNIMPLEMENTED,
      "continuing_subword_prefix"},
     {"model.end_of_word_suffix", "\"</w>\"", ST_UNIMPLEMENTED,
@@ -67,7 +67,8 @@ static const struct row {
     {"model.end_of_word_suffix", "7", ST_INVALID_ARGUMENT, "expected a string"},
     {"model.ignore_merges", "\"yes\"", ST_INVALID_ARGUMENT, "ignore_merges"},
     /* added tokens */
-    {"added_tokens", "{}", ST_INVALID_ARGUMENT, "added_tokens: want an array"},
+    {"added_tokens", "{}", ST_INVALID_ARGUMENT,
+     "added_tokens: expected an array"},
     {"added_tokens", "[5]", ST_INVALID_ARGUMENT, "added_tokens[0]"},
     {"added_tokens", "[{\"id\":300}]", ST_INVALID_ARGUMENT,
      "added_tokens[0]: content: missing"},
@@ -98,7 +99,8 @@ static const struct row {
     {"normalizer", "{\"type\":\"Lowercase\"}", ST_UNIMPLEMENTED,
      "normalizer: type: \"Lowercase\""},
     {"normalizer", "{}", ST_INVALID_ARGUMENT, "normalizer: type: missing"},
-    {"normalizer", "\"NFC\"", ST_INVALID_ARGUMENT, "normalizer: want an obj"},
+    {"normalizer", "\"NFC\"", ST_INVALID_ARGUMENT,
+     "normalizer: expected an obj"},
     {"normalizer",
      "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"},"
      "{\"type\":\"Prepend\"}]}",
