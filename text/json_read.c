@@ -12,6 +12,7 @@ static enum status read_with(json_t **out, const char *text, size_t n,
     static const struct json_bounds most = {TEXT_JSON_DEPTH, TEXT_JSON_VALUES,
                                             TEXT_JSON_LISTS};
     json_error_t at;
+    /* Before the parser, so that a small file cannot cost much memory. */
     enum status st = json_bound(text, n, &most, ST_OUT_OF_RANGE, e);
 
     *out = NULL;
@@ -129,6 +130,7 @@ static enum status read_list(const struct parts *p, const json_t *v, int depth,
     const json_t *list;
     enum status st;
 
+    /* Bounds the recursion. */
     if (depth == TEXT_NESTING) {
         return error_set(e, ST_OUT_OF_RANGE,
                          "more than %d sequences inside each other",

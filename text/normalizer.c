@@ -86,6 +86,7 @@ static bool reserve(struct code_points *c, size_t n)
     while (cap < n) {
         cap *= 2;
     }
+    /* Doubling keeps the total copy linear. */
     if (cap == c->cap) {
         return true;
     }
@@ -113,6 +114,8 @@ static bool decompose(struct code_points *c, int form, const char *text,
         utf8proc_int32_t ch = unicode_at(text, n, at, &len);
         utf8proc_ssize_t got;
 
+        /* Reserved before each character, so the call never needs a second
+         * attempt. */
         if (!reserve(c, c->n + EXPANSION_MAX)) {
             return false;
         }
@@ -126,6 +129,7 @@ static bool decompose(struct code_points *c, int form, const char *text,
     return true;
 }
 
+/* No character below U+0300 has a class, and most text is below. */
 static unsigned class_of(utf8proc_int32_t c)
 {
     return c < 0x300 ? 0u : (uint8_t)utf8proc_get_property(c)->combining_class;
@@ -177,6 +181,8 @@ static bool order(struct code_points *c)
         while (i < c->n && class_of(c->v[i]) != 0) {
             i++;
         }
+        /* A short run is the usual case; a counting sort would clear 257
+         * counters for it. */
         if (i - start <= 32) {
             insertion_sort(c->v + start, i - start);
         } else if (!counting_sort(c->v + start, i - start)) {
@@ -188,6 +194,7 @@ static bool order(struct code_points *c)
 
 static char *to_utf8(const struct code_points *c, size_t *out_n)
 {
+    /* At most 4 bytes per code point. */
     char *out = malloc(c->n * 4 + 1);
     size_t w = 0;
 
@@ -228,6 +235,8 @@ enum status normalizer_run(const struct normalizer *z, const char *text,
     for (unsigned i = 0; i < z->n; i++) {
         char *made;
 
+        /* , *out, *out_n)) {] Skips the work for most text, in particular
+         * ASCII. */
         if (plain(z->forms[i], *out, *out_n)) {
             continue;
         }

@@ -62,6 +62,8 @@ static enum status cut_off(const struct rewriter *r, struct error *e)
                      "the expression is cut off at byte %zu", r->at);
 }
 
+/* PCRE2 itself decides which names are scripts, so no list can become
+ * outdated. */
 static bool compiles(const char *pattern)
 {
     int code;
@@ -90,6 +92,7 @@ static enum status property(struct rewriter *r, struct error *e)
     }
     n = (size_t)(close - open) - 1;
     neg = n > 0 && open[1] == '^';
+    /* No property has a name this long. */
     if (n - neg >= sizeof name) {
         return refuse(r, "a property of this name", e);
     }
@@ -98,6 +101,7 @@ static enum status property(struct rewriter *r, struct error *e)
     snprintf(probe, sizeof probe, "\\p{sc:%s}", name);
     put(r, r->in + r->at, 3);
     put_text(r, neg ? "^" : "");
+    /* Only scripts differ between the dialects; categories are passed on. */
     put_text(r, compiles(probe) ? "sc:" : "");
     put_text(r, name);
     put_text(r, "}");
@@ -233,6 +237,7 @@ static enum status group_open(struct rewriter *r, struct error *e)
     static const char *const alike[] = {
         "(?:", "(?=", "(?!", "(?<=", "(?<!", "(?>", "(?i:", "(?-i:"};
 
+    /* Verbs such as (*COMMIT) change how PCRE2 backtracks. */
     if (ahead(r, "(*")) {
         return refuse(r, "a verb", e);
     }
@@ -257,6 +262,7 @@ static enum status item(struct rewriter *r, struct error *e)
 {
     char c = r->in[r->at];
 
+    /* Tracks whether an option would stand at the start of its branch. */
     r->branch_starts = c == '|' || (c == '(' && r->branch_starts);
     switch (c) {
     case '\\':

@@ -49,6 +49,8 @@ static void check_sections(struct fields *f, uint32_t dim)
     for (size_t i = 0; i < json_array_size(v) && i < 4; i++) {
         json_int_t n = json_integer_value(json_array_get(v, i));
 
+        /* Clamped, so that the sum cannot overflow; it is then wrong and
+         * refused. */
         if (n < 0 || n > MODEL_HEAD_DIM_MAX) {
             n = MODEL_HEAD_DIM_MAX;
         }
@@ -70,6 +72,7 @@ static void parse_scaling(struct rope_shape *r, struct fields *f,
         return;
     }
     r->factor = field_real(f, "factor", 0, 1, MODEL_FACTOR_MAX);
+    /* A missing factor reads as 0: the reference has no default either. */
     if (r->factor < 1) {
         field_fault(f, ST_INVALID_ARGUMENT, "rotary scaling without a factor");
     }
@@ -80,6 +83,7 @@ static void parse_scaling(struct rope_shape *r, struct fields *f,
     r->high_freq = field_real(f, "high_freq_factor", 4, 1e-3, 1e3);
     r->original = field_u32(f, "original_max_position_embeddings", context, 1,
                             MODEL_CONTEXT_MAX);
+    /* The formula divides by their difference. */
     if (r->high_freq <= r->low_freq) {
         field_fault(f, ST_INVALID_ARGUMENT,
                     "high_freq_factor %g is not above low_freq_factor %g",

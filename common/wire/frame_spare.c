@@ -70,6 +70,8 @@ void *spare_take(size_t bytes, size_t *room)
     unsigned c = FRAME_SPARE_KEEPS ? class_of(bytes) : CLASSES;
     void *p = c < CLASSES ? take(c) : NULL;
 
+    /* The full class size, so that the piece fits any later request of its
+     * class. */
     *room = c < CLASSES ? (size_t)FRAME_SPARE_LEAST << c : bytes;
     if (p == NULL) {
         p = malloc(*room);

@@ -256,7 +256,7 @@ int64_t greeter_tick(struct greeter *g, int64_t now_us)
     }
     if (keepalive_silent(&g->keepalive, g->peer, true, now_us)) {
         snprintf(why, sizeof why,
-                 "nothing was heard from the stage before for %" PRId64 " ms",
+                 "no frame arrived from the stage before for %" PRId64 " ms",
                  (now_us - g->keepalive.heard_us) / 1000);
         hang_up(g, why);
         return NODE_IDLE;

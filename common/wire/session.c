@@ -49,8 +49,8 @@ static void back_off(struct session *s, int64_t now_us, uint32_t retry_after_ms)
     if (asked > SESSION_BACKOFF_MAX_US) {
         asked = SESSION_BACKOFF_MAX_US;
     }
-    if (asked >
-        0) { /* the router asks every session it refuses for the same delay */
+    /* The router asks every session it refuses for the same delay. */
+    if (asked > 0) {
         asked += (int64_t)(s->io->random(s->io) % (uint64_t)(asked / 2 + 1));
     }
     s->due_us = now_us + (wait > asked ? wait : asked);
@@ -65,6 +65,7 @@ static const char *whom(const struct session *s)
     return s->to_stage ? "the next stage" : "the router";
 }
 
+/* Only a session that is up has a peer to inform. */
 static void say_goodbye(struct session *s, const char *reason)
 {
     if (s->state == SESSION_UP) {
@@ -246,6 +247,8 @@ static void recv_answer(struct session *s, const struct envelope *e)
     come_up(s, reply->session);
 }
 
+/* The peer must not be freed while peer_recv() runs, so `busy` delays what
+ * the ops request. */
 static void recv_up(struct session *s, const struct frame *f,
                     const struct frame_header *h)
 {
@@ -274,6 +277,7 @@ void session_recv(struct session *s, struct peer_id from, struct frame **fp)
     struct envelope e;
 
     *fp = NULL;
+    /* A frame of an older connection may still arrive; it is dropped. */
     if (session_is_at(s, from) &&
         frame_check(f->data, f->bytes, &h, NULL) == ST_OK) {
         if (s->state == SESSION_UP && h.session == peer_session(s->peer)) {
@@ -291,6 +295,7 @@ static void tick_greeting(struct session *s, int64_t now_us)
     if (s->tries < SESSION_HELLO_TRIES) {
         greet(s, now_us);
     } else {
+        /* The port is open, but its program may be stopped or overloaded. */
         end_for(s, "", " does not answer Hello", true);
     }
 }
@@ -304,7 +309,7 @@ static void tick_up(struct session *s, int64_t now_us)
         !PLANT(QUIET_IGNORED)) {
         snprintf(why, sizeof why, " for %" PRId64 " ms",
                  (now_us - s->keepalive.heard_us) / 1000);
-        end_for(s, "nothing was heard from ", why, true);
+        end_for(s, "no frame arrived from ", why, true);
         return;
     }
     s->busy = true;
@@ -326,6 +331,7 @@ int64_t session_tick(struct session *s, int64_t now_us)
             s->state = SESSION_OPENING;
             s->due_us =
                 now_us + (s->to_stage ? SESSION_OPEN_NEXT_US : SESSION_OPEN_US);
+            /* Due again soon: a connection that hangs must time out. */
             s->id = s->to_stage ? s->io->open_to(s->io, s->stage.endpoint)
                                 : s->io->open(s->io);
         } else if (s->state == SESSION_OPENING) {

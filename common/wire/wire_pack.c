@@ -28,6 +28,7 @@ static uint8_t *put_varint(uint8_t *out, uint64_t v)
     return out;
 }
 
+/* The wire type takes the low three bits, so it does not change the size. */
 static size_t tag_size(const ProtobufCFieldDescriptor *f)
 {
     return varint_size((uint64_t)f->id << 3);
@@ -72,14 +73,16 @@ static size_t other_size(const ProtobufCFieldDescriptor *f, const void *p)
         n = wire_size(*(const ProtobufCMessage *const *)p);
         return varint_size(n) + n;
     default:
-        assert(wire_type_of(f->type) !=
-               WIRE_UNUSED); /* guaranteed by the schema */
+        /* Guaranteed by the schema. */
+        assert(wire_type_of(f->type) != WIRE_UNUSED);
         return 0;
     }
 }
 
 /* Writes the length of the bytes from *at on, which left one byte for it;
  * moves them if the length needs more.  Returns their end. */
+/* One pass instead of two: sizes of nested messages need not be computed
+ * again. */
 static uint8_t *close_span(uint8_t *at, uint8_t *end)
 {
     size_t n = (size_t)(end - at) - 1, places = varint_size(n);
@@ -104,6 +107,7 @@ static uint8_t *put_float(uint8_t *out, const void *p)
 {
     uint32_t bits;
 
+    /* By value: the list's floats may be unaligned for an integer. */
     memcpy(&bits, p, sizeof bits);
     put_u32(out, bits);
     return out + sizeof bits;
@@ -213,6 +217,7 @@ static uint8_t *put_list(uint8_t *out, const ProtobufCFieldDescriptor *f,
 
 /* ---- messages ---- */
 
+/* A message's pointer is its presence; other optional fields have a flag. */
 static bool present(const ProtobufCFieldDescriptor *f, const uint8_t *base)
 {
     if (f->label == PROTOBUF_C_LABEL_REQUIRED) {

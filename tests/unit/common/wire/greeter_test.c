@@ -311,7 +311,7 @@ static void silence_ends_it(void **state)
     }
     assert_int_equal(w.n_down, 1);
     assert_true(w.clock_us - begin_us >= SESSION_SILENT_US);
-    assert_non_null(strstr(w.why, "nothing was heard from the stage before"));
+    assert_non_null(strstr(w.why, "no frame arrived from the stage before"));
 }
 
 int main(void)

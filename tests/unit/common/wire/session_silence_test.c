@@ -97,7 +97,7 @@ static void ends_when_it_is_silent(void **state)
     assert_int_equal(n.n_closes, 1);
     assert_true(n.was_up);
     assert_int_equal(n.refused, ST_OK);
-    assert_string_equal(n.why, "nothing was heard from the router for 1500 ms");
+    assert_string_equal(n.why, "no frame arrived from the router for 1500 ms");
     assert_int_equal(n.n_ends, 0); /* the ping was no call of the node */
     come_up(&n, 6);
     assert_int_equal(n.n_ups, 2);
