@@ -44,6 +44,8 @@ static enum status push_side(struct around *a, const json_t *id,
 
 /* Reads {"SpecialToken": {"id": name}}; the ids are
  * special_tokens[name].ids. */
+/* Ids are checked against the vocabulary here, so that an encode cannot emit
+ * an unknown one. */
 static enum status special_token(struct around *a, const json_t *piece,
                                  struct error *e)
 {

@@ -78,6 +78,7 @@ bool option_ms(const char *text, uint64_t *ms)
     return with_unit(text, time_units, ms);
 }
 
+/* strtoull() would accept a sign and leading spaces. */
 static bool whole(const char *text, uint64_t *out)
 {
     char *end;
@@ -128,6 +129,7 @@ static enum status in_range(const struct option_row *row, double value,
 {
     char flag[64];
 
+    /* A row without a range has max = min = 0. */
     if (row->max > row->min && (value < row->min || value > row->max)) {
         return error_set(
             e, ST_INVALID_ARGUMENT, "%s %s: must be from %.15g to %.15g",
@@ -162,6 +164,7 @@ static bool store_number(const struct option_row *row, void *field,
     }
     *value = (double)u;
     if (row->type == OPTION_U32) {
+        /* memcpy(): the field is addressed by its offset, without its type. */
         uint32_t narrow = (uint32_t)u;
 
         memcpy(field, &narrow, sizeof narrow);
@@ -178,6 +181,7 @@ static enum status append(const struct option_row *row,
     unsigned most = row->max > 0 ? (unsigned)row->max : OPTION_LIST_MAX;
     char flag[64];
 
+    /* The list is an array in the options, so it cannot grow. */
     if (list->n == most) {
         return error_set(e, ST_INVALID_ARGUMENT, "%s: given more than %u times",
                          flag_name(row->name, flag, sizeof flag), most);
@@ -220,6 +224,7 @@ static bool names(const char *word, size_t n, const char *name)
         return false;
     }
     for (size_t i = 0; i < n; i++) {
+        /* == '-' ? '_' : word[i];] Fields are C names, which have no '-'. */
         char c = word[i] == '-' ? '_' : word[i];
 
         if (c != name[i]) {

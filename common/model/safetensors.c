@@ -208,6 +208,8 @@ static enum status check_metadata(const json_t *o, struct error *e)
     return ST_OK;
 }
 
+/* Empty tensors share their begin, so the end decides; the name makes the
+ * order unique. */
 static int by_begin(const void *a, const void *b)
 {
     const struct safetensors_tensor *x = a, *y = b;
@@ -236,6 +238,7 @@ static enum status check_cover(const struct safetensors *s, uint64_t data_bytes,
                              quote(t[-1].name).text, quote(t->name).text,
                              (unsigned long long)t->begin);
         }
+        /* A hole means that the header does not describe the whole file. */
         if (t->begin > at) {
             return error_set(
                 e, ST_DATA_LOSS, "a hole of %llu bytes before tensor %s",
@@ -243,6 +246,7 @@ static enum status check_cover(const struct safetensors *s, uint64_t data_bytes,
         }
         at = t->end;
     }
+    /* A file that is longer than its tensors was damaged or is none of ours. */
     if (at != data_bytes) {
         return error_set(e, ST_DATA_LOSS, "%llu bytes follow the last tensor",
                          (unsigned long long)(data_bytes - at));

@@ -32,6 +32,7 @@ static enum status add_file(struct safetensors_index *x, const char *name,
         return error_set(e, ST_INVALID_ARGUMENT, "more than %d files are named",
                          INDEX_FILES_MAX);
     }
+    /* One at a time: INDEX_FILES_MAX is small. */
     grown = realloc(x->files, (x->n_files + 1) * sizeof *grown);
     if (grown != NULL) {
         x->files = grown;
@@ -64,6 +65,7 @@ static enum status add_all(struct safetensors_index *x, json_t *doc,
                              "the file of tensor %s is not a string",
                              quote(key).text);
         }
+        /* A name with a slash could read any file of the machine. */
         if (!plain_name(json_string_value(v), json_string_length(v))) {
             return error_set(e, ST_INVALID_ARGUMENT,
                              "the file of tensor %s, %s, is not the plain "

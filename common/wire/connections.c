@@ -22,6 +22,8 @@ struct connection *connections_add(struct connections *cs, unsigned port,
     struct connection *c = calloc(1, sizeof *c);
     struct connection **slot;
 
+    /* A second connection on one descriptor means that the end of the first
+     * was missed. */
     assert(c != NULL && connections_by_fd(cs, port, fd) == NULL);
     memcpy(c->routing, routing, ROUTING_ID_BYTES);
     c->port = (uint8_t)port;

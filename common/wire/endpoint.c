@@ -67,6 +67,8 @@ bool endpoint_is_private(const char *endpoint)
            (starts(endpoint, TCP) && is_loopback(endpoint + strlen(TCP)));
 }
 
+/* Connects to the socket's file: only a listener accepts; a file left behind
+ * refuses. */
 bool endpoint_taken(const char *endpoint)
 {
     struct sockaddr_un at = {.sun_family = AF_UNIX};

@@ -66,6 +66,7 @@ struct frame *hello_answer(uint64_t session, const ProtobufCMessage *reply,
     if (refused != NULL) {
         return hello_refusal(refused, retry_after_ms);
     }
+    /* A copy: the caller's reply is const, and only the session differs. */
     memcpy(&r, reply, sizeof r);
     r.session = session;
     return lone_frame(0, &e, &r.base);
@@ -92,6 +93,7 @@ static bool only_envelope(const struct frame *f, const struct frame_header *h,
     return h->n_ordered + h->n_state == 1 && envelope_next(f, h, &at, out) &&
            at == h->envelopes_bytes && out->method == method &&
            out->kind == kind &&
+           /* The cap holds before a session too, when the sender is unknown. */
            out->body_bytes <= method_find(method)->request_cap;
 }
 
@@ -132,6 +134,8 @@ void failure_read(struct arena *a, const struct envelope *end, struct error *e,
     }
     failure = (const Sluice__V1__Failure *)m;
     *retry_after_ms = failure->retry_after_ms;
+    /* A message that is no UTF-8 or too long is replaced by the status' own
+     * text. */
     if (failure->has_message &&
         wire_text_ok(failure->message, 1, ERROR_TEXT - 1)) {
         error_set(e, code, "%.*s", (int)failure->message.len,
@@ -159,9 +163,11 @@ enum status hello_check(const ProtobufCMessage *hello_request, const char *me,
     const Sluice__V1__HelloRequest *m =
         (const Sluice__V1__HelloRequest *)hello_request;
 
+    /* Minor versions are compatible: unknown fields and methods are ignored. */
     if (m->version_major != WIRE_VERSION_MAJOR) {
         return error_set(e, ST_FAILED_PRECONDITION,
-                         "you speak version %" PRIu32 ".%" PRIu32 ", %s %d.%d",
+                         "your version is %" PRIu32 ".%" PRIu32
+                         ", %s has %d.%d",
                          m->version_major, m->version_minor, me,
                          WIRE_VERSION_MAJOR, WIRE_VERSION_MINOR);
     }

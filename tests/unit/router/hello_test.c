@@ -268,7 +268,8 @@ BAD(long_device)
 #define INVALID ST_INVALID_ARGUMENT
 
 static const struct bad table[] = {
-    {version, ST_FAILED_PRECONDITION, "you speak version 2.0, this router 1.0"},
+    {version, ST_FAILED_PRECONDITION,
+     "your version is 2.0, this router has 1.0"},
     {no_role, INVALID, "role 0"},
     {role_7, INVALID, "role 7"},
     {no_name, INVALID, "1..64 bytes of UTF-8"},
