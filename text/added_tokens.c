@@ -33,8 +33,8 @@ static enum status parse_flags(struct added_token *t, const json_t *v,
     return st;
 }
 
-/* Enter the token, which the model's vocabulary may have already under the
- * same id. */
+/* Enters the token; the model's vocabulary may already have it under the same
+ * id. */
 static enum status enter(const struct added_token *t, int64_t id,
                          struct vocab *vocab, struct error *e)
 {
@@ -49,6 +49,7 @@ static enum status enter(const struct added_token *t, int64_t id,
                          "id %lld, but the vocabulary has it as %u",
                          (long long)id, known);
     }
+    /* Only a token of the model may be entered again, and once. */
     if (!(vocab_flags(vocab, known) & VOCAB_MODEL) ||
         (vocab_flags(vocab, known) & VOCAB_ADDED)) {
         return error_set(e, ST_INVALID_ARGUMENT, "the token is there twice");
@@ -84,7 +85,8 @@ static enum status parse_token(struct added_token *t, const json_t *v,
     return st;
 }
 
-/* A normalized token is looked for in normalised text: spell it alike. */
+/* A normalized token is searched in normalised text, so its spelling is
+ * normalised too. */
 static enum status respell(struct added_token *t, const struct normalizer *z,
                            struct error *e)
 {
@@ -97,6 +99,7 @@ static enum status respell(struct added_token *t, const struct normalizer *z,
 
 /* --- the tries ----------------------------------------------------------- */
 
+/* Node 0 is the root, which is no child, so 0 means "no edge". */
 static uint32_t trie_step(const struct added_trie *t, uint32_t node,
                           uint8_t byte)
 {
@@ -128,7 +131,8 @@ static void trie_put(struct added_trie *t, uint32_t *nodes,
     }
 }
 
-/* Special tokens go first: of two that are spelt alike the first counts. */
+/* Special tokens are entered first: of two tokens with one spelling, the
+ * first counts. */
 static enum status trie_build(struct added_trie *t,
                               const struct added_tokens *a, bool normalized,
                               uint64_t seed, struct error *e)
@@ -174,7 +178,8 @@ static enum status parse_list(struct added_tokens *a, const json_t *list,
     return st;
 }
 
-/* The file's strings go with the file; only the tries are used from here. */
+/* The file's strings are freed with the file; from here on only the tries are
+ * used. */
 static void forget_contents(struct added_tokens *a)
 {
     for (size_t i = 0; i < a->n; i++) {
@@ -193,8 +198,8 @@ enum status added_tokens_parse(struct added_tokens *a, const json_t *list,
     *a = (struct added_tokens){.n = json_array_size(list)};
     if (a->n > TEXT_ADDED_TOKENS) {
         st = error_set(e, ST_OUT_OF_RANGE,
-                       "added_tokens: %zu of them, at most %d are allowed",
-                       a->n, TEXT_ADDED_TOKENS);
+                       "added_tokens: %zu tokens, at most %d are allowed", a->n,
+                       TEXT_ADDED_TOKENS);
         a->n = 0;
         return st;
     }
@@ -239,7 +244,7 @@ void added_search_init(struct added_search *s, const struct added_tokens *a,
     };
 }
 
-/* The longest token that starts at s->at, and its length. */
+/* Returns the longest token that starts at s->at, and its length. */
 static const struct added_token *longest(const struct added_search *s,
                                          size_t *len)
 {
@@ -287,7 +292,8 @@ static size_t strip_left(const struct added_search *s, size_t start)
     return start;
 }
 
-/* Walked over space is not walked again: linear whatever the tokens are. */
+/* White space that was walked over is not walked again, which keeps the
+ * search linear for any set of tokens. */
 static size_t strip_right(struct added_search *s, size_t end)
 {
     size_t len;

@@ -1,16 +1,18 @@
-/* added_tokens.h - tokens found in a text before anything else is.
+/* added_tokens.h - Search for added tokens, the first step of an encode.
  *
- * Two sets: "normalized" tokens are looked for in normalised text, the others
- * in the text as it came.  In each, the leftmost match counts, and of those
- * that start together the longest; matches do not overlap.  A match counts
- * further only if
- *     special      control tokens are asked for
- *     single_word  no word character stands before or behind it
- * and it takes the white space before (lstrip) and behind (rstrip) with it.
+ * There are two sets: "normalized" tokens are searched in normalised text,
+ * the others in the original text.  In each set, the leftmost match counts,
+ * and of several matches with one start the longest.  Matches do not overlap.
+ * Two flags restrict a match:
  *
- * Threading: read-only once parsed.
- * Limits: TEXT_ADDED_TOKENS, TEXT_ADDED_BYTES; a search looks at most the
- * longest token's bytes ahead of each byte, so it is linear in the text. */
+ * - special: it counts only if control tokens are requested;
+ * - single_word: it counts only without a word character before or after it.
+ *
+ * A match includes the white space before it (lstrip) and after it (rstrip).
+ *
+ * Threading: read-only once parsed.  Limits: TEXT_ADDED_TOKENS,
+ * TEXT_ADDED_BYTES.  A search looks at most the longest token's bytes ahead
+ * of each byte, so it is linear in the text. */
 #ifndef TEXT_ADDED_TOKENS_H
 #define TEXT_ADDED_TOKENS_H
 
@@ -26,17 +28,18 @@
 #include "text/vocab.h"
 
 struct added_token {
-    const char *content; /* as it is looked for */
+    const char *content; /* the spelling to search for */
     size_t n;
-    char *owned; /* content, if the normalizer changed it */
+    char *owned; /* content, if the normalizer changed it; else NULL */
     uint32_t id;
     bool special, normalized, single_word, lstrip, rstrip;
 };
 
 struct added_trie {
     struct pair_map edges; /* (node, byte) -> (node, 0) */
-    uint32_t *token;       /* [nodes]: index of the token ending here + 1 */
-    bool first[256];       /* some token starts with this byte */
+    uint32_t
+        *token; /* [nodes]: 1 + index of the token that ends here; 0: none */
+    bool first[256]; /* some token starts with this byte */
     bool any;
 };
 
@@ -46,10 +49,11 @@ struct added_tokens {
     struct added_trie raw, normalized;
 };
 
-/* Read the file's "added_tokens" (NULL is none) and enter them into vocab,
- * which has room for them.  Contents stay borrowed from list's strings unless
- * normalised, so list must outlive the parse only: the tries hold copies.
- * a is zeroed first; added_tokens_fini() is legal after a failure too. */
+/* Reads the file's "added_tokens" (NULL means none) and enters them into
+ * vocab, which has room for them.  Contents stay borrowed from list's strings
+ * unless normalised; list must outlive only the parse, as the tries hold
+ * copies.  Zeroes a first, so added_tokens_fini() is legal after a failure
+ * too. */
 MUST_CHECK enum status added_tokens_parse(struct added_tokens *a,
                                           const json_t *list,
                                           struct vocab *vocab,
@@ -57,20 +61,20 @@ MUST_CHECK enum status added_tokens_parse(struct added_tokens *a,
                                           struct error *e);
 void added_tokens_fini(struct added_tokens *a);
 
-/* A search through one text. */
+/* The state of a search through one text. */
 struct added_search {
     const struct added_tokens *added;
     const struct added_trie *trie;
     const char *text;
     size_t n;
     bool special;     /* control tokens count */
-    size_t at;        /* where to look on */
-    size_t gap;       /* where the text that is no token starts */
-    size_t space_end; /* white space up to here has been walked over */
+    size_t at;        /* position at which the search continues */
+    size_t gap;       /* start of the text that is no token */
+    size_t space_end; /* white space up to here was already walked over */
 };
 
 struct added_match {
-    size_t gap, start, end; /* text[gap..start) is plain, then the token */
+    size_t gap, start, end; /* text[gap..start) is plain; the token follows */
     uint32_t id;
 };
 
@@ -78,8 +82,9 @@ void added_search_init(struct added_search *s, const struct added_tokens *a,
                        bool normalized, bool special, const char *text,
                        size_t n);
 
-/* The next token; false at the end, and then s->gap is where the rest of the
- * text starts.  start may lie before gap if tokens take each other's space. */
+/* Finds the next token.  Returns false at the end; s->gap is then the start
+ * of the remaining text.  start may be before gap if neighbouring tokens take
+ * each other's white space. */
 bool added_search_next(struct added_search *s, struct added_match *m);
 
 #endif

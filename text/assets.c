@@ -32,7 +32,7 @@ static enum status path_of(char *path, const char *dir, const char *name,
                : ST_OK;
 }
 
-/* A missing file is ST_OK and *data NULL. */
+/* Reads an optional file.  A missing file is ST_OK with *data NULL. */
 static enum status read_opt(const char *dir, const char *name, size_t max,
                             char **data, size_t *n, struct error *e)
 {
@@ -66,6 +66,7 @@ static enum status read_json_opt(const char *dir, const char *name,
 
 /* --- end of sequence ----------------------------------------------------- */
 
+/* The same id in both files is normal and counts once. */
 static enum status add_eos(struct text_assets *a, const json_t *v,
                            struct error *e)
 {
@@ -73,7 +74,7 @@ static enum status add_eos(struct text_assets *a, const json_t *v,
 
     if (!json_is_integer(v)) {
         return error_set(e, ST_INVALID_ARGUMENT,
-                         "eos_token_id: want an integer, found %s",
+                         "eos_token_id: expected an integer, found %s",
                          json_read_kind(v));
     }
     if (id < 0 || id >= MODEL_VOCAB_MAX) {
@@ -94,7 +95,7 @@ static enum status add_eos(struct text_assets *a, const json_t *v,
     return ST_OK;
 }
 
-/* A number, a list of numbers, or null. */
+/* Reads a number, a list of numbers, or null. */
 static enum status eos_of(struct text_assets *a, const json_t *config,
                           struct error *e)
 {
@@ -113,6 +114,7 @@ static enum status eos_of(struct text_assets *a, const json_t *config,
     return st;
 }
 
+/* Some models name their end tokens only in text_config. */
 static enum status eos_file(struct text_assets *a, const char *dir,
                             const char *name, struct error *e)
 {
@@ -135,7 +137,8 @@ static enum status eos_file(struct text_assets *a, const char *dir,
 
 /* --- chat template ------------------------------------------------------- */
 
-/* Older files have a list of {"name", "template"}: the default one counts. */
+/* Older files have a list of {"name", "template"}; the entry named "default"
+ * counts. */
 static const json_t *default_template(const json_t *v)
 {
     for (size_t i = 0; i < json_array_size(v); i++) {
@@ -170,7 +173,8 @@ static enum status keep_chat(struct text_assets *a, const char *s, size_t n,
     return ST_OK;
 }
 
-/* transformers writes "no limit" as a model_max_length of int(1e30). */
+/* Integers are not parsed: transformers writes "no limit" as a
+ * model_max_length of int(1e30), which no 64-bit integer holds. */
 static enum status chat_of_config(struct text_assets *a, const char *dir,
                                   struct error *e)
 {
@@ -184,8 +188,8 @@ static enum status chat_of_config(struct text_assets *a, const char *dir,
     if (st == ST_OK && v != NULL && !json_is_null(v)) {
         st = json_is_string(v)
                  ? keep_chat(a, json_string_value(v), json_string_length(v), e)
-                 : error_set(e, ST_INVALID_ARGUMENT, "want a string, found %s",
-                             json_read_kind(v));
+                 : error_set(e, ST_INVALID_ARGUMENT,
+                             "expected a string, found %s", json_read_kind(v));
         if (st != ST_OK) {
             st = error_wrap(e, "chat_template");
         }
@@ -228,6 +232,8 @@ static enum status tokenizer(struct text_assets *a, const char *dir,
     return st == ST_OK ? ST_OK : error_wrap(e, "%s", name);
 }
 
+/* Checked first: without it, a missing directory would look like a model
+ * without files. */
 static enum status check_dir(const char *dir, struct error *e)
 {
     struct stat s;

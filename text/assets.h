@@ -1,21 +1,27 @@
-/* assets.h - what a program needs to know of a model's text, without its
- * weights: tokenizer, end-of-sequence ids, chat template.
+/* assets.h - The text files of a model directory, without its weights.
  *
- * From the files of a model directory:
- *     tokenizer.json                              the tokenizer, if there
- *     generation_config.json, config.json         eos_token_id, all that are
- *                                                 named there and in
- *                                                 text_config, as a worker
- *                                                 takes them
- *     chat_template.jinja, else the chat_template of tokenizer_config.json
- *                                                 the template's bytes
- * A directory without tokenizer.json has no tokenizer: the model is served by
- * ids.  Each of the others may be missing too; a file that is there and
- * broken is an error.
+ * For the gateway, which needs more than the router's tokenizer.  From the
+ * files of a model directory:
  *
- * Threading: read-only once loaded; any number of readers.
- * Memory: what the functions return is borrowed from the assets.
- * Limits: TEXT_FILE_BYTES, MODEL_EOS_MAX, TEXT_CHAT_BYTES. */
+ *     tokenizer.json              the tokenizer
+ *     generation_config.json,
+ *     config.json                 eos_token_id, from the top level and from
+ *                                 text_config of each file
+ *     chat_template.jinja         the chat template's bytes; if absent,
+ *                                 chat_template of tokenizer_config.json
+ *
+ * A worker takes its end-of-sequence ids from the same keys and with the same
+ * limit (common/model/config.h), so both have one set of ids.  A worker also
+ * checks them against the model's vocabulary; here MODEL_VOCAB_MAX bounds
+ * them.
+ *
+ * A directory without tokenizer.json has no tokenizer: clients of the model
+ * use ids.  Each of the other files may be missing too.  A broken file is an
+ * error.
+ *
+ * Threading: read-only once loaded; any number of readers.  Memory: results
+ * of the functions are borrowed from the assets.  Limits: TEXT_FILE_BYTES,
+ * MODEL_EOS_MAX, TEXT_CHAT_BYTES. */
 #ifndef TEXT_ASSETS_H
 #define TEXT_ASSETS_H
 
@@ -27,27 +33,29 @@
 
 struct text_assets;
 
-/* *out is the caller's, to text_assets_free(); NULL on failure.
- * ST_NOT_FOUND: no such directory; else as tokenizer_load(), with the file's
- * name in front. */
+/* Loads a directory.  *out is the caller's, to text_assets_free(); NULL on
+ * failure.  Returns ST_NOT_FOUND if there is no such directory, otherwise
+ * errors as tokenizer_load(), with the file's name in front. */
 MUST_CHECK enum status text_assets_load(struct text_assets **out,
                                         const char *model_dir, struct error *e);
 
-/* Free *a and set it to NULL; NULL is legal. */
+/* Frees *a and sets it to NULL; NULL is legal. */
 void text_assets_free(struct text_assets **a);
 
-/* NULL if the model is served by ids. */
+/* Returns the tokenizer, NULL if the directory has none. */
 const struct tokenizer *text_assets_tokenizer(const struct text_assets *a);
 
-/* The tokenizer's hash, [TOKENIZER_HASH_BYTES]; NULL without a tokenizer. */
+/* Returns the tokenizer's hash, [TOKENIZER_HASH_BYTES]; NULL without a
+ * tokenizer. */
 const uint8_t *text_assets_hash(const struct text_assets *a);
 
-/* The ids that end a sequence, without repetition, in the files' order; their
- * number, which may be 0, goes to *n. */
+/* Returns the ids that end a sequence, each once, in the order of the files.
+ * Sets *n to their number, which may be 0. */
 const uint32_t *text_assets_eos(const struct text_assets *a, size_t *n);
 
-/* The chat template's bytes (UTF-8, no NUL behind), their number to *n; NULL
- * if the model has none.  Nothing here interprets them. */
+/* Returns the bytes of the chat template (UTF-8, without NUL) and sets *n to
+ * their number; NULL if the model has none.  The template is not interpreted
+ * here. */
 const char *text_assets_chat_template(const struct text_assets *a, size_t *n);
 
 #endif

@@ -9,17 +9,19 @@
 
 #define NONE UINT32_MAX
 
-/* A run of bytes that is one token now; the first byte's place names it. */
+/* A run of bytes that is one token now; the index of its first byte names
+ * it. */
 struct bpe_symbol {
     uint32_t id;
     uint32_t prev, next; /* NONE at the ends */
-    uint32_t rank;       /* of the merge with next; NONE: none, or absorbed */
+    uint32_t
+        rank; /* rank of the merge with next; NONE: no merge, or absorbed */
 };
 
-/* A token of a window's end. */
+/* A token at the end of a window. */
 struct bpe_token {
     uint32_t id;
-    uint32_t begin, end; /* bytes, from the start of the window behind it */
+    uint32_t begin, end; /* bytes, counted from the start of the next window */
 };
 
 enum status id_sink_put(struct id_sink *out, uint32_t id, struct error *e)
@@ -69,6 +71,7 @@ enum status bpe_init(struct bpe *b, const struct vocab *vocab, size_t n,
         size_t len = byte_level_spell(&byte, 1, letter);
         uint32_t id;
 
+        /* Every byte needs a token, so that no text is unknown. */
         if (!vocab_find(vocab, letter, len, &id) ||
             !(vocab_flags(vocab, id) & VOCAB_MODEL)) {
             return error_set(e, ST_INVALID_ARGUMENT,
@@ -106,7 +109,7 @@ static enum status model_id(const struct bpe *b, const char *what,
     return ST_OK;
 }
 
-/* The last byte of l may now be joined with the first of r. */
+/* Records that the last byte of l may be joined with the first byte of r. */
 static void note_join(struct bpe *b, uint32_t l, uint32_t r)
 {
     size_t nl, nr;
@@ -140,6 +143,7 @@ enum status bpe_add(struct bpe *b, uint32_t rank, const char *left,
     memcpy(joined, left, n_left);
     memcpy(joined + n_left, right, n_right);
     st = model_id(b, "result", joined, n_left + n_right, &id, e);
+    /* Ignored, not refused: real files have such merges. */
     if (st != ST_OK || (vocab_flags(b->vocab, id) & VOCAB_SPECIAL)) {
         return st;
     }
@@ -153,7 +157,7 @@ enum status bpe_add(struct bpe *b, uint32_t rank, const char *left,
 
 /* --- one word ------------------------------------------------------------ */
 
-/* Look up the merge of symbol i with the one behind it, and queue it. */
+/* Looks up the merge of symbol i with the next one, and queues it. */
 static bool pair_up(const struct bpe *b, struct bpe_work *w, uint32_t i)
 {
     struct bpe_symbol *s = w->symbols;
@@ -171,7 +175,7 @@ static bool pair_up(const struct bpe *b, struct bpe_work *w, uint32_t i)
     return merge_queue_push(&w->queue, m->x, i);
 }
 
-/* One symbol per byte, and a queue of all neighbours that merge. */
+/* Makes one symbol per byte, and a queue of all neighbours that merge. */
 static bool spread(const struct bpe *b, struct bpe_work *w, const uint8_t *word,
                    uint32_t n)
 {
@@ -191,7 +195,8 @@ static bool spread(const struct bpe *b, struct bpe_work *w, const uint8_t *word,
     return ok;
 }
 
-/* Absorb the symbol behind i; see what i and the one before it can do now. */
+/* Absorbs the symbol after i, then looks up the new merges of i and of the
+ * symbol before i. */
 static bool join(const struct bpe *b, struct bpe_work *w, uint32_t i)
 {
     struct bpe_symbol *s = w->symbols;
@@ -199,6 +204,7 @@ static bool join(const struct bpe *b, struct bpe_work *w, uint32_t i)
 
     s[i].id = b->made[s[i].rank];
     s[i].next = s[gone].next;
+    /* .rank = NONE;] Marks queued pairs of the absorbed symbol as stale. */
     s[gone].rank = NONE;
     if (s[i].next != NONE) {
         s[s[i].next].prev = i;
@@ -206,6 +212,8 @@ static bool join(const struct bpe *b, struct bpe_work *w, uint32_t i)
     return (s[i].prev == NONE || pair_up(b, w, s[i].prev)) && pair_up(b, w, i);
 }
 
+/* With ignore_merges, a word that is a token is that token, even if its
+ * merges would lead elsewhere. */
 static bool whole_word(const struct bpe *b, const uint8_t *word, size_t n,
                        uint32_t *id)
 {
@@ -223,7 +231,8 @@ static bool whole_word(const struct bpe *b, const uint8_t *word, size_t n,
     return (flags & VOCAB_MODEL) && !(flags & VOCAB_SPECIAL);
 }
 
-/* Do all merges of word[0..n), n > 0: its tokens are the symbols from 0 on. */
+/* Does all merges of word[0..n), n > 0.  The word's tokens are then the
+ * symbols from 0 on. */
 static bool merge(const struct bpe *b, struct bpe_work *w, const uint8_t *word,
                   uint32_t n)
 {
@@ -231,14 +240,15 @@ static bool merge(const struct bpe *b, struct bpe_work *w, const uint8_t *word,
     uint32_t rank, i;
 
     while (ok && merge_queue_pop(&w->queue, &rank, &i)) {
-        /* Symbols only grow, so a pair is stale exactly if its rank is. */
+        /* Symbols only grow, so a queued pair is stale exactly if its rank
+         * changed. */
         ok = w->symbols[i].rank != rank || join(b, w, i);
     }
     return ok;
 }
 
-/* Put the symbols from i on that begin before end; the first that does not,
- * or NONE. */
+/* Puts the symbols from i on that begin before end.  Sets *i to the first
+ * that does not, or NONE. */
 static enum status put_symbols(const struct bpe_work *w, uint32_t *i,
                                uint32_t end, struct id_sink *out,
                                struct error *e)
@@ -259,8 +269,8 @@ static uint32_t end_of(const struct bpe_work *w, uint32_t i, uint32_t n)
     return w->symbols[i].next == NONE ? n : w->symbols[i].next;
 }
 
-/* Keep the tokens of a window of n bytes from symbol first on, which is where
- * the next window begins; how many there are. */
+/* Keeps the tokens of a window of n bytes from symbol first on, where the
+ * next window begins.  Returns their number. */
 static uint32_t keep_tail(struct bpe_work *w, uint32_t first, uint32_t n)
 {
     uint32_t n_tail = 0;
@@ -272,8 +282,8 @@ static uint32_t keep_tail(struct bpe_work *w, uint32_t first, uint32_t n)
     return n_tail;
 }
 
-/* Put the tail's tokens before the first that this window of n bytes has too,
- * and tell which symbol that is; false if there is none. */
+/* Puts the tail's tokens before the first one that this window of n bytes has
+ * too, and returns that symbol.  Returns false if there is none. */
 static bool meet(const struct bpe_work *w, uint32_t n_tail, uint32_t n,
                  uint32_t *at, struct id_sink *out)
 {
@@ -288,6 +298,7 @@ static bool meet(const struct bpe_work *w, uint32_t n_tail, uint32_t n,
         if (i == NONE) {
             return false;
         }
+        /* Same start and same end, hence the same token. */
         if (i == t->begin && end_of(w, i, n) == t->end) {
             *at = i;
             return true;
@@ -299,12 +310,14 @@ static bool meet(const struct bpe_work *w, uint32_t n_tail, uint32_t n,
     return false;
 }
 
-/* False if the windows do not meet, memory is out, or out is full: then what
- * is in out behind its first tokens is of no use. */
+/* Returns false if the windows do not meet, memory is exhausted, or out is
+ * full.  Ids after the first ones in out are then invalid. */
 static bool merge_windows(const struct bpe *b, struct bpe_work *w,
                           const uint8_t *word, uint32_t n, uint32_t window,
                           struct id_sink *out)
 {
+    /* A larger overlap makes windows meet more often and costs more repeated
+     * work. */
     const uint32_t overlap = window / 16;
     uint32_t begin = 0, len = window, i = 0;
     bool ok;
@@ -329,7 +342,7 @@ static bool merge_windows(const struct bpe *b, struct bpe_work *w,
     return ok && put_symbols(w, &i, len, out, NULL) == ST_OK;
 }
 
-/* Encode a run of bytes that merges may join. */
+/* Encodes a run of bytes that merges may join. */
 static enum status merge_run(const struct bpe *b, struct bpe_work *w,
                              const uint8_t *word, uint32_t n,
                              struct id_sink *out, struct error *e)
@@ -345,6 +358,8 @@ static enum status merge_run(const struct bpe *b, struct bpe_work *w,
         if (merge_windows(b, w, word, n, window, out)) {
             return ST_OK;
         }
+        /* Drops the ids of the windows; the word is encoded again as a
+         * whole. */
         out->n = before;
         w->n_whole++;
     }
@@ -367,6 +382,7 @@ enum status bpe_word(const struct bpe *b, struct bpe_work *w,
         return id_sink_put(out, id, e);
     }
     for (size_t at = 0; st == ST_OK && at < n; at = end) {
+        /* Cuts between bytes that no merge joins; each run is independent. */
         for (end = at + 1; end < n; end++) {
             if (!may_join(b, word[end - 1], word[end])) {
                 break;

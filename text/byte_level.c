@@ -2,6 +2,8 @@
 
 #include "text/unicode.h"
 
+/* The ranges are the bytes that do not print in Latin-1: 0..32, 127..160 and
+ * 173. */
 int32_t byte_level_letter(uint8_t byte)
 {
     if (byte <= 32) {

@@ -15,7 +15,8 @@ void detokenizer_init(struct detokenizer *d, const struct tokenizer *t,
     *d = (struct detokenizer){.t = t, .flags = flags};
 }
 
-/* At worst every byte, held ones too, becomes a replacement character. */
+/* In the worst case every byte, held ones too, becomes a replacement
+ * character of 3 bytes. */
 size_t detokenizer_max(const struct tokenizer *t)
 {
     return REPLACEMENT_LEN * (tokenizer_longest(t) + DETOK_HELD_MAX);
@@ -27,7 +28,7 @@ static size_t put(char *out, const void *s, size_t n)
     return n;
 }
 
-/* Write what is certain of s[0..n) and hold back the rest. */
+/* Writes the part of s[0..n) that is certain and holds back the rest. */
 static size_t drain(struct detokenizer *d, const uint8_t *s, size_t n,
                     char *out)
 {
@@ -41,6 +42,7 @@ static size_t drain(struct detokenizer *d, const uint8_t *s, size_t n,
         } else if (kind == UTF8_BAD) {
             w += put(out + w, replacement, REPLACEMENT_LEN);
         } else {
+            /* A cut character lacks at least one of its 4 bytes. */
             assert(len <= DETOK_HELD_MAX);
             memcpy(d->held, s + at, len);
             d->n_held = (uint8_t)len;
@@ -49,8 +51,8 @@ static size_t drain(struct detokenizer *d, const uint8_t *s, size_t n,
     return w;
 }
 
-/* Complete the held bytes from s, one at a time: a character ends within 4.
- * Returns how many bytes of s went. */
+/* Completes the held bytes from s, one byte at a time: a character ends
+ * within 4 bytes.  Returns how many bytes of s were used. */
 static size_t complete(struct detokenizer *d, const uint8_t *s, size_t n,
                        char *out, size_t *w)
 {
@@ -64,13 +66,15 @@ static size_t complete(struct detokenizer *d, const uint8_t *s, size_t n,
         memcpy(front, d->held, len);
         front[len] = s[taken];
         if (utf8_step(front, len + 1, &kind) == len + 1) {
-            taken++; /* the byte belongs to it */
+            taken++; /* the byte belongs to the held character */
             if (kind == UTF8_CUT) {
                 d->held[d->n_held++] = front[len];
                 continue;
             }
             *w += put(out + *w, front, len + 1);
         } else {
+            /* The held bytes start no character; the byte after them is
+             * looked at again. */
             *w += put(out + *w, replacement, REPLACEMENT_LEN);
         }
         d->n_held = 0;
@@ -83,6 +87,8 @@ size_t detokenizer_push(struct detokenizer *d, uint32_t id, char *out)
     size_t n, w = 0, taken;
     const uint8_t *s = (const uint8_t *)tokenizer_token(d->t, id, &n);
 
+    /* Unknown ids are ignored: a model may have more rows than its tokenizer
+     * has tokens. */
     if (s == NULL ||
         ((d->flags & DETOK_SKIP_SPECIAL) && tokenizer_is_special(d->t, id))) {
         return 0;

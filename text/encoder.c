@@ -48,7 +48,7 @@ static enum status encode_plain(struct encoder *c, const char *s, size_t n,
 typedef enum status (*plain_fn)(struct encoder *c, const char *s, size_t n,
                                 struct error *e);
 
-/* Put the added tokens of one set, and what is between them through fn. */
+/* Puts the added tokens of one set, and passes the text between them to fn. */
 static enum status encode_around(struct encoder *c, const char *s, size_t n,
                                  bool normalized, plain_fn fn, struct error *e)
 {
@@ -72,6 +72,7 @@ static enum status encode_around(struct encoder *c, const char *s, size_t n,
     return st;
 }
 
+/* Normalised tokens are searched after normalisation, all others before it. */
 static enum status encode_normalized(struct encoder *c, const char *s, size_t n,
                                      struct error *e)
 {
@@ -95,11 +96,13 @@ enum status encoder_run(struct encoder *c, const char *text, size_t len,
     enum status st = ST_OK;
     size_t bad;
 
+    /* Checked before any byte is read, so that a long text costs nothing. */
     if (len > TEXT_ENCODE_BYTES) {
         return error_set(e, ST_OUT_OF_RANGE,
                          "the text is %zu bytes long, at most %d are allowed",
                          len, TEXT_ENCODE_BYTES);
     }
+    /* Every later step assumes valid UTF-8, PCRE2 included. */
     if (!utf8_valid(text, len, &bad)) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "the text is not UTF-8 at byte %zu", bad);

@@ -1,4 +1,4 @@
-/* encoder.h - one encode of a text, with the memory it works in.
+/* encoder.h - One encode of a text, with its work memory.
  *
  *     text -> added tokens -> normalizer -> normalized added tokens
  *          -> pre-tokenizer -> BPE -> ids
@@ -27,8 +27,8 @@ MUST_CHECK enum status encoder_init(struct encoder *c,
                                     const struct tokenizer *t, struct error *e);
 void encoder_fini(struct encoder *c);
 
-/* As tokenizer_encode(), behind what is in out already.  c->bpe.queue.steps and
- * c->words.split.matches count the work done. */
+/* Appends the ids of a text to out, as tokenizer_encode().
+ * c->bpe.queue.steps and c->words.split.matches count the work done. */
 MUST_CHECK enum status encoder_run(struct encoder *c, const char *text,
                                    size_t len, unsigned flags,
                                    struct id_sink *out, struct error *e);

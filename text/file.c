@@ -25,7 +25,7 @@ static enum status check(int fd, size_t max, size_t *size, struct error *e)
     return ST_OK;
 }
 
-/* A file that shrinks meanwhile is read as far as it goes. */
+/* Reads as far as the file goes, as it may shrink meanwhile. */
 static enum status fill(int fd, char *data, size_t size, size_t *n,
                         struct error *e)
 {
@@ -46,7 +46,7 @@ static enum status fill(int fd, char *data, size_t size, size_t *n,
 enum status file_read(const char *path, size_t max, char **data, size_t *n,
                       struct error *e)
 {
-    /* A FIFO must not hold us up before check() sees it. */
+    /* O_NONBLOCK: opening a FIFO must not block before check() rejects it. */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     size_t size = 0;
     enum status st;

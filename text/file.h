@@ -1,4 +1,4 @@
-/* file.h - a whole file in memory.
+/* file.h - A whole file in memory.
  *
  * Threading: no state. */
 #ifndef TEXT_FILE_H
@@ -8,9 +8,9 @@
 
 #include "common/base/status.h"
 
-/* Read a regular file of at most max bytes; *data is the caller's to free()
- * and never NULL on ST_OK.  ST_NOT_FOUND, ST_OUT_OF_RANGE (too long),
- * ST_INVALID_ARGUMENT (no regular file), ST_UNAVAILABLE (cannot be read). */
+/* Reads a regular file of at most max bytes.  *data is the caller's to free()
+ * and never NULL on ST_OK.  Returns ST_NOT_FOUND, ST_OUT_OF_RANGE (too long),
+ * ST_INVALID_ARGUMENT (no regular file) or ST_UNAVAILABLE (unreadable). */
 MUST_CHECK enum status file_read(const char *path, size_t max, char **data,
                                  size_t *n, struct error *e);
 

@@ -12,6 +12,7 @@ static enum status read_with(json_t **out, const char *text, size_t n,
     static const struct json_bounds most = {TEXT_JSON_DEPTH, TEXT_JSON_VALUES,
                                             TEXT_JSON_LISTS};
     json_error_t at;
+    /* Before the parser, so that a small file cannot cost much memory. */
     enum status st = json_bound(text, n, &most, ST_OUT_OF_RANGE, e);
 
     *out = NULL;
@@ -72,7 +73,7 @@ enum status json_read_opt(const json_t *obj, const char *key, json_type type,
 
     *out = NULL;
     if (!json_is_object(obj)) {
-        return error_set(e, ST_INVALID_ARGUMENT, "want an object, found %s",
+        return error_set(e, ST_INVALID_ARGUMENT, "expected an object, found %s",
                          json_read_kind(obj));
     }
     v = json_object_get(obj, key);
@@ -80,8 +81,8 @@ enum status json_read_opt(const json_t *obj, const char *key, json_type type,
         return ST_OK;
     }
     if (json_typeof(v) != type) {
-        return error_set(e, ST_INVALID_ARGUMENT, "%s: want %s, found %s", key,
-                         kind_name(type), json_read_kind(v));
+        return error_set(e, ST_INVALID_ARGUMENT, "%s: expected %s, found %s",
+                         key, kind_name(type), json_read_kind(v));
     }
     *out = v;
     return ST_OK;
@@ -107,8 +108,8 @@ enum status json_read_bool(const json_t *obj, const char *key, bool *out,
         return ST_OK;
     }
     if (!json_is_boolean(v)) {
-        return error_set(e, ST_INVALID_ARGUMENT, "%s: want %s, found %s", key,
-                         kind_name(JSON_TRUE), json_read_kind(v));
+        return error_set(e, ST_INVALID_ARGUMENT, "%s: expected %s, found %s",
+                         key, kind_name(JSON_TRUE), json_read_kind(v));
     }
     *out = json_is_true(v);
     return ST_OK;
@@ -129,6 +130,7 @@ static enum status read_list(const struct parts *p, const json_t *v, int depth,
     const json_t *list;
     enum status st;
 
+    /* Bounds the recursion. */
     if (depth == TEXT_NESTING) {
         return error_set(e, ST_OUT_OF_RANGE,
                          "more than %d sequences inside each other",

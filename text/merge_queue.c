@@ -9,7 +9,7 @@ void merge_queue_reset(struct merge_queue *q)
     q->n_heap = 0;
     q->n_nodes = 0;
     q->free = NONE;
-    q->epoch++; /* forgets all runs */
+    q->epoch++; /* makes all runs stale */
 }
 
 void merge_queue_fini(struct merge_queue *q)
@@ -81,6 +81,8 @@ static bool heap_push(struct merge_queue *q, struct merge_entry entry)
         return false;
     }
     q->n_heap++;
+    /* .key > entry.key) {] Steps are counted for the tests, which check the
+     * cost rather than the time. */
     while (i > 0 && q->heap[(i - 1) / 2].key > entry.key) {
         q->heap[i] = q->heap[(i - 1) / 2];
         i = (i - 1) / 2;
@@ -90,7 +92,7 @@ static bool heap_push(struct merge_queue *q, struct merge_entry entry)
     return true;
 }
 
-/* Put entry where the top was. */
+/* Replaces the top of the heap by entry. */
 static void heap_replace(struct merge_queue *q, struct merge_entry entry)
 {
     size_t i = 0, child;
@@ -114,6 +116,8 @@ static void heap_replace(struct merge_queue *q, struct merge_entry entry)
 
 static struct merge_run *run_of(struct merge_queue *q, uint32_t rank)
 {
+    /* ;] Ranks that share a slot displace each other, which costs heap
+     * entries but no correctness. */
     return &q->runs[rank % MERGE_QUEUE_RUNS];
 }
 
@@ -130,6 +134,8 @@ bool merge_queue_push(struct merge_queue *q, uint32_t rank, uint32_t pos)
     if (node == NONE) {
         return false;
     }
+    /* Behind the run's last pair: the pair joins the list, and the heap does
+     * not grow. */
     if (run->epoch == q->epoch && run->rank == rank && run->last != NONE &&
         q->nodes[run->last].pos < pos) {
         q->nodes[run->last].next = node;
@@ -160,6 +166,7 @@ bool merge_queue_pop(struct merge_queue *q, uint32_t *rank, uint32_t *pos)
         return true;
     }
     run = run_of(q, *rank);
+    /* The run is empty; a later pair of this rank must start a new one. */
     if (run->epoch == q->epoch && run->last == node) {
         run->last = NONE;
     }

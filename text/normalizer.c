@@ -58,12 +58,12 @@ enum status normalizer_parse(struct normalizer *z, const json_t *v,
 
 /* --- running ------------------------------------------------------------- */
 
-/* Text that no form with these options changes: below U+0300 NFC does not,
- * ASCII none does. */
+/* Returns whether no form with these options changes the text.  NFC leaves
+ * everything below U+0300 alone; the other forms leave ASCII alone. */
 static bool plain(int form, const char *text, size_t n)
 {
     bool nfc = (form & UTF8PROC_COMPOSE) && !(form & UTF8PROC_COMPAT);
-    uint8_t limit = nfc ? 0xCC : 0x80; /* 0xCC leads U+0300 */
+    uint8_t limit = nfc ? 0xCC : 0x80; /* 0xCC is the first byte of U+0300 */
 
     for (size_t i = 0; i < n; i++) {
         if ((uint8_t)text[i] >= limit) {
@@ -86,6 +86,7 @@ static bool reserve(struct code_points *c, size_t n)
     while (cap < n) {
         cap *= 2;
     }
+    /* Doubling keeps the total copy linear. */
     if (cap == c->cap) {
         return true;
     }
@@ -98,7 +99,7 @@ static bool reserve(struct code_points *c, size_t n)
     return true;
 }
 
-/* No character decomposes into more (U+FDFA: 18). */
+/* Code points of the longest decomposition (U+FDFA has 18). */
 #define EXPANSION_MAX 32
 
 static bool decompose(struct code_points *c, int form, const char *text,
@@ -113,6 +114,8 @@ static bool decompose(struct code_points *c, int form, const char *text,
         utf8proc_int32_t ch = unicode_at(text, n, at, &len);
         utf8proc_ssize_t got;
 
+        /* Reserved before each character, so the call never needs a second
+         * attempt. */
         if (!reserve(c, c->n + EXPANSION_MAX)) {
             return false;
         }
@@ -126,12 +129,13 @@ static bool decompose(struct code_points *c, int form, const char *text,
     return true;
 }
 
+/* No character below U+0300 has a class, and most text is below. */
 static unsigned class_of(utf8proc_int32_t c)
 {
     return c < 0x300 ? 0u : (uint8_t)utf8proc_get_property(c)->combining_class;
 }
 
-/* Short runs, which are all that real text has. */
+/* For short runs, which is all that real text has. */
 static void insertion_sort(utf8proc_int32_t *v, size_t n)
 {
     for (size_t i = 1; i < n; i++) {
@@ -167,7 +171,8 @@ static bool counting_sort(utf8proc_int32_t *v, size_t n)
     return true;
 }
 
-/* Canonical ordering: each run of marks, stably, by combining class. */
+/* Canonical ordering: sorts each run of marks, stably, by combining class.  A
+ * counting sort bounds the time of a long run. */
 static bool order(struct code_points *c)
 {
     for (size_t i = 0; i < c->n; i++) {
@@ -176,6 +181,8 @@ static bool order(struct code_points *c)
         while (i < c->n && class_of(c->v[i]) != 0) {
             i++;
         }
+        /* A short run is the usual case; a counting sort would clear 257
+         * counters for it. */
         if (i - start <= 32) {
             insertion_sort(c->v + start, i - start);
         } else if (!counting_sort(c->v + start, i - start)) {
@@ -187,6 +194,7 @@ static bool order(struct code_points *c)
 
 static char *to_utf8(const struct code_points *c, size_t *out_n)
 {
+    /* At most 4 bytes per code point. */
     char *out = malloc(c->n * 4 + 1);
     size_t w = 0;
 
@@ -227,6 +235,8 @@ enum status normalizer_run(const struct normalizer *z, const char *text,
     for (unsigned i = 0; i < z->n; i++) {
         char *made;
 
+        /* , *out, *out_n)) {] Skips the work for most text, in particular
+         * ASCII. */
         if (plain(z->forms[i], *out, *out_n)) {
             continue;
         }

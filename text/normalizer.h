@@ -1,11 +1,11 @@
-/* normalizer.h - the normalizer of a tokenizer: Unicode normal forms.
+/* normalizer.h - The normalizer of a tokenizer: Unicode normal forms.
  *
- * NFC, NFD, NFKC, NFKD, and sequences of these; any other is refused by name.
- * Linear in the text: canonical ordering is a counting sort, where utf8proc's
- * own is quadratic in a run of combining marks.
+ * Accepts NFC, NFD, NFKC, NFKD and sequences of these; refuses any other by
+ * name.  Time is linear in the text: canonical ordering is a counting sort,
+ * while utf8proc's own is quadratic in a run of combining marks.
  *
- * Threading: read-only once parsed.
- * Memory: about 20 bytes per byte of a text that is not plain already. */
+ * Threading: read-only once parsed.  Memory: about 20 bytes per byte of a
+ * text that the normal form changes. */
 #ifndef TEXT_NORMALIZER_H
 #define TEXT_NORMALIZER_H
 
@@ -21,13 +21,14 @@ struct normalizer {
     int forms[TEXT_STAGES]; /* utf8proc options */
 };
 
-/* From the file's "normalizer"; NULL is none. */
+/* Reads the file's "normalizer"; NULL means none. */
 MUST_CHECK enum status normalizer_parse(struct normalizer *z, const json_t *v,
                                         struct error *e);
 
-/* Normalise text[0..n), valid UTF-8.  *owned is NULL if that changes nothing
- * (*out is text then), else what *out points to, the caller's to free().
- * ST_OUT_OF_RANGE if the result is longer than TEXT_ENCODE_BYTES. */
+/* Normalises text[0..n), valid UTF-8.  If nothing changes, *owned is NULL and
+ * *out is text; otherwise *owned is what *out points to, the caller's to
+ * free(). Returns ST_OUT_OF_RANGE if the result is longer than
+ * TEXT_ENCODE_BYTES. */
 MUST_CHECK enum status normalizer_run(const struct normalizer *z,
                                       const char *text, size_t n,
                                       const char **out, size_t *out_n,

@@ -10,7 +10,8 @@ static uint64_t key_of(uint32_t a, uint32_t b)
     return (uint64_t)a << 32 | b;
 }
 
-/* MurmurHash3's finalizer: every bit of the key reaches every bit kept. */
+/* MurmurHash3's finalizer: every bit of the key affects every bit of the
+ * result. */
 static size_t hash(const struct pair_map *m, uint64_t key)
 {
     uint64_t h = key ^ m->seed;
@@ -20,7 +21,8 @@ static size_t hash(const struct pair_map *m, uint64_t key)
     return (size_t)(h ^ (h >> 33)) & m->mask;
 }
 
-/* Where key is, or the free slot where it would be: at most half are full. */
+/* Returns the slot of key, or the free slot where it would go.  At most half
+ * of the slots are full, so probes stay short. */
 static struct pair_slot *slot_of(const struct pair_map *m, uint64_t key)
 {
     size_t i = hash(m, key);

@@ -18,7 +18,7 @@ struct rewriter {
     char *out;
     size_t w;
     bool in_class;
-    bool branch_starts; /* here, options aside */
+    bool branch_starts; /* at this position, option groups apart */
 };
 
 static void put(struct rewriter *r, const char *s, size_t n)
@@ -32,7 +32,7 @@ static void put_text(struct rewriter *r, const char *s)
     put(r, s, strlen(s));
 }
 
-/* Pass n bytes through unchanged. */
+/* Passes n bytes through unchanged. */
 static void pass(struct rewriter *r, size_t n)
 {
     put(r, r->in + r->at, n);
@@ -62,6 +62,8 @@ static enum status cut_off(const struct rewriter *r, struct error *e)
                      "the expression is cut off at byte %zu", r->at);
 }
 
+/* PCRE2 itself decides which names are scripts, so no list can become
+ * outdated. */
 static bool compiles(const char *pattern)
 {
     int code;
@@ -90,6 +92,7 @@ static enum status property(struct rewriter *r, struct error *e)
     }
     n = (size_t)(close - open) - 1;
     neg = n > 0 && open[1] == '^';
+    /* No property has a name this long. */
     if (n - neg >= sizeof name) {
         return refuse(r, "a property of this name", e);
     }
@@ -98,6 +101,7 @@ static enum status property(struct rewriter *r, struct error *e)
     snprintf(probe, sizeof probe, "\\p{sc:%s}", name);
     put(r, r->in + r->at, 3);
     put_text(r, neg ? "^" : "");
+    /* Only scripts differ between the dialects; categories are passed on. */
     put_text(r, compiles(probe) ? "sc:" : "");
     put_text(r, name);
     put_text(r, "}");
@@ -151,7 +155,7 @@ static enum status escape(struct rewriter *r, struct error *e)
         put_text(r, "[^" WORD "]");
         break;
     default:
-        /* Both read these alike, and punctuation as itself. */
+        /* Both dialects read these alike, and punctuation as itself. */
         if (isalnum((unsigned char)c) && strchr("dDnrtfaexAzZ0", c) == NULL) {
             return refuse(r, "this escape", e);
         }
@@ -162,7 +166,7 @@ static enum status escape(struct rewriter *r, struct error *e)
     return ST_OK;
 }
 
-/* One item between [ and ]. */
+/* Rewrites one item between [ and ]. */
 static enum status class_item(struct rewriter *r, struct error *e)
 {
     char c = r->in[r->at];
@@ -187,11 +191,12 @@ static enum status class_open(struct rewriter *r, struct error *e)
 {
     r->in_class = true;
     pass(r, ahead(r, "[^") ? 2 : 1);
-    /* A ] in front is a letter to one dialect and may not be to the other. */
+    /* A leading ] is a literal in one dialect and may end the class in the
+     * other. */
     return ahead(r, "]") ? refuse(r, "] first in a class", e) : ST_OK;
 }
 
-/* Does another branch of the same group follow? */
+/* Returns whether another branch of the same group follows. */
 static bool branch_follows(const struct rewriter *r, size_t from)
 {
     bool in_class = false;
@@ -215,9 +220,9 @@ static bool branch_follows(const struct rewriter *r, size_t from)
     return false;
 }
 
-/* (?i), (?-i): all that follows in the group.  In a branch's middle the two
- * differ on the next branch: a(?i)b|c is a(?i:b|c) to Oniguruma, and
- * a(?i:b)|(?i:c) to PCRE2. */
+/* Rewrites (?i) and (?-i), which apply to the rest of the group.  In the
+ * middle of a branch the dialects differ on the next branch: a(?i)b|c is
+ * a(?i:b|c) to Oniguruma, and a(?i:b)|(?i:c) to PCRE2. */
 static enum status option(struct rewriter *r, size_t n, struct error *e)
 {
     if (!r->branch_starts && branch_follows(r, r->at + n)) {
@@ -232,6 +237,7 @@ static enum status group_open(struct rewriter *r, struct error *e)
     static const char *const alike[] = {
         "(?:", "(?=", "(?!", "(?<=", "(?<!", "(?>", "(?i:", "(?-i:"};
 
+    /* Verbs such as (*COMMIT) change how PCRE2 backtracks. */
     if (ahead(r, "(*")) {
         return refuse(r, "a verb", e);
     }
@@ -256,6 +262,7 @@ static enum status item(struct rewriter *r, struct error *e)
 {
     char c = r->in[r->at];
 
+    /* Tracks whether an option would stand at the start of its branch. */
     r->branch_starts = c == '|' || (c == '(' && r->branch_starts);
     switch (c) {
     case '\\':
@@ -265,14 +272,14 @@ static enum status item(struct rewriter *r, struct error *e)
     case '(':
         return group_open(r, e);
     case '{':
-        /* {,n} is an interval to Oniguruma, and text to PCRE2. */
+        /* {,n} is an interval in Oniguruma, and text in PCRE2. */
         if (ahead(r, "{,")) {
             return refuse(r, "an interval without a minimum", e);
         }
         break;
     case '}':
-        /* {n}+ is possessive to PCRE2, and repeated to Oniguruma; {n}? is
-         * reluctant to one, and optional to the other. */
+        /* {n}+ is possessive in PCRE2, and repeated in Oniguruma; {n}? is
+         * reluctant in one, and optional in the other. */
         if (ahead(r, "}+") || ahead(r, "}?")) {
             return refuse(r, "an interval with a suffix", e);
         }

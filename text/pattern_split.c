@@ -43,14 +43,14 @@ static enum status compile(struct pattern_split *s, const char *pattern,
     if (c == NULL) {
         return error_set(e, ST_RESOURCE_EXHAUSTED, "out of memory");
     }
-    /* Oniguruma's ^ and $ know lines, and its only newline is \n. */
+    /* Oniguruma's ^ and $ match at lines, and its only newline is \n. */
     options |= literal ? PCRE2_LITERAL
                        : PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C;
     pcre2_set_newline(c, PCRE2_NEWLINE_LF);
     s->code = pcre2_compile((PCRE2_SPTR)pattern, n, options, &code, &at, c);
     pcre2_compile_context_free(c);
     if (s->code != NULL) {
-        /* Without JIT it only runs slower. */
+        /* A failure is no error: matching without JIT is only slower. */
         (void)pcre2_jit_compile(s->code, PCRE2_JIT_COMPLETE);
         return ST_OK;
     }
@@ -123,9 +123,9 @@ void pattern_split_work_fini(struct pattern_split_work *w)
     *w = (struct pattern_split_work){0};
 }
 
-/* --- what the behaviour makes of matches and gaps ------------------------ */
+/* --- what the behaviour does with matches and gaps ------------------------ */
 
-/* A run over one text: the piece that may still grow. */
+/* A run over one text, with the piece that may still grow. */
 struct run {
     const struct pattern_split *split;
     const char *text;
@@ -133,8 +133,8 @@ struct run {
     void *ctx;
     struct error *e;
     size_t start, end; /* the pending piece */
-    bool pending;      /* there is one */
-    bool matched;      /* the segment before was a match */
+    bool pending;      /* a piece is pending */
+    bool matched;      /* the previous segment was a match */
 };
 
 static enum status emit(struct run *r, size_t start, size_t end)
@@ -151,7 +151,7 @@ static enum status flush(struct run *r)
     return had ? emit(r, r->start, r->end) : ST_OK;
 }
 
-/* Grow the pending piece by [start, end), or begin a new one with it. */
+/* Extends the pending piece by [start, end), or begins a new one with it. */
 static enum status grow(struct run *r, bool joins, size_t start, size_t end)
 {
     enum status st = ST_OK;
@@ -165,7 +165,7 @@ static enum status grow(struct run *r, bool joins, size_t start, size_t end)
     return st;
 }
 
-/* A match or a gap, in order; together they are the text. */
+/* Takes a match or a gap, in order; together they are the text. */
 static enum status segment(struct run *r, size_t start, size_t end, bool match)
 {
     bool before = r->matched;
@@ -211,9 +211,9 @@ uint32_t pattern_split_steps(size_t n)
     return steps > UINT32_MAX ? UINT32_MAX : (uint32_t)steps;
 }
 
-/* The next match at or after *at, as Oniguruma's iterator finds it: an empty
- * one right behind the last match does not count.  *found is false at the
- * end. */
+/* Finds the next match at or after *at, as Oniguruma's iterator does: an
+ * empty match right after the last match does not count.  *found is false at
+ * the end. */
 static enum status next_match(const struct pattern_split *s,
                               struct pattern_split_work *w, const char *text,
                               size_t n, size_t *at, size_t last_end,
@@ -224,7 +224,8 @@ static enum status next_match(const struct pattern_split *s,
 
     *found = false;
     while (*at <= n) {
-        /* Valid already, and checking at each call would be quadratic. */
+        /* The text is valid already; a check in each call would make the
+         * split quadratic. */
         int rc = pcre2_match(s->code, (PCRE2_SPTR)text, n, *at,
                              PCRE2_NO_UTF_CHECK, w->data, w->context);
         w->matches++;
@@ -263,7 +264,7 @@ enum status pattern_split_run(const struct pattern_split *s,
         if (st != ST_OK || !found) {
             break;
         }
-        /* fn may run another split on the same work: read m first. */
+        /* fn may run another split on the same work, so m is read first. */
         size_t start = m[0], end = m[1];
         if (start > done) {
             st = segment(&r, done, start, false);

@@ -1,15 +1,15 @@
-/* pattern_split.h - one Split of a pre-tokenizer: an expression cuts a text up,
- * a behaviour says what becomes of what it matched.
+/* pattern_split.h - One Split of a pre-tokenizer.
+ *
+ * An expression cuts a text; a behaviour decides what becomes of the matches.
  *
  *     "ab, c" by ","   isolated  ab|,| c     removed  ab| c
  *     merged with previous  ab,| c     merged with next  ab|, c
  *     contiguous: neighbours of one kind are one piece
  *
  * Threading: a split is read-only; a pattern_split_work belongs to one call.
- * Memory: compiled code is the split's; match data and a JIT stack of at most
- * 32 MiB are the work's.
- * Limits: one match takes at most TEXT_SPLIT_STEPS steps per byte of text and
- * TEXT_SPLIT_FLOOR in any case. */
+ * Memory: the split owns the compiled code; the work owns match data and a
+ * JIT stack of at most 32 MiB.  Limits: one match takes at most
+ * TEXT_SPLIT_STEPS steps per byte of text plus TEXT_SPLIT_FLOOR. */
 #ifndef TEXT_PATTERN_SPLIT_H
 #define TEXT_PATTERN_SPLIT_H
 
@@ -33,21 +33,21 @@ enum pattern_split_behaviour {
 struct pattern_split {
     pcre2_code *code;
     enum pattern_split_behaviour behaviour;
-    bool invert; /* what did not match counts as matched, and the reverse */
+    bool invert; /* matches and gaps are exchanged */
 };
 
-/* Compile an expression as Oniguruma would read it, or, if literal, a string
- * that is searched for as it is.  pattern is valid UTF-8. */
+/* Compiles an expression as Oniguruma reads it or, if literal, a string that
+ * is searched as it is.  pattern is valid UTF-8. */
 MUST_CHECK enum status pattern_split_init(struct pattern_split *s,
                                           const char *pattern, size_t n,
                                           bool literal, struct error *e);
 void pattern_split_fini(struct pattern_split *s);
 
-/* "Isolated", "Removed", ...; false for another name. */
+/* Parses "Isolated", "Removed", ...; returns false for another name. */
 bool pattern_split_behaviour_named(const char *name,
                                    enum pattern_split_behaviour *b);
 
-/* The steps that one match in a text of n bytes may take. */
+/* Returns the steps that one match in a text of n bytes may take. */
 uint32_t pattern_split_steps(size_t n);
 
 struct pattern_split_work {
@@ -61,13 +61,14 @@ MUST_CHECK enum status pattern_split_work_init(struct pattern_split_work *w,
                                                struct error *e);
 void pattern_split_work_fini(struct pattern_split_work *w);
 
-/* A piece, never empty, borrowed for the call; any status but ST_OK ends the
- * split and is returned. */
+/* Takes a piece, never empty, borrowed for the call.  Any status but ST_OK
+ * ends the split and is returned. */
 typedef enum status (*piece_fn)(void *ctx, const char *s, size_t n,
                                 struct error *e);
 
-/* Cut up text[0..n), valid UTF-8; fn sees the pieces in order.
- * ST_RESOURCE_EXHAUSTED if a match needs more than its steps or memory. */
+/* Cuts text[0..n), valid UTF-8, and calls fn for the pieces in order.
+ * Returns ST_RESOURCE_EXHAUSTED if a match needs more than its steps or
+ * memory. */
 MUST_CHECK enum status pattern_split_run(const struct pattern_split *s,
                                          struct pattern_split_work *w,
                                          const char *text, size_t n,

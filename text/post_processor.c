@@ -6,12 +6,12 @@
 #include "common/base/quote.h"
 #include "text/json_read.h"
 
-/* The ids of one template, around the sequence. */
+/* The ids of one template, before and after the sequence. */
 struct around {
     struct post_processor ids;
     const json_t *special_tokens;
     const struct vocab *vocab;
-    bool seen; /* the sequence: what follows comes after it */
+    bool seen; /* the sequence was read: later ids come after it */
 };
 
 static enum status push(uint32_t *ids, size_t *n, uint32_t id, struct error *e)
@@ -30,8 +30,8 @@ static enum status push_side(struct around *a, const json_t *id,
     json_int_t v = json_integer_value(id);
 
     if (!json_is_integer(id)) {
-        return error_set(e, ST_INVALID_ARGUMENT, "want an integer, found %s",
-                         json_read_kind(id));
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "expected an integer, found %s", json_read_kind(id));
     }
     if (v < 0 || v >= MODEL_VOCAB_MAX ||
         vocab_flags(a->vocab, (uint32_t)v) == 0) {
@@ -42,7 +42,10 @@ static enum status push_side(struct around *a, const json_t *id,
                    : push(a->ids.before, &a->ids.n_before, (uint32_t)v, e);
 }
 
-/* {"SpecialToken": {"id": name}}, where special_tokens[name].ids are meant */
+/* Reads {"SpecialToken": {"id": name}}; the ids are
+ * special_tokens[name].ids. */
+/* Ids are checked against the vocabulary here, so that an encode cannot emit
+ * an unknown one. */
 static enum status special_token(struct around *a, const json_t *piece,
                                  struct error *e)
 {
@@ -98,7 +101,7 @@ static enum status template_piece(struct around *a, const json_t *v,
     return st == ST_OK ? special_token(a, piece, e) : st;
 }
 
-/* Put a around what p has so far. */
+/* Puts a around what p has so far. */
 static enum status wrap(struct post_processor *p, const struct around *a,
                         struct error *e)
 {
@@ -156,7 +159,8 @@ static enum status parse(void *arg, const json_t *v, const char *type,
         return parse_template(r->p, v, r->vocab, e);
     }
     if (strcmp(type, "ByteLevel") == 0) {
-        return ST_OK; /* it moves offsets about, and we give none */
+        return ST_OK; /* the component moves offsets, which sluice does not
+                         report */
     }
     return error_set(e, ST_UNIMPLEMENTED, "type: %s is not supported",
                      quote(type).text);

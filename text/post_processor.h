@@ -1,7 +1,8 @@
-/* post_processor.h - what a tokenizer puts around a text: bos, eos.
+/* post_processor.h - Tokens that a tokenizer adds around a text: bos, eos.
  *
- * ByteLevel (adds nothing), TemplateProcessing (its "single" template) and
- * sequences of these, outermost last; any other is refused by name.
+ * Accepts ByteLevel (adds nothing), TemplateProcessing (its "single"
+ * template) and sequences of these, outermost last; refuses any other by
+ * name.
  *
  * Threading: read-only once parsed.  Limits: TEXT_TEMPLATE_IDS on each side,
  * TEXT_NESTING. */
@@ -23,7 +24,7 @@ struct post_processor {
     size_t n_before, n_after;
 };
 
-/* From the file's "post_processor" (NULL is none); every id it names must be
+/* Reads the file's "post_processor"; NULL means none.  Every id in it must be
  * a token of vocab. */
 MUST_CHECK enum status post_processor_parse(struct post_processor *p,
                                             const json_t *v,

@@ -32,7 +32,7 @@ static enum status add_split(struct pretokenizer *p, const char *pattern,
                : st;
 }
 
-/* {"Regex": "..."} or {"String": "..."} */
+/* Reads {"Regex": "..."} or {"String": "..."}. */
 static enum status parse_pattern(struct pretokenizer *p, const json_t *v,
                                  struct stage **s, struct error *e)
 {
@@ -43,6 +43,7 @@ static enum status parse_pattern(struct pretokenizer *p, const json_t *v,
     if (st != ST_OK) {
         return st;
     }
+    /* Exactly one of the two keys is present in a valid file. */
     literal = json_object_get(pattern, "Regex") == NULL;
     st = json_read_field(pattern, literal ? "String" : "Regex", JSON_STRING,
                          &text, e);
@@ -76,6 +77,7 @@ static enum status parse_split(struct pretokenizer *p, const json_t *v,
     return json_read_bool(v, "invert", &s->split.invert, e);
 }
 
+/* The reference tests with is_numeric(), which is \\p{N}. */
 static enum status parse_digits(struct pretokenizer *p, const json_t *v,
                                 struct error *e)
 {
@@ -96,7 +98,7 @@ static enum status parse_digits(struct pretokenizer *p, const json_t *v,
 static enum status parse_byte_level(struct pretokenizer *p, const json_t *v,
                                     struct error *e)
 {
-    bool prefix = true, regex = true; /* what the reference takes if not said */
+    bool prefix = true, regex = true; /* the reference's defaults */
     struct stage *s = NULL;
     enum status st = json_read_bool(v, "add_prefix_space", &prefix, e);
 
@@ -121,6 +123,8 @@ static enum status parse(void *arg, const json_t *v, const char *type,
 {
     struct pretokenizer *p = arg;
 
+    /* The reference applies byte letters at this point, so later stages would
+     * see them instead of text. */
     if (p->byte_level) {
         return error_set(e, ST_UNIMPLEMENTED,
                          "type: %s behind ByteLevel is not supported",
@@ -151,7 +155,7 @@ enum status pretokenizer_parse(struct pretokenizer *p, const json_t *v,
     if (st == ST_OK && !p->byte_level) {
         return error_set(e, ST_UNIMPLEMENTED,
                          "only byte-level vocabularies are supported, and "
-                         "there is no ByteLevel");
+                         "ByteLevel is missing");
     }
     return st;
 }
@@ -179,7 +183,7 @@ void pretokenizer_work_fini(struct pretokenizer_work *w)
     w->spaced = NULL;
 }
 
-/* Where in the chain a piece is. */
+/* The position of a piece in the chain. */
 struct walk {
     const struct pretokenizer *p;
     struct pretokenizer_work *w;
@@ -191,15 +195,17 @@ struct walk {
 static enum status walk_piece(void *ctx, const char *s, size_t n,
                               struct error *e);
 
-/* There is one such stage at most, so one buffer does. */
+/* At most one stage adds spaces, so one buffer is enough. */
 static enum status with_space(const struct walk *k, struct walk *next,
                               const char *s, size_t n, struct error *e)
 {
     char *grown;
 
+    /* == ' ') {] The reference adds no second space. */
     if (n == 0 || s[0] == ' ') {
         return walk_piece(next, s, n, e);
     }
+    /* The old content is not needed, so this is no realloc(). */
     if (k->w->spaced_cap < n + 1) {
         grown = malloc(2 * (n + 1));
         if (grown == NULL) {
@@ -221,6 +227,7 @@ static enum status walk_piece(void *ctx, const char *s, size_t n,
     struct walk next = *k;
     const struct stage *stage;
 
+    /* A piece that passed all stages is a word. */
     if (k->stage == k->p->n) {
         return n == 0 ? ST_OK : k->fn(k->ctx, s, n, e);
     }

@@ -1,14 +1,17 @@
-/* pretokenizer.h - the pre-tokenizer of a tokenizer: cut text into words.
+/* pretokenizer.h - The pre-tokenizer of a tokenizer: text into words.
  *
- * A chain of stages, each applied to every piece that the one before made.
- * The file's components become stages so:
+ * A chain of stages; each stage processes every piece of the stage before.
+ * The file's components become stages:
+ *
  *     Split       a split
  *     Digits      a split by \p{N}
  *     ByteLevel   [a space put in front of a piece that has none,]
- *                 [a split by GPT-2's expression]; it must come last, and the
- *                 bytes of what it leaves are the words
+ *                 [a split by GPT-2's expression]; it must come last, and its
+ *                 pieces are the words
  *     Sequence    its members
- * Any other is refused by name, and so is a chain without ByteLevel.
+ *
+ * Any other component is refused by name, and so is a chain without
+ * ByteLevel.
  *
  * Threading: read-only once parsed; a pretokenizer_work belongs to one call.
  * Limits: TEXT_STAGES, TEXT_NESTING, TEXT_PATTERN_BYTES. */
@@ -25,18 +28,18 @@
 #include "text/text_limits.h"
 
 struct stage {
-    bool prefix_space; /* else a split */
+    bool prefix_space; /* otherwise the stage is a split */
     struct pattern_split split;
 };
 
 struct pretokenizer {
     unsigned n;
-    bool byte_level; /* seen, so the chain is complete */
+    bool byte_level; /* ByteLevel was read, so the chain is complete */
     struct stage stages[TEXT_STAGES];
 };
 
-/* From the file's "pre_tokenizer".  p is zeroed first; pretokenizer_fini() is
- * legal after a failure too. */
+/* Reads the file's "pre_tokenizer".  Zeroes p first, so pretokenizer_fini()
+ * is legal after a failure too. */
 MUST_CHECK enum status pretokenizer_parse(struct pretokenizer *p,
                                           const json_t *v, struct error *e);
 void pretokenizer_fini(struct pretokenizer *p);
@@ -51,7 +54,7 @@ MUST_CHECK enum status pretokenizer_work_init(struct pretokenizer_work *w,
                                               struct error *e);
 void pretokenizer_work_fini(struct pretokenizer_work *w);
 
-/* Cut up text[0..n), valid UTF-8; fn sees the words in order. */
+/* Cuts text[0..n), valid UTF-8, and calls fn for the words in order. */
 MUST_CHECK enum status pretokenizer_run(const struct pretokenizer *p,
                                         struct pretokenizer_work *w,
                                         const char *text, size_t n, piece_fn fn,

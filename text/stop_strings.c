@@ -6,14 +6,14 @@
 
 #define NO_STRING 255
 
-/* A node stands for a beginning of one string or more.  Node 0 is the empty
- * one; it is nobody's child, so 0 also says that there is none. */
+/* A node stands for a prefix of one or more strings.  Node 0 is the empty
+ * prefix; it is no node's child, so 0 also means "no child". */
 struct node {
     uint16_t child, sibling;
-    uint16_t back;  /* the longest end of it that is a node, too */
-    uint16_t depth; /* bytes of it */
-    uint8_t byte;   /* the last of them */
-    uint8_t string; /* the longest string that is an end of it */
+    uint16_t back;  /* the node of its longest suffix that is a prefix too */
+    uint16_t depth; /* length of the prefix */
+    uint8_t byte;   /* last byte of the prefix */
+    uint8_t string; /* the longest string that is a suffix of it */
 };
 
 struct stop_strings {
@@ -30,15 +30,15 @@ static enum status check(const struct stop_string *strings, size_t n,
 {
     if (n == 0 || n > STOP_STRINGS_MAX) {
         return error_set(e, ST_INVALID_ARGUMENT,
-                         "%zu stop strings, it must be 1 to %d", n,
+                         "%zu stop strings, 1 to %d are allowed", n,
                          STOP_STRINGS_MAX);
     }
     for (size_t i = 0; i < n; i++) {
         size_t bad;
         if (strings[i].n == 0 || strings[i].n > STOP_STRING_BYTES_MAX) {
             return error_set(e, ST_INVALID_ARGUMENT,
-                             "stop string %zu has %zu bytes, it must be 1 to "
-                             "%d",
+                             "stop string %zu has %zu bytes, 1 to %d are "
+                             "allowed",
                              i, strings[i].n, STOP_STRING_BYTES_MAX);
         }
         if (!utf8_valid(strings[i].text, strings[i].n, &bad)) {
@@ -50,7 +50,7 @@ static enum status check(const struct stop_string *strings, size_t n,
     return ST_OK;
 }
 
-/* ---- the machine ---- */
+/* ---- the automaton ---- */
 
 static uint16_t child_of(const struct stop_strings *s, uint16_t at,
                          uint8_t byte)
@@ -63,7 +63,9 @@ static uint16_t child_of(const struct stop_strings *s, uint16_t at,
     return next;
 }
 
-/* The longest end of (at, byte) that is a node. */
+/* Returns the longest suffix of (prefix, byte) that is a node. */
+/* Each call of `back` shortens the prefix, and each byte lengthens it by one
+ * at most, so a scan is linear on average. */
 static uint16_t step(const struct stop_strings *s, uint16_t at, uint8_t byte)
 {
     uint16_t next;
@@ -94,13 +96,14 @@ static void insert(struct stop_strings *s, const struct stop_string *string,
         }
         at = next;
     }
+    /* .string == NO_STRING) {] Among equal strings the first given counts. */
     if (s->nodes[at].string == NO_STRING) {
         s->nodes[at].string = number;
     }
 }
 
-/* Depth by depth, as each node needs those above it; a node of several
- * strings is done several times, to the same end. */
+/* Links nodes depth by depth, as each node needs those above it.  A node of
+ * several strings is linked several times, with the same result. */
 static void link_back(struct stop_strings *s, const struct stop_string *strings,
                       size_t n)
 {
@@ -117,6 +120,8 @@ static void link_back(struct stop_strings *s, const struct stop_string *strings,
             byte = (uint8_t)strings[i].text[depth];
             node = &s->nodes[child_of(s, at[i], byte)];
             node->back = depth == 0 ? 0 : step(s, s->nodes[at[i]].back, byte);
+            /* A shorter string may end inside a longer one; the one that
+             * begins first is preferred. */
             if (node->string == NO_STRING) {
                 node->string = s->nodes[node->back].string;
             }
@@ -183,5 +188,7 @@ bool stop_scan_push(const struct stop_strings *s, struct stop_scan *scan,
 uint64_t stop_scan_certain(const struct stop_strings *s,
                            const struct stop_scan *scan)
 {
+    /* The automaton's depth is exactly the number of bytes that may still
+     * become a string. */
     return scan->found ? scan->begin : scan->n - s->nodes[scan->at].depth;
 }

@@ -1,8 +1,8 @@
-/* text_limits.h - every limit of text/, in one table.
+/* text_limits.h - Limits of text/.
  *
- * A program prints the rows with --limits; each row has a test at the limit
- * and one past it (tests/unit/text/limits_test.c, assets_test.c).  A file past
- * one is refused with ST_OUT_OF_RANGE and the place; a text likewise.
+ * Programs print the rows with --limits.  Each row has a test at the limit
+ * and one past it (tests/unit/text/limits_test.c, assets_test.c).  A file or
+ * text that exceeds a limit is refused with ST_OUT_OF_RANGE and the place.
  *
  * Threading: no state. */
 #ifndef TEXT_TEXT_LIMITS_H
@@ -38,7 +38,7 @@ enum text_limit {
 #undef X
 };
 
-/* The rows of the table, for limits_print(). */
+/* Rows of the table, for limits_print(). */
 extern const struct limit_row text_limits[];
 extern const size_t text_limits_n;
 

@@ -22,6 +22,7 @@ static enum status parse(struct tokenizer *t, const char *text, size_t len,
 
     XXH128_canonicalFromHash(&canonical, h);
     memcpy(t->hash, canonical.digest, sizeof t->hash);
+    /* The hash is computed first: it also seeds the hash tables. */
     st = json_read(&root, text, len, e);
     if (st == ST_OK) {
         st = tokenizer_fill(t, root, h.low64, e);
@@ -77,6 +78,8 @@ void tokenizer_free(struct tokenizer **t)
     if (*t == NULL) {
         return;
     }
+    /* Each part's fini is legal on zeroed storage, so a half-loaded tokenizer
+     * is freed the same way. */
     bpe_fini(&(*t)->bpe);
     pretokenizer_fini(&(*t)->pretokenizer);
     added_tokens_fini(&(*t)->added);
@@ -101,6 +104,7 @@ enum status tokenizer_encode(const struct tokenizer *t, const char *text,
 {
     struct id_sink out = {.ids = ids, .cap = cap};
     struct error scratch;
+    /* One encoder per call, so that calls on one tokenizer need no lock. */
     struct encoder c;
     enum status st;
 
@@ -117,8 +121,9 @@ enum status tokenizer_encode(const struct tokenizer *t, const char *text,
     return st;
 }
 
-/* UTF-8 grows by 3 at most under NFC and NFD, by 11 under NFKC and NFKD
- * (Unicode, UAX 15); then every byte may be a word that gets a space. */
+/* UTF-8 grows by a factor of 3 at most under NFC and NFD, of 11 under NFKC
+ * and NFKD (Unicode, UAX 15).  Then every byte may be a word that gets a
+ * space. */
 size_t tokenizer_bound(const struct tokenizer *t, size_t len)
 {
     const struct normalizer *z = &t->normalizer;

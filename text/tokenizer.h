@@ -1,19 +1,20 @@
-/* tokenizer.h - text to token ids, by a Hugging Face tokenizer.json.
+/* tokenizer.h - Text to token ids, by a Hugging Face tokenizer.json.
  *
  * Byte-level BPE: added tokens are found, the rest is normalised (NFC, NFD,
- * NFKC, NFKD), cut into words (Split, Digits, ByteLevel), and each word's
- * bytes are merged.  Ids equal the reference's for what is supported; any
- * other component is refused by name when the file is read, never ignored.
- * "truncation" and "padding" are not applied: they shape training batches.
+ * NFKC, NFKD) and cut into words (Split, Digits, ByteLevel), and each word's
+ * bytes are merged.  Ids equal the reference's for all supported components.
+ * Any other component is refused by name when the file is read, never
+ * ignored. "truncation" and "padding" are not applied: they shape training
+ * batches.
  *
  * Threading: a tokenizer is read-only once loaded; any number of threads may
- * call everything but tokenizer_free() on one at the same time.
- * Memory: a tokenizer of 150,000 tokens takes about 20 MB, and 100 MB while
- * it is read.  An encode takes what its text needs (at most 60 bytes per byte
- * of it) and gives it back before it returns.
+ * call everything but tokenizer_free() at the same time.  Memory: a tokenizer
+ * of 150,000 tokens takes about 20 MB, and 100 MB while it is read.  An
+ * encode takes what its text needs (at most 60 bytes per byte) and frees it
+ * before it returns.
+ *
  * Time: linear in the text; O(n log n) in a word whose windows do not meet
- * (bpe.h).
- * Limits: text/text_limits.h.  No file and no text may crash it. */
+ * (bpe.h).  Limits: text/text_limits.h.  No file and no text can crash it. */
 #ifndef TEXT_TOKENIZER_H
 #define TEXT_TOKENIZER_H
 
@@ -25,57 +26,60 @@
 
 #define TOKENIZER_HASH_BYTES 16
 
-/* Control tokens spelt in the text become control tokens.  Without it no text
- * whatever yields the id of a special added token. */
+/* Control tokens spelt in the text become control tokens.  Without this flag
+ * no text produces the id of a special added token. */
 #define TOKENIZE_PARSE_SPECIAL 1u
-/* Put the post-processor's tokens (bos, eos) around the ids. */
+/* Puts the post-processor's tokens (bos, eos) around the ids. */
 #define TOKENIZE_ADD_SPECIAL 2u
 
 struct tokenizer;
 
-/* Read a file, or its len bytes.  *out is the caller's, to tokenizer_free();
- * NULL on failure.  ST_NOT_FOUND: no such file; ST_INVALID_ARGUMENT: broken;
- * ST_OUT_OF_RANGE: past a limit; ST_UNIMPLEMENTED: a component that is not
- * supported.  The text says where in the file. */
+/* Load a file, or parse its len bytes.  *out is the caller's, to
+ * tokenizer_free(); NULL on failure.  Returns ST_NOT_FOUND: no such file;
+ * ST_INVALID_ARGUMENT: broken; ST_OUT_OF_RANGE: past a limit;
+ * ST_UNIMPLEMENTED: an unsupported component.  The error's text has the place
+ * in the file. */
 MUST_CHECK enum status tokenizer_load(struct tokenizer **out, const char *path,
                                       struct error *e);
 MUST_CHECK enum status tokenizer_parse(struct tokenizer **out, const char *json,
                                        size_t len, struct error *e);
 
-/* Free *t and set it to NULL; NULL is legal. */
+/* Frees *t and sets it to NULL; NULL is legal. */
 void tokenizer_free(struct tokenizer **t);
 
-/* One past the highest id.  Not every id below it need be a token. */
+/* Returns one past the highest id.  Not every id below it need be a token. */
 uint32_t tokenizer_vocab(const struct tokenizer *t);
 
-/* XXH3-128 of the file's bytes, [TOKENIZER_HASH_BYTES], canonical (big-endian)
- * form.  Borrowed. */
+/* Returns XXH3-128 of the file's bytes, [TOKENIZER_HASH_BYTES], in canonical
+ * (big-endian) form.  Borrowed. */
 const uint8_t *tokenizer_hash(const struct tokenizer *t);
 
-/* Encode text[0..len) into ids[cap]; *n ids were written, 0 on failure.
- * ST_RESOURCE_EXHAUSTED: more than cap ids, or out of memory or regex steps;
- * ST_INVALID_ARGUMENT: not UTF-8, with the byte's offset; ST_OUT_OF_RANGE:
- * longer than TEXT_ENCODE_BYTES, before a byte of it is read. */
+/* Encodes text[0..len) into ids[cap].  Sets *n to the ids written, 0 on
+ * failure.  Returns ST_RESOURCE_EXHAUSTED: more than cap ids, or out of
+ * memory or regex steps; ST_INVALID_ARGUMENT: not UTF-8, with the byte's
+ * offset; ST_OUT_OF_RANGE: longer than TEXT_ENCODE_BYTES, checked before any
+ * byte is read. */
 MUST_CHECK enum status tokenizer_encode(const struct tokenizer *t,
                                         const char *text, size_t len,
                                         unsigned flags, uint32_t *ids,
                                         size_t cap, size_t *n, struct error *e);
 
-/* A cap that is enough for every text of len bytes, with any flags. */
+/* Returns a cap that is enough for every text of len bytes, with any flags. */
 size_t tokenizer_bound(const struct tokenizer *t, size_t len);
 
-/* The bytes an id stands for in text (not always UTF-8 by themselves), and
- * their number.  NULL if the id is no token.  Borrowed, without NUL. */
+/* Returns the bytes that an id stands for in text (not always UTF-8 on their
+ * own), and their number.  NULL if the id is no token.  Borrowed, without
+ * NUL. */
 const char *tokenizer_token(const struct tokenizer *t, uint32_t id,
                             size_t *len);
 
-/* Bytes of the longest token. */
+/* Returns the bytes of the longest token. */
 size_t tokenizer_longest(const struct tokenizer *t);
 
-/* A special added token?  False for an id that is none. */
+/* Returns whether id is a special added token; false if it is no token. */
 bool tokenizer_is_special(const struct tokenizer *t, uint32_t id);
 
-/* The token, added or not, spelt exactly so in the file ("<|im_end|>"). */
+/* Finds the token, added or not, with exactly this spelling ("<|im_end|>"). */
 bool tokenizer_find(const struct tokenizer *t, const char *content, size_t len,
                     uint32_t *id);
 

@@ -7,6 +7,7 @@
 
 /* --- model --------------------------------------------------------------- */
 
+/* Keys may contain NULs, so they are handled with their length. */
 static enum status fill_vocab(struct tokenizer *t, const json_t *vocab,
                               struct error *e)
 {
@@ -14,15 +15,15 @@ static enum status fill_vocab(struct tokenizer *t, const json_t *vocab,
     json_t *id;
     size_t n;
 
-    /* Jansson's iteration macro wants an object that could be changed. */
+    /* Jansson's iteration macro requires an object that is not const. */
     json_object_keylen_foreach((json_t *)(uintptr_t)vocab, spelling, n, id)
     {
-        enum status st =
-            json_is_integer(id)
-                ? vocab_add(&t->vocab, spelling, n, json_integer_value(id),
-                            VOCAB_MODEL, e)
-                : error_set(e, ST_INVALID_ARGUMENT, "want an integer, found %s",
-                            json_read_kind(id));
+        enum status st = json_is_integer(id)
+                             ? vocab_add(&t->vocab, spelling, n,
+                                         json_integer_value(id), VOCAB_MODEL, e)
+                             : error_set(e, ST_INVALID_ARGUMENT,
+                                         "expected an integer, found %s",
+                                         json_read_kind(id));
         if (st != ST_OK) {
             return error_wrap(e, "vocab[%s]", quote_bytes(spelling, n).text);
         }
@@ -30,19 +31,21 @@ static enum status fill_vocab(struct tokenizer *t, const json_t *vocab,
     return ST_OK;
 }
 
-/* "left right" or ["left", "right"] */
+/* Reads "left right" or ["left", "right"]. */
 static enum status merge_sides(const json_t *v, const char *side[2],
                                size_t n[2], struct error *e)
 {
     if (json_is_string(v)) {
         const char *s = json_string_value(v);
         size_t len = json_string_length(v);
+        /* The older form separates the sides by a space; a second space would
+         * be ambiguous. */
         const char *space = memchr(s, ' ', len);
 
         if (space == NULL ||
             memchr(space + 1, ' ', len - (size_t)(space + 1 - s)) != NULL) {
             return error_set(e, ST_INVALID_ARGUMENT,
-                             "want two tokens and a space between");
+                             "expected two tokens with one space between");
         }
         side[0] = s;
         n[0] = (size_t)(space - s);
@@ -52,13 +55,13 @@ static enum status merge_sides(const json_t *v, const char *side[2],
     }
     if (!json_is_array(v) || json_array_size(v) != 2) {
         return error_set(e, ST_INVALID_ARGUMENT,
-                         "want a string or a pair of strings");
+                         "expected a string or a pair of strings");
     }
     for (size_t i = 0; i < 2; i++) {
         const json_t *s = json_array_get(v, i);
         if (!json_is_string(s)) {
-            return error_set(e, ST_INVALID_ARGUMENT, "want a string, found %s",
-                             json_read_kind(s));
+            return error_set(e, ST_INVALID_ARGUMENT,
+                             "expected a string, found %s", json_read_kind(s));
         }
         side[i] = json_string_value(s);
         n[i] = json_string_length(s);
@@ -66,6 +69,7 @@ static enum status merge_sides(const json_t *v, const char *side[2],
     return ST_OK;
 }
 
+/* The index of a merge is its rank. */
 static enum status fill_merges(struct tokenizer *t, const json_t *merges,
                                uint64_t seed, struct error *e)
 {
@@ -74,7 +78,7 @@ static enum status fill_merges(struct tokenizer *t, const json_t *merges,
 
     if (count > TEXT_MERGES) {
         return error_set(e, ST_OUT_OF_RANGE,
-                         "merges: %zu of them, at most %d are allowed", count,
+                         "merges: %zu merges, at most %d are allowed", count,
                          TEXT_MERGES);
     }
     st = bpe_init(&t->bpe, &t->vocab, count, seed, e);
@@ -93,7 +97,8 @@ static enum status fill_merges(struct tokenizer *t, const json_t *merges,
     return st;
 }
 
-/* Fields that change what a model does and are not supported. */
+/* Refuses fields that change the result and are not supported. */
+/* An empty affix has no effect and is accepted. */
 static enum status check_affixes(const json_t *model, struct error *e)
 {
     static const char *const names[] = {"continuing_subword_prefix",
@@ -111,8 +116,8 @@ static enum status check_affixes(const json_t *model, struct error *e)
     return st;
 }
 
-/* unk_token and fuse_unk may be anything: all 256 bytes have tokens, so
- * nothing is ever unknown. */
+/* unk_token and fuse_unk may have any value: all 256 bytes have tokens, so no
+ * text is unknown. */
 static enum status check_model(const json_t *model, bool *ignore_merges,
                                struct error *e)
 {
@@ -139,6 +144,8 @@ static enum status check_model(const json_t *model, bool *ignore_merges,
     if (st == ST_OK && fallback) {
         st = error_set(e, ST_UNIMPLEMENTED, "byte_fallback is not supported");
     }
+    /* Dropout makes an encode random, which no served model wants; 0 means
+     * none. */
     if (st == ST_OK && dropout != NULL && !json_is_null(dropout) &&
         !(json_is_number(dropout) && json_number_value(dropout) == 0)) {
         st = error_set(e, ST_UNIMPLEMENTED, "dropout is not supported");
@@ -167,7 +174,7 @@ static enum status model_fields(const json_t *model, struct model_fields *m,
 
 /* --- decoder ------------------------------------------------------------- */
 
-/* ByteLevel once; Fuse may follow it, and then does nothing. */
+/* Accepts ByteLevel once; Fuse may follow it and has no effect then. */
 static enum status check_decoder(const json_t *v, bool *byte_level, int depth,
                                  struct error *e)
 {
@@ -200,6 +207,8 @@ static enum status check_decoder(const json_t *v, bool *byte_level, int depth,
     return st;
 }
 
+/* The decoder must be the inverse of the byte letters, which is all that
+ * detokenizer.c does. */
 static enum status decoder(const json_t *root, struct error *e)
 {
     bool byte_level = false;
@@ -211,7 +220,7 @@ static enum status decoder(const json_t *root, struct error *e)
     }
     st = check_decoder(v, &byte_level, 0, e);
     if (st == ST_OK && !byte_level) {
-        st = error_set(e, ST_UNIMPLEMENTED, "there is no ByteLevel");
+        st = error_set(e, ST_UNIMPLEMENTED, "ByteLevel is missing");
     }
     return st == ST_OK ? ST_OK : error_wrap(e, "decoder");
 }
@@ -263,8 +272,8 @@ static enum status fill_post_processor(struct tokenizer *t, const json_t *root,
     return st == ST_OK ? ST_OK : error_wrap(e, "post_processor");
 }
 
-/* Added tokens come between vocabulary and merges: they say which tokens are
- * special, and no merge may make one of those. */
+/* Added tokens are read between vocabulary and merges: they decide which
+ * tokens are special, and no merge may produce a special token. */
 static enum status fill_tokens(struct tokenizer *t, const json_t *root,
                                uint64_t seed, struct error *e)
 {
@@ -304,6 +313,7 @@ static enum status fill_tokens(struct tokenizer *t, const json_t *root,
 enum status tokenizer_fill(struct tokenizer *t, const json_t *root,
                            uint64_t seed, struct error *e)
 {
+    /* The normalizer comes first: added tokens are spelt with it. */
     enum status st = fill_normalizer(t, root, e);
 
     if (st == ST_OK) {

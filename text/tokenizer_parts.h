@@ -1,6 +1,7 @@
-/* tokenizer_parts.h - what a tokenizer is made of; for text/ alone.
+/* tokenizer_parts.h - The parts of a tokenizer; for text/ alone.
  *
- * tokenizer_file.c fills it, encoder.c runs it, tokenizer.c is its face. */
+ * tokenizer_file.c fills them, encoder.c runs them, tokenizer.c is the
+ * interface. */
 #ifndef TEXT_TOKENIZER_PARTS_H
 #define TEXT_TOKENIZER_PARTS_H
 
@@ -24,8 +25,8 @@ struct tokenizer {
     struct post_processor post;
 };
 
-/* Fill zeroed *t, but for its hash, from the parsed file.  After a failure it
- * is still to be freed. */
+/* Fills zeroed *t, except its hash, from the parsed file.  After a failure *t
+ * must still be freed. */
 MUST_CHECK enum status tokenizer_fill(struct tokenizer *t, const json_t *root,
                                       uint64_t seed, struct error *e);
 

@@ -21,6 +21,7 @@ enum status vocab_init(struct vocab *v, size_t n, uint64_t seed,
     size_t size = 4;
 
     *v = (struct vocab){.seed = seed, .room = n};
+    /* At most half of the slots are used, so a probe ends soon. */
     while (size < 2 * n) {
         size *= 2;
     }
@@ -37,7 +38,9 @@ void vocab_fini(struct vocab *v)
     *v = (struct vocab){0};
 }
 
-/* The slot that holds the spelling, or the free one where it would go. */
+/* Returns the slot that holds the spelling, or the free slot where it would
+ * go. */
+/* The seed keeps the author of a file from choosing collisions. */
 static uint32_t *slot_of(const struct vocab *v, const char *s, size_t n)
 {
     size_t i = (size_t)XXH3_64bits_withSeed(s, n, v->seed) & v->mask;
@@ -52,8 +55,8 @@ static uint32_t *slot_of(const struct vocab *v, const char *s, size_t n)
     return &v->slots[i];
 }
 
-/* llama.cpp's "<0x-1>" wrote before a block: a byte token is two hex digits
- * or the file is broken. */
+/* Rejects a byte token that is not two hex digits.  llama.cpp once read
+ * "<0x-1>" and wrote in front of a buffer. */
 static bool broken_byte_token(const char *s, size_t n)
 {
     if (n < 4 || n > 8 || memcmp(s, "<0x", 3) != 0 || s[n - 1] != '>') {
@@ -92,6 +95,7 @@ static enum status check(const struct vocab *v, const char *s, size_t n,
     return ST_OK;
 }
 
+/* Ids may have gaps, so the table grows to the highest id. */
 static bool reach(struct vocab *v, uint32_t id)
 {
     uint32_t cap = v->cap_ids < 256 ? 256 : v->cap_ids;
@@ -115,6 +119,7 @@ static bool reach(struct vocab *v, uint32_t id)
     return true;
 }
 
+/* Offsets, not pointers, are stored: the arena moves when it grows. */
 static bool arena_room(struct vocab *v, size_t n)
 {
     size_t cap = v->arena_cap < 4096 ? 4096 : v->arena_cap;
@@ -135,7 +140,7 @@ static bool arena_room(struct vocab *v, size_t n)
     return true;
 }
 
-/* Write spelling and bytes behind each other into the arena. */
+/* Writes spelling and bytes one after the other into the arena. */
 static void store(struct vocab *v, struct vocab_entry *t, const char *s,
                   size_t n)
 {

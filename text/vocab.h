@@ -1,12 +1,13 @@
-/* vocab.h - the tokens of a tokenizer: id <-> spelling, id -> bytes.
+/* vocab.h - Tokens of a tokenizer: id <-> spelling, id -> bytes.
  *
- * A spelling is the string of the file ("Ġthe"), the bytes are what the token
- * stands for in text (" the"): the byte letters undone, or the spelling itself
- * if any character of it is no byte letter, as the reference decoder does.
+ * A spelling is the string in the file ("Ġthe").  The bytes are what the
+ * token stands for in text (" the"): the byte letters read back, or the
+ * spelling itself if any character is no byte letter, as in the reference
+ * decoder.
  *
- * Threading: any number of readers once it is filled.
- * Memory: 24 bytes per id up to the highest, and all spellings twice.
- * Limits: MODEL_VOCAB_MAX, TEXT_TOKEN_BYTES. */
+ * Threading: any number of readers once it is filled.  Memory: 24 bytes per
+ * id up to the highest, and all spellings twice.  Limits: MODEL_VOCAB_MAX,
+ * TEXT_TOKEN_BYTES. */
 #ifndef TEXT_VOCAB_H
 #define TEXT_VOCAB_H
 
@@ -18,7 +19,7 @@
 
 enum vocab_flag {
     VOCAB_USED = 1,    /* the id is a token */
-    VOCAB_MODEL = 2,   /* merges may make it */
+    VOCAB_MODEL = 2,   /* merges may produce it */
     VOCAB_SPECIAL = 4, /* a control token */
     VOCAB_ADDED = 8,   /* an added token that the model has too */
 };
@@ -35,30 +36,31 @@ struct vocab {
     uint32_t cap_ids;
     char *arena;
     size_t arena_len, arena_cap;
-    uint32_t *slots; /* id + 1 by hash of the spelling; 0 is free */
+    uint32_t *slots; /* id + 1 by hash of the spelling; 0: a free slot */
     size_t mask;
     size_t room;      /* tokens that may still be added */
     uint64_t seed;    /* see pair_map_init() */
     uint32_t longest; /* bytes of the longest token */
 };
 
-/* Room for n tokens.  v is zeroed first, so vocab_fini() is always legal. */
+/* Makes room for n tokens.  Zeroes v first, so vocab_fini() is always legal. */
 MUST_CHECK enum status vocab_init(struct vocab *v, size_t n, uint64_t seed,
                                   struct error *e);
 void vocab_fini(struct vocab *v);
 
-/* Add a token.  ST_INVALID_ARGUMENT: id or spelling taken, spelling empty or
- * a broken "<0xNN>"; ST_OUT_OF_RANGE: past a limit.  At most n calls. */
+/* Adds a token; at most n calls.  Returns ST_INVALID_ARGUMENT: id or spelling
+ * taken, spelling empty or a broken "<0xNN>"; ST_OUT_OF_RANGE: past a limit. */
 MUST_CHECK enum status vocab_add(struct vocab *v, const char *s, size_t n,
                                  int64_t id, unsigned flags, struct error *e);
 
-/* The id spelt s[0..n); false if none is. */
+/* Finds the id with spelling s[0..n).  Returns false if there is none. */
 bool vocab_find(const struct vocab *v, const char *s, size_t n, uint32_t *id);
 
-/* The flags of any number; 0 if it is no token. */
+/* Returns the flags of any number; 0 if it is no token. */
 unsigned vocab_flags(const struct vocab *v, uint32_t id);
 
-/* Spelling and bytes of a token; NULL if id is none.  Borrowed, no NUL. */
+/* Return spelling and bytes of a token; NULL if id is none.  Borrowed,
+ * without NUL. */
 const char *vocab_spelling(const struct vocab *v, uint32_t id, size_t *len);
 const char *vocab_bytes(const struct vocab *v, uint32_t id, size_t *len);
 

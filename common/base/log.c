@@ -62,6 +62,8 @@ size_t log_escape(char *out, size_t cap, const char *in, size_t n)
         size_t keep = plain(p + i, n - i);
         size_t need = keep != 0 ? keep : 4;
 
+        /* Stops before a character that does not fit whole, so the line stays
+         * valid UTF-8. */
         if (used + need >= cap) {
             break;
         }
@@ -81,6 +83,7 @@ size_t log_escape(char *out, size_t cap, const char *in, size_t n)
     return used;
 }
 
+/* One fprintf() per line, so that lines of several threads do not mix. */
 static void to_stderr(enum log_level level, const char *line)
 {
     char stamp[32];
@@ -105,6 +108,7 @@ void log_write(enum log_level level, const char *event, const char *fmt, ...)
         vsnprintf(raw + n, sizeof raw - (size_t)n, fmt, ap);
     }
     va_end(ap);
+    /* The whole line is escaped, so no caller can forget it. */
     log_escape(line, sizeof line, raw, strlen(raw));
     if (log_sink != NULL) {
         log_sink(log_arg, level, line);

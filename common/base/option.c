@@ -78,6 +78,7 @@ bool option_ms(const char *text, uint64_t *ms)
     return with_unit(text, time_units, ms);
 }
 
+/* strtoull() would accept a sign and leading spaces. */
 static bool whole(const char *text, uint64_t *out)
 {
     char *end;
@@ -128,6 +129,7 @@ static enum status in_range(const struct option_row *row, double value,
 {
     char flag[64];
 
+    /* A row without a range has max = min = 0. */
     if (row->max > row->min && (value < row->min || value > row->max)) {
         return error_set(
             e, ST_INVALID_ARGUMENT, "%s %s: must be from %.15g to %.15g",
@@ -162,6 +164,7 @@ static bool store_number(const struct option_row *row, void *field,
     }
     *value = (double)u;
     if (row->type == OPTION_U32) {
+        /* memcpy(): the field is addressed by its offset, without its type. */
         uint32_t narrow = (uint32_t)u;
 
         memcpy(field, &narrow, sizeof narrow);
@@ -178,6 +181,7 @@ static enum status append(const struct option_row *row,
     unsigned most = row->max > 0 ? (unsigned)row->max : OPTION_LIST_MAX;
     char flag[64];
 
+    /* The list is an array in the options, so it cannot grow. */
     if (list->n == most) {
         return error_set(e, ST_INVALID_ARGUMENT, "%s: given more than %u times",
                          flag_name(row->name, flag, sizeof flag), most);
@@ -206,7 +210,7 @@ static enum status store(const struct option_row *row, void *out,
         break;
     }
     if (!store_number(row, field, text, &value)) {
-        return error_set(e, ST_INVALID_ARGUMENT, "%s %s: %s is wanted",
+        return error_set(e, ST_INVALID_ARGUMENT, "%s %s: %s is needed",
                          flag_name(row->name, flag, sizeof flag), text,
                          wanted(row->type));
     }
@@ -220,6 +224,7 @@ static bool names(const char *word, size_t n, const char *name)
         return false;
     }
     for (size_t i = 0; i < n; i++) {
+        /* == '-' ? '_' : word[i];] Fields are C names, which have no '-'. */
         char c = word[i] == '-' ? '_' : word[i];
 
         if (c != name[i]) {
@@ -229,8 +234,8 @@ static bool names(const char *word, size_t n, const char *name)
     return true;
 }
 
-/* Counts the positions at which letters differ, which is enough to find a
- * typo. */
+/* Counts the letters that have no partner in order, found greedily: enough to
+ * suggest an option for a typo. */
 static size_t distance(const char *a, size_t n, const char *b)
 {
     size_t m = strlen(b), same = 0;
@@ -264,11 +269,11 @@ static enum status unknown(const struct option_row *rows, size_t n,
     }
     if (near != NULL) {
         return error_set(e, ST_INVALID_ARGUMENT,
-                         "--%.*s: no such option; %s is one", (int)length, word,
-                         flag_name(near, flag, sizeof flag));
+                         "--%.*s: unknown option; did you mean %s?",
+                         (int)length, word, flag_name(near, flag, sizeof flag));
     }
     return error_set(e, ST_INVALID_ARGUMENT,
-                     "--%.*s: no such option; --help lists them", (int)length,
+                     "--%.*s: unknown option; --help lists all", (int)length,
                      word);
 }
 

@@ -46,6 +46,7 @@ enum status error_set(struct error *e, enum status code, const char *fmt, ...)
     return code;
 }
 
+/* A text that is too long is cut at its end, so the outermost context stays. */
 enum status error_wrap(struct error *e, const char *fmt, ...)
 {
     char inner[ERROR_TEXT];

@@ -49,6 +49,7 @@ static void sift_down(struct timers *ts, uint32_t i, struct timer *t)
     place(ts, i, t);
 }
 
+/* Memory is kept, so arming stops allocating once the peak is reached. */
 static void make_room(struct timers *ts)
 {
     uint32_t capacity = ts->capacity == 0 ? 16 : 2 * ts->capacity;
@@ -76,6 +77,7 @@ static void settle(struct timers *ts, uint32_t i, struct timer *t)
 
 void timer_set(struct timers *ts, struct timer *t, int64_t due_us)
 {
+    /* Disarming by a due time spares callers a special case. */
     if (due_us == INT64_MAX) {
         timer_clear(ts, t);
         t->due_us = due_us;

@@ -19,6 +19,8 @@ static bool starts(const char *s, const char *with)
     return strncmp(s, with, strlen(with)) == 0;
 }
 
+/* Recognised parts that sluice does not compute, so that they do not count as
+ * unknown tensors. */
 static bool set_aside(const char *key)
 {
     static const char *const parts[] = {"mtp.", "visual.", "vision_tower.",
@@ -35,6 +37,8 @@ static bool set_aside(const char *key)
     return n > m && strcmp(key + n - m, tail) == 0;
 }
 
+/* The longest prefixes come first: "model." also starts
+ * "model.language_model.". */
 const char *checkpoint_key(const char *name)
 {
     static const char *const prefixes[] = {"model.language_model.",
@@ -50,6 +54,7 @@ const char *checkpoint_key(const char *name)
     return set_aside(name) ? NULL : name;
 }
 
+/* Nanoseconds: a file rewritten within the same second must differ. */
 static int64_t changed_ns(const struct stat *s)
 {
     return (int64_t)s->st_mtim.tv_sec * 1000000000 + s->st_mtim.tv_nsec;
@@ -87,6 +92,8 @@ static enum status read_header(struct checkpoint_file *f, int fd,
     return st;
 }
 
+/* The file is closed again: a model may have more shards than descriptors are
+ * free. */
 static enum status open_file(struct checkpoint *c, struct checkpoint_file *f,
                              struct error *e)
 {
@@ -110,7 +117,7 @@ static enum status no_memory(struct error *e)
                      "no memory for a checkpoint's names");
 }
 
-/* Takes the index's names. */
+/* Takes ownership of the index's names. */
 static enum status name_files(struct checkpoint *c, struct safetensors_index *x,
                               struct error *e)
 {
@@ -137,7 +144,7 @@ static enum status name_single(struct checkpoint *c, struct error *e)
     return c->files[0].name == NULL ? no_memory(e) : ST_OK;
 }
 
-/* One file if it is there, else what the index names. */
+/* Lists one file if model.safetensors exists, else the files of the index. */
 static enum status list_files(struct checkpoint *c, struct error *e)
 {
     struct safetensors_index x;
@@ -210,6 +217,8 @@ static void add_tensor(struct checkpoint *c, uint32_t file,
     c->n_tensors++;
 }
 
+/* Sorts all tensors by key, so that lookups are binary and two names of one
+ * key are neighbours. */
 static enum status merge(struct checkpoint *c, struct error *e)
 {
     size_t n = 0;

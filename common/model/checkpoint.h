@@ -1,8 +1,8 @@
-/* checkpoint.h - all tensors of a model directory, by one canonical name.
+/* checkpoint.h - All tensors of a model directory, by one canonical name.
  *
  * A directory holds model.safetensors, or model.safetensors.index.json and
  * the files it names.  Checkpoints of one model differ in prefixes; a
- * tensor's key is its name without them:
+ * tensor's key is its name without the prefix:
  *
  *     model.language_model.layers.3.mlp.up_proj.weight    multimodal
  *     language_model.model.layers.3.mlp.up_proj.weight    MLX
@@ -10,13 +10,14 @@
  *     layers.3.mlp.up_proj.weight                         the key
  *     lm_head.weight, language_model.lm_head.weight       lm_head.weight
  *
- * Two names with one key are refused.  Tensors that sluice knows and does not
- * use (vision, multi-token prediction, stored rotary frequencies) are set
- * aside and have no key.
+ * Two names with one key are refused.  Tensors that sluice recognises but
+ * does not use (vision, multi-token prediction, stored rotary frequencies)
+ * have no key.
  *
  * Threading: read-only after checkpoint_open().  Memory: owns headers and
- * names, not data: some hundreds of bytes a tensor.  Files are closed between
- * their headers and checkpoint_open_files().
+ * names, not data: some hundreds of bytes per tensor.  Files are closed
+ * between reading their headers and checkpoint_open_files().
+ *
  * Errors: ST_NOT_FOUND without weights, ST_DATA_LOSS for a broken file;
  * messages name file and tensor. */
 #ifndef COMMON_MODEL_CHECKPOINT_H
@@ -31,7 +32,7 @@
 struct checkpoint_file {
     char *name;
     uint64_t bytes;
-    int64_t changed_ns; /* mtime when its header was read */
+    int64_t changed_ns; /* mtime at the time its header was read */
     struct safetensors header;
 };
 
@@ -39,14 +40,14 @@ struct checkpoint_tensor {
     const char *key;
     const struct safetensors_tensor *info; /* name as stored, shape */
     uint32_t file;
-    uint64_t offset, bytes; /* in the file */
+    uint64_t offset, bytes; /* position in the file */
 };
 
 struct checkpoint {
     char *dir;
     uint32_t n_files;
     struct checkpoint_file *files;
-    uint32_t n_tensors;                /* without those set aside */
+    uint32_t n_tensors; /* without the tensors that have no key */
     struct checkpoint_tensor *tensors; /* sorted by key */
     uint32_t n_aside;
 };
@@ -56,23 +57,24 @@ MUST_CHECK enum status checkpoint_open(struct checkpoint **out, const char *dir,
 
 void checkpoint_close(struct checkpoint **c);
 
-/* Does dir hold weights or an index, whole or not? */
+/* Returns whether dir holds weights or an index, complete or not. */
 bool checkpoint_present(const char *dir);
 
-/* NULL if there is none. */
+/* Finds a tensor by key, NULL if there is none. */
 const struct checkpoint_tensor *checkpoint_find(const struct checkpoint *c,
                                                 const char *key);
 
-/* The key in a stored name, or NULL if the tensor is set aside. */
+/* Returns the key in a stored name, NULL if the tensor is not used. */
 const char *checkpoint_key(const char *name);
 
-/* Open all files for reading: *fds is [n_files], released with
- * checkpoint_close_files().  ST_ABORTED if one is not the file whose header
- * was read: another size or modification time. */
+/* Opens all files for reading.  *fds is [n_files]; release it with
+ * checkpoint_close_files().  Returns ST_ABORTED if a file's size or
+ * modification time differs from when its header was read. */
 MUST_CHECK enum status checkpoint_open_files(const struct checkpoint *c,
                                              int **fds, struct error *e);
 
-/* ST_ABORTED if a file has changed since its header was read. */
+/* Checks that no file has changed since its header was read.  Returns
+ * ST_ABORTED otherwise. */
 MUST_CHECK enum status checkpoint_unchanged(const struct checkpoint *c,
                                             const int *fds, struct error *e);
 

@@ -14,16 +14,16 @@
 /* Defaults are those of the family's reference implementation. */
 struct family {
     const char *type;         /* model_type */
-    const char *architecture; /* where model_type is absent */
-    bool hybrid;              /* Gated DeltaNet layers between attention */
-    bool qkv_bias;            /* always, whatever attention_bias says */
+    const char *architecture; /* used if model_type is absent */
+    bool hybrid;   /* Gated DeltaNet layers between attention layers */
+    bool qkv_bias; /* always present, whatever attention_bias is */
     bool qk_norm;
     enum norm_storage norms;
     enum linear_storage linear;
     uint32_t head_dim; /* 0: hidden / heads */
-    double partial;    /* part of a head that is rotated */
+    double partial;    /* rotated part of a head */
     uint32_t context;
-    bool windowed; /* sliding_window counts without use_sliding_window */
+    bool windowed; /* sliding_window applies even without use_sliding_window */
 };
 
 static const struct family families[] = {
@@ -43,6 +43,8 @@ static const struct family families[] = {
      128, 1, 32768, false},
 };
 
+/* model_type decides; the architecture counts only without one.  A derived
+ * model often keeps its parent's architecture name. */
 static const struct family *family_of(struct fields *f)
 {
     const char *type = field_text(f, "model_type");
@@ -66,6 +68,7 @@ static const struct family *family_of(struct fields *f)
     return NULL;
 }
 
+/* A dense model may have these keys with the value 0. */
 static void refuse_experts(struct fields *f)
 {
     static const char *const keys[] = {"num_experts", "num_local_experts",
@@ -83,6 +86,8 @@ static void refuse_experts(struct fields *f)
     }
 }
 
+/* A window is refused even where the context is shorter: the model would
+ * otherwise compute a different function than its reference. */
 static void refuse_window(struct fields *f, const struct family *family)
 {
     const json_t *v = field_get(f, "sliding_window");
@@ -97,8 +102,8 @@ static void refuse_window(struct fields *f, const struct family *family)
 
 #define SUPPORTED "groups of 32, 64 or 128 at 4 or 8 bits, as MLX writes them"
 
-/* A number of a quantisation: of those that are powers of two in [min, max];
- * fallback where it is absent. */
+/* Reads a number of a quantisation: a power of two in [min, max]; fallback if
+ * absent. */
 static uint32_t quant_number(struct fields *f, const json_t *o,
                              const char *where, const char *key,
                              uint32_t fallback, json_int_t min, json_int_t max)
@@ -119,7 +124,7 @@ static uint32_t quant_number(struct fields *f, const json_t *o,
     return (uint32_t)n;
 }
 
-/* One object, of all modules or of one. */
+/* Reads one quantisation object, of all modules or of one. */
 static struct quantisation affine(struct fields *f, const json_t *o,
                                   const char *where,
                                   const struct quantisation *all)
@@ -158,6 +163,8 @@ static struct quantisation parse_quant(struct fields *f, const char *key)
         return none;
     }
     q = affine(f, o, key, &none);
+    /* Per-module objects are checked here, so that an unsupported one is
+     * refused before any weight is read. */
     json_object_foreach((json_t *)(uintptr_t)o, module, v)
     {
         if (json_is_object(v)) {
@@ -167,7 +174,7 @@ static struct quantisation parse_quant(struct fields *f, const char *key)
     return q;
 }
 
-/* MLX writes the same under both names. */
+/* MLX writes the same object under both names. */
 static void parse_quantised(struct model_config *c, struct fields *f)
 {
     struct quantisation old = parse_quant(f, "quantization_config");
@@ -179,8 +186,8 @@ static void parse_quantised(struct model_config *c, struct fields *f)
     if (old.bits > 0 &&
         (old.bits != c->quant.bits || old.group != c->quant.group)) {
         field_fault(f, ST_INVALID_ARGUMENT,
-                    "quantization says %u bits in groups of %u, "
-                    "quantization_config %u in groups of %u",
+                    "quantization has %u bits in groups of %u, "
+                    "quantization_config has %u in groups of %u",
                     c->quant.bits, c->quant.group, old.bits, old.group);
     }
     if (field_get(f, "compression_config") != NULL) {
@@ -213,6 +220,7 @@ static void refuse_unsupported(struct fields *f, const struct family *family)
     }
 }
 
+/* torch_dtype is the older name; some files write "torch.bfloat16". */
 static enum dtype parse_dtype(struct fields *f)
 {
     static const char *const names[] = {
@@ -239,6 +247,7 @@ static enum dtype parse_dtype(struct fields *f)
     return DTYPE_BF16;
 }
 
+/* An explicit list takes precedence over full_attention_interval. */
 static void listed_mixers(struct model_config *c, struct fields *f,
                           const json_t *types)
 {
@@ -268,6 +277,8 @@ static void listed_mixers(struct model_config *c, struct fields *f,
     }
 }
 
+/* Without a list, every full_attention_interval-th layer is attention, as in
+ * the reference. */
 static void parse_mixers(struct model_config *c, struct fields *f,
                          const struct family *family)
 {
@@ -285,6 +296,7 @@ static void parse_mixers(struct model_config *c, struct fields *f,
                 (i + 1) % every == 0 ? MIXER_ATTENTION : MIXER_DELTANET;
         }
     }
+    /* Only the hybrid families have the parameters of a Gated DeltaNet. */
     if (!family->hybrid &&
         config_count(c, MIXER_DELTANET, 0, c->shape.n_layers) > 0) {
         field_fault(f, ST_UNIMPLEMENTED,
@@ -294,6 +306,8 @@ static void parse_mixers(struct model_config *c, struct fields *f,
     }
 }
 
+/* head_dim may be absent: some families fix it, others derive it from the
+ * hidden size. */
 static uint32_t derived_head_dim(struct fields *f, const struct family *family,
                                  uint32_t hidden, uint32_t heads)
 {
@@ -331,6 +345,7 @@ static void parse_attention(struct model_config *c, struct fields *f,
     s->head_dim = derived_head_dim(f, family, s->hidden, s->n_heads);
     s->attn_gated = family->hybrid && field_bool(f, "attn_output_gate", true);
     c->qkv_bias = bias || family->qkv_bias;
+    /* qwen2 has biases on q, k and v alone, whatever attention_bias is. */
     c->o_bias = bias && !family->qkv_bias;
     c->qk_norm = family->qk_norm;
     rope_parse(&s->rope, f, s->head_dim, family->partial, s->context);
@@ -380,7 +395,7 @@ static void add_eos(struct model_config *c, struct fields *f, const json_t *v)
     c->eos[c->n_eos++] = (uint32_t)id;
 }
 
-/* One id, a list of ids, or nothing. */
+/* Reads one id, a list of ids, or nothing. */
 static void parse_eos(struct model_config *c, struct fields *f,
                       const json_t *object)
 {
@@ -474,7 +489,7 @@ enum status config_parse(struct model_config *c, const char *json, size_t len,
     memset(c, 0, sizeof *c);
     if (len > CONFIG_BYTES_MAX) {
         return error_set(e, ST_INVALID_ARGUMENT,
-                         "%zu bytes, %d are allowed at most", len,
+                         "%zu bytes long, at most %d are allowed", len,
                          CONFIG_BYTES_MAX);
     }
     st = document_parse(&doc, json, len, e);
@@ -529,7 +544,7 @@ enum status config_set_name(struct model_config *c, const char *name,
     return ST_OK;
 }
 
-/* The last part of the path that dir really is, so that "." has a name. */
+/* Sets the name to the last part of dir's real path, so that "." has a name. */
 static enum status name_after(struct model_config *c, const char *dir,
                               struct error *e)
 {

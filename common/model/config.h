@@ -7,24 +7,23 @@
  *     qwen3_next               the same, without experts
  *     llama, mistral, qwen2, qwen3    full attention, dense
  *
- * Quantised weights are read in the affine form that MLX writes: `quantization`
- * or `quantization_config`, {group_size 32, 64 or 128, bits 4 or 8, mode absent
- * or "affine"}, and by a module's name false, true, or another such object.
- * Which modules are quantised, and how, the tensors themselves say
- * (layout.h); here every object is checked.
+ * Quantised weights are read in MLX's affine form: `quantization` or
+ * `quantization_config`, {group_size 32, 64 or 128, bits 4 or 8, mode absent
+ * or "affine"}.  A module's name may map to false, true or another such
+ * object. The tensors decide which modules are quantised and how (layout.h);
+ * this module checks every object.
  *
- * What sluice has no mathematics for is refused by name with
+ * Features that sluice cannot compute are refused by name with
  * ST_UNIMPLEMENTED: other families, experts, sliding windows, yarn and other
- * rotary scalings, weights quantised otherwise, activations other than SiLU.
- * What is out of range or contradicts itself is ST_INVALID_ARGUMENT, with the
- * key and the range in the message.
+ * rotary scalings, other quantisations, activations other than SiLU.  Values
+ * out of range or in contradiction are ST_INVALID_ARGUMENT, with the key and
+ * the range in the message.
  *
- * Defaults, where a key is absent: those of the family's reference
- * implementation, as the table in config.c and the calls in it say; the dtype
- * is bfloat16.
+ * Absent keys have the defaults of the family's reference implementation, as
+ * listed in config.c; the dtype is bfloat16.
  *
- * Threading: none.  Memory: a model_config owns nothing, copy it freely.
- * Limits: common/model/model_limits.h. */
+ * Threading: none.  Memory: a model_config owns nothing and may be copied.
+ * Limits: common/model/model_limits.h and proto/limits.h. */
 #ifndef COMMON_MODEL_CONFIG_H
 #define COMMON_MODEL_CONFIG_H
 
@@ -36,11 +35,11 @@
 #include "common/model/model_limits.h"
 #include "common/model/weights.h"
 
-/* What a checkpoint stores for a norm's gamma.  Never for a Gated DeltaNet's
- * own norm, which is stored plain by all. */
+/* How a checkpoint stores a norm's gamma.  The norm inside a Gated DeltaNet
+ * is always stored as gamma. */
 enum norm_storage {
     NORM_GAMMA,        /* gamma */
-    NORM_GAMMA_MINUS_1 /* gamma - 1, unless converted for MLX (shard.h) */
+    NORM_GAMMA_MINUS_1 /* gamma - 1, unless converted by MLX (shard.h) */
 };
 
 /* How a checkpoint stores the input projections of a Gated DeltaNet. */
@@ -49,14 +48,14 @@ enum linear_storage {
     LINEAR_GROUPED /* in_proj_qkvz, in_proj_ba, interleaved by key head */
 };
 
-/* What most matrices are; those whose columns are no multiple of group are
- * not. */
+/* Quantisation of most matrices.  A matrix whose columns are no multiple of
+ * group is not quantised. */
 struct quantisation {
     uint32_t bits, group; /* 0: none */
 };
 
 struct model_config {
-    char name[MODEL_NAME_MAX + 1]; /* "" after config_parse() */
+    char name[MODEL_NAME_MAX + 1]; /* empty after config_parse() */
     char family[16];               /* model_type */
     struct model_shape shape;
     enum mixer_kind mixers[MODEL_LAYERS_MAX]; /* [shape.n_layers] */
@@ -65,35 +64,35 @@ struct model_config {
     enum norm_storage norms;
     enum linear_storage linear;
     struct quantisation quant;
-    bool qkv_bias, o_bias; /* of attention; no MLP has one */
+    bool qkv_bias, o_bias; /* biases of attention; no MLP has one */
     bool qk_norm;
 
-    uint32_t n_eos; /* of config and generation config, each once */
+    uint32_t n_eos; /* end tokens of config and generation config, each once */
     uint32_t eos[MODEL_EOS_MAX];
     bool has_bos;
     uint32_t bos;
     uint32_t n_mtp; /* multi-token prediction layers; 0: none */
 };
 
-/* Read dir/config.json, and dir/generation_config.json if it is there; the
- * name is dir's base name.  ST_NOT_FOUND if there is no config.json. */
+/* Reads dir/config.json, and dir/generation_config.json if it exists.  The
+ * name is dir's base name.  Returns ST_NOT_FOUND if there is no config.json. */
 MUST_CHECK enum status config_load(struct model_config *c, const char *dir,
                                    struct error *e);
 
-/* The same from the bytes of a config.json; c->name is "". */
+/* Parses the bytes of a config.json; c->name stays empty. */
 MUST_CHECK enum status config_parse(struct model_config *c, const char *json,
                                     size_t len, struct error *e);
 
-/* Add the end tokens of a generation_config.json to a parsed c. */
+/* Adds the end tokens of a generation_config.json to a parsed c. */
 MUST_CHECK enum status config_add_generation(struct model_config *c,
                                              const char *json, size_t len,
                                              struct error *e);
 
-/* Give the model a name of 1 to MODEL_NAME_MAX bytes of UTF-8. */
+/* Sets the model's name, 1 to MODEL_NAME_MAX bytes of UTF-8. */
 MUST_CHECK enum status config_set_name(struct model_config *c, const char *name,
                                        struct error *e);
 
-/* Layers of a kind in [begin, end). */
+/* Counts the layers of a kind in [begin, end). */
 uint32_t config_count(const struct model_config *c, enum mixer_kind kind,
                       uint32_t begin, uint32_t end);
 

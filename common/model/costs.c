@@ -54,7 +54,7 @@ enum status costs_of_files(struct split_model *m, const struct model_config *c,
 
         st = layout_make(&l, &w, &layer, c, files, e);
         embed = i == 0 ? placed(&w.embed) : embed;
-        head = placed(&w.head); /* of the last one; nothing before it */
+        head = placed(&w.head); /* 0 except for the last layer */
         m->layers[i].weight_bytes = l.bytes - head - (i == 0 ? embed : 0) -
                                     (i + 1 == m->n_layers ? norm : 0);
         layout_fini(&l);
@@ -68,10 +68,11 @@ static uint64_t most(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-#define PANEL_ROWS 12 /* of a quantised matrix that a thread widens */
+#define PANEL_ROWS \
+    12 /* rows of a quantised matrix that a thread widens at a time */
 
-/* Float32 all: x and its norm, and the widest of what attention, a Gated
- * DeltaNet and an MLP make of them; and each thread's panel. */
+/* All values are float32: x and its norm, the widest output of attention,
+ * Gated DeltaNet or MLP, and one panel per thread. */
 uint64_t costs_scratch(const struct model_config *c,
                        const struct costs_step *step)
 {
@@ -92,7 +93,7 @@ uint64_t costs_scratch(const struct model_config *c,
            sizeof(float);
 }
 
-/* Logits, and of each thread a row's logits, probabilities and order. */
+/* Logits, and for each thread one row's logits, probabilities and order. */
 uint64_t costs_head_scratch(const struct model_config *c,
                             const struct costs_step *step)
 {

@@ -1,8 +1,8 @@
-/* costs.h - what common/split/layer_split.h asks about a model.
+/* costs.h - A model's costs, the input of common/split/layer_split.h.
  *
- * Bytes are those of sizes.h: what a worker holds, and tells in its Hello.
- * Scratch is an estimate, as each backend measures its own; for the CPU it is
- * within a tenth. */
+ * Bytes are those of sizes.h, which are the bytes that a worker holds and
+ * reports in its Hello.  Scratch is an estimate, as each backend measures its
+ * own; for the CPU it is within 10 %. */
 #ifndef COMMON_MODEL_COSTS_H
 #define COMMON_MODEL_COSTS_H
 
@@ -13,22 +13,22 @@
 /* The largest step of a worker. */
 struct costs_step {
     uint32_t tokens, threads;
-    uint32_t logits; /* rows of them at a time */
+    uint32_t logits; /* rows of logits at a time */
 };
 
-/* From the configuration alone: matrices as sizes.h says. */
+/* Fills m from the configuration alone, with matrices as in sizes.h. */
 void costs_of_shapes(struct split_model *m, const struct model_config *c,
                      enum dtype kv);
 
-/* The weights of m anew, from the headers of the model's files, each tensor as
- * it is stored.  Errors as layout_make(). */
+/* Replaces the weights of m by those in the headers of the model's files,
+ * each tensor as stored.  Errors as layout_make(). */
 MUST_CHECK enum status costs_of_files(struct split_model *m,
                                       const struct model_config *c,
                                       const struct checkpoint *files,
                                       struct error *e);
 
-/* What the activations of the step take, and the logits and the sampling
- * where the head is. */
+/* Returns the scratch of a step: activations, and with the head also logits
+ * and sampling. */
 uint64_t costs_scratch(const struct model_config *c,
                        const struct costs_step *step);
 uint64_t costs_head_scratch(const struct model_config *c,

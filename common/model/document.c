@@ -13,6 +13,8 @@
 #include "common/base/quote.h"
 #include "common/model/model_limits.h"
 
+/* Jansson's own messages are replaced: they name a source and a line that
+ * mean nothing to the reader of a log. */
 static enum status parse_error(const json_error_t *j, struct error *e)
 {
     const char *what = "not JSON";
@@ -52,6 +54,7 @@ enum status document_parse(json_t **out, const char *text, size_t len,
     static const struct json_bounds most = {
         DOCUMENT_DEPTH_MAX, DOCUMENT_VALUES_MAX, DOCUMENT_VALUES_MAX};
     json_error_t j;
+    /* Before the parser: its memory and stack are bounded from here on. */
     enum status st = json_bound(text, len, &most, ST_INVALID_ARGUMENT, e);
 
     *out = NULL;
@@ -80,11 +83,13 @@ enum status document_open(int *fd, uint64_t *bytes, const char *dir,
     if (snprintf(path, sizeof path, "%s/%s", dir, name) >= (int)sizeof path) {
         return error_set(e, ST_INVALID_ARGUMENT, "its path is too long");
     }
+    /* O_NONBLOCK: opening a pipe would otherwise wait for a writer. */
     *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (*fd < 0) {
         return error_set(e, errno == ENOENT ? ST_NOT_FOUND : ST_UNAVAILABLE,
                          "open: %s", strerror(errno));
     }
+    /* Checked on the descriptor, as the name may point elsewhere by now. */
     if (fstat(*fd, &s) != 0 || !S_ISREG(s.st_mode)) {
         close(*fd);
         *fd = -1;
@@ -108,6 +113,7 @@ enum status document_pread(int fd, void *to, size_t len, uint64_t offset,
         if (n < 0) {
             return error_set(e, ST_UNAVAILABLE, "read: %s", strerror(errno));
         }
+        /* The file was truncated after its size was read. */
         if (n == 0) {
             return error_set(e, ST_DATA_LOSS,
                              "the file ends %zu bytes too early", len);
@@ -133,7 +139,7 @@ enum status document_read(char **bytes, size_t *len, const char *dir,
     }
     if (size > max) {
         st = error_set(e, ST_INVALID_ARGUMENT,
-                       "%llu bytes, %zu are allowed at most",
+                       "%llu bytes long, at most %zu are allowed",
                        (unsigned long long)size, max);
         goto out;
     }
@@ -149,6 +155,7 @@ enum status document_read(char **bytes, size_t *len, const char *dir,
         *bytes = NULL;
         goto out;
     }
+    /* = '\0';] For callers that use C strings; parsers use the length. */
     (*bytes)[size] = '\0';
     *len = (size_t)size;
 out:

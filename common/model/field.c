@@ -30,6 +30,7 @@ const json_t *field_get(const struct fields *f, const char *key)
     return json_is_null(v) ? NULL : v;
 }
 
+/* A null is written by tools that list every key. */
 static bool present(const json_t *object, const char *key)
 {
     const json_t *v = json_object_get(object, key);
@@ -37,6 +38,8 @@ static bool present(const json_t *object, const char *key)
     return v != NULL && !json_is_null(v);
 }
 
+/* A newer name outside must not hide an older one inside: text_config
+ * describes the model that is served. */
 const char *field_named(const struct fields *f, const char *key,
                         const char *older)
 {
@@ -59,6 +62,8 @@ uint32_t field_u32(struct fields *f, const char *key, uint32_t fallback,
     const json_t *v = field_get(f, key);
     json_int_t n = json_integer_value(v);
 
+    /* A default is not checked: it may be out of range on purpose, such as 0
+     * for "none". */
     if (v == NULL && fallback != FIELD_REQUIRED) {
         return fallback;
     }
@@ -101,7 +106,7 @@ double field_real(struct fields *f, const char *key, double fallback,
         field_fault(f, ST_INVALID_ARGUMENT, "%s is not a number", key);
         return min;
     }
-    /* Written so that a NaN fails. */
+    /* Written so that NaN fails. */
     if (!(x >= min && x <= max)) {
         field_fault(f, ST_INVALID_ARGUMENT, "%s is %g, %g to %g are allowed",
                     key, x, min, max);

@@ -1,7 +1,7 @@
 /* half.h - bfloat16 and float16 as bits, to and from float32.
  *
- * From is exact; to is rounded to nearest, ties to even, and a NaN stays one:
- * a quiet one, as processors that convert have it.
+ * Widening is exact.  Narrowing rounds to nearest, ties to even; a NaN
+ * becomes a quiet NaN, as on processors with conversion instructions.
  *
  * Threading: pure functions. */
 #ifndef COMMON_MODEL_HALF_H

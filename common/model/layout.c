@@ -9,13 +9,14 @@
 #define KEY_MAX     80
 #define GROUP_PARTS 4 /* of a grouped projection, at most */
 
-/* What the makers below share.  The first fault is kept. */
+/* State shared by the functions below.  The first fault is kept, and later
+ * calls are no-ops. */
 struct maker {
     struct layout *layout;
     const struct model_config *config;
     const struct checkpoint *checkpoint;
     bool *used;  /* [checkpoint->n_tensors] */
-    float shift; /* added to the norms that may be stored less one */
+    float shift; /* added to norms that may be stored as gamma - 1 */
     uint32_t layer;
     struct error *error;
     enum status status;
@@ -28,6 +29,8 @@ struct maker {
         }                                                           \
     } while (0)
 
+/* Both shapes are printed: the reader has to decide which of the two files is
+ * wrong. */
 static void shape_fault(struct maker *m, const struct checkpoint_tensor *t,
                         uint64_t rows, uint64_t cols)
 {
@@ -52,6 +55,8 @@ static void shape_fault(struct maker *m, const struct checkpoint_tensor *t,
           quote(t->info->name).text, have, want);
 }
 
+/* U32 words alone are a common sight: an MLX checkpoint whose config.json
+ * lost its quantization. */
 static bool dtype_of(struct maker *m, const struct checkpoint_tensor *t,
                      enum dtype *out)
 {
@@ -78,13 +83,14 @@ static bool dtype_of(struct maker *m, const struct checkpoint_tensor *t,
     }
 }
 
+/* Tensors that stay unused are reported at the end. */
 static void use(struct maker *m, const struct checkpoint_tensor *t)
 {
     m->used[t - m->checkpoint->tensors] = true;
     m->layout->n_tensors++;
 }
 
-/* The tensor of a key, used from now on. */
+/* Finds the tensor of a key and marks it as used. */
 static const struct checkpoint_tensor *find(struct maker *m, const char *key)
 {
     const struct checkpoint_tensor *t =
@@ -107,11 +113,12 @@ static const struct checkpoint_tensor *find_in_layer(struct maker *m,
     return find(m, key);
 }
 
-/* Room for bytes in the shard's memory. */
+/* Reserves bytes in the shard's memory and returns their place. */
 static uint64_t reserve(struct maker *m, uint64_t bytes)
 {
     uint64_t place = m->layout->bytes;
 
+    /* Rounds up, so that every tensor starts on a cache line. */
     bytes += LAYOUT_ALIGN - 1;
     m->layout->bytes += bytes - bytes % LAYOUT_ALIGN;
     return place;
@@ -146,7 +153,8 @@ static bool is_matrix(const struct checkpoint_tensor *t, uint32_t rows,
            t->info->dims[1] == cols;
 }
 
-/* The planes of a matrix: itself, or its words, scales and biases. */
+/* The planes of a matrix: the matrix itself, or its words, scales and
+ * biases. */
 #define PLANES_MAX 3
 
 struct stored {
@@ -155,10 +163,11 @@ struct stored {
         const struct checkpoint_tensor *source;
         uint64_t row_bytes;
     } planes[PLANES_MAX];
-    struct tensor shape; /* without pointers */
+    struct tensor shape; /* its pointers are not set */
 };
 
-/* The tensor whose key has another end than t's; NULL if there is none. */
+/* Finds the tensor whose key differs from t's in its ending; NULL if there is
+ * none. */
 static const struct checkpoint_tensor *beside(const struct maker *m,
                                               const struct checkpoint_tensor *t,
                                               const char *end)
@@ -174,7 +183,8 @@ static const struct checkpoint_tensor *beside(const struct maker *m,
     return checkpoint_find(m->checkpoint, key);
 }
 
-/* Words of cols values of 4 or 8 bits each, else 0. */
+/* Returns the bits of a value if a row of cols values fills that many words,
+ * else 0. */
 static uint32_t bits_of(uint64_t words, uint32_t cols)
 {
     return words * 8 == cols ? 4 : words * 4 == cols ? 8 : 0;
@@ -201,7 +211,8 @@ static void quant_fault(struct maker *m, const struct checkpoint_tensor *t,
           quote(t->info->name).text, rows, cols);
 }
 
-/* Three planes, whose shapes say how it is quantised. */
+/* Reads the three planes of a quantised matrix; their shapes give bits and
+ * group. */
 static bool find_quantised(struct maker *m, struct stored *s,
                            const struct checkpoint_tensor *scales)
 {
@@ -240,7 +251,7 @@ static bool find_quantised(struct maker *m, struct stored *s,
     return true;
 }
 
-/* What t, and what lies beside it, stores of a [rows, cols] matrix. */
+/* Finds what t and the tensors beside it store of a [rows, cols] matrix. */
 static bool find_stored(struct maker *m, struct stored *s,
                         const struct checkpoint_tensor *t, uint32_t rows,
                         uint32_t cols)
@@ -267,7 +278,7 @@ static bool find_stored(struct maker *m, struct stored *s,
     return true;
 }
 
-/* Where plane i of a matrix is pointed to. */
+/* Returns the pointer to plane i of a matrix. */
 static const void **plane_of(struct tensor *t, uint32_t i)
 {
     return i == 0 ? &t->data : i == 1 ? &t->scales : &t->biases;
@@ -335,7 +346,7 @@ static void norm(struct maker *m, const float **out, const char *name,
     vector_of(m, out, find_in_layer(m, name), n, m->shift);
 }
 
-/* Both layouts are the same bytes: a 1 moves. */
+/* The layouts [C, K, 1] and [C, 1, K] are the same bytes. */
 static void convolution(struct maker *m, const float **out, uint32_t channels,
                         uint32_t taps)
 {
@@ -386,15 +397,15 @@ static void attention(struct maker *m, struct attention_weights *a)
     }
 }
 
-/* Rows of each group of a grouped projection that are rows [first, ..) of one
- * matrix, group by group. */
+/* Rows of a grouped projection that belong to one matrix: from each group the
+ * rows [first, ..), group by group. */
 struct group_part {
     struct tensor *out;
-    uint32_t rows;  /* of a group */
-    uint32_t first; /* out's row for group 0 */
+    uint32_t rows;  /* rows per group */
+    uint32_t first; /* row of out for group 0 */
 };
 
-/* Rows of out, over all parts. */
+/* Returns the rows of out over all parts. */
 static uint32_t rows_of(const struct maker *m, const struct group_part *parts,
                         int n_parts, const struct tensor *out)
 {
@@ -406,8 +417,8 @@ static uint32_t rows_of(const struct maker *m, const struct group_part *parts,
     return rows * m->config->shape.n_k_heads;
 }
 
-/* One plane of a grouped projection, taken apart: a matrix has its place where
- * its first row is met. */
+/* Takes one plane of a grouped projection apart.  A matrix gets its place
+ * when its first row is met. */
 static void take_apart(struct maker *m, const struct stored *s, uint32_t plane,
                        const struct group_part *parts, int n_parts)
 {
@@ -513,8 +524,9 @@ static void layer(struct maker *m, struct layer_weights *w)
     matrix(m, &w->mlp.down, "mlp.down_proj.weight", s->hidden, s->intermediate);
 }
 
-/* The embedding of a first stage; norm and head of a last one.  A last stage
- * of a tied model that is not also the first reads the embedding as head. */
+/* Lays out the embedding of a first stage, and norm and head of a last stage.
+ * A last stage of a tied model that is not also the first reads the embedding
+ * as its head. */
 static void ends(struct maker *m, struct shard_weights *w)
 {
     const struct model_config *c = m->config;
@@ -537,8 +549,8 @@ static void ends(struct maker *m, struct shard_weights *w)
     }
 }
 
-/* Any convolution of the checkpoint decides, so that every range of layers
- * decides alike. */
+/* Every convolution of the checkpoint decides, also one outside the range, so
+ * that all layer ranges agree. */
 static float norm_shift(const struct maker *m)
 {
     const struct checkpoint *c = m->checkpoint;
@@ -559,7 +571,8 @@ static float norm_shift(const struct maker *m)
     return 1;
 }
 
-/* Is an unused tensor somebody else's: of another range, or of an end? */
+/* Returns whether an unused tensor belongs to another range or to another
+ * stage's embedding or head. */
 static bool elsewhere(const struct shard_weights *w, const char *key)
 {
     static const char *const of_ends[] = {"embed_tokens.", "norm.", "lm_head."};

@@ -1,7 +1,8 @@
-/* model_limits.h - every limit of model directories, in one table.
+/* model_limits.h - Limits of model directories.
  *
- * A file that passes a limit is refused with the limit's value in the
- * message; each row has a test at the limit and one past it.
+ * A file that exceeds a limit is refused, and the message has the limit's
+ * value. Each row has a test at the limit and one past it.  Limits that the
+ * wire shares are in proto/limits.h.
  *
  * Threading: constant data. */
 #ifndef COMMON_MODEL_MODEL_LIMITS_H
@@ -10,7 +11,7 @@
 #include "common/base/limit.h"
 #include "proto/limits.h"
 
-/* name, value, unit, what of */
+/* X(name, value, unit, what it bounds) */
 #define MODEL_LIMITS(X)                                                   \
     X(MODEL_INTERMEDIATE_MAX, 1048576, "", "intermediate size of an MLP") \
     X(MODEL_HEADS_MAX, 1024, "heads", "a layer, of each kind")            \
@@ -39,7 +40,7 @@ enum model_limit {
 #undef X
 };
 
-/* Named like limits, but not whole numbers. */
+/* Limits that are not whole numbers. */
 #define MODEL_THETA_MIN 1.0
 #define MODEL_THETA_MAX 1e12
 #define MODEL_EPS_MAX   0.1

@@ -9,7 +9,7 @@ struct form {
     float scale, bias;
 };
 
-/* f as it is read back once stored as element i of p. */
+/* Stores f as element i of p and returns the value that will be read back. */
 static float store(void *p, uint32_t i, float f, enum dtype t)
 {
     uint16_t half;

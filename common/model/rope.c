@@ -10,7 +10,7 @@ static const struct {
     enum rope_kind kind;
 } kinds[] = {
     {"default", ROPE_DEFAULT},
-    {"mrope", ROPE_DEFAULT}, /* for text all three positions are equal */
+    {"mrope", ROPE_DEFAULT}, /* the three positions of text are equal */
     {"linear", ROPE_LINEAR},
     {"llama3", ROPE_LLAMA3},
 };
@@ -49,6 +49,8 @@ static void check_sections(struct fields *f, uint32_t dim)
     for (size_t i = 0; i < json_array_size(v) && i < 4; i++) {
         json_int_t n = json_integer_value(json_array_get(v, i));
 
+        /* Clamped, so that the sum cannot overflow; it is then wrong and
+         * refused. */
         if (n < 0 || n > MODEL_HEAD_DIM_MAX) {
             n = MODEL_HEAD_DIM_MAX;
         }
@@ -70,6 +72,7 @@ static void parse_scaling(struct rope_shape *r, struct fields *f,
         return;
     }
     r->factor = field_real(f, "factor", 0, 1, MODEL_FACTOR_MAX);
+    /* A missing factor reads as 0: the reference has no default either. */
     if (r->factor < 1) {
         field_fault(f, ST_INVALID_ARGUMENT, "rotary scaling without a factor");
     }
@@ -80,6 +83,7 @@ static void parse_scaling(struct rope_shape *r, struct fields *f,
     r->high_freq = field_real(f, "high_freq_factor", 4, 1e-3, 1e3);
     r->original = field_u32(f, "original_max_position_embeddings", context, 1,
                             MODEL_CONTEXT_MAX);
+    /* The formula divides by their difference. */
     if (r->high_freq <= r->low_freq) {
         field_fault(f, ST_INVALID_ARGUMENT,
                     "high_freq_factor %g is not above low_freq_factor %g",
@@ -87,7 +91,7 @@ static void parse_scaling(struct rope_shape *r, struct fields *f,
     }
 }
 
-/* Look into `rope_parameters`, else `rope_scaling`, if there is one. */
+/* Enters `rope_parameters`, else `rope_scaling`, if one is present. */
 static void enter(struct fields *f)
 {
     const char *key = "rope_parameters";
@@ -111,7 +115,7 @@ static void look_into(struct fields *f, const struct fields *place)
     f->outer = place->outer;
 }
 
-/* From where f looks, or from the flat keys if it is not there. */
+/* Reads a key from f's object, or from the flat keys if it is absent there. */
 static double either(struct fields *f, const struct fields *flat,
                      const char *key, double fallback, double min, double max)
 {

@@ -1,7 +1,7 @@
-/* rope.h - the rotary positions of a config.json.
+/* rope.h - The rotary positions of a config.json.
  *
- * `rope_parameters` wins over the flat rope_theta, rope_scaling and
- * partial_rotary_factor; what it lacks is taken from them.
+ * `rope_parameters` takes precedence; keys that it lacks come from the flat
+ * rope_theta, rope_scaling and partial_rotary_factor.
  *
  * Threading: none.  Memory: none. */
 #ifndef COMMON_MODEL_ROPE_H
@@ -10,8 +10,8 @@
 #include "common/model/field.h"
 #include "common/model/weights.h"
 
-/* Fill r for heads of head_dim dimensions; partial is the part of a head that
- * is rotated where the file does not say.  Faults go to f. */
+/* Fills r for heads of head_dim dimensions.  partial is the rotated part of a
+ * head if the file does not set one.  Faults go to f. */
 void rope_parse(struct rope_shape *r, struct fields *f, uint32_t head_dim,
                 double partial, uint32_t context);
 

@@ -32,23 +32,28 @@ enum status safetensors_header_bytes(uint64_t *header_bytes, const void *first,
                          "the file is %llu bytes long, at least 10 needed",
                          (unsigned long long)file_bytes);
     }
+    /* Read byte by byte: the buffer may be unaligned and the host
+     * big-endian. */
     for (int i = 7; i >= 0; i--) {
         n = n << 8 | p[i];
     }
+    /* Usually this is a file of another format, so the message asks. */
     if (n > SAFETENSORS_HEADER_MAX) {
-        return error_set(e, ST_DATA_LOSS,
-                         "the header says %llu bytes, %d are allowed at most: "
-                         "is this a safetensors file?",
-                         (unsigned long long)n, SAFETENSORS_HEADER_MAX);
+        return error_set(
+            e, ST_DATA_LOSS,
+            "the header is %llu bytes long, at most %d are allowed: "
+            "is this a safetensors file?",
+            (unsigned long long)n, SAFETENSORS_HEADER_MAX);
     }
     if (n < 2) {
         return error_set(e, ST_DATA_LOSS,
                          "header is %llu bytes long, at least 2 needed",
                          (unsigned long long)n);
     }
+    /* The subtraction cannot underflow: the prefix was checked above. */
     if (n > file_bytes - SAFETENSORS_PREFIX) {
         return error_set(e, ST_DATA_LOSS,
-                         "the header says %llu bytes, but only %llu follow",
+                         "the header is %llu bytes long, but only %llu follow",
                          (unsigned long long)n,
                          (unsigned long long)(file_bytes - SAFETENSORS_PREFIX));
     }
@@ -104,6 +109,7 @@ static enum status parse_shape(struct safetensors_tensor *t, const json_t *o,
     return ST_OK;
 }
 
+/* Offsets are checked against the data before they are used in any sum. */
 static enum status parse_offsets(struct safetensors_tensor *t, const json_t *o,
                                  uint64_t data_bytes, struct error *e)
 {
@@ -134,8 +140,8 @@ static enum status parse_offsets(struct safetensors_tensor *t, const json_t *o,
     return ST_OK;
 }
 
-/* Multiplied in bits, so that the product of all is what is bounded; a zero
- * dimension comes last, lest it hide an overflow. */
+/* Multiplies in bits, so that the product of all factors is bounded.  A zero
+ * dimension is multiplied last, so that it cannot hide an overflow. */
 static enum status check_size(const struct safetensors_tensor *t,
                               struct error *e)
 {
@@ -163,6 +169,7 @@ static enum status check_size(const struct safetensors_tensor *t,
     return ST_OK;
 }
 
+/* Dtype and shape come first: check_size() needs them with the offsets. */
 static enum status parse_tensor(struct safetensors_tensor *t, const json_t *o,
                                 uint64_t data_bytes, struct error *e)
 {
@@ -182,6 +189,7 @@ static enum status parse_tensor(struct safetensors_tensor *t, const json_t *o,
     return st == ST_OK ? check_size(t, e) : st;
 }
 
+/* The format allows strings only; sluice does not use them. */
 static enum status check_metadata(const json_t *o, struct error *e)
 {
     const char *key;
@@ -200,6 +208,8 @@ static enum status check_metadata(const json_t *o, struct error *e)
     return ST_OK;
 }
 
+/* Empty tensors share their begin, so the end decides; the name makes the
+ * order unique. */
 static int by_begin(const void *a, const void *b)
 {
     const struct safetensors_tensor *x = a, *y = b;
@@ -213,7 +223,7 @@ static int by_begin(const void *a, const void *b)
     return strcmp(x->name, y->name);
 }
 
-/* End to end from 0 to data_bytes. */
+/* Checks that the tensors cover 0..data_bytes end to end. */
 static enum status check_cover(const struct safetensors *s, uint64_t data_bytes,
                                struct error *e)
 {
@@ -228,6 +238,7 @@ static enum status check_cover(const struct safetensors *s, uint64_t data_bytes,
                              quote(t[-1].name).text, quote(t->name).text,
                              (unsigned long long)t->begin);
         }
+        /* A hole means that the header does not describe the whole file. */
         if (t->begin > at) {
             return error_set(
                 e, ST_DATA_LOSS, "a hole of %llu bytes before tensor %s",
@@ -235,6 +246,7 @@ static enum status check_cover(const struct safetensors *s, uint64_t data_bytes,
         }
         at = t->end;
     }
+    /* A file that is longer than its tensors was damaged or is none of ours. */
     if (at != data_bytes) {
         return error_set(e, ST_DATA_LOSS, "%llu bytes follow the last tensor",
                          (unsigned long long)(data_bytes - at));
@@ -242,7 +254,7 @@ static enum status check_cover(const struct safetensors *s, uint64_t data_bytes,
     return ST_OK;
 }
 
-/* Names are copied into one block, so that the document can go. */
+/* Copies the names into one block, so that the document can be freed. */
 static enum status allocate(struct safetensors *s, json_t *doc, struct error *e)
 {
     size_t bytes = 1;

@@ -21,7 +21,8 @@ static enum status add_file(struct safetensors_index *x, const char *name,
 {
     char **grown;
 
-    /* Tensors of one file are mostly neighbours: look at the newest first. */
+    /* Tensors of one file are mostly neighbours, so the newest file is
+     * compared first. */
     for (uint32_t i = x->n_files; i > 0; i--) {
         if (strcmp(x->files[i - 1], name) == 0) {
             return ST_OK;
@@ -31,6 +32,7 @@ static enum status add_file(struct safetensors_index *x, const char *name,
         return error_set(e, ST_INVALID_ARGUMENT, "more than %d files are named",
                          INDEX_FILES_MAX);
     }
+    /* One at a time: INDEX_FILES_MAX is small. */
     grown = realloc(x->files, (x->n_files + 1) * sizeof *grown);
     if (grown != NULL) {
         x->files = grown;
@@ -63,6 +65,7 @@ static enum status add_all(struct safetensors_index *x, json_t *doc,
                              "the file of tensor %s is not a string",
                              quote(key).text);
         }
+        /* A name with a slash could read any file of the machine. */
         if (!plain_name(json_string_value(v), json_string_length(v))) {
             return error_set(e, ST_INVALID_ARGUMENT,
                              "the file of tensor %s, %s, is not the plain "
@@ -87,7 +90,7 @@ enum status safetensors_index_parse(struct safetensors_index *x,
     memset(x, 0, sizeof *x);
     if (len > INDEX_BYTES_MAX) {
         return error_set(e, ST_INVALID_ARGUMENT,
-                         "%zu bytes, %d are allowed at most", len,
+                         "%zu bytes long, at most %d are allowed", len,
                          INDEX_BYTES_MAX);
     }
     st = document_parse(&doc, json, len, e);

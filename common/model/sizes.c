@@ -4,13 +4,14 @@
 
 #include "common/model/layout.h"
 
-/* Weights, tensor by tensor, as layout.c places them. */
+/* Weights tensor by tensor, as layout.c places them. */
 struct tally {
     enum dtype dtype;
     struct quantisation quant;
     uint64_t parameters, bytes;
 };
 
+/* Aligned as layout.c aligns, so that the sum is the shard's memory exactly. */
 static void add(struct tally *t, uint64_t bytes)
 {
     bytes += LAYOUT_ALIGN - 1;
@@ -22,6 +23,7 @@ static void matrix(struct tally *t, uint64_t rows, uint64_t cols)
     const struct quantisation *q = &t->quant;
 
     t->parameters += rows * cols;
+    /* Words, scales and biases are separate planes, each aligned. */
     if (q->bits > 0 && cols % q->group == 0) {
         add(t, rows * cols * q->bits / 8);
         add(t, rows * (cols / q->group) * dtype_bytes(t->dtype));
@@ -31,6 +33,7 @@ static void matrix(struct tally *t, uint64_t rows, uint64_t cols)
     }
 }
 
+/* Vectors become float32 in memory, whatever the file has. */
 static void vector(struct tally *t, uint64_t n)
 {
     t->parameters += n;
@@ -42,10 +45,13 @@ static uint32_t channels_of(const struct model_shape *s)
     return 2 * s->n_k_heads * s->k_dim + s->n_v_heads * s->v_dim;
 }
 
+/* The tensors in the order of struct attention_weights: q, k, v, o, biases,
+ * norms. */
 static void attention(struct tally *t, const struct model_config *c)
 {
     const struct model_shape *s = &c->shape;
     uint64_t q = (uint64_t)s->n_heads * s->head_dim;
+    /* A gated layer projects query and gate with one matrix. */
     uint64_t rows = s->attn_gated ? 2 * q : q;
     uint64_t kv = (uint64_t)s->n_kv_heads * s->head_dim;
 
@@ -67,6 +73,7 @@ static void attention(struct tally *t, const struct model_config *c)
     }
 }
 
+/* The tensors: qkv, z, b, a, out, conv, a_log, dt_bias, norm. */
 static void deltanet(struct tally *t, const struct model_shape *s)
 {
     uint64_t values = (uint64_t)s->n_v_heads * s->v_dim;
@@ -136,6 +143,8 @@ static struct tally weights(const struct model_config *c, uint32_t begin,
     }
     if (end == s->n_layers) {
         vector(&t, s->hidden);
+        /* A tied head is the embedding; a last stage without the first layer
+         * needs its own copy. */
         if (!c->tied || begin > 0) {
             matrix(&t, s->vocab, s->hidden);
         }
@@ -159,6 +168,7 @@ uint64_t sizes_state(const struct model_shape *s, uint32_t channels,
     uint64_t state = (uint64_t)s->n_v_heads * s->k_dim * s->v_dim;
     uint64_t tail = (uint64_t)(s->conv - 1) * channels;
 
+    /* The state accumulates over the whole sequence, so it stays float32. */
     return state * sizeof(float) + tail * dtype_bytes(kv);
 }
 

@@ -1,16 +1,16 @@
-/* sizes.h - what a layer range weighs: weights, KV, state.
+/* sizes.h - Memory of a layer range: weights, KV, state.
  *
- *     token       2 * nkv * hd values of the KV dtype, an attention layer
+ *     token       2 * nkv * hd values of the KV dtype, per attention layer
  *     block       block_tokens of them, for all attention layers of the range
  *     slot        for each linear layer the state, Hv * Dk * Dv float32, and
  *                 the convolution's tail, (K-1) * C values of the KV dtype
  *     checkpoint  a saved slot
- *     page        a block; a slot where the range has no attention layer
+ *     page        a block; a slot if the range has no attention layer
  *
- * A kind that the range lacks has 0 bytes and 0 pages.
+ * A class that the range lacks has 0 bytes and 0 pages.
  *
- * Threading, memory: pure functions.  No sum overflows within limits.h and
- * SIZES_BLOCK_TOKENS_MAX. */
+ * Threading, memory: pure functions.  No sum overflows within the limits of
+ * model_limits.h and SIZES_BLOCK_TOKENS_MAX. */
 #ifndef COMMON_MODEL_SIZES_H
 #define COMMON_MODEL_SIZES_H
 
@@ -21,40 +21,42 @@
 #define SIZES_BLOCK_TOKENS_MAX 65536
 
 struct sizes {
-    uint32_t n_attention, n_linear; /* layers of the range */
+    uint32_t n_attention, n_linear; /* layers of the range by kind */
     uint64_t parameters;
-    uint64_t weight_bytes; /* as a shard holds them (shard_report()'s bytes):
-                            * matrices in the model's dtype, or quantised where
-                            * it is and the groups divide their columns */
+    uint64_t
+        weight_bytes; /* as a shard holds them (the bytes in shard_report()):
+                         matrices in the model's dtype, or quantised if the
+                         model is and the group divides their columns */
     uint64_t token_bytes;
     uint64_t block_bytes, slot_bytes, checkpoint_bytes, page_bytes;
     uint32_t pages_per_block, pages_per_slot, pages_per_checkpoint;
 };
 
-/* The dtype of KV and convolution tails under `--kv-dtype auto`, or f32: a
- * cache is BF16 or F32, and F32 for a model in any other dtype. */
+/* Returns the dtype of KV and convolution tails under `--kv-dtype auto`, or
+ * with f32 set.  A cache is BF16 or F32; F32 for a model of any other dtype. */
 enum dtype sizes_kv_dtype(const struct model_config *c, bool f32);
 
-/* begin < end <= n_layers, 1 <= block_tokens <= SIZES_BLOCK_TOKENS_MAX. */
+/* Computes the sizes of layers [begin, end) with blocks of block_tokens.
+ * begin < end <= n_layers, 1 <= block_tokens <= SIZES_BLOCK_TOKENS_MAX. */
 struct sizes sizes_of(const struct model_config *c, uint32_t begin,
                       uint32_t end, uint32_t block_tokens, enum dtype kv);
 
-/* Weights of one layer alone, as a shard holds them. */
+/* Returns the weights of one layer, as a shard holds them. */
 uint64_t sizes_layer(const struct model_config *c, uint32_t layer);
 
-/* The embedding, as a shard holds it; a head that is not tied weighs the
- * same.  And the norm before the head. */
+/* Returns the embedding, as a shard holds it; an untied head has the same
+ * size.  sizes_last_norm() is the norm before the head. */
 uint64_t sizes_embedding(const struct model_config *c);
 uint64_t sizes_last_norm(const struct model_config *c);
 
-/* One token's KV in one attention layer. */
+/* Returns one token's KV in one attention layer. */
 uint64_t sizes_kv(uint32_t n_kv_heads, uint32_t head_dim, enum dtype kv);
 
-/* One sequence's state and tail in one linear layer; channels is C. */
+/* Returns one sequence's state and tail in one linear layer; channels is C. */
 uint64_t sizes_state(const struct model_shape *s, uint32_t channels,
                      enum dtype kv);
 
-/* Memory that one sequence of n tokens holds: whole blocks and a slot. */
+/* Returns the memory of one sequence of n tokens: whole blocks and a slot. */
 uint64_t sizes_sequence(const struct sizes *s, uint32_t block_tokens,
                         uint32_t n_tokens);
 

@@ -1,11 +1,11 @@
-/* weights.h - the shape and the tensors of a model, as kernels see them.
+/* weights.h - Shape and tensors of a model, as kernels use them.
  *
  * Dimension letters (docs/model.md): H hidden, I intermediate, V vocabulary,
  * nh query heads, nkv key/value heads, hd head size, R rotated dimensions of
- * a head, Hk/Hv key/value heads of a Gated DeltaNet, Dk/Dv their sizes,
- * K convolution kernel, C = 2*Hk*Dk + Hv*Dv convolution channels.
+ * a head, Hk/Hv key/value heads of a Gated DeltaNet, Dk/Dv their sizes, K
+ * convolution kernel, C = 2*Hk*Dk + Hv*Dv convolution channels.
  *
- * Memory: everything here borrows; worker/model/shard.h owns it. */
+ * Memory: all structs borrow; worker/model/shard.h owns the data. */
 #ifndef COMMON_MODEL_WEIGHTS_H
 #define COMMON_MODEL_WEIGHTS_H
 
@@ -34,7 +34,7 @@ struct rope_shape {
     uint32_t original; /* llama3: original_max_position_embeddings */
 };
 
-/* All layers of a model share these. */
+/* Dimensions shared by all layers of a model. */
 struct model_shape {
     uint32_t n_layers;
     uint32_t hidden;       /* H */
@@ -42,16 +42,16 @@ struct model_shape {
     uint32_t vocab;        /* V */
     uint32_t context;      /* longest sequence */
     float norm_eps;
-    enum dtype dtype; /* of the checkpoint's matrices, of scales where they are
-                       * quantised; KV under `auto` */
+    enum dtype dtype; /* dtype of the checkpoint's matrices, or of scales if
+                         quantised; also of KV under `auto` */
 
-    uint32_t n_heads;    /* nh; 0 where no layer is attention */
+    uint32_t n_heads;    /* nh; 0 if no layer is attention */
     uint32_t n_kv_heads; /* nkv, divides nh */
     uint32_t head_dim;   /* hd */
     bool attn_gated;     /* q rows are nh * (hd query, hd gate) */
     struct rope_shape rope;
 
-    uint32_t n_k_heads; /* Hk; 0 where no layer is linear */
+    uint32_t n_k_heads; /* Hk; 0 if no layer is linear */
     uint32_t n_v_heads; /* Hv, a multiple of Hk */
     uint32_t k_dim;     /* Dk */
     uint32_t v_dim;     /* Dv */
@@ -60,24 +60,26 @@ struct model_shape {
 
 /* A matrix as stored: out = x * W^T, W [rows, cols] row-major.
  *
- * Quantised, where bits is 4 or 8: a row is cols / group groups, group divides
- * cols, and of group g with the values q < 2^bits
+ * Quantised if bits is 4 or 8: a row has cols / group groups, group divides
+ * cols.  For the values q < 2^bits of group g
  *
  *     w = scales[g] * q + biases[g]       float32, rounded once
  *
- * data is [rows, cols * bits / 8] bytes, each row's values one after the
- * other, of 4 bits the lower half of a byte first. */
+ * data is [rows, cols * bits / 8] bytes, each row's values one after another;
+ * with 4 bits, the lower half of a byte first. */
 struct tensor {
     const void *data; /* NULL: absent */
-    enum dtype dtype; /* of the elements; quantised: of scales and biases */
+    enum dtype
+        dtype; /* dtype of the elements; if quantised, of scales and biases */
     uint32_t rows, cols;
-    uint32_t bits;      /* 0: not quantised, and nothing follows */
+    uint32_t bits;      /* 0: not quantised, and the fields below are unused */
     uint32_t group;     /* 32, 64 or 128 */
     const void *scales; /* [rows, cols / group] dtype */
-    const void *biases; /* the same */
+    const void *biases; /* [rows, cols / group] dtype */
 };
 
-/* Bytes of a row of data, and of a row of scales or of biases. */
+/* Returns the bytes of a row of data; tensor_scale_bytes() of a row of scales
+ * or of biases. */
 static inline uint64_t tensor_row_bytes(const struct tensor *t)
 {
     return t->bits > 0 ? (uint64_t)t->cols * t->bits / 8
@@ -90,14 +92,14 @@ static inline uint64_t tensor_scale_bytes(const struct tensor *t)
                        : 0;
 }
 
-/* Of all of it. */
+/* Returns the bytes of the whole matrix, with scales and biases. */
 static inline uint64_t tensor_bytes(const struct tensor *t)
 {
     return t->rows * (tensor_row_bytes(t) + 2 * tensor_scale_bytes(t));
 }
 
-/* Norm weights are gamma itself in float32: a checkpoint that stores gamma-1
- * was shifted when it was read. */
+/* Norm weights are gamma in float32.  gamma - 1 of a checkpoint is converted
+ * when the file is read. */
 struct attention_weights {
     struct tensor q;     /* [nh*hd or nh*2*hd, H] */
     struct tensor k, v;  /* [nkv*hd, H] */
@@ -137,8 +139,8 @@ struct layer_weights {
     struct mlp_weights mlp;
 };
 
-/* Layers [begin, end); embed if begin = 0, final_norm and head if
- * end = n_layers (head is embed's data where the model ties them). */
+/* Weights of layers [begin, end).  embed exists if begin = 0, final_norm and
+ * head if end = n_layers; a tied head shares embed's data. */
 struct shard_weights {
     struct model_shape shape;
     uint32_t begin, end;

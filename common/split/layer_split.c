@@ -103,6 +103,7 @@ static uint64_t lacking(const struct search *s, const struct split_stage *g)
     return least > budget ? least - budget : 0;
 }
 
+/* Called only for stages that fit, so the subtraction cannot underflow. */
 static void fill_pool(const struct search *s, struct split_stage *g)
 {
     uint64_t budget = s->workers[g->worker].budget_bytes;
@@ -125,6 +126,8 @@ static enum verdict judge(const struct search *s, struct split_stage *g,
     if (lacking(s, g) > 0 || time > s->slowest) {
         return TOO_MUCH;
     }
+    /* The pool is computed only in later passes, as it costs most of a
+     * stage's time. */
     if (s->goal == FASTEST) {
         *value = time;
         return FITS;
@@ -164,9 +167,11 @@ static void give(struct search *s, uint32_t state, uint32_t begin,
         struct split_stage g = weigh(s, worker, begin, end);
         enum verdict v = judge(s, &g, &value);
 
+        /* A stage with more layers is larger and slower still. */
         if (v == TOO_MUCH) {
             return;
         }
+        /* Even stages minimise a sum; the other goals minimise a maximum. */
         value = s->goal == EVENEST ? before + value : fmax(before, value);
         if (v == FITS && value < to[end].value) {
             to[end] = (struct split_step){
@@ -175,6 +180,7 @@ static void give(struct search *s, uint32_t state, uint32_t begin,
     }
 }
 
+/* -INFINITY is the neutral element of the maximum, 0 of the sum. */
 static void clear(struct search *s)
 {
     for (uint32_t i = 0; i < s->n_states; i++) {
@@ -193,6 +199,8 @@ static double pass(struct search *s, enum goal goal)
 
     s->goal = goal;
     clear(s);
+    /* A state's successors have larger numbers, so one ascending pass is
+     * enough. */
     for (uint32_t state = 0; state < s->n_states; state++) {
         const struct split_step *here = s->table->steps[state];
         uint32_t used = all_taken(s, state);
@@ -201,6 +209,8 @@ static double pass(struct search *s, enum goal goal)
             best = here[n].value;
             s->end = state;
         }
+        /* Every stage has a layer, so `used` stages end at layer `used` or
+         * later. */
         for (uint32_t at = used; used < s->n_stages && at < n; at++) {
             for (uint32_t k = 0; here[at].value < INFINITY && k < s->n_kinds;
                  k++) {
@@ -229,6 +239,7 @@ static void read_back(const struct search *s, struct split *out)
     }
 }
 
+/* Pools are computed once more: read_back() has only the boundaries. */
 static void finish(const struct search *s, struct split *out)
 {
     double all = 0;
@@ -254,6 +265,8 @@ static const char *amount(char out[AMOUNT], uint64_t bytes)
     return out;
 }
 
+/* Searches for the split that lacks least, so that the message names what
+ * would help. */
 static enum status too_large(struct search *s, struct split *out,
                              struct error *e)
 {
@@ -284,6 +297,7 @@ static enum status too_large(struct search *s, struct split *out,
         s->n_stages > 1 ? others : "");
 }
 
+/* Compared without ==, which a compiler may warn about for a double. */
 static bool alike(const struct split_worker *a, const struct split_worker *b)
 {
     return a->budget_bytes == b->budget_bytes &&
@@ -389,8 +403,8 @@ static enum status check_workers(const struct search *s, struct error *e)
             w->scratch_bytes > SHARD_BYTES_MAX ||
             !(w->speed >= SPLIT_SPEED_MIN && w->speed <= SPLIT_SPEED_MAX)) {
             return error_set(e, ST_INVALID_ARGUMENT,
-                             "worker %s: bytes up to 1 PiB and a speed from "
-                             "%g to %g are wanted",
+                             "worker %s: bytes must be at most 1 PiB, speed "
+                             "must be %g to %g",
                              quote(w->name).text, SPLIT_SPEED_MIN,
                              SPLIT_SPEED_MAX);
         }

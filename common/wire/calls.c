@@ -18,14 +18,14 @@ void calls_fini(struct calls *cs)
     calls_init(cs);
 }
 
-/* Numbers are counted up, so their low bits spread by themselves; a peer
- * that picks worse ones walks PEER_CALLS_MAX entries at most. */
+/* Call numbers count up, so their low bits spread on their own.  A peer that
+ * picks worse numbers makes a search walk PEER_CALLS_MAX entries at most. */
 static uint32_t home(const struct calls *cs, uint64_t number)
 {
     return (uint32_t)number & (cs->capacity - 1);
 }
 
-/* Where the number is, or the empty entry where it would be. */
+/* Returns where the number is, or the empty entry where it would go. */
 static uint32_t probe(const struct calls *cs, uint64_t number)
 {
     uint32_t i = home(cs, number);
@@ -81,8 +81,9 @@ const struct call *calls_find(const struct calls *cs, uint64_t number)
     return c->number == number ? c : NULL;
 }
 
-/* Close the hole at i: an entry behind it moves up unless its home lies
- * between. */
+/* Closes the hole at i.  An entry after the hole moves up unless its home is
+ * between the hole and the entry (Knuth, volume 3, section 6.4, algorithm R).
+ * Tombstones are thus never needed. */
 static void remove_at(struct calls *cs, uint32_t i)
 {
     uint32_t mask = cs->capacity - 1;
@@ -115,6 +116,8 @@ bool calls_take(struct calls *cs, uint64_t number, struct call *out)
     return true;
 }
 
+/* The earliest deadline is recomputed by the scan only; removing a call
+ * leaves it too early, which costs one scan and never misses a deadline. */
 bool calls_take_due(struct calls *cs, int64_t now_us, struct call *out)
 {
     int64_t due = INT64_MAX;

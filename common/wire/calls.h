@@ -1,10 +1,11 @@
-/* calls.h - the open calls of one direction of one peer.
+/* calls.h - Open calls of one direction of one peer.
  *
- * Open addressing by call number; small at birth.  Deadlines need no heap: a
- * scan finds those that have passed, and one is made only when the earliest
- * deadline that was ever set since the last scan has come.
+ * A hash table with open addressing by call number; it starts small.
+ * Deadlines need no heap: a scan finds the deadlines that have passed.  A
+ * scan runs only when the earliest deadline set since the last scan has come.
  *
- * Threading: none.  Memory: grows up to twice PEER_CALLS_MAX entries, kept. */
+ * Threading: none.  Memory: grows to at most twice PEER_CALLS_MAX entries and
+ * is kept. */
 #ifndef COMMON_WIRE_CALLS_H
 #define COMMON_WIRE_CALLS_H
 
@@ -29,19 +30,22 @@ struct calls {
 void calls_init(struct calls *cs);
 void calls_fini(struct calls *cs);
 
-/* c->number is not 0 and not in there; there are fewer than PEER_CALLS_MAX. */
+/* Adds a call.  c->number is not 0 and not in the table, which holds fewer
+ * than PEER_CALLS_MAX calls. */
 void calls_add(struct calls *cs, const struct call *c);
 
-/* NULL if there is none; valid until the next change. */
+/* Finds a call, NULL if there is none.  The result is valid until the next
+ * change. */
 const struct call *calls_find(const struct calls *cs, uint64_t number);
 
-/* Take out the call of this number; false if there is none. */
+/* Takes out the call with this number.  Returns false if there is none. */
 bool calls_take(struct calls *cs, uint64_t number, struct call *out);
 
-/* Take out one whose deadline has passed, false if there is none. */
+/* Takes out one call whose deadline has passed.  Returns false if there is
+ * none. */
 bool calls_take_due(struct calls *cs, int64_t now_us, struct call *out);
 
-/* Take out any one. */
+/* Takes out any one call.  Returns false if the table is empty. */
 bool calls_take_any(struct calls *cs, struct call *out);
 
 #endif

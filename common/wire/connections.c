@@ -6,7 +6,7 @@
 
 #define MASK (CONNECTION_BUCKETS - 1u)
 
-/* libzmq counts routing ids up, so the low bits spread them already. */
+/* libzmq counts routing ids up, so the low bits already spread them. */
 static uint32_t routing_bucket(const uint8_t routing[ROUTING_ID_BYTES])
 {
     uint32_t v;
@@ -22,6 +22,8 @@ struct connection *connections_add(struct connections *cs, unsigned port,
     struct connection *c = calloc(1, sizeof *c);
     struct connection **slot;
 
+    /* A second connection on one descriptor means that the end of the first
+     * was missed. */
     assert(c != NULL && connections_by_fd(cs, port, fd) == NULL);
     memcpy(c->routing, routing, ROUTING_ID_BYTES);
     c->port = (uint8_t)port;
@@ -74,7 +76,7 @@ struct connection *connections_by_id(const struct connections *cs, uint32_t id)
     return c;
 }
 
-/* The count follows the zero byte, the high byte first. */
+/* The counter follows the zero byte, high byte first. */
 static uint32_t routing_number(const uint8_t routing[ROUTING_ID_BYTES])
 {
     return (uint32_t)routing[1] << 24 | (uint32_t)routing[2] << 16 |
@@ -84,6 +86,8 @@ static uint32_t routing_number(const uint8_t routing[ROUTING_ID_BYTES])
 bool connections_later(const uint8_t a[ROUTING_ID_BYTES],
                        const uint8_t b[ROUTING_ID_BYTES])
 {
+    /* The difference is signed, so the comparison survives a wrap of the
+     * counter. */
     return (int32_t)(routing_number(a) - routing_number(b)) > 0;
 }
 
@@ -91,6 +95,7 @@ void connections_accepted(struct connections *cs, unsigned port, int fd)
 {
     uint32_t at = (uint32_t)fd;
 
+    /* Descriptors are small numbers, so an array by descriptor stays small. */
     if (at >= cs->n_open) {
         uint32_t n = 2 * (at + 1);
 

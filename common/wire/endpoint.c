@@ -11,8 +11,8 @@
 #define IPC "ipc://"
 #define TCP "tcp://"
 
-/* Linux's abstract namespace: sockets without a file, and so without a mode,
- * that anybody of this machine can reach. */
+/* Sockets of Linux's abstract namespace have no file and therefore no mode:
+ * every user of the machine can connect to them. */
 #define ABSTRACT IPC "@"
 
 static bool starts(const char *s, const char *with)
@@ -31,8 +31,8 @@ enum status endpoint_check(const char *endpoint, struct error *e)
     }
     if (starts(endpoint, ABSTRACT)) {
         return error_set(e, ST_INVALID_ARGUMENT,
-                         "%.200s: a name that begins with @ has no file that "
-                         "keeps others out; ipc:///PATH is wanted",
+                         "%.200s: a name that begins with @ has no file "
+                         "mode; use ipc:///PATH",
                          endpoint);
     }
     return ST_OK;
@@ -43,7 +43,8 @@ bool endpoint_is_ipc(const char *endpoint)
     return starts(endpoint, IPC);
 }
 
-/* Of 127.0.0.0/8, in figures: a name may begin with them too. */
+/* Accepts 127.0.0.0/8 in digits only: a host name may also start with these
+ * digits. */
 static bool is_loopback(const char *host)
 {
     char text[INET_ADDRSTRLEN];
@@ -66,6 +67,8 @@ bool endpoint_is_private(const char *endpoint)
            (starts(endpoint, TCP) && is_loopback(endpoint + strlen(TCP)));
 }
 
+/* Connects to the socket's file: only a listener accepts; a file left behind
+ * refuses. */
 bool endpoint_taken(const char *endpoint)
 {
     struct sockaddr_un at = {.sun_family = AF_UNIX};

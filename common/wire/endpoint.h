@@ -1,6 +1,6 @@
-/* endpoint.h - names of ports: tcp://HOST:PORT and ipc://PATH.
+/* endpoint.h - Endpoints of sockets: tcp://HOST:PORT and ipc://PATH.
  *
- * Threading: none.  Memory: none. */
+ * Threading: none.  Memory: none.  Limits: ENDPOINT_MAX. */
 #ifndef COMMON_WIRE_ENDPOINT_H
 #define COMMON_WIRE_ENDPOINT_H
 
@@ -9,18 +9,21 @@
 #include "common/base/status.h"
 #include "proto/limits.h"
 
-/* ST_INVALID_ARGUMENT: neither kind, too long, or ipc://@NAME, a socket that
- * is no file and that no mode protects. */
+/* Checks an endpoint.  Returns ST_INVALID_ARGUMENT if it is of neither kind,
+ * too long, or ipc://@NAME: such a socket is no file, so no file mode
+ * protects it. */
 MUST_CHECK enum status endpoint_check(const char *endpoint, struct error *e);
 
+/* Returns whether the endpoint starts with ipc://. */
 bool endpoint_is_ipc(const char *endpoint);
 
-/* Only this machine can reach it: loopback or ipc.  Of what passed
- * endpoint_check(). */
+/* Returns whether only this machine can reach the endpoint: loopback or ipc.
+ * endpoint_check() has passed it. */
 bool endpoint_is_private(const char *endpoint);
 
-/* An ipc name that somebody listens on.  libzmq would take it over; of tcp
- * it says so itself, and this is false. */
+/* Returns whether another process listens on an ipc endpoint; libzmq would
+ * take the name over.  Returns false for tcp, where libzmq reports the
+ * conflict. */
 bool endpoint_taken(const char *endpoint);
 
 #endif

@@ -26,7 +26,8 @@ enum {
     AT_CHECKSUM = 56
 };
 
-/* Up to here a copy with the checksum cut out is cheaper than a stream. */
+/* Up to this size, copying the frame without the checksum is cheaper than a
+ * streaming hash. */
 #define CHECK_COPY 512
 
 struct frame *frame_new(uint32_t bytes)
@@ -65,7 +66,8 @@ struct frame *frame_copy(const struct frame *f)
     return c;
 }
 
-/* Where the tensor begins: the padding is there for its sake alone. */
+/* Returns where the tensor begins.  The padding exists only for the tensor's
+ * alignment. */
 static uint64_t body_end(uint32_t envelopes_bytes, uint32_t tensor_bytes)
 {
     uint64_t end = FRAME_HEADER + (uint64_t)envelopes_bytes;
@@ -160,6 +162,8 @@ static void header_read(const uint8_t *data, struct frame_header *h)
     h->ack = get_u64(data + AT_ACK);
 }
 
+/* Each envelope needs its header, so the count bounds the walk over the
+ * envelopes. */
 static enum status check_counts(const struct frame_header *h, struct error *e)
 {
     uint32_t n = (uint32_t)h->n_ordered + h->n_state;
@@ -193,11 +197,13 @@ static enum status check_lengths(const uint8_t *data, size_t bytes,
                          "%u bytes of envelopes and %u of tensor are too many",
                          h->envelopes_bytes, h->tensor_bytes);
     }
+    /* 64-bit sums: none of these can overflow. */
     if (end + h->tensor_bytes != bytes) {
         return error_set(e, ST_INVALID_ARGUMENT,
-                         "%zu bytes long, but its header says %llu", bytes,
+                         "%zu bytes long, but its header has %llu", bytes,
                          (unsigned long long)(end + h->tensor_bytes));
     }
+    /* Reserved bytes must be zero, so that a later version may use them. */
     for (uint64_t i = used; i < end; i++) {
         if (data[i] != 0) {
             return error_set(e, ST_INVALID_ARGUMENT, "padding is not zero");
@@ -220,6 +226,7 @@ enum status frame_check(const uint8_t *data, size_t bytes,
                          "frame of version %u, not %d",
                          get_u16(data + AT_VERSION), FRAME_VERSION);
     }
+    /* Magic and version first: another version may have another header. */
     header_read(data, h);
     if ((h->flags & ~FRAME_GAP) != 0 || get_u32(data + AT_ZERO) != 0 ||
         get_u64(data + AT_ZERO_TOO) != 0) {
@@ -230,6 +237,7 @@ enum status frame_check(const uint8_t *data, size_t bytes,
         st = check_lengths(data, bytes, h, e);
     }
     if (st == ST_OK &&
+        /* Last, because it reads the whole frame. */
         checksum_of(data, bytes) != get_u64(data + AT_CHECKSUM)) {
         st = error_set(e, ST_DATA_LOSS, "checksum differs");
     }

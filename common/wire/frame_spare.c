@@ -18,7 +18,7 @@ static struct {
     unsigned n[CLASSES];
 } spare = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* The class that holds so much, CLASSES if none does. */
+/* Returns the size class that holds this many bytes, CLASSES if none does. */
 static unsigned class_of(size_t bytes)
 {
     unsigned c = 0;
@@ -70,6 +70,8 @@ void *spare_take(size_t bytes, size_t *room)
     unsigned c = FRAME_SPARE_KEEPS ? class_of(bytes) : CLASSES;
     void *p = c < CLASSES ? take(c) : NULL;
 
+    /* The full class size, so that the piece fits any later request of its
+     * class. */
     *room = c < CLASSES ? (size_t)FRAME_SPARE_LEAST << c : bytes;
     if (p == NULL) {
         p = malloc(*room);

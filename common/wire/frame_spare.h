@@ -1,12 +1,13 @@
-/* frame_spare.h - memory of frames that were freed, kept for the next ones.
+/* frame_spare.h - Reuse of the memory of freed frames.
  *
- * A program in its steady state makes and frees frames of the same few sizes
- * all the time; from here they come without malloc.  Under AddressSanitizer
- * nothing is kept, so that it sees every use after free and every overflow.
+ * In the steady state a program makes and frees frames of the same few sizes.
+ * This module serves such frames without malloc.  Under AddressSanitizer it
+ * keeps nothing, so the sanitizer sees every use after free and every
+ * overflow.
  *
- * Threading: any.  Memory: of each power of two from FRAME_SPARE_LEAST to
- * FRAME_SPARE_MOST at most FRAME_SPARE_BYTES and at most FRAME_SPARE_MAX
- * pieces; the rest goes back at once. */
+ * Threading: any thread.  Memory: for each power of two from
+ * FRAME_SPARE_LEAST to FRAME_SPARE_MOST, at most FRAME_SPARE_BYTES and at
+ * most FRAME_SPARE_MAX pieces; the rest is freed at once. */
 #ifndef COMMON_WIRE_FRAME_SPARE_H
 #define COMMON_WIRE_FRAME_SPARE_H
 
@@ -18,7 +19,7 @@
 #define FRAME_SPARE_BYTES (512u << 10)
 #define FRAME_SPARE_MAX   256
 
-/* gcc says it in one way, clang in another. */
+/* gcc defines a macro, clang has a feature test. */
 #if defined(__SANITIZE_ADDRESS__)
 #define FRAME_SPARE_KEEPS false
 #elif defined(__has_feature)
@@ -30,9 +31,10 @@
 #define FRAME_SPARE_KEEPS true
 #endif
 
-/* At least bytes of memory; *room is what spare_give() wants to know.  Aborts
- * when memory is out. */
+/* Takes at least `bytes` of memory and sets *room for spare_give().  Aborts
+ * if memory is exhausted. */
 void *spare_take(size_t bytes, size_t *room);
+/* Gives memory of spare_take() back. */
 void spare_give(void *memory, size_t room);
 
 #endif

@@ -22,7 +22,7 @@ void greeter_init(struct greeter *g, struct node_io *io,
                           .limits = *limits};
 }
 
-/* The node is told and the peer freed. */
+/* Reports the end to the node and frees the peer. */
 static void down(struct greeter *g, const char *why)
 {
     struct peer *p = g->peer;
@@ -60,7 +60,8 @@ void greeter_fini(struct greeter *g, const char *reason)
     greeter_end(g, reason);
 }
 
-/* What the ops asked for while the peer was at work. */
+/* Performs what the ops requested while the peer was running: the peer must
+ * not be freed inside its own calls. */
 static void leave_peer(struct greeter *g)
 {
     g->busy = false;
@@ -86,12 +87,15 @@ static void answer(struct greeter *g)
     struct frame *f;
 
     reply.version_major = WIRE_VERSION_MAJOR;
-    reply.version_minor = WIRE_VERSION_MINOR; /* the lowest there is */
+    reply.version_minor =
+        WIRE_VERSION_MINOR; /* the lowest version that exists */
     reply.name = wire_text(g->name);
     f = hello_answer(peer_session(g->peer), &reply.base, NULL, 0);
     (void)g->io->send(g->io, g->id, &f);
 }
 
+/* Checks the sender's role twice, in Hello and by its port: a client that
+ * claims to be a worker is refused. */
 static enum status check(struct greeter *g, struct peer_id from,
                          const Sluice__V1__HelloRequest *m, struct error *e)
 {
@@ -106,11 +110,11 @@ static enum status check(struct greeter *g, struct peer_id from,
     }
     if ((role & allowed & BY_WORKER) == 0) {
         return error_set(e, ST_PERMISSION_DENIED,
-                         "only a worker may come in here");
+                         "only workers may connect here");
     }
     if (m->stage == NULL || m->worker != NULL || m->offer != NULL) {
         return error_set(e, ST_INVALID_ARGUMENT,
-                         "to a worker a stage says its place in an assembly, "
+                         "a Hello to a worker needs its place in an assembly, "
                          "and nothing else");
     }
     return g->ops->welcome(g->node, m->stage->assembly, m->stage->index, e);
@@ -132,12 +136,14 @@ static void come_up(struct greeter *g, struct peer_id from, uint64_t nonce)
     g->nonce = nonce;
     g->keepalive = (struct keepalive){.listening = false};
     g->peer = peer_new(&c);
-    answer(g); /* before anything that the node may say */
+    answer(g); /* before any frame that the node may send */
     g->busy = true;
     g->ops->up(g->node, g->peer);
     leave_peer(g);
 }
 
+/* A repeated Hello of the same connection gets the same answer; the nonce
+ * distinguishes it from a second session. */
 static void judge(struct greeter *g, struct peer_id from,
                   const Sluice__V1__HelloRequest *m)
 {
@@ -150,15 +156,17 @@ static void judge(struct greeter *g, struct peer_id from,
             return;
         }
         st = error_set(&e, ST_FAILED_PRECONDITION,
-                       "this connection has a session already; say Hello on "
+                       "this connection already has a session; send Hello on "
                        "a new one");
     } else {
         st = check(g, from, m, &e);
         if (st == ST_OK && g->peer != NULL) {
+            /* The new connection is refused all the same: the node first has
+             * to react to the end of the old edge. */
             greeter_end(g, "the stage before came back on a new connection");
             st = error_set(&e, ST_UNAVAILABLE,
-                           "the edge before this one has only now ended; "
-                           "come again");
+                           "the previous edge has only now ended; "
+                           "retry");
         }
     }
     if (st == ST_OK) {
@@ -248,7 +256,7 @@ int64_t greeter_tick(struct greeter *g, int64_t now_us)
     }
     if (keepalive_silent(&g->keepalive, g->peer, true, now_us)) {
         snprintf(why, sizeof why,
-                 "nothing was heard from the stage before for %" PRId64 " ms",
+                 "no frame arrived from the stage before for %" PRId64 " ms",
                  (now_us - g->keepalive.heard_us) / 1000);
         hang_up(g, why);
         return NODE_IDLE;

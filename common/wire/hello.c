@@ -8,10 +8,10 @@
 #include "proto/common.pb-c.h"
 #include "proto/registry.pb-c.h"
 
-/* The one call of a connection that stands outside its session. */
+/* The only call that takes place outside a session. */
 #define HELLO_CALL 1
 
-/* A frame of one unordered envelope. */
+/* Makes a frame of one unordered envelope. */
 static struct frame *lone_frame(uint64_t session, struct envelope *e,
                                 const ProtobufCMessage *body)
 {
@@ -66,6 +66,7 @@ struct frame *hello_answer(uint64_t session, const ProtobufCMessage *reply,
     if (refused != NULL) {
         return hello_refusal(refused, retry_after_ms);
     }
+    /* A copy: the caller's reply is const, and only the session differs. */
     memcpy(&r, reply, sizeof r);
     r.session = session;
     return lone_frame(0, &e, &r.base);
@@ -92,6 +93,7 @@ static bool only_envelope(const struct frame *f, const struct frame_header *h,
     return h->n_ordered + h->n_state == 1 && envelope_next(f, h, &at, out) &&
            at == h->envelopes_bytes && out->method == method &&
            out->kind == kind &&
+           /* The cap holds before a session too, when the sender is unknown. */
            out->body_bytes <= method_find(method)->request_cap;
 }
 
@@ -115,6 +117,7 @@ bool hello_is_goodbye(const struct frame *f, const struct frame_header *h,
     return only_envelope(f, h, METHOD_REGISTRY_GOODBYE, ENVELOPE_ONEWAY, out);
 }
 
+/* A broken Failure must not hide the status, which stands in the envelope. */
 void failure_read(struct arena *a, const struct envelope *end, struct error *e,
                   uint32_t *retry_after_ms)
 {
@@ -131,6 +134,8 @@ void failure_read(struct arena *a, const struct envelope *end, struct error *e,
     }
     failure = (const Sluice__V1__Failure *)m;
     *retry_after_ms = failure->retry_after_ms;
+    /* A message that is no UTF-8 or too long is replaced by the status' own
+     * text. */
     if (failure->has_message &&
         wire_text_ok(failure->message, 1, ERROR_TEXT - 1)) {
         error_set(e, code, "%.*s", (int)failure->message.len,
@@ -158,17 +163,20 @@ enum status hello_check(const ProtobufCMessage *hello_request, const char *me,
     const Sluice__V1__HelloRequest *m =
         (const Sluice__V1__HelloRequest *)hello_request;
 
+    /* Minor versions are compatible: unknown fields and methods are ignored. */
     if (m->version_major != WIRE_VERSION_MAJOR) {
         return error_set(e, ST_FAILED_PRECONDITION,
-                         "you speak version %" PRIu32 ".%" PRIu32 ", %s %d.%d",
+                         "your version is %" PRIu32 ".%" PRIu32
+                         ", %s has %d.%d",
                          m->version_major, m->version_minor, me,
                          WIRE_VERSION_MAJOR, WIRE_VERSION_MINOR);
     }
     *role = role_of(m->role);
     if (*role == 0) {
-        return error_set(e, ST_INVALID_ARGUMENT,
-                         "role %d is none of worker, client, admin",
-                         (int)m->role);
+        return error_set(
+            e, ST_INVALID_ARGUMENT,
+            "role %d is unknown: worker, client or admin is needed",
+            (int)m->role);
     }
     if (!wire_text_ok(m->name, 1, PEER_NAME_MAX)) {
         return error_set(e, ST_INVALID_ARGUMENT,
@@ -178,6 +186,8 @@ enum status hello_check(const ProtobufCMessage *hello_request, const char *me,
     return ST_OK;
 }
 
+/* Random, so that frames of an earlier life of this node do not match; 0
+ * means "no session". */
 uint64_t hello_session(struct node_io *io)
 {
     uint64_t s = 0;
@@ -195,7 +205,7 @@ void hello_foreign(struct node_io *io, struct peer_id from,
     struct frame *bye;
 
     if (!hello_is_goodbye(f, h, &v)) {
-        bye = goodbye_make(h->session, "there is no such session");
+        bye = goodbye_make(h->session, "unknown session");
         (void)io->send(io, from, &bye);
     }
 }

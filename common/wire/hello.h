@@ -1,8 +1,8 @@
-/* hello.h - what is said outside a session: Hello, its answer, Goodbye.
+/* hello.h - Frames outside a session: Hello, its answer, Goodbye.
  *
- * Whoever listens (router, worker) judges a Hello, answers it, and answers
- * frames of sessions that are not with Goodbye; common/wire/session.h is the
- * side that says Hello.
+ * The listening side (router, worker) checks a Hello, answers it, and answers
+ * frames of unknown sessions with Goodbye.  common/wire/session.h is the side
+ * that sends Hello.
  *
  * Threading: none.  Memory: frames are the caller's. */
 #ifndef COMMON_WIRE_HELLO_H
@@ -16,21 +16,22 @@
 #include "common/wire/wire.h"
 #include "proto/limits.h"
 
-/* The version that Hello speaks of. */
+/* The protocol version in Hello. */
 #define WIRE_VERSION_MAJOR 1
 #define WIRE_VERSION_MINOR 0
 
-/* Frames outside a session: a Hello call and its answer (session 0), and a
- * Goodbye for `session`.  None of them is ordered traffic.  hello_answer()
- * puts `session` into the reply; refused: the reply is not looked at. */
+/* Makes a frame outside a session: a Hello call and its answer (session 0),
+ * and a Goodbye for `session`.  None of them is ordered traffic.
+ * hello_answer() puts `session` into the reply; if `refused` is set, reply is
+ * ignored. */
 struct frame *hello_make(const ProtobufCMessage *request);
 struct frame *hello_answer(uint64_t session, const ProtobufCMessage *reply,
                            const struct error *refused,
                            uint32_t retry_after_ms);
 struct frame *goodbye_make(uint64_t session, const char *reason);
 
-/* The one envelope of a checked frame that is such a frame: a Hello call, an
- * End of Hello, or a Goodbye.  False: it is something else. */
+/* Parses a checked frame with a single envelope: a Hello call, the End of a
+ * Hello, or a Goodbye.  Returns false for any other frame. */
 bool hello_is_call(const struct frame *f, const struct frame_header *h,
                    struct envelope *out);
 bool hello_is_answer(const struct frame *f, const struct frame_header *h,
@@ -38,23 +39,24 @@ bool hello_is_answer(const struct frame *f, const struct frame_header *h,
 bool hello_is_goodbye(const struct frame *f, const struct frame_header *h,
                       struct envelope *out);
 
-/* The Failure in a body: sets *e to `status` and its sentence.  Always
- * succeeds: what does not parse has the status' own text. */
+/* Reads the Failure in a body: sets *e to `status` and its sentence.  Never
+ * fails: a body that does not parse gives the status' own text. */
 void failure_read(struct arena *a, const struct envelope *end, struct error *e,
                   uint32_t *retry_after_ms);
 
-/* Of a HelloRequest: its version is ours, its role is one (then *role is its
- * BY_*), its name is one.  me says who refuses: "this router". */
+/* Checks a HelloRequest: the major version is ours, the role is valid (then
+ * *role is its BY_*), the name is valid.  me names the refusing side: "this
+ * router". */
 MUST_CHECK enum status hello_check(const ProtobufCMessage *hello_request,
                                    const char *me, uint8_t *role,
                                    struct error *e);
 
-/* A number for a new session. */
+/* Returns a new session number. */
 uint64_t hello_session(struct node_io *io);
 
-/* Answer a frame of a session that is not: its sender is told, so that it
- * frees all and says Hello again.  A Goodbye is not answered, or two ends could
- * go on for ever. */
+/* Answers a frame of an unknown session with Goodbye, so that its sender
+ * frees the session and sends Hello again.  A Goodbye is not answered: two
+ * ends could otherwise exchange Goodbyes for ever. */
 void hello_foreign(struct node_io *io, struct peer_id from,
                    const struct frame *f, const struct frame_header *h);
 

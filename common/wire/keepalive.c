@@ -9,13 +9,15 @@ void keepalive_heard(struct keepalive *k, int64_t now_us)
 bool keepalive_silent(struct keepalive *k, struct peer *p, bool listens,
                       int64_t now_us)
 {
+    /* The silence is measured from the moment the node begins to listen. */
     if (!listens || !k->listening) {
         k->listening = listens;
         keepalive_heard(k, now_us);
     } else if (k->asked_us != 0) {
         return now_us - k->asked_us >= SESSION_SILENT_US - SESSION_QUIET_US;
     } else if (now_us - k->heard_us >= SESSION_QUIET_US) {
-        (void)peer_ping(p); /* an older one may be open: as good */
+        (void)peer_ping(
+            p); /* an older ping may be open, which serves as well */
         k->asked_us = now_us;
     }
     return false;

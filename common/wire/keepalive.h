@@ -1,12 +1,12 @@
-/* keepalive.h - does anything still come from the other end?
+/* keepalive.h - Detection of a connection that is open at one end only.
  *
- * A connection that is open at one end only is noticed: who listens and has
- * had no frame for SESSION_QUIET_US asks whether the peer is there (peer_ping);
- * with no frame for SESSION_SILENT_US it is silent for good.  Only a silence in
- * which the question was open for the rest of the time counts, so a node that
- * was itself stopped hears first what has come meanwhile.
+ * A node that expects frames and has received none for SESSION_QUIET_US pings
+ * the peer (peer_ping).  After SESSION_SILENT_US without a frame the peer
+ * counts as lost.  Only silence during which the ping was open for the rest
+ * of the time counts.  A node that was itself stopped therefore first reads
+ * the frames that arrived meanwhile.
  *
- * Threading: the node's.  Memory: the caller's storage; all zero: begin. */
+ * Threading: the node's.  Memory: the caller's storage; zero it to begin. */
 #ifndef COMMON_WIRE_KEEPALIVE_H
 #define COMMON_WIRE_KEEPALIVE_H
 
@@ -16,20 +16,20 @@
 #define SESSION_SILENT_US 1500000
 
 struct keepalive {
-    bool listening;   /* as the last keepalive_silent() was told */
-    int64_t heard_us; /* the last frame, or when it began to listen */
-    int64_t asked_us; /* since then; 0: not yet */
+    bool listening;   /* as in the last keepalive_silent() */
+    int64_t heard_us; /* time of the last frame, or when listening began */
+    int64_t asked_us; /* time of the ping since then; 0: none yet */
 };
 
-/* A frame of the session came. */
+/* Records a frame of the session. */
 void keepalive_heard(struct keepalive *k, int64_t now_us);
 
-/* Is p silent for good?  Asks, if it is time to.  While the node does not
- * listen nobody is silent. */
+/* Returns whether p is lost.  Sends a ping when one is due.  While the node
+ * does not listen, no peer is silent. */
 bool keepalive_silent(struct keepalive *k, struct peer *p, bool listens,
                       int64_t now_us);
 
-/* When keepalive_silent() is next needed. */
+/* Returns when keepalive_silent() must be called next. */
 int64_t keepalive_due(const struct keepalive *k);
 
 #endif

@@ -18,22 +18,23 @@ struct sealed {
 struct link {
     uint64_t session;
     uint64_t next;     /* number of the next ordered frame */
-    uint64_t acked;    /* highest of ours that the peer has */
-    uint64_t received; /* highest of theirs without a gap */
-    uint64_t ack_sent; /* the last ack that left */
+    uint64_t acked;    /* highest number that the peer has acknowledged */
+    uint64_t received; /* highest number received without a gap */
+    uint64_t ack_sent; /* the last ack that was sent */
 
-    /* Going back: frames [resend_at, recover_end] are to be sent again, as
-     * many bytes at a time as resend_budget says; more when the peer
-     * acknowledges something.  recover_end = 0: all is well. */
+    /* Recovery (go-back-N): frames [resend_at, recover_end] are to be sent
+     * again, resend_budget bytes at a time; an acknowledgement refills the
+     * budget. recover_end = 0: no recovery. */
     uint64_t resend_at, recover_end;
     size_t resend_budget;
 
     uint64_t popped; /* number of the frame last popped, 0: not ordered */
-    uint64_t gap_reported, gap_heard; /* the frame missed, last time */
+    uint64_t gap_reported,
+        gap_heard; /* last missing frame, reported and received */
     int64_t gap_reported_us, gap_heard_us;
     int64_t resend_due_us, resend_delay_us;
     int64_t ack_due_us;
-    int64_t hold_us; /* send nothing before */
+    int64_t hold_us; /* nothing is sent before */
     size_t ring_bytes, ring_bytes_max, ring_tensor_bytes;
     size_t submit_bytes, unacked_bytes;
     bool report_gap;
@@ -137,15 +138,15 @@ static struct sealed *ring_at(struct link *l, uint64_t number)
     return &l->ring[number % LINK_RING_FRAMES];
 }
 
-/* New frames wait for old ones that are being sent again: the peer would
- * only drop them. */
+/* New frames wait while old ones are resent: the peer would drop them as out
+ * of order. */
 static bool ring_open(const struct link *l)
 {
     return l->recover_end == 0 && l->next - l->acked <= LINK_RING_FRAMES &&
            l->ring_bytes < l->ring_bytes_max;
 }
 
-/* How much of submit may go now, beside control_bytes. */
+/* Cuts the part of submit that may go now, beside control_bytes. */
 static struct cut cut_submit(const struct link *l, struct cut control)
 {
     size_t window = LINK_SUBMIT_WINDOW - l->submit_bytes;
@@ -162,7 +163,7 @@ static struct cut cut_submit(const struct link *l, struct cut control)
 
 struct parts {
     struct cut control, submit;
-    bool tensor; /* it is the turn of one: nothing else goes with it */
+    bool tensor; /* a tensor is next: it travels alone */
 };
 
 static struct parts cut_ordered(const struct link *l)
@@ -180,7 +181,7 @@ static struct parts cut_ordered(const struct link *l)
     return p;
 }
 
-/* From the oldest frame in the ring on, until it is sent again. */
+/* Returns the time from now until the oldest frame of the ring is resent. */
 static int64_t patience_us(const struct link *l)
 {
     return l->resend_delay_us +
@@ -190,12 +191,15 @@ static int64_t patience_us(const struct link *l)
 static void ring_grow(struct link *l, size_t bytes, int64_t now_us)
 {
     l->ring_bytes += bytes;
+    /* The timer runs for the oldest frame; frames that follow do not delay
+     * it. */
     if (l->resend_due_us == INT64_MAX) {
         l->resend_due_us = now_us + patience_us(l);
     }
 }
 
-/* Keep the ordered part of f until it is acknowledged. */
+/* Keeps the ordered part of f until it is acknowledged.  State is left out: a
+ * resend carries newer state. */
 static void ring_keep(struct link *l, const struct frame *f,
                       struct frame_header h, struct parts p, int64_t now_us)
 {
@@ -216,6 +220,7 @@ static void ring_keep(struct link *l, const struct frame *f,
     ring_grow(l, ordered, now_us);
 }
 
+/* A gap is reported once, by whichever frame is sent next. */
 static uint16_t take_flags(struct link *l)
 {
     uint16_t flags = l->report_gap ? FRAME_GAP : 0;
@@ -224,7 +229,8 @@ static uint16_t take_flags(struct link *l)
     return flags;
 }
 
-/* The ring and whoever sends it share the frame. */
+/* Seals the next tensor.  The ring and the caller share the frame, so the
+ * tensor is not copied. */
 static struct frame *seal_tensor(struct link *l, int64_t now_us)
 {
     struct tensor_slot w = outbox_take_tensor(&l->outbox);
@@ -288,7 +294,7 @@ static struct frame *seal_next(struct link *l, int64_t now_us)
     return p.tensor ? seal_tensor(l, now_us) : seal(l, p, now_us);
 }
 
-/* Frames from `first` on are to be sent again. */
+/* Starts to resend the frames from `first` on. */
 static void go_back(struct link *l, uint64_t first)
 {
     if (PLANT(NO_RESEND)) {
@@ -304,6 +310,7 @@ static bool resending(const struct link *l)
     return l->recover_end != 0 && l->resend_budget > 0;
 }
 
+/* Copies the frame: ack and flags change, and a shared frame is read-only. */
 static struct frame *resend(struct link *l)
 {
     const struct frame *kept = ring_at(l, l->resend_at)->frame;
@@ -320,6 +327,7 @@ static struct frame *resend(struct link *l)
     return f;
 }
 
+/* An ack without anything to carry it: the peer would otherwise resend. */
 static struct frame *bare_ack(struct link *l)
 {
     struct frame_header h = {
@@ -330,6 +338,8 @@ static struct frame *bare_ack(struct link *l)
     return f;
 }
 
+/* The delay doubles until an acknowledgement resets it, so a dead peer is not
+ * flooded. */
 static void time_out(struct link *l, int64_t now_us)
 {
     l->resend_delay_us *= 2;
@@ -351,11 +361,14 @@ struct frame *link_pop(struct link *l, int64_t now_us)
     if (now_us >= l->resend_due_us) {
         time_out(l, now_us);
     }
+    /* Old frames go first: the peer accepts only the next number. */
     f = resending(l) ? resend(l) : seal_next(l, now_us);
     if (f == NULL && now_us >= l->ack_due_us) {
         f = bare_ack(l);
     }
     if (f != NULL) {
+        /* Every frame carries the newest ack, so a bare one is no longer
+         * due. */
         l->ack_sent = l->received;
         l->unacked_bytes = 0;
         l->ack_due_us = INT64_MAX;
@@ -365,6 +378,7 @@ struct frame *link_pop(struct link *l, int64_t now_us)
 
 void link_unsent(struct link *l, int64_t now_us)
 {
+    /* A frame that was acknowledged meanwhile need not be sent again. */
     if (l->popped != 0 && l->popped > l->acked) {
         go_back(l, l->popped);
     }
@@ -380,12 +394,12 @@ int64_t link_due(const struct link *l)
 
     if (resending(l) || l->outbox.n_state > 0 || p.tensor ||
         p.control.n + p.submit.n > 0) {
-        due = 0; /* long past; INT64_MIN is NODE_STOP to a loop */
+        due = 0; /* long past; INT64_MIN would be NODE_STOP to a loop */
     }
     return due > l->hold_us ? due : l->hold_us;
 }
 
-/* Every envelope is whole, their number is the header's. */
+/* Returns whether every envelope is whole and their number is the header's. */
 static bool envelopes_whole(const struct frame *f, const struct frame_header *h)
 {
     uint32_t at = 0, n = 0;
@@ -397,7 +411,8 @@ static bool envelopes_whole(const struct frame *f, const struct frame_header *h)
     return at == h->envelopes_bytes && n == (uint32_t)h->n_ordered + h->n_state;
 }
 
-/* No tensor, or one that may be, with nothing but what it belongs to. */
+/* Returns whether the frame has no tensor, or a permitted one with only its
+ * own envelope. */
 static bool tensor_allowed(const struct frame *f, const struct frame_header *h)
 {
     const struct method_row *row;
@@ -416,6 +431,7 @@ static bool tensor_allowed(const struct frame *f, const struct frame_header *h)
            h->tensor_bytes <= row->tensor_cap;
 }
 
+/* Any progress resets the delay and refills the budget of a recovery. */
 static void take_ack(struct link *l, uint64_t ack, int64_t now_us)
 {
     while (l->acked < ack) {
@@ -431,6 +447,7 @@ static void take_ack(struct link *l, uint64_t ack, int64_t now_us)
         l->acked + 1 < l->next ? now_us + patience_us(l) : INT64_MAX;
     if (l->recover_end != 0) {
         l->resend_budget = LINK_SEAL_BYTES;
+        /* The peer may acknowledge frames that were about to be resent. */
         if (l->resend_at <= ack) {
             l->resend_at = ack + 1;
         }
@@ -440,7 +457,8 @@ static void take_ack(struct link *l, uint64_t ack, int64_t now_us)
     }
 }
 
-/* Each frame that follows a lost one may bring the same report: heed one. */
+/* Acts on a gap report.  Each frame after a lost one may carry the same
+ * report, so only the first within LINK_GAP_US counts. */
 static void hear_gap(struct link *l, uint64_t ack, int64_t now_us)
 {
     if (ack != l->acked || ack + 1 >= l->next ||
@@ -453,6 +471,8 @@ static void hear_gap(struct link *l, uint64_t ack, int64_t now_us)
     go_back(l, ack + 1);
 }
 
+/* The report is limited in time: every frame behind the gap would otherwise
+ * cause one. */
 static void miss(struct link *l, int64_t now_us)
 {
     uint64_t missed = l->received + 1;
@@ -467,7 +487,7 @@ static void miss(struct link *l, int64_t now_us)
     }
 }
 
-/* True if the ordered part of this frame is the next. */
+/* Returns true if the ordered part of this frame is the next one. */
 static bool take_number(struct link *l, const struct frame_header *h,
                         int64_t now_us)
 {
@@ -475,6 +495,8 @@ static bool take_number(struct link *l, const struct frame_header *h,
         return false;
     }
     if (h->number <= l->received) {
+        /* A duplicate means that the ack was lost, so it is sent again at
+         * once. */
         l->counts.duplicates++;
         l->ack_due_us = now_us;
         return PLANT(DUPLICATE_DELIVERED);
@@ -485,6 +507,8 @@ static bool take_number(struct link *l, const struct frame_header *h,
     }
     l->received++;
     l->unacked_bytes += (size_t)h->envelopes_bytes + h->tensor_bytes;
+    /* Acks are frequent enough that the sender's ring and window never run
+     * full. */
     if (l->received - l->ack_sent >= LINK_ACK_FRAMES ||
         l->unacked_bytes >= LINK_SUBMIT_WINDOW / 2) {
         l->ack_due_us = now_us;
@@ -502,6 +526,8 @@ bool link_recv(struct link *l, const struct frame *f,
     uint32_t at = 0, n = 0;
     bool next;
 
+    /* Everything is checked before any state changes, so a bad frame has no
+     * effect. */
     if (h->ack >= l->next || !envelopes_whole(f, h) || !tensor_allowed(f, h) ||
         (h->number > l->received &&
          h->number - l->received > LINK_RING_FRAMES)) {

@@ -32,6 +32,8 @@ void loop_add(struct loop *l, int fd, void (*ready)(void *arg, int fd),
         (struct loop_source){.fd = fd, .ready = ready, .arg = arg};
 }
 
+/* Looks at the sockets that were used since the last turn: their descriptors
+ * may not signal again. */
 static int64_t wait_us(const struct loop *l, int64_t max_wait_us)
 {
     int64_t left =
@@ -57,6 +59,8 @@ bool loop_turn(struct loop *l, int64_t max_wait_us)
     for (unsigned i = 0; i < l->n_sources; i++) {
         items[n++] = (struct pollfd){.fd = l->sources[i].fd, .events = POLLIN};
     }
+    /* ppoll() takes nanoseconds; poll() would round a wait of 100 us to 0 or
+     * 1 ms. */
     ready = ppoll(items, (nfds_t)n, &wait, NULL);
     assert(ready >= 0 || errno == EINTR);
     transport_turn(l->transport, items, l->ops, l->node);

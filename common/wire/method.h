@@ -1,9 +1,8 @@
-/* method.h - every method of every service: who may call it, how large it
- * may be, which lane it takes.
+/* method.h - Every method of every service: callers, sizes, lane.
  *
  * The messages are those of the schema in proto/; tests/wire compares these
- * rows with it.  Numbers travel; they are never used again for another method
- * (0x0407 was one). */
+ * rows with the schema.  Method numbers are part of the protocol and are
+ * never reused (0x0407 is retired). */
 #ifndef COMMON_WIRE_METHOD_H
 #define COMMON_WIRE_METHOD_H
 
@@ -20,13 +19,14 @@
 
 enum method_kind { UNARY, STREAM, ONEWAY };
 
-/* Control goes before submit in the outbox; of state only the newest of each
- * method waits. */
+/* Control goes before submit in the outbox; of state, only the newest message
+ * of each method waits. */
 enum lane { LANE_CONTROL, LANE_SUBMIT, LANE_STATE };
 
-/* name, number, service, method, request, reply, kind, callers, servers,
- * request cap, reply cap (bytes of the body), lane, built, tensor cap (bytes;
- * 0: it never has one) */
+/* X(name, number, service, method, request, reply, kind, callers, servers,
+ * request cap, reply cap, lane, built, tensor cap)
+ *
+ * Caps are bytes of the body.  A tensor cap of 0 means no tensor. */
 #define METHOD_MAP(X)                                                          \
     X(REGISTRY_HELLO, 0x0101, Registry, Hello, hello_request, hello_reply,     \
       UNARY, BY_WORKER | BY_CLIENT | BY_ADMIN, BY_ROUTER | BY_WORKER, 16384,   \
@@ -122,7 +122,7 @@ enum lane { LANE_CONTROL, LANE_SUBMIT, LANE_STATE };
     X(HEALTH_WATCH, 0x0702, Health, Watch, nothing, health_reply, STREAM,      \
       BY_ALL, BY_ALL, 16, 1024, LANE_CONTROL, false, 0)
 
-/* The number is the method's name inside the programs too. */
+/* The number is also the method's name inside the programs. */
 enum method {
     METHOD_NONE = 0,
 #define X(name, number, ...) METHOD_##name = number,
@@ -136,17 +136,17 @@ struct method_row {
     const ProtobufCMessageDescriptor *request, *reply;
     uint32_t request_cap, reply_cap;
     uint16_t number;
-    uint8_t callers, servers; /* BY_* */
+    uint8_t callers, servers; /* sets of BY_* */
     enum method_kind kind;
     enum lane lane;
-    bool built; /* false: answered UNIMPLEMENTED */
+    bool built; /* false: calls are answered UNIMPLEMENTED */
     uint32_t tensor_cap;
 };
 
-/* NULL for a number that is none. */
+/* Finds a method by number, NULL if there is none. */
 const struct method_row *method_find(uint16_t number);
 
-/* Row i of METHOD_MAP, NULL past the last. */
+/* Returns row i of METHOD_MAP, NULL past the last row. */
 const struct method_row *method_at(unsigned i);
 
 #endif

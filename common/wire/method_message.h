@@ -1,8 +1,8 @@
-/* method_message.h - the C type of each method's request and reply.
+/* method_message.h - The C type of each method's request and reply.
  *
  * Generated from the method table: request_of_WORKER_SUBMIT is the struct of
  * Submit's request, reply_of_WORKER_CANCEL that of Cancel's reply.  A handler
- * takes this type; only a dispatch table, which knows the method, casts to it.
+ * takes this type; only a dispatch table, which has the method, casts to it.
  *
  * Threading: types only. */
 #ifndef COMMON_WIRE_METHOD_MESSAGE_H

@@ -1,9 +1,9 @@
-/* node_io.h - the two sides of a pure core.
+/* node_io.h - The two sides of a pure core.
  *
- * A node (router, worker or client core) is told what happened and what time
- * it is by struct node_ops; all that it asks of the outside world goes through
- * struct node_io.  common/wire/loop.c drives it over ZeroMQ; tests/sim/ drives
- * the same object in memory, with a clock the test moves and links it cuts.
+ * A node is a router, worker or client core.  struct node_ops gives it events
+ * and the time; struct node_io carries everything that it asks of the outside
+ * world.  common/wire/loop.c drives a node over ZeroMQ.  tests/sim/ drives
+ * the same object in memory, with its own clock and links that it can cut.
  *
  * Time is int64_t microseconds of a monotonic clock, *_us, everywhere. */
 #ifndef COMMON_WIRE_NODE_IO_H
@@ -14,57 +14,58 @@
 #include "common/base/status.h"
 #include "common/wire/frame.h"
 
-/* One connection, in one life: the transport counts them and never uses one
- * twice.  A struct, so that no other kind of id can be passed for it. */
+/* One connection.  The transport counts connections and never reuses a
+ * number.  It is a struct, so that no other kind of id can be passed for it. */
 struct peer_id {
     uint32_t v;
 };
 
-#define NODE_STOP INT64_MIN /* from tick: the node has finished */
-#define NODE_IDLE INT64_MAX /* from tick: nothing is due */
+#define NODE_STOP INT64_MIN /* returned by tick: the node has finished */
+#define NODE_IDLE INT64_MAX /* returned by tick: nothing is due */
 
 struct node_io {
     void *impl;
     int64_t (*now_us)(struct node_io *io);
     uint64_t (*random)(struct node_io *io);
 
-    /* Queue *f for `to`.  Takes *f and sets it to NULL, even on an error.
-     * Never blocks: ST_RESOURCE_EXHAUSTED if its send limit is reached (the
-     * frame is lost, as a network loses it), ST_UNAVAILABLE if there is no
-     * such connection.  ST_OK promises nothing.  Others may own the frame too
-     * (frame_share): it is read only. */
+    /* Queues *f for `to`.  Takes *f and sets it to NULL, even on an error.
+     * Never blocks.  Returns ST_RESOURCE_EXHAUSTED at the send limit (the
+     * frame is lost, as in a network) and ST_UNAVAILABLE if there is no such
+     * connection. ST_OK does not promise delivery.  The frame may have other
+     * owners (frame_share) and is read-only. */
     enum status (*send)(struct node_io *io, struct peer_id to,
                         struct frame **f);
 
-    /* Of a node that connects (worker, client; NULL in others): begin a new
-     * connection to the router and return its id.  Frames sent before it stands
-     * are lost; `opened` says when it does. */
+    /* Begins a new connection to the router and returns its id; for nodes
+     * that connect (worker, client), NULL in others.  Frames sent before
+     * `opened` are lost. */
     struct peer_id (*open)(struct node_io *io);
 
-    /* The same, to whom an endpoint names: of a worker, to the stage after
-     * it.  May be NULL: a node that connects to the router alone.  Peer ids of
-     * both are of one kind and never meet.  Id 0: too many such connections
-     * are open; nothing more is heard of it. */
+    /* Begins a connection to an endpoint: a worker's to the stage after it.
+     * NULL for a node that connects only to the router.  Ids share one count
+     * with those of open().  Id 0: too many such connections are open, and no
+     * event follows. */
     struct peer_id (*open_to)(struct node_io *io, const char *endpoint);
 
-    /* Drop a connection, either side.  No `lost` follows. */
+    /* Drops a connection, from either side.  No `lost` follows. */
     void (*close)(struct node_io *io, struct peer_id who);
 
-    /* May be NULL: who may come in where this peer did, a set of BY_*
-     * (common/wire/method.h).  A port for clients does not let workers in. */
+    /* Returns who may connect at the port of this peer, a set of BY_*
+     * (common/wire/method.h).  A port for clients does not accept workers.
+     * May be NULL. */
     uint8_t (*port)(struct node_io *io, struct peer_id who);
 };
 
-/* What a loop or a simulator calls, from one thread. */
+/* Entry points of a node, called by a loop or a simulator from one thread. */
 struct node_ops {
     void (*opened)(void *node, struct peer_id who);
-    /* Takes *f. */
+    /* Receives a frame; takes *f. */
     void (*recv)(void *node, struct peer_id from, struct frame **f);
-    /* The connection is gone; nothing more comes from it. */
+    /* The connection is gone; no more frames come from it. */
     void (*lost)(void *node, struct peer_id who);
-    /* Do all that is due at now_us and send all that is ready; returns when
-     * to be called next at the latest.  Also called after every batch of the
-     * others. */
+    /* Does all that is due at now_us and sends all that is ready.  Returns
+     * the latest time of the next call.  Also called after every batch of the
+     * other entry points. */
     int64_t (*tick)(void *node, int64_t now_us);
 };
 

@@ -20,24 +20,26 @@ void outbox_fini(struct outbox *o)
     free(o->lanes[LANE_SUBMIT].data);
 }
 
-/* ---- what is put in ---- */
+/* ---- input ---- */
 
 static size_t queue_bytes(const struct queue *q)
 {
     return q->tail - q->head;
 }
 
-/* Move what waits to the front; double what is then too small. */
+/* Moves the waiting bytes to the front, and doubles the memory if that is not
+ * enough. */
 static void queue_settle(struct queue *q, size_t bytes)
 {
     size_t used = queue_bytes(q);
 
+    /* Moves first: often that alone makes enough room. */
     if (q->head > 0) {
         memmove(q->data, q->data + q->head, used);
         q->head = 0;
         q->tail = used;
     }
-    /* Half free at least, so that moving stays cheap. */
+    /* At least half is then free, so moves stay cheap on average. */
     if (q->capacity / 2 < used + bytes) {
         size_t capacity = q->capacity == 0 ? QUEUE_BYTES_MIN : q->capacity;
 
@@ -65,6 +67,8 @@ static uint8_t *queue_reserve(struct queue *q, size_t bytes)
     return at;
 }
 
+/* There are at most LINK_STATE_METHODS methods, so a linear search is
+ * enough. */
 static struct state_slot *slot_of(struct outbox *o, uint16_t method)
 {
     for (size_t i = 0; i < LINK_STATE_METHODS; i++) {
@@ -86,6 +90,7 @@ static uint8_t *state_reserve(struct outbox *o, uint16_t method, size_t bytes)
         return NULL;
     }
     if (bytes > s->capacity) {
+        /* The old content is obsolete, so it need not be copied. */
         free(s->data);
         s->capacity = 2 * bytes;
         s->data = malloc(s->capacity);
@@ -98,13 +103,15 @@ static uint8_t *state_reserve(struct outbox *o, uint16_t method, size_t bytes)
     return s->data;
 }
 
-/* An END is bounded by the calls, a CANCEL too. */
+/* ENDs and CANCELs close calls, so refusing one would leave a call open for
+ * ever.  Their number is bounded by the calls, so they need no limit. */
 static bool always_taken(const struct envelope *e)
 {
     return e->kind == ENVELOPE_END || e->kind == ENVELOPE_CANCEL;
 }
 
-/* What waits in LANE_CONTROL, tensors and all, or in LANE_SUBMIT. */
+/* Returns the bytes waiting in LANE_CONTROL, with tensors, or in
+ * LANE_SUBMIT. */
 static size_t lane_bytes(const struct outbox *o, enum lane lane)
 {
     return queue_bytes(&o->lanes[lane]) +
@@ -129,6 +136,8 @@ uint8_t *outbox_put(struct outbox *o, enum lane lane, const struct envelope *e)
     return at == NULL ? NULL : envelope_head(at, e);
 }
 
+/* The tensor's place in the lane is the number of envelopes given before it,
+ * not a position in memory: envelopes move. */
 uint8_t *outbox_put_tensor(struct outbox *o, const struct envelope *e,
                            uint32_t tensor_bytes, uint8_t **tensor)
 {
@@ -141,6 +150,8 @@ uint8_t *outbox_put_tensor(struct outbox *o, const struct envelope *e,
 
     assert(e->body_bytes <= FRAME_BYTES_MAX - FRAME_HEADER - ENVELOPE_HEADER &&
            tensor_bytes <= FRAME_TENSOR_MAX);
+    /* Tensors count against the lane's bytes, so that one slow stage cannot
+     * take all memory. */
     if (o->n_tensors == LINK_TENSORS_MAX ||
         lane_bytes(o, LANE_CONTROL) + bytes > o->bytes) {
         return NULL;
@@ -178,9 +189,10 @@ uint64_t outbox_queued(const struct outbox *o, enum lane lane)
            (lane == LANE_CONTROL ? o->n_tensors : 0);
 }
 
-/* ---- what is taken out ---- */
+/* ---- output ---- */
 
-/* Envelopes of the control lane that go before the first tensor that waits. */
+/* Returns how many envelopes of the control lane go before the first waiting
+ * tensor. */
 static uint64_t before_tensor(const struct outbox *o)
 {
     return o->n_tensors == 0 ? UINT64_MAX
@@ -214,6 +226,7 @@ struct cut outbox_cut(const struct outbox *o, enum lane lane, size_t limit,
     if (lane == LANE_CONTROL && before_tensor(o) < n_max) {
         n_max = (uint32_t)before_tensor(o);
     }
+    /* The whole lane fits, the usual case: no need to walk it. */
     if (c.bytes <= limit && c.n <= n_max) {
         return c;
     }
@@ -236,6 +249,7 @@ static void queue_take(struct queue *q, size_t bytes, uint32_t n)
     q->head += bytes;
     q->n -= n;
     q->n_taken += n;
+    /* Starts at the front again, so that an idle lane never moves bytes. */
     if (q->head == q->tail) {
         q->head = 0;
         q->tail = 0;
@@ -259,6 +273,8 @@ struct cut outbox_take_state(struct outbox *o, size_t bytes, uint8_t *out)
     for (size_t i = 0; i < LINK_STATE_METHODS && o->n_state > 0; i++) {
         struct state_slot *s = &o->state[i];
 
+        /* A state that does not fit waits for the next frame; it is never
+         * split. */
         if (s->bytes == 0 || (bytes + c.bytes > 0 &&
                               bytes + c.bytes + s->bytes > LINK_SEAL_BYTES)) {
             continue;

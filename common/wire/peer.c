@@ -9,8 +9,8 @@
 #include "proto/common.pb-c.h"
 #include "proto/registry.pb-c.h"
 
-/* Calls are taken while replies have this much room: a peer that asks and
- * never reads is refused before it fills our memory with answers. */
+/* New calls are accepted while replies have this much room.  A peer that
+ * calls but never reads is refused before its answers fill our memory. */
 #define PEER_ROOM_MIN (LINK_OUTBOX_BYTES / 2)
 
 #define PEER_FAILURE_CAP 4096
@@ -19,13 +19,13 @@ struct peer {
     struct peer_config c;
     struct link *link;
     struct calls ours, theirs;
-    uint64_t last_call; /* number of the call we made last */
-    uint64_t ping;      /* of the newest peer_ping(), which no op is told of */
+    uint64_t last_call; /* number of our last call */
+    uint64_t ping; /* call of the newest peer_ping(), which no op reports */
     void *data;
     int64_t now_us;        /* in peer_recv() */
     const uint8_t *tensor; /* of the frame in peer_recv() */
     uint32_t tensor_bytes;
-    int64_t due_us; /* as the node knows it since peer_flush() */
+    int64_t due_us; /* as reported to the node since peer_flush() */
     uint32_t strikes;
     bool dirty, dying, inside, struck, goodbye;
     char reason[96];
@@ -46,7 +46,8 @@ struct peer *peer_new(const struct peer_config *c)
     return p;
 }
 
-/* The node's, or our own ping? */
+/* Distinguishes the node's calls from our own ping, which the node never
+ * sees. */
 static void tell_end(struct peer *p, const struct call *c, enum status status,
                      const ProtobufCMessage *reply, const struct error *e,
                      uint32_t retry_after_ms)
@@ -82,8 +83,11 @@ void peer_free(struct peer **pp)
     if (p == NULL) {
         return;
     }
+    /* An op that freed its own peer would return into freed memory. */
     assert(!p->inside && !p->dying);
     p->dying = true;
+    /* An op may start a call while it handles an end; dying refuses it, so
+     * the loops end. */
     while (calls_take_any(&p->ours, &c)) {
         end_ours(p, &c, ST_UNAVAILABLE, "the session is over");
     }
@@ -143,6 +147,8 @@ uint64_t peer_taken(const struct peer *p, enum lane lane)
 
 static void touch(struct peer *p)
 {
+    /* One on_dirty between two flushes is enough: peer_flush() sends
+     * everything. */
     if (!p->dirty && !p->dying) {
         p->dirty = true;
         if (p->c.ops->on_dirty != NULL) {
@@ -151,9 +157,10 @@ static void touch(struct peer *p)
     }
 }
 
-/* ---- what we send ---- */
+/* ---- sending ---- */
 
-/* Pack the body, if there is one, straight into the lane. */
+/* Packs the body, if there is one, straight into the lane, without a copy in
+ * between. */
 static enum status push(struct peer *p, enum lane lane, struct envelope *e,
                         const ProtobufCMessage *body, uint32_t cap)
 {
@@ -197,6 +204,7 @@ enum status peer_call(struct peer *p, enum method m,
     enum status st;
 
     assert(row->kind != ONEWAY && request->descriptor == row->request);
+    /* Checked before the request is packed, which is the expensive part. */
     if (peer_calls_left(p) == 0) {
         return ST_RESOURCE_EXHAUSTED;
     }
@@ -207,6 +215,7 @@ enum status peer_call(struct peer *p, enum method m,
     if (deadline_ms > 0) {
         c.deadline_us = p->c.io->now_us(p->c.io) + (int64_t)deadline_ms * 1000;
     }
+    /* Counted only now: a call that found no room has used no number. */
     p->last_call++;
     calls_add(&p->ours, &c);
     if (call != NULL) {
@@ -224,12 +233,14 @@ bool peer_ping(struct peer *p)
                ST_OK;
 }
 
-/* In the lane of the call, so that it comes after it; always taken. */
+/* Uses the lane of the call, so that the cancel follows it; a cancel is
+ * always accepted. */
 static void push_cancel(struct peer *p, const struct call *c)
 {
     struct envelope e = {.call = c->number, .kind = ENVELOPE_CANCEL};
     enum status st = push(p, c->row->lane, &e, NULL, 0);
 
+    /* The lane always accepts a cancel, see outbox.c. */
     assert(st == ST_OK || p->dying);
     (void)st;
 }
@@ -304,7 +315,7 @@ enum status peer_reply(struct peer *p, uint64_t call,
     return push(p, LANE_CONTROL, &e, reply, c->row->reply_cap);
 }
 
-/* False: the body is larger than the cap. */
+/* Returns false if the body is larger than the cap. */
 static bool push_end(struct peer *p, uint64_t call, uint16_t method,
                      enum status status, const ProtobufCMessage *body,
                      uint32_t cap)
@@ -319,6 +330,8 @@ static bool push_end(struct peer *p, uint64_t call, uint16_t method,
     return st != ST_INVALID_ARGUMENT;
 }
 
+/* Sends the end of a call that failed.  A status of OK would hide the
+ * failure. */
 static void push_failure(struct peer *p, uint64_t call, uint16_t method,
                          const struct error *e, uint32_t retry_after_ms)
 {
@@ -340,6 +353,7 @@ void peer_end(struct peer *p, uint64_t call, const ProtobufCMessage *reply)
     if (p->dying || !calls_take(&p->theirs, call, &c)) {
         return;
     }
+    /* A stream ends without a message; its messages were replies. */
     assert((reply != NULL) == (c.row->kind == UNARY));
     if (!push_end(p, call, c.row->number, ST_OK, reply, c.row->reply_cap)) {
         error_set(&e, ST_INTERNAL, "%s: the reply is larger than %u bytes",
@@ -358,15 +372,16 @@ void peer_fail(struct peer *p, uint64_t call, const struct error *e,
     }
 }
 
-/* ---- what we are sent ---- */
+/* ---- receiving ---- */
 
 static void strike(struct peer *p)
 {
     p->struck = true;
 }
 
-/* A call that never opened.  Unlike the end of an open one it needs room:
- * else refusals to a peer that does not read would pile up. */
+/* Refuses a call that never opened.  Unlike the end of an open call, a
+ * refusal needs room: otherwise refusals to a peer that does not read would
+ * pile up. */
 static void refuse(struct peer *p, const struct envelope *e, enum status code,
                    const char *what, const char *name)
 {
@@ -380,7 +395,7 @@ static void refuse(struct peer *p, const struct envelope *e, enum status code,
     push_failure(p, e->call, e->method, &why, 0);
 }
 
-/* May this peer send us this method at all, and so much of it? */
+/* Returns whether this peer may send us this method at this size. */
 static bool allowed(struct peer *p, const struct method_row *row,
                     const struct envelope *e, enum status *code,
                     const char **what)
@@ -398,7 +413,7 @@ static bool allowed(struct peer *p, const struct method_row *row,
     return false;
 }
 
-/* Room for one more, and something to serve it? */
+/* Returns whether there is room for one more call and an op that serves it. */
 static bool servable(struct peer *p, const struct method_row *row,
                      enum status *code, const char **what)
 {
@@ -407,7 +422,7 @@ static bool servable(struct peer *p, const struct method_row *row,
         *what = "not built";
     } else if (row->number == METHOD_REGISTRY_HELLO) {
         *code = ST_FAILED_PRECONDITION;
-        *what = "there is a session already";
+        *what = "a session already exists";
     } else if (p->theirs.n >= PEER_CALLS_MAX) {
         *code = ST_RESOURCE_EXHAUSTED;
         *what = "too many open calls";
@@ -420,6 +435,8 @@ static bool servable(struct peer *p, const struct method_row *row,
     return false;
 }
 
+/* Checks run from cheap to expensive, and the body is decoded last: a peer
+ * that may not call costs no memory. */
 static void recv_call(struct peer *p, const struct envelope *e)
 {
     const struct method_row *row = method_find(e->method);
@@ -430,7 +447,8 @@ static void recv_call(struct peer *p, const struct envelope *e)
     struct error why;
 
     if (row == NULL) {
-        refuse(p, e, ST_UNIMPLEMENTED, "no such method", "call");
+        refuse(p, e, ST_UNIMPLEMENTED, "unknown method", "call");
+        /* A second call with an open number would make answers ambiguous. */
     } else if (e->call == 0 || row->kind == ONEWAY ||
                calls_find(&p->theirs, e->call) != NULL) {
         strike(p);
@@ -449,7 +467,7 @@ static void recv_call(struct peer *p, const struct envelope *e)
     }
 }
 
-/* What we called answers with what cannot be read: give it up. */
+/* Ends our call whose answer cannot be read. */
 static void give_up(struct peer *p, const struct call *open, const char *why)
 {
     struct call c;
@@ -460,6 +478,7 @@ static void give_up(struct peer *p, const struct call *open, const char *why)
     }
 }
 
+/* A reply to an unknown call is normal: our Cancel crossed it. */
 static void recv_reply(struct peer *p, const struct envelope *e)
 {
     const struct call *c = calls_find(&p->ours, e->call);
@@ -481,6 +500,7 @@ static void recv_reply(struct peer *p, const struct envelope *e)
     }
 }
 
+/* The cap keeps a peer from filling the log with its reason. */
 static void recv_failure(struct peer *p, const struct envelope *e,
                          const struct call *c)
 {
@@ -529,7 +549,7 @@ static void recv_cancel(struct peer *p, const struct envelope *e)
     }
 }
 
-/* What a peer said goes to people and logs: printable or not at all. */
+/* Escapes the peer's reason: it is shown to people and in logs. */
 static void note_goodbye(struct peer *p, const ProtobufCMessage *m)
 {
     const Sluice__V1__GoodbyeMessage *g = (const Sluice__V1__GoodbyeMessage *)m;
@@ -544,6 +564,7 @@ static void note_goodbye(struct peer *p, const ProtobufCMessage *m)
     p->reason[n] = '\0';
 }
 
+/* A oneway has no answer, so a broken one can only count as a strike. */
 static void recv_oneway(struct peer *p, const struct envelope *e, bool ordered)
 {
     const struct method_row *row = method_find(e->method);
@@ -573,6 +594,7 @@ static void deliver(void *arg, const struct envelope *e, bool ordered)
 {
     struct peer *p = arg;
 
+    /* State may be lost or repeated, which only oneways survive. */
     if (!ordered && e->kind != ENVELOPE_ONEWAY) {
         strike(p);
         return;
@@ -593,6 +615,7 @@ static void deliver(void *arg, const struct envelope *e, bool ordered)
     case ENVELOPE_ONEWAY:
         recv_oneway(p, e, ordered);
         break;
+    /* An unknown kind may come from a newer minor version. */
     default:
         break;
     }
@@ -616,6 +639,7 @@ enum peer_verdict peer_recv(struct peer *p, const struct frame *f,
     if (peer_due(p) < p->due_us) {
         touch(p);
     }
+    /* One strike per frame, however many of its envelopes break a rule. */
     if (p->struck) {
         p->strikes++;
     }
@@ -630,6 +654,8 @@ enum peer_verdict peer_recv(struct peer *p, const struct frame *f,
 
 /* ---- time ---- */
 
+/* Both ends watch the deadline, so a call ends even if the other end is
+ * stuck. */
 static void end_overdue(struct peer *p, int64_t now_us)
 {
     struct error e;
@@ -665,7 +691,7 @@ void peer_flush(struct peer *p, int64_t now_us)
         if (st == ST_RESOURCE_EXHAUSTED) {
             link_unsent(p->link, now_us);
         } else if (st == ST_UNAVAILABLE) {
-            break; /* `lost` is on its way */
+            break; /* `lost` follows */
         }
     }
     p->due_us = peer_due(p);

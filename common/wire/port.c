@@ -8,20 +8,21 @@
 #include "common/base/descriptors.h"
 #include "common/wire/transport.h"
 
-/* Nothing that is not used: of ACCEPT_FAILED there is no end while there are
- * no descriptors. */
+/* Only events that are used.  ACCEPT_FAILED is left out: it repeats without
+ * end while descriptors are exhausted. */
 #define EVENTS_LISTENING (ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED)
 #define EVENTS_CONNECTING                                      \
     (ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_DISCONNECTED |  \
      ZMQ_EVENT_CLOSED | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | \
      ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH)
 
-/* Events that may wait to be read; with more ZeroMQ's thread waits, and the
- * port with it.  Twice what a full backlog makes at once. */
+/* Events that may wait to be read.  At this mark ZeroMQ's thread waits, and
+ * the port with it.  The value is twice what a full backlog produces at
+ * once. */
 #define EVENTS_WAITING (4 * TRANSPORT_BACKLOG)
 
-/* What libzmq opens: for a context with its two threads, for a port with its
- * monitor and its listener or its connection. */
+/* Descriptors that libzmq opens: for a context with its two threads; for a
+ * port with its monitor and its listener or connection. */
 #define CONTEXT_DESCRIPTORS 6
 #define PORT_DESCRIPTORS    4
 
@@ -29,6 +30,8 @@ void *port_context(unsigned n_ports)
 {
     unsigned wanted = CONTEXT_DESCRIPTORS + n_ports * PORT_DESCRIPTORS;
     void *context = descriptors_left(wanted) ? zmq_ctx_new() : NULL;
+    /* The first socket starts the context's threads; it is closed again at
+     * once. */
     void *first = context != NULL ? zmq_socket(context, ZMQ_PAIR) : NULL;
 
     if (first != NULL) {
@@ -48,7 +51,7 @@ void port_set(void *socket, int option, int value)
     (void)rc;
 }
 
-/* IPv6 only where it is asked for: it would change the name of a port. */
+/* Enables IPv6 only on request: it would change the name of a port. */
 static void set_common(void *socket, const char *endpoint, int64_t max)
 {
     int rc = zmq_setsockopt(socket, ZMQ_MAXMSGSIZE, &max, sizeof max);
@@ -65,8 +68,8 @@ static void set_common(void *socket, const char *endpoint, int64_t max)
     port_set(socket, ZMQ_HEARTBEAT_TTL, TRANSPORT_BEAT_TIMEOUT_MS);
 }
 
-/* The reading end stands before the socket binds or connects: zmq_bind waits
- * for ever for a monitor that nobody reads.  NULL if there are no
+/* Opens the reading end before the socket binds or connects: zmq_bind() waits
+ * for ever for a monitor without a reader.  Returns NULL if there are too few
  * descriptors. */
 static void *monitor_make(void *context, void *socket, int events,
                           uint32_t number)
@@ -122,8 +125,8 @@ bool port_open(struct port *p, void *context, int type, const char *endpoint,
     return true;
 }
 
-/* ZeroMQ's thread may wait for room to tell an event, and has locked what
- * the end of the monitor needs: so first there is room. */
+/* Drains the monitor first: ZeroMQ's thread may wait for room to write an
+ * event while it holds a lock that closing the monitor needs. */
 void port_close(struct port *p)
 {
     uint16_t event;
@@ -150,7 +153,7 @@ int port_send(struct port *p, const void *data, size_t bytes, int flags)
     return rc;
 }
 
-/* The content of a message is no longer needed. */
+/* Called when ZeroMQ no longer needs the content of a message. */
 static void release(void *data, void *frame)
 {
     struct frame *f = frame;
@@ -171,6 +174,7 @@ static int send_given(struct port *p, struct frame *f)
         rc = zmq_msg_send(&msg, p->socket, ZMQ_DONTWAIT);
     } while (rc < 0 && errno == EINTR);
     if (rc < 0) {
+        /* zmq_msg_close() may change errno, which the caller reads. */
         int why = errno;
 
         zmq_msg_close(&msg); /* releases it */
@@ -185,6 +189,8 @@ int port_send_frame(struct port *p, struct frame **fp)
     int rc;
 
     *fp = NULL;
+    /* Below this size a copy is cheaper than ZeroMQ's bookkeeping for a
+     * foreign buffer. */
     if (f->bytes > PORT_COPIED_BYTES) {
         return send_given(p, f);
     }

@@ -1,14 +1,18 @@
-/* port.h - one ZeroMQ socket of a transport, and its monitor.
+/* port.h - One ZeroMQ socket of a transport, and its monitor.
  *
- * Its descriptors (ZMQ_FD) tell of news once: any call may take the signal
- * and leave the news.  So whoever waits for them by poll() keeps to this:
- * read a socket until it has nothing; and look, before the next wait, into
- * what was used after that.  `unread` says that this is still to be done,
- * because the socket is new, was not read to its end, or has been sent by.
- * The monitor is only ever read, to its end.
+ * A ZeroMQ descriptor (ZMQ_FD) signals new events only once, and any call on
+ * the socket may consume the signal without handling the event.  A user that
+ * waits with poll() must therefore
  *
- * A signal (EINTR) ends nothing here: to stop at one would be to leave what
- * no descriptor tells of.
+ * - read a socket until it is empty, and
+ * - before the next wait, check every socket that was used since.
+ *
+ * `unread` marks a socket that still needs this check because it is new, was
+ * not read to its end, or was used for sending.  The monitor is only ever
+ * read, always to its end.
+ *
+ * A signal (EINTR) interrupts nothing here: an interrupted read could leave
+ * an event that no descriptor reports.
  *
  * Threading: the transport's.  Memory: ZeroMQ's. */
 #ifndef COMMON_WIRE_PORT_H
@@ -24,56 +28,56 @@
 #include "common/wire/endpoint.h"
 #include "common/wire/frame.h"
 
-#define PORT_COPIED_BYTES (64u << 10) /* what is longer is given away */
+#define PORT_COPIED_BYTES (64u << 10) /* longer: not copied */
 
 struct port {
     void *socket, *monitor; /* NULL: closed */
     int fd, monitor_fd;
     bool unread, monitor_unread;
-    bool tensors;    /* messages may have one */
-    uint8_t allowed; /* listening: BY_* */
-    uint32_t id;     /* connecting: the peer, 0: none now */
-    bool gone;       /* connecting: it broke, which is to be told */
+    bool tensors;    /* messages may carry a tensor */
+    uint8_t allowed; /* listening: a set of BY_* */
+    uint32_t id;     /* connecting: the peer's id, 0: none now */
+    bool gone; /* connecting: the connection broke and this must be reported */
     char endpoint[ENDPOINT_MAX];
 };
 
-/* A context whose threads run, NULL if there are no descriptors for it and
- * n_ports.  They are counted first: libzmq ends the program if its threads
- * find none (4.3.4, epoll_create), and it starts them with the first
- * socket. */
+/* Makes a context whose threads run.  Returns NULL if there are too few
+ * descriptors for it and n_ports.  They are counted first: libzmq starts its
+ * threads with the first socket, and ends the program if they lack
+ * descriptors (4.3.4, epoll_create). */
 void *port_context(unsigned n_ports);
 
-/* Make the socket, with all options but those of its type (ZMQ_ROUTER: it is
- * to listen, ZMQ_DEALER: to connect); tensors is set, number is one that no
- * other port of the context ever had.  False if there are no descriptors for
- * it: then it is closed. */
+/* Opens the socket with all options except those of its type (ZMQ_ROUTER
+ * listens, ZMQ_DEALER connects).  tensors is already set; number is one that
+ * no other port of the context ever had.  Returns false if there are too few
+ * descriptors; the port is then closed. */
 MUST_CHECK bool port_open(struct port *p, void *context, int type,
                           const char *endpoint, uint32_t number);
-/* What the monitor still had to say is lost. */
+/* Closes the port.  Unread events of the monitor are lost. */
 void port_close(struct port *p);
 
 void port_set(void *socket, int option, int value);
 
-/* Never blocks; as zmq_send(). */
+/* Sends as zmq_send() does, but never blocks. */
 int port_send(struct port *p, const void *data, size_t bytes, int flags);
 
-/* The same of a whole frame, taken whatever comes of it; a large one is not
- * copied: ZeroMQ frees it, in a thread of its own. */
+/* Sends a whole frame and takes it even on an error.  A large frame is not
+ * copied: ZeroMQ frees it later, in its own thread. */
 int port_send_frame(struct port *p, struct frame **f);
 
-/* The longest message that may come. */
+/* Returns the length of the longest acceptable message. */
 size_t port_bytes_max(const struct port *p);
 
-/* Never blocks; false if there is nothing. */
+/* Receives a message.  Never blocks.  Returns false if there is none. */
 bool port_recv(struct port *p, zmq_msg_t *msg);
 
-/* True if there is something to read; unread says so from then on. */
+/* Checks whether there is something to read; if so, sets `unread`. */
 bool port_look(struct port *p);
 
-/* One event of the monitor: its number, its value (a descriptor, mostly);
- * false if there is none.  Of a port that listens only ACCEPTED and
- * DISCONNECTED; of one that connects, how the handshake ended, DISCONNECTED
- * and CLOSED. */
+/* Reads one event of the monitor: its number and value (mostly a descriptor).
+ * Returns false if there is none.  A listening port reports only ACCEPTED and
+ * DISCONNECTED; a connecting port reports the result of the handshake,
+ * DISCONNECTED and CLOSED. */
 bool port_event(struct port *p, uint16_t *event, int *value);
 
 #endif

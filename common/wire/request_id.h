@@ -1,6 +1,7 @@
-/* request_id.h - 16 random bytes that name a generation.
+/* request_id.h - 16 random bytes that name a request.
  *
- * For people it is 32 hexadecimal digits.  All zeros names none.
+ * The text form has 32 hexadecimal digits.  All zeros names no request.
+ *
  * Threading: none. */
 #ifndef COMMON_WIRE_REQUEST_ID_H
 #define COMMON_WIRE_REQUEST_ID_H
@@ -33,7 +34,7 @@ static inline int request_id_digit(char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* Exactly 32 hexadecimal digits. */
+/* Parses exactly 32 hexadecimal digits. */
 static inline bool request_id_parse(const char *text,
                                     uint8_t id[REQUEST_ID_BYTES])
 {
@@ -59,8 +60,8 @@ static inline bool request_id_is_zero(const uint8_t id[REQUEST_ID_BYTES])
     return memcmp(id, zero, REQUEST_ID_BYTES) == 0;
 }
 
-/* The ids are random, but a client chooses them: mixed, so that a table is
- * not laid out by the client. */
+/* Mixes the id.  Ids are random, but clients choose them and must not control
+ * the layout of a table. */
 static inline uint64_t request_id_hash(const uint8_t id[REQUEST_ID_BYTES],
                                        uint64_t salt)
 {

@@ -38,7 +38,8 @@ void session_init_stage(struct session *s, struct node_io *io,
     s->stage = *stage;
 }
 
-/* Half of it is chance, so that a hundred workers do not come back as one. */
+/* Half of the delay is random, so that a hundred workers do not reconnect at
+ * the same moment. */
 static void back_off(struct session *s, int64_t now_us, uint32_t retry_after_ms)
 {
     int64_t half = s->backoff_us / 2;
@@ -48,7 +49,8 @@ static void back_off(struct session *s, int64_t now_us, uint32_t retry_after_ms)
     if (asked > SESSION_BACKOFF_MAX_US) {
         asked = SESSION_BACKOFF_MAX_US;
     }
-    if (asked > 0) { /* all those it refuses are asked for the same */
+    /* The router asks every session it refuses for the same delay. */
+    if (asked > 0) {
         asked += (int64_t)(s->io->random(s->io) % (uint64_t)(asked / 2 + 1));
     }
     s->due_us = now_us + (wait > asked ? wait : asked);
@@ -63,6 +65,7 @@ static const char *whom(const struct session *s)
     return s->to_stage ? "the next stage" : "the router";
 }
 
+/* Only a session that is up has a peer to inform. */
 static void say_goodbye(struct session *s, const char *reason)
 {
     if (s->state == SESSION_UP) {
@@ -72,8 +75,8 @@ static void say_goodbye(struct session *s, const char *reason)
     }
 }
 
-/* To CLOSED: whatever the state, the node is told and the peer freed.  A
- * session that stood for long starts its back-off anew. */
+/* Moves to CLOSED from any state: reports to the node and frees the peer.  A
+ * session that was up for long starts its backoff anew. */
 static void end(struct session *s, enum status refused, uint32_t retry_after_ms,
                 const char *why, bool close)
 {
@@ -94,7 +97,8 @@ static void end(struct session *s, enum status refused, uint32_t retry_after_ms,
     peer_free(&p);
 }
 
-/* Without a status; what: before the name of the other end, then: after it. */
+/* Ends without a status.  The sentence is `what`, the name of the other end,
+ * `then`. */
 static void end_for(struct session *s, const char *what, const char *then,
                     bool close)
 {
@@ -127,7 +131,8 @@ void session_restart(struct session *s, const char *reason)
     end(s, ST_OK, 0, s->why, true);
 }
 
-/* What the ops asked for while the peer was at work. */
+/* Performs what the ops requested while the peer was running: the peer must
+ * not be freed inside its own calls. */
 static void leave_peer(struct session *s)
 {
     s->busy = false;
@@ -137,6 +142,8 @@ static void leave_peer(struct session *s)
     }
 }
 
+/* The nonce is the same for every Hello of a connection, so the other end
+ * recognises a repeated one and answers with the same session. */
 static void greet(struct session *s, int64_t now_us)
 {
     Sluice__V1__HelloRequest hello = SLUICE__V1__HELLO_REQUEST__INIT;
@@ -230,15 +237,18 @@ static void recv_answer(struct session *s, const struct envelope *e)
         return;
     }
     reply = (const Sluice__V1__HelloReply *)m;
+    /* Session 0 is reserved for frames outside a session. */
     if (reply->session == 0 || reply->version_major != WIRE_VERSION_MAJOR) {
         error_set(&why, ST_FAILED_PRECONDITION,
-                  "%s speaks another version of the protocol", whom(s));
+                  "%s has another version of the protocol", whom(s));
         end(s, why.code, 0, why.text, true);
         return;
     }
     come_up(s, reply->session);
 }
 
+/* The peer must not be freed while peer_recv() runs, so `busy` delays what
+ * the ops request. */
 static void recv_up(struct session *s, const struct frame *f,
                     const struct frame_header *h)
 {
@@ -267,6 +277,7 @@ void session_recv(struct session *s, struct peer_id from, struct frame **fp)
     struct envelope e;
 
     *fp = NULL;
+    /* A frame of an older connection may still arrive; it is dropped. */
     if (session_is_at(s, from) &&
         frame_check(f->data, f->bytes, &h, NULL) == ST_OK) {
         if (s->state == SESSION_UP && h.session == peer_session(s->peer)) {
@@ -284,6 +295,7 @@ static void tick_greeting(struct session *s, int64_t now_us)
     if (s->tries < SESSION_HELLO_TRIES) {
         greet(s, now_us);
     } else {
+        /* The port is open, but its program may be stopped or overloaded. */
         end_for(s, "", " does not answer Hello", true);
     }
 }
@@ -297,7 +309,7 @@ static void tick_up(struct session *s, int64_t now_us)
         !PLANT(QUIET_IGNORED)) {
         snprintf(why, sizeof why, " for %" PRId64 " ms",
                  (now_us - s->keepalive.heard_us) / 1000);
-        end_for(s, "nothing was heard from ", why, true);
+        end_for(s, "no frame arrived from ", why, true);
         return;
     }
     s->busy = true;
@@ -319,6 +331,7 @@ int64_t session_tick(struct session *s, int64_t now_us)
             s->state = SESSION_OPENING;
             s->due_us =
                 now_us + (s->to_stage ? SESSION_OPEN_NEXT_US : SESSION_OPEN_US);
+            /* Due again soon: a connection that hangs must time out. */
             s->id = s->to_stage ? s->io->open_to(s->io, s->stage.endpoint)
                                 : s->io->open(s->io);
         } else if (s->state == SESSION_OPENING) {

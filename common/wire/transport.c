@@ -18,13 +18,13 @@
 struct transport {
     struct node_io io;
     void *context;
-    /* Those that listen, then those that connect: the first of these to the
-     * router. */
+    /* Listening ports first, then connecting ports; the first of those is the
+     * router's. */
     struct port ports[TRANSPORT_PORTS];
     unsigned n_ports, n_listen;
-    struct connections connections; /* of those that listen; counts all ids */
+    struct connections connections; /* of the listening ports; counts all ids */
     struct transport_counts counts;
-    uint32_t n_opened; /* ports, ever */
+    uint32_t n_opened; /* ports opened since the start */
 };
 
 static struct transport *of(struct node_io *io)
@@ -48,7 +48,7 @@ static uint64_t transport_random(struct node_io *io)
     return v;
 }
 
-/* The port of a connection that began here, NULL if that is over. */
+/* Returns the port of an outgoing connection, NULL if it has ended. */
 static struct port *dialled(struct transport *t, struct peer_id who)
 {
     for (unsigned i = t->n_listen; who.v != 0 && i < t->n_ports; i++) {
@@ -61,6 +61,8 @@ static struct port *dialled(struct transport *t, struct peer_id who)
 
 /* ---- sending ---- */
 
+/* Sends the routing id first; ZMQ_ROUTER_MANDATORY makes it fail at once if
+ * the peer is gone or its queue is full. */
 static enum status send_routed(struct transport *t, struct connection *c,
                                struct frame **f)
 {
@@ -91,6 +93,8 @@ static enum status transport_send(struct node_io *io, struct peer_id to,
         frame_free(f);
         return ST_RESOURCE_EXHAUSTED;
     }
+    /* Ids of accepted and of outgoing connections share one count, so at most
+     * one of the two lookups succeeds. */
     c = connections_by_id(&t->connections, to.v);
     p = dialled(t, to);
     if (c != NULL && !c->closed) {
@@ -105,6 +109,8 @@ static enum status transport_send(struct node_io *io, struct peer_id to,
     return st;
 }
 
+/* Never reconnects: a new connection must be a new session.  ZMQ_IMMEDIATE
+ * keeps frames out of the queue of a connection that may never stand. */
 static bool dial_port(struct transport *t, struct port *p, const char *endpoint)
 {
     if (!port_open(p, t->context, ZMQ_DEALER, endpoint, ++t->n_opened)) {
@@ -115,7 +121,8 @@ static bool dial_port(struct transport *t, struct port *p, const char *endpoint)
     return zmq_connect(p->socket, endpoint) == 0;
 }
 
-/* Whatever p was is over, untold.  What cannot be dialled is lost at once. */
+/* Replaces p's connection without a report.  If the endpoint cannot be
+ * dialled, the connection is lost at once. */
 static struct peer_id dial(struct transport *t, struct port *p,
                            const char *endpoint)
 {
@@ -146,6 +153,8 @@ static struct peer_id transport_open_to(struct node_io *io,
     return (struct peer_id){0};
 }
 
+/* An accepted connection cannot be closed singly in ZeroMQ.  It stays in the
+ * table, ignored, until its peer disconnects. */
 static void transport_close(struct node_io *io, struct peer_id who)
 {
     struct transport *t = of(io);
@@ -171,8 +180,9 @@ static uint8_t transport_port(struct node_io *io, struct peer_id who)
     return c != NULL ? t->ports[c->port].allowed : 0;
 }
 
-/* ---- what comes ---- */
+/* ---- receiving ---- */
 
+/* Removes the connection before the op runs: the op may open a new one. */
 static void told_lost(struct transport *t, unsigned port, int fd,
                       const struct node_ops *ops, void *node)
 {
@@ -208,6 +218,8 @@ static void drain_listening(struct transport *t, unsigned port,
     }
 }
 
+/* Every failed handshake is a lost connection to the core, whatever its
+ * cause. */
 static void drain_connecting(struct port *p, const struct node_ops *ops,
                              void *node)
 {
@@ -228,7 +240,7 @@ static void drain_connecting(struct port *p, const struct node_ops *ops,
             p->gone = true;
         }
         if (who.v != p->id) {
-            return; /* closed, or opened anew, within the call */
+            return; /* closed, or reopened, within the call */
         }
     }
     if (p->gone) {
@@ -239,13 +251,14 @@ static void drain_connecting(struct port *p, const struct node_ops *ops,
     }
 }
 
-/* The frame in msg, copied; NULL if it can be none. */
+/* Copies the frame out of msg; NULL if msg cannot hold a frame. */
 static struct frame *take_frame(struct transport *t, const struct port *p,
                                 zmq_msg_t *msg)
 {
     size_t n = zmq_msg_size(msg);
     struct frame *f;
 
+    /* A message in several parts cannot come from our own transport. */
     if (n < FRAME_HEADER || n > port_bytes_max(p) || zmq_msg_more(msg)) {
         t->counts.malformed++;
         return NULL;
@@ -258,15 +271,17 @@ static struct frame *take_frame(struct transport *t, const struct port *p,
     return f;
 }
 
+/* Reads the remaining parts, so that the next read starts at a message. */
 static void skip_rest(struct port *p, zmq_msg_t *msg)
 {
     while (zmq_msg_more(msg) && port_recv(p, msg)) {
     }
 }
 
-/* A new connection on fd, which is open.  If there is one in the table, one of
- * the two has ended, though its end and the other's beginning were told before
- * its words came: the earlier.  NULL if that is this one. */
+/* Adds a new connection on fd, which is open.  If the table has another one
+ * on fd, one of the two has ended, although its end and the other's start
+ * were reported before this message.  The earlier one is dropped.  Returns
+ * NULL if that is this one. */
 static struct connection *join(struct transport *t, unsigned port,
                                const uint8_t *routing, int fd,
                                const struct node_ops *ops, void *node)
@@ -280,11 +295,11 @@ static struct connection *join(struct transport *t, unsigned port,
     return connections_add(&t->connections, port, routing, fd);
 }
 
-/* Who sent body, whose routing id is this.  An unknown one is a new
- * connection: the monitor goes first, so that an older connection on the same
- * descriptor has ended; NULL if this one has too, and its last words were
- * still on the way.  (The descriptor is the body's; the routing frame,
- * which libzmq makes, has none.) */
+/* Returns the sender of body with this routing id.  An unknown id is a new
+ * connection.  The monitor is read first, so that an older connection on the
+ * same descriptor has ended.  Returns NULL if this connection has ended too
+ * and body was still on its way.  (The descriptor is read from body: libzmq
+ * makes the routing frame, which has none.) */
 static struct connection *sender(struct transport *t, unsigned port,
                                  const uint8_t *routing, zmq_msg_t *body,
                                  const struct node_ops *ops, void *node)
@@ -303,8 +318,9 @@ static struct connection *sender(struct transport *t, unsigned port,
     return c;
 }
 
-/* The routing id goes to routing, the rest to body; false if there is no
- * message.  A routing id that libzmq did not make leaves routing[0] = 1. */
+/* Receives the routing id to routing and the rest to body.  Returns false if
+ * there is no message.  A routing id that libzmq did not make leaves
+ * routing[0] = 1. */
 static bool receive_routed(struct port *p, uint8_t *routing, zmq_msg_t *body)
 {
     zmq_msg_t id;
@@ -315,6 +331,8 @@ static bool receive_routed(struct port *p, uint8_t *routing, zmq_msg_t *body)
         zmq_msg_close(&id);
         return false;
     }
+    /* = 1;] libzmq's own routing ids start with a zero byte; any other first
+     * byte was chosen by the peer. */
     routing[0] = 1;
     if (zmq_msg_size(&id) == ROUTING_ID_BYTES) {
         memcpy(routing, zmq_msg_data(&id), ROUTING_ID_BYTES);
@@ -324,7 +342,7 @@ static bool receive_routed(struct port *p, uint8_t *routing, zmq_msg_t *body)
     return !more || port_recv(p, body);
 }
 
-/* One message of a listening port; false if there is none. */
+/* Handles one message of a listening port; false if there is none. */
 static bool take_routed(struct transport *t, unsigned port,
                         const struct node_ops *ops, void *node)
 {
@@ -353,7 +371,7 @@ static bool take_routed(struct transport *t, unsigned port,
     return true;
 }
 
-/* One message of a connecting port; false if there is none. */
+/* Handles one message of a connecting port; false if there is none. */
 static bool take_plain(struct transport *t, struct port *p,
                        const struct node_ops *ops, void *node)
 {
@@ -383,7 +401,7 @@ int transport_items(const struct transport *t, struct pollfd *items)
 
     for (unsigned i = 0; i < t->n_ports; i++) {
         const struct port *p = &t->ports[i];
-        bool open = p->socket != NULL; /* poll() passes over -1 */
+        bool open = p->socket != NULL; /* poll() ignores -1 */
 
         items[n++] =
             (struct pollfd){.fd = open ? p->monitor_fd : -1, .events = POLLIN};
@@ -392,7 +410,8 @@ int transport_items(const struct transport *t, struct pollfd *items)
     return n;
 }
 
-/* Of what a socket has, at most TRANSPORT_BUDGET messages. */
+/* Reads at most TRANSPORT_BUDGET messages of a socket, so that one busy peer
+ * does not delay the tick. */
 static void read_port(struct transport *t, unsigned i,
                       const struct node_ops *ops, void *node)
 {
@@ -402,6 +421,8 @@ static void read_port(struct transport *t, unsigned i,
         more = i < t->n_listen ? take_routed(t, i, ops, node)
                                : take_plain(t, &t->ports[i], ops, node);
     }
+    /* .unread = more;] A port that used up its budget is read again in the
+     * next turn, without a wait. */
     t->ports[i].unread = more;
 }
 
@@ -440,9 +461,9 @@ bool transport_look(struct transport *t)
     return found;
 }
 
-/* ---- making ---- */
+/* ---- construction ---- */
 
-/* Its context, with room for n_ports. */
+/* Makes the transport and its context, with room for n_ports. */
 static enum status transport_make(struct transport **out, unsigned n_ports,
                                   struct error *e)
 {
@@ -482,7 +503,7 @@ void transport_free(struct transport **pt)
     *pt = NULL;
 }
 
-/* Only the owner may connect to an ipc socket: its file is made 0600. */
+/* Makes the socket's file with mode 0600: only the owner may connect. */
 static int bind_private(void *socket, const char *endpoint)
 {
     mode_t before;
@@ -498,7 +519,7 @@ static int bind_private(void *socket, const char *endpoint)
     return rc;
 }
 
-/* By errno. */
+/* Maps errno to a status and a sentence. */
 static enum status listen_failed(const char *endpoint, struct error *e)
 {
     enum status st = errno == EADDRINUSE ? ST_ALREADY_EXISTS
@@ -547,7 +568,8 @@ static enum status listen_one(struct transport *t,
     return ST_OK;
 }
 
-/* ---- the self-test: do the monitor and ZMQ_SRCFD speak of the same? ---- */
+/* ---- self-test: do the monitor and ZMQ_SRCFD report the same descriptor?
+ * ---- */
 
 struct self_test {
     struct peer_id came, lost;
@@ -572,7 +594,8 @@ static int64_t self_tick(void *node, int64_t now_us)
     return s->lost.v != 0 ? NODE_STOP : NODE_IDLE;
 }
 
-/* One connection comes, says a frame, goes: all three must be the same. */
+/* Accepts one connection, reads one frame and sees it end: all three must
+ * have the same descriptor. */
 static bool self_run(struct transport *t)
 {
     static const struct node_ops ops = {
@@ -604,19 +627,19 @@ static enum status self_test(struct error *e)
 {
     static const struct transport_port port = {"tcp://127.0.0.1:*", 0, false};
     struct transport *t = NULL;
-    enum status st = transport_make(&t, 2, e); /* the peer's is one */
+    enum status st = transport_make(&t, 2, e); /* one is the peer's */
 
     st = st == ST_OK ? listen_one(t, &port, e) : st;
     if (st == ST_OK && !self_run(t)) {
         st = error_set(e, ST_INTERNAL,
-                       "this libzmq does not tell which connection a message "
+                       "this libzmq does not report which connection a message "
                        "came by (ZMQ_SRCFD against the socket monitor)");
     }
     transport_free(&t);
     return st;
 }
 
-/* Room to connect to the router, and to others. */
+/* Makes the ports for the connection to the router and for others. */
 static enum status add_dials(struct transport *t, const char *router,
                              struct error *e)
 {

@@ -1,15 +1,15 @@
-/* wire.h - bodies of envelopes to and from protobuf, within a budget.
+/* wire.h - Bodies of envelopes to and from protobuf, within a budget.
  *
- * The messages are protobuf-c's structs and descriptors; packing and
- * unpacking are ours, in half its instructions.  protobuf-c also takes what a
- * message asks for: a megabyte of empty sub-messages becomes 68.  Here a
- * message is unpacked into an arena whose total is capped by 4 times the body
- * plus ARENA_SLACK, so that a hostile body fails early and everything that a
- * message owns is freed at once.
+ * Messages are protobuf-c's structs and descriptors.  Packing and unpacking
+ * are our own code: it needs half the instructions of protobuf-c and bounds
+ * memory. With protobuf-c, one megabyte of empty sub-messages becomes 68 MB.
+ * Here a message is unpacked into an arena capped at 4 times the body plus
+ * ARENA_SLACK, so a hostile body fails early, and all memory of a message is
+ * freed at once.
  *
  * Threading: none.  Memory: a decoded message lives until the arena's next
- * arena_reset() or wire_unpack(); it is never freed by itself.  Limits: the
- * types of common/wire/wire_type.h, WIRE_FIELDS_MAX fields a message. */
+ * arena_reset() or wire_unpack(); it is never freed alone.  Limits: the types
+ * of common/wire/wire_type.h, WIRE_FIELDS_MAX fields per message. */
 #ifndef COMMON_WIRE_WIRE_H
 #define COMMON_WIRE_WIRE_H
 
@@ -33,28 +33,29 @@ void arena_init(struct arena *a);
 void arena_fini(struct arena *a);
 void arena_reset(struct arena *a);
 
-/* For wire_unpack(): the budget of a body, and memory out of it; NULL: it is
- * spent. */
+/* Start the budget of a body, and take memory from it, for wire_unpack().
+ * arena_take() returns NULL if the budget is spent. */
 void arena_begin(struct arena *a, size_t body_bytes);
 void *arena_take(struct arena *a, size_t bytes);
 
-/* Resets the arena and unpacks.  Refused is what does not parse, what breaks
- * the budget, and a singular sub-message that comes twice; of another
- * singular field the last one counts.  Unknown fields are skipped: a newer
- * minor version may send them. */
+/* Resets the arena and unpacks.  Refuses a body that does not parse, exceeds
+ * the budget, or repeats a singular sub-message.  The last value of any other
+ * repeated singular field counts.  Unknown fields are skipped: a newer minor
+ * version may send them. */
 MUST_CHECK enum status wire_unpack(struct arena *a,
                                    const ProtobufCMessageDescriptor *type,
                                    const uint8_t *body, size_t bytes,
                                    ProtobufCMessage **out, struct error *e);
 
-/* Bytes that m has when packed; pack it into so many, which it returns. */
+/* Returns the bytes of m when packed; wire_pack() packs m into that many and
+ * returns the number. */
 size_t wire_size(const ProtobufCMessage *m);
 size_t wire_pack(const ProtobufCMessage *m, uint8_t *out);
 
-/* ProtobufCBinaryData of a C string, borrowed. */
+/* Makes ProtobufCBinaryData of a C string, borrowed. */
 ProtobufCBinaryData wire_text(const char *s);
 
-/* UTF-8 without NUL, min..max bytes. */
+/* Checks for UTF-8 without NUL of min..max bytes. */
 bool wire_text_ok(ProtobufCBinaryData d, size_t min, size_t max);
 
 #endif

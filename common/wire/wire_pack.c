@@ -1,9 +1,9 @@
-/* wire_pack.c - messages to bytes, by protobuf-c's descriptors.
+/* wire_pack.c - Messages to bytes, by protobuf-c's descriptors.
  *
- * The same bytes as protobuf_c_message_pack(): fields in ascending order,
- * presence as the struct says it, lists of numbers packed where the schema
- * says so.  Unknown fields are never kept, so there are none to pack.
- * tests/wire/schema_test.c holds the schema to the types below. */
+ * Writes the same bytes as protobuf_c_message_pack(): fields in ascending
+ * order, presence as in the struct, lists of numbers packed where the schema
+ * has "packed".  Unknown fields are never kept, so there are none to pack.
+ * tests/wire/schema_test.c checks that the schema uses only the types below. */
 #include <assert.h>
 #include <string.h>
 
@@ -28,6 +28,7 @@ static uint8_t *put_varint(uint8_t *out, uint64_t v)
     return out;
 }
 
+/* The wire type takes the low three bits, so it does not change the size. */
 static size_t tag_size(const ProtobufCFieldDescriptor *f)
 {
     return varint_size((uint64_t)f->id << 3);
@@ -41,7 +42,7 @@ static uint8_t *put_tag(uint8_t *out, const ProtobufCFieldDescriptor *f,
 
 /* ---- one value, without its tag ---- */
 
-/* Does it travel as a varint?  Of which number? */
+/* Returns whether the value travels as a varint, and its number. */
 static inline bool get_number(ProtobufCType type, const void *p, uint64_t *v)
 {
     if (type == PROTOBUF_C_TYPE_UINT32 || type == PROTOBUF_C_TYPE_ENUM) {
@@ -72,13 +73,16 @@ static size_t other_size(const ProtobufCFieldDescriptor *f, const void *p)
         n = wire_size(*(const ProtobufCMessage *const *)p);
         return varint_size(n) + n;
     default:
-        assert(wire_type_of(f->type) != WIRE_UNUSED); /* by the schema */
+        /* Guaranteed by the schema. */
+        assert(wire_type_of(f->type) != WIRE_UNUSED);
         return 0;
     }
 }
 
-/* Bytes begin at *at with one place for their length before them, which they
- * make room for if it takes more.  Returns their end. */
+/* Writes the length of the bytes from *at on, which left one byte for it;
+ * moves them if the length needs more.  Returns their end. */
+/* One pass instead of two: sizes of nested messages need not be computed
+ * again. */
 static uint8_t *close_span(uint8_t *at, uint8_t *end)
 {
     size_t n = (size_t)(end - at) - 1, places = varint_size(n);
@@ -103,6 +107,7 @@ static uint8_t *put_float(uint8_t *out, const void *p)
 {
     uint32_t bits;
 
+    /* By value: the list's floats may be unaligned for an integer. */
     memcpy(&bits, p, sizeof bits);
     put_u32(out, bits);
     return out + sizeof bits;
@@ -124,7 +129,7 @@ static uint8_t *put_other(uint8_t *out, const ProtobufCFieldDescriptor *f,
             out,
             out + 1 + wire_pack(*(const ProtobufCMessage *const *)p, out + 1));
     default:
-        return out; /* other_size() has asserted */
+        return out; /* other_size() has asserted the type */
     }
 }
 
@@ -212,6 +217,7 @@ static uint8_t *put_list(uint8_t *out, const ProtobufCFieldDescriptor *f,
 
 /* ---- messages ---- */
 
+/* A message's pointer is its presence; other optional fields have a flag. */
 static bool present(const ProtobufCFieldDescriptor *f, const uint8_t *base)
 {
     if (f->label == PROTOBUF_C_LABEL_REQUIRED) {

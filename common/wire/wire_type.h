@@ -1,7 +1,7 @@
-/* wire_type.h - the types that the schema uses, on the wire and in memory.
+/* wire_type.h - Types that the schema uses, on the wire and in memory.
  *
- * What wire_pack.c and wire_unpack.c share, and tests/wire/schema_test.c
- * holds proto/ to. */
+ * wire_pack.c and wire_unpack.c share these; tests/wire/schema_test.c checks
+ * that proto/ uses no other. */
 #ifndef COMMON_WIRE_WIRE_TYPE_H
 #define COMMON_WIRE_WIRE_TYPE_H
 
@@ -14,12 +14,12 @@
 enum wire_type {
     WIRE_VARINT = 0,
     WIRE_8_BYTES = 1,
-    WIRE_BYTES = 2, /* a length, and so many bytes */
+    WIRE_BYTES = 2, /* a length, then that many bytes */
     WIRE_4_BYTES = 5,
     WIRE_UNUSED = 7
 };
 
-#define WIRE_FIELDS_MAX 64 /* of one message */
+#define WIRE_FIELDS_MAX 64 /* fields of one message */
 
 static inline enum wire_type wire_type_of(ProtobufCType t)
 {
@@ -41,7 +41,7 @@ static inline enum wire_type wire_type_of(ProtobufCType t)
     }
 }
 
-/* In a list, or in a struct. */
+/* Returns the bytes of a value in a list or struct. */
 static inline size_t wire_value_bytes(ProtobufCType t)
 {
     switch (t) {

@@ -1,9 +1,9 @@
-/* wire_unpack.c - bytes to messages, by protobuf-c's descriptors.
+/* wire_unpack.c - Bytes to messages, by protobuf-c's descriptors.
  *
- * One pass and one allocation a message, list or bytes field.  What it gives
- * is the same struct, with these differences: a singular sub-message that
- * comes twice is refused instead of merged (no packer writes that), and
- * unknown fields are skipped, not kept.  Every read is against the end of the
+ * One pass, and one allocation per message, list or bytes field.  The result
+ * is protobuf-c's struct, with two differences.  A repeated singular
+ * sub-message is refused instead of merged; no packer writes that.  Unknown
+ * fields are skipped, not kept.  Every read is checked against the end of the
  * body. */
 #include <string.h>
 
@@ -20,7 +20,7 @@ static size_t left(const struct reader *r)
     return (size_t)(r->end - r->at);
 }
 
-/* Returns where it ends, or NULL. */
+/* Returns the end of the varint, or NULL. */
 static const uint8_t *long_varint(const uint8_t *at, const uint8_t *end,
                                   uint64_t *out)
 {
@@ -38,8 +38,8 @@ static const uint8_t *long_varint(const uint8_t *at, const uint8_t *end,
     return NULL;
 }
 
-/* Most have one byte or two.  r stays in registers: its address goes
- * nowhere. */
+/* Most varints have one byte or two.  r stays in registers, as its address is
+ * never taken. */
 static inline bool read_varint(struct reader *r, uint64_t *out)
 {
     const uint8_t *end;
@@ -63,7 +63,7 @@ static inline bool read_varint(struct reader *r, uint64_t *out)
     return true;
 }
 
-/* A length, and that many bytes, which are there. */
+/* Reads a length and that many bytes, which must be there. */
 static bool read_span(struct reader *r, struct reader *span)
 {
     uint64_t n;
@@ -100,7 +100,7 @@ static bool skip_value(struct reader *r, unsigned wire)
     case WIRE_4_BYTES:
         return skip_bytes(r, 4);
     default:
-        return false; /* groups are proto1's */
+        return false; /* groups belong to proto1 */
     }
 }
 
@@ -131,7 +131,7 @@ static bool read_bytes(struct arena *a, struct reader *r,
     return true;
 }
 
-/* False: the type is none of those that travel as a varint. */
+/* Returns false if the type does not travel as a varint. */
 static inline bool put_number(ProtobufCType type, uint64_t v, void *p)
 {
     if (type == PROTOBUF_C_TYPE_UINT32 || type == PROTOBUF_C_TYPE_ENUM) {
@@ -146,7 +146,7 @@ static inline bool put_number(ProtobufCType type, uint64_t v, void *p)
     return true;
 }
 
-/* The bytes are there. */
+/* The caller has checked that the bytes are there. */
 static void put_floats(const uint8_t *at, uint8_t *to, size_t n)
 {
     for (size_t i = 0; i < 4 * n; i += 4) {
@@ -156,7 +156,7 @@ static void put_floats(const uint8_t *at, uint8_t *to, size_t n)
     }
 }
 
-/* The wire type fits the field's. */
+/* The caller has checked that the wire type fits the field's. */
 static bool read_value(struct arena *a, struct reader *r,
                        const ProtobufCFieldDescriptor *f, void *p)
 {
@@ -190,7 +190,9 @@ static bool read_value(struct arena *a, struct reader *r,
 
 /* ---- lists ---- */
 
-/* Room for so many more, after those that are there. */
+/* Makes room for this many more values after those that are there. */
+/* Values that are already there are copied: a list may come in several runs,
+ * and the arena cannot extend memory in place. */
 static uint8_t *grow(struct arena *a, const ProtobufCFieldDescriptor *f,
                      uint8_t *base, size_t more)
 {
@@ -209,8 +211,8 @@ static uint8_t *grow(struct arena *a, const ProtobufCFieldDescriptor *f,
     return grown + n * bytes;
 }
 
-/* Values that a packed run has; false: its last one is cut, or the type is
- * none that is ever packed here. */
+/* Counts the values of a packed run.  Returns false if the last one is cut,
+ * or the type is never packed here. */
 static bool count_run(const struct reader *run, enum wire_type wire, size_t *n)
 {
     size_t bytes = left(run), ends = 0;
@@ -220,6 +222,8 @@ static bool count_run(const struct reader *run, enum wire_type wire, size_t *n)
         return wire == WIRE_4_BYTES && bytes % 4 == 0;
     }
     for (size_t i = 0; i < bytes; i++) {
+        /* < 0x80;] The last byte of a varint has its high bit clear, so the
+         * count needs no decoding. */
         ends += run->at[i] < 0x80;
     }
     *n = ends;
@@ -266,7 +270,8 @@ static bool read_run(struct arena *a, struct reader *r,
     return read_numbers(run, f->type, to, more);
 }
 
-/* Fields with one tag, one after the other; r stands behind the first tag. */
+/* Counts consecutive fields with one tag; r is after the first tag.  The list
+ * is then allocated once. */
 static size_t count_same(const struct reader *r, uint64_t tag)
 {
     struct reader ahead = *r;
@@ -291,6 +296,7 @@ static bool read_list(struct arena *a, struct reader *r,
     uint8_t *to;
     uint64_t same;
 
+    /* A packed list has the wire type of bytes, whatever its values are. */
     if ((tag & 7) != wire_type_of(f->type)) {
         return (tag & 7) == WIRE_BYTES && read_run(a, r, f, base);
     }
@@ -315,6 +321,7 @@ static bool read_field(struct arena *a, struct reader *r,
     if (f->label == PROTOBUF_C_LABEL_REPEATED) {
         return read_list(a, r, f, tag, base);
     }
+    /* A merged sub-message would have to be decoded twice. */
     if ((tag & 7) != wire_type_of(f->type) ||
         (again && f->type == PROTOBUF_C_TYPE_MESSAGE)) {
         return false;
@@ -326,6 +333,7 @@ static bool read_field(struct arena *a, struct reader *r,
     return read_value(a, r, f, base + f->offset);
 }
 
+/* Linear: WIRE_FIELDS_MAX is small, and fields out of order are rare. */
 static unsigned search_field(const ProtobufCMessageDescriptor *type,
                              uint64_t number)
 {
@@ -337,8 +345,7 @@ static unsigned search_field(const ProtobufCMessageDescriptor *type,
     return i;
 }
 
-/* Fields come in their order, as a rule: look first after the last
- * one. */
+/* Fields usually come in order: look first after the last one. */
 static inline unsigned find_field(const ProtobufCMessageDescriptor *type,
                                   uint64_t number, unsigned next)
 {
@@ -348,6 +355,8 @@ static inline unsigned find_field(const ProtobufCMessageDescriptor *type,
     return search_field(type, number);
 }
 
+/* A set of 64 bits is enough, as a message has at most WIRE_FIELDS_MAX
+ * fields. */
 static bool is_whole(const ProtobufCMessageDescriptor *type, uint64_t seen)
 {
     uint64_t required = 0;
@@ -359,7 +368,7 @@ static bool is_whole(const ProtobufCMessageDescriptor *type, uint64_t seen)
     return (required & ~seen) == 0;
 }
 
-/* A number that comes alone, in its place: most of what there is. */
+/* Reads a single number in its place, the most common case. */
 static inline bool read_number(struct reader *r,
                                const ProtobufCFieldDescriptor *f, uint64_t tag,
                                uint8_t *base)
@@ -396,6 +405,7 @@ static bool read_fields(struct arena *a, struct reader r, ProtobufCMessage *m)
         if (i < type->n_fields && is_number(&type->fields[i])) {
             fine = read_number(&r, &type->fields[i], tag, (uint8_t *)m);
         } else {
+            /* A copy, so that r itself can stay in registers. */
             rest = r;
             fine = i == type->n_fields
                        ? skip_value(&rest, (unsigned)tag & 7)
@@ -418,6 +428,7 @@ static bool read_message(struct arena *a, const struct reader *r,
     if (m == NULL) {
         return false;
     }
+    /* Sets the schema's defaults; the arena's memory is not zeroed. */
     type->message_init(m);
     *out = m;
     return read_fields(a, *r, m);

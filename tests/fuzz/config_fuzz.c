@@ -1,5 +1,5 @@
-/* Any bytes as a config.json; what is accepted must keep every promise that
- * sizes and layouts are computed on. */
+/* Arbitrary bytes as a config.json.  An accepted file must keep every
+ * guarantee on which sizes and layouts are computed. */
 #include "common/model/sizes.h"
 #include "fuzz.h"
 

@@ -1,9 +1,9 @@
-/* Any bytes as a frame, and any envelopes as a conversation.
+/* Arbitrary bytes as a frame, and arbitrary envelopes as a conversation.
  *
- * Byte 0 chooses who is who, or, with RAW set, that the rest is one frame as
- * it came.  Else the rest is records: flags, u16 length, envelopes.  Each is
- * put in a frame with true counts and checksum, so that what is tried is what
- * stands behind them. */
+ * Byte 0 chooses the roles or, with RAW set, that the rest is one frame as it
+ * came.  Otherwise the rest is records: flags, u16 length, envelopes.  Each
+ * record is put in a frame with true counts and checksum, so that the code
+ * behind these checks is reached. */
 #include <stdbool.h>
 #include <string.h>
 
@@ -20,21 +20,21 @@
 #define RECORDS   64
 #define BYTES_MAX 65536
 
-/* Of a record. */
+/* Flags of a record. */
 #define STATE   1  /* not ordered */
-#define REPEAT  2  /* a number that was */
+#define REPEAT  2  /* an old number */
 #define SKIP    4  /* a number ahead */
 #define ACK_ALL 8  /* acknowledges all that was sent */
-#define WAIT    16 /* a second passes first */
+#define WAIT    16 /* one second passes first */
 #define GAP     32
-#define PANIC   64 /* an acknowledgement of what was never sent */
+#define PANIC   64 /* acknowledges a frame that was never sent */
 
 struct node {
     struct node_io io;
     struct peer *peer;
     struct arena arena;
     int64_t now_us;
-    uint64_t sent; /* highest number */
+    uint64_t sent; /* highest number sent */
     int open, n_frames;
 };
 
@@ -86,7 +86,7 @@ static void on_cancel(void *node, struct peer *p, uint64_t call)
 
     (void)node;
     error_set(&e, ST_CANCELLED, "late");
-    peer_fail(p, call, &e, 0); /* closed already: a no-op */
+    peer_fail(p, call, &e, 0); /* already closed: a no-op */
 }
 
 static void on_reply(void *node, struct peer *p, uint64_t tag,
@@ -118,7 +118,7 @@ static void call(struct node *n, enum method m, const ProtobufCMessage *request)
     n->open += peer_call(n->peer, m, request, 3000, 7, NULL) == ST_OK;
 }
 
-/* Calls of ours, numbers 1 to 4, that the input may answer. */
+/* Opens calls of ours, numbers 1 to 4, that the input may answer. */
 static void call_some(struct node *n, uint8_t self)
 {
     static uint8_t id[16] = {1};
@@ -216,7 +216,7 @@ static void converse(uint8_t self, uint8_t other, const uint8_t *data, size_t n)
         n -= 3 + bytes;
     }
     peer_free(&node.peer);
-    FUZZ_CHECK(node.open == 0); /* each of our calls ended once */
+    FUZZ_CHECK(node.open == 0); /* each of our calls ended exactly once */
     arena_fini(&node.arena);
 }
 

@@ -1,9 +1,8 @@
-/* fuzz.h - what a fuzz target defines, and how it says that it found
- * something.
+/* fuzz.h - Interface of a fuzz target, and its report of a failure.
  *
  * A target is one file x_fuzz.c with LLVMFuzzerTestOneInput(), a line in
- * CMakeLists.txt, and seeds in corpus/x_fuzz/.  What a fuzzer finds is added
- * to those seeds. */
+ * CMakeLists.txt, and seeds in corpus/x_fuzz/.  Inputs that a fuzzer finds
+ * are added to those seeds. */
 #ifndef TESTS_FUZZ_FUZZ_H
 #define TESTS_FUZZ_FUZZ_H
 
@@ -14,7 +13,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
-/* On whatever the assertions of the code under test are set to. */
+/* Aborts whether or not assertions of the code under test are enabled. */
 #define FUZZ_CHECK(x)                                               \
     do {                                                            \
         if (!(x)) {                                                 \

@@ -1,8 +1,8 @@
-/* replay.c - feed files, and all files of folders, to a fuzz target.
+/* replay.c - Feeds files, and all files of folders, to a fuzz target.
  *
  *     x_fuzz_replay FILE|FOLDER...
  *
- * Exit code 1 if a file cannot be read or there is none at all. */
+ * Exit code 1 if a file cannot be read or there is none. */
 #include <dirent.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -11,7 +11,8 @@
 
 static int feed_file(const char *path, size_t size)
 {
-    /* No byte behind the data, so that a sanitizer sees the first one past. */
+    /* No byte after the data, so that a sanitizer detects the first read past
+     * the end. */
     uint8_t *data = malloc(size == 0 ? 1 : size);
     FILE *f = fopen(path, "rb");
     size_t n = 0;
@@ -32,7 +33,7 @@ static int feed_file(const char *path, size_t size)
     return 1;
 }
 
-/* How many files were fed; negative if one could not be. */
+/* Returns how many files were fed, negative if a file could not be read. */
 static int feed(const char *path)
 {
     struct stat s;

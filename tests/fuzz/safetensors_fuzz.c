@@ -1,5 +1,6 @@
-/* Any bytes as a .safetensors file, as its header alone (with 64 bytes of
- * data to follow) and as an index; what is accepted must be covered. */
+/* Arbitrary bytes as a .safetensors file, as its header alone (with 64 bytes
+ * of data to follow) and as an index.  Tensors of an accepted file must cover
+ * it. */
 #include <string.h>
 
 #include "common/model/checkpoint.h"

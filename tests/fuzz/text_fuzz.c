@@ -1,8 +1,8 @@
-/* Any bytes as a text, and as ids.
+/* Arbitrary bytes as a text, and as ids.
  *
- * The tokenizer is tiny-hybrid's: an encode that is not refused decodes to the
- * text in normal form, yields no control token unless asked to, and is the
- * same in windows of a few bytes. */
+ * The tokenizer is tiny-hybrid's.  An accepted text decodes to its normal
+ * form, yields no control token unless requested, and gives the same ids in
+ * windows of a few bytes. */
 #include <stdbool.h>
 #include <string.h>
 
@@ -27,7 +27,7 @@ static struct tokenizer *tokenizer(void)
     return t;
 }
 
-/* Decode, chunk by chunk, each of them UTF-8. */
+/* Decodes chunk by chunk; each chunk must be UTF-8. */
 static size_t decode(const struct tokenizer *t, const uint32_t *ids, size_t n,
                      char *out, size_t cap)
 {
@@ -91,7 +91,7 @@ static void round_trip(const struct tokenizer *t, const char *text, size_t len,
     w = decode(t, ids, n, out, out_cap);
     FUZZ_CHECK(normalizer_run(&t->normalizer, text, len, &want, &want_n, &owned,
                               &e) == ST_OK);
-    /* An added token parts what a normal form would compose. */
+    /* An added token separates characters that a normal form would compose. */
     if (memchr(text, '<', len) == NULL) {
         FUZZ_CHECK(w == want_n && memcmp(out, want, w) == 0);
     }

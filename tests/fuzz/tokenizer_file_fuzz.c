@@ -1,8 +1,9 @@
-/* Any bytes as a tokenizer.json; what loads must encode and decode.
+/* Arbitrary bytes as a tokenizer.json; a file that loads must encode and
+ * decode.
  *
- * An input that starts with "P" is not a file but a patch: JSON that is laid
- * over a small tokenizer, so that mutations reach the components behind a
- * vocabulary of 256 bytes. */
+ * An input that starts with "P" is not a file but a patch: JSON that is
+ * applied to a small tokenizer, so that mutations reach the components after
+ * a vocabulary of 256 bytes. */
 #include <string.h>
 
 #include <jansson.h>

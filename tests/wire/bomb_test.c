@@ -1,5 +1,5 @@
-/* Bodies that ask a decoder for more than they are: each ends in an error or
- * in a message within the budget, in little time. */
+/* Bodies that request more memory than they have bytes.  Each ends in an
+ * error or in a message within the budget, in little time. */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -13,7 +13,7 @@
 #include "tests/unit/cmocka.h"
 
 #define BOMB_BYTES  (1u << 20)
-#define BOMB_CPU_MS 50 /* goal 5; sanitizers and a busy machine */
+#define BOMB_CPU_MS 50 /* goal 5; allows for sanitizers and a busy machine */
 
 static double cpu_ms(void)
 {
@@ -23,7 +23,7 @@ static double cpu_ms(void)
     return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
 }
 
-/* pattern again and again, as a body of this type. */
+/* Decodes a body that repeats the pattern. */
 static enum status explode(const ProtobufCMessageDescriptor *type,
                            const void *pattern, size_t pattern_bytes,
                            struct arena *a)
@@ -55,13 +55,13 @@ static void bombs_fail_within_the_budget(void **state)
         const ProtobufCMessageDescriptor *type;
         const char *pattern;
         size_t bytes;
-        bool fits; /* parses, and stays in the budget */
+        bool fits; /* parses and stays within the budget */
     } bombs[] = {
         /* repeated empty sub-messages: AuditAllReply.workers = {} */
         {&sluice__v1__audit_all_reply__descriptor, "\x12\x00", 2, false},
         {&sluice__v1__list_models_reply__descriptor, "\x0a\x00", 2, false},
-        /* a singular sub-message again and again: Receipt.sequence with
-         * 16 bytes, quadratic if merged */
+        /* a repeated singular sub-message: Receipt.sequence with 16 bytes,
+         * quadratic if merged */
         {&sluice__v1__cancel_request__descriptor,
          "\x0a\x12\x0a\x10"
          "0123456789abcdef",
@@ -72,16 +72,16 @@ static void bombs_fail_within_the_budget(void **state)
          11, false},
         {&sluice__v1__generate_request__descriptor, "\x32\x02\x10\x01", 4,
          false},
-        /* unknown fields, varint and bytes: skipped, they cost nothing */
+        /* unknown fields, varint and bytes: skipped at no cost */
         {&sluice__v1__nothing__descriptor, "\xf8\x07\x01", 3, true},
         {&sluice__v1__nothing__descriptor, "\xfa\x07\x00", 3, true},
-        /* one scalar again and again */
+        /* one scalar, repeated */
         {&sluice__v1__generate_chunk__descriptor, "\x08\x01", 2, true},
-        /* one bytes field again and again */
+        /* one bytes field, repeated */
         {&sluice__v1__tokenize_request__descriptor, "\x0a\x00", 2, false},
-        /* not packed where packed is usual */
+        /* unpacked, although packed is usual */
         {&sluice__v1__tokenize_reply__descriptor, "\x08\x01", 2, true},
-        /* packed, one number at a time */
+        /* packed, one number per run */
         {&sluice__v1__tokenize_reply__descriptor, "\x0a\x01\x05", 3, false},
     };
     struct arena a;
@@ -97,8 +97,8 @@ static void bombs_fail_within_the_budget(void **state)
     arena_fini(&a);
 }
 
-/* The honest worst case: a megabyte of one-byte packed varints makes four
- * bytes of each, and fits. */
+/* The honest worst case: one megabyte of one-byte packed varints makes four
+ * bytes of each and fits. */
 static void packed_varints_fit(void **state)
 {
     const size_t n = BOMB_BYTES - 4;
@@ -165,11 +165,11 @@ static void cut_anywhere_never_reads_past_the_end(void **state)
                             &m, NULL) == ST_OK;
         free(cut);
     }
-    assert_int_equal(n_ok, 1); /* sampling, required, comes last */
+    assert_int_equal(n_ok, 1); /* sampling, required, is the last field */
     arena_fini(&a);
 }
 
-/* Each single bit flipped, and many random bytes changed, in each type. */
+/* Flips every single bit, and changes many random bytes, in each type. */
 static void flipped_bits_never_crash(void **state)
 {
     uint8_t whole[256], changed[256];
@@ -280,7 +280,7 @@ static void text_is_checked(void **state)
         {"\xf0\x8f\xbf\xbf", 4, false}, /* overlong */
         {"\xed\xa0\x80", 3, false},     /* surrogate */
         {"\xf4\x90\x80\x80", 4, false}, /* past U+10FFFF */
-        {"\xe2\x82", 2, false},         /* cut */
+        {"\xe2\x82", 2, false},         /* cut short */
         {"\x80", 1, false},
         {"0123456789", 10, true},
         {"0123456789a", 11, false}, /* longer than 10 */

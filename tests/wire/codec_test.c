@@ -1,4 +1,4 @@
-/* wire_pack() and wire_unpack() against protobuf-c's own, for random messages
+/* wire_pack() and wire_unpack() compared with protobuf-c, for random messages
  * of every method, whole and damaged. */
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +25,7 @@ static uint64_t chance(uint64_t n)
     return (x * 0x2545f4914f6cdd1du >> 11) % n;
 }
 
-/* As many bits as not, so that each length of a varint comes. */
+/* Draws a value of a random length, so that every length of a varint occurs. */
 static uint64_t number(unsigned bits)
 {
     uint64_t v = (chance(UINT32_MAX) << 32 | chance(UINT32_MAX));
@@ -132,7 +132,7 @@ static ProtobufCMessage *random_message(const ProtobufCMessageDescriptor *type)
     return m;
 }
 
-/* Both read the same out of it: unknown fields, at any depth, are not
+/* Both decoders read the same message: unknown fields, at any depth, are not
  * packed again. */
 static void assert_same(const ProtobufCMessage *a, const ProtobufCMessage *b)
 {
@@ -165,7 +165,8 @@ static void check_whole(struct arena *a, const ProtobufCMessage *m,
     assert_same(m, back);
 }
 
-/* What we take, protobuf-c takes, and reads the same. */
+/* A damaged body that we accept is also accepted by protobuf-c, with the same
+ * result. */
 static bool check_damaged(struct arena *a, const ProtobufCMessage *m,
                           const uint8_t *body, size_t n)
 {
@@ -221,7 +222,7 @@ static void random_messages_are_read_alike(void **state)
             taken += check_type(&a, method_at(i)->reply);
         }
     }
-    assert_true(taken > ROUNDS * DAMAGES); /* damage is not always refused */
+    assert_true(taken > ROUNDS * DAMAGES); /* damage is not always detected */
     arena_fini(&a);
 }
 

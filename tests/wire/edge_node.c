@@ -10,7 +10,7 @@
 #include "proto/registry.pb-c.h"
 #include "proto/stage.pb-c.h"
 
-/* Of the first tensor 4 bytes, of the second all that there may be. */
+/* The first tensor has 4 bytes, the second the most that is allowed. */
 static uint32_t bytes_of(const struct edge_node *n, uint32_t step)
 {
     uint32_t h = step * 2654435761u;
@@ -30,7 +30,7 @@ static void fill(struct edge_node *n, uint32_t step)
     }
 }
 
-/* ---- what it sends ---- */
+/* ---- sending ---- */
 
 static bool send_one(struct edge_node *n)
 {
@@ -50,7 +50,7 @@ static bool send_one(struct edge_node *n)
     return st == ST_OK;
 }
 
-/* ---- what it is told ---- */
+/* ---- receiving ---- */
 
 static void on_call(void *node, struct peer *p, const struct method_row *m,
                     uint64_t call, int64_t deadline_us,

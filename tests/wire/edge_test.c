@@ -1,5 +1,6 @@
-/* An edge between two stages over tcp, one of them a process of its own:
- * tensors of 4 bytes to 8 MiB both ways, each once, in order, bit for bit. */
+/* An edge between two stages over TCP, one of them in its own process:
+ * tensors of 4 bytes to 8 MiB both ways, each once, in order and
+ * bit-identical. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +15,7 @@
 
 #define FORWARDS 24
 #define LARGEST  (8u << 20)
-#define PATIENCE 60000000 /* us; only a failure waits so long */
+#define PATIENCE 60000000 /* us; only a failure waits this long */
 
 struct end {
     struct transport *t;
@@ -43,14 +44,15 @@ static void end_begin(struct end *x, const char *next)
     loop_init(&x->loop, x->t, &edge_node_ops, &x->node);
 }
 
-/* The other process: both sides of the edge, until it is killed. */
+/* Runs the other process: both sides of the edge, until it is killed. */
 static void other(int in, int out)
 {
     char next[ENDPOINT_MAX];
     bool said = false;
     struct end x;
 
-    prctl(PR_SET_PDEATHSIG, SIGKILL); /* a failed test leaves none */
+    prctl(PR_SET_PDEATHSIG,
+          SIGKILL); /* a failed test leaves no process behind */
     end_listen(&x);
     if (write(out, x.endpoint, ENDPOINT_MAX) != ENDPOINT_MAX ||
         read(in, next, ENDPOINT_MAX) != ENDPOINT_MAX) {
@@ -62,10 +64,10 @@ static void other(int in, int out)
             said = write(out, "k", 1) == 1;
         }
     }
-    _exit(2); /* what came was wrong */
+    _exit(2); /* a wrong message arrived */
 }
 
-/* The other process has all. */
+/* The other process has received everything. */
 static void hear(void *arg, int fd)
 {
     char byte;

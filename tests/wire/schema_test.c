@@ -1,5 +1,5 @@
-/* The rows of METHOD_MAP against the text of proto, and rules of the schema
- * that the decoder relies on. */
+/* The rows of METHOD_MAP compared with the text of proto/, and rules of the
+ * schema on which the decoder relies. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,7 +41,7 @@ static unsigned n_rows(void)
     return n;
 }
 
-/* One rpc as it is written. */
+/* One rpc as written in the schema. */
 struct rpc {
     char service[64], method[64], request[64], reply[64];
     bool streaming, oneway, unimplemented;
@@ -83,8 +83,8 @@ static void check_rpc(const struct rpc *r)
     }
 }
 
-/* Line by line: a comment speaks of the rpc that follows it or stands on its
- * line. */
+/* Reads line by line: a comment belongs to the rpc that follows or to the rpc
+ * on its line. */
 static unsigned check_file(const char *name)
 {
     char *text = read_proto(name), *save = NULL;
@@ -128,7 +128,8 @@ static void rows_are_those_of_the_schema(void **state)
     for (size_t i = 0; i < N_FILES; i++) {
         n += check_file(files[i]);
     }
-    assert_int_equal(n, n_rows()); /* each rpc has one, so none is over */
+    assert_int_equal(n,
+                     n_rows()); /* each rpc has a row, so no row is left over */
 }
 
 static void message_types_are_those_of_the_rows(void **state)
@@ -182,12 +183,12 @@ static void rows_make_sense(void **state)
     }
 }
 
-/* Only what wire_pack() and wire_unpack() know. */
+/* Accepts only types that wire_pack() and wire_unpack() support. */
 static void check_field(const ProtobufCFieldDescriptor *f)
 {
-    assert_int_not_equal(f->type, PROTOBUF_C_TYPE_STRING); /* bytes */
+    assert_int_not_equal(f->type, PROTOBUF_C_TYPE_STRING); /* bytes instead */
     assert_int_not_equal(wire_type_of(f->type), WIRE_UNUSED);
-    assert_int_not_equal(f->label, PROTOBUF_C_LABEL_NONE); /* proto3's */
+    assert_int_not_equal(f->label, PROTOBUF_C_LABEL_NONE); /* proto3 only */
     assert_int_equal(f->flags & ~(uint32_t)PROTOBUF_C_FIELD_FLAG_PACKED, 0);
     if (f->flags & PROTOBUF_C_FIELD_FLAG_PACKED) {
         assert_true(wire_type_of(f->type) == WIRE_VARINT ||
@@ -195,7 +196,7 @@ static void check_field(const ProtobufCFieldDescriptor *f)
     }
 }
 
-/* No message contains itself: the decoder's depth is the schema's. */
+/* No message contains itself, so the schema bounds the decoder's depth. */
 static unsigned depth_of(const ProtobufCMessageDescriptor *type, unsigned level)
 {
     unsigned deepest = level;

@@ -1,5 +1,5 @@
-/* Sessions over real sockets: a small router in a process of its own, which
- * is killed, restarted, and pestered, and a worker that must not mind. */
+/* Sessions over real sockets.  A small router in its own process is killed,
+ * restarted and attacked; a worker must not be disturbed. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
@@ -23,8 +23,9 @@
 
 #define PEERS     64
 #define SILENT    500
-#define PATIENCE  20000000 /* us; only a failure waits so long */
-#define KILL_GOAL 250000   /* us; about 100 measured on a quiet machine */
+#define PATIENCE  20000000 /* us; only a failure waits this long */
+#define KILL_GOAL 250000 /* us; about 100 ms were measured on an idle machine \
+                          */
 
 static const Sluice__V1__Nothing nothing = SLUICE__V1__NOTHING__INIT;
 
@@ -52,7 +53,7 @@ static void router_call(void *node, struct peer *p, const struct method_row *m,
     (void)node, (void)deadline_us, (void)request;
     if (m->number == METHOD_HEALTH_CHECK) {
         answer_health(p, call);
-        /* And one back. */
+        /* And a call in the other direction. */
         (void)!peer_call(p, METHOD_HEALTH_CHECK, &nothing.base, 0, 0, NULL);
     }
 }
@@ -134,7 +135,7 @@ static int64_t router_tick(void *node, int64_t now_us)
 static const struct node_ops router_ops = {
     .recv = router_recv, .lost = router_lost, .tick = router_tick};
 
-/* Runs until it is killed; tells its endpoint through the pipe. */
+/* Runs until it is killed; writes its endpoint to the pipe. */
 static void router_run(const char *endpoint, int tell)
 {
     struct transport_port port = {endpoint, BY_WORKER, false};
@@ -163,7 +164,8 @@ static pid_t router_start(const char *endpoint, char *real)
     assert_int_equal(pipe(ends), 0);
     child = fork();
     if (child == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL); /* a failed test leaves none */
+        prctl(PR_SET_PDEATHSIG,
+              SIGKILL); /* a failed test leaves no process behind */
         router_run(endpoint, ends[1]);
     }
     close(ends[1]);
@@ -298,7 +300,7 @@ static void worker_stop(struct worker *w)
     arena_fini(&w->arena);
 }
 
-/* Turn until *what reaches n. */
+/* Runs turns until *what reaches n. */
 static void await(struct worker *w, const uint32_t *what, uint32_t n)
 {
     int64_t until = loop_now_us() + PATIENCE;
@@ -381,7 +383,7 @@ static int silent_connection(const char *endpoint)
     return fd;
 }
 
-/* The end of the stream within 5 s: the router hung up. */
+/* Waits at most 5 s for the end of the stream: the router has hung up. */
 static bool is_hung_up(int fd)
 {
     struct timeval wait = {.tv_sec = 5};
@@ -390,7 +392,7 @@ static bool is_hung_up(int fd)
 
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof wait);
     do {
-        n = recv(fd, byte, sizeof byte, 0); /* its greeting comes first */
+        n = recv(fd, byte, sizeof byte, 0); /* the greeting comes first */
     } while (n > 0);
     return n == 0 || errno == ECONNRESET;
 }
@@ -432,7 +434,7 @@ static void silent_connections_disturb_nobody(void **state)
     router_kill(router);
 }
 
-/* One that has shaken hands and then sends noise of every size. */
+/* A peer completes the handshake, then sends noise of every size. */
 static void noise_disturbs_nobody(void **state)
 {
     char endpoint[64];

@@ -268,7 +268,8 @@ BAD(long_device)
 #define INVALID ST_INVALID_ARGUMENT
 
 static const struct bad table[] = {
-    {version, ST_FAILED_PRECONDITION, "you speak version 2.0, this router 1.0"},
+    {version, ST_FAILED_PRECONDITION,
+     "your version is 2.0, this router has 1.0"},
     {no_role, INVALID, "role 0"},
     {role_7, INVALID, "role 7"},
     {no_name, INVALID, "1..64 bytes of UTF-8"},
@@ -522,7 +523,7 @@ static void foreign_frames(void **state)
     worker_report(w);
     rig_run(rig);
     assert_true(w->gone);
-    assert_non_null(strstr(w->goodbye, "no such session"));
+    assert_non_null(strstr(w->goodbye, "unknown session"));
     before = rig->n_sent;
     f = goodbye_make(77, "bye");
     w->io.send(&w->io, (struct peer_id){1}, &f);

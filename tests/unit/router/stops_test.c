@@ -384,10 +384,11 @@ static void limits(void **state)
     (void)state;
     memset(text, 'x', sizeof text);
     refuse(STOP_STRINGS_MAX, text, STOP_STRING_BYTES_MAX, NULL);
-    refuse(STOP_STRINGS_MAX + 1, "x", 1, "17 stop strings, it must be 1 to 16");
+    refuse(STOP_STRINGS_MAX + 1, "x", 1,
+           "17 stop strings, 1 to 16 are allowed");
     refuse(1, text, sizeof text,
-           "stop string 0 has 257 bytes, it must be 1 to 256");
-    refuse(2, "", 0, "stop string 0 has 0 bytes, it must be 1 to 256");
+           "stop string 0 has 257 bytes, 1 to 256 are allowed");
+    refuse(2, "", 0, "stop string 0 has 0 bytes, 1 to 256 are allowed");
     refuse(1, "a\xC3", 2, "stop string 0 is not UTF-8 at byte 1");
     refuse(1, "\0", 1, NULL);
 }

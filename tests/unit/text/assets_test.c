@@ -1,4 +1,4 @@
-/* Model directories, whole and broken. */
+/* Model directories, complete and broken. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -164,12 +164,12 @@ static void eos_refused(void **state)
     put_text("generation_config.json", "{\"eos_token_id\":[\"a\"]}");
     refuse(ST_INVALID_ARGUMENT, "found a string");
     put_text("generation_config.json", "[]");
-    refuse(ST_INVALID_ARGUMENT, "generation_config.json: want an object");
+    refuse(ST_INVALID_ARGUMENT, "generation_config.json: expected an object");
     put_text("generation_config.json", "{");
     refuse(ST_INVALID_ARGUMENT, "generation_config.json: line 1");
     put_text("generation_config.json", "{}");
     put_text("config.json", "{\"text_config\":3}");
-    refuse(ST_INVALID_ARGUMENT, "config.json: text_config: want an object");
+    refuse(ST_INVALID_ARGUMENT, "config.json: text_config: expected an object");
 }
 
 static void eos_limit(void **state)
@@ -223,15 +223,15 @@ static void chat_templates(void **state)
              "{\"name\":\"default\",\"template\":\"two\"}]}");
     expect_chat("two");
     put_text("tokenizer_config.json", "{\"chat_template\":7}");
-    refuse(ST_INVALID_ARGUMENT, "tokenizer_config.json: chat_template: want");
+    refuse(ST_INVALID_ARGUMENT, "tokenizer_config.json: chat_template: expected");
     put_text("chat_template.jinja", "three");
     expect_chat("three");
     put_text("chat_template.jinja", "\xFF");
     refuse(ST_INVALID_ARGUMENT, "chat_template.jinja: not UTF-8 at byte 0");
 }
 
-/* "No limit", as transformers writes it: int(1e30).  No number of this file
- * is read. */
+/* "No limit", as transformers writes it: int(1e30).  Numbers of this file are
+ * not read. */
 static void any_number(void **state)
 {
     (void)state;
@@ -243,17 +243,18 @@ static void any_number(void **state)
              "{\"model_max_length\":9223372036854775808,"
              "\"least\":-9223372036854775809,\"chat_template\":7}");
     refuse(ST_INVALID_ARGUMENT,
-           "tokenizer_config.json: chat_template: want a string");
+           "tokenizer_config.json: chat_template: expected a string");
     put_text("tokenizer_config.json", "{\"chat_template\":\"one\",}");
     refuse(ST_INVALID_ARGUMENT, "tokenizer_config.json: line 1");
 }
 
-/* Where numbers are read, one is an integer, whole and within 63 bits. */
+/* Where numbers are read, an id must be an integer within 63 bits. */
 static void whole_numbers(void **state)
 {
     (void)state;
     put_text("config.json", "{\"eos_token_id\":7.0}");
-    refuse(ST_INVALID_ARGUMENT, "config.json: eos_token_id: want an integer");
+    refuse(ST_INVALID_ARGUMENT,
+           "config.json: eos_token_id: expected an integer");
     put_text("config.json", "{\"eos_token_id\":9223372036854775808}");
     refuse(ST_INVALID_ARGUMENT, "config.json: line 1");
 }

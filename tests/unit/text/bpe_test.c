@@ -1,6 +1,6 @@
-/* Byte-pair encoding against the rule it has to follow, taken literally: for
- * random merges, most of them such as no training would make, and random
- * words, done as a whole and in small windows. */
+/* Byte-pair encoding compared with its rule, taken literally: random merges,
+ * most of which no training would produce, and random words, encoded as a
+ * whole and in small windows. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -27,7 +27,7 @@ struct table {
     int made[TOKENS_MAX];             /* token by rank */
 };
 
-/* [0, n), by a linear congruence's upper half. */
+/* Returns [0, n), from the upper half of a linear congruential generator. */
 static int draw(struct table *t, int n)
 {
     t->random = t->random * 6364136223846793005u + 1442695040888963407u;
@@ -52,7 +52,7 @@ static int id_of(const struct table *t, int token)
     return token < 3 ? t->tokens[token][0] : 300 + token;
 }
 
-/* Any two tokens may merge, whatever they are made of. */
+/* Any two tokens may merge. */
 static void add_merge(struct table *t, json_t *model)
 {
     int l = draw(t, t->n_tokens), r = draw(t, t->n_tokens), made;
@@ -90,8 +90,8 @@ static struct tokenizer *make(struct table *t, uint64_t seed)
     return made;
 }
 
-/* Of all neighbours that merge, the pair of lowest rank, leftmost of equals,
- * until there is none. */
+/* Joins the neighbours of lowest rank, leftmost among equals, until none
+ * merge. */
 static int by_the_rule(const struct table *t, const char *word, int n, int *ids)
 {
     for (int i = 0; i < n; i++) {
@@ -121,7 +121,7 @@ static int by_the_rule(const struct table *t, const char *word, int n, int *ids)
     return n;
 }
 
-/* Random letters, or a short unit again and again. */
+/* Writes random letters, or a short repeated unit. */
 static int write_word(struct table *t, char *word)
 {
     int n = 1 + draw(t, WORD_MAX), unit = draw(t, 3) > 0 ? n : 1 + draw(t, 9);
@@ -183,11 +183,11 @@ static void keeps_to_the_rule(void **state)
         }
         tokenizer_free(&made);
     }
-    /* Both ways were gone, and often. */
+    /* Both paths were taken often. */
     assert_true(met > 10000 && whole > 1000);
 }
 
-/* A long word's memory is a window's, and its windows meet. */
+/* A long word needs a window's memory, and its windows meet. */
 static void long_words_meet(void **state)
 {
     static const char *const units[] = {"a", "pneumonoultramicroscopic",

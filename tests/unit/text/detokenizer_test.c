@@ -1,4 +1,4 @@
-/* Streaming against a decode of the whole. */
+/* Streaming compared with a decode of the whole. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,8 +12,8 @@
 #include "fixture.h"
 #include "text/detokenizer.h"
 
-/* Another way to errors='replace', by the definition: at each place the
- * longest prefix of a well-formed character, whatever that may be. */
+/* errors='replace' by its definition: at each place the longest prefix of any
+ * well-formed character. */
 static size_t prefix_len(const uint8_t *s, size_t n, bool *whole)
 {
     static const uint8_t table[][5] = {
@@ -57,7 +57,8 @@ static size_t replace_all(const uint8_t *s, size_t n, char *out)
     return w;
 }
 
-/* Push ids = bytes one at a time; each chunk is UTF-8, and so is their sum. */
+/* Pushes ids = bytes one at a time; each chunk is UTF-8, and so is their
+ * sum. */
 static void stream(const struct tokenizer *t, const uint8_t *bytes, size_t n)
 {
     char want[64], got[64 + 64];
@@ -77,7 +78,7 @@ static void stream(const struct tokenizer *t, const uint8_t *bytes, size_t n)
     assert_memory_equal(got, want, w);
 }
 
-/* Every sequence of 1 and 2 bytes, and of 3 and 4 of those that matter. */
+/* Every sequence of 1 and 2 bytes, and of 3 and 4 relevant bytes. */
 static void all_byte_sequences(void **state)
 {
     static const uint8_t edges[] = {0x00, 0x41, 0x7F, 0x80, 0x8F, 0x90, 0x9F,
@@ -103,7 +104,7 @@ static void all_byte_sequences(void **state)
     tokenizer_free(&t);
 }
 
-/* Tokens of any cut: pieces of random bytes against the whole. */
+/* Tokens cut anywhere: pieces of random bytes compared with the whole. */
 static void tokens_of_many_bytes(void **state)
 {
     struct tokenizer *t = fixture_load(QWEN3);
@@ -163,7 +164,7 @@ static void special_and_unknown_ids(void **state)
     tokenizer_free(&t);
 }
 
-/* A skipped token does not part the bytes of a character around it. */
+/* A skipped token does not separate the bytes of a character around it. */
 static void skipped_inside_a_character(void **state)
 {
     json_t *root = fixture_small();

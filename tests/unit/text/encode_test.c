@@ -1,4 +1,4 @@
-/* What an encode does with each component of a file. */
+/* The effect of each component of a file on an encode. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -26,7 +26,7 @@ static void merges_by_rank(void **state)
     tokenizer_free(&t);
 }
 
-/* The same pair overlaps itself: leftmost first. */
+/* A pair that overlaps itself: leftmost first. */
 static void leftmost_of_equals(void **state)
 {
     json_t *root = fixture_small();
@@ -43,7 +43,7 @@ static void leftmost_of_equals(void **state)
     tokenizer_free(&t);
 }
 
-/* A merge made possible by one of a higher rank comes first of all. */
+/* A merge made possible by one of a higher rank goes first. */
 static void ranks_need_not_grow(void **state)
 {
     json_t *root = fixture_small();
@@ -99,7 +99,7 @@ static void added_token_flags(void **state)
     tokenizer_free(&t);
 }
 
-/* Of two sets, the raw one is looked for first; the other in normal form. */
+/* The raw set is searched first; the other in normal form. */
 static void normalized_tokens(void **state)
 {
     json_t *root = fixture_small();
@@ -118,7 +118,7 @@ static void normalized_tokens(void **state)
     tokenizer_free(&t);
 }
 
-/* No text yields a control token unless asked to, by no way. */
+/* No text yields a control token unless requested. */
 static void control_tokens(void **state)
 {
     json_t *root = fixture_small();
@@ -192,7 +192,7 @@ static void prefix_space(void **state)
     fixture_expect(t, "ax", 0, 258, 'x', -1);
     fixture_expect(t, " ax", 0, 258, 'x', -1);
     tokenizer_free(&t);
-    /* behind a split, each piece gets one */
+    /* after a split, each piece gets one */
     fixture_set(root, "pre_tokenizer",
                 json_pack("{s:s,s:[{s:s,s:{s:s},s:s},{s:s,s:b,s:b}]}", "type",
                           "Sequence", "pretokenizers", "type", "Split",
@@ -298,7 +298,7 @@ static void refused_texts(void **state)
     assert_int_equal(tokenizer_encode(t, "a\0b", 3, 0, ids, 4, &n, &e), ST_OK);
     assert_int_equal(n, 3);
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
-        /* refused by its length: the one byte there is not looked at */
+        /* refused by its length: the single byte there is not read */
         assert_int_equal(
             tokenizer_encode(t, "a", lengths[i], 0, ids, 4, &n, &e),
             ST_OUT_OF_RANGE);
@@ -307,8 +307,8 @@ static void refused_texts(void **state)
     tokenizer_free(&t);
 }
 
-/* Steps, not seconds: twice the text costs twice the work, and few steps per
- * byte. */
+/* Counts steps, not seconds: twice the text costs twice the work, and few
+ * steps per byte. */
 static uint64_t work(const struct tokenizer *t, const char *unit, size_t n,
                      bool tail)
 {

@@ -1,4 +1,4 @@
-/* Broken and unsupported files: each refused, with the place. */
+/* Broken and unsupported files: each is refused with the place. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,8 +12,8 @@
 
 #include "fixture.h"
 
-/* Where in the small tokenizer, what is put there (JSON), and what comes of
- * it; a NULL value removes the field. */
+/* Place in the small tokenizer, the JSON put there, and the result; a NULL
+ * value removes the field. */
 static const struct row {
     const char *path, *value;
     enum status status;
@@ -21,11 +21,11 @@ static const struct row {
 } rows[] = {
     /* merges */
     {"model.merges", "[\"a b\",\"ab\"]", ST_INVALID_ARGUMENT,
-     "model: merges[1]: want two tokens"},
+     "model: merges[1]: expected two tokens"},
     {"model.merges", "[\"a b c\"]", ST_INVALID_ARGUMENT, "model: merges[0]"},
     {"model.merges", "[[\"a\"]]", ST_INVALID_ARGUMENT, "model: merges[0]"},
     {"model.merges", "[[\"a\",1]]", ST_INVALID_ARGUMENT,
-     "merges[0]: want a string, found an integer"},
+     "merges[0]: expected a string, found an integer"},
     {"model.merges", "[7]", ST_INVALID_ARGUMENT, "merges[0]"},
     {"model.merges", "[\"a c\"]", ST_INVALID_ARGUMENT,
      "merges[0]: the result is not in the vocabulary"},
@@ -35,7 +35,7 @@ static const struct row {
     {"model.merges", "[\"ab \"]", ST_INVALID_ARGUMENT, "merges[0]: the right"},
     {"model.merges", "[\"a b\",[\"a\",\"b\"]]", ST_INVALID_ARGUMENT,
      "merges[1]: the pair is there twice"},
-    {"model.merges", "{}", ST_INVALID_ARGUMENT, "merges: want an array"},
+    {"model.merges", "{}", ST_INVALID_ARGUMENT, "merges: expected an array"},
     {"model.merges", NULL, ST_INVALID_ARGUMENT, "merges: missing"},
     /* vocabulary */
     {"model.vocab.x1", "-1", ST_OUT_OF_RANGE, "vocab[\"x1\"]: id -1"},
@@ -50,24 +50,25 @@ static const struct row {
     {"model.vocab.<0x1234>", "300", ST_INVALID_ARGUMENT, "two hex digits"},
     {"model.vocab.a", NULL, ST_INVALID_ARGUMENT, "no token for byte 0x61"},
     {"model.vocab", NULL, ST_INVALID_ARGUMENT, "model: vocab: missing"},
-    {"model.vocab", "[]", ST_INVALID_ARGUMENT, "vocab: want an object"},
+    {"model.vocab", "[]", ST_INVALID_ARGUMENT, "vocab: expected an object"},
     /* model */
     {"model", NULL, ST_INVALID_ARGUMENT, "model: missing"},
-    {"model", "3", ST_INVALID_ARGUMENT, "model: want an object"},
+    {"model", "3", ST_INVALID_ARGUMENT, "model: expected an object"},
     {"model.type", "\"WordPiece\"", ST_UNIMPLEMENTED,
      "model: type: \"WordPiece\""},
     {"model.type", "\"\\u001b[31m\"", ST_UNIMPLEMENTED, "\\x1b[31m"},
     {"model.dropout", "0.1", ST_UNIMPLEMENTED, "model: dropout"},
     {"model.byte_fallback", "true", ST_UNIMPLEMENTED, "model: byte_fallback"},
-    {"model.byte_fallback", "1", ST_INVALID_ARGUMENT, "want a boolean"},
+    {"model.byte_fallback", "1", ST_INVALID_ARGUMENT, "expected a boolean"},
     {"model.continuing_subword_prefix", "\"##\"", ST_UNIMPLEMENTED,
      "continuing_subword_prefix"},
     {"model.end_of_word_suffix", "\"</w>\"", ST_UNIMPLEMENTED,
      "end_of_word_suffix"},
-    {"model.end_of_word_suffix", "7", ST_INVALID_ARGUMENT, "want a string"},
+    {"model.end_of_word_suffix", "7", ST_INVALID_ARGUMENT, "expected a string"},
     {"model.ignore_merges", "\"yes\"", ST_INVALID_ARGUMENT, "ignore_merges"},
     /* added tokens */
-    {"added_tokens", "{}", ST_INVALID_ARGUMENT, "added_tokens: want an array"},
+    {"added_tokens", "{}", ST_INVALID_ARGUMENT,
+     "added_tokens: expected an array"},
     {"added_tokens", "[5]", ST_INVALID_ARGUMENT, "added_tokens[0]"},
     {"added_tokens", "[{\"id\":300}]", ST_INVALID_ARGUMENT,
      "added_tokens[0]: content: missing"},
@@ -98,7 +99,8 @@ static const struct row {
     {"normalizer", "{\"type\":\"Lowercase\"}", ST_UNIMPLEMENTED,
      "normalizer: type: \"Lowercase\""},
     {"normalizer", "{}", ST_INVALID_ARGUMENT, "normalizer: type: missing"},
-    {"normalizer", "\"NFC\"", ST_INVALID_ARGUMENT, "normalizer: want an obj"},
+    {"normalizer", "\"NFC\"", ST_INVALID_ARGUMENT,
+     "normalizer: expected an obj"},
     {"normalizer",
      "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"},"
      "{\"type\":\"Prepend\"}]}",
@@ -155,7 +157,7 @@ static const struct row {
     {"decoder", "{\"type\":\"WordPiece\"}", ST_UNIMPLEMENTED,
      "decoder: type: \"WordPiece\""},
     {"decoder", "{\"type\":\"Sequence\",\"decoders\":[]}", ST_UNIMPLEMENTED,
-     "decoder: there is no ByteLevel"},
+     "decoder: ByteLevel is missing"},
     {"decoder",
      "{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"ByteLevel\"},"
      "{\"type\":\"Strip\"}]}",
@@ -226,7 +228,7 @@ static void not_json(void **state)
     }
 }
 
-/* 8 MiB of opening brackets are past a limit; the stack sees none of them. */
+/* 8 MiB of opening brackets exceed a limit and do not reach the stack. */
 static void nesting(void **state)
 {
     const size_t n = 8u << 20;
@@ -246,7 +248,7 @@ static void nesting(void **state)
     free(deep);
 }
 
-/* A real file cut off anywhere is refused. */
+/* A real file cut anywhere is refused. */
 static void truncated(void **state)
 {
     size_t n;

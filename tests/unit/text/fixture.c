@@ -84,7 +84,7 @@ char *fixture_file(const char *path, size_t *n)
     return grown;
 }
 
-/* The object that path ends in, and the last name of it. */
+/* Finds the object that contains the end of path, and the last name of path. */
 static json_t *walk(json_t *root, const char *path, const char **last)
 {
     const char *dot;

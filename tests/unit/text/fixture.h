@@ -1,4 +1,4 @@
-/* fixture.h - tokenizers and files for the tests of text/. */
+/* fixture.h - Tokenizers and files for the tests of text/. */
 #ifndef TESTS_UNIT_TEXT_FIXTURE_H
 #define TESTS_UNIT_TEXT_FIXTURE_H
 
@@ -15,7 +15,7 @@
 #define GPT2        SLUICE_TOKENIZERS "/gpt2.json"
 #define TINY_HYBRID "models/tiny-hybrid/tokenizer.json"
 
-/* How Qwen3.5 and Llama 3 split a text; neither has a normalizer. */
+/* The splits of Qwen3.5 and Llama 3; neither has a normalizer. */
 #define QWEN35_SPLIT                                                      \
     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|" \
     "\\p{N}| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|"          \
@@ -25,32 +25,32 @@
     "\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|"   \
     "\\s+(?!\\S)|\\s+"
 
-/* Fails the test if it cannot. */
+/* Loads a tokenizer; fails the test on an error. */
 struct tokenizer *fixture_load(const char *path);
 
-/* Qwen3's vocabulary behind another split and no normalizer; the same when a
- * word that is a token is to be that token, as Llama 3 has it. */
+/* Loads Qwen3's vocabulary with another split and no normalizer.
+ * ignore_merges: a word that is a token is that token, as in Llama 3. */
 struct tokenizer *fixture_resplit(const char *split, bool ignore_merges);
 struct tokenizer *fixture_parse(const json_t *root);
 
-/* A file's bytes with a NUL behind, to free(). */
+/* Reads a file and adds a NUL; to free(). */
 char *fixture_file(const char *path, size_t *n);
 
-/* Remove root.path; it must be there. */
+/* Removes root.path, which must exist. */
 void fixture_unset(json_t *root, const char *path);
 
-/* Set root.path to value (stolen), path like "model.vocab" */
+/* Sets root.path to value (stolen); path is like "model.vocab". */
 void fixture_set(json_t *root, const char *path, json_t *value);
 
-/* Add {"id", "content", flags} to added_tokens; flags is a string of the
+/* Adds {"id", "content", flags} to added_tokens; flags is a string of the
  * letters s(pecial) n(ormalized) w(ord) l(strip) r(strip). */
 void fixture_add(json_t *root, int id, const char *content, const char *flags);
 
-/* Encode s and compare with a list of ids ended by -1. */
+/* Encodes s and compares the ids with a list that ends in -1. */
 void fixture_expect(const struct tokenizer *t, const char *s, unsigned flags,
                     ...);
 
-/* The status of parsing root, and its message. */
+/* Returns the status of parsing root, with its message. */
 enum status fixture_refused(const json_t *root, struct error *e);
 
 #endif

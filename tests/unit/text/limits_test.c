@@ -84,8 +84,7 @@ static void file_length(void **state)
     unlink(path);
 }
 
-/* {"x": [unit, unit, ..]}, and what reading it says: the file lacks all that
- * comes after the JSON. */
+/* Parses {"x": [unit, unit, ..]}, which lacks the other parts of the file. */
 static void json_of(const char *unit, size_t n, enum status code,
                     const char *text)
 {
@@ -115,7 +114,7 @@ static void json_tree(void **state)
                                "]]]]]]]]]]]]]]]]";
 
     (void)state;
-    /* the object and the array are two of them */
+    /* two of the values are the object and the array */
     json_of("1", TEXT_JSON_VALUES - 1, ST_UNIMPLEMENTED, "pre_tokenizer");
     json_of("1", TEXT_JSON_VALUES, ST_OUT_OF_RANGE, "more than 5242880 values");
     json_of("[]", TEXT_JSON_LISTS - 2, ST_UNIMPLEMENTED, "pre_tokenizer");
@@ -163,7 +162,7 @@ static void token_bytes(void **state)
     }
 }
 
-/* The list is counted before it is read, so the members may be anything. */
+/* The list is counted before it is read, so its members may be anything. */
 static json_t *list_of(size_t n)
 {
     json_t *list = json_array();
@@ -213,7 +212,7 @@ static void added_bytes(void **state)
     }
 }
 
-/* n members around or beside each other, and ByteLevel last. */
+/* n members, nested or in a row, and ByteLevel last. */
 static json_t *chain(const char *list, const json_t *member, size_t n,
                      const json_t *last)
 {
@@ -404,8 +403,7 @@ static enum status ignore_piece(void *ctx, const char *s, size_t n,
     return ST_OK;
 }
 
-/* The fewest steps allowed with which the first match is found, or found not
- * to be there. */
+/* Finds the fewest steps with which the first match is decided. */
 static uint32_t steps_needed(const struct pattern_split *s,
                              const struct pattern_split_work *w,
                              const char *text, size_t n)
@@ -426,8 +424,8 @@ static uint32_t steps_needed(const struct pattern_split *s,
     return low;
 }
 
-/* Steps grow by 1.6 with each of 23 a, by one with each b, and not with z:
- * so a text of n bytes can be made that needs its limit, or one step more. */
+/* Steps grow by a factor of 1.6 with each of 23 a, by one with each b, and
+ * not with z.  A text of n bytes can thus need its limit, or one step more. */
 static void split_steps_exactly(void **state)
 {
     static const char pattern[] = "\\A(?:a|aa)*[cd]|\\Aa*(?:b|e)*[cd]";
@@ -441,7 +439,7 @@ static void split_steps_exactly(void **state)
     (void)state;
     pcre2_config(PCRE2_CONFIG_JIT, &has_jit);
     if (!has_jit) {
-        skip(); /* an interpreter counts by twos */
+        skip(); /* an interpreter counts in twos */
     }
     assert_int_equal(
         pattern_split_init(&s, pattern, sizeof pattern - 1, false, &e), ST_OK);
@@ -476,7 +474,7 @@ static void split_steps_exactly(void **state)
     pattern_split_fini(&s);
 }
 
-/* What a program prints is what the code uses. */
+/* The printed table is what the code uses. */
 static void table(void **state)
 {
     (void)state;

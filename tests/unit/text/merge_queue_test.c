@@ -1,4 +1,4 @@
-/* The queue against a list that is searched through. */
+/* The queue compared with a list that is searched. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -73,7 +73,7 @@ static void in_order(void **state)
     merge_queue_fini(&q);
 }
 
-/* What was not popped is forgotten. */
+/* Entries that were not popped are dropped. */
 static void reset(void **state)
 {
     static struct merge_queue q;

@@ -49,7 +49,7 @@ static void forms(void **state)
     expect("NFKD", "\xEF\xAC\x81\xC3\xA9", "fie\xCC\x81");
     expect("NFC", "\xE1\x84\x80\xE1\x85\xA1\xE1\x86\xA8", "\xEA\xB0\x81");
     expect("NFD", "\xEA\xB0\x81", "\xE1\x84\x80\xE1\x85\xA1\xE1\x86\xA8");
-    /* order by class: 230 and 220 change places, two of 230 do not */
+    /* order by class: 230 and 220 are exchanged, two of 230 are not */
     expect("NFC", "x\xCC\x81\xCC\xA3", "x\xCC\xA3\xCC\x81");
     expect("NFC", "x\xCC\x81\xCC\x80", "x\xCC\x81\xCC\x80");
     /* excluded from composition; a singleton */
@@ -74,8 +74,9 @@ static void plain_text_is_not_copied(void **state)
     assert_null(owned);
 }
 
-/* Random strings of what composes and reorders, against utf8proc's own way,
- * for runs that are sorted by insertion and by counting. */
+/* Random strings of characters that compose and reorder, compared with
+ * utf8proc's own normalisation, for runs sorted by insertion and by
+ * counting. */
 static void same_as_utf8proc(void **state)
 {
     static const int32_t pool[] = {
@@ -116,7 +117,7 @@ static void same_as_utf8proc(void **state)
     }
 }
 
-/* By exchanging neighbours this would take 10^11 steps. */
+/* Exchanging neighbours would take 10^11 steps. */
 static void a_megabyte_of_marks(void **state)
 {
     const size_t n = 1 << 20;

@@ -12,7 +12,7 @@
 #include "text/pattern_split.h"
 #include "text/text_limits.h"
 
-/* Pieces, each in brackets. */
+/* Appends a piece in brackets. */
 static enum status note(void *ctx, const char *s, size_t n, struct error *e)
 {
     char *out = ctx;
@@ -113,7 +113,7 @@ static void empty_matches(void **state)
     expect("(?=\xC3\xA9)", "\xC3\xA9\xC3\xA9", "[\xC3\xA9][\xC3\xA9]");
 }
 
-/* What PCRE2 would read otherwise. */
+/* Syntax that PCRE2 would read differently. */
 static void dialect(void **state)
 {
     (void)state;
@@ -129,7 +129,7 @@ static void dialect(void **state)
            "[a][\xC2\x85\xC2\xA0\xE3\x80\x80][b]");
     expect("[\\s]+|[^\\s]", "a b", "[a][ ][b]");
     expect("\\S", "a ", "[a][ ]");
-    /* marks and connectors are of words */
+    /* marks and connectors belong to words */
     expect("\\w+", "-e\xCC\x81\xE2\x80\xBF-", "[-][e\xCC\x81\xE2\x80\xBF][-]");
     expect("[\\w]+", "-e\xCC\x81-", "[-][e\xCC\x81][-]");
     expect("\\W", "e\xCC\x81-", "[e\xCC\x81][-]");
@@ -140,12 +140,12 @@ static void dialect(void **state)
     expect("\\P{L}", "a1", "[a][1]");
     expect("[\\u3040-\\u309F]+", "a\xE3\x81\x82\xE3\x81\x82",
            "[a][\xE3\x81\x82\xE3\x81\x82]");
-    /* U+017F is an s, U+212A a k, whatever the case */
+    /* U+017F is an s, U+212A a k, if case is ignored */
     expect("(?i:'s|'k)", "x'\xC5\xBFy'\xE2\x84\xAA'S",
            "[x]['\xC5\xBF][y]['\xE2\x84\xAA]['S]");
     expect("a(?i)b", "aBAB", "[aB][AB]");
-    /* in front of a branch, or with none behind it in its group, an option
-     * reaches as far in both */
+    /* at the start of a branch, or without a later branch in its group, an
+     * option applies to the same text in both dialects */
     expect("(?i)a|b", "AxB", "[A][x][B]");
     expect("(?i)(?-i)a|b", "AabB", "[A][a][b][B]");
     expect("a|(?i)b|c", "AabBC", "[A][a][b][B][C]");
@@ -188,7 +188,7 @@ static void refused(void **state)
     }
 }
 
-/* In the middle of a branch, another behind it. */
+/* In the middle of a branch with another one after it. */
 static void options_refused(void **state)
 {
     static const char *const patterns[] = {
@@ -202,7 +202,7 @@ static void options_refused(void **state)
     }
 }
 
-/* Backtracking without end is an error, soon; so is a stack without end. */
+/* Endless backtracking and endless recursion end soon in an error. */
 static void catastrophe(void **state)
 {
     static const char *const patterns[] = {"(a+)+$", "(?:a|aa)*[cd]",
@@ -219,7 +219,7 @@ static void catastrophe(void **state)
     memset(text, 'a', n);
     text[n - 1] = '!';
     assert_int_equal(pattern_split_work_init(&w, &e), ST_OK);
-    /* none needs one certain letter, which PCRE2 would look for first */
+    /* no pattern needs one certain letter, which PCRE2 would search first */
     for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++) {
         assert_int_equal(
             pattern_split_init(&s, patterns[i], strlen(patterns[i]), false, &e),

@@ -1,12 +1,13 @@
-/* small.h - a tokenizer.json small enough to be read, for tests and fuzzers. */
+/* small.h - A small, readable tokenizer.json, for tests and fuzzers. */
 #ifndef TESTS_UNIT_TEXT_SMALL_H
 #define TESTS_UNIT_TEXT_SMALL_H
 
 #include <jansson.h>
 
-/* The 256 byte letters are ids 0..255 by byte, then "ab" 256, "abc" 257,
- * "Ġa" 258; merges a b, ab c, Ġ a.  No added tokens, no normalizer, ByteLevel
- * without regex and space.  The caller's, to json_decref(). */
+/* Makes the file: the 256 byte letters are ids 0..255 by byte, then "ab" 256,
+ * "abc" 257, "Ġa" 258; merges a b, ab c, Ġ a.  No added tokens, no
+ * normalizer, ByteLevel without regex and space.  The caller's, to
+ * json_decref(). */
 json_t *fixture_small(void);
 
 #endif

@@ -1,4 +1,4 @@
-/* The machine against a search that tries every place of every string. */
+/* The automaton compared with a search for every string at every place. */
 #include "text/stop_strings.h"
 
 #include <stdio.h>
@@ -9,7 +9,7 @@
 
 #define TEXT_MAX 64
 
-/* What must come of text[0..n), by the definition. */
+/* The expected result for text[0..n), by the definition. */
 struct found {
     bool found;
     size_t begin, end, string;
@@ -36,8 +36,8 @@ static struct found search(const struct stop_string *s, size_t n_strings,
     return (struct found){0};
 }
 
-/* The first place of text[0..n), in which none is found, from which all that
- * is left may be the beginning of a string. */
+/* Returns the first place of text[0..n) from which the rest may be the start
+ * of a string; text contains no string. */
 static size_t certain(const struct stop_string *s, size_t n_strings,
                       const char *text, size_t n)
 {
@@ -105,7 +105,7 @@ static void fill(char *text, size_t n, uint32_t letters)
     }
 }
 
-/* Texts of 2 and 3 letters are full of overlaps, borders and repeats. */
+/* Texts of 2 and 3 letters are full of overlaps, borders and repetitions. */
 static void random_texts(void **state)
 {
     char bytes[STOP_STRINGS_MAX][8], text[TEXT_MAX];
@@ -131,14 +131,14 @@ static void random_texts(void **state)
     }
 }
 
-/* Every text of up to 9 letters in every way of cutting it. */
+/* Every text of up to 9 letters, cut in every way. */
 static void all_cuts(void **state)
 {
     static const struct stop_string sets[][3] = {
         {{"abab", 4}, {"babb", 4}, {"aaa", 3}},
         {{"abb", 3}, {"ab", 2}, {"b", 1}},    /* a prefix, a suffix */
         {{"aabb", 4}, {"ab", 2}, {"aab", 3}}, /* infixes */
-        {{"ab", 2}, {"ab", 2}, {"bab", 3}},   /* one twice */
+        {{"ab", 2}, {"ab", 2}, {"bab", 3}},   /* one string twice */
     };
 
     (void)state;
@@ -172,7 +172,11 @@ static void by_hand(void **state)
         {{"bcd", "abcd"}, "xabcd", 1, 1, 5},      /* begins first */
         {{"abcd", "abcd", "d"}, "abcd", 0, 0, 4}, /* given first */
         {{"aab"}, "aaab", 0, 1, 4},
-        {{"aabaaa", "baab"}, "aabaab", 1, 2, 6}, /* falls back inside */
+        {{"aabaaa", "baab"},
+         "aabaab",
+         1,
+         2,
+         6}, /* falls back inside the match */
         {{"\xe2\x80\x94"}, "a\xe2\x80\x93\xe2\x80\x94", 0, 4, 7},
         {{"User:", "###"}, "## ###", 1, 3, 6},
     };
@@ -193,13 +197,13 @@ static void by_hand(void **state)
         assert_int_equal(scan.string, c->string);
         assert_int_equal(scan.begin, c->begin);
         assert_int_equal(scan.n, c->end);
-        assert_true(stop_scan_push(m, &scan, "more", 4)); /* not looked at */
+        assert_true(stop_scan_push(m, &scan, "more", 4)); /* not scanned */
         assert_int_equal(scan.n, c->end);
         stop_strings_free(&m);
     }
 }
 
-/* A NUL is a character, and nothing ends at it. */
+/* A NUL is an ordinary character. */
 static void nul(void **state)
 {
     struct stop_string s = {"a\0b", 3};
@@ -224,8 +228,8 @@ static void refuse(const struct stop_string *s, size_t n, const char *why)
     assert_string_equal(e.text, why);
 }
 
-/* The most and the longest there may be, all different to the last byte, and
- * a text that falls back from nearly all of each. */
+/* The most and the longest strings, all different in the last byte, and a
+ * text that falls back from nearly all of each. */
 static void at_the_limits(void **state)
 {
     static char bytes[STOP_STRINGS_MAX][STOP_STRING_BYTES_MAX];
@@ -245,7 +249,7 @@ static void at_the_limits(void **state)
     m = made(s, STOP_STRINGS_MAX);
     memset(text, 'a', sizeof text);
     for (size_t i = 300; i < sizeof text; i += 257 + i % 5) {
-        text[i] = 'c'; /* a string but for its end, again and again */
+        text[i] = 'c'; /* a string without its end, repeated */
     }
     for (size_t i = 0; i < sizeof text; i++) {
         uint64_t held;
@@ -269,12 +273,12 @@ static void past_the_limits(void **state)
     for (size_t i = 0; i <= STOP_STRINGS_MAX; i++) {
         s[i] = (struct stop_string){"x", 1};
     }
-    refuse(s, STOP_STRINGS_MAX + 1, "17 stop strings, it must be 1 to 16");
-    refuse(s, 0, "0 stop strings, it must be 1 to 16");
+    refuse(s, STOP_STRINGS_MAX + 1, "17 stop strings, 1 to 16 are allowed");
+    refuse(s, 0, "0 stop strings, 1 to 16 are allowed");
     s[2] = (struct stop_string){longest, STOP_STRING_BYTES_MAX + 1};
-    refuse(s, 3, "stop string 2 has 257 bytes, it must be 1 to 256");
+    refuse(s, 3, "stop string 2 has 257 bytes, 1 to 256 are allowed");
     s[2].n = 0;
-    refuse(s, 3, "stop string 2 has 0 bytes, it must be 1 to 256");
+    refuse(s, 3, "stop string 2 has 0 bytes, 1 to 256 are allowed");
     s[1] = (struct stop_string){"ab\xe2\x80", 4};
     refuse(s, 3, "stop string 1 is not UTF-8 at byte 2");
 }

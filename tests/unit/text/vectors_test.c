@@ -1,4 +1,4 @@
-/* Real tokenizers against what llama.cpp and the reference say. */
+/* Real tokenizers compared with llama.cpp and the reference. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -33,7 +33,7 @@ static void compare(const struct tokenizer *t, const char *s, size_t n,
     assert_int_equal(n_ids, n_want);
 }
 
-/* The ids on one line of an .out file; moves *line to the next. */
+/* Reads the ids on one line of an .out file; moves *line to the next line. */
 static size_t read_ids(char **line, uint32_t *ids)
 {
     char *p = *line;
@@ -107,7 +107,7 @@ static void qwen35_vectors(void **state)
     tokenizer_free(&t);
 }
 
-/* Decode ids all at once, in one way of pushing. */
+/* Decodes ids all at once, pushed in one of several ways. */
 static size_t decode(const struct tokenizer *t, const json_t *ids,
                      unsigned flags, char *out)
 {

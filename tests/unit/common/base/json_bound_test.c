@@ -4,7 +4,8 @@
 
 #include "tests/unit/cmocka.h"
 
-/* Accepted with these bounds, and refused with any of them one lower. */
+/* The text is accepted with these bounds, and refused with any of them one
+ * lower. */
 static void needs(const char *text, size_t depth, size_t values, size_t lists)
 {
     const struct json_bounds just = {depth, values, lists};
@@ -40,7 +41,7 @@ static void counts(void **state)
     needs("[[]][[]]", 2, 4, 4);
 }
 
-/* Brackets and commas of strings are not structure. */
+/* Brackets and commas inside strings are not structure. */
 static void skips_strings(void **state)
 {
     (void)state;

@@ -61,15 +61,16 @@ static void refuses_with_a_sentence(void **state)
     PARSE("--max-rows", "0");
     assert_int_equal(st, ST_INVALID_ARGUMENT);
     PARSE("--max-rows", "-1");
-    assert_string_equal(e.text, "--max-rows -1: a whole number is wanted");
+    assert_string_equal(e.text, "--max-rows -1: a whole number is needed");
     PARSE("--max-rows", "4294967297");
     assert_int_equal(st, ST_INVALID_ARGUMENT);
     PARSE("--top-p", "nan");
     assert_int_equal(st, ST_INVALID_ARGUMENT);
     PARSE("--max-row", "3");
-    assert_string_equal(e.text, "--max-row: no such option; --max-rows is one");
+    assert_string_equal(e.text,
+                        "--max-row: unknown option; did you mean --max-rows?");
     PARSE("--zzz", "3");
-    assert_string_equal(e.text, "--zzz: no such option; --help lists them");
+    assert_string_equal(e.text, "--zzz: unknown option; --help lists all");
     PARSE("--model");
     assert_string_equal(e.text, "--model wants a value: DIR");
     PARSE("--help=yes");
@@ -119,14 +120,14 @@ static void takes_numbers_below_zero(void **state)
     PARSE("--bias", "-2.01");
     assert_string_equal(e.text, "--bias -2.01: must be from -2 to 2");
     PARSE("--bias", "--5");
-    assert_string_equal(e.text, "--bias --5: a number is wanted");
+    assert_string_equal(e.text, "--bias --5: a number is needed");
     PARSE("--bias", "0X1");
-    assert_string_equal(e.text, "--bias 0X1: a number is wanted");
+    assert_string_equal(e.text, "--bias 0X1: a number is needed");
     PARSE("--bias", "-inf");
     assert_int_equal(st, ST_INVALID_ARGUMENT);
     PARSE("--timeout", "-1s");
     assert_string_equal(
-        e.text, "--timeout -1s: a time such as 250ms, 30s or 5m is wanted");
+        e.text, "--timeout -1s: a time such as 250ms, 30s or 5m is needed");
 }
 
 static void bounds_a_list_by_its_row(void **state)

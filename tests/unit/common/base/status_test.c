@@ -59,7 +59,7 @@ static void nobody_need_listen(void **state)
     assert_int_equal(error_wrap(NULL, "%d", 1), ST_UNKNOWN);
 }
 
-/* Cut, with its NUL, however long. */
+/* Texts of any length are cut and end in NUL. */
 static void long_texts_are_cut(void **state)
 {
     char longer[2 * ERROR_TEXT];

@@ -8,7 +8,8 @@
 
 #include "tests/unit/cmocka.h"
 
-/* In a process of its own: which of these went wrong, by bit; 0: none. */
+/* Runs in its own process.  Returns a bit for each descriptor that went
+ * wrong, 0 if none did. */
 static int with_closed(int closed)
 {
     char c = 'x';
@@ -50,7 +51,7 @@ static void nobody_gets_what_is_closed(void **state)
     }
 }
 
-/* What is open is left as it is. */
+/* Open descriptors are left as they are. */
 static void an_open_one_stays(void **state)
 {
     int ends[2], kept = dup(STDIN_FILENO);

@@ -1,4 +1,4 @@
-/* What is refused in a config.json, with its words, and every limit at its
+/* Refused config.json files with their messages, and every limit at its
  * edge. */
 #include "common/model/config.h"
 
@@ -9,7 +9,7 @@
 #include "tests/unit/cmocka.h"
 #include "tests/unit/worker/model/fixture.h"
 
-/* Setting key to value (stolen) is refused with code, and says `text`. */
+/* Setting key to value (stolen) must be refused with code and `text`. */
 static void refused(const char *family, const char *key, json_t *value,
                     enum status code, const char *text)
 {
@@ -96,7 +96,7 @@ static json_t *affine(int bits, int group)
     return json_pack("{s:i, s:i}", "bits", bits, "group_size", group);
 }
 
-/* Every number that is taken, and its neighbours. */
+/* Every accepted number, and its neighbours. */
 static void bounds_quantisation(void **state)
 {
     (void)state;
@@ -147,7 +147,7 @@ static void refuses_other_quantisations(void **state)
     accepted("llama", "quantization", json_null());
 }
 
-/* MLX writes both names, and modules of their own. */
+/* MLX writes both names, and objects of single modules. */
 static void reads_quantisation(void **state)
 {
     json_t *j = fixture_config("qwen3_5"), *q = affine(8, 32);
@@ -176,7 +176,7 @@ static void window_counts_if_used(void **state)
     struct error e;
 
     (void)state;
-    /* Qwen has both, and without the flag there is no window. */
+    /* Qwen has both keys; without the flag there is no window. */
     json_object_set_new(j, "sliding_window", json_integer(64));
     fixture_parsed(j);
     json_object_set_new(j, "use_sliding_window", json_false());
@@ -299,7 +299,7 @@ static void refuses_rope(void **state)
             ST_INVALID_ARGUMENT, "mrope_section");
 }
 
-/* Of two faults in the two places of rotary keys, the first is told. */
+/* With two faults in the two places of rotary keys, the first is reported. */
 static void keeps_the_first_fault(void **state)
 {
     json_t *j = fixture_config("qwen3_5");
@@ -315,7 +315,7 @@ static void keeps_the_first_fault(void **state)
     json_decref(j);
 }
 
-/* What Python writes for a NaN or an infinity is not JSON. */
+/* NaN and infinity, as Python writes them, are not JSON. */
 static void refuses_what_is_not_json(void **state)
 {
     static const char *const texts[] = {
@@ -350,7 +350,7 @@ static void bounds_eos(void **state)
     for (int i = 0; i < MODEL_EOS_MAX; i++) {
         json_array_append_new(ids, json_integer(i));
     }
-    json_array_append_new(ids, json_integer(3)); /* named before */
+    json_array_append_new(ids, json_integer(3)); /* already in the list */
     accepted("llama", "eos_token_id", json_incref(ids));
     json_array_append_new(ids, json_integer(MODEL_EOS_MAX));
     refused("llama", "eos_token_id", ids, ST_INVALID_ARGUMENT, "more than");
@@ -382,7 +382,7 @@ static void bounds_name(void **state)
     assert_int_equal(config_set_name(&c, "a\xc3", &e), ST_INVALID_ARGUMENT);
 }
 
-/* A document at a limit and one past it; padded with white space or nested. */
+/* A document at a limit and one past it, padded with white space or nested. */
 static void bounds_documents(void **state)
 {
     size_t n = CONFIG_BYTES_MAX + 1;
@@ -422,7 +422,7 @@ static void bounds_values(void **state)
 
     (void)state;
     assert_non_null(text);
-    /* An object, an array and, behind their commas, the rest. */
+    /* An object, an array, and after their commas the rest. */
     for (size_t extra = 0; extra < 2; extra++) {
         len = (size_t)sprintf(text, "{\"a\":[1");
         for (size_t i = 0; i < DOCUMENT_VALUES_MAX - 2 + extra; i++) {

@@ -1,4 +1,4 @@
-/* What is read from a config.json: layouts, families, defaults, older names,
+/* Values read from a config.json: layouts, families, defaults, older names,
  * rotary keys. */
 #include "common/model/config.h"
 
@@ -71,7 +71,7 @@ static void reads_nested(void **state)
                   "eos_token_id", 9, 7, "tie_word_embeddings", 1,
                   "num_hidden_layers", 99);
     c = fixture_parsed(j);
-    /* Absent inside: taken from outside.  Inside wins. */
+    /* Keys absent inside are inherited; inside takes precedence. */
     assert_int_equal(c.shape.vocab, 64);
     assert_int_equal(c.shape.n_layers, 4);
     assert_false(c.tied);
@@ -169,7 +169,7 @@ static void takes_interval_or_list(void **state)
     c = fixture_parsed(j);
     assert_int_equal(c.mixers[0], MIXER_ATTENTION);
     assert_int_equal(config_count(&c, MIXER_DELTANET, 0, 4), 3);
-    /* No attention at all: its numbers are 0 and not asked for. */
+    /* Without any attention layer, its numbers are 0 and not required. */
     json_array_set_new(json_object_get(j, "layer_types"), 0,
                        json_string("linear_attention"));
     json_object_del(j, "num_attention_heads");
@@ -178,7 +178,8 @@ static void takes_interval_or_list(void **state)
     json_decref(j);
 }
 
-/* An older name inside beats a newer one outside; in one place it does not. */
+/* An older name inside takes precedence over a newer one outside; in one
+ * object the newer name does. */
 static void knows_older_names(void **state)
 {
     json_t *inner = fixture_config("qwen3_5_text");
@@ -203,7 +204,7 @@ static void knows_older_names(void **state)
     json_decref(j);
 }
 
-/* Everything that may be absent from a Qwen3.5, and what it then is. */
+/* Every optional key of a Qwen3.5, and its default. */
 static void fills_in_for_qwen35(void **state)
 {
     json_t *j =
@@ -248,7 +249,7 @@ static void reads_rope_scaling(void **state)
     r = fixture_parsed(j).shape.rope;
     assert_true(r.kind == ROPE_LLAMA3 && r.theta == 500000 && r.factor == 32);
     assert_true(r.low_freq == 1 && r.high_freq == 4 && r.original == 128);
-    /* rope_parameters wins over both, and lacks a theta. */
+    /* rope_parameters takes precedence over both, and lacks a theta. */
     json_object_set_new(j, "rope_parameters",
                         json_pack("{s:s, s:i, s:i}", "rope_type", "linear",
                                   "factor", 2, "unknown_key", 1));

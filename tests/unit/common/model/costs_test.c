@@ -63,8 +63,8 @@ static void agrees_with_sizes(void **state)
     }
 }
 
-/* Every range as a shard holds it: bfloat16 in the files, though the
- * configuration says float32. */
+/* Every range as a shard holds it: bfloat16 in the files, although the
+ * configuration has float32. */
 static void agrees_with_shards(const char *dir)
 {
     struct model_config c = fixture_load_config(dir);
@@ -124,7 +124,7 @@ static void says_which_tensor_is_missing(void **state)
     json_decref(j);
 }
 
-/* Against what the CPU has and allocates. */
+/* Compared with what the CPU backend allocates. */
 static void agrees_with_the_cpu(void **state)
 {
     struct model_config c = fixture_load_config(TINY_HYBRID);

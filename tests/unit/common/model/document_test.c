@@ -1,4 +1,4 @@
-/* A JSON file nobody vouches for: each fault has its word, and the place. */
+/* An untrusted JSON file: each fault has its own message and place. */
 #include "common/model/document.h"
 
 #include <limits.h>

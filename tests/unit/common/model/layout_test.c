@@ -21,7 +21,7 @@ static void shifts_norms_once(void **state)
     (void)state;
     o.prefix = WRITER_MLX;
     mlx = fixture_model("mlx", j, &o);
-    /* [3, 4) has no convolution of its own to tell by. */
+    /* [3, 4) has no convolution of its own that could decide. */
     for (uint32_t begin = 0; begin < 4; begin += 3) {
         const struct layer_weights *a, *b;
 
@@ -77,7 +77,7 @@ static const float *row(const struct tensor *t, uint32_t r)
     return (const float *)t->data + r * 32;
 }
 
-/* Hk 2, Hv 4, Dk 8, Dv 6: for a key head g its rows are q, k, then v and z of
+/* Hk 2, Hv 4, Dk 8, Dv 6: the rows of key head g are q, k, then v and z of
  * value heads 2g and 2g + 1. */
 static void takes_groups_apart(void **state)
 {
@@ -122,7 +122,7 @@ static void takes_groups_apart(void **state)
     json_decref(j);
 }
 
-/* Write over the first bytes of a tensor. */
+/* Overwrites the first bytes of a tensor. */
 static void patch(const char *dir, const char *tensor, const void *bytes,
                   size_t n)
 {
@@ -273,7 +273,7 @@ static void refuses_two_names_of_one_tensor(void **state)
     json_decref(j);
 }
 
-/* Replace text in a file by another of the same length. */
+/* Replaces text in a file by text of the same length. */
 static void edit(const char *path, const char *from, const char *to)
 {
     size_t len;
@@ -301,7 +301,7 @@ static void refuses_other_dtypes(void **state)
 
 /* ---- quantised ---- */
 
-/* The rows of a plane that group apart, as takes_groups_apart() has it. */
+/* The rows of one plane for each group, as in takes_groups_apart(). */
 static void expect_rows(const void *have, const char *stored, size_t row_bytes,
                         uint32_t to, uint32_t from, uint32_t n)
 {
@@ -352,7 +352,7 @@ static void places_quantised(void **state)
         expect_planes(dir, &w->embed, "embed_tokens", 0, 0, w->embed.rows);
         expect_planes(dir, &w->layers[1].mlp.up, "layers.1.mlp.up_proj", 0, 0,
                       w->layers[1].mlp.up.rows);
-        /* As takes_groups_apart(): key head 1's q, its first value head. */
+        /* As in takes_groups_apart(): key head 1's q, its first value head. */
         expect_planes(dir, &d->qkv, qkvz, 8, 40, 8);
         expect_planes(dir, &d->qkv, qkvz, 32 + 12, 40 + 16, 6);
         expect_planes(dir, &d->z, qkvz, 12, 40 + 28, 6);
@@ -367,7 +367,7 @@ static void places_quantised(void **state)
     json_decref(j);
 }
 
-/* A model whose tensor `name` has other dims or dtype in the header. */
+/* A model whose tensor `name` has other dims or another dtype in the header. */
 static void refuses_header(const char *from, const char *to, const char *text)
 {
     json_t *j = fixture_config("llama");
@@ -406,7 +406,7 @@ static void refuses_quantised_shapes(void **state)
     fixture_refused(dir, ST_INVALID_ARGUMENT,
                     "is U32; F32, BF16 and F16 are supported, or U32 beside "
                     "scales and biases");
-    /* [48, 4] of 32 columns: neither words nor their number. */
+    /* [48, 4] with 32 columns: neither words nor their number. */
     refuses_header("\"" UP ".weight\":{\"dtype\":\"U32\",\"shape\":[48,4]",
                    "\"" UP ".weight\":{\"dtype\":\"F32\",\"shape\":[48,4]",
                    QUANTS);
@@ -428,8 +428,8 @@ static void refuses_quantised_shapes(void **state)
     json_decref(j);
 }
 
-/* Groups that MLX writes and sluice has no kernels for would be of 16 or 256
- * columns; 32, 64 and 128 are read, mixed as they come. */
+/* Groups of 16 or 256 columns, which MLX writes, are refused: sluice has no
+ * kernels for them.  32, 64 and 128 are read in any mix. */
 static void reads_every_group(void **state)
 {
     (void)state;
@@ -449,7 +449,7 @@ static void reads_every_group(void **state)
     }
 }
 
-/* U32 where the configuration knows of no quantisation. */
+/* U32 although the configuration has no quantisation. */
 static void needs_quantization(void **state)
 {
     json_t *j = fixture_config("llama");

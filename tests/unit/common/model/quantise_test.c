@@ -29,8 +29,8 @@ static uint32_t value(const struct groups *g, uint32_t i, uint32_t bits)
     return bits == 8 ? g->data[i] : g->data[i / 2] >> i % 2 * 4 & 15;
 }
 
-/* Worked by hand: from -1 to 14 in steps of one, 4 bits.  The edge is 14, so
- * s = -1 and b = 14; the other end is 15 steps away. */
+/* Computed by hand: from -1 to 14 in steps of one, 4 bits.  The edge is 14,
+ * so s = -1 and b = 14; the other end is 15 steps away. */
 static void quantises_by_hand(void **state)
 {
     struct groups g;
@@ -46,8 +46,8 @@ static void quantises_by_hand(void **state)
         assert_true(g.scales[i / 32] == -1.0f);
         assert_true(g.biases[i / 32] == 14.0f);
     }
-    /* The edge is the lower end: s = 16 / 15 would not reach zero, so that
-     * -15 / rint(-15 / s) = 15 / 14 is the step, and 1 lies at its end. */
+    /* The edge is the lower end.  s = 16 / 15 would not reach zero, so the
+     * step is -15 / rint(-15 / s) = 15 / 14, and 1 is at its end. */
     for (int i = 0; i < N; i++) {
         w[i] = (float)(i % 17 - 15);
     }
@@ -59,7 +59,7 @@ static void quantises_by_hand(void **state)
     assert_int_equal(value(&g, 16, 4), 15);
 }
 
-/* One value everywhere, zero too, and ties. */
+/* One value everywhere, also zero, and ties. */
 static void quantises_odd_groups(void **state)
 {
     static const float same[] = {0.0f, 3.5f, -2.0f, 1e-9f};
@@ -81,7 +81,7 @@ static void quantises_odd_groups(void **state)
             }
         }
     }
-    /* Half a step above 2 and 3 of s = 1, b = 0: to even. */
+    /* Half a step above 2 and 3 with s = 1, b = 0: rounded to even. */
     for (int i = 0; i < N; i++) {
         w[i] = (float)(i % 16);
     }
@@ -94,7 +94,7 @@ static void quantises_odd_groups(void **state)
     assert_int_equal(value(&g, 2, 4), 12); /* of 11.5 */
 }
 
-/* What is read back: the edge to the bit, zero, the rest within a step. */
+/* The values read back: the edge exactly, zero, the rest within one step. */
 static void comes_near(void **state)
 {
     uint32_t seed = 1;
@@ -155,7 +155,7 @@ static void refuses_what_is_not_finite(void **state)
     }
 }
 
-/* Every half there and back, and halfway cases. */
+/* Every half converted there and back, and all halfway cases. */
 static void turns_halves(void **state)
 {
     (void)state;

@@ -42,7 +42,8 @@ static void check_file(const char *file, const char *expect)
 
     snprintf(path, sizeof path, MALFORMED "/%s", file);
     bytes = fixture_read(path, &len);
-    /* A block of just this size, so that a sanitizer sees a step past it. */
+    /* A block of exactly this size, so that a sanitizer detects a read past
+     * it. */
     exact = malloc(len > 0 ? len : 1);
     assert_non_null(exact);
     memcpy(exact, bytes, len);
@@ -74,13 +75,13 @@ static void does_what_the_manifest_says(void **state)
     json_decref(rows);
 }
 
-/* The rules of the format, a broken file for each, and its own words. */
+/* One broken file for each rule of the format, with its own message. */
 static void has_words_for_each_rule(void **state)
 {
     static const struct {
         const char *file, *text;
     } rows[] = {
-        {"header_over_100MB", "100000000 are allowed at most"},
+        {"header_over_100MB", "at most 100000000 are allowed"},
         {"header_len_only", "but only 0 follow"},
         {"array", "does not start with {"},
         {"utf8_in_name", "not UTF-8"},
@@ -113,7 +114,7 @@ static void has_words_for_each_rule(void **state)
     }
 }
 
-/* A file of this header and n bytes of data. */
+/* Parses a file of this header and n bytes of data. */
 static enum status parse_text(const char *header, size_t n, struct error *e)
 {
     size_t len = strlen(header);
@@ -134,7 +135,7 @@ static enum status parse_text(const char *header, size_t n, struct error *e)
     "\"" name "\":{\"dtype\":\"F32\",\"shape\":[2,2]," \
     "\"data_offsets\":[" #begin "," #end "]}"
 
-/* Each rule has its own words, and names the tensor. */
+/* Each rule has its own message, which names the tensor. */
 static void says_what_is_wrong(void **state)
 {
     static const struct {
@@ -311,7 +312,7 @@ static void bounds_index(void **state)
                                    i);
         }
         len += (size_t)sprintf(text + len, "}}");
-        if (extra == 0) { /* and as many bytes as may be */
+        if (extra == 0) { /* and the largest allowed size */
             memset(text + len, ' ', INDEX_BYTES_MAX + 1 - len);
             assert_int_equal(
                 safetensors_index_parse(&x, text, INDEX_BYTES_MAX, &e), ST_OK);

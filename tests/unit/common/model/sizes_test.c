@@ -62,7 +62,7 @@ static void counts_state_in_float32(void **state)
     assert_int_equal(sizes_kv(8, 128, DTYPE_F16), 4096);
 }
 
-/* A cache has two dtypes; a model may have three. */
+/* A cache has two dtypes, a model three. */
 static void gives_a_cache_its_dtype(void **state)
 {
     struct model_config c = {.shape.dtype = DTYPE_BF16};
@@ -93,7 +93,7 @@ static void counts_pages(void **state)
     assert_int_equal(s.page_bytes, 3 * 1085440);
     assert_int_equal(s.pages_per_block, 0);
     assert_int_equal(s.pages_per_slot, 1);
-    /* Layer 3 is attention alone: there is no slot. */
+    /* Layer 3 is attention only, so there is no slot. */
     s = sizes_of(&c, 3, 4, 16, DTYPE_F32);
     assert_int_equal(s.token_bytes, 4096);
     assert_int_equal(s.page_bytes, 65536);

@@ -1,4 +1,5 @@
-/* The planner of splits: against all ways there are, and by hand. */
+/* The planner of splits, compared with all possible ways and with results by
+ * hand. */
 #include "common/split/layer_split.h"
 
 #include <math.h>
@@ -16,8 +17,9 @@ static struct split_terms terms;
 static struct split got;
 static struct error e;
 
-/* n layers of 100 bytes: every fourth attention (1 byte a token), the others
- * linear (20 bytes a sequence); contexts of 64 tokens, blocks of 4. */
+/* n layers of 100 bytes: every fourth is attention (1 byte per token), the
+ * others are linear (20 bytes per sequence).  Contexts of 64 tokens, blocks
+ * of 4. */
 static void layers(uint32_t n)
 {
     memset(&model, 0, sizeof model);
@@ -59,11 +61,11 @@ struct best {
     bool fits;
     double time, even;
     uint64_t sequences;
-    uint64_t lacks; /* where none fits */
+    uint64_t lacks; /* if none fits */
 };
 
 struct way {
-    uint32_t n, used; /* stages; a bit a worker */
+    uint32_t n, used; /* number of stages; one bit per worker */
     double time, even;
     uint64_t sequences, lacks;
 };
@@ -78,7 +80,7 @@ static uint64_t sequences_of(const struct pool_split *p, uint64_t token,
     return token > 0 && p->n_blocks / blocks < n ? p->n_blocks / blocks : n;
 }
 
-/* One stage more on a way. */
+/* Extends a way by one stage. */
 static struct way longer(const struct way *w, uint32_t worker, uint32_t begin,
                          uint32_t end)
 {
@@ -208,7 +210,7 @@ static void random_instance(uint32_t n_workers)
     }
 }
 
-/* What a split claims of itself, added up anew. */
+/* Recomputes what a split reports about itself. */
 static void agrees(const struct best *b, uint32_t n_workers)
 {
     struct way w = {.sequences = UINT64_MAX};
@@ -280,10 +282,11 @@ static void shares_equal_layers_evenly(void **state)
     }
     layers(3);
     assert_int_equal(find(3), ST_OK);
-    boundaries(3, (uint32_t[]){1, 2, 3}); /* one layer a stage */
+    boundaries(3, (uint32_t[]){1, 2, 3}); /* one layer per stage */
 }
 
-/* A head of 300 bytes is three layers' worth of time; an embedding is none. */
+/* A head of 300 bytes takes the time of three layers; an embedding takes
+ * none. */
 static void counts_the_head_and_not_the_embedding(void **state)
 {
     (void)state;
@@ -315,8 +318,8 @@ static void holds_a_tied_head_once_on_one_stage(void **state)
                      400 + 610);
 }
 
-/* The large worker is the third; in the given order it has too few layers
- * before it. */
+/* The large worker is the third; in the given order too few layers are left
+ * for it. */
 static void orders_unlike_workers(void **state)
 {
     (void)state;
@@ -356,7 +359,7 @@ static void takes_the_best_workers_of_more(void **state)
     assert_int_equal(got.stages[1].worker, 3);
 }
 
-/* Layers 0-2 are linear, 3 is attention: a stage of each kind. */
+/* Layers 0-2 are linear, 3 is attention: one stage of each kind. */
 static void knows_stages_of_one_kind(void **state)
 {
     uint32_t stage;
@@ -470,7 +473,7 @@ static void says_when_it_keeps_the_order(void **state)
     give(9, 10000);
     terms.in_order = true;
     assert_int_equal(find(9), ST_OK);
-    assert_true(got.every_order); /* there is but one */
+    assert_true(got.every_order); /* there is only one order */
 }
 
 /* Each number at its limit and one past it. */

@@ -2,8 +2,8 @@
 
 #include "tests/unit/cmocka.h"
 
-/* A sequence of the whole context is 32 blocks and a slot, 36 bytes; of a
- * quarter 8 and a slot, 12. */
+/* A sequence of the whole context has 32 blocks and a slot, 36 bytes; of a
+ * quarter, 8 blocks and a slot, 12 bytes. */
 static const struct pool_split_need hybrid = {.block_bytes = 1,
                                               .slot_bytes = 4,
                                               .block_tokens = 32,
@@ -65,7 +65,7 @@ static void knows_shards_of_one_kind(void **state)
     assert_int_equal(s.bytes, 100);
 }
 
-/* A pool that no machine has: numbers stop at what they can say. */
+/* A pool that no machine has: counts saturate at their largest value. */
 static void stops_at_the_largest_number(void **state)
 {
     struct pool_split_need n = {.block_bytes = 1,

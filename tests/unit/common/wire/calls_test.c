@@ -6,8 +6,8 @@
 
 #define NUMBERS 64
 
-/* Random adds and takes against a plain array, with numbers that share their
- * home so that runs form, wrap and close. */
+/* Random adds and takes compared with a plain array.  The numbers share their
+ * home, so that runs form, wrap and close. */
 static void agrees_with_a_plain_array(void **state)
 {
     struct call want[NUMBERS] = {{.number = 0}}, out;

@@ -1,5 +1,5 @@
-/* Connections are found by routing id, descriptor and number, also where
- * buckets are shared, and by nothing once they are gone. */
+/* Connections are found by routing id, descriptor and number, also in shared
+ * buckets, and not at all once they are gone. */
 #include "common/wire/connections.h"
 
 #include <string.h>
@@ -24,7 +24,7 @@ static int stop(void **state)
     return 0;
 }
 
-/* As libzmq makes them: a zero byte and a count. */
+/* libzmq's format: a zero byte and a counter. */
 static const uint8_t *routing(uint32_t n)
 {
     static uint8_t id[ROUTING_ID_BYTES];
@@ -48,7 +48,7 @@ static void finds_each_of_many(void **state)
                          made[i]);
         assert_ptr_equal(connections_by_fd(&cs, i % 2, (int)i), made[i]);
         assert_ptr_equal(connections_by_id(&cs, i + 1), made[i]);
-        /* The same of another port is another. */
+        /* The same id of another port is another connection. */
         assert_null(connections_by_routing(&cs, 1 - i % 2, routing(i)));
         assert_null(connections_by_fd(&cs, 1 - i % 2, (int)i));
     }
@@ -76,7 +76,7 @@ static void loses_only_the_one(void **state)
         assert_ptr_equal(connections_by_id(&cs, i + 1), wanted);
     }
     assert_int_equal(cs.n, MANY - (MANY + 2) / 3);
-    /* Its descriptor may come back; its number never does. */
+    /* Its descriptor may be reused; its number never is. */
     assert_int_equal(connections_add(&cs, 0, routing(0), 0)->id, MANY + 1);
 }
 
@@ -93,13 +93,14 @@ static void knows_open_descriptors(void **state)
     assert_true(connections_open(&cs, 0, 1000));
     assert_false(connections_open(&cs, 0, 5));
     assert_false(connections_open(&cs, 0, 4));
-    connections_disconnected(&cs, 0, 5); /* of a port that has it no longer */
+    connections_disconnected(&cs, 0, 5); /* from a port that no longer has it */
     assert_true(connections_open(&cs, 1, 5));
     connections_disconnected(&cs, 1, 5);
     assert_false(connections_open(&cs, 1, 5));
 }
 
-/* 5 was port 0's, and is port 1's now; port 1's monitor is read first. */
+/* Descriptor 5 was port 0's and is now port 1's; port 1's monitor is read
+ * first. */
 static void a_late_word_of_one_port_is_not_of_another(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Names of ports: what one is, who can reach it, whether it is taken. */
+/* Endpoints: their syntax, who can reach them, whether they are taken. */
 #include "common/wire/endpoint.h"
 
 #include <stdio.h>
@@ -28,8 +28,8 @@ static void what_is_one(void **state)
     assert_non_null(strstr(e.text, "tcp://HOST:PORT"));
 }
 
-/* A socket of the abstract namespace has no file, so no mode keeps others
- * out. */
+/* A socket of the abstract namespace has no file, so no file mode protects
+ * it. */
 static void abstract_names_are_refused(void **state)
 {
     struct error e;
@@ -77,7 +77,7 @@ static void whether_it_is_taken(void **state)
     snprintf(endpoint, sizeof endpoint, "ipc://%s", at.sun_path);
     assert_false(endpoint_taken(endpoint));
     assert_int_equal(bind(fd, (struct sockaddr *)&at, sizeof at), 0);
-    assert_false(endpoint_taken(endpoint)); /* a name that nobody serves */
+    assert_false(endpoint_taken(endpoint)); /* a file without a listener */
     assert_int_equal(listen(fd, 4), 0);
     assert_true(endpoint_taken(endpoint));
     close(fd);

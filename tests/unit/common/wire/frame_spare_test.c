@@ -1,4 +1,4 @@
-/* Frames' memory: sizes, reuse, and the bounds of what is kept. */
+/* Memory of frames: sizes, reuse, and the bounds of what is kept. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,7 +6,8 @@
 #include "common/wire/frame_spare.h"
 #include "tests/unit/cmocka.h"
 
-/* All of it can be written, at every size about the classes' borders. */
+/* All of the memory can be written, at every size around the classes'
+ * borders. */
 static void there_is_room(void **state)
 {
     (void)state;
@@ -39,8 +40,8 @@ static void what_was_given_is_taken(void **state)
     spare_give(NULL, 0);
 }
 
-/* Of one class at the bound and one past it: what is over goes back, which a
- * leak checker would see if it did not. */
+/* One class at its bound and one past it: the excess is freed, which a leak
+ * checker would otherwise report. */
 static void so_much_is_kept(void **state)
 {
     enum { N = FRAME_SPARE_MAX + 1 };

@@ -73,7 +73,7 @@ static void tensor_is_padded_for(void **state)
     assert_int_equal(frame_check(f->data, f->bytes, &h, NULL), ST_OK);
     assert_int_equal(h.tensor_bytes, 200);
     assert_int_equal(f->data[128], 1);
-    f->data[127] = 1; /* padding, under a right checksum */
+    f->data[127] = 1; /* padding, with a correct checksum */
     frame_reseal(f, h.ack, 0);
     assert_int_equal(check(f), ST_INVALID_ARGUMENT);
     frame_free(&f);
@@ -119,7 +119,7 @@ static void every_cut_is_refused(void **state)
 
     (void)state;
     for (uint32_t n = 0; n < f->bytes; n++) {
-        /* Exactly n bytes, so that a read past them is found. */
+        /* Exactly n bytes, so that a read past them is detected. */
         uint8_t *cut = malloc(n == 0 ? 1 : n);
 
         memcpy(cut, f->data, n);
@@ -129,7 +129,7 @@ static void every_cut_is_refused(void **state)
     frame_free(&f);
 }
 
-/* Every header field set to hostile values, with a right checksum. */
+/* Every header field set to hostile values, with a correct checksum. */
 static void hostile_headers_are_refused(void **state)
 {
     const struct {
@@ -141,8 +141,8 @@ static void hostile_headers_are_refused(void **state)
         {4, 2, 2, ST_FAILED_PRECONDITION},
         {6, 2, 2, ST_INVALID_ARGUMENT},
         {6, 2, 0x8001, ST_INVALID_ARGUMENT},
-        {8, 2, 0, ST_INVALID_ARGUMENT}, /* number without ordered */
-        {8, 2, 2, ST_INVALID_ARGUMENT}, /* 3 do not fit in 51 bytes */
+        {8, 2, 0, ST_INVALID_ARGUMENT}, /* a number without ordered envelopes */
+        {8, 2, 2, ST_INVALID_ARGUMENT}, /* 3 envelopes do not fit in 51 bytes */
         {8, 2, 0xffff, ST_INVALID_ARGUMENT},
         {10, 2, 0xffff, ST_INVALID_ARGUMENT},
         {12, 4, 0, ST_INVALID_ARGUMENT},
@@ -153,7 +153,8 @@ static void hostile_headers_are_refused(void **state)
         {16, 4, 1, ST_INVALID_ARGUMENT},
         {16, 4, 0xffffffff, ST_INVALID_ARGUMENT},
         {20, 4, 1, ST_INVALID_ARGUMENT},
-        {32, 8, 0, ST_INVALID_ARGUMENT}, /* ordered without number */
+        {32, 8, 0,
+         ST_INVALID_ARGUMENT}, /* ordered envelopes without a number */
         {48, 8, 1, ST_INVALID_ARGUMENT},
         {48, 8, UINT64_C(1) << 63, ST_INVALID_ARGUMENT},
     };
@@ -226,7 +227,7 @@ static void limits_hold_at_the_limit_and_past_it(void **state)
     }
 }
 
-/* Any size takes the same sum, whether hashed in one piece or in three. */
+/* Every size has the same checksum, whether hashed in one piece or in three. */
 static void sums_agree_at_every_size(void **state)
 {
     (void)state;
@@ -248,7 +249,7 @@ static void cut_envelopes_are_not_walked(void **state)
     struct frame *f = small_frame(0);
 
     (void)state;
-    put_u32(f->data + FRAME_HEADER + 8, 28); /* one more than there is */
+    put_u32(f->data + FRAME_HEADER + 8, 28); /* one more than exists */
     frame_reseal(f, 0, 0);
     assert_int_equal(frame_check(f->data, f->bytes, &h, NULL), ST_OK);
     assert_false(envelope_next(f, &h, &at, &e));

@@ -1,4 +1,4 @@
-/* The listening side of an edge: who comes in, what ends it. */
+/* The listening side of an edge: who may connect, and what ends the edge. */
 #include "common/wire/greeter.h"
 
 #include <stdio.h>
@@ -129,7 +129,7 @@ static Sluice__V1__HelloRequest fine(void)
     return m;
 }
 
-/* What it is answered; *session of a welcome. */
+/* Returns the status of the answer to Hello; sets *session on success. */
 static enum status hello(uint32_t from, const Sluice__V1__HelloRequest *m,
                          uint64_t *session)
 {
@@ -213,7 +213,7 @@ static void hello_may_be_repeated(void **state)
     assert_int_equal(hello(1, &m, &again), ST_OK);
     assert_true(first != 0 && first == again);
     assert_int_equal(w.n_up, 1);
-    m.nonce++; /* another Hello on a connection that has a session */
+    m.nonce++; /* another Hello on a connection with a session */
     assert_int_equal(hello(1, &m, NULL), ST_FAILED_PRECONDITION);
     assert_int_equal(w.n_down, 0);
 }
@@ -225,7 +225,7 @@ static void one_edge_at_a_time(void **state)
 
     (void)state;
     assert_int_equal(hello(1, &m, &first), ST_OK);
-    stage.assembly++; /* one that is not welcome disturbs nobody */
+    stage.assembly++; /* a refused Hello disturbs nothing */
     assert_int_equal(hello(2, &m, NULL), ST_FAILED_PRECONDITION);
     assert_int_equal(w.n_down, 0);
     stage.assembly--;
@@ -235,7 +235,7 @@ static void one_edge_at_a_time(void **state)
     assert_int_equal(hello(2, &m, &second), ST_OK);
     assert_true(second != first);
     assert_int_equal(w.n_up, 2);
-    greeter_lost(&w.g, (struct peer_id){1}); /* not this one's */
+    greeter_lost(&w.g, (struct peer_id){1}); /* of another connection */
     assert_int_equal(w.n_down, 1);
     greeter_lost(&w.g, (struct peer_id){2});
     assert_int_equal(w.n_down, 2);
@@ -254,7 +254,7 @@ static void foreign_frames_are_answered_goodbye(void **state)
     f = frame_make(&h, NULL, NULL);
     greeter_recv(&w.g, (struct peer_id){1}, &f);
     assert_true(said_goodbye(1, 99999));
-    h.session = session; /* of another connection */
+    h.session = session; /* from another connection */
     f = frame_make(&h, NULL, NULL);
     greeter_recv(&w.g, (struct peer_id){2}, &f);
     assert_true(said_goodbye(2, session));
@@ -273,7 +273,8 @@ static void foreign_frames_are_answered_goodbye(void **state)
 static void strikes_end_it(void **state)
 {
     Sluice__V1__HelloRequest m = fine();
-    struct frame_header h = {.ack = 1}; /* of what was never sent */
+    struct frame_header h = {.ack =
+                                 1}; /* an ack of a frame that was never sent */
     struct frame *f;
 
     (void)state;
@@ -287,7 +288,7 @@ static void strikes_end_it(void **state)
     assert_int_equal(w.g.counts.strikes, PEER_STRIKES);
     assert_true(said_goodbye(1, h.session));
     f = frame_make(&h, NULL, NULL);
-    f->data[20] = 1; /* none of ours: counted */
+    f->data[20] = 1; /* no valid frame: counted */
     greeter_recv(&w.g, (struct peer_id){1}, &f);
     assert_int_equal(w.g.counts.malformed, 1);
 }
@@ -310,7 +311,7 @@ static void silence_ends_it(void **state)
     }
     assert_int_equal(w.n_down, 1);
     assert_true(w.clock_us - begin_us >= SESSION_SILENT_US);
-    assert_non_null(strstr(w.why, "nothing was heard from the stage before"));
+    assert_non_null(strstr(w.why, "no frame arrived from the stage before"));
 }
 
 int main(void)

@@ -1,4 +1,4 @@
-/* The frames that stand outside a session, and what is none of them. */
+/* Frames outside a session, and frames that only look similar. */
 #include <string.h>
 
 #include "common/wire/peer.h"
@@ -6,12 +6,12 @@
 #include "tests/unit/cmocka.h"
 
 static struct arena arena;
-static struct frame *kept; /* what the last envelope points into */
+static struct frame *kept; /* the memory that the last envelope points into */
 
 typedef bool is_fn(const struct frame *f, const struct frame_header *h,
                    struct envelope *out);
 
-/* Whether a frame of one envelope is taken for what `is` asks; takes f. */
+/* Returns whether `is` accepts a frame of one envelope; takes f. */
 static bool asks(is_fn *is, struct frame *f, struct envelope *out)
 {
     struct frame_header h;
@@ -108,7 +108,7 @@ static void a_refusal_says_why(void **state)
     assert_int_equal(retry_ms, 0);
 }
 
-/* A code that is none, and a body that does not parse or says nothing. */
+/* An unknown code, and a body that does not parse or is empty. */
 static void a_poor_refusal_is_read_all_the_same(void **state)
 {
     static const uint8_t broken[] = {0xff, 0xff, 0xff};

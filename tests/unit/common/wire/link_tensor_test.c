@@ -1,5 +1,5 @@
-/* Tensors on links: alone in their frames, in order with all else, once, bit
- * for bit, and nothing that may not be one. */
+/* Tensors on links: alone in their frames, in order with all other traffic,
+ * once and bit-identical; forbidden tensors are refused. */
 #include "common/wire/link.h"
 
 #include <stdlib.h>
@@ -26,7 +26,7 @@ static uint64_t random_next(uint64_t *s)
     return *s;
 }
 
-/* What the value-th message has: none, or a tensor of 4 .. 64 KiB. */
+/* The tensor of the value-th message: none, or 4 bytes to 64 KiB. */
 static uint32_t tensor_bytes_of(uint64_t value)
 {
     uint64_t s = (value + 1) * 0x9e3779b97f4a7c15;
@@ -97,7 +97,7 @@ static bool recv(struct link *l, const struct frame *f, int64_t now,
     return link_recv(l, f, &h, now, take, k);
 }
 
-/* One frame of from's to to, or to nobody. */
+/* Moves one frame from `from` to `to`, or drops it. */
 static bool pump_one(struct link *from, struct link *to, int64_t now,
                      struct sink *k)
 {
@@ -111,7 +111,7 @@ static bool pump_one(struct link *from, struct link *to, int64_t now,
     return any;
 }
 
-/* A seeded life over a network that loses a tenth and doubles a tenth. */
+/* A seeded run over a network that loses a tenth and duplicates a tenth. */
 static void bad_network_run(uint64_t seed)
 {
     struct link_limits limits = link_limits_tensors(4, 64 * KIB);
@@ -265,7 +265,7 @@ static void ring_stops_at_its_bytes(void **state)
     assert_null(link_pop(a, 0));
     put_plain(a, LANE_STATE);
     expect_frame(a, 0, 1, 0);
-    /* b has had none of them: a tensor's resend waits for its bytes. */
+    /* b has received none of them: a tensor's resend allows for its bytes. */
     assert_int_equal(link_due(a),
                      LINK_RESEND_US + (1 << 20) / LINK_TENSOR_BYTES_US);
     assert_true(pump_one(a, b, link_due(a), &k));
@@ -277,7 +277,7 @@ static void ring_stops_at_its_bytes(void **state)
     link_free(&b);
 }
 
-/* ---- what may not be ---- */
+/* ---- forbidden tensors ---- */
 
 struct forged {
     uint32_t tensor_bytes;
@@ -400,7 +400,7 @@ static void peer_refuses_what_is_no_tensor(void **state)
     assert_int_equal(send_tensor(&p->a, x, FRAME_TENSOR_MAX + 4),
                      ST_INVALID_ARGUMENT);
     assert_int_equal(send_tensor(&p->a, x, LINK_OUTBOX_BYTES),
-                     ST_RESOURCE_EXHAUSTED); /* of a usual link */
+                     ST_RESOURCE_EXHAUSTED); /* limit of a default link */
     pair_free(p);
 }
 
@@ -441,7 +441,7 @@ static void largest_tensor_passes(void **state)
     assert_non_null(f);
     assert_int_equal(frame_check(f->data, f->bytes, &h, NULL), ST_OK);
     assert_int_equal(h.tensor_bytes, FRAME_TENSOR_MAX);
-    put_u32(f->data + 16, FRAME_TENSOR_MAX + 4); /* one past it */
+    put_u32(f->data + 16, FRAME_TENSOR_MAX + 4); /* one past the limit */
     assert_int_equal(frame_check(f->data, f->bytes + 4, &h, NULL),
                      ST_INVALID_ARGUMENT);
     frame_free(&f);

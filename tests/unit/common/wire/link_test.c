@@ -12,7 +12,8 @@
 #define RUNS 2000
 #endif
 
-/* xorshift: the seed is the run's number, so that a failure repeats. */
+/* xorshift: the seed is the number of the run, so that a failure is
+ * reproducible. */
 static uint64_t random_next(uint64_t *s)
 {
     *s ^= *s << 13;
@@ -22,12 +23,12 @@ static uint64_t random_next(uint64_t *s)
 }
 
 struct sink {
-    uint64_t next[2]; /* the value expected next, control and submit */
+    uint64_t next[2]; /* the next value expected, of control and of submit */
     uint64_t n_state, last_state;
     bool bad;
 };
 
-/* A body is its number and then filler. */
+/* A body is its number followed by filler. */
 static void take(void *arg, const struct envelope *e, bool ordered)
 {
     struct sink *k = arg;
@@ -68,7 +69,7 @@ static bool recv(struct link *l, const struct frame *f, int64_t now,
     return link_recv(l, f, &h, now, take, k);
 }
 
-/* Move all that is ready; returns how many frames. */
+/* Moves every ready frame and returns their number. */
 static int pump(struct link *from, struct link *to, int64_t now, struct sink *k)
 {
     struct frame *f;
@@ -131,7 +132,7 @@ static void net_clear(struct net *net)
     }
 }
 
-/* One seeded life of a link over a network that loses a tenth, doubles a
+/* A seeded run of a link over a network that loses a tenth, duplicates a
  * tenth and delays a fifth of all frames. */
 static void bad_network_run(uint64_t seed)
 {
@@ -260,7 +261,7 @@ static void gap_is_resent_at_once_and_once(void **state)
     assert_true(recv(a, report, 1, &k));
     assert_true(recv(a, report, 1, &k));
     assert_int_equal(pump(a, b, 1, &k), 4);
-    assert_true(recv(a, report, 2, &k)); /* late copies do not storm */
+    assert_true(recv(a, report, 2, &k)); /* late copies do not multiply */
     assert_int_equal(pump(a, b, 2, &k), 0);
     assert_int_equal(link_counts(a)->resent, 4);
     assert_int_equal(k.next[0], 4);
@@ -293,7 +294,7 @@ static void submit_window_holds(void **state)
     assert_int_equal(put(a, LANE_CONTROL, 1, 10), ST_OK);
     assert_true(recv(b, f, 0, &k));
     frame_free(&f);
-    f = link_pop(a, 0); /* control goes on while the window is closed */
+    f = link_pop(a, 0); /* control continues while the window is closed */
     assert_non_null(f);
     assert_int_equal(f->bytes, FRAME_HEADER + 34);
     assert_true(recv(b, f, 0, &k));
@@ -408,7 +409,7 @@ static void ring_stops_at_its_bytes(void **state)
             n++;
         }
     }
-    /* The one that passes the limit is the last. */
+    /* The frame that passes the limit is the last. */
     assert_int_equal(n, LINK_RING_BYTES / 200024 + 1);
     link_free(&a);
 }
@@ -424,7 +425,7 @@ static void many_frames_are_acknowledged_at_once(void **state)
         assert_int_equal(pump(a, b, 0, &k), 1);
         assert_int_equal(pump(b, a, 0, &k), i == LINK_ACK_FRAMES - 1);
     }
-    /* Few that are large, too: they may fill the window. */
+    /* A few large envelopes may fill the window too. */
     assert_int_equal(put(a, LANE_SUBMIT, 0, LINK_SUBMIT_WINDOW / 2), ST_OK);
     assert_int_equal(pump(a, b, 0, &k), 1);
     assert_int_equal(pump(b, a, 0, &k), 1);
@@ -432,7 +433,7 @@ static void many_frames_are_acknowledged_at_once(void **state)
     link_free(&b);
 }
 
-/* A peer that may be gone is sent a part of what it lacks, and nothing new,
+/* A peer that may be gone gets a part of the missing frames, and nothing new,
  * until it acknowledges something. */
 static void resends_a_part_until_it_hears(void **state)
 {
@@ -526,7 +527,7 @@ static void rule_breakers_are_refused(void **state)
     struct frame *f;
 
     (void)state;
-    h.ack = 1; /* of what was never sent */
+    h.ack = 1; /* an ack of a frame that was never sent */
     f = frame_make(&h, body, NULL);
     assert_false(recv(a, f, 0, &k));
     frame_free(&f);
@@ -535,7 +536,7 @@ static void rule_breakers_are_refused(void **state)
         .n_ordered = 1, .number = LINK_RING_FRAMES, .session = SESSION};
     h.envelopes_bytes = (uint32_t)envelope_write(body, &e);
     f = frame_make(&h, body, NULL);
-    assert_true(recv(a, f, 0, &k)); /* the farthest ahead there can be */
+    assert_true(recv(a, f, 0, &k)); /* the highest number that is accepted */
     frame_free(&f);
     h.number++;
     f = frame_make(&h, body, NULL);
@@ -543,7 +544,7 @@ static void rule_breakers_are_refused(void **state)
     frame_free(&f);
 
     h.number = 1;
-    put_u32(body + 8, 1); /* a body that is not there */
+    put_u32(body + 8, 1); /* a body that is missing */
     f = frame_make(&h, body, NULL);
     assert_false(recv(a, f, 0, &k));
     frame_free(&f);

@@ -1,5 +1,5 @@
-/* What a peer of ours would never send: how it is answered, what of it is a
- * strike, and how many strikes end the session. */
+/* Envelopes that a peer of ours never sends: their answers, which of them are
+ * strikes, and how many strikes end the session. */
 #include "common/wire/peer.h"
 
 #include <stdio.h>
@@ -10,7 +10,7 @@
 #include "tests/unit/cmocka.h"
 #include "tests/unit/common/wire/peer_pair.h"
 
-/* Envelopes as a peer of ours would never send them. */
+/* Delivers envelopes that a peer of ours never sends. */
 static enum peer_verdict forge(struct end *to, const struct envelope *e,
                                bool ordered)
 {
@@ -31,7 +31,7 @@ static enum peer_verdict forge(struct end *to, const struct envelope *e,
     return v;
 }
 
-/* What the last frame to e says in its one End. */
+/* Returns the status and text of the one End in the last frame to e. */
 static enum status last_end(struct end *e, char *text, size_t bytes)
 {
     struct frame_header h;
@@ -75,7 +75,7 @@ static void unbuilt_method_is_unimplemented(void **state)
     p = pair_new(BY_CLIENT, BY_ROUTER);
     assert_int_equal(forge(&p->b, &e, true), PEER_FINE);
     assert_int_equal(last_end(&p->a, text, sizeof text), ST_UNIMPLEMENTED);
-    assert_string_equal(text, "call: no such method");
+    assert_string_equal(text, "call: unknown method");
     pair_free(p);
 }
 
@@ -98,7 +98,7 @@ static void wrong_role_is_denied_and_struck(void **state)
                           .method = METHOD_WORKER_AUDIT}; /* not served here */
     assert_int_equal(forge(&p->b, &e, true), PEER_STRIKE);
     assert_int_equal(p->b.n_calls, 0);
-    /* One that the other may call, but not here. */
+    /* A method that the other end may call, but not here. */
     e.call = 1;
     assert_int_equal(forge(&p->a, &e, true), PEER_STRIKE);
     assert_int_equal(last_end(&p->b, text, sizeof text), ST_PERMISSION_DENIED);
@@ -124,12 +124,12 @@ static void their_calls_are_bounded(void **state)
     pair_free(p);
 }
 
-/* What a server may not answer: our call ends, and it is a strike. */
+/* Answers that a server may not send: our call ends, and it is a strike. */
 static void bad_answers_end_the_call(void **state)
 {
     static uint8_t body[8192];
     const struct {
-        bool stream; /* what was called */
+        bool stream; /* the kind of our call */
         struct envelope e;
         enum peer_verdict verdict;
         enum status status;
@@ -254,7 +254,7 @@ static void strikes_end_the_session(void **state)
     (void)state;
     assert_int_equal(forge(&p->b, &e, true), PEER_FINE);
     for (int i = 1; i < PEER_STRIKES; i++) {
-        assert_int_equal(forge(&p->b, &e, true), PEER_STRIKE); /* doubled */
+        assert_int_equal(forge(&p->b, &e, true), PEER_STRIKE); /* duplicated */
     }
     assert_int_equal(p->b.n_calls, 1);
     assert_int_equal(forge(&p->b, &e, true), PEER_OUT);
@@ -316,7 +316,7 @@ static void silent_reader_is_refused(void **state)
 
     (void)state;
     p->b.answer_calls = true;
-    p->b.send_status = ST_RESOURCE_EXHAUSTED; /* it never reads */
+    p->b.send_status = ST_RESOURCE_EXHAUSTED; /* the peer never reads */
     for (e.call = 1; e.call < 1000000 && v != PEER_OUT; e.call++) {
         v = forge(&p->b, &e, true);
         peer_flush(p->b.peer, pair_clock_us);

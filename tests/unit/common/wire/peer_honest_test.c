@@ -92,7 +92,8 @@ static void caller_cancels(void **state)
     peer_cancel(p->a.peer, call);
     assert_int_equal(p->a.n_ends, 1);
     assert_int_equal(p->a.status, ST_CANCELLED);
-    assert_int_equal(reply_chunk(&p->b, p->b.call, 0), ST_OK); /* crosses */
+    assert_int_equal(reply_chunk(&p->b, p->b.call, 0),
+                     ST_OK); /* crosses the cancel */
     pair_settle(p);
     assert_int_equal(p->b.n_cancels, 1);
     assert_int_equal(p->a.n_replies, 0);
@@ -129,7 +130,7 @@ static void deadline_ends_both_sides(void **state)
     pair_settle(p);
     assert_int_equal(p->b.deadline_us, pair_clock_us + 50000);
     pair_clock_us += 10000;
-    pair_settle(p); /* acks are out of the way */
+    pair_settle(p); /* no more acks are due */
     assert_int_equal(peer_due(p->b.peer), pair_clock_us + 40000);
     pair_clock_us += 39999;
     pair_settle(p);
@@ -159,7 +160,7 @@ static void many_deadlines_pass_at_once(void **state)
     pair_clock_us += 12000;
     pair_settle(p);
     assert_int_equal(p->a.n_ends, PEER_CALLS_MAX / 7 * 3 + 2);
-    assert_true(peer_due(p->a.peer) > pair_clock_us); /* not that of the past */
+    assert_true(peer_due(p->a.peer) > pair_clock_us); /* not an old due time */
     pair_clock_us += 10000;
     pair_settle(p);
     assert_int_equal(p->a.n_ends, PEER_CALLS_MAX);
@@ -275,7 +276,7 @@ static void dirty_is_told_once(void **state)
     assert_int_equal(pair_call_health(&p->a, 0, 1, NULL), ST_OK);
     peer_flush(p->a.peer, pair_clock_us);
     assert_int_equal(pair_take_in(&p->b), PEER_FINE);
-    assert_int_equal(p->b.n_dirty, 1); /* an ack is due some time */
+    assert_int_equal(p->b.n_dirty, 1); /* an ack is due later */
     pair_free(p);
 }
 

@@ -1,4 +1,4 @@
-/* session_node.h - a node that connects, and what the world saw of it. */
+/* session_node.h - A connecting node, and what the outside world saw of it. */
 #ifndef TESTS_UNIT_COMMON_WIRE_SESSION_NODE_H
 #define TESTS_UNIT_COMMON_WIRE_SESSION_NODE_H
 
@@ -10,31 +10,31 @@ struct node {
     struct arena arena;
     uint32_t last_id;
     int n_opens, n_closes, n_sent, n_ups, n_downs, n_ends;
-    struct frame *sent; /* the last */
+    struct frame *sent; /* the last frame */
     enum status refused;
     char why[ERROR_TEXT];
     bool was_up; /* down had a peer */
     bool restart_in_up, restart_in_end;
-    bool idle; /* it listens to nobody */
+    bool idle; /* it expects no frames */
 };
-/* Of all nodes. */
+/* clock of all nodes */
 extern int64_t clock_us;
 
 void setup(struct node *n);
-/* One that connects to the next stage rather than to the router. */
+/* Makes a node that connects to the next stage instead of the router. */
 void setup_edge(struct node *n);
 void teardown(struct node *n);
 void tick(struct node *n);
-/* Go to the next thing that is due. */
+/* Moves the clock to the next due time and ticks. */
 void go_on(struct node *n);
 void give(struct node *n, struct frame *f);
 
-/* The router's answer to Hello. */
+/* Makes the router's answer to Hello. */
 struct frame *accept_as(uint64_t session);
-/* From wherever it is until it is up. */
+/* Brings the node up from any state. */
 void come_up(struct node *n, uint64_t session);
 
-/* The nonce of the Hello in the last frame sent. */
+/* Returns the nonce of the Hello in the last frame sent. */
 uint64_t nonce_sent(struct node *n);
 
 #endif

@@ -8,7 +8,7 @@
 #include "tests/unit/cmocka.h"
 #include "tests/unit/common/wire/session_node.h"
 
-/* The Health/Check in the last frame sent; 0: there is none. */
+/* Returns the call of the Health/Check in the last frame sent; 0: none. */
 static uint64_t ping_sent(const struct node *n)
 {
     struct frame_header h;
@@ -23,7 +23,7 @@ static uint64_t ping_sent(const struct node *n)
                : 0;
 }
 
-/* A frame of the router's with nothing in it. */
+/* Delivers an empty frame of the router. */
 static void word(struct node *n)
 {
     struct frame_header h = {.session = 5};
@@ -68,7 +68,7 @@ static void a_word_begins_anew(void **state)
         word(&n);
     }
     assert_int_equal(n.n_sent, 0);
-    /* ... also when it had been asked for, one moment before the end */
+    /* also if the node began to listen one moment before the end */
     clock_us += SESSION_QUIET_US;
     tick(&n);
     clock_us += SESSION_SILENT_US - SESSION_QUIET_US - 1;
@@ -97,14 +97,14 @@ static void ends_when_it_is_silent(void **state)
     assert_int_equal(n.n_closes, 1);
     assert_true(n.was_up);
     assert_int_equal(n.refused, ST_OK);
-    assert_string_equal(n.why, "nothing was heard from the router for 1500 ms");
-    assert_int_equal(n.n_ends, 0); /* the question was nobody's call */
+    assert_string_equal(n.why, "no frame arrived from the router for 1500 ms");
+    assert_int_equal(n.n_ends, 0); /* the ping was no call of the node */
     come_up(&n, 6);
     assert_int_equal(n.n_ups, 2);
     teardown(&n);
 }
 
-/* A minute of which it knows nothing: it asks, and waits for the answer. */
+/* The node was stopped for a minute: it pings, and waits for the answer. */
 static void its_own_absence_is_no_silence(void **state)
 {
     struct node n;
@@ -143,14 +143,14 @@ static void an_idle_node_asks_nobody(void **state)
     clock_us++;
     tick(&n);
     assert_true(ping_sent(&n) != 0);
-    n.idle = true; /* what it waited for has come */
+    n.idle = true; /* the awaited frame has arrived */
     clock_us += 3600000000;
     tick(&n);
     assert_int_equal(n.s.state, SESSION_UP);
     teardown(&n);
 }
 
-/* The router says something now and then, but never answers: one question. */
+/* The router sends frames but never answers: there is one ping. */
 static void one_question_at_a_time(void **state)
 {
     uint64_t ping = 0, first = 0;
@@ -161,7 +161,7 @@ static void one_question_at_a_time(void **state)
     for (int i = 0; i < 20; i++) {
         clock_us += SESSION_QUIET_US;
         tick(&n);
-        ping = ping_sent(&n); /* the first, resent by the link */
+        ping = ping_sent(&n); /* the first ping, resent by the link */
         first = first == 0 ? ping : first;
         assert_true(ping == first || ping == 0);
         word(&n);
@@ -171,7 +171,7 @@ static void one_question_at_a_time(void **state)
     teardown(&n);
 }
 
-/* Its answer is no end of a call of the node's. */
+/* The answer to a ping does not end a call of the node. */
 static void the_answer_is_told_to_nobody(void **state)
 {
     Sluice__V1__HealthReply reply = SLUICE__V1__HEALTH_REPLY__INIT;
@@ -186,7 +186,8 @@ static void the_answer_is_told_to_nobody(void **state)
         clock_us += SESSION_QUIET_US;
         tick(&n);
         e.call = ping_sent(&n);
-        assert_int_equal(e.call, i); /* a new one, as the last was answered */
+        assert_int_equal(e.call,
+                         i); /* a new ping, as the last one was answered */
         reply.serving = true;
         e.body_bytes = (uint32_t)sluice__v1__health_reply__pack(&reply, body);
         e.body = body;

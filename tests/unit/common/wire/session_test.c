@@ -1,4 +1,4 @@
-/* A session comes up, ends, and begins anew. */
+/* A session comes up, ends and starts again. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -78,7 +78,7 @@ static void backs_off_with_jitter(void **state)
         mean = mean * 2 < SESSION_BACKOFF_MAX_US ? mean * 2
                                                  : SESSION_BACKOFF_MAX_US;
     }
-    assert_int_equal(n.n_closes, 0); /* what is lost is not closed */
+    assert_int_equal(n.n_closes, 0); /* a lost connection is not closed */
     teardown(&n);
 }
 
@@ -117,12 +117,13 @@ static void refusal_is_told_and_waited_for(void **state)
     assert_int_equal(n.refused, ST_FAILED_PRECONDITION);
     assert_string_equal(n.why, "the tokenizer is another");
     assert_false(n.was_up);
-    /* Half as much again is chance: many are refused at once. */
+    /* Up to half as much is added at random: many sessions are refused at
+     * once. */
     assert_in_range(session_tick(&n.s, clock_us) - clock_us, 700000, 1050000);
     teardown(&n);
 }
 
-/* However long it asks for: SESSION_BACKOFF_MAX_US, and half as much. */
+/* A longer request is limited to SESSION_BACKOFF_MAX_US plus half. */
 static void refusal_asks_for_too_long(void **state)
 {
     struct error e;
@@ -219,7 +220,7 @@ static void opening_is_given_up(void **state)
     teardown(&n);
 }
 
-/* An edge's connection that hangs is tried again within the time that an
+/* A connection to a stage that hangs is retried within the time that an
  * assembly has for its edges. */
 static void opening_the_next_stage_is_given_up_early(void **state)
 {

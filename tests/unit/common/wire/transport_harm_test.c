@@ -1,7 +1,7 @@
-/* What strangers and an empty table of descriptors may do to a transport.
+/* Strangers and exhausted descriptors must not harm a transport.
  *
- * Strangers are plain TCP sockets of this process that speak ZMTP 3 by hand:
- * so it is known which descriptor the transport gets for each. */
+ * Strangers are plain TCP sockets of this process that speak ZMTP 3 by hand,
+ * so the test has the descriptor that the transport gets for each. */
 #include "common/wire/transport.h"
 
 #include <arpa/inet.h>
@@ -21,16 +21,16 @@
 #include "common/wire/port.h"
 #include "tests/unit/cmocka.h"
 
-#define PATIENCE_S   30 /* only a failure waits so long */
+#define PATIENCE_S   30 /* only a failure waits this long */
 #define HEARD_MAX    16
 #define GREETING     64 /* of ZMTP 3 */
 #define STRANGERS    20000
 #define FEW          96 /* descriptors */
 #define NOT_LET_IN_S 1
-#define FDS          1024 /* a test of this has far fewer */
+#define FDS          1024 /* a process of this test has far fewer */
 #define ROUNDS       100
 
-/* ---- a node that remembers who came and who went ---- */
+/* ---- a node that records arrivals and departures ---- */
 
 struct end {
     struct transport *t;
@@ -104,7 +104,7 @@ static void listen_start(struct end *x)
     end_init(x, t);
 }
 
-/* Turn x until what holds. */
+/* Runs turns of x until the condition holds. */
 #define UNTIL(what, x)                                           \
     do {                                                         \
         int64_t until_ = loop_now_us() + PATIENCE_S * 1000000ll; \
@@ -131,8 +131,8 @@ static void write_all(int fd, const void *data, size_t n)
     assert_int_equal(send(fd, data, n, MSG_NOSIGNAL), (ssize_t)n);
 }
 
-/* Connects fd to x as a DEALER; back when x's side knows the connection: its
- * READY comes after all that its monitor says of it. */
+/* Connects fd to x as a DEALER.  Returns when x's side has the connection:
+ * its READY comes after all events of the monitor. */
 static void meet(int fd, const struct end *x)
 {
     static const char ready[] =
@@ -150,7 +150,7 @@ static void meet(int fd, const struct end *x)
     assert_int_equal(recv(fd, got, sizeof got, MSG_WAITALL), sizeof got);
 }
 
-/* A frame of the smallest size, all of it c. */
+/* Sends a frame of the smallest size, filled with c. */
 static void say(int fd, char c)
 {
     uint8_t message[2 + FRAME_HEADER] = {0, FRAME_HEADER};
@@ -164,7 +164,7 @@ static bool is_open(int fd)
     return fcntl(fd, F_GETFD) >= 0 || errno != EBADF;
 }
 
-/* The transport's end of a stranger's connection, by the port it came from. */
+/* Returns the transport's end of a stranger's connection, by its port. */
 static int other_end(int fd)
 {
     struct sockaddr_in me, peer;
@@ -182,8 +182,8 @@ static int other_end(int fd)
     return -1;
 }
 
-/* Ends the stranger's side alone, so that its number stays taken; back when
- * the transport's side, theirs, is closed too. */
+/* Ends only the stranger's side, so that its number stays taken.  Returns
+ * when the transport's side, theirs, is closed too. */
 static void leave(int fd, int theirs)
 {
     int64_t until = loop_now_us() + PATIENCE_S * 1000000ll;
@@ -195,7 +195,7 @@ static void leave(int fd, int theirs)
     assert_false(is_open(theirs));
 }
 
-/* Whom x heard last: it is in the table, and the only one. */
+/* Returns the last sender at x: it is in the table, and the only one. */
 static uint32_t only_peer(struct end *x)
 {
     uint32_t id = x->heard[x->n_heard - 1];
@@ -214,9 +214,10 @@ static uint32_t only_peer(struct end *x)
     return id;
 }
 
-/* A is accepted, says all this, of which the node takes in the first if it is
- * to know A, and dies; B is accepted on the same descriptor before the node
- * looks.  False if B got another one: ZeroMQ was still busy closing. */
+/* A is accepted, sends all of its bytes, of which the node reads the first if
+ * it is to record A, and closes.  B is then accepted on the same descriptor
+ * before the node looks.  Returns false if B got another descriptor: ZeroMQ
+ * was still busy closing. */
 static bool follow(struct end *x, int a, int b, const char *says, bool known,
                    int *theirs)
 {
@@ -237,7 +238,7 @@ static bool follow(struct end *x, int a, int b, const char *says, bool known,
     return *theirs == fd;
 }
 
-/* B speaks, and is the only one; then it goes. */
+/* B sends and is the only peer; then it leaves. */
 static void speak_and_go(struct end *x, int b, int theirs)
 {
     uint32_t id;
@@ -263,7 +264,7 @@ static void follow_until_reused(const char *says, bool known, bool at_once)
 
         listen_start(&x);
         reused = follow(&x, a, b, says, known, &theirs);
-        if (at_once) { /* before the node has read what A said */
+        if (at_once) { /* before the node has read A's frames */
             say(b, 'b');
         }
         for (int k = 0; k < 20; k++) {
@@ -284,7 +285,7 @@ static void the_dead_make_room_for_the_next(void **state)
     follow_until_reused("aa", false, true);
 }
 
-/* Of A's last words some are read after B's first. */
+/* Some of A's last frames are read after B's first. */
 static void last_words_are_nobody_elses(void **state)
 {
     (void)state;
@@ -292,7 +293,7 @@ static void last_words_are_nobody_elses(void **state)
     follow_until_reused("aaaaa", true, false);
 }
 
-/* Not what it listens at, and not that it could not accept. */
+/* Neither that it listens nor that it could not accept. */
 static void a_monitor_tells_what_is_used(void **state)
 {
     void *context = port_context(1);
@@ -309,7 +310,7 @@ static void a_monitor_tells_what_is_used(void **state)
     zmq_ctx_term(context);
 }
 
-/* ---- in a process of its own, that may die or hang ---- */
+/* ---- in its own process, which may die or hang ---- */
 
 static void in_child(void (*what)(void))
 {
@@ -334,7 +335,8 @@ static void check(bool holds, int code)
     }
 }
 
-/* Strangers come and go until no more are let in: nobody reads of them. */
+/* Strangers come and go until no more are accepted; their frames are not
+ * read. */
 static void free_unread(void)
 {
     struct timeval patience = {NOT_LET_IN_S, 0};
@@ -361,7 +363,7 @@ static void is_freed_when_nobody_read(void **state)
     in_child(free_unread);
 }
 
-/* Take all descriptors but n; returns how many of *taken that were. */
+/* Takes all descriptors but n.  Returns the number, and sets *taken. */
 static int leave_only(int n, int *taken)
 {
     int made = 0, fd;
@@ -389,7 +391,7 @@ static void few_descriptors(void)
     check(setrlimit(RLIMIT_NOFILE, &few) == 0, 2);
 }
 
-/* Turn both until *what changes from was. */
+/* Runs turns of both until *what differs from was. */
 static bool turn_until(struct end *x, struct end *y, const unsigned *what,
                        unsigned was)
 {
@@ -402,8 +404,8 @@ static bool turn_until(struct end *x, struct end *y, const unsigned *what,
     return *what == was + 1;
 }
 
-/* With room for any number of the descriptors that a connection takes: it
- * opens or is lost, and the next opens once there is room. */
+/* With any number of free descriptors for a connection: it opens or is lost,
+ * and the next one opens once there is room. */
 static void dial_without(void)
 {
     int taken[FEW], n;
@@ -423,7 +425,7 @@ static void dial_without(void)
         n = leave_only(left, taken);
         id = io->open(io);
         check(id.v != 0, 4);
-        if (left < 3) { /* the socket, and the two of its monitor */
+        if (left < 3) { /* the socket, and two of its monitor */
             check(turn_until(&c, &x, &c.n_lost, c.n_lost), 5);
             check(c.lost[c.n_lost - 1] == id.v && c.n_opened == 0, 6);
         } else {
@@ -443,7 +445,7 @@ static void no_descriptor_is_no_connection(void **state)
     in_child(dial_without);
 }
 
-/* However few there are, a transport is made or says why it is not. */
+/* With few descriptors, a transport is made or reports why it is not. */
 static void make_without(void)
 {
     const struct transport_port port = {"tcp://127.0.0.1:*", BY_CLIENT, false};

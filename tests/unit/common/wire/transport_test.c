@@ -16,9 +16,9 @@
 #include "tests/unit/cmocka.h"
 
 #define TURNS       2000     /* of at most 5 ms */
-#define PATIENCE_US 20000000 /* only a failure waits so long */
+#define PATIENCE_US 20000000 /* only a failure waits this long */
 
-/* A node that counts, and sends back what it gets if it is told to. */
+/* A node that counts, and echoes frames if requested. */
 struct end {
     struct transport *t;
     struct loop loop;
@@ -120,7 +120,7 @@ static enum status say(struct end *x, struct peer_id to, uint8_t mark,
     return transport_io(x->t)->send(transport_io(x->t), to, &f);
 }
 
-/* Turn all of them until *what reaches n. */
+/* Runs turns of all until *what reaches n. */
 #define UNTIL(what, n, ...)                                                \
     do {                                                                   \
         struct end *ends_[] = {__VA_ARGS__};                               \
@@ -156,7 +156,7 @@ static void tells_two_connections_apart(void **state)
     assert_int_equal(a.mark, 'a');
     assert_int_equal(b.mark, 'b');
     assert_int_equal(a.n_recv, 1);
-    /* a goes: just a is lost. */
+    /* a leaves: only a is lost. */
     transport_free(&a.t);
     UNTIL(s.n_lost, 1, &s, &b);
     assert_int_equal(s.lost.v, at_s.v);
@@ -183,7 +183,7 @@ static void opens_anew_after_a_restart(void **state)
     UNTIL(c.n_lost, 1, &c);
     assert_int_equal(c.lost.v, first.v);
     assert_int_equal(say(&c, first, 'x', 64), ST_UNAVAILABLE);
-    /* Nobody is there: lost again, told once. */
+    /* No listener: lost again, reported once. */
     second = transport_io(c.t)->open(transport_io(c.t));
     assert_int_not_equal(second.v, first.v);
     UNTIL(c.n_lost, 2, &c);
@@ -211,7 +211,7 @@ static void says_no_lost_after_close(void **state)
     UNTIL(c.n_recv, 1, &s, &c);
     transport_io(s.t)->close(transport_io(s.t), s.last);
     assert_int_equal(say(&s, s.last, 'x', 64), ST_UNAVAILABLE);
-    say(&c, id, 'b', 64); /* arrives, and goes nowhere */
+    say(&c, id, 'b', 64); /* arrives, and is not delivered */
     transport_io(c.t)->close(transport_io(c.t), id);
     for (int i = 0; i < 20; i++) {
         loop_turn(&s.loop, 5000);
@@ -311,7 +311,7 @@ static void never_blocks_on_a_slow_peer(void **state)
     UNTIL(good.n_opened, 1, &s, &good);
     say(&good, id, 'g', 64);
     UNTIL(good.n_recv, 1, &s, &good);
-    /* All that was accepted arrives once the peer reads. */
+    /* Every accepted frame arrives once the peer reads. */
     UNTIL(slow.n_recv, (uint32_t)sent, &s, &slow);
     transport_free(&slow.t);
     transport_free(&good.t);
@@ -342,7 +342,7 @@ static void carries_ten_thousand_each_way(void **state)
     transport_free(&s.t);
 }
 
-/* More has come than a turn reads, and nobody says a word afterwards. */
+/* More frames arrived than one turn reads, and no frame follows. */
 static void reads_on_after_a_full_turn(void **state)
 {
     uint32_t each = TRANSPORT_BUDGET - 4;
@@ -366,11 +366,11 @@ static void reads_on_after_a_full_turn(void **state)
     transport_free(&s.t);
 }
 
-/* ---- a ball between two processes, one of which talks too much ----
+/* ---- a ball between two processes, one of which sends in between ----
  *
- * The talker throws the ball back, is busy until it has come again, and only
- * then says something else.  That send takes the signal of the ball, so a
- * loop that trusts the descriptor alone waits for ever. */
+ * The second process returns the ball, is busy until the ball has come again,
+ * and only then sends another frame.  That send consumes the signal of the
+ * ball, so a loop that relies on the descriptor alone waits for ever. */
 
 struct player {
     struct transport *t;
@@ -382,7 +382,7 @@ struct player {
 
 #define BALL    'b'
 #define TALK    't'
-#define BUSY_US 2000 /* past the time in which libzmq looks once (1 ms) */
+#define BUSY_US 2000 /* longer than libzmq's 1 ms between two looks */
 
 static void player_say(struct player *x, uint8_t what)
 {
@@ -445,7 +445,7 @@ static struct player *player_new(struct transport *t, bool talks)
     return x;
 }
 
-/* Both ends of n rounds: the server is a process of its own. */
+/* Runs both ends of n rounds; the server is its own process. */
 static void play(uint32_t n, bool server_talks, bool client_talks)
 {
     struct transport_port port = {"tcp://127.0.0.1:*", BY_CLIENT, false};
@@ -460,7 +460,8 @@ static void play(uint32_t n, bool server_talks, bool client_talks)
     assert_int_equal(pipe(ends), 0);
     child = fork();
     if (child == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL); /* a failed test leaves none */
+        prctl(PR_SET_PDEATHSIG,
+              SIGKILL); /* a failed test leaves no process behind */
         if (transport_listen(&t, &port, 1, &e) != ST_OK ||
             write(ends[1], transport_endpoint(t, 0), 64) != 64) {
             _exit(1);
@@ -565,7 +566,8 @@ static void keeps_an_ipc_socket_private(void **state)
     rmdir(dir);
 }
 
-/* One that connects to s and listens itself, as a worker does. */
+/* Starts a transport that connects to s and listens itself, as a worker
+ * does. */
 static void both_start(struct end *x, const struct end *s, bool tensors)
 {
     const struct transport_port port = {"tcp://127.0.0.1:*", BY_WORKER,
@@ -586,7 +588,7 @@ static struct peer_id open_to(struct end *x, const struct end *to)
     return io->open_to(io, transport_endpoint(to->t, 0));
 }
 
-/* A router, and two that connect to it and to each other. */
+/* A router, and two nodes that connect to it and to each other. */
 static void one_transport_connects_and_listens(void **state)
 {
     struct peer_id a_router, a_next, b_next;
@@ -614,9 +616,10 @@ static void one_transport_connects_and_listens(void **state)
     assert_int_equal(say(&a, a_router, 'd', 64), ST_OK);
     UNTIL(a.n_recv, 2, &s, &a, &b); /* the echo */
     assert_int_equal(a.last.v, a_router.v);
-    assert_int_equal(say(&a, a_next, 'g', 64), ST_OK); /* b knows it now */
+    assert_int_equal(say(&a, a_next, 'g', 64),
+                     ST_OK); /* b has the connection now */
     UNTIL(b.n_recv, 2, &s, &a, &b);
-    /* One ends, the others stay. */
+    /* One connection ends, the others stay. */
     transport_io(a.t)->close(transport_io(a.t), a_next);
     UNTIL(b.n_lost, 1, &s, &a, &b);
     assert_int_equal(say(&a, a_next, 'e', 64), ST_UNAVAILABLE);

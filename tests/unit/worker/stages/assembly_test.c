@@ -237,7 +237,7 @@ static void ends_with_a_silent_edge(void **state)
     assert_int_equal(b->n_broken, 0); /* it is kept alive */
     b->mute = true;
     bench_advance(b, SESSION_SILENT_US + 10000);
-    bench_check_broken(b, "nothing was heard from");
+    bench_check_broken(b, "no frame arrived from");
     b->mute = false;
     bench_free(&b);
 }
