@@ -5,8 +5,8 @@
 #include "common/base/log.h"
 #include "proto/admin.pb-c.h"
 #include "router/base/router_limits.h"
-#include "router/requests/adoption.h"
 #include "router/calls/router_state.h"
+#include "router/requests/adoption.h"
 #include "tests/unit/cmocka.h"
 #include "tests/unit/router/rig.h"
 
@@ -257,7 +257,7 @@ static void hello_of(uint32_t n_live, bool good)
     assert_int_equal(w->up, good);
     if (!good) {
         assert_int_equal(w->refusal, ST_INVALID_ARGUMENT);
-        assert_non_null(strstr(w->why, "4097 sequences live there"));
+        assert_non_null(strstr(w->why, "n_live is 4097, but at most 4096"));
     }
     rig_free(&s.rig);
 }

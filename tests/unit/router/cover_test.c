@@ -149,7 +149,7 @@ static uint32_t cheapest(const struct cover_piece *p, uint32_t n, uint32_t at,
 }
 
 static void check_chain(const struct cover_piece *p, uint32_t n,
-                        enum cover_wish wish, uint32_t histogram[LAYERS])
+                        enum cover_goal wish, uint32_t histogram[LAYERS])
 {
     uint32_t a_gap = wish == FEWEST_GAPS ? MUCH : 1, cost = 0, at = 0;
     uint32_t a_layer = wish == FEWEST_GAPS ? 1 : MUCH;

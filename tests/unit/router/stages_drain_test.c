@@ -162,7 +162,8 @@ static void leaves_and_comes_back(void **state)
     fake_lost(s.w[2]);
     rig_run(s.rig);
     assert_true(s.w[0]->gone && s.w[1]->gone);
-    assert_non_null(strstr(s.w[0]->goodbye, "its replica is over: worker w2"));
+    assert_non_null(
+        strstr(s.w[0]->goodbye, "its replica has ended: worker w2"));
     fake_reconnect(s.w[0]);
     fake_reconnect(s.w[1]);
     y = client_generate(s.c, 2, 40, 4); /* it waits, too */

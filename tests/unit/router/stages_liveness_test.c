@@ -163,7 +163,8 @@ static void one_hangs(void **state)
     }
     assert_true(s.w[0]->gone && s.w[1]->gone && s.w[2]->gone);
     assert_non_null(strstr(s.w[1]->goodbye, "its engine made no progress"));
-    assert_non_null(strstr(s.w[0]->goodbye, "its replica is over: worker w1"));
+    assert_non_null(
+        strstr(s.w[0]->goodbye, "its replica has ended: worker w1"));
     router_counts(s.rig->router, &k);
     assert_int_equal(k.hung, 1);
     come_back(&s, s.w[1]);
