@@ -96,8 +96,7 @@ void model_set_present(struct fleet *fleet, struct model *m, bool present)
 
 void models_fini(struct fleet *fleet)
 {
-    /* Backwards, because a model that is freed moves the last one to its index.
-     */
+    /* Backwards: a model that is freed moves the last one to its index. */
     for (uint32_t i = fleet->n_models; i > 0; i--) {
         absence_end(fleet, fleet->models[i - 1]);
     }

@@ -77,8 +77,7 @@ void pending_dropped(struct fleet *fleet, struct router_peer *p, uint64_t id)
 
 void pending_drop_all(struct fleet *fleet, struct router_peer *p)
 {
-    /* An owner may close other calls of p, so no pointer into the list is kept.
-     */
+    /* An owner may close other calls of p: always take the first. */
     while (!list_empty(&p->calls)) {
         drop_call(fleet, LIST_OF(p->calls.next, struct pending, of_peer), true);
     }

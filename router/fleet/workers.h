@@ -190,8 +190,7 @@ struct need worker_share(const struct worker *w, uint64_t blocks,
 /* Returns the need on w of a sequence of n_tokens tokens. */
 struct need worker_need(const struct worker *w, uint64_t n_tokens);
 
-/* Returns true if a sequence of n_tokens fits w's context and its empty pool.
- */
+/* Returns true if a sequence of n_tokens fits w's context and empty pool. */
 bool worker_fits_ever(const struct worker *w, uint64_t n_tokens);
 
 /* Returns true if w has room for need now. */
