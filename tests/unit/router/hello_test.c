@@ -1,4 +1,4 @@
-/* Who comes in, who does not, and why. */
+/* Hello: which peers are admitted, which are refused, and why. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -404,7 +404,8 @@ static void names_are_taken_over_not_shared(void **state)
     client_generate(c, 1, 40, 10);
     rig_run(rig);
     assert_non_null(worker_sequence_of(a, 1));
-    fake_hello(b); /* the first was heard just now: it is another one */
+    fake_hello(
+        b); /* the first was active just now, so this is another worker */
     assert_false(b->up);
     assert_int_equal(b->refusal, ST_ALREADY_EXISTS);
     assert_int_equal(b->retry_ms, NAME_BUSY_US / 1000);
@@ -436,7 +437,7 @@ static void workers_of_a_model_agree(void **state)
     fake_hello(d);
     assert_int_equal(d->refusal, ST_FAILED_PRECONDITION);
     assert_non_null(strstr(d->why, "999"));
-    /* When nobody is left the next one decides anew. */
+    /* When no worker is left, the next one sets the weights. */
     fake_lost(a);
     fake_reconnect(d);
     assert_true(d->up);
@@ -489,7 +490,7 @@ static void too_many_workers(void **state)
     rig_free(&rig);
 }
 
-/* Frames of a session that is not are answered Goodbye; a Goodbye is not. */
+/* Frames of an unknown session are answered with Goodbye, except a Goodbye. */
 static void foreign_frames(void **state)
 {
     struct rig *rig = rig_new(NULL);
@@ -528,12 +529,13 @@ static void rubbish(void **state)
     router_counts(rig->router, &k);
     assert_int_equal(k.strikes, 300);
     client_generate(c, 1, 3, 3);
-    rig_run(rig); /* still served, if only to say that nobody serves */
+    rig_run(rig); /* still answered, with an error: there is no worker */
     assert_true(c->records[0]->ended);
     rig_free(&rig);
 }
 
-/* Silence: nothing new, then the end; a word brings it back. */
+/* Silence: no grants, then the end of the session; a frame restores the worker.
+ */
 static void silence(void **state)
 {
     struct rig *rig = rig_new(NULL);
@@ -591,7 +593,7 @@ static void stopping(void **state)
     rig_run(rig);
     assert_true(rig->stopped);
     assert_true(w->gone && c->gone);
-    assert_false(x->ended); /* its session does it */
+    assert_false(x->ended); /* the end of the session ends the call */
     assert_non_null(strstr(c->goodbye, "the router is stopping"));
     rig_free(&rig);
 }

@@ -1,4 +1,4 @@
-/* What an offer may say, and what not. */
+/* Which offers are accepted, and which are refused. */
 #include <string.h>
 
 #include "common/base/log.h"
@@ -9,7 +9,7 @@
 
 struct bad {
     void (*spoil)(struct fake *f);
-    const char *why; /* NULL: it is let in */
+    const char *why; /* NULL: the offer is accepted */
 };
 
 #define BAD(name) static void name(struct fake *f)
@@ -252,7 +252,7 @@ static void what_an_offer_may_say(void **state)
     }
 }
 
-/* A worker has layers, or takes some; a client does neither. */
+/* A worker has layers or an offer; a client has neither. */
 static void an_offer_is_a_workers(void **state)
 {
     struct rig *rig = rig_new(NULL);
