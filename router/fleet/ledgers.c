@@ -94,7 +94,7 @@ enum ledger_verdict worker_ledger_check(const struct worker *w,
         class_is_wrong("checkpoints", &known[CHECKPOINTS], l->checkpoints, e) ||
         class_is_wrong("pages", &known[PAGES], l->pages, e) ||
         grant_is_wrong(w, l, e)) {
-        return LEDGER_LIE;
+        return LEDGER_INVALID;
     }
     return l->snapshot > w->ledger.snapshot || PLANT(OLD_SNAPSHOT) ? LEDGER_NEW
                                                                    : LEDGER_OLD;
@@ -111,7 +111,7 @@ enum ledger_verdict worker_report_check(const struct worker *w,
      * below the newest one without any fault. */
     if (verdict == LEDGER_NEW && l->snapshot > w->ledger.snapshot &&
         liveness_check(w, engine, e) != ST_OK) {
-        return LEDGER_LIE;
+        return LEDGER_INVALID;
     }
     return verdict;
 }

@@ -14,13 +14,13 @@
 struct fleet;
 
 enum ledger_verdict {
-    LEDGER_NEW, /* newer than the last one: apply it */
-    LEDGER_OLD, /* older, or from another session: drop it */
-    LEDGER_LIE  /* contradicts earlier reports; *e has the reason */
+    LEDGER_NEW,    /* newer than the last one: apply it */
+    LEDGER_OLD,    /* older, or from another session: drop it */
+    LEDGER_INVALID /* contradicts earlier reports; *e has the reason */
 };
 
 /* Compares a ledger with the last one and with the grants given.  Changes
- * nothing.  Sets *e (DATA_LOSS) with LEDGER_LIE only. */
+ * nothing.  Sets *e (DATA_LOSS) with LEDGER_INVALID only. */
 enum ledger_verdict worker_ledger_check(const struct worker *w,
                                         const Sluice__V1__Ledger *l,
                                         struct error *e);

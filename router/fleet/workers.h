@@ -100,7 +100,7 @@ struct drain {
 struct adoptions {
     struct table by_name;               /* struct orphan */
     struct list idle, wanted, unwanted; /* struct orphan */
-    uint32_t n_announced, n_told;       /* by Hello, by Live */
+    uint32_t n_announced, n_listed;     /* orphans in Hello, and in Live */
     struct event expiry;
 };
 
@@ -174,11 +174,12 @@ void worker_move(struct worker *w, enum worker_state to);
 /* Returns the name of w's state for operators, without drain.  Never NULL. */
 const char *worker_state_name(const struct worker *w);
 
-/* Returns true if the router has received all orphans that w announced in its
- * Hello.  Otherwise a grant could send w a sequence that it still has. */
+/* Returns true if Live has listed all orphans that w announced in its Hello, or
+ * if a ledger of the session has come without Live.  Before that, a grant could
+ * send w a sequence that it still has. */
 static inline bool worker_orphans_known(const struct worker *w)
 {
-    return w->adoptions.n_told >= w->adoptions.n_announced ||
+    return w->adoptions.n_listed >= w->adoptions.n_announced ||
            w->ledger.snapshot > 0;
 }
 

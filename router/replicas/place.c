@@ -239,7 +239,7 @@ static bool is_present(const struct replicas *r, const struct model *m)
     return false;
 }
 
-void place_look(struct replicas *r, struct model *m)
+void place_update_presence(struct replicas *r, struct model *m)
 {
     model_set_present(r->fleet, m, is_present(r, m));
 }
@@ -253,7 +253,7 @@ void place_begin(struct replicas *r, struct worker *w)
     if (m->n_places++ == 0 || m->context < context) {
         m->context = context;
     }
-    place_look(r, m);
+    place_update_presence(r, m);
     r->fleet->events->place_opened(r->fleet->above, m);
     model_touch(r->fleet, m);
 }
@@ -290,7 +290,7 @@ void place_await(struct replicas *r, struct worker *w)
     if (m->context == 0) {
         m->context = w->shard.context;
     }
-    place_look(r, m);
+    place_update_presence(r, m);
     model_touch(r->fleet, m);
 }
 

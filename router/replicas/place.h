@@ -31,7 +31,7 @@ struct replicas;
 void place_begin(struct replicas *r, struct worker *w);
 
 /* Ends w as a place.  A no-op if w is none.  Updates the context of its model,
- * but not its presence: place_look(). */
+ * but not its presence: place_update_presence(). */
 void place_end(struct replicas *r, struct worker *w);
 
 /* Adds the staged worker w to the workers that wait for a replica.  Its model
@@ -40,7 +40,7 @@ void place_await(struct replicas *r, struct worker *w);
 
 /* Updates the presence of m after its places have changed.  May release the
  * last reference to m. */
-void place_look(struct replicas *r, struct model *m);
+void place_update_presence(struct replicas *r, struct model *m);
 
 /* Returns true if w can be sent one more Submit now: w is a place, and the
  * state of all stages, w's limits and its send queue allow it. */
