@@ -204,12 +204,12 @@ static const struct lie lies[] = {
     {"blocks beyond", blocks_beyond, "blocks do not add up"},
     {"slots negative", slots_negative, "slots do not add up"},
     {"checkpoints from nowhere", checkpoints_from_nowhere, "checkpoints"},
-    {"totals grew", totals_grew, "blocks in all"},
-    {"totals shrank", totals_shrank, "slots in all"},
-    {"pages appeared", pages_appeared, "pages in all"},
+    {"totals grew", totals_grew, "blocks in total"},
+    {"totals shrank", totals_shrank, "slots in total"},
+    {"pages appeared", pages_appeared, "pages in total"},
     {"grant not yet given", grant_not_yet_given, "settles grant 2"},
     {"grant max", grant_max, "settles grant"},
-    {"grant went back", grant_went_back, "settled 1"},
+    {"grant went back", grant_went_back, "settled grant 1"},
     {"old snapshot, newer grant", old_snapshot_newer_grant, "settles grant"},
 };
 
