@@ -141,7 +141,7 @@ struct fake {
     /* ---- a stage ---- */
     char endpoint[80], next[80]; /* its own; that of the next stage */
     uint32_t n_assembles, stage, n_stages;
-    uint32_t step_rows, step_tokens; /* of the assembly; 0: not given */
+    uint32_t step_rows, step_tokens; /* step sizes in Assemble; 0: not given */
     uint64_t assembly, assemble_call;
     bool hold_assembles; /* leave Assembles unanswered */
     enum status refuse_assembles;

@@ -29,7 +29,7 @@ struct tiny {
 
 /* The chunks that client "c1" of the newest struct tiny received. */
 struct tiny_seen {
-    uint32_t stop_string; /* of the last chunk, or NO_STRING */
+    uint32_t stop_string; /* in the last chunk, or NO_STRING */
     uint32_t n_last;      /* chunks with finish */
 };
 extern struct tiny_seen tiny_seen;
