@@ -1,11 +1,12 @@
-/* base.h - what every room of the router's core stands on: options, the ways
- * out, the clock, timers and metrics.
+/* base.h - Services that every room of the router's core uses: options,
+ * input and output, the clock, timers and metrics.
  *
- * One struct router_base belongs to struct router_core; each room holds a
- * pointer to it.  now_us is set once for each event that comes in, so that all
- * that follows from the event happens at one time.
+ * struct router_core owns one struct router_base; each room holds a pointer
+ * to it.  The core sets now_us once per incoming event, so everything that
+ * the event causes happens at the same time.
  *
- * Threading: the core's. */
+ * Threading: the core's.  Memory: inside struct router_core; io and the
+ * options' text seam are borrowed.  Limits: router_limits.h. */
 #ifndef ROUTER_BASE_BASE_H
 #define ROUTER_BASE_BASE_H
 
@@ -22,16 +23,16 @@ struct router_base {
     struct router_options options;
     char name[PEER_NAME_MAX + 1];
     struct node_io *io;
-    struct arena arena; /* of the message that is being handled */
-    uint64_t seed;      /* of the hash of request ids */
-    int64_t now_us, start_us;
+    struct arena arena;       /* memory of the message being handled */
+    uint64_t seed;            /* seed of the hash of request ids */
+    int64_t now_us, start_us; /* now; when the core started */
     struct timers timers;
-    bool stopping;
-    struct router_metrics metrics; /* router_counts() adds some gauges */
+    bool stopping;                 /* the core is shutting down */
+    struct router_metrics metrics; /* counts_take() adds some gauges */
 };
 
-/* Something that happens at a time.  room: the struct of the room that set
- * it. */
+/* A callback at a time.  room: the state of the room that set the event;
+ * borrowed. */
 struct event {
     struct timer timer;
     void (*fire)(void *room, struct event *e);
@@ -40,7 +41,8 @@ struct event {
 
 #define EVENT_OF(e, type, member) LIST_OF(e, type, member)
 
-/* Sets what e does.  Leaves its timer as it is: zeroed, or armed. */
+/* Sets the callback of e and its argument.  Does not touch the timer of e,
+ * which is zeroed or armed. */
 static inline void event_init(struct event *e,
                               void (*fire)(void *room, struct event *e),
                               void *room)
@@ -49,14 +51,14 @@ static inline void event_init(struct event *e,
     e->room = room;
 }
 
-/* Arms e for due_us, instead of an earlier time; NODE_IDLE: never. */
+/* Arms e for due_us, replacing an earlier time.  NODE_IDLE disarms it. */
 static inline void event_set(struct router_base *b, struct event *e,
                              int64_t due_us)
 {
     timer_set(&b->timers, &e->timer, due_us);
 }
 
-/* Disarms e.  Idempotent. */
+/* Clears the time of e.  A no-op if e is not armed. */
 static inline void event_clear(struct router_base *b, struct event *e)
 {
     timer_clear(&b->timers, &e->timer);

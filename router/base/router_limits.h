@@ -1,8 +1,11 @@
-/* router_limits.h - what the router takes from a peer, at most.
+/* router_limits.h - Limits on what the router accepts from peers, and its
+ * time limits.
  *
- * Public limits are in router/router_core.h.  Everything a peer says is
- * compared with one of these, or with the options, before it sizes or indexes
- * anything. */
+ * Public limits are in router/base/router_options.h.  The router compares
+ * every value from a peer with one of these limits, or with an option, before
+ * the value sizes or indexes anything.
+ *
+ * Units: _US is microseconds, _MS is milliseconds, _BYTES is bytes. */
 #ifndef ROUTER_BASE_ROUTER_LIMITS_H
 #define ROUTER_BASE_ROUTER_LIMITS_H
 
@@ -59,57 +62,65 @@
 #define RETRY_MS_ABSENT       1000
 #define RETRY_MS_MAX          60000
 
-/* name, unit, what it bounds: printed by sluice-router --limits */
-#define ROUTER_LIMIT_MAP(X)                                                  \
-    X(ASSEMBLE_US, "us", "that its workers have to connect")                 \
-    X(ASSEMBLE_RETRY_US, "us", "after one that failed, doubled each time")   \
-    X(ASSEMBLE_RETRY_US_MAX, "us", "after one that failed, at most")         \
-    X(BROKEN_US, "us", "a broken replica waits: has a worker died?")         \
-    X(ASSIGN_US, "us", "to load the layers it was given")                    \
-    X(ASSIGN_RETRY_US, "us", "after it refused layers")                      \
-    X(RETURN_US, "us", "to come back with its layers")                       \
-    X(OFFERS_MAX, "", "workers that wait for layers")                        \
-    X(EXPECTED_MAX, "", "that load theirs, or may come back")                \
-    X(OFFER_ORDER_LAYERS, "layers", "of a model, divided in every order")    \
-    X(WORKER_LIVE_MAX, "", "sequences granted to one worker")                \
-    X(LIVE_MS_MAX, "ms", "that they are waited for at most")                 \
-    X(GRANTS_UNSETTLED_MAX, "", "grants that no ledger includes yet")        \
-    X(GAP_ROWS_MAX, "", "rows in a run that start past the next index")      \
-    X(CLIENT_UNREAD_BYTES, "bytes", "wait in a client's outbox")             \
-    X(RECEIPT_WAITERS_MAX, "", "callers that wait for one receipt")          \
-    X(REFUSALS_MAX, "", "times a sequence is refused by workers")            \
-    X(IDLE_MOVES_MAX, "", "moves in a run that bring no token")              \
-    X(TRIAL_TOKENS, "tokens", "of a worker, that clear a suspect")           \
-    X(TRIAL_DEATHS, "", "of workers while it was on trial: not tried again") \
-    X(TRIAL_MERCY_MAX, "", "more, as workers die without it beside")         \
-    X(TRIAL_WINDOW_US, "us", "that those deaths count")                      \
-    X(TRIALS_ASIDE_MAX, "", "suspects that are overtaken at a time")         \
-    X(LIFE_TOKENS, "tokens", "after which a worker's life is not barren")    \
-    X(LINEAGES_MAX, "", "lineages of workers that died lately")              \
-    X(LINEAGE_QUIET_US, "us", "without a death: a lineage is forgotten")     \
-    X(READMIT_US_MAX, "us", "until a worker's first sequence")               \
-    X(QUARANTINE_MAX, "", "names of workers that are kept out")              \
-    X(DRAIN_CALLS_MAX, "", "callers that wait for one worker to drain")      \
-    X(EARLY_BYTES_MAX, "bytes", "of calls held for a first worker")          \
-    X(GATHER_MS_MAX, "ms", "of --gather")                                    \
-    X(WORKER_SILENT_US, "us", "without a word: no new sequences")            \
-    X(WORKER_LOST_US, "us", "without a word: its session is over")           \
-    X(WORKER_HUNG_US, "us", "plans and no tick: its session is over")        \
-    X(HUNG_GAP_US, "us", "between two reports count as standing, at most")   \
-    X(LISTEN_US, "us", "that a timer is late excuse a silence, once")        \
-    X(SLOW_FACTOR, "", "times the p99 of its steps: a worker is slow")       \
-    X(SLOW_MIN_US, "us", "a plan is not slow before that")                   \
-    X(SLOW_STEPS, "steps", "of a worker whose times are remembered")         \
-    X(SLOW_STEPS_MIN, "steps", "before a worker can be slow")                \
-    X(WORKER_QUARANTINE_US, "us", "a lying worker is kept out")              \
-    X(NAME_BUSY_US, "us", "silence before a name may be taken over")         \
-    X(TEXT_POLL_US, "us", "between looks for finished text jobs")            \
-    X(AUDIT_MS, "ms", "Audit waits for a worker")                            \
-    X(WATCH_MS_MIN, "ms", "between messages of Watch, at least")             \
-    X(WATCH_MS_MAX, "ms", "between messages of Watch, at most")              \
-    X(RETRY_MS_ABSENT, "ms", "retry_after_ms where no worker is up")         \
-    X(RETRY_MS_MIN, "ms", "retry_after_ms, at least")                        \
-    X(RESUME_RETRY_MS, "ms", "retry_after_ms while an old call is ended")    \
-    X(RETRY_MS_MAX, "ms", "retry_after_ms, at most")
+/* Name, unit and meaning of each limit, as sluice-router --limits prints
+ * them. */
+#define ROUTER_LIMIT_MAP(X)                                                    \
+    X(ASSEMBLE_US, "us", "timeout of Assemble and Assign calls")               \
+    X(ASSEMBLE_RETRY_US, "us",                                                 \
+      "first delay after a failed replica, then doubled")                      \
+    X(ASSEMBLE_RETRY_US_MAX, "us", "longest delay after a failed replica")     \
+    X(BROKEN_US, "us", "delay before a broken replica ends")                   \
+    X(ASSIGN_US, "us", "time to load assigned layers")                         \
+    X(ASSIGN_RETRY_US, "us",                                                   \
+      "delay before a refusing offer gets layers again")                       \
+    X(RETURN_US, "us", "time for a worker to come back with its layers")       \
+    X(OFFERS_MAX, "", "workers that wait for layers")                          \
+    X(EXPECTED_MAX, "", "shards that are loading or may come back")            \
+    X(OFFER_ORDER_LAYERS, "layers",                                            \
+      "layers up to which all worker orders are tried")                        \
+    X(WORKER_LIVE_MAX, "", "sequences granted to one worker")                  \
+    X(LIVE_MS_MAX, "ms", "longest wait for orphaned sequences")                \
+    X(GRANTS_UNSETTLED_MAX, "",                                                \
+      "grants of a worker that no ledger includes yet")                        \
+    X(GAP_ROWS_MAX, "", "consecutive rows that start past the next index")     \
+    X(CLIENT_UNREAD_BYTES, "bytes",                                            \
+      "unread output at which a client's chunks wait")                         \
+    X(RECEIPT_WAITERS_MAX, "", "callers that wait for one receipt")            \
+    X(REFUSALS_MAX, "", "times that workers may refuse one sequence")          \
+    X(IDLE_MOVES_MAX, "", "consecutive moves without a new token")             \
+    X(TRIAL_TOKENS, "tokens", "tokens at one worker that clear a suspect")     \
+    X(TRIAL_DEATHS, "", "worker deaths on trial that fail a sequence")         \
+    X(TRIAL_MERCY_MAX, "", "more such deaths if workers also die without it")  \
+    X(TRIAL_WINDOW_US, "us", "time for which those other deaths count")        \
+    X(TRIALS_ASIDE_MAX, "", "suspects overtaken in the queue at a time")       \
+    X(LIFE_TOKENS, "tokens",                                                   \
+      "tokens after which a worker's life is not barren")                      \
+    X(LINEAGES_MAX, "", "lineages of workers that died recently")              \
+    X(LINEAGE_QUIET_US, "us", "time without a death that clears a lineage")    \
+    X(READMIT_US_MAX, "us", "longest readmission delay, plus up to an eighth") \
+    X(QUARANTINE_MAX, "", "quarantined worker names")                          \
+    X(DRAIN_CALLS_MAX, "", "callers that wait for one worker to drain")        \
+    X(EARLY_BYTES_MAX, "bytes", "calls held for a first worker")               \
+    X(GATHER_MS_MAX, "ms", "value of --gather")                                \
+    X(WORKER_SILENT_US, "us",                                                  \
+      "silence after which a worker gets no sequences")                        \
+    X(WORKER_LOST_US, "us", "silence after which a worker's session ends")     \
+    X(WORKER_HUNG_US, "us", "plans without ticks that end a session")          \
+    X(HUNG_GAP_US, "us", "most time between reports that counts as hung")      \
+    X(LISTEN_US, "us", "timer delay that excuses one silence")                 \
+    X(SLOW_FACTOR, "", "multiple of the step p99 that makes a plan slow")      \
+    X(SLOW_MIN_US, "us", "age below which a plan is not slow")                 \
+    X(SLOW_STEPS, "steps", "steps of a worker in the p99")                     \
+    X(SLOW_STEPS_MIN, "steps", "steps before a worker can be slow")            \
+    X(WORKER_QUARANTINE_US, "us", "quarantine after a protocol violation")     \
+    X(NAME_BUSY_US, "us", "silence after which a name may be taken over")      \
+    X(TEXT_POLL_US, "us", "interval between checks for finished text jobs")    \
+    X(AUDIT_MS, "ms", "timeout of an audit of the workers")                    \
+    X(WATCH_MS_MIN, "ms", "shortest interval between Watch messages")          \
+    X(WATCH_MS_MAX, "ms", "longest interval between Watch messages")           \
+    X(RETRY_MS_ABSENT, "ms", "retry_after_ms while no worker is up")           \
+    X(RETRY_MS_MIN, "ms", "shortest retry_after_ms")                           \
+    X(RESUME_RETRY_MS, "ms", "retry_after_ms while an old call ends")          \
+    X(RETRY_MS_MAX, "ms", "longest retry_after_ms")
 
 #endif

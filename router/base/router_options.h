@@ -1,6 +1,7 @@
-/* router_options.h - the options of the router's core, and its public limits.
+/* router_options.h - Options of the router's core, and its public limits.
  *
- * Threading: constant after router_new(). */
+ * Threading: constant after router_new().  Memory: the caller's; the core
+ * copies the struct and the name, and borrows text. */
 #ifndef ROUTER_BASE_ROUTER_OPTIONS_H
 #define ROUTER_BASE_ROUTER_OPTIONS_H
 
@@ -16,15 +17,17 @@
 
 struct router_options {
     const char *name;
-    uint32_t max_peers;     /* sessions of all kinds */
+    uint32_t max_peers;     /* sessions of all roles */
     uint32_t max_requests;  /* open choices, waiting and running */
-    uint32_t max_waiting;   /* in the queue for room; one more is refused */
-    int64_t worker_wait_us; /* for the next worker of a model, after the last
-                             * has gone, and for the first after the start;
-                             * 0: what it had, and comes, fails at once */
-    int64_t gather_us;      /* stream.h; 0: chunks never wait */
-    bool headroom;          /* what any one worker has fits the others */
-    struct text_seam *text; /* borrowed; NULL: ids only */
+    uint32_t max_waiting;   /* choices queued for room; more are refused */
+    int64_t worker_wait_us; /* how long requests wait for a worker of their
+                             * model, after the last one left and after the
+                             * router's start; 0: they fail at once */
+    int64_t gather_us;      /* minimum interval between chunk frames to one
+                             * client (stream.h); 0: chunks never wait */
+    bool headroom;          /* keep room to absorb the loss of any one worker
+                             * (headroom.h) */
+    struct text_seam *text; /* borrowed; NULL: token ids only */
 };
 
 #endif

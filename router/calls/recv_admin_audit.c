@@ -244,7 +244,7 @@ static void compare_ledger(struct router_core *r, struct worker *w,
         return;
     }
     switch (worker_ledger_check(w, l, &e)) {
-    case LEDGER_LIE:
+    case LEDGER_INVALID:
         difference(row, "%s", e.text);
         break;
     case LEDGER_NEW:

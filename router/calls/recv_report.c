@@ -17,7 +17,7 @@ void recv_report(struct router_core *r, const struct incoming *in,
     case LEDGER_OLD:
         r->base.metrics.ledgers_dropped++;
         break;
-    case LEDGER_LIE:
+    case LEDGER_INVALID:
         worker_lied(&r->fleet, w, &e);
         break;
     }

@@ -435,7 +435,7 @@ void recv_step_output(struct router_core *r, const struct incoming *in,
         return;
     }
     verdict = worker_report_check(w, m->ledger, m->engine, &e);
-    if (verdict == LEDGER_LIE || check_stage(w, m, &e) != ST_OK ||
+    if (verdict == LEDGER_INVALID || check_stage(w, m, &e) != ST_OK ||
         check_columns(m, &e) != ST_OK || check_tokens(w, m, &e) != ST_OK ||
         logprob_columns_check(m, w->shard.vocab, &e) != ST_OK ||
         check_rows(w, m, &e) != ST_OK) {

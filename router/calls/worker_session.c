@@ -86,7 +86,7 @@ void worker_session_close(struct router_core *r, struct worker **pw,
     workers_unlist(&r->fleet, w);
     replica_end(&r->replicas, w, why);
     place_end(&r->replicas, w);
-    place_look(&r->replicas, w->model);
+    place_update_presence(&r->replicas, w->model);
     worker_session_blame(r, w);
     displace(r, w, why);
     replica_leave(w);

@@ -1,11 +1,13 @@
-/* fleet.h - the state of the fleet: peers and their calls, workers, models,
- * and what is remembered of workers that died.
+/* fleet.h - State of the fleet: peers and their calls, workers, models, and
+ * the records of workers that died.
  *
- * The fleet knows no request.  What its rooms above must do about an event it
- * reports through one table of callbacks, struct fleet_events, which
- * router/router_core.c fills.
+ * The fleet has no access to requests.  It reports events to the rooms above
+ * through one table of callbacks, struct fleet_events, which
+ * router/router_core.c fills in.
  *
- * Threading: the core's.  Memory: tables sized from the options. */
+ * Threading: the core's.  Memory: tables sized from the options; owned by the
+ * core, with entries on the heap.  Limits: ROUTER_WORKERS_MAX,
+ * ROUTER_MODELS_MAX, LINEAGES_MAX, QUARANTINE_MAX, options.max_peers. */
 #ifndef ROUTER_FLEET_FLEET_H
 #define ROUTER_FLEET_FLEET_H
 
@@ -16,38 +18,39 @@ struct model;
 struct router_peer;
 struct worker;
 
-/* What happens below and concerns the rooms above.  above: of struct fleet. */
+/* Events that the fleet and the replicas report to the rooms above.  above is
+ * struct fleet's. */
 struct fleet_events {
-    /* The session of p is over: its worker and its offer are to be closed. */
+    /* The session of p is over.  The callee closes its worker and offer. */
     void (*peer_over)(void *above, struct router_peer *p);
-    /* What is ready for p has waited for SLOW_READER_MS. */
+    /* Output that is ready for p has waited for SLOW_READER_MS. */
     void (*slow_reader)(void *above, struct router_peer *p);
-    /* m was absent for too long: nothing may wait for it any more. */
+    /* m was absent for too long: no request may wait for m any more. */
     void (*model_gone)(void *above, struct model *m);
-    /* m has a place more: what waited for one may go on. */
+    /* m has one place more: requests that waited for a place may go on. */
     void (*place_opened)(void *above, struct model *m);
-    /* A replica is up. */
+    /* A replica has come up. */
     void (*replica_up)(void *above);
-    /* A worker kept out by its lineage may be used again. */
+    /* The readmission delay of a worker on probation has ended. */
     void (*readmitted)(void *above);
-    /* The worker of this life did not die after all. */
+    /* The worker of this life has come back: it had not died. */
     void (*life_went_on)(void *above, uint64_t life);
 };
 
-/* A name that is kept out; quarantine.h has the rules. */
+/* A quarantined worker name; quarantine.h has the rules. */
 struct quarantine {
     char name[PEER_NAME_MAX + 1];
     int64_t until_us;
 };
 
-/* A lineage that died lately; lineage.h has the rules. */
+/* A lineage with a recent death; lineage.h has the rules. */
 struct lineage {
     char name[PEER_NAME_MAX + 1];
-    uint32_t n_barren; /* lives in a row */
-    uint64_t life;     /* the newest that died; 0: it did not say */
+    uint32_t n_barren; /* consecutive barren lives */
+    uint64_t life;     /* newest life that died; 0: without a number */
     uint32_t n_before; /* n_barren before that death */
-    bool sure;         /* it died, whatever comes back */
-    int64_t died_us;
+    bool sure;         /* the death cannot be taken back */
+    int64_t died_us;   /* time of that death */
 };
 
 struct lineages {
@@ -58,7 +61,7 @@ struct lineages {
 struct fleet {
     struct router_base *base;
     const struct fleet_events *events;
-    const struct peer_ops *peer_ops; /* of every peer; their node is `above` */
+    const struct peer_ops *peer_ops; /* for all peers; `above` is their node */
     void *above;
 
     struct table peers; /* struct router_peer by peer_id */
@@ -77,10 +80,13 @@ struct fleet {
     uint32_t n_workers;
 };
 
-/* b outlives fleet.  fini: after the last peer is gone. */
+/* Initialises a zeroed fleet.  All pointers are borrowed and must outlive the
+ * fleet.  above is the callbacks' first argument. */
 void fleet_init(struct fleet *fleet, struct router_base *b,
                 const struct fleet_events *events,
                 const struct peer_ops *peer_ops, void *above);
+
+/* Frees the tables.  Call it after the last peer is freed. */
 void fleet_fini(struct fleet *fleet);
 
 #endif

@@ -29,42 +29,50 @@ void ledger_read(struct fleet_ledger *to, const Sluice__V1__Ledger *l)
     to->n_kept = l->n_kept;
 }
 
-static bool class_lies(const char *name, const struct class_ledger *known,
-                       const Sluice__V1__ClassLedger *c, struct error *e)
+/* The totals of a pool are fixed for a session, and every unit is in exactly
+ * one of the four columns. */
+static bool class_is_wrong(const char *name, const struct class_ledger *known,
+                           const Sluice__V1__ClassLedger *c, struct error *e)
 {
     uint64_t sum = (uint64_t)c->free + c->held + c->cached + c->granted;
 
     if (c->total != known->total) {
         error_set(e, ST_DATA_LOSS,
-                  "its ledger has %" PRIu32 " %s in all, Hello said %" PRIu32,
+                  "its ledger reports %" PRIu32 " %s in total, but its Hello "
+                  "reported %" PRIu32,
                   c->total, name, known->total);
         return true;
     }
     if (sum != c->total) {
         error_set(e, ST_DATA_LOSS,
                   "its ledger's %s do not add up: total %" PRIu32
-                  ", sum %" PRIu64,
+                  ", but free, held, cached and granted sum to "
+                  "%" PRIu64,
                   name, c->total, sum);
         return true;
     }
     return false;
 }
 
-static bool grant_lies(const struct worker *w, const Sluice__V1__Ledger *l,
-                       struct error *e)
+/* A worker takes grants in order, so `grant` never falls from one snapshot to
+ * the next and never passes the last grant given.  An old snapshot may arrive
+ * late; it must then settle no more than the newest one did. */
+static bool grant_is_wrong(const struct worker *w, const Sluice__V1__Ledger *l,
+                           struct error *e)
 {
-    bool newer = l->snapshot > w->ledger.snapshot;
+    bool is_newer = l->snapshot > w->ledger.snapshot;
 
     if (l->grant > w->last_grant) {
         error_set(e, ST_DATA_LOSS,
-                  "its ledger settles grant %" PRIu64 ", the last is %" PRIu64,
+                  "its ledger settles grant %" PRIu64
+                  ", but the last grant given is %" PRIu64,
                   l->grant, w->last_grant);
         return true;
     }
-    if (newer ? l->grant < w->ledger.grant : l->grant > w->ledger.grant) {
+    if (is_newer ? l->grant < w->ledger.grant : l->grant > w->ledger.grant) {
         error_set(e, ST_DATA_LOSS,
                   "its ledger %" PRIu64 " settles grant %" PRIu64
-                  ", ledger %" PRIu64 " settled %" PRIu64,
+                  ", but its ledger %" PRIu64 " settled grant %" PRIu64,
                   l->snapshot, l->grant, w->ledger.snapshot, w->ledger.grant);
         return true;
     }
@@ -77,15 +85,16 @@ enum ledger_verdict worker_ledger_check(const struct worker *w,
 {
     const struct class_ledger *known = w->ledger.classes;
 
+    /* A frame of an earlier session may still be under way: no violation. */
     if (l->session != w->peer->session) {
         return LEDGER_OLD;
     }
-    if (class_lies("blocks", &known[BLOCKS], l->blocks, e) ||
-        class_lies("slots", &known[SLOTS], l->slots, e) ||
-        class_lies("checkpoints", &known[CHECKPOINTS], l->checkpoints, e) ||
-        class_lies("pages", &known[PAGES], l->pages, e) ||
-        grant_lies(w, l, e)) {
-        return LEDGER_LIE;
+    if (class_is_wrong("blocks", &known[BLOCKS], l->blocks, e) ||
+        class_is_wrong("slots", &known[SLOTS], l->slots, e) ||
+        class_is_wrong("checkpoints", &known[CHECKPOINTS], l->checkpoints, e) ||
+        class_is_wrong("pages", &known[PAGES], l->pages, e) ||
+        grant_is_wrong(w, l, e)) {
+        return LEDGER_INVALID;
     }
     return l->snapshot > w->ledger.snapshot || PLANT(OLD_SNAPSHOT) ? LEDGER_NEW
                                                                    : LEDGER_OLD;
@@ -98,18 +107,21 @@ enum ledger_verdict worker_report_check(const struct worker *w,
 {
     enum ledger_verdict verdict = worker_ledger_check(w, l, e);
 
-    /* What an older report says of the engine is older, too. */
+    /* The engine state of an old report is old as well: its tick count may be
+     * below the newest one without any fault. */
     if (verdict == LEDGER_NEW && l->snapshot > w->ledger.snapshot &&
         liveness_check(w, engine, e) != ST_OK) {
-        return LEDGER_LIE;
+        return LEDGER_INVALID;
     }
     return verdict;
 }
 
-static void settle(struct worker *w, uint64_t grant)
+/* The pool columns of a ledger already include the grants up to `grant`.  Their
+ * needs are subtracted here so that room does not count them twice. */
+static void settle_grants(struct worker *w, uint64_t grant)
 {
-    for (uint64_t request = w->ledger.grant + 1; request <= grant; request++) {
-        const struct need *n = &w->ring[request & (w->ring_size - 1)];
+    for (uint64_t g = w->ledger.grant + 1; g <= grant; g++) {
+        const struct need *n = &w->ring[g & (w->ring_size - 1)];
         for (int c = 0; c < FLEET_CLASSES; c++) {
             w->owed[c] -= n->of[c] * (PLANT(GRANT_TWICE) ? 2 : 1);
         }
@@ -121,11 +133,13 @@ void worker_ledger_take(struct fleet *fleet, struct worker *w,
 {
     uint64_t violations = w->ledger.violations;
 
-    settle(w, l->grant);
+    settle_grants(w, l->grant);
     ledger_read(&w->ledger, l);
     if (l->violations > violations) {
         fleet->base->metrics.ledger_violations += l->violations - violations;
     }
+    /* The router grants only what fits, so the pool must cover all unsettled
+     * grants.  A worker that used more than it was granted shows up here. */
     for (int c = 0; c < FLEET_CLASSES; c++) {
         const struct class_ledger *k = &w->ledger.classes[c];
         if (k->total > 0 && (uint64_t)k->free + k->cached < w->owed[c]) {
@@ -135,8 +149,8 @@ void worker_ledger_take(struct fleet *fleet, struct worker *w,
     model_touch(fleet, w->model);
 }
 
-static void class_message(const struct class_ledger *c,
-                          Sluice__V1__ClassLedger *out)
+static void class_to_message(const struct class_ledger *c,
+                             Sluice__V1__ClassLedger *out)
 {
     sluice__v1__class_ledger__init(out);
     out->total = c->total;
@@ -151,7 +165,7 @@ void ledger_message(const struct fleet_ledger *l, Sluice__V1__Ledger *out,
 {
     sluice__v1__ledger__init(out);
     for (int c = 0; c < FLEET_CLASSES; c++) {
-        class_message(&l->classes[c], &classes[c]);
+        class_to_message(&l->classes[c], &classes[c]);
     }
     out->session = l->session;
     out->snapshot = l->snapshot;

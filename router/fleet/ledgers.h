@@ -1,9 +1,9 @@
-/* ledgers.h - the ledgers that workers publish, checked and applied.
+/* ledgers.h - Checks and applies the ledgers that workers publish.
  *
- * A ledger is a numbered snapshot of a worker's pool.  Room changes by
- * ledgers alone: worker_ledger_take() replaces the newest ledger and settles
- * the grants that it includes.  Every field is checked against the ledger
- * before and the grants given, because a worker may be faulty.
+ * A ledger is a numbered snapshot of a worker's pool.  Only ledgers change
+ * room: worker_ledger_take() replaces the newest ledger and settles the
+ * grants that it includes.  A worker may be faulty, so every field is checked
+ * against the previous ledger and the grants given.
  *
  * Threading: the core's.  Memory: in struct worker; no call allocates. */
 #ifndef ROUTER_FLEET_LEDGERS_H
@@ -14,29 +14,35 @@
 struct fleet;
 
 enum ledger_verdict {
-    LEDGER_NEW, /* newer than the last: take it */
-    LEDGER_OLD, /* older than the last, or of another session: drop it */
-    LEDGER_LIE  /* contradicts what is known: e gives the reason */
+    LEDGER_NEW,    /* newer than the last one: apply it */
+    LEDGER_OLD,    /* older, or from another session: drop it */
+    LEDGER_INVALID /* contradicts earlier reports; *e has the reason */
 };
 
-/* Compare a ledger with what is known.  Changes nothing. */
+/* Compares a ledger with the last one and with the grants given.  Changes
+ * nothing.  Sets *e (DATA_LOSS) with LEDGER_INVALID only. */
 enum ledger_verdict worker_ledger_check(const struct worker *w,
                                         const Sluice__V1__Ledger *l,
                                         struct error *e);
 
-/* The same of a ledger and what came with it of the engine, or NULL. */
+/* Checks a ledger like worker_ledger_check(), and the engine state that came
+ * with it (NULL: none) like liveness_check(). */
 enum ledger_verdict worker_report_check(const struct worker *w,
                                         const Sluice__V1__Ledger *l,
                                         const Sluice__V1__EngineState *engine,
                                         struct error *e);
 
-/* Take a ledger that was judged LEDGER_NEW. */
+/* Applies a ledger for which the check returned LEDGER_NEW: settles the grants
+ * that it includes, counts violations, and has the queue of the model tried
+ * again. */
 void worker_ledger_take(struct fleet *fleet, struct worker *w,
                         const Sluice__V1__Ledger *l);
 
-/* Copies a ledger message, already checked, into *to. */
+/* Copies a checked ledger message into *to. */
 void ledger_read(struct fleet_ledger *to, const Sluice__V1__Ledger *l);
 
+/* Copies a ledger into a message.  *out points to classes, which must live as
+ * long as *out. */
 void ledger_message(const struct fleet_ledger *l, Sluice__V1__Ledger *out,
                     Sluice__V1__ClassLedger classes[FLEET_CLASSES]);
 

@@ -11,24 +11,25 @@
 #include "router/fleet/fleet.h"
 #include "router/fleet/workers.h"
 
-static bool quiet(const struct fleet *fleet, const struct lineage *l)
+static bool is_expired(const struct fleet *fleet, const struct lineage *l)
 {
     return fleet->base->now_us - l->died_us >= LINEAGE_QUIET_US;
 }
 
-static struct lineage *find(struct fleet *fleet, const char *name)
+static struct lineage *find_lineage(struct fleet *fleet, const char *name)
 {
     for (uint32_t i = 0; i < fleet->lineages.n; i++) {
         struct lineage *l = &fleet->lineages.of[i];
         if (strcmp(l->name, name) == 0) {
-            return quiet(fleet, l) ? NULL : l;
+            return is_expired(fleet, l) ? NULL : l;
         }
     }
     return NULL;
 }
 
-/* Its entry, or the one that a new name may have. */
-static struct lineage *place(struct fleet *fleet, const char *name)
+/* Returns the entry of a name, expired or not, or else an entry that the name
+ * may overwrite.  The oldest death is the one whose backoff matters least. */
+static struct lineage *find_or_evict(struct fleet *fleet, const char *name)
 {
     struct lineages *all = &fleet->lineages;
     struct lineage *oldest = &all->of[0];
@@ -43,7 +44,10 @@ static struct lineage *place(struct fleet *fleet, const char *name)
     return all->n < LINEAGES_MAX ? &all->of[all->n++] : oldest;
 }
 
-static int64_t window_us(struct fleet *fleet, uint32_t n_barren)
+/* The shift is checked first: 2^31 s is above READMIT_US_MAX by far, and a
+ * larger shift would overflow.  The random part keeps workers that crashed
+ * together from being readmitted together. */
+static int64_t readmit_delay_us(struct fleet *fleet, uint32_t n_barren)
 {
     int64_t us = READMIT_US_MAX;
 
@@ -68,7 +72,7 @@ static void readmit_fire(void *room, struct event *e)
 
 static void put_on_probation(struct fleet *fleet, struct worker *w)
 {
-    int64_t wait_us = window_us(fleet, w->life.n_barren);
+    int64_t wait_us = readmit_delay_us(fleet, w->life.n_barren);
 
     w->life.probation = w->life.closed = true;
     event_init(&w->life.readmit, readmit_fire, fleet);
@@ -88,6 +92,7 @@ static void name_lineage(struct worker *w, const Sluice__V1__WorkerShard *s)
     } else {
         memcpy(f->lineage, w->peer->name, sizeof f->lineage);
     }
+    /* Trials compare lineages by this hash, where 0 stands for none. */
     f->hash = XXH3_64bits(f->lineage, strlen(f->lineage)) | 1;
     f->number = s->has_life ? s->life : 0;
 }
@@ -98,13 +103,14 @@ void lineage_begin(struct fleet *fleet, struct worker *w,
     struct lineage *l;
 
     name_lineage(w, s);
-    l = find(fleet, w->life.lineage);
+    l = find_lineage(fleet, w->life.lineage);
     if (l == NULL) {
         return;
     }
+    /* The same process is back, so only its session had ended. */
     if (l->life != 0 && l->life == w->life.number && !l->sure) {
         l->n_barren = l->n_before;
-        l->sure = true; /* once */
+        l->sure = true; /* a death is taken back once */
         fleet->events->life_went_on(fleet->above, l->life);
     }
     w->life.n_barren = l->n_barren;
@@ -121,7 +127,7 @@ bool lineage_open(const struct worker *w, uint32_t n_running)
     return !w->life.closed && n_running == 0;
 }
 
-static void good(struct fleet *fleet, struct worker *w)
+static void reset_barren(struct fleet *fleet, struct worker *w)
 {
     struct lineage *l;
 
@@ -130,13 +136,13 @@ static void good(struct fleet *fleet, struct worker *w)
     }
     w->life.good = true;
     w->life.n_barren = 0;
-    l = find(fleet, w->life.lineage);
+    l = find_lineage(fleet, w->life.lineage);
     if (l != NULL) {
         l->n_barren = l->n_before = 0;
     }
 }
 
-static void open_fully(struct fleet *fleet, struct worker *w)
+static void end_probation(struct fleet *fleet, struct worker *w)
 {
     if (w->life.probation) {
         w->life.probation = w->life.closed = false;
@@ -150,17 +156,17 @@ static void open_fully(struct fleet *fleet, struct worker *w)
 void lineage_made(struct fleet *fleet, struct worker *w, uint64_t n_tokens)
 {
     if (n_tokens >= TRIAL_TOKENS) {
-        open_fully(fleet, w);
+        end_probation(fleet, w);
     }
     if (n_tokens >= LIFE_TOKENS) {
-        good(fleet, w);
+        reset_barren(fleet, w);
     }
 }
 
 void lineage_ended_well(struct fleet *fleet, struct worker *w)
 {
-    open_fully(fleet, w);
-    good(fleet, w);
+    end_probation(fleet, w);
+    reset_barren(fleet, w);
 }
 
 void lineage_end(struct fleet *fleet, struct worker *w, bool charged)
@@ -172,11 +178,14 @@ void lineage_end(struct fleet *fleet, struct worker *w, bool charged)
     if (w->death == DEATH_NONE) {
         return;
     }
-    l = place(fleet, w->life.lineage);
-    if (strcmp(l->name, w->life.lineage) != 0 || quiet(fleet, l)) {
+    l = find_or_evict(fleet, w->life.lineage);
+    if (strcmp(l->name, w->life.lineage) != 0 || is_expired(fleet, l)) {
         *l = (struct lineage){.n_barren = 0};
         memcpy(l->name, w->life.lineage, sizeof l->name);
     }
+    /* n_before lets lineage_begin() take this death back.  A hung worker is
+     * fenced for a fault of its own, so its death counts even if the same life
+     * comes back. */
     l->n_before = l->n_barren;
     l->n_barren += barren;
     l->life = w->life.number;

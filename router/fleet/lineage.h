@@ -1,33 +1,35 @@
-/* lineage.h - workers that die as soon as they are started.
+/* lineage.h - Exponential backoff for workers that crash after each restart.
  *
- * A lineage is what stays the same when a worker is started again
- * (WorkerShard.lineage; its name, if it says none).  A life is one run of the
- * process (WorkerShard.life; one session, if it says none).
+ * A lineage identifies a worker across restarts (WorkerShard.lineage; by
+ * default the worker's name).  A life is one run of the worker's process
+ * (WorkerShard.life; by default one session).  A life is one of:
  *
- *     barren   it died with fewer than LIFE_TOKENS tokens given and no
- *              sequence that ended well
- *     neither  it left with a Goodbye; or it died with a suspect on trial, who
- *              is charged with that (router/requests/trial.h): one death, one
- * to blame good     anything else: its lineage is as new
+ *     barren   the worker died before it generated LIFE_TOKENS tokens, and
+ *              none of its sequences ended well
+ *     neutral  the worker left with a Goodbye; or it died while a suspect was
+ *              on trial, and the suspect is charged (router/schedule/trial.h),
+ *              because one death is blamed on one cause only
+ *     good     any other life; it resets the lineage's count to 0
  *
- * After n barren lives in a row:
+ * After n consecutive barren lives:
  *
- *     n < 2   the next one is let in as if nothing had been
- *     n >= 2  PROBATION: no sequence before min(2^(n-2) s, READMIT_US_MAX)
- *             and up to an eighth more have gone by since its Hello; then one
- *             at a time until it has given TRIAL_TOKENS tokens, or one of
- *             them has ended well
+ *     n < 2   the next life is admitted without restrictions
+ *     n >= 2  PROBATION: the next life receives no sequence until
+ *             min(2^(n-2) s, READMIT_US_MAX), plus up to an eighth of that at
+ *             random, have passed since its Hello.  Then it receives one
+ *             sequence at a time, until it has generated TRIAL_TOKENS tokens
+ *             or a sequence has ended well.
  *
- * So a worker that dies of itself costs at most one sequence a window.  If
- * all workers of a model are on probation its queue waits; a call ends by its
- * own deadline only.
+ * A worker that crashes on its own therefore costs at most one sequence per
+ * delay.  While all workers of a model are on probation, the model's queue
+ * waits; only their own deadlines end the calls in it.
  *
- * A session that broke was no death if the same life says Hello again: what
- * was counted is taken back, unless the worker had hung.
+ * A broken session was not a death if the same life sends Hello again.  The
+ * router then takes the death back, unless the worker had hung.
  *
- * Threading: the core's.  Memory: a table in the core.  Limits: LINEAGES_MAX
- * entries, the oldest goes; one is forgotten LINEAGE_QUIET_US after the last
- * death in it. */
+ * Threading: the core's.  Memory: a table in struct fleet; no call allocates.
+ * Limits: LINEAGES_MAX entries; a new one replaces the one with the oldest
+ * death.  An entry expires LINEAGE_QUIET_US after its last death. */
 #ifndef ROUTER_FLEET_LINEAGE_H
 #define ROUTER_FLEET_LINEAGE_H
 
@@ -36,35 +38,42 @@
 
 struct fleet;
 
-/* Of a worker. */
+/* The current life of a worker. */
 struct life {
     char lineage[PEER_NAME_MAX + 1];
-    uint64_t hash;     /* of lineage, not 0 */
-    uint64_t number;   /* 0: it did not say */
-    uint32_t n_barren; /* of its lineage, as far as this life may change it */
-    bool good;
-    bool probation; /* one at a time */
-    bool closed;    /* none, until `readmit` */
-    struct event readmit;
+    uint64_t hash;        /* hash of lineage, not 0 */
+    uint64_t number;      /* WorkerShard.life; 0: not given */
+    uint32_t n_barren;    /* barren lives before this one; 0 once good */
+    bool good;            /* the lineage's count was reset */
+    bool probation;       /* one sequence at a time */
+    bool closed;          /* no sequence until `readmit` */
+    struct event readmit; /* end of the readmission delay */
 };
 
-/* w has come in, its peer's name is known. */
+/* Starts the life of a new worker from its Hello, and puts w on probation if
+ * its lineage requires that.  The peer's name is set. */
 void lineage_begin(struct fleet *fleet, struct worker *w,
                    const Sluice__V1__WorkerShard *s);
 
-/* May w be granted a sequence now, given the past of its lineage?  n_running:
- * sequences at the place that w is a stage of. */
+/* Returns true if the lineage of w lets it receive a sequence now.  n_running
+ * is the number of sequences at the place that w is a stage of. */
 bool lineage_open(const struct worker *w, uint32_t n_running);
 
-/* The place of w has generated n_tokens tokens so far; a sequence of it has
- * ended well. */
+/* Records that the place of w has generated n_tokens tokens in its life so
+ * far.  May end the probation and make the life good. */
 void lineage_made(struct fleet *fleet, struct worker *w, uint64_t n_tokens);
+
+/* Records that a sequence at the place of w ended well.  Ends the probation
+ * and makes the life good. */
 void lineage_ended_well(struct fleet *fleet, struct worker *w);
 
-/* Its session is over.  charged: a suspect on trial is blamed for it. */
+/* Ends the life of w, whose session is over, and counts a death (w->death) in
+ * its lineage.  charged: a suspect on trial is blamed for the death, so the
+ * life is not barren. */
 void lineage_end(struct fleet *fleet, struct worker *w, bool charged);
 
-/* When it is let in again, in ms from now; 0: it is. */
+/* Returns the rest of the readmission delay in ms, rounded up; 0 if there is
+ * none. */
 uint32_t lineage_readmit_ms(const struct fleet *fleet, const struct worker *w);
 
 #endif

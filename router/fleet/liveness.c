@@ -9,38 +9,41 @@
 
 /* ---- silence ---- */
 
-/* Was nothing heard because nobody listened? */
+/* Returns true, once per silence, if this timer is late.  The router itself was
+ * stalled then, and frames of the worker may wait in its sockets unread. */
 static bool was_away(const struct fleet *fleet, const struct event *e,
                      struct liveness *l)
 {
-    bool late = fleet->base->now_us - e->timer.due_us > LISTEN_US;
+    bool is_late = fleet->base->now_us - e->timer.due_us > LISTEN_US;
 
-    if (!late || l->excused) {
+    if (!is_late || l->excused) {
         return false;
     }
     l->excused = true;
     return true;
 }
 
-/* Somebody who is heard is not timed: the timer looks when the last word was,
- * so that a message costs no walk of the heap. */
+/* A frame only updates heard_us and does not move this timer, because moving a
+ * timer costs a walk of the heap per frame.  The timer compares heard_us with
+ * the clock instead, and rearms itself. */
 static void silence_fire(void *room, struct event *e)
 {
     struct fleet *fleet = room;
     struct worker *w = EVENT_OF(e, struct worker, live.silence);
-    int64_t quiet = fleet->base->now_us - w->peer->heard_us;
+    int64_t silent_us = fleet->base->now_us - w->peer->heard_us;
 
-    if (quiet >= WORKER_SILENT_US && was_away(fleet, e, &w->live)) {
+    if (silent_us >= WORKER_SILENT_US && was_away(fleet, e, &w->live)) {
         event_set(fleet->base, e, fleet->base->now_us + LISTEN_US);
-    } else if (quiet >= WORKER_LOST_US) {
+    } else if (silent_us >= WORKER_LOST_US) {
         worker_died(w, DEATH_LOST);
-        peers_end(fleet, w->peer, "nothing was heard for %" PRId64 " ms",
-                  quiet / 1000);
-    } else if (quiet >= WORKER_SILENT_US) {
+        peers_end(fleet, w->peer,
+                  "no frame came for %" PRId64 " ms (limit %d ms)",
+                  silent_us / 1000, WORKER_LOST_US / 1000);
+    } else if (silent_us >= WORKER_SILENT_US) {
         if (w->state != WORKER_SILENT) {
             worker_move(w, WORKER_SILENT);
             log_warn("worker-silent", "worker=%s silent_ms=%" PRId64,
-                     w->peer->name, quiet / 1000);
+                     w->peer->name, silent_us / 1000);
         }
         event_set(fleet->base, e, w->peer->heard_us + WORKER_LOST_US);
     } else {
@@ -61,7 +64,9 @@ void liveness_heard(struct fleet *fleet, struct worker *w)
 
 /* ---- hung ---- */
 
-/* How long its ticks have stood, if nothing else is heard by now. */
+/* Returns how long the ticks have not advanced if no report comes before
+ * now_us.  Only HUNG_GAP_US of the time since the last report count: the worker
+ * may have sent reports that are delayed on the way. */
 static int64_t still_by(const struct liveness *l, int64_t now_us)
 {
     int64_t gap = now_us - l->reported_us;
@@ -69,6 +74,8 @@ static int64_t still_by(const struct liveness *l, int64_t now_us)
     return l->still_us + (gap < HUNG_GAP_US ? gap : HUNG_GAP_US);
 }
 
+/* Ends the session.  The process may still run, so its sequences go on
+ * elsewhere and its frames are ignored from here on. */
 static void fence(struct fleet *fleet, struct worker *w, int64_t still_us)
 {
     const struct liveness *l = &w->live;
@@ -83,24 +90,29 @@ static void fence(struct fleet *fleet, struct worker *w, int64_t still_us)
              l->plan_age_us / 1000, l->ticks);
     fleet->base->metrics.hung++;
     worker_died(w, DEATH_HUNG);
-    peers_end(fleet, w->peer, "its engine stood still for %" PRId64 " ms",
-              still_us / 1000);
+    peers_end(fleet, w->peer,
+              "its engine made no progress for %" PRId64 " ms (limit %d ms)",
+              still_us / 1000, WORKER_HUNG_US / 1000);
 }
 
-/* Between two reports: the next would come too late to tell in time. */
+/* Fires between two reports, where waiting for the next report would exceed
+ * WORKER_HUNG_US.  A late timer proves nothing: a report may have come while
+ * the router was stalled, and is read next. */
 static void hung_fire(void *room, struct event *e)
 {
     struct fleet *fleet = room;
     struct worker *w = EVENT_OF(e, struct worker, live.hung);
     int64_t still_us = still_by(&w->live, fleet->base->now_us);
-    bool late = fleet->base->now_us - e->timer.due_us > LISTEN_US;
+    bool is_late = fleet->base->now_us - e->timer.due_us > LISTEN_US;
 
-    if (still_us >= WORKER_HUNG_US && !late) {
+    if (still_us >= WORKER_HUNG_US && !is_late) {
         fence(fleet, w, still_us);
     }
 }
 
-static void stands(struct fleet *fleet, struct worker *w)
+/* If more than HUNG_GAP_US are missing to the limit, no gap between two reports
+ * can reach it, and no timer is needed. */
+static void check_hung(struct fleet *fleet, struct worker *w)
 {
     struct liveness *l = &w->live;
 
@@ -119,8 +131,8 @@ void liveness_step(struct worker *w, uint32_t device_us)
     w->live.step_us[w->live.n_steps++ % SLOW_STEPS] = device_us;
 }
 
-/* Of n steps, n - ceil(99 n / 100) are longer: one at most, as SLOW_STEPS is
- * below 200. */
+/* The p99 by nearest rank: n - ceil(99 n / 100) of n steps are longer.  That is
+ * at most one step, because SLOW_STEPS is below 200. */
 uint32_t liveness_p99_us(const struct worker *w)
 {
     const struct liveness *l = &w->live;
@@ -143,6 +155,8 @@ uint32_t liveness_p99_us(const struct worker *w)
     return n - (99 * n + 99) / 100 == 0 ? longest : second;
 }
 
+/* The age is the reported one and does not grow between reports: a worker whose
+ * reports are delayed would look slow otherwise. */
 static bool is_slow(const struct worker *w)
 {
     const struct liveness *l = &w->live;
@@ -155,22 +169,24 @@ static bool is_slow(const struct worker *w)
     return p99_us > 0 && l->plan_age_us > SLOW_FACTOR * p99_us;
 }
 
-static void judge_pace(struct fleet *fleet, struct worker *w)
+/* A silent worker stays silent: only a frame, through liveness_heard(), makes
+ * it UP again. */
+static void update_slow(struct fleet *fleet, struct worker *w)
 {
-    bool slow = is_slow(w);
+    bool now_slow = is_slow(w);
 
-    if (slow && w->state == WORKER_UP) {
+    if (now_slow && w->state == WORKER_UP) {
         worker_move(w, WORKER_SLOW);
         log_info("worker-slow",
                  "worker=%s plan_age_ms=%" PRIu64 " step_p99_us=%" PRIu32,
                  w->peer->name, w->live.plan_age_us / 1000, liveness_p99_us(w));
-    } else if (!slow && w->state == WORKER_SLOW) {
+    } else if (!now_slow && w->state == WORKER_SLOW) {
         worker_move(w, WORKER_UP);
         model_touch(fleet, w->model);
     }
 }
 
-/* ---- what it reports ---- */
+/* ---- engine reports ---- */
 
 enum status liveness_check(const struct worker *w,
                            const Sluice__V1__EngineState *s, struct error *e)
@@ -179,8 +195,8 @@ enum status liveness_check(const struct worker *w,
 
     if (s != NULL && l->reports && s->ticks < l->ticks) {
         return error_set(e, ST_DATA_LOSS,
-                         "its engine had ticked %" PRIu64
-                         " times, now it is %" PRIu64,
+                         "its engine's tick count went back from %" PRIu64
+                         " to %" PRIu64,
                          l->ticks, s->ticks);
     }
     return ST_OK;
@@ -190,6 +206,7 @@ void liveness_take(struct fleet *fleet, struct worker *w,
                    const Sluice__V1__EngineState *s)
 {
     struct liveness *l = &w->live;
+    /* Plans must be in flight in both reports: an idle engine does not tick. */
     bool stood = s != NULL && l->reports && l->n_planned > 0 &&
                  s->n_planned > 0 &&
                  (s->ticks == l->ticks || PLANT(TICKS_IGNORED));
@@ -202,12 +219,12 @@ void liveness_take(struct fleet *fleet, struct worker *w,
     l->plan_age_us = l->n_planned > 0 ? s->plan_age_us : 0;
     event_clear(fleet->base, &l->hung);
     if (stood) {
-        stands(fleet, w);
+        check_hung(fleet, w);
     }
-    judge_pace(fleet, w);
+    update_slow(fleet, w);
 }
 
-/* ---- its life ---- */
+/* ---- start and end ---- */
 
 void liveness_open(struct fleet *fleet, struct worker *w)
 {

@@ -1,22 +1,27 @@
-/* liveness.h - is a worker there, and does its engine move?
+/* liveness.h - Liveness of workers and progress of their engines.
  *
- *     silent  no frame for WORKER_SILENT_US; for WORKER_LOST_US: its session
- *             ends
- *     hung    its ticks stood still for WORKER_HUNG_US, and every report in
- *             that time said that plans are in flight: its session ends
- *     slow    its ticks move, but its oldest plan is older than SLOW_FACTOR
- *             times the p99 of its last steps, and than SLOW_MIN_US: nothing
- *             new until that plan is back
+ *     silent  no frame has come for WORKER_SILENT_US.  After WORKER_LOST_US
+ *             the session ends.
+ *     hung    the engine's tick count has not changed for WORKER_HUNG_US, and
+ *             every report in that time had plans in flight.  The session
+ *             ends.
+ *     slow    the ticks advance, but the oldest plan is older than SLOW_MIN_US
+ *             and than SLOW_FACTOR times the p99 of the last steps.  The
+ *             worker receives no new grants until a report ends the condition.
  *
- * A step that ticks is never fenced, however long it takes.  A worker that
- * reports no engine is judged by silence alone.
+ * A step whose ticks advance never ends a session, however long it takes.  A
+ * worker that reports no engine state can only become silent.
  *
- * Only what could have been heard counts.  Between two reports at most
- * HUNG_GAP_US are counted as standing still, so that reports which come late
- * and all at once condemn nobody.  And a router that itself was away, as its
- * late timers show, first reads what has come meanwhile: LISTEN_US.
+ * Two rules protect workers from delays that are not theirs:
  *
- * Threading: the core's.  Memory: in struct worker; no call allocates. */
+ *     - At most HUNG_GAP_US between two reports count towards hung, so reports
+ *       that arrive late and together end no session.
+ *     - If a timer fires more than LISTEN_US late, the router itself was
+ *       stalled.  It then waits LISTEN_US, once, for frames that have arrived
+ *       in the meantime.
+ *
+ * Threading: the core's.  Memory: in struct worker; no call allocates.
+ * Limits: the last SLOW_STEPS step times are kept. */
 #ifndef ROUTER_FLEET_LIVENESS_H
 #define ROUTER_FLEET_LIVENESS_H
 
@@ -29,40 +34,44 @@ struct fleet;
 struct worker;
 
 struct liveness {
-    struct event silence; /* no word for long */
-    bool excused;         /* the router was away: it looks once more */
-    struct event hung;    /* armed while the ticks stand */
-    bool reports;         /* of its engine */
-    uint64_t ticks;
-    uint32_t n_planned;
-    uint64_t plan_age_us;         /* of the oldest plan, as reported */
-    int64_t reported_us;          /* when it was */
-    int64_t still_us;             /* heard, and the ticks stood */
-    uint32_t step_us[SLOW_STEPS]; /* of step i at i % SLOW_STEPS */
-    uint64_t n_steps;
+    struct event silence; /* the next check for silence */
+    bool excused;         /* this silence was excused by LISTEN_US already */
+    struct event hung;    /* the check for hung, if due before a report */
+    bool reports;         /* the newest report had an engine state */
+    uint64_t ticks;       /* tick count in the newest report */
+    uint32_t n_planned;   /* plans in flight in the newest report */
+    uint64_t plan_age_us; /* age of the oldest plan in that report */
+    int64_t reported_us;  /* arrival of that report */
+    int64_t still_us;     /* time without ticks up to that report */
+    uint32_t step_us[SLOW_STEPS]; /* device time of step i: i % SLOW_STEPS */
+    uint64_t n_steps;             /* steps measured so far */
 };
 
-/* Of a new worker; before it is freed. */
+/* Starts the check for silence of a new worker. */
 void liveness_open(struct fleet *fleet, struct worker *w);
+
+/* Clears the timers of a worker that is about to be freed. */
 void liveness_close(struct fleet *fleet, struct worker *w);
 
-/* A frame of its session came. */
+/* Records that a frame of w's session came: a silent worker is up again. */
 void liveness_heard(struct fleet *fleet, struct worker *w);
 
-/* Can that be, after what it said before?  s may be NULL.  A lie is a sentence
- * in e. */
+/* Checks an engine state (NULL: none) against the last one.  Returns DATA_LOSS
+ * and the reason in *e if the tick count went back. */
 MUST_CHECK enum status liveness_check(const struct worker *w,
                                       const Sluice__V1__EngineState *s,
                                       struct error *e);
 
-/* Take what was checked, of a report newer than those before. */
+/* Applies a checked engine state (NULL: none) of the newest report.  May end
+ * the session of w, or change its state between UP and SLOW. */
 void liveness_take(struct fleet *fleet, struct worker *w,
                    const Sluice__V1__EngineState *s);
 
-/* A step of it took so long on its device. */
+/* Records the device time of a step of w, in us. */
 void liveness_step(struct worker *w, uint32_t device_us);
 
-/* The p99 of its last steps; 0 before SLOW_STEPS_MIN of them. */
+/* Returns the p99 of the last SLOW_STEPS step times in us; 0 before
+ * SLOW_STEPS_MIN steps. */
 uint32_t liveness_p99_us(const struct worker *w);
 
 #endif

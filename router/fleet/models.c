@@ -8,11 +8,13 @@
 #include "common/base/log.h"
 #include "router/fleet/fleet.h"
 
-#define RETRY_MS_UNKNOWN 1000 /* nothing has been measured yet */
+#define RETRY_MS_UNKNOWN 1000 /* before an interval was measured */
 #define INTERVAL_SHIFT   3    /* the newest interval weighs an eighth */
 
-/* The only one with a place, or else the only one that is absent. */
-static struct model *only_one(struct fleet *fleet)
+/* Finds the model for a request that names none.  An absent model counts only
+ * if no model has a place: a client that names no model should not wait for a
+ * worker while another model could serve it. */
+static struct model *find_unnamed(struct fleet *fleet)
 {
     struct model *up = NULL, *absent = NULL;
     uint32_t n_up = 0, n_absent = 0;
@@ -34,7 +36,7 @@ static struct model *only_one(struct fleet *fleet)
 struct model *model_find(struct fleet *fleet, const uint8_t *name, size_t n)
 {
     if (n == 0) {
-        return only_one(fleet);
+        return find_unnamed(fleet);
     }
     for (uint32_t i = 0; i < fleet->n_models; i++) {
         struct model *m = fleet->models[i];
@@ -45,8 +47,8 @@ struct model *model_find(struct fleet *fleet, const uint8_t *name, size_t n)
     return NULL;
 }
 
-/* What waited for it ends. */
-static void gone(struct fleet *fleet, struct model *m)
+/* The callback ends the requests that wait for m. */
+static void set_gone(struct fleet *fleet, struct model *m)
 {
     if (m->n_waiting > 0) {
         log_warn("model-gone", "model=%s waiting=%" PRIu32, m->name,
@@ -61,7 +63,7 @@ static void absence_fire(void *room, struct event *e)
     struct fleet *fleet = room;
     struct model *m = EVENT_OF(e, struct model, absence);
 
-    gone(fleet, m);
+    set_gone(fleet, m);
     model_release(fleet, &m);
 }
 
@@ -80,12 +82,13 @@ void model_set_present(struct fleet *fleet, struct model *m, bool present)
         absence_end(fleet, m);
         m->presence = MODEL_PRESENT;
     } else if (m->presence != MODEL_PRESENT || fleet->base->stopping) {
+        /* Absent or gone already; or workers leave because the router stops. */
         return;
     } else if (fleet->base->options.worker_wait_us == 0) {
-        gone(fleet, m);
+        set_gone(fleet, m);
     } else {
         m->presence = MODEL_ABSENT;
-        m->references++;
+        m->references++; /* the event's; absence_end() or the event drops it */
         event_set(fleet->base, &m->absence,
                   fleet->base->now_us + fleet->base->options.worker_wait_us);
     }
@@ -93,6 +96,7 @@ void model_set_present(struct fleet *fleet, struct model *m, bool present)
 
 void models_fini(struct fleet *fleet)
 {
+    /* Backwards: a model that is freed moves the last one to its index. */
     for (uint32_t i = fleet->n_models; i > 0; i--) {
         absence_end(fleet, fleet->models[i - 1]);
     }
@@ -138,20 +142,20 @@ struct model *model_take(struct fleet *fleet, const uint8_t *name, size_t n)
 
 void model_release(struct fleet *fleet, struct model **m)
 {
-    struct model *gone = *m;
+    struct model *freed = *m;
     uint32_t i = 0;
 
     *m = NULL;
-    if (gone == NULL || --gone->references > 0) {
+    if (freed == NULL || --freed->references > 0) {
         return;
     }
-    while (fleet->models[i] != gone) {
+    while (fleet->models[i] != freed) {
         i++;
     }
     fleet->models[i] = fleet->models[--fleet->n_models];
-    list_remove(&gone->dirty);
-    event_clear(fleet->base, &gone->pause);
-    free(gone);
+    list_remove(&freed->dirty);
+    event_clear(fleet->base, &freed->pause);
+    free(freed);
 }
 
 void model_touch(struct fleet *fleet, struct model *m)
@@ -164,11 +168,13 @@ void model_touch(struct fleet *fleet, struct model *m)
 void model_ended(struct fleet *fleet, struct model *m)
 {
     if (m->last_end_us != 0) {
-        int64_t d = fleet->base->now_us - m->last_end_us;
+        int64_t interval_us = fleet->base->now_us - m->last_end_us;
+
+        /* The first interval is the average; later ones move it. */
         m->end_interval_us +=
             m->end_interval_us == 0
-                ? d
-                : (d - m->end_interval_us) / (1 << INTERVAL_SHIFT);
+                ? interval_us
+                : (interval_us - m->end_interval_us) / (1 << INTERVAL_SHIFT);
     }
     m->last_end_us = fleet->base->now_us;
 }

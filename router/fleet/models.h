@@ -1,18 +1,19 @@
-/* models.h - a model as the router serves it: who has it, who waits for it.
+/* models.h - Models that the router serves, with their places and queues.
  *
- * An entry exists while a worker of the model is up or a request names it,
- * and for a while after the last worker went: till then the model is absent,
- * and what was asked of it waits.
+ * An entry exists while a worker of the model is up or a request names the
+ * model.  When the last worker has left, the model is absent for
+ * options.worker_wait_us: the entry stays and its requests wait.
  *
  *     PRESENT --no worker, or all drained--> ABSENT --worker_wait--> GONE
  *        ^                                      |                     |
  *        +------------ a worker, Undrain -------+---------------------+
  *
- * The first worker decides fingerprint, vocabulary and tokenizer; another
- * that differs is refused.
+ * The first worker sets the fingerprint, vocabulary and tokenizer.  The router
+ * refuses a worker of the same model that differs in any of them.
  *
- * Threading: the core's.  Memory: on the heap, counted by references.
- * Limits: ROUTER_MODELS_MAX. */
+ * Threading: the core's.  Memory: an entry on the heap, freed with its last
+ * reference; workers, requests and an absence hold references.
+ * Limits: ROUTER_MODELS_MAX entries. */
 #ifndef ROUTER_FLEET_MODELS_H
 #define ROUTER_FLEET_MODELS_H
 
@@ -22,71 +23,77 @@
 struct fleet;
 
 #define TRIAL_DEATHS_ALL (TRIAL_DEATHS + TRIAL_MERCY_MAX)
-/* Deaths remembered: those of one on trial, as many as it may get, and as many
- * more as there is mercy. */
+/* Deaths kept per model: at least TRIAL_DEATHS_ALL of a sequence on trial and
+ * TRIAL_MERCY_MAX beside it. */
 #define TRIAL_RING 16
 
-/* The newest deaths of a model's workers; router/schedule/trial.h has the
- * rules. */
+/* The newest deaths of a model's workers, as a ring; router/schedule/trial.h
+ * has the rules. */
 struct deaths {
-    int64_t at_us[TRIAL_RING]; /* INT64_MIN: none, or taken back */
-    uint64_t life[TRIAL_RING];
-    uint64_t n; /* the next one is at n % TRIAL_RING */
+    int64_t at_us[TRIAL_RING]; /* INT64_MIN: no death, or taken back */
+    uint64_t life[TRIAL_RING]; /* WorkerShard.life of the worker that died */
+    uint64_t n;                /* the next death goes to n % TRIAL_RING */
 };
 
 enum model_presence { MODEL_PRESENT, MODEL_ABSENT, MODEL_GONE };
 
 struct model {
     char name[MODEL_NAME_MAX + 1];
-    uint32_t references; /* workers and requests */
-    uint32_t n_places;   /* where it runs: workers of all layers, replicas */
+    uint32_t references; /* workers, requests and an absence */
+    uint32_t n_places;   /* workers with all layers, and replicas that are up */
     uint32_t n_loose;    /* staged workers that are in no replica */
-    int64_t pause_us;    /* the newest pause before one is made, 0: none */
-    struct event pause;  /* its end */
+    int64_t pause_us;    /* newest delay after a failed replica; 0: none */
+    struct event pause;  /* end of that delay */
     enum model_presence presence;
-    struct event absence; /* its end; holds a reference */
-    bool headroom_off;    /* said that it has no effect */
+    struct event absence; /* end of the absence; holds a reference */
+    bool headroom_off;    /* logged that options.headroom has no effect */
     uint8_t fingerprint[16];
-    uint32_t vocab, context; /* context: the longest of its places */
+    uint32_t vocab, context; /* context: the longest of all places */
     bool has_text;
-    uint32_t text; /* the text seam's number for it */
+    uint32_t text; /* the model's number in the text seam */
 
-    struct list waiting; /* struct choice, first come first served */
+    struct list waiting; /* struct queue_entry, FIFO */
     uint32_t n_waiting;
-    struct list dirty;       /* room or queue changed: look again */
-    int64_t last_end_us;     /* of a sequence, 0: none yet */
-    int64_t end_interval_us; /* between two ends, smoothed */
-    struct deaths deaths;    /* of its workers, for trial.h */
+    struct list dirty;       /* linked: room or queue changed, try again */
+    int64_t last_end_us;     /* when a sequence last ended; 0: none yet */
+    int64_t end_interval_us; /* smoothed interval between two ends */
+    struct deaths deaths;    /* deaths of the model's workers */
 };
 
-/* May requests wait for it? */
+/* Returns true if requests may wait for a place of m. */
 static inline bool model_waits(const struct model *m)
 {
     return m->presence != MODEL_GONE;
 }
 
-/* m has a place that is open, or busy, or about to leave (present); or none:
- * its absence begins.  The last reference may go. */
+/* Makes m present, or starts its absence.  present: m has a place that is open,
+ * busy, or about to leave.  May release the last reference to m. */
 void model_set_present(struct fleet *fleet, struct model *m, bool present);
 
-/* By name; n = 0: the only one that has a place, or, if none has, the only
- * one that is absent.  NULL: none. */
+/* Finds the model name[0, n).  n = 0 finds the only model with a place or, if
+ * no model has one, the only absent model.  Returns NULL if there is none. */
 struct model *model_find(struct fleet *fleet, const uint8_t *name, size_t n);
 
-/* Find or make, and take a reference.  NULL: there are ROUTER_MODELS_MAX. */
+/* Finds or creates the model name[0, n) and takes a reference.  Returns NULL if
+ * there are ROUTER_MODELS_MAX others. */
 struct model *model_take(struct fleet *fleet, const uint8_t *name, size_t n);
+
+/* Releases a reference and sets *m to NULL.  The last one frees the entry. */
 void model_release(struct fleet *fleet, struct model **m);
 
-/* The router goes: nobody waits for a worker any more. */
+/* Ends all absences and releases their references.  Call it when the router
+ * stops. */
 void models_fini(struct fleet *fleet);
 
-/* Try its queue again before this tick returns. */
+/* Marks m, so that its queue is tried again before this tick returns. */
 void model_touch(struct fleet *fleet, struct model *m);
 
-/* A sequence of it has ended: what was measured tells how long to wait. */
+/* Records that a sequence of m has ended, for model_retry_ms(). */
 void model_ended(struct fleet *fleet, struct model *m);
 
-/* In how many ms the queue as it stands may be through. */
+/* Returns an estimate in ms of the time until the present queue is served:
+ * its length + 1 times the smoothed interval between ends, within RETRY_MS_MIN
+ * and RETRY_MS_MAX; 1000 if no interval was measured yet. */
 uint32_t model_retry_ms(const struct model *m);
 
 #endif

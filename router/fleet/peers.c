@@ -13,7 +13,8 @@ struct router_peer *peers_find(struct fleet *fleet, struct peer_id id)
 {
     struct table_node *n = table_find(&fleet->peers, id.v);
 
-    /* A marked entry may stand beside the one that follows it. */
+    /* A peer may send Hello again on the same connection before its ended entry
+     * is reaped. */
     while (n != NULL && LIST_OF(n, struct router_peer, by_id)->ended) {
         n = table_next(n);
     }
@@ -54,6 +55,7 @@ struct router_peer *peers_add(struct fleet *fleet, struct peer_id id,
     p->heard_us = fleet->base->now_us;
     event_init(&p->flush, flush_fire, fleet);
     event_init(&p->slow, slow_fire, fleet);
+    /* Thus the first chunk of a session does not wait. */
     p->streamed_us = fleet->base->now_us - fleet->base->options.gather_us;
     p->stream_due_us = NODE_IDLE;
     list_init(&p->dirty);
@@ -80,7 +82,7 @@ uint32_t peers_count(const struct fleet *fleet, uint8_t roles)
     return n;
 }
 
-static void mark(struct fleet *fleet, struct router_peer *p)
+static void mark_ended(struct fleet *fleet, struct router_peer *p)
 {
     p->ended = true;
     list_append(&fleet->gone_peers, &p->gone);
@@ -95,7 +97,7 @@ void peers_end(struct fleet *fleet, struct router_peer *p, const char *fmt, ...)
         vsnprintf(p->why, sizeof p->why, fmt, ap);
         va_end(ap);
         p->goodbye = true;
-        mark(fleet, p);
+        mark_ended(fleet, p);
     }
 }
 
@@ -103,12 +105,14 @@ void peers_lose(struct fleet *fleet, struct router_peer *p, const char *why)
 {
     if (!p->ended) {
         snprintf(p->why, sizeof p->why, "%s", why);
-        mark(fleet, p);
+        mark_ended(fleet, p);
     }
 }
 
-/* What the peer is still owed, such as the End of a call, goes first. */
-static void say_goodbye(struct fleet *fleet, struct router_peer *p)
+/* Queued frames, such as the End of a call, are sent before the Goodbye, which
+ * makes the peer drop its session.  A send that fails is no error: the entry is
+ * freed anyway, and the peer's own liveness check ends its session. */
+static void send_goodbye(struct fleet *fleet, struct router_peer *p)
 {
     struct frame *f = goodbye_make(p->session, p->why);
 
@@ -119,8 +123,9 @@ static void say_goodbye(struct fleet *fleet, struct router_peer *p)
 static void reap(struct fleet *fleet, struct router_peer *p)
 {
     if (p->goodbye) {
-        say_goodbye(fleet, p);
+        send_goodbye(fleet, p);
     }
+    /* Calls first: a worker's Leave is linked in its own struct drain. */
     pending_drop_all(fleet, p);
     fleet->events->peer_over(fleet->above, p);
     event_clear(fleet->base, &p->flush);

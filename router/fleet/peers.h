@@ -1,13 +1,15 @@
-/* peers.h - everybody who said Hello: one entry a connection.
+/* peers.h - Sessions of workers, clients and administrators: one entry per
+ * connection that has sent Hello.
  *
- *     (Hello) --> UP --goodbye, lost, strikes, a lie--> ended --> freed
+ *     (Hello) --> UP --Goodbye, lost,-------> ended --> freed
+ *                      strikes, violation
  *
- * An entry is never flushed or freed inside a callback of its peer:
- * peers_end() marks it, peers_reap() says Goodbye and lets it go.  From the
- * mark on nothing of it is heard.
+ * An entry is never flushed or freed inside a callback of its peer.
+ * peers_end() only marks the entry as ended; peers_reap() sends Goodbye and
+ * frees it.  The router ignores all frames of an ended entry.
  *
  * Threading: the core's.  Memory: an entry and its peer on the heap, owned by
- * the table.  Limits: options.max_peers. */
+ * the table.  Limits: options.max_peers entries. */
 #ifndef ROUTER_FLEET_PEERS_H
 #define ROUTER_FLEET_PEERS_H
 
@@ -22,50 +24,55 @@ struct worker;
 struct router_peer {
     struct table_node by_id;
     struct list all;   /* in order of arrival */
-    struct list dirty; /* to be served before this tick returns */
-    struct list gone;  /* marked, to be reaped */
+    struct list dirty; /* linked: to be served before this tick returns */
+    struct list gone;  /* linked: ended, to be freed by peers_reap() */
     struct peer_id id;
     uint64_t session, nonce;
     uint8_t role; /* BY_* */
     char name[PEER_NAME_MAX + 1];
     struct peer *peer;
-    int64_t heard_us;
+    int64_t heard_us;   /* arrival of the newest frame */
     struct event flush; /* at peer_due() */
 
-    bool goodbye; /* to be said when it is let go */
-    bool ended;   /* marked: nothing more of it is heard */
-    char why[160];
+    bool goodbye;  /* peers_reap() sends Goodbye */
+    bool ended;    /* frames of the entry are ignored */
+    char why[160]; /* the reason of the end */
 
-    struct list calls;     /* struct pending: what it asked and waits for */
-    struct list ready;     /* struct choice: something to send it */
-    int64_t streamed_us;   /* when chunks last left */
-    int64_t stream_due_us; /* when those that gather leave, or NODE_IDLE */
-    struct event slow;     /* something has waited long */
-    struct worker *worker; /* of a worker */
-    struct offer *offer;   /* of a worker without layers */
+    struct list calls;     /* struct pending: open calls of the peer */
+    struct list ready;     /* struct choice: with output for the peer */
+    int64_t streamed_us;   /* when chunks were last sent */
+    int64_t stream_due_us; /* when gathered chunks are sent, or NODE_IDLE */
+    struct event slow;     /* ready output has waited SLOW_READER_MS */
+    struct worker *worker; /* the peer's worker; NULL: none */
+    struct offer *offer;   /* the peer's offer to take layers; NULL: none */
 };
 
-/* The entry of a connection, NULL if it has none or it is marked. */
+/* Finds the entry of a connection.  Returns NULL if it has none or if the entry
+ * has ended. */
 struct router_peer *peers_find(struct fleet *fleet, struct peer_id id);
 
-/* A new session.  The caller has checked the limits. */
+/* Adds a session with a new session number.  The caller has checked
+ * options.max_peers.  Never returns NULL. */
 struct router_peer *peers_add(struct fleet *fleet, struct peer_id id,
                               uint8_t role, uint64_t nonce);
 
-/* Sessions whose role is in the set of BY_*. */
+/* Counts the sessions whose role is in roles, a set of BY_*. */
 uint32_t peers_count(const struct fleet *fleet, uint8_t roles);
 
-/* Mark it; it is told Goodbye and why.  Idempotent. */
+/* Marks p as ended.  peers_reap() sends it Goodbye with the formatted reason,
+ * cut to 159 bytes.  A no-op if p has ended already. */
 void peers_end(struct fleet *fleet, struct router_peer *p, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* The same, where there is nobody to say Goodbye to. */
+/* Marks p as ended without a Goodbye, because the connection is lost or the
+ * peer has closed the session.  A no-op if p has ended already. */
 void peers_lose(struct fleet *fleet, struct router_peer *p, const char *why);
 
-/* Free what is marked: calls are cancelled, grants taken back. */
+/* Frees all entries that have ended: sends Goodbye where due, drops their calls
+ * and reports peer_over(), which closes workers and offers. */
 void peers_reap(struct fleet *fleet);
 
-/* Serve p before the tick returns. */
+/* Marks p to be served before this tick returns. */
 void peers_touch(struct fleet *fleet, struct router_peer *p);
 
 #endif

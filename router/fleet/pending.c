@@ -9,6 +9,8 @@ void pending_init(struct pending *c)
     list_init(&c->of_peer);
 }
 
+/* Only a hash: call numbers may reach into the upper bits, so lookups compare
+ * peer and id as well. */
 static uint64_t pending_key(const struct router_peer *p, uint64_t id)
 {
     return ((uint64_t)p->id.v << 40) ^ id;
@@ -53,8 +55,8 @@ void pending_fail(struct fleet *fleet, struct pending *c, const struct error *e,
     }
 }
 
-/* The owner's part: the call is closed already. */
-static void drop(struct fleet *fleet, struct pending *c, bool gone)
+/* The call is closed first, because the owner may free the memory of c. */
+static void drop_call(struct fleet *fleet, struct pending *c, bool gone)
 {
     pending_close(fleet, c);
     c->dropped(c->room, c, gone);
@@ -67,7 +69,7 @@ void pending_dropped(struct fleet *fleet, struct router_peer *p, uint64_t id)
     for (; n != NULL; n = table_next(n)) {
         struct pending *c = LIST_OF(n, struct pending, by_id);
         if (c->peer == p && c->id == id) {
-            drop(fleet, c, false);
+            drop_call(fleet, c, false);
             return;
         }
     }
@@ -75,7 +77,8 @@ void pending_dropped(struct fleet *fleet, struct router_peer *p, uint64_t id)
 
 void pending_drop_all(struct fleet *fleet, struct router_peer *p)
 {
+    /* An owner may close other calls of p: always take the first. */
     while (!list_empty(&p->calls)) {
-        drop(fleet, LIST_OF(p->calls.next, struct pending, of_peer), true);
+        drop_call(fleet, LIST_OF(p->calls.next, struct pending, of_peer), true);
     }
 }

@@ -4,6 +4,8 @@
 
 #include "router/fleet/fleet.h"
 
+/* Expired entries are not removed: an expired one ends first, so it is the
+ * first to be replaced. */
 void quarantine_add(struct fleet *fleet, const char *name)
 {
     struct quarantine *k = &fleet->quarantine[0];

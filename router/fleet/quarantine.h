@@ -1,8 +1,9 @@
-/* quarantine.h - names of workers that are kept out for a while, because what
- * they sent could not be true.
+/* quarantine.h - Names of workers that the router refuses for a while after a
+ * protocol violation.
  *
- * Threading: the core's.  Limits: QUARANTINE_MAX names, of which the one that
- * ends first gives way. */
+ * Threading: the core's.  Memory: in struct fleet; no call allocates.
+ * Limits: QUARANTINE_MAX names; a new name replaces the one whose quarantine
+ * ends first. */
 #ifndef ROUTER_FLEET_QUARANTINE_H
 #define ROUTER_FLEET_QUARANTINE_H
 
@@ -12,10 +13,11 @@
 
 struct fleet;
 
-/* Keeps name out for WORKER_QUARANTINE_US from now on. */
+/* Puts name into quarantine for WORKER_QUARANTINE_US from now on. */
 void quarantine_add(struct fleet *fleet, const char *name);
 
-/* Returns how long name[0, n) is still kept out, in us; 0: it is not. */
+/* Returns the time in us that name[0, n) is still in quarantine; 0 if it is
+ * not. */
 int64_t quarantine_left_us(const struct fleet *fleet, const uint8_t *name,
                            size_t n);
 

@@ -10,10 +10,10 @@
 #include "router/fleet/fleet.h"
 #include "router/fleet/ledgers.h"
 
-#define RING_START     16
+#define RING_START     16 /* needs; doubled as required */
 #define GRANTS_BUCKETS 256
 
-/* A worker in the router's eyes: the picture is in workers.h. */
+/* The picture in workers.h as a table. */
 static const struct sm_row worker_rows[WORKER_STATES] = {
     [WORKER_UP] = {"up", SM_TO(WORKER_SLOW) | SM_TO(WORKER_SILENT) |
                              SM_TO(WORKER_LOST)},
@@ -36,6 +36,8 @@ const char *worker_state_name(const struct worker *w)
                : worker_rows[w->state].name;
 }
 
+/* out has room for the text and its terminator: shard_check() has compared the
+ * length with the limit. */
 static void copy_text(char *out, ProtobufCBinaryData d)
 {
     if (d.len > 0) {
@@ -44,7 +46,7 @@ static void copy_text(char *out, ProtobufCBinaryData d)
     out[d.len] = '\0';
 }
 
-static void shard_take(struct shard *to, const Sluice__V1__WorkerShard *s)
+static void read_shard(struct shard *to, const Sluice__V1__WorkerShard *s)
 {
     *to = (struct shard){
         .layer_begin = s->layer_begin,
@@ -67,7 +69,8 @@ static void shard_take(struct shard *to, const Sluice__V1__WorkerShard *s)
         .step_tokens = s->step_tokens,
     };
     copy_text(to->device, s->device);
-    if (s->layer_end - s->layer_begin < s->n_layers) { /* check_stage() */
+    /* Only a stage needs an endpoint, and only a stage's was checked. */
+    if (s->layer_end - s->layer_begin < s->n_layers) {
         copy_text(to->stage_endpoint, s->stage_endpoint);
     }
 }
@@ -81,9 +84,9 @@ struct worker *workers_add(struct fleet *fleet, struct router_peer *p,
     w->peer = p;
     w->model = m;
     w->state = WORKER_UP;
-    shard_take(&w->shard, s);
+    read_shard(&w->shard, s);
     ledger_read(&w->ledger, s->ledger);
-    w->ledger.session = p->session;
+    w->ledger.session = p->session; /* 0 in a Hello: the worker had none */
     w->ring_size = RING_START;
     w->ring = calloc(w->ring_size, sizeof *w->ring);
     assert(w->ring != NULL);
@@ -104,6 +107,7 @@ void workers_unlist(struct fleet *fleet, struct worker *w)
     while (fleet->workers[i] != w) {
         i++;
     }
+    /* The order of arrival is kept, because routing and deals depend on it. */
     fleet->n_workers--;
     memmove(&fleet->workers[i], &fleet->workers[i + 1],
             (fleet->n_workers - i) * sizeof *fleet->workers);
@@ -128,8 +132,10 @@ void workers_free(struct fleet *fleet, struct worker **pw)
     free(w);
 }
 
-static struct need share(const struct worker *w, uint64_t blocks,
-                         uint64_t slots)
+/* A model may lack KV blocks or recurrent state slots.  A class with a total of
+ * 0 costs nothing, or the sequence would never fit. */
+static struct need to_need(const struct worker *w, uint64_t blocks,
+                           uint64_t slots)
 {
     const struct class_ledger *k = w->ledger.classes;
     const struct shard *s = &w->shard;
@@ -147,14 +153,14 @@ static struct need share(const struct worker *w, uint64_t blocks,
 struct need worker_share(const struct worker *w, uint64_t blocks,
                          uint64_t slots)
 {
-    return share(w, blocks, slots);
+    return to_need(w, blocks, slots);
 }
 
 struct need worker_need(const struct worker *w, uint64_t n_tokens)
 {
     uint32_t block = w->shard.block_tokens;
 
-    return share(w, (n_tokens + block - 1) / block, 1);
+    return to_need(w, (n_tokens + block - 1) / block, 1);
 }
 
 bool worker_fits_ever(const struct worker *w, uint64_t n_tokens)
@@ -174,6 +180,7 @@ uint64_t worker_room(const struct worker *w, enum fleet_class c)
     const struct class_ledger *k = &w->ledger.classes[c];
     uint64_t have = (uint64_t)k->free + k->cached;
 
+    /* A faulty worker may report less than it was granted. */
     return have > w->owed[c] ? have - w->owed[c] : 0;
 }
 
@@ -193,9 +200,9 @@ static void ring_grow(struct worker *w)
     struct need *ring = calloc(size, sizeof *ring);
 
     assert(ring != NULL);
-    for (uint64_t request = w->ledger.grant + 1; request <= w->last_grant;
-         request++) {
-        ring[request & (size - 1)] = w->ring[request & (w->ring_size - 1)];
+    /* The index of a grant depends on the size, so each need is moved. */
+    for (uint64_t g = w->ledger.grant + 1; g <= w->last_grant; g++) {
+        ring[g & (size - 1)] = w->ring[g & (w->ring_size - 1)];
     }
     free(w->ring);
     w->ring = ring;

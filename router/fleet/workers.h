@@ -1,27 +1,28 @@
-/* workers.h - a worker as the router sees it: its shard, its newest ledger,
- * and what was granted to it that no ledger includes yet.
+/* workers.h - The router's record of a worker: its shard, its newest ledger,
+ * and the grants that no ledger includes yet.
  *
- *     SLOW <--a plan is out for long, is back--> UP
- *      |  |                                    ^  |
- *      |  +--silence--> SILENT --a word--------+  |
- *      |                  |  ^------silence-------+
- *      +----> LOST <------+-----------------------+
+ *     SLOW <--a plan is overdue, is done--> UP
+ *      |  |                               ^  |
+ *      |  +--silence--> SILENT --a frame--+  |
+ *      |                  |  ^----silence----+
+ *      +----> LOST <------+------------------+
  *
- * Only UP is granted to; LOST: the session is over, and the grants with it.
- * liveness.h says when.
+ * Only a worker that is UP receives grants.  LOST: the session and its grants
+ * are over.  liveness.h has the conditions.  A worker may also be draining
+ * (router/requests/drain.h), in any of these states.
  *
- * Beside that it may be drained (drain.h), in any of these states.
- *
- * A worker of all layers is a place where sequences run by itself; one of a
- * partial shard is a stage of a replica (replica.h), or waits to be.
+ * A worker with all layers is a place where sequences run.  A worker with a
+ * partial shard is a stage of a replica (router/replicas/replica.h), or waits
+ * to become one.
  *
  * Room of a class = free + cached of the newest ledger - the needs of the
- * grants above ledger.grant.  Only ledgers move room; a receipt never does.
- * The sum of grants therefore never passes the pool, under any delay, loss,
- * reordering or doubling of ledgers.
+ * grants above ledger.grant.  Only ledgers change the room; receipts do not.
+ * The sum of grants therefore never exceeds the pool, even if ledgers are
+ * delayed, lost, reordered or duplicated.
  *
- * Threading: the core's.  Memory: on the heap; the ring of needs doubles up
- * to GRANTS_UNSETTLED_MAX. */
+ * Threading: the core's.  Memory: a worker on the heap; its ring of needs
+ * doubles up to GRANTS_UNSETTLED_MAX entries.  Limits: ROUTER_WORKERS_MAX
+ * workers. */
 #ifndef ROUTER_FLEET_WORKERS_H
 #define ROUTER_FLEET_WORKERS_H
 
@@ -46,35 +47,40 @@ enum worker_state {
     WORKER_STATES
 };
 
-/* How its session ends: not by a death (a Goodbye, a lie, a drain), or it was
- * lost or silent, which may turn out to be none, or its engine stood still. */
+/* The end of a worker's session as a death.  DEATH_NONE: the worker did not die
+ * (a Goodbye, a violation, a drain).  DEATH_LOST: the connection was lost or
+ * silent; the same life may come back.  DEATH_HUNG: the engine made no
+ * progress. */
 enum worker_death { DEATH_NONE, DEATH_LOST, DEATH_HUNG };
 
 enum fleet_class { BLOCKS, SLOTS, CHECKPOINTS, PAGES, FLEET_CLASSES };
 
+/* Units of one class in a pool: total = free + held + cached + granted. */
 struct class_ledger {
     uint32_t total, free, held, cached, granted;
 };
 
+/* A ledger as the router keeps it: proto/common.proto has the fields. */
 struct fleet_ledger {
     uint64_t session, snapshot, grant, violations;
     struct class_ledger classes[FLEET_CLASSES];
     uint32_t n_queued, n_prefill, n_decode, n_kept;
 };
 
-/* Of one sequence, in every class. */
+/* Units of each class that a sequence needs. */
 struct need {
     uint64_t of[FLEET_CLASSES];
 };
 
+/* A worker's layers [layer_begin, layer_end) and its limits, from its Hello. */
 struct shard {
     uint32_t layer_begin, layer_end, n_layers;
     uint32_t block_tokens, context, vocab, max_rows;
     uint32_t pages_per_block, pages_per_slot, pages_per_checkpoint;
     uint64_t block_bytes, slot_bytes, checkpoint_bytes;
     uint64_t weight_bytes, scratch_bytes, pool_bytes;
-    uint32_t hidden;      /* H; 0: it did not say */
-    uint32_t step_tokens; /* of a stage; 0: it did not say */
+    uint32_t hidden;      /* H, values of x per token; 0: not given */
+    uint32_t step_tokens; /* tokens in a step of a stage; 0: not given */
     char device[SHARD_DEVICE_MAX + 1];
     char stage_endpoint[ENDPOINT_MAX]; /* "": none */
 };
@@ -89,11 +95,12 @@ struct drain {
     struct list waiting; /* struct drain_call */
 };
 
-/* Sequences that outlived their sessions there: router/requests/adoption.h. */
+/* Sequences of a worker that outlived the session they were granted in;
+ * router/requests/adoption.h has the rules. */
 struct adoptions {
     struct table by_name;               /* struct orphan */
-    struct list idle, wanted, unwanted; /* of struct orphan */
-    uint32_t n_announced, n_told;       /* by Hello, by Live */
+    struct list idle, wanted, unwanted; /* struct orphan */
+    uint32_t n_announced, n_listed;     /* orphans in Hello, and in Live */
     struct event expiry;
 };
 
@@ -104,93 +111,97 @@ struct worker {
     struct shard shard;
     struct fleet_ledger ledger; /* the newest */
 
-    bool serves;             /* sequences may be granted to it: replica.h */
-    struct replica *replica; /* of a staged worker; NULL: it waits for one */
-    uint32_t stage;          /* its place there */
+    bool serves;             /* the worker is a place: replica.h */
+    struct replica *replica; /* the replica of a staged worker; NULL: none */
+    uint32_t stage;          /* the worker's index in the replica */
 
-    uint64_t last_grant;
-    struct need
-        *ring; /* [ring_size] of grant request at request & (ring_size - 1) */
-    uint32_t ring_size;
-    uint64_t owed[FLEET_CLASSES]; /* sum of the needs above ledger.grant */
+    uint64_t last_grant; /* number of the newest grant */
+    struct need *ring;   /* [ring_size] need of grant g at g % ring_size */
+    uint32_t ring_size;  /* a power of two */
+    uint64_t owed[FLEET_CLASSES]; /* needs of the grants above ledger.grant */
 
     struct table grants;   /* struct choice by grant number */
     struct list running;   /* struct choice, in order of grant */
-    struct list parts;     /* struct choice: ids not yet sent */
-    struct list removals;  /* struct choice: Cancel or Remove not yet sent */
-    uint32_t n_running;    /* granted to its place, not yet ended and
-                            * acknowledged */
-    uint64_t closed_until; /* it refused this grant for lack of room: nothing
-                            * new before a ledger includes it */
-    uint64_t n_moved;      /* of those granted, how many went elsewhere */
+    struct list parts;     /* struct choice with prompt ids not yet sent */
+    struct list removals;  /* struct choice with an unsent Cancel or Remove */
+    uint32_t n_running;    /* sequences granted to the worker's place, not yet
+                            * ended and acknowledged */
+    uint64_t closed_until; /* the worker refused this grant for lack of room:
+                            * no grants until a ledger includes it */
+    uint64_t n_moved;      /* granted sequences that moved to other workers */
     struct drain drain;
-    uint64_t load[FLEET_CLASSES]; /* BLOCKS and SLOTS of n_load sequences: */
-    uint32_t n_load;              /* of headroom.h */
-    uint64_t n_tokens;
-    uint32_t step_us;
+    uint64_t load[FLEET_CLASSES]; /* BLOCKS and SLOTS of n_load sequences */
+    uint32_t n_load;              /* sequences counted by headroom.h */
+    uint64_t n_tokens;            /* tokens generated in this session */
+    uint32_t step_us; /* device time of the newest step; 0: not given */
     struct liveness live;
     struct adoptions adoptions;
 
     enum worker_death death;
-    bool blamed;                  /* its death was charged to someone already */
-    struct queue_entry *on_trial; /* the suspect that it runs; NULL: none */
+    bool blamed;                  /* the death has been charged already */
+    struct queue_entry *on_trial; /* the suspect on trial here; NULL: none */
     struct life life;
 };
 
-/* Adds a worker to the fleet: s is checked; m is taken over with its
- * reference.  router/calls/worker_session.h introduces it to the other rooms.
- */
+/* Adds a worker of peer p to the fleet, with a shard s that shard_check() has
+ * accepted.  Takes over the caller's reference to m.  The caller
+ * (router/calls/worker_session.h) introduces it to the other rooms.  Never
+ * returns NULL. */
 struct worker *workers_add(struct fleet *fleet, struct router_peer *p,
                            struct model *m, const Sluice__V1__WorkerShard *s);
 
-/* Takes a worker out of the list of those that are here; its memory stays. */
+/* Removes a worker from fleet->workers.  Does not free it. */
 void workers_unlist(struct fleet *fleet, struct worker *w);
 
-/* Frees a worker that nothing refers to any more, and sets *w to NULL. */
+/* Frees a worker that is not listed and not referenced, releases its model, and
+ * sets *w to NULL. */
 void workers_free(struct fleet *fleet, struct worker **w);
 
-/* Records how the session of w is about to end.  Keeps what was recorded by
- * an end that came before. */
+/* Records how the session of w is about to end.  A no-op if the session has
+ * ended already: the first cause counts. */
 void worker_died(struct worker *w, enum worker_death how);
 
-/* May sequences run there, as it stands in the cluster?  It has all layers, or
- * leads a replica that is UP. */
+/* Returns true if w is a place: it has all layers, or leads a replica that is
+ * UP. */
 static inline bool worker_can_serve(const struct worker *w)
 {
     return w->serves;
 }
 
-/* To another state; only those of the picture. */
+/* Moves w to a state that the picture above allows; asserts otherwise. */
 void worker_move(struct worker *w, enum worker_state to);
 
-/* The name of its state for operators, drain aside. */
+/* Returns the name of w's state for operators, without drain.  Never NULL. */
 const char *worker_state_name(const struct worker *w);
 
-/* Is every orphan of it known, so that none is sent there anew? */
+/* Returns true if Live has listed all orphans that w announced in its Hello, or
+ * if a ledger of the session has come without Live.  Before that, a grant could
+ * send w a sequence that it still has. */
 static inline bool worker_orphans_known(const struct worker *w)
 {
-    return w->adoptions.n_told >= w->adoptions.n_announced ||
+    return w->adoptions.n_listed >= w->adoptions.n_announced ||
            w->ledger.snapshot > 0;
 }
 
-/* What so many blocks and slots are here, in all classes: a kind that the
- * shard lacks is neither needed nor counted. */
+/* Returns the need of a sequence with so many blocks and slots, with the pages
+ * that they take on w.  Classes that the shard does not have are 0. */
 struct need worker_share(const struct worker *w, uint64_t blocks,
                          uint64_t slots);
 
-/* What n_tokens tokens need here. */
+/* Returns the need on w of a sequence of n_tokens tokens. */
 struct need worker_need(const struct worker *w, uint64_t n_tokens);
 
-/* Could a sequence of n_tokens ever run here, were the pool empty? */
+/* Returns true if a sequence of n_tokens fits w's context and empty pool. */
 bool worker_fits_ever(const struct worker *w, uint64_t n_tokens);
 
-/* Does it fit now? */
+/* Returns true if w has room for need now. */
 bool worker_has_room(const struct worker *w, const struct need *need);
 
-/* What is left of a class. */
+/* Returns the room of a class, in units: see the formula above. */
 uint64_t worker_room(const struct worker *w, enum fleet_class c);
 
-/* Charge a need: its grant number. */
+/* Charges a need to w and returns its grant number.  The caller has checked
+ * that fewer than GRANTS_UNSETTLED_MAX grants are unsettled. */
 uint64_t worker_grant(struct worker *w, const struct need *need);
 
 #endif

@@ -1,14 +1,22 @@
-/* cover.h - which pieces make a whole.
+/* cover.h - Finds pieces of a model that together cover all its layers.
  *
- * A piece is layers [begin, end) of a model.  Pieces that stand end to end
- * from layer 0 to the last one make a set.  Of given pieces as many sets as
- * possible are made, each piece in one at most: that is a flow from layer 0
- * to the last over pieces of capacity 1, and the sets are its paths.  Where a
- * path may go on with several, the first in the order given is taken.  A path
- * of more than COVER_STAGES_MAX pieces makes no set.
+ * A piece is layers [begin, end) of a model.  Pieces that join end to end from
+ * layer 0 to the last layer are a set:
  *
- * Threading: none, pure functions.  Memory: the caller's, 13 KiB of it on the
- * stack.  Time: sets times pieces times boundaries. */
+ *     0           4           8           12
+ *     |---- A ----|---- B ----|---- C ----|
+ *     |---------- D ----------|---- E ----|    sets {A, B, C} and {D, E}
+ *
+ * cover_find() makes as many sets as possible, with each piece in at most one.
+ * This is a maximum flow from layer 0 to the last layer (Edmonds-Karp): the
+ * boundaries between layers are the nodes, the pieces are edges of capacity 1,
+ * and the sets are the paths of the flow.  Where a path may continue with
+ * several pieces, the first one in the order given is taken.  A path of more
+ * than COVER_STAGES_MAX pieces makes no set.
+ *
+ * Threading: pure functions.  Memory: the caller's; 13 KiB on the stack.
+ * Limits: COVER_PIECES_MAX pieces, MODEL_LAYERS_MAX layers.  Time:
+ * O(sets x pieces x boundaries). */
 #ifndef ROUTER_REPLICAS_COVER_H
 #define ROUTER_REPLICAS_COVER_H
 
@@ -21,9 +29,10 @@
 #define COVER_STAGES_MAX STAGES_MAX
 
 struct cover_piece {
-    uint32_t begin, end; /* begin < end */
+    uint32_t begin, end; /* layers [begin, end); begin < end */
 };
 
+/* Pieces that cover all layers once, by their index in the list given. */
 struct cover_set {
     uint32_t n;
     uint32_t pieces[COVER_STAGES_MAX]; /* [n] in order of layers */
@@ -34,25 +43,28 @@ struct cover {
     struct cover_set sets[COVER_SETS_MAX];
 };
 
-/* A chain of pieces from layer 0 to the last, and what it lacks. */
+/* A chain of pieces that do not overlap, and the gaps between them. */
 struct cover_chain {
-    uint32_t n_pieces, n_gaps;
-    struct cover_piece gaps[COVER_STAGES_MAX]; /* [n_gaps] in order; those past
-                                                * COVER_STAGES_MAX are left out,
-                                                * not uncounted */
+    uint32_t n_pieces;
+    uint32_t n_gaps;                           /* may exceed COVER_STAGES_MAX */
+    struct cover_piece gaps[COVER_STAGES_MAX]; /* the first gaps, in order of
+                                                * layers */
 };
 
-/* Of n <= COVER_PIECES_MAX pieces, none of them all of the model, within
- * n_layers <= MODEL_LAYERS_MAX. */
+/* Finds as many sets as possible among the pieces p[0, n) of a model with
+ * n_layers layers.  No piece may cover the whole model.  Always succeeds;
+ * out->n may be 0. */
 void cover_find(struct cover *out, const struct cover_piece *p, uint32_t n,
                 uint32_t n_layers);
 
-/* Of the same pieces, one at least: the chain of one or more of them that has
- * the fewest gaps, and then the fewest layers in gaps, or the other way round.
- * One gap may take fewer to fill than two, and its layers more. */
-enum cover_wish { FEWEST_GAPS, FEWEST_LAYERS };
+/* The chain to prefer: fewest gaps, with fewest layers in gaps among equals, or
+ * the reverse.  One large gap may need fewer workers than two small ones, or
+ * more, so callers try both. */
+enum cover_goal { FEWEST_GAPS, FEWEST_LAYERS };
 
+/* Finds the best chain of one or more of the pieces p[0, n), n > 0, in a model
+ * with n_layers layers. */
 void cover_chain_find(struct cover_chain *out, const struct cover_piece *p,
-                      uint32_t n, uint32_t n_layers, enum cover_wish wish);
+                      uint32_t n, uint32_t n_layers, enum cover_goal goal);
 
 #endif

@@ -7,18 +7,18 @@
 
 #include "router/replicas/deal_every.h"
 
-/* Too much for a stack. */
+/* One call of deal_find(), on the heap because the split's table is large. */
 struct search {
     const struct deal_task *task;
     struct cover_piece pieces[COVER_PIECES_MAX]; /* [n_pieces] left over */
     uint32_t n_pieces;
-    struct split_model model; /* of the layers that are looked at */
+    struct split_model model; /* the layers being divided */
     struct split_table table;
     struct split split;
 };
 
-/* Without those that make whole sets. */
-static void leave_sets(struct search *s)
+/* Shards in whole sets form replicas without any deal (replica.h). */
+static void drop_whole_sets(struct search *s)
 {
     const struct deal_task *t = s->task;
     bool used[COVER_PIECES_MAX] = {false};
@@ -37,8 +37,9 @@ static void leave_sets(struct search *s)
     }
 }
 
-/* Layers of p as a model of their own. */
-static void take_part(struct search *s, struct cover_piece p)
+/* Sets s->model to the layers of p as a model of their own.  Embedding and head
+ * belong to the stages with the first and the last layer. */
+static void set_model(struct search *s, struct cover_piece p)
 {
     const struct deal_task *t = s->task;
     struct split_model *m = &s->model;
@@ -59,29 +60,32 @@ static bool is_dealt(const struct deal *d, uint32_t worker)
     return false;
 }
 
-/* The workers that have got nothing yet, in who by number. */
-static uint32_t hands(const struct search *s, const struct deal *d,
-                      uint32_t who[STAGES_MAX],
-                      struct split_worker as[STAGES_MAX])
+/* Lists the workers that have no layers in this deal yet, with their indices in
+ * ids. */
+static uint32_t list_free(const struct search *s, const struct deal *d,
+                          uint32_t ids[STAGES_MAX],
+                          struct split_worker workers[STAGES_MAX])
 {
     uint32_t n = 0;
 
     for (uint32_t i = 0; i < s->task->n_workers; i++) {
         if (!is_dealt(d, i)) {
-            who[n] = i;
-            as[n++] = s->task->workers[i];
+            ids[n] = i;
+            workers[n++] = s->task->workers[i];
         }
     }
     return n;
 }
 
-static enum status deal_out(struct deal *d, struct search *s,
-                            struct cover_piece p, uint32_t n_stages,
-                            struct error *e)
+/* Divides the layers of p among exactly n_stages free workers and appends the
+ * result to the deal. */
+static enum status deal_part(struct deal *d, struct search *s,
+                             struct cover_piece p, uint32_t n_stages,
+                             struct error *e)
 {
     const struct deal_task *k = s->task;
-    struct split_worker as[STAGES_MAX];
-    uint32_t who[STAGES_MAX], n = hands(s, d, who, as);
+    struct split_worker workers[STAGES_MAX];
+    uint32_t ids[STAGES_MAX], n = list_free(s, d, ids, workers);
     struct split_terms t = {.n_stages = n_stages,
                             .block_tokens = k->block_tokens,
                             .context = k->context,
@@ -90,28 +94,28 @@ static enum status deal_out(struct deal *d, struct search *s,
                             .in_order = k->n_layers > OFFER_ORDER_LAYERS};
     enum status st;
 
-    take_part(s, p);
-    st = split_find(&s->split, &s->table, &s->model, as, n, &t, e);
+    set_model(s, p);
+    st = split_find(&s->split, &s->table, &s->model, workers, n, &t, e);
     if (st != ST_OK) {
         return st;
     }
     for (uint32_t i = 0; i < s->split.n_stages; i++) {
-        const struct split_stage *request = &s->split.stages[i];
+        const struct split_stage *stage = &s->split.stages[i];
 
-        d->workers[d->n] = who[request->worker];
-        d->given[d->n++] = (struct cover_piece){p.begin + request->begin,
-                                                p.begin + request->end};
+        d->workers[d->n] = ids[stage->worker];
+        d->given[d->n++] =
+            (struct cover_piece){p.begin + stage->begin, p.begin + stage->end};
     }
     return ST_OK;
 }
 
-static uint32_t least(uint32_t a, uint32_t b)
+static uint32_t min_u32(uint32_t a, uint32_t b)
 {
     return a < b ? a : b;
 }
 
-/* What the layers take, wherever they are cut: with one sequence of the whole
- * context, and without scratch. */
+/* Returns a lower bound of the bytes that the layers need however they are cut:
+ * weights and one sequence of the whole context, without scratch. */
 static uint64_t bytes_of(const struct search *s)
 {
     const struct split_model *m = &s->model;
@@ -128,36 +132,39 @@ static uint64_t bytes_of(const struct search *s)
     return bytes + pool_split_sequence(&pool, pool.context);
 }
 
-static int most_first(const void *a, const void *b)
+static int compare_descending(const void *a, const void *b)
 {
     uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
 
     return (x < y) - (x > y);
 }
 
-/* Fewer of the free ones cannot hold so much, however it is divided; one more
- * than there are: nor can all.  So the search, which takes longer, is asked
- * only what may be. */
-static uint32_t fewest_for(const struct search *s, const struct deal *d,
-                           uint64_t bytes)
+/* Returns how many free workers have the bytes in sum, largest budgets first.
+ * Fewer cannot hold the layers however they are divided, so the expensive
+ * search of layer_split.h starts from there.  Returns one more than there are
+ * workers if all together cannot. */
+static uint32_t fewest_workers(const struct search *s, const struct deal *d,
+                               uint64_t bytes)
 {
-    struct split_worker as[STAGES_MAX];
-    uint32_t who[STAGES_MAX], n = hands(s, d, who, as), k = 0;
+    struct split_worker workers[STAGES_MAX];
+    uint32_t ids[STAGES_MAX], n = list_free(s, d, ids, workers), k = 0;
     uint64_t room[STAGES_MAX], sum = 0;
 
     for (uint32_t i = 0; i < n; i++) {
-        uint64_t budget = as[i].budget_bytes, scratch = as[i].scratch_bytes;
+        uint64_t budget = workers[i].budget_bytes;
+        uint64_t scratch = workers[i].scratch_bytes;
 
         room[i] = budget > scratch ? budget - scratch : 0;
     }
-    qsort(room, n, sizeof room[0], most_first);
+    qsort(room, n, sizeof room[0], compare_descending);
     while (k < n && sum < bytes) {
         sum += room[k++];
     }
     return sum < bytes ? n + 1 : k;
 }
 
-/* By as few as can hold it.  NOT_FOUND: nobody is left to try with. */
+/* Gives a gap to as few free workers as can hold it, n_most at most.  The
+ * error set first stays if no number of workers is worth a search. */
 static enum status fill_gap(struct deal *d, struct search *s,
                             struct cover_piece gap, uint32_t n_most,
                             struct error *e)
@@ -165,23 +172,25 @@ static enum status fill_gap(struct deal *d, struct search *s,
     uint32_t n_left = s->task->n_workers - d->n, n;
     enum status st;
 
-    take_part(s, gap);
-    n = fewest_for(s, d, bytes_of(s));
-    st = n_left == 0 ? error_set(e, ST_NOT_FOUND, "no worker is left")
+    set_model(s, gap);
+    n = fewest_workers(s, d, bytes_of(s));
+    st = n_left == 0 ? error_set(e, ST_NOT_FOUND, "no worker is free")
                      : error_set(e, ST_RESOURCE_EXHAUSTED,
                                  "layers %" PRIu32 "-%" PRIu32
-                                 " are more than %" PRIu32 " workers can hold",
+                                 " do not fit in the memory of %" PRIu32
+                                 " free workers; add memory or workers, or "
+                                 "lower the context",
                                  gap.begin, gap.end, n_left);
-    n_most = least(n_most, least(n_left, gap.end - gap.begin));
+    n_most = min_u32(n_most, min_u32(n_left, gap.end - gap.begin));
     for (; st != ST_OK && n <= n_most; n++) {
-        st = deal_out(d, s, gap, n, e);
+        st = deal_part(d, s, gap, n, e);
     }
     return st;
 }
 
-/* Who can hold the one that takes most can hold the others as well: filled
- * first, it finds him free. */
-static void hardest_first(struct search *s, struct cover_chain *c)
+/* Sorts the gaps by the bytes they need, most first.  Otherwise a small gap
+ * could take the only worker that can hold a large one. */
+static void sort_hardest_first(struct search *s, struct cover_chain *c)
 {
     uint64_t bytes[COVER_STAGES_MAX];
 
@@ -190,7 +199,7 @@ static void hardest_first(struct search *s, struct cover_chain *c)
         uint32_t at = i;
         uint64_t b;
 
-        take_part(s, gap);
+        set_model(s, gap);
         b = bytes_of(s);
         for (; at > 0 && bytes[at - 1] < b; at--) {
             bytes[at] = bytes[at - 1];
@@ -201,7 +210,7 @@ static void hardest_first(struct search *s, struct cover_chain *c)
     }
 }
 
-/* Every gap of a chain, or none. */
+/* Fills all gaps of a chain, or returns an error. */
 static enum status fill_chain(struct deal *d, struct search *s,
                               struct cover_chain *c, struct error *e)
 {
@@ -210,10 +219,13 @@ static enum status fill_chain(struct deal *d, struct search *s,
     d->n = 0;
     if (c->n_pieces + c->n_gaps > STAGES_MAX) {
         return error_set(e, ST_RESOURCE_EXHAUSTED,
-                         "a replica has %d stages at most", STAGES_MAX);
+                         "the replica would have %" PRIu32
+                         " stages, but at most %d are possible",
+                         c->n_pieces + c->n_gaps, STAGES_MAX);
     }
-    hardest_first(s, c);
+    sort_hardest_first(s, c);
     for (uint32_t i = 0; st == ST_OK && i < c->n_gaps; i++) {
+        /* Each later gap needs one stage at least. */
         uint32_t later = c->n_gaps - i - 1;
 
         st = fill_gap(d, s, c->gaps[i], STAGES_MAX - c->n_pieces - later - d->n,
@@ -222,20 +234,23 @@ static enum status fill_chain(struct deal *d, struct search *s,
     return st;
 }
 
-/* By as few offers as can be. */
+/* The chain with the fewest missing layers is preferred, because more layers
+ * are then used as they are.  The one with fewer gaps wins only if it needs
+ * fewer workers, or if the first cannot be filled. */
 static enum status fill_gaps(struct deal *d, struct search *s, struct error *e)
 {
     uint32_t n_layers = s->task->n_layers;
-    struct cover_chain small, few;
+    struct cover_chain by_layers, by_gaps;
     struct deal other;
-    struct error why;
+    struct error e_gaps;
     enum status st;
 
-    cover_chain_find(&small, s->pieces, s->n_pieces, n_layers, FEWEST_LAYERS);
-    cover_chain_find(&few, s->pieces, s->n_pieces, n_layers, FEWEST_GAPS);
-    st = fill_chain(d, s, &small, e);
-    if (few.n_gaps < small.n_gaps &&
-        fill_chain(&other, s, &few, &why) == ST_OK &&
+    cover_chain_find(&by_layers, s->pieces, s->n_pieces, n_layers,
+                     FEWEST_LAYERS);
+    cover_chain_find(&by_gaps, s->pieces, s->n_pieces, n_layers, FEWEST_GAPS);
+    st = fill_chain(d, s, &by_layers, e);
+    if (by_gaps.n_gaps < by_layers.n_gaps &&
+        fill_chain(&other, s, &by_gaps, &e_gaps) == ST_OK &&
         (st != ST_OK || other.n < d->n)) {
         *d = other;
         st = ST_OK;
@@ -246,12 +261,12 @@ static enum status fill_gaps(struct deal *d, struct search *s, struct error *e)
     return st;
 }
 
-static enum status find(struct deal *d, struct search *s, struct error *e)
+static enum status find_deal(struct deal *d, struct search *s, struct error *e)
 {
     const struct deal_task *t = s->task;
-    enum status st = error_set(e, ST_NOT_FOUND, "no worker is left");
+    enum status st = error_set(e, ST_NOT_FOUND, "no worker is free");
 
-    leave_sets(s);
+    drop_whole_sets(s);
     if (s->n_pieces > 0 && t->no_gaps) {
         return st;
     }
@@ -262,8 +277,8 @@ static enum status find(struct deal *d, struct search *s, struct error *e)
         }
     }
     if (st != ST_OK && t->n_workers >= t->n_stages) {
-        st = deal_out(d, s, (struct cover_piece){0, t->n_layers}, t->n_stages,
-                      e);
+        st = deal_part(d, s, (struct cover_piece){0, t->n_layers}, t->n_stages,
+                       e);
     }
     return st;
 }
@@ -278,7 +293,7 @@ enum status deal_find(struct deal *out, const struct deal_task *t,
     s->task = t;
     s->n_pieces = 0;
     out->n = 0;
-    st = find(out, s, e);
+    st = find_deal(out, s, e);
     free(s);
     return st;
 }

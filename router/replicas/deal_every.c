@@ -4,23 +4,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SETS     (1u << DEAL_EVERY_WORKERS) /* of workers */
-#define WITH     SETS                       /* ... and a shard at least */
-#define STATES   (2 * SETS)
-#define NOWHERE  UINT16_MAX
-#define NO_STATE UINT32_MAX
+#define WORKER_SETS (1u << DEAL_EVERY_WORKERS) /* bits of a state */
+#define SHARD_USED  WORKER_SETS /* bit: at least one shard is used */
+#define STATES      (2 * WORKER_SETS)
+#define NOWHERE     UINT16_MAX
+#define NO_STATE    UINT32_MAX
 
-/* The step that led to a state first. */
+/* The state and border from which a (state, border) was reached first.  Border
+ * NOWHERE: not reached. */
 struct step {
-    uint16_t state, border; /* NOWHERE: none did */
+    uint16_t state, border;
 };
 
+/* One call of deal_every(). */
 struct every {
     const struct deal_task *t;
     const struct cover_piece *pieces; /* [n_pieces] */
     uint32_t n_pieces, n_workers;
     struct split_layer
-        before[DEAL_EVERY_LAYERS + 1]; /* sums of layers [0, i) */
+        before[DEAL_EVERY_LAYERS + 1]; /* sums over layers [0, i) */
     struct step steps[STATES][DEAL_EVERY_LAYERS + 1];
 };
 
@@ -29,8 +31,8 @@ static bool is_reached(const struct every *v, uint32_t state, uint32_t border)
     return v->steps[state][border].border != NOWHERE;
 }
 
-static void reach(struct every *v, uint32_t state, uint32_t border,
-                  uint32_t from_state, uint32_t from)
+static void mark_reached(struct every *v, uint32_t state, uint32_t border,
+                         uint32_t from_state, uint32_t from)
 {
     if (!is_reached(v, state, border)) {
         v->steps[state][border] =
@@ -38,8 +40,9 @@ static void reach(struct every *v, uint32_t state, uint32_t border,
     }
 }
 
-/* As common/split/layer_split.h has it: weights, scratch, one sequence of the
- * whole context. */
+/* Returns true if a worker can hold the layers, by the rule of
+ * common/split/layer_split.h: weights, scratch, and one sequence of the whole
+ * context.  The sums make this O(1): it is called for each pair of borders. */
 static bool fits(const struct every *v, uint32_t worker, uint32_t begin,
                  uint32_t end)
 {
@@ -60,13 +63,15 @@ static bool fits(const struct every *v, uint32_t worker, uint32_t begin,
            w->budget_bytes;
 }
 
-static void go_on(struct every *v, uint32_t state, uint32_t at)
+/* Follows all edges from a state at a border.  More layers need more bytes, so
+ * the loop ends at the first border that a worker cannot reach. */
+static void extend(struct every *v, uint32_t state, uint32_t at)
 {
     uint32_t n_layers = v->t->n_layers;
 
     for (uint32_t i = 0; i < v->n_pieces; i++) {
         if (v->pieces[i].begin == at) {
-            reach(v, state | WITH, v->pieces[i].end, state, at);
+            mark_reached(v, state | SHARD_USED, v->pieces[i].end, state, at);
         }
     }
     for (uint32_t w = 0; w < v->n_workers; w++) {
@@ -76,28 +81,29 @@ static void go_on(struct every *v, uint32_t state, uint32_t at)
             continue;
         }
         for (; to < n_layers && fits(v, w, at, to); to++) {
-            reach(v, with, to, state, at);
+            mark_reached(v, with, to, state, at);
         }
         if (fits(v, w, at, n_layers)) {
-            reach(v, with, n_layers, state, at);
+            mark_reached(v, with, n_layers, state, at);
         }
     }
 }
 
 static void search(struct every *v)
 {
-    memset(v->steps, 0xff, sizeof v->steps);
+    /* All edges lead to a later border, so one pass visits all states. */
+    memset(v->steps, 0xff, sizeof v->steps); /* NOWHERE */
     v->steps[0][0] = (struct step){0, 0};
     for (uint32_t at = 0; at < v->t->n_layers; at++) {
         for (uint32_t state = 0; state < STATES; state++) {
             if (is_reached(v, state, at)) {
-                go_on(v, state, at);
+                extend(v, state, at);
             }
         }
     }
 }
 
-static uint32_t n_in(uint32_t set)
+static uint32_t count_workers(uint32_t set)
 {
     uint32_t n = 0;
 
@@ -107,23 +113,24 @@ static uint32_t n_in(uint32_t set)
     return n;
 }
 
-/* With a shard, and as few workers as can be, but one. */
+/* Returns the state at the last layer with the fewest workers, at least one,
+ * and with a shard.  Replicas of workers alone are step 4 of deal.h, which
+ * balances them. */
 static uint32_t best_end(const struct every *v)
 {
     uint32_t best = NO_STATE;
 
-    for (uint32_t state = WITH + 1; state < STATES; state++) {
+    for (uint32_t state = SHARD_USED + 1; state < STATES; state++) {
         if (is_reached(v, state, v->t->n_layers) &&
-            (best == NO_STATE || n_in(state) < n_in(best))) {
+            (best == NO_STATE || count_workers(state) < count_workers(best))) {
             best = state;
         }
     }
     return best;
 }
 
-/* Which worker is in a set that was not in the one before?  NO_STATE: none,
- * it was a shard's step. */
-static uint32_t newcomer(uint32_t state, uint32_t before)
+/* Returns the worker that a step has added, or NO_STATE if it used a shard. */
+static uint32_t added_worker(uint32_t state, uint32_t before)
 {
     for (uint32_t w = 0; w < DEAL_EVERY_WORKERS; w++) {
         if ((state & ~before) >> w & 1) {
@@ -133,7 +140,8 @@ static uint32_t newcomer(uint32_t state, uint32_t before)
     return NO_STATE;
 }
 
-/* From the last layer to the first.  False: it has too many stages. */
+/* Reads the stages from the last layer back to the first.  Returns false if
+ * there are more than STAGES_MAX. */
 static bool read_back(struct deal *out, const struct every *v, uint32_t state)
 {
     uint32_t border = v->t->n_layers, n_stages = 0;
@@ -141,7 +149,7 @@ static bool read_back(struct deal *out, const struct every *v, uint32_t state)
     out->n = 0;
     while (border > 0) {
         const struct step *s = &v->steps[state][border];
-        uint32_t w = newcomer(state, s->state);
+        uint32_t w = added_worker(state, s->state);
 
         if (++n_stages > STAGES_MAX) {
             out->n = 0;

@@ -1,4 +1,4 @@
-/* offer_check.c - what a worker may say of itself that has no layers yet. */
+/* offer_check.c - Checks the offer in the Hello of a worker without layers. */
 #include <inttypes.h>
 
 #include "common/split/layer_split.h"
@@ -61,7 +61,7 @@ static enum status check_texts(const Sluice__V1__WorkerOffer *o,
     }
     if (o->fingerprint.len != 16) {
         return error_set(e, ST_INVALID_ARGUMENT,
-                         "offer: the fingerprint is %zu bytes long, not 16",
+                         "offer: the fingerprint is %zu bytes long, must be 16",
                          o->fingerprint.len);
     }
     if (o->has_lineage && !wire_text_ok(o->lineage, 1, PEER_NAME_MAX)) {
@@ -79,6 +79,9 @@ static enum status check_texts(const Sluice__V1__WorkerOffer *o,
     return ST_OK;
 }
 
+/* kv_bytes is per token, so its limit keeps the bytes of a whole context,
+ * rounded up to blocks, within SPLIT_BYTES_MAX: the deal's sums cannot
+ * overflow. */
 static enum status check_layer(const Sluice__V1__WorkerOffer *o, uint32_t i,
                                struct error *e)
 {
@@ -95,9 +98,11 @@ static enum status check_layer(const Sluice__V1__WorkerOffer *o, uint32_t i,
                          SHARD_BYTES_MAX, e);
     }
     if (st == ST_OK && o->kv_bytes[i] + o->slot_bytes[i] == 0) {
-        st =
-            error_set(e, ST_INVALID_ARGUMENT,
-                      "offer: layer %" PRIu32 " has neither KV nor a state", i);
+        st = error_set(e, ST_INVALID_ARGUMENT,
+                       "offer: layer %" PRIu32
+                       " has neither KV nor a recurrent state: kv_bytes and "
+                       "slot_bytes are 0",
+                       i);
     }
     return st;
 }
@@ -110,8 +115,8 @@ static enum status check_layers(const Sluice__V1__WorkerOffer *o,
     if (o->n_layer_bytes != o->n_layers || o->n_kv_bytes != o->n_layers ||
         o->n_slot_bytes != o->n_layers) {
         return error_set(e, ST_INVALID_ARGUMENT,
-                         "offer: %" PRIu32 " layers, and bytes of %zu, %zu "
-                         "and %zu of them",
+                         "offer: %" PRIu32 " layers, but %zu layer_bytes, %zu "
+                         "kv_bytes and %zu slot_bytes",
                          o->n_layers, o->n_layer_bytes, o->n_kv_bytes,
                          o->n_slot_bytes);
     }
@@ -121,6 +126,8 @@ static enum status check_layers(const Sluice__V1__WorkerOffer *o,
     return st;
 }
 
+/* Texts first: their lengths are what later code copies.  The number of layers
+ * is checked before the lists that it sizes. */
 enum status offer_check(const Sluice__V1__WorkerOffer *o, struct error *e)
 {
     enum status st = check_texts(o, e);

@@ -11,20 +11,20 @@
 #include "router/replicas/deal.h"
 #include "router/replicas/replica.h"
 
-/* Pieces of one kind can be stages of one replica. */
+/* Shards and offers of one kind can be stages of one replica. */
 struct kind {
     char model[MODEL_NAME_MAX + 1];
     uint8_t fingerprint[16];
     uint32_t n_layers, block_tokens;
 };
 
-/* A shard that is not here, and will be. */
+/* A shard that is not connected but expected. */
 struct expected {
     struct list all;
     struct kind kind;
     char lineage[PEER_NAME_MAX + 1];
     struct cover_piece piece;
-    bool loads; /* they are new to it; else it was here a moment ago */
+    bool loads; /* assigned; false: its session ended recently */
     int64_t until_us;
 };
 
@@ -35,9 +35,9 @@ struct offer {
     char lineage[PEER_NAME_MAX + 1];
     uint32_t n_stages, context, max_rows;
     uint64_t budget_bytes, scratch_bytes, speed, embed_bytes, head_bytes;
-    bool assigned, settled; /* settled: nothing takes the layers from it */
-    struct cover_piece given;
-    int64_t closed_until_us;     /* it refused some lately */
+    bool assigned, settled;      /* settled: the worker will load the layers */
+    struct cover_piece given;    /* the layers, if assigned */
+    int64_t closed_until_us;     /* no Assign before, after a refusal */
     struct split_layer layers[]; /* [kind.n_layers] */
 };
 
@@ -48,9 +48,9 @@ static bool same_kind(const struct kind *a, const struct kind *b)
            strcmp(a->model, b->model) == 0;
 }
 
-/* May they be stages of one new replica?  What layers cost must be the same,
- * or there would be no one sum to divide. */
-static bool alike(const struct offer *a, const struct offer *b)
+/* Returns true if a deal may divide layers between two offers.  The layers must
+ * cost the same at both, because a deal has one table of costs. */
+static bool can_share(const struct offer *a, const struct offer *b)
 {
     return same_kind(&a->kind, &b->kind) && a->n_stages == b->n_stages &&
            a->context == b->context && a->max_rows == b->max_rows &&
@@ -81,7 +81,7 @@ static struct kind kind_of_worker(const struct worker *w)
     return k;
 }
 
-/* Without either there is nothing to look at, nor to wait for. */
+/* Returns true if there is nothing to deal or to wait for, so no timer runs. */
 static bool is_idle(const struct offers *all)
 {
     return all->n == 0 && all->n_expected == 0;
@@ -90,13 +90,13 @@ static bool is_idle(const struct offers *all)
 void offers_touch(struct replicas *r)
 {
     if (!is_idle(&r->offers)) {
-        event_set(r->base, &r->offers.look, r->base->now_us);
+        event_set(r->base, &r->offers.deal, r->base->now_us);
     }
 }
 
-/* ---- what is expected ---- */
+/* ---- expected shards ---- */
 
-static void forget(struct replicas *r, struct expected *x)
+static void forget_expected(struct replicas *r, struct expected *x)
 {
     list_remove(&x->all);
     r->offers.n_expected--;
@@ -112,12 +112,12 @@ static void forget_lineage(struct replicas *r, const char *lineage)
 
         at = at->next;
         if (strcmp(x->lineage, lineage) == 0) {
-            forget(r, x);
+            forget_expected(r, x);
         }
     }
 }
 
-/* False: there was none such. */
+/* Returns false if no such shard was expected. */
 static bool forget_piece(struct replicas *r, const char *lineage,
                          struct cover_piece p)
 {
@@ -130,15 +130,15 @@ static bool forget_piece(struct replicas *r, const char *lineage,
         at = at->next;
         if (x->piece.begin == p.begin && x->piece.end == p.end &&
             strcmp(x->lineage, lineage) == 0) {
-            forget(r, x);
+            forget_expected(r, x);
             found = true;
         }
     }
     return found;
 }
 
-/* Others of its lineage may be expected with other layers: those who have no
- * name of their own, on one machine. */
+/* Replaces only the expectation of the same layers: workers on one machine may
+ * share a lineage and be expected with different layers. */
 static void expect(struct replicas *r, const struct kind *k,
                    const char *lineage, struct cover_piece piece, int64_t us)
 {
@@ -147,7 +147,7 @@ static void expect(struct replicas *r, const struct kind *k,
 
     (void)forget_piece(r, lineage, piece);
     if (all->n_expected == EXPECTED_MAX) {
-        forget(r, LIST_OF(all->expected.next, struct expected, all));
+        forget_expected(r, LIST_OF(all->expected.next, struct expected, all));
     }
     x = calloc(1, sizeof *x);
     assert(x != NULL);
@@ -164,13 +164,15 @@ void offers_arrived(struct replicas *r, const struct worker *w)
 {
     const struct cover_piece p = {w->shard.layer_begin, w->shard.layer_end};
 
+    /* Other layers than expected: it may be any of the expected workers. */
     if (!forget_piece(r, w->life.lineage, p)) {
         forget_lineage(r, w->life.lineage);
     }
     offers_touch(r);
 }
 
-/* In another session than w's, which is over; with layers or without. */
+/* Returns true if a worker of the same lineage as w, whose session is over, has
+ * a session already, with layers or without. */
 static bool is_back(const struct replicas *r, const struct worker *w)
 {
     const struct list *at = r->offers.all.next;
@@ -211,25 +213,24 @@ static void drop_expired(struct replicas *r)
 
         at = at->next;
         if (x->until_us <= r->base->now_us) {
-            forget(r, x);
+            forget_expected(r, x);
         }
     }
 }
 
-/* ---- who gets what ---- */
+/* ---- deals ---- */
 
-/* Those of a kind that may be given layers, the first that came. */
-static void gather_hands(struct replicas *r, const struct offer *like,
-                         struct offer *who[STAGES_MAX],
-                         struct deal_task *t)
+/* Adds the free offers that can share a deal with `like`, oldest first. */
+static void gather_offers(struct replicas *r, const struct offer *like,
+                          struct offer *takers[STAGES_MAX], struct deal_task *t)
 {
     struct list *at = r->offers.all.next;
 
     for (; at != &r->offers.all && t->n_workers < STAGES_MAX; at = at->next) {
         struct offer *o = LIST_OF(at, struct offer, all);
 
-        if (is_free(r, o) && alike(o, like)) {
-            who[t->n_workers] = o;
+        if (is_free(r, o) && can_share(o, like)) {
+            takers[t->n_workers] = o;
             t->workers[t->n_workers++] =
                 (struct split_worker){.name = o->peer->name,
                                       .budget_bytes = o->budget_bytes,
@@ -239,6 +240,8 @@ static void gather_hands(struct replicas *r, const struct offer *like,
     }
 }
 
+/* A draining or closed worker does not count: it could not serve now, and a
+ * replica should form without it. */
 static void gather_pieces(const struct replicas *r, const struct kind *kind,
                           struct deal_task *t)
 {
@@ -264,7 +267,7 @@ static void gather_pieces(const struct replicas *r, const struct kind *kind,
 }
 
 _Static_assert(ROUTER_WORKERS_MAX + EXPECTED_MAX <= COVER_PIECES_MAX,
-               "of all that is here or expected");
+               "pieces hold all workers and expected shards");
 
 static void assign(struct replicas *r, struct offer *o,
                    struct cover_piece given)
@@ -275,11 +278,12 @@ static void assign(struct replicas *r, struct offer *o,
     m.layer_end = given.end;
     if (peer_call(o->peer->peer, METHOD_WORKER_ASSIGN, &m.base,
                   ASSEMBLE_US / 1000, 0, NULL) != ST_OK) {
-        peers_end(r->fleet, o->peer, "it hears nothing more");
+        peers_end(r->fleet, o->peer, "Assign could not be queued");
         return;
     }
     o->assigned = true;
     o->given = given;
+    /* From now on, so that the next deal does not assign the layers twice. */
     expect(r, &o->kind, o->lineage, given, ASSIGN_US);
     log_info("worker-assigned",
              "worker=%s model=%s layers=%" PRIu32 "-%" PRIu32 " of=%" PRIu32,
@@ -287,117 +291,119 @@ static void assign(struct replicas *r, struct offer *o,
              o->kind.n_layers);
 }
 
-/* What can be done for one kind of offers, one deal at a time.  False:
- * nothing. */
-static bool look_kind(struct replicas *r, const struct offer *of)
+/* Makes one deal for the offers of one kind.  Returns false if none is
+ * possible. */
+static bool deal_kind(struct replicas *r, const struct offer *first)
 {
-    struct deal_task t = {.layers = of->layers,
-                          .embed_bytes = of->embed_bytes,
-                          .head_bytes = of->head_bytes,
-                          .n_layers = of->kind.n_layers,
-                          .n_stages = of->n_stages,
-                          .block_tokens = of->kind.block_tokens,
-                          .context = of->context,
-                          .max_rows = of->max_rows,
+    struct deal_task t = {.layers = first->layers,
+                          .embed_bytes = first->embed_bytes,
+                          .head_bytes = first->head_bytes,
+                          .n_layers = first->kind.n_layers,
+                          .n_stages = first->n_stages,
+                          .block_tokens = first->kind.block_tokens,
+                          .context = first->context,
+                          .max_rows = first->max_rows,
                           .no_gaps =
                               r->base->now_us < r->base->start_us + RETURN_US};
-    struct offer *who[STAGES_MAX];
+    struct offer *takers[STAGES_MAX];
     struct deal d;
     struct error e;
 
-    gather_hands(r, of, who, &t);
-    gather_pieces(r, &of->kind, &t);
+    gather_offers(r, first, takers, &t);
+    gather_pieces(r, &first->kind, &t);
     if (deal_find(&d, &t, &e) == ST_RESOURCE_EXHAUSTED) {
         log_warn("no-split", "model=%s offers=%" PRIu32 " why=\"%s\"",
-                 of->kind.model, t.n_workers, e.text);
+                 first->kind.model, t.n_workers, e.text);
     }
     for (uint32_t i = 0; i < d.n; i++) {
-        assign(r, who[d.workers[i]], d.given[i]);
+        assign(r, takers[d.workers[i]], d.given[i]);
     }
     return d.n > 0;
 }
 
-/* The first offer of each kind stands for it. */
-static bool is_first(const struct replicas *r, const struct offer *o)
+/* The first free offer of each kind represents the kind in deal_all(). */
+static bool is_first_of_kind(const struct replicas *r, const struct offer *o)
 {
     struct list *at = r->offers.all.next;
 
     for (; at != &o->all; at = at->next) {
         const struct offer *before = LIST_OF(at, struct offer, all);
 
-        if (is_free(r, before) && alike(before, o)) {
+        if (is_free(r, before) && can_share(before, o)) {
             return false;
         }
     }
     return is_free(r, o);
 }
 
-static void look(struct replicas *r)
+static void deal_all(struct replicas *r)
 {
     struct list *at = r->offers.all.next;
 
     while (at != &r->offers.all) {
         struct offer *o = LIST_OF(at, struct offer, all);
 
-        if (!is_first(r, o) || !look_kind(r, o)) {
-            at = at->next; /* else those that are left once more */
+        if (!is_first_of_kind(r, o) || !deal_kind(r, o)) {
+            at = at->next; /* after a deal, try the offers that are left */
         }
     }
 }
 
-static int64_t later(const struct replicas *r, int64_t us)
+static int64_t if_later(const struct replicas *r, int64_t us)
 {
     return us > r->base->now_us ? us : NODE_IDLE;
 }
 
-static int64_t sooner(int64_t a, int64_t b)
+static int64_t earlier(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
 
-/* When something may be different without a word from anybody. */
-static void wait_on(struct replicas *r)
+/* Time alone changes three things: the router's start recedes, expectations
+ * end, and refusing offers may receive layers again. */
+static void set_next_deal(struct replicas *r)
 {
-    int64_t due = later(r, r->base->start_us + RETURN_US);
+    int64_t due = if_later(r, r->base->start_us + RETURN_US);
     struct list *at = r->offers.expected.next;
 
     for (; at != &r->offers.expected; at = at->next) {
-        due = sooner(due, LIST_OF(at, struct expected, all)->until_us);
+        due = earlier(due, LIST_OF(at, struct expected, all)->until_us);
     }
     for (at = r->offers.all.next; at != &r->offers.all; at = at->next) {
         const struct offer *o = LIST_OF(at, struct offer, all);
 
-        due = sooner(due, later(r, o->closed_until_us));
+        due = earlier(due, if_later(r, o->closed_until_us));
     }
-    event_set(r->base, &r->offers.look, due);
+    event_set(r->base, &r->offers.deal, due);
 }
 
-static void look_fire(void *room, struct event *e)
+static void deal_fire(void *room, struct event *e)
 {
     struct replicas *r = room;
     (void)e;
     drop_expired(r);
-    look(r);
+    deal_all(r);
     if (!is_idle(&r->offers)) {
-        wait_on(r);
+        set_next_deal(r);
     }
 }
 
-/* ---- come and go ---- */
+/* ---- arrival and end of offers ---- */
 
 void offers_init(struct replicas *r)
 {
     list_init(&r->offers.all);
     list_init(&r->offers.expected);
-    event_init(&r->offers.look, look_fire, r);
+    event_init(&r->offers.deal, deal_fire, r);
 }
 
 void offers_fini(struct replicas *r)
 {
     assert(list_empty(&r->offers.all));
-    event_clear(r->base, &r->offers.look);
+    event_clear(r->base, &r->offers.deal);
     while (!list_empty(&r->offers.expected)) {
-        forget(r, LIST_OF(r->offers.expected.next, struct expected, all));
+        forget_expected(r,
+                        LIST_OF(r->offers.expected.next, struct expected, all));
     }
 }
 
@@ -434,6 +440,7 @@ void offer_open(struct replicas *r, struct router_peer *p,
     p->offer = o;
     list_append(&r->offers.all, &o->all);
     r->offers.n++;
+    /* The worker came back without layers, so its shard does not come. */
     forget_lineage(r, o->lineage);
     log_info("worker-offers",
              "worker=%s model=%s stages=%" PRIu32 " budget=%" PRIu64, p->name,
@@ -454,6 +461,7 @@ void offer_close(struct replicas *r, struct offer **po)
     if (o == NULL) {
         return;
     }
+    /* The session broke before the worker accepted: it loads nothing. */
     if (o->assigned && !o->settled) {
         (void)forget_piece(r, o->lineage, o->given);
     }
@@ -472,7 +480,8 @@ void offer_answered(struct replicas *r, struct offer *o, enum status status,
     }
     log_warn("assign-refused", "worker=%s why=\"%s\"", o->peer->name, e->text);
     if (status == ST_DEADLINE_EXCEEDED) {
-        peers_end(r->fleet, o->peer, "it did not answer Assign");
+        peers_end(r->fleet, o->peer, "it did not answer Assign within %d ms",
+                  ASSEMBLE_US / 1000);
         return;
     }
     (void)forget_piece(r, o->lineage, o->given);
@@ -483,7 +492,7 @@ void offer_answered(struct replicas *r, struct offer *o, enum status status,
     offers_touch(r);
 }
 
-/* ---- what an operator asks ---- */
+/* ---- the operator's list ---- */
 
 static void offer_row(const struct offer *o, Sluice__V1__OfferRow *row)
 {
@@ -511,7 +520,7 @@ static void loading_row(const struct expected *x, Sluice__V1__OfferRow *row)
     row->layer_end = x->piece.end;
 }
 
-static bool is_here(const struct replicas *r, const char *lineage)
+static bool has_offer(const struct replicas *r, const char *lineage)
 {
     for (const struct list *at = r->offers.all.next; at != &r->offers.all;
          at = at->next) {
@@ -535,7 +544,8 @@ uint32_t offers_list(const struct replicas *r,
          at != &r->offers.expected && n < OFFERS_MAX; at = at->next) {
         const struct expected *x = LIST_OF(at, struct expected, all);
 
-        if (x->loads && !is_here(r, x->lineage)) {
+        /* A worker that still has its session is listed as assigned. */
+        if (x->loads && !has_offer(r, x->lineage)) {
             loading_row(x, &rows[n++]);
         }
     }

@@ -1,28 +1,38 @@
-/* offers.h - workers that have no layers yet, and who gets which.
+/* offers.h - Workers that have no layers yet, and the assignment of layers to
+ * them.
  *
  *     Hello {offer} --> free --Assign--> assigned --End OK, Goodbye--> gone
  *                        ^                  |
  *                        +-----refused------+
  *
- * One that refuses is passed by for ASSIGN_RETRY_US, one that does not answer
- * loses its session.
+ * A worker that refuses layers receives no others for ASSIGN_RETRY_US.  A
+ * worker that does not answer Assign loses its session.
  *
- * Offers that agree in the model, its costs, and how many stages it is to have
- * may be stages together: router/replicas/deal.h says who gets what.  What is
- * there counts first: shards that wait in no replica, not drained nor kept out
- * by their lineage, and those that are expected, because they were assigned
- * lately or were here a moment ago.
+ * Offers may become stages of one replica if they agree in the model, in the
+ * costs of its layers, and in the number of stages.  router/replicas/deal.h
+ * assigns the layers.  Two kinds of shards count as present:
  *
- * Expected is known by lineage, which several without a name may share on one
- * machine.  A shard of that lineage and those layers takes its place; so does
- * an offer of that lineage, or a shard of others, of all that are expected of
- * it, for it may be any of them.  So does time, ASSIGN_US after Assign,
- * RETURN_US after a session that ended.  A router that has just begun waits
- * RETURN_US for what may come back before it fills gaps.
+ *     waiting   staged workers in no replica that are not draining and may
+ *               receive sequences (lineage.h)
+ *     expected  shards that were assigned, or whose session ended, recently
  *
- * Threading: the core's.  Memory: an offer or expectation on the heap each.
- * Limits: OFFERS_MAX; EXPECTED_MAX, the oldest goes; STAGES_MAX offers
- * are looked at at a time, the first that came. */
+ * The router identifies an expected shard by its lineage and layers.  Workers
+ * without a lineage of their own may share one on the same machine.  An
+ * expectation ends in one of these ways:
+ *
+ *     - A shard of that lineage with those layers arrives.
+ *     - An offer of that lineage arrives, or a shard of that lineage with
+ *       layers that were not expected.  All expectations of the lineage end,
+ *       because the worker may be any of them.
+ *     - ASSIGN_US have passed since Assign, or RETURN_US since the session
+ *       ended.
+ *
+ * A router that has just started deals no layers for gaps until RETURN_US have
+ * passed, because shards may still come back.
+ *
+ * Threading: the core's.  Memory: one heap block per offer and per expectation.
+ * Limits: OFFERS_MAX offers; EXPECTED_MAX expectations, a new one replaces the
+ * oldest.  One deal considers the first STAGES_MAX offers. */
 #ifndef ROUTER_REPLICAS_OFFERS_H
 #define ROUTER_REPLICAS_OFFERS_H
 
@@ -34,40 +44,52 @@
 struct replicas;
 struct offer;
 
-/* init: nothing is here or expected. */
+/* Initialises r->offers as empty.  r->base and r->fleet are set. */
 void offers_init(struct replicas *r);
+
+/* Frees all expectations.  No offer is left. */
 void offers_fini(struct replicas *r);
 
-/* Check the offer of a Hello field by field: a sentence on the first that is
- * wrong. */
+/* Checks each field of a Hello's offer against its limit.  Returns
+ * INVALID_ARGUMENT, and in *e the first field that is wrong. */
 MUST_CHECK enum status offer_check(const Sluice__V1__WorkerOffer *o,
                                    struct error *e);
 
-/* o is checked, the peer's name is known. */
+/* Adds the offer o of peer p, which offer_check() has accepted.  Sets p->offer;
+ * the peer's name is set.  The caller has checked OFFERS_MAX. */
 void offer_open(struct replicas *r, struct router_peer *p,
                 const Sluice__V1__WorkerOffer *o);
 
-/* Its session is over.  Frees. */
+/* Frees an offer whose session is over, and sets *o to NULL.  A no-op if *o is
+ * NULL. */
 void offer_close(struct replicas *r, struct offer **o);
 
-/* It says Goodbye: what it was assigned, it loads. */
+/* Records that the worker has sent Goodbye: it leaves to load its layers, which
+ * stay expected. */
 void offer_leaves(struct offer *o);
 
-/* It has answered Assign. */
+/* Takes the worker's answer to Assign.  e is the reason if status is not OK;
+ * DEADLINE_EXCEEDED ends the session. */
 void offer_answered(struct replicas *r, struct offer *o, enum status status,
                     const struct error *e);
 
-/* What there is, for operators, and who loads its layers, by lineage: rows is
- * [OFFERS_MAX]; how many. */
+/* Lists offers by name, and workers that are loading layers by lineage, for
+ * operators.  Returns the number of rows.  The rows point into r and are valid
+ * until r changes. */
 uint32_t offers_list(const struct replicas *r,
                      Sluice__V1__OfferRow rows[OFFERS_MAX]);
 
-/* A worker has come; the session of a staged one is over. */
+/* Ends the expectations that the new worker w fulfils. */
 void offers_arrived(struct replicas *r, const struct worker *w);
+
+/* Adds an expectation of RETURN_US for the shard of w, whose session is over.
+ * Adds none if w has asked to leave, is back already, or the router stops.  w
+ * must be staged. */
 void offers_departed(struct replicas *r, const struct worker *w);
 
-/* Shards may count that did not, or the other way round: one was let in, is
- * drained, or is drained no more.  Looks before the tick returns. */
+/* Deals layers again before this tick returns.  Call it when a worker is
+ * readmitted, drained or undrained, because its shard may count or no longer
+ * count. */
 void offers_touch(struct replicas *r);
 
 #endif

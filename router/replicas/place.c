@@ -2,8 +2,8 @@
 
 #include "common/base/plant.h"
 
-/* A worker of all layers is asked itself; of a replica, every stage that is
- * still there. */
+/* Loops over the stages of w that are not closed; over w alone if it has all
+ * layers. */
 #define EACH_STAGE(s, w)                                 \
     for (uint32_t i_ = 0; i_ < worker_n_stages(w); i_++) \
         if ((s = worker_stage(w, i_)) != NULL)
@@ -59,6 +59,8 @@ bool place_leaves(const struct worker *w)
     return false;
 }
 
+/* A class that the leader lacks may exist at a later stage, for instance slots
+ * where only later layers are recurrent. */
 struct need stages_need(const struct worker *w, uint64_t n_tokens)
 {
     struct need need = worker_need(w, n_tokens);
@@ -155,17 +157,17 @@ uint64_t place_room(const struct worker *w, enum fleet_class c)
 
 const struct worker *place_tightest(const struct worker *w, uint64_t n_tokens)
 {
-    const struct worker *least = NULL, *s;
+    const struct worker *tightest = NULL, *s;
 
     EACH_STAGE(s, w)
     {
         if (!worker_fits_ever(s, n_tokens) &&
-            (least == NULL || s->ledger.classes[BLOCKS].total <
-                                  least->ledger.classes[BLOCKS].total)) {
-            least = s;
+            (tightest == NULL || s->ledger.classes[BLOCKS].total <
+                                     tightest->ledger.classes[BLOCKS].total)) {
+            tightest = s;
         }
     }
-    return least == NULL ? w : least;
+    return tightest == NULL ? w : tightest;
 }
 
 uint64_t stages_grant(struct worker *w, const struct need *need)
@@ -181,7 +183,8 @@ uint64_t stages_grant(struct worker *w, const struct need *need)
     return w->last_grant;
 }
 
-/* Both have counted the same Submits since. */
+/* Both have counted the same Submits since this grant, so the distance to the
+ * newest one is equal. */
 uint64_t place_grant_at(const struct worker *w, const struct worker *stage,
                         uint64_t grant)
 {
@@ -221,7 +224,7 @@ void place_moved(struct worker *w)
     }
 }
 
-/* ---- a worker as a place ---- */
+/* ---- start and end of a place ---- */
 
 static bool is_present(const struct replicas *r, const struct model *m)
 {
@@ -236,7 +239,7 @@ static bool is_present(const struct replicas *r, const struct model *m)
     return false;
 }
 
-void place_look(struct replicas *r, struct model *m)
+void place_update_presence(struct replicas *r, struct model *m)
 {
     model_set_present(r->fleet, m, is_present(r, m));
 }
@@ -250,7 +253,7 @@ void place_begin(struct replicas *r, struct worker *w)
     if (m->n_places++ == 0 || m->context < context) {
         m->context = context;
     }
-    place_look(r, m);
+    place_update_presence(r, m);
     r->fleet->events->place_opened(r->fleet->above, m);
     model_touch(r->fleet, m);
 }
@@ -263,15 +266,17 @@ void place_end(struct replicas *r, struct worker *w)
         return;
     }
     w->serves = false;
-    if (--m->n_places > 0) { /* else the last one known counts */
+    /* Without any place, the last context stays: requests that wait for a
+     * worker are checked against it. */
+    if (--m->n_places > 0) {
         m->context = 0;
     }
     for (uint32_t i = 0; i < r->fleet->n_workers; i++) {
-        const struct worker *u = r->fleet->workers[i];
+        const struct worker *other = r->fleet->workers[i];
 
-        if (u->model == m && worker_can_serve(u) &&
-            worker_context(u) > m->context) {
-            m->context = worker_context(u);
+        if (other->model == m && worker_can_serve(other) &&
+            worker_context(other) > m->context) {
+            m->context = worker_context(other);
         }
     }
 }
@@ -281,36 +286,38 @@ void place_await(struct replicas *r, struct worker *w)
     struct model *m = w->model;
 
     m->n_loose++;
+    /* An estimate, so that requests can be checked before a replica forms. */
     if (m->context == 0) {
         m->context = w->shard.context;
     }
-    place_look(r, m);
+    place_update_presence(r, m);
     model_touch(r->fleet, m);
 }
 
-/* ---- may it be granted more ---- */
+/* ---- grants ---- */
 
-/* SUBMIT_IDS_MAX ids, the lists of a sampling and the fields beside. */
+/* An upper bound of an encoded Submit: SUBMIT_IDS_MAX ids, the lists of its
+ * sampling parameters, and the other fields. */
 #define SUBMIT_BYTES (60u << 10)
 
-/* May it be granted one more, as a place or as a stage of one? */
-static bool takes(const struct worker *w)
+/* Returns true if w may be granted one more sequence, as place or stage. */
+static bool accepts_grant(const struct worker *w)
 {
     return w->state == WORKER_UP && !w->peer->ended &&
            (!w->drain.on || PLANT(DRAIN_GRANTS)) &&
            w->last_grant - w->ledger.grant < GRANTS_UNSETTLED_MAX;
 }
 
-/* Only a place refuses Submits: a stage past the first that cannot hold what
- * it was granted ends the assembly. */
+/* Limits of Submits are checked at the leader only: it alone receives them.  A
+ * later stage cannot refuse a sequence and ends the assembly instead. */
 bool place_takes(const struct worker *w)
 {
-    if (!worker_can_serve(w) || !takes(w) || !worker_orphans_known(w) ||
+    if (!worker_can_serve(w) || !accepts_grant(w) || !worker_orphans_known(w) ||
         w->n_running >= WORKER_LIVE_MAX || w->closed_until > w->ledger.grant) {
         return false;
     }
     for (uint32_t i = 1; i < worker_n_stages(w); i++) {
-        if (!takes(worker_stage(w, i))) {
+        if (!accepts_grant(worker_stage(w, i))) {
             return false;
         }
     }
@@ -328,7 +335,7 @@ bool place_readmitted(const struct worker *w)
     return true;
 }
 
-/* What a place makes, all its stages have made. */
+/* Every stage computes a part of every token, so tokens clear all of them. */
 void place_proved(struct replicas *r, struct worker *w)
 {
     lineage_made(r->fleet, w, w->n_tokens);

@@ -1,21 +1,24 @@
-/* place.h - what is asked of a place is asked of all its stages.
+/* place.h - Places: a worker with all layers, or all stages of a replica.
  *
- * A place is where sequences run: a worker of all layers, or the leader of a
- * replica that is up (router/replicas/replica.h).  A sequence has one place: it
- * is granted there, its tokens and receipts come from there.  The stages past
- * the first hold their share of it: the same blocks and slots, of the kinds
- * that their shard has.
+ * A place is where sequences run: a worker with all layers, or the leader of a
+ * replica that is UP (router/replicas/replica.h).  A sequence has one place.
+ * It is granted there, and its tokens and receipts come from there.  The other
+ * stages hold their share of the sequence: the same blocks and slots, in the
+ * classes that their shard has.
  *
- *     open           if all of them are
- *     room, context  the least of them
- *     drained        if any of them is
+ *     property       place
+ *     -------------  ------------------------------
+ *     open           if all stages are open
+ *     room, context  the smallest of all stages
+ *     draining       if any stage is
  *
- * What is counted of a place (sequences, those that went elsewhere, tokens) is
- * counted at each of its stages.  A worker of all layers is asked itself, at
- * the cost of a branch; stages_*() are of replicas alone.  A stage may be
- * closed already where its replica ends; it is passed by then.
+ * Counts of a place (sequences, moved sequences, tokens) are kept at each of
+ * its stages.  For a worker with all layers, the functions cost one branch
+ * more than those of workers.h; stages_*() are for replicas only.  While a
+ * replica ends, some of its stages may be closed; they are skipped.
  *
- * Threading: the core's.  Memory: none of its own. */
+ * Threading: the core's.  Memory: none of its own; no call allocates, except
+ * for a grant (workers.h). */
 #ifndef ROUTER_REPLICAS_PLACE_H
 #define ROUTER_REPLICAS_PLACE_H
 
@@ -23,47 +26,59 @@
 
 struct replicas;
 
-/* w becomes a place: sequences may be granted to it.  What waits for its model
- * is looked at again.  And: w is a place no longer; no-op if it was none. */
+/* Makes w a place: sequences may be granted to it, and the queue of its model
+ * is tried again. */
 void place_begin(struct replicas *r, struct worker *w);
+
+/* Ends w as a place.  A no-op if w is none.  Updates the context of its model,
+ * but not its presence: place_update_presence(). */
 void place_end(struct replicas *r, struct worker *w);
 
-/* w has only some of the layers: its model is known, and absent until a
- * replica forms. */
+/* Adds the staged worker w to the workers that wait for a replica.  Its model
+ * is absent until a replica forms. */
 void place_await(struct replicas *r, struct worker *w);
 
-/* The places of m have changed: is m present?  Drops m's last reference if its
- * absence is over and nothing else holds it. */
-void place_look(struct replicas *r, struct model *m);
+/* Updates the presence of m after its places have changed.  May release the
+ * last reference to m. */
+void place_update_presence(struct replicas *r, struct model *m);
 
-/* Does w take one more Submit now: its state and that of its stages, its
- * link, its limits? */
+/* Returns true if w can be sent one more Submit now: w is a place, and the
+ * state of all stages, w's limits and its send queue allow it. */
 bool place_takes(const struct worker *w);
 
-/* Do the lineages of all its stages let a sequence be granted now? */
+/* Returns true if the lineages of all stages of w allow a grant now. */
 bool place_readmitted(const struct worker *w);
 
-/* Its tokens, and a sequence that ended well, speak for all its stages. */
+/* Reports the tokens of w so far to the lineages of all its stages. */
 void place_proved(struct replicas *r, struct worker *w);
+
+/* Reports a sequence of w that ended well to the lineages of all its stages. */
 void place_ended_well(struct replicas *r, struct worker *w);
 
-/* The worst state of its stages. */
+/* Returns the worst state of w's stages, in the order of enum worker_state. */
 enum worker_state place_state(const struct worker *w);
 
-/* Is the session of one over; does one drain, or leave? */
+/* Returns true if the session of any stage of w has ended. */
 bool place_ended(const struct worker *w);
+
+/* Returns true if any stage of w is draining. */
 bool place_drained(const struct worker *w);
+
+/* Returns true if any stage of w has asked to drain because it is stopping. */
 bool place_leaves(const struct worker *w);
 
-/* What n_tokens tokens need of a stage that has all kinds which the place has,
- * and the share of it that a stage has to give. */
+/* Returns the need of a sequence of n_tokens tokens at a stage that has all
+ * classes of the place: the maximum over the stages.  For replicas only. */
 struct need stages_need(const struct worker *w, uint64_t n_tokens);
+
+/* Returns the need of a sequence of n_tokens tokens at the place w. */
 static inline struct need place_need(const struct worker *w, uint64_t n_tokens)
 {
     return w->replica == NULL ? worker_need(w, n_tokens)
                               : stages_need(w, n_tokens);
 }
 
+/* Returns the part of a place's need that a stage must hold. */
 static inline struct need place_share(const struct worker *stage,
                                       const struct need *need)
 {
@@ -72,18 +87,24 @@ static inline struct need place_share(const struct worker *stage,
                : worker_share(stage, need->of[BLOCKS], need->of[SLOTS]);
 }
 
-/* The sum of the shares. */
+/* Returns the sum of the shares of all stages of w. */
 struct need place_sum(const struct worker *w, const struct need *need);
 
-/* Could it ever run there, were the pools empty; does it fit now? */
+/* Returns true if n_tokens tokens fit the context and the empty pool of every
+ * stage.  For replicas only. */
 bool stages_fit_ever(const struct worker *w, uint64_t n_tokens);
+
+/* Returns true if a sequence of n_tokens tokens could ever run at w. */
 static inline bool place_fits_ever(const struct worker *w, uint64_t n_tokens)
 {
     return w->replica == NULL ? worker_fits_ever(w, n_tokens)
                               : stages_fit_ever(w, n_tokens);
 }
 
+/* Returns true if every stage has room for its share.  For replicas only. */
 bool stages_have_room(const struct worker *w, const struct need *need);
+
+/* Returns true if the place w has room for need now. */
 static inline bool place_has_room(const struct worker *w,
                                   const struct need *need)
 {
@@ -91,31 +112,46 @@ static inline bool place_has_room(const struct worker *w,
                               : stages_have_room(w, need);
 }
 
-/* What there is of a class where there is least of it, and what is left of it
- * where least is left, of the stages that have any; 0 if none has. */
+/* Returns the smallest total of a class, in units, among the stages that have
+ * the class; 0 if none has. */
 uint64_t place_total(const struct worker *w, enum fleet_class c);
+
+/* Returns the smallest room of a class, in units, among the stages that have
+ * the class; 0 if none has. */
 uint64_t place_room(const struct worker *w, enum fleet_class c);
 
-/* Of the stages that could never hold n_tokens the one with the fewest blocks;
- * w itself if all could. */
+/* Returns the stage to name in an error: among those that can never hold
+ * n_tokens tokens, the one with the fewest blocks; w itself if all can hold
+ * them. */
 const struct worker *place_tightest(const struct worker *w, uint64_t n_tokens);
 
-/* Charge each stage its share, in the same turn: the number at w. */
+/* Charges each stage its share and returns the grant number at w.  For replicas
+ * only. */
 uint64_t stages_grant(struct worker *w, const struct need *need);
+
+/* Charges need to all stages of w in the same turn, so that their grants have
+ * the same order.  Returns the grant number at w. */
 static inline uint64_t place_grant(struct worker *w, const struct need *need)
 {
     return w->replica == NULL ? worker_grant(w, need) : stages_grant(w, need);
 }
 
-/* Of a grant of w: its number at one of its stages.  Their orders agree, and
- * each Submit takes one number of each. */
+/* Returns the number that a grant of w has at one of its stages.  Each Submit
+ * takes one number at each stage, in the same order. */
 uint64_t place_grant_at(const struct worker *w, const struct worker *stage,
                         uint64_t grant);
 
-/* It has one sequence more, or less; one went elsewhere; n tokens came. */
+/* Counts one more sequence at w. */
 void place_more(struct worker *w);
+
+/* Counts one sequence less at w.  A draining stage that has none left ends its
+ * drain. */
 void place_less(struct replicas *r, struct worker *w);
+
+/* Counts a sequence of w that moved to another place. */
 void place_moved(struct worker *w);
+
+/* Counts n tokens that w has generated. */
 static inline void place_made(struct worker *w, uint32_t n)
 {
     w->n_tokens += n;

@@ -12,7 +12,7 @@
 #include "router/replicas/cover.h"
 #include "router/replicas/place.h"
 
-/* The picture is in replica.h. */
+/* The picture in replica.h as a table. */
 static const struct sm_row replica_rows[REPLICA_STATES] = {
     [REPLICA_FORMING] = {"forming", SM_TO(REPLICA_UP) | SM_TO(REPLICA_BROKEN) |
                                         SM_TO(REPLICA_ENDING)},
@@ -26,7 +26,8 @@ const char *replica_state_name(const struct replica *x)
     return replica_rows[x->state].name;
 }
 
-static void move(struct replicas *r, struct replica *x, enum replica_state to)
+static void move_state(struct replicas *r, struct replica *x,
+                       enum replica_state to)
 {
     sm_check(replica_rows, x->state, to, "replica", x->model->name);
     r->base->metrics.replicas_forming -= x->state == REPLICA_FORMING;
@@ -36,7 +37,7 @@ static void move(struct replicas *r, struct replica *x, enum replica_state to)
     x->state = to;
 }
 
-/* ---- one that ends ---- */
+/* ---- end ---- */
 
 static void pause_fire(void *room, struct event *e)
 {
@@ -44,21 +45,21 @@ static void pause_fire(void *room, struct event *e)
     model_touch(r->fleet, EVENT_OF(e, struct model, pause));
 }
 
-static bool pausing(const struct replicas *r, const struct model *m)
+static bool is_paused(const struct replicas *r, const struct model *m)
 {
     return m->pause_us > 0 && m->pause.timer.due_us > r->base->now_us;
 }
 
-/* It came to nothing, and no death explains it: the same workers would try
- * the same at once. */
+/* No worker died, so the same workers would form the same replica again at once
+ * and fail the same way.  The delay keeps that from becoming a loop. */
 static void pause_model(struct replicas *r, struct replica *x)
 {
     struct model *m = x->model;
-    bool anew =
+    bool restart =
         m->pause_us == 0 ||
         (x->up_us != 0 && r->base->now_us - x->up_us > ASSEMBLE_RETRY_US_MAX);
 
-    m->pause_us = anew ? ASSEMBLE_RETRY_US : m->pause_us * 2;
+    m->pause_us = restart ? ASSEMBLE_RETRY_US : m->pause_us * 2;
     if (m->pause_us > ASSEMBLE_RETRY_US_MAX) {
         m->pause_us = ASSEMBLE_RETRY_US_MAX;
     }
@@ -66,10 +67,11 @@ static void pause_model(struct replicas *r, struct replica *x)
     event_set(r->base, &m->pause, r->base->now_us + m->pause_us);
 }
 
-static void end_all(struct replicas *r, struct replica *x)
+static void end_replica(struct replicas *r, struct replica *x)
 {
-    move(r, x, REPLICA_ENDING);
+    move_state(r, x, REPLICA_ENDING);
     event_clear(r->base, &x->due);
+    /* Before the sessions end, so that no grant goes to a dying replica. */
     if (x->workers[0] != NULL) {
         place_end(r, x->workers[0]);
     }
@@ -81,8 +83,8 @@ static void end_all(struct replicas *r, struct replica *x)
     }
     for (uint32_t i = 0; i < x->n_stages; i++) {
         if (x->workers[i] != NULL) {
-            peers_end(r->fleet, x->workers[i]->peer, "its replica is over: %s",
-                      x->why);
+            peers_end(r->fleet, x->workers[i]->peer,
+                      "its replica has ended: %s", x->why);
         }
     }
 }
@@ -93,7 +95,7 @@ void replica_end(struct replicas *r, struct worker *w, const char *why)
 
     if (x != NULL && x->state != REPLICA_ENDING) {
         snprintf(x->why, sizeof x->why, "worker %s: %s", w->peer->name, why);
-        end_all(r, x);
+        end_replica(r, x);
     }
 }
 
@@ -105,6 +107,7 @@ void replica_leave(struct worker *w)
         w->model->n_loose -= worker_is_staged(w);
         return;
     }
+    /* replica_end() has run for this worker or for another one. */
     assert(x->state == REPLICA_ENDING && x->workers[w->stage] == w);
     x->workers[w->stage] = NULL;
     w->replica = NULL;
@@ -114,11 +117,12 @@ void replica_leave(struct worker *w)
     }
 }
 
-/* Before the sessions are ended the one that was lost, if any, is waited
- * for: what it died of is to be laid at its door. */
-static void broke(struct replicas *r, struct replica *x)
+/* The sessions do not end yet.  If a worker has died, the loss of its session
+ * shows within BROKEN_US, and its death is charged to it and not to the
+ * neighbour that reported first. */
+static void break_replica(struct replicas *r, struct replica *x)
 {
-    move(r, x, REPLICA_BROKEN);
+    move_state(r, x, REPLICA_BROKEN);
     x->broke_us = r->base->now_us;
     place_end(r, x->workers[0]);
     event_set(r->base, &x->due, r->base->now_us + BROKEN_US);
@@ -130,19 +134,21 @@ void replica_broken(struct replicas *r, struct worker *w, uint64_t assembly,
     struct replica *x = w->replica;
     struct quoted reason = quote_bytes((const char *)why.data, why.len);
 
+    /* Neighbours of a dead stage all report; only the first report counts. */
     if (x == NULL || x->assembly != assembly || x->state > REPLICA_UP) {
         log_debug("broken-stale", "worker=%s assembly=%016" PRIx64 " why=%s",
                   w->peer->name, assembly, reason.text);
         return;
     }
-    snprintf(x->why, sizeof x->why, "worker %s says %s", w->peer->name,
+    snprintf(x->why, sizeof x->why, "worker %s reports %s", w->peer->name,
              reason.text);
-    broke(r, x);
+    break_replica(r, x);
 }
 
-/* Since it broke.  One that is not may have died without its connection: then
- * its silence will tell, or its next life. */
-static bool all_heard(const struct replica *x)
+/* Returns true if all workers have sent a frame since x broke, so none of them
+ * has died.  Otherwise one may be dead while its connection is still open; then
+ * liveness.h, or a Hello of its next life, ends its session. */
+static bool all_sent_since(const struct replica *x)
 {
     for (uint32_t i = 0; i < x->n_stages; i++) {
         if (x->workers[i]->peer->heard_us < x->broke_us) {
@@ -152,11 +158,11 @@ static bool all_heard(const struct replica *x)
     return true;
 }
 
-/* ---- one that forms ---- */
+/* ---- start ---- */
 
-static void up(struct replicas *r, struct replica *x)
+static void come_up(struct replicas *r, struct replica *x)
 {
-    move(r, x, REPLICA_UP);
+    move_state(r, x, REPLICA_UP);
     x->up_us = r->base->now_us;
     r->base->metrics.replicas++;
     log_info("replica-up",
@@ -172,12 +178,12 @@ static void due_fire(void *room, struct event *e)
     struct replica *x = EVENT_OF(e, struct replica, due);
 
     if (x->state == REPLICA_FORMING) {
-        up(r, x);
-    } else if (!all_heard(x)) {
+        come_up(r, x);
+    } else if (!all_sent_since(x)) {
         event_set(r->base, e, r->base->now_us + BROKEN_US);
     } else {
         pause_model(r, x);
-        end_all(r, x);
+        end_replica(r, x);
     }
 }
 
@@ -192,35 +198,38 @@ void replica_answered(struct replicas *r, struct worker *w, enum status status,
     if (status != ST_OK) {
         snprintf(x->why, sizeof x->why, "worker %s: Assemble: %.150s",
                  w->peer->name, e->text);
-        broke(r, x);
+        break_replica(r, x);
     } else if (++x->n_ready == x->n_stages) {
-        event_set(r->base, &x->due,
-                  r->base->now_us); /* not within this callback */
+        /* From a timer: this is a callback of a peer, and a place that opens
+         * reaches into all rooms. */
+        event_set(r->base, &x->due, r->base->now_us);
     }
 }
 
-static uint32_t least(uint32_t a, uint32_t b)
+static uint32_t min_u32(uint32_t a, uint32_t b)
 {
     return a < b ? a : b;
 }
 
-/* A step that every stage takes. */
+/* Sets the largest step that every stage accepts: the leader must not plan a
+ * step that a later stage has no room for. */
 static void fill_step(const struct replica *x, Sluice__V1__AssembleRequest *m)
 {
-    bool all_said = true;
+    bool all_given = true;
 
     m->has_max_rows = true;
     m->max_rows = m->step_tokens = UINT32_MAX;
     for (uint32_t i = 0; i < x->n_stages; i++) {
         const struct shard *s = &x->workers[i]->shard;
 
-        m->max_rows = least(m->max_rows, s->max_rows);
-        m->step_tokens = least(m->step_tokens, s->step_tokens);
-        all_said = all_said && s->step_tokens > 0;
+        m->max_rows = min_u32(m->max_rows, s->max_rows);
+        m->step_tokens = min_u32(m->step_tokens, s->step_tokens);
+        all_given = all_given && s->step_tokens > 0;
     }
-    m->has_step_tokens = all_said;
+    m->has_step_tokens = all_given;
 }
 
+/* The last stage sends its results to the leader, so the stages form a ring. */
 static enum status send_assemble(const struct replica *x, uint32_t stage)
 {
     Sluice__V1__AssembleRequest m = SLUICE__V1__ASSEMBLE_REQUEST__INIT;
@@ -235,23 +244,24 @@ static enum status send_assemble(const struct replica *x, uint32_t stage)
                      &m.base, ASSEMBLE_US / 1000, stage, NULL);
 }
 
-static void assemble(struct replicas *r, struct replica *x)
+static void send_all_assembles(struct replicas *r, struct replica *x)
 {
     log_info("replica-forms",
              "model=%s assembly=%016" PRIx64 " stages=%" PRIu32 " leader=%s",
              x->model->name, x->assembly, x->n_stages, x->leader);
     for (uint32_t i = 0; i < x->n_stages; i++) {
         if (send_assemble(x, i) != ST_OK) {
-            snprintf(x->why, sizeof x->why, "worker %s hears nothing more",
+            snprintf(x->why, sizeof x->why,
+                     "worker %s: Assemble could not be queued",
                      x->workers[i]->peer->name);
-            broke(r, x);
+            break_replica(r, x);
             return;
         }
     }
 }
 
-static void form(struct replicas *r, struct worker *const *workers,
-                 const struct cover_set *s)
+static void form_replica(struct replicas *r, struct worker *const *workers,
+                         const struct cover_set *s)
 {
     struct replica *x = calloc(1, sizeof *x);
 
@@ -275,25 +285,28 @@ static void form(struct replicas *r, struct worker *const *workers,
     }
     x->model = x->workers[0]->model;
     snprintf(x->leader, sizeof x->leader, "%s", x->workers[0]->peer->name);
-    assemble(r, x);
+    send_all_assembles(r, x);
 }
 
-/* ---- who may meet ---- */
+/* ---- choice of workers ---- */
 
-static bool waits(const struct worker *w, const struct model *m)
+static bool can_join(const struct worker *w, const struct model *m)
 {
     return w->model == m && worker_is_staged(w) && w->replica == NULL &&
            w->state == WORKER_UP && !w->peer->ended && !w->drain.on &&
            !w->life.closed;
 }
 
-static bool agree(const struct shard *a, const struct shard *b)
+/* Stages pass x to each other and share grants of blocks, so both must have the
+ * same size everywhere. */
+static bool shards_agree(const struct shard *a, const struct shard *b)
 {
     return a->n_layers == b->n_layers && a->hidden == b->hidden &&
            a->block_tokens == b->block_tokens && a->vocab == b->vocab;
 }
 
-/* Those that agree with the first, out of the list; how many are left. */
+/* Moves the workers that agree with from[0] to group, both in order of arrival.
+ * Returns how many are left in from. */
 static uint32_t pick_group(struct worker **from, uint32_t n,
                            struct worker **group, uint32_t *n_group)
 {
@@ -302,7 +315,7 @@ static uint32_t pick_group(struct worker **from, uint32_t n,
 
     *n_group = 0;
     for (uint32_t i = 0; i < n; i++) {
-        if (agree(first, &from[i]->shard)) {
+        if (shards_agree(first, &from[i]->shard)) {
             group[(*n_group)++] = from[i];
         } else {
             from[left++] = from[i];
@@ -323,25 +336,27 @@ static void form_group(struct replicas *r, struct worker *const *group,
     }
     cover_find(&cover, pieces, n, group[0]->shard.n_layers);
     for (uint32_t i = 0; i < cover.n; i++) {
-        form(r, group, &cover.sets[i]);
+        form_replica(r, group, &cover.sets[i]);
     }
 }
 
-_Static_assert(ROUTER_WORKERS_MAX <= COVER_PIECES_MAX, "of all workers");
+_Static_assert(ROUTER_WORKERS_MAX <= COVER_PIECES_MAX,
+               "pieces hold all workers");
 
 void replicas_form(struct replicas *r, struct model *m)
 {
     struct worker *waiting[ROUTER_WORKERS_MAX], *group[ROUTER_WORKERS_MAX];
     uint32_t n = 0, n_group;
 
-    if (m->n_loose < 2 || pausing(r, m)) {
+    if (m->n_loose < 2 || is_paused(r, m)) {
         return;
     }
     for (uint32_t i = 0; i < r->fleet->n_workers; i++) {
-        if (waits(r->fleet->workers[i], m)) {
+        if (can_join(r->fleet->workers[i], m)) {
             waiting[n++] = r->fleet->workers[i];
         }
     }
+    /* Each round takes from[0] at least. */
     while (n > 0) {
         n = pick_group(waiting, n, group, &n_group);
         form_group(r, group, n_group);

@@ -1,11 +1,11 @@
-/* shard.c - what a worker may say of itself in Hello. */
+/* shard.c - Checks the shard in a worker's Hello. */
 #include "router/replicas/shard.h"
 
 #include <inttypes.h>
 
 #include "router/fleet/workers.h"
 
-/* One number of the shard and its bounds. */
+/* One number of the shard with its bounds, both inclusive. */
 struct bound {
     const char *name;
     uint64_t value, min, max;
@@ -28,6 +28,7 @@ static enum status check_bounds(const struct bound *b, unsigned n,
 static enum status check_numbers(const Sluice__V1__WorkerShard *s,
                                  struct error *e)
 {
+    /* In order: the bounds of layer_end and layer_begin use checked values. */
     const struct bound bounds[] = {
         {"n_layers", s->n_layers, 1, MODEL_LAYERS_MAX},
         {"layer_end", s->layer_end, 1, s->n_layers},
@@ -73,13 +74,13 @@ static enum status check_texts(const Sluice__V1__WorkerShard *s,
     }
     if (s->fingerprint.len != 16) {
         return error_set(e, ST_INVALID_ARGUMENT,
-                         "shard: the fingerprint is %zu bytes long, not 16",
+                         "shard: the fingerprint is %zu bytes long, must be 16",
                          s->fingerprint.len);
     }
     if (s->tokenizer.len != 0 && s->tokenizer.len != 16) {
         return error_set(e, ST_INVALID_ARGUMENT,
-                         "shard: the tokenizer's hash is %zu bytes long, not "
-                         "16 or 0",
+                         "shard: the tokenizer's hash is %zu bytes long, must "
+                         "be 16 or 0",
                          s->tokenizer.len);
     }
     return ST_OK;
@@ -93,13 +94,14 @@ check_class(const char *name, const Sluice__V1__ClassLedger *c, struct error *e)
     if (c->total > SHARD_CLASS_MAX) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "shard: the ledger has %" PRIu32
-                         " %s, at most %d are possible",
+                         " %s, but at most %d are possible",
                          c->total, name, SHARD_CLASS_MAX);
     }
     if (sum != c->total) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "shard: the ledger's %s do not add up: total %" PRIu32
-                         ", sum %" PRIu64,
+                         ", but free, held, cached and granted sum to "
+                         "%" PRIu64,
                          name, c->total, sum);
     }
     return ST_OK;
@@ -120,6 +122,7 @@ static enum status check_ledger(const Sluice__V1__WorkerShard *s,
     if (st == ST_OK) {
         st = check_class("pages", l->pages, e);
     }
+    /* The session that the ledger belongs to starts with this Hello. */
     if (st == ST_OK && (l->session | l->snapshot | l->grant) != 0) {
         st = error_set(e, ST_INVALID_ARGUMENT,
                        "shard: the ledger of a Hello must have session, "
@@ -132,15 +135,16 @@ static enum status check_ledger(const Sluice__V1__WorkerShard *s,
     return st;
 }
 
-/* A stage of a replica to be: what its neighbours need to know of it. */
+/* Checks the fields that only a stage needs: the endpoint for the stage before
+ * it, and the width of the x that it receives. */
 static enum status check_stage(const Sluice__V1__WorkerShard *s,
                                struct error *e)
 {
     if (!s->has_stage_endpoint) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "shard: layers %" PRIu32 "-%" PRIu32 " of %" PRIu32
-                         " are a stage of several: it must say where the "
-                         "stage before it connects to",
+                         " are a stage of several, so stage_endpoint must "
+                         "be set: the stage before it connects there",
                          s->layer_begin, s->layer_end, s->n_layers);
     }
     if (!wire_text_ok(s->stage_endpoint, 1, ENDPOINT_MAX - 1)) {
@@ -151,18 +155,20 @@ static enum status check_stage(const Sluice__V1__WorkerShard *s,
     }
     if (s->hidden == 0) {
         return error_set(e, ST_INVALID_ARGUMENT,
-                         "shard: a stage of several must say how wide x is "
-                         "(hidden)");
+                         "shard: hidden is 0, but a stage of several must set "
+                         "it to the width of x");
     }
     if (s->n_live != 0) {
         return error_set(e, ST_INVALID_ARGUMENT,
-                         "shard: %" PRIu32 " sequences live there, but none "
-                         "outlives the assembly of a stage",
+                         "shard: n_live is %" PRIu32 ", must be 0: no sequence "
+                         "of a stage outlives its assembly",
                          s->n_live);
     }
     return ST_OK;
 }
 
+/* Texts come first because their lengths bound later copies.  block_tokens is
+ * checked to be above 0 before it divides. */
 enum status shard_check(const Sluice__V1__WorkerShard *s, struct error *e)
 {
     enum status st = check_texts(s, e);
@@ -177,8 +183,8 @@ enum status shard_check(const Sluice__V1__WorkerShard *s, struct error *e)
     }
     if (st == ST_OK && s->n_live > WORKER_ORPHANS_MAX) {
         st = error_set(e, ST_INVALID_ARGUMENT,
-                       "shard: %" PRIu32 " sequences live there, at most %d "
-                       "are possible",
+                       "shard: n_live is %" PRIu32
+                       ", but at most %d sequences may outlive a session",
                        s->n_live, WORKER_ORPHANS_MAX);
     }
     if (st == ST_OK) {

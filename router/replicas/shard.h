@@ -1,14 +1,15 @@
-/* shard.h - the shard that a worker announces in its Hello, checked.
+/* shard.h - Checks the shard that a worker announces in its Hello.
  *
- * Threading: a pure function. */
+ * Threading: a pure function.  Memory: none.  Limits: SHARD_* in
+ * router/base/router_limits.h. */
 #ifndef ROUTER_REPLICAS_SHARD_H
 #define ROUTER_REPLICAS_SHARD_H
 
 #include "common/base/status.h"
 #include "proto/registry.pb-c.h"
 
-/* Checks every field of s against its limit and against the others.  Returns
- * INVALID_ARGUMENT, and in *e a sentence on the first that is wrong. */
+/* Checks every field of s against its limit and against the other fields.
+ * Returns INVALID_ARGUMENT, and in *e the first field that is wrong. */
 MUST_CHECK enum status shard_check(const Sluice__V1__WorkerShard *s,
                                    struct error *e);
 

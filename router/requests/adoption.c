@@ -133,12 +133,12 @@ static enum status check_live(const struct worker *w,
     const struct adoptions *a = &w->adoptions;
     size_t n = m->n_choice;
 
-    if (n > LIVE_ROWS_MAX || n > a->n_announced - a->n_told) {
+    if (n > LIVE_ROWS_MAX || n > a->n_announced - a->n_listed) {
         return error_set(e, ST_DATA_LOSS,
                          "%zu sequences live there, after %" PRIu32
                          " told before; Hello announced %" PRIu32
                          ", a message has %d at most",
-                         n, a->n_told, a->n_announced, LIVE_ROWS_MAX);
+                         n, a->n_listed, a->n_announced, LIVE_ROWS_MAX);
     }
     if (m->request_ids.len != n * REQUEST_ID_BYTES || m->n_n_generated != n) {
         return error_set(e, ST_DATA_LOSS,
@@ -228,7 +228,7 @@ enum status adoptions_told(struct requests *r, struct worker *w,
         }
         add(r, w, id, m->choice[i], expires_us);
     }
-    a->n_told += (uint32_t)m->n_choice;
+    a->n_listed += (uint32_t)m->n_choice;
     log_info("live", "worker=%s sequences=%zu expires_ms=%" PRIu32,
              w->peer->name, m->n_choice, ms);
     expire(r, w);

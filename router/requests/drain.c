@@ -120,7 +120,7 @@ static void drain_fire(void *room, struct event *e)
 
     if (w->n_running == 0) {
         answer_all(r, w);
-        place_look(r->replicas, w->model);
+        place_update_presence(r->replicas, w->model);
     } else if (r->base->now_us >= w->drain.move_us) {
         move_all(r, w);
     } else {
@@ -186,7 +186,7 @@ void drain_begin(struct requests *r, struct worker *w, struct router_peer *p,
     }
     event_set(r->base, &w->drain.due, r->base->now_us);
     choices_recheck(r, w->model); /* what only it could have held */
-    place_look(r->replicas, w->model);
+    place_update_presence(r->replicas, w->model);
     if (!PLANT(DRAIN_UNLOOKED)) {
         offers_touch(r->replicas);
     }
@@ -220,7 +220,7 @@ void drain_end(struct requests *r, struct worker *w)
             undrain(r, worker_stage(place, i));
         }
     }
-    place_look(r->replicas, w->model);
+    place_update_presence(r->replicas, w->model);
     choices_recheck(r, w->model); /* all may have been drained */
     drains_look(r, w->model);
     model_touch(r->fleet, w->model);

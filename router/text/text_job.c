@@ -1,3 +1,4 @@
+/* text_job.c - Jobs, which all seams share. */
 #include <assert.h>
 #include <stdlib.h>
 

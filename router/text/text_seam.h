@@ -1,13 +1,18 @@
-/* text_seam.h - the seam between the router's core and text.
+/* text_seam.h - Interface between the router's core and the text library.
  *
- * Encoding and decoding whole texts take time, so they run elsewhere
- * (router/text/text_threads.c: a bounded queue and threads over text/; in the
- * simulator a fake with virtual time).  Jobs may finish in any order.
- * Streaming detokenisation is bounded work per token and is done by the core
- * itself with the model's tokenizer.
+ * Tokenising or detokenising a whole text takes long, so it runs outside the
+ * core, as a job:
  *
- * Threading: submit and poll by the core's thread, never blocking.  Memory:
- * a job is owned by whoever has it; text_job_new/free on the heap. */
+ *     core --submit(job)--> text seam --poll()--> core
+ *
+ * The daemon's seam is router/text/text_threads.h (a bounded queue, and threads
+ * over text/); the simulator has a fake with virtual time.  Jobs may finish in
+ * any order.  The core detokenises streams itself with the model's tokenizer,
+ * because the work per token is bounded.
+ *
+ * Threading: the core's thread calls all functions; none of them blocks.
+ * Memory: a job is on the heap and has one owner; submit() and poll() pass it
+ * on.  Limits: the implementation's queue. */
 #ifndef ROUTER_TEXT_TEXT_SEAM_H
 #define ROUTER_TEXT_TEXT_SEAM_H
 
@@ -21,35 +26,45 @@ struct tokenizer;
 
 enum text_job_kind { TEXT_ENCODE, TEXT_DECODE };
 
+/* One text to convert, and the result. */
 struct text_job {
     enum text_job_kind kind;
-    uint64_t tag;   /* the core's */
-    uint32_t model; /* index as text_seam's find gives it */
-    bool parse_special;
-    char *text; /* [n_text] in of encode, out of decode; owned */
+    uint64_t tag;       /* chosen by the core, to find the call of the job */
+    uint32_t model;     /* the model's number from find() */
+    bool parse_special; /* encode special tokens that are spelt in the text */
+    char *text;         /* [n_text] input of ENCODE, result of DECODE; owned */
     size_t n_text;
-    uint32_t *ids; /* [n_ids] out of encode, in of decode; owned */
+    uint32_t *ids; /* [n_ids] result of ENCODE, input of DECODE; owned */
     size_t n_ids;
-    enum status status; /* out */
-    struct error error; /* out */
+    enum status status; /* result */
+    struct error error; /* set if status is not OK */
 };
 
+/* Allocates an empty job.  Never returns NULL. */
 struct text_job *text_job_new(enum text_job_kind kind, uint64_t tag);
+
+/* Frees a job with its text and ids, and sets *j to NULL.  A no-op if *j is
+ * NULL. */
 void text_job_free(struct text_job **j);
 
 struct text_seam;
 
 struct text_seam_ops {
-    /* Takes *j; ST_RESOURCE_EXHAUSTED (and leaves *j) if the queue is full. */
+    /* Takes over *j and sets it to NULL.  Returns RESOURCE_EXHAUSTED, and
+     * leaves *j to the caller, if the queue is full. */
     enum status (*submit)(struct text_seam *s, struct text_job **j);
-    /* A finished job, now the caller's; NULL if none. */
+    /* Returns a finished job, which the caller then owns; NULL if there is
+     * none. */
     struct text_job *(*poll)(struct text_seam *s);
-    /* The model's number for text jobs, by name; false if it has no text. */
+    /* Finds the number of the model name[0, n) for text jobs.  Returns false if
+     * the model has no tokenizer. */
     bool (*find)(struct text_seam *s, const char *name, size_t n,
                  uint32_t *model);
-    /* Its tokenizer for streaming, NULL if there is none (the simulator). */
+    /* Returns a model's tokenizer for streams, borrowed; NULL if there is none,
+     * as in the simulator. */
     const struct tokenizer *(*tokenizer)(struct text_seam *s, uint32_t model);
-    /* 16 bytes: the hash that a worker's Hello must carry; NULL: any. */
+    /* Returns the 16-byte tokenizer hash that a worker's Hello must carry,
+     * borrowed; NULL if any is accepted. */
     const uint8_t *(*hash)(struct text_seam *s, uint32_t model);
 };
 

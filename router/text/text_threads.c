@@ -10,7 +10,7 @@
 #include "text/detokenizer.h"
 #include "text/tokenizer.h"
 
-/* Jobs in order of arrival; a ring that holds all there can be. */
+/* A FIFO ring.  n_open bounds all jobs, so neither queue can overflow. */
 struct job_queue {
     struct text_job *ring[TEXT_QUEUE_MAX];
     uint32_t first, n;
@@ -24,35 +24,35 @@ struct text_threads {
     unsigned n_threads;
     int fd;
 
-    pthread_mutex_t lock; /* of all below */
+    pthread_mutex_t lock; /* guards all fields below */
     pthread_cond_t wake;
     struct job_queue waiting, done;
     uint32_t n_open; /* submitted and not yet polled */
     bool stopping;
 };
 
-static void queue_put(struct job_queue *choice, struct text_job *j)
+static void queue_put(struct job_queue *queue, struct text_job *j)
 {
-    assert(choice->n < TEXT_QUEUE_MAX);
-    choice->ring[(choice->first + choice->n++) % TEXT_QUEUE_MAX] = j;
+    assert(queue->n < TEXT_QUEUE_MAX);
+    queue->ring[(queue->first + queue->n++) % TEXT_QUEUE_MAX] = j;
 }
 
-static struct text_job *queue_take(struct job_queue *choice)
+static struct text_job *queue_take(struct job_queue *queue)
 {
     struct text_job *j;
 
-    if (choice->n == 0) {
+    if (queue->n == 0) {
         return NULL;
     }
-    j = choice->ring[choice->first];
-    choice->first = (choice->first + 1) % TEXT_QUEUE_MAX;
-    choice->n--;
+    j = queue->ring[queue->first];
+    queue->first = (queue->first + 1) % TEXT_QUEUE_MAX;
+    queue->n--;
     return j;
 }
 
-static struct text_threads *of(struct text_seam *s)
+static struct text_threads *threads_of(struct text_seam *s)
 {
-    return (struct text_threads *)s; /* its first member */
+    return (struct text_threads *)s; /* seam is the first member */
 }
 
 static enum status no_memory(struct text_job *j)
@@ -82,19 +82,21 @@ static enum status decode(const struct tokenizer *t, struct text_job *j)
     size_t most = detokenizer_max(t), n = 0, cap = most;
     char *text;
 
-    /* Twice over the ids: first to learn the length, which may be anything
-     * up to the longest token for each. */
+    /* Two passes over the ids: the sum of their lengths is usually far below
+     * n_ids times the longest token.  All ids are checked before any text is
+     * made. */
     for (size_t i = 0; i < j->n_ids; i++) {
         size_t bytes = 0;
 
         if (tokenizer_token(t, j->ids[i], &bytes) == NULL) {
             return error_set(&j->error, ST_INVALID_ARGUMENT,
-                             "ids[%zu] is %u: the vocabulary has no such "
-                             "token",
+                             "ids[%zu] is %u, which is not a token of the "
+                             "vocabulary",
                              i, j->ids[i]);
         }
-        cap += 3 * bytes; /* a byte that is no text becomes three */
+        cap += 3 * bytes; /* an invalid byte becomes U+FFFD, 3 bytes */
     }
+    /* Every push may write up to `most` bytes from its start. */
     text = malloc(cap + most);
     if (text == NULL) {
         return no_memory(j);
@@ -111,7 +113,7 @@ static enum status decode(const struct tokenizer *t, struct text_job *j)
     return ST_OK;
 }
 
-static void work(const struct text_threads *t, struct text_job *j)
+static void run_job(const struct text_threads *t, struct text_job *j)
 {
     const struct tokenizer *tokenizer = t->models[j->model].tokenizer;
 
@@ -119,6 +121,8 @@ static void work(const struct text_threads *t, struct text_job *j)
         j->kind == TEXT_ENCODE ? encode(tokenizer, j) : decode(tokenizer, j);
 }
 
+/* A stop does not wait for the queue: text_threads_free() frees what is left.
+ */
 static void *thread_main(void *arg)
 {
     static const uint64_t one = 1;
@@ -132,12 +136,13 @@ static void *thread_main(void *arg)
             pthread_cond_wait(&t->wake, &t->lock);
             continue;
         }
+        /* Jobs run without the lock: each belongs to one thread here. */
         pthread_mutex_unlock(&t->lock);
-        work(t, j);
+        run_job(t, j);
         pthread_mutex_lock(&t->lock);
         queue_put(&t->done, j);
         if (write(t->fd, &one, sizeof one) != sizeof one) {
-            /* The counter is full, so it is readable already. */
+            /* The counter is full, so the descriptor is readable already. */
             continue;
         }
     }
@@ -147,11 +152,13 @@ static void *thread_main(void *arg)
 
 static enum status seam_submit(struct text_seam *s, struct text_job **j)
 {
-    struct text_threads *t = of(s);
+    struct text_threads *t = threads_of(s);
     enum status st = ST_RESOURCE_EXHAUSTED;
 
     assert((*j)->model < t->n_models);
     pthread_mutex_lock(&t->lock);
+    /* Open jobs count until they are polled, so that a core which does not poll
+     * is pushed back too. */
     if (t->n_open < TEXT_QUEUE_MAX) {
         t->n_open++;
         queue_put(&t->waiting, *j);
@@ -163,9 +170,10 @@ static enum status seam_submit(struct text_seam *s, struct text_job **j)
     return st;
 }
 
+/* The eventfd only wakes the core; poll() may be called without it. */
 static struct text_job *seam_poll(struct text_seam *s)
 {
-    struct text_threads *t = of(s);
+    struct text_threads *t = threads_of(s);
     struct text_job *j;
 
     pthread_mutex_lock(&t->lock);
@@ -178,7 +186,7 @@ static struct text_job *seam_poll(struct text_seam *s)
 static bool seam_find(struct text_seam *s, const char *name, size_t n,
                       uint32_t *model)
 {
-    const struct text_threads *t = of(s);
+    const struct text_threads *t = threads_of(s);
 
     for (uint32_t i = 0; i < t->n_models; i++) {
         if (strlen(t->models[i].name) == n &&
@@ -193,12 +201,12 @@ static bool seam_find(struct text_seam *s, const char *name, size_t n,
 static const struct tokenizer *seam_tokenizer(struct text_seam *s,
                                               uint32_t model)
 {
-    return of(s)->models[model].tokenizer;
+    return threads_of(s)->models[model].tokenizer;
 }
 
 static const uint8_t *seam_hash(struct text_seam *s, uint32_t model)
 {
-    return tokenizer_hash(of(s)->models[model].tokenizer);
+    return tokenizer_hash(threads_of(s)->models[model].tokenizer);
 }
 
 static const struct text_seam_ops seam_ops = {
@@ -230,18 +238,19 @@ enum status text_threads_new(struct text_threads **out,
     if (t->fd < 0 || rc != 0) {
         text_threads_free(&t);
         return error_set(e, ST_RESOURCE_EXHAUSTED,
-                         "start %u text threads: the system refused",
+                         "start %u text threads: no resources left; lower "
+                         "--text-threads",
                          n_threads);
     }
     *out = t;
     return ST_OK;
 }
 
-static void queue_drop(struct job_queue *choice)
+static void queue_drop(struct job_queue *queue)
 {
     struct text_job *j;
 
-    while ((j = queue_take(choice)) != NULL) {
+    while ((j = queue_take(queue)) != NULL) {
         text_job_free(&j);
     }
 }

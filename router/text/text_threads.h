@@ -1,9 +1,13 @@
-/* text_threads.h - the text seam over threads: a bounded queue of jobs, N
- * threads that tokenise, and a descriptor that says when one is done.
+/* text_threads.h - The text seam over threads.
  *
- * Threading: what text_seam.h lists, and text_threads_fd(), belong to the
- * core's thread; the tokenizers are read-only and shared.  Memory: models are
- * borrowed.  Limits: TEXT_THREADS_MAX, TEXT_QUEUE_MAX jobs not yet polled. */
+ *     submit --> waiting --> N threads --> done --> poll
+ *                                           |
+ *                                           +--> eventfd is readable
+ *
+ * Threading: the core's thread calls all functions here and in text_seam.h.
+ * The tokenizers are read-only and shared by all threads.  Memory: models are
+ * borrowed and must outlive the threads.  Limits: TEXT_THREADS_MAX threads,
+ * TEXT_QUEUE_MAX jobs submitted and not yet polled. */
 #ifndef ROUTER_TEXT_TEXT_THREADS_H
 #define ROUTER_TEXT_TEXT_THREADS_H
 
@@ -12,6 +16,7 @@
 #define TEXT_THREADS_MAX 64
 #define TEXT_QUEUE_MAX   1024
 
+/* A model that has text, and its tokenizer; both borrowed. */
 struct text_model {
     const char *name;
     const struct tokenizer *tokenizer;
@@ -19,19 +24,24 @@ struct text_model {
 
 struct text_threads;
 
-/* ST_RESOURCE_EXHAUSTED: the threads could not be made. */
+/* Starts n_threads threads, 1..TEXT_THREADS_MAX, for models[0, n_models).
+ * Returns RESOURCE_EXHAUSTED if a thread or the eventfd cannot be created. */
 MUST_CHECK enum status text_threads_new(struct text_threads **out,
                                         const struct text_model *models,
                                         uint32_t n_models, unsigned n_threads,
                                         struct error *e);
 
-/* Finishes the jobs being worked on, drops the rest, joins. */
+/* Joins the threads after their present jobs, frees all other jobs, and sets *t
+ * to NULL.  A no-op if *t is NULL. */
 void text_threads_free(struct text_threads **t);
 
+/* Returns the seam of t, borrowed. */
 struct text_seam *text_threads_seam(struct text_threads *t);
 
-/* An eventfd: readable when a job is done.  text_threads_quiet() reads it. */
+/* Returns an eventfd that is readable when a job may be done; borrowed. */
 int text_threads_fd(const struct text_threads *t);
+
+/* Reads the eventfd empty.  Call it before poll(), so that no job is missed. */
 void text_threads_quiet(struct text_threads *t);
 
 #endif

@@ -1,5 +1,5 @@
-/* A model whose last worker has gone: what waits for the next one, how long,
- * and what comes of it. */
+/* A model whose last worker has left: which requests wait for the next worker,
+ * how long, and how they end. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,7 +14,7 @@
 #define MS      1000
 #define WAIT_US (1000 * MS)
 
-/* Sequence 1 had two tokens of w1, sequence 2 none, and w1 is lost. */
+/* Sequence 1 has two tokens from w1, sequence 2 has none, and w1 is lost. */
 struct scene {
     struct rig *rig;
     struct fake *w, *c;
@@ -27,7 +27,7 @@ static void has_tokenizer(struct fake *w, const uint8_t hash[16])
     w->shard.tokenizer.len = 16;
 }
 
-/* text: the router has a tokenizer.json, and so has w1. */
+/* text: the router and w1 have a tokenizer. */
 static void bring_with(struct scene *s, int64_t wait_us, struct fake_text *text)
 {
     const struct rig_options o = {.max_peers = 16,
@@ -92,14 +92,15 @@ static void it_does_not(void **state)
     refused(s.x, ST_UNAVAILABLE, "no worker of model tiny is up");
     refused(s.y, ST_UNAVAILABLE, "no worker of model tiny is up");
     assert_int_equal(s.x->retry_ms, RETRY_MS_ABSENT);
-    record_check(s.x, 1, 0, 2); /* what it had is the client's */
+    record_check(s.x, 1, 0, 2); /* the client keeps its tokens */
     z = client_generate(s.c, 3, 40, 10);
     rig_run(s.rig);
-    refused(z, ST_NOT_FOUND, "model tiny is not served here"); /* forgotten */
+    refused(z, ST_NOT_FOUND, "model tiny is not served here"); /* model freed */
     rig_end(&s.rig);
 }
 
-/* A second absence has all of its time, and the first one's end is not it. */
+/* A second absence lasts its full time; the timer of the first does not end it.
+ */
 static void again(void **state)
 {
     struct scene s;
@@ -129,7 +130,8 @@ static void new_ones_wait_too(void **state)
     named = client_generate(s.c, 3, 40, 10);
     unnamed = client_generate_with(s.c, 4, 40, 10, &m, 0);
     hasty = client_generate_with(s.c, 5, 40, 10, &m, 100);
-    wrong = client_generate(s.c, 6, 40, RIG_CONTEXT); /* as the last allowed */
+    wrong = client_generate(
+        s.c, 6, 40, RIG_CONTEXT); /* the context of the last worker applies */
     rig_advance(s.rig, 200 * MS);
     refused(wrong, ST_INVALID_ARGUMENT, "more than the context");
     assert_int_equal(hasty->status, ST_DEADLINE_EXCEEDED);
@@ -139,7 +141,7 @@ static void new_ones_wait_too(void **state)
     rig_end(&s.rig);
 }
 
-/* Whoever names no model means the one that has a worker. */
+/* A request without a model name gets the only model that has a worker. */
 static void another_model_is_up(void **state)
 {
     Sluice__V1__GenerateRequest m = SLUICE__V1__GENERATE_REQUEST__INIT;
@@ -170,7 +172,7 @@ static void it_comes_back_smaller(void **state)
 
     (void)state;
     bring(&s, WAIT_US);
-    large = client_generate(s.c, 3, 40, 1000); /* 33 blocks: nobody knows */
+    large = client_generate(s.c, 3, 40, 1000); /* 33 blocks */
     rig_run(s.rig);
     assert_int_equal(rig_state(s.rig, 3), CHOICE_WAITING);
     small = rig_worker(s.rig, "w2", 32, 8);
@@ -193,7 +195,8 @@ static void it_comes_back_another(void **state)
     other->fingerprint[0]++;
     fake_hello(other);
     assert_true(other->up);
-    refused(s.x, ST_ABORTED, "other weights"); /* it had tokens of the old */
+    refused(s.x, ST_ABORTED,
+            "other weights"); /* it has tokens of the old weights */
     worker_give(other, 2, 0, 10, LENGTH);
     record_check(s.y, 2, 0, 10);
     rig_end(&s.rig);
@@ -216,8 +219,8 @@ static void it_comes_back_with_other_ids(void **state)
     rig_end(&s.rig);
 }
 
-/* Other weights and other ids, and refused for its tokenizer: what waits does
- * not end for it, and what comes is judged by the old vocabulary. */
+/* A worker with other weights and ids is refused for its tokenizer.  Waiting
+ * requests go on waiting, and new ones are checked with the old vocabulary. */
 static void another_is_refused(void **state)
 {
     static const uint8_t ours[16] = {1}, theirs[16] = {2};
@@ -263,7 +266,7 @@ static void nobody_waits(void **state)
     rig_end(&s.rig);
 }
 
-/* Its router stops while it waits. */
+/* The router stops while requests wait. */
 static void the_router_stops(void **state)
 {
     struct scene s;
@@ -272,11 +275,11 @@ static void the_router_stops(void **state)
     bring(&s, WAIT_US);
     router_stop(s.rig->router);
     rig_run(s.rig);
-    assert_false(s.x->ended); /* its session ends it */
+    assert_false(s.x->ended); /* the end of the session ends the call */
     rig_free(&s.rig);
 }
 
-/* A worker that dies of everything is not waited for for ever. */
+/* Requests do not wait for ever for a worker that keeps crashing. */
 static void it_dies_again_and_again(void **state)
 {
     struct scene s;

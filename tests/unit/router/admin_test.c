@@ -1,4 +1,4 @@
-/* What operators ask: status, watch, listings, audit, health, texts. */
+/* Operators' calls: status, watch, listings, audit, health, texts. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -61,9 +61,9 @@ static void status(void **state)
     assert_true(x->ended);
     s = (const void *)x->reply;
     assert_int_equal(s->n_workers, 1);
-    assert_int_equal(s->n_clients, 2); /* c, and a who asks */
+    assert_int_equal(s->n_clients, 2); /* c, and the operator a */
     assert_int_equal(s->n_running, 1);
-    assert_int_equal(s->n_waiting, 2); /* no ledger after the cancel */
+    assert_int_equal(s->n_waiting, 2); /* no ledger since the cancel */
     assert_int_equal(s->n_requests, 6);
     assert_int_equal(s->n_finished, 1);
     assert_int_equal(s->n_cancelled, 1);
@@ -71,7 +71,7 @@ static void status(void **state)
     assert_int_equal(s->n_failed, 0);
     assert_int_equal(s->n_tokens, 4);
     assert_int_equal(s->uptime_ms, 500);
-    x = ask(c, METHOD_ADMIN_STATUS); /* a client is no administrator */
+    x = ask(c, METHOD_ADMIN_STATUS); /* a client may not call Admin */
     assert_true(!x->ended || x->status != ST_OK);
     rig_free(&rig);
 }
@@ -210,7 +210,7 @@ static void watch(void **state)
     assert_int_equal(x->n_replies, 6);
     x = client_call(a, METHOD_ADMIN_WATCH, &m.base, 0);
     rig_run(rig);
-    fake_lost(a); /* and its end frees what it watched */
+    fake_lost(a); /* the end of its session frees the watch */
     rig_advance(rig, 1000000);
     rig_free(&rig);
 }
@@ -263,7 +263,8 @@ static void pages_of_sequences(void **state)
         }
         m.has_after = true;
         m.after = l->next;
-        client_cancel(c, 1); /* what goes between pages moves nothing */
+        client_cancel(c,
+                      1); /* sequences that end between pages shift no rows */
     }
     assert_int_equal(pages, 2);
     assert_int_equal(n, 2 * LIST_ROWS_MAX);
@@ -344,7 +345,8 @@ static void stages_and_their_replica(void **state)
     const Sluice__V1__ListWorkersReply *l = list(a);
 
     (void)state;
-    assert_false(l->workers[0]->has_assembly); /* it waits */
+    assert_false(
+        l->workers[0]->has_assembly); /* the stage waits for a replica */
     assert_false(l->workers[0]->has_replica);
     assert_replicas(a, 0, 0);
     w[1]->hold_assembles = true;
@@ -403,7 +405,7 @@ static void offers_and_what_they_are_given(void **state)
     offer_accept(w[0]);
     offer_accept(w[1]);
     offer_leave(w[0]);
-    l = list(a); /* it loads, and is still known to */
+    l = list(a); /* it is loading, and still listed */
     assert_int_equal(l->n_offers, 2);
     assert_memory_equal(l->offers[0]->name.data, "o1", 2);
     assert_memory_equal(l->offers[1]->name.data, "o0", 2);
@@ -446,7 +448,7 @@ static void audits(void **state)
 
     (void)state;
     r = (const void *)ask(a, METHOD_ADMIN_AUDIT)->reply;
-    assert_non_null(r); /* at once: all is well */
+    assert_non_null(r); /* answered at once, without differences */
     assert_int_equal(r->n_differences, 0);
     assert_int_equal(r->n_workers, 1);
     client_generate(c, 1, 40, 4);
@@ -456,12 +458,12 @@ static void audits(void **state)
     assert_non_null(r);
     assert_int_equal(r->n_differences, 0);
     assert_int_equal(r->workers[0]->ledger->blocks->granted, 4);
-    /* What the worker finds itself is passed on. */
+    /* Differences that the worker finds itself are passed on. */
     w->audit_differences = 3;
     r = (const void *)ask(a, METHOD_ADMIN_AUDIT)->reply;
     assert_int_equal(r->n_differences, 3);
     w->audit_differences = 0;
-    /* A sequence that the worker has forgotten without a word. */
+    /* A sequence that the worker has freed without reporting it. */
     worker_sequence_of(w, 2)->used = false;
     r = audit(a);
     assert_int_equal(r->n_differences, 1);
@@ -470,8 +472,8 @@ static void audits(void **state)
     rig_free(&rig);
 }
 
-/* One that is cancelled may have ended at the worker, while its memory waits
- * for a long plan: not one more may be missing. */
+/* A cancelled sequence may have ended at the worker while its memory waits for
+ * a long plan.  Exactly that much may be missing. */
 static void audits_of_the_leaving(void **state)
 {
     struct rig *rig = rig_new(NULL);
@@ -491,7 +493,8 @@ static void audits_of_the_leaving(void **state)
     worker_sequence_of(w, 1)->finish = SLUICE__V1__FINISH__FINISH_CANCELLED;
     assert_true(ask(a, METHOD_ADMIN_AUDIT)->ended);
     worker_sequence_of(w, 2)->finish = SLUICE__V1__FINISH__FINISH_CANCELLED;
-    assert_false(ask(a, METHOD_ADMIN_AUDIT)->ended); /* it is asked again */
+    assert_false(
+        ask(a, METHOD_ADMIN_AUDIT)->ended); /* the worker is asked again */
     worker_sequence_of(w, 2)->finish = 0;
     rig_advance(rig, 200000);
     worker_receipt(w);
@@ -499,7 +502,7 @@ static void audits_of_the_leaving(void **state)
     rig_free(&rig);
 }
 
-/* The same of one that is to go on elsewhere. */
+/* The same for a sequence that is being moved. */
 static void audits_of_the_moving(void **state)
 {
     Sluice__V1__DrainRequest m = SLUICE__V1__DRAIN_REQUEST__INIT;
@@ -553,7 +556,7 @@ static void audits_of_the_silent(void **state)
     assert_int_equal(r->n_differences, 1);
     assert_true(says(r->workers[0], "it did not answer"));
     assert_null(r->workers[0]->ledger);
-    /* One that is lost meanwhile, and a caller that is. */
+    /* A worker, and a caller, that is lost during the audit. */
     x = ask(a, METHOD_ADMIN_AUDIT);
     y = ask(a, METHOD_ADMIN_AUDIT);
     client_give_up(a, y);
@@ -566,7 +569,7 @@ static void audits_of_the_silent(void **state)
     rig_free(&rig);
 }
 
-/* What a worker says of itself is compared, and passed on if it is text. */
+/* A worker's report is compared, and passed on if it is valid text. */
 static void audits_of_the_odd(void **state)
 {
     struct rig *rig = rig_new(NULL);
@@ -585,7 +588,7 @@ static void audits_of_the_odd(void **state)
     r = (const void *)ask(a, METHOD_ADMIN_AUDIT)->reply;
     assert_int_equal(r->n_differences, 1);
     assert_true(says(r->workers[0], "blocks"));
-    /* The router's own difference and two of the worker's, one a line. */
+    /* The router's own difference and two of the worker's, one per line. */
     w->audit_differences = 2;
     w->audit_text = "block 7 is nobody's";
     r = (const void *)ask(a, METHOD_ADMIN_AUDIT)->reply;
@@ -626,7 +629,7 @@ static void audits_at_once(void **state)
     rig_free(&rig);
 }
 
-/* As many as there can be: the answer still fits its reader. */
+/* With the most differences possible, the answer still fits in a message. */
 static void audits_of_many(void **state)
 {
     struct rig *rig = rig_new(NULL);

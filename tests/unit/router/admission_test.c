@@ -1,4 +1,4 @@
-/* Every limit of admission: at the limit, and one past. */
+/* Every limit of admission: at the limit, and one past it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -42,7 +42,8 @@ static void blocks(void **state)
     rig_free(&rig);
 }
 
-/* Room is counted down to the last block, by needs no ledger includes yet. */
+/* Room is counted to the last block, including needs that no ledger includes
+ * yet. */
 static void blocks_of_many(void **state)
 {
     struct rig *rig = rig_new(NULL);
@@ -81,7 +82,7 @@ static void slots(void **state)
     rig_free(&rig);
 }
 
-/* Pages bind where the border between the classes is elastic. */
+/* Pages are the limit where blocks and slots share memory. */
 static void pages(void **state)
 {
     struct rig *rig = rig_new(NULL);
@@ -118,11 +119,12 @@ static void the_queue(void **state)
         x[i] = client_generate(c, i, 40, 20);
         rig_run(rig);
     }
-    assert_int_equal(rig_state(rig, 4), CHOICE_WAITING); /* the third */
+    assert_int_equal(rig_state(rig, 4),
+                     CHOICE_WAITING); /* the third in the queue */
     says(x[5], ST_RESOURCE_EXHAUSTED,
          "3 sequences wait for room, at most 3 may");
-    assert_int_equal(x[5]->retry_ms, 1000); /* nothing is measured yet */
-    /* Two endings, 200 ms apart: the queue of 3 is through in 4 of those. */
+    assert_int_equal(x[5]->retry_ms, 1000); /* no interval was measured yet */
+    /* Two sequences end 200 ms apart: the queue of 3 takes 4 such intervals. */
     for (uint8_t i = 1; i <= 2; i++) {
         worker_make(w, worker_sequence_of(w, i), 20, LENGTH);
         worker_step(w);
@@ -186,8 +188,8 @@ static void peers(void **state)
     rig_free(&rig);
 }
 
-/* A worker that answers no Submit: as many as may be open, and the next one
- * goes to another, though that has less room. */
+/* A worker that answers no Submit receives as many as may be open.  The next
+ * one goes to another worker, although that has less room. */
 static void open_calls(void **state)
 {
     const struct rig_options o = {.max_peers = 8,
@@ -243,7 +245,7 @@ static void length(void **state)
     rig_free(&rig);
 }
 
-/* A prompt in parts: 40000 ids, at most SUBMIT_IDS_MAX a message. */
+/* A prompt of 40000 ids is sent in parts of at most SUBMIT_IDS_MAX ids. */
 static void long_prompts(void **state)
 {
     struct rig *rig = rig_new(NULL);
@@ -277,7 +279,7 @@ static void a_cancel_overtakes_parts(void **state)
     struct record *k;
 
     (void)state;
-    w->mute = true; /* acknowledges nothing: the submit window fills */
+    w->mute = true; /* no acknowledgements: the submit window fills */
     for (uint8_t i = 1; i <= 5; i++) {
         client_generate(c, i, 39000, 10);
     }
@@ -320,7 +322,8 @@ static void most_free_pages_first(void **state)
     rig_free(&rig);
 }
 
-/* Workers that differ: only the one with a context long enough takes it. */
+/* Of different workers, only the one with a long enough context gets the
+ * request. */
 static void a_longer_context_elsewhere(void **state)
 {
     struct rig *rig = rig_new(NULL);
@@ -335,7 +338,8 @@ static void a_longer_context_elsewhere(void **state)
     client_generate(c, 1, 600, 10);
     rig_run(rig);
     assert_non_null(worker_sequence_of(b, 1));
-    /* What only b could run ends when b is lost, a is too short for it. */
+    /* A request that only b can run ends when b is lost, because a is too
+     * short. */
     x = client_generate(c, 2, 600, 2500);
     rig_run(rig);
     assert_int_equal(rig_state(rig, 2), CHOICE_WAITING);
@@ -358,21 +362,22 @@ static void a_refused_submit_goes_back(void **state)
     assert_int_equal(w->n_submits, 1);
     assert_int_equal(rig_state(rig, 1), CHOICE_WAITING);
     rig_advance(rig, 100000);
-    assert_int_equal(w->n_submits, 1); /* not before a ledger includes it */
+    assert_int_equal(w->n_submits,
+                     1); /* not before a ledger includes the grant */
     w->refuse_submits = ST_OK;
     worker_report(w);
     rig_run(rig);
     assert_int_equal(w->n_submits, 2);
     assert_int_equal(rig_state(rig, 1), CHOICE_PREFILL);
     assert_false(x->ended);
-    w->refuse_submits = ST_INTERNAL; /* anything else is an end */
+    w->refuse_submits = ST_INTERNAL; /* any other refusal ends the request */
     y = client_generate(c, 2, 40, 20);
     rig_run(rig);
     says(y, ST_INTERNAL, "worker w1 refused it: not now");
     rig_free(&rig);
 }
 
-/* A tombstone of an earlier request of this id costs one grant, no more. */
+/* A tombstone of an earlier request with this id costs one grant only. */
 static void an_old_tombstone(void **state)
 {
     struct rig *rig = rig_new(NULL);

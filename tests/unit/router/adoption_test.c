@@ -1,5 +1,5 @@
-/* What lives at workers from sessions that are over: who adopts it, who
- * disowns it, and what a worker cannot say of it. */
+/* Sequences that outlived their sessions: which are adopted, which are
+ * disowned, and which Live messages are violations. */
 #include <string.h>
 
 #include "common/base/log.h"
@@ -35,7 +35,7 @@ static struct scene begin(uint32_t blocks)
     return s;
 }
 
-/* A worker that has announced so many, and has told of none. */
+/* A worker that announced n_live sequences and has sent no Live. */
 static struct scene announced(uint32_t n_live)
 {
     struct scene s = begin(2);
@@ -48,7 +48,7 @@ static struct scene announced(uint32_t n_live)
     return s;
 }
 
-/* Request 1 with 3 tokens at w, whose session is lost then. */
+/* Request 1 has 3 tokens from w when the session of w is lost. */
 static struct record *lose_one(struct scene *s)
 {
     struct record *x = client_generate(s->c, 1, PROMPT, TOKENS);
@@ -98,7 +98,7 @@ static struct router_metrics counts(const struct scene *s)
 
 /* ---- adopted ---- */
 
-/* The pool is full of it: nothing is taken from the room. */
+/* The orphan fills the pool: an adoption needs no room. */
 static void adopts_what_waits(void **state)
 {
     struct scene s = begin(2);
@@ -124,7 +124,7 @@ static void adopts_what_waits(void **state)
     rig_end(&s.rig);
 }
 
-/* It may have made more, or come to its end. */
+/* The orphan may have generated more tokens, or have finished. */
 static void takes_what_was_made_meanwhile(void **state)
 {
     (void)state;
@@ -149,14 +149,14 @@ static void takes_what_was_made_meanwhile(void **state)
     }
 }
 
-/* Ahead of the queue: its place there is for room, which it needs none of. */
+/* Adoptions pass the queue, which is a queue for room. */
 static void adopts_past_the_queue(void **state)
 {
     struct scene s = begin(4);
     struct record *first, *x;
 
     (void)state;
-    first = client_generate(s.c, 9, PROMPT, 200); /* it can never fit, now */
+    first = client_generate(s.c, 9, PROMPT, 200); /* it can never fit now */
     rig_run(s.rig);
     assert_true(first->ended);
     x = lose_one(&s);
@@ -175,7 +175,7 @@ static void adopts_past_the_queue(void **state)
     rig_end(&s.rig);
 }
 
-/* A choice each. */
+/* Each choice is adopted by itself. */
 static void adopts_each_choice(void **state)
 {
     struct scene s = begin(6);
@@ -202,7 +202,7 @@ static void adopts_each_choice(void **state)
     rig_end(&s.rig);
 }
 
-/* ---- what a Hello announces ---- */
+/* ---- orphans announced in Hello ---- */
 
 static void grants_nothing_before_it_knows(void **state)
 {
@@ -224,7 +224,7 @@ static void grants_nothing_before_it_knows(void **state)
     rig_end(&s.rig);
 }
 
-/* Live was lost, and comes again: till then nobody waits for it. */
+/* Live was lost and will come again; grants do not wait for it. */
 static void goes_on_without_it_after_a_ledger(void **state)
 {
     struct scene s = begin(64);
@@ -236,7 +236,7 @@ static void goes_on_without_it_after_a_ledger(void **state)
     rig_run(s.rig);
     assert_int_equal(s.w->n_submits, 2);
     assert_int_equal(rig_state(s.rig, 1), CHOICE_PREFILL);
-    /* The old one is not that which was submitted: it is not wanted. */
+    /* The orphan is not the sequence of the new Submit, so it is disowned. */
     worker_live(s.w, 3000);
     rig_run(s.rig);
     assert_int_equal(s.w->n_adopts, 0);
@@ -257,7 +257,7 @@ static void hello_of(uint32_t n_live, bool good)
     assert_int_equal(w->up, good);
     if (!good) {
         assert_int_equal(w->refusal, ST_INVALID_ARGUMENT);
-        assert_non_null(strstr(w->why, "4097 sequences live there"));
+        assert_non_null(strstr(w->why, "n_live is 4097, but at most 4096"));
     }
     rig_free(&s.rig);
 }
@@ -271,7 +271,7 @@ static void bounds_what_hello_announces(void **state)
 
 /* ---- not found ---- */
 
-/* As if it had never lived; it is no refusal, however often. */
+/* The request goes on waiting; this does not count as a refusal. */
 static void waits_on_if_it_is_gone(void **state)
 {
     struct scene s = begin(2);
@@ -310,7 +310,8 @@ static void keeps_its_place_in_the_queue(void **state)
     worker_live(s.w, 3000);
     rig_run(s.rig);
     assert_int_equal(s.w->n_adopts, 1);
-    worker_release(s.w, worker_sequence_of(s.w, 1)); /* it expires */
+    worker_release(s.w,
+                   worker_sequence_of(s.w, 1)); /* it expires at the worker */
     worker_sequence_of(s.w, 1)->used = false;
     worker_report(s.w);
     rig_run(s.rig);
@@ -323,7 +324,7 @@ static void keeps_its_place_in_the_queue(void **state)
     rig_end(&s.rig);
 }
 
-/* ---- not wanted ---- */
+/* ---- disowned ---- */
 
 static void disowns_what_runs_elsewhere(void **state)
 {
@@ -348,7 +349,7 @@ static void disowns_what_runs_elsewhere(void **state)
     rig_end(&s.rig);
 }
 
-/* It waits, and is given up; or its client goes; or another has room first. */
+/* A waiting request is cancelled, loses its client, or is granted elsewhere. */
 static void disowns_what_is_decided(void **state)
 {
     (void)state;
@@ -362,7 +363,7 @@ static void disowns_what_is_decided(void **state)
         m.worker = (ProtobufCBinaryData){2, (uint8_t *)"w1"};
         client_call(a, METHOD_ADMIN_DRAIN, &m.base, 0);
         rig_run(s.rig);
-        worker_live(s.w, 3000); /* it drains: it is not asked to adopt */
+        worker_live(s.w, 3000); /* w drains, so it is not asked to adopt */
         rig_run(s.rig);
         assert_int_equal(s.w->n_adopts, 0);
         assert_int_equal(s.w->n_disowned, 0);
@@ -403,8 +404,8 @@ static void disowns_what_no_request_has(void **state)
     fake_hello(w2);
     worker_live_rows(w2, 16, 1, 1, id, &choice, &generated);
     rig_run(s.rig);
-    assert_int_equal(w2->n_disowned, 1); /* of another model */
-    /* A choice that the request has not. */
+    assert_int_equal(w2->n_disowned, 1); /* the choice is of another model */
+    /* A choice number that the request does not have. */
     s.w->sequences[1] = s.w->sequences[0];
     s.w->sequences[1].choice = 1;
     s.w->sequences[1].blocks = s.w->sequences[1].slots = 0;
@@ -419,7 +420,7 @@ static void disowns_what_no_request_has(void **state)
     rig_end(&s.rig);
 }
 
-/* A Cancel while the Submit is on its way: the receipt is the worker's. */
+/* A Cancel during the Submit: the receipt comes from the worker. */
 static void cancels_what_it_asked_for(void **state)
 {
     struct scene s = begin(2);
@@ -443,7 +444,7 @@ static void cancels_what_it_asked_for(void **state)
 
 /* ---- unknown ---- */
 
-/* Somebody may come back for it: then it is wanted at once. */
+/* A client may resume the request: the orphan is then adopted at once. */
 static void waits_for_who_resumes(void **state)
 {
     struct scene s = begin(2);
@@ -481,7 +482,7 @@ static void forgets_what_nobody_comes_for(uint32_t told_ms, uint32_t is_ms)
     worker_live(s.w, told_ms);
     rig_run(s.rig);
     for (uint32_t ms = 0; ms + 100 < is_ms; ms += 100) {
-        worker_report(s.w); /* it is not silent */
+        worker_report(s.w); /* keeps the worker from being silent */
         rig_advance(s.rig, 100000);
         assert_true(lives(&s, 1, 0));
     }
@@ -499,7 +500,7 @@ static void forgets_in_time(void **state)
     forgets_what_nobody_comes_for(UINT32_MAX, LIVE_MS_MAX);
 }
 
-/* The next session tells again. */
+/* The next session sends Live again. */
 static void forgets_with_the_session(void **state)
 {
     struct scene s = begin(2);
@@ -520,7 +521,7 @@ static void forgets_with_the_session(void **state)
     rig_free(&s.rig);
 }
 
-/* ---- lies ---- */
+/* ---- violations ---- */
 
 struct told {
     uint8_t ids[(WORKER_ORPHANS_MAX + 1) * 16];
@@ -575,7 +576,7 @@ static void too_many_at_once(void **state)
     rig_free(&s.rig);
 }
 
-/* Fewer is honest: some have ended since Hello. */
+/* Fewer than announced is allowed: some have ended since Hello. */
 static void more_than_announced(void **state)
 {
     (void)state;
@@ -606,7 +607,7 @@ static void limits_of_a_row(void **state)
             case 2:
                 memset(t->ids + 16, !past, 16);
                 break;
-            case 3: /* one name twice, if not for the choice */
+            case 3: /* one id twice, with different choices */
                 memcpy(t->ids + 16, t->ids, 16);
                 t->choice[1] = !past;
                 break;
@@ -614,7 +615,7 @@ static void limits_of_a_row(void **state)
                 break;
             }
             tell(&s, t, 0, 2);
-            if (what == 4 && past) { /* again, in another message */
+            if (what == 4 && past) { /* twice, in two messages */
                 tell(&s, t, 1, 1);
             }
             assert_int_equal(s.w->gone, past);
@@ -644,7 +645,7 @@ static void columns_of_other_length(void **state)
     }
 }
 
-/* ---- what is said of it ---- */
+/* ---- figures ---- */
 
 static void status_counts_them(void **state)
 {

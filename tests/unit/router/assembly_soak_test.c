@@ -1,6 +1,6 @@
-/* Workers of some layers come, go, break and die at random.  Whatever has
- * been: once it is quiet, those that are left over make no replica more, and
- * no offer could help them to one. */
+/* Stages and offers come, leave, break and die at random.  When all is quiet
+ * again, the workers left over cannot form another replica, and no offer could
+ * complete one. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,14 +16,13 @@
 #define SEEDS    60
 #define EVENTS   150
 #define FAKES    9
-#define QUIET_US 80000000 /* the longest pause, probation, and some more */
+#define QUIET_US 80000000 /* more than the longest pause and probation */
 
 struct soak {
     struct rig *rig;
     uint64_t random;
     struct fake *admin, *w[FAKES];
-    uint32_t n_layers,
-        n_seen; /* seen: replicas that were up when it was quiet */
+    uint32_t n_layers, n_seen; /* replicas that were up when it was quiet */
 };
 
 static uint32_t draw(struct soak *s, uint32_t n)
@@ -49,7 +48,7 @@ static void pass(struct soak *s, int64_t us)
     }
 }
 
-/* One that was given layers loads them, the others say Hello again. */
+/* A worker with assigned layers loads them; the others send Hello again. */
 static void come_back(struct soak *s, struct fake *f)
 {
     if (f->offers && f->n_assigns > 0 && is_here(f)) {
@@ -82,7 +81,7 @@ static void event(struct soak *s)
         stage_broken(f, f->assembly, "what");
         break;
     case 3:
-        f->mute = true; /* until it is missed */
+        f->mute = true; /* until its silence is noticed */
         break;
     case 4:
         if (f->assemble_call != 0) {
@@ -90,7 +89,8 @@ static void event(struct soak *s)
         }
         break;
     case 5:
-        if (f->offer.n_layers > 0 && !f->offers) { /* it loses its layers */
+        if (f->offer.n_layers > 0 &&
+            !f->offers) { /* it comes back without its layers */
             fake_lost(f);
             f->offers = true;
             f->n_assigns = 0;
@@ -122,7 +122,7 @@ static void calm(struct soak *s)
     }
 }
 
-/* ---- what must be then ---- */
+/* ---- assertions ---- */
 
 static uint32_t n_replicas(struct soak *s)
 {
@@ -137,7 +137,8 @@ static uint32_t n_replicas(struct soak *s)
     return n;
 }
 
-/* Of the assembly that f leads: all its stages are here, and all layers. */
+/* Asserts that all stages and layers of the assembly that f leads are present.
+ */
 static uint32_t assert_whole(const struct soak *s, const struct fake *f)
 {
     uint32_t n = 0, at = 0;
@@ -160,8 +161,8 @@ static uint32_t assert_whole(const struct soak *s, const struct fake *f)
     return n;
 }
 
-/* A replica that is up is not taken apart for the sake of two others: so it is
- * of those that are left that no more can be made. */
+/* A replica that is up is never split to form two others, so only the workers
+ * left over count. */
 static void assert_quiet(struct soak *s)
 {
     struct cover_piece loose[FAKES];
@@ -189,7 +190,7 @@ static void assert_quiet(struct soak *s)
     s->n_seen += n_up;
     cover_find(&c, loose, n, s->n_layers);
     assert_int_equal(c.n, 0);
-    /* Any offer can hold any gap, and two gaps are the most there need be. */
+    /* Any offer can hold any gap, and at most two gaps must be filled. */
     assert_true(n_free == 0 || n_free < n_stages);
     assert_true(n == 0 || n_free < 2);
 }

@@ -1,4 +1,4 @@
-/* How several choices of one Generate end: by failures, by the loss of workers,
+/* How several choices of one Generate end: by failures, by lost workers, and
  * with their call. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,8 +12,8 @@
 #define LENGTH SLUICE__V1__FINISH__FINISH_LENGTH
 #define FAILED SLUICE__V1__FINISH__FINISH_FAILED
 
-/* One fails: the call ends with its sentence, the others are cancelled, be
- * they running (and in the same step) or waiting. */
+/* If one choice fails, the call ends with its error, and the others are
+ * cancelled, whether they run (even in the same step) or wait. */
 static void one_that_fails_fails_the_call(void **state)
 {
     struct rig *rig = rig_new(NULL);
@@ -57,11 +57,13 @@ static void one_that_is_refused_fails_the_call(void **state)
     assert_true(x->ended);
     assert_int_equal(x->status, ST_INVALID_ARGUMENT);
     assert_string_equal(x->error, "worker w1 refused it: not now");
-    assert_int_equal(w->n_cancels, 2); /* submitted before it was known */
+    assert_int_equal(w->n_cancels,
+                     2); /* submitted before the failure arrived */
     rig_end(&rig);
 }
 
-/* Those of the lost worker go on at the other, the rest notice nothing. */
+/* The choices of the lost worker move to the other one; the rest are
+ * unaffected. */
 static void a_worker_of_some_choices_is_lost(void **state)
 {
     struct rig *rig = rig_new(NULL);
@@ -95,7 +97,8 @@ static void a_worker_of_some_choices_is_lost(void **state)
     rig_end(&rig);
 }
 
-/* Whatever is lost in whatever order, they wait as they came. */
+/* Lost choices wait in their order of arrival, in whatever order workers are
+ * lost. */
 static void lost_choices_keep_their_order(void **state)
 {
     struct rig *rig = rig_new(NULL);
@@ -104,7 +107,7 @@ static void lost_choices_keep_their_order(void **state)
     struct fake *w1, *w2;
 
     (void)state;
-    client_generate(c, 99, 200, 56); /* has all of w3 */
+    client_generate(c, 99, 200, 56); /* fills w3 */
     rig_run(rig);
     w1 = rig_worker(rig, "w1", 64, 8);
     w2 = rig_worker(rig, "w2", 64, 8);
@@ -132,8 +135,8 @@ static void lost_choices_keep_their_order(void **state)
     rig_free(&rig);
 }
 
-/* The last worker goes: the call ends once; so does what waits and fits no
- * other. */
+/* If the last worker leaves, the call ends once; so does a waiting request that
+ * no other worker can hold. */
 static void nobody_is_left_to_run_them(void **state)
 {
     struct rig *rig = rig_new(NULL);
@@ -178,7 +181,7 @@ static void what_waits_fits_nowhere_any_more(void **state)
     rig_end(&rig);
 }
 
-/* The call ends for all: by its deadline, by its caller, with its client. */
+/* All choices end with the call: by its deadline, its caller, or its client. */
 static void all_end_with_the_call(void **state)
 {
     static const Sluice__V1__CancelReason reasons[] = {
@@ -236,14 +239,14 @@ static void the_router_stops(void **state)
     rig_run(rig);
     router_stop(rig->router);
     rig_run(rig);
-    assert_false(x->ended); /* its session ends it */
+    assert_false(x->ended); /* the end of the session ends the call */
     assert_int_equal(one->status, ST_UNAVAILABLE);
     assert_int_equal(all->status, ST_UNAVAILABLE);
     assert_true(c->gone && w->gone);
     rig_free(&rig);
 }
 
-/* Each choice stays at its worker until its lease ends or it is removed. */
+/* A kept choice stays at its worker until its lease ends or it is removed. */
 static void kept_choices(void **state)
 {
     struct rig *rig = rig_new(NULL);
@@ -263,7 +266,8 @@ static void kept_choices(void **state)
         worker_give(w, 1, q, 4, LENGTH);
     }
     assert_true(x->ended);
-    worker_choice_of(w, 1, 2)->acked = 0; /* as if no word of it had come */
+    worker_choice_of(w, 1, 2)->acked =
+        0; /* as if no acknowledgement had come */
     worker_choice_of(w, 1, 2)->finished = false;
     worker_step(w);
     k = client_remove_choice(c, 1, 1);

@@ -10,7 +10,7 @@
 
 #define LENGTH SLUICE__V1__FINISH__FINISH_LENGTH
 
-/* Time passes, the worker is heard. */
+/* Moves the time; the worker keeps reporting. */
 static void wait_s(struct fake *w, int seconds)
 {
     for (int i = 0; i < seconds; i++) {
@@ -20,7 +20,7 @@ static void wait_s(struct fake *w, int seconds)
     rig_run(w->rig);
 }
 
-/* Turns are by choice: what waits goes by chunks of each in turn. */
+/* Waiting choices take turns, one chunk each. */
 static void choices_share_a_slow_line(void **state)
 {
     struct rig *rig = rig_new(NULL);
@@ -31,7 +31,7 @@ static void choices_share_a_slow_line(void **state)
     (void)state;
     rig_run(rig);
     c->deaf = true;
-    for (int k = 0; k < 80; k++) { /* first what fills the line */
+    for (int k = 0; k < 80; k++) { /* the first chunks fill the link */
         for (uint32_t q = 0; q < 4; q++) {
             worker_make(w, worker_choice_of(w, 1, q), k < 70 ? 1 : 2000, 0);
         }
@@ -50,7 +50,7 @@ static void choices_share_a_slow_line(void **state)
     rig_free(&rig);
 }
 
-/* Enough of these are more than a deaf client is given. */
+/* Enough of these exceed the link of a deaf client. */
 static void one_token_each(struct fake *w, int n)
 {
     for (int i = 0; i < n; i++) {
@@ -62,7 +62,7 @@ static void one_token_each(struct fake *w, int n)
     }
 }
 
-/* Nothing taken for 30 s: all choices go. */
+/* A client that reads nothing for 30 s loses all choices. */
 static void a_reader_of_choices_is_slow(void **state)
 {
     struct rig *rig = rig_new(NULL);
@@ -92,8 +92,8 @@ static void a_reader_of_choices_is_slow(void **state)
     rig_end(&rig);
 }
 
-/* Chunks of some choices every 25 s are enough for all 64 to go on, though
- * each of them waits for minutes. */
+/* Chunks of some choices every 25 s keep all 64 alive, although each one waits
+ * for minutes. */
 static void a_reader_takes_a_little(void **state)
 {
     struct rig *rig = rig_new(NULL);
@@ -105,7 +105,7 @@ static void a_reader_takes_a_little(void **state)
     (void)state;
     rig_run(rig);
     c->deaf = true;
-    for (int k = 0; k < 150; k++) { /* first what fills its line */
+    for (int k = 0; k < 150; k++) { /* the first chunks fill its link */
         for (uint32_t q = 0; q < CHOICES_MAX; q++) {
             worker_make(w, worker_choice_of(w, 1, q), k < 70 ? 1 : 49,
                         k < 149 ? 0 : LENGTH);

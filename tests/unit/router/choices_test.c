@@ -1,5 +1,5 @@
-/* Several choices of one Generate: one prompt, one seed, one call; each choice
- * a sequence of its own. */
+/* Several choices of one Generate: one prompt, one seed and one call, and one
+ * sequence per choice. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -83,14 +83,15 @@ static void two_choices(void **state)
     rig_end(&rig);
 }
 
-/* Tokens before the move: enough that it is no suspect, so all move at once. */
+/* Tokens before the move: enough that no choice is a suspect, so all move at
+ * once. */
 static uint32_t n_before(uint32_t choice)
 {
     return 2 + choice % 20;
 }
 
-/* A long prompt in parts, and after a move with what was generated: parts lie
- * in the prompt, in what follows it, and in both. */
+/* A long prompt is sent in parts, and after a move with the tokens generated.
+ * Parts cover the prompt, the tokens, or both. */
 static void every_choice_gets_the_whole_prompt(void **state)
 {
     struct rig *rig = rig_new(NULL);
@@ -157,7 +158,7 @@ static void a_text_is_encoded_once(void **state)
     rig_run(rig);
     assert_int_equal(text.n_jobs, 1);
     assert_int_equal(rig_choice_state(rig, 1, 2), CHOICE_ENCODING);
-    client_cancel_choice(c, 1, 1); /* of three, one shall not run */
+    client_cancel_choice(c, 1, 1); /* one of three is cancelled */
     rig_run(rig);
     assert_int_equal(record_choice(x, 1)->finish, CANCELLED);
     text.hold = false;
@@ -173,7 +174,7 @@ static void a_text_is_encoded_once(void **state)
     fake_text_fini(&text);
 }
 
-/* Of a prompt that cannot be encoded, or that nobody wants any more. */
+/* A prompt that cannot be encoded, or whose call was cancelled. */
 static void a_text_that_comes_to_nothing(void **state)
 {
     for (int late = 0; late < 2; late++) {
@@ -217,7 +218,7 @@ static void a_text_that_comes_to_nothing(void **state)
     }
 }
 
-/* Each is admitted when there is room for it, in order of arrival. */
+/* Each choice is admitted when it has room, in order of arrival. */
 static void choices_wait_their_turn(void **state)
 {
     struct rig *rig = rig_new(NULL);
@@ -252,7 +253,8 @@ static void choices_wait_their_turn(void **state)
     rig_end(&rig);
 }
 
-/* All of a call or nothing, in the queue and among the open. */
+/* The limits of the queue and of open choices take a call whole or not at all.
+ */
 static void places_are_counted_by_choices(void **state)
 {
     const struct rig_options queue = {

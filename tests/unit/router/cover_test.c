@@ -12,7 +12,7 @@
 
 #define LAYERS 6
 
-/* Each set is whole and in order, no piece is in two. */
+/* Asserts that each set is whole and in order, and no piece is in two sets. */
 static void check(const struct cover *c, const struct cover_piece *p,
                   uint32_t n, uint32_t n_layers)
 {
@@ -34,8 +34,8 @@ static void check(const struct cover *c, const struct cover_piece *p,
     }
 }
 
-/* The most sets there can be, by trying all: of the layer that comes next in
- * the set at hand, each piece that begins there. */
+/* Returns the largest number of sets, by trying each piece that begins at the
+ * next layer of the present set. */
 static uint32_t most(const struct cover_piece *p, uint32_t n, uint32_t used,
                      uint32_t at)
 {
@@ -92,7 +92,7 @@ static void those_that_came_first(void **state)
     assert_int_equal(c.sets[1].pieces[1], 3);
 }
 
-/* STAGES_MAX pieces make a set; one more do not. */
+/* STAGES_MAX pieces make a set; one more does not. */
 static void a_set_is_so_long(void **state)
 {
     struct cover_piece p[COVER_STAGES_MAX + 1];
@@ -126,7 +126,7 @@ static void of_the_most_pieces(void **state)
 
 #define MUCH 1000
 
-/* The cheapest chain of one piece or more, by trying all. */
+/* Returns the cost of the cheapest chain, by trying all. */
 static uint32_t cheapest(const struct cover_piece *p, uint32_t n, uint32_t at,
                          bool any, uint32_t a_gap, uint32_t a_layer)
 {
@@ -150,7 +150,7 @@ static uint32_t cheapest(const struct cover_piece *p, uint32_t n, uint32_t at,
 }
 
 static void check_chain(const struct cover_piece *p, uint32_t n,
-                        enum cover_wish wish, uint32_t histogram[LAYERS])
+                        enum cover_goal wish, uint32_t histogram[LAYERS])
 {
     uint32_t a_gap = wish == FEWEST_GAPS ? MUCH : 1, cost = 0, at = 0;
     uint32_t a_layer = wish == FEWEST_GAPS ? 1 : MUCH;
@@ -162,7 +162,7 @@ static void check_chain(const struct cover_piece *p, uint32_t n,
         assert_true(c.gaps[i].begin >= at && c.gaps[i].end <= LAYERS);
         assert_true(c.gaps[i].begin < c.gaps[i].end);
         cost += a_gap + a_layer * (c.gaps[i].end - c.gaps[i].begin);
-        at = c.gaps[i].end + 1; /* a piece is between */
+        at = c.gaps[i].end + 1; /* there is a piece between two gaps */
     }
     assert_int_equal(cost, cheapest(p, n, 0, false, a_gap, a_layer));
     histogram[c.n_gaps]++;
@@ -191,7 +191,7 @@ static void chains_with_as_little_as_can_be(void **state)
                 small[3] > 5);
 }
 
-/* More gaps than stages are counted, not told. */
+/* Gaps past COVER_STAGES_MAX are counted but not listed. */
 static void a_chain_of_many_gaps(void **state)
 {
     struct cover_piece p[COVER_PIECES_MAX];

@@ -1,5 +1,4 @@
-/* Whatever is there, what is dealt makes one set more, within everybody's
- * budget. */
+/* Every deal makes one more set and stays within all budgets. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -97,7 +96,8 @@ static void check_deal(const struct deal_task *t, const struct deal *d)
     assert_int_equal(after.n, before.n + 1);
 }
 
-/* The gap between two shards that make no set, if one worker could fill it. */
+/* Returns true if one worker could fill the gap between two left-over shards.
+ */
 static bool one_could(const struct deal_task *t)
 {
     struct cover c;
@@ -120,7 +120,7 @@ static bool one_could(const struct deal_task *t)
     return false;
 }
 
-/* Every way there is to go on from a layer with those who are left. */
+/* An exhaustive search from a layer on with the workers that are left. */
 struct tries {
     const struct deal_task *t;
     bool piece_used[COVER_PIECES_MAX], worker_used[STAGES_MAX];
@@ -183,7 +183,7 @@ static bool completes(struct tries *x, uint32_t at)
     return false;
 }
 
-/* With the shards that make no set already. */
+/* Returns true if the left-over shards and the workers could make a set. */
 static bool anybody_could(const struct deal_task *t)
 {
     struct tries x = {.t = t};
@@ -242,8 +242,8 @@ static void a_deal_makes_a_set(void **state)
                 n_one > 20);
 }
 
-/* Of two gaps, and of two workers, of whom one can hold either: he is the
- * faster, and the first gap is the one that the other could hold. */
+/* Two gaps and two workers.  The faster worker can hold either gap, the other
+ * one only the first gap. */
 static void the_hardest_gap_is_first(void **state)
 {
     struct deal_task t = {
@@ -269,11 +269,11 @@ static void the_hardest_gap_is_first(void **state)
     assert_int_equal(deal_find(&d, &t, &e), ST_OK);
     assert_int_equal(d.n, 2);
     check_deal(&t, &d);
-    t.workers[1].budget_bytes = 1000; /* now he cannot */
+    t.workers[1].budget_bytes = 1000; /* now the second worker is too small */
     assert_int_equal(deal_find(&d, &t, &e), ST_RESOURCE_EXHAUSTED);
 }
 
-/* 15 shards and one worker for the gap are a replica; 16 and one are not. */
+/* 15 shards and a worker for the gap make a replica; 16 shards do not. */
 static void a_set_is_so_long(void **state)
 {
     static struct split_layer many[COVER_STAGES_MAX + 1];
@@ -305,7 +305,7 @@ static void a_set_is_so_long(void **state)
     }
 }
 
-/* All but the first layer is there, and one worker could hold that. */
+/* Only the first layer is missing, and one worker could hold it. */
 static bool finds_the_one(uint32_t n_layers, uint32_t n_workers, uint32_t which)
 {
     static struct split_layer many[DEAL_EVERY_LAYERS + 1];
@@ -346,7 +346,7 @@ static void every_way_is_of_so_many(void **state)
     assert_true(
         finds_the_one(8, DEAL_EVERY_WORKERS + 1, DEAL_EVERY_WORKERS - 1));
     assert_false(finds_the_one(8, DEAL_EVERY_WORKERS + 1, DEAL_EVERY_WORKERS));
-    assert_false(finds_the_one(8, 2, 2)); /* nobody could */
+    assert_false(finds_the_one(8, 2, 2)); /* no worker could hold it */
 }
 
 int main(void)

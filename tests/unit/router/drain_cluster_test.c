@@ -1,5 +1,5 @@
-/* Drain, Undrain and Leave among other workers: where it goes, who is told, and
- * how many may ask. */
+/* Drain, Undrain and Leave in a cluster: where sequences move, which callers
+ * get answers, and the limit of callers. */
 #include <string.h>
 
 #include "router/base/router_limits.h"
@@ -20,8 +20,8 @@ static void serves(struct fake *a, bool yes)
         yes);
 }
 
-/* There is nowhere to move it: a drained worker ends it, one that leaves
- * gives it back to the queue. */
+/* No other worker: a draining worker finishes its sequence, and a leaving one
+ * returns it to the queue. */
 static void alone(void **state)
 {
     struct drain_scene s;
@@ -50,7 +50,7 @@ static void another_comes(void **state)
     drain_bring_alone(&s, 0);
     d = drain(s.a, "w1", 0);
     assert_false(d->ended);
-    rig_worker(s.rig, "small", 1, 1); /* it could never hold it */
+    rig_worker(s.rig, "small", 1, 1); /* "small" could never hold it */
     assert_false(d->ended);
     s.w2 = rig_worker(s.rig, "w2", 2, 1);
     told(d, 1, 0, 1);
@@ -72,7 +72,7 @@ static void leaves(void **state)
     rig_end(&s.rig);
 }
 
-/* A rolling restart of the only worker there is. */
+/* A rolling restart of the only worker. */
 static void leaves_and_comes_back(void **state)
 {
     struct drain_scene s;
@@ -82,12 +82,12 @@ static void leaves_and_comes_back(void **state)
     drain_bring_alone(&s, 1000 * MS);
     told(leave(s.w1, 0), 1, 0, 1);
     assert_int_equal(rig_state(s.rig, 1), CHOICE_WAITING);
-    for (int i = 0; i < 20; i++) { /* it takes its time to go */
+    for (int i = 0; i < 20; i++) { /* the worker is slow to leave */
         rig_advance(s.rig, 500 * MS);
         worker_report(s.w1);
     }
     fake_lost(s.w1);
-    y = client_generate(s.c, 2, 40, 4); /* and this one waits too */
+    y = client_generate(s.c, 2, 40, 4); /* a new request waits too */
     rig_advance(s.rig, 999 * MS);
     assert_int_equal(rig_state(s.rig, 1), CHOICE_WAITING);
     assert_int_equal(rig_state(s.rig, 2), CHOICE_WAITING);
@@ -98,7 +98,8 @@ static void leaves_and_comes_back(void **state)
     rig_end(&s.rig);
 }
 
-/* The others could never hold it: it is told so, rather than wait. */
+/* If the other workers could never hold a sequence, it fails instead of
+ * waiting. */
 static void leaves_what_fits_nowhere(void **state)
 {
     struct drain_scene s;
@@ -131,7 +132,7 @@ static void several(void **state)
     assert_int_equal(late->status, ST_DEADLINE_EXCEEDED);
     assert_false(gone->ended);
     worker_report(s.w1);
-    state_is(s.a, 0, "draining"); /* all the same */
+    state_is(s.a, 0, "draining"); /* the drain outlives both */
     fast = drain(s.a, "w1", 0);
     told(slow, 1, 0, 1);
     told(fast, 1, 0, 1);
@@ -150,13 +151,13 @@ static void undrained_on_the_way(void **state)
     rig_run(s.rig);
     s.w1->hold_receipts = true;
     d = drain(s.a, "w1", 0);
-    worker_receipt(s.w1); /* of the first: it has moved */
+    worker_receipt(s.w1); /* of sequence 1, which has moved */
     rig_run(s.rig);
     assert_int_equal(undrain(s.a, "w1")->status, ST_OK);
     assert_true(d->ended);
     assert_int_equal(d->status, ST_ABORTED);
     assert_non_null(strstr(d->error, "w1 takes sequences again"));
-    worker_receipt(s.w1); /* and what was told to go goes */
+    worker_receipt(s.w1); /* the sequence that is moving still moves */
     rig_run(s.rig);
     drain_goes_on(&s, s.w2, 2);
     worker_give(worker_sequence_of(s.w1, 2) != NULL ? s.w1 : s.w2, 2, 0, 4,
@@ -165,7 +166,7 @@ static void undrained_on_the_way(void **state)
     rig_end(&s.rig);
 }
 
-/* Undrain of one gives the others of its model somewhere to go. */
+/* Undrain of one worker lets sequences of the others move there. */
 static void undrain_lets_others_go(void **state)
 {
     struct drain_scene s;
@@ -197,7 +198,7 @@ static void unknown(void **state)
     x = undrain(a, "w9");
     assert_int_equal(x->status, ST_NOT_FOUND);
     assert_non_null(strstr(x->error, "there are: w1, w2"));
-    for (int i = 3; i < 12; i++) { /* more than a sentence can name */
+    for (int i = 3; i < 12; i++) { /* more names than an error text can hold */
         memset(long_name, 'a' + i, 60);
         rig_worker(rig, long_name, 64, 8);
     }
@@ -225,8 +226,9 @@ static void limits(void **state)
     x = drain(s.a, "w1", 0);
     assert_int_equal(x->status, ST_RESOURCE_EXHAUSTED);
     assert_true(x->retry_ms > 0);
-    assert_int_equal(s.w1->n_cancels, 0); /* it changed nothing */
-    x = leave(s.w1, 0);                   /* the worker's own always counts */
+    assert_int_equal(s.w1->n_cancels,
+                     0); /* the refused Drain changed nothing */
+    x = leave(s.w1, 0);  /* Leave has no limit */
     told(x, 1, 0, 1);
     for (int i = 0; i < DRAIN_CALLS_MAX; i++) {
         told(d[i], 1, 0, 1);
@@ -249,7 +251,7 @@ static void lost_while_it_drains(void **state)
     rig_run(s.rig);
     told(d, 1, 0, 1);
     drain_goes_on(&s, s.w2, 2);
-    fake_reconnect(s.w1); /* a new session drains nothing */
+    fake_reconnect(s.w1); /* a new session is not draining */
     state_is(s.a, 1, "up");
     rig_end(&s.rig);
 }
@@ -265,11 +267,11 @@ static void the_router_stops(void **state)
     router_stop(s.rig->router);
     rig_run(s.rig);
     assert_true(s.rig->stopped);
-    assert_true(d->ended || s.a->gone); /* whichever is heard of first */
+    assert_true(d->ended || s.a->gone); /* whichever the router notices first */
     rig_free(&s.rig);
 }
 
-/* To and fro, and never a token: nobody is to blame. */
+/* Moves during drains do not count against IDLE_MOVES_MAX. */
 static void moves_cost_nothing(void **state)
 {
     struct drain_scene s;
@@ -281,7 +283,7 @@ static void moves_cost_nothing(void **state)
         undrain(s.a, "w1");
         told(drain(s.a, "w2", 0), 1, 0, 1);
         undrain(s.a, "w2");
-        worker_report(s.w1); /* of what they gave back */
+        worker_report(s.w1); /* for the room that was freed */
         worker_report(s.w2);
     }
     drain_goes_on(&s, s.w1, 2);
@@ -300,7 +302,8 @@ static void all_are_drained(void **state)
     d = drain(s.a, "w1", 0);
     serves(s.a, false);
     y = client_generate(s.c, 2, 40, 4);
-    for (int i = 0; i < 4; i++) { /* while it has something, all wait */
+    for (int i = 0; i < 4;
+         i++) { /* other requests wait while the leaving worker has sequences */
         rig_advance(s.rig, 500 * MS);
         worker_report(s.w1);
     }
@@ -326,7 +329,7 @@ static void all_are_drained(void **state)
     rig_end(&s.rig);
 }
 
-/* What only a drained worker could hold does not block the others' queue. */
+/* A request that only a draining worker could hold does not block the queue. */
 static void only_the_drained_could(void **state)
 {
     struct drain_scene s;
@@ -349,8 +352,8 @@ static void only_the_drained_could(void **state)
     rig_free(&s.rig);
 }
 
-/* While all are drained everything waits; not any more once one is open that
- * could never hold it. */
+/* While all workers drain, every request waits.  Once a worker opens that could
+ * never hold a request, the request fails. */
 static void only_one_that_is_still_drained_could(void **state)
 {
     struct drain_scene s;

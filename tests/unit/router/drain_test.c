@@ -1,4 +1,4 @@
-/* Drain: what ends where it is, what moves, and what it was told meanwhile. */
+/* Drain: which sequences finish, which move, and how they meet other calls. */
 #include <string.h>
 
 #include "router/base/router_limits.h"
@@ -25,10 +25,9 @@ static void nothing_is_there(void **state)
     rig_run(rig);
     assert_int_equal(w1->n_submits, 0);
     assert_int_equal(w2->n_submits, 1);
-    told(drain(a, "w1", 0), 0, 0, 0); /* again */
+    told(drain(a, "w1", 0), 0, 0, 0); /* a second Drain */
     assert_int_equal(undrain(a, "w1")->status, ST_OK);
-    assert_int_equal(undrain(a, "w1")->status,
-                     ST_OK); /* as often as you like */
+    assert_int_equal(undrain(a, "w1")->status, ST_OK); /* repeatable */
     assert_int_equal(w1->n_submits, 1);
     state_is(a, 0, "up");
     rig_free(&rig);
@@ -71,7 +70,7 @@ static void moves_after_the_grace(void **state)
     rig_advance(s.rig, 1 * MS);
     assert_int_equal(s.w1->n_cancels, 1);
     assert_int_equal(s.w1->last_reason, MOVED);
-    /* What the step under way makes is not lost. */
+    /* Tokens of the step in progress are not lost. */
     worker_give(s.w1, 1, 0, 1, 0);
     record_check(s.x, 1, 0, 3);
     assert_false(d->ended);
@@ -85,7 +84,7 @@ static void moves_after_the_grace(void **state)
     rig_end(&s.rig);
 }
 
-/* The worker's row says that it let the sequence go before its receipt does. */
+/* The worker's row reports the end before its receipt does. */
 static void let_go_before_the_receipt(void **state)
 {
     struct drain_scene s;
@@ -105,7 +104,7 @@ static void let_go_before_the_receipt(void **state)
     rig_end(&s.rig);
 }
 
-/* Rows of the old grant come late: they are forgotten, and give nothing. */
+/* Late rows of the old grant are acknowledged and dropped. */
 static void late_rows(void **state)
 {
     uint64_t grant = 1;
@@ -142,7 +141,7 @@ static void in_every_state(void **state)
     (void)state;
     drain_bring(&s);
     s.w1->hold_submits = true;
-    y = client_generate(s.c, 2, 40, 4); /* it stays SUBMITTED */
+    y = client_generate(s.c, 2, 40, 4); /* the sequence stays SUBMITTED */
     rig_run(s.rig);
     assert_int_equal(rig_state(s.rig, 2), CHOICE_SUBMITTED);
     told(drain(s.a, "w1", 0), 2, 0, 2);
@@ -152,7 +151,7 @@ static void in_every_state(void **state)
     rig_end(&s.rig);
 }
 
-/* A Submit whose ids are not all there is refused when the Cancel comes. */
+/* A Submit with missing ids is refused when the Cancel comes. */
 static void refused_while_it_moves(void **state)
 {
     struct drain_scene s;
@@ -168,10 +167,10 @@ static void refused_while_it_moves(void **state)
     error_set(&e, ST_CANCELLED, "cancelled before all of its ids had come");
     peer_fail(s.w1->peer, worker_sequence_of(s.w1, 2)->call, &e, 0);
     rig_run(s.rig);
-    assert_false(d->ended); /* the other's receipt is to come */
+    assert_false(d->ended); /* the other sequence's receipt is still missing */
     assert_int_equal(s.w2->n_submits, 1);
     worker_receipt(s.w1);
-    worker_receipt(s.w1); /* of a grant that is not known any more */
+    worker_receipt(s.w1); /* a receipt of a forgotten grant */
     rig_run(s.rig);
     told(d, 2, 0, 2);
     drain_goes_on(&s, s.w2, 2);
@@ -209,7 +208,7 @@ static void cancelled_while_it_moves(void **state)
     d = drain(s.a, "w1", 0);
     k = client_cancel(s.c, 1);
     rig_run(s.rig);
-    assert_int_equal(s.w1->n_cancels, 1); /* one serves both */
+    assert_int_equal(s.w1->n_cancels, 1); /* one Cancel serves both callers */
     worker_receipt(s.w1);
     rig_run(s.rig);
     assert_true(k->ended);

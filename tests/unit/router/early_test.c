@@ -1,5 +1,5 @@
-/* A router that has just begun: what is asked of it before its first worker
- * is back, how long that waits, and what comes of it. */
+/* A router that has just started: requests before its first worker is back, how
+ * long they wait, and how they end. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,7 +19,7 @@
 #define MS        1000
 #define WAIT_US   (1000 * MS)
 
-/* A young router, and one client. */
+/* A router that has just started, and one client. */
 struct scene {
     struct rig *rig;
     struct fake *c;
@@ -60,7 +60,7 @@ static struct record *unnamed(struct scene *s, uint8_t id)
     return client_generate_with(s->c, id, 40, 10, &m, 0);
 }
 
-/* It has the first two tokens. */
+/* Resumes a call of which the client has two tokens. */
 static struct record *resumed(struct fake *c, uint8_t id)
 {
     Sluice__V1__GenerateRequest m = SLUICE__V1__GENERATE_REQUEST__INIT;
@@ -202,7 +202,7 @@ static void another_model_comes(void **state)
     other->shard.model = wire_text(other->model);
     fake_hello(other);
     open(&s, x, 1);
-    worker_give(other, 2, 0, 10, LENGTH); /* the only one there is */
+    worker_give(other, 2, 0, 10, LENGTH); /* the only model */
     record_check(any, 2, 0, 10);
     w = rig_worker(s.rig, "w1", 64, 8);
     worker_give(w, 1, 0, 10, LENGTH);
@@ -210,7 +210,7 @@ static void another_model_comes(void **state)
     end(&s);
 }
 
-/* What is wrong with it is said when it is judged. */
+/* A wrong request is refused when it is checked. */
 static void one_is_wrong(void **state)
 {
     struct scene s = young(16, WAIT_US);
@@ -256,7 +256,7 @@ static void callers_go(void **state)
     end(&s);
 }
 
-/* Its deadline goes on where it was. */
+/* The deadline includes the time held. */
 static void the_deadline_is_kept(void **state)
 {
     Sluice__V1__GenerateRequest m = SLUICE__V1__GENERATE_REQUEST__INIT;
@@ -300,7 +300,7 @@ static void so_many_wait(void **state)
     end(&s);
 }
 
-/* A request that brings the bytes that wait to `target`. */
+/* Sends a request that brings the held bytes to `target`. */
 static struct record *fill(struct scene *s, uint8_t id, size_t target)
 {
     Sluice__V1__GenerateRequest m = SLUICE__V1__GENERATE_REQUEST__INIT;
@@ -458,12 +458,12 @@ static void the_router_stops(void **state)
     open(&s, x, 1);
     router_stop(s.rig->router);
     rig_run(s.rig);
-    assert_false(x->ended); /* its session ends it */
+    assert_false(x->ended); /* the end of the session ends the call */
     rig_free(&s.rig);
     s = young(16, WAIT_US);
     (void)client_generate(s.c, 1, 40, 10);
     rig_run(s.rig);
-    rig_free(&s.rig); /* and without a word */
+    rig_free(&s.rig); /* also without router_stop() */
 }
 
 int main(void)

@@ -1,8 +1,7 @@
-/* Every number of every message that a peer may send, at every extreme.
- *
- * The schema's own descriptors lead through the fields.  After each message
- * an honest client's generation on an honest worker goes on as before, and
- * the router's account of that worker is whole. */
+/* Every number of every message that a peer may send, at every extreme.  The
+ * test walks the fields by the schema's descriptors.  After each message, a
+ * correct client's request on a correct worker goes on as before, and the
+ * router's account of that worker is exact. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -26,13 +25,13 @@ static const uint64_t extremes[] = {
 
 struct world {
     struct rig *rig;
-    struct fake *w, *c; /* honest */
+    struct fake *w, *c; /* without faults */
     struct fake *villain;
     uint32_t n_villains;
     uint8_t id;
 };
 
-/* The canary: a generation of two tokens from end to end. */
+/* The canary: a request of two tokens from end to end. */
 static void all_is_well(struct world *d)
 {
     struct router_worker_view v;
@@ -67,7 +66,7 @@ static void begin(struct world *d)
     all_is_well(d);
 }
 
-/* A fresh one, and never one that is kept out for an old lie. */
+/* Creates a fake with a name that is not in quarantine. */
 static struct fake *villain(struct world *d, uint8_t role)
 {
     struct fake *f = d->villain;
@@ -76,7 +75,7 @@ static struct fake *villain(struct world *d, uint8_t role)
     if (f != NULL) {
         fake_lost(f);
         snprintf(f->name, sizeof f->name, "evil%u", ++d->n_villains);
-        fake_reconnect(f); /* its open calls end here */
+        fake_reconnect(f); /* ends its open calls */
         fake_forget(f);
         return f;
     }
@@ -106,7 +105,7 @@ static bool set(void *at, const ProtobufCFieldDescriptor *f, uint64_t v)
     switch (f->type) {
     case PROTOBUF_C_TYPE_UINT32:
     case PROTOBUF_C_TYPE_ENUM:
-    case PROTOBUF_C_TYPE_FLOAT: /* the bits: not a number, -0, the least */
+    case PROTOBUF_C_TYPE_FLOAT: /* bit patterns: NaN, -0, the smallest */
         memcpy(at, &low, sizeof low);
         return v <= UINT32_MAX;
     case PROTOBUF_C_TYPE_UINT64:
@@ -118,7 +117,8 @@ static bool set(void *at, const ProtobufCFieldDescriptor *f, uint64_t v)
     }
 }
 
-/* Number `which` of the numbers in m, depth first, set to v.  -1: done. */
+/* Sets number `which` in m, counted depth first, to v.  Returns -1 once it is
+ * set. */
 static int spoil(ProtobufCMessage *m, int which, uint64_t v, bool *fits)
 {
     for (unsigned i = 0; i < m->descriptor->n_fields && which >= 0; i++) {
@@ -131,7 +131,7 @@ static int spoil(ProtobufCMessage *m, int which, uint64_t v, bool *fits)
             if (n == 0) {
                 continue;
             }
-            at = *(char **)(void *)at; /* its first element */
+            at = *(char **)(void *)at; /* the first element */
         } else if (f->label == PROTOBUF_C_LABEL_OPTIONAL &&
                    f->type != PROTOBUF_C_TYPE_MESSAGE &&
                    f->quantifier_offset != 0) {
@@ -311,7 +311,7 @@ static const struct attack attacks[] = {
     {BY_WORKER, METHOD_REGISTRY_STEP_OUTPUT, make_step},
 };
 
-/* A sequence of its own, so that rows of grant 1 are about something. */
+/* Grants a sequence to f, so that rows of grant 1 have a meaning. */
 static void give_it_work(struct world *d, struct fake *f)
 {
     Sluice__V1__GenerateRequest m = SLUICE__V1__GENERATE_REQUEST__INIT;

@@ -72,7 +72,7 @@ static struct text_job *poll_job(struct text_seam *s)
     if (t->hold || t->n_jobs == 0) {
         return NULL;
     }
-    j = t->jobs[--t->n_jobs]; /* in any order: the newest first */
+    j = t->jobs[--t->n_jobs]; /* jobs finish in any order: newest first */
     if (t->fail) {
         j->status =
             error_set(&j->error, ST_RESOURCE_EXHAUSTED, "too many regex steps");

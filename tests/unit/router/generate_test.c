@@ -1,4 +1,4 @@
-/* A generation from end to end, over one worker and over several. */
+/* Requests from end to end, on one worker and on several. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -64,7 +64,7 @@ static void tokens_arrive_once_and_in_order(void **state)
     assert_int_equal(x->figures.total_us, 9000);
     assert_string_equal(x->worker, "w1");
     assert_int_equal(rig_state(rig, 1), CHOICE_ENDED);
-    assert_false(s->used); /* acknowledged to the last */
+    assert_false(s->used); /* all tokens are acknowledged */
     rig_free(&rig);
 }
 
@@ -147,7 +147,7 @@ static void the_head_of_the_queue_waits_for_a_ledger(void **state)
     (void)state;
     rig_run(rig);
     assert_int_equal(rig_state(rig, 2), CHOICE_WAITING);
-    /* One block is left and would hold it, but nobody overtakes the head. */
+    /* One block is left and would be enough, but the queue is FIFO. */
     assert_int_equal(rig_state(rig, 3), CHOICE_WAITING);
     worker_make(w, worker_sequence_of(w, 1), 10, LENGTH);
     worker_step(w);

@@ -8,8 +8,9 @@
 
 #include "tests/unit/router/rig.h"
 
-#define LENGTH    SLUICE__V1__FINISH__FINISH_LENGTH
-#define BLOCKS(n) (32 * (n)-40) /* max_tokens that make n blocks of 40 + it */
+#define LENGTH SLUICE__V1__FINISH__FINISH_LENGTH
+/* max_tokens for n blocks with a prompt of 40 */
+#define BLOCKS(n) (32 * (n)-40)
 
 struct scene {
     struct rig *rig;
@@ -29,7 +30,7 @@ static void bring(struct scene *s)
     s->c = rig_client(s->rig, "c1");
 }
 
-/* n workers of so many blocks and slots. */
+/* n workers with these blocks and slots. */
 static void bring_alike(struct scene *s, int n, uint32_t blocks, uint32_t slots)
 {
     static const char *const names[] = {"w1", "w2", "w3"};
@@ -40,7 +41,7 @@ static void bring_alike(struct scene *s, int n, uint32_t blocks, uint32_t slots)
     }
 }
 
-/* Requests from..to of so many blocks each. */
+/* Requests from..to with n blocks each. */
 static void ask(struct scene *s, uint8_t from, uint8_t to, uint32_t blocks)
 {
     for (uint8_t i = from; i <= to; i++) {
@@ -72,7 +73,8 @@ static struct fake *at(const struct scene *s, uint8_t id)
     return NULL;
 }
 
-/* Two tokens for each that runs, so that nobody is suspect of a death. */
+/* Two tokens for each running request, so that none is a suspect after a death.
+ */
 static void proceed(struct scene *s, uint8_t last)
 {
     for (uint8_t i = 1; i <= last; i++) {
@@ -91,7 +93,7 @@ static void end(struct scene *s, uint8_t id, uint32_t blocks)
     rig_run(s->rig);
 }
 
-/* 10 blocks each: 10 of 20 may be granted, wherever they are. */
+/* 10 blocks each: 10 of the 20 may be granted, at either worker. */
 static void two_workers(void **state)
 {
     struct scene s;
@@ -100,7 +102,7 @@ static void two_workers(void **state)
     bring_alike(&s, 2, 10, 64);
     ask(&s, 1, 5, 2);
     check(&s, 5, 5);
-    ask(&s, 6, 6, 2); /* one past it */
+    ask(&s, 6, 6, 2); /* one past the limit */
     check(&s, 5, 6);
     end(&s, 3, 2);
     assert_false(waits(&s, 6));
@@ -122,7 +124,8 @@ static void without_it(void **state)
     rig_free(&s.rig);
 }
 
-/* Of three workers of 20 blocks, 40 of 60: a third of it fits the other two. */
+/* Three workers of 20 blocks: 40 of 60, as the load of one fits the other two.
+ */
 static void three_workers(void **state)
 {
     struct scene s;
@@ -145,7 +148,7 @@ static void slots_count_too(void **state)
     rig_free(&s.rig);
 }
 
-/* Whichever is lost, what it had is granted elsewhere at once. */
+/* Whichever worker is lost, its sequences are granted elsewhere at once. */
 static void a_loss_waits_for_nothing(void **state)
 {
     (void)state;
@@ -166,7 +169,7 @@ static void a_loss_waits_for_nothing(void **state)
     }
 }
 
-/* So it is with a drain: what moves has been let in before. */
+/* The same for a drain: moving sequences were admitted before. */
 static void a_drain_waits_for_nothing(void **state)
 {
     struct scene s;
@@ -183,7 +186,7 @@ static void a_drain_waits_for_nothing(void **state)
     rig_free(&s.rig);
 }
 
-/* With one worker it has no effect, until there are two. */
+/* With one worker the option has no effect until there are two. */
 static void one_worker(void **state)
 {
     struct scene s;
@@ -193,12 +196,13 @@ static void one_worker(void **state)
     ask(&s, 1, 4, 2);
     check(&s, 4, 4);
     s.w[1] = rig_worker(s.rig, "w2", 10, 64);
-    ask(&s, 5, 5, 2); /* what came before is not counted: nobody else was */
+    ask(&s, 5, 5, 2); /* w1 is over its share now */
     assert_false(waits(&s, 5));
     rig_free(&s.rig);
 }
 
-/* What only one worker could ever hold is let in, and blocks nobody. */
+/* A request that only one worker could ever hold is admitted and not counted.
+ */
 static void only_one_could(void **state)
 {
     struct scene s;
@@ -209,7 +213,7 @@ static void only_one_could(void **state)
     s.w[1] = rig_worker(s.rig, "small", 4, 64);
     ask(&s, 1, 1, 20);
     assert_ptr_equal(at(&s, 1), s.w[0]);
-    ask(&s, 2, 3, 2); /* of the large one: the small one could take them */
+    ask(&s, 2, 3, 2); /* at the large worker; the small one could absorb them */
     check(&s, 3, 3);
     ask(&s, 4, 4, 2);
     assert_true(waits(&s, 4));
@@ -220,7 +224,7 @@ static void only_one_could(void **state)
     rig_free(&s.rig);
 }
 
-/* An empty cluster takes all that it can ever hold. */
+/* An empty cluster admits any request that it can ever hold. */
 static void nothing_is_loaded(void **state)
 {
     struct scene s;
@@ -229,7 +233,8 @@ static void nothing_is_loaded(void **state)
     (void)state;
     bring(&s);
     s.w[0] = rig_worker(s.rig, "w1", 3, 64);
-    w = fake_worker_new(s.rig, "w2", 2, 64); /* of 64 tokens: 128 as well */
+    w = fake_worker_new(s.rig, "w2", 2,
+                        64); /* blocks of 64 tokens: 128 tokens as well */
     w->shard.block_tokens = 64;
     fake_hello(w);
     s.w[1] = w;
@@ -242,7 +247,7 @@ static void nothing_is_loaded(void **state)
     rig_free(&s.rig);
 }
 
-/* Blocks of another size: each sequence may waste some of its last. */
+/* Different block sizes: each sequence may waste part of its last block. */
 static void blocks_of_two_sizes(void **state)
 {
     struct scene s;
@@ -260,7 +265,7 @@ static void blocks_of_two_sizes(void **state)
         rig_run(s.rig);
         assert_true(waits(&s, i) || at(&s, i) == s.w[0]);
     }
-    check(&s, 4, 5); /* and one there, of which there are four */
+    check(&s, 4, 5); /* and one of the four blocks there */
     proceed(&s, 4);
     fake_lost(s.w[0]);
     s.w[0] = NULL;
@@ -271,7 +276,7 @@ static void blocks_of_two_sizes(void **state)
     rig_free(&s.rig);
 }
 
-/* A sequence that was cancelled, or is kept, counts no more. */
+/* A sequence that was cancelled, or is kept, no longer counts. */
 static void what_has_ended_counts_no_more(void **state)
 {
     struct scene s;
@@ -289,8 +294,8 @@ static void what_has_ended_counts_no_more(void **state)
     rig_free(&s.rig);
 }
 
-/* Replicas of two stages: the second ones have as many blocks as w1 and w2 of
- * the tests above, the first ones plenty. */
+/* Replicas of two stages.  The second stages have as many blocks as w1 and w2
+ * in the tests above, the first stages many more. */
 static void bring_replicas(struct scene *s)
 {
     bring(s);
@@ -300,7 +305,7 @@ static void bring_replicas(struct scene *s)
     s->stage = rig_stage_with(s->rig, "b1", 2, 4, 10, 64);
 }
 
-/* They count by their tightest stages: 10 of 20 may be granted. */
+/* Replicas count by their tightest stages: 10 of 20 may be granted. */
 static void two_replicas(void **state)
 {
     struct scene s;
@@ -312,7 +317,7 @@ static void two_replicas(void **state)
     rig_free(&s.rig);
 }
 
-/* Whichever stage is lost, its replica is, and all of it fits the other. */
+/* Whichever stage is lost, its whole replica is, and all fits the other one. */
 static void the_loss_of_a_stage_waits_for_nothing(void **state)
 {
     struct scene s;
@@ -331,7 +336,7 @@ static void the_loss_of_a_stage_waits_for_nothing(void **state)
     rig_free(&s.rig);
 }
 
-/* One replica is lost as a whole: alone it has nowhere to go. */
+/* A replica is lost as a whole: alone, it has no headroom to keep. */
 static void one_replica(void **state)
 {
     struct scene s;
@@ -345,7 +350,7 @@ static void one_replica(void **state)
     rig_free(&s.rig);
 }
 
-/* Beside a worker of all layers. */
+/* A replica beside a worker with all layers. */
 static void a_replica_and_a_whole_one(void **state)
 {
     struct scene s;

@@ -1,4 +1,4 @@
-/* Who comes in, who does not, and why. */
+/* Hello: which peers are admitted, which are refused, and why. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -280,8 +280,8 @@ static const struct bad table[] = {
     {client_with_shard, INVALID, "only a worker"},
     {no_model, INVALID, "model's name"},
     {long_model, INVALID, "1..128 bytes"},
-    {fingerprint_15, INVALID, "15 bytes long, not 16"},
-    {tokenizer_8, INVALID, "8 bytes long, not 16 or 0"},
+    {fingerprint_15, INVALID, "15 bytes long, must be 16"},
+    {tokenizer_8, INVALID, "8 bytes long, must be 16 or 0"},
     {no_layers, INVALID, "n_layers is 0, must be 1..512"},
     {many_layers, INVALID, "n_layers is 513"},
     {layers_reversed, INVALID, "layer_begin is 3, must be 0..1"},
@@ -290,10 +290,10 @@ static const struct bad table[] = {
     {second_half, INVALID, "layers 2-4 of 4 are a stage of several"},
     {empty_endpoint, INVALID, "endpoint must be 1..255 bytes"},
     {long_endpoint, INVALID, "endpoint must be 1..255 bytes"},
-    {no_hidden, INVALID, "how wide x is"},
+    {no_hidden, INVALID, "hidden is 0, but a stage"},
     {wide_hidden, INVALID, "hidden is 65537, must be 0..65536"},
     {long_steps, INVALID, "step_tokens is 8193, must be 0..8192"},
-    {live_stage, INVALID, "1 sequences live there, but none outlives"},
+    {live_stage, INVALID, "n_live is 1, must be 0"},
     {block_tokens_0, INVALID, "block_tokens is 0, must be 1..64"},
     {block_tokens_24, INVALID, "block_tokens is 24, must divide 64"},
     {block_tokens_128, INVALID, "block_tokens is 128"},
@@ -307,7 +307,7 @@ static const struct bad table[] = {
     {vocab_huge, INVALID, "vocab is 1048577, must be 1..1048576"},
     {rows_0, INVALID, "max_rows is 0"},
     {rows_huge, INVALID, "max_rows is 513, must be 1..512"},
-    {ledger_broken, INVALID, "blocks do not add up: total 8, sum 9"},
+    {ledger_broken, INVALID, "blocks do not add up: total 8, but free, held"},
     {ledger_huge, INVALID, "4294967295 slots"},
     {ledger_used, INVALID, "must have session, snapshot and grant 0"},
     {empty_pool, INVALID, "neither blocks nor slots"},
@@ -424,7 +424,8 @@ static void names_are_taken_over_not_shared(void **state)
     client_generate(c, 1, 40, 10);
     rig_run(rig);
     assert_non_null(worker_sequence_of(a, 1));
-    fake_hello(b); /* the first was heard just now: it is another one */
+    fake_hello(
+        b); /* the first was active just now, so this is another worker */
     assert_false(b->up);
     assert_int_equal(b->refusal, ST_ALREADY_EXISTS);
     assert_int_equal(b->retry_ms, NAME_BUSY_US / 1000);
@@ -456,7 +457,7 @@ static void workers_of_a_model_agree(void **state)
     fake_hello(d);
     assert_int_equal(d->refusal, ST_FAILED_PRECONDITION);
     assert_non_null(strstr(d->why, "999"));
-    /* When nobody is left the next one decides anew. */
+    /* When no worker is left, the next one sets the weights. */
     fake_lost(a);
     fake_reconnect(d);
     assert_true(d->up);
@@ -509,7 +510,7 @@ static void too_many_workers(void **state)
     rig_free(&rig);
 }
 
-/* Frames of a session that is not are answered Goodbye; a Goodbye is not. */
+/* Frames of an unknown session are answered with Goodbye, except a Goodbye. */
 static void foreign_frames(void **state)
 {
     struct rig *rig = rig_new(NULL);
@@ -548,12 +549,13 @@ static void rubbish(void **state)
     router_counts(rig->router, &k);
     assert_int_equal(k.strikes, 300);
     client_generate(c, 1, 3, 3);
-    rig_run(rig); /* still served, if only to say that nobody serves */
+    rig_run(rig); /* still answered, with an error: there is no worker */
     assert_true(c->records[0]->ended);
     rig_free(&rig);
 }
 
-/* Silence: nothing new, then the end; a word brings it back. */
+/* Silence: no grants, then the end of the session; a frame restores the worker.
+ */
 static void silence(void **state)
 {
     struct rig *rig = rig_new(NULL);
@@ -611,7 +613,7 @@ static void stopping(void **state)
     rig_run(rig);
     assert_true(rig->stopped);
     assert_true(w->gone && c->gone);
-    assert_false(x->ended); /* its session does it */
+    assert_false(x->ended); /* the end of the session ends the call */
     assert_non_null(strstr(c->goodbye, "the router is stopping"));
     rig_free(&rig);
 }

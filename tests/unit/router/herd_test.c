@@ -1,7 +1,6 @@
-/* Many sessions and one router that is started again: how they come back.
- *
- * Real sessions and a real router core on a network that takes a millisecond.
- * What is counted is when Hellos arrive, in milliseconds of virtual time. */
+/* Many sessions reconnect to a router that is restarted.  Real sessions and a
+ * real router core use a network with 1 ms delay.  The test counts arriving
+ * Hellos per millisecond of virtual time. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -32,13 +31,13 @@ struct peer_node {
     char name[16];
     uint32_t number;
     struct peer_id id; /* of its newest connection */
-    int64_t opened_ms; /* its connection stands, or is refused, then */
+    int64_t opened_ms; /* when its connection opens or is refused */
     bool opening, connected;
 };
 
-/* A frame arrives in the millisecond after that in which it was sent. */
+/* A frame arrives one millisecond after it was sent. */
 struct flying {
-    uint32_t peer; /* to it, or from it */
+    uint32_t peer; /* the peer at the other end */
     struct peer_id conn;
     bool to_router;
     struct frame *frame;
@@ -46,7 +45,7 @@ struct flying {
 
 struct herd {
     struct node_io io;
-    struct router_core *router; /* NULL: it is not up */
+    struct router_core *router; /* NULL: the router is down */
     int64_t now_ms;
     uint64_t dice;
     struct peer_node peers[N_PEERS];
@@ -54,9 +53,9 @@ struct herd {
     uint32_t owner[1 << 16]; /* of connection c */
     struct flying flying[FLYING];
     uint32_t n_flying;
-    /* Since the router came up. */
+    /* Counts since the router came up. */
     int64_t up_ms;
-    uint32_t hellos[MS_MAX]; /* that arrived in each millisecond */
+    uint32_t hellos[MS_MAX]; /* arrivals per millisecond */
     uint32_t n_hellos, n_answers, n_refused;
 };
 
@@ -266,7 +265,7 @@ static void drop_frames(struct herd *h)
     h->n_flying = 0;
 }
 
-/* All connections break in the same moment. */
+/* All connections break at the same moment. */
 static void router_dies(struct herd *h)
 {
     router_free(&h->router);
@@ -370,7 +369,7 @@ static uint32_t n_up(const struct herd *h)
     return n;
 }
 
-/* In how many ms all are up; fails after 5 s. */
+/* Returns the time in ms until all are up; fails after 5 s. */
 static int64_t until_up(struct herd *h)
 {
     int64_t since_ms = h->now_ms;
@@ -382,7 +381,7 @@ static int64_t until_up(struct herd *h)
     return h->now_ms - since_ms;
 }
 
-/* The most Hellos of any ms milliseconds in a row. */
+/* Returns the largest number of Hellos in any ms consecutive milliseconds. */
 static uint32_t most(const struct herd *h, uint32_t ms)
 {
     uint32_t sum = 0, max = 0;
@@ -395,8 +394,8 @@ static uint32_t most(const struct herd *h, uint32_t ms)
     return max;
 }
 
-/* All have been up for so long, the router is away for so long: back within
- * 5 s, no more than a share of them in any `ms`, each by one Hello. */
+/* The router is away for away_ms.  All are up again within 5 s with one Hello
+ * each, and at most a share of them in any `ms` milliseconds. */
 static void comes_back(int64_t away_ms, uint32_t ms, uint32_t share)
 {
     struct herd *h = herd_new();
@@ -419,29 +418,29 @@ static void comes_back(int64_t away_ms, uint32_t ms, uint32_t share)
     herd_free(&h);
 }
 
-/* Back-offs of 10..20 ms. */
+/* Delays of 10..20 ms. */
 static void a_router_that_is_back_at_once(void **state)
 {
     (void)state;
     comes_back(0, 1, 6);
 }
 
-/* Back-offs of half a second to a second. */
+/* Delays of 0.5..1 s. */
 static void a_router_that_is_away_for_a_second(void **state)
 {
     (void)state;
     comes_back(1000, 10, 16);
 }
 
-/* 1..2 s. */
+/* Delays of 1..2 s. */
 static void a_router_that_is_away_for_long(void **state)
 {
     (void)state;
     comes_back(30000, 10, 32);
 }
 
-/* Who finds no place is told so at once, and comes again at another time than
- * all the others. */
+/* A peer that finds no place is refused at once, and retries at a random time.
+ */
 static void a_router_that_is_full(void **state)
 {
     const uint32_t places = 100;
@@ -449,7 +448,7 @@ static void a_router_that_is_full(void **state)
 
     (void)state;
     router_up(h, places);
-    pass(h, 10); /* all in the same millisecond: none has been here before */
+    pass(h, 10); /* all at once: a first Hello has no random delay */
     assert_int_equal(most(h, 1), N_PEERS);
     assert_int_equal(n_up(h), places);
     assert_int_equal(h->n_answers, N_PEERS);
@@ -458,7 +457,7 @@ static void a_router_that_is_full(void **state)
     h->n_hellos = 0;
     pass(h, 990); /* not before retry_after_ms */
     assert_int_equal(h->n_hellos, 0);
-    pass(h, 520); /* and then spread over half as much */
+    pass(h, 520); /* then spread over half of that time */
     assert_int_equal(h->n_hellos, N_PEERS - places);
     assert_in_range(most(h, 10), 1, (N_PEERS - places) / 16);
     herd_free(&h);

@@ -1,10 +1,8 @@
-/* Never more is granted than there is, whatever becomes of the ledgers.
- *
- * A worker's snapshots are put aside as they are made and reach the router
- * late, in any order, twice or never; frames with Submits are lost and sent
- * again; the worker is lost and comes back.  The rig's worker asserts at
- * every Submit that it fits.  At the end the newest ledger arrives, and the
- * router's account must be the worker's own. */
+/* Grants never exceed the pool, whatever happens to the ledgers.  A worker's
+ * snapshots are stored and reach the router late, in any order, twice or never.
+ * Frames with Submits are lost and resent, and the worker is lost and comes
+ * back.  The rig's worker asserts at every Submit that it fits.  At the end the
+ * newest ledger arrives, and the router's account must equal the worker's. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -42,7 +40,7 @@ static uint32_t roll(struct world *d, uint32_t sides)
     return (uint32_t)(d->dice >> 33) % sides;
 }
 
-/* Another snapshot is made and goes on its way. */
+/* Takes a snapshot and puts it in flight. */
 static void snapshot(struct world *d, int i)
 {
     struct fake *w = d->w[i];
@@ -58,7 +56,7 @@ static void snapshot(struct world *d, int i)
     s->ledger.pages = &s->classes[3];
 }
 
-/* One of them arrives; it may arrive again. */
+/* Delivers one snapshot; it may arrive again. */
 static void arrive(struct world *d, int i)
 {
     struct snapshot *s;

@@ -1,4 +1,4 @@
-/* Workers that die as soon as they are started: probation. */
+/* Workers that crash after each restart: probation. */
 #include <stdio.h>
 #include <string.h>
 
@@ -9,7 +9,7 @@
 
 #define LENGTH SLUICE__V1__FINISH__FINISH_LENGTH
 
-/* It dies and is started again. */
+/* The worker dies and is restarted. */
 static void restart(struct fake *w)
 {
     fake_lost(w);
@@ -55,7 +55,7 @@ static void the_first_restart_is_free(void **state)
     rig_free(&rig);
 }
 
-/* n barren lives: so long until the first sequence, and an eighth more. */
+/* Asserts the delay after n barren lives: ms, plus an eighth at most. */
 static void waits(uint32_t n, uint32_t ms)
 {
     struct rig *rig = rig_new(NULL);
@@ -76,7 +76,7 @@ static void waits(uint32_t n, uint32_t ms)
     assert_int_equal(w->n_submits, 1); /* one at a time */
     worker_give(w, 1, 0, TRIAL_TOKENS - 1, 0);
     assert_int_equal(w->n_submits, 1);
-    worker_give(w, 1, 0, 1, 0); /* fully open */
+    worker_give(w, 1, 0, 1, 0); /* the probation is over */
     assert_int_equal(w->n_submits, 2);
     assert_false(fake_view(w).probation);
     rig_free(&rig);
@@ -93,7 +93,7 @@ static void the_window_doubles(void **state)
     waits(80, READMIT_US_MAX / 1000);
 }
 
-/* What a life must give. */
+/* Tests how many tokens make a life good. */
 static void after_tokens(uint32_t n, uint32_t finish, uint32_t n_barren)
 {
     struct rig *rig = rig_new(NULL);
@@ -101,7 +101,7 @@ static void after_tokens(uint32_t n, uint32_t finish, uint32_t n_barren)
     struct fake *c = rig_client(rig, "c1");
 
     restart(w);
-    rig_worker(rig, "w2", 64, 0); /* somewhere to go */
+    rig_worker(rig, "w2", 64, 0); /* a place for the sequences */
     client_generate(c, 1, 40, finish ? n : 100);
     rig_run(rig);
     worker_give(w, 1, 0, n, finish);
@@ -153,7 +153,7 @@ static void a_connection_is_no_life(void **state)
     rig_free(&rig);
 }
 
-/* A worker that does not say which life it is. */
+/* A worker that does not send its life. */
 static void every_session_is_a_life_then(void **state)
 {
     struct rig *rig = rig_new(NULL);
@@ -171,7 +171,7 @@ static void every_session_is_a_life_then(void **state)
     rig_free(&rig);
 }
 
-/* The lineage is what counts, whatever the name. */
+/* The lineage counts, not the name. */
 static void a_new_name_is_no_new_lineage(void **state)
 {
     struct rig *rig = rig_new(NULL);
@@ -240,7 +240,7 @@ static void forgotten_after_a_quiet_while(void **state)
     quiet_for_so_long(LINEAGE_QUIET_US, 0);
 }
 
-/* The table is full: the oldest goes, and no other. */
+/* The table is full: only the oldest entry is replaced. */
 static void as_many_lineages_as_there_are_places(void **state)
 {
     struct rig *rig = rig_new(NULL);
@@ -261,7 +261,7 @@ static void as_many_lineages_as_there_are_places(void **state)
     w->shard.lineage = wire_text("l0");
     fake_restart(w);
     assert_int_equal(fake_view(w).n_barren, 0);
-    fake_lost(w); /* takes the place of l1 */
+    fake_lost(w); /* replaces l1 */
     rig_run(rig);
     w->shard.lineage = wire_text("l2");
     fake_restart(w);
@@ -269,7 +269,7 @@ static void as_many_lineages_as_there_are_places(void **state)
     rig_free(&rig);
 }
 
-/* One death, one to blame: the suspect on trial. */
+/* A death is charged to the suspect on trial, and not to the worker as well. */
 static void a_death_on_trial_is_not_the_workers(void **state)
 {
     struct rig *rig = rig_new(NULL);
@@ -286,11 +286,12 @@ static void a_death_on_trial_is_not_the_workers(void **state)
     restart(w2);
     assert_int_equal(fake_view(w2).n_barren, 0);
     fake_restart(w1);
-    assert_int_equal(fake_view(w1).n_barren, 1); /* it was no suspect yet */
+    assert_int_equal(fake_view(w1).n_barren,
+                     1); /* the sequence was no suspect yet */
     rig_free(&rig);
 }
 
-/* All workers are on probation: the queue waits, and ends by its deadline. */
+/* All workers are on probation: requests wait until their deadline. */
 static void the_queue_waits(void **state)
 {
     struct rig *rig = rig_new(NULL);
@@ -314,7 +315,7 @@ static void the_queue_waits(void **state)
     rig_free(&rig);
 }
 
-/* A suspect goes to a worker that is not in doubt, if there is one. */
+/* A suspect goes to a worker that is not on probation, if there is one. */
 static void no_trial_on_probation(void **state)
 {
     struct rig *rig = rig_new(NULL);
@@ -333,7 +334,7 @@ static void no_trial_on_probation(void **state)
     assert_int_equal(fake_view(w1).readmit_ms, 0);
     client_generate(c, 2, 40, 20);
     rig_run(rig);
-    assert_non_null(worker_sequence_of(w1, 2)); /* it has most */
+    assert_non_null(worker_sequence_of(w1, 2)); /* w1 has the most room */
     client_cancel(c, 2);
     rig_run(rig);
     assert_true(fake_view(w1).probation);

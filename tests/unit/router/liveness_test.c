@@ -1,4 +1,4 @@
-/* Who is silent, hung or slow: at each limit, and one past it. */
+/* Silent, hung and slow workers: at each limit, and one past it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,7 +12,7 @@
 #include "tests/unit/router/rig.h"
 
 #define MS     1000
-#define PERIOD (250 * MS) /* of a worker's reports */
+#define PERIOD (250 * MS) /* interval of a worker's reports */
 
 static char hung[LOG_LINE], lost[LOG_LINE], lied[LOG_LINE];
 
@@ -73,7 +73,7 @@ static void says(struct fake *w, uint64_t ticks, uint32_t n_planned,
     rig_run(w->rig);
 }
 
-/* A step of no sequence that took so long, and the engine after it. */
+/* Sends a step without rows and with this device time, and the engine state. */
 static void step(struct fake *w, uint32_t device_us, uint64_t age_us)
 {
     Sluice__V1__StepOutputMessage m = SLUICE__V1__STEP_OUTPUT_MESSAGE__INIT;
@@ -117,7 +117,7 @@ static void silence_at_the_limit(void **state)
     rig_free(&rig);
 }
 
-/* A router that was away reads first what came meanwhile. */
+/* A router that was stalled first reads the frames that have arrived. */
 static void its_own_absence_is_no_silence(void **state)
 {
     struct rig *rig = rig_new(NULL);
@@ -126,7 +126,7 @@ static void its_own_absence_is_no_silence(void **state)
     (void)state;
     worker_report(w);
     rig_run(rig);
-    rig->now += 5000 * MS; /* it was stopped */
+    rig->now += 5000 * MS; /* the router was stopped */
     rig_run(rig);
     assert_true(here(rig));
     rig_advance(rig, LISTEN_US - 1);
@@ -149,13 +149,13 @@ static void an_absence_excuses_once(void **state)
     rig_run(rig);
     rig_advance(rig, LISTEN_US - 1);
     assert_true(here(rig));
-    rig->now += 5000 * MS; /* however late it is now */
+    rig->now += 5000 * MS; /* excused only once */
     rig_run(rig);
     assert_false(here(rig));
     rig_free(&rig);
 }
 
-/* A timer that is late by no more than LISTEN_US is on time. */
+/* A timer that is late by LISTEN_US at most counts as on time. */
 static void a_little_late_is_no_absence(void **state)
 {
     for (int64_t more = 0; more <= 1; more++) {
@@ -191,7 +191,7 @@ static void stands_until_the_limit(void **state)
     rig_advance(rig, 1);
     assert_false(here(rig));
     assert_true(w->gone);
-    assert_non_null(strstr(w->goodbye, "stood still for 1500 ms"));
+    assert_non_null(strstr(w->goodbye, "no progress for 1500 ms"));
     assert_non_null(strstr(hung, "worker=w1 hung_ms=1500 plans=1 "));
     rig_free(&rig);
 }
@@ -216,7 +216,7 @@ static void recovers_one_report_before_the_limit(void **state)
     rig_free(&rig);
 }
 
-/* Every report between must speak of plans. */
+/* Every report in that time must have plans in flight. */
 static void idle_in_between_is_not_hung(void **state)
 {
     struct rig *rig = rig_new(NULL);
@@ -235,7 +235,7 @@ static void idle_in_between_is_not_hung(void **state)
     rig_free(&rig);
 }
 
-/* Ten minutes, a tick at a time. */
+/* A step of ten minutes whose ticks advance. */
 static void a_step_that_ticks_is_never_fenced(void **state)
 {
     struct rig *rig = rig_new(NULL);
@@ -250,8 +250,7 @@ static void a_step_that_ticks_is_never_fenced(void **state)
     rig_free(&rig);
 }
 
-/* Reports that were held up come all at once: what the router did not hear
- * counts for HUNG_GAP_US at most. */
+/* Delayed reports arrive together: the gap counts HUNG_GAP_US at most. */
 static void late_reports_condemn_nobody(void **state)
 {
     struct rig *rig = rig_new(NULL);
@@ -271,7 +270,7 @@ static void late_reports_condemn_nobody(void **state)
     rig_free(&rig);
 }
 
-/* The timer was late: whatever came meanwhile is read first. */
+/* The timer was late: frames that have arrived are read first. */
 static void its_own_absence_hangs_nobody(void **state)
 {
     struct rig *rig = rig_new(NULL);
@@ -305,7 +304,7 @@ static void without_an_engine_silence_alone_counts(void **state)
     }
     rig_run(rig);
     assert_true(here(rig));
-    says(w, 5, 1, 0); /* nothing to compare with */
+    says(w, 5, 1, 0); /* no earlier tick count */
     assert_true(here(rig));
     rig_free(&rig);
 }
@@ -318,13 +317,13 @@ static void ticks_that_go_back_are_a_lie(void **state)
     (void)state;
     says(w, 100, 0, 0);
     says(w, 100, 0, 0);
-    w->ledger.snapshot -= 2; /* an older report that comes late */
+    w->ledger.snapshot -= 2; /* an older report arrives late */
     says(w, 99, 0, 0);
     assert_true(here(rig));
     w->ledger.snapshot++;
     says(w, 99, 0, 0);
     assert_false(here(rig));
-    assert_non_null(strstr(lied, "had ticked 100 times, now it is 99"));
+    assert_non_null(strstr(lied, "tick count went back from 100 to 99"));
     rig_free(&rig);
 }
 
@@ -341,22 +340,23 @@ static void p99_of_the_last_steps(void **state)
     }
     assert_int_equal(liveness_p99_us(&w), 0);
     liveness_step(&w, 1000);
-    assert_int_equal(liveness_p99_us(&w), 9000); /* of 32 the longest */
+    assert_int_equal(liveness_p99_us(&w), 9000); /* the longest of 32 */
     while (w.live.n_steps < 99) {
         liveness_step(&w, 1000);
     }
     assert_int_equal(liveness_p99_us(&w), 9000);
     liveness_step(&w, 1000);
-    assert_int_equal(liveness_p99_us(&w), 1000); /* of 100 the second */
+    assert_int_equal(liveness_p99_us(&w), 1000); /* the second longest of 100 */
     liveness_step(&w, 8000);
     assert_int_equal(liveness_p99_us(&w), 8000);
     while (w.live.n_steps <= SLOW_STEPS) {
         liveness_step(&w, 1000);
     }
-    assert_int_equal(liveness_p99_us(&w), 1000); /* the first has gone */
+    assert_int_equal(liveness_p99_us(&w),
+                     1000); /* the oldest step has left the window */
 }
 
-/* Is a worker with steps of so long slow when a plan is that old? */
+/* Returns true if n steps of step_us make a plan of that age slow. */
 static bool slow_at(uint32_t n, uint32_t step_us, uint64_t age_us)
 {
     struct rig *rig = rig_new(NULL);
@@ -371,7 +371,7 @@ static bool slow_at(uint32_t n, uint32_t step_us, uint64_t age_us)
     client_generate(c, 1, 10, 10);
     rig_run(rig);
     at = rig_state(rig, 1);
-    step(w, step_us, 0); /* the plan is back */
+    step(w, step_us, 0); /* the plan is done */
     assert_int_equal(rig_state(rig, 1), CHOICE_PREFILL);
     rig_free(&rig);
     assert_true(at == CHOICE_WAITING || at == CHOICE_PREFILL);
@@ -411,7 +411,7 @@ static void is_listed(const Sluice__V1__WorkerRow *row, const char *state,
     assert_int_equal(row->plan_age_us, age_us);
 }
 
-/* Slow, silent, slow again, well: each as operators see it. */
+/* Slow, silent, slow again, up: each state as operators see it. */
 static void the_list_says_so(void **state)
 {
     struct rig *rig = rig_new(NULL);

@@ -1,5 +1,5 @@
-/* Logprobs: each with its token, once, in chunks that can be sent; and
- * workers that say what can be no logprob. */
+/* Logprobs: each with its token, once, in chunks within the limits; and workers
+ * that send invalid logprobs. */
 #include "router/requests/logprob_columns.h"
 
 #include <math.h>
@@ -15,7 +15,7 @@
 
 #define LENGTH SLUICE__V1__FINISH__FINISH_LENGTH
 
-/* ---- what is said: each value tells its place ---- */
+/* ---- values: each one encodes its place ---- */
 
 static uint32_t token_at(uint32_t index)
 {
@@ -48,7 +48,8 @@ struct said {
 
 static struct said said;
 
-/* A row of tokens [first, first + count) with n_top best each. */
+/* Prepares a row of tokens [first, first + count) with the n_top best of each.
+ */
 static void prepare(uint64_t grant, uint32_t first, uint32_t count,
                     uint32_t n_top, uint32_t finish)
 {
@@ -90,7 +91,7 @@ static void say(struct fake *w, uint32_t first, uint32_t count, uint32_t n_top,
     rig_run(w->rig);
 }
 
-/* ---- what comes ---- */
+/* ---- chunks received ---- */
 
 static uint32_t n_top_wanted, n_seen, largest;
 
@@ -144,7 +145,7 @@ static void each_with_its_token(void **state)
 
             tiny_set(&s, tiny_tokenizer);
             x = generate(&s, n, tops[t], NULL);
-            while (at < n) { /* each row but the first repeats some */
+            while (at < n) { /* each row but the first repeats some tokens */
                 uint32_t back = at < 3 ? 0 : at - 3;
                 uint32_t end = at + step < n ? at + step : n;
                 s.c->deaf = step == 14 && at % 4 != 0;
@@ -159,8 +160,8 @@ static void each_with_its_token(void **state)
     }
 }
 
-/* A reader that comes back finds all of it, in chunks of as many values as
- * one may have. */
+/* A client that reads again receives everything, in chunks of the largest size.
+ */
 static void a_slow_readers_chunks(void **state)
 {
     static const uint32_t tops[] = {0, 1, TOP_LOGPROBS_MAX};
@@ -175,7 +176,7 @@ static void a_slow_readers_chunks(void **state)
         tiny_set(&s, tiny_tokenizer);
         x = generate(&s, n, tops[t], NULL);
         s.c->deaf = true;
-        /* so that the 64 frames that may be unacknowledged are under way */
+        /* until 64 frames are unacknowledged, the most allowed */
         for (; at < 70; at++) {
             say(s.w, at, 1, tops[t], 0);
         }
@@ -187,7 +188,7 @@ static void a_slow_readers_chunks(void **state)
         tiny_let_read(&s);
         assert_true(x->ended);
         assert_int_equal(n_seen, n);
-        if (t > 0) { /* of width 1 there are not so many */
+        if (t > 0) { /* with width 1 there are fewer values */
             assert_int_equal(largest, CHUNK_LOGPROBS_MAX / (1 + tops[t]));
         }
         tiny_end(&s);
@@ -232,7 +233,7 @@ static void a_stop_string_cuts_them(void **state)
     tiny_end(&s);
 }
 
-/* The values of a step: as many as there may be, and one more. */
+/* The values of a step: at the limit, and one past it. */
 static void values_of_a_step(void **state)
 {
     struct record *x;
@@ -248,13 +249,13 @@ static void values_of_a_step(void **state)
     tiny_end(&s);
     tiny_set(&s, tiny_tokenizer);
     (void)generate(&s, 4096, 4, NULL);
-    say(s.w, 0, STEP_LOGPROBS_MAX / 5 + 1, 4, 0); /* 5 divides one more */
+    say(s.w, 0, STEP_LOGPROBS_MAX / 5 + 1, 4, 0); /* 5 divides the limit + 1 */
     assert_true(s.w->gone);
     assert_int_equal(n_seen, 0);
     tiny_end(&s);
 }
 
-/* ---- lies ---- */
+/* ---- violations ---- */
 
 static char logged[LOG_LINE];
 
@@ -271,7 +272,8 @@ static void sink(void *arg, enum log_level level, const char *line)
 LIE(the_truth)
 {
     m->logprobs[0] = 0;
-    m->logprobs[3] = -INFINITY; /* of the second token: own, and best 0, 1 */
+    m->logprobs[3] =
+        -INFINITY; /* the second token: its own, and the best two */
     m->logprobs[4] = m->logprobs[5];
     m->top_tokens[3] = TINY_VOCAB - 1;
 }
@@ -377,7 +379,7 @@ static const struct lie {
     {best_max, "best token 4294967295"},
 };
 
-/* Two tokens with the two best each, one row. */
+/* One row of two tokens with the two best of each. */
 static void no_lie_is_believed(void **state)
 {
     (void)state;
@@ -422,8 +424,8 @@ static void the_truth_is_believed(void **state)
     tiny_end(&s);
 }
 
-/* Of a sequence that asked for none there are none; a row without tokens
- * needs none, and the columns may be there all the same. */
+/* A sequence that requested no logprobs gets none.  A row without tokens needs
+ * none, but the columns may be present. */
 static void none_were_asked_for(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Workers that say what cannot be: the session ends, no client sees it. */
+/* Protocol violations of workers: the session ends, and no client sees them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +11,7 @@
 #include "router/base/router_limits.h"
 #include "tests/unit/router/rig.h"
 
-/* What is said: one row for grant 1, changed by a lie. */
+/* One row for grant 1, changed by each violation. */
 struct said {
     uint64_t grant;
     uint32_t first, count, finish, tokens[16];
@@ -21,7 +21,7 @@ struct said {
 struct lie {
     const char *name;
     void (*tell)(struct fake *w, struct said *s);
-    const char *why; /* part of the reason that is logged */
+    const char *why; /* part of the logged reason */
 };
 
 static char logged[LOG_LINE];
@@ -176,8 +176,9 @@ LIE(grant_went_back)
 LIE(old_snapshot_newer_grant)
 {
     (void)s;
-    /* An older snapshot cannot include what a newer one did not: the first
-     * one seen said grant 1, so 2 would have to be given; use the reverse. */
+    /* An older snapshot cannot include more grants than a newer one.  The
+     * newest one settled grant 1, and 2 is not given yet, so the test uses the
+     * reverse. */
     w->ledger.snapshot = 0;
     w->ledger.grant = UINT64_MAX / 2;
 }
@@ -203,12 +204,12 @@ static const struct lie lies[] = {
     {"blocks beyond", blocks_beyond, "blocks do not add up"},
     {"slots negative", slots_negative, "slots do not add up"},
     {"checkpoints from nowhere", checkpoints_from_nowhere, "checkpoints"},
-    {"totals grew", totals_grew, "blocks in all"},
-    {"totals shrank", totals_shrank, "slots in all"},
-    {"pages appeared", pages_appeared, "pages in all"},
+    {"totals grew", totals_grew, "blocks in total"},
+    {"totals shrank", totals_shrank, "slots in total"},
+    {"pages appeared", pages_appeared, "pages in total"},
     {"grant not yet given", grant_not_yet_given, "settles grant 2"},
     {"grant max", grant_max, "settles grant"},
-    {"grant went back", grant_went_back, "settled 1"},
+    {"grant went back", grant_went_back, "settled grant 1"},
     {"old snapshot, newer grant", old_snapshot_newer_grant, "settles grant"},
 };
 
@@ -282,7 +283,7 @@ static void no_lie_is_believed(void **state)
     }
 }
 
-/* The same message without a lie in it is taken. */
+/* The same message without a violation is accepted. */
 static void the_truth_is_believed(void **state)
 {
     struct rig *rig = rig_new(NULL);
@@ -307,7 +308,8 @@ static void the_truth_is_believed(void **state)
     rig_free(&rig);
 }
 
-/* A gap is dropped and asked for again; only one that stays is a lie. */
+/* A gap is dropped and requested again; only a gap that stays is a violation.
+ */
 static void gaps(void **state)
 {
     struct rig *rig = rig_new(NULL);
@@ -340,7 +342,7 @@ static void gaps(void **state)
     rig_free(&rig);
 }
 
-/* One bad row in a message costs the good ones before it too. */
+/* One bad row in a message drops the good rows before it too. */
 static void a_message_is_taken_whole_or_not(void **state)
 {
     struct rig *rig = rig_new(NULL);
@@ -369,7 +371,7 @@ static void a_message_is_taken_whole_or_not(void **state)
     rig_free(&rig);
 }
 
-/* It is kept out for a while, by name. */
+/* The name is in quarantine for a while. */
 static void quarantine(void **state)
 {
     struct rig *rig = rig_new(NULL);
@@ -391,7 +393,8 @@ static void quarantine(void **state)
     rig_free(&rig);
 }
 
-/* Rows of a sequence that has ended are no lie: they are to be forgotten. */
+/* Rows of an ended sequence are no violation: they are acknowledged and
+ * dropped. */
 static void ended_rows_are_forgotten(void **state)
 {
     struct rig *rig = rig_new(NULL);
@@ -419,7 +422,7 @@ static void ended_rows_are_forgotten(void **state)
     rig_free(&rig);
 }
 
-/* A ledger of another session, an older one, a doubled one: dropped. */
+/* Ledgers of another session, older ones and duplicates are dropped. */
 static void stale_ledgers_move_nothing(void **state)
 {
     struct rig *rig = rig_new(NULL);

@@ -1,5 +1,5 @@
-/* Requests that are wrong: each ends with its status and its sentence, and
- * nothing of it stays. */
+/* Malformed requests: each ends with its status and text, and leaves nothing
+ * behind. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -238,11 +238,11 @@ static void each_gets_its_sentence(void **state)
     assert_int_equal(k.requests, n);
     assert_int_equal(k.refused, n);
     assert_int_equal(w->n_submits, 0);
-    x = ask(c, NULL); /* without a fault it is taken */
+    x = ask(c, NULL); /* without a fault the request is accepted */
     rig_run(rig);
     assert_false(x->ended);
     assert_int_equal(w->n_submits, 1);
-    x = ask(c, NULL); /* twice at once it is not */
+    x = ask(c, NULL); /* a second one with the same id is refused */
     rig_run(rig);
     assert_int_equal(x->status, ST_ALREADY_EXISTS);
     assert_string_equal(x->error, "a request of this id is prefill");
@@ -274,7 +274,7 @@ static void models_by_no_name(void **state)
     rig_free(&rig);
 }
 
-/* Texts that the text threads refuse, or have no room for. */
+/* Texts that the text threads reject, or have no room for. */
 static void text_refused(void **state)
 {
     struct fake_text text;

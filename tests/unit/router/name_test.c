@@ -1,5 +1,5 @@
-/* Who comes under the name of a worker that is quiet: let in, it takes the
- * name over; refused, it is no event. */
+/* A Hello with the name of a quiet worker: admitted, it takes over the name;
+ * refused, it changes nothing. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,8 +11,8 @@
 #include "router/base/router_limits.h"
 #include "tests/unit/router/rig.h"
 
-/* w1 and w2 are up with two sequences each; w1 has been quiet for so long that
- * its name may be taken over. */
+/* w1 and w2 are up with two sequences each; w1 has been quiet for NAME_BUSY_US,
+ * so its name may be taken over. */
 struct quiet {
     struct rig *rig;
     struct fake *w1, *w2, *c;
@@ -60,8 +60,8 @@ static void other_tokenizer(struct fake *f)
     f->tokenizer[0] ^= 1;
 }
 
-/* Whoever is refused under a name that is quiet has not taken it over: its
- * session goes on, and what runs there. */
+/* A refused Hello does not take over a quiet name: the worker's session goes
+ * on, with its sequences. */
 static void who_is_refused_takes_no_name(void **state)
 {
     static const struct {
@@ -106,7 +106,7 @@ static void who_is_refused_takes_no_name(void **state)
     }
 }
 
-/* Alone under its name it may come back with anything. */
+/* If no other worker has the model, it may come back with any weights. */
 static void a_name_comes_back_with_other_weights(void **state)
 {
     struct rig *rig = rig_new(NULL);

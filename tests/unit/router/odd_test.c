@@ -1,5 +1,5 @@
-/* What seldom happens: more liars than are remembered, texts at their edges,
- * a client that breaks rules, a worker that cannot cancel. */
+/* Rare events: a full quarantine, texts at their limits, a client that breaks
+ * rules, a worker that fails a Cancel. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,7 +21,7 @@ static void lie(struct fake *w)
     w->classes[0].free--;
 }
 
-/* One more than there is room for: the oldest is let in again. */
+/* One name past the limit: the oldest one is admitted again. */
 static void forgets_the_oldest_liar(void **state)
 {
     struct rig *rig = rig_new(NULL);
@@ -45,7 +45,7 @@ static void forgets_the_oldest_liar(void **state)
     rig_free(&rig);
 }
 
-/* A second lie counts from its own time. */
+/* A second violation restarts the quarantine. */
 static void a_liar_lies_again(void **state)
 {
     struct rig *rig = rig_new(NULL);
@@ -106,7 +106,7 @@ static void texts_at_their_edges(void **state)
     c = rig_client(rig, "c1");
     assert_int_equal(n_ids(tokenize(c, tiny, none)), 0);
     assert_int_equal(tokenize(c, tiny, nul)->status, ST_INVALID_ARGUMENT);
-    /* No name: the only model there is, if there is one. */
+    /* Without a name: the only model, if there is exactly one. */
     assert_int_equal(tokenize(c, none, tiny)->status, ST_INVALID_ARGUMENT);
     rig_worker(rig, "w1", 64, 8);
     assert_int_equal(n_ids(tokenize(c, none, tiny)), 4);
@@ -116,7 +116,7 @@ static void texts_at_their_edges(void **state)
                      ST_INVALID_ARGUMENT);
     name[MODEL_NAME_MAX] = '\0';
     assert_int_equal(tokenize(c, wire_text(name), tiny)->status, ST_NOT_FOUND);
-    /* An answer that would pass its cap, and the largest that does not. */
+    /* The largest answer within its limit, and one past it. */
     memset(large, 'x', sizeof large);
     assert_int_equal(
         tokenize(c, tiny, (ProtobufCBinaryData){sizeof large, large})->status,
@@ -131,7 +131,7 @@ static void texts_at_their_edges(void **state)
     fake_text_fini(&text);
 }
 
-/* Calls of the Admin service by a client, one below the limit and at it. */
+/* Calls of the Admin service by a client: one below the limit, and at it. */
 static void a_client_that_breaks_rules_is_put_out(void **state)
 {
     struct rig *rig = rig_new(NULL);
@@ -154,7 +154,7 @@ static void a_client_that_breaks_rules_is_put_out(void **state)
     rig_free(&rig);
 }
 
-/* The generation ends all the same, and its caller hears so. */
+/* The request ends anyway, and its caller gets the answer. */
 static void a_worker_that_fails_a_cancel(void **state)
 {
     struct rig *rig = rig_new(NULL);
@@ -179,7 +179,7 @@ static void a_worker_that_fails_a_cancel(void **state)
     rig_free(&rig);
 }
 
-/* By a client: a range, and ids that are none. */
+/* Calls by a client: a range, and invalid ids. */
 static void removals_that_cannot_be(void **state)
 {
     static const uint8_t id[16] = {1};
@@ -209,7 +209,7 @@ static void removals_that_cannot_be(void **state)
     rig_free(&rig);
 }
 
-/* A report that another has overtaken moves nothing, and is no lie. */
+/* A report that a newer one has overtaken is dropped, and is no violation. */
 static void an_old_report(void **state)
 {
     struct rig *rig = rig_new(NULL);

@@ -1,4 +1,4 @@
-/* What an offer may say, and what not. */
+/* Which offers are accepted, and which are refused. */
 #include <string.h>
 
 #include "common/base/log.h"
@@ -9,7 +9,7 @@
 
 struct bad {
     void (*spoil)(struct fake *f);
-    const char *why; /* NULL: it is let in */
+    const char *why; /* NULL: the offer is accepted */
 };
 
 #define BAD(name) static void name(struct fake *f)
@@ -191,7 +191,7 @@ BAD(long_endpoint)
 
 static const struct bad table[] = {
     {no_model, "model's name"},
-    {fingerprint_15, "15 bytes long, not 16"},
+    {fingerprint_15, "15 bytes long, must be 16"},
     {one_layer, "n_layers is 1, must be 2..512"},
     {most_layers, NULL},
     {too_many_layers, "n_layers is 513"},
@@ -208,9 +208,9 @@ static const struct bad table[] = {
     {huge_scratch, "scratch_bytes is"},
     {huge_embedding, "embed_bytes is"},
     {huge_head, "head_bytes is"},
-    {few_layer_bytes, "12 layers, and bytes of 11, 12 and 12"},
-    {many_kv_bytes, "12 layers, and bytes of 12, 11 and 12"},
-    {no_slot_bytes, "12 layers, and bytes of 12, 12 and 0"},
+    {few_layer_bytes, "12 layers, but 11 layer_bytes, 12 kv_bytes"},
+    {many_kv_bytes, "12 layer_bytes, 11 kv_bytes and 12 slot_bytes"},
+    {no_slot_bytes, "12 kv_bytes and 0 slot_bytes"},
     {empty_layer, "layer_bytes is 0"},
     {huge_layer, "layer_bytes is"},
     {largest_kv, NULL},
@@ -252,7 +252,7 @@ static void what_an_offer_may_say(void **state)
     }
 }
 
-/* A worker has layers, or takes some; a client does neither. */
+/* A worker has layers or an offer; a client has neither. */
 static void an_offer_is_a_workers(void **state)
 {
     struct rig *rig = rig_new(NULL);

@@ -1,4 +1,4 @@
-/* Layers that nobody has any more, or yet: which offers are given them. */
+/* Layers that no worker has, or no longer has: which offers receive them. */
 #include <stdio.h>
 
 #include "common/base/log.h"
@@ -7,10 +7,10 @@
 #include "tests/unit/router/rig.h"
 #include "tests/unit/router/rig_offer.h"
 
-/* So long is one kept out that died twice, and an eighth more at most. */
+/* The readmission delay after two deaths, without the random eighth. */
 #define SECOND 1000000
 
-/* Three stages that are up, and offers that are free. */
+/* A replica of three stages, and free offers. */
 struct ring {
     struct rig *rig;
     struct fake *w[3], *spare;
@@ -72,7 +72,7 @@ static void a_free_offer_takes_the_place_of_the_dead(void **state)
     fake_reconnect(g.w[0]);
     fake_reconnect(g.w[2]);
     report(others, 2, RETURN_US - 1000);
-    assert_free(g.spare); /* it might be back */
+    assert_free(g.spare); /* the stage may still come back */
     report(others, 2, 2000);
     assert_given(g.spare, 4, 8);
     offer_load(g.spare);
@@ -99,8 +99,8 @@ static void who_comes_back_needs_nobody(void **state)
     rig_end(&g.rig);
 }
 
-/* Its old session is missed after its new one stands: with its layers, or
- * without. */
+/* The end of the old session is noticed after the new one is open: with its
+ * layers, or without. */
 static void who_is_back_is_not_expected(void **state)
 {
     (void)state;
@@ -126,7 +126,7 @@ static void who_is_back_is_not_expected(void **state)
     }
 }
 
-/* One that comes back without its layers is one that has lost them. */
+/* A worker that comes back without its layers is not waited for. */
 static void who_comes_back_empty_is_not_waited_for(void **state)
 {
     struct ring g = ring_new();
@@ -138,12 +138,12 @@ static void who_comes_back_empty_is_not_waited_for(void **state)
     fake_reconnect(g.w[2]);
     g.w[1]->offers = true;
     fake_reconnect(g.w[1]);
-    assert_given(g.spare, 4, 8); /* it came first */
+    assert_given(g.spare, 4, 8); /* the spare came first */
     assert_int_equal(g.w[1]->n_assigns, 0);
     rig_end(&g.rig);
 }
 
-/* For as long as it may be loading, nobody else is given the same. */
+/* While a worker may be loading layers, no other worker receives them. */
 static void a_gap_is_given_once(void **state)
 {
     struct ring g = ring_new();
@@ -157,7 +157,7 @@ static void a_gap_is_given_once(void **state)
     report(others, 2, RETURN_US + 1000);
     assert_given(g.spare, 4, 8);
     next = rig_offer(g.rig, "next", 3, 12);
-    assert_free(next); /* the spare has not gone yet */
+    assert_free(next); /* the spare has not left yet */
     offer_leave(g.spare);
     report(others, 2, ASSIGN_US - 2000000);
     assert_free(next);
@@ -166,8 +166,8 @@ static void a_gap_is_given_once(void **state)
     rig_end(&g.rig);
 }
 
-/* A gap that one cannot hold is divided; two gaps are filled at once or not at
- * all. */
+/* A gap too large for one offer is divided.  Two gaps are filled together or
+ * not at all. */
 static void gaps_are_filled_by_as_few_as_can(void **state)
 {
     struct rig *rig = rig_new(NULL);
@@ -196,7 +196,7 @@ static void gaps_are_filled_by_as_few_as_can(void **state)
     rig_end(&rig);
 }
 
-/* Many layers in one gap may take more offers than fewer in two. */
+/* One gap of many layers may need more offers than two of fewer layers. */
 static void two_gaps_rather_than_a_large_one(void **state)
 {
     struct rig *rig = rig_new(NULL);
@@ -214,7 +214,7 @@ static void two_gaps_rather_than_a_large_one(void **state)
     rig_end(&rig);
 }
 
-/* And a piece is left out if one offer can do what two would. */
+/* A shard is left out if one offer can then do the work of two. */
 static void one_gap_rather_than_two_small_ones(void **state)
 {
     struct rig *rig = rig_new(NULL);
@@ -230,7 +230,7 @@ static void one_gap_rather_than_two_small_ones(void **state)
     rig_end(&rig);
 }
 
-/* If both could be done, the one that takes fewer. */
+/* If both chains can be filled, the one with fewer offers is chosen. */
 static void one_offer_rather_than_two(void **state)
 {
     struct rig *rig = rig_new(NULL);
@@ -248,7 +248,7 @@ static void one_offer_rather_than_two(void **state)
     rig_end(&rig);
 }
 
-/* Who has the first layer has the embedding, who has the last the head. */
+/* The first layer comes with the embedding, the last one with the head. */
 static void the_ends_weigh_more(void **state)
 {
     (void)state;
@@ -270,7 +270,7 @@ static void the_ends_weigh_more(void **state)
     }
 }
 
-/* Who leaves is not waited for; who is drained is not counted on. */
+/* A worker that leaves is not waited for, and a draining one does not count. */
 static void who_leaves_leaves_a_gap(void **state)
 {
     struct ring g = ring_new();
@@ -288,7 +288,7 @@ static void who_leaves_leaves_a_gap(void **state)
     rig_end(&g.rig);
 }
 
-/* One that dies again and again is here, and is not waited for. */
+/* A worker on probation is connected, and does not count. */
 static void who_is_kept_out_is_no_part(void **state)
 {
     struct ring g = ring_new();
@@ -308,7 +308,7 @@ static void who_is_kept_out_is_no_part(void **state)
     rig_end(&g.rig);
 }
 
-/* Until it is let in: who came meanwhile is given what it lacks. */
+/* Once it is readmitted, its shard counts and the gap is dealt. */
 static void who_is_let_in_is_a_part(void **state)
 {
     struct rig *rig = rig_new(NULL);
@@ -331,7 +331,7 @@ static void who_is_let_in_is_a_part(void **state)
     rig_end(&rig);
 }
 
-/* Of one machine, without names. */
+/* Two workers on one machine without lineages of their own. */
 static void two_of_one_lineage_are_both_expected(void **state)
 {
     struct rig *rig = rig_new(NULL);
@@ -375,8 +375,8 @@ static void who_is_drained_is_no_part(void **state)
     rig_end(&rig);
 }
 
-/* A young router deals nothing beside it; without it there is nothing that
- * could come back. */
+/* A router that has just started deals nothing beside a left-over shard.  Once
+ * that shard drains it does not count, and all layers are dealt. */
 static void what_is_drained_is_left_to_others_at_once(void **state)
 {
     struct rig *rig = rig_new(NULL);
@@ -397,7 +397,8 @@ static void what_is_drained_is_left_to_others_at_once(void **state)
     rig_end(&rig);
 }
 
-/* What nobody can fill keeps nobody from a replica of their own. */
+/* A gap that no offer can fill does not keep offers from a replica of their
+ * own. */
 static void a_gap_too_large_is_passed_by(void **state)
 {
     struct rig *rig = rig_new(NULL);
@@ -418,7 +419,7 @@ static void a_gap_too_large_is_passed_by(void **state)
     rig_end(&rig);
 }
 
-/* A router that has just begun lets those with layers come first. */
+/* A router that has just started waits for workers with layers. */
 static void a_young_router_fills_no_gaps(void **state)
 {
     struct rig *rig = rig_new(NULL);

@@ -1,4 +1,4 @@
-/* Workers that take the layers they are given: who gets which. */
+/* Workers without layers: which layers each is assigned. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,7 +12,7 @@
 #include "tests/unit/router/rig.h"
 #include "tests/unit/router/rig_offer.h"
 
-#define LOADING_US 20000000 /* some while of loading */
+#define LOADING_US 20000000 /* a typical loading time */
 
 /* ---- a whole model ---- */
 
@@ -42,7 +42,7 @@ static void three_share_a_model(void **state)
     rig_end(&rig);
 }
 
-/* Each gets what it can hold, the fast ones more. */
+/* Each worker gets layers that it can hold; faster ones get more. */
 static void to_each_what_it_can_hold(void **state)
 {
     struct rig *rig = rig_new(NULL);
@@ -69,7 +69,7 @@ static void to_each_what_it_can_hold(void **state)
     rig_end(&rig);
 }
 
-/* None is given until a split fits. */
+/* No layers are assigned until a split fits. */
 static void too_small_is_left_alone(void **state)
 {
     struct rig *rig = rig_new(NULL);
@@ -153,7 +153,7 @@ static void offers_that_differ_never_meet(void **state)
     }
 }
 
-/* While the first are loading, the next ones start another replica. */
+/* While the first workers load, the next ones start another replica. */
 static void six_make_two_replicas(void **state)
 {
     struct rig *rig = rig_new(NULL);
@@ -176,9 +176,9 @@ static void six_make_two_replicas(void **state)
     rig_end(&rig);
 }
 
-/* ---- what is answered ---- */
+/* ---- answers to Assign ---- */
 
-/* Assigned, and gone before it took them, or refused them. */
+/* The worker leaves before it accepts the layers, or refuses them. */
 static void what_is_not_taken_is_given_again(void **state)
 {
     (void)state;
@@ -202,7 +202,7 @@ static void what_is_not_taken_is_given_again(void **state)
     }
 }
 
-/* It may have room one day. */
+/* A refusing worker is tried again later. */
 static void who_refuses_is_asked_again_later(void **state)
 {
     struct rig *rig = rig_new(NULL);
@@ -221,7 +221,7 @@ static void who_refuses_is_asked_again_later(void **state)
     rig_end(&rig);
 }
 
-/* Its Goodbye may come without its answer. */
+/* A Goodbye may come without the answer. */
 static void a_goodbye_after_assign_takes_the_layers(void **state)
 {
     struct rig *rig = rig_new(NULL);
@@ -255,7 +255,7 @@ static void who_never_answers_is_let_go(void **state)
     rig_end(&rig);
 }
 
-/* ---- who offers ---- */
+/* ---- sessions of offers ---- */
 
 static void an_offer_has_nothing_to_tell(void **state)
 {
@@ -329,7 +329,8 @@ static void so_many_offers(void **state)
     rig_end(&rig);
 }
 
-/* One more, and the oldest is forgotten: its gap is given again. */
+/* One past EXPECTED_MAX: the oldest is forgotten, and its gap is dealt again.
+ */
 static void so_many_are_expected(void **state)
 {
     struct rig *rig = rig_new(NULL);
@@ -350,7 +351,7 @@ static void so_many_are_expected(void **state)
     }
     spare = rig_offer(rig, "spare", 2, 12);
     assert_free(spare);
-    fake_lost(rig_stage(rig, "else", 0, 2)); /* of 4: of another kind */
+    fake_lost(rig_stage(rig, "else", 0, 2)); /* 4 layers: another kind */
     rig_run(rig);
     assert_given(spare, 0, 6);
     rig_end(&rig);
@@ -378,7 +379,7 @@ static void two_load(struct rig *rig, const char *a, const char *b)
     }
 }
 
-/* With no other offer there: for as long as they have, and no longer. */
+/* Without other offers, assigned layers stay expected for ASSIGN_US only. */
 static void nobody_loads_for_ever(void **state)
 {
     struct rig *rig = rig_new(NULL);
@@ -397,7 +398,7 @@ static void nobody_loads_for_ever(void **state)
     rig_free(&rig);
 }
 
-/* Only the second of two has room for the embedding. */
+/* Only the second of two workers has room for the embedding. */
 static void orders_are_tried_up_to_so_many_layers(void **state)
 {
     static uint64_t ones[OFFER_ORDER_LAYERS + 1];

@@ -13,14 +13,14 @@
 #define STATE(s)  SLUICE__V1__SEQUENCE_STATE__SEQUENCE_##s
 #define N         3
 
-/* N choices brought to one state, and who is around them.  Of ENDING, the
- * receipts are held.  Of ENDED, the last one still runs: with nothing open
- * nothing is known. */
+/* N choices in one state, with a worker and clients.  For ENDING, the receipts
+ * are held.  For ENDED, the last choice still runs, because the router forgets
+ * a request without open choices. */
 struct scene {
     struct fake_text text;
     struct rig *rig;
     struct fake *w, *c, *other;
-    struct record *x, *first; /* first: the cancel that made them ENDING */
+    struct record *x, *first; /* first: the Cancel that made them ENDING */
     enum choice_state at;
 };
 
@@ -41,7 +41,7 @@ static void bring(struct scene *s, enum choice_state to, uint32_t keep_ms)
     s->other = rig_client(s->rig, "c2");
     s->text.hold = to == CHOICE_ENCODING;
     s->w->hold_submits = to == CHOICE_SUBMITTED;
-    if (to == CHOICE_WAITING) { /* somebody else has all the room */
+    if (to == CHOICE_WAITING) { /* another request has all the room */
         client_generate(s->other, 99, 40, 20);
         rig_run(s->rig);
     }
@@ -95,13 +95,13 @@ static bool at_worker(enum choice_state at)
     return at >= CHOICE_SUBMITTED && at <= CHOICE_ENDING;
 }
 
-/* What a receipt of n choices in state `at` says. */
+/* Asserts the receipt of n choices in state `at`. */
 static void check_receipt(const struct scene *s, const struct record *k,
                           uint32_t n)
 {
     static const Sluice__V1__SequenceState states[] = {
         [CHOICE_ENCODING] = STATE(QUEUED),  [CHOICE_WAITING] = STATE(QUEUED),
-        [CHOICE_SUBMITTED] = STATE(QUEUED), /* says the worker */
+        [CHOICE_SUBMITTED] = STATE(QUEUED), /* as the worker reports */
         [CHOICE_PREFILL] = STATE(QUEUED),   [CHOICE_DECODE] = STATE(DECODE),
         [CHOICE_ENDING] = STATE(DECODE),    [CHOICE_ENDED] = STATE(FINISHED),
     };
@@ -133,7 +133,7 @@ static void one(enum choice_state at, bool remove)
         assert_false(k->ended);
         worker_receipt(s.w);
         rig_run(s.rig);
-        assert_false(k->ended); /* that was of choice 0 */
+        assert_false(k->ended); /* the receipt of choice 0 */
         worker_receipt(s.w);
         rig_run(s.rig);
         assert_false(s.first->ended);
@@ -191,7 +191,7 @@ static void all(enum choice_state at, bool remove)
         rig_run(s.rig);
     }
     assert_false(k->one);
-    if (at == CHOICE_ENDED) { /* the last one ran */
+    if (at == CHOICE_ENDED) { /* the last one was running */
         assert_int_equal(k->receipt.state, STATE(DECODE));
         assert_int_equal(k->receipt.n_generated, 22);
         assert_int_equal(k->receipt.blocks, 2);
@@ -199,7 +199,7 @@ static void all(enum choice_state at, bool remove)
     } else {
         check_receipt(&s, k, N);
         assert_int_equal(k->receipt.micros,
-                         at_worker(at) ? 18 : 0); /* the longest */
+                         at_worker(at) ? 18 : 0); /* the longest of all */
     }
     assert_true(again->ended);
     assert_int_equal(again->status, ST_OK);
@@ -218,7 +218,7 @@ static void all_in_every_state(void **state)
     }
 }
 
-/* One by one, the last of them ends the call. */
+/* Choices are removed one by one; the last one ends the call. */
 static void each_by_itself(void **state)
 {
     (void)state;
@@ -260,7 +260,7 @@ static void the_worker_goes_in_every_state(void **state)
         } else {
             assert_int_equal(s.x->status, ST_UNAVAILABLE);
         }
-        s.at = CHOICE_ENDED; /* the other request is gone with the worker */
+        s.at = CHOICE_ENDED; /* the other request ended with the worker */
         nothing_left(&s);
     }
 }
@@ -276,7 +276,7 @@ static void all_of_many_states(void **state)
 
     (void)state;
     rig_run(rig);
-    worker_give(w, 1, 0, 4, LENGTH); /* and choice 3 gets its room */
+    worker_give(w, 1, 0, 4, LENGTH); /* choice 3 gets the room */
     worker_give(w, 1, 1, 2, 0);
     w->hold_receipts = true;
     one = client_cancel_choice(c, 1, 2);
@@ -307,8 +307,8 @@ static void all_of_many_states(void **state)
     rig_free(&rig);
 }
 
-/* Held at two workers: no one of them is named, and snapshots are counted by
- * each for itself. */
+/* Choices at two workers: the receipt names neither, because each worker counts
+ * its own snapshots. */
 static void all_at_two_workers(void **state)
 {
     (void)state;
@@ -348,8 +348,8 @@ static void all_at_two_workers(void **state)
     }
 }
 
-/* RemoveSequence frees what is kept and stops what runs; Cancel leaves what is
- * kept. */
+/* RemoveSequence frees kept sequences and stops running ones; Cancel leaves
+ * kept ones. */
 static void kept_and_running(void **state)
 {
     for (int first = 0; first < 2; first++) {
@@ -385,7 +385,7 @@ static void kept_and_running(void **state)
     }
 }
 
-/* While the receipt of a kept one is on its way. */
+/* Calls while the receipt of a kept choice is missing. */
 static void callers_of_a_kept_choice(void **state)
 {
     struct record *remove, *cancel, *both;
@@ -395,7 +395,7 @@ static void callers_of_a_kept_choice(void **state)
     bring(&s, CHOICE_ENDED, 60000);
     s.w->hold_receipts = true;
     remove = client_remove_choice(s.c, 1, 0);
-    cancel = client_cancel_choice(s.c, 1, 0); /* it has ended */
+    cancel = client_cancel_choice(s.c, 1, 0); /* the choice has ended */
     both = client_remove_choice(s.other, 1, 0);
     rig_run(s.rig);
     assert_true(cancel->ended);
@@ -406,7 +406,7 @@ static void callers_of_a_kept_choice(void **state)
     rig_run(s.rig);
     assert_int_equal(remove->receipt.state, STATE(KEPT));
     assert_int_equal(both->receipt.blocks, 2);
-    remove = client_remove_choice(s.c, 1, 0); /* once more */
+    remove = client_remove_choice(s.c, 1, 0); /* a second removal */
     rig_run(s.rig);
     assert_int_equal(remove->receipt.state, STATE(FINISHED));
     s.w->hold_receipts = false;
@@ -432,7 +432,7 @@ static void a_choice_that_is_none(void **state)
     nothing_left(&s);
 }
 
-/* So many may wait for one choice, and as many for all. */
+/* RECEIPT_WAITERS_MAX callers may wait for one choice, and as many for all. */
 static void callers_crowd(void **state)
 {
     struct record *one[65], *all[65], *second;
@@ -490,7 +490,7 @@ static void a_caller_goes(void **state)
     nothing_left(&s);
 }
 
-/* A choice that ends by itself before its receipt keeps its ending. */
+/* A choice that finishes before its receipt keeps its finish reason. */
 static void a_finish_before_the_receipt(void **state)
 {
     struct scene s;
@@ -510,7 +510,7 @@ static void a_finish_before_the_receipt(void **state)
     nothing_left(&s);
 }
 
-/* A worker may say any number: sums stay at the largest. */
+/* A worker may report any number: sums saturate. */
 static void receipts_that_do_not_add_up(void **state)
 {
     struct record *k;

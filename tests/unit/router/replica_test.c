@@ -1,4 +1,4 @@
-/* Workers of partial shards are assembled, and what that ends. */
+/* Replicas: how stages are assembled, and how a replica ends. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,7 +12,7 @@
 #include "router/replicas/replica.h"
 #include "tests/unit/router/rig.h"
 
-/* Of all models. */
+/* Returns the places of all models. */
 static uint32_t n_places(struct fake *admin)
 {
     Sluice__V1__ListModelsRequest m = SLUICE__V1__LIST_MODELS_REQUEST__INIT;
@@ -66,7 +66,7 @@ static void forms_in_any_order(void **state)
     }
 }
 
-/* ---- who meets ---- */
+/* ---- choice of workers ---- */
 
 static void shards_of_two_models_never_meet(void **state)
 {
@@ -115,7 +115,7 @@ static void leaves_a_gap(struct fake *f)
     f->shard.layer_begin = 3;
 }
 
-/* It waits, and the one that fits is taken. */
+/* A shard that does not fit waits; one that fits is used. */
 static void shards_that_do_not_fit_never_meet(void **state)
 {
     static const spoil_fn spoils[] = {wider, smaller_blocks, more_layers,
@@ -153,7 +153,7 @@ static void other_weights_are_refused(void **state)
     rig_end(&rig);
 }
 
-/* Six workers of three kinds make two replicas, whatever their order. */
+/* Six workers with three kinds of shards make two replicas in any order. */
 static void two_replicas_of_three_stages(void **state)
 {
     (void)state;
@@ -173,7 +173,7 @@ static void two_replicas_of_three_stages(void **state)
             w[n[s]][s] = rig_stage(rig, name, s, s == 2 ? 4 : s + 1);
             n[s]++;
         }
-        assert_ring(w[0], 3); /* those who came first */
+        assert_ring(w[0], 3); /* the workers that came first */
         assert_ring(w[1], 3);
         assert_true(w[0][0]->assembly != w[1][0]->assembly);
         assert_int_equal(n_places(admin), 2);
@@ -196,7 +196,7 @@ static void whole_workers_and_replicas_serve_one_model(void **state)
     rig_end(&rig);
 }
 
-/* ---- what ends one ---- */
+/* ---- end of a replica ---- */
 
 static void say_goodbye(struct fake *f)
 {
@@ -248,7 +248,7 @@ static struct trio trio_new(uint32_t n, uint32_t not, enum status refuse)
     return t;
 }
 
-/* Hear each other for so long. */
+/* Moves the time by us, while all but one keep reporting. */
 static void pass(struct trio *t, int64_t us, const struct fake *deaf)
 {
     for (; us > 0; us -= 200000) {
@@ -320,8 +320,8 @@ static void assert_ends(enum ending how, uint32_t who, uint32_t n)
     rig_end(&t.rig);
 }
 
-/* Whatever ends it, at whatever moment, whoever: it ends as a whole, and the
- * same workers are assembled anew. */
+/* A replica ends as a whole, whichever stage ends it, how and when.  The same
+ * workers are then assembled again. */
 static void it_ends_as_a_whole(void **state)
 {
     (void)state;
@@ -350,7 +350,8 @@ static void it_forms_in_good_time(void **state)
     rig_end(&t.rig);
 }
 
-/* Assemblies that fail come ever more slowly; one that is up ends that. */
+/* The delay grows with each failed assembly; a replica that was up resets it.
+ */
 static void failures_are_spaced(void **state)
 {
     struct trio t = trio_new(0, 1, ST_UNAVAILABLE);
@@ -381,7 +382,7 @@ static void failures_are_spaced(void **state)
     pass(&t, ASSEMBLE_RETRY_US_MAX + 1000, NULL);
     stage_broken(t.w[0], t.w[0]->assembly, "once");
     pass(&t, BROKEN_US, NULL);
-    come_back(&t); /* waits for the shortest pause only */
+    come_back(&t); /* the shortest delay again */
     assert_int_equal(n_places(t.admin), 1);
     rig_end(&t.rig);
 }
@@ -404,7 +405,7 @@ static void a_stale_break_is_nothing(void **state)
     rig_end(&t.rig);
 }
 
-/* What was asked for meanwhile waits. */
+/* Requests in the meantime wait. */
 static void a_spare_takes_the_place_of_a_stage(void **state)
 {
     struct trio t = trio_new(3, 0, ST_OK);
@@ -450,7 +451,7 @@ static void a_drained_worker_is_not_assembled(void **state)
     rig_end(&rig);
 }
 
-/* Of a model with no replica yet, a call waits as for a worker to come. */
+/* Requests wait for the first replica of a model as they wait for a worker. */
 static void calls_wait_for_the_first_replica(void **state)
 {
     static const struct rig_options o = {.max_peers = 16,
@@ -481,7 +482,7 @@ static void calls_wait_for_the_first_replica(void **state)
     }
 }
 
-/* ---- whose death it was ---- */
+/* ---- blame for a death ---- */
 
 static uint32_t n_barren(struct trio *t, const struct fake *f)
 {
@@ -496,7 +497,7 @@ static uint32_t n_barren(struct trio *t, const struct fake *f)
     return 0;
 }
 
-/* By whatever the router hears of it first. */
+/* Whatever sign of the death the router gets first. */
 static void the_death_is_of_one(void **state)
 {
     (void)state;
@@ -525,8 +526,8 @@ static void the_death_is_of_one(void **state)
     }
 }
 
-/* A poison request kills a stage wherever it runs, and is found out by the
- * stage's deaths; no lineage is to blame for those it is tried at. */
+/* A request that kills a stage at every replica is indicted after that stage's
+ * deaths.  No lineage is charged for deaths during its trials. */
 static void a_request_that_kills_a_stage_is_indicted(void **state)
 {
     struct trio t = trio_new(3, 0, ST_OK);
@@ -545,11 +546,11 @@ static void a_request_that_kills_a_stage_is_indicted(void **state)
     assert_true(x->ended);
     assert_int_equal(x->status, ST_ABORTED);
     assert_int_equal(n_barren(&t, t.w[0]) + n_barren(&t, t.w[1]), 0);
-    assert_int_equal(n_barren(&t, t.w[2]), 1); /* the first one */
+    assert_int_equal(n_barren(&t, t.w[2]), 1); /* the first death */
     rig_end(&t.rig);
 }
 
-/* One that dies again and again keeps nobody else from being assembled. */
+/* A worker on probation does not keep others from being assembled. */
 static void a_lineage_on_probation_waits_outside(void **state)
 {
     struct trio t = trio_new(3, 0, ST_OK);
@@ -570,7 +571,8 @@ static void a_lineage_on_probation_waits_outside(void **state)
     rig_end(&t.rig);
 }
 
-/* A step is what all stages take; of tokens nobody knows it if one is mute. */
+/* The size of a step is the smallest of all stages; step_tokens is unset if one
+ * stage does not give it. */
 static void a_step_is_the_least(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* A Generate that goes on from what its client has: what is checked of it, how
- * its forerunner makes way, and what a router says that has just begun. */
+/* Resumed Generate calls: their checks, the end of the earlier call, and a
+ * router that has just started. */
 #include "router/requests/resume.h"
 
 #include <stdio.h>
@@ -15,7 +15,7 @@
 
 typedef Sluice__V1__GenerateRequest generate_message;
 
-/* ---- what is said ---- */
+/* ---- checks ---- */
 
 static void check_refused(const generate_message *m, const char *sentence)
 {
@@ -55,7 +55,7 @@ static void columns_are_whole(void **state)
                  "entries, all must have one for each of the 2 choices",
                  m.n_have_count, m.n_have_text, m.n_have_ended);
         check_refused(&m, sentence);
-        *n[i] = 0; /* not even all but one */
+        *n[i] = 0; /* not even with one value missing */
         assert_int_equal(resume_check(&m, 1000, &e), ST_INVALID_ARGUMENT);
         *n[i] = 2;
     }
@@ -79,7 +79,7 @@ static void counts_add_up(void **state)
     check_refused(&m, "have_count adds up to 3, have_tokens has 2");
     m.n_have_tokens = 3;
     assert_int_equal(resume_check(&m, 1000, &e), ST_OK);
-    h.count[0] = UINT32_MAX; /* the sum is 64 bits wide */
+    h.count[0] = UINT32_MAX; /* the sum must not wrap at 32 bits */
     h.count[1] = 4;
     check_refused(&m, "have_count adds up to 4294967299, have_tokens has 3");
 }
@@ -128,7 +128,7 @@ static void text_is_of_tokens(void **state)
     assert_int_equal(resume_check(&m, 1000, &e), ST_OK);
 }
 
-/* ---- its forerunner ---- */
+/* ---- the earlier call ---- */
 
 static struct record *ask(struct rig *rig, struct fake *c, struct have *h)
 {
@@ -167,7 +167,7 @@ static void a_call_in_another_session_makes_way(void **state)
     assert_int_equal(y->retry_ms, RESUME_RETRY_MS);
     assert_int_equal(w->last_reason,
                      SLUICE__V1__CANCEL_REASON__CANCEL_CLIENT_GONE);
-    y = ask(rig, b, &h); /* the worker still has it */
+    y = ask(rig, b, &h); /* the worker still has the sequence */
     assert_int_equal(y->status, ST_ALREADY_EXISTS);
     assert_int_equal(y->retry_ms, RESUME_RETRY_MS);
     worker_receipt(w);
@@ -183,7 +183,7 @@ static void a_call_in_another_session_makes_way(void **state)
     rig_end(&rig);
 }
 
-/* What only waits is gone at once. */
+/* An earlier call that only waits ends at once. */
 static void one_that_waits_makes_way_at_once(void **state)
 {
     static struct have h;
@@ -248,7 +248,7 @@ static void what_is_kept_is_removed(void **state)
     rig_run(rig);
     worker_give(w, 1, 0, 20, LENGTH);
     assert_int_equal(x->status, ST_OK);
-    h = have_one(x->tokens, 19, 0); /* its last chunk never came */
+    h = have_one(x->tokens, 19, 0); /* the last chunk was lost */
     y = ask(rig, b, &h);
     assert_int_equal(y->status, ST_ALREADY_EXISTS);
     assert_int_equal(y->retry_ms, RESUME_RETRY_MS);
@@ -261,7 +261,7 @@ static void what_is_kept_is_removed(void **state)
     rig_end(&rig);
 }
 
-/* ---- a router that has just begun ---- */
+/* ---- a router that has just started ---- */
 
 static void no_worker_yet(void **state)
 {
@@ -283,7 +283,7 @@ static void no_worker_yet(void **state)
     assert_int_equal(x->status, ST_UNAVAILABLE);
     assert_int_equal(x->retry_ms, RETRY_MS_MIN);
     assert_string_equal(x->error, "no worker of model m is up yet");
-    (void)rig_worker(rig, "w1", 1, 2); /* the larger one is yet to come */
+    (void)rig_worker(rig, "w1", 1, 2); /* the larger worker is not back yet */
     m.model = wire_text("");
     x = client_generate_with(c, 1, 30, 20, &m, 0);
     rig_run(rig);
@@ -292,7 +292,8 @@ static void no_worker_yet(void **state)
     rig_end(&rig);
 }
 
-/* Known to be at its length; yet the worker may know that a token ended it. */
+/* The choice has all its tokens, but a worker decides whether the last one
+ * ended it. */
 static void the_last_word_is_a_workers(void **state)
 {
     static struct have h;

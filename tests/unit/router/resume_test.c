@@ -1,5 +1,4 @@
-/* A Generate that goes on from what its client has: what is sent, and what is
- * not. */
+/* Resumed Generate calls: which tokens and text are sent. */
 #include "router/requests/resume.h"
 
 #include <stdio.h>
@@ -16,7 +15,8 @@
 
 typedef Sluice__V1__GenerateRequest generate_message;
 
-/* Ask as tiny_generate() does, with what is had of choice 0. */
+/* Calls Generate like tiny_generate(), with the tokens and text that the client
+ * has of choice 0. */
 static struct record *resume(struct tiny *s, struct have *h,
                              uint32_t max_tokens, const char *const *stop)
 {
@@ -45,7 +45,7 @@ static struct record *resume(struct tiny *s, struct have *h,
     return x;
 }
 
-/* A default max_tokens is known only when the prompt is. */
+/* The default of max_tokens depends on the encoded prompt. */
 static void the_default_of_max_tokens_counts(void **state)
 {
     static struct have h;
@@ -103,7 +103,7 @@ static void it_is_submitted_as_one_that_moved(void **state)
     tiny_end(&s);
 }
 
-/* Any router draws the same, today's and tomorrow's. */
+/* Every router derives the same seed from an id, also after a restart. */
 static void the_seed_follows_from_the_id(void **state)
 {
     struct record *x;
@@ -174,7 +174,8 @@ static void all_have_ended(void **state)
     tiny_end(&s);
 }
 
-/* The prompt is read first, so choice 1 has been found to have ended. */
+/* The prompt is encoded first, so choice 1 has already been found to have
+ * ended. */
 static void the_refused_are_not_counted(void **state)
 {
     static struct have h;
@@ -202,7 +203,7 @@ static void the_refused_are_not_counted(void **state)
     tiny_end(&s);
 }
 
-/* A dishonest client's: its own text shows that it was to end before. */
+/* The client's own text shows that the choice should have ended earlier. */
 static void a_stop_string_that_is_complete_ends_it(void **state)
 {
     static struct have h;
@@ -220,7 +221,7 @@ static void a_stop_string_that_is_complete_ends_it(void **state)
     tiny_end(&s);
 }
 
-/* The last token may have been the one that ended it: the worker says so. */
+/* The last token may be the end token: the worker reports that. */
 static void a_stop_string_in_the_last_token(void **state)
 {
     static struct have h;
@@ -236,7 +237,7 @@ static void a_stop_string_in_the_last_token(void **state)
         h = have_one(ids, 3, 1);
         x = resume(&s, &h, ended == 1 ? 3 : 8, stop);
         assert_int_equal(s.w->n_submits, 1);
-        if (ended == 2) { /* by that token, which is no text then */
+        if (ended == 2) { /* by that token, which then gives no text */
             tiny_say(s.w, ids, 3, 0, STOP);
             tiny_check_stopped(x, NO_STRING, 3, "b");
         } else {
@@ -247,7 +248,7 @@ static void a_stop_string_in_the_last_token(void **state)
     }
 }
 
-/* ---- wherever it is cut ---- */
+/* ---- cut at any point ---- */
 
 static uint64_t seed;
 
@@ -258,7 +259,7 @@ static uint32_t draw(uint32_t below)
 }
 
 struct part {
-    uint32_t n_tokens, n_text; /* after a chunk */
+    uint32_t n_tokens, n_text; /* totals after a chunk */
 };
 
 struct run {
@@ -321,8 +322,8 @@ static void say(struct tiny *s, const struct record *x, uint32_t at)
     }
 }
 
-/* From the part of it that a client had after `cut` chunks, all is as if
- * nothing had been cut. */
+/* Resumes with the chunks before `cut`, and asserts the results of an uncut
+ * call. */
 static void check_cut(const struct run *whole, uint32_t cut)
 {
     static struct have h;
@@ -376,8 +377,8 @@ static void wherever_it_is_cut(void **state)
     assert_true(n_cuts > 300);
 }
 
-/* Of a client that kept the tokens and no text: all of it comes, in chunks of
- * a bounded size. */
+/* A client that kept the tokens but no text gets all the text, in chunks of a
+ * bounded size. */
 static void text_that_it_does_not_have(void **state)
 {
     static struct have h;
@@ -400,7 +401,7 @@ static void text_that_it_does_not_have(void **state)
     tiny_end(&s);
 }
 
-/* It never runs again: what was held back is told with its end. */
+/* The choice does not run again: text that was held back comes with its end. */
 static void half_a_character_is_told_at_the_end(void **state)
 {
     static struct have h;
@@ -410,7 +411,8 @@ static void half_a_character_is_told_at_the_end(void **state)
 
     (void)state;
     tiny_set(&s, tiny_tokenizer);
-    for (uint8_t id = 2; tiny_held(&s) == id - 2u; id++) { /* till it waits */
+    for (uint8_t id = 2; tiny_held(&s) == id - 2u;
+         id++) { /* until the call has to wait */
         tiny_generate(&s, id, 20, NULL, NULL);
     }
     h = have_one(ids, 2, 2); /* "ac" */

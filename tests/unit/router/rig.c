@@ -185,7 +185,7 @@ void rig_end(struct rig **prig)
     rig_free(prig);
 }
 
-/* A fake hears. */
+/* ---- frames to a fake ---- */
 
 static void fake_on_call(void *node, struct peer *p, const struct method_row *m,
                          uint64_t call, int64_t deadline_us,
@@ -379,7 +379,7 @@ void rig_advance(struct rig *rig, int64_t us)
     rig_run(rig);
 }
 
-/* Fakes. */
+/* ---- fakes ---- */
 
 struct fake *fake_new(struct rig *rig, uint8_t role, const char *name)
 {
@@ -432,7 +432,7 @@ struct fake *fake_worker_new(struct rig *rig, const char *name, uint32_t blocks,
     s->context = RIG_CONTEXT;
     s->vocab = RIG_VOCAB;
     s->max_rows = 64;
-    s->has_life = true; /* a connection that breaks is no death */
+    s->has_life = true; /* so a connection that breaks is no death */
     s->life = f->id.v;
     s->ledger = &f->ledger;
     return f;

@@ -1,12 +1,19 @@
-/* rig.h - a router among fakes: workers, clients and administrators that
- * speak real frames through common/wire/peer.h from the other side.
+/* rig.h - A router core with fake workers, clients and administrators, which
+ * exchange real frames with it through common/wire/peer.h.
  *
- * Nothing sleeps: time moves by rig_advance(), and rig_run() carries frames
- * to and fro until nobody has anything to say.  A fake may be deaf (frames
- * to it are lost) or mute (frames from it are lost).
+ *     struct fake (peer) --frames--> rig->flying --> router_core
+ *                        <----------             <--
  *
- * A fake worker is honest until a test makes it lie: it accepts Submits,
- * charges them, answers removals, and repeats tokens until acknowledged. */
+ * Nothing sleeps.  rig_advance() moves the time; rig_run() delivers frames in
+ * both directions until none is left.  A fake may be deaf (frames to it are
+ * lost) or mute (frames from it are lost).
+ *
+ * A fake worker follows the protocol until a test sets a field that breaks it:
+ * it accepts Submits, charges them to its pool, answers removals, and repeats
+ * tokens until they are acknowledged.  It asserts that each grant fits.
+ *
+ * Threading: none.  Memory: the rig owns all fakes and records; rig_free()
+ * frees them.  Limits: the RIG_* constants. */
 #ifndef TESTS_UNIT_ROUTER_RIG_H
 #define TESTS_UNIT_ROUTER_RIG_H
 
@@ -26,34 +33,34 @@
 #define RIG_FAKES     80
 #define RIG_SEQUENCES 256
 #define RIG_RECORDS   512
-#define RIG_TOKENS    32768 /* of a choice */
+#define RIG_TOKENS    32768 /* per choice */
 #define RIG_TEXT      16384
 #define RIG_CHUNKS    4096
 #define RIG_HELD      64
 #define RIG_VOCAB     1000
 #define RIG_CONTEXT   40000
 #define RIG_BLOCK     32
-#define RIG_LAYERS    12 /* of an offer */
+#define RIG_LAYERS    12 /* layers of an offer's model */
 
 struct rig;
 
 /* A sequence at a fake worker. */
 struct sequence {
     bool used, cancelled, finished;
-    bool orphan; /* its session is over */
+    bool orphan; /* the session of its grant is over */
     uint8_t id[16];
     uint32_t choice;
     uint64_t grant, call;
     uint32_t blocks, slots, n_prompt, n_given, max_tokens, have_index;
-    uint32_t n_ids, keep_ms; /* n_ids: that have come so far */
+    uint32_t n_ids, keep_ms; /* n_ids: prompt ids received so far */
     uint32_t *ids;
     uint64_t seed;
-    uint32_t n_tokens; /* generated so far, those given before included */
+    uint32_t n_tokens; /* generated, including those given with the Submit */
     uint32_t acked;
     uint32_t finish;
 };
 
-/* What came of a call; of choice 0, where the call has several. */
+/* The results of a call; for a call with several choices, those of choice 0. */
 struct record {
     bool used, ended;
     uint64_t call;
@@ -61,7 +68,7 @@ struct record {
     enum status status;
     char error[ERROR_TEXT];
     uint32_t retry_ms;
-    /* of Generate */
+    /* results of Generate */
     uint32_t n_tokens, tokens_size, *tokens;
     bool in_order;
     size_t n_text;
@@ -69,15 +76,15 @@ struct record {
     Sluice__V1__Finish finish;
     Sluice__V1__GenerateFigures figures;
     char worker[80];
-    struct record *others[CHOICES_MAX]; /* [c]: of choice c > 0, as it came */
-    uint32_t n_chunks, chunks[RIG_CHUNKS]; /* the choice of each, in order */
-    bool named; /* a chunk said of which choice it is */
-    /* of Cancel and RemoveSequence */
+    struct record *others[CHOICES_MAX];    /* [c]: results of choice c > 0 */
+    uint32_t n_chunks, chunks[RIG_CHUNKS]; /* choice of each chunk, in order */
+    bool named;                            /* a chunk had the choice field */
+    /* results of Cancel and RemoveSequence */
     Sluice__V1__Receipt receipt;
-    uint32_t n_stages, stage_blocks[64], stage_slots[64]; /* of the receipt */
-    bool one; /* the receipt names a choice, which is in: */
+    uint32_t n_stages, stage_blocks[64], stage_slots[64]; /* in receipt */
+    bool one; /* the receipt has the choice field: */
     uint32_t choice;
-    /* the last message of any other call, unpacked; freed by rig_free */
+    /* the last message of any other call, unpacked; freed by rig_free() */
     ProtobufCMessage *reply;
 };
 
@@ -89,16 +96,16 @@ struct fake {
     char name[80];
     uint64_t nonce;
     struct peer *peer;
-    bool up, deaf, mute, gone; /* gone: it was told Goodbye */
-    char goodbye[256];
-    uint32_t n_hears; /* if not 0: it is deaf after so many frames more */
+    bool up, deaf, mute, gone; /* gone: the router has sent it Goodbye */
+    char goodbye[256];         /* the reason in the Goodbye */
+    uint32_t n_hears; /* not 0: the fake is deaf after so many frames */
     bool refused;
     enum status refusal;
     char why[ERROR_TEXT];
     uint32_t retry_ms;
     uint64_t session;
 
-    /* of a worker */
+    /* ---- a worker ---- */
     Sluice__V1__WorkerShard shard;
     char model[128], device[32];
     uint8_t fingerprint[16], tokenizer[16];
@@ -106,14 +113,14 @@ struct fake {
     Sluice__V1__ClassLedger classes[4];
     struct sequence sequences[RIG_SEQUENCES];
     uint32_t n_submits, n_cancels, n_removes, n_acks, n_parts;
-    bool survives;      /* what runs outlives the session */
-    bool loses_orphans; /* and is not found */
+    bool survives;      /* sequences outlive the session */
+    bool loses_orphans; /* Submit{adopt} does not find them */
     uint32_t n_adopts, n_disowned;
-    uint32_t live_ms;    /* expires_ms of the rows it tells of */
-    uint64_t last_grant; /* seen: grants must come without a gap */
+    uint32_t live_ms;    /* expires_ms of its Live messages */
+    uint64_t last_grant; /* newest grant; grants must come without a gap */
     bool grants_in_order;
-    bool hold_submits;  /* do not answer them */
-    bool hold_receipts; /* do not answer removals */
+    bool hold_submits;  /* leave Submits unanswered */
+    bool hold_receipts; /* leave removals unanswered, see held */
     enum status refuse_submits;
     uint64_t step;
     struct held {
@@ -122,41 +129,41 @@ struct fake {
         uint32_t choice;
     } held[RIG_HELD];
     uint32_t n_held;
-    uint32_t receipt_blocks; /* if not 0: what its receipts say */
+    uint32_t receipt_blocks; /* not 0: the blocks in all its receipts */
     uint32_t last_ack_index;
     uint64_t last_ack_grant;
     Sluice__V1__CancelReason last_reason;
     uint32_t audit_differences;
-    bool mute_audit, broken_audit; /* a ledger whose identity is broken */
-    uint64_t audit_session;        /* 0: its own */
-    const char *audit_text;        /* with differences, NULL: none */
+    bool mute_audit, broken_audit; /* broken: its ledger does not add up */
+    uint64_t audit_session;        /* 0: the fake's own */
+    const char *audit_text;        /* text of its differences; NULL: none */
 
-    /* of a worker of some layers */
-    char endpoint[80], next[80]; /* its own; where it was told to connect to */
+    /* ---- a stage ---- */
+    char endpoint[80], next[80]; /* its own; that of the next stage */
     uint32_t n_assembles, stage, n_stages;
-    uint32_t step_rows, step_tokens; /* of the assembly; 0: not said */
+    uint32_t step_rows, step_tokens; /* step sizes in Assemble; 0: not given */
     uint64_t assembly, assemble_call;
-    bool hold_assembles; /* do not answer them */
+    bool hold_assembles; /* leave Assembles unanswered */
     enum status refuse_assembles;
-    bool hold_opens;   /* what its leader opens waits for stage_opens() */
-    bool hold_removes; /* what it removes for stage_removes() */
-    struct sequence opens[RIG_SEQUENCES]; /* used: not a void one */
+    bool hold_opens;   /* the leader's Opens wait for stage_opens() */
+    bool hold_removes; /* its removals wait for stage_removes() */
+    struct sequence opens[RIG_SEQUENCES]; /* used: not a void Open */
     uint32_t n_opens, n_voids;
-    int receipt_stages; /* so many are in its receipts; 0: all, -1: none */
+    int receipt_stages; /* stages in its receipts; 0: all, -1: none */
 
-    /* of a worker without layers */
-    bool offers; /* in Hello, instead of its shard */
+    /* ---- a worker without layers ---- */
+    bool offers; /* its Hello has the offer and no shard */
     Sluice__V1__WorkerOffer offer;
     uint64_t layer_bytes[RIG_LAYERS], kv_bytes[RIG_LAYERS],
         slot_bytes[RIG_LAYERS];
-    uint32_t n_assigns, begin, end; /* what it was given last */
+    uint32_t n_assigns, begin, end; /* begin, end: layers of the last Assign */
     uint64_t assign_call;
-    bool hold_assigns; /* do not answer them */
+    bool hold_assigns; /* leave Assigns unanswered */
     enum status refuse_assigns;
 
-    /* of a client */
+    /* ---- a client ---- */
     struct record *records[RIG_RECORDS];
-    /* sees every chunk, too; NULL: nobody does */
+    /* called for every chunk; NULL: none */
     void (*on_chunk)(struct fake *f, const Sluice__V1__GenerateChunk *c);
 };
 
@@ -167,12 +174,12 @@ struct rig {
     uint64_t random;
     struct fake *fakes[RIG_FAKES];
     uint32_t n_fakes, last_id;
-    uint8_t port; /* what node_io.port says */
+    uint8_t port; /* the result of node_io.port */
     struct arena arena;
     bool stopped;
     uint64_t n_sent;
-    uint64_t router_ns; /* spent in the router, for the bench */
-    /* frames under way: to a fake, or (to == NULL) to the router */
+    uint64_t router_ns; /* time spent in the router, for the bench */
+    /* frames in flight: to a fake, or (to == NULL) to the router */
     struct flying {
         struct fake *to, *from;
         struct frame *frame;
@@ -180,8 +187,8 @@ struct rig {
     uint32_t n_flying, flying_size;
 };
 
-/* A text seam that a test holds: jobs are done when it says so.  With a
- * tokenizer it encodes and streams by it; without, a byte is a token. */
+/* A text seam under the test's control: hold delays all jobs.  With a
+ * tokenizer, jobs and streams use it; without one, each byte is a token. */
 #define RIG_JOBS 16
 struct fake_text {
     struct text_seam seam;
@@ -193,7 +200,8 @@ struct fake_text {
 };
 
 void fake_text_init(struct fake_text *t, const struct tokenizer *tokenizer);
-/* Forgets jobs that nobody polled. */
+
+/* Frees the jobs that were not polled. */
 void fake_text_fini(struct fake_text *t);
 
 struct rig_options {
@@ -203,96 +211,117 @@ struct rig_options {
     bool headroom;
 };
 
-struct rig *rig_new(const struct rig_options *o); /* NULL: plenty */
+/* Creates a rig without fakes.  o = NULL: generous limits. */
+struct rig *rig_new(const struct rig_options *o);
+
+/* Frees a rig with all its fakes, and sets *rig to NULL. */
 void rig_free(struct rig **rig);
 
-/* Nothing of anything is open, and no worker runs a thing; then free it. */
+/* Asserts that no request is open and no worker has a sequence, and frees the
+ * rig. */
 void rig_end(struct rig **rig);
 
+/* Delivers frames and ticks the router until no frame is left. */
 void rig_run(struct rig *rig);
+
+/* Moves the time forward by us, with all timers in between, and delivers
+ * frames. */
 void rig_advance(struct rig *rig, int64_t us);
 
-/* A fake that has not said Hello; change its fields, then fake_hello(). */
+/* Creates a fake that has not sent Hello.  Change its fields, then call
+ * fake_hello(). */
 struct fake *fake_new(struct rig *rig, uint8_t role, const char *name);
 struct fake *fake_worker_new(struct rig *rig, const char *name, uint32_t blocks,
                              uint32_t slots);
+/* Sends Hello on a new session. */
 void fake_hello(struct fake *f);
-/* Its connection breaks: the router is told. */
+/* Breaks the connection; the router is notified. */
 void fake_lost(struct fake *f);
-/* It comes back on a new connection. */
+/* Sends Hello on a new connection, as the same life. */
 void fake_reconnect(struct fake *f);
-/* It was started again. */
+/* Sends Hello on a new connection, as a new life: the process was restarted. */
 void fake_restart(struct fake *f);
 
-/* New and up. */
+/* Create a fake that is up. */
 struct fake *rig_worker(struct rig *rig, const char *name, uint32_t blocks,
                         uint32_t slots);
 struct fake *rig_client(struct rig *rig, const char *name);
 struct fake *rig_admin(struct rig *rig, const char *name);
 
-/* A worker of layers [begin, end) of 4 that has not said Hello; new and up. */
+/* Create a worker with layers [begin, end) of 4: without a Hello, and up. */
 struct fake *fake_stage_new(struct rig *rig, const char *name, uint32_t begin,
                             uint32_t end);
 struct fake *rig_stage(struct rig *rig, const char *name, uint32_t begin,
                        uint32_t end);
-/* Without layers, it would take some of 12, each of 1000 bytes, and has a
- * budget for so many (RIG_LAYER_NEED each); it wants n_stages.  It has not said
- * Hello; new and up. */
+/* Create a worker without layers: without a Hello, and up.  Its model has 12
+ * layers of 1000 bytes and is to have n_stages stages; its budget holds
+ * n_layers of them (RIG_LAYER_NEED each). */
 #define RIG_LAYER_NEED (1000 + 64)
 struct fake *fake_offer_new(struct rig *rig, const char *name,
                             uint32_t n_stages, uint32_t n_layers);
 struct fake *rig_offer(struct rig *rig, const char *name, uint32_t n_stages,
                        uint32_t n_layers);
-/* It says Goodbye, loads what it was given, and comes back with it. */
+/* Sends Goodbye and does not come back. */
 void offer_leave(struct fake *w);
+/* Sends Goodbye, and comes back with the layers that it was assigned. */
 void offer_load(struct fake *w);
-/* Answer the Assign that was held. */
+/* Answers the Assign that was held with OK. */
 void offer_accept(struct fake *w);
 
-/* Answer the Assemble that was held. */
+/* Answers the Assemble that was held with OK. */
 void stage_assembled(struct fake *w);
-/* It says that this assembly is over. */
+/* Sends Broken for this assembly. */
 void stage_broken(struct fake *w, uint64_t assembly, const char *why);
 
-/* The same with another pool; and n of them, of a layer each but for the last,
- * w0.., up and assembled. */
+/* Creates a stage that is up, with this pool. */
 struct fake *rig_stage_with(struct rig *rig, const char *name, uint32_t begin,
                             uint32_t end, uint32_t blocks, uint32_t slots);
+/* Creates n stages w0.. that are up and assembled.  Each has one layer, and the
+ * last one has the rest. */
 void rig_replica(struct rig *rig, struct fake **w, uint32_t n);
-/* What the router believes of a worker. */
+/* Returns the router's account of a worker. */
 struct router_worker_view fake_view(const struct fake *w);
-/* What waits at a stage past the first. */
+/* Carries out the Opens, or the removals, that a later stage holds back. */
 void stage_opens(struct fake *w);
 void stage_removes(struct fake *w);
 
-/* Workers. */
+/* ---- workers ---- */
+
+/* The token that a fake worker generates at an index. */
 uint32_t fake_token(const uint8_t id[16], uint32_t index);
 uint32_t choice_token(const uint8_t id[16], uint32_t choice, uint32_t index);
+/* Find choice 0, or any choice, at w by the byte of its request_id; NULL: none.
+ */
 struct sequence *worker_sequence_of(struct fake *w, uint8_t id);
 struct sequence *worker_choice_of(struct fake *w, uint8_t id, uint32_t choice);
+/* Sends a Report with the ledger. */
 void worker_report(struct fake *w);
-/* Tell of all that lives there from a session before. */
+/* Sends Live with all orphans of earlier sessions. */
 void worker_live(struct fake *w, uint32_t expires_ms);
+/* Sends Live with these columns, of any length. */
 void worker_live_rows(struct fake *w, size_t bytes, size_t n_choice,
                       size_t n_generated, const uint8_t *ids,
                       const uint32_t *choice, const uint32_t *generated);
-/* n more tokens for the sequence, then finish (0: none); not yet sent. */
+/* Generates n more tokens, then finish (0: none).  worker_step() sends them. */
 void worker_make(struct fake *w, struct sequence *s, uint32_t n,
                  uint32_t finish);
-/* Send all that is not acknowledged, with the ledger. */
+/* Sends all tokens that are not acknowledged, with the ledger. */
 void worker_step(struct fake *w);
-/* The same with another ledger, of an earlier moment. */
+/* Sends them with another ledger, such as an earlier one. */
 void worker_step_with(struct fake *w, Sluice__V1__Ledger *l);
-/* Both, of one choice, and what comes of it. */
+/* Makes and sends n tokens of one choice, and runs the rig. */
 void worker_give(struct fake *w, uint8_t id, uint32_t choice, uint32_t n,
                  uint32_t finish);
-/* Any StepOutput: the ledger is filled in if it has none. */
+/* Sends any StepOutput; fills in the ledger if m has none. */
 void worker_say(struct fake *w, Sluice__V1__StepOutputMessage *m);
-void worker_receipt(struct fake *w); /* the first that was held */
-/* Take back what the sequence held. */
+/* Answers the first removal that was held. */
+void worker_receipt(struct fake *w);
+/* Returns the blocks and slots of the sequence to the pool. */
 void worker_release(struct fake *w, struct sequence *s);
 
-/* Clients.  The request_id is `id` 16 times. */
+/* ---- clients ---- */
+
+/* Calls of a client.  The request_id is the byte id, 16 times. */
 struct record *client_call(struct fake *c, enum method m,
                            const ProtobufCMessage *request,
                            uint32_t deadline_ms);
@@ -306,25 +335,30 @@ struct record *client_generate_n(struct fake *c, uint8_t id, uint32_t n,
                                  uint32_t n_prompt, uint32_t max_tokens);
 struct record *client_cancel(struct fake *c, uint8_t id);
 struct record *client_remove(struct fake *c, uint8_t id);
-/* Of one choice. */
+/* Cancel or remove one choice. */
 struct record *client_cancel_choice(struct fake *c, uint8_t id,
                                     uint32_t choice);
 struct record *client_remove_choice(struct fake *c, uint8_t id,
                                     uint32_t choice);
-/* What came of choice c of the call, an empty record if nothing has. */
+/* Returns the results of choice c of a call; an empty record if there are
+ * none. */
 const struct record *record_choice(const struct record *x, uint32_t c);
-/* The first n tokens of choice c, and no others, came in order. */
+/* Asserts that exactly the first n tokens of choice c came, in order. */
 void record_check(const struct record *x, uint8_t id, uint32_t c, uint32_t n);
 struct record *client_generate_text(struct fake *c, uint8_t id,
                                     const char *text, uint32_t max_tokens);
+/* Cancels the call itself, as a client that no longer waits does. */
 void client_give_up(struct fake *c, struct record *x);
 
-/* What came of a call is forgotten, or of every call; else rig_free does. */
+/* Free the record of one call, or of all calls of a fake; rig_free() frees the
+ * rest. */
 void record_free(struct record *x);
 void fake_forget(struct fake *f);
 
-/* Between the rig's own files.  Of a leader: a Submit makes an Open (of
- * nothing: a void one), what the others free of s, and that they do. */
+/* ---- between the rig's own files ---- */
+
+/* Pass a leader's Submit to its other stages as an Open (nothing: a void one),
+ * add the stages' columns for s to a receipt, and free s at the stages. */
 void stages_open(struct fake *leader, const Sluice__V1__SubmitRequest *m,
                  bool nothing);
 void stages_receipt(struct fake *leader, const struct sequence *s,
@@ -337,6 +371,7 @@ void fake_worker_hears(struct fake *w, const struct method_row *m,
 void record_take(struct record *x, const struct method_row *m,
                  const ProtobufCMessage *reply);
 
+/* The router's state of choice 0 of a request, or of any choice. */
 enum choice_state rig_state(const struct rig *rig, uint8_t id);
 enum choice_state rig_choice_state(const struct rig *rig, uint8_t id,
                                    uint32_t choice);

@@ -9,7 +9,7 @@
 
 #include "tests/unit/router/rig.h"
 
-/* Where chunks of a choice go. */
+/* Returns the record for the chunks of a choice. */
 static struct record *of_choice(struct record *x, uint32_t choice)
 {
     assert_true(choice < CHOICES_MAX);
@@ -99,7 +99,7 @@ static void keep(struct record *x, const ProtobufCMessage *m)
     assert_non_null(x->reply);
 }
 
-/* The lists of a message are gone with it. */
+/* Copies the receipt's lists, because they are freed with the message. */
 static void take_stages(struct record *x)
 {
     x->n_stages = (uint32_t)x->receipt.n_stage_blocks;
@@ -201,7 +201,7 @@ struct record *client_generate_n(struct fake *c, uint8_t id, uint32_t n,
     return client_generate_with(c, id, n_prompt, max_tokens, &m, 0);
 }
 
-/* choice < 0: all. */
+/* Cancels or removes one choice; choice < 0: all of them. */
 static struct record *end_sequence(struct fake *c, uint8_t id, int choice,
                                    bool remove)
 {

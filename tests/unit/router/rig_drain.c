@@ -101,13 +101,13 @@ void drain_bring(struct drain_scene *s)
     s->w2 = rig_worker(s->rig, "w2", 32, 8);
 }
 
-void drain_goes_on(struct drain_scene *s, struct fake *w, uint32_t had)
+void drain_goes_on(struct drain_scene *s, struct fake *w, uint32_t n_before)
 {
     const struct sequence *q = worker_sequence_of(w, 1);
 
     assert_non_null(q);
-    assert_int_equal(q->n_given, had);
-    worker_give(w, 1, 0, 10 - had, SLUICE__V1__FINISH__FINISH_LENGTH);
+    assert_int_equal(q->n_given, n_before);
+    worker_give(w, 1, 0, 10 - n_before, SLUICE__V1__FINISH__FINISH_LENGTH);
     assert_true(s->x->ended);
     assert_int_equal(s->x->status, ST_OK);
     record_check(s->x, 1, 0, 10);

@@ -1,39 +1,42 @@
-/* rig_drain.h - Drain, Undrain and Leave, as an operator and a worker call
- * them, and a sequence that they meet. */
+/* rig_drain.h - Helpers for tests of Drain, Undrain and Leave: the calls of an
+ * operator and of a worker, and a scene with a running sequence. */
 #ifndef TESTS_UNIT_ROUTER_RIG_DRAIN_H
 #define TESTS_UNIT_ROUTER_RIG_DRAIN_H
 
 #include "tests/unit/router/rig.h"
 
-/* A router whose requests wait so long for a worker. */
+/* Creates a rig whose requests wait wait_us for a worker. */
 struct rig *rig_waiting(int64_t wait_us);
 
-/* The calls of a, an operator, and of w itself; all is quiet then. */
+/* Call Drain or Undrain as operator a, or Leave as worker w, and run the rig.
+ */
 struct record *drain_within(struct fake *a, const char *worker,
                             uint32_t grace_ms, uint32_t deadline_ms);
 struct record *drain(struct fake *a, const char *worker, uint32_t grace_ms);
 struct record *undrain(struct fake *a, const char *worker);
 struct record *leave(struct fake *w, uint32_t grace_ms);
 
-/* The call has ended well, and said so. */
+/* Asserts that the call has ended with OK and these figures. */
 void told(const struct record *x, uint32_t running, uint32_t finished,
           uint32_t moved);
 
-/* The state of the i-th worker that is listed. */
+/* Asserts the state of the i-th worker in the list. */
 void state_is(struct fake *a, uint32_t i, const char *state);
 
-/* Sequence 1 at w1 with two tokens, and w2 beside it. */
+/* Sequence 1 runs at w1 and has two tokens; w2 is idle. */
 struct drain_scene {
     struct rig *rig;
     struct fake *w1, *w2, *c, *a;
     struct record *x;
 };
 
+/* Sets up the scene. */
 void drain_bring(struct drain_scene *s);
-/* Without w2. */
+/* Sets up the scene without w2. */
 void drain_bring_alone(struct drain_scene *s, int64_t wait_us);
 
-/* It goes on at w with the tokens it had, to its end. */
-void drain_goes_on(struct drain_scene *s, struct fake *w, uint32_t had);
+/* Asserts that sequence 1 has moved to w with its tokens, and lets it finish.
+ */
+void drain_goes_on(struct drain_scene *s, struct fake *w, uint32_t n_before);
 
 #endif

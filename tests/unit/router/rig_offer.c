@@ -1,4 +1,4 @@
-/* What became of an offer. */
+/* Assertions about the layers that an offer has received. */
 #include "tests/unit/router/rig_offer.h"
 #include "tests/unit/cmocka.h"
 

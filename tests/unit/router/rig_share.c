@@ -1,5 +1,5 @@
-/* What the stages past the first hold of their leader's sequences: they hear
- * of it from the leader, here at once and by no wire. */
+/* The later stages' shares of their leader's sequences.  In the rig the leader
+ * passes them on by a function call, at once. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -35,7 +35,7 @@ static void let_go(struct fake *f, struct sequence *x)
     x->used = false;
 }
 
-/* Every Submit makes one Open, in order of grants; what was granted fits. */
+/* Every Submit makes one Open, in order of grants, and every grant fits. */
 static void take(struct fake *f, const struct sequence *o)
 {
     struct sequence *s = f->sequences;
@@ -98,8 +98,8 @@ void stages_open(struct fake *leader, const Sluice__V1__SubmitRequest *m,
     }
 }
 
-/* By the leader's grant, which is its name in the assembly; among those that
- * wait to be opened, too. */
+/* Finds a share by the leader's grant, which identifies it in the assembly;
+ * also among those that wait to be opened. */
 static struct sequence *share_of(struct fake *f, const struct sequence *s)
 {
     for (int i = 0; f != NULL && i < RIG_SEQUENCES; i++) {

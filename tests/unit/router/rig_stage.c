@@ -1,4 +1,4 @@
-/* Workers of some of the layers. */
+/* Workers with some of the layers, and workers without layers. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -23,7 +23,7 @@ static struct sequence *by_id(struct fake *w, const uint8_t *id,
     return NULL;
 }
 
-/* Nothing comes with it but where the router is, and what it has. */
+/* A Submit{adopt} has only the position and the tokens of the router. */
 static void check_adopt(const struct sequence *s,
                         const Sluice__V1__SubmitRequest *m)
 {
@@ -130,7 +130,7 @@ static void worker_on_submit(struct fake *w, uint64_t call,
         return;
     }
     stages_open(w, m, false);
-    /* What the whole design is for: a grant always fits. */
+    /* The design's main invariant: a grant always fits. */
     assert_true(s->blocks <= w->classes[0].free);
     assert_true(s->slots <= w->classes[1].free);
     w->classes[0].free -= s->blocks;

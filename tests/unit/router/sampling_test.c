@@ -1,4 +1,4 @@
-/* Every sampling parameter of a Generate at its limit and one past it. */
+/* Every sampling parameter of a Generate at its limit, and one past it. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,7 +15,7 @@ typedef Sluice__V1__Sampling message;
 static uint32_t ids[LOGIT_BIASES_MAX + 1], stops[STOP_TOKENS_MAX + 1];
 static float biases[LOGIT_BIASES_MAX + 1];
 
-/* The next float further from zero. */
+/* Returns the next float further from zero. */
 static float past(float limit)
 {
     return nextafterf(limit, limit < 0 ? -INFINITY : INFINITY);
@@ -43,7 +43,7 @@ VALUE(frequency_penalty)
 NUMBER(top_k)
 NUMBER(top_logprobs)
 
-/* So many of them, ascending, ending at the last id. */
+/* Sets the largest number of biases, ascending, up to the last id. */
 static void n_biases(message *m, float value)
 {
     m->n_bias_tokens = m->n_biases = (size_t)value;
@@ -88,10 +88,10 @@ static void a_stop_token(message *m, float value)
 struct limit {
     void (*set)(message *m, float value);
     float within, beyond;
-    const char *why; /* the refusal of what is beyond */
+    const char *why; /* the error for a value past the limit */
 };
 
-/* beyond 0: past(within), which is no constant. */
+/* beyond 0: past(within), which is not a constant expression. */
 static const struct limit limits[] = {
     {temperature, 0, -1e-30f, "temperature is -1e-30, it must be 0 to 100"},
     {temperature, TEMPERATURE_MAX, 0, "it must be 0 to 100"},
@@ -179,7 +179,7 @@ static void at_the_limit_and_past_it(void **state)
     rig_free(&rig);
 }
 
-/* 0 is past the end of (0, 1]. */
+/* 0 is outside (0, 1]. */
 static void top_p_of_zero(void **state)
 {
     static const struct limit l = {top_p, 1, 0, NULL};

@@ -1,5 +1,5 @@
-/* What a replica of several stages is granted: by its tightest stage, with a
- * number of each, and no more than any ledger has shown. */
+/* Grants to a replica of several stages: within the tightest stage, with one
+ * number per stage, and within every ledger. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,7 +18,7 @@ struct scene {
     struct fake *w[3], *c;
 };
 
-/* Three stages of so many blocks and slots. */
+/* Three stages with these blocks and slots. */
 static void bring(struct scene *s, const uint32_t blocks[3],
                   const uint32_t slots[3])
 {
@@ -63,7 +63,7 @@ static void report(struct scene *s, int i)
     rig_run(s->rig);
 }
 
-/* Every need has been in each stage's numbers, in order. */
+/* Asserts that each stage has received every grant, in order. */
 static void finish(struct scene *s)
 {
     for (int i = 0; i < 3; i++) {
@@ -81,14 +81,15 @@ static void the_tightest_stage_decides(void **state)
         (void)state;
         blocks[tight] = 12;
         bring(&s, blocks, slots);
-        for (uint8_t id = 1; id <= 3; id++) { /* 4 each: all that it has */
+        for (uint8_t id = 1; id <= 3;
+             id++) { /* 4 each: all blocks of the tightest stage */
             ask(&s, id, 4);
             assert_false(waits(&s, id));
         }
         ask(&s, 4, 2);
         assert_true(waits(&s, 4));
         worker_give(s.w[0], 2, 0, BLOCKS(4), LENGTH);
-        for (int i = 0; i < 3; i++) { /* a step has the leader's ledger */
+        for (int i = 0; i < 3; i++) { /* a step carries the leader's ledger */
             assert_int_equal(waits(&s, 4), tight > 0 && i <= tight);
             report(&s, i);
         }
@@ -125,7 +126,7 @@ static void slots_bind_too(void **state)
     finish(&s);
 }
 
-/* What a client is told that it held is of all stages. */
+/* The client's figures are sums over all stages. */
 static void figures_add_up(void **state)
 {
     struct scene s;
@@ -142,8 +143,8 @@ static void figures_add_up(void **state)
     finish(&s);
 }
 
-/* A stage without attention has no blocks, one without linear layers no
- * slots: neither is asked of it, and neither binds. */
+/* A stage without attention has no blocks, one without linear layers no slots.
+ * Classes that a stage lacks are neither needed nor a limit. */
 static void kinds_that_a_shard_lacks(void **state)
 {
     struct scene s;
@@ -162,13 +163,14 @@ static void kinds_that_a_shard_lacks(void **state)
         ask(&s, id, 4);
         assert_false(waits(&s, id));
     }
-    ask(&s, 5, 2); /* slots of the first and blocks of the last are all gone */
+    ask(&s, 5,
+        2); /* no slots at the first and no blocks at the last are left */
     assert_true(waits(&s, 5));
     finish(&s);
 }
 
-/* What the stages are sent waits in the ring: the router owes it to them,
- * whatever the leader's ledger says. */
+/* Opens that still wait in the ring count as owed to the stages, whatever the
+ * leader's ledger shows. */
 static void a_stage_that_settles_late(void **state)
 {
     struct scene s;
@@ -188,12 +190,12 @@ static void a_stage_that_settles_late(void **state)
     v = fake_view(s.w[1]);
     assert_true(v.granted_blocks == 16 && v.granted_slots == 4);
     assert_true(v.grant == 0 && v.last_grant == 4 && v.n_sequences == 4);
-    for (uint8_t id = 1; id <= 4; id++) { /* gone at the leader */
+    for (uint8_t id = 1; id <= 4; id++) { /* ended at the leader */
         worker_give(s.w[0], id, 0, BLOCKS(4), LENGTH);
     }
     ask(&s, 5, 2);
     assert_true(waits(&s, 5));
-    stage_opens(s.w[1]); /* and removes */
+    stage_opens(s.w[1]); /* and the removals */
     report(&s, 2);
     assert_true(waits(&s, 5));
     report(&s, 1);
@@ -201,7 +203,8 @@ static void a_stage_that_settles_late(void **state)
     finish(&s);
 }
 
-/* Refused by the leader: the others settle the number by a void Open. */
+/* The leader refuses a grant: the other stages settle its number by a void
+ * Open. */
 static void refusals_between_grants(void **state)
 {
     struct scene s;
@@ -213,7 +216,8 @@ static void refusals_between_grants(void **state)
     ask(&s, 1, 4);
     s.w[0]->refuse_submits = ST_RESOURCE_EXHAUSTED;
     ask(&s, 2, 4);
-    assert_true(waits(&s, 2)); /* until the leader's ledger has that grant */
+    assert_true(
+        waits(&s, 2)); /* until the leader's ledger includes that grant */
     s.w[0]->refuse_submits = ST_OK;
     report(&s, 1);
     report(&s, 2);
@@ -235,7 +239,7 @@ static void refusals_between_grants(void **state)
     finish(&s);
 }
 
-/* Each stage's numbers are its own, also after a tombstone. */
+/* Each stage counts its own numbers, also after a tombstone. */
 static void tombstones(void **state)
 {
     struct scene s;
@@ -254,7 +258,7 @@ static void tombstones(void **state)
     finish(&s);
 }
 
-/* So many grants may be unsettled at a stage, and no more. */
+/* GRANTS_UNSETTLED_MAX grants at a stage may be unsettled, and no more. */
 static void grants_unsettled(void **state)
 {
     struct scene s;
@@ -275,7 +279,7 @@ static void grants_unsettled(void **state)
         }
         worker_step(s.w[0]);
         rig_run(s.rig);
-        s.w[1]->n_opens = 0; /* it never hears of them */
+        s.w[1]->n_opens = 0; /* the stage never receives them */
         fake_forget(s.c);
         report(&s, 2);
     }
@@ -305,7 +309,7 @@ static void never_fits(void **state)
     finish(&s);
 }
 
-/* Of two replicas the one whose tightest stage is the larger is named. */
+/* Of two replicas, the error names the one whose tightest stage is larger. */
 static void the_largest_replica(void **state)
 {
     struct rig *rig = rig_new(NULL);
@@ -345,7 +349,8 @@ static void the_shortest_context(void **state)
     rig_free(&rig);
 }
 
-/* A Submit crosses the end of the assembly: it waits for the next one. */
+/* A Submit crosses the end of the assembly: the request waits for the next one.
+ */
 static void refused_by_no_assembly(void **state)
 {
     struct scene s;
@@ -378,7 +383,7 @@ static void refused_by_no_assembly(void **state)
     finish(&s);
 }
 
-/* Some of the layers are not there: who asks is told so. */
+/* Some layers are missing: the error names that. */
 static void no_whole_replica(void **state)
 {
     struct rig *rig = rig_new(NULL);
@@ -395,7 +400,8 @@ static void no_whole_replica(void **state)
     rig_free(&rig);
 }
 
-/* Beside a worker of all layers: whoever has most room at its tightest. */
+/* Beside a worker with all layers: the place with the most room is chosen, by
+ * its tightest stage. */
 static void beside_a_whole_one(void **state)
 {
     struct rig *rig = rig_new(NULL);

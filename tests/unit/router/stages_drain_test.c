@@ -8,8 +8,8 @@
 #define LENGTH SLUICE__V1__FINISH__FINISH_LENGTH
 #define MS     1000
 
-/* Sequence 1 runs at w[0], leader of three, with two tokens; a worker of all
- * layers, with less room, beside it. */
+/* Sequence 1 runs at w[0], the leader of three stages, with two tokens.  A
+ * worker with all layers and less room is beside it. */
 struct scene {
     struct rig *rig;
     struct fake *w[3], *whole, *c, *a;
@@ -112,7 +112,8 @@ static void moves_after_the_grace(void **state)
     rig_advance(s.rig, 499 * MS);
     assert_int_equal(s.w[0]->n_cancels, 0);
     rig_advance(s.rig, 1 * MS);
-    assert_int_equal(s.w[0]->n_cancels, 1); /* the leader is told */
+    assert_int_equal(s.w[0]->n_cancels,
+                     1); /* only the leader gets the Cancel */
     assert_int_equal(s.w[1]->n_cancels + s.w[2]->n_cancels, 0);
     assert_false(d->ended);
     worker_receipt(s.w[0]);
@@ -122,7 +123,8 @@ static void moves_after_the_grace(void **state)
     rig_end(&s.rig);
 }
 
-/* Two of its stages: both calls hear of it, and one Undrain opens it. */
+/* Two stages drain: both calls get answers, and one Undrain opens the replica.
+ */
 static void of_two_stages(void **state)
 {
     struct scene s;
@@ -142,12 +144,13 @@ static void of_two_stages(void **state)
     rig_run(s.rig);
     worker_give(s.w[0], 2, 0, 4, LENGTH);
     record_check(y, 2, 0, 4);
-    worker_give(s.w[0], 1, 0, 8, LENGTH); /* it has never moved */
+    worker_give(s.w[0], 1, 0, 8, LENGTH); /* the sequence has not moved */
     record_check(s.x, 1, 0, 10);
     rig_end(&s.rig);
 }
 
-/* It moves what the replica has, goes, and the others wait for it. */
+/* A leaving stage moves the sequences of the replica; the other stages wait for
+ * it. */
 static void leaves_and_comes_back(void **state)
 {
     struct scene s;
@@ -162,10 +165,11 @@ static void leaves_and_comes_back(void **state)
     fake_lost(s.w[2]);
     rig_run(s.rig);
     assert_true(s.w[0]->gone && s.w[1]->gone);
-    assert_non_null(strstr(s.w[0]->goodbye, "its replica is over: worker w2"));
+    assert_non_null(
+        strstr(s.w[0]->goodbye, "its replica has ended: worker w2"));
     fake_reconnect(s.w[0]);
     fake_reconnect(s.w[1]);
-    y = client_generate(s.c, 2, 40, 4); /* it waits, too */
+    y = client_generate(s.c, 2, 40, 4); /* the new request waits, too */
     rig_run(s.rig);
     fake_restart(s.w[2]);
     assert_int_equal(s.w[0]->n_assembles, 2);
@@ -175,8 +179,8 @@ static void leaves_and_comes_back(void **state)
     rig_end(&s.rig);
 }
 
-/* Whichever of its sessions ends: what it had has moved, and who waits for
- * the drain of another stage is told so. */
+/* Whichever session ends, the sequences move, and callers that drain another
+ * stage get their answer. */
 static void lost_while_it_drains(void **state)
 {
     (void)state;
@@ -196,7 +200,7 @@ static void lost_while_it_drains(void **state)
     }
 }
 
-/* One that waits for others is drained at once, and is not assembled. */
+/* A stage in no replica is drained at once, and is not assembled. */
 static void in_no_replica(void **state)
 {
     const struct rig_options o = {
@@ -216,7 +220,7 @@ static void in_no_replica(void **state)
     rig_end(&s.rig);
 }
 
-/* Before it is UP: it comes up drained. */
+/* A drain before UP: the replica comes up draining. */
 static void while_it_forms(void **state)
 {
     const struct rig_options o = {.max_peers = 16,
@@ -244,7 +248,7 @@ static void while_it_forms(void **state)
     rig_end(&s.rig);
 }
 
-/* Nobody else could hold it: it stays to its end. */
+/* No other place could hold the sequence: it stays to its end. */
 static void nowhere_to_go(void **state)
 {
     struct scene s;

@@ -1,5 +1,5 @@
-/* A replica is granted to while all its stages are in time, and is over when
- * one of them is. */
+/* A replica receives grants while all its stages are UP, and ends with any of
+ * them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,7 +20,8 @@ struct scene {
     struct record *x;
 };
 
-/* Three stages; and, at w[0], their leader, sequence 1 with two tokens. */
+/* Three stages, without a sequence; then sequence 1 with two tokens at the
+ * leader w[0]. */
 
 static void bring_idle(struct scene *s)
 {
@@ -71,7 +72,7 @@ static void says(struct fake *w, uint64_t ticks, uint32_t n_planned,
     rig_run(w->rig);
 }
 
-/* So long, in which all but one report that they tick. */
+/* Moves the time by us, while all stages but one report ticks. */
 static void pass(struct scene *s, int64_t us, const struct fake *but)
 {
     for (; us > 0; us -= 250 * MS) {
@@ -121,7 +122,7 @@ static void one_is_silent(void **state)
     }
 }
 
-/* It is lost, and nobody else has died; what ran goes on where it can. */
+/* The silent stage is lost; no other stage has died, and its sequences move. */
 static void one_stays_silent(void **state)
 {
     (void)state;
@@ -162,8 +163,9 @@ static void one_hangs(void **state)
         rig_advance(s.rig, 250 * MS);
     }
     assert_true(s.w[0]->gone && s.w[1]->gone && s.w[2]->gone);
-    assert_non_null(strstr(s.w[1]->goodbye, "its engine stood still"));
-    assert_non_null(strstr(s.w[0]->goodbye, "its replica is over: worker w1"));
+    assert_non_null(strstr(s.w[1]->goodbye, "its engine made no progress"));
+    assert_non_null(
+        strstr(s.w[0]->goodbye, "its replica has ended: worker w1"));
     router_counts(s.rig->router, &k);
     assert_int_equal(k.hung, 1);
     come_back(&s, s.w[1]);
@@ -175,7 +177,8 @@ static void one_hangs(void **state)
     rig_end(&s.rig);
 }
 
-/* A stage's pace is known from the steps that its leader tells of. */
+/* Sends the leader's report of n steps, which has the step times of all stages.
+ */
 static void says_steps(struct fake *leader, uint32_t n, uint32_t us)
 {
     uint32_t all[3] = {us, us, us};
@@ -213,7 +216,7 @@ static void one_is_slow(void **state)
     rig_free(&s.rig);
 }
 
-/* What a replica makes, each of its stages has made: none was barren. */
+/* Tokens of a replica count for each of its stages: no life is barren. */
 static void a_good_life(void **state)
 {
     for (uint32_t n = LIFE_TOKENS - 1; n <= LIFE_TOKENS; n++) {
@@ -233,8 +236,9 @@ static void a_good_life(void **state)
     }
 }
 
-/* Its neighbour sees it die, the router does not: its connection stands.  It
- * is waited for, and its next life tells, or its silence. */
+/* A neighbour notices a death, but the connection to the router is open.  The
+ * router waits until the next life sends Hello, or until the silence ends the
+ * session. */
 static void one_dies_in_the_dark(void **state)
 {
     for (int comes = 0; comes < 2; comes++) {
@@ -287,7 +291,7 @@ static void one_on_probation(void **state)
     ask(&s, 1);
     ask(&s, 2);
     assert_true(waits(&s, 1));
-    pass(&s, 2000 * MS, NULL); /* its window */
+    pass(&s, 2000 * MS, NULL); /* the readmission delay */
     assert_false(waits(&s, 1));
     assert_true(waits(&s, 2));
     worker_give(s.w[0], 1, 0, TRIAL_TOKENS, 0);

@@ -1,5 +1,5 @@
-/* What a leader says of its stages must add up: receipts, steps; and what the
- * stages say for themselves, audited. */
+/* A leader's reports about its stages must add up: receipts and steps; and
+ * audits of the stages themselves. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -36,7 +36,8 @@ static int listen_no_more(void **state)
     return 0;
 }
 
-/* Sequence 1 runs at w[0], leader of three, with two blocks at each. */
+/* Sequence 1 runs at w[0], the leader of three stages, with two blocks at each.
+ */
 struct scene {
     struct rig *rig;
     struct fake *w[3], *c, *a;
@@ -61,7 +62,7 @@ static void is_lie(struct scene *s, struct fake *w, const char *why)
         fail_msg("\"%s\" is not in \"%s\"", why, lied);
     }
     for (int i = 0; i < 3; i++) {
-        assert_true(s->w[i]->gone); /* its assembly is over with it */
+        assert_true(s->w[i]->gone); /* its assembly ends with it */
     }
     assert_non_null(strstr(w->goodbye, "what you say cannot be"));
     rig_free(&s->rig);
@@ -104,7 +105,7 @@ static void of_one(void **state)
     rig_end(&s.rig);
 }
 
-/* The choices of a request, all at one replica: sums, stage by stage. */
+/* All choices of a request at one replica: sums per stage. */
 static void of_choices(void **state)
 {
     struct scene s;
@@ -126,7 +127,7 @@ static void of_choices(void **state)
     rig_free(&s.rig);
 }
 
-/* At two places: what the stages of either have freed is not told apart. */
+/* Choices at two places: the receipt has no columns per stage. */
 static void of_several_places(void **state)
 {
     struct scene s;
@@ -148,7 +149,7 @@ static void of_several_places(void **state)
     rig_free(&s.rig);
 }
 
-/* Nothing was freed: there need be no columns, and the sums are right. */
+/* Nothing was freed: the columns may be missing, and the sums are right. */
 static void of_nothing(void **state)
 {
     struct scene s;
@@ -215,7 +216,7 @@ static void sums_that_are_none(void **state)
            "and 3");
 }
 
-/* A worker of all layers has no stages to speak of. */
+/* A worker with all layers has no stages to report. */
 static void of_a_whole_one(void **state)
 {
     struct rig *rig = rig_new(NULL);
@@ -348,12 +349,13 @@ static void all_is_well(void **state)
     bring(&s);
     client_generate_n(s.c, 2, 3, 100, 50);
     rig_run(s.rig);
-    s.w[0]->refuse_submits = ST_CANCELLED; /* a number of nothing */
+    s.w[0]->refuse_submits =
+        ST_CANCELLED; /* a grant number without a sequence */
     client_generate(s.c, 3, 100, 50);
     rig_run(s.rig);
     s.w[0]->refuse_submits = ST_OK;
     assert_int_equal(audit(&s)->n_differences, 0);
-    s.w[0]->hold_receipts = true; /* on its way out: there, or not */
+    s.w[0]->hold_receipts = true; /* being cancelled: present or not */
     client_cancel(s.c, 1);
     rig_run(s.rig);
     assert_int_equal(audit(&s)->n_differences, 0);
@@ -363,8 +365,7 @@ static void all_is_well(void **state)
     rig_free(&s.rig);
 }
 
-/* Its lease has ended at its worker: the router learns that when it looks at
- * its own clock. */
+/* The lease has ended at the worker; the router notices by its own clock. */
 static void what_was_kept_may_be_gone(void **state)
 {
     Sluice__V1__GenerateRequest m = SLUICE__V1__GENERATE_REQUEST__INIT;
@@ -386,7 +387,7 @@ static void what_was_kept_may_be_gone(void **state)
     rig_free(&s.rig);
 }
 
-/* A stage never heard that it should let one go. */
+/* A stage never received the removal of a sequence. */
 static void one_too_many(void **state)
 {
     struct scene s;
@@ -401,7 +402,7 @@ static void one_too_many(void **state)
             "knows of 0");
 }
 
-/* It runs as many, and has less for them than was granted. */
+/* The stage has all sequences, but holds less for them than was granted. */
 static void less_than_was_granted(void **state)
 {
     struct scene s;

@@ -1,7 +1,7 @@
-/* Accounts over stages under whatever comes, in whatever order: requests,
- * refusals, cancels, drains, lost sessions, and stages that open, free and
- * report late.  The fakes see to it that a grant always fits and that numbers
- * have no gap; in the end every account is whole again. */
+/* Accounts of stages under random events: requests, refusals, cancels, drains,
+ * lost sessions, and stages that open, free and report late.  The fakes assert
+ * that every grant fits and that numbers have no gap; at the end every account
+ * is exact. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,7 +18,7 @@
 #define SEEDS 40
 #endif
 #define STEPS   400
-#define WORKERS 7 /* two replicas of three stages, and one of all layers */
+#define WORKERS 7 /* 2 replicas of 3 stages; 1 with all layers */
 #define ASKS    120
 #define MS      1000
 
@@ -51,7 +51,7 @@ static void bring(struct scene *s, uint64_t seed)
     s->rig = rig_new(&o);
     s->c = rig_client(s->rig, "c1");
     s->a = rig_admin(s->rig, "a1");
-    for (uint32_t i = 0; i < 6; i++) { /* one lacks slots, one blocks */
+    for (uint32_t i = 0; i < 6; i++) { /* one stage lacks slots, one blocks */
         uint32_t at = i % 3;
 
         s->w[i] = rig_stage_with(s->rig, names[i], at, at < 2 ? at + 1 : 4,
@@ -74,7 +74,7 @@ static void ask(struct scene *s)
     rig_run(s->rig);
 }
 
-/* One that it runs, at random; NULL: none. */
+/* Returns a random sequence of a worker; NULL: none. */
 static struct sequence *one_of(struct scene *s, struct fake *w)
 {
     uint32_t skip = draw(s, RIG_SEQUENCES);
@@ -105,7 +105,7 @@ static void give(struct scene *s, struct fake *w, uint32_t most)
     }
 }
 
-/* What each of them held back comes. */
+/* Carries out all that a fake holds back. */
 static void let_loose(struct fake *w)
 {
     w->hold_opens = w->hold_removes = w->hold_receipts = false;
@@ -154,7 +154,7 @@ static void drain(struct scene *s, const struct fake *w, bool on)
     rig_run(s->rig);
 }
 
-/* Whoever has no session comes back, as the life that it was. */
+/* Workers without a session come back as the same life. */
 static void come_back(struct scene *s)
 {
     for (int i = 0; i < WORKERS; i++) {

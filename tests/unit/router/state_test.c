@@ -1,4 +1,4 @@
-/* Every state of a request, and what can happen to it in each. */
+/* Every state of a request, and the events in each. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,12 +10,12 @@
 
 #define CANCELLED SLUICE__V1__FINISH__FINISH_CANCELLED
 
-/* A request brought to one state, and who is around it. */
+/* A request in one state, with a worker and clients. */
 struct scene {
     struct fake_text text;
     struct rig *rig;
     struct fake *w, *c, *other;
-    struct record *x, *first; /* first: the cancel that made it ENDING */
+    struct record *x, *first; /* first: the Cancel that made it ENDING */
     enum choice_state at;
 };
 
@@ -35,7 +35,7 @@ static void bring(struct scene *s, enum choice_state to)
     s->other = rig_client(s->rig, "c2");
     s->text.hold = to == CHOICE_ENCODING;
     s->w->hold_submits = to == CHOICE_SUBMITTED;
-    if (to == CHOICE_WAITING) { /* somebody else has all the room */
+    if (to == CHOICE_WAITING) { /* another request has all the room */
         client_generate(s->other, 99, 40, 20);
     }
     rig_run(s->rig);
@@ -60,7 +60,7 @@ static void bring(struct scene *s, enum choice_state to)
     assert_int_equal(rig_state(s->rig, 1), to);
 }
 
-/* Whatever happened, nothing of it is left anywhere. */
+/* Asserts that nothing of the request is left. */
 static void nothing_left(struct scene *s)
 {
     struct router_metrics k;
@@ -117,7 +117,7 @@ static void cancel_or_remove(enum choice_state at, bool remove, bool foreign)
     bring(&s, at);
     who = foreign ? s.other : s.c;
     k = remove ? client_remove(who, 1) : client_cancel(who, 1);
-    k2 = client_cancel(who, 1); /* while the first is pending, or after */
+    k2 = client_cancel(who, 1); /* while the first is pending, or afterwards */
     rig_run(s.rig);
     if (at == CHOICE_ENDING) {
         assert_false(k->ended || k2->ended || s.first->ended);
@@ -225,7 +225,7 @@ static void worker_goes_in_every_state(void **state)
             assert_int_equal(s.x->status, ST_UNAVAILABLE);
             assert_non_null(strstr(s.x->error, "tiny"));
         }
-        s.at = CHOICE_ENDED; /* the other request is gone with the worker */
+        s.at = CHOICE_ENDED; /* the other request ended with the worker */
         nothing_left(&s);
     }
 }
@@ -338,7 +338,7 @@ static void a_kept_sequence_is_removed(void **state)
     rig_run(rig);
     assert_true(x->ended);
     again = client_generate(c, 1, 40, 4);
-    k = client_cancel(c, 1); /* it has ended: nothing to cancel */
+    k = client_cancel(c, 1); /* already ended: nothing to cancel */
     rig_run(rig);
     assert_int_equal(again->status, ST_ALREADY_EXISTS);
     assert_int_equal(k->receipt.state,

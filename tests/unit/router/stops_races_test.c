@@ -1,5 +1,5 @@
-/* Stop strings: what the worker hears, and what comes of it when something
- * else happens at the same time. */
+/* Stop strings: the messages to the worker, and other events at the same time.
+ */
 #include "router/requests/stops.h"
 
 #include "common/base/log.h"
@@ -15,7 +15,7 @@
 static const char *const abcab[] = {"abcab", NULL};
 static const uint32_t match[] = {'x', 257, 256, 'c'};
 
-/* The row that has the string says that the sequence ended, too. */
+/* The row with the string also ends the sequence. */
 static void the_worker_ends_in_the_same_row(void **state)
 {
     static const uint32_t finishes[] = {LENGTH, STOP, FAILED, CANCELLED};
@@ -63,8 +63,8 @@ static void the_worker_ends_before_it_hears(void **state)
     }
 }
 
-/* Lost before its receipt: what it held went with it, and nothing of the
- * sequence goes elsewhere. */
+/* The worker is lost before its receipt: its memory is gone, and the sequence
+ * does not move. */
 static void the_worker_is_lost(void **state)
 {
     struct router_metrics counts;
@@ -94,7 +94,7 @@ static void the_worker_is_lost(void **state)
     tiny_end(&s);
 }
 
-/* Cancel and RemoveSequence meanwhile wait for the receipt under way. */
+/* Cancel and RemoveSequence in the meantime wait for the same receipt. */
 static void removals_wait_for_the_receipt(void **state)
 {
     struct record *x, *k, *d;
@@ -122,8 +122,8 @@ static void removals_wait_for_the_receipt(void **state)
     tiny_end(&s);
 }
 
-/* It has ended at its worker, whose memory waits for a plan: the audit misses
- * nothing. */
+/* The sequence has ended at its worker while its memory waits for a plan: the
+ * audit finds no difference. */
 static void an_audit_before_the_receipt(void **state)
 {
     Sluice__V1__Nothing none = SLUICE__V1__NOTHING__INIT;
@@ -141,7 +141,7 @@ static void an_audit_before_the_receipt(void **state)
     audit =
         client_call(rig_admin(s.rig, "a1"), METHOD_ADMIN_AUDIT, &none.base, 0);
     rig_run(s.rig);
-    assert_true(audit->ended); /* it need not be asked again */
+    assert_true(audit->ended); /* one answer is enough */
     assert_int_equal(
         ((const Sluice__V1__AuditAllReply *)audit->reply)->n_differences, 0);
     worker_receipt(s.w);
@@ -149,8 +149,8 @@ static void an_audit_before_the_receipt(void **state)
     tiny_end(&s);
 }
 
-/* The string comes while a cancel is on its way: it ends there, at once; the
- * canceller has the receipt when it comes. */
+/* The string arrives while a Cancel is pending: the choice ends at once, and
+ * the canceller gets the receipt later. */
 static void a_cancel_came_first(void **state)
 {
     struct record *x, *k;
@@ -175,7 +175,7 @@ static void a_cancel_came_first(void **state)
     tiny_end(&s);
 }
 
-/* Who gave up has no stream, and the worker lets go all the same. */
+/* The client has cancelled its call: the worker frees the sequence anyway. */
 static void the_client_gives_up(void **state)
 {
     struct router_metrics counts;
@@ -199,9 +199,9 @@ static void the_client_gives_up(void **state)
     tiny_end(&s);
 }
 
-/* It was to be kept: a stop string frees it, also when the worker has ended
- * it in the same row and keeps it, and when the string comes of what is left
- * of a character at the end. */
+/* A stop string frees a sequence despite keep_ms.  This holds even if the
+ * worker ended it in the same row, or if the string comes from the rest of a
+ * character at the end. */
 static void nothing_is_kept(void **state)
 {
     static const char *const stop[] = {"abcab", "b\xEF\xBF\xBD", NULL};
@@ -230,7 +230,7 @@ static void nothing_is_kept(void **state)
     }
 }
 
-/* Another worker goes on within a string; what is repeated is not looked at
+/* Another worker continues within a string; repeated tokens are not searched
  * twice. */
 static void it_goes_on_elsewhere(void **state)
 {
@@ -244,7 +244,7 @@ static void it_goes_on_elsewhere(void **state)
     tiny_set(&s, tiny_tokenizer);
     x = tiny_generate(&s, 1, 60, stop, NULL);
     tiny_say(s.w, ids, 0, 3, 0);
-    tiny_say(s.w, ids, 1, 2, 0); /* "ab" again is no "abab" */
+    tiny_say(s.w, ids, 1, 2, 0); /* a repeated "ab" does not make "abab" */
     tiny_say(s.w, ids, 1, 6, 0);
     assert_int_equal(x->n_tokens, 7);
     tiny_check_text(x, "xabc");
@@ -259,7 +259,7 @@ static void it_goes_on_elsewhere(void **state)
     tiny_end(&s);
 }
 
-/* Each choice has an end of its own, and none ends another. */
+/* Each choice ends by itself. */
 static void each_choice_ends_by_itself(void **state)
 {
     static const uint32_t other[] = {'a', 'b', 'c', 'd', 257, 256};

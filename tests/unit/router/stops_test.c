@@ -1,5 +1,5 @@
-/* Stop strings: where a text ends, what is given of it and when, and what the
- * worker hears, whatever happens meanwhile. */
+/* Stop strings: where a text ends, when text is sent, and the messages to the
+ * worker. */
 #include "router/requests/stops.h"
 
 #include <stdlib.h>
@@ -29,7 +29,8 @@ struct want {
     char text[2048];
 };
 
-/* The first string by its end, then by its beginning, in text[0..n). */
+/* Finds the string in text[0, n) that ends first; among equals, the one that
+ * begins first. */
 static bool find(const struct want *w, size_t n, const char *const *stop,
                  size_t from, size_t *begin, uint32_t *string)
 {
@@ -47,7 +48,8 @@ static bool find(const struct want *w, size_t n, const char *const *stop,
     return false;
 }
 
-/* The text grows by a token at a time and is searched anew. */
+/* Computes the expected result: the text grows by one token and is searched
+ * again. */
 static void expect(struct want *w, const uint32_t *ids, uint32_t n,
                    const char *const *stop)
 {
@@ -70,8 +72,8 @@ static void expect(struct want *w, const uint32_t *ids, uint32_t n,
     }
 }
 
-/* Rows of any length, some of them twice and from further back, at times to a
- * client that does not listen. */
+/* Sends rows of random length, some of them repeated from further back, at
+ * times with a deaf client. */
 static void say_in_rows(struct tiny *s, struct record *x, const uint32_t *ids,
                         uint32_t n)
 {
@@ -142,11 +144,11 @@ static void any_tokens_in_any_rows(void **state)
     assert_true(found > 200 && found < 590);
 }
 
-/* ---- what is given, and when ---- */
+/* ---- text sent, and when ---- */
 
 static const char *const abcab[] = {"abcab", NULL};
 
-/* What may be the beginning of a stop string waits, the tokens do not. */
+/* Text that may begin a stop string waits; its tokens do not. */
 static void a_beginning_is_held_back(void **state)
 {
     static const uint32_t ids[] = {'x', 257, 'a', 'c', 'a', 'b'};
@@ -169,7 +171,7 @@ static void a_beginning_is_held_back(void **state)
     tiny_end(&s);
 }
 
-/* The longest string there may be is held back whole but for its end. */
+/* The longest string allowed is held back up to its last byte. */
 static void the_longest_is_held_back(void **state)
 {
     static char longest[STOP_STRING_BYTES_MAX + 1];
@@ -199,8 +201,8 @@ static void the_longest_is_held_back(void **state)
     }
 }
 
-/* The client has its end before the worker has answered, what was granted is
- * held until it has, and the rows on the way are to be forgotten. */
+/* The client gets the end before the worker has answered.  The grant is held
+ * until then, and rows in flight are dropped. */
 static void the_end_waits_for_nobody(void **state)
 {
     static const uint32_t ids[] = {'x', 257, 256, 'c', 'c', 'd'};
@@ -223,7 +225,7 @@ static void the_end_waits_for_nobody(void **state)
     assert_int_equal(rig_state(s.rig, 1), CHOICE_ENDED);
     tiny_say(s.w, ids, 3, 3, 0);
     assert_int_equal(s.w->last_ack_index, FORGET);
-    tiny_say(s.w, ids, 1, 5, 0); /* also of what the client has */
+    tiny_say(s.w, ids, 1, 5, 0); /* also for tokens that the client has */
     assert_int_equal(s.w->last_ack_index, FORGET);
     assert_int_equal(s.w->n_cancels, 1);
     assert_int_equal(tiny_generate(&s, 1, 60, NULL, NULL)->status,
@@ -236,7 +238,8 @@ static void the_end_waits_for_nobody(void **state)
     tiny_end(&s);
 }
 
-/* One that does not read gets its end late, the worker hears it at once. */
+/* A client that does not read gets the end late; the worker gets the Cancel at
+ * once. */
 static void a_slow_reader_does_not_delay_it(void **state)
 {
     static const uint32_t ids[] = {'x', 257, 256, 'c', 'c'};
@@ -276,7 +279,7 @@ static void ids_alone_stop_too(void **state)
     tiny_end(&s);
 }
 
-/* The token that ended it is no text, so no string ends in it. */
+/* The end token gives no text, so no string ends in it. */
 static void the_end_token_is_not_looked_at(void **state)
 {
     static const uint32_t ids[] = {'x', 'a', 'b', 'c', 256};
@@ -294,8 +297,8 @@ static void the_end_token_is_not_looked_at(void **state)
     tiny_end(&s);
 }
 
-/* What is left of a character at the end is U+FFFD, which may be asked for;
- * the worker has ended by itself. */
+/* The rest of a character at the end becomes U+FFFD, which may be a stop
+ * string; the worker has ended by itself. */
 static void the_last_character_is_looked_at(void **state)
 {
     static const char *const stop[] = {"ab", "c\xEF\xBF\xBD", NULL};
@@ -322,7 +325,7 @@ static void the_last_character_is_looked_at(void **state)
     }
 }
 
-/* A character of two tokens, a token of two pieces of text. */
+/* A character of two tokens, and a token with parts of two characters. */
 static void strings_across_characters(void **state)
 {
     static const char *const stop[] = {"\xE2\x82\xAC"
@@ -402,7 +405,7 @@ static void they_need_a_tokenizer(void **state)
     for (int i = 0; i < 2; i++) {
         tiny_set(&s, NULL);
         s.text.no_model = i == 1;
-        if (i == 1) { /* it is asked when a worker comes */
+        if (i == 1) { /* checked when a worker comes */
             tiny_end(&s);
             memset(&s, 0, sizeof s);
             s.rig = rig_new(NULL);

@@ -1,4 +1,4 @@
-/* What clients get: text that adds up, chunks as they read, figures. */
+/* Streams to clients: text, chunks at their reading speed, and figures. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -35,7 +35,7 @@ static int unload(void **state)
     return 0;
 }
 
-/* A worker that repeats given ids. */
+/* Sends given ids from the worker. */
 static void give(struct fake *w, const uint32_t *ids, uint32_t first,
                  uint32_t n, uint32_t finish)
 {
@@ -95,8 +95,8 @@ static const char sample[] =
     "ber das Wehr \xe2\x80\x94 \xf0\x9f\x8c\x8a\xf0\x9f"
     "\x8c\x8a, \xe6\xb0\xb4\xe9\x96\x80 and\nthe sluice gate\topens.";
 
-/* However the ids are cut into steps, the text of the chunks is the text of
- * all ids at once. */
+/* However the ids are divided into steps, the chunks have the text of all ids
+ * together. */
 static void chunks_add_up_to_the_text(void **state)
 {
     uint32_t ids[256];
@@ -129,8 +129,8 @@ static void chunks_add_up_to_the_text(void **state)
     }
 }
 
-/* Bytes that end inside a character come out as U+FFFD with the last chunk;
- * the end token gives no text, and neither do special tokens. */
+/* Bytes that end inside a character become U+FFFD in the last chunk.  The end
+ * token and special tokens give no text. */
 static void the_last_chunk_flushes(void **state)
 {
     uint32_t ids[64], n_cut = 0;
@@ -148,12 +148,12 @@ static void the_last_chunk_flushes(void **state)
     n_cut = (uint32_t)n - 1;
     bytes = whole_text(ids, n_cut, want);
     assert_true(bytes > 0);
-    ids[n_cut] = ids[0]; /* taken as the end token: no text of it */
+    ids[n_cut] = ids[0]; /* an end token: no text */
     set(&s);
     x = client_generate_text(s.c, 1, "a prompt", 60);
     rig_advance(s.rig, 10000);
     give(s.w, ids, 0, n_cut, 0);
-    assert_int_equal(x->n_text, 0); /* held back: it may go on */
+    assert_int_equal(x->n_text, 0); /* held back: the character may continue */
     give(s.w, ids, n_cut, 1, STOP);
     assert_true(x->ended);
     assert_int_equal(x->finish, STOP);
@@ -163,7 +163,7 @@ static void the_last_chunk_flushes(void **state)
     rig_free(&s.rig);
 }
 
-/* Nor does it where a cancel came too late to keep it away. */
+/* The end token also gives no text after a Cancel that came too late. */
 static void the_end_token_of_a_late_cancel(void **state)
 {
     struct stage s;
@@ -215,7 +215,7 @@ static void no_text_when_none_is_wanted(void **state)
     rig_free(&s.rig);
 }
 
-/* Text goes on across a move as if nothing had happened. */
+/* A move does not change the text. */
 static void text_survives_a_move(void **state)
 {
     uint32_t ids[256];
@@ -232,7 +232,7 @@ static void text_survives_a_move(void **state)
     set(&s);
     x = client_generate_text(s.c, 1, "a prompt", (uint32_t)n);
     rig_advance(s.rig, 10000);
-    give(s.w, ids, 0, 13, 0); /* inside the wave, as it happens or not */
+    give(s.w, ids, 0, 13, 0); /* possibly inside a character */
     w2 = fake_worker_new(s.rig, "w2", 64, 4);
     w2->shard.vocab = tokenizer_vocab(tokenizer);
     fake_hello(w2);
@@ -266,8 +266,8 @@ static void text_of_a_prompt_is_encoded(void **state)
     rig_free(&s.rig);
 }
 
-/* The seed is drawn when the request comes: a choice that ends while its
- * prompt is encoded names the same one as those after it. */
+/* The seed is drawn when the request arrives: a choice that ends during the
+ * encoding reports the same seed as the later ones. */
 static void a_seed_before_the_prompt(void **state)
 {
     struct stage s;
@@ -287,8 +287,8 @@ static void a_seed_before_the_prompt(void **state)
     fake_text_fini(&s.text); /* the job is held */
 }
 
-/* A reader that takes nothing: 30 s after its room was gone it is cancelled;
- * one that reads beside it is not held up. */
+/* A client that reads nothing is cancelled 30 s after its link is full. Another
+ * client that reads is not delayed. */
 static void slow_readers(void **state)
 {
     struct rig *rig = rig_new(NULL);
@@ -305,7 +305,7 @@ static void slow_readers(void **state)
     y = client_generate(fast, 2, 10, 4000);
     rig_run(rig);
     slow->deaf = slow->mute = true;
-    /* 64 unacknowledged frames and 64 KiB of chunks are what it is given. */
+    /* The link holds 64 unacknowledged frames and 64 KiB of chunks. */
     for (int k = 0; k < 3000; k++) {
         worker_make(w, worker_sequence_of(w, 1), 10, 0);
         if (n < 4000) {
@@ -337,7 +337,7 @@ static void slow_readers(void **state)
     rig_free(&rig);
 }
 
-/* One that pauses and reads on loses nothing. */
+/* A client that pauses and reads on loses nothing. */
 static void a_pause_costs_nothing(void **state)
 {
     struct rig *rig = rig_new(NULL);
@@ -384,7 +384,7 @@ static void figures(void **state)
     m.sampling = &sampling;
     sampling.has_seed = true;
     sampling.seed = 0x1234567890abcdefu;
-    client_generate(c, 1, 40, 60); /* has the slot */
+    client_generate(c, 1, 40, 60); /* takes the slot */
     rig_run(rig);
     a = client_generate_with(c, 2, 40, 60, &m, 0);
     rig_run(rig);
@@ -411,7 +411,7 @@ static void figures(void **state)
     assert_int_equal(a->figures.blocks, 4);
     assert_int_equal(a->figures.slots, 1);
     assert_true(a->figures.seed == sampling.seed);
-    b = client_generate(c, 3, 40, 60); /* nobody named a seed: one is drawn */
+    b = client_generate(c, 3, 40, 60); /* no seed given: one is drawn */
     rig_run(rig);
     assert_true(worker_sequence_of(w, 3)->seed != 0);
     client_cancel(c, 3);
@@ -420,7 +420,7 @@ static void figures(void **state)
     rig_free(&rig);
 }
 
-/* A step that fails says why; tokens before it were given. */
+/* A failed step ends the call with its reason; earlier tokens were sent. */
 static void a_failed_sequence(void **state)
 {
     struct rig *rig = rig_new(NULL);
@@ -469,8 +469,8 @@ static struct rig *gathering(struct fake **w, struct record **a,
     return rig;
 }
 
-/* The first goes at once; what follows within the time goes at its end, the
- * tokens of several steps in one chunk; then all is as it was. */
+/* The first chunk is sent at once.  Tokens that follow within the interval are
+ * sent at its end, several steps in one chunk. */
 static void chunks_of_a_while_go_together(void **state)
 {
     struct record *a, *b;
@@ -496,7 +496,7 @@ static void chunks_of_a_while_go_together(void **state)
     rig_free(&rig);
 }
 
-/* Its id is free for another call when its receipt is here. */
+/* The id is free for another call once the receipt is here. */
 static void an_end_does_not_wait(void **state)
 {
     struct record *a, *b, *x;
@@ -509,7 +509,7 @@ static void an_end_does_not_wait(void **state)
     worker_give(w, 1, 0, 1, STOP);
     assert_true(a->ended);
     assert_int_equal(a->n_tokens, 2);
-    assert_int_equal(b->n_tokens, 3); /* goes along */
+    assert_int_equal(b->n_tokens, 3); /* sent with the end of a */
     worker_give(w, 2, 0, 1, 0);
     assert_int_equal(b->n_tokens, 3);
     x = client_cancel(rig->fakes[1], 2);
@@ -519,7 +519,7 @@ static void an_end_does_not_wait(void **state)
     rig_end(&rig);
 }
 
-/* A call that fails has given what there was. */
+/* A failed call sends the gathered tokens first. */
 static void what_gathered_goes_before_a_failure(void **state)
 {
     struct record *a, *b;

@@ -157,7 +157,8 @@ static void stops_with_work_to_do(void **state)
 
         assert_int_equal(seam->ops->submit(seam, &j), ST_OK);
     }
-    /* stop() drops what is left; a leak or a race would be seen. */
+    /* stop() frees the remaining jobs; sanitizers would find a leak or a race.
+     */
 }
 
 static void finds_models_by_their_whole_name(void **state)

@@ -128,7 +128,7 @@ struct record *tiny_generate(struct tiny *s, uint8_t id, uint32_t max_tokens,
     return x;
 }
 
-/* Not found if the worker has forgotten it. */
+/* Returns NULL if the worker has freed the sequence. */
 static struct sequence *granted(struct fake *w, uint64_t grant)
 {
     for (int i = 0; i < RIG_SEQUENCES; i++) {

@@ -1,5 +1,5 @@
-/* tiny_text.h - a router that has a real tokenizer, small enough to spell
- * every token by hand, and a worker that says what a test tells it.
+/* tiny_text.h - A router with a real tokenizer, small enough to write every
+ * token by hand, and a worker whose tokens the test chooses.
  *
  * Tokens: 0..255 are the bytes, "ab" 256, "abc" 257, " a" 258, "bca" 259,
  * "c\xE2\x82" 260 (the beginning of a euro sign), a special one "<s>" 261. */
@@ -14,7 +14,7 @@
 #define TINY_SPECIAL 261
 #define TINY_VOCAB   262
 
-/* Made before the tests of a group and freed after them. */
+/* The tokenizer: a group's setup loads it, and its teardown frees it. */
 extern struct tokenizer *tiny_tokenizer;
 int tiny_load(void **state);
 int tiny_unload(void **state);
@@ -27,37 +27,41 @@ struct tiny {
     struct fake *w, *c;
 };
 
-/* Of the chunks that "c1" of the newest struct tiny got. */
+/* The chunks that client "c1" of the newest struct tiny received. */
 struct tiny_seen {
-    uint32_t stop_string; /* of the last, or NO_STRING */
-    uint32_t n_last;      /* with finish */
+    uint32_t stop_string; /* in the last chunk, or NO_STRING */
+    uint32_t n_last;      /* chunks with finish */
 };
 extern struct tiny_seen tiny_seen;
 
-/* A router with worker "w1" and client "c1". */
+/* Creates a router with worker "w1" and client "c1". */
 void tiny_set(struct tiny *s, const struct tokenizer *t);
 void tiny_end(struct tiny *s);
 struct fake *tiny_worker(struct tiny *s, const char *name);
 
-/* A Generate with stop strings, up to NULL; m may be filled in before. */
+/* Calls Generate with stop strings, up to NULL.  m may have other fields set.
+ */
 struct record *tiny_generate(struct tiny *s, uint8_t id, uint32_t max_tokens,
                              const char *const *stop,
                              Sluice__V1__GenerateRequest *m);
 
-/* Sequences that the router has at w1. */
+/* Returns the number of sequences that the router has at w1. */
 uint32_t tiny_held(const struct tiny *s);
 
-/* The client hears again, till the router has sent anew what was lost. */
+/* Ends the client's deafness, and runs until the router has resent all lost
+ * frames. */
 void tiny_let_read(struct tiny *s);
 
+/* Asserts the text of x. */
 void tiny_check_text(const struct record *x, const char *text);
 
-/* It ended with its n-th token at that stop string, or none. */
+/* Asserts that x ended with its n-th token at this stop string (NO_STRING:
+ * none) and has this text. */
 void tiny_check_stopped(const struct record *x, uint32_t string, uint32_t n,
                         const char *text);
 
-/* w says ids[first..first + n) and then finish (0: none) of the sequence of a
- * grant, or of the last, and everybody hears it. */
+/* Sends ids[first, first + n) and then finish (0: none) from w, for the
+ * sequence of a grant or of the last grant, and runs the rig. */
 void tiny_say_of(struct fake *w, uint64_t grant, const uint32_t *ids,
                  uint32_t first, uint32_t n, uint32_t finish);
 void tiny_say(struct fake *w, const uint32_t *ids, uint32_t first, uint32_t n,

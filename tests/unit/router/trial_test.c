@@ -1,4 +1,4 @@
-/* Which sequence a worker died of: suspects, trials, verdicts. */
+/* Which sequence killed a worker: suspects, trials, verdicts. */
 #include <stdio.h>
 #include <string.h>
 
@@ -29,7 +29,7 @@ static void dies(struct fake *w)
     rig_run(w->rig);
 }
 
-/* It is started again, and good: an end that nobody sees but its lineage. */
+/* Restarts the worker with a good lineage: a sequence ends well there. */
 static void comes(struct fake *w)
 {
     fake_reconnect(w);
@@ -56,7 +56,7 @@ static void second(struct scene *s)
     s->w2 = rig_worker(s->rig, "w2", 64, 16);
 }
 
-/* n sequences 1..n at w1, with so many tokens each; then it dies. */
+/* Runs sequences 1..n at w1 with n_tokens tokens each; then w1 dies. */
 static void die_with(struct scene *s, uint8_t n, uint32_t n_tokens)
 {
     for (uint8_t id = 1; id <= n; id++) {
@@ -98,15 +98,16 @@ static void one_token_less(void **state)
     worker_give(s.w2, 1, 0, TRIAL_TOKENS - 1, 0);
     rig_advance(s.rig, 100000);
     assert_false(has(s.w2, 2));
-    worker_give(s.w2, 1, 0, 1, 0); /* cleared: the next */
+    worker_give(s.w2, 1, 0, 1, 0); /* cleared: the next one may run */
     assert_true(has(s.w2, 2));
     assert_false(has(s.w2, 3));
-    worker_give(s.w2, 2, 0, 19, LENGTH); /* its end clears it too */
+    worker_give(s.w2, 2, 0, 19,
+                LENGTH); /* the end of a sequence clears it too */
     assert_true(has(s.w2, 3));
     rig_free(&s.rig);
 }
 
-/* What counts is what this worker gave, not what the sequence has. */
+/* Only tokens from this worker count, not all of the sequence. */
 static void tokens_of_another_worker(void **state)
 {
     struct scene s;
@@ -138,7 +139,7 @@ static void others_overtake_and_run_beside(void **state)
     rig_free(&s.rig);
 }
 
-/* It waits for room, not for a trial: nobody overtakes it. */
+/* A suspect that waits for room, not for its trial, is not overtaken. */
 static void one_that_waits_for_room_is_not_overtaken(void **state)
 {
     struct rig *rig = rig_new(NULL);
@@ -163,7 +164,7 @@ static void one_that_waits_for_room_is_not_overtaken(void **state)
     rig_free(&rig);
 }
 
-/* TRIALS_ASIDE_MAX suspects are overtaken, not one more. */
+/* TRIALS_ASIDE_MAX suspects are overtaken, and no more. */
 static void overtake(uint32_t n_suspects, bool passes)
 {
     struct rig *rig = rig_new(NULL);
@@ -178,7 +179,7 @@ static void overtake(uint32_t n_suspects, bool passes)
     dies(w1);
     client_generate(c, 200, 40, 20);
     rig_run(rig);
-    assert_true(has(w2, 1)); /* on trial; n_suspects wait for theirs */
+    assert_true(has(w2, 1)); /* on trial; n_suspects wait for their trials */
     assert_false(has(w2, 2));
     assert_int_equal(has(w2, 200), passes);
     rig_free(&rig);
@@ -196,7 +197,7 @@ static void one_more_than_may_step_aside(void **state)
     overtake(TRIALS_ASIDE_MAX + 1, false);
 }
 
-/* Who has it now. */
+/* Returns the worker that has the choice. */
 static struct fake *holder(struct rig *rig, uint8_t id, uint32_t choice)
 {
     for (uint32_t i = 0; i < rig->n_fakes; i++) {
@@ -210,7 +211,7 @@ static struct fake *holder(struct rig *rig, uint8_t id, uint32_t choice)
     return NULL;
 }
 
-/* A poison request: three workers, and a sentence. */
+/* A request that kills its workers: three deaths, then it fails. */
 static void indicted_after_two_trials(void **state)
 {
     struct rig *rig = rig_new(NULL);
@@ -222,7 +223,7 @@ static void indicted_after_two_trials(void **state)
         rig_worker(rig, (const char *[]){"w1", "w2", "w3", "w4"}[i], 64, 16);
     }
     c = rig_client(rig, "c1");
-    x = client_generate_n(c, 1, 2, 40, 20); /* choice 0 is the poison */
+    x = client_generate_n(c, 1, 2, 40, 20); /* choice 0 kills its workers */
     rig_run(rig);
     innocent = holder(rig, 1, 1);
     worker_give(innocent, 1, 1, 3, 0);
@@ -241,13 +242,13 @@ static void indicted_after_two_trials(void **state)
     assert_non_null(strstr(x->error, " (the connection broke): it is not tried "
                                      "again"));
     assert_int_equal(indicted(rig), 1);
-    rig_advance(rig, 100000); /* its other choice goes with it */
+    rig_advance(rig, 100000); /* its other choice is cancelled */
     assert_null(worker_choice_of(innocent, 1, 1));
     assert_int_equal(fake_view(innocent).n_sequences, 0);
     rig_free(&rig);
 }
 
-/* n workers of its model die that never ran anything. */
+/* n workers of the model die that never ran a sequence. */
 static void others_die(struct rig *rig, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
@@ -258,8 +259,8 @@ static void others_die(struct rig *rig, uint32_t n)
     }
 }
 
-/* How many workers request 1 takes with it until it is indicted, if before
- * that others die, and wait_us passes. */
+/* Returns how many workers request 1 kills until it is indicted, after others
+ * died and wait_us passed. */
 static uint32_t cost(uint32_t n_others, int64_t wait_us)
 {
     struct scene s;
@@ -282,7 +283,7 @@ static uint32_t cost(uint32_t n_others, int64_t wait_us)
     return n;
 }
 
-/* It is blamed less where workers die without it. */
+/* Deaths without the suspect raise the number of deaths that indict it. */
 static void mercy(void **state)
 {
     (void)state;
@@ -294,8 +295,8 @@ static void mercy(void **state)
                      TRIAL_DEATHS + 1 + TRIAL_MERCY_MAX);
 }
 
-/* Workers of another model are not its own, dead or alive: each time one of
- * its workers dies, so does one of the other. */
+/* Deaths of another model's workers do not count: one dies with each of the
+ * suspect's workers. */
 static void no_mercy_for_another_model(void **state)
 {
     struct scene s;
@@ -322,7 +323,7 @@ static void no_mercy_for_another_model(void **state)
     rig_free(&s.rig);
 }
 
-/* Nor are the deaths that another was indicted for. */
+/* Deaths that another sequence was indicted for do not count. */
 static void no_mercy_after_a_verdict(void **state)
 {
     struct scene s;
@@ -355,7 +356,7 @@ static void mercy_ends(void **state)
     assert_int_equal(cost(2, TRIAL_WINDOW_US + 1000000), TRIAL_DEATHS + 1);
 }
 
-/* The one on trial is charged; those beside become suspects, not more. */
+/* The sequence on trial is charged; those beside it only become suspects. */
 static void the_one_on_trial_is_charged(void **state)
 {
     struct scene s;
@@ -377,7 +378,7 @@ static void the_one_on_trial_is_charged(void **state)
     rig_run(s.rig);
     assert_true(has(s.w2, 9));
     dies(w3);
-    assert_int_equal(indicted(s.rig), 1); /* 1, with its second */
+    assert_int_equal(indicted(s.rig), 1); /* sequence 1, by its second death */
     assert_false(beside->ended);
     worker_give(s.w2, 9, 0, 20, LENGTH);
     assert_int_equal(beside->status, ST_OK);
@@ -424,8 +425,8 @@ static void silence_is_a_death(void **state)
     rig_free(&s.rig);
 }
 
-/* Ids that have not all left cannot have killed anybody: of the ids of 1,
- * as many as the link lets out; of the others none. */
+/* A sequence whose ids were not all sent is no suspect.  The link sends part of
+ * the ids of sequence 1, and none of the others. */
 static void ids_that_never_left(void **state)
 {
     struct rig *rig = rig_new(NULL);
@@ -446,7 +447,7 @@ static void ids_that_never_left(void **state)
     rig_free(&rig);
 }
 
-/* ... but all have, of the first of them. */
+/* All ids of the first sequence were sent, so it is a suspect. */
 static void ids_that_just_left(void **state)
 {
     struct rig *rig = rig_new(NULL);
@@ -464,7 +465,7 @@ static void ids_that_just_left(void **state)
     rig_free(&rig);
 }
 
-/* The same life comes back: nobody has died. */
+/* The same life comes back: the death is taken back. */
 static void a_death_that_was_none(void **state)
 {
     struct scene s;
@@ -489,7 +490,7 @@ static void a_death_that_was_none(void **state)
     rig_free(&s.rig);
 }
 
-/* ... and takes back the charge, each time. */
+/* The charge is taken back, each time. */
 static void a_charge_that_is_taken_back(void **state)
 {
     struct scene s;
@@ -508,14 +509,14 @@ static void a_charge_that_is_taken_back(void **state)
         rig_run(s.rig);
     }
     assert_int_equal(indicted(s.rig), 0);
-    dies(holder(s.rig, 1, 0)); /* no less than it was charged with */
+    dies(holder(s.rig, 1, 0)); /* no fewer deaths than were charged */
     dies(holder(s.rig, 1, 0));
     assert_int_equal(indicted(s.rig), 1);
     rig_free(&s.rig);
 }
 
-/* Its first worker was only away, and has it still: that one's death was none,
- * the next worker's counts. */
+/* The first worker was only away and still has the sequence.  Its death is
+ * taken back; the next worker's death counts. */
 static void found_alive_after_another_died(void **state)
 {
     struct rig_options o = {.max_peers = 8,
@@ -534,24 +535,25 @@ static void found_alive_after_another_died(void **state)
     fake_lost(s.w1);
     rig_run(s.rig);
     assert_true(has(s.w2, 1));
-    dies(s.w2); /* one */
+    dies(s.w2); /* first death */
     comes(s.w1);
     worker_live(s.w1, 3000);
     rig_run(s.rig);
     assert_int_equal(s.w1->n_adopts, 1);
     assert_int_equal(fake_view(s.w1).n_suspects, 1);
     s.w1->survives = false;
-    dies(s.w1); /* two */
+    dies(s.w1); /* second death */
     assert_int_equal(indicted(s.rig), 0);
     comes(s.w2);
     assert_true(has(s.w2, 1));
-    dies(s.w2); /* three */
+    dies(s.w2); /* third death */
     assert_int_equal(indicted(s.rig), 1);
     rig_free(&s.rig);
 }
 
-/* Two that killed other workers since are found alive at one: the second is
- * not tried there, and what it did elsewhere is not forgotten. */
+/* Two suspects, charged with deaths of other workers since, are found alive at
+ * one worker.  The second one is not tried there, but its other deaths still
+ * count. */
 static void found_alive_beside_one_on_trial(void **state)
 {
     struct rig_options o = {.max_peers = 8,
@@ -575,7 +577,7 @@ static void found_alive_beside_one_on_trial(void **state)
     rig_run(s.rig);
     dies(holder(s.rig, 2, 0));
     dies(holder(s.rig, 1, 0));
-    comes(w3); /* the other worker of each: the first in the queue first */
+    comes(w3); /* the other worker of each; the head of the queue first */
     comes(s.w2);
     dies(holder(s.rig, 2, 0));
     dies(holder(s.rig, 1, 0));
@@ -592,8 +594,8 @@ static void found_alive_beside_one_on_trial(void **state)
         comes(s.w2);
         dies(holder(s.rig, 2, 0));
     }
-    /* One of its two deaths on trial was the first now; two of the other's
-     * give it mercy. */
+    /* One of its two deaths on trial is the first now; two deaths of the other
+     * suspect give it mercy. */
     assert_int_equal(n, TRIAL_DEATHS + 2 - 1);
     rig_free(&s.rig);
 }
@@ -610,7 +612,7 @@ static void a_cancel_while_on_trial(void **state)
     rig_run(s.rig);
     assert_true(k->ended);
     assert_int_equal(k->status, ST_OK);
-    assert_true(has(s.w2, 2)); /* it has left its place to the next */
+    assert_true(has(s.w2, 2)); /* its trial has passed to the next one */
     k = client_cancel(s.c, 2);
     rig_run(s.rig);
     assert_true(k->ended);
@@ -618,7 +620,8 @@ static void a_cancel_while_on_trial(void **state)
     rig_end(&s.rig);
 }
 
-/* Whoever waits for its trial ends like anybody who waits. */
+/* A suspect that waits for its trial can be cancelled like any waiting request.
+ */
 static void a_cancel_before_the_trial(void **state)
 {
     struct scene s;
@@ -636,7 +639,8 @@ static void a_cancel_before_the_trial(void **state)
     rig_free(&s.rig);
 }
 
-/* Not where it was when the worker died, if there is another. */
+/* A suspect avoids the lineage that died with it, if there is another worker.
+ */
 static void another_worker_is_preferred(void **state)
 {
     struct rig *rig = rig_new(NULL);
@@ -650,10 +654,11 @@ static void another_worker_is_preferred(void **state)
     client_generate(c, 2, 40, 20);
     rig_run(rig);
     assert_true(has(w1, 1) && has(w1, 2));
-    w2->refuse_submits = ST_RESOURCE_EXHAUSTED; /* full, to the router */
+    w2->refuse_submits =
+        ST_RESOURCE_EXHAUSTED; /* the router takes w2 as full */
     worker_give(w1, 2, 0, 20, LENGTH);
     dies(w1);
-    comes(w1); /* most room, but it died with it */
+    comes(w1); /* w1 has most room, but died with the sequence */
     assert_false(has(w1, 1));
     w2->refuse_submits = ST_OK;
     for (int i = 0; i < 5; i++) {
