@@ -68,43 +68,43 @@ enum ctl_exit {
     X(decode, FLAG, NULL, NULL, "conversion of ids to text instead", 0, 0)
 
 #define CTL_DRAIN(X)                                           \
-    X(grace, MS, "TIME", "30s",                                \
+    X(grace, MS, "TIME", "30s",                              \
       "grace period, after which sequences that" CTL_HELP_LINE \
       "still run move to other workers",                       \
       0, 3600000)                                              \
     X(now, FLAG, NULL, NULL, "immediate move: the same as --grace 0", 0, 0)
 
-#define CTL_SAMPLING(X)                                                      \
-    X(temperature, F64, "T", "1", "sampling temperature, 0: greedy", 0, 100) \
-    X(top_k, U32, "K", "0", "limit to the K likeliest, 0: none", 0, 0)       \
-    X(top_p, F64, "P", "1",                                                  \
-      "limit to the likeliest tokens that together" CTL_HELP_LINE            \
-      "have probability P, 1: none",                                         \
-      0, 1)                                                                  \
-    X(min_p, F64, "P", "0",                                                  \
-      "limit to tokens with at least P times the" CTL_HELP_LINE              \
-      "likeliest token's probability, 0: none",                              \
-      0, 1)                                                                  \
-    X(repetition_penalty, F64, "R", "1",                                     \
-      "factor for tokens of prompt and output:" CTL_HELP_LINE                \
-      "logits above 0 are divided by R, others" CTL_HELP_LINE                \
-      "multiplied by R; 1: none",                                            \
-      0.01, 100)                                                             \
-    X(presence_penalty, F64, "P", "0",                                       \
-      "decrease of the logit of each token in the" CTL_HELP_LINE             \
-      "output; negative: tokens are favoured",                               \
-      -2, 2)                                                                 \
-    X(frequency_penalty, F64, "P", "0",                                      \
-      "decrease of a token's logit for each time it" CTL_HELP_LINE           \
-      "occurs in the output",                                                \
-      -2, 2)                                                                 \
-    X(logit_bias, LIST, "ID=BIAS", NULL,                                     \
-      "number added to a token's logit, -100 to 100;" CTL_HELP_LINE          \
-      "also ID=BIAS,ID=BIAS,...",                                            \
-      0, 0)                                                                  \
-    X(seed, STRING, "N", NULL,                                               \
-      "random seed: the same seed gives the same" CTL_HELP_LINE              \
-      "text (default: random)",                                              \
+#define CTL_SAMPLING(X)                                                       \
+    X(temperature, F64, "T", "1", "sampling temperature, 0: greedy", 0, 100)  \
+    X(top_k, U32, "K", "0", "limit to the K likeliest, 0: none", 0, 0) \
+    X(top_p, F64, "P", "1",                                                   \
+      "limit to the likeliest tokens that together" CTL_HELP_LINE             \
+      "have probability P, 1: none",                                          \
+      0, 1)                                                                   \
+    X(min_p, F64, "P", "0",                                                   \
+      "limit to tokens with at least P times the" CTL_HELP_LINE               \
+      "likeliest token's probability, 0: none",                               \
+      0, 1)                                                                   \
+    X(repetition_penalty, F64, "R", "1",                                      \
+      "factor for tokens of prompt and output:" CTL_HELP_LINE                 \
+      "logits above 0 are divided by R, others" CTL_HELP_LINE                 \
+      "multiplied by R; 1: none",                                             \
+      0.01, 100)                                                              \
+    X(presence_penalty, F64, "P", "0",                                        \
+      "decrease of the logit of each token in the" CTL_HELP_LINE              \
+      "output; negative: such tokens are favoured",                           \
+      -2, 2)                                                                  \
+    X(frequency_penalty, F64, "P", "0",                                       \
+      "decrease of a token's logit for each time it" CTL_HELP_LINE            \
+      "occurs in the output",                                                 \
+      -2, 2)                                                                  \
+    X(logit_bias, LIST, "ID=BIAS", NULL,                                      \
+      "number added to a token's logit, -100 to 100;" CTL_HELP_LINE           \
+      "also ID=BIAS,ID=BIAS,...",                                             \
+      0, 0)                                                                   \
+    X(seed, STRING, "N", NULL,                                                \
+      "random seed: the same seed gives the same" CTL_HELP_LINE               \
+      "text (default: random)",                                               \
       0, 0)
 
 #define CTL_GENERATE(X)                                                        \
@@ -117,16 +117,15 @@ enum ctl_exit {
       "\\n \\t \\r \\\\ are read as in C",                                     \
       0, STOP_STRINGS_MAX)                                                     \
     X(stop_token, LIST, "ID", NULL,                                            \
-      "token id that ends the output;" CTL_HELP_LINE "also ID,ID,...", 0,      \
-      STOP_TOKENS_MAX)                                                         \
+      "token id that ends the output;" CTL_HELP_LINE "also ID,ID,...", 0, STOP_TOKENS_MAX)        \
     X(ignore_eos, FLAG, NULL, NULL, "output beyond the model's end token", 0,  \
       0)                                                                       \
     X(logprobs, FLAG, NULL, NULL,                                              \
       "table of each token's log probability, on" CTL_HELP_LINE                \
       "standard error after the text",                                         \
       0, 0)                                                                    \
-    X(top_logprobs, U32, "K", "0", "likeliest tokens added to each line", 0,   \
-      TOP_LOGPROBS_MAX)                                                        \
+    X(top_logprobs, U32, "K", "0",                                             \
+      "also the K likeliest tokens at each position", 0, TOP_LOGPROBS_MAX)       \
     X(ids, FLAG, NULL, NULL, "token ids as prompt and as output", 0, 0)        \
     X(deadline, MS, "TIME", NULL, "time limit of the request (default: none)", \
       1, 86400000)                                                             \
@@ -151,7 +150,7 @@ enum ctl_exit {
 #define CTL_PLAN(X)                                                          \
     X(workers, LIST, "NAME=SIZE", NULL,                                      \
       "a worker and its memory; NAME=SIZE@SPEED if" CTL_HELP_LINE            \
-      "speeds differ; also NAME=SIZE,...",                                   \
+      "speeds differ; also NAME=SIZE,...",                         \
       0, 0)                                                                  \
     X(stages, U32, "N", NULL,                                                \
       "number of stages, on the N best workers" CTL_HELP_LINE                \
@@ -159,8 +158,8 @@ enum ctl_exit {
       1, SPLIT_STAGES_MAX)                                                   \
     X(in_order, FLAG, NULL, NULL, "stages in the order of --workers", 0, 0)  \
     X(lengths, LIST, "N", NULL,                                              \
-      "sequence lengths to count for, N or N,N,..." CTL_HELP_LINE            \
-      "(default: 1024, 4096, ..., context)",                                 \
+      "sequence lengths to count for, N or N,N,..." CTL_HELP_LINE             \
+      "(default: 1024, 4096, ..., context)",                          \
       0, 0)                                                                  \
     X(context, U32, "N", NULL,                                               \
       "longest sequence in tokens (default: the" CTL_HELP_LINE               \
@@ -174,9 +173,9 @@ enum ctl_exit {
       "step (default: estimated)",                                           \
       0, 0)
 
-#define CTL_QUANTISE(X)                                          \
-    X(bits, U32, "N", "4", "bits per weight: 4 or 8", 4, 8)      \
-    X(group, U32, "N", "64", "weights per scale: 32, 64 or 128", \
+#define CTL_QUANTISE(X)                                                   \
+    X(bits, U32, "N", "4", "bits per weight: 4 or 8", 4, 8)               \
+    X(group, U32, "N", "64", "weights per scale and bias: 32, 64 or 128", \
       MODEL_GROUP_MIN, MODEL_GROUP_MAX)
 
 /* Values of the options of all verbs; each verb accepts its own rows only. */
