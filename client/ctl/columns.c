@@ -13,7 +13,7 @@
 
 /* Escapes when a cell is added, so that its width is that of the printed
  * text. */
-static void add(struct columns *t, const char *text)
+static void add_cell(struct columns *t, const char *text)
 {
     size_t n = strlen(text);
     char *cell = malloc(n * ESCAPE_GROWTH + 1);
@@ -36,7 +36,7 @@ void columns_init(struct columns *t, ...)
     *t = (struct columns){0};
     va_start(ap, t);
     while ((head = va_arg(ap, const char *)) != NULL) {
-        add(t, head);
+        add_cell(t, head);
     }
     va_end(ap);
     t->n_columns = t->n_cells;
@@ -60,7 +60,7 @@ void columns_cell(struct columns *t, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    add(t, text);
+    add_cell(t, text);
 }
 
 /* Returns the width on the terminal: a wide character takes two columns, a

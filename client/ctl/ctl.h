@@ -263,6 +263,9 @@ char *ctl_text(const struct ctl *c, size_t *n);
  * printing the error. */
 bool ctl_ids(const struct ctl *c, uint32_t **ids, size_t *n);
 
+/* Returns the ending of a noun after the number n: "" or "s". */
+const char *ctl_plural(uint32_t n);
+
 /* Prints a receipt on one line. */
 void ctl_print_receipt(FILE *to, const struct client_receipt *r);
 

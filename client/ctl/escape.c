@@ -26,7 +26,7 @@ static bool is_plain(int32_t c, bool keep_lines)
 
 /* Writes the escape of c: \n, \x1b or \u202e.  Characters past U+FFFF are
  * plain, so ESCAPE_GROWTH bytes suffice. */
-static size_t show(char *out, int32_t c)
+static size_t escape_char(char *out, int32_t c)
 {
     static const char named[] = {['\n'] = 'n', ['\t'] = 't', ['\r'] = 'r'};
     char text[ESCAPE_GROWTH * 2];
@@ -46,22 +46,22 @@ static size_t show(char *out, int32_t c)
 /* Writes the first character of text[0..n) to out, plain or escaped.  Returns
  * the bytes read; *put receives the bytes written.  A byte that is not UTF-8
  * is a step of its own, so the next character is found again. */
-static size_t step(const char *text, size_t n, bool keep_lines, char *out,
-                   size_t *put)
+static size_t copy_char(const char *text, size_t n, bool keep_lines, char *out,
+                        size_t *put)
 {
     int32_t c;
     utf8proc_ssize_t used = utf8proc_iterate((const utf8proc_uint8_t *)text,
                                              (utf8proc_ssize_t)n, &c);
 
     if (used <= 0) {
-        *put = show(out, (uint8_t)text[0]);
+        *put = escape_char(out, (uint8_t)text[0]);
         return 1;
     }
     if (is_plain(c, keep_lines)) {
         memcpy(out, text, (size_t)used);
         *put = (size_t)used;
     } else {
-        *put = show(out, c);
+        *put = escape_char(out, c);
     }
     return (size_t)used;
 }
@@ -71,7 +71,7 @@ static size_t escape(const char *text, size_t n, bool keep_lines, char *out)
     size_t at = 0;
 
     for (size_t put; n > 0; at += put) {
-        size_t used = step(text, n, keep_lines, out + at, &put);
+        size_t used = copy_char(text, n, keep_lines, out + at, &put);
 
         text += used;
         n -= used;
@@ -94,7 +94,7 @@ void escape_print(FILE *to, const char *text, size_t n, bool keep_lines)
     while (n > 0) {
         char out[ESCAPE_GROWTH * 2];
         size_t put;
-        size_t used = step(text, n, keep_lines, out, &put);
+        size_t used = copy_char(text, n, keep_lines, out, &put);
 
         fwrite(out, 1, put, to);
         text += used;

@@ -42,7 +42,7 @@ struct overview {
 
 /* ---- rows ---- */
 
-static char *copy(ProtobufCBinaryData d)
+static char *copy_text(ProtobufCBinaryData d)
 {
     char *text = malloc(d.len * ESCAPE_GROWTH + 1);
 
@@ -99,7 +99,7 @@ static bool is_part(const Sluice__V1__WorkerRow *w)
 }
 
 /* Appends e and takes its strings. */
-static void add(struct overview *o, const struct entry *e)
+static void add_entry(struct overview *o, const struct entry *e)
 {
     if (o->n == o->capacity) {
         o->capacity = o->capacity == 0 ? 64 : 2 * o->capacity;
@@ -115,10 +115,10 @@ static void add(struct overview *o, const struct entry *e)
 void overview_add(struct overview *o, const Sluice__V1__WorkerRow *w)
 {
     struct entry e = {
-        .name = copy(w->name),
-        .model = copy(w->model),
-        .state = copy(w->state),
-        .replica = copy(w->has_replica ? w->replica : w->state),
+        .name = copy_text(w->name),
+        .model = copy_text(w->model),
+        .state = copy_text(w->state),
+        .replica = copy_text(w->has_replica ? w->replica : w->state),
         .place = is_part(w) && !w->has_assembly ? WAITS : REPLICA,
         .stage = w->stage,
         .n_stages = w->has_assembly ? w->n_stages : 1,
@@ -133,15 +133,15 @@ void overview_add(struct overview *o, const Sluice__V1__WorkerRow *w)
         .slots = *w->ledger->slots,
     };
 
-    add(o, &e);
+    add_entry(o, &e);
 }
 
 void overview_add_offer(struct overview *o, const Sluice__V1__OfferRow *w)
 {
     struct entry e = {
-        .name = copy(w->name),
-        .model = copy(w->model),
-        .state = copy(w->state),
+        .name = copy_text(w->name),
+        .model = copy_text(w->model),
+        .state = copy_text(w->state),
         .place = OFFERS,
         .n_stages = w->n_stages,
         .begin = w->layer_begin,
@@ -152,7 +152,7 @@ void overview_add_offer(struct overview *o, const Sluice__V1__OfferRow *w)
         .slots = SLUICE__V1__CLASS_LEDGER__INIT,
     };
 
-    add(o, &e);
+    add_entry(o, &e);
 }
 
 static int by_number(uint64_t a, uint64_t b)
@@ -172,7 +172,7 @@ static int by_place(const void *x, const void *y)
 
 /* Sorts before output.  qsort() is not stable, but the indices make every key
  * unique except among waiting workers and offers. */
-static void sort(struct overview *o)
+static void sort_entries(struct overview *o)
 {
     if (!o->sorted && o->n > 0) {
         qsort(o->entries, o->n, sizeof *o->entries, by_place);
@@ -182,7 +182,7 @@ static void sort(struct overview *o)
 
 /* Return the number of entries from `first` on that have its model, or belong
  * to its replica. */
-static uint32_t of_model(const struct overview *o, uint32_t first)
+static uint32_t count_model(const struct overview *o, uint32_t first)
 {
     uint32_t n = 1;
 
@@ -193,7 +193,7 @@ static uint32_t of_model(const struct overview *o, uint32_t first)
     return n;
 }
 
-static uint32_t of_replica(const struct overview *o, uint32_t first)
+static uint32_t count_replica(const struct overview *o, uint32_t first)
 {
     const struct entry *e = &o->entries[first];
     uint32_t n = 1;
@@ -310,7 +310,7 @@ static void print_model(const struct overview *o, uint32_t first, uint32_t n,
                  "SEQUENCES", "BLOCKS held + granted", "SLOTS held + granted",
                  "STEP", NULL);
     for (uint32_t i = first, k; i < first + n; i += k) {
-        k = of_replica(o, i);
+        k = count_replica(o, i);
         print_rows(&t, &o->entries[i], k);
     }
     fprintf(to, "\n%s\n", o->entries[first].model);
@@ -320,9 +320,9 @@ static void print_model(const struct overview *o, uint32_t first, uint32_t n,
 
 void overview_print(struct overview *o, FILE *to)
 {
-    sort(o);
+    sort_entries(o);
     for (uint32_t i = 0, n; i < o->n; i += n) {
-        n = of_model(o, i);
+        n = count_model(o, i);
         print_model(o, i, n, to);
     }
 }
@@ -400,11 +400,11 @@ void overview_json(struct overview *o, json_t *j)
     json_t *replicas = json_array(), *waiting = json_array();
     json_t *offers = json_array();
 
-    sort(o);
+    sort_entries(o);
     for (uint32_t i = 0, n; i < o->n; i += n) {
         const struct entry *e = &o->entries[i];
 
-        n = of_replica(o, i);
+        n = count_replica(o, i);
         if (e->place == REPLICA) {
             json_array_append_new(replicas, json_replica(e, n));
         } else if (e->place == OFFERS) {

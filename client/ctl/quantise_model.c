@@ -41,7 +41,7 @@ static enum status no_memory(struct work *w)
 
 /* Chooses the tensors to quantise.  A load widens vectors to float32 and keeps
  * matrices as stored, so a tensor that it does not widen is a matrix. */
-static enum status choose(struct work *w)
+static enum status choose_matrices(struct work *w)
 {
     struct layout l;
     enum status st = layout_of_model(&l, &w->config, w->files, w->error);
@@ -210,7 +210,7 @@ static enum status copy_tensor(struct work *w, int fd, uint64_t from,
     return st;
 }
 
-static void widen(float *out, const char *in, enum dtype t, size_t n)
+static void widen_row(float *out, const char *in, enum dtype t, size_t n)
 {
     uint16_t half;
 
@@ -275,7 +275,7 @@ static enum status quantise_rows(struct work *w, int fd, uint64_t from,
         if (st != ST_OK) {
             return st;
         }
-        widen(r->wide, r->stored, s->dtype, s->cols);
+        widen_row(r->wide, r->stored, s->dtype, s->cols);
         if (!quantise(&out, r->wide, s->cols)) {
             return error_set(w->error, ST_INVALID_ARGUMENT,
                              "row %u has a value that is not finite", i);
@@ -330,7 +330,7 @@ static enum status write_tensors(struct work *w, uint32_t file, FILE *to)
 
 /* Creates a file of the new directory.  "x": never overwrites, even if another
  * process wrote into the directory meanwhile. */
-static FILE *create(struct work *w, const char *name, enum status *st)
+static FILE *create_file(struct work *w, const char *name, enum status *st)
 {
     char path[PATH_MAX];
     FILE *f;
@@ -344,7 +344,7 @@ static FILE *create(struct work *w, const char *name, enum status *st)
 }
 
 /* Closes a file.  A full disk may show only now, when buffers are flushed. */
-static enum status finish(struct work *w, FILE *f, enum status st)
+static enum status close_file(struct work *w, FILE *f, enum status st)
 {
     return fclose(f) != 0 && st == ST_OK ? cannot_write(w) : st;
 }
@@ -359,7 +359,7 @@ static enum status write_file(struct work *w, uint32_t file, json_t *index)
     const char *key;
     json_t *v;
     enum status st;
-    FILE *to = create(w, f->name, &st);
+    FILE *to = create_file(w, f->name, &st);
 
     for (uint32_t i = 0; i < f->header.n && st == ST_OK; i++) {
         add_tensor(w, header, &f->header.tensors[i], &at);
@@ -377,19 +377,19 @@ static enum status write_file(struct work *w, uint32_t file, json_t *index)
     if (st == ST_OK) {
         st = write_tensors(w, file, to);
     }
-    return to == NULL ? st : finish(w, to, st);
+    return to == NULL ? st : close_file(w, to, st);
 }
 
 static enum status write_json(struct work *w, const char *name, json_t *j)
 {
     enum status st;
-    FILE *to = create(w, name, &st);
+    FILE *to = create_file(w, name, &st);
 
     if (st == ST_OK) {
         if (json_dumpf(j, to, JSON_INDENT(2)) != 0 || fputc('\n', to) == EOF) {
             st = cannot_write(w);
         }
-        st = finish(w, to, st);
+        st = close_file(w, to, st);
     }
     return st;
 }
@@ -467,10 +467,10 @@ static enum status copy_file(struct work *w, const char *name)
     if (st != ST_OK) {
         return st;
     }
-    to = create(w, name, &st);
+    to = create_file(w, name, &st);
     if (st == ST_OK) {
         st = fwrite(bytes, 1, len, to) == len ? ST_OK : cannot_write(w);
-        st = finish(w, to, st);
+        st = close_file(w, to, st);
     }
     free(bytes);
     return st;
@@ -537,7 +537,7 @@ static enum status open_all(struct work *w)
         st = checkpoint_open(&w->files, w->in, w->error);
     }
     if (st == ST_OK) {
-        st = choose(w);
+        st = choose_matrices(w);
     }
     return st != ST_OK ? st
                        : checkpoint_open_files(w->files, &w->fds, w->error);

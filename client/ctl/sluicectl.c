@@ -208,8 +208,8 @@ static const struct verb *find_verb(const char *name)
 }
 
 /* Copies n rows to to[at] and returns the next free place. */
-static size_t append(struct option_row *to, size_t at,
-                     const struct option_row *rows, size_t n)
+static size_t append_rows(struct option_row *to, size_t at,
+                          const struct option_row *rows, size_t n)
 {
     memcpy(to + at, rows, n * sizeof *rows);
     return at + n;
@@ -249,18 +249,19 @@ static int parse_verb(struct ctl *c, int argc, char **argv,
 {
     struct option_row rows[ROWS_MAX];
     char **copy = malloc(((size_t)argc + 1) * sizeof *copy);
-    size_t n = append(rows, 0, common_rows, OPTION_COUNT(common_rows));
+    size_t n = append_rows(rows, 0, common_rows, OPTION_COUNT(common_rows));
     int rc;
 
     if (copy == NULL) {
         abort();
     }
     memcpy(copy, argv, ((size_t)argc + 1) * sizeof *copy);
-    n = append(rows, n, generate_rows, OPTION_COUNT(generate_rows));
-    n = append(rows, n, tokenize_rows, 1); /* the rest are rows of generate */
-    n = append(rows, n, drain_rows, OPTION_COUNT(drain_rows));
-    n = append(rows, n, plan_rows, OPTION_COUNT(plan_rows));
-    n = append(rows, n, quantise_rows, OPTION_COUNT(quantise_rows));
+    n = append_rows(rows, n, generate_rows, OPTION_COUNT(generate_rows));
+    n = append_rows(rows, n, tokenize_rows,
+                    1); /* the rest are rows of generate */
+    n = append_rows(rows, n, drain_rows, OPTION_COUNT(drain_rows));
+    n = append_rows(rows, n, plan_rows, OPTION_COUNT(plan_rows));
+    n = append_rows(rows, n, quantise_rows, OPTION_COUNT(quantise_rows));
     rc = parse(c, rows, n, argc, copy);
     *verb = NULL;
     if (rc == CTL_OK && c->n_operands > 0) {
@@ -280,10 +281,10 @@ static int parse_options(struct ctl *c, const struct verb *v, int argc,
                          char **argv)
 {
     struct option_row rows[ROWS_MAX];
-    size_t n = append(rows, 0, common_rows, OPTION_COUNT(common_rows));
+    size_t n = append_rows(rows, 0, common_rows, OPTION_COUNT(common_rows));
     int rc;
 
-    n = append(rows, n, v->rows, v->n_rows);
+    n = append_rows(rows, n, v->rows, v->n_rows);
     rc = parse(c, rows, n, argc, argv);
     c->operands++; /* past the verb */
     c->n_operands--;
@@ -333,7 +334,7 @@ static bool print_info(const struct ctl *c, const struct verb *v)
 }
 
 /* Parses twice: first for the verb, then with the options of that verb. */
-static int run(struct ctl *c, int argc, char **argv)
+static int run_command(struct ctl *c, int argc, char **argv)
 {
     const struct verb *v;
     int rc = parse_verb(c, argc, argv, &v);
@@ -356,7 +357,7 @@ int main(int argc, char **argv)
     std_fds_reserve(); /* before any socket could become descriptor 0, 1 or 2 */
     FAILPOINT_START(argc, argv);
     signal(SIGPIPE, SIG_IGN); /* a write fails with EPIPE instead */
-    rc = run(&c, argc, argv);
+    rc = run_command(&c, argc, argv);
     ctl_catch_interrupt(NULL); /* the client is about to be freed */
     client_close(&c.client);
     return ctl_end_output(rc);

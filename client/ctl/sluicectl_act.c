@@ -30,11 +30,6 @@ static const char *state_word(int state)
     }
 }
 
-static const char *plural(uint32_t n)
-{
-    return n == 1 ? "" : "s";
-}
-
 void ctl_print_receipt(FILE *to, const struct client_receipt *r)
 {
     char took[MICROS_TEXT];
@@ -43,8 +38,9 @@ void ctl_print_receipt(FILE *to, const struct client_receipt *r)
     fprintf(to,
             "was %s, %u token%s generated; released %u block%s, %u slot%s "
             "in %s",
-            state_word(r->state), r->n_generated, plural(r->n_generated),
-            r->blocks, plural(r->blocks), r->slots, plural(r->slots), took);
+            state_word(r->state), r->n_generated, ctl_plural(r->n_generated),
+            r->blocks, ctl_plural(r->blocks), r->slots, ctl_plural(r->slots),
+            took);
     if (r->worker[0] != '\0') {
         fputs(" at ", to);
         escape_print(to, r->worker, strlen(r->worker), false);
@@ -86,7 +82,7 @@ struct lookup {
 
 /* Compares a page of sequences.  The choices of a request follow one another,
  * so comparing with the last match counts each request once. */
-static void match(void *arg, const ProtobufCMessage *reply)
+static void match_page(void *arg, const ProtobufCMessage *reply)
 {
     struct lookup *l = arg;
     const Sluice__V1__ListSequencesReply *m =
@@ -116,7 +112,7 @@ static int find_id(struct ctl *c, const char *text, size_t n, uint8_t id[16])
 {
     Sluice__V1__ListRequest r = SLUICE__V1__LIST_REQUEST__INIT;
     struct lookup l = {.prefix = text, .n_prefix = n};
-    char whole[REQUEST_ID_TEXT];
+    char whole[REQUEST_ID_TEXT], why[ERROR_TEXT];
     int rc;
 
     if (n == 0 || n > ID_DIGITS ||
@@ -133,15 +129,16 @@ static int find_id(struct ctl *c, const char *text, size_t n, uint8_t id[16])
     do {
         r.has_after = l.next != 0;
         r.after = l.next;
-        rc = ctl_call(c, METHOD_ADMIN_LIST_SEQUENCES, &r.base, match, &l);
+        rc = ctl_call(c, METHOD_ADMIN_LIST_SEQUENCES, &r.base, match_page, &l);
     } while (rc == CTL_OK && l.next != 0);
     if (rc == CTL_OK && l.n_found != 1) {
-        return ctl_fail(c, ST_NOT_FOUND,
-                        l.n_found == 0 ? "no request has an id that begins so; "
-                                         "\"sluicectl sequences\" lists the ids"
-                                       : "several requests have an id that "
-                                         "begins so; give more digits",
-                        0);
+        snprintf(why, sizeof why,
+                 l.n_found == 0 ? "no request id begins with %s; \"sluicectl "
+                                  "sequences\" lists the ids"
+                                : "several request ids begin with %s; give "
+                                  "more digits",
+                 whole);
+        return ctl_fail(c, ST_NOT_FOUND, why, 0);
     }
     memcpy(id, l.id, sizeof l.id);
     return rc;
@@ -218,7 +215,7 @@ struct audit {
 static void print_audit_row(const Sluice__V1__WorkerAudit *w)
 {
     printf("%s: %u difference%s", ctl_name(w->worker), w->n_differences,
-           plural(w->n_differences));
+           ctl_plural(w->n_differences));
     if (w->ledger != NULL) {
         const Sluice__V1__ClassLedger *b = w->ledger->blocks;
         const Sluice__V1__ClassLedger *s = w->ledger->slots;
@@ -254,8 +251,8 @@ static void print_audit(void *arg, const ProtobufCMessage *reply)
         ctl_print_json(json_message(reply));
     } else {
         printf("%zu worker%s audited, %u difference%s\n", m->n_workers,
-               plural((uint32_t)m->n_workers), m->n_differences,
-               plural(m->n_differences));
+               ctl_plural((uint32_t)m->n_workers), m->n_differences,
+               ctl_plural(m->n_differences));
     }
 }
 

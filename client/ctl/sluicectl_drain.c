@@ -26,11 +26,6 @@ struct drain {
     bool shown;            /* a line of progress was printed */
 };
 
-static const char *plural(uint32_t n)
-{
-    return n == 1 ? "" : "s";
-}
-
 static void on_end(void *arg, enum status status, const ProtobufCMessage *reply,
                    const struct error *e, uint32_t retry_after_ms)
 {
@@ -58,7 +53,7 @@ static void show_progress(struct drain *d)
         return;
     }
     fprintf(stderr, "%s%s: %u sequence%s still running%s", terminal ? "\r" : "",
-            ctl_name(wire_text(d->worker)), n, plural(n),
+            ctl_name(wire_text(d->worker)), n, ctl_plural(n),
             terminal ? " \x1b[K" : "\n");
     d->n_shown = n;
     d->shown = true;

@@ -183,8 +183,8 @@ static double tokens_per_second(const struct client_result *r)
 static void print_end(const struct client_request *r,
                       const struct client_choice *k)
 {
-    fprintf(stderr, "%u tokens, then %s", k->n_generated,
-            ctl_finish_word(k->finish));
+    fprintf(stderr, "%u token%s, then %s", k->n_generated,
+            ctl_plural(k->n_generated), ctl_finish_word(k->finish));
     if (k->stop_string >= 0) {
         const struct client_stop *stop = &r->stops[k->stop_string];
 
@@ -219,7 +219,8 @@ void ctl_print_figures(const struct ctl *c, const struct client_request *r,
     micros_write(first, (uint64_t)result->first_chunk_us);
     micros_write(total, (uint64_t)result->end_us);
     micros_write(queued, result->queued_us);
-    fprintf(stderr, "  prompt               %u tokens\n", result->n_prompt);
+    fprintf(stderr, "  prompt               %u token%s\n", result->n_prompt,
+            ctl_plural(result->n_prompt));
     print_generated(r, result);
     fprintf(stderr, "  time to first token  %s (queued %s)\n", first, queued);
     fprintf(stderr, "  tokens per second    %.1f\n", tokens_per_second(result));
@@ -231,13 +232,13 @@ void ctl_print_figures(const struct ctl *c, const struct client_request *r,
     fprintf(stderr, "  seed                 %llu\n",
             (unsigned long long)result->seed);
     if (result->n_moves > 0) {
-        fprintf(stderr, "  moved                %u times to another worker\n",
-                result->n_moves);
+        fprintf(stderr, "  moved                %u time%s to another worker\n",
+                result->n_moves, ctl_plural(result->n_moves));
     }
     if (result->n_resumes > 0) {
         micros_write(total, (uint64_t)result->gap_us);
-        fprintf(stderr, "  resumed              %u times, %s lost in all\n",
-                result->n_resumes, total);
+        fprintf(stderr, "  resumed              %u time%s, %s lost in all\n",
+                result->n_resumes, ctl_plural(result->n_resumes), total);
     }
     print_pools(c, result);
 }

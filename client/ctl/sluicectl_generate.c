@@ -19,9 +19,10 @@ struct lists {
 
 /* Prints the end of a request and returns the exit code.  Ctrl-C gives 130,
  * with a receipt if one came; a cancel by another client is a failure, 1. */
-static int finish(struct ctl *c, enum status s, const struct client_request *r,
-                  const struct client_result *result, const struct error *e,
-                  struct ctl_stream *stream)
+static int finish_request(struct ctl *c, enum status s,
+                          const struct client_request *r,
+                          const struct client_result *result,
+                          const struct error *e, struct ctl_stream *stream)
 {
     bool cancelled = s == ST_CANCELLED;
 
@@ -32,7 +33,8 @@ static int finish(struct ctl *c, enum status s, const struct client_request *r,
     if (s != ST_OK && !(cancelled && result->has_receipt)) {
         int rc = ctl_fail(c, s, e->text, result->retry_after_ms);
 
-        return rc == CTL_INTERRUPTED && !result->asked ? CTL_FAILED : rc;
+        return rc == CTL_INTERRUPTED && !result->cancelled_here ? CTL_FAILED
+                                                                : rc;
     }
     if (stream->logprobs != NULL) {
         fputc('\n', stderr);
@@ -183,7 +185,7 @@ static int take_options(const struct ctl *c, struct client_request *r,
 
 /* Connects and runs the request.  From ctl_catch_interrupt() on, Ctrl-C cancels
  * the request instead of ending the program. */
-static int run(struct ctl *c, struct client_request *r)
+static int run_request(struct ctl *c, struct client_request *r)
 {
     struct ctl_stream stream;
     struct client_result result;
@@ -200,7 +202,7 @@ static int run(struct ctl *c, struct client_request *r)
     r->arg = &stream;
     ctl_catch_interrupt(c->client);
     s = client_generate(c->client, r, &result, &e);
-    rc = finish(c, s, r, &result, &e, &stream);
+    rc = finish_request(c, s, r, &result, &e, &stream);
     ctl_stream_fini(&stream);
     return rc;
 }
@@ -216,12 +218,12 @@ static int with_prompt(struct ctl *c, struct client_request *r)
     if (c->o.ids) {
         if (ctl_ids(c, &ids, &r->n_ids)) {
             r->ids = ids;
-            rc = run(c, r);
+            rc = run_request(c, r);
         }
     } else {
         text = ctl_text(c, &r->n_text);
         r->text = text;
-        rc = text == NULL ? CTL_USAGE : run(c, r);
+        rc = text == NULL ? CTL_USAGE : run_request(c, r);
     }
     free(text);
     free(ids);

@@ -59,6 +59,11 @@ const char *ctl_name(ProtobufCBinaryData name)
     return out;
 }
 
+const char *ctl_plural(uint32_t n)
+{
+    return n == 1 ? "" : "s";
+}
+
 /* A lack of room is temporary, so scripts get a code of its own for it. */
 static int exit_code(enum status status)
 {
@@ -168,7 +173,7 @@ int ctl_call(struct ctl *c, enum method m, const ProtobufCMessage *request,
 }
 
 /* Returns the words joined by blanks, as a shell's echo would. */
-static char *join(char **words, int n, size_t *bytes)
+static char *join_words(char **words, int n, size_t *bytes)
 {
     size_t total = 1, at = 0;
     char *text;
@@ -209,8 +214,9 @@ char *ctl_text(const struct ctl *c, size_t *n)
 {
     bool dash = c->n_operands == 1 && strcmp(c->operands[0], "-") == 0;
 
-    return c->n_operands > 0 && !dash ? join(c->operands, c->n_operands, n)
-                                      : read_input(c, n);
+    return c->n_operands > 0 && !dash
+               ? join_words(c->operands, c->n_operands, n)
+               : read_input(c, n);
 }
 
 /* Parses the id at *at and moves *at past it.  Returns false, without moving,

@@ -56,7 +56,7 @@ void ctl_logprobs_free(struct ctl_logprobs **lp)
     free(l);
 }
 
-static void reserve(struct column *column, size_t n, size_t width)
+static void reserve_rows(struct column *column, size_t n, size_t width)
 {
     if (column->capacity - column->n < n) {
         column->capacity = 2 * (column->n + n);
@@ -74,7 +74,7 @@ void ctl_logprobs_add(struct ctl_logprobs *l, const struct client_chunk *chunk)
     if (chunk->n_tokens == 0) {
         return;
     }
-    reserve(column, chunk->n_tokens, 1 + l->n_top);
+    reserve_rows(column, chunk->n_tokens, 1 + l->n_top);
     at = column->items + column->n * (1 + l->n_top);
     for (size_t i = 0; i < chunk->n_tokens; i++) {
         *at++ = (struct token_logprob){chunk->tokens[i], chunk->logprobs[i]};
@@ -113,7 +113,7 @@ static int by_id(const void *a, const void *b)
 }
 
 /* Collects all tokens of l, each once, sorted for bsearch(). */
-static void collect(struct pieces *p, const struct ctl_logprobs *l)
+static void collect_tokens(struct pieces *p, const struct ctl_logprobs *l)
 {
     size_t n = 0, width = 1 + l->n_top;
 
@@ -169,7 +169,8 @@ static void on_piece(void *arg, enum status status,
     }
 }
 
-static void ask(const struct ctl *c, struct pieces *p, struct piece *piece)
+static void request_piece(const struct ctl *c, struct pieces *p,
+                          struct piece *piece)
 {
     static const struct client_call_ops ops = {NULL, on_piece};
     Sluice__V1__DetokenizeRequest r = SLUICE__V1__DETOKENIZE_REQUEST__INIT;
@@ -190,11 +191,11 @@ static void ask(const struct ctl *c, struct pieces *p, struct piece *piece)
 
 /* Requests the texts, PIECES_ASKED at a time, and waits for all replies.  After
  * a failure the table shows "?" for the rest: it is worth printing without. */
-static void ask_all(const struct ctl *c, struct pieces *p)
+static void request_pieces(const struct ctl *c, struct pieces *p)
 {
     for (size_t i = 0; (i < p->n && !p->failed) || p->n_asked > 0;) {
         if (i < p->n && !p->failed && p->n_asked < PIECES_ASKED) {
-            ask(c, p, &p->items[i++]);
+            request_piece(c, p, &p->items[i++]);
         } else {
             client_turn(c->client, CLIENT_TIMEOUT_MS);
         }
@@ -262,8 +263,8 @@ void ctl_logprobs_print(const struct ctl *c, const struct ctl_logprobs *l)
     struct pieces p = {0};
 
     if (!c->o.ids) {
-        collect(&p, l);
-        ask_all(c, &p);
+        collect_tokens(&p, l);
+        request_pieces(c, &p);
     }
     for (uint32_t i = 0; i < l->n_choices; i++) {
         if (l->n_choices > 1) {

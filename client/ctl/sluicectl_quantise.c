@@ -11,7 +11,7 @@
 
 /* Shows progress on a terminal, in whole percents so that it is not redrawn
  * for each row of a matrix. */
-static void show(void *ctx, uint64_t done, uint64_t total)
+static void show_progress(void *ctx, uint64_t done, uint64_t total)
 {
     int *shown = ctx, percent = (int)(100.0 * (double)done / (double)total);
 
@@ -48,7 +48,8 @@ int ctl_quantise(struct ctl *c)
     int shown = -1;
     const struct quantise_options o = {.bits = c->o.bits,
                                        .group = c->o.group,
-                                       .progress = terminal ? show : NULL,
+                                       .progress =
+                                           terminal ? show_progress : NULL,
                                        .ctx = &shown};
     struct quantise_report r;
     struct error e;

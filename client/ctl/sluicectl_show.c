@@ -163,9 +163,11 @@ static void print_status(const Sluice__V1__StatusReply *m)
 {
     printf("router    %s %s, up ", ctl_name(m->router), ctl_name(m->version));
     print_uptime(m->uptime_ms);
-    printf("\nnow       %u workers, %u clients; %u sequences running, "
+    printf("\nnow       %u worker%s, %u client%s; %u sequence%s running, "
            "%u waiting\n",
-           m->n_workers, m->n_clients, m->n_running, m->n_waiting);
+           m->n_workers, ctl_plural(m->n_workers), m->n_clients,
+           ctl_plural(m->n_clients), m->n_running, ctl_plural(m->n_running),
+           m->n_waiting);
     if (m->n_replicas + m->n_forming > 0) {
         printf("replicas  %u with several stages up, %u forming\n",
                m->n_replicas, m->n_forming);

@@ -104,7 +104,7 @@ static void begin_choice(void *arg, uint32_t choice)
 }
 
 /* Shows a piece of the current choice; n > 0. */
-static void show(void *arg, const char *text, size_t n)
+static void show_text(void *arg, const char *text, size_t n)
 {
     struct ctl_stream *s = arg;
 
@@ -120,7 +120,8 @@ static void show(void *arg, const char *text, size_t n)
     s->last = text[n - 1];
 }
 
-/* Adds ids as text with a blank before each; show() drops the first blank. */
+/* Adds ids as text with a blank before each; show_text() drops the first blank.
+ */
 static void put_ids(struct ctl_stream *s, const struct client_chunk *chunk)
 {
     for (size_t i = 0; i < chunk->n_tokens; i++) {
@@ -178,7 +179,8 @@ void ctl_stream_lost(void *arg, const char *why)
 void ctl_stream_init(struct ctl_stream *s, const struct ctl *c,
                      const struct client_request *r)
 {
-    static const struct turns_ops ops = {.begin = begin_choice, .show = show};
+    static const struct turns_ops ops = {.begin = begin_choice,
+                                         .show = show_text};
 
     *s = (struct ctl_stream){.ctl = c,
                              .n_choices = r->n,

@@ -11,7 +11,7 @@ struct search {
 };
 
 /* The reply has an arena's lifetime, so the figures are copied. */
-static void look(void *arg, const ProtobufCMessage *reply)
+static void find_in_page(void *arg, const ProtobufCMessage *reply)
 {
     struct search *s = arg;
     const Sluice__V1__ListWorkersReply *m =
@@ -43,7 +43,7 @@ enum status ctl_find_worker(const struct ctl *c, const char *name,
         r.has_after = search.next != 0;
         r.after = search.next;
         s = client_call(c->client, METHOD_ADMIN_LIST_WORKERS, &r.base,
-                        (uint32_t)c->o.timeout, look, &search, &e);
+                        (uint32_t)c->o.timeout, find_in_page, &search, &e);
     } while (s == ST_OK && !out->found && search.next != 0);
     return s;
 }

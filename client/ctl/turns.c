@@ -20,7 +20,7 @@ struct turns {
 };
 
 /* Begins the current text and shows the pieces held for it. */
-static void begin(struct turns *t)
+static void begin_text(struct turns *t)
 {
     struct held *h = &t->held[t->current];
 
@@ -42,7 +42,7 @@ struct turns *turns_new(uint32_t n, const struct turns_ops *ops, void *arg)
     t->ops = ops;
     t->arg = arg;
     t->n = n;
-    begin(t);
+    begin_text(t);
     return t;
 }
 
@@ -60,7 +60,7 @@ void turns_free(struct turns **tp)
     free(t);
 }
 
-static void hold(struct held *h, const char *text, size_t n)
+static void hold_text(struct held *h, const char *text, size_t n)
 {
     if (h->capacity - h->n < n) {
         h->capacity = 2 * (h->n + n);
@@ -80,7 +80,7 @@ void turns_put(struct turns *t, uint32_t i, const char *text, size_t n)
     if (i == t->current) {
         t->ops->show(t->arg, text, n);
     } else {
-        hold(&t->held[i], text, n);
+        hold_text(&t->held[i], text, n);
     }
 }
 
@@ -95,7 +95,7 @@ void turns_end(struct turns *t, uint32_t i)
             t->ops->end(t->arg, t->current);
         }
         if (++t->current < t->n) {
-            begin(t);
+            begin_text(t);
         }
     }
 }

@@ -179,9 +179,9 @@ struct client_result {
     struct client_choice choices[CHOICES_MAX]; /* [n_choices] */
     int finish, stop_string;
     bool has_figures, has_receipt;
-    bool asked;         /* this client requested the cancel */
-    uint32_t n_resumes; /* resumptions after a lost connection */
-    int64_t gap_us;     /* from each loss to the next chunk, summed */
+    bool cancelled_here; /* this client requested the cancel */
+    uint32_t n_resumes;  /* resumptions after a lost connection */
+    int64_t gap_us;      /* from each loss to the next chunk, summed */
     uint32_t n_prompt, n_generated, blocks, slots, n_moves;
     uint64_t queued_us, first_token_us, total_us, seed; /* the router's */
     int64_t first_chunk_us, end_us; /* since the call, measured here; 0: none */

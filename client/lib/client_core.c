@@ -154,9 +154,9 @@ static void call_fail(struct client_core *c, struct call *k, enum status code,
     call_end(c, k, code, NULL, &e, 0);
 }
 
-static enum status check(const struct client_core *c,
-                         const struct method_row *row,
-                         const ProtobufCMessage *request, size_t *bytes)
+static enum status check_call(const struct client_core *c,
+                              const struct method_row *row,
+                              const ProtobufCMessage *request, size_t *bytes)
 {
     if (!row || row->kind == ONEWAY || request->descriptor != row->request) {
         return ST_INVALID_ARGUMENT;
@@ -168,8 +168,9 @@ static enum status check(const struct client_core *c,
     return *bytes > row->request_cap ? ST_INVALID_ARGUMENT : ST_OK;
 }
 
-static enum status hold(struct client_core *c, struct call *k,
-                        const ProtobufCMessage *request, uint32_t deadline_ms)
+static enum status hold_call(struct client_core *c, struct call *k,
+                             const ProtobufCMessage *request,
+                             uint32_t deadline_ms)
 {
     if (c->waiting_bytes + k->bytes > CLIENT_WAITING_BYTES) {
         return ST_RESOURCE_EXHAUSTED;
@@ -189,8 +190,9 @@ static enum status hold(struct client_core *c, struct call *k,
 
 /* Sends the request at once if the session has room and no earlier call waits;
  * otherwise the call waits.  Overtaking would break the order of requests. */
-static enum status begin(struct client_core *c, struct call *k,
-                         const ProtobufCMessage *request, uint32_t deadline_ms)
+static enum status begin_call(struct client_core *c, struct call *k,
+                              const ProtobufCMessage *request,
+                              uint32_t deadline_ms)
 {
     enum status st = ST_RESOURCE_EXHAUSTED;
 
@@ -201,7 +203,7 @@ static enum status begin(struct client_core *c, struct call *k,
     if (st == ST_OK) {
         k->state = CALL_OPEN;
     } else if (st == ST_RESOURCE_EXHAUSTED) {
-        st = hold(c, k, request, deadline_ms);
+        st = hold_call(c, k, request, deadline_ms);
     }
     return st;
 }
@@ -214,7 +216,7 @@ enum status client_core_call(struct client_core *c, enum method m,
 {
     const struct method_row *row = method_find((uint16_t)m);
     size_t bytes = 0;
-    enum status st = check(c, row, request, &bytes);
+    enum status st = check_call(c, row, request, &bytes);
     struct call *k = st == ST_OK ? call_take(c) : NULL;
 
     if (!k) {
@@ -224,7 +226,7 @@ enum status client_core_call(struct client_core *c, enum method m,
     k->arg = arg;
     k->row = row;
     k->bytes = bytes;
-    st = begin(c, k, request, deadline_ms);
+    st = begin_call(c, k, request, deadline_ms);
     if (st != ST_OK) {
         call_give(c, k);
     } else if (id) {

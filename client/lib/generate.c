@@ -171,7 +171,7 @@ static void on_end(void *arg, enum status status, const struct error *e,
     }
 }
 
-static enum status begin(struct generate_call *g)
+static enum status begin_request(struct generate_call *g)
 {
     static const struct resumable_ops ops = {on_chunk, on_lost, on_end};
     const struct client_request *r = g->request;
@@ -205,12 +205,12 @@ static enum status begin(struct generate_call *g)
  * the wait.  Without a session no cancel can be sent, and none is needed: the
  * router cancels the requests of a lost client, and sequences of a lost router
  * end at their workers after 3 s. */
-static void cancel(struct generate_call *g)
+static void cancel_request(struct generate_call *g)
 {
     struct error e;
     enum status s;
 
-    g->out->asked = true;
+    g->out->cancelled_here = true;
     if (!client_core_up(client_core_of(g->client))) {
         s = error_set(&e, ST_UNAVAILABLE, "not connected to a router");
     } else {
@@ -316,7 +316,7 @@ enum status client_generate(struct client *c, const struct client_request *r,
 
     prepare(out, r);
     g.began_us = client_now_us();
-    g.status = begin(&g);
+    g.status = begin_request(&g);
     if (g.status != ST_OK) {
         return g.status;
     }
@@ -325,7 +325,7 @@ enum status client_generate(struct client *c, const struct client_request *r,
     }
     /* The call may have ended in the turn in which on_chunk returned false. */
     if (!g.ended || (g.wants_cancel && g.status == ST_OK)) {
-        cancel(&g);
+        cancel_request(&g);
     }
     resumable_fini(&g.stream);
     out->n_resumes = g.stream.n_resumes;

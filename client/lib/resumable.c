@@ -11,8 +11,8 @@ static_assert(RESUMABLE_FIRST_MS * 1000 > SESSION_OPEN_US,
               "an unanswered connection is followed by another attempt");
 
 /* Ends the request.  The state changes first, because on_end may free it. */
-static void end(struct resumable *s, enum status status, const struct error *e,
-                uint32_t retry_after_ms)
+static void end_request(struct resumable *s, enum status status,
+                        const struct error *e, uint32_t retry_after_ms)
 {
     s->state = RESUMABLE_ENDED;
     client_core_unwait(s->core, &s->wait);
@@ -23,8 +23,9 @@ static void end(struct resumable *s, enum status status, const struct error *e,
 
 /* Checks that a chunk continues its choice.  A gap or a repetition would
  * silently corrupt the text, so it ends the request DATA_LOSS instead. */
-static enum status check(const struct resumable *s,
-                         const Sluice__V1__GenerateChunk *m, struct error *e)
+static enum status check_chunk(const struct resumable *s,
+                               const Sluice__V1__GenerateChunk *m,
+                               struct error *e)
 {
     const struct resumable_choice *k;
 
@@ -49,7 +50,8 @@ static enum status check(const struct resumable *s,
     return ST_OK;
 }
 
-static void keep(struct resumable_choice *k, const uint32_t *tokens, size_t n)
+static void keep_tokens(struct resumable_choice *k, const uint32_t *tokens,
+                        size_t n)
 {
     size_t size = k->size == 0 ? 64 : k->size;
 
@@ -65,12 +67,12 @@ static void keep(struct resumable_choice *k, const uint32_t *tokens, size_t n)
 }
 
 /* Notes what a later call has to send: tokens, bytes of text, ended choices. */
-static void take(struct resumable *s, const Sluice__V1__GenerateChunk *m)
+static void take_chunk(struct resumable *s, const Sluice__V1__GenerateChunk *m)
 {
     struct resumable_choice *k = &s->choices[m->choice];
 
     if (s->options.resume_ms > 0 && m->n_tokens > 0) {
-        keep(k, m->tokens, m->n_tokens);
+        keep_tokens(k, m->tokens, m->n_tokens);
     }
     k->n += (uint32_t)m->n_tokens;
     k->n_text += m->has_text ? (uint32_t)m->text.len : 0;
@@ -99,13 +101,13 @@ static void on_chunk(void *arg, const ProtobufCMessage *message)
     if (s->state != RESUMABLE_OPEN) {
         return;
     }
-    if (check(s, m, &e) != ST_OK) {
-        end(s, e.code, &e, 0);
+    if (check_chunk(s, m, &e) != ST_OK) {
+        end_request(s, e.code, &e, 0);
         client_core_cancel(s->core, s->call);
         return;
     }
     resumed(s);
-    take(s, m);
+    take_chunk(s, m);
     s->options.ops->on_chunk(s->options.arg, m);
 }
 
@@ -132,7 +134,7 @@ static void give_up(struct resumable *s, enum status code)
 
     (void)error_set(&e, code, "%s%s%s; no router accepted the request in time",
                     s->why.text, more ? "; " : "", more ? trouble : "");
-    end(s, code, &e, 0);
+    end_request(s, code, &e, 0);
 }
 
 /* Returns the time at which resume_ms end. */
@@ -153,7 +155,7 @@ static int64_t jitter(struct resumable *s, int64_t us)
 /* Calls again after a pause.  The pause is random by half, so that the clients
  * of a lost router do not reach the next one at the same moment.  At the
  * deadline or at the end of resume_ms the request gives up instead. */
-static void again_later(struct resumable *s, uint32_t retry_after_ms)
+static void call_later(struct resumable *s, uint32_t retry_after_ms)
 {
     int64_t now_us = s->options.io->now_us(s->options.io);
     int64_t asked_us = (int64_t)retry_after_ms * 1000;
@@ -214,7 +216,7 @@ static bool is_loss(const struct resumable *s, enum status status,
 }
 
 /* Notes a loss: its time, its reason, and the start of resume_ms. */
-static void lost(struct resumable *s, const struct error *e)
+static void note_loss(struct resumable *s, const struct error *e)
 {
     int64_t now_us = s->options.io->now_us(s->options.io);
     bool first = s->lost_us == NODE_IDLE;
@@ -250,27 +252,27 @@ static void on_end(void *arg, enum status status, const ProtobufCMessage *reply,
     }
     if (status == ST_OK) {
         resumed(s);
-        end(s, ST_OK, NULL, 0);
+        end_request(s, ST_OK, NULL, 0);
     } else if (resumes && is_loss(s, status, retry_after_ms)) {
         if (has_all(s)) { /* only the End is missing, and it carries no data */
-            end(s, ST_OK, NULL, 0);
+            end_request(s, ST_OK, NULL, 0);
             return;
         }
-        lost(s, e);
-        again_later(s, retry_after_ms);
+        note_loss(s, e);
+        call_later(s, retry_after_ms);
     } else if (resumes && s->lost_us != NODE_IDLE &&
                is_retryable(s, status, retry_after_ms)) {
         s->why = *e;
-        again_later(s, retry_after_ms);
+        call_later(s, retry_after_ms);
     } else {
-        end(s, status, e, retry_after_ms);
+        end_request(s, status, e, retry_after_ms);
     }
 }
 
 /* ---- calls ---- */
 
 /* The received part of each choice, as fields of the next request. */
-struct have {
+struct received {
     uint32_t count[CHOICES_MAX], text[CHOICES_MAX];
     protobuf_c_boolean ended[CHOICES_MAX];
     uint32_t *tokens; /* owned */
@@ -278,8 +280,8 @@ struct have {
 
 /* Adds the received parts to a request; the tokens of all choices are one
  * array, in the order of the choices. */
-static void put(const struct resumable *s, struct have *h,
-                Sluice__V1__GenerateRequest *m)
+static void put_received(const struct resumable *s, struct received *h,
+                         Sluice__V1__GenerateRequest *m)
 {
     size_t n = 0;
 
@@ -311,10 +313,10 @@ static const struct client_call_ops call_ops = {on_chunk, on_end};
 
 /* Calls Generate with the time left, and after a loss with the received
  * parts.  The core copies the request, so the parts are freed at once. */
-static enum status call(struct resumable *s, int64_t now_us)
+static enum status call_generate(struct resumable *s, int64_t now_us)
 {
     Sluice__V1__GenerateRequest m = *s->request;
-    struct have have = {.tokens = NULL};
+    struct received have = {.tokens = NULL};
     uint32_t left_ms = 0;
     enum status st;
 
@@ -322,7 +324,7 @@ static enum status call(struct resumable *s, int64_t now_us)
         left_ms = (uint32_t)((s->deadline_us - now_us + 999) / 1000);
     }
     if (s->lost_us != NODE_IDLE) {
-        put(s, &have, &m);
+        put_received(s, &have, &m);
     }
     s->state = RESUMABLE_OPEN;
     st = client_core_call(s->core, METHOD_INFERENCE_GENERATE, &m.base, left_ms,
@@ -333,21 +335,21 @@ static enum status call(struct resumable *s, int64_t now_us)
 
 /* Calls again after a backoff.  If the core has no free call, the request
  * waits for another backoff. */
-static void again(struct resumable *s, int64_t now_us)
+static void call_again(struct resumable *s, int64_t now_us)
 {
-    enum status st = call(s, now_us);
+    enum status st = call_generate(s, now_us);
     struct error e;
 
     if (st == ST_OK) {
         client_core_wait(s->core, &s->wait, give_up_at_us(s));
     } else if (st == ST_RESOURCE_EXHAUSTED) {
-        again_later(s, 0);
+        call_later(s, 0);
     } else {
         (void)error_set(&e, ST_UNAVAILABLE,
                         "%s; the request cannot be resumed, because it is too "
                         "long together with the tokens received",
                         s->why.text);
-        end(s, ST_UNAVAILABLE, &e, 0);
+        end_request(s, ST_UNAVAILABLE, &e, 0);
     }
 }
 
@@ -372,12 +374,12 @@ static void on_wait(struct client_wait *w)
 
     if (client_core_ending(s->core)) {
         (void)error_set(&e, ST_UNAVAILABLE, "the client is closing");
-        end(s, ST_UNAVAILABLE, &e, 0);
+        end_request(s, ST_UNAVAILABLE, &e, 0);
     } else if (s->state == RESUMABLE_WAITING) {
         if (now_us >= s->deadline_us || now_us >= give_up_at_us(s)) {
-            again_later(s, 0); /* gives up */
+            call_later(s, 0); /* gives up */
         } else {
-            again(s, now_us);
+            call_again(s, now_us);
         }
     } else if (!client_core_up(s->core)) {
         give_up(s, ST_UNAVAILABLE);
@@ -405,7 +407,7 @@ enum status resumable_begin(struct resumable *s, struct client_core *core,
     if (options->deadline_ms > 0) {
         s->deadline_us = now_us + (int64_t)options->deadline_ms * 1000;
     }
-    st = call(s, now_us);
+    st = call_generate(s, now_us);
     if (st != ST_OK) {
         s->state = RESUMABLE_ENDED;
     } else if (!client_core_up(core)) {
@@ -423,7 +425,7 @@ void resumable_cancel(struct resumable *s)
         return;
     }
     (void)error_set(&e, ST_CANCELLED, "cancelled by the caller");
-    end(s, ST_CANCELLED, &e, 0);
+    end_request(s, ST_CANCELLED, &e, 0);
     if (state == RESUMABLE_OPEN) {
         client_core_cancel(s->core, s->call);
     }

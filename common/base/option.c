@@ -366,7 +366,7 @@ void option_print(FILE *to, const struct option_row *rows, size_t n)
                  rows[i].value != NULL ? rows[i].value : "");
         fprintf(to, "  %-26s %s", head, rows[i].help);
         if (rows[i].fallback != NULL) {
-            fprintf(to, " (%s)", rows[i].fallback);
+            fprintf(to, " (default: %s)", rows[i].fallback);
         } else if (rows[i].type == OPTION_LIST) {
             fputs("; repeatable", to);
         }

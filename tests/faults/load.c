@@ -214,7 +214,7 @@ static void check_one(struct stream *s)
     atomic_store(&s->moved_us, tally_now_us());
     s->end.why = s->end.status == ST_OK ? "" : e.text;
     tally_ended(&s->end, options.all);
-    if (s->end.status != ST_OK && !result.asked) {
+    if (s->end.status != ST_OK && !result.cancelled_here) {
         pause_ms(result.retry_after_ms > 0 && result.retry_after_ms < 1000
                      ? result.retry_after_ms
                      : AGAIN_MS);

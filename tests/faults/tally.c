@@ -114,7 +114,7 @@ static bool add_readings(const struct tally_end *t)
 
 void tally_ended(const struct tally_end *t, bool always)
 {
-    bool asked = t->result->asked && t->status == ST_CANCELLED;
+    bool asked = t->result->cancelled_here && t->status == ST_CANCELLED;
     bool as_recorded;
 
     pthread_mutex_lock(&tally.lock);

@@ -304,7 +304,7 @@ static void a_callback_cancels_at_the_end(void **state)
 
     assert_int_equal(generate(*state, SCRIPT_THREE_CHUNKS, &seen, &r, &e),
                      ST_CANCELLED);
-    assert_true(r.asked && r.has_receipt);
+    assert_true(r.cancelled_here && r.has_receipt);
 }
 
 /* Interrupts repeatedly, at most `times`, until the call has ended: two
@@ -349,7 +349,7 @@ static void an_interrupt_cancels(void **state)
 
     assert_int_equal(interrupted(*state, SCRIPT_ENDLESS, 1, &r, &e),
                      ST_CANCELLED);
-    assert_true(r.asked && r.has_receipt);
+    assert_true(r.cancelled_here && r.has_receipt);
     assert_int_equal(r.receipt.n_generated, 2);
 }
 
@@ -360,7 +360,7 @@ static void a_second_interrupt_gives_up(void **state)
 
     assert_int_equal(interrupted(*state, SCRIPT_SILENT, 100, &r, &e),
                      ST_CANCELLED);
-    assert_true(r.asked && !r.has_receipt);
+    assert_true(r.cancelled_here && !r.has_receipt);
     assert_non_null(
         strstr(e.text, "cancelled by the caller")); /* no deadline */
 }
@@ -400,7 +400,7 @@ static void an_interrupt_ends_a_lost_request(void **state)
 
     assert_int_equal(interrupted(*state, SCRIPT_VANISH, 1, &r, &e),
                      ST_CANCELLED);
-    assert_true(r.asked && !r.has_receipt);
+    assert_true(r.cancelled_here && !r.has_receipt);
     assert_int_equal(r.n_resumes, 0);
     assert_int_equal(r.n_generated, 2);
 }

@@ -150,7 +150,7 @@ static void help_says_what_may_be_repeated(void **state)
     option_print(f, test_options_rows, OPTION_COUNT(test_options_rows));
     fclose(f);
     assert_non_null(strstr(text, "one more name; repeatable\n"));
-    assert_non_null(strstr(text, "sequences in a step (64)\n"));
+    assert_non_null(strstr(text, "sequences in a step (default: 64)\n"));
     assert_non_null(strstr(text, "a model\n"));
 }
 
