@@ -35,11 +35,9 @@
 #define STAGES_MAX SPLIT_STAGES_MAX /* in a replica; at least 2 */
 /* From Assemble until both edges are up.  Shorter than the router's timeout, so
  * that the stage's own error comes first. */
-#define EDGES_US 5000000
-#define ASSEMBLY_ID_BYTES                                                  \
-    6                     /* largest encoding of an id in Open or OpenPart \
-                           */
-#define OPEN_IDS_MAX 8192 /* ids in one Open or OpenPart */
+#define EDGES_US          5000000
+#define ASSEMBLY_ID_BYTES 6    /* largest encoding of an id */
+#define OPEN_IDS_MAX      8192 /* ids in one Open or OpenPart */
 
 enum assembly_state {
     ASSEMBLY_NONE,
