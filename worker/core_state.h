@@ -17,7 +17,7 @@
 struct worker_core {
     struct worker_base base;
     struct stages stages;
-    struct calls calls;
+    struct worker_calls calls;
     struct leave leave;
     struct engine_watch watch;
     uint64_t life;       /* random: a new session with it is not a restart */

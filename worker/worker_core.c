@@ -237,7 +237,7 @@ static void connect_rooms(struct worker_core *w)
                  BY_WORKER);
     stages_init(&w->stages, &w->sequences);
     leave_init(&w->leave, b, &w->sequences.table);
-    w->calls = (struct calls){b, &w->sequences, &w->stages};
+    w->calls = (struct worker_calls){b, &w->sequences, &w->stages};
 }
 
 struct worker_core *worker_new(const struct worker_options *o,

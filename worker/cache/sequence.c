@@ -55,6 +55,8 @@ void sequence_move(struct sequence_table *t, struct sequence *s,
 {
     char name[SEQUENCE_NAME];
 
+    /* Formatting the name costs more than the move, so only a log line does it.
+     */
     sm_check(state_rows, s->state, to, "request",
              log_threshold <= LOG_DEBUG ? sequence_name(&s->key, name) : "");
     t->in_state[s->state]--;

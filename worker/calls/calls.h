@@ -14,7 +14,7 @@
 #include "worker/stages/stages.h"
 
 /* The rooms that the handlers work on. */
-struct calls {
+struct worker_calls {
     struct worker_base *base;
     struct sequences *sequences;
     struct stages *stages;
@@ -36,15 +36,15 @@ struct calls {
 
 /* Calls the handler of m, or refuses the call.  p is the session's peer; call
  * is 0 for a message without an answer. */
-void calls_dispatch(const struct calls *c, struct peer *p,
+void calls_dispatch(const struct worker_calls *c, struct peer *p,
                     const struct method_row *m, uint64_t call,
                     const ProtobufCMessage *request);
 
 /* Handles the router's cancellation of a call that is open. */
-void calls_cancelled(const struct calls *c, uint64_t call);
+void calls_cancelled(const struct worker_calls *c, uint64_t call);
 
-#define X(method, name, ...)                                       \
-    void worker_recv_##name(const struct calls *c, struct peer *p, \
+#define X(method, name, ...)                                              \
+    void worker_recv_##name(const struct worker_calls *c, struct peer *p, \
                             uint64_t call, const request_of_##method *m);
 CALL_MAP(X)
 #undef X

@@ -3,14 +3,14 @@
 #include "worker/calls/calls.h"
 #include "worker/sequences/ending.h"
 
-typedef void (*handler_fn)(const struct calls *c, struct peer *p, uint64_t call,
-                           const ProtobufCMessage *request);
+typedef void (*handler_fn)(const struct worker_calls *c, struct peer *p,
+                           uint64_t call, const ProtobufCMessage *request);
 
-#define X(method, name, ...)                                          \
-    static void call_##name(const struct calls *c, struct peer *p,    \
-                            uint64_t call, const ProtobufCMessage *m) \
-    {                                                                 \
-        worker_recv_##name(c, p, call, AS_REQUEST(method, m));        \
+#define X(method, name, ...)                                              \
+    static void call_##name(const struct worker_calls *c, struct peer *p, \
+                            uint64_t call, const ProtobufCMessage *m)     \
+    {                                                                     \
+        worker_recv_##name(c, p, call, AS_REQUEST(method, m));            \
     }
 CALL_MAP(X)
 #undef X
@@ -29,6 +29,7 @@ static const struct call_row rows[] = {
 
 static const struct call_row *row_of(const struct method_row *m)
 {
+    /* Ten rows: a search costs less than a sparse table of method numbers. */
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         if (rows[i].number == m->number) {
             return &rows[i];
@@ -49,8 +50,8 @@ static void refuse_unbuilt(struct peer *p, uint64_t call,
 
 /* Refuses a call, and ignores a message without an answer: the sequences of a
  * replica are at its leader. */
-static void refuse_stage(const struct calls *c, struct peer *p, uint64_t call,
-                         const struct method_row *m)
+static void refuse_stage(const struct worker_calls *c, struct peer *p,
+                         uint64_t call, const struct method_row *m)
 {
     const struct worker_options *o = &c->base->o;
     struct error e;
@@ -63,7 +64,7 @@ static void refuse_stage(const struct calls *c, struct peer *p, uint64_t call,
     }
 }
 
-void calls_dispatch(const struct calls *c, struct peer *p,
+void calls_dispatch(const struct worker_calls *c, struct peer *p,
                     const struct method_row *m, uint64_t call,
                     const ProtobufCMessage *request)
 {
@@ -82,7 +83,7 @@ void calls_dispatch(const struct calls *c, struct peer *p,
 /* Stops an Assemble that is joining, or a Submit that still waits for its
  * parts. A Cancel that waits for memory goes on; its receipt then finds no
  * call. */
-void calls_cancelled(const struct calls *c, uint64_t call)
+void calls_cancelled(const struct worker_calls *c, uint64_t call)
 {
     struct sequence *s = c->sequences->table.all.head;
 

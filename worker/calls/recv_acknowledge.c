@@ -56,7 +56,7 @@ static void acknowledge_index(struct sequences *q, uint64_t grant,
     }
 }
 
-void worker_recv_acknowledge(const struct calls *c, struct peer *p,
+void worker_recv_acknowledge(const struct worker_calls *c, struct peer *p,
                              uint64_t call,
                              const request_of_WORKER_ACKNOWLEDGE *m)
 {

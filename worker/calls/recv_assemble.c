@@ -78,8 +78,8 @@ static enum status check_assemble(const struct worker_options *o,
     return check_step(o, m, e);
 }
 
-void worker_recv_assemble(const struct calls *c, struct peer *p, uint64_t call,
-                          const request_of_WORKER_ASSEMBLE *m)
+void worker_recv_assemble(const struct worker_calls *c, struct peer *p,
+                          uint64_t call, const request_of_WORKER_ASSEMBLE *m)
 {
     struct error e;
 

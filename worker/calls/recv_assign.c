@@ -2,8 +2,8 @@
  * some, and cannot change them. */
 #include "worker/calls/calls.h"
 
-void worker_recv_assign(const struct calls *c, struct peer *p, uint64_t call,
-                        const request_of_WORKER_ASSIGN *m)
+void worker_recv_assign(const struct worker_calls *c, struct peer *p,
+                        uint64_t call, const request_of_WORKER_ASSIGN *m)
 {
     struct error e;
 

@@ -3,8 +3,8 @@
 
 #define AUDIT_TEXT 4096
 
-void worker_recv_audit(const struct calls *c, struct peer *p, uint64_t call,
-                       const request_of_WORKER_AUDIT *m)
+void worker_recv_audit(const struct worker_calls *c, struct peer *p,
+                       uint64_t call, const request_of_WORKER_AUDIT *m)
 {
     struct sequences *q = c->sequences;
     char text[AUDIT_TEXT];

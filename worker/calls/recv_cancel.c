@@ -3,8 +3,8 @@
 #include "worker/calls/calls.h"
 #include "worker/sequences/ending.h"
 
-void worker_recv_cancel(const struct calls *c, struct peer *p, uint64_t call,
-                        const request_of_WORKER_CANCEL *m)
+void worker_recv_cancel(const struct worker_calls *c, struct peer *p,
+                        uint64_t call, const request_of_WORKER_CANCEL *m)
 {
     struct sequence_key key;
     struct error e;

@@ -16,8 +16,8 @@ static void disown_sequence(struct sequences *q, const struct sequence_key *key)
     }
 }
 
-void worker_recv_disown(const struct calls *c, struct peer *p, uint64_t call,
-                        const request_of_WORKER_DISOWN *m)
+void worker_recv_disown(const struct worker_calls *c, struct peer *p,
+                        uint64_t call, const request_of_WORKER_DISOWN *m)
 {
     struct sequence_key key;
 

@@ -2,8 +2,8 @@
 #include "worker/calls/calls.h"
 #include "worker/sequences/ending.h"
 
-void worker_recv_remove(const struct calls *c, struct peer *p, uint64_t call,
-                        const request_of_WORKER_REMOVE *m)
+void worker_recv_remove(const struct worker_calls *c, struct peer *p,
+                        uint64_t call, const request_of_WORKER_REMOVE *m)
 {
     struct sequence_key key;
     struct error e;

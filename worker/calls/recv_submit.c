@@ -268,8 +268,8 @@ static enum status take_submit(struct sequences *q, struct peer *p,
     return ST_OK;
 }
 
-void worker_recv_submit(const struct calls *c, struct peer *p, uint64_t call,
-                        const request_of_WORKER_SUBMIT *m)
+void worker_recv_submit(const struct worker_calls *c, struct peer *p,
+                        uint64_t call, const request_of_WORKER_SUBMIT *m)
 {
     struct sequences *q = c->sequences;
     struct error e;

@@ -26,7 +26,7 @@ static enum status check_part(const struct sequences *q,
     return submit_check_ids(q, m->tokens, m->n_tokens, m->offset, e);
 }
 
-void worker_recv_submit_part(const struct calls *c, struct peer *p,
+void worker_recv_submit_part(const struct worker_calls *c, struct peer *p,
                              uint64_t call,
                              const request_of_WORKER_SUBMIT_PART *m)
 {

@@ -14,9 +14,8 @@
 #include "common/base/status.h"
 #include "common/split/pool_split.h"
 
-#define BUDGET_SEQUENCES 64 /* whole contexts, by default */
-#define BUDGET_SHARE \
-    0.25 /* largest share of the available memory, by default */
+#define BUDGET_SEQUENCES 64   /* whole contexts, by default */
+#define BUDGET_SHARE     0.25 /* largest share of memory, by default */
 
 struct budget_need {
     uint64_t weight_bytes, scratch_bytes;

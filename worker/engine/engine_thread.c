@@ -146,6 +146,7 @@ static void run_plan(struct engine_thread *t, const struct plan *p)
     forward_run(t->forward, p, &t->running);
     FP(ENGINE_AFTER);
     took = now_us() - start;
+    /* The field has 32 bits: more than an hour is reported as the most. */
     t->running.device_us = took < UINT32_MAX ? (uint32_t)took : UINT32_MAX;
 }
 

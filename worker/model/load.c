@@ -171,6 +171,7 @@ static void cut_all(struct loader *l, struct load_digest *digests)
         digests[s->source - first].known = true;
         cut_slice(l, s, true);
     }
+    /* `known` marks the shard's tensors, so that none is hashed twice. */
     for (uint32_t i = 0; i < p->model->n; i++) {
         const struct slice *s = &p->model->slices[i];
 

@@ -79,6 +79,8 @@ static enum status read_files(struct shard *s, const struct load_plan *p,
         /* Only now: a change while reading would mix two versions. */
         st = checkpoint_unchanged(p->checkpoint, p->fds, e);
     }
+    /* With a known fingerprint, the other tensors were not read: there are no
+     * digests to compute one from. */
     if (st == ST_OK && p->model != p->shard) {
         st = fingerprint_make(s->known.fingerprint, config, p->checkpoint,
                               digests, e);

@@ -12,6 +12,8 @@ static enum status check(const void *self, const Sluice__V1__SubmitRequest *m,
                            "stages is set, but this worker has all layers");
 }
 
+/* No other stage holds anything of these sequences, so there is no stage to
+ * notify of a Submit, of ids or of a release. */
 static void open_none(void *self, struct sequence *s,
                       const Sluice__V1__SubmitRequest *m)
 {

@@ -294,14 +294,6 @@ void batcher_sent(struct batcher *b, int64_t now_us)
     b->ring[ring_index(b, b->inflight - 1)].sent_us = now_us;
 }
 
-uint64_t batcher_age_us(const struct batcher *b, int64_t now_us)
-{
-    const struct batch *t = batcher_here(b);
-
-    return t != NULL && now_us > t->sent_us ? (uint64_t)(now_us - t->sent_us)
-                                            : 0;
-}
-
 const struct batch *batcher_here(const struct batcher *b)
 {
     return b->here > 0 ? &b->ring[ring_index(b, b->inflight - b->here)] : NULL;

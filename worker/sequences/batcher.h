@@ -91,9 +91,6 @@ const struct plan *batcher_plan(struct batcher *b);
 /* Records when the engine accepted the newest plan. */
 void batcher_sent(struct batcher *b, int64_t now_us);
 
-/* Returns how long the engine has had its oldest plan, 0 if it has none. */
-uint64_t batcher_age_us(const struct batcher *b, int64_t now_us);
-
 /* Returns the oldest plan here, NULL if there is none. */
 const struct batch *batcher_here(const struct batcher *b);
 /* Passes that plan on to the next stage. */

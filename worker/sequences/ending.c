@@ -106,6 +106,7 @@ void ending_finish(struct sequences *q, struct sequence *s,
     log_debug("sequence-end", "request=%s grant=%llu finish=%d generated=%u",
               sequence_name(&s->key, name), (unsigned long long)s->grant,
               (int)finish, s->n_generated);
+    /* No router can adopt an orphan that was stopped halfway. */
     if (s->orphan && !finish_is_whole(finish)) {
         orphan_disclaim(q, s);
     }

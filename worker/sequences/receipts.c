@@ -102,6 +102,8 @@ bool receipts_wait(struct sequences *q, struct sequence *s, uint64_t call)
 {
     struct receipt_waiter *r = waiter_new(&q->waiters);
 
+    /* There is a waiter for every call that may be open, so only cancelled
+     * calls that still wait can exhaust them. */
     if (r == NULL) {
         return false;
     }

@@ -191,6 +191,7 @@ int64_t report_send(struct sequences *q, int64_t now_us)
     }
     ledger_fill(&q->ledger, &q->pool, &q->table, &ledger);
     fill_engine(q, now_us, &engine);
+    /* A StepOutput has the ledger too, so no Report is needed beside it. */
     status = q->report.stepped || q->out.n > 0
                  ? send_output(q, p, &ledger.ledger, &engine)
                  : send_report(p, &ledger.ledger, &engine);

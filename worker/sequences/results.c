@@ -52,6 +52,7 @@ void results_check_answer(struct sequences *q, const struct plan *p)
     if (r->status != ST_OK) {
         return;
     }
+    /* A result of another step would give its tokens to the wrong sequences. */
     if (r->step != p->step || r->n_rows != p->n_rows) {
         r->status = error_set(&r->error, ST_INTERNAL,
                               "the engine returned step %llu with %u rows for "

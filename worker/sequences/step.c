@@ -191,6 +191,7 @@ void step_submit_plans(struct sequences *q)
         fail_stuck(q);
         if (p != NULL && (FP_FAILS(WORKER_PLAN) ||
                           engine_submit(q->base->engine, p) != ST_OK)) {
+            /* The turn ends here: the engine would refuse the next plan too. */
             results_refuse(q, p);
             result_back(q, batcher_withdraw(&q->batcher));
             return;

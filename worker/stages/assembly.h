@@ -34,10 +34,8 @@
 
 /* From Assemble until both edges are up.  Shorter than the router's timeout, so
  * that the stage's own error comes first. */
-#define EDGES_US 5000000
-#define ASSEMBLY_ID_BYTES                              \
-    6 /* largest encoding of an id in Open or OpenPart \
-       */
+#define EDGES_US          5000000
+#define ASSEMBLY_ID_BYTES 6 /* largest encoding of an id */
 
 enum assembly_state {
     ASSEMBLY_NONE,

@@ -125,6 +125,7 @@ static void open_stages(void *self, struct sequence *s,
     Sluice__V1__StageOpen open = SLUICE__V1__STAGE_OPEN__INIT;
     uint32_t first = 0;
 
+    /* The last stage needs the ids for penalties only. */
     if (sampling_penalises(&s->sampling)) {
         first = ids_at_most(m->n_tokens, OPEN_IDS_MAX);
     }

@@ -183,23 +183,23 @@ static void knows_how_many_are_under_way(void **state)
     bench_done();
 }
 
-static void counts_the_age_of_what_is_here(void **state)
+static void remembers_when_each_plan_was_sent(void **state)
 {
     struct batcher *b = bench_with(8, 64, 64, 2);
 
     (void)state;
     batcher_lead(b, 3, 8, 64);
     bench_line_up(640, 0, 9);
-    assert_int_equal(batcher_age_us(b, 100), 0);
+    assert_null(batcher_here(b));
     bench_next(b);
     batcher_sent(b, 100);
     bench_next(b);
     batcher_sent(b, 150);
-    assert_int_equal(batcher_age_us(b, 170), 70);
+    assert_int_equal(batcher_here(b)->sent_us, 100);
     batcher_pass(b);
-    assert_int_equal(batcher_age_us(b, 170), 20);
+    assert_int_equal(batcher_here(b)->sent_us, 150);
     batcher_pass(b);
-    assert_int_equal(batcher_age_us(b, 170), 0);
+    assert_null(batcher_here(b));
     bench_done();
 }
 
@@ -435,7 +435,7 @@ int main(void)
         cmocka_unit_test(chains_no_row),
         cmocka_unit_test(takes_the_limits_of_all_stages),
         cmocka_unit_test(knows_how_many_are_under_way),
-        cmocka_unit_test(counts_the_age_of_what_is_here),
+        cmocka_unit_test(remembers_when_each_plan_was_sent),
         cmocka_unit_test(spreads_over_the_free_places),
         cmocka_unit_test(leaves_no_microbatch_without_rows),
         cmocka_unit_test(is_fair),
