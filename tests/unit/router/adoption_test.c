@@ -5,8 +5,8 @@
 #include "common/base/log.h"
 #include "proto/admin.pb-c.h"
 #include "router/base/router_limits.h"
-#include "router/requests/adoption.h"
 #include "router/calls/router_state.h"
+#include "router/requests/adoption.h"
 #include "tests/unit/cmocka.h"
 #include "tests/unit/router/rig.h"
 
