@@ -43,8 +43,7 @@ enum choice_state router_choice_state(const struct router_core *r,
 struct router_worker_view {
     struct peer_id id;
     uint64_t session, snapshot, grant, last_grant;
-    uint32_t free_blocks,
-        free_slots; /* free and cached, from the newest ledger */
+    uint32_t free_blocks, free_slots; /* newest ledger, with cached */
     uint32_t granted_blocks, granted_slots;
     uint32_t n_sequences; /* granted, not yet ended and acknowledged */
     bool slow;            /* its oldest plan has been in flight for long */

@@ -22,13 +22,13 @@
  * Exceptions:
  *
  *   - A sequence that no other worker could hold stays until it finishes,
- *     regardless of the grace period. If the worker leaves, the sequence is
- * moved all the same: without another worker of the model it waits for one
+ *     regardless of the grace period.  If the worker leaves, the sequence is
+ *     moved all the same: without another worker of the model it waits for one
  *     (models.h); if there are others and none can ever hold it, it fails with
- * an error that names the reason.
+ *     an error that names the reason.
  *   - A kept sequence is kept until the end of the grace period.
- *   - A sequence that is ending has a receipt in flight; the drain waits for
- * it.
+ *   - A sequence that is ending has a receipt in flight, and the drain waits
+ *     for that receipt.
  *
  * Draining a stage drains its replica (replica.h).  The other stages keep their
  * own drain state, and may be drained too.  The replica is open when none of

@@ -20,8 +20,9 @@
  *     if one worker held all that was held.
  *
  * Any session of a client may name any request.  A request_id is 128 random
- * bits from the client, and the router gives it to no other client.  Whoever
- * has it may end the request: a second connection of the user, or a supervisor.
+ * bits from the client, and the router gives it to no other client.  Any
+ * holder of the id may end the request: a second connection of the user, or a
+ * supervisor.
  *
  * Threading: the core's thread only.  Memory: one heap block per waiter.
  * Limits: RECEIPT_WAITERS_MAX waiters per choice, and as many for the whole

@@ -1,9 +1,9 @@
 /* admission.h - Admission: which requests may wait, and which can ever run.
  *
- * Each model has one FIFO queue.  No choice overtakes the head of the queue.
- * The exception are suspects that wait for their trial
- * (router/schedule/trial.h): they keep their position and may be overtaken, at
- * most TRIALS_ASIDE_MAX of them at a time.
+ * Each model has one FIFO queue.  No choice overtakes the head of the queue,
+ * with one exception: suspects that wait for their trial
+ * (router/schedule/trial.h) keep their position and may be overtaken, at most
+ * TRIALS_ASIDE_MAX of them at a time.
  *
  * A choice needs, of every stage of its place:
  *

@@ -16,14 +16,14 @@
  *
  * The rule does not apply to:
  *
- *   - a sequence that was granted before. It moves from a lost or drained
- * worker, or its client resumes it, and the room was kept for it;
- *   - a model of which no worker has a sequence. An empty cluster grants all
- * that it can ever hold. Every waiting sequence gets its turn, since the queue
- * is served in order and running sequences end;
- *   - a model with one open place. The rule would forbid every grant there, so
- * it is off, and the router logs "headroom-off" each time the model gets into
- * this state.
+ *   - a sequence that was granted before.  It moves from a lost or drained
+ *     worker, or its client resumes it, and the room was kept for it;
+ *   - a model of which no worker has a sequence.  An empty cluster grants all
+ *     that it can ever hold.  Every waiting sequence gets its turn, since the
+ *     queue is served in order and running sequences end;
+ *   - a model with one open place.  The rule would forbid every grant there,
+ *     so it is off, and the router logs "headroom-off" each time the model
+ *     gets into this state.
  *
  * The rule compares sums.  With two workers, no sequence waits after a loss,
  * except for ledgers and trials (trial.h).  With more, fragmentation remains:
