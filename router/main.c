@@ -1,4 +1,4 @@
-/* sluice-router: options, tokenizers, ports, the loop. */
+/* main.c - sluice-router: options, tokenizers, ports and the loop. */
 #include <inttypes.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -20,39 +20,40 @@
 #include "text/text_limits.h"
 #include "text/tokenizer.h"
 
-#define EXIT_SETUP      2
-#define OWN_DESCRIPTORS 64 /* beside those of peers: far more than it has */
+#define EXIT_SETUP 2
+#define OWN_DESCRIPTORS \
+    64 /* descriptors beside those of peers; far more than in use */
 
-#define ROUTER_OPTIONS(X)                                                     \
-    X(workers, STRING, "ENDPOINT", "tcp://127.0.0.1:7070",                    \
-      "where workers connect", 0, 0)                                          \
-    X(clients, STRING, "ENDPOINT", "tcp://127.0.0.1:7071",                    \
-      "where clients connect", 0, 0)                                          \
-    X(model, LIST, "NAME=DIR", NULL,                                          \
-      "text of a model: DIR holds its tokenizer.json", 0, 0)                  \
-    X(name, STRING, "NAME", "router", "how it calls itself", 0, 0)            \
-    X(max_requests, U32, "N", "16384", "choices open at once, in all", 1,     \
-      1048576)                                                                \
-    X(max_waiting, U32, "N", "4096", "of them waiting for room", 0, 1048576)  \
-    X(max_peers, U32, "N", "4096", "sessions of workers and clients", 1,      \
-      65536)                                                                  \
-    X(worker_wait, MS, "SECONDS", "10",                                       \
-      "that requests wait for a worker: when the model's last has gone, and " \
-      "from the start",                                                       \
-      0, 3600000)                                                             \
-    X(gather, MS, "SECONDS", "0.001",                                         \
-      "from chunks to a client to the next: those of this time go together",  \
-      0, GATHER_MS_MAX)                                                       \
-    X(text_threads, U32, "N", "2", "threads that tokenise", 1,                \
-      TEXT_THREADS_MAX)                                                       \
-    X(headroom, FLAG, NULL, NULL,                                             \
-      "keep room free for all that any one worker has", 0, 0)                 \
-    X(log_level, STRING, "LEVEL", "warn", "debug, info, warn, error or off",  \
-      0, 0)                                                                   \
-    X(limits, FLAG, NULL, NULL, "print all limits and exit", 0, 0)            \
-    X(list_metrics, FLAG, NULL, NULL, "print what is counted and exit", 0, 0) \
-    X(version, FLAG, NULL, NULL, "print the version and exit", 0, 0)          \
-    X(help, FLAG, NULL, NULL, "print this and exit", 0, 0)
+#define ROUTER_OPTIONS(X)                                                      \
+    X(workers, STRING, "ENDPOINT", "tcp://127.0.0.1:7070",                     \
+      "endpoint for workers", 0, 0)                                            \
+    X(clients, STRING, "ENDPOINT", "tcp://127.0.0.1:7071",                     \
+      "endpoint for clients", 0, 0)                                            \
+    X(model, LIST, "NAME=DIR", NULL,                                           \
+      "tokenizer of a model: DIR/tokenizer.json", 0, 0)                        \
+    X(name, STRING, "NAME", "router",                                          \
+      "name of the router, for logs and peers", 0, 0)                          \
+    X(max_requests, U32, "N", "16384",                                         \
+      "open choices of all requests, at most", 1, 1048576)                     \
+    X(max_waiting, U32, "N", "4096", "choices waiting for room, at most", 0,   \
+      1048576)                                                                 \
+    X(max_peers, U32, "N", "4096", "sessions of workers and clients, at most", \
+      1, 65536)                                                                \
+    X(worker_wait, MS, "SECONDS", "10",                                        \
+      "time that requests wait for a worker after the model's last one is "    \
+      "lost, and after the start",                                             \
+      0, 3600000)                                                              \
+    X(gather, MS, "SECONDS", "0.001",                                          \
+      "minimum interval between chunk frames to one client", 0, GATHER_MS_MAX) \
+    X(text_threads, U32, "N", "2", "tokenizer threads", 1, TEXT_THREADS_MAX)   \
+    X(headroom, FLAG, NULL, NULL,                                              \
+      "free room kept for the sequences of any one worker", 0, 0)              \
+    X(log_level, STRING, "LEVEL", "warn",                                      \
+      "log level: debug, info, warn, error or off", 0, 0)                      \
+    X(limits, FLAG, NULL, NULL, "print all limits and exit", 0, 0)             \
+    X(list_metrics, FLAG, NULL, NULL, "print all metrics and exit", 0, 0)      \
+    X(version, FLAG, NULL, NULL, "print the version and exit", 0, 0)           \
+    X(help, FLAG, NULL, NULL, "print this text and exit", 0, 0)
 
 OPTION_TABLE(router_args, ROUTER_OPTIONS);
 
@@ -61,16 +62,17 @@ static const struct limit_row router_limits[] = {
 #define X(name, unit, what) {#name, (uint64_t)(name), unit, what},
     ROUTER_LIMIT_MAP(X)
 #undef X
-        LIMIT_ROW(ROUTER_WORKERS_MAX, "", "workers at once"),
-    LIMIT_ROW(ROUTER_MODELS_MAX, "", "models with text"),
-    LIMIT_ROW(SLOW_READER_MS, "ms", "that nobody reads a generation"),
-    LIMIT_ROW(TEXT_THREADS_MAX, "", "threads that tokenise"),
-    LIMIT_ROW(TEXT_QUEUE_MAX, "", "texts waiting for them"),
+        LIMIT_ROW(ROUTER_WORKERS_MAX, "", "connected workers"),
+    LIMIT_ROW(ROUTER_MODELS_MAX, "", "models with a tokenizer"),
+    LIMIT_ROW(SLOW_READER_MS, "ms",
+              "until a request is cancelled whose client does not read"),
+    LIMIT_ROW(TEXT_THREADS_MAX, "", "tokenizer threads"),
+    LIMIT_ROW(TEXT_QUEUE_MAX, "", "texts waiting for a tokenizer thread"),
 };
 
-static const char usage[] =
-    "usage: sluice-router [options]\n\n"
-    "Takes requests from clients and gives them to workers that have room.\n\n";
+static const char usage[] = "usage: sluice-router [options]\n\n"
+                            "Accepts requests from clients and runs them on "
+                            "workers that have room.\n\n";
 
 static const char examples[] =
     "\nexamples:\n"
@@ -79,7 +81,7 @@ static const char examples[] =
     "--clients tcp://127.0.0.1:7071\n\n"
     "exit codes: 0 stopped by SIGTERM or SIGINT, 2 could not start\n";
 
-/* Everything the router is made of, in the order it is made. */
+/* The parts of the program, in the order in which they are created. */
 struct program {
     struct router_args args;
     char names[ROUTER_MODELS_MAX][MODEL_NAME_MAX + 1];
@@ -93,7 +95,7 @@ struct program {
     int signals;
 };
 
-/* "NAME=DIR": the tokenizer of DIR, if it has one, under NAME. */
+/* Parses spec, "NAME=DIR", and loads the tokenizer of DIR under NAME. */
 static enum status model_add(struct program *p, const char *spec,
                              struct error *e)
 {
@@ -104,15 +106,15 @@ static enum status model_add(struct program *p, const char *spec,
 
     if (n == 0 || n > MODEL_NAME_MAX || equals[1] == '\0') {
         return error_set(e, ST_INVALID_ARGUMENT,
-                         "--model %s: NAME=DIR is wanted, NAME of 1 to %d "
-                         "bytes",
+                         "--model %s: must be NAME=DIR, NAME of 1 to %d bytes",
                          spec, MODEL_NAME_MAX);
     }
     memcpy(p->names[p->n_models], spec, n);
     for (uint32_t i = 0; i < p->n_models; i++) {
         if (strcmp(p->names[i], p->names[p->n_models]) == 0) {
             return error_set(e, ST_INVALID_ARGUMENT,
-                             "--model %s: the name is taken already", spec);
+                             "--model %s: the name is given twice; use another",
+                             spec);
         }
     }
     snprintf(path, sizeof path, "%s/tokenizer.json", equals + 1);
@@ -131,8 +133,9 @@ static enum status models_load(struct program *p, struct error *e)
     enum status st = ST_OK;
 
     if (p->args.model.n > ROUTER_MODELS_MAX) {
-        return error_set(e, ST_INVALID_ARGUMENT, "--model: at most %d models",
-                         ROUTER_MODELS_MAX);
+        return error_set(e, ST_INVALID_ARGUMENT,
+                         "--model: %u models, at most %d are possible",
+                         p->args.model.n, ROUTER_MODELS_MAX);
     }
     for (unsigned i = 0; st == ST_OK && i < p->args.model.n; i++) {
         st = model_add(p, p->args.model.item[i], e);
@@ -158,15 +161,16 @@ static void on_signal(void *arg, int fd)
     }
 }
 
-/* At the limit nobody is let in, whatever max_peers says. */
+/* Raises the soft limit of descriptors.  At the hard limit no peer can connect,
+ * whatever max_peers is, so a low limit is logged. */
 static void allow_peers(uint32_t max_peers)
 {
     uint64_t limit = descriptors_raise();
 
     if (limit < (uint64_t)max_peers + OWN_DESCRIPTORS) {
         log_warn("descriptors-few",
-                 "limit=%" PRIu64 " max_peers=%u why=\"a peer takes one: raise "
-                 "the hard limit (ulimit -n, LimitNOFILE=), or lower "
+                 "limit=%" PRIu64 " max_peers=%u why=\"each peer needs one: "
+                 "raise the hard limit (ulimit -n, LimitNOFILE=) or lower "
                  "--max-peers\"",
                  limit, max_peers);
     }
@@ -198,6 +202,7 @@ static enum status assemble(struct program *p, struct error *e)
     if (st != ST_OK) {
         return st;
     }
+    /* The core comes last: from here on frames and jobs reach it. */
     o.text = text_threads_seam(p->text);
     p->core = router_new(&o, transport_io(p->transport));
     loop_init(&p->loop, p->transport, &router_node_ops, p->core);
@@ -208,6 +213,8 @@ static enum status assemble(struct program *p, struct error *e)
 
 static void dismantle(struct program *p)
 {
+    /* The core sends through the transport and uses the text seam: it goes
+     * first. */
     router_free(&p->core);
     transport_free(&p->transport);
     text_threads_free(&p->text);
@@ -216,7 +223,7 @@ static void dismantle(struct program *p)
     }
 }
 
-static void say_ready(const struct program *p)
+static void print_ready(const struct program *p)
 {
     printf("sluice-router %s ready: workers %s, clients %s, models with text:",
            SLUICE_VERSION, transport_endpoint(p->transport, 0),
@@ -225,6 +232,7 @@ static void say_ready(const struct program *p)
         printf(" %s", p->names[i]);
     }
     printf("%s\n", p->n_models == 0 ? " none" : "");
+    /* A supervisor waits for this line, and stdout may be a pipe. */
     fflush(stdout);
 }
 
@@ -237,8 +245,9 @@ static void log_counts(const struct program *p)
                METRIC_COUNT(router_metrics_rows), &m);
 }
 
-/* True if the options asked for a text and nothing else. */
-static bool printed(const struct router_args *a)
+/* Prints the text that an option asked for.  Returns true if one did: the
+ * program then ends. */
+static bool print_and_exit(const struct router_args *a)
 {
     if (a->help) {
         fputs(usage, stdout);
@@ -272,13 +281,14 @@ static enum status configure(struct program *p, int argc, char **argv,
                      argc, argv, &n_words, e);
 
     if (st == ST_OK && n_words > 0) {
-        st = error_set(e, ST_INVALID_ARGUMENT, "%s: no such word; see --help",
-                       argv[1]);
+        st = error_set(e, ST_INVALID_ARGUMENT,
+                       "%s: unexpected argument; see --help", argv[1]);
     }
     if (st == ST_OK && !log_level_parse(p->args.log_level, &level)) {
-        st = error_set(e, ST_INVALID_ARGUMENT,
-                       "--log-level %s: debug, info, warn, error or off",
-                       p->args.log_level);
+        st =
+            error_set(e, ST_INVALID_ARGUMENT,
+                      "--log-level %s: must be debug, info, warn, error or off",
+                      p->args.log_level);
     }
     if (st == ST_OK) {
         log_setup(level, NULL, NULL);
@@ -302,10 +312,11 @@ int main(int argc, char **argv)
     if (configure(&p, argc, argv, &e) != ST_OK) {
         return fail(&e);
     }
-    if (printed(&p.args)) {
+    if (print_and_exit(&p.args)) {
         return std_out_end(&e) == ST_OK ? EXIT_SUCCESS : fail(&e);
     }
-    signal(SIGPIPE, SIG_IGN); /* whoever reads the log may go */
+    signal(SIGPIPE,
+           SIG_IGN); /* the reader of the log or of stdout may close it */
     allow_peers(p.args.max_peers);
     p.signals = loop_signals();
     if (assemble(&p, &e) != ST_OK) {
@@ -314,7 +325,7 @@ int main(int argc, char **argv)
         dismantle(&p);
         return rc;
     }
-    say_ready(&p);
+    print_ready(&p);
     loop_run(&p.loop);
     log_counts(&p);
     dismantle(&p);

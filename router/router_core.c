@@ -23,7 +23,7 @@
 #include "router/requests/trial_deaths.h"
 #include "router/schedule/policy.h"
 
-/* ---- what the rooms below report ---- */
+/* ---- events from the rooms below ---- */
 
 static void on_peer_over(void *above, struct router_peer *p)
 {
@@ -37,7 +37,7 @@ static void on_slow_reader(void *above, struct router_peer *p)
 {
     struct router_core *r = above;
 
-    slow_reader_look(&r->requests, p);
+    slow_reader_check(&r->requests, p);
 }
 
 static void on_model_gone(void *above, struct model *m)
@@ -47,14 +47,14 @@ static void on_model_gone(void *above, struct model *m)
     choices_recheck(&r->requests, m);
 }
 
-/* The model may have been absent, or its sequences stuck at a worker that
- * drains. */
+/* The model may have been absent, or its sequences stuck at a draining
+ * worker. */
 static void on_place_opened(void *above, struct model *m)
 {
     struct router_core *r = above;
 
     choices_recheck(&r->requests, m);
-    drains_look(&r->requests, m);
+    drains_recheck(&r->requests, m);
 }
 
 static void on_replica_up(void *above)
@@ -96,7 +96,7 @@ static enum status on_grant(void *above, struct queue_entry *e,
 
 static const struct schedule_events schedule_table = {.grant = on_grant};
 
-/* ---- made and freed ---- */
+/* ---- creating and freeing ---- */
 
 static void base_init(struct router_base *b, const struct router_options *o,
                       struct node_io *io)
@@ -134,7 +134,6 @@ struct router_core *router_new(const struct router_options *o,
     return r;
 }
 
-/* Sends nothing: frees what is left. */
 void router_free(struct router_core **pr)
 {
     struct router_core *r = *pr;
@@ -145,7 +144,8 @@ void router_free(struct router_core **pr)
         return;
     }
     r->base.stopping = true;
-    error_set(&e, ST_UNAVAILABLE, "the router is gone");
+    /* Requests go first: they hold references to workers and models. */
+    error_set(&e, ST_UNAVAILABLE, "the router has stopped");
     requests_abandon(&r->requests, &e);
     for (struct list *at = r->fleet.all_peers.next; at != &r->fleet.all_peers;
          at = at->next) {
@@ -169,19 +169,20 @@ void router_stop(struct router_core *r)
 
 static void opened(void *node, struct peer_id who)
 {
-    (void)node, (void)who; /* nobody is anybody before Hello */
+    (void)node, (void)who; /* a connection becomes a peer with its Hello */
 }
 
-static void out(struct router_core *r, struct router_peer *p)
+static void expel_peer(struct router_core *r, struct router_peer *p)
 {
     log_warn("peer-out", "peer=%s strikes=%d", p->name, PEER_STRIKES);
-    peers_end(&r->fleet, p, "%d frames broke a rule", PEER_STRIKES);
+    peers_end(&r->fleet, p, "%d frames violated the protocol", PEER_STRIKES);
 }
 
-static void of_session(struct router_core *r, struct router_peer *p,
-                       const struct frame *f, const struct frame_header *h)
+static void recv_in_session(struct router_core *r, struct router_peer *p,
+                            const struct frame *f, const struct frame_header *h)
 {
     p->heard_us = r->base.now_us;
+    /* Any frame is a sign of life, even one that breaks a rule. */
     if (p->worker != NULL) {
         liveness_heard(&r->fleet, p->worker);
     }
@@ -195,11 +196,11 @@ static void of_session(struct router_core *r, struct router_peer *p,
         if (p->offer != NULL) {
             offer_leaves(p->offer);
         }
-        peers_lose(&r->fleet, p, "it said Goodbye");
+        peers_lose(&r->fleet, p, "the peer sent Goodbye");
         break;
     case PEER_OUT:
         r->base.metrics.strikes++;
-        out(r, p);
+        expel_peer(r, p);
         break;
     }
     peers_touch(&r->fleet, p);
@@ -218,9 +219,11 @@ static void take_frame(struct router_core *r, struct peer_id from,
     } else if (h.session == 0) {
         recv_hello(r, from, f, &h);
     } else if (p != NULL && p->session == h.session) {
-        of_session(r, p, f, &h);
+        recv_in_session(r, p, f, &h);
     } else {
         r->base.metrics.foreign++;
+        /* The peer missed the end of its session, for example of a router
+         * before this one. */
         hello_foreign(r->base.io, from, f, &h);
     }
 }
@@ -243,6 +246,7 @@ static void lost(void *node, struct peer_id who)
     r->base.now_us = r->base.io->now_us(r->base.io);
     if (p != NULL) {
         if (p->worker != NULL) {
+            /* A worker that stops on purpose sends Goodbye first. */
             worker_died(p->worker, DEATH_LOST);
         }
         peers_lose(&r->fleet, p, "the connection broke");
@@ -268,19 +272,19 @@ enum choice_state router_choice_state(const struct router_core *r,
                : request->choices[choice].state;
 }
 
-static uint32_t low(uint64_t v)
+static uint32_t clamp_u32(uint64_t v)
 {
     return v > UINT32_MAX ? UINT32_MAX : (uint32_t)v;
 }
 
-static uint32_t have(const struct worker *w, enum fleet_class c)
+static uint32_t n_available(const struct worker *w, enum fleet_class c)
 {
     const struct class_ledger *k = &w->ledger.classes[c];
 
     return k->free + k->cached;
 }
 
-static uint32_t suspects(const struct worker *w)
+static uint32_t n_suspects_at(const struct worker *w)
 {
     uint32_t n = 0;
 
@@ -308,13 +312,13 @@ bool router_worker_view(const struct router_core *r, uint32_t i,
         .snapshot = w->ledger.snapshot,
         .grant = w->ledger.grant,
         .last_grant = w->last_grant,
-        .free_blocks = have(w, BLOCKS),
-        .free_slots = have(w, SLOTS),
-        .granted_blocks = low(w->owed[BLOCKS]),
-        .granted_slots = low(w->owed[SLOTS]),
+        .free_blocks = n_available(w, BLOCKS),
+        .free_slots = n_available(w, SLOTS),
+        .granted_blocks = clamp_u32(w->owed[BLOCKS]),
+        .granted_slots = clamp_u32(w->owed[SLOTS]),
         .n_sequences = w->n_running,
         .slow = w->state == WORKER_SLOW,
-        .n_suspects = suspects(w),
+        .n_suspects = n_suspects_at(w),
         .n_barren = w->life.n_barren,
         .readmit_ms = lineage_readmit_ms(&r->fleet, w),
         .probation = w->life.probation,

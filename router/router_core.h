@@ -1,10 +1,12 @@
-/* router_core.h - the router: peers, admission, requests.
+/* router_core.h - The router: peers, admission, requests.
  *
- * A pure state machine: told what came and what time it is (router_node_ops),
- * it speaks through node_io and hands text work to a text seam.
+ * The core is a pure state machine.  It is called with each event and the time
+ * (router_node_ops), sends through a node_io, and hands text work to a text
+ * seam.
  *
- * Threading: one thread.  Memory: bounded by the options and by what clients
- * have admitted.  Limits: below. */
+ * Threading: one thread; it is called "the core's thread" in the headers below.
+ * Memory: bounded by the options and by the requests admitted.  Limits:
+ * router/base/router_limits.h and the options. */
 #ifndef ROUTER_ROUTER_CORE_H
 #define ROUTER_ROUTER_CORE_H
 
@@ -18,41 +20,46 @@
 
 struct router_core;
 
+/* Creates a router on io, which must outlive it, with a copy of o; and frees
+ * it, without sending anything. */
 struct router_core *router_new(const struct router_options *o,
                                struct node_io *io);
 void router_free(struct router_core **r);
 
-/* The node is the struct router_core. */
+/* Events of the node; their `node` argument is the struct router_core. */
 extern const struct node_ops router_node_ops;
 
-/* Goodbye to everybody, clients' calls end UNAVAILABLE; then tick answers
- * NODE_STOP. */
+/* Stops the router: the next tick sends Goodbye to all peers, ends the calls of
+ * clients with ST_UNAVAILABLE and returns NODE_STOP. */
 void router_stop(struct router_core *r);
 
-/* For auditors: the state of a choice, CHOICE_ENDED if it is not known. */
+/* Returns the state of a choice, for auditors; CHOICE_ENDED if it is
+ * unknown. */
 enum choice_state router_choice_state(const struct router_core *r,
                                       const uint8_t request_id[16],
                                       uint32_t choice);
 
-/* What the router believes of the i-th worker session that is up; false past
- * the last.  granted: needs of grants above `grant`, not yet in a ledger. */
+/* The router's view of one worker session, for auditors. granted_*: needs of
+ * the grants after `grant`, not yet in a ledger. */
 struct router_worker_view {
     struct peer_id id;
     uint64_t session, snapshot, grant, last_grant;
-    uint32_t free_blocks, free_slots; /* of the newest ledger, with cached */
+    uint32_t free_blocks, free_slots; /* newest ledger, with cached */
     uint32_t granted_blocks, granted_slots;
     uint32_t n_sequences; /* granted, not yet ended and acknowledged */
-    bool slow;            /* its oldest plan is out for long */
-    uint32_t n_suspects;  /* of them */
-    uint32_t n_barren;    /* lives in a row of its lineage */
-    uint32_t readmit_ms;  /* nothing is granted before then */
+    bool slow;            /* its oldest plan has been in flight for long */
+    uint32_t n_suspects;  /* suspects among its sequences */
+    uint32_t n_barren;    /* consecutive barren lives of its lineage */
+    uint32_t readmit_ms;  /* milliseconds until it may be granted anything */
     bool probation;       /* one sequence at a time */
-    bool draining;        /* nothing is granted to it */
-    bool serves;          /* sequences run there: it has all layers, or leads */
-    uint64_t assembly;    /* of the replica that it is a stage of; 0: of none */
-    uint32_t stage, n_stages; /* its place there */
+    bool draining;        /* it gets no grants */
+    bool serves;          /* it has all layers, or leads a replica */
+    uint64_t assembly;    /* id of its replica; 0: none */
+    uint32_t stage, n_stages; /* its stage, and their number */
 };
 
+/* Fills *out with the view of the i-th worker session that is up.  Returns
+ * false past the last. */
 bool router_worker_view(const struct router_core *r, uint32_t i,
                         struct router_worker_view *out);
 

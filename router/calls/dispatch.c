@@ -1,4 +1,4 @@
-/* dispatch.c - from a peer's calls to their handlers. */
+/* dispatch.c - Dispatches the calls and replies of a peer to their handlers. */
 #include <inttypes.h>
 
 #include "common/base/log.h"
@@ -27,7 +27,8 @@ static void on_call(void *node, struct peer *peer, const struct method_row *m,
         ROUTER_HANDLERS(X)
 #undef X
     default:
-        refuse(&in, ST_UNIMPLEMENTED, "%s is not built here", m->name);
+        refuse(&in, ST_UNIMPLEMENTED, "%s is not implemented by this router",
+               m->name);
     }
 }
 
@@ -41,26 +42,28 @@ static void on_cancel(void *node, struct peer *peer, uint64_t call)
 static void on_reply(void *node, struct peer *peer, uint64_t tag,
                      const struct method_row *m, const ProtobufCMessage *reply)
 {
-    /* The router calls no stream. */
+    /* The router calls no method that streams. */
     (void)node, (void)peer, (void)tag, (void)m, (void)reply;
 }
 
-static void receipt_ended(struct router_core *r, struct worker *w,
-                          uint64_t grant, enum status status,
-                          const reply_of_WORKER_CANCEL *reply,
-                          const struct error *e)
+static void handle_receipt(struct router_core *r, struct worker *w,
+                           uint64_t grant, enum status status,
+                           const reply_of_WORKER_CANCEL *reply,
+                           const struct error *e)
 {
     struct choice *choice = choice_of_grant(w, grant);
-    struct error lie;
+    struct error violation;
 
     if (choice == NULL) {
         return;
     }
-    if (status == ST_OK && removal_check(w, reply, &lie) != ST_OK) {
-        worker_lied(&r->fleet, w, &lie);
+    if (status == ST_OK && removal_check(w, reply, &violation) != ST_OK) {
+        worker_expel(&r->fleet, w, &violation);
     } else if (status == ST_OK) {
         removal_answered(&r->requests, choice, reply);
     } else {
+        /* The callers that wait get an answer all the same: a receipt of
+         * zeros. */
         log_warn("no-receipt", "worker=%s grant=%" PRIu64 " why=\"%s\"",
                  w->peer->name, grant, e->text);
         removal_answer_self(&r->requests, choice);
@@ -85,8 +88,8 @@ static void on_end(void *node, struct peer *peer, uint64_t tag,
         break;
     case METHOD_WORKER_CANCEL:
     case METHOD_WORKER_REMOVE:
-        receipt_ended(r, p->worker, tag, status, AS_REPLY(WORKER_CANCEL, reply),
-                      e);
+        handle_receipt(r, p->worker, tag, status,
+                       AS_REPLY(WORKER_CANCEL, reply), e);
         break;
     case METHOD_WORKER_ASSEMBLE:
         replica_answered(&r->replicas, p->worker, status, e);

@@ -24,10 +24,10 @@ struct early_call {
     uint8_t model[MODEL_NAME_MAX]; /* [n_model] */
     size_t n_model;
     uint32_t n_choices;
-    uint64_t cancelled; /* bit c: choice c is */
+    uint64_t cancelled; /* bit c: choice c is cancelled */
     int64_t arrived_us, deadline_us;
     size_t bytes;
-    uint8_t packed[]; /* [bytes] the request */
+    uint8_t packed[]; /* [bytes] the packed request */
 };
 
 static void end_young(void *room, struct event *e)
@@ -92,14 +92,14 @@ static bool check_room(struct router_core *r, const struct incoming *in,
     }
     if (n > max) {
         refuse(in, ST_RESOURCE_EXHAUSTED,
-               "%" PRIu32 " choices are more than may wait, %" PRIu32
-               " at most",
+               "the request has %" PRIu32 " choices, at most %" PRIu32
+               " may wait; lower n",
                n, max);
         return false;
     }
     error_set(&e, ST_UNAVAILABLE,
               "no worker of the model is up yet, and %" PRIu32
-              " choices of %zu bytes wait for one already",
+              " choices of %zu bytes already wait for one",
               l->n_choices, l->bytes);
     peer_fail(in->peer->peer, in->call, &e, RETRY_MS_ABSENT);
     return false;
@@ -117,7 +117,7 @@ static void add(struct router_core *r, struct early_call *k)
     event_set(&r->base, &l->end, young_until(r));
 }
 
-/* Out of every list, and its call closed. */
+/* Removes k from every list and closes its call. */
 static void unlink_call(struct router_core *r, struct early_call *k)
 {
     pending_close(&r->fleet, &k->call);
@@ -127,7 +127,7 @@ static void unlink_call(struct router_core *r, struct early_call *k)
     r->early.bytes -= k->bytes;
 }
 
-static void let_go(struct router_core *r, struct early_call *k)
+static void free_call(struct router_core *r, struct early_call *k)
 {
     unlink_call(r, k);
     free(k);
@@ -136,7 +136,7 @@ static void let_go(struct router_core *r, struct early_call *k)
 static void drop(struct router_core *r, struct early_call *k)
 {
     r->base.metrics.cancelled += k->n_choices;
-    let_go(r, k);
+    free_call(r, k);
 }
 
 static void early_dropped(void *room, struct pending *c, bool gone)
@@ -165,6 +165,8 @@ bool early_hold(struct router_core *r, const struct incoming *in,
     k->n_choices = m->n;
     k->arrived_us = r->base.now_us;
     k->deadline_us = in->deadline_us;
+    /* Packed, not unpacked: the arena of the message is reused, and the packed
+     * form is bounded by the method's size cap. */
     k->bytes = wire_pack(&m->base, k->packed);
     pending_init(&k->call);
     pending_open(&r->fleet, &k->call, in->peer, in->call, early_dropped, r);
@@ -186,7 +188,7 @@ bool early_check_id(struct router_core *r, const struct incoming *in,
     }
     if (!resume_asked(m) || old->call.peer == in->peer) {
         refuse(in, ST_ALREADY_EXISTS,
-               "a request of this id waits for a first worker");
+               "a request with this id already waits for the first worker");
         return false;
     }
     resume_superseded(&e);
@@ -195,7 +197,7 @@ bool early_check_id(struct router_core *r, const struct incoming *in,
     return true;
 }
 
-/* ---- judged anew ---- */
+/* ---- judging again ---- */
 
 static enum status unpack(struct early_call *k, struct arena *a,
                           const generate_message **m, struct error *e)
@@ -208,8 +210,9 @@ static enum status unpack(struct early_call *k, struct arena *a,
     return st;
 }
 
-/* What is of the time before: since when it waits, and what was cancelled. */
-static void bring_up_to_date(struct router_core *r, const struct early_call *k)
+/* Applies what happened while the call was held: its time of arrival, and
+ * choices that were cancelled. */
+static void apply_history(struct router_core *r, const struct early_call *k)
 {
     struct request *request = request_find(&r->requests, k->id, sizeof k->id);
 
@@ -225,7 +228,7 @@ static void bring_up_to_date(struct router_core *r, const struct early_call *k)
     }
 }
 
-/* Takes k over. */
+/* Judges the call of k, and frees k. */
 static void judge(struct router_core *r, struct early_call *k, struct arena *a)
 {
     struct incoming in = {k->call.peer, k->call.id, k->deadline_us};
@@ -235,8 +238,8 @@ static void judge(struct router_core *r, struct early_call *k, struct arena *a)
     unlink_call(r, k);
     if (unpack(k, a, &m, &e) == ST_OK) {
         generate_judge(r, &in, m);
-        bring_up_to_date(r, k);
-    } else { /* the budget is that of the packed body, which may be shorter */
+        apply_history(r, k);
+    } else { /* the budget follows the packed size */
         peer_fail(in.peer->peer, in.call, &e, 0);
         r->base.metrics.refused++;
     }
@@ -246,7 +249,7 @@ static void judge(struct router_core *r, struct early_call *k, struct arena *a)
 void early_run(struct router_core *r)
 {
     struct list *at = r->early.calls.next;
-    struct arena a; /* the core's has the message that is being handled */
+    struct arena a; /* the core's arena holds the message being handled */
 
     arena_init(&a);
     while (at != &r->early.calls) {
@@ -254,7 +257,7 @@ void early_run(struct router_core *r)
         ProtobufCBinaryData model = {k->n_model, k->model};
 
         at = at->next;
-        /* Of a peer that is about to go it goes with the others. */
+        /* A peer that has ended is about to be freed with its calls. */
         if (!k->call.peer->ended && !early_waits(r, model)) {
             judge(r, k, &a);
         }
@@ -277,13 +280,13 @@ static void show_figures(const struct router_core *r,
                   : sampling_seed(k->id);
 }
 
-static uint32_t had(const generate_message *m, uint32_t c)
+static uint32_t n_client_has(const generate_message *m, uint32_t c)
 {
     return c < m->n_have_count ? m->have_count[c] : 0;
 }
 
-/* The last chunk of every choice that its client has not the end of; false:
- * there is no room for all. */
+/* Sends the last chunk of every choice whose end its client does not have.
+ * Returns false if the link has no room for all. */
 static bool send_ends(struct router_core *r, const struct early_call *k,
                       const generate_message *m)
 {
@@ -294,7 +297,7 @@ static bool send_ends(struct router_core *r, const struct early_call *k,
         if (c < m->n_have_ended && m->have_ended[c]) {
             continue;
         }
-        show_figures(r, k, m, had(m, c), &f);
+        show_figures(r, k, m, n_client_has(m, c), &f);
         chunk.first_index = f.n_generated;
         chunk.has_choice = k->n_choices > 1;
         chunk.choice = c;
@@ -308,7 +311,7 @@ static bool send_ends(struct router_core *r, const struct early_call *k,
     return true;
 }
 
-/* All its choices are cancelled. */
+/* Ends the call of k, whose choices are all cancelled. */
 static void end_call(struct router_core *r, struct early_call *k,
                      const generate_message *m)
 {
@@ -323,14 +326,15 @@ static void end_call(struct router_core *r, struct early_call *k,
     drop(r, k);
 }
 
-/* Tokens that its client came with, of the choices in the set. */
-static uint32_t n_had(const struct early_call *k, const generate_message *m,
-                      uint64_t choices)
+/* Returns the tokens that the client resumed with, over the choices in the set,
+ * at most UINT32_MAX. */
+static uint32_t sum_client_has(const struct early_call *k,
+                               const generate_message *m, uint64_t choices)
 {
     uint64_t n = 0;
 
     for (uint32_t c = 0; c < k->n_choices; c++) {
-        n += (choices >> c & 1) != 0 ? had(m, c) : 0;
+        n += (choices >> c & 1) != 0 ? n_client_has(m, c) : 0;
     }
     return n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
 }
@@ -344,7 +348,7 @@ static void cancel(struct router_core *r, struct early_call *k,
     receipt->state = (choices & ~k->cancelled) != 0
                          ? SLUICE__V1__SEQUENCE_STATE__SEQUENCE_QUEUED
                          : SLUICE__V1__SEQUENCE_STATE__SEQUENCE_FINISHED;
-    receipt->n_generated = n_had(k, m, choices);
+    receipt->n_generated = sum_client_has(k, m, choices);
     k->cancelled |= choices;
     if (k->cancelled == all) {
         end_call(r, k, m);

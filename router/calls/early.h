@@ -1,31 +1,35 @@
-/* early.h - calls of Generate that come before the first worker does.
+/* early.h - Holds Generate calls that arrive before the first worker of a
+ * model.
  *
- * A router that has just begun knows only the models whose workers are back.
- * While it is young, for options.worker_wait_us from its start, a Generate of
- * a model that it does not serve yet is held, not refused:
+ * A router that has just started only has the models whose workers have
+ * reconnected.  For options.worker_wait_us from its start it is *young*: it
+ * holds a Generate for a model that it does not serve yet, instead of refusing
+ * it.
  *
- *     Generate --no such model yet--> held --a worker of it--> judged anew
+ *     Generate --no such model yet--> held --a worker of it--> judged again
  *                                      |
- *                                      +--young no more------> judged anew
+ *                                      +--no longer young----> judged again
  *
- * Judged anew is what it would have met had it come then, in order of
- * arrival: so it goes into the queue of its model, or gets the answer of a
- * router that is not young.
+ * Held calls are judged in order of arrival, as if they arrived then.  Each one
+ * enters the queue of its model, or gets the answer of a router that is not
+ * young.
  *
- * Any name is waited for, also one that no --model told of: a router learns
- * of models from workers as well, and cannot tell a model that is coming from
- * a slip of the pen.  So a wrong name is NOT_FOUND only once the router is not
- * young.  No name, "the only one there is", waits for the first worker.
+ * A call waits for any model name, including one without --model: routers learn
+ * models from workers too, and cannot distinguish an absent model from a
+ * misspelt one.  A wrong name is therefore NOT_FOUND only when the router is no
+ * longer young.  A call without a name, for "the only model served", waits for
+ * the first worker.
  *
- * Of a call only its id, choices and model are looked at before; what else is
- * wrong with it is said when it is judged.  It counts in Status as waiting,
- * and is in no list of sequences.  Cancelled, it ends without the text that
- * was held back of a resumed choice: that is made when it is judged.
+ * Before it is judged, only the id, the number of choices and the model of a
+ * call are checked; other errors follow then.  A held call counts as waiting in
+ * Status and is in no list of sequences.  If it is cancelled, it ends without
+ * the text that was held back of a resumed choice, since that text is made when
+ * the call is judged.
  *
- * Threading: the core's.  Memory: the request as it is packed, on the heap.
- * Limits: options.max_waiting choices and EARLY_BYTES_MAX; past them a call
- * is refused, UNAVAILABLE with a retry_after_ms; of more choices than may
- * ever wait, RESOURCE_EXHAUSTED without. */
+ * Threading: the core's thread only.  Memory: each packed call on the heap.
+ * Limits: options.max_waiting choices and EARLY_BYTES_MAX bytes.  Beyond them a
+ * call is refused, UNAVAILABLE with a retry_after_ms; a call with more choices
+ * than may ever wait is RESOURCE_EXHAUSTED without one. */
 #ifndef ROUTER_CALLS_EARLY_H
 #define ROUTER_CALLS_EARLY_H
 
@@ -37,34 +41,37 @@ struct router_core;
 struct early {
     struct list calls;  /* struct early_call, in order of arrival */
     struct table by_id; /* the same, by the hash of request_id */
-    uint32_t n_choices; /* of all */
-    size_t bytes;       /* packed, of all */
-    struct event end;   /* of being young */
+    uint32_t n_choices; /* choices of all held calls */
+    size_t bytes;       /* bytes of all packed calls */
+    struct event end;   /* end of the router's youth */
 };
 
+/* Initialises the empty state of r->early. */
 void early_init(struct router_core *r);
-/* After the last peer has gone, and its calls with it. */
+/* Frees the state.  Call it after the last peer, and its calls, are gone. */
 void early_fini(struct router_core *r);
 
-/* Would a Generate of this model be held now? */
+/* Returns true if a Generate for this model would be held now. */
 bool early_waits(struct router_core *r, ProtobufCBinaryData model);
 
-/* Hold it: early_waits(), and no other of its id is held.  False: there is no
- * room, it is refused. */
+/* Holds the call m; early_waits() must be true and no call of its id held.
+ * Returns false if there is no room: the call is refused. */
 bool early_hold(struct router_core *r, const struct incoming *in,
                 const Sluice__V1__GenerateRequest *m);
 
-/* Is its id not that of one that is held?  One that is resumed takes the
- * place of what another session left here.  False: refused. */
+/* Checks that no held call has the id of m.  A resumed call replaces the call
+ * that another session left here.  Returns false if m was refused. */
 bool early_check_id(struct router_core *r, const struct incoming *in,
                     const Sluice__V1__GenerateRequest *m);
 
-/* A worker has come: judge again what waited for its model. */
+/* Judges the held calls again whose model has a worker now, or all of them if
+ * the router is no longer young. */
 void early_run(struct router_core *r);
 
-/* Cancel or RemoveSequence of one that is held, or of a choice of it: QUEUED,
- * nothing was held.  The call ends with its last choice; a choice before that
- * has its last chunk when the call is judged.  False: it is none of these. */
+/* Handles Cancel or RemoveSequence of a held call or of one of its choices:
+ * QUEUED, nothing was held.  The call ends with its last choice; a choice
+ * before that gets its last chunk when the call is judged.  Returns false if
+ * sequence is in no held call. */
 bool early_removed(struct router_core *r, struct router_peer *p, uint64_t call,
                    const Sluice__V1__SequenceRef *sequence);
 

@@ -1,10 +1,12 @@
-/* recv.h - what comes in: one handler a message, one file a handler.
+/* recv.h - The handlers of incoming messages: one per message, one file each.
  *
- * A handler gets a message that its peer may send, decoded and within its
- * size, but otherwise unchecked: every number in it is compared with a limit
- * before it is used.  It answers the call now or opens a struct pending.
+ * A handler gets a message that its peer may send, decoded and within its size
+ * cap, but otherwise unchecked.  It must compare every number in the message
+ * with a limit before using it.  It answers the call at once or opens a struct
+ * pending.
  *
- * Threading: the core's.  Memory: messages live until the handler returns. */
+ * Threading: the core's thread only.  Memory: messages live until the handler
+ * returns. */
 #ifndef ROUTER_CALLS_RECV_H
 #define ROUTER_CALLS_RECV_H
 
@@ -18,8 +20,8 @@ struct text_job;
 
 extern const struct peer_ops router_peer_ops;
 
-/* method, its handler: void handler(r, in, m), m being the request of the
- * method by its own type.  dispatch.c calls them. */
+/* Method and handler: void handler(r, in, m), where m is the request with the
+ * type of the method. dispatch.c calls them. */
 #define ROUTER_HANDLERS(X)                             \
     X(REGISTRY_REPORT, recv_report)                    \
     X(REGISTRY_LEAVE, recv_leave)                      \
@@ -49,35 +51,37 @@ extern const struct peer_ops router_peer_ops;
 ROUTER_HANDLERS(X)
 #undef X
 
-/* Handles a frame outside any session. */
+/* Handles a frame that belongs to no session; only Hello is accepted. */
 void recv_hello(struct router_core *r, struct peer_id from,
                 const struct frame *f, const struct frame_header *h);
 
-/* As recv_generate(), of a call that is counted already. */
+/* Judges a call like recv_generate(), which has counted it already. */
 void generate_judge(struct router_core *r, const struct incoming *in,
                     const request_of_INFERENCE_GENERATE *m);
 
-/* Takes the worker's answer to Audit; reply is NULL if it did not answer. */
+/* Handles the answer of w to Audit; reply is NULL and e set if w did not
+ * answer. */
 void audit_answered(struct router_core *r, struct worker *w, uint64_t tag,
                     const reply_of_WORKER_AUDIT *reply, const struct error *e);
-/* w's session is over: closes its row in every audit. */
+/* Closes the row of w in every audit; its session is over. */
 void audit_worker_lost(struct router_core *r, struct worker *w);
 
-/* Takes a finished text job: the ids of a prompt. */
+/* Takes the ids of the prompt from the finished text job j, and enqueues the
+ * request or refuses it. */
 void generate_encoded(struct router_core *r, struct request *request,
                       struct text_job *j);
 
-/* Finds the model's number at the text seam, which needs assets, not a worker.
- * Returns false if it was refused. */
+/* Finds the number of the model at the text seam, which needs the tokenizer and
+ * no worker.  Returns false if it refused the call. */
 bool find_text(struct router_core *r, const struct incoming *in,
                ProtobufCBinaryData name, uint32_t *model);
 
-/* Hands a job to the text seam for a Tokenize or Detokenize.  Takes *j and
+/* Submits *j to the text seam for a Tokenize or Detokenize.  Takes over *j, and
  * refuses the call if there is no room. */
 void text_call(struct router_core *r, const struct incoming *in,
                struct text_job **j);
 
-/* Takes in the text jobs that are done. */
+/* Handles the text jobs that are done. */
 void text_poll(struct router_core *r);
 
 #endif

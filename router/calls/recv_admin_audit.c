@@ -1,17 +1,17 @@
-/* recv_admin_audit.c - ask every worker to walk its pool, and compare what
- * each says with what the router believes.
+/* recv_admin_audit.c - Audit: every worker walks its pool, and the router
+ * compares the result with its own account.
  *
- *     router -> worker : Audit          one call a worker, AUDIT_MS in all
+ *     router -> worker : Audit          one call per worker, AUDIT_MS in all
  *     worker -> router : its ledger     and the differences it found itself
  *
- * What is under way between the two is no difference: a Submit that has not
- * arrived, the last row of a sequence that the worker has let go of.  So a
- * worker that seems to run fewer sequences than the router counts is asked
- * again for a while before that is one.
+ * Messages in flight are not differences: a Submit that has not arrived, or the
+ * last row of a sequence that the worker has released.  If a worker seems to
+ * run fewer sequences than the router counts, the router repeats the Audit for
+ * a while before it reports a difference.
  *
- * Of a replica every stage is asked.  What each has for its sequences, held or
- * granted, is compared too: its share of the needs of those that its ledger
- * includes. */
+ * Every stage of a replica is audited.  The memory that each stage holds or has
+ * granted is compared with its share of the needs of the sequences that its
+ * ledger includes. */
 #include <assert.h>
 #include <inttypes.h>
 #include <stdarg.h>
@@ -31,7 +31,7 @@
 #define AUDIT_AGAIN_US 100000
 
 struct audit_row {
-    struct worker *worker; /* NULL: it is through */
+    struct worker *worker; /* NULL: the row is complete */
     char name[PEER_NAME_MAX + 1];
     bool again;
     uint32_t n_differences;
@@ -68,7 +68,7 @@ static void audit_dropped(void *room, struct pending *c, bool gone)
 }
 
 __attribute__((format(printf, 2, 3))) static void
-difference(struct audit_row *row, const char *fmt, ...)
+add_difference(struct audit_row *row, const char *fmt, ...)
 {
     size_t n = strlen(row->text);
     va_list ap;
@@ -112,9 +112,9 @@ static void answer(struct router_core *r, struct audit *a)
     audit_free(r, a);
 }
 
-/* a may be gone after it. */
-static void through(struct router_core *r, struct audit *a,
-                    struct audit_row *row)
+/* Closes a row, and answers the call after the last one. a may be freed. */
+static void close_row(struct router_core *r, struct audit *a,
+                      struct audit_row *row)
 {
     row->worker = NULL;
     if (--a->n_open == 0) {
@@ -122,7 +122,7 @@ static void through(struct router_core *r, struct audit *a,
     }
 }
 
-static bool ask(struct router_core *r, struct audit *a, uint32_t i)
+static bool send_audit(struct router_core *r, struct audit *a, uint32_t i)
 {
     Sluice__V1__Nothing none = SLUICE__V1__NOTHING__INIT;
     int64_t left_ms = (a->end_us - r->base.now_us) / 1000;
@@ -143,10 +143,12 @@ static void again_fire(void *room, struct event *e)
         struct audit_row *row = &a->rows[i];
         if (row->worker != NULL && row->again) {
             row->again = false;
-            if (!ask(r, a, i)) {
-                difference(row, "it could not be asked again");
+            if (!send_audit(r, a, i)) {
+                add_difference(row,
+                               "the worker could not be asked again: its link "
+                               "is full");
                 n_open = a->n_open - 1; /* 0: a is gone */
-                through(r, a, row);
+                close_row(r, a, row);
             }
         }
     }
@@ -159,8 +161,8 @@ void recv_admin_audit(struct router_core *r, const struct incoming *in,
 
     (void)m;
     if (r->n_audits == AUDITS_MAX) {
-        refuse(in, ST_RESOURCE_EXHAUSTED, "%d audits are under way already",
-               AUDITS_MAX);
+        refuse(in, ST_RESOURCE_EXHAUSTED,
+               "%d audits, the limit, are already under way", AUDITS_MAX);
         return;
     }
     a = calloc(1, sizeof *a + r->fleet.n_workers * sizeof a->rows[0]);
@@ -173,16 +175,17 @@ void recv_admin_audit(struct router_core *r, const struct incoming *in,
     r->n_audits++;
     pending_init(&a->call);
     pending_open(&r->fleet, &a->call, in->peer, in->call, audit_dropped, r);
-    a->n_open = 1; /* ours, so that it does not end in the loop */
+    a->n_open = 1; /* not to end in the loop */
     for (uint32_t i = 0; i < r->fleet.n_workers; i++) {
         struct audit_row *row = &a->rows[a->n_rows++];
         row->worker = r->fleet.workers[i];
         memcpy(row->name, r->fleet.workers[i]->peer->name, sizeof row->name);
-        if (ask(r, a, i)) {
+        if (send_audit(r, a, i)) {
             a->n_open++;
         } else {
             row->worker = NULL;
-            difference(row, "it could not be asked: its link is full");
+            add_difference(row,
+                           "the worker could not be asked: its link is full");
         }
     }
     if (--a->n_open == 0) {
@@ -190,19 +193,19 @@ void recv_admin_audit(struct router_core *r, const struct incoming *in,
     }
 }
 
-/* Of the sequences of its place those that the ledger includes.  Those that
- * their worker is told to let go of, whatever they are here, may have ended
- * there, and their memory waits for a plan.  What is kept may be gone: the
- * lease is the worker's, and ends first there. */
-struct known {
+/* The sequences of a place that the ledger includes, with bounds on what they
+ * hold.  A sequence that the worker was asked to release may have ended there,
+ * with its memory waiting for a plan.  A kept sequence may be gone: its lease
+ * ends first at the worker. */
+struct expected {
     uint32_t n, leaving, kept;
-    uint64_t most[FLEET_CLASSES], least[FLEET_CLASSES]; /* they have here */
+    uint64_t most[FLEET_CLASSES], least[FLEET_CLASSES];
 };
 
-static struct known known_of(struct worker *w, uint64_t grant)
+static struct expected expected_of(struct worker *w, uint64_t grant)
 {
     const struct worker *place = worker_place(w);
-    struct known k = {0};
+    struct expected k = {0};
 
     if (place == NULL) {
         return k;
@@ -237,15 +240,15 @@ static void compare_ledger(struct router_core *r, struct worker *w,
     struct error e;
 
     if (l->session != w->peer->session) {
-        difference(row,
-                   "its ledger is of session %016" PRIx64
-                   ", the session is %016" PRIx64,
-                   l->session, w->peer->session);
+        add_difference(row,
+                       "the worker's ledger belongs to session %016" PRIx64
+                       ", but the session is %016" PRIx64,
+                       l->session, w->peer->session);
         return;
     }
     switch (worker_ledger_check(w, l, &e)) {
     case LEDGER_INVALID:
-        difference(row, "%s", e.text);
+        add_difference(row, "%s", e.text);
         break;
     case LEDGER_NEW:
         worker_ledger_take(&r->fleet, w, l);
@@ -257,13 +260,14 @@ static void compare_ledger(struct router_core *r, struct worker *w,
     row->ledger = w->ledger;
 }
 
-/* Is that as many as it should run?  Only a leader knows what is kept. */
-static bool runs_all(const struct worker *w, const struct known *k,
-                     uint64_t runs)
+/* Returns true if a worker that runs this many sequences runs all it should.
+ * Only the leader distinguishes kept sequences from running ones. */
+static bool runs_all(const struct worker *w, const struct expected *k,
+                     uint64_t n_runs)
 {
     uint64_t most = k->n + (uint64_t)(w->stage > 0 ? k->kept : 0);
 
-    return runs <= most && runs + k->leaving >= k->n;
+    return n_runs <= most && n_runs + k->leaving >= k->n;
 }
 
 static uint64_t taken(const Sluice__V1__ClassLedger *c)
@@ -271,8 +275,9 @@ static uint64_t taken(const Sluice__V1__ClassLedger *c)
     return (uint64_t)c->held + c->granted;
 }
 
-/* Has a stage as much for them as it should have? */
-static bool has_all(const struct worker *w, const struct known *k,
+/* Returns true if a stage holds as much memory for the sequences as it
+ * should. */
+static bool has_all(const struct worker *w, const struct expected *k,
                     const Sluice__V1__Ledger *l)
 {
     uint64_t blocks = taken(l->blocks), slots = taken(l->slots);
@@ -282,40 +287,42 @@ static bool has_all(const struct worker *w, const struct known *k,
             slots <= k->most[SLOTS] && slots >= k->least[SLOTS]);
 }
 
-/* False: it shall be asked again. */
+/* Compares the sequences of w with its ledger, and adds the difference found.
+ * Returns false if the Audit must be repeated. */
 static bool compare_sequences(struct router_core *r, struct audit *a,
                               struct worker *w, struct audit_row *row,
                               const Sluice__V1__Ledger *l)
 {
-    uint64_t runs = (uint64_t)l->n_queued + l->n_prefill + l->n_decode;
-    struct known k = known_of(w, l->grant);
-    bool all = !l->has_n_decode || runs_all(w, &k, runs);
+    uint64_t n_runs = (uint64_t)l->n_queued + l->n_prefill + l->n_decode;
+    struct expected k = expected_of(w, l->grant);
+    bool has_sequences = !l->has_n_decode || runs_all(w, &k, n_runs);
 
-    if (all && has_all(w, &k, l)) {
+    if (has_sequences && has_all(w, &k, l)) {
         return true;
     }
     if (r->base.now_us + 2 * AUDIT_AGAIN_US < a->end_us) {
         return false;
     }
-    if (!all) {
-        difference(row,
-                   "it runs %" PRIu64 " sequences of the grants up to %" PRIu64
-                   ", the router knows of %" PRIu32,
-                   runs, l->grant, k.n);
+    if (!has_sequences) {
+        add_difference(row,
+                       "the worker runs %" PRIu64
+                       " sequences of the grants up to %" PRIu64
+                       ", the router counts %" PRIu32,
+                       n_runs, l->grant, k.n);
     } else {
-        difference(row,
-                   "it has %" PRIu64 " blocks and %" PRIu64
-                   " slots for the grants up to %" PRIu64
-                   ", the router knows of %" PRIu64 " and %" PRIu64,
-                   taken(l->blocks), taken(l->slots), l->grant, k.most[BLOCKS],
-                   k.most[SLOTS]);
+        add_difference(row,
+                       "the worker holds %" PRIu64 " blocks and %" PRIu64
+                       " slots for the grants up to %" PRIu64
+                       ", the router counts %" PRIu64 " and %" PRIu64,
+                       taken(l->blocks), taken(l->slots), l->grant,
+                       k.most[BLOCKS], k.most[SLOTS]);
     }
     return true;
 }
 
-static void answered(struct router_core *r, struct audit *a,
-                     struct audit_row *row, struct worker *w,
-                     const Sluice__V1__AuditReply *m)
+static void handle_answer(struct router_core *r, struct audit *a,
+                          struct audit_row *row, struct worker *w,
+                          const Sluice__V1__AuditReply *m)
 {
     compare_ledger(r, w, row, m->ledger);
     if (row->n_differences == 0 &&
@@ -325,13 +332,14 @@ static void answered(struct router_core *r, struct audit *a,
         return;
     }
     if (m->n_differences > 0) {
-        bool said = m->has_text && wire_text_ok(m->text, 1, AUDIT_TEXT / 2);
-        difference(row, "%.*s", said ? (int)m->text.len : -1,
-                   said ? (const char *)m->text.data
-                        : "it found differences of its own");
+        bool has_text = m->has_text && wire_text_ok(m->text, 1, AUDIT_TEXT / 2);
+        add_difference(row, "%.*s", has_text ? (int)m->text.len : -1,
+                       has_text
+                           ? (const char *)m->text.data
+                           : "the worker found differences and sent no text");
         row->n_differences += m->n_differences - 1;
     }
-    through(r, a, row);
+    close_row(r, a, row);
 }
 
 static struct audit *audit_of(struct router_core *r, uint64_t number)
@@ -355,10 +363,10 @@ void audit_answered(struct router_core *r, struct worker *w, uint64_t tag,
         return;
     }
     if (reply == NULL) {
-        difference(row, "it did not answer: %s", e->text);
-        through(r, a, row);
+        add_difference(row, "the worker did not answer: %s", e->text);
+        close_row(r, a, row);
     } else {
-        answered(r, a, row, w, reply);
+        handle_answer(r, a, row, w, reply);
     }
 }
 
@@ -371,8 +379,9 @@ void audit_worker_lost(struct router_core *r, struct worker *w)
         at = at->next;
         for (uint32_t i = 0; i < a->n_rows; i++) {
             if (a->rows[i].worker == w) {
-                difference(&a->rows[i], "its session ended meanwhile");
-                through(r, a, &a->rows[i]);
+                add_difference(&a->rows[i],
+                               "the worker's session ended during the audit");
+                close_row(r, a, &a->rows[i]);
                 break; /* a may be gone */
             }
         }

@@ -1,4 +1,4 @@
-/* Drain and Undrain, of a worker by its name. */
+/* recv_admin_drain.c - Drain and Undrain of a worker, by its name. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,12 +9,12 @@
 #include "router/replicas/place.h"
 #include "router/requests/drain.h"
 
-/* "w1, w2", as many as there is room for. */
+/* Writes the names of all workers to out, as many as fit: "w1, w2, ...". */
 static void list_names(const struct router_core *r, char *out, size_t cap)
 {
     size_t at = 0;
 
-    snprintf(out, cap, "none is up");
+    snprintf(out, cap, "none");
     for (uint32_t i = 0; i < r->fleet.n_workers; i++) {
         const char *name = r->fleet.workers[i]->peer->name;
 
@@ -27,7 +27,7 @@ static void list_names(const struct router_core *r, char *out, size_t cap)
     }
 }
 
-/* NULL: refused. */
+/* Returns the worker of this name; NULL: the call was refused. */
 static struct worker *find_worker(struct router_core *r,
                                   const struct incoming *in,
                                   ProtobufCBinaryData name)
@@ -48,7 +48,7 @@ static struct worker *find_worker(struct router_core *r,
         }
     }
     list_names(r, names, sizeof names);
-    refuse(in, ST_NOT_FOUND, "there is no worker %.*s; there are: %s",
+    refuse(in, ST_NOT_FOUND, "no worker is named %.*s; connected workers: %s",
            (int)name.len, (const char *)name.data, names);
     return NULL;
 }
@@ -63,15 +63,15 @@ void recv_admin_drain(struct router_core *r, const struct incoming *in,
     }
     if (m->grace_ms > GRACE_MS_MAX) {
         refuse(in, ST_INVALID_ARGUMENT,
-               "grace_ms is %" PRIu32 ", at most %d is possible", m->grace_ms,
+               "grace_ms is %" PRIu32 ", at most %d is allowed", m->grace_ms,
                GRACE_MS_MAX);
         return;
     }
     drain_begin(&r->requests, w, in->peer, in->call, m->grace_ms, false);
 }
 
-/* Of what is one place with w, the one that leaves; NULL: none. */
-static const struct worker *who_leaves(struct worker *w)
+/* Returns the stage of the place of w that is leaving; NULL: none. */
+static const struct worker *leaving_stage(struct worker *w)
 {
     const struct worker *place = worker_place(w);
 
@@ -95,10 +95,11 @@ void recv_admin_undrain(struct router_core *r, const struct incoming *in,
     if (w == NULL) {
         return;
     }
-    leaves = who_leaves(w);
+    leaves = leaving_stage(w);
     if (leaves != NULL) {
         refuse(in, ST_FAILED_PRECONDITION,
-               "worker %s is stopping by itself: start it again",
+               "worker %s is stopping and cannot be undrained; start it "
+               "again",
                leaves->peer->name);
         return;
     }

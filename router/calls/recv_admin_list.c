@@ -1,5 +1,6 @@
-/* ListWorkers and ListSequences: pages in order of number, so that what
- * comes or goes between two pages moves nothing else. */
+/* recv_admin_list.c - ListWorkers and ListSequences.  Pages are ordered by
+ * number, so that rows that appear or vanish between two pages move no other
+ * row. */
 #include "proto/admin.pb-c.h"
 #include "router/calls/recv.h"
 #include "router/calls/router_state.h"
@@ -69,7 +70,8 @@ static void worker_row(const struct router_core *r, const struct worker *w,
     replica_of_row(r, w, row);
 }
 
-/* The oldest worker past `after`; ids of peers only grow. */
+/* Returns the oldest worker after `after`. Peer ids only grow, so this is a
+ * stable order. */
 static const struct worker *worker_after(const struct router_core *r,
                                          uint64_t after)
 {
@@ -85,8 +87,9 @@ static const struct worker *worker_after(const struct router_core *r,
     return first;
 }
 
-/* Half a page: a row of 27 fields with a ledger takes 2 KiB to unpack, and
- * 64 of them would pass the budget of their reader (common/wire/wire.h). */
+/* Handles ListWorkers.  A page has half as many rows as others: a row of 27
+ * fields with a ledger takes 2 KiB to unpack, and 64 of them would exceed the
+ * unpacking budget of the reader (common/wire/wire.h). */
 void recv_admin_list_workers(struct router_core *r, const struct incoming *in,
                              const request_of_ADMIN_LIST_WORKERS *m)
 {

@@ -3,7 +3,8 @@
 #include "router/requests/removal.h"
 #include "router/requests/request.h"
 
-/* Also Admin/CancelSequence: the reason is ours to say, by who calls. */
+/* Also handles Admin/CancelSequence.  The reason follows from the role of the
+ * caller; a client cannot choose it. */
 void recv_cancel(struct router_core *r, const struct incoming *in,
                  const request_of_INFERENCE_CANCEL *m)
 {

@@ -15,8 +15,9 @@ void recv_detokenize(struct router_core *r, const struct incoming *in,
     for (size_t i = 0; i < m->n_tokens; i++) {
         if (m->tokens[i] >= MODEL_VOCAB_MAX) {
             refuse(in, ST_INVALID_ARGUMENT,
-                   "token %zu is %" PRIu32 ", no vocabulary is so large", i,
-                   m->tokens[i]);
+                   "token %zu is %" PRIu32
+                   ", but a vocabulary has at most %d tokens",
+                   i, m->tokens[i], MODEL_VOCAB_MAX);
             return;
         }
     }

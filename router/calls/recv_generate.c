@@ -19,7 +19,7 @@ static bool check_prompt(const struct incoming *in, const generate_message *m)
 {
     if (m->has_text && m->n_tokens > 0) {
         refuse(in, ST_INVALID_ARGUMENT,
-               "the prompt is given as text and as ids, only one is allowed");
+               "the prompt is given both as text and as ids; send only one");
         return false;
     }
     if (m->n_tokens == 0 && (!m->has_text || m->text.len == 0)) {
@@ -28,7 +28,7 @@ static bool check_prompt(const struct incoming *in, const generate_message *m)
     }
     if (m->has_text && !wire_text_ok(m->text, 1, m->text.len)) {
         refuse(in, ST_INVALID_ARGUMENT,
-               "the prompt is not UTF-8, or has a NUL in it");
+               "the prompt is not valid UTF-8 or contains a NUL byte");
         return false;
     }
     return true;
@@ -46,9 +46,7 @@ static bool check_fields(const struct incoming *in, const generate_message *m)
         return false;
     }
     if (m->has_max_tokens && m->max_tokens == 0) {
-        refuse(in, ST_INVALID_ARGUMENT,
-               "max_tokens is 0, at least 1 is "
-               "needed");
+        refuse(in, ST_INVALID_ARGUMENT, "max_tokens is 0, must be at least 1");
         return false;
     }
     if (m->n == 0 || m->n > CHOICES_MAX) {
@@ -58,15 +56,16 @@ static bool check_fields(const struct incoming *in, const generate_message *m)
     }
     if (m->keep_ms > KEEP_MS_MAX) {
         refuse(in, ST_INVALID_ARGUMENT,
-               "keep_ms is %" PRIu32 ", at most %d is possible", m->keep_ms,
+               "keep_ms is %" PRIu32 ", at most %d is allowed", m->keep_ms,
                KEEP_MS_MAX);
         return false;
     }
     return true;
 }
 
-/* Of its first choice that has not ended. */
-static const char *is_what(const struct request *request)
+/* Returns the state of request, for an error: that of its first choice that has
+ * not ended. */
+static const char *state_text(const struct request *request)
 {
     bool kept = false;
 
@@ -76,10 +75,11 @@ static const char *is_what(const struct request *request)
         }
         kept = kept || request->choices[c].kept;
     }
-    return kept ? "kept: remove it first" : choice_state_name(CHOICE_ENDED);
+    return kept ? "kept; remove it first" : choice_state_name(CHOICE_ENDED);
 }
 
-/* Is the id free, or becomes so for one that is resumed? */
+/* Checks that the id is free, or makes it free for a request that is resumed.
+ * Returns false if it refused the call. */
 static bool check_id(struct router_core *r, const struct incoming *in,
                      const generate_message *m)
 {
@@ -92,17 +92,19 @@ static bool check_id(struct router_core *r, const struct incoming *in,
     if (request == NULL) {
         return early_check_id(r, in, m);
     }
-    state = is_what(request);
+    /* resume_make_way() may free request. */
+    state = state_text(request);
     if (resume_asked(m) &&
         resume_make_way(&r->requests, request, in->peer, &retry_ms)) {
         return true;
     }
-    error_set(&e, ST_ALREADY_EXISTS, "a request of this id is %s", state);
+    error_set(&e, ST_ALREADY_EXISTS,
+              "a request with this id exists; its state is %s", state);
     peer_fail(in->peer->peer, in->call, &e, retry_ms);
     return false;
 }
 
-/* Is there a place for every choice? */
+/* Checks that max_requests leaves room for every choice. */
 static bool check_open(struct router_core *r, const struct incoming *in,
                        const generate_message *m)
 {
@@ -114,7 +116,7 @@ static bool check_open(struct router_core *r, const struct incoming *in,
     }
     error_set(&e, ST_RESOURCE_EXHAUSTED,
               "%" PRIu32 " sequences are open, at most %" PRIu32
-              " may be, and these would be %" PRIu32 " more",
+              " may be, and the request adds %" PRIu32,
               r->requests.n_choices, max, m->n);
     peer_fail(in->peer->peer, in->call, &e, m->n <= max ? RETRY_MS_MIN : 0);
     return false;
@@ -130,6 +132,8 @@ static struct model *find_model(struct router_core *r,
     uint32_t unused;
     struct error e;
 
+    /* The error depends on what may help: wait for a worker, name a model, or
+     * correct the name. */
     if (m != NULL && model_waits(m)) {
         return m;
     }
@@ -144,8 +148,9 @@ static struct model *find_model(struct router_core *r,
     } else if (name.len == 0) {
         refuse(in,
                r->fleet.n_workers == 0 ? ST_UNAVAILABLE : ST_INVALID_ARGUMENT,
-               r->fleet.n_workers == 0 ? "no worker is up"
-                                       : "several models are served, name one");
+               r->fleet.n_workers == 0
+                   ? "no worker is up"
+                   : "several models are served; name one of them");
     } else if (t != NULL &&
                t->ops->find(t, (char *)name.data, name.len, &unused)) {
         refuse(in, ST_UNAVAILABLE, "no worker of model %.*s is up",
@@ -157,7 +162,8 @@ static struct model *find_model(struct router_core *r,
     return NULL;
 }
 
-/* Before the prompt is encoded: what is refused must cost little. */
+/* Checks m against the model and the queue.  This happens before the prompt is
+ * encoded, so that a refusal costs little. */
 static bool check_place(struct router_core *r, const struct incoming *in,
                         const struct model *m, const generate_message *request)
 {
@@ -185,7 +191,8 @@ static bool check_place(struct router_core *r, const struct incoming *in,
     return false;
 }
 
-/* Its stop strings as a machine; *out is NULL if it has none. */
+/* Builds the automaton of the stop strings; *out is NULL if there are none.
+ * Returns false if it refused the call. */
 static bool check_stop(struct router_core *r, const struct incoming *in,
                        const struct model *m, const generate_message *request,
                        struct stop_strings **out)
@@ -221,12 +228,15 @@ static void take_fields(struct router_core *r, struct request *request,
 {
     sampling_read(&request->sampling, m->sampling);
     if (m->sampling == NULL || !m->sampling->has_seed) {
+        /* Derived from the id, so that a request resumed at another router
+         * samples the same tokens. */
         request->sampling.seed = PLANT(SEED_FORGOTTEN) && resume_asked(m)
                                      ? r->base.io->random(r->base.io)
                                      : sampling_seed(request->id);
     }
     request->sampling_lists = malloc(sampling_bytes(&request->sampling) + 1);
     assert(request->sampling_lists != NULL);
+    /* The message is freed when the handler returns. */
     sampling_own(&request->sampling, request->sampling_lists);
     request->max_tokens = m->has_max_tokens ? m->max_tokens : 0;
     request->keep_ms = m->keep_ms;
@@ -293,10 +303,11 @@ static void generate_dropped(void *room, struct pending *c, bool gone)
     request_cancel(&r->requests, request, why_dropped(r, request, gone));
 }
 
-/* Its model is there. */
-static void take(struct router_core *r, const struct incoming *in,
-                 const generate_message *m, struct model *model,
-                 struct stop_strings *stop)
+/* Creates the request of m, which has passed all checks, and encodes or
+ * enqueues it. */
+static void create_request(struct router_core *r, const struct incoming *in,
+                           const generate_message *m, struct model *model,
+                           struct stop_strings *stop)
 {
     struct request *request;
 
@@ -332,7 +343,7 @@ void generate_judge(struct router_core *r, const struct incoming *in,
     } else if ((model = find_model(r, in, m)) != NULL &&
                check_place(r, in, model, m) &&
                check_stop(r, in, model, m, &stop)) {
-        take(r, in, m, model, stop);
+        create_request(r, in, m, model, stop);
     } else {
         r->base.metrics.refused++;
     }
@@ -357,8 +368,8 @@ void generate_encoded(struct router_core *r, struct request *request,
     }
     if (j->n_ids > MODEL_CONTEXT_MAX) {
         error_set(&j->error, ST_INVALID_ARGUMENT,
-                  "the prompt has %zu tokens, at most %d are possible",
-                  j->n_ids, MODEL_CONTEXT_MAX);
+                  "the prompt has %zu tokens, at most %d are allowed", j->n_ids,
+                  MODEL_CONTEXT_MAX);
         request_refuse(&r->requests, request, &j->error, 0);
         return;
     }

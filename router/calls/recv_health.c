@@ -3,7 +3,7 @@
 #include "router/calls/router_state.h"
 #include "router/replicas/place.h"
 
-/* It serves if a worker is there to serve with. */
+/* Healthy means able to serve: a place is up that does not drain. */
 void recv_health(struct router_core *r, const struct incoming *in,
                  const request_of_HEALTH_CHECK *none)
 {

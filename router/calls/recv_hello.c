@@ -14,25 +14,25 @@
 #include "router/replicas/shard.h"
 #include "router/requests/choice_moves.h"
 
-/* A Hello that is being judged.  Until it is welcome nothing changes: one that
- * is refused must be no event to anybody else. */
+/* A Hello that is being judged.  The router's state must not change until it is
+ * accepted: a refused Hello must have no side effects on other peers. */
 struct hello {
     struct peer_id from;
     const Sluice__V1__HelloRequest *m;
     uint8_t role; /* BY_* */
     uint32_t retry_ms;
-    struct router_peer *old; /* whose name it takes over, NULL: nobody's */
-    struct model *model;     /* of a worker; a reference */
+    struct router_peer *old; /* peer whose name it takes; or NULL */
+    struct model *model;     /* model of a worker; a reference */
 };
 
-static void answer(struct router_core *r, const struct router_peer *p)
+static void send_answer(struct router_core *r, const struct router_peer *p)
 {
     Sluice__V1__HelloReply reply = SLUICE__V1__HELLO_REPLY__INIT;
     struct frame *f;
 
     reply.session = p->session;
     reply.version_major = WIRE_VERSION_MAJOR;
-    reply.version_minor = WIRE_VERSION_MINOR; /* the lowest there is */
+    reply.version_minor = WIRE_VERSION_MINOR; /* the lowest in use */
     reply.name = wire_text(r->base.name);
     f = hello_answer(p->session, &reply.base, NULL, 0);
     (void)r->base.io->send(r->base.io, p->id, &f);
@@ -50,7 +50,7 @@ static void refuse_hello(struct router_core *r, struct peer_id from,
     (void)r->base.io->send(r->base.io, from, &f);
 }
 
-static enum status check_who(struct hello *h, struct error *e)
+static enum status check_role(struct hello *h, struct error *e)
 {
     const Sluice__V1__HelloRequest *m = h->m;
     enum status st = hello_check(&m->base, "this router", &h->role, e);
@@ -59,18 +59,21 @@ static enum status check_who(struct hello *h, struct error *e)
         return st;
     }
     if ((m->worker != NULL || m->offer != NULL) != (h->role == BY_WORKER)) {
-        return error_set(e, ST_INVALID_ARGUMENT,
-                         "a worker, and only a worker, says what its shard is");
+        return error_set(
+            e, ST_INVALID_ARGUMENT,
+            "the Hello of a worker has a shard or an offer, that of "
+            "others has neither");
     }
     if (m->worker != NULL && m->offer != NULL) {
         return error_set(e, ST_INVALID_ARGUMENT,
-                         "a worker has layers or offers to take some, not "
+                         "the Hello of a worker has a shard or an offer, not "
                          "both");
     }
     return ST_OK;
 }
 
-/* The port for clients lets no worker in, and so on. */
+/* Checks that peers of this role may use this port: the port for clients
+ * rejects workers, and the reverse. */
 static enum status check_port(struct router_core *r, const struct hello *h,
                               struct error *e)
 {
@@ -80,7 +83,7 @@ static enum status check_port(struct router_core *r, const struct hello *h,
 
     if ((allowed & h->role) == 0) {
         return error_set(e, ST_PERMISSION_DENIED,
-                         "a %s may not come in at this port",
+                         "a %s may not connect to this port",
                          h->role == BY_WORKER   ? "worker"
                          : h->role == BY_CLIENT ? "client"
                                                 : "administrator");
@@ -88,8 +91,8 @@ static enum status check_port(struct router_core *r, const struct hello *h,
     return ST_OK;
 }
 
-static enum status check_house(struct router_core *r, struct hello *h,
-                               struct error *e)
+static enum status check_capacity(struct router_core *r, struct hello *h,
+                                  struct error *e)
 {
     h->retry_ms = 1000;
     if (r->base.stopping) {
@@ -103,12 +106,12 @@ static enum status check_house(struct router_core *r, struct hello *h,
     }
     if (h->m->worker != NULL && r->fleet.n_workers == ROUTER_WORKERS_MAX) {
         return error_set(e, ST_RESOURCE_EXHAUSTED,
-                         "%d workers are connected, no more are possible",
+                         "%d workers are connected, which is the limit",
                          ROUTER_WORKERS_MAX);
     }
     if (h->m->offer != NULL && r->replicas.offers.n == OFFERS_MAX) {
         return error_set(e, ST_RESOURCE_EXHAUSTED,
-                         "%d workers wait for layers, no more are possible",
+                         "%d workers wait for layers, which is the limit",
                          OFFERS_MAX);
     }
     h->retry_ms = 0;
@@ -131,13 +134,13 @@ static enum status check_quarantine(struct router_core *r, struct hello *h,
     }
     h->retry_ms = (uint32_t)(left_us / 1000) + 1;
     return error_set(e, ST_UNAVAILABLE,
-                     "what worker %.*s said before could not be true; it may "
-                     "come back in %" PRIu32 " ms",
+                     "worker %.*s violated the protocol; it may reconnect in "
+                     "%" PRIu32 " ms",
                      (int)name.len, (const char *)name.data, h->retry_ms);
 }
 
-/* A worker whose old session nobody has missed yet may take it over; one
- * that is heard all the time is another worker of the same name. */
+/* A worker may take over its old session before the router has missed it.  A
+ * name whose session is active belongs to another worker. */
 static enum status check_name(const struct router_core *r, struct hello *h,
                               struct error *e)
 {
@@ -145,18 +148,19 @@ static enum status check_name(const struct router_core *r, struct hello *h,
 
     for (; at != &r->fleet.all_peers; at = at->next) {
         struct router_peer *old = LIST_OF(at, struct router_peer, all);
-        int64_t quiet = r->base.now_us - old->heard_us;
+        int64_t quiet_us = r->base.now_us - old->heard_us;
 
         if (old->role != BY_WORKER || old->ended ||
             !same_name(old->name, h->m->name)) {
             continue;
         }
-        if (quiet < NAME_BUSY_US) {
+        if (quiet_us < NAME_BUSY_US) {
             h->retry_ms = NAME_BUSY_US / 1000;
-            return error_set(e, ST_ALREADY_EXISTS,
-                             "a worker of the name %s is here, last heard "
-                             "%" PRId64 " ms ago",
-                             old->name, quiet / 1000);
+            return error_set(
+                e, ST_ALREADY_EXISTS,
+                "a worker named %s is connected; its last frame came "
+                "%" PRId64 " ms ago",
+                old->name, quiet_us / 1000);
         }
         h->old = old;
         return ST_OK;
@@ -175,14 +179,15 @@ static enum status check_tokenizer(const struct router_core *r,
     if (hash != NULL &&
         (s->tokenizer.len != 16 || memcmp(s->tokenizer.data, hash, 16) != 0)) {
         return error_set(e, ST_FAILED_PRECONDITION,
-                         "model %s: your tokenizer.json is not the one this "
-                         "router has",
+                         "model %s: tokenizer.json differs from that of this "
+                         "router",
                          m->name);
     }
     return ST_OK;
 }
 
-/* Workers of m whose session goes on if h is welcome. */
+/* Returns the number of workers of m whose sessions continue if h is
+ * accepted. */
 static uint32_t n_staying(const struct router_core *r, const struct hello *h,
                           const struct model *m)
 {
@@ -205,8 +210,8 @@ static enum status check_weights(const struct router_core *r,
 
     if (n > 0 && memcmp(m->fingerprint, fingerprint.data, 16) != 0) {
         return error_set(e, ST_FAILED_PRECONDITION,
-                         "model %s: your weights are not those of the %" PRIu32
-                         " workers that are here",
+                         "model %s: the weights differ from those of the "
+                         "%" PRIu32 " connected workers",
                          m->name, n);
     }
     return ST_OK;
@@ -224,8 +229,9 @@ static enum status check_model(const struct router_core *r,
     }
     if (n_staying(r, h, m) > 0 && m->vocab != s->vocab) {
         return error_set(e, ST_FAILED_PRECONDITION,
-                         "model %s: your vocabulary has %" PRIu32
-                         " tokens, that of the others %" PRIu32,
+                         "model %s: the vocabulary has %" PRIu32
+                         " tokens, but that of the connected workers has "
+                         "%" PRIu32,
                          m->name, s->vocab, m->vocab);
     }
     return check_tokenizer(r, m, s, e);
@@ -249,13 +255,14 @@ static enum status check_worker(struct router_core *r, struct hello *h,
     h->model = model_take(&r->fleet, s->model.data, s->model.len);
     if (h->model == NULL) {
         return error_set(e, ST_RESOURCE_EXHAUSTED,
-                         "%d models are served, no more are possible",
+                         "%d models are served, which is the limit",
                          ROUTER_MODELS_MAX);
     }
     return check_model(r, h, e);
 }
 
-/* Layers of other weights would be refused once they are loaded. */
+/* Checks an offer against the weights of the model now: layers of other weights
+ * would be refused after they are loaded. */
 static enum status check_offer(struct router_core *r, struct hello *h,
                                struct error *e)
 {
@@ -278,11 +285,12 @@ static enum status check_offer(struct router_core *r, struct hello *h,
 
 static bool same_life(const struct worker *w, const Sluice__V1__WorkerShard *s)
 {
+    /* The same life: the process survived, only its session ended. */
     return s != NULL && s->has_life && s->life == w->life.number;
 }
 
-/* The old session is let go once the new one stands, so that its sequences
- * have somewhere to go. */
+/* Ends the old session of the name.  This happens when the new one is accepted,
+ * so that the sequences of the old one have a place to go. */
 static void take_name(struct router_core *r, const struct hello *h)
 {
     struct router_peer *old = h->old;
@@ -293,13 +301,14 @@ static void take_name(struct router_core *r, const struct hello *h)
     if (old->worker != NULL && !same_life(old->worker, h->m->worker)) {
         worker_died(old->worker, DEATH_LOST);
     }
-    peers_end(&r->fleet, old, "%s came back on a new connection", old->name);
+    peers_end(&r->fleet, old, "%s reconnected on a new connection", old->name);
     if (old->worker != NULL) {
         worker_session_blame(r, old->worker);
     }
 }
 
-/* The first worker of a model decides what it is. */
+/* Sets the weights and vocabulary of the model, which its first worker
+ * determines. */
 static void take_weights(struct router_core *r, const struct hello *h)
 {
     const Sluice__V1__WorkerShard *s = h->m->worker;
@@ -309,7 +318,7 @@ static void take_weights(struct router_core *r, const struct hello *h)
         return;
     }
     if (memcmp(m->fingerprint, s->fingerprint.data, 16) != 0) {
-        peers_reap(&r->fleet); /* nothing goes on with other weights */
+        peers_reap(&r->fleet); /* no sequence continues with other weights */
         choices_estranged(&r->requests, m, m->vocab != s->vocab);
     }
     memcpy(m->fingerprint, s->fingerprint.data, 16);
@@ -337,8 +346,10 @@ static void welcome(struct router_core *r, const struct hello *h)
     if (h->m->offer != NULL) {
         offer_open(&r->replicas, p, h->m->offer);
     }
-    answer(r, p);
+    send_answer(r, p);
     if (h->m->worker != NULL) {
+        /* After the answer: a worker must get its Hello reply before a
+         * Submit. */
         early_run(r);
     }
 }
@@ -350,20 +361,20 @@ static void judge(struct router_core *r, struct hello *h)
     enum status st;
 
     if (p != NULL && p->nonce == h->m->nonce) {
-        answer(r, p); /* the first answer was lost or is on its way */
+        send_answer(r, p); /* a repeated Hello: its answer is on the way */
         return;
     }
     if (p != NULL) {
         st = error_set(&e, ST_FAILED_PRECONDITION,
-                       "this connection has a session already; say Hello "
-                       "on a new one");
+                       "this connection already has a session; send Hello on a "
+                       "new connection");
     } else {
-        st = check_who(h, &e);
+        st = check_role(h, &e);
         if (st == ST_OK) {
             st = check_port(r, h, &e);
         }
         if (st == ST_OK) {
-            st = check_house(r, h, &e);
+            st = check_capacity(r, h, &e);
         }
         if (st == ST_OK && h->m->worker != NULL) {
             st = check_worker(r, h, &e);

@@ -12,11 +12,11 @@ void recv_leave(struct router_core *r, const struct incoming *in,
 
     if (m->grace_ms > GRACE_MS_MAX) {
         refuse(in, ST_INVALID_ARGUMENT,
-               "grace_ms is %" PRIu32 ", at most %d is possible", m->grace_ms,
+               "grace_ms is %" PRIu32 ", at most %d is allowed", m->grace_ms,
                GRACE_MS_MAX);
         return;
     }
-    if (in->peer->worker == NULL) { /* it has no layers, and nothing to end */
+    if (in->peer->worker == NULL) { /* no layers, nothing to drain */
         peer_end(in->peer->peer, in->call, &none.base);
         return;
     }

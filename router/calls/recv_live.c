@@ -9,7 +9,7 @@ void recv_live(struct router_core *r, const struct incoming *in,
     struct error e;
 
     (void)m;
-    if (adoptions_told(&r->requests, w, m, &e) != ST_OK) {
-        worker_lied(&r->fleet, w, &e);
+    if (adoptions_receive(&r->requests, w, m, &e) != ST_OK) {
+        worker_expel(&r->fleet, w, &e);
     }
 }

@@ -3,7 +3,7 @@
 #include "router/requests/removal.h"
 #include "router/requests/request.h"
 
-/* Also Admin/RemoveSequence. */
+/* Also handles Admin/RemoveSequence. */
 void recv_remove(struct router_core *r, const struct incoming *in,
                  const request_of_INFERENCE_REMOVE *m)
 {
@@ -13,8 +13,8 @@ void recv_remove(struct router_core *r, const struct incoming *in,
     }
     if (m->has_begin || m->has_end) {
         refuse(in, ST_UNIMPLEMENTED,
-               "removing a range of a sequence is not built; without begin "
-               "and end the whole sequence is removed");
+               "removing a range of a sequence is not implemented; omit begin "
+               "and end to remove the whole sequence");
         return;
     }
     if (early_removed(r, in->peer, in->call, m->sequence)) {

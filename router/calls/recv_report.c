@@ -15,10 +15,12 @@ void recv_report(struct router_core *r, const struct incoming *in,
         liveness_take(&r->fleet, w, m->engine);
         break;
     case LEDGER_OLD:
+        /* An older ledger may arrive after a newer one that came with a
+         * step. */
         r->base.metrics.ledgers_dropped++;
         break;
     case LEDGER_INVALID:
-        worker_lied(&r->fleet, w, &e);
+        worker_expel(&r->fleet, w, &e);
         break;
     }
 }

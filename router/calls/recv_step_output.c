@@ -1,8 +1,8 @@
-/* recv_step_output.c - one step of a worker: tokens by index, endings, and
- * the ledger.
+/* recv_step_output.c - One step of a worker: tokens by index, ends, and the
+ * ledger.
  *
- * The whole message is judged before any of it is used, so a worker that
- * lies in its last row has given no client a token in its first. */
+ * The whole message is checked before any part of it is used.  A worker with an
+ * invalid last row therefore gives no client a token from its first row. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -24,7 +24,7 @@
 
 typedef Sluice__V1__StepOutputMessage step_message;
 
-/* One row, taken out of the columns. */
+/* One row, taken out of the columns of the message. */
 struct row {
     uint64_t grant;
     uint32_t first, count, finish, width;
@@ -33,12 +33,13 @@ struct row {
     const uint32_t *top_tokens; /* [count, width - 1] */
 };
 
-/* Of the rows before this one. */
+/* Sums over the rows before this one. */
 struct walk {
     size_t n_rows, n_tokens, n_logprobs, n_top_tokens;
 };
 
-/* The columns are checked. */
+/* Takes the next row out of the columns, which have been checked.  Returns
+ * false after the last. */
 static bool next_row(const step_message *m, struct walk *at, struct row *row)
 {
     size_t i = at->n_rows;
@@ -75,22 +76,22 @@ static enum status check_columns(const step_message *m, struct error *e)
 
     if (n > STEP_ROWS_MAX || m->n_tokens > STEP_TOKENS_MAX) {
         return error_set(e, ST_DATA_LOSS,
-                         "a step of %zu rows and %zu tokens, at most %d and "
-                         "%d are possible",
+                         "StepOutput has %zu rows and %zu tokens, at most %d "
+                         "and %d are allowed",
                          n, m->n_tokens, STEP_ROWS_MAX, STEP_TOKENS_MAX);
     }
     if (m->n_first_index != n || m->n_count != n || m->n_finish != n ||
         m->n_state != n) {
         return error_set(e, ST_DATA_LOSS,
-                         "the columns of a step are not equally long");
+                         "the columns of StepOutput differ in length");
     }
     for (size_t i = 0; i < n; i++) {
         sum += m->count[i];
     }
     if (sum != m->n_tokens) {
         return error_set(e, ST_DATA_LOSS,
-                         "the rows of a step count %" PRIu64
-                         " tokens, it has %zu",
+                         "the rows of StepOutput add up to %" PRIu64
+                         " tokens, but it holds %zu",
                          sum, m->n_tokens);
     }
     return ST_OK;
@@ -103,7 +104,7 @@ static enum status check_tokens(const struct worker *w, const step_message *m,
         if (m->tokens[i] >= w->shard.vocab) {
             return error_set(e, ST_DATA_LOSS,
                              "token %" PRIu32
-                             " is not in the vocabulary of %" PRIu32,
+                             " is outside the vocabulary of %" PRIu32 " tokens",
                              m->tokens[i], w->shard.vocab);
         }
     }
@@ -114,18 +115,19 @@ static enum status check_width(const struct choice *choice,
                                const struct row *row, struct error *e)
 {
     const struct sampling *s = &choice->request->sampling;
-    uint32_t asked = s->logprobs ? 1 + s->n_top_logprobs : 0;
+    uint32_t n_requested = s->logprobs ? 1 + s->n_top_logprobs : 0;
 
-    if (row->count > 0 && row->width != asked) {
+    if (row->count > 0 && row->width != n_requested) {
         return error_set(e, ST_DATA_LOSS,
                          "grant %" PRIu64 ": %" PRIu32
-                         " logprobs a token, %" PRIu32 " were asked for",
-                         row->grant, row->width, asked);
+                         " logprobs per token, %" PRIu32 " were requested",
+                         row->grant, row->width, n_requested);
     }
     return ST_OK;
 }
 
-/* What it repeats must be what it said before. */
+/* Checks that repeated tokens are the same as before.  A worker repeats rows
+ * until they are acknowledged. */
 static enum status check_repeated(const struct choice *choice,
                                   const struct row *row, struct error *e)
 {
@@ -140,7 +142,7 @@ static enum status check_repeated(const struct choice *choice,
                         n * sizeof *choice->tokens) != 0) {
         return error_set(e, ST_DATA_LOSS,
                          "grant %" PRIu64
-                         ": tokens that were given are not the same now",
+                         ": repeated tokens differ from those sent before",
                          row->grant);
     }
     return ST_OK;
@@ -159,7 +161,7 @@ static enum status check_ending(const struct choice *choice,
         return error_set(
             e, ST_DATA_LOSS,
             "grant %" PRIu64 ": finish %" PRIu32 " after %" PRIu64
-            " tokens of %" PRIu32 ", %" PRIu32 " were given before",
+            " tokens of %" PRIu32 ", but %" PRIu32 " were sent before",
             row->grant, row->finish, end, max_tokens, choice->n_generated);
     }
     return ST_OK;
@@ -173,29 +175,32 @@ static enum status check_row(const struct worker *w, const struct row *row,
 
     if (row->grant == 0 || row->grant > w->last_grant) {
         return error_set(e, ST_DATA_LOSS,
-                         "a row of grant %" PRIu64
-                         ", which was never given; the last is %" PRIu64,
+                         "a row has grant %" PRIu64
+                         ", which was never made; the last is %" PRIu64,
                          row->grant, w->last_grant);
     }
     if (row->finish > SLUICE__V1__FINISH__FINISH_FAILED) {
-        return error_set(e, ST_DATA_LOSS, "finish %" PRIu32 " is none",
+        return error_set(e, ST_DATA_LOSS, "finish %" PRIu32 " is unknown",
                          row->finish);
     }
     if (choice == NULL || choice_is_leaving(choice)) {
-        return ST_OK; /* it has ended: to be forgotten */
+        return ST_OK; /* it has ended: take_row() ignores the row */
     }
     if ((uint64_t)row->first + row->count > choice->request->max_tokens) {
         return error_set(e, ST_DATA_LOSS,
                          "grant %" PRIu64 ": tokens %" PRIu32 "..%" PRIu64
-                         ", at most %" PRIu32 " are allowed",
+                         " exceed max_tokens, %" PRIu32,
                          row->grant, row->first,
                          (uint64_t)row->first + row->count,
                          choice->request->max_tokens);
     }
+    /* Gaps are normal for a while after a lost row; a worker that never closes
+     * one would stall its client. */
     if (choice->n_gaps >= GAP_ROWS_MAX && row->first > choice->n_generated) {
         return error_set(e, ST_DATA_LOSS,
-                         "grant %" PRIu64 ": tokens from %" PRIu32
-                         " again and again, wanted from %" PRIu32,
+                         "grant %" PRIu64
+                         ": tokens repeatedly start at %" PRIu32
+                         ", expected at %" PRIu32,
                          row->grant, row->first, choice->n_generated);
     }
     if ((st = check_width(choice, row, e)) != ST_OK ||
@@ -219,10 +224,11 @@ static enum status check_rows(const struct worker *w, const step_message *m,
     return ST_OK;
 }
 
-/* How many of the n tokens behind those generated are the client's: up to the
- * end of a stop string.  The token that ended it is no text. */
-static uint32_t look(struct router_core *r, struct choice *choice,
-                     const struct row *row, uint32_t n)
+/* Returns how many of the n tokens after those generated belong to the client:
+ * up to the end of a stop string.  The token that ended the choice is no text,
+ * so it is not scanned. */
+static uint32_t n_before_stop(struct router_core *r, struct choice *choice,
+                              const struct row *row, uint32_t n)
 {
     uint32_t end = choice->n_generated + n;
 
@@ -230,28 +236,28 @@ static uint32_t look(struct router_core *r, struct choice *choice,
         end--;
     }
     if (choice->stops == NULL ||
-        !stops_look(choice->stops, choice->tokens, end, r->requests.text)) {
+        !stops_scan(choice->stops, choice->tokens, end, r->requests.text)) {
         return n;
     }
     return choice->stops->n_tokens > choice->n_generated
                ? choice->stops->n_tokens - choice->n_generated
-               : 0; /* in the last that its client came with */
+               : 0; /* in the last token that its client has */
 }
 
-/* Tokens are the leader's word. */
+/* Checks the sender: only the leader of a replica sends tokens. */
 static enum status check_stage(const struct worker *w, const step_message *m,
                                struct error *e)
 {
     if (w->shard.layer_begin > 0) {
         return error_set(e, ST_DATA_LOSS,
-                         "a step of layers %" PRIu32 "-%" PRIu32
-                         ", which do not lead",
+                         "StepOutput came from layers %" PRIu32 "-%" PRIu32
+                         ", only the first stage may send it",
                          w->shard.layer_begin, w->shard.layer_end);
     }
     if (m->n_stage_us > 0 &&
         (w->replica == NULL || m->n_stage_us != w->replica->n_stages)) {
         return error_set(e, ST_DATA_LOSS,
-                         "a step of %zu stages, there are %" PRIu32,
+                         "StepOutput lists %zu stages, the place has %" PRIu32,
                          m->n_stage_us, worker_n_stages(w));
     }
     return ST_OK;
@@ -260,16 +266,16 @@ static enum status check_stage(const struct worker *w, const step_message *m,
 static void take_tokens(struct router_core *r, struct worker *w,
                         struct choice *choice, const struct row *row)
 {
-    uint32_t skip = choice->n_generated - row->first;
-    uint32_t n = row->count - skip;
+    uint32_t n_repeated = choice->n_generated - row->first;
+    uint32_t n = row->count - n_repeated;
 
     choice_reserve(choice, choice->n_generated + n);
-    memcpy(choice->tokens + choice->n_generated, row->tokens + skip,
+    memcpy(choice->tokens + choice->n_generated, row->tokens + n_repeated,
            n * sizeof *choice->tokens);
-    n = look(r, choice, row, n);
+    n = n_before_stop(r, choice, row, n);
     if (choice->logprobs != NULL && pending_is_open(&choice->request->call)) {
         logprob_columns_add(choice->logprobs, row->logprobs, row->top_tokens,
-                            PLANT(LOGPROB_SHIFT) ? 0 : skip, n);
+                            PLANT(LOGPROB_SHIFT) ? 0 : n_repeated, n);
     }
     if (choice->first_us == 0) {
         choice->first_us = r->base.now_us;
@@ -288,48 +294,49 @@ static void take_tokens(struct router_core *r, struct worker *w,
     }
 }
 
-static void failed(struct router_core *r, struct choice *choice,
-                   const struct row *row, const step_message *m)
+static void fail_row(struct router_core *r, struct choice *choice,
+                     const struct row *row, const step_message *m)
 {
     struct error e;
-    bool said = m->has_failure && wire_text_ok(m->failure, 1, 300);
+    bool has_text = m->has_failure && wire_text_ok(m->failure, 1, 300);
 
     if (row->finish == SLUICE__V1__FINISH__FINISH_CANCELLED) {
-        error_set(&e, ST_ABORTED, "worker %s gave the sequence up",
+        error_set(&e, ST_ABORTED, "worker %s gave up the sequence",
                   choice->worker_name);
     } else {
         error_set(&e, ST_INTERNAL, "worker %s: %.*s", choice->worker_name,
-                  said ? (int)m->failure.len : 19,
-                  said ? (const char *)m->failure.data : "the sequence failed");
+                  has_text ? (int)m->failure.len : 19,
+                  has_text ? (const char *)m->failure.data
+                           : "the sequence failed");
     }
     choice_ungrant(&r->requests, choice);
     choice_fail(&r->requests, choice, &e, 0);
 }
 
-static void finished(struct router_core *r, struct choice *choice,
-                     const struct row *row, const step_message *m)
+static void finish_row(struct router_core *r, struct choice *choice,
+                       const struct row *row, const step_message *m)
 {
-    bool good = row->finish == SLUICE__V1__FINISH__FINISH_STOP ||
-                row->finish == SLUICE__V1__FINISH__FINISH_LENGTH;
+    bool completed = row->finish == SLUICE__V1__FINISH__FINISH_STOP ||
+                     row->finish == SLUICE__V1__FINISH__FINISH_LENGTH;
 
     if (choice->state == CHOICE_ENDED) {
-        return; /* repeated by a worker that keeps it */
+        return; /* repeated by a worker that keeps the sequence */
     }
     if (choice->state == CHOICE_ENDING) {
-        if (good) { /* the cancel came too late: it ends so at the receipt */
+        if (completed) { /* Cancel came too late; ends at the receipt */
             choice->finish = (Sluice__V1__Finish)row->finish;
         }
         return;
     }
     if (choice->moving && row->finish == SLUICE__V1__FINISH__FINISH_CANCELLED) {
-        return; /* as it was told: the receipt follows */
+        return; /* it was cancelled to move: the receipt follows */
     }
-    if (!good) {
-        failed(r, choice, row, m);
+    if (!completed) {
+        fail_row(r, choice, row, m);
         return;
     }
     place_ended_well(&r->replicas, choice->worker);
-    if (choice->state == CHOICE_SUBMITTED) { /* all tokens were known before */
+    if (choice->state == CHOICE_SUBMITTED) { /* resumed with all tokens */
         choice_move(choice, CHOICE_PREFILL);
     }
     if (choice->stops != NULL && stops_end(choice->stops, r->requests.text)) {
@@ -344,7 +351,8 @@ static void finished(struct router_core *r, struct choice *choice,
     choice_finish(&r->requests, choice, (Sluice__V1__Finish)row->finish);
 }
 
-/* Returns the index to acknowledge.  choice may be freed. */
+/* Handles one row.  Returns the index to acknowledge, FORGET if the worker need
+ * not repeat anything of this grant. choice may be freed. */
 static uint32_t take_row(struct router_core *r, struct worker *w,
                          const struct row *row, const step_message *m)
 {
@@ -356,6 +364,8 @@ static uint32_t take_row(struct router_core *r, struct worker *w,
         return FORGET;
     }
     if (row->first > choice->n_generated) {
+        /* A row before this one was lost.  The index in our answer makes the
+         * worker repeat from there. */
         r->base.metrics.rows_dropped++;
         choice->n_gaps++;
         return choice->n_generated;
@@ -364,7 +374,7 @@ static uint32_t take_row(struct router_core *r, struct worker *w,
         if (row->first + row->count > choice->n_generated) {
             take_tokens(r, w, choice, row);
         } else if (row->finish != SLUICE__V1__FINISH__FINISH_RUNNING) {
-            (void)look(r, choice, row, 0);
+            (void)n_before_stop(r, choice, row, 0);
         }
         if (stops_found(choice->stops)) {
             place_ended_well(&r->replicas, w);
@@ -376,7 +386,7 @@ static uint32_t take_row(struct router_core *r, struct worker *w,
     choice->n_gaps = 0;
     next = choice->n_generated;
     if (row->finish != SLUICE__V1__FINISH__FINISH_RUNNING) {
-        finished(r, choice, row, m);
+        finish_row(r, choice, row, m);
     }
     return next;
 }
@@ -400,13 +410,14 @@ static void take_rows(struct router_core *r, struct worker *w,
         ack.n_grant = ack.n_index = m->n_grant;
         ack.grant = r->ack_grant;
         ack.index = r->ack_index;
-        /* One that finds no room is lost; the rows come again. */
+        /* If the link has no room the message is lost, and the rows are
+         * repeated. */
         (void)!peer_oneway(w->peer->peer, METHOD_WORKER_ACKNOWLEDGE, &ack.base);
         FP(ROUTER_ACKNOWLEDGE);
     }
 }
 
-/* How long it took; of a replica, at each stage. */
+/* Records the time of the step; for a replica, of each stage. */
 static void take_times(struct worker *w, const step_message *m)
 {
     w->step_us = m->has_device_us ? m->device_us : 0;
@@ -430,6 +441,7 @@ void recv_step_output(struct router_core *r, const struct incoming *in,
     enum ledger_verdict verdict;
     struct error e;
 
+    /* Left over from an earlier session of the same worker. */
     if (m->ledger->session != in->peer->session) {
         r->base.metrics.ledgers_dropped++;
         return;
@@ -439,7 +451,7 @@ void recv_step_output(struct router_core *r, const struct incoming *in,
         check_columns(m, &e) != ST_OK || check_tokens(w, m, &e) != ST_OK ||
         logprob_columns_check(m, w->shard.vocab, &e) != ST_OK ||
         check_rows(w, m, &e) != ST_OK) {
-        worker_lied(&r->fleet, w, &e);
+        worker_expel(&r->fleet, w, &e);
         return;
     }
     r->base.metrics.steps++;
@@ -447,7 +459,7 @@ void recv_step_output(struct router_core *r, const struct incoming *in,
         worker_ledger_take(&r->fleet, w, m->ledger);
         take_times(w, m);
         liveness_take(&r->fleet, w, m->engine);
-    } else {
+    } else { /* the rows are new even if a later Report has overtaken them */
         r->base.metrics.ledgers_dropped++;
     }
     take_rows(r, w, m);

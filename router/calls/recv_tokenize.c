@@ -17,13 +17,15 @@ bool find_text(struct router_core *r, const struct incoming *in,
                MODEL_NAME_MAX);
         return false;
     }
+    /* A model without a worker still has its tokenizer, but "the only one" is
+     * that of the workers. */
     m = name.len == 0 ? model_find(&r->fleet, NULL, 0) : NULL;
     if (m != NULL) {
         name = wire_text(m->name);
     }
     if (name.len == 0) {
         refuse(in, ST_INVALID_ARGUMENT,
-               "name the model: there is none, or more than one");
+               "name the model: no model, or more than one, is served");
         return false;
     }
     if (t == NULL ||
@@ -43,7 +45,7 @@ void recv_tokenize(struct router_core *r, const struct incoming *in,
 
     if (!wire_text_ok(m->text, 0, m->text.len)) {
         refuse(in, ST_INVALID_ARGUMENT,
-               "the text is not UTF-8, or has a NUL in it");
+               "the text is not valid UTF-8 or contains a NUL byte");
         return;
     }
     if (!find_text(r, in, m->model, &model)) {

@@ -22,24 +22,28 @@ void refuse(const struct incoming *in, enum status code, const char *fmt, ...)
 bool check_request_id(const struct incoming *in, ProtobufCBinaryData id)
 {
     if (id.len != REQUEST_ID_BYTES) {
-        refuse(in, ST_INVALID_ARGUMENT, "request_id is %zu bytes long, not %d",
-               id.len, REQUEST_ID_BYTES);
+        refuse(in, ST_INVALID_ARGUMENT,
+               "request_id has %zu bytes, must have %d", id.len,
+               REQUEST_ID_BYTES);
         return false;
     }
     if (request_id_is_zero(id.data)) {
-        refuse(in, ST_INVALID_ARGUMENT, "request_id is all zeros");
+        refuse(in, ST_INVALID_ARGUMENT,
+               "request_id is all zeros; choose a random one");
         return false;
     }
     return true;
 }
 
-void worker_lied(struct fleet *fleet, struct worker *w, const struct error *e)
+void worker_expel(struct fleet *fleet, struct worker *w, const struct error *e)
 {
+    /* Frames after the violation may violate the protocol too; one report is
+     * enough. */
     if (!w->peer->ended) {
         log_error("worker-lied", "worker=%s why=\"%s\"", w->peer->name,
                   e->text);
         fleet->base->metrics.protocol_violations++;
         quarantine_add(fleet, w->peer->name);
-        peers_end(fleet, w->peer, "what you say cannot be: %s", e->text);
+        peers_end(fleet, w->peer, "protocol violation: %s", e->text);
     }
 }

@@ -1,10 +1,12 @@
-/* router_state.h - the router's core: the state of all its rooms, for the
- * rooms above them.
+/* router_state.h - The state of the router: the structs of all its rooms.
  *
  *     calls --> requests --> schedule --> replicas --> fleet --> base
  *
- * Only router_core.c and router/calls include it; each other room has its own
- * struct, and reaches the rooms below through pointers in that. */
+ * Only router_core.c and router/calls include this header.  Every other room
+ * has its own struct and reaches the rooms below through its pointers.
+ *
+ * Threading: the core's thread only.  Memory: owned by router_new(), freed by
+ * router_free(). */
 #ifndef ROUTER_CALLS_ROUTER_STATE_H
 #define ROUTER_CALLS_ROUTER_STATE_H
 
@@ -23,10 +25,10 @@ struct router_core {
     struct requests requests;
     struct early early;
 
-    struct list audits; /* of recv_admin_audit.c */
+    struct list audits; /* struct audit of recv_admin_audit.c */
     uint32_t n_audits;
 
-    /* Scratch of one StepOutput, so that it is not on the heap. */
+    /* Scratch for one StepOutput, so that handling a step allocates nothing. */
     uint64_t ack_grant[STEP_ROWS_MAX];
     uint32_t ack_index[STEP_ROWS_MAX];
 };

@@ -1,4 +1,4 @@
-/* text_calls.c - text jobs on their way, for prompts and for Tokenize and
+/* text_calls.c - Text jobs in flight, for prompts and for Tokenize and
  * Detokenize. */
 #include <assert.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 #include "router/calls/router_state.h"
 #include "router/requests/request.h"
 
-/* Tokenize or Detokenize, until its job is done. */
+/* A call of Tokenize or Detokenize whose job is not done. */
 struct text_wait {
     struct pending call;
     struct table_node by_tag;
@@ -70,7 +70,8 @@ static void detokenized(struct router_core *r, struct pending *c,
     pending_end(&r->fleet, c, &m.base);
 }
 
-/* The reply must fit its cap: ids take at most 4 bytes each on the wire. */
+/* Returns true, with an error in j, if the reply exceeds its size cap.  Ids
+ * take at most 4 bytes each on the wire. */
 static bool too_large(struct text_job *j)
 {
     size_t bytes = j->kind == TEXT_ENCODE ? 4 * j->n_ids : j->n_text;
@@ -82,8 +83,8 @@ static bool too_large(struct text_job *j)
         return false;
     }
     j->status = error_set(&j->error, ST_OUT_OF_RANGE,
-                          "the answer would take %zu bytes, at most %u are "
-                          "possible",
+                          "the reply would take %zu bytes, at most %u are "
+                          "allowed; send a part of the input",
                           bytes, row->reply_cap);
     return true;
 }
@@ -107,7 +108,7 @@ static void job_done(struct router_core *r, struct text_job *j)
     struct table_node *n = table_find(&r->requests.jobs, j->tag);
 
     if (n == NULL) {
-        return; /* nobody wants it any more */
+        return; /* its call has ended */
     }
     if (j->tag == JOB_TAG(j->tag >> 1, JOB_CALL)) {
         call_done(r, LIST_OF(n, struct text_wait, by_tag), j);

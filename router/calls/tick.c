@@ -1,4 +1,4 @@
-/* tick.c - all that happens because of the time, and all that is sent. */
+/* tick.c - Everything that time triggers, and everything that is sent. */
 #include <inttypes.h>
 
 #include "common/base/failpoint.h"
@@ -15,6 +15,7 @@
 #include "router/requests/stream.h"
 #include "router/requests/submit.h"
 
+/* Ending a peer may end others; what remains follows in the next turn. */
 #define REAP_ROUNDS 8
 
 static void fire_timers(struct router_core *r)
@@ -62,8 +63,8 @@ static void serve_peers(struct router_core *r)
     struct list *node;
     struct list now;
 
-    /* What is touched while it is served waits for the next turn: a peer that
-     * is always dirty must not hold the others up. */
+    /* A peer that is touched while it is served waits for the next turn, so
+     * that a peer that is always dirty does not hold up the others. */
     list_init(&now);
     while ((node = list_take(&r->fleet.dirty_peers)) != NULL) {
         list_append(&now, node);
@@ -91,8 +92,8 @@ static int64_t next_due(const struct router_core *r)
     return due;
 }
 
-/* Calls end, everybody is told, nobody is left. */
-static void say_goodbye(struct router_core *r)
+/* Ends all calls, sends Goodbye to all peers and frees them. */
+static void end_all(struct router_core *r)
 {
     struct error e;
 
@@ -110,7 +111,7 @@ int64_t router_tick(struct router_core *r, int64_t now_us)
 {
     r->base.now_us = now_us;
     if (r->base.stopping) {
-        say_goodbye(r);
+        end_all(r);
         return NODE_STOP;
     }
     fire_timers(r);
@@ -118,6 +119,7 @@ int64_t router_tick(struct router_core *r, int64_t now_us)
     for (int i = 0; i < REAP_ROUNDS && !list_empty(&r->fleet.gone_peers); i++) {
         peers_reap(&r->fleet);
     }
+    /* Timers and text jobs come first: they may add to the queues. */
     run_admission(r);
     serve_peers(r);
     peers_reap(&r->fleet);

@@ -1,6 +1,6 @@
-/* tick.h - one turn of the clock: timers, admission, and all that is sent.
+/* tick.h - One turn of the clock: timers, admission, and everything sent.
  *
- * Threading: the core's. */
+ * Threading: the core's thread only.  Memory: none of its own. */
 #ifndef ROUTER_CALLS_TICK_H
 #define ROUTER_CALLS_TICK_H
 
@@ -8,8 +8,8 @@
 
 struct router_core;
 
-/* Does what is due at now_us.  Returns when the next turn is due, NODE_IDLE:
- * when something comes, NODE_STOP: never. */
+/* Handles everything due at now_us.  Returns when the next turn is due in us;
+ * NODE_IDLE: when a frame arrives; NODE_STOP: never. */
 int64_t router_tick(struct router_core *r, int64_t now_us);
 
 #endif

@@ -30,6 +30,8 @@ struct worker *worker_session_open(struct router_core *r, struct router_peer *p,
 
 void worker_session_blame(struct router_core *r, struct worker *w)
 {
+    /* When a name is taken over, the blame is decided before the new session
+     * opens; closing the old one must not count the death twice. */
     if (!w->blamed) {
         w->blamed = true;
         lineage_end(&r->fleet, w,
@@ -37,8 +39,9 @@ void worker_session_blame(struct router_core *r, struct worker *w)
     }
 }
 
-/* What runs at its place, from the newest to the oldest: each goes before all
- * that came after it, so the head of the queue is found at once. */
+/* Displaces the sequences of the place of w, from the newest to the oldest.
+ * Each goes before all that arrived after it, so its position at the head of
+ * the queue is found at once. */
 static void displace(struct router_core *r, struct worker *w, const char *why)
 {
     struct worker *place = worker_place(w);
@@ -59,6 +62,7 @@ static void log_end(const struct router_core *r, const struct worker *w,
     if (r->base.stopping) {
         return;
     }
+    /* A worker that drained before it stopped is no loss. */
     if (w->drain.leaving && w->n_running == 0) {
         log_info("worker-left", "worker=%s", w->peer->name);
         return;
@@ -69,8 +73,8 @@ static void log_end(const struct router_core *r, const struct worker *w,
              (r->base.now_us - w->peer->heard_us) / 1000, why);
 }
 
-/* The replica moves its sequences before any of its stages is forgotten: so
- * the death can be charged, and drains hear what moved. */
+/* The order matters: the replica moves its sequences before any of its stages
+ * is freed, so that the death can be charged and drains count what moved. */
 void worker_session_close(struct router_core *r, struct worker **pw,
                           const char *why)
 {

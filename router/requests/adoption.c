@@ -10,10 +10,11 @@
 #include "common/wire/request_id.h"
 #include "proto/worker.pb-c.h"
 
-/* One row of Live. */
+/* One row of Live.  UNWANTED orphans are only in the list, so that a later
+ * request of the same id does not find them. */
 struct orphan {
-    struct table_node by_name; /* not of one that is UNWANTED */
-    struct list place;         /* idle, wanted or unwanted */
+    struct table_node by_name; /* unless UNWANTED */
+    struct list place;         /* in idle, wanted or unwanted */
     uint8_t id[16];
     uint32_t choice;
     int64_t expires_us;
@@ -62,20 +63,21 @@ static void forget(struct worker *w, struct orphan *o)
     free(o);
 }
 
-static void forget_all(struct worker *w, struct list *of)
+static void forget_all(struct worker *w, struct list *orphans)
 {
-    while (!list_empty(of)) {
-        forget(w, LIST_OF(of->next, struct orphan, place));
+    while (!list_empty(orphans)) {
+        forget(w, LIST_OF(orphans->next, struct orphan, place));
     }
 }
 
-/* Those whose time is over go; the earliest of the others is next. */
-static int64_t forget_due(struct requests *r, struct worker *w, struct list *of)
+/* Removes expired orphans from the list.  Returns when the next one expires. */
+static int64_t forget_due(struct requests *r, struct worker *w,
+                          struct list *orphans)
 {
-    struct list *at = of->next;
+    struct list *at = orphans->next;
     int64_t next = NODE_IDLE;
 
-    while (at != of) {
+    while (at != orphans) {
         struct orphan *o = LIST_OF(at, struct orphan, place);
 
         at = at->next;
@@ -135,38 +137,41 @@ static enum status check_live(const struct worker *w,
 
     if (n > LIVE_ROWS_MAX || n > a->n_announced - a->n_listed) {
         return error_set(e, ST_DATA_LOSS,
-                         "%zu sequences live there, after %" PRIu32
-                         " told before; Hello announced %" PRIu32
-                         ", a message has %d at most",
+                         "Live lists %zu sequences after %" PRIu32
+                         " in earlier messages; Hello announced %" PRIu32
+                         ", and one message holds at most %d",
                          n, a->n_listed, a->n_announced, LIVE_ROWS_MAX);
     }
     if (m->request_ids.len != n * REQUEST_ID_BYTES || m->n_n_generated != n) {
         return error_set(e, ST_DATA_LOSS,
-                         "the columns of what lives there are not equally "
-                         "long");
+                         "the columns of Live differ in length");
     }
     for (size_t i = 0; i < n; i++) {
         if (request_id_is_zero(m->request_ids.data + i * REQUEST_ID_BYTES) ||
             m->choice[i] >= CHOICES_MAX ||
             m->n_generated[i] > w->shard.context) {
             return error_set(e, ST_DATA_LOSS,
-                             "no sequence can live there by this id, as choice "
-                             "%" PRIu32 ", with %" PRIu32 " tokens",
-                             m->choice[i], m->n_generated[i]);
+                             "a row of Live has an id of zeros, choice %" PRIu32
+                             " of at most %d, or %" PRIu32
+                             " tokens of at most %" PRIu32,
+                             m->choice[i], CHOICES_MAX - 1, m->n_generated[i],
+                             w->shard.context);
         }
     }
     return ST_OK;
 }
 
-static struct list *place_of(const struct requests *r, struct worker *w,
+static struct list *list_for(const struct requests *r, struct worker *w,
                              const struct orphan *o)
 {
     const struct request *request = request_find(r, o->id, sizeof o->id);
     struct adoptions *a = &w->adoptions;
 
+    /* A client may still resume it: keep it until it expires. */
     if (request == NULL) {
         return &a->idle;
     }
+    /* The open request has the same id but does not contain this sequence. */
     if (o->choice >= request->n_choices || request->model != w->model) {
         return &a->unwanted;
     }
@@ -187,6 +192,7 @@ static void unwant(struct requests *r, struct worker *w, struct orphan *o)
     list_append(PLANT(LIVE_UNDISOWNED) ? &w->adoptions.idle
                                        : &w->adoptions.unwanted,
                 &o->place);
+    /* adoption_pump() sends the Disown in the turn of the peer. */
     peers_touch(r->fleet, w->peer);
 }
 
@@ -201,7 +207,7 @@ static void add(struct requests *r, struct worker *w, const uint8_t *id,
     o->choice = choice;
     o->expires_us = expires_us;
     list_init(&o->place);
-    place = place_of(r, w, o);
+    place = list_for(r, w, o);
     if (place == &w->adoptions.unwanted) {
         unwant(r, w, o);
         return;
@@ -210,8 +216,8 @@ static void add(struct requests *r, struct worker *w, const uint8_t *id,
     list_append(place, &o->place);
 }
 
-enum status adoptions_told(struct requests *r, struct worker *w,
-                           const Sluice__V1__LiveMessage *m, struct error *e)
+enum status adoptions_receive(struct requests *r, struct worker *w,
+                              const Sluice__V1__LiveMessage *m, struct error *e)
 {
     struct adoptions *a = &w->adoptions;
     uint32_t ms = m->expires_ms < LIVE_MS_MAX ? m->expires_ms : LIVE_MS_MAX;
@@ -224,7 +230,7 @@ enum status adoptions_told(struct requests *r, struct worker *w,
         const uint8_t *id = m->request_ids.data + i * REQUEST_ID_BYTES;
 
         if (find(r, w, id, m->choice[i]) != NULL) {
-            return error_set(e, ST_DATA_LOSS, "one sequence lives there twice");
+            return error_set(e, ST_DATA_LOSS, "Live lists one sequence twice");
         }
         add(r, w, id, m->choice[i], expires_us);
     }
@@ -232,11 +238,12 @@ enum status adoptions_told(struct requests *r, struct worker *w,
     log_info("live", "worker=%s sequences=%zu expires_ms=%" PRIu32,
              w->peer->name, m->n_choice, ms);
     expire(r, w);
+    /* The last Live may open the worker for grants. */
     model_touch(r->fleet, w->model);
     return ST_OK;
 }
 
-/* ---- what becomes of them ---- */
+/* ---- decisions ---- */
 
 void adoption_wanted(struct requests *r, const struct choice *choice)
 {
@@ -244,6 +251,8 @@ void adoption_wanted(struct requests *r, const struct choice *choice)
         struct worker *w = r->fleet->workers[i];
         struct orphan *o = find(r, w, choice->request->id, choice->index);
 
+        /* Several workers may list one sequence: the first grant decides, and
+         * the others get a Disown. */
         if (o != NULL && w->model == choice->request->model) {
             list_remove(&o->place);
             list_append(&w->adoptions.wanted, &o->place);
@@ -263,7 +272,8 @@ void adoption_decided(struct requests *r, const struct choice *choice)
     }
 }
 
-/* What is wanted is decided before it ends, so its choice is there. */
+/* An orphan leaves the wanted list before its choice ends, so the choice is
+ * there. */
 static struct choice *choice_of(const struct requests *r,
                                 const struct orphan *o)
 {
@@ -304,7 +314,8 @@ void adoption_end(struct requests *r, struct worker *w, bool sent)
 
 /* ---- Disown ---- */
 
-/* The first of the unwanted, as many as a message takes. */
+/* Copies the first unwanted orphans, as many as one message takes.  Returns
+ * their number. */
 static uint32_t fill_disown(const struct adoptions *a, uint8_t *ids,
                             uint32_t *choice)
 {

@@ -1,27 +1,35 @@
-/* adoption.h - what workers still have from sessions that are over, and who
- * goes on where it lives.
+/* adoption.h - Adoption: sequences that still live at a worker although the
+ * session that granted them is over.
  *
- *   Live --> IDLE      nobody knows it, or its prompt is being encoded
- *            WANTED    its choice waits: Submit{adopt} as soon as its worker
- *                      takes one, whoever stands before it in the queue
- *            UNWANTED  its choice has ended, or runs elsewhere: Disown
+ * A worker that reconnects lists these sequences, its orphans, in Live
+ * messages.  The router decides for each orphan:
  *
- * IDLE becomes WANTED when its choice comes to wait (a client resumes); both
- * are forgotten when their time is over, as the worker drops them then.  What
- * is decided (granted there or elsewhere, ended) leaves the table.
+ *     Live --> IDLE      no request of its id is open, or the prompt of that
+ *                        request is still being encoded
+ *              WANTED    its choice waits: the router sends Submit{adopt} as
+ *                        soon as the worker takes one, ahead of the queue
+ *              UNWANTED  its choice has ended or runs elsewhere: the router
+ *                        sends Disown
  *
- * An adoption charges nothing: what an orphan holds is not free in any ledger
- * of the session.  If it is not found after all, its choice goes on waiting
- * in its old place, as if it had never lived.
+ * IDLE becomes WANTED when the choice begins to wait, because a client resumed
+ * it.  IDLE and WANTED orphans expire when the worker drops them.  An orphan
+ * whose choice is granted, here or elsewhere, or has ended, leaves the table.
  *
- * A worker that announced orphans in its Hello is granted nothing before Live
- * has told them all, or a ledger of the session came without it (Live was
- * lost and comes again): else what lives there would be sent there anew.
+ * An adoption charges nothing: no ledger of the session counts the memory of an
+ * orphan as free.  If the worker no longer has the orphan, the choice keeps its
+ * place in the queue and waits on.
  *
- * A table a worker, by (request_id, choice); it goes with the session.
+ * A worker that announced orphans in Hello gets no grant until Live has listed
+ * all of them, or until a ledger of the session arrives.  (Then Live was lost
+ * and is sent again.) Otherwise the router could send a sequence anew to the
+ * worker where it lives.
  *
- * Threading: the core's.  Memory: an entry on the heap each.  Limits:
- * WORKER_ORPHANS_MAX a worker, LIVE_MS_MAX. */
+ * Each worker has a table of orphans by (request_id, choice), freed with the
+ * session.
+ *
+ * Threading: the core's thread only.  Memory: one heap block per orphan.
+ * Limits: WORKER_ORPHANS_MAX orphans per worker, LIVE_MS_MAX until they
+ * expire. */
 #ifndef ROUTER_REQUESTS_ADOPTION_H
 #define ROUTER_REQUESTS_ADOPTION_H
 
@@ -30,32 +38,37 @@
 
 struct requests;
 
+/* Initialises the table of w, which announced n_announced orphans in Hello; and
+ * frees it with all its orphans. */
 void adoptions_open(struct requests *r, struct worker *w, uint32_t n_announced);
 void adoptions_close(struct requests *r, struct worker *w);
 
-/* Take a Live.  Not OK: it is a lie, and the session must end. */
-MUST_CHECK enum status adoptions_told(struct requests *r, struct worker *w,
-                                      const Sluice__V1__LiveMessage *m,
-                                      struct error *e);
+/* Handles a Live message of w.  Returns ST_DATA_LOSS with a sentence in e if
+ * the message violates the protocol: the session must end. */
+MUST_CHECK enum status adoptions_receive(struct requests *r, struct worker *w,
+                                         const Sluice__V1__LiveMessage *m,
+                                         struct error *e);
 
-/* Where a choice lives, NULL: nowhere that is known. */
+/* Returns the worker where the choice of request id lives; NULL: no worker
+ * listed it. */
 struct worker *adoption_find(const struct requests *r, const uint8_t id[16],
                              uint32_t choice);
 
-/* choice has come to wait: it is wanted where it lives. */
+/* Marks the orphans of choice as wanted: choice has begun to wait. */
 void adoption_wanted(struct requests *r, const struct choice *choice);
 
-/* choice is granted, or has ended: it is wanted nowhere else. */
+/* Marks the orphans of choice as unwanted: choice is granted or has ended. */
 void adoption_decided(struct requests *r, const struct choice *choice);
 
-/* The first choice that is wanted at w, NULL: none.  router/requests/submit.h
- * sends its Submit{adopt} between adoption_begin(), from which on it is wanted
- * nowhere else, and adoption_end(). */
+/* Returns the first choice that is wanted at w; NULL: none.
+ * router/requests/submit.h sends its Submit{adopt} between adoption_begin(),
+ * after which adoption_decided() does not find this orphan, and adoption_end(),
+ * which removes the orphan if sent and puts it back if not. */
 struct choice *adoption_next(struct requests *r, struct worker *w);
 void adoption_begin(struct worker *w);
 void adoption_end(struct requests *r, struct worker *w, bool sent);
 
-/* Disown what is not wanted, as far as there is room. */
+/* Sends Disown for the unwanted orphans of w, as far as the link has room. */
 void adoption_pump(struct requests *r, struct worker *w);
 
 #endif

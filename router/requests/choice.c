@@ -11,7 +11,7 @@
 
 #define TOKENS_START 64
 
-/* A choice as the router sees it: choice_state.h has the picture. */
+/* Transitions between the states; choice_state.h has the picture. */
 static const struct sm_row choice_rows[CHOICE_STATES] = {
     [CHOICE_ENCODING] = {"encoding",
                          SM_TO(CHOICE_WAITING) | SM_TO(CHOICE_ENDED)},
@@ -49,6 +49,8 @@ void choice_init(struct requests *r, struct choice *choice,
     choice->request = request;
     choice->index = c;
     choice->entry.model = request->model;
+    /* Numbers order all choices by arrival; a requeued choice keeps its
+     * number. */
     choice->entry.number = ++r->last_number;
     list_init(&choice->entry.queue);
     list_init(&choice->ready);
@@ -58,8 +60,8 @@ void choice_init(struct requests *r, struct choice *choice,
     list_append(&r->all_choices, &choice->all);
 }
 
-/* What only a request that owes something needs. */
-static void release(struct choice *choice)
+/* Frees what is needed only while the choice owes its client output. */
+static void release_output(struct choice *choice)
 {
     free(choice->detok);
     free(choice->tokens);
@@ -76,16 +78,17 @@ void choice_fini(struct requests *r, struct choice *choice)
     event_clear(r->base, &choice->lease);
     list_remove(&choice->ready);
     list_remove(&choice->all);
-    release(choice);
+    release_output(choice);
 }
 
 void choice_settle(struct requests *r, struct choice *choice)
 {
     struct request *request = choice->request;
 
+    /* Without an open call no chunk can be sent, so nothing is owed. */
     if (choice->state == CHOICE_ENDED && !choice->kept &&
         (choice->last_sent || !pending_is_open(&request->call))) {
-        release(choice);
+        release_output(choice);
         request_settle(r, request);
     }
 }
@@ -110,6 +113,7 @@ void choice_reserve(struct choice *choice, uint32_t n)
 
 bool choice_may_have_run(const struct choice *choice)
 {
+    /* Bytes that are still in our outbox cannot have crashed the worker. */
     return choice->n_ids_sent == choice->n_ids &&
            peer_taken(choice->worker->peer->peer, LANE_SUBMIT) >=
                choice->n_before;

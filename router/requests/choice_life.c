@@ -10,21 +10,21 @@
 #include "router/requests/stream.h"
 #include "router/schedule/policy.h"
 
-#define TOKENS_AT_GRANT 4096 /* room for so many of max_tokens */
+#define TOKENS_AT_GRANT 4096 /* most tokens reserved at the grant */
 
 static void lease_fire(void *room, struct event *e)
 {
     struct requests *r = room;
     struct choice *choice = EVENT_OF(e, struct choice, lease);
 
-    if (choice->removal == REMOVAL_NONE) { /* else a receipt is on its way */
+    if (choice->removal == REMOVAL_NONE) { /* else a receipt will follow */
         choice->kept = false;
         choice_ungrant(r, choice);
         choice_settle(r, choice);
     }
 }
 
-static void waits(struct requests *r, struct choice *choice)
+static void start_waiting(struct requests *r, struct choice *choice)
 {
     choice_move(choice, CHOICE_WAITING);
     adoption_wanted(r, choice);
@@ -34,14 +34,15 @@ static void waits(struct requests *r, struct choice *choice)
 void choice_enqueue(struct requests *r, struct choice *choice)
 {
     stream_begin(r, choice);
-    if (stops_found(choice->stops)) { /* in what its client came with */
+    if (stops_found(
+            choice->stops)) { /* in the tokens that its client resumed with */
         choice_finish(r, choice, SLUICE__V1__FINISH__FINISH_STOP);
         return;
     }
     choice->entry.n_tokens = request_tokens(choice->request);
     choice->entry.ran = choice->n_generated > 0;
     queue_add(r->schedule, &choice->entry);
-    waits(r, choice);
+    start_waiting(r, choice);
 }
 
 void choice_requeue(struct requests *r, struct choice *choice)
@@ -49,7 +50,7 @@ void choice_requeue(struct requests *r, struct choice *choice)
     FP(ROUTER_REQUEUE);
     choice_ungrant(r, choice);
     queue_return(r->schedule, &choice->entry);
-    waits(r, choice);
+    start_waiting(r, choice);
 }
 
 void choice_granted(struct requests *r, struct choice *choice, struct worker *w,
@@ -67,11 +68,12 @@ void choice_granted(struct requests *r, struct choice *choice, struct worker *w,
     choice->held = place_sum(w, need);
     choice->n_gaps = 0;
     choice->removal = REMOVAL_NONE;
+    /* The client measures queueing until the first grant, not until a move. */
     if (choice->granted_us == 0) {
         choice->granted_us = r->base->now_us;
     }
     memcpy(choice->worker_name, w->peer->name, sizeof choice->worker_name);
-    /* Now rather than by doubling while it streams. */
+    /* Reserve now, so that streaming rarely reallocates. */
     choice_reserve(choice, choice->request->max_tokens < TOKENS_AT_GRANT
                                ? choice->request->max_tokens
                                : TOKENS_AT_GRANT);
@@ -97,15 +99,15 @@ void choice_ungrant(struct requests *r, struct choice *choice)
     }
 }
 
-/* With the last choice that could want it the prompt's text job is unwanted. */
-static void end(struct requests *r, struct choice *choice)
+/* Moves choice to ENDED.  With the last open choice of the request, the text
+ * job of its prompt is no longer needed. */
+static void end_choice(struct requests *r, struct choice *choice)
 {
     struct request *request = choice->request;
 
     queue_remove(r->schedule, &choice->entry);
     adoption_decided(r, choice);
-    r->schedule->policy->release(
-        &choice->entry); /* what is kept would not move */
+    r->schedule->policy->release(&choice->entry);
     choice_move(choice, CHOICE_ENDED);
     choice->ended_us = r->base->now_us;
     trial_ended(r->schedule, &choice->entry);
@@ -118,17 +120,19 @@ static void end(struct requests *r, struct choice *choice)
 void choice_finish(struct requests *r, struct choice *choice,
                    Sluice__V1__Finish finish)
 {
+    /* Bytes held back of an incomplete character may complete a stop string. */
     if (choice->stops != NULL && stops_end(choice->stops, r->text)) {
         finish = SLUICE__V1__FINISH__FINISH_STOP;
         r->base->metrics.stop_strings++;
     }
-    end(r, choice);
+    end_choice(r, choice);
     choice->finish = finish;
     if (finish == SLUICE__V1__FINISH__FINISH_CANCELLED) {
         r->base->metrics.cancelled++;
     } else {
         r->base->metrics.finished++;
     }
+    /* Only choices that ran show how fast the model's queue moves. */
     if (choice->granted_us != 0) {
         model_ended(r->fleet, choice->request->model);
     }
@@ -136,9 +140,9 @@ void choice_finish(struct requests *r, struct choice *choice,
     choice_settle(r, choice);
 }
 
-void choice_had(struct requests *r, struct choice *choice)
+void choice_end_silent(struct requests *r, struct choice *choice)
 {
-    end(r, choice);
+    end_choice(r, choice);
     choice->last_sent = true;
     choice->request->n_unsent--;
 }
@@ -148,8 +152,9 @@ void choice_fail(struct requests *r, struct choice *choice,
 {
     struct request *request = choice->request;
 
+    /* The error ends the call, so tokens not sent by now are lost. */
     stream_rest(r, request);
-    end(r, choice);
+    end_choice(r, choice);
     choice->finish = SLUICE__V1__FINISH__FINISH_FAILED;
     r->base->metrics.failed++;
     pending_fail(r->fleet, &request->call, e, retry_after_ms);
@@ -160,7 +165,7 @@ void choice_refuse(struct requests *r, struct choice *choice)
 {
     list_remove(&choice->ready);
     if (choice->state != CHOICE_ENDED) {
-        end(r, choice);
+        end_choice(r, choice);
     }
 }
 
@@ -170,13 +175,14 @@ void choice_abandon(struct requests *r, struct choice *choice)
     choice->kept = false;
     if (choice->state != CHOICE_ENDED) {
         r->base->metrics.failed++;
-        end(r, choice);
+        end_choice(r, choice);
     }
 }
 
 void choice_keep(struct requests *r, struct choice *choice)
 {
-    /* A second more than the worker keeps it, which began before. */
+    /* The worker's lease began earlier; one second more makes sure that it ends
+     * before ours. */
     choice->kept = true;
     event_init(&choice->lease, lease_fire, r);
     event_set(r->base, &choice->lease,

@@ -16,17 +16,19 @@ static void fail_lost(struct requests *r, struct choice *choice,
 
     if (choice->n_idle_moves > IDLE_MOVES_MAX) {
         error_set(&e, ST_ABORTED,
-                  "%u workers in a row were lost with it, the last was %s: %s",
+                  "%u workers in a row were lost while they held the sequence; "
+                  "the last was %s: %s",
                   choice->n_idle_moves, worker, why);
     } else {
         error_set(&e, ST_UNAVAILABLE,
-                  "worker %s was lost (%s) and no other has model %s", worker,
-                  why, choice->request->model->name);
+                  "worker %s was lost (%s) and no other worker has model %s",
+                  worker, why, choice->request->model->name);
     }
     choice_fail(r, choice, &e, RETRY_MS_MIN);
 }
 
-static void indict(struct requests *r, struct choice *choice, const char *why)
+static void fail_indicted(struct requests *r, struct choice *choice,
+                          const char *why)
 {
     uint32_t n = choice->entry.trial.n_deaths + 1;
     char id[REQUEST_ID_TEXT];
@@ -38,9 +40,10 @@ static void indict(struct requests *r, struct choice *choice, const char *why)
               " worker=%s why=\"%s\"",
               id, choice->index, n, choice->worker_name, why);
     error_set(&e, ST_ABORTED,
-              "%" PRIu32 " workers died while they ran it, the last was %s%s "
-              "(%s): it is not tried again",
-              n, choice->worker->replica != NULL ? "of the replica of " : "",
+              "%" PRIu32
+              " workers died while running the sequence, the last was %s%s "
+              "(%s); it is not retried",
+              n, choice->worker->replica != NULL ? "in the replica of " : "",
               choice->worker_name, why);
     r->base->metrics.indicted++;
     trial_explain(&choice->entry);
@@ -48,7 +51,7 @@ static void indict(struct requests *r, struct choice *choice, const char *why)
     choice_fail(r, choice, &e, 0);
 }
 
-static void moves(struct requests *r, struct choice *choice)
+static void move_elsewhere(struct requests *r, struct choice *choice)
 {
     choice->n_moves++;
     place_moved(choice->worker);
@@ -62,24 +65,28 @@ void choice_displaced(struct requests *r, struct choice *choice,
     const struct request *request = choice->request;
 
     if (choice->state == CHOICE_ENDED || choice->state == CHOICE_ENDING) {
-        removal_answer_self(r, choice); /* what its worker held is gone */
+        removal_answer_self(r, choice); /* its memory is gone */
     } else if (choice->n_generated == request->max_tokens &&
-               choice->n_generated > choice->n_had) {
+               /* All tokens are here; only the row with the end is missing.
+                * Tokens that the client resumed with prove nothing: their last
+                * may be an end token. */
+               choice->n_generated > choice->n_client_has) {
         choice_ungrant(r, choice);
         choice_finish(r, choice, SLUICE__V1__FINISH__FINISH_LENGTH);
     } else if (trial_indicted(&choice->entry)) {
-        indict(r, choice, why);
+        fail_indicted(r, choice, why);
     } else if (!model_waits(request->model) ||
                ++choice->n_idle_moves > IDLE_MOVES_MAX) {
         choice_ungrant(r, choice);
         fail_lost(r, choice, choice->worker_name, why);
     } else {
-        moves(r, choice);
+        move_elsewhere(r, choice);
     }
 }
 
-static enum status possible(struct requests *r, const struct request *request,
-                            struct error *e)
+static enum status check_possible(struct requests *r,
+                                  const struct request *request,
+                                  struct error *e)
 {
     struct demand d = request_demand(request);
 
@@ -92,19 +99,22 @@ void choice_moved(struct requests *r, struct choice *choice)
     struct error e;
 
     if (choice->n_generated == request->max_tokens &&
-        choice->n_generated > choice->n_had) {
+        choice->n_generated > choice->n_client_has) {
         choice_ungrant(r, choice);
         choice_finish(r, choice, SLUICE__V1__FINISH__FINISH_LENGTH);
-    } else if (possible(r, request, &e) != ST_OK) {
+    } else if (check_possible(r, request, &e) != ST_OK) {
         choice_ungrant(r, choice);
-        error_wrap(&e, "worker %s let go of it", choice->worker_name);
+        /* No other place can hold it, so the drain cannot move it. */
+        error_wrap(&e, "worker %s released the sequence", choice->worker_name);
         choice_fail(r, choice, &e, admission_retry_ms(&e));
     } else {
-        moves(r, choice);
+        move_elsewhere(r, choice);
     }
 }
 
-/* In two walks: one that fails takes its other choices out of the queue. */
+/* Fails the choices in doomed.  The walk over the queue must be over by then: a
+ * choice that fails also takes the other choices of its request out of the
+ * queue. */
 static void fail_waiting(struct requests *r, struct list *doomed,
                          enum status (*why)(struct requests *r,
                                             const struct request *request,
@@ -121,7 +131,7 @@ static void fail_waiting(struct requests *r, struct list *doomed,
     }
 }
 
-static void doom(struct choice *choice, struct list *doomed)
+static void move_to_doomed(struct choice *choice, struct list *doomed)
 {
     list_remove(&choice->entry.queue);
     list_append(doomed, &choice->entry.queue);
@@ -138,18 +148,18 @@ void choices_recheck(struct requests *r, struct model *m)
         struct choice *choice = LIST_OF(at, struct choice, entry.queue);
 
         at = at->next;
-        if (possible(r, choice->request, &e) != ST_OK) {
-            doom(choice, &doomed);
+        if (check_possible(r, choice->request, &e) != ST_OK) {
+            move_to_doomed(choice, &doomed);
         }
     }
-    fail_waiting(r, &doomed, possible);
+    fail_waiting(r, &doomed, check_possible);
 }
 
-static enum status estranged(struct requests *r, const struct request *request,
-                             struct error *e)
+static enum status set_estranged(struct requests *r,
+                                 const struct request *request, struct error *e)
 {
     (void)r;
-    return error_set(e, ST_ABORTED, "model %s came back with other weights",
+    return error_set(e, ST_ABORTED, "model %s came back with different weights",
                      request->model->name);
 }
 
@@ -164,8 +174,8 @@ void choices_estranged(struct requests *r, struct model *m, bool all)
 
         at = at->next;
         if (all || choice->n_generated > 0) {
-            doom(choice, &doomed);
+            move_to_doomed(choice, &doomed);
         }
     }
-    fail_waiting(r, &doomed, estranged);
+    fail_waiting(r, &doomed, set_estranged);
 }

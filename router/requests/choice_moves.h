@@ -1,6 +1,6 @@
-/* choice_moves.h - choices whose worker, or whose hope of one, is gone.
+/* choice_moves.h - Choices that lose their worker, or the prospect of one.
  *
- * Threading: the core's. */
+ * Threading: the core's thread only.  Memory: none of its own. */
 #ifndef ROUTER_REQUESTS_CHOICE_MOVES_H
 #define ROUTER_REQUESTS_CHOICE_MOVES_H
 
@@ -8,21 +8,22 @@
 
 struct requests;
 
-/* Its worker is lost: it goes to the head of the queue, or ends.  why: the
- * reason, for the sentence it may end with. */
+/* Requeues choice, whose worker is lost, or ends it. why: the reason, used in
+ * the error if it ends. */
 void choice_displaced(struct requests *r, struct choice *choice,
                       const char *why);
 
-/* Its worker has let go of it, as it was asked to: the same, and no worker's
- * death is counted. */
+/* Requeues choice, which its worker released on request, or ends it.  Counts no
+ * death and no idle move. */
 void choice_moved(struct requests *r, struct choice *choice);
 
-/* Workers of m came, left or drain: ends what waits and can no longer run
- * anywhere. */
+/* Checks the queue of m again after workers came, left or drained: ends choices
+ * that can no longer run anywhere. */
 void choices_recheck(struct requests *r, struct model *m);
 
-/* m comes back with other weights: ends what waits with tokens of the old
- * ones, or all, if the ids themselves may mean something else. */
+/* Ends the waiting choices that have tokens of the old weights of m, which
+ * comes back with other weights; with all, every waiting choice, because the
+ * ids may have another meaning. */
 void choices_estranged(struct requests *r, struct model *m, bool all);
 
 #endif

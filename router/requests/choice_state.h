@@ -1,10 +1,12 @@
-/* choice_state.h - the states of a choice: one sequence of a Generate.
+/* choice_state.h - The states of a choice, which is one sequence of a request.
  *
- *   ENCODING --ids--> WAITING --grant--> SUBMITTED --accepted--> PREFILL
- *                        ^                                          | token
- *                        +-------- worker lost (to the head) --- DECODE
+ *     ENCODING --ids--> WAITING --grant--> SUBMITTED --accepted--> PREFILL
+ *                          ^                                          | token
+ *                          +------ worker lost or drained -------- DECODE
  *
- * Every state can go to ENDED; ENDING waits for a worker's receipt. */
+ * SUBMITTED, PREFILL and DECODE all return to WAITING when the worker is lost
+ * or releases the sequence; the choice keeps its position in the queue.  Every
+ * state can go to ENDED.  ENDING waits for the receipt of a worker. */
 #ifndef ROUTER_REQUESTS_CHOICE_STATE_H
 #define ROUTER_REQUESTS_CHOICE_STATE_H
 

@@ -17,8 +17,8 @@ struct drain_call {
     struct pending call;
     struct list of_worker;
     int64_t since_us;
-    uint32_t n_running;      /* then */
-    uint64_t n_moved_before; /* of the worker, till then */
+    uint32_t n_running;      /* at the start of the call */
+    uint64_t n_moved_before; /* n_moved of the worker at the start */
 };
 
 static void call_free(struct requests *r, struct drain_call *x)
@@ -74,7 +74,8 @@ static void fail_all(struct requests *r, struct worker *w,
     }
 }
 
-/* An ended one is kept here: there is no elsewhere for it. */
+/* An ended sequence is only kept here: its lease ends with the drain, and there
+ * is no other place for it. */
 static bool may_move(const struct requests *r, const struct worker *place,
                      const struct choice *choice)
 {
@@ -83,7 +84,7 @@ static bool may_move(const struct requests *r, const struct worker *place,
                                choice->entry.n_tokens, place);
 }
 
-/* w has something left, so it has a place. */
+/* Moves all sequences of the place of w; w has some left, so it has a place. */
 static void move_all(struct requests *r, struct worker *w)
 {
     struct worker *place = worker_place(w);
@@ -95,7 +96,7 @@ static void move_all(struct requests *r, struct worker *w)
 
         at = at->next;
         if (choice->removal != REMOVAL_NONE) {
-            continue; /* on its way out already */
+            continue; /* its receipt is awaited */
         }
         if (may_move(r, place, choice)) {
             removal_moving(r, choice);
@@ -103,6 +104,8 @@ static void move_all(struct requests *r, struct worker *w)
             n_stuck++;
         }
     }
+    /* Logged only when more sequences are stuck than before: this runs again at
+     * every change of the fleet. */
     if (n_stuck > w->drain.n_stuck) {
         log_warn("drain-waits",
                  "worker=%s sequences=%" PRIu32
@@ -124,6 +127,7 @@ static void drain_fire(void *room, struct event *e)
     } else if (r->base->now_us >= w->drain.move_us) {
         move_all(r, w);
     } else {
+        /* Still within the grace period. */
         event_set(r->base, e, w->drain.move_us);
     }
 }
@@ -135,7 +139,7 @@ void drain_init(struct requests *r, struct drain *d)
     list_init(&d->waiting);
 }
 
-static bool crowded(const struct worker *w)
+static bool has_max_calls(const struct worker *w)
 {
     uint32_t n = 0;
 
@@ -146,8 +150,8 @@ static bool crowded(const struct worker *w)
     return n >= DRAIN_CALLS_MAX;
 }
 
-static void wait(struct requests *r, struct worker *w, struct router_peer *p,
-                 uint64_t call)
+static void add_call(struct requests *r, struct worker *w,
+                     struct router_peer *p, uint64_t call)
 {
     struct drain_call *x = calloc(1, sizeof *x);
 
@@ -167,9 +171,9 @@ void drain_begin(struct requests *r, struct worker *w, struct router_peer *p,
     int64_t move_us = r->base->now_us + (int64_t)grace_ms * 1000;
     struct error e;
 
-    if (!leaving && crowded(w)) {
+    if (!leaving && has_max_calls(w)) {
         error_set(&e, ST_RESOURCE_EXHAUSTED,
-                  "%d callers wait already for worker %s to drain",
+                  "%d callers, the limit, already wait for worker %s to drain",
                   DRAIN_CALLS_MAX, w->peer->name);
         peer_fail(p->peer, call, &e, RETRY_MS_MIN);
         return;
@@ -178,14 +182,16 @@ void drain_begin(struct requests *r, struct worker *w, struct router_peer *p,
              "worker=%s sequences=%" PRIu32 " grace_ms=%" PRIu32 " by=%s",
              w->peer->name, w->n_running, grace_ms,
              leaving ? "itself" : p->name);
-    wait(r, w, p, call);
+    add_call(r, w, p, call);
     w->drain.on = true;
     w->drain.leaving = w->drain.leaving || leaving;
     if (move_us < w->drain.move_us) {
         w->drain.move_us = move_us;
     }
+    /* Through the event, so that an idle worker gets its answer after this call
+     * has returned. */
     event_set(r->base, &w->drain.due, r->base->now_us);
-    choices_recheck(r, w->model); /* what only it could have held */
+    choices_recheck(r, w->model); /* ends what only w could have held */
     place_update_presence(r->replicas, w->model);
     if (!PLANT(DRAIN_UNLOOKED)) {
         offers_touch(r->replicas);
@@ -196,12 +202,14 @@ static void undrain(struct requests *r, struct worker *w)
 {
     struct error e;
 
+    /* A worker that is stopping cannot be kept up by an Undrain. */
     if (!w->drain.on || w->drain.leaving) {
         return;
     }
     log_info("worker-undrained", "worker=%s sequences=%" PRIu32, w->peer->name,
              w->n_running);
-    error_set(&e, ST_ABORTED, "worker %s takes sequences again: Undrain",
+    error_set(&e, ST_ABORTED,
+              "worker %s accepts sequences again after an Undrain",
               w->peer->name);
     fail_all(r, w, &e);
     event_clear(r->base, &w->drain.due);
@@ -221,8 +229,8 @@ void drain_end(struct requests *r, struct worker *w)
         }
     }
     place_update_presence(r->replicas, w->model);
-    choices_recheck(r, w->model); /* all may have been drained */
-    drains_look(r, w->model);
+    choices_recheck(r, w->model); /* the whole model may have been drained */
+    drains_recheck(r, w->model);
     model_touch(r->fleet, w->model);
     offers_touch(r->replicas);
 }
@@ -240,7 +248,7 @@ void drain_close(struct requests *r, struct worker *w)
     }
 }
 
-void drains_look(struct requests *r, const struct model *m)
+void drains_recheck(struct requests *r, const struct model *m)
 {
     for (uint32_t i = 0; i < r->fleet->n_workers; i++) {
         struct worker *w = r->fleet->workers[i];

@@ -1,34 +1,41 @@
-/* drain.h - a worker is to be left alone: nothing new is granted to it, and
- * what it has ends there within a grace, or goes on elsewhere.
+/* drain.h - Draining a worker: no new grants, and its sequences finish or move.
+ *
+ * A draining worker receives no new grants.  Its sequences may finish within
+ * the grace period; after that, the router moves them to other workers.
  *
  *     OPEN --Drain, Leave--> draining --grace is over--> moving
  *      ^                        |                          |
  *      +------- Undrain --------+------ nothing left ------+--> drained
  *
- * This is beside the state of the worker (workers.h): one that drains may be
- * silent, or lost.  It lasts until Undrain or until the session ends; whoever
- * asked for it may go before.  Of several Drains the earliest end of grace
- * counts.
+ * This state is independent of the worker's state (workers.h): a draining
+ * worker may be silent or lost.  It lasts until Undrain or the end of the
+ * session, even if the caller of Drain disconnects.  Of several Drains, the
+ * earliest end of grace counts.
  *
- * What moves is let go by its worker first (Cancel{CANCEL_MOVED}) and goes to
- * its place in the queue with that receipt, so that a sequence never runs
- * twice, its worker is done with it when it is counted, and what the step
- * under way makes is not lost.  A worker that is lost meanwhile gives it up as
- * any lost worker does.  Moving costs a sequence none of its IDLE_MOVES_MAX.
+ * Moving: the router sends Cancel{CANCEL_MOVED}, waits for the receipt, and
+ * requeues the sequence at its old position.  A sequence therefore never runs
+ * on two workers at once, its worker is done with it when it is counted, and
+ * the tokens of the step in progress are kept.  If the worker is lost
+ * meanwhile, its sequences move as after any loss.  Moves during a drain do not
+ * count against IDLE_MOVES_MAX.
  *
- * What no other worker could hold stays to its end, whatever the grace: there
- * is nowhere to move it.  From a worker that leaves it is moved all the same:
- * with no other worker of the model it waits for one (models.h), and where
- * there are others and none can ever hold it, it fails and says so.
- * What is kept is kept until the end of the grace.  What is ending has a
- * receipt under way, which is waited for.
+ * Exceptions:
  *
- * One that is a stage drains its replica (replica.h): the others keep what they
- * are in this, and may be drained too.  The replica is open when none of them
- * drains; Undrain of any one opens it.
+ *   - A sequence that no other worker could hold stays until it finishes,
+ *     regardless of the grace period.  If the worker leaves, the sequence is
+ *     moved all the same: without another worker of the model it waits for one
+ *     (models.h); if there are others and none can ever hold it, it fails with
+ *     an error that names the reason.
+ *   - A kept sequence is kept until the end of the grace period.
+ *   - A sequence that is ending has a receipt in flight, and the drain waits
+ *     for that receipt.
  *
- * Threading: the core's.  Memory: a call on the heap each, DRAIN_CALLS_MAX a
- * worker. */
+ * Draining a stage drains its replica (replica.h).  The other stages keep their
+ * own drain state, and may be drained too.  The replica is open when none of
+ * them drains; Undrain of any one undrains all.
+ *
+ * Threading: the core's thread only.  Memory: one heap block per call.  Limits:
+ * DRAIN_CALLS_MAX calls per worker. */
 #ifndef ROUTER_REQUESTS_DRAIN_H
 #define ROUTER_REQUESTS_DRAIN_H
 
@@ -39,26 +46,29 @@ struct requests;
 struct worker;
 struct model;
 
-/* The drain state of a new worker. */
+/* Initialises the drain state of a new worker: not draining. */
 void drain_init(struct requests *r, struct drain *d);
 
-/* Drain w, or go on with it; the call of p waits for the end.  leaving: p is
- * the worker itself. */
+/* Drains w, or continues a drain that is under way.  The call of p is answered
+ * at the end of the drain. leaving: p is the worker itself, which is
+ * stopping. */
 void drain_begin(struct requests *r, struct worker *w, struct router_peer *p,
                  uint64_t call, uint32_t grace_ms, bool leaving);
 
-/* Undrain, of w and of all that is one place with it: its calls end ABORTED.
- * What leaves goes on leaving. */
+/* Ends the drain of w and of all other stages of its place: waiting calls end
+ * with ST_ABORTED.  A stage that is leaving stays in its drain. */
 void drain_end(struct requests *r, struct worker *w);
 
-/* w's session is over and its sequences are gone from it: calls are answered,
- * or ended, if the router stops. */
+/* Closes the drain of w, whose session is over and whose sequences are gone:
+ * answers its calls, or fails them if the router stops. */
 void drain_close(struct requests *r, struct worker *w);
 
-/* m has a worker more: what had nowhere to go may have now. */
-void drains_look(struct requests *r, const struct model *m);
+/* Checks all drains of m again: with one worker more, sequences that could not
+ * be moved may now be. */
+void drains_recheck(struct requests *r, const struct model *m);
 
-/* What ListWorkers calls it; NULL: its place is not drained. */
+/* Returns the drain state of w as ListWorkers names it; NULL: its place is not
+ * drained. */
 const char *drain_name(const struct worker *w);
 
 #endif

@@ -9,7 +9,7 @@
 
 typedef Sluice__V1__StepOutputMessage step_message;
 
-/* ---- as they come ---- */
+/* ---- checks ---- */
 
 static enum status check_columns(const step_message *m, struct error *e)
 {
@@ -17,14 +17,15 @@ static enum status check_columns(const step_message *m, struct error *e)
 
     if (m->n_width != 0 && m->n_width != m->n_grant) {
         return error_set(e, ST_DATA_LOSS,
-                         "the columns of a step are not equally long");
+                         "the columns of StepOutput differ in length");
     }
     for (size_t i = 0; i < m->n_grant; i++) {
         uint32_t width = logprob_columns_width(m, i);
         if (width > 1 + TOP_LOGPROBS_MAX) {
             return error_set(e, ST_DATA_LOSS,
-                             "%" PRIu32 " logprobs a token, at most %d are "
-                             "possible",
+                             "%" PRIu32
+                             " logprobs per token exceed the limit of "
+                             "%d",
                              width, 1 + TOP_LOGPROBS_MAX);
         }
         values += (uint64_t)m->count[i] * width;
@@ -32,38 +33,41 @@ static enum status check_columns(const step_message *m, struct error *e)
     }
     if (values != m->n_logprobs || tops != m->n_top_tokens) {
         return error_set(e, ST_DATA_LOSS,
-                         "the rows of a step count %" PRIu64
-                         " logprobs and %" PRIu64 " best tokens, it has %zu "
-                         "and %zu",
+                         "the rows of StepOutput add up to %" PRIu64
+                         " logprobs and %" PRIu64 " top tokens, but it holds "
+                         "%zu and %zu",
                          values, tops, m->n_logprobs, m->n_top_tokens);
     }
     if (values > STEP_LOGPROBS_MAX) {
         return error_set(e, ST_DATA_LOSS,
-                         "a step of %" PRIu64 " logprobs, at most %d are "
-                         "possible",
+                         "StepOutput has %" PRIu64 " logprobs, at most %d are "
+                         "allowed",
                          values, STEP_LOGPROBS_MAX);
     }
     return ST_OK;
 }
 
-/* Written so that what is not a number is neither. */
+/* Returns true if x can be a logprob.  NaN compares false, so it is rejected
+ * too. */
 static bool is_logprob(float x)
 {
     return x <= 0;
 }
 
-/* One token's values [width]. */
+/* Checks the values [width] of one token. values[0] is the token's own and need
+ * not be among the best. */
 static enum status check_values(const float *values, uint32_t width,
                                 struct error *e)
 {
     for (uint32_t k = 0; k < width; k++) {
         if (!is_logprob(values[k])) {
-            return error_set(e, ST_DATA_LOSS, "a logprob is %g",
+            return error_set(e, ST_DATA_LOSS,
+                             "logprob %g is not the logarithm of a probability",
                              (double)values[k]);
         }
         if (k > 1 && values[k] > values[k - 1]) {
             return error_set(e, ST_DATA_LOSS,
-                             "of the best logprobs %g comes after %g",
+                             "top logprob %g follows %g, which is smaller",
                              (double)values[k], (double)values[k - 1]);
         }
     }
@@ -90,15 +94,15 @@ enum status logprob_columns_check(const step_message *m, uint32_t vocab,
     for (size_t i = 0; i < m->n_top_tokens; i++) {
         if (m->top_tokens[i] >= vocab) {
             return error_set(e, ST_DATA_LOSS,
-                             "best token %" PRIu32
-                             " is not in the vocabulary of %" PRIu32,
+                             "top token %" PRIu32
+                             " is outside the vocabulary of %" PRIu32 " tokens",
                              m->top_tokens[i], vocab);
         }
     }
     return ST_OK;
 }
 
-/* ---- as they wait ---- */
+/* ---- columns of unsent tokens ---- */
 
 struct logprob_columns *logprob_columns_new(uint32_t n_top)
 {
@@ -109,7 +113,7 @@ struct logprob_columns *logprob_columns_new(uint32_t n_top)
     return l;
 }
 
-static void release(struct logprob_columns *l)
+static void columns_release(struct logprob_columns *l)
 {
     free(l->own);
     free(l->top);
@@ -122,30 +126,32 @@ static void release(struct logprob_columns *l)
 void logprob_columns_free(struct logprob_columns **l)
 {
     if (*l != NULL) {
-        release(*l);
+        columns_release(*l);
         free(*l);
         *l = NULL;
     }
 }
 
-static void *resized(void *column, uint32_t size, size_t bytes)
+static void *resize_column(void *column, uint32_t size, size_t bytes)
 {
+    /* One byte more, as the size is 0 for a column without top tokens. */
     column = realloc(column, size * bytes + 1);
     assert(column != NULL);
     return column;
 }
 
-/* Bytes of the three columns are 4 an entry. */
-static void to_front(void *column, const struct logprob_columns *l,
-                     uint32_t entries)
+/* Every entry of the three columns has 4 bytes: float and uint32_t. */
+static void move_to_front(void *column, const struct logprob_columns *l,
+                          uint32_t entries)
 {
     memmove(column, (char *)column + 4 * (size_t)l->begin * entries,
             4 * (size_t)l->n * entries);
 }
 
-/* What is kept is moved to the front only when that frees half of the size,
- * or it doubles: a token is moved less than twice on average. */
-static void reserve(struct logprob_columns *l, uint32_t n)
+/* Makes room for n more tokens.  The unsent tokens move to the front only when
+ * that frees half of the size, or when the size doubles: each token is moved
+ * less than twice on average. */
+static void columns_reserve(struct logprob_columns *l, uint32_t n)
 {
     uint32_t size = l->size == 0 ? 8 : l->size;
 
@@ -157,15 +163,15 @@ static void reserve(struct logprob_columns *l, uint32_t n)
             size *= 2;
         } while (size < l->n + n);
         l->size = size;
-        l->own = resized(l->own, size, sizeof *l->own);
-        l->top = resized(l->top, size, sizeof *l->top * l->n_top);
-        l->top_tokens =
-            resized(l->top_tokens, size, sizeof *l->top_tokens * l->n_top);
+        l->own = resize_column(l->own, size, sizeof *l->own);
+        l->top = resize_column(l->top, size, sizeof *l->top * l->n_top);
+        l->top_tokens = resize_column(l->top_tokens, size,
+                                      sizeof *l->top_tokens * l->n_top);
     }
     if (l->begin > 0 && l->n > 0) {
-        to_front(l->own, l, 1);
-        to_front(l->top, l, l->n_top);
-        to_front(l->top_tokens, l, l->n_top);
+        move_to_front(l->own, l, 1);
+        move_to_front(l->top, l, l->n_top);
+        move_to_front(l->top_tokens, l, l->n_top);
     }
     l->begin = 0;
 }
@@ -175,7 +181,7 @@ void logprob_columns_add(struct logprob_columns *l, const float *values,
 {
     size_t k = l->n_top, at;
 
-    reserve(l, n);
+    columns_reserve(l, n);
     at = l->begin + l->n;
     for (size_t i = skip; i < skip + (size_t)n; i++, at++) {
         l->own[at] = values[i * (1 + k)];
@@ -210,7 +216,9 @@ void logprob_columns_drop(struct logprob_columns *l, uint32_t n)
     assert(n <= l->n);
     l->n -= n;
     l->begin = l->n == 0 ? 0 : l->begin + n;
+    /* A burst of unsent tokens must not hold its memory for the rest of the
+     * sequence. */
     if (l->n == 0 && l->size > LOGPROBS_IDLE) {
-        release(l);
+        columns_release(l);
     }
 }

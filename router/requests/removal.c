@@ -18,24 +18,24 @@ typedef Sluice__V1__SequenceState sequence_state;
 
 _Static_assert(CHOICES_MAX <= 64, "a waiter has a bit for each choice");
 
-/* A caller, and what is to be told of the choices that are through. */
+/* A caller, and the sum of the receipts of the choices released so far. */
 struct waiter {
     struct pending call;
-    struct list of_generation;
-    bool has_choice; /* it named one */
+    struct list of_request;
+    bool has_choice; /* it named one choice */
     uint32_t choice;
-    uint64_t awaits; /* bit c: choice c is not through */
+    uint64_t awaits; /* bit c: choice c is not released yet */
     Sluice__V1__Receipt sum;
-    uint32_t n_stages; /* of the replica that held it; 0: none said so */
+    uint32_t n_stages; /* stages of the replica; 0: none reported */
     uint32_t stage_blocks[STAGES_MAX], stage_slots[STAGES_MAX];
     char worker_name[PEER_NAME_MAX + 1]; /* "": none yet */
-    bool several;                        /* workers held it */
+    bool several;                        /* several workers held parts of it */
 };
 
 static void waiter_free(struct requests *r, struct waiter *x)
 {
     pending_close(r->fleet, &x->call);
-    list_remove(&x->of_generation);
+    list_remove(&x->of_request);
     free(x);
 }
 
@@ -50,13 +50,14 @@ void waiters_fail(struct requests *r, struct request *request,
 {
     while (!list_empty(&request->waiters)) {
         struct waiter *x =
-            LIST_OF(request->waiters.next, struct waiter, of_generation);
+            LIST_OF(request->waiters.next, struct waiter, of_request);
         pending_fail(r->fleet, &x->call, e, RETRY_MS_MIN);
         waiter_free(r, x);
     }
 }
 
-/* The more a sequence had, the more its state says. */
+/* Orders states by what the sequence had: the answer for several choices
+ * carries the highest. */
 static int rank(sequence_state state)
 {
     switch (state) {
@@ -75,7 +76,7 @@ static int rank(sequence_state state)
     }
 }
 
-/* A worker may say any number. */
+/* Adds with saturation: a worker may report any number. */
 static void add(uint32_t *sum, uint32_t n)
 {
     *sum = n < UINT32_MAX - *sum ? *sum + n : UINT32_MAX;
@@ -108,6 +109,7 @@ static void add_receipt(struct waiter *x, const Sluice__V1__Receipt *part,
     if (worker_name == NULL) {
         return;
     }
+    /* Snapshots of different workers do not compare: then none is reported. */
     x->several = x->several || (x->worker_name[0] != '\0' &&
                                 strcmp(x->worker_name, worker_name) != 0);
     snprintf(x->worker_name, sizeof x->worker_name, "%s", worker_name);
@@ -117,9 +119,10 @@ static void add_receipt(struct waiter *x, const Sluice__V1__Receipt *part,
     add_stages(x, part);
 }
 
-/* Choice choice is through, for one that waits. */
-static void take(struct waiter *x, const struct choice *choice,
-                 const Sluice__V1__Receipt *part, const char *worker_name)
+/* Counts the receipt of choice for x, if x waits for that choice. */
+static void take_receipt(struct waiter *x, const struct choice *choice,
+                         const Sluice__V1__Receipt *part,
+                         const char *worker_name)
 {
     uint64_t bit = (uint64_t)1 << choice->index;
 
@@ -129,18 +132,18 @@ static void take(struct waiter *x, const struct choice *choice,
     }
 }
 
-/* The same where nothing was held. */
-static void take_nothing(struct waiter *x, const struct choice *choice,
-                         sequence_state state)
+/* Counts choice as released where no worker held anything. */
+static void take_empty_receipt(struct waiter *x, const struct choice *choice,
+                               sequence_state state)
 {
     Sluice__V1__Receipt part = SLUICE__V1__RECEIPT__INIT;
 
     part.state = state;
     part.n_generated = choice->n_generated;
-    take(x, choice, &part, NULL);
+    take_receipt(x, choice, &part, NULL);
 }
 
-/* Answer it if all that it named are through. */
+/* Answers x if all choices that it named are released. */
 static void waiter_settle(struct requests *r, const struct request *request,
                           struct waiter *x)
 {
@@ -156,7 +159,7 @@ static void waiter_settle(struct requests *r, const struct request *request,
     ref.choice = x->choice;
     x->sum.sequence = &ref;
     if (x->several) {
-        x->sum.snapshot = 0; /* each worker counts its own */
+        x->sum.snapshot = 0; /* each worker has its own numbers */
     } else if (x->worker_name[0] != '\0') {
         x->sum.has_worker = true;
         x->sum.worker = wire_text(x->worker_name);
@@ -168,18 +171,19 @@ static void waiter_settle(struct requests *r, const struct request *request,
     waiter_free(r, x);
 }
 
-/* choice is through: everybody who waits for it hears so. */
-static void tell_waiters(struct requests *r, const struct choice *choice,
-                         const Sluice__V1__Receipt *part,
-                         const char *worker_name)
+/* Counts the receipt of choice for all its waiters, and answers those that
+ * waited for nothing else. */
+static void notify_waiters(struct requests *r, const struct choice *choice,
+                           const Sluice__V1__Receipt *part,
+                           const char *worker_name)
 {
     struct request *request = choice->request;
     struct list *at = request->waiters.next;
 
     while (at != &request->waiters) {
-        struct waiter *x = LIST_OF(at, struct waiter, of_generation);
+        struct waiter *x = LIST_OF(at, struct waiter, of_request);
         at = at->next;
-        take(x, choice, part, worker_name);
+        take_receipt(x, choice, part, worker_name);
         waiter_settle(r, request, x);
     }
 }
@@ -207,15 +211,16 @@ static bool send_removal(struct choice *choice)
                      NULL) == ST_OK;
 }
 
-/* The worker is to let go of it, by Cancel or Remove.  One that moves is told
- * already: the receipt of that serves. */
-static void tell_worker(struct choice *choice, bool remove)
+/* Asks the worker to release choice, by Cancel or Remove.  A choice that is
+ * moving has been cancelled already, and that receipt serves. */
+static void ask_worker(struct choice *choice, bool remove)
 {
     if (choice->moving) {
         return;
     }
     choice->remove = remove;
     list_remove(&choice->parts);
+    /* A full link costs no state: removals_pump() sends it later. */
     if (send_removal(choice)) {
         FP(ROUTER_CANCEL);
         choice->removal = REMOVAL_SENT;
@@ -240,9 +245,9 @@ void removals_pump(struct requests *r, struct worker *w)
     }
 }
 
-/* choice is open and not yet ENDING. */
-static void begin(struct requests *r, struct choice *choice, bool remove,
-                  Sluice__V1__CancelReason reason)
+/* Begins the end of choice, which is open and not yet ENDING. */
+static void begin_removal(struct requests *r, struct choice *choice,
+                          bool remove, Sluice__V1__CancelReason reason)
 {
     char id[REQUEST_ID_TEXT];
 
@@ -254,7 +259,7 @@ static void begin(struct requests *r, struct choice *choice, bool remove,
         choice_finish(r, choice, SLUICE__V1__FINISH__FINISH_CANCELLED);
     } else {
         choice_move(choice, CHOICE_ENDING);
-        tell_worker(choice, remove);
+        ask_worker(choice, remove);
     }
 }
 
@@ -262,7 +267,7 @@ void removal_wanted(struct requests *r, struct choice *choice,
                     Sluice__V1__CancelReason reason)
 {
     if (choice->state < CHOICE_ENDING) {
-        begin(r, choice, false, reason);
+        begin_removal(r, choice, false, reason);
     }
 }
 
@@ -270,16 +275,16 @@ void removal_release(struct requests *r, struct choice *choice)
 {
     (void)r;
     if (choice->kept && choice->removal == REMOVAL_NONE) {
-        tell_worker(choice, true);
+        ask_worker(choice, true);
     }
 }
 
-/* One that is ENDING is told to go already. */
+/* In ENDING the worker has its Cancel already. */
 void removal_stopped(struct requests *r, struct choice *choice)
 {
     if (choice->state != CHOICE_ENDING && !PLANT(STOP_LATE)) {
         choice->reason = SLUICE__V1__CANCEL_REASON__CANCEL_STOP_STRING;
-        tell_worker(choice, false);
+        ask_worker(choice, false);
     }
     choice_finish(r, choice, SLUICE__V1__FINISH__FINISH_STOP);
 }
@@ -289,14 +294,14 @@ void removal_moving(struct requests *r, struct choice *choice)
     (void)r;
     assert(choice->removal == REMOVAL_NONE && choice->worker != NULL);
     choice->reason = SLUICE__V1__CANCEL_REASON__CANCEL_MOVED;
-    tell_worker(choice, choice->state == CHOICE_ENDED);
+    ask_worker(choice, choice->state == CHOICE_ENDED);
     choice->moving = true;
     if (PLANT(MOVED_TWICE) && choice->state < CHOICE_ENDING) {
         choice_moved(r, choice);
     }
 }
 
-/* One of the choices that x named. */
+/* Applies the call of x to one of the choices that it named. */
 static void choice_called(struct requests *r, struct waiter *x,
                           struct choice *choice, bool remove,
                           Sluice__V1__CancelReason reason)
@@ -304,21 +309,22 @@ static void choice_called(struct requests *r, struct waiter *x,
     switch (choice->state) {
     case CHOICE_ENCODING:
     case CHOICE_WAITING:
-        take_nothing(x, choice, SLUICE__V1__SEQUENCE_STATE__SEQUENCE_QUEUED);
-        begin(r, choice, remove, reason);
+        take_empty_receipt(x, choice,
+                           SLUICE__V1__SEQUENCE_STATE__SEQUENCE_QUEUED);
+        begin_removal(r, choice, remove, reason);
         break;
     case CHOICE_ENDING:
         break;
     case CHOICE_ENDED:
         if (choice->worker == NULL || (choice->kept && !remove)) {
-            take_nothing(x, choice,
-                         SLUICE__V1__SEQUENCE_STATE__SEQUENCE_FINISHED);
+            take_empty_receipt(x, choice,
+                               SLUICE__V1__SEQUENCE_STATE__SEQUENCE_FINISHED);
         } else if (choice->removal == REMOVAL_NONE) {
-            tell_worker(choice, true);
+            ask_worker(choice, true);
         }
         break;
     default:
-        begin(r, choice, remove, reason);
+        begin_removal(r, choice, remove, reason);
         break;
     }
 }
@@ -334,17 +340,18 @@ static void answer_unknown(struct router_peer *p, uint64_t call,
     peer_end(p->peer, call, &receipt.base);
 }
 
-/* So many wait for the very same already? */
-static bool crowded(struct router_peer *p, uint64_t call,
-                    const struct request *request,
-                    const Sluice__V1__SequenceRef *sequence)
+/* Refuses the call if RECEIPT_WAITERS_MAX callers already wait for the same
+ * choice, or for the same whole.  Returns true if it did. */
+static bool refuse_crowd(struct router_peer *p, uint64_t call,
+                         const struct request *request,
+                         const Sluice__V1__SequenceRef *sequence)
 {
     const struct list *at = request->waiters.next;
     uint32_t n = 0;
     struct error e;
 
     for (; at != &request->waiters; at = at->next) {
-        const struct waiter *x = LIST_OF(at, struct waiter, of_generation);
+        const struct waiter *x = LIST_OF(at, struct waiter, of_request);
         n += x->has_choice == sequence->has_choice &&
              x->choice == sequence->choice;
     }
@@ -352,7 +359,8 @@ static bool crowded(struct router_peer *p, uint64_t call,
         return false;
     }
     error_set(&e, ST_RESOURCE_EXHAUSTED,
-              "%d callers wait for the receipt of this sequence already",
+              "%d callers, the limit, already wait for the receipt of this "
+              "sequence",
               RECEIPT_WAITERS_MAX);
     peer_fail(p->peer, call, &e, RETRY_MS_MIN);
     return true;
@@ -373,8 +381,8 @@ static struct waiter *waiter_new(struct requests *r, struct request *request,
                     : UINT64_MAX >> (64 - request->n_choices);
     pending_init(&x->call);
     pending_open(r->fleet, &x->call, p, call, waiter_dropped, r);
-    list_init(&x->of_generation);
-    list_append(&request->waiters, &x->of_generation);
+    list_init(&x->of_request);
+    list_append(&request->waiters, &x->of_request);
     return x;
 }
 
@@ -391,11 +399,11 @@ void removal_called(struct requests *r, struct router_peer *p, uint64_t call,
         answer_unknown(p, call, sequence);
         return;
     }
-    if (crowded(p, call, request, sequence)) {
+    if (refuse_crowd(p, call, request, sequence)) {
         return;
     }
-    x = waiter_new(r, request, p, call,
-                   sequence); /* as long as it is, so is request */
+    /* While x exists, request is not freed. */
+    x = waiter_new(r, request, p, call, sequence);
     for (uint32_t c = 0; c < request->n_choices; c++) {
         if ((x->awaits >> c & 1) != 0) {
             choice_called(r, x, &request->choices[c], remove, reason);
@@ -405,7 +413,9 @@ void removal_called(struct requests *r, struct router_peer *p, uint64_t call,
     request_settle(r, request);
 }
 
-/* The sequence is gone at the worker: what the client's stream ends with. */
+/* Ends choice, which its worker has released, or returns its memory if it had
+ * ended before.  A finish that crossed the Cancel wins over CANCELLED: the
+ * client gets the true end. */
 static void conclude(struct requests *r, struct choice *choice)
 {
     choice_ungrant(r, choice);
@@ -420,17 +430,17 @@ static void conclude(struct requests *r, struct choice *choice)
     }
 }
 
-static bool goes_on(const struct choice *choice)
+static bool continues_elsewhere(const struct choice *choice)
 {
     return choice->moving && choice->state < CHOICE_ENDING;
 }
 
-static uint64_t sum_of(const uint32_t *of, size_t n)
+static uint64_t sum_column(const uint32_t *column, size_t n)
 {
     uint64_t sum = 0;
 
     for (size_t i = 0; i < n; i++) {
-        sum += of[i];
+        sum += column[i];
     }
     return sum;
 }
@@ -439,22 +449,23 @@ enum status removal_check(const struct worker *w, const Sluice__V1__Receipt *m,
                           struct error *e)
 {
     size_t n = w->replica == NULL ? 0 : w->replica->n_stages;
-    uint64_t blocks = sum_of(m->stage_blocks, m->n_stage_blocks);
-    uint64_t slots = sum_of(m->stage_slots, m->n_stage_slots);
+    uint64_t blocks = sum_column(m->stage_blocks, m->n_stage_blocks);
+    uint64_t slots = sum_column(m->stage_slots, m->n_stage_slots);
 
     if (m->n_stage_blocks == 0 && m->n_stage_slots == 0 &&
         (n == 0 || (m->blocks == 0 && m->slots == 0))) {
         return ST_OK;
     }
     if (m->n_stage_blocks != n || m->n_stage_slots != n) {
-        return error_set(e, ST_DATA_LOSS,
-                         "a receipt of %zu and %zu stages, there are %zu",
-                         m->n_stage_blocks, m->n_stage_slots, n);
+        return error_set(
+            e, ST_DATA_LOSS,
+            "the receipt lists %zu and %zu stages, the place has %zu",
+            m->n_stage_blocks, m->n_stage_slots, n);
     }
     if (blocks != m->blocks || slots != m->slots) {
         return error_set(e, ST_DATA_LOSS,
-                         "a receipt of %" PRIu32 " blocks and %" PRIu32
-                         " slots, those of its stages are %" PRIu64
+                         "the receipt reports %" PRIu32 " blocks and %" PRIu32
+                         " slots, but its stages add up to %" PRIu64
                          " and %" PRIu64,
                          m->blocks, m->slots, blocks, slots);
     }
@@ -464,11 +475,11 @@ enum status removal_check(const struct worker *w, const Sluice__V1__Receipt *m,
 void removal_answered(struct requests *r, struct choice *choice,
                       const Sluice__V1__Receipt *receipt)
 {
-    if (goes_on(choice)) {
+    if (continues_elsewhere(choice)) {
         choice_moved(r, choice);
         return;
     }
-    tell_waiters(r, choice, receipt, choice->worker_name);
+    notify_waiters(r, choice, receipt, choice->worker_name);
     conclude(r, choice);
 }
 
@@ -476,12 +487,12 @@ void removal_answer_self(struct requests *r, struct choice *choice)
 {
     Sluice__V1__Receipt part = SLUICE__V1__RECEIPT__INIT;
 
-    if (goes_on(choice)) {
+    if (continues_elsewhere(choice)) {
         choice_moved(r, choice);
         return;
     }
     part.state = SLUICE__V1__SEQUENCE_STATE__SEQUENCE_UNKNOWN;
     part.n_generated = choice->n_generated;
-    tell_waiters(r, choice, &part, NULL);
+    notify_waiters(r, choice, &part, NULL);
     conclude(r, choice);
 }

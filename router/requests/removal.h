@@ -1,27 +1,32 @@
-/* removal.h - Cancel and RemoveSequence, legal in every state, of one choice
- * or of all.
+/* removal.h - Cancel and RemoveSequence, legal in every state, of one choice or
+ * of all choices of a request.
  *
- * What it means for a choice:
+ * The effect on a choice by its state:
  *
  *     ENCODING, WAITING   ended here, QUEUED, nothing was held
- *     SUBMITTED..DECODE   ENDING: the worker is told, its receipt is awaited
+ *     SUBMITTED..DECODE   ENDING: sent to the worker, receipt awaited
  *     ENDING              the same receipt is awaited
- *     ENDED, not known    FINISHED or UNKNOWN, nothing was held
+ *     ENDED, unknown      FINISHED or UNKNOWN, nothing was held
  *     ENDED, kept         RemoveSequence goes to the worker that keeps it
- *     ENDED, leaving      the receipt that its stop string asked for is awaited
+ *     ENDED, leaving      the receipt for its stop string is awaited
  *
- * The caller is answered once, when all choices it named are through: tokens,
- * blocks, slots and checkpoints summed, the longest time, the most advanced
- * state (decode, prefill, queued, kept, finished, unknown), and the worker
- * with its newest snapshot, and what each of its stages has freed, if all that
- * was held was held by one.
+ * The caller gets one answer, when all choices that it named are released:
  *
- * Any session of a client may name any request: request_id is 128 random
- * bits that its client made and nobody else is told, so whoever knows it may
- * end it (a user's second connection, a supervisor).
+ *   - tokens, blocks, slots and checkpoints: the sum over these choices;
+ *   - time: the longest;
+ *   - state: the most advanced (decode, prefill, queued, kept, finished,
+ *     unknown);
+ *   - the worker, its newest snapshot and what each of its stages has freed:
+ *     if one worker held all that was held.
  *
- * Threading: the core's.  Memory: a waiter on the heap, at most
- * RECEIPT_WAITERS_MAX a choice and as many for the whole. */
+ * Any session of a client may name any request.  A request_id is 128 random
+ * bits from the client, and the router gives it to no other client.  Any
+ * holder of the id may end the request: a second connection of the user, or a
+ * supervisor.
+ *
+ * Threading: the core's thread only.  Memory: one heap block per waiter.
+ * Limits: RECEIPT_WAITERS_MAX waiters per choice, and as many for the whole
+ * request. */
 #ifndef ROUTER_REQUESTS_REMOVAL_H
 #define ROUTER_REQUESTS_REMOVAL_H
 
@@ -29,44 +34,46 @@
 
 struct requests;
 
-/* A call of Cancel or RemoveSequence (remove) by p. */
+/* Handles a call of Cancel, or RemoveSequence (remove), by p. sequence has been
+ * checked for a request_id of the right length. */
 void removal_called(struct requests *r, struct router_peer *p, uint64_t call,
                     const Sluice__V1__SequenceRef *sequence, bool remove,
                     Sluice__V1__CancelReason reason);
 
-/* The router's own wish, nobody waits for a receipt. */
+/* Cancels choice on behalf of the router; no caller waits for the receipt.
+ * No-op from ENDING on. */
 void removal_wanted(struct requests *r, struct choice *choice,
                     Sluice__V1__CancelReason reason);
 
-/* The same of one that is kept, if it is. */
+/* Removes choice at its worker if it is kept and not being removed. */
 void removal_release(struct requests *r, struct choice *choice);
 
-/* A stop string is found in choice, which a worker runs: its client has its end
- * at once, the worker is told. */
+/* Ends choice, which a worker runs, because a stop string was found.  Its
+ * client gets the end at once, and the worker a Cancel. */
 void removal_stopped(struct requests *r, struct choice *choice);
 
-/* The worker of choice, which nobody removes yet, is to let go of it, for it to
- * go on elsewhere; where it is kept, for good. */
+/* Asks the worker to release choice, so that it can continue elsewhere; a kept
+ * choice is removed for good.  No removal of choice may be under way. */
 void removal_moving(struct requests *r, struct choice *choice);
 
-/* Send what could not be sent before. */
+/* Sends the removals of w that its link had no room for. */
 void removals_pump(struct requests *r, struct worker *w);
 
-/* Can that be the receipt of w?  What the stages of a replica have freed must
- * add up.  A lie is a sentence in e. */
+/* Checks a receipt of w: the figures of the stages of a replica must add up.
+ * Returns ST_DATA_LOSS with a sentence in e if they do not. */
 MUST_CHECK enum status removal_check(const struct worker *w,
                                      const Sluice__V1__Receipt *receipt,
                                      struct error *e);
 
-/* The worker's receipt came, and is checked. */
+/* Handles the receipt of choice's worker; it has been checked. */
 void removal_answered(struct requests *r, struct choice *choice,
                       const Sluice__V1__Receipt *receipt);
 
-/* The worker that was to answer is lost, or answered with an error: its
- * memory went with its session, so the router writes the receipt, of zeros. */
+/* Answers for a worker that is lost, or that answered with an error.  Its
+ * memory went with its session, so the router writes a receipt of zeros. */
 void removal_answer_self(struct requests *r, struct choice *choice);
 
-/* Whoever waits for receipts of request gets a status. */
+/* Fails all callers that wait for receipts of request with e. */
 void waiters_fail(struct requests *r, struct request *request,
                   const struct error *e);
 

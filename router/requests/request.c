@@ -9,6 +9,7 @@
 
 static uint64_t id_key(const struct requests *r, const uint8_t *id)
 {
+    /* Seeded, so that no client can choose ids that collide. */
     return request_id_hash(id, r->base->seed);
 }
 
@@ -70,6 +71,8 @@ static bool is_over(const struct request *request)
     bool over = request->n_open == 0 && !pending_is_open(&request->call) &&
                 list_empty(&request->waiters) && !request->held;
 
+    /* An ended choice may still be kept, or wait for the receipt of its stop
+     * string. */
     for (uint32_t c = 0; over && c < request->n_choices; c++) {
         over = request->choices[c].worker == NULL;
     }

@@ -1,21 +1,21 @@
-/* request.h - a client's Generate: its prompt, its parameters, its call,
- * and its choices, each of them one sequence (router/requests/choice.h).
+/* request.h - A request: a client's Generate call with its prompt, parameters
+ * and choices, each of them one sequence (router/requests/choice.h).
  *
  *     Generate{n} --> encode the prompt, once --> n choices wait, run and end
  *                 <-- chunks of each choice, in turn; End after the last
  *
- * What the choices share is here once: 64 of a long prompt hold one copy of
- * it.  A choice is admitted, granted, moved, cancelled and kept by itself.
- * All of them end with the call: if it is given up, its deadline passes, its
- * client goes or does not read, or one of them fails.
+ * Data that the choices share is stored here once: 64 choices of a long prompt
+ * hold one copy of it.  Each choice is admitted, granted, moved, cancelled and
+ * kept separately.  All of them end with the call: if the client gives it up,
+ * disconnects or does not read, if its deadline passes, or if one choice fails.
  *
- * It is freed, with its choices, when all have ENDED, no worker holds one, the
- * call is closed and nobody waits for a receipt.  Till then it counts n_choices
- * against options.max_requests, and its request_id is taken.
+ * A request is freed, with its choices, when all have ENDED, no worker holds
+ * one, the call is closed and no caller waits for a receipt.  Until then it
+ * counts n_choices against options.max_requests, and its request_id is taken.
  *
- * Threading: the core's.  Memory: one block on the heap, the prompt, the lists
- * of the sampling and the stop strings' machine beside it.  Limits:
- * CHOICES_MAX. */
+ * Threading: the core's thread only.  Memory: one heap block, and beside it the
+ * prompt, the lists of the sampling parameters and the automaton of the stop
+ * strings.  Limits: CHOICES_MAX choices. */
 #ifndef ROUTER_REQUESTS_REQUEST_H
 #define ROUTER_REQUESTS_REQUEST_H
 
@@ -27,62 +27,63 @@ struct requests;
 struct stop_strings;
 
 struct request {
-    struct table_node by_id, by_tag; /* by_tag: a text job is out */
+    struct table_node by_id, by_tag; /* by_tag: while its text job runs */
     uint8_t id[16];
     struct model *model;
-    struct pending call; /* the client's Generate */
-    struct list waiters; /* struct waiter, of removal.h */
+    struct pending call; /* the Generate call of the client */
+    struct list waiters; /* struct waiter of removal.c */
 
     uint32_t *prompt; /* [n_prompt] */
     uint32_t n_prompt, max_tokens;
     struct sampling sampling;
-    void *sampling_lists;              /* what it borrows */
+    void *sampling_lists;              /* owned lists that sampling refers to */
     struct stop_strings *stop_strings; /* NULL: none */
     bool wants_text;
-    bool held; /* its choices are walked: not to be freed */
+    bool held; /* its choices are being walked: do not free */
     bool resumed;
-    uint32_t n_had_ended; /* of its choices, when it was resumed */
+    uint32_t n_resumed_ended; /* choices that had ended when it was resumed */
     uint32_t keep_ms;
-    int64_t deadline_us; /* of the call, NODE_IDLE: none */
+    int64_t deadline_us; /* deadline of the call; NODE_IDLE: none */
     int64_t arrived_us;
-    int64_t served_us; /* its last chunk was made */
+    int64_t served_us; /* when its last chunk was made */
 
     uint32_t n_open;   /* choices that have not ENDED */
-    uint32_t n_unsent; /* choices whose last chunk was not made */
+    uint32_t n_unsent; /* choices whose last chunk is not made yet */
     uint32_t n_choices;
     struct choice choices[]; /* [n_choices] */
 };
 
-/* By request_id; NULL: there is none. */
+/* Finds the request of an id of n bytes; NULL: there is none. */
 struct request *request_find(const struct requests *r, const uint8_t *id,
                              size_t n);
 
-/* A new one, n choices in ENCODING.  m is taken over.  The caller has checked
- * n and the limits. */
+/* Creates a request with n choices in ENCODING and adds it to the table.  Takes
+ * over the reference to m.  The caller has checked n and the limits. */
 struct request *request_new(struct requests *r, const uint8_t id[16],
                             struct model *m, uint32_t n);
 
-/* Frees it, with its choices, all of which have ENDED.  And: only if nothing
- * of it is left to do. */
+/* Frees request with its choices, all of which have ENDED. request_settle()
+ * frees it only if nothing is left to do for it; call it when one of the
+ * reasons to keep it goes away. */
 void request_free(struct requests *r, struct request *request);
 void request_settle(struct requests *r, struct request *request);
 
-/* Tokens of a choice's whole length, generated ones included. */
+/* Returns the tokens of the whole length of a choice: prompt and max_tokens. */
 static inline uint64_t request_tokens(const struct request *request)
 {
     return (uint64_t)request->n_prompt + request->max_tokens;
 }
 
-/* What it asks of a pool. */
+/* Returns the demand of one choice on a pool. */
 static inline struct demand request_demand(const struct request *request)
 {
     return (struct demand){request->model, request->n_prompt,
                            request->max_tokens};
 }
 
-/* When to come back after a failure for want of a worker or of room, in ms;
- * 0: never.  To a request that is resumed even a pool that is too small may be
- * the first of a router that has just begun. */
+/* Returns the milliseconds after which to retry a failure for want of a worker
+ * or of room; 0: never.  A resumed request may retry even if the pool is too
+ * small: that pool may only be the first that a restarted router sees. */
 uint32_t request_retry_ms(const struct request *request, const struct error *e);
 
 #endif

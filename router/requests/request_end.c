@@ -19,6 +19,7 @@ void request_refuse(struct requests *r, struct request *request,
 void request_cancel(struct requests *r, struct request *request,
                     Sluice__V1__CancelReason reason)
 {
+    /* held: the last choice that settles would free the request in mid-loop. */
     assert(!pending_is_open(&request->call) && !request->held);
     request->held = true;
     for (uint32_t c = 0; c < request->n_choices; c++) {
@@ -42,12 +43,12 @@ void request_release(struct requests *r, struct request *request)
     request_settle(r, request);
 }
 
-static void abandon(struct requests *r, struct request *request,
-                    const struct error *e)
+static void request_abandon(struct requests *r, struct request *request,
+                            const struct error *e)
 {
     waiters_fail(r, request, e);
-    pending_close(r->fleet,
-                  &request->call); /* the end of the session ends it */
+    /* Without a status: the end of the session ends the call. */
+    pending_close(r->fleet, &request->call);
     for (uint32_t c = 0; c < request->n_choices; c++) {
         choice_abandon(r, &request->choices[c]);
     }
@@ -57,7 +58,7 @@ static void abandon(struct requests *r, struct request *request,
 void requests_abandon(struct requests *r, const struct error *e)
 {
     while (!list_empty(&r->all_choices)) {
-        abandon(r, LIST_OF(r->all_choices.next, struct choice, all)->request,
-                e);
+        request_abandon(
+            r, LIST_OF(r->all_choices.next, struct choice, all)->request, e);
     }
 }

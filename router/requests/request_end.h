@@ -1,6 +1,6 @@
-/* request_end.h - all choices of a request end together.
+/* request_end.h - Ends all choices of a request together.
  *
- * Threading: the core's. */
+ * Threading: the core's thread only.  Memory: frees requests that are over. */
 #ifndef ROUTER_REQUESTS_REQUEST_END_H
 #define ROUTER_REQUESTS_REQUEST_END_H
 
@@ -8,23 +8,23 @@
 
 struct requests;
 
-/* Refuses the call before any choice was in the queue.  The request may be
- * gone afterwards. */
+/* Refuses the call of request before any of its choices was in the queue.  The
+ * request may be gone afterwards. */
 void request_refuse(struct requests *r, struct request *request,
                     const struct error *e, uint32_t retry_after_ms);
 
-/* The call is closed: cancels its open choices and forgets what they owe.  The
- * request may be gone afterwards. */
+/* Cancels the open choices of request, whose call is closed, and drops their
+ * unsent output.  The request may be gone afterwards. */
 void request_cancel(struct requests *r, struct request *request,
                     Sluice__V1__CancelReason reason);
 
-/* The call is closed and another of its id wants to begin: removes what is
- * kept.  The request may be gone afterwards. */
+/* Removes the kept choices of request, whose call is closed, because a new call
+ * with its id wants to begin.  The request may be gone afterwards. */
 void request_release(struct requests *r, struct request *request);
 
-/* The router itself stops: frees every request.  Receipts that somebody waits
- * for end by the status in e, the calls with their sessions: a client that can
- * resume sees that it is not the request that failed. */
+/* Frees every request because the router stops.  Callers that wait for receipts
+ * get the status in e.  Calls end with their sessions and get no status: a
+ * client that can resume sees that the request itself did not fail. */
 void requests_abandon(struct requests *r, const struct error *e);
 
 #endif

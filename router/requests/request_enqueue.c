@@ -12,7 +12,8 @@ static enum status check_ids(const struct request *request, struct error *e)
         if (request->prompt[i] >= request->model->vocab) {
             return error_set(e, ST_INVALID_ARGUMENT,
                              "prompt: token %" PRIu32 " is %" PRIu32
-                             ", the vocabulary of %s has %" PRIu32,
+                             ", but the vocabulary of %s has %" PRIu32
+                             " tokens",
                              i, request->prompt[i], request->model->name,
                              request->model->vocab);
         }
@@ -20,7 +21,9 @@ static enum status check_ids(const struct request *request, struct error *e)
     return ST_OK;
 }
 
-/* max_tokens = 0: the client named none. */
+/* Checks prompt and max_tokens against the context. max_tokens is 0 if the
+ * client sent none; it gets its default here because the default depends on the
+ * prompt. */
 static enum status check_length(struct request *request, struct error *e)
 {
     uint32_t context = request->model->context;
@@ -29,10 +32,12 @@ static enum status check_length(struct request *request, struct error *e)
         return error_set(e, ST_INVALID_ARGUMENT, "the prompt is empty");
     }
     if (request->n_prompt >= context) {
-        return error_set(e, ST_INVALID_ARGUMENT,
-                         "the prompt has %" PRIu32 " tokens, the context of %s "
-                         "is %" PRIu32 " and one token more is needed",
-                         request->n_prompt, request->model->name, context);
+        return error_set(
+            e, ST_INVALID_ARGUMENT,
+            "the prompt has %" PRIu32 " tokens, but the context of "
+            "%s is %" PRIu32 " and must also hold one new token; shorten the "
+            "prompt",
+            request->n_prompt, request->model->name, context);
     }
     if (request->max_tokens == 0) {
         uint32_t left = context - request->n_prompt;
@@ -42,8 +47,8 @@ static enum status check_length(struct request *request, struct error *e)
     if (request_tokens(request) > context) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "prompt (%" PRIu32 ") and max_tokens (%" PRIu32
-                         ") are more than the context of %s, %" PRIu32
-                         " tokens",
+                         ") exceed the context of %s, %" PRIu32
+                         " tokens; lower max_tokens or the prompt",
                          request->n_prompt, request->max_tokens,
                          request->model->name, context);
     }
@@ -88,8 +93,10 @@ void request_enqueue(struct requests *r, struct request *request)
                                      : request_retry_ms(request, &e));
         return;
     }
-    resume_taken(r, request);
+    resume_count(r, request);
     for (uint32_t c = 0; c < request->n_choices; c++) {
+        /* The others were cancelled while the prompt was encoded, or had ended
+         * when the request was resumed. */
         if (request->choices[c].state == CHOICE_ENCODING) {
             choice_enqueue(r, &request->choices[c]);
         }

@@ -1,6 +1,6 @@
-/* request_enqueue.h - a request whose prompt is known joins the queue.
+/* request_enqueue.h - Enqueues a request once its prompt is encoded.
  *
- * Threading: the core's. */
+ * Threading: the core's thread only.  Memory: none of its own. */
 #ifndef ROUTER_REQUESTS_REQUEST_ENQUEUE_H
 #define ROUTER_REQUESTS_REQUEST_ENQUEUE_H
 
@@ -8,11 +8,11 @@
 
 struct requests;
 
-/* Checks the ids against the vocabulary, the lengths against the context
- * (filling in max_tokens where the client named none), the pools and the
- * length of the queue; then puts the choices that were not cancelled meanwhile
- * into the queue.  If a check fails, or the queue has no room for all of them,
- * the call is refused and the request may be gone. */
+/* Checks the ids against the vocabulary, the lengths against the context, the
+ * need against the pools, and the queue for room.  Sets max_tokens if the
+ * client sent none.  Then adds all choices that were not cancelled meanwhile to
+ * the queue.  If a check fails, the call is refused and the request may be
+ * gone. */
 void request_enqueue(struct requests *r, struct request *request);
 
 #endif

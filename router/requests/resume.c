@@ -11,7 +11,7 @@
 
 typedef Sluice__V1__GenerateRequest generate_message;
 
-/* ---- what is said ---- */
+/* ---- checks ---- */
 
 static enum status check_columns(const generate_message *m, struct error *e)
 {
@@ -21,8 +21,7 @@ static enum status check_columns(const generate_message *m, struct error *e)
         m->n_have_ended != m->n) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "have_count, have_text and have_ended have %zu, %zu "
-                         "and %zu entries, all must have one for each of the "
-                         "%" PRIu32 " choices",
+                         "and %zu entries; each needs one per choice, %" PRIu32,
                          m->n_have_count, m->n_have_text, m->n_have_ended,
                          m->n);
     }
@@ -32,7 +31,7 @@ static enum status check_columns(const generate_message *m, struct error *e)
     if (sum != m->n_have_tokens) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "have_count adds up to %" PRIu64
-                         ", have_tokens has %zu",
+                         " tokens, but have_tokens has %zu",
                          sum, m->n_have_tokens);
     }
     return ST_OK;
@@ -43,7 +42,7 @@ static enum status too_many(uint32_t choice, uint32_t count, uint32_t max,
 {
     return error_set(e, ST_INVALID_ARGUMENT,
                      "choice %" PRIu32 ": have_count is %" PRIu32
-                     ", at most max_tokens, %" PRIu32,
+                     ", more than max_tokens, %" PRIu32,
                      choice, count, max);
 }
 
@@ -56,7 +55,7 @@ static enum status check_choices(const generate_message *m, struct error *e)
         if (m->have_count[c] == 0 && m->have_text[c] > 0) {
             return error_set(e, ST_INVALID_ARGUMENT,
                              "choice %" PRIu32 ": have_text is %" PRIu32
-                             " bytes of no token",
+                             " bytes, but have_count is 0",
                              c, m->have_text[c]);
         }
     }
@@ -70,7 +69,7 @@ static enum status check_ids(const generate_message *m, uint32_t vocab,
         if (m->have_tokens[i] >= vocab) {
             return error_set(e, ST_INVALID_ARGUMENT,
                              "have_tokens: token %zu is %" PRIu32
-                             ", the vocabulary has %" PRIu32,
+                             ", but the vocabulary has %" PRIu32 " tokens",
                              i, m->have_tokens[i], vocab);
         }
     }
@@ -93,15 +92,15 @@ enum status resume_check(const generate_message *m, uint32_t vocab,
 enum status resume_check_length(const struct request *request, struct error *e)
 {
     for (uint32_t c = 0; c < request->n_choices; c++) {
-        if (request->choices[c].n_had > request->max_tokens) {
-            return too_many(c, request->choices[c].n_had, request->max_tokens,
-                            e);
+        if (request->choices[c].n_client_has > request->max_tokens) {
+            return too_many(c, request->choices[c].n_client_has,
+                            request->max_tokens, e);
         }
     }
     return ST_OK;
 }
 
-/* ---- the old one ---- */
+/* ---- the old request ---- */
 
 void resume_superseded(struct error *e)
 {
@@ -123,8 +122,10 @@ bool resume_make_way(struct requests *r, struct request *old,
 {
     uint8_t id[REQUEST_ID_BYTES];
 
+    /* old may be freed below; only its id shows whether it is gone. */
     memcpy(id, old->id, sizeof id);
     *retry_ms = RESUME_RETRY_MS;
+    /* A second call within one session is a client's error, not a resume. */
     if (pending_is_open(&old->call) && old->call.peer == p) {
         *retry_ms = 0;
     } else if (pending_is_open(&old->call)) {
@@ -135,30 +136,31 @@ bool resume_make_way(struct requests *r, struct request *old,
     return request_find(r, id, sizeof id) == NULL;
 }
 
-/* ---- the new one ---- */
+/* ---- the new request ---- */
 
 static void take_choice(struct choice *choice, const uint32_t *tokens,
                         uint32_t n, uint32_t text, bool ended)
 {
-    choice->n_generated = choice->n_sent = choice->n_had = n;
-    choice->n_skip = text;
+    choice->n_generated = choice->n_sent = choice->n_client_has = n;
+    choice->skip_bytes = text;
+    /* An ended choice generates no more, so its tokens are not needed. */
     if (!ended && n > 0) {
         choice_reserve(choice, n);
         memcpy(choice->tokens, tokens, n * sizeof *tokens);
     }
     if (PLANT(RESUME_TEXT)) {
-        choice->n_told = n;
-        choice->n_skip = 0;
+        choice->n_detokenized = n;
+        choice->skip_bytes = 0;
     }
     if (PLANT(RESUME_TWICE) && n > 0 && !choice->request->sampling.logprobs) {
         choice->n_sent--;
     }
 }
 
-void resume_taken(struct requests *r, const struct request *request)
+void resume_count(struct requests *r, const struct request *request)
 {
     r->base->metrics.resumed += request->resumed;
-    r->base->metrics.had_ended += request->n_had_ended;
+    r->base->metrics.had_ended += request->n_resumed_ended;
 }
 
 bool resume_take(struct requests *r, struct request *request,
@@ -177,18 +179,19 @@ bool resume_take(struct requests *r, struct request *request,
     for (uint32_t c = 0; c < request->n_choices; c++) {
         take_choice(&request->choices[c], tokens, m->have_count[c],
                     m->have_text[c], m->have_ended[c]);
+        /* have_tokens is NULL if no choice has any. */
         if (m->have_count[c] > 0) {
             tokens += m->have_count[c];
         }
         if (m->have_ended[c]) {
-            choice_had(r, &request->choices[c]);
-            request->n_had_ended++;
+            choice_end_silent(r, &request->choices[c]);
+            request->n_resumed_ended++;
         }
     }
     if (request->n_unsent > 0) {
         return true;
     }
-    resume_taken(r, request);
+    resume_count(r, request);
     pending_end(r->fleet, &request->call, NULL);
     request_settle(r, request);
     return false;

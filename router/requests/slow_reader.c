@@ -19,14 +19,16 @@ static void give_up(struct requests *r, struct request *request)
              request->call.peer->name, unread);
     r->base->metrics.slow_readers++;
     error_set(&e, ST_CANCELLED,
-              "nothing was read for %d s, %" PRIu64 " tokens waited",
+              "the client read nothing for %d s while %" PRIu64
+              " tokens waited",
               SLOW_READER_MS / 1000, unread);
     pending_fail(r->fleet, &request->call, &e, 0);
     request_cancel(r, request, SLUICE__V1__CANCEL_REASON__CANCEL_SLOW_READER);
 }
 
-/* While choice had something to give nothing of its call was taken, till when?
- */
+/* Returns when the call of choice becomes too slow.  The time counts from the
+ * last chunk of any choice of the call: choices take turns, so one that waits
+ * for its turn is not slow. */
 static int64_t slow_at(const struct choice *choice)
 {
     int64_t served_us = choice->request->served_us;
@@ -35,7 +37,7 @@ static int64_t slow_at(const struct choice *choice)
            SLOW_READER_MS * 1000;
 }
 
-void slow_reader_look(struct requests *r, struct router_peer *p)
+void slow_reader_check(struct requests *r, struct router_peer *p)
 {
     int64_t next = NODE_IDLE;
     struct list *at = p->ready.next;
@@ -47,7 +49,7 @@ void slow_reader_look(struct requests *r, struct router_peer *p)
         at = at->next;
         if (due <= r->base->now_us) {
             give_up(r, choice->request);
-            at = p->ready.next; /* more than choice went */
+            at = p->ready.next; /* all choices of the request left the list */
             next = NODE_IDLE;
         } else if (due < next) {
             next = due;

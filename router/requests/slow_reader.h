@@ -1,6 +1,7 @@
-/* slow_reader.h - calls whose client does not read.
+/* slow_reader.h - Cancels calls whose client does not read.
  *
- * Threading: the core's. */
+ * Threading: the core's thread only.  Memory: none of its own.  Limits:
+ * SLOW_READER_MS. */
 #ifndef ROUTER_REQUESTS_SLOW_READER_H
 #define ROUTER_REQUESTS_SLOW_READER_H
 
@@ -8,8 +9,8 @@
 
 struct requests;
 
-/* Cancels the calls of p of which something was ready, and nothing was taken,
- * for SLOW_READER_MS; arms p->slow for the next. */
-void slow_reader_look(struct requests *r, struct router_peer *p);
+/* Cancels the calls of p for which output was ready, and none was taken, for
+ * SLOW_READER_MS.  Arms p->slow for the next call that may reach that time. */
+void slow_reader_check(struct requests *r, struct router_peer *p);
 
 #endif

@@ -23,12 +23,13 @@ void stops_free(struct stops **s)
     *s = NULL;
 }
 
-bool stops_look(struct stops *s, const uint32_t *tokens, uint32_t n,
+bool stops_scan(struct stops *s, const uint32_t *tokens, uint32_t n,
                 char *scratch)
 {
     if (PLANT(STOP_ACROSS)) {
         s->scan.at = 0;
     }
+    /* Stops at the first string: later tokens are not the client's. */
     while (s->n_tokens < n && !s->scan.found) {
         size_t bytes =
             detokenizer_push(&s->detok, tokens[s->n_tokens++], scratch);
@@ -59,6 +60,7 @@ size_t stops_cut(struct stops *s, const char *text, size_t n, bool last)
     uint64_t left = stop_scan_certain(s->strings, &s->scan) - s->n_given;
     size_t fit = left < n ? (size_t)left : n;
 
+    /* Without a stop string nothing is held back at the end. */
     if (last && !s->scan.found) {
         fit = n;
     } else if (!s->scan.found) {

@@ -9,11 +9,12 @@
 #include "text/detokenizer.h"
 #include "text/text_limits.h"
 
-#define CHUNK_ROOM  (160u << 10) /* the largest chunk and what is beside */
-#define CHUNK_BYTES (128u << 10) /* the method's cap on it */
+#define CHUNK_ROOM  (160u << 10) /* the largest chunk and its envelope */
+#define CHUNK_BYTES (128u << 10) /* the size cap of GenerateChunk */
 
-/* Ids are below MODEL_VOCAB_MAX: 4 bytes on the wire.  With w logprobs a token
- * n tokens take 4 n + 4 n w + 4 n (w - 1) bytes, n w <= CHUNK_LOGPROBS_MAX. */
+/* Sizes on the wire.  Ids are below MODEL_VOCAB_MAX, so each takes at most 4
+ * bytes.  With w logprobs per token, n tokens take 4 n + 4 n w + 4 n (w - 1)
+ * bytes, and n w <= CHUNK_LOGPROBS_MAX. */
 #define CHUNK_PUSH_MAX    (3 * (TEXT_TOKEN_BYTES + DETOK_HELD_MAX))
 #define CHUNK_COLUMNS_MAX (8 * CHUNK_LOGPROBS_MAX)
 #define CHUNK_BESIDE_MAX  512 /* figures, tags and lengths */
@@ -25,7 +26,9 @@ _Static_assert(CHUNK_TEXT_MAX + CHUNK_PUSH_MAX + CHUNK_COLUMNS_MAX +
                    CHUNK_BYTES,
                "every chunk can be sent");
 
-/* Room enough for a chunk, and no more waiting than a reader has earned. */
+/* Returns true if the link has room for a chunk and the client has at most
+ * CLIENT_UNREAD_BYTES unread.  Unsent tokens cost 4 bytes each in their choice,
+ * and more in a chunk. */
 static bool has_room(const struct router_peer *p)
 {
     size_t room = peer_room(p->peer, LANE_CONTROL);
@@ -34,7 +37,7 @@ static bool has_room(const struct router_peer *p)
            room + CLIENT_UNREAD_BYTES >= LINK_OUTBOX_BYTES;
 }
 
-static bool owes(const struct choice *choice)
+static bool has_output(const struct choice *choice)
 {
     return pending_is_open(&choice->request->call) &&
            (choice->n_sent < choice->n_generated ||
@@ -45,7 +48,7 @@ void stream_ready(struct requests *r, struct choice *choice)
 {
     struct router_peer *p = choice->request->call.peer;
 
-    if (!owes(choice)) {
+    if (!has_output(choice)) {
         return;
     }
     if (!list_linked(&choice->ready)) {
@@ -54,6 +57,7 @@ void stream_ready(struct requests *r, struct choice *choice)
         peers_touch(r->fleet, p);
     }
     if (choice->state == CHOICE_ENDED) {
+        /* A last chunk does not wait: end the gathering of its client. */
         p->streamed_us = r->base->now_us - r->base->options.gather_us;
         peers_touch(r->fleet, p);
     }
@@ -64,7 +68,8 @@ static uint64_t since(int64_t from_us, int64_t to_us)
     return to_us > from_us ? (uint64_t)(to_us - from_us) : 0;
 }
 
-static void figures(const struct choice *choice, Sluice__V1__GenerateFigures *f)
+static void fill_figures(const struct choice *choice,
+                         Sluice__V1__GenerateFigures *f)
 {
     const struct request *request = choice->request;
     int64_t left =
@@ -88,7 +93,7 @@ static void figures(const struct choice *choice, Sluice__V1__GenerateFigures *f)
 
 static void reserve_text(struct requests *r, const struct tokenizer *t)
 {
-    /* The push that passes the limit, and a finish after it. */
+    /* The push that passes CHUNK_TEXT_MAX, and a finish after it. */
     size_t size = CHUNK_TEXT_MAX + 2 * detokenizer_max(t);
 
     if (size > r->text_size) {
@@ -123,35 +128,39 @@ void stream_begin(struct requests *r, struct choice *choice)
     }
     if (request->stop_strings != NULL) {
         choice->stops = stops_new(request->stop_strings, t);
-        if (choice->n_had >
-            1) { /* the last one may be the token that ended it */
-            (void)stops_look(choice->stops, choice->tokens, choice->n_had - 1,
-                             r->text);
+        /* Without its last token: that may be the end token, which is no
+         * text. */
+        if (choice->n_client_has > 1) {
+            (void)stops_scan(choice->stops, choice->tokens,
+                             choice->n_client_has - 1, r->text);
         }
     }
 }
 
-/* The text of the next tokens up to the end-th: fewer if they give too much. */
+/* Converts the next tokens, up to index end, to text in r->text; fewer if their
+ * text is too long.  Returns its bytes. */
 static size_t make_text(struct requests *r, struct choice *choice, uint32_t end)
 {
-    uint32_t stop = UINT32_MAX; /* the end token: it is no text */
+    uint32_t stop = UINT32_MAX; /* index of the end token, which has no text */
     size_t bytes =
         choice->stops != NULL ? stops_resume(choice->stops, r->text) : 0;
     bool last;
 
-    /* Known before it has ENDED, if it was cancelled too late. */
+    /* finish is set before ENDED if a Cancel came too late. */
     if (choice->finish == SLUICE__V1__FINISH__FINISH_STOP &&
         !stops_found(choice->stops)) {
         stop = choice->n_generated - 1;
     }
-    for (; choice->n_told < end && bytes < CHUNK_TEXT_MAX; choice->n_told++) {
-        if (choice->n_told != stop) {
-            bytes += detokenizer_push(
-                choice->detok, choice->tokens[choice->n_told], r->text + bytes);
+    for (; choice->n_detokenized < end && bytes < CHUNK_TEXT_MAX;
+         choice->n_detokenized++) {
+        if (choice->n_detokenized != stop) {
+            bytes += detokenizer_push(choice->detok,
+                                      choice->tokens[choice->n_detokenized],
+                                      r->text + bytes);
         }
     }
-    last =
-        choice->state == CHOICE_ENDED && choice->n_told == choice->n_generated;
+    last = choice->state == CHOICE_ENDED &&
+           choice->n_detokenized == choice->n_generated;
     if (last) {
         bytes += detokenizer_finish(choice->detok, r->text + bytes);
     }
@@ -160,23 +169,25 @@ static size_t make_text(struct requests *r, struct choice *choice, uint32_t end)
                : bytes;
 }
 
-/* The text of a chunk with the next *n tokens, and how many they are then:
- * fewer if they give too much.  A choice that is resumed begins with the text
- * of the tokens it came with, which its client has up to a place. */
+/* Makes the text of a chunk with the next *n tokens; sets *n to fewer if their
+ * text is too long.  The text of a resumed choice begins with the tokens that
+ * it came with; the leading bytes that its client already has are skipped. */
 static void chunk_text(struct requests *r, struct choice *choice, uint32_t *n,
                        ProtobufCBinaryData *text)
 {
     uint32_t end = choice->n_sent + *n;
-    size_t bytes, had;
+    size_t bytes, skip;
 
     do {
         bytes = make_text(r, choice, end);
-        had = choice->n_skip < bytes ? choice->n_skip : bytes;
-        choice->n_skip -= (uint32_t)had;
-    } while (had == bytes && choice->n_told < end);
-    *n = choice->n_told > choice->n_sent ? choice->n_told - choice->n_sent : 0;
-    text->data = (uint8_t *)r->text + had;
-    text->len = bytes - had;
+        skip = choice->skip_bytes < bytes ? choice->skip_bytes : bytes;
+        choice->skip_bytes -= (uint32_t)skip;
+    } while (skip == bytes && choice->n_detokenized < end);
+    *n = choice->n_detokenized > choice->n_sent
+             ? choice->n_detokenized - choice->n_sent
+             : 0;
+    text->data = (uint8_t *)r->text + skip;
+    text->len = bytes - skip;
 }
 
 static uint32_t chunk_tokens(const struct choice *choice)
@@ -189,11 +200,11 @@ static uint32_t chunk_tokens(const struct choice *choice)
     return n < max ? n : max;
 }
 
-/* What the last chunk has beside. */
-static void show_end(const struct choice *choice, Sluice__V1__GenerateChunk *c,
+/* Adds to c what only the last chunk of a choice carries. */
+static void fill_end(const struct choice *choice, Sluice__V1__GenerateChunk *c,
                      Sluice__V1__GenerateFigures *f)
 {
-    figures(choice, f);
+    fill_figures(choice, f);
     c->has_finish = true;
     c->finish = choice->finish;
     c->figures = f;
@@ -203,7 +214,8 @@ static void show_end(const struct choice *choice, Sluice__V1__GenerateChunk *c,
     }
 }
 
-/* One chunk with all that is new, as far as one goes; false: no room. */
+/* Sends one chunk of choice, with as much of its new output as fits.  Returns
+ * false if the link has no room. */
 static bool send_chunk(struct requests *r, struct choice *choice)
 {
     Sluice__V1__GenerateChunk c = SLUICE__V1__GENERATE_CHUNK__INIT;
@@ -215,7 +227,7 @@ static bool send_chunk(struct requests *r, struct choice *choice)
         chunk_text(r, choice, &n, &c.text);
         c.has_text = c.text.len > 0;
     } else {
-        choice->n_told = choice->n_sent + n;
+        choice->n_detokenized = choice->n_sent + n;
     }
     c.has_choice = request->n_choices > 1;
     c.choice = choice->index;
@@ -226,8 +238,8 @@ static bool send_chunk(struct requests *r, struct choice *choice)
         logprob_columns_show(choice->logprobs, n, &c);
     }
     if (choice->state == CHOICE_ENDED &&
-        choice->n_told == choice->n_generated) {
-        show_end(choice, &c, &f);
+        choice->n_detokenized == choice->n_generated) {
+        fill_end(choice, &c, &f);
     }
     FP(ROUTER_CHUNK);
     if (peer_reply(request->call.peer->peer, request->call.id, &c.base) !=
@@ -258,9 +270,10 @@ void stream_rest(struct requests *r, struct request *request)
     }
 }
 
-/* Chunks of one request; true: it owes nothing more now. */
-static bool serve(struct requests *r, struct router_peer *p,
-                  struct choice *choice)
+/* Sends a chunk of choice, and puts it at the end of the ready list if it has
+ * more output: choices take turns.  Returns false if there is no room. */
+static bool serve_choice(struct requests *r, struct router_peer *p,
+                         struct choice *choice)
 {
     if (!has_room(p) || !send_chunk(r, choice)) {
         return false;
@@ -272,14 +285,14 @@ static bool serve(struct requests *r, struct router_peer *p,
             pending_end(r->fleet, &choice->request->call, NULL);
         }
         choice_settle(r, choice);
-    } else if (owes(choice)) {
+    } else if (has_output(choice)) {
         list_append(&p->ready, &choice->ready);
     }
     return true;
 }
 
-/* True if what is ready waits for more. */
-static bool gather(struct requests *r, struct router_peer *p)
+/* Returns true if the output that is ready waits to be gathered with more. */
+static bool must_gather(struct requests *r, struct router_peer *p)
 {
     int64_t due = p->streamed_us + r->base->options.gather_us;
 
@@ -297,17 +310,19 @@ static bool gather(struct requests *r, struct router_peer *p)
 
 void stream_pump(struct requests *r, struct router_peer *p)
 {
-    if (gather(r, p)) {
+    if (must_gather(r, p)) {
         return;
     }
     while (!list_empty(&p->ready)) {
-        if (!serve(r, p, LIST_OF(p->ready.next, struct choice, ready))) {
+        if (!serve_choice(r, p, LIST_OF(p->ready.next, struct choice, ready))) {
             break;
         }
     }
     if (list_empty(&p->ready)) {
         event_clear(r->base, &p->slow);
     } else if (p->slow.timer.index == 0) {
+        /* Armed once per list that stays ready; slow_reader_check() finds the
+         * exact times. */
         event_set(r->base, &p->slow, r->base->now_us + SLOW_READER_MS * 1000);
     }
 }

@@ -1,27 +1,28 @@
-/* stream.h - what a generation owes its client, as the client reads it.
+/* stream.h - The output of a request, sent at the pace of its client.
  *
- * Tokens wait in the request's own array, 4 bytes each, their logprobs, if
- * they were asked for, beside it (logprob_columns.h).  A chunk is made when
- * the client's link has room, and then holds all that is new; the last one of
- * each choice carries finish and figures, and after the last of the last
- * choice the call ends.  Of several choices of one client, be they of one call
- * or of many, each gets a chunk in turn.
+ * Tokens wait in the array of their choice, 4 bytes each.  Their logprobs, if
+ * requested, wait beside it (logprob_columns.h).  A chunk is made when the
+ * client's link has room, and holds everything new.  The last chunk of each
+ * choice carries finish and figures; after the last chunk of the last choice
+ * the call ends.  The choices of one client take turns, a chunk each, whether
+ * they belong to one call or to many.
  *
- * Chunks leave for a client at once, unless the last ones left less than
- * options.gather_us ago: then all that comes until that time is over leaves
- * together, or with the last chunk of a choice, which never waits.  So a
- * client has one frame of chunks in that time, however many workers work for
- * it, and a frame costs a client more than a token.
+ * Chunks for a client leave at once, unless its previous chunks left less than
+ * options.gather_us ago.  Then everything that becomes ready until that time
+ * leaves together, or at once with the last chunk of a choice, which never
+ * waits.  A client thus gets one frame of chunks in that time, however many
+ * workers serve it.  A frame costs a client more than a token does.
  *
- * A call of which something is ready and nothing was taken for SLOW_READER_MS
- * is cancelled; nothing else ever waits for a reader.
+ * A call with output ready, of which its client takes nothing for
+ * SLOW_READER_MS, is cancelled.  Nothing else ever waits for a slow client.
  *
- * Text is made when its chunk is: special tokens give none, nor does the
- * token that ended the generation, and what was held back of a character is
- * flushed with the last chunk.  Of a choice with stop strings the text follows
- * its tokens at a distance (stops.h), till the last chunk brings what is left.
+ * Text is made with its chunk.  Special tokens and the token that ended the
+ * choice have no text.  The bytes of an incomplete character are flushed with
+ * the last chunk.  The text of a choice with stop strings follows its tokens at
+ * a distance (stops.h), until the last chunk.
  *
- * Threading: the core's. */
+ * Threading: the core's thread only.  Memory: the choices' own, and the scratch
+ * text of struct requests. */
 #ifndef ROUTER_REQUESTS_STREAM_H
 #define ROUTER_REQUESTS_STREAM_H
 
@@ -29,18 +30,19 @@
 
 struct requests;
 
-/* Make ready to give what choice wants: text if the model has a tokenizer, its
- * end at a stop string, logprobs. */
+/* Prepares the output that choice needs: text if the model has a tokenizer,
+ * stop strings, logprobs. */
 void stream_begin(struct requests *r, struct choice *choice);
 
-/* choice has something new for its client. */
+/* Adds choice, which has new output or has ended, to the ready list of its
+ * client. */
 void stream_ready(struct requests *r, struct choice *choice);
 
-/* Send what there is room for. */
+/* Sends the chunks that are ready for p, as far as its link has room. */
 void stream_pump(struct requests *r, struct router_peer *p);
 
-/* Send now what request has gathered, a chunk a choice: its call is about to
- * fail. */
+/* Sends at once what request has gathered, at most a chunk per choice, because
+ * its call is about to fail. */
 void stream_rest(struct requests *r, struct request *request);
 
 #endif

@@ -17,22 +17,22 @@
 #include "router/requests/choice_moves.h"
 #include "router/schedule/policy.h"
 
-/* SUBMIT_IDS_MAX ids and the fields beside. */
+/* Room for SUBMIT_IDS_MAX ids and the other fields of a part. */
 #define PART_BYTES (60u << 10)
 
-static uint32_t part_of(const struct choice *choice)
+static uint32_t next_n_ids(const struct choice *choice)
 {
     uint32_t left = choice->n_ids - choice->n_ids_sent;
 
     return left < SUBMIT_IDS_MAX ? left : SUBMIT_IDS_MAX;
 }
 
-/* The next part of prompt ++ generated: where it lies, or, if it spans both,
- * in the core's scratch. */
+/* Returns the next ids of prompt ++ generated: in place, or in the scratch of r
+ * if they span both arrays. */
 static uint32_t *next_ids(struct requests *r, const struct choice *choice)
 {
     const struct request *request = choice->request;
-    uint32_t at = choice->n_ids_sent, n = part_of(choice), n_prompt;
+    uint32_t at = choice->n_ids_sent, n = next_n_ids(choice), n_prompt;
 
     if (at >= request->n_prompt) {
         return choice->tokens + (at - request->n_prompt);
@@ -48,7 +48,8 @@ static uint32_t *next_ids(struct requests *r, const struct choice *choice)
     return r->submit_ids;
 }
 
-/* No ids, but what they are. */
+/* Fills s for an adoption: no ids but their hash, so that the worker can check
+ * that it holds the same sequence. */
 static void fill_adopt(const struct choice *choice,
                        Sluice__V1__SubmitRequest *s)
 {
@@ -61,7 +62,7 @@ static void fill_adopt(const struct choice *choice,
     s->n_tokens = s->n_generated = 0;
 }
 
-/* Of the stages past the first: [n_stages - 1] each. */
+/* The grants of the stages past the first, [n_stages - 1] each. */
 struct stage_grants {
     Sluice__V1__StageGrants m;
     uint64_t grant[STAGES_MAX];
@@ -117,7 +118,7 @@ static enum status send_submit(struct requests *r, struct worker *w,
         s.n_generated = 0;
     }
     s.tokens = next_ids(r, choice);
-    s.n_tokens = part_of(choice);
+    s.n_tokens = next_n_ids(choice);
     s.max_tokens = request->max_tokens;
     sampling_write(&request->sampling, &sampling);
     s.sampling = &sampling;
@@ -149,7 +150,7 @@ enum status submit_send(struct requests *r, struct worker *w,
     if (st != ST_OK) {
         return st;
     }
-    choice->n_ids_sent = part_of(choice);
+    choice->n_ids_sent = next_n_ids(choice);
     choice->n_before = peer_queued(w->peer->peer, LANE_SUBMIT);
     choice_granted(r, choice, w, &need);
     r->schedule->policy->charge(r->schedule, &choice->entry, w, &need);
@@ -167,13 +168,14 @@ enum status submit_adopt(struct requests *r, struct worker *w,
     struct need none = {{0}};
     enum status st;
 
+    /* As if all ids had been sent: the sequence is at the worker. */
     choice->n_ids = choice->n_ids_sent = 0;
     st = send_submit(r, w, choice, &none, true);
     if (st == ST_OK) {
         choice->n_before = peer_queued(w->peer->peer, LANE_SUBMIT);
         trial_found(r->schedule, w, &choice->entry);
         choice_granted(r, choice, w, PLANT(ADOPT_CHARGED) ? &need : &none);
-        choice->need = need; /* which it has */
+        choice->need = need; /* held there already */
         choice->held = place_sum(choice->worker, &need);
         r->schedule->policy->charge(r->schedule, &choice->entry, w, &need);
         choice->adopting = true;
@@ -181,13 +183,13 @@ enum status submit_adopt(struct requests *r, struct worker *w,
     return st;
 }
 
-/* How an adoption went, once it is known. */
-static void log_adoption(const struct choice *choice, const char *what)
+/* Logs the outcome of an adoption. */
+static void log_adoption(const struct choice *choice, const char *event)
 {
     char id[REQUEST_ID_TEXT];
 
     request_id_format(choice->request->id, id);
-    log_info(what, "request=%s choice=%" PRIu32 " worker=%s tokens=%" PRIu32,
+    log_info(event, "request=%s choice=%" PRIu32 " worker=%s tokens=%" PRIu32,
              id, choice->index, choice->worker_name, choice->n_generated);
 }
 
@@ -199,7 +201,7 @@ static bool send_part(struct requests *r, struct worker *w,
     m.grant = choice->grant;
     m.offset = choice->n_ids_sent;
     m.tokens = next_ids(r, choice);
-    m.n_tokens = part_of(choice);
+    m.n_tokens = next_n_ids(choice);
     if (peer_room(w->peer->peer, LANE_SUBMIT) < PART_BYTES ||
         peer_oneway(w->peer->peer, METHOD_WORKER_SUBMIT_PART, &m.base) !=
             ST_OK) {
@@ -224,14 +226,16 @@ void submit_pump(struct requests *r, struct worker *w)
     }
 }
 
-/* A refusal for lack of room is the worker's right even if our account says
- * that it fits: back to the head, and nothing more for it before a ledger
- * shows what it saw.  The stages behind it settle the number all the same, by
- * a void Open: what they owe for it goes with their next ledgers. */
-static void bounced(struct requests *r, struct worker *w, struct choice *choice,
-                    const struct error *e)
+/* Requeues choice, which w refused for lack of room.  The worker is entitled to
+ * do so even if the account here shows room.  It gets no other grant until a
+ * ledger includes this one and so shows its view.  The other stages of a
+ * replica settle the grant's number as well, by a void Open, and return its
+ * charge with their next ledgers. */
+static void requeue_refused(struct requests *r, struct worker *w,
+                            struct choice *choice, const struct error *e)
 {
     w->closed_until = choice->grant;
+    /* A worker that always refuses must not hold the queue for ever. */
     if (++choice->n_refusals > REFUSALS_MAX) {
         choice_ungrant(r, choice);
         choice_fail(r, choice, e, model_retry_ms(choice->request->model));
@@ -240,30 +244,34 @@ static void bounced(struct requests *r, struct worker *w, struct choice *choice,
     }
 }
 
-static void refused(struct requests *r, struct worker *w, struct choice *choice,
-                    enum status status, const struct error *e)
+static void handle_refusal(struct requests *r, struct worker *w,
+                           struct choice *choice, enum status status,
+                           const struct error *e)
 {
     struct error why = *e;
 
     if (choice->state == CHOICE_ENDING) {
-        return; /* its receipt tells the rest */
+        return; /* its receipt follows */
     }
+    /* The drain wanted it away from there in any case. */
     if (choice->moving) {
         choice_moved(r, choice);
         return;
     }
+    /* The worker dropped the orphan meanwhile; nothing was charged. */
     if (choice->adopting && status == ST_NOT_FOUND) {
         r->base->metrics.adoptions_lost++;
         log_adoption(choice, "adoption-lost");
         choice_requeue(r, choice);
         return;
     }
-    error_wrap(&why, "worker %s refused it", w->peer->name);
-    /* CANCELLED: a tombstone of an earlier sequence of this id, used up now;
-     * nobody has cancelled this one, or it would be ENDING. */
+    error_wrap(&why, "worker %s refused the sequence", w->peer->name);
+    /* CANCELLED comes from a tombstone of an earlier sequence of this id, which
+     * is used up now.  This sequence was not cancelled, or its state would be
+     * ENDING. */
     if (status == ST_RESOURCE_EXHAUSTED || status == ST_UNAVAILABLE ||
         status == ST_CANCELLED) {
-        bounced(r, w, choice, &why);
+        requeue_refused(r, w, choice, &why);
     } else {
         choice_ungrant(r, choice);
         choice_fail(r, choice, &why, 0);
@@ -276,12 +284,12 @@ void submit_answered(struct requests *r, struct worker *w, uint64_t grant,
     struct choice *choice = choice_of_grant(w, grant);
 
     if (choice == NULL || choice->state == CHOICE_ENDED) {
-        return; /* a receipt or a row was faster */
+        return; /* a receipt or a row arrived first */
     }
     if (status == ST_OK) {
         if (choice->adopting) {
             choice->adopting = false;
-            choice->n_idle_moves = 0; /* it was not its worker's end */
+            choice->n_idle_moves = 0; /* its worker was not lost */
             r->base->metrics.adopted++;
             log_adoption(choice, "adopted");
         }
@@ -290,15 +298,16 @@ void submit_answered(struct requests *r, struct worker *w, uint64_t grant,
         }
     } else if (choice->state == CHOICE_SUBMITTED ||
                choice->state == CHOICE_ENDING) {
-        refused(r, w, choice, status, e);
+        handle_refusal(r, w, choice, status, e);
     } else {
-        peers_end(r->fleet, w->peer,
-                  "it refused a sequence of which it had sent tokens");
+        peers_end(
+            r->fleet, w->peer,
+            "the worker refused a sequence after it had sent tokens of it");
         r->base->metrics.protocol_violations++;
     }
 }
 
-static void adopt_at(struct requests *r, struct worker *w)
+static void adopt_wanted(struct requests *r, struct worker *w)
 {
     struct choice *choice;
 
@@ -318,7 +327,7 @@ void submit_adoptions(struct requests *r, struct model *m)
 {
     for (uint32_t i = 0; i < r->fleet->n_workers; i++) {
         if (r->fleet->workers[i]->model == m) {
-            adopt_at(r, r->fleet->workers[i]);
+            adopt_wanted(r, r->fleet->workers[i]);
         }
     }
 }

@@ -4,8 +4,10 @@
 #include "router/replicas/replica.h"
 #include "router/requests/choice.h"
 
-/* The death's bit was that of an older one, which is forgotten. */
-static uint32_t remember(struct requests *r, struct worker *w)
+/* Records the death of w and returns its bit.  The ring is full of older
+ * deaths, so the bit is cleared in all sequences that had it for the death that
+ * it replaces. */
+static uint32_t record_death(struct requests *r, struct worker *w)
 {
     uint32_t slot = trial_remember(r->schedule, w);
 
@@ -23,7 +25,7 @@ static uint32_t remember(struct requests *r, struct worker *w)
 bool trial_death(struct requests *r, struct worker *w)
 {
     const struct worker *place = worker_place(w);
-    uint32_t slot = remember(r, w);
+    uint32_t slot = record_death(r, w);
     bool charged = false;
 
     if (place == NULL) {
@@ -37,16 +39,18 @@ bool trial_death(struct requests *r, struct worker *w)
         if (PLANT(INNOCENT_CHARGED)) {
             tried = place->on_trial != NULL && at->next == &place->running;
         }
+        /* A worker cannot die of ids that it has not received. */
         if (!choice_may_have_run(choice)) {
             continue;
         }
+        /* Even a proven sequence took part: the death is no mercy for it. */
         choice->entry.trial.aboard |= 1u << slot;
         if (trial_proven(&choice->entry, choice->n_generated)) {
             continue;
         }
         charged = charged || tried;
         if (choice->state == CHOICE_ENDING || choice->state == CHOICE_ENDED) {
-            continue; /* nobody will run it again */
+            continue; /* it will not run again */
         }
         r->base->metrics.suspects += !choice->entry.trial.suspect;
         trial_count(r->schedule, w, &choice->entry, tried);

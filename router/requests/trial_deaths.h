@@ -1,8 +1,8 @@
-/* trial_deaths.h - a worker's death, laid at the door of what it ran.
+/* trial_deaths.h - Charges the death of a worker to the sequences that it ran.
  *
  * router/schedule/trial.h has the rules.
  *
- * Threading: the core's. */
+ * Threading: the core's thread only.  Memory: none of its own. */
 #ifndef ROUTER_REQUESTS_TRIAL_DEATHS_H
 #define ROUTER_REQUESTS_TRIAL_DEATHS_H
 
@@ -10,12 +10,13 @@
 
 struct requests;
 
-/* w has died: sorts the sequences of its place, itself or the leader of its
- * replica, into free ones and suspects.  Call it before they are displaced.
- * Returns true if one was on trial there and is charged. */
+/* Sorts the sequences of w's place, after w has died, into free ones and
+ * suspects.  The place is w itself or the leader of its replica.  Call it
+ * before the sequences are displaced.  Returns true if one was on trial there
+ * and is charged. */
 bool trial_death(struct requests *r, struct worker *w);
 
-/* The worker of this life has not died: takes back what its death made of
+/* Undoes the death of the worker of this life, which has not died, in all
  * sequences. */
 void trial_alive(struct requests *r, uint64_t life);
 

@@ -12,22 +12,24 @@ enum status admission_queue(const struct schedule *s, const struct model *m,
 
     if (n > max) {
         return error_set(e, ST_RESOURCE_EXHAUSTED,
-                         "%" PRIu32 " choices are more than may wait for room, "
-                         "%" PRIu32 " at most",
+                         "the request has %" PRIu32 " choices, at most %" PRIu32
+                         " may wait for room; lower n",
                          n, max);
     }
     if (s->n_waiting > max - n) {
         *retry_after_ms = model_retry_ms(m);
         return error_set(e, ST_RESOURCE_EXHAUSTED,
-                         "%" PRIu32 " sequences wait for room, at most %" PRIu32
-                         " may, and these would be %" PRIu32
-                         " more; try again in %" PRIu32 " ms",
+                         "the queue is full: %" PRIu32
+                         " sequences wait for room, at most %" PRIu32
+                         " may, and the request adds %" PRIu32
+                         "; retry in %" PRIu32 " ms",
                          s->n_waiting, max, n, *retry_after_ms);
     }
     return ST_OK;
 }
 
-/* The same of a replica: the stage that it does not fit. */
+/* Names the tightest stage of the replica that best leads: the stage that
+ * limits what the whole place can hold. */
 static enum status no_fit_stages(const struct demand *d,
                                  const struct worker *best, struct error *e)
 {
@@ -39,8 +41,9 @@ static enum status no_fit_stages(const struct demand *d,
         e, ST_RESOURCE_EXHAUSTED,
         "%" PRIu64 " tokens (prompt %" PRIu32 ", max_tokens %" PRIu32
         ") need %" PRIu64 " blocks and %" PRIu64
-        " slots of each stage, in the largest replica of %s stage %" PRIu32
-        " (worker %s) has %" PRIu32 " and %" PRIu32 ": it can never run",
+        " slots of each stage, but in the largest replica of %s stage %" PRIu32
+        " (worker %s) has %" PRIu32 " and %" PRIu32
+        ": it can never run; lower max_tokens or the prompt",
         demand_tokens(d), d->n_prompt, d->max_tokens, n.of[BLOCKS], n.of[SLOTS],
         d->model->name, s->stage, s->peer->name, k[BLOCKS].total,
         k[SLOTS].total);
@@ -59,21 +62,24 @@ static enum status no_fit(const struct demand *d, const struct worker *best,
         e, ST_RESOURCE_EXHAUSTED,
         "%" PRIu64 " tokens (prompt %" PRIu32 ", max_tokens %" PRIu32
         ") need %" PRIu64 " blocks and %" PRIu64
-        " slots, the largest pool of %s has %" PRIu32 " and %" PRIu32
-        ": it can never run",
+        " slots, but the largest pool of %s has %" PRIu32 " and %" PRIu32
+        ": it can never run; lower max_tokens or the prompt",
         demand_tokens(d), d->n_prompt, d->max_tokens, n.of[BLOCKS], n.of[SLOTS],
         d->model->name, k[BLOCKS].total, k[SLOTS].total);
 }
 
-/* What the places of a model could hold of a sequence, were they empty. */
+/* What the places of a model could hold of a demand if their pools were
+ * empty. */
 struct prospects {
-    const struct worker *best; /* the largest pool, NULL: there is no place */
-    uint64_t most;             /* its blocks */
-    uint32_t n_open;           /* places that do not drain */
-    bool open, drained;        /* one of these, of those, could hold it */
+    const struct worker
+        *best;       /* place with the largest pool; NULL: the model has none */
+    uint64_t most;   /* blocks of best */
+    uint32_t n_open; /* places that are not drained */
+    bool open, drained; /* whether a place that is open, or drained, fits it */
 };
 
-static struct prospects look(const struct fleet *fleet, const struct demand *d)
+static struct prospects prospects_of(const struct fleet *fleet,
+                                     const struct demand *d)
 {
     struct prospects x = {.best = NULL};
 
@@ -117,11 +123,12 @@ enum status admission_absent(const struct model *m, struct error *e)
 enum status admission_possible(const struct fleet *fleet,
                                const struct demand *d, struct error *e)
 {
-    struct prospects x = look(fleet, d);
+    struct prospects x = prospects_of(fleet, d);
 
     if (x.open) {
         return ST_OK;
     }
+    /* A place exists and is too small even when empty: retrying cannot help. */
     if (x.best != NULL && !x.drained) {
         return no_fit(d, x.best, e);
     }
@@ -131,6 +138,7 @@ enum status admission_possible(const struct fleet *fleet,
                          "%" PRIu64 " tokens",
                          d->model->name, demand_tokens(d));
     }
+    /* Without any place there is no pool size by which to refuse. */
     return model_waits(d->model) ? ST_OK : admission_absent(d->model, e);
 }
 
@@ -140,6 +148,8 @@ bool admission_elsewhere(const struct fleet *fleet, const struct model *m,
     for (uint32_t i = 0; i < fleet->n_workers; i++) {
         const struct worker *u = fleet->workers[i];
 
+        /* An ended place still has its pool figures, but its session is
+         * over. */
         if (u != w && u->model == m && worker_can_serve(u) &&
             !place_drained(u) && !place_ended(u) &&
             place_fits_ever(u, n_tokens)) {

@@ -1,16 +1,22 @@
-/* admission.h - what may wait, what may run, in which order.
+/* admission.h - Admission: which requests may wait, and which can ever run.
  *
- * One queue a model, first come first served, strictly: nobody overtakes the
- * head, except suspects that wait for their trial (router/requests/trial.h),
- * which keep their place and are overtaken, TRIALS_ASIDE_MAX at a time.  A
- * request (one choice) needs ceil((prompt + max_tokens) / block_tokens) blocks
- * and, where the shard has linear layers, one slot, of every stage of its
- * place; it gets all of it before prefill or waits, whatever becomes of the
- * choices beside it.  What can never fit is refused at once, with the figures
- * of the tightest stage.  What lives at a worker already takes no room and
- * waits for none.
+ * Each model has one FIFO queue.  No choice overtakes the head of the queue,
+ * with one exception: suspects that wait for their trial
+ * (router/schedule/trial.h) keep their position and may be overtaken, at most
+ * TRIALS_ASIDE_MAX of them at a time.
  *
- * Threading: the core's. */
+ * A choice needs, of every stage of its place:
+ *
+ *     blocks   ceil((prompt + max_tokens) / block_tokens)
+ *     slots    1 if the shard has linear layers, else 0
+ *
+ * The router grants the whole need before prefill, or the choice waits.  The
+ * other choices of the request make no difference.  A request that can never
+ * fit is refused at once, with the figures of the tightest stage.  A sequence
+ * that lives at a worker already (router/requests/adoption.h) needs no new room
+ * and waits for none.
+ *
+ * Threading: the core's thread only.  Memory: none of its own. */
 #ifndef ROUTER_SCHEDULE_ADMISSION_H
 #define ROUTER_SCHEDULE_ADMISSION_H
 
@@ -18,7 +24,7 @@
 
 struct schedule;
 
-/* What a request asks of a pool. */
+/* The demand of a request on a pool, for one choice. */
 struct demand {
     const struct model *model;
     uint32_t n_prompt, max_tokens;
@@ -29,27 +35,32 @@ static inline uint64_t demand_tokens(const struct demand *d)
     return (uint64_t)d->n_prompt + d->max_tokens;
 }
 
-/* Is there a place that could ever hold it, and does not drain?  Returns
- * RESOURCE_EXHAUSTED with the figures of the tightest stage if none could,
- * UNAVAILABLE if only drained ones could or the model is gone.  Of a model
- * that has no place at all this is not known: then OK, it may wait for as long
- * as the model is absent (router/fleet/models.h). */
+/* Checks whether any place could ever hold d and does not drain.  Returns
+ * ST_RESOURCE_EXHAUSTED with the figures of the tightest stage if no place
+ * could, and ST_UNAVAILABLE if only drained places could or the model is gone.
+ * Returns ST_OK for a model without any place, whose pools are unknown: the
+ * request may wait for as long as the model is absent
+ * (router/fleet/models.h). */
 MUST_CHECK enum status admission_possible(const struct fleet *fleet,
                                           const struct demand *d,
                                           struct error *e);
 
-/* ... one other than the place w? */
+/* Returns true if an open place of m other than w could hold a sequence of
+ * n_tokens tokens when empty. */
 bool admission_elsewhere(const struct fleet *fleet, const struct model *m,
                          uint64_t n_tokens, const struct worker *w);
 
-/* No worker of m takes work, or will: UNAVAILABLE, and why. */
+/* Sets e to ST_UNAVAILABLE and the reason why no worker of m accepts work, and
+ * returns that status. */
 enum status admission_absent(const struct model *m, struct error *e);
 
-/* When to try again after such a refusal; 0: that would not help. */
+/* Returns the milliseconds after which a request refused with e may be retried;
+ * 0: a retry would not help. */
 uint32_t admission_retry_ms(const struct error *e);
 
-/* Are there n places in the queue?  Returns RESOURCE_EXHAUSTED if not, and in
- * *retry_after_ms when to try again; 0: never. */
+/* Checks that n choices fit into the queue.  Returns ST_RESOURCE_EXHAUSTED if
+ * they do not, and sets *retry_after_ms to the time after which to retry; 0:
+ * never. */
 MUST_CHECK enum status admission_queue(const struct schedule *s,
                                        const struct model *m, uint32_t n,
                                        uint32_t *retry_after_ms,

@@ -8,16 +8,17 @@
 #include "router/replicas/place.h"
 #include "router/schedule/admission.h"
 
-/* The two classes whose border is fixed, so that they bind; pages are sums
- * of them.  Blocks as tokens. */
+/* Only blocks and slots are compared: their pools have fixed borders, so either
+ * can run out.  Pages are sums of both.  Blocks are counted in tokens because
+ * places may have blocks of different sizes. */
 struct amount {
     uint64_t tokens, slots;
 };
 
-/* Of the open places of a model. */
+/* Sums over the open places of a model. */
 struct survey {
-    uint32_t n_open, block_tokens; /* the largest blocks */
-    bool empty;                    /* none has a sequence */
+    uint32_t n_open, block_tokens; /* block_tokens: of the largest blocks */
+    bool empty;                    /* no place has a sequence */
     struct amount room;
 };
 
@@ -39,7 +40,8 @@ static struct amount room_of(const struct worker *w)
                : (struct amount){0, 0};
 }
 
-static struct survey look(const struct fleet *fleet, const struct model *m)
+static struct survey survey_model(const struct fleet *fleet,
+                                  const struct model *m)
 {
     struct survey s = {.empty = true};
 
@@ -61,25 +63,29 @@ static struct survey look(const struct fleet *fleet, const struct model *m)
     return s;
 }
 
-/* What n sequences of these needs at w take elsewhere, at most. */
-static struct amount elsewhere(const struct survey *s, const struct worker *w,
-                               uint64_t blocks, uint64_t slots, uint32_t n)
+/* Returns the most that n sequences with these needs at w can take at other
+ * places. */
+static struct amount load_elsewhere(const struct survey *s,
+                                    const struct worker *w, uint64_t blocks,
+                                    uint64_t slots, uint32_t n)
 {
     struct amount a = amount_of(w, blocks, slots);
 
-    if (blocks > 0) { /* the last block of each may be a larger one */
+    if (blocks > 0) { /* the last block of each sequence may be a larger one */
         a.tokens += (uint64_t)n * (s->block_tokens - w->shard.block_tokens);
     }
     return a;
 }
 
-/* Would the others hold what v has, once the need is granted at w? */
-static bool absorbed(const struct survey *s, const struct worker *v,
-                     const struct worker *w, const struct need *need,
-                     bool counts)
+/* Returns true if the other places could hold the load of v once need is
+ * granted at w. movable: the sequence could run at a place other than w, so
+ * that it adds to the load of w. */
+static bool others_absorb(const struct survey *s, const struct worker *v,
+                          const struct worker *w, const struct need *need,
+                          bool movable)
 {
-    bool here = v == w && counts;
-    struct amount load = elsewhere(
+    bool here = v == w && movable;
+    struct amount load = load_elsewhere(
         s, v, v->load[BLOCKS] + (here ? need->of[BLOCKS] : 0),
         v->load[SLOTS] + (here ? need->of[SLOTS] : 0), v->n_load + here);
     struct amount own = room_of(v), more = {0, 0};
@@ -87,11 +93,15 @@ static bool absorbed(const struct survey *s, const struct worker *v,
     if (v != w) {
         more = amount_of(w, need->of[BLOCKS], need->of[SLOTS]);
     }
+    /* s->room is the sum over all places, so the room of v itself is added on
+     * the left: that is the same as leaving it out on the right, without a
+     * second sum. */
     return load.tokens + own.tokens + more.tokens <= s->room.tokens &&
            load.slots + own.slots + more.slots <= s->room.slots;
 }
 
-/* One place: the rule has no effect. */
+/* With one open place the rule would forbid every grant, so it is off.  Logs
+ * the change once. */
 static bool is_alone(struct model *m, const struct survey *s)
 {
     if (s->n_open >= 2) {
@@ -111,21 +121,23 @@ bool headroom_allows(struct schedule *s, const struct queue_entry *e,
 {
     const struct fleet *fleet = s->fleet;
     struct survey survey;
-    bool counts;
+    bool movable;
 
+    /* Room for a sequence that ran before was kept free by earlier
+     * decisions. */
     if (!s->base->options.headroom || PLANT(NO_HEADROOM) || e->ran) {
         return true;
     }
-    survey = look(fleet, w->model);
+    survey = survey_model(fleet, w->model);
     if (is_alone(w->model, &survey) || survey.empty) {
         return true;
     }
-    counts = admission_elsewhere(fleet, e->model, e->n_tokens, w);
+    movable = admission_elsewhere(fleet, e->model, e->n_tokens, w);
     for (uint32_t i = 0; i < fleet->n_workers; i++) {
         const struct worker *v = fleet->workers[i];
 
-        if (v->model == w->model && (v->n_load > 0 || (v == w && counts)) &&
-            !absorbed(&survey, v, w, need, counts)) {
+        if (v->model == w->model && (v->n_load > 0 || (v == w && movable)) &&
+            !others_absorb(&survey, v, w, need, movable)) {
             return false;
         }
     }
@@ -135,6 +147,9 @@ bool headroom_allows(struct schedule *s, const struct queue_entry *e,
 void headroom_charge(struct schedule *s, struct queue_entry *e,
                      struct worker *w, const struct need *need)
 {
+    /* The charge is stored in the entry: workers come and go, so whether
+     * another place could hold e may have changed by the time it is
+     * released. */
     assert(e->charged == NULL);
     if (s->base->options.headroom &&
         admission_elsewhere(s->fleet, e->model, e->n_tokens, w)) {

@@ -1,32 +1,37 @@
-/* headroom.h - options.headroom: keep as much free that what any one worker
- * has finds room at the others, should that one be lost.  A replica of several
- * stages is lost with any of its workers: it counts as one here, and its room
- * is that of its tightest stage.
+/* headroom.h - Headroom (options.headroom): free room to absorb one lost place.
  *
- *     for every worker v of the model, after the grant, in each class:
- *         load(v) <= sum of the rooms of the other open workers
+ * With the option, the router grants a sequence only if, afterwards, the other
+ * places could still take over the sequences of any one place.  A replica of
+ * several stages is lost with any of its workers.  It therefore counts as one
+ * place here, and its room is that of its tightest stage.
  *
- * load(v): the needs of v's open sequences that another worker could hold,
- * were it empty.  One that no other could ever hold cannot be absorbed: it is
- * admitted as without this rule, and not counted.  Blocks are compared in
- * tokens; where others have larger blocks, each sequence counts what it may
- * waste in its last one.
+ *     for every place v of the model, after the grant, in each class:
+ *         load(v) <= sum of the rooms of the other open places
  *
- * What was granted before (it moves from a worker that is lost or drained, or
- * its client resumes it) is not held back: the room was kept for it.  Nor is
- * anything while no worker of the model has a sequence: an empty cluster takes
- * all that it can ever hold, and whatever waits gets its turn, since the queue
- * is served in order and what runs ends.  With one open worker the rule would
- * forbid all: it has no effect then, and the log says so each time it comes to
- * that.
+ * load(v) is the sum of the needs of v's open sequences that another place
+ * could hold if its pool were empty.  A sequence that no other place could hold
+ * cannot be absorbed: it is admitted without this rule and not counted.  Blocks
+ * are compared in tokens.  Where other places have larger blocks, each sequence
+ * counts the tokens that it may waste in its last block.
  *
- * It is a rule about sums.  With two workers nothing waits after a loss, but
- * for what ledgers take and trials (trial.h) do.  With more, room is found for
- * all but what falls between the workers: each survivor may be left with a
- * remainder that is smaller than the next sequence, which then waits for an
- * end.
+ * The rule does not apply to:
  *
- * Threading: the core's.  Cost: O(workers) a candidate of a grant. */
+ *   - a sequence that was granted before.  It moves from a lost or drained
+ *     worker, or its client resumes it, and the room was kept for it;
+ *   - a model of which no worker has a sequence.  An empty cluster grants all
+ *     that it can ever hold.  Every waiting sequence gets its turn, since the
+ *     queue is served in order and running sequences end;
+ *   - a model with one open place.  The rule would forbid every grant there,
+ *     so it is off, and the router logs "headroom-off" each time the model
+ *     gets into this state.
+ *
+ * The rule compares sums.  With two workers, no sequence waits after a loss,
+ * except for ledgers and trials (trial.h).  With more, fragmentation remains:
+ * each survivor may be left with a remainder smaller than the next sequence,
+ * which then waits until a sequence ends.
+ *
+ * Threading: the core's thread only.  Cost: O(workers) for each candidate of a
+ * grant. */
 #ifndef ROUTER_SCHEDULE_HEADROOM_H
 #define ROUTER_SCHEDULE_HEADROOM_H
 
@@ -34,12 +39,12 @@
 
 struct schedule;
 
-/* May e be granted its need at w, with what must stay free? */
+/* Returns true if e may be granted need at w while enough room stays free. */
 bool headroom_allows(struct schedule *s, const struct queue_entry *e,
                      const struct worker *w, const struct need *need);
 
-/* e was granted its need at w: count it there if another worker could hold it
- * one day.  And: it counts no longer; idempotent. */
+/* Charges need to w if another place could ever hold e; call it when e is
+ * granted at w. headroom_release() takes the charge back, and is idempotent. */
 void headroom_charge(struct schedule *s, struct queue_entry *e,
                      struct worker *w, const struct need *need);
 void headroom_release(struct queue_entry *e);

@@ -3,8 +3,10 @@
 #include "router/schedule/headroom.h"
 #include "router/schedule/routing.h"
 
-/* A new entry is the last.  One that comes back goes before all that arrived
- * after it, whatever has been granted meanwhile. */
+/* A new entry goes to the end.  An entry that returns is old, so its position
+ * is searched from the head: before all that arrived after it, even if some of
+ * those have been granted meanwhile.  A move must not cost a sequence its
+ * turn. */
 static struct list *order_fifo(struct schedule *s, const struct queue_entry *e,
                                bool again)
 {

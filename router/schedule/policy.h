@@ -1,12 +1,12 @@
-/* policy.h - the rules of scheduling, as a table.
+/* policy.h - The rules of scheduling, as a table of functions.
  *
- * Fair queueing, prefix routing and head-room are entries of such a table, so
- * a new rule is a new function here and no change in queue.c.  What no policy
- * may change: room moves by ledgers alone, a grant is all or nothing, and what
- * was granted is never taken back for another.
+ * Fair queueing, prefix routing and headroom are entries of such a table.  A
+ * new rule is a new function here and changes nothing in queue.c.  No policy
+ * may change the following: only ledgers return room, a grant covers the whole
+ * need or nothing, and a grant is never revoked in favour of another sequence.
  *
- * Threading: the core's; no entry keeps state outside schedule, fleet and
- * queue entries. */
+ * Threading: the core's thread only.  Memory: a policy keeps no state outside
+ * the schedule, the fleet and the queue entries. */
 #ifndef ROUTER_SCHEDULE_POLICY_H
 #define ROUTER_SCHEDULE_POLICY_H
 
@@ -14,30 +14,31 @@
 
 struct schedule;
 struct policy_ops {
-    /* The node of e's model's queue in front of which e goes.  again: e was
-     * in the queue before. */
+    /* Returns the node in front of which e is inserted into the queue of its
+     * model. again: e was in the queue before. */
     struct list *(*order)(struct schedule *s, const struct queue_entry *e,
                           bool again);
 
-    /* The place that e is granted at now, NULL: none. */
+    /* Returns the place at which e is granted now; NULL: none. */
     struct worker *(*place)(struct schedule *s, const struct queue_entry *e);
 
-    /* May e, which has room for its need at w, be granted it there? */
+    /* Returns true if e may be granted need at w, where it has room. */
     bool (*admit)(struct schedule *s, const struct queue_entry *e,
                   const struct worker *w, const struct need *need);
 
-    /* e has no place: may what is behind it in the queue go first? */
+    /* Returns true if entries behind e may go first although e has no place. */
     bool (*yields)(const struct schedule *s, const struct queue_entry *e);
 
-    /* e was granted need at w; and: it counts there no longer. */
+    /* charge: accounts for need at w, where e was granted. release: takes that
+     * charge back. */
     void (*charge)(struct schedule *s, struct queue_entry *e, struct worker *w,
                    const struct need *need);
     void (*release)(struct queue_entry *e);
 };
 
-/* First come first served, by number; the place with the most free pages
- * (routing.h); head-room where it is asked for (headroom.h); what waits for a
- * trial is overtaken (trial.h). */
+/* The default policy: FIFO by number; the place with the most free pages
+ * (routing.h); headroom if the option is set (headroom.h); suspects that wait
+ * for a trial are overtaken (trial.h). */
 extern const struct policy_ops policy_fifo;
 
 #endif

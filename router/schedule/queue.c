@@ -3,7 +3,7 @@
 #include "common/base/plant.h"
 #include "router/schedule/policy.h"
 
-static void add(struct schedule *s, struct queue_entry *e, bool again)
+static void queue_insert(struct schedule *s, struct queue_entry *e, bool again)
 {
     struct list *before = s->policy->order(s, e, again);
 
@@ -16,12 +16,12 @@ static void add(struct schedule *s, struct queue_entry *e, bool again)
 
 void queue_add(struct schedule *s, struct queue_entry *e)
 {
-    add(s, e, false);
+    queue_insert(s, e, false);
 }
 
 void queue_return(struct schedule *s, struct queue_entry *e)
 {
-    add(s, e, true);
+    queue_insert(s, e, true);
 }
 
 void queue_remove(struct schedule *s, struct queue_entry *e)
@@ -30,6 +30,7 @@ void queue_remove(struct schedule *s, struct queue_entry *e)
         list_remove(&e->queue);
         e->model->n_waiting--;
         s->n_waiting--;
+        /* The next entry may fit where this one did not. */
         model_touch(s->fleet, e->model);
     }
 }
@@ -44,6 +45,9 @@ void queue_run(struct schedule *s, struct model *m)
         struct worker *w = s->policy->place(s, e);
 
         at = at->next;
+        /* The first entry without a place ends the walk: FIFO means that a
+         * small sequence must not starve a large one.  Only a suspect whose
+         * trial is the obstacle may be passed. */
         if (w == NULL && n_aside < TRIALS_ASIDE_MAX &&
             s->policy->yields(s, e)) {
             n_aside++;

@@ -3,8 +3,9 @@
 #include "router/replicas/place.h"
 #include "router/schedule/policy.h"
 
-/* Pages are the one currency in which pools of another shape compare.  Where
- * a worker publishes none, its blocks and slots are priced in them. */
+/* Pages are the only unit in which pools of different shapes compare.  For a
+ * worker that publishes no pages, blocks and slots are converted by their sizes
+ * in pages. */
 static uint64_t free_pages(const struct worker *w)
 {
     const struct shard *shard = &w->shard;
@@ -18,8 +19,9 @@ static uint64_t free_pages(const struct worker *w)
                (shard->pages_per_slot == 0 ? 1 : shard->pages_per_slot);
 }
 
-/* Of the stage that has fewest. */
-static uint64_t spare(const struct worker *w)
+/* Returns the free pages of the stage with the fewest: that stage limits the
+ * whole place. */
+static uint64_t tightest_free_pages(const struct worker *w)
 {
     uint64_t least = free_pages(w);
 
@@ -30,10 +32,11 @@ static uint64_t spare(const struct worker *w)
     return least;
 }
 
-/* Most free pages first spreads load without any memory of past choices:
- * each grant lowers the room of its worker at once, before any ledger tells,
- * so a burst goes round instead of herding to whoever looked best.  Of equal
- * ones the oldest session wins, so the same events give the same choice. */
+/* Choosing by most free pages spreads load without state of past choices.  Each
+ * grant lowers the room of its worker at once, before the next ledger arrives,
+ * so a burst is spread instead of all going to one worker.  Among equals the
+ * oldest session wins, so that the same events always lead to the same
+ * choice. */
 struct worker *routing_pick(struct schedule *s, const struct queue_entry *e)
 {
     struct worker *best = NULL;
@@ -47,12 +50,14 @@ struct worker *routing_pick(struct schedule *s, const struct queue_entry *e)
             !trial_allows(s, w, e)) {
             continue;
         }
+        /* The policy is asked last: its headroom check walks all workers
+         * again. */
         need = place_need(w, e->n_tokens);
         if (e->n_tokens <= worker_context(w) && place_has_room(w, &need) &&
-            (best == NULL || spare(w) > most) &&
+            (best == NULL || tightest_free_pages(w) > most) &&
             s->policy->admit(s, e, w, &need)) {
             best = w;
-            most = spare(w);
+            most = tightest_free_pages(w);
         }
     }
     return best;

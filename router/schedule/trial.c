@@ -4,8 +4,8 @@
 #include "router/replicas/place.h"
 #include "router/schedule/schedule.h"
 
-/* Of any stage of the place w. */
-static bool doubtful(const struct worker *w, const struct queue_entry *e)
+/* Returns true if any stage of the place w is in doubt for e (trial.h). */
+static bool is_doubtful(const struct worker *w, const struct queue_entry *e)
 {
     for (uint32_t i = 0; i < worker_n_stages(w); i++) {
         const struct life *l = &worker_stage(w, i)->life;
@@ -23,13 +23,15 @@ static bool could_hold(const struct worker *w, const struct queue_entry *e)
            place_fits_ever(w, e->n_tokens);
 }
 
-/* Is there a worker without a doubt that could hold it one day? */
-static bool elsewhere(const struct schedule *s, const struct queue_entry *e)
+/* Returns true if a worker that is not in doubt could hold e.  Free room does
+ * not matter: waiting for it is better than a trial at a doubtful worker. */
+static bool trusted_elsewhere(const struct schedule *s,
+                              const struct queue_entry *e)
 {
     for (uint32_t i = 0; i < s->fleet->n_workers; i++) {
         const struct worker *w = s->fleet->workers[i];
         if (could_hold(w, e) && place_state(w) == WORKER_UP &&
-            !place_drained(w) && !doubtful(w, e)) {
+            !place_drained(w) && !is_doubtful(w, e)) {
             return true;
         }
     }
@@ -42,7 +44,10 @@ bool trial_allows(const struct schedule *s, const struct worker *w,
     if (!e->trial.suspect || PLANT(TRIAL_CROWD)) {
         return true;
     }
-    return w->on_trial == NULL && (!doubtful(w, e) || !elsewhere(s, e));
+    /* With two suspects at one place, a death would not show which is to
+     * blame. */
+    return w->on_trial == NULL &&
+           (!is_doubtful(w, e) || !trusted_elsewhere(s, e));
 }
 
 bool trial_waits(const struct schedule *s, const struct queue_entry *e)
@@ -52,6 +57,7 @@ bool trial_waits(const struct schedule *s, const struct queue_entry *e)
     }
     for (uint32_t i = 0; i < s->fleet->n_workers; i++) {
         const struct worker *w = s->fleet->workers[i];
+        /* If some place would take it, e waits for room like any other. */
         if (could_hold(w, e) && place_takes(w) && place_readmitted(w) &&
             trial_allows(s, w, e)) {
             return false;
@@ -63,6 +69,7 @@ bool trial_waits(const struct schedule *s, const struct queue_entry *e)
 void trial_granted(struct worker *w, struct queue_entry *e,
                    uint32_t n_generated)
 {
+    /* A suspect set aside by trial_found() runs beside the one on trial. */
     e->trial.n_at_grant = n_generated;
     if (e->trial.suspect && !e->trial.aside) {
         e->trial.at = w;
@@ -70,7 +77,7 @@ void trial_granted(struct worker *w, struct queue_entry *e,
     }
 }
 
-/* Its worker may try the next one. */
+/* Ends the trial, so that the place may try the next suspect. */
 static void step_down(struct schedule *s, struct queue_entry *e)
 {
     struct worker *w = e->trial.at;
@@ -82,9 +89,11 @@ static void step_down(struct schedule *s, struct queue_entry *e)
     }
 }
 
-static void clear(struct schedule *s, struct queue_entry *e)
+static void clear_trial(struct schedule *s, struct queue_entry *e)
 {
     step_down(s, e);
+    /* The deaths it took part in stay marked: they are no mercy for it
+     * later. */
     e->trial = (struct trial){.n_at_grant = e->trial.n_at_grant,
                               .aboard = e->trial.aboard};
 }
@@ -97,13 +106,13 @@ bool trial_proven(const struct queue_entry *e, uint32_t n_generated)
 void trial_made(struct schedule *s, struct queue_entry *e, uint32_t n_generated)
 {
     if (e->trial.suspect && trial_proven(e, n_generated)) {
-        clear(s, e);
+        clear_trial(s, e);
     }
 }
 
 void trial_ended(struct schedule *s, struct queue_entry *e)
 {
-    clear(s, e);
+    clear_trial(s, e);
 }
 
 void trial_left(struct schedule *s, struct queue_entry *e)
@@ -112,8 +121,9 @@ void trial_left(struct schedule *s, struct queue_entry *e)
     step_down(s, e);
 }
 
-_Static_assert(TRIAL_RING > TRIAL_DEATHS_ALL + TRIAL_MERCY_MAX,
-               "its own deaths would drive out those of others");
+_Static_assert(
+    TRIAL_RING > TRIAL_DEATHS_ALL + TRIAL_MERCY_MAX,
+    "the deaths of one sequence would push those of others out of the ring");
 
 uint32_t trial_remember(struct schedule *s, struct worker *w)
 {
@@ -125,7 +135,7 @@ uint32_t trial_remember(struct schedule *s, struct worker *w)
     return slot;
 }
 
-/* Deaths that it had no part in. */
+/* Returns the recent deaths of the model's workers that e had no part in. */
 static uint32_t mercy(const struct schedule *s, const struct queue_entry *e)
 {
     const struct deaths *d = &e->model->deaths;
@@ -138,8 +148,8 @@ static uint32_t mercy(const struct schedule *s, const struct queue_entry *e)
     return n < TRIAL_MERCY_MAX ? n : TRIAL_MERCY_MAX;
 }
 
-/* It has died with w.  One that was a suspect and not on trial there has its
- * newest death replaced, not one more. */
+/* A suspect that was not on trial has its newest death replaced, not one more:
+ * beside another sequence its part in the death is unproven. */
 void trial_count(struct schedule *s, const struct worker *w,
                  struct queue_entry *e, bool tried)
 {
@@ -159,7 +169,6 @@ bool trial_indicted(const struct queue_entry *e)
     return e->trial.indicted && !PLANT(TRIAL_FORGOTTEN);
 }
 
-/* What choice is blamed for is no mercy to others. */
 void trial_explain(const struct queue_entry *e)
 {
     struct deaths *d = &e->model->deaths;
@@ -171,7 +180,6 @@ void trial_explain(const struct queue_entry *e)
     }
 }
 
-/* The worker of this life has not died: what it made of q. */
 void trial_absolve(struct schedule *s, struct queue_entry *e, uint64_t life)
 {
     struct trial *t = &e->trial;
@@ -184,13 +192,14 @@ void trial_absolve(struct schedule *s, struct queue_entry *e, uint64_t life)
     if (t->lives[t->n_deaths] == life) {
         t->lineage = 0;
     }
+    /* lives[0] made it a suspect, so n lives left are n - 1 deaths on trial. */
     for (uint32_t i = 0; i <= t->n_deaths; i++) {
         if (t->lives[i] != life) {
             t->lives[n++] = t->lives[i];
         }
     }
     if (n == 0) {
-        clear(s, e);
+        clear_trial(s, e);
     } else {
         t->n_deaths = n - 1;
     }
@@ -203,8 +212,7 @@ void trial_found(struct schedule *s, const struct worker *w,
     e->trial.aside = e->trial.suspect && w->on_trial != NULL;
 }
 
-/* It was no death. */
-static void forget(struct deaths *d, uint64_t life)
+static void forget_life(struct deaths *d, uint64_t life)
 {
     for (uint32_t i = 0; i < TRIAL_RING; i++) {
         if (d->life[i] == life) {
@@ -216,6 +224,6 @@ static void forget(struct deaths *d, uint64_t life)
 void trial_forget(struct schedule *s, uint64_t life)
 {
     for (uint32_t i = 0; i < s->fleet->n_models; i++) {
-        forget(&s->fleet->models[i]->deaths, life);
+        forget_life(&s->fleet->models[i]->deaths, life);
     }
 }

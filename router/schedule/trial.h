@@ -1,41 +1,43 @@
-/* trial.h - which sequence a worker died of.
+/* trial.h - Trials: which sequence makes workers die.
  *
- *             a death, fewer than TRIAL_TOKENS tokens from there
- *     free  -----------------------------------------------------> suspect
- *      ^                                                        |       ^
- *      |                      granted, the only one of its kind |       |
- * death, |                                                        v       |
- * charged
- *      +---- TRIAL_TOKENS tokens, or its end ------------------ on trial
- *                                                               |
- *            TRIAL_DEATHS of them, and mercy: ABORTED <---------+
+ *            a death, fewer than TRIAL_TOKENS tokens from there
+ *   free ------------------------------------------------------> suspect
+ *     ^                                                           |   ^
+ *     |                       granted, as the only suspect there  |   | death,
+ *     |                                                           v   | charged
+ *     +---- TRIAL_TOKENS tokens, or its end ---------------- on trial
+ *                                                              |
+ *            TRIAL_DEATHS deaths plus mercy: ABORTED <---------+
  *
- * The tokens that count are those since it was granted there: a sequence that
- * dies at one position makes none at its second worker, however many it has.
- * One whose ids have not all left cannot have run and is no suspect.
+ * Tokens count since the sequence was granted at that place.  A sequence that
+ * crashes its worker at one position generates none at its second worker,
+ * however many it has.  A sequence whose ids have not all been sent cannot have
+ * run and is no suspect.
  *
- * Free sequences run beside the one on trial; if the worker dies, that one is
- * charged and those beside it become suspects as after any death.  One death
- * on trial may be chance and does not indict.
+ * Free sequences run beside the one on trial.  If the worker dies, the sequence
+ * on trial is charged, and those beside it become suspects as after any death.
+ * One death on trial may be chance and indicts no sequence.
  *
- * Mercy.  Where workers die of something else, a death says little of the one
- * on trial: each death of its model's workers in the last TRIAL_WINDOW_US that
- * it had no part in takes one more to indict it, TRIAL_MERCY_MAX at most; not
- * those that another has been indicted for.
+ * Mercy: where workers die for another reason, a death is weak evidence against
+ * the sequence on trial.  Each death of its model's workers in the last
+ * TRIAL_WINDOW_US in which the sequence did not take part adds one to the
+ * deaths that it takes to indict it, up to TRIAL_MERCY_MAX.  Deaths for which
+ * another sequence has been indicted do not count.
  *
- * A suspect does not go where there is doubt already, to a lineage that died
- * with it last or one on probation (router/fleet/lineage.h), as long as another
- * worker that could hold it is up: a worker that dies of itself would have an
- * innocent one indicted.  Of a replica every stage counts: the
- * worker that died is in doubt, and so is whatever it is a stage of.
+ * A worker is in doubt if its lineage died last with this suspect, or if it is
+ * on probation (router/fleet/lineage.h).  A suspect does not go to a worker in
+ * doubt while another worker that could hold it is up: otherwise a worker that
+ * crashes for its own reasons would get an innocent sequence indicted.  Every
+ * stage of a replica counts: a place is in doubt if any of its stages is.
  *
- * A death that was none (the worker comes back as the life that it was) is
- * taken back, with what it made of sequences that still are suspects.  The
- * deaths of other workers since still count: one that is then found alive
- * where it was stays a suspect, and is on trial there.
+ * A reported death may turn out to be none: the worker reconnects as the same
+ * life.  The router then takes back that death, with its effects on sequences
+ * that are still suspects.  Later deaths of other workers still count.  A
+ * sequence that is then found alive at its worker stays a suspect, and is on
+ * trial there.
  *
- * Threading: the core's.  Memory: inside requests and workers.  Limits:
- * below. */
+ * Threading: the core's thread only.  Memory: part of choices and workers; no
+ * call allocates.  Limits: TRIAL_* in router/base/router_limits.h. */
 #ifndef ROUTER_SCHEDULE_TRIAL_H
 #define ROUTER_SCHEDULE_TRIAL_H
 
@@ -48,63 +50,68 @@ struct queue_entry;
 struct schedule;
 struct worker;
 
-/* Of a sequence. */
+/* The trial state of one sequence. */
 struct trial {
-    uint32_t n_at_grant; /* generated before, where it is now */
-    uint32_t n_deaths;   /* while on trial */
-    uint32_t aboard;     /* bit i: it ran where death i of the ring was */
+    uint32_t n_at_grant; /* tokens generated when granted at its place */
+    uint32_t n_deaths;   /* deaths while on trial */
+    uint32_t aboard;     /* bit i: it ran at death i of the ring */
     bool suspect;
-    bool aside;    /* it was found alive beside the one on trial */
-    bool indicted; /* the newest death was one too many */
-    /* Lives of the workers of the death that made it a suspect, and of
-     * n_deaths; and the lineage of the newest, 0: none. */
+    bool aside;    /* found alive at a place with another on trial */
+    bool indicted; /* the newest death reached the limit */
+    /* Lives of the workers that died: of the death that made it a suspect, and
+     * of n_deaths. lineage: of the newest; 0: none. */
     uint64_t lives[TRIAL_DEATHS_ALL + 1], lineage;
-    struct worker *at; /* where it is on trial, NULL: nowhere */
+    struct worker *at; /* place of its trial; NULL: not on trial */
 };
 
-/* May w be granted e, as far as trials go? */
+/* Returns true if the rules of trials allow to grant e at w. */
 bool trial_allows(const struct schedule *s, const struct worker *w,
                   const struct queue_entry *e);
 
-/* Does e wait for its trial, and not for room?  Then what is behind it in the
- * queue may go first. */
+/* Returns true if e waits for its trial and not for room.  Entries behind it in
+ * the queue may then go first. */
 bool trial_waits(const struct schedule *s, const struct queue_entry *e);
 
-/* e, with n_generated tokens, is granted at w. */
+/* Starts to count the tokens of e, granted at w with n_generated tokens so far.
+ * A suspect is on trial from here. */
 void trial_granted(struct worker *w, struct queue_entry *e,
                    uint32_t n_generated);
 
-/* e has n_generated tokens now; it has ended; it has left its place. */
+/* Clears a suspect e that has n_generated tokens now, if these suffice; clears
+ * e at its end; ends the trial of e, which has left its place. */
 void trial_made(struct schedule *s, struct queue_entry *e,
                 uint32_t n_generated);
 void trial_ended(struct schedule *s, struct queue_entry *e);
 void trial_left(struct schedule *s, struct queue_entry *e);
 
-/* Has e made tokens enough at its place to be no suspect? */
+/* Returns true if e, with n_generated tokens now, generated enough at its place
+ * to be no suspect. */
 bool trial_proven(const struct queue_entry *e, uint32_t n_generated);
 
-/* Takes w's death into the ring of its model: its bit in trial.aboard. */
+/* Records the death of w in the ring of its model.  Returns the number of its
+ * bit in trial.aboard. */
 uint32_t trial_remember(struct schedule *s, struct worker *w);
 
-/* e ran at w, which died: it is a suspect, or, if it was on trial there
- * (tried), has one death more. */
+/* Counts the death of w, where e ran. e becomes a suspect; with tried (it was
+ * on trial there) it has one death more. */
 void trial_count(struct schedule *s, const struct worker *w,
                  struct queue_entry *e, bool tried);
 
-/* Has e been on trial at as many deaths as end it? */
+/* Returns true if e was on trial at enough deaths to be ended. */
 bool trial_indicted(const struct queue_entry *e);
 
-/* The deaths that e is blamed for say nothing in favour of others. */
+/* Removes the deaths for which e is indicted from the ring: they are no mercy
+ * for other sequences. */
 void trial_explain(const struct queue_entry *e);
 
-/* e waits, and is found alive at w, which is to have it: the death of w was
- * none.  Where another is on trial e keeps its other deaths, but is not tried:
- * two cannot be. */
+/* Takes back the death of w: e waits and is found alive at w, which is about to
+ * get it.  If another sequence is on trial at w, e keeps its other deaths but
+ * is not tried, since only one can be on trial at a place. */
 void trial_found(struct schedule *s, const struct worker *w,
                  struct queue_entry *e);
 
-/* The worker of this life has not died after all: takes its death back, of
- * one entry; of the rings of all models. */
+/* Undoes the death of the worker of this life, which has not died after all: in
+ * the trial of e, and in the rings of all models. */
 void trial_absolve(struct schedule *s, struct queue_entry *e, uint64_t life);
 void trial_forget(struct schedule *s, uint64_t life);
 

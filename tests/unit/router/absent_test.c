@@ -133,7 +133,7 @@ static void new_ones_wait_too(void **state)
     wrong = client_generate(
         s.c, 6, 40, RIG_CONTEXT); /* the context of the last worker applies */
     rig_advance(s.rig, 200 * MS);
-    refused(wrong, ST_INVALID_ARGUMENT, "more than the context");
+    refused(wrong, ST_INVALID_ARGUMENT, "exceed the context");
     assert_int_equal(hasty->status, ST_DEADLINE_EXCEEDED);
     rig_advance(s.rig, WAIT_US / 2);
     refused(named, ST_UNAVAILABLE, "no worker of model tiny is up");
@@ -196,7 +196,7 @@ static void it_comes_back_another(void **state)
     fake_hello(other);
     assert_true(other->up);
     refused(s.x, ST_ABORTED,
-            "other weights"); /* it has tokens of the old weights */
+            "different weights"); /* it had tokens of the old */
     worker_give(other, 2, 0, 10, LENGTH);
     record_check(s.y, 2, 0, 10);
     rig_end(&s.rig);
@@ -214,8 +214,8 @@ static void it_comes_back_with_other_ids(void **state)
     other->shard.vocab--;
     fake_hello(other);
     assert_true(other->up);
-    refused(s.x, ST_ABORTED, "other weights");
-    refused(s.y, ST_ABORTED, "other weights");
+    refused(s.x, ST_ABORTED, "different weights");
+    refused(s.y, ST_ABORTED, "different weights");
     rig_end(&s.rig);
 }
 
@@ -261,8 +261,8 @@ static void nobody_waits(void **state)
 
     (void)state;
     bring(&s, 0);
-    refused(s.x, ST_UNAVAILABLE, "no other has model tiny");
-    refused(s.y, ST_UNAVAILABLE, "no other has model tiny");
+    refused(s.x, ST_UNAVAILABLE, "no other worker has model tiny");
+    refused(s.y, ST_UNAVAILABLE, "no other worker has model tiny");
     rig_end(&s.rig);
 }
 
@@ -296,7 +296,8 @@ static void it_dies_again_and_again(void **state)
     fake_reconnect(s.w);
     fake_lost(s.w);
     rig_run(s.rig);
-    refused(s.x, ST_ABORTED, "workers in a row were lost with it");
+    refused(s.x, ST_ABORTED,
+            "workers in a row were lost while they held the sequence");
     rig_end(&s.rig);
 }
 

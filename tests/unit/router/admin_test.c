@@ -468,7 +468,7 @@ static void audits(void **state)
     r = audit(a);
     assert_int_equal(r->n_differences, 1);
     assert_true(says(r->workers[0], "runs 1 sequences"));
-    assert_true(says(r->workers[0], "knows of 2"));
+    assert_true(says(r->workers[0], "counts 2"));
     rig_free(&rig);
 }
 
@@ -554,7 +554,7 @@ static void audits_of_the_silent(void **state)
     assert_true(x->ended);
     r = (const void *)x->reply;
     assert_int_equal(r->n_differences, 1);
-    assert_true(says(r->workers[0], "it did not answer"));
+    assert_true(says(r->workers[0], "did not answer"));
     assert_null(r->workers[0]->ledger);
     /* A worker, and a caller, that is lost during the audit. */
     x = ask(a, METHOD_ADMIN_AUDIT);
@@ -565,7 +565,7 @@ static void audits_of_the_silent(void **state)
     rig_run(rig);
     assert_true(x->ended);
     r = (const void *)x->reply;
-    assert_true(says(r->workers[0], "its session ended meanwhile"));
+    assert_true(says(r->workers[0], "session ended during the audit"));
     rig_free(&rig);
 }
 
@@ -581,7 +581,7 @@ static void audits_of_the_odd(void **state)
     w->audit_session = w->session + 1;
     r = (const void *)ask(a, METHOD_ADMIN_AUDIT)->reply;
     assert_int_equal(r->n_differences, 1);
-    assert_true(says(r->workers[0], "its ledger is of session"));
+    assert_true(says(r->workers[0], "ledger belongs to session"));
     assert_null(r->workers[0]->ledger);
     w->audit_session = 0;
     w->broken_audit = true;
@@ -598,7 +598,7 @@ static void audits_of_the_odd(void **state)
     w->audit_text = "no \xff text";
     r = (const void *)ask(a, METHOD_ADMIN_AUDIT)->reply;
     assert_int_equal(r->n_differences, 2);
-    assert_true(says(r->workers[0], "differences of its own"));
+    assert_true(says(r->workers[0], "found differences"));
     w->audit_differences = 0;
     assert_int_equal(audit(a)->n_differences, 0);
     rig_free(&rig);

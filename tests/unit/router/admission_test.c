@@ -33,7 +33,7 @@ static void blocks(void **state)
     rig_run(rig);
     says(past, ST_RESOURCE_EXHAUSTED,
          "129 tokens (prompt 100, max_tokens 29) "
-         "need 5 blocks and 0 slots, the largest "
+         "need 5 blocks and 0 slots, but the largest "
          "pool of tiny has 4 and 0");
     assert_int_equal(past->retry_ms, 0);
     assert_false(at->ended);
@@ -234,10 +234,10 @@ static void length(void **state)
     last = client_generate(c, 5, 900, 0);
     rig_run(rig);
     says(prompt, ST_INVALID_ARGUMENT,
-         "the prompt has 1000 tokens, the context of tiny is 1000");
+         "the prompt has 1000 tokens, but the context of tiny is 1000");
     says(both, ST_INVALID_ARGUMENT,
-         "prompt (900) and max_tokens (101) are more than the context of "
-         "tiny, 1000 tokens");
+         "prompt (900) and max_tokens (101) exceed the context of tiny, 1000 "
+         "tokens");
     assert_false(at->ended || none->ended || last->ended);
     assert_int_equal(worker_sequence_of(w, 3)->max_tokens, 100);
     assert_int_equal(worker_sequence_of(w, 4)->max_tokens, GENERATE_MAX_TOKENS);
@@ -373,7 +373,7 @@ static void a_refused_submit_goes_back(void **state)
     w->refuse_submits = ST_INTERNAL; /* any other refusal ends the request */
     y = client_generate(c, 2, 40, 20);
     rig_run(rig);
-    says(y, ST_INTERNAL, "worker w1 refused it: not now");
+    says(y, ST_INTERNAL, "worker w1 refused the sequence: not now");
     rig_free(&rig);
 }
 
@@ -412,7 +412,7 @@ static void a_worker_that_always_refuses(void **state)
         worker_report(w);
     }
     rig_run(rig);
-    says(x, ST_RESOURCE_EXHAUSTED, "refused it");
+    says(x, ST_RESOURCE_EXHAUSTED, "refused the sequence");
     assert_int_equal(w->n_submits, REFUSALS_MAX + 1);
     rig_free(&rig);
 }

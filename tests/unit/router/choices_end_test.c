@@ -56,7 +56,7 @@ static void one_that_is_refused_fails_the_call(void **state)
     rig_run(rig);
     assert_true(x->ended);
     assert_int_equal(x->status, ST_INVALID_ARGUMENT);
-    assert_string_equal(x->error, "worker w1 refused it: not now");
+    assert_string_equal(x->error, "worker w1 refused the sequence: not now");
     assert_int_equal(w->n_cancels,
                      2); /* submitted before the failure arrived */
     rig_end(&rig);
@@ -277,8 +277,9 @@ static void kept_choices(void **state)
                      SLUICE__V1__SEQUENCE_STATE__SEQUENCE_KEPT);
     assert_int_equal(k->receipt.blocks, 2);
     assert_int_equal(again->status, ST_ALREADY_EXISTS);
-    assert_string_equal(again->error,
-                        "a request of this id is kept: remove it first");
+    assert_string_equal(
+        again->error,
+        "a request with this id exists; its state is kept; remove it first");
     for (int i = 0; i < 14; i++) {
         rig_advance(rig, 200000);
         worker_report(w);

@@ -274,12 +274,13 @@ static void places_are_counted_by_choices(void **state)
     rig_run(rig);
     assert_int_equal(x->status, ST_RESOURCE_EXHAUSTED);
     assert_string_equal(x->error,
-                        "2 sequences wait for room, at most 4 may, and these "
-                        "would be 3 more; try again in 1000 ms");
+                        "the queue is full: 2 sequences wait for room, at most "
+                        "4 may, and the request adds 3; retry in 1000 ms");
     assert_int_equal(x->retry_ms, 1000);
     assert_int_equal(y->status, ST_RESOURCE_EXHAUSTED);
     assert_string_equal(y->error,
-                        "5 choices are more than may wait for room, 4 at most");
+                        "the request has 5 choices, at most 4 may wait for "
+                        "room; lower n");
     assert_int_equal(y->retry_ms, 0);
     x = client_generate_n(c, 2, 2, 40, 4);
     rig_run(rig);
@@ -294,8 +295,9 @@ static void places_are_counted_by_choices(void **state)
     y = client_generate_n(c, 3, 6, 40, 4);
     rig_run(rig);
     assert_int_equal(x->status, ST_RESOURCE_EXHAUSTED);
-    assert_string_equal(x->error, "3 sequences are open, at most 5 may be, and "
-                                  "these would be 3 more");
+    assert_string_equal(
+        x->error,
+        "3 sequences are open, at most 5 may be, and the request adds 3");
     assert_true(x->retry_ms > 0);
     assert_int_equal(y->status, ST_RESOURCE_EXHAUSTED);
     assert_int_equal(y->retry_ms, 0);
@@ -318,7 +320,8 @@ static void the_id_is_taken_while_a_choice_is(void **state)
     again = client_generate(c, 1, 40, 4);
     rig_run(rig);
     assert_int_equal(again->status, ST_ALREADY_EXISTS);
-    assert_string_equal(again->error, "a request of this id is prefill");
+    assert_string_equal(again->error,
+                        "a request with this id exists; its state is prefill");
     worker_give(w, 1, 1, 4, LENGTH);
     assert_true(x->ended);
     again = client_generate(c, 1, 40, 4);

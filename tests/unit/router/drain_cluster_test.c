@@ -156,7 +156,7 @@ static void undrained_on_the_way(void **state)
     assert_int_equal(undrain(s.a, "w1")->status, ST_OK);
     assert_true(d->ended);
     assert_int_equal(d->status, ST_ABORTED);
-    assert_non_null(strstr(d->error, "w1 takes sequences again"));
+    assert_non_null(strstr(d->error, "w1 accepts sequences again"));
     worker_receipt(s.w1); /* the sequence that is moving still moves */
     rig_run(s.rig);
     drain_goes_on(&s, s.w2, 2);
@@ -192,12 +192,13 @@ static void unknown(void **state)
 
     (void)state;
     assert_int_equal(x->status, ST_NOT_FOUND);
-    assert_non_null(strstr(x->error, "no worker w9; there are: none is up"));
+    assert_non_null(
+        strstr(x->error, "no worker is named w9; connected workers: none"));
     rig_worker(rig, "w1", 64, 8);
     rig_worker(rig, "w2", 64, 8);
     x = undrain(a, "w9");
     assert_int_equal(x->status, ST_NOT_FOUND);
-    assert_non_null(strstr(x->error, "there are: w1, w2"));
+    assert_non_null(strstr(x->error, "connected workers: w1, w2"));
     for (int i = 3; i < 12; i++) { /* more names than an error text can hold */
         memset(long_name, 'a' + i, 60);
         rig_worker(rig, long_name, 64, 8);

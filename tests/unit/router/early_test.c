@@ -221,7 +221,7 @@ static void one_is_wrong(void **state)
     (void)state;
     rig_run(s.rig);
     w = rig_worker(s.rig, "w1", 64, 8);
-    refused(x, ST_INVALID_ARGUMENT, "more than the context");
+    refused(x, ST_INVALID_ARGUMENT, "exceed the context");
     worker_give(w, 2, 0, 10, LENGTH);
     record_check(y, 2, 0, 10);
     end(&s);
@@ -281,7 +281,7 @@ static void so_many_wait(void **state)
     (void)state;
     huge = client_generate_n(s.c, 9, 5, 40, 10);
     rig_run(s.rig);
-    refused(huge, ST_RESOURCE_EXHAUSTED, "5 choices are more than may wait");
+    refused(huge, ST_RESOURCE_EXHAUSTED, "5 choices, at most");
     x = client_generate_n(s.c, 1, 3, 40, 10);
     z = client_generate(s.c, 2, 40, 10);
     rig_run(s.rig);
@@ -339,7 +339,7 @@ static void so_many_bytes_wait(void **state)
         assert_int_equal(counts(&s).early_bytes, n);
     }
     x = fill(&s, id++, EARLY_BYTES_MAX + 1);
-    refused(x, ST_UNAVAILABLE, "wait for one already");
+    refused(x, ST_UNAVAILABLE, "already wait for one");
     assert_int_equal(x->retry_ms, RETRY_MS_ABSENT);
     x = fill(&s, id++, EARLY_BYTES_MAX);
     assert_false(x->ended);
@@ -434,8 +434,8 @@ static void an_id_is_taken(void **state)
     y = client_generate(other, 1, 40, 10);
     z = resumed(s.c, 1);
     rig_run(s.rig);
-    refused(y, ST_ALREADY_EXISTS, "waits for a first worker");
-    refused(z, ST_ALREADY_EXISTS, "waits for a first worker");
+    refused(y, ST_ALREADY_EXISTS, "already waits for the first worker");
+    refused(z, ST_ALREADY_EXISTS, "already waits for the first worker");
     assert_int_equal(z->retry_ms, 0);
     y = resumed(other, 1);
     rig_run(s.rig);

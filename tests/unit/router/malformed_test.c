@@ -168,19 +168,19 @@ WRONG(top_p_nan)
 #define INVALID ST_INVALID_ARGUMENT
 
 static const struct wrong table[] = {
-    {id_short, INVALID, "request_id is 15 bytes long, not 16"},
-    {id_long, INVALID, "request_id is 17 bytes long, not 16"},
-    {id_none, INVALID, "request_id is 0 bytes long, not 16"},
+    {id_short, INVALID, "request_id has 15 bytes, must have 16"},
+    {id_long, INVALID, "request_id has 17 bytes, must have 16"},
+    {id_none, INVALID, "request_id has 0 bytes, must have 16"},
     {id_zero, INVALID, "request_id is all zeros"},
     {no_prompt, INVALID, "the prompt is empty"},
     {empty_text, INVALID, "the prompt is empty"},
-    {both_prompts, INVALID, "only one is allowed"},
-    {text_not_utf8, INVALID, "not UTF-8"},
+    {both_prompts, INVALID, "send only one"},
+    {text_not_utf8, INVALID, "not valid UTF-8"},
     {text_nul, INVALID, "NUL"},
     {text_without_tokenizer, ST_FAILED_PRECONDITION, "no tokenizer"},
     {want_text_without_tokenizer, ST_FAILED_PRECONDITION, "want_text"},
     {token_past_vocab, INVALID,
-     "token 2 is 1000, the vocabulary of tiny has 1000"},
+     "token 2 is 1000, but the vocabulary of tiny has 1000"},
     {model_unknown, ST_NOT_FOUND, "model huge is not served here"},
     {model_long, INVALID, "at most 128 bytes"},
     {model_not_utf8, INVALID, "UTF-8"},
@@ -245,7 +245,8 @@ static void each_gets_its_sentence(void **state)
     x = ask(c, NULL); /* a second one with the same id is refused */
     rig_run(rig);
     assert_int_equal(x->status, ST_ALREADY_EXISTS);
-    assert_string_equal(x->error, "a request of this id is prefill");
+    assert_string_equal(x->error,
+                        "a request with this id exists; its state is prefill");
     rig_free(&rig);
 }
 

@@ -453,7 +453,7 @@ static void callers_crowd(void **state)
     assert_int_equal(one[64]->status, ST_RESOURCE_EXHAUSTED);
     assert_string_equal(
         one[64]->error,
-        "64 callers wait for the receipt of this sequence already");
+        "64 callers, the limit, already wait for the receipt of this sequence");
     assert_int_equal(all[64]->status, ST_RESOURCE_EXHAUSTED);
     assert_false(one[0]->ended || all[63]->ended || second->ended);
     while (s.w->n_held > 0) {

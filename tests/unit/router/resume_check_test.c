@@ -52,7 +52,7 @@ static void columns_are_whole(void **state)
         *n[i] = i == 1 ? 3 : 1;
         snprintf(sentence, sizeof sentence,
                  "have_count, have_text and have_ended have %zu, %zu and %zu "
-                 "entries, all must have one for each of the 2 choices",
+                 "entries; each needs one per choice, 2",
                  m.n_have_count, m.n_have_text, m.n_have_ended);
         check_refused(&m, sentence);
         *n[i] = 0; /* not even with one value missing */
@@ -74,14 +74,15 @@ static void counts_add_up(void **state)
     (void)state;
     h = (struct have){.n = 2, .count = {1, 2}, .n_tokens = 4};
     have_put(&m, &h);
-    check_refused(&m, "have_count adds up to 3, have_tokens has 4");
+    check_refused(&m, "have_count adds up to 3 tokens, but have_tokens has 4");
     m.n_have_tokens = 2;
-    check_refused(&m, "have_count adds up to 3, have_tokens has 2");
+    check_refused(&m, "have_count adds up to 3 tokens, but have_tokens has 2");
     m.n_have_tokens = 3;
     assert_int_equal(resume_check(&m, 1000, &e), ST_OK);
     h.count[0] = UINT32_MAX; /* the sum must not wrap at 32 bits */
     h.count[1] = 4;
-    check_refused(&m, "have_count adds up to 4294967299, have_tokens has 3");
+    check_refused(
+        &m, "have_count adds up to 4294967299 tokens, but have_tokens has 3");
 }
 
 static void ids_are_in_the_vocabulary(void **state)
@@ -95,7 +96,8 @@ static void ids_are_in_the_vocabulary(void **state)
     have_put(&m, &h);
     assert_int_equal(resume_check(&m, 1000, &e), ST_OK);
     h.tokens[1] = 1000;
-    check_refused(&m, "have_tokens: token 1 is 1000, the vocabulary has 1000");
+    check_refused(
+        &m, "have_tokens: token 1 is 1000, but the vocabulary has 1000 tokens");
 }
 
 static void counts_are_within_max_tokens(void **state)
@@ -111,7 +113,7 @@ static void counts_are_within_max_tokens(void **state)
     m.max_tokens = 3;
     assert_int_equal(resume_check(&m, 1000, &e), ST_OK);
     m.max_tokens = 2;
-    check_refused(&m, "choice 1: have_count is 3, at most max_tokens, 2");
+    check_refused(&m, "choice 1: have_count is 3, more than max_tokens, 2");
 }
 
 static void text_is_of_tokens(void **state)
@@ -123,7 +125,7 @@ static void text_is_of_tokens(void **state)
     (void)state;
     h = (struct have){.n = 2, .count = {0, 1}, .text = {1, 1}, .n_tokens = 1};
     have_put(&m, &h);
-    check_refused(&m, "choice 0: have_text is 1 bytes of no token");
+    check_refused(&m, "choice 0: have_text is 1 bytes, but have_count is 0");
     h.text[0] = 0;
     assert_int_equal(resume_check(&m, 1000, &e), ST_OK);
 }

@@ -61,8 +61,8 @@ static void the_default_of_max_tokens_counts(void **state)
     h = have_one(ids, GENERATE_MAX_TOKENS + 1, 0);
     x = resume(&s, &h, 0, NULL);
     assert_int_equal(x->status, ST_INVALID_ARGUMENT);
-    assert_string_equal(x->error,
-                        "choice 0: have_count is 257, at most max_tokens, 256");
+    assert_string_equal(
+        x->error, "choice 0: have_count is 257, more than max_tokens, 256");
     h = have_one(ids, GENERATE_MAX_TOKENS, 0);
     x = resume(&s, &h, 0, NULL);
     assert_false(x->ended);

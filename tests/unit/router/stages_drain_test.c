@@ -137,8 +137,8 @@ static void of_two_stages(void **state)
     assert_int_equal(undrain(s.a, "w0")->status, ST_OK);
     assert_int_equal(d->status, ST_ABORTED);
     assert_int_equal(e->status, ST_ABORTED);
-    assert_non_null(strstr(d->error, "w1 takes sequences again"));
-    assert_non_null(strstr(e->error, "w2 takes sequences again"));
+    assert_non_null(strstr(d->error, "w1 accepts sequences again"));
+    assert_non_null(strstr(e->error, "w2 accepts sequences again"));
     states_are(&s, (const char *const[]){"up", "up", "up"});
     y = client_generate(s.c, 2, 40, 4);
     rig_run(s.rig);

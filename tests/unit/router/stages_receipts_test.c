@@ -64,7 +64,7 @@ static void is_lie(struct scene *s, struct fake *w, const char *why)
     for (int i = 0; i < 3; i++) {
         assert_true(s->w[i]->gone); /* its assembly ends with it */
     }
-    assert_non_null(strstr(w->goodbye, "what you say cannot be"));
+    assert_non_null(strstr(w->goodbye, "protocol violation"));
     rig_free(&s->rig);
 }
 
@@ -175,7 +175,7 @@ static void none_where_something_was_freed(void **state)
     s.w[0]->receipt_stages = -1;
     client_cancel(s.c, 1);
     rig_run(s.rig);
-    is_lie(&s, s.w[0], "a receipt of 0 and 0 stages, there are 3");
+    is_lie(&s, s.w[0], "the receipt lists 0 and 0 stages, the place has 3");
 }
 
 static void one_stage_too_few(void **state)
@@ -187,7 +187,7 @@ static void one_stage_too_few(void **state)
     s.w[0]->receipt_stages = 2;
     client_cancel(s.c, 1);
     rig_run(s.rig);
-    is_lie(&s, s.w[0], "a receipt of 2 and 2 stages, there are 3");
+    is_lie(&s, s.w[0], "the receipt lists 2 and 2 stages, the place has 3");
 }
 
 static void one_stage_too_many(void **state)
@@ -199,7 +199,7 @@ static void one_stage_too_many(void **state)
     s.w[0]->receipt_stages = 4;
     client_cancel(s.c, 1);
     rig_run(s.rig);
-    is_lie(&s, s.w[0], "a receipt of 4 and 4 stages, there are 3");
+    is_lie(&s, s.w[0], "the receipt lists 4 and 4 stages, the place has 3");
 }
 
 static void sums_that_are_none(void **state)
@@ -212,8 +212,8 @@ static void sums_that_are_none(void **state)
     client_cancel(s.c, 1);
     rig_run(s.rig);
     is_lie(&s, s.w[0],
-           "a receipt of 7 blocks and 3 slots, those of its stages are 6 "
-           "and 3");
+           "the receipt reports 7 blocks and 3 slots, but its stages add up to "
+           "6 and 3");
 }
 
 /* A worker with all layers has no stages to report. */
@@ -229,7 +229,8 @@ static void of_a_whole_one(void **state)
     client_cancel(c, 1);
     rig_run(rig);
     assert_true(w->gone);
-    assert_non_null(strstr(lied, "a receipt of 1 and 1 stages, there are 0"));
+    assert_non_null(
+        strstr(lied, "the receipt lists 1 and 1 stages, the place has 0"));
     rig_free(&rig);
 }
 
@@ -244,7 +245,8 @@ static void a_step_of_a_stage(void **state)
     bring(&s);
     worker_say(s.w[1], &m);
     rig_run(s.rig);
-    is_lie(&s, s.w[1], "a step of layers 1-2, which do not lead");
+    is_lie(&s, s.w[1],
+           "StepOutput came from layers 1-2, only the first stage may send it");
 }
 
 static void says_times(struct fake *w, size_t n)
@@ -294,7 +296,7 @@ static void times_of_too_few(void **state)
     (void)state;
     bring(&s);
     says_times(s.w[0], 2);
-    is_lie(&s, s.w[0], "a step of 2 stages, there are 3");
+    is_lie(&s, s.w[0], "StepOutput lists 2 stages, the place has 3");
 }
 
 static void times_of_too_many(void **state)
@@ -304,7 +306,7 @@ static void times_of_too_many(void **state)
     (void)state;
     bring(&s);
     says_times(s.w[0], 4);
-    is_lie(&s, s.w[0], "a step of 4 stages, there are 3");
+    is_lie(&s, s.w[0], "StepOutput lists 4 stages, the place has 3");
 }
 
 /* ---- audit ---- */
@@ -398,8 +400,8 @@ static void one_too_many(void **state)
     client_cancel(s.c, 1);
     rig_run(s.rig);
     differs(&s, 2,
-            "it runs 1 sequences of the grants up to 1, the router "
-            "knows of 0");
+            "the worker runs 1 sequences of the grants up to 1, the router "
+            "counts 0");
 }
 
 /* The stage has all sequences, but holds less for them than was granted. */
@@ -412,8 +414,8 @@ static void less_than_was_granted(void **state)
     s.w[1]->classes[0].granted--;
     s.w[1]->classes[0].free++;
     differs(&s, 1,
-            "it has 1 blocks and 1 slots for the grants up to 1, the "
-            "router knows of 2 and 1");
+            "the worker holds 1 blocks and 1 slots for the grants up to 1, the "
+            "router counts 2 and 1");
 }
 
 static void a_slot_more(void **state)
@@ -425,8 +427,8 @@ static void a_slot_more(void **state)
     s.w[0]->classes[1].granted++;
     s.w[0]->classes[1].free--;
     differs(&s, 0,
-            "it has 2 blocks and 2 slots for the grants up to 1, the "
-            "router knows of 2 and 1");
+            "the worker holds 2 blocks and 2 slots for the grants up to 1, the "
+            "router counts 2 and 1");
 }
 
 int main(void)

@@ -237,10 +237,10 @@ static void indicted_after_two_trials(void **state)
     }
     assert_true(x->ended);
     assert_int_equal(x->status, ST_ABORTED);
-    assert_non_null(strstr(x->error, "3 workers died while they ran it, the "
-                                     "last was w"));
-    assert_non_null(strstr(x->error, " (the connection broke): it is not tried "
-                                     "again"));
+    assert_non_null(strstr(
+        x->error, "3 workers died while running the sequence, the last was w"));
+    assert_non_null(
+        strstr(x->error, " (the connection broke); it is not retried"));
     assert_int_equal(indicted(rig), 1);
     rig_advance(rig, 100000); /* its other choice is cancelled */
     assert_null(worker_choice_of(innocent, 1, 1));
