@@ -6,9 +6,8 @@
 #include <stdlib.h>
 
 #include "common/base/log.h"
-#include "common/wire/hello.h"
 #include "router/calls/counts.h"
-#include "router/calls/recv.h"
+#include "router/calls/dispatch.h"
 #include "router/calls/router_state.h"
 #include "router/calls/tick.h"
 #include "router/calls/worker_session.h"
@@ -172,68 +171,12 @@ static void opened(void *node, struct peer_id who)
     (void)node, (void)who; /* a connection becomes a peer with its Hello */
 }
 
-static void expel_peer(struct router_core *r, struct router_peer *p)
-{
-    log_warn("peer-out", "peer=%s strikes=%d", p->name, PEER_STRIKES);
-    peers_end(&r->fleet, p, "%d frames violated the protocol", PEER_STRIKES);
-}
-
-static void recv_in_session(struct router_core *r, struct router_peer *p,
-                            const struct frame *f, const struct frame_header *h)
-{
-    p->heard_us = r->base.now_us;
-    /* Any frame is a sign of life, even one that breaks a rule. */
-    if (p->worker != NULL) {
-        liveness_heard(&r->fleet, p->worker);
-    }
-    switch (peer_recv(p->peer, f, h, r->base.now_us)) {
-    case PEER_FINE:
-        break;
-    case PEER_STRIKE:
-        r->base.metrics.strikes++;
-        break;
-    case PEER_GOODBYE:
-        if (p->offer != NULL) {
-            offer_leaves(p->offer);
-        }
-        peers_lose(&r->fleet, p, "the peer sent Goodbye");
-        break;
-    case PEER_OUT:
-        r->base.metrics.strikes++;
-        expel_peer(r, p);
-        break;
-    }
-    peers_touch(&r->fleet, p);
-}
-
-static void take_frame(struct router_core *r, struct peer_id from,
-                       const struct frame *f)
-{
-    struct router_peer *p = peers_find(&r->fleet, from);
-    struct frame_header h;
-    struct error e;
-
-    if (frame_check(f->data, f->bytes, &h, &e) != ST_OK) {
-        r->base.metrics.strikes++;
-        log_debug("bad-frame", "peer=%" PRIu32 " why=\"%s\"", from.v, e.text);
-    } else if (h.session == 0) {
-        recv_hello(r, from, f, &h);
-    } else if (p != NULL && p->session == h.session) {
-        recv_in_session(r, p, f, &h);
-    } else {
-        r->base.metrics.foreign++;
-        /* The peer missed the end of its session, for example of a router
-         * before this one. */
-        hello_foreign(r->base.io, from, f, &h);
-    }
-}
-
 static void recv(void *node, struct peer_id from, struct frame **f)
 {
     struct router_core *r = node;
 
     r->base.now_us = r->base.io->now_us(r->base.io);
-    take_frame(r, from, *f);
+    dispatch_frame(r, from, *f);
     frame_free(f);
     peers_reap(&r->fleet);
 }

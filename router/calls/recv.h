@@ -18,8 +18,6 @@ struct request;
 struct router_core;
 struct text_job;
 
-extern const struct peer_ops router_peer_ops;
-
 /* Method and handler: void handler(r, in, m), where m is the request with the
  * type of the method. dispatch.c calls them. */
 #define ROUTER_HANDLERS(X)                             \

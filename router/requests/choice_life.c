@@ -24,25 +24,11 @@ static void lease_fire(void *room, struct event *e)
     }
 }
 
-static void start_waiting(struct requests *r, struct choice *choice)
+void choice_wait(struct requests *r, struct choice *choice)
 {
     choice_move(choice, CHOICE_WAITING);
     adoption_wanted(r, choice);
     model_touch(r->fleet, choice->request->model);
-}
-
-void choice_enqueue(struct requests *r, struct choice *choice)
-{
-    stream_begin(r, choice);
-    if (stops_found(
-            choice->stops)) { /* in the tokens that its client resumed with */
-        choice_finish(r, choice, SLUICE__V1__FINISH__FINISH_STOP);
-        return;
-    }
-    choice->entry.n_tokens = request_tokens(choice->request);
-    choice->entry.ran = choice->n_generated > 0;
-    queue_add(r->schedule, &choice->entry);
-    start_waiting(r, choice);
 }
 
 void choice_requeue(struct requests *r, struct choice *choice)
@@ -50,7 +36,7 @@ void choice_requeue(struct requests *r, struct choice *choice)
     FP(ROUTER_REQUEUE);
     choice_ungrant(r, choice);
     queue_return(r->schedule, &choice->entry);
-    start_waiting(r, choice);
+    choice_wait(r, choice);
 }
 
 void choice_granted(struct requests *r, struct choice *choice, struct worker *w,

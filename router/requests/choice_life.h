@@ -13,9 +13,9 @@
 
 struct requests;
 
-/* Adds a choice whose prompt is known and checked to the end of the queue, or
- * ends it if the tokens that its client resumed with contain a stop string. */
-void choice_enqueue(struct requests *r, struct choice *choice);
+/* Marks a choice that has just been put into the queue as waiting; if it lives
+ * at a worker as an orphan, it is wanted there from now on. */
+void choice_wait(struct requests *r, struct choice *choice);
 
 /* Takes the grant of choice back and returns it to the queue by its number:
  * before all choices that arrived later. */

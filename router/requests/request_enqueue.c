@@ -5,6 +5,8 @@
 #include "router/requests/choice_life.h"
 #include "router/requests/request_end.h"
 #include "router/requests/resume.h"
+#include "router/requests/stops.h"
+#include "router/requests/stream.h"
 
 static enum status check_ids(const struct request *request, struct error *e)
 {
@@ -81,6 +83,19 @@ static enum status check(struct requests *r, struct request *request,
     return st;
 }
 
+static void enqueue_choice(struct requests *r, struct choice *choice)
+{
+    stream_begin(r, choice);
+    if (stops_found(choice->stops)) { /* in the tokens resumed with */
+        choice_finish(r, choice, SLUICE__V1__FINISH__FINISH_STOP);
+        return;
+    }
+    choice->entry.n_tokens = request_tokens(choice->request);
+    choice->entry.ran = choice->n_generated > 0;
+    queue_add(r->schedule, &choice->entry);
+    choice_wait(r, choice);
+}
+
 void request_enqueue(struct requests *r, struct request *request)
 {
     struct error e;
@@ -98,7 +113,7 @@ void request_enqueue(struct requests *r, struct request *request)
         /* The others were cancelled while the prompt was encoded, or had ended
          * when the request was resumed. */
         if (request->choices[c].state == CHOICE_ENCODING) {
-            choice_enqueue(r, &request->choices[c]);
+            enqueue_choice(r, &request->choices[c]);
         }
     }
 }
