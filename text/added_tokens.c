@@ -108,6 +108,8 @@ static uint32_t trie_step(const struct added_trie *t, uint32_t node,
     return s == NULL ? 0 : s->x;
 }
 
+/* The trie is a map of (node, byte) pairs, which needs no array of 256
+ * children per node. */
 static void trie_put(struct added_trie *t, uint32_t *nodes,
                      const struct added_token *token, uint32_t index)
 {
@@ -143,6 +145,7 @@ static enum status trie_build(struct added_trie *t,
     for (size_t i = 0; i < a->n; i++) {
         bytes += a->tokens[i].normalized == normalized ? a->tokens[i].n : 0;
     }
+    /* A trie has at most one node per byte, plus the root. */
     t->token = calloc(bytes + 1, sizeof *t->token);
     if (t->token == NULL || !pair_map_init(&t->edges, bytes, seed)) {
         return no_memory(e);
@@ -264,6 +267,8 @@ static const struct added_token *longest(const struct added_search *s,
     return best;
 }
 
+/* A match that does not count is plain text; the search continues one byte
+ * later. */
 static bool counts(const struct added_search *s, const struct added_token *t,
                    size_t start, size_t end)
 {
@@ -281,6 +286,7 @@ static bool counts(const struct added_search *s, const struct added_token *t,
              unicode_is_word(unicode_at(s->text, s->n, end, &len)));
 }
 
+/* Stops at the previous token: its white space is already taken. */
 static size_t strip_left(const struct added_search *s, size_t start)
 {
     size_t len;

@@ -116,7 +116,7 @@ static enum status eos_of(struct text_assets *a, const json_t *config,
 
 /* Some models name their end tokens only in text_config. */
 static enum status eos_file(struct text_assets *a, const char *dir,
-                            const char *name, struct error *e)
+                            const char *name, bool has_nested, struct error *e)
 {
     const json_t *nested = NULL;
     json_t *config;
@@ -127,7 +127,8 @@ static enum status eos_file(struct text_assets *a, const char *dir,
         if (st == ST_OK) {
             st = eos_of(a, config, e);
         }
-        if (st == ST_OK) {
+        /* A worker reads the nested object of config.json alone. */
+        if (st == ST_OK && has_nested) {
             st = eos_of(a, nested, e);
         }
     }
@@ -255,10 +256,10 @@ static enum status load(struct text_assets *a, const char *dir, struct error *e)
         st = tokenizer(a, dir, e);
     }
     if (st == ST_OK) {
-        st = eos_file(a, dir, "generation_config.json", e);
+        st = eos_file(a, dir, "generation_config.json", false, e);
     }
     if (st == ST_OK) {
-        st = eos_file(a, dir, "config.json", e);
+        st = eos_file(a, dir, "config.json", true, e);
     }
     return st == ST_OK ? chat(a, dir, e) : st;
 }

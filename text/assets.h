@@ -5,8 +5,8 @@
  *
  *     tokenizer.json              the tokenizer
  *     generation_config.json,
- *     config.json                 eos_token_id, from the top level and from
- *                                 text_config of each file
+ *     config.json                 eos_token_id, from the top level and, in
+ *                                 config.json, from text_config
  *     chat_template.jinja         the chat template's bytes; if absent,
  *                                 chat_template of tokenizer_config.json
  *

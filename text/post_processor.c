@@ -69,6 +69,8 @@ static enum status special_token(struct around *a, const json_t *piece,
     return st;
 }
 
+/* Template "pair" and its sequence B are not used: sluice encodes single
+ * texts. */
 static enum status sequence(struct around *a, const json_t *piece,
                             struct error *e)
 {
@@ -105,6 +107,7 @@ static enum status template_piece(struct around *a, const json_t *v,
 static enum status wrap(struct post_processor *p, const struct around *a,
                         struct error *e)
 {
+    /* The outermost component comes last, so its ids go around the others. */
     struct post_processor out = a->ids;
     enum status st = ST_OK;
 
@@ -159,8 +162,8 @@ static enum status parse(void *arg, const json_t *v, const char *type,
         return parse_template(r->p, v, r->vocab, e);
     }
     if (strcmp(type, "ByteLevel") == 0) {
-        return ST_OK; /* the component moves offsets, which sluice does not
-                         report */
+        /* The component moves offsets, which sluice does not report. */
+        return ST_OK;
     }
     return error_set(e, ST_UNIMPLEMENTED, "type: %s is not supported",
                      quote(type).text);

@@ -77,7 +77,7 @@ static enum status parse_split(struct pretokenizer *p, const json_t *v,
     return json_read_bool(v, "invert", &s->split.invert, e);
 }
 
-/* The reference tests with is_numeric(), which is \\p{N}. */
+/* The reference tests with is_numeric(), which is \p{N}. */
 static enum status parse_digits(struct pretokenizer *p, const json_t *v,
                                 struct error *e)
 {

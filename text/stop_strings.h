@@ -28,7 +28,7 @@
 #include <stdint.h>
 
 #include "common/base/status.h"
-#include "common/sampling/sampling.h"
+#include "proto/limits.h"
 
 struct stop_strings;
 

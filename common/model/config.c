@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/base/quote.h"
+#include "common/base/utf8.h"
 #include "common/model/document.h"
 #include "common/model/field.h"
 #include "common/model/rope.h"
@@ -413,6 +414,7 @@ static void parse_eos(struct model_config *c, struct fields *f,
     }
 }
 
+/* The inner object first, as its ids describe the text model. */
 static void parse_tokens(struct model_config *c, struct fields *f)
 {
     parse_eos(c, f, f->inner);
@@ -442,6 +444,7 @@ static void parse_sizes(struct model_shape *s, struct fields *f,
     s->dtype = parse_dtype(f);
 }
 
+/* Counted for the report only; sluice does not run these layers. */
 static uint32_t parse_mtp(struct fields *f)
 {
     return field_u32(
@@ -496,6 +499,7 @@ enum status config_parse(struct model_config *c, const char *json, size_t len,
     if (st != ST_OK) {
         return st;
     }
+    /* Multimodal models keep the text model's keys in text_config. */
     inner = json_object_get(doc, "text_config");
     f.outer = doc;
     f.inner = inner == NULL || json_is_null(inner) ? doc : inner;
@@ -527,19 +531,16 @@ enum status config_set_name(struct model_config *c, const char *name,
                             struct error *e)
 {
     size_t n = strlen(name);
-    json_t *utf8;
 
     if (n == 0 || n > MODEL_NAME_MAX) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "a model's name of %zu bytes, 1 to %d are allowed", n,
                          MODEL_NAME_MAX);
     }
-    utf8 = json_string(name);
-    if (utf8 == NULL) {
+    if (!utf8_valid(name, n, NULL)) {
         return error_set(e, ST_INVALID_ARGUMENT,
                          "the model's name %s is not UTF-8", quote(name).text);
     }
-    json_decref(utf8);
     memcpy(c->name, name, n + 1);
     return ST_OK;
 }
@@ -561,6 +562,7 @@ static enum status name_after(struct model_config *c, const char *dir,
     return st;
 }
 
+/* The file is optional: a base model has no generation defaults. */
 static enum status load_generation(struct model_config *c, const char *dir,
                                    struct error *e)
 {

@@ -190,6 +190,8 @@ static uint32_t bits_of(uint64_t words, uint32_t cols)
     return words * 8 == cols ? 4 : words * 4 == cols ? 8 : 0;
 }
 
+/* The group is not taken from the configuration: a checkpoint may mix
+ * groups. */
 static uint32_t group_of(uint64_t groups, uint32_t cols)
 {
     for (uint32_t g = MODEL_GROUP_MIN; g <= MODEL_GROUP_MAX; g *= 2) {
@@ -200,6 +202,8 @@ static uint32_t group_of(uint64_t groups, uint32_t cols)
     return 0;
 }
 
+/* One message for every fault of the three planes: any of them may be the
+ * wrong one. */
 static void quant_fault(struct maker *m, const struct checkpoint_tensor *t,
                         uint32_t rows, uint32_t cols)
 {
@@ -263,6 +267,8 @@ static bool find_stored(struct maker *m, struct stored *s,
         return false;
     }
     s->planes[0].source = t;
+    /* Without a quantisation in the configuration, scales are unknown
+     * tensors. */
     scales = m->config->quant.bits > 0 ? beside(m, t, ".scales") : NULL;
     if (scales != NULL) {
         return find_quantised(m, s, scales);
@@ -310,6 +316,8 @@ static void matrix(struct maker *m, struct tensor *out, const char *name,
     whole_matrix(m, out, find_in_layer(m, name), rows, cols);
 }
 
+/* Vectors are widened: they are small, and kernels add and multiply them in
+ * float32. */
 static void whole_vector(struct maker *m, const float **out,
                          const struct checkpoint_tensor *t, uint32_t n,
                          float add)
@@ -340,6 +348,8 @@ static void vector(struct maker *m, const float **out, const char *name,
     vector_of(m, out, find_in_layer(m, name), n, 0);
 }
 
+/* Norms inside an attention layer are shifted too; only a Gated DeltaNet's
+ * own norm is not. */
 static void norm(struct maker *m, const float **out, const char *name,
                  uint32_t n)
 {
@@ -427,6 +437,8 @@ static void take_apart(struct maker *m, const struct stored *s, uint32_t plane,
     uint64_t place[GROUP_PARTS] = {0};
 
     for (int i = 0; i < n_parts; i++) {
+        /* = parts[i].first > 0] Parts of one matrix share its place; the
+         * first part reserves it. */
         place[i] = parts[i].first > 0
                        ? place[i - 1]
                        : reserve(m, row_bytes * rows_of(m, parts, n_parts,
@@ -442,11 +454,14 @@ static void take_apart(struct maker *m, const struct stored *s, uint32_t plane,
                 place[i] + (p->first + (uint64_t)g * p->rows) * row_bytes;
             slice.matrix = begins ? plane_of(p->out, plane) : NULL;
             add_slice(m, &slice);
+            /* Slices follow each other in the file, group by group, so each
+             * byte is read once. */
             slice.offset += slice.bytes;
         }
     }
 }
 
+/* The matrices get their shapes before their slices, which need the rows. */
 static void grouped(struct maker *m, const char *name,
                     const struct group_part *parts, int n_parts)
 {
@@ -471,6 +486,7 @@ static void grouped_projections(struct maker *m, struct deltanet_weights *d)
     const struct model_shape *s = &m->config->shape;
     uint32_t r = s->n_v_heads / s->n_k_heads;
     uint32_t keys = s->n_k_heads * s->k_dim;
+    /* = {] The order of the rows in a group, as stored by the reference. */
     const struct group_part qkvz[GROUP_PARTS] = {
         {&d->qkv, s->k_dim, 0},
         {&d->qkv, s->k_dim, keys},
@@ -536,6 +552,7 @@ static void ends(struct maker *m, struct shard_weights *w)
         whole_matrix(m, &w->embed, find(m, "embed_tokens.weight"), s->vocab,
                      s->hidden);
     }
+    /* Only the stage with the last layer has norm and head. */
     if (w->end < s->n_layers) {
         return;
     }
@@ -575,6 +592,8 @@ static float norm_shift(const struct maker *m)
  * stage's embedding or head. */
 static bool elsewhere(const struct shard_weights *w, const char *key)
 {
+    /* ] The first and the last stage use these, so they are no strangers
+     * elsewhere. */
     static const char *const of_ends[] = {"embed_tokens.", "norm.", "lm_head."};
     unsigned long n;
     char *end;
@@ -592,6 +611,8 @@ static bool elsewhere(const struct shard_weights *w, const char *key)
            (n < w->begin || n >= w->end);
 }
 
+/* Unknown tensors are only counted: many checkpoints carry leftovers of
+ * training. */
 static void count_unknown(struct maker *m, const struct shard_weights *w)
 {
     const struct checkpoint *c = m->checkpoint;
@@ -646,6 +667,8 @@ enum status layout_of_model(struct layout *l, const struct model_config *config,
     }
     st = layout_make(l, &w, layers, config, checkpoint, e);
     for (uint32_t i = 0; i < l->n; i++) {
+        /* .matrix = NULL;] The weights are freed below, so no pointer to them
+         * may remain. */
         l->slices[i].matrix = NULL;
         l->slices[i].vector = NULL;
     }

@@ -52,6 +52,8 @@ void frame_free(struct frame **f)
     }
 }
 
+/* Relaxed: the caller holds a reference, so the count cannot reach 0
+ * meanwhile. */
 struct frame *frame_share(struct frame *f)
 {
     atomic_fetch_add_explicit(&f->owners, 1, memory_order_relaxed);
@@ -107,6 +109,8 @@ static void write_checksum(struct frame *f)
     put_u64(f->data + AT_CHECKSUM, XXH3_64bits(f->data, f->bytes));
 }
 
+/* The checksum covers the frame with these 8 bytes as 0; data is borrowed and
+ * must not be changed. */
 static uint64_t checksum_of(const uint8_t *data, size_t bytes)
 {
     static const uint8_t zero[8];
@@ -129,6 +133,7 @@ void frame_seal(struct frame *f, const struct frame_header *h)
 {
     size_t used = FRAME_HEADER + (size_t)h->envelopes_bytes;
 
+    /* frame_new() leaves the padding undefined, and it is sent. */
     memset(f->data + used, 0, frame_tensor_at(h) - used);
     header_write(f->data, h);
     write_checksum(f);
