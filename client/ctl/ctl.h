@@ -93,7 +93,7 @@ enum ctl_exit {
       0.01, REPETITION_PENALTY_MAX)                                     \
     X(presence_penalty, F64, "P", "0",                                  \
       "decrease of the logit of each token in the" CTL_HELP_LINE        \
-      "output; negative: such tokens are favoured",                     \
+      "output; negative: tokens are favoured",                          \
       -PENALTY_MAX, PENALTY_MAX)                                        \
     X(frequency_penalty, F64, "P", "0",                                 \
       "decrease of a token's logit for each time it" CTL_HELP_LINE      \
@@ -126,8 +126,8 @@ enum ctl_exit {
       "table of each token's log probability, on" CTL_HELP_LINE                \
       "standard error after the text",                                         \
       0, 0)                                                                    \
-    X(top_logprobs, U32, "K", "0",                                             \
-      "also the K likeliest tokens at each position", 0, TOP_LOGPROBS_MAX)     \
+    X(top_logprobs, U32, "K", "0", "likeliest tokens added to each line", 0,   \
+      TOP_LOGPROBS_MAX)                                                        \
     X(ids, FLAG, NULL, NULL, "token ids as prompt and as output", 0, 0)        \
     X(deadline, MS, "TIME", NULL, "time limit of the request (default: none)", \
       1, 86400000)                                                             \
@@ -175,9 +175,9 @@ enum ctl_exit {
       "step (default: estimated)",                                           \
       0, 0)
 
-#define CTL_QUANTISE(X)                                                   \
-    X(bits, U32, "N", "4", "bits per weight: 4 or 8", 4, 8)               \
-    X(group, U32, "N", "64", "weights per scale and bias: 32, 64 or 128", \
+#define CTL_QUANTISE(X)                                          \
+    X(bits, U32, "N", "4", "bits per weight: 4 or 8", 4, 8)      \
+    X(group, U32, "N", "64", "weights per scale: 32, 64 or 128", \
       MODEL_GROUP_MIN, MODEL_GROUP_MAX)
 
 /* Values of the options of all verbs; each verb accepts its own rows only. */

@@ -4,8 +4,8 @@
 
 #include "client/ctl/argument.h"
 #include "client/ctl/columns.h"
-#include "client/ctl/escape.h"
 #include "client/ctl/ctl.h"
+#include "client/ctl/escape.h"
 #include "common/wire/request_id.h"
 #include "proto/admin.pb-c.h"
 #include "proto/health.pb-c.h"

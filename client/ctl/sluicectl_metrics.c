@@ -1,6 +1,6 @@
 /* sluicectl metrics: the router's counters and gauges. */
-#include "client/ctl/metrics_reply.h"
 #include "client/ctl/ctl.h"
+#include "client/ctl/metrics_reply.h"
 
 #define PREFIX "sluice_router" /* as in sluice-router --list-metrics */
 

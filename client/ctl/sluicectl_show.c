@@ -5,9 +5,9 @@
 #include <stdlib.h>
 
 #include "client/ctl/columns.h"
+#include "client/ctl/ctl.h"
 #include "client/ctl/metrics_reply.h"
 #include "client/ctl/overview.h"
-#include "client/ctl/ctl.h"
 #include "common/wire/request_id.h"
 #include "proto/admin.pb-c.h"
 #include "proto/inference.pb-c.h"

@@ -9,8 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "client/ctl/escape.h"
 #include "client/ctl/ctl.h"
+#include "client/ctl/escape.h"
 #include "proto/inference.pb-c.h"
 #include "text/detokenizer.h"
 #include "text/tokenizer.h"

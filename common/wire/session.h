@@ -30,8 +30,9 @@
 #define SESSION_HELLO_US       200000
 #define SESSION_HELLO_TRIES    10
 #define SESSION_OPEN_US        5000000 /* time to wait for `opened` */
-#define SESSION_OPEN_NEXT_US   1000000 /* the same for a connection to a stage \
-                                        */
+#define SESSION_OPEN_NEXT_US                        \
+    1000000 /* the same for a connection to a stage \
+             */
 
 enum session_state {
     SESSION_CLOSED,

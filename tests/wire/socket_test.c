@@ -21,11 +21,12 @@
 #include "proto/registry.pb-c.h"
 #include "tests/unit/cmocka.h"
 
-#define PEERS     64
-#define SILENT    500
-#define PATIENCE  20000000 /* us; only a failure waits this long */
-#define KILL_GOAL 250000 /* us; about 100 ms were measured on an idle machine \
-                          */
+#define PEERS    64
+#define SILENT   500
+#define PATIENCE 20000000 /* us; only a failure waits this long */
+#define KILL_GOAL                                               \
+    250000 /* us; about 100 ms were measured on an idle machine \
+            */
 
 static const Sluice__V1__Nothing nothing = SLUICE__V1__NOTHING__INIT;
 

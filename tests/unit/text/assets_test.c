@@ -223,7 +223,8 @@ static void chat_templates(void **state)
              "{\"name\":\"default\",\"template\":\"two\"}]}");
     expect_chat("two");
     put_text("tokenizer_config.json", "{\"chat_template\":7}");
-    refuse(ST_INVALID_ARGUMENT, "tokenizer_config.json: chat_template: expected");
+    refuse(ST_INVALID_ARGUMENT,
+           "tokenizer_config.json: chat_template: expected");
     put_text("chat_template.jinja", "three");
     expect_chat("three");
     put_text("chat_template.jinja", "\xFF");
