@@ -41,7 +41,6 @@
 #include "router/fleet/workers.h"
 #include "router/replicas/replicas.h"
 
-struct replicas;
 struct offer;
 
 /* Initialises r->offers as empty.  r->base and r->fleet are set. */

@@ -24,8 +24,6 @@
 
 #include "router/replicas/replica.h"
 
-struct replicas;
-
 /* Makes w a place: sequences may be granted to it, and the queue of its model
  * is tried again. */
 void place_begin(struct replicas *r, struct worker *w);

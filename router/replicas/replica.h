@@ -53,8 +53,6 @@
 #include "router/fleet/workers.h"
 #include "router/replicas/replicas.h"
 
-struct replicas;
-
 enum replica_state {
     REPLICA_FORMING,
     REPLICA_UP,

@@ -36,8 +36,6 @@
 #include "proto/registry.pb-c.h"
 #include "router/requests/request.h"
 
-struct requests;
-
 /* Initialises the table of w, which announced n_announced orphans in Hello; and
  * frees it with all its orphans. */
 void adoptions_open(struct requests *r, struct worker *w, uint32_t n_announced);

@@ -22,7 +22,6 @@
 #include "router/requests/choice_state.h"
 #include "router/requests/requests.h"
 
-struct requests;
 struct detokenizer;
 struct logprob_columns;
 struct request;

@@ -11,8 +11,6 @@
 
 #include "router/requests/choice.h"
 
-struct requests;
-
 /* Marks a choice that has just been put into the queue as waiting; if it lives
  * at a worker as an orphan, it is wanted there from now on. */
 void choice_wait(struct requests *r, struct choice *choice);

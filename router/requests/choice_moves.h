@@ -6,8 +6,6 @@
 
 #include "router/requests/choice.h"
 
-struct requests;
-
 /* Requeues choice, whose worker is lost, or ends it. why: the reason, used in
  * the error if it ends. */
 void choice_displaced(struct requests *r, struct choice *choice,

@@ -32,8 +32,6 @@
 
 #include "router/requests/request.h"
 
-struct requests;
-
 /* Handles a call of Cancel, or RemoveSequence (remove), by p. sequence has been
  * checked for a request_id of the right length. */
 void removal_called(struct requests *r, struct router_peer *p, uint64_t call,

@@ -23,7 +23,6 @@
 #include "router/requests/choice.h"
 #include "router/schedule/admission.h"
 
-struct requests;
 struct stop_strings;
 
 struct request {

@@ -6,8 +6,6 @@
 
 #include "router/requests/request.h"
 
-struct requests;
-
 /* Refuses the call of request before any of its choices was in the queue.  The
  * request may be gone afterwards. */
 void request_refuse(struct requests *r, struct request *request,

@@ -6,8 +6,6 @@
 
 #include "router/requests/request.h"
 
-struct requests;
-
 /* Checks the ids against the vocabulary, the lengths against the context, the
  * need against the pools, and the queue for room.  Sets max_tokens if the
  * client sent none.  Then adds all choices that were not cancelled meanwhile to

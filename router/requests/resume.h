@@ -28,8 +28,6 @@
 #include "proto/inference.pb-c.h"
 #include "router/requests/request.h"
 
-struct requests;
-
 /* Returns true if m lists what its client has. */
 static inline bool resume_asked(const Sluice__V1__GenerateRequest *m)
 {

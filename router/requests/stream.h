@@ -28,8 +28,6 @@
 
 #include "router/requests/request.h"
 
-struct requests;
-
 /* Prepares the output that choice needs: text if the model has a tokenizer,
  * stop strings, logprobs. */
 void stream_begin(struct requests *r, struct choice *choice);

@@ -12,8 +12,6 @@
 
 #include "router/requests/request.h"
 
-struct requests;
-
 /* Grants choice its need at w and sends its Submit.  Any status but ST_OK: the
  * link is full and nothing was done. */
 MUST_CHECK enum status submit_send(struct requests *r, struct worker *w,

@@ -8,8 +8,6 @@
 
 #include "router/requests/requests.h"
 
-struct requests;
-
 /* Sorts the sequences of w's place, after w has died, into free ones and
  * suspects.  The place is w itself or the leader of its replica.  Call it
  * before the sequences are displaced.  Returns true if one was on trial there

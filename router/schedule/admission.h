@@ -22,8 +22,6 @@
 
 #include "router/schedule/schedule.h"
 
-struct schedule;
-
 /* The demand of a request on a pool, for one choice. */
 struct demand {
     const struct model *model;

@@ -37,8 +37,6 @@
 
 #include "router/schedule/schedule.h"
 
-struct schedule;
-
 /* Returns true if e may be granted need at w while enough room stays free. */
 bool headroom_allows(struct schedule *s, const struct queue_entry *e,
                      const struct worker *w, const struct need *need);

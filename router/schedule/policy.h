@@ -12,7 +12,6 @@
 
 #include "router/schedule/schedule.h"
 
-struct schedule;
 struct policy_ops {
     /* Returns the node in front of which e is inserted into the queue of its
      * model. again: e was in the queue before. */

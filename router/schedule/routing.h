@@ -6,8 +6,6 @@
 
 #include "router/schedule/schedule.h"
 
-struct schedule;
-
 /* Returns the place with the most free pages among those that run e's model,
  * accept a Submit now, have room for e, may try e (trial.h) and are admitted by
  * the policy.  Returns NULL if there is none. */

@@ -1,6 +1,6 @@
 /* emulator.h - runs NVIDIA's kernels on the host, with every access checked.
  *
- * The sources of kernels/opencl/nv/*.cl are compiled unchanged for the host, by
+ * The sources of kernels/opencl/nv are compiled unchanged for the host, by
  * clang with AddressSanitizer.  clang cannot compile the instructions of nv.cl
  * there, so these are C functions that use the same pointers.  Any access past
  * a buffer, a __local variable or a private array ends the program with the
