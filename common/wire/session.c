@@ -60,7 +60,7 @@ static void back_off(struct session *s, int64_t now_us, uint32_t retry_after_ms)
     }
 }
 
-static const char *whom(const struct session *s)
+static const char *router_or_stage(const struct session *s)
 {
     return s->to_stage ? "the next stage" : "the router";
 }
@@ -104,7 +104,7 @@ static void end_for(struct session *s, const char *what, const char *then,
 {
     char why[160];
 
-    snprintf(why, sizeof why, "%s%s%s", what, whom(s), then);
+    snprintf(why, sizeof why, "%s%s%s", what, router_or_stage(s), then);
     end(s, ST_OK, 0, why, close);
 }
 
@@ -240,7 +240,7 @@ static void recv_answer(struct session *s, const struct envelope *e)
     /* Session 0 is reserved for frames outside a session. */
     if (reply->session == 0 || reply->version_major != WIRE_VERSION_MAJOR) {
         error_set(&why, ST_FAILED_PRECONDITION,
-                  "%s has another version of the protocol", whom(s));
+                  "%s has another version of the protocol", router_or_stage(s));
         end(s, why.code, 0, why.text, true);
         return;
     }

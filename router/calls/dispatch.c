@@ -126,7 +126,7 @@ const struct peer_ops router_peer_ops = {on_call, on_cancel, on_reply, on_end,
 
 static void expel_peer(struct router_core *r, struct router_peer *p)
 {
-    log_warn("peer-out", "peer=%s strikes=%d", p->name, PEER_STRIKES);
+    log_warn("peer-expelled", "peer=%s strikes=%d", p->name, PEER_STRIKES);
     peers_end(&r->fleet, p, "%d frames violated the protocol", PEER_STRIKES);
 }
 

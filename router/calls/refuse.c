@@ -40,8 +40,8 @@ void worker_expel(struct fleet *fleet, struct worker *w, const struct error *e)
     /* Frames after the violation may violate the protocol too; one report is
      * enough. */
     if (!w->peer->ended) {
-        log_error("worker-lied", "worker=%s why=\"%s\"", w->peer->name,
-                  e->text);
+        log_error("worker-protocol-violation", "worker=%s why=\"%s\"",
+                  w->peer->name, e->text);
         fleet->base->metrics.protocol_violations++;
         quarantine_add(fleet, w->peer->name);
         peers_end(fleet, w->peer, "protocol violation: %s", e->text);

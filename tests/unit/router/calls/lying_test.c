@@ -29,7 +29,7 @@ static char logged[LOG_LINE];
 static void sink(void *arg, enum log_level level, const char *line)
 {
     (void)arg, (void)level;
-    if (strstr(line, "worker-lied") != NULL) {
+    if (strstr(line, "worker-protocol-violation") != NULL) {
         snprintf(logged, sizeof logged, "%s", line);
     }
 }

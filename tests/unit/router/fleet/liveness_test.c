@@ -23,7 +23,7 @@ static void sink(void *arg, enum log_level level, const char *line)
         snprintf(hung, sizeof hung, "%s", line);
     } else if (strstr(line, "worker-lost") != NULL) {
         snprintf(lost, sizeof lost, "%s", line);
-    } else if (strstr(line, "worker-lied") != NULL) {
+    } else if (strstr(line, "worker-protocol-violation") != NULL) {
         snprintf(lied, sizeof lied, "%s", line);
     }
 }

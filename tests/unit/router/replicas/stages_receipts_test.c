@@ -16,7 +16,7 @@ static char lied[LOG_LINE];
 static void sink(void *arg, enum log_level level, const char *line)
 {
     (void)arg, (void)level;
-    if (strstr(line, "worker-lied") != NULL) {
+    if (strstr(line, "worker-protocol-violation") != NULL) {
         snprintf(lied, sizeof lied, "%s", line);
     }
 }
