@@ -212,20 +212,27 @@ static void take_values(struct replica_ask *a,
     }
 }
 
-/* A row that is repeated, because its acknowledgement was late, is not new. */
+/* Takes the new tokens of a row.  If an acknowledgement was late, a row repeats
+ * tokens, all of them or only its first ones; a row past the next token comes
+ * again after the acknowledgement. */
 static void hear_row(struct replica *r, const Sluice__V1__StepOutputMessage *m,
                      size_t i, struct places *at)
 {
     struct replica_ask *a = ask_of(r, m->grant[i]);
     uint32_t width = m->n_width > 0 ? m->width[i] : 0, n = m->count[i];
+    uint32_t first = m->first_index[i], skip = a->n - first;
 
-    if (m->first_index[i] == a->n) {
-        take_values(a, m, n, width, at);
+    if (first <= a->n && first + n > a->n) {
+        struct places new = {
+            at->token + skip, at->logprob + (size_t)skip * width,
+            at->top + (width > 0 ? (size_t)skip * (width - 1) : 0)};
+
+        take_values(a, m, n - skip, width, &new);
     }
     at->token += n;
     at->logprob += (size_t)n * width;
     at->top += width > 0 ? (size_t)n * (width - 1) : 0;
-    if (a->finish == 0 && m->finish[i] != 0) {
+    if (a->finish == 0 && m->finish[i] != 0 && a->n >= first + n) {
         a->finish = m->finish[i];
         r->n_over += a->cancel_at == 0;
     }
