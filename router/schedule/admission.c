@@ -68,8 +68,8 @@ static enum status no_fit(const struct demand *d, const struct worker *best,
         d->model->name, k[BLOCKS].total, k[SLOTS].total);
 }
 
-/* What the places of a model could hold of a demand if their pools were
- * empty. */
+/* The result of asking which places of a model could hold a demand if their
+ * pools were empty. */
 struct prospects {
     const struct worker
         *best;       /* place with the largest pool; NULL: the model has none */

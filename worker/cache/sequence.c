@@ -307,7 +307,7 @@ void sequence_release(struct sequence_table *t, struct sequence *s)
         pool_release(t->pool, POOL_SLOTS, s->slot);
         promised.n[POOL_SLOTS]--;
     }
-    /* What was granted but never taken goes back with the rest. */
+    /* Memory that was granted and never taken is freed with the rest. */
     pool_ungrant(t->pool, &promised);
     s->need = (struct pool_need){0};
     s->n_blocks = 0;

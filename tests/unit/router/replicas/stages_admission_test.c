@@ -309,7 +309,7 @@ static void never_fits(void **state)
     finish(&s);
 }
 
-/* Of two replicas, the error names the one whose tightest stage is larger. */
+/* The error names the replica whose tightest stage is larger. */
 static void the_largest_replica(void **state)
 {
     struct rig *rig = rig_new(NULL);

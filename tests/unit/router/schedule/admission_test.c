@@ -322,8 +322,7 @@ static void most_free_pages_first(void **state)
     rig_free(&rig);
 }
 
-/* Of different workers, only the one with a long enough context gets the
- * request. */
+/* A request goes to the only worker whose context is long enough. */
 static void a_longer_context_elsewhere(void **state)
 {
     struct rig *rig = rig_new(NULL);
