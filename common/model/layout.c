@@ -153,8 +153,7 @@ static bool is_matrix(const struct checkpoint_tensor *t, uint32_t rows,
            t->info->dims[1] == cols;
 }
 
-/* The planes of a matrix: the matrix itself, or its words, scales and
- * biases. */
+/* The planes of a matrix: itself, or its words, scales and biases. */
 #define PLANES_MAX 3
 
 struct stored {
@@ -166,8 +165,7 @@ struct stored {
     struct tensor shape; /* its pointers are not set */
 };
 
-/* Finds the tensor whose key differs from t's in its ending; NULL if there is
- * none. */
+/* Finds the tensor whose key differs from t's in its ending, or NULL. */
 static const struct checkpoint_tensor *beside(const struct maker *m,
                                               const struct checkpoint_tensor *t,
                                               const char *end)
@@ -190,8 +188,7 @@ static uint32_t bits_of(uint64_t words, uint32_t cols)
     return words * 8 == cols ? 4 : words * 4 == cols ? 8 : 0;
 }
 
-/* The group is not taken from the configuration: a checkpoint may mix
- * groups. */
+/* A checkpoint may mix groups, so the configuration does not decide. */
 static uint32_t group_of(uint64_t groups, uint32_t cols)
 {
     for (uint32_t g = MODEL_GROUP_MIN; g <= MODEL_GROUP_MAX; g *= 2) {

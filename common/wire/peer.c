@@ -46,8 +46,7 @@ struct peer *peer_new(const struct peer_config *c)
     return p;
 }
 
-/* Distinguishes the node's calls from our own ping, which the node never
- * sees. */
+/* Distinguishes the node's calls from our own ping. */
 static void tell_end(struct peer *p, const struct call *c, enum status status,
                      const ProtobufCMessage *reply, const struct error *e,
                      uint32_t retry_after_ms)
@@ -147,8 +146,7 @@ uint64_t peer_taken(const struct peer *p, enum lane lane)
 
 static void touch(struct peer *p)
 {
-    /* One on_dirty between two flushes is enough: peer_flush() sends
-     * everything. */
+    /* One on_dirty is enough: peer_flush() sends everything. */
     if (!p->dirty && !p->dying) {
         p->dirty = true;
         if (p->c.ops->on_dirty != NULL) {
@@ -159,8 +157,7 @@ static void touch(struct peer *p)
 
 /* ---- sending ---- */
 
-/* Packs the body, if there is one, straight into the lane, without a copy in
- * between. */
+/* Packs the body, if there is one, straight into the lane. */
 static enum status push(struct peer *p, enum lane lane, struct envelope *e,
                         const ProtobufCMessage *body, uint32_t cap)
 {
@@ -233,8 +230,7 @@ bool peer_ping(struct peer *p)
                ST_OK;
 }
 
-/* Uses the lane of the call, so that the cancel follows it; a cancel is
- * always accepted. */
+/* Uses the lane of the call, so that the cancel follows it. */
 static void push_cancel(struct peer *p, const struct call *c)
 {
     struct envelope e = {.call = c->number, .kind = ENVELOPE_CANCEL};
@@ -330,8 +326,7 @@ static bool push_end(struct peer *p, uint64_t call, uint16_t method,
     return st != ST_INVALID_ARGUMENT;
 }
 
-/* Sends the end of a call that failed.  A status of OK would hide the
- * failure. */
+/* Ends a call that failed.  A status of OK would hide the failure. */
 static void push_failure(struct peer *p, uint64_t call, uint16_t method,
                          const struct error *e, uint32_t retry_after_ms)
 {
@@ -654,8 +649,7 @@ enum peer_verdict peer_recv(struct peer *p, const struct frame *f,
 
 /* ---- time ---- */
 
-/* Both ends watch the deadline, so a call ends even if the other end is
- * stuck. */
+/* Both ends watch the deadline: the other end may be stuck. */
 static void end_overdue(struct peer *p, int64_t now_us)
 {
     struct error e;

@@ -218,8 +218,7 @@ static void drain_listening(struct transport *t, unsigned port,
     }
 }
 
-/* Every failed handshake is a lost connection to the core, whatever its
- * cause. */
+/* To the core, every failed handshake is a lost connection. */
 static void drain_connecting(struct port *p, const struct node_ops *ops,
                              void *node)
 {
@@ -568,8 +567,7 @@ static enum status listen_one(struct transport *t,
     return ST_OK;
 }
 
-/* ---- self-test: do the monitor and ZMQ_SRCFD report the same descriptor?
- * ---- */
+/* ---- self-test: monitor and ZMQ_SRCFD report the same descriptor ---- */
 
 struct self_test {
     struct peer_id came, lost;

@@ -295,8 +295,7 @@ static void mercy(void **state)
                      TRIAL_DEATHS + 1 + TRIAL_MERCY_MAX);
 }
 
-/* Deaths of another model's workers do not count: one dies with each of the
- * suspect's workers. */
+/* Deaths of another model's workers, at the same times, do not count. */
 static void no_mercy_for_another_model(void **state)
 {
     struct scene s;
@@ -551,9 +550,8 @@ static void found_alive_after_another_died(void **state)
     rig_free(&s.rig);
 }
 
-/* Two suspects, charged with deaths of other workers since, are found alive at
- * one worker.  The second one is not tried there, but its other deaths still
- * count. */
+/* Two suspects are found alive at one worker.  The second is not tried there,
+ * and its deaths at other workers still count. */
 static void found_alive_beside_one_on_trial(void **state)
 {
     struct rig_options o = {.max_peers = 8,
